@@ -1,0 +1,48 @@
+-- name: AddConnector :one
+INSERT INTO connectors (name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
+    max_retries, created_by, updated_by)
+VALUES (@name, @type, @user_id, @scope, @scope_id, @config, @refresh_freq_minutes, @schedule_cron, @time_zone,
+    @max_retries, @by, @by)
+RETURNING *;
+
+-- name: GetConnector :one
+SELECT * FROM connectors WHERE id = @id;
+
+-- name: ListConnectors :many
+SELECT * FROM connectors
+WHERE id > @after
+    AND (sqlc.narg('type')::text IS NULL OR type = sqlc.narg('type'))
+    AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
+    AND (sqlc.narg('user_id')::integer IS NULL OR user_id = sqlc.narg('user_id'))
+ORDER BY id
+LIMIT @page::integer;
+
+-- name: UpdateConnector :one
+UPDATE connectors
+SET name = @name, config = @config, scope = @scope, scope_id = @scope_id, user_id = @user_id,
+    refresh_freq_minutes = @refresh_freq_minutes, schedule_cron = @schedule_cron, time_zone = @time_zone,
+    max_retries = @max_retries, updated_by = @by
+WHERE id = @id
+RETURNING *;
+
+-- name: LockConnector :one
+SELECT * FROM connectors WHERE id = @id FOR UPDATE;
+
+-- name: DeleteConnector :execrows
+DELETE FROM connectors WHERE id = @id;
+
+-- name: TriggerConnector :one
+UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = @id
+RETURNING trigger_requested_at;
+
+-- name: ConnectorType :one
+SELECT * FROM connector_types WHERE name = @name;
+
+-- name: AddConnectorType :exec
+INSERT INTO connector_types (name, default_refresh_minutes, max_concurrent_syncs)
+VALUES (@name, @default_refresh_minutes, @max_concurrent_syncs)
+ON CONFLICT (name) DO UPDATE SET default_refresh_minutes = EXCLUDED.default_refresh_minutes,
+    max_concurrent_syncs = EXCLUDED.max_concurrent_syncs;
+
+-- name: ListConnectorTypes :many
+SELECT * FROM connector_types ORDER BY name;

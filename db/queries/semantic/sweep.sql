@@ -1,0 +1,55 @@
+-- name: UnsweptRuns :many
+SELECT id, connector_id, (clock_timestamp() - interval '1 second')::timestamptz AS before FROM scheduler_runs
+WHERE swept_at IS NULL AND status <> 'running'
+ORDER BY completed_at
+LIMIT @batch::integer;
+
+-- name: SweepMessages :exec
+DELETE FROM run_messages WHERE session = @session;
+
+-- name: SweepTries :exec
+DELETE FROM message_tries WHERE session = @session;
+
+-- name: SweepOrphanChunks :execrows
+-- Chunks of an ended run that no document names: parts of a document that never became whole, or chunks
+-- that a later message of the same session replaced.
+DELETE FROM chunks c
+WHERE c.session = @session AND NOT EXISTS (
+    SELECT 1 FROM documents d
+    WHERE d.id = c.document_id AND d.session = c.session AND d.first_no = c.first_no);
+
+-- name: SweepDocuments :execrows
+-- Deleted documents, and placeholders of documents of which some part never came. A document that an open
+-- run is writing is left alone: updated_at is looked at again when this statement had to wait for the row.
+DELETE FROM documents d
+WHERE d.connector_id = @connector_id AND d.status IN ('deleted', 'partial') AND d.updated_at < @before::timestamptz
+    AND NOT EXISTS (SELECT 1 FROM scheduler_runs r WHERE r.connector_id = d.connector_id AND r.status = 'running');
+
+-- name: MarkSwept :exec
+UPDATE scheduler_runs SET swept_at = clock_timestamp() WHERE id = @session;
+
+-- name: DeletedConnectors :many
+SELECT id FROM deleted_connectors ORDER BY id LIMIT 100;
+
+-- name: SweepConnectorChunks :execrows
+DELETE FROM chunks c
+USING documents d
+WHERE d.connector_id = @connector_id AND c.session = d.session AND c.first_no = d.first_no AND c.document_id = d.id;
+
+-- name: SweepConnectorDocuments :execrows
+DELETE FROM documents WHERE connector_id = @connector_id;
+
+-- name: ForgetDeletedConnector :exec
+DELETE FROM deleted_connectors WHERE id = @connector_id;
+
+-- name: SweepHistory :execrows
+-- The ledger keeps at least the latest runs of every connector, and everything younger than the retention.
+DELETE FROM scheduler_runs r
+WHERE r.id IN (
+    SELECT o.id FROM scheduler_runs o
+    WHERE o.status <> 'running' AND o.swept_at IS NOT NULL
+        AND o.completed_at < clock_timestamp() - @retention::interval
+        AND o.started_at < (
+            SELECT n.started_at FROM scheduler_runs n
+            WHERE n.connector_id = o.connector_id ORDER BY n.started_at DESC OFFSET 20 LIMIT 1)
+    LIMIT 1000);

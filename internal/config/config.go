@@ -1,0 +1,108 @@
+// Package config reads the environment; no other package does.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/caarlos0/env/v11"
+)
+
+// Common is what every service is told.
+type Common struct {
+	// DatabaseURL is where Postgres is.
+	DatabaseURL string `env:"DATABASE_URL"`
+	// DatabaseDirectURL reaches Postgres without a transaction pooler, for LISTEN; DATABASE_URL if empty.
+	DatabaseDirectURL string `env:"DATABASE_DIRECT_URL"`
+	// DatabaseMaxConns bounds the service's pool.
+	DatabaseMaxConns int32 `env:"DATABASE_MAX_CONNS" envDefault:"10"`
+	// NATSURL is where NATS is.
+	NATSURL string `env:"NATS_URL" envDefault:"nats://127.0.0.1:4222"`
+	// HTTPAddr is where /healthz, /readyz and /metrics are served; empty = nowhere.
+	HTTPAddr string `env:"HTTP_ADDR" envDefault:":8080"`
+	// ShutdownGraceSeconds is how long work in flight may go on after a stop signal, in seconds.
+	ShutdownGraceSeconds int `env:"SHUTDOWN_GRACE_SECONDS" envDefault:"25"`
+	// LogFormat is json or text.
+	LogFormat string `env:"LOG_FORMAT" envDefault:"json"`
+	// LogLevel is debug, info, warn or error.
+	LogLevel slog.Level `env:"LOG_LEVEL" envDefault:"info"`
+}
+
+// ShutdownGrace is ShutdownGraceSeconds as a duration.
+func (c Common) ShutdownGrace() time.Duration { return time.Duration(c.ShutdownGraceSeconds) * time.Second }
+
+// DirectURL is where LISTEN connects to.
+func (c Common) DirectURL() string {
+	if c.DatabaseDirectURL != "" {
+		return c.DatabaseDirectURL
+	}
+	return c.DatabaseURL
+}
+
+// Validate returns every problem at once.
+func (c Common) Validate() error {
+	return errors.Join(
+		checkURL("DATABASE_URL", c.DatabaseURL, "postgres", "postgresql"),
+		checkURL("DATABASE_DIRECT_URL", c.DirectURL(), "postgres", "postgresql"),
+		checkURL("NATS_URL", c.NATSURL, "nats", "tls"),
+		AtLeast("DATABASE_MAX_CONNS", int(c.DatabaseMaxConns), 2),
+		AtLeast("SHUTDOWN_GRACE_SECONDS", c.ShutdownGraceSeconds, 0),
+		OneOf("LOG_FORMAT", c.LogFormat, "json", "text"),
+	)
+}
+
+// Load fills cfg, a pointer to a struct with env tags, from the environment.
+func Load(cfg any) error {
+	if err := env.Parse(cfg); err != nil {
+		return fmt.Errorf("read the environment: %w", err)
+	}
+	return nil
+}
+
+// Lookup is Load for one variable of the command line's own.
+type Lookup struct {
+	// DataDir is where `echomind run` keeps its data.
+	DataDir string `env:"ECHOMIND_DATA_DIR" envDefault:"./data"`
+	// DatabaseURL and NATSURL, where set, are used instead of the embedded servers.
+	DatabaseURL string `env:"DATABASE_URL"`
+	NATSURL     string `env:"NATS_URL"`
+}
+
+// AtLeast names a setting that is too small, its value and the fix.
+func AtLeast(name string, value, least int) error {
+	if value < least {
+		return fmt.Errorf("%s=%d: must be at least %d", name, value, least)
+	}
+	return nil
+}
+
+// OneOf names a setting that is none of the allowed words.
+func OneOf(name, value string, allowed ...string) error {
+	for _, a := range allowed {
+		if value == a {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s=%q: must be one of %s", name, value, strings.Join(allowed, ", "))
+}
+
+// checkURL never prints the URL: it may carry a password.
+func checkURL(name, value string, schemes ...string) error {
+	if value == "" {
+		return fmt.Errorf("%s is empty: set it, for instance to %s://127.0.0.1/…", name, schemes[0])
+	}
+	for _, part := range strings.Split(value, ",") {
+		u, err := url.Parse(strings.TrimSpace(part))
+		if err != nil {
+			return fmt.Errorf("%s is not a URL; it must start with %s://", name, schemes[0])
+		}
+		if err := OneOf(name+"'s scheme", u.Scheme, schemes...); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,14 @@
+package postgres
+
+import (
+	"errors"
+	"io"
+	"net"
+	"syscall"
+)
+
+// connectionLost says whether a connection broke under a query: what it did is not known.
+func connectionLost(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNREFUSED)
+}

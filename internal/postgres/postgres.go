@@ -1,0 +1,97 @@
+// Package postgres opens pools, runs transactions, and is the one place that tells what a driver error means.
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// connectTimeout bounds each attempt to open a connection.
+const connectTimeout = 5 * time.Second
+
+// maxAttempts bounds how often a transaction is repeated after a deadlock.
+const maxAttempts = 5
+
+// Open makes a pool for a service. It does not connect yet: Postgres away at the start is a wait like any other.
+func Open(ctx context.Context, url, application string, maxConns int32) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("read DATABASE_URL: %w", err)
+	}
+	cfg.MaxConns = maxConns
+	cfg.ConnConfig.ConnectTimeout = connectTimeout
+	cfg.ConnConfig.RuntimeParams["application_name"] = application
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("open the pool: %w", err)
+	}
+	return pool, nil
+}
+
+// Beginner is a pool or a connection.
+type Beginner interface {
+	BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error)
+}
+
+// Tx runs work in one READ COMMITTED transaction and commits it, unless work returns an error. After a deadlock
+// (40P01) or a serialisation failure the whole transaction is repeated, a bounded number of times.
+func Tx(ctx context.Context, db Beginner, work func(pgx.Tx) error) error {
+	for attempt := 1; ; attempt++ {
+		err := pgx.BeginTxFunc(ctx, db, pgx.TxOptions{}, work)
+		if err == nil || !repeatable(err) || attempt == maxAttempts {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(time.Duration(rand.IntN(20*attempt)+1) * time.Millisecond):
+		}
+	}
+}
+
+func repeatable(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == "40P01" || pg.Code == "40001")
+}
+
+// Unavailable says whether err means that Postgres could not be asked: it is away, starting, stopping, out of
+// connections or did not answer in time. Such an error is a wait, never a failure of a connector.
+func Unavailable(err error) bool {
+	if err == nil {
+		return false
+	}
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		switch pg.Code {
+		case "57P01", "57P02", "57P03", "57P05", // stopping, crashed, starting, idle session ended
+			"57014", "55P03", // statement or lock timeout
+			"40P01", "40001", // still in deadlock after the repeats
+			"25P03",                   // idle in transaction ended
+			"58000", "58030", "53100", // its disk
+			"53200", "53300", "53400": // its memory, its connections, its limits
+			return true
+		}
+		return len(pg.Code) == 5 && pg.Code[:2] == "08"
+	}
+	var connect *pgconn.ConnectError
+	var network net.Error
+	return errors.As(err, &connect) || errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) ||
+		pgconn.SafeToRetry(err) || pgconn.Timeout(err) || connectionLost(err)
+}
+
+// Constraint is the name of the constraint that refused a write, or "".
+func Constraint(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.ConstraintName
+	}
+	return ""
+}

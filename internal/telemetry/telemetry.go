@@ -1,0 +1,153 @@
+// Package telemetry serves a process's health, readiness and metrics, and makes its logger.
+package telemetry
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// checkTimeout bounds one readiness check.
+const checkTimeout = 2 * time.Second
+
+// Check returns nil while its part is ready, else why it is not.
+type Check func(context.Context) error
+
+// Readiness collects the checks of the services that share a process. It is safe for concurrent use.
+type Readiness struct {
+	mu     sync.Mutex
+	checks map[string]Check
+}
+
+// Add registers a check under a name; a second one of that name replaces the first.
+func (r *Readiness) Add(name string, check Check) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.checks == nil {
+		r.checks = map[string]Check{}
+	}
+	r.checks[name] = check
+}
+
+// Ask runs every check and returns what is not ready.
+func (r *Readiness) Ask(ctx context.Context) map[string]string {
+	r.mu.Lock()
+	checks := make(map[string]Check, len(r.checks))
+	for name, check := range r.checks {
+		checks[name] = check
+	}
+	r.mu.Unlock()
+
+	type answer struct{ name, problem string }
+	answers := make(chan answer, len(checks))
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	for name, check := range checks {
+		go func() {
+			a := answer{name: name}
+			if err := check(ctx); err != nil {
+				a.problem = err.Error()
+			}
+			answers <- a
+		}()
+	}
+	problems := map[string]string{}
+	for range checks {
+		if a := <-answers; a.problem != "" {
+			problems[a.name] = a.problem
+		}
+	}
+	return problems
+}
+
+// Serve answers /healthz, /readyz and /metrics on addr until ctx ends. An empty addr serves nothing. started,
+// if not nil, is told the address that is listened on.
+func Serve(ctx context.Context, addr string, metrics prometheus.Gatherer, ready *Readiness, started func(string)) error {
+	if addr == "" {
+		<-ctx.Done()
+		return nil
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return fmt.Errorf("listen on HTTP_ADDR %q: %w", addr, err)
+	}
+	if started != nil {
+		started(listener.Addr().String())
+	}
+	server := &http.Server{
+		Handler:           handler(metrics, ready),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    16 << 10,
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve HTTP: %w", err)
+	case <-ctx.Done():
+	}
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
+	defer cancel()
+	err = errors.Join(server.Shutdown(stop), ignoreClosed(<-served))
+	if err != nil {
+		return errors.Join(err, server.Close())
+	}
+	return nil
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+func handler(metrics prometheus.Gatherer, ready *Readiness) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		problems := ready.Ask(r.Context())
+		w.Header().Set("Content-Type", "application/json")
+		if len(problems) > 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"ready": len(problems) == 0, "problems": problems})
+	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	return mux
+}
+
+// Register adds a collector, or returns the equal one that another service of this process registered before.
+func Register[C prometheus.Collector](registry prometheus.Registerer, collector C) C {
+	err := registry.Register(collector)
+	var already prometheus.AlreadyRegisteredError
+	if errors.As(err, &already) {
+		return already.ExistingCollector.(C)
+	}
+	if err != nil {
+		panic(err) // two different metrics of one name: a defect of this program
+	}
+	return collector
+}
+
+// Logger writes JSON or text at a level.
+func Logger(w io.Writer, format string, level slog.Level) *slog.Logger {
+	options := &slog.HandlerOptions{Level: level}
+	if format == "text" {
+		return slog.New(slog.NewTextHandler(w, options))
+	}
+	return slog.New(slog.NewJSONHandler(w, options))
+}

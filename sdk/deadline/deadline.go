@@ -1,0 +1,45 @@
+// Package deadline gives every call that leaves the process a deadline with a name.
+package deadline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Error says which call had no answer in time. It is a context.DeadlineExceeded to errors.Is.
+type Error struct {
+	// Name is the call's, such as "scheduler.claim".
+	Name string
+	// After is how long it was waited for.
+	After time.Duration
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s: no answer within %s", e.Name, e.After) }
+
+func (e *Error) Unwrap() error { return context.DeadlineExceeded }
+
+// Do runs call under a deadline. Where the deadline passes, its *Error is what Do returns.
+func Do(ctx context.Context, name string, after time.Duration, call func(context.Context) error) error {
+	late := &Error{Name: name, After: after}
+	ctx, cancel := context.WithTimeoutCause(ctx, after, late)
+	defer cancel()
+	err := call(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), late) {
+		return late
+	}
+	return err
+}
+
+// Get is Do for a call that returns a value.
+func Get[T any](
+	ctx context.Context, name string, after time.Duration, call func(context.Context) (T, error),
+) (T, error) {
+	var out T
+	err := Do(ctx, name, after, func(ctx context.Context) (err error) {
+		out, err = call(ctx)
+		return err
+	})
+	return out, err
+}

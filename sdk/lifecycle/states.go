@@ -1,0 +1,62 @@
+package lifecycle
+
+// Status is where a connector stands.
+type Status string
+
+// The statuses of a connector, as column connectors.status spells them.
+const (
+	Pending  Status = "PENDING"
+	Syncing  Status = "SYNCING"
+	Active   Status = "ACTIVE"
+	Error    Status = "ERROR"
+	Disabled Status = "DISABLED"
+)
+
+// Statuses lists them all.
+var Statuses = []Status{Pending, Syncing, Active, Error, Disabled}
+
+// Move is one change of status.
+type Move struct{ From, To Status }
+
+// Moves lists every move there is, with what makes it. The database refuses any other.
+var Moves = map[Move]string{
+	{Active, Pending}:   "due: the scheduler claims it",
+	{Error, Pending}:    "due again: backoff over, triggered or changed",
+	{Pending, Syncing}:  "picked up by a worker",
+	{Syncing, Active}:   "all documents stored; or released",
+	{Syncing, Error}:    "failed",
+	{Syncing, Pending}:  "worker lost: rescued under a new session",
+	{Pending, Active}:   "released",
+	{Active, Disabled}:  "disabled by the user",
+	{Pending, Disabled}: "disabled by the user",
+	{Syncing, Disabled}: "disabled by the user, or by too many failures in a row",
+	{Error, Disabled}:   "disabled by the user",
+	{Disabled, Active}:  "enabled by the user",
+}
+
+// Verdict is what came of a slot, as column scheduler_runs.status spells it; Running while there is none yet.
+type Verdict string
+
+// The verdicts.
+const (
+	Running    Verdict = "running"
+	Completed  Verdict = "completed"
+	Skipped    Verdict = "skipped"
+	Failed     Verdict = "failed"
+	Superseded Verdict = "superseded"
+	Missed     Verdict = "missed"
+)
+
+// Verdicts lists them all.
+var Verdicts = []Verdict{Running, Completed, Skipped, Failed, Superseded, Missed}
+
+// Failure is the kind of a failure; it decides about the next try.
+type Failure string
+
+// The kinds of failure.
+const (
+	// Transient failures are tried again after min(2^n, 60) minutes with jitter.
+	Transient Failure = "retry"
+	// Permanent failures are not tried again until the user changes or triggers the connector.
+	Permanent Failure = "permanent"
+)

@@ -1,0 +1,205 @@
+// Package topology declares, as data, every stream, subject, consumer and header of EchoMind Sync, and
+// makes a NATS server agree with the declaration.
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/echomind/sync/sdk/deadline"
+)
+
+// Streams.
+const (
+	// SyncStream carries the triggers. Work-queue retention: a message in it means "not picked up yet".
+	SyncStream = "CONNECTOR_SYNC"
+	// DocumentStream carries the documents of open runs.
+	DocumentStream = "DOCUMENT_PROCESS"
+	// DeadLetterStream keeps what a service gave up on, until a person decides.
+	DeadLetterStream = "DEAD_LETTERS"
+)
+
+// Subjects.
+const (
+	// SyncSubjects matches every connector.sync.<type>.
+	SyncSubjects = "connector.sync.>"
+	// DocumentSubject carries DocumentProcessRequest.
+	DocumentSubject = "document.process"
+	// DeadLetterSubjects matches every dlq.<original subject>.
+	DeadLetterSubjects = "dlq.>"
+	// EventSubjects matches the copies of connector.sync.> for those who only watch.
+	EventSubjects = "events.connector.sync.>"
+)
+
+// SemanticConsumer is the durable consumer of DocumentSubject.
+const SemanticConsumer = "semantic"
+
+// Headers.
+const (
+	// HeaderDispatchedAt is the time of the dispatch by Postgres's clock, RFC 3339 with microseconds.
+	HeaderDispatchedAt = "Echomind-Dispatched-At"
+	// HeaderSession is the run's session.
+	HeaderSession = "Echomind-Session"
+	// HeaderNumber is the message's number within the session; 0 completes it.
+	HeaderNumber = "Echomind-Number"
+	// HeaderReason says on a dead letter why it was given up.
+	HeaderReason = "Echomind-Reason"
+	// HeaderTries says on a dead letter how often it was begun.
+	HeaderTries = "Echomind-Tries"
+	// HeaderSequence is a dead letter's sequence in its original stream.
+	HeaderSequence = "Echomind-Sequence"
+)
+
+// AckWait is how long a consumer may hold a message without a sign of life.
+const AckWait = 15 * time.Second
+
+// MaxMessageBytes bounds every document.process message.
+const MaxMessageBytes = 512 << 10
+
+// queryTimeout bounds each question to the server.
+const queryTimeout = 5 * time.Second
+
+// ErrTypeName says that a connector type's name is malformed.
+var ErrTypeName = errors.New("connector type must match [a-z][a-z0-9_]* and have at most 63 characters")
+
+// ErrMisconfigured says that a stream exists with a setting that would lose work.
+var ErrMisconfigured = errors.New("stream is misconfigured")
+
+var typeName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
+
+// SyncSubject is the subject of a type's triggers. It returns ErrTypeName for a malformed name.
+func SyncSubject(connectorType string) (string, error) {
+	if !typeName.MatchString(connectorType) {
+		return "", fmt.Errorf("type %q: %w", connectorType, ErrTypeName)
+	}
+	return "connector.sync." + connectorType, nil
+}
+
+// Streams are the declarations of all streams. maxDocumentBytes and maxDeadLetterBytes bound what the
+// two large ones keep on disk; when one is full it refuses, so that publishers wait and nothing is evicted.
+func Streams(maxDocumentBytes, maxDeadLetterBytes int64) []jetstream.StreamConfig {
+	return []jetstream.StreamConfig{
+		{
+			Name:        SyncStream,
+			Description: "Triggers that wait to be picked up; bounded by the number of connectors.",
+			Subjects:    []string{SyncSubjects},
+			Retention:   jetstream.WorkQueuePolicy,
+			Storage:     jetstream.FileStorage,
+			Discard:     jetstream.DiscardNew,
+			// Mirrors and sources of a work queue would drain it; watchers get copies instead.
+			RePublish: &jetstream.RePublish{Source: SyncSubjects, Destination: EventSubjects},
+		},
+		{
+			Name:        DocumentStream,
+			Description: "Documents of open runs.",
+			Subjects:    []string{DocumentSubject},
+			Retention:   jetstream.WorkQueuePolicy,
+			Storage:     jetstream.FileStorage,
+			Discard:     jetstream.DiscardNew,
+			MaxBytes:    maxDocumentBytes,
+		},
+		{
+			Name:        DeadLetterStream,
+			Description: "Messages that a service gave up on.",
+			Subjects:    []string{DeadLetterSubjects},
+			Retention:   jetstream.LimitsPolicy,
+			Storage:     jetstream.FileStorage,
+			Discard:     jetstream.DiscardNew,
+			MaxBytes:    maxDeadLetterBytes,
+		},
+	}
+}
+
+// Default bounds of the two large streams, in bytes.
+const (
+	DefaultMaxDocumentBytes   = 2 << 30
+	DefaultMaxDeadLetterBytes = 256 << 20
+)
+
+// SyncConsumer is the one durable consumer of a type's triggers. Redelivery never ends: Postgres decides
+// what a message is worth, the broker's counts are no evidence.
+func SyncConsumer(connectorType string) (jetstream.ConsumerConfig, error) {
+	subject, err := SyncSubject(connectorType)
+	if err != nil {
+		return jetstream.ConsumerConfig{}, err
+	}
+	return workQueueConsumer("sync_"+connectorType, subject), nil
+}
+
+// DocumentConsumer is the durable consumer of the documents.
+func DocumentConsumer() jetstream.ConsumerConfig {
+	return workQueueConsumer(SemanticConsumer, DocumentSubject)
+}
+
+func workQueueConsumer(name, subject string) jetstream.ConsumerConfig {
+	return jetstream.ConsumerConfig{
+		Durable:       name,
+		FilterSubject: subject,
+		DeliverPolicy: jetstream.DeliverAllPolicy,
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       AckWait,
+		MaxDeliver:    -1,
+		MaxAckPending: -1,
+		MaxWaiting:    512,
+	}
+}
+
+// EnsureStreams creates the streams that are missing. One that exists is left as its operator set it,
+// unless its retention or its discard policy would lose work: that is an error which names the setting.
+func EnsureStreams(ctx context.Context, js jetstream.JetStream) error {
+	for _, want := range Streams(DefaultMaxDocumentBytes, DefaultMaxDeadLetterBytes) {
+		if err := ensureStream(ctx, js, want); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) error {
+	stream, err := deadline.Get(ctx, "topology.stream", queryTimeout, func(ctx context.Context) (jetstream.Stream, error) {
+		stream, err := js.Stream(ctx, want.Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			stream, err = js.CreateStream(ctx, want)
+		}
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+			stream, err = js.Stream(ctx, want.Name)
+		}
+		return stream, err
+	})
+	if err != nil {
+		return fmt.Errorf("ensure stream %s: %w", want.Name, err)
+	}
+	have := stream.CachedInfo().Config
+	switch {
+	case have.Retention != want.Retention:
+		return fmt.Errorf("%w: %s: retention is %s, must be %s", ErrMisconfigured, want.Name, have.Retention, want.Retention)
+	case have.Discard != want.Discard:
+		return fmt.Errorf("%w: %s: discard is %s, must be %s, or a full stream drops work",
+			ErrMisconfigured, want.Name, have.Discard, want.Discard)
+	case want.Retention == jetstream.WorkQueuePolicy && have.MaxAge != 0:
+		return fmt.Errorf("%w: %s: max_age is %s, must be 0, or waiting work is dropped",
+			ErrMisconfigured, want.Name, have.MaxAge)
+	}
+	return nil
+}
+
+// EnsureConsumer creates the stream and the durable consumer where they are missing and returns the
+// consumer.
+func EnsureConsumer(
+	ctx context.Context, js jetstream.JetStream, stream string, want jetstream.ConsumerConfig,
+) (jetstream.Consumer, error) {
+	if err := EnsureStreams(ctx, js); err != nil {
+		return nil, err
+	}
+	consumer, err := deadline.Get(ctx, "topology.consumer", queryTimeout,
+		func(ctx context.Context) (jetstream.Consumer, error) { return js.CreateOrUpdateConsumer(ctx, stream, want) })
+	if err != nil {
+		return nil, fmt.Errorf("ensure consumer %s of %s: %w", want.Durable, stream, err)
+	}
+	return consumer, nil
+}

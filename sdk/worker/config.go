@@ -1,0 +1,52 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/echomind/sync/internal/config"
+)
+
+// Config tunes a worker. Its zero value is not valid; take DefaultConfig.
+type Config struct {
+	// Slots is how many connectors are synced at once. No message is pulled without a free slot.
+	Slots int `env:"WORKER_SLOTS" envDefault:"4"`
+	// LeaseSeconds is how long a worker may be silent before its connector is rescued, in seconds. The lease is
+	// renewed three times in that time.
+	LeaseSeconds int `env:"WORKER_LEASE_SECONDS" envDefault:"15"`
+	// MaxRunMinutes ends a handler that runs longer, as a transient failure, in minutes.
+	MaxRunMinutes int `env:"WORKER_MAX_RUN_MINUTES" envDefault:"360"`
+	// MaxInFlight is how many document messages of a run may wait for their acknowledgement.
+	MaxInFlight int `env:"WORKER_MAX_IN_FLIGHT" envDefault:"256"`
+	// MaxInFlightBytes is how many bytes of them; at least one message of the largest size.
+	MaxInFlightBytes int64 `env:"WORKER_MAX_IN_FLIGHT_BYTES" envDefault:"16777216"`
+	// Grace is how long handlers may go on after a clean stop was asked for; then they are cancelled and their
+	// connectors released.
+	Grace time.Duration `env:"-"`
+}
+
+// DefaultConfig returns the defaults.
+func DefaultConfig() Config {
+	return Config{
+		Slots: 4, LeaseSeconds: 15, MaxRunMinutes: 360, MaxInFlight: 256, MaxInFlightBytes: 16 << 20,
+		Grace: 25 * time.Second,
+	}
+}
+
+// Validate returns every problem at once.
+func (c Config) Validate() error {
+	err := errors.Join(
+		config.AtLeast("WORKER_SLOTS", c.Slots, 1),
+		config.AtLeast("WORKER_LEASE_SECONDS", c.LeaseSeconds, 3),
+		config.AtLeast("WORKER_MAX_RUN_MINUTES", c.MaxRunMinutes, 1),
+		config.AtLeast("WORKER_MAX_IN_FLIGHT", c.MaxInFlight, 1),
+		config.AtLeast("WORKER_MAX_IN_FLIGHT_BYTES", int(c.MaxInFlightBytes), 1<<20),
+	)
+	if c.Slots > 1024 {
+		err = errors.Join(err, fmt.Errorf("WORKER_SLOTS=%d: must be at most 1024", c.Slots))
+	}
+	return err
+}
+
+func (c Config) lease() time.Duration { return time.Duration(c.LeaseSeconds) * time.Second }

@@ -1,0 +1,32 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/echomind/sync/sdk/topology"
+)
+
+// giveUp puts a message that can never be handled among the dead letters, waits until that is acknowledged, and
+// only then takes it out of its stream.
+func (w *Worker) giveUp(ctx context.Context, msg jetstream.Msg, why error) {
+	for pause := publishPause; ; pause = min(2*pause, publishPauses) {
+		err := topology.DeadLetter(ctx, w.servers.Stream, msg, why, 1)
+		if err == nil {
+			break
+		}
+		w.log.Warn("a dead letter waits for the broker", "err", err)
+		if ctx.Err() != nil {
+			return
+		}
+		_ = msg.InProgress()
+		sleep(ctx, pause)
+	}
+	w.metrics.deadLetters.Inc()
+	w.log.Error("a trigger was given up; look at the stream of dead letters", "subject", msg.Subject(), "err", why)
+	ackCtx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_ = msg.DoubleAck(ackCtx)
+}

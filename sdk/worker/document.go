@@ -1,0 +1,38 @@
+package worker
+
+import "github.com/echomind/sync/sdk/chunk"
+
+// Document is one thing of the source that is to be stored: a file, a page, a thread.
+//
+// Either Chunks or Err is set. A document with an Err is stored with its reason and without a version
+// token, so that it is fetched again at the next sync; it never fails the run.
+type Document struct {
+	// SourceID identifies the document within its connector and never changes while the document lives
+	// (a path, a canonical URL, a provider's item id). At most MaxSourceIDBytes bytes.
+	SourceID string
+	// Title and URL are shown to people beside a search hit.
+	Title string
+	URL   string
+	// MediaType is what the content turned out to be, e.g. "text/markdown".
+	MediaType string
+	// ContentHash is a hash of the content, in hex. It tells a changed document from a merely touched one.
+	ContentHash string
+	// VersionToken is what the source calls this version (ETag, cTag, size and time). It is opaque here.
+	VersionToken string
+	// Links are what is needed to go on from this document when it has not changed (a page's links).
+	Links []string
+	// Chunks are the pieces to embed, in reading order.
+	Chunks []chunk.Chunk
+	// Err says in one line why the document could not be read. Chunks are ignored when it is set.
+	Err string
+}
+
+// Known is what is stored of a document already.
+type Known struct {
+	// VersionToken is empty when the document failed, or was stored under an earlier configuration of
+	// the connector: it must then be fetched again.
+	VersionToken string
+	// ContentHash is what the document was put with; of a failed one too. It is empty when the document was
+	// stored under an earlier configuration.
+	ContentHash string
+}

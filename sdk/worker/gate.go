@@ -1,0 +1,45 @@
+package worker
+
+import (
+	"context"
+	"sync"
+)
+
+// gate stops a run's publishing while its lease may have been lost. It starts open.
+type gate struct {
+	mu     sync.Mutex
+	passed chan struct{} // closed while the gate is open
+}
+
+func newGate() *gate {
+	g := &gate{passed: make(chan struct{})}
+	close(g.passed)
+	return g
+}
+
+func (g *gate) set(open bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case <-g.passed:
+		if !open {
+			g.passed = make(chan struct{})
+		}
+	default:
+		if open {
+			close(g.passed)
+		}
+	}
+}
+
+func (g *gate) wait(ctx context.Context) error {
+	g.mu.Lock()
+	passed := g.passed
+	g.mu.Unlock()
+	select {
+	case <-passed:
+		return ctx.Err()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,158 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.opentelemetry.io/otel/propagation"
+	"golang.org/x/sync/semaphore"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/sdk/topology"
+)
+
+const (
+	publishTimeout = 5 * time.Second
+	publishPause   = 100 * time.Millisecond
+	publishPauses  = 2 * time.Second // the longest of them
+)
+
+// outbox numbers a run's messages and publishes many of them at once. A broker that is away, or a stream that
+// is full, is waited for: only the end of the run's context ends a publish.
+type outbox struct {
+	ctx     context.Context
+	stream  jetstream.JetStream
+	gate    *gate
+	metrics *metrics
+	places  *semaphore.Weighted
+	bytes   *semaphore.Weighted
+	most    int64
+	sending sync.WaitGroup
+
+	mu     sync.Mutex
+	last   int64
+	broken error // a number that was taken and never sent: the run can no longer complete
+}
+
+func newOutbox(ctx context.Context, stream jetstream.JetStream, gate *gate, m *metrics, cfg Config) *outbox {
+	return &outbox{
+		ctx: ctx, stream: stream, gate: gate, metrics: m,
+		places: semaphore.NewWeighted(int64(cfg.MaxInFlight)),
+		bytes:  semaphore.NewWeighted(cfg.MaxInFlightBytes),
+		most:   cfg.MaxInFlightBytes,
+	}
+}
+
+// number takes the next n numbers and returns the first.
+func (o *outbox) number(n int) int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	first := o.last + 1
+	o.last += int64(n)
+	return first
+}
+
+// total is N: how many numbers were taken.
+func (o *outbox) total() int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.last
+}
+
+// send publishes a numbered message. It waits for a place, not for the acknowledgement. After an error the run
+// cannot complete, whatever its handler makes of it.
+func (o *outbox) send(ctx context.Context, m *internalpb.DocumentProcessRequest) error {
+	err := o.trySend(ctx, m)
+	if err != nil {
+		o.mu.Lock()
+		o.broken = errors.Join(o.broken, err)
+		o.mu.Unlock()
+	}
+	return err
+}
+
+func (o *outbox) trySend(ctx context.Context, m *internalpb.DocumentProcessRequest) error {
+	msg, err := encode(o.ctx, m)
+	if err != nil {
+		return err
+	}
+	size := min(int64(len(msg.Data)), o.most)
+	if err := o.places.Acquire(ctx, 1); err != nil {
+		return fmt.Errorf("wait for a place to publish: %w", err)
+	}
+	if err := o.bytes.Acquire(ctx, size); err != nil {
+		o.places.Release(1)
+		return fmt.Errorf("wait for room to publish: %w", err)
+	}
+	o.sending.Add(1)
+	go func() {
+		defer o.sending.Done()
+		defer o.places.Release(1)
+		defer o.bytes.Release(size)
+		if _, err := o.publish(msg); err == nil {
+			o.metrics.published.Inc()
+		}
+	}()
+	return nil
+}
+
+// flush waits until everything sent is acknowledged. It returns why the run ended where it ended before.
+func (o *outbox) flush() error {
+	o.sending.Wait()
+	if cause := context.Cause(o.ctx); cause != nil {
+		return cause
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.broken
+}
+
+// publish repeats until the stream has acknowledged, and returns the message's place in it. A message that was
+// stored though its acknowledgement was lost is stored twice: its number makes that harmless.
+func (o *outbox) publish(msg *nats.Msg) (uint64, error) {
+	for pause := publishPause; ; pause = min(2*pause, publishPauses) {
+		if err := o.gate.wait(o.ctx); err != nil {
+			return 0, err
+		}
+		ack, err := deadline.Get(o.ctx, "worker.publish", publishTimeout,
+			func(ctx context.Context) (*jetstream.PubAck, error) {
+				return o.stream.PublishMsg(ctx, msg, jetstream.WithRetryAttempts(0))
+			})
+		if err == nil {
+			return ack.Sequence, nil
+		}
+		if errors.Is(err, nats.ErrMaxPayload) {
+			return 0, fmt.Errorf("publish %d bytes: %w", len(msg.Data), err)
+		}
+		o.metrics.publishRetries.Inc()
+		select {
+		case <-o.ctx.Done():
+			return 0, context.Cause(o.ctx)
+		case <-time.After(pause):
+		}
+	}
+}
+
+func encode(ctx context.Context, m *internalpb.DocumentProcessRequest) (*nats.Msg, error) {
+	data, err := proto.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode document.process: %w", err)
+	}
+	if len(data) > topology.MaxMessageBytes {
+		return nil, fmt.Errorf("document.process has %d bytes, more than %d", len(data), topology.MaxMessageBytes)
+	}
+	msg := nats.NewMsg(topology.DocumentSubject)
+	msg.Data = data
+	msg.Header.Set(topology.HeaderSession, m.ChunkingSession)
+	msg.Header.Set(topology.HeaderNumber, strconv.FormatInt(m.Number, 10))
+	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(msg.Header))
+	return msg, nil
+}

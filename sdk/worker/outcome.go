@@ -1,0 +1,90 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/echomind/sync/sdk/lifecycle"
+)
+
+type permanentError struct{ err error }
+
+func (e *permanentError) Error() string { return e.err.Error() }
+func (e *permanentError) Unwrap() error { return e.err }
+
+// Permanent marks an error that trying again cannot mend (bad credentials, a source that is gone, a bad
+// configuration): the connector stays in ERROR until its user changes or triggers it.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &permanentError{err: err}
+}
+
+type skippedError struct{ reason string }
+
+func (e *skippedError) Error() string { return "skipped: " + e.reason }
+
+// Skipped is what a handler returns that found nothing to do, with the reason for the ledger. A handler that
+// returns nil without having sent anything is skipped as well.
+func Skipped(reason string) error { return &skippedError{reason: reason} }
+
+// errStopping ends the handlers that are still at work when the grace of a clean stop is over.
+var errStopping = errors.New("the service is stopping")
+
+// errTooLong ends a handler that ran longer than Config.MaxRunMinutes.
+var errTooLong = errors.New("the sync took longer than it may")
+
+// outcome is what is done about a handler's end.
+type outcome int
+
+const (
+	completes outcome = iota
+	failsForNow
+	failsForGood
+	released
+	abandoned
+)
+
+// outcomeOf is the one place that turns a handler's error into what is done about it. cause is the cause of the
+// end of the run's context, nil while it has not ended.
+func outcomeOf(err, cause error) outcome {
+	var permanent *permanentError
+	var skipped *skippedError
+	switch {
+	case errors.Is(cause, lifecycle.ErrFenced):
+		return abandoned
+	case errors.Is(cause, errStopping) && err != nil:
+		return released
+	case err == nil || errors.As(err, &skipped):
+		return completes
+	case errors.As(err, &permanent):
+		return failsForGood
+	default:
+		return failsForNow
+	}
+}
+
+// message is what the user reads of a failure.
+func message(err, cause error) string {
+	if errors.Is(cause, errTooLong) && errors.Is(err, context.Canceled) {
+		return cause.Error()
+	}
+	return err.Error()
+}
+
+func skipReason(err error) string {
+	var skipped *skippedError
+	if errors.As(err, &skipped) {
+		return skipped.reason
+	}
+	return "nothing had changed"
+}
+
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("the handler panicked: %v", e.value) }

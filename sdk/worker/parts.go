@@ -1,0 +1,147 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/sdk/chunk"
+	"github.com/echomind/sync/sdk/topology"
+)
+
+// Limits of a document, in bytes unless said otherwise.
+const (
+	MaxSourceIDBytes = 2048
+	MaxTokenBytes    = 2048
+	MaxTitleBytes    = 1024
+	MaxURLBytes      = 4096
+	MaxLinkBytes     = 128 << 10
+	MaxChunkBytes    = 64 << 10
+	MaxChunks        = 100_000 // pieces
+	maxHeadingBytes  = 4096
+	maxReasonBytes   = 1000
+)
+
+// slack is kept free in every message for field tags, numbers and the session.
+const slack = 1024
+
+// ErrDocument says that a document breaks a limit or holds what cannot be stored.
+var ErrDocument = errors.New("bad document")
+
+// parts turns a document into the parts that are published, each small enough for a message. What only people
+// read is cut to size and cleaned; what identifies must be right.
+func parts(d Document) ([]*internalpb.DocumentPart, error) {
+	if err := checkIdentity(d); err != nil {
+		return nil, err
+	}
+	head := &internalpb.DocumentPart{
+		SourceId:     d.SourceID,
+		Title:        clip(d.Title, MaxTitleBytes),
+		Url:          clip(d.URL, MaxURLBytes),
+		MediaType:    clip(d.MediaType, 255),
+		ContentHash:  d.ContentHash,
+		VersionToken: d.VersionToken,
+		Links:        d.Links,
+		Error:        clip(d.Err, maxReasonBytes),
+		Parts:        1,
+		ChunkCount:   int32(len(d.Chunks)),
+	}
+	if d.Err != "" {
+		head.VersionToken, head.ChunkCount = "", 0
+		return []*internalpb.DocumentPart{head}, nil
+	}
+	room := topology.MaxMessageBytes - slack - proto.Size(head)
+	all := []*internalpb.DocumentPart{head}
+	part, left := head, room
+	for i, c := range d.Chunks {
+		piece, err := wireChunk(d.SourceID, c)
+		if err != nil {
+			return nil, err
+		}
+		size := proto.Size(piece) + 8
+		if size > left {
+			part = withoutChunks(head)
+			part.FirstChunk = int32(i)
+			all = append(all, part)
+			left = room
+		}
+		part.Chunks = append(part.Chunks, piece)
+		left -= size
+	}
+	for _, p := range all {
+		p.Parts = int32(len(all))
+	}
+	return all, nil
+}
+
+func withoutChunks(p *internalpb.DocumentPart) *internalpb.DocumentPart {
+	return &internalpb.DocumentPart{
+		SourceId: p.SourceId, Title: p.Title, Url: p.Url, MediaType: p.MediaType, ContentHash: p.ContentHash,
+		VersionToken: p.VersionToken, Links: p.Links, ChunkCount: p.ChunkCount,
+	}
+}
+
+func checkIdentity(d Document) error {
+	var problems []error
+	check := func(field, value string, most int, required bool) {
+		switch {
+		case required && value == "":
+			problems = append(problems, fmt.Errorf("%w: %s is empty", ErrDocument, field))
+		case len(value) > most:
+			problems = append(problems, fmt.Errorf("%w: %s has %d bytes, more than %d", ErrDocument, field, len(value), most))
+		case !utf8.ValidString(value) || strings.ContainsRune(value, 0):
+			problems = append(problems, fmt.Errorf("%w: %s %q holds a NUL byte or is not UTF-8", ErrDocument, field, value))
+		}
+	}
+	check("SourceID", d.SourceID, MaxSourceIDBytes, true)
+	check("VersionToken", d.VersionToken, MaxTokenBytes, false)
+	check("ContentHash", d.ContentHash, 255, false)
+	links := 0
+	for _, l := range d.Links {
+		links += len(l) + 4
+		check("Links", l, MaxURLBytes, true)
+	}
+	if links > MaxLinkBytes {
+		problems = append(problems, fmt.Errorf("%w: Links have %d bytes, more than %d", ErrDocument, links, MaxLinkBytes))
+	}
+	if len(d.Chunks) > MaxChunks {
+		problems = append(problems, fmt.Errorf("%w: %d Chunks, more than %d", ErrDocument, len(d.Chunks), MaxChunks))
+	}
+	return errors.Join(problems...)
+}
+
+func wireChunk(sourceID string, c chunk.Chunk) (*internalpb.Chunk, error) {
+	if len(c.Text) > MaxChunkBytes {
+		return nil, fmt.Errorf("%w: a chunk of %q has %d bytes, more than %d",
+			ErrDocument, sourceID, len(c.Text), MaxChunkBytes)
+	}
+	path, room := make([]string, 0, len(c.HeadingPath)), maxHeadingBytes
+	for _, heading := range c.HeadingPath {
+		heading = clip(heading, room)
+		if room -= len(heading); heading != "" {
+			path = append(path, heading)
+		}
+	}
+	return &internalpb.Chunk{Text: clip(c.Text, MaxChunkBytes), HeadingPath: path, Start: c.Start, End: c.End}, nil
+}
+
+// clip makes text storable: valid UTF-8 without NUL, of at most the given bytes.
+func clip(text string, most int) string {
+	if strings.ContainsRune(text, 0) {
+		text = strings.ReplaceAll(text, "\x00", "")
+	}
+	if !utf8.ValidString(text) {
+		text = strings.ToValidUTF8(text, "\uFFFD")
+	}
+	if len(text) > most {
+		for most > 0 && !utf8.RuneStart(text[most]) {
+			most--
+		}
+		text = text[:most]
+	}
+	return text
+}

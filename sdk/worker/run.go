@@ -1,0 +1,239 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/sdk/wire"
+	"github.com/echomind/sync/sdk/worker/internal/dbgen"
+)
+
+// MaxStateBytes bounds the state of a connector, as JSON.
+const MaxStateBytes = 64 << 10
+
+const (
+	queryTimeout = 10 * time.Second
+	knownPage    = 5000
+)
+
+// Run is one sync of one connector, as its handler sees it. Its methods are safe for concurrent use, and wait
+// where one of our own servers is away; after an error of theirs the run is over.
+type Run struct {
+	request   *internalpb.ConnectorSyncRequest
+	session   uuid.UUID
+	log       *slog.Logger
+	queries   *dbgen.Queries
+	outbox    *outbox
+	unchanged atomic.Int64
+
+	mu       sync.Mutex
+	newState *structpb.Struct
+	partial  bool
+}
+
+// Request is the message that asked for this sync.
+func (r *Run) Request() *internalpb.ConnectorSyncRequest { return r.request }
+
+// Log carries the run's identifiers.
+func (r *Run) Log() *slog.Logger { return r.log }
+
+// Config decodes the connector's configuration into v, a pointer to a struct with json tags. A field that v does
+// not know, or of another type, is a permanent error that names it.
+func (r *Run) Config(v any) error {
+	return Permanent(decodeStruct("config", r.request.Config, v, true))
+}
+
+// State decodes the state that the last completed sync left. An empty state leaves v as it is.
+func (r *Run) State(v any) error { return decodeStruct("state", r.request.State, v, false) }
+
+// SetState says what State is to return at the next sync. It is committed together with the run's completion,
+// after every document is stored; a run that does not complete leaves the old state.
+func (r *Run) SetState(v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode the state: %w", err)
+	}
+	if len(data) > MaxStateBytes {
+		return fmt.Errorf("state has %d bytes, more than %d", len(data), MaxStateBytes)
+	}
+	if bytes.Contains(data, []byte(`\u0000`)) {
+		return errors.New("state holds a NUL character, which Postgres cannot store")
+	}
+	state, err := wire.Struct(data)
+	if err != nil {
+		return fmt.Errorf("state must be a JSON object: %w", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.newState = state
+	return nil
+}
+
+// ListingPartial says that the source was not listed to its end.
+func (r *Run) ListingPartial() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.partial = true
+}
+
+// Known returns what is stored of the connector's documents, by source id.
+func (r *Run) Known(ctx context.Context) (map[string]Known, error) {
+	known, after := map[string]Known{}, ""
+	for {
+		var page []dbgen.KnownDocumentsRow
+		err := persist(ctx, "worker.known", func(ctx context.Context) (err error) {
+			page, err = r.queries.KnownDocuments(ctx, dbgen.KnownDocumentsParams{
+				ConnectorID: r.request.ConnectorId, ConfigVersion: r.request.ConfigVersion,
+				After: after, Page: knownPage,
+			})
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read known documents: %w", err)
+		}
+		for _, d := range page {
+			known[d.SourceID] = Known{VersionToken: d.VersionToken, ContentHash: d.ContentHash}
+			after = d.SourceID
+		}
+		if len(page) < knownPage {
+			return known, nil
+		}
+	}
+}
+
+// Links returns the links that are stored with a document; none for one that is not stored.
+func (r *Run) Links(ctx context.Context, sourceID string) ([]string, error) {
+	var links []string
+	err := persist(ctx, "worker.links", func(ctx context.Context) (err error) {
+		links, err = r.queries.DocumentLinks(ctx, dbgen.DocumentLinksParams{
+			ConnectorID: r.request.ConnectorId, SourceID: sourceID,
+		})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the links of %q: %w", sourceID, err)
+	}
+	return links, nil
+}
+
+// Put stores a new or changed document, or says why it could not be read. It returns ErrDocument for one that
+// breaks a limit.
+func (r *Run) Put(ctx context.Context, d Document) error {
+	all, err := parts(d)
+	if err != nil {
+		return err
+	}
+	first := r.outbox.number(len(all))
+	for i, part := range all {
+		part.FirstNo = first
+		m := r.envelope(first + int64(i))
+		m.Body = &internalpb.DocumentProcessRequest_Part{Part: part}
+		if err := r.outbox.send(ctx, m); err != nil {
+			return fmt.Errorf("send %q: %w", d.SourceID, err)
+		}
+	}
+	return nil
+}
+
+// Touch updates the title, URL, version token and links of a document whose content (its ContentHash) stands as
+// it is stored; its chunks stay.
+func (r *Run) Touch(ctx context.Context, d Document) error {
+	d.Chunks, d.Err = nil, ""
+	all, err := parts(d)
+	if err != nil {
+		return err
+	}
+	all[0].KeepChunks = true
+	all[0].FirstNo = r.outbox.number(1)
+	m := r.envelope(all[0].FirstNo)
+	m.Body = &internalpb.DocumentProcessRequest_Part{Part: all[0]}
+	return r.outbox.send(ctx, m)
+}
+
+// Delete removes a document that the source no longer has. Call it only after a listing that ended without error.
+func (r *Run) Delete(ctx context.Context, sourceID string) error {
+	if err := checkIdentity(Document{SourceID: sourceID}); err != nil {
+		return err
+	}
+	m := r.envelope(r.outbox.number(1))
+	m.Body = &internalpb.DocumentProcessRequest_Deletion{
+		Deletion: &internalpb.DocumentDeletion{SourceId: sourceID},
+	}
+	return r.outbox.send(ctx, m)
+}
+
+// Unchanged counts n documents for the ledger that stand as they are stored.
+func (r *Run) Unchanged(n int) { r.unchanged.Add(int64(n)) }
+
+func (r *Run) envelope(number int64) *internalpb.DocumentProcessRequest {
+	return &internalpb.DocumentProcessRequest{
+		ConnectorId:     r.request.ConnectorId,
+		ChunkingSession: r.request.ChunkingSession,
+		ConfigVersion:   r.request.ConfigVersion,
+		Number:          number,
+	}
+}
+
+// complete publishes sync completed and returns its place in the stream.
+func (r *Run) complete(reason string) (uint64, error) {
+	r.mu.Lock()
+	m := r.envelope(0)
+	m.Body = &internalpb.DocumentProcessRequest_Completed{Completed: &internalpb.SyncCompleted{
+		Total: r.outbox.total(), NewState: r.newState, ListingWhole: !r.partial,
+		Unchanged: r.unchanged.Load(), Reason: clip(reason, maxReasonBytes),
+	}}
+	r.mu.Unlock()
+	msg, err := encode(r.outbox.ctx, m)
+	if err != nil {
+		return 0, err
+	}
+	return r.outbox.publish(msg)
+}
+
+func decodeStruct(name string, s *structpb.Struct, v any, strict bool) error {
+	data, err := wire.JSON(s)
+	if err != nil || data == nil {
+		return err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	if strict {
+		decoder.DisallowUnknownFields()
+	}
+	if err := decoder.Decode(v); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// persist repeats a call to Postgres until it is answered or ctx has ended.
+func persist(ctx context.Context, name string, call func(context.Context) error) error {
+	for pause := publishPause; ; pause = min(2*pause, publishPauses) {
+		err := deadline.Do(ctx, name, queryTimeout, call)
+		if !postgres.Unavailable(err) || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/sdk/lifecycle"
+)
+
+// stuckAfter is how long a handler may ignore the end of its context while the service stops.
+const stuckAfter = 5 * time.Second
+
+// ErrStuck says that a handler did not return when its context had ended; its connector is rescued once the lease
+// runs out.
+var ErrStuck = errors.New("a handler did not return when its context ended")
+
+// sync runs the handler under a lease and settles what becomes of the connector.
+func (w *Worker) sync(
+	ctx context.Context, request *internalpb.ConnectorSyncRequest, session, owner uuid.UUID, log *slog.Logger,
+) error {
+	running, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer end(nil)
+	tooLong := time.AfterFunc(time.Duration(w.config.MaxRunMinutes)*time.Minute, func() { end(errTooLong) })
+	defer tooLong.Stop()
+	defer w.endAtStop(ctx, running, end)()
+
+	g := newGate()
+	leased, dropLease := context.WithCancel(running)
+	var lease sync.WaitGroup
+	lease.Go(func() { w.keepLease(leased, session, owner, g, end) })
+	stopLease := func() { dropLease(); lease.Wait() }
+	defer stopLease()
+
+	run := &Run{
+		request: request, session: session, log: log, queries: w.queries,
+		outbox: newOutbox(running, w.servers.Stream, g, w.metrics, w.config),
+	}
+	began := time.Now()
+	err, returned := w.call(ctx, running, run)
+	if !returned {
+		return ErrStuck
+	}
+	w.metrics.fetching.Observe(time.Since(began).Seconds())
+	if flushed := run.outbox.flush(); err == nil {
+		err = flushed
+	}
+
+	how := outcomeOf(err, context.Cause(running))
+	if how == completes {
+		how, err = w.complete(ctx, run, owner, skipReason(err), stopLease)
+	}
+	w.settle(ctx, session, how, err, context.Cause(running), log)
+	return nil
+}
+
+// endAtStop cancels the run when the grace of a clean stop is over. The returned function ends the watch.
+func (w *Worker) endAtStop(ctx, running context.Context, end context.CancelCauseFunc) func() {
+	return stopWatch(context.AfterFunc(ctx, func() {
+		sleep(running, w.config.Grace)
+		end(errStopping)
+	}))
+}
+
+func stopWatch(stop func() bool) func() { return func() { stop() } }
+
+// call runs the handler and turns a panic into an error. It waits for the handler without end, except while the
+// service stops.
+func (w *Worker) call(ctx, running context.Context, run *Run) (err error, returned bool) {
+	ended := make(chan error, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				stack := debug.Stack()
+				run.log.Error("the handler panicked; the sync fails and is tried again", "panic", fmt.Sprint(p),
+					"stack", string(stack))
+				ended <- &panicError{value: p, stack: stack}
+			}
+		}()
+		ended <- w.handle(running, run)
+	}()
+	select {
+	case err := <-ended:
+		return err, true
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-ended:
+		return err, true
+	case <-running.Done():
+	}
+	select {
+	case err := <-ended:
+		return err, true
+	case <-time.After(stuckAfter):
+		return nil, false
+	}
+}
+
+// complete publishes sync completed and starts draining. The lease is kept until sync completed is acknowledged:
+// a broker that is away then is a wait, not a lost worker.
+func (w *Worker) complete(
+	ctx context.Context, run *Run, owner uuid.UUID, reason string, stopLease func(),
+) (outcome, error) {
+	seq, err := run.complete(reason)
+	if err != nil {
+		return outcomeOf(err, context.Cause(run.outbox.ctx)), err
+	}
+	stopLease()
+	err = w.persistAtStop(ctx, func(ctx context.Context) error { return w.lifecycle.Drain(ctx, run.session, owner, seq) })
+	if errors.Is(err, lifecycle.ErrFenced) {
+		err = nil // complete already
+	}
+	return completes, err
+}
+
+// settle writes down what becomes of the connector.
+func (w *Worker) settle(ctx context.Context, session uuid.UUID, how outcome, err, cause error, log *slog.Logger) {
+	var write func(context.Context) error
+	switch how {
+	case completes:
+		w.metrics.syncs.WithLabelValues("fetched").Inc()
+		if err != nil {
+			log.Warn("draining is not written down; the run completes, or is rescued, without it", "err", err)
+		}
+		return
+	case abandoned:
+		w.metrics.syncs.WithLabelValues("fenced").Inc()
+		log.Info("the run is no longer this worker's; its work is dropped")
+		return
+	case released:
+		w.metrics.syncs.WithLabelValues("released").Inc()
+		log.Info("handed back at a clean stop")
+		write = func(ctx context.Context) error { return w.lifecycle.Release(ctx, session) }
+	default:
+		kind := lifecycle.Transient
+		if how == failsForGood {
+			kind = lifecycle.Permanent
+		}
+		w.metrics.syncs.WithLabelValues(string(kind)).Inc()
+		log.Warn("the sync failed", "kind", kind, "err", err)
+		write = func(ctx context.Context) error {
+			return w.lifecycle.Fail(ctx, session, kind, message(err, cause))
+		}
+	}
+	if err := w.persistAtStop(ctx, write); err != nil && !errors.Is(err, lifecycle.ErrFenced) {
+		log.Warn("the end of the run is not written down; it is rescued when its lease runs out", "err", err)
+	}
+}
+
+// persistAtStop repeats a write while Postgres is away. While the service stops it tries once more, and leaves the
+// rest to the rescue.
+func (w *Worker) persistAtStop(ctx context.Context, write func(context.Context) error) error {
+	for pause := publishPause; ; pause = min(2*pause, publishPauses) {
+		stopping := ctx.Err() != nil
+		err := write(context.WithoutCancel(ctx))
+		if !postgres.Unavailable(err) || stopping {
+			return err
+		}
+		sleep(ctx, pause)
+	}
+}

@@ -1,0 +1,197 @@
+// Package worker is the kit for services that subscribe to connector.sync.<type>: a team writes one Handler and
+// makes one call.
+//
+//	err := worker.Serve(ctx, "wiki", func(ctx context.Context, run *worker.Run) error {
+//		...
+//		return run.Put(ctx, worker.Document{SourceID: "page/1", Title: "Welcome", Chunks: chunks})
+//	})
+//
+// The kit pulls a message only into a free slot, moves the connector from PENDING to SYNCING, keeps its lease,
+// acknowledges, numbers and publishes the documents, completes, and turns the handler's error into what becomes
+// of the connector:
+//
+//	handler returns       what becomes of the sync
+//	nil                   completed once every document is stored; skipped if nothing was sent
+//	Skipped(reason)       the same, with the reason in the ledger
+//	Permanent(err)        ERROR until the user changes or triggers the connector
+//	any other error       ERROR, tried again after a backoff; DISABLED after max_retries in a row
+//	(a panic)             like any other error
+//	(after a clean stop)  handed back: due now, nothing counted
+//	(fenced)              nothing: the connector is somebody else's by now
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.opentelemetry.io/otel/propagation"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/sdk/lifecycle"
+	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/sdk/worker/internal/dbgen"
+)
+
+// Handler syncs one connector. Its context ends when the run is not its own any more, when it has taken too long,
+// or when the grace of a clean stop is over; it must return then.
+type Handler func(ctx context.Context, run *Run) error
+
+const (
+	pullWait   = 10 * time.Second
+	pullPause  = 500 * time.Millisecond
+	pullPauses = 5 * time.Second // the longest of them
+)
+
+// Worker subscribes to the triggers of one connector type.
+type Worker struct {
+	connectorType string
+	handle        Handler
+	config        Config
+	servers       *connect.Servers
+	lifecycle     *lifecycle.Lifecycle
+	queries       *dbgen.Queries
+	metrics       *metrics
+	log           *slog.Logger
+}
+
+// New makes a worker for a type. It returns an error for a malformed type name or a bad configuration.
+func New(
+	connectorType string, handle Handler, cfg Config, servers *connect.Servers, process connect.Process,
+) (*Worker, error) {
+	if _, err := topology.SyncSubject(connectorType); err != nil {
+		return nil, err
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return &Worker{
+		connectorType: connectorType, handle: handle, config: cfg, servers: servers,
+		lifecycle: lifecycle.New(servers.Pool), queries: dbgen.New(servers.Pool),
+		metrics: newMetrics(process.Metrics, connectorType), log: process.Log.With("type", connectorType),
+	}, nil
+}
+
+// Run works until ctx ends, then hands over what is in flight, and returns nil.
+func (w *Worker) Run(ctx context.Context) error {
+	var slots errgroup.Group
+	for range w.config.Slots {
+		slots.Go(func() error { return w.slot(ctx) })
+	}
+	return slots.Wait()
+}
+
+// slot pulls one message at a time, so that none waits behind a sync that is at work. Stream and consumer are
+// made again whenever they are gone.
+func (w *Worker) slot(ctx context.Context) error {
+	declared, err := topology.SyncConsumer(w.connectorType)
+	if err != nil {
+		return err
+	}
+	var consumer jetstream.Consumer
+	for pause := pullPause; ctx.Err() == nil; {
+		var msg jetstream.Msg
+		if consumer == nil {
+			consumer, err = topology.EnsureConsumer(ctx, w.servers.Stream, topology.SyncStream, declared)
+		}
+		if err == nil {
+			msg, err = pull(ctx, consumer)
+		}
+		switch {
+		case ctx.Err() != nil && msg == nil:
+		case err != nil:
+			w.log.Debug("pull again", "err", err, "pause", pause)
+			consumer, err = nil, nil
+			sleep(ctx, pause)
+			pause = min(2*pause, pullPauses)
+		case msg != nil:
+			pause = pullPause
+			if err := w.receive(ctx, msg); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// pull returns nil and no error when nothing came in time.
+func pull(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error) {
+	waiting, cancel := context.WithTimeout(ctx, pullWait)
+	defer cancel()
+	msg, err := consumer.Next(jetstream.FetchContext(waiting), jetstream.FetchHeartbeat(2*time.Second))
+	if errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) {
+		return nil, nil
+	}
+	return msg, err
+}
+
+// receive takes one message from the stream to its end.
+func (w *Worker) receive(ctx context.Context, msg jetstream.Msg) error {
+	w.metrics.busy.Inc()
+	defer w.metrics.busy.Dec()
+	request, session, err := decode(msg.Data(), w.connectorType)
+	if err != nil {
+		w.giveUp(ctx, msg, err)
+		return nil
+	}
+	owner := uuid.New()
+	log := w.log.With("connector", request.ConnectorId, "session", request.ChunkingSession)
+	if err := w.pickUp(ctx, msg, request.ConnectorId, session, owner); err != nil {
+		if errors.Is(err, lifecycle.ErrFenced) {
+			log.Debug("old news: another session, or already picked up")
+			return msg.Ack()
+		}
+		log.Warn("pick-up ended without an answer; the message is delivered again", "err", err)
+		_ = msg.Nak()
+		return nil
+	}
+	if err := msg.Ack(); err != nil {
+		log.Debug("acknowledge again at redelivery", "err", err)
+	}
+	ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(msg.Headers()))
+	return w.sync(ctx, request, session, owner, log)
+}
+
+// pickUp repeats while Postgres is away, keeping message and slot.
+func (w *Worker) pickUp(ctx context.Context, msg jetstream.Msg, connectorID int32, session, owner uuid.UUID) error {
+	return persist(ctx, "worker.pick_up", func(ctx context.Context) error {
+		err := w.lifecycle.PickUp(ctx, connectorID, session, owner, w.config.lease())
+		if err != nil && !errors.Is(err, lifecycle.ErrFenced) {
+			_ = msg.InProgress()
+		}
+		return err
+	})
+}
+
+// decode checks a trigger: everything on the wire is bad input until then.
+func decode(data []byte, connectorType string) (*internalpb.ConnectorSyncRequest, uuid.UUID, error) {
+	request := &internalpb.ConnectorSyncRequest{}
+	if err := proto.Unmarshal(data, request); err != nil {
+		return nil, uuid.Nil, fmt.Errorf("decode ConnectorSyncRequest: %w", err)
+	}
+	session, err := uuid.Parse(request.ChunkingSession)
+	switch {
+	case err != nil:
+		return nil, uuid.Nil, fmt.Errorf("chunking_session %q: %w", request.ChunkingSession, err)
+	case request.ConnectorId <= 0:
+		return nil, uuid.Nil, fmt.Errorf("connector_id %d: must be positive", request.ConnectorId)
+	case request.TypeName != "" && request.TypeName != connectorType:
+		return nil, uuid.Nil, fmt.Errorf("type_name %q: this subject carries %q", request.TypeName, connectorType)
+	}
+	return request, session, nil
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

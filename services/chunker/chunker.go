@@ -1,0 +1,39 @@
+// Package chunker subscribes to the direct sources, connector.sync.web and connector.sync.file: it fetches, extracts
+// text, cuts it into chunks, and publishes them as documents through the worker kit.
+package chunker
+
+import (
+	"context"
+	"errors"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/sdk/worker"
+)
+
+// Run connects and works until ctx ends; it returns nil on a clean stop.
+func Run(ctx context.Context, cfg Config, process connect.Process) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	cfg.Worker.Grace = cfg.ShutdownGrace()
+	web, err := newWeb(cfg, process.Log)
+	if err != nil {
+		return err
+	}
+	defer web.close()
+	servers, err := connect.Open(ctx, cfg.Common, "chunker", process)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for connectorType, handle := range map[string]worker.Handler{"web": web.sync, "file": newFile(cfg).sync} {
+		w, err := worker.New(connectorType, handle, cfg.Worker, servers, process)
+		if err != nil {
+			return errors.Join(err, servers.Close())
+		}
+		group.Go(func() error { return w.Run(ctx) })
+	}
+	return errors.Join(group.Wait(), servers.Close())
+}

@@ -1,0 +1,11 @@
+// The chunker as a program of its own, configured by the environment.
+package main
+
+import (
+	"os"
+
+	"github.com/echomind/sync/internal/program"
+	"github.com/echomind/sync/services/chunker"
+)
+
+func main() { os.Exit(program.Main(chunker.Run)) }

@@ -1,0 +1,62 @@
+package chunker
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+
+	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/sdk/chunk"
+	"github.com/echomind/sync/sdk/worker"
+)
+
+// Config is what the chunker is told.
+type Config struct {
+	config.Common
+	// Worker tunes both subscriptions; each has WORKER_SLOTS of its own.
+	Worker worker.Config
+	// FileRoots are the folders, absolute paths separated by commas, in which file connectors may read. None =
+	// file connectors are refused.
+	FileRoots []string `env:"CHUNKER_FILE_ROOTS"`
+	// AllowCIDRs are the loopback, private or link-local ranges, separated by commas, that web connectors may
+	// reach all the same.
+	AllowCIDRs []string `env:"CHUNKER_ALLOW_CIDRS"`
+	// MaxTokens is the size of a chunk, in estimated tokens.
+	MaxTokens int `env:"CHUNKER_MAX_TOKENS" envDefault:"400"`
+	// OverlapPercent is how much of a chunk repeats the end of the one before it, in percent; -1 = nothing.
+	OverlapPercent int `env:"CHUNKER_OVERLAP_PERCENT" envDefault:"15"`
+}
+
+// Shared is what all services are told.
+func (c Config) Shared() config.Common { return c.Common }
+
+// Validate returns every problem at once.
+func (c Config) Validate() error {
+	_, err := c.prefixes()
+	problems := []error{c.Common.Validate(), c.Worker.Validate(), c.chunks().Validate(), err}
+	for _, root := range c.FileRoots {
+		if !filepath.IsAbs(root) {
+			problems = append(problems, fmt.Errorf("CHUNKER_FILE_ROOTS: %q is not an absolute path", root))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func (c Config) chunks() chunk.Options {
+	return chunk.Options{MaxTokens: c.MaxTokens, OverlapPercent: c.OverlapPercent}
+}
+
+func (c Config) prefixes() ([]netip.Prefix, error) {
+	var prefixes []netip.Prefix
+	var problems []error
+	for _, text := range c.AllowCIDRs {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("CHUNKER_ALLOW_CIDRS: %q is not a CIDR such as 10.1.0.0/16", text))
+			continue
+		}
+		prefixes = append(prefixes, prefix)
+	}
+	return prefixes, errors.Join(problems...)
+}

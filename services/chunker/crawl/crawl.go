@@ -1,0 +1,194 @@
+package crawl
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"sync"
+
+	"github.com/echomind/sync/sdk/worker"
+)
+
+// crawler is one crawl. Its maps are touched only while settling.
+type crawler struct {
+	cfg         Config
+	opt         Options
+	sink        Sink
+	fetch       *fetcher
+	robotsToken string
+	scope       *scope
+	frontier    *frontier
+	known       map[string]worker.Known
+
+	// docs are the source ids that this crawl found, read or failed: what is not here at the end is gone.
+	docs map[string]bool
+	// deleted are those deleted on the way.
+	deleted map[string]bool
+	// settledURLs are the URLs whose turn is over.
+	settledURLs map[string]bool
+	// waiting are the pages that named the key as canonical and may have to stand for themselves.
+	waiting map[string][]string
+	// settled counts pages, silent those in a row that gave no answer.
+	settled, silent int
+	// blind says that a page failed of which nothing is known: what is behind it cannot be told from gone.
+	blind  bool
+	result Result
+}
+
+// Crawl reads the site that cfg describes and tells sink what it found. It returns when everything is done
+// and no goroutine is left.
+//
+// Errors match ErrPermanent or ErrTransient where the site is the reason. An error of sink is returned as it
+// is; where ctx ended, the error wraps its cause. Documents that no link leads to any more are deleted only
+// when the error is nil.
+func Crawl(ctx context.Context, cfg Config, opt Options, sink Sink) (Result, error) {
+	if err := cfg.Validate(); err != nil {
+		return Result{}, fmt.Errorf("%w: read the connector's config: %w", ErrPermanent, err)
+	}
+	opt, release, err := opt.withDefaults()
+	if err != nil {
+		return Result{}, err
+	}
+	defer release()
+	known, err := sink.Known(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	c := &crawler{
+		cfg: cfg, opt: opt, sink: sink, known: known,
+		fetch:       newFetcher(opt, known),
+		robotsToken: productToken(opt.UserAgent),
+		frontier:    newFrontier(cfg.maxDepth(), cfg.maxPages()),
+		docs:        map[string]bool{}, deleted: map[string]bool{},
+		settledURLs: map[string]bool{}, waiting: map[string][]string{},
+	}
+	defer c.fetch.close()
+	err = c.run(ctx)
+	return c.result, err
+}
+
+func (c *crawler) run(ctx context.Context) error {
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	for level := range c.frontier.levels {
+		if err := c.read(ctx, level); err != nil {
+			return err
+		}
+	}
+	c.result.Truncated = c.result.Truncated || c.frontier.full
+	return c.sweep(ctx)
+}
+
+// begin reads the start page, which decides where the crawl takes place.
+func (c *crawler) begin(ctx context.Context) error {
+	start, err := c.cfg.start()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrPermanent, err)
+	}
+	e := entry{url: start.String()}
+	got, err := c.fetch.page(ctx, start, c.withinSite)
+	if err != nil {
+		v, err := failed(ctx, e, err)
+		if err != nil {
+			return err
+		}
+		return c.noStart(ctx, v)
+	}
+	c.scope = newScope(got.url, got.via, c.cfg)
+	if _, ok := c.scope.admit(got.url); !ok {
+		return fmt.Errorf("%w: the start page redirects to %s, which is not below path_prefix %q", ErrPermanent, got.url, c.cfg.PathPrefix)
+	}
+	v, err := c.examine(ctx, e, got)
+	if err != nil {
+		return err
+	}
+	if v.fail != nil && !v.outlined {
+		return c.noStart(ctx, v)
+	}
+	c.result.Start = v.id
+	c.frontier.mark(e.url)
+	c.frontier.mark(v.id)
+	return c.settle(ctx, v, 0)
+}
+
+// noStart ends a crawl that has no page to start from.
+func (c *crawler) noStart(ctx context.Context, v visit) error {
+	if v.fail.kind == gone {
+		if err := c.gone(ctx, v.id); err != nil {
+			return err
+		}
+	}
+	outcome := ErrTransient
+	if v.fail.permanent() {
+		outcome = ErrPermanent
+	}
+	return fmt.Errorf("%w: start page: %w", outcome, v.fail)
+}
+
+// withinSite follows a redirect of the start page.
+func (c *crawler) withinSite(from, to *url.URL) (*url.URL, error) {
+	if !sameSite(from, to) {
+		return nil, fmt.Errorf("%s redirects to another site, %s: set url to where the site is now", from, to)
+	}
+	return to, nil
+}
+
+// read visits one level of the frontier: several pages at once, settled in their order.
+func (c *crawler) read(ctx context.Context, level int) error {
+	type outcome struct {
+		visit visit
+		err   error
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+
+	var window []chan outcome
+	for next := 0; ; {
+		for len(window) < 2*c.opt.Concurrency && next < len(c.frontier.levels[level]) && c.mayVisit(len(window)) {
+			e := c.frontier.levels[level][next]
+			next++
+			done := make(chan outcome, 1)
+			window = append(window, done)
+			if c.docs[e.url] {
+				done <- outcome{visit: visit{entry: e, id: e.url, duplicate: true}}
+				continue
+			}
+			wg.Go(func() {
+				v, err := c.visit(ctx, e)
+				done <- outcome{v, err}
+			})
+		}
+		if len(window) == 0 {
+			c.result.Truncated = c.result.Truncated || next < len(c.frontier.levels[level])
+			return nil
+		}
+		o := <-window[0]
+		window = window[1:]
+		if o.err != nil {
+			return o.err
+		}
+		if err := c.settle(ctx, o.visit, level); err != nil {
+			return err
+		}
+	}
+}
+
+// mayVisit tells whether one more page can be within the limits, whatever those under way turn out to be.
+func (c *crawler) mayVisit(underWay int) bool {
+	return len(c.docs)+underWay < c.cfg.maxPages() && c.settled+underWay < maxFetches(c.cfg.maxPages())
+}
+
+// tooSilent counts pages without an answer, and returns an error when the site seems to be down.
+func (c *crawler) tooSilent(f *failure) error {
+	if f == nil || !f.down {
+		c.silent = 0
+		return nil
+	}
+	if c.silent++; c.silent < c.opt.MaxSilence {
+		return nil
+	}
+	return fmt.Errorf("%w: %d pages in a row gave no answer, the last one: %w", ErrTransient, c.silent, f)
+}

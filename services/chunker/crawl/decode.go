@@ -1,0 +1,97 @@
+package crawl
+
+import (
+	"bytes"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/html/charset"
+)
+
+// content is a body as it is handed on.
+type content struct {
+	body []byte
+	// contentType has charset=utf-8 where body was decoded as text.
+	contentType string
+	html        bool
+}
+
+// decode turns text of any charset into UTF-8, and leaves everything else alone.
+func decode(body []byte, contentType string) content {
+	media, params, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		media, _, _ = strings.Cut(contentType, ";")
+		media = strings.ToLower(strings.TrimSpace(media))
+	}
+	sniffed := http.DetectContentType(body)
+	sniffedMedia, _, _ := strings.Cut(sniffed, ";")
+	if media == "" || media == "application/octet-stream" {
+		if !strings.HasPrefix(sniffedMedia, "text/") {
+			return content{body: body, contentType: contentType}
+		}
+		media = sniffedMedia
+	}
+	if !textual(media) || !textual(sniffedMedia) && sniffedMedia != "application/octet-stream" {
+		return content{body: body, contentType: contentType}
+	}
+	return content{
+		body:        toUTF8(body, params["charset"]),
+		contentType: media + "; charset=utf-8",
+		html:        media == "text/html" || media == "application/xhtml+xml",
+	}
+}
+
+func textual(media string) bool {
+	if strings.HasPrefix(media, "text/") || strings.HasSuffix(media, "+xml") || strings.HasSuffix(media, "+json") {
+		return true
+	}
+	switch media {
+	case "application/json", "application/xml", "application/javascript", "application/yaml", "application/x-yaml",
+		"application/x-ndjson", "application/toml", "application/csv":
+		return true
+	}
+	return false
+}
+
+// toUTF8 believes, in this order: a byte order mark, the header, the page's own meta element, valid UTF-8,
+// windows-1252 (the order of the HTML standard). A claim of UTF-8 that the bytes refute is not believed.
+func toUTF8(body []byte, label string) []byte {
+	hint := "text/html"
+	if label != "" {
+		hint = mime.FormatMediaType("text/html", map[string]string{"charset": label})
+	}
+	enc, name, certain := charset.DetermineEncoding(body, hint)
+	if name == "utf-8" && label != "" && !utf8.Valid(body) {
+		enc, name, certain = charset.DetermineEncoding(body, "text/html")
+	}
+	if !certain && utf8.Valid(body) {
+		name = "utf-8"
+	}
+	if name != "utf-8" && name != "replacement" {
+		if decoded, err := enc.NewDecoder().Bytes(body); err == nil {
+			body = decoded
+		}
+	}
+	body = bytes.TrimPrefix(body, []byte("\ufeff"))
+	return bytes.ToValidUTF8(body, []byte("\uFFFD"))
+}
+
+// sniffBytes is how much of a body http.DetectContentType looks at.
+const sniffBytes = 512
+
+// pointless returns an error for a body that can be told from its beginning to hold no text at all, so that
+// videos and pictures are not downloaded. Both the header and the bytes have to say so.
+func pointless(contentType string, beginning []byte) error {
+	declared, _, _ := strings.Cut(strings.ToLower(contentType), ";")
+	declared = strings.TrimSpace(declared)
+	sniffed := http.DetectContentType(beginning)
+	for _, family := range []string{"image/", "audio/", "video/", "font/"} {
+		if strings.HasPrefix(declared, family) && declared != "image/svg+xml" && !strings.HasPrefix(sniffed, "text/") {
+			return fmt.Errorf("unsupported content type %s", clip(declared, 100))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,222 @@
+package crawl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/echomind/sync/sdk/worker"
+)
+
+// fetcher asks for pages politely. It is safe for concurrent use.
+type fetcher struct {
+	opt    Options
+	client *http.Client
+	guest  *guest
+	known  map[string]worker.Known
+	robots *robotsFiles
+}
+
+// answer is a page's content, or the word that it has not changed.
+type answer struct {
+	url *url.URL
+	// via are the URLs that redirected here.
+	via         []*url.URL
+	header      http.Header
+	notModified bool
+	body        []byte
+}
+
+// follow decides whether a redirect may be followed, and returns where it leads.
+type follow func(from, to *url.URL) (*url.URL, error)
+
+func newFetcher(opt Options, known map[string]worker.Known) *fetcher {
+	client := &http.Client{
+		Transport:     opt.Transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	guest := newGuest(opt)
+	robots := &robotsFiles{opt: opt, client: client, guest: guest, files: map[string]*robotsFile{}}
+	return &fetcher{opt: opt, client: client, guest: guest, known: known, robots: robots}
+}
+
+// close gives up what the fetcher holds of shared limits.
+func (f *fetcher) close() { f.guest.leave() }
+
+// page asks for u and follows its redirects; each hop passes may and robots.txt before it is asked for.
+// Where no content comes the error is a *failure, unless ctx ended.
+func (f *fetcher) page(ctx context.Context, u *url.URL, may follow) (*answer, error) {
+	var via []*url.URL
+	asked := map[string]bool{}
+	for {
+		asked[u.String()] = true
+		if err := f.robots.check(ctx, u); err != nil {
+			return nil, err
+		}
+		res, err := f.persist(ctx, u)
+		if err != nil {
+			return nil, err
+		}
+		if res.location == "" {
+			return &answer{url: u, via: via, header: res.header, notModified: res.notModified, body: res.body}, nil
+		}
+		to, err := canonical(u, res.location, false)
+		if err != nil {
+			return nil, &failure{kind: outside, url: u.String(), err: fmt.Errorf("follow the redirect of %s to %q: %w", u, redact(res.location), err)}
+		}
+		via = append(via, u)
+		if to, err = may(u, to); err != nil {
+			return nil, &failure{kind: outside, url: u.String(), err: err}
+		}
+		if asked[to.String()] {
+			return nil, &failure{kind: refused, url: via[0].String(), err: fmt.Errorf("follow the redirects of %s: they lead back to %s", via[0], to)}
+		}
+		if len(via) > f.opt.MaxRedirects {
+			return nil, &failure{kind: refused, url: via[0].String(), err: fmt.Errorf("follow the redirects of %s: more than %d", via[0], f.opt.MaxRedirects)}
+		}
+		u = to
+	}
+}
+
+// reply is one answer of the server: content, "not modified", or where to look instead.
+type reply struct {
+	header      http.Header
+	notModified bool
+	location    string
+	body        []byte
+}
+
+// persist asks for u, and again where the server asks to come back later (RFC 9110, 10.2.3; RFC 6585, 4).
+func (f *fetcher) persist(ctx context.Context, u *url.URL) (*reply, error) {
+	for try := 0; ; try++ {
+		res, later, err := f.ask(ctx, u)
+		if err == nil || later == 0 {
+			return res, err
+		}
+		if try == f.opt.MaxRetries || later > f.opt.MaxRetryAfter {
+			return nil, err
+		}
+		f.guest.hold(u.Host, max(later, time.Second<<try))
+	}
+}
+
+// ask sends one request. later is set where the server says that the same request may work after a while.
+func (f *fetcher) ask(ctx context.Context, u *url.URL) (r *reply, later time.Duration, err error) {
+	release, err := f.guest.acquire(ctx, u.Host, max(f.opt.MinDelay, f.robots.delay(u)))
+	if err != nil {
+		return nil, 0, err
+	}
+	defer release()
+
+	late := fmt.Errorf("crawl.fetch: no complete answer within %s", f.opt.RequestTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, f.opt.RequestTimeout, late)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, 0, &failure{kind: refused, url: u.String(), err: err}
+	}
+	req.Header.Set("User-Agent", f.opt.UserAgent)
+	req.Header.Set("Accept", "text/html,application/xhtml+xml,text/markdown,text/plain,application/json,text/csv,*/*;q=0.5")
+	conditional := askConditionally(req.Header, f.known[u.String()])
+
+	res, err := f.client.Do(req)
+	if err != nil {
+		return nil, 0, silence(ctx, u, err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	return f.read(ctx, u, res, conditional)
+}
+
+func (f *fetcher) read(ctx context.Context, u *url.URL, res *http.Response, conditional bool) (*reply, time.Duration, error) {
+	status := res.StatusCode
+	switch {
+	case status == http.StatusNotModified && conditional:
+		return &reply{header: res.Header, notModified: true}, 0, nil
+	case isRedirect(status) && res.Header.Get("Location") != "":
+		return &reply{header: res.Header, location: res.Header.Get("Location")}, 0, nil
+	case status == http.StatusOK, status == http.StatusNonAuthoritativeInfo:
+		body, err := f.body(ctx, u, res)
+		return &reply{header: res.Header, body: body}, 0, err
+	}
+	fail := &failure{kind: kindOf(status), url: u.String(), err: fmt.Errorf("GET %s answered %d %s", u, status, http.StatusText(status))}
+	if status != http.StatusTooManyRequests && status != http.StatusServiceUnavailable {
+		return nil, 0, fail
+	}
+	fail.down = true
+	return nil, retryAfter(res.Header, f.opt.Now()), fail
+}
+
+func (f *fetcher) body(ctx context.Context, u *url.URL, res *http.Response) ([]byte, error) {
+	unusable := func(err error) error { return &failure{kind: unreadable, url: u.String(), err: err} }
+	if encoding := res.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return nil, unusable(fmt.Errorf("unsupported content encoding %s", clip(encoding, 100)))
+	}
+	limited := io.LimitReader(res.Body, f.opt.MaxBodyBytes+1)
+	beginning, err := io.ReadAll(io.LimitReader(limited, sniffBytes))
+	if err != nil {
+		return nil, silence(ctx, u, err)
+	}
+	if err := pointless(res.Header.Get("Content-Type"), beginning); err != nil {
+		return nil, unusable(err)
+	}
+	tooLong := fmt.Errorf("body is longer than %d bytes", f.opt.MaxBodyBytes)
+	if res.ContentLength > f.opt.MaxBodyBytes {
+		return nil, unusable(tooLong)
+	}
+	body := make([]byte, 0, max(sniffBytes, res.ContentLength))
+	body = append(body, beginning...)
+	for {
+		if len(body) == cap(body) {
+			body = append(body, 0)[:len(body)]
+		}
+		n, err := limited.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		if int64(len(body)) > f.opt.MaxBodyBytes {
+			return nil, unusable(tooLong)
+		}
+		if errors.Is(err, io.EOF) {
+			return body, nil
+		}
+		if err != nil {
+			return nil, silence(ctx, u, err)
+		}
+	}
+}
+
+// silence is the failure of a request that got no complete answer. Where the crawl itself was stopped it
+// is the reason of that instead.
+func silence(ctx context.Context, u *url.URL, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return cause
+		}
+		err = cause
+	}
+	return &failure{kind: unanswered, url: u.String(), down: true, err: fmt.Errorf("GET %s: %w", u, unwrapURLError(err))}
+}
+
+func isRedirect(status int) bool {
+	switch status {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return true
+	}
+	return false
+}
+
+// retryAfter reads Retry-After as seconds or a date; a second where there is none.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	value := strings.TrimSpace(h.Get("Retry-After"))
+	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
+		return max(time.Duration(seconds)*time.Second, time.Second)
+	}
+	if at, err := http.ParseTime(value); err == nil {
+		return max(at.Sub(now), time.Second)
+	}
+	return time.Second
+}

@@ -1,0 +1,247 @@
+package crawl_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/services/chunker/crawl"
+)
+
+// validated serves html with validators and answers conditional requests.
+func validated(html string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("ETag", fmt.Sprintf(`"%d"`, len(html)))
+		w.Header().Set("Last-Modified", "Fri, 02 Jan 2026 03:04:05 GMT")
+		if r.Header.Get("If-None-Match") == w.Header().Get("ETag") && r.Header.Get("If-Modified-Since") == w.Header().Get("Last-Modified") {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = w.Write([]byte(html))
+	}
+}
+
+func TestASecondCrawlWithNothingChangedCallsOnlyUnchanged(t *testing.T) {
+	s := newSite(t).on("/", validated("<title>home</title><main>home</main><a href=/a><a href=/old>")).
+		on("/a", validated("<main>A</main><a href=/b>")).page("/b", "B without validators", "/c").page("/c", "C").
+		redirect("/old", "/new", 301).on("/new", validated("<main>new</main>"))
+	st := newStore()
+	crawlOK(t, s, st)
+	require.Len(t, st.put, 5)
+	require.Equal(t, `{"etag":"\"60\"","modified":"Fri, 02 Jan 2026 03:04:05 GMT"}`, st.docs[s.URL+"/"].VersionToken)
+	for range 2 {
+		res := crawlOK(t, s, st)
+		require.Equal(t, 5, st.unchanged)
+		require.Empty(t, st.put)
+		require.Empty(t, st.touched)
+		require.Empty(t, st.deleted)
+		require.Equal(t, crawl.Result{Start: s.URL + "/", Unchanged: 5}, res)
+	}
+}
+
+func TestAChangedPageIsTheOnlyOneStored(t *testing.T) {
+	s := newSite(t).on("/", validated("<main>home</main><a href=/a><a href=/b>")).on("/a", validated("<main>A</main>")).page("/b", "B")
+	st := newStore()
+	crawlOK(t, s, st)
+	s.on("/a", validated("<main>A, second edition</main>"))
+	crawlOK(t, s, st)
+	require.Equal(t, []string{"/a"}, paths(s, st.put))
+	require.Equal(t, 2, st.unchanged)
+	require.Empty(t, st.deleted)
+}
+
+func TestBoilerplateThatChangesIsNoChange(t *testing.T) {
+	n := 0
+	s := newSite(t).on("/", func(w http.ResponseWriter, _ *http.Request) {
+		n++
+		w.Header().Set("Content-Type", "text/html")
+		w.Header().Set("ETag", fmt.Sprintf(`"%d"`, n))
+		_, _ = fmt.Fprintf(w, "<main>home</main><footer>request %d</footer>", n)
+	})
+	st := newStore()
+	crawlOK(t, s, st)
+	crawlOK(t, s, st)
+	require.Equal(t, 1, st.unchanged)
+	require.Empty(t, st.put)
+	require.Empty(t, st.touched)
+}
+
+func TestLinksThatChangeAloneTouchTheDocument(t *testing.T) {
+	s := newSite(t).page("/", "home", "/a", "/b").page("/a", "A").page("/b", "B").page("/c", "C")
+	st := newStore()
+	crawlOK(t, s, st)
+	s.page("/", "home", "/b", "/a")
+	crawlOK(t, s, st)
+	require.Empty(t, st.touched, "another order is no change")
+	s.page("/", "home", "/b", "/a", "/c")
+	res := crawlOK(t, s, st)
+	require.Equal(t, []string{"/"}, paths(s, st.touched))
+	require.Equal(t, []string{"/c"}, paths(s, st.put))
+	require.Equal(t, 1, res.Touched)
+	require.Equal(t, "home", st.text(s.URL+"/"))
+	crawlOK(t, s, st)
+	require.Equal(t, 4, st.unchanged)
+}
+
+func TestAPageThatIsGoneIsDeleted(t *testing.T) {
+	for _, code := range []int{404, 410} {
+		s := newSite(t).page("/", "home", "/a", "/b").page("/a", "A").page("/b", "B")
+		st := newStore()
+		crawlOK(t, s, st)
+		s.status("/a", code)
+		res := crawlOK(t, s, st)
+		require.Equal(t, []string{"/a"}, paths(s, st.deleted))
+		require.Equal(t, 1, res.Deleted)
+		require.Empty(t, st.put)
+	}
+}
+
+func TestADeadLinkIsNoDocument(t *testing.T) {
+	s := newSite(t).page("/", "home", "/missing")
+	st := newStore()
+	crawlOK(t, s, st)
+	require.Equal(t, []string{"/"}, st.ids(s))
+	require.Empty(t, st.deleted)
+}
+
+func TestAPageThatNoLinkLeadsToAnyMoreIsDeleted(t *testing.T) {
+	s := newSite(t).page("/", "home", "/a").page("/a", "A", "/b").page("/b", "B")
+	st := newStore()
+	crawlOK(t, s, st)
+	s.page("/a", "A")
+	crawlOK(t, s, st)
+	require.Equal(t, []string{"/b"}, paths(s, st.deleted))
+}
+
+func TestAPageThatMovedIsStoredUnderItsNewAddress(t *testing.T) {
+	s := newSite(t).page("/", "home", "/a").page("/a", "A")
+	st := newStore()
+	crawlOK(t, s, st)
+	s.redirect("/a", "/b", 301).page("/b", "A")
+	crawlOK(t, s, st)
+	require.Equal(t, []string{"/b"}, paths(s, st.put))
+	require.Equal(t, []string{"/a"}, paths(s, st.deleted))
+}
+
+func TestAFailingPageIsStoredWithItsReasonAndItsSubtreeStays(t *testing.T) {
+	s := newSite(t).page("/", "home", "/hub").page("/hub", "hub", "/a").page("/a", "A", "/b").page("/b", "B")
+	st := newStore()
+	crawlOK(t, s, st)
+	for range 3 {
+		s.status("/hub", 500)
+		res := crawlOK(t, s, st)
+		require.Equal(t, []string{"/hub"}, paths(s, st.put))
+		require.Empty(t, st.deleted)
+		require.Equal(t, 1, res.Failed)
+		require.Equal(t, 3, st.unchanged)
+		doc := st.docs[s.URL+"/hub"]
+		require.Equal(t, "GET "+s.URL+"/hub answered 500 Internal Server Error", doc.Err)
+		require.Equal(t, []string{s.URL + "/a"}, doc.Links)
+		require.Empty(t, doc.VersionToken)
+	}
+	s.page("/hub", "hub", "/a")
+	crawlOK(t, s, st)
+	require.Equal(t, []string{"/hub"}, paths(s, st.put), "a page that failed is fetched and stored again")
+	require.Empty(t, st.docs[s.URL+"/hub"].Err)
+}
+
+func TestANewPageThatFailsHoldsDeletionsBackOnce(t *testing.T) {
+	s := newSite(t).page("/", "home", "/old").redirect("/old", "/hub", 301).page("/hub", "hub", "/a").page("/a", "A")
+	st := newStore()
+	crawlOK(t, s, st)
+	s.status("/old", 500)
+	res := crawlOK(t, s, st)
+	require.Empty(t, st.deleted, "a redirect that fails must not make its target look gone")
+	require.Equal(t, 2, res.Held)
+	res = crawlOK(t, s, st)
+	require.Equal(t, []string{"/a", "/hub"}, paths(s, st.deleted))
+	require.Zero(t, res.Held)
+}
+
+func TestEveryWayToFailIsAReason(t *testing.T) {
+	s := newSite(t).page("/", "home", "/403", "/500", "/204", "/big", "/pdf", "/video", "/brotli", "/loop", "/304", "/slow", "/cut", "/deep")
+	s.status("/403", 403).status("/500", 500).status("/204", 204).status("/304", 304)
+	s.on("/big", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20+1)) })
+	s.on("/pdf", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/pdf")
+		_, _ = w.Write([]byte("%PDF-1.7"))
+	})
+	s.on("/video", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "video/mp4")
+		_, _ = w.Write(make([]byte, 4096))
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	s.on("/brotli", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Encoding", "br") })
+	s.redirect("/loop", "/loop2", 302).redirect("/loop2", "/loop", 302)
+	s.on("/slow", func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			_, _ = w.Write([]byte("still coming "))
+			w.(http.Flusher).Flush()
+		}
+	})
+	s.on("/cut", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		_, _ = w.Write([]byte("short"))
+		panic(http.ErrAbortHandler)
+	})
+	s.html("/deep", deepHTML())
+	st := newStore()
+	res := crawlOK(t, s, st, func(_ *crawl.Config, o *crawl.Options) {
+		o.RequestTimeout, o.MaxBodyBytes = 2*time.Second, 1<<20
+	})
+	want := map[string]string{
+		"/403":    "answered 403 Forbidden",
+		"/500":    "answered 500 Internal Server Error",
+		"/204":    "answered 204 No Content",
+		"/304":    "answered 304 Not Modified",
+		"/big":    "body is longer than 1048576 bytes",
+		"/pdf":    "unsupported content application/pdf",
+		"/video":  "unsupported content type video/mp4",
+		"/brotli": "unsupported content encoding br",
+		"/loop":   "they lead back to",
+		"/cut":    "EOF",
+		"/deep":   "parse HTML",
+	}
+	for path, reason := range want {
+		require.Contains(t, st.docs[s.URL+path].Err, reason, path)
+	}
+	require.NotEmpty(t, st.docs[s.URL+"/slow"].Err)
+	require.Equal(t, len(want)+1, res.Failed)
+	require.Empty(t, st.docs[s.URL+"/"].Err)
+}
+
+func TestABodyThatNeverEndsFailsItsPageInTime(t *testing.T) {
+	s := newSite(t).page("/", "home", "/slow").on("/slow", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte("begun"))
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	st := newStore()
+	crawlOK(t, s, st, func(_ *crawl.Config, o *crawl.Options) { o.RequestTimeout = 300 * time.Millisecond })
+	require.Equal(t, "GET "+s.URL+"/slow: crawl.fetch: no complete answer within 300ms", st.docs[s.URL+"/slow"].Err)
+}
+
+func TestASiteThatStopsAnsweringEndsTheCrawlForNow(t *testing.T) {
+	var hrefs []string
+	s := newSite(t)
+	for i := range 30 {
+		hrefs = append(hrefs, fmt.Sprintf("/%d", i))
+		s.page(fmt.Sprintf("/%d", i), fmt.Sprint(i))
+	}
+	s.page("/", "home", hrefs...)
+	st := newStore()
+	crawlOK(t, s, st)
+	for _, h := range hrefs {
+		s.on(h, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	}
+	s.page("/", "home", hrefs[1:]...)
+	_, err := crawlSite(t, s, st, func(_ *crawl.Config, o *crawl.Options) { o.MaxSilence = 5 })
+	require.ErrorIs(t, err, crawl.ErrTransient)
+	require.Empty(t, st.deleted)
+	require.Len(t, st.put, 4)
+}

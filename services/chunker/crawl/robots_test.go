@@ -1,0 +1,85 @@
+package crawl
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestRobotsRulesAreReadAsTheRFCSays(t *testing.T) {
+	for name, c := range map[string]struct {
+		file    string
+		allowed []string
+		denied  []string
+	}{
+		"empty file":                     {"", []string{"/"}, nil},
+		"a page instead of a file":       {"<!doctype html><html><body>Disallow: /</body></html>", []string{"/"}, nil},
+		"everyone":                       {"User-agent: *\nDisallow: /a", []string{"/", "/b", "/A"}, []string{"/a", "/a/b", "/ab"}},
+		"empty disallow":                 {"User-agent: *\nDisallow:", []string{"/"}, nil},
+		"everything":                     {"User-agent: *\nDisallow: /", []string{"/robots.txt"}, []string{"/", "/a"}},
+		"rules before any group":         {"Disallow: /a\nUser-agent: *\nDisallow: /b", []string{"/a"}, []string{"/b"}},
+		"own group instead of everyone":  {"User-agent: *\nDisallow: /\nUser-agent: echomindSYNC\nDisallow: /a", []string{"/b"}, []string{"/a"}},
+		"names in a row are one group":   {"User-agent: EchoMindSync\n\nUser-agent: *\nDisallow: /", nil, []string{"/"}},
+		"own group with nothing in it":   {"User-agent: EchoMindSync\nDisallow:\n\nUser-agent: *\nDisallow: /", []string{"/"}, nil},
+		"own group with a version":       {"User-agent: EchoMindSync/2.0\nDisallow: /a", nil, []string{"/a"}},
+		"own groups are joined":          {"User-agent: EchoMindSync\nDisallow: /a\nUser-agent: x\nDisallow: /\nUser-agent: EchoMindSync\nDisallow: /b", []string{"/c"}, []string{"/a", "/b"}},
+		"shared group":                   {"User-agent: x\nUser-agent: EchoMindSync\nDisallow: /a", nil, []string{"/a"}},
+		"a shorter name is another bot":  {"User-agent: Echo\nDisallow: /", []string{"/"}, nil},
+		"the longest rule decides":       {"User-agent: *\nAllow: /a/b\nDisallow: /a", []string{"/a/b", "/a/bc"}, []string{"/a", "/a/c"}},
+		"of equal rules allow decides":   {"User-agent: *\nDisallow: /a\nAllow: /a", []string{"/a"}, nil},
+		"wildcard":                       {"User-agent: *\nDisallow: /*.pdf", []string{"/a.html"}, []string{"/a.pdf", "/x/y.pdf?z"}},
+		"end":                            {"User-agent: *\nDisallow: /*.pdf$", []string{"/a.pdf?x", "/a.pdfx"}, []string{"/a.pdf", "/.pdf.pdf"}},
+		"exact":                          {"User-agent: *\nDisallow: /$", []string{"/a"}, []string{"/"}},
+		"wildcard at the end":            {"User-agent: *\nDisallow: /a*", []string{"/b"}, []string{"/a", "/abc"}},
+		"wildcard before the end":        {"User-agent: *\nDisallow: /a*$", []string{"/b"}, []string{"/a", "/abc"}},
+		"many wildcards":                 {"User-agent: *\nDisallow: /a*b*c", []string{"/acb"}, []string{"/abc", "/axxbxxc"}},
+		"overlap is not a match":         {"User-agent: *\nDisallow: /ab*bc$", []string{"/abc"}, []string{"/abbc"}},
+		"no slash in front":              {"User-agent: *\nDisallow: a", []string{"/b"}, []string{"/a"}},
+		"query":                          {"User-agent: *\nDisallow: /*?sort=", []string{"/a?x=1"}, []string{"/a?sort=1"}},
+		"escapes":                        {"User-agent: *\nDisallow: /%7Ea\nDisallow: /ü", nil, []string{"/~a", "/%7ea", "/%C3%BC", "/%c3%bc"}},
+		"an escaped slash is not a path": {"User-agent: *\nDisallow: /a%2Fb", []string{"/a/b"}, []string{"/a%2fb"}},
+		"comments":                       {"User-agent: * # all\nDisallow: /a # secret\n# Disallow: /b", []string{"/b"}, []string{"/a"}},
+		"byte order mark":                {"\ufeffUser-agent: *\nDisallow: /a", nil, []string{"/a"}},
+		"old line ends":                  {"User-agent: *\rDisallow: /a\r\nDisallow: /b", nil, []string{"/a", "/b"}},
+		"blank lines in a group":         {"User-agent: *\n\n\nDisallow: /a", nil, []string{"/a"}},
+		"other lines in a group":         {"User-agent: *\nSitemap: /s.xml\nHost: x\nnonsense\nDisallow: /a", nil, []string{"/a"}},
+		"a bad line spoils nothing":      {"User-agent: *\nCrawl-delay: soon\nDisallow: /a", nil, []string{"/a"}},
+		"spaces and case":                {"  uSER-aGENT :  * \n\tDISALLOW:\t/a  ", nil, []string{"/a"}},
+		"binary":                         {"\x00\xff\xfe\nUser-agent: *\nDisallow: /a", nil, []string{"/a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := parseRobots([]byte(c.file), "EchoMindSync")
+			for _, p := range c.allowed {
+				require.True(t, r.allows(p), p)
+			}
+			for _, p := range c.denied {
+				require.False(t, r.allows(p), p)
+			}
+		})
+	}
+}
+
+func TestCrawlDelayIsReadWithinReason(t *testing.T) {
+	for value, want := range map[string]time.Duration{
+		"2": 2 * time.Second, "0.5": 500 * time.Millisecond, "-1": 0, "NaN": 0, "1e300": time.Hour, "Inf": time.Hour, "x": 0, "": 0,
+	} {
+		require.Equal(t, want, parseRobots([]byte("User-agent: *\nCrawl-delay: "+value), "E").delay, value)
+	}
+}
+
+func TestAHostileRobotsFileIsMatchedInTime(t *testing.T) {
+	file := "User-agent: *\n" + strings.Repeat("Disallow: /"+strings.Repeat("*a", 500)+"b\n", 500)
+	r := parseRobots([]byte(file), "E")
+	start := time.Now()
+	require.True(t, r.allows("/"+strings.Repeat("a", 2000)))
+	require.Less(t, time.Since(start), 5*time.Second)
+}
+
+func FuzzParseRobots(f *testing.F) {
+	f.Add("User-agent: *\nDisallow: /*a$\nAllow: *", "/a")
+	f.Fuzz(func(_ *testing.T, file, path string) {
+		parseRobots([]byte(file), "EchoMindSync").allows(path)
+	})
+}

@@ -1,0 +1,140 @@
+package crawl
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+)
+
+// robotsFiles keeps the robots.txt of each origin that a crawl touches, read once.
+type robotsFiles struct {
+	opt    Options
+	client *http.Client
+	guest  *guest
+	mu     sync.Mutex
+	files  map[string]*robotsFile
+}
+
+type robotsFile struct {
+	rules *robots
+	err   error
+}
+
+// check returns nil if robots.txt lets this crawler fetch u. The origin's file is read at the first call.
+func (r *robotsFiles) check(ctx context.Context, u *url.URL) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	file := r.files[originOf(u)]
+	if file == nil {
+		file = &robotsFile{}
+		file.rules, file.err = r.fetch(ctx, u)
+		r.files[originOf(u)] = file
+	}
+	if file.err != nil {
+		return file.err
+	}
+	if !file.rules.allows(u.RequestURI()) {
+		return &failure{kind: disallowed, url: u.String(), err: fmt.Errorf("robots.txt of %s forbids %s", originOf(u), u.RequestURI())}
+	}
+	return nil
+}
+
+// allows tells the same of an origin whose file has been read.
+func (r *robotsFiles) allows(u *url.URL) bool {
+	r.mu.Lock()
+	file := r.files[originOf(u)]
+	r.mu.Unlock()
+	return file != nil && file.rules != nil && file.rules.allows(u.RequestURI())
+}
+
+// delay is what the origin's robots.txt asks to be left between requests, within bounds.
+func (r *robotsFiles) delay(u *url.URL) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if file := r.files[originOf(u)]; file != nil && file.rules != nil {
+		return min(file.rules.delay, r.opt.MaxDelay)
+	}
+	return 0
+}
+
+// fetch reads the robots.txt of u's origin (RFC 9309, 2.3.1): an answer 4xx or too many redirects allow
+// everything; 5xx and no answer forbid everything, which here is a failure of the crawl for now. So does 429,
+// which says nothing about a robots.txt.
+func (r *robotsFiles) fetch(ctx context.Context, u *url.URL) (*robots, error) {
+	at := &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/robots.txt"}
+	seen := map[string]bool{}
+	for range r.opt.MaxRedirects + 1 {
+		if seen[at.String()] {
+			break
+		}
+		seen[at.String()] = true
+		rules, next, err := r.persist(ctx, at)
+		if err != nil || next == nil {
+			return rules, err
+		}
+		at = next
+	}
+	return &robots{}, nil
+}
+
+func (r *robotsFiles) persist(ctx context.Context, at *url.URL) (*robots, *url.URL, error) {
+	for try := 0; ; try++ {
+		rules, next, later, err := r.ask(ctx, at)
+		if err == nil || later == 0 || try == r.opt.MaxRetries || later > r.opt.MaxRetryAfter {
+			return rules, next, err
+		}
+		r.guest.hold(at.Host, max(later, time.Second<<try))
+	}
+}
+
+func (r *robotsFiles) ask(ctx context.Context, at *url.URL) (rules *robots, next *url.URL, later time.Duration, err error) {
+	release, err := r.guest.acquire(ctx, at.Host, r.opt.MinDelay)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	defer release()
+	late := fmt.Errorf("crawl.robots: no complete answer within %s", r.opt.RobotsTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, r.opt.RobotsTimeout, late)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	if err != nil {
+		return nil, nil, 0, &failure{kind: refused, url: at.String(), err: err}
+	}
+	req.Header.Set("User-Agent", r.opt.UserAgent)
+	res, err := r.client.Do(req)
+	if err != nil {
+		return nil, nil, 0, silence(ctx, at, err)
+	}
+	defer func() { _ = res.Body.Close() }()
+
+	unavailable := &failure{kind: unanswered, url: at.String(), down: true,
+		err: fmt.Errorf("GET %s answered %d %s, which forbids crawling for now", at, res.StatusCode, http.StatusText(res.StatusCode))}
+	switch status := res.StatusCode; {
+	case isRedirect(status) && res.Header.Get("Location") != "":
+		to, err := canonical(at, res.Header.Get("Location"), false)
+		if err != nil {
+			return &robots{}, nil, 0, nil
+		}
+		return nil, to, 0, nil
+	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
+		return nil, nil, retryAfter(res.Header, r.opt.Now()), unavailable
+	case status >= 500:
+		return nil, nil, 0, unavailable
+	case status < 200 || status > 299:
+		return &robots{}, nil, 0, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(res.Body, r.opt.MaxRobotsBytes))
+	if err != nil {
+		return nil, nil, 0, silence(ctx, at, err)
+	}
+	if int64(len(body)) == r.opt.MaxRobotsBytes {
+		// The last rule may be cut in half, and then means something else.
+		body = body[:bytes.LastIndexByte(body, '\n')+1]
+	}
+	return parseRobots(body, productToken(r.opt.UserAgent)), nil, 0, nil
+}

@@ -1,0 +1,211 @@
+package crawl
+
+import (
+	"context"
+	"maps"
+	"net/url"
+	"slices"
+
+	"github.com/echomind/sync/sdk/worker"
+)
+
+// settle draws the consequences of one visit: for its document, and for the frontier.
+func (c *crawler) settle(ctx context.Context, v visit, level int) error {
+	if ctx.Err() != nil {
+		return stopped(ctx, nil)
+	}
+	c.settled++
+	if !v.duplicate {
+		if err := c.tooSilent(v.fail); err != nil {
+			return err
+		}
+	}
+	if err := c.record(ctx, v, level); err != nil {
+		return err
+	}
+	c.settledURLs[v.entry.url] = true
+	if !c.docs[v.entry.url] {
+		for _, url := range c.waiting[v.entry.url] {
+			c.frontier.again(url, level)
+		}
+	}
+	delete(c.waiting, v.entry.url)
+	return nil
+}
+
+func (c *crawler) record(ctx context.Context, v visit, level int) error {
+	switch {
+	case v.duplicate || c.docs[v.id]:
+		c.result.Skipped++
+		c.follow(v.outline.links, level)
+		return nil
+	case v.fail != nil:
+		return c.fail(ctx, v, level)
+	case v.outline.noindex:
+		c.result.Skipped++
+		return c.onward(ctx, v, level)
+	case !v.entry.own && c.standsFor(v, level):
+		c.result.Skipped++
+		c.follow(v.outline.links, level)
+		return nil
+	case v.notModified:
+		c.docs[v.id] = true
+		c.unchanged()
+		return c.onward(ctx, v, level)
+	default:
+		c.docs[v.id] = true
+		return c.store(ctx, v, level)
+	}
+}
+
+// standsFor tells whether the page that v names as canonical takes v's place: it has a document, or will be
+// asked for one. If that comes to nothing, v is read again for itself.
+func (c *crawler) standsFor(v visit, level int) bool {
+	named := v.outline.canonical
+	if named == "" || named == v.id {
+		return false
+	}
+	if c.docs[named] {
+		return true
+	}
+	if c.settledURLs[named] || !c.allowed(named) {
+		return false
+	}
+	c.frontier.offer(named, level, c.allowed)
+	if !c.frontier.seen[named] {
+		return false
+	}
+	c.waiting[named] = append(c.waiting[named], v.id)
+	return true
+}
+
+// store keeps a page that gave content.
+func (c *crawler) store(ctx context.Context, v visit, level int) error {
+	doc := worker.Document{
+		SourceID: v.id, URL: v.id,
+		Title:        clip(v.page.Title, maxTitleBytes),
+		MediaType:    clip(v.page.MediaType, maxTitleBytes),
+		ContentHash:  v.page.ContentHash,
+		VersionToken: v.token,
+		Links:        v.outline.links,
+		Chunks:       v.page.Chunks,
+	}
+	c.follow(v.outline.links, level)
+	if before := c.known[v.id]; before.VersionToken == "" || before.ContentHash != doc.ContentHash {
+		c.result.Stored++
+		return c.sink.Put(ctx, doc)
+	}
+	links, err := c.sink.Links(ctx, v.id)
+	if err != nil {
+		return err
+	}
+	if sameLinks(links, doc.Links) {
+		c.unchanged()
+		return nil
+	}
+	doc.Chunks = nil
+	c.result.Touched++
+	return c.sink.Touch(ctx, doc)
+}
+
+// fail notes why a page has no content. The links that its document has stay, so that one page that cannot
+// be read does not make everything behind it look gone.
+func (c *crawler) fail(ctx context.Context, v visit, level int) error {
+	switch v.fail.kind {
+	case gone:
+		return c.gone(ctx, v.id)
+	case outside, disallowed:
+		c.result.Skipped++
+		return nil
+	}
+	_, before := c.known[v.id]
+	c.docs[v.id] = true
+	links := v.outline.links
+	if !v.outlined && before {
+		var err error
+		if links, err = c.sink.Links(ctx, v.id); err != nil {
+			return err
+		}
+	}
+	if v.fail.kind == unanswered && !before {
+		c.blind = true
+	}
+	c.opt.Logger.Debug("page failed", "url", v.id, "err", v.fail)
+	c.result.Failed++
+	c.follow(links, level)
+	return c.sink.Put(ctx, worker.Document{SourceID: v.id, URL: v.id, Links: links, Err: clip(v.fail.Error(), maxErrBytes)})
+}
+
+// gone deletes the document of a page that says it is no more.
+func (c *crawler) gone(ctx context.Context, id string) error {
+	if _, ok := c.known[id]; !ok || c.deleted[id] {
+		return nil
+	}
+	c.deleted[id] = true
+	c.result.Deleted++
+	return c.sink.Delete(ctx, id)
+}
+
+// onward follows a page's links: the stored ones if the page did not come again.
+func (c *crawler) onward(ctx context.Context, v visit, level int) error {
+	if v.outline.nofollow {
+		return nil
+	}
+	links := v.outline.links
+	if v.notModified {
+		var err error
+		if links, err = c.sink.Links(ctx, v.id); err != nil {
+			return err
+		}
+	}
+	c.follow(links, level)
+	return nil
+}
+
+func (c *crawler) follow(links []string, level int) {
+	for _, link := range links {
+		c.frontier.offer(link, level+1, c.allowed)
+	}
+}
+
+// allowed tells whether a URL may be asked for: it is in the scope, and robots.txt does not forbid it.
+// Links may be stored ones, from before either changed.
+func (c *crawler) allowed(link string) bool {
+	u, err := url.Parse(link)
+	if err != nil {
+		return false
+	}
+	same, ok := c.scope.admit(u)
+	return ok && same == u && c.fetch.robots.allows(u)
+}
+
+func (c *crawler) unchanged() {
+	c.result.Unchanged++
+	c.sink.Unchanged(1)
+}
+
+// sweep deletes the documents that this crawl did not come across.
+func (c *crawler) sweep(ctx context.Context) error {
+	var lost []string
+	for _, id := range slices.Sorted(maps.Keys(c.known)) {
+		if !c.docs[id] && !c.deleted[id] {
+			lost = append(lost, id)
+		}
+	}
+	if c.blind && len(lost) > 0 {
+		c.result.Held = len(lost)
+		c.opt.Logger.Warn("documents that no link leads to are kept until the next crawl, because a new page failed that may lead to them",
+			"documents", len(lost))
+		return nil
+	}
+	for _, id := range lost {
+		if ctx.Err() != nil {
+			return stopped(ctx, nil)
+		}
+		c.result.Deleted++
+		if err := c.sink.Delete(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}

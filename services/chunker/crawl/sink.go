@@ -1,0 +1,57 @@
+package crawl
+
+import (
+	"context"
+
+	"github.com/echomind/sync/sdk/chunk"
+	"github.com/echomind/sync/sdk/worker"
+)
+
+// Sink is where a crawl's findings go, and what it knows from earlier crawls. A crawl calls it from one
+// goroutine at a time. Its errors abort the crawl and are returned as they are.
+type Sink interface {
+	// Known returns what is stored of each document, by source id (a canonical URL).
+	Known(ctx context.Context) (map[string]worker.Known, error)
+	// Links returns the links stored with a document.
+	Links(ctx context.Context, sourceID string) ([]string, error)
+	// Put stores a document that is new, has changed, or could not be read.
+	Put(ctx context.Context, doc worker.Document) error
+	// Touch stores a document's links and version token; its chunks stay as they are.
+	Touch(ctx context.Context, doc worker.Document) error
+	// Delete removes a document.
+	Delete(ctx context.Context, sourceID string) error
+	// Unchanged counts documents that are stored already as they should be.
+	Unchanged(n int)
+}
+
+// Extract turns a body into what is to be stored of it. Text of any kind comes as UTF-8, with
+// "charset=utf-8" in contentType, whatever the page says of itself; anything else comes as it was sent.
+// contentType may be empty or wrong. An error's text becomes the document's reason. It is called from
+// several goroutines at once.
+type Extract func(ctx context.Context, body []byte, contentType, url string) (Page, error)
+
+// Page is the content of one page.
+type Page struct {
+	Title     string
+	MediaType string
+	// ContentHash is a hash, in hex, of what would be stored: title and main content, not the raw body, so
+	// that a clock or a nonce in the page is no change. If empty, it is computed from title and chunks.
+	ContentHash string
+	Chunks      []chunk.Chunk
+}
+
+// Result says what a crawl did. After an error it covers what was done before.
+type Result struct {
+	// Start is the start page's canonical URL after redirects.
+	Start string
+	// Stored, Touched, Unchanged, Failed and Deleted count documents. Failed ones were stored with a reason.
+	Stored, Touched, Unchanged, Failed, Deleted int
+	// Skipped counts pages that gave no document of their own: duplicates of another page, noindex,
+	// forbidden by robots.txt, redirected out of the site.
+	Skipped int
+	// Truncated says that the site has more pages than max_pages (or the bounds derived from it) let in.
+	Truncated bool
+	// Held is the number of documents that no link led to and that were kept all the same, because a page
+	// that might lead to them failed for the first time.
+	Held int
+}

@@ -1,0 +1,89 @@
+package crawl
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"slices"
+
+	"github.com/echomind/sync/sdk/worker"
+)
+
+// version is what a version token says, as compact JSON: the validators of a page's last answer (RFC 9110,
+// 8.8). A page without any has the token "{}", because an empty token means "not stored".
+type version struct {
+	ETag     string `json:"etag,omitempty"`
+	Modified string `json:"modified,omitempty"`
+}
+
+// maxValidatorBytes bounds an ETag that is kept; with a longer one the page is compared by content.
+const maxValidatorBytes = 512
+
+// tokenOf makes a version token from an answer's header.
+func tokenOf(h http.Header) string {
+	var v version
+	if etag := h.Get("ETag"); len(etag) <= maxValidatorBytes && printable(etag) {
+		v.ETag = etag
+	}
+	if modified := h.Get("Last-Modified"); modified != "" {
+		if _, err := http.ParseTime(modified); err == nil {
+			v.Modified = modified
+		}
+	}
+	token, err := json.Marshal(v)
+	if err != nil {
+		return "{}"
+	}
+	return string(token)
+}
+
+// askConditionally makes a request one for changes since the known version, and tells whether it is one.
+func askConditionally(h http.Header, known worker.Known) bool {
+	var v version
+	if known.VersionToken == "" || known.ContentHash == "" || json.Unmarshal([]byte(known.VersionToken), &v) != nil {
+		return false
+	}
+	if v.ETag != "" {
+		h.Set("If-None-Match", v.ETag)
+	}
+	if v.Modified != "" {
+		h.Set("If-Modified-Since", v.Modified)
+	}
+	return v != version{}
+}
+
+func printable(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// hashOf hashes what would be stored of a page. One JSON value a line keeps the parts apart.
+func hashOf(p Page) string {
+	if p.ContentHash != "" {
+		return p.ContentHash
+	}
+	h := sha256.New()
+	enc := json.NewEncoder(h)
+	_ = enc.Encode(p.Title)
+	for _, c := range p.Chunks {
+		_ = enc.Encode(c.HeadingPath)
+		_ = enc.Encode(c.Text)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// sameLinks compares links as sets: a page that only shuffles them has not changed.
+func sameLinks(a, b []string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	a, b = slices.Clone(a), slices.Clone(b)
+	slices.Sort(a)
+	slices.Sort(b)
+	return slices.Equal(a, b)
+}

@@ -1,0 +1,126 @@
+package crawl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"runtime/debug"
+)
+
+// visit is what one page turned out to be. It is made without touching the crawl's state, so that several
+// can be made at once.
+type visit struct {
+	entry entry
+	// id is the source id: the canonical URL that gave the answer, after redirects.
+	id string
+	// fail is why there is no content. outline may be there nevertheless.
+	fail        *failure
+	notModified bool
+	// outlined says that outline was read from a fresh body.
+	outlined bool
+	outline  outline
+	token    string
+	page     Page
+	// duplicate says that the page was known to be settled before it was asked for.
+	duplicate bool
+}
+
+// visit reads a page within the scope. Its error is ctx's.
+func (c *crawler) visit(ctx context.Context, e entry) (visit, error) {
+	u, err := url.Parse(e.url)
+	if err != nil {
+		return visit{entry: e, id: e.url, fail: &failure{kind: refused, url: e.url, err: err}}, nil
+	}
+	got, err := c.fetch.page(ctx, u, c.within)
+	if err != nil {
+		return failed(ctx, e, err)
+	}
+	return c.examine(ctx, e, got)
+}
+
+// within follows a redirect to where the crawl is allowed to go.
+func (c *crawler) within(from, to *url.URL) (*url.URL, error) {
+	to, ok := c.scope.admit(to)
+	if !ok {
+		return nil, fmt.Errorf("%s redirects to %s, which is outside of what is crawled", from, to)
+	}
+	return to, nil
+}
+
+func failed(ctx context.Context, e entry, err error) (visit, error) {
+	var f *failure
+	if ctx.Err() != nil || !errors.As(err, &f) {
+		return visit{}, stopped(ctx, err)
+	}
+	return visit{entry: e, id: f.url, fail: f}, nil
+}
+
+// examine reads what came: where it leads, whether it may be kept, and what is in it.
+func (c *crawler) examine(ctx context.Context, e entry, got *answer) (visit, error) {
+	v := visit{entry: e, id: c.identity(got.url), notModified: got.notModified, token: tokenOf(got.header)}
+	var header outline
+	header.obeyHeader(got.header, c.robotsToken)
+	if v.notModified {
+		v.outline = header
+		return v, nil
+	}
+	text := decode(got.body, got.header.Get("Content-Type"))
+	if text.html {
+		read, err := readOutline(text.body, got.url, c.scope, c.robotsToken)
+		if err != nil {
+			v.fail = &failure{kind: unreadable, url: v.id, err: fmt.Errorf("read %s: %w", v.id, err)}
+			return v, nil
+		}
+		v.outlined, v.outline = true, read
+	}
+	v.outline.noindex = v.outline.noindex || header.noindex
+	v.outline.nofollow = v.outline.nofollow || header.nofollow
+	if v.outline.nofollow {
+		v.outline.links = nil
+	}
+	if v.outline.noindex {
+		return v, nil
+	}
+	page, err := c.extract(ctx, text, v.id)
+	if ctx.Err() != nil {
+		return visit{}, stopped(ctx, err)
+	}
+	if err != nil {
+		v.fail = &failure{kind: unreadable, url: v.id, err: err}
+	}
+	page.ContentHash = hashOf(page)
+	v.page = page
+	return v, nil
+}
+
+// extract turns a panic into the page's own failure: it was this page that brought it about, and must not
+// take the other crawls of the process with it.
+func (c *crawler) extract(ctx context.Context, text content, id string) (page Page, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.opt.Logger.Error("extracting a page panicked; the page is stored with this error, report it with its URL",
+				"url", id, "err", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("extracting the content panicked: %v", p)
+		}
+	}()
+	return c.opt.Extract(ctx, text.body, text.contentType, id)
+}
+
+// identity is the source id of a page: its URL, without the query if the connector ignores queries.
+func (c *crawler) identity(u *url.URL) string {
+	if c.cfg.IgnoreQuery && u.RawQuery != "" {
+		bare := *u
+		bare.RawQuery = ""
+		u = &bare
+	}
+	return u.String()
+}
+
+// stopped returns why the crawl's context ended, or err if it did not.
+func stopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("crawl stopped: %w", context.Cause(ctx))
+	}
+	return err
+}

@@ -1,0 +1,142 @@
+package extract
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/echomind/sync/sdk/chunk"
+)
+
+const (
+	maxHeadingBytes = 300
+	headingLevels   = 6
+	// checkEvery is how many bytes may be written between two looks at the context.
+	checkEvery = 1 << 16
+)
+
+// builder lays out blocks as sections of the extracted text. The first error sticks; what is written
+// after it is dropped.
+type builder struct {
+	ctx      context.Context
+	err      error
+	title    string
+	sections []chunk.Section
+	buf      strings.Builder
+	path     []string
+	levels   []int
+	written  int64 // bytes of finished sections
+	checked  int64
+}
+
+func newBuilder(ctx context.Context) *builder { return &builder{ctx: ctx} }
+
+// heading ends the section and begins the next under a heading of the given level (1 is outermost).
+func (b *builder) heading(level int, text string) {
+	text = cutString(oneLine(clean(text)), maxHeadingBytes)
+	if text == "" {
+		return
+	}
+	b.endSection()
+	level = min(max(level, 1), headingLevels)
+	depth := len(b.levels)
+	for depth > 0 && b.levels[depth-1] >= level {
+		depth--
+	}
+	b.levels = append(b.levels[:depth], level)
+	b.path = append(b.path[:depth:depth], text)
+	if b.title == "" && level == 1 {
+		b.title = text
+	}
+	b.block(text)
+}
+
+// block adds text that a blank line parts from what is before and after it.
+func (b *builder) block(text string) {
+	text = strings.Trim(clean(text), "\n")
+	if b.err != nil || strings.TrimSpace(text) == "" {
+		return
+	}
+	b.buf.WriteString(text)
+	b.buf.WriteString("\n\n")
+	b.check()
+}
+
+// paragraphs adds text that has its own blank lines.
+func (b *builder) paragraphs(text string) { b.block(text) }
+
+func (b *builder) check() {
+	total := b.written + int64(b.buf.Len())
+	if total > MaxTextBytes {
+		b.err = fmt.Errorf("%w: the text in it exceeds %d bytes", ErrTooLarge, MaxTextBytes)
+		return
+	}
+	if total-b.checked >= checkEvery {
+		b.checked = total
+		b.err = b.ctx.Err()
+	}
+}
+
+func (b *builder) endSection() {
+	if b.err != nil || b.buf.Len() == 0 {
+		return
+	}
+	b.sections = append(b.sections, chunk.Section{HeadingPath: b.path, Text: b.buf.String(), Start: b.written})
+	b.written += int64(b.buf.Len())
+	b.buf = strings.Builder{}
+}
+
+func (b *builder) text(mediaType string) Text {
+	b.endSection()
+	return Text{Title: cutString(oneLine(clean(b.title)), MaxTitleBytes), MediaType: mediaType, Sections: b.sections}
+}
+
+// clean makes s valid UTF-8 with line feeds only, and without NUL bytes, other control characters, byte
+// order marks and the noncharacters U+FFFE and U+FFFF.
+func clean(s string) string {
+	if isClean(s) {
+		return s
+	}
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	s = strings.ReplaceAll(s, "\r\n", "\n")
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return r
+		case r == '\r' || r == '\f' || r == '\v' || r == '\u0085' || r == '\u2028' || r == '\u2029':
+			return '\n'
+		case r < ' ' || r >= 0x7f && r < 0xa0 || r == '\uFEFF' || r == '\uFFFE' || r == '\uFFFF':
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// isClean errs on the side of false: it looks at bytes that begin or belong to what clean changes.
+func isClean(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '\n' || c == '\t':
+		case c < ' ' || c == 0x7f || c == 0xc2 && i+1 < len(s) && s[i+1] < 0xa0 || c == 0xef:
+			return false
+		case c == 0xe2 && i+2 < len(s) && s[i+1] == 0x80 && (s[i+2] == 0xa8 || s[i+2] == 0xa9):
+			return false
+		}
+	}
+	return utf8.ValidString(s)
+}
+
+// oneLine collapses white space.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// cutString cuts s to at most n bytes, at a character.
+func cutString(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return strings.TrimSpace(s[:n])
+}

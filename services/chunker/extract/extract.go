@@ -1,0 +1,153 @@
+// Package extract turns the bytes of a document into readable text with headings.
+//
+// What a document is, is told by its content; its name and declared media type only break ties. The
+// offsets of the result refer to the extracted text, which is the sections' texts one after the other. It
+// is valid UTF-8 without NUL bytes or other control characters than line feed and tab.
+package extract
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/echomind/sync/sdk/chunk"
+)
+
+// Version changes whenever a document that could not be read before may be readable now, or reads
+// differently. Callers keep it beside the verdicts that they remember.
+const Version = "1"
+
+// Bounds. A document beyond one of them is refused with ErrTooLarge: half a document that looks whole
+// would be worse than a reason that says why it is missing.
+const (
+	// MaxContentBytes bounds the content given to Extract.
+	MaxContentBytes = 32 << 20
+	// MaxTextBytes bounds the extracted text, which repeats CSV headers and JSON paths.
+	MaxTextBytes = 64 << 20
+	// MaxJSONDepth bounds the nesting of JSON objects and arrays.
+	MaxJSONDepth = 256
+	// MaxCSVRows bounds the records of a CSV file.
+	MaxCSVRows = 1_000_000
+	// MaxTitleBytes is where a title is cut.
+	MaxTitleBytes = 500
+)
+
+// ErrUnsupported is what every *Unsupported is.
+var ErrUnsupported = errors.New("unsupported content")
+
+// ErrTooLarge says that a bound of this package was exceeded.
+var ErrTooLarge = errors.New("content too large")
+
+// Unsupported says that the content is of a kind this package does not read. Its text is fit to be shown
+// to people as the reason why a document is missing.
+type Unsupported struct {
+	// MediaType is what the content was recognised as, e.g. "application/pdf".
+	MediaType string
+}
+
+func (u *Unsupported) Error() string {
+	return fmt.Sprintf("%s (%s) is not supported: only HTML, Markdown, plain text, CSV and JSON are read",
+		describe(u.MediaType), u.MediaType)
+}
+
+// Is makes errors.Is(err, ErrUnsupported) true.
+func (u *Unsupported) Is(target error) bool { return target == ErrUnsupported }
+
+// Hint is what is known of a document besides its content. Every field may be empty.
+type Hint struct {
+	// MediaType is what the source declares, with parameters ("text/html; charset=utf-8").
+	MediaType string
+	// Name is the file name; only its extension is looked at.
+	Name string
+	// URL is where the document was found.
+	URL string
+}
+
+// Text is what can be read in a document.
+type Text struct {
+	// Title is empty when the content has none.
+	Title string
+	// MediaType is one of text/html, text/markdown, text/plain, text/csv, application/json and
+	// application/jsonl.
+	MediaType string
+	// Sections are in reading order; each starts where the one before it ends, and begins with its own
+	// heading, if it has one.
+	Sections []chunk.Section
+}
+
+// Content returns the extracted text.
+func (t Text) Content() string {
+	var b strings.Builder
+	for _, s := range t.Sections {
+		b.WriteString(s.Text)
+	}
+	return b.String()
+}
+
+// ContentHash returns the SHA-256, in hex, of what is stored of t: title, text and heading paths. It tells
+// a changed document from one that was merely touched or whose markup alone changed.
+func (t Text) ContentHash() string {
+	h := sha256.New()
+	var buf [binary.MaxVarintLen64]byte
+	number := func(n int) { h.Write(buf[:binary.PutUvarint(buf[:], uint64(n))]) }
+	write := func(s string) {
+		number(len(s))
+		h.Write([]byte(s))
+	}
+	write(t.Title)
+	for _, s := range t.Sections {
+		number(len(s.HeadingPath))
+		for _, heading := range s.HeadingPath {
+			write(heading)
+		}
+		write(s.Text)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Extract reads content. Content that is empty or white space only has no sections and is not an error: an
+// empty file is a document without text.
+//
+// It returns an *Unsupported for content it does not read, ErrTooLarge beyond the bounds of this package,
+// and ctx.Err() once ctx is done. It keeps no reference to content.
+func Extract(ctx context.Context, content []byte, hint Hint) (Text, error) {
+	if err := ctx.Err(); err != nil {
+		return Text{}, err
+	}
+	if len(content) > MaxContentBytes {
+		return Text{}, fmt.Errorf("%w: %d bytes, at most %d are read", ErrTooLarge, len(content), MaxContentBytes)
+	}
+	content, err := decode(content, hint)
+	if err != nil {
+		return Text{}, err
+	}
+	content = bytes.TrimSpace(content)
+	mediaType := typeOf(content, hint)
+	out := newBuilder(ctx)
+	switch mediaType {
+	case mediaHTML:
+		err = readHTML(content, hint, out)
+	case mediaMarkdown:
+		err = readMarkdown(content, out)
+	case mediaCSV:
+		err = readCSV(content, hint, out)
+	case mediaJSON, mediaJSONLines:
+		err = readJSON(content, mediaType, out)
+	case mediaText:
+		out.paragraphs(string(content))
+	default:
+		return Text{}, &Unsupported{MediaType: mediaType}
+	}
+	if err == nil {
+		err = out.err
+	}
+	if err != nil {
+		return Text{}, err
+	}
+	return out.text(mediaType), nil
+}

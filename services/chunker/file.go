@@ -1,0 +1,34 @@
+package chunker
+
+import (
+	"context"
+	"errors"
+
+	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/chunker/files"
+)
+
+// file reads folders.
+type file struct{ options files.Options }
+
+func newFile(cfg Config) *file {
+	return &file{options: files.Options{Roots: cfg.FileRoots, Chunk: cfg.chunks()}}
+}
+
+// sync is the handler of connector.sync.file.
+func (f *file) sync(ctx context.Context, run *worker.Run) error {
+	var cfg files.Config
+	if err := run.Config(&cfg); err != nil {
+		return err
+	}
+	result, err := files.Sync(ctx, cfg, f.options, run)
+	if !result.Whole {
+		run.ListingPartial()
+	}
+	run.Log().Info("folder read", "listed", result.Listed, "put", result.Put, "touched", result.Touched,
+		"unchanged", result.Unchanged, "failed", result.Failed, "deleted", result.Deleted, "err", err)
+	if errors.Is(err, files.ErrPermanent) {
+		return worker.Permanent(err)
+	}
+	return err
+}

@@ -1,0 +1,134 @@
+// Package files is the file source: a folder whose files are kept in sync.
+//
+// A sync lists the folder, compares the version token of each file (its size and time of change) with what
+// is stored, and reads only the files whose token is another. A file that cannot be read fails as a
+// document and the sync goes on.
+package files
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+// Bounds and defaults of Config.
+const (
+	DefaultMaxFileBytes = 8 << 20
+	MaxMaxFileBytes     = 32 << 20
+	DefaultMaxFiles     = 100_000
+	MaxMaxFiles         = 1_000_000
+	maxPatterns         = 200
+	maxPatternBytes     = 1024
+)
+
+// Config is the configuration of a connector of type file.
+type Config struct {
+	// URL names the folder: file:///absolute/folder. Other schemes are not supported yet.
+	URL string `json:"url"`
+	// Include are doublestar patterns of the files to take, relative to the folder, e.g. "docs/**/*.md".
+	// Empty takes every file.
+	Include []string `json:"include,omitempty"`
+	// Exclude are patterns of the files and folders to leave out; it wins over Include.
+	Exclude []string `json:"exclude,omitempty"`
+	// Hidden also takes files and folders whose name begins with a dot.
+	Hidden bool `json:"hidden,omitempty"`
+	// MaxFileBytes is the size up to which a file is read; larger ones fail as documents. 0 means
+	// DefaultMaxFileBytes.
+	MaxFileBytes int64 `json:"max_file_bytes,omitempty"`
+	// MaxFiles bounds the files taken; a folder with more fails the sync. 0 means DefaultMaxFiles.
+	MaxFiles int `json:"max_files,omitempty"`
+}
+
+// Validate returns every problem of c, joined, or nil. Each names the field, the value and the fix.
+func (c Config) Validate() error {
+	_, err := parseURL(c.URL)
+	errs := []error{err, validatePatterns("include", c.Include), validatePatterns("exclude", c.Exclude)}
+	if c.MaxFileBytes < 0 || c.MaxFileBytes > MaxMaxFileBytes {
+		errs = append(errs, fmt.Errorf("max_file_bytes: %d is out of range; use 1 to %d, or leave it out for %d",
+			c.MaxFileBytes, MaxMaxFileBytes, DefaultMaxFileBytes))
+	}
+	if c.MaxFiles < 0 || c.MaxFiles > MaxMaxFiles {
+		errs = append(errs, fmt.Errorf("max_files: %d is out of range; use 1 to %d, or leave it out for %d",
+			c.MaxFiles, MaxMaxFiles, DefaultMaxFiles))
+	}
+	return errors.Join(errs...)
+}
+
+func validatePatterns(field string, patterns []string) error {
+	var errs []error
+	if len(patterns) > maxPatterns {
+		errs = append(errs, fmt.Errorf("%s: %d patterns are too many; use at most %d", field, len(patterns), maxPatterns))
+	}
+	for i, p := range patterns {
+		var problem string
+		switch {
+		case p == "":
+			problem = "is empty; remove it"
+		case len(p) > maxPatternBytes:
+			errs = append(errs, fmt.Errorf("%s[%d]: %d bytes are too long; use at most %d", field, i, len(p), maxPatternBytes))
+			continue
+		case !utf8.ValidString(p) || strings.IndexByte(p, 0) >= 0:
+			problem = "is not valid text; write it in UTF-8"
+		case strings.HasPrefix(p, "/"):
+			problem = "is absolute; write it relative to the folder, without the slash at the beginning"
+		case slices.Contains(strings.Split(p, "/"), ".."):
+			problem = `holds ".."; only files in the folder can be taken`
+		case !doublestar.ValidatePattern(p):
+			problem = "is not a valid pattern; close its brackets and braces (e.g. **/*.{md,txt})"
+		default:
+			continue
+		}
+		errs = append(errs, fmt.Errorf("%s[%d]: %q %s", field, i, p, problem))
+	}
+	return errors.Join(errs...)
+}
+
+// parseURL returns the folder that raw names. Percent-encoding is decoded once (RFC 8089, RFC 3986).
+func parseURL(raw string) (string, error) {
+	const form = "write file:///absolute/folder"
+	u, err := url.Parse(raw)
+	var problem string
+	switch {
+	case raw == "":
+		return "", errors.New("url: it is missing; " + form)
+	case err != nil:
+		problem = "is not a valid URL; " + form + " and percent-encode special characters"
+	case u.Scheme == "":
+		problem = "has no scheme; " + form
+	case u.Scheme != "file":
+		problem = fmt.Sprintf("has the scheme %q, which is not supported yet; %s", u.Scheme, form)
+	case u.Host != "" && u.Host != "localhost" || u.User != nil:
+		problem = "names a host; " + form + " with three slashes"
+	case u.Opaque != "" || !strings.HasPrefix(u.Path, "/"):
+		problem = "is not absolute; " + form
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		problem = "has a query or fragment; percent-encode ? as %3F and # as %23 where they belong to the name"
+	case strings.IndexByte(u.Path, 0) >= 0:
+		problem = "holds a NUL character; " + form
+	case slices.Contains(strings.Split(u.Path, "/"), ".."):
+		problem = `holds ".."; write the folder's own path`
+	default:
+		return path.Clean(u.Path), nil
+	}
+	return "", fmt.Errorf("url: %q %s", raw, problem)
+}
+
+func (c Config) maxFileBytes() int64 {
+	if c.MaxFileBytes == 0 {
+		return DefaultMaxFileBytes
+	}
+	return c.MaxFileBytes
+}
+
+func (c Config) maxFiles() int {
+	if c.MaxFiles == 0 {
+		return DefaultMaxFiles
+	}
+	return c.MaxFiles
+}

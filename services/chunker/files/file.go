@@ -1,0 +1,74 @@
+package files
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"gocloud.dev/blob"
+
+	"github.com/echomind/sync/services/chunker/files/rootblob"
+)
+
+// MaxSourceIDBytes bounds source ids. A longer path is cut, and a hash of the whole put at its end.
+const MaxSourceIDBytes = 2048
+
+// file is one listed entry that is to be looked at.
+type file struct {
+	id    string // the source id
+	key   string // the key in the bucket
+	path  string // relative, slash-separated, not escaped
+	size  int64
+	token string
+	err   error // why it cannot be read, known from the listing
+	isDir bool  // a folder that could not be read; its key ends in a slash
+}
+
+func newFile(object *blob.ListObject) file {
+	f := file{
+		id: sourceID(object.Key), key: object.Key, path: object.Key, size: object.Size,
+		token: token(object.Size, object.ModTime), isDir: strings.HasSuffix(object.Key, "/"),
+	}
+	var entry rootblob.Entry
+	if !object.As(&entry) {
+		return f
+	}
+	f.path, f.err = entry.Path, entry.Err
+	switch kind := entry.Mode; {
+	case f.isDir:
+		f.err = fmt.Errorf("folder cannot be read: %w", reasonOf(entry.Err))
+	case kind&fs.ModeSymlink != 0 && entry.Err != nil:
+		f.err = fmt.Errorf("symbolic link is not followed: %w", reasonOf(entry.Err))
+	case kind&fs.ModeSymlink == 0 && !kind.IsRegular():
+		f.err = fmt.Errorf("%w: it is a %s", rootblob.ErrNotRegular, rootblob.Kind(kind))
+	}
+	return f
+}
+
+// token is what a file's version is called.
+func token(size int64, modified time.Time) string {
+	return fmt.Sprintf("%d-%d", size, modified.UnixNano())
+}
+
+func sourceID(key string) string {
+	if len(key) <= MaxSourceIDBytes {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	hash := "~" + hex.EncodeToString(sum[:])
+	cut := MaxSourceIDBytes - len(hash)
+	for !utf8.RuneStart(key[cut]) {
+		cut--
+	}
+	return key[:cut] + hash
+}
+
+func fileURL(folder, path string) string {
+	u := url.URL{Scheme: "file", Path: strings.TrimSuffix(folder, "/") + "/" + path}
+	return u.String()
+}

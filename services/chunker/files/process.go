@@ -1,0 +1,214 @@
+package files
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"gocloud.dev/blob"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/echomind/sync/sdk/chunk"
+	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/chunker/extract"
+	"github.com/echomind/sync/services/chunker/files/rootblob"
+)
+
+type syncer struct {
+	cfg    Config
+	opts   Options
+	sink   Sink
+	bucket *blob.Bucket
+	folder string
+	known  map[string]worker.Known
+	bytes  *semaphore.Weighted
+	work   chan file
+
+	// These belong to the listing until it has ended.
+	missing     map[string]worker.Known
+	unread      []string
+	listedCount int
+
+	put, touched, unchanged, deleted, failed atomic.Int64
+}
+
+func (s *syncer) result() Result {
+	return Result{
+		Listed: s.listedCount, Put: int(s.put.Load()), Touched: int(s.touched.Load()), Unchanged: int(s.unchanged.Load()),
+		Deleted: int(s.deleted.Load()), Failed: int(s.failed.Load()), Whole: len(s.unread) == 0,
+	}
+}
+
+// process works until the listing is done or ctx ends.
+func (s *syncer) process(ctx context.Context) error {
+	for f := range s.work {
+		if err := s.handle(ctx, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// handle brings one file up to date. It returns only errors that end the sync.
+func (s *syncer) handle(ctx context.Context, f file) error {
+	if f.err == nil && f.size > s.cfg.maxFileBytes() {
+		f.err = s.tooLarge(f.size)
+	}
+	if f.err != nil {
+		return s.fail(ctx, f, f.token, f.err)
+	}
+	if stored, ok := s.known[f.id]; ok && stored.VersionToken == "" && stored.ContentHash == contentFailure(f.token) {
+		s.unchanged.Add(1)
+		return nil
+	}
+	weight := min(max(f.size, 1), s.opts.InFlightBytes)
+	if err := s.bytes.Acquire(ctx, weight); err != nil {
+		return err
+	}
+	doc, err := s.read(ctx, f)
+	s.bytes.Release(weight)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, fs.ErrNotExist):
+		return s.gone(ctx, f)
+	case err != nil:
+		return s.fail(ctx, f, doc.VersionToken, err)
+	}
+	stored, ok := s.known[f.id]
+	if ok && stored.VersionToken != "" && stored.ContentHash == doc.ContentHash {
+		doc.Chunks = nil
+		s.touched.Add(1)
+		return s.sink.Touch(ctx, doc)
+	}
+	s.put.Add(1)
+	return s.sink.Put(ctx, doc)
+}
+
+// gone handles a file that vanished between listing and reading: it is as if it had never been listed.
+func (s *syncer) gone(ctx context.Context, f file) error {
+	if _, ok := s.known[f.id]; !ok {
+		return nil
+	}
+	s.deleted.Add(1)
+	return s.sink.Delete(ctx, f.id)
+}
+
+// fail puts the failure of a file, unless the same one is stored already.
+func (s *syncer) fail(ctx context.Context, f file, token string, reason error) error {
+	hash := readFailure(token, reason)
+	if errors.Is(reason, extract.ErrUnsupported) || errors.Is(reason, extract.ErrTooLarge) {
+		hash = contentFailure(token)
+	}
+	if stored, ok := s.known[f.id]; ok && stored.VersionToken == "" && stored.ContentHash == hash {
+		s.unchanged.Add(1)
+		return nil
+	}
+	s.failed.Add(1)
+	return s.sink.Put(ctx, worker.Document{
+		SourceID: f.id, Title: path.Base(rootblob.Escape(f.path)), URL: fileURL(s.folder, f.path), ContentHash: hash,
+		Err: oneLine(reason.Error()),
+	})
+}
+
+// read reads, extracts and cuts a file. Its version token is that of the file as it was opened, so that a
+// change during or after the reading shows at the next sync. The document has it on failure too.
+func (s *syncer) read(ctx context.Context, f file) (worker.Document, error) {
+	doc := worker.Document{SourceID: f.id, URL: fileURL(s.folder, f.path), VersionToken: f.token}
+	r, err := s.bucket.NewReader(ctx, f.key, nil)
+	if err != nil {
+		return doc, reasonOf(err)
+	}
+	defer r.Close()
+	doc.VersionToken = token(r.Size(), r.ModTime())
+	if err := s.settle(ctx, r.ModTime()); err != nil {
+		return doc, err
+	}
+	content, err := s.content(r)
+	if err != nil {
+		return doc, reasonOf(err)
+	}
+	text, err := extract.Extract(ctx, content, extract.Hint{Name: path.Base(f.path), URL: doc.URL})
+	if err != nil {
+		return doc, err
+	}
+	doc.Title, doc.MediaType, doc.ContentHash = text.Title, text.MediaType, text.ContentHash()
+	if doc.Title == "" {
+		doc.Title = path.Base(rootblob.Escape(f.path))
+	}
+	if stored, ok := s.known[f.id]; !ok || stored.ContentHash != doc.ContentHash {
+		doc.Chunks = chunk.Split(text.Sections, s.opts.Chunk)
+	}
+	return doc, nil
+}
+
+// content reads no more than is allowed, however much a file grows.
+func (s *syncer) content(r *blob.Reader) ([]byte, error) {
+	limit := s.cfg.maxFileBytes()
+	if r.Size() > limit {
+		return nil, s.tooLarge(r.Size())
+	}
+	// One more than the size, so that a file that did not grow ends without the buffer growing.
+	content := make([]byte, 0, r.Size()+1)
+	for {
+		n, err := r.Read(content[len(content):cap(content)])
+		content = content[:len(content)+n]
+		switch {
+		case int64(len(content)) > limit:
+			return nil, s.tooLarge(int64(len(content)))
+		case errors.Is(err, io.EOF):
+			return content, nil
+		case err != nil:
+			return nil, err
+		case len(content) == cap(content):
+			content = append(content, 0)[:len(content)]
+		}
+	}
+}
+
+func (s *syncer) tooLarge(size int64) error {
+	return fmt.Errorf("%w: %d bytes, at most %d are read (max_file_bytes)", errTooLarge, size, s.cfg.maxFileBytes())
+}
+
+var errTooLarge = errors.New("file too large")
+
+// tick is longer than the kernel's clock for times of change may stand still.
+const tick = 20 * time.Millisecond
+
+// settle waits out the tick in which a file was changed: a second change of the same size in the same tick
+// would otherwise leave the same token, and never be seen.
+func (s *syncer) settle(ctx context.Context, modified time.Time) error {
+	age := s.opts.Now().Sub(modified)
+	if age < 0 || age >= tick {
+		return nil
+	}
+	timer := time.NewTimer(tick - age)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// readFailure is the content hash of a document that could not be read.
+func readFailure(token string, reason error) string { return hash("read", token, reason.Error()) }
+
+// contentFailure is that of one whose content cannot be extracted. It is known before the file is read.
+func contentFailure(token string) string { return hash("content", token, extract.Version) }
+
+func hash(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:])
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

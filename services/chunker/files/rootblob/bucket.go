@@ -1,0 +1,133 @@
+// Package rootblob is a read-only gocloud.dev/blob driver for a folder that must not be left.
+//
+// It stands on os.Root: no key and no symbolic link leads out of the folder, whatever is renamed while it
+// is read. gocloud's own fileblob follows links out of its folder, hides some names, and reads attribute
+// files beside each file.
+//
+// Keys are slash-separated paths relative to the folder, escaped as Escape says. Links to regular files
+// inside the folder are followed; every other entry that is not a regular file (links that lead out or to
+// folders, devices, pipes, sockets, folders that cannot be read) is listed, so that it can be reported, and
+// refused when opened. Links to folders are never descended into, so there are no loops.
+package rootblob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+
+	"gocloud.dev/blob"
+	"gocloud.dev/blob/driver"
+	"gocloud.dev/gcerrors"
+)
+
+// ErrNotRegular says that an entry is neither a regular file nor a link to one.
+var ErrNotRegular = errors.New("not a regular file")
+
+// ErrReadOnly is what every write returns.
+var ErrReadOnly = errors.New("folder is read-only here")
+
+// Open returns a bucket of the files under root. Closing the bucket closes root.
+func Open(root *os.Root) *blob.Bucket {
+	return blob.NewBucket(&bucket{root: root})
+}
+
+// Listing is what blob.ListOptions.BeforeList can set, through its asFunc with a **Listing.
+type Listing struct {
+	// Skip leaves out a folder and all in it. It is given the folder's path, not escaped, without a slash
+	// at the end.
+	Skip func(dir string) bool
+}
+
+// Entry is what blob.ListObject.As yields, into a *Entry.
+type Entry struct {
+	// Path is the path that the key escapes, slash-separated.
+	Path string
+	// Mode is the entry's own type, without following links.
+	Mode fs.FileMode
+	// Err says why a folder could not be read; what is under it is unknown then, and its key ends in a
+	// slash.
+	Err error
+}
+
+type bucket struct {
+	root *os.Root
+
+	mu sync.Mutex
+	// parked is the walk that the last page ended in, so that the next one goes on without searching.
+	parked *walk
+}
+
+func (b *bucket) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.parked != nil {
+		b.parked.close()
+		b.parked = nil
+	}
+	return b.root.Close()
+}
+
+func (b *bucket) ErrorCode(err error) gcerrors.ErrorCode {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return gcerrors.NotFound
+	case errors.Is(err, fs.ErrPermission):
+		return gcerrors.PermissionDenied
+	case errors.Is(err, ErrReadOnly):
+		return gcerrors.Unimplemented
+	case errors.Is(err, ErrNotRegular):
+		return gcerrors.FailedPrecondition
+	case errors.Is(err, context.Canceled):
+		return gcerrors.Canceled
+	case errors.Is(err, context.DeadlineExceeded):
+		return gcerrors.DeadlineExceeded
+	}
+	return gcerrors.Unknown
+}
+
+func (b *bucket) As(i any) bool {
+	p, ok := i.(**os.Root)
+	if ok {
+		*p = b.root
+	}
+	return ok
+}
+
+// ErrorAs is never needed: driver errors stay in the chain.
+func (b *bucket) ErrorAs(error, any) bool { return false }
+
+func (b *bucket) Attributes(ctx context.Context, key string) (*driver.Attributes, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	name, err := Unescape(key)
+	if err != nil {
+		return nil, err
+	}
+	info, err := b.root.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return nil, &fs.PathError{Op: "stat", Path: key, Err: fs.ErrNotExist}
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%w: %s", ErrNotRegular, info.Mode().Type())
+	}
+	return &driver.Attributes{ContentType: contentType, ModTime: info.ModTime(), Size: info.Size()}, nil
+}
+
+func (b *bucket) NewTypedWriter(context.Context, string, string, *driver.WriterOptions) (driver.Writer, error) {
+	return nil, ErrReadOnly
+}
+
+func (b *bucket) Copy(context.Context, string, string, *driver.CopyOptions) error { return ErrReadOnly }
+
+func (b *bucket) Delete(context.Context, string, *driver.DeleteOptions) error { return ErrReadOnly }
+
+func (b *bucket) SignedURL(context.Context, string, *driver.SignedURLOptions) (string, error) {
+	return "", ErrReadOnly
+}

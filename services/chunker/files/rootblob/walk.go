@@ -1,0 +1,216 @@
+package rootblob
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"gocloud.dev/blob/driver"
+)
+
+// maxDepth bounds the folders that are open at once.
+const maxDepth = 200
+
+// item is one name in a folder; a folder's key ends in a slash, so that names sort as the keys under them.
+type item struct {
+	name string
+	key  string
+	mode fs.FileMode
+}
+
+// level is one open folder.
+type level struct {
+	root  *os.Root
+	path  string // with a slash at its end, but for the first
+	key   string
+	items []item
+}
+
+// walk goes through a tree depth first, which with those names is the order of keys.
+type walk struct {
+	prefix, delimiter string
+	after             string
+	skip              func(string) bool
+	levels            []level
+	token             string
+	rolled            string // the last key that the delimiter cut
+}
+
+func newWalk(root *os.Root, prefix, delimiter, after string, skip func(string) bool) (*walk, error) {
+	w := &walk{prefix: prefix, delimiter: delimiter, after: after, skip: skip}
+	if delimiter != "" && strings.HasSuffix(after, delimiter) {
+		w.rolled = after
+	}
+	own, err := root.OpenRoot(".")
+	if err != nil {
+		return nil, err
+	}
+	if err := w.enter(own, "", ""); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *walk) close() {
+	for _, l := range w.levels {
+		_ = l.root.Close()
+	}
+	w.levels = nil
+}
+
+// enter reads the names of a folder and takes over root.
+func (w *walk) enter(root *os.Root, path, key string) error {
+	items, err := w.read(root, key)
+	if err != nil {
+		_ = root.Close()
+		return err
+	}
+	w.levels = append(w.levels, level{root: root, path: path, key: key, items: items})
+	return nil
+}
+
+func (w *walk) read(root *os.Root, key string) ([]item, error) {
+	dir, err := root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	entries, err := dir.ReadDir(-1)
+	if err != nil {
+		return nil, err
+	}
+	items := make([]item, 0, len(entries))
+	for _, e := range entries {
+		it := item{name: e.Name(), key: key + Escape(e.Name()), mode: e.Type()}
+		if it.mode.IsDir() {
+			it.key += "/"
+		}
+		// A folder whose keys may come after the token is needed even if its own key does not.
+		if it.key <= w.after && !(it.mode.IsDir() && strings.HasPrefix(w.after, it.key) && w.rolled != it.key) {
+			continue
+		}
+		if it.mode.IsDir() && mayHold(it.key, w.prefix) || strings.HasPrefix(it.key, w.prefix) {
+			items = append(items, it)
+		}
+	}
+	slices.SortFunc(items, func(a, b item) int { return strings.Compare(a.key, b.key) })
+	return items, nil
+}
+
+// next returns the next object, or nil at the end.
+func (w *walk) next() (*driver.ListObject, error) {
+	for len(w.levels) > 0 {
+		top := &w.levels[len(w.levels)-1]
+		if len(top.items) == 0 {
+			_ = top.root.Close()
+			w.levels = w.levels[:len(w.levels)-1]
+			continue
+		}
+		it := top.items[0]
+		top.items = top.items[1:]
+		object, err := w.visit(top, it)
+		if err != nil || object != nil {
+			return object, err
+		}
+	}
+	return nil, nil
+}
+
+func (w *walk) visit(in *level, it item) (*driver.ListObject, error) {
+	path := in.path + it.name
+	if it.mode.IsDir() {
+		if w.skip != nil && w.skip(path) {
+			return nil, nil
+		}
+		if cut, ok := w.cut(it.key); ok {
+			return w.roll(cut), nil
+		}
+		return w.descend(in.root, it, path)
+	}
+	if cut, ok := w.cut(it.key); ok {
+		return w.roll(cut), nil
+	}
+	info, err := in.root.Lstat(it.name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return failed(it.key, Entry{Path: path, Mode: it.mode, Err: err}), nil
+	}
+	entry := Entry{Path: path, Mode: info.Mode()}
+	if info.Mode()&fs.ModeSymlink != 0 {
+		return w.link(in.root, it, entry), nil
+	}
+	return object(it.key, info, entry), nil
+}
+
+// link describes what a link to a regular file leads to; every other link describes itself. It is followed
+// from the first level: one that leads out of its own folder may still stay inside the tree.
+func (w *walk) link(_ *os.Root, it item, entry Entry) *driver.ListObject {
+	info, err := w.levels[0].root.Stat(entry.Path)
+	switch {
+	case err != nil:
+		entry.Err = err
+	case info.IsDir():
+		entry.Err = fmt.Errorf("%w: a link to a folder", ErrNotRegular)
+	case !info.Mode().IsRegular():
+		entry.Err = fmt.Errorf("%w: a link to a %s", ErrNotRegular, Kind(info.Mode()))
+	default:
+		return object(it.key, info, entry)
+	}
+	return failed(it.key, entry)
+}
+
+func (w *walk) descend(in *os.Root, it item, path string) (*driver.ListObject, error) {
+	err := fmt.Errorf("folders nest more than %d levels deep", maxDepth)
+	if len(w.levels) < maxDepth {
+		var sub *os.Root
+		if sub, err = in.OpenRoot(it.name); err == nil {
+			err = w.enter(sub, path+"/", it.key)
+		}
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return failed(it.key, Entry{Path: path, Mode: it.mode, Err: err}), nil
+}
+
+// cut is key up to the first delimiter after the prefix.
+func (w *walk) cut(key string) (string, bool) {
+	if w.delimiter == "" || !strings.HasPrefix(key, w.prefix) {
+		return "", false
+	}
+	i := strings.Index(key[len(w.prefix):], w.delimiter)
+	if i < 0 {
+		return "", false
+	}
+	return key[:len(w.prefix)+i+len(w.delimiter)], true
+}
+
+// roll yields each "directory" of the delimiter once.
+func (w *walk) roll(key string) *driver.ListObject {
+	if key == w.rolled {
+		return nil
+	}
+	w.rolled = key
+	return &driver.ListObject{Key: key, IsDir: true}
+}
+
+func object(key string, info fs.FileInfo, entry Entry) *driver.ListObject {
+	return &driver.ListObject{Key: key, Size: info.Size(), ModTime: info.ModTime(), AsFunc: entry.as}
+}
+
+func failed(key string, entry Entry) *driver.ListObject {
+	return &driver.ListObject{Key: key, AsFunc: entry.as}
+}
+
+func (e Entry) as(i any) bool {
+	p, ok := i.(*Entry)
+	if ok {
+		*p = e
+	}
+	return ok
+}

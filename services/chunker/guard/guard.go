@@ -1,0 +1,81 @@
+// Package guard keeps outgoing connections out of the private network.
+//
+// A user's connector names a URL, and a name under that user's control may resolve to anything: a
+// loopback service, a cloud's metadata endpoint, a database next door. The guard therefore looks at the
+// address a socket is about to connect to, after name resolution and for every single connection. A name
+// that changes its answer between check and use, a redirect, a literal in octal: all end at the same check.
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+)
+
+// AllowSetting is the name of the setting that lists the exceptions; error texts point to it.
+const AllowSetting = "CHUNKER_ALLOW_CIDRS"
+
+// ErrBlocked is what every refused connection matches with errors.Is. Trying again does not help.
+var ErrBlocked = errors.New("address refused")
+
+// BlockedError says which address was refused and why. It matches ErrBlocked.
+type BlockedError struct {
+	// Addr is the resolved address.
+	Addr netip.Addr
+	// Reason names the range the address is in, e.g. "loopback".
+	Reason string
+}
+
+// Error names the address and the setting to change.
+func (e *BlockedError) Error() string {
+	return fmt.Sprintf("address %s is refused (%s): add %s to %s if this service may connect to it",
+		e.Addr, e.Reason, netip.PrefixFrom(e.Addr, e.Addr.BitLen()), AllowSetting)
+}
+
+// Is makes errors.Is(err, ErrBlocked) true.
+func (e *BlockedError) Is(target error) bool { return target == ErrBlocked }
+
+// Guard decides which addresses may be connected to. Its zero value allows public addresses only.
+// It is safe for concurrent use.
+type Guard struct {
+	allow []netip.Prefix
+}
+
+// New returns a guard that allows public addresses and those that allow contains.
+func New(allow []netip.Prefix) *Guard {
+	g := &Guard{}
+	for _, p := range allow {
+		g.allow = append(g.allow, unmapPrefix(p))
+	}
+	return g
+}
+
+// Check returns nil if addr may be connected to, else a *BlockedError.
+//
+// Addresses that carry an IPv4 address inside (IPv4-mapped, RFC 4291; NAT64, RFC 6052; 6to4, RFC 3056)
+// are judged by that one, because that is where the packets end.
+func (g *Guard) Check(addr netip.Addr) error {
+	addr = addr.WithZone("").Unmap()
+	target := addr
+	if inner, ok := embedded(addr); ok {
+		target = inner
+	}
+	reason := reserved(target)
+	if reason == "" {
+		return nil
+	}
+	for _, p := range g.allow {
+		if p.Contains(addr) || p.Contains(target) {
+			return nil
+		}
+	}
+	return &BlockedError{Addr: addr, Reason: reason}
+}
+
+// unmapPrefix turns ::ffff:a.b.c.d/n into a.b.c.d/(n-96), since addresses are compared unmapped.
+func unmapPrefix(p netip.Prefix) netip.Prefix {
+	if p.Addr().Is4In6() && p.Bits() >= 96 {
+		return netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96).Masked()
+	}
+	return p.Masked()
+}

@@ -1,0 +1,69 @@
+package chunker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"github.com/echomind/sync/sdk/chunk"
+	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/chunker/crawl"
+	"github.com/echomind/sync/services/chunker/extract"
+	"github.com/echomind/sync/services/chunker/guard"
+)
+
+// web crawls sites. Its transport and the limits per host are shared by all its syncs.
+type web struct {
+	transport *http.Transport
+	hosts     *crawl.Hosts
+	chunks    chunk.Options
+	log       *slog.Logger
+}
+
+func newWeb(cfg Config, log *slog.Logger) (*web, error) {
+	allowed, err := cfg.prefixes()
+	if err != nil {
+		return nil, err
+	}
+	return &web{
+		transport: guard.New(allowed).Transport(guard.TransportConfig{}),
+		hosts:     crawl.NewHosts(), chunks: cfg.chunks(), log: log,
+	}, nil
+}
+
+func (w *web) close() { w.transport.CloseIdleConnections() }
+
+// sync is the handler of connector.sync.web.
+func (w *web) sync(ctx context.Context, run *worker.Run) error {
+	var cfg crawl.Config
+	if err := run.Config(&cfg); err != nil {
+		return err
+	}
+	if err := cfg.Validate(); err != nil {
+		return worker.Permanent(err)
+	}
+	result, err := crawl.Crawl(ctx, cfg, crawl.Options{
+		Extract: w.extract, Transport: w.transport, Hosts: w.hosts, Logger: run.Log(),
+	}, run)
+	if result.Truncated || result.Held > 0 {
+		run.ListingPartial()
+	}
+	run.Log().Info("crawled", "start", result.Start, "stored", result.Stored, "touched", result.Touched,
+		"unchanged", result.Unchanged, "failed", result.Failed, "deleted", result.Deleted, "err", err)
+	if errors.Is(err, crawl.ErrPermanent) {
+		return worker.Permanent(err)
+	}
+	return err
+}
+
+func (w *web) extract(ctx context.Context, body []byte, contentType, url string) (crawl.Page, error) {
+	text, err := extract.Extract(ctx, body, extract.Hint{MediaType: contentType, URL: url})
+	if err != nil {
+		return crawl.Page{}, err
+	}
+	return crawl.Page{
+		Title: text.Title, MediaType: text.MediaType, ContentHash: text.ContentHash(),
+		Chunks: chunk.Split(text.Sections, w.chunks),
+	}, nil
+}

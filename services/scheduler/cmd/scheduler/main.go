@@ -1,0 +1,11 @@
+// The scheduler as a program of its own, configured by the environment.
+package main
+
+import (
+	"os"
+
+	"github.com/echomind/sync/internal/program"
+	"github.com/echomind/sync/services/scheduler"
+)
+
+func main() { os.Exit(program.Main(scheduler.Run)) }

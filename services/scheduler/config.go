@@ -1,0 +1,54 @@
+package scheduler
+
+import (
+	"errors"
+	"time"
+
+	"github.com/echomind/sync/internal/config"
+)
+
+// Config is what the scheduler is told.
+type Config struct {
+	config.Common
+	// Enabled switches dispatching off when false; the process stays up and says so.
+	Enabled bool `env:"SCHEDULER_ENABLED" envDefault:"true"`
+	// CheckIntervalSeconds is the time between two ticks, in seconds. What becomes due by a change is noticed at
+	// once, through LISTEN.
+	CheckIntervalSeconds int `env:"SCHEDULER_CHECK_INTERVAL_SECONDS" envDefault:"60"`
+	// MaxConcurrentSyncs is how many connectors of one type may be PENDING or SYNCING at once; 0 = no cap. A row
+	// of connector_types may set another.
+	MaxConcurrentSyncs int `env:"SCHEDULER_MAX_CONCURRENT_SYNCS" envDefault:"5"`
+	// ClaimBatch is how many connectors one transaction claims.
+	ClaimBatch int `env:"SCHEDULER_CLAIM_BATCH" envDefault:"500"`
+	// WatchIntervalSeconds is the time between two looks for lost messages, lost workers and lost documents, in
+	// seconds.
+	WatchIntervalSeconds int `env:"SCHEDULER_WATCH_INTERVAL_SECONDS" envDefault:"5"`
+	// LostGraceSeconds is how long a message may be on its way before it is looked for, in seconds. It must exceed
+	// the publish deadline (5 s) and the longest batch. It doubles with each repeat, up to 60 s.
+	LostGraceSeconds int `env:"SCHEDULER_LOST_GRACE_SECONDS" envDefault:"15"`
+	// LeaseSeconds is the workers' lease: for so long the scheduler rescues nobody after it was away itself, in
+	// seconds.
+	LeaseSeconds int `env:"WORKER_LEASE_SECONDS" envDefault:"15"`
+	// ForeignTimeoutMinutes is when a SYNCING connector of a subscriber without the worker kit is rescued, in
+	// minutes.
+	ForeignTimeoutMinutes int `env:"FOREIGN_SYNC_TIMEOUT_MINUTES" envDefault:"360"`
+}
+
+// Shared is what all services are told.
+func (c Config) Shared() config.Common { return c.Common }
+
+// Validate returns every problem at once.
+func (c Config) Validate() error {
+	return errors.Join(
+		c.Common.Validate(),
+		config.AtLeast("SCHEDULER_CHECK_INTERVAL_SECONDS", c.CheckIntervalSeconds, 1),
+		config.AtLeast("SCHEDULER_MAX_CONCURRENT_SYNCS", c.MaxConcurrentSyncs, 0),
+		config.AtLeast("SCHEDULER_CLAIM_BATCH", c.ClaimBatch, 1),
+		config.AtLeast("SCHEDULER_WATCH_INTERVAL_SECONDS", c.WatchIntervalSeconds, 1),
+		config.AtLeast("SCHEDULER_LOST_GRACE_SECONDS", c.LostGraceSeconds, 10),
+		config.AtLeast("WORKER_LEASE_SECONDS", c.LeaseSeconds, 3),
+		config.AtLeast("FOREIGN_SYNC_TIMEOUT_MINUTES", c.ForeignTimeoutMinutes, 1),
+	)
+}
+
+func seconds(n int) time.Duration { return time.Duration(n) * time.Second }

@@ -1,0 +1,103 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/services/scheduler/internal/dbgen"
+)
+
+// Rescue claims connectors again whose worker is lost: at once, under a new session, the first time; by way of
+// ERROR and backoff after that, which is how a source that kills its workers is stopped. A rescue keeps the place it
+// holds: the cap does not apply.
+func (s *Scheduler) Rescue(ctx context.Context) error {
+	if time.Now().Before(s.rescueFrom) {
+		return nil
+	}
+	for full := true; full && ctx.Err() == nil; {
+		var again map[string][]Trigger
+		err := deadline.Do(ctx, "scheduler.rescue", claimTimeout, func(ctx context.Context) error {
+			return postgres.Tx(ctx, s.servers.Pool, func(tx pgx.Tx) (err error) {
+				again, full, err = s.rescue(ctx, s.queries.WithTx(tx))
+				return err
+			})
+		})
+		if err != nil {
+			return fmt.Errorf("rescue: %w", err)
+		}
+		for connectorType, batch := range again {
+			s.log.Warn("workers were lost; their connectors are dispatched again",
+				"type", connectorType, "connectors", len(batch))
+			s.metrics.rescued.WithLabelValues(connectorType).Add(float64(len(batch)))
+			s.dispatcher.publish(ctx, connectorType, batch)
+		}
+	}
+	return nil
+}
+
+func (s *Scheduler) rescue(ctx context.Context, q *dbgen.Queries) (again map[string][]Trigger, full bool, err error) {
+	rows, err := q.LockAbandoned(ctx, dbgen.LockAbandonedParams{
+		ForeignTimeout: time.Duration(s.config.ForeignTimeoutMinutes) * time.Minute, Batch: int32(s.config.ClaimBatch),
+	})
+	if err != nil || len(rows) == 0 {
+		return nil, false, wrap("lock abandoned connectors", err)
+	}
+	again = map[string][]Trigger{}
+	var claim dbgen.ClaimAgainParams
+	var fail []int32
+	for _, r := range rows {
+		if r.FailureCount > 0 || r.MaxRetries <= 1 {
+			fail = append(fail, r.ID)
+			continue
+		}
+		t := Trigger{
+			ID: r.ID, UserID: r.UserID, Scope: r.Scope, ScopeID: r.ScopeID, Config: r.Config, State: r.State,
+			ConfigVersion: r.ConfigVersion, Session: uuid.New(), Reason: "rescue", DueAt: r.Now, DispatchedAt: r.Now,
+			claimedAt: time.Now(),
+		}
+		again[r.Type] = append(again[r.Type], t)
+		claim.Now = r.Now
+		claim.Ids = append(claim.Ids, t.ID)
+		claim.Sessions = append(claim.Sessions, t.Session)
+	}
+	if len(fail) > 0 {
+		if err := q.FailAbandoned(ctx, fail); err != nil {
+			return nil, false, wrap("fail abandoned connectors", err)
+		}
+	}
+	if len(claim.Ids) > 0 {
+		if err := q.ClaimAgain(ctx, claim); err != nil {
+			return nil, false, wrap("claim again", err)
+		}
+	}
+	for connectorType, batch := range again {
+		if err := openRuns(ctx, q, connectorType, batch); err != nil {
+			return nil, false, err
+		}
+	}
+	return again, len(rows) == s.config.ClaimBatch, nil
+}
+
+func openRuns(ctx context.Context, q *dbgen.Queries, connectorType string, batch []Trigger) error {
+	jobName, err := topology.SyncSubject(connectorType)
+	if err != nil {
+		return err
+	}
+	runs := dbgen.OpenRunsParams{JobName: jobName}
+	for _, t := range batch {
+		runs.Ids = append(runs.Ids, t.ID)
+		runs.Sessions = append(runs.Sessions, t.Session)
+		runs.Reasons = append(runs.Reasons, t.Reason)
+		runs.Slots = append(runs.Slots, time.Time{}) // a rescue answers no slot of its own
+		runs.DueAts = append(runs.DueAts, t.DueAt)
+		runs.ConfigVersions = append(runs.ConfigVersions, t.ConfigVersion)
+	}
+	return wrap("open runs", q.OpenRuns(ctx, runs))
+}

@@ -1,0 +1,150 @@
+// Package scheduler is the fire-and-forget trigger: it queries the connectors that are due, sets them PENDING, and
+// publishes one ConnectorSyncRequest each. It subscribes to nothing, fetches nothing and waits for nobody.
+//
+// Beside the tick it watches, every few seconds, over what it has set in motion:
+//
+//	what has gone missing                     how it is told                                what is done
+//	a message (died before publish, purged)   older than the oldest message of its subject  published again, same session
+//	a worker                                  its lease has run out                         claimed again, new session
+//	documents of a finished fetch             their stream is past the last of them         run failed, due now
+//
+// Several schedulers at once are harmless: every step is a guarded statement, and safety comes from the database.
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/telemetry"
+	"github.com/echomind/sync/services/scheduler/internal/dbgen"
+)
+
+// Scheduler claims and dispatches.
+type Scheduler struct {
+	config     Config
+	servers    *connect.Servers
+	queries    *dbgen.Queries
+	dispatcher *dispatcher
+	metrics    *metrics
+	ready      *telemetry.Readiness
+	log        *slog.Logger
+	wake       chan struct{}
+	listening  *listening
+	// rescueFrom is when rescuing may begin: the workers get one lease period to renew after the scheduler was
+	// away. Only the watch loop touches it.
+	rescueFrom time.Time
+}
+
+// Run connects and works until ctx ends; it returns nil on a clean stop.
+func Run(ctx context.Context, cfg Config, process connect.Process) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	servers, err := connect.Open(ctx, cfg.Common, "scheduler", process)
+	if err != nil {
+		return err
+	}
+	return errors.Join(New(cfg, servers, process).Run(ctx), servers.Close())
+}
+
+// New makes a scheduler on open connections.
+func New(cfg Config, servers *connect.Servers, process connect.Process) *Scheduler {
+	log := process.Log.With("service", "scheduler")
+	m := newMetrics(process.Metrics)
+	return &Scheduler{
+		config: cfg, servers: servers, queries: dbgen.New(servers.Pool),
+		dispatcher: newDispatcher(servers.Stream, m, log), metrics: m, ready: process.Ready, log: log,
+		wake: make(chan struct{}, 1), listening: &listening{},
+	}
+}
+
+// Run works until ctx ends.
+func (s *Scheduler) Run(ctx context.Context) error {
+	if !s.config.Enabled {
+		s.log.Warn("SCHEDULER_ENABLED is false: nothing will be dispatched")
+		<-ctx.Done()
+		return nil
+	}
+	s.ready.Add("scheduler.listen", s.listening.check)
+	ticker, err := gocron.NewScheduler()
+	if err != nil {
+		return fmt.Errorf("make the ticker: %w", err)
+	}
+	_, err = ticker.NewJob(gocron.DurationJob(seconds(s.config.CheckIntervalSeconds)), gocron.NewTask(s.Wake),
+		gocron.WithSingletonMode(gocron.LimitModeReschedule), gocron.WithName("tick"))
+	if err != nil {
+		return errors.Join(fmt.Errorf("plan the tick: %w", err), ticker.Shutdown())
+	}
+	ticker.Start()
+
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.ticks(ctx) })
+	group.Go(func() error { return s.watch(ctx) })
+	group.Go(func() error { return s.listen(ctx, s.config.DirectURL()) })
+	group.Go(func() error { return s.measure(ctx) })
+	return errors.Join(group.Wait(), ticker.Shutdown())
+}
+
+// Wake asks for a tick now. One that is asked for while another is running follows it; more than one are one.
+func (s *Scheduler) Wake() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Scheduler) ticks(ctx context.Context) error {
+	s.Wake()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.wake:
+		}
+		if err := s.Tick(ctx); err != nil && ctx.Err() == nil {
+			s.metrics.tickErrors.Inc()
+			s.log.Warn("the tick ended early; what is due stays due", "err", err)
+		}
+	}
+}
+
+// watch looks for what has gone missing. A part that fails never keeps the others from looking.
+func (s *Scheduler) watch(ctx context.Context) error {
+	ticker := time.NewTicker(seconds(s.config.WatchIntervalSeconds))
+	defer ticker.Stop()
+	s.holdRescue()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		s.Watch(ctx)
+	}
+}
+
+// Watch is one look for lost messages, lost workers and lost documents.
+func (s *Scheduler) Watch(ctx context.Context) {
+	for name, look := range map[string]func(context.Context) error{
+		"lost messages": s.Republish, "lost workers": s.Rescue, "lost documents": s.FailLostInTransit,
+	} {
+		err := look(ctx)
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		if postgres.Unavailable(err) {
+			s.holdRescue()
+		}
+		s.log.Warn("a look ended early; it is repeated", "look", name, "err", err)
+	}
+}
+
+func (s *Scheduler) holdRescue() { s.rescueFrom = time.Now().Add(seconds(s.config.LeaseSeconds)) }

@@ -1,0 +1,34 @@
+package semantic
+
+import (
+	"errors"
+
+	"github.com/echomind/sync/internal/config"
+)
+
+// Config is what semantic is told.
+type Config struct {
+	config.Common
+	// Workers is how many batches are embedded and stored at once.
+	Workers int `env:"SEMANTIC_WORKERS" envDefault:"2"`
+	// Batch is how many document messages are stored in one transaction at most.
+	Batch int `env:"SEMANTIC_BATCH" envDefault:"64"`
+	// MaxTries is how often a redelivered message is begun before it becomes a dead letter.
+	MaxTries int `env:"SEMANTIC_MAX_TRIES" envDefault:"5"`
+	// LedgerRetentionDays is how long the ledger keeps a run, in days; the latest 20 of a connector stay.
+	LedgerRetentionDays int `env:"LEDGER_RETENTION_DAYS" envDefault:"90"`
+}
+
+// Shared is what all services are told.
+func (c Config) Shared() config.Common { return c.Common }
+
+// Validate returns every problem at once.
+func (c Config) Validate() error {
+	return errors.Join(
+		c.Common.Validate(),
+		config.AtLeast("SEMANTIC_WORKERS", c.Workers, 1),
+		config.AtLeast("SEMANTIC_BATCH", c.Batch, 1),
+		config.AtLeast("SEMANTIC_MAX_TRIES", c.MaxTries, 1),
+		config.AtLeast("LEDGER_RETENTION_DAYS", c.LedgerRetentionDays, 1),
+	)
+}

@@ -1,0 +1,229 @@
+package semantic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/sdk/topology"
+)
+
+const (
+	pullWait   = 10 * time.Second
+	pullPause  = 500 * time.Millisecond
+	pullPauses = 5 * time.Second // the longest of them
+)
+
+// delivery is one message that was pulled and checked.
+type delivery struct {
+	msg     jetstream.Msg
+	request *internalpb.DocumentProcessRequest
+	session uuid.UUID
+}
+
+// consume pulls batches and handles each to its end before the next. Stream and consumer are made again whenever
+// they are gone.
+func (s *Semantic) consume(ctx context.Context) error {
+	var consumer jetstream.Consumer
+	var err error
+	for pause := pullPause; ctx.Err() == nil; {
+		if consumer == nil {
+			consumer, err = topology.EnsureConsumer(ctx, s.servers.Stream, topology.DocumentStream, topology.DocumentConsumer())
+		}
+		var batch []jetstream.Msg
+		if err == nil {
+			batch, err = s.pull(ctx, consumer)
+		}
+		if err != nil && len(batch) == 0 {
+			s.log.Debug("pull again", "err", err, "pause", pause)
+			consumer, err = nil, nil
+			sleep(ctx, pause)
+			pause = min(2*pause, pullPauses)
+			continue
+		}
+		pause = pullPause
+		s.handle(ctx, batch)
+	}
+	return nil
+}
+
+// pull waits for a message and takes what else is there.
+func (s *Semantic) pull(ctx context.Context, consumer jetstream.Consumer) ([]jetstream.Msg, error) {
+	waiting, cancel := context.WithTimeout(ctx, pullWait)
+	defer cancel()
+	first, err := consumer.Next(jetstream.FetchContext(waiting), jetstream.FetchHeartbeat(2*time.Second))
+	if errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil && first == nil {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	batch := []jetstream.Msg{first}
+	if s.config.Batch == 1 {
+		return batch, nil
+	}
+	more, err := consumer.FetchNoWait(s.config.Batch - 1)
+	if err != nil {
+		return batch, nil
+	}
+	for msg := range more.Messages() {
+		batch = append(batch, msg)
+	}
+	return batch, nil
+}
+
+// handle takes a batch to its end: every message is acknowledged, given up, or left to be delivered again. A message
+// that was delivered before is handled alone, so that one that kills the process is found among its neighbours.
+func (s *Semantic) handle(ctx context.Context, batch []jetstream.Msg) {
+	stop := keepAlive(ctx, batch)
+	defer stop()
+	var order []uuid.UUID
+	groups := map[uuid.UUID][]delivery{}
+	var alone []delivery
+	for _, msg := range batch {
+		d, err := decode(msg)
+		meta, metaErr := msg.Metadata()
+		switch {
+		case err != nil:
+			s.giveUp(ctx, d, err, 1)
+		case metaErr == nil && meta.NumDelivered > 1:
+			alone = append(alone, d)
+		default:
+			if groups[d.session] == nil {
+				order = append(order, d.session)
+			}
+			groups[d.session] = append(groups[d.session], d)
+		}
+	}
+	for _, session := range order {
+		s.handleFresh(ctx, groups[session])
+	}
+	for _, d := range alone {
+		s.handleAlone(ctx, d)
+	}
+}
+
+// handleFresh stores the messages of one session together. Where that fails for a reason of theirs, each is tried
+// by itself.
+func (s *Semantic) handleFresh(ctx context.Context, group []delivery) {
+	err := s.untilAnswered(ctx, func(ctx context.Context) error { return s.process(ctx, group) })
+	switch {
+	case err == nil:
+		acknowledge(group)
+	case ctx.Err() != nil:
+		handBack(group, 0)
+	case len(group) == 1:
+		s.log.Warn("a message could not be handled; it is tried again", "session", group[0].session,
+			"no", group[0].request.Number, "err", err)
+		handBack(group, time.Second)
+	default:
+		for i := range group {
+			s.handleFresh(ctx, group[i:i+1])
+		}
+	}
+}
+
+// untilAnswered repeats a call while a server of ours is away: a wait is not a failure.
+func (s *Semantic) untilAnswered(ctx context.Context, call func(context.Context) error) error {
+	for pause := pullPause; ; pause = min(2*pause, pullPauses) {
+		err := call(ctx)
+		if !isWait(err) || ctx.Err() != nil {
+			return err
+		}
+		s.metrics.waits.Inc()
+		s.log.Warn("documents wait for a server", "err", err, "pause", pause)
+		sleep(ctx, pause)
+	}
+}
+
+func decode(msg jetstream.Msg) (delivery, error) {
+	d := delivery{msg: msg}
+	request := &internalpb.DocumentProcessRequest{}
+	if err := proto.Unmarshal(msg.Data(), request); err != nil {
+		return d, fmt.Errorf("decode DocumentProcessRequest: %w", err)
+	}
+	session, err := uuid.Parse(request.ChunkingSession)
+	if err != nil {
+		return d, fmt.Errorf("chunking_session %q: %w", request.ChunkingSession, err)
+	}
+	if err := check(request); err != nil {
+		return d, err
+	}
+	d.request, d.session = request, session
+	return d, nil
+}
+
+// check refuses what cannot have been sent by the worker kit.
+func check(r *internalpb.DocumentProcessRequest) error {
+	switch body := r.Body.(type) {
+	case *internalpb.DocumentProcessRequest_Part:
+		p := body.Part
+		switch {
+		case r.Number < 1:
+			return fmt.Errorf("number %d: a document's is at least 1", r.Number)
+		case p.GetSourceId() == "":
+			return errors.New("source_id is empty")
+		case p.Parts < 1 || p.FirstNo < 1 || r.Number < p.FirstNo || r.Number >= p.FirstNo+int64(p.Parts):
+			return fmt.Errorf("number %d is none of %d parts from %d", r.Number, p.Parts, p.FirstNo)
+		}
+	case *internalpb.DocumentProcessRequest_Deletion:
+		if r.Number < 1 || body.Deletion.GetSourceId() == "" {
+			return fmt.Errorf("deletion %d of %q: number and source_id must be set", r.Number, body.Deletion.GetSourceId())
+		}
+	case *internalpb.DocumentProcessRequest_Completed:
+		if body.Completed.GetTotal() < 0 {
+			return fmt.Errorf("total %d: must not be negative", body.Completed.GetTotal())
+		}
+	default:
+		return errors.New("body is empty")
+	}
+	return nil
+}
+
+// keepAlive tells the broker, while a batch is handled, that its messages are. The returned function ends that.
+func keepAlive(ctx context.Context, batch []jetstream.Msg) func() {
+	ctx, cancel := context.WithCancel(ctx)
+	var alive sync.WaitGroup
+	alive.Go(func() {
+		ticker := time.NewTicker(topology.AckWait / 3)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			for _, msg := range batch {
+				_ = msg.InProgress() // refused for one that is acknowledged already
+			}
+		}
+	})
+	return func() { cancel(); alive.Wait() }
+}
+
+func acknowledge(group []delivery) {
+	for _, d := range group {
+		_ = d.msg.Ack() // one that is lost is delivered again, and changes nothing
+	}
+}
+
+func handBack(group []delivery, delay time.Duration) {
+	for _, d := range group {
+		_ = d.msg.NakWithDelay(delay)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

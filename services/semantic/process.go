@@ -1,0 +1,130 @@
+package semantic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/sdk/lifecycle"
+	"github.com/echomind/sync/sdk/wire"
+	"github.com/echomind/sync/services/semantic/internal/dbgen"
+)
+
+const (
+	storeTimeout = 30 * time.Second
+	queryTimeout = 5 * time.Second
+	embedTimeout = 60 * time.Second
+)
+
+// errEmbedder says that the embedder gave no answer.
+var errEmbedder = errors.New("the embedder is away")
+
+func isWait(err error) bool { return errors.Is(err, errEmbedder) || postgres.Unavailable(err) }
+
+// process stores messages of one session and completes its run where that was the last of it. nil means that they
+// may be acknowledged, also because the run is over and they are old news.
+func (s *Semantic) process(ctx context.Context, group []delivery) error {
+	session := group[0].session
+	var items []*item
+	complete := false
+	for _, d := range group {
+		completed, isCompleted := d.request.Body.(*internalpb.DocumentProcessRequest_Completed)
+		if !isCompleted {
+			items = append(items, newItem(d))
+			continue
+		}
+		whole, err := s.recordCompleted(ctx, session, completed.Completed)
+		if err != nil {
+			return err
+		}
+		complete = complete || whole
+	}
+	if len(items) > 0 {
+		if err := s.embed(ctx, items); err != nil {
+			return err
+		}
+		began := time.Now()
+		whole, err := s.storeItems(ctx, group[0].request, session, items)
+		if err != nil {
+			return err
+		}
+		s.metrics.storing.Observe(time.Since(began).Seconds())
+		complete = complete || whole
+	}
+	if complete {
+		return s.complete(ctx, session)
+	}
+	return nil
+}
+
+func (s *Semantic) recordCompleted(ctx context.Context, session uuid.UUID, c *internalpb.SyncCompleted) (bool, error) {
+	state, err := wire.JSON(c.NewState)
+	if err != nil {
+		return false, fmt.Errorf("new_state: %w", err)
+	}
+	whole, err := deadline.Get(ctx, "semantic.record_completed", queryTimeout,
+		func(ctx context.Context) (bool, error) {
+			return s.queries.RecordCompleted(ctx, dbgen.RecordCompletedParams{
+				Session: session, Total: c.Total, NewState: state, ListingWhole: &c.ListingWhole,
+				Unchanged: c.Unchanged, Reason: nonEmpty(c.Reason),
+			})
+		})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil // the run is over
+	}
+	return whole, err
+}
+
+func (s *Semantic) complete(ctx context.Context, session uuid.UUID) error {
+	verdict, err := s.lifecycle.Complete(ctx, session)
+	if errors.Is(err, lifecycle.ErrFenced) {
+		return nil
+	}
+	if err == nil {
+		s.metrics.verdicts.WithLabelValues(string(verdict)).Inc()
+		s.log.Info("sync completed", "session", session, "verdict", verdict)
+	}
+	return err
+}
+
+// embed fills in the vectors before any transaction is open.
+func (s *Semantic) embed(ctx context.Context, items []*item) error {
+	var texts []string
+	for _, it := range items {
+		for _, c := range it.chunks() {
+			texts = append(texts, c.Text)
+		}
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	began := time.Now()
+	vectors, err := deadline.Get(ctx, "semantic.embed", embedTimeout,
+		func(ctx context.Context) ([][]float32, error) { return s.embedder.Embed(ctx, texts) })
+	if err == nil && len(vectors) != len(texts) {
+		err = fmt.Errorf("%d vectors for %d texts", len(vectors), len(texts))
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errEmbedder, err)
+	}
+	s.metrics.embedding.Observe(time.Since(began).Seconds())
+	for _, it := range items {
+		n := len(it.chunks())
+		it.vectors, vectors = vectors[:n], vectors[n:]
+	}
+	return nil
+}
+
+func nonEmpty(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}

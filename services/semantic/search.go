@@ -1,0 +1,131 @@
+package semantic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/services/semantic/embed"
+	"github.com/echomind/sync/services/semantic/internal/dbgen"
+)
+
+const (
+	searchTimeout = 30 * time.Second
+	// shortlist is how many of the nearest chunks are read and compared word by word: hashed vectors are near by
+	// chance now and then, words are not.
+	shortlist = 200
+	// wordShare is how much of the score the shared words make up.
+	wordShare = 0.5
+	// MaxSearchLimit bounds how many hits one search may ask for.
+	MaxSearchLimit = 100
+)
+
+// Hit is one chunk that a search found.
+type Hit struct {
+	ConnectorID int32    `json:"connector_id"`
+	Connector   string   `json:"connector"`
+	SourceID    string   `json:"source_id"`
+	Title       string   `json:"title"`
+	URL         string   `json:"url"`
+	HeadingPath []string `json:"heading_path"`
+	Text        string   `json:"text"`
+	Start       int64    `json:"start"`
+	End         int64    `json:"end"`
+	Score       float32  `json:"score"`
+}
+
+// Searcher answers searches.
+type Searcher struct {
+	queries  *dbgen.Queries
+	embedder Embedder
+	store    Store
+}
+
+// NewSearcher makes a Searcher with the embedded embedder and store.
+func NewSearcher(pool *pgxpool.Pool) *Searcher {
+	return &Searcher{queries: dbgen.New(pool), embedder: &embed.Hash{}, store: NewPostgresStore(pool)}
+}
+
+// Search returns the best hits for a text among the documents that a reader may see: their own, their groups' and
+// the organisation's. It returns an error for an empty text or a limit outside 1..MaxSearchLimit.
+func (s *Searcher) Search(ctx context.Context, reader Reader, text string, limit int) ([]Hit, error) {
+	words := embed.Words(text)
+	switch {
+	case len(words) == 0:
+		return nil, fmt.Errorf("search text %q: must hold at least one word", text)
+	case limit < 1 || limit > MaxSearchLimit:
+		return nil, fmt.Errorf("limit %d: must be 1 to %d", limit, MaxSearchLimit)
+	}
+	return deadline.Get(ctx, "semantic.search", searchTimeout, func(ctx context.Context) ([]Hit, error) {
+		vectors, err := s.embedder.Embed(ctx, []string{text})
+		if err != nil {
+			return nil, fmt.Errorf("embed the search text: %w", err)
+		}
+		near, err := s.store.Nearest(ctx, s.embedder.Name(), vectors[0], reader, shortlist)
+		if err != nil {
+			return nil, err
+		}
+		hits, err := s.read(ctx, reader, near, words)
+		if err != nil {
+			return nil, err
+		}
+		return hits[:min(limit, len(hits))], nil
+	})
+}
+
+func (s *Searcher) read(ctx context.Context, reader Reader, near []Candidate, words []string) ([]Hit, error) {
+	hits := []Hit{}
+	for _, c := range near {
+		row, err := s.queries.SearchHit(ctx, dbgen.SearchHitParams{
+			Session: c.Session, FirstNo: c.FirstNo, DocumentID: c.DocumentID, No: c.No,
+			UserID: reader.UserID, Groups: append([]string{}, reader.Groups...),
+		})
+		if errors.Is(err, pgx.ErrNoRows) {
+			continue // replaced, deleted or handed to somebody else since the vectors were read
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read a hit: %w", err)
+		}
+		score := (1-wordShare)*c.Score + wordShare*shared(words, row.Title+" "+row.Text)
+		if score <= 0 {
+			continue
+		}
+		hits = append(hits, Hit{
+			ConnectorID: row.ConnectorID, Connector: row.Connector, SourceID: row.SourceID, Title: row.Title,
+			URL: row.Url, HeadingPath: row.HeadingPath, Text: row.Text, Start: row.StartOffset, End: row.EndOffset,
+			Score: score,
+		})
+	}
+	slices.SortStableFunc(hits, func(a, b Hit) int {
+		if a.Score != b.Score {
+			if a.Score > b.Score {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a.SourceID, b.SourceID)
+	})
+	return hits, nil
+}
+
+// shared is the share of the words that a text holds.
+func shared(words []string, text string) float32 {
+	held := map[string]bool{}
+	for _, w := range embed.Words(text) {
+		held[w] = true
+	}
+	n := 0
+	for _, w := range words {
+		if held[w] {
+			n++
+		}
+	}
+	return float32(n) / float32(len(words))
+}

@@ -1,0 +1,82 @@
+// Package semantic consumes document.process: it embeds, stores, deletes what is gone, counts, and completes runs.
+// Redelivery of any message at any point changes nothing.
+//
+//	one transaction stores a batch of one session:
+//	  run_messages   which numbers are new        (no row: already counted)
+//	  documents      locked, sorted by source_id  (of two workers with two parts, the second sees the first's)
+//	  chunks         under (session, first_no, document)
+//	  documents      name the chunks of what is whole
+//	  scheduler_runs stored + n, last             (no row: the run is over, roll everything back)
+package semantic
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/sdk/lifecycle"
+	"github.com/echomind/sync/services/semantic/embed"
+	"github.com/echomind/sync/services/semantic/internal/dbgen"
+)
+
+// Embedder turns texts into vectors of unit length. An error of its means that it is away, which is a wait.
+type Embedder interface {
+	Name() string
+	Embed(ctx context.Context, texts []string) ([][]float32, error)
+}
+
+// Store keeps chunks and finds them by their vectors. What it keeps is visible only once documents names its key,
+// so that a store outside Postgres may write before the transaction commits.
+type Store interface {
+	Write(ctx context.Context, tx pgx.Tx, pieces []Piece) error
+	Remove(ctx context.Context, tx pgx.Tx, keys []Key) error
+	Nearest(ctx context.Context, embedder string, vector []float32, reader Reader, limit int) ([]Candidate, error)
+}
+
+// Semantic is the service.
+type Semantic struct {
+	config    Config
+	servers   *connect.Servers
+	queries   *dbgen.Queries
+	lifecycle *lifecycle.Lifecycle
+	embedder  Embedder
+	store     Store
+	metrics   *metrics
+	log       *slog.Logger
+}
+
+// Run connects and works until ctx ends; it returns nil on a clean stop.
+func Run(ctx context.Context, cfg Config, process connect.Process) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	servers, err := connect.Open(ctx, cfg.Common, "semantic", process)
+	if err != nil {
+		return err
+	}
+	s := New(cfg, servers, &embed.Hash{}, NewPostgresStore(servers.Pool), process)
+	return errors.Join(s.Run(ctx), servers.Close())
+}
+
+// New makes the service on open connections.
+func New(cfg Config, servers *connect.Servers, embedder Embedder, store Store, process connect.Process) *Semantic {
+	return &Semantic{
+		config: cfg, servers: servers, queries: dbgen.New(servers.Pool), lifecycle: lifecycle.New(servers.Pool),
+		embedder: embedder, store: store, metrics: newMetrics(process.Metrics),
+		log: process.Log.With("service", "semantic"),
+	}
+}
+
+// Run works until ctx ends.
+func (s *Semantic) Run(ctx context.Context) error {
+	var group errgroup.Group
+	for range s.config.Workers {
+		group.Go(func() error { return s.consume(ctx) })
+	}
+	group.Go(func() error { return s.keepHouse(ctx) })
+	return group.Wait()
+}

@@ -1,0 +1,125 @@
+package semantic
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/services/semantic/internal/dbgen"
+)
+
+const (
+	houseEvery   = 5 * time.Second
+	sweepTimeout = 30 * time.Second
+	sweepBatch   = 100
+)
+
+// keepHouse completes runs whose completer died, and removes what ended runs and deleted connectors leave, until
+// ctx ends.
+func (s *Semantic) keepHouse(ctx context.Context) error {
+	ticker := time.NewTicker(houseEvery)
+	defer ticker.Stop()
+	for {
+		if err := s.CompleteStored(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("stored runs are not completed yet; tried again", "err", err)
+		}
+		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("the sweep ended early; tried again", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// CompleteStored completes every open run whose documents are all stored.
+func (s *Semantic) CompleteStored(ctx context.Context) error {
+	runs, err := s.lifecycle.StoredRuns(ctx)
+	if err != nil {
+		return fmt.Errorf("ask for stored runs: %w", err)
+	}
+	for _, session := range runs {
+		if err := s.complete(ctx, session); err != nil {
+			return fmt.Errorf("complete run %s: %w", session, err)
+		}
+	}
+	return nil
+}
+
+// Sweep removes what nobody will read again: messages counted by ended runs, chunks that no document names, deleted
+// documents, the documents of deleted connectors, and old history.
+func (s *Semantic) Sweep(ctx context.Context) error {
+	var runs []dbgen.UnsweptRunsRow
+	err := s.sweeping(ctx, func(ctx context.Context) (err error) {
+		runs, err = s.queries.UnsweptRuns(ctx, sweepBatch)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, run := range runs {
+		if err := s.sweepRun(ctx, run); err != nil {
+			return fmt.Errorf("sweep run %s: %w", run.ID, err)
+		}
+	}
+	if err := s.sweepDeletedConnectors(ctx); err != nil {
+		return err
+	}
+	return s.sweeping(ctx, func(ctx context.Context) error {
+		_, err := s.queries.SweepHistory(ctx, time.Duration(s.config.LedgerRetentionDays)*24*time.Hour)
+		return err
+	})
+}
+
+func (s *Semantic) sweepRun(ctx context.Context, run dbgen.UnsweptRunsRow) error {
+	return s.each(ctx,
+		func(ctx context.Context) error { _, err := s.queries.SweepOrphanChunks(ctx, run.ID); return err },
+		func(ctx context.Context) error {
+			_, err := s.queries.SweepDocuments(ctx, dbgen.SweepDocumentsParams{
+				ConnectorID: run.ConnectorID, Before: run.Before,
+			})
+			return err
+		},
+		func(ctx context.Context) error { return s.queries.SweepMessages(ctx, run.ID) },
+		func(ctx context.Context) error { return s.queries.SweepTries(ctx, run.ID) },
+		func(ctx context.Context) error { return s.queries.MarkSwept(ctx, run.ID) },
+	)
+}
+
+func (s *Semantic) sweepDeletedConnectors(ctx context.Context) error {
+	var ids []int32
+	err := s.sweeping(ctx, func(ctx context.Context) (err error) {
+		ids, err = s.queries.DeletedConnectors(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		err := s.each(ctx,
+			func(ctx context.Context) error { _, err := s.queries.SweepConnectorChunks(ctx, id); return err },
+			func(ctx context.Context) error { _, err := s.queries.SweepConnectorDocuments(ctx, id); return err },
+			func(ctx context.Context) error { return s.queries.ForgetDeletedConnector(ctx, id) },
+		)
+		if err != nil {
+			return fmt.Errorf("sweep connector %d: %w", id, err)
+		}
+	}
+	return nil
+}
+
+func (s *Semantic) each(ctx context.Context, steps ...func(context.Context) error) error {
+	for _, step := range steps {
+		if err := s.sweeping(ctx, step); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Semantic) sweeping(ctx context.Context, step func(context.Context) error) error {
+	return deadline.Do(ctx, "semantic.sweep", sweepTimeout, step)
+}
