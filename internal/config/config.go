@@ -33,7 +33,9 @@ type Common struct {
 }
 
 // ShutdownGrace is ShutdownGraceSeconds as a duration.
-func (c Common) ShutdownGrace() time.Duration { return time.Duration(c.ShutdownGraceSeconds) * time.Second }
+func (c Common) ShutdownGrace() time.Duration {
+	return time.Duration(c.ShutdownGraceSeconds) * time.Second
+}
 
 // DirectURL is where LISTEN connects to.
 func (c Common) DirectURL() string {

@@ -39,8 +39,8 @@ func (r *Readiness) Add(name string, check Check) {
 	r.checks[name] = check
 }
 
-// Ask runs every check and returns what is not ready.
-func (r *Readiness) Ask(ctx context.Context) map[string]string {
+// Ask runs every check and returns how many there are and what is not ready.
+func (r *Readiness) Ask(ctx context.Context) (asked int, problems map[string]string) {
 	r.mu.Lock()
 	checks := make(map[string]Check, len(r.checks))
 	for name, check := range r.checks {
@@ -61,13 +61,13 @@ func (r *Readiness) Ask(ctx context.Context) map[string]string {
 			answers <- a
 		}()
 	}
-	problems := map[string]string{}
+	problems = map[string]string{}
 	for range checks {
 		if a := <-answers; a.problem != "" {
 			problems[a.name] = a.problem
 		}
 	}
-	return problems
+	return len(checks), problems
 }
 
 // Serve answers /healthz, /readyz and /metrics on addr until ctx ends. An empty addr serves nothing. started,
@@ -119,7 +119,7 @@ func handler(metrics prometheus.Gatherer, ready *Readiness) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		problems := ready.Ask(r.Context())
+		_, problems := ready.Ask(r.Context())
 		w.Header().Set("Content-Type", "application/json")
 		if len(problems) > 0 {
 			w.WriteHeader(http.StatusServiceUnavailable)

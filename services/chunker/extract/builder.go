@@ -52,7 +52,7 @@ func (b *builder) heading(level int, text string) {
 	b.block(text)
 }
 
-// block adds text that a blank line parts from what is before and after it.
+// block adds text, of one paragraph or more, that a blank line parts from what is before and after it.
 func (b *builder) block(text string) {
 	text = strings.Trim(clean(text), "\n")
 	if b.err != nil || strings.TrimSpace(text) == "" {
@@ -62,9 +62,6 @@ func (b *builder) block(text string) {
 	b.buf.WriteString("\n\n")
 	b.check()
 }
-
-// paragraphs adds text that has its own blank lines.
-func (b *builder) paragraphs(text string) { b.block(text) }
 
 func (b *builder) check() {
 	total := b.written + int64(b.buf.Len())

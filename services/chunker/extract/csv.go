@@ -107,7 +107,7 @@ func csvReader(text []byte, delimiter rune) *csv.Reader {
 func readCSV(text []byte, hint Hint, out *builder) error {
 	delimiter, ok := sniffCSV(text, hint.kind() == mediaCSV)
 	if !ok {
-		out.paragraphs(string(text))
+		out.block(string(text))
 		return nil
 	}
 	r := csvReader(text, delimiter)

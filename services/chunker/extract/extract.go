@@ -43,6 +43,9 @@ var ErrUnsupported = errors.New("unsupported content")
 // ErrTooLarge says that a bound of this package was exceeded.
 var ErrTooLarge = errors.New("content too large")
 
+// ErrBroken says that a parser broke on the content.
+var ErrBroken = errors.New("content cannot be parsed")
+
 // Unsupported says that the content is of a kind this package does not read. Its text is fit to be shown
 // to people as the reason why a document is missing.
 type Unsupported struct {
@@ -114,15 +117,21 @@ func (t Text) ContentHash() string {
 // empty file is a document without text.
 //
 // It returns an *Unsupported for content it does not read, ErrTooLarge beyond the bounds of this package,
-// and ctx.Err() once ctx is done. It keeps no reference to content.
-func Extract(ctx context.Context, content []byte, hint Hint) (Text, error) {
+// ErrBroken where a parser panics, and ctx.Err() once ctx is done. It keeps no reference to content.
+func Extract(ctx context.Context, content []byte, hint Hint) (text Text, err error) {
+	// One hostile document must not end the process that reads all the others.
+	defer func() {
+		if p := recover(); p != nil {
+			text, err = Text{}, fmt.Errorf("%w: the parser stopped at %v", ErrBroken, p)
+		}
+	}()
 	if err := ctx.Err(); err != nil {
 		return Text{}, err
 	}
 	if len(content) > MaxContentBytes {
 		return Text{}, fmt.Errorf("%w: %d bytes, at most %d are read", ErrTooLarge, len(content), MaxContentBytes)
 	}
-	content, err := decode(content, hint)
+	content, err = decode(content, hint)
 	if err != nil {
 		return Text{}, err
 	}
@@ -139,7 +148,7 @@ func Extract(ctx context.Context, content []byte, hint Hint) (Text, error) {
 	case mediaJSON, mediaJSONLines:
 		err = readJSON(content, mediaType, out)
 	case mediaText:
-		out.paragraphs(string(content))
+		out.block(string(content))
 	default:
 		return Text{}, &Unsupported{MediaType: mediaType}
 	}

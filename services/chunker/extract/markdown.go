@@ -17,8 +17,9 @@ const (
 	maxMarkdownBytes = 1 << 20
 	// maxMarkdownNesting bounds containers opened on one line.
 	maxMarkdownNesting = 100
-	// maxMarkdownMarks bounds marks in one paragraph that may pair with each other.
-	maxMarkdownMarks = 2000
+	// maxMarkdownCost bounds the sum, over paragraphs, of their bytes times their marks that may pair with
+	// others: what it costs to look for the end of each link to the end of its paragraph.
+	maxMarkdownCost = 150_000_000
 	// maxMarkdownCells bounds tables, whose short rows are filled up to the width of the header.
 	maxMarkdownCells = 300_000
 )
@@ -32,11 +33,11 @@ func readMarkdown(source []byte, out *builder) error {
 	title, source, _ := frontMatter(source)
 	out.title = title
 	if !isTameMarkdown(source) {
-		out.paragraphs(string(source))
+		out.block(string(source))
 		return out.err
 	}
 	w := markdownWriter{source: source, out: out}
-	w.blocks(markdown.Parser().Parse(text.NewReader(source)), "")
+	w.blocks(markdown.Parser().Parse(text.NewReader(source)))
 	return out.err
 }
 
@@ -45,8 +46,8 @@ type markdownWriter struct {
 	out    *builder
 }
 
-// blocks writes the blocks in n, each line after prefix.
-func (w *markdownWriter) blocks(n ast.Node, prefix string) {
+// blocks writes the blocks in n.
+func (w *markdownWriter) blocks(n ast.Node) {
 	for c := n.FirstChild(); c != nil && w.out.err == nil; c = c.NextSibling() {
 		switch c := c.(type) {
 		case *ast.Heading:
@@ -54,7 +55,7 @@ func (w *markdownWriter) blocks(n ast.Node, prefix string) {
 		case *ast.List:
 			w.out.block(w.list(c, ""))
 		case *ast.Blockquote:
-			w.blocks(c, prefix)
+			w.blocks(c)
 		default:
 			w.out.block(w.leaf(c))
 		}

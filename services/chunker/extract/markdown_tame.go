@@ -7,7 +7,7 @@ func isTameMarkdown(source []byte) bool {
 	if len(source) > maxMarkdownBytes {
 		return false
 	}
-	marks, lines, columns := 0, 0, 0
+	marks, size, cost, lines, columns := 0, 0, 0, 0, 0
 	for line := range bytes.Lines(source) {
 		lines++
 		line = bytes.TrimRight(line, "\r\n")
@@ -18,10 +18,12 @@ func isTameMarkdown(source []byte) bool {
 			columns = max(columns, bytes.Count(line, []byte("|")))
 		}
 		if len(bytes.TrimSpace(line)) == 0 {
-			marks = 0
-			continue
+			cost += marks * size
+			marks, size = 0, 0
 		}
-		if marks += pairing(line); marks > maxMarkdownMarks {
+		marks += pairing(line)
+		size += len(line)
+		if cost+marks*size > maxMarkdownCost {
 			return false
 		}
 	}

@@ -38,7 +38,10 @@ func newFile(object *blob.ListObject) file {
 	if !object.As(&entry) {
 		return f
 	}
-	f.path, f.err = entry.Path, entry.Err
+	f.path = entry.Path
+	if entry.Err != nil {
+		f.err = reasonOf(entry.Err)
+	}
 	switch kind := entry.Mode; {
 	case f.isDir:
 		f.err = fmt.Errorf("folder cannot be read: %w", reasonOf(entry.Err))

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // ErrPermanent says that a sync cannot succeed until its configuration, or the folder, is changed.
@@ -72,7 +73,7 @@ func folderError(folder string, roots []string, err error) error {
 	switch {
 	case !allowed:
 		return outside(folder, roots)
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ELOOP):
 		return permanentf("url: the folder %q does not exist; create it, or correct the url", folder)
 	}
 	return fmt.Errorf("open folder %q: %w", folder, reasonOf(err))

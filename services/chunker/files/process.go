@@ -83,9 +83,7 @@ func (s *syncer) handle(ctx context.Context, f file) error {
 	case err != nil:
 		return s.fail(ctx, f, doc.VersionToken, err)
 	}
-	stored, ok := s.known[f.id]
-	if ok && stored.VersionToken != "" && stored.ContentHash == doc.ContentHash {
-		doc.Chunks = nil
+	if s.isStored(doc) {
 		s.touched.Add(1)
 		return s.sink.Touch(ctx, doc)
 	}
@@ -105,7 +103,7 @@ func (s *syncer) gone(ctx context.Context, f file) error {
 // fail puts the failure of a file, unless the same one is stored already.
 func (s *syncer) fail(ctx context.Context, f file, token string, reason error) error {
 	hash := readFailure(token, reason)
-	if errors.Is(reason, extract.ErrUnsupported) || errors.Is(reason, extract.ErrTooLarge) {
+	if errors.Is(reason, extract.ErrUnsupported) || errors.Is(reason, extract.ErrTooLarge) || errors.Is(reason, extract.ErrBroken) {
 		hash = contentFailure(token)
 	}
 	if stored, ok := s.known[f.id]; ok && stored.VersionToken == "" && stored.ContentHash == hash {
@@ -144,10 +142,16 @@ func (s *syncer) read(ctx context.Context, f file) (worker.Document, error) {
 	if doc.Title == "" {
 		doc.Title = path.Base(rootblob.Escape(f.path))
 	}
-	if stored, ok := s.known[f.id]; !ok || stored.ContentHash != doc.ContentHash {
+	if !s.isStored(doc) {
 		doc.Chunks = chunk.Split(text.Sections, s.opts.Chunk)
 	}
 	return doc, nil
+}
+
+// isStored tells whether the content of doc is what is stored.
+func (s *syncer) isStored(doc worker.Document) bool {
+	stored, ok := s.known[doc.SourceID]
+	return ok && stored.VersionToken != "" && stored.ContentHash == doc.ContentHash
 }
 
 // content reads no more than is allowed, however much a file grows.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -114,6 +115,9 @@ func Sync(ctx context.Context, cfg Config, opts Options, sink Sink) (Result, err
 	if err := group.Wait(); err != nil {
 		return s.result(), err
 	}
+	if err := s.stillThere(root); err != nil {
+		return s.result(), err
+	}
 	if err := s.deleteMissing(ctx); err != nil {
 		return s.result(), err
 	}
@@ -190,6 +194,26 @@ func (s *syncer) listed(ctx context.Context, object *blob.ListObject) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// stillThere guards deletions: a folder that was removed, replaced or unmounted while it was listed ends its
+// listing early, without an error.
+func (s *syncer) stillThere(root *os.Root) error {
+	if len(s.missing) == 0 {
+		return nil
+	}
+	opened, err := root.Stat(".")
+	if err != nil {
+		return fmt.Errorf("check folder %q after listing: %w", s.folder, reasonOf(err))
+	}
+	named, err := os.Stat(s.folder)
+	if err != nil {
+		return fmt.Errorf("check folder %q after listing: %w", s.folder, reasonOf(err))
+	}
+	if !os.SameFile(opened, named) {
+		return fmt.Errorf("check folder %q after listing: it was replaced meanwhile", s.folder)
+	}
+	return nil
 }
 
 // deleteMissing deletes what was not listed, but for what stands under a folder that could not be read.

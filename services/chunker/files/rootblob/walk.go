@@ -142,14 +142,15 @@ func (w *walk) visit(in *level, it item) (*driver.ListObject, error) {
 	}
 	entry := Entry{Path: path, Mode: info.Mode()}
 	if info.Mode()&fs.ModeSymlink != 0 {
-		return w.link(in.root, it, entry), nil
+		return w.link(it, entry), nil
 	}
 	return object(it.key, info, entry), nil
 }
 
-// link describes what a link to a regular file leads to; every other link describes itself. It is followed
-// from the first level: one that leads out of its own folder may still stay inside the tree.
-func (w *walk) link(_ *os.Root, it item, entry Entry) *driver.ListObject {
+// link describes what a link to a regular file leads to; every other link says why it is
+// not followed. It is resolved from the first level: one that leads out of its own folder may still stay
+// inside the tree.
+func (w *walk) link(it item, entry Entry) *driver.ListObject {
 	info, err := w.levels[0].root.Stat(entry.Path)
 	switch {
 	case err != nil:

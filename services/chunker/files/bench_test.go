@@ -1,0 +1,66 @@
+package files_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/chunker/files"
+)
+
+type noop struct {
+	known map[string]worker.Known
+	n     atomic.Int64
+}
+
+func (n *noop) Known(context.Context) (map[string]worker.Known, error) { return n.known, nil }
+func (n *noop) Put(context.Context, worker.Document) error             { n.n.Add(1); return nil }
+func (n *noop) Touch(context.Context, worker.Document) error           { n.n.Add(1); return nil }
+func (n *noop) Delete(context.Context, string) error                   { n.n.Add(1); return nil }
+func (n *noop) Unchanged(int)                                          {}
+
+func BenchmarkSync(b *testing.B) {
+	const count = 10_000
+	dir := b.TempDir()
+	random := rand.New(rand.NewPCG(1, 2))
+	words := strings.Fields("the sync of a connector reads every file once and stores what has changed with its version token")
+	for i := range count {
+		var text strings.Builder
+		fmt.Fprintf(&text, "# Page %d\n\n", i)
+		for size := 1000 + random.IntN(3000); text.Len() < size; {
+			switch n := random.IntN(40); n {
+			case 0:
+				text.WriteString("\n\n## Heading of a part\n\n")
+			case 1:
+				text.WriteString(".\n\n- item **bold**\n- item `code`\n\n")
+			case 2:
+				text.WriteString("[link](http://example.com/a), ")
+			default:
+				text.WriteString(words[random.IntN(len(words))] + " ")
+			}
+		}
+		write(b, dir, fmt.Sprintf("%02d/%04d.md", i%50, i), text.String(), time.Hour)
+	}
+	full := newStore()
+	run(b, dir, full)
+	known, err := full.Known(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, known := range map[string]map[string]worker.Known{"first": nil, "unchanged": known} {
+		b.Run(fmt.Sprintf("files=%d/sync=%s", count, name), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := files.Sync(b.Context(), config(dir), files.Options{Roots: []string{dir}}, &noop{known: known}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(count*float64(b.N)/b.Elapsed().Seconds(), "files/s")
+		})
+	}
+}

@@ -1,0 +1,308 @@
+package files_test
+
+import (
+	"context"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/chunker/files"
+)
+
+func TestNothingOutsideTheFolderIsRead(t *testing.T) {
+	outside := folder(t, map[string]string{"secret.txt": "secret", "dir/deep.txt": "secret"})
+	dir := folder(t, map[string]string{"real.txt": "fine", "sub/file.txt": "fine too"})
+	links := map[string]string{
+		"passwd.txt":      "/etc/passwd",
+		"absolute.txt":    filepath.Join(outside, "secret.txt"),
+		"relative.txt":    "../" + filepath.Base(outside) + "/secret.txt",
+		"dir-out":         outside,
+		"dir-in":          "sub",
+		"loop":            "loop",
+		"self":            ".",
+		"sub/up":          "..",
+		"nowhere":         "missing",
+		"sub/inside.txt":  "../real.txt",
+		"device":          "/dev/zero",
+		"sub/climbing.md": "../../../../../../../../etc/passwd",
+	}
+	for name, target := range links {
+		require.NoError(t, os.Symlink(target, filepath.Join(dir, name)))
+	}
+	s := newStore()
+	r := run(t, dir, s)
+	require.True(t, r.Whole)
+	require.Equal(t, 3, r.Put)
+	require.Equal(t, len(links)-1, r.Failed)
+	for id, d := range s.docs {
+		switch id {
+		case "real.txt", "sub/file.txt", "sub/inside.txt":
+			require.Empty(t, d.Err)
+			require.Contains(t, d.Chunks[0].Text, "fine")
+		default:
+			require.NotEmpty(t, d.Err, id)
+			require.Empty(t, d.Chunks, id)
+			require.NotContains(t, d.Err, dir)
+		}
+	}
+	require.Contains(t, s.docs["dir-in"].Err, "folder")
+	require.Equal(t, len(s.docs), run(t, dir, s).Unchanged)
+}
+
+func TestPipesSocketsAndDevicesFailWithoutBlocking(t *testing.T) {
+	dir, err := os.MkdirTemp("", "s")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o644))
+	require.NoError(t, os.Symlink("pipe", filepath.Join(dir, "link-to-pipe")))
+	l, err := net.Listen("unix", filepath.Join(dir, "sock"))
+	require.NoError(t, err)
+	defer l.Close()
+	want := map[string]string{"pipe": "named pipe", "sock": "socket", "link-to-pipe": "named pipe"}
+	if syscall.Mknod(filepath.Join(dir, "null"), syscall.S_IFCHR|0o644, 1<<8|3) == nil {
+		want["null"] = "device"
+	}
+	s := newStore()
+	require.Equal(t, len(want), run(t, dir, s).Failed)
+	for id, kind := range want {
+		require.Contains(t, s.docs[id].Err, kind)
+	}
+}
+
+func TestStrangeNamesKeepTheirDocumentsApart(t *testing.T) {
+	names := []string{
+		"with space.txt", "new\nline.txt", "ünïcode/日本語.txt", "emoji 😀.txt", "100%.txt", "a%41.txt", "aA.txt", "bad\xff\xfe.txt",
+		"bad%FF%FE.txt", "q?x#y&z=1.txt", "back\\slash.txt", "tab\t.txt", "..almost", "...", "[brackets].txt", "*.txt", "-", "~",
+	}
+	dir := t.TempDir()
+	for _, n := range names {
+		write(t, dir, n, "content of "+url.PathEscape(n), time.Hour)
+	}
+	cfg := config(dir)
+	cfg.Hidden = true
+	s := newStore()
+	require.Equal(t, files.Result{Listed: len(names), Put: len(names), Whole: true}, runWith(t, cfg, dir, s))
+	seen := map[string]bool{}
+	for id, d := range s.docs {
+		require.True(t, strings.ToValidUTF8(id, "") == id && !strings.ContainsAny(id, "\n\t\x00"), "%q", id)
+		u, err := url.Parse(d.URL)
+		require.NoError(t, err)
+		content, err := os.ReadFile(u.Path)
+		require.NoError(t, err, "the URL leads to the file")
+		require.Equal(t, strings.TrimSpace(string(content)), d.Chunks[0].Text)
+		seen[u.Path] = true
+	}
+	require.Len(t, seen, len(names))
+	require.Equal(t, len(names), runWith(t, cfg, dir, s).Unchanged)
+	require.Contains(t, s.docs, "bad%FF%FE.txt")
+	require.Contains(t, s.docs, "bad%25FF%25FE.txt")
+}
+
+func TestLongPathsHaveBoundedIDs(t *testing.T) {
+	dir := t.TempDir()
+	deep := strings.Repeat(strings.Repeat("é", 100)+"/", 12)
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, deep), 0o755))
+	write(t, dir, deep+"a.txt", "one", time.Hour)
+	write(t, dir, deep+"b.txt", "two", time.Hour)
+	s := newStore()
+	run(t, dir, s)
+	require.Len(t, s.docs, 2)
+	for id := range s.docs {
+		require.LessOrEqual(t, len(id), files.MaxSourceIDBytes)
+		require.Equal(t, strings.ToValidUTF8(id, ""), id)
+	}
+	require.Equal(t, 2, run(t, dir, s).Unchanged)
+}
+
+func TestAFolderThatCannotBeReadKeepsItsDocuments(t *testing.T) {
+	if ranUnprivileged(t) {
+		return
+	}
+	dir := folder(t, map[string]string{"a.txt": "a", "locked/b.txt": "b", "locked/c/d.txt": "d", "lockedx.txt": "x"})
+	s := newStore()
+	run(t, dir, s)
+	mode(t, filepath.Join(dir, "locked"), 0)
+	require.NoError(t, os.Remove(filepath.Join(dir, "lockedx.txt")))
+	r := run(t, dir, s)
+	require.Equal(t, files.Result{Listed: 2, Failed: 1, Unchanged: 3, Deleted: 1, Whole: false}, r)
+	require.Contains(t, s.docs["locked/"].Err, "permission denied")
+	require.Equal(t, files.Result{Listed: 2, Unchanged: 4, Whole: false}, run(t, dir, s))
+	mode(t, filepath.Join(dir, "locked"), 0o755)
+	require.Equal(t, files.Result{Listed: 3, Unchanged: 3, Deleted: 1, Whole: true}, run(t, dir, s))
+	require.Equal(t, []string{"a.txt", "locked/b.txt", "locked/c/d.txt"}, s.ids())
+}
+
+func TestAFileThatMayNotBeReadFailsAloneAndIsTriedAgain(t *testing.T) {
+	if ranUnprivileged(t) {
+		return
+	}
+	dir := folder(t, map[string]string{"a.txt": "a", "b.txt": "b"})
+	mode(t, filepath.Join(dir, "a.txt"), 0)
+	s := newStore()
+	require.Equal(t, files.Result{Listed: 2, Put: 1, Failed: 1, Whole: true}, run(t, dir, s))
+	require.Equal(t, "permission denied", s.docs["a.txt"].Err)
+	require.Equal(t, files.Result{Listed: 2, Unchanged: 2, Whole: true}, run(t, dir, s))
+	mode(t, filepath.Join(dir, "a.txt"), 0o644)
+	require.Equal(t, files.Result{Listed: 2, Put: 1, Unchanged: 1, Whole: true}, run(t, dir, s))
+	require.Empty(t, s.docs["a.txt"].Err)
+}
+
+func TestAFolderTooDeepKeepsItsDocuments(t *testing.T) {
+	dir := t.TempDir()
+	deep := strings.Repeat("d/", 201)
+	write(t, dir, deep+"x.txt", "x", time.Hour)
+	s := newStore()
+	s.docs[deep+"x.txt"] = worker.Document{VersionToken: "1-1", ContentHash: "x"}
+	r := run(t, dir, s)
+	require.False(t, r.Whole)
+	require.Zero(t, r.Deleted)
+	require.Contains(t, s.docs[strings.Repeat("d/", 200)].Err, "levels deep")
+	require.Contains(t, s.docs, deep+"x.txt")
+}
+
+func TestAGrowingFileIsReadOnceAndSeenAgain(t *testing.T) {
+	dir := folder(t, map[string]string{"log.txt": "line\n"})
+	cfg := config(dir)
+	cfg.MaxFileBytes = 1000
+	s := newStore()
+	grow := func() {
+		f, err := os.OpenFile(filepath.Join(dir, "log.txt"), os.O_APPEND|os.O_WRONLY, 0)
+		require.NoError(t, err)
+		_, err = f.WriteString(strings.Repeat("more\n", 50))
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+	}
+	s.onPut = func(worker.Document) error { grow(); return nil }
+	runWith(t, cfg, dir, s)
+	require.Equal(t, 1, runWith(t, cfg, dir, s).Put, "what grew after the reading is seen by the next sync")
+	for range 5 {
+		runWith(t, cfg, dir, s)
+	}
+	require.Contains(t, s.docs["log.txt"].Err, "at most 1000")
+}
+
+func TestHostileContentInFilesFailsOrIsReadAlone(t *testing.T) {
+	dir := folder(t, map[string]string{
+		"utf16.txt": "\xff\xfeh\x00i\x00", "quotes.csv": "a,b\n\"x, \"\"y\"\"\",2\n", "deep.json": strings.Repeat("[", 5000) + strings.Repeat("]", 5000),
+		"bomb.html": "<html>" + strings.Repeat("<div>", 100_000) + "inner", "zip.md": "PK\x03\x04\x00\x00",
+	})
+	s := newStore()
+	require.Equal(t, files.Result{Listed: 5, Put: 3, Failed: 2, Whole: true}, run(t, dir, s))
+	require.Equal(t, "hi", s.docs["utf16.txt"].Chunks[0].Text)
+	require.Equal(t, "a | b\nx, \"y\" | 2", s.docs["quotes.csv"].Chunks[0].Text)
+	require.Equal(t, "inner", s.docs["bomb.html"].Chunks[0].Text)
+	require.Contains(t, s.docs["deep.json"].Err, "nested 5000 levels")
+	require.Contains(t, s.docs["zip.md"].Err, "Archive")
+}
+
+func TestOnlyAllowedFoldersAreOpened(t *testing.T) {
+	base := t.TempDir()
+	allowed := filepath.Join(base, "allowed")
+	write(t, allowed, "sub/a.txt", "a", time.Hour)
+	write(t, base, "other/b.txt", "b", time.Hour)
+	write(t, base, "allowed-not/c.txt", "c", time.Hour)
+	require.NoError(t, os.Symlink(filepath.Join(base, "other"), filepath.Join(allowed, "out")))
+	require.NoError(t, os.Symlink(filepath.Join(allowed, "sub"), filepath.Join(base, "in")))
+	require.NoError(t, os.Symlink(allowed, filepath.Join(base, "alias")))
+
+	open := func(path string, roots ...string) error {
+		_, err := files.Sync(context.Background(), config(path), files.Options{Roots: roots}, newStore())
+		return err
+	}
+	require.NoError(t, open(allowed, allowed))
+	require.NoError(t, open(allowed+"/sub", "/nonexistent", allowed))
+	require.NoError(t, open(allowed+"/sub", filepath.Join(base, "alias")), "the root may be a link")
+	require.NoError(t, open(filepath.Join(base, "alias/sub"), allowed), "the folder may be reached by a link")
+	require.NoError(t, open(filepath.Join(base, "in"), allowed))
+	require.NoError(t, open(allowed, "/"))
+
+	for name, err := range map[string]error{
+		"no roots":             open(allowed),
+		"beside":               open(filepath.Join(base, "other"), allowed),
+		"same prefix":          open(filepath.Join(base, "allowed-not"), allowed),
+		"above":                open(base, allowed),
+		"link out":             open(filepath.Join(allowed, "out"), allowed),
+		"missing":              open(filepath.Join(allowed, "missing"), allowed),
+		"missing elsewhere":    open("/nonexistent/x", allowed),
+		"a file":               open(filepath.Join(allowed, "sub/a.txt"), allowed),
+		"a relative root":      open(allowed, "allowed"),
+		"below a file":         open(filepath.Join(allowed, "sub/a.txt/x"), allowed),
+		"dots":                 open(allowed+"/../other", allowed),
+		"percent-encoded dots": open(allowed+"/%2e%2e/other", allowed),
+	} {
+		require.ErrorIs(t, err, files.ErrPermanent, name)
+	}
+	require.ErrorContains(t, open(filepath.Join(allowed, "missing"), allowed), "does not exist")
+	require.ErrorContains(t, open("/nonexistent/x", allowed), "not in an allowed root", "nothing is told about what is outside")
+	require.ErrorContains(t, open(allowed), "CHUNKER_FILE_ROOTS")
+}
+
+func TestAFolderThatCannotBeListedIsWorthARetry(t *testing.T) {
+	if ranUnprivileged(t) {
+		return
+	}
+	dir := folder(t, map[string]string{"a": "1"})
+	mode(t, dir, 0)
+	s := newStore()
+	s.docs["a"] = worker.Document{VersionToken: "1-1"}
+	_, err := files.Sync(t.Context(), config(dir), files.Options{Roots: []string{filepath.Dir(dir)}}, s)
+	require.ErrorContains(t, err, "permission denied")
+	require.NotErrorIs(t, err, files.ErrPermanent)
+	require.Empty(t, s.deleted)
+}
+
+func TestAFolderRemovedWhileItIsListedDeletesNothing(t *testing.T) {
+	for name, after := range map[string]func(dir string) error{
+		"removed":  func(string) error { return nil },
+		"replaced": func(dir string) error { return os.Mkdir(dir, 0o755) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			base := folder(t, map[string]string{"source/a.txt": "a"})
+			dir := filepath.Join(base, "source")
+			s := newStore()
+			run(t, dir, s)
+			_, err := files.Sync(t.Context(), config(dir), options(base), &vanishing{s, func() {
+				require.NoError(t, os.RemoveAll(dir))
+				require.NoError(t, after(dir))
+			}})
+			require.Error(t, err)
+			require.NotErrorIs(t, err, files.ErrPermanent)
+			require.Equal(t, []string{"a.txt"}, s.ids())
+		})
+	}
+}
+
+type vanishing struct {
+	*store
+	vanish func()
+}
+
+func (v *vanishing) Known(ctx context.Context) (map[string]worker.Known, error) {
+	v.vanish()
+	return v.store.Known(ctx)
+}
+
+// ranUnprivileged runs the test again as nobody if it runs as root, whom modes do not bind.
+func ranUnprivileged(t *testing.T) bool {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return false
+	}
+	const nobody = 65534
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	cmd.Dir, cmd.Env = "/", []string{"TMPDIR=" + os.TempDir()}
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "--- PASS: "+t.Name())
+	return true
+}
