@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"os"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -42,15 +44,30 @@ type Config struct {
 // ErrPostgresEnded says that the embedded Postgres ended while it was needed.
 var ErrPostgresEnded = errors.New("the embedded PostgreSQL server ended")
 
-// LoadConfig fills the services' configurations from the environment.
-func LoadConfig() (Config, error) {
+// LoadConfig takes everything from the environment. Folders that file connectors may read are, unless it names
+// others, the user's home and the working folder.
+func LoadConfig(logs io.Writer) (Config, error) {
 	var cfg Config
-	var lookup config.Lookup
-	err := errors.Join(config.Load(&lookup), config.Load(&cfg.Scheduler), config.Load(&cfg.Chunker), config.Load(&cfg.Semantic))
-	cfg.Devstack = devstack.Config{
-		DataDir: lookup.DataDir, DatabaseURL: lookup.DatabaseURL, NATSURL: lookup.NATSURL,
+	var own config.Stack
+	err := errors.Join(
+		config.Load(&own), config.Load(&cfg.Scheduler), config.Load(&cfg.Chunker), config.Load(&cfg.Semantic),
+		config.OneOf("LOG_FORMAT", own.LogFormat, "json", "text"),
+	)
+	if err != nil {
+		return cfg, err
 	}
-	return cfg, err
+	cfg.Devstack = devstack.Config{DataDir: own.DataDir, DatabaseURL: own.DatabaseURL, NATSURL: own.NATSURL}
+	cfg.HTTPAddr = own.HTTPAddr
+	cfg.Log = telemetry.Logger(logs, own.LogFormat, own.LogLevel)
+	cfg.Chunker.ShutdownGraceSeconds = own.ShutdownGraceSeconds
+	if len(cfg.Chunker.FileRoots) == 0 {
+		for _, folder := range []func() (string, error){os.UserHomeDir, os.Getwd} {
+			if root, err := folder(); err == nil {
+				cfg.Chunker.FileRoots = append(cfg.Chunker.FileRoots, root)
+			}
+		}
+	}
+	return cfg, nil
 }
 
 // Run starts everything, works until ctx ends, and stops in order: services, NATS, Postgres. It returns nil on a

@@ -1,0 +1,84 @@
+package stack
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/echomind/sync/internal/devstack"
+	"github.com/echomind/sync/internal/program"
+)
+
+// Command is `echomind run`.
+func Command() *cobra.Command {
+	var allowCIDRs, fileRoots []string
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run the whole pipeline on this machine until Ctrl-C",
+		Long: `Run the whole pipeline in one process until Ctrl-C: nats-server, a private PostgreSQL cluster, the migrations, and
+all services. Data lives in ./data ($ECHOMIND_DATA_DIR) and survives restarts. Where DATABASE_URL or NATS_URL is set,
+that server is used instead of an embedded one.`,
+		Example: "  echomind run\n  echomind run --allow-cidrs 127.0.0.0/8",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := LoadConfig(cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			if len(allowCIDRs) > 0 {
+				cfg.Chunker.AllowCIDRs = allowCIDRs
+			}
+			if len(fileRoots) > 0 {
+				cfg.Chunker.FileRoots = fileRoots
+			}
+			cfg.Started = func(info devstack.Info, servers *devstack.Stack) {
+				announceStart(cmd.OutOrStdout(), cfg, info, servers)
+			}
+			ctx, stop := program.Signals(cmd.Context(), cmd.ErrOrStderr())
+			defer stop()
+			return Run(ctx, cfg)
+		},
+	}
+	cmd.Flags().StringSliceVar(&allowCIDRs, "allow-cidrs", nil,
+		"loopback or private ranges that web connectors may reach (CHUNKER_ALLOW_CIDRS)")
+	cmd.Flags().StringSliceVar(&fileRoots, "file-roots", nil,
+		"folders that file connectors may read (CHUNKER_FILE_ROOTS; default: home and working folder)")
+	return cmd
+}
+
+func announceStart(out io.Writer, cfg Config, info devstack.Info, servers *devstack.Stack) {
+	postgres, nats := "yours, from DATABASE_URL", "yours, from NATS_URL"
+	if cfg.Devstack.DatabaseURL == "" {
+		postgres = info.DatabaseURL + "\n             (embedded; data in " + servers.PostgresDir() + ")"
+	}
+	if cfg.Devstack.NATSURL == "" {
+		nats = info.NATSURL + "  (embedded)"
+	}
+	folder, err := filepath.Abs(cfg.Devstack.DataDir)
+	if err != nil {
+		folder = cfg.Devstack.DataDir
+	}
+	example := "/absolute/folder"
+	if docs, err := filepath.Abs("docs"); err == nil {
+		if _, err := os.Stat(docs); err == nil {
+			example = docs
+		}
+	}
+	_, _ = fmt.Fprintf(out, `EchoMind Sync is running.
+  data       %s
+  postgres   %s
+  nats       %s
+  http       http://%s  (/healthz /readyz /metrics)
+  services   scheduler, chunker (web, file), semantic
+  may read   %s
+
+Next, in a second terminal:
+  %s connectors add --name docs --type file --user 1 --config '{"url":"file://%s"}' --refresh 60m
+
+Ctrl-C stops it.
+`, folder, postgres, nats, info.HTTPAddr, strings.Join(cfg.Chunker.FileRoots, ", "), os.Args[0], example)
+}

@@ -1,0 +1,16 @@
+package config
+
+import "log/slog"
+
+// Stack is what `echomind run` is told beside what its services are.
+type Stack struct {
+	Lookup
+	// HTTPAddr is where /healthz, /readyz and /metrics of all services are served; port 0 = any free one.
+	HTTPAddr string `env:"HTTP_ADDR" envDefault:"127.0.0.1:0"`
+	// LogFormat is json or text.
+	LogFormat string `env:"LOG_FORMAT" envDefault:"text"`
+	// LogLevel is debug, info, warn or error.
+	LogLevel slog.Level `env:"LOG_LEVEL" envDefault:"info"`
+	// ShutdownGraceSeconds is how long work in flight may go on after a stop signal, in seconds.
+	ShutdownGraceSeconds int `env:"SHUTDOWN_GRACE_SECONDS" envDefault:"3"`
+}
