@@ -35,7 +35,7 @@ type Status struct {
 
 // Up applies every migration that is missing. It is safe to run twice and concurrently.
 func Up(ctx context.Context, databaseURL string) error {
-	return with(ctx, databaseURL, func(p *goose.Provider) error {
+	return with(databaseURL, func(p *goose.Provider) error {
 		_, err := p.Up(ctx)
 		return err
 	})
@@ -43,7 +43,7 @@ func Up(ctx context.Context, databaseURL string) error {
 
 // Down takes back the latest migration, or every one with all.
 func Down(ctx context.Context, databaseURL string, all bool) error {
-	return with(ctx, databaseURL, func(p *goose.Provider) error {
+	return with(databaseURL, func(p *goose.Provider) error {
 		var err error
 		if all {
 			_, err = p.DownTo(ctx, 0)
@@ -57,7 +57,7 @@ func Down(ctx context.Context, databaseURL string, all bool) error {
 // List says of each migration whether it is applied.
 func List(ctx context.Context, databaseURL string) ([]Status, error) {
 	var out []Status
-	err := with(ctx, databaseURL, func(p *goose.Provider) error {
+	err := with(databaseURL, func(p *goose.Provider) error {
 		all, err := p.Status(ctx)
 		for _, s := range all {
 			out = append(out, Status{Version: s.Source.Version, File: s.Source.Path, AppliedAt: s.AppliedAt})
@@ -106,7 +106,7 @@ func Check(ctx context.Context, q Querier) error {
 	return nil
 }
 
-func with(ctx context.Context, databaseURL string, use func(*goose.Provider) error) error {
+func with(databaseURL string, use func(*goose.Provider) error) error {
 	cfg, err := pgx.ParseConfig(databaseURL)
 	if err != nil {
 		return fmt.Errorf("read DATABASE_URL: %w", err)

@@ -89,6 +89,9 @@ BEGIN
         NEW.config_version := nextval('connector_config_versions');
         IF NEW.status = 'ACTIVE' THEN
             NEW := connector_plan(NEW, NEW.last_sync_at);
+        ELSIF NEW.trigger_requested_at IS NOT NULL THEN
+            RAISE EXCEPTION 'connector % is disabled; enable it before you trigger it', NEW.id
+                USING ERRCODE = 'check_violation', CONSTRAINT = 'connectors_trigger_disabled';
         END IF;
         IF NEW.needs_plan OR NEW.next_sync_at <= clock_timestamp() THEN
             PERFORM pg_notify('connectors_due', '');
@@ -133,7 +136,8 @@ BEGIN
             END IF;
         END IF;
         NEW.next_sync_at := NULL;
-        NEW.due_reason := NULL;
+        -- Kept until it is enabled, and due then.
+        NEW.due_reason := CASE WHEN changed OR OLD.due_reason = 'changed' THEN 'changed' END;
         NEW.slot_at := NULL;
         NEW.needs_plan := false;
         NEW.trigger_requested_at := NULL;
@@ -141,6 +145,13 @@ BEGIN
         NEW.failure_count := 0;
         NEW.status_message := NULL;
         NEW := connector_plan(NEW, moment);
+        IF (changed OR OLD.due_reason = 'changed') AND (NEW.schedule_cron IS NOT NULL
+            OR NEW.refresh_freq_minutes IS NOT NULL) THEN
+            NEW.next_sync_at := moment;
+            NEW.due_reason := 'changed';
+            NEW.slot_at := NULL;
+            NEW.needs_plan := false;
+        END IF;
     ELSIF changed AND OLD.chunking_session IS NOT NULL THEN
         left_run := 'superseded';
         why := 'configuration changed';

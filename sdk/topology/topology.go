@@ -197,7 +197,9 @@ func EnsureConsumer(
 		return nil, err
 	}
 	consumer, err := deadline.Get(ctx, "topology.consumer", queryTimeout,
-		func(ctx context.Context) (jetstream.Consumer, error) { return js.CreateOrUpdateConsumer(ctx, stream, want) })
+		func(ctx context.Context) (jetstream.Consumer, error) {
+			return js.CreateOrUpdateConsumer(ctx, stream, want)
+		})
 	if err != nil {
 		return nil, fmt.Errorf("ensure consumer %s of %s: %w", want.Durable, stream, err)
 	}

@@ -39,6 +39,7 @@ type outbox struct {
 
 	mu     sync.Mutex
 	last   int64
+	sealed bool
 	broken error // a number that was taken and never sent: the run can no longer complete
 }
 
@@ -51,13 +52,24 @@ func newOutbox(ctx context.Context, stream jetstream.JetStream, gate *gate, m *m
 	}
 }
 
-// number takes the next n numbers and returns the first.
-func (o *outbox) number(n int) int64 {
+// number takes the next n numbers and returns the first. It returns errReturned once the outbox is sealed.
+func (o *outbox) number(n int) (int64, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.sealed {
+		return 0, errReturned
+	}
 	first := o.last + 1
 	o.last += int64(n)
-	return first
+	return first, nil
+}
+
+// seal ends the numbering: what a goroutine of the handler's sends after the handler has returned would come after
+// the total is told.
+func (o *outbox) seal() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sealed = true
 }
 
 // total is N: how many numbers were taken.
@@ -72,11 +84,17 @@ func (o *outbox) total() int64 {
 func (o *outbox) send(ctx context.Context, m *internalpb.DocumentProcessRequest) error {
 	err := o.trySend(ctx, m)
 	if err != nil {
-		o.mu.Lock()
-		o.broken = errors.Join(o.broken, err)
-		o.mu.Unlock()
+		o.breaks(err)
 	}
 	return err
+}
+
+func (o *outbox) breaks(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.broken == nil {
+		o.broken = err
+	}
 }
 
 func (o *outbox) trySend(ctx context.Context, m *internalpb.DocumentProcessRequest) error {
@@ -97,9 +115,11 @@ func (o *outbox) trySend(ctx context.Context, m *internalpb.DocumentProcessReque
 		defer o.sending.Done()
 		defer o.places.Release(1)
 		defer o.bytes.Release(size)
-		if _, err := o.publish(msg); err == nil {
-			o.metrics.published.Inc()
+		if _, err := o.publish(msg); err != nil {
+			o.breaks(err)
+			return
 		}
+		o.metrics.published.Inc()
 	}()
 	return nil
 }

@@ -36,6 +36,9 @@ var errStopping = errors.New("the service is stopping")
 // errTooLong ends a handler that ran longer than Config.MaxRunMinutes.
 var errTooLong = errors.New("the sync took longer than it may")
 
+// errReturned refuses what a handler's goroutine sends after the handler has returned.
+var errReturned = errors.New("the handler has returned: the run takes no more documents")
+
 // outcome is what is done about a handler's end.
 type outcome int
 
@@ -51,13 +54,12 @@ const (
 // end of the run's context, nil while it has not ended.
 func outcomeOf(err, cause error) outcome {
 	var permanent *permanentError
-	var skipped *skippedError
 	switch {
 	case errors.Is(cause, lifecycle.ErrFenced):
 		return abandoned
 	case errors.Is(cause, errStopping) && err != nil:
 		return released
-	case err == nil || errors.As(err, &skipped):
+	case inOrder(err):
 		return completes
 	case errors.As(err, &permanent):
 		return failsForGood
@@ -72,6 +74,12 @@ func message(err, cause error) string {
 		return cause.Error()
 	}
 	return err.Error()
+}
+
+// inOrder says whether a handler's end lets its run complete.
+func inOrder(err error) bool {
+	var skipped *skippedError
+	return err == nil || errors.As(err, &skipped)
 }
 
 func skipReason(err error) string {

@@ -23,9 +23,6 @@ import (
 	"github.com/echomind/sync/sdk/worker/internal/dbgen"
 )
 
-// MaxStateBytes bounds the state of a connector, as JSON.
-const MaxStateBytes = 64 << 10
-
 const (
 	queryTimeout = 10 * time.Second
 	knownPage    = 5000
@@ -56,32 +53,6 @@ func (r *Run) Log() *slog.Logger { return r.log }
 // not know, or of another type, is a permanent error that names it.
 func (r *Run) Config(v any) error {
 	return Permanent(decodeStruct("config", r.request.Config, v, true))
-}
-
-// State decodes the state that the last completed sync left. An empty state leaves v as it is.
-func (r *Run) State(v any) error { return decodeStruct("state", r.request.State, v, false) }
-
-// SetState says what State is to return at the next sync. It is committed together with the run's completion,
-// after every document is stored; a run that does not complete leaves the old state.
-func (r *Run) SetState(v any) error {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("encode the state: %w", err)
-	}
-	if len(data) > MaxStateBytes {
-		return fmt.Errorf("state has %d bytes, more than %d", len(data), MaxStateBytes)
-	}
-	if bytes.Contains(data, []byte(`\u0000`)) {
-		return errors.New("state holds a NUL character, which Postgres cannot store")
-	}
-	state, err := wire.Struct(data)
-	if err != nil {
-		return fmt.Errorf("state must be a JSON object: %w", err)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.newState = state
-	return nil
 }
 
 // ListingPartial says that the source was not listed to its end.
@@ -141,7 +112,10 @@ func (r *Run) Put(ctx context.Context, d Document) error {
 	if err != nil {
 		return err
 	}
-	first := r.outbox.number(len(all))
+	first, err := r.outbox.number(len(all))
+	if err != nil {
+		return fmt.Errorf("send %q: %w", d.SourceID, err)
+	}
 	for i, part := range all {
 		part.FirstNo = first
 		m := r.envelope(first + int64(i))
@@ -161,11 +135,17 @@ func (r *Run) Touch(ctx context.Context, d Document) error {
 	if err != nil {
 		return err
 	}
-	all[0].KeepChunks = true
-	all[0].FirstNo = r.outbox.number(1)
-	m := r.envelope(all[0].FirstNo)
+	no, err := r.outbox.number(1)
+	if err != nil {
+		return fmt.Errorf("touch %q: %w", d.SourceID, err)
+	}
+	all[0].KeepChunks, all[0].FirstNo = true, no
+	m := r.envelope(no)
 	m.Body = &internalpb.DocumentProcessRequest_Part{Part: all[0]}
-	return r.outbox.send(ctx, m)
+	if err := r.outbox.send(ctx, m); err != nil {
+		return fmt.Errorf("touch %q: %w", d.SourceID, err)
+	}
+	return nil
 }
 
 // Delete removes a document that the source no longer has. Call it only after a listing that ended without error.
@@ -173,11 +153,18 @@ func (r *Run) Delete(ctx context.Context, sourceID string) error {
 	if err := checkIdentity(Document{SourceID: sourceID}); err != nil {
 		return err
 	}
-	m := r.envelope(r.outbox.number(1))
+	no, err := r.outbox.number(1)
+	if err != nil {
+		return fmt.Errorf("delete %q: %w", sourceID, err)
+	}
+	m := r.envelope(no)
 	m.Body = &internalpb.DocumentProcessRequest_Deletion{
 		Deletion: &internalpb.DocumentDeletion{SourceId: sourceID},
 	}
-	return r.outbox.send(ctx, m)
+	if err := r.outbox.send(ctx, m); err != nil {
+		return fmt.Errorf("delete %q: %w", sourceID, err)
+	}
+	return nil
 }
 
 // Unchanged counts n documents for the ledger that stand as they are stored.
@@ -192,8 +179,11 @@ func (r *Run) envelope(number int64) *internalpb.DocumentProcessRequest {
 	}
 }
 
-// complete publishes sync completed and returns its place in the stream.
+// complete publishes sync completed and returns its place in the stream. reason says why nothing was sent.
 func (r *Run) complete(reason string) (uint64, error) {
+	if r.outbox.total() > 0 {
+		reason = ""
+	}
 	r.mu.Lock()
 	m := r.envelope(0)
 	m.Body = &internalpb.DocumentProcessRequest_Completed{Completed: &internalpb.SyncCompleted{

@@ -50,7 +50,8 @@ func (w *Worker) sync(
 		return ErrStuck
 	}
 	w.metrics.fetching.Observe(time.Since(began).Seconds())
-	if flushed := run.outbox.flush(); err == nil {
+	run.outbox.seal()
+	if flushed := run.outbox.flush(); flushed != nil && inOrder(err) {
 		err = flushed
 	}
 

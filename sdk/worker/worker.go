@@ -108,7 +108,11 @@ func (w *Worker) slot(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil && msg == nil:
 		case err != nil:
-			w.log.Debug("pull again", "err", err, "pause", pause)
+			level := slog.LevelDebug
+			if pause == pullPauses {
+				level = slog.LevelWarn
+			}
+			w.log.Log(ctx, level, "triggers are not pulled; tried again", "err", err, "pause", pause)
 			consumer, err = nil, nil
 			sleep(ctx, pause)
 			pause = min(2*pause, pullPauses)
@@ -147,17 +151,27 @@ func (w *Worker) receive(ctx context.Context, msg jetstream.Msg) error {
 	if err := w.pickUp(ctx, msg, request.ConnectorId, session, owner); err != nil {
 		if errors.Is(err, lifecycle.ErrFenced) {
 			log.Debug("old news: another session, or already picked up")
-			return msg.Ack()
+			acknowledge(msg, log)
+			return nil
 		}
 		log.Warn("pick-up ended without an answer; the message is delivered again", "err", err)
-		_ = msg.Nak()
+		if ctx.Err() != nil {
+			_ = msg.Nak()
+		} else {
+			_ = msg.NakWithDelay(pullPauses)
+		}
 		return nil
 	}
+	acknowledge(msg, log)
+	ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(msg.Headers()))
+	return w.sync(ctx, request, session, owner, log)
+}
+
+// acknowledge may fail: the message is delivered again then, and is old news.
+func acknowledge(msg jetstream.Msg, log *slog.Logger) {
 	if err := msg.Ack(); err != nil {
 		log.Debug("acknowledge again at redelivery", "err", err)
 	}
-	ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(msg.Headers()))
-	return w.sync(ctx, request, session, owner, log)
 }
 
 // pickUp repeats while Postgres is away, keeping message and slot.

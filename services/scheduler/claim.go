@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,48 +16,48 @@ import (
 )
 
 const (
-	claimTimeout = 10 * time.Second
+	claimTimeout = 8 * time.Second
 	queryTimeout = 5 * time.Second
 )
 
-// Tick plans what cron says, then claims and publishes until nothing is due or nothing more may be in flight.
-// It returns an error where Postgres could not be asked; a broker that is away leaves everything due.
+// Tick plans what cron says, then claims and publishes until nothing is due or nothing more may be in flight. A
+// type that fails does not keep the others from their turn. It returns an error where Postgres could not be asked;
+// a stream that takes nothing leaves everything due.
 func (s *Scheduler) Tick(ctx context.Context) error {
-	if err := s.plan(ctx); err != nil {
-		return err
-	}
+	problem := s.plan(ctx)
 	for ctx.Err() == nil {
-		if !s.dispatcher.ready(ctx) {
-			s.log.Debug("the broker is away; connectors stay due")
-			return nil
-		}
 		types, err := deadline.Get(ctx, "scheduler.due_types", queryTimeout,
 			func(ctx context.Context) ([]dbgen.DueTypesRow, error) { return s.queries.DueTypes(ctx, nil) })
 		if err != nil {
-			return fmt.Errorf("ask what is due: %w", err)
+			return errors.Join(problem, fmt.Errorf("ask what is due: %w", err))
 		}
 		dispatched := 0
 		for _, t := range types {
-			n, err := s.dispatch(ctx, t)
-			if err != nil {
-				return err
+			room := s.dispatcher.room(ctx)
+			if room == 0 {
+				return problem
 			}
+			n, err := s.dispatch(ctx, t, room)
+			problem = errors.Join(problem, err)
 			dispatched += n
+			if s.dispatcher.waiting() {
+				return problem
+			}
 		}
-		if dispatched == 0 {
-			return nil
+		if dispatched == 0 || problem != nil {
+			return problem
 		}
 	}
-	return nil
+	return problem
 }
 
-// dispatch claims one batch of a type and publishes it.
-func (s *Scheduler) dispatch(ctx context.Context, t dbgen.DueTypesRow) (int, error) {
+// dispatch claims one batch of a type, of at most room, and publishes it.
+func (s *Scheduler) dispatch(ctx context.Context, t dbgen.DueTypesRow, room int) (int, error) {
 	limit := s.config.MaxConcurrentSyncs
 	if t.MaxConcurrentSyncs != nil {
 		limit = int(*t.MaxConcurrentSyncs)
 	}
-	batch, err := s.Claim(ctx, t.Name, limit, min(s.config.ClaimBatch, s.dispatcher.allowance()))
+	batch, err := s.Claim(ctx, t.Name, limit, min(s.config.ClaimBatch, room))
 	if err != nil {
 		return 0, fmt.Errorf("claim connectors of type %s: %w", t.Name, err)
 	}

@@ -24,7 +24,7 @@ type Config struct {
 	// seconds.
 	WatchIntervalSeconds int `env:"SCHEDULER_WATCH_INTERVAL_SECONDS" envDefault:"5"`
 	// LostGraceSeconds is how long a message may be on its way before it is looked for, in seconds. It must exceed
-	// the publish deadline (5 s) and the longest batch. It doubles with each repeat, up to 60 s.
+	// the deadlines of a claim (8 s) and of its publish (5 s). It doubles with each repeat, up to 60 s.
 	LostGraceSeconds int `env:"SCHEDULER_LOST_GRACE_SECONDS" envDefault:"15"`
 	// LeaseSeconds is the workers' lease: for so long the scheduler rescues nobody after it was away itself, in
 	// seconds.
@@ -45,7 +45,7 @@ func (c Config) Validate() error {
 		config.AtLeast("SCHEDULER_MAX_CONCURRENT_SYNCS", c.MaxConcurrentSyncs, 0),
 		config.AtLeast("SCHEDULER_CLAIM_BATCH", c.ClaimBatch, 1),
 		config.AtLeast("SCHEDULER_WATCH_INTERVAL_SECONDS", c.WatchIntervalSeconds, 1),
-		config.AtLeast("SCHEDULER_LOST_GRACE_SECONDS", c.LostGraceSeconds, 10),
+		config.AtLeast("SCHEDULER_LOST_GRACE_SECONDS", c.LostGraceSeconds, int((claimTimeout+publishTimeout)/time.Second)+1),
 		config.AtLeast("WORKER_LEASE_SECONDS", c.LeaseSeconds, 3),
 		config.AtLeast("FOREIGN_SYNC_TIMEOUT_MINUTES", c.ForeignTimeoutMinutes, 1),
 	)

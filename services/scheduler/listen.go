@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// pollEvery is how often the scheduler ticks while it cannot LISTEN.
+	// pollEvery is how often the scheduler ticks while it cannot LISTEN, or while a server keeps it waiting.
 	pollEvery = 5 * time.Second
 	// listenKeepalive is how long the listening connection may be silent before it is asked for a sign of life.
 	listenKeepalive = 30 * time.Second

@@ -42,11 +42,15 @@ func (s *Scheduler) Republish(ctx context.Context) error {
 
 func (s *Scheduler) republish(ctx context.Context, connectorType string, oldest *time.Time, grace time.Duration) error {
 	for ctx.Err() == nil {
+		room := s.dispatcher.room(ctx)
+		if room == 0 {
+			return nil
+		}
 		rows, err := deadline.Get(ctx, "scheduler.redispatch", claimTimeout,
 			func(ctx context.Context) ([]dbgen.RedispatchRow, error) {
 				return s.queries.Redispatch(ctx, dbgen.RedispatchParams{
 					Type: connectorType, Oldest: oldest, Grace: grace, MaxGrace: maxLostGrace,
-					Batch: int32(min(s.config.ClaimBatch, s.dispatcher.allowance())),
+					Batch: int32(min(s.config.ClaimBatch, room)),
 				})
 			})
 		if err != nil {
@@ -65,7 +69,7 @@ func (s *Scheduler) republish(ctx context.Context, connectorType string, oldest 
 		s.log.Warn("messages were lost; published again", "type", connectorType, "connectors", len(batch))
 		s.metrics.republished.WithLabelValues(connectorType).Add(float64(len(batch)))
 		s.dispatcher.publish(ctx, connectorType, batch)
-		if !s.dispatcher.taking.Load() {
+		if s.dispatcher.waiting() {
 			return nil
 		}
 	}

@@ -107,16 +107,18 @@ func (s *Scheduler) measureOnce(ctx context.Context, since time.Time) (time.Time
 		if since.IsZero() {
 			since = until
 		}
-		runs, err := s.queries.Verdicts(ctx, dbgen.VerdictsParams{Since: since, Until: until, Page: verdicts})
-		if err != nil {
-			return errors.Join(errPending, err)
-		}
-		for _, r := range runs {
-			s.metrics.verdict(r)
-			since = *r.CompletedAt
-		}
-		if len(runs) < verdicts {
-			since = until
+		for since.Before(until) {
+			runs, err := s.queries.Verdicts(ctx, dbgen.VerdictsParams{Since: since, Until: until, Page: verdicts})
+			if err != nil {
+				return errors.Join(errPending, err)
+			}
+			for _, r := range runs {
+				s.metrics.verdict(r)
+				since = *r.CompletedAt
+			}
+			if len(runs) < verdicts {
+				since = until
+			}
 		}
 		return errPending
 	})

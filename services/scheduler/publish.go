@@ -18,45 +18,70 @@ import (
 	"github.com/echomind/sync/sdk/wire"
 )
 
-// publishTimeout bounds how long a batch waits for its acknowledgements. SCHEDULER_LOST_GRACE_SECONDS must exceed it.
-const publishTimeout = 5 * time.Second
+const (
+	// publishTimeout bounds how long a batch waits for its acknowledgements.
+	publishTimeout = 5 * time.Second
+	// unlimited is the room in a stream without a limit.
+	unlimited = 1 << 20
+	// triggerBytes is what a message is expected to take; one with a large configuration takes more.
+	triggerBytes = 4 << 10
+)
 
 // dispatcher publishes triggers and remembers whether the stream takes them. "Connected" is no evidence: a stream
-// without a leader, or a full one, answers nothing or refuses.
+// without a leader answers nothing, and a full one refuses.
 type dispatcher struct {
 	stream  jetstream.JetStream
 	metrics *metrics
 	log     *slog.Logger
-	// taking: the last publish was acknowledged. While it is false one connector at a time is claimed, and only
-	// after the stream has answered a question.
-	taking atomic.Bool
+	away    atomic.Bool  // the last question found no stream, or no room in it
+	refused atomic.Int64 // size of the largest message of the last batch, where that was not acknowledged; else 0
 }
 
 func newDispatcher(stream jetstream.JetStream, m *metrics, log *slog.Logger) *dispatcher {
 	return &dispatcher{stream: stream, metrics: m, log: log}
 }
 
-// ready says whether a claim makes sense now.
-func (d *dispatcher) ready(ctx context.Context) bool {
-	if d.taking.Load() {
-		return true
-	}
-	err := deadline.Do(ctx, "scheduler.probe", queryTimeout, func(ctx context.Context) error {
-		_, err := d.stream.Stream(ctx, topology.SyncStream)
-		return err
-	})
+// waiting says whether what is due waits for the stream.
+func (d *dispatcher) waiting() bool { return d.away.Load() || d.refused.Load() > 0 }
+
+// room asks the stream how many messages it takes: 0 while it is away or full; 1 after a publish that was not
+// acknowledged, so that one connector at a time finds out. A stream that is gone is created again.
+func (d *dispatcher) room(ctx context.Context) int {
+	info, err := deadline.Get(ctx, "scheduler.probe", queryTimeout,
+		func(ctx context.Context) (*jetstream.StreamInfo, error) {
+			stream, err := d.stream.Stream(ctx, topology.SyncStream)
+			if err != nil {
+				return nil, err
+			}
+			return stream.CachedInfo(), nil
+		})
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		err = topology.EnsureStreams(ctx, d.stream)
+		info, err = &jetstream.StreamInfo{}, topology.EnsureStreams(ctx, d.stream)
 	}
-	return err == nil
+	room := 0
+	if err == nil {
+		room = roomIn(info, d.refused.Load())
+	}
+	d.away.Store(room == 0)
+	if room == 0 && ctx.Err() == nil {
+		d.log.Warn("the sync stream takes nothing; connectors stay due", "full", err == nil, "err", err)
+	}
+	return room
 }
 
-// allowance is how many connectors a claim may take.
-func (d *dispatcher) allowance() int {
-	if d.taking.Load() {
-		return 1 << 20
+func roomIn(info *jetstream.StreamInfo, refused int64) int {
+	room := int64(unlimited)
+	if most := info.Config.MaxMsgs; most > 0 {
+		room = most - int64(info.State.Msgs)
 	}
-	return 1
+	if most := info.Config.MaxBytes; most > 0 {
+		size := min(max(triggerBytes, refused), max(most/2, 1))
+		room = min(room, (most-int64(info.State.Bytes))/size)
+	}
+	if refused > 0 {
+		room = min(room, 1)
+	}
+	return int(max(room, 0))
 }
 
 // publish sends a batch, many messages in flight, and waits for the acknowledgements. A message that is not
@@ -74,9 +99,16 @@ func (d *dispatcher) publish(ctx context.Context, connectorType string, batch []
 	defer late.Stop()
 	futures := make([]jetstream.PubAckFuture, 0, len(batch))
 	sent := make([]*Trigger, 0, len(batch))
+	largest := int64(1)
 	var problem error
 	for i := range batch {
-		future, err := d.send(ctx, subject, connectorType, &batch[i])
+		msg, err := message(ctx, subject, connectorType, &batch[i])
+		if err != nil {
+			d.log.Error("a trigger cannot be written; change the connector's config", "connector", batch[i].ID, "err", err)
+			continue
+		}
+		largest = max(largest, int64(msg.Size()))
+		future, err := d.stream.PublishMsgAsync(msg, jetstream.WithRetryAttempts(0))
 		if err != nil {
 			problem = err
 			continue
@@ -98,18 +130,22 @@ func (d *dispatcher) publish(ctx context.Context, connectorType string, batch []
 		}
 		break
 	}
-	d.taking.Store(problem == nil)
-	if problem != nil {
+	if problem == nil {
+		d.refused.Store(0)
+		return
+	}
+	d.refused.Store(largest)
+	if ctx.Err() == nil {
 		d.metrics.publishErrors.Inc()
 		d.log.Warn("some triggers were not acknowledged; those that are lost are published again",
 			"type", connectorType, "batch", len(batch), "err", problem)
 	}
 }
 
-func (d *dispatcher) send(
-	ctx context.Context, subject, connectorType string, t *Trigger,
-) (jetstream.PubAckFuture, error) {
-	data, err := message(connectorType, t)
+// message writes a trigger without a Nats-Msg-Id: a duplicate is harmless, while the stream's duplicate window
+// survives a purge and would swallow the repeat that is wanted then.
+func message(ctx context.Context, subject, connectorType string, t *Trigger) (*nats.Msg, error) {
+	data, err := encode(connectorType, t)
 	if err != nil {
 		return nil, err
 	}
@@ -118,10 +154,10 @@ func (d *dispatcher) send(
 	msg.Header.Set(topology.HeaderDispatchedAt, wire.FormatTime(t.DispatchedAt))
 	msg.Header.Set(topology.HeaderSession, t.Session.String())
 	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(msg.Header))
-	return d.stream.PublishMsgAsync(msg, jetstream.WithRetryAttempts(0))
+	return msg, nil
 }
 
-func message(connectorType string, t *Trigger) ([]byte, error) {
+func encode(connectorType string, t *Trigger) ([]byte, error) {
 	scope, err := wire.Scope(t.Scope)
 	if err != nil {
 		return nil, err

@@ -103,15 +103,22 @@ func (s *Scheduler) Wake() {
 
 func (s *Scheduler) ticks(ctx context.Context) error {
 	s.Wake()
+	var again <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-s.wake:
+		case <-again:
 		}
-		if err := s.Tick(ctx); err != nil && ctx.Err() == nil {
+		again = nil
+		err := s.Tick(ctx)
+		if err != nil && ctx.Err() == nil {
 			s.metrics.tickErrors.Inc()
 			s.log.Warn("the tick ended early; what is due stays due", "err", err)
+		}
+		if err != nil || s.dispatcher.waiting() {
+			again = time.After(pollEvery)
 		}
 	}
 }
@@ -133,17 +140,20 @@ func (s *Scheduler) watch(ctx context.Context) error {
 
 // Watch is one look for lost messages, lost workers and lost documents.
 func (s *Scheduler) Watch(ctx context.Context) {
-	for name, look := range map[string]func(context.Context) error{
-		"lost messages": s.Republish, "lost workers": s.Rescue, "lost documents": s.FailLostInTransit,
+	for _, look := range []struct {
+		name string
+		at   func(context.Context) error
+	}{
+		{"lost messages", s.Republish}, {"lost workers", s.Rescue}, {"lost documents", s.FailLostInTransit},
 	} {
-		err := look(ctx)
+		err := look.at(ctx)
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
 		if postgres.Unavailable(err) {
 			s.holdRescue()
 		}
-		s.log.Warn("a look ended early; it is repeated", "look", name, "err", err)
+		s.log.Warn("a look ended early; it is repeated", "look", look.name, "err", err)
 	}
 }
 

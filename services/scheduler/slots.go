@@ -13,9 +13,6 @@ import (
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
 )
 
-// maxPassedSlots bounds how many passed slots of one connector are counted.
-const maxPassedSlots = 1_000_000
-
 // slot is the due time that a claim answers, with the earlier ones that it cannot.
 type slot struct {
 	at     time.Time
@@ -39,18 +36,16 @@ func slotOf(r dbgen.LockDueRow) slot {
 	if err != nil {
 		return s // it was planned under an earlier time zone database; the slot stands as planned
 	}
-	for range maxPassedSlots {
-		next := schedule.Next(s.at)
-		if next.IsZero() || next.After(r.Now) {
-			break
-		}
-		if s.missed.count == 0 {
-			s.missed.first = s.at
-		}
-		s.missed.last = s.at
-		s.missed.count++
-		s.at = next
+	latest := schedule.Last(s.at, r.Now)
+	if latest.IsZero() {
+		return s
 	}
+	s.missed.first, s.missed.last = s.at, s.at
+	if before := schedule.Last(s.at, latest.Add(-1)); !before.IsZero() {
+		s.missed.last = before
+	}
+	s.missed.count = int32(1 + schedule.Count(s.at, s.missed.last))
+	s.at = latest
 	return s
 }
 

@@ -19,9 +19,9 @@ LIMIT @page::integer;
 
 -- name: UpdateConnector :one
 UPDATE connectors
-SET name = @name, config = @config, scope = @scope, scope_id = @scope_id, user_id = @user_id,
+SET name = @name, type = @type, config = @config, scope = @scope, scope_id = @scope_id, user_id = @user_id,
     refresh_freq_minutes = @refresh_freq_minutes, schedule_cron = @schedule_cron, time_zone = @time_zone,
-    max_retries = @max_retries, updated_by = @by
+    max_retries = @max_retries, updated_by = @by, updated_at = clock_timestamp()
 WHERE id = @id
 RETURNING *;
 
@@ -38,11 +38,14 @@ RETURNING trigger_requested_at;
 -- name: ConnectorType :one
 SELECT * FROM connector_types WHERE name = @name;
 
--- name: AddConnectorType :exec
-INSERT INTO connector_types (name, default_refresh_minutes, max_concurrent_syncs)
-VALUES (@name, @default_refresh_minutes, @max_concurrent_syncs)
-ON CONFLICT (name) DO UPDATE SET default_refresh_minutes = EXCLUDED.default_refresh_minutes,
-    max_concurrent_syncs = EXCLUDED.max_concurrent_syncs;
+-- name: SetConnectorType :one
+-- Adds a type, or changes what is given of one that exists.
+INSERT INTO connector_types AS t (name, default_refresh_minutes, max_concurrent_syncs)
+VALUES (@name, sqlc.narg('default_refresh_minutes'), sqlc.narg('max_concurrent_syncs'))
+ON CONFLICT (name) DO UPDATE SET
+    default_refresh_minutes = coalesce(EXCLUDED.default_refresh_minutes, t.default_refresh_minutes),
+    max_concurrent_syncs = coalesce(EXCLUDED.max_concurrent_syncs, t.max_concurrent_syncs)
+RETURNING name, default_refresh_minutes, max_concurrent_syncs;
 
 -- name: ListConnectorTypes :many
 SELECT * FROM connector_types ORDER BY name;

@@ -55,7 +55,7 @@ SELECT r.session, r.id, @job_name, r.reason,
         SELECT 1 FROM scheduler_runs o WHERE o.connector_id = r.id AND o.slot = r.slot) THEN r.slot END,
     r.due_at, clock_timestamp(), r.config_version
 FROM (SELECT unnest(@ids::integer[]) AS id, unnest(@sessions::uuid[]) AS session,
-    unnest(@reasons::text[]) AS reason, unnest(@slots::timestamptz[]) AS slot,
+    unnest(@reasons::text[]) AS reason, nullif(unnest(@slots::timestamptz[]), '0001-01-01 00:00:00+00') AS slot,
     unnest(@due_ats::timestamptz[]) AS due_at, unnest(@config_versions::bigint[]) AS config_version) r;
 
 -- name: Claim :one
@@ -64,10 +64,10 @@ WITH claimed AS (
     UPDATE connectors c
     SET status = 'PENDING', chunking_session = k.session, dispatched_at = @now::timestamptz, dispatches = 1,
         next_sync_at = NULL, due_reason = NULL, slot_at = NULL, needs_plan = false,
-        planned_through = CASE WHEN k.reason = 'schedule' AND c.schedule_cron IS NOT NULL THEN k.slot
-            ELSE c.planned_through END
+        planned_through = CASE WHEN k.reason = 'schedule' AND c.schedule_cron IS NOT NULL
+            THEN coalesce(k.slot, c.planned_through) ELSE c.planned_through END
     FROM (SELECT unnest(@ids::integer[]) AS id, unnest(@sessions::uuid[]) AS session,
-        unnest(@reasons::text[]) AS reason, unnest(@slots::timestamptz[]) AS slot) k
+        unnest(@reasons::text[]) AS reason, nullif(unnest(@slots::timestamptz[]), '0001-01-01 00:00:00+00') AS slot) k
     WHERE c.id = k.id AND c.status IN ('ACTIVE', 'ERROR')
     RETURNING 1)
 SELECT count(*) FROM claimed;

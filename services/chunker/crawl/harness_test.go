@@ -163,7 +163,7 @@ func (s *store) Known(context.Context) (map[string]worker.Known, error) {
 	for id, d := range s.docs {
 		known[id] = worker.Known{VersionToken: d.VersionToken, ContentHash: d.ContentHash}
 		if d.Err != "" {
-			known[id] = worker.Known{}
+			known[id] = worker.Known{ContentHash: d.ContentHash} // a failed document has no token
 		}
 	}
 	return known, s.fails("known")

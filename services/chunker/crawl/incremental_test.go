@@ -131,15 +131,15 @@ func TestAFailingPageIsStoredWithItsReasonAndItsSubtreeStays(t *testing.T) {
 	s := newSite(t).page("/", "home", "/hub").page("/hub", "hub", "/a").page("/a", "A", "/b").page("/b", "B")
 	st := newStore()
 	crawlOK(t, s, st)
-	for range 3 {
-		s.status("/hub", 500)
+	for _, status := range []int{500, 502, 503} {
+		s.status("/hub", status)
 		res := crawlOK(t, s, st)
 		require.Equal(t, []string{"/hub"}, paths(s, st.put))
 		require.Empty(t, st.deleted)
 		require.Equal(t, 1, res.Failed)
 		require.Equal(t, 3, st.unchanged)
 		doc := st.docs[s.URL+"/hub"]
-		require.Equal(t, "GET "+s.URL+"/hub answered 500 Internal Server Error", doc.Err)
+		require.Contains(t, doc.Err, fmt.Sprintf("GET %s/hub answered %d ", s.URL, status))
 		require.Equal(t, []string{s.URL + "/a"}, doc.Links)
 		require.Empty(t, doc.VersionToken)
 	}
@@ -147,6 +147,19 @@ func TestAFailingPageIsStoredWithItsReasonAndItsSubtreeStays(t *testing.T) {
 	crawlOK(t, s, st)
 	require.Equal(t, []string{"/hub"}, paths(s, st.put), "a page that failed is fetched and stored again")
 	require.Empty(t, st.docs[s.URL+"/hub"].Err)
+}
+
+func TestAPageThatFailsForTheSameReasonAgainIsUnchanged(t *testing.T) {
+	s := newSite(t).on("/", validated("<main>home</main><a href=/broken>")).status("/broken", 500)
+	st := newStore()
+	crawlOK(t, s, st)
+	require.Contains(t, paths(s, st.put), "/broken")
+	res := crawlOK(t, s, st)
+	require.Empty(t, st.put)
+	require.Equal(t, 2, res.Unchanged)
+	s.status("/broken", 502)
+	crawlOK(t, s, st)
+	require.Equal(t, []string{"/broken"}, paths(s, st.put))
 }
 
 func TestANewPageThatFailsHoldsDeletionsBackOnce(t *testing.T) {

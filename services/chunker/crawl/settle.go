@@ -131,9 +131,15 @@ func (c *crawler) fail(ctx context.Context, v visit, level int) error {
 		c.blind = true
 	}
 	c.opt.Logger.Debug("page failed", "url", v.id, "err", v.fail)
-	c.result.Failed++
 	c.follow(links, level)
-	return c.sink.Put(ctx, worker.Document{SourceID: v.id, URL: v.id, Links: links, Err: clip(v.fail.Error(), maxErrBytes)})
+	reason := clip(v.fail.Error(), maxErrBytes)
+	doc := worker.Document{SourceID: v.id, URL: v.id, Links: links, Err: reason, ContentHash: hashOfFailure(reason, links)}
+	if known := c.known[v.id]; known.VersionToken == "" && known.ContentHash == doc.ContentHash {
+		c.unchanged() // stored already, with this very reason
+		return nil
+	}
+	c.result.Failed++
+	return c.sink.Put(ctx, doc)
 }
 
 // gone deletes the document of a page that says it is no more.

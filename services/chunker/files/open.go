@@ -23,7 +23,7 @@ func permanentf(format string, args ...any) error { return permanent{fmt.Errorf(
 // openFolder opens folder if it is, or is in, one of roots once links are resolved. It is opened from that
 // root, so that a link put in its way meanwhile cannot lead out either.
 func openFolder(folder string, roots []string) (*os.Root, error) {
-	real, err := filepath.EvalSymlinks(folder)
+	resolved, err := filepath.EvalSymlinks(folder)
 	if err != nil {
 		return nil, folderError(folder, roots, err)
 	}
@@ -32,21 +32,21 @@ func openFolder(folder string, roots []string) (*os.Root, error) {
 			return nil, permanentf("open folder: allowed root %q is not absolute; set CHUNKER_FILE_ROOTS to absolute paths", r)
 		}
 		allowed, err := filepath.EvalSymlinks(r)
-		if err != nil || !within(real, allowed) {
+		if err != nil || !within(resolved, allowed) {
 			continue
 		}
-		return openWithin(folder, real, allowed)
+		return openWithin(folder, resolved, allowed)
 	}
 	return nil, outside(folder, roots)
 }
 
-func openWithin(folder, real, allowed string) (*os.Root, error) {
+func openWithin(folder, resolved, allowed string) (*os.Root, error) {
 	top, err := os.OpenRoot(allowed)
 	if err != nil {
 		return nil, folderError(folder, []string{folder}, err)
 	}
 	defer top.Close()
-	rel, err := filepath.Rel(allowed, real)
+	rel, err := filepath.Rel(allowed, resolved)
 	if err != nil {
 		return nil, permanentf("open folder: %w", err)
 	}

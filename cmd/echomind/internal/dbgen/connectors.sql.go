@@ -85,24 +85,6 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 	return i, err
 }
 
-const addConnectorType = `-- name: AddConnectorType :exec
-INSERT INTO connector_types (name, default_refresh_minutes, max_concurrent_syncs)
-VALUES ($1, $2, $3)
-ON CONFLICT (name) DO UPDATE SET default_refresh_minutes = EXCLUDED.default_refresh_minutes,
-    max_concurrent_syncs = EXCLUDED.max_concurrent_syncs
-`
-
-type AddConnectorTypeParams struct {
-	Name                  string
-	DefaultRefreshMinutes *int32
-	MaxConcurrentSyncs    *int32
-}
-
-func (q *Queries) AddConnectorType(ctx context.Context, arg AddConnectorTypeParams) error {
-	_, err := q.db.Exec(ctx, addConnectorType, arg.Name, arg.DefaultRefreshMinutes, arg.MaxConcurrentSyncs)
-	return err
-}
-
 const connectorType = `-- name: ConnectorType :one
 SELECT name, default_refresh_minutes, max_concurrent_syncs FROM connector_types WHERE name = $1
 `
@@ -318,6 +300,29 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error
 	return i, err
 }
 
+const setConnectorType = `-- name: SetConnectorType :one
+INSERT INTO connector_types AS t (name, default_refresh_minutes, max_concurrent_syncs)
+VALUES ($1, $2, $3)
+ON CONFLICT (name) DO UPDATE SET
+    default_refresh_minutes = coalesce(EXCLUDED.default_refresh_minutes, t.default_refresh_minutes),
+    max_concurrent_syncs = coalesce(EXCLUDED.max_concurrent_syncs, t.max_concurrent_syncs)
+RETURNING name, default_refresh_minutes, max_concurrent_syncs
+`
+
+type SetConnectorTypeParams struct {
+	Name                  string
+	DefaultRefreshMinutes *int32
+	MaxConcurrentSyncs    *int32
+}
+
+// Adds a type, or changes what is given of one that exists.
+func (q *Queries) SetConnectorType(ctx context.Context, arg SetConnectorTypeParams) (ConnectorType, error) {
+	row := q.db.QueryRow(ctx, setConnectorType, arg.Name, arg.DefaultRefreshMinutes, arg.MaxConcurrentSyncs)
+	var i ConnectorType
+	err := row.Scan(&i.Name, &i.DefaultRefreshMinutes, &i.MaxConcurrentSyncs)
+	return i, err
+}
+
 const triggerConnector = `-- name: TriggerConnector :one
 UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = $1
 RETURNING trigger_requested_at
@@ -332,15 +337,16 @@ func (q *Queries) TriggerConnector(ctx context.Context, id int32) (*time.Time, e
 
 const updateConnector = `-- name: UpdateConnector :one
 UPDATE connectors
-SET name = $1, config = $2, scope = $3, scope_id = $4, user_id = $5,
-    refresh_freq_minutes = $6, schedule_cron = $7, time_zone = $8,
-    max_retries = $9, updated_by = $10
-WHERE id = $11
+SET name = $1, type = $2, config = $3, scope = $4, scope_id = $5, user_id = $6,
+    refresh_freq_minutes = $7, schedule_cron = $8, time_zone = $9,
+    max_retries = $10, updated_by = $11, updated_at = clock_timestamp()
+WHERE id = $12
 RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, state, last_sync_at, next_sync_at, due_reason, slot_at, planned_through, needs_plan, chunking_session, dispatched_at, dispatches, lease_owner, lease_expires_at, failure_count, docs_analyzed
 `
 
 type UpdateConnectorParams struct {
 	Name               string
+	Type               string
 	Config             []byte
 	Scope              string
 	ScopeID            *string
@@ -356,6 +362,7 @@ type UpdateConnectorParams struct {
 func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams) (Connector, error) {
 	row := q.db.QueryRow(ctx, updateConnector,
 		arg.Name,
+		arg.Type,
 		arg.Config,
 		arg.Scope,
 		arg.ScopeID,

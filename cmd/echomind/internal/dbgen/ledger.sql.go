@@ -40,30 +40,6 @@ func (q *Queries) CountByStatus(ctx context.Context) ([]CountByStatusRow, error)
 	return items, nil
 }
 
-const dueAhead = `-- name: DueAhead :one
-SELECT
-    (SELECT count(*) FROM connectors a WHERE a.type = $1 AND a.next_sync_at < $2::timestamptz) AS ahead,
-    (SELECT count(*) FROM connectors a WHERE a.type = $1 AND a.chunking_session IS NOT NULL) AS in_flight
-`
-
-type DueAheadParams struct {
-	Type       string
-	NextSyncAt time.Time
-}
-
-type DueAheadRow struct {
-	Ahead    int64
-	InFlight int64
-}
-
-// How many connectors of the type are due before this one, and how many are in flight.
-func (q *Queries) DueAhead(ctx context.Context, arg DueAheadParams) (DueAheadRow, error) {
-	row := q.db.QueryRow(ctx, dueAhead, arg.Type, arg.NextSyncAt)
-	var i DueAheadRow
-	err := row.Scan(&i.Ahead, &i.InFlight)
-	return i, err
-}
-
 const listRuns = `-- name: ListRuns :many
 SELECT id, connector_id, job_name, trigger, slot, slot_last, missed_count, due_at, started_at, trigger_requested_at, picked_up_at, fetched_at, completed_at, status, reason, error_message, total, stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, drain_seq, swept_at FROM scheduler_runs WHERE connector_id = $1
 ORDER BY started_at DESC, id
@@ -175,20 +151,23 @@ func (q *Queries) OpenRun(ctx context.Context, connectorID int32) (SchedulerRun,
 	return i, err
 }
 
-const runsSince = `-- name: RunsSince :many
-SELECT id, connector_id, job_name, trigger, slot, slot_last, missed_count, due_at, started_at, trigger_requested_at, picked_up_at, fetched_at, completed_at, status, reason, error_message, total, stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, drain_seq, swept_at FROM scheduler_runs WHERE connector_id = $1 AND started_at >= $2
+const runsAnswering = `-- name: RunsAnswering :many
+SELECT id, connector_id, job_name, trigger, slot, slot_last, missed_count, due_at, started_at, trigger_requested_at, picked_up_at, fetched_at, completed_at, status, reason, error_message, total, stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, drain_seq, swept_at FROM scheduler_runs WHERE id IN (
+    SELECT r.id FROM scheduler_runs r WHERE r.connector_id = $1 AND r.status <> 'missed'
+    ORDER BY r.started_at DESC LIMIT 50)
+    AND (started_at >= $2::timestamptz OR trigger_requested_at >= $2::timestamptz)
 ORDER BY started_at
-LIMIT 100
 `
 
-type RunsSinceParams struct {
+type RunsAnsweringParams struct {
 	ConnectorID int32
 	Since       time.Time
 }
 
-// Runs claimed at or after a moment, oldest first.
-func (q *Queries) RunsSince(ctx context.Context, arg RunsSinceParams) ([]SchedulerRun, error) {
-	rows, err := q.db.Query(ctx, runsSince, arg.ConnectorID, arg.Since)
+// Of the latest runs of a connector those that read the source at or after a moment, or were asked to: claimed
+// since then, or picked up with a trigger that was asked for since then. Oldest first.
+func (q *Queries) RunsAnswering(ctx context.Context, arg RunsAnsweringParams) ([]SchedulerRun, error) {
+	rows, err := q.db.Query(ctx, runsAnswering, arg.ConnectorID, arg.Since)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ package cron
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"strings"
 	"time"
 
@@ -17,7 +18,7 @@ var ErrSchedule = errors.New("bad schedule")
 
 // Schedule is a parsed cron expression in a time zone.
 type Schedule struct {
-	wall     cron.Schedule
+	wall     *cron.SpecSchedule
 	location *time.Location
 }
 
@@ -37,7 +38,11 @@ func Parse(expression, zone string) (Schedule, error) {
 	if err != nil {
 		return Schedule{}, fmt.Errorf("%w: schedule_cron %q: %w", ErrSchedule, expression, err)
 	}
-	return Schedule{wall: wall, location: location}, nil
+	fields, ok := wall.(*cron.SpecSchedule)
+	if !ok {
+		return Schedule{}, fmt.Errorf("%w: schedule_cron %q: write five fields", ErrSchedule, expression)
+	}
+	return Schedule{wall: fields, location: location}, nil
 }
 
 // Next is the first slot after a moment; zero when there is none within five years.
@@ -53,6 +58,62 @@ func (s Schedule) Next(after time.Time) time.Time {
 		}
 	}
 }
+
+// Last is the last slot after a moment and not after until; zero when there is none. It looks at few of the slots
+// between them, so that a schedule which nobody claimed for months is claimed as fast as any.
+func (s Schedule) Last(after, until time.Time) time.Time {
+	last, none := s.Next(after), until // there is no slot in (none, until]
+	if !within(last, until) {
+		return time.Time{}
+	}
+	for {
+		next := s.Next(last)
+		if !within(next, until) {
+			return last
+		}
+		last = next
+		middle := last.Add(none.Sub(last) / 2)
+		if next := s.Next(middle); within(next, until) {
+			last = next
+		} else {
+			none = middle
+		}
+	}
+}
+
+// Count is how many slots there are after a moment and not after until. Days on which the clocks do not change are
+// counted whole.
+func (s Schedule) Count(after, until time.Time) int {
+	n := 0
+	for at := s.Next(after); within(at, until); at = s.Next(at) {
+		n++
+		if more, last := s.restOfDay(at); more > 0 && !last.After(until) {
+			n += more
+			at = last
+		}
+	}
+	return n
+}
+
+// restOfDay is how many slots follow the first of a day on that day, with the last of them; 0 where at is not the
+// first or the clocks change.
+func (s Schedule) restOfDay(at time.Time) (more int, last time.Time) {
+	hours, minutes := s.wall.Hour&(1<<24-1), s.wall.Minute&(1<<60-1)
+	local := at.In(s.location)
+	if local.Hour() != bits.TrailingZeros64(hours) || local.Minute() != bits.TrailingZeros64(minutes) {
+		return 0, at
+	}
+	midnight := time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, s.location)
+	from, to := local.ZoneBounds()
+	if from.After(midnight) || (!to.IsZero() && to.Before(midnight.Add(24*time.Hour))) {
+		return 0, at
+	}
+	more = bits.OnesCount64(hours)*bits.OnesCount64(minutes) - 1
+	return more, midnight.Add(time.Duration(bits.Len64(hours)-1)*time.Hour +
+		time.Duration(bits.Len64(minutes)-1)*time.Minute)
+}
+
+func within(slot, until time.Time) bool { return !slot.IsZero() && !slot.After(until) }
 
 // asWall drops the zone: what the clock on the wall shows, as if it were UTC, where no hour is left out.
 func asWall(t time.Time) time.Time {

@@ -1,0 +1,211 @@
+// Package await follows a connector until the run that answers a request has its verdict.
+package await
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/sdk/lifecycle"
+)
+
+const (
+	queryTimeout = 5 * time.Second
+	// askEvery is the time between two looks.
+	askEvery = 100 * time.Millisecond
+)
+
+var (
+	// ErrFailed says that the verdict is failed.
+	ErrFailed = errors.New("the sync failed")
+	// ErrDisabled says that the connector was disabled before there was a verdict.
+	ErrDisabled = errors.New("the connector is disabled")
+	// ErrDeleted says that the connector was deleted before there was a verdict.
+	ErrDeleted = errors.New("the connector is deleted")
+)
+
+// Progress is one look at a connector that somebody waits for.
+type Progress struct {
+	Connector dbgen.Connector
+	// Run is the run that answers the request, or the latest of those that took its place; nil before there is one.
+	Run *dbgen.SchedulerRun
+	// Unreachable says why Postgres could not be asked; it is waited for. Everything else is as of before.
+	Unreachable error
+}
+
+// String says in one line where the sync stands.
+func (p Progress) String() string {
+	switch {
+	case p.Unreachable != nil:
+		return "waiting for Postgres"
+	case p.Connector.ID == 0:
+		return "the connector is gone"
+	case p.Run == nil && p.Connector.ChunkingSession != nil:
+		return p.Connector.Status + ": this run began before; another one follows it unless it is still to be picked up"
+	case p.Run == nil:
+		return p.Connector.Status + ": waiting to be claimed"
+	case p.Run.Status != string(lifecycle.Running):
+		return settled(*p.Run)
+	case p.Run.PickedUpAt == nil:
+		return "PENDING: waiting for a worker"
+	case p.Run.Total == nil:
+		return fmt.Sprintf("SYNCING: %d stored, still fetching", p.Run.Stored)
+	}
+	return fmt.Sprintf("SYNCING: %d of %d stored", p.Run.Stored, *p.Run.Total)
+}
+
+func settled(r dbgen.SchedulerRun) string {
+	line := fmt.Sprintf("%s: %d documents, %d unchanged, %d deleted, %d failed",
+		r.Status, r.DocumentsProcessed, r.DocumentsUnchanged, r.DocumentsDeleted, r.DocumentsFailed)
+	if why := Reason(r); why != "" {
+		line += " (" + why + ")"
+	}
+	return line
+}
+
+// Reason is why a run has its verdict, with the error where there is one.
+func Reason(r dbgen.SchedulerRun) string {
+	var reason, message string
+	if r.Reason != nil {
+		reason = *r.Reason
+	}
+	if r.ErrorMessage != nil {
+		message = *r.ErrorMessage
+	}
+	switch {
+	case reason == "":
+		return message
+	case message == "":
+		return reason
+	}
+	return reason + ": " + message
+}
+
+// Verdict follows connector id until the verdict of the first run that reads its source at or after since, which is
+// a moment by Postgres's clock: the answer to a trigger that was asked for then, or to a connector that was added or
+// changed then. Where such a run is handed back, rescued or lost in transit, the run that takes its place is
+// followed. seen, if not nil, is told of every change.
+//
+// It returns the run with verdict completed or skipped. Where the verdict is failed it returns the run and
+// ErrFailed; where there will be none, ErrDisabled or ErrDeleted. Postgres away is waited for, as long as ctx
+// allows.
+func Verdict(
+	ctx context.Context, pool *pgxpool.Pool, id int32, since time.Time, seen func(Progress),
+) (*dbgen.SchedulerRun, error) {
+	var last Progress
+	told := ""
+	ticker := time.NewTicker(askEvery)
+	defer ticker.Stop()
+	for {
+		now, answer, err := look(ctx, pool, id, since)
+		switch {
+		case err == nil:
+			last = now
+		case ctx.Err() != nil:
+			return last.Run, context.Cause(ctx)
+		case postgres.Unavailable(err):
+			last.Unreachable = err
+		default:
+			return last.Run, err
+		}
+		if line := last.String(); line != told && seen != nil {
+			told = line
+			seen(last)
+		}
+		if err == nil && answer.settled {
+			return last.Run, answer.err
+		}
+		select {
+		case <-ctx.Done():
+			return last.Run, context.Cause(ctx)
+		case <-ticker.C:
+		}
+	}
+}
+
+// look reads connector and runs in one snapshot: a run that took another's place is seen with it, or neither is.
+func look(ctx context.Context, pool *pgxpool.Pool, id int32, since time.Time) (p Progress, a answer, err error) {
+	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err = deadline.Do(ctx, "await.look", queryTimeout, func(ctx context.Context) error {
+		return pgx.BeginTxFunc(ctx, pool, snapshot, func(tx pgx.Tx) error {
+			q := dbgen.New(tx)
+			runs, err := q.RunsAnswering(ctx, dbgen.RunsAnsweringParams{ConnectorID: id, Since: since})
+			if err != nil {
+				return fmt.Errorf("read the runs: %w", err)
+			}
+			var exists bool
+			p.Connector, err = q.GetConnector(ctx, id)
+			if exists = !errors.Is(err, pgx.ErrNoRows); exists && err != nil {
+				return fmt.Errorf("read the connector: %w", err)
+			}
+			p.Run, a = follow(runs, p.Connector, exists)
+			return nil
+		})
+	})
+	return p, a, err
+}
+
+// answer is what a look concludes.
+type answer struct {
+	settled bool
+	err     error
+}
+
+// follow walks from the run that answers first along those that took its place.
+func follow(runs []dbgen.SchedulerRun, c dbgen.Connector, exists bool) (*dbgen.SchedulerRun, answer) {
+	var run *dbgen.SchedulerRun
+	for i := range runs {
+		run = &runs[i]
+		switch lifecycle.Verdict(run.Status) {
+		case lifecycle.Running:
+			return run, answer{}
+		case lifecycle.Completed, lifecycle.Skipped:
+			return run, answer{settled: true}
+		case lifecycle.Failed:
+			if !replaced(runs, i) {
+				return run, answer{settled: true, err: fmt.Errorf("%w: %s", ErrFailed, Reason(*run))}
+			}
+		case lifecycle.Superseded:
+			if run.Reason != nil && *run.Reason == reasonDisabled {
+				return run, answer{settled: true, err: ErrDisabled}
+			}
+		}
+	}
+	switch {
+	case !exists:
+		return run, answer{settled: true, err: ErrDeleted}
+	case c.Status == string(lifecycle.Disabled) && c.StatusMessage != nil:
+		return run, answer{settled: true, err: fmt.Errorf("%w: %s", ErrDisabled, *c.StatusMessage)}
+	case c.Status == string(lifecycle.Disabled):
+		return run, answer{settled: true, err: ErrDisabled}
+	}
+	return run, answer{}
+}
+
+// Reasons that decide what follows a run, as the database's trigger writes them.
+const (
+	reasonDisabled      = "disabled"
+	reasonWorkerLost    = "worker lost"
+	reasonLostInTransit = "lost in transit"
+)
+
+// replaced says whether another run takes the place of a failed one at once, and not after a backoff.
+func replaced(runs []dbgen.SchedulerRun, i int) bool {
+	if runs[i].Reason == nil {
+		return false
+	}
+	switch *runs[i].Reason {
+	case reasonLostInTransit:
+		return true
+	case reasonWorkerLost: // the rescue opens its run in the transaction that ends this one
+		return i+1 < len(runs) && runs[i+1].Trigger == "rescue"
+	}
+	return false
+}

@@ -1,0 +1,69 @@
+// Package clock says times and durations the way people say them.
+package clock
+
+import (
+	"fmt"
+	"time"
+)
+
+// At is a moment in local time, as short as the distance from now allows.
+func At(t, now time.Time) string {
+	t, now = t.Local(), now.Local()
+	switch {
+	case t.Year() == now.Year() && t.YearDay() == now.YearDay():
+		return t.Format("15:04:05")
+	case t.Year() == now.Year():
+		return t.Format("2 Jan 15:04")
+	}
+	return t.Format("2006-01-02 15:04")
+}
+
+// Optional is At, and "-" for nil.
+func Optional(t *time.Time, now time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return At(*t, now)
+}
+
+// Ago says how long before now a moment was.
+func Ago(t, now time.Time) string {
+	if !t.Before(now) {
+		return "just now"
+	}
+	return Span(now.Sub(t)) + " ago"
+}
+
+// Until says when a moment will be: the time and how far off it is.
+func Until(t, now time.Time) string {
+	if !t.After(now) {
+		return "now"
+	}
+	return fmt.Sprintf("at %s (in %s)", At(t, now), Span(t.Sub(now)))
+}
+
+// Span is a duration in at most two units; a negative one is zero.
+func Span(d time.Duration) string {
+	switch d = max(d, 0); {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < 10*time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	case d < time.Hour:
+		return two(d.Round(time.Second), time.Minute, "m", time.Second, "s")
+	case d < 24*time.Hour:
+		return two(d.Round(time.Minute), time.Hour, "h", time.Minute, "m")
+	}
+	return two(d.Round(time.Hour), 24*time.Hour, "d", time.Hour, "h")
+}
+
+func two(d, large time.Duration, largeName string, small time.Duration, smallName string) string {
+	n, rest := d/large, d%large/small
+	switch {
+	case n == 0:
+		return fmt.Sprintf("%d%s", rest, smallName)
+	case rest == 0:
+		return fmt.Sprintf("%d%s", n, largeName)
+	}
+	return fmt.Sprintf("%d%s%d%s", n, largeName, rest, smallName)
+}

@@ -1,0 +1,114 @@
+// Package evidence answers why a connector is, or is not, running now, and what happens next. Gather reads the
+// evidence from Postgres and from the streams; Explain, a pure function, draws the conclusion.
+package evidence
+
+import (
+	"time"
+
+	"github.com/echomind/sync/cmd/echomind/internal/broker"
+	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+)
+
+// Settings are those of the scheduler, as far as this process knows them.
+type Settings struct {
+	// MaxConcurrent is the cap of a type that has none of its own; 0 = no cap.
+	MaxConcurrent int
+	// CheckInterval is the longest time between two ticks.
+	CheckInterval time.Duration
+	// WatchInterval is the time between two looks for what is lost.
+	WatchInterval time.Duration
+	// LostGrace is how long a message may be on its way before it is looked for.
+	LostGrace time.Duration
+	// ForeignTimeout is when a SYNCING connector without lease is rescued.
+	ForeignTimeout time.Duration
+}
+
+// Evidence is what is known of one connector at one moment.
+type Evidence struct {
+	// Now is Postgres's.
+	Now      time.Time
+	Settings Settings
+
+	Connector dbgen.Connector
+	// Run is the run of the connector's session; nil at rest.
+	Run *dbgen.SchedulerRun
+	// Past are the latest runs that have a verdict, the latest first.
+	Past []dbgen.SchedulerRun
+	Load dbgen.TypeLoadRow
+
+	// Services are those that are seen connected to Postgres.
+	Services []dbgen.ServicesRow
+	// DispatchedSince says that something was claimed since this connector is due.
+	DispatchedSince bool
+
+	Streams Streams
+}
+
+// Streams is what the broker says. It is asked before Postgres: what Postgres then still calls open was open while
+// the broker answered.
+type Streams struct {
+	// Unknown says why the broker could not be asked; nil if it was.
+	Unknown error
+	// Triggers is what waits under the connector's subject; TriggersGone that the stream does not exist.
+	Triggers     broker.Queue
+	TriggersGone bool
+	Subscribers  []broker.Subscription
+	// Documents is what waits to be stored; DocumentsGone that the stream does not exist.
+	Documents     broker.Depth
+	DocumentsGone bool
+	Storers       []broker.Subscription
+	// DrainingBefore is the session that drained already before the broker was asked; empty for none.
+	DrainingBefore string
+}
+
+// Answer is the conclusion.
+type Answer struct {
+	ConnectorID int32  `json:"connector_id"`
+	Name        string `json:"name"`
+	Type        string `json:"type"`
+	Status      string `json:"status"`
+	// Running says whether a service is at work on it.
+	Running bool `json:"running"`
+	// Cause is a word for programs.
+	Cause Cause `json:"cause"`
+	// Why is the same in a sentence.
+	Why string `json:"why"`
+	// Evidence are the facts that it is concluded from.
+	Evidence []string `json:"evidence"`
+	// Next is what happens next, and who does it.
+	Next string `json:"next"`
+}
+
+// Cause is why a connector is where it is.
+type Cause string
+
+// The causes.
+const (
+	Queued             Cause = "queued"
+	QueuedBehindOthers Cause = "queued_behind_others"
+	NoSubscriber       Cause = "no_subscriber"
+	InTransit          Cause = "in_transit"
+	MessageLost        Cause = "message_lost"
+
+	Fetching           Cause = "fetching"
+	WorkerLost         Cause = "worker_lost"
+	ForeignSubscriber  Cause = "foreign_subscriber"
+	Storing            Cause = "storing"
+	NobodyStores       Cause = "nobody_stores"
+	DocumentsLost      Cause = "documents_lost"
+	Completing         Cause = "completing"
+	BrokerAway         Cause = "broker_away"
+	SchedulerAway      Cause = "scheduler_away"
+	SchedulerIdle      Cause = "scheduler_idle"
+	CapFull            Cause = "cap_full"
+	DueNow             Cause = "due_now"
+	WaitsForSlot       Cause = "waits_for_slot"
+	ManualOnly         Cause = "manual_only"
+	OnceOnly           Cause = "once_only"
+	BeingPlanned       Cause = "being_planned"
+	CannotBePlanned    Cause = "cannot_be_planned"
+	BackingOff         Cause = "backing_off"
+	FailedForGood      Cause = "failed_for_good"
+	DisabledByUser     Cause = "disabled_by_user"
+	DisabledByFailures Cause = "disabled_by_failures"
+)

@@ -1,0 +1,137 @@
+package evidence
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/echomind/sync/cmd/echomind/internal/await"
+	"github.com/echomind/sync/cmd/echomind/internal/clock"
+	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/sdk/lifecycle"
+)
+
+const schedulerName = "echomind-scheduler"
+
+// Explain draws the conclusion.
+func Explain(e Evidence) Answer {
+	x := explanation{Evidence: e, answer: Answer{
+		ConnectorID: e.Connector.ID, Name: e.Connector.Name, Type: e.Connector.Type, Status: e.Connector.Status,
+		Evidence: []string{},
+	}}
+	switch lifecycle.Status(e.Connector.Status) {
+	case lifecycle.Pending:
+		x.pending()
+	case lifecycle.Syncing:
+		x.syncing()
+	case lifecycle.Disabled:
+		x.disabled()
+	default:
+		x.atRest()
+	}
+	x.past()
+	return x.answer
+}
+
+// explanation is an answer in the making.
+type explanation struct {
+	Evidence
+	answer Answer
+}
+
+func (x *explanation) conclude(cause Cause, why, next string) {
+	x.answer.Cause, x.answer.Why, x.answer.Next = cause, why, next
+}
+
+func (x *explanation) fact(format string, args ...any) {
+	x.answer.Evidence = append(x.answer.Evidence, fmt.Sprintf(format, args...))
+}
+
+// past says what came of the latest runs, and what the failure count stands at.
+func (x *explanation) past() {
+	c := x.Connector
+	if c.FailureCount > 0 {
+		x.fact("failures in a row: %d; at %d it is disabled", c.FailureCount, c.MaxRetries)
+	}
+	if c.TriggerRequestedAt != nil {
+		x.fact("triggered %s", clock.Ago(*c.TriggerRequestedAt, x.Now))
+	}
+	if len(x.Past) == 0 {
+		x.fact("no verdict yet: it never ran to an end")
+	}
+	for i, r := range x.Past {
+		name := "last verdict"
+		if i > 0 {
+			name = "before that"
+		}
+		x.fact("%s: %s", name, verdict(r, x.Now))
+		if i == 1 {
+			return
+		}
+	}
+}
+
+func verdict(r dbgen.SchedulerRun, now time.Time) string {
+	line := r.Status
+	if why := await.Reason(r); why != "" {
+		line += " (" + why + ")"
+	}
+	if r.MissedCount != nil {
+		line += fmt.Sprintf(", %s", plural(int64(*r.MissedCount), "slot"))
+	}
+	if r.CompletedAt != nil {
+		line += " " + clock.Ago(*r.CompletedAt, now)
+	}
+	if r.Total != nil {
+		line += fmt.Sprintf(", %d of %d messages stored", r.Stored, *r.Total)
+	}
+	return line + ", due as " + r.Trigger
+}
+
+// schedulerActive is how old the last sign of life of a scheduler that works may be.
+func (x *explanation) schedulerActive() time.Duration {
+	return max(3*x.Settings.WatchInterval, 15*time.Second)
+}
+
+// scheduler says whether one is seen, whether it seems to be idle, and puts down what that is told from.
+func (x *explanation) scheduler() (seen, idle bool) {
+	for _, s := range x.Services {
+		if s.Name == nil || *s.Name != schedulerName {
+			continue
+		}
+		if s.LastActive == nil {
+			x.fact("scheduler: connected to Postgres")
+			return true, false
+		}
+		idle = x.Now.Sub(*s.LastActive) > x.schedulerActive()
+		x.fact("scheduler: connected to Postgres, last heard of %s", clock.Ago(*s.LastActive, x.Now))
+		return true, idle
+	}
+	if x.DispatchedSince {
+		x.fact("scheduler: its connection is not seen, but other connectors were dispatched since this one is due")
+		return true, false
+	}
+	x.fact("scheduler: none is connected to this database (no connection is named %s)", schedulerName)
+	return false, false
+}
+
+// lookout ends a sentence about what the scheduler will do with whether there is one.
+func (x *explanation) lookout(what string) string {
+	if seen, _ := x.scheduler(); !seen {
+		return what + " once a scheduler runs; start it with `echomind run`, or the scheduler program"
+	}
+	return what
+}
+
+func plural(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func text(s *string, none string) string {
+	if s == nil || *s == "" {
+		return none
+	}
+	return *s
+}

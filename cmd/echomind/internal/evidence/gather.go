@@ -1,0 +1,167 @@
+package evidence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/echomind/sync/cmd/echomind/internal/broker"
+	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/sdk/lifecycle"
+	"github.com/echomind/sync/sdk/topology"
+)
+
+// ErrNoConnector says that there is no such connector.
+var ErrNoConnector = errors.New("no such connector")
+
+const (
+	queryTimeout = 5 * time.Second
+	pastRuns     = 4
+	// A worker that is between two pulls is asked for again, so that it is not taken for none.
+	subscriberLooks = 4
+	betweenLooks    = 100 * time.Millisecond
+)
+
+// Gather reads the evidence about a connector. away, if not nil, says why there is no broker to ask. It returns
+// ErrNoConnector where there is none.
+func Gather(
+	ctx context.Context, pool *pgxpool.Pool, asked *broker.Broker, away error, id int32, settings Settings,
+) (Evidence, error) {
+	var streams Streams
+	before, err := read(ctx, pool, id, settings)
+	if err != nil {
+		return before, err
+	}
+	if draining(before) {
+		streams.DrainingBefore = before.Run.ID.String()
+	}
+	if away == nil {
+		away = askStreams(ctx, asked, before.Connector, &streams)
+	}
+	streams.Unknown = away
+	after, err := read(ctx, pool, id, settings)
+	after.Streams = streams
+	return after, err
+}
+
+// read takes one snapshot of Postgres.
+func read(ctx context.Context, pool *pgxpool.Pool, id int32, settings Settings) (Evidence, error) {
+	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	e := Evidence{Settings: settings}
+	err := deadline.Do(ctx, "evidence.read", queryTimeout, func(ctx context.Context) error {
+		return pgx.BeginTxFunc(ctx, pool, snapshot, func(tx pgx.Tx) error { return e.fill(ctx, dbgen.New(tx), id) })
+	})
+	return e, err
+}
+
+func (e *Evidence) fill(ctx context.Context, q *dbgen.Queries, id int32) (err error) {
+	if e.Connector, err = q.GetConnector(ctx, id); errors.Is(err, pgx.ErrNoRows) {
+		return ErrNoConnector
+	} else if err != nil {
+		return fmt.Errorf("read the connector: %w", err)
+	}
+	if e.Now, err = q.Now(ctx); err != nil {
+		return fmt.Errorf("read the time: %w", err)
+	}
+	runs, err := q.ListRuns(ctx, dbgen.ListRunsParams{ConnectorID: id, Page: pastRuns + 1})
+	if err != nil {
+		return fmt.Errorf("read the ledger: %w", err)
+	}
+	for _, r := range runs {
+		if r.Status == string(lifecycle.Running) {
+			e.Run = &r
+		} else if len(e.Past) < pastRuns {
+			e.Past = append(e.Past, r)
+		}
+	}
+	e.Load, err = q.TypeLoad(ctx, dbgen.TypeLoadParams{
+		Type: e.Connector.Type, DueAt: e.Connector.NextSyncAt, DispatchedAt: e.Connector.DispatchedAt,
+	})
+	if err != nil {
+		return fmt.Errorf("count the connectors of the type: %w", err)
+	}
+	if e.Services, err = q.Services(ctx); err != nil {
+		return fmt.Errorf("ask who is connected: %w", err)
+	}
+	if e.Connector.NextSyncAt != nil {
+		since, err := q.DispatchedSince(ctx, *e.Connector.NextSyncAt)
+		if err != nil {
+			return fmt.Errorf("ask what was dispatched: %w", err)
+		}
+		e.DispatchedSince = since != nil && *since
+	}
+	return nil
+}
+
+func draining(e Evidence) bool {
+	return e.Connector.Status == string(lifecycle.Syncing) && e.Connector.LeaseExpiresAt == nil &&
+		e.Run != nil && e.Run.DrainSeq != nil
+}
+
+// askStreams asks what the connector's status makes worth asking.
+func askStreams(ctx context.Context, b *broker.Broker, c dbgen.Connector, s *Streams) error {
+	subject, err := topology.SyncSubject(c.Type)
+	if err != nil {
+		return err
+	}
+	s.Triggers, err = b.Queue(ctx, topology.SyncStream, subject)
+	if s.TriggersGone = errors.Is(err, broker.ErrNoStream); err != nil && !s.TriggersGone {
+		return err
+	}
+	if !s.TriggersGone {
+		if s.Subscribers, err = subscribers(ctx, b, topology.SyncStream, subject); err != nil {
+			return err
+		}
+	}
+	if c.Status != string(lifecycle.Syncing) {
+		return nil
+	}
+	s.Documents, err = b.Depth(ctx, topology.DocumentStream)
+	if s.DocumentsGone = errors.Is(err, broker.ErrNoStream); err != nil && !s.DocumentsGone {
+		return err
+	}
+	if !s.DocumentsGone {
+		s.Storers, err = subscribers(ctx, b, topology.DocumentStream, topology.DocumentSubject)
+	}
+	return err
+}
+
+// subscribers asks again for a moment while nobody seems to pull.
+func subscribers(ctx context.Context, b *broker.Broker, stream, subject string) ([]broker.Subscription, error) {
+	for look := 1; ; look++ {
+		found, err := b.Subscriptions(ctx, stream, subject)
+		if errors.Is(err, broker.ErrNoStream) {
+			return nil, nil
+		}
+		if err != nil || pulling(found) || look == subscriberLooks {
+			return found, err
+		}
+		select {
+		case <-ctx.Done():
+			return found, nil
+		case <-time.After(betweenLooks):
+		}
+	}
+}
+
+// pulling says whether a message would be taken at once.
+func pulling(subscriptions []broker.Subscription) bool {
+	for _, s := range subscriptions {
+		if s.Waiting > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func held(subscriptions []broker.Subscription) (n int) {
+	for _, s := range subscriptions {
+		n += s.Held
+	}
+	return n
+}

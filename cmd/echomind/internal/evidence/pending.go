@@ -1,0 +1,96 @@
+package evidence
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/echomind/sync/cmd/echomind/internal/clock"
+)
+
+// maxLostGrace is where the doubling of the grace ends.
+const maxLostGrace = time.Minute
+
+func (x *explanation) pending() {
+	c, s := x.Connector, x.Streams
+	subject := "connector.sync." + c.Type
+	times := ""
+	if c.Dispatches > 1 {
+		times = fmt.Sprintf(", %d times by now", c.Dispatches)
+	}
+	x.fact("dispatched %s%s", clock.Ago(*c.DispatchedAt, x.Now), times)
+	if x.Run != nil {
+		x.fact("due %s as %s, %s", clock.At(x.Run.DueAt, x.Now), x.Run.Trigger, waited(x.Run.DueAt, x.Now))
+	}
+	x.fact("%s before it are PENDING", plural(x.Load.PendingBefore, c.Type+" connector"))
+	if s.Unknown != nil {
+		x.fact("NATS: %v", s.Unknown)
+		x.conclude(BrokerAway, "it waits to be picked up, and NATS, which carries its message, does not answer",
+			"when NATS is back the message is picked up, or published again if it was lost")
+		return
+	}
+	x.queue(subject)
+	queued := s.Triggers.Oldest != nil && !c.DispatchedAt.Before(*s.Triggers.Oldest)
+	switch age := x.Now.Sub(*c.DispatchedAt); {
+	case s.TriggersGone:
+		x.republished("the stream that carried its message is gone")
+	case !queued && age <= x.Settings.LostGrace:
+		x.conclude(InTransit, "its message is on its way: published a moment ago, or being picked up",
+			fmt.Sprintf("a worker picks it up; if none has within %s the message is looked for", clock.Span(x.Settings.LostGrace)))
+	case !queued:
+		x.republished("its message is not in the stream any more, and nobody picked it up")
+	case pulling(s.Subscribers):
+		x.conclude(Queued, "its message is queued and a worker is about to take it", "it is picked up within moments")
+	case x.Load.Fetching > 0 || held(s.Subscribers) > 0:
+		x.conclude(QueuedBehindOthers, "every slot of the workers of its type is taken",
+			"the next free slot takes the oldest message; more workers, or more WORKER_SLOTS, shorten the queue")
+	default:
+		x.conclude(NoSubscriber, "nobody is subscribed to "+subject+": no worker of its type runs",
+			"it is picked up as soon as a service that handles "+c.Type+" connectors runs; nothing is lost meanwhile")
+	}
+}
+
+// queue puts down what the stream holds and who takes from it.
+func (x *explanation) queue(subject string) {
+	s := x.Streams
+	switch {
+	case s.TriggersGone:
+		x.fact("stream: it does not exist")
+	case s.Triggers.Oldest == nil:
+		x.fact("stream: no message of %s is queued", subject)
+	default:
+		own := ""
+		if session := x.Connector.ChunkingSession; session != nil && session.String() == s.Triggers.OldestSession {
+			own = ": this one's"
+		}
+		x.fact("stream: %s of %s queued, the oldest dispatched %s%s", plural(int64(s.Triggers.Messages), "message"),
+			subject, clock.Ago(*s.Triggers.Oldest, x.Now), own)
+	}
+	x.subscribers(subject)
+}
+
+func (x *explanation) subscribers(subject string) {
+	if len(x.Streams.Subscribers) == 0 {
+		x.fact("subscribers: %s has no consumer", subject)
+	}
+	for _, s := range x.Streams.Subscribers {
+		x.fact("subscribers: consumer %s, %s waiting, %s delivered and not acknowledged, %s being fetched",
+			s.Consumer, plural(int64(s.Waiting), "free slot"), plural(int64(s.Held), "message"),
+			plural(x.Load.Fetching, x.Connector.Type+" connector"))
+	}
+}
+
+// republished concludes that the message is lost, and says when it is published again.
+func (x *explanation) republished(why string) {
+	c := x.Connector
+	grace := x.Settings.LostGrace << min(max(c.Dispatches-1, 0), 10)
+	again := c.DispatchedAt.Add(min(grace, maxLostGrace))
+	when := "within " + clock.Span(x.Settings.WatchInterval)
+	if again.After(x.Now) {
+		when = "within " + clock.Span(again.Sub(x.Now)+x.Settings.WatchInterval)
+	}
+	x.conclude(MessageLost, why, x.lookout("the scheduler publishes it again "+when))
+}
+
+func waited(since, now time.Time) string {
+	return "waiting for " + clock.Span(now.Sub(since))
+}

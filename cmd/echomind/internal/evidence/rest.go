@@ -1,0 +1,99 @@
+package evidence
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/echomind/sync/cmd/echomind/internal/clock"
+	"github.com/echomind/sync/sdk/lifecycle"
+)
+
+// atRest is ACTIVE or ERROR.
+func (x *explanation) atRest() {
+	c := x.Connector
+	failed := c.Status == string(lifecycle.Error)
+	if failed {
+		x.fact("error: %s", text(c.StatusMessage, "none was given"))
+	}
+	switch {
+	case c.NextSyncAt != nil && !c.NextSyncAt.After(x.Now):
+		x.due()
+	case c.NextSyncAt != nil && failed:
+		x.conclude(BackingOff, fmt.Sprintf("its last sync failed; the next try is %s", clock.Until(*c.NextSyncAt, x.Now)),
+			fmt.Sprintf("it is tried again then; `echomind connectors trigger %d` tries now", c.ID))
+	case c.NextSyncAt != nil:
+		x.conclude(WaitsForSlot, fmt.Sprintf("it is not due before %s", clock.At(*c.NextSyncAt, x.Now)),
+			fmt.Sprintf("it runs %s, as %s; `echomind connectors trigger %d` runs it now",
+				clock.Until(*c.NextSyncAt, x.Now), text(c.DueReason, "planned"), c.ID))
+	case failed:
+		x.conclude(FailedForGood, "it failed in a way that trying again does not mend",
+			fmt.Sprintf("nothing, until you change what is wrong (`echomind connectors update %d …`) or trigger it", c.ID))
+	case c.NeedsPlan:
+		x.conclude(BeingPlanned, "its next time is still to be worked out from "+schedule(x),
+			x.lookout("the scheduler plans it within "+clock.Span(x.Settings.CheckInterval)))
+	case c.ScheduleCron != nil:
+		x.conclude(CannotBePlanned, "no time can be worked out from "+schedule(x)+": "+
+			text(c.StatusMessage, "it never comes due"), fmt.Sprintf(
+			"nothing, until you correct it: `echomind connectors update %d --cron … --time-zone …`", c.ID))
+	case c.RefreshFreqMinutes == nil:
+		x.conclude(ManualOnly, "it never runs by itself: it has no refresh interval and no cron schedule",
+			fmt.Sprintf("nothing, until you run `echomind connectors trigger %d`", c.ID))
+	default:
+		x.conclude(OnceOnly, "it runs once, and has: its refresh interval is 0", fmt.Sprintf(
+			"nothing, until you run `echomind connectors trigger %d`, or set an interval with `update %d --refresh`", c.ID, c.ID))
+	}
+}
+
+func schedule(x *explanation) string {
+	return fmt.Sprintf("its schedule %q in %s", text(x.Connector.ScheduleCron, ""), x.Connector.TimeZone)
+}
+
+// due tells apart who keeps a due connector waiting.
+func (x *explanation) due() {
+	c := x.Connector
+	age := x.Now.Sub(*c.NextSyncAt)
+	x.fact("due since %s (%s) as %s", clock.At(*c.NextSyncAt, x.Now), clock.Span(age), text(c.DueReason, "planned"))
+	limit := x.Settings.MaxConcurrent
+	if x.Load.TypeCap != nil {
+		limit = int(*x.Load.TypeCap)
+	}
+	most := "no cap"
+	if limit > 0 {
+		most = fmt.Sprintf("at most %d", limit)
+	}
+	x.fact("%s in flight, %s; %d due before it", plural(x.Load.InFlight, c.Type+" connector"), most, x.Load.DueBefore)
+	seen, idle := x.scheduler()
+	if x.Streams.Unknown != nil {
+		x.fact("NATS: %v", x.Streams.Unknown)
+	}
+	switch {
+	case !seen:
+		x.conclude(SchedulerAway, "it is due, and no scheduler runs that could dispatch it",
+			"it is dispatched as soon as one runs; start it with `echomind run`, or the scheduler program")
+	case x.Streams.Unknown != nil:
+		x.conclude(BrokerAway, "it is due, and NATS, which is to carry its message, does not answer",
+			"it stays due, and is dispatched when NATS is back; check NATS_URL and the server")
+	case limit > 0 && x.Load.InFlight >= int64(limit):
+		x.conclude(CapFull, fmt.Sprintf("as many %s connectors as may be are in flight", c.Type), fmt.Sprintf(
+			"each verdict among them lets the longest due one in; `echomind types add %s --max-concurrent N` allows more", c.Type))
+	case idle || age > x.Settings.CheckInterval+x.schedulerActive():
+		x.conclude(SchedulerIdle, "it is due and nothing is in its way, but the scheduler does not dispatch it",
+			"look at the scheduler's log and /readyz; "+strings.Join([]string{"SCHEDULER_ENABLED may be false there",
+				"its own NATS may be away", "its SCHEDULER_MAX_CONCURRENT_SYNCS may be lower than here"}, ", "))
+	default:
+		x.conclude(DueNow, "it became due a moment ago", "the scheduler dispatches it within moments, at the latest in "+
+			clock.Span(x.Settings.CheckInterval))
+	}
+}
+
+func (x *explanation) disabled() {
+	c := x.Connector
+	x.fact("reason: %s", text(c.StatusMessage, "none was given"))
+	next := fmt.Sprintf("nothing, until you run `echomind connectors enable %d`", c.ID)
+	if c.FailureCount >= c.MaxRetries {
+		x.conclude(DisabledByFailures, "it failed too often in a row and was disabled", next+
+			"; correct what is wrong first, or it fails again")
+		return
+	}
+	x.conclude(DisabledByUser, "it is disabled", next)
+}

@@ -1,0 +1,98 @@
+// Configdoc prints docs/configuration.md from the Config structs: every field with an env tag, its default and its
+// comment. It runs in the root of the repository.
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"reflect"
+	"strings"
+)
+
+// sections are the structs, in the order of the page.
+var sections = []struct{ title, note, file, structName string }{
+	{"Every service", "", "internal/config/config.go", "Common"},
+	{"Scheduler", "", "services/scheduler/config.go", "Config"},
+	{"Worker kit", "Read by the chunker and by every service that calls `worker.Serve`.", "sdk/worker/config.go", "Config"},
+	{"Chunker", "", "services/chunker/config.go", "Config"},
+	{"Semantic", "", "services/semantic/config.go", "Config"},
+	{"echomind, the command line", "Used to find a running stack.", "internal/config/config.go", "Lookup"},
+	{"echomind run", "It reads the services' settings too; these have other defaults there.",
+		"internal/config/stack.go", "Stack"},
+	{"echomind connectors add", "The time between two syncs where `--refresh` is not given, in minutes.",
+		"internal/config/refresh.go", "Refresh"},
+}
+
+func main() {
+	fmt.Print(`# Configuration
+
+Everything is configured by the environment. This page is generated from the Config structs by ` + "`make generate`" + `.
+`)
+	for _, s := range sections {
+		fields, err := read(s.file, s.structName)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		fmt.Printf("\n## %s\n\n", s.title)
+		if s.note != "" {
+			fmt.Printf("%s\n\n", s.note)
+		}
+		fmt.Print("| variable | default | meaning |\n|---|---|---|\n")
+		for _, f := range fields {
+			fmt.Printf("| `%s` | %s | %s |\n", f.variable, f.otherwise, f.meaning)
+		}
+	}
+}
+
+type field struct{ variable, otherwise, meaning string }
+
+func read(file, structName string) ([]field, error) {
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
+	if err != nil {
+		return nil, err
+	}
+	var fields []field
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		spec, ok := n.(*ast.TypeSpec)
+		if !ok || spec.Name.Name != structName {
+			return true
+		}
+		if s, ok := spec.Type.(*ast.StructType); ok {
+			fields = append(fields, tagged(s)...)
+		}
+		return false
+	})
+	if len(fields) == 0 {
+		return nil, fmt.Errorf("%s: struct %s has no field with an env tag", file, structName)
+	}
+	return fields, nil
+}
+
+func tagged(s *ast.StructType) []field {
+	var fields []field
+	doc := ""
+	for _, f := range s.Fields.List {
+		if f.Doc != nil {
+			doc = strings.Join(strings.Fields(f.Doc.Text()), " ")
+		}
+		if f.Tag == nil || len(f.Names) == 0 {
+			continue
+		}
+		tag := reflect.StructTag(strings.Trim(f.Tag.Value, "`"))
+		variable := tag.Get("env")
+		if variable == "" || variable == "-" {
+			continue
+		}
+		otherwise := "none"
+		if v, ok := tag.Lookup("envDefault"); ok {
+			otherwise = "`" + v + "`"
+		}
+		meaning := strings.TrimPrefix(strings.TrimPrefix(doc, f.Names[0].Name+" is "), f.Names[0].Name+" ")
+		fields = append(fields, field{variable, otherwise, strings.ReplaceAll(meaning, "|", "\\|")})
+	}
+	return fields
+}

@@ -1,0 +1,95 @@
+package worker
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/echomind/sync/sdk/wire"
+)
+
+// MaxStateBytes bounds the state of a connector, as Postgres writes it out: one space after each colon and comma,
+// numbers without an exponent.
+const MaxStateBytes = 64 << 10
+
+// State decodes the state that the last completed sync left. An empty state leaves v as it is. Integers above 2^53
+// come back as strings: a field for them must be a string, or tagged `json:",string"`.
+func (r *Run) State(v any) error { return decodeStruct("state", r.request.State, v, false) }
+
+// SetState says what State is to return at the next sync; v must be a JSON object. It is committed together with the
+// run's completion, after every document is stored; a run that does not complete leaves the old state.
+func (r *Run) SetState(v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode the state: %w", err)
+	}
+	state, err := wire.Struct(data)
+	if err != nil {
+		return fmt.Errorf("state must be a JSON object: %w", err)
+	}
+	size, err := stateSize(structpb.NewStructValue(state))
+	if err != nil {
+		return err
+	}
+	if size > MaxStateBytes {
+		return fmt.Errorf("state has %d bytes, more than %d", size, MaxStateBytes)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.newState = state
+	return nil
+}
+
+// stateSize is how long Postgres writes a value out, or a little more.
+func stateSize(value *structpb.Value) (int, error) {
+	switch v := value.GetKind().(type) {
+	case *structpb.Value_StringValue:
+		return textSize(v.StringValue)
+	case *structpb.Value_NumberValue:
+		return len(strconv.FormatFloat(v.NumberValue, 'f', -1, 64)), nil
+	case *structpb.Value_ListValue:
+		size := len("[]")
+		for _, e := range v.ListValue.GetValues() {
+			n, err := stateSize(e)
+			if err != nil {
+				return 0, err
+			}
+			size += n + len(", ")
+		}
+		return size, nil
+	case *structpb.Value_StructValue:
+		size := len("{}")
+		for name, e := range v.StructValue.GetFields() {
+			key, err := textSize(name)
+			if err != nil {
+				return 0, err
+			}
+			n, err := stateSize(e)
+			if err != nil {
+				return 0, err
+			}
+			size += key + len(": ") + n + len(", ")
+		}
+		return size, nil
+	}
+	return len("false"), nil
+}
+
+func textSize(text string) (int, error) {
+	size := len(`""`) + len(text)
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c == 0:
+			return 0, errors.New("state holds a NUL character, which Postgres cannot store")
+		case strings.IndexByte("\"\\\b\f\n\r\t", c) >= 0:
+			size++
+		case c < ' ':
+			size += len(`\u0000`) - 1
+		}
+	}
+	return size, nil
+}
