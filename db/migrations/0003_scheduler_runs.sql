@@ -34,7 +34,8 @@ CREATE TABLE scheduler_runs (
     documents_unchanged  bigint NOT NULL DEFAULT 0,
     chunks_stored        bigint NOT NULL DEFAULT 0,
     listing_whole        boolean,
-    new_state            jsonb,
+    new_state            jsonb
+        CONSTRAINT scheduler_runs_new_state_size CHECK (octet_length(new_state::text) <= 65536),
     config_version       bigint NOT NULL,
     -- Sequence of sync completed in the document stream; set when the worker is done.
     drain_seq            bigint,

@@ -78,6 +78,7 @@ CREATE FUNCTION connectors_before_write() RETURNS trigger
 DECLARE
     moment  timestamptz;
     changed boolean;
+    triggered boolean;
     left_run text;   -- the verdict of the run that this write ends
     why      text;
 BEGIN
@@ -145,8 +146,9 @@ BEGIN
         NEW.failure_count := 0;
         NEW.status_message := NULL;
         NEW := connector_plan(NEW, moment);
-        IF (changed OR OLD.due_reason = 'changed') AND (NEW.schedule_cron IS NOT NULL
-            OR NEW.refresh_freq_minutes IS NOT NULL) THEN
+        IF (changed OR OLD.due_reason = 'changed') AND NEW.last_sync_at IS NOT NULL
+            AND NEW.trigger_requested_at IS NULL
+            AND (NEW.schedule_cron IS NOT NULL OR NEW.refresh_freq_minutes IS NOT NULL) THEN
             NEW.next_sync_at := moment;
             NEW.due_reason := 'changed';
             NEW.slot_at := NULL;
@@ -200,17 +202,18 @@ BEGIN
         END IF;
     ELSIF NEW.status IN ('ACTIVE', 'ERROR') THEN
         NEW.updated_at := moment;
-        IF NEW.trigger_requested_at IS DISTINCT FROM OLD.trigger_requested_at
-            AND NEW.trigger_requested_at IS NOT NULL THEN
-            NEW.next_sync_at := moment;
-            NEW.due_reason := 'manual';
-            NEW.slot_at := NULL;
-            NEW.needs_plan := false;
-        ELSIF changed AND (NEW.schedule_cron IS NOT NULL OR NEW.refresh_freq_minutes IS NOT NULL) THEN
-            NEW.next_sync_at := moment;
-            NEW.due_reason := CASE WHEN NEW.last_sync_at IS NULL THEN 'new' ELSE 'changed' END;
-            NEW.slot_at := NULL;
-            NEW.needs_plan := false;
+        triggered := NEW.trigger_requested_at IS DISTINCT FROM OLD.trigger_requested_at
+            AND NEW.trigger_requested_at IS NOT NULL;
+        IF triggered
+            OR (changed AND (NEW.schedule_cron IS NOT NULL OR NEW.refresh_freq_minutes IS NOT NULL)) THEN
+            -- What is due already keeps its place, its reason and its slot: the run answers both.
+            IF OLD.next_sync_at IS NULL OR OLD.next_sync_at > moment THEN
+                NEW.next_sync_at := moment;
+                NEW.due_reason := CASE WHEN triggered THEN 'manual'
+                                       WHEN NEW.last_sync_at IS NULL THEN 'new' ELSE 'changed' END;
+                NEW.slot_at := NULL;
+                NEW.needs_plan := false;
+            END IF;
         ELSIF (NEW.refresh_freq_minutes, NEW.schedule_cron, NEW.time_zone)
                 IS DISTINCT FROM (OLD.refresh_freq_minutes, OLD.schedule_cron, OLD.time_zone)
             AND NEW.status = 'ACTIVE'
@@ -257,6 +260,9 @@ BEGIN
         SET status = 'superseded', reason = 'connector deleted', completed_at = clock_timestamp(), new_state = NULL
         WHERE id = OLD.chunking_session AND status = 'running';
     INSERT INTO deleted_connectors (id) VALUES (OLD.id) ON CONFLICT (id) DO NOTHING;
+    IF OLD.chunking_session IS NOT NULL THEN
+        PERFORM pg_notify('connectors_due', '');   -- its place is free
+    END IF;
     RETURN OLD;
 END $$;
 -- +goose StatementEnd

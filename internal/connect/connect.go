@@ -26,6 +26,9 @@ const (
 	schemaTimeout = 5 * time.Second
 	retryEvery    = time.Second
 	drainTimeout  = 3 * time.Second
+	// publishTimeout forgets an asynchronous publish whose acknowledgement was lost; else it would count as pending
+	// for ever.
+	publishTimeout = 10 * time.Second
 )
 
 // Process is what all services of one process share.
@@ -81,7 +84,7 @@ func Open(ctx context.Context, cfg config.Common, service string, p Process) (*S
 		return nil, fmt.Errorf("read NATS_URL: %w", err)
 	}
 	s := &Servers{Pool: pool, NATS: conn, log: log}
-	if s.Stream, err = jetstream.New(conn); err == nil {
+	if s.Stream, err = jetstream.New(conn, jetstream.WithPublishAsyncTimeout(publishTimeout)); err == nil {
 		p.Ready.Add(service+".postgres", func(ctx context.Context) error { return db.Check(ctx, pool) })
 		p.Ready.Add(service+".nats", s.checkNATS)
 		err = s.wait(ctx)

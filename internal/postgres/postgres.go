@@ -75,6 +75,7 @@ func Unavailable(err error) bool {
 			"57014", "55P03", // statement or lock timeout
 			"40P01", "40001", // still in deadlock after the repeats
 			"25P03",                   // idle in transaction ended
+			"25006",                   // read-only: a standby, or a primary that is being replaced
 			"58000", "58030", "53100", // its disk
 			"53200", "53300", "53400": // its memory, its connections, its limits
 			return true

@@ -22,7 +22,10 @@ func DeadLetter(ctx context.Context, js jetstream.JetStream, msg jetstream.Msg, 
 	letter := nats.NewMsg("dlq." + msg.Subject())
 	letter.Data = msg.Data()
 	for key, values := range msg.Headers() {
-		letter.Header[key] = values
+		// The server's own headers were for the first publish; here they could have this one refused or swallowed.
+		if !strings.HasPrefix(strings.ToLower(key), "nats-") {
+			letter.Header[key] = values
+		}
 	}
 	reason := strings.Join(strings.Fields(strings.ToValidUTF8(why.Error(), "\uFFFD")), " ")
 	if len(reason) > maxReasonBytes {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -149,8 +150,8 @@ func workQueueConsumer(name, subject string) jetstream.ConsumerConfig {
 	}
 }
 
-// EnsureStreams creates the streams that are missing. One that exists is left as its operator set it,
-// unless its retention or its discard policy would lose work: that is an error which names the setting.
+// EnsureStreams creates the streams that are missing. One that exists is left as its operator set it, unless a
+// setting would lose work: that is ErrMisconfigured, which names it.
 func EnsureStreams(ctx context.Context, js jetstream.JetStream) error {
 	for _, want := range Streams(DefaultMaxDocumentBytes, DefaultMaxDeadLetterBytes) {
 		if err := ensureStream(ctx, js, want); err != nil {
@@ -184,6 +185,18 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 	case want.Retention == jetstream.WorkQueuePolicy && have.MaxAge != 0:
 		return fmt.Errorf("%w: %s: max_age is %s, must be 0, or waiting work is dropped",
 			ErrMisconfigured, want.Name, have.MaxAge)
+	case want.Retention == jetstream.WorkQueuePolicy && have.MaxMsgsPerSubject > 0:
+		return fmt.Errorf("%w: %s: max_msgs_per_subject is %d, must be unlimited, or waiting work is dropped",
+			ErrMisconfigured, want.Name, have.MaxMsgsPerSubject)
+	case have.NoAck:
+		return fmt.Errorf("%w: %s: no_ack is true, must be false, or nobody learns what was stored",
+			ErrMisconfigured, want.Name)
+	}
+	for _, subject := range want.Subjects {
+		if !slices.Contains(have.Subjects, subject) {
+			return fmt.Errorf("%w: %s: subjects are %q, must contain %s, or nothing reaches it",
+				ErrMisconfigured, want.Name, have.Subjects, subject)
+		}
 	}
 	return nil
 }

@@ -51,6 +51,9 @@ func parts(d Document) ([]*internalpb.DocumentPart, error) {
 		ChunkCount:   int32(len(d.Chunks)),
 	}
 	if d.Err != "" {
+		if head.Error == "" {
+			head.Error = "no reason was given"
+		}
 		head.VersionToken, head.ChunkCount = "", 0
 		return []*internalpb.DocumentPart{head}, nil
 	}

@@ -3,14 +3,13 @@ package semantic
 import (
 	"context"
 	"errors"
-	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/topology"
@@ -43,7 +42,11 @@ func (s *Semantic) consume(ctx context.Context) error {
 			batch, err = s.pull(ctx, consumer)
 		}
 		if err != nil && len(batch) == 0 {
-			s.log.Debug("pull again", "err", err, "pause", pause)
+			level := slog.LevelDebug
+			if pause == pullPauses {
+				level = slog.LevelWarn
+			}
+			s.log.Log(ctx, level, "documents are not pulled; tried again", "err", err, "pause", pause)
 			consumer, err = nil, nil
 			sleep(ctx, pause)
 			pause = min(2*pause, pullPauses)
@@ -142,50 +145,6 @@ func (s *Semantic) untilAnswered(ctx context.Context, call func(context.Context)
 		s.log.Warn("documents wait for a server", "err", err, "pause", pause)
 		sleep(ctx, pause)
 	}
-}
-
-func decode(msg jetstream.Msg) (delivery, error) {
-	d := delivery{msg: msg}
-	request := &internalpb.DocumentProcessRequest{}
-	if err := proto.Unmarshal(msg.Data(), request); err != nil {
-		return d, fmt.Errorf("decode DocumentProcessRequest: %w", err)
-	}
-	session, err := uuid.Parse(request.ChunkingSession)
-	if err != nil {
-		return d, fmt.Errorf("chunking_session %q: %w", request.ChunkingSession, err)
-	}
-	if err := check(request); err != nil {
-		return d, err
-	}
-	d.request, d.session = request, session
-	return d, nil
-}
-
-// check refuses what cannot have been sent by the worker kit.
-func check(r *internalpb.DocumentProcessRequest) error {
-	switch body := r.Body.(type) {
-	case *internalpb.DocumentProcessRequest_Part:
-		p := body.Part
-		switch {
-		case r.Number < 1:
-			return fmt.Errorf("number %d: a document's is at least 1", r.Number)
-		case p.GetSourceId() == "":
-			return errors.New("source_id is empty")
-		case p.Parts < 1 || p.FirstNo < 1 || r.Number < p.FirstNo || r.Number >= p.FirstNo+int64(p.Parts):
-			return fmt.Errorf("number %d is none of %d parts from %d", r.Number, p.Parts, p.FirstNo)
-		}
-	case *internalpb.DocumentProcessRequest_Deletion:
-		if r.Number < 1 || body.Deletion.GetSourceId() == "" {
-			return fmt.Errorf("deletion %d of %q: number and source_id must be set", r.Number, body.Deletion.GetSourceId())
-		}
-	case *internalpb.DocumentProcessRequest_Completed:
-		if body.Completed.GetTotal() < 0 {
-			return fmt.Errorf("total %d: must not be negative", body.Completed.GetTotal())
-		}
-	default:
-		return errors.New("body is empty")
-	}
-	return nil
 }
 
 // keepAlive tells the broker, while a batch is handled, that its messages are. The returned function ends that.

@@ -4,57 +4,81 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"strconv"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
-	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 )
 
+// maxRetryPause bounds the pause before a message that could not be handled is delivered again.
+const maxRetryPause = time.Minute
+
 // handleAlone handles a message that was delivered before. Its try is written down first, in Postgres, so that it
-// counts even if it ends the process; a try that ended in a wait does not count.
+// counts even if it ends the process; a try that ended in a wait is taken back before the wait.
 func (s *Semantic) handleAlone(ctx context.Context, d delivery) {
-	no := d.request.Number
-	var tries int32
-	err := s.untilAnswered(ctx, func(ctx context.Context) (err error) {
-		tries, err = deadline.Get(ctx, "semantic.begin_try", queryTimeout, func(ctx context.Context) (int32, error) {
-			return s.queries.BeginTry(ctx, dbgen.BeginTryParams{Session: d.session, No: no})
-		})
-		return err
-	})
-	if err != nil {
-		handBack([]delivery{d}, 0)
-		return
-	}
-	if int(tries) > s.config.MaxTries {
-		s.giveUp(ctx, d, fmt.Errorf("given up after %d tries", tries-1), int(tries-1))
-		return
-	}
-	err = s.untilAnswered(ctx, func(ctx context.Context) error { return s.process(ctx, []delivery{d}) })
-	switch {
-	case err == nil:
-		acknowledge([]delivery{d})
-	case ctx.Err() != nil:
-		s.takeBackTry(ctx, d)
-		handBack([]delivery{d}, 0)
-	case int(tries) >= s.config.MaxTries:
-		s.giveUp(ctx, d, err, int(tries))
-	default:
-		s.log.Warn("a message could not be handled; it is tried again", "session", d.session, "no", no,
-			"tries", tries, "err", err)
-		handBack([]delivery{d}, time.Duration(math.Pow(2, float64(tries)))*time.Second)
+	for pause := pullPause; ; pause = min(2*pause, pullPauses) {
+		tries, err := s.beginTry(ctx, d)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows): // the run is over
+			acknowledge([]delivery{d})
+			return
+		case err != nil:
+			handBack([]delivery{d}, pullPauses)
+			return
+		case tries > s.config.MaxTries:
+			s.giveUp(ctx, d, fmt.Errorf("given up after %d tries", tries-1), tries-1)
+			return
+		}
+		err = s.process(ctx, []delivery{d})
+		switch {
+		case err == nil:
+			acknowledge([]delivery{d})
+			return
+		case isWait(err) || ctx.Err() != nil:
+			s.takeBackTry(ctx, d)
+			if ctx.Err() != nil {
+				handBack([]delivery{d}, 0)
+				return
+			}
+			s.metrics.waits.Inc()
+			s.log.Warn("a document waits for a server", "err", err, "pause", pause)
+			sleep(ctx, pause)
+		case tries >= s.config.MaxTries:
+			s.giveUp(ctx, d, err, tries)
+			return
+		default:
+			s.log.Warn("a message could not be handled; it is tried again", "session", d.session,
+				"no", d.request.Number, "tries", tries, "err", err)
+			handBack([]delivery{d}, min(time.Second<<tries, maxRetryPause))
+			return
+		}
 	}
 }
 
+// beginTry writes a try down and returns how many there were, with this one. It returns pgx.ErrNoRows where the
+// message's run is over.
+func (s *Semantic) beginTry(ctx context.Context, d delivery) (int, error) {
+	var tries int32
+	err := s.untilAnswered(ctx, func(ctx context.Context) (err error) {
+		tries, err = deadline.Get(ctx, "semantic.begin_try", queryTimeout, func(ctx context.Context) (int32, error) {
+			return s.queries.BeginTry(ctx, dbgen.BeginTryParams{Session: d.session, No: d.request.Number})
+		})
+		return err
+	})
+	return int(tries), err
+}
+
 func (s *Semantic) takeBackTry(ctx context.Context, d delivery) {
-	err := deadline.Do(context.WithoutCancel(ctx), "semantic.take_back_try", time.Second, func(ctx context.Context) error {
-		return s.queries.TakeBackTry(ctx, dbgen.TakeBackTryParams{Session: d.session, No: d.request.Number})
+	err := s.untilAnswered(ctx, func(ctx context.Context) error {
+		ctx = context.WithoutCancel(ctx)
+		return deadline.Do(ctx, "semantic.take_back_try", time.Second, func(ctx context.Context) error {
+			return s.queries.TakeBackTry(ctx, dbgen.TakeBackTryParams{Session: d.session, No: d.request.Number})
+		})
 	})
 	if err != nil {
 		s.log.Debug("a try that was only a wait stays counted", "err", err)
@@ -87,40 +111,33 @@ func (s *Semantic) giveUp(ctx context.Context, d delivery, why error, tries int)
 	acknowledge([]delivery{d})
 }
 
-// countPoison counts a message that was given up, so that its run can end. One that names no session is nobody's.
+// countPoison counts a message that was given up, so that its run can end. One that names no session is nobody's; a
+// run that cannot count it, or that cannot end without it (sync completed), fails.
 func (s *Semantic) countPoison(ctx context.Context, d delivery, why error) error {
 	if d.request == nil {
-		request, session, ok := fromHeaders(d)
-		if !ok {
-			return nil
-		}
-		d.request, d.session = request, session
+		return nil
 	}
-	if d.request.Number == 0 {
-		err := s.lifecycle.Fail(ctx, d.session, lifecycle.Transient, "sync completed could not be handled: "+why.Error())
-		if errors.Is(err, lifecycle.ErrFenced) {
-			return nil
-		}
-		return err
+	if d.request.Number <= 0 {
+		return s.failRun(ctx, d.session, fmt.Errorf("sync completed could not be handled: %w", why))
 	}
 	it := newItem(d)
 	it.poison = "given up: " + why.Error()
 	complete, err := s.storeItems(ctx, d.request, d.session, []*item{it})
-	if err == nil && complete {
+	switch {
+	case isWait(err):
+		return err
+	case err != nil:
+		return s.failRun(ctx, d.session, fmt.Errorf("message %d could not be counted: %w", d.request.Number, err))
+	case complete:
 		return s.complete(ctx, d.session)
 	}
-	return err
+	return nil
 }
 
-// fromHeaders tells whose an undecodable message is.
-func fromHeaders(d delivery) (*internalpb.DocumentProcessRequest, uuid.UUID, bool) {
-	session, err := uuid.Parse(d.msg.Headers().Get(topology.HeaderSession))
-	if err != nil {
-		return nil, uuid.Nil, false
+func (s *Semantic) failRun(ctx context.Context, session uuid.UUID, why error) error {
+	err := s.lifecycle.Fail(ctx, session, lifecycle.Transient, why.Error())
+	if errors.Is(err, lifecycle.ErrFenced) {
+		return nil
 	}
-	no, err := strconv.ParseInt(d.msg.Headers().Get(topology.HeaderNumber), 10, 64)
-	if err != nil || no < 0 {
-		return nil, uuid.Nil, false
-	}
-	return &internalpb.DocumentProcessRequest{ChunkingSession: session.String(), Number: no}, session, true
+	return err
 }

@@ -54,9 +54,10 @@ func (s *Semantic) storeItems(
 	ctx context.Context, envelope *internalpb.DocumentProcessRequest, session uuid.UUID, items []*item,
 ) (complete bool, err error) {
 	slices.SortFunc(items, func(a, b *item) int { return cmp.Compare(a.no, b.no) })
+	var t storing
 	err = deadline.Do(ctx, "semantic.store", storeTimeout, func(ctx context.Context) error {
 		return postgres.Tx(ctx, s.servers.Pool, func(tx pgx.Tx) (err error) {
-			t := storing{
+			t = storing{
 				tx: tx, q: s.queries.WithTx(tx), store: s.store, embedder: s.embedder.Name(), session: session,
 				connectorID: envelope.ConnectorId, configVersion: envelope.ConfigVersion,
 			}
@@ -66,6 +67,10 @@ func (s *Semantic) storeItems(
 	})
 	if errors.Is(err, errRunOver) {
 		return false, nil
+	}
+	if err == nil {
+		s.metrics.stored.Add(float64(t.counted))
+		s.metrics.chunks.Add(float64(t.chunks))
 	}
 	return complete, err
 }
@@ -79,6 +84,8 @@ type storing struct {
 	session       uuid.UUID
 	connectorID   int32
 	configVersion int64
+	// What the transaction adds, for the metrics.
+	counted, chunks int
 }
 
 func (t *storing) run(ctx context.Context, items []*item) (bool, error) {
@@ -113,6 +120,7 @@ func (t *storing) run(ctx context.Context, items []*item) (bool, error) {
 			return false, fmt.Errorf("write documents: %w", err)
 		}
 	}
+	t.counted, t.chunks = len(fresh), len(change.pieces)
 	complete, err := t.q.CountStored(ctx, dbgen.CountStoredParams{
 		Session: t.session, Stored: int64(len(fresh)), Processed: change.processed, Failed: change.failed,
 		Deleted: change.deleted, Chunks: int64(len(change.pieces)),
@@ -249,26 +257,32 @@ func (c *change) write(t *storing, it *item, row dbgen.LockDocumentsRow) {
 	current := row.ConfigVersion == t.configVersion
 	w := newWrite(it)
 	switch {
+	case it.poison != "":
+		w.fail(it.poison)
 	case it.part == nil:
 		w.status = "deleted"
-		c.deleted++
-	case it.poison != "" || it.part.Error != "":
-		// What was stored before stays findable, unless it was fetched under another configuration.
-		w.fail(firstOf(it.poison, it.part.Error))
-		if hasOld && current {
-			w.key, w.chunks = old, row.ChunkCount
-		}
-		c.failed++
-	case it.part.KeepChunks && hasOld && current && row.ContentHash == it.part.ContentHash:
+	case it.part.Error != "":
+		w.fail(it.part.Error)
+	case it.part.KeepChunks && row.Status == "stored" && hasOld && current && row.ContentHash == it.part.ContentHash:
 		w.status, w.token, w.key, w.chunks = "stored", it.part.VersionToken, old, row.ChunkCount
-		c.processed++
 	case it.part.KeepChunks:
 		w.fail("the content to keep is not what is stored; it is fetched again")
-		c.failed++
+		w.hash = "" // what is kept is not the content that it speaks of
 	default:
 		w.status, w.token, w.chunks = "stored", it.part.VersionToken, it.part.ChunkCount
 		w.key = Key{Session: t.session, FirstNo: it.firstNo, DocumentID: row.ID}
+	}
+	switch w.status {
+	case "deleted":
+		c.deleted++
+	case "stored":
 		c.processed++
+	case "failed":
+		c.failed++
+		// What was stored before stays findable, unless it was fetched under another configuration.
+		if hasOld && current {
+			w.key, w.chunks = old, row.ChunkCount
+		}
 	}
 	if hasOld && old != w.key {
 		c.replaced = append(c.replaced, old)
@@ -285,18 +299,17 @@ func keyOf(row dbgen.LockDocumentsRow) (Key, bool) {
 
 // write is one row of WriteDocuments.
 type write struct {
-	part                 *internalpb.DocumentPart
-	status, token, error string
-	chunks               int32
-	key                  Key
+	part                       *internalpb.DocumentPart
+	status, token, hash, error string
+	chunks                     int32
+	key                        Key
 }
 
 func newWrite(it *item) *write {
-	part := it.part
-	if part == nil {
-		part = &internalpb.DocumentPart{}
+	if it.part == nil || it.poison != "" {
+		return &write{part: &internalpb.DocumentPart{}}
 	}
-	return &write{part: part}
+	return &write{part: it.part, hash: it.part.ContentHash}
 }
 
 func (w *write) fail(why string) { w.status, w.token, w.error = "failed", "", why }
@@ -311,7 +324,7 @@ func (w *write) append(p *dbgen.WriteDocumentsParams, it *item, id int64) {
 	p.Titles = append(p.Titles, w.part.Title)
 	p.Urls = append(p.Urls, w.part.Url)
 	p.MediaTypes = append(p.MediaTypes, w.part.MediaType)
-	p.ContentHashes = append(p.ContentHashes, w.part.ContentHash)
+	p.ContentHashes = append(p.ContentHashes, w.hash)
 	p.VersionTokens = append(p.VersionTokens, w.token)
 	p.Links = append(p.Links, links)
 	p.ChunkCounts = append(p.ChunkCounts, w.chunks)
@@ -319,11 +332,4 @@ func (w *write) append(p *dbgen.WriteDocumentsParams, it *item, id int64) {
 	p.Errors = append(p.Errors, w.error)
 	p.Sessions = append(p.Sessions, w.key.Session)
 	p.FirstNos = append(p.FirstNos, w.key.FirstNo)
-}
-
-func firstOf(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }

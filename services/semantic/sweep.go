@@ -2,6 +2,7 @@ package semantic
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,6 +14,8 @@ const (
 	houseEvery   = 5 * time.Second
 	sweepTimeout = 30 * time.Second
 	sweepBatch   = 100
+	// sweepDocuments is how many documents of a deleted connector one statement removes.
+	sweepDocuments = 500
 )
 
 // keepHouse completes runs whose completer died, and removes what ended runs and deleted connectors leave, until
@@ -41,12 +44,13 @@ func (s *Semantic) CompleteStored(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("ask for stored runs: %w", err)
 	}
+	var problems []error
 	for _, session := range runs {
 		if err := s.complete(ctx, session); err != nil {
-			return fmt.Errorf("complete run %s: %w", session, err)
+			problems = append(problems, fmt.Errorf("complete run %s: %w", session, err))
 		}
 	}
-	return nil
+	return errors.Join(problems...)
 }
 
 // Sweep removes what nobody will read again: messages counted by ended runs, chunks that no document names, deleted
@@ -99,16 +103,27 @@ func (s *Semantic) sweepDeletedConnectors(ctx context.Context) error {
 		return err
 	}
 	for _, id := range ids {
-		err := s.each(ctx,
-			func(ctx context.Context) error { _, err := s.queries.SweepConnectorChunks(ctx, id); return err },
-			func(ctx context.Context) error { _, err := s.queries.SweepConnectorDocuments(ctx, id); return err },
-			func(ctx context.Context) error { return s.queries.ForgetDeletedConnector(ctx, id) },
-		)
-		if err != nil {
+		if err := s.sweepConnector(ctx, id); err != nil {
 			return fmt.Errorf("sweep connector %d: %w", id, err)
 		}
 	}
 	return nil
+}
+
+// sweepConnector goes in batches, so that a large connector takes many short statements.
+func (s *Semantic) sweepConnector(ctx context.Context, id int32) error {
+	for swept := int64(1); swept > 0; {
+		err := s.sweeping(ctx, func(ctx context.Context) (err error) {
+			swept, err = s.queries.SweepConnectorDocuments(ctx, dbgen.SweepConnectorDocumentsParams{
+				ConnectorID: id, Batch: sweepDocuments,
+			})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return s.sweeping(ctx, func(ctx context.Context) error { return s.queries.ForgetDeletedConnector(ctx, id) })
 }
 
 func (s *Semantic) each(ctx context.Context, steps ...func(context.Context) error) error {

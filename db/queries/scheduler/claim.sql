@@ -2,13 +2,15 @@
 SELECT clock_timestamp()::timestamptz;
 
 -- name: DueTypes :many
--- The types of which something is due, with their caps. One index look-up per type, however many
--- connectors there are.
+-- The types of which something is due, with their caps. The earliest due time of each type is the first entry of its
+-- part of the index, however many connectors there are; written with EXISTS the planner may read the whole table.
 SELECT t.name, t.max_concurrent_syncs
 FROM connector_types t
-WHERE EXISTS (
-    SELECT 1 FROM connectors c
-    WHERE c.type = t.name AND c.next_sync_at <= (SELECT coalesce(sqlc.narg('now')::timestamptz, clock_timestamp())))
+CROSS JOIN LATERAL (
+    SELECT c.next_sync_at FROM connectors c
+    WHERE c.type = t.name AND c.next_sync_at IS NOT NULL
+    ORDER BY c.next_sync_at LIMIT 1) earliest
+WHERE earliest.next_sync_at <= (SELECT coalesce(sqlc.narg('now')::timestamptz, clock_timestamp()))
 ORDER BY t.name;
 
 -- name: LockType :exec

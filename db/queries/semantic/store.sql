@@ -65,7 +65,9 @@ WHERE id = @session AND status = 'running'
 RETURNING coalesce(stored = total, false)::boolean AS complete;
 
 -- name: BeginTry :one
-INSERT INTO message_tries (session, no, tries) VALUES (@session, @no, 1)
+-- No row: the run is over, so that nothing is left behind that nobody sweeps.
+INSERT INTO message_tries (session, no, tries)
+SELECT r.id, @no, 1 FROM scheduler_runs r WHERE r.id = @session AND r.status = 'running'
 ON CONFLICT (session, no) DO UPDATE SET tries = message_tries.tries + 1
 RETURNING tries;
 

@@ -1,5 +1,5 @@
 -- name: UnsweptRuns :many
-SELECT id, connector_id, (clock_timestamp() - interval '1 second')::timestamptz AS before FROM scheduler_runs
+SELECT id, connector_id, clock_timestamp()::timestamptz AS before FROM scheduler_runs
 WHERE swept_at IS NULL AND status <> 'running'
 ORDER BY completed_at
 LIMIT @batch::integer;
@@ -31,13 +31,16 @@ UPDATE scheduler_runs SET swept_at = clock_timestamp() WHERE id = @session;
 -- name: DeletedConnectors :many
 SELECT id FROM deleted_connectors ORDER BY id LIMIT 100;
 
--- name: SweepConnectorChunks :execrows
-DELETE FROM chunks c
-USING documents d
-WHERE d.connector_id = @connector_id AND c.session = d.session AND c.first_no = d.first_no AND c.document_id = d.id;
-
--- name: SweepConnectorDocuments :execrows
-DELETE FROM documents WHERE connector_id = @connector_id;
+-- name: SweepConnectorDocuments :one
+-- A batch of them, with their chunks; 0 when none is left.
+WITH gone AS (
+    DELETE FROM documents
+    WHERE id IN (SELECT d.id FROM documents d WHERE d.connector_id = @connector_id LIMIT @batch::integer)
+    RETURNING id, session, first_no),
+pieces AS (
+    DELETE FROM chunks c USING gone g
+    WHERE c.session = g.session AND c.first_no = g.first_no AND c.document_id = g.id)
+SELECT count(*) FROM gone;
 
 -- name: ForgetDeletedConnector :exec
 DELETE FROM deleted_connectors WHERE id = @connector_id;
@@ -51,5 +54,5 @@ WHERE r.id IN (
         AND o.completed_at < clock_timestamp() - @retention::interval
         AND o.started_at < (
             SELECT n.started_at FROM scheduler_runs n
-            WHERE n.connector_id = o.connector_id ORDER BY n.started_at DESC OFFSET 20 LIMIT 1)
+            WHERE n.connector_id = o.connector_id ORDER BY n.started_at DESC OFFSET 19 LIMIT 1)
     LIMIT 1000);

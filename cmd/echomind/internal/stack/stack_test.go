@@ -2,14 +2,15 @@ package stack_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/cmd/echomind/internal/stack"
@@ -19,7 +20,13 @@ import (
 	"github.com/echomind/sync/services/semantic"
 )
 
-func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
+func TestMain(m *testing.M) {
+	code := testkit.Main(m)
+	if built != "" {
+		_ = os.RemoveAll(built)
+	}
+	os.Exit(code)
+}
 
 func run(t *testing.T, dataDir, root string) (conn *pgx.Conn, stop func()) {
 	t.Helper()
@@ -56,6 +63,14 @@ func run(t *testing.T, dataDir, root string) (conn *pgx.Conn, stop func()) {
 	}
 }
 
+func search(t *testing.T, conn *pgx.Conn, text string) ([]semantic.Hit, error) {
+	t.Helper()
+	pool, err := pgxpool.New(context.Background(), conn.Config().ConnString())
+	require.NoError(t, err)
+	defer pool.Close()
+	return semantic.NewSearcher(pool).Search(context.Background(), semantic.Reader{UserID: 1}, text, 5)
+}
+
 func verdict(t *testing.T, conn *pgx.Conn, id int) (status string) {
 	testkit.Eventually(t, 60*time.Second, func() error {
 		err := conn.QueryRow(context.Background(), `SELECT status FROM scheduler_runs WHERE connector_id = $1
@@ -70,27 +85,33 @@ func verdict(t *testing.T, conn *pgx.Conn, id int) (status string) {
 
 func TestAFolderIsSyncedAndFound(t *testing.T) {
 	ctx := context.Background()
-	root := t.TempDir()
-	for i := range 50 {
-		require.NoError(t, os.WriteFile(filepath.Join(root, fmt.Sprintf("doc%d.md", i)),
-			[]byte(fmt.Sprintf("# Title %d\n\nThe zebra number %d runs over the hill.\n", i, i)), 0o600))
-	}
-	dataDir, err := os.MkdirTemp("", "echomind-stack-")
-	require.NoError(t, err)
-	require.NoError(t, os.Chmod(dataDir, 0o711))
-	t.Cleanup(func() { _ = os.RemoveAll(dataDir) })
-	conn, stop := run(t, dataDir, root)
+	root := writeDocs(t, 50)
+	conn, stop := run(t, dataFolder(t), root)
 	defer stop()
-	cfg, err := json.Marshal(map[string]string{"url": "file://" + root})
-	require.NoError(t, err)
-	var id int
-	require.NoError(t, conn.QueryRow(ctx, `INSERT INTO connectors (name, type, user_id, config, refresh_freq_minutes)
-		VALUES ('docs', 'file', 1, $1, 60) RETURNING id`, cfg).Scan(&id))
+	id := insert(t, conn, "file", map[string]any{"url": "file://" + root})
 	require.Equal(t, "completed", verdict(t, conn, id))
 	var status string
 	var docs int
-	require.NoError(t, conn.QueryRow(ctx, `SELECT status, docs_analyzed FROM connectors WHERE id=$1`, id).Scan(&status, &docs))
+	require.NoError(t, conn.QueryRow(ctx, `SELECT status, docs_analyzed FROM connectors WHERE id = $1`, id).Scan(&status, &docs))
 	require.Equal(t, "ACTIVE", status)
 	require.Equal(t, 50, docs)
-	_ = semantic.MaxSearchLimit
+	hits, err := search(t, conn, "zebra number 17")
+	require.NoError(t, err)
+	require.Equal(t, "doc17.md", hits[0].SourceID)
+}
+
+func TestAPrivateAddressIsRefusedUnlessItIsAllowed(t *testing.T) {
+	site := httptest.NewServer(http.FileServer(http.Dir(writeDocs(t, 3))))
+	defer site.Close()
+	conn, stop := run(t, dataFolder(t), t.TempDir())
+	defer stop()
+	id := insert(t, conn, "web", map[string]any{"url": site.URL})
+	require.Equal(t, "failed", verdict(t, conn, id))
+	var status, message string
+	var next *time.Time
+	require.NoError(t, conn.QueryRow(context.Background(), `SELECT status, status_message, next_sync_at FROM connectors
+		WHERE id = $1`, id).Scan(&status, &message, &next))
+	require.Equal(t, "ERROR", status)
+	require.Contains(t, message, "CHUNKER_ALLOW_CIDRS")
+	require.Nil(t, next, "a permanent failure is not tried again")
 }

@@ -32,10 +32,10 @@ WITH claimed AS (
     UPDATE connectors c
     SET status = 'PENDING', chunking_session = k.session, dispatched_at = $1::timestamptz, dispatches = 1,
         next_sync_at = NULL, due_reason = NULL, slot_at = NULL, needs_plan = false,
-        planned_through = CASE WHEN k.reason = 'schedule' AND c.schedule_cron IS NOT NULL THEN k.slot
-            ELSE c.planned_through END
+        planned_through = CASE WHEN k.reason = 'schedule' AND c.schedule_cron IS NOT NULL
+            THEN coalesce(k.slot, c.planned_through) ELSE c.planned_through END
     FROM (SELECT unnest($2::integer[]) AS id, unnest($3::uuid[]) AS session,
-        unnest($4::text[]) AS reason, unnest($5::timestamptz[]) AS slot) k
+        unnest($4::text[]) AS reason, nullif(unnest($5::timestamptz[]), '0001-01-01 00:00:00+00') AS slot) k
     WHERE c.id = k.id AND c.status IN ('ACTIVE', 'ERROR')
     RETURNING 1)
 SELECT count(*) FROM claimed
@@ -78,9 +78,11 @@ func (q *Queries) CloseStrayRuns(ctx context.Context, ids []int32) error {
 const dueTypes = `-- name: DueTypes :many
 SELECT t.name, t.max_concurrent_syncs
 FROM connector_types t
-WHERE EXISTS (
-    SELECT 1 FROM connectors c
-    WHERE c.type = t.name AND c.next_sync_at <= (SELECT coalesce($1::timestamptz, clock_timestamp())))
+CROSS JOIN LATERAL (
+    SELECT c.next_sync_at FROM connectors c
+    WHERE c.type = t.name AND c.next_sync_at IS NOT NULL
+    ORDER BY c.next_sync_at LIMIT 1) earliest
+WHERE earliest.next_sync_at <= (SELECT coalesce($1::timestamptz, clock_timestamp()))
 ORDER BY t.name
 `
 
@@ -89,8 +91,8 @@ type DueTypesRow struct {
 	MaxConcurrentSyncs *int32
 }
 
-// The types of which something is due, with their caps. One index look-up per type, however many
-// connectors there are.
+// The types of which something is due, with their caps. The earliest due time of each type is the first entry of its
+// part of the index, however many connectors there are; written with EXISTS the planner may read the whole table.
 func (q *Queries) DueTypes(ctx context.Context, now *time.Time) ([]DueTypesRow, error) {
 	rows, err := q.db.Query(ctx, dueTypes, now)
 	if err != nil {
@@ -219,7 +221,7 @@ SELECT r.session, r.id, $1, r.reason,
         SELECT 1 FROM scheduler_runs o WHERE o.connector_id = r.id AND o.slot = r.slot) THEN r.slot END,
     r.due_at, clock_timestamp(), r.config_version
 FROM (SELECT unnest($2::integer[]) AS id, unnest($3::uuid[]) AS session,
-    unnest($4::text[]) AS reason, unnest($5::timestamptz[]) AS slot,
+    unnest($4::text[]) AS reason, nullif(unnest($5::timestamptz[]), '0001-01-01 00:00:00+00') AS slot,
     unnest($6::timestamptz[]) AS due_at, unnest($7::bigint[]) AS config_version) r
 `
 

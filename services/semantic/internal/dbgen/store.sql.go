@@ -12,18 +12,20 @@ import (
 )
 
 const beginTry = `-- name: BeginTry :one
-INSERT INTO message_tries (session, no, tries) VALUES ($1, $2, 1)
+INSERT INTO message_tries (session, no, tries)
+SELECT r.id, $1, 1 FROM scheduler_runs r WHERE r.id = $2 AND r.status = 'running'
 ON CONFLICT (session, no) DO UPDATE SET tries = message_tries.tries + 1
 RETURNING tries
 `
 
 type BeginTryParams struct {
-	Session uuid.UUID
 	No      int64
+	Session uuid.UUID
 }
 
+// No row: the run is over, so that nothing is left behind that nobody sweeps.
 func (q *Queries) BeginTry(ctx context.Context, arg BeginTryParams) (int32, error) {
-	row := q.db.QueryRow(ctx, beginTry, arg.Session, arg.No)
+	row := q.db.QueryRow(ctx, beginTry, arg.No, arg.Session)
 	var tries int32
 	err := row.Scan(&tries)
 	return tries, err

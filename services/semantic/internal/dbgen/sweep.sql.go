@@ -54,30 +54,28 @@ func (q *Queries) MarkSwept(ctx context.Context, session uuid.UUID) error {
 	return err
 }
 
-const sweepConnectorChunks = `-- name: SweepConnectorChunks :execrows
-DELETE FROM chunks c
-USING documents d
-WHERE d.connector_id = $1 AND c.session = d.session AND c.first_no = d.first_no AND c.document_id = d.id
+const sweepConnectorDocuments = `-- name: SweepConnectorDocuments :one
+WITH gone AS (
+    DELETE FROM documents
+    WHERE id IN (SELECT d.id FROM documents d WHERE d.connector_id = $1 LIMIT $2::integer)
+    RETURNING id, session, first_no),
+pieces AS (
+    DELETE FROM chunks c USING gone g
+    WHERE c.session = g.session AND c.first_no = g.first_no AND c.document_id = g.id)
+SELECT count(*) FROM gone
 `
 
-func (q *Queries) SweepConnectorChunks(ctx context.Context, connectorID int32) (int64, error) {
-	result, err := q.db.Exec(ctx, sweepConnectorChunks, connectorID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+type SweepConnectorDocumentsParams struct {
+	ConnectorID int32
+	Batch       int32
 }
 
-const sweepConnectorDocuments = `-- name: SweepConnectorDocuments :execrows
-DELETE FROM documents WHERE connector_id = $1
-`
-
-func (q *Queries) SweepConnectorDocuments(ctx context.Context, connectorID int32) (int64, error) {
-	result, err := q.db.Exec(ctx, sweepConnectorDocuments, connectorID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+// A batch of them, with their chunks; 0 when none is left.
+func (q *Queries) SweepConnectorDocuments(ctx context.Context, arg SweepConnectorDocumentsParams) (int64, error) {
+	row := q.db.QueryRow(ctx, sweepConnectorDocuments, arg.ConnectorID, arg.Batch)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const sweepDocuments = `-- name: SweepDocuments :execrows
@@ -109,7 +107,7 @@ WHERE r.id IN (
         AND o.completed_at < clock_timestamp() - $1::interval
         AND o.started_at < (
             SELECT n.started_at FROM scheduler_runs n
-            WHERE n.connector_id = o.connector_id ORDER BY n.started_at DESC OFFSET 20 LIMIT 1)
+            WHERE n.connector_id = o.connector_id ORDER BY n.started_at DESC OFFSET 19 LIMIT 1)
     LIMIT 1000)
 `
 
@@ -158,7 +156,7 @@ func (q *Queries) SweepTries(ctx context.Context, session uuid.UUID) error {
 }
 
 const unsweptRuns = `-- name: UnsweptRuns :many
-SELECT id, connector_id, (clock_timestamp() - interval '1 second')::timestamptz AS before FROM scheduler_runs
+SELECT id, connector_id, clock_timestamp()::timestamptz AS before FROM scheduler_runs
 WHERE swept_at IS NULL AND status <> 'running'
 ORDER BY completed_at
 LIMIT $1::integer

@@ -1,0 +1,10 @@
+package scheduler
+
+import (
+	"os"
+	"testing"
+
+	"github.com/echomind/sync/internal/testkit"
+)
+
+func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }

@@ -1,0 +1,106 @@
+package semantic
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/sdk/topology"
+)
+
+// maxSourceIDBytes is what the documents table takes.
+const maxSourceIDBytes = 2048
+
+// decode checks a message: everything on the wire is bad input until then. With an error, the delivery still names
+// its session and number where they can be told, so that the run can count it; its request has no body then.
+func decode(msg jetstream.Msg) (delivery, error) {
+	d := delivery{msg: msg}
+	request := &internalpb.DocumentProcessRequest{}
+	err := proto.Unmarshal(msg.Data(), request)
+	if err != nil {
+		d.request, d.session = fromHeaders(msg)
+		return d, fmt.Errorf("decode DocumentProcessRequest: %w", err)
+	}
+	session, err := uuid.Parse(request.ChunkingSession)
+	if err != nil {
+		d.request, d.session = fromHeaders(msg)
+		return d, fmt.Errorf("chunking_session %q: %w", request.ChunkingSession, err)
+	}
+	d.request, d.session = request, session
+	if err := check(request); err != nil {
+		d.request = &internalpb.DocumentProcessRequest{
+			ConnectorId: request.ConnectorId, ConfigVersion: request.ConfigVersion,
+			ChunkingSession: request.ChunkingSession, Number: request.Number,
+		}
+		return d, err
+	}
+	return d, nil
+}
+
+// fromHeaders tells whose an undecodable message is; nil where they do not say.
+func fromHeaders(msg jetstream.Msg) (*internalpb.DocumentProcessRequest, uuid.UUID) {
+	session, err := uuid.Parse(msg.Headers().Get(topology.HeaderSession))
+	if err != nil {
+		return nil, uuid.Nil
+	}
+	no, err := strconv.ParseInt(msg.Headers().Get(topology.HeaderNumber), 10, 64)
+	if err != nil || no < 0 {
+		return nil, uuid.Nil
+	}
+	return &internalpb.DocumentProcessRequest{ChunkingSession: session.String(), Number: no}, session
+}
+
+// check refuses what cannot have been sent by the worker kit, and what Postgres could not store.
+func check(r *internalpb.DocumentProcessRequest) error {
+	switch body := r.Body.(type) {
+	case *internalpb.DocumentProcessRequest_Part:
+		return checkPart(r.Number, body.Part)
+	case *internalpb.DocumentProcessRequest_Deletion:
+		if r.Number < 1 {
+			return fmt.Errorf("number %d: a deletion's is at least 1", r.Number)
+		}
+		return checkSourceID(body.Deletion.GetSourceId())
+	case *internalpb.DocumentProcessRequest_Completed:
+		if r.Number != 0 || body.Completed.GetTotal() < 0 {
+			return fmt.Errorf("sync completed has number %d and total %d: must be 0, and not negative",
+				r.Number, body.Completed.GetTotal())
+		}
+		return nil
+	}
+	return errors.New("body is empty")
+}
+
+func checkPart(number int64, p *internalpb.DocumentPart) error {
+	switch {
+	case number < 1:
+		return fmt.Errorf("number %d: a document's is at least 1", number)
+	case p.Parts < 1 || p.FirstNo < 1 || number < p.FirstNo || number >= p.FirstNo+int64(p.Parts):
+		return fmt.Errorf("number %d is none of %d parts from %d", number, p.Parts, p.FirstNo)
+	}
+	if err := checkSourceID(p.SourceId); err != nil {
+		return err
+	}
+	texts := append([]string{p.Title, p.Url, p.MediaType, p.ContentHash, p.VersionToken, p.Error}, p.Links...)
+	for _, c := range p.Chunks {
+		texts = append(append(texts, c.Text), c.HeadingPath...)
+	}
+	for _, text := range texts {
+		if strings.IndexByte(text, 0) >= 0 {
+			return fmt.Errorf("document %q holds a NUL byte", p.SourceId)
+		}
+	}
+	return nil
+}
+
+func checkSourceID(id string) error {
+	if id == "" || len(id) > maxSourceIDBytes || strings.IndexByte(id, 0) >= 0 {
+		return fmt.Errorf("source_id has %d bytes: must have 1 to %d, none of them NUL", len(id), maxSourceIDBytes)
+	}
+	return nil
+}
