@@ -54,11 +54,20 @@ func (p Progress) String() string {
 	case p.Run.Status != string(lifecycle.Running):
 		return settled(*p.Run)
 	case p.Run.PickedUpAt == nil:
-		return "PENDING: waiting for a worker"
+		return "PENDING: waiting for a worker" + again(*p.Run)
 	case p.Run.Total == nil:
-		return fmt.Sprintf("SYNCING: %d stored, still fetching", p.Run.Stored)
+		return fmt.Sprintf("SYNCING: %d stored, still fetching", p.Run.Stored) + again(*p.Run)
 	}
-	return fmt.Sprintf("SYNCING: %d of %d stored", p.Run.Stored, *p.Run.Total)
+	return fmt.Sprintf("SYNCING: %d of %d stored", p.Run.Stored, *p.Run.Total) + again(*p.Run)
+}
+
+// again says that a run takes the place of another, and why.
+func again(r dbgen.SchedulerRun) string {
+	switch r.Trigger {
+	case "rescue", "lost", "release", "changed":
+		return ", once more: " + r.Trigger
+	}
+	return ""
 }
 
 func settled(r dbgen.SchedulerRun) string {

@@ -124,7 +124,7 @@ type Subscription struct {
 	Queued uint64
 }
 
-// Subscriptions lists the consumers that take messages of a subject. None and no error means that nobody ever
+// Subscriptions lists the consumers that take messages of a subject, or of any with "". None and no error means that nobody ever
 // subscribed. It returns ErrNoStream where there is no stream.
 func (b *Broker) Subscriptions(ctx context.Context, stream, subject string) ([]Subscription, error) {
 	return deadline.Get(ctx, "broker.consumers", queryTimeout, func(ctx context.Context) ([]Subscription, error) {
@@ -180,7 +180,7 @@ func takes(c jetstream.ConsumerConfig, subject string) bool {
 	if c.FilterSubject != "" {
 		filters = append(filters, c.FilterSubject)
 	}
-	if len(filters) == 0 {
+	if len(filters) == 0 || subject == "" {
 		return true
 	}
 	for _, filter := range filters {

@@ -29,6 +29,8 @@ const (
 	syncTimeout  = 60 * time.Second
 	queryTimeout = 5 * time.Second
 	user         = 1
+	// changedFile is the one of the documents that the demo rewrites.
+	changedFile = "contract.md"
 )
 
 // Config says what the demo works on.
@@ -123,7 +125,7 @@ func show(ctx context.Context, cfg Config, info devstack.Info, pages *site, docs
 	if err := s.search(ctx, "polish the Fresnel lens", pages.url+"lamps"); err != nil {
 		return err
 	}
-	if err := s.search(ctx, "second consumer on the same subject is refused", "contract.md"); err != nil {
+	if err := s.search(ctx, "second consumer on the same subject is refused", changedFile); err != nil {
 		return err
 	}
 
@@ -134,7 +136,7 @@ func show(ctx context.Context, cfg Config, info devstack.Info, pages *site, docs
 	if err := s.search(ctx, "electric bulbs and the paraffin lantern", pages.url+"lamps"); err != nil {
 		return err
 	}
-	if err := s.search(ctx, "the demo was here with a tangerine", "contract.md"); err != nil {
+	if err := s.search(ctx, "the demo was here with a tangerine", changedFile); err != nil {
 		return err
 	}
 
@@ -150,7 +152,7 @@ func show(ctx context.Context, cfg Config, info devstack.Info, pages *site, docs
 
 func (s *story) change(ctx context.Context, pages *site, docs string, web, file int32) error {
 	pages.change("/lamps", changedPage)
-	name := filepath.Join(docs, "contract.md")
+	name := filepath.Join(docs, changedFile)
 	content, err := os.ReadFile(name)
 	if err != nil {
 		return fmt.Errorf("read the file to change: %w", err)

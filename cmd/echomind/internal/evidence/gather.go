@@ -113,19 +113,22 @@ func askStreams(ctx context.Context, b *broker.Broker, c dbgen.Connector, s *Str
 	if s.TriggersGone = errors.Is(err, broker.ErrNoStream); err != nil && !s.TriggersGone {
 		return err
 	}
-	if !s.TriggersGone {
-		if s.Subscribers, err = subscribers(ctx, b, topology.SyncStream, subject); err != nil {
-			return err
-		}
+	switch c.Status {
+	case string(lifecycle.Pending):
+		s.Subscribers, err = subscribers(ctx, b, topology.SyncStream, subject)
+		return err
+	case string(lifecycle.Syncing):
+		return askDocuments(ctx, b, s)
 	}
-	if c.Status != string(lifecycle.Syncing) {
+	return nil
+}
+
+func askDocuments(ctx context.Context, b *broker.Broker, s *Streams) (err error) {
+	s.Documents, err = b.Depth(ctx, topology.DocumentStream)
+	if s.DocumentsGone = errors.Is(err, broker.ErrNoStream); s.DocumentsGone {
 		return nil
 	}
-	s.Documents, err = b.Depth(ctx, topology.DocumentStream)
-	if s.DocumentsGone = errors.Is(err, broker.ErrNoStream); err != nil && !s.DocumentsGone {
-		return err
-	}
-	if !s.DocumentsGone {
+	if err == nil {
 		s.Storers, err = subscribers(ctx, b, topology.DocumentStream, topology.DocumentSubject)
 	}
 	return err

@@ -29,15 +29,19 @@ func (x *explanation) pending() {
 		return
 	}
 	x.queue(subject)
-	queued := s.Triggers.Oldest != nil && !c.DispatchedAt.Before(*s.Triggers.Oldest)
-	switch age := x.Now.Sub(*c.DispatchedAt); {
+	queued, lost := x.whereabouts()
+	switch {
 	case s.TriggersGone:
 		x.republished("the stream that carried its message is gone")
-	case !queued && age <= x.Settings.LostGrace:
+	case lost:
+		x.republished("its message is not in the stream any more, and nobody picked it up")
+	case !queued && x.Now.Sub(*c.DispatchedAt) > x.Settings.LostGrace:
+		x.conclude(MessageLost, "its message is not in the stream any more: only younger ones are queued",
+			x.lookout("the scheduler publishes it again once the oldest one queued is younger by more than "+
+				clock.Span(x.Settings.LostGrace)))
+	case !queued:
 		x.conclude(InTransit, "its message is on its way: published a moment ago, or being picked up",
 			fmt.Sprintf("a worker picks it up; if none has within %s the message is looked for", clock.Span(x.Settings.LostGrace)))
-	case !queued:
-		x.republished("its message is not in the stream any more, and nobody picked it up")
 	case pulling(s.Subscribers):
 		x.conclude(Queued, "its message is queued and a worker is about to take it", "it is picked up within moments")
 	case x.Load.Fetching > 0 || held(s.Subscribers) > 0:
@@ -47,6 +51,18 @@ func (x *explanation) pending() {
 		x.conclude(NoSubscriber, "nobody is subscribed to "+subject+": no worker of its type runs",
 			"it is picked up as soon as a service that handles "+c.Type+" connectors runs; nothing is lost meanwhile")
 	}
+}
+
+// whereabouts concludes as the scheduler does: the stream holds no message that was dispatched before its oldest.
+func (x *explanation) whereabouts() (queued, lost bool) {
+	dispatched, oldest := *x.Connector.DispatchedAt, x.Streams.Triggers.Oldest
+	if session := x.Connector.ChunkingSession; session != nil && session.String() == x.Streams.Triggers.OldestSession {
+		return true, false
+	}
+	if oldest == nil {
+		return false, x.Now.Sub(dispatched) > x.Settings.LostGrace
+	}
+	return !dispatched.Before(*oldest), oldest.Sub(dispatched) > x.Settings.LostGrace
 }
 
 // queue puts down what the stream holds and who takes from it.

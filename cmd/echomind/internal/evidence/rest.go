@@ -76,6 +76,8 @@ func (x *explanation) due() {
 	case limit > 0 && x.Load.InFlight >= int64(limit):
 		x.conclude(CapFull, fmt.Sprintf("as many %s connectors as may be are in flight", c.Type), fmt.Sprintf(
 			"each verdict among them lets the longest due one in; `echomind types add %s --max-concurrent N` allows more", c.Type))
+	case x.DispatchedSince && x.Load.DueBefore > 0:
+		x.conclude(DueNow, "others that are due for longer are dispatched before it", "the scheduler dispatches it in its turn")
 	case idle || age > x.Settings.CheckInterval+x.schedulerActive():
 		x.conclude(SchedulerIdle, "it is due and nothing is in its way, but the scheduler does not dispatch it",
 			"look at the scheduler's log and /readyz; "+strings.Join([]string{"SCHEDULER_ENABLED may be false there",

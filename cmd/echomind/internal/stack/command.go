@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/echomind/sync/internal/devstack"
-	"github.com/echomind/sync/internal/program"
 )
 
 // Command is `echomind run`.
@@ -38,9 +37,7 @@ that server is used instead of an embedded one.`,
 			cfg.Started = func(info devstack.Info, servers *devstack.Stack) {
 				announceStart(cmd.OutOrStdout(), cfg, info, servers)
 			}
-			ctx, stop := program.Signals(cmd.Context(), cmd.ErrOrStderr())
-			defer stop()
-			return Run(ctx, cfg)
+			return Run(cmd.Context(), cfg)
 		},
 	}
 	cmd.Flags().StringSliceVar(&allowCIDRs, "allow-cidrs", nil,

@@ -31,7 +31,7 @@ func Parse(expression, zone string) (Schedule, error) {
 			"for an interval set refresh_freq_minutes", ErrSchedule, expression)
 	}
 	location, err := time.LoadLocation(zone)
-	if err != nil || zone == "Local" {
+	if err != nil || zone == "" || zone == "Local" {
 		return Schedule{}, fmt.Errorf("%w: time_zone %q: write an IANA name such as Europe/Berlin", ErrSchedule, zone)
 	}
 	wall, err := cron.ParseStandard(expression)

@@ -1,0 +1,90 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/internal/config"
+)
+
+func add(f *finder) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "add --name NAME --type TYPE --user N [--config JSON]",
+		Short: "Add a connector and print its id",
+		Long: `Add a connector and print its id. It is synced at once, and then again as --refresh or --cron say.
+
+Without either the type's default applies: of the type itself, where it has one, else
+SCHEDULER_DEFAULT_REFRESH_WEB (7 days) for web, …_DRIVE (7 days) for onedrive and google_drive, …_CHAT (1 day) for
+teams, …_FILE (once) for file.`,
+		Example: `  echomind connectors add --name docs --type file --user 1 --config '{"url":"file:///srv/docs"}' --refresh 60m
+  echomind connectors add --name site --type web --user 1 --config '{"url":"https://example.org","max_pages":500}' \
+    --cron "0 3 * * *" --time-zone Europe/Berlin`,
+		Args: cobra.NoArgs,
+	}
+	flags, out := addConnectorFlags(c), withOutput(c)
+	for _, required := range []string{"name", "type", "user"} {
+		_ = c.MarkFlagRequired(required)
+	}
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := flags.check(c); err != nil {
+			return err
+		}
+		if c.Flags().Changed("time-zone") && !c.Flags().Changed("cron") {
+			return usagef("--time-zone: needs --cron, whose zone it is")
+		}
+		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+			p := dbgen.AddConnectorParams{Config: []byte("{}"), Scope: "user", TimeZone: "UTC", MaxRetries: flags.maxRetries}
+			flags.apply(c, &p)
+			if !c.Flags().Changed("refresh") && !c.Flags().Changed("cron") {
+				minutes, err := defaultRefresh(c.Context(), pool, p.Type)
+				if err != nil {
+					return err
+				}
+				p.RefreshFreqMinutes = &minutes
+			}
+			added, err := ask(c.Context(), pool, "add", func(ctx context.Context, q *dbgen.Queries) (dbgen.Connector, error) {
+				return q.AddConnector(ctx, p)
+			})
+			if err != nil {
+				return refused(c.Context(), pool, "add the connector", p, err)
+			}
+			return out.show(c.OutOrStdout(), view(added), func(w io.Writer) error {
+				_, err := fmt.Fprintln(w, added.ID)
+				return err
+			})
+		})
+	}
+	return c
+}
+
+// defaultRefresh is the interval of a connector for which nobody chose.
+func defaultRefresh(ctx context.Context, pool *pgxpool.Pool, name string) (int32, error) {
+	t, err := ask(ctx, pool, "type", func(ctx context.Context, q *dbgen.Queries) (dbgen.ConnectorType, error) {
+		return q.ConnectorType(ctx, name)
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, unknownType(ctx, pool, name)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the connector type: %w", err)
+	}
+	if t.DefaultRefreshMinutes != nil {
+		return *t.DefaultRefreshMinutes, nil
+	}
+	var defaults config.Refresh
+	if err := errors.Join(config.Load(&defaults), defaults.Validate()); err != nil {
+		return 0, err
+	}
+	if minutes, known := defaults.Of(name); known {
+		return minutes, nil
+	}
+	return 0, fmt.Errorf("type %q has no default interval: give --refresh or --cron, "+
+		"or set one with `echomind types add %s --default-refresh 24h`", name, name)
+}

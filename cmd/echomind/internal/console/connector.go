@@ -1,0 +1,152 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/echomind/sync/cmd/echomind/internal/clock"
+	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+)
+
+func connectors(f *finder) *cobra.Command {
+	return group("connectors", "Add, look at, change and trigger connectors",
+		"A connector is one source of one user. These commands add connectors, show and change them.",
+		add(f), list(f), get(f), update(f), enable(f), disable(f), remove(f), trigger(f))
+}
+
+// connector is what programs are shown of one.
+type connector struct {
+	ID                 int32           `json:"id"`
+	Name               string          `json:"name"`
+	Type               string          `json:"type"`
+	UserID             int32           `json:"user_id"`
+	Scope              string          `json:"scope"`
+	ScopeID            *string         `json:"scope_id"`
+	Config             json.RawMessage `json:"config"`
+	RefreshFreqMinutes *int32          `json:"refresh_freq_minutes"`
+	ScheduleCron       *string         `json:"schedule_cron"`
+	TimeZone           string          `json:"time_zone"`
+	MaxRetries         int32           `json:"max_retries"`
+	Status             string          `json:"status"`
+	StatusMessage      *string         `json:"status_message"`
+	FailureCount       int32           `json:"failure_count"`
+	DocsAnalyzed       int64           `json:"docs_analyzed"`
+	State              json.RawMessage `json:"state"`
+	LastSyncAt         *time.Time      `json:"last_sync_at"`
+	NextSyncAt         *time.Time      `json:"next_sync_at"`
+	DueReason          *string         `json:"due_reason"`
+	TriggerRequestedAt *time.Time      `json:"trigger_requested_at"`
+	ChunkingSession    *uuid.UUID      `json:"chunking_session"`
+	DispatchedAt       *time.Time      `json:"dispatched_at"`
+	LeaseExpiresAt     *time.Time      `json:"lease_expires_at"`
+	ConfigVersion      int64           `json:"config_version"`
+	CreatedAt          time.Time       `json:"created_at"`
+	CreatedBy          *string         `json:"created_by"`
+	UpdatedAt          time.Time       `json:"updated_at"`
+	UpdatedBy          *string         `json:"updated_by"`
+}
+
+func view(c dbgen.Connector) connector {
+	return connector{
+		ID: c.ID, Name: c.Name, Type: c.Type, UserID: c.UserID, Scope: c.Scope, ScopeID: c.ScopeID,
+		Config: redacted(c.Config), RefreshFreqMinutes: c.RefreshFreqMinutes, ScheduleCron: c.ScheduleCron,
+		TimeZone: c.TimeZone, MaxRetries: c.MaxRetries, Status: c.Status, StatusMessage: c.StatusMessage,
+		FailureCount: c.FailureCount, DocsAnalyzed: c.DocsAnalyzed, State: redacted(c.State),
+		LastSyncAt: utc(c.LastSyncAt), NextSyncAt: utc(c.NextSyncAt), DueReason: c.DueReason,
+		TriggerRequestedAt: utc(c.TriggerRequestedAt), ChunkingSession: c.ChunkingSession,
+		DispatchedAt: utc(c.DispatchedAt), LeaseExpiresAt: utc(c.LeaseExpiresAt), ConfigVersion: c.ConfigVersion,
+		CreatedAt: c.CreatedAt.UTC(), CreatedBy: c.CreatedBy, UpdatedAt: c.UpdatedAt.UTC(), UpdatedBy: c.UpdatedBy,
+	}
+}
+
+func utc(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	moment := t.UTC()
+	return &moment
+}
+
+// refresh says when a connector runs by itself.
+func refresh(c dbgen.Connector) string {
+	switch {
+	case c.ScheduleCron != nil:
+		return fmt.Sprintf("%s %s", *c.ScheduleCron, c.TimeZone)
+	case c.RefreshFreqMinutes == nil:
+		return "manual"
+	}
+	return every(*c.RefreshFreqMinutes)
+}
+
+func scope(c dbgen.Connector) string {
+	if c.ScopeID == nil {
+		return c.Scope
+	}
+	return c.Scope + " " + *c.ScopeID
+}
+
+// details writes one connector for people.
+func details(w io.Writer, c dbgen.Connector, now time.Time) error {
+	rows := [][]string{
+		{"name", c.Name},
+		{"type", c.Type},
+		{"user", strconv.Itoa(int(c.UserID))},
+		{"scope", scope(c)},
+		{"config", string(redacted(c.Config))},
+		{"refresh", refresh(c)},
+		{"status", c.Status},
+		{"message", orDash(c.StatusMessage)},
+		{"failures in a row", fmt.Sprintf("%d of %d", c.FailureCount, c.MaxRetries)},
+		{"documents", strconv.FormatInt(c.DocsAnalyzed, 10)},
+		{"last sync", clock.Optional(c.LastSyncAt, now)},
+		{"next sync", nextSync(c, now)},
+		{"created", clock.At(c.CreatedAt, now) + " by " + orDash(c.CreatedBy)},
+		{"updated", clock.At(c.UpdatedAt, now) + " by " + orDash(c.UpdatedBy)},
+	}
+	return table(w, []string{"id", strconv.Itoa(int(c.ID))}, rows)
+}
+
+func nextSync(c dbgen.Connector, now time.Time) string {
+	switch {
+	case c.ChunkingSession != nil:
+		return "in flight"
+	case c.NextSyncAt == nil && c.NeedsPlan:
+		return "being planned"
+	case c.NextSyncAt == nil:
+		return "-"
+	case !c.NextSyncAt.After(now):
+		return "due"
+	}
+	return clock.At(*c.NextSyncAt, now)
+}
+
+// idArgument accepts exactly one connector's number.
+func idArgument(c *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usagef("%s needs one ID, the connector's number as `echomind connectors list` shows it", c.CommandPath())
+	}
+	_, err := parseID(args[0])
+	return err
+}
+
+func parseID(text string) (int32, error) {
+	id, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || id < 1 {
+		return 0, usagef("ID %q: must be a connector's number, 1 or more", clip(text, 40))
+	}
+	return int32(id), nil
+}
+
+func mustID(args []string) int32 {
+	id, err := parseID(args[0])
+	if err != nil {
+		panic(err) // idArgument has checked it
+	}
+	return id
+}

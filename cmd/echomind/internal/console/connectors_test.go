@@ -1,0 +1,276 @@
+package console_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAddPrintsTheIDAndForProgramsTheConnector(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t)
+	require.Equal(t, "1", u.add("--config", `{"url":"file:///srv/docs"}`, "--refresh", "60m"))
+	c := u.object("connectors", "add", "--name", "site", "--type", "web", "--user", "2", "--scope", "group", "--scope-id",
+		"sales", "--cron", "0 3 * * *", "--time-zone", "Europe/Berlin", "--max-retries", "9")
+	require.InDelta(t, 2, c["id"], 0)
+	require.Equal(t, "group", c["scope"])
+	require.Equal(t, "sales", c["scope_id"])
+	require.Equal(t, "0 3 * * *", c["schedule_cron"])
+	require.Equal(t, "Europe/Berlin", c["time_zone"])
+	require.Nil(t, c["refresh_freq_minutes"])
+	require.InDelta(t, 9, c["max_retries"], 0)
+	require.Equal(t, "ACTIVE", c["status"])
+	require.NotEmpty(t, c["created_by"])
+}
+
+func TestTheIntervalIsTheOneGivenElseTheTypes(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t)
+	u.succeed("types", "add", "wiki", "--default-refresh", "90m")
+	u.succeed("types", "add", "teams", "--default-refresh", "2h")
+	for _, c := range []struct {
+		name    string
+		args    []string
+		minutes any
+	}{
+		{"minutes", []string{"--type", "file", "--refresh", "60m"}, 60.0},
+		{"hours", []string{"--type", "file", "--refresh", "24h"}, 1440.0},
+		{"days and hours", []string{"--type", "file", "--refresh", "1d12h"}, 2160.0},
+		{"once", []string{"--type", "web", "--refresh", "0"}, 0.0},
+		{"manual", []string{"--type", "web", "--refresh", "manual"}, nil},
+		{"web by default", []string{"--type", "web"}, 10080.0},
+		{"onedrive by default", []string{"--type", "onedrive"}, 10080.0},
+		{"google_drive by default", []string{"--type", "google_drive"}, 10080.0},
+		{"file by default", []string{"--type", "file"}, 0.0},
+		{"a custom type's default", []string{"--type", "wiki"}, 90.0},
+		{"the type's row before the service's default", []string{"--type", "teams"}, 120.0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := u.object(append([]string{"connectors", "add", "--name", "x", "--user", "1"}, c.args...)...)
+			require.Equal(t, c.minutes, got["refresh_freq_minutes"])
+		})
+	}
+}
+
+func TestDefaultsComeFromTheEnvironment(t *testing.T) {
+	t.Setenv("SCHEDULER_DEFAULT_REFRESH_CHAT", "7")
+	u := newTerminal(t)
+	c := u.object("connectors", "add", "--name", "x", "--user", "1", "--type", "teams")
+	require.InDelta(t, 7, c["refresh_freq_minutes"], 0)
+	t.Setenv("SCHEDULER_DEFAULT_REFRESH_CHAT", "-1")
+	out := u.run("connectors", "add", "--name", "x", "--user", "1", "--type", "teams")
+	require.Equal(t, 1, out.code)
+	require.Contains(t, out.stderr, "SCHEDULER_DEFAULT_REFRESH_CHAT=-1: must be at least 0")
+}
+
+func TestBadInputNamesFieldValueAndFix(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t)
+	u.add()
+	u.succeed("types", "add", "bare")
+	large := `{"list":"` + strings.Repeat("x", 70000) + `"}`
+	for _, c := range []struct {
+		name string
+		code int
+		says []string
+		args []string
+	}{
+		{"unknown type", 1, []string{`--type "nix"`, "file, google_drive, onedrive, teams, web", "types add"}, []string{"--type", "nix"}},
+		{"unknown type with an interval", 1, []string{`--type "nix"`, "types add"}, []string{"--type", "nix", "--refresh", "1h"}},
+		{"type without default", 1, []string{`type "bare" has no default`, "--refresh"}, []string{"--type", "bare"}},
+		{"empty name", 1, []string{`--name ""`, "1 to 200"}, []string{"--name", ""}},
+		{"long name", 1, []string{"--name", "has 201"}, []string{"--name", strings.Repeat("x", 201)}},
+		{"user zero", 1, []string{"--user 0", "1 or more"}, []string{"--user", "0"}},
+		{"user beyond integers", 2, []string{"4294967296", "--user"}, []string{"--user", "4294967296"}},
+		{"bad scope", 2, []string{`--scope "team"`, "user, group or org"}, []string{"--scope", "team"}},
+		{"group without id", 1, []string{"--scope group", "--scope-id"}, []string{"--scope", "group"}},
+		{"bad scope id", 1, []string{`--scope-id "a b"`, "letters"}, []string{"--scope-id", "a b"}},
+		{"bad JSON", 2, []string{`--config "{bad"`, "JSON object"}, []string{"--config", "{bad"}},
+		{"JSON array", 2, []string{`--config "[1]"`, "JSON object"}, []string{"--config", "[1]"}},
+		{"JSON null", 2, []string{`--config "null"`, "JSON object"}, []string{"--config", "null"}},
+		{"NUL in config", 2, []string{"--config", "NUL"}, []string{"--config", `{"a":"\u0000"}`}},
+		{"half a surrogate in config", 1, []string{"--config", "cannot store"}, []string{"--config", `{"a":"\ud800"}`}},
+		{"large config", 1, []string{"--config", "64 KiB", "70011 bytes"}, []string{"--config", large}},
+		{"masked secret", 2, []string{"config.token", "REDACTED"}, []string{"--config", `{"token":"REDACTED"}`}},
+		{"negative refresh", 2, []string{"--refresh", "-5m", "negative"}, []string{"--refresh", "-5m"}},
+		{"seconds", 2, []string{"--refresh", "90s", "60m"}, []string{"--refresh", "90s"}},
+		{"bare number", 2, []string{"--refresh", "60m"}, []string{"--refresh", "60"}},
+		{"endless refresh", 2, []string{"--refresh", "at most 3650d"}, []string{"--refresh", "9999999999999999999d"}},
+		{"bad cron", 2, []string{`--cron "at noon"`, "five fields"}, []string{"--cron", "at noon"}},
+		{"cron interval", 2, []string{"@every", "--refresh"}, []string{"--cron", "@every 5m"}},
+		{"bad time zone", 2, []string{`--time-zone "Mars"`, "Europe/Berlin"}, []string{"--cron", "0 3 * * *", "--time-zone", "Mars"}},
+		{"time zone without cron", 2, []string{"--time-zone", "--cron"}, []string{"--time-zone", "Europe/Berlin"}},
+		{"interval and cron", 2, []string{"refresh", "cron"}, []string{"--refresh", "1h", "--cron", "0 3 * * *"}},
+		{"no retries", 1, []string{"--max-retries 0", "1 to 1000"}, []string{"--max-retries", "0"}},
+		{"unknown flag", 2, []string{"--colour", "--help"}, []string{"--colour", "red"}},
+		{"unknown output", 2, []string{"table or json"}, []string{"-o", "yaml"}},
+		{"stray word", 2, []string{"stray"}, []string{"stray"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			out := u.run(append([]string{"connectors", "add", "--name", "docs", "--type", "file", "--user", "1"}, c.args...)...)
+			require.Equal(t, c.code, out.code, out.stderr)
+			require.Empty(t, out.stdout)
+			for _, say := range c.says {
+				require.Contains(t, out.stderr, say)
+			}
+			require.NotContains(t, out.stderr, "SQLSTATE")
+			if c.name == "type without default" || strings.Contains(c.name, "time zone without") || c.name == "unknown type" {
+				return // `update` has no defaults, and may change the zone of a schedule that stands
+			}
+			changed := u.run(append([]string{"connectors", "update", "1"}, c.args...)...)
+			require.Equal(t, c.code, changed.code, changed.stderr)
+		})
+	}
+}
+
+func TestUsageErrorsExitWith2(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t)
+	for _, c := range []struct {
+		args string
+		says string
+	}{
+		{"nonsense", "no command"},
+		{"connectors", "needs a command: add, delete"},
+		{"connectors lst", "did you mean"},
+		{"connectors add --name x", "required flag"},
+		{"connectors get", "needs one ID"},
+		{"connectors get 1 2", "needs one ID"},
+		{"connectors get x", `ID "x"`},
+		{"connectors get 0", "1 or more"},
+		{"connectors get 99999999999", "1 or more"},
+		{"connectors update 1", "nothing to change"},
+		{"connectors update 1 -o json", "nothing to change"},
+		{"connectors list --status GONE", "PENDING, SYNCING"},
+		{"connectors trigger 1 --timeout 1s", "--wait"},
+		{"connectors trigger 1 --wait --timeout soon", "soon"},
+		{"runs 1 --limit 0", "1 to 10000"},
+		{"runs", "needs one ID"},
+		{"why", "needs one ID"},
+		{"search words", "user"},
+		{"search --user 1", "needs words"},
+		{"search --user 0 words", "1 or more"},
+		{"search --user 1 words --limit 0", "1 to 100"},
+		{"types", "add, list"},
+		{"types add", "needs one NAME"},
+		{"types add wiki --default-refresh manual", "0 for once"},
+		{"migrate", "down, status, up"},
+		{"migrate sideways", "no command"},
+		{"status now", "now"},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			out := u.run(strings.Fields(c.args)...)
+			require.Equal(t, 2, out.code, out.stderr)
+			require.Contains(t, out.stderr, c.says)
+			require.Contains(t, out.stderr, "--help`")
+			require.Empty(t, out.stdout)
+		})
+	}
+}
+
+func TestEveryCommandHelpsWithAnExample(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t)
+	for _, command := range []string{
+		"", "connectors add", "connectors list", "connectors get", "connectors update", "connectors enable",
+		"connectors disable", "connectors delete", "connectors trigger", "types list", "types add", "runs", "why", "search",
+		"migrate up", "migrate down", "migrate status", "status",
+	} {
+		require.Contains(t, u.succeed(append(strings.Fields(command), "--help")...), "Examples:", command)
+	}
+}
+
+func TestListFiltersAndShowsATable(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t)
+	require.Contains(t, u.succeed("connectors", "list"), "no connectors")
+	require.Empty(t, u.array("connectors", "list"))
+	u.add("--name", "first\x1b[31m")
+	u.add("--type", "web", "--user", "2", "--refresh", "7d")
+	u.succeed("connectors", "disable", "2")
+	lines := strings.Split(strings.TrimSpace(u.succeed("connectors", "list")), "\n")
+	require.Len(t, lines, 3)
+	require.Contains(t, lines[0], "NEXT SYNC")
+	require.NotContains(t, lines[1], "\x1b")
+	require.Contains(t, lines[2], "disabled by the user")
+	require.Len(t, u.array("connectors", "list"), 2)
+	require.Len(t, u.array("connectors", "list", "--type", "web"), 1)
+	require.Len(t, u.array("connectors", "list", "--status", "disabled"), 1)
+	require.Len(t, u.array("connectors", "list", "--user", "1"), 1)
+	require.Empty(t, u.array("connectors", "list", "--user", "3"))
+}
+
+func TestSecretsAreNeverShown(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t)
+	config := `{"url":"https://ann:hunter2@example.org/?access_token=hunter2&page=1","api_key":"hunter2","accessToken":"hunter2",
+		"auth":{"client_secret":"hunter2","user":"ann"},"credentials":{"a":"hunter2"},"list":[{"password":"hunter2"}],
+		"keywords":["zebra"],"keep_password":true,"big":12345678901234567890}`
+	added := u.succeed("connectors", "add", "--name", "x", "--type", "web", "--user", "1", "--config", config, "-o", "json")
+	for _, shown := range []string{
+		added, u.succeed("connectors", "get", "1"), u.succeed("connectors", "get", "1", "-o", "json"),
+		u.succeed("connectors", "list", "-o", "json"), u.succeed("connectors", "update", "1", "--name", "y", "-o", "json"),
+	} {
+		require.NotContains(t, shown, "hunter2")
+		for _, kept := range []string{"zebra", "ann", "12345678901234567890", "REDACTED"} {
+			require.Contains(t, shown, kept)
+		}
+		require.NotContains(t, shown, `"keep_password": "REDACTED"`)
+	}
+}
+
+func TestUpdateChangesOnlyWhatIsGiven(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t)
+	u.add("--config", `{"url":"file:///a"}`, "--refresh", "1h", "--scope", "group", "--scope-id", "sales", "--max-retries", "3")
+	before := u.object("connectors", "get", "1")
+	after := u.object("connectors", "update", "1", "--name", "papers")
+	require.Equal(t, "papers", after["name"])
+	for _, field := range []string{
+		"type", "user_id", "scope", "scope_id", "config", "refresh_freq_minutes", "max_retries", "config_version", "next_sync_at",
+	} {
+		require.Equal(t, before[field], after[field], field)
+	}
+	after = u.object("connectors", "update", "1", "--cron", "@daily", "--time-zone", "Europe/Berlin")
+	require.Nil(t, after["refresh_freq_minutes"])
+	require.Equal(t, "@daily", after["schedule_cron"])
+	after = u.object("connectors", "update", "1", "--refresh", "2h", "--type", "web", "--scope", "user", "--scope-id", "")
+	require.Nil(t, after["schedule_cron"])
+	require.Nil(t, after["scope_id"])
+	require.Equal(t, "web", after["type"])
+	require.NotEqual(t, before["config_version"], after["config_version"])
+	require.Contains(t, u.succeed("connectors", "update", "1", "--user", "4"), "connector 1 is changed")
+}
+
+func TestDisableEnableDelete(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t)
+	u.add("--refresh", "1h")
+	require.Contains(t, u.succeed("connectors", "disable", "1"), "connector 1 is disabled")
+	require.Contains(t, u.succeed("connectors", "disable", "1"), "already")
+	out := u.run("connectors", "trigger", "1")
+	require.Equal(t, 1, out.code)
+	require.Contains(t, out.stderr, "connectors enable 1")
+	require.Equal(t, "ACTIVE", u.object("connectors", "enable", "1")["status"])
+	require.Contains(t, u.succeed("connectors", "trigger", "1"), "why 1")
+	require.NotEmpty(t, u.object("connectors", "trigger", "1")["trigger_requested_at"])
+	require.Equal(t, true, u.object("connectors", "delete", "1")["deleted"])
+	u.add()
+	require.Contains(t, u.succeed("connectors", "delete", "2"), "deleted connector 2 (docs)")
+}
+
+func TestWhatDoesNotExistIsAnError(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t)
+	for _, command := range []string{
+		"connectors get 7", "connectors update 7 --name x", "connectors enable 7", "connectors disable 7",
+		"connectors delete 7", "connectors trigger 7", "connectors trigger 7 --wait", "runs 7", "why 7",
+	} {
+		out := u.run(strings.Fields(command)...)
+		require.Equal(t, 1, out.code, command)
+		require.Contains(t, out.stderr, "there is no connector 7", command)
+		require.Empty(t, out.stdout, command)
+	}
+}

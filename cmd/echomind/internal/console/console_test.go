@@ -1,0 +1,129 @@
+package console_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/cmd/echomind/internal/console"
+	"github.com/echomind/sync/db"
+	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/sdk/topology"
+)
+
+func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
+
+// terminal is a user in front of a stack of their own.
+type terminal struct {
+	t      *testing.T
+	lookup config.Lookup
+}
+
+type output struct {
+	stdout, stderr string
+	code           int
+}
+
+func newTerminal(t *testing.T) terminal {
+	t.Helper()
+	return terminal{t, config.Lookup{DataDir: t.TempDir(), DatabaseURL: testkit.Database(t, db.Up)}}
+}
+
+func (u terminal) withStreams() terminal {
+	u.t.Helper()
+	u.lookup.NATSURL = testkit.NATS(u.t).URL()
+	conn, err := nats.Connect(u.lookup.NATSURL)
+	require.NoError(u.t, err)
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	require.NoError(u.t, err)
+	require.NoError(u.t, topology.EnsureStreams(context.Background(), js))
+	return u
+}
+
+func (u terminal) run(args ...string) output {
+	u.t.Helper()
+	var stdout, stderr bytes.Buffer
+	root := console.RootFor(u.lookup)
+	root.SetArgs(args)
+	root.SetOut(&stdout)
+	root.SetErr(&stderr)
+	code := console.Execute(context.Background(), root)
+	return output{stdout.String(), stderr.String(), code}
+}
+
+// succeed runs a command that must exit with 0 and say nothing on stderr.
+func (u terminal) succeed(args ...string) string {
+	u.t.Helper()
+	out := u.run(args...)
+	require.Equal(u.t, 0, out.code, out.stderr)
+	require.Empty(u.t, out.stderr)
+	return out.stdout
+}
+
+func (u terminal) json(into any, args ...string) {
+	u.t.Helper()
+	out := u.succeed(append(args, "-o", "json")...)
+	require.NoError(u.t, json.Unmarshal([]byte(out), into), out)
+}
+
+func (u terminal) object(args ...string) (object map[string]any) {
+	u.t.Helper()
+	u.json(&object, args...)
+	return object
+}
+
+func (u terminal) array(args ...string) []map[string]any {
+	u.t.Helper()
+	var array []map[string]any
+	u.json(&array, args...)
+	require.NotNil(u.t, array, "null is no array")
+	return array
+}
+
+// add adds a connector and returns its id.
+func (u terminal) add(args ...string) string {
+	u.t.Helper()
+	out := u.succeed(append([]string{"connectors", "add", "--name", "docs", "--type", "file", "--user", "1"}, args...)...)
+	id := strings.TrimSpace(out)
+	_, err := strconv.Atoi(id)
+	require.NoError(u.t, err, out)
+	return id
+}
+
+func (u terminal) exec(sql string, args ...any) {
+	u.t.Helper()
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, u.lookup.DatabaseURL)
+	require.NoError(u.t, err)
+	defer func() { _ = conn.Close(ctx) }()
+	_, err = conn.Exec(ctx, sql, args...)
+	require.NoError(u.t, err)
+}
+
+// verdicts gives connector 1 a ledger: completed, failed, missed slots, and an open run.
+const verdicts = `
+INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, due_at, started_at, picked_up_at, fetched_at, completed_at,
+	status, reason, error_message, total, stored, documents_processed, missed_count, slot, slot_last, config_version)
+VALUES
+	(gen_random_uuid(), 1, 'connector.sync.file', 'new', now() - interval '4 h', now() - interval '4 h',
+		now() - interval '4 h' + interval '2 s', now() - interval '4 h' + interval '5 s', now() - interval '4 h' + interval '6 s',
+		'completed', NULL, NULL, 7, 7, 7, NULL, NULL, NULL, 1),
+	(gen_random_uuid(), 1, 'connector.sync.file', 'schedule', now() - interval '3 h', now() - interval '3 h',
+		now() - interval '3 h', NULL, now() - interval '3 h' + interval '90 s',
+		'failed', 'transient failure', 'no such folder', NULL, 0, 0, NULL, now() - interval '3 h', NULL, 1),
+	(gen_random_uuid(), 1, 'connector.sync.file', 'schedule', now() - interval '2 h', now() - interval '1 h',
+		NULL, NULL, now() - interval '1 h', 'missed', 'passed before it could be claimed', NULL, NULL, 0, 0, 3,
+		now() - interval '2 h', now() - interval '1 h', 1),
+	(gen_random_uuid(), 1, 'connector.sync.file', 'manual', now() - interval '1 m', now() - interval '1 m',
+		NULL, NULL, NULL, 'running', NULL, NULL, NULL, 0, 0, NULL, NULL, NULL, 1)`

@@ -1,0 +1,113 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/echomind/sync/cmd/echomind/internal/broker"
+	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/db"
+	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/devstack"
+	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/sdk/deadline"
+)
+
+const (
+	queryTimeout = 10 * time.Second
+	// application is what the console calls itself to Postgres; services begin with echomind-.
+	application = "echomind"
+	maxConns    = 2
+)
+
+// finder finds the servers of the running stack.
+type finder struct {
+	lookup func() (config.Lookup, error)
+}
+
+// whereabouts is where the servers are.
+type whereabouts struct {
+	databaseURL, natsURL, httpAddr string
+	// databaseFound and natsFound: from the data folder, and not from the environment.
+	databaseFound, natsFound bool
+}
+
+// find looks up each server on its own: in the environment, else in the data folder. notRunning says why a server
+// that is not there was not found.
+func (f *finder) find() (w whereabouts, notRunning, err error) {
+	lookup, err := f.lookup()
+	if err != nil {
+		return w, nil, err
+	}
+	w.databaseURL, w.natsURL = lookup.DatabaseURL, lookup.NATSURL
+	if w.databaseURL != "" && w.natsURL != "" {
+		return w, nil, nil
+	}
+	info, err := devstack.Discover(lookup.DataDir)
+	if errors.Is(err, devstack.ErrNotRunning) {
+		return w, err, nil
+	}
+	if err != nil {
+		return w, nil, err
+	}
+	w.httpAddr = info.HTTPAddr
+	if w.databaseURL == "" {
+		w.databaseURL, w.databaseFound = info.DatabaseURL, true
+	}
+	if w.natsURL == "" {
+		w.natsURL, w.natsFound = info.NATSURL, true
+	}
+	return w, nil, nil
+}
+
+// database is where Postgres is.
+func (f *finder) database() (string, error) {
+	w, notRunning, err := f.find()
+	if err == nil && w.databaseURL == "" {
+		err = notRunning
+	}
+	return w.databaseURL, err
+}
+
+// withPool opens Postgres, checks that the schema is this program's, and closes it after work.
+func (f *finder) withPool(ctx context.Context, work func(*pgxpool.Pool) error) error {
+	url, err := f.database()
+	if err != nil {
+		return err
+	}
+	return withPool(ctx, url, work)
+}
+
+func withPool(ctx context.Context, url string, work func(*pgxpool.Pool) error) error {
+	pool, err := postgres.Open(ctx, url, application, maxConns)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	err = deadline.Do(ctx, "console.schema", queryTimeout, func(ctx context.Context) error { return db.Check(ctx, pool) })
+	if err != nil {
+		return err
+	}
+	return work(pool)
+}
+
+// ask makes one call to Postgres under a deadline with a name.
+func ask[T any](
+	ctx context.Context, pool *pgxpool.Pool, name string, call func(context.Context, *dbgen.Queries) (T, error),
+) (T, error) {
+	out, err := deadline.Get(ctx, "console."+name, queryTimeout,
+		func(ctx context.Context) (T, error) { return call(ctx, dbgen.New(pool)) })
+	return out, err
+}
+
+// broker connects to NATS; the caller closes what is not nil.
+func (w whereabouts) broker(notRunning error) (*broker.Broker, error) {
+	if w.natsURL == "" {
+		return nil, fmt.Errorf("NATS is not known: %w", notRunning)
+	}
+	return broker.Open(w.natsURL)
+}

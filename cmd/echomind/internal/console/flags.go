@@ -1,0 +1,145 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"os/user"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/robfig/cron/v3"
+	"github.com/spf13/cobra"
+
+	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+)
+
+// connectorFlags are what a user says of a connector; those that are not given leave it as it is.
+type connectorFlags struct {
+	name, connectorType, scope, scopeID, config, cron, timeZone string
+	user, maxRetries                                            int32
+	refresh                                                     interval
+}
+
+func addConnectorFlags(c *cobra.Command) *connectorFlags {
+	f := &connectorFlags{}
+	flags := c.Flags()
+	flags.StringVar(&f.name, "name", "", "what people call it")
+	flags.StringVar(&f.connectorType, "type", "", "web, file, or another that `echomind types list` shows")
+	flags.Int32Var(&f.user, "user", 0, "number of the user whose source it is")
+	flags.StringVar(&f.config, "config", "{}", "what the type needs to know, as a JSON `object`")
+	flags.StringVar(&f.scope, "scope", "user", "who may find its documents: user, group or org")
+	flags.StringVar(&f.scopeID, "scope-id", "", "the group, for --scope group")
+	flags.Var(&f.refresh, "refresh", "sync again so long after each sync; without it and --cron, as the type has it")
+	flags.StringVar(&f.cron, "cron", "", "sync at these times instead: five fields as in crontab, such as \"0 3 * * *\"")
+	flags.StringVar(&f.timeZone, "time-zone", "UTC", "the zone that --cron is meant in, such as Europe/Berlin")
+	flags.Int32Var(&f.maxRetries, "max-retries", 5, "disable it after so many failures in a row")
+	c.MarkFlagsMutuallyExclusive("refresh", "cron")
+	return f
+}
+
+// check refuses values that can never be right.
+func (f *connectorFlags) check(c *cobra.Command) error {
+	given := c.Flags().Changed
+	for flag, value := range map[string]string{"name": f.name, "type": f.connectorType, "cron": f.cron} {
+		if given(flag) && !utf8.ValidString(value) {
+			return usagef("--%s: must be UTF-8 text", flag)
+		}
+	}
+	if given("scope") && !slices.Contains([]string{"user", "group", "org"}, f.scope) {
+		return usagef("--scope %q: must be user, group or org", f.scope)
+	}
+	if given("config") {
+		if err := checkConfig(f.config); err != nil {
+			return err
+		}
+	}
+	if given("cron") {
+		if err := checkCron(f.cron); err != nil {
+			return err
+		}
+	}
+	if _, err := time.LoadLocation(f.timeZone); given("time-zone") && (err != nil || f.timeZone == "Local" || f.timeZone == "") {
+		return usagef("--time-zone %q: must be an IANA name such as Europe/Berlin", f.timeZone)
+	}
+	return nil
+}
+
+func checkConfig(text string) error {
+	var object map[string]any
+	if err := json.Unmarshal([]byte(text), &object); err != nil || object == nil {
+		problem := "it is another JSON value"
+		if !json.Valid([]byte(text)) {
+			problem = fmt.Sprintf("it is not JSON: %v", err)
+		}
+		return usagef("--config %q: must be a JSON object such as {\"url\":\"…\"}: %s", clip(text, 40), problem)
+	}
+	if !utf8.ValidString(text) || strings.Contains(text, `\u0000`) {
+		return usagef("--config: must be UTF-8 text without NUL characters, which PostgreSQL cannot store")
+	}
+	if path := masked(object, "config"); path != "" {
+		return usagef("--config: %s is %s, which stands for a secret in our output; write the secret itself", path, mask)
+	}
+	return nil
+}
+
+// checkCron catches slips of the pen; what is planned is up to the scheduler.
+func checkCron(text string) error {
+	_, err := cron.ParseStandard(text)
+	if err == nil && (strings.HasPrefix(text, "@every") || strings.Contains(text, "TZ=")) {
+		err = fmt.Errorf("write an interval with --refresh, and the zone with --time-zone")
+	}
+	if err != nil {
+		return usagef("--cron %q: must be five fields as in crontab, such as \"0 3 * * *\": %v", clip(text, 40), err)
+	}
+	return nil
+}
+
+// apply changes what was given in p.
+func (f *connectorFlags) apply(c *cobra.Command, p *dbgen.AddConnectorParams) {
+	given := c.Flags().Changed
+	if given("name") {
+		p.Name = f.name
+	}
+	if given("type") {
+		p.Type = f.connectorType
+	}
+	if given("user") {
+		p.UserID = f.user
+	}
+	if given("config") {
+		p.Config = []byte(f.config)
+	}
+	if given("scope") {
+		p.Scope = f.scope
+	}
+	if given("scope-id") {
+		p.ScopeID = nil
+		if f.scopeID != "" {
+			p.ScopeID = &f.scopeID
+		}
+	}
+	if given("time-zone") {
+		p.TimeZone = f.timeZone
+	}
+	if given("refresh") {
+		p.RefreshFreqMinutes, p.ScheduleCron = f.refresh.column(), nil
+	}
+	if given("cron") {
+		p.RefreshFreqMinutes, p.ScheduleCron = nil, &f.cron
+	}
+	if given("max-retries") {
+		p.MaxRetries = f.maxRetries
+	}
+	p.By = person()
+}
+
+// person is who is written down as having made a change.
+func person() *string {
+	by := "echomind"
+	if who, err := user.Current(); err == nil && who.Username != "" {
+		by = who.Username
+	}
+	return &by
+}

@@ -1,0 +1,100 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+)
+
+// output is what -o chooses.
+type output string
+
+const (
+	forPeople   output = "table"
+	forPrograms output = "json"
+)
+
+func (o *output) String() string { return string(*o) }
+
+// Type is part of pflag.Value.
+func (o *output) Type() string { return "table|json" }
+
+// Set is part of pflag.Value.
+func (o *output) Set(value string) error {
+	switch output(value) {
+	case forPeople, forPrograms:
+		*o = output(value)
+		return nil
+	}
+	return fmt.Errorf("must be table or json")
+}
+
+// withOutput gives a command the flag -o.
+func withOutput(c *cobra.Command) *output {
+	o := forPeople
+	c.Flags().VarP(&o, "output", "o", "table for people, json for programs")
+	return &o
+}
+
+// show writes value as JSON for programs, and for people what table writes.
+func (o output) show(w io.Writer, value any, people func(io.Writer) error) error {
+	if o == forPeople {
+		return people(w)
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
+}
+
+// table writes aligned columns.
+func table(w io.Writer, header []string, rows [][]string) error {
+	tabs := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range append([][]string{header}, rows...) {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = printable(cell)
+		}
+		if _, err := fmt.Fprintln(tabs, strings.Join(cells, "\t")); err != nil {
+			return err
+		}
+	}
+	return tabs.Flush()
+}
+
+// printable replaces what would move the cursor or change the terminal: names and texts come from anywhere.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == utf8.RuneError:
+			return '\uFFFD'
+		case unicode.IsSpace(r):
+			return ' '
+		case unicode.IsControl(r), unicode.Is(unicode.Cf, r):
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// clip cuts a text to a number of characters.
+func clip(text string, most int) string {
+	runes := []rune(text)
+	if len(runes) <= most {
+		return text
+	}
+	return string(runes[:most-1]) + "…"
+}
+
+func orDash(text *string) string {
+	if text == nil || *text == "" {
+		return "-"
+	}
+	return *text
+}

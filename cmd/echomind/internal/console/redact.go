@@ -1,0 +1,148 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/url"
+	"strings"
+)
+
+// mask stands in output where a secret is.
+const mask = "REDACTED"
+
+var secretParts = []string{"token", "secret", "password", "passwd", "credential", "apikey"}
+
+// secret says whether a key names something that is not to be shown.
+func secret(key string) bool {
+	lower := strings.ToLower(key)
+	for _, part := range secretParts {
+		if strings.Contains(lower, part) {
+			return true
+		}
+	}
+	for _, word := range words(key) {
+		if word == "key" || word == "keys" || word == "sig" {
+			return true
+		}
+	}
+	return false
+}
+
+// words splits snake_case, kebab-case and camelCase.
+func words(key string) []string {
+	var spaced strings.Builder
+	for i, r := range key {
+		if r >= 'A' && r <= 'Z' && i > 0 && (key[i-1] < 'A' || key[i-1] > 'Z') {
+			spaced.WriteByte(' ')
+		}
+		spaced.WriteRune(r)
+	}
+	return strings.FieldsFunc(strings.ToLower(spaced.String()), func(r rune) bool { return r < 'a' || r > 'z' })
+}
+
+// redacted is a JSON object with its secrets masked: the values of keys that look secret, and passwords and
+// tokens in URLs.
+func redacted(object []byte) json.RawMessage {
+	value, err := decode(object)
+	if err != nil {
+		return json.RawMessage(`{}`)
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(maskValue(value)); err != nil {
+		return json.RawMessage(`{}`)
+	}
+	return bytes.TrimSpace(out.Bytes())
+}
+
+func decode(object []byte) (any, error) {
+	decoder := json.NewDecoder(bytes.NewReader(object))
+	decoder.UseNumber()
+	var value any
+	err := decoder.Decode(&value)
+	return value, err
+}
+
+func maskValue(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, inner := range v {
+			if _, flag := inner.(bool); secret(key) && inner != nil && !flag {
+				v[key] = mask
+			} else {
+				v[key] = maskValue(inner)
+			}
+		}
+	case []any:
+		for i, inner := range v {
+			v[i] = maskValue(inner)
+		}
+	case string:
+		return maskURL(v)
+	}
+	return value
+}
+
+// maskURL hides what a URL says about who may enter; any other text stays as it is.
+func maskURL(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme == "" {
+		return text
+	}
+	changed := false
+	if _, has := u.User.Password(); has {
+		u.User, changed = url.UserPassword(u.User.Username(), mask), true
+	}
+	query := u.Query()
+	for key := range query {
+		if secret(key) {
+			query.Set(key, mask)
+			changed = true
+		}
+	}
+	if !changed {
+		return text
+	}
+	u.RawQuery = query.Encode()
+	return u.String()
+}
+
+// masked returns the path of a value that is a mask: a configuration that was copied from our own output.
+func masked(value any, path string) string {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, inner := range v {
+			if found := masked(inner, path+"."+key); found != "" {
+				return found
+			}
+		}
+	case []any:
+		for _, inner := range v {
+			if found := masked(inner, path+"[]"); found != "" {
+				return found
+			}
+		}
+	case string:
+		if v == mask || strings.Contains(v, ":"+mask+"@") || strings.Contains(v, "="+mask) {
+			return path
+		}
+	}
+	return ""
+}
+
+// maskServer hides the password of a server's URL, or of each in a list. What is no URL is hidden altogether.
+func maskServer(text string) string {
+	var out []string
+	for _, part := range strings.Split(text, ",") {
+		u, err := url.Parse(strings.TrimSpace(part))
+		if err != nil || u.Scheme == "" || u.Host == "" {
+			return mask
+		}
+		if _, has := u.User.Password(); !has && u.User != nil && (u.Scheme == "nats" || u.Scheme == "tls") {
+			u.User = url.User(mask) // nats://token@host
+		}
+		out = append(out, maskURL(u.String()))
+	}
+	return strings.Join(out, ",")
+}

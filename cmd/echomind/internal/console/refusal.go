@@ -1,0 +1,94 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/internal/postgres"
+)
+
+// refusals say for each constraint which flag it is about and how to correct it.
+var refusals = map[string]func(dbgen.AddConnectorParams) string{
+	"connectors_name_form": func(p dbgen.AddConnectorParams) string {
+		return fmt.Sprintf("--name %q: must have 1 to 200 characters, and has %d", clip(p.Name, 40), len([]rune(p.Name)))
+	},
+	"connectors_user_id_positive": func(p dbgen.AddConnectorParams) string {
+		return fmt.Sprintf("--user %d: must be a user's number, 1 or more", p.UserID)
+	},
+	"connectors_scope_known": func(p dbgen.AddConnectorParams) string {
+		return fmt.Sprintf("--scope %q: must be user, group or org", p.Scope)
+	},
+	"connectors_scope_id_form": func(p dbgen.AddConnectorParams) string {
+		return fmt.Sprintf("--scope-id %q: must have 1 to 128 letters, digits, _ or -", clip(orDash(p.ScopeID), 40))
+	},
+	"connectors_group_has_scope_id": func(dbgen.AddConnectorParams) string {
+		return "--scope group: needs --scope-id, the group's name"
+	},
+	"connectors_config_object": func(p dbgen.AddConnectorParams) string {
+		return fmt.Sprintf("--config: must be a JSON object such as {\"url\":\"…\"}, and is %s", clip(string(p.Config), 40))
+	},
+	"connectors_config_size": func(p dbgen.AddConnectorParams) string {
+		return fmt.Sprintf("--config: must have at most 64 KiB, and has %d bytes; keep lists in a file of the source",
+			len(p.Config))
+	},
+	"connectors_refresh_range": func(p dbgen.AddConnectorParams) string {
+		return fmt.Sprintf("--refresh: must be 0 to %dd, in minutes %d", maxMinutes/unitMinutes["d"], *p.RefreshFreqMinutes)
+	},
+	"connectors_one_schedule": func(dbgen.AddConnectorParams) string {
+		return "--refresh and --cron: give one of them"
+	},
+	"connectors_cron_length": func(p dbgen.AddConnectorParams) string {
+		return fmt.Sprintf("--cron %q: must have 1 to 200 characters", clip(orDash(p.ScheduleCron), 40))
+	},
+	"connectors_time_zone_length": func(p dbgen.AddConnectorParams) string {
+		return fmt.Sprintf("--time-zone %q: must be an IANA name such as Europe/Berlin", clip(p.TimeZone, 40))
+	},
+	"connectors_max_retries_range": func(p dbgen.AddConnectorParams) string {
+		return fmt.Sprintf("--max-retries %d: must be 1 to 1000", p.MaxRetries)
+	},
+}
+
+// refused turns the constraint that refused a connector into what to correct.
+func refused(ctx context.Context, pool *pgxpool.Pool, what string, p dbgen.AddConnectorParams, err error) error {
+	if err == nil {
+		return nil
+	}
+	constraint := postgres.Constraint(err)
+	if constraint == "connectors_type_known" {
+		return unknownType(ctx, pool, p.Type)
+	}
+	if say, known := refusals[constraint]; known {
+		return errors.New(say(p))
+	}
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && strings.HasPrefix(pg.Code, "22") {
+		return fmt.Errorf("--name, --config: PostgreSQL cannot store a value: %s", pg.Message)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+func unknownType(ctx context.Context, pool *pgxpool.Pool, name string) error {
+	known, err := ask(ctx, pool, "types", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.ConnectorType, error) {
+		return q.ListConnectorTypes(ctx)
+	})
+	if err != nil {
+		return fmt.Errorf("list the connector types: %w", err)
+	}
+	all := make([]string, len(known))
+	for i, t := range known {
+		all[i] = t.Name
+	}
+	return fmt.Errorf("--type %q is not known: there are %s; a type of your own is added with `echomind types add NAME`",
+		clip(name, 63), strings.Join(all, ", "))
+}
+
+// noConnector is the error for an id that nothing goes by.
+func noConnector(id int32) error {
+	return fmt.Errorf("there is no connector %d; `echomind connectors list` shows those there are", id)
+}

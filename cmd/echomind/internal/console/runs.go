@@ -1,0 +1,193 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/echomind/sync/cmd/echomind/internal/await"
+	"github.com/echomind/sync/cmd/echomind/internal/clock"
+	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+)
+
+const maxRuns = 10000
+
+func runs(f *finder) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "runs ID",
+		Short: "Show the ledger of a connector: what came of each time it was due",
+		Long: `Show the ledger of a connector, the latest first: when it was due and why, the verdict and its reason, what was
+stored, and how long it was queued (due until picked up), fetched and stored.
+
+Verdicts: completed; skipped, nothing had changed; failed; superseded, another run took its place; missed, the time
+passed before it could run; running, no verdict yet.`,
+		Example: "  echomind runs 3 --limit 5\n  echomind runs 3 -o json",
+		Args:    idArgument,
+	}
+	limit := c.Flags().Int("limit", 20, "how many runs, the latest first")
+	out := withOutput(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if *limit < 1 || *limit > maxRuns {
+			return usagef("--limit %d: must be 1 to %d", *limit, maxRuns)
+		}
+		id := mustID(args)
+		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+			found, now, err := ledger(c.Context(), pool, id, *limit)
+			if err != nil {
+				return err
+			}
+			if len(found) == 0 {
+				if _, err := connectorByID(c.Context(), pool, id); err != nil {
+					return err
+				}
+			}
+			views := make([]run, len(found))
+			for i, r := range found {
+				views[i] = runView(r, now)
+			}
+			return out.show(c.OutOrStdout(), views, func(w io.Writer) error { return printRuns(w, found, now) })
+		})
+	}
+	return c
+}
+
+// PrintRuns writes runs as a table, as `echomind runs` does.
+func PrintRuns(w io.Writer, found []dbgen.SchedulerRun) error { return printRuns(w, found, time.Now()) }
+
+func ledger(ctx context.Context, pool *pgxpool.Pool, id int32, limit int) ([]dbgen.SchedulerRun, time.Time, error) {
+	var moment time.Time
+	found, err := ask(ctx, pool, "runs", func(ctx context.Context, q *dbgen.Queries) (rows []dbgen.SchedulerRun, err error) {
+		if moment, err = q.Now(ctx); err != nil {
+			return nil, err
+		}
+		return q.ListRuns(ctx, dbgen.ListRunsParams{ConnectorID: id, Page: int32(limit)})
+	})
+	if err != nil {
+		return nil, moment, fmt.Errorf("read the ledger of connector %d: %w", id, err)
+	}
+	return found, moment, nil
+}
+
+// run is what programs are shown of one. Durations of what has not begun are null; of what has not ended, so far.
+type run struct {
+	ID                 uuid.UUID  `json:"id"`
+	ConnectorID        int32      `json:"connector_id"`
+	Trigger            string     `json:"trigger"`
+	Slot               *time.Time `json:"slot"`
+	SlotLast           *time.Time `json:"slot_last"`
+	MissedCount        *int32     `json:"missed_count"`
+	DueAt              time.Time  `json:"due_at"`
+	StartedAt          time.Time  `json:"started_at"`
+	TriggerRequestedAt *time.Time `json:"trigger_requested_at"`
+	PickedUpAt         *time.Time `json:"picked_up_at"`
+	FetchedAt          *time.Time `json:"fetched_at"`
+	CompletedAt        *time.Time `json:"completed_at"`
+	Status             string     `json:"status"`
+	Reason             *string    `json:"reason"`
+	ErrorMessage       *string    `json:"error_message"`
+	Total              *int64     `json:"total"`
+	Stored             int64      `json:"stored"`
+	DocumentsProcessed int64      `json:"documents_processed"`
+	DocumentsFailed    int64      `json:"documents_failed"`
+	DocumentsDeleted   int64      `json:"documents_deleted"`
+	DocumentsUnchanged int64      `json:"documents_unchanged"`
+	ChunksStored       int64      `json:"chunks_stored"`
+	ListingWhole       *bool      `json:"listing_whole"`
+	QueuedSeconds      *seconds   `json:"queued_seconds"`
+	FetchingSeconds    *seconds   `json:"fetching_seconds"`
+	StoringSeconds     *seconds   `json:"storing_seconds"`
+}
+
+// seconds is a duration that programs read as a number.
+type seconds time.Duration
+
+// MarshalJSON is part of json.Marshaler.
+func (s seconds) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(s).Seconds()) }
+
+func runView(r dbgen.SchedulerRun, now time.Time) run {
+	queued, fetching, storing := durations(r, now)
+	return run{
+		ID: r.ID, ConnectorID: r.ConnectorID, Trigger: r.Trigger, Slot: utc(r.Slot), SlotLast: utc(r.SlotLast),
+		MissedCount: r.MissedCount, DueAt: r.DueAt.UTC(), StartedAt: r.StartedAt.UTC(),
+		TriggerRequestedAt: utc(r.TriggerRequestedAt), PickedUpAt: utc(r.PickedUpAt), FetchedAt: utc(r.FetchedAt),
+		CompletedAt: utc(r.CompletedAt), Status: r.Status, Reason: r.Reason, ErrorMessage: r.ErrorMessage,
+		Total: r.Total, Stored: r.Stored, DocumentsProcessed: r.DocumentsProcessed, DocumentsFailed: r.DocumentsFailed,
+		DocumentsDeleted: r.DocumentsDeleted, DocumentsUnchanged: r.DocumentsUnchanged, ChunksStored: r.ChunksStored,
+		ListingWhole: r.ListingWhole, QueuedSeconds: (*seconds)(queued), FetchingSeconds: (*seconds)(fetching),
+		StoringSeconds: (*seconds)(storing),
+	}
+}
+
+// durations splits a run into due until picked up, until fetched, and until its verdict.
+func durations(r dbgen.SchedulerRun, now time.Time) (queued, fetching, storing *time.Duration) {
+	if r.MissedCount != nil {
+		return nil, nil, nil
+	}
+	end := now
+	if r.CompletedAt != nil {
+		end = *r.CompletedAt
+	}
+	between := func(from, to time.Time) *time.Duration {
+		d := max(to.Sub(from), 0)
+		return &d
+	}
+	if r.PickedUpAt == nil {
+		return between(r.DueAt, end), nil, nil
+	}
+	queued = between(r.DueAt, *r.PickedUpAt)
+	if r.FetchedAt == nil {
+		return queued, between(*r.PickedUpAt, end), nil
+	}
+	return queued, between(*r.PickedUpAt, *r.FetchedAt), between(*r.FetchedAt, end)
+}
+
+func printRuns(w io.Writer, found []dbgen.SchedulerRun, now time.Time) error {
+	if len(found) == 0 {
+		_, err := fmt.Fprintln(w, "it was never due yet; `echomind why ID` tells why")
+		return err
+	}
+	rows := make([][]string, len(found))
+	for i, r := range found {
+		queued, fetching, storing := durations(r, now)
+		due := clock.At(r.DueAt, now)
+		if r.SlotLast != nil {
+			due += " … " + clock.At(*r.SlotLast, now)
+		}
+		verdict := r.Status
+		if r.MissedCount != nil {
+			verdict += fmt.Sprintf(" %d", *r.MissedCount)
+		}
+		rows[i] = []string{
+			due, r.Trigger, verdict, span(queued), span(fetching), span(storing), messages(r),
+			count(r.DocumentsProcessed), count(r.DocumentsUnchanged), count(r.DocumentsDeleted), count(r.DocumentsFailed),
+			count(r.ChunksStored), clip(await.Reason(r), 80),
+		}
+	}
+	return table(w, []string{
+		"DUE", "WHY", "VERDICT", "QUEUED", "FETCHING", "STORING", "MESSAGES", "STORED", "UNCHANGED", "DELETED", "FAILED",
+		"CHUNKS", "REASON",
+	}, rows)
+}
+
+func messages(r dbgen.SchedulerRun) string {
+	if r.Total == nil {
+		return fmt.Sprintf("%d/?", r.Stored)
+	}
+	return fmt.Sprintf("%d/%d", r.Stored, *r.Total)
+}
+
+func span(d *time.Duration) string {
+	if d == nil {
+		return "-"
+	}
+	return clock.Span(*d)
+}
+
+func count(n int64) string { return strconv.FormatInt(n, 10) }

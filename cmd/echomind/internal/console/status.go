@@ -1,0 +1,237 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/echomind/sync/cmd/echomind/internal/broker"
+	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/sdk/topology"
+)
+
+const readyTimeout = 5 * time.Second
+
+// standing is what `status` shows.
+type standing struct {
+	URLs        urls         `json:"urls"`
+	Ready       *readiness   `json:"ready"`
+	Services    []service    `json:"services"`
+	Streams     []stream     `json:"streams"`
+	Subscribers []subscriber `json:"subscribers"`
+	Connectors  []tally      `json:"connectors"`
+	// Problems are what could not be asked.
+	Problems []string `json:"problems"`
+
+	now time.Time
+}
+
+type urls struct {
+	Postgres string `json:"postgres"`
+	NATS     string `json:"nats"`
+	HTTP     string `json:"http"`
+}
+
+type readiness struct {
+	Ready    bool              `json:"ready"`
+	Problems map[string]string `json:"problems"`
+}
+
+type service struct {
+	Name        string     `json:"name"`
+	Connections int64      `json:"connections"`
+	Since       *time.Time `json:"since"`
+	LastActive  *time.Time `json:"last_active"`
+}
+
+type stream struct {
+	Name     string     `json:"name"`
+	Exists   bool       `json:"exists"`
+	Messages uint64     `json:"messages"`
+	Bytes    uint64     `json:"bytes"`
+	OldestAt *time.Time `json:"oldest_at"`
+}
+
+type subscriber struct {
+	Consumer    string `json:"consumer"`
+	Stream      string `json:"stream"`
+	FreeSlots   int    `json:"free_slots"`
+	Undelivered uint64 `json:"undelivered"`
+	Unacked     int    `json:"unacknowledged"`
+}
+
+type tally struct {
+	Type       string `json:"type"`
+	Status     string `json:"status"`
+	Connectors int64  `json:"connectors"`
+}
+
+func status(f *finder) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Show services, connection URLs, streams and connectors",
+		Long: `Show what runs and how much waits: the services that are connected to Postgres, the URLs for psql and nats, the
+streams with their depth and oldest message, who subscribes to them, and the connectors by type and status.
+
+URLs of the stack in the data folder are whole, with their passwords, for copy and paste; those that were set by
+DATABASE_URL and NATS_URL have theirs masked. The exit code is 1 if a server does not answer.`,
+		Example: "  echomind status\n  echomind status -o json",
+		Args:    cobra.NoArgs,
+	}
+	out := withOutput(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		where, notRunning, err := f.find()
+		if err != nil {
+			return err
+		}
+		if where.databaseURL == "" {
+			return notRunning
+		}
+		s := look(c.Context(), where, notRunning)
+		if err := out.show(c.OutOrStdout(), s, s.print); err != nil {
+			return err
+		}
+		if len(s.Problems) > 0 {
+			return errors.New("not everything answers: see the problems above")
+		}
+		return nil
+	}
+	return c
+}
+
+// look asks every part on its own: one that is away hides no other.
+func look(ctx context.Context, where whereabouts, notRunning error) standing {
+	s := standing{
+		URLs: shown(where), Services: []service{}, Streams: []stream{}, Subscribers: []subscriber{},
+		Connectors: []tally{}, Problems: []string{}, now: time.Now(),
+	}
+	problem := func(part string, err error) {
+		if err != nil {
+			s.Problems = append(s.Problems, fmt.Sprintf("%s: %v", part, err))
+		}
+	}
+	if s.URLs.HTTP != "" {
+		ready, err := askReady(ctx, s.URLs.HTTP)
+		s.Ready = ready
+		problem("readiness", err)
+	}
+	problem("postgres", withPool(ctx, where.databaseURL, func(pool *pgxpool.Pool) error { return s.askPostgres(ctx, pool) }))
+	asked, err := where.broker(notRunning)
+	if err == nil {
+		defer asked.Close()
+		err = s.askStreams(ctx, asked)
+	}
+	problem("nats", err)
+	return s
+}
+
+// shown are the URLs as they may be seen: an embedded stack's for copy and paste, a configured one's without secrets.
+func shown(w whereabouts) urls {
+	u := urls{Postgres: w.databaseURL, NATS: w.natsURL}
+	if !w.databaseFound {
+		u.Postgres = maskServer(w.databaseURL)
+	}
+	if !w.natsFound && w.natsURL != "" {
+		u.NATS = maskServer(w.natsURL)
+	}
+	if w.httpAddr != "" {
+		u.HTTP = "http://" + dialable(w.httpAddr)
+	}
+	return u
+}
+
+// dialable is a listen address that can be connected to from here.
+func dialable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+func askReady(ctx context.Context, base string) (*readiness, error) {
+	return deadline.Get(ctx, "console.readyz", readyTimeout, func(ctx context.Context) (*readiness, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/readyz", nil)
+		if err != nil {
+			return nil, err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = response.Body.Close() }()
+		r := readiness{Problems: map[string]string{}}
+		if err := json.NewDecoder(response.Body).Decode(&r); err != nil {
+			return nil, fmt.Errorf("read the answer of /readyz (%s): %w", response.Status, err)
+		}
+		return &r, nil
+	})
+}
+
+func (s *standing) askPostgres(ctx context.Context, pool *pgxpool.Pool) error {
+	connected, err := ask(ctx, pool, "services", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.ServicesRow, error) {
+		moment, err := q.Now(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.now = moment
+		return q.Services(ctx)
+	})
+	if err != nil {
+		return fmt.Errorf("ask who is connected: %w", err)
+	}
+	for _, r := range connected {
+		one := service{Name: *r.Name, Since: utc(r.Since), LastActive: utc(r.LastActive)}
+		if r.Connections != nil {
+			one.Connections = *r.Connections
+		}
+		s.Services = append(s.Services, one)
+	}
+	counted, err := ask(ctx, pool, "count", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.CountByStatusRow, error) {
+		return q.CountByStatus(ctx)
+	})
+	if err != nil {
+		return fmt.Errorf("count connectors: %w", err)
+	}
+	for _, r := range counted {
+		s.Connectors = append(s.Connectors, tally(r))
+	}
+	return nil
+}
+
+func (s *standing) askStreams(ctx context.Context, b *broker.Broker) error {
+	for _, name := range []string{topology.SyncStream, topology.DocumentStream, topology.DeadLetterStream} {
+		depth, err := b.Depth(ctx, name)
+		if errors.Is(err, broker.ErrNoStream) {
+			s.Streams = append(s.Streams, stream{Name: name})
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		s.Streams = append(s.Streams, stream{
+			Name: name, Exists: true, Messages: depth.Messages, Bytes: depth.Bytes, OldestAt: utc(depth.Oldest),
+		})
+		subscribed, err := b.Subscriptions(ctx, name, "")
+		if err != nil {
+			return err
+		}
+		for _, sub := range subscribed {
+			s.Subscribers = append(s.Subscribers, subscriber{
+				Consumer: sub.Consumer, Stream: name, FreeSlots: sub.Waiting, Undelivered: sub.Queued, Unacked: sub.Held,
+			})
+		}
+	}
+	return nil
+}

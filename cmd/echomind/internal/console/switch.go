@@ -1,0 +1,62 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/echomind/sync/sdk/lifecycle"
+)
+
+func enable(f *finder) *cobra.Command {
+	return switched(f, &cobra.Command{
+		Use:   "enable ID",
+		Short: "Switch a disabled connector on",
+		Long: "Switch a disabled connector on. Its failures are forgotten and it is planned from now; one that never synced " +
+			"runs at once.",
+		Example: "  echomind connectors enable 3",
+	}, "enabled", (*lifecycle.Lifecycle).Enable)
+}
+
+func disable(f *finder) *cobra.Command {
+	return switched(f, &cobra.Command{
+		Use:   "disable ID",
+		Short: "Switch a connector off",
+		Long: "Switch a connector off: a sync in flight is ended, and none begins until it is enabled. Its documents stay " +
+			"and can be found.",
+		Example: "  echomind connectors disable 3",
+	}, "disabled", (*lifecycle.Lifecycle).Disable)
+}
+
+func switched(
+	f *finder, c *cobra.Command, done string, move func(*lifecycle.Lifecycle, context.Context, int32) error,
+) *cobra.Command {
+	c.Args = idArgument
+	out := withOutput(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		id := mustID(args)
+		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+			moved := move(lifecycle.New(pool), c.Context(), id)
+			if moved != nil && !errors.Is(moved, lifecycle.ErrUnchanged) {
+				return moved
+			}
+			found, err := connectorByID(c.Context(), pool, id)
+			if err != nil {
+				return err
+			}
+			return out.show(c.OutOrStdout(), view(found), func(w io.Writer) error {
+				line := fmt.Sprintf("connector %d is %s", id, done)
+				if moved != nil {
+					line = fmt.Sprintf("connector %d was %s already; it is %s", id, done, found.Status)
+				}
+				_, err := fmt.Fprintln(w, line)
+				return err
+			})
+		})
+	}
+	return c
+}

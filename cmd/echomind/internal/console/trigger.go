@@ -1,0 +1,130 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/echomind/sync/cmd/echomind/internal/await"
+	"github.com/echomind/sync/cmd/echomind/internal/clock"
+	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/internal/postgres"
+)
+
+// triggered is what was asked for.
+type triggered struct {
+	ConnectorID        int32     `json:"connector_id"`
+	TriggerRequestedAt time.Time `json:"trigger_requested_at"`
+}
+
+func trigger(f *finder) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "trigger ID",
+		Short: "Sync a connector now, without waiting for its time",
+		Long: `Sync a connector now, without waiting for its time. While a sync is in flight that began to read before, another
+one follows it.
+
+With --wait, progress is shown until there is a verdict; the exit code is 1 if the sync failed. Ending the wait does
+not end the sync.`,
+		Example: "  echomind connectors trigger 3\n  echomind connectors trigger 3 --wait --timeout 10m",
+		Args:    idArgument,
+	}
+	wait := c.Flags().Bool("wait", false, "show progress until the verdict")
+	timeout := c.Flags().Duration("timeout", 0, "with --wait, how long to wait; 0 = as long as it takes")
+	out := withOutput(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if *timeout < 0 || (*timeout > 0 && !*wait) {
+			return usagef("--timeout %s: must be positive, and goes with --wait", *timeout)
+		}
+		id := mustID(args)
+		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+			at, err := requestSync(c.Context(), pool, id)
+			if err != nil {
+				return err
+			}
+			if *wait {
+				return waitFor(c, *out, pool, id, at, *timeout)
+			}
+			return out.show(c.OutOrStdout(), triggered{id, at.UTC()}, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "connector %d is triggered; `echomind why %d` tells what happens\n", id, id)
+				return err
+			})
+		})
+	}
+	return c
+}
+
+// requestSync asks for a sync and returns when, by Postgres's clock.
+func requestSync(ctx context.Context, pool *pgxpool.Pool, id int32) (time.Time, error) {
+	at, err := ask(ctx, pool, "trigger", func(ctx context.Context, q *dbgen.Queries) (*time.Time, error) {
+		return q.TriggerConnector(ctx, id)
+	})
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return time.Time{}, noConnector(id)
+	case postgres.Constraint(err) == "connectors_trigger_disabled":
+		return time.Time{}, fmt.Errorf("connector %d is disabled; enable it first: echomind connectors enable %d", id, id)
+	case err != nil:
+		return time.Time{}, fmt.Errorf("trigger connector %d: %w", id, err)
+	case at == nil:
+		return time.Time{}, fmt.Errorf("trigger connector %d: the trigger did not stand", id)
+	}
+	return *at, nil
+}
+
+func waitFor(
+	c *cobra.Command, out output, pool *pgxpool.Pool, id int32, since time.Time, timeout time.Duration,
+) error {
+	ctx := c.Context()
+	if timeout > 0 {
+		late := fmt.Errorf("no verdict within %s; the sync goes on, `echomind why %d` tells where it stands", timeout, id)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, late)
+		defer cancel()
+	}
+	lines := c.OutOrStdout()
+	if out == forPrograms {
+		lines = c.ErrOrStderr()
+	}
+	show, end := Progress(lines)
+	run, err := await.Verdict(ctx, pool, id, since, show)
+	end()
+	if run != nil && out == forPrograms {
+		now, problem := ask(c.Context(), pool, "now", now)
+		if problem != nil {
+			return errors.Join(err, problem)
+		}
+		err = errors.Join(err, out.show(c.OutOrStdout(), runView(*run, now), nil))
+	}
+	return err
+}
+
+// Progress shows what await.Verdict sees: on a terminal in one line that is written over, elsewhere one line for
+// each change. end closes the line.
+func Progress(w io.Writer) (show func(await.Progress), end func()) {
+	began := time.Now()
+	if !terminal(w) {
+		return func(p await.Progress) { _, _ = fmt.Fprintln(w, printable(p.String())) }, func() {}
+	}
+	return func(p await.Progress) {
+			_, _ = fmt.Fprintf(w, "\r\x1b[K%s  %s", printable(p.String()), clock.Span(time.Since(began)))
+		}, func() {
+			_, _ = fmt.Fprintln(w)
+		}
+}
+
+func terminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

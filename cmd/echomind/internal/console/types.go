@@ -1,0 +1,130 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/internal/postgres"
+)
+
+// typeView is what programs are shown of a connector type; null = the scheduler's default.
+type typeView struct {
+	Name                  string `json:"name"`
+	DefaultRefreshMinutes *int32 `json:"default_refresh_minutes"`
+	MaxConcurrentSyncs    *int32 `json:"max_concurrent_syncs"`
+}
+
+func types(f *finder) *cobra.Command {
+	return group("types", "List and add types of connectors",
+		"The set of connector types is open: a type that is added here is scheduled like the others, and synced by whoever "+
+			"subscribes to connector.sync.<type>.", typesList(f), typesAdd(f))
+}
+
+func typesList(f *finder) *cobra.Command {
+	c := &cobra.Command{
+		Use: "list", Short: "List the types of connectors", Long: "List the types of connectors.",
+		Example: "  echomind types list", Args: cobra.NoArgs,
+	}
+	out := withOutput(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+			found, err := ask(c.Context(), pool, "types", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.ConnectorType, error) {
+				return q.ListConnectorTypes(ctx)
+			})
+			if err != nil {
+				return fmt.Errorf("list the connector types: %w", err)
+			}
+			views := make([]typeView, len(found))
+			rows := make([][]string, len(found))
+			for i, t := range found {
+				views[i] = typeView(t)
+				rows[i] = []string{t.Name, defaultOf(t), capOf(t)}
+			}
+			return out.show(c.OutOrStdout(), views, func(w io.Writer) error {
+				return table(w, []string{"TYPE", "DEFAULT REFRESH", "MOST IN FLIGHT"}, rows)
+			})
+		})
+	}
+	return c
+}
+
+func defaultOf(t dbgen.ConnectorType) string {
+	if t.DefaultRefreshMinutes == nil {
+		return "default"
+	}
+	return every(*t.DefaultRefreshMinutes)
+}
+
+func capOf(t dbgen.ConnectorType) string {
+	switch {
+	case t.MaxConcurrentSyncs == nil:
+		return "default"
+	case *t.MaxConcurrentSyncs == 0:
+		return "no cap"
+	}
+	return strconv.Itoa(int(*t.MaxConcurrentSyncs))
+}
+
+func typesAdd(f *finder) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "add NAME",
+		Short: "Add a type of connectors, or change what is given of one",
+		Long: `Add a type of connectors, or change what is given of one that exists. The name is part of a subject:
+small letters, digits and _, beginning with a letter.`,
+		Example: "  echomind types add wiki --default-refresh 24h\n  echomind types add web --max-concurrent 20",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("%s needs one NAME, the type's", c.CommandPath())
+			}
+			return nil
+		},
+	}
+	var refresh interval
+	c.Flags().Var(&refresh, "default-refresh", "interval of a new connector for which nobody chose: 60m, 24h, 7d; 0 = once")
+	most := c.Flags().Int32("max-concurrent", 0, "how many may be in flight at once; 0 = no cap")
+	out := withOutput(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		p := dbgen.SetConnectorTypeParams{Name: args[0]}
+		if c.Flags().Changed("default-refresh") {
+			if refresh.manual {
+				return usagef("--default-refresh manual: must be an interval, or 0 for once")
+			}
+			p.DefaultRefreshMinutes = &refresh.minutes
+		}
+		if c.Flags().Changed("max-concurrent") {
+			p.MaxConcurrentSyncs = most
+		}
+		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+			set, err := ask(c.Context(), pool, "add_type", func(ctx context.Context, q *dbgen.Queries) (dbgen.ConnectorType, error) {
+				row, err := q.SetConnectorType(ctx, p)
+				return dbgen.ConnectorType(row), err
+			})
+			if err != nil {
+				return refusedType(p, err)
+			}
+			return out.show(c.OutOrStdout(), typeView(set), func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "type %s: default refresh %s, most in flight %s\n", set.Name, defaultOf(set), capOf(set))
+				return err
+			})
+		})
+	}
+	return c
+}
+
+func refusedType(p dbgen.SetConnectorTypeParams, err error) error {
+	switch postgres.Constraint(err) {
+	case "connector_types_name_form":
+		return fmt.Errorf("NAME %q: must match [a-z][a-z0-9_]* and have at most 63 characters", clip(p.Name, 70))
+	case "connector_types_refresh_range":
+		return fmt.Errorf("--default-refresh: must be 0 to %dd", maxMinutes/unitMinutes["d"])
+	case "connector_types_cap_range":
+		return fmt.Errorf("--max-concurrent %d: must be 0 (no cap) or more", *p.MaxConcurrentSyncs)
+	}
+	return fmt.Errorf("add the connector type: %w", err)
+}

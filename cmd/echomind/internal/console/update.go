@@ -1,0 +1,94 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"context"
+
+	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/sdk/deadline"
+)
+
+func update(f *finder) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "update ID [flags]",
+		Short: "Change what is given of a connector",
+		Long: `Change what is given of a connector; the rest stays. --config replaces the whole configuration.
+
+A change of type, config, scope or user ends a sync in flight and makes everything be fetched again.`,
+		Example: `  echomind connectors update 3 --refresh 24h
+  echomind connectors update 3 --config '{"url":"https://example.org/docs","max_depth":2}'`,
+		Args: idArgument,
+	}
+	flags, out := addConnectorFlags(c), withOutput(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := errors.Join(somethingGiven(c), flags.check(c)); err != nil {
+			return err
+		}
+		id := mustID(args)
+		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+			updated, err := change(c.Context(), pool, id, func(p *dbgen.AddConnectorParams) { flags.apply(c, p) })
+			if err != nil {
+				return err
+			}
+			return out.show(c.OutOrStdout(), view(updated), func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "connector %d is changed; it is %s\n", id, updated.Status)
+				return err
+			})
+		})
+	}
+	return c
+}
+
+func somethingGiven(c *cobra.Command) error {
+	given := 0
+	c.Flags().Visit(func(flag *pflag.Flag) {
+		if flag.Name != "output" {
+			given++
+		}
+	})
+	if given == 0 {
+		return usagef("%s: nothing to change; give at least one of --name, --config, --refresh, …", c.CommandPath())
+	}
+	return nil
+}
+
+// change reads a connector and writes it back in one transaction.
+func change(
+	ctx context.Context, pool *pgxpool.Pool, id int32, apply func(*dbgen.AddConnectorParams),
+) (updated dbgen.Connector, err error) {
+	var p dbgen.AddConnectorParams
+	err = deadline.Do(ctx, "console.update", queryTimeout, func(ctx context.Context) error {
+		return postgres.Tx(ctx, pool, func(tx pgx.Tx) error {
+			q := dbgen.New(tx)
+			old, err := q.LockConnector(ctx, id)
+			if err != nil {
+				return err
+			}
+			p = dbgen.AddConnectorParams{
+				Name: old.Name, Type: old.Type, UserID: old.UserID, Scope: old.Scope, ScopeID: old.ScopeID, Config: old.Config,
+				RefreshFreqMinutes: old.RefreshFreqMinutes, ScheduleCron: old.ScheduleCron, TimeZone: old.TimeZone,
+				MaxRetries: old.MaxRetries,
+			}
+			apply(&p)
+			updated, err = q.UpdateConnector(ctx, dbgen.UpdateConnectorParams{
+				ID: id, Name: p.Name, Type: p.Type, UserID: p.UserID, Scope: p.Scope, ScopeID: p.ScopeID, Config: p.Config,
+				RefreshFreqMinutes: p.RefreshFreqMinutes, ScheduleCron: p.ScheduleCron, TimeZone: p.TimeZone,
+				MaxRetries: p.MaxRetries, By: p.By,
+			})
+			return err
+		})
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return updated, noConnector(id)
+	}
+	return updated, refused(ctx, pool, "update the connector", p, err)
+}

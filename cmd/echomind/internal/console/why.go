@@ -1,0 +1,112 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/echomind/sync/cmd/echomind/internal/clock"
+	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/cmd/echomind/internal/evidence"
+	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/services/scheduler"
+)
+
+func why(f *finder) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "why ID",
+		Short: "Tell why a connector is, or is not, running now, and what happens next",
+		Long: `Tell why a connector is, or is not, running now, and what happens next, with the evidence from Postgres and from
+the streams. It changes nothing. Where the scheduler's settings matter (its cap, its intervals) they are taken from
+this environment, or are the defaults.`,
+		Example: "  echomind why 3\n  echomind why 3 -o json",
+		Args:    idArgument,
+	}
+	out := withOutput(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		id := mustID(args)
+		settings, err := settings()
+		if err != nil {
+			return err
+		}
+		where, notRunning, err := f.find()
+		if err != nil {
+			return err
+		}
+		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+			asked, away := where.broker(notRunning)
+			if asked != nil {
+				defer asked.Close()
+			}
+			gathered, err := evidence.Gather(c.Context(), pool, asked, away, id, settings)
+			if errors.Is(err, evidence.ErrNoConnector) {
+				return gone(c.Context(), pool, id)
+			}
+			if err != nil {
+				return err
+			}
+			answer := evidence.Explain(gathered)
+			return out.show(c.OutOrStdout(), answer, func(w io.Writer) error { return explain(w, answer) })
+		})
+	}
+	return c
+}
+
+func settings() (evidence.Settings, error) {
+	var cfg scheduler.Config
+	err := config.Load(&cfg)
+	return evidence.Settings{
+		MaxConcurrent:  cfg.MaxConcurrentSyncs,
+		CheckInterval:  time.Duration(cfg.CheckIntervalSeconds) * time.Second,
+		WatchInterval:  time.Duration(cfg.WatchIntervalSeconds) * time.Second,
+		LostGrace:      time.Duration(cfg.LostGraceSeconds) * time.Second,
+		ForeignTimeout: time.Duration(cfg.ForeignTimeoutMinutes) * time.Minute,
+	}, err
+}
+
+func explain(w io.Writer, a evidence.Answer) error {
+	running := "not running"
+	if a.Running {
+		running = "running"
+	}
+	_, err := fmt.Fprintf(w, "connector %d %q (%s) is %s, %s: %s\n",
+		a.ConnectorID, printable(a.Name), a.Type, a.Status, running, printable(a.Why))
+	for _, fact := range a.Evidence {
+		if err == nil {
+			_, err = fmt.Fprintf(w, "  - %s\n", printable(fact))
+		}
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(w, "next: %s\n", printable(a.Next))
+	}
+	return err
+}
+
+// gone tells a connector that was deleted from one that never was.
+func gone(ctx context.Context, pool *pgxpool.Pool, id int32) error {
+	deleted, err := ask(ctx, pool, "deleted_at", func(ctx context.Context, q *dbgen.Queries) (time.Time, error) {
+		return q.DeletedAt(ctx, id)
+	})
+	if err == nil {
+		return fmt.Errorf("connector %d was deleted %s; its ledger: echomind runs %d", id, clock.At(deleted, time.Now()), id)
+	}
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("ask for deleted connectors: %w", err)
+	}
+	ran, err := ask(ctx, pool, "has_runs", func(ctx context.Context, q *dbgen.Queries) (bool, error) {
+		return q.HasRuns(ctx, id)
+	})
+	if err != nil {
+		return fmt.Errorf("read the ledger of connector %d: %w", id, err)
+	}
+	if ran {
+		return fmt.Errorf("connector %d was deleted; its ledger: echomind runs %d", id, id)
+	}
+	return noConnector(id)
+}

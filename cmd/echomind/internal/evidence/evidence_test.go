@@ -1,0 +1,216 @@
+package evidence_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/cmd/echomind/internal/evidence"
+	"github.com/echomind/sync/sdk/topology"
+)
+
+var defaults = evidence.Settings{
+	MaxConcurrent: 5, CheckInterval: time.Minute, WatchInterval: 5 * time.Second, LostGrace: 15 * time.Second,
+	ForeignTimeout: 6 * time.Hour,
+}
+
+func TestWhyNamesTheCauseInEveryState(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		arrange func(*world)
+		cause   evidence.Cause
+		running bool
+		says    []string
+	}{
+		// PENDING
+		{"its message is queued and a worker is free", func(w *world) {
+			w.pending("2 seconds")
+			w.worker(false) // before the message: the pull takes it, and the next look finds another pull
+			w.message(2*time.Second, w.session)
+		}, evidence.Queued, false, []string{"1 message of connector.sync.file queued", "this one's"}},
+		{"it is queued behind others and all workers are busy", func(w *world) {
+			other := uuid.New()
+			w.message(time.Minute, other)
+			w.worker(true)
+			w.others(3, "1 minute")
+			w.pending("30 seconds")
+			w.message(30*time.Second, w.session)
+		}, evidence.QueuedBehindOthers, false, []string{"3 file connectors before it are PENDING", "1 message delivered"}},
+		{"the workers of its type fetch other connectors", func(w *world) {
+			id := w.others(1, "1 minute")[0]
+			w.exec(`UPDATE connectors SET status = 'SYNCING', lease_owner = gen_random_uuid(),
+				lease_expires_at = clock_timestamp() + interval '10 seconds' WHERE id = $1`, id)
+			w.pending("30 seconds")
+			w.message(30*time.Second, w.session)
+		}, evidence.QueuedBehindOthers, false, []string{"0 file connectors before it are PENDING"}},
+		{"nobody is subscribed", func(w *world) {
+			w.pending("30 seconds")
+			w.message(30*time.Second, w.session)
+		}, evidence.NoSubscriber, false, []string{"connector.sync.file has no consumer"}},
+		{"its message is on its way", func(w *world) { w.pending("1 second") },
+			evidence.InTransit, false, []string{"no message of connector.sync.file is queued"}},
+		{"its message is lost and nothing is queued", func(w *world) { w.pending("1 minute"); w.service("echomind-scheduler") },
+			evidence.MessageLost, false, []string{"publishes it again within 5s", "scheduler: connected"}},
+		{"its message is lost and a younger one is queued", func(w *world) {
+			w.pending("1 minute")
+			w.message(10*time.Second, uuid.New())
+		}, evidence.MessageLost, false, []string{"once a scheduler runs"}},
+		{"the stream is gone", func(w *world) {
+			w.pending("1 second")
+			require.NoError(w.t, w.js.DeleteStream(context.Background(), topology.SyncStream))
+		}, evidence.MessageLost, false, []string{"stream: it does not exist"}},
+		{"it is pending and the broker is away", func(w *world) { w.pending("1 minute"); w.away = errors.New("no route") },
+			evidence.BrokerAway, false, []string{"NATS: no route"}},
+
+		// SYNCING
+		{"a worker fetches", func(w *world) { w.syncing("10 seconds") },
+			evidence.Fetching, true, []string{"lease: good for another", "of how many is not known yet"}},
+		{"a worker fetches and it was triggered meanwhile", func(w *world) {
+			w.syncing("10 seconds")
+			w.exec(`UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = $1`, w.id)
+		}, evidence.Fetching, true, []string{"then it runs once more"}},
+		{"its worker is lost", func(w *world) { w.syncing("-3 seconds"); w.service("echomind-scheduler") },
+			evidence.WorkerLost, false, []string{"ran out 3", "gives it to another worker within 5s"}},
+		{"its worker is lost again", func(w *world) {
+			w.syncing("-3 seconds")
+			w.exec(`UPDATE connectors SET failure_count = 1 WHERE id = $1`, w.id)
+		}, evidence.WorkerLost, false, []string{"counts a failure", "once a scheduler runs"}},
+		{"it drains and semantic stores", func(w *world) {
+			w.documents(3)
+			w.draining(2)
+			w.service("echomind-semantic")
+		}, evidence.Storing, true, []string{"at most 2 messages to go", "3 messages waiting, number 1 to 3"}},
+		{"it drains and nobody stores", func(w *world) { w.documents(3); w.draining(3) },
+			evidence.NobodyStores, false, []string{"no connection is named echomind-semantic"}},
+		{"its documents are purged", func(w *world) {
+			w.documents(3)
+			w.draining(3)
+			stream, err := w.js.Stream(context.Background(), topology.DocumentStream)
+			require.NoError(w.t, err)
+			require.NoError(w.t, stream.Purge(context.Background()))
+		}, evidence.DocumentsLost, false, []string{"document stream: empty"}},
+		{"its documents' volume is wiped", func(w *world) { w.documents(1); w.draining(7) },
+			evidence.DocumentsLost, false, []string{"number 1 to 1"}},
+		{"its documents' stream is gone", func(w *world) {
+			w.draining(7)
+			require.NoError(w.t, w.js.DeleteStream(context.Background(), topology.DocumentStream))
+		}, evidence.DocumentsLost, false, []string{"document stream: it does not exist"}},
+		{"it drains and the broker is away", func(w *world) { w.draining(7); w.away = errors.New("no route") },
+			evidence.BrokerAway, true, []string{"NATS: no route"}},
+		{"everything is stored", func(w *world) {
+			w.draining(3)
+			w.exec(`UPDATE scheduler_runs SET total = 2, stored = 2 WHERE id = $1`, w.session)
+			w.service("echomind-semantic")
+		}, evidence.Completing, true, []string{"2 messages stored, of 2"}},
+		{"another team's service works on it", func(w *world) {
+			w.pending("1 minute")
+			w.exec(`UPDATE connectors SET status = 'SYNCING' WHERE id = $1`, w.id)
+		}, evidence.ForeignSubscriber, true, []string{"lease: none"}},
+		{"another team's service never came back", func(w *world) {
+			w.pending("7 hours")
+			w.exec(`UPDATE connectors SET status = 'SYNCING' WHERE id = $1`, w.id)
+			w.exec(`UPDATE scheduler_runs SET picked_up_at = clock_timestamp() - interval '7 hours' WHERE id = $1`, w.session)
+		}, evidence.WorkerLost, false, []string{"within 6h"}},
+
+		// ACTIVE
+		{"it became due a moment ago", func(w *world) { w.due("1 second"); w.service("echomind-scheduler") },
+			evidence.DueNow, false, []string{"as new", "at most 5"}},
+		{"no scheduler runs", func(w *world) { w.due("1 second") },
+			evidence.SchedulerAway, false, []string{"none is connected"}},
+		{"the scheduler comes through a pooler that hides its name", func(w *world) {
+			w.due("5 seconds")
+			w.others(1, "2 seconds")
+		}, evidence.DueNow, false, []string{"its connection is not seen, but other connectors were dispatched"}},
+		{"the scheduler is connected and does nothing", func(w *world) { w.due("10 minutes"); w.service("echomind-scheduler") },
+			evidence.SchedulerIdle, false, []string{"SCHEDULER_ENABLED"}},
+		{"it is due and the broker is away", func(w *world) {
+			w.due("10 minutes")
+			w.service("echomind-scheduler")
+			w.away = errors.New("no route")
+		}, evidence.BrokerAway, false, []string{"NATS: no route"}},
+		{"the cap of its type is full", func(w *world) {
+			w.others(5, "1 hour")
+			w.due("10 minutes")
+			w.service("echomind-scheduler")
+		}, evidence.CapFull, false, []string{"5 file connectors in flight, at most 5; 0 due before it"}},
+		{"the type's own cap is full", func(w *world) {
+			w.exec(`UPDATE connector_types SET max_concurrent_syncs = 1 WHERE name = 'file'`)
+			w.others(1, "1 hour")
+			w.due("10 minutes")
+			w.service("echomind-scheduler")
+		}, evidence.CapFull, false, []string{"at most 1"}},
+		{"the type has no cap", func(w *world) {
+			w.exec(`UPDATE connector_types SET max_concurrent_syncs = 0 WHERE name = 'file'`)
+			w.others(9, "1 hour")
+			w.due("1 second")
+			w.service("echomind-scheduler")
+		}, evidence.DueNow, false, []string{"no cap"}},
+		{"it waits for its slot", func(w *world) {
+			w.connector(", refresh_freq_minutes, last_sync_at", ", 60, clock_timestamp() - interval '10 minutes'")
+		}, evidence.WaitsForSlot, false, []string{"(in 50m)", "no verdict yet"}},
+		{"it is manual only", func(w *world) { w.connector("", "") },
+			evidence.ManualOnly, false, []string{"connectors trigger"}},
+		{"it runs once and has", func(w *world) {
+			w.connector(", refresh_freq_minutes, last_sync_at", ", 0, clock_timestamp()")
+		}, evidence.OnceOnly, false, nil},
+		{"its schedule is still to be planned", func(w *world) { w.connector(", schedule_cron", ", '0 3 * * *'") },
+			evidence.BeingPlanned, false, []string{`"0 3 * * *" in UTC`, "once a scheduler runs"}},
+		{"its schedule cannot be planned", func(w *world) {
+			w.connector(", schedule_cron", ", 'at noon'")
+			w.exec(`UPDATE connectors SET needs_plan = false, status_message = 'bad schedule: five fields' WHERE id = $1`, w.id)
+		}, evidence.CannotBePlanned, false, []string{"bad schedule: five fields", "--cron"}},
+
+		// ERROR
+		{"it failed and backs off", func(w *world) { w.failed("retry") },
+			evidence.BackingOff, false, []string{"the site answers 500", "failures in a row: 1; at 5", "transient failure"}},
+		{"it failed for good", func(w *world) { w.failed("permanent") },
+			evidence.FailedForGood, false, []string{"permanent failure", "connectors update"}},
+		{"it was lost in transit and no scheduler runs", func(w *world) { w.failed("lost") },
+			evidence.SchedulerAway, false, []string{"as lost", "lost in transit"}},
+		{"it failed and was triggered", func(w *world) {
+			w.failed("permanent")
+			w.exec(`UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = $1`, w.id)
+			w.service("echomind-scheduler")
+		}, evidence.DueNow, false, []string{"as manual", "triggered"}},
+
+		// DISABLED
+		{"the user disabled it", func(w *world) {
+			w.connector("", "")
+			w.exec(`UPDATE connectors SET status = 'DISABLED' WHERE id = $1`, w.id)
+		}, evidence.DisabledByUser, false, []string{"disabled by the user", "connectors enable"}},
+		{"it failed too often", func(w *world) {
+			w.syncing("10 seconds")
+			w.exec(`UPDATE connectors SET max_retries = 1 WHERE id = $1`, w.id)
+			w.exec(`UPDATE connectors SET status = 'ERROR', status_message = 'the site answers 500', due_reason = 'retry',
+				chunking_session = NULL, lease_owner = NULL, lease_expires_at = NULL WHERE id = $1`, w.id)
+		}, evidence.DisabledByFailures, false, []string{"disabled after 1 failures in a row: the site answers 500"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			c.arrange(w)
+			answer := w.why(defaults)
+			all := strings.Join(append(answer.Evidence, answer.Why, answer.Next), "\n")
+			require.Equal(t, c.cause, answer.Cause, all)
+			require.Equal(t, c.running, answer.Running, all)
+			require.NotEmpty(t, answer.Why)
+			require.NotEmpty(t, answer.Next)
+			for _, say := range c.says {
+				require.Contains(t, all, say)
+			}
+		})
+	}
+}
+
+func TestWhyKnowsThatAConnectorDoesNotExist(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, err := evidence.Gather(context.Background(), w.pool, w.broker, nil, 7, defaults)
+	require.ErrorIs(t, err, evidence.ErrNoConnector)
+}

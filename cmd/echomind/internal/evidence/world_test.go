@@ -1,0 +1,185 @@
+package evidence_test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/cmd/echomind/internal/broker"
+	"github.com/echomind/sync/cmd/echomind/internal/evidence"
+	"github.com/echomind/sync/db"
+	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/sdk/wire"
+)
+
+func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
+
+// world is one connector among real servers, and the moves that bring it where a test wants it.
+type world struct {
+	t       *testing.T
+	url     string
+	pool    *pgxpool.Pool
+	js      jetstream.JetStream
+	broker  *broker.Broker
+	away    error
+	id      int32
+	session uuid.UUID
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	ctx := context.Background()
+	w := &world{t: t, url: testkit.Database(t, db.Up), session: uuid.New()}
+	pool, err := postgres.Open(ctx, w.url, "echomind", 4)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	w.pool = pool
+	server := testkit.NATS(t)
+	conn, err := nats.Connect(server.URL())
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+	w.js, err = jetstream.New(conn)
+	require.NoError(t, err)
+	require.NoError(t, topology.EnsureStreams(ctx, w.js))
+	w.broker, err = broker.Open(server.URL())
+	require.NoError(t, err)
+	t.Cleanup(w.broker.Close)
+	return w
+}
+
+func (w *world) exec(sql string, args ...any) {
+	w.t.Helper()
+	_, err := w.pool.Exec(context.Background(), sql, args...)
+	require.NoError(w.t, err)
+}
+
+// connector adds the connector in question, of type file unless columns say otherwise.
+func (w *world) connector(columns, values string) {
+	w.t.Helper()
+	require.NoError(w.t, w.pool.QueryRow(context.Background(), `INSERT INTO connectors (name, type, user_id`+columns+
+		`) VALUES ('docs', 'file', 1`+values+`) RETURNING id`).Scan(&w.id))
+}
+
+// pending claims it, as the scheduler does, so long ago.
+func (w *world) pending(ago string) {
+	w.t.Helper()
+	w.connector(", refresh_freq_minutes", ", 60")
+	w.claim(w.id, w.session, ago)
+}
+
+func (w *world) claim(id int32, session uuid.UUID, ago string) {
+	w.t.Helper()
+	w.exec(`INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, due_at, started_at, config_version)
+		VALUES ($1, $2, 'connector.sync.file', 'new', clock_timestamp() - $3::interval, clock_timestamp() - $3::interval, 1)`,
+		session, id, ago)
+	w.exec(`UPDATE connectors SET status = 'PENDING', chunking_session = $1, dispatches = 1, next_sync_at = NULL,
+		due_reason = NULL, dispatched_at = clock_timestamp() - $3::interval WHERE id = $2`, session, id, ago)
+}
+
+// syncing picks it up, with a lease that ends in so long.
+func (w *world) syncing(lease string) {
+	w.t.Helper()
+	w.pending("1 minute")
+	w.exec(`UPDATE connectors SET status = 'SYNCING', lease_owner = gen_random_uuid(),
+		lease_expires_at = clock_timestamp() + $2::interval WHERE id = $1`, w.id, lease)
+}
+
+// draining ends its fetch: sync completed is message number seq of the document stream.
+func (w *world) draining(seq int) {
+	w.t.Helper()
+	w.syncing("10 seconds")
+	w.exec(`UPDATE connectors SET lease_owner = NULL, lease_expires_at = NULL WHERE id = $1`, w.id)
+	w.exec(`UPDATE scheduler_runs SET drain_seq = $2, fetched_at = clock_timestamp() WHERE id = $1`, w.session, seq)
+}
+
+func (w *world) failed(kind string) {
+	w.t.Helper()
+	w.syncing("10 seconds")
+	w.exec(`UPDATE connectors SET status = 'ERROR', status_message = 'the site answers 500', due_reason = $2,
+		chunking_session = NULL, lease_owner = NULL, lease_expires_at = NULL WHERE id = $1`, w.id, kind)
+}
+
+// due makes it due since so long.
+func (w *world) due(ago string) {
+	w.t.Helper()
+	w.connector(", refresh_freq_minutes", ", 60")
+	w.exec(`UPDATE connectors SET next_sync_at = clock_timestamp() - $2::interval WHERE id = $1`, w.id, ago)
+}
+
+// others puts n more connectors of the type in flight, claimed so long ago.
+func (w *world) others(n int, ago string) (ids []int32) {
+	w.t.Helper()
+	for range n {
+		var id int32
+		require.NoError(w.t, w.pool.QueryRow(context.Background(), `INSERT INTO connectors (name, type, user_id,
+			refresh_freq_minutes) VALUES ('other', 'file', 2, 60) RETURNING id`).Scan(&id))
+		w.claim(id, uuid.New(), ago)
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// message queues a trigger that was dispatched so long ago, for this connector or for another.
+func (w *world) message(ago time.Duration, session uuid.UUID) {
+	w.t.Helper()
+	var now time.Time
+	require.NoError(w.t, w.pool.QueryRow(context.Background(), `SELECT clock_timestamp()`).Scan(&now))
+	msg := nats.NewMsg("connector.sync.file")
+	msg.Header.Set(topology.HeaderDispatchedAt, wire.FormatTime(now.Add(-ago)))
+	msg.Header.Set(topology.HeaderSession, session.String())
+	_, err := w.js.PublishMsg(context.Background(), msg)
+	require.NoError(w.t, err)
+}
+
+// documents publishes n document messages.
+func (w *world) documents(n int) {
+	w.t.Helper()
+	for range n {
+		_, err := w.js.Publish(context.Background(), topology.DocumentSubject, []byte("x"))
+		require.NoError(w.t, err)
+	}
+}
+
+// worker subscribes. One that is busy holds the oldest message; one that is free waits for the next.
+func (w *world) worker(busy bool) {
+	w.t.Helper()
+	declared, err := topology.SyncConsumer("file")
+	require.NoError(w.t, err)
+	consumer, err := topology.EnsureConsumer(context.Background(), w.js, topology.SyncStream, declared)
+	require.NoError(w.t, err)
+	if busy {
+		_, err = consumer.Next(jetstream.FetchMaxWait(5 * time.Second))
+	} else {
+		_, err = consumer.Fetch(1000, jetstream.FetchMaxWait(time.Minute))
+	}
+	require.NoError(w.t, err)
+}
+
+// service connects to Postgres under a service's name.
+func (w *world) service(name string) {
+	w.t.Helper()
+	ctx := context.Background()
+	cfg, err := pgx.ParseConfig(w.url)
+	require.NoError(w.t, err)
+	cfg.RuntimeParams["application_name"] = name
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { _ = conn.Close(ctx) })
+}
+
+func (w *world) why(settings evidence.Settings) evidence.Answer {
+	w.t.Helper()
+	gathered, err := evidence.Gather(context.Background(), w.pool, w.broker, w.away, w.id, settings)
+	require.NoError(w.t, err)
+	return evidence.Explain(gathered)
+}

@@ -1,0 +1,17 @@
+// Command echomind is what people type: it runs the stack on a laptop, and looks at and changes connectors.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/echomind/sync/cmd/echomind/internal/console"
+	"github.com/echomind/sync/cmd/echomind/internal/demo"
+	"github.com/echomind/sync/cmd/echomind/internal/stack"
+)
+
+func main() {
+	root := console.Root()
+	root.AddCommand(stack.Command(), demo.Command(console.PrintRuns))
+	os.Exit(console.Execute(context.Background(), root))
+}
