@@ -1,91 +1,123 @@
 package pgserver
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/echomind/sync/sdk/deadline"
 )
 
-// MinVersion is the oldest major version of Postgres that will do.
+// MinVersion is the oldest major version that the schema works with.
 const MinVersion = 15
 
-// ErrNoBinaries says that no usable Postgres server is installed, and what to install.
+const versionTimeout = 5 * time.Second
+
+// ErrNoBinaries means that this machine has no Postgres server that could be started.
 var ErrNoBinaries = errors.New("no PostgreSQL server found")
 
-const findAdvice = `%w: initdb and postgres, version %d or newer, are needed. Install them:
-  Debian, Ubuntu:  apt-get install postgresql
-  Fedora:          dnf install postgresql-server
-  macOS:           brew install postgresql@16
-or set DATABASE_URL to a server that runs already`
+const howToInstall = `PostgreSQL %d or newer is needed (its programs initdb and postgres). Install it:
+  Debian, Ubuntu:  sudo apt-get install postgresql
+  Fedora:          sudo dnf install postgresql-server
+  macOS:           brew install postgresql@17
+or set DATABASE_URL to a server that is running already`
 
-// folders are where distributions put the server's programs, besides PATH.
+// folders are where packages put server binaries without adding them to PATH.
 var folders = []string{
-	"/usr/lib/postgresql/*/bin",                // Debian, Ubuntu
-	"/usr/pgsql-*/bin",                         // Fedora and its kin, from PostgreSQL's own packages
-	"/usr/bin",                                 // Fedora
-	"/opt/homebrew/opt/postgresql@*/bin",       // Homebrew on Apple silicon
-	"/usr/local/opt/postgresql@*/bin",          // Homebrew on Intel
-	"/home/linuxbrew/.linuxbrew/opt/post*/bin", // Homebrew on Linux
+	"/usr/lib/postgresql/*/bin", // Debian, Ubuntu
+	"/usr/pgsql-*/bin",          // Fedora, RHEL: the PostgreSQL project's own packages
+	"/usr/bin",                  // Fedora
+	"/opt/homebrew/opt/postgresql@*/bin",
+	"/usr/local/opt/postgresql@*/bin",
+	"/home/linuxbrew/.linuxbrew/opt/postgresql@*/bin",
+	"/opt/homebrew/opt/postgresql/bin",
+	"/usr/local/opt/postgresql/bin",
+	"/Applications/Postgres.app/Contents/Versions/*/bin",
 }
 
-// Find returns the folder of the newest usable server programs. It returns ErrNoBinaries where there are none.
-func Find() (string, error) {
-	candidates := filepath.SplitList(os.Getenv("PATH"))
-	for _, pattern := range folders {
-		found, err := filepath.Glob(pattern)
+// Find is the folder of a Postgres server's binaries, version MinVersion or newer: the one on PATH, else the newest
+// in the usual folders. It returns ErrNoBinaries, with what to install, where there is none.
+func Find() (binDir string, err error) {
+	var candidates []string
+	if onPath, err := exec.LookPath("postgres"); err == nil {
+		candidates = append(candidates, filepath.Dir(onPath))
+		if target, err := filepath.EvalSymlinks(onPath); err == nil {
+			candidates = append(candidates, filepath.Dir(target))
+		}
+	}
+	return choose(append(candidates, list(folders)...))
+}
+
+// list is the folders that match patterns, those of one pattern with the newest version first.
+func list(patterns []string) []string {
+	var found []string
+	for _, pattern := range patterns {
+		matches, err := filepath.Glob(pattern)
 		if err != nil {
-			return "", fmt.Errorf("look into %s: %w", pattern, err)
+			continue
 		}
-		candidates = append(candidates, found...)
+		slices.SortFunc(matches, func(a, b string) int { return slices.Compare(numbers(b), numbers(a)) })
+		found = append(found, matches...)
 	}
-	type server struct {
-		folder  string
-		version int
-	}
-	var servers []server
-	for _, folder := range candidates {
-		if v := version(folder); v >= MinVersion {
-			servers = append(servers, server{folder, v})
-		}
-	}
-	if len(servers) == 0 {
-		return "", fmt.Errorf(findAdvice, ErrNoBinaries, MinVersion)
-	}
-	return slices.MaxFunc(servers, func(a, b server) int { return a.version - b.version }).folder, nil
+	return found
 }
 
-var versionNumber = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
+var digits = regexp.MustCompile(`\d+`)
 
-// version is the major version of the server in a folder; 0 where there is none.
-func version(folder string) int {
-	if folder == "" {
-		return 0
-	}
-	for _, program := range []string{"initdb", "postgres"} {
-		if info, err := os.Stat(filepath.Join(folder, program)); err != nil || info.IsDir() {
-			return 0
+// numbers are those of a path: folders of one pattern differ in their versions only.
+func numbers(path string) []int {
+	var all []int
+	for _, word := range digits.FindAllString(path, -1) {
+		if n, err := strconv.Atoi(word); err == nil {
+			all = append(all, n)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, filepath.Join(folder, "postgres"), "--version").Output()
-	if err != nil {
-		return 0
+	return all
+}
+
+func choose(candidates []string) (string, error) {
+	var tooOld []string
+	for _, dir := range candidates {
+		if _, err := exec.LookPath(filepath.Join(dir, "initdb")); err != nil {
+			continue
+		}
+		version, err := majorVersion(dir)
+		if err != nil {
+			continue
+		}
+		if version >= MinVersion {
+			return dir, nil
+		}
+		tooOld = append(tooOld, fmt.Sprintf("%s is version %d", dir, version))
 	}
-	match := versionNumber.FindSubmatch(out)
+	err := fmt.Errorf("%w: "+howToInstall, ErrNoBinaries, MinVersion)
+	if len(tooOld) > 0 {
+		err = fmt.Errorf("%w\n(too old: %s)", err, strings.Join(tooOld, ", "))
+	}
+	return "", err
+}
+
+var versionLine = regexp.MustCompile(`^postgres \(PostgreSQL\) (\d+)`)
+
+func majorVersion(dir string) (int, error) {
+	out, err := deadline.Get(context.Background(), "pgserver.version", versionTimeout,
+		func(ctx context.Context) ([]byte, error) {
+			return exec.CommandContext(ctx, filepath.Join(dir, "postgres"), "--version").Output()
+		})
+	if err != nil {
+		return 0, fmt.Errorf("ask for the version: %w", err)
+	}
+	match := versionLine.FindSubmatch(bytes.TrimSpace(out))
 	if match == nil {
-		return 0
+		return 0, fmt.Errorf("read the version: unknown answer %q", out)
 	}
-	major, err := strconv.Atoi(string(match[1]))
-	if err != nil {
-		return 0
-	}
-	return major
+	return strconv.Atoi(string(match[1]))
 }

@@ -1,0 +1,140 @@
+// Package devstack starts the servers that `echomind run` brings along (Postgres, NATS), keeps a second process off
+// the data folder, and leaves word for the command line where everything is.
+//
+//	<DataDir>/lock         held while the stack runs
+//	<DataDir>/stack.json   where everything is (0600); removed by a clean stop
+//	<DataDir>/postgres/    see pgserver
+//	<DataDir>/nats/        see natsserver
+package devstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/echomind/sync/internal/devstack/datadir"
+	"github.com/echomind/sync/internal/natsserver"
+	"github.com/echomind/sync/internal/pgserver"
+)
+
+// ErrAlreadyRunning means that another process works on the data folder. The error names both.
+var ErrAlreadyRunning = errors.New("already running")
+
+// Config is what to start.
+type Config struct {
+	// DataDir holds everything; it is created. Required.
+	DataDir string
+	// DatabaseURL and NATSURL, where set, are used instead of an embedded server.
+	DatabaseURL, NATSURL string
+	// Log is told what happens to the servers; default: nobody.
+	Log *slog.Logger
+}
+
+// Stack is the running servers.
+type Stack struct {
+	dir      string
+	claim    *datadir.Claim
+	postgres *pgserver.Server   // nil: somebody else's
+	nats     *natsserver.Server // nil: somebody else's
+
+	mu   sync.Mutex // guards info
+	info Info
+
+	// ended is closed when a server ended by itself; failure, why, may be read then.
+	ended   chan struct{}
+	failure error
+	// stopping ends the watcher, whose end closes watched.
+	stopping chan struct{}
+	watched  chan struct{}
+	stop     sync.Once
+	stopped  error
+}
+
+// Start claims the data folder and starts what is not configured elsewhere; ctx bounds the start only. It returns
+// ErrAlreadyRunning, or what pgserver.Start and natsserver.Start return; nothing is left running then.
+func Start(ctx context.Context, cfg Config) (*Stack, error) {
+	dir, err := filepath.Abs(cfg.DataDir)
+	if err != nil {
+		return nil, fmt.Errorf("resolve the data folder: %w", err)
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if err := datadir.Make(dir); err != nil {
+		return nil, err
+	}
+	s := &Stack{
+		dir: dir, ended: make(chan struct{}), stopping: make(chan struct{}), watched: make(chan struct{}),
+		info: Info{PID: os.Getpid(), DatabaseURL: cfg.DatabaseURL, NATSURL: cfg.NATSURL, StartedAt: time.Now().UTC()},
+	}
+	if s.claim, err = claim(dir); err != nil {
+		return nil, err
+	}
+	if err := s.start(ctx, cfg); err != nil {
+		return nil, errors.Join(err, s.close(context.WithoutCancel(ctx)))
+	}
+	go s.watch()
+	return s, nil
+}
+
+func claim(dir string) (*datadir.Claim, error) {
+	claim, err := datadir.Take(lockFile(dir))
+	var held *datadir.HeldError
+	if errors.As(err, &held) {
+		return nil, fmt.Errorf("%w: process %d works on the data folder %s; stop it, or name another folder with "+
+			"ECHOMIND_DATA_DIR", ErrAlreadyRunning, held.PID, dir)
+	}
+	return claim, err
+}
+
+func (s *Stack) start(ctx context.Context, cfg Config) (err error) {
+	if err := removeInfo(s.dir); err != nil {
+		return err
+	}
+	if cfg.DatabaseURL == "" {
+		s.postgres, err = pgserver.Start(ctx, pgserver.Config{Dir: filepath.Join(s.dir, "postgres"), Log: cfg.Log})
+		if err != nil {
+			return fmt.Errorf("start the embedded PostgreSQL: %w", err)
+		}
+		s.info.DatabaseURL = s.postgres.URL()
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if cfg.NATSURL == "" {
+		s.nats, err = natsserver.Start(natsserver.Config{Dir: filepath.Join(s.dir, "nats"), Log: cfg.Log})
+		if err != nil {
+			return fmt.Errorf("start the embedded NATS: %w", err)
+		}
+		s.info.NATSURL = s.nats.URL()
+	}
+	return s.info.write(s.dir)
+}
+
+// Info is where everything is.
+func (s *Stack) Info() Info {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.info
+}
+
+// SetHTTPAddr leaves word where health and metrics are served.
+func (s *Stack) SetHTTPAddr(addr string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.info.HTTPAddr = addr
+	return s.info.write(s.dir)
+}
+
+// PostgresDir is where the embedded cluster really is; empty where Postgres is somebody else's.
+func (s *Stack) PostgresDir() string {
+	if s.postgres == nil {
+		return ""
+	}
+	return s.postgres.Dir()
+}

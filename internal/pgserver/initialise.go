@@ -1,0 +1,103 @@
+package pgserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/echomind/sync/internal/devstack/datadir"
+	"github.com/echomind/sync/sdk/deadline"
+)
+
+const initTimeout = 2 * time.Minute
+
+// halfDone is the prefix of the folder in which a cluster is made. One that a crash left is removed by the next start.
+const halfDone = ".init-"
+
+// initialise makes the cluster beside its place and moves it there whole, so that a crash at any moment leaves either
+// no cluster or a good one.
+func (s *Server) initialise(ctx context.Context) (err error) {
+	home := filepath.Dir(s.cluster)
+	if err := sweepHalfDone(home); err != nil {
+		return err
+	}
+	if _, err := os.Stat(s.cluster); err == nil {
+		// Whole, but its maker died before it could say so.
+		return s.initialised()
+	}
+	// The password must be known before the cluster exists.
+	if err := s.state.write(s.cfg.Dir); err != nil {
+		return err
+	}
+	workshop, err := os.MkdirTemp(home, halfDone)
+	if err != nil {
+		return fmt.Errorf("make a folder for the new cluster: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(workshop)) }()
+	passwordFile := filepath.Join(workshop, "password")
+	if err := os.WriteFile(passwordFile, []byte(s.state.Password+"\n"), 0o600); err != nil {
+		return fmt.Errorf("write the password for initdb: %w", err)
+	}
+	if err := errors.Join(s.id.own(passwordFile), s.id.own(workshop)); err != nil {
+		return err
+	}
+	made := filepath.Join(workshop, "cluster")
+	if err := s.initdb(ctx, workshop, made, passwordFile); err != nil {
+		return err
+	}
+	if err := os.Rename(made, s.cluster); err != nil {
+		return fmt.Errorf("move the new cluster to its place: %w", err)
+	}
+	if err := datadir.SyncFolder(home); err != nil {
+		return err
+	}
+	return s.initialised()
+}
+
+func (s *Server) initdb(ctx context.Context, workshop, made, passwordFile string) error {
+	args := []string{
+		"-D", made, "-U", superuser, "--pwfile", passwordFile, "--auth=scram-sha-256",
+		"--encoding=UTF8", "--locale=C", "--no-instructions",
+	}
+	if s.cfg.Volatile {
+		args = append(args, "--no-sync")
+	}
+	var output bytes.Buffer
+	err := deadline.Do(ctx, "pgserver.initdb", initTimeout, func(ctx context.Context) error {
+		cmd := s.id.command(ctx, s.cfg.BinDir, workshop, "initdb", args...)
+		cmd.Stdout, cmd.Stderr = &output, &output
+		cmd.WaitDelay = time.Second
+		process, err := spawn(cmd)
+		if err != nil {
+			return err
+		}
+		<-process.done
+		return process.err
+	})
+	if err != nil {
+		return fmt.Errorf("initialise the cluster as %s: %w\n%s", s.id.name, err, lastLines(output.Bytes()))
+	}
+	return nil
+}
+
+func (s *Server) initialised() error {
+	s.state.Initialised = true
+	return s.state.write(s.cfg.Dir)
+}
+
+func sweepHalfDone(home string) error {
+	left, err := filepath.Glob(filepath.Join(home, halfDone+"*"))
+	if err != nil {
+		return fmt.Errorf("look for half-made clusters: %w", err)
+	}
+	for _, dir := range left {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("remove a half-made cluster: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package testkit
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/echomind/sync/internal/natsserver"
+	"github.com/echomind/sync/internal/pgserver"
+)
+
+// PrivatePostgres is a server of this test's own, for it to stop, kill, freeze and restart (which keeps the URL), and
+// the URL of its database, in which migrate has run. What was committed survives all of that. nil = no migration.
+func PrivatePostgres(
+	t testing.TB, migrate func(ctx context.Context, url string) error,
+) (server *pgserver.Server, url string) {
+	t.Helper()
+	dir := filepath.Join(folder(t), "postgres")
+	server, err := startPostgres(dir, Logger(t))
+	if err != nil {
+		t.Fatalf("start PostgreSQL: %v", err)
+	}
+	t.Cleanup(func() {
+		inTime(t, "remove the PostgreSQL server", func(ctx context.Context) error {
+			if err := server.Stop(ctx); err != nil {
+				return err
+			}
+			return pgserver.Remove(ctx, dir)
+		})
+	})
+	if migrate != nil {
+		inTime(t, "migrate", func(ctx context.Context) error { return migrate(ctx, server.URL()) })
+	}
+	return server, server.URL()
+}
+
+// NATS is a server of this test's own, for it to stop and restart, with its streams or without; both keep the URL.
+func NATS(t testing.TB) *natsserver.Server {
+	t.Helper()
+	server, err := natsserver.Start(natsserver.Config{
+		Dir: filepath.Join(folder(t), "nats"), Volatile: true, Log: Logger(t),
+	})
+	if err != nil {
+		t.Fatalf("start nats-server: %v", err)
+	}
+	t.Cleanup(func() {
+		inTime(t, "stop nats-server", server.Stop)
+	})
+	return server
+}
+
+// folder is one of this test's own, in that of the run, whose end removes it even where this process is killed.
+func folder(t testing.TB) string {
+	t.Helper()
+	r, err := theRun()
+	if err != nil {
+		t.Fatalf("join the test run: %v", err)
+	}
+	dir, err := os.MkdirTemp(r.dir, "test-")
+	if err == nil {
+		err = os.Chmod(dir, 0o711)
+	}
+	if err != nil {
+		t.Fatalf("make a folder: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Errorf("remove the test's folder: %v", err)
+		}
+	})
+	return dir
+}
+
+// Main runs a package's tests, for packages with a TestMain. There is nothing to stop: see the package's comment.
+func Main(m *testing.M) int { return m.Run() }
