@@ -47,8 +47,10 @@ func (p Progress) String() string {
 		return "waiting for Postgres"
 	case p.Connector.ID == 0:
 		return "the connector is gone"
-	case p.Run == nil && p.Connector.ChunkingSession != nil:
-		return p.Connector.Status + ": this run began before; another one follows it unless it is still to be picked up"
+	case p.Run == nil && p.Connector.Status == string(lifecycle.Pending):
+		return "PENDING: waiting for a worker"
+	case p.Run == nil && p.Connector.Status == string(lifecycle.Syncing):
+		return "SYNCING: a sync that began before; another one follows it"
 	case p.Run == nil:
 		return p.Connector.Status + ": waiting to be claimed"
 	case p.Run.Status != string(lifecycle.Running):

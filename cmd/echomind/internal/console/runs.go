@@ -171,13 +171,16 @@ func printRuns(w io.Writer, found []dbgen.SchedulerRun, now time.Time) error {
 		}
 	}
 	return table(w, []string{
-		"DUE", "WHY", "VERDICT", "QUEUED", "FETCHING", "STORING", "MESSAGES", "STORED", "UNCHANGED", "DELETED", "FAILED",
+		"DUE", "WHY", "VERDICT", "QUEUED", "FETCHING", "STORING", "MESSAGES", "DOCUMENTS", "UNCHANGED", "DELETED", "FAILED",
 		"CHUNKS", "REASON",
 	}, rows)
 }
 
 func messages(r dbgen.SchedulerRun) string {
-	if r.Total == nil {
+	switch {
+	case r.MissedCount != nil:
+		return "-"
+	case r.Total == nil:
 		return fmt.Sprintf("%d/?", r.Stored)
 	}
 	return fmt.Sprintf("%d/%d", r.Stored, *r.Total)

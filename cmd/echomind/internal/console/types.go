@@ -102,8 +102,7 @@ small letters, digits and _, beginning with a letter.`,
 		}
 		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
 			set, err := ask(c.Context(), pool, "add_type", func(ctx context.Context, q *dbgen.Queries) (dbgen.ConnectorType, error) {
-				row, err := q.SetConnectorType(ctx, p)
-				return dbgen.ConnectorType(row), err
+				return q.SetConnectorType(ctx, p)
 			})
 			if err != nil {
 				return refusedType(p, err)

@@ -39,7 +39,10 @@ this environment, or are the defaults.`,
 		if err != nil {
 			return err
 		}
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+		if where.databaseURL == "" {
+			return notRunning
+		}
+		return withPool(c.Context(), where.databaseURL, func(pool *pgxpool.Pool) error {
 			asked, away := where.broker(notRunning)
 			if asked != nil {
 				defer asked.Close()
