@@ -16,7 +16,9 @@ CREATE TABLE connectors (
         CONSTRAINT connectors_scope_id_form CHECK (scope_id ~ '^[A-Za-z0-9_-]{1,128}$'),
     config               jsonb NOT NULL DEFAULT '{}'
         CONSTRAINT connectors_config_object CHECK (jsonb_typeof(config) = 'object')
-        CONSTRAINT connectors_config_size CHECK (octet_length(config::text) <= 65536),
+        CONSTRAINT connectors_config_size CHECK (octet_length(config::text) <= 65536)
+        -- A protobuf decoder refuses what is nested some thousand levels deep, and its trigger could never be read.
+        CONSTRAINT connectors_config_depth CHECK (NOT jsonb_path_exists(config, '$.**{101}')),
     refresh_freq_minutes integer
         CONSTRAINT connectors_refresh_range CHECK (refresh_freq_minutes BETWEEN 0 AND 5256000),
     schedule_cron        text

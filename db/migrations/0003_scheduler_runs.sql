@@ -25,8 +25,7 @@ CREATE TABLE scheduler_runs (
     reason               text,
     error_message        text,
     -- N of the session, once sync completed has said it, and how many of them are stored.
-    total                bigint
-        CONSTRAINT scheduler_runs_total_range CHECK (total >= 0),
+    total                bigint,
     stored               bigint NOT NULL DEFAULT 0,
     documents_processed  bigint NOT NULL DEFAULT 0,
     documents_failed     bigint NOT NULL DEFAULT 0,

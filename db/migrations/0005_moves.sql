@@ -137,8 +137,7 @@ BEGIN
             END IF;
         END IF;
         NEW.next_sync_at := NULL;
-        -- Kept until it is enabled, and due then.
-        NEW.due_reason := CASE WHEN changed OR OLD.due_reason = 'changed' THEN 'changed' END;
+        NEW.due_reason := NULL;
         NEW.slot_at := NULL;
         NEW.needs_plan := false;
         NEW.trigger_requested_at := NULL;
@@ -146,9 +145,11 @@ BEGIN
         NEW.failure_count := 0;
         NEW.status_message := NULL;
         NEW := connector_plan(NEW, moment);
-        IF (changed OR OLD.due_reason = 'changed') AND NEW.last_sync_at IS NOT NULL
-            AND NEW.trigger_requested_at IS NULL
-            AND (NEW.schedule_cron IS NOT NULL OR NEW.refresh_freq_minutes IS NOT NULL) THEN
+        -- What was changed meanwhile, or before and never synced since, is due at once.
+        IF NEW.last_sync_at IS NOT NULL AND NEW.trigger_requested_at IS NULL
+            AND (NEW.schedule_cron IS NOT NULL OR NEW.refresh_freq_minutes IS NOT NULL)
+            AND NOT EXISTS (SELECT 1 FROM scheduler_runs r WHERE r.connector_id = NEW.id
+                AND r.config_version = NEW.config_version AND r.status IN ('completed', 'skipped')) THEN
             NEW.next_sync_at := moment;
             NEW.due_reason := 'changed';
             NEW.slot_at := NULL;

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -13,11 +14,21 @@ import (
 	"github.com/echomind/sync/sdk/deadline"
 )
 
-// maxReasonBytes bounds the reason on a dead letter.
-const maxReasonBytes = 1000
+const (
+	// maxReasonBytes bounds the reason on a dead letter.
+	maxReasonBytes = 1000
+	// headerRoom is kept free for a dead letter's own headers where the original fills a whole payload.
+	headerRoom = 4096
+)
+
+// ours are the headers that a dead letter keeps even when it is cut.
+var ours = map[string]bool{
+	HeaderSession: true, HeaderNumber: true, HeaderReason: true, HeaderTries: true, HeaderSequence: true,
+}
 
 // DeadLetter publishes a message to dlq.<its subject> with headers that say why it was given up, how often it was
-// begun, and where it was, and waits for the acknowledgement. The caller acknowledges the original afterwards.
+// begun, and where it was, and waits for the acknowledgement. The caller acknowledges the original afterwards. One that
+// leaves no room for the headers is cut, and loses its own: else it would hold up its consumer for ever.
 func DeadLetter(ctx context.Context, js jetstream.JetStream, msg jetstream.Msg, why error, tries int) error {
 	letter := nats.NewMsg("dlq." + msg.Subject())
 	letter.Data = msg.Data()
@@ -36,10 +47,21 @@ func DeadLetter(ctx context.Context, js jetstream.JetStream, msg jetstream.Msg, 
 	if meta, err := msg.Metadata(); err == nil {
 		letter.Header.Set(HeaderSequence, strconv.FormatUint(meta.Sequence.Stream, 10))
 	}
-	err := deadline.Do(ctx, "topology.dead_letter", queryTimeout, func(ctx context.Context) error {
+	publish := func(ctx context.Context) error {
 		_, err := js.PublishMsg(ctx, letter, jetstream.WithRetryAttempts(0))
 		return err
-	})
+	}
+	err := deadline.Do(ctx, "topology.dead_letter", queryTimeout, publish)
+	if errors.Is(err, nats.ErrMaxPayload) {
+		for key := range msg.Headers() {
+			if !ours[key] {
+				letter.Header.Del(key)
+			}
+		}
+		letter.Header.Set(HeaderCutFrom, strconv.Itoa(len(letter.Data)))
+		letter.Data = letter.Data[:min(len(letter.Data), max(0, int(js.Conn().MaxPayload())-headerRoom))]
+		err = deadline.Do(ctx, "topology.dead_letter", queryTimeout, publish)
+	}
 	if err != nil {
 		return fmt.Errorf("publish a dead letter: %w", err)
 	}

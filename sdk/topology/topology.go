@@ -54,6 +54,8 @@ const (
 	HeaderTries = "Echomind-Tries"
 	// HeaderSequence is a dead letter's sequence in its original stream.
 	HeaderSequence = "Echomind-Sequence"
+	// HeaderCutFrom is a dead letter's original size, where it had to be cut to make room for its headers.
+	HeaderCutFrom = "Echomind-Cut-From"
 )
 
 // AckWait is how long a consumer may hold a message without a sign of life.

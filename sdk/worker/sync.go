@@ -29,7 +29,7 @@ func (w *Worker) sync(
 ) error {
 	running, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
-	tooLong := time.AfterFunc(time.Duration(w.config.MaxRunMinutes)*time.Minute, func() { end(errTooLong) })
+	tooLong := time.AfterFunc(w.maxRun, func() { end(errTooLong) })
 	defer tooLong.Stop()
 	defer w.endAtStop(ctx, running, end)()
 

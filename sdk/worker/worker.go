@@ -56,6 +56,7 @@ type Worker struct {
 	connectorType string
 	handle        Handler
 	config        Config
+	maxRun        time.Duration
 	servers       *connect.Servers
 	lifecycle     *lifecycle.Lifecycle
 	queries       *dbgen.Queries
@@ -75,6 +76,7 @@ func New(
 	}
 	return &Worker{
 		connectorType: connectorType, handle: handle, config: cfg, servers: servers,
+		maxRun:    time.Duration(cfg.MaxRunMinutes) * time.Minute,
 		lifecycle: lifecycle.New(servers.Pool), queries: dbgen.New(servers.Pool),
 		metrics: newMetrics(process.Metrics, connectorType), log: process.Log.With("type", connectorType),
 	}, nil

@@ -39,11 +39,20 @@ type Reader struct {
 	Groups []string
 }
 
+// Query is what is searched for: a vector of the named embedder, and the words it stands for, in lower case.
+type Query struct {
+	Embedder string
+	Vector   []float32
+	Words    []string
+}
+
 // Candidate is a chunk near a query. Score is the cosine of the angle between their vectors.
 type Candidate struct {
 	Key
 	No    int32
 	Score float32
+	// rank orders candidates: the score, and the share of the words that the chunk holds.
+	rank float32
 }
 
 // PostgresStore keeps vectors as real[] beside the text and searches them exactly.
@@ -90,23 +99,25 @@ func (*PostgresStore) Remove(ctx context.Context, tx pgx.Tx, keys []Key) error {
 
 // searchVectors is not among the generated queries because those gather all rows before the first is looked at:
 // an exact search reads every vector of its reader, and keeps a handful. Owner and scope come from the live connector.
+// The share of the words that a chunk holds is weighed by their lengths, because longer words are rarer: in a long
+// chunk one word is lost in the noise of a hashed vector.
 const searchVectors = `
-SELECT c.session, c.first_no, c.document_id, c.no, c.embedding
+SELECT c.session, c.first_no, c.document_id, c.no, c.embedding,
+    (SELECT coalesce(sum(length(w)) FILTER (WHERE strpos(lower(c.text), w) > 0), 0)::real / greatest(sum(length(w)), 1)
+        FROM unnest($4::text[]) w)::real
 FROM connectors k
 JOIN documents d ON d.connector_id = k.id AND d.session IS NOT NULL AND d.deleted_at IS NULL
 JOIN chunks c ON c.session = d.session AND c.first_no = d.first_no AND c.document_id = d.id
 WHERE c.embedder = $1 AND (
     (k.scope = 'user' AND k.user_id = $2) OR k.scope = 'org' OR (k.scope = 'group' AND k.scope_id = ANY($3::text[])))`
 
-// Nearest reads every vector that the reader may see and returns the limit nearest, best first.
-func (s *PostgresStore) Nearest(
-	ctx context.Context, embedder string, vector []float32, reader Reader, limit int,
-) ([]Candidate, error) {
+// Nearest reads every vector that the reader may see and returns the limit best, best first.
+func (s *PostgresStore) Nearest(ctx context.Context, query Query, reader Reader, limit int) ([]Candidate, error) {
 	groups := reader.Groups
 	if groups == nil {
 		groups = []string{}
 	}
-	rows, err := s.pool.Query(ctx, searchVectors, embedder, reader.UserID, groups)
+	rows, err := s.pool.Query(ctx, searchVectors, query.Embedder, reader.UserID, groups, query.Words)
 	if err != nil {
 		return nil, fmt.Errorf("search vectors: %w", err)
 	}
@@ -114,18 +125,19 @@ func (s *PostgresStore) Nearest(
 	var best candidates
 	for rows.Next() {
 		raw := rows.RawValues()
-		score, err := dot(raw[4], vector)
+		score, err := dot(raw[4], query.Vector)
 		if err != nil {
 			return nil, fmt.Errorf("read a vector: %w", err)
 		}
-		if len(best) == limit && score <= best[0].Score {
+		rank := score + math.Float32frombits(binary.BigEndian.Uint32(raw[5]))
+		if len(best) == limit && rank <= best[0].rank {
 			continue
 		}
 		var c Candidate
-		if err := rows.Scan(&c.Session, &c.FirstNo, &c.DocumentID, &c.No, nil); err != nil {
+		if err := rows.Scan(&c.Session, &c.FirstNo, &c.DocumentID, &c.No, nil, nil); err != nil {
 			return nil, fmt.Errorf("read a candidate: %w", err)
 		}
-		c.Score = score
+		c.Score, c.rank = score, rank
 		heap.Push(&best, c)
 		if len(best) > limit {
 			heap.Pop(&best)
@@ -161,7 +173,7 @@ func dot(array []byte, vector []float32) (float32, error) {
 type candidates []Candidate
 
 func (c candidates) Len() int           { return len(c) }
-func (c candidates) Less(i, j int) bool { return c[i].Score < c[j].Score }
+func (c candidates) Less(i, j int) bool { return c[i].rank < c[j].rank }
 func (c candidates) Swap(i, j int)      { c[i], c[j] = c[j], c[i] }
 func (c *candidates) Push(x any)        { *c = append(*c, x.(Candidate)) }
 func (c *candidates) Pop() any {

@@ -83,6 +83,10 @@ func (s *Semantic) pull(ctx context.Context, consumer jetstream.Consumer) ([]jet
 	return batch, nil
 }
 
+// Handle does with messages of document.process what Run does with those that it pulls, for callers that pull
+// themselves.
+func (s *Semantic) Handle(ctx context.Context, batch []jetstream.Msg) { s.handle(ctx, batch) }
+
 // handle takes a batch to its end: every message is acknowledged, given up, or left to be delivered again. A message
 // that was delivered before is handled alone, so that one that kills the process is found among its neighbours.
 func (s *Semantic) handle(ctx context.Context, batch []jetstream.Msg) {

@@ -1,9 +1,11 @@
 package semantic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -18,8 +20,7 @@ import (
 
 const (
 	searchTimeout = 30 * time.Second
-	// shortlist is how many of the nearest chunks are read and compared word by word: hashed vectors are near by
-	// chance now and then, words are not.
+	// shortlist is how many of the best chunks are read and compared word by word.
 	shortlist = 200
 	// wordShare is how much of the score the shared words make up.
 	wordShare = 0.5
@@ -68,7 +69,7 @@ func (s *Searcher) Search(ctx context.Context, reader Reader, text string, limit
 		if err != nil {
 			return nil, fmt.Errorf("embed the search text: %w", err)
 		}
-		near, err := s.store.Nearest(ctx, s.embedder.Name(), vectors[0], reader, shortlist)
+		near, err := s.store.Nearest(ctx, Query{Embedder: s.embedder.Name(), Vector: vectors[0], Words: words}, reader, shortlist)
 		if err != nil {
 			return nil, err
 		}
@@ -82,6 +83,7 @@ func (s *Searcher) Search(ctx context.Context, reader Reader, text string, limit
 
 func (s *Searcher) read(ctx context.Context, reader Reader, near []Candidate, words []string) ([]Hit, error) {
 	hits := []Hit{}
+	var held [][]bool // by hit: which of the words it holds
 	for _, c := range near {
 		row, err := s.queries.SearchHit(ctx, dbgen.SearchHitParams{
 			Session: c.Session, FirstNo: c.FirstNo, DocumentID: c.DocumentID, No: c.No,
@@ -93,39 +95,61 @@ func (s *Searcher) read(ctx context.Context, reader Reader, near []Candidate, wo
 		if err != nil {
 			return nil, fmt.Errorf("read a hit: %w", err)
 		}
-		score := (1-wordShare)*c.Score + wordShare*shared(words, row.Title+" "+row.Text)
-		if score <= 0 {
-			continue
-		}
 		hits = append(hits, Hit{
 			ConnectorID: row.ConnectorID, Connector: row.Connector, SourceID: row.SourceID, Title: row.Title,
 			URL: row.Url, HeadingPath: row.HeadingPath, Text: row.Text, Start: row.StartOffset, End: row.EndOffset,
-			Score: score,
+			Score: c.Score,
 		})
+		held = append(held, holds(row.Title+" "+row.Text, words))
 	}
+	weights := rarity(held, len(words))
+	for i := range hits {
+		hits[i].Score = (1-wordShare)*hits[i].Score + wordShare*share(held[i], weights)
+	}
+	hits = slices.DeleteFunc(hits, func(h Hit) bool { return h.Score <= 0 })
 	slices.SortStableFunc(hits, func(a, b Hit) int {
-		if a.Score != b.Score {
-			if a.Score > b.Score {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(a.SourceID, b.SourceID)
+		return cmp.Or(cmp.Compare(b.Score, a.Score), strings.Compare(a.SourceID, b.SourceID))
 	})
 	return hits, nil
 }
 
-// shared is the share of the words that a text holds.
-func shared(words []string, text string) float32 {
-	held := map[string]bool{}
+// holds says of each word whether a text holds it.
+func holds(text string, words []string) []bool {
+	found := map[string]bool{}
 	for _, w := range embed.Words(text) {
-		held[w] = true
+		found[w] = true
 	}
-	n := 0
-	for _, w := range words {
-		if held[w] {
-			n++
+	out := make([]bool, len(words))
+	for i, w := range words {
+		out[i] = found[w]
+	}
+	return out
+}
+
+// rarity weighs each word by how few of the hits hold it (inverse document frequency): the rare one of several words
+// says more about what is meant.
+func rarity(held [][]bool, words int) []float32 {
+	weights := make([]float32, words)
+	for i := range weights {
+		holders := 0
+		for _, h := range held {
+			if h[i] {
+				holders++
+			}
+		}
+		weights[i] = float32(math.Log(1 + float64(len(held)+1)/float64(holders+1)))
+	}
+	return weights
+}
+
+// share is the share of the words' weight that a hit holds.
+func share(held []bool, weights []float32) float32 {
+	var has, all float32
+	for i, w := range weights {
+		all += w
+		if held[i] {
+			has += w
 		}
 	}
-	return float32(n) / float32(len(words))
+	return has / all
 }

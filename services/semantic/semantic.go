@@ -34,7 +34,7 @@ type Embedder interface {
 type Store interface {
 	Write(ctx context.Context, tx pgx.Tx, pieces []Piece) error
 	Remove(ctx context.Context, tx pgx.Tx, keys []Key) error
-	Nearest(ctx context.Context, embedder string, vector []float32, reader Reader, limit int) ([]Candidate, error)
+	Nearest(ctx context.Context, query Query, reader Reader, limit int) ([]Candidate, error)
 }
 
 // Semantic is the service.

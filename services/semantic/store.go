@@ -93,12 +93,13 @@ func (t *storing) run(ctx context.Context, items []*item) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if len(fresh) == 0 {
-		complete, err := t.q.IsStored(ctx, t.session)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return false, errRunOver
-		}
-		return complete, err
+	// Asked after counting: the sweep forgets what an ended run has counted, so that a late duplicate looks new.
+	stored, err := t.q.IsStored(ctx, t.session)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, errRunOver
+	}
+	if err != nil || len(fresh) == 0 {
+		return stored, err
 	}
 	rows, err := t.lock(ctx, fresh)
 	if err != nil {

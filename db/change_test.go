@@ -1,0 +1,184 @@
+package db_test
+
+import "testing"
+
+func TestPlainSQLIsPlanned(t *testing.T) {
+	b := newBase(t)
+	for columns, plan := range map[string]string{
+		`refresh_freq_minutes) VALUES ('docs', 'web', 1, 60`:                     `c.due_reason = 'new' AND c.next_sync_at <= clock_timestamp()`,
+		`refresh_freq_minutes) VALUES ('docs', 'web', 1, 0`:                      `c.due_reason = 'new' AND c.next_sync_at <= clock_timestamp()`,
+		`refresh_freq_minutes) VALUES ('docs', 'web', 1, NULL`:                   `c.due_reason IS NULL AND c.next_sync_at IS NULL AND NOT c.needs_plan`,
+		`schedule_cron) VALUES ('docs', 'web', 1, '0 3 * * *'`:                   `c.needs_plan AND c.next_sync_at IS NULL`,
+		`trigger_requested_at) VALUES ('docs', 'web', 1, now()`:                  `c.due_reason = 'manual' AND c.next_sync_at <= clock_timestamp()`,
+		`status, refresh_freq_minutes) VALUES ('docs', 'web', 1, 'DISABLED', 60`: `c.next_sync_at IS NULL AND NOT c.needs_plan`,
+		`last_sync_at, refresh_freq_minutes) VALUES ('docs', 'web', 1, now(), 60`: `c.due_reason = 'schedule'
+			AND c.next_sync_at = c.last_sync_at + interval '1 hour' AND c.slot_at = c.next_sync_at`,
+		`last_sync_at, refresh_freq_minutes) VALUES ('docs', 'web', 1, now(), 0`: `c.next_sync_at IS NULL`,
+	} {
+		id := one[int32](b, `INSERT INTO connectors (name, type, user_id, `+columns+`) RETURNING id`)
+		b.holds(id, plan+` AND c.config_version > 0 AND c.state = '{}'`)
+	}
+}
+
+func TestTheScheduleAtRestIsPlannedAgain(t *testing.T) {
+	b := newBase(t)
+	for change, plan := range map[string]string{
+		`refresh_freq_minutes = 120`:                               `c.next_sync_at = c.last_sync_at + interval '2 hours' AND c.due_reason = 'schedule'`,
+		`refresh_freq_minutes = 0`:                                 `c.next_sync_at IS NULL AND c.due_reason IS NULL`,
+		`refresh_freq_minutes = NULL`:                              `c.next_sync_at IS NULL AND c.due_reason IS NULL`,
+		`refresh_freq_minutes = NULL, schedule_cron = '0 3 * * *'`: `c.needs_plan AND c.next_sync_at IS NULL`,
+		`name = 'other', max_retries = 9`:                          `c.next_sync_at = c.last_sync_at + interval '1 hour' AND c.state = '{"cursor":1}'`,
+	} {
+		id := b.synced()
+		b.exec(`UPDATE connectors SET `+change+` WHERE id = $1`, id)
+		b.holds(id, plan)
+	}
+}
+
+func TestTheScheduleInFlightCountsFromTheVerdict(t *testing.T) {
+	b := newBase(t)
+	id := b.in("SYNCING")
+	session := one[string](b, `SELECT chunking_session::text FROM connectors WHERE id = $1`, id)
+	b.exec(`UPDATE connectors SET refresh_freq_minutes = 5 WHERE id = $1`, id)
+	b.holds(id, `c.status = 'SYNCING' AND c.chunking_session = '`+session+`' AND r.status = 'running' AND c.next_sync_at IS NULL`)
+	b.exec(`UPDATE connectors SET status = 'ACTIVE', last_sync_at = clock_timestamp(), chunking_session = NULL WHERE id = $1`, id)
+	b.holds(id, `c.next_sync_at = c.last_sync_at + interval '5 minutes'`)
+
+	cron := b.in("PENDING")
+	b.exec(`UPDATE connectors SET refresh_freq_minutes = NULL, schedule_cron = '* * * * *', planned_through = now() WHERE id = $1`, cron)
+	b.holds(cron, `c.status = 'PENDING' AND NOT c.needs_plan AND c.planned_through IS NULL`)
+}
+
+// changes are those after which documents of before neither count nor stay.
+var changes = []string{
+	`config = '{"url":"https://example.org"}'`, `scope = 'org'`, `scope = 'group', scope_id = 'sales'`, `user_id = 2`, `type = 'file'`,
+}
+
+func TestAChangeAtRestIsDueNowWithoutState(t *testing.T) {
+	b := newBase(t)
+	for _, change := range changes {
+		id := b.synced()
+		before := one[int64](b, `SELECT config_version FROM connectors WHERE id = $1`, id)
+		b.exec(`UPDATE connectors SET `+change+` WHERE id = $1`, id)
+		b.holds(id, `c.state = '{}' AND c.due_reason = 'changed' AND c.next_sync_at <= clock_timestamp() AND c.slot_at IS NULL`)
+		if after := one[int64](b, `SELECT config_version FROM connectors WHERE id = $1`, id); after <= before {
+			t.Errorf("%s: config_version %d after %d", change, after, before)
+		}
+	}
+	manual := b.synced()
+	b.exec(`UPDATE connectors SET refresh_freq_minutes = NULL WHERE id = $1`, manual)
+	b.exec(`UPDATE connectors SET user_id = 2 WHERE id = $1`, manual)
+	b.holds(manual, `c.state = '{}' AND c.next_sync_at IS NULL`)
+	same := b.synced()
+	b.exec(`UPDATE connectors SET config = config, user_id = user_id WHERE id = $1`, same)
+	b.holds(same, `c.state = '{"cursor":1}' AND c.due_reason = 'schedule'`)
+}
+
+func TestAChangeInFlightReleasesTheConnector(t *testing.T) {
+	b := newBase(t)
+	for _, from := range []string{"PENDING", "SYNCING"} {
+		for _, change := range changes {
+			id := b.in(from)
+			b.exec(`UPDATE connectors SET `+change+` WHERE id = $1`, id)
+			b.holds(id, `c.status = 'ACTIVE' AND c.chunking_session IS NULL AND c.lease_owner IS NULL AND c.state = '{}'
+				AND c.due_reason = 'changed' AND c.next_sync_at <= clock_timestamp() AND c.failure_count = 0
+				AND r.status = 'superseded' AND r.reason = 'configuration changed' AND r.config_version < c.config_version`)
+		}
+	}
+}
+
+func TestAChangeWhileDisabledIsDueOnceItIsEnabled(t *testing.T) {
+	b := newBase(t)
+	id := b.in("DISABLED")
+	b.exec(`UPDATE connectors SET user_id = 2 WHERE id = $1`, id)
+	b.exec(`UPDATE connectors SET name = 'other' WHERE id = $1`, id)
+	b.holds(id, `c.next_sync_at IS NULL AND c.state = '{}'`)
+	b.exec(`UPDATE connectors SET status = 'ACTIVE' WHERE id = $1`, id)
+	b.holds(id, `c.due_reason = 'changed' AND c.next_sync_at <= clock_timestamp()`)
+
+	waiting := b.synced()
+	b.exec(`UPDATE connectors SET user_id = 2 WHERE id = $1`, waiting)
+	b.exec(`UPDATE connectors SET status = 'DISABLED' WHERE id = $1`, waiting)
+	b.exec(`UPDATE connectors SET status = 'ACTIVE' WHERE id = $1`, waiting)
+	b.holds(waiting, `c.due_reason = 'changed' AND c.next_sync_at <= clock_timestamp()`)
+
+	manual := b.in("DISABLED")
+	b.exec(`UPDATE connectors SET user_id = 2, refresh_freq_minutes = NULL WHERE id = $1`, manual)
+	b.exec(`UPDATE connectors SET status = 'ACTIVE' WHERE id = $1`, manual)
+	b.holds(manual, `c.next_sync_at IS NULL AND c.due_reason IS NULL`)
+}
+
+const trigger = `UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = $1`
+
+func TestATriggerAtRestIsDueNow(t *testing.T) {
+	b := newBase(t)
+	for _, from := range []string{"ACTIVE", "ERROR"} {
+		id := b.in(from)
+		b.exec(trigger, id)
+		b.holds(id, `c.due_reason = 'manual' AND c.next_sync_at <= clock_timestamp() AND c.slot_at IS NULL`)
+	}
+}
+
+func TestWhatIsDueAlreadyKeepsItsPlaceAndItsSlot(t *testing.T) {
+	b := newBase(t)
+	id := b.synced()
+	b.exec(`UPDATE connectors SET next_sync_at = now() - interval '1 hour', slot_at = now() - interval '1 hour' WHERE id = $1`, id)
+	due := `c.due_reason = 'schedule' AND c.next_sync_at <= clock_timestamp() - interval '1 hour' AND c.slot_at = c.next_sync_at`
+	b.exec(trigger, id)
+	b.holds(id, due)
+	b.exec(`UPDATE connectors SET user_id = 2 WHERE id = $1`, id)
+	b.holds(id, due)
+	b.exec(`UPDATE connectors SET refresh_freq_minutes = NULL WHERE id = $1`, id)
+	b.holds(id, `c.next_sync_at <= clock_timestamp() AND c.due_reason = 'manual'`)
+}
+
+func TestATriggerBeforeThePickUpIsAnsweredByTheRun(t *testing.T) {
+	b := newBase(t)
+	id := b.in("PENDING")
+	b.exec(trigger, id)
+	b.exec(`UPDATE connectors SET status = 'SYNCING' WHERE id = $1`, id)
+	b.holds(id, `c.trigger_requested_at IS NULL AND r.trigger_requested_at IS NOT NULL AND r.picked_up_at IS NOT NULL`)
+	b.exec(`UPDATE connectors SET status = 'ACTIVE' WHERE id = $1`, id)
+	b.holds(id, `c.due_reason = 'schedule'`)
+}
+
+func TestATriggerDuringARunIsDueAfterIt(t *testing.T) {
+	b := newBase(t)
+	id := b.in("SYNCING")
+	b.exec(trigger, id)
+	b.exec(`UPDATE connectors SET status = 'ACTIVE' WHERE id = $1`, id)
+	b.holds(id, `c.due_reason = 'manual' AND c.next_sync_at <= clock_timestamp() AND r.status = 'completed'`)
+	failing := b.in("SYNCING")
+	b.exec(trigger, failing)
+	b.exec(`UPDATE connectors SET status = 'ERROR' WHERE id = $1`, failing)
+	b.holds(failing, `c.due_reason = 'manual' AND c.next_sync_at <= clock_timestamp() AND c.failure_count = 1`)
+}
+
+func TestTriggeringADisabledConnectorIsRefused(t *testing.T) {
+	b := newBase(t)
+	id := b.in("DISABLED")
+	b.refused("connectors_trigger_disabled", trigger, id)
+	b.exec(`UPDATE connectors SET status = 'ACTIVE', trigger_requested_at = now() WHERE id = $1`, id)
+	b.holds(id, `c.due_reason = 'manual' AND c.next_sync_at <= clock_timestamp()`)
+}
+
+func TestWhoIsDueOrGivesUpAPlaceNotifiesOncePerStatement(t *testing.T) {
+	b := newBase(t)
+	quiet, busy := b.synced(), b.in("SYNCING")
+	for sql, n := range map[string]int{
+		`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes) SELECT 'a', 'teams', 1, 60 FROM generate_series(1, 50)`: 1,
+		`INSERT INTO connectors (name, type, user_id) VALUES ('a', 'web', 1)`:                                                       0,
+		`INSERT INTO connectors (name, type, user_id, schedule_cron) VALUES ('a', 'web', 1, '0 3 * * *')`:                           1,
+		`UPDATE connectors SET name = 'b'`: 0,
+	} {
+		if got := b.notified(sql); got != n {
+			t.Errorf("%s: %d notifications, want %d", sql, got, n)
+		}
+	}
+	if n := b.notified(trigger, quiet); n != 1 {
+		t.Errorf("a trigger: %d notifications", n)
+	}
+	if n := b.notified(`DELETE FROM connectors WHERE id = $1`, busy); n != 1 {
+		t.Errorf("a deleted connector that was in flight: %d notifications", n)
+	}
+}

@@ -1,0 +1,160 @@
+package db_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/echomind/sync/db"
+	"github.com/echomind/sync/internal/testkit"
+)
+
+func contextWithin(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(t.Context(), d)
+}
+
+// schema lists everything in schema public: columns, constraints, indexes, functions, triggers, sequences.
+func (b *base) schema() []string {
+	b.Helper()
+	rows, err := b.conn.Query(b.Context(), `
+		SELECT format('column %s.%s %s %s %s %s %s', c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
+			pg_get_expr(d.adbin, d.adrelid), a.attidentity, a.attstorage)
+			FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
+			WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped
+		UNION ALL SELECT format('relation %s %s %s', relname, relkind, reloptions) FROM pg_class
+			WHERE relnamespace = 'public'::regnamespace
+		UNION ALL SELECT format('constraint %s %s %s', conrelid::regclass, conname, pg_get_constraintdef(oid)) FROM pg_constraint
+			WHERE connamespace = 'public'::regnamespace
+		UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'
+		UNION ALL SELECT pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'public'::regnamespace
+		UNION ALL SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal`)
+	if err != nil {
+		b.Fatal(err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		b.Fatal(err)
+	}
+	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, "goose_db_version") })
+	slices.Sort(lines)
+	return lines
+}
+
+func (b *base) migrate(err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+func TestDownToZeroAndUpAgainGiveTheSameSchema(t *testing.T) {
+	b := newBase(t)
+	before := b.schema()
+	if len(before) < 100 {
+		t.Fatalf("the schema has only %d parts", len(before))
+	}
+	b.migrate(db.Down(t.Context(), b.url, true))
+	if left := b.schema(); len(left) != 0 {
+		t.Errorf("down to zero leaves %v", left)
+	}
+	b.migrate(db.Up(t.Context(), b.url))
+	if after := b.schema(); !slices.Equal(before, after) {
+		for _, line := range after {
+			if !slices.Contains(before, line) {
+				t.Errorf("new: %s", line)
+			}
+		}
+		t.Errorf("%d parts before, %d after", len(before), len(after))
+	}
+}
+
+func TestEachStepDownAndUpGivesTheSameSchema(t *testing.T) {
+	b := newBase(t)
+	before := b.schema()
+	for step := range db.Version() {
+		b.migrate(db.Down(t.Context(), b.url, false))
+		if have := one[int64](b, `SELECT max(version_id) FROM goose_db_version`); have != db.Version()-step-1 {
+			t.Errorf("after %d steps down the version is %d", step+1, have)
+		}
+	}
+	b.migrate(db.Down(t.Context(), b.url, false)) // nothing is left to take back
+	b.migrate(db.Up(t.Context(), b.url))
+	if !slices.Equal(before, b.schema()) {
+		t.Error("the schema is another")
+	}
+}
+
+func TestUpRunsConcurrently(t *testing.T) {
+	b := connectTo(t, testkit.Database(t, db.Up))
+	b.migrate(db.Down(t.Context(), b.url, true))
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			if err := db.Up(t.Context(), b.url); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if n := one[int64](b, `SELECT count(*) FROM goose_db_version WHERE version_id > 0`); n != db.Version() {
+		t.Errorf("%d migrations were applied, want %d", n, db.Version())
+	}
+}
+
+func TestUpTwiceChangesNothing(t *testing.T) {
+	b := newBase(t)
+	before := b.schema()
+	b.migrate(db.Up(t.Context(), b.url))
+	if !slices.Equal(before, b.schema()) {
+		t.Error("the schema is another")
+	}
+}
+
+func TestCheckAcceptsExactlyItsOwnSchema(t *testing.T) {
+	b := newBase(t)
+	b.migrate(db.Check(t.Context(), b.conn))
+	for name, c := range map[string]struct{ change, says string }{
+		"newer": {`INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, true)`, "use the newer program"},
+		"older": {`DELETE FROM goose_db_version WHERE version_id >= 5`, "run `echomind migrate up`"},
+		"none":  {`DROP TABLE goose_db_version`, "is at 0"},
+	} {
+		b.exec(`BEGIN`)
+		b.exec(c.change)
+		if err := db.Check(t.Context(), b.conn); !errors.Is(err, db.ErrSchema) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+		b.exec(`ROLLBACK`)
+	}
+	b.migrate(b.conn.Close(t.Context()))
+	if err := db.Check(t.Context(), b.conn); err == nil || errors.Is(err, db.ErrSchema) {
+		t.Errorf("a database that cannot be asked: %v", err)
+	}
+}
+
+func TestListSaysWhatIsApplied(t *testing.T) {
+	b := newBase(t)
+	b.migrate(db.Down(t.Context(), b.url, false))
+	all, err := db.List(t.Context(), b.url)
+	b.migrate(err)
+	if int64(len(all)) != db.Version() {
+		t.Fatalf("%d migrations, want %d", len(all), db.Version())
+	}
+	for i, m := range all {
+		if last := i == len(all)-1; m.Version != int64(i+1) || m.AppliedAt.IsZero() != last {
+			t.Errorf("migration %+v", m)
+		}
+	}
+}
+
+func TestABadAddressIsAnErrorThatDoesNotShowThePassword(t *testing.T) {
+	err := db.Up(t.Context(), "postgres://me:hunter2@127.0.0.1:1/x?connect_timeout=1")
+	if err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("Up: %v", err)
+	}
+}

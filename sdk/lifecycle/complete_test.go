@@ -1,0 +1,131 @@
+package lifecycle_test
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/sdk/lifecycle"
+)
+
+func TestCompleteOnlyWhereAllIsStored(t *testing.T) {
+	f := newFixture(t)
+	c := f.syncing()
+	for _, counts := range []string{"total = NULL, stored = 2", "total = 3, stored = 2"} {
+		f.exec(`UPDATE scheduler_runs SET `+counts+` WHERE id = $1`, c.session)
+		before := f.everything(c)
+		_, err := f.Complete(ctx, c.session)
+		require.ErrorIs(t, err, lifecycle.ErrFenced, counts)
+		require.Equal(t, before, f.everything(c), counts)
+	}
+	f.exec(`UPDATE scheduler_runs SET stored = 3, documents_processed = 2, documents_failed = 1, documents_unchanged = 5
+		WHERE id = $1`, c.session)
+	f.exec(`UPDATE connectors SET failure_count = 3 WHERE id = $1`, c.id)
+	verdict, err := f.Complete(ctx, c.session)
+	require.NoError(t, err)
+	require.Equal(t, lifecycle.Completed, verdict)
+	require.Equal(t, "completed", run[string](f, c, "status"))
+	require.True(t, of[bool](f, c, `status = 'ACTIVE' AND chunking_session IS NULL AND lease_owner IS NULL
+		AND failure_count = 0 AND docs_analyzed = 8 AND last_sync_at IS NOT NULL`))
+	require.InDelta(t, time.Hour, of[time.Duration](f, c, "next_sync_at - clock_timestamp()"), float64(time.Minute))
+	require.Equal(t, "schedule", of[string](f, c, "due_reason"))
+}
+
+func TestOfEightCallersOneCompletes(t *testing.T) {
+	f := newFixture(t)
+	c := f.stored(3)
+	var done atomic.Int32
+	var callers sync.WaitGroup
+	begin := make(chan struct{})
+	for range 8 {
+		callers.Go(func() {
+			<-begin
+			switch _, err := f.Complete(ctx, c.session); {
+			case err == nil:
+				done.Add(1)
+			case !errors.Is(err, lifecycle.ErrFenced):
+				t.Errorf("complete: %v", err)
+			}
+		})
+	}
+	close(begin)
+	callers.Wait()
+	require.Equal(t, int32(1), done.Load())
+	require.Equal(t, "completed", run[string](f, c, "status"))
+}
+
+func TestTheNewStateIsCommittedWithActive(t *testing.T) {
+	f := newFixture(t)
+	c := f.stored(1)
+	f.exec(`UPDATE scheduler_runs SET new_state = '{"delta":"b"}' WHERE id = $1`, c.session)
+	require.Equal(t, `{}`, of[string](f, c, "state::text"))
+	_, err := f.Complete(ctx, c.session)
+	require.NoError(t, err)
+	require.Equal(t, `{"delta": "b"}`, of[string](f, c, "state::text"))
+	require.True(t, run[bool](f, c, "new_state IS NULL"))
+}
+
+func TestTheStateIsKeptWhereTheRunHasNone(t *testing.T) {
+	f := newFixture(t)
+	c := f.stored(1)
+	f.exec(`UPDATE connectors SET state = '{"delta":"a"}' WHERE id = $1`, c.id)
+	_, err := f.Complete(ctx, c.session)
+	require.NoError(t, err)
+	require.Equal(t, `{"delta": "a"}`, of[string](f, c, "state::text"))
+}
+
+func TestAFailedRunLeavesTheState(t *testing.T) {
+	f := newFixture(t)
+	c := f.syncing()
+	f.exec(`UPDATE scheduler_runs SET total = 2, stored = 1, new_state = '{"delta":"b"}' WHERE id = $1`, c.session)
+	require.NoError(t, f.Fail(ctx, c.session, lifecycle.Transient, "no"))
+	require.Equal(t, `{}`, of[string](f, c, "state::text"))
+	require.True(t, run[bool](f, c, "new_state IS NULL"))
+}
+
+func TestNothingToStoreIsSkipped(t *testing.T) {
+	f := newFixture(t)
+	c := f.stored(0)
+	verdict, err := f.Complete(ctx, c.session)
+	require.NoError(t, err)
+	require.Equal(t, lifecycle.Skipped, verdict)
+	require.Equal(t, "skipped", run[string](f, c, "status"))
+	require.Equal(t, "ACTIVE", of[string](f, c, "status"))
+}
+
+func TestATriggerDuringARunMakesItDueAgainAtOnce(t *testing.T) {
+	f := newFixture(t)
+	c := f.stored(1)
+	f.exec(`UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = $1`, c.id)
+	_, err := f.Complete(ctx, c.session)
+	require.NoError(t, err)
+	require.True(t, of[bool](f, c, "status = 'ACTIVE' AND next_sync_at <= clock_timestamp() AND due_reason = 'manual'"))
+}
+
+func TestATriggerBeforeThePickUpIsAnsweredByTheRun(t *testing.T) {
+	f := newFixture(t)
+	c := f.pending()
+	f.exec(`UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = $1`, c.id)
+	require.NoError(t, f.PickUp(ctx, c.id, c.session, c.owner, lease))
+	require.True(t, run[bool](f, c, "trigger_requested_at IS NOT NULL"))
+	f.exec(`UPDATE scheduler_runs SET total = 0 WHERE id = $1`, c.session)
+	_, err := f.Complete(ctx, c.session)
+	require.NoError(t, err)
+	require.True(t, of[bool](f, c, "next_sync_at > clock_timestamp() AND due_reason = 'schedule'"))
+}
+
+func TestStoredRunsAreThoseThatOnlyWaitForTheirCompletion(t *testing.T) {
+	f := newFixture(t)
+	whole, ended := f.stored(2), f.stored(2)
+	f.syncing()
+	_, err := f.Complete(ctx, ended.session)
+	require.NoError(t, err)
+	sessions, err := f.StoredRuns(ctx)
+	require.NoError(t, err)
+	require.Equal(t, []uuid.UUID{whole.session}, sessions)
+}

@@ -1,0 +1,109 @@
+package topology
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// received publishes a document message and receives it.
+func (b *broker) received(msg *nats.Msg) jetstream.Msg {
+	b.Helper()
+	_, err := b.PublishMsg(b.Context(), msg)
+	b.do(err)
+	consumer, err := EnsureConsumer(b.Context(), b, DocumentStream, DocumentConsumer())
+	b.do(err)
+	got, err := consumer.Next(jetstream.FetchMaxWait(5 * time.Second))
+	b.do(err)
+	return got
+}
+
+func (b *broker) letter(sequence uint64) *jetstream.RawStreamMsg {
+	b.Helper()
+	stream, err := b.Stream(b.Context(), DeadLetterStream)
+	b.do(err)
+	letter, err := stream.GetMsg(b.Context(), sequence)
+	b.do(err)
+	return letter
+}
+
+func document() *nats.Msg {
+	msg := nats.NewMsg(DocumentSubject)
+	msg.Data = []byte{0xff, 0, 1}
+	msg.Header.Set(HeaderSession, "session-1")
+	msg.Header.Set(HeaderNumber, "7")
+	return msg
+}
+
+func TestADeadLetterSaysWhyHowOftenAndWhere(t *testing.T) {
+	b := newBroker(t).ensured()
+	_, err := b.Publish(t.Context(), DocumentSubject, []byte("before"))
+	b.do(err)
+	consumer, err := EnsureConsumer(t.Context(), b, DocumentStream, DocumentConsumer())
+	b.do(err)
+	before, err := consumer.Next(jetstream.FetchMaxWait(5 * time.Second))
+	b.do(err)
+	b.do(before.DoubleAck(t.Context()))
+
+	b.do(DeadLetter(t.Context(), b, b.received(document()), errors.New("a\r\nEvil: header\x00 \xff"), 5))
+	letter := b.letter(1)
+	for header, want := range map[string]string{
+		HeaderTries: "5", HeaderSession: "session-1", HeaderNumber: "7", HeaderSequence: "2", "Evil": "",
+	} {
+		if got := letter.Header.Get(header); got != want {
+			t.Errorf("%s is %q, want %q", header, got, want)
+		}
+	}
+	if reason := letter.Header.Get(HeaderReason); !strings.HasPrefix(reason, "a Evil: header") || !utf8.ValidString(reason) {
+		t.Errorf("reason %q", reason)
+	}
+	if letter.Subject != "dlq.document.process" || string(letter.Data) != string([]byte{0xff, 0, 1}) {
+		t.Errorf("letter %s %v", letter.Subject, letter.Data)
+	}
+}
+
+func TestALongReasonIsCutBetweenCharacters(t *testing.T) {
+	b := newBroker(t).ensured()
+	b.do(DeadLetter(t.Context(), b, b.received(document()), errors.New("x"+strings.Repeat("ü", 5000)), 1))
+	reason := b.letter(1).Header.Get(HeaderReason)
+	if len(reason) > 1000 || len(reason) < 990 || !utf8.ValidString(reason) {
+		t.Errorf("the reason has %d bytes: %.20q", len(reason), reason)
+	}
+}
+
+func TestTheServersOwnHeadersAreNotRepeated(t *testing.T) {
+	b := newBroker(t).ensured()
+	for i := range uint64(2) {
+		msg := document()
+		msg.Header.Set(nats.ExpectedStreamHdr, DocumentStream)
+		msg.Header.Set(nats.ExpectedLastSeqHdr, string('0'+rune(i)))
+		received := b.received(msg)
+		received.Headers().Set(nats.MsgIdHdr, "same") // as a publisher may have set it, a duplicate window ago
+		b.do(DeadLetter(t.Context(), b, received, errors.New("poison"), 1))
+		b.do(received.DoubleAck(t.Context()))
+		if got := b.letter(i + 1).Header.Get(HeaderReason); got != "poison" {
+			t.Errorf("letter %d: reason %q", i+1, got)
+		}
+	}
+}
+
+func TestADeadLetterThatIsNotStoredIsAnError(t *testing.T) {
+	b := newBroker(t).ensured()
+	received := b.received(document())
+	cfg := declared(DeadLetterStream)
+	cfg.MaxMsgSize = 1
+	_, err := b.UpdateStream(t.Context(), cfg)
+	b.do(err)
+	if err := DeadLetter(t.Context(), b, received, errors.New("poison"), 1); err == nil {
+		t.Error("a refused dead letter is no error")
+	}
+	b.do(b.DeleteStream(t.Context(), DeadLetterStream))
+	if err := DeadLetter(t.Context(), b, received, errors.New("poison"), 1); err == nil {
+		t.Error("a dead letter without a stream is no error")
+	}
+}

@@ -1,0 +1,323 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/echomind/sync/db"
+	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/natsserver"
+	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/sdk/chunk"
+	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/sdk/worker"
+)
+
+func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
+
+// soon bounds what should take milliseconds.
+const soon = 20 * time.Second
+
+var ctx = context.Background()
+
+// fixture is a database, a broker, and what a test does in the place of the other services.
+type fixture struct {
+	t    *testing.T
+	url  string
+	pool *pgxpool.Pool
+	nats *natsserver.Server
+	js   jetstream.JetStream
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Parallel()
+	return newFixtureOn(t, testkit.Database(t, db.Up))
+}
+
+func newFixtureOn(t *testing.T, url string) *fixture {
+	f := &fixture{t: t, url: url, nats: testkit.NATS(t)}
+	var err error
+	f.pool, err = postgres.Open(ctx, url, "test", 4)
+	require.NoError(t, err)
+	t.Cleanup(f.pool.Close)
+	conn, err := nats.Connect(f.nats.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+	f.js, err = jetstream.New(conn)
+	require.NoError(t, err)
+	require.NoError(t, topology.EnsureStreams(ctx, f.js))
+	return f
+}
+
+// at is a worker that reaches Postgres by another way.
+func (f *fixture) at(url string) *fixture {
+	other := *f
+	other.url = url
+	return &other
+}
+
+// running is a worker at work.
+type running struct {
+	t      *testing.T
+	cancel context.CancelFunc
+	ended  chan error
+	once   sync.Once
+	err    error
+}
+
+// work starts a worker of type file with one slot.
+func (f *fixture) work(handle worker.Handler, tune ...func(*worker.Worker)) *running {
+	f.t.Helper()
+	return f.workWith(func(*worker.Config) {}, handle, tune...)
+}
+
+func (f *fixture) workWith(set func(*worker.Config), handle worker.Handler, tune ...func(*worker.Worker)) *running {
+	f.t.Helper()
+	w := f.newWorker(set, handle)
+	for _, t := range tune {
+		t(w)
+	}
+	working, cancel := context.WithCancel(ctx)
+	r := &running{t: f.t, cancel: cancel, ended: make(chan error, 1)}
+	go func() { r.ended <- w.Run(working) }()
+	f.t.Cleanup(func() { _ = r.stop() })
+	return r
+}
+
+func (f *fixture) newWorker(set func(*worker.Config), handle worker.Handler) *worker.Worker {
+	f.t.Helper()
+	process := connect.NewProcess(testkit.Logger(f.t))
+	common := config.Common{DatabaseURL: f.url, NATSURL: f.nats.URL(), DatabaseMaxConns: 4}
+	servers, err := connect.Open(ctx, common, "worker", process)
+	require.NoError(f.t, err)
+	f.t.Cleanup(func() { _ = servers.Close() })
+	cfg := worker.DefaultConfig()
+	cfg.Slots, cfg.Grace = 1, time.Second
+	set(&cfg)
+	w, err := worker.New("file", handle, cfg, servers, process)
+	require.NoError(f.t, err)
+	return w
+}
+
+// stop asks for a clean stop and returns what Run returned.
+func (r *running) stop() error {
+	r.once.Do(func() {
+		r.cancel()
+		select {
+		case r.err = <-r.ended:
+		case <-time.After(soon):
+			r.err = errors.New("the worker does not stop")
+			r.t.Error(r.err)
+		}
+	})
+	return r.err
+}
+
+// trip is one connector on its way.
+type trip struct {
+	id      int32
+	session uuid.UUID
+	version int64
+}
+
+// pending is a connector as the scheduler leaves it, whose message is not published yet.
+func (f *fixture) pending() trip {
+	f.t.Helper()
+	c := trip{session: uuid.New()}
+	require.NoError(f.t, f.pool.QueryRow(ctx, `INSERT INTO connectors (name, type, user_id, refresh_freq_minutes)
+		VALUES ('notes', 'file', 1, 60) RETURNING id, config_version`).Scan(&c.id, &c.version))
+	f.exec(`UPDATE connectors SET status = 'PENDING', chunking_session = $2, dispatched_at = clock_timestamp(),
+		next_sync_at = NULL, due_reason = NULL, slot_at = NULL WHERE id = $1`, c.id, c.session)
+	f.exec(`INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, due_at, started_at, config_version)
+		VALUES ($2, $1, 'connector.sync.file', 'manual', clock_timestamp(), clock_timestamp(), $3)`, c.id, c.session, c.version)
+	return c
+}
+
+// triggered is a pending connector whose message is published.
+func (f *fixture) triggered() trip {
+	f.t.Helper()
+	c := f.pending()
+	f.publish(c)
+	return c
+}
+
+func (f *fixture) publish(c trip, change ...func(*internalpb.ConnectorSyncRequest)) {
+	f.t.Helper()
+	request := &internalpb.ConnectorSyncRequest{
+		ConnectorId: c.id, ChunkingSession: c.session.String(), ConfigVersion: c.version, TypeName: "file",
+	}
+	for _, set := range change {
+		set(request)
+	}
+	data, err := proto.Marshal(request)
+	require.NoError(f.t, err)
+	_, err = f.js.Publish(ctx, "connector.sync.file", data)
+	require.NoError(f.t, err)
+}
+
+func with(config, state map[string]any) func(*internalpb.ConnectorSyncRequest) {
+	return func(r *internalpb.ConnectorSyncRequest) {
+		r.Config, _ = structpb.NewStruct(config)
+		r.State, _ = structpb.NewStruct(state)
+	}
+}
+
+// inside runs body as the handler of a fresh connector, and returns the connector once its run is settled.
+func (f *fixture) inside(body worker.Handler, change ...func(*internalpb.ConnectorSyncRequest)) trip {
+	f.t.Helper()
+	c := f.pending()
+	f.publish(c, change...)
+	r := f.work(body)
+	f.settled(c)
+	require.NoError(f.t, r.stop())
+	return c
+}
+
+func (f *fixture) exec(sql string, args ...any) {
+	f.t.Helper()
+	_, err := f.pool.Exec(ctx, sql, args...)
+	require.NoError(f.t, err)
+}
+
+// settled waits until the worker has nothing to do with a run any more.
+func (f *fixture) settled(c trip) {
+	f.t.Helper()
+	f.becomes(c, `status NOT IN ('PENDING', 'SYNCING') OR drain_seq IS NOT NULL`)
+}
+
+// becomes waits until a condition on the connector k and its run r holds.
+func (f *fixture) becomes(c trip, condition string) {
+	f.t.Helper()
+	testkit.Eventually(f.t, soon, func() error {
+		holds, row, err := f.look(c, condition)
+		if err == nil && !holds {
+			err = fmt.Errorf("not %s: %s", condition, row)
+		}
+		return err
+	})
+}
+
+// is asserts that a condition on the connector k and its run r holds now.
+func (f *fixture) is(c trip, condition string) {
+	f.t.Helper()
+	holds, row, err := f.look(c, condition)
+	require.NoError(f.t, err)
+	require.True(f.t, holds, "not %s: %s", condition, row)
+}
+
+func (f *fixture) look(c trip, condition string) (holds bool, row string, err error) {
+	err = f.pool.QueryRow(ctx, `SELECT coalesce(`+condition+`, false), concat(v::text, v.run::text) FROM (
+		SELECT k.*, r.drain_seq, r.fetched_at, r.picked_up_at, r.status AS verdict, r.reason, r.error_message, r AS run
+		FROM connectors k LEFT JOIN scheduler_runs r ON r.id = $2 WHERE k.id = $1) v`, c.id, c.session).Scan(&holds, &row)
+	return holds, row, err
+}
+
+// everything is all that is stored of a connector and its runs.
+func (f *fixture) everything(c trip) (text string) {
+	f.t.Helper()
+	require.NoError(f.t, f.pool.QueryRow(ctx, `SELECT concat(c::text, (SELECT string_agg(r::text, ' ' ORDER BY r.id)
+		FROM scheduler_runs r WHERE r.connector_id = c.id)) FROM connectors c WHERE c.id = $1`, c.id).Scan(&text))
+	return text
+}
+
+// held is how many messages a stream holds.
+func (f *fixture) held(stream string) int {
+	f.t.Helper()
+	s, err := f.js.Stream(ctx, stream)
+	require.NoError(f.t, err)
+	return int(s.CachedInfo().State.Msgs)
+}
+
+func (f *fixture) empties(stream string) {
+	f.t.Helper()
+	testkit.Eventually(f.t, soon, func() error {
+		if n := f.held(stream); n > 0 {
+			return fmt.Errorf("%s holds %d messages", stream, n)
+		}
+		return nil
+	})
+}
+
+// sent are the messages of a session by their numbers; 0 is sync completed.
+func (f *fixture) sent(c trip) map[int64]*internalpb.DocumentProcessRequest {
+	f.t.Helper()
+	stream, err := f.js.Stream(ctx, topology.DocumentStream)
+	require.NoError(f.t, err)
+	all := map[int64]*internalpb.DocumentProcessRequest{}
+	for seq := max(stream.CachedInfo().State.FirstSeq, 1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
+		raw, err := stream.GetMsg(ctx, seq)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		require.NoError(f.t, err)
+		m := &internalpb.DocumentProcessRequest{}
+		require.NoError(f.t, proto.Unmarshal(raw.Data, m))
+		require.LessOrEqual(f.t, len(raw.Data), topology.MaxMessageBytes)
+		require.Equal(f.t, m.ChunkingSession, raw.Header.Get(topology.HeaderSession))
+		require.Equal(f.t, fmt.Sprint(m.Number), raw.Header.Get(topology.HeaderNumber))
+		if m.ChunkingSession == c.session.String() {
+			if before := all[m.Number]; before != nil {
+				require.True(f.t, proto.Equal(before, m), "number %d was given twice", m.Number)
+			}
+			all[m.Number] = m
+		}
+	}
+	return all
+}
+
+// whole asserts that a session's messages are 1..n and a sync completed that says n.
+func (f *fixture) whole(c trip, n int) map[int64]*internalpb.DocumentProcessRequest {
+	f.t.Helper()
+	sent := f.sent(c)
+	require.NotNil(f.t, sent[0].GetCompleted(), "no sync completed")
+	require.Equal(f.t, int64(n), sent[0].GetCompleted().Total)
+	require.Len(f.t, sent, n+1)
+	for no := int64(1); no <= int64(n); no++ {
+		require.NotNil(f.t, sent[no], "number %d is missing", no)
+	}
+	return sent
+}
+
+func note(i int) worker.Document {
+	return worker.Document{
+		SourceID: fmt.Sprintf("note/%d", i), VersionToken: "v1", ContentHash: "aa",
+		Chunks: []chunk.Chunk{{Text: fmt.Sprintf("note %d", i), End: 8}},
+	}
+}
+
+// await fails the test where nothing arrives.
+func await[T any](t *testing.T, what string, c <-chan T) (value T) {
+	t.Helper()
+	select {
+	case value = <-c:
+	case <-time.After(soon):
+		t.Fatalf("%s: nothing happened", what)
+	}
+	return value
+}
+
+func (f *fixture) one(sql string, args ...any) (value string) {
+	f.t.Helper()
+	rows, err := f.pool.Query(ctx, sql, args...)
+	require.NoError(f.t, err)
+	value, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[string])
+	require.NoError(f.t, err)
+	return value
+}

@@ -1,0 +1,205 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/db"
+	"github.com/echomind/sync/internal/pgserver"
+	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/sdk/worker"
+)
+
+func newPrivateFixture(t *testing.T) (*fixture, *pgserver.Server) {
+	t.Parallel()
+	server, url := testkit.PrivatePostgres(t, db.Up)
+	return newFixtureOn(t, url), server
+}
+
+// delivered says how often the sync consumer has delivered, and how many it waits for.
+func (f *fixture) delivered() (times uint64, unacknowledged int) {
+	f.t.Helper()
+	consumer, err := f.js.Consumer(ctx, topology.SyncStream, "sync_file")
+	require.NoError(f.t, err)
+	info, err := consumer.Info(ctx)
+	require.NoError(f.t, err)
+	return info.Delivered.Consumer, info.NumAckPending
+}
+
+func TestPostgresAwayAtThePickUpIsAWaitThatKeepsMessageAndSlot(t *testing.T) {
+	f, server := newPrivateFixture(t)
+	c := f.pending()
+	handle, begun, goOn := blocked()
+	f.work(handle)
+	close(goOn)
+	require.NoError(t, server.Stop(ctx))
+	f.publish(c)
+	testkit.Eventually(t, soon, func() error {
+		if _, waiting := f.delivered(); waiting != 1 {
+			return fmt.Errorf("%d messages are held", waiting)
+		}
+		return nil
+	})
+	f.publish(c) // a second one stays in the stream: the slot is taken
+	require.Empty(t, begun)
+	require.NoError(t, server.Restart(ctx))
+	f.settled(c)
+	f.is(c, `status = 'SYNCING' AND drain_seq IS NOT NULL AND failure_count = 0`)
+	f.empties(topology.SyncStream)
+	times, _ := f.delivered()
+	require.Equal(t, uint64(2), times, "a message was handed back")
+	require.Len(t, begun, 1, "the second message is old news")
+}
+
+func TestACommitOfUnknownOutcomeAtThePickUpIsRepeated(t *testing.T) {
+	f := newFixture(t)
+	p := newProxy(t, f.url)
+	handle, begun, goOn := blocked()
+	close(goOn)
+	f.at(p.url).work(handle)
+	first := f.triggered() // the pool's connection knows the statement afterwards
+	f.settled(first)
+	p.armed.Store(true)
+	c := f.triggered()
+	client := await(t, "the pick-up", p.swallow)
+	f.becomes(c, `status = 'SYNCING'`)
+	require.Len(t, begun, 1, "nothing begins before the answer")
+	require.NoError(t, client.Close())
+	f.settled(c)
+	f.is(c, `status = 'SYNCING' AND drain_seq IS NOT NULL AND failure_count = 0`)
+	f.whole(c, 1)
+}
+
+func TestPostgresAwayForLongerThanTheLeasePausesPublishingAndTheRunCompletes(t *testing.T) {
+	f, server := newPrivateFixture(t)
+	c := f.triggered()
+	next := make(chan struct{})
+	set := func(cfg *worker.Config) { cfg.LeaseSeconds, cfg.MaxInFlight = 3, 1 }
+	f.workWith(set, func(ctx context.Context, run *worker.Run) error {
+		i := 0
+		for range next {
+			i++
+			if err := run.Put(ctx, note(i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	put := 0
+	putUntil := func(within time.Duration) bool {
+		select {
+		case next <- struct{}{}:
+			put++
+			return true
+		case <-time.After(within):
+			return false
+		}
+	}
+	require.True(t, putUntil(soon))
+	require.NoError(t, server.Stop(ctx))
+	testkit.Eventually(t, soon, func() error {
+		if putUntil(time.Second) {
+			return fmt.Errorf("%d documents were taken", put)
+		}
+		return nil
+	})
+	held := f.held(topology.DocumentStream)
+	require.False(t, putUntil(2*time.Second))
+	require.Equal(t, held, f.held(topology.DocumentStream), "published without a lease")
+	require.NoError(t, server.Restart(ctx))
+	require.True(t, putUntil(soon))
+	close(next)
+	f.settled(c)
+	f.is(c, `status = 'SYNCING' AND drain_seq IS NOT NULL AND failure_count = 0`)
+	f.whole(c, put)
+}
+
+func TestARestartOfTheBrokerInMidRunLosesNoDocument(t *testing.T) {
+	f := newFixture(t)
+	c := f.triggered()
+	half, goOn := make(chan struct{}), make(chan struct{})
+	const n = 100
+	f.workWith(func(cfg *worker.Config) { cfg.MaxInFlight = 8 }, func(ctx context.Context, run *worker.Run) error {
+		for i := range n {
+			if i == n/2 {
+				close(half)
+				<-goOn
+			}
+			if err := run.Put(ctx, note(i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	await(t, "half of the documents", half)
+	require.NoError(t, f.nats.Stop(ctx))
+	close(goOn)
+	f.is(c, `status = 'SYNCING' AND drain_seq IS NULL`)
+	require.NoError(t, f.nats.Restart(false))
+	f.settled(c)
+	f.is(c, `status = 'SYNCING' AND drain_seq IS NOT NULL AND failure_count = 0`)
+	testkit.Eventually(t, soon, func() error { _, err := f.js.Stream(ctx, topology.DocumentStream); return err })
+	f.whole(c, n)
+}
+
+func TestAFullStreamIsWaitedFor(t *testing.T) {
+	f := newFixture(t)
+	stream, err := f.js.Stream(ctx, topology.DocumentStream)
+	require.NoError(t, err)
+	bounded := stream.CachedInfo().Config
+	bounded.MaxMsgs = 3
+	_, err = f.js.UpdateStream(ctx, bounded)
+	require.NoError(t, err)
+	c := f.triggered()
+	returned := make(chan struct{})
+	f.work(func(ctx context.Context, run *worker.Run) error {
+		defer close(returned)
+		for i := range 10 {
+			if err := run.Put(ctx, note(i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	await(t, "the handler", returned)
+	require.LessOrEqual(t, f.held(topology.DocumentStream), 3)
+	f.is(c, `status = 'SYNCING' AND drain_seq IS NULL`)
+	bounded.MaxMsgs = -1
+	_, err = f.js.UpdateStream(ctx, bounded)
+	require.NoError(t, err)
+	f.settled(c)
+	f.is(c, `drain_seq IS NOT NULL AND failure_count = 0`)
+	f.whole(c, 10)
+}
+
+func TestTheLeaseIsKeptUntilSyncCompletedIsAcknowledged(t *testing.T) {
+	f := newFixture(t)
+	stream, err := f.js.Stream(ctx, topology.DocumentStream)
+	require.NoError(t, err)
+	bounded := stream.CachedInfo().Config
+	bounded.MaxMsgs = 1
+	_, err = f.js.UpdateStream(ctx, bounded)
+	require.NoError(t, err)
+	c := f.triggered()
+	f.workWith(func(cfg *worker.Config) { cfg.LeaseSeconds = 3 }, func(ctx context.Context, run *worker.Run) error {
+		return run.Put(ctx, note(1))
+	})
+	testkit.Eventually(t, soon, func() error {
+		if n := f.held(topology.DocumentStream); n != 1 {
+			return fmt.Errorf("%d messages", n)
+		}
+		return nil
+	})
+	expires := f.one(`SELECT lease_expires_at::text FROM connectors WHERE id = $1`, c.id)
+	f.becomes(c, `lease_expires_at > '`+expires+`'`)
+	f.is(c, `drain_seq IS NULL`)
+	bounded.MaxMsgs = -1
+	_, err = f.js.UpdateStream(ctx, bounded)
+	require.NoError(t, err)
+	f.settled(c)
+}

@@ -1,0 +1,173 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/sdk/worker"
+)
+
+var errSource = errors.New("the source said no")
+
+func TestWhatTheHandlerReturnsDecidesWhatBecomesOfTheSync(t *testing.T) {
+	f := newFixture(t)
+	put := func(ctx context.Context, run *worker.Run) error { return run.Put(ctx, note(1)) }
+	for name, c := range map[string]struct {
+		handle worker.Handler
+		then   string
+	}{
+		"nil": {put, `status = 'SYNCING' AND lease_owner IS NULL AND drain_seq IS NOT NULL AND fetched_at IS NOT NULL`},
+		"skipped": {
+			func(context.Context, *worker.Run) error { return worker.Skipped("nothing new") },
+			`status = 'SYNCING' AND lease_owner IS NULL AND drain_seq IS NOT NULL`,
+		},
+		"permanent": {
+			func(context.Context, *worker.Run) error { return fmt.Errorf("log in: %w", worker.Permanent(errSource)) },
+			`status = 'ERROR' AND next_sync_at IS NULL AND failure_count = 1 AND verdict = 'failed'
+				AND reason = 'permanent failure' AND error_message = 'log in: the source said no'`,
+		},
+		"transient": {
+			func(context.Context, *worker.Run) error { return errSource },
+			`status = 'ERROR' AND due_reason = 'retry' AND failure_count = 1 AND verdict = 'failed'
+				AND status_message = 'the source said no'`,
+		},
+		"transient, after some documents": {
+			func(ctx context.Context, run *worker.Run) error { return errors.Join(put(ctx, run), errSource) },
+			`status = 'ERROR' AND due_reason = 'retry' AND verdict = 'failed'`,
+		},
+		"panic": {
+			func(context.Context, *worker.Run) error { panic("no such luck") },
+			`status = 'ERROR' AND due_reason = 'retry' AND failure_count = 1
+				AND error_message = 'the handler panicked: no such luck'`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			trip := f.triggered()
+			r := f.work(c.handle)
+			f.settled(trip)
+			require.NoError(t, r.stop())
+			f.is(trip, c.then)
+		})
+	}
+}
+
+func TestAReasonToSkipTravelsWithSyncCompleted(t *testing.T) {
+	f := newFixture(t)
+	c := f.inside(func(_ context.Context, run *worker.Run) error {
+		run.Unchanged(3)
+		return worker.Skipped("the delta was empty")
+	})
+	completed := f.whole(c, 0)[0].GetCompleted()
+	require.Equal(t, "the delta was empty", completed.Reason)
+	require.Equal(t, int64(3), completed.Unchanged)
+	require.True(t, completed.ListingWhole)
+}
+
+func TestASyncThatSentDocumentsGivesNoReasonToSkip(t *testing.T) {
+	f := newFixture(t)
+	c := f.inside(func(ctx context.Context, run *worker.Run) error {
+		run.ListingPartial()
+		return run.Put(ctx, note(1))
+	})
+	completed := f.whole(c, 1)[0].GetCompleted()
+	require.Empty(t, completed.Reason)
+	require.False(t, completed.ListingWhole)
+}
+
+// blocked is a handler that says when it begins, and goes on when it is told to or its context ends.
+func blocked() (handle worker.Handler, begun chan *worker.Run, goOn chan struct{}) {
+	begun, goOn = make(chan *worker.Run, 8), make(chan struct{})
+	return func(ctx context.Context, run *worker.Run) error {
+		begun <- run
+		select {
+		case <-goOn:
+			return run.Put(ctx, note(1))
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}, begun, goOn
+}
+
+func TestACleanStopLetsAHandlerFinishWithinTheGrace(t *testing.T) {
+	f := newFixture(t)
+	c := f.triggered()
+	handle, begun, goOn := blocked()
+	r := f.workWith(func(cfg *worker.Config) { cfg.Grace = soon }, handle)
+	await(t, "the handler", begun)
+	r.cancel()
+	close(goOn)
+	require.NoError(t, r.stop())
+	f.is(c, `status = 'SYNCING' AND drain_seq IS NOT NULL AND lease_owner IS NULL`)
+	f.whole(c, 1)
+}
+
+func TestACleanStopReleasesWhatOutlastsTheGrace(t *testing.T) {
+	f := newFixture(t)
+	c := f.triggered()
+	handle, begun, _ := blocked()
+	r := f.workWith(func(cfg *worker.Config) { cfg.Grace = 10 * time.Millisecond }, handle)
+	await(t, "the handler", begun)
+	require.NoError(t, r.stop())
+	f.is(c, `status = 'ACTIVE' AND due_reason = 'release' AND next_sync_at <= clock_timestamp()
+		AND failure_count = 0 AND verdict = 'superseded'`)
+	require.Empty(t, f.sent(c))
+}
+
+func TestAHandlerThatIgnoresTheEndIsStuckAndLeftToTheRescue(t *testing.T) {
+	f := newFixture(t)
+	c := f.triggered()
+	begun, free := make(chan struct{}), make(chan struct{})
+	defer close(free)
+	r := f.workWith(func(cfg *worker.Config) { cfg.Grace = 0 }, func(context.Context, *worker.Run) error {
+		close(begun)
+		<-free
+		return nil
+	})
+	await(t, "the handler", begun)
+	require.ErrorIs(t, r.stop(), worker.ErrStuck)
+	f.is(c, `status = 'SYNCING' AND lease_owner IS NOT NULL`)
+}
+
+func TestASyncThatTakesTooLongFailsForNow(t *testing.T) {
+	f := newFixture(t)
+	c := f.triggered()
+	f.work(func(ctx context.Context, _ *worker.Run) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}, func(w *worker.Worker) { w.SetMaxRun(50 * time.Millisecond) })
+	f.becomes(c, `status = 'ERROR' AND due_reason = 'retry' AND error_message = 'the sync took longer than it may'`)
+}
+
+func TestAFencedHandlerEndsAndNothingMoreIsPublished(t *testing.T) {
+	f := newFixture(t)
+	c := f.triggered()
+	first, ended := make(chan struct{}), make(chan error, 1)
+	fenced := make(chan struct{})
+	r := f.workWith(func(cfg *worker.Config) { cfg.LeaseSeconds = 3 }, func(ctx context.Context, run *worker.Run) error {
+		if err := run.Put(ctx, note(1)); err != nil {
+			return err
+		}
+		close(first)
+		<-fenced
+		<-ctx.Done()
+		ended <- run.Put(ctx, note(2))
+		return nil
+	})
+	await(t, "the first document", first)
+	next := uuid.New()
+	f.exec(`UPDATE connectors SET chunking_session = $2 WHERE id = $1`, c.id, next)
+	before := f.everything(c)
+	close(fenced)
+	require.Error(t, await(t, "the end of the handler", ended))
+	require.NoError(t, r.stop())
+	require.Equal(t, before, f.everything(c))
+	sent := f.sent(c)
+	require.Len(t, sent, 1)
+	require.NotNil(t, sent[1])
+}

@@ -1,0 +1,83 @@
+package worker_test
+
+import (
+	"net"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// proxy stands between a worker and Postgres. Once armed, it passes the next Bind message on, keeps Postgres's answer
+// to itself, and cuts the connection when the test says so: a commit of unknown outcome.
+type proxy struct {
+	url     string
+	armed   atomic.Bool
+	swallow chan net.Conn // the connection whose answer is withheld
+}
+
+func newProxy(t *testing.T, target string) *proxy {
+	t.Helper()
+	u, err := url.Parse(target)
+	require.NoError(t, err)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	server := u.Host
+	u.Host = listener.Addr().String()
+	p := &proxy{url: u.String(), swallow: make(chan net.Conn, 1)}
+	var open sync.WaitGroup
+	t.Cleanup(func() {
+		_ = listener.Close()
+		open.Wait()
+	})
+	open.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			open.Go(func() { p.serve(client, server) })
+		}
+	})
+	return p
+}
+
+func (p *proxy) serve(client net.Conn, server string) {
+	defer func() { _ = client.Close() }()
+	up, err := net.Dial("tcp", server)
+	if err != nil {
+		return
+	}
+	defer func() { _ = up.Close() }()
+	var deaf atomic.Bool
+	go func() {
+		buffer := make([]byte, 1<<16)
+		for {
+			n, err := up.Read(buffer)
+			if err != nil {
+				_ = client.Close()
+				return
+			}
+			if !deaf.Load() {
+				_, _ = client.Write(buffer[:n])
+			}
+		}
+	}()
+	buffer := make([]byte, 1<<16)
+	for {
+		n, err := client.Read(buffer)
+		if err != nil {
+			return
+		}
+		const bind = 'B'
+		if buffer[0] == bind && p.armed.CompareAndSwap(true, false) {
+			deaf.Store(true)
+			p.swallow <- client
+		}
+		if _, err := up.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}

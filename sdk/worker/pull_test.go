@@ -1,0 +1,217 @@
+package worker_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/echomind/sync/db"
+	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/sdk/worker"
+)
+
+func TestAMessageIsAcknowledgedRightAfterThePickUp(t *testing.T) {
+	f := newFixture(t)
+	c := f.triggered()
+	handle, begun, _ := blocked()
+	f.work(handle)
+	await(t, "the handler", begun)
+	f.empties(topology.SyncStream)
+	f.is(c, `status = 'SYNCING' AND lease_owner IS NOT NULL AND picked_up_at IS NOT NULL`)
+}
+
+func TestAWorkerWithoutAFreeSlotLeavesMessagesToOthers(t *testing.T) {
+	f := newFixture(t)
+	f.triggered()
+	handle, begun, _ := blocked()
+	f.work(handle)
+	await(t, "the first handler", begun)
+	second := f.triggered()
+	f.work(func(context.Context, *worker.Run) error { return nil })
+	// At once: not after AckWait, which is what a prefetched message would wait for.
+	testkit.Eventually(t, topology.AckWait/3, func() error {
+		if holds, row, err := f.look(second, `drain_seq IS NOT NULL`); err != nil || !holds {
+			return fmt.Errorf("the second is not picked up: %s %w", row, err)
+		}
+		return nil
+	})
+}
+
+func TestTwoWorkersShareTheLoad(t *testing.T) {
+	f := newFixture(t)
+	first, second := f.triggered(), f.triggered()
+	handle, begun, goOn := blocked()
+	f.work(handle)
+	f.work(handle)
+	a, b := await(t, "one handler", begun), await(t, "the other handler", begun)
+	require.ElementsMatch(t, []int32{first.id, second.id}, []int32{a.Request().ConnectorId, b.Request().ConnectorId})
+	close(goOn)
+	f.settled(first)
+	f.settled(second)
+}
+
+func TestOldNewsIsAcknowledgedAndChangesNothing(t *testing.T) {
+	f := newFixture(t)
+	other := f.pending()
+	otherSession := other
+	otherSession.session = uuid.New()
+	taken := f.pending()
+	f.exec(`UPDATE connectors SET status = 'SYNCING', lease_owner = gen_random_uuid(),
+		lease_expires_at = clock_timestamp() + interval '1 h' WHERE id = $1`, taken.id)
+	resting := f.pending()
+	f.exec(`UPDATE connectors SET status = 'ACTIVE', chunking_session = NULL WHERE id = $1`, resting.id)
+	gone := f.pending()
+	f.exec(`DELETE FROM connectors WHERE id = $1`, gone.id)
+	before := f.everything(other) + f.everything(taken) + f.everything(resting)
+	for _, c := range []trip{otherSession, taken, resting, gone} {
+		f.publish(c)
+	}
+	f.work(func(_ context.Context, run *worker.Run) error {
+		t.Errorf("connector %d was synced", run.Request().ConnectorId)
+		return nil
+	})
+	f.empties(topology.SyncStream)
+	require.Equal(t, before, f.everything(other)+f.everything(taken)+f.everything(resting))
+}
+
+func TestAnUndecodableTriggerBecomesADeadLetter(t *testing.T) {
+	f := newFixture(t)
+	encode := func(r *internalpb.ConnectorSyncRequest) []byte {
+		data, err := proto.Marshal(r)
+		require.NoError(t, err)
+		return data
+	}
+	session := uuid.NewString()
+	bad := map[string][]byte{
+		"decode":           {0xff, 0xff, 0xff},
+		"chunking_session": encode(&internalpb.ConnectorSyncRequest{ConnectorId: 1, ChunkingSession: "x"}),
+		"connector_id":     encode(&internalpb.ConnectorSyncRequest{ChunkingSession: session}),
+		"type_name":        encode(&internalpb.ConnectorSyncRequest{ConnectorId: 1, ChunkingSession: session, TypeName: "web"}),
+	}
+	sequences := map[string]string{}
+	for name, data := range bad {
+		ack, err := f.js.PublishMsg(ctx, &nats.Msg{
+			Subject: "connector.sync.file", Data: data, Header: nats.Header{"Case": []string{name}},
+		})
+		require.NoError(t, err)
+		sequences[name] = fmt.Sprint(ack.Sequence)
+	}
+	f.work(func(context.Context, *worker.Run) error { return nil })
+	f.empties(topology.SyncStream)
+	letters, err := f.js.Stream(ctx, topology.DeadLetterStream)
+	require.NoError(t, err)
+	require.Equal(t, len(bad), int(letters.CachedInfo().State.Msgs))
+	for seq := range letters.CachedInfo().State.LastSeq {
+		letter, err := letters.GetMsg(ctx, seq+1)
+		require.NoError(t, err)
+		name := letter.Header.Get("Case")
+		require.Equal(t, "dlq.connector.sync.file", letter.Subject)
+		require.Equal(t, bad[name], append([]byte{}, letter.Data...), name)
+		require.Contains(t, letter.Header.Get(topology.HeaderReason), name)
+		require.Equal(t, "1", letter.Header.Get(topology.HeaderTries))
+		require.Equal(t, sequences[name], letter.Header.Get(topology.HeaderSequence))
+	}
+}
+
+func TestAnUndecodableTriggerOfTheLargestSizeDoesNotHoldUpTheSlot(t *testing.T) {
+	f := newFixture(t)
+	const most = 1 << 20
+	_, err := f.js.Publish(ctx, "connector.sync.file", bytes.Repeat([]byte{0xff}, most))
+	require.NoError(t, err)
+	c := f.triggered()
+	f.work(func(ctx context.Context, run *worker.Run) error { return run.Put(ctx, note(1)) })
+	f.settled(c)
+	letters, err := f.js.Stream(ctx, topology.DeadLetterStream)
+	require.NoError(t, err)
+	letter, err := letters.GetMsg(ctx, 1)
+	require.NoError(t, err)
+	require.Equal(t, fmt.Sprint(most), letter.Header.Get(topology.HeaderCutFrom))
+	require.Contains(t, letter.Header.Get(topology.HeaderReason), "decode")
+	require.Greater(t, len(letter.Data), most-8192)
+}
+
+func TestTheKitComesBackWhenItsConsumerOrItsStreamIsGone(t *testing.T) {
+	f := newFixture(t)
+	f.work(func(ctx context.Context, run *worker.Run) error { return run.Put(ctx, note(1)) })
+	first := f.triggered()
+	f.settled(first)
+	for name, remove := range map[string]func() error{
+		"consumer": func() error { return f.js.DeleteConsumer(ctx, topology.SyncStream, "sync_file") },
+		"stream":   func() error { return f.js.DeleteStream(ctx, topology.SyncStream) },
+	} {
+		require.NoError(t, remove(), name)
+		testkit.Eventually(t, soon, func() error {
+			_, err := f.js.Consumer(ctx, topology.SyncStream, "sync_file")
+			return err
+		})
+		c := f.triggered()
+		f.settled(c)
+		f.whole(c, 1)
+	}
+}
+
+func TestTraceContextTravelsFromTheTriggerToTheDocuments(t *testing.T) {
+	f := newFixture(t)
+	c := f.pending()
+	data, err := proto.Marshal(&internalpb.ConnectorSyncRequest{
+		ConnectorId: c.id, ChunkingSession: c.session.String(), ConfigVersion: c.version,
+	})
+	require.NoError(t, err)
+	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+	_, err = f.js.PublishMsg(ctx, &nats.Msg{
+		Subject: "connector.sync.file", Data: data,
+		Header: nats.Header{"Traceparent": []string{"00-" + trace + "-00f067aa0ba902b7-01"}},
+	})
+	require.NoError(t, err)
+	f.work(func(ctx context.Context, run *worker.Run) error { return run.Put(ctx, note(1)) })
+	f.settled(c)
+	stream, err := f.js.Stream(ctx, topology.DocumentStream)
+	require.NoError(t, err)
+	for seq := uint64(1); seq <= 2; seq++ {
+		msg, err := stream.GetMsg(ctx, seq)
+		require.NoError(t, err)
+		require.Contains(t, msg.Header.Get("Traceparent"), trace)
+	}
+}
+
+// Not parallel: the goroutines of other tests would count.
+func TestAStoppedWorkerLeavesNoGoroutineBehind(t *testing.T) {
+	f := newFixtureOn(t, testkit.Database(t, db.Up))
+	w := f.newWorker(func(cfg *worker.Config) { cfg.Grace = time.Minute }, func(ctx context.Context, run *worker.Run) error {
+		return run.Put(ctx, note(1))
+	})
+	sync := func() {
+		c := f.triggered()
+		working, cancel := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(working) }()
+		f.settled(c)
+		cancel()
+		require.NoError(t, await(t, "the end of the worker", ended))
+	}
+	sync() // connections, streams and consumers have goroutines of their own, which stay
+	before := goleak.IgnoreCurrent()
+	sync()
+	require.NoError(t, goleak.Find(before))
+}
+
+func TestAMalformedTypeOrABadConfigurationIsRefused(t *testing.T) {
+	process := connect.NewProcess(testkit.Logger(t))
+	_, err := worker.New("No Such", nil, worker.DefaultConfig(), nil, process)
+	require.ErrorIs(t, err, topology.ErrTypeName)
+	_, err = worker.New("notes", nil, worker.Config{}, nil, process)
+	for _, name := range []string{"SLOTS", "LEASE_SECONDS", "MAX_RUN_MINUTES", "MAX_IN_FLIGHT", "MAX_IN_FLIGHT_BYTES"} {
+		require.ErrorContains(t, err, "WORKER_"+name)
+	}
+}

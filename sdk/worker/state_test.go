@@ -1,0 +1,169 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/sdk/wire"
+	"github.com/echomind/sync/sdk/worker"
+)
+
+type cursor struct {
+	Delta string            `json:"delta"`
+	Page  int               `json:"page"`
+	Seen  map[string]bool   `json:"seen,omitempty"`
+	Big   int64             `json:"big,string"`
+	Tags  []string          `json:"tags,omitempty"`
+	Extra map[string]string `json:"extra,omitempty"`
+}
+
+func TestTheStateMakesTheRoundTrip(t *testing.T) {
+	f := newFixture(t)
+	want := cursor{
+		Delta: "https://h/?a=1&b=<2>\u2028", Page: 7, Seen: map[string]bool{"x": true}, Big: 1<<62 + 1,
+		Tags: []string{`literally \u0000`, "ü", ""},
+	}
+	c := f.inside(func(_ context.Context, run *worker.Run) error { return run.SetState(want) })
+	state := f.whole(c, 0)[0].GetCompleted().NewState
+	data, err := wire.JSON(state)
+	require.NoError(t, err)
+	var stored []byte // as Postgres would keep and give it
+	require.NoError(t, f.pool.QueryRow(ctx, `SELECT $1::jsonb`, data).Scan(&stored))
+	var kept map[string]any
+	require.NoError(t, json.Unmarshal(stored, &kept))
+
+	var got, untouched cursor
+	f.inside(func(_ context.Context, run *worker.Run) error { return run.State(&got) }, with(nil, kept))
+	require.Equal(t, want, got)
+	untouched.Page = 3
+	f.inside(func(_ context.Context, run *worker.Run) error { return run.State(&untouched) })
+	require.Equal(t, 3, untouched.Page, "an empty state changes nothing")
+}
+
+func TestAStateThatPostgresWouldRefuseIsRefusedAtOnce(t *testing.T) {
+	f := newFixture(t)
+	pairs, exponents, control := map[string]string{}, []float64{}, map[string]string{"x": strings.Repeat("\x01", 12_000)}
+	for i := range 5000 { // 55 kB of JSON as Go writes it, 65 kB as Postgres does
+		pairs[string(rune('a'+i%26))+strings.Repeat("k", 3)+string(rune(0x4e00+i))] = ""
+	}
+	for range 300 {
+		exponents = append(exponents, 1e300)
+	}
+	for name, state := range map[string]any{
+		"too long":     map[string]string{"x": strings.Repeat("x", worker.MaxStateBytes)},
+		"spaces":       pairs,
+		"exponents":    map[string]any{"x": exponents},
+		"control":      control,
+		"NUL in text":  map[string]string{"x": "a\x00"},
+		"NUL in a key": map[string]string{"a\x00": "x"},
+		"no object":    []int{1},
+	} {
+		var err error
+		c := f.inside(func(_ context.Context, run *worker.Run) error {
+			err = run.SetState(state)
+			return nil
+		})
+		require.Error(t, err, name)
+		require.Nil(t, f.sent(c)[0].GetCompleted().NewState, name)
+	}
+}
+
+func TestAStateThatIsTakenFitsInTheDatabase(t *testing.T) {
+	f := newFixture(t)
+	state := map[string]any{"text": "ü\n\"\\\u2028", "list": []any{1, 2.5, true, nil}, "fill": ""}
+	for step := 1 << 15; step > 0; step /= 2 { // the longest that is taken
+		longer := map[string]any{}
+		for k, v := range state {
+			longer[k] = v
+		}
+		longer["fill"] = state["fill"].(string) + strings.Repeat("é", step)
+		taken := false
+		c := f.inside(func(_ context.Context, run *worker.Run) error {
+			taken = run.SetState(longer) == nil
+			return nil
+		})
+		if taken {
+			state = longer
+			data, err := wire.JSON(f.sent(c)[0].GetCompleted().NewState)
+			require.NoError(t, err)
+			f.exec(`UPDATE connectors SET state = $2 WHERE id = $1`, c.id, data)
+			f.exec(`UPDATE scheduler_runs SET new_state = $2 WHERE id = $1`, c.session, data)
+		}
+	}
+	require.Greater(t, len(state["fill"].(string)), worker.MaxStateBytes-200)
+}
+
+func TestABadConfigurationIsAPermanentFailureThatNamesTheField(t *testing.T) {
+	f := newFixture(t)
+	for named, config := range map[string]map[string]any{
+		"folder": {"folder": 7}, "flder": {"flder": "x"},
+	} {
+		c := f.inside(func(_ context.Context, run *worker.Run) error {
+			var cfg struct {
+				Folder string `json:"folder"`
+			}
+			return run.Config(&cfg)
+		}, with(config, nil))
+		f.is(c, `status = 'ERROR' AND next_sync_at IS NULL AND reason = 'permanent failure'
+			AND error_message LIKE '%`+named+`%'`)
+	}
+}
+
+func TestAConfigurationIsDecoded(t *testing.T) {
+	f := newFixture(t)
+	var cfg struct {
+		Folder string `json:"folder"`
+		Depth  int    `json:"depth"`
+	}
+	f.inside(func(_ context.Context, run *worker.Run) error { return run.Config(&cfg) },
+		with(map[string]any{"folder": "a", "depth": 3}, nil))
+	require.Equal(t, "a", cfg.Folder)
+	require.Equal(t, 3, cfg.Depth)
+}
+
+func TestKnownDocumentsAndLinks(t *testing.T) {
+	f := newFixture(t)
+	c := f.pending()
+	other := f.pending()
+	insert := func(owner trip, id, status, token string, version int64, more string) {
+		f.exec(`INSERT INTO documents (connector_id, source_id, status, version_token, content_hash, config_version, links, error, deleted_at)
+			VALUES ($1, $2, $3, $4, 'hash', $5, '{l1,l2}', `+more+`)`, owner.id, id, status, token, version)
+	}
+	insert(c, "stored", "stored", "v1", c.version, "NULL, NULL")
+	insert(c, "failed", "failed", "", c.version, "'unreadable', NULL")
+	insert(c, "old config", "stored", "v1", c.version-1, "NULL, NULL")
+	insert(c, "deleted", "deleted", "", c.version, "NULL, clock_timestamp()")
+	insert(c, "partial", "partial", "", 0, "NULL, NULL")
+	insert(other, "another's", "stored", "v1", other.version, "NULL, NULL")
+	f.exec(`INSERT INTO documents (connector_id, source_id, status, version_token, config_version)
+		SELECT $1, 'page/' || i, 'stored', 'v', $2 FROM generate_series(1, 12000) i`, c.id, c.version)
+	f.publish(c)
+	var known map[string]worker.Known
+	links := map[string][]string{}
+	f.work(func(ctx context.Context, run *worker.Run) (err error) {
+		if known, err = run.Known(ctx); err != nil {
+			return err
+		}
+		for _, id := range []string{"stored", "failed", "deleted", "partial", "another's", "none"} {
+			if links[id], err = run.Links(ctx, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	f.settled(c)
+	require.Len(t, known, 12003)
+	require.Equal(t, worker.Known{VersionToken: "v1", ContentHash: "hash"}, known["stored"])
+	require.Equal(t, worker.Known{ContentHash: "hash"}, known["failed"])
+	require.Equal(t, worker.Known{}, known["old config"])
+	require.Contains(t, known, "old config")
+	require.Equal(t, worker.Known{VersionToken: "v"}, known["page/12000"])
+	stored := []string{"l1", "l2"}
+	require.Equal(t, map[string][]string{
+		"stored": stored, "failed": stored, "deleted": nil, "partial": nil, "another's": nil, "none": nil,
+	}, links)
+}
