@@ -26,7 +26,7 @@ func TestALateCallIsNamed(t *testing.T) {
 
 func TestAnAnswerInTimeIsReturned(t *testing.T) {
 	broken := errors.New("broken")
-	if err := Do(t.Context(), "call", time.Hour, func(context.Context) error { return broken }); err != broken {
+	if err := Do(t.Context(), "call", time.Hour, func(context.Context) error { return broken }); !errors.Is(err, broken) {
 		t.Errorf("error %v", err)
 	}
 	got, err := Get(t.Context(), "call", time.Hour, func(context.Context) (int, error) { return 7, nil })

@@ -28,7 +28,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.opentelemetry.io/otel/propagation"
 	"golang.org/x/sync/errgroup"
@@ -45,11 +44,8 @@ import (
 // or when the grace of a clean stop is over; it must return then.
 type Handler func(ctx context.Context, run *Run) error
 
-const (
-	pullWait   = 10 * time.Second
-	pullPause  = 500 * time.Millisecond
-	pullPauses = 5 * time.Second // the longest of them
-)
+// refusedPause is how long a message waits whose pick-up Postgres refuses.
+const refusedPause = 5 * time.Second
 
 // Worker subscribes to the triggers of one connector type.
 type Worker struct {
@@ -91,52 +87,15 @@ func (w *Worker) Run(ctx context.Context) error {
 	return slots.Wait()
 }
 
-// slot pulls one message at a time, so that none waits behind a sync that is at work. Stream and consumer are
-// made again whenever they are gone.
+// slot pulls one message at a time, so that none waits behind a sync that is at work.
 func (w *Worker) slot(ctx context.Context) error {
 	declared, err := topology.SyncConsumer(w.connectorType)
 	if err != nil {
 		return err
 	}
-	var consumer jetstream.Consumer
-	for pause := pullPause; ctx.Err() == nil; {
-		var msg jetstream.Msg
-		if consumer == nil {
-			consumer, err = topology.EnsureConsumer(ctx, w.servers.Stream, topology.SyncStream, declared)
-		}
-		if err == nil {
-			msg, err = pull(ctx, consumer)
-		}
-		switch {
-		case ctx.Err() != nil && msg == nil:
-		case err != nil:
-			level := slog.LevelDebug
-			if pause == pullPauses {
-				level = slog.LevelWarn
-			}
-			w.log.Log(ctx, level, "triggers are not pulled; tried again", "err", err, "pause", pause)
-			consumer, err = nil, nil
-			sleep(ctx, pause)
-			pause = min(2*pause, pullPauses)
-		case msg != nil:
-			pause = pullPause
-			if err := w.receive(ctx, msg); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// pull returns nil and no error when nothing came in time.
-func pull(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error) {
-	waiting, cancel := context.WithTimeout(ctx, pullWait)
-	defer cancel()
-	msg, err := consumer.Next(jetstream.FetchContext(waiting), jetstream.FetchHeartbeat(2*time.Second))
-	if errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) {
-		return nil, nil
-	}
-	return msg, err
+	return topology.Pull(ctx, w.servers.Stream, topology.SyncStream, declared, 1, w.log, func(messages []jetstream.Msg) error {
+		return w.receive(ctx, messages[0])
+	})
 }
 
 // receive takes one message from the stream to its end.
@@ -160,7 +119,7 @@ func (w *Worker) receive(ctx context.Context, msg jetstream.Msg) error {
 		if ctx.Err() != nil {
 			_ = msg.Nak()
 		} else {
-			_ = msg.NakWithDelay(pullPauses)
+			_ = msg.NakWithDelay(refusedPause)
 		}
 		return nil
 	}

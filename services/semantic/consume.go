@@ -2,13 +2,10 @@ package semantic
 
 import (
 	"context"
-	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/echomind/sync/proto/gen/internalpb"
@@ -16,9 +13,8 @@ import (
 )
 
 const (
-	pullWait   = 10 * time.Second
-	pullPause  = 500 * time.Millisecond
-	pullPauses = 5 * time.Second // the longest of them
+	waitPause  = 500 * time.Millisecond
+	waitPauses = 5 * time.Second // the longest of them
 )
 
 // delivery is one message that was pulled and checked.
@@ -28,59 +24,13 @@ type delivery struct {
 	session uuid.UUID
 }
 
-// consume pulls batches and handles each to its end before the next. Stream and consumer are made again whenever
-// they are gone.
+// consume pulls batches and handles each to its end before the next.
 func (s *Semantic) consume(ctx context.Context) error {
-	var consumer jetstream.Consumer
-	var err error
-	for pause := pullPause; ctx.Err() == nil; {
-		if consumer == nil {
-			consumer, err = topology.EnsureConsumer(ctx, s.servers.Stream, topology.DocumentStream, topology.DocumentConsumer())
-		}
-		var batch []jetstream.Msg
-		if err == nil {
-			batch, err = s.pull(ctx, consumer)
-		}
-		if err != nil && len(batch) == 0 {
-			level := slog.LevelDebug
-			if pause == pullPauses {
-				level = slog.LevelWarn
-			}
-			s.log.Log(ctx, level, "documents are not pulled; tried again", "err", err, "pause", pause)
-			consumer, err = nil, nil
-			sleep(ctx, pause)
-			pause = min(2*pause, pullPauses)
-			continue
-		}
-		pause = pullPause
-		s.handle(ctx, batch)
-	}
-	return nil
-}
-
-// pull waits for a message and takes what else is there.
-func (s *Semantic) pull(ctx context.Context, consumer jetstream.Consumer) ([]jetstream.Msg, error) {
-	waiting, cancel := context.WithTimeout(ctx, pullWait)
-	defer cancel()
-	first, err := consumer.Next(jetstream.FetchContext(waiting), jetstream.FetchHeartbeat(2*time.Second))
-	if errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil && first == nil {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	batch := []jetstream.Msg{first}
-	if s.config.Batch == 1 {
-		return batch, nil
-	}
-	more, err := consumer.FetchNoWait(s.config.Batch - 1)
-	if err != nil {
-		return batch, nil
-	}
-	for msg := range more.Messages() {
-		batch = append(batch, msg)
-	}
-	return batch, nil
+	return topology.Pull(ctx, s.servers.Stream, topology.DocumentStream, topology.DocumentConsumer(), s.config.Batch, s.log,
+		func(batch []jetstream.Msg) error {
+			s.handle(ctx, batch)
+			return nil
+		})
 }
 
 // Handle does with messages of document.process what Run does with those that it pulls, for callers that pull
@@ -140,7 +90,7 @@ func (s *Semantic) handleFresh(ctx context.Context, group []delivery) {
 
 // untilAnswered repeats a call while a server of ours is away: a wait is not a failure.
 func (s *Semantic) untilAnswered(ctx context.Context, call func(context.Context) error) error {
-	for pause := pullPause; ; pause = min(2*pause, pullPauses) {
+	for pause := waitPause; ; pause = min(2*pause, waitPauses) {
 		err := call(ctx)
 		if !isWait(err) || ctx.Err() != nil {
 			return err

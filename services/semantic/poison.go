@@ -21,14 +21,14 @@ const maxRetryPause = time.Minute
 // handleAlone handles a message that was delivered before. Its try is written down first, in Postgres, so that it
 // counts even if it ends the process; a try that ended in a wait is taken back before the wait.
 func (s *Semantic) handleAlone(ctx context.Context, d delivery) {
-	for pause := pullPause; ; pause = min(2*pause, pullPauses) {
+	for pause := waitPause; ; pause = min(2*pause, waitPauses) {
 		tries, err := s.beginTry(ctx, d)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows): // the run is over
 			acknowledge([]delivery{d})
 			return
 		case err != nil:
-			handBack([]delivery{d}, pullPauses)
+			handBack([]delivery{d}, waitPauses)
 			return
 		case tries > s.config.MaxTries:
 			s.giveUp(ctx, d, fmt.Errorf("given up after %d tries", tries-1), tries-1)
@@ -88,7 +88,7 @@ func (s *Semantic) takeBackTry(ctx context.Context, d delivery) {
 // giveUp moves a message to the dead letters: published there and acknowledged, then counted as stored with an
 // error, then acknowledged here. Dying between any two of these repeats them, and changes nothing.
 func (s *Semantic) giveUp(ctx context.Context, d delivery, why error, tries int) {
-	for pause := pullPause; ; pause = min(2*pause, pullPauses) {
+	for pause := waitPause; ; pause = min(2*pause, waitPauses) {
 		err := topology.DeadLetter(ctx, s.servers.Stream, d.msg, why, tries)
 		if err == nil {
 			break
@@ -105,7 +105,7 @@ func (s *Semantic) giveUp(ctx context.Context, d delivery, why error, tries int)
 	err := s.untilAnswered(ctx, func(ctx context.Context) error { return s.countPoison(ctx, d, why) })
 	if err != nil {
 		s.log.Warn("a dead letter is not counted; it is delivered again", "err", err)
-		handBack([]delivery{d}, pullPauses)
+		handBack([]delivery{d}, waitPauses)
 		return
 	}
 	acknowledge([]delivery{d})

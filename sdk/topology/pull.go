@@ -1,0 +1,83 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	pullWait      = 10 * time.Second
+	pullHeartbeat = 2 * time.Second
+	pullPause     = 500 * time.Millisecond
+	pullPauses    = 5 * time.Second // the longest of them
+)
+
+// Pull hands messages to handle until ctx ends, then returns nil, or until handle returns an error, then that. It asks
+// for a message only when handle has returned: one, with up to batch-1 more that are there already. Stream and consumer
+// are made again whenever they are gone.
+func Pull(
+	ctx context.Context, js jetstream.JetStream, stream string, declared jetstream.ConsumerConfig, batch int,
+	log *slog.Logger, handle func([]jetstream.Msg) error,
+) error {
+	var consumer jetstream.Consumer
+	for pause := pullPause; ctx.Err() == nil; {
+		var messages []jetstream.Msg
+		var err error
+		if consumer == nil {
+			consumer, err = EnsureConsumer(ctx, js, stream, declared)
+		}
+		if err == nil {
+			messages, err = pull(ctx, consumer, batch)
+		}
+		switch {
+		case len(messages) > 0:
+			pause = pullPause
+			if err := handle(messages); err != nil {
+				return err
+			}
+		case err != nil && ctx.Err() == nil:
+			level := slog.LevelDebug
+			if pause == pullPauses {
+				level = slog.LevelWarn
+			}
+			log.Log(ctx, level, "messages are not pulled; tried again", "consumer", declared.Durable, "err", err, "pause", pause)
+			consumer = nil
+			select {
+			case <-ctx.Done():
+			case <-time.After(pause):
+			}
+			pause = min(2*pause, pullPauses)
+		}
+	}
+	return nil
+}
+
+// pull returns no messages and no error when nothing came in time.
+func pull(ctx context.Context, consumer jetstream.Consumer, batch int) ([]jetstream.Msg, error) {
+	waiting, cancel := context.WithTimeout(ctx, pullWait)
+	defer cancel()
+	first, err := consumer.Next(jetstream.FetchContext(waiting), jetstream.FetchHeartbeat(pullHeartbeat))
+	if errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	messages := []jetstream.Msg{first}
+	if batch == 1 {
+		return messages, nil
+	}
+	more, err := consumer.FetchNoWait(batch - 1)
+	if err != nil {
+		return messages, nil
+	}
+	for msg := range more.Messages() {
+		messages = append(messages, msg)
+	}
+	return messages, nil
+}
