@@ -148,6 +148,7 @@ BEGIN
         -- What was changed meanwhile, or before and never synced since, is due at once.
         IF NEW.last_sync_at IS NOT NULL AND NEW.trigger_requested_at IS NULL
             AND (NEW.schedule_cron IS NOT NULL OR NEW.refresh_freq_minutes IS NOT NULL)
+            AND (changed OR EXISTS (SELECT 1 FROM scheduler_runs r WHERE r.connector_id = NEW.id))
             AND NOT EXISTS (SELECT 1 FROM scheduler_runs r WHERE r.connector_id = NEW.id
                 AND r.config_version = NEW.config_version AND r.status IN ('completed', 'skipped')) THEN
             NEW.next_sync_at := moment;

@@ -33,11 +33,14 @@ type stage struct {
 	moves   *lifecycle.Lifecycle
 }
 
+// setStage runs the test in parallel with others.
 func setStage(t *testing.T) *stage {
 	t.Helper()
+	t.Parallel()
 	return setStageOn(t, testkit.Database(t, db.Up))
 }
 
+// setStageOn takes a database that is there, and leaves the test where it is.
 func setStageOn(t *testing.T, url string) *stage {
 	t.Helper()
 	s := &stage{T: t, url: url, broker: testkit.NATS(t)}

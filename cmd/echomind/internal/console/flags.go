@@ -9,10 +9,10 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/robfig/cron/v3"
 	"github.com/spf13/cobra"
 
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/internal/cron"
 )
 
 // connectorFlags are what a user says of a connector; those that are not given leave it as it is.
@@ -84,14 +84,11 @@ func checkConfig(text string) error {
 	return nil
 }
 
-// checkCron catches slips of the pen; what is planned is up to the scheduler.
+// checkCron says at once what the scheduler would write down later.
 func checkCron(text string) error {
-	_, err := cron.ParseStandard(text)
-	if err == nil && (strings.HasPrefix(text, "@every") || strings.Contains(text, "TZ=")) {
-		err = fmt.Errorf("write an interval with --refresh, and the zone with --time-zone")
-	}
-	if err != nil {
-		return usagef("--cron %q: must be five fields as in crontab, such as \"0 3 * * *\": %v", clip(text, 40), err)
+	if _, err := cron.Parse(text, "UTC"); err != nil {
+		return usagef("--cron %q: must be five fields as in crontab, such as \"0 3 * * *\" (an interval goes into --refresh, "+
+			"a zone into --time-zone): %v", clip(text, 40), err)
 	}
 	return nil
 }

@@ -1,0 +1,119 @@
+package scheduler
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+)
+
+func contains(err error, text string) bool { return strings.Contains(err.Error(), text) }
+
+// metered is a scheduler with a way to read its metrics.
+type metered struct {
+	*stage
+	*Scheduler
+	gatherer prometheus.Gatherer
+}
+
+func (s *stage) metered() metered {
+	process := s.process()
+	return metered{s, New(s.config(), s.servers, process), process.Gatherer}
+}
+
+// value is a metric's value, or a histogram's count, over all labels.
+func (m metered) value(name string) float64 {
+	m.Helper()
+	metrics := m.families(name)
+	if len(metrics) == 0 {
+		m.Errorf("there is no metric %s", name)
+	}
+	sum := 0.0
+	for _, metric := range metrics {
+		sum += amount(metric)
+	}
+	return sum
+}
+
+// families are the metrics of a name, one for each combination of labels.
+func (m metered) families(name string) []*dto.Metric {
+	m.Helper()
+	families, err := m.gatherer.Gather()
+	m.do(err)
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()
+		}
+	}
+	return nil
+}
+
+func amount(m *dto.Metric) float64 {
+	return m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+}
+
+func (m metered) values(expected map[string]float64) {
+	m.Helper()
+	for name, value := range expected {
+		if got := m.value(name); got != value {
+			m.Errorf("%s is %v, want %v", name, got, value)
+		}
+	}
+}
+
+func TestMetricsCountDispatchesAndVerdicts(t *testing.T) {
+	s := setStage(t)
+	m := s.metered()
+	s.connectors(4)
+	s.do(m.Tick(t.Context()))
+	since, err := m.measureOnce(t.Context(), time.Now().Add(-time.Hour))
+	s.do(err)
+	m.values(map[string]float64{
+		"scheduler_jobs_total": 4, "scheduler_dispatch_lag_seconds": 4, "scheduler_pending_syncs": 4,
+	})
+
+	claimed := s.inFlight()
+	s.complete(claimed[0].ID)
+	session, _ := s.pickUp(claimed[1].ID, time.Minute)
+	s.do(s.moves.Fail(t.Context(), session, "retry", "no"))
+	s.exec(`UPDATE scheduler_runs SET completed_at = completed_at - interval '10 s' WHERE completed_at IS NOT NULL`)
+	since, err = m.measureOnce(t.Context(), since.Add(-20*time.Second))
+	s.do(err)
+	_, err = m.measureOnce(t.Context(), since) // counts nothing twice
+	s.do(err)
+	m.values(map[string]float64{
+		"scheduler_jobs_failed": 1, "scheduler_sync_duration_seconds": 2, "scheduler_pending_syncs": 2,
+	})
+}
+
+func TestMetricsCountMoreVerdictsThanAPage(t *testing.T) {
+	s := setStage(t)
+	m := s.metered()
+	s.exec(`INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, due_at, started_at, completed_at, status,
+			config_version)
+		SELECT gen_random_uuid(), i, 'connector.sync.web', 'new', now() - interval '1 hour', now() - interval '1 hour',
+			now() - interval '1 minute' - make_interval(secs => i * 0.001), 'failed', 1 FROM generate_series(1, 2500) i`)
+	_, err := m.measureOnce(t.Context(), time.Now().Add(-10*time.Minute))
+	s.do(err)
+	m.values(map[string]float64{"scheduler_jobs_failed": 2500, "scheduler_sync_duration_seconds": 2500})
+}
+
+func TestMetricsCountWhatWentMissing(t *testing.T) {
+	s := setStage(t)
+	m := s.metered()
+	s.connectors(1)
+	s.claim(m.Scheduler)
+	s.age(pastTheGrace)
+	s.do(m.Republish(t.Context()))
+	s.pickUp(s.inFlight()[0].ID, gone)
+	s.do(m.Rescue(t.Context()))
+	s.exec(`DELETE FROM connectors`)
+	_, _, place := s.draining()
+	s.forget(place)
+	s.do(m.FailLostInTransit(t.Context()))
+	m.values(map[string]float64{
+		"scheduler_republished_total": 1, "scheduler_rescued_total": 1, "scheduler_lost_in_transit_total": 1,
+	})
+}

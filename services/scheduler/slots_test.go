@@ -1,0 +1,181 @@
+package scheduler
+
+import (
+	"testing"
+	"time"
+)
+
+const nightly = "0 3 * * *"
+
+// cronConnector has synced once and is planned by a schedule up to some time ago.
+func (s *stage) cronConnector(schedule string, ago time.Duration) int32 {
+	s.Helper()
+	id := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": schedule, "last_sync_at": time.Now().Add(-ago)})
+	s.exec(`UPDATE connectors SET planned_through = clock_timestamp() - $2::interval WHERE id = $1`, id, ago)
+	return id
+}
+
+func (s *stage) plan() {
+	s.Helper()
+	s.do(s.scheduler().plan(s.Context()))
+}
+
+func TestANewCronConnectorIsDueNow(t *testing.T) {
+	s := setStage(t)
+	id := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": nightly})
+	want(s, true, `SELECT needs_plan FROM connectors WHERE id = $1`, id)
+	s.do(s.scheduler().Tick(t.Context()))
+	want(s, "new", `SELECT trigger FROM scheduler_runs WHERE connector_id = $1 AND slot IS NULL`, id)
+}
+
+func TestACronConnectorIsPlannedOnItsNextSlot(t *testing.T) {
+	s := setStage(t)
+	id := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": nightly, "time_zone": "Europe/Berlin",
+		"last_sync_at": time.Now()})
+	s.plan()
+	want(s, true, `SELECT due_reason = 'schedule' AND slot_at = next_sync_at AND NOT needs_plan
+		AND next_sync_at BETWEEN clock_timestamp() AND clock_timestamp() + interval '1 day 1 hour'
+		AND (next_sync_at AT TIME ZONE 'Europe/Berlin')::time = '03:00' FROM connectors WHERE id = $1`, id)
+}
+
+func TestAClaimTakesTheLatestPassedSlotAndCountsTheMissedOnes(t *testing.T) {
+	s := setStage(t)
+	id := s.cronConnector("* * * * *", 5*time.Minute+30*time.Second)
+	s.plan()
+	s.claim(s.scheduler())
+	want(s, true, `SELECT slot = date_trunc('minute', started_at) AND trigger = 'schedule' AND due_at < slot
+		FROM scheduler_runs WHERE connector_id = $1 AND status = 'running'`, id)
+	want(s, true, `SELECT count(*) = 1 AND bool_and(slot_last = slot + make_interval(mins => missed_count - 1)
+			AND missed_count BETWEEN 4 AND 5 AND slot_last + interval '1 minute' = (SELECT slot FROM scheduler_runs
+				WHERE connector_id = $1 AND status = 'running') AND completed_at IS NOT NULL AND trigger = 'schedule')
+		FROM scheduler_runs WHERE connector_id = $1 AND status = 'missed'`, id)
+	want(s, true, `SELECT planned_through = (SELECT slot FROM scheduler_runs WHERE connector_id = $1
+		AND status = 'running') FROM connectors WHERE id = $1`, id)
+}
+
+func TestOneMissedSlotIsFirstAndLast(t *testing.T) {
+	s := setStage(t)
+	id := s.cronConnector("0 * * * *", time.Hour)
+	s.exec(`UPDATE connectors SET planned_through = date_trunc('hour', clock_timestamp()) - interval '90 minutes'`)
+	s.plan()
+	s.claim(s.scheduler())
+	want(s, true, `SELECT missed_count = 1 AND slot = slot_last FROM scheduler_runs
+		WHERE connector_id = $1 AND status = 'missed'`, id)
+}
+
+func TestMonthsOfMissedSlotsDoNotStopABatch(t *testing.T) {
+	s := setStage(t)
+	for range 50 {
+		s.cronConnector("* * * * *", 200*24*time.Hour)
+	}
+	s.plan()
+	if claimed := s.claim(s.scheduler()); len(claimed) != 50 {
+		t.Fatalf("%d connectors were claimed, want 50", len(claimed))
+	}
+	want(s, true, `SELECT count(*) = 50 AND bool_and(missed_count BETWEEN 200*1440 - 2 AND 200*1440) FROM scheduler_runs
+		WHERE status = 'missed'`)
+}
+
+func TestAClaimInTimeMissesNothing(t *testing.T) {
+	s := setStage(t)
+	id := s.cronConnector("* * * * *", time.Minute)
+	s.plan()
+	s.exec(`UPDATE connectors SET next_sync_at = date_trunc('minute', clock_timestamp()),
+		slot_at = date_trunc('minute', clock_timestamp()) WHERE id = $1`, id)
+	s.claim(s.scheduler())
+	want(s, 0, `SELECT count(*) FROM scheduler_runs WHERE status = 'missed'`)
+}
+
+func TestAfterARunTheScheduleGoesOnWhereItWasPlanned(t *testing.T) {
+	s := setStage(t)
+	id := s.cronConnector("* * * * *", 90*time.Second)
+	s.plan()
+	s.claim(s.scheduler())
+	s.complete(id)
+	// While it ran two slots passed.
+	s.exec(`UPDATE connectors SET planned_through = planned_through - interval '2 minutes'`)
+	s.plan()
+	want(s, true, `SELECT next_sync_at = planned_through + interval '1 minute' AND next_sync_at < clock_timestamp()
+		AND due_reason = 'schedule' FROM connectors WHERE id = $1`, id)
+}
+
+// complete ends a claimed connector's run with everything stored.
+func (s *stage) complete(id int32) {
+	s.Helper()
+	session, _ := s.pickUp(id, time.Minute)
+	s.exec(`UPDATE scheduler_runs SET total = 1, stored = 1 WHERE id = $1`, session)
+	_, err := s.moves.Complete(s.Context(), session)
+	s.do(err)
+}
+
+func TestAnIntervalCountsFromTheVerdict(t *testing.T) {
+	s := setStage(t)
+	id := s.connector(row{"refresh_freq_minutes": 30})
+	s.claim(s.scheduler())
+	s.complete(id)
+	want(s, true, `SELECT next_sync_at = last_sync_at + interval '30 minutes' AND slot_at = next_sync_at
+		AND due_reason = 'schedule' AND last_sync_at > clock_timestamp() - interval '1 minute' FROM connectors WHERE id = $1`, id)
+	s.exec(`UPDATE connectors SET next_sync_at = next_sync_at - interval '5 hours', slot_at = slot_at - interval '5 hours'`)
+	s.claim(s.scheduler())
+	want(s, 0, `SELECT count(*) FROM scheduler_runs WHERE status = 'missed'`)
+	want(s, 1, `SELECT count(*) FROM scheduler_runs WHERE slot IS NOT NULL AND status = 'running'`)
+}
+
+func TestABadScheduleIsWrittenDownAndDoesNotBlockOthers(t *testing.T) {
+	s := setStage(t)
+	bad := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": "61 * * * *"})
+	zone := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": nightly, "time_zone": "Mars/Olympus"})
+	never := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": "0 0 31 2 *", "last_sync_at": time.Now()})
+	fine := s.connector(nil)
+	s.do(s.scheduler().Tick(t.Context()))
+	want(s, "PENDING", `SELECT status FROM connectors WHERE id = $1`, fine)
+	for id, like := range map[int32]string{
+		bad: `bad schedule: schedule\_cron "61 * * * *"%`, zone: `bad schedule: time\_zone "Mars/Olympus"%`,
+		never: `schedule\_cron "0 0 31 2 *" never comes due`,
+	} {
+		want(s, true, `SELECT status = 'ACTIVE' AND NOT needs_plan AND next_sync_at IS NULL AND status_message LIKE $2
+			FROM connectors WHERE id = $1`, id, like)
+	}
+	s.exec(`UPDATE connectors SET schedule_cron = $2 WHERE id = $1`, bad, nightly)
+	s.do(s.scheduler().Tick(t.Context()))
+	want(s, true, `SELECT status = 'PENDING' AND status_message IS NULL FROM connectors WHERE id = $1`, bad)
+}
+
+func TestABadScheduleOfALaterTimeIsClaimedAsPlanned(t *testing.T) {
+	s := setStage(t)
+	id := s.cronConnector("* * * * *", 90*time.Second)
+	s.plan()
+	s.exec(`ALTER TABLE connectors DISABLE TRIGGER USER`)
+	s.exec(`UPDATE connectors SET schedule_cron = 'nonsense'`)
+	s.exec(`ALTER TABLE connectors ENABLE TRIGGER USER`)
+	s.claim(s.scheduler())
+	want(s, 1, `SELECT count(*) FROM scheduler_runs WHERE connector_id = $1 AND slot IS NOT NULL AND status = 'running'`, id)
+}
+
+func TestSlotsWhileDisabledAreNotDue(t *testing.T) {
+	s := setStage(t)
+	id := s.cronConnector("* * * * *", time.Hour)
+	s.plan()
+	s.claim(s.scheduler())
+	s.complete(id)
+	s.exec(`UPDATE connectors SET planned_through = planned_through - interval '1 hour'`)
+	s.plan()
+	s.do(s.moves.Disable(t.Context(), id))
+	s.plan()
+	want(s, true, `SELECT next_sync_at IS NULL FROM connectors WHERE id = $1`, id)
+	s.do(s.moves.Enable(t.Context(), id))
+	s.plan()
+	want(s, true, `SELECT next_sync_at > clock_timestamp() AND due_reason = 'schedule' FROM connectors WHERE id = $1`, id)
+}
+
+func TestATriggerDoesNotTakeTheScheduleItsSlot(t *testing.T) {
+	s := setStage(t)
+	id := s.cronConnector("* * * * *", 90*time.Second)
+	s.exec(`UPDATE connectors SET needs_plan = false WHERE id = $1`, id)
+	s.exec(`UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = $1`, id)
+	s.claim(s.scheduler())
+	want(s, "manual", `SELECT trigger FROM scheduler_runs WHERE connector_id = $1`, id)
+	s.complete(id)
+	s.plan()
+	want(s, true, `SELECT next_sync_at < clock_timestamp() AND due_reason = 'schedule' FROM connectors WHERE id = $1`, id)
+}
