@@ -32,6 +32,9 @@ race: ## the tests under the race detector
 bench: build ## the figures of the README, as benchmarks
 	go test -run '^$$' -bench . -benchtime 1x -timeout 30m ./cmd/echomind/internal/bench
 
+bench-short: ## the same on a small scale, so that they cannot rot
+	go test -short -run '^$$' -bench . -benchtime 1x ./cmd/echomind/internal/bench ./sdk/chunk ./services/semantic/embed
+
 generate: $(BUF) $(SQLC) $(TOOLS)/protoc-gen-go ## regenerate what is generated
 	$(BUF) format -w
 	$(BUF) generate
@@ -51,6 +54,7 @@ lint: $(BUF) $(SQLC) $(LINT) ## lint protos, SQL and Go
 	go run ./internal/pgserver/cmd/withpostgres -env SQLC_DATABASE_URL -- $(SQLC) vet
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo "run gofmt"; exit 1; }
 	go vet work
+	for m in $(MODULES); do (cd $$m && GOWORK=off go build ./...); done
 	for m in $(MODULES); do (cd $$m && GOWORK=off go mod tidy -diff) || { echo "run make tidy"; exit 1; }; done
 	$(LINT) run $(addsuffix /...,$(addprefix ./,$(filter-out .,$(MODULES)))) ./...
 
@@ -71,4 +75,4 @@ $(TOOLS)/protoc-gen-go: tools/protoc-gen-go/go.sum
 clean: ## remove what was built; data/ stays
 	rm -rf bin
 
-.PHONY: help build run demo test race bench generate verify lint tidy tools clean
+.PHONY: help build run demo test race bench bench-short generate verify lint tidy tools clean

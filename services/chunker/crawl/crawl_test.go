@@ -199,7 +199,7 @@ func TestAStoreThatFailsEndsTheCrawlWithItsError(t *testing.T) {
 			s.page("/a", "changed")
 			st.failOn = call
 			_, err := crawlSite(t, s, st)
-			require.True(t, err == errStore, "%v", err)
+			require.Same(t, errStore, err)
 		})
 	}
 }

@@ -123,11 +123,11 @@ func TestRequestsKeepTheirDistance(t *testing.T) {
 			crawlOK(t, s, newStore(), func(_ *crawl.Config, o *crawl.Options) {
 				o.MinDelay, o.Now, o.Wait, o.Concurrency = c.minDelay, clk.Now, clk.Wait, 1
 			})
-			gaps := time.Duration(3)
+			expected := 3 * c.want
 			if c.minDelay > 0 {
-				gaps = 4
+				expected = 4 * c.want
 			}
-			require.InDelta(t, gaps*c.want, clk.Now().Sub(begin), float64(time.Millisecond))
+			require.InDelta(t, expected, clk.Now().Sub(begin), float64(time.Millisecond))
 		})
 	}
 }
