@@ -5,13 +5,17 @@ import (
 	"context"
 	"os"
 
+	"github.com/spf13/cobra"
+
 	"github.com/echomind/sync/cmd/echomind/internal/console"
 	"github.com/echomind/sync/cmd/echomind/internal/demo"
 	"github.com/echomind/sync/cmd/echomind/internal/stack"
 )
 
-func main() {
+func main() { os.Exit(console.Execute(context.Background(), root())) }
+
+func root() *cobra.Command {
 	root := console.Root()
 	root.AddCommand(stack.Command(), demo.Command(console.PrintRuns))
-	os.Exit(console.Execute(context.Background(), root))
+	return root
 }
