@@ -3,6 +3,7 @@ package model
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/echomind/sync/internal/connect"
@@ -23,8 +25,10 @@ type process struct {
 	servers *connect.Servers
 	log     *slog.Logger
 	life    atomic.Pointer[life]
-	// mute: the answer to the next statement with this text is lost, and the connection with it.
+	// mute: the answer to the next statement with this text in it is lost, and the connection with it.
 	mute atomic.Pointer[string]
+	// fatal: the process dies before the next statement with this text in it.
+	fatal atomic.Pointer[string]
 }
 
 // life is a process between a start and a death. Its events are statements and acknowledgements.
@@ -73,7 +77,13 @@ func (p *process) alive(ctx context.Context) context.Context {
 }
 
 // TraceQueryStart lets a dead process send nothing.
-func (p *process) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+func (p *process) TraceQueryStart(ctx context.Context, c *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	if text := p.mute.Load(); text != nil && strings.Contains(q.SQL, *text) && p.mute.CompareAndSwap(text, nil) {
+		c.PgConn().Conn().(*wire).armed.Store(true)
+	}
+	if text := p.fatal.Load(); text != nil && strings.Contains(q.SQL, *text) && p.fatal.CompareAndSwap(text, nil) {
+		p.life.Load().left.Store(0)
+	}
 	return p.alive(ctx)
 }
 
@@ -91,24 +101,23 @@ func (*process) TraceCopyFromEnd(context.Context, *pgx.Conn, pgx.TraceCopyFromEn
 // loseAnswer makes the answer to the next statement that contains text get lost after it has taken effect.
 func (p *process) loseAnswer(text string) { p.mute.Store(&text) }
 
-func (p *process) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (*process) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	return &wire{Conn: conn, process: p}, nil
+	return &wire{Conn: conn}, nil
 }
 
 // wire is a connection to Postgres that can break after a statement arrived and before its answer did.
 type wire struct {
 	net.Conn
-	process  *process
-	breaking atomic.Bool
+	armed, breaking atomic.Bool
 }
 
+// Write notices the statement itself: Bind, or a simple Query; what is before is its preparation.
 func (w *wire) Write(data []byte) (int, error) {
-	if text := w.process.mute.Load(); text != nil && strings.Contains(string(data), *text) &&
-		w.process.mute.CompareAndSwap(text, nil) {
+	if len(data) > 0 && (data[0] == 'B' || data[0] == 'Q') && w.armed.Swap(false) {
 		w.breaking.Store(true)
 	}
 	return w.Conn.Write(data)
@@ -116,8 +125,8 @@ func (w *wire) Write(data []byte) (int, error) {
 
 func (w *wire) Read(into []byte) (int, error) {
 	n, err := w.Conn.Read(into) // the answer came, so the statement has taken effect
-	if w.breaking.Load() && n > 0 {
-		return 0, errors.Join(net.ErrClosed, w.Close())
+	if n > 0 && w.breaking.Load() {
+		return 0, errors.Join(io.ErrUnexpectedEOF, w.Close())
 	}
 	return n, err
 }
@@ -134,10 +143,15 @@ func (h *held) Ack() error {
 	if h.life != nil && !h.life.event() {
 		return errDead
 	}
-	ctx, cancel := bounded()
+	// A consumer that was made anew does not answer for what its predecessor delivered.
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
 	h.done = true
-	return h.Msg.DoubleAck(ctx)
+	err := h.Msg.DoubleAck(ctx)
+	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return err
 }
 
 // DoubleAck is Ack.
@@ -187,7 +201,7 @@ func (b *logbook) all() []string {
 // recorder is a slog.Handler that writes defects into the book.
 type recorder struct {
 	book    *logbook
-	process string
+	process *process
 }
 
 // Enabled is part of slog.Handler.
@@ -195,11 +209,14 @@ func (*recorder) Enabled(_ context.Context, level slog.Level) bool { return leve
 
 // Handle is part of slog.Handler.
 func (r *recorder) Handle(_ context.Context, record slog.Record) error {
+	if l := r.process.life.Load(); l != nil && l.dead.Load() {
+		return nil // its last words
+	}
 	for _, text := range unexpected {
 		if record.Message != text {
 			continue
 		}
-		line := r.process + ": " + record.Message
+		line := r.process.name + ": " + record.Message
 		record.Attrs(func(a slog.Attr) bool { line += " " + a.String(); return true })
 		r.book.mu.Lock()
 		r.book.defects = append(r.book.defects, line)

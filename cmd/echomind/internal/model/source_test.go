@@ -18,10 +18,12 @@ type document struct {
 	parts int
 	// unreadable: the source lists it and does not hand it out.
 	unreadable bool
+	// draft is set for what was there shortly before.
+	draft bool
 }
 
-func (d document) token() string { return fmt.Sprintf("t%d.%d", d.rev, d.touch) }
-func (d document) hash() string  { return fmt.Sprintf("h%d", d.rev) }
+func (d document) token() string { return fmt.Sprintf("t%d.%d.%t", d.rev, d.touch, d.draft) }
+func (d document) hash() string  { return fmt.Sprintf("h%d.%t", d.rev, d.draft) }
 
 // source is what one connector finds under one configuration.
 type source struct {
@@ -107,6 +109,17 @@ type plan struct {
 	put, touch []document
 	gone       []string
 	unchanged  int
+}
+
+// draft is an earlier version of a document that changes while it is listed, so that one session sends both; false
+// where it did not change.
+func (s *source) draft(d document) (document, bool) {
+	if d.rev%3 > 0 || d.unreadable {
+		return d, false
+	}
+	d.parts, d.draft = d.parts%3+1, true
+	s.versions[s.whole(d)] = true
+	return d, true
 }
 
 // fetch compares a source with what is stored. A delta fetch looks only at what changed since the cursor, and at

@@ -1,0 +1,185 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/echomind/sync/sdk/topology"
+)
+
+// pull takes up to n messages off a consumer of a stream.
+func (w *world) pull(stream string, declared jetstream.ConsumerConfig, n int) []*held {
+	w.tb.Helper()
+	ctx, cancel := bounded()
+	defer cancel()
+	consumer, err := topology.EnsureConsumer(ctx, w.worker.servers.Stream, stream, declared)
+	must(w.tb, "ensure a consumer", err)
+	batch, err := consumer.FetchNoWait(n)
+	must(w.tb, "pull", err)
+	var all []*held
+	for msg := range batch.Messages() {
+		all = append(all, &held{Msg: msg})
+		w.remember(msg)
+	}
+	return all
+}
+
+// remember keeps what was published, so that it can be said again later.
+func (w *world) remember(msg jetstream.Msg) {
+	again := nats.NewMsg(msg.Subject())
+	again.Data = msg.Data()
+	for key, values := range msg.Headers() {
+		again.Header[key] = values
+	}
+	same := func(m *nats.Msg) bool { return m.Subject == again.Subject && string(m.Data) == string(again.Data) }
+	if !slices.ContainsFunc(w.said, same) {
+		w.said = append(w.said, again)
+	}
+}
+
+// sayAgain publishes the bytes of an earlier message once more.
+func (w *world) sayAgain(i int) {
+	w.tb.Helper()
+	w.publish(w.said[i])
+}
+
+// publish is a single publish; it reports false where no stream takes it.
+func (w *world) publish(msg *nats.Msg) (uint64, bool) {
+	w.tb.Helper()
+	ctx, cancel := bounded()
+	defer cancel()
+	ack, err := w.worker.servers.Stream.PublishMsg(ctx, msg, jetstream.WithRetryAttempts(0))
+	if errors.Is(err, jetstream.ErrNoStreamResponse) {
+		return 0, false
+	}
+	must(w.tb, "publish", err)
+	return ack.Sequence, true
+}
+
+// sayNonsense publishes what no service of ours sends.
+func (w *world) sayNonsense(subject string) {
+	w.tb.Helper()
+	w.publish(&nats.Msg{Subject: subject, Data: []byte("\xff not a message")})
+}
+
+// eachQueued visits every message that a stream holds of a subject.
+func (w *world) eachQueued(stream, subject string, visit func(*jetstream.RawStreamMsg)) {
+	w.tb.Helper()
+	ctx, cancel := bounded()
+	defer cancel()
+	s := w.stream(w.tb, stream)
+	for seq := uint64(1); ; seq++ {
+		msg, err := s.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(subject))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return
+		}
+		must(w.tb, "get a message", err)
+		seq = msg.Sequence
+		visit(msg)
+	}
+}
+
+// queuedSessions are those of which a trigger is in the stream.
+func (w *world) queuedSessions() []uuid.UUID {
+	w.tb.Helper()
+	sessions := []uuid.UUID{}
+	w.eachQueued(topology.SyncStream, topology.SyncSubjects, func(msg *jetstream.RawStreamMsg) {
+		if session, err := uuid.Parse(msg.Header.Get(topology.HeaderSession)); err == nil {
+			sessions = append(sessions, session)
+		}
+	})
+	return sessions
+}
+
+// wholeRuns are the open runs of which every message is stored or in the stream.
+func (w *world) wholeRuns() []uuid.UUID {
+	w.tb.Helper()
+	there := map[uuid.UUID]map[int64]bool{}
+	note := func(session uuid.UUID, no int64) {
+		if there[session] == nil {
+			there[session] = map[int64]bool{}
+		}
+		there[session][no] = true
+	}
+	w.eachQueued(topology.DocumentStream, topology.DocumentSubject, func(msg *jetstream.RawStreamMsg) {
+		session, err := uuid.Parse(msg.Header.Get(topology.HeaderSession))
+		no, noErr := strconv.ParseInt(msg.Header.Get(topology.HeaderNumber), 10, 64)
+		if err == nil && noErr == nil {
+			note(session, no)
+		}
+	})
+	for _, m := range rows[countedRow](w, `SELECT session, no FROM run_messages
+		UNION ALL SELECT id, 0 FROM scheduler_runs WHERE total IS NOT NULL`) {
+		note(m.Session, m.No)
+	}
+	var whole []uuid.UUID
+	for id, r := range w.look().runs {
+		f := w.sessions[id]
+		if r.Status == "running" && f != nil && int64(len(there[id])) == f.total+1 {
+			whole = append(whole, id)
+		}
+	}
+	return whole
+}
+
+type countedRow struct {
+	Session uuid.UUID
+	No      int64
+}
+
+// lose drops one message of a stream, as a crash of the broker does with what it has not synced to disk.
+func (w *world) lose(stream string, nth uint64) {
+	w.tb.Helper()
+	ctx, cancel := bounded()
+	defer cancel()
+	s := w.stream(w.tb, stream)
+	state := s.CachedInfo().State
+	if state.Msgs == 0 {
+		return
+	}
+	from := state.FirstSeq + nth%(state.LastSeq-state.FirstSeq+1)
+	msg, err := s.GetMsg(ctx, from, jetstream.WithGetMsgSubject(">"))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return
+	}
+	must(w.tb, "get a message", err)
+	must(w.tb, "lose a message", s.DeleteMsg(ctx, msg.Sequence))
+}
+
+// purge drops everything that a stream holds.
+func (w *world) purge(stream string) {
+	w.tb.Helper()
+	w.operate("purge "+stream, func(ctx context.Context) error { return w.stream(w.tb, stream).Purge(ctx) })
+}
+
+// wipe drops a stream with its consumers; whoever needs it makes it again.
+func (w *world) wipe(stream string) {
+	w.tb.Helper()
+	w.operate("wipe "+stream, func(ctx context.Context) error { return w.streamsHeld.DeleteStream(ctx, stream) })
+}
+
+// forgetConsumer drops a consumer with what it knows about deliveries.
+func (w *world) forgetConsumer(stream, consumer string) {
+	w.tb.Helper()
+	w.operate("forget "+consumer, func(ctx context.Context) error {
+		return w.streamsHeld.DeleteConsumer(ctx, stream, consumer)
+	})
+}
+
+// operate ignores that something is gone already.
+func (w *world) operate(what string, do func(context.Context) error) {
+	w.tb.Helper()
+	ctx, cancel := bounded()
+	defer cancel()
+	err := do(ctx)
+	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return
+	}
+	must(w.tb, what, err)
+}

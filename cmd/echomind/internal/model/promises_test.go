@@ -1,0 +1,243 @@
+package model
+
+import (
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// check holds the promises against what the database holds now and what it held after the action before.
+func (w *world) check() {
+	w.tb.Helper()
+	now := w.look()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, defect := range w.book.all() {
+		w.fatalf("%s", defect)
+	}
+	for _, c := range now.connectors {
+		w.checkStanding(now, c)
+		w.checkState(now, c)
+	}
+	for id := range w.asked {
+		switch c := now.connectors[id]; {
+		case c.Status == "DISABLED" || c.ID == 0:
+			delete(w.asked, id)
+		case !c.Triggered:
+			w.fatalf("promise 1: %s: a trigger is forgotten, and nobody has fetched since", c)
+		}
+	}
+	w.checkCap(now)
+	for _, r := range now.runs {
+		w.checkRun(now, r)
+	}
+	for id := range w.past.runs {
+		if _, stays := now.runs[id]; !stays {
+			w.fatalf("promise 4: %s vanished from the ledger", w.past.runs[id])
+		}
+	}
+	for _, d := range now.documents {
+		w.checkDocument(now, d)
+	}
+	w.past = now
+}
+
+// checkStanding: status, session, lease, due time and ledger agree; whatever is not running says why.
+func (w *world) checkStanding(now *sight, c connectorRow) {
+	w.tb.Helper()
+	var open []runRow
+	for _, r := range now.runs {
+		if r.ConnectorID == c.ID && r.Status == "running" {
+			open = append(open, r)
+		}
+	}
+	refuse := func(what string) {
+		w.tb.Helper()
+		w.fatalf("%s: %s; open runs: %v", c, what, open)
+	}
+	switch {
+	case len(open) > 1:
+		refuse("promise 2: more than one open run")
+	case c.inFlight() && (c.Session == nil || len(open) != 1 || open[0].ID != *c.Session):
+		refuse("promise 4: in flight without its own open run")
+	case c.inFlight() && open[0].ConfigVersion != c.ConfigVersion:
+		refuse("promise 2: in flight under an old configuration")
+	case !c.inFlight() && (len(open) > 0 || c.Session != nil):
+		refuse("promise 4: at rest with an open run")
+	case c.Status == "PENDING" && c.DispatchedAt == nil:
+		refuse("promise 1: PENDING and never dispatched")
+	case c.Status != "SYNCING" && (c.LeaseOwner != nil || c.LeaseExpiresAt != nil):
+		refuse("a lease without a worker")
+	case !c.atRest() && (c.NextSyncAt != nil || c.DueReason != nil):
+		refuse("due while not at rest")
+	case c.atRest() && (c.NextSyncAt == nil) != (c.DueReason == nil):
+		refuse("promise 4: due without a reason, or the reverse")
+	case c.atRest() && c.Triggered && !c.IsDue:
+		refuse("promise 1: triggered and not due")
+	case c.Status == "ERROR" && deref(c.StatusMessage) == "":
+		refuse("promise 4: ERROR without a message")
+	case c.Status == "ERROR" && c.NextSyncAt == nil && deref(now.latest(c.ID).Reason) != "permanent failure":
+		refuse("promise 1: will never be tried again, though its failure was not permanent")
+	case c.Status == "DISABLED" && deref(c.StatusMessage) == "":
+		refuse("promise 4: DISABLED without a message")
+	case c.Status == "ACTIVE" && c.Refresh != nil && c.NextSyncAt == nil && !(*c.Refresh == 0 && synced(now, c)):
+		refuse("promise 1: ACTIVE, not due, and never synced under its present configuration")
+	}
+}
+
+// synced says whether a connector was synced as it is configured now.
+func synced(now *sight, c connectorRow) bool {
+	for _, r := range now.runs {
+		if r.ConnectorID == c.ID && r.ConfigVersion == c.ConfigVersion && hasSynced(r) {
+			return true
+		}
+	}
+	return false
+}
+
+func hasSynced(r runRow) bool { return r.Status == "completed" || r.Status == "skipped" }
+
+// checkCap: no more of a type in flight than its cap; a rescue keeps a place, and so never adds one.
+func (w *world) checkCap(now *sight) {
+	w.tb.Helper()
+	count := map[string]int{}
+	for _, c := range now.connectors {
+		if c.inFlight() {
+			count[c.Type]++
+		}
+	}
+	for kind, n := range count {
+		if n > limit {
+			w.fatalf("promise 2: %d of type %s are in flight, above the cap of %d", n, kind, limit)
+		}
+	}
+}
+
+// checkRun: one verdict, with its reason, for ever; counts that add up.
+func (w *world) checkRun(now *sight, r runRow) {
+	w.tb.Helper()
+	before, existed := w.past.runs[r.ID]
+	ended := existed && before.Status != "running"
+	switch {
+	case ended && (before.Status != r.Status || deref(before.Reason) != deref(r.Reason) ||
+		!before.CompletedAt.Equal(*r.CompletedAt)):
+		w.fatalf("promise 4: the verdict of %s was %s", r, before)
+	case ended && before.Stored != r.Stored:
+		w.fatalf("promise 2: %s was written after its verdict: %s", r, before)
+	case r.Status == "running" && now.connectors[r.ConnectorID].ID == 0:
+		w.fatalf("promise 4: %s is open and its connector is gone", r)
+	case (r.Status == "running") != (r.CompletedAt == nil):
+		w.fatalf("promise 4: %s has a verdict without a time, or the reverse", r)
+	case r.Status != "running" && r.Status != "completed" && deref(r.Reason) == "":
+		w.fatalf("promise 4: %s does not say why", r)
+	case hasSynced(r) && (r.Total == nil || *r.Total != r.Stored):
+		w.fatalf("promise 5: %s ended before everything was stored", r)
+	case (r.Status == "skipped") != (hasSynced(r) && *r.Total == 0):
+		w.fatalf("promise 4: %s: skipped means that there was nothing to store", r)
+	case r.Status == "running" && r.Stored != r.Counted, r.Counted > r.Stored:
+		w.fatalf("promise 2: %s counts %d messages", r, r.Counted)
+	case r.Trigger == "schedule" && r.Slot == nil:
+		w.fatalf("promise 4: %s answers no slot", r)
+	}
+	if hasSynced(r) && !ended {
+		w.checkSynced(now, r)
+	}
+}
+
+// checkSynced: at its verdict a run has stored everything that its fetch saw, and left nothing that it did not.
+func (w *world) checkSynced(now *sight, r runRow) {
+	w.tb.Helper()
+	f := w.sessions[r.ID]
+	if f == nil {
+		w.fatalf("promise 2: %s was synced and nobody fetched", r)
+	}
+	stored := map[string]documentRow{}
+	for _, d := range now.documents {
+		if d.ConnectorID == r.ConnectorID && (d.Status == "stored" || d.Status == "failed") {
+			stored[d.SourceID] = d
+		}
+	}
+	for name, d := range f.seen.documents {
+		row, exists := stored[name]
+		delete(stored, name)
+		poison := strings.HasPrefix(deref(row.Error), "given up: ")
+		switch {
+		case !exists:
+			w.fatalf("promise 5: %s ended without document %s", r, name)
+		case row.ConfigVersion != r.ConfigVersion && !f.connector.deleted && now.connectors[r.ConnectorID].ConfigVersion == r.ConfigVersion:
+			w.fatalf("promise 5: %s ended and left a document of another configuration: %s", r, row)
+		case row.Status == "failed" && !poison && !d.unreadable:
+			w.fatalf("promise 5: %s failed a document that the source handed out: %s", r, row)
+		case row.Status == "failed" && row.VersionToken != "":
+			w.fatalf("promise 5: %s keeps the token of a document that failed: %s", r, row)
+		case row.Status == "stored" && (d.unreadable || row.VersionToken != d.token() || row.text() != f.seen.source.whole(d)):
+			w.fatalf("promise 5: %s ended with %s; its fetch saw %+v", r, row, d)
+		}
+	}
+	for _, row := range stored {
+		w.fatalf("promise 5: %s ended and left %s, which its fetch did not see", r, row)
+	}
+}
+
+// checkState: the cursor moves with the verdict of a run that synced, to where that run's fetch had come, and goes
+// back to nothing with a new configuration.
+func (w *world) checkState(now *sight, c connectorRow) {
+	w.tb.Helper()
+	before := w.past.connectors[c.ID]
+	if before.ID == 0 || before.State == c.State && before.ConfigVersion == c.ConfigVersion {
+		return
+	}
+	if before.ConfigVersion != c.ConfigVersion && c.State == "{}" {
+		return
+	}
+	for id, r := range now.runs {
+		f := w.sessions[id]
+		if r.ConnectorID == c.ID && r.ConfigVersion == c.ConfigVersion && hasSynced(r) && !hasSynced(w.past.runs[id]) &&
+			f != nil && c.Cursor != nil && f.seen.cursor == *c.Cursor {
+			return
+		}
+	}
+	w.fatalf("promise 5: %s: its state was %s, and no run brought it forward", c, before.State)
+}
+
+// checkDocument: what a search may find is one whole version that the source really had, written while its run was
+// open.
+func (w *world) checkDocument(now *sight, d documentRow) {
+	w.tb.Helper()
+	if !w.wasSame(d) && d.WrittenBy != nil {
+		if writer, existed := w.past.runs[*d.WrittenBy]; existed && writer.Status != "running" {
+			w.fatalf("promise 2: %s was written by %s, which had ended", d, writer)
+		}
+	}
+	c := w.byID(d.ConnectorID)
+	if c == nil || c.deleted {
+		return
+	}
+	if (d.Session == nil) && d.Status == "stored" {
+		w.fatalf("promise 5: nothing can be found of %s", d)
+	}
+	if d.Session == nil {
+		return
+	}
+	if d.ChunkCount != len(d.Texts) {
+		w.fatalf("promise 2: a part of %s is missing or doubled", d)
+	}
+	for _, folder := range c.folders {
+		if folder.versions[d.text()] {
+			return
+		}
+	}
+	w.fatalf("promise 2: the source never had %s", d)
+}
+
+func (w *world) wasSame(d documentRow) bool {
+	for _, o := range w.past.documents {
+		if o.ID == d.ID {
+			return same(o.Session, d.Session) && o.VersionToken == d.VersionToken && o.Status == d.Status &&
+				same(o.WrittenBy, d.WrittenBy)
+		}
+	}
+	return d.WrittenBy == nil
+}
+
+func same(a, b *uuid.UUID) bool { return (a == nil) == (b == nil) && (a == nil || *a == *b) }

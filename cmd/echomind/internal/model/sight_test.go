@@ -1,0 +1,190 @@
+package model
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// sight is what the database holds at one moment.
+type sight struct {
+	connectors map[int32]connectorRow
+	runs       map[uuid.UUID]runRow
+	documents  []documentRow
+}
+
+type connectorRow struct {
+	ID             int32
+	Type           string
+	Status         string
+	StatusMessage  *string
+	Refresh        *int
+	ConfigVersion  int64
+	Cursor         *int
+	State          string
+	LastSyncAt     *time.Time
+	NextSyncAt     *time.Time
+	DueReason      *string
+	IsDue          bool
+	Triggered      bool
+	Session        *uuid.UUID
+	DispatchedAt   *time.Time
+	LeaseOwner     *uuid.UUID
+	LeaseExpiresAt *time.Time
+	FailureCount   int
+}
+
+type runRow struct {
+	ID            uuid.UUID
+	ConnectorID   int32
+	Trigger       string
+	Slot          *time.Time
+	StartedAt     time.Time
+	CompletedAt   *time.Time
+	Status        string
+	Reason        *string
+	Total         *int64
+	Stored        int64
+	ConfigVersion int64
+	Swept         bool
+	Counted       int64
+}
+
+type documentRow struct {
+	ID            int64
+	ConnectorID   int32
+	SourceID      string
+	ContentHash   string
+	VersionToken  string
+	Status        string
+	Error         *string
+	WrittenBy     *uuid.UUID
+	Session       *uuid.UUID
+	FirstNo       *int64
+	ConfigVersion int64
+	ChunkCount    int
+	Texts         []string
+}
+
+// look reads it all.
+func (w *world) look() *sight {
+	w.tb.Helper()
+	s := &sight{connectors: map[int32]connectorRow{}, runs: map[uuid.UUID]runRow{}}
+	for _, c := range rows[connectorRow](w, `
+		SELECT id, type, status, status_message, refresh_freq_minutes AS refresh, config_version,
+			(state->>'cursor')::float8::integer AS cursor, state::text AS state, last_sync_at, next_sync_at, due_reason,
+			coalesce(next_sync_at <= clock_timestamp(), false) AS is_due,
+			trigger_requested_at IS NOT NULL AS triggered, chunking_session AS session, dispatched_at,
+			lease_owner, lease_expires_at, failure_count
+		FROM connectors`) {
+		s.connectors[c.ID] = c
+	}
+	for _, r := range rows[runRow](w, `
+		SELECT id, connector_id, trigger, slot, started_at, completed_at, status, reason, total, stored,
+			config_version, swept_at IS NOT NULL AS swept,
+			(SELECT count(*) FROM run_messages m WHERE m.session = r.id) AS counted
+		FROM scheduler_runs r`) {
+		s.runs[r.ID] = r
+	}
+	s.documents = rows[documentRow](w, `
+		SELECT id, connector_id, source_id, content_hash, version_token, status, error, written_by, session,
+			first_no, config_version, chunk_count,
+			ARRAY(SELECT c.text FROM chunks c WHERE c.document_id = d.id AND c.session = d.session
+				AND c.first_no = d.first_no ORDER BY c.no) AS texts
+		FROM documents d ORDER BY connector_id, source_id`)
+	return s
+}
+
+func rows[T any](w *world, sql string) []T {
+	w.tb.Helper()
+	ctx, cancel := bounded()
+	defer cancel()
+	found, err := w.user.servers.Pool.Query(ctx, sql)
+	must(w.tb, "look", err)
+	all, err := pgx.CollectRows(found, func(row pgx.CollectableRow) (T, error) {
+		var value T
+		if _, isRow := any(value).(int64); isRow {
+			return pgx.RowTo[T](row)
+		}
+		return pgx.RowToStructByName[T](row)
+	})
+	must(w.tb, "look", err)
+	return all
+}
+
+// connector is a connector's row; an empty one where it is deleted.
+func (s *sight) connector(id int32) connectorRow { return s.connectors[id] }
+
+func (c connectorRow) is(status string, session uuid.UUID) bool {
+	return c.Status == status && c.Session != nil && *c.Session == session
+}
+
+func (c connectorRow) leasedBy(t *trip) bool {
+	return c.is("SYNCING", t.session) && c.LeaseOwner != nil && *c.LeaseOwner == t.owner
+}
+
+func (c connectorRow) atRest() bool { return c.Status == "ACTIVE" || c.Status == "ERROR" }
+
+func (c connectorRow) inFlight() bool { return c.Status == "PENDING" || c.Status == "SYNCING" }
+
+// latest is the run of a connector that began last.
+func (s *sight) latest(id int32) runRow {
+	var last runRow
+	for _, r := range s.runs {
+		if r.ConnectorID == id && (last.ID == uuid.Nil || r.StartedAt.After(last.StartedAt)) {
+			last = r
+		}
+	}
+	return last
+}
+
+// visible is what a search may find of a connector: its documents that name chunks.
+func (s *sight) visible(id int32) map[string]documentRow {
+	all := map[string]documentRow{}
+	for _, d := range s.documents {
+		if d.ConnectorID == id && d.Session != nil {
+			all[d.SourceID] = d
+		}
+	}
+	return all
+}
+
+func (d documentRow) text() string {
+	if len(d.Texts) == 0 {
+		return ""
+	}
+	return strings.Join(d.Texts, "\n") + "\n"
+}
+
+func (d documentRow) String() string {
+	return fmt.Sprintf("document %s of c%d (%s, token %q, hash %q, error %q, written by %.8s, %d chunks: %q)",
+		d.SourceID, d.ConnectorID, d.Status, d.VersionToken, d.ContentHash, deref(d.Error), fmt.Sprint(d.WrittenBy),
+		d.ChunkCount, d.Texts)
+}
+
+func (r runRow) String() string {
+	return fmt.Sprintf("run %.8s of c%d (%s, %s, reason %q, stored %d of %s)", r.ID, r.ConnectorID, r.Trigger,
+		r.Status, deref(r.Reason), r.Stored, number(r.Total))
+}
+
+func (c connectorRow) String() string {
+	return fmt.Sprintf("c%d (%s, %s, config version %d, state %s, failures %d, due %q, message %q)", c.ID, c.Type, c.Status,
+		c.ConfigVersion, c.State, c.FailureCount, deref(c.DueReason), deref(c.StatusMessage))
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+func number(n *int64) string {
+	if n == nil {
+		return "?"
+	}
+	return fmt.Sprint(*n)
+}

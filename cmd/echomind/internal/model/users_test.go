@@ -1,0 +1,103 @@
+package model
+
+import (
+	"context"
+	"errors"
+
+	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/sdk/lifecycle"
+)
+
+// add creates a connector. refresh is nil for manual only, 0 for once, else minutes.
+func (w *world) add(kind string, refresh *int, maxRetries int) *connector {
+	w.tb.Helper()
+	c := &connector{kind: kind, folder: "a", folders: map[string]*source{}}
+	ctx, cancel := bounded()
+	defer cancel()
+	err := w.user.servers.Pool.QueryRow(ctx, `
+		INSERT INTO connectors (name, type, user_id, config, refresh_freq_minutes, max_retries)
+		VALUES ('model', $1, 1, '{"folder": "a"}', $2, $3) RETURNING id`, kind, refresh, maxRetries).Scan(&c.id)
+	must(w.tb, "add a connector", err)
+	w.connectors = append(w.connectors, c)
+	c.source()
+	return c
+}
+
+// setFolder changes the configuration: another folder of the source, with documents of its own.
+func (w *world) setFolder(c *connector, folder string) {
+	w.tb.Helper()
+	w.exec(w.tb, `UPDATE connectors SET config = jsonb_build_object('folder', $2::text) WHERE id = $1`, c.id, folder)
+	c.folder = folder
+}
+
+func (w *world) setOwner(c *connector, user int) {
+	w.tb.Helper()
+	w.exec(w.tb, `UPDATE connectors SET user_id = $2 WHERE id = $1`, c.id, user)
+}
+
+func (w *world) setScope(c *connector, scope string) {
+	w.tb.Helper()
+	w.exec(w.tb, `UPDATE connectors SET scope = $2, scope_id = 'g1' WHERE id = $1`, c.id, scope)
+}
+
+func (w *world) setRefresh(c *connector, refresh *int) {
+	w.tb.Helper()
+	w.exec(w.tb, `UPDATE connectors SET refresh_freq_minutes = $2 WHERE id = $1`, c.id, refresh)
+}
+
+// trigger asks for a sync now; a disabled connector refuses by name.
+func (w *world) trigger(c *connector) {
+	w.tb.Helper()
+	ctx, cancel := bounded()
+	defer cancel()
+	_, err := w.user.servers.Pool.Exec(ctx,
+		`UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = $1`, c.id)
+	if w.look().connector(c.id).Status == "DISABLED" {
+		if postgres.Constraint(err) != "connectors_trigger_disabled" {
+			w.fatalf("triggering a disabled connector: %v", err)
+		}
+		return
+	}
+	must(w.tb, "trigger", err)
+	w.asked[c.id] = true
+}
+
+func (w *world) disable(c *connector) {
+	w.tb.Helper()
+	w.toggle("disable", c, w.moves.Disable)
+}
+
+func (w *world) enable(c *connector) {
+	w.tb.Helper()
+	w.toggle("enable", c, w.moves.Enable)
+}
+
+func (w *world) toggle(what string, c *connector, move func(context.Context, int32) error) {
+	w.tb.Helper()
+	ctx, cancel := bounded()
+	defer cancel()
+	if err := move(ctx, c.id); err != nil && !errors.Is(err, lifecycle.ErrUnchanged) {
+		w.fatalf("%s: %v", what, err)
+	}
+}
+
+func (w *world) remove(c *connector) {
+	w.tb.Helper()
+	w.exec(w.tb, `DELETE FROM connectors WHERE id = $1`, c.id)
+	c.deleted = true
+}
+
+// comeDue lets time pass until a connector at rest is due.
+func (w *world) comeDue(c *connector) {
+	w.tb.Helper()
+	w.exec(w.tb, `UPDATE connectors SET next_sync_at = clock_timestamp(),
+			slot_at = CASE WHEN slot_at IS NOT NULL THEN clock_timestamp() END
+		WHERE id = $1 AND next_sync_at > clock_timestamp()`, c.id)
+}
+
+// runOutLease lets a lease's time pass without a renewal.
+func (w *world) runOutLease(c *connector) {
+	w.tb.Helper()
+	w.exec(w.tb, `UPDATE connectors SET lease_expires_at = clock_timestamp() - interval '1 second'
+		WHERE id = $1 AND lease_expires_at IS NOT NULL`, c.id)
+}

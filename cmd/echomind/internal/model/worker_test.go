@@ -1,0 +1,300 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/sdk/lifecycle"
+	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/sdk/worker"
+)
+
+// fetch is what a run saw of its source.
+type fetch struct {
+	connector *connector
+	seen      *snapshot
+	total     int64 // how many messages it has numbered, once it is done
+}
+
+// trip is a worker at work on one trigger. Its steps are the kit's, in the kit's order.
+type trip struct {
+	trigger        *held
+	request        *internalpb.ConnectorSyncRequest
+	session, owner uuid.UUID
+	pickedUp       bool
+	acknowledged   bool
+	fetched        bool
+	total          int64
+	unsent         []*nats.Msg
+	last           *nats.Msg // sync completed
+	lastSeq        uint64
+	over           bool // no step is left; what it knows may still wake up
+}
+
+func (t *trip) String() string {
+	return fmt.Sprintf("trip of c%d (session %.8s)", t.request.GetConnectorId(), t.session)
+}
+
+// receive lets a worker with a free slot pull a trigger. It reports false where none is queued.
+func (w *world) receive(kind string) *trip {
+	w.tb.Helper()
+	declared, err := topology.SyncConsumer(kind)
+	must(w.tb, "declare a consumer", err)
+	for _, h := range w.pull(topology.SyncStream, declared, 1) {
+		t := &trip{trigger: h, request: &internalpb.ConnectorSyncRequest{}, owner: uuid.New()}
+		err := proto.Unmarshal(h.Data(), t.request)
+		if err == nil {
+			t.session, err = uuid.Parse(t.request.ChunkingSession)
+		}
+		if err != nil { // the kit makes a dead letter of it
+			must(w.tb, "give a message up", h.Ack())
+			continue
+		}
+		w.trips = append(w.trips, t)
+		return t
+	}
+	return nil
+}
+
+// step takes a trip one step on. pick says which of the messages that are left is published next.
+func (w *world) step(t *trip, pick int) {
+	w.tb.Helper()
+	switch {
+	case t.over:
+	case !t.pickedUp:
+		w.pickUp(t)
+	case !t.acknowledged:
+		t.acknowledged = true
+		must(w.tb, "acknowledge a trigger", t.trigger.Ack())
+	case !t.fetched:
+		w.fetch(t)
+	case len(t.unsent) > 0:
+		i := pick % len(t.unsent)
+		if _, taken := w.publish(t.unsent[i]); taken {
+			t.unsent = slices.Delete(t.unsent, i, i+1)
+		}
+	case t.lastSeq == 0:
+		t.lastSeq, _ = w.publish(t.last)
+	default:
+		w.drain(t)
+		t.over = true
+	}
+}
+
+// finish takes a trip through all its steps.
+func (w *world) finish(t *trip) {
+	w.tb.Helper()
+	for !t.over {
+		w.step(t, 0)
+	}
+}
+
+// finishFetching takes a trip up to the step before draining.
+func (w *world) finishFetching(t *trip) {
+	w.tb.Helper()
+	for !t.over && t.lastSeq == 0 {
+		w.step(t, 0)
+	}
+}
+
+func (w *world) pickUp(t *trip) {
+	w.tb.Helper()
+	before := w.look().connector(t.request.ConnectorId)
+	err := w.move(func(ctx context.Context) error {
+		return w.moves.PickUp(ctx, t.request.ConnectorId, t.session, t.owner, leaseTime)
+	})
+	if w.allowed("pick-up", t, err, before.is("PENDING", t.session)) {
+		t.pickedUp = true
+		delete(w.asked, t.request.ConnectorId)
+		return
+	}
+	must(w.tb, "acknowledge old news", t.trigger.Ack())
+	t.over = true
+}
+
+// fetch reads what is stored and what the source has, and numbers the messages that make the one the other.
+func (w *world) fetch(t *trip) {
+	w.tb.Helper()
+	c := w.byID(t.request.ConnectorId)
+	folder, _ := t.request.Config.AsMap()["folder"].(string)
+	cursor, _ := t.request.State.AsMap()["cursor"].(float64)
+	f := &fetch{connector: c, seen: c.folderOf(folder).snapshot(), total: -1}
+	w.sessions[t.session] = f
+	p := f.seen.source.fetch(w.known(t), int(cursor), c.kind == feed)
+	for _, d := range p.put {
+		if draft, changed := f.seen.source.draft(d); changed {
+			w.put(t, f.seen.source, draft)
+		}
+		w.put(t, f.seen.source, d)
+	}
+	for _, d := range p.touch {
+		doc := f.seen.source.offer(d)
+		w.number(t, part(doc, 1, func(p *internalpb.DocumentPart) { p.KeepChunks = true }))
+	}
+	for _, name := range p.gone {
+		w.number(t, &internalpb.DocumentProcessRequest{Body: &internalpb.DocumentProcessRequest_Deletion{
+			Deletion: &internalpb.DocumentDeletion{SourceId: name},
+		}})
+	}
+	reason := ""
+	if t.total == 0 {
+		reason = "nothing had changed"
+	}
+	t.last = w.envelop(t, &internalpb.DocumentProcessRequest{Body: &internalpb.DocumentProcessRequest_Completed{
+		Completed: &internalpb.SyncCompleted{
+			Total: t.total, NewState: cursorState(f.seen.cursor), ListingWhole: true, Unchanged: int64(p.unchanged),
+			Reason: reason,
+		},
+	}})
+	t.fetched, f.total = true, t.total
+}
+
+// put numbers the parts of a document: one chunk each.
+func (w *world) put(t *trip, s *source, d document) {
+	doc := s.offer(d)
+	if doc.Err != "" {
+		w.number(t, part(doc, 1, func(p *internalpb.DocumentPart) { p.Error = doc.Err }))
+		return
+	}
+	first := t.total + 1
+	for i, c := range doc.Chunks {
+		w.number(t, part(doc, int32(len(doc.Chunks)), func(p *internalpb.DocumentPart) {
+			p.FirstNo, p.FirstChunk = first, int32(i)
+			p.Chunks = []*internalpb.Chunk{{Text: c.Text, Start: c.Start, End: c.End}}
+		}))
+	}
+}
+
+func part(d worker.Document, parts int32, fill func(*internalpb.DocumentPart)) *internalpb.DocumentProcessRequest {
+	p := &internalpb.DocumentPart{
+		SourceId: d.SourceID, Title: d.Title, Url: d.URL, MediaType: d.MediaType, ContentHash: d.ContentHash,
+		VersionToken: d.VersionToken, Parts: parts, ChunkCount: int32(len(d.Chunks)),
+	}
+	fill(p)
+	return &internalpb.DocumentProcessRequest{Body: &internalpb.DocumentProcessRequest_Part{Part: p}}
+}
+
+// number gives a message its number and queues it for publishing.
+func (w *world) number(t *trip, m *internalpb.DocumentProcessRequest) {
+	w.tb.Helper()
+	t.total++
+	m.Number = t.total
+	if p := m.GetPart(); p != nil && p.FirstNo == 0 {
+		p.FirstNo = m.Number
+	}
+	t.unsent = append(t.unsent, w.envelop(t, m))
+}
+
+func (w *world) envelop(t *trip, m *internalpb.DocumentProcessRequest) *nats.Msg {
+	w.tb.Helper()
+	m.ConnectorId, m.ConfigVersion = t.request.ConnectorId, t.request.ConfigVersion
+	m.ChunkingSession = t.request.ChunkingSession
+	data, err := proto.Marshal(m)
+	must(w.tb, "encode a document", err)
+	msg := nats.NewMsg(topology.DocumentSubject)
+	msg.Data = data
+	msg.Header.Set(topology.HeaderSession, m.ChunkingSession)
+	msg.Header.Set(topology.HeaderNumber, fmt.Sprint(m.Number))
+	return msg
+}
+
+// known is what the kit's Run.Known reads.
+func (w *world) known(t *trip) map[string]worker.Known {
+	w.tb.Helper()
+	ctx, cancel := bounded()
+	defer cancel()
+	rows, err := w.worker.servers.Pool.Query(ctx, `
+		SELECT source_id, CASE WHEN config_version = $2 THEN version_token ELSE '' END,
+			CASE WHEN config_version = $2 THEN content_hash ELSE '' END
+		FROM documents WHERE connector_id = $1 AND status IN ('stored', 'failed')`,
+		t.request.ConnectorId, t.request.ConfigVersion)
+	must(w.tb, "read known documents", err)
+	defer rows.Close()
+	known := map[string]worker.Known{}
+	for rows.Next() {
+		var name string
+		var k worker.Known
+		must(w.tb, "read a known document", rows.Scan(&name, &k.VersionToken, &k.ContentHash))
+		known[name] = k
+	}
+	must(w.tb, "read known documents", rows.Err())
+	return known
+}
+
+// drain gives up the lease. Where the run is complete, or somebody else's, nothing may happen.
+func (w *world) drain(t *trip) {
+	w.tb.Helper()
+	before := w.look().connector(t.request.ConnectorId)
+	err := w.move(func(ctx context.Context) error { return w.moves.Drain(ctx, t.session, t.owner, t.lastSeq) })
+	w.allowed("draining", t, err, before.leasedBy(t))
+}
+
+// renew prolongs the lease, at whatever time the worker wakes up.
+func (w *world) renew(t *trip) {
+	w.tb.Helper()
+	before := w.look().connector(t.request.ConnectorId)
+	err := w.move(func(ctx context.Context) error { return w.moves.Renew(ctx, t.session, t.owner, leaseTime) })
+	if !w.allowed("renewal", t, err, before.leasedBy(t)) {
+		t.over = true
+	}
+}
+
+// pickUpAgain repeats a pick-up whose answer was lost: it must say yes as long as the lease is its own.
+func (w *world) pickUpAgain(t *trip) {
+	w.tb.Helper()
+	before := w.look().connector(t.request.ConnectorId)
+	err := w.move(func(ctx context.Context) error {
+		return w.moves.PickUp(ctx, t.request.ConnectorId, t.session, t.owner, leaseTime)
+	})
+	w.allowed("a repeated pick-up", t, err, before.leasedBy(t))
+}
+
+func (w *world) fail(t *trip, kind lifecycle.Failure) {
+	w.tb.Helper()
+	before := w.look().connector(t.request.ConnectorId)
+	err := w.move(func(ctx context.Context) error { return w.moves.Fail(ctx, t.session, kind, "the source refused") })
+	w.allowed("failure", t, err, before.is("SYNCING", t.session))
+	t.over = true
+}
+
+func (w *world) release(t *trip) {
+	w.tb.Helper()
+	before := w.look().connector(t.request.ConnectorId)
+	err := w.move(func(ctx context.Context) error { return w.moves.Release(ctx, t.session) })
+	w.allowed("release", t, err, before.is("SYNCING", t.session) || before.is("PENDING", t.session))
+	t.over = true
+}
+
+// die ends a worker; a trigger that it had not acknowledged goes to another one.
+func (w *world) die(t *trip) {
+	t.trigger.letGo()
+	w.trips = slices.DeleteFunc(w.trips, func(o *trip) bool { return o == t })
+}
+
+func (w *world) move(do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return do(ctx)
+}
+
+// allowed checks that a move was made exactly where the session is the connector's.
+func (w *world) allowed(what string, t *trip, err error, expected bool) bool {
+	w.tb.Helper()
+	switch {
+	case err != nil && !errors.Is(err, lifecycle.ErrFenced):
+		w.fatalf("%s: %v", what, err)
+	case expected && err != nil:
+		w.fatalf("%s of %s was refused though the run is its own", what, t)
+	case !expected && err == nil:
+		w.fatalf("%s of %s was allowed though the run is not its own any more", what, t)
+	}
+	return err == nil
+}
