@@ -126,11 +126,6 @@ func (w *world) fatalf(format string, args ...any) {
 	w.tb.Fatalf(format, args...)
 }
 
-func (w *world) logf(format string, args ...any) {
-	w.tb.Helper()
-	w.tb.Logf(format, args...)
-}
-
 // living are the connectors that the user has not deleted.
 func (w *world) living() []*connector {
 	var all []*connector
