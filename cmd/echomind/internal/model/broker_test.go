@@ -119,7 +119,10 @@ func (w *world) wholeRuns() []uuid.UUID {
 		note(m.Session, m.No)
 	}
 	var whole []uuid.UUID
-	for id, r := range w.look().runs {
+	open := w.look().runs
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, r := range open {
 		f := w.sessions[id]
 		if r.Status == "running" && f != nil && int64(len(there[id])) == f.total+1 {
 			whole = append(whole, id)
