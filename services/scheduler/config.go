@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/echomind/sync/internal/config"
@@ -29,9 +30,8 @@ type Config struct {
 	// LeaseSeconds is the workers' lease: for so long the scheduler rescues nobody after it was away itself, in
 	// seconds.
 	LeaseSeconds int `env:"WORKER_LEASE_SECONDS" envDefault:"15"`
-	// ForeignTimeoutMinutes is when a SYNCING connector of a subscriber without the worker kit is rescued, in
-	// minutes.
-	ForeignTimeoutMinutes int `env:"FOREIGN_SYNC_TIMEOUT_MINUTES" envDefault:"360"`
+	// ForeignTimeout is when a SYNCING connector of a subscriber without the worker kit is rescued, as in 6h or 90m.
+	ForeignTimeout time.Duration `env:"FOREIGN_SYNC_TIMEOUT" envDefault:"6h"`
 }
 
 // Shared is what all services are told.
@@ -47,8 +47,15 @@ func (c Config) Validate() error {
 		config.AtLeast("SCHEDULER_WATCH_INTERVAL_SECONDS", c.WatchIntervalSeconds, 1),
 		config.AtLeast("SCHEDULER_LOST_GRACE_SECONDS", c.LostGraceSeconds, int((claimTimeout+publishTimeout)/time.Second)+1),
 		config.AtLeast("WORKER_LEASE_SECONDS", c.LeaseSeconds, 3),
-		config.AtLeast("FOREIGN_SYNC_TIMEOUT_MINUTES", c.ForeignTimeoutMinutes, 1),
+		c.checkForeignTimeout(),
 	)
+}
+
+func (c Config) checkForeignTimeout() error {
+	if c.ForeignTimeout < time.Minute {
+		return fmt.Errorf("FOREIGN_SYNC_TIMEOUT=%s: must be at least 1m", c.ForeignTimeout)
+	}
+	return nil
 }
 
 func seconds(n int) time.Duration { return time.Duration(n) * time.Second }

@@ -44,7 +44,7 @@ func (s *Scheduler) Rescue(ctx context.Context) error {
 
 func (s *Scheduler) rescue(ctx context.Context, q *dbgen.Queries) (again map[string][]Trigger, full bool, err error) {
 	rows, err := q.LockAbandoned(ctx, dbgen.LockAbandonedParams{
-		ForeignTimeout: time.Duration(s.config.ForeignTimeoutMinutes) * time.Minute, Batch: int32(s.config.ClaimBatch),
+		ForeignTimeout: s.config.ForeignTimeout, Batch: int32(s.config.ClaimBatch),
 	})
 	if err != nil || len(rows) == 0 {
 		return nil, false, wrap("lock abandoned connectors", err)

@@ -69,7 +69,7 @@ func settings() (evidence.Settings, error) {
 		CheckInterval:  time.Duration(cfg.CheckIntervalSeconds) * time.Second,
 		WatchInterval:  time.Duration(cfg.WatchIntervalSeconds) * time.Second,
 		LostGrace:      time.Duration(cfg.LostGraceSeconds) * time.Second,
-		ForeignTimeout: time.Duration(cfg.ForeignTimeoutMinutes) * time.Minute,
+		ForeignTimeout: cfg.ForeignTimeout,
 	}, err
 }
 

@@ -92,10 +92,20 @@ func (w *world) semanticActions() []action {
 		{10, "semantic handles documents", nil, func(t *rapid.T) { w.handle(instance(t), events(t), w.someDocuments(t)) }},
 		{8, "semantic handles all documents", nil, func(t *rapid.T) { w.handle(instance(t), immortal, w.documents(32)) }},
 		{5, "both semantics handle documents", nil, func(t *rapid.T) { w.handleBoth(events(t), w.someDocuments(t)) }},
+		{2, "a message kills its readers", nil, func(t *rapid.T) { w.poison(instance(t)) }},
 		{1, "the run ends in mid-store", w.anyConnector, w.endInMidStore},
 		{2, "semantic completes stored runs", nil, func(t *rapid.T) { w.completeStored(instance(t), events(t)) }},
 		{3, "semantic sweeps", nil, func(t *rapid.T) { w.sweep(instance(t), events(t)) }},
 	}
+}
+
+// poison lets a reader die of the next message again and again, until the message is given up.
+func (w *world) poison(i int) {
+	w.tb.Helper()
+	for range maxTries + 1 {
+		w.handle(i, 3, w.documents(1))
+	}
+	w.handle(i, immortal, w.documents(1))
 }
 
 // endInMidStore lets a run end, one way or another, while its documents are being stored.
