@@ -238,7 +238,7 @@ BEGIN
     END IF;
 
     -- Wake the scheduler when this row is due, or when the place it leaves is waited for.
-    IF NEW.needs_plan OR NEW.next_sync_at <= moment OR (left_run IS NOT NULL AND EXISTS (
+    IF NEW.needs_plan OR NEW.next_sync_at <= clock_timestamp() OR (left_run IS NOT NULL AND EXISTS (
             SELECT 1 FROM connectors d WHERE d.type = OLD.type AND d.next_sync_at <= moment)) THEN
         PERFORM pg_notify('connectors_due', '');
     END IF;

@@ -49,6 +49,30 @@ func TestAChangeReachesTheStreamInWellUnderASecond(t *testing.T) {
 	t.Logf("three changes took %s", time.Since(begun))
 }
 
+func TestATriggerDuringARunIsAnsweredAtOnceAfterTheVerdict(t *testing.T) {
+	s := setStage(t)
+	scheduler := s.scheduler(rarely)
+	s.run(scheduler)
+	s.listening(scheduler)
+	id := s.connector(nil)
+	pending := s.countIs(1, `SELECT count(*) FROM connectors WHERE status = 'PENDING'`)
+	s.eventually(time.Second, pending)
+	s.pickUp(id, time.Minute)
+	s.exec(`UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = $1`, id)
+	s.exec(`UPDATE connectors SET status = 'ACTIVE' WHERE id = $1`, id)
+	s.eventually(time.Second, pending)
+}
+
+func TestAnEnabledConnectorThatNeverSyncedIsDispatchedAtOnce(t *testing.T) {
+	s := setStage(t)
+	id := s.connector(row{"status": "DISABLED"})
+	scheduler := s.scheduler(rarely)
+	s.run(scheduler)
+	s.listening(scheduler)
+	s.exec(`UPDATE connectors SET status = 'ACTIVE' WHERE id = $1`, id)
+	s.eventually(time.Second, s.countIs(1, `SELECT count(*) FROM connectors WHERE status = 'PENDING'`))
+}
+
 func TestADeletedConnectorGivesItsPlaceToTheNext(t *testing.T) {
 	s := setStage(t)
 	s.exec(`UPDATE connector_types SET max_concurrent_syncs = 1`)
