@@ -137,7 +137,10 @@ func (t *storing) count(ctx context.Context, items []*item) ([]*item, error) {
 	p := dbgen.CountMessagesParams{Session: t.session}
 	for _, it := range items {
 		firstNo := it.firstNo
-		if it.poison != "" {
+		switch {
+		case it.poison != "" && it.sourceID == "":
+			firstNo = -1 // its document is not known to have failed: the run completes, and its cursor stays
+		case it.poison != "":
 			firstNo = 0 // counted, but never a part that makes its document whole
 		}
 		p.Nos = append(p.Nos, it.no)

@@ -3,7 +3,10 @@
 SELECT id FROM connectors WHERE chunking_session = @session AND status = 'SYNCING' FOR UPDATE;
 
 -- name: LockStoredRun :one
-SELECT new_state, documents_processed + documents_failed + documents_unchanged AS analyzed, total
+-- unnamed: a message was given up of which nobody can tell whose document it carried (first_no is -1).
+SELECT new_state, documents_processed + documents_failed + documents_unchanged AS analyzed, total,
+    (documents_failed > 0 AND EXISTS (
+        SELECT 1 FROM run_messages m WHERE m.session = @session AND m.first_no < 0))::boolean AS unnamed
 FROM scheduler_runs
 WHERE id = @session AND status = 'running' AND stored = total
 FOR UPDATE;

@@ -137,22 +137,46 @@ type countedRow struct {
 }
 
 // lose drops one message of a stream, as a crash of the broker does with what it has not synced to disk.
-func (w *world) lose(stream string, nth uint64) {
+func (w *world) lose(stream string, nth int) {
 	w.tb.Helper()
-	ctx, cancel := bounded()
-	defer cancel()
-	s := w.stream(w.tb, stream)
-	state := s.CachedInfo().State
-	if state.Msgs == 0 {
+	if msg := w.one(stream, nth); msg != nil {
+		w.drop(stream, msg)
+	}
+}
+
+// garble puts in the place of one document message another that nobody can read, under the same headers: what a
+// worker of a later release may send to a semantic of an earlier one.
+func (w *world) garble(nth int) {
+	w.tb.Helper()
+	msg := w.one(topology.DocumentStream, nth)
+	if msg == nil {
 		return
 	}
-	from := state.FirstSeq + nth%(state.LastSeq-state.FirstSeq+1)
-	msg, err := s.GetMsg(ctx, from, jetstream.WithGetMsgSubject(">"))
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	session, err := uuid.Parse(msg.Header.Get(topology.HeaderSession))
+	if err != nil || msg.Header.Get(topology.HeaderNumber) == "0" {
 		return
 	}
-	must(w.tb, "get a message", err)
-	must(w.tb, "lose a message", s.DeleteMsg(ctx, msg.Sequence))
+	w.garbled[session] = true
+	w.publish(&nats.Msg{Subject: msg.Subject, Header: msg.Header, Data: []byte("\xff of a later release")})
+	w.drop(topology.DocumentStream, msg)
+}
+
+// one is some message that a stream holds; nil where it holds none.
+func (w *world) one(stream string, nth int) *jetstream.RawStreamMsg {
+	w.tb.Helper()
+	var all []*jetstream.RawStreamMsg
+	w.eachQueued(stream, ">", func(msg *jetstream.RawStreamMsg) { all = append(all, msg) })
+	if len(all) == 0 {
+		return nil
+	}
+	return all[nth%len(all)]
+}
+
+func (w *world) drop(stream string, msg *jetstream.RawStreamMsg) {
+	w.tb.Helper()
+	w.operate("drop a message", func(ctx context.Context) error {
+		return w.stream(w.tb, stream).DeleteMsg(ctx, msg.Sequence)
+	})
 }
 
 // purge drops everything that a stream holds.

@@ -102,8 +102,9 @@ func (w *world) brokerActions() []action {
 	streams := []string{topology.SyncStream, topology.DocumentStream}
 	return []action{
 		{3, "broker loses a message", nil, func(t *rapid.T) {
-			w.lose(oneOf(t, "stream", streams), uint64(upTo(t, "place", 16)))
+			w.lose(oneOf(t, "stream", streams), upTo(t, "place", 16))
 		}},
+		{2, "a document is garbled", nil, func(t *rapid.T) { w.garble(upTo(t, "place", 16)) }},
 		{1, "broker loses a stream or a consumer", nil, func(t *rapid.T) {
 			stream := oneOf(t, "stream", streams)
 			switch upTo(t, "how", 4) {

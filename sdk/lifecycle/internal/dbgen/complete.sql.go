@@ -65,7 +65,9 @@ func (q *Queries) LockConnector(ctx context.Context, session *uuid.UUID) (int32,
 }
 
 const lockStoredRun = `-- name: LockStoredRun :one
-SELECT new_state, documents_processed + documents_failed + documents_unchanged AS analyzed, total
+SELECT new_state, documents_processed + documents_failed + documents_unchanged AS analyzed, total,
+    (documents_failed > 0 AND EXISTS (
+        SELECT 1 FROM run_messages m WHERE m.session = $1 AND m.first_no < 0))::boolean AS unnamed
 FROM scheduler_runs
 WHERE id = $1 AND status = 'running' AND stored = total
 FOR UPDATE
@@ -75,12 +77,19 @@ type LockStoredRunRow struct {
 	NewState []byte
 	Analyzed int64
 	Total    *int64
+	Unnamed  bool
 }
 
+// unnamed: a message was given up of which nobody can tell whose document it carried (first_no is -1).
 func (q *Queries) LockStoredRun(ctx context.Context, session uuid.UUID) (LockStoredRunRow, error) {
 	row := q.db.QueryRow(ctx, lockStoredRun, session)
 	var i LockStoredRunRow
-	err := row.Scan(&i.NewState, &i.Analyzed, &i.Total)
+	err := row.Scan(
+		&i.NewState,
+		&i.Analyzed,
+		&i.Total,
+		&i.Unnamed,
+	)
 	return i, err
 }
 
