@@ -79,11 +79,12 @@ func TestEveryLookUsesAnIndex(t *testing.T) {
 	_, err := scheduler.measureOnce(t.Context(), time.Now().Add(-time.Minute))
 	s.do(err)
 
+	// "": either of the partial indexes on what is in flight will do; which one depends on the sample of ANALYZE.
 	for name, by := range map[string]string{
 		"DueTypes": "type =", "LockDue": "next_sync_at <=", "InFlight": "type =", "CloseStrayRuns": "connector_id =",
 		"OpenRuns": "slot =", "Claim": "id =", "LockUnplanned": "", "Plan": "id =", "PendingTypes": "dispatched_at <",
-		"Redispatch": "dispatched_at <", "LockAbandoned": "status =", "ClaimAgain": "id =", "DrainingRuns": "status =",
-		"FailLostInTransit": "chunking_session =", "Verdicts": "completed_at >", "PendingSyncs": "status =",
+		"Redispatch": "dispatched_at <", "LockAbandoned": "", "ClaimAgain": "id =", "DrainingRuns": "",
+		"FailLostInTransit": "chunking_session =", "Verdicts": "completed_at >", "PendingSyncs": "",
 	} {
 		statement, ran := r.statements[name]
 		if !ran {
