@@ -3,7 +3,7 @@
 //
 //	psql "$DATABASE_URL" -c "INSERT INTO connector_types (name) VALUES ('notes')"
 //	DATABASE_URL=… NATS_URL=… go run ./examples/customsource
-//	echomind connectors add --name mine --type notes --user 1 --config '{"file":"/home/me/notes.txt"}'
+//	echomind connectors add --name mine --type notes --user 1 --refresh 60m --config '{"file":"/home/me/notes.txt"}'
 package main
 
 import (
