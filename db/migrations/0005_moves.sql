@@ -39,6 +39,25 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- What was changed now, or before and never synced since, is due at once, unless nothing makes it due by itself.
+-- +goose StatementBegin
+CREATE FUNCTION connector_sync_change(c connectors, changed boolean) RETURNS connectors
+    LANGUAGE plpgsql AS $$
+BEGIN
+    IF c.last_sync_at IS NOT NULL AND c.trigger_requested_at IS NULL
+        AND (c.schedule_cron IS NOT NULL OR c.refresh_freq_minutes IS NOT NULL)
+        AND (changed OR EXISTS (SELECT 1 FROM scheduler_runs r WHERE r.connector_id = c.id))
+        AND NOT EXISTS (SELECT 1 FROM scheduler_runs r WHERE r.connector_id = c.id
+            AND r.config_version = c.config_version AND r.status IN ('completed', 'skipped')) THEN
+        c.next_sync_at := clock_timestamp();
+        c.due_reason := 'changed';
+        c.slot_at := NULL;
+        c.needs_plan := false;
+    END IF;
+    RETURN c;
+END $$;
+-- +goose StatementEnd
+
 -- The failure policy: ERROR with the next try after min(2^n, 60) minutes and jitter, DISABLED after
 -- max_retries failures in a row. due_reason 'permanent' means no next try.
 -- +goose StatementBegin
@@ -145,17 +164,7 @@ BEGIN
         NEW.failure_count := 0;
         NEW.status_message := NULL;
         NEW := connector_plan(NEW, moment);
-        -- What was changed meanwhile, or before and never synced since, is due at once.
-        IF NEW.last_sync_at IS NOT NULL AND NEW.trigger_requested_at IS NULL
-            AND (NEW.schedule_cron IS NOT NULL OR NEW.refresh_freq_minutes IS NOT NULL)
-            AND (changed OR EXISTS (SELECT 1 FROM scheduler_runs r WHERE r.connector_id = NEW.id))
-            AND NOT EXISTS (SELECT 1 FROM scheduler_runs r WHERE r.connector_id = NEW.id
-                AND r.config_version = NEW.config_version AND r.status IN ('completed', 'skipped')) THEN
-            NEW.next_sync_at := moment;
-            NEW.due_reason := 'changed';
-            NEW.slot_at := NULL;
-            NEW.needs_plan := false;
-        END IF;
+        NEW := connector_sync_change(NEW, changed);
     ELSIF changed AND OLD.chunking_session IS NOT NULL THEN
         left_run := 'superseded';
         why := 'configuration changed';
@@ -220,7 +229,7 @@ BEGIN
                 IS DISTINCT FROM (OLD.refresh_freq_minutes, OLD.schedule_cron, OLD.time_zone)
             AND NEW.status = 'ACTIVE'
             AND (OLD.next_sync_at IS NULL OR OLD.due_reason IN ('schedule', 'new')) THEN
-            NEW := connector_plan(NEW, NEW.last_sync_at);
+            NEW := connector_sync_change(connector_plan(NEW, NEW.last_sync_at), changed);
         END IF;
     END IF;
 
@@ -278,5 +287,6 @@ DROP TRIGGER connectors_before_insert ON connectors;
 DROP FUNCTION connectors_before_delete();
 DROP FUNCTION connectors_before_write();
 DROP FUNCTION connector_failed(connectors);
+DROP FUNCTION connector_sync_change(connectors, boolean);
 DROP FUNCTION connector_plan(connectors, timestamptz);
 DROP FUNCTION connector_move_allowed(text, text);

@@ -87,6 +87,7 @@ func (s *Semantic) sweepRun(ctx context.Context, run dbgen.UnsweptRunsRow) error
 			})
 			return err
 		},
+		func(ctx context.Context) error { _, err := s.queries.SweepOutdated(ctx, run.ID); return err },
 		func(ctx context.Context) error { return s.queries.SweepMessages(ctx, run.ID) },
 		func(ctx context.Context) error { return s.queries.SweepTries(ctx, run.ID) },
 		func(ctx context.Context) error { return s.queries.MarkSwept(ctx, run.ID) },

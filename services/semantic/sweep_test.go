@@ -50,6 +50,21 @@ func TestTheSweepLeavesADocumentThatANewRunIsWriting(t *testing.T) {
 	require.Equal(t, line("a", "apricot"), c.documents())
 }
 
+func TestTheSweepRemovesWhatAnEarlierConfigurationLeft(t *testing.T) {
+	f := newFixture(t)
+	c := f.synced(map[string]string{"a": "apple", "b": "banana"})
+	other := f.synced(map[string]string{"a": "avocado"})
+	f.exec(`UPDATE connectors SET config = '{"folder": "another"}' WHERE id = $1`, c.connector)
+	require.NoError(t, f.Sweep(ctx))
+	require.Equal(t, line("a", "apple")+"\n"+line("b", "banana"), c.documents(), "until the new configuration is synced")
+	c = c.again()
+	c.stores(c.doc(1, "b", "blueberry"), c.completed(1))
+	require.NoError(t, f.Sweep(ctx))
+	require.Equal(t, line("b", "blueberry"), c.documents())
+	require.Equal(t, line("a", "avocado"), other.documents())
+	require.Equal(t, int64(2), f.count("chunks"))
+}
+
 func TestTheSweepRemovesADeletedConnectorsDocumentsAndNoOthers(t *testing.T) {
 	f := newFixture(t)
 	gone := f.synced(map[string]string{"a": "apple", "b": "banana"})

@@ -25,6 +25,17 @@ DELETE FROM documents d
 WHERE d.connector_id = @connector_id AND d.status IN ('deleted', 'partial') AND d.updated_at < @before::timestamptz
     AND NOT EXISTS (SELECT 1 FROM scheduler_runs r WHERE r.connector_id = d.connector_id AND r.status = 'running');
 
+-- name: SweepOutdated :execrows
+-- What an earlier configuration has left. The first run that completes under a new one began with an empty cursor and
+-- listed the whole source: a document that it did not bring is not in the source as it is configured now.
+WITH gone AS (
+    DELETE FROM documents d USING scheduler_runs r
+    WHERE r.id = @session AND r.status IN ('completed', 'skipped') AND r.listing_whole
+        AND d.connector_id = r.connector_id AND d.config_version < r.config_version
+    RETURNING d.id, d.session, d.first_no)
+DELETE FROM chunks c USING gone g
+WHERE c.session = g.session AND c.first_no = g.first_no AND c.document_id = g.id;
+
 -- name: MarkSwept :exec
 UPDATE scheduler_runs SET swept_at = clock_timestamp() WHERE id = @session;
 

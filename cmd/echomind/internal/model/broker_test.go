@@ -97,9 +97,11 @@ func (w *world) queuedSessions() []uuid.UUID {
 	return sessions
 }
 
-// wholeRuns are the open runs of which every message is stored or in the stream.
+// wholeRuns are the open runs of which every message is stored, or in the stream in its place: not later than where
+// the worker ended. A duplicate after that is no evidence that nothing was lost.
 func (w *world) wholeRuns() []uuid.UUID {
 	w.tb.Helper()
+	now := w.look()
 	there := map[uuid.UUID]map[int64]bool{}
 	note := func(session uuid.UUID, no int64) {
 		if there[session] == nil {
@@ -110,7 +112,8 @@ func (w *world) wholeRuns() []uuid.UUID {
 	w.eachQueued(topology.DocumentStream, topology.DocumentSubject, func(msg *jetstream.RawStreamMsg) {
 		session, err := uuid.Parse(msg.Header.Get(topology.HeaderSession))
 		no, noErr := strconv.ParseInt(msg.Header.Get(topology.HeaderNumber), 10, 64)
-		if err == nil && noErr == nil {
+		ends := now.runs[session].DrainSeq
+		if err == nil && noErr == nil && ends != nil && int64(msg.Sequence) <= *ends {
 			note(session, no)
 		}
 	})
@@ -118,13 +121,11 @@ func (w *world) wholeRuns() []uuid.UUID {
 		UNION ALL SELECT id, 0 FROM scheduler_runs WHERE total IS NOT NULL`) {
 		note(m.Session, m.No)
 	}
+	last := int64(w.stream(w.tb, topology.DocumentStream).CachedInfo().State.LastSeq)
 	var whole []uuid.UUID
-	open := w.look().runs
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for id, r := range open {
+	for id, r := range now.runs {
 		f := w.sessions[id]
-		if r.Status == "running" && f != nil && int64(len(there[id])) == f.total+1 {
+		if r.Status == "running" && f != nil && int64(len(there[id])) == f.total+1 && r.DrainSeq != nil && *r.DrainSeq <= last {
 			whole = append(whole, id)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/echomind/sync/sdk/lifecycle"
+	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/services/semantic"
 )
 
@@ -263,4 +264,52 @@ func TestAPickUpWhoseCommitIsUnknownIsRepeatedByItsOwner(t *testing.T) {
 	if err := sameAs(c.source(), w.look().visible(c.id)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func TestALateDuplicateOfASweptRunChangesNothing(t *testing.T) {
+	w, c, on := oneSource(t)
+	w.finish(on)
+	w.handle(0, immortal, w.documents(10))
+	w.expect(c, "ACTIVE", "completed", "")
+	w.sweep(0, immortal)
+	for i := range w.said {
+		w.sayAgain(i)
+	}
+	w.handle(0, immortal, w.documents(10)) // must not be taken for something that cannot be stored, which check sees
+	w.expect(c, "ACTIVE", "completed", "")
+	if n := w.queued(t, topology.DeadLetterStream); n > 0 {
+		t.Fatalf("%d dead letters", n)
+	}
+	w.ends(c, 0)
+}
+
+func TestADocumentThatNobodyCanReadHoldsTheCursorBack(t *testing.T) {
+	w := newWorld(newLab(t), t)
+	c := w.add(feed, hourly(), 5)
+	c.source().write("d1", 1)
+	c.source().write("d2", 1)
+	w.tick(0, immortal)
+	w.finish(w.receive(feed))
+	w.garble(0)
+	w.handle(0, immortal, w.documents(10))
+	w.expect(c, "ACTIVE", "completed", "")
+	if row := w.look().connector(c.id); row.State != "{}" {
+		t.Fatalf("%s: its cursor has passed a document that is not stored", row)
+	}
+	w.ends(c, 0) // where the feed hands it out once more
+}
+
+func TestAChangeWhoseRunIsEndedByTheUserIsSyncedWhenEnabled(t *testing.T) {
+	w, c, on := oneSource(t)
+	w.finish(on)
+	w.handle(0, immortal, w.documents(10))
+	w.setRefresh(c, new(int)) // never again by itself
+	w.setFolder(c, "b")
+	c.source().write("d1", 1)
+	w.tick(0, immortal)
+	w.disable(c)
+	w.check()
+	w.enable(c)
+	w.check() // refuses a connector that is at rest, not due, and never synced as it is configured
+	w.ends(c, 0)
 }

@@ -49,6 +49,7 @@ type runRow struct {
 	Total         *int64
 	Stored        int64
 	ConfigVersion int64
+	DrainSeq      *int64
 	Swept         bool
 	Counted       int64
 }
@@ -84,7 +85,7 @@ func (w *world) look() *sight {
 	}
 	for _, r := range rows[runRow](w, `
 		SELECT id, connector_id, trigger, slot, started_at, completed_at, status, reason, total, stored,
-			config_version, swept_at IS NOT NULL AS swept,
+			config_version, drain_seq, swept_at IS NOT NULL AS swept,
 			(SELECT count(*) FROM run_messages m WHERE m.session = r.id) AS counted
 		FROM scheduler_runs r`) {
 		s.runs[r.ID] = r

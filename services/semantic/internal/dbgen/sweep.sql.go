@@ -146,6 +146,26 @@ func (q *Queries) SweepOrphanChunks(ctx context.Context, session uuid.UUID) (int
 	return result.RowsAffected(), nil
 }
 
+const sweepOutdated = `-- name: SweepOutdated :execrows
+WITH gone AS (
+    DELETE FROM documents d USING scheduler_runs r
+    WHERE r.id = $1 AND r.status IN ('completed', 'skipped') AND r.listing_whole
+        AND d.connector_id = r.connector_id AND d.config_version < r.config_version
+    RETURNING d.id, d.session, d.first_no)
+DELETE FROM chunks c USING gone g
+WHERE c.session = g.session AND c.first_no = g.first_no AND c.document_id = g.id
+`
+
+// What an earlier configuration has left. The first run that completes under a new one began with an empty cursor and
+// listed the whole source: a document that it did not bring is not in the source as it is configured now.
+func (q *Queries) SweepOutdated(ctx context.Context, session uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, sweepOutdated, session)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const sweepTries = `-- name: SweepTries :exec
 DELETE FROM message_tries WHERE session = $1
 `

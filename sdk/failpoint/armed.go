@@ -1,0 +1,71 @@
+//go:build chaos
+
+// Package failpoint names the lines on which a process must be able to die without breaking a promise. In a normal build
+// every call is empty and compiled away; built with the tag chaos, the fault harness can kill or freeze the process there.
+//
+// The harness arms a point by a file of its name in the folder that ECHOMIND_FAILPOINTS names. The first process that
+// comes by takes the file away, so that one arming hits one process, and does what the file says: "kill", or "stop"
+// (SIGSTOP), each with an optional delay as in "kill 20ms". A file that says "error" stays: calls fail while it is there.
+package failpoint
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// PoisonText is what input holds that kills the process which handles it.
+const PoisonText = "chaos:kill-whoever-handles-this"
+
+// errArmed is what an armed Err returns.
+var errArmed = errors.New("refused by the fault harness")
+
+var dir = os.Getenv("ECHOMIND_FAILPOINTS")
+
+// At is a line on which the process may die.
+func At(name string) {
+	if dir == "" {
+		return
+	}
+	armed := filepath.Join(dir, name)
+	taken := fmt.Sprintf("%s.taken.%d", armed, os.Getpid())
+	if os.Rename(armed, taken) != nil {
+		return
+	}
+	order, _ := os.ReadFile(taken)
+	word, delay, _ := strings.Cut(strings.TrimSpace(string(order)), " ")
+	if d, err := time.ParseDuration(delay); err == nil {
+		time.Sleep(d)
+	}
+	signal := syscall.SIGKILL
+	if word == "stop" {
+		signal = syscall.SIGSTOP
+	}
+	_ = syscall.Kill(os.Getpid(), signal)
+	if signal == syscall.SIGKILL {
+		select {}
+	}
+}
+
+// Err is a call to the outside that the harness can make fail: it returns nil unless told otherwise.
+func Err(name string) error {
+	if dir == "" {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", name, errArmed)
+}
+
+// Poison is a line that input can kill the process on, in the harness only.
+func Poison(text string) {
+	if strings.Contains(text, PoisonText) {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
+}
