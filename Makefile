@@ -3,12 +3,16 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-PROGRAMS := ./cmd/echomind ./services/scheduler/cmd/scheduler ./services/chunker/cmd/chunker ./services/semantic/cmd/semantic
-MODULES  := . cmd/echomind services/chunker services/scheduler services/semantic
+SERVICES := ./services/scheduler/cmd/scheduler ./services/chunker/cmd/chunker ./services/semantic/cmd/semantic
+PROGRAMS := ./cmd/echomind $(SERVICES)
+MODULES  := . chaos cmd/echomind services/chunker services/scheduler services/semantic
 TOOLS    := $(CURDIR)/bin/tools
 BUF      := $(TOOLS)/buf
 SQLC     := $(TOOLS)/sqlc
 LINT     := $(TOOLS)/golangci-lint
+CHAOS    := bin/chaos
+# Its tests need a real kube-apiserver, so it is no part of the workspace.
+ELECTION := tools/kube/election
 GENERATED := proto/gen proto/echomind docs/configuration.md ':(glob)**/dbgen/*'
 
 help: ## list the targets
@@ -28,6 +32,20 @@ test: build ## pass the tests
 
 race: ## the tests under the race detector
 	go test -race work
+
+test-kube: $(TOOLS)/etcd $(TOOLS)/kube-apiserver ## leader election against a real kube-apiserver (the first time it is built: minutes)
+	cd $(ELECTION) && GOWORK=off go test -race ./...
+
+chaos: chaos-build ## break everything and audit the promises: 90 s, or CHAOS_MINUTES=10 CHAOS_SEED=7
+	$(CHAOS)/chaos -bin $(CHAOS) -minutes $(or $(CHAOS_MINUTES),0) -seed $(or $(CHAOS_SEED),0)
+
+recovery: chaos-build ## measure how long it takes to be back after a fault, with default settings
+	$(CHAOS)/chaos -bin $(CHAOS) -recovery
+
+chaos-build:
+	go run ./chaos/cmd/skewclock $(CHAOS)/clock
+	go build -tags chaos -overlay $(CHAOS)/clock/overlay.json -o $(CHAOS)/ $(SERVICES) ./chaos/cmd/synthetic
+	go build -o $(CHAOS)/ ./chaos/cmd/chaos github.com/nats-io/nats-server/v2
 
 bench: build ## the figures of the README, as benchmarks
 	go test -run '^$$' -bench . -benchtime 1x -timeout 30m ./cmd/echomind/internal/bench
@@ -55,11 +73,12 @@ lint: $(BUF) $(SQLC) $(LINT) ## lint protos, SQL and Go
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo "run gofmt"; exit 1; }
 	go vet work
 	for m in $(MODULES); do (cd $$m && GOWORK=off go build ./...); done
-	for m in $(MODULES); do (cd $$m && GOWORK=off go mod tidy -diff) || { echo "run make tidy"; exit 1; }; done
+	for m in $(MODULES) $(ELECTION); do (cd $$m && GOWORK=off go mod tidy -diff) || { echo "run make tidy"; exit 1; }; done
 	$(LINT) run $(addsuffix /...,$(addprefix ./,$(filter-out .,$(MODULES)))) ./...
+	cd $(ELECTION) && GOWORK=off $(LINT) run ./...
 
 tidy: ## bring every go.mod up to date
-	for m in $(MODULES); do (cd $$m && GOWORK=off go mod tidy); done
+	for m in $(MODULES) $(ELECTION); do (cd $$m && GOWORK=off go mod tidy); done
 
 tools: $(BUF) $(SQLC) $(LINT) $(TOOLS)/protoc-gen-go ## build the pinned tools
 
@@ -71,8 +90,14 @@ $(LINT): tools/golangci-lint/go.sum
 	cd tools/golangci-lint && GOWORK=off go build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 $(TOOLS)/protoc-gen-go: tools/protoc-gen-go/go.sum
 	cd tools/protoc-gen-go && GOWORK=off go build -o $@ google.golang.org/protobuf/cmd/protoc-gen-go
+$(TOOLS)/etcd: tools/kube/go.sum tools/kube/etcd/main.go
+	cd tools/kube && GOWORK=off go build -o $@ ./etcd
+# The API server takes what it serves from its version, which only the linker tells it.
+$(TOOLS)/kube-apiserver: tools/kube/go.sum tools/kube/apiserver/main.go
+	cd tools/kube && export GOWORK=off version=k8s.io/component-base/version && v=$$(go list -m -f '{{.Version}}' k8s.io/kubernetes) && \
+		go build -o $@ -ldflags "-X $$version.gitVersion=$$v -X $$version.gitMajor=1 -X $$version.gitMinor=$$(cut -d. -f2 <<< $$v)" ./apiserver
 
 clean: ## remove what was built; data/ stays
 	rm -rf bin
 
-.PHONY: help build run demo test race bench bench-short generate verify lint tidy tools clean
+.PHONY: help build run demo test test-kube race chaos chaos-build recovery bench bench-short generate verify lint tidy tools clean

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/echomind/sync/sdk/deadline"
 )
 
 // checkTimeout bounds one readiness check.
@@ -27,6 +30,7 @@ type Check func(context.Context) error
 type Readiness struct {
 	mu     sync.Mutex
 	checks map[string]Check
+	notes  map[string]func() string
 }
 
 // Add registers a check under a name; a second one of that name replaces the first.
@@ -37,6 +41,27 @@ func (r *Readiness) Add(name string, check Check) {
 		r.checks = map[string]Check{}
 	}
 	r.checks[name] = check
+}
+
+// Note registers what is worth knowing but makes nothing unready, such as who leads.
+func (r *Readiness) Note(name string, say func() string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.notes == nil {
+		r.notes = map[string]func() string{}
+	}
+	r.notes[name] = say
+}
+
+// Notes are what is noted now.
+func (r *Readiness) Notes() map[string]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	said := make(map[string]string, len(r.notes))
+	for name, say := range r.notes {
+		said[name] = say()
+	}
+	return said
 }
 
 // Ask runs every check and returns how many there are and what is not ready.
@@ -52,7 +77,9 @@ func (r *Readiness) Ask(ctx context.Context) (asked int, problems map[string]str
 	answers := make(chan answer, len(checks))
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
+	problems = map[string]string{}
 	for name, check := range checks {
+		problems[name] = (&deadline.Error{Name: name, After: checkTimeout}).Error()
 		go func() {
 			a := answer{name: name}
 			if err := check(ctx); err != nil {
@@ -61,12 +88,15 @@ func (r *Readiness) Ask(ctx context.Context) (asked int, problems map[string]str
 			answers <- a
 		}()
 	}
-	problems = map[string]string{}
+	// A check that does not heed its context is not waited for.
 	for range checks {
-		if a := <-answers; a.problem != "" {
+		select {
+		case a := <-answers:
 			problems[a.name] = a.problem
+		case <-ctx.Done():
 		}
 	}
+	maps.DeleteFunc(problems, func(_, problem string) bool { return problem == "" })
 	return len(checks), problems
 }
 
@@ -119,12 +149,17 @@ func handler(metrics prometheus.Gatherer, ready *Readiness) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		_, problems := ready.Ask(r.Context())
+		asked, problems := ready.Ask(r.Context())
+		if asked == 0 {
+			problems["process"] = "nothing has started yet"
+		}
 		w.Header().Set("Content-Type", "application/json")
 		if len(problems) > 0 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		_ = json.NewEncoder(w).Encode(map[string]any{"ready": len(problems) == 0, "problems": problems})
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"ready": len(problems) == 0, "problems": problems, "notes": ready.Notes(),
+		})
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	return mux

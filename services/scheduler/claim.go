@@ -11,6 +11,7 @@ import (
 
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/sdk/failpoint"
 	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
 )
@@ -61,6 +62,7 @@ func (s *Scheduler) dispatch(ctx context.Context, t dbgen.DueTypesRow, room int)
 	if err != nil {
 		return 0, fmt.Errorf("claim connectors of type %s: %w", t.Name, err)
 	}
+	failpoint.At("scheduler.claimed")
 	s.dispatcher.publish(ctx, t.Name, batch)
 	return len(batch), nil
 }
@@ -89,6 +91,7 @@ func (s *Scheduler) Claim(ctx context.Context, connectorType string, limit, batc
 	err := deadline.Do(ctx, "scheduler.claim", claimTimeout, func(ctx context.Context) error {
 		return postgres.Tx(ctx, s.servers.Pool, func(tx pgx.Tx) (err error) {
 			claimed, err = claim(ctx, s.queries.WithTx(tx), connectorType, limit, batch)
+			failpoint.At("scheduler.claiming")
 			return err
 		})
 	})

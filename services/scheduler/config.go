@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/services/scheduler/leader"
 )
 
 // Config is what the scheduler is told.
@@ -32,6 +33,8 @@ type Config struct {
 	LeaseSeconds int `env:"WORKER_LEASE_SECONDS" envDefault:"15"`
 	// ForeignTimeout is when a SYNCING connector of a subscriber without the worker kit is rescued, as in 6h or 90m.
 	ForeignTimeout time.Duration `env:"FOREIGN_SYNC_TIMEOUT" envDefault:"6h"`
+	// Election is how one of several schedulers becomes the one that works.
+	Election leader.Config
 }
 
 // Shared is what all services are told.
@@ -48,6 +51,7 @@ func (c Config) Validate() error {
 		config.AtLeast("SCHEDULER_LOST_GRACE_SECONDS", c.LostGraceSeconds, int((claimTimeout+publishTimeout)/time.Second)+1),
 		config.AtLeast("WORKER_LEASE_SECONDS", c.LeaseSeconds, 3),
 		c.checkForeignTimeout(),
+		c.Election.Validate(),
 	)
 }
 

@@ -54,10 +54,10 @@ func (s *Scheduler) documentsHeld(ctx context.Context) (first, last int64, err e
 			return s.servers.Stream.Stream(ctx, topology.DocumentStream)
 		})
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return math.MaxInt64, 0, topology.EnsureStreams(ctx, s.servers.Stream)
+		return math.MaxInt64, 0, fromStream("make the stream again", topology.EnsureStreams(ctx, s.servers.Stream))
 	}
 	if err != nil {
-		return 0, 0, fmt.Errorf("ask for the document stream: %w", err)
+		return 0, 0, fromStream("ask for the document stream", err)
 	}
 	state := stream.CachedInfo().State
 	if state.Msgs == 0 {

@@ -13,10 +13,11 @@ import (
 )
 
 const (
-	// pollEvery is how often the scheduler ticks while it cannot LISTEN, or while a server keeps it waiting.
+	// pollEvery is how often the scheduler ticks while it cannot LISTEN, or while Postgres keeps it waiting.
 	pollEvery = 5 * time.Second
-	// listenKeepalive is how long the listening connection may be silent before it is asked for a sign of life.
-	listenKeepalive = 30 * time.Second
+	// listenKeepalive is how long the listening connection may be silent before it is asked for a sign of life. Until
+	// then nobody knows that a connection is dead, and what is notified meanwhile waits for the next tick.
+	listenKeepalive = 10 * time.Second
 )
 
 // errNotListening is what readiness says meanwhile.

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/sdk/failpoint"
 	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
 )
@@ -68,12 +69,21 @@ func (s *Scheduler) republish(ctx context.Context, connectorType string, oldest 
 		}
 		s.log.Warn("messages were lost; published again", "type", connectorType, "connectors", len(batch))
 		s.metrics.republished.WithLabelValues(connectorType).Add(float64(len(batch)))
+		failpoint.At("scheduler.redispatched")
 		s.dispatcher.publish(ctx, connectorType, batch)
 		if s.dispatcher.waiting() {
 			return nil
 		}
 	}
 	return nil
+}
+
+// fromStream wraps an error of the broker's, so that its silence is not taken for Postgres's.
+func fromStream(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w: %w", what, errStream, err)
 }
 
 // oldestQueued is the dispatch time of the oldest message of a type that waits in the stream; nil when none does.
@@ -95,9 +105,9 @@ func (s *Scheduler) oldestQueued(ctx context.Context, connectorType string) (*ti
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return nil, nil
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return nil, topology.EnsureStreams(ctx, s.servers.Stream)
+		return nil, fromStream("make the stream again", topology.EnsureStreams(ctx, s.servers.Stream))
 	case err != nil:
-		return nil, fmt.Errorf("ask for the oldest message of %s: %w", subject, err)
+		return nil, fromStream("ask for the oldest message of "+subject, err)
 	}
 	at, err := topology.DispatchedAt(msg.Header)
 	if err != nil {

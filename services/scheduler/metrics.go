@@ -24,6 +24,7 @@ const (
 )
 
 type metrics struct {
+	leader        prometheus.Gauge
 	jobs          *prometheus.CounterVec
 	failed        *prometheus.CounterVec
 	duration      *prometheus.HistogramVec
@@ -44,6 +45,9 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		return telemetry.Register(registry, prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help}))
 	}
 	return &metrics{
+		leader: telemetry.Register(registry, prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "scheduler_leader", Help: "1 while this scheduler leads; without an election, always.",
+		})),
 		jobs:   vec("scheduler_jobs_total", "Syncs that were dispatched and acknowledged by the stream.", "type"),
 		failed: vec("scheduler_jobs_failed", "Runs whose verdict is failed.", "type"),
 		duration: telemetry.Register(registry, prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -74,10 +78,12 @@ func (m *metrics) dispatched(connectorType string, t *Trigger) {
 	}
 }
 
-// measure reads the ledger for the metrics until ctx ends.
+// measure reads the ledger for the metrics until ctx ends. Only the leader does, so that a sum over all schedulers counts
+// a verdict once; those between two leaders are in the ledger only.
 func (s *Scheduler) measure(ctx context.Context) error {
 	ticker := time.NewTicker(measureEvery)
 	defer ticker.Stop()
+	defer s.metrics.pending.Set(0)
 	var since time.Time
 	for {
 		var err error

@@ -14,6 +14,7 @@ import (
 
 	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/sdk/failpoint"
 	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/sdk/wire"
 )
@@ -21,11 +22,17 @@ import (
 const (
 	// publishTimeout bounds how long a batch waits for its acknowledgements.
 	publishTimeout = 5 * time.Second
+	// probeEvery is how often the scheduler ticks while the stream takes nothing, so that it dispatches in the second in
+	// which NATS is back. Nothing is claimed before NATS has answered.
+	probeEvery = time.Second
 	// unlimited is the room in a stream without a limit.
 	unlimited = 1 << 20
 	// triggerBytes is what a message is expected to take; one with a large configuration takes more.
 	triggerBytes = 4 << 10
 )
+
+// errStream says that the broker, not Postgres, gave no answer.
+var errStream = errors.New("the broker gave no answer")
 
 // dispatcher publishes triggers and remembers whether the stream takes them. "Connected" is no evidence: a stream
 // without a leader answers nothing, and a full one refuses.
@@ -62,8 +69,7 @@ func (d *dispatcher) room(ctx context.Context) int {
 	if err == nil {
 		room = roomIn(info, d.refused.Load())
 	}
-	d.away.Store(room == 0)
-	if room == 0 && ctx.Err() == nil {
+	if wasAway := d.away.Swap(room == 0); room == 0 && !wasAway && ctx.Err() == nil {
 		d.log.Warn("the sync stream takes nothing; connectors stay due", "full", err == nil, "err", err)
 	}
 	return room
@@ -115,6 +121,7 @@ func (d *dispatcher) publish(ctx context.Context, connectorType string, batch []
 		}
 		futures, sent = append(futures, future), append(sent, &batch[i])
 	}
+	failpoint.At("scheduler.published")
 	for i, future := range futures {
 		select {
 		case <-future.Ok():

@@ -10,6 +10,7 @@ import (
 
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/sdk/failpoint"
 	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
 )
@@ -32,6 +33,7 @@ func (s *Scheduler) Rescue(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("rescue: %w", err)
 		}
+		failpoint.At("scheduler.rescued")
 		for connectorType, batch := range again {
 			s.log.Warn("workers were lost; their connectors are dispatched again",
 				"type", connectorType, "connectors", len(batch))

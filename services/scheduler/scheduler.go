@@ -8,7 +8,8 @@
 //	a worker                                  its lease has run out                         claimed again, new session
 //	documents of a finished fetch             their stream is past the last of them         run failed, due now
 //
-// Several schedulers at once are harmless: every step is a guarded statement, and safety comes from the database.
+// Several schedulers at once are harmless: every step is a guarded statement, and safety comes from the database. An
+// election (package leader) only saves work; while another leads, this scheduler does none of the above.
 package scheduler
 
 import (
@@ -25,6 +26,7 @@ import (
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
+	"github.com/echomind/sync/services/scheduler/leader"
 )
 
 // Scheduler claims and dispatches.
@@ -38,21 +40,42 @@ type Scheduler struct {
 	log        *slog.Logger
 	wake       chan struct{}
 	listening  *listening
+	candidate  *leader.Candidate
+	kubernetes Kubernetes
 	// rescueFrom is when rescuing may begin: the workers get one lease period to renew after the scheduler was
 	// away. Only the watch loop touches it.
 	rescueFrom time.Time
 }
 
+// Kubernetes makes the elector that a Lease decides; package leader/lease has the one there is.
+type Kubernetes func(*leader.Candidate, leader.Config, *slog.Logger) (leader.Elector, error)
+
+// errNoKubernetes is what the other programs say, which do not carry client-go.
+var errNoKubernetes = errors.New("SCHEDULER_LEADER_ELECTION=kubernetes: this program cannot; run the scheduler program, " +
+	"or choose postgres or none")
+
 // Run connects and works until ctx ends; it returns nil on a clean stop.
 func Run(ctx context.Context, cfg Config, process connect.Process) error {
-	if err := cfg.Validate(); err != nil {
-		return err
+	return RunOn(nil)(ctx, cfg, process)
+}
+
+// RunOn is Run with an election by Kubernetes, where the configuration asks for one.
+func RunOn(kubernetes Kubernetes) func(context.Context, Config, connect.Process) error {
+	return func(ctx context.Context, cfg Config, process connect.Process) error {
+		if err := cfg.Validate(); err != nil {
+			return err
+		}
+		if cfg.Election.By == leader.ByKubernetes && kubernetes == nil {
+			return errNoKubernetes
+		}
+		servers, err := connect.Open(ctx, cfg.Common, "scheduler", process)
+		if err != nil {
+			return err
+		}
+		s := New(cfg, servers, process)
+		s.kubernetes = kubernetes
+		return errors.Join(s.Run(ctx), servers.Close())
 	}
-	servers, err := connect.Open(ctx, cfg.Common, "scheduler", process)
-	if err != nil {
-		return err
-	}
-	return errors.Join(New(cfg, servers, process).Run(ctx), servers.Close())
 }
 
 // New makes a scheduler on open connections.
@@ -62,7 +85,7 @@ func New(cfg Config, servers *connect.Servers, process connect.Process) *Schedul
 	return &Scheduler{
 		config: cfg, servers: servers, queries: dbgen.New(servers.Pool),
 		dispatcher: newDispatcher(servers.Stream, m, log), metrics: m, ready: process.Ready, log: log,
-		wake: make(chan struct{}, 1), listening: &listening{},
+		wake: make(chan struct{}, 1), listening: &listening{}, candidate: leader.NewCandidate(log, m.leader),
 	}
 }
 
@@ -73,8 +96,12 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
+	elector, err := s.elector()
+	if err != nil {
+		return err
+	}
 	s.ready.Add("scheduler.listen", s.listening.check)
-	ticker, err := gocron.NewScheduler()
+	ticker, err := gocron.NewScheduler(gocron.WithDistributedElector(s.candidate))
 	if err != nil {
 		return fmt.Errorf("make the ticker: %w", err)
 	}
@@ -86,11 +113,32 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	ticker.Start()
 
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return elector.Run(ctx, s.lead) })
+	group.Go(func() error { return s.listen(ctx, s.config.DirectURL()) }) // a standby too, so that it is ready to lead
+	return errors.Join(group.Wait(), ticker.Shutdown())
+}
+
+func (s *Scheduler) elector() (leader.Elector, error) {
+	s.ready.Note("scheduler.leadership", s.candidate.String)
+	switch s.config.Election.By {
+	case leader.ByPostgres:
+		s.ready.Add("scheduler.election", s.candidate.Check)
+		return leader.Postgres(s.candidate, s.config.DirectURL(), leader.DefaultPace), nil
+	case leader.ByKubernetes:
+		s.ready.Add("scheduler.election", s.candidate.Check)
+		return s.kubernetes(s.candidate, s.config.Election, s.log)
+	}
+	return leader.None(s.candidate), nil
+}
+
+// lead is what only the leader does, from its election until ctx ends: the first tick comes at once, the first rescue
+// after the workers had a lease's time to renew.
+func (s *Scheduler) lead(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.ticks(ctx) })
 	group.Go(func() error { return s.watch(ctx) })
-	group.Go(func() error { return s.listen(ctx, s.config.DirectURL()) })
 	group.Go(func() error { return s.measure(ctx) })
-	return errors.Join(group.Wait(), ticker.Shutdown())
+	return group.Wait()
 }
 
 // Wake asks for a tick now. One that is asked for while another is running follows it; more than one are one.
@@ -117,7 +165,10 @@ func (s *Scheduler) ticks(ctx context.Context) error {
 			s.metrics.tickErrors.Inc()
 			s.log.Warn("the tick ended early; what is due stays due", "err", err)
 		}
-		if err != nil || s.dispatcher.waiting() {
+		switch {
+		case err == nil && s.dispatcher.away.Load():
+			again = time.After(probeEvery)
+		case err != nil || s.dispatcher.waiting():
 			again = time.After(pollEvery)
 		}
 	}
@@ -150,7 +201,7 @@ func (s *Scheduler) Watch(ctx context.Context) {
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
-		if postgres.Unavailable(err) {
+		if postgres.Unavailable(err) && !errors.Is(err, errStream) {
 			s.holdRescue()
 		}
 		s.log.Warn("a look ended early; it is repeated", "look", look.name, "err", err)

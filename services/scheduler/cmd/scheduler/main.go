@@ -6,6 +6,7 @@ import (
 
 	"github.com/echomind/sync/internal/program"
 	"github.com/echomind/sync/services/scheduler"
+	"github.com/echomind/sync/services/scheduler/leader/lease"
 )
 
-func main() { os.Exit(program.Main(scheduler.Run)) }
+func main() { os.Exit(program.Main(scheduler.RunOn(lease.New))) }

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package election
+
+import "syscall"
+
+func endsWithUs() *syscall.SysProcAttr { return nil }

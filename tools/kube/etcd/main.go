@@ -1,0 +1,10 @@
+// The real etcd, which the kube-apiserver of the tests keeps its objects in.
+package main
+
+import (
+	"os"
+
+	"go.etcd.io/etcd/server/v3/etcdmain"
+)
+
+func main() { etcdmain.Main(os.Args) }
