@@ -3,6 +3,7 @@
 package faultproxy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -44,7 +45,7 @@ type Proxy struct {
 
 // Start listens on a free port of 127.0.0.1 and passes connections on to target, host:port.
 func Start(target string) (*Proxy, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listen for %s: %w", target, err)
 	}
@@ -180,7 +181,8 @@ func (p *Proxy) pass(client *net.TCPConn) {
 		return
 	}
 	defer p.leave(l)
-	server, err := net.DialTimeout("tcp", p.target, dialTimeout)
+	dialer := net.Dialer{Timeout: dialTimeout}
+	server, err := dialer.DialContext(context.Background(), "tcp", p.target)
 	if err != nil {
 		l.reset()
 		return

@@ -18,9 +18,6 @@ import (
 	"time"
 )
 
-// PoisonText is what input holds that kills the process which handles it.
-const PoisonText = "chaos:kill-whoever-handles-this"
-
 // errArmed is what an armed Err returns.
 var errArmed = errors.New("refused by the fault harness")
 

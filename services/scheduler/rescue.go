@@ -17,8 +17,16 @@ import (
 
 // Rescue claims connectors again whose worker is lost: at once, under a new session, the first time; by way of
 // ERROR and backoff after that, which is how a source that kills its workers is stopped. A rescue keeps the place it
-// holds: the cap does not apply.
+// holds: the cap does not apply. Nobody is rescued while Postgres takes no more connections: a worker that has lost its
+// own is alive and cannot say so.
 func (s *Scheduler) Rescue(ctx context.Context) error {
+	full, err := deadline.Get(ctx, "scheduler.connections", queryTimeout, s.queries.IsFull)
+	if err != nil {
+		return fmt.Errorf("ask for free connections: %w", err)
+	}
+	if full == nil || *full {
+		s.holdRescue()
+	}
 	if time.Now().Before(s.rescueFrom) {
 		return nil
 	}

@@ -5,6 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/echomind/sync/db"
+	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/lifecycle"
 )
 
@@ -157,4 +161,34 @@ func TestOfTwoSchedulersOneRescues(t *testing.T) {
 	if n := len(s.messages("web")); n != 30 {
 		t.Errorf("%d messages, want 30", n)
 	}
+}
+
+func TestNobodyIsRescuedForALeaseAfterPostgresTookNoMoreConnections(t *testing.T) {
+	t.Parallel()
+	_, url := testkit.PrivatePostgres(t, db.Up)
+	s := setStageOn(t, url)
+	id := s.connector(nil)
+	session, _ := s.syncing(id, gone)
+	scheduler := s.scheduler(func(cfg *Config) { cfg.LeaseSeconds = 600 })
+	var taken []*pgx.Conn
+	for {
+		conn, err := pgx.Connect(t.Context(), url)
+		if err == nil {
+			taken = append(taken, conn)
+		}
+		if full, asked := scheduler.queries.IsFull(t.Context()); asked != nil || full == nil {
+			t.Fatal(asked)
+		} else if *full {
+			break
+		}
+	}
+	s.do(scheduler.Rescue(t.Context()))
+	for _, conn := range taken {
+		s.do(conn.Close(t.Context()))
+	}
+	s.do(scheduler.Rescue(t.Context()))
+	want(s, session, `SELECT chunking_session FROM connectors WHERE id = $1`, id)
+	scheduler.rescueFrom = time.Now()
+	s.do(scheduler.Rescue(t.Context()))
+	want(s, "PENDING", `SELECT status FROM connectors WHERE id = $1`, id)
 }

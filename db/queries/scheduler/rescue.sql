@@ -1,3 +1,9 @@
+-- name: IsFull :one
+-- Whether Postgres takes no more connections, so that a worker which has lost its own cannot renew its lease.
+SELECT count(*) >= current_setting('max_connections')::integer
+    - current_setting('superuser_reserved_connections')::integer AS is_full
+FROM pg_stat_activity WHERE datid IS NOT NULL;
+
 -- name: LockAbandoned :many
 -- SYNCING with a lease that has run out; or, for a subscriber without the worker kit, with neither lease
 -- nor drain_seq since longer than foreign_timeout.

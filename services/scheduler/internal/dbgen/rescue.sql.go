@@ -46,6 +46,20 @@ func (q *Queries) FailAbandoned(ctx context.Context, ids []int32) error {
 	return err
 }
 
+const isFull = `-- name: IsFull :one
+SELECT count(*) >= current_setting('max_connections')::integer
+    - current_setting('superuser_reserved_connections')::integer AS is_full
+FROM pg_stat_activity WHERE datid IS NOT NULL
+`
+
+// Whether Postgres takes no more connections, so that a worker which has lost its own cannot renew its lease.
+func (q *Queries) IsFull(ctx context.Context) (*bool, error) {
+	row := q.db.QueryRow(ctx, isFull)
+	var is_full *bool
+	err := row.Scan(&is_full)
+	return is_full, err
+}
+
 const lockAbandoned = `-- name: LockAbandoned :many
 SELECT c.id, c.type, c.user_id, c.scope, c.scope_id, c.config, c.state, c.config_version, c.chunking_session,
     c.failure_count, c.max_retries, c.lease_expires_at,

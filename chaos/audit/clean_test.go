@@ -1,0 +1,80 @@
+package audit_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/chaos/audit"
+	"github.com/echomind/sync/chaos/source"
+	"github.com/echomind/sync/sdk/topology"
+)
+
+func TestARealPipelineKeepsEveryPromise(t *testing.T) {
+	l := newLab(t)
+	l.opts = audit.Options{Caps: map[string]int{"capped": 1}, NeverFail: []string{"capped"}}
+	n := 0
+	for _, mode := range []string{source.Delta, source.Listing} {
+		for _, trouble := range []string{"", source.Unreadable, source.Fail, source.Panic, source.Permanent} {
+			l.add("synthetic", source.Config{Seed: int64(n), Documents: 8, Changes: 4, Mode: mode, Trouble: trouble, Every: 1 + n%3})
+			l.add("capped", source.Config{Seed: int64(n), Documents: 5, Changes: 2, Mode: mode})
+			n += 2
+		}
+	}
+	l.add("synthetic", withSeveralParts())
+	l.addScheduled("schedule_cron", "* * * * *", source.Config{Seed: 1, Documents: 3, Changes: 2})
+	l.addScheduled("refresh_freq_minutes", 1, source.Config{Seed: 2, Documents: 3, Changes: 2})
+	n += 3
+	stop := l.run("synthetic", "capped")
+	const rounds = 4
+	for round := range rounds - 1 {
+		l.settle((round + 1) * n)
+		l.do(`UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE status <> 'ERROR'`)
+		l.do(`UPDATE connectors SET next_sync_at = clock_timestamp() WHERE due_reason = 'retry'`)
+		l.do(`UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE status = 'ERROR' AND next_sync_at IS NULL`)
+	}
+	l.settle(rounds * n)
+	l.do(`UPDATE connectors SET schedule_cron = NULL, refresh_freq_minutes = 0`)
+	l.do(`UPDATE connectors SET config = config || '{"seed": 1000}' WHERE id % 3 = 0`)
+	l.do(`UPDATE connectors SET status = 'DISABLED' WHERE id % 3 = 1`)
+	l.do(`DELETE FROM connectors WHERE id % 9 = 2`)
+	l.settle(rounds*n + n/3)
+	l.swept()
+	stop()
+
+	findings, err := audit.Audit(ctx, l.pool, l.opts)
+	require.NoError(t, err)
+	var table bytes.Buffer
+	audit.WriteTable(&table, findings)
+	t.Logf("\n%s", &table)
+	var names []string
+	for _, f := range findings {
+		names = append(names, f.Name)
+		require.Empty(t, f.Violations, f.Name)
+		require.NotZero(t, f.Checked, f.Name)
+	}
+	require.ElementsMatch(t, checks, names)
+	for what, query := range map[string]string{
+		"failed for now":             `SELECT count(*) FROM scheduler_runs WHERE reason = 'transient failure'`,
+		"failed for good":            `SELECT count(*) FROM scheduler_runs WHERE reason = 'permanent failure'`,
+		"missed":                     `SELECT count(*) FROM scheduler_runs WHERE status = 'missed'`,
+		"unreadable":                 `SELECT count(*) FROM documents WHERE status = 'failed'`,
+		"documents of several parts": `SELECT count(*) FROM chaos.run_events e JOIN scheduler_runs r USING (id) WHERE chunks_stored > 32`,
+	} {
+		var n int
+		l.ask(&n, query)
+		require.Positive(t, n, what)
+	}
+}
+
+// withSeveralParts is a source whose first version has a document that takes several messages.
+func withSeveralParts() source.Config {
+	for cfg := (source.Config{Documents: 8, Changes: 4, Mode: source.Delta}); ; cfg.Seed++ {
+		for _, d := range source.List(cfg, 1) {
+			if len(d.Text) > topology.MaxMessageBytes {
+				return cfg
+			}
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package audit
+
+import (
+	"time"
+
+	"github.com/echomind/sync/internal/cron"
+)
+
+// plan is a time in which one cron schedule stood: its slots after from, up to and with through, are in the ledger.
+type plan struct {
+	cron, zone    string
+	from, through time.Time
+}
+
+// plans follows planned_through: where it is first set is the beginning of a plan, where it is cleared the end.
+func plans(events []*event) []plan {
+	var all []plan
+	open := false
+	for _, e := range events {
+		switch {
+		case e.Planned == nil:
+			open = false
+		case !open && e.Cron != nil:
+			all = append(all, plan{cron: *e.Cron, zone: e.TimeZone, from: *e.Planned, through: *e.Planned})
+			open = true
+		case open:
+			all[len(all)-1].through = *e.Planned
+		}
+	}
+	return all
+}
+
+func (h *history) cronSlots() Finding {
+	f := Finding{
+		Promise: 4, Name: "every cron slot once",
+		How: "from a schedule's planning to its last claim each of its slots is in the ledger exactly once, answered or missed",
+	}
+	ledger := h.ledger()
+	for id, events := range h.byConnector {
+		var theirs slots
+		if s := ledger[id]; s != nil {
+			theirs = *s
+		}
+		came := map[int64]bool{} // slots that stood in the connector's row
+		for _, e := range events {
+			if e.Slot != nil {
+				came[e.Slot.UnixMicro()] = true
+			}
+		}
+		used := map[*run]bool{}
+		for _, p := range plans(events) {
+			checkPlan(&f, id, p, theirs.rows, used)
+		}
+		for _, r := range theirs.rows {
+			if !used[r] && !came[r.slot.UnixMicro()] {
+				f.violated("%s answers slot %s, which never came", r, r.slot)
+			}
+		}
+	}
+	return f
+}
+
+func checkPlan(f *Finding, connector int32, p plan, rows []*run, used map[*run]bool) {
+	schedule, err := cron.Parse(p.cron, p.zone)
+	if err != nil {
+		f.Checked++
+		f.violated("connector %d was planned by %q in %q: %s", connector, p.cron, p.zone, err)
+		return
+	}
+	due := func(after, until time.Time) (all []time.Time) {
+		for at := schedule.Next(after); !at.IsZero() && !at.After(until); at = schedule.Next(at) {
+			all = append(all, at)
+		}
+		return all
+	}
+	times := map[int64]int{}
+	for _, r := range rows {
+		if !r.slot.After(p.from) || r.slot.After(p.through) {
+			continue
+		}
+		used[r] = true
+		if r.verdict != "missed" {
+			times[r.slot.UnixMicro()]++
+			continue
+		}
+		missed := due(r.slot.Add(-time.Microsecond), *r.last)
+		for _, at := range missed {
+			times[at.UnixMicro()]++
+		}
+		if len(missed) != r.missed {
+			f.violated("%s says that %d slots were missed from %s to %s; there are %d", r, r.missed, r.slot, r.last, len(missed))
+		}
+	}
+	for _, at := range due(p.from, p.through) {
+		f.Checked++
+		if n := times[at.UnixMicro()]; n != 1 {
+			f.violated("connector %d, %q: slot %s is in the ledger %d times", connector, p.cron, at, n)
+		}
+	}
+}

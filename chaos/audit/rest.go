@@ -1,0 +1,136 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/sdk/topology"
+)
+
+// rest: at the end nothing is on its way, so that nothing needs an explanation.
+func rest(ctx context.Context, pool *pgxpool.Pool) (Finding, error) {
+	f := Finding{
+		Promise: 1, Name: "nothing is stuck",
+		How: "at rest no connector is PENDING, SYNCING, due, unplanned or triggered",
+	}
+	if err := pool.QueryRow(ctx, `SELECT count(*) FROM connectors`).Scan(&f.Checked); err != nil {
+		return f, wrap("count the connectors", err)
+	}
+	rows, err := pool.Query(ctx, `
+		SELECT format('connector %s (%s) is %s, session %s, dispatched at %s, lease until %s, due at %s for %s, triggered at %s%s',
+			id, type, status, chunking_session, dispatched_at, lease_expires_at, next_sync_at, due_reason,
+			trigger_requested_at, CASE WHEN needs_plan THEN ', unplanned' END)
+		FROM connectors
+		WHERE chunking_session IS NOT NULL OR next_sync_at <= clock_timestamp() OR needs_plan OR trigger_requested_at IS NOT NULL
+		ORDER BY id`)
+	if err != nil {
+		return f, wrap("look for what is not at rest", err)
+	}
+	stuck, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	for _, line := range stuck {
+		f.violated("%s", line)
+	}
+	return f, wrap("look for what is not at rest", err)
+}
+
+func (h *history) asked() Finding {
+	f := Finding{
+		Promise: 1, Name: "no trigger is forgotten",
+		How: "what a user has asked for stands until a worker begins to read, or the connector is DISABLED",
+	}
+	for _, e := range h.events {
+		if !e.Answered {
+			continue
+		}
+		f.Checked++
+		if !(e.From == "PENDING" && e.To == "SYNCING") && e.To != "DISABLED" {
+			f.violated("%s went from %s to %s and was asked for nothing any more", e, e.From, e.To)
+		}
+	}
+	return f
+}
+
+// Unexplained lists the connectors that are PENDING or SYNCING, and that no queued message, lease or drain explains:
+// nothing will ever move them but the watch of a scheduler. Asked while everything works, it may name what has just
+// lost its explanation; what it names for longer than every timeout is stuck. queued says which sessions the streams
+// hold messages of.
+func Unexplained(
+	ctx context.Context, pool *pgxpool.Pool, queued func(context.Context) (map[uuid.UUID]bool, error),
+) ([]string, error) {
+	// The streams are asked first: what is picked up meanwhile is explained by its lease.
+	waiting, err := queued(ctx)
+	if err != nil {
+		return nil, wrap("ask what is queued", err)
+	}
+	rows, err := pool.Query(ctx, `
+		SELECT id, type, status, chunking_session, coalesce(lease_expires_at > clock_timestamp(), false)
+		FROM connectors WHERE chunking_session IS NOT NULL ORDER BY id`)
+	if err != nil {
+		return nil, wrap("ask what is in flight", err)
+	}
+	defer rows.Close()
+	var all []string
+	for rows.Next() {
+		var id int32
+		var kind, status string
+		var session uuid.UUID
+		var leased bool
+		if err := rows.Scan(&id, &kind, &status, &session, &leased); err != nil {
+			return nil, wrap("ask what is in flight", err)
+		}
+		if !leased && !waiting[session] {
+			all = append(all, fmt.Sprintf("connector %d (%s) is %s, and neither a lease nor a message of session %s explains it",
+				id, kind, status, session))
+		}
+	}
+	return all, wrap("ask what is in flight", rows.Err())
+}
+
+// Queued reads both streams for Unexplained.
+func Queued(stream jetstream.JetStream) func(context.Context) (map[uuid.UUID]bool, error) {
+	return func(ctx context.Context) (map[uuid.UUID]bool, error) {
+		sessions := map[uuid.UUID]bool{}
+		for _, name := range []string{topology.SyncStream, topology.DocumentStream} {
+			if err := addQueued(ctx, stream, name, sessions); err != nil {
+				return nil, wrap("read stream "+name, err)
+			}
+		}
+		return sessions, nil
+	}
+}
+
+func addQueued(ctx context.Context, js jetstream.JetStream, name string, sessions map[uuid.UUID]bool) error {
+	stream, err := js.Stream(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	state := stream.CachedInfo().State
+	for seq := state.FirstSeq; seq > 0 && seq <= state.LastSeq; seq++ {
+		msg, err := stream.GetMsg(ctx, seq)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue // acknowledged
+		}
+		if err != nil {
+			return err
+		}
+		text := msg.Header.Get(topology.HeaderSession)
+		if request := (&internalpb.ConnectorSyncRequest{}); name == topology.SyncStream && proto.Unmarshal(msg.Data, request) == nil {
+			text = request.ChunkingSession
+		}
+		if session, err := uuid.Parse(text); err == nil {
+			sessions[session] = true
+		}
+	}
+	return nil
+}

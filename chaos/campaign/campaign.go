@@ -1,0 +1,278 @@
+// Package campaign is one run of the harness: a world with a few thousand connectors, faults from a seed, quiet, and
+// the audit.
+package campaign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/echomind/sync/chaos/audit"
+	"github.com/echomind/sync/chaos/fault"
+	"github.com/echomind/sync/chaos/world"
+	"github.com/echomind/sync/sdk/topology"
+)
+
+// Config says how long and how hard.
+type Config struct {
+	// Seed decides the connectors, the faults and their order.
+	Seed uint64
+	// Window is how long faults are begun.
+	Window time.Duration
+	// Long is how long a fault lasts that must outlast every timeout.
+	Long time.Duration
+	// Alone says that the first half of the window is for one fault at a time; else all of them overlap, each once.
+	Alone bool
+	// Every is the mean time between two faults of a mixture.
+	Every time.Duration
+	// Connectors is how many synthetic connectors there are, Starved how many wait for the one slow worker.
+	Connectors, Starved int
+	// Settle is how long everything may take to be at rest afterwards.
+	Settle time.Duration
+	// Only restricts the faults to those whose name contains it.
+	Only string
+	// Bin holds the programs; everything else is kept in Dir.
+	Bin, Dir string
+	Log      *slog.Logger
+}
+
+// Report is what came of it.
+type Report struct {
+	Injected []fault.Injected
+	Findings []audit.Finding
+	// Ends are ends of programs that nobody asked for.
+	Ends []string
+	// Syncs is how many runs ended, by verdict.
+	Syncs map[string]int
+}
+
+const sites = 5
+
+// programs are the system: two of everything, and one slow worker of its own.
+func programs() []world.Program {
+	two := func(name string, env ...string) []world.Program {
+		return []world.Program{{Name: name + "-1", Binary: name, Env: env}, {Name: name + "-2", Binary: name, Env: env}}
+	}
+	all := two("scheduler", "SCHEDULER_LEADER_ELECTION=postgres")
+	all = append(all, two("synthetic", "SYNTHETIC_TYPES="+typeSynthetic+","+typeCapped, "WORKER_SLOTS=8", "WORKER_MAX_RUN_MINUTES=1")...)
+	all = append(all, two("chunker")...)
+	all = append(all, two("semantic", "SEMANTIC_MAX_TRIES=2")...) // each try of what kills costs a redelivery
+	// Nobody kills this one: what fails there has failed for others' work, or for an outage.
+	return append(all, world.Program{Name: "starved", Binary: "synthetic", Env: []string{
+		"SYNTHETIC_TYPES=" + typeStarved, "WORKER_SLOTS=1", "ECHOMIND_FAILPOINTS=",
+	}})
+}
+
+// Run plays a campaign. The error says that the harness itself could not go on; what it found is in the report.
+func Run(ctx context.Context, cfg Config) (report Report, err error) {
+	w, err := world.Open(ctx, world.Config{Bin: cfg.Bin, Dir: cfg.Dir, Programs: programs(), Log: cfg.Log})
+	defer func() { err = errors.Join(err, w.Close()) }()
+	if err != nil {
+		return report, err
+	}
+	rng := rand.New(rand.NewPCG(cfg.Seed, 0))
+	if err := populate(ctx, w, cfg, rng); err != nil {
+		return report, err
+	}
+	w.StartPrograms()
+	tape := fault.NewTape(cfg.Seed)
+	stopTape, err := record(w, tape)
+	if err != nil {
+		return report, err
+	}
+	defer stopTape()
+
+	if err := warmUp(ctx, w, cfg); err != nil {
+		return report, err
+	}
+	using, stopUsers := context.WithCancel(ctx)
+	var people sync.WaitGroup
+	people.Go(func() { users(using, w, sites, rand.New(rand.NewPCG(cfg.Seed, 2)), cfg.Log) })
+	field := fault.Field{World: w, Long: cfg.Long, Tape: tape, Extra: w.Extra, Log: cfg.Log}
+	report.Injected = play(ctx, cfg, field, rng)
+	stopUsers()
+	people.Wait()
+	if ctx.Err() != nil {
+		return report, context.Cause(ctx)
+	}
+	return finish(ctx, w, cfg, field, report)
+}
+
+func populate(ctx context.Context, w *world.World, cfg Config, rng *rand.Rand) error {
+	if err := audit.Install(ctx, w.Pool); err != nil {
+		return wrap("install the audit", err)
+	}
+	if err := addTypes(ctx, w); err != nil {
+		return err
+	}
+	return errors.Join(
+		addSynthetic(ctx, w, typeSynthetic, cfg.Connectors, 200, true, rng),
+		addSynthetic(ctx, w, typeCapped, 40, 100, false, rng),
+		addSynthetic(ctx, w, typeStarved, cfg.Starved, 500, false, rng),
+		addReal(ctx, w, sites),
+	)
+}
+
+// record tapes whatever is published, as plain NATS subscribers hear it.
+func record(w *world.World, tape *fault.Tape) (func(), error) {
+	var subscriptions []*nats.Subscription
+	stop := func() {
+		for _, s := range subscriptions {
+			_ = s.Unsubscribe()
+		}
+	}
+	for _, subject := range []string{topology.SyncSubjects, topology.DocumentSubject} {
+		s, err := w.Stream.Conn().Subscribe(subject, tape.Record)
+		if err != nil {
+			stop()
+			return nil, wrap("listen to "+subject, err)
+		}
+		subscriptions = append(subscriptions, s)
+	}
+	return stop, nil
+}
+
+func play(ctx context.Context, cfg Config, field fault.Field, rng *rand.Rand) []fault.Injected {
+	faults := selected(cfg.Only)
+	if !cfg.Alone {
+		return fault.Each(faults, cfg.Window, rng).Play(ctx, field, rng)
+	}
+	var done []fault.Injected
+	began := time.Now()
+	rng.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
+	for _, f := range faults {
+		if ctx.Err() != nil || time.Since(began) > cfg.Window/2 {
+			break
+		}
+		alone := fault.Each([]fault.Fault{f}, 0, rng).Play(ctx, field, rng)
+		for i := range alone {
+			alone[i].At = time.Since(began) - alone[i].Took
+		}
+		done = append(done, alone...)
+	}
+	if left := cfg.Window - time.Since(began); left > 0 {
+		offset := time.Since(began)
+		mixed := fault.Mixture(faults, left, cfg.Every, rng).Play(ctx, field, rng)
+		for i := range mixed {
+			mixed[i].At += offset
+		}
+		done = append(done, mixed...)
+	}
+	return done
+}
+
+// finish mends everything, waits for quiet, says old messages again, and audits.
+func finish(ctx context.Context, w *world.World, cfg Config, field fault.Field, report Report) (Report, error) {
+	cfg.Log.Info("mended; waiting for quiet")
+	if err := w.Heal(); err != nil {
+		return report, err
+	}
+	if err := stopSchedules(ctx, w); err != nil {
+		return report, err
+	}
+	if err := switchOffHanging(ctx, w); err != nil {
+		return report, err
+	}
+	if err := syncReal(ctx, w); err != nil {
+		return report, err
+	}
+	began := time.Now()
+	unsettled := settle(ctx, w, cfg.Settle)
+	cfg.Log.Info("quiet", "after", time.Since(began).Round(time.Second), "err", unsettled)
+	if unsettled == nil {
+		// A day later: the runs are over and swept, and everything that was said is said again.
+		field.Rand = rand.New(rand.NewPCG(cfg.Seed, 3))
+		if err := field.Replay(ctx, 2000); err != nil {
+			return report, err
+		}
+		unsettled = errors.Join(drained(ctx, w, cfg.Settle), settle(ctx, w, cfg.Settle))
+	}
+	report.Ends = w.StopPrograms()
+	var err error
+	if report.Syncs, err = verdicts(ctx, w); err != nil {
+		return report, err
+	}
+	report.Findings, err = audit.Audit(ctx, w.Pool, audit.Options{
+		WorkersLost:  lost(report.Injected, func(l fault.Loss) bool { return l.Workers }),
+		MessagesLost: lost(report.Injected, func(l fault.Loss) bool { return l.Messages }),
+		NeverFail:    []string{typeStarved}, Caps: map[string]int{typeCapped: placesCapped},
+	})
+	if err != nil {
+		return report, wrap("audit", err)
+	}
+	report.Findings = append(report.Findings, atRest(unsettled), folders(ctx, w), deadLetters(ctx, w))
+	return report, nil
+}
+
+// switchOffHanging ends, as their users would, what never ends by itself.
+func switchOffHanging(ctx context.Context, w *world.World) error {
+	_, err := w.Pool.Exec(ctx, `UPDATE connectors SET status = 'DISABLED'
+		WHERE status <> 'DISABLED' AND (config->>'trouble' = 'hang' OR config->>'url' LIKE '%/hang/')`)
+	return wrap("switch off what hangs", err)
+}
+
+// syncReal asks for what was edited since the last look.
+func syncReal(ctx context.Context, w *world.World) error {
+	_, err := w.Pool.Exec(ctx, `UPDATE connectors SET trigger_requested_at = clock_timestamp()
+		WHERE type IN ('file', 'web') AND status <> 'DISABLED'`)
+	return wrap("trigger files and sites", err)
+}
+
+func verdicts(ctx context.Context, w *world.World) (map[string]int, error) {
+	rows, err := w.Pool.Query(ctx, `SELECT status || coalesce(' (' || reason || ')', ''), count(*)
+		FROM scheduler_runs WHERE status <> 'completed' OR reason IS NULL GROUP BY 1 ORDER BY 2 DESC LIMIT 20`)
+	if err != nil {
+		return nil, wrap("count the verdicts", err)
+	}
+	defer rows.Close()
+	all := map[string]int{}
+	for rows.Next() {
+		var verdict string
+		var n int
+		if err := rows.Scan(&verdict, &n); err != nil {
+			return nil, wrap("count the verdicts", err)
+		}
+		all[verdict] = n
+	}
+	return all, rows.Err()
+}
+
+func selected(only string) []fault.Fault {
+	var some []fault.Fault
+	for _, f := range fault.All() {
+		if contains(f.Name, only) {
+			some = append(some, f)
+		}
+	}
+	return some
+}
+
+func lost(injected []fault.Injected, what func(fault.Loss) bool) bool {
+	loses := map[string]bool{}
+	for _, f := range fault.All() {
+		loses[f.Name] = what(f.Loses)
+	}
+	for _, i := range injected {
+		if loses[i.Name] {
+			return true
+		}
+	}
+	return false
+}
+
+// Place makes a folder for a campaign.
+func Place(parent string) (string, error) {
+	dir, err := os.MkdirTemp(parent, "echomind-chaos-")
+	if err != nil {
+		return "", fmt.Errorf("make a folder: %w", err)
+	}
+	return filepath.Clean(dir), os.Chmod(dir, 0o755)
+}

@@ -1,0 +1,116 @@
+package campaign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/echomind/sync/chaos/world"
+)
+
+const settlePoll = 500 * time.Millisecond
+
+// unrest are the questions whose answer must be 0 before the audit: what is in flight, due, open, or not swept.
+var unrest = []struct{ what, query string }{
+	{"in flight", `SELECT count(*) FROM connectors WHERE chunking_session IS NOT NULL`},
+	{"due", `SELECT count(*) FROM connectors WHERE next_sync_at <= clock_timestamp() OR needs_plan`},
+	{"open runs", `SELECT count(*) FROM scheduler_runs WHERE status = 'running'`},
+	{"runs to sweep", `SELECT count(*) FROM scheduler_runs WHERE status <> 'running' AND swept_at IS NULL`},
+	{"deleted connectors to sweep", `SELECT count(*) FROM deleted_connectors`},
+}
+
+// stopSchedules lets nothing become due by itself any more.
+func stopSchedules(ctx context.Context, w *world.World) error {
+	_, err := w.Pool.Exec(ctx, `UPDATE connectors SET refresh_freq_minutes = NULL, schedule_cron = NULL`)
+	return wrap("stop the schedules", err)
+}
+
+// passBackoffs lets the time pass that failed connectors wait before their next try.
+func passBackoffs(ctx context.Context, w *world.World) error {
+	_, err := w.Pool.Exec(ctx, `UPDATE connectors SET next_sync_at = clock_timestamp()
+		WHERE status = 'ERROR' AND due_reason = 'retry' AND next_sync_at > clock_timestamp()`)
+	return wrap("let the backoffs pass", err)
+}
+
+// warmUp waits until most connectors have been synced once, so that faults meet a system at work and not one at its
+// start.
+func warmUp(ctx context.Context, w *world.World, cfg Config) error {
+	ctx, cancel := context.WithTimeout(ctx, cfg.Settle)
+	defer cancel()
+	for {
+		var synced int
+		err := w.Pool.QueryRow(ctx, `SELECT count(*) FROM connectors WHERE last_sync_at IS NOT NULL`).Scan(&synced)
+		if err == nil && synced >= cfg.Connectors*9/10 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("only %d of %d connectors have synced before the first fault", synced, cfg.Connectors), err)
+		case <-time.After(settlePoll):
+		}
+	}
+}
+
+// settle waits until everything is at rest. What is not by then is an error that says what.
+func settle(ctx context.Context, w *world.World, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for {
+		if err := passBackoffs(ctx, w); err != nil {
+			return unsettled(within, err, nil)
+		}
+		left, err := restless(ctx, w)
+		if err == nil && len(left) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), settlePoll)
+			defer cancel()
+			return unsettled(within, err, append(left, examples(asking, w)...))
+		case <-time.After(settlePoll):
+		}
+	}
+}
+
+func unsettled(within time.Duration, err error, left []string) error {
+	return errors.Join(fmt.Errorf("not at rest after %s: %s", within, strings.Join(left, "; ")), err)
+}
+
+func restless(ctx context.Context, w *world.World) ([]string, error) {
+	var left []string
+	for _, u := range unrest {
+		var n int
+		if err := w.Pool.QueryRow(ctx, u.query).Scan(&n); err != nil {
+			return nil, wrap("ask what is "+u.what, err)
+		}
+		if n > 0 {
+			left = append(left, fmt.Sprintf("%d %s", n, u.what))
+		}
+	}
+	return left, nil
+}
+
+// examples are a few connectors that are not at rest.
+func examples(ctx context.Context, w *world.World) []string {
+	rows, err := w.Pool.Query(ctx, `
+		SELECT format('%s %s %s dispatches=%s due=%s/%s lease=%s run: picked up %s, %s of %s, drain %s, trouble %s',
+			c.type, c.id, c.status, c.dispatches, c.next_sync_at - clock_timestamp(), c.due_reason, c.lease_expires_at - clock_timestamp(),
+			r.picked_up_at - clock_timestamp(), r.stored, r.total, r.drain_seq, c.config->>'trouble')
+		FROM connectors c LEFT JOIN scheduler_runs r ON r.id = c.chunking_session
+		WHERE c.chunking_session IS NOT NULL OR c.next_sync_at <= clock_timestamp() OR c.needs_plan LIMIT 8`)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	defer rows.Close()
+	var out []string
+	for rows.Next() {
+		var line string
+		if err := rows.Scan(&line); err == nil {
+			out = append(out, line)
+		}
+	}
+	return out
+}

@@ -1,0 +1,82 @@
+// Chaos is the fault harness: make chaos.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/echomind/sync/chaos/campaign"
+	"github.com/echomind/sync/chaos/recovery"
+)
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	minutes := flag.Float64("minutes", 0, "how long faults are begun; 0 = the short form, in which every fault happens once")
+	seed := flag.Uint64("seed", 0, "what decides connectors and faults; 0 = a random one")
+	connectors := flag.Int("connectors", 2000, "how many synthetic connectors")
+	only := flag.String("only", "", "only faults whose name contains this")
+	bin := flag.String("bin", "bin/chaos", "where the programs are")
+	keep := flag.Bool("keep", false, "keep the folder with the logs")
+	times := flag.Bool("recovery", false, "measure recovery times instead of breaking promises")
+	flag.Parse()
+	if *seed == 0 {
+		*seed = rand.Uint64N(1 << 32)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	dir, err := campaign.Place(os.TempDir())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	programs, err := filepath.Abs(*bin)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	var ok bool
+	if *times {
+		ok, err = recovery.Measure(ctx, os.Stdout, recovery.Config{Bin: programs, Dir: dir, Log: log})
+	} else {
+		fmt.Printf("seed %d\n", *seed)
+		var report campaign.Report
+		report, err = campaign.Run(ctx, config(*seed, *minutes, *connectors, *only, programs, dir, log))
+		ok = report.Write(os.Stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "the harness could not go on:", err)
+	}
+	if *keep || !ok || err != nil {
+		fmt.Println("logs are in", dir)
+	} else if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	if !ok || err != nil {
+		return 1
+	}
+	return 0
+}
+
+// config is the short form, or one of some minutes in which each fault first comes alone.
+func config(seed uint64, minutes float64, connectors int, only, bin, dir string, log *slog.Logger) campaign.Config {
+	cfg := campaign.Config{
+		Seed: seed, Window: 30 * time.Second, Long: 18 * time.Second, Connectors: connectors, Starved: 40,
+		Settle: 90 * time.Second, Only: only, Bin: bin, Dir: dir, Log: log,
+	}
+	if minutes > 0 {
+		cfg.Window = time.Duration(minutes * float64(time.Minute))
+		cfg.Long, cfg.Alone, cfg.Every = 40*time.Second, true, 3*time.Second
+		cfg.Starved, cfg.Settle = 200, 4*time.Minute
+	}
+	return cfg
+}

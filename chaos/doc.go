@@ -1,0 +1,14 @@
+// Package chaos is the fault harness: it runs the real programs against a real Postgres and a real nats-server, each
+// behind a fault proxy, breaks things from a seeded schedule, waits for quiet, and audits the five promises.
+//
+//	cmd/chaos       the harness: make chaos
+//	cmd/skewclock   builds programs whose clock is wrong
+//	cmd/synthetic   the worker of a source whose content is known
+//	synthetic       that worker, built with the kit
+//	source          that content, as a function of the connector's configuration and version
+//	campaign        one run of it all
+//	world           servers, programs, proxies, connectors
+//	fault           what is broken, and how it is mended
+//	audit           what must hold afterwards, over the whole history
+//	recovery        how long it takes to be back, with default settings
+package chaos

@@ -1,0 +1,172 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/echomind/sync/sdk/topology"
+)
+
+const (
+	serverTimeout = 30 * time.Second
+	tryTimeout    = 5 * time.Second
+)
+
+// oneServer keeps two faults from starting or killing one server at the same time.
+var natsServer, postgresServer sync.Mutex
+
+func servers() []Fault {
+	return []Fault{
+		{Name: "nats-server killed", Inject: func(ctx context.Context, f *Field) error {
+			return f.restartNATS(ctx, f.short(), nil)
+		}},
+		{Name: "nats-server killed, its storage wiped", Loses: Loss{Messages: true}, Inject: func(ctx context.Context, f *Field) error {
+			return f.restartNATS(ctx, f.short(), f.World.NATS.Wipe)
+		}},
+		{Name: "the sync stream purged", Inject: func(ctx context.Context, f *Field) error {
+			return f.purge(ctx, topology.SyncStream)
+		}},
+		{Name: "the document stream purged", Loses: Loss{Messages: true}, Inject: func(ctx context.Context, f *Field) error {
+			return f.purge(ctx, topology.DocumentStream)
+		}},
+		{Name: "Postgres killed (immediate)", Inject: func(ctx context.Context, f *Field) error {
+			postgresServer.Lock()
+			defer postgresServer.Unlock()
+			// A connection that has said nothing yet keeps the server from ending, until its black hole is mended.
+			if err := f.World.Postgres.Kill(); err != nil {
+				sleep(ctx, freeze)
+				if err := f.World.Postgres.Kill(); err != nil {
+					return err
+				}
+			}
+			sleep(ctx, f.short())
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), serverTimeout)
+			defer cancel()
+			return f.World.Postgres.Restart(ctx)
+		}},
+		{Name: "Postgres's backends terminated", Inject: func(ctx context.Context, f *Field) error {
+			return f.sql(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+				WHERE backend_type = 'client backend' AND application_name LIKE 'echomind-%'`)
+		}},
+		{Name: "Postgres's connections exhausted", Inject: exhaust},
+		{Name: "rows held by an idle transaction", Inject: func(ctx context.Context, f *Field) error {
+			return f.holdRows(ctx, `SELECT id FROM connectors ORDER BY random() LIMIT 50 FOR UPDATE`)
+		}},
+		{Name: "open runs held by an idle transaction", Inject: func(ctx context.Context, f *Field) error {
+			return f.holdRows(ctx, `SELECT id FROM scheduler_runs WHERE status = 'running' LIMIT 20 FOR UPDATE`)
+		}},
+	}
+}
+
+func (f *Field) restartNATS(ctx context.Context, away time.Duration, meanwhile func() error) error {
+	natsServer.Lock()
+	defer natsServer.Unlock()
+	f.World.NATS.Kill()
+	sleep(ctx, away)
+	var err error
+	if meanwhile != nil {
+		err = meanwhile()
+	}
+	return errors.Join(err, f.World.NATS.Start(context.WithoutCancel(ctx)))
+}
+
+func (f *Field) purge(ctx context.Context, name string) error {
+	natsServer.Lock()
+	defer natsServer.Unlock()
+	return untilAnswered(ctx, func(ctx context.Context) error { return f.purgeOnce(ctx, name) })
+}
+
+func (f *Field) purgeOnce(ctx context.Context, name string) error {
+	stream, err := f.World.Stream.Stream(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("find stream %s: %w", name, err)
+	}
+	if err := stream.Purge(ctx); err != nil {
+		return fmt.Errorf("purge stream %s: %w", name, err)
+	}
+	return nil
+}
+
+func (f *Field) sql(ctx context.Context, statement string) error {
+	return untilAnswered(ctx, func(ctx context.Context) error {
+		_, err := f.World.Pool.Exec(ctx, statement)
+		return err
+	})
+}
+
+// untilAnswered repeats a call while another fault keeps it from its server.
+func untilAnswered(ctx context.Context, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
+	defer cancel()
+	for {
+		trying, cancel := context.WithTimeout(ctx, tryTimeout)
+		err := call(trying)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		sleep(ctx, 200*time.Millisecond)
+	}
+}
+
+// exhaust takes every connection that is free, again and again, until it is over.
+func exhaust(ctx context.Context, f *Field) error {
+	var taken []*pgx.Conn
+	defer func() {
+		for _, conn := range taken {
+			hangUp(ctx, conn)
+		}
+	}()
+	for until := time.Now().Add(10 * time.Second); time.Now().Before(until) && ctx.Err() == nil; {
+		opening, cancel := context.WithTimeout(ctx, time.Second)
+		conn, err := pgx.Connect(opening, f.World.Postgres.URL())
+		cancel()
+		if err != nil {
+			sleep(ctx, 100*time.Millisecond)
+			continue
+		}
+		taken = append(taken, conn)
+	}
+	if len(taken) == 0 {
+		return errors.New("no connection could be taken")
+	}
+	return nil
+}
+
+// holdRows locks what a query selects and sits on it.
+func (f *Field) holdRows(ctx context.Context, query string) error {
+	var conn *pgx.Conn
+	err := untilAnswered(ctx, func(ctx context.Context) (err error) {
+		if conn, err = pgx.Connect(ctx, f.World.Postgres.URL()); err != nil {
+			return err
+		}
+		if _, err = conn.Exec(ctx, "BEGIN"); err == nil {
+			_, err = conn.Exec(ctx, query)
+		}
+		if err != nil {
+			hangUp(ctx, conn)
+		}
+		return err
+	})
+	if err != nil {
+		return wrap("hold rows", err)
+	}
+	defer hangUp(ctx, conn)
+	sleep(ctx, f.Long)
+	return nil
+}
+
+func hangUp(ctx context.Context, conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx)
+}

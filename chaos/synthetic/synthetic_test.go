@@ -1,0 +1,136 @@
+package synthetic
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/echomind/sync/chaos/source"
+	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/sdk/worker"
+)
+
+// knownAfter is what the kit knows once changes are stored.
+func knownAfter(known map[string]worker.Known, changes []source.Change) map[string]worker.Known {
+	known = maps.Clone(known)
+	for _, change := range changes {
+		k := worker.Known{VersionToken: change.Document.Token}
+		if change.Document.Err == "" {
+			k.ContentHash = source.Hash(change.Document.Text)
+		}
+		switch {
+		case change.SourceID == source.PoisonID:
+			known[change.SourceID] = worker.Known{}
+		case change.Kind == source.Deleted:
+			delete(known, change.SourceID)
+		default:
+			known[change.SourceID] = k
+		}
+	}
+	return known
+}
+
+func TestAListingIsComparedToTheChangesThatTheSourceKnowsOf(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		cfg := source.Config{
+			Seed: rapid.Int64Range(0, 1<<20).Draw(t, "seed"), Documents: 8, Changes: 5, Mode: source.Listing,
+			Trouble: rapid.SampledFrom([]string{"", source.Unreadable, source.Poison}).Draw(t, "trouble"),
+		}
+		known := map[string]worker.Known{}
+		for v := range 8 {
+			listing := source.List(cfg, v+1)
+			changes, unchanged := compare(listing, known, v)
+			sent := map[string]source.Change{}
+			for _, change := range changes {
+				sent[change.SourceID] = change
+			}
+			require.Len(t, sent, len(changes), "each document once")
+			for _, change := range source.Step(cfg, v) {
+				require.Equal(t, change.Document, sent[change.SourceID].Document)
+				require.Equal(t, change.Kind == source.Deleted, sent[change.SourceID].Kind == source.Deleted)
+				delete(sent, change.SourceID)
+			}
+			require.Empty(t, sent, "what has not changed is not sent")
+			stays := 0
+			for id := range listing {
+				if _, before := known[id]; before && !slices.ContainsFunc(changes, func(c source.Change) bool { return c.SourceID == id }) {
+					stays++
+				}
+			}
+			require.Equal(t, stays, unchanged)
+			// A try that died halfway has stored some: the next one sends the rest.
+			half := knownAfter(known, changes[:len(changes)/2])
+			rest, _ := compare(listing, half, v)
+			known = knownAfter(known, changes)
+			require.Equal(t, known, knownAfter(half, rest))
+		}
+	})
+}
+
+func TestOnlyAnotherTitleIsTouchedAndOnlyWhereTheTextIsStored(t *testing.T) {
+	listing := map[string]source.Document{"doc/0": {Title: "new", Text: "text", Token: "2"}}
+	for known, kind := range map[worker.Known]source.Kind{
+		{VersionToken: "1", ContentHash: source.Hash("text")}:  source.Renamed,
+		{VersionToken: "1", ContentHash: source.Hash("other")}: source.Written,
+		{VersionToken: "", ContentHash: source.Hash("text")}:   source.Written, // it failed, or is of another configuration
+		{}: source.Written,
+	} {
+		changes, _ := compare(listing, map[string]worker.Known{"doc/0": known}, 1)
+		require.Len(t, changes, 1)
+		require.Equal(t, kind, changes[0].Kind)
+	}
+}
+
+func TestTroublePassesAtTheNextTry(t *testing.T) {
+	killed := 0
+	old := killProcess
+	killProcess = func() { killed++ }
+	defer func() { killProcess = old }()
+	for trouble, passes := range map[string][]string{
+		source.Fail:      {"retry", "rescue", "lost", "release", "changed"},
+		source.Permanent: {"retry", "rescue", "lost", "release", "changed", "manual"},
+		source.Panic:     {"retry", "rescue", "lost", "release", "changed"},
+		source.Kill:      {"retry", "rescue"},
+	} {
+		for _, reason := range []string{"new", "schedule", "manual", "retry", "rescue", "lost", "release", "changed"} {
+			killed = 0
+			struck := func() (struck bool) {
+				defer func() { struck = struck || recover() != nil }()
+				return strike(trouble, reason) != nil
+			}()
+			require.Equal(t, !slices.Contains(passes, reason), struck || killed > 0, "%s, %s", trouble, reason)
+		}
+	}
+}
+
+func TestASourceThatKillsItsWorkerKillsTheProcess(t *testing.T) {
+	if os.Getenv("SYNTHETIC_TEST_DIES") != "" {
+		killProcess()
+	}
+	child := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
+	child.Env = append(os.Environ(), "SYNTHETIC_TEST_DIES=1")
+	var died *exec.ExitError
+	require.ErrorAs(t, child.Run(), &died)
+	require.Equal(t, syscall.SIGKILL, died.Sys().(syscall.WaitStatus).Signal())
+}
+
+func TestTheTypesAreTakenFromTheEnvironmentAndEachIsChecked(t *testing.T) {
+	t.Setenv("DATABASE_URL", "postgres://127.0.0.1/test")
+	t.Setenv("SYNTHETIC_TYPES", "synthetic,capped")
+	t.Setenv("WORKER_SLOTS", "8")
+	var cfg Config
+	require.NoError(t, config.Load(&cfg))
+	require.NoError(t, cfg.Validate())
+	require.Equal(t, []string{"synthetic", "capped"}, cfg.Types)
+	require.Equal(t, 8, cfg.Worker.Slots)
+	cfg.Types = []string{"no type"}
+	require.ErrorContains(t, cfg.Validate(), "SYNTHETIC_TYPES")
+	cfg.Types = nil
+	require.ErrorContains(t, cfg.Validate(), "SYNTHETIC_TYPES")
+}

@@ -1,0 +1,276 @@
+// Package world is the system under fire: a real Postgres, a real nats-server, and the real programs, each of which
+// reaches its servers through fault proxies of its own.
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/echomind/sync/db"
+	"github.com/echomind/sync/internal/devstack/loopback"
+	"github.com/echomind/sync/internal/faultproxy"
+	"github.com/echomind/sync/internal/pgserver"
+)
+
+// Config says what to run and where.
+type Config struct {
+	// Bin is the folder with the programs, built with the tag chaos, and nats-server.
+	Bin string
+	// Dir is where everything is kept, the programs' logs too.
+	Dir string
+	// Programs are started in order.
+	Programs []Program
+	Log      *slog.Logger
+}
+
+// Program is one process of the system.
+type Program struct {
+	Name string
+	// Binary is its file in Bin.
+	Binary string
+	// Env is set besides what every program is told.
+	Env []string
+}
+
+// World is the running system.
+type World struct {
+	Postgres  *pgserver.Server
+	NATS      *NATS
+	Processes []*Process
+	// Pool and Stream reach the servers without a proxy.
+	Pool   *pgxpool.Pool
+	Stream jetstream.JetStream
+	Log    *slog.Logger
+	// Failpoints is the folder in which fail points are armed.
+	Failpoints string
+	// Files and Site are what the file and web connectors read.
+	Files string
+	Site  *Site
+
+	config  Config
+	conn    *nats.Conn
+	closing sync.Mutex
+	close   []func() error
+	// run ends the programs' supervision.
+	run  context.Context
+	halt context.CancelFunc
+}
+
+// Open starts the servers and, once the schema is there, the programs. Close must be called also after an error.
+func Open(ctx context.Context, cfg Config) (*World, error) {
+	w := &World{config: cfg, Log: cfg.Log, Failpoints: filepath.Join(cfg.Dir, "failpoints"), Files: filepath.Join(cfg.Dir, "files")}
+	w.run, w.halt = context.WithCancel(context.WithoutCancel(ctx))
+	for _, dir := range []string{w.Failpoints, w.Files} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return w, fmt.Errorf("make a folder: %w", err)
+		}
+	}
+	if err := w.openServers(ctx, cfg); err != nil {
+		return w, err
+	}
+	site, err := startSite()
+	if err != nil {
+		return w, err
+	}
+	w.Site = site
+	w.onClose(site.Close)
+	for _, program := range cfg.Programs {
+		p, err := w.process(cfg, program)
+		if err != nil {
+			return w, fmt.Errorf("prepare %s: %w", program.Name, err)
+		}
+		w.Processes = append(w.Processes, p)
+	}
+	return w, nil
+}
+
+// StartPrograms starts what Open has prepared.
+func (w *World) StartPrograms() {
+	for _, p := range w.Processes {
+		p.run(w.run)
+	}
+}
+
+func (w *World) openServers(ctx context.Context, cfg Config) error {
+	var err error
+	w.Postgres, err = pgserver.Start(ctx, pgserver.Config{
+		Dir: filepath.Join(cfg.Dir, "postgres"), Volatile: true, Log: cfg.Log,
+	})
+	if err != nil {
+		return fmt.Errorf("start Postgres: %w", err)
+	}
+	w.onClose(func() error { return w.Postgres.Stop(context.Background()) })
+	pool, err := pgxpool.ParseConfig(w.Postgres.URL())
+	if err != nil {
+		return errors.New("the URL of Postgres cannot be read")
+	}
+	pool.ConnConfig.RuntimeParams["application_name"] = "chaos"
+	if w.Pool, err = pgxpool.NewWithConfig(ctx, pool); err != nil {
+		return fmt.Errorf("open a pool: %w", err)
+	}
+	w.onClose(func() error { w.Pool.Close(); return nil })
+	if err := db.Up(ctx, w.Postgres.URL()); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	log, err := w.logFile(cfg, "nats-server")
+	if err != nil {
+		return err
+	}
+	if w.NATS, err = newNATS(filepath.Join(cfg.Bin, "nats-server"), filepath.Join(cfg.Dir, "nats"), log); err != nil {
+		return err
+	}
+	if err := w.NATS.Start(ctx); err != nil {
+		return err
+	}
+	w.onClose(func() error { w.NATS.Kill(); return nil })
+	w.conn, err = nats.Connect(w.NATS.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
+	if err != nil {
+		return fmt.Errorf("connect to nats-server: %w", err)
+	}
+	w.onClose(func() error { w.conn.Close(); return nil })
+	w.Stream, err = jetstream.New(w.conn)
+	return err
+}
+
+func (w *World) process(cfg Config, program Program) (*Process, error) {
+	server, err := url.Parse(w.Postgres.URL())
+	if err != nil {
+		return nil, errors.New("the URL of Postgres cannot be read")
+	}
+	log, err := w.logFile(cfg, program.Name)
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{Name: program.Name, path: filepath.Join(cfg.Bin, program.Binary), log: log, say: cfg.Log}
+	if p.HTTP, err = freeAddr(); err != nil {
+		return nil, err
+	}
+	if p.Postgres, err = faultproxy.Start(server.Host); err != nil {
+		return nil, err
+	}
+	w.onClose(p.Postgres.Close)
+	if p.NATS, err = faultproxy.Start(w.NATS.Addr()); err != nil {
+		return nil, err
+	}
+	w.onClose(p.NATS.Close)
+	database, err := p.Postgres.URL(w.Postgres.URL())
+	if err != nil {
+		return nil, err
+	}
+	p.env = append(os.Environ(), "DATABASE_URL="+database, "NATS_URL=nats://"+p.NATS.Addr(), "HTTP_ADDR="+p.HTTP,
+		"ECHOMIND_FAILPOINTS="+w.Failpoints, "CHUNKER_FILE_ROOTS="+w.Files, "CHUNKER_ALLOW_CIDRS=127.0.0.0/8")
+	p.env = append(p.env, program.Env...)
+	return p, nil
+}
+
+func freeAddr() (string, error) {
+	port, err := loopback.Port(0)
+	return loopback.Address(port), err
+}
+
+func (w *World) logFile(cfg Config, name string) (io.Writer, error) {
+	file, err := os.OpenFile(filepath.Join(cfg.Dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open a log: %w", err)
+	}
+	w.onClose(file.Close)
+	return file, nil
+}
+
+// Extra runs one more program until ctx ends, then stops it cleanly.
+func (w *World) Extra(ctx context.Context, program Program) error {
+	p, err := w.process(w.config, program)
+	if err != nil {
+		return fmt.Errorf("prepare %s: %w", program.Name, err)
+	}
+	p.run(w.run)
+	<-ctx.Done()
+	p.Stop()
+	if ends := p.Ends(); len(ends) > 0 {
+		return errors.New(ends[0])
+	}
+	return errors.Join(p.Postgres.Close(), p.NATS.Close())
+}
+
+// Named returns the processes whose name begins with one of the prefixes.
+func (w *World) Named(prefixes ...string) []*Process {
+	var found []*Process
+	for _, p := range w.Processes {
+		for _, prefix := range prefixes {
+			if len(p.Name) >= len(prefix) && p.Name[:len(prefix)] == prefix {
+				found = append(found, p)
+				break
+			}
+		}
+	}
+	return found
+}
+
+// Heal takes back every fault of programs and connections, and disarms the fail points.
+func (w *World) Heal() error {
+	for _, p := range w.Processes {
+		p.Heal()
+	}
+	armed, err := os.ReadDir(w.Failpoints)
+	if err != nil {
+		return fmt.Errorf("read the fail points: %w", err)
+	}
+	for _, f := range armed {
+		if err := os.Remove(filepath.Join(w.Failpoints, f.Name())); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("disarm a fail point: %w", err)
+		}
+	}
+	return nil
+}
+
+func (w *World) onClose(f func() error) {
+	w.closing.Lock()
+	defer w.closing.Unlock()
+	w.close = append(w.close, f)
+}
+
+// StopPrograms stops them cleanly, all at once, and returns every end that nobody asked for.
+func (w *World) StopPrograms() []string {
+	w.halt()
+	done := make(chan struct{})
+	for _, p := range w.Processes {
+		go func() { p.Stop(); done <- struct{}{} }()
+	}
+	for range w.Processes {
+		<-done
+	}
+	var ends []string
+	for _, p := range w.Processes {
+		ends = append(ends, p.Ends()...)
+	}
+	return ends
+}
+
+// Close ends everything; programs that still run are killed.
+func (w *World) Close() error {
+	w.halt()
+	for _, p := range w.Processes {
+		p.mu.Lock()
+		p.stopped, p.expected = true, true
+		p.mu.Unlock()
+		p.Kill()
+		p.supervising.Wait()
+	}
+	var problems []error
+	for i := len(w.close) - 1; i >= 0; i-- {
+		problems = append(problems, w.close[i]())
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,136 @@
+package lifecycle_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/sdk/lifecycle"
+)
+
+// endings are the ways in which a run may end, by the name that docs/reliability.md gives them.
+var endings = map[string]func(*fixture) trip{
+	"all documents stored": func(f *fixture) trip {
+		c := f.stored(2)
+		_, err := f.Complete(ctx, c.session)
+		require.NoError(f.t, err)
+		return c
+	},
+	"nothing had changed": func(f *fixture) trip {
+		c := f.stored(0)
+		_, err := f.Complete(ctx, c.session)
+		require.NoError(f.t, err)
+		return c
+	},
+	"error that passes": func(f *fixture) trip {
+		c := f.syncing()
+		require.NoError(f.t, f.Fail(ctx, c.session, lifecycle.Transient, "no answer"))
+		return c
+	},
+	"error that stays": func(f *fixture) trip {
+		c := f.syncing()
+		require.NoError(f.t, f.Fail(ctx, c.session, lifecycle.Permanent, "gone"))
+		return c
+	},
+	"failure number `max_retries` in a row": func(f *fixture) trip {
+		c := f.syncing()
+		f.exec(`UPDATE connectors SET max_retries = 1 WHERE id = $1`, c.id)
+		require.NoError(f.t, f.Fail(ctx, c.session, lifecycle.Transient, "no answer"))
+		return c
+	},
+	"worker lost, the first failure": func(f *fixture) trip {
+		c := f.syncing()
+		f.exec(`UPDATE connectors SET status = 'PENDING', chunking_session = $2, dispatched_at = clock_timestamp(),
+			failure_count = failure_count + 1, lease_owner = NULL, lease_expires_at = NULL WHERE id = $1`, c.id, uuid.New())
+		return c
+	},
+	"worker lost, again": func(f *fixture) trip {
+		c := f.syncing()
+		f.exec(`UPDATE connectors SET status = 'ERROR', due_reason = 'rescue', chunking_session = NULL WHERE id = $1`, c.id)
+		return c
+	},
+	"documents lost in transit": func(f *fixture) trip {
+		c := f.syncing()
+		f.exec(`UPDATE connectors SET status = 'ERROR', due_reason = 'lost', chunking_session = NULL WHERE id = $1`, c.id)
+		return c
+	},
+	"clean stop of the worker": func(f *fixture) trip {
+		c := f.syncing()
+		require.NoError(f.t, f.Release(ctx, c.session))
+		return c
+	},
+	"changed by its user": func(f *fixture) trip {
+		c := f.syncing()
+		f.exec(`UPDATE connectors SET config = '{"a": 1}' WHERE id = $1`, c.id)
+		return c
+	},
+	"disabled by its user": func(f *fixture) trip {
+		c := f.syncing()
+		require.NoError(f.t, f.Disable(ctx, c.id))
+		return c
+	},
+	"deleted by its user": func(f *fixture) trip {
+		c := f.syncing()
+		f.exec(`DELETE FROM connectors WHERE id = $1`, c.id)
+		return c
+	},
+}
+
+func TestTheFailureTableIsWhatTheDatabaseDoes(t *testing.T) {
+	f := newFixture(t)
+	page, err := os.ReadFile("../../docs/reliability.md")
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(page), "| how a run ends |")
+	require.True(t, found, "docs/reliability.md has no failure table")
+	documented := map[string]string{}
+	for _, line := range strings.Split(table, "\n")[2:] {
+		if !strings.HasPrefix(line, "|") {
+			break
+		}
+		name, rest, _ := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
+		documented[name] = strings.TrimSuffix(rest, " |")
+	}
+	seen := map[string]string{}
+	for name, end := range endings {
+		seen[name] = f.whatBecameOf(end(f))
+	}
+	require.Equal(t, seen, documented)
+}
+
+func (f *fixture) whatBecameOf(c trip) string {
+	ledger := run[string](f, c, `status || coalesce(': ' || reason, '')`)
+	if one[int64](f, `SELECT count(*) FROM connectors WHERE id = $1`, c.id) == 0 {
+		return ledger + " | - | - | -"
+	}
+	counted := fmt.Sprintf("+%d", of[int32](f, c, "failure_count"))
+	if counted == "+0" {
+		counted = "no"
+	}
+	if strings.HasPrefix(ledger, "completed") || strings.HasPrefix(ledger, "skipped") {
+		counted = "starts anew"
+	}
+	return fmt.Sprintf("%s | %s | %s | %s", ledger, of[string](f, c, "status"), counted, f.nextTry(c))
+}
+
+func (f *fixture) nextTry(c trip) string {
+	if of[string](f, c, "status") == "PENDING" {
+		return "at once"
+	}
+	next := of[*time.Time](f, c, "next_sync_at")
+	if next == nil {
+		return "none"
+	}
+	switch left := next.Sub(one[time.Time](f, `SELECT clock_timestamp()`)); {
+	case left <= 0:
+		return "at once"
+	case left < 5*time.Minute:
+		return "after 2ⁿ minutes, at most 60, ±20 %"
+	default:
+		return "as scheduled"
+	}
+}
