@@ -3,9 +3,9 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-SERVICES := ./services/scheduler/cmd/scheduler ./services/chunker/cmd/chunker ./services/semantic/cmd/semantic
+SERVICES := $(addprefix ./services/,scheduler/cmd/scheduler chunker/cmd/chunker connector/cmd/connector semantic/cmd/semantic)
 PROGRAMS := ./cmd/echomind $(SERVICES)
-MODULES  := . chaos cmd/echomind services/chunker services/scheduler services/semantic
+MODULES  := . chaos cmd/echomind services/chunker services/connector services/scheduler services/semantic
 TOOLS    := $(CURDIR)/bin/tools
 BUF      := $(TOOLS)/buf
 SQLC     := $(TOOLS)/sqlc

@@ -51,15 +51,21 @@ var nonsense = map[string]struct{ before, sql string }{
 		chunking_session = gen_random_uuid(), next_sync_at = NULL`,
 		`UPDATE connectors SET status = 'SYNCING', lease_owner = gen_random_uuid()`},
 
-	"scheduler_runs_trigger_known":  {ofRun, `UPDATE scheduler_runs SET trigger = 'whim'`},
-	"scheduler_runs_slot_scheduled": {ofRun, `UPDATE scheduler_runs SET slot = now()`},
-	"scheduler_runs_status_known":   {ofRun, `UPDATE scheduler_runs SET status = 'lost', completed_at = now()`},
-	"scheduler_runs_stored_range":   {ofRun, `UPDATE scheduler_runs SET total = 1, stored = 2`},
-	"scheduler_runs_ended":          {ofRun, `UPDATE scheduler_runs SET status = 'completed'`},
-	"scheduler_runs_state_freed":    {ofRun, `UPDATE scheduler_runs SET status = 'completed', completed_at = now(), new_state = '{}'`},
-	"scheduler_runs_missed_counted": {ofRun, `UPDATE scheduler_runs SET status = 'missed', completed_at = now()`},
-	"scheduler_runs_new_state_size": {ofRun, `UPDATE scheduler_runs SET new_state = jsonb_build_object('a', repeat('x', 65536))`},
-	"run_messages_no_range":         {"", `INSERT INTO run_messages VALUES (gen_random_uuid(), 0, 1)`},
+	"scheduler_runs_trigger_known":     {ofRun, `UPDATE scheduler_runs SET trigger = 'whim'`},
+	"scheduler_runs_slot_scheduled":    {ofRun, `UPDATE scheduler_runs SET slot = now()`},
+	"scheduler_runs_status_known":      {ofRun, `UPDATE scheduler_runs SET status = 'lost', completed_at = now()`},
+	"scheduler_runs_stored_range":      {ofRun, `UPDATE scheduler_runs SET total = 1, stored = 2`},
+	"scheduler_runs_ended":             {ofRun, `UPDATE scheduler_runs SET status = 'completed'`},
+	"scheduler_runs_state_freed":       {ofRun, `UPDATE scheduler_runs SET status = 'completed', completed_at = now(), new_state = '{}'`},
+	"scheduler_runs_missed_counted":    {ofRun, `UPDATE scheduler_runs SET status = 'missed', completed_at = now()`},
+	"scheduler_runs_new_state_size":    {ofRun, `UPDATE scheduler_runs SET new_state = jsonb_build_object('a', repeat('x', 65536))`},
+	"scheduler_runs_checkpoint_stored": {ofRun, `UPDATE scheduler_runs SET checkpoint_no = 1`},
+	"scheduler_runs_notes_range":       {ofRun, `UPDATE scheduler_runs SET notes = 1`},
+	"run_checkpoints_no_range":         {"", `INSERT INTO run_checkpoints VALUES (gen_random_uuid(), 0, '{}')`},
+	"run_checkpoints_state_object":     {"", `INSERT INTO run_checkpoints VALUES (gen_random_uuid(), 1, '[]')`},
+	"run_checkpoints_state_size": {"", `INSERT INTO run_checkpoints VALUES (gen_random_uuid(), 1,
+		jsonb_build_object('a', repeat('x', 65536)))`},
+	"run_messages_no_range": {"", `INSERT INTO run_messages VALUES (gen_random_uuid(), 0, 1)`},
 
 	"documents_source_id_length": {"", `INSERT INTO documents (connector_id, source_id) VALUES (1, '')`},
 	"documents_status_known":     {"", `INSERT INTO documents (connector_id, source_id, status) VALUES (1, 'a', 'odd')`},
@@ -67,7 +73,14 @@ var nonsense = map[string]struct{ before, sql string }{
 	"documents_chunks_named":     {"", `INSERT INTO documents (connector_id, source_id, first_no) VALUES (1, 'a', 1)`},
 	"documents_deleted_has_no_token": {"", `INSERT INTO documents (connector_id, source_id, deleted_at, version_token)
 		VALUES (1, 'a', now(), 't')`},
+	"documents_seen_whole":      {"", `INSERT INTO documents (connector_id, source_id, seen_mark) VALUES (1, 'a', 1)`},
 	"documents_failed_says_why": {"", `INSERT INTO documents (connector_id, source_id, status) VALUES (1, 'a', 'failed')`},
+
+	"connector_secrets_name_form":     {"", `INSERT INTO connector_secrets (connector_id, name, envelope) VALUES (1, 'A b', 'enc:v1:k:AA')`},
+	"connector_secrets_envelope_form": {"", `INSERT INTO connector_secrets (connector_id, name, envelope) VALUES (1, 'a', 'plain')`},
+	"connector_secrets_envelope_size": {"", `INSERT INTO connector_secrets (connector_id, name, envelope)
+		VALUES (1, 'a', 'enc:v1:k:' || repeat('A', 65536))`},
+	"provider_quotas_account_length": {"", `INSERT INTO provider_quotas (account, tokens, refilled_at) VALUES ('', 0, now())`},
 }
 
 func TestEveryNamedConstraintRefusesItsNonsense(t *testing.T) {

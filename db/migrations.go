@@ -69,11 +69,15 @@ func List(ctx context.Context, databaseURL string) ([]Status, error) {
 
 // Version is the schema version these binaries were built for.
 func Version() int64 {
-	entries, err := fs.ReadDir(files, "migrations")
+	entries, err := fs.ReadDir(files, "migrations") // in the order of their numbers
 	if err != nil {
 		panic(err) // embedded at build time
 	}
-	return int64(len(entries))
+	number, err := goose.NumericComponent(entries[len(entries)-1].Name())
+	if err != nil {
+		panic(err)
+	}
+	return number
 }
 
 // Querier is what Check needs of a connection or a pool.

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/sdk/topology"
 )
 
 const repository = "../.."
@@ -90,6 +92,21 @@ func existing(path string) string {
 		}
 	}
 	return existing(filepath.Join(path, entries[0].Name()))
+}
+
+func TestTheContractNamesEveryHeaderOfADeadLetter(t *testing.T) {
+	names := regexp.MustCompile(`Echomind-[A-Za-z-]+`)
+	declared := names.FindAllString(read(t, "sdk/topology/topology.go"), -1)
+	require.Greater(t, len(declared), 5)
+	contract := read(t, "docs/contract.md")
+	for _, header := range declared {
+		if header != topology.HeaderDispatchedAt { // a trigger's
+			require.Contains(t, contract, "`"+header+"`")
+		}
+	}
+	for _, header := range names.FindAllString(contract, -1) {
+		require.Contains(t, declared, header)
+	}
 }
 
 func TestTheReadmeIsShort(t *testing.T) {

@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/echomind/sync v0.0.0
 	github.com/echomind/sync/services/chunker v0.0.0
+	github.com/echomind/sync/services/connector v0.0.0
 	github.com/echomind/sync/services/scheduler v0.0.0
 	github.com/echomind/sync/services/semantic v0.0.0
 	github.com/google/uuid v1.6.0
@@ -69,6 +70,7 @@ require (
 	gocloud.dev v0.47.0 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/net v0.62.0 // indirect
+	golang.org/x/oauth2 v0.37.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	golang.org/x/time v0.16.0 // indirect
@@ -81,6 +83,7 @@ require (
 replace (
 	github.com/echomind/sync => ../..
 	github.com/echomind/sync/services/chunker => ../../services/chunker
+	github.com/echomind/sync/services/connector => ../../services/connector
 	github.com/echomind/sync/services/scheduler => ../../services/scheduler
 	github.com/echomind/sync/services/semantic => ../../services/semantic
 )

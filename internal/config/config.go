@@ -8,15 +8,14 @@ import (
 	"net/url"
 	"strings"
 	"time"
-
-	"github.com/caarlos0/env/v11"
 )
 
 // Common is what every service is told.
 type Common struct {
 	// DatabaseURL is where Postgres is.
 	DatabaseURL string `env:"DATABASE_URL"`
-	// DatabaseDirectURL reaches Postgres without a transaction pooler, for LISTEN; DATABASE_URL if empty.
+	// DatabaseDirectURL reaches Postgres without a transaction pooler, for LISTEN and the leader's lock;
+	// DATABASE_URL if empty.
 	DatabaseDirectURL string `env:"DATABASE_DIRECT_URL"`
 	// DatabaseMaxConns bounds the service's pool.
 	DatabaseMaxConns int32 `env:"DATABASE_MAX_CONNS" envDefault:"10"`
@@ -24,7 +23,9 @@ type Common struct {
 	NATSURL string `env:"NATS_URL" envDefault:"nats://127.0.0.1:4222"`
 	// HTTPAddr is where /healthz, /readyz and /metrics are served; empty = nowhere.
 	HTTPAddr string `env:"HTTP_ADDR" envDefault:":8080"`
-	// ShutdownGraceSeconds is how long work in flight may go on after a stop signal, in seconds.
+	// ShutdownGraceSeconds is how long a clean stop may take, in seconds. Work in flight goes on for all of it but the
+	// last 5 s (or half, if that is less), in which it is handed back. Closing takes up to 8 s more where a server has
+	// fallen silent.
 	ShutdownGraceSeconds int `env:"SHUTDOWN_GRACE_SECONDS" envDefault:"25"`
 	// LogFormat is json or text.
 	LogFormat string `env:"LOG_FORMAT" envDefault:"json"`
@@ -37,7 +38,7 @@ func (c Common) ShutdownGrace() time.Duration {
 	return time.Duration(c.ShutdownGraceSeconds) * time.Second
 }
 
-// DirectURL is where LISTEN connects to.
+// DirectURL is where LISTEN and the leader's lock connect to.
 func (c Common) DirectURL() string {
 	if c.DatabaseDirectURL != "" {
 		return c.DatabaseDirectURL
@@ -55,14 +56,6 @@ func (c Common) Validate() error {
 		AtLeast("SHUTDOWN_GRACE_SECONDS", c.ShutdownGraceSeconds, 0),
 		OneOf("LOG_FORMAT", c.LogFormat, "json", "text"),
 	)
-}
-
-// Load fills cfg, a pointer to a struct with env tags, from the environment.
-func Load(cfg any) error {
-	if err := env.Parse(cfg); err != nil {
-		return fmt.Errorf("read the environment: %w", err)
-	}
-	return nil
 }
 
 // Lookup is Load for one variable of the command line's own.

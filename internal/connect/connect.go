@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -23,12 +24,10 @@ import (
 )
 
 const (
-	schemaTimeout = 5 * time.Second
-	retryEvery    = time.Second
-	drainTimeout  = 3 * time.Second
-	// publishTimeout forgets an asynchronous publish whose acknowledgement was lost; else it would count as pending
-	// for ever.
-	publishTimeout = 10 * time.Second
+	askTimeout = 5 * time.Second
+	retryEvery = time.Second
+	// poolTimeout is a little more than the pool needs to give up on a server that has fallen silent.
+	poolTimeout = 5 * time.Second
 )
 
 // Process is what all services of one process share.
@@ -50,6 +49,8 @@ type Servers struct {
 	Pool   *pgxpool.Pool
 	NATS   *nats.Conn
 	Stream jetstream.JetStream
+	line   *line
+	waits  atomic.Pointer[error]
 	log    *slog.Logger
 }
 
@@ -61,32 +62,20 @@ func Open(ctx context.Context, cfg config.Common, service string, p Process) (*S
 	if err != nil {
 		return nil, err
 	}
-	conn, err := nats.Connect(cfg.NATSURL,
-		nats.Name("echomind-"+service),
-		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true),
-		nats.ReconnectWait(500*time.Millisecond), nats.ReconnectJitter(200*time.Millisecond, 500*time.Millisecond),
-		nats.PingInterval(10*time.Second), nats.MaxPingsOutstanding(2),
-		// Nothing is buffered while NATS is away: a publish fails at once and is repeated by who knows its worth.
-		nats.ReconnectBufSize(-1),
-		nats.DrainTimeout(drainTimeout),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			if err != nil {
-				log.Warn("NATS is away; work waits until it is back", "err", err)
-			}
-		}),
-		nats.ReconnectHandler(func(*nats.Conn) { log.Info("NATS is back") }),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			log.Debug("NATS reports", "err", err)
-		}),
-	)
+	way := &line{}
+	conn, err := openNATS(cfg.NATSURL, service, way, log)
 	if err != nil {
 		pool.Close()
-		return nil, fmt.Errorf("read NATS_URL: %w", err)
+		return nil, err
 	}
-	s := &Servers{Pool: pool, NATS: conn, log: log}
-	if s.Stream, err = jetstream.New(conn, jetstream.WithPublishAsyncTimeout(publishTimeout)); err == nil {
-		p.Ready.Add(service+".postgres", func(ctx context.Context) error { return db.Check(ctx, pool) })
-		p.Ready.Add(service+".nats", s.checkNATS)
+	s := &Servers{Pool: pool, NATS: conn, line: way, log: log}
+	s.started(errors.New("connect.schema: not asked yet"))
+	p.Ready.Add(service+".postgres", func(ctx context.Context) error { return db.Check(ctx, pool) })
+	p.Ready.Add(service+".nats", s.checkNATS)
+	p.Ready.Add(service+".start", func(context.Context) error { return *s.waits.Load() })
+	js, err := jetstream.New(conn, jetstream.WithPublishAsyncTimeout(publishTimeout))
+	if err == nil {
+		s.Stream = stream{js}
 		err = s.wait(ctx)
 	}
 	if err != nil {
@@ -102,45 +91,42 @@ func (s *Servers) checkNATS(context.Context) error {
 	return nil
 }
 
+// started keeps what the service waits for before it works; nil = it works.
+func (s *Servers) started(waits error) { s.waits.Store(&waits) }
+
+// wait asks until both servers have what the service needs. "Connected" is not enough: a NATS without JetStream is.
 func (s *Servers) wait(ctx context.Context) error {
-	ask := func(name string, call func(context.Context) error) error {
-		for first := true; ; first = false {
-			err := deadline.Do(ctx, name, schemaTimeout, call)
-			if err == nil || errors.Is(err, db.ErrSchema) || errors.Is(err, topology.ErrMisconfigured) {
-				return err
-			}
-			if first {
-				s.log.Warn("waiting for a server", "call", name, "err", err)
-			}
-			select {
-			case <-ctx.Done():
-				return errors.Join(ctx.Err(), err)
-			case <-time.After(retryEvery):
-			}
-		}
+	err := s.ask(ctx, "connect.schema", func(ctx context.Context) error { return db.Check(ctx, s.Pool) })
+	if err == nil {
+		err = s.ask(ctx, "connect.streams", func(ctx context.Context) error { return topology.EnsureStreams(ctx, s.Stream) })
 	}
-	if err := ask("connect.schema", func(ctx context.Context) error { return db.Check(ctx, s.Pool) }); err != nil {
-		return err
-	}
-	return ask("connect.streams", func(ctx context.Context) error { return topology.EnsureStreams(ctx, s.Stream) })
+	s.started(err)
+	return err
 }
 
-// Close drains NATS and closes the pool; one failing close never skips the next.
+// ask repeats a call until it succeeds, or says what no waiting mends.
+func (s *Servers) ask(ctx context.Context, name string, call func(context.Context) error) error {
+	logged := ""
+	for {
+		err := deadline.Do(ctx, name, askTimeout, call)
+		if err == nil || errors.Is(err, db.ErrSchema) || errors.Is(err, topology.ErrMisconfigured) {
+			return err
+		}
+		s.started(fmt.Errorf("%s: %w", name, err))
+		if err.Error() != logged {
+			logged = err.Error()
+			s.log.Warn("waiting for a server", "call", name, "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-time.After(retryEvery):
+		}
+	}
+}
+
+// Close gets the last acknowledgements out and closes both connections, in bounded time, whatever state the
+// servers are in; one failing close never skips the next.
 func (s *Servers) Close() error {
-	closed := make(chan struct{})
-	s.NATS.SetClosedHandler(func(*nats.Conn) { close(closed) })
-	err := s.NATS.Drain()
-	if err != nil {
-		s.NATS.Close()
-	}
-	select {
-	case <-closed:
-	case <-time.After(drainTimeout + time.Second):
-		s.NATS.Close()
-	}
-	s.Pool.Close()
-	if errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrConnectionReconnecting) {
-		return nil
-	}
-	return err
+	return errors.Join(s.closeNATS(), closeWithin("connect.close_pool", poolTimeout, s.Pool.Close))
 }

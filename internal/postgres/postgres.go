@@ -28,12 +28,28 @@ func Open(ctx context.Context, url, application string, maxConns int32) (*pgxpoo
 	}
 	cfg.MaxConns = maxConns
 	cfg.ConnConfig.ConnectTimeout = connectTimeout
+	cfg.PingTimeout = pingTimeout
+	cfg.BeforeConnect = bound
 	cfg.ConnConfig.RuntimeParams["application_name"] = application
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open the pool: %w", err)
 	}
 	return pool, nil
+}
+
+// Connect opens one connection that is no pool's, for what belongs to a session.
+func Connect(ctx context.Context, url, application string) (*pgx.Conn, error) {
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("read the database's URL: %w", err)
+	}
+	cfg.ConnectTimeout = connectTimeout
+	cfg.RuntimeParams["application_name"] = application
+	if err := bound(ctx, cfg); err != nil {
+		return nil, err
+	}
+	return pgx.ConnectConfig(ctx, cfg)
 }
 
 // Beginner is a pool or a connection.

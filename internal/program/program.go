@@ -24,10 +24,13 @@ type Service interface {
 }
 
 // Main loads the service's configuration from the environment, runs it until SIGINT or SIGTERM, and returns the
-// exit code. A second signal ends the process at once.
+// exit code. A second signal ends the process at once. It takes no arguments but --help and --version.
 func Main[C Service](run func(context.Context, C, connect.Process) error) int {
-	var cfg C
-	if err := errors.Join(config.Load(&cfg), cfg.Validate()); err != nil {
+	if code, done := answer(os.Args[1:], os.Stdout, os.Stderr); done {
+		return code
+	}
+	cfg, err := config.Read[C]()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -20,7 +20,8 @@ func (e *Error) Error() string { return fmt.Sprintf("%s: no answer within %s", e
 
 func (e *Error) Unwrap() error { return context.DeadlineExceeded }
 
-// Do runs call under a deadline. Where the deadline passes, its *Error is what Do returns.
+// Do runs call under a deadline. Where the deadline passes, its *Error is what Do returns. Where one passes that has no
+// name, such as a driver's own for connecting, the error gets the call's.
 func Do(ctx context.Context, name string, after time.Duration, call func(context.Context) error) error {
 	late := &Error{Name: name, After: after}
 	ctx, cancel := context.WithTimeoutCause(ctx, after, late)
@@ -28,6 +29,10 @@ func Do(ctx context.Context, name string, after time.Duration, call func(context
 	err := call(ctx)
 	if err != nil && errors.Is(context.Cause(ctx), late) {
 		return late
+	}
+	var named *Error
+	if errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &named) {
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	return err
 }

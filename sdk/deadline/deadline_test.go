@@ -3,6 +3,7 @@ package deadline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,6 +33,19 @@ func TestAnAnswerInTimeIsReturned(t *testing.T) {
 	got, err := Get(t.Context(), "call", time.Hour, func(context.Context) (int, error) { return 7, nil })
 	if got != 7 || err != nil {
 		t.Errorf("got %d, %v", got, err)
+	}
+}
+
+func TestADeadlineWithoutANameGetsTheCalls(t *testing.T) {
+	err := Do(t.Context(), "scheduler.claim", time.Hour, func(context.Context) error {
+		return fmt.Errorf("connect: %w", context.DeadlineExceeded)
+	})
+	if !errors.Is(err, context.DeadlineExceeded) || err.Error() != "scheduler.claim: connect: context deadline exceeded" {
+		t.Errorf("error %v", err)
+	}
+	inner := &Error{Name: "inner", After: time.Second}
+	if err := Do(t.Context(), "outer", time.Hour, func(context.Context) error { return inner }); !errors.Is(err, inner) || err.Error() != inner.Error() {
+		t.Errorf("error %v", err)
 	}
 }
 

@@ -39,8 +39,13 @@ func (l *Lifecycle) complete(ctx context.Context, q *dbgen.Queries, session uuid
 	if run.Unnamed {
 		run.NewState = nil // the cursor would run ahead of a document that is neither stored nor known to have failed
 	}
+	if run.NewState == nil {
+		if _, err := advance(ctx, q, connectorID, session); err != nil {
+			return "", err
+		}
+	}
 	verdict := Completed
-	if *run.Total == 0 {
+	if run.Documents == 0 {
 		verdict = Skipped
 	}
 	if err := q.EndRun(ctx, dbgen.EndRunParams{Session: session, Verdict: string(verdict)}); err != nil {

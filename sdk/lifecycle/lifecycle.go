@@ -123,6 +123,9 @@ func (l *Lifecycle) Enable(ctx context.Context, connectorID int32) error {
 
 func guarded(ctx context.Context, name string, move func(context.Context) (int64, error)) error {
 	moved, err := deadline.Get(ctx, name, callTimeout, move)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return err // it carries the name
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}

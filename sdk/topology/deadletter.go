@@ -24,11 +24,13 @@ const (
 // ours are the headers that a dead letter keeps even when it is cut.
 var ours = map[string]bool{
 	HeaderSession: true, HeaderNumber: true, HeaderReason: true, HeaderTries: true, HeaderSequence: true,
+	HeaderDeliveries: true, HeaderFirstAt: true,
 }
 
 // DeadLetter publishes a message to dlq.<its subject> with headers that say why it was given up, how often it was
-// begun, and where it was, and waits for the acknowledgement. The caller acknowledges the original afterwards. One that
-// leaves no room for the headers is cut, and loses its own: else it would hold up its consumer for ever.
+// begun and delivered, and since when and where it was, and waits for the acknowledgement. The caller acknowledges
+// the original afterwards. One that leaves no room for the headers is cut, and loses its own: else it would hold up
+// its consumer for ever.
 func DeadLetter(ctx context.Context, js jetstream.JetStream, msg jetstream.Msg, why error, tries int) error {
 	letter := nats.NewMsg("dlq." + msg.Subject())
 	letter.Data = msg.Data()
@@ -46,6 +48,8 @@ func DeadLetter(ctx context.Context, js jetstream.JetStream, msg jetstream.Msg, 
 	letter.Header.Set(HeaderTries, strconv.Itoa(tries))
 	if meta, err := msg.Metadata(); err == nil {
 		letter.Header.Set(HeaderSequence, strconv.FormatUint(meta.Sequence.Stream, 10))
+		letter.Header.Set(HeaderDeliveries, strconv.FormatUint(meta.NumDelivered, 10))
+		letter.Header.Set(HeaderFirstAt, meta.Timestamp.UTC().Format(time.RFC3339Nano))
 	}
 	publish := func(ctx context.Context) error {
 		_, err := js.PublishMsg(ctx, letter, jetstream.WithRetryAttempts(0))

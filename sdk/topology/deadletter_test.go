@@ -50,10 +50,16 @@ func TestADeadLetterSaysWhyHowOftenAndWhere(t *testing.T) {
 	b.do(err)
 	b.do(before.DoubleAck(t.Context()))
 
-	b.do(DeadLetter(t.Context(), b, b.received(document()), errors.New("a\r\nEvil: header\x00 \xff"), 5))
+	b.do(b.received(document()).Nak())
+	again, err := consumer.Next(jetstream.FetchMaxWait(5 * time.Second))
+	b.do(err)
+	arrived, err := again.Metadata()
+	b.do(err)
+	b.do(DeadLetter(t.Context(), b, again, errors.New("a\r\nEvil: header\x00 \xff"), 5))
 	letter := b.letter(1)
 	for header, want := range map[string]string{
 		HeaderTries: "5", HeaderSession: "session-1", HeaderNumber: "7", HeaderSequence: "2", "Evil": "",
+		HeaderDeliveries: "2", HeaderFirstAt: arrived.Timestamp.UTC().Format(time.RFC3339Nano),
 	} {
 		if got := letter.Header.Get(header); got != want {
 			t.Errorf("%s is %q, want %q", header, got, want)

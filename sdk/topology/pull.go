@@ -8,13 +8,15 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/echomind/sync/sdk/deadline"
 )
 
 const (
 	pullWait      = 10 * time.Second
 	pullHeartbeat = 2 * time.Second
 	pullPause     = 500 * time.Millisecond
-	pullPauses    = 5 * time.Second // the longest of them
+	pullPauses    = 2 * time.Second // the longest of them
 )
 
 // Pull hands messages to handle until ctx ends, then returns nil, or until handle returns an error, then that. It asks
@@ -57,13 +59,17 @@ func Pull(
 	return nil
 }
 
-// pull returns no messages and no error when nothing came in time.
+// pull returns no messages and no error when nothing came in time, and a *deadline.Error when the server fell silent:
+// while it waits with nothing to give it says so every pullHeartbeat.
 func pull(ctx context.Context, consumer jetstream.Consumer, batch int) ([]jetstream.Msg, error) {
 	waiting, cancel := context.WithTimeout(ctx, pullWait)
 	defer cancel()
 	first, err := consumer.Next(jetstream.FetchContext(waiting), jetstream.FetchHeartbeat(pullHeartbeat))
 	if errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) {
 		return nil, nil
+	}
+	if errors.Is(err, jetstream.ErrNoHeartbeat) {
+		err = &deadline.Error{Name: "topology.pull", After: 2 * pullHeartbeat}
 	}
 	if err != nil {
 		return nil, err
@@ -72,6 +78,7 @@ func pull(ctx context.Context, consumer jetstream.Consumer, batch int) ([]jetstr
 	if batch == 1 {
 		return messages, nil
 	}
+	// The driver waits a second for each of them, and no longer.
 	more, err := consumer.FetchNoWait(batch - 1)
 	if err != nil {
 		return messages, nil

@@ -52,6 +52,10 @@ const (
 	HeaderReason = "Echomind-Reason"
 	// HeaderTries says on a dead letter how often it was begun.
 	HeaderTries = "Echomind-Tries"
+	// HeaderDeliveries says on a dead letter how often the broker had delivered it, waits and crashes included.
+	HeaderDeliveries = "Echomind-Deliveries"
+	// HeaderFirstAt says on a dead letter when the original arrived, by the broker's clock, RFC 3339.
+	HeaderFirstAt = "Echomind-First-At"
 	// HeaderSequence is a dead letter's sequence in its original stream.
 	HeaderSequence = "Echomind-Sequence"
 	// HeaderCutFrom is a dead letter's original size, where it had to be cut to make room for its headers.

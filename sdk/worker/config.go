@@ -21,8 +21,8 @@ type Config struct {
 	MaxInFlight int `env:"WORKER_MAX_IN_FLIGHT" envDefault:"256"`
 	// MaxInFlightBytes is how many bytes of them; at least one message of the largest size.
 	MaxInFlightBytes int64 `env:"WORKER_MAX_IN_FLIGHT_BYTES" envDefault:"16777216"`
-	// Grace is how long handlers may go on after a clean stop was asked for; then they are cancelled and their
-	// connectors released.
+	// Grace is how long a clean stop may take. Handlers go on for all of it but the last 5 s (or half, if that is
+	// less); then they are cancelled and their connectors released.
 	Grace time.Duration `env:"-"`
 }
 

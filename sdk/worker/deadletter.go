@@ -6,6 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/topology"
 )
 
@@ -26,7 +27,6 @@ func (w *Worker) giveUp(ctx context.Context, msg jetstream.Msg, why error) {
 	}
 	w.metrics.deadLetters.Inc()
 	w.log.Error("a trigger was given up; look at the stream of dead letters", "subject", msg.Subject(), "err", why)
-	ackCtx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	_ = msg.DoubleAck(ackCtx)
+	// One that is lost brings the message back, and a second dead letter.
+	_ = deadline.Do(ctx, "worker.acknowledge", time.Second, msg.DoubleAck)
 }

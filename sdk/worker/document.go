@@ -35,4 +35,8 @@ type Known struct {
 	// ContentHash is what the document was put with; of a failed one too. It is empty when the document was
 	// stored under an earlier configuration.
 	ContentHash string
+	// Seen says that an earlier run of the listing that this run goes on with has shown the document, up to the
+	// checkpoint that this run began from. At the end of a listing of everything, what is known, was not Seen and was not
+	// shown by this run either is gone from the source. Always false in a run that begins its listing.
+	Seen bool
 }

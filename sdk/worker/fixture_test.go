@@ -1,10 +1,13 @@
 package worker_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -44,6 +48,11 @@ type fixture struct {
 	pool *pgxpool.Pool
 	nats *natsserver.Server
 	js   jetstream.JetStream
+
+	// What the next worker is given: another way to NATS, and where its log and metrics are found.
+	natsURL string
+	said    *said
+	metrics prometheus.Gatherer
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -103,8 +112,10 @@ func (f *fixture) workWith(set func(*worker.Config), handle worker.Handler, tune
 
 func (f *fixture) newWorker(set func(*worker.Config), handle worker.Handler) *worker.Worker {
 	f.t.Helper()
-	process := connect.NewProcess(testkit.Logger(f.t))
-	common := config.Common{DatabaseURL: f.url, NATSURL: f.nats.URL(), DatabaseMaxConns: 4}
+	f.said = &said{}
+	process := connect.NewProcess(slog.New(slog.NewMultiHandler(testkit.Logger(f.t).Handler(), slog.NewTextHandler(f.said, nil))))
+	f.metrics = process.Gatherer
+	common := config.Common{DatabaseURL: f.url, NATSURL: cmp.Or(f.natsURL, f.nats.URL()), DatabaseMaxConns: 4}
 	servers, err := connect.Open(ctx, common, "worker", process)
 	require.NoError(f.t, err)
 	f.t.Cleanup(func() { _ = servers.Close() })
@@ -114,6 +125,51 @@ func (f *fixture) newWorker(set func(*worker.Config), handle worker.Handler) *wo
 	w, err := worker.New("file", handle, cfg, servers, process)
 	require.NoError(f.t, err)
 	return w
+}
+
+// said is a log that a test asks.
+type said struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (s *said) Write(line []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(line)
+}
+
+// says waits until the worker's log holds a text.
+func (f *fixture) says(text string) {
+	f.t.Helper()
+	testkit.Eventually(f.t, soon, func() error {
+		f.said.mu.Lock()
+		defer f.said.mu.Unlock()
+		if log := f.said.text.String(); !strings.Contains(log, text) {
+			return fmt.Errorf("the log does not say %q: %s", text, log)
+		}
+		return nil
+	})
+}
+
+// measures waits until a metric of the worker has a value.
+func (f *fixture) measures(name string, want float64) {
+	f.t.Helper()
+	testkit.Eventually(f.t, soon, func() error {
+		families, err := f.metrics.Gather()
+		if err != nil {
+			return err
+		}
+		for _, family := range families {
+			if family.GetName() == name {
+				metric := family.GetMetric()[0]
+				if got := metric.GetGauge().GetValue() + metric.GetCounter().GetValue(); got >= want && (want > 0 || got == 0) {
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("%s is not %v", name, want)
+	})
 }
 
 // stop asks for a clean stop and returns what Run returned.

@@ -52,11 +52,15 @@ func newOutbox(ctx context.Context, stream jetstream.JetStream, gate *gate, m *m
 	}
 }
 
-// number takes the next n numbers and returns the first. It returns errReturned once the outbox is sealed.
+// number takes the next n numbers and returns the first. It returns errReturned once the outbox is sealed, and why the
+// run has ended where it has.
 func (o *outbox) number(n int) (int64, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.sealed {
+	switch cause := context.Cause(o.ctx); {
+	case cause != nil && !errors.Is(cause, context.Canceled): // that is a run which ended in order
+		return 0, cause
+	case o.sealed:
 		return 0, errReturned
 	}
 	first := o.last + 1

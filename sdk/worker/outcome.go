@@ -22,6 +22,12 @@ func Permanent(err error) error {
 	return &permanentError{err: err}
 }
 
+// IsPermanent says whether an error was marked by Permanent.
+func IsPermanent(err error) bool {
+	var permanent *permanentError
+	return errors.As(err, &permanent)
+}
+
 type skippedError struct{ reason string }
 
 func (e *skippedError) Error() string { return "skipped: " + e.reason }

@@ -119,21 +119,6 @@ func TestACleanStopReleasesWhatOutlastsTheGrace(t *testing.T) {
 	require.Empty(t, f.sent(c))
 }
 
-func TestAHandlerThatIgnoresTheEndIsStuckAndLeftToTheRescue(t *testing.T) {
-	f := newFixture(t)
-	c := f.triggered()
-	begun, free := make(chan struct{}), make(chan struct{})
-	defer close(free)
-	r := f.workWith(func(cfg *worker.Config) { cfg.Grace = 0 }, func(context.Context, *worker.Run) error {
-		close(begun)
-		<-free
-		return nil
-	})
-	await(t, "the handler", begun)
-	require.ErrorIs(t, r.stop(), worker.ErrStuck)
-	f.is(c, `status = 'SYNCING' AND lease_owner IS NOT NULL`)
-}
-
 func TestASyncThatTakesTooLongFailsForNow(t *testing.T) {
 	f := newFixture(t)
 	c := f.triggered()

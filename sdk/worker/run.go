@@ -19,6 +19,7 @@ import (
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/sdk/failpoint"
 	"github.com/echomind/sync/sdk/wire"
 	"github.com/echomind/sync/sdk/worker/internal/dbgen"
 )
@@ -36,11 +37,14 @@ type Run struct {
 	log       *slog.Logger
 	queries   *dbgen.Queries
 	outbox    *outbox
+	patience  time.Duration // with one question to Postgres
 	unchanged atomic.Int64
+	notes     atomic.Int64 // messages that carry no document
 
-	mu       sync.Mutex
-	newState *structpb.Struct
-	partial  bool
+	mu        sync.Mutex
+	newState  *structpb.Struct
+	partial   bool
+	inListing *listing // nil until it is asked for; see carried
 }
 
 // Request is the message that asked for this sync.
@@ -55,22 +59,26 @@ func (r *Run) Config(v any) error {
 	return Permanent(decodeStruct("config", r.request.Config, v, true))
 }
 
-// ListingPartial says that the source was not listed to its end.
+// ListingPartial says that the source was not listed to its end. A run that continues from a checkpoint after this
+// keeps it, unless it begins a listing of its own.
 func (r *Run) ListingPartial() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.partial = true
 }
 
-// Known returns what is stored of the connector's documents, by source id.
+// Known returns what is stored of the connector's documents, by source id. One without a version token has failed, or
+// is of an earlier configuration: it is the handler's to fetch again in every sync, whether or not the source's list of
+// changes names it, because a cursor, and a checkpoint too, has passed it.
 func (r *Run) Known(ctx context.Context) (map[string]Known, error) {
 	known, after := map[string]Known{}, ""
+	sessions, marks := r.seenBefore()
 	for {
 		var page []dbgen.KnownDocumentsRow
-		err := persist(ctx, "worker.known", func(ctx context.Context) (err error) {
+		err := r.persist(ctx, "worker.known", func(ctx context.Context) (err error) {
 			page, err = r.queries.KnownDocuments(ctx, dbgen.KnownDocumentsParams{
 				ConnectorID: r.request.ConnectorId, ConfigVersion: r.request.ConfigVersion,
-				After: after, Page: knownPage,
+				Sessions: sessions, Marks: marks, After: after, Page: knownPage,
 			})
 			return err
 		})
@@ -78,10 +86,11 @@ func (r *Run) Known(ctx context.Context) (map[string]Known, error) {
 			return nil, fmt.Errorf("read known documents: %w", err)
 		}
 		for _, d := range page {
-			known[d.SourceID] = Known{VersionToken: d.VersionToken, ContentHash: d.ContentHash}
+			known[d.SourceID] = Known{VersionToken: d.VersionToken, ContentHash: d.ContentHash, Seen: d.Seen}
 			after = d.SourceID
 		}
 		if len(page) < knownPage {
+			r.remember(known)
 			return known, nil
 		}
 	}
@@ -90,7 +99,7 @@ func (r *Run) Known(ctx context.Context) (map[string]Known, error) {
 // Links returns the links that are stored with a document; none for one that is not stored.
 func (r *Run) Links(ctx context.Context, sourceID string) ([]string, error) {
 	var links []string
-	err := persist(ctx, "worker.links", func(ctx context.Context) (err error) {
+	err := r.persist(ctx, "worker.links", func(ctx context.Context) (err error) {
 		links, err = r.queries.DocumentLinks(ctx, dbgen.DocumentLinksParams{
 			ConnectorID: r.request.ConnectorId, SourceID: sourceID,
 		})
@@ -112,12 +121,17 @@ func (r *Run) Put(ctx context.Context, d Document) error {
 	if err != nil {
 		return err
 	}
+	shown, err := r.mark(ctx, d.SourceID)
+	if err != nil {
+		return fmt.Errorf("send %q: %w", d.SourceID, err)
+	}
 	first, err := r.outbox.number(len(all))
 	if err != nil {
 		return fmt.Errorf("send %q: %w", d.SourceID, err)
 	}
+	failpoint.At("worker.fetching")
 	for i, part := range all {
-		part.FirstNo = first
+		part.FirstNo, part.Listing = first, shown
 		m := r.envelope(first + int64(i))
 		m.Body = &internalpb.DocumentProcessRequest_Part{Part: part}
 		if err := r.outbox.send(ctx, m); err != nil {
@@ -135,11 +149,15 @@ func (r *Run) Touch(ctx context.Context, d Document) error {
 	if err != nil {
 		return err
 	}
+	shown, err := r.mark(ctx, d.SourceID)
+	if err != nil {
+		return fmt.Errorf("touch %q: %w", d.SourceID, err)
+	}
 	no, err := r.outbox.number(1)
 	if err != nil {
 		return fmt.Errorf("touch %q: %w", d.SourceID, err)
 	}
-	all[0].KeepChunks, all[0].FirstNo = true, no
+	all[0].KeepChunks, all[0].FirstNo, all[0].Listing = true, no, shown
 	m := r.envelope(no)
 	m.Body = &internalpb.DocumentProcessRequest_Part{Part: all[0]}
 	if err := r.outbox.send(ctx, m); err != nil {
@@ -181,13 +199,13 @@ func (r *Run) envelope(number int64) *internalpb.DocumentProcessRequest {
 
 // complete publishes sync completed and returns its place in the stream. reason says why nothing was sent.
 func (r *Run) complete(reason string) (uint64, error) {
-	if r.outbox.total() > 0 {
+	if r.outbox.total() > r.notes.Load() {
 		reason = ""
 	}
 	r.mu.Lock()
 	m := r.envelope(0)
 	m.Body = &internalpb.DocumentProcessRequest_Completed{Completed: &internalpb.SyncCompleted{
-		Total: r.outbox.total(), NewState: r.newState, ListingWhole: !r.partial,
+		Total: r.outbox.total(), NewState: r.newState, ListingWhole: !r.partial && !r.carried().partial,
 		Unchanged: r.unchanged.Load(), Reason: clip(reason, maxReasonBytes),
 	}}
 	r.mu.Unlock()
@@ -213,17 +231,30 @@ func decodeStruct(name string, s *structpb.Struct, v any, strict bool) error {
 	return nil
 }
 
+// persist asks Postgres for the handler, until the end of the run: also for one whose own context knows nothing of it.
+func (r *Run) persist(ctx context.Context, name string, call func(context.Context) error) error {
+	run := r.outbox.ctx
+	if run.Err() != nil {
+		return context.Cause(run)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(run, func() { cancel(context.Cause(run)) })()
+	return persist(ctx, r.log, name, r.patience, call)
+}
+
 // persist repeats a call to Postgres until it is answered or ctx has ended.
-func persist(ctx context.Context, name string, call func(context.Context) error) error {
+func persist(
+	ctx context.Context, log *slog.Logger, name string, within time.Duration, call func(context.Context) error,
+) error {
 	for pause := publishPause; ; pause = min(2*pause, publishPauses) {
-		err := deadline.Do(ctx, name, queryTimeout, call)
+		err := deadline.Do(ctx, name, within, call)
 		if !postgres.Unavailable(err) || ctx.Err() != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(pause):
+		if pause == publishPause {
+			log.Warn("a sync waits for Postgres", "err", err)
 		}
+		sleep(ctx, pause)
 	}
 }

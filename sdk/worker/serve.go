@@ -12,14 +12,20 @@ import (
 	"github.com/echomind/sync/internal/telemetry"
 )
 
+// settings are all that a subscriber of one type is told.
+type settings struct {
+	config.Common
+	Config
+}
+
+// Validate returns every problem at once.
+func (s settings) Validate() error { return errors.Join(s.Common.Validate(), s.Config.Validate()) }
+
 // Serve subscribes to a type with everything taken from the environment (DATABASE_URL, NATS_URL, HTTP_ADDR,
 // WORKER_SLOTS, ...; docs/configuration.md lists it) and works until ctx ends. It returns nil on a clean stop.
 func Serve(ctx context.Context, connectorType string, handle Handler) error {
-	var cfg struct {
-		config.Common
-		Config
-	}
-	if err := errors.Join(config.Load(&cfg), cfg.Common.Validate(), cfg.Config.Validate()); err != nil {
+	cfg, err := config.Read[settings]()
+	if err != nil {
 		return err
 	}
 	cfg.Grace = cfg.ShutdownGrace()

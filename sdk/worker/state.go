@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -16,21 +17,52 @@ import (
 // numbers without an exponent.
 const MaxStateBytes = 64 << 10
 
-// State decodes the state that the last completed sync left. An empty state leaves v as it is. Integers above 2^53
-// come back as strings: a field for them must be a string, or tagged `json:",string"`.
-func (r *Run) State(v any) error { return decodeStruct("state", r.request.State, v, false) }
+// State decodes the state that the last completed sync left, or the last checkpoint of a run that came after it and did
+// not complete. An empty state leaves v as it is. Integers above 2^53 come back as strings: a field for them must be a
+// string, or tagged `json:",string"`.
+func (r *Run) State(v any) error {
+	state := r.request.GetState()
+	if _, carries := state.GetFields()[kitKey]; carries {
+		state = &structpb.Struct{Fields: maps.Clone(state.Fields)}
+		delete(state.Fields, kitKey)
+	}
+	return decodeStruct("state", state, v, false)
+}
 
 // SetState says what State is to return at the next sync; v must be a JSON object. It is committed together with the
-// run's completion, after every document is stored; a run that does not complete leaves the old state.
+// run's completion, after every document is stored; a run that does not complete leaves the old state, or that of its
+// last checkpoint.
 func (r *Run) SetState(v any) error {
+	state, err := handlersState(v)
+	if err != nil {
+		return err
+	}
+	if err := checkStateSize(state); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.newState = state
+	return nil
+}
+
+// handlersState turns a handler's state into what travels.
+func handlersState(v any) (*structpb.Struct, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
-		return fmt.Errorf("encode the state: %w", err)
+		return nil, fmt.Errorf("encode the state: %w", err)
 	}
 	state, err := wire.Struct(data)
 	if err != nil {
-		return fmt.Errorf("state must be a JSON object: %w", err)
+		return nil, fmt.Errorf("state must be a JSON object: %w", err)
 	}
+	if _, taken := state.GetFields()[kitKey]; taken {
+		return nil, fmt.Errorf("state has the key %q, which is not a handler's", kitKey)
+	}
+	return state, nil
+}
+
+func checkStateSize(state *structpb.Struct) error {
 	size, err := stateSize(structpb.NewStructValue(state))
 	if err != nil {
 		return err
@@ -38,9 +70,6 @@ func (r *Run) SetState(v any) error {
 	if size > MaxStateBytes {
 		return fmt.Errorf("state has %d bytes, more than %d", size, MaxStateBytes)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.newState = state
 	return nil
 }
 

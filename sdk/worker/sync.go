@@ -13,15 +13,10 @@ import (
 
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/sdk/failpoint"
 	"github.com/echomind/sync/sdk/lifecycle"
 )
-
-// stuckAfter is how long a handler may ignore the end of its context while the service stops.
-const stuckAfter = 5 * time.Second
-
-// ErrStuck says that a handler did not return when its context had ended; its connector is rescued once the lease
-// runs out.
-var ErrStuck = errors.New("a handler did not return when its context ended")
 
 // sync runs the handler under a lease and settles what becomes of the connector.
 func (w *Worker) sync(
@@ -41,16 +36,17 @@ func (w *Worker) sync(
 	defer stopLease()
 
 	run := &Run{
-		request: request, session: session, log: log, queries: w.queries,
+		request: request, session: session, log: log, queries: w.queries, patience: w.queryTimeout,
 		outbox: newOutbox(running, w.servers.Stream, g, w.metrics, w.config),
 	}
 	began := time.Now()
 	err, returned := w.call(ctx, running, run)
-	if !returned {
-		return ErrStuck
-	}
 	w.metrics.fetching.Observe(time.Since(began).Seconds())
 	run.outbox.seal()
+	if !returned {
+		w.settle(ctx, session, outcomeOf(err, context.Cause(running)), err, context.Cause(running), log)
+		return w.whileSlotsAreFree(ctx)
+	}
 	if flushed := run.outbox.flush(); flushed != nil && inOrder(err) {
 		err = flushed
 	}
@@ -63,18 +59,19 @@ func (w *Worker) sync(
 	return nil
 }
 
-// endAtStop cancels the run when the grace of a clean stop is over. The returned function ends the watch.
+// endAtStop cancels the run when the handlers' share of the grace of a clean stop is over. The returned function ends
+// the watch.
 func (w *Worker) endAtStop(ctx, running context.Context, end context.CancelCauseFunc) func() {
 	return stopWatch(context.AfterFunc(ctx, func() {
-		sleep(running, w.config.Grace)
+		sleep(running, w.config.Grace-min(handOver, w.config.Grace/2))
 		end(errStopping)
 	}))
 }
 
 func stopWatch(stop func() bool) func() { return func() { stop() } }
 
-// call runs the handler and turns a panic into an error. It waits for the handler without end, except while the
-// service stops.
+// call runs the handler and turns a panic into an error. A handler that ignores the end of its context is left behind
+// after a while: then it has not returned, and the error says so.
 func (w *Worker) call(ctx, running context.Context, run *Run) (err error, returned bool) {
 	ended := make(chan error, 1)
 	go func() {
@@ -91,18 +88,17 @@ func (w *Worker) call(ctx, running context.Context, run *Run) (err error, return
 	select {
 	case err := <-ended:
 		return err, true
-	case <-ctx.Done():
-	}
-	select {
-	case err := <-ended:
-		return err, true
 	case <-running.Done():
 	}
+	patience := w.stuckAfter
+	if ctx.Err() != nil {
+		patience = min(patience, stuckAtStop)
+	}
 	select {
 	case err := <-ended:
 		return err, true
-	case <-time.After(stuckAfter):
-		return nil, false
+	case <-time.After(patience):
+		return w.strand(ended, context.Cause(running), run.log), false
 	}
 }
 
@@ -111,10 +107,12 @@ func (w *Worker) call(ctx, running context.Context, run *Run) (err error, return
 func (w *Worker) complete(
 	ctx context.Context, run *Run, owner uuid.UUID, reason string, stopLease func(),
 ) (outcome, error) {
+	failpoint.At("worker.fetched")
 	seq, err := run.complete(reason)
 	if err != nil {
 		return outcomeOf(err, context.Cause(run.outbox.ctx)), err
 	}
+	failpoint.At("worker.completed")
 	stopLease()
 	err = w.persistAtStop(ctx, func(ctx context.Context) error { return w.lifecycle.Drain(ctx, run.session, owner, seq) })
 	if errors.Is(err, lifecycle.ErrFenced) {
@@ -161,9 +159,11 @@ func (w *Worker) settle(ctx context.Context, session uuid.UUID, how outcome, err
 // rest to the rescue.
 func (w *Worker) persistAtStop(ctx context.Context, write func(context.Context) error) error {
 	for pause := publishPause; ; pause = min(2*pause, publishPauses) {
-		stopping := ctx.Err() != nil
+		if ctx.Err() != nil {
+			return deadline.Do(context.WithoutCancel(ctx), "worker.hand_over", lastWrite, write)
+		}
 		err := write(context.WithoutCancel(ctx))
-		if !postgres.Unavailable(err) || stopping {
+		if !postgres.Unavailable(err) {
 			return err
 		}
 		sleep(ctx, pause)

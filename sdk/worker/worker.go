@@ -16,8 +16,12 @@
 //	Permanent(err)        ERROR until the user changes or triggers the connector
 //	any other error       ERROR, tried again after a backoff; DISABLED after max_retries in a row
 //	(a panic)             like any other error
+//	(nothing, too long)   like any other error: its context ends after WORKER_MAX_RUN_MINUTES
 //	(after a clean stop)  handed back: due now, nothing counted
 //	(fenced)              nothing: the connector is somebody else's by now
+//
+// A handler that does not return though its context has ended is left behind, and its slot goes on. With as many of
+// them as slots Run returns ErrStuck, so that a supervisor starts the process again.
 package worker
 
 import (
@@ -25,6 +29,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -34,7 +39,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/sdk/failpoint"
 	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/sdk/worker/internal/dbgen"
@@ -53,6 +60,9 @@ type Worker struct {
 	handle        Handler
 	config        Config
 	maxRun        time.Duration
+	stuckAfter    time.Duration
+	queryTimeout  time.Duration
+	stuck         atomic.Int32 // handlers that were left behind
 	servers       *connect.Servers
 	lifecycle     *lifecycle.Lifecycle
 	queries       *dbgen.Queries
@@ -72,19 +82,23 @@ func New(
 	}
 	return &Worker{
 		connectorType: connectorType, handle: handle, config: cfg, servers: servers,
-		maxRun:    time.Duration(cfg.MaxRunMinutes) * time.Minute,
+		maxRun: time.Duration(cfg.MaxRunMinutes) * time.Minute, stuckAfter: stuckAfter, queryTimeout: queryTimeout,
 		lifecycle: lifecycle.New(servers.Pool), queries: dbgen.New(servers.Pool),
 		metrics: newMetrics(process.Metrics, connectorType), log: process.Log.With("type", connectorType),
 	}, nil
 }
 
-// Run works until ctx ends, then hands over what is in flight, and returns nil.
+// Run works until ctx ends, then hands over what is in flight, and returns nil. It returns ErrStuck where it leaves a
+// handler behind, or where too many were.
 func (w *Worker) Run(ctx context.Context) error {
-	var slots errgroup.Group
+	slots, working := errgroup.WithContext(ctx)
 	for range w.config.Slots {
-		slots.Go(func() error { return w.slot(ctx) })
+		slots.Go(func() error { return w.slot(working) })
 	}
-	return slots.Wait()
+	if err := slots.Wait(); err != nil {
+		return err
+	}
+	return w.whileSlotsAreFree(ctx)
 }
 
 // slot pulls one message at a time, so that none waits behind a sync that is at work.
@@ -109,21 +123,30 @@ func (w *Worker) receive(ctx context.Context, msg jetstream.Msg) error {
 	}
 	owner := uuid.New()
 	log := w.log.With("connector", request.ConnectorId, "session", request.ChunkingSession)
-	if err := w.pickUp(ctx, msg, request.ConnectorId, session, owner); err != nil {
+	if err := w.pickUp(ctx, msg, request.ConnectorId, session, owner, log); err != nil {
 		if errors.Is(err, lifecycle.ErrFenced) {
 			log.Debug("old news: another session, or already picked up")
 			acknowledge(msg, log)
 			return nil
 		}
 		log.Warn("pick-up ended without an answer; the message is delivered again", "err", err)
-		if ctx.Err() != nil {
-			_ = msg.Nak()
-		} else {
+		if ctx.Err() == nil {
 			_ = msg.NakWithDelay(refusedPause)
+			return nil
 		}
+		if postgres.Unavailable(err) { // it may have been picked up
+			w.settle(ctx, session, released, errStopping, errStopping, log)
+		}
+		_ = msg.Nak()
 		return nil
 	}
+	failpoint.At("worker.picked_up")
 	acknowledge(msg, log)
+	failpoint.At("worker.acknowledged")
+	if ctx.Err() != nil {
+		w.settle(ctx, session, released, errStopping, errStopping, log)
+		return nil
+	}
 	ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(msg.Headers()))
 	return w.sync(ctx, request, session, owner, log)
 }
@@ -135,10 +158,13 @@ func acknowledge(msg jetstream.Msg, log *slog.Logger) {
 	}
 }
 
-// pickUp repeats while Postgres is away, keeping message and slot.
-func (w *Worker) pickUp(ctx context.Context, msg jetstream.Msg, connectorID int32, session, owner uuid.UUID) error {
-	return persist(ctx, "worker.pick_up", func(ctx context.Context) error {
-		err := w.lifecycle.PickUp(ctx, connectorID, session, owner, w.config.lease())
+// pickUp repeats while Postgres is away, keeping message and slot. A stop waits for the answer that is due: without it
+// nobody would know that the connector was picked up, until its lease runs out, and it would count as a lost worker.
+func (w *Worker) pickUp(
+	ctx context.Context, msg jetstream.Msg, connectorID int32, session, owner uuid.UUID, log *slog.Logger,
+) error {
+	return persist(ctx, log, "worker.pick_up", queryTimeout, func(ctx context.Context) error {
+		err := w.lifecycle.PickUp(context.WithoutCancel(ctx), connectorID, session, owner, w.config.lease())
 		if err != nil && !errors.Is(err, lifecycle.ErrFenced) {
 			_ = msg.InProgress()
 		}

@@ -6,10 +6,10 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/crawl"
-	"github.com/echomind/sync/services/chunker/extract"
 	"github.com/echomind/sync/services/chunker/guard"
 )
 

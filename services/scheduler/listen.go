@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/sdk/deadline"
 )
 
@@ -53,7 +54,7 @@ func (s *Scheduler) listen(ctx context.Context, url string) error {
 
 func (s *Scheduler) listenOnce(ctx context.Context, url string) error {
 	conn, err := deadline.Get(ctx, "scheduler.listen", queryTimeout, func(ctx context.Context) (*pgx.Conn, error) {
-		conn, err := pgx.Connect(ctx, url)
+		conn, err := postgres.Connect(ctx, url, "echomind-scheduler-listen")
 		if err != nil {
 			return nil, err
 		}

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/faultproxy"
 	"github.com/echomind/sync/internal/testkit"
@@ -101,10 +100,10 @@ func TestASilentPostgresStopsNoLoopForLongerThanItsDeadline(t *testing.T) {
 			s.listening(b.Scheduler)
 			b.postgres.Silence(silent...)
 			s.connectors(3)
-			s.logs(b, "scheduler.plan: no answer within 8s")
-			s.logs(b, "scheduler.pending_types: no answer within 5s")
-			s.logs(b, "scheduler.rescue: no answer within 8s")
-			s.logs(b, "scheduler.listen_keepalive: no answer within 5s")
+			s.logs(b, "scheduler.plan: ")
+			s.logs(b, "scheduler.pending_types: ")
+			s.logs(b, "scheduler.draining_runs: ")
+			s.logs(b, "scheduler.listen_keepalive: ")
 			s.dueAtRest(3)
 			b.heal()
 			s.eventually(30*time.Second, s.countIs(3, allPending))
@@ -182,10 +181,9 @@ func TestAStopWhileAServerIsSilentEnds(t *testing.T) {
 			b.postgres.Silence(c.postgres...)
 			b.nats.Silence(c.nats...)
 			s.connectors(3)
-			b.Wake()
-			s.eventually(5*time.Second, func() error {
-				if len(b.wake) > 0 {
-					return errors.New("no tick has begun")
+			s.eventually(10*time.Second, func() error {
+				if len(b.wake) == 0 {
+					return errors.New("no tick is at work: every wish for one is taken")
 				}
 				return nil
 			})
@@ -200,10 +198,10 @@ func TestAStopWhileAServerIsSilentEnds(t *testing.T) {
 func (s *stage) wayToAVerdict() {
 	s.Helper()
 	want(s, 0, `SELECT count(*) FROM connectors c LEFT JOIN scheduler_runs r ON r.id = c.chunking_session
-		WHERE failure_count > 0 OR NOT (
-			status = 'ACTIVE' AND next_sync_at IS NOT NULL AND chunking_session IS NULL OR
-			status = 'PENDING' AND dispatched_at IS NOT NULL AND coalesce(r.status, '') = 'running')`)
-	want(s, 0, `SELECT count(*) FROM scheduler_runs r WHERE status = 'running'
+		WHERE c.failure_count > 0 OR NOT (
+			c.status = 'ACTIVE' AND c.next_sync_at IS NOT NULL AND c.chunking_session IS NULL OR
+			c.status = 'PENDING' AND c.dispatched_at IS NOT NULL AND coalesce(r.status, '') = 'running')`)
+	want(s, 0, `SELECT count(*) FROM scheduler_runs r WHERE r.status = 'running'
 		AND NOT EXISTS (SELECT FROM connectors c WHERE c.chunking_session = r.id)`)
 }
 
@@ -276,7 +274,7 @@ func TestWhatWasClaimedBeforeAStopIsPublishedByTheNextScheduler(t *testing.T) {
 }
 
 func TestABrokerThatIsBackIsDispatchedToWithinSeconds(t *testing.T) {
-	s := setStageOn(t, testkit.Database(t, db.Up))
+	s := setStage(t)
 	scheduler := s.scheduler(rarely)
 	s.stopBroker()
 	s.run(scheduler)

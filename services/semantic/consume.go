@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/sdk/failpoint"
 	"github.com/echomind/sync/sdk/topology"
 )
 
@@ -74,6 +75,7 @@ func (s *Semantic) handleFresh(ctx context.Context, group []delivery) {
 	err := s.untilAnswered(ctx, func(ctx context.Context) error { return s.process(ctx, group) })
 	switch {
 	case err == nil:
+		failpoint.At("semantic.handled")
 		acknowledge(group)
 	case ctx.Err() != nil:
 		handBack(group, 0)
@@ -132,6 +134,14 @@ func handBack(group []delivery, delay time.Duration) {
 	for _, d := range group {
 		_ = d.msg.NakWithDelay(delay)
 	}
+}
+
+// unlessStopping is a pause, or none while the service stops: others may take what it hands back at once.
+func unlessStopping(ctx context.Context, pause time.Duration) time.Duration {
+	if ctx.Err() != nil {
+		return 0
+	}
+	return pause
 }
 
 func sleep(ctx context.Context, d time.Duration) {

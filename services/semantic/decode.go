@@ -66,6 +66,13 @@ func check(r *internalpb.DocumentProcessRequest) error {
 			return fmt.Errorf("number %d: a deletion's is at least 1", r.Number)
 		}
 		return checkSourceID(body.Deletion.GetSourceId())
+	case *internalpb.DocumentProcessRequest_Checkpoint:
+		if r.Number < 1 {
+			return fmt.Errorf("number %d: a checkpoint's is at least 1", r.Number)
+		}
+		return nil
+	case *internalpb.DocumentProcessRequest_Seen:
+		return checkSeen(r.Number, body.Seen)
 	case *internalpb.DocumentProcessRequest_Completed:
 		if r.Number != 0 || body.Completed.GetTotal() < 0 {
 			return fmt.Errorf("sync completed has number %d and total %d: must be 0, and not negative",

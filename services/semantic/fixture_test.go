@@ -38,7 +38,7 @@ var ctx = context.Background()
 // fixture is a service on a database of its own, without a broker: the store path is called.
 type fixture struct {
 	*Semantic
-	t    *testing.T
+	t    testing.TB
 	pool *pgxpool.Pool
 	// embedding and writing are called before the real embedder and store; an error of theirs is returned.
 	embedding func(texts []string) error
@@ -81,7 +81,7 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-func openPool(t *testing.T, url string) *pgxpool.Pool {
+func openPool(t testing.TB, url string) *pgxpool.Pool {
 	t.Helper()
 	pool, err := postgres.Open(ctx, url, "test", 8)
 	require.NoError(t, err)
@@ -175,6 +175,20 @@ func touched(hash, token string) func(*internalpb.DocumentPart) {
 func (c trip) deletion(no int64, id string) *internalpb.DocumentProcessRequest {
 	m := c.message(no)
 	m.Body = &internalpb.DocumentProcessRequest_Deletion{Deletion: &internalpb.DocumentDeletion{SourceId: id}}
+	return m
+}
+
+// checkpoint is one whose state is a page.
+func (c trip) checkpoint(no int64, page int) *internalpb.DocumentProcessRequest {
+	state, _ := structpb.NewStruct(map[string]any{"page": page})
+	m := c.message(no)
+	m.Body = &internalpb.DocumentProcessRequest_Checkpoint{Checkpoint: &internalpb.SyncCheckpoint{State: state}}
+	return m
+}
+
+func (c trip) seen(no int64, listing int32, ids ...string) *internalpb.DocumentProcessRequest {
+	m := c.message(no)
+	m.Body = &internalpb.DocumentProcessRequest_Seen{Seen: &internalpb.DocumentsSeen{SourceIds: ids, Listing: listing}}
 	return m
 }
 

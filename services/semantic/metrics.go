@@ -11,6 +11,7 @@ type metrics struct {
 	chunks      prometheus.Counter
 	verdicts    *prometheus.CounterVec
 	deadLetters prometheus.Counter
+	checkpoints prometheus.Counter
 	waits       prometheus.Counter
 	storing     prometheus.Histogram
 	embedding   prometheus.Histogram
@@ -32,6 +33,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "semantic_runs_total", Help: "Runs completed, by verdict.",
 		}, []string{"verdict"})),
 		deadLetters: counter("semantic_dead_letters_total", "Messages that were given up."),
+		checkpoints: counter("semantic_checkpoints_total", "Times a checkpoint became a connector's state."),
 		waits:       counter("semantic_waits_total", "Times a batch had to wait for a server of ours."),
 		storing:     histogram("semantic_store_duration_seconds", "Time of one store transaction."),
 		embedding:   histogram("semantic_embed_duration_seconds", "Time to embed one batch."),

@@ -28,7 +28,7 @@ func (s *Semantic) handleAlone(ctx context.Context, d delivery) {
 			acknowledge([]delivery{d})
 			return
 		case err != nil:
-			handBack([]delivery{d}, waitPauses)
+			handBack([]delivery{d}, unlessStopping(ctx, waitPauses))
 			return
 		case tries > s.config.MaxTries:
 			s.giveUp(ctx, d, fmt.Errorf("given up after %d tries", tries-1), tries-1)
@@ -105,7 +105,7 @@ func (s *Semantic) giveUp(ctx context.Context, d delivery, why error, tries int)
 	err := s.untilAnswered(ctx, func(ctx context.Context) error { return s.countPoison(ctx, d, why) })
 	if err != nil {
 		s.log.Warn("a dead letter is not counted; it is delivered again", "err", err)
-		handBack([]delivery{d}, waitPauses)
+		handBack([]delivery{d}, unlessStopping(ctx, waitPauses))
 		return
 	}
 	acknowledge([]delivery{d})
@@ -122,16 +122,14 @@ func (s *Semantic) countPoison(ctx context.Context, d delivery, why error) error
 	}
 	it := newItem(d)
 	it.poison = "given up: " + why.Error()
-	complete, err := s.storeItems(ctx, d.request, d.session, []*item{it})
+	come, err := s.storeItems(ctx, d.request, d.session, []*item{it})
 	switch {
 	case isWait(err):
 		return err
 	case err != nil:
 		return s.failRun(ctx, d.session, fmt.Errorf("message %d could not be counted: %w", d.request.Number, err))
-	case complete:
-		return s.complete(ctx, d.session)
 	}
-	return nil
+	return s.settle(ctx, d.session, come)
 }
 
 func (s *Semantic) failRun(ctx context.Context, session uuid.UUID, why error) error {

@@ -12,6 +12,7 @@ import (
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/sdk/failpoint"
 	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/sdk/wire"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
@@ -28,12 +29,12 @@ var errEmbedder = errors.New("the embedder is away")
 
 func isWait(err error) bool { return errors.Is(err, errEmbedder) || postgres.Unavailable(err) }
 
-// process stores messages of one session and completes its run where that was the last of it. nil means that they
-// may be acknowledged, also because the run is over and they are old news.
+// process stores messages of one session, passes the checkpoints that are reached by that, and completes its run where
+// that was the last of it. nil means that they may be acknowledged, also because the run is over and they are old news.
 func (s *Semantic) process(ctx context.Context, group []delivery) error {
 	session := group[0].session
 	var items []*item
-	complete := false
+	var come progress
 	for _, d := range group {
 		completed, isCompleted := d.request.Body.(*internalpb.DocumentProcessRequest_Completed)
 		if !isCompleted {
@@ -44,22 +45,32 @@ func (s *Semantic) process(ctx context.Context, group []delivery) error {
 		if err != nil {
 			return err
 		}
-		complete = complete || whole
+		come.complete = come.complete || whole
 	}
 	if len(items) > 0 {
 		if err := s.embed(ctx, items); err != nil {
 			return err
 		}
 		began := time.Now()
-		whole, err := s.storeItems(ctx, group[0].request, session, items)
+		stored, err := s.storeItems(ctx, group[0].request, session, items)
 		if err != nil {
 			return err
 		}
+		failpoint.At("semantic.stored")
 		s.metrics.storing.Observe(time.Since(began).Seconds())
-		complete = complete || whole
+		come.complete, come.checkpointed = come.complete || stored.complete, stored.checkpointed
 	}
-	if complete {
+	return s.settle(ctx, session, come)
+}
+
+// settle does what is to be done about a run that has come this far: each in a transaction of its own, because a store
+// locks nothing of the connector. It is done again at the latest when the service keeps house.
+func (s *Semantic) settle(ctx context.Context, session uuid.UUID, come progress) error {
+	switch {
+	case come.complete:
 		return s.complete(ctx, session)
+	case come.checkpointed:
+		return s.advance(ctx, session)
 	}
 	return nil
 }
@@ -99,6 +110,7 @@ func (s *Semantic) embed(ctx context.Context, items []*item) error {
 	var texts []string
 	for _, it := range items {
 		for _, c := range it.chunks() {
+			failpoint.Poison(c.Text)
 			texts = append(texts, c.Text)
 		}
 	}
@@ -107,7 +119,12 @@ func (s *Semantic) embed(ctx context.Context, items []*item) error {
 	}
 	began := time.Now()
 	vectors, err := deadline.Get(ctx, "semantic.embed", embedTimeout,
-		func(ctx context.Context) ([][]float32, error) { return s.embedder.Embed(ctx, texts) })
+		func(ctx context.Context) ([][]float32, error) {
+			if err := failpoint.Err("semantic.embedder"); err != nil {
+				return nil, err
+			}
+			return s.embedder.Embed(ctx, texts)
+		})
 	if err == nil && len(vectors) != len(texts) {
 		err = fmt.Errorf("%d vectors for %d texts", len(vectors), len(texts))
 	}

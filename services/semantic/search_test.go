@@ -96,6 +96,19 @@ func TestAnEmptyTextAndALimitOutOfRangeAreErrors(t *testing.T) {
 	require.NotNil(t, hits, "nothing found is an empty list in JSON, not null")
 }
 
+func TestWhatHasNothingToDoWithTheTextIsNoHit(t *testing.T) {
+	f := newFixture(t)
+	texts := map[string]string{"zebra": "the zebra runs over the hill", "synchronised": "folders are synchronised every hour"}
+	for i := range 40 {
+		texts[fmt.Sprint("page ", i)] = fmt.Sprintf("Page %d of the handbook tells of leases, queues and streams, chapter %d, with examples.", i, i*7)
+	}
+	f.synced(texts)
+	require.Equal(t, []string{"zebra"}, f.finds(Reader{UserID: 1}, "zebra"))
+	require.Equal(t, []string{"synchronised"}, f.finds(Reader{UserID: 1}, "synchronise"), "a part of a word is a relation")
+	require.Empty(t, f.finds(Reader{UserID: 1}, "quetzalcoatlus"))
+	require.Empty(t, f.finds(Reader{UserID: 1}, "Fresnel lamp polish"))
+}
+
 func TestTheDocumentWithTheRareWordComesFirstAmong5000Chunks(t *testing.T) {
 	f := newFixture(t)
 	random := rand.New(rand.NewPCG(1, 2))

@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
@@ -47,6 +48,8 @@ type Semantic struct {
 	store     Store
 	metrics   *metrics
 	log       *slog.Logger
+	// storeTimeout bounds one store transaction.
+	storeTimeout time.Duration
 }
 
 // Run connects and works until ctx ends; it returns nil on a clean stop.
@@ -67,7 +70,7 @@ func New(cfg Config, servers *connect.Servers, embedder Embedder, store Store, p
 	return &Semantic{
 		config: cfg, servers: servers, queries: dbgen.New(servers.Pool), lifecycle: lifecycle.New(servers.Pool),
 		embedder: embedder, store: store, metrics: newMetrics(process.Metrics),
-		log: process.Log.With("service", "semantic"),
+		log: process.Log.With("service", "semantic"), storeTimeout: storeTimeout,
 	}
 }
 

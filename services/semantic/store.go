@@ -14,17 +14,19 @@ import (
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/sdk/failpoint"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 )
 
 // errRunOver says that the run has ended: what was about to be stored is rolled back.
 var errRunOver = errors.New("the run is over")
 
-// item is one numbered message: a part of a document, or a deletion.
+// item is one numbered message: a part of a document, a deletion, or a note.
 type item struct {
 	no, firstNo int64
-	sourceID    string
+	sourceID    string                   // empty for a note
 	part        *internalpb.DocumentPart // nil for a deletion
+	note        *note
 	vectors     [][]float32
 	// poison says why the message itself could not be handled; it is counted, and its document fails.
 	poison string
@@ -37,6 +39,10 @@ func newItem(d delivery) *item {
 		it.part, it.firstNo, it.sourceID = body.Part, body.Part.FirstNo, body.Part.SourceId
 	case *internalpb.DocumentProcessRequest_Deletion:
 		it.sourceID = body.Deletion.SourceId
+	case *internalpb.DocumentProcessRequest_Checkpoint:
+		it.note = &note{checkpoint: body.Checkpoint}
+	case *internalpb.DocumentProcessRequest_Seen:
+		it.note = &note{seen: body.Seen}
 	}
 	return it
 }
@@ -48,31 +54,31 @@ func (it *item) chunks() []*internalpb.Chunk {
 	return it.part.Chunks
 }
 
-// storeItems stores messages of one session in one transaction and says whether the run now has all of its own.
-// Those that are counted already change nothing.
+// storeItems stores messages of one session in one transaction and says how far the run has come with them. Those
+// that are counted already change nothing.
 func (s *Semantic) storeItems(
 	ctx context.Context, envelope *internalpb.DocumentProcessRequest, session uuid.UUID, items []*item,
-) (complete bool, err error) {
+) (come progress, err error) {
 	slices.SortFunc(items, func(a, b *item) int { return cmp.Compare(a.no, b.no) })
 	var t storing
-	err = deadline.Do(ctx, "semantic.store", storeTimeout, func(ctx context.Context) error {
+	err = deadline.Do(ctx, "semantic.store", s.storeTimeout, func(ctx context.Context) error {
 		return postgres.Tx(ctx, s.servers.Pool, func(tx pgx.Tx) (err error) {
 			t = storing{
 				tx: tx, q: s.queries.WithTx(tx), store: s.store, embedder: s.embedder.Name(), session: session,
 				connectorID: envelope.ConnectorId, configVersion: envelope.ConfigVersion,
 			}
-			complete, err = t.run(ctx, items)
+			come, err = t.run(ctx, items)
 			return err
 		})
 	})
 	if errors.Is(err, errRunOver) {
-		return false, nil
+		return progress{}, nil
 	}
 	if err == nil {
 		s.metrics.stored.Add(float64(t.counted))
 		s.metrics.chunks.Add(float64(t.chunks))
 	}
-	return complete, err
+	return come, err
 }
 
 // storing is one store transaction.
@@ -88,48 +94,53 @@ type storing struct {
 	counted, chunks int
 }
 
-func (t *storing) run(ctx context.Context, items []*item) (bool, error) {
+func (t *storing) run(ctx context.Context, items []*item) (progress, error) {
 	fresh, err := t.count(ctx, items)
 	if err != nil {
-		return false, err
+		return progress{}, err
 	}
 	// Asked after counting: the sweep forgets what an ended run has counted, so that a late duplicate looks new.
 	stored, err := t.q.IsStored(ctx, t.session)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return false, errRunOver
+		return progress{}, errRunOver
 	}
 	if err != nil || len(fresh) == 0 {
-		return stored, err
+		return progress{stored.Complete, stored.Checkpointed}, err
 	}
 	rows, err := t.lock(ctx, fresh)
 	if err != nil {
-		return false, err
+		return progress{}, err
 	}
 	whole, err := t.wholeDocuments(ctx, fresh)
 	if err != nil {
-		return false, err
+		return progress{}, err
 	}
 	change := t.plan(fresh, rows, whole)
 	if err := t.store.Write(ctx, t.tx, change.pieces); err != nil {
-		return false, fmt.Errorf("write chunks: %w", err)
+		return progress{}, fmt.Errorf("write chunks: %w", err)
 	}
 	if err := t.store.Remove(ctx, t.tx, change.replaced); err != nil {
-		return false, fmt.Errorf("remove replaced chunks: %w", err)
+		return progress{}, fmt.Errorf("remove replaced chunks: %w", err)
 	}
 	if len(change.documents.Ids) > 0 {
 		if err := t.q.WriteDocuments(ctx, change.documents); err != nil {
-			return false, fmt.Errorf("write documents: %w", err)
+			return progress{}, fmt.Errorf("write documents: %w", err)
 		}
 	}
+	notes, err := t.writeNotes(ctx, fresh)
+	if err != nil {
+		return progress{}, err
+	}
+	failpoint.At("semantic.storing")
 	t.counted, t.chunks = len(fresh), len(change.pieces)
-	complete, err := t.q.CountStored(ctx, dbgen.CountStoredParams{
+	come, err := t.q.CountStored(ctx, dbgen.CountStoredParams{
 		Session: t.session, Stored: int64(len(fresh)), Processed: change.processed, Failed: change.failed,
-		Deleted: change.deleted, Chunks: int64(len(change.pieces)),
+		Deleted: change.deleted, Chunks: int64(len(change.pieces)), Notes: notes,
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return false, errRunOver
+		return progress{}, errRunOver
 	}
-	return complete, err
+	return progress{come.Complete, come.Checkpointed}, err
 }
 
 // count marks the numbers as counted and returns the items that were not before.
@@ -138,10 +149,10 @@ func (t *storing) count(ctx context.Context, items []*item) ([]*item, error) {
 	for _, it := range items {
 		firstNo := it.firstNo
 		switch {
-		case it.poison != "" && it.sourceID == "":
+		case it.unnamed():
 			firstNo = -1 // its document is not known to have failed: the run completes, and its cursor stays
 		case it.poison != "":
-			firstNo = 0 // counted, but never a part that makes its document whole
+			firstNo = 0 // counted, but never a part that makes its document whole; nor is a checkpoint kept
 		}
 		p.Nos = append(p.Nos, it.no)
 		p.FirstNos = append(p.FirstNos, firstNo)
@@ -166,15 +177,9 @@ func (t *storing) count(ctx context.Context, items []*item) ([]*item, error) {
 
 // lock takes the documents' rows in the order of their source ids.
 func (t *storing) lock(ctx context.Context, items []*item) (map[string]dbgen.LockDocumentsRow, error) {
-	var ids []string
-	for _, it := range items {
-		if it.sourceID != "" {
-			ids = append(ids, it.sourceID)
-		}
-	}
-	slices.Sort(ids)
+	ids, marks := sortedMarks(items)
 	locked, err := t.q.LockDocuments(ctx, dbgen.LockDocumentsParams{
-		ConnectorID: t.connectorID, SourceIds: slices.Compact(ids),
+		ConnectorID: t.connectorID, Session: t.session, SourceIds: ids, Marks: marks,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("lock documents: %w", err)
@@ -229,7 +234,9 @@ func (t *storing) plan(items []*item, rows map[string]dbgen.LockDocumentsRow, wh
 	c := change{documents: dbgen.WriteDocumentsParams{WrittenBy: t.session, ConfigVersion: t.configVersion}}
 	for _, it := range items {
 		if it.sourceID == "" {
-			c.failed++
+			if it.unnamed() {
+				c.failed++
+			}
 			continue
 		}
 		row := rows[it.sourceID]

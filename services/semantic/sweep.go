@@ -2,9 +2,10 @@ package semantic
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
@@ -18,7 +19,7 @@ const (
 	sweepDocuments = 500
 )
 
-// keepHouse completes runs whose completer died, and removes what ended runs and deleted connectors leave, until
+// keepHouse completes runs whose completer died, passes checkpoints that nobody passed, and removes what ended runs and deleted connectors leave, until
 // ctx ends.
 func (s *Semantic) keepHouse(ctx context.Context) error {
 	ticker := time.NewTicker(houseEvery)
@@ -26,6 +27,9 @@ func (s *Semantic) keepHouse(ctx context.Context) error {
 	for {
 		if err := s.CompleteStored(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("stored runs are not completed yet; tried again", "err", err)
+		}
+		if err := s.AdvanceStored(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("checkpoints are not passed yet; tried again", "err", err)
 		}
 		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("the sweep ended early; tried again", "err", err)
@@ -44,30 +48,18 @@ func (s *Semantic) CompleteStored(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("ask for stored runs: %w", err)
 	}
-	var problems []error
-	for _, session := range runs {
-		if err := s.complete(ctx, session); err != nil {
-			problems = append(problems, fmt.Errorf("complete run %s: %w", session, err))
-		}
-	}
-	return errors.Join(problems...)
+	return s.ofEach(runs, "complete", func(session uuid.UUID) error { return s.complete(ctx, session) })
 }
 
 // Sweep removes what nobody will read again: messages counted by ended runs, chunks that no document names, deleted
 // documents, the documents of deleted connectors, and old history.
 func (s *Semantic) Sweep(ctx context.Context) error {
-	var runs []dbgen.UnsweptRunsRow
-	err := s.sweeping(ctx, func(ctx context.Context) (err error) {
-		runs, err = s.queries.UnsweptRuns(ctx, sweepBatch)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	for _, run := range runs {
-		if err := s.sweepRun(ctx, run); err != nil {
-			return fmt.Errorf("sweep run %s: %w", run.ID, err)
+	for full := true; full; {
+		swept, err := s.sweepRuns(ctx)
+		if err != nil {
+			return err
 		}
+		full = swept == sweepBatch
 	}
 	if err := s.sweepDeletedConnectors(ctx); err != nil {
 		return err
@@ -76,6 +68,24 @@ func (s *Semantic) Sweep(ctx context.Context) error {
 		_, err := s.queries.SweepHistory(ctx, time.Duration(s.config.LedgerRetentionDays)*24*time.Hour)
 		return err
 	})
+}
+
+// sweepRuns sweeps a batch of ended runs and returns how many there were.
+func (s *Semantic) sweepRuns(ctx context.Context) (int, error) {
+	var runs []dbgen.UnsweptRunsRow
+	err := s.sweeping(ctx, func(ctx context.Context) (err error) {
+		runs, err = s.queries.UnsweptRuns(ctx, sweepBatch)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, run := range runs {
+		if err := s.sweepRun(ctx, run); err != nil {
+			return 0, fmt.Errorf("sweep run %s: %w", run.ID, err)
+		}
+	}
+	return len(runs), nil
 }
 
 func (s *Semantic) sweepRun(ctx context.Context, run dbgen.UnsweptRunsRow) error {
@@ -89,6 +99,7 @@ func (s *Semantic) sweepRun(ctx context.Context, run dbgen.UnsweptRunsRow) error
 		},
 		func(ctx context.Context) error { _, err := s.queries.SweepOutdated(ctx, run.ID); return err },
 		func(ctx context.Context) error { return s.queries.SweepMessages(ctx, run.ID) },
+		func(ctx context.Context) error { return s.queries.SweepCheckpoints(ctx, run.ID) },
 		func(ctx context.Context) error { return s.queries.SweepTries(ctx, run.ID) },
 		func(ctx context.Context) error { return s.queries.MarkSwept(ctx, run.ID) },
 	)

@@ -65,6 +65,15 @@ func TestTheSweepRemovesWhatAnEarlierConfigurationLeft(t *testing.T) {
 	require.Equal(t, int64(2), f.count("chunks"))
 }
 
+func TestOneSweepTakesEveryEndedRun(t *testing.T) {
+	f := newFixture(t)
+	f.exec(`INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, due_at, started_at, completed_at, status, config_version)
+		SELECT gen_random_uuid(), 1, 'connector.sync.web', 'manual', now(), now(), now(), 'completed', 1
+		FROM generate_series(1, 250) i`) // more than two batches
+	require.NoError(t, f.Sweep(ctx))
+	require.Zero(t, f.count("scheduler_runs WHERE swept_at IS NULL"))
+}
+
 func TestTheSweepRemovesADeletedConnectorsDocumentsAndNoOthers(t *testing.T) {
 	f := newFixture(t)
 	gone := f.synced(map[string]string{"a": "apple", "b": "banana"})

@@ -1,8 +1,8 @@
 -- name: AddConnector :one
-INSERT INTO connectors (name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
+INSERT INTO connectors (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
     max_retries, created_by, updated_by)
-VALUES (@name, @type, @user_id, @scope, @scope_id, @config, @refresh_freq_minutes, @schedule_cron, @time_zone,
-    @max_retries, @by, @by)
+VALUES (coalesce(sqlc.narg('id')::integer, nextval(pg_get_serial_sequence('connectors', 'id'))), @name, @type, @user_id, @scope,
+    @scope_id, @config, @refresh_freq_minutes, @schedule_cron, @time_zone, @max_retries, @by, @by)
 RETURNING *;
 
 -- name: GetConnector :one

@@ -4,7 +4,8 @@ SELECT id FROM connectors WHERE chunking_session = @session AND status = 'SYNCIN
 
 -- name: LockStoredRun :one
 -- unnamed: a message was given up of which nobody can tell whose document it carried (first_no is -1).
-SELECT new_state, documents_processed + documents_failed + documents_unchanged AS analyzed, total,
+SELECT new_state, documents_processed + documents_failed + documents_unchanged AS analyzed,
+    total - notes AS documents,
     (documents_failed > 0 AND EXISTS (
         SELECT 1 FROM run_messages m WHERE m.session = @session AND m.first_no < 0))::boolean AS unnamed
 FROM scheduler_runs

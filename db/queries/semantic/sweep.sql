@@ -7,6 +7,9 @@ LIMIT @batch::integer;
 -- name: SweepMessages :exec
 DELETE FROM run_messages WHERE session = @session;
 
+-- name: SweepCheckpoints :exec
+DELETE FROM run_checkpoints WHERE session = @session;
+
 -- name: SweepTries :exec
 DELETE FROM message_tries WHERE session = @session;
 

@@ -41,7 +41,8 @@ type ConnectorSyncRequest struct {
 	ScopeId *string `protobuf:"bytes,5,opt,name=scope_id,json=scopeId,proto3,oneof" json:"scope_id,omitempty"`
 	// The user's configuration of the source. Integers above 2^53 travel as strings.
 	Config *structpb.Struct `protobuf:"bytes,6,opt,name=config,proto3" json:"config,omitempty"`
-	// The source's cursor as the last completed sync left it. Integers above 2^53 travel as strings.
+	// The source's cursor as the last completed sync, or the last checkpoint since, left it. Integers above 2^53 travel as
+	// strings.
 	State *structpb.Struct `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`
 	// The fencing token of this trip, a UUID; every write of the trip is guarded by it.
 	ChunkingSession string `protobuf:"bytes,8,opt,name=chunking_session,json=chunkingSession,proto3" json:"chunking_session,omitempty"`
@@ -181,6 +182,8 @@ type DocumentProcessRequest struct {
 	//	*DocumentProcessRequest_Part
 	//	*DocumentProcessRequest_Deletion
 	//	*DocumentProcessRequest_Completed
+	//	*DocumentProcessRequest_Checkpoint
+	//	*DocumentProcessRequest_Seen
 	Body          isDocumentProcessRequest_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -278,6 +281,24 @@ func (x *DocumentProcessRequest) GetCompleted() *SyncCompleted {
 	return nil
 }
 
+func (x *DocumentProcessRequest) GetCheckpoint() *SyncCheckpoint {
+	if x != nil {
+		if x, ok := x.Body.(*DocumentProcessRequest_Checkpoint); ok {
+			return x.Checkpoint
+		}
+	}
+	return nil
+}
+
+func (x *DocumentProcessRequest) GetSeen() *DocumentsSeen {
+	if x != nil {
+		if x, ok := x.Body.(*DocumentProcessRequest_Seen); ok {
+			return x.Seen
+		}
+	}
+	return nil
+}
+
 type isDocumentProcessRequest_Body interface {
 	isDocumentProcessRequest_Body()
 }
@@ -297,11 +318,25 @@ type DocumentProcessRequest_Completed struct {
 	Completed *SyncCompleted `protobuf:"bytes,7,opt,name=completed,proto3,oneof"`
 }
 
+type DocumentProcessRequest_Checkpoint struct {
+	// A cursor for everything before it. Numbered like a document.
+	Checkpoint *SyncCheckpoint `protobuf:"bytes,8,opt,name=checkpoint,proto3,oneof"`
+}
+
+type DocumentProcessRequest_Seen struct {
+	// Documents that stand as they are stored. Numbered like a document.
+	Seen *DocumentsSeen `protobuf:"bytes,9,opt,name=seen,proto3,oneof"`
+}
+
 func (*DocumentProcessRequest_Part) isDocumentProcessRequest_Body() {}
 
 func (*DocumentProcessRequest_Deletion) isDocumentProcessRequest_Body() {}
 
 func (*DocumentProcessRequest_Completed) isDocumentProcessRequest_Body() {}
+
+func (*DocumentProcessRequest_Checkpoint) isDocumentProcessRequest_Body() {}
+
+func (*DocumentProcessRequest_Seen) isDocumentProcessRequest_Body() {}
 
 // DocumentPart is a document, or one of several parts of it, numbered first_no .. first_no+parts-1.
 type DocumentPart struct {
@@ -333,7 +368,9 @@ type DocumentPart struct {
 	// The content stands as stored: update token, links and title, keep the chunks.
 	KeepChunks bool `protobuf:"varint,13,opt,name=keep_chunks,json=keepChunks,proto3" json:"keep_chunks,omitempty"`
 	// How many chunks all parts of the document have together.
-	ChunkCount    int32 `protobuf:"varint,14,opt,name=chunk_count,json=chunkCount,proto3" json:"chunk_count,omitempty"`
+	ChunkCount int32 `protobuf:"varint,14,opt,name=chunk_count,json=chunkCount,proto3" json:"chunk_count,omitempty"`
+	// Which of the session's listings showed the document, from 1; 0 = none, or one that is known to have shown it.
+	Listing       int32 `protobuf:"varint,15,opt,name=listing,proto3" json:"listing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -466,6 +503,13 @@ func (x *DocumentPart) GetChunkCount() int32 {
 	return 0
 }
 
+func (x *DocumentPart) GetListing() int32 {
+	if x != nil {
+		return x.Listing
+	}
+	return 0
+}
+
 // Chunk is one piece of a document.
 type Chunk struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -585,6 +629,108 @@ func (x *DocumentDeletion) GetSourceId() string {
 	return ""
 }
 
+// SyncCheckpoint is a cursor that becomes the connector's state as soon as every message of the session with a smaller
+// number is stored, while the session goes on.
+type SyncCheckpoint struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The source's cursor.
+	State         *structpb.Struct `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SyncCheckpoint) Reset() {
+	*x = SyncCheckpoint{}
+	mi := &file_echomind_internal_sync_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SyncCheckpoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SyncCheckpoint) ProtoMessage() {}
+
+func (x *SyncCheckpoint) ProtoReflect() protoreflect.Message {
+	mi := &file_echomind_internal_sync_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SyncCheckpoint.ProtoReflect.Descriptor instead.
+func (*SyncCheckpoint) Descriptor() ([]byte, []int) {
+	return file_echomind_internal_sync_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *SyncCheckpoint) GetState() *structpb.Struct {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+// DocumentsSeen says that a listing has shown documents that stand as they are stored.
+type DocumentsSeen struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Their identities within their connector.
+	SourceIds []string `protobuf:"bytes,1,rep,name=source_ids,json=sourceIds,proto3" json:"source_ids,omitempty"`
+	// Which of the session's listings showed them, from 1.
+	Listing       int32 `protobuf:"varint,2,opt,name=listing,proto3" json:"listing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DocumentsSeen) Reset() {
+	*x = DocumentsSeen{}
+	mi := &file_echomind_internal_sync_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DocumentsSeen) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DocumentsSeen) ProtoMessage() {}
+
+func (x *DocumentsSeen) ProtoReflect() protoreflect.Message {
+	mi := &file_echomind_internal_sync_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DocumentsSeen.ProtoReflect.Descriptor instead.
+func (*DocumentsSeen) Descriptor() ([]byte, []int) {
+	return file_echomind_internal_sync_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *DocumentsSeen) GetSourceIds() []string {
+	if x != nil {
+		return x.SourceIds
+	}
+	return nil
+}
+
+func (x *DocumentsSeen) GetListing() int32 {
+	if x != nil {
+		return x.Listing
+	}
+	return 0
+}
+
 // SyncCompleted ends a session's messages. It may arrive before some of them.
 type SyncCompleted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -604,7 +750,7 @@ type SyncCompleted struct {
 
 func (x *SyncCompleted) Reset() {
 	*x = SyncCompleted{}
-	mi := &file_echomind_internal_sync_proto_msgTypes[5]
+	mi := &file_echomind_internal_sync_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -616,7 +762,7 @@ func (x *SyncCompleted) String() string {
 func (*SyncCompleted) ProtoMessage() {}
 
 func (x *SyncCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_echomind_internal_sync_proto_msgTypes[5]
+	mi := &file_echomind_internal_sync_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -629,7 +775,7 @@ func (x *SyncCompleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncCompleted.ProtoReflect.Descriptor instead.
 func (*SyncCompleted) Descriptor() ([]byte, []int) {
-	return file_echomind_internal_sync_proto_rawDescGZIP(), []int{5}
+	return file_echomind_internal_sync_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SyncCompleted) GetTotal() int64 {
@@ -686,7 +832,7 @@ const file_echomind_internal_sync_proto_rawDesc = "" +
 	" \x01(\x03R\rconfigVersion\x12\x1d\n" +
 	"\n" +
 	"due_reason\x18\v \x01(\tR\tdueReasonB\v\n" +
-	"\t_scope_id\"\xe9\x02\n" +
+	"\t_scope_id\"\xe6\x03\n" +
 	"\x16DocumentProcessRequest\x12!\n" +
 	"\fconnector_id\x18\x01 \x01(\x05R\vconnectorId\x12)\n" +
 	"\x10chunking_session\x18\x02 \x01(\tR\x0fchunkingSession\x12\x16\n" +
@@ -694,8 +840,12 @@ const file_echomind_internal_sync_proto_rawDesc = "" +
 	"\x0econfig_version\x18\x04 \x01(\x03R\rconfigVersion\x125\n" +
 	"\x04part\x18\x05 \x01(\v2\x1f.echomind.internal.DocumentPartH\x00R\x04part\x12A\n" +
 	"\bdeletion\x18\x06 \x01(\v2#.echomind.internal.DocumentDeletionH\x00R\bdeletion\x12@\n" +
-	"\tcompleted\x18\a \x01(\v2 .echomind.internal.SyncCompletedH\x00R\tcompletedB\x06\n" +
-	"\x04body\"\xac\x03\n" +
+	"\tcompleted\x18\a \x01(\v2 .echomind.internal.SyncCompletedH\x00R\tcompleted\x12C\n" +
+	"\n" +
+	"checkpoint\x18\b \x01(\v2!.echomind.internal.SyncCheckpointH\x00R\n" +
+	"checkpoint\x126\n" +
+	"\x04seen\x18\t \x01(\v2 .echomind.internal.DocumentsSeenH\x00R\x04seenB\x06\n" +
+	"\x04body\"\xc6\x03\n" +
 	"\fDocumentPart\x12\x1b\n" +
 	"\tsource_id\x18\x01 \x01(\tR\bsourceId\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12\x10\n" +
@@ -715,14 +865,21 @@ const file_echomind_internal_sync_proto_rawDesc = "" +
 	"\vkeep_chunks\x18\r \x01(\bR\n" +
 	"keepChunks\x12\x1f\n" +
 	"\vchunk_count\x18\x0e \x01(\x05R\n" +
-	"chunkCount\"f\n" +
+	"chunkCount\x12\x18\n" +
+	"\alisting\x18\x0f \x01(\x05R\alisting\"f\n" +
 	"\x05Chunk\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12!\n" +
 	"\fheading_path\x18\x02 \x03(\tR\vheadingPath\x12\x14\n" +
 	"\x05start\x18\x03 \x01(\x03R\x05start\x12\x10\n" +
 	"\x03end\x18\x04 \x01(\x03R\x03end\"/\n" +
 	"\x10DocumentDeletion\x12\x1b\n" +
-	"\tsource_id\x18\x01 \x01(\tR\bsourceId\"\xb6\x01\n" +
+	"\tsource_id\x18\x01 \x01(\tR\bsourceId\"?\n" +
+	"\x0eSyncCheckpoint\x12-\n" +
+	"\x05state\x18\x01 \x01(\v2\x17.google.protobuf.StructR\x05state\"H\n" +
+	"\rDocumentsSeen\x12\x1d\n" +
+	"\n" +
+	"source_ids\x18\x01 \x03(\tR\tsourceIds\x12\x18\n" +
+	"\alisting\x18\x02 \x01(\x05R\alisting\"\xb6\x01\n" +
 	"\rSyncCompleted\x12\x14\n" +
 	"\x05total\x18\x01 \x01(\x03R\x05total\x124\n" +
 	"\tnew_state\x18\x02 \x01(\v2\x17.google.protobuf.StructR\bnewState\x12#\n" +
@@ -742,33 +899,38 @@ func file_echomind_internal_sync_proto_rawDescGZIP() []byte {
 	return file_echomind_internal_sync_proto_rawDescData
 }
 
-var file_echomind_internal_sync_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_echomind_internal_sync_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_echomind_internal_sync_proto_goTypes = []any{
 	(*ConnectorSyncRequest)(nil),   // 0: echomind.internal.ConnectorSyncRequest
 	(*DocumentProcessRequest)(nil), // 1: echomind.internal.DocumentProcessRequest
 	(*DocumentPart)(nil),           // 2: echomind.internal.DocumentPart
 	(*Chunk)(nil),                  // 3: echomind.internal.Chunk
 	(*DocumentDeletion)(nil),       // 4: echomind.internal.DocumentDeletion
-	(*SyncCompleted)(nil),          // 5: echomind.internal.SyncCompleted
-	(publicpb.ConnectorType)(0),    // 6: echomind.public.ConnectorType
-	(publicpb.ConnectorScope)(0),   // 7: echomind.public.ConnectorScope
-	(*structpb.Struct)(nil),        // 8: google.protobuf.Struct
+	(*SyncCheckpoint)(nil),         // 5: echomind.internal.SyncCheckpoint
+	(*DocumentsSeen)(nil),          // 6: echomind.internal.DocumentsSeen
+	(*SyncCompleted)(nil),          // 7: echomind.internal.SyncCompleted
+	(publicpb.ConnectorType)(0),    // 8: echomind.public.ConnectorType
+	(publicpb.ConnectorScope)(0),   // 9: echomind.public.ConnectorScope
+	(*structpb.Struct)(nil),        // 10: google.protobuf.Struct
 }
 var file_echomind_internal_sync_proto_depIdxs = []int32{
-	6, // 0: echomind.internal.ConnectorSyncRequest.type:type_name -> echomind.public.ConnectorType
-	7, // 1: echomind.internal.ConnectorSyncRequest.scope:type_name -> echomind.public.ConnectorScope
-	8, // 2: echomind.internal.ConnectorSyncRequest.config:type_name -> google.protobuf.Struct
-	8, // 3: echomind.internal.ConnectorSyncRequest.state:type_name -> google.protobuf.Struct
-	2, // 4: echomind.internal.DocumentProcessRequest.part:type_name -> echomind.internal.DocumentPart
-	4, // 5: echomind.internal.DocumentProcessRequest.deletion:type_name -> echomind.internal.DocumentDeletion
-	5, // 6: echomind.internal.DocumentProcessRequest.completed:type_name -> echomind.internal.SyncCompleted
-	3, // 7: echomind.internal.DocumentPart.chunks:type_name -> echomind.internal.Chunk
-	8, // 8: echomind.internal.SyncCompleted.new_state:type_name -> google.protobuf.Struct
-	9, // [9:9] is the sub-list for method output_type
-	9, // [9:9] is the sub-list for method input_type
-	9, // [9:9] is the sub-list for extension type_name
-	9, // [9:9] is the sub-list for extension extendee
-	0, // [0:9] is the sub-list for field type_name
+	8,  // 0: echomind.internal.ConnectorSyncRequest.type:type_name -> echomind.public.ConnectorType
+	9,  // 1: echomind.internal.ConnectorSyncRequest.scope:type_name -> echomind.public.ConnectorScope
+	10, // 2: echomind.internal.ConnectorSyncRequest.config:type_name -> google.protobuf.Struct
+	10, // 3: echomind.internal.ConnectorSyncRequest.state:type_name -> google.protobuf.Struct
+	2,  // 4: echomind.internal.DocumentProcessRequest.part:type_name -> echomind.internal.DocumentPart
+	4,  // 5: echomind.internal.DocumentProcessRequest.deletion:type_name -> echomind.internal.DocumentDeletion
+	7,  // 6: echomind.internal.DocumentProcessRequest.completed:type_name -> echomind.internal.SyncCompleted
+	5,  // 7: echomind.internal.DocumentProcessRequest.checkpoint:type_name -> echomind.internal.SyncCheckpoint
+	6,  // 8: echomind.internal.DocumentProcessRequest.seen:type_name -> echomind.internal.DocumentsSeen
+	3,  // 9: echomind.internal.DocumentPart.chunks:type_name -> echomind.internal.Chunk
+	10, // 10: echomind.internal.SyncCheckpoint.state:type_name -> google.protobuf.Struct
+	10, // 11: echomind.internal.SyncCompleted.new_state:type_name -> google.protobuf.Struct
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_echomind_internal_sync_proto_init() }
@@ -781,6 +943,8 @@ func file_echomind_internal_sync_proto_init() {
 		(*DocumentProcessRequest_Part)(nil),
 		(*DocumentProcessRequest_Deletion)(nil),
 		(*DocumentProcessRequest_Completed)(nil),
+		(*DocumentProcessRequest_Checkpoint)(nil),
+		(*DocumentProcessRequest_Seen)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -788,7 +952,7 @@ func file_echomind_internal_sync_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_echomind_internal_sync_proto_rawDesc), len(file_echomind_internal_sync_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -16,9 +16,9 @@ import (
 	"gocloud.dev/blob"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
-	"github.com/echomind/sync/services/chunker/extract"
 	"github.com/echomind/sync/services/chunker/files/rootblob"
 )
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -91,7 +92,7 @@ func Reason(r dbgen.SchedulerRun) string {
 		message = *r.ErrorMessage
 	}
 	switch {
-	case reason == "":
+	case strings.HasPrefix(message, reason): // "worker lost: worker lost: its lease ran out"
 		return message
 	case message == "":
 		return reason

@@ -1,4 +1,5 @@
-// Package broker asks NATS what its streams hold and who is subscribed. It changes nothing.
+// Package broker asks NATS what its streams hold and who is subscribed. It makes no consumer, and changes nothing but
+// the dead letters that a person removes.
 package broker
 
 import (
@@ -23,7 +24,7 @@ const (
 // ErrNoStream says that a stream does not exist (yet, or any more); the services make it again.
 var ErrNoStream = errors.New("the stream does not exist")
 
-// Broker is a connection that only asks.
+// Broker is a connection of a person's, who looks.
 type Broker struct {
 	conn   *nats.Conn
 	stream jetstream.JetStream

@@ -18,7 +18,8 @@ func add(f *finder) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "add --name NAME --type TYPE --user N [--config JSON]",
 		Short: "Add a connector and print its id",
-		Long: `Add a connector and print its id. It is synced at once, and then again as --refresh or --cron say.
+		Long: `Add a connector and print its id. It is synced at once, and then again as --refresh or --cron say; with
+--refresh manual it waits for echomind connectors trigger, with --cron for its first time.
 
 Without either the type's default applies: of the type itself, where it has one, else
 SCHEDULER_DEFAULT_REFRESH_WEB (7 days) for web, …_DRIVE (7 days) for onedrive and google_drive, …_CHAT (1 day) for
@@ -49,6 +50,12 @@ teams, …_FILE (once) for file.`,
 				}
 				p.RefreshFreqMinutes = &minutes
 			}
+			if err := flags.checkSource(p); err != nil {
+				return err
+			}
+			if err := f.sealNew(c.Context(), pool, &p); err != nil {
+				return err
+			}
 			added, err := ask(c.Context(), pool, "add", func(ctx context.Context, q *dbgen.Queries) (dbgen.Connector, error) {
 				return q.AddConnector(ctx, p)
 			})
@@ -78,8 +85,8 @@ func defaultRefresh(ctx context.Context, pool *pgxpool.Pool, name string) (int32
 	if t.DefaultRefreshMinutes != nil {
 		return *t.DefaultRefreshMinutes, nil
 	}
-	var defaults config.Refresh
-	if err := errors.Join(config.Load(&defaults), defaults.Validate()); err != nil {
+	defaults, err := config.Read[config.Refresh]()
+	if err != nil {
 		return 0, err
 	}
 	if minutes, known := defaults.Of(name); known {

@@ -7,12 +7,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// site is a configuration that type web accepts.
+const site = `{"url":"https://example.org"}`
+
 func TestAddPrintsTheIDAndForProgramsTheConnector(t *testing.T) {
 	t.Parallel()
 	u := newTerminal(t)
-	require.Equal(t, "1", u.add("--config", `{"url":"file:///srv/docs"}`, "--refresh", "60m"))
-	c := u.object("connectors", "add", "--name", "site", "--type", "web", "--user", "2", "--scope", "group", "--scope-id",
-		"sales", "--cron", "0 3 * * *", "--time-zone", "Europe/Berlin", "--max-retries", "9")
+	require.Equal(t, "1", u.add("--refresh", "60m"))
+	c := u.object("connectors", "add", "--name", "site", "--type", "web", "--user", "2", "--config", site,
+		"--scope", "group", "--scope-id", "sales", "--cron", "0 3 * * *", "--time-zone", "Europe/Berlin", "--max-retries", "9")
 	require.InDelta(t, 2, c["id"], 0)
 	require.Equal(t, "group", c["scope"])
 	require.Equal(t, "sales", c["scope_id"])
@@ -47,7 +50,7 @@ func TestTheIntervalIsTheOneGivenElseTheTypes(t *testing.T) {
 		{"the type's row before the service's default", []string{"--type", "teams"}, 120.0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := u.object(append([]string{"connectors", "add", "--name", "x", "--user", "1"}, c.args...)...)
+			got := u.object(append([]string{"connectors", "add", "--name", "x", "--user", "1", "--no-config-check"}, c.args...)...)
 			require.Equal(t, c.minutes, got["refresh_freq_minutes"])
 		})
 	}
@@ -79,19 +82,24 @@ func TestBadInputNamesFieldValueAndFix(t *testing.T) {
 		{"unknown type", 1, []string{`--type "nix"`, "file, google_drive, onedrive, teams, web", "types add"}, []string{"--type", "nix"}},
 		{"unknown type with an interval", 1, []string{`--type "nix"`, "types add"}, []string{"--type", "nix", "--refresh", "1h"}},
 		{"type without default", 1, []string{`type "bare" has no default`, "--refresh"}, []string{"--type", "bare"}},
-		{"empty name", 1, []string{`--name ""`, "1 to 200"}, []string{"--name", ""}},
-		{"long name", 1, []string{"--name", "has 201"}, []string{"--name", strings.Repeat("x", 201)}},
-		{"user zero", 1, []string{"--user 0", "1 or more"}, []string{"--user", "0"}},
+		{"empty name", 2, []string{`--name ""`, "1 to 200"}, []string{"--name", ""}},
+		{"long name", 2, []string{"--name", "has 201"}, []string{"--name", strings.Repeat("x", 201)}},
+		{"user zero", 2, []string{"--user 0", "1 or more"}, []string{"--user", "0"}},
 		{"user beyond integers", 2, []string{"4294967296", "--user"}, []string{"--user", "4294967296"}},
 		{"bad scope", 2, []string{`--scope "team"`, "user, group or org"}, []string{"--scope", "team"}},
-		{"group without id", 1, []string{"--scope group", "--scope-id"}, []string{"--scope", "group"}},
-		{"bad scope id", 1, []string{`--scope-id "a b"`, "letters"}, []string{"--scope-id", "a b"}},
+		{"group without id", 2, []string{"--scope group", "--scope-id"}, []string{"--scope", "group"}},
+		{"bad scope id", 2, []string{`--scope-id "a b"`, "letters"}, []string{"--scope-id", "a b"}},
 		{"bad JSON", 2, []string{`--config "{bad"`, "JSON object"}, []string{"--config", "{bad"}},
 		{"JSON array", 2, []string{`--config "[1]"`, "JSON object"}, []string{"--config", "[1]"}},
 		{"JSON null", 2, []string{`--config "null"`, "JSON object"}, []string{"--config", "null"}},
 		{"NUL in config", 2, []string{"--config", "NUL"}, []string{"--config", `{"a":"\u0000"}`}},
-		{"half a surrogate in config", 1, []string{"--config", "cannot store"}, []string{"--config", `{"a":"\ud800"}`}},
-		{"large config", 1, []string{"--config", "64 KiB", "70011 bytes"}, []string{"--config", large}},
+		{"half a surrogate in config", 2, []string{"--config", "cannot store"}, []string{"--no-config-check", "--config", `{"a":"\ud800"}`}},
+		{"large config", 2, []string{"--config", "64 KiB", "70011 bytes"}, []string{"--no-config-check", "--config", large}},
+		{"config without url", 2, []string{"--config, for type file: url: it is missing", "--no-config-check"}, []string{"--config", "{}"}},
+		{"config of another type", 2, []string{"max_depth: there is no such field; there are url, include"},
+			[]string{"--config", `{"url":"file:///srv","max_depth":1}`}},
+		{"config out of range", 2, []string{"--config, for type web: max_depth 99: set it between 0"},
+			[]string{"--type", "web", "--config", `{"url":"https://example.org","max_depth":99}`}},
 		{"masked secret", 2, []string{"config.token", "REDACTED"}, []string{"--config", `{"token":"REDACTED"}`}},
 		{"negative refresh", 2, []string{"--refresh", "-5m", "negative"}, []string{"--refresh", "-5m"}},
 		{"seconds", 2, []string{"--refresh", "90s", "60m"}, []string{"--refresh", "90s"}},
@@ -102,14 +110,14 @@ func TestBadInputNamesFieldValueAndFix(t *testing.T) {
 		{"bad time zone", 2, []string{`--time-zone "Mars"`, "Europe/Berlin"}, []string{"--cron", "0 3 * * *", "--time-zone", "Mars"}},
 		{"time zone without cron", 2, []string{"--time-zone", "--cron"}, []string{"--time-zone", "Europe/Berlin"}},
 		{"interval and cron", 2, []string{"refresh", "cron"}, []string{"--refresh", "1h", "--cron", "0 3 * * *"}},
-		{"no retries", 1, []string{"--max-retries 0", "1 to 1000"}, []string{"--max-retries", "0"}},
+		{"no retries", 2, []string{"--max-retries 0", "1 to 1000"}, []string{"--max-retries", "0"}},
 		{"unknown flag", 2, []string{"--colour", "--help"}, []string{"--colour", "red"}},
 		{"unknown output", 2, []string{"table or json"}, []string{"-o", "yaml"}},
 		{"stray word", 2, []string{"stray"}, []string{"stray"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			out := u.run(append([]string{"connectors", "add", "--name", "docs", "--type", "file", "--user", "1"}, c.args...)...)
+			out := u.run(append([]string{"connectors", "add", "--name", "docs", "--type", "file", "--user", "1", "--config", folder}, c.args...)...)
 			require.Equal(t, c.code, out.code, out.stderr)
 			require.Empty(t, out.stdout)
 			for _, say := range c.says {
@@ -157,6 +165,30 @@ func TestUsageErrorsExitWith2(t *testing.T) {
 		{"types add", "needs one NAME"},
 		{"types add wiki --default-refresh manual", "0 for once"},
 		{"migrate", "down, status, up"},
+		{"migrate down", "add --yes"},
+		{"migrate down --all", "add --yes"},
+		{"migrate down --yes now", "now"},
+		{"help nonsense", "no command"},
+		{"help connectors lst", "did you mean"},
+		{"completion nonsense", "nonsense"},
+		{"types add Wiki", `NAME "Wiki": must match`},
+		{"types add wiki --max-concurrent -1", "--max-concurrent -1"},
+		{"documents", "needs one ID"},
+		{"documents 1 --limit 0", "1 to 10000"},
+		{"dlq", "drop, list, replay, show"},
+		{"dlq list --limit 10001", "1 to 10000"},
+		{"dlq list --subject docs..x", "must be a subject"},
+		{"dlq list --connector 0", "1 or more"},
+		{"dlq show", "needs one ID"},
+		{"dlq show 0", "1 or more"},
+		{"dlq show seven", `ID "seven"`},
+		{"dlq replay", "or --all"},
+		{"dlq replay 1 2", "needs one ID"},
+		{"dlq replay 1 --all", "not both"},
+		{"dlq replay 1 --connector 3", "go with --all"},
+		{"dlq replay --connector 3", "go with --all"},
+		{"dlq replay --all --connector -3", "1 or more"},
+		{"dlq drop --all", "add --yes"},
 		{"migrate sideways", "no command"},
 		{"status now", "now"},
 	} {
@@ -175,8 +207,8 @@ func TestEveryCommandHelpsWithAnExample(t *testing.T) {
 	u := newTerminal(t)
 	for _, command := range []string{
 		"", "connectors add", "connectors list", "connectors get", "connectors update", "connectors enable",
-		"connectors disable", "connectors delete", "connectors trigger", "types list", "types add", "runs", "why", "search",
-		"migrate up", "migrate down", "migrate status", "status",
+		"connectors disable", "connectors delete", "connectors trigger", "types list", "types add", "runs", "documents", "why", "search",
+		"dlq list", "dlq show", "dlq replay", "dlq drop", "help", "migrate up", "migrate down", "migrate status", "status",
 	} {
 		require.Contains(t, u.succeed(append(strings.Fields(command), "--help")...), "Examples:", command)
 	}
@@ -188,7 +220,7 @@ func TestListFiltersAndShowsATable(t *testing.T) {
 	require.Contains(t, u.succeed("connectors", "list"), "no connectors")
 	require.Empty(t, u.array("connectors", "list"))
 	u.add("--name", "first\x1b[31m")
-	u.add("--type", "web", "--user", "2", "--refresh", "7d")
+	u.add("--type", "web", "--user", "2", "--config", site, "--refresh", "7d")
 	u.succeed("connectors", "disable", "2")
 	lines := strings.Split(strings.TrimSpace(u.succeed("connectors", "list")), "\n")
 	require.Len(t, lines, 3)
@@ -208,7 +240,7 @@ func TestSecretsAreNeverShown(t *testing.T) {
 	config := `{"url":"https://ann:hunter2@example.org/?access_token=hunter2&page=1","api_key":"hunter2","accessToken":"hunter2",
 		"auth":{"client_secret":"hunter2","user":"ann"},"credentials":{"a":"hunter2"},"list":[{"password":"hunter2"}],
 		"keywords":["zebra"],"keep_password":true,"big":12345678901234567890}`
-	added := u.succeed("connectors", "add", "--name", "x", "--type", "web", "--user", "1", "--config", config, "-o", "json")
+	added := u.succeed("connectors", "add", "--name", "x", "--type", "web", "--user", "1", "--no-config-check", "--config", config, "-o", "json")
 	for _, shown := range []string{
 		added, u.succeed("connectors", "get", "1"), u.succeed("connectors", "get", "1", "-o", "json"),
 		u.succeed("connectors", "list", "-o", "json"), u.succeed("connectors", "update", "1", "--name", "y", "-o", "json"),
@@ -236,12 +268,21 @@ func TestUpdateChangesOnlyWhatIsGiven(t *testing.T) {
 	after = u.object("connectors", "update", "1", "--cron", "@daily", "--time-zone", "Europe/Berlin")
 	require.Nil(t, after["refresh_freq_minutes"])
 	require.Equal(t, "@daily", after["schedule_cron"])
-	after = u.object("connectors", "update", "1", "--refresh", "2h", "--type", "web", "--scope", "user", "--scope-id", "")
+	after = u.object("connectors", "update", "1", "--refresh", "2h", "--type", "web", "--config", site,
+		"--scope", "user", "--scope-id", "")
 	require.Nil(t, after["schedule_cron"])
 	require.Nil(t, after["scope_id"])
 	require.Equal(t, "web", after["type"])
 	require.NotEqual(t, before["config_version"], after["config_version"])
 	require.Contains(t, u.succeed("connectors", "update", "1", "--user", "4"), "connector 1 is changed")
+
+	out := u.run("connectors", "update", "1", "--type", "file")
+	require.Equal(t, 2, out.code, "the configuration that stands is another type's")
+	require.Contains(t, out.stderr, "--config, for type file: ")
+	require.NotContains(t, out.stderr, "update the connector")
+	require.Equal(t, "web", u.object("connectors", "get", "1")["type"])
+	u.succeed("connectors", "update", "1", "--type", "file", "--no-config-check")
+	u.succeed("connectors", "update", "1", "--name", "what stands may be renamed")
 }
 
 func TestDisableEnableDelete(t *testing.T) {
@@ -266,7 +307,7 @@ func TestWhatDoesNotExistIsAnError(t *testing.T) {
 	u := newTerminal(t)
 	for _, command := range []string{
 		"connectors get 7", "connectors update 7 --name x", "connectors enable 7", "connectors disable 7",
-		"connectors delete 7", "connectors trigger 7", "connectors trigger 7 --wait", "runs 7", "why 7",
+		"connectors delete 7", "connectors trigger 7", "connectors trigger 7 --wait", "runs 7", "why 7", "documents 7",
 	} {
 		out := u.run(strings.Fields(command)...)
 		require.Equal(t, 1, out.code, command)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
@@ -17,6 +18,7 @@ import (
 	"github.com/echomind/sync/cmd/echomind/internal/console"
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/topology"
 )
@@ -91,14 +93,25 @@ func (u terminal) array(args ...string) []map[string]any {
 	return array
 }
 
+// folder is a configuration that type file accepts.
+const folder = `{"url":"file:///srv/docs"}`
+
 // add adds a connector and returns its id.
 func (u terminal) add(args ...string) string {
 	u.t.Helper()
-	out := u.succeed(append([]string{"connectors", "add", "--name", "docs", "--type", "file", "--user", "1"}, args...)...)
+	out := u.succeed(append([]string{"connectors", "add", "--name", "docs", "--type", "file", "--user", "1", "--config", folder}, args...)...)
 	id := strings.TrimSpace(out)
 	_, err := strconv.Atoi(id)
 	require.NoError(u.t, err, out)
 	return id
+}
+
+func (u terminal) pool() *pgxpool.Pool {
+	u.t.Helper()
+	pool, err := postgres.Open(context.Background(), u.lookup.DatabaseURL, "echomind-test", 2)
+	require.NoError(u.t, err)
+	u.t.Cleanup(pool.Close)
+	return pool
 }
 
 func (u terminal) exec(sql string, args ...any) {

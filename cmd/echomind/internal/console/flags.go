@@ -13,6 +13,7 @@ import (
 
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/internal/cron"
+	"github.com/echomind/sync/services/chunker"
 )
 
 // connectorFlags are what a user says of a connector; those that are not given leave it as it is.
@@ -20,21 +21,23 @@ type connectorFlags struct {
 	name, connectorType, scope, scopeID, config, cron, timeZone string
 	user, maxRetries                                            int32
 	refresh                                                     interval
+	unchecked                                                   bool
 }
 
 func addConnectorFlags(c *cobra.Command) *connectorFlags {
 	f := &connectorFlags{}
 	flags := c.Flags()
 	flags.StringVar(&f.name, "name", "", "what people call it")
-	flags.StringVar(&f.connectorType, "type", "", "web, file, or another that `echomind types list` shows")
+	flags.StringVar(&f.connectorType, "type", "", "web, file, or another `type` that echomind types list shows")
 	flags.Int32Var(&f.user, "user", 0, "number of the user whose source it is")
 	flags.StringVar(&f.config, "config", "{}", "what the type needs to know, as a JSON `object`")
 	flags.StringVar(&f.scope, "scope", "user", "who may find its documents: user, group or org")
 	flags.StringVar(&f.scopeID, "scope-id", "", "the group, for --scope group")
-	flags.Var(&f.refresh, "refresh", "sync again so long after each sync; without it and --cron, as the type has it")
+	flags.Var(&f.refresh, "refresh", "sync again so long after each sync; 0 = once, manual = only when triggered; without it and --cron as the type has it")
 	flags.StringVar(&f.cron, "cron", "", "sync at these times instead: five fields as in crontab, such as \"0 3 * * *\"")
 	flags.StringVar(&f.timeZone, "time-zone", "UTC", "the zone that --cron is meant in, such as Europe/Berlin")
 	flags.Int32Var(&f.maxRetries, "max-retries", 5, "disable it after so many failures in a row")
+	flags.BoolVar(&f.unchecked, "no-config-check", false, "take a --config that the type's service of this version would refuse")
 	c.MarkFlagsMutuallyExclusive("refresh", "cron")
 	return f
 }
@@ -80,6 +83,18 @@ func checkConfig(text string) error {
 	}
 	if path := masked(object, "config"); path != "" {
 		return usagef("--config: %s is %s, which stands for a secret in our output; write the secret itself", path, mask)
+	}
+	return nil
+}
+
+// checkSource says at once what the type's service would say at the first sync, of a type that is known here.
+func (f *connectorFlags) checkSource(p dbgen.AddConnectorParams) error {
+	if f.unchecked {
+		return nil
+	}
+	if err := chunker.CheckConfig(p.Type, p.Config); err != nil {
+		return usagef("--config, for type %s: %s (--no-config-check takes it all the same)", p.Type,
+			strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	return nil
 }

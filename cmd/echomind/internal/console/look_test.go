@@ -15,6 +15,7 @@ import (
 
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/devstack"
+	"github.com/echomind/sync/internal/program"
 	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/services/semantic/embed"
 )
@@ -91,14 +92,6 @@ func TestTypesAreListedAddedAndChanged(t *testing.T) {
 	require.InDelta(t, 0, changed["max_concurrent_syncs"], 0)
 	require.Regexp(t, `wiki +1d +no cap`, u.succeed("types", "list"))
 	require.Len(t, u.array("types", "list"), 6)
-	for args, says := range map[string]string{
-		"types add Wiki":                     `NAME "Wiki": must match`,
-		"types add wiki --max-concurrent -1": "--max-concurrent -1",
-	} {
-		out := u.run(strings.Fields(args)...)
-		require.Equal(t, 1, out.code)
-		require.Contains(t, out.stderr, says)
-	}
 }
 
 func TestSearchFindsWhatAUserMayRead(t *testing.T) {
@@ -122,6 +115,38 @@ every week.', '{Lamps,Care}', 0, 30, $1, $2)`, (&embed.Hash{}).Name(), vectors[0
 	require.Equal(t, 1, u.run("search", "--user", "1", "?!").code)
 }
 
+func TestDocumentsAreListedWithWhyTheyFailed(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t)
+	u.add("--refresh", "manual")
+	require.Equal(t, "no documents\n", u.succeed("documents", "1"))
+	require.Empty(t, u.array("documents", "1"))
+	u.exec(`INSERT INTO documents (connector_id, source_id, title, status, error, chunk_count, updated_at)
+		SELECT 1, 'page ' || to_char(i, 'FM000'), 'Title', CASE WHEN i % 50 = 0 THEN 'failed' ELSE 'stored' END,
+			CASE WHEN i % 50 = 0 THEN 'not a PDF' || E'\x1b' END, 3, now() FROM generate_series(1, 150) i`)
+	u.exec(`INSERT INTO documents (connector_id, source_id, status, error) VALUES (2, 'of another', 'failed', 'x')`)
+	shown := u.succeed("documents", "1", "--failed")
+	require.Len(t, strings.Split(strings.TrimSpace(shown), "\n"), 4)
+	require.Regexp(t, `(?m)^page 050 +failed +3 +\d\d:\d\d:\d\d +not a PDF$`, shown)
+	failed := u.array("documents", "1", "--failed", "--after", "page 050")
+	require.Len(t, failed, 2)
+	require.Equal(t, "page 100", failed[0]["source_id"])
+	require.Equal(t, "not a PDF\x1b", failed[0]["error"])
+	require.Len(t, u.array("documents", "1"), 100)
+	require.Len(t, u.array("documents", "1", "--limit", "150"), 150)
+	require.Contains(t, u.succeed("documents", "1", "--limit", "2"), `and more: --after "page 002"`)
+	require.NotContains(t, u.succeed("documents", "1", "--limit", "150"), "and more")
+	require.Nil(t, u.array("documents", "1", "--limit", "1")[0]["error"])
+}
+
+func TestTheVersionIsThatOfTheBuild(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t)
+	require.Equal(t, "echomind version "+program.Version()+"\n", u.succeed("--version"))
+	require.Equal(t, u.succeed("connectors", "add", "--help"), u.succeed("help", "connectors", "add"))
+	require.Equal(t, u.succeed("--help"), u.succeed("help"))
+}
+
 func TestMigrateUpDownAndStatus(t *testing.T) {
 	t.Parallel()
 	u := newTerminal(t)
@@ -135,12 +160,12 @@ func TestMigrateUpDownAndStatus(t *testing.T) {
 	}
 	all := applied("migrate", "status")
 	require.Positive(t, all)
-	require.Equal(t, all-1, applied("migrate", "down"))
+	require.Equal(t, all-1, applied("migrate", "down", "--yes"))
 	out := u.run("connectors", "list")
 	require.Equal(t, 1, out.code)
 	require.Contains(t, out.stderr, "echomind migrate up")
-	require.Zero(t, applied("migrate", "down", "--all"))
-	require.Zero(t, applied("migrate", "down"))
+	require.Zero(t, applied("migrate", "down", "--all", "--yes"))
+	require.Zero(t, applied("migrate", "down", "--yes"))
 	require.Regexp(t, `0001_connector_types.sql +no`, u.succeed("migrate", "status"))
 	require.Equal(t, all, applied("migrate", "up"))
 	require.Regexp(t, `0001_connector_types.sql +\d{4}-`, u.succeed("migrate", "up"))
@@ -150,7 +175,7 @@ func TestStatusShowsTheStack(t *testing.T) {
 	t.Parallel()
 	u := newTerminal(t).withStreams()
 	u.add()
-	u.add("--type", "web")
+	u.add("--type", "web", "--config", site)
 	u.succeed("connectors", "disable", "2")
 	u.service("echomind-scheduler")
 	u.queue()

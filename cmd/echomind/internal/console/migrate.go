@@ -27,9 +27,16 @@ type migration struct {
 func migrate(f *finder) *cobra.Command {
 	all := false
 	down := schemaCommand(f, "down", "Take back the latest migration", "Take back the latest migration, or every one with --all. "+
-		"What its tables hold is lost.", "  echomind migrate down\n  echomind migrate down --all",
+		"What its tables hold is lost: it wants --yes.", "  echomind migrate down --yes\n  echomind migrate down --all --yes",
 		func(ctx context.Context, url string) error { return db.Down(ctx, url, all) })
 	down.Flags().BoolVar(&all, "all", false, "take back every migration: the database is empty afterwards")
+	yes := down.Flags().Bool("yes", false, "I mean it")
+	down.Args = func(c *cobra.Command, args []string) error {
+		if err := cobra.NoArgs(c, args); err != nil || *yes {
+			return err
+		}
+		return usagef("%s: what the tables hold is lost for good; add --yes if you mean it", c.CommandPath())
+	}
 	return group("migrate", "Bring the database's schema up to date, or back",
 		"Bring the schema of the database to what this program needs, or back. `echomind run` does so by itself.",
 		schemaCommand(f, "up", "Apply the migrations that are missing", "Apply the migrations that are missing. It is safe to run "+

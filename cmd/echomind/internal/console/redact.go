@@ -5,15 +5,18 @@ import (
 	"encoding/json"
 	"net/url"
 	"strings"
+
+	"github.com/echomind/sync/internal/secret"
 )
 
 // mask stands in output where a secret is.
 const mask = "REDACTED"
 
-var secretParts = []string{"token", "secret", "password", "passwd", "credential", "apikey"}
+var secretParts = []string{"token", "secret", "password", "passwd", "credential", "apikey",
+	"service_account", "serviceaccount"}
 
-// secret says whether a key names something that is not to be shown.
-func secret(key string) bool {
+// isSecret says whether a key names something that is not to be shown.
+func isSecret(key string) bool {
 	lower := strings.ToLower(key)
 	for _, part := range secretParts {
 		if strings.Contains(lower, part) {
@@ -47,13 +50,19 @@ func redacted(object []byte) json.RawMessage {
 	if err != nil {
 		return json.RawMessage(`{}`)
 	}
+	out, err := encoded(maskValue(value))
+	if err != nil {
+		return json.RawMessage(`{}`)
+	}
+	return out
+}
+
+func encoded(value any) (json.RawMessage, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(maskValue(value)); err != nil {
-		return json.RawMessage(`{}`)
-	}
-	return bytes.TrimSpace(out.Bytes())
+	err := encoder.Encode(value)
+	return bytes.TrimSpace(out.Bytes()), err
 }
 
 func decode(object []byte) (any, error) {
@@ -68,7 +77,7 @@ func maskValue(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
 		for key, inner := range v {
-			if _, flag := inner.(bool); secret(key) && inner != nil && !flag {
+			if _, flag := inner.(bool); isSecret(key) && inner != nil && !flag {
 				v[key] = mask
 			} else {
 				v[key] = maskValue(inner)
@@ -79,6 +88,9 @@ func maskValue(value any) any {
 			v[i] = maskValue(inner)
 		}
 	case string:
+		if secret.IsEnvelope(v) {
+			return mask
+		}
 		return maskURL(v)
 	}
 	return value
@@ -96,7 +108,7 @@ func maskURL(text string) string {
 	}
 	query := u.Query()
 	for key := range query {
-		if secret(key) {
+		if isSecret(key) {
 			query.Set(key, mask)
 			changed = true
 		}

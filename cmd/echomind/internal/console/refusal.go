@@ -56,19 +56,20 @@ var refusals = map[string]func(dbgen.AddConnectorParams) string{
 
 // refused turns the constraint that refused a connector into what to correct.
 func refused(ctx context.Context, pool *pgxpool.Pool, what string, p dbgen.AddConnectorParams, err error) error {
-	if err == nil {
-		return nil
+	var usage usageError
+	if err == nil || errors.As(err, &usage) {
+		return err
 	}
 	constraint := postgres.Constraint(err)
 	if constraint == "connectors_type_known" {
 		return unknownType(ctx, pool, p.Type)
 	}
 	if say, known := refusals[constraint]; known {
-		return errors.New(say(p))
+		return usageError{errors.New(say(p))}
 	}
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && strings.HasPrefix(pg.Code, "22") {
-		return fmt.Errorf("--name, --config: PostgreSQL cannot store a value: %s", pg.Message)
+		return usagef("--name, --config: PostgreSQL cannot store a value: %s", pg.Message)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }

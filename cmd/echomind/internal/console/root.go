@@ -49,13 +49,21 @@ NATS_URL where they are set. Errors exit with 1, usage errors with 2.`,
   echomind connectors list
   echomind why 1
   echomind search --user 1 "backup policy"`,
+		Version:       program.Version(),
 		SilenceErrors: true, SilenceUsage: true,
 		Args: noCommand,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.CompletionOptions.HiddenDefaultCmd = true
+	c.SetHelpCommand(help())
 	f := &finder{lookup: lookup}
-	c.AddCommand(connectors(f), types(f), runs(f), why(f), search(f), migrate(f), status(f))
+	c.AddCommand(connectors(f), types(f), runs(f), documents(f), why(f), search(f), dlq(f), secrets(f), migrate(f), status(f))
+	c.InitDefaultCompletionCmd()
+	for _, sub := range c.Commands() {
+		if sub.Name() == "completion" {
+			groups(sub)
+		}
+	}
 	return c
 }
 
@@ -107,12 +115,18 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 // group is a command that only holds others.
 func group(use, short, long string, commands ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, Long: long, Args: noCommand}
+	c := &cobra.Command{Use: use, Short: short, Long: long}
+	groups(c)
+	c.AddCommand(commands...)
+	return c
+}
+
+// groups makes a command one that only holds others.
+func groups(c *cobra.Command) {
+	c.Args = noCommand
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		return usagef("%s needs a command: %s", c.CommandPath(), strings.Join(names(c), ", "))
 	}
-	c.AddCommand(commands...)
-	return c
 }
 
 func names(c *cobra.Command) []string {
@@ -123,6 +137,26 @@ func names(c *cobra.Command) []string {
 		}
 	}
 	return all
+}
+
+// help takes the place of cobra's own, to which a command that does not exist is no error.
+func help() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND]", Short: "Tell about a command", Long: "Tell about a command, as its --help does.",
+		Example: "  echomind help connectors add",
+		RunE: func(c *cobra.Command, args []string) error {
+			about, rest, err := c.Root().Find(args)
+			if err != nil {
+				return usageError{err}
+			}
+			if err := noCommand(about, rest); err != nil {
+				return err
+			}
+			about.InitDefaultHelpFlag()
+			about.InitDefaultVersionFlag()
+			return about.Help()
+		},
+	}
 }
 
 // noCommand refuses the word after a group that none of its commands goes by.

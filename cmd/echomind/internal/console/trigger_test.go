@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/lifecycle"
 )
@@ -20,9 +19,7 @@ import (
 func (u terminal) services(settle func(context.Context, *lifecycle.Lifecycle, uuid.UUID) error) (wait func()) {
 	u.t.Helper()
 	ctx := context.Background()
-	pool, err := postgres.Open(ctx, u.lookup.DatabaseURL, "echomind-test", 2)
-	require.NoError(u.t, err)
-	u.t.Cleanup(pool.Close)
+	pool := u.pool()
 	var working sync.WaitGroup
 	working.Go(func() {
 		session, moves := uuid.New(), lifecycle.New(pool)

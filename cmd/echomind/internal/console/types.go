@@ -119,11 +119,11 @@ small letters, digits and _, beginning with a letter.`,
 func refusedType(p dbgen.SetConnectorTypeParams, err error) error {
 	switch postgres.Constraint(err) {
 	case "connector_types_name_form":
-		return fmt.Errorf("NAME %q: must match [a-z][a-z0-9_]* and have at most 63 characters", clip(p.Name, 70))
+		return usagef("NAME %q: must match [a-z][a-z0-9_]* and have at most 63 characters", clip(p.Name, 70))
 	case "connector_types_refresh_range":
-		return fmt.Errorf("--default-refresh: must be 0 to %dd", maxMinutes/unitMinutes["d"])
+		return usagef("--default-refresh: must be 0 to %dd", maxMinutes/unitMinutes["d"])
 	case "connector_types_cap_range":
-		return fmt.Errorf("--max-concurrent %d: must be 0 (no cap) or more", *p.MaxConcurrentSyncs)
+		return usagef("--max-concurrent %d: must be 0 (no cap) or more", *p.MaxConcurrentSyncs)
 	}
 	return fmt.Errorf("add the connector type: %w", err)
 }

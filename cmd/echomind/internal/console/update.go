@@ -35,7 +35,15 @@ A change of type, config, scope or user ends a sync in flight and makes everythi
 		}
 		id := mustID(args)
 		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
-			updated, err := change(c.Context(), pool, id, func(p *dbgen.AddConnectorParams) { flags.apply(c, p) })
+			updated, err := change(c.Context(), pool, id, func(p *dbgen.AddConnectorParams) error {
+				flags.apply(c, p)
+				if c.Flags().Changed("config") || c.Flags().Changed("type") { // what stands may be renamed
+					if err := flags.checkSource(*p); err != nil {
+						return err
+					}
+				}
+				return f.seal(id, p)
+			})
 			if err != nil {
 				return err
 			}
@@ -63,7 +71,7 @@ func somethingGiven(c *cobra.Command) error {
 
 // change reads a connector and writes it back in one transaction.
 func change(
-	ctx context.Context, pool *pgxpool.Pool, id int32, apply func(*dbgen.AddConnectorParams),
+	ctx context.Context, pool *pgxpool.Pool, id int32, apply func(*dbgen.AddConnectorParams) error,
 ) (updated dbgen.Connector, err error) {
 	var p dbgen.AddConnectorParams
 	err = deadline.Do(ctx, "console.update", queryTimeout, func(ctx context.Context) error {
@@ -78,7 +86,9 @@ func change(
 				RefreshFreqMinutes: old.RefreshFreqMinutes, ScheduleCron: old.ScheduleCron, TimeZone: old.TimeZone,
 				MaxRetries: old.MaxRetries,
 			}
-			apply(&p)
+			if err := apply(&p); err != nil {
+				return err
+			}
 			updated, err = q.UpdateConnector(ctx, dbgen.UpdateConnectorParams{
 				ID: id, Name: p.Name, Type: p.Type, UserID: p.UserID, Scope: p.Scope, ScopeID: p.ScopeID, Config: p.Config,
 				RefreshFreqMinutes: p.RefreshFreqMinutes, ScheduleCron: p.ScheduleCron, TimeZone: p.TimeZone,

@@ -11,14 +11,15 @@ import (
 )
 
 const addConnector = `-- name: AddConnector :one
-INSERT INTO connectors (name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
+INSERT INTO connectors (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
     max_retries, created_by, updated_by)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9,
-    $10, $11, $11)
+VALUES (coalesce($1::integer, nextval(pg_get_serial_sequence('connectors', 'id'))), $2, $3, $4, $5,
+    $6, $7, $8, $9, $10, $11, $12, $12)
 RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, state, last_sync_at, next_sync_at, due_reason, slot_at, planned_through, needs_plan, chunking_session, dispatched_at, dispatches, lease_owner, lease_expires_at, failure_count, docs_analyzed
 `
 
 type AddConnectorParams struct {
+	ID                 *int32
 	Name               string
 	Type               string
 	UserID             int32
@@ -34,6 +35,7 @@ type AddConnectorParams struct {
 
 func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Connector, error) {
 	row := q.db.QueryRow(ctx, addConnector,
+		arg.ID,
 		arg.Name,
 		arg.Type,
 		arg.UserID,

@@ -81,4 +81,6 @@ type SchedulerRun struct {
 	ConfigVersion      int64
 	DrainSeq           *int64
 	SweptAt            *time.Time
+	CheckpointNo       int64
+	Notes              int64
 }

@@ -123,6 +123,8 @@ func (w *world) wholeRuns() []uuid.UUID {
 	}
 	last := int64(w.stream(w.tb, topology.DocumentStream).CachedInfo().State.LastSeq)
 	var whole []uuid.UUID
+	w.mu.Lock() // a handler of the kit may be at work
+	defer w.mu.Unlock()
 	for id, r := range now.runs {
 		f := w.sessions[id]
 		if r.Status == "running" && f != nil && int64(len(there[id])) == f.total+1 && r.DrainSeq != nil && *r.DrainSeq <= last {

@@ -61,10 +61,15 @@ func (w *world) read(i, events int, batch []*held) {
 	}
 }
 
-// completeStored and sweep are semantic's housekeeping.
+// completeStored, advanceStored and sweep are semantic's housekeeping.
 func (w *world) completeStored(i, events int) {
 	w.tb.Helper()
 	w.keepHouse(i, events, "complete stored runs", w.readers[i].CompleteStored)
+}
+
+func (w *world) advanceStored(i, events int) {
+	w.tb.Helper()
+	w.keepHouse(i, events, "pass checkpoints", w.readers[i].AdvanceStored)
 }
 
 func (w *world) sweep(i, events int) {

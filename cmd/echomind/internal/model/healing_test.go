@@ -54,6 +54,7 @@ func (w *world) settle(all bool) {
 		w.rescue(1, immortal)
 		w.failLost(1, immortal)
 		w.completeStored(0, immortal)
+		w.advanceStored(1, immortal)
 		w.work()
 		w.sweep(1, immortal)
 		w.check()
@@ -160,6 +161,7 @@ func (w *world) checkQuiet() {
 		"documents of deleted connectors":    `SELECT count(*) FROM documents d WHERE d.connector_id NOT IN (SELECT id FROM connectors)`,
 		"documents that are deleted or part": `SELECT count(*) FROM documents WHERE status IN ('deleted', 'partial')`,
 		"counted messages of ended runs":     `SELECT count(*) FROM run_messages`,
+		"checkpoints of ended runs":          `SELECT count(*) FROM run_checkpoints`,
 		"tries of messages of ended runs":    `SELECT count(*) FROM message_tries`,
 		"deleted connectors not swept":       `SELECT count(*) FROM deleted_connectors`,
 	} {

@@ -95,6 +95,7 @@ func (w *world) semanticActions() []action {
 		{2, "a message kills its readers", nil, func(t *rapid.T) { w.poison(instance(t)) }},
 		{1, "the run ends in mid-store", w.anyConnector, w.endInMidStore},
 		{2, "semantic completes stored runs", nil, func(t *rapid.T) { w.completeStored(instance(t), events(t)) }},
+		{2, "semantic passes checkpoints", nil, func(t *rapid.T) { w.advanceStored(instance(t), events(t)) }},
 		{3, "semantic sweeps", nil, func(t *rapid.T) { w.sweep(instance(t), events(t)) }},
 	}
 }

@@ -132,7 +132,11 @@ func (w *world) checkRun(now *sight, r runRow) {
 		w.fatalf("promise 4: %s does not say why", r)
 	case hasSynced(r) && (r.Total == nil || *r.Total != r.Stored):
 		w.fatalf("promise 5: %s ended before everything was stored", r)
-	case (r.Status == "skipped") != (hasSynced(r) && *r.Total == 0):
+	case r.CheckpointNo < before.CheckpointNo, ended && r.CheckpointNo != before.CheckpointNo:
+		w.fatalf("promise 5: the checkpoint of %s was %d and is %d", r, before.CheckpointNo, r.CheckpointNo)
+	case r.Status == "running" && r.CheckpointNo != r.Prefix:
+		w.fatalf("promise 5: %s has checkpoint %d, and only %d messages before it are stored", r, r.CheckpointNo, r.Prefix)
+	case (r.Status == "skipped") != (hasSynced(r) && *r.Total == r.Notes):
 		w.fatalf("promise 4: %s: skipped means that there was nothing to store", r)
 	case r.Status == "running" && r.Stored != r.Counted, r.Counted > r.Stored:
 		w.fatalf("promise 2: %s counts %d messages", r, r.Counted)
@@ -182,8 +186,8 @@ func (w *world) checkSynced(now *sight, r runRow) {
 	}
 }
 
-// checkState: the cursor moves with the verdict of a run that synced, to where that run's fetch had come, and goes
-// back to nothing with a new configuration.
+// checkState: the cursor moves with the verdict of a run that synced, to where that run's fetch had come; or to a
+// checkpoint of a run that is still open, or was just now; and goes back to nothing with a new configuration.
 func (w *world) checkState(now *sight, c connectorRow) {
 	w.tb.Helper()
 	before := w.past.connectors[c.ID]
@@ -197,6 +201,9 @@ func (w *world) checkState(now *sight, c connectorRow) {
 		f := w.sessions[id]
 		if r.ConnectorID == c.ID && r.ConfigVersion == c.ConfigVersion && hasSynced(r) && !hasSynced(w.past.runs[id]) &&
 			f != nil && c.Cursor != nil && f.seen.cursor == *c.Cursor {
+			return
+		}
+		if w.passedCheckpoint(c, r) {
 			return
 		}
 	}

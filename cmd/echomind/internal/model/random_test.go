@@ -63,6 +63,9 @@ func (w *world) tally(into map[string]int) {
 	now := w.look()
 	for _, r := range now.runs {
 		into[strings.TrimSpace(r.Status+" "+strings.SplitN(deref(r.Reason), ":", 2)[0])]++
+		if r.CheckpointNo > 0 {
+			into["checkpoint passed by "+r.Status]++
+		}
 	}
 	for _, c := range now.connectors {
 		into[c.Status]++

@@ -52,6 +52,10 @@ type runRow struct {
 	DrainSeq      *int64
 	Swept         bool
 	Counted       int64
+	Notes         int64
+	CheckpointNo  int64
+	// Prefix is how many messages up to the checkpoint are stored.
+	Prefix int64
 }
 
 type documentRow struct {
@@ -86,7 +90,9 @@ func (w *world) look() *sight {
 	for _, r := range rows[runRow](w, `
 		SELECT id, connector_id, trigger, slot, started_at, completed_at, status, reason, total, stored,
 			config_version, drain_seq, swept_at IS NOT NULL AS swept,
-			(SELECT count(*) FROM run_messages m WHERE m.session = r.id) AS counted
+			(SELECT count(*) FROM run_messages m WHERE m.session = r.id) AS counted,
+			notes, checkpoint_no, (SELECT count(*) FROM run_messages m WHERE m.session = r.id
+				AND m.no <= r.checkpoint_no AND m.first_no >= 0) AS prefix
 		FROM scheduler_runs r`) {
 		s.runs[r.ID] = r
 	}

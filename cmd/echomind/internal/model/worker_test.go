@@ -22,6 +22,8 @@ type fetch struct {
 	connector *connector
 	seen      *snapshot
 	total     int64 // how many messages it has numbered, once it is done
+	// checkpoints are the numbers of its checkpoints, by their cursors.
+	checkpoints map[int]int64
 }
 
 // trip is a worker at work on one trigger. Its steps are the kit's, in the kit's order.
@@ -75,7 +77,7 @@ func (w *world) step(t *trip, pick int) {
 		t.acknowledged = true
 		must(w.tb, "acknowledge a trigger", t.trigger.Ack())
 	case !t.fetched:
-		w.fetch(t)
+		w.fetch(t, pick)
 	case len(t.unsent) > 0:
 		i := pick % len(t.unsent)
 		if _, taken := w.publish(t.unsent[i]); taken {
@@ -120,30 +122,17 @@ func (w *world) pickUp(t *trip) {
 	t.over = true
 }
 
-// fetch reads what is stored and what the source has, and numbers the messages that make the one the other.
-func (w *world) fetch(t *trip) {
+// fetch reads what is stored and what the source has, and numbers the messages that make the one the other, in the order
+// of the source's changes. pick says where checkpoints go between them.
+func (w *world) fetch(t *trip, pick int) {
 	w.tb.Helper()
 	c := w.byID(t.request.ConnectorId)
 	folder, _ := t.request.Config.AsMap()["folder"].(string)
 	cursor, _ := t.request.State.AsMap()["cursor"].(float64)
-	f := &fetch{connector: c, seen: c.folderOf(folder).snapshot(), total: -1}
+	f := &fetch{connector: c, seen: c.folderOf(folder).snapshot(), total: -1, checkpoints: map[int]int64{}}
 	w.sessions[t.session] = f
 	p := f.seen.source.fetch(w.known(t), int(cursor), c.kind == feed)
-	for _, d := range p.put {
-		if draft, changed := f.seen.source.draft(d); changed {
-			w.put(t, f.seen.source, draft)
-		}
-		w.put(t, f.seen.source, d)
-	}
-	for _, d := range p.touch {
-		doc := f.seen.source.offer(d)
-		w.number(t, part(doc, 1, func(p *internalpb.DocumentPart) { p.KeepChunks = true }))
-	}
-	for _, name := range p.gone {
-		w.number(t, &internalpb.DocumentProcessRequest{Body: &internalpb.DocumentProcessRequest_Deletion{
-			Deletion: &internalpb.DocumentDeletion{SourceId: name},
-		}})
-	}
+	w.numberInOrder(t, f, int(cursor), pick, w.sendings(t, f, p))
 	reason := ""
 	if t.total == 0 {
 		reason = "nothing had changed"

@@ -1,8 +1,10 @@
 package stack
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,6 +25,9 @@ all services. Data lives in ./data ($ECHOMIND_DATA_DIR) and survives restarts. W
 that server is used instead of an embedded one.`,
 		Example: "  echomind run\n  echomind run --allow-cidrs 127.0.0.0/8",
 		Args:    cobra.NoArgs,
+		PreRunE: func(*cobra.Command, []string) error {
+			return errors.Join(checkRanges(allowCIDRs), checkFolders(fileRoots))
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := LoadConfig(cmd.ErrOrStderr())
 			if err != nil {
@@ -45,6 +50,24 @@ that server is used instead of an embedded one.`,
 	cmd.Flags().StringSliceVar(&fileRoots, "file-roots", nil,
 		"folders that file connectors may read (CHUNKER_FILE_ROOTS; default: home and working folder)")
 	return cmd
+}
+
+func checkRanges(all []string) error {
+	for _, text := range all {
+		if _, err := netip.ParsePrefix(text); err != nil {
+			return fmt.Errorf("--allow-cidrs %q: must be ranges such as 127.0.0.0/8,10.1.0.0/16", text)
+		}
+	}
+	return nil
+}
+
+func checkFolders(all []string) error {
+	for _, folder := range all {
+		if !filepath.IsAbs(folder) {
+			return fmt.Errorf("--file-roots %q: must be absolute paths", folder)
+		}
+	}
+	return nil
 }
 
 func announceStart(out io.Writer, cfg Config, info devstack.Info, servers *devstack.Stack) {
@@ -70,7 +93,7 @@ func announceStart(out io.Writer, cfg Config, info devstack.Info, servers *devst
   postgres   %s
   nats       %s
   http       http://%s  (/healthz /readyz /metrics)
-  services   scheduler, chunker (web, file), semantic
+  services   scheduler, chunker (web, file), connector (google_drive, onedrive, teams), semantic
   may read   %s
 
 Next, in a second terminal:

@@ -17,8 +17,10 @@ import (
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/devstack"
+	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/services/chunker"
+	"github.com/echomind/sync/services/connector"
 	"github.com/echomind/sync/services/scheduler"
 	"github.com/echomind/sync/services/semantic"
 )
@@ -33,6 +35,7 @@ type Config struct {
 	Devstack  devstack.Config
 	Scheduler scheduler.Config
 	Chunker   chunker.Config
+	Connector connector.Config
 	Semantic  semantic.Config
 	// HTTPAddr is where health and metrics of all services are served; empty = nowhere.
 	HTTPAddr string
@@ -50,7 +53,7 @@ func LoadConfig(logs io.Writer) (Config, error) {
 	var cfg Config
 	var own config.Stack
 	err := errors.Join(
-		config.Load(&own), config.Load(&cfg.Scheduler), config.Load(&cfg.Chunker), config.Load(&cfg.Semantic),
+		config.LoadAll(&own, &cfg.Scheduler, &cfg.Chunker, &cfg.Connector, &cfg.Semantic),
 		config.OneOf("LOG_FORMAT", own.LogFormat, "json", "text"),
 	)
 	if err != nil {
@@ -60,6 +63,7 @@ func LoadConfig(logs io.Writer) (Config, error) {
 	cfg.HTTPAddr = own.HTTPAddr
 	cfg.Log = telemetry.Logger(logs, own.LogFormat, own.LogLevel)
 	cfg.Chunker.ShutdownGraceSeconds = own.ShutdownGraceSeconds
+	cfg.Connector.ShutdownGraceSeconds = own.ShutdownGraceSeconds
 	if len(cfg.Chunker.FileRoots) == 0 {
 		for _, folder := range []func() (string, error){os.UserHomeDir, os.Getwd} {
 			if root, err := folder(); err == nil {
@@ -90,8 +94,13 @@ func work(ctx context.Context, cfg Config, servers *devstack.Stack) error {
 	if err := db.Up(migrating, info.DatabaseURL); err != nil {
 		return err
 	}
-	for _, shared := range []*config.Common{&cfg.Scheduler.Common, &cfg.Chunker.Common, &cfg.Semantic.Common} {
+	for _, shared := range []*config.Common{
+		&cfg.Scheduler.Common, &cfg.Chunker.Common, &cfg.Connector.Common, &cfg.Semantic.Common,
+	} {
 		shared.DatabaseURL, shared.NATSURL = info.DatabaseURL, info.NATSURL
+	}
+	if err := ownKey(&cfg); err != nil {
+		return err
 	}
 	process := connect.NewProcess(cfg.Log)
 
@@ -113,14 +122,30 @@ func work(ctx context.Context, cfg Config, servers *devstack.Stack) error {
 	})
 	group.Go(func() error { return named("scheduler", scheduler.Run(ctx, cfg.Scheduler, process)) })
 	group.Go(func() error { return named("chunker", chunker.Run(ctx, cfg.Chunker, process)) })
+	group.Go(func() error { return named("connector", connector.Run(ctx, cfg.Connector, process)) })
 	group.Go(func() error { return named("semantic", semantic.Run(ctx, cfg.Semantic, process)) })
 	group.Go(func() error { return announce(ctx, cfg, servers, process.Ready) })
 	return group.Wait()
 }
 
+// ownKey makes a key for secrets beside the embedded Postgres, unless the environment has one: connectors with secrets
+// work at once, and the command line finds the key where it finds the stack. A database elsewhere has its own.
+func ownKey(cfg *Config) error {
+	keys := &cfg.Connector.Secrets
+	if keys.SecretsKey != "" || keys.SecretsKeyFile != "" || cfg.Devstack.DatabaseURL != "" {
+		return nil
+	}
+	file := secret.FileIn(cfg.Devstack.DataDir)
+	if err := secret.MakeFile(file); err != nil {
+		return err
+	}
+	keys.SecretsKeyFile = file
+	return nil
+}
+
 // announce tells once that every service is ready.
 func announce(ctx context.Context, cfg Config, servers *devstack.Stack, ready *telemetry.Readiness) error {
-	const expected = 7 // two servers of each service, and the scheduler's LISTEN
+	const expected = 13 // the start and the two servers of each service, and the scheduler's LISTEN
 	for {
 		if asked, problems := ready.Ask(ctx); asked >= expected && len(problems) == 0 {
 			if cfg.Started != nil {

@@ -28,15 +28,18 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func run(t *testing.T, dataDir, root string) (conn *pgx.Conn, stop func()) {
+func run(t *testing.T, dataDir, root string, tune ...func(*stack.Config)) (conn *pgx.Conn, stop func()) {
 	t.Helper()
 	var cfg stack.Config
-	for _, part := range []any{&cfg.Scheduler, &cfg.Chunker, &cfg.Semantic} {
+	for _, part := range []any{&cfg.Scheduler, &cfg.Chunker, &cfg.Connector, &cfg.Semantic} {
 		require.NoError(t, config.Load(part))
 	}
 	cfg.Log = testkit.Logger(t)
 	cfg.Devstack.DataDir = dataDir
 	cfg.Chunker.FileRoots = []string{root}
+	for _, change := range tune {
+		change(&cfg)
+	}
 	started := make(chan devstack.Info, 1)
 	cfg.Started = func(info devstack.Info, _ *devstack.Stack) { started <- info }
 	ctx, cancel := context.WithCancel(context.Background())

@@ -19,6 +19,9 @@ var sections = []struct{ title, note, file, structName string }{
 	{"Scheduler: leader election", "Those of the Lease count where a Lease elects.", "services/scheduler/leader/config.go", "Config"},
 	{"Worker kit", "Read by the chunker and by every service that calls `worker.Serve`.", "sdk/worker/config.go", "Config"},
 	{"Chunker", "", "services/chunker/config.go", "Config"},
+	{"Connector", "", "services/connector/config.go", "Config"},
+	{"Secrets", "Read by the connector, and by the command line where a configuration holds a secret. `echomind run` makes a " +
+		"key in its data folder where neither is set and Postgres is its own.", "internal/config/secrets.go", "Secrets"},
 	{"Semantic", "", "services/semantic/config.go", "Config"},
 	{"echomind, the command line", "Used to find a running stack.", "internal/config/config.go", "Lookup"},
 	{"echomind run", "It reads the services' settings too; these have other defaults there.",

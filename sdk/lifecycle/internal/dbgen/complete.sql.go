@@ -65,7 +65,8 @@ func (q *Queries) LockConnector(ctx context.Context, session *uuid.UUID) (int32,
 }
 
 const lockStoredRun = `-- name: LockStoredRun :one
-SELECT new_state, documents_processed + documents_failed + documents_unchanged AS analyzed, total,
+SELECT new_state, documents_processed + documents_failed + documents_unchanged AS analyzed,
+    total - notes AS documents,
     (documents_failed > 0 AND EXISTS (
         SELECT 1 FROM run_messages m WHERE m.session = $1 AND m.first_no < 0))::boolean AS unnamed
 FROM scheduler_runs
@@ -74,10 +75,10 @@ FOR UPDATE
 `
 
 type LockStoredRunRow struct {
-	NewState []byte
-	Analyzed int64
-	Total    *int64
-	Unnamed  bool
+	NewState  []byte
+	Analyzed  int64
+	Documents int64
+	Unnamed   bool
 }
 
 // unnamed: a message was given up of which nobody can tell whose document it carried (first_no is -1).
@@ -87,7 +88,7 @@ func (q *Queries) LockStoredRun(ctx context.Context, session uuid.UUID) (LockSto
 	err := row.Scan(
 		&i.NewState,
 		&i.Analyzed,
-		&i.Total,
+		&i.Documents,
 		&i.Unnamed,
 	)
 	return i, err

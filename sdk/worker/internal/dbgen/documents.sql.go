@@ -7,6 +7,8 @@ package dbgen
 
 import (
 	"context"
+
+	"github.com/google/uuid"
 )
 
 const documentLinks = `-- name: DocumentLinks :one
@@ -29,15 +31,19 @@ func (q *Queries) DocumentLinks(ctx context.Context, arg DocumentLinksParams) ([
 const knownDocuments = `-- name: KnownDocuments :many
 SELECT d.source_id,
     (CASE WHEN d.config_version = $1::bigint THEN d.version_token ELSE '' END)::text AS version_token,
-    (CASE WHEN d.config_version = $1::bigint THEN d.content_hash ELSE '' END)::text AS content_hash
+    (CASE WHEN d.config_version = $1::bigint THEN d.content_hash ELSE '' END)::text AS content_hash,
+    coalesce(d.seen_mark >= l.mark, false)::boolean AS seen
 FROM documents d
-WHERE d.connector_id = $2 AND d.status IN ('stored', 'failed') AND d.source_id > $3::text
+LEFT JOIN (SELECT unnest($2::uuid[]) AS session, unnest($3::bigint[]) AS mark) l ON l.session = d.seen_by
+WHERE d.connector_id = $4 AND d.status IN ('stored', 'failed') AND d.source_id > $5::text
 ORDER BY d.source_id
-LIMIT $4::integer
+LIMIT $6::integer
 `
 
 type KnownDocumentsParams struct {
 	ConfigVersion int64
+	Sessions      []uuid.UUID
+	Marks         []int64
 	ConnectorID   int32
 	After         string
 	Page          int32
@@ -47,13 +53,17 @@ type KnownDocumentsRow struct {
 	SourceID     string
 	VersionToken string
 	ContentHash  string
+	Seen         bool
 }
 
 // A token counts only if it was stored under the connector's present configuration; a deleted document is
-// not known.
+// not known. seen: one of these sessions showed it in the present listing, up to the checkpoint that stands: marks are
+// the least that count.
 func (q *Queries) KnownDocuments(ctx context.Context, arg KnownDocumentsParams) ([]KnownDocumentsRow, error) {
 	rows, err := q.db.Query(ctx, knownDocuments,
 		arg.ConfigVersion,
+		arg.Sessions,
+		arg.Marks,
 		arg.ConnectorID,
 		arg.After,
 		arg.Page,
@@ -65,7 +75,12 @@ func (q *Queries) KnownDocuments(ctx context.Context, arg KnownDocumentsParams) 
 	items := []KnownDocumentsRow{}
 	for rows.Next() {
 		var i KnownDocumentsRow
-		if err := rows.Scan(&i.SourceID, &i.VersionToken, &i.ContentHash); err != nil {
+		if err := rows.Scan(
+			&i.SourceID,
+			&i.VersionToken,
+			&i.ContentHash,
+			&i.Seen,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

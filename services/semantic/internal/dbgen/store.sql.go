@@ -107,9 +107,10 @@ const countStored = `-- name: CountStored :one
 UPDATE scheduler_runs
 SET stored = stored + $1, documents_processed = documents_processed + $2,
     documents_failed = documents_failed + $3, documents_deleted = documents_deleted + $4,
-    chunks_stored = chunks_stored + $5
-WHERE id = $6 AND status = 'running'
-RETURNING coalesce(stored = total, false)::boolean AS complete
+    chunks_stored = chunks_stored + $5, notes = notes + $6
+WHERE id = $7 AND status = 'running'
+RETURNING coalesce(stored = total, false)::boolean AS complete,
+    EXISTS (SELECT 1 FROM run_checkpoints k WHERE k.session = $7) AS checkpointed
 `
 
 type CountStoredParams struct {
@@ -118,22 +119,29 @@ type CountStoredParams struct {
 	Failed    int64
 	Deleted   int64
 	Chunks    int64
+	Notes     int64
 	Session   uuid.UUID
 }
 
+type CountStoredRow struct {
+	Complete     bool
+	Checkpointed bool
+}
+
 // The last statement of a store, and its fence: whoever ends a run updates this row. No row = roll back.
-func (q *Queries) CountStored(ctx context.Context, arg CountStoredParams) (bool, error) {
+func (q *Queries) CountStored(ctx context.Context, arg CountStoredParams) (CountStoredRow, error) {
 	row := q.db.QueryRow(ctx, countStored,
 		arg.Stored,
 		arg.Processed,
 		arg.Failed,
 		arg.Deleted,
 		arg.Chunks,
+		arg.Notes,
 		arg.Session,
 	)
-	var complete bool
-	err := row.Scan(&complete)
-	return complete, err
+	var i CountStoredRow
+	err := row.Scan(&i.Complete, &i.Checkpointed)
+	return i, err
 }
 
 const deleteChunks = `-- name: DeleteChunks :exec
@@ -155,28 +163,56 @@ func (q *Queries) DeleteChunks(ctx context.Context, arg DeleteChunksParams) erro
 }
 
 const isStored = `-- name: IsStored :one
-SELECT coalesce(stored = total, false)::boolean AS complete FROM scheduler_runs
+SELECT coalesce(stored = total, false)::boolean AS complete,
+    EXISTS (SELECT 1 FROM run_checkpoints k WHERE k.session = $1) AS checkpointed
+FROM scheduler_runs
 WHERE id = $1 AND status = 'running'
 `
 
-func (q *Queries) IsStored(ctx context.Context, session uuid.UUID) (bool, error) {
+type IsStoredRow struct {
+	Complete     bool
+	Checkpointed bool
+}
+
+func (q *Queries) IsStored(ctx context.Context, session uuid.UUID) (IsStoredRow, error) {
 	row := q.db.QueryRow(ctx, isStored, session)
-	var complete bool
-	err := row.Scan(&complete)
-	return complete, err
+	var i IsStoredRow
+	err := row.Scan(&i.Complete, &i.Checkpointed)
+	return i, err
+}
+
+const keepCheckpoint = `-- name: KeepCheckpoint :exec
+INSERT INTO run_checkpoints (session, no, state) VALUES ($1, $2, $3)
+`
+
+type KeepCheckpointParams struct {
+	Session uuid.UUID
+	No      int64
+	State   []byte
+}
+
+func (q *Queries) KeepCheckpoint(ctx context.Context, arg KeepCheckpointParams) error {
+	_, err := q.db.Exec(ctx, keepCheckpoint, arg.Session, arg.No, arg.State)
+	return err
 }
 
 const lockDocuments = `-- name: LockDocuments :many
-INSERT INTO documents (connector_id, source_id)
-SELECT $1, s.source_id FROM (SELECT unnest($2::text[]) AS source_id) s ORDER BY s.source_id
-ON CONFLICT (connector_id, source_id) DO UPDATE SET updated_at = clock_timestamp()
+INSERT INTO documents AS d (connector_id, source_id, seen_by, seen_mark)
+SELECT $1, s.source_id, CASE WHEN s.mark > 0 THEN $2::uuid END, nullif(s.mark, 0)
+FROM (SELECT unnest($3::text[]) AS source_id, unnest($4::bigint[]) AS mark) s ORDER BY s.source_id
+ON CONFLICT (connector_id, source_id) DO UPDATE SET updated_at = clock_timestamp(),
+    seen_by = coalesce(EXCLUDED.seen_by, d.seen_by),
+    seen_mark = CASE WHEN d.seen_by = EXCLUDED.seen_by THEN greatest(d.seen_mark, EXCLUDED.seen_mark)
+        ELSE coalesce(EXCLUDED.seen_mark, d.seen_mark) END
 RETURNING id, source_id, content_hash, chunk_count, status, session, first_no, written_by, written_no,
     config_version
 `
 
 type LockDocumentsParams struct {
 	ConnectorID int32
+	Session     uuid.UUID
 	SourceIds   []string
+	Marks       []int64
 }
 
 type LockDocumentsRow struct {
@@ -192,9 +228,15 @@ type LockDocumentsRow struct {
 	ConfigVersion int64
 }
 
-// Locks the rows, sorted by source_id, creating those that are new.
+// Locks the rows, sorted by source_id, creating those that are new. A document that a listing showed bears its mark from
+// here on, whatever becomes of the message.
 func (q *Queries) LockDocuments(ctx context.Context, arg LockDocumentsParams) ([]LockDocumentsRow, error) {
-	rows, err := q.db.Query(ctx, lockDocuments, arg.ConnectorID, arg.SourceIds)
+	rows, err := q.db.Query(ctx, lockDocuments,
+		arg.ConnectorID,
+		arg.Session,
+		arg.SourceIds,
+		arg.Marks,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -222,6 +264,36 @@ func (q *Queries) LockDocuments(ctx context.Context, arg LockDocumentsParams) ([
 		return nil, err
 	}
 	return items, nil
+}
+
+const markSeen = `-- name: MarkSeen :exec
+WITH seen AS (
+    SELECT id, s.mark FROM documents d
+    JOIN (SELECT unnest($2::text[]) AS source_id, unnest($3::bigint[]) AS mark) s
+        ON s.source_id = d.source_id
+    WHERE d.connector_id = $4
+    ORDER BY d.source_id FOR UPDATE OF d)
+UPDATE documents d SET seen_by = $1::uuid,
+    seen_mark = CASE WHEN d.seen_by = $1::uuid THEN greatest(d.seen_mark, s.mark) ELSE s.mark END
+FROM seen s WHERE d.id = s.id
+`
+
+type MarkSeenParams struct {
+	Session     uuid.UUID
+	SourceIds   []string
+	Marks       []int64
+	ConnectorID int32
+}
+
+// Locks the rows in the order of every other store. updated_at stays: nothing of the document has changed.
+func (q *Queries) MarkSeen(ctx context.Context, arg MarkSeenParams) error {
+	_, err := q.db.Exec(ctx, markSeen,
+		arg.Session,
+		arg.SourceIds,
+		arg.Marks,
+		arg.ConnectorID,
+	)
+	return err
 }
 
 const recordCompleted = `-- name: RecordCompleted :one

@@ -54,6 +54,15 @@ func (q *Queries) MarkSwept(ctx context.Context, session uuid.UUID) error {
 	return err
 }
 
+const sweepCheckpoints = `-- name: SweepCheckpoints :exec
+DELETE FROM run_checkpoints WHERE session = $1
+`
+
+func (q *Queries) SweepCheckpoints(ctx context.Context, session uuid.UUID) error {
+	_, err := q.db.Exec(ctx, sweepCheckpoints, session)
+	return err
+}
+
 const sweepConnectorDocuments = `-- name: SweepConnectorDocuments :one
 WITH gone AS (
     DELETE FROM documents

@@ -1,0 +1,241 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/echomind/sync/cmd/echomind/internal/broker"
+	"github.com/echomind/sync/cmd/echomind/internal/clock"
+	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/cmd/echomind/internal/deadletter"
+	"github.com/echomind/sync/sdk/topology"
+)
+
+const (
+	// What people are shown of a message: so much of each text, and so many of each list.
+	shownText, shownItems = 200, 5
+	// What is shown of a payload that is no message. A trigger carries its connector's configuration, which may hold
+	// secrets that nothing can find and mask there: of it the beginning alone is shown.
+	documentHead, otherHead = 64, 16
+)
+
+// letterDetails is what programs are shown of one dead letter.
+type letterDetails struct {
+	letterView
+	Connector *ownerView      `json:"connector"`
+	Document  *documentState  `json:"document"`
+	Message   json.RawMessage `json:"message"`
+	// Problem and Head say of a payload that is no message why, and how it begins.
+	Problem *string `json:"problem"`
+	Head    *string `json:"head"`
+}
+
+// ownerView is the connector of a dead letter as it is now; null where it is gone.
+type ownerView struct {
+	Name   string `json:"name"`
+	Type   string `json:"type"`
+	Status string `json:"status"`
+}
+
+// documentState is the document of a dead letter as it is now; null where it is not known.
+type documentState struct {
+	Status    string    `json:"status"`
+	Error     *string   `json:"error"`
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+func dlqShow(f *finder) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show a dead letter and what it carries",
+		Long: `Show a dead letter: why it was given up, what has become of its connector and its document since, and the message,
+with secrets masked. People see the beginning of long texts; -o json has all of them.`,
+		Example: "  echomind dlq show 7\n  echomind dlq show 7 -o json",
+		Args:    letterArgument,
+	}
+	out := withOutput(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		id, err := letterID(args[0])
+		if err != nil {
+			return err
+		}
+		return f.withLetters(c.Context(), func(pool *pgxpool.Pool, stream *broker.Letters) error {
+			letter, content, data, err := letterByID(c.Context(), pool, stream, id)
+			if err != nil {
+				return err
+			}
+			d := letterDetails{letterView: viewLetter(letter)}
+			if err := d.present(c.Context(), pool, letter); err != nil {
+				return err
+			}
+			if err := d.carry(letter, content, data); err != nil {
+				return err
+			}
+			return out.show(c.OutOrStdout(), d, d.print)
+		})
+	}
+	return c
+}
+
+// present asks what has become of connector and document.
+func (d *letterDetails) present(ctx context.Context, pool *pgxpool.Pool, l deadletter.Letter) error {
+	if l.ConnectorID == 0 {
+		return nil
+	}
+	owner, err := ask(ctx, pool, "get", func(ctx context.Context, q *dbgen.Queries) (dbgen.Connector, error) {
+		return q.GetConnector(ctx, l.ConnectorID)
+	})
+	switch {
+	case err == nil:
+		d.Connector = &ownerView{Name: owner.Name, Type: owner.Type, Status: owner.Status}
+	case !errors.Is(err, pgx.ErrNoRows):
+		return fmt.Errorf("read connector %d: %w", l.ConnectorID, err)
+	}
+	if l.SourceID == "" || strings.Contains(l.SourceID, "\x00") {
+		return nil
+	}
+	doc, err := ask(ctx, pool, "document", func(ctx context.Context, q *dbgen.Queries) (dbgen.GetDocumentRow, error) {
+		return q.GetDocument(ctx, dbgen.GetDocumentParams{ConnectorID: l.ConnectorID, SourceID: l.SourceID})
+	})
+	switch {
+	case err == nil:
+		d.Document = &documentState{Status: doc.Status, Error: doc.Error, UpdatedAt: doc.UpdatedAt.UTC()}
+	case !errors.Is(err, pgx.ErrNoRows):
+		return fmt.Errorf("read the document: %w", err)
+	}
+	return nil
+}
+
+// carry puts down the message, or what there is instead.
+func (d *letterDetails) carry(l deadletter.Letter, content deadletter.Content, data []byte) (err error) {
+	if content.Problem == nil {
+		d.Message, err = messageJSON(content.Message)
+		return err
+	}
+	most := otherHead
+	if l.Subject == topology.DocumentSubject {
+		most = documentHead
+	}
+	problem, head := content.Problem.Error(), strconv.QuoteToASCII(string(data[:min(most, len(data))]))
+	d.Problem, d.Head = &problem, &head
+	return nil
+}
+
+// messageJSON is a message with its secrets masked, in its configuration and states as elsewhere.
+func messageJSON(m proto.Message) (json.RawMessage, error) {
+	written, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("write the message: %w", err)
+	}
+	value, err := decode(written)
+	if err != nil {
+		return nil, fmt.Errorf("read the message: %w", err)
+	}
+	part := map[string]any{}
+	if object, ok := value.(map[string]any); ok {
+		if found, ok := object["part"].(map[string]any); ok {
+			part = found
+		}
+	}
+	version, given := part["version_token"]
+	maskValue(value)
+	if given { // it tells versions apart, and opens nothing
+		part["version_token"] = version
+	}
+	return encoded(value)
+}
+
+// shortened is a value as people are shown it.
+func shortened(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, inner := range v {
+			v[key] = shortened(inner)
+		}
+	case []any:
+		rest := len(v) - shownItems
+		v = v[:min(len(v), shownItems)]
+		for i, inner := range v {
+			v[i] = shortened(inner)
+		}
+		if rest > 0 {
+			v = append(v[:len(v):len(v)], fmt.Sprintf("… and %d more", rest))
+		}
+		return v
+	case string:
+		return clip(printable(v), shownText)
+	}
+	return value
+}
+
+// print writes a dead letter for people.
+func (d letterDetails) print(w io.Writer) error {
+	now := time.Now()
+	rows := [][]string{
+		{"subject", d.Subject},
+		{"reason", d.Reason},
+		{"tries", fmt.Sprintf("%d, delivered %d times", d.Tries, d.Deliveries)},
+		{"session", orDash(d.Session) + ", message " + strconv.FormatInt(d.Number, 10)},
+		{"connector", d.owner()},
+		{"document", d.about(now)},
+		{"first", clock.Optional(d.FirstAt, now)},
+		{"given up", clock.At(d.LastAt, now)},
+		{"size", d.size()},
+	}
+	if err := table(w, []string{"id", strconv.FormatUint(d.ID, 10)}, rows); err != nil {
+		return err
+	}
+	if d.Problem != nil {
+		_, err := fmt.Fprintf(w, "\n%s; it begins with\n%s\n", printable(*d.Problem), *d.Head)
+		return err
+	}
+	value, err := decode(d.Message)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	return forPrograms.show(w, shortened(value), nil)
+}
+
+func (d letterDetails) owner() string {
+	switch {
+	case d.ConnectorID == nil:
+		return "- (it names none, nor a session that the ledger knows)"
+	case d.Connector == nil:
+		return fmt.Sprintf("%d, which was deleted", *d.ConnectorID)
+	}
+	return fmt.Sprintf("%d %q (%s), %s", *d.ConnectorID, d.Connector.Name, d.Connector.Type, d.Connector.Status)
+}
+
+func (d letterDetails) about(now time.Time) string {
+	text := orDash(d.SourceID)
+	if d.Document != nil {
+		text += fmt.Sprintf(", %s since %s", d.Document.Status, clock.At(d.Document.UpdatedAt, now))
+		if d.Document.Error != nil {
+			text += ": " + *d.Document.Error
+		}
+	}
+	return text
+}
+
+func (d letterDetails) size() string {
+	text := size(uint64(d.Size))
+	if d.CutFrom > 0 {
+		text += ", cut from " + size(uint64(d.CutFrom))
+	}
+	return text
+}

@@ -1,0 +1,96 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/echomind/sync/cmd/echomind/internal/clock"
+	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+)
+
+const maxDocuments = 10000
+
+// document is what programs are shown of one.
+type document struct {
+	SourceID  string    `json:"source_id"`
+	Title     string    `json:"title"`
+	URL       string    `json:"url"`
+	MediaType string    `json:"media_type"`
+	Status    string    `json:"status"`
+	Error     *string   `json:"error"`
+	Chunks    int32     `json:"chunks"`
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+func documents(f *finder) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "documents ID",
+		Short: "List the documents of a connector, and why those that failed did",
+		Long: `List the documents of a connector by their names in the source, with what became of each: stored; failed, and why: it
+is fetched again at the next sync; deleted, not swept yet; partial, some part of it is on its way.`,
+		Example: "  echomind documents 3 --failed\n  echomind documents 3 --limit 1000 -o json",
+		Args:    idArgument,
+	}
+	failed := c.Flags().Bool("failed", false, "only those that failed")
+	after := c.Flags().String("after", "", "only those whose names come after this `NAME`")
+	limit := c.Flags().Int("limit", 100, "how many")
+	out := withOutput(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if *limit < 1 || *limit > maxDocuments {
+			return usagef("--limit %d: must be 1 to %d", *limit, maxDocuments)
+		}
+		id := mustID(args)
+		p := dbgen.ListDocumentsParams{ConnectorID: id, After: *after, Page: int32(*limit) + 1}
+		if *failed {
+			status := "failed"
+			p.Status = &status
+		}
+		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+			if _, err := connectorByID(c.Context(), pool, id); err != nil {
+				return err
+			}
+			found, err := ask(c.Context(), pool, "documents", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.ListDocumentsRow, error) {
+				return q.ListDocuments(ctx, p)
+			})
+			if err != nil {
+				return fmt.Errorf("list the documents of connector %d: %w", id, err)
+			}
+			more := len(found) > *limit
+			found = found[:min(len(found), *limit)]
+			views := make([]document, len(found))
+			for i, d := range found {
+				views[i] = document{
+					SourceID: d.SourceID, Title: d.Title, URL: d.Url, MediaType: d.MediaType, Status: d.Status, Error: d.Error,
+					Chunks: d.ChunkCount, UpdatedAt: d.UpdatedAt.UTC(),
+				}
+			}
+			return out.show(c.OutOrStdout(), views, func(w io.Writer) error { return printDocuments(w, views, more) })
+		})
+	}
+	return c
+}
+
+func printDocuments(w io.Writer, found []document, more bool) error {
+	if len(found) == 0 {
+		_, err := fmt.Fprintln(w, "no documents")
+		return err
+	}
+	now := time.Now()
+	rows := make([][]string, len(found))
+	for i, d := range found {
+		rows[i] = []string{
+			clip(d.SourceID, 80), d.Status, strconv.Itoa(int(d.Chunks)), clock.At(d.UpdatedAt, now), clip(orDash(d.Error), 120),
+		}
+	}
+	err := table(w, []string{"DOCUMENT", "STATUS", "CHUNKS", "SINCE", "WHY"}, rows)
+	if err == nil && more {
+		_, err = fmt.Fprintf(w, "and more: --after %s\n", printable(strconv.Quote(found[len(found)-1].SourceID)))
+	}
+	return err
+}

@@ -1,0 +1,8 @@
+-- name: SessionConnectors :many
+-- Whose run a session is, where a dead letter itself does not say.
+SELECT id, connector_id FROM scheduler_runs WHERE id = ANY(@sessions::uuid[]);
+
+-- name: ForgetTokens :execrows
+-- Without its token a document is fetched again, by a source that sends only changes too. One that is deleted has none.
+UPDATE documents SET version_token = ''
+WHERE connector_id = @connector_id AND source_id = ANY(@source_ids::text[]) AND status IN ('stored', 'failed');

@@ -1,0 +1,101 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"reflect"
+	"time"
+
+	"github.com/caarlos0/env/v11"
+)
+
+// Read takes a configuration from the environment and checks it. What cannot be read is not checked besides: the check
+// would complain of a value that nobody has set.
+func Read[C interface{ Validate() error }]() (cfg C, err error) {
+	if err := Load(&cfg); err != nil {
+		return cfg, err
+	}
+	return cfg, cfg.Validate()
+}
+
+// Load fills cfg, a pointer to a struct with env tags, from the environment. It names every variable that it cannot
+// read, its value and the fix.
+func Load(cfg any) error {
+	err := env.Parse(cfg)
+	if err == nil {
+		return nil
+	}
+	var all env.AggregateError
+	if !errors.As(err, &all) {
+		return fmt.Errorf("read the environment: %w", err)
+	}
+	problems := make([]error, len(all.Errors))
+	for i, one := range all.Errors {
+		problems[i] = fmt.Errorf("read the environment: %w", one)
+		var parse env.ParseError
+		if !errors.As(one, &parse) {
+			continue
+		}
+		if variable := variableOf(reflect.TypeOf(cfg).Elem(), parse); variable != "" {
+			problems[i] = fmt.Errorf("%s=%q: must be %s", variable, os.Getenv(variable), form(parse.Type))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// LoadAll is Load for several configurations that share variables: a problem is told once.
+func LoadAll(configurations ...any) error {
+	var problems []error
+	told := map[string]bool{}
+	for _, cfg := range configurations {
+		err := Load(cfg)
+		several, ok := err.(interface{ Unwrap() []error })
+		if !ok {
+			problems = append(problems, err)
+			continue
+		}
+		for _, one := range several.Unwrap() {
+			if !told[one.Error()] {
+				told[one.Error()] = true
+				problems = append(problems, one)
+			}
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// variableOf finds the variable of the field that could not be read: the library tells only what it is called in Go.
+func variableOf(t reflect.Type, parse env.ParseError) string {
+	for i := range t.NumField() {
+		field := t.Field(i)
+		variable := field.Tag.Get("env")
+		switch {
+		case field.Name == parse.Name && field.Type == parse.Type && os.Getenv(variable) != "":
+			return variable
+		case field.Type.Kind() == reflect.Struct && variable == "":
+			if found := variableOf(field.Type, parse); found != "" {
+				return found
+			}
+		}
+	}
+	return ""
+}
+
+// form says what is written for a type.
+func form(t reflect.Type) string {
+	switch t {
+	case reflect.TypeFor[time.Duration]():
+		return "a duration such as 6h or 90s"
+	case reflect.TypeFor[slog.Level]():
+		return "debug, info, warn or error"
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return "a whole number that is not too large"
+	}
+	return "a " + t.String()
+}

@@ -1,0 +1,74 @@
+package config
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+)
+
+type settings struct {
+	Common
+	Inner struct {
+		Patience time.Duration `env:"TEST_PATIENCE" envDefault:"1h"`
+		Enabled  bool          `env:"TEST_ENABLED" envDefault:"true"`
+	}
+}
+
+func (s settings) Validate() error {
+	return errors.Join(s.Common.Validate(), AtLeast("TEST_PATIENCE", int(s.Inner.Patience), 1))
+}
+
+func TestWhatCannotBeReadIsNamedOnceWithItsValueAndTheFix(t *testing.T) {
+	for variable, value := range map[string]string{
+		"DATABASE_MAX_CONNS": "ten", "SHUTDOWN_GRACE_SECONDS": "99999999999999999999", "LOG_LEVEL": "loud",
+		"TEST_PATIENCE": "3", "TEST_ENABLED": "maybe",
+	} {
+		t.Setenv(variable, value)
+	}
+	_, err := Read[settings]()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, line := range []string{
+		`DATABASE_MAX_CONNS="ten": must be a whole number that is not too large`,
+		`SHUTDOWN_GRACE_SECONDS="99999999999999999999": must be a whole number that is not too large`,
+		`LOG_LEVEL="loud": must be debug, info, warn or error`,
+		`TEST_PATIENCE="3": must be a duration such as 6h or 90s`,
+		`TEST_ENABLED="maybe": must be true or false`,
+	} {
+		if !strings.Contains(err.Error(), line) {
+			t.Errorf("%s\nis not in\n%s", line, err)
+		}
+	}
+	if lines := strings.Count(err.Error(), "\n") + 1; lines != 5 {
+		t.Errorf("%d problems, want 5: a value that was not read has no second one\n%s", lines, err)
+	}
+}
+
+func TestAProblemThatConfigurationsShareIsToldOnce(t *testing.T) {
+	t.Setenv("DATABASE_MAX_CONNS", "ten")
+	t.Setenv("TEST_ENABLED", "maybe")
+	err := LoadAll(&Common{}, &settings{}, &Refresh{}, &settings{})
+	want := "DATABASE_MAX_CONNS=\"ten\": must be a whole number that is not too large\nTEST_ENABLED=\"maybe\": must be true or false"
+	if err == nil || err.Error() != want {
+		t.Errorf("error %v", err)
+	}
+	if err := LoadAll(&Refresh{}, &Lookup{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhatCanBeReadIsChecked(t *testing.T) {
+	t.Setenv("DATABASE_URL", "postgres://h/d")
+	t.Setenv("DATABASE_MAX_CONNS", "1")
+	t.Setenv("LOG_LEVEL", "warn")
+	cfg, err := Read[settings]()
+	if err == nil || err.Error() != "DATABASE_MAX_CONNS=1: must be at least 2" {
+		t.Errorf("error %v", err)
+	}
+	if cfg.LogLevel != slog.LevelWarn || cfg.Inner.Patience != time.Hour {
+		t.Errorf("read %+v", cfg)
+	}
+}

@@ -1,0 +1,174 @@
+package connect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/echomind/sync/sdk/deadline"
+)
+
+const (
+	// natsConnectTimeout bounds each attempt to connect, from dialling to the server's answer.
+	natsConnectTimeout = 2 * time.Second
+	// natsPing is how often the server is asked for a sign of life; after two that are not answered the connection is
+	// given up, 6 s after the server fell silent.
+	natsPing = 2 * time.Second
+	// natsWriteTimeout bounds a write to a server that reads nothing any more. While it lasts every use of the
+	// connection waits, so that a publish may take so much longer than its own deadline. The driver's default is a minute.
+	natsWriteTimeout = 3 * time.Second
+	// drainTimeout bounds what is done to get the last acknowledgements out.
+	drainTimeout = 2 * time.Second
+	// publishTimeout forgets an asynchronous publish whose acknowledgement was lost; else it would count as pending
+	// for ever.
+	publishTimeout = 10 * time.Second
+)
+
+func openNATS(url, service string, way *line, log *slog.Logger) (*nats.Conn, error) {
+	conn, err := nats.Connect(url,
+		nats.Name("echomind-"+service),
+		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true),
+		nats.ReconnectWait(500*time.Millisecond), nats.ReconnectJitter(200*time.Millisecond, 500*time.Millisecond),
+		nats.Timeout(natsConnectTimeout), nats.SetCustomDialer(way),
+		nats.PingInterval(natsPing), nats.MaxPingsOutstanding(2),
+		nats.FlusherTimeout(natsWriteTimeout), nats.ReconnectOnFlusherError(),
+		// Nothing is buffered while NATS is away: a publish fails at once and is repeated by who knows its worth.
+		nats.ReconnectBufSize(-1),
+		nats.DrainTimeout(drainTimeout),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				log.Warn("NATS is away; work waits until it is back", "err", err)
+			}
+		}),
+		nats.ReconnectHandler(func(*nats.Conn) { log.Info("NATS is back") }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			log.Debug("NATS reports", "err", err)
+		}),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("read NATS_URL: %w", err)
+	}
+	return conn, nil
+}
+
+// closeNATS lets the last acknowledgements out and closes the connection. Where the server has fallen silent the driver
+// would wait for it in several places, one after the other: then the socket is cut.
+func (s *Servers) closeNATS() error {
+	var drained error
+	err := closeWithin("connect.close_nats", drainTimeout+time.Second, func() {
+		closed := make(chan struct{})
+		s.NATS.SetClosedHandler(func(*nats.Conn) { close(closed) })
+		if drained = s.NATS.Drain(); drained == nil {
+			<-closed
+		}
+		s.NATS.Close()
+	})
+	if err != nil {
+		s.log.Warn("NATS did not take the last acknowledgements; what they are for is delivered again", "err", err)
+		s.line.cut()
+		s.NATS.Close()
+		return nil
+	}
+	if errors.Is(drained, nats.ErrConnectionClosed) || errors.Is(drained, nats.ErrConnectionReconnecting) {
+		return nil // nothing was left to get out
+	}
+	return drained
+}
+
+// closeWithin waits for what cannot be told to hurry.
+func closeWithin(name string, after time.Duration, work func()) error {
+	done := make(chan struct{})
+	go func() { defer close(done); work() }()
+	select {
+	case <-done:
+		return nil
+	case <-time.After(after):
+		return &deadline.Error{Name: name, After: after}
+	}
+}
+
+// line dials for a NATS connection, and can cut what it has dialled.
+type line struct {
+	mu    sync.Mutex
+	conn  net.Conn
+	isCut bool
+}
+
+func (l *line) Dial(network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), natsConnectTimeout)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.isCut {
+		return nil, errors.Join(net.ErrClosed, conn.Close())
+	}
+	l.conn = conn
+	return conn, nil
+}
+
+func (l *line) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isCut = true
+	if l.conn != nil {
+		_ = l.conn.Close()
+	}
+}
+
+// ErrAway says that NATS cannot be asked now. It is a wait.
+var ErrAway = errors.New("NATS is away")
+
+// away translates what misleads people. Of a connection that is being made again, and that is told to keep nothing for
+// later, the driver says that a buffer is full; of a server without JetStream, that nobody responds.
+func away(err error) error {
+	switch {
+	case errors.Is(err, nats.ErrReconnectBufExceeded):
+		return ErrAway
+	case errors.Is(err, nats.ErrNoResponders):
+		return fmt.Errorf("NATS answers, but its JetStream does not; unless it is starting, run nats-server with -js: %w", err)
+	}
+	return err
+}
+
+// stream is JetStream in our words.
+type stream struct{ jetstream.JetStream }
+
+func (s stream) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	out, err := s.JetStream.Stream(ctx, name)
+	return out, away(err)
+}
+
+func (s stream) CreateStream(ctx context.Context, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
+	out, err := s.JetStream.CreateStream(ctx, cfg)
+	return out, away(err)
+}
+
+func (s stream) CreateOrUpdateConsumer(
+	ctx context.Context, name string, cfg jetstream.ConsumerConfig,
+) (jetstream.Consumer, error) {
+	out, err := s.JetStream.CreateOrUpdateConsumer(ctx, name, cfg)
+	return out, away(err)
+}
+
+func (s stream) PublishMsg(
+	ctx context.Context, msg *nats.Msg, opts ...jetstream.PublishOpt,
+) (*jetstream.PubAck, error) {
+	ack, err := s.JetStream.PublishMsg(ctx, msg, opts...)
+	return ack, away(err)
+}
+
+func (s stream) PublishMsgAsync(msg *nats.Msg, opts ...jetstream.PublishOpt) (jetstream.PubAckFuture, error) {
+	future, err := s.JetStream.PublishMsgAsync(msg, opts...)
+	return future, away(err)
+}

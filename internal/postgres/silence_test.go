@@ -1,0 +1,168 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/echomind/sync/internal/faultproxy"
+	"github.com/echomind/sync/internal/testkit"
+)
+
+// both ways.
+var both = []faultproxy.Direction{faultproxy.ToServer, faultproxy.ToClient}
+
+// through is a pool that reaches its database through a proxy.
+func through(t *testing.T) (*pgxpool.Pool, *faultproxy.Proxy) {
+	t.Helper()
+	direct := testkit.Database(t, accounts)
+	u, err := url.Parse(direct)
+	do(t, err)
+	proxy, err := faultproxy.Start(u.Host)
+	do(t, err)
+	t.Cleanup(func() { do(t, proxy.Close()) })
+	u.Host = proxy.Addr()
+	return open(t, u.String()), proxy
+}
+
+// ask asks with a deadline of its own.
+func ask(pool *pgxpool.Pool, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	_, err := pool.Exec(ctx, `SELECT 1`)
+	return err
+}
+
+// closes fails the test where a pool does not close in time. Times are compared only with what the driver would take
+// (15 s, and a minute for a ping).
+func closes(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	closed := make(chan struct{})
+	go func() { pool.Close(); close(closed) }()
+	select {
+	case <-closed:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the pool does not close")
+	}
+}
+
+func TestAPoolClosesThoughItsServerIsSilent(t *testing.T) {
+	t.Parallel()
+	for name, ways := range map[string][]faultproxy.Direction{
+		"both ways": both, "to the server": {faultproxy.ToServer}, "to the client": {faultproxy.ToClient},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for state, prepare := range map[string]func(*testing.T, *pgxpool.Pool, *faultproxy.Proxy){
+				"idle": func(t *testing.T, pool *pgxpool.Pool, proxy *faultproxy.Proxy) {
+					do(t, ask(pool, 5*time.Second))
+					proxy.Silence(ways...)
+				},
+				"a query given up": func(t *testing.T, pool *pgxpool.Pool, proxy *faultproxy.Proxy) {
+					do(t, ask(pool, 5*time.Second))
+					proxy.Silence(ways...)
+					if err := ask(pool, 50*time.Millisecond); err == nil || !Unavailable(err) {
+						t.Errorf("a silent server: %v", err)
+					}
+				},
+				"a connect given up": func(t *testing.T, pool *pgxpool.Pool, proxy *faultproxy.Proxy) {
+					proxy.Silence(ways...)
+					if err := ask(pool, 50*time.Millisecond); err == nil || !Unavailable(err) {
+						t.Errorf("a silent server: %v", err)
+					}
+				},
+				"in a transaction": func(t *testing.T, pool *pgxpool.Pool, proxy *faultproxy.Proxy) {
+					ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+					defer cancel()
+					err := Tx(ctx, pool, func(tx pgx.Tx) error {
+						proxy.Silence(ways...)
+						_, err := tx.Exec(ctx, `UPDATE accounts SET n = 1`)
+						return err
+					})
+					if err == nil || !Unavailable(err) {
+						t.Errorf("a silent server: %v", err)
+					}
+				},
+			} {
+				t.Run(state, func(t *testing.T) {
+					pool, proxy := through(t)
+					prepare(t, pool, proxy)
+					closes(t, pool)
+				})
+			}
+		})
+	}
+}
+
+func TestAConnectionWhosePingIsNotAnsweredGivesItsPlaceBack(t *testing.T) {
+	t.Parallel()
+	pool, proxy := through(t)
+	do(t, ask(pool, 5*time.Second))
+	idleForAPing(t)
+	proxy.Silence(both...)
+	if err := ask(pool, 50*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a silent server: %v", err)
+	}
+	closes(t, pool) // without a deadline of its own the ping would hold it for a minute
+}
+
+func TestAllPlacesOfAPoolComeFreeSoonAfterTheirQueriesAreGivenUp(t *testing.T) {
+	t.Parallel()
+	pool, proxy := through(t)
+	fill(t, pool)
+	proxy.Silence(faultproxy.ToClient)
+	given := make(chan error)
+	for range pool.Config().MaxConns {
+		go func() { given <- ask(pool, 100*time.Millisecond) }()
+	}
+	for range pool.Config().MaxConns {
+		if err := <-given; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a silent server: %v", err)
+		}
+	}
+	testkit.Eventually(t, 10*time.Second, func() error {
+		if n := pool.Stat().TotalConns(); n > 0 {
+			return fmt.Errorf("%d places are taken", n)
+		}
+		return nil
+	})
+	proxy.Heal()
+	do(t, ask(pool, 5*time.Second))
+}
+
+func TestDeadConnectionsOfAPoolCostLessThanADeadlineEach(t *testing.T) {
+	t.Parallel()
+	pool, proxy := through(t)
+	fill(t, pool)
+	idleForAPing(t)
+	proxy.Strand()
+	do(t, ask(pool, time.Duration(pool.Config().MaxConns)*pingTimeout+5*time.Second))
+}
+
+// fill opens as many connections as the pool may have.
+func fill(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	for range pool.Config().MaxConns {
+		conn, err := pool.Acquire(t.Context())
+		do(t, err)
+		defer conn.Release()
+	}
+}
+
+// idleForAPing waits until the pool's connections have lain idle for so long that they are asked before their next use.
+func idleForAPing(t *testing.T) {
+	t.Helper()
+	began := time.Now()
+	testkit.Eventually(t, 5*time.Second, func() error {
+		if idle := time.Since(began); idle < 1100*time.Millisecond {
+			return fmt.Errorf("idle for %s", idle)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,76 @@
+package secret
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Mask stands where a secret was.
+const Mask = "REDACTED"
+
+// shortest is how long a secret must be to be looked for in texts: a shorter one is in every other word.
+const shortest = 6
+
+// queries are those of URLs in a text: pre-authenticated URLs are secrets, and pages' links hold tokens.
+var queries = regexp.MustCompile(`(https?://[^\s"'<>?#]+)[?#][^\s"'<>]*`)
+
+// users are those of URLs in a text.
+var users = regexp.MustCompile(`(https?://)[^\s"'<>/@]+@`)
+
+// bearer is what a header says.
+var bearer = regexp.MustCompile(`(?i)\b(bearer|basic) +[A-Za-z0-9._~+/=-]{6,}`)
+
+// Cleaner takes secrets out of texts. A nil one knows none, and still takes out what may be one.
+type Cleaner struct{ replace *strings.Replacer }
+
+// NewCleaner knows these secrets, as they are and as they are written in URLs.
+func NewCleaner(secrets ...string) *Cleaner {
+	var known []string
+	for _, s := range secrets {
+		if len(s) >= shortest {
+			known = append(known, s, url.QueryEscape(s), url.PathEscape(s), strings.Trim(fmt.Sprintf("%q", s), `"`))
+		}
+	}
+	// The longest first: one may hold another.
+	slices.SortFunc(known, func(a, b string) int { return len(b) - len(a) })
+	var pairs []string
+	for _, k := range slices.Compact(known) {
+		pairs = append(pairs, k, Mask)
+	}
+	return &Cleaner{replace: strings.NewReplacer(pairs...)}
+}
+
+// Text is a text without the secrets, without the queries and users of URLs, and without what follows Bearer.
+func (c *Cleaner) Text(text string) string {
+	if c != nil {
+		text = c.replace.Replace(text)
+	}
+	text = queries.ReplaceAllString(text, "${1}?"+Mask)
+	text = users.ReplaceAllString(text, "${1}"+Mask+"@")
+	return bearer.ReplaceAllString(text, "${1} "+Mask)
+}
+
+// Error is an error whose text is clean. What it is to errors.Is and errors.As stays.
+func (c *Cleaner) Error(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := c.Text(err.Error())
+	if text == err.Error() {
+		return err
+	}
+	return &cleaned{text: text, err: err}
+}
+
+type cleaned struct {
+	text string
+	err  error
+}
+
+func (e *cleaned) Error() string        { return e.text }
+func (e *cleaned) Is(target error) bool { return errors.Is(e.err, target) }
+func (e *cleaned) As(target any) bool   { return errors.As(e.err, target) }

@@ -1,0 +1,14 @@
+// Package secret keeps the secrets of connectors' configurations: it seals them into envelopes, so that they are
+// encrypted in Postgres and on the wire, and opens them again in the one worker that uses them.
+//
+//	keys.go      the keys, and where they come from
+//	envelope.go  one secret, sealed for one field of one connector
+//	fields.go    which fields of a configuration are secret: the tag `secret:"true"` of a source's Config
+//	config.go    a whole configuration: seal, open, seal anew with another key
+//	clean.go     what is taken out of a text before people or logs may have it
+//
+// An envelope is text: "enc:v1:", the id of its key, ":", and the nonce and the AES-256-GCM ciphertext in base64. The
+// connector's number and the field's name are authenticated with it: an envelope that was copied into another
+// connector, or another field, does not open. Whoever can write connectors therefore cannot make a worker hand one
+// connector's secret to another's account.
+package secret

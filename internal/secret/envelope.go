@@ -1,0 +1,88 @@
+package secret
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+const prefix = "enc:v1:"
+
+// form is what the database asks of an envelope as well.
+var form = regexp.MustCompile(`^enc:v1:[A-Za-z0-9_-]{1,32}:[A-Za-z0-9_-]+$`)
+
+// ErrForged says that an envelope does not open: it was sealed for another field or another connector, or was altered.
+var ErrForged = errors.New("the envelope does not open: it is another field's or another connector's, or was altered")
+
+// ErrPlain says that a secret stands in the open where an envelope belongs.
+var ErrPlain = errors.New("is not sealed: write it with `echomind connectors update`, which seals it")
+
+// IsEnvelope says whether a text is an envelope, of whatever key.
+func IsEnvelope(text string) bool { return form.MatchString(text) }
+
+// KeyOf is the id of the key that an envelope was sealed with, "" of any other text.
+func KeyOf(envelope string) string {
+	if !IsEnvelope(envelope) {
+		return ""
+	}
+	id, _, _ := strings.Cut(envelope[len(prefix):], ":")
+	return id
+}
+
+// bound is what an envelope is bound to.
+func bound(connector int32, field string) []byte {
+	return []byte("echomind connector " + strconv.Itoa(int(connector)) + " " + field)
+}
+
+// Seal puts a text into an envelope for one field of one connector.
+func (r *Ring) Seal(connector int32, field, text string) (string, error) {
+	if r == nil {
+		return "", ErrNoKey
+	}
+	aead := r.keys[r.current]
+	nonce := make([]byte, aead.NonceSize(), aead.NonceSize()+len(text)+aead.Overhead())
+	if _, err := rand.Read(nonce); err != nil {
+		return "", fmt.Errorf("seal %s: %w", field, err)
+	}
+	sealed := aead.Seal(nonce, nonce, []byte(text), bound(connector, field))
+	return prefix + r.current + ":" + base64.RawURLEncoding.EncodeToString(sealed), nil
+}
+
+// Open returns what an envelope holds. Its errors are ErrNoKey, ErrUnknownKey, ErrForged and ErrPlain; they name the
+// field, never the content.
+func (r *Ring) Open(connector int32, field, envelope string) (string, error) {
+	if !IsEnvelope(envelope) {
+		return "", fmt.Errorf("%s %w", field, ErrPlain)
+	}
+	if r == nil {
+		return "", fmt.Errorf("%s: %w", field, ErrNoKey)
+	}
+	id, encoded, _ := strings.Cut(envelope[len(prefix):], ":")
+	aead, known := r.keys[id]
+	if !known {
+		return "", fmt.Errorf("%s: %w (key id %s)", field, ErrUnknownKey, id)
+	}
+	sealed, err := base64.RawURLEncoding.DecodeString(encoded)
+	if err != nil || len(sealed) < aead.NonceSize() {
+		return "", fmt.Errorf("%s: %w", field, ErrForged)
+	}
+	nonce, ciphertext := sealed[:aead.NonceSize()], sealed[aead.NonceSize():]
+	text, err := aead.Open(nil, nonce, ciphertext, bound(connector, field))
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", field, ErrForged)
+	}
+	return string(text), nil
+}
+
+// Reseal seals what an envelope holds with the current key. It returns the envelope as it is where that is its key.
+func (r *Ring) Reseal(connector int32, field, envelope string) (string, error) {
+	text, err := r.Open(connector, field, envelope)
+	if err != nil || KeyOf(envelope) == r.current {
+		return envelope, err
+	}
+	return r.Seal(connector, field, text)
+}

@@ -1,0 +1,214 @@
+package lifecycle_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/sdk/lifecycle"
+)
+
+// counts marks messages of a run as stored, as semantic does.
+func (f *fixture) counts(c trip, nos ...int64) {
+	f.t.Helper()
+	f.exec(`INSERT INTO run_messages SELECT $1, unnest($2::bigint[]), unnest($2::bigint[])`, c.session, nos)
+	f.exec(`UPDATE scheduler_runs SET stored = stored + $2 WHERE id = $1`, c.session, len(nos))
+}
+
+// checkpoints counts checkpoints, each with its number as the page.
+func (f *fixture) checkpoints(c trip, nos ...int64) {
+	f.t.Helper()
+	f.counts(c, nos...)
+	f.exec(`INSERT INTO run_checkpoints SELECT $1, no, jsonb_build_object('page', no) FROM unnest($2::bigint[]) no`, c.session, nos)
+}
+
+func (f *fixture) advances(c trip) bool {
+	f.t.Helper()
+	moved, err := f.Advance(ctx, c.session)
+	require.NoError(f.t, err)
+	return moved
+}
+
+func page(n int) string { return fmt.Sprintf(`{"page": %d}`, n) }
+
+func TestACheckpointIsPassedOnceEverythingBeforeItIsStored(t *testing.T) {
+	f := newFixture(t)
+	c := f.syncing()
+	require.False(t, f.advances(c), "without a checkpoint")
+	f.checkpoints(c, 4)
+	f.counts(c, 1, 3, 5)
+	before := f.everything(c)
+	require.False(t, f.advances(c))
+	require.Equal(t, before, f.everything(c))
+	f.counts(c, 2)
+	require.True(t, f.advances(c))
+	require.Equal(t, page(4), of[string](f, c, "state::text"))
+	require.True(t, of[bool](f, c, "status = 'SYNCING' AND chunking_session IS NOT NULL AND lease_owner IS NOT NULL AND last_sync_at IS NULL"))
+	require.True(t, run[bool](f, c, "status = 'running' AND checkpoint_no = 4"))
+	require.False(t, f.advances(c), "twice")
+	require.Zero(t, one[int](f, `SELECT count(*)::integer FROM run_checkpoints`))
+}
+
+func TestOfSeveralCheckpointsTheLastThatIsReachedCounts(t *testing.T) {
+	f := newFixture(t)
+	c := f.syncing()
+	f.checkpoints(c, 9, 3, 6)
+	f.counts(c, 1, 2, 4, 5, 8)
+	require.True(t, f.advances(c))
+	require.Equal(t, page(6), of[string](f, c, "state::text"))
+	f.checkpoints(c, 12) // overtakes what is missing before it
+	f.counts(c, 10, 11)
+	require.False(t, f.advances(c))
+	f.counts(c, 7)
+	require.True(t, f.advances(c))
+	require.Equal(t, page(12), of[string](f, c, "state::text"))
+}
+
+func TestAnyNumberOfCheckpointsIsPassedAtOnce(t *testing.T) {
+	f := newFixture(t)
+	c := f.syncing()
+	for no := int64(1); no <= 50; no++ {
+		f.checkpoints(c, no)
+	}
+	require.True(t, f.advances(c))
+	require.Equal(t, page(50), of[string](f, c, "state::text"))
+}
+
+func TestNoCheckpointPassesAMessageThatNobodyCanName(t *testing.T) {
+	f := newFixture(t)
+	c := f.syncing()
+	f.checkpoints(c, 2, 4)
+	f.counts(c, 1)
+	f.exec(`INSERT INTO run_messages VALUES ($1, 3, -1)`, c.session)
+	f.exec(`UPDATE scheduler_runs SET stored = stored + 1, documents_failed = 1, total = 4, new_state = '{"end":true}' WHERE id = $1`, c.session)
+	require.True(t, f.advances(c))
+	require.Equal(t, page(2), of[string](f, c, "state::text"))
+	_, err := f.Complete(ctx, c.session)
+	require.NoError(t, err)
+	require.Equal(t, page(2), of[string](f, c, "state::text"))
+}
+
+func TestACheckpointOfARunThatIsOverChangesNothing(t *testing.T) {
+	f := newFixture(t)
+	for name, end := range map[string]func(trip){
+		"failed":   func(c trip) { require.NoError(t, f.Fail(ctx, c.session, lifecycle.Transient, "no")) },
+		"released": func(c trip) { require.NoError(t, f.Release(ctx, c.session)) },
+		"disabled": func(c trip) { require.NoError(t, f.Disable(ctx, c.id)) },
+		"changed":  func(c trip) { f.exec(`UPDATE connectors SET config = '{"x": 1}' WHERE id = $1`, c.id) },
+		"deleted":  func(c trip) { f.exec(`DELETE FROM connectors WHERE id = $1`, c.id) },
+		"rescued": func(c trip) {
+			f.exec(`UPDATE connectors SET status = 'PENDING', chunking_session = $2 WHERE id = $1`, c.id, uuid.New())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := f.syncing()
+			f.counts(c, 1)
+			f.checkpoints(c, 2)
+			end(c)
+			require.False(t, f.advances(c))
+			require.Zero(t, one[int](f, `SELECT count(*)::integer FROM connectors WHERE state <> '{}'`))
+		})
+	}
+}
+
+func TestAConnectorThatMovedOnAfterTheLookIsFenced(t *testing.T) {
+	f := newFixture(t)
+	c := f.syncing()
+	f.checkpoints(c, 1)
+	tx, err := f.pool.Begin(ctx)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(ctx) }()
+	_, err = tx.Exec(ctx, `UPDATE connectors SET config = '{"x": 1}' WHERE id = $1`, c.id)
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { _, err := f.Advance(ctx, c.session); ended <- err }()
+	testkit.Eventually(t, 20*time.Second, func() error {
+		if one[int](f, `SELECT count(*)::integer FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 0 {
+			return errors.New("nobody waits for the connector")
+		}
+		return nil
+	})
+	require.NoError(t, tx.Commit(ctx))
+	require.ErrorIs(t, <-ended, lifecycle.ErrFenced)
+	require.Equal(t, `{}`, of[string](f, c, "state::text"))
+}
+
+func TestACheckpointIsWhatTheNextRunBeginsWith(t *testing.T) {
+	f := newFixture(t)
+	c := f.syncing()
+	f.checkpoints(c, 1)
+	require.True(t, f.advances(c))
+	require.NoError(t, f.Fail(ctx, c.session, lifecycle.Transient, "no"))
+	require.Equal(t, page(1), of[string](f, c, "state::text"))
+}
+
+func TestACompletionWithoutAStateLeavesTheLastCheckpoint(t *testing.T) {
+	f := newFixture(t)
+	for state, want := range map[string]string{`NULL`: page(2), `'{"end": true}'`: `{"end": true}`} {
+		c := f.syncing()
+		f.counts(c, 1)
+		f.checkpoints(c, 2)
+		f.exec(`UPDATE scheduler_runs SET total = 2, new_state = `+state+` WHERE id = $1`, c.session)
+		_, err := f.Complete(ctx, c.session)
+		require.NoError(t, err)
+		require.Equal(t, want, of[string](f, c, "state::text"))
+	}
+}
+
+func TestARunOfNothingButNotesIsSkipped(t *testing.T) {
+	f := newFixture(t)
+	c := f.syncing()
+	f.checkpoints(c, 1, 2)
+	f.exec(`UPDATE scheduler_runs SET total = 2, notes = 2 WHERE id = $1`, c.session)
+	verdict, err := f.Complete(ctx, c.session)
+	require.NoError(t, err)
+	require.Equal(t, lifecycle.Skipped, verdict)
+	require.Equal(t, page(2), of[string](f, c, "state::text"))
+}
+
+func TestOfEightCallersOneAdvances(t *testing.T) {
+	f := newFixture(t)
+	c := f.syncing()
+	f.counts(c, 1)
+	f.checkpoints(c, 2)
+	moved := make(chan bool, 8)
+	var callers sync.WaitGroup
+	for range 8 {
+		callers.Go(func() {
+			m, err := f.Advance(ctx, c.session)
+			if err != nil && !errors.Is(err, lifecycle.ErrFenced) {
+				t.Errorf("advance: %v", err)
+			}
+			moved <- m
+		})
+	}
+	callers.Wait()
+	close(moved)
+	count := 0
+	for m := range moved {
+		if m {
+			count++
+		}
+	}
+	require.Equal(t, 1, count)
+}
+
+func TestCheckpointedRunsAreTheOpenOnesWhoseCheckpointWaits(t *testing.T) {
+	f := newFixture(t)
+	waiting, passed, over := f.syncing(), f.syncing(), f.syncing()
+	for _, c := range []trip{waiting, passed, over} {
+		f.checkpoints(c, 1)
+	}
+	require.True(t, f.advances(passed))
+	require.NoError(t, f.Fail(ctx, over.session, lifecycle.Transient, "no"))
+	sessions, err := f.CheckpointedRuns(ctx)
+	require.NoError(t, err)
+	require.Equal(t, []uuid.UUID{waiting.session}, sessions)
+}

@@ -1,0 +1,245 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/sdk/wire"
+	"github.com/echomind/sync/sdk/worker"
+)
+
+type page struct {
+	Page int `json:"page"`
+}
+
+// continuing is a trigger with the state that a checkpoint left.
+func continuing(m *internalpb.DocumentProcessRequest) func(*internalpb.ConnectorSyncRequest) {
+	return func(r *internalpb.ConnectorSyncRequest) { r.State = m.GetCheckpoint().GetState() }
+}
+
+// handedOn is a checkpoint's state as JSON.
+func handedOn(t *testing.T, m *internalpb.DocumentProcessRequest) string {
+	t.Helper()
+	require.NotNil(t, m.GetCheckpoint())
+	data, err := wire.JSON(m.GetCheckpoint().State)
+	require.NoError(t, err)
+	return string(data)
+}
+
+// stores keeps a document as if a run had put it; mark says how a listing showed it.
+func (f *fixture) stores(connector int32, id, session string, mark int64) {
+	f.t.Helper()
+	f.exec(`INSERT INTO documents (connector_id, source_id, status, version_token, config_version, seen_by, seen_mark)
+		SELECT id, $2, 'stored', 'v1', config_version, nullif($3, '')::uuid, nullif($4::bigint, 0) FROM connectors WHERE id = $1`,
+		connector, id, session, mark)
+}
+
+func TestACheckpointIsNumberedWithTheDocumentsAndIsNoState(t *testing.T) {
+	f := newFixture(t)
+	c := f.inside(func(ctx context.Context, run *worker.Run) error {
+		for i := 1; i <= 2; i++ {
+			if err := run.Put(ctx, note(i)); err != nil {
+				return err
+			}
+			if err := run.Checkpoint(ctx, page{i}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	sent := f.whole(c, 4)
+	require.JSONEq(t, `{"page": 1}`, handedOn(t, sent[2]))
+	require.JSONEq(t, `{"page": 2}`, handedOn(t, sent[4]))
+	require.Nil(t, sent[0].GetCompleted().NewState)
+	require.Zero(t, sent[1].GetPart().Listing, "without a listing nothing is marked")
+}
+
+func TestACheckpointThatPostgresWouldRefuseIsRefusedAtOnceAndTakesNoNumber(t *testing.T) {
+	f := newFixture(t)
+	for name, state := range map[string]any{
+		"too long":  map[string]string{"x": strings.Repeat("x", worker.MaxStateBytes-20)},
+		"NUL":       map[string]string{"x": "a\x00"},
+		"no object": []int{1},
+		"the kit's": map[string]string{"$kit": "x"},
+	} {
+		var err, end error
+		c := f.inside(func(ctx context.Context, run *worker.Run) error {
+			run.BeginListing()
+			err = run.Checkpoint(ctx, state)
+			end = run.SetState(map[string]string{"$kit": "x"})
+			return run.Checkpoint(ctx, page{1})
+		})
+		require.Error(t, err, name)
+		require.Error(t, end)
+		f.whole(c, 1)
+	}
+}
+
+func TestARunOfNothingButNotesKeepsItsReason(t *testing.T) {
+	f := newFixture(t)
+	c := f.inside(func(ctx context.Context, run *worker.Run) error {
+		run.BeginListing()
+		if err := run.Seen(ctx, "a", "b"); err != nil {
+			return err
+		}
+		return run.Checkpoint(ctx, page{1})
+	})
+	require.Equal(t, "nothing had changed", f.whole(c, 2)[0].GetCompleted().Reason)
+}
+
+func TestAListingMarksWhatItShows(t *testing.T) {
+	f := newFixture(t)
+	c := f.inside(func(ctx context.Context, run *worker.Run) error {
+		if err := run.Seen(ctx, "before"); err != nil { // no listing: nothing to say
+			return err
+		}
+		run.BeginListing()
+		if err := run.Put(ctx, note(1)); err != nil {
+			return err
+		}
+		if err := run.Touch(ctx, note(2)); err != nil {
+			return err
+		}
+		if err := run.Seen(ctx, "a", "b"); err != nil {
+			return err
+		}
+		if err := run.Checkpoint(ctx, page{1}); err != nil {
+			return err
+		}
+		run.BeginListing()
+		if err := run.Put(ctx, note(1)); err != nil {
+			return err
+		}
+		run.EndListing()
+		if err := run.Put(ctx, note(3)); err != nil {
+			return err
+		}
+		return run.Checkpoint(ctx, page{2})
+	})
+	sent := f.whole(c, 7)
+	require.Equal(t, []int32{1, 1, 1, 2, 0}, []int32{
+		sent[1].GetPart().Listing, sent[2].GetPart().Listing, sent[3].GetSeen().Listing, sent[5].GetPart().Listing, sent[6].GetPart().Listing,
+	})
+	require.Equal(t, []string{"a", "b"}, sent[3].GetSeen().SourceIds)
+	require.JSONEq(t, fmt.Sprintf(`{"page": 1, "$kit": {"seen": {"%s": "%d"}}}`, c.session, wire.SeenMark(1, 4)), handedOn(t, sent[4]))
+	require.JSONEq(t, `{"page": 2}`, handedOn(t, sent[7]))
+}
+
+func TestAContinuedListingKnowsWhatEarlierRunsHaveShown(t *testing.T) {
+	f := newFixture(t)
+	first := f.inside(func(ctx context.Context, run *worker.Run) error {
+		run.BeginListing()
+		return run.Checkpoint(ctx, page{1})
+	})
+	checkpoint := f.whole(first, 1)[1]
+
+	c := f.pending()
+	old := first.session.String()
+	f.stores(c.id, "shown", old, wire.SeenMark(1, 1))
+	f.stores(c.id, "shown after the checkpoint", old, wire.SeenMark(1, 2))
+	f.stores(c.id, "shown by another run", c.session.String(), wire.SeenMark(1, 1))
+	f.stores(c.id, "not shown", "", 0)
+	var seen []string
+	var state map[string]any
+	f.publish(c, continuing(checkpoint))
+	r := f.work(func(ctx context.Context, run *worker.Run) error {
+		if err := run.State(&state); err != nil {
+			return err
+		}
+		for _, id := range []string{"shown", "not shown", "new"} { // also where nobody has asked for Known
+			if err := run.Put(ctx, worker.Document{SourceID: id, VersionToken: "v2"}); err != nil {
+				return err
+			}
+		}
+		if err := run.Seen(ctx, "shown", "shown after the checkpoint"); err != nil {
+			return err
+		}
+		known, err := run.Known(ctx)
+		if err != nil {
+			return err
+		}
+		for id, k := range known {
+			if k.Seen {
+				seen = append(seen, id)
+			}
+		}
+		return run.Checkpoint(ctx, page{2})
+	})
+	f.settled(c)
+	require.NoError(t, r.stop())
+	require.Equal(t, []string{"shown"}, seen)
+	require.Equal(t, map[string]any{"page": 1.0}, state)
+	sent := f.whole(c, 5)
+	require.Equal(t, []int32{0, 1, 1}, []int32{sent[1].GetPart().Listing, sent[2].GetPart().Listing, sent[3].GetPart().Listing})
+	require.Equal(t, []string{"shown after the checkpoint"}, sent[4].GetSeen().SourceIds)
+	require.JSONEq(t, fmt.Sprintf(`{"page": 2, "$kit": {"seen": {"%s": "%d", "%s": "%d"}}}`,
+		old, wire.SeenMark(1, 1), c.session, wire.SeenMark(1, 5)), handedOn(t, sent[5]))
+}
+
+func TestARunThatBeginsAllOverForgetsWhatEarlierRunsHaveShown(t *testing.T) {
+	f := newFixture(t)
+	first := f.inside(func(ctx context.Context, run *worker.Run) error {
+		run.BeginListing()
+		run.ListingPartial()
+		return run.Checkpoint(ctx, page{1})
+	})
+	checkpoint := f.whole(first, 1)[1]
+	c := f.pending()
+	f.stores(c.id, "shown", first.session.String(), wire.SeenMark(1, 1))
+	var known map[string]worker.Known
+	f.publish(c, continuing(checkpoint))
+	r := f.work(func(ctx context.Context, run *worker.Run) (err error) {
+		run.BeginListing()
+		if known, err = run.Known(ctx); err != nil {
+			return err
+		}
+		if err := run.Seen(ctx, "shown"); err != nil {
+			return err
+		}
+		return run.Checkpoint(ctx, page{2})
+	})
+	f.settled(c)
+	require.NoError(t, r.stop())
+	require.False(t, known["shown"].Seen)
+	sent := f.whole(c, 2)
+	require.Equal(t, []string{"shown"}, sent[1].GetSeen().SourceIds)
+	require.NotContains(t, handedOn(t, sent[2]), first.session.String())
+	require.True(t, sent[0].GetCompleted().ListingWhole)
+}
+
+func TestAListingThatWasPartialStaysSoInTheRunThatContinues(t *testing.T) {
+	f := newFixture(t)
+	first := f.inside(func(ctx context.Context, run *worker.Run) error {
+		run.ListingPartial()
+		return run.Checkpoint(ctx, page{1})
+	})
+	second := f.inside(func(ctx context.Context, run *worker.Run) error { return run.Checkpoint(ctx, page{2}) },
+		continuing(f.whole(first, 1)[1]))
+	sent := f.whole(second, 1)
+	require.False(t, sent[0].GetCompleted().ListingWhole)
+	require.JSONEq(t, `{"page": 2, "$kit": {"partial": true}}`, handedOn(t, sent[1]))
+}
+
+func TestManySeenDocumentsTravelInMessagesThatFit(t *testing.T) {
+	f := newFixture(t)
+	var ids []string
+	for i := range 2500 {
+		ids = append(ids, fmt.Sprintf("%04d/%s", i, strings.Repeat("x", 1000)))
+	}
+	c := f.inside(func(ctx context.Context, run *worker.Run) error {
+		run.BeginListing()
+		return run.Seen(ctx, ids...)
+	})
+	sent := f.sent(c)
+	var got []string
+	for no := int64(1); no <= sent[0].GetCompleted().Total; no++ {
+		require.LessOrEqual(t, len(sent[no].GetSeen().SourceIds), 1000)
+		got = append(got, sent[no].GetSeen().SourceIds...)
+	}
+	require.Equal(t, ids, got)
+}

@@ -1,0 +1,189 @@
+package worker_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/sdk/worker"
+)
+
+// deaf is a handler that says when it begins, and returns when it is let go, whatever becomes of its context.
+func deaf(t *testing.T) (handle worker.Handler, begun chan *worker.Run, letGo func()) {
+	begun = make(chan *worker.Run, 8)
+	free, let := context.WithCancel(context.Background())
+	t.Cleanup(let)
+	return func(_ context.Context, run *worker.Run) error {
+		begun <- run
+		<-free.Done()
+		return nil
+	}, begun, let
+}
+
+func impatient(w *worker.Worker) {
+	w.SetMaxRun(50 * time.Millisecond)
+	w.SetStuckAfter(50 * time.Millisecond)
+}
+
+// first handles the first sync, and second all others.
+func first(handle, second worker.Handler) worker.Handler {
+	turn := make(chan struct{}, 1)
+	turn <- struct{}{}
+	return func(ctx context.Context, run *worker.Run) error {
+		select {
+		case <-turn:
+			return handle(ctx, run)
+		default:
+			return second(ctx, run)
+		}
+	}
+}
+
+func slots(n int) func(*worker.Config) { return func(cfg *worker.Config) { cfg.Slots = n } }
+
+func TestAStuckHandlerThatTookTooLongFailsItsRunAndItsSlotGoesOn(t *testing.T) {
+	f := newFixture(t)
+	stuck, begun, letGo := deaf(t)
+	handle, others, goOn := blocked()
+	c := f.triggered()
+	f.workWith(slots(2), first(stuck, handle), func(w *worker.Worker) {
+		w.SetMaxRun(time.Second)
+		w.SetStuckAfter(50 * time.Millisecond)
+	})
+	await(t, "the handler", begun)
+	f.becomes(c, `status = 'ERROR' AND due_reason = 'retry' AND failure_count = 1 AND verdict = 'failed' AND error_message =
+		'the sync took longer than it may, and its handler did not end when it was told to'`)
+	f.measures("worker_stuck_handlers", 1)
+	f.says("connector=" + f.one(`SELECT $1::int::text`, c.id))
+	a, b := f.triggered(), f.triggered()
+	await(t, "one slot", others)
+	await(t, "the other slot", others)
+	close(goOn)
+	f.settled(a)
+	f.settled(b)
+	letGo()
+	f.measures("worker_stuck_handlers", 0)
+}
+
+func TestAStuckHandlerWhoseRunWasFencedChangesNothing(t *testing.T) {
+	f := newFixture(t)
+	stuck, begun, letGo := deaf(t)
+	c := f.triggered()
+	r := f.workWith(func(cfg *worker.Config) { cfg.Slots, cfg.LeaseSeconds = 2, 3 }, stuck, func(w *worker.Worker) {
+		w.SetStuckAfter(50 * time.Millisecond)
+	})
+	await(t, "the handler", begun)
+	f.exec(`UPDATE connectors SET chunking_session = $2 WHERE id = $1`, c.id, uuid.New())
+	before := f.everything(c)
+	f.measures("worker_stuck_handlers", 1)
+	f.says("no longer this worker's")
+	letGo()
+	f.measures("worker_stuck_handlers", 0)
+	require.NoError(t, r.stop())
+	require.Equal(t, before, f.everything(c))
+}
+
+func TestWithAsManyStuckHandlersAsSlotsRunEnds(t *testing.T) {
+	f := newFixture(t)
+	stuck, begun, _ := deaf(t)
+	a, b := f.triggered(), f.triggered()
+	r := f.workWith(slots(2), stuck, impatient)
+	await(t, "one handler", begun)
+	await(t, "the other handler", begun)
+	require.ErrorIs(t, await(t, "the end of Run", r.ended), worker.ErrStuck)
+	r.ended <- nil
+	for _, c := range []trip{a, b} {
+		f.is(c, `status = 'ERROR' AND failure_count = 1`)
+	}
+}
+
+func TestWhatWaitsIsLeftToOthersWhenTheLastSlotIsStuck(t *testing.T) {
+	f := newFixture(t)
+	stuck, begun, letGo := deaf(t)
+	handle, other, _ := blocked()
+	a := f.triggered()
+	r := f.workWith(slots(1), first(stuck, handle), impatient)
+	await(t, "the handler", begun)
+	b := f.triggered()
+	require.ErrorIs(t, await(t, "the end of Run", r.ended), worker.ErrStuck)
+	r.ended <- nil
+	letGo()
+	f.is(a, `status = 'ERROR'`)
+	f.is(b, `status = 'PENDING'`)
+	require.Empty(t, other)
+	require.Equal(t, 1, f.held(topology.SyncStream), "its message waits for another worker")
+}
+
+func TestAHandlerThatIgnoresACleanStopIsHandedBackAndRunSaysSo(t *testing.T) {
+	f := newFixture(t)
+	stuck, begun, _ := deaf(t)
+	c := f.triggered()
+	r := f.workWith(func(cfg *worker.Config) { cfg.Grace, cfg.Slots = 0, 4 }, stuck, func(w *worker.Worker) {
+		w.SetStuckAfter(50 * time.Millisecond)
+	})
+	await(t, "the handler", begun)
+	require.ErrorIs(t, r.stop(), worker.ErrStuck)
+	f.is(c, `status = 'ACTIVE' AND due_reason = 'release' AND failure_count = 0 AND verdict = 'superseded'`)
+}
+
+func TestACleanStopTellsOfAHandlerThatWasLeftBehindBefore(t *testing.T) {
+	f := newFixture(t)
+	stuck, begun, letGo := deaf(t)
+	f.triggered()
+	r := f.workWith(slots(4), stuck, impatient)
+	await(t, "the handler", begun)
+	f.measures("worker_stuck_handlers", 1)
+	require.ErrorIs(t, r.stop(), worker.ErrStuck)
+	letGo()
+}
+
+func TestNothingThatAHandlerDoesAfterTheEndOfItsRunHasAnEffect(t *testing.T) {
+	f := newFixture(t)
+	stuck, begun, letGo := deaf(t)
+	c := f.triggered()
+	f.workWith(slots(2), stuck, impatient)
+	run := await(t, "the handler", begun)
+	f.becomes(c, `status = 'ERROR'`)
+	before := f.everything(c)
+	// A context that knows nothing of the run's: that of a handler which has made one of its own.
+	for name, call := range map[string]func() error{
+		"put":    func() error { return run.Put(ctx, note(1)) },
+		"touch":  func() error { return run.Touch(ctx, note(1)) },
+		"delete": func() error { return run.Delete(ctx, "note/1") },
+		"known":  func() error { _, err := run.Known(ctx); return err },
+		"links":  func() error { _, err := run.Links(ctx, "note/1"); return err },
+	} {
+		require.ErrorContains(t, call(), "took longer than it may", name)
+	}
+	require.NoError(t, run.SetState(map[string]any{"cursor": "x"}))
+	run.Unchanged(1)
+	run.ListingPartial()
+	letGo()
+	f.measures("worker_stuck_handlers", 0)
+	require.Equal(t, before, f.everything(c))
+	require.Empty(t, f.sent(c))
+}
+
+func TestAQuestionThatWaitsForPostgresEndsWithItsRun(t *testing.T) {
+	f, server := newPrivateFixture(t)
+	asked := make(chan error, 1)
+	c := f.triggered()
+	begun, away := make(chan struct{}), make(chan struct{})
+	f.work(func(_ context.Context, run *worker.Run) error {
+		close(begun)
+		<-away
+		_, err := run.Known(ctx)
+		asked <- err
+		return err
+	}, func(w *worker.Worker) { w.SetMaxRun(2 * time.Second) })
+	await(t, "the handler", begun)
+	require.NoError(t, server.Stop(ctx))
+	close(away)
+	require.Error(t, await(t, "the question", asked))
+	require.NoError(t, server.Restart(ctx))
+	f.becomes(c, `status = 'ERROR' AND due_reason = 'retry'`)
+}

@@ -1,0 +1,179 @@
+package connector
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/echomind/sync/internal/secret"
+	"github.com/echomind/sync/sdk/wire"
+	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/connector/provider"
+)
+
+// asked is who is asked, and by whom where the configuration does not say.
+type asked struct {
+	connectorType          string
+	dialect                provider.Dialect
+	endpoint               string
+	rate                   provider.Rate
+	clientID, clientSecret string
+}
+
+// account is what a run asks its provider with.
+type account struct {
+	// api authorises; plain is for pre-authenticated URLs.
+	api, plain *http.Client
+	// cleaner knows the secrets.
+	cleaner *secret.Cleaner
+	close   func()
+}
+
+// who is what a configuration says in the open.
+type who struct {
+	ClientID string `json:"client_id"`
+	TenantID string `json:"tenant_id"`
+	Subject  string `json:"subject"`
+}
+
+var tenant = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]{0,127}$`)
+
+// googleScope is to read files.
+const googleScope = "https://www.googleapis.com/auth/drive.readonly"
+
+// open opens a run's secrets, and makes the clients that use them. This is the one place where they are in the open.
+func (s *service) open(ctx context.Context, run *worker.Run, a asked) (*account, error) {
+	request := run.Request()
+	raw, err := wire.JSON(request.Config)
+	if err != nil {
+		return nil, worker.Permanent(err)
+	}
+	secrets, err := s.ring.OpenConfig(request.ConnectorId, SecretFields(a.connectorType), raw)
+	if err != nil {
+		return nil, refusedSecret(err)
+	}
+	var open who
+	if err := json.Unmarshal(raw, &open); err != nil && len(raw) > 0 {
+		return nil, worker.Permanent(errors.New("config: client_id, tenant_id and subject must be texts"))
+	}
+	clientSecret := secrets["client_secret"]
+	if open.ClientID == "" {
+		open.ClientID, clientSecret = a.clientID, a.clientSecret
+	}
+	rotated, err := s.rotation(ctx, run, secrets["refresh_token"])
+	if err != nil {
+		return nil, err
+	}
+	cleaner := secret.NewCleaner(append(privateParts(secrets["service_account"]), clientSecret, secrets["refresh_token"],
+		rotated.token, secrets["service_account"])...)
+	issuer := provider.Issuer{
+		Dialect: a.dialect, Base: s.base, Limits: s.config.limits(), Cleaner: cleaner, Metrics: s.metrics,
+	}
+	grant, err := s.grant(a, issuer, open, clientSecret, secrets, rotated)
+	if err != nil {
+		return nil, worker.Permanent(fmt.Errorf("config: %w", err))
+	}
+	quota, release := s.quotas.Account(a.dialect, accountName(a, open, secrets), a.rate)
+	opts := provider.Options{
+		Dialect: a.dialect, Endpoint: a.endpoint, Tokens: provider.NewTokens(grant, nil), Quota: quota, Base: s.base,
+		Limits: s.config.limits(), Cleaner: cleaner, Metrics: s.metrics,
+	}
+	api, err := provider.NewClient(opts)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	opts.Tokens = nil
+	plain, err := provider.NewClient(opts)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	return &account{api: api, plain: plain, cleaner: cleaner, close: release}, nil
+}
+
+// refusedSecret says what becomes of a run whose secrets do not open. A key that this service was not given is its
+// operator's to mend, and the connector is tried again; the others are the user's.
+func refusedSecret(err error) error {
+	if errors.Is(err, secret.ErrNoKey) || errors.Is(err, secret.ErrUnknownKey) {
+		return fmt.Errorf("config: %w", err)
+	}
+	return worker.Permanent(fmt.Errorf("config: %w", err))
+}
+
+// grant is how access tokens are had.
+func (s *service) grant(
+	a asked, issuer provider.Issuer, open who, clientSecret string, secrets map[string]string, rotated *rotation,
+) (provider.Grant, error) {
+	google := a.connectorType == typeGoogleDrive
+	scopes := []string{googleScope}
+	if issuer.TokenURL = s.config.GoogleTokenURL; !google {
+		directory := open.TenantID
+		if directory == "" {
+			directory = "common"
+		}
+		if !tenant.MatchString(directory) {
+			return nil, errors.New("tenant_id: it is not a directory's id or domain")
+		}
+		issuer.TokenURL = strings.TrimRight(s.config.MicrosoftLoginURL, "/") + "/" + directory + "/oauth2/v2.0/token"
+		u, err := url.Parse(s.config.MicrosoftGraphURL)
+		if err != nil {
+			return nil, err
+		}
+		scopes = []string{u.Scheme + "://" + u.Host + "/.default"}
+	}
+	switch {
+	case secrets["service_account"] != "" && google:
+		grant := &provider.ServiceAccount{Issuer: issuer, Scopes: scopes, Subject: open.Subject}
+		return grant, grant.ReadKey(secrets["service_account"])
+	case open.ClientID == "":
+		return nil, errors.New("client_id: no application is named, here or in the service's environment")
+	case secrets["refresh_token"] != "":
+		return &provider.Refresh{
+			Issuer: issuer, ClientID: open.ClientID, ClientSecret: clientSecret, Token: rotated.token, Rotator: rotated,
+		}, nil
+	case !google && clientSecret != "" && open.TenantID != "":
+		return &provider.ClientCredentials{
+			Issuer: issuer, ClientID: open.ClientID, ClientSecret: clientSecret, Scopes: scopes,
+		}, nil
+	case google:
+		return nil, errors.New("no credentials: give refresh_token, or service_account")
+	}
+	return nil, errors.New("no credentials: give refresh_token, or tenant_id with client_secret")
+}
+
+// accountName is the same for all connectors that ask with the same account, and tells nothing of it.
+func accountName(a asked, open who, secrets map[string]string) string {
+	h := sha256.New()
+	for _, part := range []string{
+		open.ClientID, open.TenantID, open.Subject, secrets["refresh_token"], serviceAccountEmail(secrets["service_account"]),
+	} {
+		sum := sha256.Sum256([]byte(part))
+		h.Write(sum[:])
+	}
+	return a.connectorType + ":" + hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+func serviceAccountEmail(file string) string {
+	var read struct {
+		Email string `json:"client_email"`
+	}
+	_ = json.Unmarshal([]byte(file), &read)
+	return read.Email
+}
+
+// privateParts are the secrets within a key file.
+func privateParts(file string) []string {
+	var read struct {
+		Key string `json:"private_key"`
+	}
+	_ = json.Unmarshal([]byte(file), &read)
+	return []string{read.Key}
+}

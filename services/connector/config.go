@@ -1,0 +1,119 @@
+package connector
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/secret"
+	"github.com/echomind/sync/sdk/chunk"
+	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/connector/provider"
+)
+
+// Config is what the connector is told. Where providers are is told here and never by a connector's configuration:
+// whoever may write that could else have its secrets sent anywhere.
+type Config struct {
+	config.Common
+	config.Secrets
+	// Worker tunes all subscriptions; each has WORKER_SLOTS of its own.
+	Worker worker.Config
+	// MaxTokens is the size of a chunk, in estimated tokens.
+	MaxTokens int `env:"CONNECTOR_MAX_TOKENS" envDefault:"400"`
+	// OverlapPercent is how much of a chunk repeats the end of the one before it, in percent; -1 = nothing.
+	OverlapPercent int `env:"CONNECTOR_OVERLAP_PERCENT" envDefault:"15"`
+	// QuotaWaitSeconds is how long a sync waits, at a time, when a provider says to wait; where it says longer the
+	// sync fails for now.
+	QuotaWaitSeconds int `env:"CONNECTOR_QUOTA_WAIT_SECONDS" envDefault:"600"`
+
+	// GoogleDriveURL is the Drive API, without /drive/v3.
+	GoogleDriveURL string `env:"CONNECTOR_GOOGLE_DRIVE_URL" envDefault:"https://www.googleapis.com"`
+	// GoogleTokenURL gives access tokens for it.
+	GoogleTokenURL string `env:"CONNECTOR_GOOGLE_TOKEN_URL" envDefault:"https://oauth2.googleapis.com/token"`
+	// GoogleClientID is the application that asks for connectors that name none.
+	GoogleClientID string `env:"CONNECTOR_GOOGLE_CLIENT_ID"`
+	// GoogleClientSecret is that application's.
+	GoogleClientSecret string `env:"CONNECTOR_GOOGLE_CLIENT_SECRET"`
+	// GoogleRate is how many requests a second an account makes in the long run. The API's "Usage limits" allow 200 per
+	// user and project; most of them are for people.
+	GoogleRate float64 `env:"CONNECTOR_GOOGLE_RATE" envDefault:"50"`
+	// GoogleBurst is how many at once after a rest.
+	GoogleBurst float64 `env:"CONNECTOR_GOOGLE_BURST" envDefault:"100"`
+
+	// MicrosoftGraphURL is Microsoft Graph, with its version; sovereign clouds have others.
+	MicrosoftGraphURL string `env:"CONNECTOR_MICROSOFT_GRAPH_URL" envDefault:"https://graph.microsoft.com/v1.0"`
+	// MicrosoftLoginURL gives access tokens for it, below the tenant.
+	MicrosoftLoginURL string `env:"CONNECTOR_MICROSOFT_LOGIN_URL" envDefault:"https://login.microsoftonline.com"`
+	// MicrosoftClientID is the application that asks for connectors that name none.
+	MicrosoftClientID string `env:"CONNECTOR_MICROSOFT_CLIENT_ID"`
+	// MicrosoftClientSecret is that application's.
+	MicrosoftClientSecret string `env:"CONNECTOR_MICROSOFT_CLIENT_SECRET"`
+	// OneDriveRate is how many requests a second an account makes of drives in the long run. "Avoid getting throttled
+	// or blocked in SharePoint Online" allows 3,000 in 5 minutes per user, and 1,250 resource units a minute per
+	// application in the smallest tenant.
+	OneDriveRate float64 `env:"CONNECTOR_ONEDRIVE_RATE" envDefault:"10"`
+	// OneDriveBurst is how many at once after a rest.
+	OneDriveBurst float64 `env:"CONNECTOR_ONEDRIVE_BURST" envDefault:"60"`
+	// TeamsRate is how many requests a second an account makes of channels in the long run. "Microsoft Graph
+	// service-specific throttling limits" allow 5 a second for the messages of channels, and 4 of one channel.
+	TeamsRate float64 `env:"CONNECTOR_TEAMS_RATE" envDefault:"4"`
+	// TeamsBurst is how many at once after a rest.
+	TeamsBurst float64 `env:"CONNECTOR_TEAMS_BURST" envDefault:"8"`
+}
+
+// Shared is what all services are told.
+func (c Config) Shared() config.Common { return c.Common }
+
+// Validate returns every problem at once.
+func (c Config) Validate() error {
+	_, err := secret.Load(c.SecretsKeyFile, c.SecretsKey)
+	problems := []error{
+		c.Common.Validate(), c.Worker.Validate(), c.chunks().Validate(), err,
+		config.AtLeast("CONNECTOR_QUOTA_WAIT_SECONDS", c.QuotaWaitSeconds, 1),
+	}
+	for _, endpoint := range []struct{ name, value string }{
+		{"CONNECTOR_GOOGLE_DRIVE_URL", c.GoogleDriveURL}, {"CONNECTOR_GOOGLE_TOKEN_URL", c.GoogleTokenURL},
+		{"CONNECTOR_MICROSOFT_GRAPH_URL", c.MicrosoftGraphURL}, {"CONNECTOR_MICROSOFT_LOGIN_URL", c.MicrosoftLoginURL},
+	} {
+		u, err := url.Parse(endpoint.value)
+		if err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && u.Scheme != "http" {
+			problems = append(problems, fmt.Errorf("%s: must be a URL that starts with https://", endpoint.name))
+		}
+	}
+	for _, rate := range []struct {
+		name  string
+		value provider.Rate
+	}{
+		{"CONNECTOR_GOOGLE", c.google()}, {"CONNECTOR_ONEDRIVE", c.oneDrive()}, {"CONNECTOR_TEAMS", c.teams()},
+	} {
+		if !(rate.value.PerSecond >= 0.01 && rate.value.PerSecond <= 10_000) {
+			problems = append(problems, fmt.Errorf("%s_RATE=%g: must be 0.01 to 10000", rate.name, rate.value.PerSecond))
+		}
+		if !(rate.value.Burst >= 1 && rate.value.Burst <= 100_000) {
+			problems = append(problems, fmt.Errorf("%s_BURST=%g: must be 1 to 100000", rate.name, rate.value.Burst))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func (c Config) chunks() chunk.Options {
+	return chunk.Options{MaxTokens: c.MaxTokens, OverlapPercent: c.OverlapPercent}
+}
+
+func (c Config) limits() provider.Limits {
+	return provider.Limits{LongestWait: time.Duration(c.QuotaWaitSeconds) * time.Second}
+}
+
+func (c Config) google() provider.Rate {
+	return provider.Rate{PerSecond: c.GoogleRate, Burst: c.GoogleBurst}
+}
+
+func (c Config) oneDrive() provider.Rate {
+	return provider.Rate{PerSecond: c.OneDriveRate, Burst: c.OneDriveBurst}
+}
+
+func (c Config) teams() provider.Rate {
+	return provider.Rate{PerSecond: c.TeamsRate, Burst: c.TeamsBurst}
+}

@@ -1,0 +1,92 @@
+package connector
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/secret"
+	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/connector/internal/dbgen"
+	"github.com/echomind/sync/services/connector/provider"
+)
+
+const (
+	// brokenOffPause is the first pause before an answer that broke off is asked for again.
+	brokenOffPause = 500 * time.Millisecond
+	sweepEvery     = time.Hour
+)
+
+// service is what all syncs of the process share.
+type service struct {
+	config  Config
+	ring    *secret.Ring
+	queries *dbgen.Queries
+	quotas  *provider.Quotas
+	metrics *provider.Metrics
+	base    http.RoundTripper
+	log     *slog.Logger
+}
+
+// handlers are the sources, by type.
+func (s *service) handlers() map[string]worker.Handler {
+	return map[string]worker.Handler{
+		typeGoogleDrive: s.googleDrive, typeOneDrive: s.oneDrive, typeTeams: s.teams,
+	}
+}
+
+// Run connects and works until ctx ends; it returns nil on a clean stop.
+func Run(ctx context.Context, cfg Config, process connect.Process) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	cfg.Worker.Grace = cfg.ShutdownGrace()
+	ring, err := secret.Load(cfg.SecretsKeyFile, cfg.SecretsKey)
+	if err != nil {
+		return err
+	}
+	if ring == nil {
+		process.Log.Warn("there is no key for secrets: connectors that have any fail until SECRETS_KEY_FILE is set")
+	}
+	servers, err := connect.Open(ctx, cfg.Common, "connector", process)
+	if err != nil {
+		return err
+	}
+	transport := provider.Transport()
+	defer transport.CloseIdleConnections()
+	s := &service{
+		config: cfg, ring: ring, queries: dbgen.New(servers.Pool), base: transport, log: process.Log,
+		quotas:  provider.NewQuotas(servers.Pool, cfg.limits().LongestWait, provider.System{}, process.Log),
+		metrics: provider.NewMetrics(process.Metrics),
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for connectorType, handle := range s.handlers() {
+		w, err := worker.New(connectorType, handle, cfg.Worker, servers, process)
+		if err != nil {
+			return errors.Join(err, servers.Close())
+		}
+		group.Go(func() error { return w.Run(ctx) })
+	}
+	group.Go(func() error { s.sweep(ctx); return nil })
+	return errors.Join(group.Wait(), servers.Close())
+}
+
+// sweep forgets, from time to time, the quotas of accounts that are not used any more.
+func (s *service) sweep(ctx context.Context) {
+	for ticks := time.NewTicker(sweepEvery); ; {
+		select {
+		case <-ctx.Done():
+			ticks.Stop()
+			return
+		case <-ticks.C:
+		}
+		if err := s.quotas.Sweep(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("quotas that nobody uses are not forgotten; it is tried again in an hour", "err", err)
+		}
+	}
+}

@@ -1,0 +1,17 @@
+// Package connector syncs remote sources: Google Drive, OneDrive and SharePoint libraries, Teams channels.
+//
+//	googledrive/  Drive API v3
+//	onedrive/     Microsoft Graph: delta of a drive or folder
+//	teams/        Microsoft Graph: delta of a channel's messages
+//	provider/     what every provider's API needs: authorisation, quota, retries, deadlines
+//
+// and here, what makes a source of them:
+//
+//	connector.go    a subscription for each type
+//	onedrive.go     (and one file for each other type) from a trigger to the source
+//	account.go      from a connector's secrets to the clients that ask with them
+//	rotate.go       refresh tokens that the provider has rotated
+//	sink.go         what the source says, cleaned of secrets
+//	extract.go      content to text
+//	types.go        which fields of a type's configuration are secret
+package connector

@@ -1,0 +1,47 @@
+package connector
+
+import (
+	"context"
+	"errors"
+
+	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/connector/googledrive"
+	"github.com/echomind/sync/services/connector/provider"
+)
+
+// googleDrive is the handler of connector.sync.google_drive.
+func (s *service) googleDrive(ctx context.Context, run *worker.Run) error {
+	var cfg googledrive.Config
+	if err := run.Config(&cfg); err != nil {
+		return err
+	}
+	account, err := s.open(ctx, run, asked{
+		connectorType: typeGoogleDrive, dialect: provider.Google, endpoint: s.config.GoogleDriveURL, rate: s.config.google(),
+		clientID: s.config.GoogleClientID, clientSecret: s.config.GoogleClientSecret,
+	})
+	if err != nil {
+		return err
+	}
+	defer account.close()
+	result, err := googledrive.Sync(ctx, cfg, googledrive.Options{
+		Endpoint: s.config.GoogleDriveURL, Client: account.api,
+		Extract: driveText{}, Chunk: s.config.chunks(), Pause: brokenOffPause,
+	}, sink{run, account.cleaner})
+	err = account.cleaner.Error(err)
+	run.Log().Info("drive read", "pages", result.Pages, "listed", result.Listed, "calls", result.Calls, "put", result.Put,
+		"touched", result.Touched, "unchanged", result.Unchanged, "failed", result.Failed, "deleted", result.Deleted,
+		"restarted", result.Restarted, "err", err)
+	if errors.Is(err, googledrive.ErrPermanent) {
+		return worker.Permanent(err)
+	}
+	return err
+}
+
+// driveText is text in that package's words.
+type driveText struct{ text }
+
+// Extract turns content into text.
+func (d driveText) Extract(ctx context.Context, content []byte, name, mediaType string) (googledrive.Text, error) {
+	read, err := d.text.Extract(ctx, content, name, mediaType)
+	return googledrive.Text(read), err
+}

@@ -1,0 +1,247 @@
+package googledrive
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// DefaultEndpoint is Google's.
+const DefaultEndpoint = "https://www.googleapis.com"
+
+const (
+	// maxAnswerBytes bounds a page of 1,000 items, with names as long as they may be.
+	maxAnswerBytes = 32 << 20
+	// tries is how often an answer is asked for that breaks off. What comes before an answer (throttling, resets,
+	// 5xx) is repeated by the client that we are given.
+	tries = 4
+)
+
+// api is the part of Drive API v3 that is needed: reading only.
+type api struct {
+	base   string
+	client *http.Client
+	pause  time.Duration
+	calls  func()
+}
+
+// call asks for JSON.
+func (a *api) call(ctx context.Context, path string, query url.Values, header http.Header, into any) error {
+	return a.again(ctx, func() error {
+		resp, err := a.get(ctx, path, query, header)
+		if err != nil {
+			return err
+		}
+		defer drain(resp.Body)
+		body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
+		switch {
+		case err != nil:
+			return fmt.Errorf("%w: %w", errBroken, err)
+		case len(body) > maxAnswerBytes:
+			return fmt.Errorf("the answer has more than %d bytes", maxAnswerBytes)
+		}
+		if err := json.Unmarshal(body, into); err != nil {
+			return fmt.Errorf("%w: %w", errBroken, err)
+		}
+		return nil
+	})
+}
+
+// again repeats what ended in an incomplete answer.
+func (a *api) again(ctx context.Context, ask func() error) error {
+	for try := 1; ; try++ {
+		err := ask()
+		if !errors.Is(err, errBroken) || try == tries || ctx.Err() != nil {
+			return err
+		}
+		if a.pause > 0 {
+			timer := time.NewTimer(a.pause << (try - 1))
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				timer.Stop()
+				return ctx.Err()
+			}
+		}
+	}
+}
+
+func (a *api) get(ctx context.Context, path string, query url.Values, header http.Header) (*http.Response, error) {
+	address := a.base + "/drive/v3/" + path + "?" + query.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	a.calls()
+	resp, err := a.client.Do(req)
+	if err != nil {
+		var wrapped *url.Error // it repeats the address
+		if errors.As(err, &wrapped) {
+			err = wrapped.Err
+		}
+		return nil, fmt.Errorf("ask Google Drive for %s: %w", strings.SplitN(path, "/", 2)[0], err)
+	}
+	if resp.StatusCode/100 != 2 {
+		defer drain(resp.Body)
+		return nil, readRefusal(resp)
+	}
+	return resp, nil
+}
+
+// drain lets the connection be used again.
+func drain(body io.ReadCloser) {
+	_, _ = io.CopyN(io.Discard, body, 64<<10)
+	_ = body.Close()
+}
+
+func values(pairs ...string) url.Values {
+	v := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			v.Set(pairs[i], pairs[i+1])
+		}
+	}
+	return v
+}
+
+// item asks for one item ("Method: files.get").
+func (a *api) item(ctx context.Context, id, key string) (f item, err error) {
+	query := values("fields", itemFields, "supportsAllDrives", "true")
+	err = a.call(ctx, "files/"+url.PathEscape(id), query, resourceKey(id, key), &f)
+	if err == nil && !validID(f.ID) {
+		return f, fmt.Errorf("ask for an item: it has the id %.120q", f.ID)
+	}
+	return f, err
+}
+
+// resourceKey opens what is shared by its link ("Access link-shared files using resource keys").
+func resourceKey(id, key string) http.Header {
+	if !validID(key) {
+		return nil
+	}
+	return http.Header{"X-Goog-Drive-Resource-Keys": {id + "/" + key}}
+}
+
+// page is one of a listing.
+type page struct {
+	Next       string `json:"nextPageToken"`
+	Incomplete bool   `json:"incompleteSearch"`
+	Files      []item `json:"files"`
+}
+
+// list lists a page of what a query finds in a drive, or among what is the user's ("Method: files.list").
+func (a *api) list(ctx context.Context, drive, q, token string, size int) (p page, err error) {
+	query := values("q", q, "pageToken", token, "pageSize", strconv.Itoa(size), "spaces", "drive",
+		"fields", "nextPageToken,incompleteSearch,files("+itemFields+")", "supportsAllDrives", "true")
+	if drive == "" {
+		query.Set("corpora", "user")
+	} else {
+		query.Set("corpora", "drive")
+		query.Set("driveId", drive)
+		query.Set("includeItemsFromAllDrives", "true")
+	}
+	err = a.call(ctx, "files", query, nil, &p)
+	switch {
+	case token != "" && isStale(err):
+		return p, fmt.Errorf("list files: %w (%w)", errStale, err)
+	case err != nil:
+		return p, fmt.Errorf("list files: %w", err)
+	case p.Incomplete:
+		return p, errors.New("list files: Google Drive says that it did not search everything; it is tried again")
+	case p.Next != "" && p.Next == token:
+		return p, errors.New("list files: the answer leads to itself")
+	}
+	return p, nil
+}
+
+// change is one of the feed ("REST Resource: changes").
+type change struct {
+	Type    string `json:"changeType"`
+	FileID  string `json:"fileId"`
+	DriveID string `json:"driveId"`
+	Removed bool   `json:"removed"`
+	File    *item  `json:"file"`
+}
+
+// feed is one page of changes.
+type feed struct {
+	Next    string   `json:"nextPageToken"`
+	Start   string   `json:"newStartPageToken"`
+	Changes []change `json:"changes"`
+}
+
+// startToken is where the changes from now on begin ("Method: changes.getStartPageToken").
+func (a *api) startToken(ctx context.Context, drive string) (string, error) {
+	var answer struct {
+		Token string `json:"startPageToken"`
+	}
+	err := a.call(ctx, "changes/startPageToken", values("driveId", drive, "supportsAllDrives", "true"), nil, &answer)
+	if err == nil && answer.Token == "" {
+		err = errors.New("it is missing")
+	}
+	if err != nil {
+		return "", fmt.Errorf("ask where changes begin: %w", err)
+	}
+	return answer.Token, nil
+}
+
+// changes lists changes ("Method: changes.list"). Those outside My Drive are wanted too: they say what has left it.
+func (a *api) changes(ctx context.Context, drive, token string, size int) (f feed, err error) {
+	query := values("pageToken", token, "pageSize", strconv.Itoa(size), "spaces", "drive", "includeRemoved", "true",
+		"restrictToMyDrive", "false", "supportsAllDrives", "true", "driveId", drive,
+		"fields", "nextPageToken,newStartPageToken,changes(changeType,fileId,driveId,removed,file("+itemFields+"))")
+	if drive != "" {
+		query.Set("includeItemsFromAllDrives", "true")
+	}
+	err = a.call(ctx, "changes", query, nil, &f)
+	switch {
+	case isStale(err):
+		return f, fmt.Errorf("list changes: %w (%w)", errStale, err)
+	case err != nil:
+		return f, fmt.Errorf("list changes: %w", err)
+	case f.Next == "" && f.Start == "":
+		return f, errors.New("list changes: the answer does not say how to go on")
+	case f.Next != "" && f.Next == token:
+		return f, errors.New("list changes: the answer leads to itself")
+	}
+	return f, nil
+}
+
+// drives lists the shared drives that the user is a member of ("Method: drives.list").
+func (a *api) drives(ctx context.Context) (ids []string, err error) {
+	for token := ""; ; {
+		var answer struct {
+			Next   string `json:"nextPageToken"`
+			Drives []struct {
+				ID string `json:"id"`
+			} `json:"drives"`
+		}
+		if err := a.call(ctx, "drives", values("pageSize", "100", "pageToken", token,
+			"fields", "nextPageToken,drives(id)"), nil, &answer); err != nil {
+			return nil, fmt.Errorf("list shared drives: %w", err)
+		}
+		for _, d := range answer.Drives {
+			if validID(d.ID) {
+				ids = append(ids, d.ID)
+			}
+		}
+		if len(ids) > maxDrives {
+			return nil, permanentf("include_shared_drives: the account is a member of more than %d shared drives; make a connector of its own for each",
+				maxDrives)
+		}
+		if answer.Next == "" || answer.Next == token {
+			return ids, nil
+		}
+		token = answer.Next
+	}
+}

@@ -1,0 +1,29 @@
+// Package googledrive keeps a user's My Drive, a shared drive, or one folder of either in sync (Drive API v3).
+//
+//	config.go    what a connector says
+//	sync.go      what a sync is given, and its order
+//	state.go     the cursor
+//	locate.go    which drives and roots that is
+//	api.go       requests; item.go: what they answer; errors.go: what a refusal means
+//	list.go      everything, page by page, with checkpoints
+//	changes.go   what has changed since
+//	tree.go      which folder is in which
+//	file.go      one file; download.go: its content
+//	shortcut.go  what a shortcut stands for
+//	settle.go    the end of a round: folders, what is gone, what had failed
+//	token.go     what is remembered with a document
+//
+// # What is stored
+//
+// Every item below the root is a document of its own, under the item's id: a file with its text; a folder without
+// text; a shortcut with the text of its target, or without where that text is stored anyway. So what is stored is
+// the tree: a later sync knows from one reading of Postgres what is where, asks the API for nothing but what has
+// changed, and the state holds only page tokens.
+//
+// # Folders
+//
+// The changes of a folder are reported for the folder alone, not for what is in it ("Retrieve changes"). One that has
+// moved out, or is gone, takes with it what is stored below it; one that has come, moved or changed is listed again
+// with all that is below it, because a sync that died may have stored any part of it. What has not changed is not
+// read again.
+package googledrive

@@ -1,0 +1,156 @@
+package googledrive
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/echomind/sync/sdk/worker"
+)
+
+// ErrPermanent marks errors that only a change of the configuration, or of the drive, can mend.
+var ErrPermanent = errors.New("cannot succeed as configured")
+
+// permanent keeps the text free of the sentinel, which means nothing to people.
+type permanent struct{ error }
+
+func (p permanent) Unwrap() []error { return []error{ErrPermanent, p.error} }
+
+func permanentf(format string, args ...any) error { return permanent{fmt.Errorf(format, args...)} }
+
+var (
+	// errStale says that a page token is not accepted any more.
+	errStale = errors.New("the page token is no longer accepted")
+	// errBroken says that an answer broke off or was not what it said it would be.
+	errBroken = errors.New("the answer is incomplete")
+	// errTooLarge says that a file is larger than it may be.
+	errTooLarge = errors.New("file too large")
+)
+
+// refusal is an answer other than 2xx ("Resolve errors").
+type refusal struct {
+	Status           int
+	Reason, Location string
+	Message          string
+}
+
+func (r *refusal) Error() string {
+	text := fmt.Sprintf("Google Drive answered %d", r.Status)
+	if r.Reason != "" {
+		text += " " + r.Reason
+	}
+	if r.Message != "" {
+		text += ": " + r.Message
+	}
+	return text
+}
+
+const maxErrorBytes = 64 << 10
+
+func readRefusal(resp *http.Response) error {
+	var body struct {
+		Error struct {
+			Message string `json:"message"`
+			Errors  []struct {
+				Reason   string `json:"reason"`
+				Location string `json:"location"`
+			} `json:"errors"`
+		} `json:"error"`
+	}
+	r := &refusal{Status: resp.StatusCode}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBytes))
+	if err == nil && json.Unmarshal(text, &body) == nil {
+		r.Message = oneLine(body.Error.Message, 300)
+		if len(body.Error.Errors) > 0 {
+			r.Reason, r.Location = oneLine(body.Error.Errors[0].Reason, 100), body.Error.Errors[0].Location
+		}
+	}
+	return r
+}
+
+func isGone(err error) bool {
+	var r *refusal
+	return errors.As(err, &r) && (r.Status == http.StatusNotFound || r.Status == http.StatusGone)
+}
+
+// isStale tells whether a page token was refused: "if the token is rejected for any reason, it should be discarded,
+// and pagination should be restarted" ("Method: files.list").
+func isStale(err error) bool {
+	var r *refusal
+	return errors.As(err, &r) && (r.Status == http.StatusGone || r.Status == http.StatusBadRequest &&
+		(r.Location == "pageToken" || strings.Contains(strings.ToLower(r.Reason), "pagetoken") || r.Reason == "invalid"))
+}
+
+// quotaReasons are about the account. They come this far only from a client that does not wait for itself.
+var quotaReasons = map[string]bool{
+	"userRateLimitExceeded": true, "rateLimitExceeded": true, "dailyLimitExceeded": true,
+	"sharingRateLimitExceeded": true, "quotaExceeded": true, "activityLimitReached": true,
+}
+
+// endsSync tells whether an error is about the account and not about one document.
+func endsSync(err error) bool {
+	var about interface{ EndsSync() bool }
+	if errors.As(err, &about) && about.EndsSync() {
+		return true
+	}
+	var r *refusal
+	return errors.As(err, &r) &&
+		(r.Status == http.StatusUnauthorized || r.Status == http.StatusTooManyRequests || quotaReasons[r.Reason])
+}
+
+// isRefused tells whether the user, or the application, may not have this one thing.
+func isRefused(err error) bool {
+	var r *refusal
+	return errors.As(err, &r) && r.Status >= 400 && r.Status < 500 && !endsSync(err)
+}
+
+// ofDocument are the reasons why one document is not had, in words for its owner; true says that it stays so until
+// the document changes.
+func ofDocument(err error) (reason string, lasting bool) {
+	var r *refusal
+	if !errors.As(err, &r) {
+		if errors.Is(err, errBroken) {
+			return errBroken.Error(), false
+		}
+		return "the download broke off", false
+	}
+	switch r.Reason {
+	case "exportSizeLimitExceeded":
+		return "too large to be exported: Google Drive exports up to 10 MB (exportSizeLimitExceeded)", true
+	case "cannotExportFile":
+		return "its owner does not allow it to be exported (cannotExportFile)", false
+	case "cannotDownloadFile", "cannotDownload", "insufficientFilePermissions", "insufficientPermissions",
+		"appNotAuthorizedToFile", "forbidden":
+		return fmt.Sprintf("the connected account may not download it (%s); ask its owner for access", r.Reason), false
+	case "cannotDownloadAbusiveFile":
+		return "Google Drive has flagged it as malware or spam; it is not downloaded (cannotDownloadAbusiveFile)", true
+	case "fileNotDownloadable", "fileNotExportable", "badRequest":
+		return fmt.Sprintf("Google Drive offers no text of it (%s)", r.Reason), true
+	case "downloadQuotaExceeded":
+		return "it was downloaded too often lately (downloadQuotaExceeded); it is tried again", false
+	}
+	return r.Error(), false
+}
+
+// aboutSource turns a refusal of the drive or root itself into something its user can act on.
+func aboutSource(err error, field, id string) error {
+	if isGone(err) || isRefused(err) {
+		return permanentf("%s: %q is not there for the connected account, or not any more (%w); share it with the account, or name another",
+			field, id, err)
+	}
+	return err
+}
+
+func oneLine(s string, most int) string {
+	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, " ")), " ")
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}
+
+// badDocument tells whether the kit refused a document for what it holds.
+func badDocument(err error) bool { return errors.Is(err, worker.ErrDocument) }

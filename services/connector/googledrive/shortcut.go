@@ -1,0 +1,187 @@
+package googledrive
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// maxLooks bounds how many targets are looked at in a sync that did nothing about their shortcuts; which ones is
+	// left to chance, so that all have their turn.
+	maxLooks = 200
+
+	targetGone     = "what the shortcut leads to is gone, or is not shared with the connected account"
+	targetFolder   = "a shortcut to a folder is not followed; make a connector of that folder to have its content"
+	targetShortcut = "a shortcut to a shortcut is not followed"
+)
+
+// sight stores a shortcut that was listed, without text. What it stands for is settled when all is listed: its target
+// may be among what is synced, and is then there already.
+func (s *syncer) sight(ctx context.Context, e entry) error {
+	e.kind, e.target = aShortcut, e.item.Shortcut.Target
+	if !validID(e.target) {
+		e.target = ""
+	}
+	s.mu.Lock()
+	s.shortcuts[e.id], s.isTarget[e.target] = e, true
+	s.mu.Unlock()
+	stored, _ := s.stored(e.id)
+	old, ok := recordOf(stored)
+	if !ok || old.failed() || old.target != e.target || old.content == "" {
+		return s.without(ctx, e, e.record(""))
+	}
+	now := e.record(old.content)
+	if old.samePlace(now) {
+		s.standsAsStored(e.id, false)
+		return nil
+	}
+	return s.touch(ctx, e, now, stored.ContentHash)
+}
+
+// settleShortcuts gives each target that is not synced itself to one shortcut: that one is stored with its text, any
+// other without.
+func (s *syncer) settleShortcuts(ctx context.Context) error {
+	byTarget := map[string][]entry{}
+	for _, e := range s.shortcuts {
+		byTarget[e.target] = append(byTarget[e.target], e)
+	}
+	group, grouped := errgroup.WithContext(ctx)
+	group.SetLimit(s.opts.Workers)
+	err := func() error {
+		looks := 0
+		for target, entries := range byTarget {
+			if grouped.Err() != nil {
+				return nil
+			}
+			slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.id, b.id) })
+			_, inside := s.stored(target)
+			for i, e := range entries {
+				if i > 0 || inside {
+					if err := s.settleWithout(grouped, e); err != nil {
+						return err
+					}
+					continue
+				}
+				if s.settled(e.id) && !s.told(target) {
+					if looks++; looks > maxLooks {
+						continue
+					}
+				}
+				group.Go(func() error { return s.settleTarget(grouped, e) })
+			}
+		}
+		return nil
+	}()
+	if waited := group.Wait(); waited != nil {
+		return waited
+	}
+	return err
+}
+
+// settled tells whether a shortcut is stored with its target's text, or with why it has none.
+func (s *syncer) settled(id string) bool {
+	stored, _ := s.stored(id)
+	r, ok := recordOf(stored)
+	return ok && (r.failed() || r.content != "")
+}
+
+func (s *syncer) told(target string) bool {
+	_, is := s.targets[target]
+	return is
+}
+
+// settleWithout stores a shortcut without text.
+func (s *syncer) settleWithout(ctx context.Context, e entry) error {
+	if !s.settled(e.id) {
+		s.unchanged.Add(1)
+		return nil
+	}
+	e, there, err := s.withItem(ctx, e)
+	if err != nil || !there {
+		return err
+	}
+	return s.without(ctx, e, e.record(""))
+}
+
+// settleTarget stores a shortcut with the text of its target.
+func (s *syncer) settleTarget(ctx context.Context, e entry) error {
+	target, err := s.targetOf(ctx, e)
+	why, reason := inReading, ""
+	switch {
+	case err != nil && endsSync(err):
+		return fmt.Errorf("look at what a shortcut leads to: %w", err)
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case isGone(err) || isRefused(err) || err == nil && target.Trashed:
+		reason = targetGone
+	case err != nil:
+		reason, _ = ofDocument(err)
+	case target.isFolder():
+		why, reason = inContent, targetFolder
+	case target.isShortcut():
+		why, reason = inContent, targetShortcut
+	}
+	e.source = &target
+	stored, _ := s.stored(e.id)
+	old, _ := recordOf(stored)
+	stands := false
+	switch {
+	case reason != "":
+		stands = stored.VersionToken == "" && stored.ContentHash == s.failure(e, why, reason).failure()
+	case old.failed():
+		stands = stored.ContentHash == s.failure(e, inContent, "").failure()
+	default:
+		stands = old.content == target.content() && s.unreadable(target) == ""
+	}
+	if stands {
+		s.standsAsStored(e.id, true)
+		return nil
+	}
+	e, there, err := s.withItem(ctx, e)
+	if err != nil || !there {
+		return err
+	}
+	if reason != "" {
+		return s.fail(ctx, e, why, reason)
+	}
+	return s.file(ctx, e)
+}
+
+func (s *syncer) targetOf(ctx context.Context, e entry) (item, error) {
+	if t, is := s.targets[e.target]; is {
+		return t, nil
+	}
+	key := ""
+	if e.item != nil {
+		key = e.item.Shortcut.TargetKey
+	}
+	if e.target == "" {
+		return item{Trashed: true}, nil
+	}
+	t, err := s.api.item(ctx, e.target, key)
+	t.key = key
+	return t, err
+}
+
+// withItem asks for a shortcut that this sync has not seen, but only remembers.
+func (s *syncer) withItem(ctx context.Context, e entry) (entry, bool, error) {
+	if e.item != nil {
+		return e, true, nil
+	}
+	f, err := s.api.item(ctx, e.id, "")
+	switch {
+	case isGone(err) || err == nil && f.Trashed:
+		return e, false, s.remove(ctx, e.id)
+	case err != nil:
+		return e, false, fmt.Errorf("look at a shortcut: %w", err)
+	}
+	e.item = &f
+	if e.source == nil {
+		e.source = &f
+	}
+	return e, true, nil
+}

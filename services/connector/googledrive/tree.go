@@ -1,0 +1,88 @@
+package googledrive
+
+import "slices"
+
+// tree says which folder is in which. It holds every folder that is stored or was seen in this sync, and is used by
+// the listing only, not by the workers.
+type tree struct {
+	// roots are the drives and folders that are synced.
+	roots   map[string]bool
+	folders map[string][]string // by id: the parents
+}
+
+// maxDepth ends a walk upwards in a tree that is none. Drive allows 100 levels ("Limits").
+const maxDepth = 1000
+
+func newTree(roots []string) *tree {
+	t := &tree{roots: map[string]bool{}, folders: map[string][]string{}}
+	for _, r := range roots {
+		t.roots[r] = true
+	}
+	return t
+}
+
+func (t *tree) set(id string, parents []string) { t.folders[id] = usable(parents) }
+
+// holds tells whether a folder is a root, or is below one.
+func (t *tree) holds(id string) bool {
+	// Nearly always there is one parent, and no need to remember where we were.
+	for range maxDepth {
+		if t.roots[id] {
+			return true
+		}
+		parents := t.folders[id]
+		switch len(parents) {
+		case 0:
+			return false
+		case 1:
+			id = parents[0]
+			continue
+		}
+		return t.search(id)
+	}
+	return false
+}
+
+func (t *tree) search(id string) bool {
+	queue, visited := []string{id}, map[string]bool{}
+	for len(queue) > 0 && len(visited) < maxDepth {
+		id, queue = queue[0], queue[1:]
+		if t.roots[id] {
+			return true
+		}
+		if !visited[id] {
+			visited[id] = true
+			queue = append(queue, t.folders[id]...)
+		}
+	}
+	return false
+}
+
+// place are the parents to remember, those below a root first; in says whether there are any of these.
+func (t *tree) place(parents []string) (kept []string, in bool) {
+	var outside []string
+	for _, p := range usable(parents) {
+		if t.holds(p) {
+			kept, in = append(kept, p), true
+		} else {
+			outside = append(outside, p)
+		}
+	}
+	kept = append(kept, outside...)
+	return kept[:min(len(kept), maxParents)], in
+}
+
+// usable sorts parents, so that their order says nothing.
+func usable(parents []string) []string {
+	if len(parents) == 1 && validID(parents[0]) {
+		return parents
+	}
+	var ids []string
+	for _, p := range parents {
+		if validID(p) {
+			ids = append(ids, p)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}

@@ -1,0 +1,190 @@
+package graph
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// DefaultEndpoint is the global service. Sovereign clouds have others ("National cloud deployments").
+const DefaultEndpoint = "https://graph.microsoft.com/v1.0"
+
+const (
+	// MaxLinkBytes bounds the links that an answer may ask us to follow. They are kept in the connector's state,
+	// which is bounded as well.
+	MaxLinkBytes = 24 << 10
+	// maxAnswerBytes bounds one answer. A page of 50 threads with 1000 replies each is the largest.
+	maxAnswerBytes = 256 << 20
+	// tries is how often an answer is asked for again that broke off while it was read.
+	tries = 4
+)
+
+// Options say whom a Client asks, and how.
+type Options struct {
+	// Endpoint is the base URL with version; empty means DefaultEndpoint.
+	Endpoint string
+	// API authorises, keeps to the quota, and retries.
+	API *http.Client
+	// Plain downloads by pre-authenticated URL. It must not authorise: the URL's host is another one, and
+	// refuses, or worse learns, the token.
+	Plain *http.Client
+	// Pause is the first of the doubling pauses before an answer that broke off is asked for again. 0 means
+	// none.
+	Pause time.Duration
+}
+
+// Client asks Microsoft Graph. It is safe for concurrent use.
+type Client struct {
+	api, plain *http.Client
+	base       *url.URL
+	pause      time.Duration
+}
+
+// New returns a Client. It returns an error for an endpoint that is no URL.
+func New(opts Options) (*Client, error) {
+	if opts.Endpoint == "" {
+		opts.Endpoint = DefaultEndpoint
+	}
+	base, err := url.Parse(opts.Endpoint)
+	if err != nil || base.Host == "" || base.User != nil || base.Scheme != "https" && base.Scheme != "http" {
+		return nil, fmt.Errorf("endpoint: %q is not a base URL; write e.g. %s", opts.Endpoint, DefaultEndpoint)
+	}
+	if opts.API == nil || opts.Plain == nil {
+		return nil, errors.New("graph: both clients are required")
+	}
+	base.Path = strings.TrimRight(base.Path, "/")
+	// A client that authorises every request would hand the token to whatever host an answer redirects to.
+	api := *opts.API
+	api.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &Client{api: &api, plain: opts.Plain, base: base, pause: opts.Pause}, nil
+}
+
+// URL returns the address of a path below the endpoint. The path's segments must be escaped already.
+func (c *Client) URL(path string, query url.Values) string {
+	u := c.base.String() + path
+	if len(query) > 0 {
+		u += "?" + query.Encode()
+	}
+	return u
+}
+
+// CheckLink says whether a link out of an answer, or out of the connector's state, may be followed with our token.
+// State is writable by whoever may write connectors, and answers pass through proxies: a link to any other host
+// would send the token there.
+func (c *Client) CheckLink(link string) error {
+	if len(link) > MaxLinkBytes {
+		return fmt.Errorf("%w: it has %d bytes, more than %d", ErrLink, len(link), MaxLinkBytes)
+	}
+	u, err := url.Parse(link)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: it is not a URL", ErrLink)
+	case u.Scheme != c.base.Scheme || !strings.EqualFold(u.Host, c.base.Host) || u.User != nil || u.Opaque != "":
+		return fmt.Errorf("%w: it leads to %q, not to the configured endpoint %s://%s",
+			ErrLink, u.Host, c.base.Scheme, c.base.Host)
+	}
+	return nil
+}
+
+// Get asks for a URL of the endpoint's and decodes its answer. Header may be nil.
+func (c *Client) Get(ctx context.Context, link string, header http.Header, v any) error {
+	_, err := c.get(ctx, link, header, v)
+	return err
+}
+
+// get also returns the service's time, or the zero time where the answer does not say it.
+func (c *Client) get(ctx context.Context, link string, header http.Header, v any) (time.Time, error) {
+	if err := c.CheckLink(link); err != nil {
+		return time.Time{}, err
+	}
+	for try := 1; ; try++ {
+		at, err := c.try(ctx, link, header, v)
+		var broken *brokenOff
+		if !errors.As(err, &broken) || try == tries {
+			return at, err
+		}
+		if err := c.wait(ctx, try); err != nil {
+			return time.Time{}, err
+		}
+	}
+}
+
+func (c *Client) try(ctx context.Context, link string, header http.Header, v any) (at time.Time, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, link, nil)
+	if err != nil {
+		return at, fmt.Errorf("ask %s: %w", shown(link), err)
+	}
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	req.Header.Set("Accept", "application/json")
+	resp, err := c.api.Do(req)
+	if err != nil {
+		return at, fmt.Errorf("ask %s: %w", shown(link), withoutURL(err))
+	}
+	defer drain(resp.Body)
+	at, _ = http.ParseTime(resp.Header.Get("Date"))
+	if resp.StatusCode != http.StatusOK {
+		return at, answerError(resp, shown(link))
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
+	switch {
+	case ctx.Err() != nil:
+		return at, ctx.Err()
+	case err != nil:
+		return at, &brokenOff{fmt.Errorf("read the answer of %s: %w", shown(link), err)}
+	case len(body) > maxAnswerBytes:
+		return at, fmt.Errorf("read the answer of %s: it has more than %d bytes", shown(link), maxAnswerBytes)
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return at, &brokenOff{fmt.Errorf("read the answer of %s: %w", shown(link), err)}
+	}
+	return at, nil
+}
+
+func (c *Client) wait(ctx context.Context, try int) error {
+	if c.pause == 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(c.pause << (try - 1))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// drain lets the connection be used again, unless much is left to read.
+func drain(body io.ReadCloser) {
+	_, _ = io.CopyN(io.Discard, body, 64<<10)
+	_ = body.Close()
+}
+
+// shown is a link without its query: tokens in it are long, and those of downloads are secrets.
+func shown(link string) string {
+	link, _, _ = strings.Cut(link, "?")
+	if len(link) > 300 {
+		link = link[:300] + "…"
+	}
+	return link
+}
+
+// withoutURL takes the URL out of a client's error, for the same reason.
+func withoutURL(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
+
+// Segment escapes an identifier for a path.
+func Segment(id string) string { return url.PathEscape(id) }

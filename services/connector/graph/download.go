@@ -1,0 +1,139 @@
+package graph
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha1" //nolint:gosec // it is the hash that the service lists; it protects nothing
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// errDiffers says that what was downloaded is not what was listed: cut short, or newer.
+var errDiffers = errors.New("the content is not what was listed")
+
+// Download returns the content of a file of at most most bytes, and the item as it was then. It returns
+// ErrVanished for an item that is gone by now and ErrTooLarge for one that has grown.
+//
+// The URL of an item is pre-authenticated, leads to another host, and lives for minutes ("Download the contents of
+// a DriveItem"): one that has expired is replaced by asking for the item again. What differs in size or hash from
+// the item is downloaded again. SharePoint rewrites some Office and HTML files while it serves them, so that they
+// never match what it lists: two equal downloads that are whole, and no shorter than listed, are believed.
+func (c *Client) Download(ctx context.Context, drive string, item Item, most int64) ([]byte, Item, error) {
+	var before []byte
+	var last error
+	for try := 1; try <= tries; try++ {
+		if try > 1 {
+			if err := c.wait(ctx, try-1); err != nil {
+				return nil, item, err
+			}
+		}
+		if item.DownloadURL == "" {
+			fresh, err := c.Item(ctx, drive, item.ID)
+			if err == nil && fresh.Deleted != nil || IsGone(err) {
+				return nil, item, ErrVanished
+			}
+			if err != nil {
+				return nil, item, err
+			}
+			if item = fresh; item.DownloadURL == "" {
+				return nil, item, fmt.Errorf("item %s has no download URL", item.ID)
+			}
+		}
+		if item.Size > most {
+			return nil, item, tooLarge(item.Size, most)
+		}
+		if item.Size == 0 {
+			return nil, item, nil
+		}
+		content, err := c.fetch(ctx, item.DownloadURL, most)
+		if err == nil {
+			if err = verify(item, content); err == nil {
+				return content, item, nil
+			}
+			if before != nil && int64(len(content)) >= item.Size && bytes.Equal(before, content) {
+				return content, item, nil
+			}
+			before = content
+		}
+		if ctx.Err() != nil {
+			return nil, item, ctx.Err()
+		}
+		if errors.Is(err, ErrTooLarge) || EndsSync(err) {
+			return nil, item, err
+		}
+		last, item.DownloadURL = err, ""
+	}
+	return nil, item, last
+}
+
+func (c *Client) fetch(ctx context.Context, link string, most int64) ([]byte, error) {
+	if u, err := url.Parse(link); err != nil || u.Host == "" || u.Scheme != c.base.Scheme && u.Scheme != "https" {
+		return nil, fmt.Errorf("%w: the download URL is not one of %s", ErrLink, c.base.Scheme)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, link, nil)
+	if err != nil {
+		return nil, fmt.Errorf("download: %w", withoutURL(err))
+	}
+	resp, err := c.plain.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("download: %w", withoutURL(err))
+	}
+	defer drain(resp.Body)
+	if resp.StatusCode != http.StatusOK {
+		return nil, answerError(resp, "the download")
+	}
+	if resp.ContentLength > most {
+		return nil, tooLarge(resp.ContentLength, most)
+	}
+	var content bytes.Buffer
+	content.Grow(int(max(resp.ContentLength, 0)) + bytes.MinRead)
+	n, err := content.ReadFrom(io.LimitReader(resp.Body, most+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("download: it broke off after %d bytes: %w", n, err)
+	case n > most:
+		return nil, tooLarge(n, most)
+	}
+	return content.Bytes(), nil
+}
+
+func tooLarge(size, most int64) error {
+	return fmt.Errorf("%w: %d bytes, at most %d are read (max_file_bytes)", ErrTooLarge, size, most)
+}
+
+// verify compares content with what the item says of it.
+func verify(item Item, content []byte) error {
+	if int64(len(content)) != item.Size {
+		return fmt.Errorf("%w: %d bytes came, %d are listed", errDiffers, len(content), item.Size)
+	}
+	if item.File == nil {
+		return nil
+	}
+	var name, want, got string
+	switch hashes := item.File.Hashes; {
+	case hashes.SHA256 != "":
+		sum := sha256.Sum256(content)
+		name, want, got = "sha256Hash", hashes.SHA256, hex.EncodeToString(sum[:])
+	case hashes.QuickXor != "":
+		sum := quickXor(content)
+		name, want, got = "quickXorHash", hashes.QuickXor, base64.StdEncoding.EncodeToString(sum[:])
+		if want == got {
+			return nil
+		}
+		return fmt.Errorf("%w: its %s differs", errDiffers, name)
+	case hashes.SHA1 != "":
+		sum := sha1.Sum(content) //nolint:gosec // see above
+		name, want, got = "sha1Hash", hashes.SHA1, hex.EncodeToString(sum[:])
+	}
+	if !strings.EqualFold(want, got) {
+		return fmt.Errorf("%w: its %s differs", errDiffers, name)
+	}
+	return nil
+}

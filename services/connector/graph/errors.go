@@ -1,0 +1,184 @@
+package graph
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// ErrPermanent marks what trying again cannot mend: the configuration names what does not exist, or what the
+// account may not read.
+var ErrPermanent = errors.New("permanent")
+
+// ErrLink says that a link must not be followed.
+var ErrLink = errors.New("the link is refused")
+
+// ErrVanished says that an item was gone when it was to be read.
+var ErrVanished = errors.New("the item is gone")
+
+// ErrTooLarge says that content is larger than may be read.
+var ErrTooLarge = errors.New("file too large")
+
+// Error is an answer other than 200.
+type Error struct {
+	// Status is the HTTP status.
+	Status int
+	// Codes are the error codes of the answer, the most general first ("Microsoft Graph error responses and
+	// resource types": decide by the most detailed code that is understood, never by the message).
+	Codes []string
+	// Location is where a 410 starts again.
+	Location string
+	// Asked is what was asked for.
+	Asked string
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("%s answered %d %s", e.Asked, e.Status, strings.Join(e.Codes, "/"))
+}
+
+// Has tells whether the answer carries an error code.
+func (e *Error) Has(codes ...string) bool {
+	for _, have := range e.Codes {
+		for _, code := range codes {
+			if strings.EqualFold(have, code) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func answerError(resp *http.Response, asked string) error {
+	e := &Error{Status: resp.StatusCode, Location: resp.Header.Get("Location"), Asked: asked}
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	type inner struct {
+		Code       string `json:"code"`
+		InnerError *inner `json:"innerError"`
+		Innererror *inner `json:"innererror"`
+	}
+	var answer struct {
+		Error *inner `json:"error"`
+	}
+	if json.Unmarshal(body, &answer) == nil {
+		for at := answer.Error; at != nil && len(e.Codes) < 8; {
+			if at.Code != "" {
+				e.Codes = append(e.Codes, clip(at.Code, 64))
+			}
+			if at.InnerError != nil {
+				at = at.InnerError
+			} else {
+				at = at.Innererror
+			}
+		}
+	}
+	if len(e.Codes) == 0 {
+		e.Codes = []string{http.StatusText(resp.StatusCode)}
+	}
+	return e
+}
+
+func clip(s string, most int) string {
+	if len(s) > most {
+		s = s[:most]
+	}
+	return strings.ToValidUTF8(s, "")
+}
+
+// status is that of an answer, or 0.
+func status(err error) int {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Status
+	}
+	return 0
+}
+
+// IsGone tells whether what was asked for does not exist.
+func IsGone(err error) bool {
+	return errors.Is(err, ErrVanished) || status(err) == http.StatusNotFound
+}
+
+// IsRefused tells whether the account may not read what was asked for, or nobody may now.
+func IsRefused(err error) bool {
+	switch status(err) {
+	case http.StatusForbidden, http.StatusLocked, http.StatusUnavailableForLegalReasons:
+		return true
+	}
+	return false
+}
+
+// EndsSync tells whether an error is about the account or the service as a whole, so that asking for something else
+// would not help either.
+func EndsSync(err error) bool {
+	var about interface{ EndsSync() bool }
+	if errors.As(err, &about) {
+		return about.EndsSync()
+	}
+	var e *Error
+	return errors.As(err, &e) && (e.Status == http.StatusTooManyRequests || e.Status == statusBandwidth ||
+		e.Has("activityLimitReached", "throttledRequest", "quotaLimitReached"))
+}
+
+// statusBandwidth is SharePoint's answer to too many bytes.
+const statusBandwidth = 509
+
+// Resync tells whether a delta token has become useless, and where to start again; start is empty where the answer
+// does not say.
+func Resync(err error) (start string, resync bool) {
+	var e *Error
+	if !errors.As(err, &e) {
+		return "", false
+	}
+	if e.Status == http.StatusGone || e.Has("resyncRequired", "resyncApplyDifferences", "resyncUploadDifferences",
+		"resyncChangesApplyDifferences", "resyncChangesUploadDifferences", "syncStateNotFound", "syncStateInvalid") {
+		return e.Location, true
+	}
+	return "", false
+}
+
+const reasonMalware = "malware was detected in this file; it is not downloaded"
+
+// Reason is what people read of a document that could not be fetched.
+func Reason(err error) string {
+	var e *Error
+	switch {
+	case !errors.As(err, &e):
+		return err.Error()
+	case e.Has("malwareDetected", "virusSuspicious"):
+		return reasonMalware
+	case e.Status == http.StatusForbidden:
+		return "no permission to read this file (" + strings.Join(e.Codes, "/") + ")"
+	case e.Status == http.StatusLocked:
+		return "the file is locked"
+	}
+	return fmt.Sprintf("the service answered %d %s", e.Status, strings.Join(e.Codes, "/"))
+}
+
+// AsPermanent marks an answer about the source as a whole that trying again cannot mend. named is the
+// configuration that should be looked at.
+func AsPermanent(err error, named string) error {
+	switch status(err) {
+	case http.StatusUnauthorized:
+		return fmt.Errorf("%w: the account's consent is not valid any more; connect it again: %w", ErrPermanent, err)
+	case http.StatusForbidden:
+		return fmt.Errorf("%w: %s: the account may not read it; grant access, or connect another account: %w",
+			ErrPermanent, named, err)
+	case http.StatusNotFound:
+		return fmt.Errorf("%w: %s: it does not exist, or the account cannot see it: %w", ErrPermanent, named, err)
+	case http.StatusBadRequest:
+		return fmt.Errorf("%w: %s: it is not understood: %w", ErrPermanent, named, err)
+	}
+	if errors.Is(err, ErrLink) {
+		return fmt.Errorf("%w: %s: %w", ErrPermanent, named, err)
+	}
+	return err
+}
+
+// brokenOff is an answer that ended before its end.
+type brokenOff struct{ err error }
+
+func (b *brokenOff) Error() string { return b.err.Error() }
+func (b *brokenOff) Unwrap() error { return b.err }

@@ -1,0 +1,215 @@
+package endtoend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/echomind/sync/db"
+	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/sdk/wire"
+	"github.com/echomind/sync/sdk/worker"
+)
+
+func TestMain(m *testing.M) {
+	code := testkit.Main(m)
+	if built != "" {
+		_ = os.RemoveAll(built)
+	}
+	os.Exit(code)
+}
+
+const soon = 60 * time.Second
+
+var built string
+
+// semantic builds the program once.
+var semantic = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "echomind-endtoend-")
+	if err != nil {
+		return "", err
+	}
+	built = dir
+	out, err := exec.Command("go", "build", "-o", dir+"/", "github.com/echomind/sync/services/semantic/cmd/semantic").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return filepath.Join(dir, "semantic"), nil
+})
+
+// line is the whole way from a trigger to stored documents, for one connector.
+type line struct {
+	*testing.T
+	pool      *pgxpool.Pool
+	js        jetstream.JetStream
+	id        int32
+	kind      string
+	handle    func(ctx context.Context, run *worker.Run) error
+	swap      sync.Mutex
+	connector worker.Handler
+}
+
+// newLine starts it, for a connector of a type.
+func newLine(t *testing.T, kind, config_ string) *line {
+	t.Helper()
+	url, broker := testkit.Database(t, db.Up), testkit.NATS(t)
+	l := &line{T: t, kind: kind}
+	var err error
+	l.pool, err = postgres.Open(t.Context(), url, "test", 4)
+	require.NoError(t, err)
+	t.Cleanup(l.pool.Close)
+	conn, err := nats.Connect(broker.URL())
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+	l.js, err = jetstream.New(conn)
+	require.NoError(t, err)
+	require.NoError(t, topology.EnsureStreams(t.Context(), l.js))
+	l.store(url, broker.URL())
+	l.work(url, broker.URL())
+	require.NoError(t, l.pool.QueryRow(t.Context(), `INSERT INTO connectors (name, type, user_id, config, max_retries)
+		VALUES ('source', $1, 1, $2, 100) RETURNING id`, kind, config_).Scan(&l.id))
+	return l
+}
+
+func (l *line) store(database, broker string) {
+	l.Helper()
+	program, err := semantic()
+	require.NoError(l, err)
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), "DATABASE_URL="+database, "NATS_URL="+broker, "HTTP_ADDR=127.0.0.1:0", "LOG_LEVEL=warn")
+	cmd.Stderr = os.Stderr
+	require.NoError(l, cmd.Start())
+	l.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+}
+
+func (l *line) work(database, broker string) {
+	l.Helper()
+	process := connect.NewProcess(testkit.Logger(l.T))
+	servers, err := connect.Open(context.Background(), config.Common{DatabaseURL: database, NATSURL: broker, DatabaseMaxConns: 4}, "test", process)
+	require.NoError(l, err)
+	cfg := worker.DefaultConfig()
+	cfg.Slots, cfg.Grace = 1, time.Second
+	w, err := worker.New(l.kind, func(ctx context.Context, run *worker.Run) error {
+		l.swap.Lock()
+		handle := l.connector
+		l.swap.Unlock()
+		return handle(ctx, run)
+	}, cfg, servers, process)
+	require.NoError(l, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	l.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-ended, servers.Close()); err != nil {
+			l.Errorf("the worker ended: %v", err)
+		}
+	})
+}
+
+// sync does what the scheduler does, and returns the run's verdict and reason.
+func (l *line) sync(handle worker.Handler) (verdict string) {
+	l.Helper()
+	l.swap.Lock()
+	l.connector = handle
+	l.swap.Unlock()
+	ctx, session := context.Background(), uuid.New()
+	l.exec(`INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, due_at, started_at, config_version)
+		SELECT $2, id, 'connector.sync', 'manual', now(), clock_timestamp(), config_version FROM connectors WHERE id = $1`, l.id, session)
+	l.exec(`UPDATE connectors SET status = 'PENDING', chunking_session = $2, dispatched_at = now(), dispatches = 1,
+		next_sync_at = NULL, due_reason = NULL, slot_at = NULL, needs_plan = false WHERE id = $1`, l.id, session)
+	var config, state []byte
+	request := &internalpb.ConnectorSyncRequest{ConnectorId: l.id, UserId: 1, ChunkingSession: session.String(), TypeName: l.kind}
+	require.NoError(l, l.pool.QueryRow(ctx, `SELECT config, state, config_version FROM connectors WHERE id = $1`, l.id).
+		Scan(&config, &state, &request.ConfigVersion))
+	var err error
+	request.Config, err = wire.Struct(config)
+	require.NoError(l, err)
+	request.State, err = wire.Struct(state)
+	require.NoError(l, err)
+	data, err := proto.Marshal(request)
+	require.NoError(l, err)
+	subject, err := topology.SyncSubject(l.kind)
+	require.NoError(l, err)
+	_, err = l.js.Publish(ctx, subject, data)
+	require.NoError(l, err)
+	testkit.Eventually(l, soon, func() error {
+		var status string
+		if err := l.pool.QueryRow(ctx, `SELECT status, concat(status, ': ', error_message) FROM scheduler_runs WHERE id = $1`, session).
+			Scan(&status, &verdict); err != nil {
+			return err
+		}
+		if status == "running" {
+			return errors.New("the run is still open")
+		}
+		return nil
+	})
+	return strings.TrimSuffix(verdict, ": ")
+}
+
+func (l *line) exec(sql string, args ...any) {
+	l.Helper()
+	_, err := l.pool.Exec(context.Background(), sql, args...)
+	require.NoError(l, err)
+}
+
+// committed waits until a state is the connector's, as a checkpoint leaves it.
+func (l *line) committed(ctx context.Context, link string) error {
+	for {
+		var is bool
+		err := l.pool.QueryRow(ctx, `SELECT coalesce(state->>'link', state->>'listing', '') = $2 FROM connectors WHERE id = $1`, l.id, link).Scan(&is)
+		if err != nil || is {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// document is what is stored of one.
+type document struct{ Title, URL, Text, Err string }
+
+// documents are what a search would find.
+func (l *line) documents() map[string]document {
+	l.Helper()
+	rows, err := l.pool.Query(context.Background(), `SELECT d.source_id, d.title, d.url, coalesce(d.error, ''), coalesce(
+			(SELECT string_agg(c.text, '' ORDER BY c.no) FROM chunks c
+			WHERE c.session = d.session AND c.first_no = d.first_no AND c.document_id = d.id), '')
+		FROM documents d WHERE d.connector_id = $1 AND d.status IN ('stored', 'failed')`, l.id)
+	require.NoError(l, err)
+	defer rows.Close()
+	all := map[string]document{}
+	for rows.Next() {
+		var id string
+		var d document
+		require.NoError(l, rows.Scan(&id, &d.Title, &d.URL, &d.Err, &d.Text))
+		all[id] = d
+	}
+	require.NoError(l, rows.Err())
+	return all
+}

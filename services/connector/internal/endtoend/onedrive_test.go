@@ -1,0 +1,165 @@
+package endtoend
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/connector/graph"
+	"github.com/echomind/sync/services/connector/internal/fakegraph"
+	"github.com/echomind/sync/services/connector/internal/memsink"
+	"github.com/echomind/sync/services/connector/onedrive"
+)
+
+// drive is a drive and the line that keeps it in sync.
+type drive struct {
+	*line
+	fake *fakegraph.Server
+	root string
+}
+
+func newDrive(t *testing.T) *drive {
+	t.Parallel()
+	fake := fakegraph.New()
+	t.Cleanup(fake.Close)
+	id, root := fake.NewDrive("Documents", "")
+	return &drive{line: newLine(t, "onedrive", fmt.Sprintf(`{"drive_id": %q}`, id)), fake: fake, root: root}
+}
+
+func (d *drive) connector(wrap func(*worker.Run) graph.Sink) worker.Handler {
+	return func(ctx context.Context, run *worker.Run) error {
+		var cfg onedrive.Config
+		if err := run.Config(&cfg); err != nil {
+			return err
+		}
+		_, err := onedrive.Sync(ctx, cfg, onedrive.Options{
+			Endpoint: d.fake.Endpoint(), API: d.fake.Client(), Plain: d.fake.Plain(), Extract: memsink.Plain{},
+		}, wrap(run))
+		if errors.Is(err, onedrive.ErrPermanent) {
+			return worker.Permanent(err)
+		}
+		return err
+	}
+}
+
+func plain(run *worker.Run) graph.Sink { return run }
+
+func (d *drive) syncs() {
+	d.Helper()
+	require.Contains(d, []string{"completed", "skipped"}, d.sync(d.connector(plain)))
+	d.equal()
+}
+
+func (d *drive) equal() {
+	d.Helper()
+	want := map[string]document{}
+	for id, c := range d.fake.Contents(d.root) {
+		if want[id] = (document{Title: c.Name, URL: c.URL, Text: c.Text}); c.Refused {
+			want[id] = document{Title: c.Name, URL: c.URL, Err: "no permission to read this file (accessDenied)"}
+		}
+	}
+	require.Equal(d, want, d.documents())
+}
+
+func TestADriveIsKeptInSync(t *testing.T) {
+	d := newDrive(t)
+	d.fake.PageSize = 3
+	folder := d.fake.Folder(d.root, "folder")
+	var ids []string
+	for i := range 10 {
+		ids = append(ids, d.fake.File(folder, fmt.Sprint(i, ".txt"), fmt.Sprint("the text of ", i)))
+	}
+	d.fake.Forbid(ids[9], true)
+	d.syncs()
+	require.Equal(t, "skipped", d.sync(d.connector(plain)))
+	d.fake.Write(ids[0], "another text")
+	d.fake.Rename(ids[1], "renamed.txt")
+	d.fake.Delete(ids[2])
+	d.fake.Rename(folder, "renamed")
+	d.fake.Forbid(ids[9], false)
+	d.syncs()
+	d.fake.ExpireTokens("resyncChangesApplyDifferences")
+	d.fake.Write(ids[3], "and another")
+	d.syncs()
+	d.exec(`UPDATE connectors SET config = config || '{"max_file_bytes": 1000}' WHERE id = $1`, d.id)
+	d.fake.Delete(ids[4])
+	d.syncs()
+	d.fake.Delete(folder)
+	d.syncs()
+	require.Empty(t, d.documents())
+}
+
+// dying is a run that dies after a checkpoint of its own is committed.
+type dying struct {
+	*worker.Run
+	d  *drive
+	in int
+}
+
+func (s *dying) Checkpoint(ctx context.Context, state any) error {
+	if err := s.Run.Checkpoint(ctx, state); err != nil {
+		return err
+	}
+	if s.in--; s.in > 0 {
+		return nil
+	}
+	data, err := json.Marshal(state)
+	if err != nil {
+		return err
+	}
+	var at struct {
+		Link string `json:"link"`
+	}
+	if err := json.Unmarshal(data, &at); err != nil {
+		return err
+	}
+	if err := s.d.committed(ctx, at.Link); err != nil {
+		return err
+	}
+	return errors.New("killed")
+}
+
+func TestAFirstSyncThatDiesBetweenEveryTwoPagesGoesOnWhereItWas(t *testing.T) {
+	d := newDrive(t)
+	d.fake.PageSize = 5
+	for i := range 32 {
+		d.fake.File(d.root, fmt.Sprint(i, ".txt"), fmt.Sprint("the text of ", i))
+	}
+	kills := 0
+	for {
+		verdict := d.sync(d.connector(func(run *worker.Run) graph.Sink { return &dying{Run: run, d: d, in: 1} }))
+		if verdict == "completed" {
+			break
+		}
+		require.Equal(t, "failed: killed", verdict)
+		if kills++; kills > 20 {
+			t.Fatal("it does not get on")
+		}
+	}
+	d.equal()
+	require.Equal(t, 6, kills, "between every two of seven pages")
+	for id, n := range d.fake.Downloads() {
+		require.Equal(t, 1, n, id)
+	}
+	pages := 0
+	for _, path := range d.fake.Requests() {
+		if strings.HasSuffix(path, "/delta") {
+			pages++
+		}
+	}
+	require.Equal(t, 8, pages, "each page once, and once what changed meanwhile")
+}
+
+func TestAMissingFolderIsAPermanentFailureOfItsConnector(t *testing.T) {
+	d := newDrive(t)
+	d.exec(`UPDATE connectors SET config = config || '{"folder": "No/Such"}' WHERE id = $1`, d.id)
+	require.Contains(t, d.sync(d.connector(plain)), "folder No/Such: it does not exist")
+	d.exec(`UPDATE connectors SET config = '{"folderr": "x"}' WHERE id = $1`, d.id)
+	require.Contains(t, d.sync(d.connector(plain)), "folderr")
+}

@@ -1,0 +1,258 @@
+// Package memsink keeps what a source sends as the database would, for tests: documents at once, states as the kit
+// commits them, and what is left of both when a sync is killed.
+package memsink
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/echomind/sync/sdk/worker"
+)
+
+// Sink is one connector.
+type Sink struct {
+	// OnPut and OnCheckpoint may refuse; they run before anything is stored.
+	OnPut        func(worker.Document) error
+	OnCheckpoint func(n int) error
+
+	mu          sync.Mutex
+	docs        map[string]doc
+	version     int
+	state       []byte // committed
+	pending     []byte // the completion's
+	before      []byte // the state before the last checkpoint
+	checkpoints int
+	ops         []string
+	fresh       map[string]bool // put by this run
+	unchanged   int
+}
+
+type doc struct {
+	worker.Document
+	version int
+}
+
+// New returns an empty one.
+func New() *Sink { return &Sink{docs: map[string]doc{}} }
+
+// Known returns what is stored.
+func (s *Sink) Known(context.Context) (map[string]worker.Known, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := map[string]worker.Known{}
+	s.fresh = map[string]bool{}
+	for id, d := range s.docs {
+		k := worker.Known{VersionToken: d.VersionToken, ContentHash: d.ContentHash}
+		if d.Err != "" {
+			k.VersionToken = ""
+		}
+		if d.version != s.version {
+			k = worker.Known{}
+		}
+		known[id] = k
+	}
+	return known, nil
+}
+
+// Put stores a document.
+func (s *Sink) Put(ctx context.Context, d worker.Document) error {
+	if s.OnPut != nil {
+		if err := s.OnPut(d); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := check(d); err != nil {
+		return err
+	}
+	s.docs[d.SourceID] = doc{d, s.version}
+	s.fresh[d.SourceID] = true
+	s.ops = append(s.ops, "put "+d.SourceID)
+	return nil
+}
+
+// Touch stores everything but the content. It refuses a document that the same run has put: semantic stores a run's
+// messages in any order, and the content to keep may not be there yet.
+func (s *Sink) Touch(ctx context.Context, d worker.Document) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := check(d); err != nil {
+		return err
+	}
+	old, stored := s.docs[d.SourceID]
+	if !stored || s.fresh[d.SourceID] || old.Err != "" || old.ContentHash != d.ContentHash {
+		return fmt.Errorf("%s is touched, and is not stored with this content before this run", d.SourceID)
+	}
+	d.Chunks = old.Chunks
+	s.docs[d.SourceID] = doc{d, s.version}
+	s.ops = append(s.ops, "touch "+d.SourceID)
+	return nil
+}
+
+func check(d worker.Document) error {
+	if d.SourceID == "" || len(d.SourceID) > worker.MaxSourceIDBytes || len(d.VersionToken) > worker.MaxTokenBytes ||
+		len(d.ContentHash) > 255 || d.ContentHash == "" || d.Err == "" && d.VersionToken == "" {
+		return fmt.Errorf("the document breaks a limit: %q %q %q", d.SourceID, d.VersionToken, d.ContentHash)
+	}
+	return nil
+}
+
+// Delete removes a document.
+func (s *Sink) Delete(ctx context.Context, id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if _, stored := s.docs[id]; !stored {
+		return fmt.Errorf("%s is deleted, and is not stored", id)
+	}
+	delete(s.docs, id)
+	s.ops = append(s.ops, "delete "+id)
+	return nil
+}
+
+// Unchanged counts.
+func (s *Sink) Unchanged(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unchanged += n
+}
+
+// State decodes what is committed.
+func (s *Sink) State(v any) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.state) == 0 {
+		return nil
+	}
+	return json.Unmarshal(s.state, v)
+}
+
+// SetState keeps the completion's state; Complete commits it.
+func (s *Sink) SetState(v any) error {
+	data, err := encode(v)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pending = data
+	return err
+}
+
+// Checkpoint commits a state.
+func (s *Sink) Checkpoint(ctx context.Context, v any) error {
+	s.mu.Lock()
+	s.checkpoints++
+	n := s.checkpoints
+	s.mu.Unlock()
+	if s.OnCheckpoint != nil {
+		if err := s.OnCheckpoint(n); err != nil {
+			return err
+		}
+	}
+	data, err := encode(v)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before, s.state = s.state, data
+	return ctx.Err()
+}
+
+func encode(v any) ([]byte, error) {
+	data, err := json.Marshal(v)
+	if err == nil && len(data) > worker.MaxStateBytes {
+		err = fmt.Errorf("state has %d bytes, more than %d", len(data), worker.MaxStateBytes)
+	}
+	return data, err
+}
+
+// Complete is a sync that has come to its end.
+func (s *Sink) Complete() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pending != nil {
+		s.state, s.before = s.pending, nil
+	}
+	s.pending = nil
+}
+
+// Killed is a sync that has not: its last checkpoint may not be committed though documents after it are stored.
+func (s *Sink) Killed(lastCheckpointLost bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if lastCheckpointLost && s.before != nil {
+		s.state = s.before
+	}
+	s.pending, s.before = nil, nil
+}
+
+// Reconfigure is a change of the configuration: the state is gone, and no token counts any more.
+func (s *Sink) Reconfigure() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version++
+	s.state, s.pending, s.before = nil, nil, nil
+}
+
+// SetRawState puts something into the state, as somebody might who writes connectors.
+func (s *Sink) SetRawState(v any) {
+	data, _ := json.Marshal(v)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state = data
+}
+
+// Docs are what is stored.
+func (s *Sink) Docs() map[string]worker.Document {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[string]worker.Document{}
+	for id, d := range s.docs {
+		all[id] = d.Document
+	}
+	return all
+}
+
+// Ops are what was sent since the last call, sorted.
+func (s *Sink) Ops() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ops := slices.Sorted(slices.Values(s.ops))
+	s.ops = nil
+	return ops
+}
+
+// IDs are what is stored, sorted.
+func (s *Sink) IDs() []string { return slices.Sorted(maps.Keys(s.Docs())) }
+
+// Checkpoints says how many were set.
+func (s *Sink) Checkpoints() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.checkpoints
+}
+
+// Text is a document's text, as its chunks have it.
+func Text(d worker.Document) string {
+	var b strings.Builder
+	for _, c := range d.Chunks {
+		b.WriteString(c.Text)
+	}
+	return b.String()
+}
+
+// Plain extracts content as it is, and refuses binary content.
+type Plain struct{}

@@ -1,0 +1,26 @@
+package memsink
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"strings"
+
+	"github.com/echomind/sync/sdk/chunk"
+	"github.com/echomind/sync/services/connector/graph"
+)
+
+// Extract is the extractor's.
+func (Plain) Extract(_ context.Context, content []byte, _, mediaType string) (graph.Text, error) {
+	if strings.HasPrefix(string(content), "\x00") {
+		return graph.Text{}, errors.New("binary content is not supported")
+	}
+	sum := sha256.Sum256(content)
+	return graph.Text{
+		MediaType: mediaType, Hash: hex.EncodeToString(sum[:]), Sections: []chunk.Section{{Text: string(content)}},
+	}, nil
+}
+
+// Version is the extractor's.
+func (Plain) Version() string { return "1" }

@@ -1,0 +1,43 @@
+package connector
+
+import (
+	"context"
+	"errors"
+
+	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/connector/onedrive"
+	"github.com/echomind/sync/services/connector/provider"
+)
+
+// oneDrive is the handler of connector.sync.onedrive.
+func (s *service) oneDrive(ctx context.Context, run *worker.Run) error {
+	var cfg onedrive.Config
+	if err := run.Config(&cfg); err != nil {
+		return err
+	}
+	account, err := s.open(ctx, run, s.microsoft(typeOneDrive, s.config.oneDrive()))
+	if err != nil {
+		return err
+	}
+	defer account.close()
+	result, err := onedrive.Sync(ctx, cfg, onedrive.Options{
+		Endpoint: s.config.MicrosoftGraphURL, API: account.api, Plain: account.plain,
+		Extract: text{}, Chunk: s.config.chunks(), Pause: brokenOffPause,
+	}, sink{run, account.cleaner})
+	err = account.cleaner.Error(err)
+	run.Log().Info("drive read", "pages", result.Pages, "listed", result.Listed, "put", result.Put,
+		"touched", result.Touched, "unchanged", result.Unchanged, "failed", result.Failed, "deleted", result.Deleted,
+		"restarted", result.Restarted, "err", err)
+	if errors.Is(err, onedrive.ErrPermanent) {
+		return worker.Permanent(err)
+	}
+	return err
+}
+
+// microsoft is how Microsoft Graph is asked.
+func (s *service) microsoft(connectorType string, rate provider.Rate) asked {
+	return asked{
+		connectorType: connectorType, dialect: provider.Microsoft, endpoint: s.config.MicrosoftGraphURL, rate: rate,
+		clientID: s.config.MicrosoftClientID, clientSecret: s.config.MicrosoftClientSecret,
+	}
+}

@@ -1,0 +1,173 @@
+package onedrive
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/echomind/sync/services/connector/graph"
+)
+
+// page applies one page of changes, and returns when all of it is sent.
+func (s *syncer) page(ctx context.Context, items []graph.Item) error {
+	items = lastOf(items)
+	var files, again []graph.Item
+	for _, item := range items {
+		switch {
+		case item.ID == s.state.Root:
+			if item.Deleted != nil {
+				return errDeleted
+			}
+		case item.Root != nil:
+		case item.Deleted != nil:
+			if err := s.remove(ctx, item.ID); err != nil {
+				return err
+			}
+			// A deleted item lists little ("driveItem: delta", Remarks); that it was a folder is known from what
+			// lies in it.
+			if _, had := s.tree.folders[item.ID]; had || item.Folder != nil {
+				s.tree.lost(item.ID)
+				s.lost++
+			}
+		case item.IsFolder():
+			if s.folderChanged(item) {
+				again = append(again, item)
+			}
+		default:
+			files = append(files, item)
+		}
+	}
+	// First, so that a file that has changed in a folder that has, too, is read only once: with its new URL.
+	for _, item := range again {
+		if err := s.below(ctx, item); err != nil {
+			return err
+		}
+	}
+	return s.files(ctx, files)
+}
+
+// lastOf keeps the last of several occurrences of an item ("driveItem: delta", Remarks).
+func lastOf(items []graph.Item) []graph.Item {
+	last := make(map[string]int, len(items))
+	for i, item := range items {
+		last[item.ID] = i
+	}
+	kept := make([]graph.Item, 0, len(last))
+	for i, item := range items {
+		if item.ID != "" && last[item.ID] == i {
+			kept = append(kept, item)
+		}
+	}
+	return kept
+}
+
+// folderChanged takes a reported folder, and tells whether what lies below it must be looked at. A listing of
+// everything shows that by itself, unless it comes after files whose folders were only remembered.
+func (s *syncer) folderChanged(item graph.Item) bool {
+	changed, had := s.tree.reported(item)
+	switch {
+	case changed:
+		return true
+	case s.listing:
+		return false
+	}
+	// It may have come from outside the connector's folder, or out of the recycle bin, with all that is in it.
+	// Whether the documents below it are all there is not known from some of them: a sync may have died.
+	empty := item.Folder.ChildCount != nil && *item.Folder.ChildCount == 0
+	return !empty && (!had || !s.state.Whole)
+}
+
+// files brings files up to date, several at a time.
+func (s *syncer) files(ctx context.Context, files []graph.Item) error {
+	group, grouped := errgroup.WithContext(ctx)
+	group.SetLimit(s.opts.Workers)
+	err := func() error {
+		for _, item := range files {
+			folders, at, err := s.above(grouped, item.Parent.ID)
+			if err != nil {
+				return graph.AsPermanent(fmt.Errorf("find the folder of %s: %w", item.ID, err), "the drive or folder")
+			}
+			if at == outside {
+				if err := s.remove(grouped, item.ID); err != nil {
+					return err
+				}
+				continue
+			}
+			if err := s.shown(item.ID); err != nil {
+				return err
+			}
+			group.Go(func() error { return s.file(grouped, item, folders) })
+		}
+		return nil
+	}()
+	if waited := group.Wait(); waited != nil {
+		return waited
+	}
+	return err
+}
+
+// shown takes a document off what is missing, and counts.
+func (s *syncer) shown(id string) error {
+	s.result.Listed++
+	delete(s.stamped, id)
+	delete(s.unstamped, id)
+	s.mu.Lock()
+	stored := len(s.known)
+	s.mu.Unlock()
+	if most := s.cfg.maxFiles(); stored > most {
+		return fmt.Errorf("%w: max_files: the drive holds more than %d files; raise max_files (up to %d), or name a folder of it",
+			ErrPermanent, most, MaxMaxFiles)
+	}
+	return nil
+}
+
+// below reads what lies below a folder that has come, or stands elsewhere now. Items that come or go meanwhile may
+// be missed by it, and are in the next delta.
+func (s *syncer) below(ctx context.Context, top graph.Item) error {
+	if _, at, err := s.above(ctx, top.Parent.ID); err != nil || at == outside {
+		if err == nil {
+			s.tree.lost(top.ID)
+			s.lost++
+		}
+		return err
+	}
+	return s.under(ctx, top.ID)
+}
+
+func (s *syncer) under(ctx context.Context, top string) error {
+	for queue := []string{top}; len(queue) > 0; {
+		id := queue[0]
+		queue = queue[1:]
+		for link := s.api.Children(s.state.Drive, id, s.opts.PageSize); link != ""; {
+			page, err := s.api.Items(ctx, link)
+			if graph.IsGone(err) || graph.IsRefused(err) {
+				break // the next delta says so
+			}
+			if err != nil {
+				return fmt.Errorf("list a folder: %w", err)
+			}
+			var files []graph.Item
+			for _, item := range lastOf(page.Value) {
+				if item.IsFolder() {
+					s.tree.reported(item)
+					queue = append(queue, item.ID)
+				} else {
+					files = append(files, item)
+				}
+			}
+			if err := s.files(ctx, files); err != nil {
+				return err
+			}
+			if page.Next == link {
+				break
+			}
+			if link = page.Next; link != "" {
+				if err := s.api.CheckLink(link); err != nil {
+					return fmt.Errorf("list a folder: %w", err)
+				}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,317 @@
+package onedrive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/echomind/sync/sdk/chunk"
+	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/connector/graph"
+)
+
+// ErrPermanent marks errors that only a change of the configuration, or of the drive, can mend.
+var ErrPermanent = graph.ErrPermanent
+
+const (
+	// DefaultWorkers is how many files are downloaded at the same time.
+	DefaultWorkers = 8
+	// DefaultInFlightBytes bounds the content of files that are read at the same time.
+	DefaultInFlightBytes = MaxMaxFileBytes
+	// DefaultPageSize is what is asked for; the service may give less.
+	DefaultPageSize = 200
+	// maxRestarts ends a sync whose tokens become useless faster than they can be used.
+	maxRestarts = 3
+	// maxMissingBytes bounds the part of the state that lists stored documents not seen yet.
+	maxMissingBytes = 24 << 10
+	// maxTroubles in a row are not the documents' own.
+	maxTroubles = 20
+)
+
+// Options tune Sync. They belong to the service, not to the connector.
+type Options struct {
+	// Endpoint is the base URL of Microsoft Graph; empty means graph.DefaultEndpoint.
+	Endpoint string
+	// API authorises, keeps to the quota and retries. Plain downloads by pre-authenticated URL, and must not
+	// authorise.
+	API, Plain *http.Client
+	// Extract reads content.
+	Extract graph.Extractor
+	// Chunk is the size of chunks.
+	Chunk chunk.Options
+	// Workers is how many files are downloaded at the same time; 0 means DefaultWorkers.
+	Workers int
+	// InFlightBytes bounds the content of the files read at the same time; 0 means DefaultInFlightBytes.
+	InFlightBytes int64
+	// PageSize is how many items are asked for at once; 0 means DefaultPageSize.
+	PageSize int
+	// Pause is before an answer that broke off is asked for again; it doubles. 0 means none.
+	Pause time.Duration
+}
+
+// Result counts what a sync did.
+type Result struct {
+	// Pages were read. Listed are the files they named, each time they did; the others are how those went.
+	Pages, Listed, Put, Touched, Unchanged, Deleted, Failed int
+	// Restarted says that the service could not go on from the stored cursor, and everything was listed again.
+	Restarted bool
+}
+
+// state is what a connector's state holds.
+type state struct {
+	// Drive and Root are the ids of the drive and of the folder that is synced; Whole says that it is the drive's
+	// own root.
+	Drive string `json:"drive,omitempty"`
+	Root  string `json:"root,omitempty"`
+	Whole bool   `json:"whole,omitempty"`
+	// URL is a hash of where that folder is: the documents' URLs begin with it.
+	URL string `json:"url,omitempty"`
+	// Link is where to go on: a page of an unfinished listing, or the changes since the last.
+	Link string `json:"link,omitempty"`
+	// Paging says that Link continues a round that an earlier sync began; Listing that this round lists everything.
+	// Missing are then the documents that were stored
+	// before it began and have not been listed so far: what is left of them at its end is gone.
+	Paging  bool     `json:"paging,omitempty"`
+	Listing bool     `json:"listing,omitempty"`
+	Missing []string `json:"missing,omitempty"`
+}
+
+// syncer is one sync.
+type syncer struct {
+	cfg    Config
+	opts   Options
+	sink   graph.Sink
+	api    *graph.Client
+	reader graph.Reader
+	state  state
+	bytes  *semaphore.Weighted
+	tree   *tree
+
+	// stamped and unstamped are what a listing has not shown yet of what was stored before it: with a token or a
+	// failure of this configuration, or without (so that a continued listing knows them by that).
+	listing            bool
+	stamped, unstamped map[string]struct{}
+	// movedTo is the folder's URL where it has changed since the last sync that completed.
+	movedTo string
+	// lost are the folders that have gone in this round.
+	lost int
+
+	mu    sync.Mutex
+	known map[string]worker.Known
+	fresh map[string]struct{} // put by this sync
+
+	result                                             Result
+	put, touched, unchanged, deleted, failed, troubles atomic.Int64
+}
+
+// Sync brings sink up to date with the drive or folder that cfg names.
+//
+// After each page a checkpoint is set, so that a first sync that dies goes on from its last page. A delta token that
+// has become useless (410) makes the sync list everything again; what has not changed is not read again. Documents
+// are deleted as the service says so, with their folder at the end of a round, and at the end of a listing of
+// everything if it did not show them.
+//
+// What cannot be read fails as a document (Document.Err). A failure that lies in the content waits for the content
+// to change; any other is tried again at the next sync.
+func Sync(ctx context.Context, cfg Config, opts Options, sink graph.Sink) (Result, error) {
+	if err := errors.Join(cfg.Validate(), opts.Chunk.Validate()); err != nil {
+		return Result{}, fmt.Errorf("%w: %w", ErrPermanent, err)
+	}
+	opts = opts.withDefaults()
+	api, err := graph.New(graph.Options{Endpoint: opts.Endpoint, API: opts.API, Plain: opts.Plain, Pause: opts.Pause})
+	if err != nil {
+		return Result{}, err
+	}
+	s := &syncer{cfg: cfg, opts: opts, sink: sink, api: api, bytes: semaphore.NewWeighted(opts.InFlightBytes)}
+	s.reader = graph.Reader{Client: api, Extract: opts.Extract, MaxBytes: cfg.maxFileBytes()}
+	err = s.run(ctx)
+	if n := int(s.unchanged.Load()); n > 0 && err == nil {
+		sink.Unchanged(n)
+	}
+	return s.counted(), err
+}
+
+func (o Options) withDefaults() Options {
+	if o.Workers <= 0 {
+		o.Workers = DefaultWorkers
+	}
+	if o.InFlightBytes <= 0 {
+		o.InFlightBytes = DefaultInFlightBytes
+	}
+	if o.PageSize <= 0 {
+		o.PageSize = DefaultPageSize
+	}
+	return o
+}
+
+func (s *syncer) counted() Result {
+	r := s.result
+	r.Put, r.Touched, r.Unchanged = int(s.put.Load()), int(s.touched.Load()), int(s.unchanged.Load())
+	r.Deleted, r.Failed = int(s.deleted.Load()), int(s.failed.Load())
+	return r
+}
+
+func (s *syncer) run(ctx context.Context) error {
+	if err := s.sink.State(&s.state); err != nil {
+		return fmt.Errorf("%w: %w", ErrPermanent, err)
+	}
+	if err := s.locate(ctx); err != nil {
+		return err
+	}
+	known, err := s.sink.Known(ctx)
+	if err != nil {
+		return err
+	}
+	s.known = maps.Clone(known)
+	if s.known == nil {
+		s.known = map[string]worker.Known{}
+	}
+	s.fresh = map[string]struct{}{}
+	s.tree = newTree(s.state.Root, s.known)
+	began, failed := s.state.Link == "", s.failedBefore()
+	switch {
+	case began:
+		s.beginListing()
+	case s.state.Listing:
+		s.continueListing()
+	}
+	delta, err := s.wholeRound(ctx)
+	if err != nil {
+		return err
+	}
+	if s.state.Paging {
+		// It shows the drive as of when it began, which may be long ago.
+		s.state.Link, s.listing, s.lost = delta, false, 0
+		if delta, err = s.wholeRound(ctx); err != nil {
+			return err
+		}
+	}
+	if !began && !s.result.Restarted {
+		if err := s.tryAgain(ctx, failed); err != nil {
+			return err
+		}
+	}
+	return s.sink.SetState(state{
+		Drive: s.state.Drive, Root: s.state.Root, Whole: s.state.Whole, URL: s.state.URL, Link: delta,
+	})
+}
+
+// wholeRound reads a round and settles what only its end shows.
+func (s *syncer) wholeRound(ctx context.Context) (delta string, err error) {
+	if delta, err = s.round(ctx); err != nil {
+		return "", err
+	}
+	if s.movedTo != "" {
+		if err := s.under(ctx, s.state.Root); err != nil {
+			return "", err
+		}
+		s.state.URL, s.movedTo = s.movedTo, ""
+	}
+	return delta, s.settle(ctx)
+}
+
+// round reads pages until there are no more changes, and returns where to go on next time.
+func (s *syncer) round(ctx context.Context) (delta string, err error) {
+	restarts := 0
+	for {
+		link := s.state.Link
+		if link == "" {
+			link = s.api.ItemDelta(s.state.Drive, s.state.Root, s.opts.PageSize, "")
+		}
+		page, err := s.api.Items(ctx, link)
+		if start, resync := graph.Resync(err); resync {
+			if restarts++; restarts > maxRestarts {
+				return "", fmt.Errorf("list changes, after starting again %d times: %w", maxRestarts, err)
+			}
+			// Of both kinds of resync the service's version is the right one: nothing is ever written here, so
+			// there are no changes of our own to upload.
+			s.beginListing()
+			s.result.Restarted = true
+			if s.state.Link = ""; start != "" && s.api.CheckLink(start) == nil {
+				s.state.Link = start
+			}
+			continue
+		}
+		if err != nil {
+			return "", graph.AsPermanent(fmt.Errorf("list changes: %w", err), "the drive or folder")
+		}
+		s.result.Pages++
+		if err := s.page(ctx, page.Value); err != nil {
+			return "", err
+		}
+		switch {
+		case page.Next != "" && page.Next != link:
+			if err := s.api.CheckLink(page.Next); err != nil {
+				return "", fmt.Errorf("list changes: %w", err)
+			}
+			s.state.Link = page.Next
+			if err := s.checkpoint(ctx); err != nil {
+				return "", err
+			}
+		case page.Delta != "":
+			if err := s.api.CheckLink(page.Delta); err != nil {
+				return "", fmt.Errorf("list changes: %w", err)
+			}
+			return page.Delta, nil
+		default:
+			return "", errors.New("list changes: the answer does not say how to go on")
+		}
+	}
+}
+
+// beginListing expects everything that is stored.
+func (s *syncer) beginListing() {
+	s.listing, s.lost = true, 0
+	s.stamped, s.unstamped = map[string]struct{}{}, map[string]struct{}{}
+	for id, k := range s.known {
+		if k.VersionToken == "" && k.ContentHash == "" {
+			s.unstamped[id] = struct{}{}
+		} else {
+			s.stamped[id] = struct{}{}
+		}
+	}
+	s.tree = newTree(s.state.Root, s.known)
+}
+
+// continueListing goes on with a listing of which some pages are stored. What these pages showed has a token or a
+// failure of this configuration by now.
+func (s *syncer) continueListing() {
+	s.listing = true
+	s.stamped, s.unstamped = map[string]struct{}{}, map[string]struct{}{}
+	for id, k := range s.known {
+		if k.VersionToken == "" && k.ContentHash == "" {
+			s.unstamped[id] = struct{}{}
+		}
+	}
+	for _, id := range s.state.Missing {
+		if _, stored := s.known[id]; stored {
+			s.stamped[id] = struct{}{}
+		}
+	}
+}
+
+// checkpoint sets one, unless what would have to be remembered with it is too much: then the pages since the last
+// one are read again after a crash, but no content that has not changed.
+func (s *syncer) checkpoint(ctx context.Context) error {
+	if s.lost > 0 {
+		return nil // the folders that are gone are known to this round only
+	}
+	at, size := s.state, 0
+	at.Paging, at.Listing, at.Missing = true, s.listing, nil
+	if s.listing {
+		for id := range s.stamped {
+			if size += len(id) + 4; size > maxMissingBytes {
+				return nil
+			}
+			at.Missing = append(at.Missing, id)
+		}
+	}
+	return s.sink.Checkpoint(ctx, at)
+}

@@ -1,0 +1,124 @@
+package provider
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// verdict is what is done about an answer.
+type verdict int
+
+const (
+	final     verdict = iota // it is the source's
+	refused                  // the access token is not accepted
+	throttled                // the account is to wait, and to ask again
+	exhausted                // the account has no quota left for hours
+	broken                   // the provider is; ask again
+)
+
+// Dialect is what a provider calls its reasons.
+type Dialect struct {
+	// Name is the provider's, in messages and metrics.
+	Name string
+	// Account is what a user calls what has to be connected again.
+	Account string
+	// Throttled are reasons to wait, whatever the status.
+	Throttled []string
+	// Exhausted are reasons that last until another day.
+	Exhausted []string
+}
+
+// Google is the Drive API's ("Resolve errors", "Usage limits").
+var Google = Dialect{
+	Name: "Google Drive", Account: "Google account",
+	Throttled: []string{"userRateLimitExceeded", "rateLimitExceeded", "RATE_LIMIT_EXCEEDED"},
+	Exhausted: []string{"dailyLimitExceeded", "dailyLimitExceededUnreg", "quotaExceeded"},
+}
+
+// Microsoft is Graph's ("Microsoft Graph error responses and resource types", "Microsoft Graph throttling guidance").
+var Microsoft = Dialect{
+	Name: "Microsoft Graph", Account: "Microsoft account",
+	Throttled: []string{"activityLimitReached", "throttledRequest", "TooManyRequests", "tooManyRequests"},
+	Exhausted: []string{"quotaLimitReached"},
+}
+
+// statusBandwidth is SharePoint's answer to too many bytes.
+const statusBandwidth = 509
+
+// judge says what an answer means, and in the provider's words why. body is that of an answer of 400 and above; asked
+// says whether the answer asks to wait: a 503 that does not is about this one request, and no reason to stop all others.
+func (d Dialect) judge(status int, asked bool, body []byte) (how verdict, reason, message string) {
+	if status < http.StatusBadRequest {
+		return final, "", ""
+	}
+	reasons, message := words(body)
+	if len(reasons) > 0 {
+		reason = line(reasons[0])
+	}
+	has := func(known []string) bool {
+		i := slices.IndexFunc(reasons, func(r string) bool { return slices.Contains(known, r) })
+		if i >= 0 {
+			reason = reasons[i]
+		}
+		return i >= 0
+	}
+	switch {
+	case has(d.Exhausted) && (status == http.StatusForbidden || status == http.StatusTooManyRequests):
+		return exhausted, reason, line(message)
+	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable && asked,
+		status == statusBandwidth, has(d.Throttled):
+		return throttled, reason, line(message)
+	case status == http.StatusUnauthorized:
+		return refused, reason, line(message)
+	case status >= http.StatusInternalServerError && status != http.StatusNotImplemented,
+		status == http.StatusRequestTimeout:
+		return broken, reason, line(message)
+	}
+	return final, reason, line(message)
+}
+
+// words reads the reasons of an error, most telling first, and its message; both providers write it as an object
+// "error", which holds a code, nested ones ("innerError"), or lists ("errors", "details").
+func words(body []byte) (reasons []string, message string) {
+	type inner struct {
+		Code       any    `json:"code"`
+		Message    string `json:"message"`
+		InnerError *inner `json:"innerError"`
+		Innererror *inner `json:"innererror"`
+		Errors     []struct {
+			Reason string `json:"reason"`
+		} `json:"errors"`
+		Details []struct {
+			Reason string `json:"reason"`
+		} `json:"details"`
+	}
+	var answer struct {
+		Error json.RawMessage `json:"error"`
+	}
+	if json.Unmarshal(body, &answer) != nil {
+		return nil, ""
+	}
+	var at *inner
+	if json.Unmarshal(answer.Error, &at) != nil || at == nil {
+		return nil, ""
+	}
+	message = at.Message
+	for depth := 0; at != nil && depth < 8; depth++ {
+		for _, e := range at.Errors {
+			reasons = append(reasons, e.Reason)
+		}
+		for _, e := range at.Details {
+			reasons = append(reasons, e.Reason)
+		}
+		if code, is := at.Code.(string); is {
+			reasons = append(reasons, code)
+		}
+		if at.InnerError == nil {
+			at.InnerError = at.Innererror
+		}
+		at = at.InnerError
+	}
+	return slices.DeleteFunc(reasons, func(r string) bool { return strings.TrimSpace(r) == "" }), message
+}

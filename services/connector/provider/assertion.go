@@ -1,0 +1,159 @@
+package provider
+
+import (
+	"context"
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"golang.org/x/oauth2"
+)
+
+const (
+	jwtBearer = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+	// assertionLife is the longest that Google accepts ("Using OAuth 2.0 for server to server applications").
+	assertionLife = time.Hour
+	// skewed is how far our clock may be from Google's before an assertion says Google's time.
+	skewed = 30 * time.Second
+)
+
+// ServiceAccount is an application's own account, or by domain-wide delegation a user's. The oauth2 package has it as
+// well, but signs our clock's time into the assertion, and Google refuses one that is minutes off with the same
+// invalid_grant as a revoked one: the user would be told to connect again because of our clock.
+type ServiceAccount struct {
+	Issuer
+	Scopes []string
+	// Subject is the user to act for; none if empty.
+	Subject string
+
+	email, keyID string
+	key          *rsa.PrivateKey
+	ahead        time.Duration // of Google's clock to ours
+}
+
+// ReadKey takes the account's key file, as it was downloaded. Errors say nothing of its content.
+func (s *ServiceAccount) ReadKey(file string) error {
+	var read struct {
+		Type  string `json:"type"`
+		Email string `json:"client_email"`
+		KeyID string `json:"private_key_id"`
+		Key   string `json:"private_key"`
+	}
+	if err := json.Unmarshal([]byte(file), &read); err != nil {
+		return errors.New("service_account: it is not the JSON of a key file")
+	}
+	block, _ := pem.Decode([]byte(read.Key))
+	if read.Type != "service_account" || read.Email == "" || block == nil {
+		return errors.New("service_account: it is not the key file of a service account; it needs type, client_email and private_key")
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		parsed, err = x509.ParsePKCS1PrivateKey(block.Bytes)
+	}
+	key, is := parsed.(*rsa.PrivateKey)
+	if err != nil || !is {
+		return errors.New("service_account: its private_key is not an RSA key")
+	}
+	s.email, s.keyID, s.key = read.Email, read.KeyID, key
+	return nil
+}
+
+// Email is the account's address, after ReadKey.
+func (s *ServiceAccount) Email() string { return s.email }
+
+// Fetch gets an access token. Where Google refuses and its clock is another, it is asked once more in its own time.
+func (s *ServiceAccount) Fetch(ctx context.Context) (*oauth2.Token, error) {
+	token, date, err := s.fetch(ctx)
+	if !isFinal(err) || date.IsZero() {
+		return token, err
+	}
+	if off := date.Sub(s.now()); off < skewed && off > -skewed {
+		return nil, err
+	}
+	s.ahead += date.Sub(s.now())
+	token, _, err = s.fetch(ctx)
+	return token, err
+}
+
+func (s *ServiceAccount) now() time.Time {
+	clock := s.Clock
+	if clock == nil {
+		clock = System{}
+	}
+	return clock.Now().Add(s.ahead)
+}
+
+// fetch asks once. date is when Google says it answered.
+func (s *ServiceAccount) fetch(ctx context.Context) (token *oauth2.Token, date time.Time, err error) {
+	assertion, err := s.assertion()
+	if err != nil {
+		return nil, date, err
+	}
+	client, err := s.client()
+	if err != nil {
+		return nil, date, err
+	}
+	form := url.Values{"grant_type": {jwtBearer}, "assertion": {assertion}}.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.TokenURL, strings.NewReader(form))
+	if err != nil {
+		return nil, date, s.refusal(ctx, err)
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, date, s.refusal(ctx, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	date, _ = http.ParseTime(resp.Header.Get("Date"))
+	content, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	if err != nil {
+		return nil, date, s.refusal(ctx, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, date, s.refusal(ctx, &oauth2.RetrieveError{Response: resp, Body: content})
+	}
+	token = &oauth2.Token{}
+	if err := json.Unmarshal(content, token); err != nil || token.AccessToken == "" {
+		return nil, date, fmt.Errorf("get an access token: %s answered something else", s.Dialect.Name)
+	}
+	return token, date, nil
+}
+
+// assertion says who asks, for what, signed (RFC 7523).
+func (s *ServiceAccount) assertion() (string, error) {
+	now := s.now()
+	header := map[string]any{"alg": "RS256", "typ": "JWT", "kid": s.keyID}
+	claims := map[string]any{
+		"iss": s.email, "aud": s.TokenURL, "scope": strings.Join(s.Scopes, " "),
+		"iat": now.Unix(), "exp": now.Add(assertionLife).Unix(),
+	}
+	if s.Subject != "" {
+		claims["sub"] = s.Subject
+	}
+	parts := make([]string, 0, 3)
+	for _, part := range []map[string]any{header, claims} {
+		text, err := json.Marshal(part)
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, base64.RawURLEncoding.EncodeToString(text))
+	}
+	sum := sha256.Sum256([]byte(strings.Join(parts, ".")))
+	signature, err := rsa.SignPKCS1v15(rand.Reader, s.key, crypto.SHA256, sum[:])
+	if err != nil {
+		return "", errors.New("sign with the service account's key: it is refused")
+	}
+	return strings.Join(append(parts, base64.RawURLEncoding.EncodeToString(signature)), "."), nil
+}

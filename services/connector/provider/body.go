@@ -1,0 +1,54 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/echomind/sync/sdk/deadline"
+)
+
+// body ends a download that stands still, or that takes too long altogether.
+type body struct {
+	io.ReadCloser
+	ctx context.Context
+	end context.CancelCauseFunc
+	// still runs while a Read does, whole until the body is closed.
+	still, whole *time.Timer
+	idle         time.Duration
+}
+
+func newBody(ctx context.Context, end context.CancelCauseFunc, inner io.ReadCloser, name string, limits Limits) *body {
+	ends := func(part string, after time.Duration) *time.Timer {
+		late := &deadline.Error{Name: name + part, After: after}
+		return time.AfterFunc(after, func() { end(late) })
+	}
+	b := &body{
+		ReadCloser: inner, ctx: ctx, end: end, idle: limits.Idle,
+		still: ends(".read", limits.Idle), whole: ends(".body", limits.Body),
+	}
+	b.still.Stop()
+	return b
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	b.still.Reset(b.idle)
+	n, err := b.ReadCloser.Read(p)
+	b.still.Stop()
+	if err != nil && !errors.Is(err, io.EOF) {
+		var late *deadline.Error
+		if cause := context.Cause(b.ctx); errors.As(cause, &late) {
+			err = cause
+		}
+	}
+	return n, err
+}
+
+func (b *body) Close() error {
+	b.still.Stop()
+	b.whole.Stop()
+	err := b.ReadCloser.Close()
+	b.end(nil)
+	return err
+}

@@ -1,0 +1,65 @@
+package provider
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/oauth2"
+
+	"github.com/echomind/sync/sdk/worker"
+)
+
+// Reasons of a token endpoint (RFC 6749, section 5.2; "OAuth 2.0 error codes" of the Microsoft identity platform).
+var (
+	// gone means that the user's consent does not hold any more: expired, revoked, or in need of them.
+	gone = []string{"invalid_grant", "interaction_required", "consent_required", "login_required"}
+	// wrong means that the application is not what the configuration says.
+	wrong = []string{"invalid_client", "unauthorized_client", "invalid_scope", "access_denied", "deleted_client",
+		"org_internal", "admin_policy_enforced", "invalid_request", "invalid_target", "unsupported_grant_type",
+		"disabled_client"}
+)
+
+// isFinal says whether a provider has refused a grant for good.
+func isFinal(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && (slices.Contains(gone, e.Reason) || slices.Contains(wrong, e.Reason))
+}
+
+// consent turns a token endpoint's refusal into what the user is to do.
+func (i Issuer) consent(answer *oauth2.RetrieveError) error {
+	reason, description := answer.ErrorCode, answer.ErrorDescription
+	if reason == "" {
+		var body struct {
+			Error       any    `json:"error"`
+			Description string `json:"error_description"`
+		}
+		if json.Unmarshal(answer.Body, &body) == nil {
+			reason, _ = body.Error.(string)
+			description = body.Description
+		}
+	}
+	status := 0
+	if answer.Response != nil {
+		status = answer.Response.StatusCode
+	}
+	e := &Error{
+		Provider: i.Dialect.Name, Status: status, Reason: line(i.Cleaner.Text(reason)),
+		Message: line(i.Cleaner.Text(description)),
+	}
+	says := ""
+	if e.Message != "" {
+		says = ": " + e.Message
+	}
+	switch {
+	case slices.Contains(gone, e.Reason):
+		e.Message = fmt.Sprintf("the consent for this %s has expired or was revoked; connect it again%s", i.Dialect.Account, says)
+		return worker.Permanent(e)
+	case slices.Contains(wrong, e.Reason):
+		e.Message = fmt.Sprintf("the application that asks is refused; check client_id, client_secret and what it may do%s", says)
+		return worker.Permanent(e)
+	}
+	e.Message = "no access token" + says
+	return e
+}

@@ -1,0 +1,73 @@
+package provider
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Error is an answer about the account, whatever was asked for: its quota, or its consent. It is final: what could be
+// waited for was waited for.
+type Error struct {
+	// Provider is who answered.
+	Provider string
+	// Status is the HTTP status; 0 where nobody was asked, because the account is told to wait.
+	Status int
+	// Reason is the provider's own word, such as userRateLimitExceeded or invalid_grant; it may be empty.
+	Reason string
+	// Message says what is wrong, and what to do about it, in one line.
+	Message string
+	// RetryAfter is how long the provider asked to wait; 0 where it did not say.
+	RetryAfter time.Duration
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Provider)
+	switch {
+	case e.Status != 0:
+		fmt.Fprintf(&b, " answered %d", e.Status)
+		if e.Reason != "" {
+			b.WriteString(" " + e.Reason)
+		}
+	case e.Reason != "":
+		b.WriteString(": " + e.Reason)
+	}
+	if e.Message != "" {
+		b.WriteString(": " + e.Message)
+	}
+	if e.RetryAfter > 0 {
+		fmt.Fprintf(&b, "; it asks to wait %s", e.RetryAfter.Round(time.Second))
+	}
+	return b.String()
+}
+
+// EndsSync tells sources, without their importing this package, that this is not about one document.
+func (e *Error) EndsSync() bool { return true }
+
+// account marks an error that came before anything was asked for: no token, no place in the quota. It would be the same
+// for every other document.
+type account struct{ error }
+
+func (a account) Unwrap() error { return a.error }
+
+// EndsSync is as of Error.
+func (a account) EndsSync() bool { return true }
+
+// maxText bounds what an error repeats of a provider's words.
+const maxText = 300
+
+// line is the first line of a provider's text, bounded, without control characters.
+func line(text string) string {
+	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(text, ""))
+	if len(text) > maxText {
+		text = strings.ToValidUTF8(text[:maxText], "") + "…"
+	}
+	return strings.TrimSpace(text)
+}

@@ -1,0 +1,125 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
+
+	"github.com/echomind/sync/internal/secret"
+)
+
+// Rotator keeps a refresh token that took another's place. It returns an error where the run is not its own any more:
+// then the token must not be used either.
+type Rotator interface {
+	Rotate(ctx context.Context, newToken string) error
+}
+
+// Issuer is who gives tokens.
+type Issuer struct {
+	Dialect Dialect
+	// TokenURL is the token endpoint.
+	TokenURL string
+	// Base makes the requests; Transport() if nil.
+	Base http.RoundTripper
+	// Limits bound every request.
+	Limits Limits
+	// Cleaner knows what never shows in an error.
+	Cleaner *secret.Cleaner
+	Metrics *Metrics
+	Clock   Clock
+}
+
+// client asks token endpoints. A request for a token may be repeated: the providers that we know accept a refresh token
+// again whose answer was lost.
+func (i Issuer) client() (*http.Client, error) {
+	return NewClient(Options{
+		Dialect: Dialect{Name: i.Dialect.Name + " sign-in", Account: i.Dialect.Account}, Base: i.Base, Limits: i.Limits,
+		Cleaner: i.Cleaner, Metrics: i.Metrics, Clock: i.Clock, repeatPosts: true,
+	})
+}
+
+// with hands the client to the oauth2 package, which looks for it there.
+func (i Issuer) with(ctx context.Context) (context.Context, error) {
+	client, err := i.client()
+	if err != nil {
+		return nil, err
+	}
+	return context.WithValue(ctx, oauth2.HTTPClient, client), nil
+}
+
+// Refresh is the consent of a user.
+type Refresh struct {
+	Issuer
+	ClientID, ClientSecret string
+	Scopes                 []string
+	// Token is the refresh token; it changes where the provider rotates it.
+	Token string
+	// Rotator keeps rotated ones; nil drops them.
+	Rotator Rotator
+}
+
+// Fetch gets an access token. A rotated refresh token is kept before the access token is used: who dies in between
+// would otherwise leave an account that nobody can use any more.
+func (r *Refresh) Fetch(ctx context.Context) (*oauth2.Token, error) {
+	asking, err := r.with(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cfg := oauth2.Config{
+		ClientID: r.ClientID, ClientSecret: r.ClientSecret, Scopes: r.Scopes,
+		Endpoint: oauth2.Endpoint{TokenURL: r.TokenURL, AuthStyle: oauth2.AuthStyleInParams},
+	}
+	token, err := cfg.TokenSource(asking, &oauth2.Token{RefreshToken: r.Token}).Token()
+	if err != nil {
+		return nil, r.refusal(ctx, err)
+	}
+	if token.RefreshToken != "" && token.RefreshToken != r.Token {
+		if r.Rotator != nil {
+			if err := r.Rotator.Rotate(ctx, token.RefreshToken); err != nil {
+				return nil, fmt.Errorf("keep the rotated refresh token: %w", err)
+			}
+		}
+		r.Token = token.RefreshToken
+	}
+	return token, nil
+}
+
+// ClientCredentials are an application's own, with consent of the account's administrator.
+type ClientCredentials struct {
+	Issuer
+	ClientID, ClientSecret string
+	Scopes                 []string
+}
+
+// Fetch gets an access token.
+func (c *ClientCredentials) Fetch(ctx context.Context) (*oauth2.Token, error) {
+	asking, err := c.with(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cfg := clientcredentials.Config{
+		ClientID: c.ClientID, ClientSecret: c.ClientSecret, Scopes: c.Scopes, TokenURL: c.TokenURL,
+		AuthStyle: oauth2.AuthStyleInParams,
+	}
+	token, err := cfg.Token(asking)
+	if err != nil {
+		return nil, c.refusal(ctx, err)
+	}
+	return token, nil
+}
+
+// refusal translates the oauth2 package's errors; their texts hold what the provider sent.
+func (i Issuer) refusal(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var answer *oauth2.RetrieveError
+	if errors.As(err, &answer) {
+		return i.consent(answer)
+	}
+	return i.Cleaner.Error(fmt.Errorf("get an access token: %w", err))
+}

@@ -1,0 +1,53 @@
+package provider
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/echomind/sync/internal/telemetry"
+)
+
+// Metrics count what providers answer. No label holds an account.
+type Metrics struct {
+	requests *prometheus.CounterVec
+	waits    *prometheus.CounterVec
+}
+
+// NewMetrics registers them.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	return &Metrics{
+		requests: telemetry.Register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "connector_provider_requests_total", Help: "Requests to providers, by what came of them.",
+		}, []string{"provider", "outcome"})),
+		waits: telemetry.Register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "connector_provider_throttled_seconds_total", Help: "Time that requests waited because a provider said so.",
+		}, []string{"provider"})),
+	}
+}
+
+func (m *Metrics) count(provider, outcome string) {
+	if m != nil {
+		m.requests.WithLabelValues(provider, outcome).Inc()
+	}
+}
+
+func (m *Metrics) waited(provider string, d time.Duration) {
+	if m != nil {
+		m.waits.WithLabelValues(provider).Add(d.Seconds())
+	}
+}
+
+func outcome(how verdict) string {
+	switch how {
+	case final:
+		return "answered"
+	case refused:
+		return "refused"
+	case throttled:
+		return "throttled"
+	case exhausted:
+		return "exhausted"
+	}
+	return "broken"
+}

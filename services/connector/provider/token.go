@@ -1,0 +1,93 @@
+package provider
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/oauth2"
+)
+
+// Grant gets access tokens. It is asked by one caller at a time.
+type Grant interface {
+	Fetch(ctx context.Context) (*oauth2.Token, error)
+}
+
+// FromSource is a Grant that somebody else keeps.
+func FromSource(source oauth2.TokenSource) Grant { return fromSource{source} }
+
+type fromSource struct{ source oauth2.TokenSource }
+
+func (s fromSource) Fetch(context.Context) (*oauth2.Token, error) { return s.source.Token() }
+
+// early is how long before its end a token is not used any more: the provider's clock, and the way there, may differ
+// from ours. Of a token that lives shorter than four times that, a quarter of its life.
+const early = 5 * time.Minute
+
+// Tokens keeps an account's access token. Its life is counted by our own clock from when it came ("expires_in"), never
+// compared with the provider's.
+type Tokens struct {
+	grant Grant
+	clock Clock
+
+	turn   chan struct{} // held by who looks at, or fetches, what follows
+	token  string
+	useful time.Time // until then without asking for another
+	ends   time.Time
+}
+
+// NewTokens keeps the tokens of a grant.
+func NewTokens(grant Grant, clock Clock) *Tokens {
+	if clock == nil {
+		clock = System{}
+	}
+	return &Tokens{grant: grant, clock: clock, turn: make(chan struct{}, 1)}
+}
+
+// Token returns an access token, and fetches one if need be; callers at the same time wait for the same one. While the
+// old one still lives, a provider that does not answer is no error.
+func (t *Tokens) Token(ctx context.Context) (string, error) {
+	select {
+	case t.turn <- struct{}{}:
+		defer func() { <-t.turn }()
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+	now := t.clock.Now()
+	if t.token != "" && now.Before(t.useful) {
+		return t.token, nil
+	}
+	fresh, err := t.grant.Fetch(ctx)
+	if err != nil {
+		if t.token != "" && now.Before(t.ends) && !isFinal(err) {
+			return t.token, nil
+		}
+		return "", err
+	}
+	t.token = fresh.AccessToken
+	t.ends = t.clock.Now().Add(24 * time.Hour) // one that says nothing of its end; a 401 will
+	if life := lifetime(fresh); life > 0 {
+		t.ends = t.clock.Now().Add(life)
+	}
+	t.useful = t.ends.Add(-min(early, t.ends.Sub(t.clock.Now())/4))
+	return t.token, nil
+}
+
+// lifetime prefers how long a token lives to when it ends.
+func lifetime(token *oauth2.Token) time.Duration {
+	switch {
+	case token.ExpiresIn > 0:
+		return time.Duration(token.ExpiresIn) * time.Second
+	case !token.Expiry.IsZero():
+		return max(time.Until(token.Expiry), time.Second)
+	}
+	return 0
+}
+
+// Refuse drops a token that the provider did not accept, unless it was replaced already.
+func (t *Tokens) Refuse(token string) {
+	t.turn <- struct{}{}
+	defer func() { <-t.turn }()
+	if t.token == token {
+		t.token = ""
+	}
+}

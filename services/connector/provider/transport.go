@@ -1,0 +1,198 @@
+package provider
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/sdk/worker"
+)
+
+// maxErrorBody bounds what is read of an answer that is an error.
+const maxErrorBody = 64 << 10
+
+type transport struct {
+	Options
+	name   string
+	origin string // whose requests are authorised
+	limits Limits
+}
+
+// RoundTrip makes a request until its answer is final.
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx := req.Context()
+	if req.Body != nil {
+		defer func() { _ = req.Body.Close() }()
+	}
+	repeatable := repeats(req, t.repeatPosts)
+	failures, throttles, renewed := 0, 0, false
+	for {
+		if err := t.Quota.Take(ctx); err != nil {
+			return nil, account{err}
+		}
+		token, err := t.token(ctx, req)
+		if err != nil {
+			return nil, account{err}
+		}
+		resp, err := t.send(req, token)
+		if err != nil {
+			t.Metrics.count(t.name, "error")
+			failures++
+			if ctx.Err() != nil || !repeatable || failures >= t.limits.Tries {
+				return nil, t.Cleaner.Error(err)
+			}
+			if err := t.Clock.Sleep(ctx, backoff(failures, firstPause, lastPause)); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		how, reason, message, err := t.judge(resp)
+		if err != nil { // its body did not come
+			t.Metrics.count(t.name, "error")
+			how, message = broken, "the answer broke off"
+		}
+		t.Metrics.count(t.name, outcome(how))
+		switch how {
+		case final:
+			return resp, nil
+		case refused:
+			if token == "" {
+				return resp, nil
+			}
+			if renewed || !repeatable {
+				return nil, t.reconnect(resp.StatusCode, reason, message)
+			}
+			renewed = true
+			t.Tokens.Refuse(token)
+		case broken:
+			failures++
+			if !repeatable || failures >= t.limits.Tries {
+				return resp, nil
+			}
+			pause := max(retryAfter(resp.Header, t.Clock.Now()), backoff(failures, firstPause, lastPause))
+			if err := t.Clock.Sleep(ctx, min(pause, t.limits.LongestWait)); err != nil {
+				return nil, err
+			}
+		case throttled, exhausted:
+			throttles++
+			if err := t.throttle(ctx, resp, how, reason, message, throttles, repeatable); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// throttle tells everybody who asks with this account to wait, and waits; or says why it does not. The quota is what
+// waits: the next Take does, here and in every replica.
+func (t *transport) throttle(
+	ctx context.Context, resp *http.Response, how verdict, reason, message string, times int, repeatable bool,
+) error {
+	asked := retryAfter(resp.Header, t.Clock.Now())
+	pause := asked
+	switch {
+	case how == exhausted:
+		pause = max(asked, exhaustedFor)
+	case asked == 0:
+		pause = backoff(times, firstThrottle, lastThrottle)
+	}
+	answer := &Error{
+		Provider: t.Dialect.Name, Status: resp.StatusCode, Reason: reason, Message: t.Cleaner.Text(message), RetryAfter: asked,
+	}
+	if err := t.Quota.Block(ctx, pause); err != nil {
+		return errors.Join(answer, err)
+	}
+	if how == exhausted || pause > t.limits.LongestWait || times >= t.limits.Throttles || !repeatable {
+		return answer
+	}
+	t.Metrics.waited(t.name, pause)
+	return t.Clock.Sleep(ctx, pause)
+}
+
+// reconnect is what the user is told of an account that the provider does not let in, though its token is fresh.
+func (t *transport) reconnect(status int, reason, message string) error {
+	return worker.Permanent(&Error{
+		Provider: t.Dialect.Name, Status: status, Reason: reason,
+		Message: strings.TrimSpace(fmt.Sprintf("a fresh access token is refused: connect this %s again. %s",
+			t.Dialect.Account, t.Cleaner.Text(message))),
+	})
+}
+
+// token is what a request is authorised with; "" where it leaves the API's host.
+func (t *transport) token(ctx context.Context, req *http.Request) (string, error) {
+	if t.Tokens == nil || origin(req.URL) != t.origin {
+		return "", nil
+	}
+	return t.Tokens.Token(ctx)
+}
+
+// send makes the request once.
+func (t *transport) send(req *http.Request, token string) (*http.Response, error) {
+	ctx, end := context.WithCancelCause(req.Context())
+	late := &deadline.Error{Name: t.name + ".answer", After: t.limits.Answer}
+	timer := time.AfterFunc(t.limits.Answer, func() { end(late) })
+	out := req.Clone(ctx)
+	if req.GetBody != nil {
+		content, err := req.GetBody()
+		if err != nil {
+			end(nil)
+			return nil, err
+		}
+		out.Body = content
+	}
+	out.Header.Set("User-Agent", userAgent)
+	if t.Tokens != nil {
+		out.Header.Del("Authorization") // none but ours
+	}
+	if token != "" {
+		out.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := t.Base.RoundTrip(out)
+	timer.Stop()
+	if err != nil {
+		var ended *deadline.Error
+		if cause := context.Cause(ctx); errors.As(cause, &ended) {
+			err = cause
+		}
+		end(nil)
+		return nil, err
+	}
+	resp.Body = newBody(ctx, end, resp.Body, t.name, t.limits)
+	return resp, nil
+}
+
+// judge says what an answer means. Of an error it reads the body, bounded, and leaves it to be read again.
+func (t *transport) judge(resp *http.Response) (how verdict, reason, message string, err error) {
+	if resp.StatusCode < http.StatusBadRequest {
+		return final, "", "", nil
+	}
+	content, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	_ = resp.Body.Close()
+	resp.Body = io.NopCloser(bytes.NewReader(content))
+	resp.ContentLength = int64(len(content))
+	resp.Header.Del("Content-Length")
+	how, reason, message = t.Dialect.judge(resp.StatusCode, resp.Header.Get("Retry-After") != "", content)
+	if how != final {
+		err = nil // the status says enough
+	}
+	return how, reason, message, err
+}
+
+// repeats says whether a request may be made more than once.
+func repeats(req *http.Request, posts bool) bool {
+	switch req.Method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions:
+	case http.MethodPost:
+		if !posts {
+			return false
+		}
+	default:
+		return false
+	}
+	return req.Body == nil || req.Body == http.NoBody || req.GetBody != nil
+}

@@ -1,0 +1,131 @@
+package connector
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/secret"
+	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/sdk/lifecycle"
+	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/connector/internal/dbgen"
+)
+
+const (
+	// rotatedName is what stands in place of config's refresh_token. It is also what its envelope is bound to.
+	rotatedName  = "rotated.refresh_token"
+	queryTimeout = 10 * time.Second
+	queryPause   = 500 * time.Millisecond
+)
+
+// rotation is a run's refresh token: the one in the connector's configuration, or the last one that the provider gave
+// in its place.
+type rotation struct {
+	queries   *dbgen.Queries
+	ring      *secret.Ring
+	connector int32
+	session   uuid.UUID
+	from      string // a hash of the token in the configuration
+	token     string
+}
+
+// replacement is what the envelope holds. From names the token whose place it takes: after the user has connected
+// again it is another, and what the old consent gave is worthless.
+type replacement struct {
+	Token string `json:"token"`
+	From  string `json:"from"`
+}
+
+// rotation reads what stands in place of a refresh token.
+func (s *service) rotation(ctx context.Context, run *worker.Run, configured string) (*rotation, error) {
+	request := run.Request()
+	session, err := uuid.Parse(request.ChunkingSession)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256([]byte(configured))
+	r := &rotation{
+		queries: s.queries, ring: s.ring, connector: request.ConnectorId, session: session,
+		from: hex.EncodeToString(sum[:]), token: configured,
+	}
+	if configured == "" {
+		return r, nil
+	}
+	var envelope string
+	err = patiently(ctx, "connector.read_secret", func(ctx context.Context) (err error) {
+		envelope, err = r.queries.ReplacedSecret(ctx, dbgen.ReplacedSecretParams{ConnectorID: r.connector, Name: rotatedName})
+		return err
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return r, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the rotated refresh token: %w", err)
+	}
+	text, err := r.ring.Open(r.connector, rotatedName, envelope)
+	if err != nil {
+		return nil, refusedSecret(err)
+	}
+	var stands replacement
+	if err := json.Unmarshal([]byte(text), &stands); err == nil && stands.From == r.from {
+		r.token = stands.Token
+		return r, nil
+	}
+	err = patiently(ctx, "connector.forget_secret", func(ctx context.Context) error {
+		return r.queries.ForgetSecret(ctx, dbgen.ForgetSecretParams{
+			ConnectorID: r.connector, Name: rotatedName, Envelope: envelope,
+		})
+	})
+	return r, err
+}
+
+// Rotate keeps a refresh token that took the place of the one before. It returns lifecycle.ErrFenced where the run is
+// not its own any more: whoever has the connector now has a token of its own, and keeps that.
+func (r *rotation) Rotate(ctx context.Context, newToken string) error {
+	text, err := json.Marshal(replacement{Token: newToken, From: r.from})
+	if err != nil {
+		return err
+	}
+	envelope, err := r.ring.Seal(r.connector, rotatedName, string(text))
+	if err != nil {
+		return err
+	}
+	var rows int64
+	err = patiently(ctx, "connector.rotate_secret", func(ctx context.Context) (err error) {
+		rows, err = r.queries.ReplaceSecret(ctx, dbgen.ReplaceSecretParams{
+			ConnectorID: r.connector, Name: rotatedName, Envelope: envelope, Session: &r.session,
+		})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("write it down: %w", err)
+	}
+	if rows == 0 {
+		return lifecycle.ErrFenced
+	}
+	return nil
+}
+
+// patiently asks Postgres until it is answered or the run has ended: our own outage is a wait.
+func patiently(ctx context.Context, name string, call func(context.Context) error) error {
+	for {
+		err := deadline.Do(ctx, name, queryTimeout, call)
+		if !postgres.Unavailable(err) || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(queryPause):
+		}
+	}
+}

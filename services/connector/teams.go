@@ -1,0 +1,34 @@
+package connector
+
+import (
+	"context"
+	"errors"
+
+	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/connector/teams"
+)
+
+// teams is the handler of connector.sync.teams.
+func (s *service) teams(ctx context.Context, run *worker.Run) error {
+	var cfg teams.Config
+	if err := run.Config(&cfg); err != nil {
+		return err
+	}
+	account, err := s.open(ctx, run, s.microsoft(typeTeams, s.config.teams()))
+	if err != nil {
+		return err
+	}
+	defer account.close()
+	result, err := teams.Sync(ctx, cfg, teams.Options{
+		Endpoint: s.config.MicrosoftGraphURL, API: account.api, Plain: account.plain,
+		Extract: text{}, Chunk: s.config.chunks(), Pause: brokenOffPause,
+	}, sink{run, account.cleaner})
+	err = account.cleaner.Error(err)
+	run.Log().Info("channel read", "pages", result.Pages, "threads", result.Threads, "put", result.Put,
+		"touched", result.Touched, "unchanged", result.Unchanged, "failed", result.Failed, "deleted", result.Deleted,
+		"restarted", result.Restarted, "err", err)
+	if errors.Is(err, teams.ErrPermanent) {
+		return worker.Permanent(err)
+	}
+	return err
+}

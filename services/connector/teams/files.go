@@ -1,0 +1,184 @@
+package teams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/echomind/sync/sdk/chunk"
+	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/connector/graph"
+)
+
+// attachment is an attached file that is to be read.
+type attachment struct {
+	id, name, url string
+}
+
+// filesOf removes the attachments that a thread has no more, and returns those that are to be read. What is stored is
+// left to the changes of the library; only what could not be read before is tried again.
+func (s *syncer) filesOf(ctx context.Context, thread string, messages []graph.Message) ([]attachment, error) {
+	var due []attachment
+	here := map[string]struct{}{}
+	if !s.cfg.NoAttachments && s.state.Drive != "" {
+		for _, m := range messages {
+			for _, a := range m.Attachments {
+				id := thread + "/" + clipID(a.ID)
+				if _, again := here[id]; again || a.ContentType != "reference" || a.ContentURL == "" || a.ID == "" {
+					continue
+				}
+				here[id] = struct{}{}
+				k, stored := s.stored(id)
+				f, failed := parseFailure(k)
+				if !stored || k.VersionToken == "" && (!failed || f.again(s.opts.Extract.Version())) {
+					due = append(due, attachment{id: id, name: a.Name, url: a.ContentURL})
+				}
+			}
+		}
+	}
+	for _, id := range s.attachments(thread) {
+		if _, still := here[id]; !still {
+			if err := s.remove(ctx, id); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return due, nil
+}
+
+func clipID(id string) string {
+	if len(id) > 500 {
+		return graph.Short(id)
+	}
+	return url.PathEscape(id)
+}
+
+// file resolves and reads an attachment.
+func (s *syncer) file(ctx context.Context, a attachment) error {
+	item, err := s.api.Shared(ctx, a.url)
+	switch {
+	case graph.IsGone(err) || err == nil && item.Deleted != nil:
+		return s.remove(ctx, a.id)
+	case graph.IsRefused(err):
+		item.Name, item.WebURL = a.name, a.url
+		return s.failFile(ctx, a.id, item, &graph.Unreadable{Reason: graph.Reason(err)})
+	case err != nil:
+		return fmt.Errorf("find an attachment: %w", err)
+	case item.Parent.DriveID != s.state.Drive || item.IsFolder():
+		return s.remove(ctx, a.id) // it lies elsewhere, where the people in the channel may have no right to read
+	}
+	return s.item(ctx, a.id, item)
+}
+
+// item brings an attached file up to date.
+func (s *syncer) item(ctx context.Context, id string, item graph.Item) error {
+	now := fileToken{item: item.ID, version: graph.VersionOf(item)}
+	stored, _ := s.stored(id)
+	old, ok := parseFile(stored.VersionToken)
+	now.version = now.version.Merge(old.version)
+	switch {
+	case ok && now == old:
+		s.unchanged.Add(1)
+		return nil
+	case ok && now.version.SameContent(old.version) && !s.isFresh(id):
+		return s.touchFile(ctx, id, item, now, stored.ContentHash)
+	}
+	text, fresh, err := s.reader.Read(ctx, s.state.Drive, item)
+	var unreadable *graph.Unreadable
+	switch {
+	case errors.Is(err, graph.ErrVanished):
+		return s.remove(ctx, id)
+	case errors.As(err, &unreadable):
+		return s.failFile(ctx, id, fresh, unreadable)
+	case err != nil:
+		return err
+	}
+	now.version = graph.VersionOf(fresh).Merge(now.version)
+	if ok && stored.ContentHash == text.Hash && !s.isFresh(id) {
+		return s.touchFile(ctx, id, fresh, now, text.Hash)
+	}
+	return s.send(ctx, worker.Document{
+		SourceID: id, Title: fresh.Name, URL: fresh.WebURL, MediaType: text.MediaType, ContentHash: text.Hash,
+		VersionToken: now.String(), Chunks: chunk.Split(text.Sections, s.opts.Chunk),
+	})
+}
+
+func (s *syncer) touchFile(ctx context.Context, id string, item graph.Item, now fileToken, hash string) error {
+	doc := worker.Document{
+		SourceID: id, Title: item.Name, URL: item.WebURL, MediaType: item.MediaType(), ContentHash: hash,
+		VersionToken: now.String(),
+	}
+	s.touched.Add(1)
+	s.remember(doc)
+	return s.sink.Touch(ctx, doc)
+}
+
+func (s *syncer) failFile(ctx context.Context, id string, item graph.Item, why *graph.Unreadable) error {
+	f := failure{kind: ofReading, item: item.ID, hash: graph.Short(item.ETag, item.Name, why.Reason)}
+	if why.Content {
+		f.kind, f.hash = ofContent+s.opts.Extract.Version(), graph.Short(item.ETag, item.Name)
+	}
+	doc := worker.Document{
+		SourceID: id, Title: item.Name, URL: item.WebURL, MediaType: item.MediaType(), ContentHash: f.String(),
+		Err: strings.Join(strings.Fields(why.Reason), " "),
+	}
+	if stored, ok := s.stored(id); ok && stored.VersionToken == "" && stored.ContentHash == doc.ContentHash {
+		s.unchanged.Add(1)
+		return nil
+	}
+	return s.send(ctx, doc)
+}
+
+// fileToken is what is remembered with an attached file: as its version token, "f1 item ctag hash etag".
+type fileToken struct {
+	item    string
+	version graph.Version
+}
+
+const fileVersion = "f1"
+
+func (f fileToken) String() string {
+	return fileVersion + " " + url.QueryEscape(f.item) + " " + f.version.String()
+}
+
+func parseFile(token string) (fileToken, bool) {
+	words := strings.Split(token, " ")
+	if len(words) != 5 || words[0] != fileVersion {
+		return fileToken{}, false
+	}
+	id, err := url.QueryUnescape(words[1])
+	return fileToken{item: id, version: graph.ParseVersion(words[2:])}, err == nil
+}
+
+// failure is what is remembered of an attached file that could not be read: as its content hash, "kind item hash".
+type failure struct{ kind, item, hash string }
+
+const (
+	ofReading = "read"
+	ofContent = "content" // followed by the version of the extraction
+)
+
+func (f failure) String() string { return f.kind + " -" + url.QueryEscape(f.item) + " " + f.hash }
+
+// again tells whether it may be readable now.
+func (f failure) again(version string) bool { return f.kind != ofContent+version }
+
+func parseFailure(k worker.Known) (failure, bool) {
+	words := strings.Split(k.ContentHash, " ")
+	if k.VersionToken != "" || len(words) != 3 || words[0] != ofReading && !strings.HasPrefix(words[0], ofContent) {
+		return failure{}, false
+	}
+	id, err := url.QueryUnescape(strings.TrimPrefix(words[1], "-"))
+	return failure{kind: words[0], item: id, hash: words[2]}, err == nil
+}
+
+// itemOf is the drive item of a stored attachment; empty where it is not known.
+func itemOf(k worker.Known) string {
+	if f, ok := parseFile(k.VersionToken); ok {
+		return f.item
+	}
+	f, _ := parseFailure(k)
+	return f.item
+}

@@ -1,0 +1,150 @@
+package teams_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	_ "pgregory.net/rapid" // its flags
+
+	"github.com/echomind/sync/services/connector/internal/fakegraph"
+	"github.com/echomind/sync/services/connector/internal/memsink"
+	"github.com/echomind/sync/services/connector/teams"
+)
+
+func TestMain(m *testing.M) {
+	if err := flag.Set("rapid.checks", "60"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
+const channelID = "19:4a95f7d8@thread.tacv2"
+
+// tester is what testing.T and rapid.T have in common.
+type tester interface {
+	require.TestingT
+	Helper()
+	Fatal(args ...any)
+	Context() context.Context
+}
+
+// world is a channel, a sink and a connector between them.
+type world struct {
+	t                   tester
+	fake                *fakegraph.Server
+	sink                *memsink.Sink
+	drive, root, folder string
+	cfg                 teams.Config
+}
+
+func newWorld(t testing.TB) *world {
+	w := world{fake: fakegraph.New()}
+	t.Cleanup(w.fake.Close)
+	return w.in(t)
+}
+
+func (w world) in(t tester) *world {
+	w.t, w.sink = t, memsink.New()
+	w.drive, w.root = w.fake.NewDrive("Documents", "team")
+	w.folder = w.fake.Folder(w.root, "General")
+	w.fake.NewChannel("team", channelID, w.folder)
+	w.cfg = teams.Config{Team: "team", Channel: channelID}
+	return &w
+}
+
+func (w *world) options() teams.Options {
+	return teams.Options{
+		Endpoint: w.fake.Endpoint(), API: w.fake.Client(), Plain: w.fake.Plain(), Extract: memsink.Plain{},
+	}
+}
+
+func (w *world) try(ctx context.Context) (teams.Result, error) {
+	result, err := teams.Sync(ctx, w.cfg, w.options(), w.sink)
+	if err == nil {
+		w.sink.Complete()
+	} else {
+		w.sink.Killed(false)
+	}
+	return result, err
+}
+
+func (w *world) sync() teams.Result {
+	w.t.Helper()
+	r, err := w.try(w.t.Context())
+	require.NoError(w.t, err)
+	if problem := w.differs(); problem != "" {
+		w.t.Fatal(problem)
+	}
+	return r
+}
+
+// differs compares the store with the channel: every thread holds what its visible messages say, in order, and every
+// attached file of theirs that is in the library is stored.
+func (w *world) differs() string {
+	threads, files := w.fake.Threads(channelID), w.fake.Contents(w.root)
+	byURL := map[string]fakegraph.Content{}
+	for _, f := range files {
+		byURL[f.URL] = f
+	}
+	docs, left := w.sink.Docs(), w.sink.IDs()
+	drop := func(id string) { left = slices.DeleteFunc(left, func(one string) bool { return one == id }) }
+	for _, root := range slices.Sorted(maps.Keys(threads)) {
+		id := "message/" + root
+		d, stored := docs[id]
+		if !stored {
+			return id + " is not stored"
+		}
+		drop(id)
+		text, at := memsink.Text(d), 0
+		for _, m := range threads[root] {
+			found := strings.Index(text[at:], m.Author+" (")
+			if found < 0 || !strings.Contains(text[at:], m.Word) {
+				return fmt.Sprintf("%s does not say %q by %s: %q", id, m.Word, m.Author, text)
+			}
+			at += strings.Index(text[at:], m.Word)
+		}
+		if n := strings.Count(text, " UTC):\n"); n != len(threads[root]) {
+			return fmt.Sprintf("%s has %d messages instead of %d: %q", id, n, len(threads[root]), text)
+		}
+		for _, m := range threads[root] {
+			for name, url := range m.Files {
+				f, there := byURL[url]
+				file := id + "/guid-of-" + name
+				d, stored := docs[file]
+				drop(file)
+				switch {
+				case there != stored:
+					return fmt.Sprintf("%s: there %v, stored %v", file, there, stored)
+				case there && f.Refused && d.Err != "":
+				case there && (d.Err != "" || memsink.Text(d) != f.Text || d.URL != f.URL):
+					return fmt.Sprintf("%s: %+v is stored as %q %q %q", file, f, d.URL, memsink.Text(d), d.Err)
+				}
+			}
+		}
+	}
+	if len(left) > 0 {
+		return left[0] + " is stored, and not in the channel"
+	}
+	return ""
+}
+
+// say posts a message whose text is a word of its own.
+func (w *world) say(to, author, word string, files ...string) string {
+	return w.fake.Say(channelID, to, post(w, author, word, files...))
+}
+
+func post(w *world, author, word string, files ...string) fakegraph.Post {
+	p := fakegraph.Post{Author: author, HTML: "<p>" + word + "</p>", Files: map[string]string{}}
+	for _, id := range files {
+		url := w.fake.URL(id)
+		p.Files[url[strings.LastIndex(url, "/")+1:]] = url
+	}
+	return p
+}

@@ -1,0 +1,135 @@
+package teams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/echomind/sync/services/connector/graph"
+)
+
+// changes are what has happened in the channel's library since the last sync.
+type changes struct {
+	// items have changed, or are gone.
+	items map[string]struct{}
+	// all says that folders have, or that the service does not know what has: every attached file is asked for.
+	all bool
+	// next is where the changes after these go on. It becomes the state's when these are applied: a checkpoint
+	// before would lose them.
+	next string
+}
+
+// library finds the channel's folder in its library, and reads what has changed there. It comes before the messages:
+// what changes after it is found by the next sync.
+func (s *syncer) library(ctx context.Context) (changes, error) {
+	none := changes{items: map[string]struct{}{}}
+	if s.cfg.NoAttachments {
+		s.state.Drive, s.state.Folder, s.state.Files = "", "", ""
+		return none, nil
+	}
+	if s.state.Drive == "" {
+		var folder graph.Item
+		err := s.api.Get(ctx, s.api.URL(s.channel("/filesFolder"), nil), nil, &folder)
+		if graph.IsGone(err) {
+			return none, nil // it is made with the channel's first file
+		}
+		if err != nil {
+			return none, graph.AsPermanent(fmt.Errorf("find the channel's files: %w", err),
+				"the channel's files (no_attachments leaves them out)")
+		}
+		s.state.Drive, s.state.Folder = folder.Parent.DriveID, folder.ID
+	}
+	latest := s.api.ItemDelta(s.state.Drive, s.state.Folder, 0, "latest")
+	found := none
+	if found.next = s.state.Files; found.next == "" {
+		// Nothing is known of what happened before the token that is asked for now.
+		found.next, found.all = latest, true
+	}
+	for {
+		page, err := s.api.Items(ctx, found.next)
+		if _, resync := graph.Resync(err); resync && found.next != latest {
+			found.next, found.all = latest, true
+			continue
+		}
+		if graph.IsGone(err) {
+			s.state.Drive, s.state.Folder, s.state.Files = "", "", ""
+			return none, nil // the folder is gone: the next sync looks for another
+		}
+		if err != nil {
+			return none, fmt.Errorf("list changed files: %w", err)
+		}
+		for _, item := range page.Value {
+			if item.Folder != nil && item.ID != s.state.Folder {
+				found.all = true
+			}
+			found.items[item.ID] = struct{}{}
+		}
+		next := page.Next
+		if next == "" {
+			next = page.Delta
+		}
+		if next == "" || next == page.Next && next == found.next {
+			return none, errors.New("list changed files: the answer does not say how to go on")
+		}
+		if err := s.api.CheckLink(next); err != nil {
+			return none, fmt.Errorf("list changed files: %w", err)
+		}
+		if found.next = next; page.Next == "" {
+			break
+		}
+	}
+	if found.all && !s.knowsFiles() {
+		found.all, s.state.Files = false, found.next // there is nothing that a checkpoint could lose
+	}
+	return found, nil
+}
+
+func (s *syncer) knowsFiles() bool {
+	for id, k := range s.known {
+		if _, file := split(id); file && itemOf(k) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// changed brings the attached files up to date that have changed.
+func (s *syncer) changed(ctx context.Context, found changes) error {
+	due := map[string]string{}
+	s.mu.Lock()
+	for id, k := range s.known {
+		item := itemOf(k)
+		if _, file := split(id); !file || item == "" {
+			continue
+		}
+		if _, is := found.items[item]; is || found.all {
+			due[id] = item
+		}
+	}
+	s.mu.Unlock()
+	for id, itemID := range due {
+		item, err := s.api.Item(ctx, s.state.Drive, itemID)
+		switch {
+		case graph.IsGone(err) || err == nil && item.Deleted != nil:
+			err = s.remove(ctx, id)
+		case graph.IsRefused(err):
+			k, _ := s.stored(id)
+			item.ID, item.Name = itemID, "attachment"
+			if k.VersionToken == "" {
+				continue // it could not be read before
+			}
+			err = s.failFile(ctx, id, item, &graph.Unreadable{Reason: graph.Reason(err)})
+		case err != nil:
+			return fmt.Errorf("ask for a changed file: %w", err)
+		default:
+			err = s.item(ctx, id, item)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if s.state.Drive != "" {
+		s.state.Files = found.next
+	}
+	return nil
+}

@@ -1,0 +1,177 @@
+package teams_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/echomind/sync/services/connector/internal/fakegraph"
+	"github.com/echomind/sync/services/connector/teams"
+)
+
+// model is a channel in which people write while it is synced, with everything going wrong that does.
+type model struct {
+	*world
+	roots, messages, files []string
+	words                  int
+}
+
+// After each sync with nothing going on, what is stored is what is in the channel, whatever happened before.
+func TestAnyHistoryEndsWithTheStoreEqualToTheChannel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := world{fake: fakegraph.New()}
+		defer w.fake.Close()
+		w.fake.PageSize = rapid.IntRange(1, 4).Draw(t, "page size")
+		w.fake.MaxReplies = rapid.IntRange(1, 4).Draw(t, "replies expanded")
+		w.fake.RepliesHidden = rapid.Bool().Draw(t, "replies hidden")
+		m := &model{world: w.in(t)}
+		t.Repeat(map[string]func(*rapid.T){
+			"post": m.post,
+			"reply": func(t *rapid.T) {
+				root := m.one(t, m.roots, "root")
+				if !m.heard(root) {
+					t.Skip("a thread of which nothing is to be seen is not known, nor asked for again")
+				}
+				m.messages = append(m.messages, m.fake.Say(channelID, root, m.text(t)))
+			},
+			"edit":    func(t *rapid.T) { m.fake.Edit(channelID, m.one(t, m.messages, "message"), m.text(t)) },
+			"retract": func(t *rapid.T) { m.drop(t, m.fake.Retract, m.one(t, m.messages, "message")) },
+			"remove":  func(t *rapid.T) { m.drop(t, m.fake.Remove, m.one(t, m.roots, "root")) },
+			"react":   func(t *rapid.T) { m.fake.React(channelID, m.one(t, m.messages, "message")) },
+			"block":   func(t *rapid.T) { m.fake.Block(channelID, m.one(t, m.messages, "message")) },
+			"write":   func(t *rapid.T) { m.fake.Write(m.one(t, m.files, "file"), m.word()) },
+			"forbid": func(t *rapid.T) {
+				m.fake.Forbid(m.one(t, m.files, "file"), rapid.Bool().Draw(t, "forbidden"))
+			},
+			"delete file": func(t *rapid.T) {
+				id := m.one(t, m.files, "file")
+				m.fake.Delete(id)
+				m.files = slices.DeleteFunc(m.files, func(f string) bool { return f == id })
+			},
+			"expire":      func(t *rapid.T) { m.fake.ExpireTokens("resyncChangesApplyDifferences") },
+			"fault":       m.fault,
+			"disturbed":   m.disturbed,
+			"killed":      m.killed,
+			"reconfigure": func(t *rapid.T) { m.sink.Reconfigure() },
+			"quiet sync":  m.quiet,
+		})
+		m.quiet(t)
+	})
+}
+
+func (m *model) one(t *rapid.T, of []string, what string) string {
+	if len(of) == 0 {
+		t.Skip("none")
+	}
+	return rapid.SampledFrom(of).Draw(t, what)
+}
+
+// heard tells whether a reply in a thread can be found out about.
+func (m *model) heard(root string) bool {
+	return !m.fake.RepliesHidden || len(m.fake.Threads(channelID)[root]) > 0
+}
+
+func (m *model) word() string { m.words++; return fmt.Sprintf("word%d.", m.words) }
+
+func (m *model) text(t *rapid.T) fakegraph.Post {
+	var files []string
+	if rapid.IntRange(0, 2).Draw(t, "with a file") == 0 {
+		if len(m.files) == 0 || rapid.Bool().Draw(t, "new file") {
+			m.files = append(m.files, m.fake.File(m.folder, m.word()+"txt", m.word()))
+		}
+		files = append(files, m.files[len(m.files)-1])
+	}
+	return post(m.world, rapid.SampledFrom([]string{"Ann", "Bob"}).Draw(t, "author"), m.word(), files...)
+}
+
+func (m *model) post(t *rapid.T) {
+	id := m.fake.Say(channelID, "", m.text(t))
+	m.roots, m.messages = append(m.roots, id), append(m.messages, id)
+}
+
+// drop retracts or removes a message, after which nobody edits it.
+func (m *model) drop(_ *rapid.T, do func(channel, id string), id string) {
+	do(channelID, id)
+	visible := map[string]bool{}
+	for root, thread := range m.fake.Threads(channelID) {
+		for _, said := range thread {
+			visible[said.ID], visible[root] = true, true
+		}
+	}
+	gone := func(id string) bool { return !visible[id] }
+	m.roots, m.messages = slices.DeleteFunc(m.roots, gone), slices.DeleteFunc(m.messages, func(one string) bool {
+		return one == id || gone(one)
+	})
+}
+
+func (m *model) fault(t *rapid.T) {
+	fault := rapid.SampledFrom([]fakegraph.Fault{
+		fakegraph.Throttled, fakegraph.Unavailable, fakegraph.Broken, fakegraph.Reset, fakegraph.Truncated,
+	}).Draw(t, "fault")
+	fault = fault.On(rapid.SampledFrom([]string{"", "/delta", "/download/", "/messages", "/shares/"}).Draw(t, "path"),
+		rapid.IntRange(1, 10).Draw(t, "times"))
+	fault.Skip = rapid.IntRange(0, 5).Draw(t, "skip")
+	m.fake.Inject(fault)
+}
+
+// disturbed is a sync during which somebody writes in the channel.
+func (m *model) disturbed(t *rapid.T) {
+	during, what := int64(rapid.IntRange(1, 8).Draw(t, "at request")), rapid.IntRange(0, 3).Draw(t, "what")
+	text := m.text(t)
+	var n atomic.Int64
+	m.fake.Before = func(*http.Request) {
+		if n.Add(1) != during {
+			return
+		}
+		switch {
+		case what == 0:
+			m.fake.ExpireURLs()
+		case what == 1 && len(m.roots) > 0 && m.heard(m.roots[0]):
+			m.messages = append(m.messages, m.fake.Say(channelID, m.roots[0], text))
+		case what == 2 && len(m.messages) > 0:
+			m.fake.Edit(channelID, m.messages[0], text)
+		case what == 3 && len(m.files) > 0:
+			m.fake.Write(m.files[0], m.word())
+		}
+	}
+	_, _ = m.try(context.Background())
+	m.fake.Before = nil
+}
+
+// killed is a sync that ends at any request.
+func (m *model) killed(t *rapid.T) {
+	ctx, kill := context.WithCancel(context.Background())
+	defer kill()
+	at := int64(rapid.IntRange(1, 15).Draw(t, "at request"))
+	var n atomic.Int64
+	m.fake.Before = func(*http.Request) {
+		if n.Add(1) == at {
+			kill()
+		}
+	}
+	_, err := teams.Sync(ctx, m.cfg, m.options(), m.sink)
+	m.fake.Before = nil
+	if err == nil {
+		m.sink.Complete()
+	} else {
+		m.sink.Killed(rapid.Bool().Draw(t, "last checkpoint lost"))
+	}
+}
+
+func (m *model) quiet(t *rapid.T) {
+	m.fake.Heal()
+	if _, err := m.try(context.Background()); err != nil {
+		t.Fatalf("a sync with nothing going on fails: %v", err)
+	}
+	if problem := m.differs(); problem != "" {
+		t.Fatal(problem)
+	}
+	if r, err := m.try(context.Background()); err != nil || r.Put+r.Touched+r.Deleted > 0 {
+		t.Fatalf("a sync after it changes something: %+v %v", r, err)
+	}
+}

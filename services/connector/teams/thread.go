@@ -1,0 +1,145 @@
+package teams
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/echomind/sync/sdk/chunk"
+	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/connector/graph"
+)
+
+// threads brings a page of threads up to date, and returns when all of it is sent. Their attachments are read several
+// at a time.
+func (s *syncer) threads(ctx context.Context, roots []graph.Message) error {
+	group, grouped := errgroup.WithContext(ctx)
+	group.SetLimit(s.opts.Workers)
+	err := func() error {
+		for i, root := range roots {
+			if root.ID == "" || slices.ContainsFunc(roots[i+1:], func(m graph.Message) bool { return m.ID == root.ID }) {
+				continue // a message may be listed more than once: the last is right
+			}
+			files, err := s.thread(grouped, root)
+			if err != nil {
+				return err
+			}
+			for _, f := range files {
+				group.Go(func() error { return s.file(grouped, f) })
+			}
+		}
+		return nil
+	}()
+	if waited := group.Wait(); waited != nil {
+		return waited
+	}
+	return err
+}
+
+// thread brings one thread up to date, and returns the attachments that are to be read.
+func (s *syncer) thread(ctx context.Context, root graph.Message) ([]attachment, error) {
+	id := threadID(root.ID)
+	s.result.Threads++
+	s.shown[id] = struct{}{}
+	delete(s.stamped, id)
+	delete(s.unstamped, id)
+	if root.Removed != nil {
+		return nil, s.removeThread(ctx, id)
+	}
+	if root.NextReplies != "" {
+		more, err := s.moreReplies(ctx, root.NextReplies)
+		if err != nil {
+			return nil, err
+		}
+		root.Replies = append(root.Replies, more...)
+	}
+	slices.SortStableFunc(root.Replies, func(a, b graph.Message) int {
+		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.ID, b.ID))
+	})
+	visible := visibleOf(root)
+	if len(visible) == 0 {
+		return nil, s.removeThread(ctx, id)
+	}
+	title, sections := read(visible)
+	hash := textHash(title, sections)
+	now := thread{active: activity(root), replies: repliesHash(root.Replies), text: hash[:16]}
+	doc := worker.Document{
+		SourceID: id, Title: title, URL: root.WebURL, MediaType: "text/plain", ContentHash: hash, VersionToken: now.String(),
+	}
+	stored, known := s.stored(id)
+	switch {
+	case known && stored.VersionToken != "" && stored.ContentHash == hash && stored.VersionToken == doc.VersionToken:
+		s.unchanged.Add(1)
+	case known && stored.VersionToken != "" && stored.ContentHash == hash && !s.isFresh(id):
+		s.touched.Add(1)
+		s.remember(doc)
+		if err := s.sink.Touch(ctx, doc); err != nil {
+			return nil, err
+		}
+	default:
+		doc.Chunks = chunk.Split(sections, s.opts.Chunk)
+		if err := s.send(ctx, doc); err != nil {
+			return nil, err
+		}
+	}
+	return s.filesOf(ctx, id, visible)
+}
+
+// visibleOf are the messages of a thread that people see: no events of the channel's, nothing deleted, nothing that a
+// policy hides.
+func visibleOf(root graph.Message) []graph.Message {
+	var visible []graph.Message
+	for _, m := range append([]graph.Message{root}, root.Replies...) {
+		if seen(m) {
+			visible = append(visible, m)
+		}
+	}
+	return visible
+}
+
+func seen(m graph.Message) bool {
+	hidden := m.Policy != nil && strings.Contains(strings.ToLower(m.Policy.Action), "blockaccess")
+	return m.MessageType == "message" && m.Deleted == nil && m.Removed == nil && !hidden
+}
+
+// activity is when somebody last wrote or deleted something in a thread. Reactions are none.
+func activity(root graph.Message) time.Time {
+	last := root.Created
+	for _, m := range append([]graph.Message{root}, root.Replies...) {
+		for _, at := range []*time.Time{&m.Created, m.Edited, m.Deleted} {
+			if at != nil && at.After(last) {
+				last = *at
+			}
+		}
+	}
+	return last
+}
+
+// repliesHash tells whether the replies of a thread have changed.
+func repliesHash(replies []graph.Message) string {
+	sorted := slices.SortedFunc(slices.Values(replies), func(a, b graph.Message) int { return strings.Compare(a.ID, b.ID) })
+	var parts []string
+	for _, m := range sorted {
+		if seen(m) {
+			parts = append(parts, m.ID, m.From.Name(), messageText(m))
+			for _, a := range m.Attachments {
+				parts = append(parts, a.ContentURL)
+			}
+		}
+	}
+	return graph.Short(parts...)
+}
+
+// removeThread removes a thread with its attachments.
+func (s *syncer) removeThread(ctx context.Context, id string) error {
+	for _, file := range s.attachments(id) {
+		if err := s.remove(ctx, file); err != nil {
+			return err
+		}
+	}
+	return s.remove(ctx, id)
+}

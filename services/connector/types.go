@@ -1,0 +1,26 @@
+package connector
+
+import (
+	"github.com/echomind/sync/internal/secret"
+	"github.com/echomind/sync/services/connector/googledrive"
+	"github.com/echomind/sync/services/connector/onedrive"
+	"github.com/echomind/sync/services/connector/teams"
+)
+
+// The types that this service subscribes to.
+const (
+	typeGoogleDrive = "google_drive"
+	typeOneDrive    = "onedrive"
+	typeTeams       = "teams"
+)
+
+// secretFields are those that the types' Configs tag.
+var secretFields = map[string][]string{
+	typeGoogleDrive: secret.Fields(googledrive.Config{}),
+	typeOneDrive:    secret.Fields(onedrive.Config{}),
+	typeTeams:       secret.Fields(teams.Config{}),
+}
+
+// SecretFields are the fields of a type's configuration that are sealed before they are stored; none of a type that
+// this service does not know.
+func SecretFields(connectorType string) []string { return secretFields[connectorType] }

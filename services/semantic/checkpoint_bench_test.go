@@ -1,0 +1,78 @@
+package semantic
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/db"
+	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/proto/gen/internalpb"
+)
+
+// BenchmarkStoreARunWithCheckpoints stores one long run, in batches of 64 on two workers, with a checkpoint after every
+// 200 documents and without, half of it each in turn, and prints the ratio of the two.
+func BenchmarkStoreARunWithCheckpoints(b *testing.B) {
+	documents := 100_000
+	if testing.Short() {
+		documents = 2_000
+	}
+	b.Run(fmt.Sprintf("documents=%d/every=200", documents), func(b *testing.B) {
+		f := &fixture{t: b, pool: openPool(b, testkit.Database(b, db.Up))}
+		f.Semantic = f.service(&connect.Servers{Pool: f.pool})
+		for range b.N {
+			var with, without time.Duration
+			plain, marked := f.syncing(), f.syncing()
+			// Both grow side by side, so that the machine's moods strike both.
+			for from := 0; from < documents; from += 5_000 {
+				without += storeRange(b, plain, from, min(from+5_000, documents), 0)
+				with += storeRange(b, marked, from, min(from+5_000, documents), 200)
+			}
+			require.Equal(b, fmt.Sprint(documents), one[string](f,
+				`SELECT state->>'page' FROM connectors WHERE id = $1`, marked.connector))
+			b.ReportMetric(float64(with)/float64(without), "ratio")
+			b.ReportMetric(float64(documents)/without.Seconds(), "documents/s")
+		}
+	})
+}
+
+// storeRange stores documents from..to of a run, with a checkpoint after every so many, and says how long it took.
+func storeRange(b *testing.B, c trip, from, to, every int) time.Duration {
+	batches := make(chan []*internalpb.DocumentProcessRequest, (to-from)/32)
+	var batch []*internalpb.DocumentProcessRequest
+	add := func(m *internalpb.DocumentProcessRequest) {
+		if batch = append(batch, m); len(batch) == 64 {
+			batches <- batch
+			batch = nil
+		}
+	}
+	for i := from; i < to; i++ {
+		no := int64(i) + 1
+		if every > 0 {
+			no += int64(i / every)
+		}
+		add(c.doc(no, fmt.Sprintf("document %d", i), fmt.Sprintf("text of document %d", i)))
+		if every > 0 && (i+1)%every == 0 {
+			add(c.checkpoint(no+1, i+1))
+		}
+	}
+	batches <- batch
+	close(batches)
+	began := time.Now()
+	var workers sync.WaitGroup
+	for range 2 {
+		workers.Go(func() {
+			for batch := range batches {
+				if err := c.handles(batch...); err != nil {
+					b.Errorf("store: %v", err)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	return time.Since(began)
+}

@@ -1,0 +1,238 @@
+package semantic
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/structpb"
+	"pgregory.net/rapid"
+
+	"github.com/echomind/sync/proto/gen/internalpb"
+)
+
+// page is the state of the connector as checkpoint sets it; "" where it has none.
+func (c trip) page() string {
+	c.f.t.Helper()
+	return one[string](c.f, `SELECT coalesce(state->>'page', '') FROM connectors WHERE id = $1`, c.connector)
+}
+
+func TestACheckpointBecomesTheStateOnceAllBeforeItIsStored(t *testing.T) {
+	f := newFixture(t)
+	c := f.syncing()
+	c.stores(c.checkpoint(3, 1), c.doc(1, "a", "apple"))
+	require.Empty(t, c.page())
+	c.stores(c.doc(2, "b", "banana"))
+	require.Equal(t, "1", c.page())
+	require.Equal(t, "running", c.verdict())
+	c.stores(c.doc(4, "c", "cherry"), c.completed(4))
+	require.Equal(t, "completed", c.verdict())
+	require.Contains(t, one[string](f, `SELECT state::text FROM connectors WHERE id = $1`, c.connector), c.session.String())
+}
+
+func TestACheckpointThatComesLastAndTwice(t *testing.T) {
+	f := newFixture(t)
+	c := f.syncing()
+	c.stores(c.doc(1, "a", "apple"), c.doc(3, "c", "cherry"))
+	c.stores(c.checkpoint(2, 1), c.checkpoint(2, 1))
+	c.stores(c.checkpoint(2, 1))
+	require.Equal(t, "1", c.page())
+	require.Equal(t, int64(3), c.stored())
+	require.Equal(t, int64(1), one[int64](f, `SELECT notes FROM scheduler_runs WHERE id = $1`, c.session))
+}
+
+func TestACheckpointWaitsForEveryPartOfADocument(t *testing.T) {
+	f := newFixture(t)
+	c := f.syncing()
+	c.stores(c.doc(1, "a", "one", part(0, 2)), c.checkpoint(3, 1))
+	require.Empty(t, c.page())
+	c.stores(c.doc(2, "a", "two", part(1, 2)))
+	require.Equal(t, "1", c.page())
+}
+
+func TestADocumentThatFailedHoldsNoCheckpointUpAndHasNoToken(t *testing.T) {
+	f := newFixture(t)
+	c := f.synced(map[string]string{"a": "apple"}).again()
+	c.stores(c.doc(1, "a", "apple", unreadable), c.checkpoint(2, 1))
+	require.Equal(t, "1", c.page())
+	require.Equal(t, "", one[string](f, `SELECT version_token FROM documents WHERE connector_id = $1`, c.connector))
+}
+
+func TestADeathBetweenStoreAndCheckpoint(t *testing.T) {
+	f := newFixture(t)
+	for name, heal := range map[string]func(trip){
+		"is made up for by the redelivery": func(c trip) { c.stores(c.doc(1, "a", "apple")) },
+		"is made up for by housekeeping":   func(c trip) { require.NoError(t, f.AdvanceStored(ctx)) },
+		"is made up for by the next store": func(c trip) { c.stores(c.doc(3, "c", "cherry")) },
+		"is made up for by the completion": func(c trip) { // which has no state of its own
+			m := c.completed(2)
+			m.GetCompleted().NewState = nil
+			c.stores(m)
+			require.Equal(t, "completed", c.verdict())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := f.syncing()
+			c.stores(c.checkpoint(2, 1))
+			it := newItem(delivery{request: c.doc(1, "a", "apple"), session: c.session})
+			require.NoError(t, f.embed(ctx, []*item{it}))
+			come, err := f.storeItems(ctx, c.message(1), c.session, []*item{it})
+			require.NoError(t, err)
+			require.Equal(t, progress{checkpointed: true}, come)
+			require.Empty(t, c.page())
+			heal(c)
+			require.Equal(t, "1", c.page())
+		})
+	}
+}
+
+func TestACheckpointAfterItsRunIsOverChangesNothing(t *testing.T) {
+	f := newFixture(t)
+	for name, end := range overs {
+		c := f.syncing()
+		c.stores(c.doc(1, "a", "apple"))
+		end(c)
+		c.stores(c.checkpoint(2, 1))
+		require.NoError(t, f.AdvanceStored(ctx))
+		require.Zero(t, f.count("connectors WHERE state <> '{}'"), name)
+		require.Zero(t, f.count("run_checkpoints"), name)
+	}
+}
+
+func TestWhatARunLeavesOfItsCheckpointsIsSwept(t *testing.T) {
+	f := newFixture(t)
+	c := f.syncing()
+	c.stores(c.checkpoint(2, 1), c.checkpoint(4, 2))
+	overs["failed"](c)
+	require.NoError(t, f.Sweep(ctx))
+	require.Zero(t, f.count("run_checkpoints"))
+	c.stores(c.checkpoint(6, 3))
+	require.Zero(t, f.count("run_checkpoints"))
+}
+
+func TestACheckpointThatCannotBeKeptIsGivenUpAndCostsOnlyItself(t *testing.T) {
+	f := newFixture(t)
+	c := f.syncing()
+	big := c.checkpoint(2, 1)
+	big.GetCheckpoint().State.Fields["a"] = structpb.NewStringValue(strings.Repeat("x", 70_000))
+	require.ErrorContains(t, c.handles(big), "run_checkpoints_state_size")
+	require.NoError(t, f.countPoison(ctx, delivery{request: big, session: c.session}, errors.New("too large")))
+	c.stores(c.doc(1, "a", "apple"), c.checkpoint(3, 2), c.completed(3))
+	require.Equal(t, "completed", c.verdict())
+	require.Equal(t, int64(0), one[int64](f, `SELECT documents_failed FROM scheduler_runs WHERE id = $1`, c.session))
+	require.Contains(t, one[string](f, `SELECT state::text FROM connectors WHERE id = $1`, c.connector), c.session.String())
+}
+
+func TestARunOfCheckpointsAloneIsSkipped(t *testing.T) {
+	f := newFixture(t)
+	c := f.synced(map[string]string{"a": "apple"}).again()
+	c.stores(c.checkpoint(1, 1), c.seen(2, 1, "a"), c.completed(2))
+	require.Equal(t, "skipped", c.verdict())
+}
+
+// TestNoOrderOfDeliveryBringsAStateAheadOfItsData draws runs with checkpoints, delivers them in any order, with repeats,
+// on two workers, and looks at every change of a state as it is made: in the same transaction every message before
+// the checkpoint must be counted as stored. In the end the last checkpoint before a message that nobody can name stands.
+func TestNoOrderOfDeliveryBringsAStateAheadOfItsData(t *testing.T) {
+	f := newFixture(t)
+	f.exec(`CREATE FUNCTION ahead() RETURNS trigger LANGUAGE plpgsql AS $$
+	DECLARE
+		upto bigint := (NEW.state->>'page')::bigint;
+	BEGIN
+		IF upto IS NULL THEN RETURN NEW; END IF;
+		IF coalesce((OLD.state->>'page')::bigint, 0) >= upto OR NEW.status <> 'SYNCING' OR upto <> (SELECT count(*) FROM run_messages m
+			WHERE m.session = NEW.chunking_session AND m.no <= upto AND m.first_no >= 0) THEN
+			RAISE EXCEPTION 'state % came after % with % in %', NEW.state, OLD.state,
+				(SELECT array_agg(m.no ORDER BY m.no) FROM run_messages m WHERE m.session = NEW.chunking_session), NEW.status;
+		END IF;
+		RETURN NEW;
+	END $$`)
+	f.exec(`CREATE TRIGGER ahead BEFORE UPDATE OF state ON connectors FOR EACH ROW EXECUTE FUNCTION ahead()`)
+	rapid.Check(t, func(rt *rapid.T) {
+		c := f.synced(map[string]string{"a": "old"}).again()
+		f.exec(`UPDATE connectors SET state = '{}' WHERE id = $1`, c.connector)
+		run := drawCheckpoints(rt)
+		order := rapid.Permutation(indices(len(run.kinds))).Draw(rt, "order")
+		order = append(order, rapid.SliceOfN(rapid.IntRange(0, len(run.kinds)-1), 0, 6).Draw(rt, "repeats")...)
+		lost := rapid.IntRange(0, 2).Draw(rt, "lost")
+		order = order[:len(order)-min(lost, len(order)-1)]
+		size := rapid.IntRange(1, 5).Draw(rt, "batch")
+		batches := make(chan []int, len(order))
+		for rest := order; len(rest) > 0; rest = rest[min(size, len(rest)):] {
+			batches <- rest[:min(size, len(rest))]
+		}
+		close(batches)
+		var workers sync.WaitGroup
+		for range 2 {
+			workers.Go(func() {
+				for batch := range batches {
+					run.deliver(t, c, batch)
+				}
+			})
+		}
+		workers.Wait()
+		require.Equal(rt, run.reached(order), c.page())
+		require.NoError(rt, f.AdvanceStored(ctx))
+		require.Equal(rt, run.reached(order), c.page())
+		require.Equal(rt, "running", c.verdict())
+		overs["released"](c)
+	})
+}
+
+// drawn is a run's messages, by kind; message i has number i+1.
+type drawn struct{ kinds []string }
+
+func drawCheckpoints(t *rapid.T) drawn {
+	kinds := []string{"document", "document", "document", "checkpoint", "checkpoint", "deletion", "unreadable", "seen", "unnamed"}
+	return drawn{rapid.SliceOfN(rapid.SampledFrom(kinds), 1, 20).Draw(t, "kinds")}
+}
+
+func (d drawn) deliver(t *testing.T, c trip, batch []int) {
+	var messages []*internalpb.DocumentProcessRequest
+	for _, i := range batch {
+		no := int64(i) + 1
+		id := fmt.Sprintf("document %d", i%4)
+		switch d.kinds[i] {
+		case "document":
+			messages = append(messages, c.doc(no, id, uuid.NewString()))
+		case "unreadable":
+			messages = append(messages, c.doc(no, id, "x", unreadable))
+		case "deletion":
+			messages = append(messages, c.deletion(no, id))
+		case "seen":
+			messages = append(messages, c.seen(no, 1, id, "a"))
+		case "checkpoint":
+			messages = append(messages, c.checkpoint(no, i+1))
+		case "unnamed":
+			if err := c.f.countPoison(ctx, delivery{request: c.message(no), session: c.session}, errors.New("garbled")); err != nil {
+				t.Errorf("give up: %v", err)
+			}
+		}
+	}
+	if len(messages) > 0 {
+		if err := c.handles(messages...); err != nil {
+			t.Errorf("store: %v", err)
+		}
+	}
+}
+
+// reached is the last checkpoint before which everything came, and could be named.
+func (d drawn) reached(order []int) (page string) {
+	came := map[int]bool{}
+	for _, i := range order {
+		came[i] = true
+	}
+	for i, kind := range d.kinds {
+		if !came[i] || kind == "unnamed" {
+			break
+		}
+		if kind == "checkpoint" {
+			page = fmt.Sprint(i + 1)
+		}
+	}
+	return page
+}
