@@ -65,7 +65,10 @@ var nonsense = map[string]struct{ before, sql string }{
 	"run_checkpoints_state_object":     {"", `INSERT INTO run_checkpoints VALUES (gen_random_uuid(), 1, '[]')`},
 	"run_checkpoints_state_size": {"", `INSERT INTO run_checkpoints VALUES (gen_random_uuid(), 1,
 		jsonb_build_object('a', repeat('x', 65536)))`},
-	"run_messages_no_range": {"", `INSERT INTO run_messages VALUES (gen_random_uuid(), 0, 1)`},
+	"sightings_listing_range":    {"", `INSERT INTO sightings VALUES (1, gen_random_uuid(), 0, 'a', 1)`},
+	"sightings_source_id_length": {"", `INSERT INTO sightings VALUES (1, gen_random_uuid(), 1, '', 1)`},
+	"sightings_no_range":         {"", `INSERT INTO sightings VALUES (1, gen_random_uuid(), 1, 'a', 0)`},
+	"run_messages_no_range":      {"", `INSERT INTO run_messages VALUES (gen_random_uuid(), 0, 1)`},
 
 	"documents_source_id_length": {"", `INSERT INTO documents (connector_id, source_id) VALUES (1, '')`},
 	"documents_status_known":     {"", `INSERT INTO documents (connector_id, source_id, status) VALUES (1, 'a', 'odd')`},
@@ -73,7 +76,6 @@ var nonsense = map[string]struct{ before, sql string }{
 	"documents_chunks_named":     {"", `INSERT INTO documents (connector_id, source_id, first_no) VALUES (1, 'a', 1)`},
 	"documents_deleted_has_no_token": {"", `INSERT INTO documents (connector_id, source_id, deleted_at, version_token)
 		VALUES (1, 'a', now(), 't')`},
-	"documents_seen_whole":      {"", `INSERT INTO documents (connector_id, source_id, seen_mark) VALUES (1, 'a', 1)`},
 	"documents_failed_says_why": {"", `INSERT INTO documents (connector_id, source_id, status) VALUES (1, 'a', 'failed')`},
 
 	"connector_secrets_name_form":     {"", `INSERT INTO connector_secrets (connector_id, name, envelope) VALUES (1, 'A b', 'enc:v1:k:AA')`},

@@ -17,7 +17,7 @@ const (
 	// armedFor is how long a fail point waits for somebody to come by.
 	armedFor = 45 * time.Second
 	// freeze is longer than a lease, an acknowledgement's wait, and the scheduler's own leadership.
-	freeze = 20 * time.Second
+	freeze = 16 * time.Second
 )
 
 // points are the named lines on which processes die. A message that is to be on its way needs a moment to get there.

@@ -18,14 +18,22 @@ CREATE TABLE run_checkpoints (
     PRIMARY KEY (session, no)
 );
 
--- Which listing showed a document: the session, and a mark that is larger for a later listing of the session and, within
--- one listing, for a smaller number (wire.SeenMark), so that the largest mark tells first what was shown first.
-ALTER TABLE documents
-    ADD COLUMN seen_by uuid,
-    ADD COLUMN seen_mark bigint,
-    ADD CONSTRAINT documents_seen_whole CHECK ((seen_by IS NULL) = (seen_mark IS NULL));
+-- Which documents a listing has shown, so that a run that goes on with a listing from a checkpoint knows what the pages
+-- before it held. Of a session that begins more than one, each has its own: the one before may be what stands.
+CREATE TABLE sightings (
+    -- No foreign key: semantic sweeps what a deleted connector leaves.
+    connector_id integer NOT NULL,
+    session      uuid NOT NULL,
+    listing      integer NOT NULL CONSTRAINT sightings_listing_range CHECK (listing >= 1),
+    source_id    text NOT NULL
+        CONSTRAINT sightings_source_id_length CHECK (octet_length(source_id) BETWEEN 1 AND 2048),
+    -- The first message of the listing that showed it.
+    no           bigint NOT NULL CONSTRAINT sightings_no_range CHECK (no >= 1),
+    -- Known: what the sessions of a listing have shown. Sweep: what a connector has left.
+    PRIMARY KEY (connector_id, session, listing, source_id)
+);
 
 -- +goose Down
-ALTER TABLE documents DROP COLUMN seen_mark, DROP COLUMN seen_by;
+DROP TABLE sightings;
 DROP TABLE run_checkpoints;
 ALTER TABLE scheduler_runs DROP COLUMN notes, DROP COLUMN checkpoint_no;

@@ -17,9 +17,15 @@ import (
 const (
 	// maxReasonBytes bounds the reason on a dead letter.
 	maxReasonBytes = 1000
+	// storedOverhead is more than the server keeps of a message besides what is sent, in bytes.
+	storedOverhead = 256
 	// headerRoom is kept free for a dead letter's own headers where the original fills a whole payload.
 	headerRoom = 4096
 )
+
+// ErrDeadLettersFull says that the stream of dead letters takes nothing more, not even a letter without its message.
+var ErrDeadLettersFull = errors.New("the stream of dead letters is full; look at it with `echomind dlq list` and make room with " +
+	"`echomind dlq drop`")
 
 // ours are the headers that a dead letter keeps even when it is cut.
 var ours = map[string]bool{
@@ -30,7 +36,9 @@ var ours = map[string]bool{
 // DeadLetter publishes a message to dlq.<its subject> with headers that say why it was given up, how often it was
 // begun and delivered, and since when and where it was, and waits for the acknowledgement. The caller acknowledges
 // the original afterwards. One that leaves no room for the headers is cut, and loses its own: else it would hold up
-// its consumer for ever.
+// its consumer for ever. Where the stream is full the message itself is left out, and where even that finds no room
+// DeadLetter returns ErrDeadLettersFull: the caller goes on, because people who do not read dead letters must not stop
+// everybody's syncs.
 func DeadLetter(ctx context.Context, js jetstream.JetStream, msg jetstream.Msg, why error, tries int) error {
 	letter := nats.NewMsg("dlq." + msg.Subject())
 	letter.Data = msg.Data()
@@ -57,19 +65,46 @@ func DeadLetter(ctx context.Context, js jetstream.JetStream, msg jetstream.Msg, 
 	}
 	err := deadline.Do(ctx, "topology.dead_letter", queryTimeout, publish)
 	if errors.Is(err, nats.ErrMaxPayload) {
-		for key := range msg.Headers() {
-			if !ours[key] {
-				letter.Header.Del(key)
-			}
-		}
-		letter.Header.Set(HeaderCutFrom, strconv.Itoa(len(letter.Data)))
-		letter.Data = letter.Data[:min(len(letter.Data), max(0, int(js.Conn().MaxPayload())-headerRoom))]
+		cut(letter, max(0, int(js.Conn().MaxPayload())-headerRoom))
 		err = deadline.Do(ctx, "topology.dead_letter", queryTimeout, publish)
+	}
+	if err != nil && noRoom(ctx, js, letter) {
+		cut(letter, 0)
+		err = deadline.Do(ctx, "topology.dead_letter", queryTimeout, publish)
+		if err != nil && noRoom(ctx, js, letter) {
+			err = ErrDeadLettersFull
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("publish a dead letter: %w", err)
 	}
 	return nil
+}
+
+// cut leaves a letter the first bytes of its message, and our own headers.
+func cut(letter *nats.Msg, most int) {
+	for key := range letter.Header {
+		if !ours[key] && key != HeaderCutFrom {
+			letter.Header.Del(key)
+		}
+	}
+	if letter.Header.Get(HeaderCutFrom) == "" {
+		letter.Header.Set(HeaderCutFrom, strconv.Itoa(len(letter.Data)))
+	}
+	letter.Data = letter.Data[:min(len(letter.Data), most)]
+}
+
+// noRoom says whether the stream's own limits leave no room for a letter. The server's refusal tells that in words only.
+func noRoom(ctx context.Context, js jetstream.JetStream, letter *nats.Msg) bool {
+	stream, err := deadline.Get(ctx, "topology.dead_letter_room", queryTimeout,
+		func(ctx context.Context) (jetstream.Stream, error) { return js.Stream(ctx, DeadLetterStream) })
+	if err != nil {
+		return false
+	}
+	info := stream.CachedInfo()
+	most, held := info.Config.MaxBytes, int64(info.State.Bytes)
+	return most > 0 && held+int64(letter.Size())+storedOverhead > most ||
+		info.Config.MaxMsgs > 0 && int64(info.State.Msgs) >= info.Config.MaxMsgs
 }
 
 // DispatchedAt reads the dispatch time that a trigger carries.

@@ -113,3 +113,29 @@ func TestADeadLetterThatIsNotStoredIsAnError(t *testing.T) {
 		t.Error("a dead letter without a stream is no error")
 	}
 }
+
+func TestAFullStreamTakesALetterWithoutItsMessageAndThenNone(t *testing.T) {
+	b := newBroker(t).ensured()
+	config := Streams(DefaultMaxDocumentBytes, 4096)[2]
+	_, err := b.UpdateStream(t.Context(), config)
+	b.do(err)
+	big := document()
+	big.Data = make([]byte, 2500)
+	b.do(DeadLetter(t.Context(), b, b.received(big), errors.New("the first"), 5))
+	b.do(DeadLetter(t.Context(), b, b.received(big), errors.New("the second"), 5))
+	second := b.letter(2)
+	if got := second.Header.Get(HeaderCutFrom); got != "2500" || len(second.Data) > 0 {
+		t.Errorf("cut from %q, with %d bytes left", got, len(second.Data))
+	}
+	if got := second.Header.Get(HeaderReason); got != "the second" {
+		t.Errorf("reason %q", got)
+	}
+	for range 10 {
+		if err = DeadLetter(t.Context(), b, b.received(big), errors.New("one more"), 5); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, ErrDeadLettersFull) {
+		t.Errorf("a full stream says %v", err)
+	}
+}

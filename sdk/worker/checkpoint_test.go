@@ -31,12 +31,23 @@ func handedOn(t *testing.T, m *internalpb.DocumentProcessRequest) string {
 	return string(data)
 }
 
-// stores keeps a document as if a run had put it; mark says how a listing showed it.
-func (f *fixture) stores(connector int32, id, session string, mark int64) {
+// stores keeps documents as if a run had put them.
+func (f *fixture) stores(connector int32, ids ...string) {
 	f.t.Helper()
-	f.exec(`INSERT INTO documents (connector_id, source_id, status, version_token, config_version, seen_by, seen_mark)
-		SELECT id, $2, 'stored', 'v1', config_version, nullif($3, '')::uuid, nullif($4::bigint, 0) FROM connectors WHERE id = $1`,
-		connector, id, session, mark)
+	f.exec(`INSERT INTO documents (connector_id, source_id, status, version_token, config_version)
+		SELECT c.id, s.id, 'stored', 'v1', c.config_version FROM connectors c, unnest($2::text[]) s (id) WHERE c.id = $1`, connector, ids)
+}
+
+// sighted writes down that a session's listing showed a document with a message.
+func (f *fixture) sighted(connector int32, id, session string, listing, no int) {
+	f.t.Helper()
+	f.exec(`INSERT INTO sightings (connector_id, session, listing, source_id, no) VALUES ($1, $2, $3, $4, $5)`,
+		connector, session, listing, id, no)
+}
+
+// leg is what a checkpoint says of one session's part of a listing.
+func leg(session string, listing, no int) string {
+	return fmt.Sprintf(`"%s": {"listing": %d, "no": %d}`, session, listing, no)
 }
 
 func TestACheckpointIsNumberedWithTheDocumentsAndIsNoState(t *testing.T) {
@@ -126,7 +137,7 @@ func TestAListingMarksWhatItShows(t *testing.T) {
 		sent[1].GetPart().Listing, sent[2].GetPart().Listing, sent[3].GetSeen().Listing, sent[5].GetPart().Listing, sent[6].GetPart().Listing,
 	})
 	require.Equal(t, []string{"a", "b"}, sent[3].GetSeen().SourceIds)
-	require.JSONEq(t, fmt.Sprintf(`{"page": 1, "$kit": {"seen": {"%s": "%d"}}}`, c.session, wire.SeenMark(1, 4)), handedOn(t, sent[4]))
+	require.JSONEq(t, `{"page": 1, "$kit": {"seen": {`+leg(c.session.String(), 1, 4)+`}}}`, handedOn(t, sent[4]))
 	require.JSONEq(t, `{"page": 2}`, handedOn(t, sent[7]))
 }
 
@@ -139,11 +150,14 @@ func TestAContinuedListingKnowsWhatEarlierRunsHaveShown(t *testing.T) {
 	checkpoint := f.whole(first, 1)[1]
 
 	c := f.pending()
-	old := first.session.String()
-	f.stores(c.id, "shown", old, wire.SeenMark(1, 1))
-	f.stores(c.id, "shown after the checkpoint", old, wire.SeenMark(1, 2))
-	f.stores(c.id, "shown by another run", c.session.String(), wire.SeenMark(1, 1))
-	f.stores(c.id, "not shown", "", 0)
+	old, other := first.session.String(), c.session.String()
+	f.stores(c.id, "shown", "shown after the checkpoint", "shown by another listing", "shown by another run", "not shown")
+	f.sighted(c.id, "shown", old, 1, 1)
+	f.sighted(c.id, "shown", old, 2, 3) // by a later listing, of which no checkpoint was reached
+	f.sighted(c.id, "shown after the checkpoint", old, 1, 2)
+	f.sighted(c.id, "shown by another listing", old, 2, 1)
+	f.sighted(c.id, "shown by another run", other, 1, 1)
+	f.sighted(c.id+1, "not shown", old, 1, 1) // of another connector
 	var seen []string
 	var state map[string]any
 	f.publish(c, continuing(checkpoint))
@@ -151,12 +165,10 @@ func TestAContinuedListingKnowsWhatEarlierRunsHaveShown(t *testing.T) {
 		if err := run.State(&state); err != nil {
 			return err
 		}
-		for _, id := range []string{"shown", "not shown", "new"} { // also where nobody has asked for Known
-			if err := run.Put(ctx, worker.Document{SourceID: id, VersionToken: "v2"}); err != nil {
-				return err
-			}
+		if err := run.Put(ctx, worker.Document{SourceID: "not shown", VersionToken: "v2"}); err != nil {
+			return err
 		}
-		if err := run.Seen(ctx, "shown", "shown after the checkpoint"); err != nil {
+		if err := run.Seen(ctx, "shown after the checkpoint"); err != nil {
 			return err
 		}
 		known, err := run.Known(ctx)
@@ -174,11 +186,9 @@ func TestAContinuedListingKnowsWhatEarlierRunsHaveShown(t *testing.T) {
 	require.NoError(t, r.stop())
 	require.Equal(t, []string{"shown"}, seen)
 	require.Equal(t, map[string]any{"page": 1.0}, state)
-	sent := f.whole(c, 5)
-	require.Equal(t, []int32{0, 1, 1}, []int32{sent[1].GetPart().Listing, sent[2].GetPart().Listing, sent[3].GetPart().Listing})
-	require.Equal(t, []string{"shown after the checkpoint"}, sent[4].GetSeen().SourceIds)
-	require.JSONEq(t, fmt.Sprintf(`{"page": 2, "$kit": {"seen": {"%s": "%d", "%s": "%d"}}}`,
-		old, wire.SeenMark(1, 1), c.session, wire.SeenMark(1, 5)), handedOn(t, sent[5]))
+	sent := f.whole(c, 3)
+	require.Equal(t, []int32{1, 1}, []int32{sent[1].GetPart().Listing, sent[2].GetSeen().Listing})
+	require.JSONEq(t, `{"page": 2, "$kit": {"seen": {`+leg(old, 1, 1)+`, `+leg(other, 1, 3)+`}}}`, handedOn(t, sent[3]))
 }
 
 func TestARunThatBeginsAllOverForgetsWhatEarlierRunsHaveShown(t *testing.T) {
@@ -190,7 +200,8 @@ func TestARunThatBeginsAllOverForgetsWhatEarlierRunsHaveShown(t *testing.T) {
 	})
 	checkpoint := f.whole(first, 1)[1]
 	c := f.pending()
-	f.stores(c.id, "shown", first.session.String(), wire.SeenMark(1, 1))
+	f.stores(c.id, "shown")
+	f.sighted(c.id, "shown", first.session.String(), 1, 1)
 	var known map[string]worker.Known
 	f.publish(c, continuing(checkpoint))
 	r := f.work(func(ctx context.Context, run *worker.Run) (err error) {
@@ -208,7 +219,7 @@ func TestARunThatBeginsAllOverForgetsWhatEarlierRunsHaveShown(t *testing.T) {
 	require.False(t, known["shown"].Seen)
 	sent := f.whole(c, 2)
 	require.Equal(t, []string{"shown"}, sent[1].GetSeen().SourceIds)
-	require.NotContains(t, handedOn(t, sent[2]), first.session.String())
+	require.JSONEq(t, `{"page": 2, "$kit": {"seen": {`+leg(c.session.String(), 2, 2)+`}}}`, handedOn(t, sent[2]))
 	require.True(t, sent[0].GetCompleted().ListingWhole)
 }
 

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -16,6 +17,11 @@ func (w *Worker) giveUp(ctx context.Context, msg jetstream.Msg, why error) {
 	for pause := publishPause; ; pause = min(2*pause, publishPauses) {
 		err := topology.DeadLetter(ctx, w.servers.Stream, msg, why, 1)
 		if err == nil {
+			w.log.Error("a trigger was given up; look at the stream of dead letters", "subject", msg.Subject(), "err", why)
+			break
+		}
+		if errors.Is(err, topology.ErrDeadLettersFull) {
+			w.log.Error("a trigger was given up and is lost", "subject", msg.Subject(), "err", errors.Join(why, err))
 			break
 		}
 		w.log.Warn("a dead letter waits for the broker", "err", err)
@@ -26,7 +32,6 @@ func (w *Worker) giveUp(ctx context.Context, msg jetstream.Msg, why error) {
 		sleep(ctx, pause)
 	}
 	w.metrics.deadLetters.Inc()
-	w.log.Error("a trigger was given up; look at the stream of dead letters", "subject", msg.Subject(), "err", why)
 	// One that is lost brings the message back, and a second dead letter.
 	_ = deadline.Do(ctx, "worker.acknowledge", time.Second, msg.DoubleAck)
 }

@@ -3,13 +3,11 @@ package worker
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/echomind/sync/proto/gen/internalpb"
-	"github.com/echomind/sync/sdk/wire"
 )
 
 const (
@@ -30,11 +28,16 @@ type listing struct {
 	begun   int32 // how many this session has begun, or gone on with
 	current int32 // which of them it is in; 0 = none
 	partial bool  // of an earlier run
-	// earlier says, by session, from which mark on a document counts as shown (see wire.SeenMark). The marks end at that
-	// session's last checkpoint: what it showed later, this run lists again.
-	earlier map[string]int64
-	// shown are the documents that earlier runs showed. They are not marked again: their mark would be worth less.
-	shown map[string]struct{}
+	// earlier are the parts of it that earlier runs have listed, each up to that run's last checkpoint: what it showed
+	// later, this run lists again.
+	earlier []leg
+}
+
+// leg is the part of a listing that one session has listed, up to a checkpoint.
+type leg struct {
+	session uuid.UUID
+	listing int32 // which of the session's
+	no      int64 // of the checkpoint
 }
 
 // BeginListing says that this run lists its whole source from the beginning. Documents are marked from here on as shown
@@ -55,106 +58,64 @@ func (r *Run) EndListing() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := r.carried()
-	l.current, l.earlier, l.shown = 0, nil, nil
+	l.current, l.earlier = 0, nil
 }
 
 // Seen marks documents that the listing has shown and that stand as they are stored. Call it before the checkpoint that
 // covers their page, with many at once: they travel a thousand to a message. Outside a listing it does nothing.
 func (r *Run) Seen(ctx context.Context, sourceIDs ...string) error {
-	var batch []string
-	size := 0
-	current := int32(0)
 	for _, id := range sourceIDs {
 		if err := checkIdentity(Document{SourceID: id}); err != nil {
 			return err
 		}
-		mark, err := r.mark(ctx, id)
-		if err != nil {
-			return err
-		}
-		if mark == 0 {
-			continue
-		}
-		current = mark
-		if len(batch) == seenBatch || size+len(id) > seenBytes {
-			if err := r.sendSeen(ctx, batch, current); err != nil {
-				return err
-			}
-			batch, size = nil, 0
-		}
-		batch, size = append(batch, id), size+len(id)+8
 	}
-	if len(batch) == 0 {
+	current := r.listingNow()
+	if current == 0 {
 		return nil
 	}
-	return r.sendSeen(ctx, batch, current)
+	for len(sourceIDs) > 0 {
+		n, size := 0, 0
+		for n < len(sourceIDs) && n < seenBatch && size < seenBytes {
+			size += len(sourceIDs[n])
+			n++
+		}
+		if err := r.sendSeen(ctx, sourceIDs[:n], current); err != nil {
+			return err
+		}
+		sourceIDs = sourceIDs[n:]
+	}
+	return nil
 }
 
-func (r *Run) sendSeen(ctx context.Context, ids []string, mark int32) error {
+func (r *Run) sendSeen(ctx context.Context, ids []string, listing int32) error {
 	no, err := r.outbox.number(1)
 	if err != nil {
 		return fmt.Errorf("mark %d documents as seen: %w", len(ids), err)
 	}
 	r.notes.Add(1)
 	m := r.envelope(no)
-	m.Body = &internalpb.DocumentProcessRequest_Seen{Seen: &internalpb.DocumentsSeen{SourceIds: ids, Listing: mark}}
+	m.Body = &internalpb.DocumentProcessRequest_Seen{Seen: &internalpb.DocumentsSeen{SourceIds: ids, Listing: listing}}
 	if err := r.outbox.send(ctx, m); err != nil {
 		return fmt.Errorf("mark %d documents as seen: %w", len(ids), err)
 	}
 	return nil
 }
 
-// mark is which listing of the session shows a document; 0 outside one, and for a document that an earlier run of the
-// listing has shown.
-func (r *Run) mark(ctx context.Context, sourceID string) (int32, error) {
-	r.mu.Lock()
-	l := r.carried()
-	current, unread := l.current, len(l.earlier) > 0 && l.shown == nil
-	r.mu.Unlock()
-	if current == 0 {
-		return 0, nil
-	}
-	if unread {
-		if _, err := r.Known(ctx); err != nil {
-			return 0, err
-		}
-	}
+// listingNow is which of the session's listings is under way; 0 = none.
+func (r *Run) listingNow() int32 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, before := l.shown[sourceID]; before {
-		return 0, nil
-	}
-	return l.current, nil
+	return r.carried().current
 }
 
-// seenBefore is what Known asks for: which sessions have shown documents of this listing, from which marks on.
-func (r *Run) seenBefore() (sessions []uuid.UUID, marks []int64) {
+// legs are what Known asks for: the parts of the listing that earlier runs have listed.
+func (r *Run) legs() (sessions []uuid.UUID, listings []int32, nos []int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for name, mark := range r.carried().earlier {
-		session, err := uuid.Parse(name)
-		if err != nil {
-			continue // somebody wrote the state by hand: what it does not say was not shown
-		}
-		sessions, marks = append(sessions, session), append(marks, mark)
+	for _, l := range r.carried().earlier {
+		sessions, listings, nos = append(sessions, l.session), append(listings, l.listing), append(nos, l.no)
 	}
-	return sessions, marks
-}
-
-// remember keeps what earlier runs of the listing have shown.
-func (r *Run) remember(known map[string]Known) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	l := r.carried()
-	if len(l.earlier) == 0 {
-		return
-	}
-	l.shown = map[string]struct{}{}
-	for id, k := range known {
-		if k.Seen {
-			l.shown[id] = struct{}{}
-		}
-	}
+	return sessions, listings, nos
 }
 
 // carried is what the checkpoint that the run continues from has handed on. r.mu is held.
@@ -165,30 +126,30 @@ func (r *Run) carried() *listing {
 	r.inListing = &listing{}
 	kit := r.request.GetState().GetFields()[kitKey].GetStructValue().GetFields()
 	r.inListing.partial = kit[carriedPartial].GetBoolValue()
-	for session, value := range kit[carriedSeen].GetStructValue().GetFields() {
-		mark, err := strconv.ParseInt(value.GetStringValue(), 10, 64)
+	for name, value := range kit[carriedSeen].GetStructValue().GetFields() {
+		session, err := uuid.Parse(name)
 		if err != nil {
-			continue
+			continue // somebody wrote the state by hand: what it does not say was not shown
 		}
-		if r.inListing.earlier == nil {
-			r.inListing.earlier = map[string]int64{}
-		}
-		r.inListing.earlier[session] = mark
+		of := value.GetStructValue().GetFields()
 		r.inListing.begun, r.inListing.current = 1, 1
+		r.inListing.earlier = append(r.inListing.earlier, leg{
+			session: session, listing: int32(of["listing"].GetNumberValue()), no: int64(of["no"].GetNumberValue()),
+		})
 	}
 	return r.inListing
 }
 
-// covers is what a checkpoint says of the listing: what was shown up to it, by earlier runs and by this session. Marks
-// travel as text, because a Struct does not hold them exactly.
-func (l *listing) covers(session string, no int64) map[string]*structpb.Value {
+// covers is what a checkpoint says of the listing: what was shown up to it, by earlier runs and by this session.
+func (l *listing) covers(session uuid.UUID, no int64) map[string]*structpb.Value {
 	if l.current == 0 {
 		return nil
 	}
 	seen := map[string]*structpb.Value{}
-	for earlier, mark := range l.earlier {
-		seen[earlier] = structpb.NewStringValue(strconv.FormatInt(mark, 10))
+	for _, part := range append([]leg{{session: session, listing: l.current, no: no}}, l.earlier...) {
+		seen[part.session.String()] = structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
+			"listing": structpb.NewNumberValue(float64(part.listing)), "no": structpb.NewNumberValue(float64(part.no)),
+		}})
 	}
-	seen[session] = structpb.NewStringValue(strconv.FormatInt(wire.SeenMark(l.current, no), 10))
 	return seen
 }

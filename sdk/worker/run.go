@@ -72,13 +72,13 @@ func (r *Run) ListingPartial() {
 // changes names it, because a cursor, and a checkpoint too, has passed it.
 func (r *Run) Known(ctx context.Context) (map[string]Known, error) {
 	known, after := map[string]Known{}, ""
-	sessions, marks := r.seenBefore()
+	sessions, listings, nos := r.legs()
 	for {
 		var page []dbgen.KnownDocumentsRow
 		err := r.persist(ctx, "worker.known", func(ctx context.Context) (err error) {
 			page, err = r.queries.KnownDocuments(ctx, dbgen.KnownDocumentsParams{
 				ConnectorID: r.request.ConnectorId, ConfigVersion: r.request.ConfigVersion,
-				Sessions: sessions, Marks: marks, After: after, Page: knownPage,
+				Sessions: sessions, Listings: listings, Nos: nos, After: after, Page: knownPage,
 			})
 			return err
 		})
@@ -90,7 +90,6 @@ func (r *Run) Known(ctx context.Context) (map[string]Known, error) {
 			after = d.SourceID
 		}
 		if len(page) < knownPage {
-			r.remember(known)
 			return known, nil
 		}
 	}
@@ -121,17 +120,14 @@ func (r *Run) Put(ctx context.Context, d Document) error {
 	if err != nil {
 		return err
 	}
-	shown, err := r.mark(ctx, d.SourceID)
-	if err != nil {
-		return fmt.Errorf("send %q: %w", d.SourceID, err)
-	}
 	first, err := r.outbox.number(len(all))
 	if err != nil {
 		return fmt.Errorf("send %q: %w", d.SourceID, err)
 	}
 	failpoint.At("worker.fetching")
+	listing := r.listingNow()
 	for i, part := range all {
-		part.FirstNo, part.Listing = first, shown
+		part.FirstNo, part.Listing = first, listing
 		m := r.envelope(first + int64(i))
 		m.Body = &internalpb.DocumentProcessRequest_Part{Part: part}
 		if err := r.outbox.send(ctx, m); err != nil {
@@ -149,15 +145,11 @@ func (r *Run) Touch(ctx context.Context, d Document) error {
 	if err != nil {
 		return err
 	}
-	shown, err := r.mark(ctx, d.SourceID)
-	if err != nil {
-		return fmt.Errorf("touch %q: %w", d.SourceID, err)
-	}
 	no, err := r.outbox.number(1)
 	if err != nil {
 		return fmt.Errorf("touch %q: %w", d.SourceID, err)
 	}
-	all[0].KeepChunks, all[0].FirstNo, all[0].Listing = true, no, shown
+	all[0].KeepChunks, all[0].FirstNo, all[0].Listing = true, no, r.listingNow()
 	m := r.envelope(no)
 	m.Body = &internalpb.DocumentProcessRequest_Part{Part: all[0]}
 	if err := r.outbox.send(ctx, m); err != nil {

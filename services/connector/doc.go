@@ -3,6 +3,7 @@
 //	googledrive/  Drive API v3
 //	onedrive/     Microsoft Graph: delta of a drive or folder
 //	teams/        Microsoft Graph: delta of a channel's messages
+//	graph/        what both ask of Microsoft Graph, and how
 //	provider/     what every provider's API needs: authorisation, quota, retries, deadlines
 //
 // and here, what makes a source of them:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/google/uuid"
 
@@ -31,20 +30,23 @@ func (it *item) unnamed() bool {
 	return it.poison != "" && it.sourceID == "" && (it.note == nil || it.note.checkpoint == nil)
 }
 
-// mark is what the item's document bears once it is stored; 0 for one that no listing showed.
-func (it *item) mark() int64 {
-	if it.part == nil {
-		return 0
-	}
-	return wire.SeenMark(it.part.Listing, it.firstNo)
-}
-
-// writeNotes keeps the checkpoints among the items and marks the documents that were seen, and says how many notes there
-// are. One that was given up is only counted.
+// writeNotes keeps the checkpoints among the items, and what a listing has shown with them, and says how many notes there
+// are. A note that was given up is only counted; a document that was given up has been shown all the same.
 func (t *storing) writeNotes(ctx context.Context, items []*item) (written int64, err error) {
-	marks := map[string]int64{}
+	sightings := dbgen.SightParams{ConnectorID: t.connectorID, Session: t.session}
+	sight := func(listing int32, sourceID string, no int64) {
+		if listing > 0 {
+			sightings.Listings = append(sightings.Listings, listing)
+			sightings.SourceIds = append(sightings.SourceIds, sourceID)
+			sightings.Nos = append(sightings.Nos, no)
+		}
+	}
 	for _, it := range items {
-		if it.note == nil {
+		switch {
+		case it.part != nil:
+			sight(it.part.Listing, it.sourceID, it.no)
+			continue
+		case it.note == nil:
 			continue
 		}
 		written++
@@ -60,19 +62,15 @@ func (t *storing) writeNotes(ctx context.Context, items []*item) (written int64,
 			}
 		default:
 			for _, id := range it.note.seen.SourceIds {
-				marks[id] = max(marks[id], wire.SeenMark(it.note.seen.Listing, it.no))
+				sight(it.note.seen.Listing, id, it.no)
 			}
 		}
 	}
-	if len(marks) == 0 {
+	if len(sightings.Nos) == 0 {
 		return written, nil
 	}
-	seen := dbgen.MarkSeenParams{ConnectorID: t.connectorID, Session: t.session}
-	for id, mark := range marks {
-		seen.SourceIds, seen.Marks = append(seen.SourceIds, id), append(seen.Marks, mark)
-	}
-	if err := t.q.MarkSeen(ctx, seen); err != nil {
-		return written, fmt.Errorf("mark seen documents: %w", err)
+	if err := t.q.Sight(ctx, sightings); err != nil {
+		return written, fmt.Errorf("write down what was seen: %w", err)
 	}
 	return written, nil
 }
@@ -127,23 +125,4 @@ func checkSeen(number int64, seen *internalpb.DocumentsSeen) error {
 		}
 	}
 	return nil
-}
-
-// sortedMarks are the documents of items, in the order in which their rows are locked, each with its best mark.
-func sortedMarks(items []*item) (ids []string, marks []int64) {
-	best := map[string]int64{}
-	for _, it := range items {
-		if it.sourceID == "" {
-			continue
-		}
-		if _, has := best[it.sourceID]; !has {
-			ids = append(ids, it.sourceID)
-		}
-		best[it.sourceID] = max(best[it.sourceID], it.mark())
-	}
-	slices.Sort(ids)
-	for _, id := range ids {
-		marks = append(marks, best[id])
-	}
-	return ids, marks
 }

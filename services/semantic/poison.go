@@ -91,6 +91,12 @@ func (s *Semantic) giveUp(ctx context.Context, d delivery, why error, tries int)
 	for pause := waitPause; ; pause = min(2*pause, waitPauses) {
 		err := topology.DeadLetter(ctx, s.servers.Stream, d.msg, why, tries)
 		if err == nil {
+			s.log.Error("a message was given up; look at the stream of dead letters", "session", d.session, "err", why)
+			break
+		}
+		if errors.Is(err, topology.ErrDeadLettersFull) {
+			s.log.Error("a message was given up; its document keeps the reason, and there is no dead letter of it",
+				"session", d.session, "err", errors.Join(why, err))
 			break
 		}
 		s.log.Warn("a dead letter waits for the broker", "err", err)
@@ -101,7 +107,6 @@ func (s *Semantic) giveUp(ctx context.Context, d delivery, why error, tries int)
 		sleep(ctx, pause)
 	}
 	s.metrics.deadLetters.Inc()
-	s.log.Error("a message was given up; look at the stream of dead letters", "session", d.session, "err", why)
 	err := s.untilAnswered(ctx, func(ctx context.Context) error { return s.countPoison(ctx, d, why) })
 	if err != nil {
 		s.log.Warn("a dead letter is not counted; it is delivered again", "err", err)

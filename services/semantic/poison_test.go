@@ -56,6 +56,25 @@ func TestAMessageThatAlwaysFailsIsGivenUpAndItsRunCompletes(t *testing.T) {
 	require.Equal(t, int64(1), one[int64](f.fixture, `SELECT documents_failed FROM scheduler_runs WHERE id = $1`, c.session))
 }
 
+func TestAFullStreamOfDeadLettersStopsNothing(t *testing.T) {
+	f := newFlow(t)
+	f.poisoned()
+	config := topology.Streams(topology.DefaultMaxDocumentBytes, 100)[2] // no room for a single letter
+	_, err := f.servers.Stream.UpdateStream(ctx, config)
+	require.NoError(t, err)
+	c := f.synced(map[string]string{"bad": "old"}).again()
+	f.publishes(c.doc(1, "good", "apple"), c.doc(2, "bad", "poison"), c.completed(2))
+	for _, msg := range f.pulled(3) {
+		require.NoError(t, msg.Nak())
+	}
+	f.runs()
+	f.becomes(c, "completed")
+	f.empties()
+	require.Empty(t, f.letters())
+	require.Contains(t, c.documents(), "bad | failed")
+	require.Contains(t, c.documents(), errPoison.Error())
+}
+
 func TestAFreshMessageThatFailsDoesNotHoldBackItsBatch(t *testing.T) {
 	f := newFlow(t)
 	f.poisoned()

@@ -177,9 +177,15 @@ func (t *storing) count(ctx context.Context, items []*item) ([]*item, error) {
 
 // lock takes the documents' rows in the order of their source ids.
 func (t *storing) lock(ctx context.Context, items []*item) (map[string]dbgen.LockDocumentsRow, error) {
-	ids, marks := sortedMarks(items)
+	var ids []string
+	for _, it := range items {
+		if it.sourceID != "" {
+			ids = append(ids, it.sourceID)
+		}
+	}
+	slices.Sort(ids)
 	locked, err := t.q.LockDocuments(ctx, dbgen.LockDocumentsParams{
-		ConnectorID: t.connectorID, Session: t.session, SourceIds: ids, Marks: marks,
+		ConnectorID: t.connectorID, SourceIds: slices.Compact(ids),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("lock documents: %w", err)

@@ -100,6 +100,7 @@ func (s *Semantic) sweepRun(ctx context.Context, run dbgen.UnsweptRunsRow) error
 		func(ctx context.Context) error { _, err := s.queries.SweepOutdated(ctx, run.ID); return err },
 		func(ctx context.Context) error { return s.queries.SweepMessages(ctx, run.ID) },
 		func(ctx context.Context) error { return s.queries.SweepCheckpoints(ctx, run.ID) },
+		func(ctx context.Context) error { return s.queries.SweepSightings(ctx, run.ConnectorID) },
 		func(ctx context.Context) error { return s.queries.SweepTries(ctx, run.ID) },
 		func(ctx context.Context) error { return s.queries.MarkSwept(ctx, run.ID) },
 	)
@@ -135,7 +136,10 @@ func (s *Semantic) sweepConnector(ctx context.Context, id int32) error {
 			return err
 		}
 	}
-	return s.sweeping(ctx, func(ctx context.Context) error { return s.queries.ForgetDeletedConnector(ctx, id) })
+	return s.each(ctx,
+		func(ctx context.Context) error { return s.queries.SweepSightings(ctx, id) },
+		func(ctx context.Context) error { return s.queries.ForgetDeletedConnector(ctx, id) },
+	)
 }
 
 func (s *Semantic) each(ctx context.Context, steps ...func(context.Context) error) error {

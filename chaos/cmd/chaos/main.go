@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -22,7 +23,7 @@ func main() { os.Exit(run()) }
 func run() int {
 	minutes := flag.Float64("minutes", 0, "how long faults are begun; 0 = the short form, in which every fault happens once")
 	seed := flag.Uint64("seed", 0, "what decides connectors and faults; 0 = a random one")
-	connectors := flag.Int("connectors", 2000, "how many synthetic connectors")
+	connectors := flag.Int("connectors", 0, "how many synthetic connectors; 0 = 500 in the short form, 2000 else")
 	only := flag.String("only", "", "only faults whose name contains this")
 	bin := flag.String("bin", "bin/chaos", "where the programs are")
 	keep := flag.Bool("keep", false, "keep the folder with the logs")
@@ -70,12 +71,13 @@ func run() int {
 // config is the short form, or one of some minutes in which each fault first comes alone.
 func config(seed uint64, minutes float64, connectors int, only, bin, dir string, log *slog.Logger) campaign.Config {
 	cfg := campaign.Config{
-		Seed: seed, Window: 30 * time.Second, Long: 18 * time.Second, Connectors: connectors, Starved: 40,
+		Seed: seed, Window: 20 * time.Second, Long: 16 * time.Second, Connectors: cmp.Or(connectors, 500), Starved: 40,
 		Settle: 90 * time.Second, Only: only, Bin: bin, Dir: dir, Log: log,
 	}
 	if minutes > 0 {
+		cfg.Connectors = cmp.Or(connectors, 2000)
 		cfg.Window = time.Duration(minutes * float64(time.Minute))
-		cfg.Long, cfg.Alone, cfg.Every = 40*time.Second, true, 3*time.Second
+		cfg.Long, cfg.Alone, cfg.Every = 65*time.Second, true, 3*time.Second
 		cfg.Starved, cfg.Settle = 200, 4*time.Minute
 	}
 	return cfg

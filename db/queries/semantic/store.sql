@@ -6,15 +6,10 @@ ON CONFLICT DO NOTHING
 RETURNING no;
 
 -- name: LockDocuments :many
--- Locks the rows, sorted by source_id, creating those that are new. A document that a listing showed bears its mark from
--- here on, whatever becomes of the message.
-INSERT INTO documents AS d (connector_id, source_id, seen_by, seen_mark)
-SELECT @connector_id, s.source_id, CASE WHEN s.mark > 0 THEN @session::uuid END, nullif(s.mark, 0)
-FROM (SELECT unnest(@source_ids::text[]) AS source_id, unnest(@marks::bigint[]) AS mark) s ORDER BY s.source_id
-ON CONFLICT (connector_id, source_id) DO UPDATE SET updated_at = clock_timestamp(),
-    seen_by = coalesce(EXCLUDED.seen_by, d.seen_by),
-    seen_mark = CASE WHEN d.seen_by = EXCLUDED.seen_by THEN greatest(d.seen_mark, EXCLUDED.seen_mark)
-        ELSE coalesce(EXCLUDED.seen_mark, d.seen_mark) END
+-- Locks the rows, sorted by source_id, creating those that are new.
+INSERT INTO documents (connector_id, source_id)
+SELECT @connector_id, s.source_id FROM (SELECT unnest(@source_ids::text[]) AS source_id) s ORDER BY s.source_id
+ON CONFLICT (connector_id, source_id) DO UPDATE SET updated_at = clock_timestamp()
 RETURNING id, source_id, content_hash, chunk_count, status, session, first_no, written_by, written_no,
     config_version;
 
@@ -67,17 +62,14 @@ WHERE id = @session AND status = 'running';
 -- name: KeepCheckpoint :exec
 INSERT INTO run_checkpoints (session, no, state) VALUES (@session, @no, @state);
 
--- name: MarkSeen :exec
--- Locks the rows in the order of every other store. updated_at stays: nothing of the document has changed.
-WITH seen AS (
-    SELECT id, s.mark FROM documents d
-    JOIN (SELECT unnest(@source_ids::text[]) AS source_id, unnest(@marks::bigint[]) AS mark) s
-        ON s.source_id = d.source_id
-    WHERE d.connector_id = @connector_id
-    ORDER BY d.source_id FOR UPDATE OF d)
-UPDATE documents d SET seen_by = @session::uuid,
-    seen_mark = CASE WHEN d.seen_by = @session::uuid THEN greatest(d.seen_mark, s.mark) ELSE s.mark END
-FROM seen s WHERE d.id = s.id;
+-- name: Sight :exec
+-- Sorted, like every lock of a store.
+INSERT INTO sightings AS s (connector_id, session, listing, source_id, no)
+SELECT @connector_id, @session, n.listing, n.source_id, min(n.no)
+FROM (SELECT unnest(@listings::integer[]) AS listing, unnest(@source_ids::text[]) AS source_id,
+    unnest(@nos::bigint[]) AS no) n
+GROUP BY n.listing, n.source_id ORDER BY n.listing, n.source_id
+ON CONFLICT (connector_id, session, listing, source_id) DO UPDATE SET no = least(s.no, EXCLUDED.no);
 
 -- name: RecordCompleted :one
 -- What sync completed says; said twice it changes nothing.

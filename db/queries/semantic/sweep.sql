@@ -10,6 +10,15 @@ DELETE FROM run_messages WHERE session = @session;
 -- name: SweepCheckpoints :exec
 DELETE FROM run_checkpoints WHERE session = @session;
 
+-- name: SweepSightings :exec
+-- Those of sessions that are over, and that no checkpoint speaks of (see sdk/worker/listing.go).
+DELETE FROM sightings s
+WHERE s.connector_id = @connector_id
+    AND NOT EXISTS (SELECT 1 FROM scheduler_runs r WHERE r.id = s.session AND r.status = 'running')
+    AND NOT EXISTS (
+        SELECT 1 FROM connectors c
+        WHERE c.id = s.connector_id AND c.state->'$kit'->'seen' ? s.session::text);
+
 -- name: SweepTries :exec
 DELETE FROM message_tries WHERE session = @session;
 

@@ -369,7 +369,7 @@ type DocumentPart struct {
 	KeepChunks bool `protobuf:"varint,13,opt,name=keep_chunks,json=keepChunks,proto3" json:"keep_chunks,omitempty"`
 	// How many chunks all parts of the document have together.
 	ChunkCount int32 `protobuf:"varint,14,opt,name=chunk_count,json=chunkCount,proto3" json:"chunk_count,omitempty"`
-	// Which of the session's listings showed the document, from 1; 0 = none, or one that is known to have shown it.
+	// Which of the session's listings showed the document, from 1; 0 = none.
 	Listing       int32 `protobuf:"varint,15,opt,name=listing,proto3" json:"listing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -104,12 +104,13 @@ func (s *syncer) changedFiles(ctx context.Context, files []item) error {
 	return s.files(ctx, in)
 }
 
-// tell remembers what the changes say of a shortcut's target, nil that it is gone.
+// tell remembers what the changes say of a shortcut's target. One that is gone from this drive may be in another: it is
+// looked for.
 func (s *syncer) tell(id string, f *item) {
 	switch {
 	case !s.isTarget[id]:
 	case f == nil:
-		s.targets[id] = item{ID: id, Trashed: true}
+		s.targets[id] = item{}
 	default:
 		s.targets[id] = *f
 	}

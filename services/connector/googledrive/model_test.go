@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -124,6 +125,9 @@ func (m *model) noisy() {
 		if fault.Status == 403 && fault.Kind != "media" && fault.Kind != "export" && fault.Reason == fakedrive.NoPermission.Reason {
 			fault.Kind = "media"
 		}
+		if fault.Cut && fault.Kind == "export" {
+			fault.Kind = "media" // half an export that says it is whole cannot be told
+		}
 		fault.Skip = rapid.IntRange(0, 3).Draw(m.r, "skip")
 		m.Inject(fault)
 	}
@@ -131,12 +135,38 @@ func (m *model) noisy() {
 		left := rapid.IntRange(0, 8).Draw(m.r, "documents until the kill")
 		m.store.dies = func() bool { left--; return left < 0 }
 	}
+	if rapid.Bool().Draw(m.r, "meanwhile") && len(m.items) > 0 {
+		m.meanwhile()
+	}
 	m.store.open()
 	if _, err := m.try(); err != nil {
 		m.store.crash(func(n int) int { return rapid.IntRange(0, n-1).Draw(m.r, "left by the kill") })
 	}
 	m.store.dies, m.store.journal = nil, nil
+	m.Before(nil)
 	m.Heal()
+}
+
+// meanwhile changes the drive while the sync is at work.
+func (m *model) meanwhile() {
+	left := rapid.IntRange(0, 12).Draw(m.r, "requests until the change")
+	id, to := m.pick("item", m.items), m.pick("to", m.folders)
+	change := rapid.SampledFrom([]func(){
+		func() { m.Move(id, to) },
+		func() { m.Delete(id) },
+		func() { m.Trash(id, true) },
+		func() { m.Share(id, false) },
+		func() { m.Rename(id, "renamed meanwhile.txt") },
+		func() { m.File(to, "new meanwhile.txt", "text/plain", "new") },
+	}).Draw(m.r, "change")
+	var mu sync.Mutex
+	m.Before(func(string, string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if left--; left == -1 {
+			change()
+		}
+	})
 }
 
 // quiet syncs without faults, after which all must be equal.

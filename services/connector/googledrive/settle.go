@@ -29,6 +29,9 @@ func (s *syncer) settle(ctx context.Context) error {
 	if err := s.sweep(ctx); err != nil {
 		return err
 	}
+	if err := s.checkCount(); err != nil {
+		return err
+	}
 	if err := s.settleShortcuts(ctx); err != nil {
 		return err
 	}

@@ -152,7 +152,7 @@ func (s *syncer) settleTarget(ctx context.Context, e entry) error {
 }
 
 func (s *syncer) targetOf(ctx context.Context, e entry) (item, error) {
-	if t, is := s.targets[e.target]; is {
+	if t := s.targets[e.target]; t.ID != "" {
 		return t, nil
 	}
 	key := ""

@@ -128,7 +128,7 @@ func (c *Client) try(ctx context.Context, link string, header http.Header, v any
 	if err != nil {
 		return at, fmt.Errorf("ask %s: %w", shown(link), withoutURL(err))
 	}
-	defer drain(resp.Body)
+	defer func() { drain(resp.Body); _ = resp.Body.Close() }()
 	at, _ = http.ParseTime(resp.Header.Get("Date"))
 	if resp.StatusCode != http.StatusOK {
 		return at, answerError(resp, shown(link))
@@ -163,10 +163,7 @@ func (c *Client) wait(ctx context.Context, try int) error {
 }
 
 // drain lets the connection be used again, unless much is left to read.
-func drain(body io.ReadCloser) {
-	_, _ = io.CopyN(io.Discard, body, 64<<10)
-	_ = body.Close()
-}
+func drain(body io.Reader) { _, _ = io.CopyN(io.Discard, body, 64<<10) }
 
 // shown is a link without its query: tokens in it are long, and those of downloads are secrets.
 func shown(link string) string {

@@ -85,7 +85,7 @@ func (c *Client) fetch(ctx context.Context, link string, most int64) ([]byte, er
 	if err != nil {
 		return nil, fmt.Errorf("download: %w", withoutURL(err))
 	}
-	defer drain(resp.Body)
+	defer func() { drain(resp.Body); _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
 		return nil, answerError(resp, "the download")
 	}

@@ -49,14 +49,14 @@ func TestADownloadGoesWithoutAuthorization(t *testing.T) {
 	w.files(w.root, 2)
 	var mu sync.Mutex
 	asked := 0
-	w.fake.Before = func(r *http.Request) {
+	w.fake.Before(func(r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
 		if strings.HasPrefix(r.URL.Path, "/download/") {
 			asked++
 			require.Empty(t, r.Header.Get("Authorization"))
 		}
-	}
+	})
 	w.sync()
 	require.Equal(t, 2, asked)
 }
@@ -65,11 +65,11 @@ func TestAnExpiredURLIsAskedForAgain(t *testing.T) {
 	w := newWorld(t)
 	w.files(w.root, 3)
 	var once sync.Once
-	w.fake.Before = func(r *http.Request) {
+	w.fake.Before(func(r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/download/") {
 			once.Do(w.fake.ExpireURLs)
 		}
-	}
+	})
 	require.Equal(t, 3, w.sync().Put)
 }
 
@@ -80,14 +80,14 @@ func TestAnItemThatVanishesBeforeItsDownloadIsNoFailure(t *testing.T) {
 	w.fake.Write(ids[0], "changed")
 	extra := w.fake.File(w.root, "new.txt", "new")
 	var once sync.Once
-	w.fake.Before = func(r *http.Request) {
+	w.fake.Before(func(r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/download/") {
 			once.Do(func() {
 				w.fake.Delete(ids[0])
 				w.fake.Delete(extra)
 			})
 		}
-	}
+	})
 	r := w.sync()
 	require.Equal(t, onedrive.Result{Pages: 1, Listed: 2, Deleted: 1}, r)
 	w.sync()
@@ -97,11 +97,11 @@ func TestContentThatChangesBetweenListingAndDownloadIsStoredWithItsOwnVersion(t 
 	w := newWorld(t)
 	id := w.fake.File(w.root, "a.txt", "the first text")
 	var once sync.Once
-	w.fake.Before = func(r *http.Request) {
+	w.fake.Before(func(r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/download/") {
 			once.Do(func() { w.fake.Write(id, "a newer text") })
 		}
-	}
+	})
 	w.sync()
 	require.Equal(t, "a newer text", memsink.Text(w.sink.Docs()[id]))
 	r := w.sync() // the delta reports what is known
@@ -196,5 +196,30 @@ func TestABrokenDownloadHostEndsTheSyncInsteadOfFailingEveryDocument(t *testing.
 	_, err := w.try(t.Context())
 	require.ErrorContains(t, err, "20 files in a row")
 	w.fake.Heal()
+	w.sync()
+}
+
+// quotaSpent is an error about the account, as the client that keeps to the quota returns it.
+type quotaSpent struct{}
+
+func (quotaSpent) Error() string                                   { return "the account is told to wait for an hour" }
+func (quotaSpent) EndsSync() bool                                  { return true }
+func (quotaSpent) RoundTrip(*http.Request) (*http.Response, error) { return nil, quotaSpent{} }
+
+func TestAnErrorAboutTheAccountEndsTheSyncAndFailsNoDocument(t *testing.T) {
+	w := newWorld(t)
+	w.files(w.root, 5)
+	for _, opts := range []func(*onedrive.Options){
+		func(o *onedrive.Options) { o.Plain = &http.Client{Transport: quotaSpent{}} },
+		func(o *onedrive.Options) { o.API = &http.Client{Transport: quotaSpent{}} },
+	} {
+		o := w.options()
+		opts(&o)
+		_, err := onedrive.Sync(t.Context(), w.cfg, o, w.sink)
+		require.ErrorAs(t, err, &quotaSpent{})
+		require.NotErrorIs(t, err, onedrive.ErrPermanent)
+		w.sink.Killed(false)
+		require.Empty(t, failures(w.sink))
+	}
 	w.sync()
 }

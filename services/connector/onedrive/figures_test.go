@@ -1,15 +1,21 @@
 package onedrive_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/connector/internal/fakegraph"
+	"github.com/echomind/sync/services/connector/internal/memsink"
+	"github.com/echomind/sync/services/connector/onedrive"
 )
 
 // The figures of docs are printed by these two, with CONNECTOR_FIGURES set; without it they run on small drives.
@@ -20,11 +26,43 @@ func size(most int) int {
 	return 500
 }
 
-func heap() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc >> 20
+// forgetful stores nothing, and so takes no memory of its own.
+type forgetful struct{ memsink.Sink }
+
+func (*forgetful) Known(context.Context) (map[string]worker.Known, error) { return nil, nil }
+func (*forgetful) Put(context.Context, worker.Document) error             { return nil }
+func (*forgetful) Checkpoint(context.Context, any) error                  { return nil }
+
+// TestFirstSyncInAProcess is the process whose memory peakMemory measures.
+func TestFirstSyncInAProcess(t *testing.T) {
+	drive, endpoint, of := strings.Cut(os.Getenv("CONNECTOR_FIGURES_DRIVE"), " ")
+	if !of {
+		return // it is started by peakMemory
+	}
+	r, err := onedrive.Sync(t.Context(), onedrive.Config{Drive: drive}, onedrive.Options{
+		Endpoint: endpoint, API: fakegraph.Client(), Plain: fakegraph.Plain(), Extract: memsink.Plain{},
+	}, &forgetful{})
+	require.NoError(t, err)
+	status, err := os.ReadFile("/proc/self/status")
+	require.NoError(t, err)
+	for line := range strings.Lines(string(status)) {
+		if strings.HasPrefix(line, "VmHWM:") {
+			t.Logf("peak memory with %d files: %s", r.Put, strings.Join(strings.Fields(line)[1:], " "))
+		}
+	}
+}
+
+// peakMemory prints the resident memory of a first sync without the fake.
+func (w *world) peakMemory(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "-test.run=^TestFirstSyncInAProcess$", "-test.v")
+	cmd.Env = append(os.Environ(), "CONNECTOR_FIGURES_DRIVE="+w.drive+" "+w.fake.Endpoint())
+	output, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	for line := range strings.Lines(string(output)) {
+		if _, said, found := strings.Cut(line, "peak memory"); found {
+			t.Log("peak memory " + strings.TrimSpace(said))
+		}
+	}
 }
 
 func TestFiguresOfAFirstAndAnIncrementalSync(t *testing.T) {
@@ -54,6 +92,7 @@ func TestFiguresOfAFirstAndAnIncrementalSync(t *testing.T) {
 	requests := len(w.fake.Requests())
 	t.Logf("10 changes: %d requests of the API, 10 downloads, %s", requests, time.Since(began))
 	require.Equal(t, 1, requests)
+	w.peakMemory(t)
 }
 
 func TestFiguresOfALongListingWithAKill(t *testing.T) {
@@ -73,7 +112,6 @@ func TestFiguresOfALongListingWithAKill(t *testing.T) {
 		}
 		return nil
 	}
-	before := heap()
 	began := time.Now()
 	_, err := w.try(t.Context())
 	require.ErrorIs(t, err, killed)
@@ -88,6 +126,7 @@ func TestFiguresOfALongListingWithAKill(t *testing.T) {
 	}
 	require.Equal(t, n, fetched)
 	require.LessOrEqual(t, twice, 200)
-	t.Logf("%d items, killed at page %d: %d fetched twice, %d pages after the kill, %s, heap %d MiB to %d MiB with the stored documents",
-		n, half, twice, r.Pages, took, before, heap())
+	t.Logf("%d items, killed at page %d: %d fetched twice, %d pages after the kill, %s",
+		n, half, twice, r.Pages, took)
+	w.peakMemory(t)
 }

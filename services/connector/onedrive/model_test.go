@@ -130,7 +130,7 @@ func (m *model) disturbed(t *rapid.T) {
 		where = ""
 	}
 	var n atomic.Int64
-	m.fake.Before = func(*http.Request) {
+	m.fake.Before(func(*http.Request) {
 		if int(n.Add(1)) != during+1 {
 			return
 		}
@@ -152,9 +152,9 @@ func (m *model) disturbed(t *rapid.T) {
 				m.fake.Rename(where, m.name())
 			}
 		}
-	}
+	})
 	_, _ = m.try(context.Background())
-	m.fake.Before = nil
+	m.fake.Before(nil)
 	m.forget()
 }
 
@@ -164,13 +164,13 @@ func (m *model) killed(t *rapid.T) {
 	defer kill()
 	at := int64(rapid.IntRange(1, 15).Draw(t, "at request"))
 	var n atomic.Int64
-	m.fake.Before = func(*http.Request) {
+	m.fake.Before(func(*http.Request) {
 		if n.Add(1) == at {
 			kill()
 		}
-	}
+	})
 	_, err := onedrive.Sync(ctx, m.cfg, m.options(), m.sink)
-	m.fake.Before = nil
+	m.fake.Before(nil)
 	if err == nil {
 		m.sink.Complete()
 	} else {

@@ -110,12 +110,15 @@ func parseTrail(text string) []step {
 	}
 	var folders []step
 	for _, one := range strings.Split(text, "/") {
-		escaped, name, _ := strings.Cut(one, "~")
-		id, err := url.QueryUnescape(escaped)
-		if err != nil || one == cut {
+		at := strings.LastIndexByte(one, '~') // an id may hold one, a name does not
+		if at < 0 {
 			return append(folders, step{id: cut})
 		}
-		folders = append(folders, step{id: id, name: name})
+		id, err := url.QueryUnescape(one[:at])
+		if err != nil {
+			return append(folders, step{id: cut})
+		}
+		folders = append(folders, step{id: id, name: one[at+1:]})
 	}
 	return folders
 }

@@ -37,7 +37,7 @@ func (s *syncer) delta(ctx context.Context) error {
 		if next == "" {
 			next = page.Delta
 		}
-		if next == "" || next == page.Next && next == s.state.Delta {
+		if next == "" || page.Next == s.state.Delta {
 			return errors.New("list changed messages: the answer does not say how to go on")
 		}
 		if err := s.api.CheckLink(next); err != nil {

@@ -68,7 +68,7 @@ func (s *syncer) library(ctx context.Context) (changes, error) {
 		if next == "" {
 			next = page.Delta
 		}
-		if next == "" || next == page.Next && next == found.next {
+		if next == "" || page.Next == found.next {
 			return none, errors.New("list changed files: the answer does not say how to go on")
 		}
 		if err := s.api.CheckLink(next); err != nil {

@@ -124,7 +124,7 @@ func (m *model) disturbed(t *rapid.T) {
 	during, what := int64(rapid.IntRange(1, 8).Draw(t, "at request")), rapid.IntRange(0, 3).Draw(t, "what")
 	text := m.text(t)
 	var n atomic.Int64
-	m.fake.Before = func(*http.Request) {
+	m.fake.Before(func(*http.Request) {
 		if n.Add(1) != during {
 			return
 		}
@@ -138,9 +138,9 @@ func (m *model) disturbed(t *rapid.T) {
 		case what == 3 && len(m.files) > 0:
 			m.fake.Write(m.files[0], m.word())
 		}
-	}
+	})
 	_, _ = m.try(context.Background())
-	m.fake.Before = nil
+	m.fake.Before(nil)
 }
 
 // killed is a sync that ends at any request.
@@ -149,13 +149,13 @@ func (m *model) killed(t *rapid.T) {
 	defer kill()
 	at := int64(rapid.IntRange(1, 15).Draw(t, "at request"))
 	var n atomic.Int64
-	m.fake.Before = func(*http.Request) {
+	m.fake.Before(func(*http.Request) {
 		if n.Add(1) == at {
 			kill()
 		}
-	}
+	})
 	_, err := teams.Sync(ctx, m.cfg, m.options(), m.sink)
-	m.fake.Before = nil
+	m.fake.Before(nil)
 	if err == nil {
 		m.sink.Complete()
 	} else {

@@ -170,11 +170,11 @@ func TestAnAttachmentThatVanishesIsNoFailure(t *testing.T) {
 	plan := w.fake.File(w.folder, "plan.txt", "the plan")
 	w.say("", "Ann", "see", plan)
 	var once sync.Once
-	w.fake.Before = func(r *http.Request) {
+	w.fake.Before(func(r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/download/") {
 			once.Do(func() { w.fake.Delete(plan) })
 		}
-	}
+	})
 	require.Equal(t, 1, w.sync().Put)
 }
 

@@ -45,15 +45,17 @@ func (w *world) sendings(t *trip, f *fetch, p plan) []sending {
 }
 
 // numberInOrder numbers a fetch's messages in the order of the source's changes, so that a checkpoint may stand after
-// each: a fetch from its cursor sees whatever changed later. pick says after which of them one does.
+// each: a fetch from its cursor sees whatever changed later. pick, and where the source stands, say after which of them
+// one does.
 func (w *world) numberInOrder(t *trip, f *fetch, cursor, pick int, all []sending) {
 	w.tb.Helper()
 	slices.SortFunc(all, func(a, b sending) int {
 		return cmp.Or(cmp.Compare(a.change, b.change), cmp.Compare(a.name, b.name))
 	})
+	some := (pick + f.seen.cursor) % 3
 	for i, s := range all {
 		s.number()
-		if s.change <= cursor || pick%3 == 0 || pick%3 == 1 && i%2 == 0 {
+		if s.change <= cursor || some == 0 || some == 1 && i%2 == 0 {
 			continue
 		}
 		w.number(t, &internalpb.DocumentProcessRequest{Body: &internalpb.DocumentProcessRequest_Checkpoint{

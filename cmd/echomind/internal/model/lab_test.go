@@ -93,7 +93,7 @@ func (l *lab) empty(t tb) {
 	}
 	// The server removes the folder of the last stream for a moment after the stream itself.
 	until(t, func() error { return topology.EnsureStreams(ctx, l.streamsHeld) })
-	l.exec(t, `TRUNCATE connectors, scheduler_runs, run_messages, run_checkpoints, message_tries, documents, chunks, deleted_connectors
+	l.exec(t, `TRUNCATE connectors, scheduler_runs, run_messages, run_checkpoints, message_tries, sightings, documents, chunks, deleted_connectors
 		RESTART IDENTITY`)
 	l.book.forget()
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -20,21 +21,12 @@ const (
 
 func TestThePromisesHoldInEveryHistory(t *testing.T) {
 	l := newLab(t)
-	given := map[string]bool{}
-	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	set := func(name string, value any) {
-		if given["rapid."+name] {
-			return
-		}
-		if err := flag.Set("rapid."+name, fmt.Sprint(value)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	set := func(name string, value any) { unlessGiven(t, name, value) }
 	set("checks", histories)
 	set("steps", actions)
 	set("nofailfile", true) // the seed is enough
 	all := append(append([]uint64{}, seeds...), rand.Uint64N(1<<32))
-	if given["rapid.seed"] || given["rapid.failfile"] {
+	if given()["rapid.seed"] || given()["rapid.failfile"] {
 		all = all[:1] // what is given stands in its place
 	}
 	played, acted, tally := 0, 0, map[string]int{}
@@ -54,6 +46,24 @@ func TestThePromisesHoldInEveryHistory(t *testing.T) {
 		})
 	}
 	t.Logf("%d histories, %d actions; before they were healed: %v", played, acted, tally)
+}
+
+// given are the flags of the command line: what is set later counts as given too.
+var given = sync.OnceValue(func() map[string]bool {
+	names := map[string]bool{}
+	flag.Visit(func(f *flag.Flag) { names[f.Name] = true })
+	return names
+})
+
+// unlessGiven sets a flag of rapid's that the command line does not.
+func unlessGiven(t *testing.T, name string, value any) {
+	t.Helper()
+	if given()["rapid."+name] {
+		return
+	}
+	if err := flag.Set("rapid."+name, fmt.Sprint(value)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // tally counts what a history had brought about before it was healed, so that it can be seen whether the actions

@@ -32,18 +32,23 @@ const knownDocuments = `-- name: KnownDocuments :many
 SELECT d.source_id,
     (CASE WHEN d.config_version = $1::bigint THEN d.version_token ELSE '' END)::text AS version_token,
     (CASE WHEN d.config_version = $1::bigint THEN d.content_hash ELSE '' END)::text AS content_hash,
-    coalesce(d.seen_mark >= l.mark, false)::boolean AS seen
+    EXISTS (
+        SELECT 1
+        FROM (SELECT unnest($2::uuid[]) AS session, unnest($3::integer[]) AS listing,
+            unnest($4::bigint[]) AS no) l
+        JOIN sightings s ON s.connector_id = d.connector_id AND s.session = l.session AND s.listing = l.listing
+            AND s.source_id = d.source_id AND s.no <= l.no) AS seen
 FROM documents d
-LEFT JOIN (SELECT unnest($2::uuid[]) AS session, unnest($3::bigint[]) AS mark) l ON l.session = d.seen_by
-WHERE d.connector_id = $4 AND d.status IN ('stored', 'failed') AND d.source_id > $5::text
+WHERE d.connector_id = $5 AND d.status IN ('stored', 'failed') AND d.source_id > $6::text
 ORDER BY d.source_id
-LIMIT $6::integer
+LIMIT $7::integer
 `
 
 type KnownDocumentsParams struct {
 	ConfigVersion int64
 	Sessions      []uuid.UUID
-	Marks         []int64
+	Listings      []int32
+	Nos           []int64
 	ConnectorID   int32
 	After         string
 	Page          int32
@@ -57,13 +62,13 @@ type KnownDocumentsRow struct {
 }
 
 // A token counts only if it was stored under the connector's present configuration; a deleted document is
-// not known. seen: one of these sessions showed it in the present listing, up to the checkpoint that stands: marks are
-// the least that count.
+// not known. seen: one of these sessions showed it, in that listing of its, by that number.
 func (q *Queries) KnownDocuments(ctx context.Context, arg KnownDocumentsParams) ([]KnownDocumentsRow, error) {
 	rows, err := q.db.Query(ctx, knownDocuments,
 		arg.ConfigVersion,
 		arg.Sessions,
-		arg.Marks,
+		arg.Listings,
+		arg.Nos,
 		arg.ConnectorID,
 		arg.After,
 		arg.Page,

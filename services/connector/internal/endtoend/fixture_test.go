@@ -63,7 +63,6 @@ type line struct {
 	js        jetstream.JetStream
 	id        int32
 	kind      string
-	handle    func(ctx context.Context, run *worker.Run) error
 	swap      sync.Mutex
 	connector worker.Handler
 }

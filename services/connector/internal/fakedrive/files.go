@@ -149,7 +149,7 @@ func (s *Server) Trash(id string, trashed bool) {
 
 // Share gives or takes the account's access to an item, and to what is below it.
 func (s *Server) Share(id string, access bool) {
-	below := s.Below(id)
+	below := s.only(id)
 	s.change(id, func(f *file) { f.Access = access })
 	for _, b := range below {
 		s.mu.Lock()
@@ -168,7 +168,7 @@ func (s *Server) AllowDownload(id string, can bool) {
 
 // Delete removes an item, with what is below it, for good.
 func (s *Server) Delete(id string) {
-	below := s.Below(id)
+	below := s.only(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f, is := s.files[id]
@@ -183,8 +183,25 @@ func (s *Server) Delete(id string) {
 		}
 	}
 	delete(s.files, id)
-	feed.add(id)
-	s.order = slices.DeleteFunc(s.order, func(id string) bool { return s.files[id] == nil })
+	feed.add(id) // its place in the order stays, so that pages go on where they were
+}
+
+// only is what is below a folder and nowhere else.
+func (s *Server) only(id string) []string {
+	below := s.Below(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		kept := slices.DeleteFunc(slices.Clone(below), func(b string) bool {
+			return slices.ContainsFunc(s.files[b].Parents, func(p string) bool {
+				return s.files[p] != nil && p != id && !slices.Contains(below, p)
+			})
+		})
+		if len(kept) == len(below) {
+			return kept
+		}
+		below = kept
+	}
 }
 
 // Below returns what is below a folder.
@@ -233,24 +250,35 @@ func (s *Server) visible(f *file) bool {
 	return drive == "" || s.drives[drive].member
 }
 
-// trashed tells whether an item, or a folder above it, is in the trash.
+// trashed tells whether an item, or every folder that it is in, is in the trash.
 func (s *Server) trashed(f *file) bool {
-	visited := map[string]bool{}
-	queue := []*file{f}
+	if f.Trashed {
+		return true
+	}
+	found := false
+	visited, queue := map[string]bool{f.ID: true}, []*file{f}
 	for len(queue) > 0 {
 		at := queue[0]
 		queue = queue[1:]
-		if at.Trashed {
-			return true
-		}
+		ups := 0
 		for _, p := range at.Parents {
-			if up := s.files[p]; up != nil && !visited[p] {
+			up := s.files[p]
+			if up == nil {
+				continue
+			}
+			ups++
+			if up.Trashed {
+				found = true
+			} else if !visited[p] {
 				visited[p] = true
 				queue = append(queue, up)
 			}
 		}
+		if ups == 0 {
+			return false
+		}
 	}
-	return false
+	return found
 }
 
 // resource is what the API says of an item.

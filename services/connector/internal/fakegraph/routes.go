@@ -149,9 +149,7 @@ func (s *Server) downloadURL(it *item) string {
 
 // serveFile is the host of pre-authenticated URLs. It refuses a request that carries a token it has no business with.
 func (s *Server) serveFile(w http.ResponseWriter, r *http.Request) {
-	if s.Before != nil {
-		s.Before(r)
-	}
+	s.announce(r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	it := s.items[strings.TrimPrefix(r.URL.Path, "/download/")]

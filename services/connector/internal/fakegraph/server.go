@@ -40,8 +40,8 @@ type Server struct {
 	RepliesHidden bool
 	// MaxReplies are expanded at once; 0 is 1000.
 	MaxReplies int
-	// Before is called with every request before it is answered, without any lock.
-	Before func(r *http.Request)
+	hooks      sync.RWMutex // held while before runs
+	before     func(r *http.Request)
 
 	api, files *httptest.Server
 
@@ -122,6 +122,21 @@ func (s *Server) Pass(d time.Duration) {
 	s.now = s.now.Add(d)
 }
 
+// Before has f called with every request before it is answered; nil ends that, and waits for calls under way.
+func (s *Server) Before(f func(r *http.Request)) {
+	s.hooks.Lock()
+	defer s.hooks.Unlock()
+	s.before = f
+}
+
+func (s *Server) announce(r *http.Request) {
+	s.hooks.RLock()
+	defer s.hooks.RUnlock()
+	if s.before != nil {
+		s.before(r)
+	}
+}
+
 // change moves time and the change log on.
 func (s *Server) change() int64 {
 	s.seq++
@@ -141,9 +156,7 @@ func (s *Server) pageSize(asked int) int {
 }
 
 func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request) {
-	if s.Before != nil {
-		s.Before(r)
-	}
+	s.announce(r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.requests = append(s.requests, r.URL.Path)
@@ -190,10 +203,16 @@ func fail(w http.ResponseWriter, status int, codes ...string) {
 
 // Client authorises and asks again where the service says so, without waiting: the place of the package that does it
 // for real.
-func (s *Server) Client() *http.Client { return &http.Client{Transport: &retrying{authorise: true}} }
+func (s *Server) Client() *http.Client { return Client() }
+
+// Client is that of any Server, for a process other than its own.
+func Client() *http.Client { return &http.Client{Transport: &retrying{authorise: true}} }
 
 // Plain is Client for download URLs.
-func (s *Server) Plain() *http.Client { return &http.Client{Transport: &retrying{}} }
+func (s *Server) Plain() *http.Client { return Plain() }
+
+// Plain is that of any Server.
+func Plain() *http.Client { return &http.Client{Transport: &retrying{}} }
 
 type retrying struct{ authorise bool }
 

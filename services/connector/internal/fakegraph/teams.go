@@ -27,8 +27,6 @@ type message struct {
 	seq                       int64 // of the last change of its thread that deltas report; roots only
 	removed, blocked, reacted bool
 	chain                     time.Time // the last change in its thread
-	listed                    bool
-	hosted                    int
 }
 
 // NewChannel makes a channel whose files are in a folder.

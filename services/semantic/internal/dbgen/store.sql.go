@@ -197,22 +197,16 @@ func (q *Queries) KeepCheckpoint(ctx context.Context, arg KeepCheckpointParams) 
 }
 
 const lockDocuments = `-- name: LockDocuments :many
-INSERT INTO documents AS d (connector_id, source_id, seen_by, seen_mark)
-SELECT $1, s.source_id, CASE WHEN s.mark > 0 THEN $2::uuid END, nullif(s.mark, 0)
-FROM (SELECT unnest($3::text[]) AS source_id, unnest($4::bigint[]) AS mark) s ORDER BY s.source_id
-ON CONFLICT (connector_id, source_id) DO UPDATE SET updated_at = clock_timestamp(),
-    seen_by = coalesce(EXCLUDED.seen_by, d.seen_by),
-    seen_mark = CASE WHEN d.seen_by = EXCLUDED.seen_by THEN greatest(d.seen_mark, EXCLUDED.seen_mark)
-        ELSE coalesce(EXCLUDED.seen_mark, d.seen_mark) END
+INSERT INTO documents (connector_id, source_id)
+SELECT $1, s.source_id FROM (SELECT unnest($2::text[]) AS source_id) s ORDER BY s.source_id
+ON CONFLICT (connector_id, source_id) DO UPDATE SET updated_at = clock_timestamp()
 RETURNING id, source_id, content_hash, chunk_count, status, session, first_no, written_by, written_no,
     config_version
 `
 
 type LockDocumentsParams struct {
 	ConnectorID int32
-	Session     uuid.UUID
 	SourceIds   []string
-	Marks       []int64
 }
 
 type LockDocumentsRow struct {
@@ -228,15 +222,9 @@ type LockDocumentsRow struct {
 	ConfigVersion int64
 }
 
-// Locks the rows, sorted by source_id, creating those that are new. A document that a listing showed bears its mark from
-// here on, whatever becomes of the message.
+// Locks the rows, sorted by source_id, creating those that are new.
 func (q *Queries) LockDocuments(ctx context.Context, arg LockDocumentsParams) ([]LockDocumentsRow, error) {
-	rows, err := q.db.Query(ctx, lockDocuments,
-		arg.ConnectorID,
-		arg.Session,
-		arg.SourceIds,
-		arg.Marks,
-	)
+	rows, err := q.db.Query(ctx, lockDocuments, arg.ConnectorID, arg.SourceIds)
 	if err != nil {
 		return nil, err
 	}
@@ -264,36 +252,6 @@ func (q *Queries) LockDocuments(ctx context.Context, arg LockDocumentsParams) ([
 		return nil, err
 	}
 	return items, nil
-}
-
-const markSeen = `-- name: MarkSeen :exec
-WITH seen AS (
-    SELECT id, s.mark FROM documents d
-    JOIN (SELECT unnest($2::text[]) AS source_id, unnest($3::bigint[]) AS mark) s
-        ON s.source_id = d.source_id
-    WHERE d.connector_id = $4
-    ORDER BY d.source_id FOR UPDATE OF d)
-UPDATE documents d SET seen_by = $1::uuid,
-    seen_mark = CASE WHEN d.seen_by = $1::uuid THEN greatest(d.seen_mark, s.mark) ELSE s.mark END
-FROM seen s WHERE d.id = s.id
-`
-
-type MarkSeenParams struct {
-	Session     uuid.UUID
-	SourceIds   []string
-	Marks       []int64
-	ConnectorID int32
-}
-
-// Locks the rows in the order of every other store. updated_at stays: nothing of the document has changed.
-func (q *Queries) MarkSeen(ctx context.Context, arg MarkSeenParams) error {
-	_, err := q.db.Exec(ctx, markSeen,
-		arg.Session,
-		arg.SourceIds,
-		arg.Marks,
-		arg.ConnectorID,
-	)
-	return err
 }
 
 const recordCompleted = `-- name: RecordCompleted :one
@@ -326,6 +284,35 @@ func (q *Queries) RecordCompleted(ctx context.Context, arg RecordCompletedParams
 	var complete bool
 	err := row.Scan(&complete)
 	return complete, err
+}
+
+const sight = `-- name: Sight :exec
+INSERT INTO sightings AS s (connector_id, session, listing, source_id, no)
+SELECT $1, $2, n.listing, n.source_id, min(n.no)
+FROM (SELECT unnest($3::integer[]) AS listing, unnest($4::text[]) AS source_id,
+    unnest($5::bigint[]) AS no) n
+GROUP BY n.listing, n.source_id ORDER BY n.listing, n.source_id
+ON CONFLICT (connector_id, session, listing, source_id) DO UPDATE SET no = least(s.no, EXCLUDED.no)
+`
+
+type SightParams struct {
+	ConnectorID int32
+	Session     uuid.UUID
+	Listings    []int32
+	SourceIds   []string
+	Nos         []int64
+}
+
+// Sorted, like every lock of a store.
+func (q *Queries) Sight(ctx context.Context, arg SightParams) error {
+	_, err := q.db.Exec(ctx, sight,
+		arg.ConnectorID,
+		arg.Session,
+		arg.Listings,
+		arg.SourceIds,
+		arg.Nos,
+	)
+	return err
 }
 
 const takeBackTry = `-- name: TakeBackTry :exec

@@ -175,6 +175,21 @@ func (q *Queries) SweepOutdated(ctx context.Context, session uuid.UUID) (int64, 
 	return result.RowsAffected(), nil
 }
 
+const sweepSightings = `-- name: SweepSightings :exec
+DELETE FROM sightings s
+WHERE s.connector_id = $1
+    AND NOT EXISTS (SELECT 1 FROM scheduler_runs r WHERE r.id = s.session AND r.status = 'running')
+    AND NOT EXISTS (
+        SELECT 1 FROM connectors c
+        WHERE c.id = s.connector_id AND c.state->'$kit'->'seen' ? s.session::text)
+`
+
+// Those of sessions that are over, and that no checkpoint speaks of (see sdk/worker/listing.go).
+func (q *Queries) SweepSightings(ctx context.Context, connectorID int32) error {
+	_, err := q.db.Exec(ctx, sweepSightings, connectorID)
+	return err
+}
+
 const sweepTries = `-- name: SweepTries :exec
 DELETE FROM message_tries WHERE session = $1
 `

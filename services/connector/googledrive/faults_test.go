@@ -1,0 +1,344 @@
+package googledrive_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/services/connector/googledrive"
+	"github.com/echomind/sync/services/connector/internal/fakedrive"
+)
+
+func TestAKillBetweenEveryTwoPagesContinues(t *testing.T) {
+	for name, folder := range map[string]bool{"a whole drive": false, "a folder": true} {
+		for _, after := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/committed=%v", name, after), func(t *testing.T) {
+				f := newFixture(t)
+				f.MaxPage = 4
+				top := f.Folder(root, "Top")
+				var ids []string
+				for i := range 7 {
+					sub := f.Folder(top, fmt.Sprint("Sub", i))
+					for j := range 5 {
+						ids = append(ids, f.File(sub, fmt.Sprintf("%d-%d.txt", i, j), "text/plain", fmt.Sprint("words ", i, j)))
+					}
+				}
+				f.Shortcut(top, "inside", ids[0])
+				f.Shortcut(top, "outside", f.File("", "shared.txt", "text/plain", "shared words"))
+				if folder {
+					f.cfg = googledrive.Config{FolderID: top}
+				}
+				// The checkpoint after a page is committed, or is not: then the page is listed again.
+				f.store.kill = func(checkpoint int) (bool, bool) { return !after && checkpoint == 2, after && checkpoint == 1 }
+				kills := 0
+				for ; kills < 100; kills++ {
+					_, err := f.try()
+					if err == nil {
+						break
+					}
+					require.ErrorIs(t, err, errKilled)
+				}
+				require.GreaterOrEqual(t, kills, 9)
+				require.Less(t, kills, 100, "it does not come to its end")
+				require.Len(t, f.store.files(), 37)
+				for _, id := range ids {
+					require.Equal(t, 1, f.Reads(id), "a content is read once")
+					if after {
+						require.Equal(t, 1, f.Listed(id), "no page is listed twice")
+					} else {
+						require.LessOrEqual(t, f.Listed(id), 2, "a kill costs one page")
+					}
+				}
+				require.Equal(t, 1, f.store.begun, "it is one listing")
+				require.Contains(t, f.store.files(), "outside")
+			})
+		}
+	}
+}
+
+func TestAnExpiredPageTokenListsAgainWithoutReadingAgain(t *testing.T) {
+	f := newFixture(t)
+	f.MaxPage = 3
+	var ids []string
+	for i := range 20 {
+		ids = append(ids, f.File(root, fmt.Sprintf("%d.txt", i), "text/plain", fmt.Sprint("words ", i)))
+	}
+	f.store.kill = func(checkpoint int) (bool, bool) { return false, checkpoint == 5 }
+	_, err := f.try()
+	require.ErrorIs(t, err, errKilled)
+	f.store.kill = nil
+	f.ExpireTokens()
+	f.Delete(ids[0])
+	r := f.sync()
+	require.True(t, r.Restarted)
+	require.Len(t, f.store.docs, 19, "what was stored and has gone since is gone")
+
+	f.ExpireTokens() // of the feed
+	f.Delete(ids[1])
+	f.Write(ids[2], "changed")
+	r = f.again()
+	require.True(t, r.Restarted)
+	require.Equal(t, 1, f.Reads(""), "only what has changed is read")
+	require.Len(t, f.store.docs, 18)
+}
+
+func TestARelistingThatIsKilledGoesOnAndDeletesWhatHasGone(t *testing.T) {
+	f := newFixture(t)
+	f.MaxPage = 3
+	var ids []string
+	for i := range 20 {
+		ids = append(ids, f.File(root, fmt.Sprintf("%d.txt", i), "text/plain", fmt.Sprint("words ", i)))
+	}
+	f.sync()
+	f.ExpireTokens()
+	f.Delete(ids[3])
+	f.Delete(ids[15])
+	f.store.kill = func(checkpoint int) (bool, bool) { return false, checkpoint == 4 }
+	_, err := f.try()
+	require.ErrorIs(t, err, errKilled)
+	f.store.kill = nil
+	f.again()
+	require.Equal(t, 4, f.Calls("list"), "pages before the checkpoint are not listed again")
+	require.Zero(t, f.Reads(""))
+	require.Len(t, f.store.docs, 18)
+}
+
+func TestPagesThatRepeatAnItemDoubleNothing(t *testing.T) {
+	f := newFixture(t)
+	f.RepeatItems, f.MaxPage = true, 3
+	for i := range 10 {
+		f.File(root, fmt.Sprintf("%d.txt", i), "text/plain", fmt.Sprint("words ", i))
+	}
+	r := f.sync()
+	require.Equal(t, 10, r.Put)
+	require.Len(t, f.store.put, 10)
+}
+
+func TestWhatChangesDuringAListingIsNotMissed(t *testing.T) {
+	f := newFixture(t)
+	f.MaxPage = 2
+	early, late := f.Folder(root, "Early"), f.Folder(root, "Late")
+	var ids []string
+	for i := range 10 {
+		ids = append(ids, f.File(early, fmt.Sprintf("%d.txt", i), "text/plain", "words"))
+	}
+	pages := 0
+	f.Before(func(kind, _ string) {
+		if kind != "list" {
+			return
+		}
+		if pages++; pages == 4 {
+			f.Delete(ids[0])
+			f.Write(ids[1], "changed meanwhile")
+			f.Move(ids[9], "nowhere")
+			f.File(f.Folder(late, "New"), "new.txt", "text/plain", "new")
+		}
+	})
+	f.sync()
+	f.Before(nil)
+	require.Equal(t, "(not stored)", f.store.text(ids[0]))
+	require.Equal(t, "changed meanwhile", f.store.text(ids[1]))
+	require.Contains(t, f.store.files(), "new.txt")
+	require.Len(t, f.store.files(), 9)
+}
+
+func TestAFolderThatVanishesDuringAListingIsNoFailure(t *testing.T) {
+	f := newFixture(t)
+	top := f.Folder(root, "Top")
+	gone := f.Folder(top, "Gone")
+	f.File(gone, "a.txt", "text/plain", "a")
+	f.File(f.Folder(top, "Stays"), "b.txt", "text/plain", "b")
+	f.cfg = googledrive.Config{FolderID: top}
+	lists := 0
+	f.Before(func(kind, _ string) {
+		if kind == "list" {
+			if lists++; lists == 3 { // the folders are known, the files are not
+				f.Delete(gone)
+			}
+		}
+	})
+	f.sync()
+	require.Equal(t, []string{"b.txt"}, f.store.files())
+}
+
+func TestAFileThatVanishesBeforeItIsReadIsNoFailure(t *testing.T) {
+	f := newFixture(t)
+	a := f.File(root, "a.txt", "text/plain", "a")
+	b := f.File(root, "b.txt", "text/plain", "b")
+	c := f.File(root, "c.txt", "text/plain", "c")
+	f.Before(func(kind, id string) {
+		switch {
+		case kind == "media" && id == a:
+			f.Delete(a)
+		case kind == "media" && id == b:
+			f.Share(b, false)
+		}
+	})
+	r := f.sync()
+	require.Zero(t, r.Failed)
+	require.Equal(t, []string{c}, f.store.ids())
+}
+
+func TestAFileThatChangesWhileItIsReadIsReadAsItIsNow(t *testing.T) {
+	f := newFixture(t)
+	a := f.File(root, "a.txt", "text/plain", "before")
+	once := false
+	f.Before(func(kind, id string) {
+		if kind == "media" && !once {
+			once = true
+			f.Write(a, "after, and longer")
+		}
+	})
+	f.sync()
+	f.Before(nil)
+	require.Equal(t, "after, and longer", f.store.text(a))
+	r := f.again()
+	require.Zero(t, r.Touched+r.Put)
+}
+
+func TestAnAnswerThatBreaksOffIsAskedForAgain(t *testing.T) {
+	for _, fault := range []fakedrive.Fault{fakedrive.Truncated, fakedrive.ResetMidway} {
+		for _, kind := range []string{"list", "changes", "get", "media", "export", "start"} {
+			if kind == "export" && fault.Cut {
+				continue // an export has neither size nor checksum: half of it that says it is whole cannot be told
+			}
+			t.Run(fmt.Sprintf("%s/cut=%v", kind, fault.Cut), func(t *testing.T) {
+				f := newFixture(t)
+				a := f.File(root, "a.txt", "text/plain", strings.Repeat("many words ", 5000))
+				d := f.Doc(root, "D", fakedrive.DocumentType, strings.Repeat("words of a doc ", 5000))
+				f.Inject(fault.On(kind, 2))
+				f.sync()
+				require.Zero(t, f.Heal())
+				require.Empty(t, f.store.docs[a].Err)
+				require.Empty(t, f.store.docs[d].Err)
+			})
+		}
+	}
+}
+
+func TestAFileThatNeverComesWholeFailsAlone(t *testing.T) {
+	f := newFixture(t)
+	a := f.File(root, "a.txt", "text/plain", strings.Repeat("many words ", 500))
+	f.File(root, "b.txt", "text/plain", "b")
+	f.Inject(fakedrive.Truncated.On("media", 100).Of(a))
+	r := f.sync()
+	require.Equal(t, 1, r.Failed)
+	require.Equal(t, "(failed: the answer is incomplete)", f.store.text(a))
+	f.Heal()
+	f.sync()
+	require.Contains(t, f.store.text(a), "many words")
+}
+
+func TestReasonsOfOneDocumentFailThatDocument(t *testing.T) {
+	for reason, want := range map[string]string{
+		"insufficientFilePermissions": "ask its owner for access",
+		"cannotDownloadFile":          "may not download it",
+		"downloadQuotaExceeded":       "downloaded too often",
+		"cannotDownloadAbusiveFile":   "malware or spam",
+		"somethingNew":                "answered 403 somethingNew",
+	} {
+		t.Run(reason, func(t *testing.T) {
+			f := newFixture(t)
+			a := f.File(root, "a.txt", "text/plain", "a")
+			b := f.File(root, "b.txt", "text/plain", "b")
+			f.Inject(fakedrive.Fault{Times: 1000, Status: 403, Reason: reason, Kind: "media", ID: a})
+			f.sync()
+			require.Contains(t, f.store.text(a), want)
+			require.Equal(t, "b", f.store.text(b))
+			r := f.again()
+			require.Empty(t, f.store.put, "a failure that is stored is not stored again")
+			require.Equal(t, 0, r.Failed)
+		})
+	}
+}
+
+func TestAPermissionThatIsGrantedIsFoundWithoutAChange(t *testing.T) {
+	f := newFixture(t)
+	a := f.File(root, "a.txt", "text/plain", "a")
+	f.Inject(fakedrive.NoPermission.On("media", 1))
+	f.sync()
+	require.Contains(t, f.store.text(a), "failed")
+	f.again()
+	require.Equal(t, "a", f.store.text(a))
+	f.AllowDownload(a, false)
+	f.again()
+	require.Contains(t, f.store.text(a), "canDownload is false")
+	require.Zero(t, f.Reads(a))
+	f.again()
+	require.Equal(t, 1, f.Calls(), "it is not even tried")
+	f.AllowDownload(a, true)
+	f.again()
+	require.Equal(t, "a", f.store.text(a))
+}
+
+// TestQuotaEndsTheSync is for a client that does not wait for itself; the service's own does, and its error ends the
+// sync too.
+func TestQuotaEndsTheSync(t *testing.T) {
+	for _, fault := range []fakedrive.Fault{fakedrive.Throttled, fakedrive.TooMany, fakedrive.Activity, fakedrive.DailyLimit} {
+		for _, kind := range []string{"list", "media", "changes"} {
+			t.Run(fault.Reason+"/"+kind, func(t *testing.T) {
+				f := newFixture(t)
+				f.File(root, "a.txt", "text/plain", "a")
+				f.Inject(fault.On(kind, 1))
+				_, err := f.try()
+				require.ErrorContains(t, err, fault.Reason)
+				require.NotErrorIs(t, err, googledrive.ErrPermanent)
+				f.sync()
+				require.Equal(t, []string{"a.txt"}, f.store.files())
+			})
+		}
+	}
+}
+
+type accountError struct{ error }
+
+func (accountError) EndsSync() bool { return true }
+
+type refusing struct {
+	http.RoundTripper
+	err error
+}
+
+func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Query().Get("alt") == "media" {
+		return nil, r.err
+	}
+	return r.RoundTripper.RoundTrip(req)
+}
+
+func TestAnErrorOfTheAccountIsNoFailureOfADocument(t *testing.T) {
+	f := newFixture(t)
+	f.File(root, "a.txt", "text/plain", "a")
+	reconnect := accountError{errors.New("connect the account again")}
+	f.opts.Client.Transport = refusing{f.opts.Client.Transport, reconnect}
+	_, err := f.try()
+	require.ErrorIs(t, err, reconnect)
+	require.Empty(t, f.store.files())
+}
+
+func TestManyFailuresInARowAreNotTheDocuments(t *testing.T) {
+	f := newFixture(t)
+	for i := range 50 {
+		f.File(root, fmt.Sprintf("%d.txt", i), "text/plain", "words")
+	}
+	f.Inject(fakedrive.Broken.On("media", 1000))
+	_, err := f.try()
+	require.ErrorContains(t, err, "20 files in a row")
+	f.Heal()
+	f.sync()
+	for _, id := range f.store.ids() {
+		require.Equal(t, "words", f.store.text(id))
+	}
+}
+
+func TestAnEndedContextAndASinkThatFailsEndTheSync(t *testing.T) {
+	f := newFixture(t)
+	f.File(root, "a.txt", "text/plain", "a")
+	f.store.dies = func() bool { return true }
+	_, err := f.try()
+	require.Equal(t, errKilled, err)
+}

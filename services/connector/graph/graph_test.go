@@ -1,0 +1,124 @@
+package graph_test
+
+import (
+	"encoding/base64"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/services/connector/graph"
+)
+
+func TestTheHashIsTheServices(t *testing.T) {
+	for content, want := range map[string]string{ // base64 of content and of its hash, as other clients have them
+		"":     "AAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+		"Sg==": "SgAAAAAAAAAAAAAAAQAAAAAAAAA=",
+		"tbQ=": "taAFAAAAAAAAAAAAAgAAAAAAAAA=",
+		"0pZP": "0rDEEwAAAAAAAAAAAwAAAAAAAAA=",
+	} {
+		data, err := base64.StdEncoding.DecodeString(content)
+		require.NoError(t, err)
+		sum := graph.QuickXor(data)
+		require.Equal(t, want, base64.StdEncoding.EncodeToString(sum[:]), content)
+	}
+}
+
+func client(t *testing.T, endpoint string) *graph.Client {
+	t.Helper()
+	c, err := graph.New(graph.Options{Endpoint: endpoint, API: http.DefaultClient, Plain: http.DefaultClient})
+	require.NoError(t, err)
+	return c
+}
+
+func TestOnlyLinksOfTheEndpointAreFollowed(t *testing.T) {
+	c := client(t, "https://graph.microsoft.us/v1.0/")
+	for link, followed := range map[string]bool{
+		"https://graph.microsoft.us/v1.0/drives/x/root/delta?token=a": true,
+		"https://GRAPH.microsoft.us/beta/x":                           true,
+		"https://graph.microsoft.com/v1.0/x":                          false,
+		"http://graph.microsoft.us/v1.0/x":                            false,
+		"https://graph.microsoft.us:444/v1.0/x":                       false,
+		"https://graph.microsoft.us@evil.example/v1.0/x":              false,
+		"https://a:b@graph.microsoft.us/v1.0/x":                       false,
+		"https://graph.microsoft.us.evil.example/x":                   false,
+		"//graph.microsoft.us/v1.0/x":                                 false,
+		"/v1.0/x":                                                     false,
+		"":                                                            false,
+		"https://graph.microsoft.us/v1.0/%zz":                         false,
+		"https://graph.microsoft.us/" + strings.Repeat("x", graph.MaxLinkBytes): false,
+	} {
+		err := c.CheckLink(link)
+		require.Equal(t, followed, err == nil, "%.80s: %v", link, err)
+		if !followed {
+			require.ErrorIs(t, err, graph.ErrLink)
+			require.ErrorIs(t, c.Get(t.Context(), link, nil, nil), graph.ErrLink)
+		}
+	}
+}
+
+func TestARedirectDoesNotCarryTheTokenAway(t *testing.T) {
+	asked := 0
+	evil := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+	defer evil.Close()
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, evil.URL, http.StatusFound)
+	}))
+	defer api.Close()
+	require.ErrorContains(t, client(t, api.URL).Get(t.Context(), api.URL+"/x", nil, nil), "answered 302")
+	require.Zero(t, asked)
+}
+
+func TestErrorsAreToldByTheirMostDetailedCode(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", "http://"+r.Host+"/again")
+		switch r.URL.Path {
+		case "/gone":
+			w.WriteHeader(http.StatusGone)
+			_, _ = w.Write([]byte(`{"error":{"code":"resyncRequired","innerError":{"code":"resyncChangesApplyDifferences"}}}`))
+		case "/sync":
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = w.Write([]byte(`{"error":{"code":"badRequest","innererror":{"code":"syncStateNotFound"}}}`))
+		case "/virus":
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = w.Write([]byte(`{"error":{"code":"accessDenied","innerError":{"code":"virusSuspicious"}}}`))
+		default:
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = w.Write([]byte(`<html>a proxy's own page</html>`))
+		}
+	}))
+	defer api.Close()
+	c := client(t, api.URL)
+	for _, path := range []string{"/gone", "/sync"} {
+		start, resync := graph.Resync(c.Get(t.Context(), api.URL+path, nil, nil))
+		require.True(t, resync)
+		require.Equal(t, api.URL+"/again", start)
+	}
+	err := c.Get(t.Context(), api.URL+"/virus", nil, nil)
+	require.True(t, graph.IsRefused(err))
+	require.Contains(t, graph.Reason(err), "malware")
+	err = c.Get(t.Context(), api.URL+"/proxy?token=secret", nil, nil)
+	require.Equal(t, "no permission to read this file (Forbidden)", graph.Reason(err))
+	require.NotContains(t, err.Error(), "secret")
+}
+
+func TestVersionsAreTheSameByAnyNameTheyShare(t *testing.T) {
+	listed := graph.Version{Hash: "h", ETag: "1"}
+	asked := graph.Version{CTag: "c", Hash: "h", ETag: "1"}
+	require.True(t, listed.SameContent(asked))
+	require.Equal(t, asked, listed.Merge(asked))
+	require.False(t, graph.Version{ETag: "1"}.SameContent(graph.Version{ETag: "1"}), "no name is no evidence")
+	require.False(t, graph.Version{CTag: "c"}.SameContent(listed))
+	for _, v := range []graph.Version{listed, asked, {}, {CTag: "-a", Hash: "--", ETag: "-"}} {
+		require.Equal(t, v, graph.ParseVersion(strings.Split(v.String(), " ")))
+	}
+}
+
+func TestABadEndpointIsNamed(t *testing.T) {
+	for _, endpoint := range []string{"graph.microsoft.com", "ftp://x", "https://u:p@graph.microsoft.com", "::"} {
+		_, err := graph.New(graph.Options{Endpoint: endpoint, API: http.DefaultClient, Plain: http.DefaultClient})
+		require.ErrorContains(t, err, endpoint)
+	}
+}

@@ -1,0 +1,166 @@
+package onedrive_test
+
+import (
+	"errors"
+	"maps"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/connector/onedrive"
+)
+
+func TestAUselessTokenListsEverythingAgainAndReadsNothingTwice(t *testing.T) {
+	for _, kind := range []string{"resyncChangesApplyDifferences", "resyncChangesUploadDifferences"} {
+		w := newWorld(t)
+		w.fake.PageSize = 4
+		folder := w.fake.Folder(w.root, "a")
+		ids := w.files(folder, 10)
+		w.sync()
+		w.fake.Downloads()
+		w.fake.Delete(ids[0])
+		w.fake.Write(ids[1], "changed")
+		w.fake.Rename(folder, "b")
+		w.fake.ExpireTokens(kind)
+		r := w.sync()
+		require.True(t, r.Restarted, kind)
+		require.Equal(t, 1, r.Deleted)
+		require.Equal(t, map[string]int{ids[1]: 1}, w.fake.Downloads())
+		require.False(t, w.sync().Restarted)
+	}
+}
+
+func TestATokenThatExpiresBetweenPagesStartsAgain(t *testing.T) {
+	w := newWorld(t)
+	w.fake.PageSize = 2
+	w.files(w.root, 9)
+	w.sink.OnCheckpoint = func(n int) error {
+		if n == 2 {
+			w.fake.ExpireTokens("resyncChangesApplyDifferences")
+		}
+		return nil
+	}
+	require.True(t, w.sync().Restarted)
+	downloads := w.fake.Downloads()
+	require.Len(t, downloads, 9)
+	for id, n := range downloads {
+		require.Equal(t, 1, n, id)
+	}
+}
+
+func TestAKillBetweenEveryTwoPagesDoublesNothing(t *testing.T) {
+	killed := errors.New("killed")
+	for _, lost := range []bool{false, true} {
+		w := newWorld(t)
+		w.fake.PageSize = 5
+		folder := w.fake.Folder(w.root, "a")
+		w.files(folder, 20)
+		w.files(w.root, 17)
+		ids := maps.Clone(w.fake.Contents(w.root))
+		kills := 0
+		fetched := map[string]int{}
+		for {
+			fresh := true
+			w.sink.OnCheckpoint = func(int) error {
+				if fresh = !fresh; fresh { // every second page of each try
+					return killed
+				}
+				return nil
+			}
+			_, err := onedrive.Sync(t.Context(), w.cfg, w.options(), w.sink)
+			for id, n := range w.fake.Downloads() {
+				fetched[id] += n
+			}
+			if err == nil {
+				w.sink.Complete()
+				break
+			}
+			require.ErrorIs(t, err, killed)
+			w.sink.Killed(lost && kills == 3)
+			if kills++; kills > 100 {
+				t.Fatal("it does not get on")
+			}
+		}
+		w.equal()
+		require.Positive(t, kills)
+		twice := 0
+		for id := range ids {
+			require.Positive(t, fetched[id])
+			twice += fetched[id] - 1
+		}
+		require.Zero(t, twice, "what is stored with its token is not read again")
+	}
+}
+
+func TestAKillInTheMiddleOfAnyPageGoesOn(t *testing.T) {
+	for after := 1; after <= 12; after++ {
+		w := newWorld(t)
+		w.fake.PageSize = 3
+		w.files(w.root, 12)
+		n := 0
+		opts := w.options()
+		opts.Workers = 1
+		w.sink.OnPut = func(worker.Document) error {
+			if n++; n == after {
+				return errors.New("killed")
+			}
+			return nil
+		}
+		_, err := onedrive.Sync(t.Context(), w.cfg, opts, w.sink)
+		require.Error(t, err)
+		w.sink.Killed(after%2 == 0)
+		w.sink.OnPut = nil
+		w.sync()
+		extra := 0
+		for _, times := range w.fake.Downloads() {
+			extra += times - 1
+		}
+		require.LessOrEqual(t, extra, 3, "under one page is read twice")
+	}
+}
+
+func TestAnotherConfigurationListsEverythingAndForgetsTheRest(t *testing.T) {
+	w := newWorld(t)
+	w.fake.PageSize = 3
+	a, b := w.fake.Folder(w.root, "a"), w.fake.Folder(w.root, "b")
+	w.files(a, 7)
+	w.files(b, 7)
+	w.cfg.Item = a
+	w.sync()
+	w.sink.Reconfigure()
+	w.cfg.Item = b
+	w.sink.OnCheckpoint = func(n int) error {
+		if n == 4 {
+			return errors.New("killed")
+		}
+		return nil
+	}
+	_, err := w.try(t.Context())
+	require.Error(t, err)
+	w.sink.OnCheckpoint = nil
+	r := w.sync()
+	require.Equal(t, 7, r.Deleted)
+}
+
+func TestAStoredDocumentThatVanishedDuringAnInterruptedListingIsForgotten(t *testing.T) {
+	w := newWorld(t)
+	w.fake.PageSize = 2
+	ids := w.files(w.root, 8)
+	stop := 0
+	w.sink.OnCheckpoint = func(int) error {
+		if stop--; stop == 0 {
+			return errors.New("killed")
+		}
+		return nil
+	}
+	stop = 1 // before any checkpoint
+	_, err := w.try(t.Context())
+	require.Error(t, err)
+	w.fake.Delete(ids[0])
+	stop = 2
+	_, err = w.try(t.Context())
+	require.Error(t, err)
+	w.sync()
+	require.NotContains(t, w.sink.IDs(), ids[0])
+}

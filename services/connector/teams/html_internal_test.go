@@ -1,0 +1,42 @@
+package teams
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func TestMessagesReadAsPeopleSeeThem(t *testing.T) {
+	mentions, attached := map[string]string{"0": "Jane Smith", "1": "Sales team"}, map[string]string{"g": "plan.docx"}
+	for html, want := range map[string]string{
+		`Hello World <at id="0">Jane</at>!`:                   "Hello World @Jane Smith!",
+		`<at id="0">Jane Smith</at>&nbsp;<at id="7">Bob</at>`: "@Jane Smith @Bob",
+		`<p>one</p><p>two</p>`:                                "one\ntwo",
+		"a<br>b<br/>c":                                        "a\nb\nc",
+		"<div>a   b\n c</div>":                                "a b c",
+		`<b>bold</b><i>er</i>`:                                "bolder",
+		`<a href="https://x.example/">https://x.example/</a>`: "https://x.example/",
+		`<a href="javascript:alert(1)">x</a>`:                 "x",
+		`see <attachment id="g"></attachment>`:                "see\n[file: plan.docx]",
+		`<attachment id="unknown"></attachment>`:              "",
+		`<emoji id="smile" alt="🙂"></emoji> <img alt="a cat" src="https://h/hostedContents/1/$value">`: "🙂 a cat",
+		"<pre>if a {\n\tb()\n}</pre>end":                                  "if a {\n\tb()\n}\nend",
+		`<table><tr><td>a</td><td>b</td></tr><tr><td>c</td></tr></table>`: "a b\nc",
+		`<script>alert("x")</script><style>p{}</style>text`:               "text",
+		`5 &lt; 6 &amp; 7`:                        "5 < 6 & 7",
+		`<p>unclosed <b>tags`:                     "unclosed tags",
+		strings.Repeat("<div>", 100_000) + "deep": "deep",
+	} {
+		require.Equal(t, want, strings.TrimSpace(htmlText(html, mentions, attached)), "%.60s", html)
+	}
+}
+
+func TestAnyMessageIsReadInBoundedSize(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		source := rapid.StringOf(rapid.SampledFrom([]rune("<>/atbrpdivli =\"'0&;\n x"))).Draw(t, "html")
+		text := htmlText(source, map[string]string{"0": "Jane"}, nil)
+		require.LessOrEqual(t, len(text), 4*len(source)+4)
+	})
+}
