@@ -36,6 +36,14 @@ race: ## the tests under the race detector
 test-kube: $(TOOLS)/etcd $(TOOLS)/kube-apiserver ## leader election against a real kube-apiserver (the first time it is built: minutes)
 	cd $(ELECTION) && GOWORK=off go test -race ./...
 
+DRIVE_MOCK := $(TOOLS)/drivemock
+$(DRIVE_MOCK)/node_modules: tools/drivemock/package.json tools/drivemock/package-lock.json
+	mkdir -p $(DRIVE_MOCK) && cp $^ $(DRIVE_MOCK)/
+	cd $(DRIVE_MOCK) && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules
+
+test-drive-mock: $(DRIVE_MOCK)/node_modules ## the Google Drive source against google-drive-mock, somebody else's fake (needs node)
+	cd services/connector && CONNECTOR_DRIVE_MOCK=$(DRIVE_MOCK) go test -count=1 -run TestAnyDrive ./googledrive
+
 chaos: chaos-build ## break everything and audit the promises: 90 s, or CHAOS_MINUTES=10 CHAOS_SEED=7
 	$(CHAOS)/chaos -bin $(CHAOS) -minutes $(or $(CHAOS_MINUTES),0) -seed $(or $(CHAOS_SEED),0)
 
@@ -100,4 +108,4 @@ $(TOOLS)/kube-apiserver: tools/kube/go.sum tools/kube/apiserver/main.go
 clean: ## remove what was built; data/ stays
 	rm -rf bin
 
-.PHONY: help build run demo test test-kube race chaos chaos-build recovery bench bench-short generate verify lint tidy tools clean
+.PHONY: help build run demo test test-kube test-drive-mock race chaos chaos-build recovery bench bench-short generate verify lint tidy tools clean

@@ -39,7 +39,10 @@ func (a *api) call(ctx context.Context, path string, query url.Values, header ht
 		if err != nil {
 			return err
 		}
-		defer drain(resp.Body)
+		defer func() {
+			drain(resp.Body)
+			_ = resp.Body.Close()
+		}()
 		body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
 		switch {
 		case err != nil:
@@ -92,17 +95,16 @@ func (a *api) get(ctx context.Context, path string, query url.Values, header htt
 		return nil, fmt.Errorf("ask Google Drive for %s: %w", strings.SplitN(path, "/", 2)[0], err)
 	}
 	if resp.StatusCode/100 != 2 {
-		defer drain(resp.Body)
-		return nil, readRefusal(resp)
+		refused := readRefusal(resp)
+		drain(resp.Body)
+		_ = resp.Body.Close()
+		return nil, refused
 	}
 	return resp, nil
 }
 
 // drain lets the connection be used again.
-func drain(body io.ReadCloser) {
-	_, _ = io.CopyN(io.Discard, body, 64<<10)
-	_ = body.Close()
-}
+func drain(body io.Reader) { _, _ = io.CopyN(io.Discard, body, 64<<10) }
 
 func values(pairs ...string) url.Values {
 	v := url.Values{}

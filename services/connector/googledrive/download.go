@@ -67,7 +67,10 @@ func (s *syncer) fetch(ctx context.Context, f item) ([]byte, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	defer drain(resp.Body)
+	defer func() {
+		drain(resp.Body)
+		_ = resp.Body.Close()
+	}()
 	limit := s.cfg.maxFileBytes()
 	if resp.ContentLength > limit {
 		return nil, "", s.tooLarge(resp.ContentLength)

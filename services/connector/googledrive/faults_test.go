@@ -107,6 +107,26 @@ func TestARelistingThatIsKilledGoesOnAndDeletesWhatHasGone(t *testing.T) {
 	require.Len(t, f.store.docs, 18)
 }
 
+func TestASharedDriveThatComesDuringAListingIsListedToo(t *testing.T) {
+	f := newFixture(t)
+	f.MaxPage = 2
+	for i := range 10 {
+		f.File(root, fmt.Sprintf("%d.txt", i), "text/plain", "words")
+	}
+	f.cfg = googledrive.Config{IncludeSharedDrives: true}
+	f.store.kill = func(checkpoint int) (bool, bool) { return false, checkpoint == 3 }
+	_, err := f.try()
+	require.ErrorIs(t, err, errKilled)
+	f.File(f.Drive("New"), "new.txt", "text/plain", "new")
+	f.store.kill = func(checkpoint int) (bool, bool) { return false, checkpoint == 1 }
+	_, err = f.try()
+	require.ErrorIs(t, err, errKilled)
+	f.store.kill = nil
+	f.sync()
+	require.Contains(t, f.store.files(), "new.txt")
+	require.Len(t, f.store.files(), 11)
+}
+
 func TestPagesThatRepeatAnItemDoubleNothing(t *testing.T) {
 	f := newFixture(t)
 	f.RepeatItems, f.MaxPage = true, 3

@@ -29,11 +29,10 @@ func (s *syncer) locate(ctx context.Context) (news []string, err error) {
 		}
 	}
 	for _, drive := range now {
-		if _, had := s.state.Roots[drive]; !had {
-			s.state.Roots[drive] = drive // a shared drive's root folder has its id
-			if known {
-				news = append(news, drive)
-			}
+		s.state.Roots[drive] = drive // a shared drive's root folder has its id
+		// A listing that died may have left a root without a cursor.
+		if _, begun := s.state.Cursors[drive]; known && !begun {
+			news = append(news, drive)
 		}
 	}
 	slices.Sort(news)

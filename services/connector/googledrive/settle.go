@@ -16,7 +16,7 @@ func (s *syncer) settle(ctx context.Context) error {
 	}
 	for id, f := range s.changed {
 		parents, in := s.tree.place(f.Parents)
-		err := error(nil)
+		var err error
 		if in {
 			err = s.folder(ctx, f, parents)
 		} else {

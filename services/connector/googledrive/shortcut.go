@@ -128,7 +128,7 @@ func (s *syncer) settleTarget(ctx context.Context, e entry) error {
 	e.source = &target
 	stored, _ := s.stored(e.id)
 	old, _ := recordOf(stored)
-	stands := false
+	var stands bool
 	switch {
 	case reason != "":
 		stands = stored.VersionToken == "" && stored.ContentHash == s.failure(e, why, reason).failure()

@@ -105,7 +105,7 @@ func TestFoldersInEachOtherAreNotEndless(t *testing.T) {
 
 func TestStrangeNamesAreStored(t *testing.T) {
 	f := newFixture(t)
-	for _, name := range []string{"", " ", "a\x00b", "../../etc/passwd", "‮gpj.exe", "\xff\xfe", "a/b\\c.txt", "'; drop table"} {
+	for _, name := range []string{"", " ", "a\x00b", "../../etc/passwd", "\u202egpj.exe", "\xff\xfe", "a/b\\c.txt", "'; drop table"} {
 		f.File(root, name, "text/plain", "words")
 	}
 	r := f.sync()

@@ -160,7 +160,7 @@ func TestAFirstSyncThatDiesAfterEachPageGoesOnFromThere(t *testing.T) {
 // come, change and go. Each run must know exactly what the pages before its checkpoint have shown.
 func TestAListingOverManyRunsDeletesExactlyWhatItHasNotShown(t *testing.T) {
 	l := newLab(t)
-	unlessGiven(t, "checks", 25)
+	unlessGiven(t, "checks", 15)
 	unlessGiven(t, "nofailfile", true)
 	deaths, listings := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {

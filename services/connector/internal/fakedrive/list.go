@@ -87,7 +87,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	}
 	matches, err := s.parse(query.Get("q"))
 	if errors.Is(err, errNoParent) {
-		fail(w, http.StatusNotFound, "notFound", err.Error(), "fileId")
+		fail(w, http.StatusNotFound, "notFound", "File not found: .", "fileId")
 		return
 	}
 	if err != nil {
@@ -164,7 +164,7 @@ func (s *Server) listDrives(w http.ResponseWriter, r *http.Request) {
 
 var (
 	errQuery    = errors.New("not understood")
-	errNoParent = errors.New("File not found: .")
+	errNoParent = errors.New("a parent is not found")
 )
 
 // parse reads the part of "Search query terms and operators" that lists folders: and, or, parentheses, and the terms

@@ -1,0 +1,106 @@
+package semantic
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/sdk/lifecycle"
+)
+
+func inListing(listing int32) func(*internalpb.DocumentPart) {
+	return func(p *internalpb.DocumentPart) { p.Listing = listing }
+}
+
+// covering is a checkpoint that speaks of its session's first listing, as the worker kit makes it.
+func (c trip) covering(no int64) *internalpb.DocumentProcessRequest {
+	m := c.checkpoint(no, 1)
+	kit, err := structpb.NewValue(map[string]any{"seen": map[string]any{
+		c.session.String(): map[string]any{"listing": 1, "no": no},
+	}})
+	require.NoError(c.f.t, err)
+	m.GetCheckpoint().State.Fields["$kit"] = kit
+	return m
+}
+
+func (c trip) sightings() []string {
+	c.f.t.Helper()
+	return many[string](c.f, `SELECT concat_ws(' ', listing, source_id, no) FROM sightings
+		WHERE connector_id = $1 AND session = $2 ORDER BY 1`, c.connector, c.session)
+}
+
+func TestWhatAListingShowsIsWrittenDownWithTheMessageThatShowedItFirst(t *testing.T) {
+	f := newFixture(t)
+	c := f.synced(map[string]string{"old": "x"}).again()
+	c.stores(c.seen(5, 1, "a", "b", "old"), c.doc(6, "a", "again", inListing(1)))
+	c.stores(c.doc(1, "a", "apple", inListing(1)), c.doc(2, "b", "one", inListing(1), part(0, 2)))
+	c.stores(c.doc(3, "b", "two", inListing(1), part(1, 2)), c.seen(3, 1, "b")) // one of the two is a duplicate
+	c.stores(c.doc(4, "unlisted", "x"), c.seen(7, 2, "a"))
+	require.Equal(t, []string{"1 a 1", "1 b 2", "1 old 5", "2 a 7"}, c.sightings())
+}
+
+func TestADocumentThatWasGivenUpHasBeenShown(t *testing.T) {
+	f := newFixture(t)
+	c := f.syncing()
+	d := delivery{request: c.doc(1, "a", "apple", inListing(1)), session: c.session}
+	require.NoError(t, f.countPoison(ctx, d, errors.New("it kills its readers")))
+	require.Equal(t, []string{"1 a 1"}, c.sightings())
+}
+
+func TestSightingsStayWhileACheckpointSpeaksOfThem(t *testing.T) {
+	f := newFixture(t)
+	first := f.syncing()
+	first.stores(first.doc(1, "a", "apple", inListing(1)), first.covering(2), first.doc(3, "b", "banana", inListing(1)))
+	require.NoError(t, f.Sweep(ctx))
+	require.Len(t, first.sightings(), 2, "of a run that is open")
+	require.NoError(t, f.lifecycle.Fail(ctx, first.session, lifecycle.Transient, "no"))
+	require.NoError(t, f.Sweep(ctx))
+	require.Len(t, first.sightings(), 2, "of a run that another goes on from")
+
+	second := first.again()
+	second.stores(second.doc(1, "c", "cherry", inListing(1)))
+	require.NoError(t, f.lifecycle.Fail(ctx, second.session, lifecycle.Transient, "no"))
+	require.NoError(t, f.Sweep(ctx))
+	require.Empty(t, second.sightings(), "of a run without a checkpoint")
+	require.Len(t, first.sightings(), 2)
+
+	third := first.again()
+	third.stores(third.completed(0))
+	require.NoError(t, f.Sweep(ctx))
+	require.Empty(t, first.sightings(), "of a listing that is over")
+}
+
+func TestSightingsOfADeletedOrChangedConnectorAreSwept(t *testing.T) {
+	f := newFixture(t)
+	for _, change := range []string{`DELETE FROM connectors WHERE id = $1`, `UPDATE connectors SET config = '{"x": 1}' WHERE id = $1`} {
+		c := f.syncing()
+		c.stores(c.doc(1, "a", "apple", inListing(1)), c.covering(2))
+		require.NoError(t, f.lifecycle.Fail(ctx, c.session, lifecycle.Transient, "no"))
+		require.NoError(t, f.Sweep(ctx))
+		f.exec(change, c.connector)
+		if c.exists() {
+			next := c.again()
+			next.stores(next.completed(0))
+		}
+		require.NoError(t, f.Sweep(ctx))
+		require.Zero(t, f.count("sightings"), change)
+	}
+}
+
+func (c trip) exists() bool {
+	return one[bool](c.f, `SELECT EXISTS (SELECT 1 FROM connectors WHERE id = $1)`, c.connector)
+}
+
+func TestARunThatIsOverHasSeenNothing(t *testing.T) {
+	f := newFixture(t)
+	for name, end := range overs {
+		c := f.syncing()
+		end(c)
+		c.stores(c.doc(1, "a", "late", inListing(1)), c.seen(2, 1, uuid.NewString()))
+		require.Zero(t, f.count("sightings"), name)
+	}
+}
