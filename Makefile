@@ -27,11 +27,12 @@ run: build ## run the whole pipeline on this machine until Ctrl-C
 demo: build ## the whole thing in one go, on real input, in a temporary folder
 	bin/echomind demo
 
+# Many packages wait more than they compute: for deadlines, leases and servers.
 test: build ## pass the tests
-	go test work
+	go test -p 4 work
 
 race: ## the tests under the race detector
-	go test -race work
+	go test -p 4 -race work
 
 test-kube: $(TOOLS)/etcd $(TOOLS)/kube-apiserver ## leader election against a real kube-apiserver (the first time it is built: minutes)
 	cd $(ELECTION) && GOWORK=off go test -race ./...

@@ -15,6 +15,9 @@ import (
 	"github.com/echomind/sync/internal/testkit"
 )
 
+// wakes is within which a notification wakes the scheduler: less than what it would take by polling.
+const wakes = pollEvery - time.Second
+
 func rarely(cfg *Config) { cfg.CheckIntervalSeconds = 3600 }
 
 // listening waits until a running scheduler listens.
@@ -41,11 +44,11 @@ func TestAChangeReachesTheStreamInWellUnderASecond(t *testing.T) {
 
 	begun := time.Now()
 	s.exec(`UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = $1`, quiet)
-	s.eventually(time.Second, s.messagesAre(1))
+	s.eventually(wakes, s.messagesAre(1))
 	s.connector(nil)
-	s.eventually(time.Second, s.messagesAre(2))
+	s.eventually(wakes, s.messagesAre(2))
 	s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": nightly})
-	s.eventually(time.Second, s.messagesAre(3))
+	s.eventually(wakes, s.messagesAre(3))
 	t.Logf("three changes took %s", time.Since(begun))
 }
 
@@ -56,11 +59,11 @@ func TestATriggerDuringARunIsAnsweredAtOnceAfterTheVerdict(t *testing.T) {
 	s.listening(scheduler)
 	id := s.connector(nil)
 	pending := s.countIs(1, `SELECT count(*) FROM connectors WHERE status = 'PENDING'`)
-	s.eventually(time.Second, pending)
+	s.eventually(wakes, pending)
 	s.pickUp(id, time.Minute)
 	s.exec(`UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = $1`, id)
 	s.exec(`UPDATE connectors SET status = 'ACTIVE' WHERE id = $1`, id)
-	s.eventually(time.Second, pending)
+	s.eventually(wakes, pending)
 }
 
 func TestAnEnabledConnectorThatNeverSyncedIsDispatchedAtOnce(t *testing.T) {
@@ -70,7 +73,7 @@ func TestAnEnabledConnectorThatNeverSyncedIsDispatchedAtOnce(t *testing.T) {
 	s.run(scheduler)
 	s.listening(scheduler)
 	s.exec(`UPDATE connectors SET status = 'ACTIVE' WHERE id = $1`, id)
-	s.eventually(time.Second, s.countIs(1, `SELECT count(*) FROM connectors WHERE status = 'PENDING'`))
+	s.eventually(wakes, s.countIs(1, `SELECT count(*) FROM connectors WHERE status = 'PENDING'`))
 }
 
 func TestADeletedConnectorGivesItsPlaceToTheNext(t *testing.T) {
@@ -80,10 +83,10 @@ func TestADeletedConnectorGivesItsPlaceToTheNext(t *testing.T) {
 	s.run(scheduler)
 	s.listening(scheduler)
 	first := s.connector(nil)
-	s.eventually(time.Second, s.countIs(1, `SELECT count(*) FROM connectors WHERE status = 'PENDING'`))
+	s.eventually(wakes, s.countIs(1, `SELECT count(*) FROM connectors WHERE status = 'PENDING'`))
 	s.connector(nil)
 	s.exec(`DELETE FROM connectors WHERE id = $1`, first)
-	s.eventually(time.Second, s.countIs(1, `SELECT count(*) FROM connectors WHERE status = 'PENDING'`))
+	s.eventually(wakes, s.countIs(1, `SELECT count(*) FROM connectors WHERE status = 'PENDING'`))
 }
 
 func TestAVerdictGivesItsPlaceToTheNext(t *testing.T) {
@@ -93,10 +96,10 @@ func TestAVerdictGivesItsPlaceToTheNext(t *testing.T) {
 	s.run(scheduler)
 	s.listening(scheduler)
 	first := s.connector(nil)
-	s.eventually(time.Second, s.messagesAre(1))
+	s.eventually(wakes, s.messagesAre(1))
 	second := s.connector(nil)
 	s.complete(first)
-	s.eventually(time.Second, s.countIs(1, `SELECT count(*) FROM connectors WHERE status = 'PENDING' AND id = $1`, second))
+	s.eventually(wakes, s.countIs(1, `SELECT count(*) FROM connectors WHERE status = 'PENDING' AND id = $1`, second))
 }
 
 func TestALostListenerSaysSoAndTicksWhenItIsBack(t *testing.T) {
@@ -120,7 +123,7 @@ func TestALostListenerSaysSoAndTicksWhenItIsBack(t *testing.T) {
 	proxy.open()
 	s.eventually(15*time.Second, func() error { return scheduler.listening.check(t.Context()) })
 	s.connector(nil)
-	s.eventually(time.Second, s.messagesAre(2))
+	s.eventually(wakes, s.messagesAre(2))
 }
 
 // proxy is a way to Postgres that can be closed.

@@ -99,7 +99,6 @@ func TestAPostgresThatFallsSilentWhileDocumentsAreStoredIsAWaitWithANamedDeadlin
 			b.postgres.Silence(silent...)
 			close(g.open)
 			b.says("semantic.store: no answer within 1s")
-			b.says("lifecycle.stored_runs: ")
 			b.postgres.Heal()
 			b.becomes(c, "completed")
 			b.empties()

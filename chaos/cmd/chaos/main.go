@@ -72,7 +72,7 @@ func run() int {
 func config(seed uint64, minutes float64, connectors int, only, bin, dir string, log *slog.Logger) campaign.Config {
 	cfg := campaign.Config{
 		Seed: seed, Window: 20 * time.Second, Long: 16 * time.Second, Connectors: cmp.Or(connectors, 500), Starved: 40,
-		Settle: 90 * time.Second, Only: only, Bin: bin, Dir: dir, Log: log,
+		Settle: 3 * time.Minute, Only: only, Bin: bin, Dir: dir, Log: log,
 	}
 	if minutes > 0 {
 		cfg.Connectors = cmp.Or(connectors, 2000)

@@ -168,7 +168,7 @@ func TestTwoWorkersStoreTheTwoPartsOfOneDocument(t *testing.T) {
 		close(goOn)
 		storing.Wait()
 		w.check()
-		w.handle(0, immortal, []*held{batch[order[2]], batch[3]})
+		w.handle(0, immortal, append([]*held{batch[order[2]]}, batch[3:]...))
 		w.expect(c, "ACTIVE", "completed", "")
 		w.ends(c, 0)
 	}

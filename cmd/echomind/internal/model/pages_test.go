@@ -58,7 +58,7 @@ func (r *reading) store() {
 	r.tb.Helper()
 	var want int64
 	until(r.tb, func() error {
-		for batch := r.world.documents(64); len(batch) > 0; batch = r.world.documents(64) {
+		for batch := r.documents(64); len(batch) > 0; batch = r.documents(64) {
 			r.handle(0, immortal, batch)
 		}
 		run := r.look().latest(r.c.id)
@@ -95,7 +95,7 @@ func (r *reading) finish() {
 	}
 	r.ended = false
 	until(r.tb, func() error {
-		for batch := r.world.documents(64); len(batch) > 0; batch = r.world.documents(64) {
+		for batch := r.documents(64); len(batch) > 0; batch = r.documents(64) {
 			r.handle(1, immortal, batch)
 		}
 		if c := r.look().connector(r.c.id); c.Status != "ACTIVE" {
@@ -224,7 +224,7 @@ func (r *reading) change(t *rapid.T, most int) {
 			if _, exists := r.source.documents[name]; exists && upTo(t, "gone", 2) == 0 {
 				r.source.remove(name)
 			} else {
-				r.source.write(name, between(t, "parts", 1, 2))
+				r.write(name, between(t, "parts", 1, 2))
 			}
 		})
 	}
