@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -35,7 +34,6 @@ type Process struct {
 	path string
 	env  []string
 	log  io.Writer
-	say  *slog.Logger
 
 	mu      sync.Mutex
 	handle  *os.Process
@@ -130,16 +128,6 @@ func (p *Process) Freeze() { p.signal(syscall.SIGSTOP) }
 
 // Thaw lets it go on.
 func (p *Process) Thaw() { p.signal(syscall.SIGCONT) }
-
-// Age is how long the program has been running; 0 when it is not.
-func (p *Process) Age() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.handle == nil {
-		return 0
-	}
-	return time.Since(p.started)
-}
 
 // Stop ends the program for good: cleanly within the time that its grace allows, else by force, which is an end that
 // nobody asked for.

@@ -153,7 +153,7 @@ func (w *World) process(cfg Config, program Program) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{Name: program.Name, path: filepath.Join(cfg.Bin, program.Binary), log: log, say: cfg.Log}
+	p := &Process{Name: program.Name, path: filepath.Join(cfg.Bin, program.Binary), log: log}
 	if p.HTTP, err = freeAddr(); err != nil {
 		return nil, err
 	}
