@@ -95,6 +95,7 @@ func TestAPostgresThatFallsSilentAtThePickUpIsAWaitWithANamedDeadline(t *testing
 			behind.work(handle)
 			f.settled(f.triggered())
 			await(t, "the handler", begun)
+			behind.measures("worker_slots_busy", 0) // else it may still wait for the answer to its hand-over
 			postgres.Silence(silent...)
 			c := f.triggered()
 			behind.says("lifecycle.pick_up: ")

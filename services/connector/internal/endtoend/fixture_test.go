@@ -42,71 +42,82 @@ const soon = 60 * time.Second
 
 var built string
 
-// semantic builds the program once.
-var semantic = sync.OnceValues(func() (string, error) {
+// programs builds them once, and returns their folder.
+var programs = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "echomind-endtoend-")
 	if err != nil {
 		return "", err
 	}
 	built = dir
-	out, err := exec.Command("go", "build", "-o", dir+"/", "github.com/echomind/sync/services/semantic/cmd/semantic").CombinedOutput()
+	out, err := exec.Command("go", "build", "-o", dir+"/", "github.com/echomind/sync/services/semantic/cmd/semantic",
+		"github.com/echomind/sync/services/connector/cmd/connector").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}
-	return filepath.Join(dir, "semantic"), nil
+	return dir, nil
 })
 
 // line is the whole way from a trigger to stored documents, for one connector.
 type line struct {
 	*testing.T
-	pool      *pgxpool.Pool
-	js        jetstream.JetStream
-	id        int32
-	kind      string
-	swap      sync.Mutex
-	connector worker.Handler
+	database, broker string
+	pool             *pgxpool.Pool
+	js               jetstream.JetStream
+	id               int32
+	kind             string
+	swap             sync.Mutex
+	connector        worker.Handler
 }
 
 // newLine starts it, for a connector of a type.
 func newLine(t *testing.T, kind, config_ string) *line {
 	t.Helper()
-	url, broker := testkit.Database(t, db.Up), testkit.NATS(t)
-	l := &line{T: t, kind: kind}
+	l := newStorage(t, kind, config_)
+	l.work()
+	return l
+}
+
+// newStorage starts all of it but who fetches.
+func newStorage(t *testing.T, kind, config_ string) *line {
+	t.Helper()
+	l := &line{T: t, kind: kind, database: testkit.Database(t, db.Up), broker: testkit.NATS(t).URL()}
 	var err error
-	l.pool, err = postgres.Open(t.Context(), url, "test", 4)
+	l.pool, err = postgres.Open(t.Context(), l.database, "test", 4)
 	require.NoError(t, err)
 	t.Cleanup(l.pool.Close)
-	conn, err := nats.Connect(broker.URL())
+	conn, err := nats.Connect(l.broker)
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
 	l.js, err = jetstream.New(conn)
 	require.NoError(t, err)
 	require.NoError(t, topology.EnsureStreams(t.Context(), l.js))
-	l.store(url, broker.URL())
-	l.work(url, broker.URL())
+	l.start("semantic")
 	require.NoError(t, l.pool.QueryRow(t.Context(), `INSERT INTO connectors (name, type, user_id, config, max_retries)
 		VALUES ('source', $1, 1, $2, 100) RETURNING id`, kind, config_).Scan(&l.id))
 	return l
 }
 
-func (l *line) store(database, broker string) {
+// start starts a program.
+func (l *line) start(program string, environment ...string) *os.Process {
 	l.Helper()
-	program, err := semantic()
+	dir, err := programs()
 	require.NoError(l, err)
-	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), "DATABASE_URL="+database, "NATS_URL="+broker, "HTTP_ADDR=127.0.0.1:0", "LOG_LEVEL=warn")
+	cmd := exec.Command(filepath.Join(dir, program))
+	cmd.Env = append(os.Environ(), "DATABASE_URL="+l.database, "NATS_URL="+l.broker, "HTTP_ADDR=127.0.0.1:0", "LOG_LEVEL=warn")
+	cmd.Env = append(cmd.Env, environment...)
 	cmd.Stderr = os.Stderr
 	require.NoError(l, cmd.Start())
 	l.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
+	return cmd.Process
 }
 
-func (l *line) work(database, broker string) {
+func (l *line) work() {
 	l.Helper()
 	process := connect.NewProcess(testkit.Logger(l.T))
-	servers, err := connect.Open(context.Background(), config.Common{DatabaseURL: database, NATSURL: broker, DatabaseMaxConns: 4}, "test", process)
+	servers, err := connect.Open(context.Background(), config.Common{DatabaseURL: l.database, NATSURL: l.broker, DatabaseMaxConns: 4}, "test", process)
 	require.NoError(l, err)
 	cfg := worker.DefaultConfig()
 	cfg.Slots, cfg.Grace = 1, time.Second
@@ -128,13 +139,28 @@ func (l *line) work(database, broker string) {
 	})
 }
 
-// sync does what the scheduler does, and returns the run's verdict and reason.
+// sync syncs with a handler, and returns the run's verdict and reason.
 func (l *line) sync(handle worker.Handler) (verdict string) {
 	l.Helper()
 	l.swap.Lock()
 	l.connector = handle
 	l.swap.Unlock()
-	ctx, session := context.Background(), uuid.New()
+	return l.trigger()
+}
+
+// trigger does what the scheduler does, and returns the run's verdict and reason.
+func (l *line) trigger() (verdict string) {
+	l.Helper()
+	return l.verdict(l.dispatch())
+}
+
+// dispatch claims the connector and publishes its trigger; a run that is open is one whose worker was lost.
+func (l *line) dispatch() (session uuid.UUID) {
+	l.Helper()
+	ctx := context.Background()
+	session = uuid.New()
+	l.exec(`UPDATE scheduler_runs SET status = 'failed', reason = 'worker lost', completed_at = clock_timestamp()
+		WHERE connector_id = $1 AND status = 'running'`, l.id)
 	l.exec(`INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, due_at, started_at, config_version)
 		SELECT $2, id, 'connector.sync', 'manual', now(), clock_timestamp(), config_version FROM connectors WHERE id = $1`, l.id, session)
 	l.exec(`UPDATE connectors SET status = 'PENDING', chunking_session = $2, dispatched_at = now(), dispatches = 1,
@@ -154,9 +180,15 @@ func (l *line) sync(handle worker.Handler) (verdict string) {
 	require.NoError(l, err)
 	_, err = l.js.Publish(ctx, subject, data)
 	require.NoError(l, err)
+	return session
+}
+
+// verdict waits for a run's, and returns it with its reason.
+func (l *line) verdict(session uuid.UUID) (verdict string) {
+	l.Helper()
 	testkit.Eventually(l, soon, func() error {
 		var status string
-		if err := l.pool.QueryRow(ctx, `SELECT status, concat(status, ': ', error_message) FROM scheduler_runs WHERE id = $1`, session).
+		if err := l.pool.QueryRow(context.Background(), `SELECT status, concat(status, ': ', error_message) FROM scheduler_runs WHERE id = $1`, session).
 			Scan(&status, &verdict); err != nil {
 			return err
 		}
