@@ -144,9 +144,9 @@ func (s *service) grant(
 			Issuer: issuer, ClientID: open.ClientID, ClientSecret: clientSecret, Scopes: scopes,
 		}, nil
 	case google:
-		return nil, errors.New("no credentials: give refresh_token, or service_account")
+		return nil, errNoGoogleCredentials
 	}
-	return nil, errors.New("no credentials: give refresh_token, or tenant_id with client_secret")
+	return nil, errNoMicrosoftCredentials
 }
 
 // accountName is the same for all connectors that ask with the same account, and tells nothing of it.

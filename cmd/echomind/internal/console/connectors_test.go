@@ -59,10 +59,10 @@ func TestTheIntervalIsTheOneGivenElseTheTypes(t *testing.T) {
 func TestDefaultsComeFromTheEnvironment(t *testing.T) {
 	t.Setenv("SCHEDULER_DEFAULT_REFRESH_CHAT", "7")
 	u := newTerminal(t)
-	c := u.object("connectors", "add", "--name", "x", "--user", "1", "--type", "teams")
+	c := u.object("connectors", "add", "--name", "x", "--user", "1", "--type", "teams", "--no-config-check")
 	require.InDelta(t, 7, c["refresh_freq_minutes"], 0)
 	t.Setenv("SCHEDULER_DEFAULT_REFRESH_CHAT", "-1")
-	out := u.run("connectors", "add", "--name", "x", "--user", "1", "--type", "teams")
+	out := u.run("connectors", "add", "--name", "x", "--user", "1", "--type", "teams", "--no-config-check")
 	require.Equal(t, 1, out.code)
 	require.Contains(t, out.stderr, "SCHEDULER_DEFAULT_REFRESH_CHAT=-1: must be at least 0")
 }
@@ -100,6 +100,9 @@ func TestBadInputNamesFieldValueAndFix(t *testing.T) {
 			[]string{"--config", `{"url":"file:///srv","max_depth":1}`}},
 		{"config out of range", 2, []string{"--config, for type web: max_depth 99: set it between 0"},
 			[]string{"--type", "web", "--config", `{"url":"https://example.org","max_depth":99}`}},
+		{"remote source without credentials", 2, []string{"for type google_drive: folder: there is no such field; there are client_id", "give refresh_token, or service_account"},
+			[]string{"--type", "google_drive", "--config", `{"folder":"x"}`}},
+		{"config in a file that is not there", 2, []string{"--config @/nowhere/x.json", "no such file"}, []string{"--config", "@/nowhere/x.json"}},
 		{"masked secret", 2, []string{"config.token", "REDACTED"}, []string{"--config", `{"token":"REDACTED"}`}},
 		{"negative refresh", 2, []string{"--refresh", "-5m", "negative"}, []string{"--refresh", "-5m"}},
 		{"seconds", 2, []string{"--refresh", "90s", "60m"}, []string{"--refresh", "90s"}},

@@ -2,7 +2,10 @@ package console
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"os/user"
 	"slices"
 	"strings"
@@ -14,6 +17,7 @@ import (
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/internal/cron"
 	"github.com/echomind/sync/services/chunker"
+	sources "github.com/echomind/sync/services/connector"
 )
 
 // connectorFlags are what a user says of a connector; those that are not given leave it as it is.
@@ -30,7 +34,7 @@ func addConnectorFlags(c *cobra.Command) *connectorFlags {
 	flags.StringVar(&f.name, "name", "", "what people call it")
 	flags.StringVar(&f.connectorType, "type", "", "web, file, or another `type` that echomind types list shows")
 	flags.Int32Var(&f.user, "user", 0, "number of the user whose source it is")
-	flags.StringVar(&f.config, "config", "{}", "what the type needs to know, as a JSON `object`")
+	flags.StringVar(&f.config, "config", "{}", "what the type needs to know, as a JSON `object`; @FILE reads it from a file, @- from standard input, where no list of processes shows it")
 	flags.StringVar(&f.scope, "scope", "user", "who may find its documents: user, group or org")
 	flags.StringVar(&f.scopeID, "scope-id", "", "the group, for --scope group")
 	flags.Var(&f.refresh, "refresh", "sync again so long after each sync; 0 = once, manual = only when triggered; without it and --cron as the type has it")
@@ -54,6 +58,9 @@ func (f *connectorFlags) check(c *cobra.Command) error {
 		return usagef("--scope %q: must be user, group or org", f.scope)
 	}
 	if given("config") {
+		if err := f.readConfig(c.InOrStdin()); err != nil {
+			return err
+		}
 		if err := checkConfig(f.config); err != nil {
 			return err
 		}
@@ -66,6 +73,32 @@ func (f *connectorFlags) check(c *cobra.Command) error {
 	if _, err := time.LoadLocation(f.timeZone); given("time-zone") && (err != nil || f.timeZone == "Local" || f.timeZone == "") {
 		return usagef("--time-zone %q: must be an IANA name such as Europe/Berlin", f.timeZone)
 	}
+	return nil
+}
+
+// maxConfigFile is more than a configuration may have, so that one that is too long is refused with its size.
+const maxConfigFile = 1 << 20
+
+// readConfig reads a configuration that is given as @FILE.
+func (f *connectorFlags) readConfig(stdin io.Reader) error {
+	name, isFile := strings.CutPrefix(f.config, "@")
+	if !isFile {
+		return nil
+	}
+	from := stdin
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return usagef("--config @%s: %v", name, err)
+		}
+		defer func() { _ = file.Close() }()
+		from = file
+	}
+	text, err := io.ReadAll(io.LimitReader(from, maxConfigFile))
+	if err != nil {
+		return usagef("--config @%s: %v", name, err)
+	}
+	f.config = string(text)
 	return nil
 }
 
@@ -92,7 +125,7 @@ func (f *connectorFlags) checkSource(p dbgen.AddConnectorParams) error {
 	if f.unchecked {
 		return nil
 	}
-	if err := chunker.CheckConfig(p.Type, p.Config); err != nil {
+	if err := errors.Join(chunker.CheckConfig(p.Type, p.Config), sources.CheckConfig(p.Type, p.Config)); err != nil {
 		return usagef("--config, for type %s: %s (--no-config-check takes it all the same)", p.Type,
 			strings.ReplaceAll(err.Error(), "\n", "; "))
 	}

@@ -45,7 +45,7 @@ func (u terminal) row(sql string, args ...any) (text string) {
 func (u terminal) drive(config string) string {
 	u.t.Helper()
 	return strings.TrimSpace(u.succeed("connectors", "add", "--name", "drive", "--type", "onedrive", "--user", "1", "--refresh", "1h",
-		"--config", config))
+		"--no-config-check", "--config", config))
 }
 
 func TestSecretsAreSealedBeforeTheyAreStoredAndNeverShown(t *testing.T) {
@@ -67,7 +67,7 @@ func TestSecretsAreSealedBeforeTheyAreStoredAndNeverShown(t *testing.T) {
 	require.Contains(t, update.stderr, "another connector's", "an envelope cannot be taken from connector 1")
 	u.succeed("connectors", "update", "1", "--config", stored, "--name", "still mine")
 	require.Equal(t, stored, u.row(`SELECT config::text FROM connectors WHERE id = 1`))
-	u.succeed("connectors", "update", "2", "--config", `{"client_id":"app","client_secret":"hunter-two"}`)
+	u.succeed("connectors", "update", "2", "--config", `{"tenant_id":"contoso","client_id":"app","client_secret":"hunter-two"}`)
 	require.Contains(t, u.row(`SELECT config::text FROM connectors WHERE id = 2`), `"client_secret": "enc:v1:`)
 
 	for _, command := range []string{"connectors get 1", "connectors get 1 -o json", "connectors list -o json", "runs 1", "why 1"} {
@@ -85,7 +85,7 @@ func TestWithoutAKeyAConnectorWithSecretsIsRefusedAndOthersAreNot(t *testing.T) 
 	require.Equal(t, 1, out.code)
 	require.Contains(t, out.stderr, "SECRETS_KEY_FILE")
 	require.NotContains(t, out.stderr, refreshToken)
-	u.drive(`{"folder":"x"}`)
+	u.succeed("connectors", "add", "--name", "d", "--type", "onedrive", "--user", "1", "--config", `{"tenant_id":"contoso","folder":"x"}`)
 	out = u.run("secrets", "rotate")
 	require.Equal(t, 1, out.code)
 	require.Contains(t, out.stderr, "echomind secrets key")
@@ -171,4 +171,13 @@ func TestWhatRotationCannotOpenIsReportedAndStays(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(out.stdout), &done))
 	require.EqualValues(t, 1, done["current"])
 	require.Equal(t, before, u.row(`SELECT config::text FROM connectors WHERE id = 1`))
+}
+
+func TestAConfigurationIsReadFromAFile(t *testing.T) {
+	u := newTerminal(t)
+	u.keys(u.key())
+	file := filepath.Join(t.TempDir(), "drive.json")
+	require.NoError(t, os.WriteFile(file, []byte(`{"client_id":"app","refresh_token":"`+refreshToken+`"}`), 0o600))
+	u.succeed("connectors", "add", "--name", "drive", "--type", "google_drive", "--user", "1", "--config", "@"+file)
+	require.Contains(t, u.row(`SELECT config::text FROM connectors WHERE id = 1`), `"refresh_token": "enc:v1:`)
 }
