@@ -81,10 +81,11 @@ func TestAStopDuringAPickUpWhoseAnswerIsLostHandsBack(t *testing.T) {
 	p := newProxy(t, f.url)
 	handle, begun, goOn := blocked()
 	close(goOn)
-	r := f.at(p.url).work(handle)
+	behind := f.at(p.url)
+	r := behind.work(handle)
 	f.settled(f.triggered()) // the pool's connection knows the statement afterwards
 	await(t, "the first handler", begun)
-	f.measures("worker_slots_busy", 0) // else it is the answer to the first one's end that is swallowed
+	behind.measures("worker_slots_busy", 0) // else it is the answer to the first one's end that is swallowed
 	p.armed.Store(true)
 	c := f.triggered()
 	client := await(t, "the pick-up", p.swallow)
