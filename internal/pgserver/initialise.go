@@ -95,9 +95,20 @@ func sweepHalfDone(home string) error {
 		return fmt.Errorf("look for half-made clusters: %w", err)
 	}
 	for _, dir := range left {
-		if err := os.RemoveAll(dir); err != nil {
+		if err := removeWhileWritten(dir); err != nil {
 			return fmt.Errorf("remove a half-made cluster: %w", err)
 		}
 	}
 	return nil
+}
+
+// removeWhileWritten tries again for a while: the children of an initdb that was killed write for some moments more.
+func removeWhileWritten(dir string) (err error) {
+	for pause := 10 * time.Millisecond; pause < 3*time.Second; pause *= 2 {
+		if err = os.RemoveAll(dir); err == nil {
+			return nil
+		}
+		time.Sleep(pause)
+	}
+	return err
 }
