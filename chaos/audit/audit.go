@@ -57,7 +57,7 @@ func Audit(ctx context.Context, pool *pgxpool.Pool, opts Options) ([]Finding, er
 		h.asked(), h.workersTakeTurns(), h.fence(), h.caps(opts),
 		h.ownFailures(opts), h.neverFail(opts), h.disabled(),
 		h.oneVerdict(), h.claims(), h.cronSlots(), h.passedSlots(),
-		h.cursor(),
+		h.cursor(), h.checkpoints(),
 	}
 	for _, look := range []func(context.Context, *pgxpool.Pool) (Finding, error){
 		rest, counted, h.documents, leftovers,

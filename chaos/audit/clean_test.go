@@ -18,8 +18,12 @@ func TestARealPipelineKeepsEveryPromise(t *testing.T) {
 	for _, mode := range []string{source.Delta, source.Listing} {
 		for _, trouble := range []string{"", source.Unreadable, source.Fail, source.Panic, source.Permanent} {
 			l.add("synthetic", source.Config{Seed: int64(n), Documents: 8, Changes: 4, Mode: mode, Trouble: trouble, Every: 1 + n%3})
+			l.add("synthetic", source.Config{
+				Seed: int64(n), Documents: 8, Changes: 4, Mode: mode, Trouble: trouble, Every: 1 + n%3,
+				Milliseconds: 300, Checkpoint: 1 + n%2,
+			})
 			l.add("capped", source.Config{Seed: int64(n), Documents: 5, Changes: 2, Mode: mode})
-			n += 2
+			n += 3
 		}
 	}
 	l.add("synthetic", withSeveralParts())
@@ -56,10 +60,13 @@ func TestARealPipelineKeepsEveryPromise(t *testing.T) {
 	}
 	require.ElementsMatch(t, checks, names)
 	for what, query := range map[string]string{
-		"failed for now":             `SELECT count(*) FROM scheduler_runs WHERE reason = 'transient failure'`,
-		"failed for good":            `SELECT count(*) FROM scheduler_runs WHERE reason = 'permanent failure'`,
-		"missed":                     `SELECT count(*) FROM scheduler_runs WHERE status = 'missed'`,
-		"unreadable":                 `SELECT count(*) FROM documents WHERE status = 'failed'`,
+		"failed for now":  `SELECT count(*) FROM scheduler_runs WHERE reason = 'transient failure'`,
+		"failed for good": `SELECT count(*) FROM scheduler_runs WHERE reason = 'permanent failure'`,
+		"missed":          `SELECT count(*) FROM scheduler_runs WHERE status = 'missed'`,
+		"unreadable":      `SELECT count(*) FROM documents WHERE status = 'failed'`,
+		"checkpoints":     `SELECT count(*) FROM chaos.connector_events WHERE state ? 'done'`,
+		"continued from a checkpoint": `SELECT count(*) FROM chaos.connector_events e JOIN scheduler_runs r ON r.id = e.session
+			WHERE e.state ? 'done' AND r.status = 'failed'`,
 		"documents of several parts": `SELECT count(*) FROM chaos.run_events e JOIN scheduler_runs r USING (id) WHERE chunks_stored > 32`,
 	} {
 		var n int

@@ -13,6 +13,7 @@ import (
 
 const (
 	cursor    = "the cursor moves with its run"
+	ahead     = "no checkpoint runs ahead"
 	whole     = "complete means all stored"
 	documents = "documents are the source's"
 	left      = "nothing is left behind"
@@ -45,7 +46,9 @@ func (l *lab) store(id int32, session uuid.UUID, held map[string]source.Document
 func (l *lab) synced(cfg source.Config) (id int32, session uuid.UUID) {
 	l.t.Helper()
 	id = l.add("synthetic", cfg)
-	l.finish(id, l.claim(id), 1)
+	session = l.claim(id)
+	l.pickUp(id, time.Hour)
+	l.finish(id, session, 1)
 	l.do(`UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = $1`, id)
 	session = l.claim(id)
 	l.pickUp(id, time.Hour)
@@ -190,6 +193,12 @@ func TestWhatIsLeftBehindIsFound(t *testing.T) {
 		"counted messages": func(l *lab, _ int32, session uuid.UUID) {
 			l.do(`INSERT INTO run_messages VALUES ($1, 1, 1)`, session)
 		},
+		"checkpoints of": func(l *lab, _ int32, session uuid.UUID) {
+			l.do(`INSERT INTO run_checkpoints VALUES ($1, 1, '{}')`, session)
+		},
+		"sightings that": func(l *lab, id int32, session uuid.UUID) {
+			l.do(`INSERT INTO sightings VALUES ($1, $2, 1, 'doc/0', 1)`, id, session)
+		},
 		"tries of messages": func(l *lab, _ int32, _ uuid.UUID) {
 			l.do(`INSERT INTO message_tries VALUES (gen_random_uuid(), 1, 1)`)
 		},
@@ -273,6 +282,7 @@ func TestARunThatCompletedTooEarlyIsFound(t *testing.T) {
 		"completed with 2 of -1 messages": `status = 'completed', stored = 2`,
 		"skipped with 2 of 2 messages":    `status = 'skipped', total = 2, stored = 2`,
 		"completed with 0 of 0 messages":  `status = 'completed', total = 0`,
+		"completed with 2 of 2 messages":  `status = 'completed', total = 2, stored = 2, notes = 2`,
 	} {
 		t.Run(part, func(t *testing.T) {
 			l := newLab(t)
@@ -280,6 +290,8 @@ func TestARunThatCompletedTooEarlyIsFound(t *testing.T) {
 			l.finish(id, l.claim(id), 1)
 			other := l.claim(l.add("synthetic", source.Config{}))
 			l.do(`UPDATE scheduler_runs SET status = 'completed', completed_at = clock_timestamp(), total = 2, stored = 2 WHERE id = $1`, other)
+			other = l.claim(l.add("synthetic", source.Config{}))
+			l.do(`UPDATE scheduler_runs SET status = 'skipped', completed_at = clock_timestamp(), total = 2, stored = 2, notes = 2 WHERE id = $1`, other)
 			require.Empty(t, l.audit(whole).Violations)
 			session := l.claim(l.add("synthetic", source.Config{}))
 			l.do(fmt.Sprintf(`UPDATE scheduler_runs SET completed_at = clock_timestamp(), %s WHERE id = $1`, set), session)

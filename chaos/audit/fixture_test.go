@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 var checks = []string{
 	"nothing is stuck", "no trigger is forgotten", "one worker at a time", "no stale writer", "caps", "failures are the source's",
 	"nothing starved is failed", "DISABLED by policy or user", "one verdict for each run", "every claim opens its run",
-	"every cron slot once", "every slot that came is answered", "the cursor moves with its run",
+	"every cron slot once", "every slot that came is answered", "the cursor moves with its run", "no checkpoint runs ahead",
 	"complete means all stored", "documents are the source's", "nothing is left behind",
 }
 

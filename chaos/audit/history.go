@@ -33,6 +33,9 @@ type event struct {
 	Answered                  bool
 	StateMoved, StateEmpty    bool
 	OldVersion, Version       *int
+	OldDone, Done             int // documents of the next version that a checkpoint stands for
+	// Stored is, at a checkpoint, the token of each stored document, nil for one that failed.
+	Stored map[string]*string
 }
 
 // inFlight says whether a status holds a place under a cap.
@@ -101,12 +104,14 @@ func load(ctx context.Context, pool *pgxpool.Pool) (*history, error) {
 
 func (h *history) loadEvents(ctx context.Context, pool *pgxpool.Pool) error {
 	const version = `CASE WHEN jsonb_typeof(%[1]s->'version') = 'number' THEN (%[1]s->>'version')::integer END`
+	const done = `CASE WHEN jsonb_typeof(%[1]s->'done') = 'number' THEN (%[1]s->>'done')::integer ELSE 0 END`
 	rows, err := pool.Query(ctx, `
 		SELECT seq, txid, at, op, connector_id, coalesce(old_type, type), coalesce(type, old_type),
 			coalesce(old_status, ''), coalesce(status, ''), old_session, session, old_lease,
 			coalesce(failures, 0), coalesce(max_retries, 0), coalesce(old_due_reason, ''), old_slot, slot,
 			old_planned, planned, cron, coalesce(time_zone, ''), rescheduled, reconfigured, answered,
-			state IS NOT NULL, coalesce(state = '{}', false), `+fmt.Sprintf(version, "old_state")+`, `+fmt.Sprintf(version, "state")+`
+			state IS NOT NULL, coalesce(state = '{}', false), `+fmt.Sprintf(version, "old_state")+`, `+fmt.Sprintf(version, "state")+`,
+			`+fmt.Sprintf(done, "old_state")+`, `+fmt.Sprintf(done, "state")+`, stored
 		FROM chaos.connector_events ORDER BY seq`)
 	if err != nil {
 		return err

@@ -25,7 +25,9 @@ CREATE TABLE chaos.connector_events (
     -- Whether what a user asked for is not asked for any more.
     answered            boolean NOT NULL,
     -- Only where it changed.
-    old_state           jsonb, state jsonb
+    old_state           jsonb, state jsonb,
+    -- At a checkpoint, the tokens of what is stored at that moment: null for a document that failed.
+    stored              jsonb
 );
 
 CREATE TABLE chaos.configs (
@@ -80,7 +82,7 @@ BEGIN
     INSERT INTO chaos.connector_events (op, connector_id, old_type, type, old_status, status, old_session, session,
         old_lease_owner, lease_owner, old_lease, failures, max_retries, old_due_reason, due_reason, old_slot, slot,
         old_next_sync_at, next_sync_at, old_planned, planned, cron, time_zone, rescheduled, reconfigured,
-        answered, old_state, state)
+        answered, old_state, state, stored)
     VALUES (TG_OP, coalesce(NEW.id, OLD.id), OLD.type, NEW.type, OLD.status, NEW.status,
         OLD.chunking_session, NEW.chunking_session, OLD.lease_owner, NEW.lease_owner, OLD.lease_expires_at,
         NEW.failure_count, NEW.max_retries, OLD.due_reason, NEW.due_reason, OLD.slot_at, NEW.slot_at,
@@ -90,7 +92,11 @@ BEGIN
         TG_OP = 'UPDATE' AND OLD.config_version <> NEW.config_version,
         TG_OP = 'UPDATE' AND OLD.trigger_requested_at IS NOT NULL AND NEW.trigger_requested_at IS NULL,
         CASE WHEN TG_OP = 'UPDATE' AND OLD.state <> NEW.state THEN OLD.state END,
-        CASE WHEN TG_OP = 'UPDATE' AND OLD.state <> NEW.state THEN NEW.state END);
+        CASE WHEN TG_OP = 'UPDATE' AND OLD.state <> NEW.state THEN NEW.state END,
+        CASE WHEN TG_OP = 'UPDATE' AND OLD.state <> NEW.state AND NEW.status = 'SYNCING' THEN (
+            SELECT coalesce(jsonb_object_agg(d.source_id, CASE WHEN d.status = 'stored' THEN d.version_token END), '{}')
+            FROM public.documents d
+            WHERE d.connector_id = NEW.id AND d.config_version = NEW.config_version AND d.status IN ('stored', 'failed')) END);
     IF TG_OP = 'INSERT' OR (TG_OP = 'UPDATE' AND OLD.config_version <> NEW.config_version) THEN
         INSERT INTO chaos.configs VALUES (NEW.id, NEW.config_version, NEW.type, NEW.config);
     END IF;

@@ -33,6 +33,17 @@ var leftoverQueries = []struct{ what, query string }{
 		SELECT (SELECT count(*) FROM scheduler_runs WHERE swept_at IS NOT NULL), count(*), coalesce(min(m.session::text), '')
 		FROM run_messages m
 		WHERE NOT EXISTS (SELECT 1 FROM scheduler_runs r WHERE r.id = m.session AND r.swept_at IS NULL)`},
+	{"checkpoints of runs that are over", `
+		SELECT (SELECT count(*) FROM scheduler_runs WHERE swept_at IS NOT NULL), count(*), coalesce(min(m.session::text), '')
+		FROM run_checkpoints m
+		WHERE NOT EXISTS (SELECT 1 FROM scheduler_runs r WHERE r.id = m.session AND r.swept_at IS NULL)`},
+	{"sightings that no checkpoint speaks of", `
+		SELECT (SELECT count(*) FROM scheduler_runs WHERE swept_at IS NOT NULL), count(*), coalesce(min(s.session::text), '')
+		FROM sightings s
+		WHERE NOT EXISTS (SELECT 1 FROM scheduler_runs r WHERE r.connector_id = s.connector_id AND r.swept_at IS NULL)
+			AND NOT EXISTS (SELECT 1 FROM deleted_connectors g WHERE g.id = s.connector_id)
+			AND NOT EXISTS (SELECT 1 FROM connectors c
+				WHERE c.id = s.connector_id AND c.state->'$kit'->'seen' ? s.session::text)`},
 	{"tries of messages of runs that are over", `
 		SELECT (SELECT count(*) FROM scheduler_runs WHERE swept_at IS NOT NULL), count(*), coalesce(min(m.session::text), '')
 		FROM message_tries m
@@ -42,7 +53,7 @@ var leftoverQueries = []struct{ what, query string }{
 func leftovers(ctx context.Context, pool *pgxpool.Pool) (Finding, error) {
 	f := Finding{
 		Promise: 5, Name: "nothing is left behind",
-		How: "no chunk without its document, no part, deleted document, counted message or try of a run that is over",
+		How: "no chunk without its document, no part, deleted document, counted message, checkpoint, sighting or try of a run that is over",
 	}
 	for _, l := range leftoverQueries {
 		var looked, bad int

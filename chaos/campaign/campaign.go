@@ -33,6 +33,10 @@ type Config struct {
 	Alone bool
 	// Every is the mean time between two faults of a mixture.
 	Every time.Duration
+	// Env is set for every program.
+	Env []string
+	// Warm is how many of 100 connectors have synced before the first fault.
+	Warm int
 	// Connectors is how many synthetic connectors there are, Starved how many wait for the one slow worker.
 	Connectors, Starved int
 	// Settle is how long everything may take to be at rest afterwards.
@@ -73,7 +77,7 @@ func programs() []world.Program {
 
 // Run plays a campaign. The error says that the harness itself could not go on; what it found is in the report.
 func Run(ctx context.Context, cfg Config) (report Report, err error) {
-	w, err := world.Open(ctx, world.Config{Bin: cfg.Bin, Dir: cfg.Dir, Programs: programs(), Log: cfg.Log})
+	w, err := world.Open(ctx, world.Config{Bin: cfg.Bin, Dir: cfg.Dir, Programs: programs(), Env: cfg.Env, Log: cfg.Log})
 	defer func() { err = errors.Join(err, w.Close()) }()
 	if err != nil {
 		return report, err
@@ -193,8 +197,10 @@ func finish(ctx context.Context, w *world.World, cfg Config, field fault.Field, 
 		if err := field.Replay(ctx, 2000); err != nil {
 			return report, err
 		}
+		cfg.Log.Info("old messages are said again; waiting for quiet")
 		unsettled = errors.Join(drained(ctx, w, cfg.Settle), settle(ctx, w, cfg.Settle))
 	}
+	cfg.Log.Info("the audit")
 	report.Ends = w.StopPrograms()
 	var err error
 	if report.Syncs, err = verdicts(ctx, w); err != nil {

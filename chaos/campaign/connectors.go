@@ -25,6 +25,9 @@ const (
 	typeIdle = "idle"
 )
 
+// missedMinutes is how long some schedules have waited for the first scheduler.
+const missedMinutes = 3
+
 // troubles are what the synthetic source does to its worker, with how many of 100 connectors do it.
 var troubles = []struct {
 	name string
@@ -45,15 +48,18 @@ func addTypes(ctx context.Context, w *world.World) error {
 
 // addSynthetic adds n connectors of a type whose content follows from seed.
 func addSynthetic(ctx context.Context, w *world.World, connectorType string, n, milliseconds int, troubled bool, rng *rand.Rand) error {
-	names, configs, refreshes, crons := []string{}, []string{}, []*int32{}, []*string{}
+	names, configs, refreshes, crons, ages := []string{}, []string{}, []*int32{}, []*string{}, []*time.Duration{}
 	for i := range n {
 		config := map[string]any{
 			"seed": rng.IntN(1 << 30), "documents": 1 + rng.IntN(12), "changes": 1 + rng.IntN(4),
 			"milliseconds": rng.IntN(2 * milliseconds), "mode": []string{"delta", "listing"}[rng.IntN(2)],
 		}
+		if rng.IntN(2) == 0 {
+			config["checkpoint"] = 1 + rng.IntN(3)
+		}
 		if troubled {
 			if what := trouble(i, n, rng); what != "" {
-				config["trouble"], config["every"] = what, 2
+				config["trouble"], config["every"] = what, 1+i%2
 			}
 		}
 		text, err := json.Marshal(config)
@@ -62,10 +68,15 @@ func addSynthetic(ctx context.Context, w *world.World, connectorType string, n, 
 		}
 		var refresh *int32
 		var cron *string
+		var age *time.Duration
 		switch rng.IntN(4) {
 		case 0:
 			every := "* * * * *"
 			cron = &every
+			if i%2 == 0 { // nobody was there to answer its last slots, and no minute need pass for the next
+				age = new(time.Duration)
+				*age = missedMinutes * time.Minute
+			}
 		case 1:
 			refresh = new(int32)
 			*refresh = 60
@@ -74,13 +85,13 @@ func addSynthetic(ctx context.Context, w *world.World, connectorType string, n, 
 			*refresh = 1
 		}
 		names, configs = append(names, fmt.Sprintf("%s %d", connectorType, i)), append(configs, string(text))
-		refreshes, crons = append(refreshes, refresh), append(crons, cron)
+		refreshes, crons, ages = append(refreshes, refresh), append(crons, cron), append(ages, age)
 	}
 	_, err := w.Pool.Exec(ctx, `
-		INSERT INTO connectors (name, type, user_id, config, refresh_freq_minutes, schedule_cron)
-		SELECT n, $1, 1, c::jsonb, f, s
-		FROM unnest($2::text[], $3::text[], $4::integer[], $5::text[]) AS u (n, c, f, s)`,
-		connectorType, names, configs, refreshes, crons)
+		INSERT INTO connectors (name, type, user_id, config, refresh_freq_minutes, schedule_cron, last_sync_at, planned_through)
+		SELECT n, $1, 1, c::jsonb, f, s, clock_timestamp() - age, clock_timestamp() - age
+		FROM unnest($2::text[], $3::text[], $4::integer[], $5::text[], $6::interval[]) AS u (n, c, f, s, age)`,
+		connectorType, names, configs, refreshes, crons, ages)
 	return wrap("add connectors of type "+connectorType, err)
 }
 

@@ -10,7 +10,10 @@ import (
 	"github.com/echomind/sync/chaos/world"
 )
 
-const settlePoll = 500 * time.Millisecond
+const (
+	settlePoll = 200 * time.Millisecond
+	settleSay  = 5 * time.Second // how often it says what it waits for
+)
 
 // unrest are the questions whose answer must be 0 before the audit: what is in flight, due, open, or not swept.
 var unrest = []struct{ what, query string }{
@@ -34,15 +37,15 @@ func passBackoffs(ctx context.Context, w *world.World) error {
 	return wrap("let the backoffs pass", err)
 }
 
-// warmUp waits until most connectors have been synced once, so that faults meet a system at work and not one at its
+// warmUp waits until some connectors have been synced once, so that faults meet a system at work and not one at its
 // start.
 func warmUp(ctx context.Context, w *world.World, cfg Config) error {
 	ctx, cancel := context.WithTimeout(ctx, cfg.Settle)
 	defer cancel()
 	for {
 		var synced int
-		err := w.Pool.QueryRow(ctx, `SELECT count(*) FROM connectors WHERE last_sync_at IS NOT NULL`).Scan(&synced)
-		if err == nil && synced >= cfg.Connectors*9/10 {
+		err := w.Pool.QueryRow(ctx, `SELECT count(DISTINCT connector_id) FROM scheduler_runs WHERE status IN ('completed', 'skipped')`).Scan(&synced)
+		if err == nil && synced >= cfg.Connectors*cfg.Warm/100 {
 			return nil
 		}
 		select {
@@ -57,7 +60,7 @@ func warmUp(ctx context.Context, w *world.World, cfg Config) error {
 func settle(ctx context.Context, w *world.World, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	for {
+	for said := time.Now(); ; {
 		if err := passBackoffs(ctx, w); err != nil {
 			return unsettled(within, err, nil)
 		}
@@ -65,9 +68,13 @@ func settle(ctx context.Context, w *world.World, within time.Duration) error {
 		if err == nil && len(left) == 0 {
 			return nil
 		}
+		if time.Since(said) > settleSay {
+			said = time.Now()
+			w.Log.Info("not at rest yet", "left", append(left, examples(ctx, w)...))
+		}
 		select {
 		case <-ctx.Done():
-			asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), settlePoll)
+			asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 			defer cancel()
 			return unsettled(within, err, append(left, examples(asking, w)...))
 		case <-time.After(settlePoll):

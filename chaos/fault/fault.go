@@ -8,10 +8,12 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,6 +26,8 @@ type Fault struct {
 	Name string
 	// Loses says what the fault may cost, so that the audit knows what is excused.
 	Loses Loss
+	// Long says that it outlasts every timeout.
+	Long bool
 	// Inject breaks something, waits, and mends it. It returns an error where it could not.
 	Inject func(context.Context, *Field) error
 }
@@ -87,18 +91,34 @@ type Injected struct {
 	Err  error
 }
 
-// Schedule is when each fault begins.
-type Schedule []struct {
+// Planned is when a fault begins.
+type Planned struct {
 	At    time.Duration
 	Fault Fault
 }
 
-// Each plans every fault once, in random order, evenly over the window; they overlap.
+// Schedule is when each fault begins, in order.
+type Schedule []Planned
+
+// Each plans every fault once, in random order, evenly over the window; they overlap. Long ones begin in its first half,
+// so that all of them are over soon after it.
 func Each(faults []Fault, window time.Duration, rng *rand.Rand) Schedule {
-	plan := make(Schedule, len(faults))
-	for i, at := range rng.Perm(len(faults)) {
-		plan[i].At = time.Duration(i) * window / time.Duration(len(faults))
-		plan[i].Fault = faults[at]
+	var long, brief []Fault
+	for _, i := range rng.Perm(len(faults)) {
+		if faults[i].Long {
+			long = append(long, faults[i])
+		} else {
+			brief = append(brief, faults[i])
+		}
+	}
+	plan := append(evenly(long, window/2), evenly(brief, window)...)
+	slices.SortStableFunc(plan, func(a, b Planned) int { return cmp.Compare(a.At, b.At) })
+	return plan
+}
+
+func evenly(faults []Fault, window time.Duration) (plan Schedule) {
+	for i, f := range faults {
+		plan = append(plan, Planned{At: time.Duration(i) * window / time.Duration(len(faults)), Fault: f})
 	}
 	return plan
 }
@@ -107,7 +127,7 @@ func Each(faults []Fault, window time.Duration, rng *rand.Rand) Schedule {
 func Mixture(faults []Fault, window, every time.Duration, rng *rand.Rand) Schedule {
 	var plan Schedule
 	for at := time.Duration(0); at < window; at += time.Duration(rng.Int64N(int64(2 * every))) {
-		plan = append(plan, Schedule{{at, faults[rng.IntN(len(faults))]}}...)
+		plan = append(plan, Planned{at, faults[rng.IntN(len(faults))]})
 	}
 	return plan
 }

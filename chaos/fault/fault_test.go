@@ -28,11 +28,18 @@ func TestTheFaultMatrixIsWhatTheHarnessInjects(t *testing.T) {
 
 func TestTheShortFormPlansEveryFaultOnce(t *testing.T) {
 	all := fault.All()
-	planned := map[string]int{}
+	planned, long, last := map[string]int{}, 0, time.Duration(0)
 	for _, next := range fault.Each(all, time.Minute, rand.New(rand.NewPCG(1, 1))) {
 		planned[next.Fault.Name]++
+		require.GreaterOrEqual(t, next.At, last)
+		last = next.At
 		require.Less(t, next.At, time.Minute)
+		if next.Fault.Long {
+			long++
+			require.Less(t, next.At, 30*time.Second, next.Fault.Name)
+		}
 	}
+	require.Equal(t, 16, long)
 	for _, f := range all {
 		require.Equal(t, 1, planned[f.Name], f.Name)
 	}

@@ -21,7 +21,7 @@ func network() []Fault {
 		{"NATS", Loss{}, func(f *Field) *faultproxy.Proxy { return f.one(services...).NATS }},
 	} {
 		disturb := func(name string, lasts time.Duration, how func(*Field, *faultproxy.Proxy)) {
-			all = append(all, Fault{Name: name + " " + server.name, Loses: server.loses, Inject: func(ctx context.Context, f *Field) error {
+			all = append(all, Fault{Name: name + " " + server.name, Loses: server.loses, Long: lasts >= freeze, Inject: func(ctx context.Context, f *Field) error {
 				proxies := []*faultproxy.Proxy{server.proxy(f), server.proxy(f), server.proxy(f)}
 				for _, p := range proxies {
 					how(f, p)

@@ -58,7 +58,7 @@ func processes() []Fault {
 				sleep(ctx, f.short())
 				return nil
 			}},
-			Fault{Name: "freeze " + service, Loses: Loss{Workers: worker}, Inject: func(ctx context.Context, f *Field) error {
+			Fault{Name: "freeze " + service, Loses: Loss{Workers: worker}, Long: true, Inject: func(ctx context.Context, f *Field) error {
 				p := f.one(service)
 				p.Freeze()
 				defer p.Thaw()
@@ -74,7 +74,7 @@ func processes() []Fault {
 		})
 	}
 	return append(all,
-		Fault{Name: "no semantic at all", Inject: func(ctx context.Context, f *Field) error {
+		Fault{Name: "no semantic at all", Long: true, Inject: func(ctx context.Context, f *Field) error {
 			var stopping sync.WaitGroup
 			for _, p := range f.World.Named("semantic") {
 				stopping.Go(p.Stop)
@@ -84,7 +84,7 @@ func processes() []Fault {
 			sleep(ctx, f.Long)
 			return nil
 		}},
-		Fault{Name: "the embedder refuses", Inject: func(ctx context.Context, f *Field) error {
+		Fault{Name: "the embedder refuses", Long: true, Inject: func(ctx context.Context, f *Field) error {
 			point := filepath.Join(f.World.Failpoints, "semantic.embedder")
 			if err := os.WriteFile(point, []byte("error"), 0o644); err != nil {
 				return wrap("arm a fail point", err)
@@ -96,10 +96,10 @@ func processes() []Fault {
 			}
 			return err
 		}},
-		Fault{Name: "three more schedulers, none elected", Inject: func(ctx context.Context, f *Field) error {
+		Fault{Name: "three more schedulers, none elected", Long: true, Inject: func(ctx context.Context, f *Field) error {
 			return f.schedulers(ctx, "", "", "")
 		}},
-		Fault{Name: "schedulers whose clocks are 10 minutes off", Inject: func(ctx context.Context, f *Field) error {
+		Fault{Name: "schedulers whose clocks are 10 minutes off", Long: true, Inject: func(ctx context.Context, f *Field) error {
 			return f.schedulers(ctx, "CHAOS_CLOCK_SECONDS=600", "CHAOS_CLOCK_SECONDS=-600")
 		}},
 	)

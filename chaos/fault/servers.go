@@ -55,10 +55,10 @@ func servers() []Fault {
 				WHERE backend_type = 'client backend' AND application_name LIKE 'echomind-%'`)
 		}},
 		{Name: "Postgres's connections exhausted", Inject: exhaust},
-		{Name: "rows held by an idle transaction", Inject: func(ctx context.Context, f *Field) error {
+		{Name: "rows held by an idle transaction", Long: true, Inject: func(ctx context.Context, f *Field) error {
 			return f.holdRows(ctx, `SELECT id FROM connectors ORDER BY random() LIMIT 50 FOR UPDATE`)
 		}},
-		{Name: "open runs held by an idle transaction", Inject: func(ctx context.Context, f *Field) error {
+		{Name: "open runs held by an idle transaction", Long: true, Inject: func(ctx context.Context, f *Field) error {
 			return f.holdRows(ctx, `SELECT id FROM scheduler_runs WHERE status = 'running' LIMIT 20 FOR UPDATE`)
 		}},
 	}

@@ -49,12 +49,16 @@ type Config struct {
 	Trouble string `json:"trouble"`
 	// Every is how often Fail, Permanent, Panic, Hang and Kill strike: at every so manieth version.
 	Every int `json:"every"`
+	// Checkpoint is after how many documents of a fetch its worker sets a checkpoint; 0 = never.
+	Checkpoint int `json:"checkpoint,omitempty"`
 }
 
 // State is a connector's state.
 type State struct {
 	// Version is what the last completed sync has brought.
 	Version int `json:"version"`
+	// Done is how many documents of the next version, as Passed counts them, a checkpoint stands for.
+	Done int `json:"done,omitempty"`
 }
 
 // Parse reads a configuration and says everything that is wrong with it.
@@ -75,8 +79,9 @@ func (c Config) Validate() error {
 	if c.Seed < 0 || c.Seed >= 1<<53 {
 		refuse("seed %d: must be from 0 to 2^53", c.Seed)
 	}
-	if c.Documents < 0 || c.Changes < 0 || c.Milliseconds < 0 {
-		refuse("documents %d, changes %d, milliseconds %d: must not be negative", c.Documents, c.Changes, c.Milliseconds)
+	if c.Documents < 0 || c.Changes < 0 || c.Milliseconds < 0 || c.Checkpoint < 0 {
+		refuse("documents %d, changes %d, milliseconds %d, checkpoint %d: must not be negative",
+			c.Documents, c.Changes, c.Milliseconds, c.Checkpoint)
 	}
 	if c.Mode != Delta && c.Mode != Listing {
 		refuse("mode %q: must be %s or %s", c.Mode, Delta, Listing)

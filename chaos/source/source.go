@@ -69,6 +69,19 @@ func At(cfg Config, v int) map[string]Document {
 	return all
 }
 
+// Passed returns, in order, the documents that the fetch after version v has gone past once it has done n of them: of
+// the changes with Delta, of all that are there with Listing. ok is false where there are not so many.
+func Passed(cfg Config, v, n int) (ids []string, ok bool) {
+	if cfg.Mode == Delta {
+		for _, change := range Step(cfg, v) {
+			ids = append(ids, change.SourceID)
+		}
+	} else {
+		ids = slices.Sorted(maps.Keys(List(cfg, v+1)))
+	}
+	return ids[:min(n, len(ids))], n <= len(ids)
+}
+
 // entry is a document by the versions in which its text and its title were last changed; found is the text that was
 // last handed out, 0 for none.
 type entry struct{ text, title, found int }

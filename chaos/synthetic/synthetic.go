@@ -37,62 +37,71 @@ func Sync(ctx context.Context, run *worker.Run) error {
 	if err := run.State(&state); err != nil {
 		return err
 	}
-	changes, err := changesAfter(ctx, run, cfg, state.Version)
+	shown, absent, err := fetch(ctx, run, cfg, state)
 	if err != nil {
 		return err
 	}
-	if err := send(ctx, run, cfg, state.Version, changes); err != nil {
+	if err := send(ctx, run, cfg, state, shown, absent); err != nil {
 		return err
 	}
 	return run.SetState(source.State{Version: state.Version + 1})
 }
 
-func changesAfter(ctx context.Context, run *worker.Run, cfg source.Config, v int) ([]source.Change, error) {
+// unchanged is the kind of a document that a listing shows as it is stored.
+const unchanged source.Kind = "unchanged"
+
+// fetch returns what the source shows from the checkpoint in state on, and what a listing shows to be gone.
+func fetch(ctx context.Context, run *worker.Run, cfg source.Config, state source.State) (shown, absent []source.Change, err error) {
 	if cfg.Mode == source.Delta {
-		return source.Step(cfg, v), nil
+		return source.Step(cfg, state.Version)[state.Done:], nil, nil
+	}
+	if cfg.Checkpoint > 0 && state.Done == 0 {
+		run.BeginListing()
 	}
 	known, err := run.Known(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	changes, unchanged := compare(source.List(cfg, v+1), known, v)
-	run.Unchanged(unchanged)
-	return changes, nil
+	shown, absent = compare(source.List(cfg, state.Version+1), known, state)
+	return shown, absent, nil
 }
 
-// compare finds what has changed, as a worker does whose source can only list.
-func compare(listing map[string]source.Document, known map[string]worker.Known, v int) ([]source.Change, int) {
-	var changes []source.Change
-	unchanged := 0
-	for _, id := range slices.Sorted(maps.Keys(listing)) {
+// compare finds what has changed, as a worker does whose source can only list. It looks at nothing that the listing has
+// shown before the checkpoint in state.
+func compare(
+	listing map[string]source.Document, known map[string]worker.Known, state source.State,
+) (shown, absent []source.Change) {
+	listed := map[string]bool{}
+	for _, id := range slices.Sorted(maps.Keys(listing))[state.Done:] {
+		listed[id] = true
 		d := listing[id]
 		k, isKnown := known[id]
 		change := source.Change{SourceID: id, Kind: source.Written, Document: d}
 		switch {
-		case d.Token != "" && isKnown && k.VersionToken == d.Token, id == source.PoisonID && v > 0:
-			unchanged++
-			continue
+		case d.Token != "" && isKnown && k.VersionToken == d.Token, id == source.PoisonID && state.Version > 0:
+			change.Kind = unchanged
 		case d.Token != "" && isKnown && k.VersionToken != "" && k.ContentHash == source.Hash(d.Text):
 			change.Kind = source.Renamed
 		}
-		changes = append(changes, change)
+		shown = append(shown, change)
 	}
 	for _, id := range slices.Sorted(maps.Keys(known)) {
-		if _, listed := listing[id]; !listed {
-			changes = append(changes, source.Change{SourceID: id, Kind: source.Deleted})
+		if !listed[id] && !known[id].Seen {
+			absent = append(absent, source.Change{SourceID: id, Kind: source.Deleted})
 		}
 	}
-	return changes, unchanged
+	return shown, absent
 }
 
 // send hands changes to the kit, one after the other in the time that a fetch takes, and lets trouble strike halfway.
-func send(ctx context.Context, run *worker.Run, cfg source.Config, v int, changes []source.Change) error {
+func send(ctx context.Context, run *worker.Run, cfg source.Config, state source.State, shown, absent []source.Change) error {
+	changes := slices.Concat(shown, absent)
 	pause := time.Duration(cfg.Milliseconds) * time.Millisecond / time.Duration(len(changes)+1)
 	for i := 0; ; i++ {
 		if err := wait(ctx, pause); err != nil {
 			return err
 		}
-		if i == len(changes)/2 && cfg.Strikes(v) {
+		if i == len(changes)/2 && cfg.Strikes(state.Version) {
 			if err := strike(cfg.Trouble, run.Request().DueReason); err != nil {
 				return err
 			}
@@ -103,7 +112,27 @@ func send(ctx context.Context, run *worker.Run, cfg source.Config, v int, change
 		if err := sendOne(ctx, run, cfg, changes[i]); err != nil {
 			return err
 		}
+		if n := i + 1; n <= len(shown) && cfg.Checkpoint > 0 && n%cfg.Checkpoint == 0 {
+			if err := checkpoint(ctx, run, state, shown[n-cfg.Checkpoint:n], n); err != nil {
+				return err
+			}
+		}
 	}
+}
+
+// checkpoint says that the source need not show the first n documents again; page are those since the last checkpoint.
+func checkpoint(ctx context.Context, run *worker.Run, state source.State, page []source.Change, n int) error {
+	var stand []string
+	for _, change := range page {
+		if change.Kind == unchanged {
+			stand = append(stand, change.SourceID)
+		}
+	}
+	if err := run.Seen(ctx, stand...); err != nil {
+		return err
+	}
+	state.Done += n
+	return run.Checkpoint(ctx, state)
 }
 
 func sendOne(ctx context.Context, run *worker.Run, cfg source.Config, change source.Change) error {
@@ -112,6 +141,9 @@ func sendOne(ctx context.Context, run *worker.Run, cfg source.Config, change sou
 		URL: fmt.Sprintf("synthetic://%d/%s", cfg.Seed, change.SourceID), VersionToken: change.Document.Token,
 	}
 	switch {
+	case change.Kind == unchanged:
+		run.Unchanged(1)
+		return nil
 	case change.Kind == source.Deleted:
 		return run.Delete(ctx, change.SourceID)
 	case change.Document.Err != "":

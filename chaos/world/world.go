@@ -32,7 +32,9 @@ type Config struct {
 	Dir string
 	// Programs are started in order.
 	Programs []Program
-	Log      *slog.Logger
+	// Env is set for every one of them.
+	Env []string
+	Log *slog.Logger
 }
 
 // Program is one process of the system.
@@ -171,7 +173,7 @@ func (w *World) process(cfg Config, program Program) (*Process, error) {
 	}
 	p.env = append(os.Environ(), "DATABASE_URL="+database, "NATS_URL=nats://"+p.NATS.Addr(), "HTTP_ADDR="+p.HTTP,
 		"ECHOMIND_FAILPOINTS="+w.Failpoints, "CHUNKER_FILE_ROOTS="+w.Files, "CHUNKER_ALLOW_CIDRS=127.0.0.0/8")
-	p.env = append(p.env, program.Env...)
+	p.env = append(append(p.env, cfg.Env...), program.Env...)
 	return p, nil
 }
 

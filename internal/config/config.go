@@ -19,8 +19,9 @@ type Common struct {
 	DatabaseDirectURL string `env:"DATABASE_DIRECT_URL"`
 	// DatabaseMaxConns bounds the service's pool.
 	DatabaseMaxConns int32 `env:"DATABASE_MAX_CONNS" envDefault:"10"`
-	// NATSURL is where NATS is.
+	// NATSURL is where NATS is; several servers of one cluster are separated by commas.
 	NATSURL string `env:"NATS_URL" envDefault:"nats://127.0.0.1:4222"`
+	NATSAccess
 	// HTTPAddr is where /healthz, /readyz and /metrics are served; empty = nowhere.
 	HTTPAddr string `env:"HTTP_ADDR" envDefault:":8080"`
 	// ShutdownGraceSeconds is how long a clean stop may take, in seconds. Work in flight goes on for all of it but the
@@ -52,6 +53,7 @@ func (c Common) Validate() error {
 		checkURL("DATABASE_URL", c.DatabaseURL, "postgres", "postgresql"),
 		checkURL("DATABASE_DIRECT_URL", c.DirectURL(), "postgres", "postgresql"),
 		checkURL("NATS_URL", c.NATSURL, "nats", "tls"),
+		c.NATSAccess.Validate(),
 		AtLeast("DATABASE_MAX_CONNS", int(c.DatabaseMaxConns), 2),
 		AtLeast("SHUTDOWN_GRACE_SECONDS", c.ShutdownGraceSeconds, 0),
 		OneOf("LOG_FORMAT", c.LogFormat, "json", "text"),
@@ -65,6 +67,7 @@ type Lookup struct {
 	// DatabaseURL and NATSURL, where set, are used instead of the embedded servers.
 	DatabaseURL string `env:"DATABASE_URL"`
 	NATSURL     string `env:"NATS_URL"`
+	NATSAccess
 }
 
 // AtLeast names a setting that is too small, its value and the fix.

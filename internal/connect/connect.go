@@ -36,6 +36,8 @@ type Process struct {
 	Metrics  prometheus.Registerer
 	Gatherer prometheus.Gatherer
 	Ready    *telemetry.Readiness
+	// Embedded says that NATS runs in this process: that one server keeps its streams alone is no news.
+	Embedded bool
 }
 
 // NewProcess makes a Process with a registry of its own.
@@ -52,6 +54,8 @@ type Servers struct {
 	line   *line
 	waits  atomic.Pointer[error]
 	log    *slog.Logger
+
+	embedded bool
 }
 
 // Open connects a service and waits, as long as ctx allows, for Postgres, the schema's tables and NATS. It
@@ -63,19 +67,20 @@ func Open(ctx context.Context, cfg config.Common, service string, p Process) (*S
 		return nil, err
 	}
 	way := &line{}
-	conn, err := openNATS(cfg.NATSURL, service, way, log)
+	refusals := &refusals{}
+	conn, err := openNATS(cfg, service, way, refusals, log)
 	if err != nil {
 		pool.Close()
 		return nil, err
 	}
-	s := &Servers{Pool: pool, NATS: conn, line: way, log: log}
+	s := &Servers{Pool: pool, NATS: conn, line: way, log: log, embedded: p.Embedded}
 	s.started(errors.New("connect.schema: not asked yet"))
 	p.Ready.Add(service+".postgres", func(ctx context.Context) error { return db.Check(ctx, pool) })
 	p.Ready.Add(service+".nats", s.checkNATS)
 	p.Ready.Add(service+".start", func(context.Context) error { return *s.waits.Load() })
 	js, err := jetstream.New(conn, jetstream.WithPublishAsyncTimeout(publishTimeout))
 	if err == nil {
-		s.Stream = stream{js}
+		s.Stream = stream{js, refusals}
 		err = s.wait(ctx)
 	}
 	if err != nil {
@@ -84,11 +89,15 @@ func Open(ctx context.Context, cfg config.Common, service string, p Process) (*S
 	return s, nil
 }
 
-func (s *Servers) checkNATS(context.Context) error {
+// checkNATS asks for the streams once the service works: a broker that has lost its volume is connected, too.
+func (s *Servers) checkNATS(ctx context.Context) error {
 	if !s.NATS.IsConnected() {
 		return fmt.Errorf("NATS is %s", s.NATS.Status())
 	}
-	return nil
+	if *s.waits.Load() != nil {
+		return nil
+	}
+	return topology.Present(ctx, s.Stream)
 }
 
 // started keeps what the service waits for before it works; nil = it works.
@@ -101,7 +110,23 @@ func (s *Servers) wait(ctx context.Context) error {
 		err = s.ask(ctx, "connect.streams", func(ctx context.Context) error { return topology.EnsureStreams(ctx, s.Stream) })
 	}
 	s.started(err)
+	if err == nil && !s.embedded {
+		s.warn(ctx)
+	}
 	return err
+}
+
+// warn says once where the streams are less durable than they look.
+func (s *Servers) warn(ctx context.Context) {
+	standing, err := topology.Inspect(ctx, s.Stream)
+	if err != nil {
+		s.log.Warn("the streams' durability is not known", "err", err)
+	}
+	for name, stream := range standing {
+		for _, weakness := range stream.Warnings {
+			s.log.Warn("a stream is less durable than it looks", "stream", name, "because", weakness)
+		}
+	}
 }
 
 // ask repeats a call until it succeeds, or says what no waiting mends.

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/sdk/deadline"
 )
 
@@ -31,9 +32,13 @@ const (
 	publishTimeout = 10 * time.Second
 )
 
-func openNATS(url, service string, way *line, log *slog.Logger) (*nats.Conn, error) {
-	conn, err := nats.Connect(url,
-		nats.Name("echomind-"+service),
+func openNATS(cfg config.Common, service string, way *line, refused *refusals, log *slog.Logger) (*nats.Conn, error) {
+	access, err := Access(cfg.NATSAccess)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := nats.Connect(cfg.NATSURL, append(access,
+		nats.Name("echomind-"+service), nats.CustomInboxPrefix(cfg.Inbox(cfg.NATSURL)),
 		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true),
 		nats.ReconnectWait(500*time.Millisecond), nats.ReconnectJitter(200*time.Millisecond, 500*time.Millisecond),
 		nats.Timeout(natsConnectTimeout), nats.SetCustomDialer(way),
@@ -49,9 +54,16 @@ func openNATS(url, service string, way *line, log *slog.Logger) (*nats.Conn, err
 		}),
 		nats.ReconnectHandler(func(*nats.Conn) { log.Info("NATS is back") }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			log.Debug("NATS reports", "err", err)
+			if errors.Is(err, nats.ErrPermissionViolation) && refused.tell(err) {
+				return // who asked says more
+			}
+			level := slog.LevelDebug
+			if errors.Is(err, nats.ErrPermissionViolation) || errors.Is(err, nats.ErrAuthorization) {
+				level = slog.LevelWarn // somebody must mend the user or its rights
+			}
+			log.Log(context.Background(), level, "NATS reports", "err", err)
 		}),
-	)
+	)...)
 	if err != nil {
 		return nil, fmt.Errorf("read NATS_URL: %w", err)
 	}
@@ -142,23 +154,36 @@ func away(err error) error {
 }
 
 // stream is JetStream in our words.
-type stream struct{ jetstream.JetStream }
+type stream struct {
+	jetstream.JetStream
+	refused *refusals
+}
 
 func (s stream) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
-	out, err := s.JetStream.Stream(ctx, name)
-	return out, away(err)
+	return asked(ctx, s.refused, "STREAM.INFO."+name, func(ctx context.Context) (jetstream.Stream, error) {
+		return s.JetStream.Stream(ctx, name)
+	})
 }
 
 func (s stream) CreateStream(ctx context.Context, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
-	out, err := s.JetStream.CreateStream(ctx, cfg)
-	return out, away(err)
+	return asked(ctx, s.refused, "STREAM.CREATE."+cfg.Name, func(ctx context.Context) (jetstream.Stream, error) {
+		return s.JetStream.CreateStream(ctx, cfg)
+	})
+}
+
+func (s stream) UpdateStream(ctx context.Context, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
+	return asked(ctx, s.refused, "STREAM.UPDATE."+cfg.Name, func(ctx context.Context) (jetstream.Stream, error) {
+		return s.JetStream.UpdateStream(ctx, cfg)
+	})
 }
 
 func (s stream) CreateOrUpdateConsumer(
 	ctx context.Context, name string, cfg jetstream.ConsumerConfig,
 ) (jetstream.Consumer, error) {
-	out, err := s.JetStream.CreateOrUpdateConsumer(ctx, name, cfg)
-	return out, away(err)
+	subject := "CONSUMER.CREATE." + name + "." + cfg.Durable + "." + cfg.FilterSubject
+	return asked(ctx, s.refused, subject, func(ctx context.Context) (jetstream.Consumer, error) {
+		return s.JetStream.CreateOrUpdateConsumer(ctx, name, cfg)
+	})
 }
 
 func (s stream) PublishMsg(

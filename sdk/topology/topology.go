@@ -62,9 +62,6 @@ const (
 	HeaderCutFrom = "Echomind-Cut-From"
 )
 
-// AckWait is how long a consumer may hold a message without a sign of life.
-const AckWait = 15 * time.Second
-
 // MaxMessageBytes bounds every document.process message.
 const MaxMessageBytes = 512 << 10
 
@@ -73,6 +70,10 @@ const queryTimeout = 5 * time.Second
 
 // ErrTypeName says that a connector type's name is malformed.
 var ErrTypeName = errors.New("connector type must match [a-z][a-z0-9_]* and have at most 63 characters")
+
+// ErrNotAllowed says that this program's user may not do what is needed of NATS. It is a wait: somebody may do it for it,
+// or grant it.
+var ErrNotAllowed = errors.New("this program's NATS user may not")
 
 // ErrMisconfigured says that a stream exists with a setting that would lose work.
 var ErrMisconfigured = errors.New("stream is misconfigured")
@@ -178,10 +179,18 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 		}
 		return stream, err
 	})
+	if errors.Is(err, ErrNotAllowed) {
+		return fmt.Errorf("stream %s is missing, or cannot be looked at: run `echomind streams apply` as a user who may make it, "+
+			"or grant what is refused: %w", want.Name, err)
+	}
 	if err != nil {
 		return fmt.Errorf("ensure stream %s: %w", want.Name, err)
 	}
-	have := stream.CachedInfo().Config
+	return check(stream.CachedInfo().Config, want)
+}
+
+// check returns ErrMisconfigured for a setting that would lose work.
+func check(have, want jetstream.StreamConfig) error {
 	switch {
 	case have.Retention != want.Retention:
 		return fmt.Errorf("%w: %s: retention is %s, must be %s", ErrMisconfigured, want.Name, have.Retention, want.Retention)

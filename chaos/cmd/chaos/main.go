@@ -68,13 +68,18 @@ func run() int {
 	return 0
 }
 
-// config is the short form, or one of some minutes in which each fault first comes alone.
+// config is the short form, whose programs wait less long than by default for what is lost, or one of some minutes in
+// which each fault first comes alone.
 func config(seed uint64, minutes float64, connectors int, only, bin, dir string, log *slog.Logger) campaign.Config {
 	cfg := campaign.Config{
 		Seed: seed, Window: 20 * time.Second, Long: 16 * time.Second, Connectors: cmp.Or(connectors, 500), Starved: 40,
-		Settle: 3 * time.Minute, Only: only, Bin: bin, Dir: dir, Log: log,
+		Warm: 25, Settle: 3 * time.Minute, Only: only, Bin: bin, Dir: dir, Log: log,
+		Env: []string{
+			"WORKER_LEASE_SECONDS=6", "SCHEDULER_LOST_GRACE_SECONDS=14", "SCHEDULER_WATCH_INTERVAL_SECONDS=1", "CHAOS_ACK_WAIT=5s",
+		},
 	}
 	if minutes > 0 {
+		cfg.Env, cfg.Warm = nil, 90 // as everybody runs it
 		cfg.Connectors = cmp.Or(connectors, 2000)
 		cfg.Window = time.Duration(minutes * float64(time.Minute))
 		cfg.Long, cfg.Alone, cfg.Every = 65*time.Second, true, 3*time.Second

@@ -12,14 +12,13 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/topology"
 )
 
-const (
-	connectTimeout = 3 * time.Second
-	queryTimeout   = 5 * time.Second
-)
+const queryTimeout = 5 * time.Second
 
 // ErrNoStream says that a stream does not exist (yet, or any more); the services make it again.
 var ErrNoStream = errors.New("the stream does not exist")
@@ -31,22 +30,16 @@ type Broker struct {
 }
 
 // Open connects. Its error never carries the URL, which may hold a password.
-func Open(url string) (*Broker, error) {
-	conn, err := nats.Connect(url, nats.Name("echomind"), nats.Timeout(connectTimeout), nats.NoReconnect())
+func Open(url string, access config.NATSAccess) (*Broker, error) {
+	conn, js, err := connect.Once(url, access)
 	if err != nil {
-		var parse interface{ Timeout() bool }
-		if strings.Contains(url, "://") || errors.As(err, &parse) || errors.Is(err, nats.ErrNoServers) {
-			return nil, fmt.Errorf("connect to NATS: %w", err)
-		}
-		return nil, errors.New("NATS_URL is not a URL; it must start with nats:// or tls://")
-	}
-	js, err := jetstream.New(conn)
-	if err != nil {
-		conn.Close()
-		return nil, fmt.Errorf("use JetStream: %w", err)
+		return nil, err
 	}
 	return &Broker{conn: conn, stream: js}, nil
 }
+
+// Streams is JetStream, for who makes and changes streams.
+func (b *Broker) Streams() jetstream.JetStream { return b.stream }
 
 // Close ends the connection.
 func (b *Broker) Close() { b.conn.Close() }

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/topology"
 )
@@ -16,7 +17,7 @@ func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
 
 func open(t *testing.T) *Broker {
 	t.Helper()
-	b, err := Open(testkit.NATS(t).URL())
+	b, err := Open(testkit.NATS(t).URL(), config.NATSAccess{})
 	require.NoError(t, err)
 	t.Cleanup(b.Close)
 	return b

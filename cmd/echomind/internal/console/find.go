@@ -32,6 +32,7 @@ type finder struct {
 // whereabouts is where the servers are.
 type whereabouts struct {
 	databaseURL, natsURL, httpAddr string
+	natsAccess                     config.NATSAccess
 	// databaseFound and natsFound: from the data folder, and not from the environment.
 	databaseFound, natsFound bool
 }
@@ -43,7 +44,7 @@ func (f *finder) find() (w whereabouts, notRunning, err error) {
 	if err != nil {
 		return w, nil, err
 	}
-	w.databaseURL, w.natsURL = lookup.DatabaseURL, lookup.NATSURL
+	w.databaseURL, w.natsURL, w.natsAccess = lookup.DatabaseURL, lookup.NATSURL, lookup.NATSAccess
 	if w.databaseURL != "" && w.natsURL != "" {
 		return w, nil, nil
 	}
@@ -59,7 +60,7 @@ func (f *finder) find() (w whereabouts, notRunning, err error) {
 		w.databaseURL, w.databaseFound = info.DatabaseURL, true
 	}
 	if w.natsURL == "" {
-		w.natsURL, w.natsFound = info.NATSURL, true
+		w.natsURL, w.natsFound, w.natsAccess = info.NATSURL, true, config.NATSAccess{}
 	}
 	return w, nil, nil
 }
@@ -109,5 +110,5 @@ func (w whereabouts) broker(notRunning error) (*broker.Broker, error) {
 	if w.natsURL == "" {
 		return nil, fmt.Errorf("NATS is not known: %w", notRunning)
 	}
-	return broker.Open(w.natsURL)
+	return broker.Open(w.natsURL, w.natsAccess)
 }

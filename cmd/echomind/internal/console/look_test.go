@@ -16,6 +16,7 @@ import (
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/devstack"
 	"github.com/echomind/sync/internal/program"
+	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/services/semantic/embed"
 )
@@ -151,8 +152,8 @@ func TestMigrateUpDownAndStatus(t *testing.T) {
 	t.Parallel()
 	u := newTerminal(t)
 	applied := func(args ...string) (n int) {
-		for _, m := range u.array(args...) {
-			if m["applied"] == true {
+		for _, m := range u.object(args...)["migrations"].([]any) {
+			if m.(map[string]any)["applied"] == true {
 				n++
 			}
 		}
@@ -169,6 +170,42 @@ func TestMigrateUpDownAndStatus(t *testing.T) {
 	require.Regexp(t, `0001_connector_types.sql +no`, u.succeed("migrate", "status"))
 	require.Equal(t, all, applied("migrate", "up"))
 	require.Regexp(t, `0001_connector_types.sql +\d{4}-`, u.succeed("migrate", "up"))
+}
+
+func TestMigrateStatusSaysWhichProgramsWorkOnTheSchema(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t)
+	require.Contains(t, u.succeed("migrate", "status"), "this program works on it")
+	u.exec(`CREATE OR REPLACE FUNCTION schema_compatible_from() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 9000::bigint'`)
+	u.exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (9001, true)`)
+	schema := u.object("migrate", "status")
+	require.Equal(t, []any{float64(9001), float64(9000), false}, []any{schema["database"], schema["compatible_from"], schema["works"]})
+	require.Contains(t, u.succeed("migrate", "status"), "use the newer program")
+	for _, command := range [][]string{{"migrate", "up"}, {"connectors", "list"}} {
+		out := u.run(command...)
+		require.Equal(t, 1, out.code)
+		require.Contains(t, out.stderr, "use the newer program")
+	}
+}
+
+func TestMigrateUpWaitsForTheDatabaseToAppear(t *testing.T) {
+	t.Parallel()
+	there := testkit.Postgres(t)
+	missing, err := url.Parse(there)
+	require.NoError(t, err)
+	missing.Path += "_later"
+	name := strings.TrimPrefix(missing.Path, "/")
+	u := terminal{t, config.Lookup{DataDir: t.TempDir(), DatabaseURL: missing.String()}}
+	require.Equal(t, 1, u.run("migrate", "up").code, "without --wait it says so at once")
+
+	ended := make(chan output, 1)
+	go func() { ended <- u.run("migrate", "up", "--wait", "1m") }()
+	admin := terminal{t, config.Lookup{DatabaseURL: there}}
+	admin.exec(`CREATE DATABASE ` + name)
+	t.Cleanup(func() { admin.exec(`DROP DATABASE ` + name + ` WITH (FORCE)`) })
+	out := <-ended
+	require.Zero(t, out.code, out.stderr)
+	require.Contains(t, u.succeed("migrate", "status"), "this program works on it")
 }
 
 func TestStatusShowsTheStack(t *testing.T) {

@@ -57,7 +57,7 @@ NATS_URL where they are set. Errors exit with 1, usage errors with 2.`,
 	c.CompletionOptions.HiddenDefaultCmd = true
 	c.SetHelpCommand(help())
 	f := &finder{lookup: lookup}
-	c.AddCommand(connectors(f), types(f), runs(f), documents(f), why(f), search(f), dlq(f), secrets(f), migrate(f), status(f))
+	c.AddCommand(connectors(f), types(f), runs(f), documents(f), why(f), search(f), dlq(f), secrets(f), migrate(f), streams(f), status(f))
 	c.InitDefaultCompletionCmd()
 	for _, sub := range c.Commands() {
 		if sub.Name() == "completion" {

@@ -16,6 +16,7 @@ import (
 	"github.com/echomind/sync/cmd/echomind/internal/broker"
 	"github.com/echomind/sync/cmd/echomind/internal/evidence"
 	"github.com/echomind/sync/db"
+	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/topology"
@@ -51,7 +52,7 @@ func newWorld(t *testing.T) *world {
 	w.js, err = jetstream.New(conn)
 	require.NoError(t, err)
 	require.NoError(t, topology.EnsureStreams(ctx, w.js))
-	w.broker, err = broker.Open(server.URL())
+	w.broker, err = broker.Open(server.URL(), config.NATSAccess{})
 	require.NoError(t, err)
 	t.Cleanup(w.broker.Close)
 	return w

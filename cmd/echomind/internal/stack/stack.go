@@ -103,6 +103,7 @@ func work(ctx context.Context, cfg Config, servers *devstack.Stack) error {
 		return err
 	}
 	process := connect.NewProcess(cfg.Log)
+	process.Embedded = cfg.Devstack.NATSURL == ""
 
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {

@@ -15,6 +15,7 @@ import (
 // sections are the structs, in the order of the page.
 var sections = []struct{ title, note, file, structName string }{
 	{"Every service", "", "internal/config/config.go", "Common"},
+	{"Access to NATS", "Read by every service and by the command line. See [nats.md](nats.md).", "internal/config/nats.go", "NATSAccess"},
 	{"Scheduler", "", "services/scheduler/config.go", "Config"},
 	{"Scheduler: leader election", "Those of the Lease count where a Lease elects.", "services/scheduler/leader/config.go", "Config"},
 	{"Worker kit", "Read by the chunker and by every service that calls `worker.Serve`.", "sdk/worker/config.go", "Config"},
@@ -24,6 +25,7 @@ var sections = []struct{ title, note, file, structName string }{
 		"key in its data folder where neither is set and Postgres is its own.", "internal/config/secrets.go", "Secrets"},
 	{"Semantic", "", "services/semantic/config.go", "Config"},
 	{"echomind, the command line", "Used to find a running stack.", "internal/config/config.go", "Lookup"},
+	{"echomind streams apply", "", "internal/config/nats.go", "Streams"},
 	{"echomind run", "It reads the services' settings too; these have other defaults there.",
 		"internal/config/stack.go", "Stack"},
 	{"echomind connectors add", "The time between two syncs where `--refresh` is not given, in minutes.",

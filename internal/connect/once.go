@@ -1,0 +1,45 @@
+package connect
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/echomind/sync/internal/config"
+)
+
+// onceTimeout bounds how long a person waits for NATS.
+const onceTimeout = 3 * time.Second
+
+// Once connects a person's command: one attempt, and none again. Its errors never carry the URL, which may hold a
+// password. The caller closes the connection.
+func Once(url string, access config.NATSAccess) (*nats.Conn, jetstream.JetStream, error) {
+	options, err := Access(access)
+	if err != nil {
+		return nil, nil, err
+	}
+	refused := &refusals{}
+	conn, err := nats.Connect(url, append(options, nats.Name("echomind"), nats.CustomInboxPrefix(access.Inbox(url)), nats.Timeout(onceTimeout), nats.NoReconnect(),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if errors.Is(err, nats.ErrPermissionViolation) {
+				refused.tell(err)
+			}
+		}))...)
+	if err != nil {
+		var parse interface{ Timeout() bool }
+		if strings.Contains(url, "://") || errors.As(err, &parse) || errors.Is(err, nats.ErrNoServers) {
+			return nil, nil, fmt.Errorf("connect to NATS: %w", err)
+		}
+		return nil, nil, errors.New("NATS_URL is not a URL; it must start with nats:// or tls://")
+	}
+	js, err := jetstream.New(conn)
+	if err != nil {
+		conn.Close()
+		return nil, nil, fmt.Errorf("use JetStream: %w", err)
+	}
+	return conn, stream{js, refused}, nil
+}

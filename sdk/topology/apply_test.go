@@ -1,0 +1,57 @@
+package topology
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+)
+
+func TestApplyMendsWhatWouldLoseWorkAndKeepsWhatIsHeld(t *testing.T) {
+	t.Parallel()
+	js := newBroker(t).JetStream
+	ctx := context.Background()
+	_, err := js.CreateStream(ctx, jetstream.StreamConfig{
+		Name: SyncStream, Subjects: []string{"connector.sync.web"}, Retention: jetstream.WorkQueuePolicy, MaxAge: time.Hour,
+		Discard: jetstream.DiscardOld, MaxMsgsPerSubject: 5,
+	})
+	require.NoError(t, err)
+	_, err = js.Publish(ctx, "connector.sync.web", []byte("x"))
+	require.NoError(t, err)
+	require.ErrorIs(t, EnsureStreams(ctx, js), ErrMisconfigured)
+	standing, err := Inspect(ctx, js)
+	require.NoError(t, err)
+	require.Contains(t, standing[SyncStream].Warnings[0], "discard is DiscardOld")
+
+	require.NoError(t, Apply(ctx, js, Size{}))
+	require.NoError(t, EnsureStreams(ctx, js))
+	standing, err = Inspect(ctx, js)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, standing[SyncStream].Info.State.Msgs)
+	require.Len(t, standing[SyncStream].Warnings, 1, "the one replica")
+}
+
+func TestApplyRefusesWhatCannotBeChangedInPlace(t *testing.T) {
+	t.Parallel()
+	js := newBroker(t).JetStream
+	ctx := context.Background()
+	_, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: DocumentStream, Subjects: []string{DocumentSubject}, Storage: jetstream.MemoryStorage})
+	require.NoError(t, err)
+	err = Apply(ctx, js, Size{})
+	require.ErrorIs(t, err, ErrMisconfigured)
+	require.ErrorContains(t, err, "DOCUMENT_PROCESS: stream is misconfigured: retention is Limits and storage Memory, must be WorkQueue and File")
+}
+
+func TestManyWhoApplyAtOnceMakeEachStreamOnce(t *testing.T) {
+	t.Parallel()
+	js := newBroker(t).JetStream
+	done := make(chan error)
+	for range 8 {
+		go func() { done <- Apply(context.Background(), js, Size{}) }()
+	}
+	for range 8 {
+		require.NoError(t, <-done)
+	}
+}
