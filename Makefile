@@ -45,7 +45,18 @@ $(DRIVE_MOCK)/node_modules: tools/drivemock/package.json tools/drivemock/package
 test-drive-mock: $(DRIVE_MOCK)/node_modules ## the Google Drive source against google-drive-mock, somebody else's fake (needs node)
 	cd services/connector && CONNECTOR_DRIVE_MOCK=$(DRIVE_MOCK) go test -count=1 -run TestAnyDrive ./googledrive
 
-chaos: chaos-build ## break everything and audit the promises: 90 s, or CHAOS_MINUTES=10 CHAOS_SEED=7
+# That release's programs are built in a worktree of their own; they are kept, by their commit.
+test-upgrade: ## upgrade FROM=<git ref> to what is here under running syncs; no run may fail
+	@test -n "$(FROM)" || { echo "name the release to come from: make test-upgrade FROM=<git ref>"; exit 2; }
+	commit=$$(git rev-parse --verify --short=12 "$(FROM)^{commit}"); release=$(CURDIR)/bin/upgrade/$$commit; \
+	if [ ! -x $$release/echomind ]; then \
+		tree=$$(mktemp -d); trap 'git worktree remove --force '$$tree EXIT; git worktree add --quiet --detach $$tree $$commit; \
+		(cd $$tree && go build -trimpath -o $$release/ ./cmd/echomind ./services/scheduler/cmd/scheduler \
+			./services/chunker/cmd/chunker ./services/semantic/cmd/semantic); \
+	fi; \
+	UPGRADE_FROM=$$release go test -count=1 -v -run TestAnEarlierRelease ./cmd/echomind/internal/stack
+
+chaos: chaos-build ## break everything and audit the promises: 90 s, by CHAOS_SEED or a random one; CHAOS_MINUTES=10 for the long form
 	$(CHAOS)/chaos -bin $(CHAOS) -minutes $(or $(CHAOS_MINUTES),0) -seed $(or $(CHAOS_SEED),0)
 
 recovery: chaos-build ## measure how long it takes to be back after a fault, with default settings
@@ -109,4 +120,4 @@ $(TOOLS)/kube-apiserver: tools/kube/go.sum tools/kube/apiserver/main.go
 clean: ## remove what was built; data/ stays
 	rm -rf bin
 
-.PHONY: help build run demo test test-kube test-drive-mock race chaos chaos-build recovery bench bench-short generate verify lint tidy tools clean
+.PHONY: help build run demo test test-upgrade test-kube test-drive-mock race chaos chaos-build recovery bench bench-short generate verify lint tidy tools clean

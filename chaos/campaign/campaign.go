@@ -50,6 +50,8 @@ type Config struct {
 
 // Report is what came of it.
 type Report struct {
+	// Whole says that every kind of fault was injected, so that each check must have found something to look at.
+	Whole    bool
 	Injected []fault.Injected
 	Findings []audit.Finding
 	// Ends are ends of programs that nobody asked for.
@@ -82,6 +84,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	if err != nil {
 		return report, err
 	}
+	report.Whole = cfg.Only == ""
 	rng := rand.New(rand.NewPCG(cfg.Seed, 0))
 	if err := populate(ctx, w, cfg, rng); err != nil {
 		return report, err
@@ -120,7 +123,7 @@ func populate(ctx context.Context, w *world.World, cfg Config, rng *rand.Rand) e
 	return errors.Join(
 		addSynthetic(ctx, w, typeSynthetic, cfg.Connectors, 200, true, rng),
 		addSynthetic(ctx, w, typeCapped, 40, 100, false, rng),
-		addSynthetic(ctx, w, typeStarved, cfg.Starved, 500, false, rng),
+		addSynthetic(ctx, w, typeStarved, cfg.Starved, 400, false, rng),
 		addReal(ctx, w, sites),
 	)
 }
@@ -197,6 +200,7 @@ func finish(ctx context.Context, w *world.World, cfg Config, field fault.Field, 
 		if err := field.Replay(ctx, 2000); err != nil {
 			return report, err
 		}
+		field.Noise(ctx) // dead letters of before may have been wiped
 		cfg.Log.Info("old messages are said again; waiting for quiet")
 		unsettled = errors.Join(drained(ctx, w, cfg.Settle), settle(ctx, w, cfg.Settle))
 	}

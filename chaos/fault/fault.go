@@ -26,7 +26,7 @@ type Fault struct {
 	Name string
 	// Loses says what the fault may cost, so that the audit knows what is excused.
 	Loses Loss
-	// Long says that it outlasts every timeout.
+	// Long says that it outlasts every timeout, or costs dispatched messages, which are looked for after a grace.
 	Long bool
 	// Inject breaks something, waits, and mends it. It returns an error where it could not.
 	Inject func(context.Context, *Field) error

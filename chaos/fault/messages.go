@@ -72,6 +72,17 @@ func (f *Field) Replay(ctx context.Context, n int) error {
 	return nil
 }
 
+// Noise says what nobody can read.
+func (f *Field) Noise(ctx context.Context) {
+	for _, subject := range []string{topology.DocumentSubject, "connector.sync.synthetic", "connector.sync.web"} {
+		noise := sha256.Sum256([]byte(fmt.Sprint(f.Rand.Uint64())))
+		noise[0] |= 7 // no wire type has these bits: no decoder reads it
+		if _, err := f.World.Stream.Publish(ctx, subject, noise[:]); err != nil {
+			f.Log.Debug("noise was not taken", "err", err)
+		}
+	}
+}
+
 func messages() []Fault {
 	return []Fault{
 		{Name: "messages repeated and out of order", Inject: func(ctx context.Context, f *Field) error {
@@ -84,13 +95,7 @@ func messages() []Fault {
 			return nil
 		}},
 		{Name: "messages that cannot be read", Inject: func(ctx context.Context, f *Field) error {
-			for _, subject := range []string{topology.DocumentSubject, "connector.sync.synthetic", "connector.sync.web"} {
-				noise := sha256.Sum256([]byte(fmt.Sprint(f.Rand.Uint64())))
-				noise[0] |= 7 // no wire type has these bits: no decoder reads it
-				if _, err := f.World.Stream.Publish(ctx, subject, noise[:]); err != nil {
-					f.Log.Debug("noise was not taken", "err", err)
-				}
-			}
+			f.Noise(ctx)
 			return nil
 		}},
 	}

@@ -69,7 +69,7 @@ func processes() []Fault {
 	}
 	for _, p := range points {
 		all = append(all, Fault{
-			Name: "kill -9 " + p.line, Loses: Loss{Workers: p.provoke != nil || p.name[:7] == "worker."},
+			Name: "kill -9 " + p.line, Loses: Loss{Workers: p.provoke != nil || p.name[:7] == "worker."}, Long: p.provoke != nil,
 			Inject: func(ctx context.Context, f *Field) error { return f.arm(ctx, p.name, p.order, p.provoke) },
 		})
 	}

@@ -26,10 +26,10 @@ func servers() []Fault {
 		{Name: "nats-server killed", Inject: func(ctx context.Context, f *Field) error {
 			return f.restartNATS(ctx, f.short(), nil)
 		}},
-		{Name: "nats-server killed, its storage wiped", Loses: Loss{Messages: true}, Inject: func(ctx context.Context, f *Field) error {
+		{Name: "nats-server killed, its storage wiped", Loses: Loss{Messages: true}, Long: true, Inject: func(ctx context.Context, f *Field) error {
 			return f.restartNATS(ctx, f.short(), f.World.NATS.Wipe)
 		}},
-		{Name: "the sync stream purged", Inject: func(ctx context.Context, f *Field) error {
+		{Name: "the sync stream purged", Long: true, Inject: func(ctx context.Context, f *Field) error {
 			return f.purge(ctx, topology.SyncStream)
 		}},
 		{Name: "the document stream purged", Loses: Loss{Messages: true}, Inject: func(ctx context.Context, f *Field) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
@@ -43,6 +44,7 @@ type Process struct {
 // NewProcess makes a Process with a registry of its own.
 func NewProcess(log *slog.Logger) Process {
 	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return Process{Log: log, Metrics: registry, Gatherer: registry, Ready: &telemetry.Readiness{}}
 }
 
@@ -54,8 +56,11 @@ type Servers struct {
 	line   *line
 	waits  atomic.Pointer[error]
 	log    *slog.Logger
+	// refused is why NATS does not do what it is asked.
+	refused *refusals
 
-	embedded bool
+	embedded  bool
+	unmeasure func()
 }
 
 // Open connects a service and waits, as long as ctx allows, for Postgres, the schema's tables and NATS. It
@@ -67,14 +72,19 @@ func Open(ctx context.Context, cfg config.Common, service string, p Process) (*S
 		return nil, err
 	}
 	way := &line{}
-	refusals := &refusals{}
+	refusals := &refusals{inbox: cfg.Inbox(cfg.NATSURL)}
 	conn, err := openNATS(cfg, service, way, refusals, log)
 	if err != nil {
 		pool.Close()
 		return nil, err
 	}
-	s := &Servers{Pool: pool, NATS: conn, line: way, log: log, embedded: p.Embedded}
+	s := &Servers{Pool: pool, NATS: conn, line: way, log: log, refused: refusals, embedded: p.Embedded}
 	s.started(errors.New("connect.schema: not asked yet"))
+	measured := newConnections(service, pool, conn)
+	s.unmeasure = func() {}
+	if p.Metrics.Register(measured) == nil { // else a service of this name is measured already
+		s.unmeasure = func() { p.Metrics.Unregister(measured) }
+	}
 	p.Ready.Add(service+".postgres", func(ctx context.Context) error { return db.Check(ctx, pool) })
 	p.Ready.Add(service+".nats", s.checkNATS)
 	p.Ready.Add(service+".start", func(context.Context) error { return *s.waits.Load() })
@@ -92,7 +102,7 @@ func Open(ctx context.Context, cfg config.Common, service string, p Process) (*S
 // checkNATS asks for the streams once the service works: a broker that has lost its volume is connected, too.
 func (s *Servers) checkNATS(ctx context.Context) error {
 	if !s.NATS.IsConnected() {
-		return fmt.Errorf("NATS is %s", s.NATS.Status())
+		return fmt.Errorf("NATS is %s%s", s.NATS.Status(), s.refused.why())
 	}
 	if *s.waits.Load() != nil {
 		return nil
@@ -153,5 +163,6 @@ func (s *Servers) ask(ctx context.Context, name string, call func(context.Contex
 // Close gets the last acknowledgements out and closes both connections, in bounded time, whatever state the
 // servers are in; one failing close never skips the next.
 func (s *Servers) Close() error {
+	s.unmeasure()
 	return errors.Join(s.closeNATS(), closeWithin("connect.close_pool", poolTimeout, s.Pool.Close))
 }

@@ -38,8 +38,9 @@ func openNATS(cfg config.Common, service string, way *line, refused *refusals, l
 		return nil, err
 	}
 	conn, err := nats.Connect(cfg.NATSURL, append(access,
-		nats.Name("echomind-"+service), nats.CustomInboxPrefix(cfg.Inbox(cfg.NATSURL)),
-		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true),
+		nats.Name("echomind-"+service), nats.CustomInboxPrefix(refused.inbox),
+		// A user that is refused may be mended on either side: the driver would give up at the second refusal.
+		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(500*time.Millisecond), nats.ReconnectJitter(200*time.Millisecond, 500*time.Millisecond),
 		nats.Timeout(natsConnectTimeout), nats.SetCustomDialer(way),
 		nats.PingInterval(natsPing), nats.MaxPingsOutstanding(2),
@@ -52,7 +53,15 @@ func openNATS(cfg config.Common, service string, way *line, refused *refusals, l
 				log.Warn("NATS is away; work waits until it is back", "err", err)
 			}
 		}),
-		nats.ReconnectHandler(func(*nats.Conn) { log.Info("NATS is back") }),
+		nats.ReconnectHandler(func(*nats.Conn) {
+			refused.again()
+			log.Info("NATS is back")
+		}),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
+			if refused.outside(err) {
+				log.Warn("NATS does not let this program in; it tries again", "err", err)
+			}
+		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			if errors.Is(err, nats.ErrPermissionViolation) && refused.tell(err) {
 				return // who asked says more
@@ -160,27 +169,31 @@ type stream struct {
 }
 
 func (s stream) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
-	return asked(ctx, s.refused, "STREAM.INFO."+name, func(ctx context.Context) (jetstream.Stream, error) {
+	return asked(ctx, s.refused, api+"STREAM.INFO."+name, func(ctx context.Context) (jetstream.Stream, error) {
 		return s.JetStream.Stream(ctx, name)
 	})
 }
 
 func (s stream) CreateStream(ctx context.Context, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
-	return asked(ctx, s.refused, "STREAM.CREATE."+cfg.Name, func(ctx context.Context) (jetstream.Stream, error) {
+	return asked(ctx, s.refused, api+"STREAM.CREATE."+cfg.Name, func(ctx context.Context) (jetstream.Stream, error) {
 		return s.JetStream.CreateStream(ctx, cfg)
 	})
 }
 
 func (s stream) UpdateStream(ctx context.Context, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
-	return asked(ctx, s.refused, "STREAM.UPDATE."+cfg.Name, func(ctx context.Context) (jetstream.Stream, error) {
+	return asked(ctx, s.refused, api+"STREAM.UPDATE."+cfg.Name, func(ctx context.Context) (jetstream.Stream, error) {
 		return s.JetStream.UpdateStream(ctx, cfg)
 	})
+}
+
+func (s stream) AccountInfo(ctx context.Context) (*jetstream.AccountInfo, error) {
+	return asked(ctx, s.refused, api+"INFO", s.JetStream.AccountInfo)
 }
 
 func (s stream) CreateOrUpdateConsumer(
 	ctx context.Context, name string, cfg jetstream.ConsumerConfig,
 ) (jetstream.Consumer, error) {
-	subject := "CONSUMER.CREATE." + name + "." + cfg.Durable + "." + cfg.FilterSubject
+	subject := api + "CONSUMER.CREATE." + name + "." + cfg.Durable + "." + cfg.FilterSubject
 	return asked(ctx, s.refused, subject, func(ctx context.Context) (jetstream.Consumer, error) {
 		return s.JetStream.CreateOrUpdateConsumer(ctx, name, cfg)
 	})
@@ -189,8 +202,9 @@ func (s stream) CreateOrUpdateConsumer(
 func (s stream) PublishMsg(
 	ctx context.Context, msg *nats.Msg, opts ...jetstream.PublishOpt,
 ) (*jetstream.PubAck, error) {
-	ack, err := s.JetStream.PublishMsg(ctx, msg, opts...)
-	return ack, away(err)
+	return asked(ctx, s.refused, msg.Subject, func(ctx context.Context) (*jetstream.PubAck, error) {
+		return s.JetStream.PublishMsg(ctx, msg, opts...)
+	})
 }
 
 func (s stream) PublishMsgAsync(msg *nats.Msg, opts ...jetstream.PublishOpt) (jetstream.PubAckFuture, error) {

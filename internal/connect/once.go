@@ -22,8 +22,8 @@ func Once(url string, access config.NATSAccess) (*nats.Conn, jetstream.JetStream
 	if err != nil {
 		return nil, nil, err
 	}
-	refused := &refusals{}
-	conn, err := nats.Connect(url, append(options, nats.Name("echomind"), nats.CustomInboxPrefix(access.Inbox(url)), nats.Timeout(onceTimeout), nats.NoReconnect(),
+	refused := &refusals{inbox: access.Inbox(url)}
+	conn, err := nats.Connect(url, append(options, nats.Name("echomind"), nats.CustomInboxPrefix(refused.inbox), nats.Timeout(onceTimeout), nats.NoReconnect(),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			if errors.Is(err, nats.ErrPermissionViolation) {
 				refused.tell(err)

@@ -2,18 +2,31 @@ package connect
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"regexp"
+	"strings"
 	"sync"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/echomind/sync/sdk/topology"
 )
 
-// refusals tell those who ask JetStream that they may not. The server drops a request that its user may not make and
-// says so on the connection, not to the request, which would wait for its whole deadline.
+// api begins the subjects of JetStream's requests.
+const api = "$JS.API."
+
+// refusals tell those who ask or publish that they may not. The server drops what its user may not send and says so on
+// the connection, not to the request, which would wait for its whole deadline.
 type refusals struct {
+	// inbox begins the subjects on which answers arrive.
+	inbox string
+
 	mu     sync.Mutex
 	asking map[string]map[*context.CancelCauseFunc]struct{} // by subject
+	deaf   error                                            // why no answer can arrive on this connection; nil = they do
+	door   error                                            // why the last attempt to connect failed; nil = it did not
 }
 
 // quoted finds the subject in the server's words: nothing else carries it.
@@ -27,15 +40,59 @@ func (r *refusals) tell(violation error) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if strings.HasPrefix(found[1], r.inbox+".") {
+		r.deaf = fmt.Errorf("%w subscribe to %s, where the answers to its requests arrive: set NATS_INBOX_PREFIX to what it may",
+			topology.ErrNotAllowed, found[1])
+		for _, all := range r.asking {
+			for cancel := range all {
+				(*cancel)(r.deaf)
+			}
+		}
+		return true
+	}
 	for cancel := range r.asking[found[1]] {
 		(*cancel)(fmt.Errorf("%w publish to %s", topology.ErrNotAllowed, found[1]))
 	}
 	return len(r.asking[found[1]]) > 0
 }
 
+// again is called for each new connection: its user may have other rights.
+func (r *refusals) again() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.deaf, r.door = nil, nil
+}
+
+// outside keeps why an attempt to connect failed, and says whether that is news for a person: a server that is not there
+// was told of before.
+func (r *refusals) outside(err error) (news bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var dial *net.OpError
+	news = (r.door == nil || r.door.Error() != err.Error()) && (!errors.As(err, &dial) || dial.Op != "dial")
+	r.door = err
+	return news
+}
+
+// why is why the last attempt to connect failed, in words that name the settings; "" = nobody knows.
+func (r *refusals) why() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.door == nil:
+		return ""
+	case errors.Is(r.door, nats.ErrAuthorization), errors.Is(r.door, nats.ErrAuthExpired), errors.Is(r.door, nats.ErrAuthRevoked):
+		return fmt.Sprintf(": %v; check NATS_USER and NATS_PASSWORD, or NATS_CREDS_FILE or NATS_NKEY_FILE", r.door)
+	}
+	return ": " + r.door.Error()
+}
+
 func (r *refusals) await(subject string, cancel context.CancelCauseFunc) (forget func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.deaf != nil {
+		cancel(r.deaf) // the server said so once, and would not say it again
+	}
 	if r.asking[subject] == nil {
 		if r.asking == nil {
 			r.asking = map[string]map[*context.CancelCauseFunc]struct{}{}
@@ -52,11 +109,11 @@ func (r *refusals) await(subject string, cancel context.CancelCauseFunc) (forget
 	}
 }
 
-// asked makes a request of JetStream's API, and returns topology.ErrNotAllowed where the server refuses it.
-func asked[T any](ctx context.Context, r *refusals, api string, call func(context.Context) (T, error)) (T, error) {
+// asked sends something to a subject and waits for the answer. It returns topology.ErrNotAllowed where the server refuses it.
+func asked[T any](ctx context.Context, r *refusals, subject string, call func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer r.await("$JS.API."+api, cancel)()
+	defer r.await(subject, cancel)()
 	out, err := call(ctx)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)

@@ -13,10 +13,12 @@ import (
 // keepLease renews a run's lease until ctx ends. It shuts the gate while Postgres has not answered for a whole
 // lease, because the run may have been rescued, and ends the run only when Postgres says that it was.
 func (w *Worker) keepLease(ctx context.Context, session, owner uuid.UUID, g *gate, end context.CancelCauseFunc) {
+	w.metrics.leases.Inc()
+	defer w.metrics.leases.Dec()
 	lease := w.config.lease()
 	ticker := time.NewTicker(lease / 3)
 	defer ticker.Stop()
-	renewed := time.Now()
+	last := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -26,13 +28,18 @@ func (w *Worker) keepLease(ctx context.Context, session, owner uuid.UUID, g *gat
 		err := w.lifecycle.Renew(ctx, session, owner, lease)
 		switch {
 		case err == nil:
-			renewed = time.Now()
+			w.metrics.renewals.WithLabelValues(renewed).Inc()
+			last = time.Now()
 			g.set(true)
 		case errors.Is(err, lifecycle.ErrFenced):
+			w.metrics.renewals.WithLabelValues(fenced).Inc()
 			end(lifecycle.ErrFenced)
 			return
-		case time.Since(renewed) >= lease:
-			g.set(false)
+		case ctx.Err() == nil:
+			w.metrics.renewals.WithLabelValues(unanswered).Inc()
+			if time.Since(last) >= lease {
+				g.set(false)
+			}
 		}
 	}
 }

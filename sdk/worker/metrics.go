@@ -7,6 +7,11 @@ import (
 )
 
 type metrics struct {
+	messages       *prometheus.CounterVec
+	pickingUp      prometheus.Observer
+	leases         prometheus.Gauge
+	renewals       *prometheus.CounterVec
+	publishing     prometheus.Observer
 	syncs          *prometheus.CounterVec
 	fetching       prometheus.Observer
 	busy           prometheus.Gauge
@@ -16,7 +21,17 @@ type metrics struct {
 	deadLetters    prometheus.Counter
 }
 
-func newMetrics(registry prometheus.Registerer, connectorType string) *metrics {
+// What became of a trigger, and of a renewal.
+const (
+	pickedUp    = "picked_up"
+	oldNews     = "old_news"
+	undecodable = "undecodable"
+	unanswered  = "unanswered"
+	renewed     = "renewed"
+	fenced      = "fenced"
+)
+
+func newMetrics(registry prometheus.Registerer, connectorType string, slots int) *metrics {
 	label := []string{"type"}
 	counter := func(name, help string) prometheus.Counter {
 		return telemetry.Register(registry, prometheus.NewCounterVec(
@@ -26,14 +41,24 @@ func newMetrics(registry prometheus.Registerer, connectorType string) *metrics {
 		return telemetry.Register(registry, prometheus.NewGaugeVec(
 			prometheus.GaugeOpts{Name: name, Help: help}, label)).WithLabelValues(connectorType)
 	}
+	counters := func(name, help, by string) *prometheus.CounterVec {
+		return telemetry.Register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"type", by})).
+			MustCurryWith(prometheus.Labels{"type": connectorType})
+	}
+	seconds := func(name, help string, least float64) prometheus.Observer {
+		return telemetry.Register(registry, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(least, 4, 10),
+		}, label)).WithLabelValues(connectorType)
+	}
+	gauge("worker_slots", "Slots: how many syncs this process does at once.").Set(float64(slots))
 	return &metrics{
-		syncs: telemetry.Register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "worker_syncs_total", Help: "Syncs that a worker ended, by how.",
-		}, []string{"type", "outcome"})).MustCurryWith(prometheus.Labels{"type": connectorType}),
-		fetching: telemetry.Register(registry, prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "worker_fetch_duration_seconds", Help: "Time from pick-up to the handler's end.",
-			Buckets: prometheus.ExponentialBuckets(0.01, 4, 10),
-		}, label)).WithLabelValues(connectorType),
+		messages:       counters("worker_messages_total", "Triggers that were received, by what became of them.", "result"),
+		pickingUp:      seconds("worker_pick_up_duration_seconds", "Time from a trigger's receipt to the answer of Postgres.", 0.001),
+		leases:         gauge("worker_leases_held", "Leases that this process renews."),
+		renewals:       counters("worker_lease_renewals_total", "Renewals of leases, by what Postgres said.", "result"),
+		publishing:     seconds("worker_publish_duration_seconds", "Time to publish a document message, with all repeats.", 0.001),
+		syncs:          counters("worker_syncs_total", "Syncs that a worker ended, by how.", "outcome"),
+		fetching:       seconds("worker_fetch_duration_seconds", "Time from pick-up to the handler's end.", 0.01),
 		busy:           gauge("worker_slots_busy", "Slots that hold a sync."),
 		stuck:          gauge("worker_stuck_handlers", "Handlers that were left behind: their contexts have ended, they have not."),
 		published:      counter("worker_documents_published_total", "document.process messages acknowledged."),

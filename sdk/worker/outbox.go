@@ -142,6 +142,7 @@ func (o *outbox) flush() error {
 // publish repeats until the stream has acknowledged, and returns the message's place in it. A message that was
 // stored though its acknowledgement was lost is stored twice: its number makes that harmless.
 func (o *outbox) publish(msg *nats.Msg) (uint64, error) {
+	began := time.Now()
 	for pause := publishPause; ; pause = min(2*pause, publishPauses) {
 		if err := o.gate.wait(o.ctx); err != nil {
 			return 0, err
@@ -151,6 +152,7 @@ func (o *outbox) publish(msg *nats.Msg) (uint64, error) {
 				return o.stream.PublishMsg(ctx, msg, jetstream.WithRetryAttempts(0))
 			})
 		if err == nil {
+			o.metrics.publishing.Observe(time.Since(began).Seconds())
 			return ack.Sequence, nil
 		}
 		if errors.Is(err, nats.ErrMaxPayload) {

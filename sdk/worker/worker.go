@@ -84,7 +84,7 @@ func New(
 		connectorType: connectorType, handle: handle, config: cfg, servers: servers,
 		maxRun: time.Duration(cfg.MaxRunMinutes) * time.Minute, stuckAfter: stuckAfter, queryTimeout: queryTimeout,
 		lifecycle: lifecycle.New(servers.Pool), queries: dbgen.New(servers.Pool),
-		metrics: newMetrics(process.Metrics, connectorType), log: process.Log.With("type", connectorType),
+		metrics: newMetrics(process.Metrics, connectorType, cfg.Slots), log: process.Log.With("type", connectorType),
 	}, nil
 }
 
@@ -118,17 +118,20 @@ func (w *Worker) receive(ctx context.Context, msg jetstream.Msg) error {
 	defer w.metrics.busy.Dec()
 	request, session, err := decode(msg.Data(), w.connectorType)
 	if err != nil {
+		w.metrics.messages.WithLabelValues(undecodable).Inc()
 		w.giveUp(ctx, msg, err)
 		return nil
 	}
-	owner := uuid.New()
+	owner, began := uuid.New(), time.Now()
 	log := w.log.With("connector", request.ConnectorId, "session", request.ChunkingSession)
 	if err := w.pickUp(ctx, msg, request.ConnectorId, session, owner, log); err != nil {
 		if errors.Is(err, lifecycle.ErrFenced) {
+			w.metrics.messages.WithLabelValues(oldNews).Inc()
 			log.Debug("old news: another session, or already picked up")
 			acknowledge(msg, log)
 			return nil
 		}
+		w.metrics.messages.WithLabelValues(unanswered).Inc()
 		log.Warn("pick-up ended without an answer; the message is delivered again", "err", err)
 		if ctx.Err() == nil {
 			_ = msg.NakWithDelay(refusedPause)
@@ -140,6 +143,8 @@ func (w *Worker) receive(ctx context.Context, msg jetstream.Msg) error {
 		_ = msg.Nak()
 		return nil
 	}
+	w.metrics.messages.WithLabelValues(pickedUp).Inc()
+	w.metrics.pickingUp.Observe(time.Since(began).Seconds())
 	failpoint.At("worker.picked_up")
 	acknowledge(msg, log)
 	failpoint.At("worker.acknowledged")

@@ -18,7 +18,8 @@ func Run(ctx context.Context, cfg Config, process connect.Process) error {
 		return err
 	}
 	cfg.Worker.Grace = cfg.ShutdownGrace()
-	web, err := newWeb(cfg, process.Log)
+	m := newMetrics(process.Metrics)
+	web, err := newWeb(cfg, m, process.Log)
 	if err != nil {
 		return err
 	}
@@ -28,7 +29,7 @@ func Run(ctx context.Context, cfg Config, process connect.Process) error {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	for connectorType, handle := range map[string]worker.Handler{"web": web.sync, "file": newFile(cfg).sync} {
+	for connectorType, handle := range map[string]worker.Handler{"web": web.sync, "file": newFile(cfg, m).sync} {
 		w, err := worker.New(connectorType, handle, cfg.Worker, servers, process)
 		if err != nil {
 			return errors.Join(err, servers.Close())

@@ -9,10 +9,13 @@ import (
 )
 
 // file reads folders.
-type file struct{ options files.Options }
+type file struct {
+	options files.Options
+	metrics *metrics
+}
 
-func newFile(cfg Config) *file {
-	return &file{options: files.Options{Roots: cfg.FileRoots, Chunk: cfg.chunks()}}
+func newFile(cfg Config, m *metrics) *file {
+	return &file{options: files.Options{Roots: cfg.FileRoots, Chunk: cfg.chunks()}, metrics: m}
 }
 
 // sync is the handler of connector.sync.file.
@@ -22,6 +25,7 @@ func (f *file) sync(ctx context.Context, run *worker.Run) error {
 		return err
 	}
 	result, err := files.Sync(ctx, cfg, f.options, run)
+	f.metrics.folder(result)
 	if !result.Whole {
 		run.ListingPartial()
 	}

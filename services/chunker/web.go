@@ -16,19 +16,20 @@ import (
 // web crawls sites. Its transport and the limits per host are shared by all its syncs.
 type web struct {
 	transport *http.Transport
+	metrics   *metrics
 	hosts     *crawl.Hosts
 	chunks    chunk.Options
 	log       *slog.Logger
 }
 
-func newWeb(cfg Config, log *slog.Logger) (*web, error) {
+func newWeb(cfg Config, m *metrics, log *slog.Logger) (*web, error) {
 	allowed, err := cfg.prefixes()
 	if err != nil {
 		return nil, err
 	}
 	return &web{
 		transport: guard.New(allowed).Transport(guard.TransportConfig{}),
-		hosts:     crawl.NewHosts(), chunks: cfg.chunks(), log: log,
+		metrics:   m, hosts: crawl.NewHosts(), chunks: cfg.chunks(), log: log,
 	}, nil
 }
 
@@ -44,7 +45,7 @@ func (w *web) sync(ctx context.Context, run *worker.Run) error {
 		return worker.Permanent(err)
 	}
 	result, err := crawl.Crawl(ctx, cfg, crawl.Options{
-		Extract: w.extract, Transport: w.transport, Hosts: w.hosts, Logger: run.Log(),
+		Extract: w.extract, Transport: counted{w.transport, w.metrics}, Hosts: w.hosts, Logger: run.Log(),
 	}, run)
 	if result.Truncated || result.Held > 0 {
 		run.ListingPartial()

@@ -62,6 +62,7 @@ func (s *Scheduler) dispatch(ctx context.Context, t dbgen.DueTypesRow, room int)
 	if err != nil {
 		return 0, fmt.Errorf("claim connectors of type %s: %w", t.Name, err)
 	}
+	s.metrics.claimed.WithLabelValues(t.Name).Add(float64(len(batch)))
 	failpoint.At("scheduler.claimed")
 	s.dispatcher.publish(ctx, t.Name, batch)
 	return len(batch), nil

@@ -68,10 +68,11 @@ func TestMetricsCountDispatchesAndVerdicts(t *testing.T) {
 	m := s.metered()
 	s.connectors(4)
 	s.do(m.Tick(t.Context()))
-	since, err := m.measureOnce(t.Context(), time.Now().Add(-time.Hour))
+	since, err := m.measureLedger(t.Context(), time.Now().Add(-time.Hour))
 	s.do(err)
+	s.do(m.measureBacklog(t.Context()))
 	m.values(map[string]float64{
-		"scheduler_jobs_total": 4, "scheduler_dispatch_lag_seconds": 4, "scheduler_pending_syncs": 4,
+		"scheduler_jobs_total": 4, "scheduler_dispatch_lag_seconds": 4, "scheduler_pending_syncs": 4, "scheduler_claimed_total": 4,
 	})
 
 	claimed := s.inFlight()
@@ -79,13 +80,72 @@ func TestMetricsCountDispatchesAndVerdicts(t *testing.T) {
 	session, _ := s.pickUp(claimed[1].ID, time.Minute)
 	s.do(s.moves.Fail(t.Context(), session, "retry", "no"))
 	s.exec(`UPDATE scheduler_runs SET completed_at = completed_at - interval '10 s' WHERE completed_at IS NOT NULL`)
-	since, err = m.measureOnce(t.Context(), since.Add(-20*time.Second))
+	since, err = m.measureLedger(t.Context(), since.Add(-20*time.Second))
 	s.do(err)
-	_, err = m.measureOnce(t.Context(), since) // counts nothing twice
+	_, err = m.measureLedger(t.Context(), since) // counts nothing twice
 	s.do(err)
+	s.do(m.measureBacklog(t.Context()))
 	m.values(map[string]float64{
-		"scheduler_jobs_failed": 1, "scheduler_sync_duration_seconds": 2, "scheduler_pending_syncs": 2,
+		"scheduler_jobs_failed": 1, "scheduler_sync_duration_seconds": 2, "scheduler_verdicts_total": 2, "scheduler_pending_syncs": 2,
 	})
+}
+
+func TestMetricsCountTheBacklogByTypeAndForgetIt(t *testing.T) {
+	s := setStage(t)
+	m := s.metered()
+	s.connectors(3)
+	s.do(m.measureBacklog(t.Context()))
+	m.values(map[string]float64{"scheduler_due_connectors": 3, "scheduler_oldest_pending_seconds": 0})
+	s.claim(m.Scheduler)
+	s.age(pastTheGrace)
+	s.pickUp(s.inFlight()[0].ID, gone)
+	session, _ := s.pickUp(s.inFlight()[1].ID, time.Minute)
+	s.do(s.moves.Fail(t.Context(), session, "retry", "no"))
+	s.do(m.measureBacklog(t.Context()))
+	m.values(map[string]float64{"scheduler_due_connectors": 0, "scheduler_expired_leases": 1, "scheduler_connectors": 3})
+	if age := m.value("scheduler_oldest_pending_seconds"); age < pastTheGrace.Seconds() {
+		t.Errorf("the oldest trigger has waited %v s", age)
+	}
+	m.Scheduler.forget()
+	if left := m.families("scheduler_connectors"); len(left) > 0 {
+		t.Errorf("a scheduler that leads no more still says %v", left)
+	}
+}
+
+func TestMetricsSayWhatTheServersHold(t *testing.T) {
+	s := setStage(t)
+	m := s.metered()
+	s.connectors(2)
+	s.do(m.Tick(t.Context()))
+	s.do(m.measureStreams(t.Context()))
+	s.do(m.measureServer(t.Context()))
+	m.values(map[string]float64{"stream_up": 3, "stream_messages": 2, "stream_replicas": 3, "postgres_up": 1})
+	for _, name := range []string{"stream_bytes", "stream_max_bytes", "stream_oldest_message_age_seconds", "postgres_connections_used",
+		"postgres_connections_max", "postgres_database_bytes"} {
+		if m.value(name) <= 0 {
+			t.Errorf("%s is %v", name, m.value(name))
+		}
+	}
+	s.do(s.servers.Stream.DeleteStream(t.Context(), "CONNECTOR_SYNC"))
+	if err := m.measureStreams(t.Context()); !contains(err, "look at stream CONNECTOR_SYNC") {
+		t.Errorf("a stream that is gone is measured: %v", err)
+	}
+	m.values(map[string]float64{"stream_up": 2})
+}
+
+func TestAReasonThatTheLedgerDoesNotKnowIsCountedAsOther(t *testing.T) {
+	s := setStage(t)
+	m := s.metered()
+	for i, reason := range []string{"worker lost", "whatever a subscriber wrote", "another"} {
+		s.exec(`INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, due_at, started_at, completed_at, status, reason, config_version)
+			VALUES (gen_random_uuid(), $1, 'connector.sync.web', 'new', now(), now(), now() - interval '1 minute', 'failed', $2, 1)`, i+1, reason)
+	}
+	_, err := m.measureLedger(t.Context(), time.Now().Add(-10*time.Minute))
+	s.do(err)
+	m.values(map[string]float64{"scheduler_verdicts_total": 3})
+	if n := len(m.families("scheduler_verdicts_total")); n != 2 {
+		t.Errorf("%d reasons are told apart", n)
+	}
 }
 
 func TestMetricsCountMoreVerdictsThanAPage(t *testing.T) {
@@ -95,7 +155,7 @@ func TestMetricsCountMoreVerdictsThanAPage(t *testing.T) {
 			config_version)
 		SELECT gen_random_uuid(), i, 'connector.sync.web', 'new', now() - interval '1 hour', now() - interval '1 hour',
 			now() - interval '1 minute' - make_interval(secs => i * 0.001), 'failed', 1 FROM generate_series(1, 2500) i`)
-	_, err := m.measureOnce(t.Context(), time.Now().Add(-10*time.Minute))
+	_, err := m.measureLedger(t.Context(), time.Now().Add(-10*time.Minute))
 	s.do(err)
 	m.values(map[string]float64{"scheduler_jobs_failed": 2500, "scheduler_sync_duration_seconds": 2500})
 }

@@ -76,15 +76,17 @@ func TestEveryLookUsesAnIndex(t *testing.T) {
 	s.forget(s.document())
 	s.do(scheduler.Tick(t.Context()))
 	scheduler.Watch(t.Context())
-	_, err := scheduler.measureOnce(t.Context(), time.Now().Add(-time.Minute))
+	_, err := scheduler.measureLedger(t.Context(), time.Now().Add(-time.Minute))
 	s.do(err)
+	s.do(scheduler.measureBacklog(t.Context()))
 
 	// "": either of the partial indexes on what is in flight will do; which one depends on the sample of ANALYZE.
 	for name, by := range map[string]string{
 		"DueTypes": "type =", "LockDue": "next_sync_at <=", "InFlight": "type =", "CloseStrayRuns": "connector_id =",
 		"OpenRuns": "slot =", "Claim": "id =", "LockUnplanned": "", "Plan": "id =", "PendingTypes": "dispatched_at <",
 		"Redispatch": "dispatched_at <", "LockAbandoned": "", "ClaimAgain": "id =", "DrainingRuns": "",
-		"FailLostInTransit": "chunking_session =", "Verdicts": "completed_at >", "PendingSyncs": "",
+		"FailLostInTransit": "chunking_session =", "Verdicts": "completed_at >", "ConnectorsByStatus": "", "Backlog": "next_sync_at <=",
+		"Draining": "",
 	} {
 		statement, ran := r.statements[name]
 		if !ran {

@@ -134,6 +134,7 @@ func (s *Scheduler) elector() (leader.Elector, error) {
 // lead is what only the leader does, from its election until ctx ends: the first tick comes at once, the first rescue
 // after the workers had a lease's time to renew.
 func (s *Scheduler) lead(ctx context.Context) error {
+	s.metrics.terms.Inc()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.ticks(ctx) })
 	group.Go(func() error { return s.watch(ctx) })
@@ -160,9 +161,12 @@ func (s *Scheduler) ticks(ctx context.Context) error {
 		case <-again:
 		}
 		again = nil
+		began := time.Now()
 		err := s.Tick(ctx)
+		if ctx.Err() == nil {
+			s.metrics.ticked(began, err)
+		}
 		if err != nil && ctx.Err() == nil {
-			s.metrics.tickErrors.Inc()
 			s.log.Warn("the tick ended early; what is due stays due", "err", err)
 		}
 		switch {

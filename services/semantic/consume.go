@@ -41,6 +41,8 @@ func (s *Semantic) Handle(ctx context.Context, batch []jetstream.Msg) { s.handle
 // handle takes a batch to its end: every message is acknowledged, given up, or left to be delivered again. A message
 // that was delivered before is handled alone, so that one that kills the process is found among its neighbours.
 func (s *Semantic) handle(ctx context.Context, batch []jetstream.Msg) {
+	s.metrics.busy.Inc()
+	defer s.metrics.busy.Dec()
 	stop := keepAlive(ctx, batch)
 	defer stop()
 	var order []uuid.UUID
@@ -97,7 +99,7 @@ func (s *Semantic) untilAnswered(ctx context.Context, call func(context.Context)
 		if !isWait(err) || ctx.Err() != nil {
 			return err
 		}
-		s.metrics.waits.Inc()
+		s.metrics.waited()
 		s.log.Warn("documents wait for a server", "err", err, "pause", pause)
 		sleep(ctx, pause)
 	}

@@ -7,17 +7,31 @@ import (
 )
 
 type metrics struct {
+	messages    *prometheus.CounterVec
 	stored      prometheus.Counter
 	chunks      prometheus.Counter
 	verdicts    *prometheus.CounterVec
 	deadLetters prometheus.Counter
 	checkpoints prometheus.Counter
 	waits       prometheus.Counter
+	failures    prometheus.Counter // of the embedder
+	texts       prometheus.Counter
+	documents   prometheus.Counter // stored with an error
+	busy        prometheus.Gauge
 	storing     prometheus.Histogram
 	embedding   prometheus.Histogram
 }
 
-func newMetrics(registry prometheus.Registerer) *metrics {
+// What became of a message.
+const (
+	asStored     = "stored"
+	asDuplicate  = "duplicate"
+	asFenced     = "fenced"
+	asDeadLetter = "dead_letter"
+	asWaited     = "waited"
+)
+
+func newMetrics(registry prometheus.Registerer, workers int) *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return telemetry.Register(registry, prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help}))
 	}
@@ -26,9 +40,20 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),
 		}))
 	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return telemetry.Register(registry, prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help}))
+	}
+	gauge("semantic_workers", "Batches that this process embeds and stores at once.").Set(float64(workers))
 	return &metrics{
-		stored: counter("semantic_messages_stored_total", "document.process messages counted into a run."),
-		chunks: counter("semantic_chunks_stored_total", "Chunks stored."),
+		messages: telemetry.Register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "semantic_messages_total", Help: "document.process messages by what became of them; waited counts batches, at each try.",
+		}, []string{"result"})),
+		failures:  counter("semantic_embed_errors_total", "Times the embedder gave no answer."),
+		texts:     counter("semantic_embed_texts_total", "Texts embedded."),
+		documents: counter("semantic_document_errors_total", "Documents that were stored with an error instead of their text."),
+		busy:      gauge("semantic_workers_busy", "Batches at work."),
+		stored:    counter("semantic_messages_stored_total", "document.process messages counted into a run."),
+		chunks:    counter("semantic_chunks_stored_total", "Chunks stored."),
 		verdicts: telemetry.Register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "semantic_runs_total", Help: "Runs completed, by verdict.",
 		}, []string{"verdict"})),
@@ -38,4 +63,10 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		storing:     histogram("semantic_store_duration_seconds", "Time of one store transaction."),
 		embedding:   histogram("semantic_embed_duration_seconds", "Time to embed one batch."),
 	}
+}
+
+// waited counts a batch that a server of ours kept waiting.
+func (m *metrics) waited() {
+	m.waits.Inc()
+	m.messages.WithLabelValues(asWaited).Inc()
 }

@@ -45,7 +45,7 @@ func (s *Semantic) handleAlone(ctx context.Context, d delivery) {
 				handBack([]delivery{d}, 0)
 				return
 			}
-			s.metrics.waits.Inc()
+			s.metrics.waited()
 			s.log.Warn("a document waits for a server", "err", err, "pause", pause)
 			sleep(ctx, pause)
 		case tries >= s.config.MaxTries:
@@ -107,6 +107,7 @@ func (s *Semantic) giveUp(ctx context.Context, d delivery, why error, tries int)
 		sleep(ctx, pause)
 	}
 	s.metrics.deadLetters.Inc()
+	s.metrics.messages.WithLabelValues(asDeadLetter).Inc()
 	err := s.untilAnswered(ctx, func(ctx context.Context) error { return s.countPoison(ctx, d, why) })
 	if err != nil {
 		s.log.Warn("a dead letter is not counted; it is delivered again", "err", err)

@@ -129,8 +129,10 @@ func (s *Semantic) embed(ctx context.Context, items []*item) error {
 		err = fmt.Errorf("%d vectors for %d texts", len(vectors), len(texts))
 	}
 	if err != nil {
+		s.metrics.failures.Inc()
 		return fmt.Errorf("%w: %w", errEmbedder, err)
 	}
+	s.metrics.texts.Add(float64(len(texts)))
 	s.metrics.embedding.Observe(time.Since(began).Seconds())
 	for _, it := range items {
 		n := len(it.chunks())

@@ -69,7 +69,7 @@ func Run(ctx context.Context, cfg Config, process connect.Process) error {
 func New(cfg Config, servers *connect.Servers, embedder Embedder, store Store, process connect.Process) *Semantic {
 	return &Semantic{
 		config: cfg, servers: servers, queries: dbgen.New(servers.Pool), lifecycle: lifecycle.New(servers.Pool),
-		embedder: embedder, store: store, metrics: newMetrics(process.Metrics),
+		embedder: embedder, store: store, metrics: newMetrics(process.Metrics, cfg.Workers),
 		log: process.Log.With("service", "semantic"), storeTimeout: storeTimeout,
 	}
 }

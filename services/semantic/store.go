@@ -72,9 +72,13 @@ func (s *Semantic) storeItems(
 		})
 	})
 	if errors.Is(err, errRunOver) {
+		s.metrics.messages.WithLabelValues(asFenced).Add(float64(len(items)))
 		return progress{}, nil
 	}
 	if err == nil {
+		s.metrics.messages.WithLabelValues(asStored).Add(float64(t.counted))
+		s.metrics.messages.WithLabelValues(asDuplicate).Add(float64(len(items) - t.counted))
+		s.metrics.documents.Add(float64(t.failed))
 		s.metrics.stored.Add(float64(t.counted))
 		s.metrics.chunks.Add(float64(t.chunks))
 	}
@@ -92,6 +96,7 @@ type storing struct {
 	configVersion int64
 	// What the transaction adds, for the metrics.
 	counted, chunks int
+	failed          int64
 }
 
 func (t *storing) run(ctx context.Context, items []*item) (progress, error) {
@@ -132,7 +137,7 @@ func (t *storing) run(ctx context.Context, items []*item) (progress, error) {
 		return progress{}, err
 	}
 	failpoint.At("semantic.storing")
-	t.counted, t.chunks = len(fresh), len(change.pieces)
+	t.counted, t.chunks, t.failed = len(fresh), len(change.pieces), change.failed
 	come, err := t.q.CountStored(ctx, dbgen.CountStoredParams{
 		Session: t.session, Stored: int64(len(fresh)), Processed: change.processed, Failed: change.failed,
 		Deleted: change.deleted, Chunks: int64(len(change.pieces)), Notes: notes,

@@ -24,6 +24,7 @@ import (
 	"github.com/echomind/sync/services/scheduler/leader"
 	"github.com/echomind/sync/services/scheduler/leader/leadertest"
 	"github.com/echomind/sync/services/scheduler/leader/lease"
+	"github.com/echomind/sync/tools/kube/election/kubetest"
 )
 
 const (
@@ -80,7 +81,7 @@ func beCandidate(kubeconfig string) {
 func child(t *testing.T, kubeconfig string) (cmd *exec.Cmd, next func() string) {
 	t.Helper()
 	cmd = exec.Command(os.Args[0])
-	cmd.Env, cmd.SysProcAttr = append(os.Environ(), childKubeconfig+"="+kubeconfig), endsWithUs()
+	cmd.Env, cmd.SysProcAttr = append(os.Environ(), childKubeconfig+"="+kubeconfig), kubetest.EndsWithUs()
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -143,7 +144,7 @@ func TestALeaderThatWasFrozenKnowsItWhenItWakesUpBeforeAnybodyTellsIt(t *testing
 	server := sharedAPIServer(t)
 	namespace, kubeconfig := server.namespace(t, all)
 	proxy := proxyTo(t, server)
-	frozen, next := child(t, server.kubeconfig(t, all, namespace, proxy.Addr()))
+	frozen, next := child(t, server.Kubeconfig(t, all.token(), namespace, proxy.Addr()))
 	wants(t, next, "leads")
 	second := leadertest.NewGroup(t).Join(by(kubeconfig))
 	testkit.Eventually(t, handover, func() error { return second.Check(t.Context()) })
@@ -169,7 +170,7 @@ func TestALeaderThatWasFrozenKnowsItWhenItWakesUpBeforeAnybodyTellsIt(t *testing
 
 func proxyTo(t *testing.T, server *apiServer) *faultproxy.Proxy {
 	t.Helper()
-	proxy, err := faultproxy.Start(server.address)
+	proxy, err := faultproxy.Start(server.Address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +184,7 @@ func TestALeaderThatIsCutOffGivesUpBeforeAnotherIsElected(t *testing.T) {
 	namespace, kubeconfig := server.namespace(t, all)
 	proxy := proxyTo(t, server)
 	g := leadertest.NewGroup(t)
-	first := g.Join(by(server.kubeconfig(t, all, namespace, proxy.Addr())))
+	first := g.Join(by(server.Kubeconfig(t, all.token(), namespace, proxy.Addr())))
 	term := first.Term(handover)
 	second := g.Join(by(kubeconfig))
 	testkit.Eventually(t, handover, func() error { return second.Check(t.Context()) })
@@ -214,7 +215,7 @@ func TestAnAPIServerAwayForLongerThanTheLeaseStopsTheWorkUntilItIsBack(t *testin
 	g.Join(by(kubeconfig))
 	first := g.Leader(handover)
 	term := first.Term(handover)
-	server.kill()
+	server.Kill()
 	took := leadertest.Over(term, t, settings("").RenewDeadline+500*time.Millisecond)
 	t.Logf("the work stopped after %s: %v", took.Round(time.Millisecond), context.Cause(term))
 	testkit.Eventually(t, settings("").Duration, func() error {
@@ -225,7 +226,7 @@ func TestAnAPIServerAwayForLongerThanTheLeaseStopsTheWorkUntilItIsBack(t *testin
 		}
 		return nil
 	})
-	if err := server.restart(); err != nil {
+	if err := server.Restart(); err != nil {
 		t.Fatal(err)
 	}
 	back := time.Now()
@@ -247,15 +248,15 @@ func TestAPauseOfTheAPIServerOfThreeSecondsChangesNothing(t *testing.T) {
 	second := g.Join(by(kubeconfig))
 	for range 3 { // at another moment between two renewals each
 		testkit.Eventually(t, handover, func() error { return errors.Join(first.Check(t.Context()), second.Check(t.Context())) })
-		server.signal(t, syscall.SIGSTOP)
+		server.Signal(t, syscall.SIGSTOP)
 		pause := time.After(3 * time.Second)
 		select {
 		case <-pause:
 		case <-term.Done():
 			t.Error("the leader gave up")
 		}
-		server.signal(t, syscall.SIGCONT)
-		testkit.Eventually(t, handover, server.ready)
+		server.Signal(t, syscall.SIGCONT)
+		testkit.Eventually(t, handover, server.Ready)
 	}
 	if term.Err() != nil || !first.Leads() || len(second.Terms) > 0 {
 		t.Errorf("the leader has changed: %v", context.Cause(term))
@@ -265,7 +266,7 @@ func TestAPauseOfTheAPIServerOfThreeSecondsChangesNothing(t *testing.T) {
 // overwrite changes the Lease as nobody should.
 func overwrite(t *testing.T, server *apiServer, namespace string, change func(*coordinationv1.LeaseSpec)) {
 	t.Helper()
-	leases := server.client(t).CoordinationV1().Leases(namespace)
+	leases := server.Client(t).CoordinationV1().Leases(namespace)
 	testkit.Eventually(t, handover, func() error { // the leader renews it at the same time
 		l, err := leases.Get(t.Context(), leaseName, metav1.GetOptions{})
 		if err != nil {
@@ -312,7 +313,7 @@ func TestADeletedLeaseIsMadeAgain(t *testing.T) {
 	g.Join(by(kubeconfig))
 	g.Join(by(kubeconfig))
 	g.Leader(handover)
-	leases := server.client(t).CoordinationV1().Leases(namespace)
+	leases := server.Client(t).CoordinationV1().Leases(namespace)
 	if err := leases.Delete(t.Context(), leaseName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -66,7 +66,7 @@ func TestARightThatIsGrantedLaterHealsTheElection(t *testing.T) {
 	namespace, kubeconfig := server.namespace(t, "get-update")
 	m := leadertest.NewGroup(t).Join(by(kubeconfig))
 	testkit.Eventually(t, handover, lacks(t, m, "create"))
-	roles := server.client(t).RbacV1().Roles(namespace)
+	roles := server.Client(t).RbacV1().Roles(namespace)
 	role, err := roles.Get(t.Context(), "candidate", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/tools/kube/election/kubetest"
 )
 
 // theScheduler is the program, built from this checkout.
@@ -25,7 +26,7 @@ var theScheduler = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	program := filepath.Join(e.dir, "scheduler")
+	program := filepath.Join(e.Dir, "scheduler")
 	build := exec.Command("go", "build", "-o", program, "./cmd/scheduler")
 	build.Dir = "../../../services/scheduler"
 	build.Env = append(os.Environ(), "GOWORK=off")
@@ -66,8 +67,8 @@ func (s *stage) start() *scheduler {
 	if err != nil {
 		s.Fatal(err)
 	}
-	p := &scheduler{exec.Command(program), freeAddress()}
-	p.Env, p.Stderr, p.SysProcAttr = append(append(os.Environ(), s.env...), "HTTP_ADDR="+p.address), os.Stderr, endsWithUs()
+	p := &scheduler{exec.Command(program), kubetest.FreeAddress()}
+	p.Env, p.Stderr, p.SysProcAttr = append(append(os.Environ(), s.env...), "HTTP_ADDR="+p.address), os.Stderr, kubetest.EndsWithUs()
 	if err := p.Start(); err != nil {
 		s.Fatal(err)
 	}

@@ -1,14 +1,6 @@
 package election
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
-	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/echomind/sync/internal/testkit"
 )
@@ -58,7 +49,7 @@ func (u user) rules() (rules []rbacv1.PolicyRule) {
 // namespace is one of a test's own, in which u has its rights. It returns a kubeconfig of u's.
 func (s *apiServer) namespace(t *testing.T, u user) (namespace, kubeconfig string) {
 	t.Helper()
-	client := s.client(t)
+	client := s.Client(t)
 	made, err := client.CoreV1().Namespaces().Create(t.Context(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
 	if err != nil {
@@ -77,7 +68,7 @@ func (s *apiServer) namespace(t *testing.T, u user) (namespace, kubeconfig strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	kubeconfig = s.kubeconfig(t, u, namespace, s.address)
+	kubeconfig = s.Kubeconfig(t, u.token(), namespace, s.Address)
 	s.granted(t, u, kubeconfig, namespace)
 	return namespace, kubeconfig
 }
@@ -106,32 +97,4 @@ func (s *apiServer) granted(t *testing.T, u user, kubeconfig, namespace string) 
 	if _, err := client.CoordinationV1().Leases(namespace).Get(t.Context(), "another", metav1.GetOptions{}); !apierrors.IsForbidden(err) {
 		t.Fatalf("another Lease may be read: %v", err)
 	}
-}
-
-// kubeconfig is a file that leads u to address.
-func (s *apiServer) kubeconfig(t *testing.T, u user, namespace, address string) string {
-	t.Helper()
-	config := clientcmdapi.NewConfig()
-	config.Clusters["test"] = &clientcmdapi.Cluster{Server: "https://" + address, CertificateAuthority: s.ca()}
-	config.AuthInfos["test"] = &clientcmdapi.AuthInfo{Token: u.token()}
-	config.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test", Namespace: namespace}
-	config.CurrentContext = "test"
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, file); err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
-// makeKey makes a key to sign service accounts with.
-func makeKey(file string) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return fmt.Errorf("make a key: %w", err)
-	}
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return fmt.Errorf("write a key: %w", err)
-	}
-	return os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), 0o600)
 }

@@ -48,15 +48,19 @@ places at once; what a stream holds stays. Sizes and replicas that are not given
 	wait := flags.Duration("wait", 0, "how long to wait for NATS to be there")
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		from := "--replicas"
 		if !flags.Changed("replicas") {
 			var own config.Streams
 			if err := config.Load(&own); err != nil {
 				return err
 			}
-			size.Replicas = own.Replicas
+			size.Replicas, from = own.Replicas, "NATS_REPLICAS"
 		}
-		if size.Replicas < 0 || size.Replicas > 5 || size.MaxDocumentBytes < 0 || size.MaxDeadLetterBytes < 0 {
-			return usagef("--replicas %d: must be 1 to 5 (an odd number is of use), and sizes must be positive", size.Replicas)
+		if size.Replicas < 0 || size.Replicas > 5 {
+			return usagef("%s %d: must be 1 to 5, of which the odd ones are of use", from, size.Replicas)
+		}
+		if size.MaxDocumentBytes < 0 || size.MaxDeadLetterBytes < 0 {
+			return usagef("--max-document-bytes %d, --max-dead-letter-bytes %d: must not be negative", size.MaxDocumentBytes, size.MaxDeadLetterBytes)
 		}
 		until := time.Now().Add(*wait)
 		for {
@@ -124,6 +128,13 @@ func showStreams(ctx context.Context, w io.Writer, out *output, js jetstream.Jet
 	if err != nil {
 		return err
 	}
+	account, err := topology.AccountWarnings(ctx, js)
+	if errors.Is(err, topology.ErrNotAllowed) {
+		account, err = []string{"the account's limits are not known: " + err.Error()}, nil
+	}
+	if err != nil {
+		return err
+	}
 	var views []streamView
 	var rows [][]string
 	for _, name := range slices.Sorted(maps.Keys(standing)) {
@@ -147,6 +158,11 @@ func showStreams(ctx context.Context, w io.Writer, out *output, js jetstream.Jet
 				if _, err := fmt.Fprintf(w, "%s: %s\n", v.Name, strings.Join(v.Warnings, "; ")); err != nil {
 					return err
 				}
+			}
+		}
+		for _, warning := range account {
+			if _, err := fmt.Fprintln(w, warning); err != nil {
+				return err
 			}
 		}
 		return nil

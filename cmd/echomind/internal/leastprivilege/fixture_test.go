@@ -46,19 +46,25 @@ func password(user string) string { return "p-of-" + user }
 
 // access is a user's.
 func access(user string) config.NATSAccess {
-	return config.NATSAccess{NATSUser: user, NATSPassword: password(user), NATSInboxPrefix: "_INBOX_" + user}
+	return config.NATSAccess{NATSUser: user, NATSPassword: password(user)}
 }
 
-// serve runs a server from the configuration, but for its ports and its folder.
-func serve(t *testing.T, change ...func(*server.Options)) (url string) {
+// configured is what a file of the server's says, but for its ports and its folder.
+func configured(t *testing.T, file string) *server.Options {
 	t.Helper()
-	options, err := server.ProcessConfigFile(configuration)
+	options, err := server.ProcessConfigFile(file)
 	require.NoError(t, err)
 	require.Equal(t, "/data", options.StoreDir, "on the volume")
 	options.Host, options.Port, options.HTTPPort, options.NoSigs, options.NoLog = "127.0.0.1", -1, 0, true, true
 	options.StoreDir = t.TempDir()
 	// One more, who may do anything: the tests' own hand.
 	options.Users = append(options.Users, &server.User{Username: "root", Password: password("root"), Account: options.Accounts[0]})
+	return options
+}
+
+// run runs a server.
+func run(t *testing.T, options *server.Options, change ...func(*server.Options)) *server.Server {
+	t.Helper()
 	for _, c := range change {
 		c(options)
 	}
@@ -67,7 +73,13 @@ func serve(t *testing.T, change ...func(*server.Options)) (url string) {
 	go s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 	require.True(t, s.ReadyForConnections(10*time.Second))
-	return s.ClientURL()
+	return s
+}
+
+// serve runs a server from the configuration.
+func serve(t *testing.T) (url string) {
+	t.Helper()
+	return run(t, configured(t, configuration)).ClientURL()
 }
 
 // as connects a user.

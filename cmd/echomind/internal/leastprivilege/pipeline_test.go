@@ -119,13 +119,23 @@ func TestTheWholePipelineWorksWithTheseUsersAndHealsWhenTheStreamsAreMadeAgain(t
 	_, err = conn.Exec(t.Context(), `UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = $1`, id)
 	require.NoError(t, err)
 	testkit.Eventually(t, soon, func() error {
-		if !strings.Contains(log.String(), "stream CONNECTOR_SYNC is missing") {
-			return fmt.Errorf("nobody says that the stream is missing")
+		for name, process := range ready {
+			if _, problems := process.Ready.Ask(t.Context()); !strings.Contains(problems[name+".nats"], "stream CONNECTOR_SYNC is missing") {
+				return fmt.Errorf("%s is not ready because of %v", name, problems)
+			}
 		}
 		return nil
 	})
 	apply(t, url)
 	synced(t, conn, id, 2)
+	testkit.Eventually(t, soon, func() error {
+		for name, process := range ready {
+			if _, problems := process.Ready.Ask(t.Context()); len(problems) > 0 {
+				return fmt.Errorf("%s is not ready because of %v", name, problems)
+			}
+		}
+		return nil
+	})
 	require.Contains(t, log.String(), "a stream is less durable than it looks")
 	for _, user := range users {
 		require.NotContains(t, log.String(), password(user))

@@ -18,15 +18,19 @@ func api(subject string) string { return "$JS.API." + subject }
 
 // mayPublish are the users who may publish to a subject; all others are refused.
 var mayPublish = map[string]string{
-	"connector.sync.web":      "scheduler operator",
-	"connector.sync.teams":    "scheduler operator",
-	"connector.sync.web.more": "",
-	"document.process":        "chunker connector operator",
-	"dlq.connector.sync.web":  "chunker connector operator",
-	"dlq.document.process":    "semantic operator",
-	"events.connector.sync.x": "",
-	"somewhere.else":          "",
+	"connector.sync.web":       "scheduler operator",
+	"connector.sync.teams":     "scheduler operator",
+	"connector.sync.web.more":  "",
+	"document.process":         "chunker connector operator",
+	"dlq.connector.sync.web":   "chunker operator",
+	"dlq.connector.sync.file":  "chunker operator",
+	"dlq.connector.sync.teams": "connector operator",
+	"dlq.connector.sync.wiki":  "operator",
+	"dlq.document.process":     "semantic operator",
+	"events.connector.sync.x":  "",
+	"somewhere.else":           "",
 
+	api("INFO"):                             "setup operator",
 	api("STREAM.INFO.CONNECTOR_SYNC"):       "scheduler chunker connector semantic setup operator",
 	api("STREAM.INFO.DOCUMENT_PROCESS"):     "scheduler chunker connector semantic setup operator",
 	api("STREAM.INFO.DEAD_LETTERS"):         "scheduler chunker connector semantic setup operator",

@@ -12,19 +12,139 @@ import (
 	"github.com/google/uuid"
 )
 
-const pendingSyncs = `-- name: PendingSyncs :one
-SELECT count(*) FROM connectors WHERE chunking_session IS NOT NULL AND status = 'PENDING'
+const backlog = `-- name: Backlog :many
+SELECT t.name, due.count AS due, due.age AS oldest_due, pending.age AS oldest_pending, expired.count AS expired
+FROM connector_types t
+CROSS JOIN (SELECT clock_timestamp() AS now) clock
+CROSS JOIN LATERAL (
+    SELECT count(*), coalesce(extract(epoch FROM clock.now - min(next_sync_at)), 0)::float8 AS age FROM connectors
+    WHERE type = t.name AND next_sync_at IS NOT NULL AND next_sync_at <= (SELECT clock_timestamp())) due
+CROSS JOIN LATERAL (
+    SELECT coalesce(extract(epoch FROM clock.now - min(dispatched_at)), 0)::float8 AS age FROM connectors
+    WHERE type = t.name AND status = 'PENDING' AND chunking_session IS NOT NULL) pending
+CROSS JOIN LATERAL (
+    SELECT count(*) FROM connectors WHERE type = t.name AND status = 'SYNCING' AND chunking_session IS NOT NULL
+        AND lease_expires_at < (SELECT clock_timestamp())) expired
 `
 
-func (q *Queries) PendingSyncs(ctx context.Context) (int64, error) {
-	row := q.db.QueryRow(ctx, pendingSyncs)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
+type BacklogRow struct {
+	Name          string
+	Due           int64
+	OldestDue     float64
+	OldestPending float64
+	Expired       int64
+}
+
+// What is due and not claimed, what waits to be picked up, and which leases have run out, by type; ages in seconds.
+func (q *Queries) Backlog(ctx context.Context) ([]BacklogRow, error) {
+	rows, err := q.db.Query(ctx, backlog)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []BacklogRow{}
+	for rows.Next() {
+		var i BacklogRow
+		if err := rows.Scan(
+			&i.Name,
+			&i.Due,
+			&i.OldestDue,
+			&i.OldestPending,
+			&i.Expired,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const connectorsByStatus = `-- name: ConnectorsByStatus :many
+SELECT type, status, count(*) FROM connectors WHERE chunking_session IS NOT NULL GROUP BY type, status
+UNION ALL
+SELECT type, status, count(*) FROM connectors WHERE status IN ('ERROR', 'DISABLED') GROUP BY type, status
+`
+
+type ConnectorsByStatusRow struct {
+	Type   string
+	Status string
+	Count  int64
+}
+
+// Each part has an index of its own, so that the many connectors at rest cost nothing.
+func (q *Queries) ConnectorsByStatus(ctx context.Context) ([]ConnectorsByStatusRow, error) {
+	rows, err := q.db.Query(ctx, connectorsByStatus)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ConnectorsByStatusRow{}
+	for rows.Next() {
+		var i ConnectorsByStatusRow
+		if err := rows.Scan(&i.Type, &i.Status, &i.Count); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const draining = `-- name: Draining :one
+SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(r.fetched_at)), 0)::float8 AS oldest
+FROM connectors c
+JOIN scheduler_runs r ON r.id = c.chunking_session
+WHERE c.chunking_session IS NOT NULL AND c.status = 'SYNCING' AND c.lease_expires_at IS NULL AND r.drain_seq IS NOT NULL
+`
+
+type DrainingRow struct {
+	Count  int64
+	Oldest float64
+}
+
+// The runs whose worker is done and whose documents are queued, and since when the oldest is, in seconds.
+func (q *Queries) Draining(ctx context.Context) (DrainingRow, error) {
+	row := q.db.QueryRow(ctx, draining)
+	var i DrainingRow
+	err := row.Scan(&i.Count, &i.Oldest)
+	return i, err
+}
+
+const server = `-- name: Server :one
+SELECT coalesce(count(*), 0)::bigint AS connections, coalesce(max(setting::bigint), 0)::bigint AS max_connections,
+    coalesce(max(extract(epoch FROM clock_timestamp() - a.xact_start)), 0)::float8 AS oldest_transaction,
+    coalesce(pg_database_size(current_database()), 0)::bigint AS bytes
+FROM pg_stat_activity a, pg_settings s
+WHERE a.backend_type = 'client backend' AND s.name = 'max_connections'
+`
+
+type ServerRow struct {
+	Connections       *int64
+	MaxConnections    *int64
+	OldestTransaction *float64
+	Bytes             *int64
+}
+
+// What Postgres itself says; ages in seconds. Without the right to read others' activity their transactions count as none.
+func (q *Queries) Server(ctx context.Context) (ServerRow, error) {
+	row := q.db.QueryRow(ctx, server)
+	var i ServerRow
+	err := row.Scan(
+		&i.Connections,
+		&i.MaxConnections,
+		&i.OldestTransaction,
+		&i.Bytes,
+	)
+	return i, err
 }
 
 const verdicts = `-- name: Verdicts :many
-SELECT r.id, r.job_name, r.status, r.due_at, r.completed_at
+SELECT r.id, r.job_name, r.status, r.reason, r.due_at, r.completed_at
 FROM scheduler_runs r
 WHERE r.status <> 'running' AND r.completed_at > $1::timestamptz AND r.completed_at <= $2::timestamptz
 ORDER BY r.completed_at
@@ -41,6 +161,7 @@ type VerdictsRow struct {
 	ID          uuid.UUID
 	JobName     string
 	Status      string
+	Reason      *string
 	DueAt       time.Time
 	CompletedAt *time.Time
 }
@@ -59,6 +180,7 @@ func (q *Queries) Verdicts(ctx context.Context, arg VerdictsParams) ([]VerdictsR
 			&i.ID,
 			&i.JobName,
 			&i.Status,
+			&i.Reason,
 			&i.DueAt,
 			&i.CompletedAt,
 		); err != nil {

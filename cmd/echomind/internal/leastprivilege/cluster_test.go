@@ -1,0 +1,88 @@
+package leastprivilege
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/internal/devstack/loopback"
+	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/sdk/topology"
+)
+
+// cluster runs three servers from the configuration. lose ends one of them for good.
+func cluster(t *testing.T) (urls [3]string, lose func(i int)) {
+	t.Helper()
+	var ports [3]int
+	var routes []*url.URL
+	for i := range ports {
+		port, err := loopback.Port(0)
+		require.NoError(t, err)
+		ports[i] = port
+		routes = append(routes, &url.URL{Scheme: "nats", Host: loopback.Address(port)})
+	}
+	var servers [3]*server.Server
+	for i := range servers {
+		servers[i] = run(t, configured(t, configuration), func(o *server.Options) {
+			o.ServerName, o.Routes = fmt.Sprint("nats-", i), routes
+			o.Cluster = server.ClusterOpts{Name: "echomind", Host: loopback.Host, Port: ports[i]}
+		})
+		urls[i] = servers[i].ClientURL()
+	}
+	return urls, func(i int) { servers[i].Shutdown(); servers[i].WaitForShutdown() }
+}
+
+func TestAClusterKeepsTheStreamsOnThreeServersAndWorksWithoutOneOfThem(t *testing.T) {
+	t.Parallel()
+	urls, lose := cluster(t)
+	ctx := context.Background()
+	_, setup := as(t, urls[0], "setup")
+	_, scheduler := as(t, urls[0], "scheduler")
+	_, chunker := as(t, urls[1], "chunker")
+	testkit.Eventually(t, soon, func() error { return topology.Apply(ctx, setup, topology.Size{}) }) // once there is a leader
+	declared, err := topology.SyncConsumer("web")
+	require.NoError(t, err)
+	var consumer jetstream.Consumer
+	trip := func() {
+		t.Helper()
+		testkit.Eventually(t, soon, func() error { _, err := scheduler.Publish(ctx, "connector.sync.web", nil); return err })
+		testkit.Eventually(t, soon, func() (err error) {
+			consumer, err = topology.EnsureConsumer(ctx, chunker, topology.SyncStream, declared)
+			return err
+		})
+		msg, err := consumer.Next()
+		require.NoError(t, err)
+		require.NoError(t, msg.DoubleAck(ctx))
+	}
+	trip()
+
+	require.NoError(t, topology.Apply(ctx, setup, topology.Size{Replicas: 3}))
+	testkit.Eventually(t, soon, func() error {
+		all, err := topology.Inspect(ctx, setup)
+		if err != nil {
+			return err
+		}
+		for name, s := range all {
+			if len(s.Warnings) > 0 {
+				return fmt.Errorf("%s: %q", name, s.Warnings)
+			}
+			if n := len(s.Info.Cluster.Replicas); n != 2 {
+				return fmt.Errorf("%s has %d followers", name, n)
+			}
+			for _, r := range s.Info.Cluster.Replicas {
+				if !r.Current {
+					return fmt.Errorf("%s is not on %s yet", name, r.Name)
+				}
+			}
+		}
+		return nil
+	})
+	lose(2)
+	trip()
+	require.ErrorContains(t, topology.Apply(ctx, setup, topology.Size{Replicas: 5}), "apply stream", "more than there are servers")
+}

@@ -1,0 +1,71 @@
+package connect
+
+import (
+	"runtime/debug"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// connections are the metrics of one service's connections, read when they are asked for.
+type connections struct {
+	pool *pgxpool.Pool
+	nats *nats.Conn
+
+	build, held, most, waits, waited, connected, reconnects *prometheus.Desc
+}
+
+func newConnections(service string, pool *pgxpool.Pool, conn *nats.Conn) *connections {
+	describe := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, prometheus.Labels{"service": service})
+	}
+	return &connections{
+		pool: pool, nats: conn,
+		build:      describe("echomind_build_info", "1, labelled with what was built.", "version"),
+		held:       describe("postgres_pool_connections", "Connections of the service's pool, by what they do.", "state"),
+		most:       describe("postgres_pool_max_connections", "Connections that the pool may have."),
+		waits:      describe("postgres_pool_waits_total", "Times a connection had to be waited for."),
+		waited:     describe("postgres_pool_wait_seconds_total", "Time that connections were waited for."),
+		connected:  describe("nats_connected", "1 while the service is connected to NATS."),
+		reconnects: describe("nats_reconnects_total", "Times that the connection to NATS was made again."),
+	}
+}
+
+// Describe is part of prometheus.Collector.
+func (c *connections) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.build, c.held, c.most, c.waits, c.waited, c.connected, c.reconnects} {
+		out <- d
+	}
+}
+
+// Collect is part of prometheus.Collector.
+func (c *connections) Collect(out chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	counter := func(d *prometheus.Desc, value float64) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, value)
+	}
+	gauge(c.build, 1, version())
+	stat := c.pool.Stat()
+	gauge(c.held, float64(stat.IdleConns()), "idle")
+	gauge(c.held, float64(stat.AcquiredConns()), "acquired")
+	gauge(c.held, float64(stat.ConstructingConns()), "constructing")
+	gauge(c.most, float64(stat.MaxConns()))
+	counter(c.waits, float64(stat.EmptyAcquireCount()))
+	counter(c.waited, stat.EmptyAcquireWaitTime().Seconds())
+	is := 0.0
+	if c.nats.IsConnected() {
+		is = 1
+	}
+	gauge(c.connected, is)
+	counter(c.reconnects, float64(c.nats.Stats().Reconnects))
+}
+
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}

@@ -1,0 +1,70 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type backlogMetrics struct {
+	connectors, due, oldestDue, oldestPending, expired *prometheus.GaugeVec
+	pending, draining, oldestDrain                     prometheus.Gauge
+}
+
+func newBacklogMetrics(m maker) backlogMetrics {
+	return backlogMetrics{
+		connectors:    m.gauges("scheduler_connectors", "Connectors that are not ACTIVE.", "type", "status"),
+		pending:       m.gauge("scheduler_pending_syncs", "Connectors whose message waits to be picked up."),
+		due:           m.gauges("scheduler_due_connectors", "Connectors that are due and not claimed.", "type"),
+		oldestDue:     m.gauges("scheduler_oldest_due_seconds", "For how long the oldest of them has been due; 0 = none is.", "type"),
+		oldestPending: m.gauges("scheduler_oldest_pending_seconds", "For how long the oldest trigger has waited to be picked up; 0 = none does.", "type"),
+		expired:       m.gauges("scheduler_expired_leases", "Connectors at work whose worker has not renewed its lease in time.", "type"),
+		draining:      m.gauge("scheduler_draining_runs", "Runs whose worker is done and whose documents are queued."),
+		oldestDrain:   m.gauge("scheduler_oldest_drain_seconds", "For how long the oldest of them has been draining; 0 = none is."),
+	}
+}
+
+func (m *backlogMetrics) reset() {
+	for _, vec := range []*prometheus.GaugeVec{m.connectors, m.due, m.oldestDue, m.oldestPending, m.expired} {
+		vec.Reset()
+	}
+	for _, gauge := range []prometheus.Gauge{m.pending, m.draining, m.oldestDrain} {
+		gauge.Set(0)
+	}
+}
+
+// measureBacklog counts what is due, waiting, at work or at fault. It reads indexes that hold none of the connectors at
+// rest.
+func (s *Scheduler) measureBacklog(ctx context.Context) error {
+	m := &s.metrics.backlog
+	statuses, errStatuses := s.queries.ConnectorsByStatus(ctx)
+	if errStatuses == nil {
+		m.connectors.Reset()
+		pending := int64(0)
+		for _, row := range statuses {
+			m.connectors.WithLabelValues(row.Type, row.Status).Set(float64(row.Count))
+			if row.Status == "PENDING" {
+				pending += row.Count
+			}
+		}
+		m.pending.Set(float64(pending))
+	}
+	types, errTypes := s.queries.Backlog(ctx)
+	for _, row := range types {
+		m.due.WithLabelValues(row.Name).Set(float64(row.Due))
+		m.oldestDue.WithLabelValues(row.Name).Set(row.OldestDue)
+		m.oldestPending.WithLabelValues(row.Name).Set(row.OldestPending)
+		m.expired.WithLabelValues(row.Name).Set(float64(row.Expired))
+	}
+	draining, errDraining := s.queries.Draining(ctx)
+	if errDraining == nil {
+		m.draining.Set(float64(draining.Count))
+		m.oldestDrain.Set(draining.Oldest)
+	}
+	if err := errors.Join(errStatuses, errTypes, errDraining); err != nil {
+		return fmt.Errorf("count the backlog: %w", err)
+	}
+	return nil
+}

@@ -1,7 +1,0 @@
-//go:build !linux
-
-package election
-
-import "syscall"
-
-func endsWithUs() *syscall.SysProcAttr { return nil }
