@@ -1,11 +1,11 @@
 package connect
 
 import (
-	"runtime/debug"
-
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/echomind/sync/internal/version"
 )
 
 // connections are the metrics of one service's connections, read when they are asked for.
@@ -47,7 +47,7 @@ func (c *connections) Collect(out chan<- prometheus.Metric) {
 	counter := func(d *prometheus.Desc, value float64) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, value)
 	}
-	gauge(c.build, 1, version())
+	gauge(c.build, 1, version.Release())
 	stat := c.pool.Stat()
 	gauge(c.held, float64(stat.IdleConns()), "idle")
 	gauge(c.held, float64(stat.AcquiredConns()), "acquired")
@@ -61,11 +61,4 @@ func (c *connections) Collect(out chan<- prometheus.Metric) {
 	}
 	gauge(c.connected, is)
 	counter(c.reconnects, float64(c.nats.Stats().Reconnects))
-}
-
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(devel)"
 }

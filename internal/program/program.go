@@ -24,7 +24,7 @@ type Service interface {
 }
 
 // Main loads the service's configuration from the environment, runs it until SIGINT or SIGTERM, and returns the
-// exit code. A second signal ends the process at once. It takes no arguments but --help and --version.
+// exit code. A second signal ends the process at once. It takes no arguments but health, --help and --version.
 func Main[C Service](run func(context.Context, C, connect.Process) error) int {
 	if code, done := answer(os.Args[1:], os.Stdout, os.Stderr); done {
 		return code

@@ -11,6 +11,7 @@ import (
 
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/program"
+	"github.com/echomind/sync/internal/version"
 )
 
 // Exit codes.
@@ -49,7 +50,7 @@ NATS_URL where they are set. Errors exit with 1, usage errors with 2.`,
   echomind connectors list
   echomind why 1
   echomind search --user 1 "backup policy"`,
-		Version:       program.Version(),
+		Version:       version.String(),
 		SilenceErrors: true, SilenceUsage: true,
 		Args: noCommand,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },

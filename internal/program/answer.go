@@ -5,38 +5,12 @@ import (
 	"io"
 	"path"
 	"runtime/debug"
+
+	"github.com/echomind/sync/internal/version"
 )
 
 // exitUsage is the exit code of a command line that can never be right.
 const exitUsage = 2
-
-// Version says what was built: the module's version, the commit where the build knows it, and the Go release.
-func Version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	return describe(info)
-}
-
-func describe(info *debug.BuildInfo) string {
-	version := info.Main.Version
-	if version == "" {
-		version = "(devel)"
-	}
-	settings := map[string]string{}
-	for _, s := range info.Settings {
-		settings[s.Key] = s.Value
-	}
-	if commit := settings["vcs.revision"]; commit != "" {
-		version += " commit " + commit[:min(len(commit), 12)]
-		if settings["vcs.modified"] == "true" {
-			version += ", modified,"
-		}
-		version += " of " + settings["vcs.time"]
-	}
-	return version + " " + info.GoVersion
-}
 
 // answer says what a service is asked on its command line; done means that it is not to be run.
 func answer(args []string, out, problems io.Writer) (code int, done bool) {
@@ -48,15 +22,18 @@ func answer(args []string, out, problems io.Writer) (code int, done bool) {
 		name = path.Base(info.Path)
 	}
 	switch args[0] {
+	case "health":
+		return health(args[1:], problems), true
 	case "--version", "-version":
-		_, _ = fmt.Fprintln(out, name, "version", Version())
+		_, _ = fmt.Fprintln(out, name, "version", version.String())
 		return 0, true
 	case "--help", "-help", "-h":
 		_, _ = fmt.Fprintf(out, `%s runs until SIGINT or SIGTERM; a second signal ends it at once.
 
-It takes no arguments: it is configured by the environment alone. At least DATABASE_URL and NATS_URL are set;
+To run, it takes no arguments: it is configured by the environment alone. At least DATABASE_URL and NATS_URL are set;
 docs/configuration.md lists every variable with its default and its meaning.
 
+  health     asks the one that runs on HTTP_ADDR whether it is ready (health --live: whether it is alive)
   --help     this
   --version  what was built
 `, name)

@@ -1,0 +1,6 @@
+package config
+
+// HTTP is where a service that is asked for its health listens, by that service's own variable.
+type HTTP struct {
+	HTTPAddr string `env:"HTTP_ADDR" envDefault:":8080"`
+}
