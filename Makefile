@@ -13,7 +13,9 @@ LINT     := $(TOOLS)/golangci-lint
 CHAOS    := bin/chaos
 # Its tests need a real kube-apiserver, so it is no part of the workspace.
 ELECTION := tools/kube/election
-GENERATED := proto/gen proto/echomind docs/configuration.md ':(glob)**/dbgen/*'
+# The chart's generator and tests: Kubernetes' types, for the same reason.
+CHART    := tools/helm/chart
+GENERATED := proto/gen proto/echomind docs/configuration.md helm/echomind/files/dashboards $(addprefix helm/echomind/,values.schema.json README.md files/secret-variables.yaml) ':(glob)**/dbgen/*'
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -34,8 +36,28 @@ test: build ## pass the tests
 race: ## the tests under the race detector
 	go test -p 4 -race work
 
-test-kube: $(TOOLS)/etcd $(TOOLS)/kube-apiserver ## leader election against a real kube-apiserver (the first time it is built: minutes)
+test-kube: $(TOOLS)/etcd $(TOOLS)/kube-apiserver $(TOOLS)/helm ## leader election and chart against a real kube-apiserver (the first time it is built: minutes)
 	cd $(ELECTION) && GOWORK=off go test -race ./...
+	cd $(CHART) && GOWORK=off go test -race ./cluster
+
+test-helm: $(TOOLS)/helm ## the chart as helm renders it: lint, every values file, each concern, what is refused
+	cd $(CHART) && GOWORK=off go test . ./generate
+
+DOCKER_BUILD ?= docker build
+VERSION      ?= $(shell git describe --tags --always --dirty)
+COMMIT       ?= $(shell git rev-parse --short=12 HEAD)
+IMAGES       := scheduler chunker connector semantic cli
+
+images: ## build the container images, echomind/<program>:VERSION
+	for i in $(IMAGES); do $(DOCKER_BUILD) --target $$i -t echomind/$$i:$(VERSION) --build-arg VERSION=$(VERSION) --build-arg COMMIT=$(COMMIT) \
+		--build-arg GOPROXY="$$(go env GOPROXY)" . ; done
+
+up: ## docker compose up, on fresh passwords the first time; UP="--profile observability" for more
+	deploy/compose/env.sh
+	ECHOMIND_COMMIT=$(COMMIT) docker compose $(UP) up --build -d --wait
+
+test-compose: $(TOOLS)/docker-compose ## the real docker-compose.yml and our images, on stand-ins for the base images (root, dockerd, debootstrap)
+	deploy/compose/test.sh
 
 DRIVE_MOCK := $(TOOLS)/drivemock
 $(DRIVE_MOCK)/node_modules: tools/drivemock/package.json tools/drivemock/package-lock.json
@@ -59,6 +81,11 @@ test-upgrade: ## upgrade FROM=<git ref> to what is here under running syncs; no 
 chaos: chaos-build ## break everything and audit the promises: 90 s, by CHAOS_SEED or a random one; CHAOS_MINUTES=10 for the long form
 	$(CHAOS)/chaos -bin $(CHAOS) -minutes $(or $(CHAOS_MINUTES),0) -seed $(or $(CHAOS_SEED),0)
 
+test-alerts: chaos-build ## the alert rules: by promtool, and under faults by a real Prometheus (Debian: apt-get install prometheus)
+	promtool check rules helm/echomind/files/alerts.yaml
+	promtool test rules chaos/alerts/testdata/alerts_test.yaml
+	ALERTS_PROGRAMS=$(CURDIR)/$(CHAOS) go test -count=1 ./chaos/alerts
+
 recovery: chaos-build ## measure how long it takes to be back after a fault, with default settings
 	$(CHAOS)/chaos -bin $(CHAOS) -recovery
 
@@ -79,6 +106,8 @@ generate: $(BUF) $(SQLC) $(TOOLS)/protoc-gen-go ## regenerate what is generated
 	go run ./internal/pgserver/cmd/withpostgres -env SQLC_DATABASE_URL -- $(SQLC) generate
 	go run ./internal/config/cmd/configdoc > docs/configuration.md.new
 	mv docs/configuration.md.new docs/configuration.md
+	go run ./internal/observability/cmd/dashboards helm/echomind/files/dashboards
+	cd $(CHART) && GOWORK=off go run ./generate $(CURDIR)
 
 verify: generate lint race ## regenerate and prove the tree clean, lint, vet, race detector
 	@test -z "$$(git status --porcelain -- $(GENERATED))" || \
@@ -93,12 +122,12 @@ lint: $(BUF) $(SQLC) $(LINT) ## lint protos, SQL and Go
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo "run gofmt"; exit 1; }
 	go vet work
 	for m in $(MODULES); do (cd $$m && GOWORK=off go build ./...); done
-	for m in $(MODULES) $(ELECTION); do (cd $$m && GOWORK=off go mod tidy -diff) || { echo "run make tidy"; exit 1; }; done
+	for m in $(MODULES) $(ELECTION) $(CHART); do (cd $$m && GOWORK=off go mod tidy -diff) || { echo "run make tidy"; exit 1; }; done
 	$(LINT) run $(addsuffix /...,$(addprefix ./,$(filter-out .,$(MODULES)))) ./...
-	cd $(ELECTION) && GOWORK=off $(LINT) run ./...
+	for m in $(ELECTION) $(CHART); do (cd $$m && GOWORK=off $(LINT) run ./...); done
 
 tidy: ## bring every go.mod up to date
-	for m in $(MODULES) $(ELECTION); do (cd $$m && GOWORK=off go mod tidy); done
+	for m in $(MODULES) $(ELECTION) $(CHART); do (cd $$m && GOWORK=off go mod tidy); done
 
 tools: $(BUF) $(SQLC) $(LINT) $(TOOLS)/protoc-gen-go ## build the pinned tools
 
@@ -108,8 +137,12 @@ $(SQLC): tools/sqlc/go.sum
 	cd tools/sqlc && GOWORK=off go build -o $@ github.com/sqlc-dev/sqlc/cmd/sqlc
 $(LINT): tools/golangci-lint/go.sum
 	cd tools/golangci-lint && GOWORK=off go build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(TOOLS)/helm: tools/helm/go.sum
+	cd tools/helm && GOWORK=off go build -o $@ helm.sh/helm/v4/cmd/helm
 $(TOOLS)/protoc-gen-go: tools/protoc-gen-go/go.sum
 	cd tools/protoc-gen-go && GOWORK=off go build -o $@ google.golang.org/protobuf/cmd/protoc-gen-go
+$(TOOLS)/docker-compose: tools/compose/go.sum
+	cd tools/compose && GOWORK=off go build -o $@ github.com/docker/compose/v2/cmd
 $(TOOLS)/etcd: tools/kube/go.sum tools/kube/etcd/main.go
 	cd tools/kube && GOWORK=off go build -o $@ ./etcd
 # The API server takes what it serves from its version, which only the linker tells it.
@@ -120,4 +153,5 @@ $(TOOLS)/kube-apiserver: tools/kube/go.sum tools/kube/apiserver/main.go
 clean: ## remove what was built; data/ stays
 	rm -rf bin
 
-.PHONY: help build run demo test test-upgrade test-kube test-drive-mock race chaos chaos-build recovery bench bench-short generate verify lint tidy tools clean
+
+.PHONY: images up test-compose help build run demo test test-upgrade test-kube test-helm test-drive-mock race test-alerts chaos chaos-build recovery bench bench-short generate verify lint tidy tools clean

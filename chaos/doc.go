@@ -10,5 +10,6 @@
 //	world           servers, programs, proxies, connectors
 //	fault           what is broken, and how it is mended
 //	audit           what must hold afterwards, over the whole history
+//	alerts          the alert rules under faults: make test-alerts
 //	recovery        how long it takes to be back, with default settings
 package chaos

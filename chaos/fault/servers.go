@@ -35,7 +35,7 @@ func servers() []Fault {
 		{Name: "the document stream purged", Loses: Loss{Messages: true}, Inject: func(ctx context.Context, f *Field) error {
 			return f.purge(ctx, topology.DocumentStream)
 		}},
-		{Name: "Postgres killed (immediate)", Inject: func(ctx context.Context, f *Field) error {
+		{Name: "Postgres killed (immediate)", Long: true, Inject: func(ctx context.Context, f *Field) error {
 			postgresServer.Lock()
 			defer postgresServer.Unlock()
 			// A connection that has said nothing yet keeps the server from ending, until its black hole is mended.
@@ -118,7 +118,8 @@ func untilAnswered(ctx context.Context, call func(context.Context) error) error 
 	}
 }
 
-// exhaust takes every connection that is free, again and again, until it is over.
+// exhaust takes every connection that is free, again and again, until it is over. It begins with the first: another
+// fault may keep Postgres away.
 func exhaust(ctx context.Context, f *Field) error {
 	var taken []*pgx.Conn
 	defer func() {
@@ -126,6 +127,16 @@ func exhaust(ctx context.Context, f *Field) error {
 			hangUp(ctx, conn)
 		}
 	}()
+	err := untilAnswered(ctx, func(ctx context.Context) error {
+		conn, err := pgx.Connect(ctx, f.World.Postgres.URL())
+		if err == nil {
+			taken = append(taken, conn)
+		}
+		return err
+	})
+	if err != nil {
+		return wrap("take a connection", err)
+	}
 	for until := time.Now().Add(10 * time.Second); time.Now().Before(until) && ctx.Err() == nil; {
 		opening, cancel := context.WithTimeout(ctx, time.Second)
 		conn, err := pgx.Connect(opening, f.World.Postgres.URL())
@@ -135,9 +146,6 @@ func exhaust(ctx context.Context, f *Field) error {
 			continue
 		}
 		taken = append(taken, conn)
-	}
-	if len(taken) == 0 {
-		return errors.New("no connection could be taken")
 	}
 	return nil
 }

@@ -32,6 +32,7 @@ type Common struct {
 	LogFormat string `env:"LOG_FORMAT" envDefault:"json"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel slog.Level `env:"LOG_LEVEL" envDefault:"info"`
+	Tracing  Tracing
 }
 
 // ShutdownGrace is ShutdownGraceSeconds as a duration.
@@ -57,6 +58,7 @@ func (c Common) Validate() error {
 		AtLeast("DATABASE_MAX_CONNS", int(c.DatabaseMaxConns), 2),
 		AtLeast("SHUTDOWN_GRACE_SECONDS", c.ShutdownGraceSeconds, 0),
 		OneOf("LOG_FORMAT", c.LogFormat, "json", "text"),
+		c.Tracing.Validate(),
 	)
 }
 

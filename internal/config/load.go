@@ -96,6 +96,8 @@ func form(t reflect.Type) string {
 		return "true or false"
 	case reflect.Int, reflect.Int32, reflect.Int64:
 		return "a whole number that is not too large"
+	case reflect.Float64:
+		return "a number such as 0.1"
 	}
 	return "a " + t.String()
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/telemetry"
+	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/topology"
 )
@@ -53,6 +54,8 @@ type Servers struct {
 	Pool   *pgxpool.Pool
 	NATS   *nats.Conn
 	Stream jetstream.JetStream
+	// Tracer is nil where tracing is off.
+	Tracer *tracing.Tracer
 	line   *line
 	waits  atomic.Pointer[error]
 	log    *slog.Logger
@@ -91,6 +94,9 @@ func Open(ctx context.Context, cfg config.Common, service string, p Process) (*S
 	js, err := jetstream.New(conn, jetstream.WithPublishAsyncTimeout(publishTimeout))
 	if err == nil {
 		s.Stream = stream{js, refusals}
+		s.Tracer, err = tracing.Open(cfg.Tracing, service, log)
+	}
+	if err == nil {
 		err = s.wait(ctx)
 	}
 	if err != nil {
@@ -160,9 +166,11 @@ func (s *Servers) ask(ctx context.Context, name string, call func(context.Contex
 	}
 }
 
-// Close gets the last acknowledgements out and closes both connections, in bounded time, whatever state the
+// Close gets the last acknowledgements and spans out and closes both connections, in bounded time, whatever state the
 // servers are in; one failing close never skips the next.
 func (s *Servers) Close() error {
 	s.unmeasure()
-	return errors.Join(s.closeNATS(), closeWithin("connect.close_pool", poolTimeout, s.Pool.Close))
+	traced := make(chan error, 1)
+	go func() { traced <- s.Tracer.Close() }() // beside the others, so that a stop takes no longer
+	return errors.Join(s.closeNATS(), closeWithin("connect.close_pool", poolTimeout, s.Pool.Close), <-traced)
 }

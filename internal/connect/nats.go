@@ -74,7 +74,7 @@ func openNATS(cfg config.Common, service string, way *line, refused *refusals, l
 		}),
 	)...)
 	if err != nil {
-		return nil, fmt.Errorf("read NATS_URL: %w", err)
+		return nil, unreadable("read NATS_URL", err)
 	}
 	return conn, nil
 }

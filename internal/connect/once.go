@@ -3,7 +3,7 @@ package connect
 import (
 	"errors"
 	"fmt"
-	"strings"
+	"net/url"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -17,24 +17,20 @@ const onceTimeout = 3 * time.Second
 
 // Once connects a person's command: one attempt, and none again. Its errors never carry the URL, which may hold a
 // password. The caller closes the connection.
-func Once(url string, access config.NATSAccess) (*nats.Conn, jetstream.JetStream, error) {
+func Once(servers string, access config.NATSAccess) (*nats.Conn, jetstream.JetStream, error) {
 	options, err := Access(access)
 	if err != nil {
 		return nil, nil, err
 	}
-	refused := &refusals{inbox: access.Inbox(url)}
-	conn, err := nats.Connect(url, append(options, nats.Name("echomind"), nats.CustomInboxPrefix(refused.inbox), nats.Timeout(onceTimeout), nats.NoReconnect(),
+	refused := &refusals{inbox: access.Inbox(servers)}
+	conn, err := nats.Connect(servers, append(options, nats.Name("echomind"), nats.CustomInboxPrefix(refused.inbox), nats.Timeout(onceTimeout), nats.NoReconnect(),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			if errors.Is(err, nats.ErrPermissionViolation) {
 				refused.tell(err)
 			}
 		}))...)
 	if err != nil {
-		var parse interface{ Timeout() bool }
-		if strings.Contains(url, "://") || errors.As(err, &parse) || errors.Is(err, nats.ErrNoServers) {
-			return nil, nil, fmt.Errorf("connect to NATS: %w", err)
-		}
-		return nil, nil, errors.New("NATS_URL is not a URL; it must start with nats:// or tls://")
+		return nil, nil, unreadable("connect to NATS", err)
 	}
 	js, err := jetstream.New(conn)
 	if err != nil {
@@ -42,4 +38,13 @@ func Once(url string, access config.NATSAccess) (*nats.Conn, jetstream.JetStream
 		return nil, nil, fmt.Errorf("use JetStream: %w", err)
 	}
 	return conn, stream{js, refused}, nil
+}
+
+// unreadable keeps the URL, which may hold a password, out of an error.
+func unreadable(doing string, err error) error {
+	var parse *url.Error
+	if errors.As(err, &parse) {
+		return errors.New("NATS_URL is not a URL; it must start with nats:// or tls://")
+	}
+	return fmt.Errorf("%s: %w", doing, err)
 }

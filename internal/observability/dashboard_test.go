@@ -113,6 +113,7 @@ func TestTheLedgersQueriesAnswerOnARealDatabase(t *testing.T) {
 
 	macro := regexp.MustCompile(`\$__timeFilter\((\w+)\)`)
 	asked := 0
+	grant(t, conn)
 	for _, d := range observability.Dashboards() {
 		if !d.NeedsPostgres() {
 			continue
@@ -129,11 +130,28 @@ func TestTheLedgersQueriesAnswerOnARealDatabase(t *testing.T) {
 			}
 			require.NoError(t, rows.Err(), sql)
 			require.Equal(t, 1, n, sql)
-			require.NotContains(t, sql, "config ", "a configuration holds secrets")
 			asked++
 		}
 	}
-	require.Equal(t, 9, asked)
+	require.Equal(t, 8, asked)
+}
+
+// grant becomes the role that the page of runbooks has made for Grafana. Roles are everybody's, so nothing is committed.
+func grant(t *testing.T, conn *pgx.Conn) {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(runbooks, "README.md"))
+	require.NoError(t, err)
+	_, sql, found := strings.Cut(string(page), "```sql\n")
+	require.True(t, found)
+	sql, _, _ = strings.Cut(sql, "```")
+	_, err = conn.Exec(t.Context(), "BEGIN;"+sql+"SET LOCAL ROLE grafana")
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), "SAVEPOINT refused")
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), "SELECT config FROM connectors")
+	require.ErrorContains(t, err, "permission denied", "a configuration holds secrets")
+	_, err = conn.Exec(t.Context(), "ROLLBACK TO refused")
+	require.NoError(t, err)
 }
 
 // People copy these while something burns.

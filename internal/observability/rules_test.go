@@ -63,13 +63,11 @@ func TestEveryAlertHasARunbookAndEveryRunbookAnAlert(t *testing.T) {
 func TestTheIndexOfRunbooksIsTheRules(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(runbooks, "README.md"))
 	require.NoError(t, err)
-	var want, have []string
+	var want []string
 	for _, r := range rules(t) {
 		want = append(want, fmt.Sprintf("| [%s](%s.md) | %s |", r.Alert, r.Alert, r.Labels["severity"]))
 	}
-	for _, row := range regexp.MustCompile(`(?m)^\| \[Echo\w+\]\(\w+\.md\) \| \w+ \|`).FindAllString(string(text), -1) {
-		have = append(have, row)
-	}
+	have := regexp.MustCompile(`(?m)^\| \[Echo\w+\]\(\w+\.md\) \| \w+ \|`).FindAllString(string(text), -1)
 	require.Equal(t, want, have)
 }
 

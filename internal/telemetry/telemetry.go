@@ -178,11 +178,16 @@ func Register[C prometheus.Collector](registry prometheus.Registerer, collector 
 	return collector
 }
 
-// Logger writes JSON or text at a level.
+// Run names a run: every line that tells of one carries all three.
+func Run(connectorID int32, session, connectorType string) slog.Attr {
+	return slog.Group("", "connector", connectorID, "session", session, "type", connectorType)
+}
+
+// Logger writes JSON or text at a level; the text form marks events.
 func Logger(w io.Writer, format string, level slog.Level) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
 	if format == "text" {
-		return slog.New(slog.NewTextHandler(w, options))
+		return slog.New(marked{slog.NewTextHandler(w, options)})
 	}
 	return slog.New(slog.NewJSONHandler(w, options))
 }

@@ -42,13 +42,14 @@ func (l *Lifecycle) CheckpointedRuns(ctx context.Context) ([]uuid.UUID, error) {
 
 // lockOpen locks a session's connector and its open run, in this order.
 func lockOpen(ctx context.Context, q *dbgen.Queries, session uuid.UUID) (connectorID int32, err error) {
-	if connectorID, err = q.LockConnector(ctx, &session); err != nil {
+	connector, err := q.LockConnector(ctx, &session)
+	if err != nil {
 		return 0, fenced("lock the connector", err)
 	}
 	if _, err = q.LockOpenRun(ctx, session); err != nil {
 		return 0, fenced("lock the run", err)
 	}
-	return connectorID, nil
+	return connector.ID, nil
 }
 
 // advance passes every checkpoint that is reached, of a connector and a run that are locked.

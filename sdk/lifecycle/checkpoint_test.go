@@ -167,9 +167,9 @@ func TestARunOfNothingButNotesIsSkipped(t *testing.T) {
 	c := f.syncing()
 	f.checkpoints(c, 1, 2)
 	f.exec(`UPDATE scheduler_runs SET total = 2, notes = 2 WHERE id = $1`, c.session)
-	verdict, err := f.Complete(ctx, c.session)
+	ended, err := f.Complete(ctx, c.session)
 	require.NoError(t, err)
-	require.Equal(t, lifecycle.Skipped, verdict)
+	require.Equal(t, lifecycle.Skipped, ended.Verdict)
 	require.Equal(t, page(2), of[string](f, c, "state::text"))
 }
 

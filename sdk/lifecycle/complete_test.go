@@ -26,9 +26,9 @@ func TestCompleteOnlyWhereAllIsStored(t *testing.T) {
 	f.exec(`UPDATE scheduler_runs SET stored = 3, documents_processed = 2, documents_failed = 1, documents_unchanged = 5
 		WHERE id = $1`, c.session)
 	f.exec(`UPDATE connectors SET failure_count = 3 WHERE id = $1`, c.id)
-	verdict, err := f.Complete(ctx, c.session)
+	ended, err := f.Complete(ctx, c.session)
 	require.NoError(t, err)
-	require.Equal(t, lifecycle.Completed, verdict)
+	require.Equal(t, lifecycle.Ended{ConnectorID: c.id, Type: "web", Verdict: lifecycle.Completed}, ended)
 	require.Equal(t, "completed", run[string](f, c, "status"))
 	require.True(t, of[bool](f, c, `status = 'ACTIVE' AND chunking_session IS NULL AND lease_owner IS NULL
 		AND failure_count = 0 AND docs_analyzed = 8 AND last_sync_at IS NOT NULL`))
@@ -91,9 +91,9 @@ func TestAFailedRunLeavesTheState(t *testing.T) {
 func TestNothingToStoreIsSkipped(t *testing.T) {
 	f := newFixture(t)
 	c := f.stored(0)
-	verdict, err := f.Complete(ctx, c.session)
+	ended, err := f.Complete(ctx, c.session)
 	require.NoError(t, err)
-	require.Equal(t, lifecycle.Skipped, verdict)
+	require.Equal(t, lifecycle.Skipped, ended.Verdict)
 	require.Equal(t, "skipped", run[string](f, c, "status"))
 	require.Equal(t, "ACTIVE", of[string](f, c, "status"))
 }

@@ -43,8 +43,9 @@ func DeadLetter(ctx context.Context, js jetstream.JetStream, msg jetstream.Msg, 
 	letter := nats.NewMsg("dlq." + msg.Subject())
 	letter.Data = msg.Data()
 	for key, values := range msg.Headers() {
-		// The server's own headers were for the first publish; here they could have this one refused or swallowed.
-		if !strings.HasPrefix(strings.ToLower(key), "nats-") {
+		// The server's own headers were for the first publish; here they could have this one refused or swallowed. Baggage may
+		// hold what others keep secret.
+		if name := strings.ToLower(key); name != "baggage" && !strings.HasPrefix(name, "nats-") {
 			letter.Header[key] = values
 		}
 	}

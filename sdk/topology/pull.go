@@ -17,6 +17,7 @@ const (
 	pullHeartbeat = 2 * time.Second
 	pullPause     = 500 * time.Millisecond
 	pullPauses    = 2 * time.Second // the longest of them
+	pullTellAgain = time.Minute
 )
 
 // Pull hands messages to handle until ctx ends, then returns nil, or until handle returns an error, then that. It asks
@@ -27,6 +28,8 @@ func Pull(
 	log *slog.Logger, handle func([]jetstream.Msg) error,
 ) error {
 	var consumer jetstream.Consumer
+	var told string // the problem that was last told of, and when: it may last for hours
+	var toldAt time.Time
 	for pause := pullPause; ctx.Err() == nil; {
 		var messages []jetstream.Msg
 		var err error
@@ -44,8 +47,8 @@ func Pull(
 			}
 		case err != nil && ctx.Err() == nil:
 			level := slog.LevelDebug
-			if pause == pullPauses {
-				level = slog.LevelWarn
+			if pause == pullPauses && (err.Error() != told || time.Since(toldAt) > pullTellAgain) {
+				level, told, toldAt = slog.LevelWarn, err.Error(), time.Now()
 			}
 			log.Log(ctx, level, "messages are not pulled; tried again", "consumer", declared.Durable, "err", err, "pause", pause)
 			consumer = nil

@@ -48,6 +48,8 @@ const (
 	HeaderSession = "Echomind-Session"
 	// HeaderNumber is the message's number within the session; 0 completes it.
 	HeaderNumber = "Echomind-Number"
+	// HeaderType is the connector's type, for the logs of who reads the message.
+	HeaderType = "Echomind-Type"
 	// HeaderReason says on a dead letter why it was given up.
 	HeaderReason = "Echomind-Reason"
 	// HeaderTries says on a dead letter how often it was begun.

@@ -49,8 +49,9 @@ type fixture struct {
 	nats *natsserver.Server
 	js   jetstream.JetStream
 
-	// What the next worker is given: another way to NATS, and where its log and metrics are found.
+	// What the next worker is given: another way to NATS, where its spans go, and where its log and metrics are found.
 	natsURL string
+	tracing config.Tracing
 	said    *said
 	metrics prometheus.Gatherer
 }
@@ -115,7 +116,9 @@ func (f *fixture) newWorker(set func(*worker.Config), handle worker.Handler) *wo
 	f.said = &said{}
 	process := connect.NewProcess(slog.New(slog.NewMultiHandler(testkit.Logger(f.t).Handler(), slog.NewTextHandler(f.said, nil))))
 	f.metrics = process.Gatherer
-	common := config.Common{DatabaseURL: f.url, NATSURL: cmp.Or(f.natsURL, f.nats.URL()), DatabaseMaxConns: 4}
+	common := config.Common{
+		DatabaseURL: f.url, NATSURL: cmp.Or(f.natsURL, f.nats.URL()), DatabaseMaxConns: 4, Tracing: f.tracing,
+	}
 	servers, err := connect.Open(ctx, common, "worker", process)
 	require.NoError(f.t, err)
 	f.t.Cleanup(func() { _ = servers.Close() })

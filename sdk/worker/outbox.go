@@ -8,12 +8,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"go.opentelemetry.io/otel/propagation"
 	"golang.org/x/sync/semaphore"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/topology"
@@ -28,14 +29,17 @@ const (
 // outbox numbers a run's messages and publishes many of them at once. A broker that is away, or a stream that
 // is full, is waited for: only the end of the run's context ends a publish.
 type outbox struct {
-	ctx     context.Context
-	stream  jetstream.JetStream
-	gate    *gate
-	metrics *metrics
-	places  *semaphore.Weighted
-	bytes   *semaphore.Weighted
-	most    int64
-	sending sync.WaitGroup
+	ctx           context.Context
+	session       uuid.UUID
+	connectorType string
+	tracer        *tracing.Tracer
+	stream        jetstream.JetStream
+	gate          *gate
+	metrics       *metrics
+	places        *semaphore.Weighted
+	bytes         *semaphore.Weighted
+	most          int64
+	sending       sync.WaitGroup
 
 	mu     sync.Mutex
 	last   int64
@@ -43,9 +47,11 @@ type outbox struct {
 	broken error // a number that was taken and never sent: the run can no longer complete
 }
 
-func newOutbox(ctx context.Context, stream jetstream.JetStream, gate *gate, m *metrics, cfg Config) *outbox {
+func newOutbox(
+	ctx context.Context, session uuid.UUID, connectorType string, stream jetstream.JetStream, tracer *tracing.Tracer, gate *gate, m *metrics, cfg Config,
+) *outbox {
 	return &outbox{
-		ctx: ctx, stream: stream, gate: gate, metrics: m,
+		ctx: ctx, session: session, connectorType: connectorType, tracer: tracer, stream: stream, gate: gate, metrics: m,
 		places: semaphore.NewWeighted(int64(cfg.MaxInFlight)),
 		bytes:  semaphore.NewWeighted(cfg.MaxInFlightBytes),
 		most:   cfg.MaxInFlightBytes,
@@ -102,7 +108,7 @@ func (o *outbox) breaks(err error) {
 }
 
 func (o *outbox) trySend(ctx context.Context, m *internalpb.DocumentProcessRequest) error {
-	msg, err := encode(o.ctx, m)
+	msg, err := o.encode(m)
 	if err != nil {
 		return err
 	}
@@ -119,7 +125,7 @@ func (o *outbox) trySend(ctx context.Context, m *internalpb.DocumentProcessReque
 		defer o.sending.Done()
 		defer o.places.Release(1)
 		defer o.bytes.Release(size)
-		if _, err := o.publish(msg); err != nil {
+		if _, err := o.publish(m.Number, msg); err != nil {
 			o.breaks(err)
 			return
 		}
@@ -141,10 +147,12 @@ func (o *outbox) flush() error {
 
 // publish repeats until the stream has acknowledged, and returns the message's place in it. A message that was
 // stored though its acknowledgement was lost is stored twice: its number makes that harmless.
-func (o *outbox) publish(msg *nats.Msg) (uint64, error) {
-	began := time.Now()
+func (o *outbox) publish(no int64, msg *nats.Msg) (uint64, error) {
+	began, span := time.Now(), o.trace(no, msg)
+	defer span.End()
 	for pause := publishPause; ; pause = min(2*pause, publishPauses) {
 		if err := o.gate.wait(o.ctx); err != nil {
+			span.Fail("not acknowledged")
 			return 0, err
 		}
 		ack, err := deadline.Get(o.ctx, "worker.publish", publishTimeout,
@@ -156,18 +164,20 @@ func (o *outbox) publish(msg *nats.Msg) (uint64, error) {
 			return ack.Sequence, nil
 		}
 		if errors.Is(err, nats.ErrMaxPayload) {
+			span.Fail("too large")
 			return 0, fmt.Errorf("publish %d bytes: %w", len(msg.Data), err)
 		}
 		o.metrics.publishRetries.Inc()
 		select {
 		case <-o.ctx.Done():
+			span.Fail("not acknowledged")
 			return 0, context.Cause(o.ctx)
 		case <-time.After(pause):
 		}
 	}
 }
 
-func encode(ctx context.Context, m *internalpb.DocumentProcessRequest) (*nats.Msg, error) {
+func (o *outbox) encode(m *internalpb.DocumentProcessRequest) (*nats.Msg, error) {
 	data, err := proto.Marshal(m)
 	if err != nil {
 		return nil, fmt.Errorf("encode document.process: %w", err)
@@ -179,6 +189,7 @@ func encode(ctx context.Context, m *internalpb.DocumentProcessRequest) (*nats.Ms
 	msg.Data = data
 	msg.Header.Set(topology.HeaderSession, m.ChunkingSession)
 	msg.Header.Set(topology.HeaderNumber, strconv.FormatInt(m.Number, 10))
-	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(msg.Header))
+	msg.Header.Set(topology.HeaderType, o.connectorType)
+	tracing.Send(o.ctx, msg.Header)
 	return msg, nil
 }

@@ -201,11 +201,11 @@ func (r *Run) complete(reason string) (uint64, error) {
 		Unchanged: r.unchanged.Load(), Reason: clip(reason, maxReasonBytes),
 	}}
 	r.mu.Unlock()
-	msg, err := encode(r.outbox.ctx, m)
+	msg, err := r.outbox.encode(m)
 	if err != nil {
 		return 0, err
 	}
-	return r.outbox.publish(msg)
+	return r.outbox.publish(m.Number, msg)
 }
 
 func decodeStruct(name string, s *structpb.Struct, v any, strict bool) error {

@@ -12,6 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/telemetry"
+	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/failpoint"
@@ -24,6 +26,7 @@ func (w *Worker) sync(
 ) error {
 	running, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
+	running, fetching := w.servers.Tracer.Start(running, session, tracing.Fetch)
 	tooLong := time.AfterFunc(w.maxRun, func() { end(errTooLong) })
 	defer tooLong.Stop()
 	defer w.endAtStop(ctx, running, end)()
@@ -37,12 +40,13 @@ func (w *Worker) sync(
 
 	run := &Run{
 		request: request, session: session, log: log, queries: w.queries, patience: w.queryTimeout,
-		outbox: newOutbox(running, w.servers.Stream, g, w.metrics, w.config),
+		outbox: newOutbox(running, session, w.connectorType, w.servers.Stream, w.servers.Tracer, g, w.metrics, w.config),
 	}
 	began := time.Now()
 	err, returned := w.call(ctx, running, run)
 	w.metrics.fetching.Observe(time.Since(began).Seconds())
 	run.outbox.seal()
+	endFetch(fetching, run, err)
 	if !returned {
 		w.settle(ctx, session, outcomeOf(err, context.Cause(running)), err, context.Cause(running), log)
 		return w.whileSlotsAreFree(ctx)
@@ -124,19 +128,26 @@ func (w *Worker) complete(
 // settle writes down what becomes of the connector.
 func (w *Worker) settle(ctx context.Context, session uuid.UUID, how outcome, err, cause error, log *slog.Logger) {
 	var write func(context.Context) error
+	var verdict lifecycle.Verdict
+	span := tracing.Of(ctx)
+	ended := func(word string) {
+		w.metrics.syncs.WithLabelValues(word).Inc()
+		span.Set(tracing.Outcome(word))
+	}
 	switch how {
 	case completes:
-		w.metrics.syncs.WithLabelValues("fetched").Inc()
+		ended("fetched")
 		if err != nil {
 			log.Warn("draining is not written down; the run completes, or is rescued, without it", "err", err)
 		}
 		return
 	case abandoned:
-		w.metrics.syncs.WithLabelValues("fenced").Inc()
+		ended("fenced")
 		log.Info("the run is no longer this worker's; its work is dropped")
 		return
 	case released:
-		w.metrics.syncs.WithLabelValues("released").Inc()
+		ended("released")
+		verdict = lifecycle.Superseded
 		log.Info("handed back at a clean stop")
 		write = func(ctx context.Context) error { return w.lifecycle.Release(ctx, session) }
 	default:
@@ -144,13 +155,18 @@ func (w *Worker) settle(ctx context.Context, session uuid.UUID, how outcome, err
 		if how == failsForGood {
 			kind = lifecycle.Permanent
 		}
-		w.metrics.syncs.WithLabelValues(string(kind)).Inc()
-		log.Warn("the sync failed", "kind", kind, "err", err)
+		ended(string(kind))
+		span.Fail(ledgerReasons[kind])
+		verdict = lifecycle.Failed
+		log.Warn("the sync failed", "event", telemetry.Failed, "kind", kind, "err", err)
 		write = func(ctx context.Context) error {
 			return w.lifecycle.Fail(ctx, session, kind, message(err, cause))
 		}
 	}
-	if err := w.persistAtStop(ctx, write); err != nil && !errors.Is(err, lifecycle.ErrFenced) {
+	err = w.persistAtStop(ctx, write)
+	if err == nil {
+		span.Set(tracing.Verdict(string(verdict)))
+	} else if !errors.Is(err, lifecycle.ErrFenced) {
 		log.Warn("the end of the run is not written down; it is rescued when its lease runs out", "err", err)
 	}
 }

@@ -34,12 +34,13 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
-	"go.opentelemetry.io/otel/propagation"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/telemetry"
+	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/failpoint"
 	"github.com/echomind/sync/sdk/lifecycle"
@@ -124,14 +125,18 @@ func (w *Worker) receive(ctx context.Context, msg jetstream.Msg) error {
 	}
 	owner, began := uuid.New(), time.Now()
 	log := w.log.With("connector", request.ConnectorId, "session", request.ChunkingSession)
+	ctx, span := w.trace(ctx, msg, request, session)
+	defer span.End()
 	if err := w.pickUp(ctx, msg, request.ConnectorId, session, owner, log); err != nil {
 		if errors.Is(err, lifecycle.ErrFenced) {
 			w.metrics.messages.WithLabelValues(oldNews).Inc()
+			span.Set(tracing.Outcome(oldNews))
 			log.Debug("old news: another session, or already picked up")
 			acknowledge(msg, log)
 			return nil
 		}
 		w.metrics.messages.WithLabelValues(unanswered).Inc()
+		span.Fail(unanswered)
 		log.Warn("pick-up ended without an answer; the message is delivered again", "err", err)
 		if ctx.Err() == nil {
 			_ = msg.NakWithDelay(refusedPause)
@@ -145,6 +150,7 @@ func (w *Worker) receive(ctx context.Context, msg jetstream.Msg) error {
 	}
 	w.metrics.messages.WithLabelValues(pickedUp).Inc()
 	w.metrics.pickingUp.Observe(time.Since(began).Seconds())
+	log.Info("picked up", "event", telemetry.Started)
 	failpoint.At("worker.picked_up")
 	acknowledge(msg, log)
 	failpoint.At("worker.acknowledged")
@@ -152,7 +158,6 @@ func (w *Worker) receive(ctx context.Context, msg jetstream.Msg) error {
 		w.settle(ctx, session, released, errStopping, errStopping, log)
 		return nil
 	}
-	ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(msg.Headers()))
 	return w.sync(ctx, request, session, owner, log)
 }
 
@@ -168,6 +173,8 @@ func acknowledge(msg jetstream.Msg, log *slog.Logger) {
 func (w *Worker) pickUp(
 	ctx context.Context, msg jetstream.Msg, connectorID int32, session, owner uuid.UUID, log *slog.Logger,
 ) error {
+	ctx, span := w.servers.Tracer.Start(ctx, session, tracing.PickUp)
+	defer span.End()
 	return persist(ctx, log, "worker.pick_up", queryTimeout, func(ctx context.Context) error {
 		err := w.lifecycle.PickUp(context.WithoutCancel(ctx), connectorID, session, owner, w.config.lease())
 		if err != nil && !errors.Is(err, lifecycle.ErrFenced) {

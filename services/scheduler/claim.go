@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/telemetry"
+	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/failpoint"
 	"github.com/echomind/sync/sdk/topology"
@@ -34,6 +36,7 @@ func (s *Scheduler) Tick(ctx context.Context) error {
 		}
 		dispatched := 0
 		for _, t := range types {
+			s.log.Debug("looking for what is due", "event", telemetry.Checking, "type", t.Name)
 			room := s.dispatcher.room(ctx)
 			if room == 0 {
 				return problem
@@ -82,7 +85,9 @@ type Trigger struct {
 	DueAt         time.Time
 	DispatchedAt  time.Time
 
-	claimedAt time.Time // by this process's monotonic clock
+	claimedAt time.Time // by this process's monotonic clock; zero where the message is a repeat
+	rescued   uuid.UUID // the session whose worker was lost; zero where none was
+	span      tracing.Span
 }
 
 // Claim takes up to batch due connectors of a type, the longest due first, in one transaction: each gets a new

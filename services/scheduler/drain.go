@@ -9,6 +9,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/echomind/sync/internal/telemetry"
+	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
@@ -31,7 +33,7 @@ func (s *Scheduler) FailLostInTransit(ctx context.Context) error {
 		return err
 	}
 	failed, err := deadline.Get(ctx, "scheduler.fail_lost_in_transit", queryTimeout,
-		func(ctx context.Context) ([]int32, error) {
+		func(ctx context.Context) ([]dbgen.FailLostInTransitRow, error) {
 			return s.queries.FailLostInTransit(ctx, dbgen.FailLostInTransitParams{
 				Sessions: sessions, FirstSeq: first, LastSeq: last,
 			})
@@ -39,9 +41,11 @@ func (s *Scheduler) FailLostInTransit(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("fail runs that were lost in transit: %w", err)
 	}
-	for _, id := range failed {
+	for _, run := range failed {
+		s.dispatcher.traceEnd(ctx, tracing.Lost, run.Session, run.ID, "lost in transit")
 		s.metrics.lostInTransit.Inc()
-		s.log.Warn("documents were lost in transit; the connector is synced again", "connector", id)
+		s.log.Warn("documents were lost in transit; the connector is synced again", "event", telemetry.Failed,
+			telemetry.Run(run.ID, run.Session.String(), run.Type))
 	}
 	return nil
 }

@@ -138,10 +138,10 @@ func TestARunWithEverythingStoredIsLeftToItsCompletion(t *testing.T) {
 	s.forget(place)
 	s.lookForDocuments()
 	s.stillDraining(id, session)
-	verdict, err := s.moves.Complete(t.Context(), session)
+	ended, err := s.moves.Complete(t.Context(), session)
 	s.do(err)
-	if verdict != "completed" {
-		t.Errorf("verdict %q", verdict)
+	if ended.Verdict != "completed" {
+		t.Errorf("verdict %q", ended.Verdict)
 	}
 }
 

@@ -57,6 +57,9 @@ func (s *Scheduler) measureBacklog(ctx context.Context) error {
 		m.oldestDue.WithLabelValues(row.Name).Set(row.OldestDue)
 		m.oldestPending.WithLabelValues(row.Name).Set(row.OldestPending)
 		m.expired.WithLabelValues(row.Name).Set(float64(row.Expired))
+		// A counter that is born with its first counts hides them from Prometheus, which sees no rise: born at 0.
+		s.metrics.republished.WithLabelValues(row.Name)
+		s.metrics.rescued.WithLabelValues(row.Name)
 	}
 	draining, errDraining := s.queries.Draining(ctx)
 	if errDraining == nil {

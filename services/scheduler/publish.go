@@ -9,9 +9,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"go.opentelemetry.io/otel/propagation"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/echomind/sync/internal/telemetry"
+	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/failpoint"
@@ -38,14 +39,15 @@ var errStream = errors.New("the broker gave no answer")
 // without a leader answers nothing, and a full one refuses.
 type dispatcher struct {
 	stream  jetstream.JetStream
+	tracer  *tracing.Tracer
 	metrics *metrics
 	log     *slog.Logger
 	away    atomic.Bool  // the last question found no stream, or no room in it
 	refused atomic.Int64 // size of the largest message of the last batch, where that was not acknowledged; else 0
 }
 
-func newDispatcher(stream jetstream.JetStream, m *metrics, log *slog.Logger) *dispatcher {
-	return &dispatcher{stream: stream, metrics: m, log: log}
+func newDispatcher(stream jetstream.JetStream, tracer *tracing.Tracer, m *metrics, log *slog.Logger) *dispatcher {
+	return &dispatcher{stream: stream, tracer: tracer, metrics: m, log: log}
 }
 
 // waiting says whether what is due waits for the stream.
@@ -107,10 +109,12 @@ func (d *dispatcher) publish(ctx context.Context, connectorType string, batch []
 	sent := make([]*Trigger, 0, len(batch))
 	largest := int64(1)
 	var problem error
+	defer endSpans(batch)
 	for i := range batch {
-		msg, err := message(ctx, subject, connectorType, &batch[i])
+		msg, err := message(d.trace(ctx, connectorType, &batch[i]), subject, connectorType, &batch[i])
 		if err != nil {
-			d.log.Error("a trigger cannot be written; change the connector's config", "connector", batch[i].ID, "err", err)
+			d.log.Error("a trigger cannot be written; change the connector's config",
+				telemetry.Run(batch[i].ID, batch[i].Session.String(), connectorType), "err", err)
 			continue
 		}
 		largest = max(largest, int64(msg.Size()))
@@ -126,6 +130,9 @@ func (d *dispatcher) publish(ctx context.Context, connectorType string, batch []
 		select {
 		case <-future.Ok():
 			d.metrics.dispatched(connectorType, sent[i])
+			d.log.Info("dispatched", "event", telemetry.Triggered, telemetry.Run(sent[i].ID, sent[i].Session.String(), connectorType),
+				"because", sent[i].Reason, "again", sent[i].claimedAt.IsZero())
+			sent[i].span.End()
 			continue
 		case err := <-future.Err():
 			problem = err
@@ -160,7 +167,7 @@ func message(ctx context.Context, subject, connectorType string, t *Trigger) (*n
 	msg.Data = data
 	msg.Header.Set(topology.HeaderDispatchedAt, wire.FormatTime(t.DispatchedAt))
 	msg.Header.Set(topology.HeaderSession, t.Session.String())
-	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(msg.Header))
+	tracing.Send(ctx, msg.Header)
 	return msg, nil
 }
 

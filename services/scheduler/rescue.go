@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/telemetry"
+	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/failpoint"
 	"github.com/echomind/sync/sdk/topology"
@@ -31,10 +33,11 @@ func (s *Scheduler) Rescue(ctx context.Context) error {
 		return nil
 	}
 	for full := true; full && ctx.Err() == nil; {
+		var lost []dbgen.LockAbandonedRow
 		var again map[string][]Trigger
 		err := deadline.Do(ctx, "scheduler.rescue", claimTimeout, func(ctx context.Context) error {
 			return postgres.Tx(ctx, s.servers.Pool, func(tx pgx.Tx) (err error) {
-				again, full, err = s.rescue(ctx, s.queries.WithTx(tx))
+				lost, again, err = s.rescue(ctx, s.queries.WithTx(tx))
 				return err
 			})
 		})
@@ -42,9 +45,13 @@ func (s *Scheduler) Rescue(ctx context.Context) error {
 			return fmt.Errorf("rescue: %w", err)
 		}
 		failpoint.At("scheduler.rescued")
+		full = len(lost) == s.config.ClaimBatch
+		for _, r := range lost {
+			s.dispatcher.traceEnd(ctx, tracing.Rescue, *r.ChunkingSession, r.ID, "worker lost")
+			s.log.Warn("the worker was lost; its lease has run out", "event", telemetry.Failed,
+				telemetry.Run(r.ID, r.ChunkingSession.String(), r.Type))
+		}
 		for connectorType, batch := range again {
-			s.log.Warn("workers were lost; their connectors are dispatched again",
-				"type", connectorType, "connectors", len(batch))
 			s.metrics.rescued.WithLabelValues(connectorType).Add(float64(len(batch)))
 			s.dispatcher.publish(ctx, connectorType, batch)
 		}
@@ -52,12 +59,15 @@ func (s *Scheduler) Rescue(ctx context.Context) error {
 	return nil
 }
 
-func (s *Scheduler) rescue(ctx context.Context, q *dbgen.Queries) (again map[string][]Trigger, full bool, err error) {
+// rescue returns the runs that it has ended, and what follows them.
+func (s *Scheduler) rescue(
+	ctx context.Context, q *dbgen.Queries,
+) (lost []dbgen.LockAbandonedRow, again map[string][]Trigger, err error) {
 	rows, err := q.LockAbandoned(ctx, dbgen.LockAbandonedParams{
 		ForeignTimeout: s.config.ForeignTimeout, Batch: int32(s.config.ClaimBatch),
 	})
 	if err != nil || len(rows) == 0 {
-		return nil, false, wrap("lock abandoned connectors", err)
+		return nil, nil, wrap("lock abandoned connectors", err)
 	}
 	again = map[string][]Trigger{}
 	var claim dbgen.ClaimAgainParams
@@ -70,7 +80,7 @@ func (s *Scheduler) rescue(ctx context.Context, q *dbgen.Queries) (again map[str
 		t := Trigger{
 			ID: r.ID, UserID: r.UserID, Scope: r.Scope, ScopeID: r.ScopeID, Config: r.Config, State: r.State,
 			ConfigVersion: r.ConfigVersion, Session: uuid.New(), Reason: "rescue", DueAt: r.Now, DispatchedAt: r.Now,
-			claimedAt: time.Now(),
+			claimedAt: time.Now(), rescued: *r.ChunkingSession,
 		}
 		again[r.Type] = append(again[r.Type], t)
 		claim.Now = r.Now
@@ -79,20 +89,20 @@ func (s *Scheduler) rescue(ctx context.Context, q *dbgen.Queries) (again map[str
 	}
 	if len(fail) > 0 {
 		if err := q.FailAbandoned(ctx, fail); err != nil {
-			return nil, false, wrap("fail abandoned connectors", err)
+			return nil, nil, wrap("fail abandoned connectors", err)
 		}
 	}
 	if len(claim.Ids) > 0 {
 		if err := q.ClaimAgain(ctx, claim); err != nil {
-			return nil, false, wrap("claim again", err)
+			return nil, nil, wrap("claim again", err)
 		}
 	}
 	for connectorType, batch := range again {
 		if err := openRuns(ctx, q, connectorType, batch); err != nil {
-			return nil, false, err
+			return nil, nil, err
 		}
 	}
-	return again, len(rows) == s.config.ClaimBatch, nil
+	return rows, again, nil
 }
 
 func openRuns(ctx context.Context, q *dbgen.Queries, connectorType string, batch []Trigger) error {

@@ -84,7 +84,7 @@ func New(cfg Config, servers *connect.Servers, process connect.Process) *Schedul
 	m := newMetrics(process.Metrics)
 	return &Scheduler{
 		config: cfg, servers: servers, queries: dbgen.New(servers.Pool),
-		dispatcher: newDispatcher(servers.Stream, m, log), metrics: m, ready: process.Ready, log: log,
+		dispatcher: newDispatcher(servers.Stream, servers.Tracer, m, log), metrics: m, ready: process.Ready, log: log,
 		wake: make(chan struct{}, 1), listening: &listening{}, candidate: leader.NewCandidate(log, m.leader),
 	}
 }

@@ -2,12 +2,15 @@ package semantic
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/echomind/sync/internal/telemetry"
+	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/failpoint"
 	"github.com/echomind/sync/sdk/topology"
@@ -23,6 +26,18 @@ type delivery struct {
 	msg     jetstream.Msg
 	request *internalpb.DocumentProcessRequest
 	session uuid.UUID
+}
+
+// run names the delivery's run for the logs; a message that names none has none.
+func (d delivery) run() slog.Attr {
+	if d.request == nil {
+		return slog.Attr{}
+	}
+	connectorType := d.msg.Headers().Get(topology.HeaderType)
+	if connectorType == "" {
+		connectorType = "unknown" // of a worker without the kit
+	}
+	return telemetry.Run(d.request.ConnectorId, d.session.String(), connectorType)
 }
 
 // consume pulls batches and handles each to its end before the next.
@@ -74,15 +89,19 @@ func (s *Semantic) handle(ctx context.Context, batch []jetstream.Msg) {
 // handleFresh stores the messages of one session together. Where that fails for a reason of theirs, each is tried
 // by itself.
 func (s *Semantic) handleFresh(ctx context.Context, group []delivery) {
-	err := s.untilAnswered(ctx, func(ctx context.Context) error { return s.process(ctx, group) })
+	ctx, span := s.trace(ctx, group)
+	defer span.End()
+	err := s.untilAnswered(ctx, group[0], func(ctx context.Context) error { return s.process(ctx, group) })
 	switch {
 	case err == nil:
 		failpoint.At("semantic.handled")
 		acknowledge(group)
 	case ctx.Err() != nil:
+		span.Set(tracing.Outcome("handed back"))
 		handBack(group, 0)
 	case len(group) == 1:
-		s.log.Warn("a message could not be handled; it is tried again", "session", group[0].session,
+		span.Fail("not handled")
+		s.log.Warn("a message could not be handled; it is tried again", group[0].run(),
 			"no", group[0].request.Number, "err", err)
 		handBack(group, time.Second)
 	default:
@@ -93,14 +112,14 @@ func (s *Semantic) handleFresh(ctx context.Context, group []delivery) {
 }
 
 // untilAnswered repeats a call while a server of ours is away: a wait is not a failure.
-func (s *Semantic) untilAnswered(ctx context.Context, call func(context.Context) error) error {
+func (s *Semantic) untilAnswered(ctx context.Context, d delivery, call func(context.Context) error) error {
 	for pause := waitPause; ; pause = min(2*pause, waitPauses) {
 		err := call(ctx)
 		if !isWait(err) || ctx.Err() != nil {
 			return err
 		}
 		s.metrics.waited()
-		s.log.Warn("documents wait for a server", "err", err, "pause", pause)
+		s.log.Warn("documents wait for a server", d.run(), "err", err, "pause", pause)
 		sleep(ctx, pause)
 	}
 }

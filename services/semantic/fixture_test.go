@@ -207,7 +207,7 @@ func (c trip) handles(messages ...*internalpb.DocumentProcessRequest) error {
 	for _, m := range messages {
 		group = append(group, delivery{request: m, session: uuid.MustParse(m.ChunkingSession)})
 	}
-	return c.f.untilAnswered(ctx, func(ctx context.Context) error { return c.f.process(ctx, group) })
+	return c.f.untilAnswered(ctx, group[0], func(ctx context.Context) error { return c.f.process(ctx, group) })
 }
 
 func (c trip) stores(messages ...*internalpb.DocumentProcessRequest) {

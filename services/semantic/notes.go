@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/sdk/wire"
@@ -77,6 +78,8 @@ func (t *storing) writeNotes(ctx context.Context, items []*item) (written int64,
 
 // advance passes the checkpoints of a run before which everything is stored.
 func (s *Semantic) advance(ctx context.Context, session uuid.UUID) error {
+	ctx, span := s.servers.Tracer.Start(ctx, session, tracing.Checkpoint)
+	defer span.End()
 	advanced, err := s.lifecycle.Advance(ctx, session)
 	if errors.Is(err, lifecycle.ErrFenced) {
 		return nil

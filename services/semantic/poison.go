@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/echomind/sync/internal/telemetry"
+	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/sdk/topology"
@@ -21,6 +22,8 @@ const maxRetryPause = time.Minute
 // handleAlone handles a message that was delivered before. Its try is written down first, in Postgres, so that it
 // counts even if it ends the process; a try that ended in a wait is taken back before the wait.
 func (s *Semantic) handleAlone(ctx context.Context, d delivery) {
+	ctx, span := s.trace(ctx, []delivery{d})
+	defer span.End()
 	for pause := waitPause; ; pause = min(2*pause, waitPauses) {
 		tries, err := s.beginTry(ctx, d)
 		switch {
@@ -46,13 +49,14 @@ func (s *Semantic) handleAlone(ctx context.Context, d delivery) {
 				return
 			}
 			s.metrics.waited()
-			s.log.Warn("a document waits for a server", "err", err, "pause", pause)
+			s.log.Warn("a document waits for a server", d.run(), "err", err, "pause", pause)
 			sleep(ctx, pause)
 		case tries >= s.config.MaxTries:
 			s.giveUp(ctx, d, err, tries)
 			return
 		default:
-			s.log.Warn("a message could not be handled; it is tried again", "session", d.session,
+			span.Fail("not handled")
+			s.log.Warn("a message could not be handled; it is tried again", d.run(),
 				"no", d.request.Number, "tries", tries, "err", err)
 			handBack([]delivery{d}, min(time.Second<<tries, maxRetryPause))
 			return
@@ -64,7 +68,7 @@ func (s *Semantic) handleAlone(ctx context.Context, d delivery) {
 // message's run is over.
 func (s *Semantic) beginTry(ctx context.Context, d delivery) (int, error) {
 	var tries int32
-	err := s.untilAnswered(ctx, func(ctx context.Context) (err error) {
+	err := s.untilAnswered(ctx, d, func(ctx context.Context) (err error) {
 		tries, err = deadline.Get(ctx, "semantic.begin_try", queryTimeout, func(ctx context.Context) (int32, error) {
 			return s.queries.BeginTry(ctx, dbgen.BeginTryParams{Session: d.session, No: d.request.Number})
 		})
@@ -74,32 +78,35 @@ func (s *Semantic) beginTry(ctx context.Context, d delivery) (int, error) {
 }
 
 func (s *Semantic) takeBackTry(ctx context.Context, d delivery) {
-	err := s.untilAnswered(ctx, func(ctx context.Context) error {
+	err := s.untilAnswered(ctx, d, func(ctx context.Context) error {
 		ctx = context.WithoutCancel(ctx)
 		return deadline.Do(ctx, "semantic.take_back_try", time.Second, func(ctx context.Context) error {
 			return s.queries.TakeBackTry(ctx, dbgen.TakeBackTryParams{Session: d.session, No: d.request.Number})
 		})
 	})
 	if err != nil {
-		s.log.Debug("a try that was only a wait stays counted", "err", err)
+		s.log.Debug("a try that was only a wait stays counted", d.run(), "err", err)
 	}
 }
 
 // giveUp moves a message to the dead letters: published there and acknowledged, then counted as stored with an
 // error, then acknowledged here. Dying between any two of these repeats them, and changes nothing.
 func (s *Semantic) giveUp(ctx context.Context, d delivery, why error, tries int) {
+	ctx, span := s.servers.Tracer.Start(ctx, d.session, tracing.DeadLetter, tracing.Tries(tries))
+	defer span.End()
+	span.Fail("given up")
 	for pause := waitPause; ; pause = min(2*pause, waitPauses) {
 		err := topology.DeadLetter(ctx, s.servers.Stream, d.msg, why, tries)
 		if err == nil {
-			s.log.Error("a message was given up; look at the stream of dead letters", "session", d.session, "err", why)
+			s.log.Error("a message was given up; look at the stream of dead letters", d.run(), "err", why)
 			break
 		}
 		if errors.Is(err, topology.ErrDeadLettersFull) {
 			s.log.Error("a message was given up; its document keeps the reason, and there is no dead letter of it",
-				"session", d.session, "err", errors.Join(why, err))
+				d.run(), "err", errors.Join(why, err))
 			break
 		}
-		s.log.Warn("a dead letter waits for the broker", "err", err)
+		s.log.Warn("a dead letter waits for the broker", d.run(), "err", err)
 		if ctx.Err() != nil {
 			handBack([]delivery{d}, 0)
 			return
@@ -108,9 +115,9 @@ func (s *Semantic) giveUp(ctx context.Context, d delivery, why error, tries int)
 	}
 	s.metrics.deadLetters.Inc()
 	s.metrics.messages.WithLabelValues(asDeadLetter).Inc()
-	err := s.untilAnswered(ctx, func(ctx context.Context) error { return s.countPoison(ctx, d, why) })
+	err := s.untilAnswered(ctx, d, func(ctx context.Context) error { return s.countPoison(ctx, d, why) })
 	if err != nil {
-		s.log.Warn("a dead letter is not counted; it is delivered again", "err", err)
+		s.log.Warn("a dead letter is not counted; it is delivered again", d.run(), "err", err)
 		handBack([]delivery{d}, unlessStopping(ctx, waitPauses))
 		return
 	}
@@ -124,7 +131,7 @@ func (s *Semantic) countPoison(ctx context.Context, d delivery, why error) error
 		return nil
 	}
 	if d.request.Number <= 0 {
-		return s.failRun(ctx, d.session, fmt.Errorf("sync completed could not be handled: %w", why))
+		return s.failRun(ctx, d, fmt.Errorf("sync completed could not be handled: %w", why))
 	}
 	it := newItem(d)
 	it.poison = "given up: " + why.Error()
@@ -133,15 +140,18 @@ func (s *Semantic) countPoison(ctx context.Context, d delivery, why error) error
 	case isWait(err):
 		return err
 	case err != nil:
-		return s.failRun(ctx, d.session, fmt.Errorf("message %d could not be counted: %w", d.request.Number, err))
+		return s.failRun(ctx, d, fmt.Errorf("message %d could not be counted: %w", d.request.Number, err))
 	}
 	return s.settle(ctx, d.session, come)
 }
 
-func (s *Semantic) failRun(ctx context.Context, session uuid.UUID, why error) error {
-	err := s.lifecycle.Fail(ctx, session, lifecycle.Transient, why.Error())
+func (s *Semantic) failRun(ctx context.Context, d delivery, why error) error {
+	err := s.lifecycle.Fail(ctx, d.session, lifecycle.Transient, why.Error())
 	if errors.Is(err, lifecycle.ErrFenced) {
 		return nil
+	}
+	if err == nil {
+		s.log.Warn("the sync failed", "event", telemetry.Failed, d.run(), "err", why)
 	}
 	return err
 }

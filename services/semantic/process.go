@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/telemetry"
+	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/failpoint"
@@ -94,13 +96,23 @@ func (s *Semantic) recordCompleted(ctx context.Context, session uuid.UUID, c *in
 }
 
 func (s *Semantic) complete(ctx context.Context, session uuid.UUID) error {
-	verdict, err := s.lifecycle.Complete(ctx, session)
+	ctx, span := s.servers.Tracer.Start(ctx, session, tracing.Complete)
+	defer span.End()
+	run, err := s.lifecycle.Complete(ctx, session)
 	if errors.Is(err, lifecycle.ErrFenced) {
+		span.Set(tracing.Outcome("fenced"))
 		return nil
 	}
-	if err == nil {
-		s.metrics.verdicts.WithLabelValues(string(verdict)).Inc()
-		s.log.Info("sync completed", "session", session, "verdict", verdict)
+	if err != nil {
+		span.Fail("not completed yet")
+	} else {
+		span.Set(tracing.Verdict(string(run.Verdict)))
+		s.metrics.verdicts.WithLabelValues(string(run.Verdict)).Inc()
+		event := telemetry.Completed
+		if run.Verdict == lifecycle.Skipped {
+			event = telemetry.Skipped
+		}
+		s.log.Info("the sync has ended", "event", event, telemetry.Run(run.ConnectorID, session.String(), run.Type))
 	}
 	return err
 }
@@ -117,6 +129,8 @@ func (s *Semantic) embed(ctx context.Context, items []*item) error {
 	if len(texts) == 0 {
 		return nil
 	}
+	ctx, span := s.servers.Tracer.Within(ctx, tracing.Embed, tracing.Texts(len(texts)))
+	defer span.End()
 	began := time.Now()
 	vectors, err := deadline.Get(ctx, "semantic.embed", embedTimeout,
 		func(ctx context.Context) ([][]float32, error) {
@@ -130,6 +144,7 @@ func (s *Semantic) embed(ctx context.Context, items []*item) error {
 	}
 	if err != nil {
 		s.metrics.failures.Inc()
+		span.Fail("no answer")
 		return fmt.Errorf("%w: %w", errEmbedder, err)
 	}
 	s.metrics.texts.Add(float64(len(texts)))

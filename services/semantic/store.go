@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/failpoint"
@@ -61,6 +62,8 @@ func (s *Semantic) storeItems(
 ) (come progress, err error) {
 	slices.SortFunc(items, func(a, b *item) int { return cmp.Compare(a.no, b.no) })
 	var t storing
+	ctx, span := s.servers.Tracer.Within(ctx, tracing.Store)
+	defer span.End()
 	err = deadline.Do(ctx, "semantic.store", s.storeTimeout, func(ctx context.Context) error {
 		return postgres.Tx(ctx, s.servers.Pool, func(tx pgx.Tx) (err error) {
 			t = storing{
@@ -72,10 +75,14 @@ func (s *Semantic) storeItems(
 		})
 	})
 	if errors.Is(err, errRunOver) {
+		span.Set(tracing.Outcome("fenced"))
 		s.metrics.messages.WithLabelValues(asFenced).Add(float64(len(items)))
 		return progress{}, nil
 	}
-	if err == nil {
+	if err != nil {
+		span.Fail("not stored")
+	} else {
+		span.Set(tracing.Messages(int64(t.counted)), tracing.Chunks(t.chunks))
 		s.metrics.messages.WithLabelValues(asStored).Add(float64(t.counted))
 		s.metrics.messages.WithLabelValues(asDuplicate).Add(float64(len(items) - t.counted))
 		s.metrics.documents.Add(float64(t.failed))

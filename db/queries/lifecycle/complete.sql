@@ -1,6 +1,6 @@
 -- name: LockConnector :one
 -- First in the lock order: connectors, then scheduler_runs.
-SELECT id FROM connectors WHERE chunking_session = @session AND status = 'SYNCING' FOR UPDATE;
+SELECT id, type FROM connectors WHERE chunking_session = @session AND status = 'SYNCING' FOR UPDATE;
 
 -- name: LockStoredRun :one
 -- unnamed: a message was given up of which nobody can tell whose document it carried (first_no is -1).

@@ -17,4 +17,4 @@ FROM scheduler_runs r
 WHERE r.id = c.chunking_session AND c.chunking_session = ANY(@sessions::uuid[]) AND c.status = 'SYNCING'
     AND c.lease_expires_at IS NULL AND r.status = 'running' AND r.stored IS DISTINCT FROM r.total
     AND (r.drain_seq < @first_seq::bigint OR r.drain_seq > @last_seq::bigint)
-RETURNING c.id;
+RETURNING c.id, c.type, r.id AS session;

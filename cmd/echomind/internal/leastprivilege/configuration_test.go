@@ -14,13 +14,13 @@ import (
 )
 
 // changed is the configuration with one text replaced by another, in a file of the test's own.
-func changed(t *testing.T, old, new string) (file string) {
+func changed(t *testing.T, before, after string) (file string) {
 	t.Helper()
 	text, err := os.ReadFile(configuration)
 	require.NoError(t, err)
-	require.Contains(t, string(text), old)
+	require.Contains(t, string(text), before)
 	file = filepath.Join(t.TempDir(), "nats.conf")
-	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(text), old, new, 1)), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(text), before, after, 1)), 0o600))
 	return file
 }
 

@@ -157,12 +157,13 @@ func (r *rollout) rests() map[string]int {
 	_, err := r.conn.Exec(r.Context(), `UPDATE connectors SET trigger_requested_at = clock_timestamp()`)
 	require.NoError(r, err)
 	testkit.Eventually(r, 2*time.Minute, func() error {
-		var busy int
-		err := r.conn.QueryRow(r.Context(), `SELECT count(*) FROM connectors c WHERE c.status <> 'ACTIVE' OR next_sync_at <= clock_timestamp()
+		var busy string
+		err := r.conn.QueryRow(r.Context(), `SELECT coalesce(string_agg(concat_ws(' ', id, status, due_reason, status_message,
+			next_sync_at - clock_timestamp()), '; '), '') FROM connectors c WHERE c.status <> 'ACTIVE' OR next_sync_at <= clock_timestamp()
 			OR EXISTS (SELECT FROM scheduler_runs WHERE connector_id = c.id AND status = 'running') OR NOT EXISTS (SELECT FROM scheduler_runs
-				WHERE connector_id = c.id AND status IN ('completed', 'skipped') AND started_at > $1)`, since).Scan(&busy)
-		if err == nil && busy > 0 {
-			err = fmt.Errorf("%d connectors are not at rest", busy)
+				WHERE connector_id = c.id AND status IN ('completed', 'skipped') AND picked_up_at > $1)`, since).Scan(&busy)
+		if err == nil && busy != "" {
+			err = fmt.Errorf("not at rest: %s", busy)
 		}
 		return err
 	})

@@ -16,6 +16,7 @@ import (
 var sections = []struct{ title, note, file, structName string }{
 	{"Every service", "", "internal/config/config.go", "Common"},
 	{"Access to NATS", "Read by every service and by the command line. See [nats.md](nats.md).", "internal/config/nats.go", "NATSAccess"},
+	{"Traces", "Read by every service. See [tracing.md](tracing.md).", "internal/config/tracing.go", "Tracing"},
 	{"Scheduler", "", "services/scheduler/config.go", "Config"},
 	{"Scheduler: leader election", "Those of the Lease count where a Lease elects.", "services/scheduler/leader/config.go", "Config"},
 	{"Worker kit", "Read by the chunker and by every service that calls `worker.Serve`.", "sdk/worker/config.go", "Config"},

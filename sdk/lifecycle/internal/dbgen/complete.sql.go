@@ -53,15 +53,20 @@ func (q *Queries) EndRun(ctx context.Context, arg EndRunParams) error {
 }
 
 const lockConnector = `-- name: LockConnector :one
-SELECT id FROM connectors WHERE chunking_session = $1 AND status = 'SYNCING' FOR UPDATE
+SELECT id, type FROM connectors WHERE chunking_session = $1 AND status = 'SYNCING' FOR UPDATE
 `
 
+type LockConnectorRow struct {
+	ID   int32
+	Type string
+}
+
 // First in the lock order: connectors, then scheduler_runs.
-func (q *Queries) LockConnector(ctx context.Context, session *uuid.UUID) (int32, error) {
+func (q *Queries) LockConnector(ctx context.Context, session *uuid.UUID) (LockConnectorRow, error) {
 	row := q.db.QueryRow(ctx, lockConnector, session)
-	var id int32
-	err := row.Scan(&id)
-	return id, err
+	var i LockConnectorRow
+	err := row.Scan(&i.ID, &i.Type)
+	return i, err
 }
 
 const lockStoredRun = `-- name: LockStoredRun :one

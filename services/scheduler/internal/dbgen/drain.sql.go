@@ -48,7 +48,7 @@ FROM scheduler_runs r
 WHERE r.id = c.chunking_session AND c.chunking_session = ANY($1::uuid[]) AND c.status = 'SYNCING'
     AND c.lease_expires_at IS NULL AND r.status = 'running' AND r.stored IS DISTINCT FROM r.total
     AND (r.drain_seq < $2::bigint OR r.drain_seq > $3::bigint)
-RETURNING c.id
+RETURNING c.id, c.type, r.id AS session
 `
 
 type FailLostInTransitParams struct {
@@ -57,22 +57,28 @@ type FailLostInTransitParams struct {
 	LastSeq  int64
 }
 
+type FailLostInTransitRow struct {
+	ID      int32
+	Type    string
+	Session uuid.UUID
+}
+
 // The runs among them whose messages the document stream no longer holds. A message is acknowledged only
 // after its store is committed, so a run that is still short of its total after the stream was asked has
 // lost some.
-func (q *Queries) FailLostInTransit(ctx context.Context, arg FailLostInTransitParams) ([]int32, error) {
+func (q *Queries) FailLostInTransit(ctx context.Context, arg FailLostInTransitParams) ([]FailLostInTransitRow, error) {
 	rows, err := q.db.Query(ctx, failLostInTransit, arg.Sessions, arg.FirstSeq, arg.LastSeq)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []int32{}
+	items := []FailLostInTransitRow{}
 	for rows.Next() {
-		var id int32
-		if err := rows.Scan(&id); err != nil {
+		var i FailLostInTransitRow
+		if err := rows.Scan(&i.ID, &i.Type, &i.Session); err != nil {
 			return nil, err
 		}
-		items = append(items, id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

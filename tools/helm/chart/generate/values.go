@@ -53,16 +53,6 @@ func meaningOf(comment string) string {
 
 func (v *value) name() string { return v.path[strings.LastIndex(v.path, ".")+1:] }
 
-// child is the key of that name, or nil.
-func (v *value) child(name string) *value {
-	for _, k := range v.keys {
-		if k.name() == name {
-			return k
-		}
-	}
-	return nil
-}
-
 // described are the values that have a line in the README: those with a meaning.
 func (v *value) described() (all []*value) {
 	if v.meaning != "" {

@@ -28,14 +28,16 @@ func Root() string {
 	return filepath.Join(filepath.Dir(file), "..", "..", "..", "..")
 }
 
-// Chart is the chart's folder, and Values one of its values files.
-func Chart() string             { return filepath.Join(Root(), "helm", "echomind") }
+// Chart is the chart's folder.
+func Chart() string { return filepath.Join(Root(), "helm", "echomind") }
+
+// Values is one of its values files.
 func Values(name string) string { return filepath.Join(Chart(), name) }
 
 // Helm runs helm apart from the settings of whoever runs the tests.
 func Helm(t *testing.T, env []string, args ...string) (string, error) {
 	t.Helper()
-	command := exec.Command(filepath.Join(Root(), "bin", "tools", "helm"), args...)
+	command := exec.CommandContext(t.Context(), filepath.Join(Root(), "bin", "tools", "helm"), args...)
 	home := t.TempDir()
 	command.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home, "KUBECONFIG="+home)
 	command.Env = append(command.Env, env...)

@@ -2,6 +2,7 @@
 package kubetest
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -28,7 +29,7 @@ func launch(dir, name string, args ...string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &process{exec.Command(program, args...), log}
+	p := &process{exec.CommandContext(context.Background(), program, args...), log}
 	p.Stdout, p.Stderr, p.Dir, p.SysProcAttr = log, log, dir, EndsWithUs()
 	return p, p.Start()
 }
@@ -55,7 +56,7 @@ func (p *process) says() string {
 
 // FreeAddress is one that nobody listens at.
 func FreeAddress() string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err) // this machine has no loopback
 	}

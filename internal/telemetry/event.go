@@ -1,0 +1,45 @@
+package telemetry
+
+import (
+	"context"
+	"log/slog"
+)
+
+// Event says what a line tells of a run's life. It is logged under the key "event"; the text form marks the line, so that
+// a person sees at a glance what happens. A line that only reports has none.
+type Event string
+
+// The life of a run: triggered by the scheduler, started by a worker, ended by one of the last three.
+const (
+	Checking  Event = "checking"
+	Triggered Event = "triggered"
+	Started   Event = "started"
+	Completed Event = "completed"
+	Skipped   Event = "skipped"
+	Failed    Event = "failed"
+)
+
+var marks = map[Event]string{
+	Checking: "🔍", Triggered: "📤", Started: "🕐", Completed: "✅", Skipped: "⏭️", Failed: "❌",
+}
+
+// marked puts the mark of a line's event before its message.
+type marked struct{ slog.Handler }
+
+// Handle is part of slog.Handler.
+func (h marked) Handle(ctx context.Context, line slog.Record) error {
+	line.Attrs(func(a slog.Attr) bool {
+		event, is := a.Value.Any().(Event)
+		if is {
+			line.Message = marks[event] + " " + line.Message
+		}
+		return !is
+	})
+	return h.Handler.Handle(ctx, line)
+}
+
+// WithAttrs is part of slog.Handler.
+func (h marked) WithAttrs(attrs []slog.Attr) slog.Handler { return marked{h.Handler.WithAttrs(attrs)} }
+
+// WithGroup is part of slog.Handler.
+func (h marked) WithGroup(name string) slog.Handler { return marked{h.Handler.WithGroup(name)} }

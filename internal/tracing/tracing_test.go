@@ -1,0 +1,260 @@
+package tracing_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/internal/tracing"
+	"github.com/echomind/sync/internal/tracing/tracingtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
+
+var ctx = context.Background()
+
+func open(t *testing.T, cfg config.Tracing, service string) *tracing.Tracer {
+	t.Helper()
+	tracer, err := tracing.Open(cfg, service, testkit.Logger(t))
+	require.NoError(t, err)
+	return tracer
+}
+
+func TestTheTraceOfARunIsNamedByItsSession(t *testing.T) {
+	t.Parallel()
+	collector := tracingtest.New(t)
+	scheduler, semantic := open(t, collector.Config(), "scheduler"), open(t, collector.Config(), "semantic")
+	session, began := uuid.New(), time.Now().Add(-time.Second)
+
+	_, dispatch := scheduler.Begin(ctx, session, tracing.Dispatch, began, tracing.Connector(7), tracing.Type("file"))
+	dispatch.End()
+	_, complete := semantic.Start(ctx, session, tracing.Complete, tracing.Verdict("completed")) // it was told nothing
+	complete.End()
+	require.NoError(t, scheduler.Close())
+	require.NoError(t, semantic.Close())
+
+	trace := collector.Trace(session)
+	first, last := trace.One(t, "dispatch"), trace.One(t, "complete")
+	require.Empty(t, first.Parent)
+	require.Equal(t, strings.ReplaceAll(session.String(), "-", ""), first.Trace)
+	require.Equal(t, first.ID, last.Parent)
+	require.WithinDuration(t, began, first.Start, time.Microsecond)
+	require.Equal(t, "scheduler", first.Service)
+	require.Equal(t, "semantic", last.Service)
+	require.Equal(t, "7", first.Attributes["echomind.connector"])
+	require.Equal(t, session.String(), first.Attributes["echomind.session"])
+}
+
+func TestASpanIsBelowTheOneThatItsMessageComesFrom(t *testing.T) {
+	t.Parallel()
+	for _, header := range []string{"Traceparent", "traceparent"} {
+		collector := tracingtest.New(t)
+		tracer, session, message := open(t, collector.Config(), "worker"), uuid.New(), nats.Header{}
+		sending, fetch := tracer.Start(ctx, session, tracing.Fetch)
+		tracing.Send(sending, message)
+		_, process := tracer.Start(tracing.Receive(ctx, nats.Header{header: message["Traceparent"]}), session, tracing.Process)
+		process.End()
+		fetch.End()
+		require.NoError(t, tracer.Close())
+		trace := collector.Trace(session)
+		require.Equal(t, trace.One(t, "fetch").ID, trace.One(t, "process").Parent)
+	}
+}
+
+func TestAMessageOfAnotherTraceIsLinkedAndItsRunKeepsItsOwn(t *testing.T) {
+	t.Parallel()
+	collector := tracingtest.New(t)
+	tracer, session := open(t, collector.Config(), "worker"), uuid.New()
+	foreign := nats.Header{"Traceparent": {"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"}}
+	_, span := tracer.Start(tracing.Receive(ctx, foreign), session, tracing.Sync)
+	span.End()
+	require.NoError(t, tracer.Close())
+	require.Equal(t, []string{"4bf92f3577b34da6a3ce929d0e0e4736:00f067aa0ba902b7"}, collector.Trace(session).One(t, "sync").Links)
+}
+
+func TestNothingTravelsButTraceparent(t *testing.T) {
+	t.Parallel()
+	const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	received := tracing.Receive(ctx, nats.Header{
+		"Traceparent": {parent}, "Tracestate": {"vendor=secret"}, "Baggage": {"password=secret"}, "baggage": {"a=b"},
+	})
+	sent := nats.Header{}
+	tracing.Send(received, sent)
+	require.Equal(t, nats.Header{"Traceparent": {parent}}, sent, "and that also where tracing is off")
+	for _, bad := range []string{"", "x", "00-0-0-01", strings.Repeat("0", 55)} {
+		sent := nats.Header{}
+		tracing.Send(tracing.Receive(ctx, nats.Header{"Traceparent": {bad}}), sent)
+		require.Empty(t, sent, bad)
+	}
+}
+
+func TestARatioTracesThatShareOfTheSessionsAndTheSameInEveryService(t *testing.T) {
+	t.Parallel()
+	const sessions = 4000 // fewer than the queue takes
+	for _, ratio := range []float64{0, 0.1, 0.25, 0.5, 1} {
+		collector := tracingtest.New(t)
+		cfg := collector.Config()
+		cfg.TracesRatio = ratio
+		one, other := open(t, cfg, "one"), open(t, cfg, "other")
+		ids := make([]uuid.UUID, sessions)
+		for i := range ids {
+			ids[i] = uuid.New()
+			_, begun := one.Begin(ctx, ids[i], tracing.Dispatch, time.Now())
+			begun.End()
+			_, ended := other.Start(ctx, ids[i], tracing.Complete)
+			ended.End()
+		}
+		require.NoError(t, one.Close())
+		require.NoError(t, other.Close())
+		traced := 0
+		for _, id := range ids {
+			trace := collector.Trace(id)
+			require.Contains(t, []int{0, 2}, len(trace))
+			traced += len(trace) / 2
+		}
+		require.InDelta(t, ratio*sessions, traced, 4*30, "ratio %g", ratio) // four standard deviations
+	}
+}
+
+func TestWithoutACollectorNothingIsRecordedOrAllocated(t *testing.T) {
+	tracer := open(t, config.Tracing{TracesRatio: 1}, "scheduler")
+	require.Nil(t, tracer)
+	session := uuid.New()
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		inside, span := tracer.Start(ctx, session, tracing.Sync, tracing.Connector(1), tracing.Type("file"))
+		_, begun := tracer.Begin(inside, session, tracing.Dispatch, time.Time{}, tracing.Connector(1))
+		_, within := tracer.Within(inside, tracing.Embed, tracing.Texts(3))
+		tracing.Send(inside, nil)
+		span.Set(tracing.Outcome("fetched"))
+		span.Fail("not acknowledged")
+		span.End()
+		begun.End()
+		within.End()
+	}))
+	require.NoError(t, tracer.Close())
+}
+
+func TestALargeRunHasFewRecordedMessages(t *testing.T) {
+	t.Parallel()
+	require.True(t, tracing.Recorded(0), "sync completed")
+	recorded, counts := 0, map[int64]int{}
+	for no := int64(1); no <= 1_000_000; no++ {
+		if tracing.Recorded(no) {
+			recorded++
+		}
+		counts[no] = recorded
+	}
+	require.Equal(t, []int{15, 89, 143}, []int{counts[15], counts[10_000], counts[1_000_000]})
+}
+
+func TestWhatTheCollectorCannotTakeNowIsSentAgain(t *testing.T) {
+	t.Parallel()
+	collector := tracingtest.New(t)
+	refusals := 2
+	collector.Answer(func(w http.ResponseWriter, _ *http.Request) bool {
+		if refusals == 0 {
+			return true
+		}
+		refusals--
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return false
+	})
+	tracer, session := open(t, collector.Config(), "worker"), uuid.New()
+	_, span := tracer.Start(ctx, session, tracing.Sync)
+	span.End()
+	require.NoError(t, tracer.Close())
+	collector.Trace(session).One(t, "sync")
+}
+
+func TestHeadersAreForTheCollectorAlone(t *testing.T) {
+	t.Parallel()
+	elsewhere := tracingtest.New(t)
+	elsewhere.Answer(func(http.ResponseWriter, *http.Request) bool { t.Error("a redirect was followed"); return false })
+	collector := tracingtest.New(t)
+	got := make(chan string, 1)
+	collector.Answer(func(w http.ResponseWriter, r *http.Request) bool {
+		got <- r.Header.Get("Authorization")
+		http.Redirect(w, r, elsewhere.Config().OTLPEndpoint, http.StatusTemporaryRedirect)
+		return false
+	})
+	cfg, said := collector.Config(), &bytes.Buffer{}
+	cfg.OTLPHeaders = "authorization=Bearer%20s3cret,x-tenant=a"
+	tracer, err := tracing.Open(cfg, "worker", slog.New(slog.NewTextHandler(said, nil)))
+	require.NoError(t, err)
+	_, span := tracer.Start(ctx, uuid.New(), tracing.Sync)
+	span.End()
+	require.NoError(t, tracer.Close())
+	require.Equal(t, "Bearer s3cret", <-got)
+	require.Contains(t, said.String(), "307 Temporary Redirect")
+	require.NotContains(t, said.String(), "s3cret")
+}
+
+// Not parallel: the goroutines of other tests would count.
+func TestACollectorThatIsAwayHoldsUpNothingAndIsSpokenOfOnce(t *testing.T) {
+	silent, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0") // it takes connections and says nothing
+	require.NoError(t, err)
+	defer func() { require.NoError(t, silent.Close()) }()
+	closed, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
+	for name, at := range map[string]net.Addr{"silent": silent.Addr(), "closed": closed.Addr()} {
+		before := goleak.IgnoreCurrent()
+		said := &bytes.Buffer{}
+		cfg := config.Tracing{OTLPEndpoint: "http://" + at.String(), TracesRatio: 1}
+		tracer, err := tracing.Open(cfg, "worker", slog.New(slog.NewTextHandler(said, nil)))
+		require.NoError(t, err)
+		began := time.Now()
+		for range 20_000 { // many more than the queue takes
+			_, span := tracer.Start(ctx, uuid.New(), tracing.Sync)
+			span.End()
+		}
+		require.Less(t, time.Since(began), 2*time.Second, name)
+		began = time.Now()
+		require.NoError(t, tracer.Close())
+		require.Less(t, time.Since(began), 4*time.Second, name)
+		require.Equal(t, 1, strings.Count(said.String(), "spans are lost"), said)
+		require.NoError(t, goleak.Find(before), name)
+	}
+}
+
+func TestBadSettingsAreNamedWithoutTheirSecrets(t *testing.T) {
+	t.Parallel()
+	for want, cfg := range map[string]config.Tracing{
+		"OTEL_EXPORTER_OTLP_ENDPOINT: must be a URL such as http://127.0.0.1:4318":        {OTLPEndpoint: "collector:4317"},
+		"OTEL_EXPORTER_OTLP_ENDPOINT: holds a user, a query or a fragment":                {OTLPEndpoint: "http://u:s3cret@host"},
+		"OTEL_EXPORTER_OTLP_HEADERS: pair 2 is not name=value":                            {OTLPHeaders: "a=b,s3cret"},
+		"OTEL_TRACES_SAMPLER_ARG=1.5: must be from 0 to 1":                                {TracesRatio: 1.5},
+		"OTEL_EXPORTER_OTLP_HEADERS: pair 1 is not name=value with the value percent-enc": {OTLPHeaders: "a=s3cret%0a"},
+	} {
+		err := cfg.Validate()
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), "s3cret")
+	}
+	require.NoError(t, config.Tracing{OTLPEndpoint: "https://otlp.example/base/", OTLPHeaders: "a=b", TracesRatio: 0.5}.Validate())
+}
+
+func TestTheDocumentListsEverySpanAndEveryAttribute(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/tracing.md")
+	require.NoError(t, err)
+	for name := range tracing.Names {
+		require.Contains(t, string(page), fmt.Sprintf("\n| `%s` |", name))
+	}
+	for _, key := range tracing.Keys {
+		require.Contains(t, string(page), "`"+key+"`")
+	}
+}

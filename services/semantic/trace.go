@@ -1,0 +1,27 @@
+package semantic
+
+import (
+	"context"
+
+	"github.com/echomind/sync/internal/tracing"
+)
+
+// trace begins the span of a group of one session's messages, where one of them is recorded, below the span that this
+// message comes from. What follows from the group, such as the verdict, is below it or below that span.
+func (s *Semantic) trace(ctx context.Context, group []delivery) (context.Context, tracing.Span) {
+	if s.servers.Tracer == nil {
+		return ctx, tracing.Span{}
+	}
+	for _, d := range group {
+		if !tracing.Recorded(d.request.Number) {
+			continue
+		}
+		ctx, span := s.servers.Tracer.Start(tracing.Receive(ctx, d.msg.Headers()), d.session, tracing.Process,
+			tracing.Connector(d.request.ConnectorId), tracing.Number(d.request.Number), tracing.Messages(int64(len(group))))
+		if meta, err := d.msg.Metadata(); err == nil {
+			span.Set(tracing.Delivery(meta.NumDelivered))
+		}
+		return ctx, span
+	}
+	return tracing.Receive(ctx, group[0].msg.Headers()), tracing.Span{}
+}
