@@ -2,9 +2,6 @@ module github.com/echomind/sync
 
 go 1.26.0
 
-// What is built, and what containers leave there, is no part of the module.
-ignore ./bin
-
 require (
 	github.com/caarlos0/env/v11 v11.4.2
 	github.com/gabriel-vasile/mimetype v1.4.16

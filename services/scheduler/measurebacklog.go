@@ -18,11 +18,11 @@ func newBacklogMetrics(m maker) backlogMetrics {
 		connectors:    m.gauges("scheduler_connectors", "Connectors that are not ACTIVE.", "type", "status"),
 		pending:       m.gauge("scheduler_pending_syncs", "Connectors whose message waits to be picked up."),
 		due:           m.gauges("scheduler_due_connectors", "Connectors that are due and not claimed.", "type"),
-		oldestDue:     m.gauges("scheduler_oldest_due_seconds", "For how long the oldest of them has been due; 0 = none is.", "type"),
+		oldestDue:     m.gauges("scheduler_oldest_due_seconds", "For how long the connector that waits longest has been due; 0 = none is due.", "type"),
 		oldestPending: m.gauges("scheduler_oldest_pending_seconds", "For how long the oldest trigger has waited to be picked up; 0 = none does.", "type"),
 		expired:       m.gauges("scheduler_expired_leases", "Connectors at work whose worker has not renewed its lease in time.", "type"),
 		draining:      m.gauge("scheduler_draining_runs", "Runs whose worker is done and whose documents are queued."),
-		oldestDrain:   m.gauge("scheduler_oldest_drain_seconds", "For how long the oldest of them has been draining; 0 = none is."),
+		oldestDrain:   m.gauge("scheduler_oldest_drain_seconds", "For how long the oldest draining run has been; 0 = none is."),
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/devstack"
-	"github.com/echomind/sync/internal/program"
+	"github.com/echomind/sync/internal/version"
 	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/services/semantic/embed"
@@ -143,7 +143,7 @@ func TestDocumentsAreListedWithWhyTheyFailed(t *testing.T) {
 func TestTheVersionIsThatOfTheBuild(t *testing.T) {
 	t.Parallel()
 	u := newTerminal(t)
-	require.Equal(t, "echomind version "+program.Version()+"\n", u.succeed("--version"))
+	require.Equal(t, "echomind version "+version.String()+"\n", u.succeed("--version"))
 	require.Equal(t, u.succeed("connectors", "add", "--help"), u.succeed("help", "connectors", "add"))
 	require.Equal(t, u.succeed("--help"), u.succeed("help"))
 }
