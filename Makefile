@@ -15,7 +15,7 @@ CHAOS    := bin/chaos
 ELECTION := tools/kube/election
 # The chart's generator and tests: Kubernetes' types, for the same reason.
 CHART    := tools/helm/chart
-GENERATED := proto/gen proto/echomind docs/configuration.md helm/echomind/files/dashboards $(addprefix helm/echomind/,values.schema.json README.md files/secret-variables.yaml) ':(glob)**/dbgen/*'
+GENERATED := proto/gen proto/echomind docs/configuration.md docs/metrics.md helm/echomind/files/dashboards $(addprefix helm/echomind/,values.schema.json README.md files/secret-variables.yaml) ':(glob)**/dbgen/*'
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -106,6 +106,7 @@ generate: $(BUF) $(SQLC) $(TOOLS)/protoc-gen-go ## regenerate what is generated
 	go run ./internal/pgserver/cmd/withpostgres -env SQLC_DATABASE_URL -- $(SQLC) generate
 	go run ./internal/config/cmd/configdoc > docs/configuration.md.new
 	mv docs/configuration.md.new docs/configuration.md
+	go test -count=1 -run TestTheListOfMetricsIsCurrent ./cmd/echomind/internal/metrics -update
 	go run ./internal/observability/cmd/dashboards helm/echomind/files/dashboards
 	cd $(CHART) && GOWORK=off go run ./generate $(CURDIR)
 

@@ -33,7 +33,7 @@ func documents(t *testing.T) []string {
 }
 
 func TestEveryCommandThatTheDocumentsShowExistsWithItsFlags(t *testing.T) {
-	shown := regexp.MustCompile("(?m)(?:bin/|`)echomind ([a-z][^`#\n]*)")
+	shown := regexp.MustCompile("(?m)(?:bin/|`|^ {4}|--rm (?:-T )?)echomind ([a-z][^`#\n]*)")
 	seen := 0
 	for _, name := range documents(t) {
 		for _, match := range shown.FindAllStringSubmatch(read(t, name), -1) {
@@ -62,8 +62,23 @@ func TestEveryMakeTargetThatTheDocumentsShowExists(t *testing.T) {
 	}
 }
 
+func TestEveryServiceAndVariableOfTheOperationsManualExists(t *testing.T) {
+	manual, compose := read(t, "docs/operations.md"), read(t, "docker-compose.yml")
+	seen := 0
+	for _, match := range regexp.MustCompile(`(?m)docker compose (?:exec(?: -T)?|run --rm(?: -T)?|stop|start|up -d --wait) ([a-z]+)`).FindAllStringSubmatch(manual, -1) {
+		require.True(t, strings.Contains(compose, "\n  "+match[1]+":\n"), match[0])
+		seen++
+	}
+	require.Greater(t, seen, 8)
+	known := read(t, "docs/configuration.md") + compose + read(t, "deploy/compose/env.sh") + topology.SyncStream + topology.DocumentStream +
+		read(t, "cmd/echomind/internal/stack/sizing_test.go")
+	for _, variable := range regexp.MustCompile("`([A-Z]+_[A-Z_]+)[=`]").FindAllStringSubmatch(manual, -1) {
+		require.True(t, strings.Contains(known, variable[1]), "nothing reads %s", variable[1])
+	}
+}
+
 func TestEveryPathThatTheDocumentsNameExists(t *testing.T) {
-	named := regexp.MustCompile("`((?:proto|db|services|sdk|cmd|internal|docs|examples|tools)/[A-Za-z0-9_./-]*)`")
+	named := regexp.MustCompile("`((?:proto|db|services|sdk|cmd|internal|docs|examples|tools|helm|deploy)/[A-Za-z0-9_./-]*)`")
 	linked := regexp.MustCompile(`\]\(([A-Za-z0-9_./-]+)\)`)
 	seen := 0
 	for _, name := range documents(t) {

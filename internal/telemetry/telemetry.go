@@ -178,9 +178,9 @@ func Register[C prometheus.Collector](registry prometheus.Registerer, collector 
 	return collector
 }
 
-// Run names a run: every line that tells of one carries all three.
-func Run(connectorID int32, session, connectorType string) slog.Attr {
-	return slog.Group("", "connector", connectorID, "session", session, "type", connectorType)
+// OfRun is a logger for a run: every line that tells of one carries all three.
+func OfRun(log *slog.Logger, connectorID int32, session, connectorType string) *slog.Logger {
+	return log.With("connector", connectorID, "session", session, "type", connectorType)
 }
 
 // Logger writes JSON or text at a level; the text form marks events.

@@ -28,7 +28,7 @@ func TestCompleteOnlyWhereAllIsStored(t *testing.T) {
 	f.exec(`UPDATE connectors SET failure_count = 3 WHERE id = $1`, c.id)
 	ended, err := f.Complete(ctx, c.session)
 	require.NoError(t, err)
-	require.Equal(t, lifecycle.Ended{ConnectorID: c.id, Type: "web", Verdict: lifecycle.Completed}, ended)
+	require.Equal(t, lifecycle.Ended{ConnectorID: c.id, Type: "file", Verdict: lifecycle.Completed}, ended)
 	require.Equal(t, "completed", run[string](f, c, "status"))
 	require.True(t, of[bool](f, c, `status = 'ACTIVE' AND chunking_session IS NULL AND lease_owner IS NULL
 		AND failure_count = 0 AND docs_analyzed = 8 AND last_sync_at IS NOT NULL`))

@@ -44,8 +44,8 @@ func (s *Scheduler) FailLostInTransit(ctx context.Context) error {
 	for _, run := range failed {
 		s.dispatcher.traceEnd(ctx, tracing.Lost, run.Session, run.ID, "lost in transit")
 		s.metrics.lostInTransit.Inc()
-		s.log.Warn("documents were lost in transit; the connector is synced again", "event", telemetry.Failed,
-			telemetry.Run(run.ID, run.Session.String(), run.Type))
+		telemetry.OfRun(s.log, run.ID, run.Session.String(), run.Type).Warn(
+			"documents were lost in transit; the connector is synced again", "event", telemetry.Failed)
 	}
 	return nil
 }

@@ -76,4 +76,3 @@ func (s *stage) equal(got, want []line) {
 		}
 	}
 }
-

@@ -113,8 +113,8 @@ func (d *dispatcher) publish(ctx context.Context, connectorType string, batch []
 	for i := range batch {
 		msg, err := message(d.trace(ctx, connectorType, &batch[i]), subject, connectorType, &batch[i])
 		if err != nil {
-			d.log.Error("a trigger cannot be written; change the connector's config",
-				telemetry.Run(batch[i].ID, batch[i].Session.String(), connectorType), "err", err)
+			telemetry.OfRun(d.log, batch[i].ID, batch[i].Session.String(), connectorType).Error(
+				"a trigger cannot be written; change the connector's config", "err", err)
 			continue
 		}
 		largest = max(largest, int64(msg.Size()))
@@ -130,7 +130,7 @@ func (d *dispatcher) publish(ctx context.Context, connectorType string, batch []
 		select {
 		case <-future.Ok():
 			d.metrics.dispatched(connectorType, sent[i])
-			d.log.Info("dispatched", "event", telemetry.Triggered, telemetry.Run(sent[i].ID, sent[i].Session.String(), connectorType),
+			telemetry.OfRun(d.log, sent[i].ID, sent[i].Session.String(), connectorType).Info("dispatched", "event", telemetry.Triggered,
 				"because", sent[i].Reason, "again", sent[i].claimedAt.IsZero())
 			sent[i].span.End()
 			continue

@@ -48,8 +48,8 @@ func (s *Scheduler) Rescue(ctx context.Context) error {
 		full = len(lost) == s.config.ClaimBatch
 		for _, r := range lost {
 			s.dispatcher.traceEnd(ctx, tracing.Rescue, *r.ChunkingSession, r.ID, "worker lost")
-			s.log.Warn("the worker was lost; its lease has run out", "event", telemetry.Failed,
-				telemetry.Run(r.ID, r.ChunkingSession.String(), r.Type))
+			telemetry.OfRun(s.log, r.ID, r.ChunkingSession.String(), r.Type).Warn(
+				"the worker was lost; its lease has run out", "event", telemetry.Failed)
 		}
 		for connectorType, batch := range again {
 			s.metrics.rescued.WithLabelValues(connectorType).Add(float64(len(batch)))

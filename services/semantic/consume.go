@@ -28,16 +28,16 @@ type delivery struct {
 	session uuid.UUID
 }
 
-// run names the delivery's run for the logs; a message that names none has none.
-func (d delivery) run() slog.Attr {
+// logOf is a logger for a delivery's run, if it names one.
+func (s *Semantic) logOf(d delivery) *slog.Logger {
 	if d.request == nil {
-		return slog.Attr{}
+		return s.log
 	}
 	connectorType := d.msg.Headers().Get(topology.HeaderType)
 	if connectorType == "" {
 		connectorType = "unknown" // of a worker without the kit
 	}
-	return telemetry.Run(d.request.ConnectorId, d.session.String(), connectorType)
+	return telemetry.OfRun(s.log, d.request.ConnectorId, d.session.String(), connectorType)
 }
 
 // consume pulls batches and handles each to its end before the next.
@@ -101,8 +101,7 @@ func (s *Semantic) handleFresh(ctx context.Context, group []delivery) {
 		handBack(group, 0)
 	case len(group) == 1:
 		span.Fail("not handled")
-		s.log.Warn("a message could not be handled; it is tried again", group[0].run(),
-			"no", group[0].request.Number, "err", err)
+		s.logOf(group[0]).Warn("a message could not be handled; it is tried again", "no", group[0].request.Number, "err", err)
 		handBack(group, time.Second)
 	default:
 		for i := range group {
@@ -119,7 +118,7 @@ func (s *Semantic) untilAnswered(ctx context.Context, d delivery, call func(cont
 			return err
 		}
 		s.metrics.waited()
-		s.log.Warn("documents wait for a server", d.run(), "err", err, "pause", pause)
+		s.logOf(d).Warn("documents wait for a server", "err", err, "pause", pause)
 		sleep(ctx, pause)
 	}
 }

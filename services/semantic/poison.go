@@ -49,14 +49,14 @@ func (s *Semantic) handleAlone(ctx context.Context, d delivery) {
 				return
 			}
 			s.metrics.waited()
-			s.log.Warn("a document waits for a server", d.run(), "err", err, "pause", pause)
+			s.logOf(d).Warn("a document waits for a server", "err", err, "pause", pause)
 			sleep(ctx, pause)
 		case tries >= s.config.MaxTries:
 			s.giveUp(ctx, d, err, tries)
 			return
 		default:
 			span.Fail("not handled")
-			s.log.Warn("a message could not be handled; it is tried again", d.run(),
+			s.logOf(d).Warn("a message could not be handled; it is tried again",
 				"no", d.request.Number, "tries", tries, "err", err)
 			handBack([]delivery{d}, min(time.Second<<tries, maxRetryPause))
 			return
@@ -85,7 +85,7 @@ func (s *Semantic) takeBackTry(ctx context.Context, d delivery) {
 		})
 	})
 	if err != nil {
-		s.log.Debug("a try that was only a wait stays counted", d.run(), "err", err)
+		s.logOf(d).Debug("a try that was only a wait stays counted", "err", err)
 	}
 }
 
@@ -98,15 +98,15 @@ func (s *Semantic) giveUp(ctx context.Context, d delivery, why error, tries int)
 	for pause := waitPause; ; pause = min(2*pause, waitPauses) {
 		err := topology.DeadLetter(ctx, s.servers.Stream, d.msg, why, tries)
 		if err == nil {
-			s.log.Error("a message was given up; look at the stream of dead letters", d.run(), "err", why)
+			s.logOf(d).Error("a message was given up; look at the stream of dead letters", "err", why)
 			break
 		}
 		if errors.Is(err, topology.ErrDeadLettersFull) {
-			s.log.Error("a message was given up; its document keeps the reason, and there is no dead letter of it",
-				d.run(), "err", errors.Join(why, err))
+			s.logOf(d).Error("a message was given up; its document keeps the reason, and there is no dead letter of it",
+				"err", errors.Join(why, err))
 			break
 		}
-		s.log.Warn("a dead letter waits for the broker", d.run(), "err", err)
+		s.logOf(d).Warn("a dead letter waits for the broker", "err", err)
 		if ctx.Err() != nil {
 			handBack([]delivery{d}, 0)
 			return
@@ -117,7 +117,7 @@ func (s *Semantic) giveUp(ctx context.Context, d delivery, why error, tries int)
 	s.metrics.messages.WithLabelValues(asDeadLetter).Inc()
 	err := s.untilAnswered(ctx, d, func(ctx context.Context) error { return s.countPoison(ctx, d, why) })
 	if err != nil {
-		s.log.Warn("a dead letter is not counted; it is delivered again", d.run(), "err", err)
+		s.logOf(d).Warn("a dead letter is not counted; it is delivered again", "err", err)
 		handBack([]delivery{d}, unlessStopping(ctx, waitPauses))
 		return
 	}
@@ -151,7 +151,7 @@ func (s *Semantic) failRun(ctx context.Context, d delivery, why error) error {
 		return nil
 	}
 	if err == nil {
-		s.log.Warn("the sync failed", "event", telemetry.Failed, d.run(), "err", why)
+		s.logOf(d).Warn("the sync failed", "event", telemetry.Failed, "err", why)
 	}
 	return err
 }

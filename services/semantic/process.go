@@ -112,7 +112,7 @@ func (s *Semantic) complete(ctx context.Context, session uuid.UUID) error {
 		if run.Verdict == lifecycle.Skipped {
 			event = telemetry.Skipped
 		}
-		s.log.Info("the sync has ended", "event", event, telemetry.Run(run.ConnectorID, session.String(), run.Type))
+		telemetry.OfRun(s.log, run.ConnectorID, session.String(), run.Type).Info("the sync has ended", "event", event)
 	}
 	return err
 }

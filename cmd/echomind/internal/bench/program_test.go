@@ -30,7 +30,7 @@ type program struct {
 	pool *pgxpool.Pool
 }
 
-func start(b *testing.B, fileRoot string) *program {
+func start(b *testing.B, fileRoot string, environment ...string) *program {
 	b.Helper()
 	dir, err := os.MkdirTemp("", "echomind-bench-")
 	require.NoError(b, err)
@@ -44,6 +44,7 @@ func start(b *testing.B, fileRoot string) *program {
 	p := &program{b: b, cmd: exec.Command(binary, "run")}
 	p.cmd.Env = append(os.Environ(), "ECHOMIND_DATA_DIR="+data, "CHUNKER_FILE_ROOTS="+fileRoot, "LOG_LEVEL=warn",
 		"DATABASE_URL=", "NATS_URL=")
+	p.cmd.Env = append(p.cmd.Env, environment...)
 	p.cmd.Stderr = os.Stderr
 	stdout, err := p.cmd.StdoutPipe()
 	require.NoError(b, err)

@@ -15,8 +15,8 @@ import (
 
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/devstack"
-	"github.com/echomind/sync/internal/version"
 	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/internal/version"
 	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/services/semantic/embed"
 )

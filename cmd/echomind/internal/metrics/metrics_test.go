@@ -170,7 +170,7 @@ func allMetrics(t *testing.T) []measured {
 		stop()
 		require.NoError(t, <-ended)
 		for name, one := range seen.all {
-			one.services = append(all[name].services, service)
+			one.services = append([]string{service}, all[name].services...)
 			all[name] = one
 		}
 	}

@@ -53,8 +53,11 @@ func (r *rollout) roll(before, after string, expand func(), restarts bool) {
 
 // refuses is nil once a program says that the schema is not for it.
 func refuses(m *member) error {
-	if err := ready(m.addr); err == nil || !strings.Contains(err.Error(), "use the newer program") {
-		return fmt.Errorf("%s says of the schema: %v", m.name, err)
+	switch err := ready(m.addr); {
+	case err == nil:
+		return fmt.Errorf("%s is ready", m.name)
+	case !strings.Contains(err.Error(), "use the newer program"):
+		return fmt.Errorf("%s says nothing of the schema: %w", m.name, err)
 	}
 	return nil
 }

@@ -1,0 +1,133 @@
+// Package compose tests docker-compose.yml and the Dockerfile without an engine; `make test-compose` runs them.
+package compose
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+)
+
+type service struct {
+	Image       string
+	Build       *struct{ Target string }
+	Restart     string
+	ReadOnly    bool     `yaml:"read_only"`
+	CapDrop     []string `yaml:"cap_drop"`
+	SecurityOpt []string `yaml:"security_opt"`
+	Ports       []string
+	Environment map[string]string
+	Healthcheck map[string]any
+	Volumes     []string
+	Grace       string `yaml:"stop_grace_period"`
+	Deploy      struct {
+		Resources struct{ Limits map[string]string }
+	}
+}
+
+// oneShots end when they are done.
+var oneShots = []string{"nats-volume", "migrate", "setup", "echomind"}
+
+// programs are our own services.
+var programs = []string{"scheduler", "chunker", "connector", "semantic"}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	data, err := os.ReadFile("../../" + file)
+	require.NoError(t, err)
+	return string(data)
+}
+
+func services(t *testing.T) map[string]service {
+	t.Helper()
+	var file struct{ Services map[string]service }
+	require.NoError(t, yaml.Unmarshal([]byte(read(t, "docker-compose.yml")), &file))
+	require.Greater(t, len(file.Services), 10)
+	return file.Services
+}
+
+func TestNoPortIsOpenBeyondThisMachine(t *testing.T) {
+	ports := 0
+	for name, s := range services(t) {
+		for _, port := range s.Ports {
+			require.True(t, strings.HasPrefix(port, "127.0.0.1:"), "%s: %s", name, port)
+			ports++
+		}
+	}
+	require.Positive(t, ports)
+}
+
+func TestWhatRunsIsBoundedWatchedAndRestarted(t *testing.T) {
+	dockerfile := read(t, "Dockerfile")
+	for name, s := range services(t) {
+		require.Contains(t, s.SecurityOpt, "no-new-privileges:true", name)
+		if slices.Contains(oneShots, name) {
+			continue
+		}
+		require.Equal(t, "unless-stopped", s.Restart, name)
+		require.NotEmpty(t, s.Deploy.Resources.Limits["memory"], name)
+		require.NotEmpty(t, s.Deploy.Resources.Limits["cpus"], name)
+		if slices.Contains(programs, name) {
+			require.Contains(t, dockerfile, `CMD ["/usr/local/bin/`+name+`", "health"]`)
+			require.True(t, s.ReadOnly, name)
+			require.Equal(t, []string{"ALL"}, s.CapDrop, name)
+			require.Equal(t, "40s", s.Grace, "SHUTDOWN_GRACE_SECONDS is 25, and closing takes up to 10 s more")
+		} else if name != "jaeger" { // its image has nothing to ask with
+			require.NotEmpty(t, s.Healthcheck["test"], name)
+		}
+	}
+}
+
+// secret is the name of a variable that holds one.
+var secret = regexp.MustCompile(`PASSWORD|SECRETS_KEY|DATABASE_URL`)
+
+func TestNoPasswordIsWrittenDownAndEveryOneIsMade(t *testing.T) {
+	script := read(t, "deploy/compose/env.sh")
+	for name, s := range services(t) {
+		for variable, value := range s.Environment {
+			if secret.MatchString(variable) {
+				require.Regexp(t, `\$\{[A-Z_]+(:\?[^}]*)?\}`, value, "%s: %s", name, variable)
+			}
+		}
+	}
+	for _, found := range regexp.MustCompile(`\$\{([A-Z_]*(?:PASSWORD|SECRETS_KEY))[:}]`).FindAllStringSubmatch(read(t, "docker-compose.yml"), -1) {
+		require.Contains(t, script, strings.TrimSuffix(found[1], "_PASSWORD"), "nobody makes %s", found[1])
+	}
+}
+
+func TestEveryServiceIsToldOnlyWhatItKnows(t *testing.T) {
+	known := read(t, "docs/configuration.md")
+	for name, s := range services(t) {
+		if s.Build == nil && !strings.HasPrefix(s.Image, "echomind/") {
+			continue
+		}
+		for variable := range s.Environment {
+			require.Contains(t, known, "| `"+variable+"` |", "%s is told %s", name, variable)
+		}
+	}
+}
+
+func TestNATSIsGivenEveryPasswordThatItsConfigurationNames(t *testing.T) {
+	given := services(t)["nats"].Environment
+	named := regexp.MustCompile(`(?m)^[^#\n]*password: \$([A-Z_]+)`).FindAllStringSubmatch(read(t, "helm/echomind/files/nats.conf"), -1)
+	require.Len(t, named, 6)
+	for _, variable := range named {
+		require.Contains(t, given, variable[1])
+	}
+}
+
+func TestEveryImageIsATargetOfTheDockerfile(t *testing.T) {
+	dockerfile := read(t, "Dockerfile")
+	for name, s := range services(t) {
+		if s.Build == nil {
+			continue
+		}
+		require.Contains(t, dockerfile, "AS "+s.Build.Target+"\n", name)
+		require.True(t, strings.HasPrefix(s.Image, "echomind/"+s.Build.Target+":"), s.Image)
+	}
+	require.Contains(t, dockerfile, "USER 65532:65532")
+}
