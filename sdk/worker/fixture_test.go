@@ -331,6 +331,7 @@ func (f *fixture) sent(c trip) map[int64]*internalpb.DocumentProcessRequest {
 		require.LessOrEqual(f.t, len(raw.Data), topology.MaxMessageBytes)
 		require.Equal(f.t, m.ChunkingSession, raw.Header.Get(topology.HeaderSession))
 		require.Equal(f.t, fmt.Sprint(m.Number), raw.Header.Get(topology.HeaderNumber))
+		require.Equal(f.t, "file", raw.Header.Get(topology.HeaderType))
 		if m.ChunkingSession == c.session.String() {
 			if before := all[m.Number]; before != nil {
 				require.True(f.t, proto.Equal(before, m), "number %d was given twice", m.Number)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -37,12 +38,12 @@ type Collector struct {
 	mu     sync.Mutex
 	answer func(http.ResponseWriter, *http.Request) bool
 	bodies [][]byte
-	spans  []Span
+	traces map[string]Trace // by their IDs
 }
 
 // New starts a collector that ends with the test.
 func New(t testing.TB) *Collector {
-	c := &Collector{t: t}
+	c := &Collector{t: t, traces: map[string]Trace{}}
 	c.server = httptest.NewServer(c)
 	t.Cleanup(c.server.Close)
 	return c
@@ -83,7 +84,8 @@ func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		service := words(resource.Resource.Attributes)["service.name"]
 		for _, scope := range resource.ScopeSpans {
 			for _, s := range scope.Spans {
-				c.spans = append(c.spans, read(service, s))
+				span := read(service, s)
+				c.traces[span.Trace] = append(c.traces[span.Trace], span)
 			}
 		}
 	}
@@ -128,13 +130,7 @@ func (c *Collector) Bodies() [][]byte {
 func (c *Collector) Trace(session uuid.UUID) Trace {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	trace := Trace{}
-	for _, s := range c.spans {
-		if s.Trace == hex.EncodeToString(session[:]) {
-			trace = append(trace, s)
-		}
-	}
-	return trace
+	return slices.Clone(c.traces[hex.EncodeToString(session[:])])
 }
 
 // Await waits until spans of these names have arrived of a session's trace.
