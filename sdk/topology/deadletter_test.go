@@ -37,6 +37,7 @@ func document() *nats.Msg {
 	msg.Data = []byte{0xff, 0, 1}
 	msg.Header.Set(HeaderSession, "session-1")
 	msg.Header.Set(HeaderNumber, "7")
+	msg.Header.Set("Baggage", "token=secret")
 	return msg
 }
 
@@ -58,7 +59,7 @@ func TestADeadLetterSaysWhyHowOftenAndWhere(t *testing.T) {
 	b.do(DeadLetter(t.Context(), b, again, errors.New("a\r\nEvil: header\x00 \xff"), 5))
 	letter := b.letter(1)
 	for header, want := range map[string]string{
-		HeaderTries: "5", HeaderSession: "session-1", HeaderNumber: "7", HeaderSequence: "2", "Evil": "",
+		HeaderTries: "5", HeaderSession: "session-1", HeaderNumber: "7", HeaderSequence: "2", "Evil": "", "Baggage": "",
 		HeaderDeliveries: "2", HeaderFirstAt: arrived.Timestamp.UTC().Format(time.RFC3339Nano),
 	} {
 		if got := letter.Header.Get(header); got != want {
