@@ -15,12 +15,15 @@ ARG VERSION=(devel)
 ARG COMMIT=unknown
 ARG GOPROXY
 ENV CGO_ENABLED=0 GOTOOLCHAIN=local GOPROXY=${GOPROXY}
-# Nothing of the machine or the moment gets into a binary: built twice it is the same, byte for byte.
+# Nothing of the machine or the moment gets into a binary: built twice it is the same, byte for byte. Each program has the
+# versions and checksums of its own module.
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    go build -trimpath -buildvcs=false -tags timetzdata -o /out/ \
-        -ldflags "-s -w -buildid= -X 'github.com/echomind/sync/internal/version.release=${VERSION}' -X 'github.com/echomind/sync/internal/version.commit=${COMMIT}'" \
-        ./services/scheduler/cmd/scheduler ./services/chunker/cmd/chunker ./services/connector/cmd/connector \
-        ./services/semantic/cmd/semantic ./cmd/echomind
+    set -eu; export GOWORK=off; version=github.com/echomind/sync/internal/version; \
+    for program in services/scheduler/cmd/scheduler services/chunker/cmd/chunker services/connector/cmd/connector \
+        services/semantic/cmd/semantic cmd/echomind; do \
+      go build -C "$program" -trimpath -buildvcs=false -tags timetzdata -o /out/ \
+        -ldflags "-s -w -buildid= -X '$version.release=$VERSION' -X '$version.commit=$COMMIT'" .; \
+    done
 
 FROM scratch AS base
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/

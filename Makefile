@@ -52,9 +52,11 @@ images: ## build the container images, echomind/<program>:VERSION
 	for i in $(IMAGES); do $(DOCKER_BUILD) --target $$i -t echomind/$$i:$(VERSION) --build-arg VERSION=$(VERSION) --build-arg COMMIT=$(COMMIT) \
 		--build-arg GOPROXY="$$(go env GOPROXY)" . ; done
 
-up: ## docker compose up, on fresh passwords the first time; UP="--profile observability" for more
+OBSERVED := COMPOSE_PROFILES=observability OTEL_EXPORTER_OTLP_ENDPOINT=http://jaeger:4318
+
+up: ## docker compose up, on fresh passwords the first time; OBSERVABILITY=1 adds Prometheus, Grafana and traces
 	deploy/compose/env.sh
-	ECHOMIND_COMMIT=$(COMMIT) docker compose $(UP) up --build -d --wait
+	ECHOMIND_COMMIT=$(COMMIT) $(if $(OBSERVABILITY),$(OBSERVED)) docker compose up --build -d --wait
 
 test-compose: $(TOOLS)/docker-compose ## the real docker-compose.yml and our images, on stand-ins for the base images (root, dockerd, debootstrap)
 	deploy/compose/test.sh

@@ -23,7 +23,9 @@ type service struct {
 	Environment map[string]string
 	Healthcheck map[string]any
 	Volumes     []string
-	Grace       string `yaml:"stop_grace_period"`
+	Networks    []string
+	DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
+	Grace       string                                `yaml:"stop_grace_period"`
 	Deploy      struct {
 		Resources struct{ Limits map[string]string }
 	}
@@ -61,23 +63,80 @@ func TestNoPortIsOpenBeyondThisMachine(t *testing.T) {
 	require.Positive(t, ports)
 }
 
+func TestWhoNeedsNoInternetHasNone(t *testing.T) {
+	var file struct {
+		Networks map[string]struct{ Internal bool }
+	}
+	require.NoError(t, yaml.Unmarshal([]byte(read(t, "docker-compose.yml")), &file))
+	require.True(t, file.Networks["backend"].Internal)
+	all := services(t)
+	for _, name := range []string{"migrate", "setup", "scheduler", "semantic", "echomind"} {
+		require.Equal(t, []string{"backend"}, all[name].Networks, name)
+	}
+}
+
 func TestWhatRunsIsBoundedWatchedAndRestarted(t *testing.T) {
 	dockerfile := read(t, "Dockerfile")
 	for name, s := range services(t) {
 		require.Contains(t, s.SecurityOpt, "no-new-privileges:true", name)
+		require.Equal(t, []string{"ALL"}, s.CapDrop, name)
+		require.True(t, s.ReadOnly || name == "nats-volume", name)
+		require.NotEmpty(t, s.Deploy.Resources.Limits["memory"], name)
+		require.NotEmpty(t, s.Deploy.Resources.Limits["cpus"], name)
 		if slices.Contains(oneShots, name) {
 			continue
 		}
 		require.Equal(t, "unless-stopped", s.Restart, name)
-		require.NotEmpty(t, s.Deploy.Resources.Limits["memory"], name)
-		require.NotEmpty(t, s.Deploy.Resources.Limits["cpus"], name)
 		if slices.Contains(programs, name) {
 			require.Contains(t, dockerfile, `CMD ["/usr/local/bin/`+name+`", "health"]`)
-			require.True(t, s.ReadOnly, name)
-			require.Equal(t, []string{"ALL"}, s.CapDrop, name)
 			require.Equal(t, "40s", s.Grace, "SHUTDOWN_GRACE_SECONDS is 25, and closing takes up to 10 s more")
+			require.Equal(t, "service_completed_successfully", s.DependsOn["setup"].Condition, name)
 		} else if name != "jaeger" { // its image has nothing to ask with
 			require.NotEmpty(t, s.Healthcheck["test"], name)
+		}
+	}
+}
+
+func TestWhatIsMountedIsAVolumeOfTheFileOrReadOnlyAndThere(t *testing.T) {
+	var file struct{ Volumes map[string]any }
+	require.NoError(t, yaml.Unmarshal([]byte(read(t, "docker-compose.yml")), &file))
+	for name, s := range services(t) {
+		for _, volume := range s.Volumes {
+			source, _, _ := strings.Cut(strings.Replace(volume, "${ECHOMIND_FILES:-./docs}", "./docs", 1), ":")
+			if !strings.HasPrefix(source, "./") {
+				require.Contains(t, file.Volumes, source, "%s: %s", name, volume)
+				continue
+			}
+			require.True(t, strings.HasSuffix(volume, ":ro"), "%s: %s", name, volume)
+			_, err := os.Stat("../../" + source)
+			require.NoError(t, err, name)
+		}
+	}
+}
+
+func TestEveryImageHasAVersion(t *testing.T) {
+	pinned := regexp.MustCompile(`:(v?\d+\.[\w.-]*\d|\d+-bookworm|\d+\.\d+-(alpine|bookworm)|\$\{ECHOMIND_VERSION:-dev)\}?$`)
+	for name, s := range services(t) {
+		require.Regexp(t, pinned, s.Image, name)
+	}
+	require.Regexp(t, `(?m)^ARG GO_IMAGE=golang:\d+\.\d+-bookworm$`, read(t, "Dockerfile"))
+}
+
+func TestPrometheusScrapesEveryProgram(t *testing.T) {
+	require.Contains(t, read(t, "deploy/compose/prometheus.yml"), "names: ["+strings.Join(programs, ", ")+"]")
+}
+
+func TestDashboardsAskSourcesThatAreProvisioned(t *testing.T) {
+	provisioned := read(t, "deploy/compose/grafana/datasources/echomind.yaml")
+	dashboards, err := os.ReadDir("../../helm/echomind/files/dashboards")
+	require.NoError(t, err)
+	require.NotEmpty(t, dashboards)
+	asked := regexp.MustCompile(`"query": "([a-z-]+)",\s*"type": "datasource"`)
+	for _, dashboard := range dashboards {
+		found := asked.FindAllStringSubmatch(read(t, "helm/echomind/files/dashboards/"+dashboard.Name()), -1)
+		require.NotEmpty(t, found, dashboard.Name())
+		for _, source := range found {
+			require.Contains(t, provisioned, "type: "+source[1], dashboard.Name())
 		}
 	}
 }
@@ -85,8 +144,8 @@ func TestWhatRunsIsBoundedWatchedAndRestarted(t *testing.T) {
 // secret is the name of a variable that holds one.
 var secret = regexp.MustCompile(`PASSWORD|SECRETS_KEY|DATABASE_URL`)
 
-func TestNoPasswordIsWrittenDownAndEveryOneIsMade(t *testing.T) {
-	script := read(t, "deploy/compose/env.sh")
+func TestNoPasswordIsWrittenDownAndNoneMayBeMissing(t *testing.T) {
+	file, script := read(t, "docker-compose.yml"), read(t, "deploy/compose/env.sh")
 	for name, s := range services(t) {
 		for variable, value := range s.Environment {
 			if secret.MatchString(variable) {
@@ -94,8 +153,9 @@ func TestNoPasswordIsWrittenDownAndEveryOneIsMade(t *testing.T) {
 			}
 		}
 	}
-	for _, found := range regexp.MustCompile(`\$\{([A-Z_]*(?:PASSWORD|SECRETS_KEY))[:}]`).FindAllStringSubmatch(read(t, "docker-compose.yml"), -1) {
+	for _, found := range regexp.MustCompile(`\$\{([A-Z_]*(?:PASSWORD|SECRETS_KEY))[:}]`).FindAllStringSubmatch(file, -1) {
 		require.Contains(t, script, strings.TrimSuffix(found[1], "_PASSWORD"), "nobody makes %s", found[1])
+		require.Contains(t, file, "${"+found[1]+":?", "%s may be missing, and would be empty", found[1])
 	}
 }
 
