@@ -86,7 +86,7 @@ chaos: chaos-build ## break everything and audit the promises: 90 s, by CHAOS_SE
 test-alerts: chaos-build ## the alert rules: by promtool, and under faults by a real Prometheus (Debian: apt-get install prometheus)
 	promtool check rules helm/echomind/files/alerts.yaml
 	promtool test rules chaos/alerts/testdata/alerts_test.yaml
-	ALERTS_PROGRAMS=$(CURDIR)/$(CHAOS) go test -count=1 ./chaos/alerts
+	ALERTS_PROGRAMS=$(CURDIR)/$(CHAOS) go test -tags alerts -vet=all -count=1 ./chaos/alerts
 
 recovery: chaos-build ## measure how long it takes to be back after a fault, with default settings
 	$(CHAOS)/chaos -bin $(CHAOS) -recovery

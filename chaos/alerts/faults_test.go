@@ -1,3 +1,5 @@
+//go:build alerts
+
 package alerts_test
 
 import (

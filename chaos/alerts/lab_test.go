@@ -1,3 +1,5 @@
+//go:build alerts
+
 package alerts_test
 
 import (
@@ -57,9 +59,7 @@ func system() []world.Program {
 func open(t *testing.T) *lab {
 	t.Helper()
 	bin := os.Getenv(programs)
-	if bin == "" {
-		t.Skip("make test-alerts runs this: it needs Prometheus and the harness's programs")
-	}
+	require.NotEmpty(t, bin, "%s names no folder: run make test-alerts", programs)
 	ctx := context.Background()
 	dir, err := campaign.Place(os.TempDir())
 	require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/echomind/sync/sdk/topology"
 )
 
-func TestAServiceIsNotReadyWhileAStreamIsGoneAndSaysWhatToDo(t *testing.T) {
+func TestAServiceIsNotReadyWhileAStreamIsGoneAndNamesTheFix(t *testing.T) {
 	t.Parallel()
 	o := open(t, common(testkit.Database(t, db.Up), testkit.NATS(t).URL()))
 	s := o.isReady()

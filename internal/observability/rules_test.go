@@ -26,7 +26,7 @@ func rules(t *testing.T) []observability.Rule {
 	return all
 }
 
-func TestEveryAlertSaysWhatIsWrongWhatFollowsAndWhatToDo(t *testing.T) {
+func TestEveryAlertSaysWhatIsWrongWhatFollowsAndTheFix(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range rules(t) {
 		require.Regexp(t, `^EchoMind[A-Z][A-Za-z]+$`, r.Alert)
