@@ -67,7 +67,7 @@ type Servers struct {
 }
 
 // Open connects a service and waits, as long as ctx allows, for Postgres, the schema's tables and NATS. It
-// returns db.ErrSchema where the schema is another than this program was built for.
+// returns db.ErrSchema where the schema is one that this program does not work on.
 func Open(ctx context.Context, cfg config.Common, service string, p Process) (*Servers, error) {
 	log := p.Log.With("service", service)
 	pool, err := postgres.Open(ctx, cfg.DatabaseURL, "echomind-"+service, cfg.DatabaseMaxConns)
