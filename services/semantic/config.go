@@ -17,6 +17,7 @@ type Config struct {
 	MaxTries int `env:"SEMANTIC_MAX_TRIES" envDefault:"5"`
 	// LedgerRetentionDays is how long the ledger keeps a run, in days; the latest 20 of a connector stay.
 	LedgerRetentionDays int `env:"LEDGER_RETENTION_DAYS" envDefault:"90"`
+	Qdrant              config.Qdrant
 }
 
 // Shared is what all services are told.
@@ -30,5 +31,6 @@ func (c Config) Validate() error {
 		config.AtLeast("SEMANTIC_BATCH", c.Batch, 1),
 		config.AtLeast("SEMANTIC_MAX_TRIES", c.MaxTries, 1),
 		config.AtLeast("LEDGER_RETENTION_DAYS", c.LedgerRetentionDays, 1),
+		c.Qdrant.Validate(),
 	)
 }

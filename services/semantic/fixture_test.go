@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/echomind/sync/db"
+	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/testkit"
@@ -43,6 +44,8 @@ type fixture struct {
 	// embedding and writing are called before the real embedder and store; an error of theirs is returned.
 	embedding func(texts []string) error
 	writing   func(pieces []Piece) error
+	// qdrant is where the index is kept; nowhere by default.
+	qdrant config.Qdrant
 }
 
 type hookedEmbedder struct {
@@ -90,7 +93,7 @@ func openPool(t testing.TB, url string) *pgxpool.Pool {
 }
 
 func (f *fixture) service(servers *connect.Servers) *Semantic {
-	cfg := Config{Workers: 2, Batch: 64, MaxTries: 2, LedgerRetentionDays: 90}
+	cfg := Config{Workers: 2, Batch: 64, MaxTries: 2, LedgerRetentionDays: 90, Qdrant: f.qdrant}
 	store := &hookedStore{PostgresStore: NewPostgresStore(servers.Pool), f: f}
 	return New(cfg, servers, &hookedEmbedder{f: f}, store, connect.NewProcess(testkit.Logger(f.t)))
 }

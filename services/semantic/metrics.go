@@ -17,6 +17,10 @@ type metrics struct {
 	failures    prometheus.Counter // of the embedder
 	texts       prometheus.Counter
 	documents   prometheus.Counter // stored with an error
+	points      prometheus.Counter
+	indexErrors prometheus.Counter
+	indexQueue  prometheus.Gauge
+	indexing    prometheus.Histogram
 	busy        prometheus.Gauge
 	storing     prometheus.Histogram
 	embedding   prometheus.Histogram
@@ -60,6 +64,10 @@ func newMetrics(registry prometheus.Registerer, workers int) *metrics {
 		deadLetters: counter("semantic_dead_letters_total", "Messages that were given up."),
 		checkpoints: counter("semantic_checkpoints_total", "Times a checkpoint became a connector's state."),
 		waits:       counter("semantic_waits_total", "Times a batch had to wait for a server of ours."),
+		points:      counter("semantic_index_points_total", "Chunks brought to the search index."),
+		indexErrors: counter("semantic_index_errors_total", "Times the search index gave no answer, or a wrong one."),
+		indexQueue:  gauge("semantic_index_queue", "Documents that changed and wait to be brought to the search index, up to 100,000."),
+		indexing:    histogram("semantic_index_duration_seconds", "Time to bring one batch of changes to the search index."),
 		storing:     histogram("semantic_store_duration_seconds", "Time of one store transaction."),
 		embedding:   histogram("semantic_embed_duration_seconds", "Time to embed one batch."),
 	}

@@ -29,7 +29,9 @@ const (
 // errEmbedder says that the embedder gave no answer.
 var errEmbedder = errors.New("the embedder is away")
 
-func isWait(err error) bool { return errors.Is(err, errEmbedder) || postgres.Unavailable(err) }
+func isWait(err error) bool {
+	return errors.Is(err, errEmbedder) || errors.Is(err, errIndex) || postgres.Unavailable(err)
+}
 
 // process stores messages of one session, passes the checkpoints that are reached by that, and completes its run where
 // that was the last of it. nil means that they may be acknowledged, also because the run is over and they are old news.
@@ -61,6 +63,9 @@ func (s *Semantic) process(ctx context.Context, group []delivery) error {
 		failpoint.At("semantic.stored")
 		s.metrics.storing.Observe(time.Since(began).Seconds())
 		come.complete, come.checkpointed = come.complete || stored.complete, stored.checkpointed
+		if s.index != nil {
+			s.index.kick()
+		}
 	}
 	return s.settle(ctx, session, come)
 }
@@ -70,7 +75,12 @@ func (s *Semantic) process(ctx context.Context, group []delivery) error {
 func (s *Semantic) settle(ctx context.Context, session uuid.UUID, come progress) error {
 	switch {
 	case come.complete:
-		return s.complete(ctx, session)
+		err := s.complete(ctx, session)
+		if errors.Is(err, errIndex) {
+			s.log.Warn("a run is stored but cannot be found yet; it is completed when it can", "session", session, "err", err)
+			return nil
+		}
+		return err
 	case come.checkpointed:
 		return s.advance(ctx, session)
 	}
@@ -95,9 +105,16 @@ func (s *Semantic) recordCompleted(ctx context.Context, session uuid.UUID, c *in
 	return whole, err
 }
 
+// complete completes a run of which everything is stored, once it can be found.
 func (s *Semantic) complete(ctx context.Context, session uuid.UUID) error {
 	ctx, span := s.servers.Tracer.Start(ctx, session, tracing.Complete)
 	defer span.End()
+	if s.index != nil {
+		if err := s.index.Bring(ctx, session); err != nil {
+			span.Fail("not found yet")
+			return err
+		}
+	}
 	run, err := s.lifecycle.Complete(ctx, session)
 	if errors.Is(err, lifecycle.ErrFenced) {
 		span.Set(tracing.Outcome("fenced"))

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/services/semantic/embed"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
@@ -49,12 +50,21 @@ type Hit struct {
 type Searcher struct {
 	queries  *dbgen.Queries
 	embedder Embedder
-	store    Store
+	vectors  vectors
 }
 
-// NewSearcher makes a Searcher with the embedded embedder and store.
-func NewSearcher(pool *pgxpool.Pool) *Searcher {
-	return &Searcher{queries: dbgen.New(pool), embedder: &embed.Hash{}, store: NewPostgresStore(pool)}
+// vectors finds candidates by their vectors.
+type vectors interface {
+	Nearest(ctx context.Context, query Query, reader Reader, limit int) ([]Candidate, error)
+}
+
+// NewSearcher makes a Searcher with the embedded embedder, on Qdrant's index where the configuration names one.
+func NewSearcher(pool *pgxpool.Pool, cfg config.Qdrant) *Searcher {
+	s := &Searcher{queries: dbgen.New(pool), embedder: &embed.Hash{}, vectors: NewPostgresStore(pool)}
+	if cfg.URL != "" {
+		s.vectors = &indexSearch{queries: s.queries, collection: newCollection(cfg, s.embedder)}
+	}
+	return s
 }
 
 // Search returns the best hits for a text among the documents that a reader may see: their own, their groups' and
@@ -72,7 +82,7 @@ func (s *Searcher) Search(ctx context.Context, reader Reader, text string, limit
 		if err != nil {
 			return nil, fmt.Errorf("embed the search text: %w", err)
 		}
-		near, err := s.store.Nearest(ctx, Query{Embedder: s.embedder.Name(), Vector: vectors[0], Words: words}, reader, shortlist)
+		near, err := s.vectors.Nearest(ctx, Query{Embedder: s.embedder.Name(), Vector: vectors[0], Words: words}, reader, shortlist)
 		if err != nil {
 			return nil, err
 		}

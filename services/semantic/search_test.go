@@ -11,10 +11,24 @@ import (
 	"github.com/echomind/sync/proto/gen/internalpb"
 )
 
+// onEveryIndex runs a test with the search in Postgres, and with the search in Qdrant.
+func onEveryIndex(t *testing.T, test func(t *testing.T, f *fixture)) {
+	t.Run("postgres", func(t *testing.T) { test(t, newFixture(t)) })
+	t.Run("qdrant", func(t *testing.T) { test(t, newIndexed(t).fixture) })
+}
+
+// brought brings what is stored to the index, as the service does in the background.
+func (f *fixture) brought() {
+	f.t.Helper()
+	if f.index != nil {
+		require.NoError(f.t, f.index.Look(ctx))
+	}
+}
+
 // finds are the source ids of the hits, best first.
 func (f *fixture) finds(reader Reader, text string) []string {
 	f.t.Helper()
-	hits, err := NewSearcher(f.pool).Search(ctx, reader, text, 10)
+	hits, err := NewSearcher(f.pool, f.qdrant).Search(ctx, reader, text, 10)
 	require.NoError(f.t, err)
 	ids := []string{}
 	for _, h := range hits {
@@ -24,93 +38,105 @@ func (f *fixture) finds(reader Reader, text string) []string {
 }
 
 func TestAReaderFindsTheirOwnTheirGroupsAndTheOrganisations(t *testing.T) {
-	f := newFixture(t)
-	f.synced(map[string]string{"of one": "zebra"})
-	f.synced(map[string]string{"of two": "zebra"}, "user_id = 2")
-	f.synced(map[string]string{"of the group": "zebra"}, "scope = 'group', scope_id = 'g', user_id = 1")
-	f.synced(map[string]string{"of another group": "zebra"}, "scope = 'group', scope_id = 'h', user_id = 1")
-	f.synced(map[string]string{"of all": "zebra"}, "scope = 'org', user_id = 2")
-	for _, c := range []struct {
-		reader Reader
-		sees   []string
-	}{
-		{Reader{UserID: 1}, []string{"of one", "of all"}},
-		{Reader{UserID: 2, Groups: []string{"g"}}, []string{"of two", "of the group", "of all"}},
-		{Reader{UserID: 3, Groups: []string{"g", "h"}}, []string{"of the group", "of another group", "of all"}},
-		{Reader{UserID: 3}, []string{"of all"}},
-	} {
-		require.ElementsMatch(t, c.sees, f.finds(c.reader, "zebra"), "%+v", c.reader)
-	}
+	onEveryIndex(t, func(t *testing.T, f *fixture) {
+		f.synced(map[string]string{"of one": "zebra"})
+		f.synced(map[string]string{"of two": "zebra"}, "user_id = 2")
+		f.synced(map[string]string{"of the group": "zebra"}, "scope = 'group', scope_id = 'g', user_id = 1")
+		f.synced(map[string]string{"of another group": "zebra"}, "scope = 'group', scope_id = 'h', user_id = 1")
+		f.synced(map[string]string{"of all": "zebra"}, "scope = 'org', user_id = 2")
+		for _, c := range []struct {
+			reader Reader
+			sees   []string
+		}{
+			{Reader{UserID: 1}, []string{"of one", "of all"}},
+			{Reader{UserID: 2, Groups: []string{"g"}}, []string{"of two", "of the group", "of all"}},
+			{Reader{UserID: 3, Groups: []string{"g", "h"}}, []string{"of the group", "of another group", "of all"}},
+			{Reader{UserID: 3}, []string{"of all"}},
+		} {
+			require.ElementsMatch(t, c.sees, f.finds(c.reader, "zebra"), "%+v", c.reader)
+		}
+	})
 }
 
 func TestOwnerAndScopeAreTheLiveConnectors(t *testing.T) {
-	f := newFixture(t)
-	c := f.synced(map[string]string{"a": "zebra"})
-	f.exec(`UPDATE connectors SET user_id = 2 WHERE id = $1`, c.connector)
-	require.Empty(t, f.finds(Reader{UserID: 1}, "zebra"))
-	require.Equal(t, []string{"a"}, f.finds(Reader{UserID: 2}, "zebra"))
-	f.exec(`UPDATE connectors SET scope = 'org' WHERE id = $1`, c.connector)
-	require.Equal(t, []string{"a"}, f.finds(Reader{UserID: 1}, "zebra"))
+	onEveryIndex(t, func(t *testing.T, f *fixture) {
+		c := f.synced(map[string]string{"a": "zebra"})
+		f.exec(`UPDATE connectors SET user_id = 2 WHERE id = $1`, c.connector)
+		require.Empty(t, f.finds(Reader{UserID: 1}, "zebra"))
+		require.Equal(t, []string{"a"}, f.finds(Reader{UserID: 2}, "zebra"))
+		f.exec(`UPDATE connectors SET scope = 'org' WHERE id = $1`, c.connector)
+		require.Equal(t, []string{"a"}, f.finds(Reader{UserID: 1}, "zebra"))
+	})
 }
 
 func TestADisabledConnectorIsStillSearchableAndADeletedOneIsNot(t *testing.T) {
-	f := newFixture(t)
-	c := f.synced(map[string]string{"a": "zebra"})
-	f.exec(`UPDATE connectors SET status = 'DISABLED' WHERE id = $1`, c.connector)
-	require.Equal(t, []string{"a"}, f.finds(Reader{UserID: 1}, "zebra"))
-	f.exec(`DELETE FROM connectors WHERE id = $1`, c.connector)
-	require.Empty(t, f.finds(Reader{UserID: 1}, "zebra"))
+	onEveryIndex(t, func(t *testing.T, f *fixture) {
+		c := f.synced(map[string]string{"a": "zebra"})
+		f.exec(`UPDATE connectors SET status = 'DISABLED' WHERE id = $1`, c.connector)
+		require.Equal(t, []string{"a"}, f.finds(Reader{UserID: 1}, "zebra"))
+		f.exec(`DELETE FROM connectors WHERE id = $1`, c.connector)
+		require.Empty(t, f.finds(Reader{UserID: 1}, "zebra"))
+	})
 }
 
 func TestAHitSaysWhereItIs(t *testing.T) {
-	f := newFixture(t)
-	c := f.syncing()
-	c.stores(c.doc(1, "a", "the zebra runs", func(p *internalpb.DocumentPart) {
-		p.Title, p.Url = "Animals", "https://h/a"
-		p.Chunks[0].HeadingPath, p.Chunks[0].Start, p.Chunks[0].End = []string{"Animals", "Zebra"}, 5, 19
-	}))
-	hits, err := NewSearcher(f.pool).Search(ctx, Reader{UserID: 1}, "zebra", 1)
-	require.NoError(t, err)
-	require.Len(t, hits, 1)
-	require.Positive(t, hits[0].Score)
-	hits[0].Score = 0
-	require.Equal(t, Hit{
-		ConnectorID: c.connector, Connector: "notes", SourceID: "a", Title: "Animals", URL: "https://h/a",
-		HeadingPath: []string{"Animals", "Zebra"}, Text: "the zebra runs", Start: 5, End: 19,
-	}, hits[0])
+	onEveryIndex(t, func(t *testing.T, f *fixture) {
+		c := f.syncing()
+		c.stores(c.doc(1, "a", "the zebra runs", func(p *internalpb.DocumentPart) {
+			p.Title, p.Url = "Animals", "https://h/a"
+			p.Chunks[0].HeadingPath, p.Chunks[0].Start, p.Chunks[0].End = []string{"Animals", "Zebra"}, 5, 19
+		}))
+		f.brought()
+		hits, err := NewSearcher(f.pool, f.qdrant).Search(ctx, Reader{UserID: 1}, "zebra", 1)
+		require.NoError(t, err)
+		require.Len(t, hits, 1)
+		require.Positive(t, hits[0].Score)
+		hits[0].Score = 0
+		require.Equal(t, Hit{
+			ConnectorID: c.connector, Connector: "notes", SourceID: "a", Title: "Animals", URL: "https://h/a",
+			HeadingPath: []string{"Animals", "Zebra"}, Text: "the zebra runs", Start: 5, End: 19,
+		}, hits[0])
+	})
 }
 
 func TestAnEmptyTextAndALimitOutOfRangeAreErrors(t *testing.T) {
-	f := newFixture(t)
-	s := NewSearcher(f.pool)
-	for _, text := range []string{"", " \t", "?!"} {
-		_, err := s.Search(ctx, Reader{UserID: 1}, text, 1)
-		require.ErrorContains(t, err, "at least one word", text)
-	}
-	for _, limit := range []int{0, -1, MaxSearchLimit + 1} {
-		_, err := s.Search(ctx, Reader{UserID: 1}, "zebra", limit)
-		require.ErrorContains(t, err, "must be 1 to 100")
-	}
-	hits, err := s.Search(ctx, Reader{UserID: 1}, "zebra", MaxSearchLimit)
-	require.NoError(t, err)
-	require.NotNil(t, hits, "nothing found is an empty list in JSON, not null")
+	onEveryIndex(t, func(t *testing.T, f *fixture) {
+		s := NewSearcher(f.pool, f.qdrant)
+		for _, text := range []string{"", " \t", "?!"} {
+			_, err := s.Search(ctx, Reader{UserID: 1}, text, 1)
+			require.ErrorContains(t, err, "at least one word", text)
+		}
+		for _, limit := range []int{0, -1, MaxSearchLimit + 1} {
+			_, err := s.Search(ctx, Reader{UserID: 1}, "zebra", limit)
+			require.ErrorContains(t, err, "must be 1 to 100")
+		}
+		hits, err := s.Search(ctx, Reader{UserID: 1}, "zebra", MaxSearchLimit)
+		require.NoError(t, err)
+		require.NotNil(t, hits, "nothing found is an empty list in JSON, not null")
+	})
 }
 
 func TestWhatHasNothingToDoWithTheTextIsNoHit(t *testing.T) {
-	f := newFixture(t)
-	texts := map[string]string{"zebra": "the zebra runs over the hill", "synchronised": "folders are synchronised every hour"}
-	for i := range 40 {
-		texts[fmt.Sprint("page ", i)] = fmt.Sprintf("Page %d of the handbook tells of leases, queues and streams, chapter %d, with examples.", i, i*7)
-	}
-	f.synced(texts)
-	require.Equal(t, []string{"zebra"}, f.finds(Reader{UserID: 1}, "zebra"))
-	require.Equal(t, []string{"synchronised"}, f.finds(Reader{UserID: 1}, "synchronise"), "a part of a word is a relation")
-	require.Empty(t, f.finds(Reader{UserID: 1}, "quetzalcoatlus"))
-	require.Empty(t, f.finds(Reader{UserID: 1}, "Fresnel lamp polish"))
+	onEveryIndex(t, func(t *testing.T, f *fixture) {
+		texts := map[string]string{"zebra": "the zebra runs over the hill", "synchronised": "folders are synchronised every hour"}
+		for i := range 40 {
+			texts[fmt.Sprint("page ", i)] = fmt.Sprintf("Page %d of the handbook tells of leases, queues and streams, chapter %d, with examples.", i, i*7)
+		}
+		f.synced(texts)
+		require.Equal(t, []string{"zebra"}, f.finds(Reader{UserID: 1}, "zebra"))
+		require.Equal(t, []string{"synchronised"}, f.finds(Reader{UserID: 1}, "synchronise"), "a part of a word is a relation")
+		require.Empty(t, f.finds(Reader{UserID: 1}, "quetzalcoatlus"))
+		require.Empty(t, f.finds(Reader{UserID: 1}, "Fresnel lamp polish"))
+	})
 }
 
-func TestTheDocumentWithTheRareWordComesFirstAmong5000Chunks(t *testing.T) {
-	f := newFixture(t)
+func TestTheDocumentWithTheRareWordComesFirstAmongLongChunks(t *testing.T) {
+	t.Run("5000 in postgres", func(t *testing.T) { newFixture(t).findsTheRareWord(100) })
+	t.Run("1000 in qdrant", func(t *testing.T) { newIndexed(t).findsTheRareWord(20) })
+}
+
+// findsTheRareWord searches for a word that one of many long chunks holds: 50 chunks in each of so many documents.
+func (f *fixture) findsTheRareWord(documents int64) {
 	random := rand.New(rand.NewPCG(1, 2))
 	sentence := func() string {
 		words := make([]string, 250)
@@ -120,22 +146,23 @@ func TestTheDocumentWithTheRareWordComesFirstAmong5000Chunks(t *testing.T) {
 		return strings.Join(words, " ")
 	}
 	c := f.syncing()
-	for no := range int64(100) {
+	for no := range documents {
 		c.stores(c.doc(no+1, fmt.Sprint("doc ", no), "", func(p *internalpb.DocumentPart) {
 			p.Chunks = nil
 			for range 50 {
 				text := sentence()
-				if no == 41 && len(p.Chunks) == 20 {
+				if no == documents/2 && len(p.Chunks) == 20 {
 					text += " quetzalcoatlus " + sentence()
 				}
 				p.Chunks = append(p.Chunks, &internalpb.Chunk{Text: text})
 			}
 		}))
 	}
-	require.Equal(t, int64(5000), f.count("chunks"))
+	require.Equal(f.t, 50*documents, f.count("chunks"))
+	f.brought()
 	for _, text := range []string{"quetzalcoatlus", "Quetzalcoatlus word7", "where is the QUETZALCOATLUS?"} {
 		hits := f.finds(Reader{UserID: 1}, text)
-		require.NotEmpty(t, hits, text)
-		require.Equal(t, "doc 41", hits[0], text)
+		require.NotEmpty(f.t, hits, text)
+		require.Equal(f.t, fmt.Sprint("doc ", documents/2), hits[0], text)
 	}
 }

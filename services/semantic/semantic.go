@@ -30,12 +30,10 @@ type Embedder interface {
 	Embed(ctx context.Context, texts []string) ([][]float32, error)
 }
 
-// Store keeps chunks and finds them by their vectors. What it keeps is visible only once documents names its key,
-// so that a store outside Postgres may write before the transaction commits.
+// Store keeps chunks with their vectors. What it keeps is visible only once documents names its key.
 type Store interface {
 	Write(ctx context.Context, tx pgx.Tx, pieces []Piece) error
 	Remove(ctx context.Context, tx pgx.Tx, keys []Key) error
-	Nearest(ctx context.Context, query Query, reader Reader, limit int) ([]Candidate, error)
 }
 
 // Semantic is the service.
@@ -46,6 +44,7 @@ type Semantic struct {
 	lifecycle *lifecycle.Lifecycle
 	embedder  Embedder
 	store     Store
+	index     *Index // nil where nobody asked for one
 	metrics   *metrics
 	log       *slog.Logger
 	// storeTimeout bounds one store transaction.
@@ -67,11 +66,15 @@ func Run(ctx context.Context, cfg Config, process connect.Process) error {
 
 // New makes the service on open connections.
 func New(cfg Config, servers *connect.Servers, embedder Embedder, store Store, process connect.Process) *Semantic {
-	return &Semantic{
+	s := &Semantic{
 		config: cfg, servers: servers, queries: dbgen.New(servers.Pool), lifecycle: lifecycle.New(servers.Pool),
 		embedder: embedder, store: store, metrics: newMetrics(process.Metrics, cfg.Workers),
 		log: process.Log.With("service", "semantic"), storeTimeout: storeTimeout,
 	}
+	if cfg.Qdrant.URL != "" {
+		s.index = newIndex(cfg.Qdrant, servers.Pool, embedder, s.metrics, s.log)
+	}
+	return s
 }
 
 // Run works until ctx ends.
@@ -81,5 +84,8 @@ func (s *Semantic) Run(ctx context.Context) error {
 		group.Go(func() error { return s.consume(ctx) })
 	}
 	group.Go(func() error { return s.keepHouse(ctx) })
+	if s.index != nil {
+		group.Go(func() error { return s.index.run(ctx) })
+	}
 	return group.Wait()
 }

@@ -52,7 +52,7 @@ func (s *Semantic) CompleteStored(ctx context.Context) error {
 }
 
 // Sweep removes what nobody will read again: messages counted by ended runs, chunks that no document names, deleted
-// documents, the documents of deleted connectors, and old history.
+// documents, the documents of deleted connectors, the changes for an index that nobody keeps, and old history.
 func (s *Semantic) Sweep(ctx context.Context) error {
 	for full := true; full; {
 		swept, err := s.sweepRuns(ctx)
@@ -63,6 +63,12 @@ func (s *Semantic) Sweep(ctx context.Context) error {
 	}
 	if err := s.sweepDeletedConnectors(ctx); err != nil {
 		return err
+	}
+	if s.index == nil {
+		err := s.sweeping(ctx, func(ctx context.Context) error { return s.queries.AbandonSearchIndex(ctx, abandonedAfter) })
+		if err != nil {
+			return err
+		}
 	}
 	return s.sweeping(ctx, func(ctx context.Context) error {
 		_, err := s.queries.SweepHistory(ctx, time.Duration(s.config.LedgerRetentionDays)*24*time.Hour)

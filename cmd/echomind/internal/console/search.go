@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/services/semantic"
 )
 
@@ -38,9 +39,13 @@ are named, and of the organisation's.`,
 		if *limit < 1 || *limit > semantic.MaxSearchLimit {
 			return usagef("--limit %d: must be 1 to %d", *limit, semantic.MaxSearchLimit)
 		}
+		qdrant, err := config.Read[config.Qdrant]()
+		if err != nil {
+			return err
+		}
 		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
 			reader := semantic.Reader{UserID: *user, Groups: *groups}
-			hits, err := semantic.NewSearcher(pool).Search(c.Context(), reader, strings.Join(args, " "), *limit)
+			hits, err := semantic.NewSearcher(pool, qdrant).Search(c.Context(), reader, strings.Join(args, " "), *limit)
 			if err != nil {
 				return err
 			}

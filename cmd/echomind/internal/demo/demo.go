@@ -102,7 +102,7 @@ func show(ctx context.Context, cfg Config, info devstack.Info, pages *site, docs
 		return err
 	}
 	defer pool.Close()
-	s := story{Config: cfg, pool: pool, queries: dbgen.New(pool), searcher: semantic.NewSearcher(pool)}
+	s := story{Config: cfg, pool: pool, queries: dbgen.New(pool), searcher: semantic.NewSearcher(pool, cfg.Stack.Semantic.Qdrant)}
 
 	s.say("\n1. Two connectors: a small site on loopback, and a copy of %s.", cfg.Docs)
 	began, err := s.now(ctx)

@@ -68,7 +68,7 @@ func TestACustomSourceIsSyncedAndFound(t *testing.T) {
 		})
 	}
 	finds := func(text string) (ids []string) {
-		hits, err := semantic.NewSearcher(pool).Search(ctx, semantic.Reader{UserID: 1}, text, 1)
+		hits, err := semantic.NewSearcher(pool, config.Qdrant{}).Search(ctx, semantic.Reader{UserID: 1}, text, 1)
 		require.NoError(t, err)
 		for _, h := range hits {
 			ids = append(ids, h.SourceID)

@@ -71,7 +71,7 @@ func search(t *testing.T, conn *pgx.Conn, text string) ([]semantic.Hit, error) {
 	pool, err := pgxpool.New(context.Background(), conn.Config().ConnString())
 	require.NoError(t, err)
 	defer pool.Close()
-	return semantic.NewSearcher(pool).Search(context.Background(), semantic.Reader{UserID: 1}, text, 5)
+	return semantic.NewSearcher(pool, config.Qdrant{}).Search(context.Background(), semantic.Reader{UserID: 1}, text, 5)
 }
 
 func verdict(t *testing.T, conn *pgx.Conn, id int) (status string) {

@@ -25,6 +25,7 @@ var sections = []struct{ title, note, file, structName string }{
 	{"Secrets", "Read by the connector, and by the command line where a configuration holds a secret. `echomind run` makes a " +
 		"key in its data folder where neither is set and Postgres is its own.", "internal/config/secrets.go", "Secrets"},
 	{"Semantic", "", "services/semantic/config.go", "Config"},
+	{"Search index", "Read by semantic, and by `echomind search`. See [search.md](search.md).", "internal/config/qdrant.go", "Qdrant"},
 	{"echomind, the command line", "Used to find a running stack.", "internal/config/config.go", "Lookup"},
 	{"echomind streams apply", "", "internal/config/nats.go", "Streams"},
 	{"echomind run", "It reads the services' settings too; these have other defaults there.",

@@ -35,7 +35,7 @@ var chosen = map[string][]any{
 }
 
 // secret are the variables that come from a Secret. NATS_URL may hold a password, and may stand in either.
-var secret = regexp.MustCompile(`^(DATABASE_URL|DATABASE_DIRECT_URL|NATS_URL|NATS_PASSWORD|OTEL_EXPORTER_OTLP_HEADERS|SECRETS_KEY|.*_CLIENT_SECRET)$`)
+var secret = regexp.MustCompile(`^(DATABASE_URL|DATABASE_DIRECT_URL|NATS_URL|NATS_PASSWORD|OTEL_EXPORTER_OTLP_HEADERS|SECRETS_KEY|QDRANT_API_KEY|.*_CLIENT_SECRET)$`)
 
 // ofTheChart are the variables that the chart sets itself, from values of their own.
 var ofTheChart = map[string]bool{

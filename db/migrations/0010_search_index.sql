@@ -1,0 +1,48 @@
+-- +goose Up
+-- expand
+-- The index outside Postgres that semantic keeps of what documents show; no row where nobody keeps one. Postgres holds all
+-- that is in it, so that it can be lost, and filled again.
+CREATE TABLE search_index (
+    single boolean PRIMARY KEY DEFAULT true CONSTRAINT search_index_single CHECK (single),
+    name   text NOT NULL CONSTRAINT search_index_name_length CHECK (length(name) BETWEEN 1 AND 255),
+    -- Whether every document is in it, or among its changes.
+    filled boolean NOT NULL DEFAULT false,
+    -- When a semantic that keeps it was last seen.
+    fed_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- Documents that show other chunks than the index may have, or none. Whoever brings one there looks at what it shows then,
+-- so that neither their order matters nor that one is brought twice.
+CREATE TABLE search_index_changes (
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    document_id bigint NOT NULL,
+    -- The run whose chunks it shows; that run is not complete before they can be found.
+    session     uuid
+);
+CREATE INDEX search_index_changes_session ON search_index_changes (session);
+
+-- +goose StatementBegin
+CREATE FUNCTION search_index_note() RETURNS trigger
+    LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM search_index) THEN
+        INSERT INTO search_index_changes (document_id, session) VALUES (coalesce(NEW.id, OLD.id), NEW.session);
+    END IF;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER documents_search_index_insert AFTER INSERT ON documents
+    FOR EACH ROW WHEN (NEW.session IS NOT NULL) EXECUTE FUNCTION search_index_note();
+CREATE TRIGGER documents_search_index_update AFTER UPDATE OF session, first_no ON documents
+    FOR EACH ROW WHEN ((OLD.session, OLD.first_no) IS DISTINCT FROM (NEW.session, NEW.first_no))
+    EXECUTE FUNCTION search_index_note();
+CREATE TRIGGER documents_search_index_delete AFTER DELETE ON documents
+    FOR EACH ROW WHEN (OLD.session IS NOT NULL) EXECUTE FUNCTION search_index_note();
+
+-- +goose Down
+DROP TRIGGER documents_search_index_delete ON documents;
+DROP TRIGGER documents_search_index_update ON documents;
+DROP TRIGGER documents_search_index_insert ON documents;
+DROP FUNCTION search_index_note();
+DROP TABLE search_index_changes;
+DROP TABLE search_index;

@@ -1,0 +1,343 @@
+package semantic
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/echomind/sync/db"
+	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/services/semantic/internal/qdrant/standin"
+)
+
+// indexed is a fixture whose service keeps an index in a stand-in for Qdrant.
+type indexed struct {
+	*fixture
+	server *standin.Server
+	// failing, where it holds a text, refuses the operations that contain it.
+	failing atomic.Value
+}
+
+const (
+	upsert = "PUT /collections/{name}/points"
+	remove = "POST /collections/{name}/points/delete"
+	every  = "/collections"
+)
+
+func startQdrant(t *testing.T, x *indexed) config.Qdrant {
+	x.failing.Store("")
+	x.server = &standin.Server{Key: "secret", Before: func(operation string) error {
+		if text := x.failing.Load().(string); text != "" && strings.Contains(operation, text) {
+			return errors.New("overloaded")
+		}
+		return nil
+	}}
+	server := httptest.NewServer(x.server)
+	t.Cleanup(server.Close)
+	return config.Qdrant{URL: server.URL, APIKey: "secret", Collection: "tests"}
+}
+
+func newIndexed(t *testing.T) *indexed {
+	t.Parallel()
+	x := &indexed{fixture: &fixture{t: t}}
+	x.pool = openPool(t, testkit.Database(t, db.Up))
+	x.qdrant = startQdrant(t, x)
+	x.Semantic = x.service(&connect.Servers{Pool: x.pool})
+	require.NoError(t, x.index.Look(ctx))
+	return x
+}
+
+// another is one more replica of the service.
+func (x *indexed) another(change ...func(*config.Qdrant)) *Semantic {
+	f := *x.fixture
+	for _, set := range change {
+		set(&f.qdrant)
+	}
+	return f.service(&connect.Servers{Pool: x.pool})
+}
+
+// mirrors says that the index holds exactly the chunks that documents show, and that nothing waits to be brought.
+func (x *indexed) mirrors() error {
+	shown := many[string](x.fixture, `SELECT concat_ws(' ', d.connector_id, d.id, d.session || '/' || d.first_no, c.no)
+		FROM documents d JOIN chunks c ON c.session = d.session AND c.first_no = d.first_no AND c.document_id = d.id`)
+	held := []string{}
+	for _, p := range x.server.Points("tests-hash-512-v1") {
+		held = append(held, fmt.Sprintf("%v %v %v %v", p.Payload["connector_id"], p.Payload["document_id"], p.Payload["version"], p.Payload["no"]))
+	}
+	slices.Sort(shown)
+	slices.Sort(held)
+	if waiting := x.count("search_index_changes"); !slices.Equal(shown, held) || waiting > 0 {
+		return fmt.Errorf("shown %v, held %v, %d changes wait", shown, held, waiting)
+	}
+	return nil
+}
+
+func TestARunIsCompleteWhenItCanBeFound(t *testing.T) {
+	x := newIndexed(t)
+	c := x.syncing()
+	x.failing.Store(every)
+	c.stores(c.doc(1, "a", "zebra"), c.completed(1))
+	require.Equal(t, "running", c.verdict())
+	require.Equal(t, "SYNCING", c.status())
+	require.Equal(t, int64(1), c.stored(), "nothing waits in the stream for it")
+	_, err := NewSearcher(x.pool, x.qdrant).Search(ctx, Reader{UserID: 1}, "zebra", 1)
+	require.ErrorContains(t, err, "overloaded")
+	require.ErrorIs(t, x.CompleteStored(ctx), errIndex)
+	require.Equal(t, "running", c.verdict())
+	x.failing.Store("")
+	require.NoError(t, x.CompleteStored(ctx))
+	require.Equal(t, "completed", c.verdict())
+	require.Equal(t, []string{"a"}, x.finds(Reader{UserID: 1}, "zebra"))
+	require.NoError(t, x.mirrors())
+}
+
+func TestARunDoesNotWaitForTheChangesOfAnother(t *testing.T) {
+	x := newIndexed(t)
+	other := x.syncing()
+	x.failing.Store(every)
+	other.stores(other.doc(1, "b", "yak"))
+	x.failing.Store("")
+	x.synced(map[string]string{"a": "zebra"})
+	require.Equal(t, int64(1), x.count("search_index_changes"))
+	require.NoError(t, x.index.Look(ctx))
+	require.NoError(t, x.mirrors())
+}
+
+func TestWhatIsReplacedDeletedOrSweptLeavesTheIndex(t *testing.T) {
+	x := newIndexed(t)
+	c := x.synced(map[string]string{"a": "zebra", "b": "yak", "c": "xerus"}).again()
+	c.stores(c.doc(1, "a", "aardvark"), c.deletion(2, "b"), c.doc(3, "half", "x", part(0, 2)), c.completed(4))
+	require.NoError(t, x.index.Look(ctx))
+	require.NoError(t, x.mirrors())
+	require.Equal(t, []string{"a"}, x.finds(Reader{UserID: 1}, "aardvark"))
+	require.Empty(t, x.finds(Reader{UserID: 1}, "zebra"))
+	require.Empty(t, x.finds(Reader{UserID: 1}, "yak"))
+	x.exec(`DELETE FROM connectors WHERE id = $1`, c.connector)
+	require.NoError(t, x.Sweep(ctx))
+	require.NoError(t, x.index.Look(ctx))
+	require.NoError(t, x.mirrors())
+	require.Empty(t, x.server.Points("tests-hash-512-v1"))
+}
+
+func TestADocumentOfManyPagesIsBroughtWhole(t *testing.T) {
+	x := newIndexed(t)
+	c := x.syncing()
+	const chunks = 2*indexPage + 10
+	c.stores(c.doc(1, "small", "apple"), c.doc(2, "large", "", func(p *internalpb.DocumentPart) {
+		p.Chunks, p.ChunkCount = nil, chunks
+		for i := range chunks {
+			p.Chunks = append(p.Chunks, &internalpb.Chunk{Text: fmt.Sprintf("zebra number%d", i)})
+		}
+	}), c.completed(2))
+	require.Equal(t, "completed", c.verdict())
+	require.NoError(t, x.mirrors())
+	require.Len(t, x.server.Points("tests-hash-512-v1"), chunks+1)
+	hits, err := NewSearcher(x.pool, x.qdrant).Search(ctx, Reader{UserID: 1}, "number521", 1)
+	require.NoError(t, err)
+	require.Equal(t, "zebra number521", hits[0].Text)
+}
+
+func TestAnIndexThatIsLostIsFilledAgain(t *testing.T) {
+	x := newIndexed(t)
+	c := x.synced(map[string]string{"a": "zebra", "b": "yak"})
+	x.server.Wipe()
+	_, err := NewSearcher(x.pool, x.qdrant).Search(ctx, Reader{UserID: 1}, "zebra", 1)
+	require.ErrorContains(t, err, "the collection does not exist")
+	c = c.again()
+	c.stores(c.doc(1, "c", "xerus"), c.completed(1))
+	require.Equal(t, "running", c.verdict(), "it was lost while a run was stored")
+	require.NoError(t, x.index.Look(ctx))
+	require.NoError(t, x.mirrors())
+	require.NoError(t, x.CompleteStored(ctx))
+	require.Equal(t, "completed", c.verdict())
+	require.Equal(t, []string{"b"}, x.finds(Reader{UserID: 1}, "yak"))
+}
+
+func TestWhatWasStoredBeforeThereWasAnIndexIsInIt(t *testing.T) {
+	f := newFixture(t)
+	for i := range 3 {
+		f.synced(map[string]string{fmt.Sprint("a", i): "zebra", fmt.Sprint("b", i): "yak"})
+	}
+	require.Zero(t, f.count("search_index_changes"), "nobody keeps an index")
+	x := &indexed{fixture: f}
+	f.qdrant = startQdrant(t, x)
+	f.Semantic = x.another()
+	x.failing.Store("index") // it dies while it makes the collection
+	require.Error(t, f.index.Look(ctx))
+	x.failing.Store("")
+	require.NoError(t, f.index.Look(ctx))
+	require.NoError(t, x.mirrors())
+	require.Len(t, x.server.Points("tests-hash-512-v1"), 6)
+}
+
+func TestAStoreThatIsUnderWayWhenAnIndexBeginsIsInIt(t *testing.T) {
+	f := newFixture(t)
+	x := &indexed{fixture: f}
+	f.qdrant = startQdrant(t, x)
+	index := x.another().index
+	c := f.syncing()
+	began := make(chan error, 1)
+	f.writing = func([]Piece) error {
+		f.writing = nil
+		go func() { began <- index.Look(ctx) }()
+		testkit.Eventually(t, soon, func() error { // until the index waits for this transaction, or does not
+			if len(began) == 0 && one[int64](f, `SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'relation'
+				AND relation = 'documents'::regclass`) == 0 {
+				return errors.New("it does not wait")
+			}
+			return nil
+		})
+		return nil
+	}
+	c.stores(c.doc(1, "a", "zebra"))
+	require.NoError(t, <-began)
+	require.NoError(t, index.Look(ctx))
+	require.NoError(t, x.mirrors())
+	require.Len(t, x.server.Points("tests-hash-512-v1"), 1)
+}
+
+func TestAnIndexThatNobodyKeepsIsForgottenAndGathersNothing(t *testing.T) {
+	x := newIndexed(t)
+	x.synced(map[string]string{"a": "zebra"})
+	kept := x.Semantic
+	x.Semantic = x.another(func(q *config.Qdrant) { q.URL = "" })
+	x.synced(map[string]string{"b": "yak"})
+	require.NoError(t, x.Sweep(ctx))
+	require.Equal(t, int64(1), x.count("search_index_changes"), "one of the replicas still keeps it")
+	x.exec(`UPDATE search_index SET fed_at = fed_at - interval '2 minutes'`)
+	require.NoError(t, x.Sweep(ctx))
+	x.synced(map[string]string{"c": "xerus"})
+	require.Zero(t, x.count("search_index_changes"))
+	require.NoError(t, kept.index.Look(ctx))
+	require.NoError(t, x.mirrors())
+	require.Len(t, x.server.Points("tests-hash-512-v1"), 3)
+}
+
+func TestACollectionOfAnotherNameTakesOverWhenTheFirstIsNotKeptAnyMore(t *testing.T) {
+	x := newIndexed(t)
+	next := x.another(func(q *config.Qdrant) { q.Collection = "next" })
+	require.NoError(t, next.index.Look(ctx))
+	x.synced(map[string]string{"a": "zebra"})
+	require.NoError(t, next.index.Look(ctx))
+	require.NoError(t, x.mirrors(), "the first is kept")
+	require.Empty(t, x.server.Points("next-hash-512-v1"))
+	x.exec(`UPDATE search_index SET fed_at = fed_at - interval '2 minutes'`)
+	require.NoError(t, next.index.Look(ctx))
+	require.Len(t, x.server.Points("next-hash-512-v1"), 1)
+	x.synced(map[string]string{"b": "yak"}) // by a replica of the release before
+	require.NoError(t, next.index.Look(ctx))
+	require.Len(t, x.server.Points("next-hash-512-v1"), 2)
+}
+
+func TestACollectionOfOtherVectorsIsNotTouched(t *testing.T) {
+	x := newIndexed(t)
+	other := x.another().index
+	require.ErrorContains(t, other.collection.Check(ctx, 3), "set QDRANT_COLLECTION to a name of this database's own")
+	require.NoError(t, other.collection.Check(ctx, 512))
+}
+
+func TestAWrongKeyIsSaid(t *testing.T) {
+	x := newIndexed(t)
+	wrong := func(q *config.Qdrant) { q.APIKey = "wrong" }
+	err := x.another(wrong).index.Look(ctx)
+	require.ErrorIs(t, err, errIndex)
+	require.ErrorContains(t, err, "check QDRANT_API_KEY")
+	require.NotContains(t, err.Error(), `"wrong"`)
+}
+
+func TestAPointThatIsNotOursIsSaid(t *testing.T) {
+	x := newIndexed(t)
+	c := x.synced(map[string]string{"a": "zebra"})
+	for _, version := range []string{"", "zebra", uuid.NewString(), uuid.NewString() + "/x"} {
+		body := fmt.Sprintf(`{"points": [{"id": "x", "vector": [%s1], "payload": {"connector_id": %d, "version": %q}}]}`,
+			strings.Repeat("0,", 511), c.connector, version)
+		request := httptest.NewRequest("PUT", "/collections/tests-hash-512-v1/points?wait=true", strings.NewReader(body))
+		request.Header.Set("api-key", "secret")
+		answer := httptest.NewRecorder()
+		x.server.ServeHTTP(answer, request)
+		require.Equal(t, 200, answer.Code, answer.Body)
+		_, err := NewSearcher(x.pool, x.qdrant).Search(ctx, Reader{UserID: 1}, "zebra", 1)
+		require.ErrorContains(t, err, "a point of collection tests-hash-512-v1 is not ours")
+	}
+}
+
+// Two replicas keep the index while runs store, replace and delete; any request may fail, as may the commit after it.
+func TestWhateverFailsTheIndexEndsAsPostgres(t *testing.T) {
+	x := newIndexed(t)
+	replica := x.another()
+	rapid.Check(t, func(rt *rapid.T) {
+		c := x.connector()
+		working, stop := context.WithCancel(ctx)
+		var keepers sync.WaitGroup
+		for _, index := range []*Index{x.index, replica.index} {
+			keepers.Go(func() {
+				for working.Err() == nil {
+					_ = index.Look(working)
+				}
+			})
+		}
+		for range rapid.IntRange(1, 4).Draw(rt, "runs") {
+			x.failing.Store(rapid.SampledFrom([]string{"", upsert, remove, every}).Draw(rt, "failing"))
+			if rapid.IntRange(0, 3).Draw(rt, "wiped") == 0 {
+				x.server.Wipe()
+			}
+			c = c.again()
+			for _, m := range drawScript(rt) {
+				require.NoError(rt, c.handles(m(c)))
+			}
+			x.failing.Store("")
+			require.NoError(rt, untilNil(func() error { return cmp.Or(x.index.Look(ctx), x.CompleteStored(ctx)) }))
+			require.NotEqual(rt, "running", c.verdict())
+		}
+		stop()
+		keepers.Wait()
+		require.NoError(rt, untilNil(func() error { return cmp.Or(x.Sweep(ctx), x.index.Look(ctx), x.mirrors()) }))
+	})
+}
+
+// untilNil repeats what waits for others.
+func untilNil(call func() error) (err error) {
+	for end := time.Now().Add(soon); time.Now().Before(end); {
+		if err = call(); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+func TestTheServiceKeepsTheIndexWhileItRuns(t *testing.T) {
+	t.Parallel()
+	x := &indexed{fixture: &fixture{t: t}}
+	x.qdrant = startQdrant(t, x)
+	f := &flow{fixture: x.fixture}
+	url := testkit.Database(t, db.Up)
+	common := config.Common{DatabaseURL: url, NATSURL: testkit.NATS(t).URL(), DatabaseMaxConns: 8}
+	servers, err := connect.Open(ctx, common, "semantic", connect.NewProcess(testkit.Logger(t)))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = servers.Close() })
+	x.pool, x.Semantic, f.js = openPool(t, url), x.service(servers), servers.Stream
+	f.runs()
+	c := x.syncing()
+	f.publishes(c.doc(1, "a", "zebra"), c.doc(2, "b", "yak"), c.completed(2))
+	f.becomes(c, "completed")
+	require.Equal(t, []string{"b"}, x.finds(Reader{UserID: 1}, "yak"))
+	c = c.again()
+	f.publishes(c.deletion(1, "b"), c.completed(1))
+	f.becomes(c, "completed")
+	testkit.Eventually(t, soon, x.mirrors)
+}

@@ -1,0 +1,163 @@
+package qdrant
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/google/uuid"
+)
+
+// Payload is what a point carries beside its vector.
+type Payload struct {
+	ConnectorID int32 `json:"connector_id"`
+	DocumentID  int64 `json:"document_id"`
+	// Version names what the document showed: all its points of another are outdated.
+	Version string `json:"version"`
+	// No is the chunk's place in the document.
+	No int32 `json:"no"`
+	// Words are the chunk's, each once.
+	Words []string `json:"words,omitempty"`
+}
+
+// Point is one chunk. Its vector has length 1, or 0.
+type Point struct {
+	ID      uuid.UUID `json:"id"`
+	Vector  []float32 `json:"vector"`
+	Payload Payload   `json:"payload"`
+}
+
+// Hit is a point near a query. Score is the cosine of the angle between their vectors.
+type Hit struct {
+	Score   float32
+	Payload Payload
+}
+
+// The fields that points are found by; without an index Qdrant looks at every point.
+var indexed = map[string]string{"connector_id": "integer", "document_id": "integer", "version": "keyword", "words": "keyword"}
+
+type vectors struct {
+	Size     int    `json:"size"`
+	Distance string `json:"distance"`
+}
+
+// Check asks for the collection. It returns ErrMissing where there is none, and an error where its vectors are others.
+func (c *Collection) Check(ctx context.Context, dimensions int) error {
+	var info struct {
+		Config struct {
+			Params struct {
+				Vectors vectors `json:"vectors"`
+			} `json:"params"`
+		} `json:"config"`
+	}
+	if err := c.call(ctx, "check", http.MethodGet, "", nil, &info); err != nil {
+		return err
+	}
+	if got, want := info.Config.Params.Vectors, (vectors{dimensions, "Dot"}); got != want {
+		return fmt.Errorf("qdrant: check %s: its vectors are %+v instead of %+v: set QDRANT_COLLECTION to a name of this database's own",
+			c.Name, got, want)
+	}
+	return nil
+}
+
+// Create makes the collection, empty, whatever it was before.
+func (c *Collection) Create(ctx context.Context, dimensions int) error {
+	if err := c.call(ctx, "delete", http.MethodDelete, "", nil, nil); err != nil && !errors.Is(err, ErrMissing) {
+		return err
+	}
+	type create struct {
+		Vectors       vectors `json:"vectors"`
+		OnDiskPayload bool    `json:"on_disk_payload"`
+	}
+	if err := c.call(ctx, "create", http.MethodPut, "", create{vectors{dimensions, "Dot"}, true}, nil); err != nil {
+		return err
+	}
+	type index struct {
+		FieldName   string `json:"field_name"`
+		FieldSchema string `json:"field_schema"`
+	}
+	for name, kind := range indexed {
+		if err := c.call(ctx, "index", http.MethodPut, "/index?wait=true", index{name, kind}, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Upsert writes points; they can be found when it returns.
+func (c *Collection) Upsert(ctx context.Context, points []Point) error {
+	type upsert struct {
+		Points []Point `json:"points"`
+	}
+	return c.call(ctx, "upsert", http.MethodPut, "/points?wait=true", upsert{points}, nil)
+}
+
+type match struct {
+	Any any `json:"any"`
+}
+
+type condition struct {
+	Key   string `json:"key"`
+	Match match  `json:"match"`
+}
+
+type filter struct {
+	Must    []condition `json:"must,omitempty"`
+	MustNot []condition `json:"must_not,omitempty"`
+}
+
+// KeepOnly removes the points of documents that are of none of the versions.
+func (c *Collection) KeepOnly(ctx context.Context, documents []int64, versions []string) error {
+	others := filter{Must: []condition{{"document_id", match{documents}}}}
+	if len(versions) > 0 {
+		others.MustNot = []condition{{"version", match{versions}}}
+	}
+	type remove struct {
+		Filter filter `json:"filter"`
+	}
+	return c.call(ctx, "remove", http.MethodPost, "/points/delete?wait=true", remove{others}, nil)
+}
+
+// Nearest returns the hits of connectors nearest to a vector, up to limit, and for each word up to limit of those that hold it;
+// none twice.
+func (c *Collection) Nearest(ctx context.Context, vector []float32, connectors []int32, words []string, limit int) ([]Hit, error) {
+	type query struct {
+		Query       []float32 `json:"query"`
+		Filter      filter    `json:"filter"`
+		Limit       int       `json:"limit"`
+		WithPayload []string  `json:"with_payload"`
+	}
+	type batch struct {
+		Searches []query `json:"searches"`
+	}
+	readable := condition{"connector_id", match{connectors}}
+	payload := []string{"connector_id", "document_id", "version", "no"}
+	searches := batch{[]query{{vector, filter{Must: []condition{readable}}, limit, payload}}}
+	for _, word := range words {
+		holding := filter{Must: []condition{readable, {"words", match{[]string{word}}}}}
+		searches.Searches = append(searches.Searches, query{vector, holding, limit, payload})
+	}
+	var answers []struct {
+		Points []struct {
+			ID      json.RawMessage `json:"id"` // a UUID, or a number
+			Score   float32         `json:"score"`
+			Payload Payload         `json:"payload"`
+		} `json:"points"`
+	}
+	if err := c.call(ctx, "query", http.MethodPost, "/points/query/batch", searches, &answers); err != nil {
+		return nil, err
+	}
+	var hits []Hit
+	seen := map[string]bool{}
+	for _, answer := range answers {
+		for _, p := range answer.Points {
+			if id := string(p.ID); !seen[id] {
+				seen[id] = true
+				hits = append(hits, Hit{p.Score, p.Payload})
+			}
+		}
+	}
+	return hits, nil
+}
