@@ -52,11 +52,13 @@ images: ## build the container images, echomind/<program>:VERSION
 	for i in $(IMAGES); do $(DOCKER_BUILD) --target $$i -t echomind/$$i:$(VERSION) --build-arg VERSION=$(VERSION) --build-arg COMMIT=$(COMMIT) \
 		--build-arg GOPROXY="$$(go env GOPROXY)" . ; done
 
-OBSERVED := COMPOSE_PROFILES=observability OTEL_EXPORTER_OTLP_ENDPOINT=http://jaeger:4318
+comma    := ,
+PROFILES := $(if $(OBSERVABILITY),observability)$(if $(QDRANT),$(if $(OBSERVABILITY),$(comma))qdrant)
 
-up: ## docker compose up, on fresh passwords the first time; OBSERVABILITY=1 adds Prometheus, Grafana and traces
+up: ## docker compose up, on fresh passwords the first time; OBSERVABILITY=1 adds Prometheus, Grafana and traces, QDRANT=1 Qdrant
 	deploy/compose/env.sh
-	ECHOMIND_COMMIT=$(COMMIT) $(if $(OBSERVABILITY),$(OBSERVED)) docker compose up --build -d --wait
+	ECHOMIND_COMMIT=$(COMMIT) $(if $(PROFILES),COMPOSE_PROFILES=$(PROFILES)) $(if $(QDRANT),QDRANT_URL=http://qdrant:6333) \
+		$(if $(OBSERVABILITY),OTEL_EXPORTER_OTLP_ENDPOINT=http://jaeger:4318) docker compose up --build -d --wait
 
 test-compose: $(TOOLS)/docker-compose ## the real docker-compose.yml and our images, on stand-ins for the base images (root, dockerd, debootstrap)
 	deploy/compose/test.sh

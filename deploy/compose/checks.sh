@@ -107,6 +107,30 @@ docker volume rm echomind_nats >/dev/null
 docker compose up -d --wait --wait-timeout 120 2>/dev/null
 run connectors trigger "$id" --wait
 
+step "make up QDRANT=1: what is stored already is found there, also after Qdrant has lost everything"
+make up QDRANT=1 COMMIT=0123abc >/dev/null 2>&1
+printf 'COMPOSE_PROFILES=qdrant\nQDRANT_URL=http://qdrant:6333\n' >> .env # as docker-compose.yml says, so that it stays
+finds() {
+  for _ in $(seq 30); do
+    found=$(run search --user 1 lease 2>&1 || true)
+    grep ' kept ' <<<"$found" >/dev/null && return
+    sleep 1
+  done
+  echo "$found"
+  exit 1
+}
+finds
+wrong=$(docker compose run --rm -T -e QDRANT_API_KEY=wrong echomind search --user 1 lease 2>&1 || true)
+grep "check QDRANT_API_KEY" <<<"$wrong"
+docker compose up -d --wait --force-recreate --no-deps qdrant 2>/dev/null
+finds
+run connectors trigger "$id" --wait
+sed -i '/^COMPOSE_PROFILES=/d; /^QDRANT_URL=/d' .env
+docker compose --profile qdrant rm -sf qdrant >/dev/null 2>&1
+docker compose up -d --wait 2>/dev/null
+finds
+run connectors trigger "$id" --wait
+
 step "make up OBSERVABILITY=1: Prometheus sees every service, every rule is evaluated, traces arrive"
 make up OBSERVABILITY=1 COMMIT=0123abc >/dev/null 2>&1
 ask() { docker compose --profile observability exec -T prometheus wget -q -O - "http://127.0.0.1:9090/api/v1/$1"; }

@@ -115,7 +115,7 @@ func TestWhatIsMountedIsAVolumeOfTheFileOrReadOnlyAndThere(t *testing.T) {
 }
 
 func TestEveryImageHasAVersion(t *testing.T) {
-	pinned := regexp.MustCompile(`:(v?\d+\.[\w.-]*\d|\d+-bookworm|\d+\.\d+-(alpine|bookworm)|\$\{ECHOMIND_VERSION:-dev)\}?$`)
+	pinned := regexp.MustCompile(`:(v?\d+\.[\w.-]*\d|\d+-bookworm|\d+\.\d+-(alpine|bookworm)|v\d+\.\d+\.\d+-unprivileged|\$\{ECHOMIND_VERSION:-dev)\}?$`)
 	for name, s := range services(t) {
 		require.Regexp(t, pinned, s.Image, name)
 	}
@@ -142,7 +142,7 @@ func TestDashboardsAskSourcesThatAreProvisioned(t *testing.T) {
 }
 
 // secret is the name of a variable that holds one.
-var secret = regexp.MustCompile(`PASSWORD|SECRETS_KEY|DATABASE_URL`)
+var secret = regexp.MustCompile(`PASSWORD|_KEY$|DATABASE_URL`)
 
 func TestNoPasswordIsWrittenDownAndNoneMayBeMissing(t *testing.T) {
 	file, script := read(t, "docker-compose.yml"), read(t, "deploy/compose/env.sh")

@@ -58,8 +58,11 @@ func healthy() Dashboard {
 				graph("Store and embed", "Time of one transaction, and of one batch: all but a twentieth.", "s",
 					ask(`histogram_quantile(0.95, sum by (le) (rate(semantic_store_duration_seconds_bucket[5m])))`, "store"),
 					ask(`histogram_quantile(0.95, sum by (le) (rate(semantic_embed_duration_seconds_bucket[5m])))`, "embed")),
-				graph("Embedder", "Batches that it refused, per minute.", "none",
-					ask(`sum(rate(semantic_embed_errors_total[5m])) * 60`, "refused")),
+				graph("Embedder and Qdrant", "What they refused, per minute.", "none",
+					ask(`sum(rate(semantic_embed_errors_total[5m])) * 60`, "embedder"),
+					ask(`sum(rate(semantic_index_errors_total[5m])) * 60`, "qdrant")),
+				graph("Search index", "Documents that wait to be brought to Qdrant, where it is used.", "none",
+					ask(`max(semantic_index_queue)`, "documents")),
 			}},
 			{"Failover and repair", []panel{
 				graph("Who leads", "One line at 1. A gap is a failover.", "none", ask(`scheduler_leader`, "{{instance}}")),

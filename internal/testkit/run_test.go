@@ -133,14 +133,26 @@ func TestABinaryWithoutAGoCommandHasARunOfItsOwn(t *testing.T) {
 	requireNothingLeft(t, b)
 }
 
-func TestTheNextRunCleansUpAfterAKilledSupervisor(t *testing.T) {
-	former, user := startUser(t, process{})
-	pid, alive, err := datadir.Holder(filepath.Join(former.Dir, supervisorFile))
+// killSupervisor returns when it is dead: a signal takes its time, and who still runs is left alone.
+func killSupervisor(t *testing.T, run joined) {
+	t.Helper()
+	pid, alive, err := datadir.Holder(filepath.Join(run.Dir, supervisorFile))
 	require.NoError(t, err)
 	require.True(t, alive)
 	supervisor, err := os.FindProcess(pid)
 	require.NoError(t, err)
 	require.NoError(t, supervisor.Kill())
+	Eventually(t, 30*time.Second, func() error {
+		if look, _ := look(pid); look != "" {
+			return fmt.Errorf("%d still runs", pid)
+		}
+		return nil
+	})
+}
+
+func TestTheNextRunCleansUpAfterAKilledSupervisor(t *testing.T) {
+	former, user := startUser(t, process{})
+	killSupervisor(t, former)
 	kill(t, user)
 
 	next, nextUser := startUser(t, process{})
@@ -152,17 +164,7 @@ func TestTheNextRunCleansUpAfterAKilledSupervisor(t *testing.T) {
 func TestAKilledSupervisorIsReplacedForTheRunsNextBinary(t *testing.T) {
 	parent, goCommand := startParent(t)
 	a, processA := startUser(t, parent)
-	pid, _, err := datadir.Holder(filepath.Join(a.Dir, supervisorFile))
-	require.NoError(t, err)
-	supervisor, err := os.FindProcess(pid)
-	require.NoError(t, err)
-	require.NoError(t, supervisor.Kill())
-	Eventually(t, 10*time.Second, func() error {
-		if look, _ := look(pid); look != "" {
-			return fmt.Errorf("%d still runs", pid)
-		}
-		return nil
-	})
+	killSupervisor(t, a)
 	b, processB := startUser(t, parent)
 	require.Equal(t, a.Dir, b.Dir)
 	require.NoError(t, answers(b.URL))

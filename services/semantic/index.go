@@ -23,8 +23,9 @@ import (
 const (
 	// lookEvery is how often the index looks whether its collection is there, and for changes that nobody told it of.
 	lookEvery = 5 * time.Second
-	// abandonedAfter is how long nobody keeps an index before it is forgotten, or replaced by one of another name.
-	abandonedAfter = time.Minute
+	// handoverAfter is how long nobody keeps an index before one of another name replaces it, and abandonedAfter before it
+	// is forgotten, or filled anew by who keeps it again.
+	handoverAfter, abandonedAfter = time.Minute, 10 * time.Minute
 	// indexBatch is how many changes are brought in one transaction, and indexPage how many chunks in one request: with
 	// vectors of 512 numbers about 2 MiB.
 	indexBatch, indexPage = 64, 256
@@ -133,11 +134,8 @@ func (x *Index) dimensions(ctx context.Context) (int, error) {
 // begin says that this index is kept; from then on documents that change are noted.
 func (x *Index) begin(ctx context.Context) error {
 	return deadline.Do(ctx, "semantic.index_begin", queryTimeout, func(ctx context.Context) error {
-		row, err := x.queries.SearchIndex(ctx)
-		switch {
-		case err == nil && row.Name == x.collection.Name:
-			return x.queries.FeedSearchIndex(ctx, row.Name)
-		case err != nil && !errors.Is(err, pgx.ErrNoRows):
+		fed, err := x.queries.FeedSearchIndex(ctx, dbgen.FeedSearchIndexParams{Name: x.collection.Name, Abandoned: abandonedAfter})
+		if err != nil || fed > 0 {
 			return err
 		}
 		return postgres.Tx(ctx, x.pool, func(tx pgx.Tx) error {
@@ -145,7 +143,9 @@ func (x *Index) begin(ctx context.Context) error {
 			if err := q.LockDocumentsTable(ctx); err != nil {
 				return err
 			}
-			_, err := q.BeginSearchIndex(ctx, dbgen.BeginSearchIndexParams{Name: x.collection.Name, Abandoned: abandonedAfter})
+			_, err := q.BeginSearchIndex(ctx, dbgen.BeginSearchIndexParams{
+				Name: x.collection.Name, Handover: handoverAfter, Abandoned: abandonedAfter,
+			})
 			return err
 		})
 	})

@@ -219,13 +219,29 @@ func TestAnIndexThatNobodyKeepsIsForgottenAndGathersNothing(t *testing.T) {
 	x.synced(map[string]string{"b": "yak"})
 	require.NoError(t, x.Sweep(ctx))
 	require.Equal(t, int64(1), x.count("search_index_changes"), "one of the replicas still keeps it")
-	x.exec(`UPDATE search_index SET fed_at = fed_at - interval '2 minutes'`)
+	x.exec(`UPDATE search_index SET fed_at = fed_at - interval '11 minutes'`)
 	require.NoError(t, x.Sweep(ctx))
 	x.synced(map[string]string{"c": "xerus"})
 	require.Zero(t, x.count("search_index_changes"))
 	require.NoError(t, kept.index.Look(ctx))
 	require.NoError(t, x.mirrors())
 	require.Len(t, x.server.Points("tests-hash-512-v1"), 3)
+}
+
+// As after a restore from a backup: the database says that the index is filled, and it is of a later one.
+func TestAnIndexThatNobodyKeptForLongIsFilledAnew(t *testing.T) {
+	x := newIndexed(t)
+	c := x.synced(map[string]string{"a": "zebra"})
+	x.failing.Store(every)
+	c = c.again()
+	c.stores(c.doc(1, "a", "aardvark"))
+	x.exec(`DELETE FROM search_index_changes`) // nothing says that the index has not got it
+	x.failing.Store("")
+	require.NoError(t, x.index.Look(ctx))
+	require.Error(t, x.mirrors())
+	x.exec(`UPDATE search_index SET fed_at = fed_at - interval '11 minutes'`)
+	require.NoError(t, x.index.Look(ctx))
+	require.NoError(t, x.mirrors())
 }
 
 func TestACollectionOfAnotherNameTakesOverWhenTheFirstIsNotKeptAnyMore(t *testing.T) {

@@ -9,10 +9,12 @@ LOCK TABLE documents IN SHARE ROW EXCLUSIVE MODE;
 -- One under another name is replaced when nobody keeps it any more: during a rolling upgrade the old one goes on.
 INSERT INTO search_index AS i (name) VALUES (@name)
 ON CONFLICT (single) DO UPDATE SET name = EXCLUDED.name, filled = false, fed_at = clock_timestamp()
-    WHERE i.name <> EXCLUDED.name AND i.fed_at < clock_timestamp() - @abandoned::interval;
+    WHERE i.fed_at < clock_timestamp() - CASE WHEN i.name = EXCLUDED.name THEN @abandoned::interval ELSE @handover::interval END;
 
--- name: FeedSearchIndex :exec
-UPDATE search_index SET fed_at = clock_timestamp() WHERE name = @name;
+-- name: FeedSearchIndex :execrows
+-- Not one that was abandoned: this database may be an earlier one than the index was fed from, restored from a backup.
+UPDATE search_index SET fed_at = clock_timestamp()
+WHERE name = @name AND fed_at >= clock_timestamp() - @abandoned::interval;
 
 -- name: AwaitTurnAtSearchIndex :exec
 -- One at a time brings changes to the index: what it read from Postgres is not overtaken.

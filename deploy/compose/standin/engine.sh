@@ -40,7 +40,7 @@ wipe
 echo "== stand-ins for the base images"
 docker image inspect standin/debian >/dev/null 2>&1 || docker import "$cache/debian.tar" standin/debian >/dev/null
 for target in go:GO_IMAGE postgres:POSTGRES_IMAGE nats:NATS_IMAGE prometheus:PROMETHEUS_IMAGE \
-    grafana:GRAFANA_IMAGE jaeger:JAEGER_IMAGE; do
+    grafana:GRAFANA_IMAGE jaeger:JAEGER_IMAGE qdrant:QDRANT_IMAGE; do
   image=$(sed -n "s/.*\${${target#*:}:-\([^}]*\)}.*/\1/p" docker-compose.yml | head -n 1)
   echo "$image"
   docker build -q --target "${target%:*}" -t "$image" "$work/standin" >/dev/null

@@ -91,7 +91,8 @@ func reaches(policy *networkingv1.NetworkPolicy, address string, port int32) boo
 
 func TestOnlyChunkerAndConnectorReachTheInternetAndNothingInside(t *testing.T) {
 	t.Parallel()
-	all := render.Template(t, with(production, "networkPolicy.internet.clusterIPv4[0]=203.0.113.0/24", "networkPolicy.traces.to[0].ipBlock.cidr=10.9.9.9/32")...)
+	all := render.Template(t, with(production, "networkPolicy.internet.clusterIPv4[0]=203.0.113.0/24", "networkPolicy.traces.to[0].ipBlock.cidr=10.9.9.9/32",
+		"networkPolicy.qdrant.to[0].ipBlock.cidr=10.8.8.8/32")...)
 	type way struct {
 		address string
 		port    int32
@@ -126,6 +127,9 @@ func TestOnlyChunkerAndConnectorReachTheInternetAndNothingInside(t *testing.T) {
 		}
 		if reaches(policy, "10.9.9.9", 4318) != slices.Contains(services, component) {
 			t.Errorf("%s: traces", component)
+		}
+		if reaches(policy, "10.8.8.8", 6333) != (component == "semantic") {
+			t.Errorf("%s: Qdrant", component)
 		}
 		if serves := len(policy.Spec.Ingress) > 0; serves != slices.Contains(services, component) {
 			t.Errorf("%s: who may come in: %v", component, policy.Spec.Ingress)

@@ -36,17 +36,18 @@ func (q *Queries) AwaitTurnAtSearchIndex(ctx context.Context) error {
 const beginSearchIndex = `-- name: BeginSearchIndex :execrows
 INSERT INTO search_index AS i (name) VALUES ($1)
 ON CONFLICT (single) DO UPDATE SET name = EXCLUDED.name, filled = false, fed_at = clock_timestamp()
-    WHERE i.name <> EXCLUDED.name AND i.fed_at < clock_timestamp() - $2::interval
+    WHERE i.fed_at < clock_timestamp() - CASE WHEN i.name = EXCLUDED.name THEN $2::interval ELSE $3::interval END
 `
 
 type BeginSearchIndexParams struct {
 	Name      string
 	Abandoned time.Duration
+	Handover  time.Duration
 }
 
 // One under another name is replaced when nobody keeps it any more: during a rolling upgrade the old one goes on.
 func (q *Queries) BeginSearchIndex(ctx context.Context, arg BeginSearchIndexParams) (int64, error) {
-	result, err := q.db.Exec(ctx, beginSearchIndex, arg.Name, arg.Abandoned)
+	result, err := q.db.Exec(ctx, beginSearchIndex, arg.Name, arg.Abandoned, arg.Handover)
 	if err != nil {
 		return 0, err
 	}
@@ -183,13 +184,23 @@ func (q *Queries) EmptySearchIndexChanges(ctx context.Context) error {
 	return err
 }
 
-const feedSearchIndex = `-- name: FeedSearchIndex :exec
-UPDATE search_index SET fed_at = clock_timestamp() WHERE name = $1
+const feedSearchIndex = `-- name: FeedSearchIndex :execrows
+UPDATE search_index SET fed_at = clock_timestamp()
+WHERE name = $1 AND fed_at >= clock_timestamp() - $2::interval
 `
 
-func (q *Queries) FeedSearchIndex(ctx context.Context, name string) error {
-	_, err := q.db.Exec(ctx, feedSearchIndex, name)
-	return err
+type FeedSearchIndexParams struct {
+	Name      string
+	Abandoned time.Duration
+}
+
+// Not one that was abandoned: this database may be an earlier one than the index was fed from, restored from a backup.
+func (q *Queries) FeedSearchIndex(ctx context.Context, arg FeedSearchIndexParams) (int64, error) {
+	result, err := q.db.Exec(ctx, feedSearchIndex, arg.Name, arg.Abandoned)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const forgetSearchIndexChanges = `-- name: ForgetSearchIndexChanges :exec
