@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -26,9 +27,10 @@ const (
 	// handoverAfter is how long nobody keeps an index before one of another name replaces it, and abandonedAfter before it
 	// is forgotten, or filled anew by who keeps it again.
 	handoverAfter, abandonedAfter = time.Minute, 10 * time.Minute
-	// indexBatch is how many changes are brought in one transaction, and indexPage how many chunks in one request: with
-	// vectors of 512 numbers about 2 MiB.
-	indexBatch, indexPage = 64, 256
+	// indexBatch is how many changes are brought in one transaction, indexPage how many chunks in one request, and
+	// indexLetters from how much of a chunk's text words are taken: a request has 2 MiB, and at most a third of the 32 MiB
+	// that Qdrant takes.
+	indexBatch, indexPage, indexLetters = 64, 256, 16_384
 	// indexTimeout bounds such a transaction: a request for each page of 64 large documents.
 	indexTimeout = 2 * time.Minute
 	// fillTimeout bounds queueing every document.
@@ -54,6 +56,7 @@ type Index struct {
 	metrics    *metrics
 	log        *slog.Logger
 	stored     chan struct{} // something was
+	dimensions atomic.Int64  // 0: not known yet
 }
 
 func newIndex(cfg config.Qdrant, pool *pgxpool.Pool, embedder Embedder, metrics *metrics, log *slog.Logger) *Index {
@@ -93,8 +96,10 @@ func (x *Index) run(ctx context.Context) error {
 }
 
 // Look makes the collection where it is missing, and brings every change that waits.
-func (x *Index) Look(ctx context.Context) error {
-	dimensions, err := x.dimensions(ctx)
+func (x *Index) Look(ctx context.Context) error { return errors.Join(x.measure(ctx), x.keep(ctx)) }
+
+func (x *Index) keep(ctx context.Context) error {
+	dimensions, err := x.askDimensions(ctx)
 	if err != nil {
 		return err
 	}
@@ -111,9 +116,10 @@ func (x *Index) Look(ctx context.Context) error {
 	if err := x.fill(ctx, dimensions); err != nil {
 		return err
 	}
-	if err := x.Bring(ctx, uuid.Nil); err != nil {
-		return err
-	}
+	return x.Bring(ctx, uuid.Nil)
+}
+
+func (x *Index) measure(ctx context.Context) error {
 	waiting, err := deadline.Get(ctx, "semantic.index_queue", queryTimeout, func(ctx context.Context) (int64, error) {
 		return x.queries.CountSearchIndexChanges(ctx, longQueue)
 	})
@@ -121,13 +127,21 @@ func (x *Index) Look(ctx context.Context) error {
 	return err
 }
 
-func (x *Index) dimensions(ctx context.Context) (int, error) {
+// askDimensions asks the embedder once.
+func (x *Index) askDimensions(ctx context.Context) (int, error) {
+	if known := x.dimensions.Load(); known > 0 {
+		return int(known), nil
+	}
 	vectors, err := deadline.Get(ctx, "semantic.embed", embedTimeout, func(ctx context.Context) ([][]float32, error) {
 		return x.embedder.Embed(ctx, []string{"dimensions"})
 	})
-	if err != nil || len(vectors) != 1 {
+	if err == nil && len(vectors) != 1 {
+		err = fmt.Errorf("%d vectors for one text", len(vectors))
+	}
+	if err != nil {
 		return 0, fmt.Errorf("%w: %w", errEmbedder, err)
 	}
+	x.dimensions.Store(int64(len(vectors[0])))
 	return len(vectors[0]), nil
 }
 
@@ -256,7 +270,8 @@ func (x *Index) bring(ctx context.Context, q *dbgen.Queries, session uuid.UUID) 
 // write brings the chunks that documents show.
 func (x *Index) write(ctx context.Context, q *dbgen.Queries, shown showing) (written int, err error) {
 	next := dbgen.ChunksToIndexParams{
-		Sessions: shown.sessions, FirstNos: shown.firstNos, Ids: shown.ids, Embedder: x.embedder.Name(), Page: indexPage, AfterNo: -1,
+		Sessions: shown.sessions, FirstNos: shown.firstNos, Ids: shown.ids, Embedder: x.embedder.Name(),
+		Letters: indexLetters, Page: indexPage, AfterNo: -1,
 	}
 	for full := true; full; {
 		rows, err := q.ChunksToIndex(ctx, next)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -31,6 +32,8 @@ type indexed struct {
 	server *standin.Server
 	// failing, where it holds a text, refuses the operations that contain it.
 	failing atomic.Value
+	// biggest is the size of the largest request so far, in bytes.
+	biggest atomic.Int64
 }
 
 const (
@@ -47,7 +50,10 @@ func startQdrant(t *testing.T, x *indexed) config.Qdrant {
 		}
 		return nil
 	}}
-	server := httptest.NewServer(x.server)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		x.biggest.Store(max(x.biggest.Load(), r.ContentLength))
+		x.server.ServeHTTP(w, r)
+	}))
 	t.Cleanup(server.Close)
 	return config.Qdrant{URL: server.URL, APIKey: "secret", Collection: "tests"}
 }
@@ -147,9 +153,33 @@ func TestADocumentOfManyPagesIsBroughtWhole(t *testing.T) {
 	require.Equal(t, "completed", c.verdict())
 	require.NoError(t, x.mirrors())
 	require.Len(t, x.server.Points("tests-hash-512-v1"), chunks+1)
+	require.Positive(t, x.biggest.Load())
+	require.Less(t, x.biggest.Load(), int64(4<<20))
 	hits, err := NewSearcher(x.pool, x.qdrant).Search(ctx, Reader{UserID: 1}, "number521", 1)
 	require.NoError(t, err)
 	require.Equal(t, "zebra number521", hits[0].Text)
+}
+
+func TestARequestIsBoundedWhateverTheChunksHold(t *testing.T) {
+	x := newIndexed(t)
+	c := x.syncing()
+	word := func(i int) string { return fmt.Sprintf("w%d", i) }
+	for no := range int64(8) {
+		c.stores(c.doc(no+1, fmt.Sprint(no), "", func(p *internalpb.DocumentPart) {
+			p.Chunks, p.ChunkCount = nil, indexPage/8
+			for range indexPage / 8 {
+				var text strings.Builder
+				for i := 0; text.Len() < 60_000; i++ {
+					text.WriteString(word(i) + " ")
+				}
+				p.Chunks = append(p.Chunks, &internalpb.Chunk{Text: text.String()})
+			}
+		}))
+	}
+	c.stores(c.completed(8))
+	require.Equal(t, "completed", c.verdict())
+	require.NoError(t, x.mirrors())
+	require.Less(t, x.biggest.Load(), int64(11<<20))
 }
 
 func TestAnIndexThatIsLostIsFilledAgain(t *testing.T) {

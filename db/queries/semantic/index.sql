@@ -43,8 +43,8 @@ FROM search_index_changes c LEFT JOIN documents d ON d.id = c.document_id
 WHERE c.id = ANY(@ids::bigint[]);
 
 -- name: ChunksToIndex :many
--- A page of them, behind the key @after_…, in the order of their key.
-SELECT c.session, c.first_no, c.document_id, c.no, c.text, c.embedding
+-- A page of them, behind the key @after_…, in the order of their key; of a text as much as words are taken from.
+SELECT c.session, c.first_no, c.document_id, c.no, left(c.text, @letters::integer) AS text, c.embedding
 FROM (SELECT unnest(@sessions::uuid[]) AS session, unnest(@first_nos::bigint[]) AS first_no, unnest(@ids::bigint[]) AS id) k
 JOIN chunks c ON c.session = k.session AND c.first_no = k.first_no AND c.document_id = k.id
 WHERE c.embedder = @embedder

@@ -94,17 +94,18 @@ func (q *Queries) ChangedDocuments(ctx context.Context, ids []int64) ([]ChangedD
 }
 
 const chunksToIndex = `-- name: ChunksToIndex :many
-SELECT c.session, c.first_no, c.document_id, c.no, c.text, c.embedding
-FROM (SELECT unnest($1::uuid[]) AS session, unnest($2::bigint[]) AS first_no, unnest($3::bigint[]) AS id) k
+SELECT c.session, c.first_no, c.document_id, c.no, left(c.text, $1::integer) AS text, c.embedding
+FROM (SELECT unnest($2::uuid[]) AS session, unnest($3::bigint[]) AS first_no, unnest($4::bigint[]) AS id) k
 JOIN chunks c ON c.session = k.session AND c.first_no = k.first_no AND c.document_id = k.id
-WHERE c.embedder = $4
+WHERE c.embedder = $5
     AND (c.session, c.first_no, c.document_id, c.no)
-        > ($5::uuid, $6::bigint, $7::bigint, $8::integer)
+        > ($6::uuid, $7::bigint, $8::bigint, $9::integer)
 ORDER BY c.session, c.first_no, c.document_id, c.no
-LIMIT $9::integer
+LIMIT $10::integer
 `
 
 type ChunksToIndexParams struct {
+	Letters       int32
 	Sessions      []uuid.UUID
 	FirstNos      []int64
 	Ids           []int64
@@ -125,9 +126,10 @@ type ChunksToIndexRow struct {
 	Embedding  []float32
 }
 
-// A page of them, behind the key @after_…, in the order of their key.
+// A page of them, behind the key @after_…, in the order of their key; of a text as much as words are taken from.
 func (q *Queries) ChunksToIndex(ctx context.Context, arg ChunksToIndexParams) ([]ChunksToIndexRow, error) {
 	rows, err := q.db.Query(ctx, chunksToIndex,
+		arg.Letters,
 		arg.Sessions,
 		arg.FirstNos,
 		arg.Ids,
