@@ -96,13 +96,13 @@ recovery: chaos-build ## measure how long it takes to be back after a fault, wit
 chaos-build:
 	go run ./chaos/cmd/skewclock $(CHAOS)/clock
 	go build -tags chaos -overlay $(CHAOS)/clock/overlay.json -o $(CHAOS)/ $(SERVICES) ./chaos/cmd/synthetic
-	go build -o $(CHAOS)/ ./chaos/cmd/chaos github.com/nats-io/nats-server/v2
+	go build -o $(CHAOS)/ ./chaos/cmd/chaos github.com/nats-io/nats-server/v2 ./services/semantic/internal/qdrant/standin/cmd/qdrant
 
 bench: build ## the figures of the README, as benchmarks
-	go test -run '^$$' -bench . -benchtime 1x -timeout 30m ./cmd/echomind/internal/bench
+	go test -p 1 -run '^$$' -bench . -benchtime 1x -timeout 30m ./cmd/echomind/internal/bench ./services/semantic
 
 bench-short: ## the same on a small scale, so that they cannot rot
-	go test -short -run '^$$' -bench . -benchtime 1x ./cmd/echomind/internal/bench ./sdk/chunk ./services/semantic/embed
+	go test -short -run '^$$' -bench . -benchtime 1x ./cmd/echomind/internal/bench ./sdk/chunk ./services/semantic ./services/semantic/embed
 
 generate: $(BUF) $(SQLC) $(TOOLS)/protoc-gen-go ## regenerate what is generated
 	$(BUF) format -w

@@ -1,7 +1,9 @@
-// Qdrant serves the stand-in on port 6333, with the key in QDRANT__SERVICE__API_KEY, for the test of docker-compose.yml.
+// Qdrant serves the stand-in on the port in QDRANT__SERVICE__HTTP_PORT, or 6333, with the key in QDRANT__SERVICE__API_KEY,
+// for the test of docker-compose.yml and the fault harness.
 package main
 
 import (
+	"cmp"
 	"log"
 	"net/http"
 	"os"
@@ -12,7 +14,7 @@ import (
 
 func main() {
 	server := http.Server{
-		Addr: ":6333", ReadHeaderTimeout: 10 * time.Second,
+		Addr: ":" + cmp.Or(os.Getenv("QDRANT__SERVICE__HTTP_PORT"), "6333"), ReadHeaderTimeout: 10 * time.Second,
 		Handler: &standin.Server{Key: os.Getenv("QDRANT__SERVICE__API_KEY")},
 	}
 	log.Fatal(server.ListenAndServe())

@@ -1,0 +1,62 @@
+package semantic
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/db"
+	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/testkit"
+)
+
+// BenchmarkStoreWithAnIndex stores runs in turns: without the triggers that note changes, with them, with an index kept but
+// its changes only noted, and with these brought behind it to a server that only takes them. It prints the ratios to the
+// first.
+func BenchmarkStoreWithAnIndex(b *testing.B) {
+	documents, turns := 5_000, 8
+	if testing.Short() {
+		documents, turns = 500, 1
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = w.Write([]byte(`{"result": {"config": {"params": {"vectors": {"size": 512, "distance": "Dot"}}}}}`))
+	}))
+	b.Cleanup(server.Close)
+	f := &fixture{
+		t: b, pool: openPool(b, testkit.Database(b, db.Up)),
+		qdrant: config.Qdrant{URL: server.URL, Collection: "bench"},
+	}
+	f.Semantic = f.service(&connect.Servers{Pool: f.pool})
+	require.NoError(b, f.index.Look(ctx))
+	for range b.N {
+		var took [4]time.Duration
+		for range turns {
+			for i := range took {
+				f.exec(`DELETE FROM search_index`)
+				f.exec(`DELETE FROM search_index_changes`)
+				f.exec(`ALTER TABLE documents ` + map[bool]string{true: "DISABLE", false: "ENABLE"}[i == 0] + ` TRIGGER USER`)
+				if i >= 2 { // as if all that was stored before were in it
+					f.exec(`INSERT INTO search_index (name, filled) VALUES ('bench-hash-512-v1', true)`)
+				}
+				c := f.syncing()
+				took[i] += storeRange(b, c, 0, documents, 0, 0)
+				if i == 3 {
+					began := time.Now()
+					require.NoError(b, f.index.Bring(ctx, c.session))
+					took[i] += time.Since(began)
+				}
+			}
+		}
+		for i, name := range []string{"triggers", "noted", "brought"} {
+			b.ReportMetric(took[i+1].Seconds()/took[0].Seconds(), fmt.Sprint(name, "-ratio"))
+		}
+		b.ReportMetric(float64(turns*documents)/took[0].Seconds(), "documents/s")
+	}
+}
