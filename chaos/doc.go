@@ -1,5 +1,6 @@
 // Package chaos is the fault harness: it runs the real programs against a real Postgres and a real nats-server, each
-// behind a fault proxy, breaks things from a seeded schedule, waits for quiet, and audits the five promises.
+// behind a fault proxy, and a stand-in for Qdrant, breaks things from a seeded schedule, waits for quiet, and audits the
+// five promises.
 //
 //	cmd/chaos       the harness: make chaos
 //	cmd/skewclock   builds programs whose clock is wrong

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/internal/testkit"
@@ -42,6 +43,7 @@ func waves() [][]trial {
 			{"a handler ignores that its connector was disabled", alerts("EchoMindStuckHandlers"), hang},
 			{"a document that cannot be read is published, and the stream of dead letters may grow no more", alerts("EchoMindDeadLetters", "EchoMindStreamNearlyFull"), fillDeadLetters},
 			{"the embedder refuses; then what waits for it is purged", alerts("EchoMindEmbedderErrors", "EchoMindDrainStalls", "EchoMindDocumentsLost"), refuseToEmbed},
+			{"semantic is told of a Qdrant that nobody serves", alerts("EchoMindIndexErrors"), startIndexer},
 			{"somebody opens connections, and a transaction that does not end", alerts("EchoMindPostgresConnections", "EchoMindOldTransaction"), occupyPostgres},
 		},
 		{{"a table that the tick reads is renamed", alerts("EchoMindTickErrors"), renameTable}},
@@ -71,6 +73,11 @@ func startRogue(l *lab) func() {
 	return l.named("rogue").Stop
 }
 
+func startIndexer(l *lab) func() {
+	l.named("indexer").Start(context.Background())
+	return l.named("indexer").Stop
+}
+
 func fillTheCap(l *lab) func() {
 	l.add(typeCapped, 3, nil)
 	return nothing
@@ -78,10 +85,18 @@ func fillTheCap(l *lab) func() {
 
 func purgeTriggers(l *lab) func() {
 	l.add(typeLost, 40, nil)
+	subject, err := topology.SyncSubject(typeLost)
+	require.NoError(l.t, err)
+	// One that comes after the purge would show that the others, of the same moment, may be waiting behind it.
 	testkit.Eventually(l.t, 20*time.Second, func() error {
-		stream, err := l.Stream.Stream(context.Background(), topology.SyncStream)
-		if err == nil && stream.CachedInfo().State.Msgs < 40 {
-			err = fmt.Errorf("%d triggers wait", stream.CachedInfo().State.Msgs)
+		ctx := context.Background()
+		stream, err := l.Stream.Stream(ctx, topology.SyncStream)
+		if err != nil {
+			return err
+		}
+		info, err := stream.Info(ctx, jetstream.WithSubjectFilter(subject))
+		if err == nil && info.State.Subjects[subject] < 40 {
+			err = fmt.Errorf("%d triggers wait", info.State.Subjects[subject])
 		}
 		return err
 	})

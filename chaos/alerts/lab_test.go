@@ -33,6 +33,12 @@ const (
 	typeCapped  = "capped"
 )
 
+// nobody serves this address.
+const nobody = "127.0.0.1:1"
+
+// later are the processes that only a trial starts.
+var later = []string{"rogue", "indexer"}
+
 // lab is a world under a Prometheus.
 type lab struct {
 	*world.World
@@ -52,6 +58,7 @@ func system() []world.Program {
 	return []world.Program{
 		scheduler("scheduler-1", "postgres"), scheduler("scheduler-2", "postgres"), scheduler("rogue", "none"),
 		{Name: "chunker", Binary: "chunker"}, {Name: "connector", Binary: "connector"}, {Name: "semantic", Binary: "semantic"},
+		{Name: "indexer", Binary: "semantic", Env: []string{"QDRANT_URL=http://" + nobody}},
 		worker("synthetic", typeWell+","+typeFailing, 8), worker("crasher", typeCrash, 2), worker("hanger", typeHang, 4),
 	}
 }
@@ -80,7 +87,7 @@ func open(t *testing.T) *lab {
 		l.sql(`INSERT INTO connector_types (name, max_concurrent_syncs) VALUES ($1, $2)`, name, places)
 	}
 	for _, p := range w.Processes {
-		if p.Name != "rogue" {
+		if !contains(later, p.Name) {
 			p.Start(ctx)
 		}
 	}

@@ -79,7 +79,7 @@ func programs() []world.Program {
 
 // Run plays a campaign. The error says that the harness itself could not go on; what it found is in the report.
 func Run(ctx context.Context, cfg Config) (report Report, err error) {
-	w, err := world.Open(ctx, world.Config{Bin: cfg.Bin, Dir: cfg.Dir, Programs: programs(), Env: cfg.Env, Log: cfg.Log})
+	w, err := world.Open(ctx, world.Config{Bin: cfg.Bin, Dir: cfg.Dir, Programs: programs(), Env: cfg.Env, Qdrant: true, Log: cfg.Log})
 	defer func() { err = errors.Join(err, w.Close()) }()
 	if err != nil {
 		return report, err
@@ -218,7 +218,11 @@ func finish(ctx context.Context, w *world.World, cfg Config, field fault.Field, 
 	if err != nil {
 		return report, wrap("audit", err)
 	}
-	report.Findings = append(report.Findings, atRest(unsettled), folders(ctx, w), deadLetters(ctx, w))
+	indexed, err := index(ctx, w)
+	if err != nil {
+		return report, err
+	}
+	report.Findings = append(report.Findings, atRest(unsettled), folders(ctx, w), deadLetters(ctx, w), indexed)
 	return report, nil
 }
 

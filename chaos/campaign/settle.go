@@ -22,6 +22,8 @@ var unrest = []struct{ what, query string }{
 	{"open runs", `SELECT count(*) FROM scheduler_runs WHERE status = 'running'`},
 	{"runs to sweep", `SELECT count(*) FROM scheduler_runs WHERE status <> 'running' AND swept_at IS NULL`},
 	{"deleted connectors to sweep", `SELECT count(*) FROM deleted_connectors`},
+	{"indexes to fill", `SELECT count(*) FROM search_index WHERE NOT filled`},
+	{"changes to index", `SELECT count(*) FROM search_index_changes`},
 }
 
 // stopSchedules lets nothing become due by itself any more.
@@ -97,7 +99,11 @@ func restless(ctx context.Context, w *world.World) ([]string, error) {
 			left = append(left, fmt.Sprintf("%d %s", n, u.what))
 		}
 	}
-	return left, nil
+	lost, err := indexLost(ctx, w)
+	if lost {
+		left = append(left, "no index")
+	}
+	return left, err
 }
 
 // examples are a few connectors that are not at rest.

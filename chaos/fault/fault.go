@@ -2,7 +2,7 @@
 // once are another fault.
 //
 //	processes.go   killed, killed at named lines, frozen, stopped cleanly, multiplied, with a wrong clock
-//	servers.go     nats-server and Postgres killed, purged, wiped, exhausted, locked
+//	servers.go     nats-server, Postgres and Qdrant killed, purged, wiped, exhausted, locked, frozen
 //	network.go     late, reset in the middle of a message, silent both ways and one way
 //	messages.go    repeated, out of order, not to be read, a day late
 package fault

@@ -38,6 +38,7 @@ var points = []struct {
 	{"worker.completed", "between sync completed and drain", "kill", nil},
 	{"semantic.storing", "between storing and counting", "kill", nil},
 	{"semantic.stored", "between counting and completion", "kill", nil},
+	{"semantic.indexed", "between indexing and its commit", "kill", nil},
 	{"semantic.handled", "between completion and ack", "kill", nil},
 }
 

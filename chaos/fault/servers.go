@@ -18,8 +18,8 @@ const (
 	tryTimeout    = 5 * time.Second
 )
 
-// oneServer keeps two faults from starting or killing one server at the same time.
-var natsServer, postgresServer sync.Mutex
+// Each keeps two faults from starting, freezing or killing one server at the same time.
+var natsServer, postgresServer, qdrantServer sync.Mutex
 
 func servers() []Fault {
 	return []Fault{
@@ -60,6 +60,21 @@ func servers() []Fault {
 		}},
 		{Name: "open runs held by an idle transaction", Long: true, Inject: func(ctx context.Context, f *Field) error {
 			return f.holdRows(ctx, `SELECT id FROM scheduler_runs WHERE status = 'running' LIMIT 20 FOR UPDATE`)
+		}},
+		{Name: "Qdrant killed, its points lost", Inject: func(ctx context.Context, f *Field) error {
+			qdrantServer.Lock()
+			defer qdrantServer.Unlock()
+			f.World.Qdrant.Kill()
+			sleep(ctx, f.short())
+			return f.World.Qdrant.Start(context.WithoutCancel(ctx))
+		}},
+		{Name: "freeze Qdrant", Long: true, Inject: func(ctx context.Context, f *Field) error {
+			qdrantServer.Lock()
+			defer qdrantServer.Unlock()
+			f.World.Qdrant.Freeze()
+			defer f.World.Qdrant.Thaw()
+			sleep(ctx, freeze)
+			return nil
 		}},
 	}
 }

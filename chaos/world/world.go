@@ -1,5 +1,5 @@
-// Package world is the system under fire: a real Postgres, a real nats-server, and the real programs, each of which
-// reaches its servers through fault proxies of its own.
+// Package world is the system under fire: a real Postgres, a real nats-server, a stand-in for Qdrant, and the real
+// programs, each of which reaches Postgres and NATS through fault proxies of its own.
 package world
 
 import (
@@ -34,7 +34,9 @@ type Config struct {
 	Programs []Program
 	// Env is set for every one of them.
 	Env []string
-	Log *slog.Logger
+	// Qdrant says that there is one, of which every program is told.
+	Qdrant bool
+	Log    *slog.Logger
 }
 
 // Program is one process of the system.
@@ -50,6 +52,7 @@ type Program struct {
 type World struct {
 	Postgres  *pgserver.Server
 	NATS      *NATS
+	Qdrant    *Qdrant // nil where there is none
 	Processes []*Process
 	// Pool and Stream reach the servers without a proxy.
 	Pool   *pgxpool.Pool
@@ -142,8 +145,25 @@ func (w *World) openServers(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("connect to nats-server: %w", err)
 	}
 	w.onClose(func() error { w.conn.Close(); return nil })
-	w.Stream, err = jetstream.New(w.conn)
-	return err
+	if w.Stream, err = jetstream.New(w.conn); err != nil || !cfg.Qdrant {
+		return err
+	}
+	return w.openQdrant(ctx, cfg)
+}
+
+func (w *World) openQdrant(ctx context.Context, cfg Config) error {
+	log, err := w.logFile(cfg, "qdrant")
+	if err != nil {
+		return err
+	}
+	if w.Qdrant, err = newQdrant(filepath.Join(cfg.Bin, "qdrant"), log); err != nil {
+		return err
+	}
+	if err := w.Qdrant.Start(ctx); err != nil {
+		return err
+	}
+	w.onClose(func() error { w.Qdrant.Kill(); return nil })
+	return nil
 }
 
 func (w *World) process(cfg Config, program Program) (*Process, error) {
@@ -173,6 +193,9 @@ func (w *World) process(cfg Config, program Program) (*Process, error) {
 	}
 	p.env = append(os.Environ(), "DATABASE_URL="+database, "NATS_URL=nats://"+p.NATS.Addr(), "HTTP_ADDR="+p.HTTP,
 		"ECHOMIND_FAILPOINTS="+w.Failpoints, "CHUNKER_FILE_ROOTS="+w.Files, "CHUNKER_ALLOW_CIDRS=127.0.0.0/8")
+	if w.Qdrant != nil {
+		p.env = append(p.env, w.Qdrant.told()...)
+	}
 	p.env = append(append(p.env, cfg.Env...), program.Env...)
 	return p, nil
 }
@@ -222,6 +245,9 @@ func (w *World) Named(prefixes ...string) []*Process {
 
 // Heal takes back every fault of programs and connections, and disarms the fail points.
 func (w *World) Heal() error {
+	if w.Qdrant != nil {
+		w.Qdrant.Thaw()
+	}
 	for _, p := range w.Processes {
 		p.Heal()
 	}

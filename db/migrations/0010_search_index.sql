@@ -21,6 +21,10 @@ CREATE TABLE search_index_changes (
 );
 CREATE INDEX search_index_changes_session ON search_index_changes (session);
 
+-- Numbers whoever brings changes there, in the order of their turns: a deletion that Qdrant carries out late must not take
+-- away what a later turn has brought.
+CREATE SEQUENCE search_index_turns;
+
 -- +goose StatementBegin
 CREATE FUNCTION search_index_note() RETURNS trigger
     LANGUAGE plpgsql AS $$
@@ -44,5 +48,6 @@ DROP TRIGGER documents_search_index_delete ON documents;
 DROP TRIGGER documents_search_index_update ON documents;
 DROP TRIGGER documents_search_index_insert ON documents;
 DROP FUNCTION search_index_note();
+DROP SEQUENCE search_index_turns;
 DROP TABLE search_index_changes;
 DROP TABLE search_index;

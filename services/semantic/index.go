@@ -39,15 +39,18 @@ const (
 	longQueue = 100_000
 )
 
-// errIndex says that the index could not be asked; it is a wait.
-var errIndex = errors.New("the search index is away")
+var (
+	// errIndex says that the index could not be asked; it is a wait.
+	errIndex = errors.New("the search index is away")
+	errDown  = fmt.Errorf("%w: it was a moment ago", errIndex)
+)
 
 // Index keeps a collection of Qdrant as Postgres says:
 //
 //	documents ──trigger──▶ search_index_changes ──one at a time──▶ what the document shows now ──▶ Qdrant
 //
-// Postgres has every vector. What is brought again, late or in another order ends in the same collection, and one that is
-// lost is filled again. A point that outlives its chunk is no hit, since hits are read from Postgres.
+// Postgres has every vector. What is brought again, or in another order, ends in the same collection, and one that is lost
+// is filled again. A point that outlives its chunk is no hit, since hits are read from Postgres.
 type Index struct {
 	pool       *pgxpool.Pool
 	queries    *dbgen.Queries
@@ -57,6 +60,8 @@ type Index struct {
 	log        *slog.Logger
 	stored     chan struct{} // something was
 	dimensions atomic.Int64  // 0: not known yet
+	// down says that the last look failed; nobody but the next look asks Qdrant then, so that no worker waits for it.
+	down atomic.Bool
 }
 
 func newIndex(cfg config.Qdrant, pool *pgxpool.Pool, embedder Embedder, metrics *metrics, log *slog.Logger) *Index {
@@ -81,14 +86,14 @@ func (x *Index) run(ctx context.Context) error {
 	defer ticker.Stop()
 	step := x.Look
 	for {
-		if err := step(ctx); err != nil && ctx.Err() == nil {
+		if err := step(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, errDown) {
 			x.log.Warn("the search index is behind; tried again", "err", err)
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-x.stored:
-			step = func(ctx context.Context) error { return x.Bring(ctx, uuid.Nil) }
+			step = func(ctx context.Context) error { return x.BringUnlessDown(ctx, uuid.Nil) }
 		case <-ticker.C:
 			step = x.Look
 		}
@@ -96,7 +101,11 @@ func (x *Index) run(ctx context.Context) error {
 }
 
 // Look makes the collection where it is missing, and brings every change that waits.
-func (x *Index) Look(ctx context.Context) error { return errors.Join(x.measure(ctx), x.keep(ctx)) }
+func (x *Index) Look(ctx context.Context) error {
+	err := x.keep(ctx)
+	x.down.Store(err != nil)
+	return errors.Join(err, x.measure(ctx))
+}
 
 func (x *Index) keep(ctx context.Context) error {
 	dimensions, err := x.askDimensions(ctx)
@@ -196,6 +205,18 @@ func (x *Index) setFilled(ctx context.Context, filled bool) error {
 	})
 }
 
+// BringUnlessDown is Bring; while Qdrant is known to be down it returns an error at once.
+func (x *Index) BringUnlessDown(ctx context.Context, session uuid.UUID) error {
+	if x.down.Load() {
+		return errDown
+	}
+	err := x.Bring(ctx, session)
+	if err != nil && ctx.Err() == nil {
+		x.down.Store(true)
+	}
+	return err
+}
+
 // Bring brings the changes that wait to the collection: those of one run, or of all if it is nil.
 func (x *Index) Bring(ctx context.Context, session uuid.UUID) error {
 	for more := true; more; {
@@ -224,8 +245,9 @@ func (x *Index) inTurn(ctx context.Context, name string, after time.Duration, wo
 	return deadline.Do(ctx, name, after, func(ctx context.Context) error {
 		return postgres.Tx(ctx, x.pool, func(tx pgx.Tx) error {
 			q := x.queries.WithTx(tx)
-			if err := q.AwaitTurnAtSearchIndex(ctx); err != nil {
-				return err
+			err := deadline.Do(ctx, "semantic.index_turn", queryTimeout, q.AwaitTurnAtSearchIndex)
+			if err != nil {
+				return fmt.Errorf("%w: %w", errIndex, err)
 			}
 			return work(ctx, q)
 		})
@@ -257,10 +279,14 @@ func (x *Index) bring(ctx context.Context, q *dbgen.Queries, session uuid.UUID) 
 		return 0, false, err
 	}
 	shown := newShowing(documents)
-	if points, err = x.write(ctx, q, shown); err != nil {
+	turn, err := q.TurnAtSearchIndex(ctx)
+	if err != nil {
 		return 0, false, err
 	}
-	if err := x.collection.KeepOnly(ctx, shown.documents, shown.versions); err != nil {
+	if points, err = x.write(ctx, q, turn, shown); err != nil {
+		return 0, false, err
+	}
+	if err := x.collection.KeepOnly(ctx, turn, shown.documents, shown.versions); err != nil {
 		return 0, false, x.away(err)
 	}
 	failpoint.At("semantic.indexed")
@@ -268,7 +294,7 @@ func (x *Index) bring(ctx context.Context, q *dbgen.Queries, session uuid.UUID) 
 }
 
 // write brings the chunks that documents show.
-func (x *Index) write(ctx context.Context, q *dbgen.Queries, shown showing) (written int, err error) {
+func (x *Index) write(ctx context.Context, q *dbgen.Queries, turn int64, shown showing) (written int, err error) {
 	next := dbgen.ChunksToIndexParams{
 		Sessions: shown.sessions, FirstNos: shown.firstNos, Ids: shown.ids, Embedder: x.embedder.Name(),
 		Letters: indexLetters, Page: indexPage, AfterNo: -1,
@@ -284,7 +310,7 @@ func (x *Index) write(ctx context.Context, q *dbgen.Queries, shown showing) (wri
 			key := Key{Session: row.Session, FirstNo: row.FirstNo, DocumentID: row.DocumentID}
 			points[i] = qdrant.Point{ID: pointID(key, row.No), Vector: row.Embedding, Payload: qdrant.Payload{
 				ConnectorID: shown.connectors[row.DocumentID], DocumentID: row.DocumentID, Version: version(key), No: row.No,
-				Words: embed.Words(row.Text),
+				Turn: turn, Words: embed.Words(row.Text),
 			}}
 			next.AfterSession, next.AfterFirstNo, next.AfterDocument, next.AfterNo = row.Session, row.FirstNo, row.DocumentID, row.No
 		}

@@ -1,10 +1,12 @@
 package semantic
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -34,6 +36,14 @@ type indexed struct {
 	failing atomic.Value
 	// biggest is the size of the largest request so far, in bytes.
 	biggest atomic.Int64
+	hold    atomic.Pointer[hold]
+}
+
+// hold keeps the first request of its kind from being carried out until it is released.
+type hold struct {
+	method, path           string
+	taken                  atomic.Bool
+	reached, release, done chan struct{}
 }
 
 const (
@@ -52,6 +62,14 @@ func startQdrant(t *testing.T, x *indexed) config.Qdrant {
 	}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x.biggest.Store(max(x.biggest.Load(), r.ContentLength))
+		h := x.hold.Load()
+		if h != nil && r.Method == h.method && strings.HasSuffix(r.URL.Path, h.path) && h.taken.CompareAndSwap(false, true) {
+			body, _ := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			close(h.reached)
+			<-h.release
+			defer close(h.done)
+		}
 		x.server.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
@@ -103,9 +121,11 @@ func TestARunIsCompleteWhenItCanBeFound(t *testing.T) {
 	require.Equal(t, int64(1), c.stored(), "nothing waits in the stream for it")
 	_, err := NewSearcher(x.pool, x.qdrant).Search(ctx, Reader{UserID: 1}, "zebra", 1)
 	require.ErrorContains(t, err, "overloaded")
+	require.ErrorIs(t, x.index.Look(ctx), errIndex)
 	require.ErrorIs(t, x.CompleteStored(ctx), errIndex)
 	require.Equal(t, "running", c.verdict())
 	x.failing.Store("")
+	require.NoError(t, x.index.Look(ctx))
 	require.NoError(t, x.CompleteStored(ctx))
 	require.Equal(t, "completed", c.verdict())
 	require.Equal(t, []string{"a"}, x.finds(Reader{UserID: 1}, "zebra"))
@@ -115,13 +135,61 @@ func TestARunIsCompleteWhenItCanBeFound(t *testing.T) {
 func TestARunDoesNotWaitForTheChangesOfAnother(t *testing.T) {
 	x := newIndexed(t)
 	other := x.syncing()
-	x.failing.Store(every)
 	other.stores(other.doc(1, "b", "yak"))
-	x.failing.Store("")
 	x.synced(map[string]string{"a": "zebra"})
 	require.Equal(t, int64(1), x.count("search_index_changes"))
 	require.NoError(t, x.index.Look(ctx))
 	require.NoError(t, x.mirrors())
+}
+
+func TestNoWorkerAsksAQdrantThatIsKnownToBeDown(t *testing.T) {
+	x := newIndexed(t)
+	var asked atomic.Int64
+	x.server.Before = func(string) error { asked.Add(1); return errors.New("overloaded") }
+	require.ErrorIs(t, x.index.Look(ctx), errIndex)
+	before := asked.Load()
+	for range 5 {
+		c := x.syncing()
+		c.stores(c.doc(1, "a", "zebra"), c.completed(1))
+		require.Equal(t, int64(1), c.stored())
+	}
+	require.ErrorIs(t, x.CompleteStored(ctx), errDown)
+	require.Equal(t, before, asked.Load())
+	x.server.Before = nil
+	require.NoError(t, x.index.Look(ctx))
+	require.NoError(t, x.CompleteStored(ctx))
+	require.Zero(t, x.count("scheduler_runs WHERE status = 'running'"))
+	require.NoError(t, x.mirrors())
+}
+
+// A request may be carried out after its caller has given it up, and after a later one's.
+func TestARequestThatIsCarriedOutLateHidesNothing(t *testing.T) {
+	for name, operation := range map[string]string{"a deletion": "POST /points/delete", "an upsert": "PUT /points"} {
+		t.Run(name, func(t *testing.T) {
+			method, path, _ := strings.Cut(operation, " ")
+			x := newIndexed(t)
+			c := x.synced(map[string]string{"a": "zebra", "b": "yak"}).again()
+			c.stores(c.doc(1, "a", "aardvark"))
+			held := &hold{method: method, path: path, reached: make(chan struct{}), release: make(chan struct{}), done: make(chan struct{})}
+			x.hold.Store(held)
+			dying, kill := context.WithCancel(ctx)
+			ended := make(chan error, 1)
+			go func() { ended <- x.index.Bring(dying, uuid.Nil) }()
+			<-held.reached
+			kill()
+			require.Error(t, <-ended)
+			c.stores(c.doc(2, "a", "antelope"), c.completed(2))
+			require.Equal(t, "completed", c.verdict())
+			close(held.release)
+			<-held.done
+			require.Equal(t, []string{"a"}, x.finds(Reader{UserID: 1}, "antelope"))
+			require.Empty(t, x.finds(Reader{UserID: 1}, "aardvark"))
+			c = c.again()
+			c.stores(c.doc(1, "a", "alpaca"), c.completed(1))
+			require.NoError(t, x.index.Look(ctx))
+			require.NoError(t, x.mirrors(), "the document's next change removes what is outdated")
+		})
+	}
 }
 
 func TestWhatIsReplacedDeletedOrSweptLeavesTheIndex(t *testing.T) {

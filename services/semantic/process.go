@@ -77,8 +77,7 @@ func (s *Semantic) settle(ctx context.Context, session uuid.UUID, come progress)
 	case come.complete:
 		err := s.complete(ctx, session)
 		if errors.Is(err, errIndex) {
-			s.log.Warn("a run is stored but cannot be found yet; it is completed when it can", "session", session, "err", err)
-			return nil
+			return nil // stored; whoever keeps house completes it when it can be found
 		}
 		return err
 	case come.checkpointed:
@@ -110,7 +109,7 @@ func (s *Semantic) complete(ctx context.Context, session uuid.UUID) error {
 	ctx, span := s.servers.Tracer.Start(ctx, session, tracing.Complete)
 	defer span.End()
 	if s.index != nil {
-		if err := s.index.Bring(ctx, session); err != nil {
+		if err := s.index.BringUnlessDown(ctx, session); err != nil {
 			span.Fail("not found yet")
 			return err
 		}

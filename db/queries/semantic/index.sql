@@ -20,6 +20,10 @@ WHERE name = @name AND fed_at >= clock_timestamp() - @abandoned::interval;
 -- One at a time brings changes to the index: what it read from Postgres is not overtaken.
 SELECT pg_advisory_xact_lock(hashtextextended('search_index', 0));
 
+-- name: TurnAtSearchIndex :one
+-- Asked when it is our turn, so that later turns have larger numbers.
+SELECT nextval('search_index_turns')::bigint;
+
 -- name: EmptySearchIndexChanges :exec
 DELETE FROM search_index_changes;
 

@@ -351,3 +351,15 @@ func (q *Queries) SetSearchIndexFilled(ctx context.Context, arg SetSearchIndexFi
 	_, err := q.db.Exec(ctx, setSearchIndexFilled, arg.Filled, arg.Name)
 	return err
 }
+
+const turnAtSearchIndex = `-- name: TurnAtSearchIndex :one
+SELECT nextval('search_index_turns')::bigint
+`
+
+// Asked when it is our turn, so that later turns have larger numbers.
+func (q *Queries) TurnAtSearchIndex(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, turnAtSearchIndex)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}

@@ -82,7 +82,7 @@ func holding(t *testing.T, points ...string) *Collection {
 	for i, p := range points {
 		version, words, _ := strings.Cut(p, ":")
 		all = append(all, Point{ID: uuid.NewSHA1(uuid.Nil, fmt.Appendf(nil, "%d %s", i, p)), Vector: []float32{float32(i), 1}, Payload: Payload{
-			ConnectorID: int32(i % 2), DocumentID: int64(i / 2), Version: version, No: int32(i), Words: strings.Fields(words),
+			ConnectorID: int32(i % 2), DocumentID: int64(i / 2), Version: version, No: int32(i), Words: strings.Fields(words), Turn: int64(i),
 		}})
 	}
 	require.NoError(t, c.Upsert(ctx, all))
@@ -109,9 +109,11 @@ func TestHitsAreTheNearestAndThoseThatHoldAWordEachOnce(t *testing.T) {
 
 func TestWhatIsKeptOfDocumentsIsTheirVersions(t *testing.T) {
 	c := holding(t, "old", "new", "old", "old", "other", "other")
-	require.NoError(t, c.KeepOnly(ctx, []int64{0, 1}, []string{"new", "newer"}))
+	require.NoError(t, c.KeepOnly(ctx, 3, []int64{0, 1}, []string{"new", "newer"}))
+	require.Equal(t, []string{"5/other", "4/other", "3/old", "1/new"}, near(t, c, 9, []int32{0, 1}), "3 came later")
+	require.NoError(t, c.KeepOnly(ctx, 4, []int64{0, 1}, []string{"new", "newer"}))
 	require.Equal(t, []string{"5/other", "4/other", "1/new"}, near(t, c, 9, []int32{0, 1}))
-	require.NoError(t, c.KeepOnly(ctx, []int64{0, 2}, nil))
+	require.NoError(t, c.KeepOnly(ctx, 9, []int64{0, 2}, nil))
 	require.Empty(t, near(t, c, 9, []int32{0, 1}))
 	require.NoError(t, c.Create(ctx, 2), "over itself")
 }

@@ -18,6 +18,8 @@ type Payload struct {
 	Version string `json:"version"`
 	// No is the chunk's place in the document.
 	No int32 `json:"no"`
+	// Turn numbers the writes: a later one has a larger number.
+	Turn int64 `json:"turn"`
 	// Words are the chunk's, each once.
 	Words []string `json:"words,omitempty"`
 }
@@ -36,7 +38,7 @@ type Hit struct {
 }
 
 // The fields that points are found by; without an index Qdrant looks at every point.
-var indexed = map[string]string{"connector_id": "integer", "document_id": "integer", "version": "keyword", "words": "keyword"}
+var indexed = map[string]string{"connector_id": "integer", "document_id": "integer", "version": "keyword", "words": "keyword", "turn": "integer"}
 
 type vectors struct {
 	Size     int    `json:"size"`
@@ -94,25 +96,33 @@ func (c *Collection) Upsert(ctx context.Context, points []Point) error {
 	return c.call(ctx, "upsert", http.MethodPut, "/points?wait=true", upsert{points}, nil)
 }
 
-type match struct {
+type anyOf struct {
 	Any any `json:"any"`
+}
+
+type below struct {
+	LT int64 `json:"lt"`
 }
 
 type condition struct {
 	Key   string `json:"key"`
-	Match match  `json:"match"`
+	Match *anyOf `json:"match,omitempty"`
+	Range *below `json:"range,omitempty"`
 }
+
+func isAnyOf(key string, values any) condition { return condition{Key: key, Match: &anyOf{values}} }
 
 type filter struct {
 	Must    []condition `json:"must,omitempty"`
 	MustNot []condition `json:"must_not,omitempty"`
 }
 
-// KeepOnly removes the points of documents that are of none of the versions.
-func (c *Collection) KeepOnly(ctx context.Context, documents []int64, versions []string) error {
-	others := filter{Must: []condition{{"document_id", match{documents}}}}
+// KeepOnly removes the points of documents that are of none of the versions and were written before a turn. Carried out
+// late, after the call was given up, it does no harm to what was written since.
+func (c *Collection) KeepOnly(ctx context.Context, turn int64, documents []int64, versions []string) error {
+	others := filter{Must: []condition{isAnyOf("document_id", documents), {Key: "turn", Range: &below{turn}}}}
 	if len(versions) > 0 {
-		others.MustNot = []condition{{"version", match{versions}}}
+		others.MustNot = []condition{isAnyOf("version", versions)}
 	}
 	type remove struct {
 		Filter filter `json:"filter"`
@@ -132,11 +142,11 @@ func (c *Collection) Nearest(ctx context.Context, vector []float32, connectors [
 	type batch struct {
 		Searches []query `json:"searches"`
 	}
-	readable := condition{"connector_id", match{connectors}}
+	readable := isAnyOf("connector_id", connectors)
 	payload := []string{"connector_id", "document_id", "version", "no"}
 	searches := batch{[]query{{vector, filter{Must: []condition{readable}}, limit, payload}}}
 	for _, word := range words {
-		holding := filter{Must: []condition{readable, {"words", match{[]string{word}}}}}
+		holding := filter{Must: []condition{readable, isAnyOf("words", []string{word})}}
 		searches.Searches = append(searches.Searches, query{vector, holding, limit, payload})
 	}
 	var answers []struct {

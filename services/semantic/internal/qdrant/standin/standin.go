@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -65,7 +66,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		routes.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			result, err := s.answer(pattern, serve, r)
 			w.Header().Set("Content-Type", "application/json")
-			if f, isFault := err.(fault); isFault {
+			var f fault
+			if errors.As(err, &f) {
 				w.WriteHeader(f.status)
 				_ = json.NewEncoder(w).Encode(map[string]any{"status": map[string]string{"error": f.text}, "time": 0.001})
 				return
@@ -271,9 +273,12 @@ type filter struct {
 
 type condition struct {
 	Key   string `json:"key"`
-	Match struct {
+	Match *struct {
 		Any []any `json:"any"`
 	} `json:"match"`
+	Range *struct {
+		LT *float64 `json:"lt"`
+	} `json:"range"`
 }
 
 func (f filter) passes(payload map[string]any) bool {
@@ -281,13 +286,17 @@ func (f filter) passes(payload map[string]any) bool {
 		!slices.ContainsFunc(f.MustNot, func(c condition) bool { return c.holds(payload) })
 }
 
-// holds says whether the value, or one of them, is among those asked for.
+// holds says whether the value, or one of them, is among those asked for, or in the range.
 func (c condition) holds(payload map[string]any) bool {
 	values, several := payload[c.Key].([]any)
 	if !several {
 		values = []any{payload[c.Key]}
 	}
-	return slices.ContainsFunc(values, func(v any) bool { return slices.Contains(c.Match.Any, v) })
+	return slices.ContainsFunc(values, func(v any) bool {
+		number, isNumber := v.(float64)
+		return c.Match != nil && slices.Contains(c.Match.Any, v) ||
+			c.Range != nil && c.Range.LT != nil && isNumber && number < *c.Range.LT
+	})
 }
 
 // Points are the points of a collection.

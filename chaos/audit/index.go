@@ -1,0 +1,82 @@
+package audit
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Point is what a search index says of one chunk.
+type Point struct {
+	ConnectorID int32  `json:"connector_id"`
+	DocumentID  int64  `json:"document_id"`
+	Version     string `json:"version"`
+	No          int32  `json:"no"`
+}
+
+// Index holds the search index against what documents show. read returns every point of a collection.
+func Index(
+	ctx context.Context, pool *pgxpool.Pool, read func(ctx context.Context, collection string) ([]Point, error),
+) (Finding, error) {
+	f := Finding{
+		Promise: 5, Name: "the index is what documents show",
+		How: "the search index holds each chunk that a document shows, once, and nothing else; no change waits to be brought",
+	}
+	var collection string
+	var waiting int
+	err := pool.QueryRow(ctx, `SELECT coalesce((SELECT name FROM search_index), ''), (SELECT count(*) FROM search_index_changes)`).
+		Scan(&collection, &waiting)
+	if err != nil {
+		return f, wrap("ask for the index", err)
+	}
+	if collection == "" {
+		f.violated("nobody keeps an index")
+		return f, nil
+	}
+	if waiting > 0 {
+		f.violated("%d changes wait to be brought", waiting)
+	}
+	shown, err := shownChunks(ctx, pool)
+	if err != nil {
+		return f, err
+	}
+	held, err := read(ctx, collection)
+	if err != nil {
+		f.violated("collection %s cannot be read: %s", collection, err)
+		return f, nil
+	}
+	f.Checked = len(shown)
+	compareIndex(&f, shown, held)
+	return f, nil
+}
+
+func shownChunks(ctx context.Context, pool *pgxpool.Pool) ([]Point, error) {
+	rows, err := pool.Query(ctx, `
+		SELECT d.connector_id, d.id, d.session || '/' || d.first_no, c.no
+		FROM documents d JOIN chunks c ON c.session = d.session AND c.first_no = d.first_no AND c.document_id = d.id
+		ORDER BY d.connector_id, d.id, c.no`)
+	if err != nil {
+		return nil, wrap("read what documents show", err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Point])
+	return all, wrap("read what documents show", err)
+}
+
+func compareIndex(f *Finding, shown, held []Point) {
+	missing := make(map[Point]bool, len(shown))
+	for _, chunk := range shown {
+		missing[chunk] = true
+	}
+	for _, point := range held {
+		if !missing[point] {
+			f.violated("the index holds %+v, which no document shows, or holds it twice", point)
+		}
+		delete(missing, point)
+	}
+	for _, chunk := range shown {
+		if missing[chunk] {
+			f.violated("%+v is not in the index", chunk)
+		}
+	}
+}
