@@ -25,7 +25,7 @@ func Index(
 	}
 	var collection string
 	var waiting int
-	err := pool.QueryRow(ctx, `SELECT coalesce((SELECT name FROM search_index), ''), (SELECT count(*) FROM search_index_changes)`).
+	err := pool.QueryRow(ctx, `SELECT coalesce((SELECT name || '-' || generation FROM search_index), ''), (SELECT count(*) FROM search_index_changes)`).
 		Scan(&collection, &waiting)
 	if err != nil {
 		return f, wrap("ask for the index", err)

@@ -25,7 +25,7 @@ type held struct {
 func (h *held) look() audit.Finding {
 	h.t.Helper()
 	f, err := audit.Index(ctx, h.pool, func(_ context.Context, collection string) ([]audit.Point, error) {
-		require.Equal(h.t, "tests", collection)
+		require.Equal(h.t, "tests-00000000-0000-0000-0000-000000000001", collection)
 		return h.points, h.away
 	})
 	require.NoError(h.t, err)
@@ -46,7 +46,7 @@ func (h *held) says(parts ...string) {
 func TestAnIndexThatIsNotWhatDocumentsShowIsFound(t *testing.T) {
 	h := &held{lab: newLab(t)}
 	h.says("nobody keeps an index")
-	h.do(`INSERT INTO search_index (name, filled) VALUES ('tests', true)`)
+	h.do(`INSERT INTO search_index (name, generation, filled) VALUES ('tests', '00000000-0000-0000-0000-000000000001', true)`)
 	require.Zero(t, h.look().Checked, "there is nothing to look at")
 
 	cfg := source.Config{Documents: 3, Mode: source.Delta}
@@ -60,7 +60,7 @@ func TestAnIndexThatIsNotWhatDocumentsShowIsFound(t *testing.T) {
 	require.Greater(t, chunks, 1)
 	waits := fmt.Sprintf("%d changes wait", waiting)
 	h.away = errors.New("it is away")
-	h.says(waits, "collection tests cannot be read: it is away")
+	h.says(waits, "cannot be read: it is away")
 	h.away = nil
 	require.Equal(t, 1+chunks, h.look().Violated, "nothing is in it")
 

@@ -78,7 +78,7 @@ func dimensions(ctx context.Context, qdrant *world.Qdrant, collection string) (i
 // indexLost says whether the collection is not there; semantic looks for it every few seconds.
 func indexLost(ctx context.Context, w *world.World) (bool, error) {
 	var collection string
-	err := w.Pool.QueryRow(ctx, `SELECT name FROM search_index`).Scan(&collection)
+	err := w.Pool.QueryRow(ctx, `SELECT name || '-' || generation FROM search_index`).Scan(&collection)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return true, nil
 	}

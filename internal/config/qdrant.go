@@ -14,7 +14,7 @@ type Qdrant struct {
 	URL string `env:"QDRANT_URL"`
 	// APIKey is Qdrant's service.api_key, where it has one.
 	APIKey string `env:"QDRANT_API_KEY"`
-	// Collection begins the collection's name, which ends in the embedder's. Each database needs its own.
+	// Collection begins the collections' names. A copy of a database needs another one.
 	Collection string `env:"QDRANT_COLLECTION" envDefault:"echomind"`
 }
 

@@ -113,6 +113,20 @@ func TestADrainingRunIsNotRescued(t *testing.T) {
 	want(s, session, `SELECT chunking_session FROM connectors WHERE id = $1 AND status = 'SYNCING'`, id)
 }
 
+func TestARunOfWhichEverythingIsStoredIsNotRescued(t *testing.T) {
+	s := setStage(t)
+	kit, foreign := s.connector(nil), s.connector(nil)
+	session, _ := s.syncing(kit, gone)
+	s.exec(`UPDATE connectors SET status = 'SYNCING', lease_owner = NULL, lease_expires_at = NULL WHERE id = $1`, foreign)
+	s.exec(`UPDATE scheduler_runs SET stored = 3, total = 3, picked_up_at = clock_timestamp() - interval '7 hours'`)
+	s.rescue()
+	want(s, session, `SELECT chunking_session FROM connectors WHERE id = $1 AND status = 'SYNCING'`, kit)
+	want(s, 2, `SELECT count(*) FROM scheduler_runs WHERE status = 'running'`)
+	s.exec(`UPDATE scheduler_runs SET total = 4`)
+	s.rescue()
+	want(s, 2, `SELECT count(*) FROM connectors WHERE status = 'PENDING'`)
+}
+
 func TestAForeignSubscriberIsRescuedOnlyAfterItsTimeout(t *testing.T) {
 	s := setStage(t)
 	id := s.connector(nil)

@@ -210,7 +210,13 @@ func (c trip) handles(messages ...*internalpb.DocumentProcessRequest) error {
 	for _, m := range messages {
 		group = append(group, delivery{request: m, session: uuid.MustParse(m.ChunkingSession)})
 	}
-	return c.f.untilAnswered(ctx, group[0], func(ctx context.Context) error { return c.f.process(ctx, group) })
+	err := c.f.untilAnswered(ctx, group[0], func(ctx context.Context) error { return c.f.process(ctx, group) })
+	if err == nil && c.f.index != nil {
+		if err := c.f.index.catchUp(ctx, c.f.complete); err != nil {
+			c.f.t.Logf("the index: %v", err) // who keeps house repeats it
+		}
+	}
+	return err
 }
 
 func (c trip) stores(messages ...*internalpb.DocumentProcessRequest) {

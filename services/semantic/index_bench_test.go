@@ -34,7 +34,9 @@ func BenchmarkStoreWithAnIndex(b *testing.B) {
 		qdrant: config.Qdrant{URL: server.URL, Collection: "bench"},
 	}
 	f.Semantic = f.service(&connect.Servers{Pool: f.pool})
-	require.NoError(b, f.index.Look(ctx))
+	index := f.index
+	require.NoError(b, index.Look(ctx))
+	f.index = nil // what a store does in the background is measured by itself
 	for range b.N {
 		var took [4]time.Duration
 		for range turns {
@@ -49,7 +51,7 @@ func BenchmarkStoreWithAnIndex(b *testing.B) {
 				took[i] += storeRange(b, c, 0, documents, 0, 0)
 				if i == 3 {
 					began := time.Now()
-					require.NoError(b, f.index.Bring(ctx, c.session))
+					require.NoError(b, index.bringAll(ctx))
 					took[i] += time.Since(began)
 				}
 			}

@@ -75,12 +75,15 @@ func TestARequestThatIsCarriedOutLateHidesNothing(t *testing.T) {
 			method, path, _ := strings.Cut(operation, " ")
 			x := newIndexed(t)
 			c := x.synced(map[string]string{"a": "zebra", "b": "yak"}).again()
+			x.failing.Store(every)
 			c.stores(c.doc(1, "a", "aardvark"))
+			x.failing.Store("")
+			x.index.down.Store(false)
 			held := &hold{method: method, path: path, reached: make(chan struct{}), release: make(chan struct{}), done: make(chan struct{})}
 			x.hold.Store(held)
 			dying, kill := context.WithCancel(ctx)
 			ended := make(chan error, 1)
-			go func() { ended <- x.index.Bring(dying, uuid.Nil) }()
+			go func() { ended <- x.index.bringAll(dying) }()
 			<-held.reached
 			kill()
 			require.Error(t, <-ended)
@@ -116,9 +119,9 @@ func TestAnIndexThatIsLostIsFilledAgain(t *testing.T) {
 
 func TestACollectionOfOtherVectorsIsNotTouched(t *testing.T) {
 	x := newIndexed(t)
-	other := x.another().index
-	require.ErrorContains(t, other.collection.Check(ctx, 3), "set QDRANT_COLLECTION to a name of this database's own")
-	require.NoError(t, other.collection.Check(ctx, 512))
+	other := x.index.qdrant.Collection(x.collection())
+	require.ErrorContains(t, other.Check(ctx, 3), "set QDRANT_COLLECTION to a name of this database's own")
+	require.NoError(t, other.Check(ctx, 512))
 }
 
 func TestAWrongKeyIsSaid(t *testing.T) {
@@ -136,13 +139,13 @@ func TestAPointThatIsNotOursIsSaid(t *testing.T) {
 	for _, version := range []string{"", "zebra", uuid.NewString(), uuid.NewString() + "/x"} {
 		body := fmt.Sprintf(`{"points": [{"id": "x", "vector": [%s1], "payload": {"connector_id": %d, "version": %q}}]}`,
 			strings.Repeat("0,", 511), c.connector, version)
-		request := httptest.NewRequest(http.MethodPut, "/collections/tests-hash-512-v1/points?wait=true", strings.NewReader(body))
+		request := httptest.NewRequest(http.MethodPut, "/collections/"+x.collection()+"/points?wait=true", strings.NewReader(body))
 		request.Header.Set("api-key", "secret")
 		answer := httptest.NewRecorder()
 		x.server.ServeHTTP(answer, request)
 		require.Equal(t, 200, answer.Code, answer.Body)
 		_, err := NewSearcher(x.pool, x.qdrant).Search(ctx, Reader{UserID: 1}, "zebra", 1)
-		require.ErrorContains(t, err, "a point of collection tests-hash-512-v1 is not ours")
+		require.ErrorContains(t, err, "a point of collection "+x.collection()+" is not ours")
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/db"
@@ -19,6 +20,7 @@ import (
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/services/semantic/internal/dbgen"
 	"github.com/echomind/sync/services/semantic/internal/qdrant/standin"
 )
 
@@ -82,12 +84,19 @@ func (x *indexed) another(change ...func(*config.Qdrant)) *Semantic {
 	return f.service(&connect.Servers{Pool: x.pool})
 }
 
+// collection is the one that the index is kept in.
+func (x *indexed) collection() string {
+	return one[string](x.fixture, `SELECT name || '-' || generation FROM search_index`)
+}
+
+func (x *indexed) points() []standin.Point { return x.server.Points(x.collection()) }
+
 // mirrors says that the index holds exactly the chunks that documents show, and that nothing waits to be brought.
 func (x *indexed) mirrors() error {
 	shown := many[string](x.fixture, `SELECT concat_ws(' ', d.connector_id, d.id, d.session || '/' || d.first_no, c.no)
 		FROM documents d JOIN chunks c ON c.session = d.session AND c.first_no = d.first_no AND c.document_id = d.id`)
 	held := []string{}
-	for _, p := range x.server.Points("tests-hash-512-v1") {
+	for _, p := range x.points() {
 		held = append(held, fmt.Sprintf("%v %v %v %v", p.Payload["connector_id"], p.Payload["document_id"], p.Payload["version"], p.Payload["no"]))
 	}
 	slices.Sort(shown)
@@ -98,11 +107,21 @@ func (x *indexed) mirrors() error {
 	return nil
 }
 
-func TestARunDoesNotWaitForTheChangesOfAnother(t *testing.T) {
+func TestARunWaitsForWhatItsConnectorHasChangedAndForNoOther(t *testing.T) {
 	x := newIndexed(t)
-	other := x.syncing()
+	x.failing.Store(every)
+	c, other := x.syncing(), x.syncing()
+	c.stores(c.doc(1, "a", "zebra"))
 	other.stores(other.doc(1, "b", "yak"))
-	x.synced(map[string]string{"a": "zebra"})
+	x.exec(`UPDATE connectors SET status = 'DISABLED' WHERE id = $1`, c.connector) // that run is over
+	x.exec(`UPDATE connectors SET status = 'ACTIVE' WHERE id = $1`, c.connector)
+	c = c.again()
+	c.stores(c.completed(0)) // nothing has changed since
+	require.Equal(t, "running", c.verdict(), "what the run before has stored is not in the index")
+	x.failing.Store("")
+	x.index.down.Store(false)
+	require.NoError(t, x.complete(ctx, c.session))
+	require.Equal(t, "skipped", c.verdict())
 	require.Equal(t, int64(1), x.count("search_index_changes"))
 	require.NoError(t, x.index.Look(ctx))
 	require.NoError(t, x.mirrors())
@@ -121,7 +140,7 @@ func TestWhatIsReplacedDeletedOrSweptLeavesTheIndex(t *testing.T) {
 	require.NoError(t, x.Sweep(ctx))
 	require.NoError(t, x.index.Look(ctx))
 	require.NoError(t, x.mirrors())
-	require.Empty(t, x.server.Points("tests-hash-512-v1"))
+	require.Empty(t, x.points())
 }
 
 func TestADocumentOfManyPagesIsBroughtWhole(t *testing.T) {
@@ -136,7 +155,7 @@ func TestADocumentOfManyPagesIsBroughtWhole(t *testing.T) {
 	}), c.completed(2))
 	require.Equal(t, "completed", c.verdict())
 	require.NoError(t, x.mirrors())
-	require.Len(t, x.server.Points("tests-hash-512-v1"), chunks+1)
+	require.Len(t, x.points(), chunks+1)
 	require.Positive(t, x.biggest.Load())
 	require.Less(t, x.biggest.Load(), int64(4<<20))
 	hits, err := NewSearcher(x.pool, x.qdrant).Search(ctx, Reader{UserID: 1}, "number521", 1)
@@ -180,7 +199,7 @@ func TestWhatWasStoredBeforeThereWasAnIndexIsInIt(t *testing.T) {
 	x.failing.Store("")
 	require.NoError(t, f.index.Look(ctx))
 	require.NoError(t, x.mirrors())
-	require.Len(t, x.server.Points("tests-hash-512-v1"), 6)
+	require.Len(t, x.points(), 6)
 }
 
 func TestAStoreThatIsUnderWayWhenAnIndexBeginsIsInIt(t *testing.T) {
@@ -206,7 +225,7 @@ func TestAStoreThatIsUnderWayWhenAnIndexBeginsIsInIt(t *testing.T) {
 	require.NoError(t, <-began)
 	require.NoError(t, index.Look(ctx))
 	require.NoError(t, x.mirrors())
-	require.Len(t, x.server.Points("tests-hash-512-v1"), 1)
+	require.Len(t, x.points(), 1)
 }
 
 func TestAnIndexThatNobodyKeepsIsForgottenAndGathersNothing(t *testing.T) {
@@ -223,7 +242,7 @@ func TestAnIndexThatNobodyKeepsIsForgottenAndGathersNothing(t *testing.T) {
 	require.Zero(t, x.count("search_index_changes"))
 	require.NoError(t, kept.index.Look(ctx))
 	require.NoError(t, x.mirrors())
-	require.Len(t, x.server.Points("tests-hash-512-v1"), 3)
+	require.Len(t, x.points(), 3)
 }
 
 // As after a restore from a backup: the database says that the index is filled, and it is of a later one.
@@ -242,20 +261,96 @@ func TestAnIndexThatNobodyKeptForLongIsFilledAnew(t *testing.T) {
 	require.NoError(t, x.mirrors())
 }
 
-func TestACollectionOfAnotherNameTakesOverWhenTheFirstIsNotKeptAnyMore(t *testing.T) {
+func TestAnIndexOfAnotherNameTakesOverWhenTheFirstIsNotKeptAnyMore(t *testing.T) {
 	x := newIndexed(t)
 	next := x.another(func(q *config.Qdrant) { q.Collection = "next" })
 	require.NoError(t, next.index.Look(ctx))
 	x.synced(map[string]string{"a": "zebra"})
 	require.NoError(t, next.index.Look(ctx))
-	require.NoError(t, x.mirrors(), "the first is kept")
-	require.Empty(t, x.server.Points("next-hash-512-v1"))
+	require.NoError(t, x.mirrors())
+	require.Contains(t, x.collection(), "tests-", "the first is kept")
 	x.exec(`UPDATE search_index SET fed_at = fed_at - interval '2 minutes'`)
 	require.NoError(t, next.index.Look(ctx))
-	require.Len(t, x.server.Points("next-hash-512-v1"), 1)
+	require.Contains(t, x.collection(), "next-hash-512-v1-")
+	require.NoError(t, x.mirrors())
 	x.synced(map[string]string{"b": "yak"}) // by a replica of the release before
 	require.NoError(t, next.index.Look(ctx))
-	require.Len(t, x.server.Points("next-hash-512-v1"), 2)
+	require.NoError(t, x.mirrors())
+	_, err := NewSearcher(x.pool, x.qdrant).Search(ctx, Reader{UserID: 1}, "zebra", 1)
+	require.ErrorContains(t, err, "no index tests-hash-512-v1 is kept")
+}
+
+func TestTwoDatabasesOnOneQdrantDoNotTouchEachOther(t *testing.T) {
+	x := newIndexed(t)
+	y := &indexed{fixture: &fixture{t: t, pool: openPool(t, testkit.Database(t, db.Up)), qdrant: x.qdrant}, server: x.server}
+	y.Semantic = y.service(&connect.Servers{Pool: y.pool})
+	x.synced(map[string]string{"a": "zebra"})
+	require.NoError(t, y.index.Look(ctx))
+	y.synced(map[string]string{"a": "yak"})
+	require.NoError(t, x.mirrors())
+	require.NoError(t, y.mirrors())
+	require.Equal(t, []string{"a"}, x.finds(Reader{UserID: 1}, "zebra"))
+	require.Empty(t, y.finds(Reader{UserID: 1}, "zebra"))
+}
+
+func TestWhoBringsALotKeepsTheIndexMeanwhile(t *testing.T) {
+	x := newIndexed(t)
+	x.failing.Store(every)
+	c := x.syncing()
+	c.stores(c.doc(1, "a", "zebra"))
+	x.failing.Store("")
+	x.exec(`UPDATE search_index SET fed_at = clock_timestamp() - interval '9 minutes'`)
+	require.NoError(t, x.index.bringAll(ctx))
+	require.True(t, one[bool](x.fixture, `SELECT fed_at > clock_timestamp() - interval '1 minute' FROM search_index`))
+}
+
+func TestATurnIsBoundedInChunks(t *testing.T) {
+	session := uuid.New()
+	changes := func(chunks ...int32) (rows []dbgen.ChangedDocumentsRow) {
+		for i, n := range chunks {
+			id := int64(i + 1)
+			connector, firstNo := int32(1), id
+			rows = append(rows, dbgen.ChangedDocumentsRow{ID: id, DocumentID: id, ConnectorID: &connector, Session: &session, FirstNo: &firstNo, Chunks: n})
+		}
+		return rows
+	}
+	require.Equal(t, []int64{1, 2}, newShowing(changes(10, 80, 20, 1), 100).ids)
+	require.Equal(t, []int64{1}, newShowing(changes(5000, 1), 100).ids, "one at least")
+	require.Equal(t, []int64{1, 2, 3}, newShowing(append(changes(10, 80), changes(10, 80, 10)...), 100).ids, "a document that has changed twice counts once")
+	require.Len(t, firstChunks(newShowing(changes(100, 100, 100), 1000).documents, 256), 2)
+	require.Len(t, firstChunks(newShowing(changes(128, 128, 1), 1000).documents, 256), 1, "two of them would fill a page")
+	require.Len(t, firstChunks(newShowing(changes(900, 1), 1000).documents, 256), 1)
+}
+
+func TestADocumentWithMoreChunksThanItSaysIsBroughtWhole(t *testing.T) {
+	x := newIndexed(t)
+	x.failing.Store(every)
+	c := x.syncing()
+	for no := range int64(2) {
+		c.stores(c.doc(no+1, fmt.Sprint(no), "", func(p *internalpb.DocumentPart) {
+			p.Chunks, p.ChunkCount = nil, 1
+			for i := range 200 {
+				p.Chunks = append(p.Chunks, &internalpb.Chunk{Text: fmt.Sprintf("zebra %d", i)})
+			}
+		}))
+	}
+	x.failing.Store("")
+	require.NoError(t, x.index.Look(ctx))
+	require.NoError(t, x.mirrors())
+	require.Len(t, x.points(), 400)
+}
+
+func TestAVectorThatIsNoneHoldsUpNoOther(t *testing.T) {
+	x := newIndexed(t)
+	x.failing.Store(every)
+	c := x.syncing()
+	c.stores(c.doc(1, "a", "zebra"), c.doc(2, "b", "yak"), c.doc(3, "c", "xerus"))
+	x.exec(`UPDATE chunks SET embedding = '{1,2}' WHERE text = 'zebra'`)
+	x.exec(`UPDATE chunks SET embedding[7] = 'NaN' WHERE text = 'yak'`)
+	x.failing.Store("")
+	require.NoError(t, x.index.Look(ctx))
+	require.Len(t, x.points(), 1)
+	require.Zero(t, x.count("search_index_changes"))
 }
 
 func TestTheServiceKeepsTheIndexWhileItRuns(t *testing.T) {

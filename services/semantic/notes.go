@@ -108,7 +108,7 @@ func (s *Semantic) ofEach(runs []uuid.UUID, what string, do func(uuid.UUID) erro
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s run %s: %w", what, session, err))
 		}
-		if isWait(err) {
+		if isWait(err) && !errors.Is(err, errIndex) {
 			waits++
 		}
 		if waits > 1 {

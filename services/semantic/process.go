@@ -74,12 +74,11 @@ func (s *Semantic) process(ctx context.Context, group []delivery) error {
 // locks nothing of the connector. It is done again at the latest when the service keeps house.
 func (s *Semantic) settle(ctx context.Context, session uuid.UUID, come progress) error {
 	switch {
+	case come.complete && s.index != nil:
+		s.index.kick(session) // it is completed when it can be found; nothing is stored later for it
+		return nil
 	case come.complete:
-		err := s.complete(ctx, session)
-		if errors.Is(err, errIndex) {
-			return nil // stored; whoever keeps house completes it when it can be found
-		}
-		return err
+		return s.complete(ctx, session)
 	case come.checkpointed:
 		return s.advance(ctx, session)
 	}
@@ -109,7 +108,7 @@ func (s *Semantic) complete(ctx context.Context, session uuid.UUID) error {
 	ctx, span := s.servers.Tracer.Start(ctx, session, tracing.Complete)
 	defer span.End()
 	if s.index != nil {
-		if err := s.index.BringUnlessDown(ctx, session); err != nil {
+		if err := s.index.BringRun(ctx, session); err != nil {
 			span.Fail("not found yet")
 			return err
 		}

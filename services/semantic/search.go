@@ -17,6 +17,7 @@ import (
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/services/semantic/embed"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
+	"github.com/echomind/sync/services/semantic/internal/qdrant"
 )
 
 const (
@@ -62,7 +63,7 @@ type vectors interface {
 func NewSearcher(pool *pgxpool.Pool, cfg config.Qdrant) *Searcher {
 	s := &Searcher{queries: dbgen.New(pool), embedder: &embed.Hash{}, vectors: NewPostgresStore(pool)}
 	if cfg.URL != "" {
-		s.vectors = &indexSearch{queries: s.queries, collection: newCollection(cfg, s.embedder)}
+		s.vectors = &indexSearch{queries: s.queries, qdrant: qdrant.New(cfg), name: indexName(cfg, s.embedder)}
 	}
 	return s
 }

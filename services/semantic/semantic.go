@@ -85,7 +85,7 @@ func (s *Semantic) Run(ctx context.Context) error {
 	}
 	group.Go(func() error { return s.keepHouse(ctx) })
 	if s.index != nil {
-		group.Go(func() error { return s.index.run(ctx) })
+		group.Go(func() error { return s.index.run(ctx, s.complete) })
 	}
 	return group.Wait()
 }

@@ -17,6 +17,8 @@ const (
 	sweepBatch   = 100
 	// sweepDocuments is how many documents of a deleted connector one statement removes.
 	sweepDocuments = 500
+	// sweepChanges is how many changes for an index that nobody keeps one statement removes.
+	sweepChanges = 10_000
 )
 
 // keepHouse completes runs whose completer died, passes checkpoints that nobody passed, and removes what ended runs and deleted connectors leave, until
@@ -30,6 +32,11 @@ func (s *Semantic) keepHouse(ctx context.Context) error {
 		}
 		if err := s.AdvanceStored(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("checkpoints are not passed yet; tried again", "err", err)
+		}
+		if s.index != nil {
+			if err := s.index.Measure(ctx); err != nil && ctx.Err() == nil {
+				s.log.Warn("what waits for the search index is not counted; tried again", "err", err)
+			}
 		}
 		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("the sweep ended early; tried again", "err", err)
@@ -64,16 +71,28 @@ func (s *Semantic) Sweep(ctx context.Context) error {
 	if err := s.sweepDeletedConnectors(ctx); err != nil {
 		return err
 	}
-	if s.index == nil {
-		err := s.sweeping(ctx, func(ctx context.Context) error { return s.queries.AbandonSearchIndex(ctx, abandonedAfter) })
-		if err != nil {
-			return err
-		}
+	if err := s.sweepIndex(ctx); err != nil {
+		return err
 	}
 	return s.sweeping(ctx, func(ctx context.Context) error {
 		_, err := s.queries.SweepHistory(ctx, time.Duration(s.config.LedgerRetentionDays)*24*time.Hour)
 		return err
 	})
+}
+
+// sweepIndex forgets an index that nobody keeps any more, with its changes, in batches.
+func (s *Semantic) sweepIndex(ctx context.Context) error {
+	if s.index != nil {
+		return nil
+	}
+	err := s.sweeping(ctx, func(ctx context.Context) error { return s.queries.AbandonSearchIndex(ctx, abandonedAfter) })
+	for swept := int64(sweepChanges); err == nil && swept == sweepChanges; {
+		err = s.sweeping(ctx, func(ctx context.Context) (err error) {
+			swept, err = s.queries.SweepSearchIndexChanges(ctx, sweepChanges)
+			return err
+		})
+	}
+	return err
 }
 
 // sweepRuns sweeps a batch of ended runs and returns how many there were.

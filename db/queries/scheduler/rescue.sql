@@ -6,13 +6,14 @@ FROM pg_stat_activity WHERE datid IS NOT NULL;
 
 -- name: LockAbandoned :many
 -- SYNCING with a lease that has run out; or, for a subscriber without the worker kit, with neither lease
--- nor drain_seq since longer than foreign_timeout.
+-- nor drain_seq since longer than foreign_timeout. Not one of which everything is stored: it waits for semantic, or to be
+-- found.
 SELECT c.id, c.type, c.user_id, c.scope, c.scope_id, c.config, c.state, c.config_version, c.chunking_session,
     c.failure_count, c.max_retries, c.lease_expires_at,
     (SELECT coalesce(sqlc.narg('now')::timestamptz, clock_timestamp()))::timestamptz AS now
 FROM connectors c
 JOIN scheduler_runs r ON r.id = c.chunking_session
-WHERE c.chunking_session IS NOT NULL AND c.status = 'SYNCING'
+WHERE c.chunking_session IS NOT NULL AND c.status = 'SYNCING' AND r.stored IS DISTINCT FROM r.total
     AND (c.lease_expires_at < (SELECT coalesce(sqlc.narg('now')::timestamptz, clock_timestamp()))
         OR (c.lease_expires_at IS NULL AND r.drain_seq IS NULL
             AND coalesce(r.picked_up_at, r.started_at)

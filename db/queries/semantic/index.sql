@@ -1,20 +1,30 @@
 -- name: SearchIndex :one
-SELECT name, filled FROM search_index;
-
--- name: LockDocumentsTable :exec
--- Every store before it is visible afterwards, every one behind it finds the row of search_index.
-LOCK TABLE documents IN SHARE ROW EXCLUSIVE MODE;
-
--- name: BeginSearchIndex :execrows
--- One under another name is replaced when nobody keeps it any more: during a rolling upgrade the old one goes on.
-INSERT INTO search_index AS i (name) VALUES (@name)
-ON CONFLICT (single) DO UPDATE SET name = EXCLUDED.name, filled = false, fed_at = clock_timestamp()
-    WHERE i.fed_at < clock_timestamp() - CASE WHEN i.name = EXCLUDED.name THEN @abandoned::interval ELSE @handover::interval END;
+SELECT name, generation, filled FROM search_index;
 
 -- name: FeedSearchIndex :execrows
 -- Not one that was abandoned: this database may be an earlier one than the index was fed from, restored from a backup.
 UPDATE search_index SET fed_at = clock_timestamp()
 WHERE name = @name AND fed_at >= clock_timestamp() - @abandoned::interval;
+
+-- name: RenewSearchIndex :execrows
+-- One under another name is replaced when nobody keeps it any more: during a rolling upgrade the old one goes on.
+UPDATE search_index SET name = @name, generation = gen_random_uuid(), filled = false, fed_at = clock_timestamp()
+WHERE fed_at < clock_timestamp() - CASE WHEN name = @name THEN @abandoned::interval ELSE @handover::interval END;
+
+-- name: LockDocumentsTable :exec
+-- Every store before it is visible afterwards, every one behind it finds the row of search_index.
+LOCK TABLE documents IN SHARE ROW EXCLUSIVE MODE;
+
+-- name: BeginSearchIndex :exec
+INSERT INTO search_index (name) VALUES (@name) ON CONFLICT DO NOTHING;
+
+-- name: LoseSearchIndex :exec
+UPDATE search_index SET generation = gen_random_uuid(), filled = false WHERE generation = @generation;
+
+-- name: BoundTransaction :exec
+-- Who is frozen with the turn in hand loses it; who waits for it asks again later.
+SELECT set_config('idle_in_transaction_session_timeout', @idle_milliseconds::text, true),
+    set_config('lock_timeout', @lock_milliseconds::text, true);
 
 -- name: AwaitTurnAtSearchIndex :exec
 -- One at a time brings changes to the index: what it read from Postgres is not overtaken.
@@ -28,32 +38,34 @@ SELECT nextval('search_index_turns')::bigint;
 DELETE FROM search_index_changes;
 
 -- name: QueueEveryDocument :execrows
-INSERT INTO search_index_changes (document_id, session)
-SELECT id, session FROM documents WHERE session IS NOT NULL;
+INSERT INTO search_index_changes (document_id, connector_id)
+SELECT id, connector_id FROM documents WHERE session IS NOT NULL;
 
--- name: SetSearchIndexFilled :exec
-UPDATE search_index SET filled = @filled WHERE name = @name;
+-- name: SearchIndexIsFilled :exec
+UPDATE search_index SET filled = true, fed_at = clock_timestamp() WHERE generation = @generation;
 
 -- name: SearchIndexChanges :many
 SELECT id FROM search_index_changes ORDER BY id LIMIT @batch::integer;
 
--- name: SearchIndexChangesOf :many
-SELECT id FROM search_index_changes WHERE session = @session ORDER BY id LIMIT @batch::integer;
+-- name: SearchIndexChangesBefore :many
+-- Those of a run's connector.
+SELECT c.id FROM search_index_changes c
+WHERE c.connector_id = (SELECT r.connector_id FROM scheduler_runs r WHERE r.id = @session)
+ORDER BY c.id LIMIT @batch::integer;
 
 -- name: ChangedDocuments :many
 -- Those that are gone, or show nothing, have no session.
-SELECT c.document_id, d.connector_id, d.session, d.first_no
+SELECT c.id, c.document_id, d.connector_id, d.session, d.first_no, coalesce(d.chunk_count, 0)::integer AS chunks
 FROM search_index_changes c LEFT JOIN documents d ON d.id = c.document_id
-WHERE c.id = ANY(@ids::bigint[]);
+WHERE c.id = ANY(@ids::bigint[])
+ORDER BY c.id;
 
 -- name: ChunksToIndex :many
--- A page of them, behind the key @after_…, in the order of their key; of a text as much as words are taken from.
+-- Of a text as much as words are taken from. Of one document a page behind @after_no; of several all.
 SELECT c.session, c.first_no, c.document_id, c.no, left(c.text, @letters::integer) AS text, c.embedding
 FROM (SELECT unnest(@sessions::uuid[]) AS session, unnest(@first_nos::bigint[]) AS first_no, unnest(@ids::bigint[]) AS id) k
 JOIN chunks c ON c.session = k.session AND c.first_no = k.first_no AND c.document_id = k.id
-WHERE c.embedder = @embedder
-    AND (c.session, c.first_no, c.document_id, c.no)
-        > (@after_session::uuid, @after_first_no::bigint, @after_document::bigint, @after_no::integer)
+WHERE c.embedder = @embedder AND c.no > @after_no
 ORDER BY c.session, c.first_no, c.document_id, c.no
 LIMIT @page::integer;
 
@@ -66,8 +78,12 @@ SELECT count(*) FROM (SELECT FROM search_index_changes LIMIT @most::integer) c;
 
 -- name: AbandonSearchIndex :exec
 -- What nobody keeps any more does not gather changes.
-WITH gone AS (DELETE FROM search_index WHERE fed_at < clock_timestamp() - @abandoned::interval RETURNING 1)
-DELETE FROM search_index_changes WHERE EXISTS (SELECT FROM gone) OR NOT EXISTS (SELECT FROM search_index);
+DELETE FROM search_index WHERE fed_at < clock_timestamp() - @abandoned::interval;
+
+-- name: SweepSearchIndexChanges :execrows
+DELETE FROM search_index_changes
+WHERE id IN (SELECT c.id FROM search_index_changes c ORDER BY c.id LIMIT @batch::integer)
+    AND NOT EXISTS (SELECT FROM search_index);
 
 -- name: ReadableConnectors :many
 SELECT id FROM connectors k

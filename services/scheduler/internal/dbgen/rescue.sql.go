@@ -66,7 +66,7 @@ SELECT c.id, c.type, c.user_id, c.scope, c.scope_id, c.config, c.state, c.config
     (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now
 FROM connectors c
 JOIN scheduler_runs r ON r.id = c.chunking_session
-WHERE c.chunking_session IS NOT NULL AND c.status = 'SYNCING'
+WHERE c.chunking_session IS NOT NULL AND c.status = 'SYNCING' AND r.stored IS DISTINCT FROM r.total
     AND (c.lease_expires_at < (SELECT coalesce($1::timestamptz, clock_timestamp()))
         OR (c.lease_expires_at IS NULL AND r.drain_seq IS NULL
             AND coalesce(r.picked_up_at, r.started_at)
@@ -99,7 +99,8 @@ type LockAbandonedRow struct {
 }
 
 // SYNCING with a lease that has run out; or, for a subscriber without the worker kit, with neither lease
-// nor drain_seq since longer than foreign_timeout.
+// nor drain_seq since longer than foreign_timeout. Not one of which everything is stored: it waits for semantic, or to be
+// found.
 func (q *Queries) LockAbandoned(ctx context.Context, arg LockAbandonedParams) ([]LockAbandonedRow, error) {
 	rows, err := q.db.Query(ctx, lockAbandoned, arg.Now, arg.ForeignTimeout, arg.Batch)
 	if err != nil {

@@ -13,8 +13,7 @@ import (
 )
 
 const abandonSearchIndex = `-- name: AbandonSearchIndex :exec
-WITH gone AS (DELETE FROM search_index WHERE fed_at < clock_timestamp() - $1::interval RETURNING 1)
-DELETE FROM search_index_changes WHERE EXISTS (SELECT FROM gone) OR NOT EXISTS (SELECT FROM search_index)
+DELETE FROM search_index WHERE fed_at < clock_timestamp() - $1::interval
 `
 
 // What nobody keeps any more does not gather changes.
@@ -33,38 +32,45 @@ func (q *Queries) AwaitTurnAtSearchIndex(ctx context.Context) error {
 	return err
 }
 
-const beginSearchIndex = `-- name: BeginSearchIndex :execrows
-INSERT INTO search_index AS i (name) VALUES ($1)
-ON CONFLICT (single) DO UPDATE SET name = EXCLUDED.name, filled = false, fed_at = clock_timestamp()
-    WHERE i.fed_at < clock_timestamp() - CASE WHEN i.name = EXCLUDED.name THEN $2::interval ELSE $3::interval END
+const beginSearchIndex = `-- name: BeginSearchIndex :exec
+INSERT INTO search_index (name) VALUES ($1) ON CONFLICT DO NOTHING
 `
 
-type BeginSearchIndexParams struct {
-	Name      string
-	Abandoned time.Duration
-	Handover  time.Duration
+func (q *Queries) BeginSearchIndex(ctx context.Context, name string) error {
+	_, err := q.db.Exec(ctx, beginSearchIndex, name)
+	return err
 }
 
-// One under another name is replaced when nobody keeps it any more: during a rolling upgrade the old one goes on.
-func (q *Queries) BeginSearchIndex(ctx context.Context, arg BeginSearchIndexParams) (int64, error) {
-	result, err := q.db.Exec(ctx, beginSearchIndex, arg.Name, arg.Abandoned, arg.Handover)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+const boundTransaction = `-- name: BoundTransaction :exec
+SELECT set_config('idle_in_transaction_session_timeout', $1::text, true),
+    set_config('lock_timeout', $2::text, true)
+`
+
+type BoundTransactionParams struct {
+	IdleMilliseconds string
+	LockMilliseconds string
+}
+
+// Who is frozen with the turn in hand loses it; who waits for it asks again later.
+func (q *Queries) BoundTransaction(ctx context.Context, arg BoundTransactionParams) error {
+	_, err := q.db.Exec(ctx, boundTransaction, arg.IdleMilliseconds, arg.LockMilliseconds)
+	return err
 }
 
 const changedDocuments = `-- name: ChangedDocuments :many
-SELECT c.document_id, d.connector_id, d.session, d.first_no
+SELECT c.id, c.document_id, d.connector_id, d.session, d.first_no, coalesce(d.chunk_count, 0)::integer AS chunks
 FROM search_index_changes c LEFT JOIN documents d ON d.id = c.document_id
 WHERE c.id = ANY($1::bigint[])
+ORDER BY c.id
 `
 
 type ChangedDocumentsRow struct {
+	ID          int64
 	DocumentID  int64
 	ConnectorID *int32
 	Session     *uuid.UUID
 	FirstNo     *int64
+	Chunks      int32
 }
 
 // Those that are gone, or show nothing, have no session.
@@ -78,10 +84,12 @@ func (q *Queries) ChangedDocuments(ctx context.Context, ids []int64) ([]ChangedD
 	for rows.Next() {
 		var i ChangedDocumentsRow
 		if err := rows.Scan(
+			&i.ID,
 			&i.DocumentID,
 			&i.ConnectorID,
 			&i.Session,
 			&i.FirstNo,
+			&i.Chunks,
 		); err != nil {
 			return nil, err
 		}
@@ -97,24 +105,19 @@ const chunksToIndex = `-- name: ChunksToIndex :many
 SELECT c.session, c.first_no, c.document_id, c.no, left(c.text, $1::integer) AS text, c.embedding
 FROM (SELECT unnest($2::uuid[]) AS session, unnest($3::bigint[]) AS first_no, unnest($4::bigint[]) AS id) k
 JOIN chunks c ON c.session = k.session AND c.first_no = k.first_no AND c.document_id = k.id
-WHERE c.embedder = $5
-    AND (c.session, c.first_no, c.document_id, c.no)
-        > ($6::uuid, $7::bigint, $8::bigint, $9::integer)
+WHERE c.embedder = $5 AND c.no > $6
 ORDER BY c.session, c.first_no, c.document_id, c.no
-LIMIT $10::integer
+LIMIT $7::integer
 `
 
 type ChunksToIndexParams struct {
-	Letters       int32
-	Sessions      []uuid.UUID
-	FirstNos      []int64
-	Ids           []int64
-	Embedder      string
-	AfterSession  uuid.UUID
-	AfterFirstNo  int64
-	AfterDocument int64
-	AfterNo       int32
-	Page          int32
+	Letters  int32
+	Sessions []uuid.UUID
+	FirstNos []int64
+	Ids      []int64
+	Embedder string
+	AfterNo  int32
+	Page     int32
 }
 
 type ChunksToIndexRow struct {
@@ -126,7 +129,7 @@ type ChunksToIndexRow struct {
 	Embedding  []float32
 }
 
-// A page of them, behind the key @after_…, in the order of their key; of a text as much as words are taken from.
+// Of a text as much as words are taken from. Of one document a page behind @after_no; of several all.
 func (q *Queries) ChunksToIndex(ctx context.Context, arg ChunksToIndexParams) ([]ChunksToIndexRow, error) {
 	rows, err := q.db.Query(ctx, chunksToIndex,
 		arg.Letters,
@@ -134,9 +137,6 @@ func (q *Queries) ChunksToIndex(ctx context.Context, arg ChunksToIndexParams) ([
 		arg.FirstNos,
 		arg.Ids,
 		arg.Embedder,
-		arg.AfterSession,
-		arg.AfterFirstNo,
-		arg.AfterDocument,
 		arg.AfterNo,
 		arg.Page,
 	)
@@ -224,9 +224,18 @@ func (q *Queries) LockDocumentsTable(ctx context.Context) error {
 	return err
 }
 
+const loseSearchIndex = `-- name: LoseSearchIndex :exec
+UPDATE search_index SET generation = gen_random_uuid(), filled = false WHERE generation = $1
+`
+
+func (q *Queries) LoseSearchIndex(ctx context.Context, generation uuid.UUID) error {
+	_, err := q.db.Exec(ctx, loseSearchIndex, generation)
+	return err
+}
+
 const queueEveryDocument = `-- name: QueueEveryDocument :execrows
-INSERT INTO search_index_changes (document_id, session)
-SELECT id, session FROM documents WHERE session IS NOT NULL
+INSERT INTO search_index_changes (document_id, connector_id)
+SELECT id, connector_id FROM documents WHERE session IS NOT NULL
 `
 
 func (q *Queries) QueueEveryDocument(ctx context.Context) (int64, error) {
@@ -269,19 +278,40 @@ func (q *Queries) ReadableConnectors(ctx context.Context, arg ReadableConnectors
 	return items, nil
 }
 
+const renewSearchIndex = `-- name: RenewSearchIndex :execrows
+UPDATE search_index SET name = $1, generation = gen_random_uuid(), filled = false, fed_at = clock_timestamp()
+WHERE fed_at < clock_timestamp() - CASE WHEN name = $1 THEN $2::interval ELSE $3::interval END
+`
+
+type RenewSearchIndexParams struct {
+	Name      string
+	Abandoned time.Duration
+	Handover  time.Duration
+}
+
+// One under another name is replaced when nobody keeps it any more: during a rolling upgrade the old one goes on.
+func (q *Queries) RenewSearchIndex(ctx context.Context, arg RenewSearchIndexParams) (int64, error) {
+	result, err := q.db.Exec(ctx, renewSearchIndex, arg.Name, arg.Abandoned, arg.Handover)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const searchIndex = `-- name: SearchIndex :one
-SELECT name, filled FROM search_index
+SELECT name, generation, filled FROM search_index
 `
 
 type SearchIndexRow struct {
-	Name   string
-	Filled bool
+	Name       string
+	Generation uuid.UUID
+	Filled     bool
 }
 
 func (q *Queries) SearchIndex(ctx context.Context) (SearchIndexRow, error) {
 	row := q.db.QueryRow(ctx, searchIndex)
 	var i SearchIndexRow
-	err := row.Scan(&i.Name, &i.Filled)
+	err := row.Scan(&i.Name, &i.Generation, &i.Filled)
 	return i, err
 }
 
@@ -309,17 +339,20 @@ func (q *Queries) SearchIndexChanges(ctx context.Context, batch int32) ([]int64,
 	return items, nil
 }
 
-const searchIndexChangesOf = `-- name: SearchIndexChangesOf :many
-SELECT id FROM search_index_changes WHERE session = $1 ORDER BY id LIMIT $2::integer
+const searchIndexChangesBefore = `-- name: SearchIndexChangesBefore :many
+SELECT c.id FROM search_index_changes c
+WHERE c.connector_id = (SELECT r.connector_id FROM scheduler_runs r WHERE r.id = $1)
+ORDER BY c.id LIMIT $2::integer
 `
 
-type SearchIndexChangesOfParams struct {
-	Session *uuid.UUID
+type SearchIndexChangesBeforeParams struct {
+	Session uuid.UUID
 	Batch   int32
 }
 
-func (q *Queries) SearchIndexChangesOf(ctx context.Context, arg SearchIndexChangesOfParams) ([]int64, error) {
-	rows, err := q.db.Query(ctx, searchIndexChangesOf, arg.Session, arg.Batch)
+// Those of a run's connector.
+func (q *Queries) SearchIndexChangesBefore(ctx context.Context, arg SearchIndexChangesBeforeParams) ([]int64, error) {
+	rows, err := q.db.Query(ctx, searchIndexChangesBefore, arg.Session, arg.Batch)
 	if err != nil {
 		return nil, err
 	}
@@ -338,18 +371,27 @@ func (q *Queries) SearchIndexChangesOf(ctx context.Context, arg SearchIndexChang
 	return items, nil
 }
 
-const setSearchIndexFilled = `-- name: SetSearchIndexFilled :exec
-UPDATE search_index SET filled = $1 WHERE name = $2
+const searchIndexIsFilled = `-- name: SearchIndexIsFilled :exec
+UPDATE search_index SET filled = true, fed_at = clock_timestamp() WHERE generation = $1
 `
 
-type SetSearchIndexFilledParams struct {
-	Filled bool
-	Name   string
+func (q *Queries) SearchIndexIsFilled(ctx context.Context, generation uuid.UUID) error {
+	_, err := q.db.Exec(ctx, searchIndexIsFilled, generation)
+	return err
 }
 
-func (q *Queries) SetSearchIndexFilled(ctx context.Context, arg SetSearchIndexFilledParams) error {
-	_, err := q.db.Exec(ctx, setSearchIndexFilled, arg.Filled, arg.Name)
-	return err
+const sweepSearchIndexChanges = `-- name: SweepSearchIndexChanges :execrows
+DELETE FROM search_index_changes
+WHERE id IN (SELECT c.id FROM search_index_changes c ORDER BY c.id LIMIT $1::integer)
+    AND NOT EXISTS (SELECT FROM search_index)
+`
+
+func (q *Queries) SweepSearchIndexChanges(ctx context.Context, batch int32) (int64, error) {
+	result, err := q.db.Exec(ctx, sweepSearchIndexChanges, batch)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const turnAtSearchIndex = `-- name: TurnAtSearchIndex :one

@@ -18,34 +18,35 @@ import (
 )
 
 const (
-	// callTimeout bounds one request with its answer.
-	callTimeout = 10 * time.Second
+	// callTimeout bounds one request with its answer; one that makes a collection, on all peers of a cluster, has longer.
+	callTimeout, createTimeout = 10 * time.Second, 60 * time.Second
 	// maxAnswer bounds an answer, in bytes; the largest, of 400 hits, has about 100 KiB.
 	maxAnswer = 8 << 20
 	// maxReason is how much of what Qdrant says about an error is passed on, in bytes.
 	maxReason = 300
 )
 
-// ErrMissing says that the collection is not there.
-var ErrMissing = errors.New("the collection does not exist")
+var (
+	// ErrMissing says that the collection is not there, by Qdrant's own word.
+	ErrMissing = errors.New("the collection does not exist")
+	// errExists says that it is.
+	errExists = errors.New("the collection exists already")
+)
 
-// Collection is one collection of a Qdrant. It is safe for concurrent use, holds no connection between calls, and asks
-// once: callers repeat.
-type Collection struct {
-	// Name is the collection's.
-	Name string
+// Client talks to one Qdrant. It is safe for concurrent use, holds no connection between calls, and asks once: callers
+// repeat.
+type Client struct {
 	base string
 	key  string
 	http http.Client
 }
 
-// New makes a collection's client; it connects to nothing. Names are checked by the caller.
-func New(cfg config.Qdrant, name string) *Collection {
+// New makes a client; it connects to nothing.
+func New(cfg config.Qdrant) *Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DisableKeepAlives = true
-	return &Collection{
-		Name: name, key: cfg.APIKey,
-		base: strings.TrimRight(cfg.URL, "/") + "/collections/" + url.PathEscape(name),
+	return &Client{
+		key: cfg.APIKey, base: strings.TrimRight(cfg.URL, "/") + "/collections/",
 		http: http.Client{
 			Transport: transport,
 			// The key is for this server alone.
@@ -54,11 +55,25 @@ func New(cfg config.Qdrant, name string) *Collection {
 	}
 }
 
+// Collection is one of its collections.
+type Collection struct {
+	*Client
+	// Name is the collection's.
+	Name string
+}
+
+// Collection names one; it may be missing. Names are checked by the caller.
+func (c *Client) Collection(name string) *Collection { return &Collection{c, name} }
+
 // call sends a request and reads the result of its answer into result, unless that is nil. Its errors name the operation
-// and never the key; ErrMissing is the answer 404.
+// and never the key.
 func (c *Collection) call(ctx context.Context, operation, method, path string, body, result any) error {
-	err := deadline.Do(ctx, "qdrant."+operation, callTimeout, func(ctx context.Context) error {
-		return c.exchange(ctx, method, c.base+path, body, result)
+	timeout := callTimeout
+	if operation == "create" || operation == "index" {
+		timeout = createTimeout
+	}
+	err := deadline.Do(ctx, "qdrant."+operation, timeout, func(ctx context.Context) error {
+		return c.exchange(ctx, method, c.base+url.PathEscape(c.Name)+path, body, result)
 	})
 	if err != nil {
 		return fmt.Errorf("qdrant: %s %s: %w", operation, c.Name, err)
@@ -66,7 +81,7 @@ func (c *Collection) call(ctx context.Context, operation, method, path string, b
 	return nil
 }
 
-func (c *Collection) exchange(ctx context.Context, method, where string, body, result any) error {
+func (c *Client) exchange(ctx context.Context, method, where string, body, result any) error {
 	var sent io.Reader
 	if body != nil {
 		encoded, err := json.Marshal(body)
@@ -115,14 +130,17 @@ func refusal(status int, answer []byte) error {
 		} `json:"status"`
 	}
 	reason := string(answer)
-	if json.Unmarshal(answer, &said) == nil && said.Status.Error != "" {
+	itself := json.Unmarshal(answer, &said) == nil && said.Status.Error != ""
+	if itself {
 		reason = said.Status.Error
 	}
 	reason = strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
-	switch status {
-	case http.StatusNotFound:
+	switch {
+	case status == http.StatusNotFound && itself:
 		return ErrMissing
-	case http.StatusUnauthorized, http.StatusForbidden:
+	case status == http.StatusConflict && itself:
+		return errExists
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		return fmt.Errorf("refused with status %d: check QDRANT_API_KEY; it said %q", status, reason)
 	default:
 		return fmt.Errorf("status %d: %q", status, reason)

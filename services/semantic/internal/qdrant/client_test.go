@@ -27,7 +27,7 @@ func answering(t *testing.T, status int, body string) *Collection {
 		_, _ = w.Write([]byte(body))
 	}))
 	t.Cleanup(server.Close)
-	return New(config.Qdrant{URL: server.URL, APIKey: "s3cret"}, "c")
+	return New(config.Qdrant{URL: server.URL, APIKey: "s3cret"}).Collection("c")
 }
 
 func TestAnAnswerThatIsNoneIsAnErrorThatSaysWhy(t *testing.T) {
@@ -40,6 +40,7 @@ func TestAnAnswerThatIsNoneIsAnErrorThatSaysWhy(t *testing.T) {
 		{"an error of its own", 400, `{"status":{"error":"Wrong input: dim"},"time":0}`, `status 400: "Wrong input: dim"`},
 		{"an error of a proxy", 502, "<html>bad gateway", `status 502: "<html>bad gateway"`},
 		{"a long error", 500, strings.Repeat("é", 1000), "status 500"},
+		{"a way that leads elsewhere", 404, "default backend - 404", `status 404: "default backend - 404"`},
 		{"a refusal", 401, "Invalid API key or JWT", "check QDRANT_API_KEY"},
 		{"a redirect", 307, "", "status 307"},
 		{"no JSON", 200, "<html>", "read the answer"},
@@ -55,7 +56,11 @@ func TestAnAnswerThatIsNoneIsAnErrorThatSaysWhy(t *testing.T) {
 			require.NotErrorIs(t, err, ErrMissing)
 		})
 	}
-	require.ErrorIs(t, answering(t, 404, "").Check(ctx, 3), ErrMissing)
+	require.ErrorIs(t, answering(t, 404, `{"status":{"error":"Not found: Collection"}}`).Check(ctx, 3), ErrMissing)
+	for status, body := range map[int]string{200: `{"result":{"status":"acknowledged"}}`, 202: `{}`} {
+		require.Error(t, answering(t, status, body).Upsert(ctx, nil), "it is not done yet")
+		require.Error(t, answering(t, status, body).KeepOnly(ctx, 1, []int64{1}, nil))
+	}
 }
 
 func TestAServerThatIsSilentIsNotWaitedForLongerThanItsCaller(t *testing.T) {
@@ -64,17 +69,17 @@ func TestAServerThatIsSilentIsNotWaitedForLongerThanItsCaller(t *testing.T) {
 	t.Cleanup(func() { close(done); server.Close() })
 	ended, cancel := context.WithCancel(ctx)
 	go func() { <-silent; cancel() }()
-	require.ErrorIs(t, New(config.Qdrant{URL: server.URL}, "c").Check(ended, 3), context.Canceled)
+	require.ErrorIs(t, New(config.Qdrant{URL: server.URL}).Collection("c").Check(ended, 3), context.Canceled)
 	late, cancel := context.WithTimeout(ctx, time.Nanosecond)
 	defer cancel()
-	require.ErrorIs(t, New(config.Qdrant{URL: server.URL}, "c").Check(late, 3), context.DeadlineExceeded)
+	require.ErrorIs(t, New(config.Qdrant{URL: server.URL}).Collection("c").Check(late, 3), context.DeadlineExceeded)
 }
 
 // a collection on a stand-in, with these points: version and words of each.
 func holding(t *testing.T, points ...string) *Collection {
 	server := httptest.NewServer(&standin.Server{})
 	t.Cleanup(server.Close)
-	c := New(config.Qdrant{URL: server.URL + "/"}, "c")
+	c := New(config.Qdrant{URL: server.URL + "/"}).Collection("c")
 	require.ErrorIs(t, c.Check(ctx, 2), ErrMissing)
 	require.NoError(t, c.Create(ctx, 2))
 	require.NoError(t, c.Check(ctx, 2))
@@ -91,7 +96,7 @@ func holding(t *testing.T, points ...string) *Collection {
 
 // near is what is nearest to the last point, as "no/version".
 func near(t *testing.T, c *Collection, limit int, connectors []int32, words ...string) (found []string) {
-	hits, err := c.Nearest(ctx, []float32{1, 0}, connectors, words, limit)
+	hits, err := c.Nearest(ctx, []float32{1, 0}, connectors, words, limit, limit)
 	require.NoError(t, err)
 	for _, h := range hits {
 		require.Equal(t, float32(h.Payload.No), h.Score)
@@ -115,11 +120,11 @@ func TestWhatIsKeptOfDocumentsIsTheirVersions(t *testing.T) {
 	require.Equal(t, []string{"5/other", "4/other", "1/new"}, near(t, c, 9, []int32{0, 1}))
 	require.NoError(t, c.KeepOnly(ctx, 9, []int64{0, 2}, nil))
 	require.Empty(t, near(t, c, 9, []int32{0, 1}))
-	require.NoError(t, c.Create(ctx, 2), "over itself")
+	require.NoError(t, c.Create(ctx, 2), "it is there")
 }
 
 func TestAnErrorOfCreateIsReturned(t *testing.T) {
-	for _, operation := range []string{"DELETE", "PUT /collections/{name}", "index"} {
+	for _, operation := range []string{"PUT /collections/{name}", "index"} {
 		server := httptest.NewServer(&standin.Server{Before: func(o string) error {
 			if strings.Contains(o, operation) {
 				return errors.New("overloaded")
@@ -127,6 +132,6 @@ func TestAnErrorOfCreateIsReturned(t *testing.T) {
 			return nil
 		}})
 		t.Cleanup(server.Close)
-		require.ErrorContains(t, New(config.Qdrant{URL: server.URL}, "c").Create(ctx, 2), "overloaded", operation)
+		require.ErrorContains(t, New(config.Qdrant{URL: server.URL}).Collection("c").Create(ctx, 2), "overloaded", operation)
 	}
 }

@@ -64,16 +64,14 @@ func (c *Collection) Check(ctx context.Context, dimensions int) error {
 	return nil
 }
 
-// Create makes the collection, empty, whatever it was before.
+// Create makes the collection, or completes what an earlier call began.
 func (c *Collection) Create(ctx context.Context, dimensions int) error {
-	if err := c.call(ctx, "delete", http.MethodDelete, "", nil, nil); err != nil && !errors.Is(err, ErrMissing) {
-		return err
-	}
 	type create struct {
 		Vectors       vectors `json:"vectors"`
 		OnDiskPayload bool    `json:"on_disk_payload"`
 	}
-	if err := c.call(ctx, "create", http.MethodPut, "", create{vectors{dimensions, "Dot"}, true}, nil); err != nil {
+	err := c.call(ctx, "create", http.MethodPut, "", create{vectors{dimensions, "Dot"}, true}, nil)
+	if err != nil && !errors.Is(err, errExists) {
 		return err
 	}
 	type index struct {
@@ -93,7 +91,21 @@ func (c *Collection) Upsert(ctx context.Context, points []Point) error {
 	type upsert struct {
 		Points []Point `json:"points"`
 	}
-	return c.call(ctx, "upsert", http.MethodPut, "/points?wait=true", upsert{points}, nil)
+	return c.update(ctx, "upsert", http.MethodPut, "/points?wait=true", upsert{points})
+}
+
+// update is a call whose answer says whether it is carried out.
+func (c *Collection) update(ctx context.Context, operation, method, path string, body any) error {
+	var result struct {
+		Status string `json:"status"`
+	}
+	if err := c.call(ctx, operation, method, path, body, &result); err != nil {
+		return err
+	}
+	if result.Status != "completed" {
+		return fmt.Errorf("qdrant: %s %s: it is %q and not completed", operation, c.Name, result.Status)
+	}
+	return nil
 }
 
 type anyOf struct {
@@ -127,12 +139,14 @@ func (c *Collection) KeepOnly(ctx context.Context, turn int64, documents []int64
 	type remove struct {
 		Filter filter `json:"filter"`
 	}
-	return c.call(ctx, "remove", http.MethodPost, "/points/delete?wait=true", remove{others}, nil)
+	return c.update(ctx, "remove", http.MethodPost, "/points/delete?wait=true", remove{others})
 }
 
-// Nearest returns the hits of connectors nearest to a vector, up to limit, and for each word up to limit of those that hold it;
-// none twice.
-func (c *Collection) Nearest(ctx context.Context, vector []float32, connectors []int32, words []string, limit int) ([]Hit, error) {
+// Nearest returns the hits of connectors nearest to a vector, up to limit, and for each word up to wordLimit of those that
+// hold it; none twice.
+func (c *Collection) Nearest(
+	ctx context.Context, vector []float32, connectors []int32, words []string, limit, wordLimit int,
+) ([]Hit, error) {
 	type query struct {
 		Query       []float32 `json:"query"`
 		Filter      filter    `json:"filter"`
@@ -147,7 +161,7 @@ func (c *Collection) Nearest(ctx context.Context, vector []float32, connectors [
 	searches := batch{[]query{{vector, filter{Must: []condition{readable}}, limit, payload}}}
 	for _, word := range words {
 		holding := filter{Must: []condition{readable, isAnyOf("words", []string{word})}}
-		searches.Searches = append(searches.Searches, query{vector, holding, limit, payload})
+		searches.Searches = append(searches.Searches, query{vector, holding, wordLimit, payload})
 	}
 	var answers []struct {
 		Points []struct {
