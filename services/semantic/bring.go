@@ -87,7 +87,7 @@ func (x *Index) bring(
 	}
 	shown := newShowing(rows, turnChunks)
 	for rest := shown.documents; len(rest) > 0; {
-		group := firstChunks(rest, indexPage)
+		group := firstPage(rest)
 		written, err := x.write(ctx, q, to, turn, group)
 		if err != nil {
 			return 0, 0, err

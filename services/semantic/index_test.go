@@ -317,9 +317,9 @@ func TestATurnIsBoundedInChunks(t *testing.T) {
 	require.Equal(t, []int64{1, 2}, newShowing(changes(10, 80, 20, 1), 100).ids)
 	require.Equal(t, []int64{1}, newShowing(changes(5000, 1), 100).ids, "one at least")
 	require.Equal(t, []int64{1, 2, 3}, newShowing(append(changes(10, 80), changes(10, 80, 10)...), 100).ids, "a document that has changed twice counts once")
-	require.Len(t, firstChunks(newShowing(changes(100, 100, 100), 1000).documents, 256), 2)
-	require.Len(t, firstChunks(newShowing(changes(128, 128, 1), 1000).documents, 256), 1, "two of them would fill a page")
-	require.Len(t, firstChunks(newShowing(changes(900, 1), 1000).documents, 256), 1)
+	require.Len(t, firstPage(newShowing(changes(100, 100, 100), 1000).documents), 2)
+	require.Len(t, firstPage(newShowing(changes(128, 128, 1), 1000).documents), 1, "two of them would fill a page")
+	require.Len(t, firstPage(newShowing(changes(900, 1), 1000).documents), 1)
 }
 
 func TestADocumentWithMoreChunksThanItSaysIsBroughtWhole(t *testing.T) {

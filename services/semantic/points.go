@@ -90,11 +90,11 @@ func newShowing(rows []dbgen.ChangedDocumentsRow, most int32) (s showing) {
 	return s
 }
 
-// firstChunks are the first documents, as many as have fewer chunks than a page, or one.
-func firstChunks(documents []shownDocument, page int32) []shownDocument {
+// firstPage are the first documents, as many as have fewer chunks than a page, or one.
+func firstPage(documents []shownDocument) []shownDocument {
 	var chunks int32
 	for i, d := range documents {
-		if chunks += d.chunks; chunks >= page && i > 0 {
+		if chunks += d.chunks; chunks >= indexPage && i > 0 {
 			return documents[:i]
 		}
 	}
