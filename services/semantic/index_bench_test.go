@@ -26,7 +26,7 @@ func BenchmarkStoreWithAnIndex(b *testing.B) {
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		_, _ = w.Write([]byte(`{"result": {"config": {"params": {"vectors": {"size": 512, "distance": "Dot"}}}}}`))
+		_, _ = w.Write([]byte(`{"result": {"status": "completed", "config": {"params": {"vectors": {"size": 512, "distance": "Dot"}}}}}`))
 	}))
 	b.Cleanup(server.Close)
 	f := &fixture{
