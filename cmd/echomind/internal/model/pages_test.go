@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
 	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/worker"
 )
 
@@ -83,8 +85,8 @@ func (r *reading) loseWorker() {
 	}
 }
 
-// finish lets the run end, and compares what is stored with the shelf.
-func (r *reading) finish() {
+// letEnd lets the worker send everything.
+func (r *reading) letEnd() {
 	r.tb.Helper()
 	for !r.ended {
 		if asks := r.next(); asks.ended {
@@ -93,6 +95,12 @@ func (r *reading) finish() {
 			asks.lives <- true
 		}
 	}
+}
+
+// finish lets the run end, and compares what is stored with the shelf.
+func (r *reading) finish() {
+	r.tb.Helper()
+	r.letEnd()
 	r.ended = false
 	until(r.tb, func() error {
 		for batch := r.documents(64); len(batch) > 0; batch = r.documents(64) {
@@ -153,6 +161,71 @@ func TestAFirstSyncThatDiesAfterEachPageGoesOnFromThere(t *testing.T) {
 	if len(r.fetched) != pages*pageSize {
 		t.Errorf("%d documents were fetched, of %d", len(r.fetched), pages*pageSize)
 	}
+}
+
+// giveUp lets a reader die of a document's message again and again, until the message is given up.
+func (r *reading) giveUp(name string) {
+	r.tb.Helper()
+	until(r.tb, func() error {
+		for _, d := range r.look().documents {
+			if d.SourceID == name && d.Status == "failed" {
+				return nil
+			}
+		}
+		var its []*held
+		for _, h := range r.documents(64) {
+			m := &internalpb.DocumentProcessRequest{}
+			must(r.tb, "decode a document", proto.Unmarshal(h.Data(), m))
+			if m.GetPart().GetSourceId() == name || m.GetDeletion().GetSourceId() == name {
+				its = append(its, h)
+			} else {
+				h.letGo()
+			}
+		}
+		tries := rows[int64](r.world, `SELECT coalesce(max(tries), 0)::bigint FROM message_tries m
+			JOIN scheduler_runs r ON r.id = m.session AND r.status = 'running'`)[0]
+		if tries < maxTries {
+			r.handle(0, 3, its)
+		} else {
+			r.handle(0, immortal, its)
+		}
+		return fmt.Errorf("no message of %s is given up", name)
+	})
+}
+
+func TestADocumentThatWasGivenUpIsFetchedAgainBesideTheChanges(t *testing.T) {
+	t.Run("AfterACheckpointOfItsListing", func(t *testing.T) {
+		r := newReading(newLab(t), t)
+		defer r.stop()
+		for i := range 2 * pageSize {
+			r.write(fmt.Sprintf("d%02d", i), 1)
+		}
+		r.tick(0, immortal)
+		asks := r.next()
+		r.giveUp("d01")
+		r.store()
+		asks.lives <- false
+		r.loseWorker()
+		r.finish() // of a run that continues after d01's page
+		r.compareAll()
+	})
+	t.Run("AfterItsDeletion", func(t *testing.T) {
+		r := newReading(newLab(t), t)
+		defer r.stop()
+		r.write("d01", 1)
+		r.tick(0, immortal)
+		r.finish()
+		r.do(func() { r.source.remove("d01") })
+		r.trigger(r.c)
+		r.tick(0, immortal)
+		r.letEnd()
+		r.giveUp("d01")
+		r.finish()
+		r.trigger(r.c)
+		r.tick(0, immortal)
+		r.finish() // of a run to which nothing has changed
+		r.compareAll()
+	})
 }
 
 // TestAListingOverManyRunsDeletesExactlyWhatItHasNotShown plays random histories of a shelf: it is listed again from the

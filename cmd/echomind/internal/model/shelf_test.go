@@ -189,11 +189,21 @@ func (v *visit) follow(ctx context.Context) error {
 	now := *v.changes
 	changed := map[string]document{}
 	gone := map[string]bool{}
-	for name, change := range v.changed {
-		if d, exists := v.documents[name]; change > since && exists {
+	follows := func(name string) {
+		if d, exists := v.documents[name]; exists {
 			changed[name] = d
-		} else if change > since {
+		} else {
 			gone[name] = true
+		}
+	}
+	for name, change := range v.changed {
+		if change > since {
+			follows(name)
+		}
+	}
+	for name, k := range v.known {
+		if k.VersionToken == "" { // given up, after which a checkpoint has passed it
+			follows(name)
 		}
 	}
 	v.mu.Unlock()
