@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/googledrive"
 	"github.com/echomind/sync/services/connector/internal/fakedrive"
 )
@@ -293,6 +294,32 @@ func TestAPermissionThatIsGrantedIsFoundWithoutAChange(t *testing.T) {
 	f.AllowDownload(a, true)
 	f.again()
 	require.Equal(t, "a", f.store.text(a))
+}
+
+// What kills who stores it is given up: nothing is kept of it but that it is there.
+func TestWhatWasGivenUpIsFetchedAgainWithoutAChange(t *testing.T) {
+	f := newFixture(t)
+	folder := f.Folder(root, "folder")
+	a, below := f.File(root, "a.txt", "text/plain", "a"), f.File(folder, "below.txt", "text/plain", "below")
+	gone := f.File(root, "gone.txt", "text/plain", "gone")
+	target := f.File("", "target.txt", "text/plain", "the target's")
+	shortcut := f.Shortcut(root, "shortcut", target)
+	f.sync()
+	stored := map[string]string{}
+	for _, id := range []string{a, below, shortcut} {
+		stored[id] = f.store.text(id)
+	}
+	f.Delete(gone)
+	for _, id := range []string{a, below, folder, shortcut, gone} {
+		f.store.docs[id] = worker.Document{SourceID: id, Err: "given up"}
+	}
+	f.again()
+	for id, text := range stored {
+		require.Equal(t, text, f.store.text(id), id)
+	}
+	require.NotContains(t, f.store.files(), "gone.txt")
+	f.again()
+	require.Empty(t, f.store.put, "once")
 }
 
 // TestQuotaEndsTheSync is for a client that does not wait for itself; the service's own does, and its error ends the

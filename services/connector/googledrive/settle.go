@@ -11,6 +11,9 @@ const maxAgain = 100
 
 // settle ends a round: what depends on all of it.
 func (s *syncer) settle(ctx context.Context) error {
+	if err := s.lookAtGivenUp(ctx); err != nil {
+		return err
+	}
 	if err := s.listCome(ctx); err != nil {
 		return err
 	}
@@ -42,6 +45,34 @@ func (s *syncer) settle(ctx context.Context) error {
 		s.sink.EndListing()
 	}
 	return nil
+}
+
+// lookAtGivenUp looks at what the store has given up as if it had changed: nothing is remembered with it, not even where it
+// is. The kit asks for that (worker.Run.Known).
+func (s *syncer) lookAtGivenUp(ctx context.Context) error {
+	var changes []change
+	for _, id := range s.ids() { // in no order
+		k, _ := s.stored(id)
+		_, shown := s.shown[id]
+		stays := shown || !s.listing || s.resumed && k.Seen // others are swept
+		if k.VersionToken != "" || k.ContentHash != "" || !stays || s.failedNow[id] || s.tree.roots[id] {
+			continue
+		}
+		if len(changes) == maxAgain {
+			break
+		}
+		f, err := s.api.item(ctx, id, "")
+		switch {
+		case isGone(err):
+			changes = append(changes, change{FileID: id, Removed: true})
+		case isRefused(err):
+		case err != nil:
+			return fmt.Errorf("look at a document that was given up: %w", err)
+		default:
+			changes = append(changes, change{FileID: id, File: &f})
+		}
+	}
+	return s.changesPage(ctx, "", changes)
 }
 
 // sweep deletes what a listing of everything has not shown, and what is no longer below a root because a folder above
