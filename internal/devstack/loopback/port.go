@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"sync"
 )
 
 // Host is where the embedded servers listen.
@@ -22,6 +23,9 @@ const (
 	attempts = 100
 )
 
+// given are the ports that this process has chosen before: one that is free may be meant for a server that starts later.
+var given sync.Map
+
 // ErrNoPort means that no port was found free.
 var ErrNoPort = errors.New("no free port on " + Host)
 
@@ -31,7 +35,8 @@ func Port(preferred int) (int, error) {
 		return preferred, nil
 	}
 	for range attempts {
-		if port := lowest + rand.IntN(highest-lowest); Free(port) {
+		port := lowest + rand.IntN(highest-lowest)
+		if _, before := given.LoadOrStore(port, true); !before && Free(port) {
 			return port, nil
 		}
 	}
