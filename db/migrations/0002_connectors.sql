@@ -27,60 +27,76 @@ CREATE TABLE connectors (
         CONSTRAINT connectors_time_zone_length CHECK (length(time_zone) BETWEEN 1 AND 64),
     max_retries          integer NOT NULL DEFAULT 5
         CONSTRAINT connectors_max_retries_range CHECK (max_retries BETWEEN 1 AND 1000),
-    trigger_requested_at timestamptz,
-    created_at           timestamptz NOT NULL DEFAULT clock_timestamp(),
+    trigger_requested_at timestamptz
+        CONSTRAINT connectors_trigger_finite CHECK (isfinite(trigger_requested_at)),
+    created_at           timestamptz NOT NULL DEFAULT clock_timestamp()
+        CONSTRAINT connectors_created_finite CHECK (isfinite(created_at)),
     created_by           text,
-    updated_at           timestamptz NOT NULL DEFAULT clock_timestamp(),
+    updated_at           timestamptz NOT NULL DEFAULT clock_timestamp()
+        CONSTRAINT connectors_updated_finite CHECK (isfinite(updated_at)),
     updated_by           text,
-    -- What the services keep.
+    -- What the functions of schema moves keep. Nobody else writes it.
     status               text NOT NULL DEFAULT 'ACTIVE'
         CONSTRAINT connectors_status_known CHECK (status IN ('PENDING', 'SYNCING', 'ACTIVE', 'ERROR', 'DISABLED')),
     status_message       text,
     config_version       bigint NOT NULL DEFAULT 0,
+    -- The config_version of the last run that completed.
+    synced_version       bigint,
     state                jsonb NOT NULL DEFAULT '{}'
         CONSTRAINT connectors_state_object CHECK (jsonb_typeof(state) = 'object')
         CONSTRAINT connectors_state_size CHECK (octet_length(state::text) <= 65536),
-    last_sync_at         timestamptz,
-    next_sync_at         timestamptz,
+    last_sync_at         timestamptz
+        CONSTRAINT connectors_last_sync_range CHECK (last_sync_at BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00'),
+    next_sync_at         timestamptz
+        CONSTRAINT connectors_next_sync_range CHECK (next_sync_at BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00'),
     -- Why it is due at next_sync_at; null in flight, where the run says it.
     due_reason           text
         CONSTRAINT connectors_due_reason_known CHECK (due_reason IN
-            ('new', 'schedule', 'manual', 'retry', 'release', 'changed', 'rescue', 'lost')),
+            ('new', 'schedule', 'manual', 'retry', 'release', 'changed', 'lost')),
     slot_at              timestamptz,
-    -- Cron: every slot up to here has its row in the ledger.
-    planned_through      timestamptz,
+    -- Every slot up to here has its row in the ledger.
+    slots_through        timestamptz,
+    -- Cron: the next slot is looked for behind this moment.
+    planned_through      timestamptz
+        CONSTRAINT connectors_planned_range CHECK (planned_through BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00'),
     needs_plan           boolean NOT NULL DEFAULT false,
-    chunking_session     uuid,
-    dispatched_at        timestamptz,
-    dispatches           integer NOT NULL DEFAULT 0,
-    lease_owner          uuid,
-    lease_expires_at     timestamptz,
+    -- The open run; on the wire it is chunking_session.
+    run_id               uuid,
     failure_count        integer NOT NULL DEFAULT 0
         CONSTRAINT connectors_failure_count_range CHECK (failure_count >= 0),
     docs_analyzed        bigint NOT NULL DEFAULT 0,
+    -- For the metrics' index, so that a move between other states does not touch it.
+    at_fault             boolean GENERATED ALWAYS AS (status IN ('ERROR', 'DISABLED')) STORED,
 
     CONSTRAINT connectors_group_has_scope_id CHECK (scope <> 'group' OR scope_id IS NOT NULL),
     CONSTRAINT connectors_one_schedule CHECK (schedule_cron IS NULL OR refresh_freq_minutes IS NULL),
-    CONSTRAINT connectors_in_flight_has_session
-        CHECK ((status IN ('PENDING', 'SYNCING')) = (chunking_session IS NOT NULL)),
-    CONSTRAINT connectors_pending_has_dispatch CHECK (status <> 'PENDING' OR dispatched_at IS NOT NULL),
-    CONSTRAINT connectors_lease_only_syncing CHECK (status = 'SYNCING' OR lease_owner IS NULL),
-    CONSTRAINT connectors_lease_whole CHECK ((lease_owner IS NULL) = (lease_expires_at IS NULL)),
+    CONSTRAINT connectors_in_flight_has_run CHECK ((status IN ('PENDING', 'SYNCING')) = (run_id IS NOT NULL)),
     CONSTRAINT connectors_due_at_rest
-        CHECK (next_sync_at IS NULL OR (status IN ('ACTIVE', 'ERROR') AND due_reason IS NOT NULL))
-);
+        CHECK (next_sync_at IS NULL OR (status IN ('ACTIVE', 'ERROR') AND due_reason IS NOT NULL)),
+    CONSTRAINT connectors_planned_at_rest CHECK (NOT needs_plan OR status IN ('ACTIVE', 'ERROR'))
+) WITH (fillfactor = 80);
 
--- ClaimDue, DueTypes: what is due of one type, oldest first; nothing that is not due is read.
+-- lock_due, DueTypes: what is due of one type, oldest first; nothing that is not due is read.
 CREATE INDEX connectors_due ON connectors (type, next_sync_at) WHERE next_sync_at IS NOT NULL;
--- PlanCron: rows whose cron schedule has to be worked out.
+-- lock_unplanned: rows whose cron schedule has to be worked out.
 CREATE INDEX connectors_needs_plan ON connectors (id) WHERE needs_plan;
--- InFlight (the cap), and the search for lost messages, lost workers and drained runs.
-CREATE INDEX connectors_in_flight ON connectors (type, status, dispatched_at) WHERE chunking_session IS NOT NULL;
--- Complete: from a session to its connector.
-CREATE UNIQUE INDEX connectors_session ON connectors (chunking_session) WHERE chunking_session IS NOT NULL;
+-- ConnectorsByStatus: how many have failed or are switched off, for the metrics.
+CREATE INDEX connectors_at_fault ON connectors (type) WHERE at_fault;
 -- Search: the connectors a user may read.
 CREATE INDEX connectors_reader ON connectors (scope, user_id, scope_id);
 
+-- Connectors whose documents are to be swept: those of this configuration and earlier ones. A connector that is put back
+-- under the same id has a later one.
+CREATE TABLE deleted_connectors (
+    id             integer NOT NULL,
+    config_version bigint NOT NULL,
+    deleted_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- How far the sweep has come.
+    swept_after    text NOT NULL DEFAULT '',
+    PRIMARY KEY (id, config_version)
+);
+
 -- +goose Down
+DROP TABLE deleted_connectors;
 DROP TABLE connectors;
 DROP SEQUENCE connector_config_versions;

@@ -16,27 +16,29 @@ CREATE TABLE documents (
     status         text NOT NULL DEFAULT 'partial'
         CONSTRAINT documents_status_known CHECK (status IN ('partial', 'stored', 'failed', 'deleted')),
     error          text,
-    -- The message that wrote this row last; within a session a smaller number does not replace a larger.
+    -- The try that last had something to store of it, whole or not: no sweep removes what an open run is writing.
+    touched_by     uuid,
+    -- The message that wrote this row last; within a try a smaller number does not replace a larger.
     written_by     uuid,
     written_no     bigint,
     -- With id the key of the chunks that search may read; null = none.
-    session        uuid,
+    try_id         uuid,
     first_no       bigint,
-    config_version bigint NOT NULL DEFAULT 0,
+    config_version bigint NOT NULL,
     updated_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     deleted_at     timestamptz,
 
     CONSTRAINT documents_source UNIQUE (connector_id, source_id),
-    CONSTRAINT documents_chunks_named CHECK ((session IS NULL) = (first_no IS NULL)),
+    CONSTRAINT documents_chunks_named CHECK ((try_id IS NULL) = (first_no IS NULL)),
     CONSTRAINT documents_deleted_has_no_token CHECK (deleted_at IS NULL OR version_token = ''),
     CONSTRAINT documents_failed_says_why CHECK ((status = 'failed') = (error IS NOT NULL))
 );
 
--- Sweep: documents that a run deleted or left partial.
+-- sweep_leftovers: documents that a run deleted or left partial.
 CREATE INDEX documents_leftover ON documents (connector_id) WHERE status IN ('deleted', 'partial');
 
 CREATE TABLE chunks (
-    session      uuid NOT NULL,
+    try_id       uuid NOT NULL,
     first_no     bigint NOT NULL,
     document_id  bigint NOT NULL,
     no           integer NOT NULL,
@@ -46,18 +48,60 @@ CREATE TABLE chunks (
     end_offset   bigint NOT NULL,
     embedder     text NOT NULL,
     embedding    real[] NOT NULL,
-    PRIMARY KEY (session, first_no, document_id, no)
+    PRIMARY KEY (try_id, first_no, document_id, no)
 ) WITH (toast_tuple_target = 8160);
 -- Vectors do not compress; kept in the row, an exact search reads one heap and no TOAST table.
 ALTER TABLE chunks ALTER COLUMN embedding SET STORAGE EXTERNAL;
 
--- Connectors whose documents are to be swept.
-CREATE TABLE deleted_connectors (
-    id         integer PRIMARY KEY,
-    deleted_at timestamptz NOT NULL DEFAULT clock_timestamp()
+-- The messages of a try that are counted in stored.
+CREATE TABLE run_messages (
+    try_id   uuid NOT NULL,
+    no       bigint NOT NULL CONSTRAINT run_messages_no_range CHECK (no >= 1),
+    -- Given up: counted, but never a part that makes its document whole, nor a checkpoint. `unnamed`: nobody can tell whose
+    -- document it carried, so that no checkpoint passes it.
+    given_up text CONSTRAINT run_messages_given_up_known CHECK (given_up IN ('named', 'unnamed')),
+    PRIMARY KEY (try_id, no)
+);
+
+-- How often a redelivered message was begun; no = 0 is sync completed.
+CREATE TABLE message_tries (
+    try_id uuid NOT NULL,
+    no     bigint NOT NULL,
+    tries  integer NOT NULL,
+    PRIMARY KEY (try_id, no)
+);
+
+-- Checkpoints that are counted and wait for messages with smaller numbers. One row for each that waits, so that a later
+-- one, whose predecessors may never come, takes no earlier one away.
+CREATE TABLE run_checkpoints (
+    try_id uuid NOT NULL,
+    run_id uuid NOT NULL,
+    no     bigint NOT NULL CONSTRAINT run_checkpoints_no_range CHECK (no >= 1),
+    state  jsonb NOT NULL
+        CONSTRAINT run_checkpoints_state_object CHECK (jsonb_typeof(state) = 'object')
+        CONSTRAINT run_checkpoints_state_size CHECK (octet_length(state::text) <= 65536),
+    PRIMARY KEY (try_id, no)
+);
+
+-- Which documents a listing has shown, so that a run that goes on with a listing from a checkpoint knows what the pages
+-- before it held. Of a try that begins more than one, each has its own: the one before may be what stands.
+CREATE TABLE sightings (
+    -- No foreign key: semantic sweeps what a deleted connector leaves.
+    connector_id integer NOT NULL,
+    try_id       uuid NOT NULL,
+    listing      integer NOT NULL CONSTRAINT sightings_listing_range CHECK (listing >= 1),
+    source_id    text NOT NULL
+        CONSTRAINT sightings_source_id_length CHECK (octet_length(source_id) BETWEEN 1 AND 2048),
+    -- The first message of the listing that showed it.
+    no           bigint NOT NULL CONSTRAINT sightings_no_range CHECK (no >= 1),
+    -- Known: what the tries of a listing have shown. Sweep: what a connector has left.
+    PRIMARY KEY (connector_id, try_id, listing, source_id)
 );
 
 -- +goose Down
-DROP TABLE deleted_connectors;
+DROP TABLE sightings;
+DROP TABLE run_checkpoints;
+DROP TABLE message_tries;
+DROP TABLE run_messages;
 DROP TABLE chunks;
 DROP TABLE documents;

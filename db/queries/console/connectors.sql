@@ -1,7 +1,7 @@
 -- name: AddConnector :one
 INSERT INTO connectors (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
     max_retries, created_by, updated_by)
-VALUES (coalesce(sqlc.narg('id')::integer, nextval(pg_get_serial_sequence('connectors', 'id'))), @name, @type, @user_id, @scope,
+VALUES (coalesce(sqlc.narg('id')::integer, nextval('connectors_id_seq'))::integer, @name, @type, @user_id, @scope,
     @scope_id, @config, @refresh_freq_minutes, @schedule_cron, @time_zone, @max_retries, @by, @by)
 RETURNING *;
 
@@ -32,8 +32,7 @@ SELECT * FROM connectors WHERE id = @id FOR UPDATE;
 DELETE FROM connectors WHERE id = @id;
 
 -- name: TriggerConnector :one
-UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = @id
-RETURNING trigger_requested_at;
+SELECT moves.trigger_sync(@id::integer)::timestamptz;
 
 -- name: ConnectorType :one
 SELECT * FROM connector_types WHERE name = @name;

@@ -22,4 +22,4 @@ WHERE connector_id = @connector_id AND name = @name AND envelope = @sealed;
 
 -- name: ReserveConnectorID :one
 -- Secrets are sealed for the one connector that they are of, before it is added.
-SELECT nextval(pg_get_serial_sequence('connectors', 'id'))::integer;
+SELECT nextval('connectors_id_seq')::integer;

@@ -39,7 +39,7 @@ DELETE FROM search_index_changes;
 
 -- name: QueueEveryDocument :execrows
 INSERT INTO search_index_changes (document_id, connector_id)
-SELECT id, connector_id FROM documents WHERE session IS NOT NULL;
+SELECT id, connector_id FROM documents WHERE try_id IS NOT NULL;
 
 -- name: SearchIndexIsFilled :exec
 UPDATE search_index SET filled = true, fed_at = clock_timestamp() WHERE generation = @generation;
@@ -50,23 +50,23 @@ SELECT id FROM search_index_changes ORDER BY id LIMIT @batch::integer;
 -- name: SearchIndexChangesBefore :many
 -- Those of a run's connector.
 SELECT c.id FROM search_index_changes c
-WHERE c.connector_id = (SELECT r.connector_id FROM scheduler_runs r WHERE r.id = @session)
+WHERE c.connector_id = (SELECT r.connector_id FROM open_runs r WHERE r.id = @run_id)
 ORDER BY c.id LIMIT @batch::integer;
 
 -- name: ChangedDocuments :many
--- Those that are gone, or show nothing, have no session.
-SELECT c.id, c.document_id, d.connector_id, d.session, d.first_no, coalesce(d.chunk_count, 0)::integer AS chunks
+-- Those that are gone, or show nothing, have no try.
+SELECT c.id, c.document_id, d.connector_id, d.try_id, d.first_no, coalesce(d.chunk_count, 0)::integer AS chunks
 FROM search_index_changes c LEFT JOIN documents d ON d.id = c.document_id
 WHERE c.id = ANY(@ids::bigint[])
 ORDER BY c.id;
 
 -- name: ChunksToIndex :many
 -- Of a text as much as words are taken from. Of one document a page behind @after_no; of several all.
-SELECT c.session, c.first_no, c.document_id, c.no, left(c.text, @letters::integer) AS text, c.embedding
-FROM (SELECT unnest(@sessions::uuid[]) AS session, unnest(@first_nos::bigint[]) AS first_no, unnest(@ids::bigint[]) AS id) k
-JOIN chunks c ON c.session = k.session AND c.first_no = k.first_no AND c.document_id = k.id
+SELECT c.try_id, c.first_no, c.document_id, c.no, left(c.text, @letters::integer) AS text, c.embedding
+FROM (SELECT unnest(@try_ids::uuid[]) AS try_id, unnest(@first_nos::bigint[]) AS first_no, unnest(@ids::bigint[]) AS id) k
+JOIN chunks c ON c.try_id = k.try_id AND c.first_no = k.first_no AND c.document_id = k.id
 WHERE c.embedder = @embedder AND c.no > @after_no
-ORDER BY c.session, c.first_no, c.document_id, c.no
+ORDER BY c.try_id, c.first_no, c.document_id, c.no
 LIMIT @page::integer;
 
 -- name: ForgetSearchIndexChanges :exec

@@ -1,91 +1,91 @@
+-- name: RunOfTry :one
+-- What the run says of itself: never the message. No row: the run is over, or another try's. complete and checkpointed say how
+-- far it has come already.
+SELECT r.connector_id, r.config_version, r.whole, EXISTS (SELECT 1 FROM run_checkpoints k WHERE k.try_id = r.try_id) AS checkpointed
+FROM open_runs r
+WHERE r.id = @run_id AND r.try_id = @try_id::uuid;
+
 -- name: CountMessages :many
 -- The numbers that were not counted yet; those are the ones to store.
-INSERT INTO run_messages (session, no, first_no)
-SELECT @session, unnest(@nos::bigint[]), unnest(@first_nos::bigint[])
+INSERT INTO run_messages (try_id, no, given_up)
+SELECT @try_id, m.no, nullif(m.given_up, '')
+FROM (SELECT unnest(@nos::bigint[]) AS no, unnest(@given_ups::text[]) AS given_up) m
+ORDER BY m.no
 ON CONFLICT DO NOTHING
 RETURNING no;
 
 -- name: LockDocuments :many
--- Locks the rows, sorted by source_id, creating those that are new.
-INSERT INTO documents (connector_id, source_id)
-SELECT @connector_id, s.source_id FROM (SELECT unnest(@source_ids::text[]) AS source_id) s ORDER BY s.source_id
-ON CONFLICT (connector_id, source_id) DO UPDATE SET updated_at = clock_timestamp()
-RETURNING id, source_id, content_hash, chunk_count, status, session, first_no, written_by, written_no,
-    config_version;
+-- Locks the rows, sorted by source_id, creating those that are new. A new one is of the run's configuration, and each is
+-- touched by the try, so that no sweep takes it away between two parts.
+INSERT INTO documents (connector_id, source_id, config_version, touched_by)
+SELECT @connector_id, s.source_id, @config_version, @try_id::uuid
+FROM (SELECT unnest(@source_ids::text[]) AS source_id) s ORDER BY s.source_id
+ON CONFLICT (connector_id, source_id) DO UPDATE SET touched_by = EXCLUDED.touched_by, updated_at = clock_timestamp()
+RETURNING id, source_id, content_hash, chunk_count, status, try_id, first_no, written_by, written_no, config_version;
 
 -- name: CountParts :many
--- Asked after the documents are locked: of two workers with the two parts of one document the second
--- sees the first one's part.
-SELECT first_no, count(*) AS parts FROM run_messages
-WHERE session = @session AND first_no = ANY(@first_nos::bigint[])
-GROUP BY first_no;
+-- Asked after the documents are locked: of two workers with the two parts of one document the second sees the first one's
+-- part. The parts of a document have neighbouring numbers.
+SELECT d.first_no::bigint AS first_no, (
+    SELECT count(*) FROM run_messages m
+    WHERE m.try_id = @try_id AND m.no >= d.first_no AND m.no < d.first_no + d.parts AND m.given_up IS NULL)::bigint AS parts
+FROM (SELECT unnest(@first_nos::bigint[]) AS first_no, unnest(@parts::bigint[]) AS parts) d;
 
 -- name: WriteDocuments :exec
 UPDATE documents d
-SET title = coalesce(nullif(w.title, ''), d.title), url = coalesce(nullif(w.url, ''), d.url), media_type = w.media_type, content_hash = w.content_hash,
-    version_token = w.version_token, chunk_count = w.chunk_count, status = w.status, error = nullif(w.error, ''),
-    written_by = @written_by::uuid, written_no = w.no, session = nullif(w.session, '00000000-0000-0000-0000-000000000000'),
-    first_no = nullif(w.first_no, 0),
-    config_version = @config_version::bigint, updated_at = clock_timestamp(),
+SET title = coalesce(nullif(w.title, ''), d.title), url = coalesce(nullif(w.url, ''), d.url), media_type = w.media_type,
+    content_hash = w.content_hash, version_token = w.version_token, chunk_count = w.chunk_count, status = w.status,
+    error = nullif(w.error, ''), written_by = @written_by::uuid, written_no = w.written_no, try_id = w.try_id,
+    first_no = w.first_no, config_version = @config_version::bigint, updated_at = clock_timestamp(),
     links = ARRAY(SELECT jsonb_array_elements_text(w.links)),
     deleted_at = CASE WHEN w.status = 'deleted' THEN clock_timestamp() END
-FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@nos::bigint[]) AS no, unnest(@titles::text[]) AS title,
-    unnest(@urls::text[]) AS url, unnest(@media_types::text[]) AS media_type,
-    unnest(@content_hashes::text[]) AS content_hash, unnest(@version_tokens::text[]) AS version_token,
-    unnest(@links::jsonb[]) AS links, unnest(@chunk_counts::integer[]) AS chunk_count,
-    unnest(@statuses::text[]) AS status, unnest(@errors::text[]) AS error,
-    unnest(@sessions::uuid[]) AS session, unnest(@first_nos::bigint[]) AS first_no) w
+FROM jsonb_to_recordset(@documents::jsonb) AS w(id bigint, written_no bigint, title text, url text, media_type text,
+    content_hash text, version_token text, links jsonb, chunk_count integer, status text, error text, try_id uuid, first_no bigint)
 WHERE d.id = w.id;
 
 -- name: DeleteChunks :exec
 DELETE FROM chunks c
-USING (SELECT unnest(@sessions::uuid[]) AS session, unnest(@first_nos::bigint[]) AS first_no,
+USING (SELECT unnest(@try_ids::uuid[]) AS try_id, unnest(@first_nos::bigint[]) AS first_no,
     unnest(@ids::bigint[]) AS id) k
-WHERE c.session = k.session AND c.first_no = k.first_no AND c.document_id = k.id;
+WHERE c.try_id = k.try_id AND c.first_no = k.first_no AND c.document_id = k.id;
 
 -- name: CountStored :one
--- The last statement of a store, and its fence: whoever ends a run updates this row. No row = roll back.
-UPDATE scheduler_runs
-SET stored = stored + @stored, documents_processed = documents_processed + @processed,
+-- The last statement of a store, and its fence: whoever ends a run takes this row away. No row = roll back.
+UPDATE open_runs
+SET stored = stored + @stored, whole = coalesce(stored + @stored = total, false), notes = notes + @notes,
+    unnamed = unnamed + @unnamed, documents_processed = documents_processed + @processed,
     documents_failed = documents_failed + @failed, documents_deleted = documents_deleted + @deleted,
-    chunks_stored = chunks_stored + @chunks, notes = notes + @notes
-WHERE id = @session AND status = 'running'
-RETURNING coalesce(stored = total, false)::boolean AS complete,
-    EXISTS (SELECT 1 FROM run_checkpoints k WHERE k.session = @session) AS checkpointed;
-
--- name: IsStored :one
-SELECT coalesce(stored = total, false)::boolean AS complete,
-    EXISTS (SELECT 1 FROM run_checkpoints k WHERE k.session = @session) AS checkpointed
-FROM scheduler_runs
-WHERE id = @session AND status = 'running';
+    chunks_stored = chunks_stored + @chunks
+WHERE id = @run_id AND try_id = @try_id::uuid
+RETURNING whole, EXISTS (SELECT 1 FROM run_checkpoints k WHERE k.try_id = open_runs.try_id) AS checkpointed;
 
 -- name: KeepCheckpoint :exec
-INSERT INTO run_checkpoints (session, no, state) VALUES (@session, @no, @state);
+INSERT INTO run_checkpoints (try_id, run_id, no, state) VALUES (@try_id, @run_id, @no, @state);
 
 -- name: Sight :exec
 -- Sorted, like every lock of a store.
-INSERT INTO sightings AS s (connector_id, session, listing, source_id, no)
-SELECT @connector_id, @session, n.listing, n.source_id, min(n.no)
+INSERT INTO sightings AS s (connector_id, try_id, listing, source_id, no)
+SELECT @connector_id, @try_id, n.listing, n.source_id, min(n.no)
 FROM (SELECT unnest(@listings::integer[]) AS listing, unnest(@source_ids::text[]) AS source_id,
     unnest(@nos::bigint[]) AS no) n
 GROUP BY n.listing, n.source_id ORDER BY n.listing, n.source_id
-ON CONFLICT (connector_id, session, listing, source_id) DO UPDATE SET no = least(s.no, EXCLUDED.no);
+ON CONFLICT (connector_id, try_id, listing, source_id) DO UPDATE SET no = least(s.no, EXCLUDED.no);
 
 -- name: RecordCompleted :one
 -- What sync completed says; said twice it changes nothing.
-UPDATE scheduler_runs
-SET total = coalesce(total, @total::bigint), new_state = coalesce(new_state, @new_state),
-    listing_whole = @listing_whole, documents_unchanged = @unchanged, reason = coalesce(reason, @reason)
-WHERE id = @session AND status = 'running'
-RETURNING coalesce(stored = total, false)::boolean AS complete;
+UPDATE open_runs
+SET total = @total::bigint, whole = (stored = @total::bigint), new_state = @new_state, listing_whole = @listing_whole,
+    documents_unchanged = @unchanged, reason = @reason
+WHERE id = @run_id AND try_id = @try_id::uuid AND total IS NULL AND stored <= @total::bigint
+RETURNING whole;
 
 -- name: BeginTry :one
--- No row: the run is over, so that nothing is left behind that nobody sweeps.
-INSERT INTO message_tries (session, no, tries)
-SELECT r.id, @no, 1 FROM scheduler_runs r WHERE r.id = @session AND r.status = 'running'
-ON CONFLICT (session, no) DO UPDATE SET tries = message_tries.tries + 1
+-- No row: the run is over, or another try's, so that nothing is left behind that nobody sweeps.
+INSERT INTO message_tries (try_id, no, tries)
+SELECT r.try_id, @no, 1 FROM open_runs r WHERE r.id = @run_id AND r.try_id = @try_id::uuid
+ON CONFLICT (try_id, no) DO UPDATE SET tries = message_tries.tries + 1
 RETURNING tries;
 
 -- name: TakeBackTry :exec
 -- The try ended in a wait for something of ours, which says nothing about the message.
-UPDATE message_tries SET tries = tries - 1 WHERE session = @session AND no = @no AND tries > 0;
+UPDATE message_tries SET tries = tries - 1 WHERE try_id = @try_id AND no = @no AND tries > 0;

@@ -1,81 +1,75 @@
 -- name: UnsweptRuns :many
-SELECT id, connector_id, clock_timestamp()::timestamptz AS before FROM scheduler_runs
-WHERE swept_at IS NULL AND status <> 'running'
-ORDER BY completed_at
+-- Who is locked is at work elsewhere.
+SELECT run_id, connector_id, try_id, config_version, outdated, outdated_after, attempts FROM unswept_runs
+WHERE next_at <= (SELECT clock_timestamp())
+ORDER BY next_at
 LIMIT @batch::integer;
 
--- name: SweepMessages :exec
-DELETE FROM run_messages WHERE session = @session;
+-- name: PostponeSweep :exec
+-- One that cannot be swept now, or that is not through, lets the others pass: after 2^attempts seconds, at most an hour.
+UPDATE unswept_runs SET attempts = attempts + 1,
+    next_at = clock_timestamp() + make_interval(secs => least(power(2, least(attempts, 12)), 3600))
+WHERE run_id = @run_id;
+
+-- name: SweepMessages :execrows
+DELETE FROM run_messages m
+WHERE m.try_id = @try_id AND m.no IN (SELECT o.no FROM run_messages o WHERE o.try_id = @try_id ORDER BY o.no LIMIT @batch::integer);
 
 -- name: SweepCheckpoints :exec
-DELETE FROM run_checkpoints WHERE session = @session;
+DELETE FROM run_checkpoints WHERE try_id = @try_id;
 
--- name: SweepSightings :exec
--- Those of sessions that are over, and that no checkpoint speaks of (see sdk/worker/listing.go).
+-- name: SweepSightings :execrows
+-- A batch of those of tries that are over, and that no checkpoint speaks of (see sdk/worker/listing.go).
 DELETE FROM sightings s
-WHERE s.connector_id = @connector_id
-    AND NOT EXISTS (SELECT 1 FROM scheduler_runs r WHERE r.id = s.session AND r.status = 'running')
-    AND NOT EXISTS (
-        SELECT 1 FROM connectors c
-        WHERE c.id = s.connector_id AND c.state->'$kit'->'seen' ? s.session::text);
+WHERE (s.connector_id, s.try_id, s.listing, s.source_id) IN (
+    SELECT o.connector_id, o.try_id, o.listing, o.source_id FROM sightings o
+    WHERE o.connector_id = @connector_id
+        AND NOT EXISTS (SELECT 1 FROM open_runs r WHERE r.connector_id = o.connector_id AND r.try_id = o.try_id)
+        AND NOT EXISTS (
+            SELECT 1 FROM connectors c
+            WHERE c.id = o.connector_id AND c.state->'$kit'->'seen' ? o.try_id::text)
+    LIMIT @batch::integer);
 
 -- name: SweepTries :exec
-DELETE FROM message_tries WHERE session = @session;
+DELETE FROM message_tries WHERE try_id = @try_id;
 
 -- name: SweepOrphanChunks :execrows
--- Chunks of an ended run that no document names: parts of a document that never became whole, or chunks
--- that a later message of the same session replaced.
+-- A batch of the chunks of an ended run that no document names: parts of a document that never became whole, or chunks that a
+-- later message of the same try replaced.
 DELETE FROM chunks c
-WHERE c.session = @session AND NOT EXISTS (
-    SELECT 1 FROM documents d
-    WHERE d.id = c.document_id AND d.session = c.session AND d.first_no = c.first_no);
+WHERE (c.try_id, c.first_no, c.document_id, c.no) IN (
+    SELECT o.try_id, o.first_no, o.document_id, o.no FROM chunks o
+    WHERE o.try_id = @try_id AND NOT EXISTS (
+        SELECT 1 FROM documents d
+        WHERE d.id = o.document_id AND d.try_id = o.try_id AND d.first_no = o.first_no)
+    LIMIT @batch::integer);
 
--- name: SweepDocuments :execrows
--- Deleted documents, and placeholders of documents of which some part never came. A document that an open
--- run is writing is left alone: updated_at is looked at again when this statement had to wait for the row.
-DELETE FROM documents d
-WHERE d.connector_id = @connector_id AND d.status IN ('deleted', 'partial') AND d.updated_at < @before::timestamptz
-    AND NOT EXISTS (SELECT 1 FROM scheduler_runs r WHERE r.connector_id = d.connector_id AND r.status = 'running');
+-- name: SweepLeftovers :one
+SELECT moves.sweep_leftovers(@connector_id::integer, @batch::integer)::integer;
 
--- name: SweepOutdated :execrows
--- What an earlier configuration has left. The first run that completes under a new one began with an empty cursor and
--- listed the whole source: a document that it did not bring is not in the source as it is configured now.
-WITH gone AS (
-    DELETE FROM documents d USING scheduler_runs r
-    WHERE r.id = @session AND r.status IN ('completed', 'skipped') AND r.listing_whole
-        AND d.connector_id = r.connector_id AND d.config_version < r.config_version
-    RETURNING d.id, d.session, d.first_no)
-DELETE FROM chunks c USING gone g
-WHERE c.session = g.session AND c.first_no = g.first_no AND c.document_id = g.id;
+-- name: SweepOutdated :one
+-- Where the page ends; empty after the last.
+SELECT coalesce(moves.sweep_outdated(@connector_id::integer, @config_version::bigint, @behind::text, @page::integer), '')::text;
 
--- name: MarkSwept :exec
-UPDATE scheduler_runs SET swept_at = clock_timestamp() WHERE id = @session;
+-- name: KeepSweepPlace :exec
+UPDATE unswept_runs SET outdated_after = @behind WHERE run_id = @run_id;
+
+-- name: Swept :exec
+DELETE FROM unswept_runs WHERE run_id = @run_id;
 
 -- name: DeletedConnectors :many
-SELECT id FROM deleted_connectors ORDER BY id LIMIT 100;
+SELECT id, config_version, swept_after FROM deleted_connectors
+WHERE (id, config_version) > (@after_id::integer, @after_version::bigint)
+ORDER BY id, config_version LIMIT @page::integer;
 
--- name: SweepConnectorDocuments :one
--- A batch of them, with their chunks; 0 when none is left.
-WITH gone AS (
-    DELETE FROM documents
-    WHERE id IN (SELECT d.id FROM documents d WHERE d.connector_id = @connector_id LIMIT @batch::integer)
-    RETURNING id, session, first_no),
-pieces AS (
-    DELETE FROM chunks c USING gone g
-    WHERE c.session = g.session AND c.first_no = g.first_no AND c.document_id = g.id)
-SELECT count(*) FROM gone;
+-- name: KeepDeletedPlace :exec
+UPDATE deleted_connectors SET swept_after = @behind WHERE id = @id AND config_version = @config_version;
 
 -- name: ForgetDeletedConnector :exec
-DELETE FROM deleted_connectors WHERE id = @connector_id;
+DELETE FROM deleted_connectors WHERE id = @id AND config_version = @config_version;
 
--- name: SweepHistory :execrows
--- The ledger keeps at least the latest runs of every connector, and everything younger than the retention.
-DELETE FROM scheduler_runs r
-WHERE r.id IN (
-    SELECT o.id FROM scheduler_runs o
-    WHERE o.status <> 'running' AND o.swept_at IS NOT NULL
-        AND o.completed_at < clock_timestamp() - @retention::interval
-        AND o.started_at < (
-            SELECT n.started_at FROM scheduler_runs n
-            WHERE n.connector_id = o.connector_id ORDER BY n.started_at DESC OFFSET 19 LIMIT 1)
-    LIMIT 1000);
+-- name: KeepLedger :one
+SELECT k.dropped::integer AS dropped, k.removed::integer AS removed FROM moves.keep_ledger(@retention::interval) k;
+
+-- name: ForgetWorkers :one
+SELECT moves.forget_workers(@batch::integer)::integer;

@@ -44,7 +44,7 @@ type ConnectorSyncRequest struct {
 	// The source's cursor as the last completed sync, or the last checkpoint since, left it. Integers above 2^53 travel as
 	// strings.
 	State *structpb.Struct `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`
-	// The fencing token of this trip, a UUID; every write of the trip is guarded by it.
+	// The run, a UUID. With the try that the pick-up mints it guards every write of the trip.
 	ChunkingSession string `protobuf:"bytes,8,opt,name=chunking_session,json=chunkingSession,proto3" json:"chunking_session,omitempty"`
 	// The type's name in table connector_types; set for every type, the only name of a CUSTOM one.
 	TypeName string `protobuf:"bytes,9,opt,name=type_name,json=typeName,proto3" json:"type_name,omitempty"`
@@ -163,17 +163,18 @@ func (x *ConnectorSyncRequest) GetDueReason() string {
 	return ""
 }
 
-// DocumentProcessRequest is one numbered message of a session on document.process. The session and
-// the number are repeated in the headers Echomind-Session and Echomind-Number.
+// DocumentProcessRequest is one numbered message of a try on document.process. Session, try and number are repeated in the
+// headers Echomind-Session, Echomind-Try and Echomind-Number. What the run's row says of connector and configuration counts;
+// a message that says something else is refused.
 type DocumentProcessRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The connector's id.
 	ConnectorId int32 `protobuf:"varint,1,opt,name=connector_id,json=connectorId,proto3" json:"connector_id,omitempty"`
 	// The session this message belongs to, a UUID.
 	ChunkingSession string `protobuf:"bytes,2,opt,name=chunking_session,json=chunkingSession,proto3" json:"chunking_session,omitempty"`
-	// 1..N within the session; 0 for the message that completes it.
+	// 1..N within the try; 0 for the message that completes it.
 	Number int64 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
-	// The version of the connector's configuration it was fetched with.
+	// The version of the connector's configuration it was fetched with; 0 = not said.
 	ConfigVersion int64 `protobuf:"varint,4,opt,name=config_version,json=configVersion,proto3" json:"config_version,omitempty"`
 	// What to do.
 	//
@@ -184,7 +185,10 @@ type DocumentProcessRequest struct {
 	//	*DocumentProcessRequest_Completed
 	//	*DocumentProcessRequest_Checkpoint
 	//	*DocumentProcessRequest_Seen
-	Body          isDocumentProcessRequest_Body `protobuf_oneof:"body"`
+	Body isDocumentProcessRequest_Body `protobuf_oneof:"body"`
+	// The try that sends it, a UUID minted at the pick-up: the fence of the run. A message of another try than the one that
+	// has the run changes nothing.
+	Try           string `protobuf:"bytes,10,opt,name=try,proto3" json:"try,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -297,6 +301,13 @@ func (x *DocumentProcessRequest) GetSeen() *DocumentsSeen {
 		}
 	}
 	return nil
+}
+
+func (x *DocumentProcessRequest) GetTry() string {
+	if x != nil {
+		return x.Try
+	}
+	return ""
 }
 
 type isDocumentProcessRequest_Body interface {
@@ -832,7 +843,7 @@ const file_echomind_internal_sync_proto_rawDesc = "" +
 	" \x01(\x03R\rconfigVersion\x12\x1d\n" +
 	"\n" +
 	"due_reason\x18\v \x01(\tR\tdueReasonB\v\n" +
-	"\t_scope_id\"\xe6\x03\n" +
+	"\t_scope_id\"\xf8\x03\n" +
 	"\x16DocumentProcessRequest\x12!\n" +
 	"\fconnector_id\x18\x01 \x01(\x05R\vconnectorId\x12)\n" +
 	"\x10chunking_session\x18\x02 \x01(\tR\x0fchunkingSession\x12\x16\n" +
@@ -844,7 +855,9 @@ const file_echomind_internal_sync_proto_rawDesc = "" +
 	"\n" +
 	"checkpoint\x18\b \x01(\v2!.echomind.internal.SyncCheckpointH\x00R\n" +
 	"checkpoint\x126\n" +
-	"\x04seen\x18\t \x01(\v2 .echomind.internal.DocumentsSeenH\x00R\x04seenB\x06\n" +
+	"\x04seen\x18\t \x01(\v2 .echomind.internal.DocumentsSeenH\x00R\x04seen\x12\x10\n" +
+	"\x03try\x18\n" +
+	" \x01(\tR\x03tryB\x06\n" +
 	"\x04body\"\xc6\x03\n" +
 	"\fDocumentPart\x12\x1b\n" +
 	"\tsource_id\x18\x01 \x01(\tR\bsourceId\x12\x14\n" +

@@ -13,9 +13,9 @@ import (
 const addConnector = `-- name: AddConnector :one
 INSERT INTO connectors (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
     max_retries, created_by, updated_by)
-VALUES (coalesce($1::integer, nextval(pg_get_serial_sequence('connectors', 'id'))), $2, $3, $4, $5,
+VALUES (coalesce($1::integer, nextval('connectors_id_seq'))::integer, $2, $3, $4, $5,
     $6, $7, $8, $9, $10, $11, $12, $12)
-RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, state, last_sync_at, next_sync_at, due_reason, slot_at, planned_through, needs_plan, chunking_session, dispatched_at, dispatches, lease_owner, lease_expires_at, failure_count, docs_analyzed
+RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, synced_version, state, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, run_id, failure_count, docs_analyzed, at_fault
 `
 
 type AddConnectorParams struct {
@@ -69,32 +69,36 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 		&i.Status,
 		&i.StatusMessage,
 		&i.ConfigVersion,
+		&i.SyncedVersion,
 		&i.State,
 		&i.LastSyncAt,
 		&i.NextSyncAt,
 		&i.DueReason,
 		&i.SlotAt,
+		&i.SlotsThrough,
 		&i.PlannedThrough,
 		&i.NeedsPlan,
-		&i.ChunkingSession,
-		&i.DispatchedAt,
-		&i.Dispatches,
-		&i.LeaseOwner,
-		&i.LeaseExpiresAt,
+		&i.RunID,
 		&i.FailureCount,
 		&i.DocsAnalyzed,
+		&i.AtFault,
 	)
 	return i, err
 }
 
 const connectorType = `-- name: ConnectorType :one
-SELECT name, default_refresh_minutes, max_concurrent_syncs FROM connector_types WHERE name = $1
+SELECT name, default_refresh_minutes, max_concurrent_syncs, waits FROM connector_types WHERE name = $1
 `
 
 func (q *Queries) ConnectorType(ctx context.Context, name string) (ConnectorType, error) {
 	row := q.db.QueryRow(ctx, connectorType, name)
 	var i ConnectorType
-	err := row.Scan(&i.Name, &i.DefaultRefreshMinutes, &i.MaxConcurrentSyncs)
+	err := row.Scan(
+		&i.Name,
+		&i.DefaultRefreshMinutes,
+		&i.MaxConcurrentSyncs,
+		&i.Waits,
+	)
 	return i, err
 }
 
@@ -111,7 +115,7 @@ func (q *Queries) DeleteConnector(ctx context.Context, id int32) (int64, error) 
 }
 
 const getConnector = `-- name: GetConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, state, last_sync_at, next_sync_at, due_reason, slot_at, planned_through, needs_plan, chunking_session, dispatched_at, dispatches, lease_owner, lease_expires_at, failure_count, docs_analyzed FROM connectors WHERE id = $1
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, synced_version, state, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, run_id, failure_count, docs_analyzed, at_fault FROM connectors WHERE id = $1
 `
 
 func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error) {
@@ -137,26 +141,25 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error)
 		&i.Status,
 		&i.StatusMessage,
 		&i.ConfigVersion,
+		&i.SyncedVersion,
 		&i.State,
 		&i.LastSyncAt,
 		&i.NextSyncAt,
 		&i.DueReason,
 		&i.SlotAt,
+		&i.SlotsThrough,
 		&i.PlannedThrough,
 		&i.NeedsPlan,
-		&i.ChunkingSession,
-		&i.DispatchedAt,
-		&i.Dispatches,
-		&i.LeaseOwner,
-		&i.LeaseExpiresAt,
+		&i.RunID,
 		&i.FailureCount,
 		&i.DocsAnalyzed,
+		&i.AtFault,
 	)
 	return i, err
 }
 
 const listConnectorTypes = `-- name: ListConnectorTypes :many
-SELECT name, default_refresh_minutes, max_concurrent_syncs FROM connector_types ORDER BY name
+SELECT name, default_refresh_minutes, max_concurrent_syncs, waits FROM connector_types ORDER BY name
 `
 
 func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, error) {
@@ -168,7 +171,12 @@ func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, erro
 	items := []ConnectorType{}
 	for rows.Next() {
 		var i ConnectorType
-		if err := rows.Scan(&i.Name, &i.DefaultRefreshMinutes, &i.MaxConcurrentSyncs); err != nil {
+		if err := rows.Scan(
+			&i.Name,
+			&i.DefaultRefreshMinutes,
+			&i.MaxConcurrentSyncs,
+			&i.Waits,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -180,7 +188,7 @@ func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, erro
 }
 
 const listConnectors = `-- name: ListConnectors :many
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, state, last_sync_at, next_sync_at, due_reason, slot_at, planned_through, needs_plan, chunking_session, dispatched_at, dispatches, lease_owner, lease_expires_at, failure_count, docs_analyzed FROM connectors
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, synced_version, state, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, run_id, failure_count, docs_analyzed, at_fault FROM connectors
 WHERE id > $1
     AND ($2::text IS NULL OR type = $2)
     AND ($3::text IS NULL OR status = $3)
@@ -232,20 +240,19 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 			&i.Status,
 			&i.StatusMessage,
 			&i.ConfigVersion,
+			&i.SyncedVersion,
 			&i.State,
 			&i.LastSyncAt,
 			&i.NextSyncAt,
 			&i.DueReason,
 			&i.SlotAt,
+			&i.SlotsThrough,
 			&i.PlannedThrough,
 			&i.NeedsPlan,
-			&i.ChunkingSession,
-			&i.DispatchedAt,
-			&i.Dispatches,
-			&i.LeaseOwner,
-			&i.LeaseExpiresAt,
+			&i.RunID,
 			&i.FailureCount,
 			&i.DocsAnalyzed,
+			&i.AtFault,
 		); err != nil {
 			return nil, err
 		}
@@ -258,7 +265,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 }
 
 const lockConnector = `-- name: LockConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, state, last_sync_at, next_sync_at, due_reason, slot_at, planned_through, needs_plan, chunking_session, dispatched_at, dispatches, lease_owner, lease_expires_at, failure_count, docs_analyzed FROM connectors WHERE id = $1 FOR UPDATE
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, synced_version, state, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, run_id, failure_count, docs_analyzed, at_fault FROM connectors WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error) {
@@ -284,20 +291,19 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error
 		&i.Status,
 		&i.StatusMessage,
 		&i.ConfigVersion,
+		&i.SyncedVersion,
 		&i.State,
 		&i.LastSyncAt,
 		&i.NextSyncAt,
 		&i.DueReason,
 		&i.SlotAt,
+		&i.SlotsThrough,
 		&i.PlannedThrough,
 		&i.NeedsPlan,
-		&i.ChunkingSession,
-		&i.DispatchedAt,
-		&i.Dispatches,
-		&i.LeaseOwner,
-		&i.LeaseExpiresAt,
+		&i.RunID,
 		&i.FailureCount,
 		&i.DocsAnalyzed,
+		&i.AtFault,
 	)
 	return i, err
 }
@@ -317,24 +323,29 @@ type SetConnectorTypeParams struct {
 	MaxConcurrentSyncs    *int32
 }
 
+type SetConnectorTypeRow struct {
+	Name                  string
+	DefaultRefreshMinutes *int32
+	MaxConcurrentSyncs    *int32
+}
+
 // Adds a type, or changes what is given of one that exists.
-func (q *Queries) SetConnectorType(ctx context.Context, arg SetConnectorTypeParams) (ConnectorType, error) {
+func (q *Queries) SetConnectorType(ctx context.Context, arg SetConnectorTypeParams) (SetConnectorTypeRow, error) {
 	row := q.db.QueryRow(ctx, setConnectorType, arg.Name, arg.DefaultRefreshMinutes, arg.MaxConcurrentSyncs)
-	var i ConnectorType
+	var i SetConnectorTypeRow
 	err := row.Scan(&i.Name, &i.DefaultRefreshMinutes, &i.MaxConcurrentSyncs)
 	return i, err
 }
 
 const triggerConnector = `-- name: TriggerConnector :one
-UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = $1
-RETURNING trigger_requested_at
+SELECT moves.trigger_sync($1::integer)::timestamptz
 `
 
-func (q *Queries) TriggerConnector(ctx context.Context, id int32) (*time.Time, error) {
+func (q *Queries) TriggerConnector(ctx context.Context, id int32) (time.Time, error) {
 	row := q.db.QueryRow(ctx, triggerConnector, id)
-	var trigger_requested_at *time.Time
-	err := row.Scan(&trigger_requested_at)
-	return trigger_requested_at, err
+	var column_1 time.Time
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const updateConnector = `-- name: UpdateConnector :one
@@ -343,7 +354,7 @@ SET name = $1, type = $2, config = $3, scope = $4, scope_id = $5, user_id = $6,
     refresh_freq_minutes = $7, schedule_cron = $8, time_zone = $9,
     max_retries = $10, updated_by = $11, updated_at = clock_timestamp()
 WHERE id = $12
-RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, state, last_sync_at, next_sync_at, due_reason, slot_at, planned_through, needs_plan, chunking_session, dispatched_at, dispatches, lease_owner, lease_expires_at, failure_count, docs_analyzed
+RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, synced_version, state, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, run_id, failure_count, docs_analyzed, at_fault
 `
 
 type UpdateConnectorParams struct {
@@ -397,20 +408,19 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		&i.Status,
 		&i.StatusMessage,
 		&i.ConfigVersion,
+		&i.SyncedVersion,
 		&i.State,
 		&i.LastSyncAt,
 		&i.NextSyncAt,
 		&i.DueReason,
 		&i.SlotAt,
+		&i.SlotsThrough,
 		&i.PlannedThrough,
 		&i.NeedsPlan,
-		&i.ChunkingSession,
-		&i.DispatchedAt,
-		&i.Dispatches,
-		&i.LeaseOwner,
-		&i.LeaseExpiresAt,
+		&i.RunID,
 		&i.FailureCount,
 		&i.DocsAnalyzed,
+		&i.AtFault,
 	)
 	return i, err
 }

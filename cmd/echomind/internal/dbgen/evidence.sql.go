@@ -8,10 +8,12 @@ package dbgen
 import (
 	"context"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 const deletedAt = `-- name: DeletedAt :one
-SELECT deleted_at FROM deleted_connectors WHERE id = $1
+SELECT max(deleted_at)::timestamptz AS deleted_at FROM deleted_connectors WHERE id = $1 HAVING count(*) > 0
 `
 
 func (q *Queries) DeletedAt(ctx context.Context, id int32) (time.Time, error) {
@@ -22,9 +24,9 @@ func (q *Queries) DeletedAt(ctx context.Context, id int32) (time.Time, error) {
 }
 
 const dispatchedSince = `-- name: DispatchedSince :one
-SELECT EXISTS (SELECT 1 FROM connectors c WHERE c.chunking_session IS NOT NULL AND c.dispatched_at >= $1::timestamptz)
-    OR EXISTS (SELECT 1 FROM scheduler_runs r WHERE r.status <> 'running' AND r.status <> 'missed'
-        AND r.completed_at >= $1::timestamptz AND r.started_at >= $1::timestamptz)
+SELECT EXISTS (SELECT 1 FROM open_runs r WHERE r.dispatched_at >= $1::timestamptz)
+    OR EXISTS (SELECT 1 FROM runs r WHERE r.status <> 'missed' AND r.completed_at >= $1::timestamptz
+        AND r.started_at >= $1::timestamptz)
 `
 
 // Whether anything was claimed since a moment: the sign of life of a scheduler that works.
@@ -44,6 +46,18 @@ func (q *Queries) HasRuns(ctx context.Context, connectorID int32) (bool, error) 
 	var exists bool
 	err := row.Scan(&exists)
 	return exists, err
+}
+
+const lease = `-- name: Lease :one
+SELECT w.expires_at FROM open_runs r JOIN workers w ON w.id = r.worker_id WHERE r.id = $1
+`
+
+// Until when the worker of a run has its lease; no row where none is kept.
+func (q *Queries) Lease(ctx context.Context, runID uuid.UUID) (time.Time, error) {
+	row := q.db.QueryRow(ctx, lease, runID)
+	var expires_at time.Time
+	err := row.Scan(&expires_at)
+	return expires_at, err
 }
 
 const services = `-- name: Services :many
@@ -93,11 +107,11 @@ const typeLoad = `-- name: TypeLoad :one
 SELECT
     (SELECT count(*) FROM connectors a WHERE a.type = $1 AND a.next_sync_at < $2::timestamptz)
         AS due_before,
-    (SELECT count(*) FROM connectors a WHERE a.type = $1 AND a.chunking_session IS NOT NULL) AS in_flight,
-    (SELECT count(*) FROM connectors a WHERE a.type = $1 AND a.chunking_session IS NOT NULL
-        AND a.status = 'PENDING' AND a.dispatched_at < $3::timestamptz) AS pending_before,
-    (SELECT count(*) FROM connectors a WHERE a.type = $1 AND a.chunking_session IS NOT NULL
-        AND a.status = 'SYNCING' AND a.lease_expires_at > (SELECT clock_timestamp())) AS fetching,
+    (SELECT count(*) FROM open_runs r WHERE r.type = $1) AS in_flight,
+    (SELECT count(*) FROM open_runs r WHERE r.type = $1 AND r.picked_up_at IS NULL
+        AND r.dispatched_at < $3::timestamptz) AS pending_before,
+    (SELECT count(*) FROM open_runs r JOIN workers w ON w.id = r.worker_id WHERE r.type = $1
+        AND w.expires_at > (SELECT clock_timestamp())) AS fetching,
     (SELECT t.max_concurrent_syncs FROM connector_types t WHERE t.name = $1) AS type_cap
 `
 

@@ -41,7 +41,7 @@ func (q *Queries) CountByStatus(ctx context.Context) ([]CountByStatusRow, error)
 }
 
 const listRuns = `-- name: ListRuns :many
-SELECT id, connector_id, job_name, trigger, slot, slot_last, missed_count, due_at, started_at, trigger_requested_at, picked_up_at, fetched_at, completed_at, status, reason, error_message, total, stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, drain_seq, swept_at, checkpoint_no, notes FROM scheduler_runs WHERE connector_id = $1
+SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version FROM scheduler_runs WHERE connector_id = $1
 ORDER BY started_at DESC, id
 LIMIT $2::integer
 `
@@ -64,21 +64,29 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]Scheduler
 			&i.ID,
 			&i.ConnectorID,
 			&i.JobName,
+			&i.Type,
 			&i.Trigger,
 			&i.Slot,
 			&i.SlotLast,
 			&i.MissedCount,
 			&i.DueAt,
 			&i.StartedAt,
+			&i.DispatchedAt,
+			&i.Dispatches,
 			&i.TriggerRequestedAt,
 			&i.PickedUpAt,
+			&i.TryID,
+			&i.WorkerID,
 			&i.FetchedAt,
+			&i.DrainSeq,
 			&i.CompletedAt,
 			&i.Status,
 			&i.Reason,
 			&i.ErrorMessage,
 			&i.Total,
 			&i.Stored,
+			&i.CheckpointNo,
+			&i.Notes,
 			&i.DocumentsProcessed,
 			&i.DocumentsFailed,
 			&i.DocumentsDeleted,
@@ -87,10 +95,6 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]Scheduler
 			&i.ListingWhole,
 			&i.NewState,
 			&i.ConfigVersion,
-			&i.DrainSeq,
-			&i.SweptAt,
-			&i.CheckpointNo,
-			&i.Notes,
 		); err != nil {
 			return nil, err
 		}
@@ -114,7 +118,7 @@ func (q *Queries) Now(ctx context.Context) (time.Time, error) {
 }
 
 const openRun = `-- name: OpenRun :one
-SELECT id, connector_id, job_name, trigger, slot, slot_last, missed_count, due_at, started_at, trigger_requested_at, picked_up_at, fetched_at, completed_at, status, reason, error_message, total, stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, drain_seq, swept_at, checkpoint_no, notes FROM scheduler_runs WHERE connector_id = $1 AND status = 'running'
+SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version FROM scheduler_runs WHERE connector_id = $1 AND status = 'running'
 `
 
 func (q *Queries) OpenRun(ctx context.Context, connectorID int32) (SchedulerRun, error) {
@@ -124,21 +128,29 @@ func (q *Queries) OpenRun(ctx context.Context, connectorID int32) (SchedulerRun,
 		&i.ID,
 		&i.ConnectorID,
 		&i.JobName,
+		&i.Type,
 		&i.Trigger,
 		&i.Slot,
 		&i.SlotLast,
 		&i.MissedCount,
 		&i.DueAt,
 		&i.StartedAt,
+		&i.DispatchedAt,
+		&i.Dispatches,
 		&i.TriggerRequestedAt,
 		&i.PickedUpAt,
+		&i.TryID,
+		&i.WorkerID,
 		&i.FetchedAt,
+		&i.DrainSeq,
 		&i.CompletedAt,
 		&i.Status,
 		&i.Reason,
 		&i.ErrorMessage,
 		&i.Total,
 		&i.Stored,
+		&i.CheckpointNo,
+		&i.Notes,
 		&i.DocumentsProcessed,
 		&i.DocumentsFailed,
 		&i.DocumentsDeleted,
@@ -147,16 +159,12 @@ func (q *Queries) OpenRun(ctx context.Context, connectorID int32) (SchedulerRun,
 		&i.ListingWhole,
 		&i.NewState,
 		&i.ConfigVersion,
-		&i.DrainSeq,
-		&i.SweptAt,
-		&i.CheckpointNo,
-		&i.Notes,
 	)
 	return i, err
 }
 
 const runsAnswering = `-- name: RunsAnswering :many
-SELECT id, connector_id, job_name, trigger, slot, slot_last, missed_count, due_at, started_at, trigger_requested_at, picked_up_at, fetched_at, completed_at, status, reason, error_message, total, stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, drain_seq, swept_at, checkpoint_no, notes FROM scheduler_runs WHERE id IN (
+SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version FROM scheduler_runs WHERE id IN (
     SELECT r.id FROM scheduler_runs r WHERE r.connector_id = $1 AND r.status <> 'missed'
     ORDER BY r.started_at DESC LIMIT 50)
     AND (started_at >= $2::timestamptz OR trigger_requested_at >= $2::timestamptz)
@@ -183,21 +191,29 @@ func (q *Queries) RunsAnswering(ctx context.Context, arg RunsAnsweringParams) ([
 			&i.ID,
 			&i.ConnectorID,
 			&i.JobName,
+			&i.Type,
 			&i.Trigger,
 			&i.Slot,
 			&i.SlotLast,
 			&i.MissedCount,
 			&i.DueAt,
 			&i.StartedAt,
+			&i.DispatchedAt,
+			&i.Dispatches,
 			&i.TriggerRequestedAt,
 			&i.PickedUpAt,
+			&i.TryID,
+			&i.WorkerID,
 			&i.FetchedAt,
+			&i.DrainSeq,
 			&i.CompletedAt,
 			&i.Status,
 			&i.Reason,
 			&i.ErrorMessage,
 			&i.Total,
 			&i.Stored,
+			&i.CheckpointNo,
+			&i.Notes,
 			&i.DocumentsProcessed,
 			&i.DocumentsFailed,
 			&i.DocumentsDeleted,
@@ -206,10 +222,6 @@ func (q *Queries) RunsAnswering(ctx context.Context, arg RunsAnsweringParams) ([
 			&i.ListingWhole,
 			&i.NewState,
 			&i.ConfigVersion,
-			&i.DrainSeq,
-			&i.SweptAt,
-			&i.CheckpointNo,
-			&i.Notes,
 		); err != nil {
 			return nil, err
 		}

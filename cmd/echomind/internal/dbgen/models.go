@@ -30,47 +30,55 @@ type Connector struct {
 	Status             string
 	StatusMessage      *string
 	ConfigVersion      int64
+	SyncedVersion      *int64
 	State              []byte
 	LastSyncAt         *time.Time
 	NextSyncAt         *time.Time
 	DueReason          *string
 	SlotAt             *time.Time
+	SlotsThrough       *time.Time
 	PlannedThrough     *time.Time
 	NeedsPlan          bool
-	ChunkingSession    *uuid.UUID
-	DispatchedAt       *time.Time
-	Dispatches         int32
-	LeaseOwner         *uuid.UUID
-	LeaseExpiresAt     *time.Time
+	RunID              *uuid.UUID
 	FailureCount       int32
 	DocsAnalyzed       int64
+	AtFault            *bool
 }
 
 type ConnectorType struct {
 	Name                  string
 	DefaultRefreshMinutes *int32
 	MaxConcurrentSyncs    *int32
+	Waits                 bool
 }
 
 type SchedulerRun struct {
 	ID                 uuid.UUID
 	ConnectorID        int32
-	JobName            string
+	JobName            interface{}
+	Type               string
 	Trigger            string
 	Slot               *time.Time
 	SlotLast           *time.Time
 	MissedCount        *int32
 	DueAt              time.Time
 	StartedAt          time.Time
+	DispatchedAt       time.Time
+	Dispatches         int32
 	TriggerRequestedAt *time.Time
 	PickedUpAt         *time.Time
+	TryID              *uuid.UUID
+	WorkerID           *uuid.UUID
 	FetchedAt          *time.Time
+	DrainSeq           *int64
 	CompletedAt        *time.Time
 	Status             string
 	Reason             *string
 	ErrorMessage       *string
 	Total              *int64
 	Stored             int64
+	CheckpointNo       int64
+	Notes              int64
 	DocumentsProcessed int64
 	DocumentsFailed    int64
 	DocumentsDeleted   int64
@@ -79,8 +87,4 @@ type SchedulerRun struct {
 	ListingWhole       *bool
 	NewState           []byte
 	ConfigVersion      int64
-	DrainSeq           *int64
-	SweptAt            *time.Time
-	CheckpointNo       int64
-	Notes              int64
 }

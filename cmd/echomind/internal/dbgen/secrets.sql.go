@@ -63,7 +63,7 @@ func (q *Queries) Resealing(ctx context.Context) error {
 }
 
 const reserveConnectorID = `-- name: ReserveConnectorID :one
-SELECT nextval(pg_get_serial_sequence('connectors', 'id'))::integer
+SELECT nextval('connectors_id_seq')::integer
 `
 
 // Secrets are sealed for the one connector that they are of, before it is added.

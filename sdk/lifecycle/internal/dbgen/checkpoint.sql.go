@@ -11,102 +11,50 @@ import (
 	"github.com/google/uuid"
 )
 
-const checkpointedRuns = `-- name: CheckpointedRuns :many
-SELECT r.id FROM scheduler_runs r
-WHERE r.status = 'running' AND EXISTS (SELECT 1 FROM run_checkpoints k WHERE k.session = r.id)
+const advance = `-- name: Advance :one
+SELECT moves.advance($1::uuid)::boolean
 `
 
-// Open runs of which a checkpoint waits: a process may have died between the last store and the checkpoint.
-func (q *Queries) CheckpointedRuns(ctx context.Context) ([]uuid.UUID, error) {
-	rows, err := q.db.Query(ctx, checkpointedRuns)
+func (q *Queries) Advance(ctx context.Context, runID uuid.UUID) (bool, error) {
+	row := q.db.QueryRow(ctx, advance, runID)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const checkpointedRuns = `-- name: CheckpointedRuns :many
+SELECT DISTINCT ON (k.try_id) k.try_id, k.run_id FROM run_checkpoints k
+WHERE k.try_id > $1::uuid
+ORDER BY k.try_id LIMIT $2::integer
+`
+
+type CheckpointedRunsParams struct {
+	After uuid.UUID
+	Page  int32
+}
+
+type CheckpointedRunsRow struct {
+	TryID uuid.UUID
+	RunID uuid.UUID
+}
+
+// A page of the runs of which a checkpoint waits: a process may have died between the last store and the checkpoint.
+func (q *Queries) CheckpointedRuns(ctx context.Context, arg CheckpointedRunsParams) ([]CheckpointedRunsRow, error) {
+	rows, err := q.db.Query(ctx, checkpointedRuns, arg.After, arg.Page)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []uuid.UUID{}
+	items := []CheckpointedRunsRow{}
 	for rows.Next() {
-		var id uuid.UUID
-		if err := rows.Scan(&id); err != nil {
+		var i CheckpointedRunsRow
+		if err := rows.Scan(&i.TryID, &i.RunID); err != nil {
 			return nil, err
 		}
-		items = append(items, id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
 	}
 	return items, nil
-}
-
-const commitCheckpoint = `-- name: CommitCheckpoint :execrows
-UPDATE connectors c SET state = k.state
-FROM run_checkpoints k
-WHERE c.id = $1 AND c.chunking_session = $2 AND c.status = 'SYNCING'
-    AND k.session = $2 AND k.no = $3
-`
-
-type CommitCheckpointParams struct {
-	ConnectorID int32
-	Session     *uuid.UUID
-	No          int64
-}
-
-func (q *Queries) CommitCheckpoint(ctx context.Context, arg CommitCheckpointParams) (int64, error) {
-	result, err := q.db.Exec(ctx, commitCheckpoint, arg.ConnectorID, arg.Session, arg.No)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const lockOpenRun = `-- name: LockOpenRun :one
-SELECT id FROM scheduler_runs WHERE id = $1 AND status = 'running' FOR UPDATE
-`
-
-func (q *Queries) LockOpenRun(ctx context.Context, session uuid.UUID) (uuid.UUID, error) {
-	row := q.db.QueryRow(ctx, lockOpenRun, session)
-	var id uuid.UUID
-	err := row.Scan(&id)
-	return id, err
-}
-
-const passCheckpoint = `-- name: PassCheckpoint :exec
-WITH passed AS (DELETE FROM run_checkpoints k WHERE k.session = $2 AND k.no <= $1)
-UPDATE scheduler_runs SET checkpoint_no = $1 WHERE id = $2 AND status = 'running'
-`
-
-type PassCheckpointParams struct {
-	No      int64
-	Session uuid.UUID
-}
-
-func (q *Queries) PassCheckpoint(ctx context.Context, arg PassCheckpointParams) error {
-	_, err := q.db.Exec(ctx, passCheckpoint, arg.No, arg.Session)
-	return err
-}
-
-const reachedCheckpoint = `-- name: ReachedCheckpoint :one
-SELECT r.no FROM (
-    SELECT p.no, bool_and(p.counted) OVER (ORDER BY p.no) AS reached
-    FROM (
-        SELECT k.no, k.no - k.previous = (
-            SELECT count(*) FROM run_messages m
-            WHERE m.session = $1 AND m.no > k.previous AND m.no <= k.no AND m.first_no >= 0) AS counted
-        FROM (
-            SELECT c.no, lag(c.no, 1, s.checkpoint_no) OVER (ORDER BY c.no) AS previous
-            FROM run_checkpoints c
-            JOIN scheduler_runs s ON s.id = c.session AND s.status = 'running' AND c.no > s.checkpoint_no
-            WHERE c.session = $1
-            ORDER BY c.no LIMIT 16) k) p) r
-WHERE r.reached ORDER BY r.no DESC LIMIT 1
-`
-
-// The last checkpoint that waits though everything before it is stored. What is counted from the last one on is enough:
-// before that one everything was stored. A message that was given up without anybody knowing whose document it carried
-// (first_no is -1) is never stored, so that no checkpoint passes it. A few at a time, so that a message that is late
-// does not make this longer and longer; ask again after passing one.
-func (q *Queries) ReachedCheckpoint(ctx context.Context, session uuid.UUID) (int64, error) {
-	row := q.db.QueryRow(ctx, reachedCheckpoint, session)
-	var no int64
-	err := row.Scan(&no)
-	return no, err
 }

@@ -11,101 +11,49 @@ import (
 	"github.com/google/uuid"
 )
 
-const activate = `-- name: Activate :exec
-UPDATE connectors
-SET status = 'ACTIVE', last_sync_at = clock_timestamp(), state = coalesce($1, state),
-    docs_analyzed = $2, chunking_session = NULL, lease_owner = NULL, lease_expires_at = NULL
-WHERE id = $3 AND chunking_session = $4 AND status = 'SYNCING'
+const complete = `-- name: Complete :many
+SELECT c.connector_id::integer AS connector_id, c.type::text AS type, c.verdict::text AS verdict
+FROM moves.complete($1::uuid) c
 `
 
-type ActivateParams struct {
-	NewState    []byte
-	Analyzed    int64
+type CompleteRow struct {
 	ConnectorID int32
-	Session     *uuid.UUID
+	Type        string
+	Verdict     string
 }
 
-// The database's trigger plans the next due time.
-func (q *Queries) Activate(ctx context.Context, arg ActivateParams) error {
-	_, err := q.db.Exec(ctx, activate,
-		arg.NewState,
-		arg.Analyzed,
-		arg.ConnectorID,
-		arg.Session,
-	)
-	return err
+func (q *Queries) Complete(ctx context.Context, runID uuid.UUID) ([]CompleteRow, error) {
+	rows, err := q.db.Query(ctx, complete, runID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CompleteRow{}
+	for rows.Next() {
+		var i CompleteRow
+		if err := rows.Scan(&i.ConnectorID, &i.Type, &i.Verdict); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
-const endRun = `-- name: EndRun :exec
-UPDATE scheduler_runs
-SET status = $1, completed_at = clock_timestamp(), new_state = NULL
-WHERE id = $2 AND status = 'running'
+const wholeRuns = `-- name: WholeRuns :many
+SELECT id FROM open_runs WHERE whole AND id > $1::uuid ORDER BY id LIMIT $2::integer
 `
 
-type EndRunParams struct {
-	Verdict string
-	Session uuid.UUID
+type WholeRunsParams struct {
+	After uuid.UUID
+	Page  int32
 }
 
-func (q *Queries) EndRun(ctx context.Context, arg EndRunParams) error {
-	_, err := q.db.Exec(ctx, endRun, arg.Verdict, arg.Session)
-	return err
-}
-
-const lockConnector = `-- name: LockConnector :one
-SELECT id, type FROM connectors WHERE chunking_session = $1 AND status = 'SYNCING' FOR UPDATE
-`
-
-type LockConnectorRow struct {
-	ID   int32
-	Type string
-}
-
-// First in the lock order: connectors, then scheduler_runs.
-func (q *Queries) LockConnector(ctx context.Context, session *uuid.UUID) (LockConnectorRow, error) {
-	row := q.db.QueryRow(ctx, lockConnector, session)
-	var i LockConnectorRow
-	err := row.Scan(&i.ID, &i.Type)
-	return i, err
-}
-
-const lockStoredRun = `-- name: LockStoredRun :one
-SELECT new_state, documents_processed + documents_failed + documents_unchanged AS analyzed,
-    total - notes AS documents,
-    (documents_failed > 0 AND EXISTS (
-        SELECT 1 FROM run_messages m WHERE m.session = $1 AND m.first_no < 0))::boolean AS unnamed
-FROM scheduler_runs
-WHERE id = $1 AND status = 'running' AND stored = total
-FOR UPDATE
-`
-
-type LockStoredRunRow struct {
-	NewState  []byte
-	Analyzed  int64
-	Documents int64
-	Unnamed   bool
-}
-
-// unnamed: a message was given up of which nobody can tell whose document it carried (first_no is -1).
-func (q *Queries) LockStoredRun(ctx context.Context, session uuid.UUID) (LockStoredRunRow, error) {
-	row := q.db.QueryRow(ctx, lockStoredRun, session)
-	var i LockStoredRunRow
-	err := row.Scan(
-		&i.NewState,
-		&i.Analyzed,
-		&i.Documents,
-		&i.Unnamed,
-	)
-	return i, err
-}
-
-const storedRuns = `-- name: StoredRuns :many
-SELECT id FROM scheduler_runs WHERE status = 'running' AND stored = total LIMIT 1000
-`
-
-// Open runs whose documents are all stored: a process died between the last store and the completion.
-func (q *Queries) StoredRuns(ctx context.Context) ([]uuid.UUID, error) {
-	rows, err := q.db.Query(ctx, storedRuns)
+// A page of the open runs whose documents are all stored: a process died between the last store and the completion.
+func (q *Queries) WholeRuns(ctx context.Context, arg WholeRunsParams) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, wholeRuns, arg.After, arg.Page)
 	if err != nil {
 		return nil, err
 	}

@@ -12,152 +12,141 @@ import (
 	"time"
 )
 
-const disable = `-- name: Disable :execrows
-UPDATE connectors SET status = 'DISABLED' WHERE id = $1 AND status <> 'DISABLED'
+const disable = `-- name: Disable :one
+SELECT moves.disable($1::integer)::boolean
 `
 
-func (q *Queries) Disable(ctx context.Context, connectorID int32) (int64, error) {
-	result, err := q.db.Exec(ctx, disable, connectorID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) Disable(ctx context.Context, connectorID int32) (bool, error) {
+	row := q.db.QueryRow(ctx, disable, connectorID)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
-const dropLease = `-- name: DropLease :execrows
-UPDATE connectors
-SET lease_owner = NULL, lease_expires_at = NULL
-WHERE chunking_session = $1 AND status = 'SYNCING' AND lease_owner = $2
+const drain = `-- name: Drain :one
+SELECT moves.drain($1::uuid, $2::uuid, $3::bigint)::boolean
 `
 
-type DropLeaseParams struct {
-	Session    *uuid.UUID
-	LeaseOwner *uuid.UUID
+type DrainParams struct {
+	RunID uuid.UUID
+	TryID uuid.UUID
+	Seq   int64
 }
 
-func (q *Queries) DropLease(ctx context.Context, arg DropLeaseParams) (int64, error) {
-	result, err := q.db.Exec(ctx, dropLease, arg.Session, arg.LeaseOwner)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) Drain(ctx context.Context, arg DrainParams) (bool, error) {
+	row := q.db.QueryRow(ctx, drain, arg.RunID, arg.TryID, arg.Seq)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
-const enable = `-- name: Enable :execrows
-UPDATE connectors SET status = 'ACTIVE' WHERE id = $1 AND status = 'DISABLED'
+const enable = `-- name: Enable :one
+SELECT moves.enable($1::integer)::boolean
 `
 
-func (q *Queries) Enable(ctx context.Context, connectorID int32) (int64, error) {
-	result, err := q.db.Exec(ctx, enable, connectorID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) Enable(ctx context.Context, connectorID int32) (bool, error) {
+	row := q.db.QueryRow(ctx, enable, connectorID)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
-const fail = `-- name: Fail :execrows
-UPDATE connectors
-SET status = 'ERROR', status_message = $1, due_reason = $2,
-    chunking_session = NULL, lease_owner = NULL, lease_expires_at = NULL
-WHERE chunking_session = $3 AND status = 'SYNCING'
+const fail = `-- name: Fail :one
+SELECT moves.fail($1::uuid, $2::uuid, $3::text, $4::text)::boolean
 `
 
 type FailParams struct {
-	Message *string
-	Kind    *string
-	Session *uuid.UUID
+	RunID   uuid.UUID
+	TryID   uuid.UUID
+	Kind    string
+	Message string
 }
 
-// The database's trigger applies the failure policy and ends the run as failed; kind is retry, permanent,
-// rescue or lost.
-func (q *Queries) Fail(ctx context.Context, arg FailParams) (int64, error) {
-	result, err := q.db.Exec(ctx, fail, arg.Message, arg.Kind, arg.Session)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) Fail(ctx context.Context, arg FailParams) (bool, error) {
+	row := q.db.QueryRow(ctx, fail,
+		arg.RunID,
+		arg.TryID,
+		arg.Kind,
+		arg.Message,
+	)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
-const markDraining = `-- name: MarkDraining :exec
-UPDATE scheduler_runs
-SET drain_seq = $1::bigint, fetched_at = clock_timestamp()
-WHERE id = $2 AND status = 'running'
+const heartbeat = `-- name: Heartbeat :many
+SELECT moves.heartbeat($1::uuid, $2::interval, $3::uuid[], $4::uuid[])::uuid
 `
 
-type MarkDrainingParams struct {
-	DrainSeq int64
-	Session  uuid.UUID
+type HeartbeatParams struct {
+	WorkerID uuid.UUID
+	Lease    time.Duration
+	RunIds   []uuid.UUID
+	TryIds   []uuid.UUID
 }
 
-func (q *Queries) MarkDraining(ctx context.Context, arg MarkDrainingParams) error {
-	_, err := q.db.Exec(ctx, markDraining, arg.DrainSeq, arg.Session)
-	return err
+func (q *Queries) Heartbeat(ctx context.Context, arg HeartbeatParams) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, heartbeat,
+		arg.WorkerID,
+		arg.Lease,
+		arg.RunIds,
+		arg.TryIds,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []uuid.UUID{}
+	for rows.Next() {
+		var column_1 uuid.UUID
+		if err := rows.Scan(&column_1); err != nil {
+			return nil, err
+		}
+		items = append(items, column_1)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
-const pickUp = `-- name: PickUp :execrows
-UPDATE connectors
-SET status = 'SYNCING',
-    lease_owner = $1,
-    lease_expires_at = clock_timestamp() + $2::interval
-WHERE id = $3 AND chunking_session = $4
-    AND (status = 'PENDING' OR (status = 'SYNCING' AND lease_owner = $1))
+const pickUp = `-- name: PickUp :one
+SELECT moves.pick_up($1::integer, $2::uuid, $3::uuid, $4::uuid, $5::interval)::boolean
 `
 
 type PickUpParams struct {
-	LeaseOwner  *uuid.UUID
-	Lease       time.Duration
 	ConnectorID int32
-	Session     *uuid.UUID
+	RunID       uuid.UUID
+	TryID       uuid.UUID
+	WorkerID    uuid.UUID
+	Lease       time.Duration
 }
 
-// PENDING -> SYNCING under a fresh lease. It also succeeds where this try's own lease already stands: the
-// commit whose answer was lost.
-func (q *Queries) PickUp(ctx context.Context, arg PickUpParams) (int64, error) {
-	result, err := q.db.Exec(ctx, pickUp,
-		arg.LeaseOwner,
-		arg.Lease,
+func (q *Queries) PickUp(ctx context.Context, arg PickUpParams) (bool, error) {
+	row := q.db.QueryRow(ctx, pickUp,
 		arg.ConnectorID,
-		arg.Session,
+		arg.RunID,
+		arg.TryID,
+		arg.WorkerID,
+		arg.Lease,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
-const release = `-- name: Release :execrows
-UPDATE connectors
-SET status = 'ACTIVE', chunking_session = NULL, lease_owner = NULL, lease_expires_at = NULL
-WHERE chunking_session = $1 AND status IN ('PENDING', 'SYNCING')
+const release = `-- name: Release :one
+SELECT moves.release($1::uuid, $2::uuid)::boolean
 `
 
-// The database's trigger makes it due now and ends the run as superseded.
-func (q *Queries) Release(ctx context.Context, session *uuid.UUID) (int64, error) {
-	result, err := q.db.Exec(ctx, release, session)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+type ReleaseParams struct {
+	RunID uuid.UUID
+	TryID uuid.UUID
 }
 
-const renew = `-- name: Renew :execrows
-UPDATE connectors
-SET lease_expires_at = clock_timestamp() + $1::interval
-WHERE chunking_session = $2 AND status = 'SYNCING'
-    AND lease_expires_at IS NOT NULL AND lease_owner = $3
-`
-
-type RenewParams struct {
-	Lease      time.Duration
-	Session    *uuid.UUID
-	LeaseOwner *uuid.UUID
-}
-
-// It may revive a lease that has run out and that nobody claimed; never one that was given up by draining.
-func (q *Queries) Renew(ctx context.Context, arg RenewParams) (int64, error) {
-	result, err := q.db.Exec(ctx, renew, arg.Lease, arg.Session, arg.LeaseOwner)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) Release(ctx context.Context, arg ReleaseParams) (bool, error) {
+	row := q.db.QueryRow(ctx, release, arg.RunID, arg.TryID)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
 }

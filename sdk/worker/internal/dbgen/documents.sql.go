@@ -34,9 +34,9 @@ SELECT d.source_id,
     (CASE WHEN d.config_version = $1::bigint THEN d.content_hash ELSE '' END)::text AS content_hash,
     EXISTS (
         SELECT 1
-        FROM (SELECT unnest($2::uuid[]) AS session, unnest($3::integer[]) AS listing,
+        FROM (SELECT unnest($2::uuid[]) AS try_id, unnest($3::integer[]) AS listing,
             unnest($4::bigint[]) AS no) l
-        JOIN sightings s ON s.connector_id = d.connector_id AND s.session = l.session AND s.listing = l.listing
+        JOIN sightings s ON s.connector_id = d.connector_id AND s.try_id = l.try_id AND s.listing = l.listing
             AND s.source_id = d.source_id AND s.no <= l.no) AS seen
 FROM documents d
 WHERE d.connector_id = $5 AND d.status IN ('stored', 'failed') AND d.source_id > $6::text
@@ -46,7 +46,7 @@ LIMIT $7::integer
 
 type KnownDocumentsParams struct {
 	ConfigVersion int64
-	Sessions      []uuid.UUID
+	TryIds        []uuid.UUID
 	Listings      []int32
 	Nos           []int64
 	ConnectorID   int32
@@ -62,11 +62,11 @@ type KnownDocumentsRow struct {
 }
 
 // A token counts only if it was stored under the connector's present configuration; a deleted document is
-// not known. seen: one of these sessions showed it, in that listing of its, by that number.
+// not known. seen: one of these tries showed it, in that listing of its, by that number.
 func (q *Queries) KnownDocuments(ctx context.Context, arg KnownDocumentsParams) ([]KnownDocumentsRow, error) {
 	rows, err := q.db.Query(ctx, knownDocuments,
 		arg.ConfigVersion,
-		arg.Sessions,
+		arg.TryIds,
 		arg.Listings,
 		arg.Nos,
 		arg.ConnectorID,

@@ -27,34 +27,27 @@ func (q *Queries) ForgetSecret(ctx context.Context, arg ForgetSecretParams) erro
 	return err
 }
 
-const replaceSecret = `-- name: ReplaceSecret :execrows
-INSERT INTO connector_secrets (connector_id, name, envelope)
-SELECT c.id, $1, $2 FROM connectors c
-WHERE c.id = $3 AND c.chunking_session = $4 AND c.status = 'SYNCING'
-FOR SHARE OF c
-ON CONFLICT (connector_id, name) DO UPDATE SET envelope = EXCLUDED.envelope, updated_at = clock_timestamp()
+const replaceSecret = `-- name: ReplaceSecret :one
+SELECT moves.replace_secret($1::uuid, $2::uuid, $3::text, $4::text)::boolean
 `
 
 type ReplaceSecretParams struct {
-	Name        string
-	Envelope    string
-	ConnectorID int32
-	Session     *uuid.UUID
+	RunID    uuid.UUID
+	TryID    uuid.UUID
+	Name     string
+	Envelope string
 }
 
-// Guarded by the session. The row of the connector is locked, so that nobody ends the session, or deletes the
-// connector, between the look at it and the commit.
-func (q *Queries) ReplaceSecret(ctx context.Context, arg ReplaceSecretParams) (int64, error) {
-	result, err := q.db.Exec(ctx, replaceSecret,
+func (q *Queries) ReplaceSecret(ctx context.Context, arg ReplaceSecretParams) (bool, error) {
+	row := q.db.QueryRow(ctx, replaceSecret,
+		arg.RunID,
+		arg.TryID,
 		arg.Name,
 		arg.Envelope,
-		arg.ConnectorID,
-		arg.Session,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const replacedSecret = `-- name: ReplacedSecret :one

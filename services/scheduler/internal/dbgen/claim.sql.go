@@ -8,71 +8,22 @@ package dbgen
 import (
 	"context"
 	"time"
-
-	"github.com/google/uuid"
 )
 
-const boundTransaction = `-- name: BoundTransaction :exec
-SELECT set_config('lock_timeout', $1::text, true),
-    set_config('idle_in_transaction_session_timeout', $2::text, true)
-`
-
-type BoundTransactionParams struct {
-	LockTimeout string
-	IdleTimeout string
-}
-
-func (q *Queries) BoundTransaction(ctx context.Context, arg BoundTransactionParams) error {
-	_, err := q.db.Exec(ctx, boundTransaction, arg.LockTimeout, arg.IdleTimeout)
-	return err
-}
-
 const claim = `-- name: Claim :one
-WITH claimed AS (
-    UPDATE connectors c
-    SET status = 'PENDING', chunking_session = k.session, dispatched_at = $1::timestamptz, dispatches = 1,
-        next_sync_at = NULL, due_reason = NULL, slot_at = NULL, needs_plan = false,
-        planned_through = CASE WHEN k.reason = 'schedule' AND c.schedule_cron IS NOT NULL
-            THEN coalesce(k.slot, c.planned_through) ELSE c.planned_through END
-    FROM (SELECT unnest($2::integer[]) AS id, unnest($3::uuid[]) AS session,
-        unnest($4::text[]) AS reason, nullif(unnest($5::timestamptz[]), '0001-01-01 00:00:00+00') AS slot) k
-    WHERE c.id = k.id AND c.status IN ('ACTIVE', 'ERROR')
-    RETURNING 1)
-SELECT count(*) FROM claimed
+SELECT moves.claim($1::jsonb, $2::timestamptz)::integer
 `
 
 type ClaimParams struct {
-	Now      time.Time
-	Ids      []int32
-	Sessions []uuid.UUID
-	Reasons  []string
-	Slots    []time.Time
+	Claims []byte
+	Now    time.Time
 }
 
-// ACTIVE, ERROR -> PENDING for rows that this transaction has locked.
-func (q *Queries) Claim(ctx context.Context, arg ClaimParams) (int64, error) {
-	row := q.db.QueryRow(ctx, claim,
-		arg.Now,
-		arg.Ids,
-		arg.Sessions,
-		arg.Reasons,
-		arg.Slots,
-	)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
-const closeStrayRuns = `-- name: CloseStrayRuns :exec
-UPDATE scheduler_runs SET status = 'superseded', reason = 'claimed again', completed_at = clock_timestamp(),
-    new_state = NULL
-WHERE connector_id = ANY($1::integer[]) AND status = 'running'
-`
-
-// A connector at rest has no open run; one that stands all the same must not stop the batch.
-func (q *Queries) CloseStrayRuns(ctx context.Context, ids []int32) error {
-	_, err := q.db.Exec(ctx, closeStrayRuns, ids)
-	return err
+func (q *Queries) Claim(ctx context.Context, arg ClaimParams) (int32, error) {
+	row := q.db.QueryRow(ctx, claim, arg.Claims, arg.Now)
+	var column_1 int32
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const dueTypes = `-- name: DueTypes :many
@@ -83,7 +34,7 @@ CROSS JOIN LATERAL (
     WHERE c.type = t.name AND c.next_sync_at IS NOT NULL
     ORDER BY c.next_sync_at LIMIT 1) earliest
 WHERE earliest.next_sync_at <= (SELECT coalesce($1::timestamptz, clock_timestamp()))
-ORDER BY t.name
+ORDER BY earliest.next_sync_at
 `
 
 type DueTypesRow struct {
@@ -113,53 +64,45 @@ func (q *Queries) DueTypes(ctx context.Context, now *time.Time) ([]DueTypesRow, 
 	return items, nil
 }
 
-const inFlight = `-- name: InFlight :one
-SELECT count(*) FROM connectors WHERE type = $1 AND chunking_session IS NOT NULL
-`
-
-func (q *Queries) InFlight(ctx context.Context, type_ string) (int64, error) {
-	row := q.db.QueryRow(ctx, inFlight, type_)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
 const lockDue = `-- name: LockDue :many
-SELECT id, user_id, scope, scope_id, config, state, config_version, next_sync_at, due_reason, slot_at,
-    schedule_cron, time_zone, planned_through,
+SELECT c.id::integer AS id, c.user_id::integer AS user_id, c.scope::text AS scope, c.scope_id, c.config::jsonb AS config,
+    c.state::jsonb AS state, c.config_version::bigint AS config_version, c.next_sync_at::timestamptz AS next_sync_at,
+    c.due_reason::text AS due_reason, c.slot_at, c.schedule_cron, c.time_zone::text AS time_zone,
     (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now
-FROM connectors
-WHERE type = $2 AND next_sync_at <= (SELECT coalesce($1::timestamptz, clock_timestamp()))
-ORDER BY next_sync_at
-LIMIT $3::integer
-FOR UPDATE SKIP LOCKED
+FROM moves.lock_due($2::text, $3::integer, $4::integer, $1::timestamptz) c
 `
 
 type LockDueParams struct {
 	Now   *time.Time
 	Type  string
+	Cap   int32
 	Batch int32
 }
 
 type LockDueRow struct {
-	ID             int32
-	UserID         int32
-	Scope          string
-	ScopeID        *string
-	Config         []byte
-	State          []byte
-	ConfigVersion  int64
-	NextSyncAt     *time.Time
-	DueReason      *string
-	SlotAt         *time.Time
-	ScheduleCron   *string
-	TimeZone       string
-	PlannedThrough *time.Time
-	Now            time.Time
+	ID            int32
+	UserID        int32
+	Scope         string
+	ScopeID       *string
+	Config        []byte
+	State         []byte
+	ConfigVersion int64
+	NextSyncAt    time.Time
+	DueReason     string
+	SlotAt        *time.Time
+	ScheduleCron  *string
+	TimeZone      string
+	Now           time.Time
 }
 
+// Within the transaction of Claim.
 func (q *Queries) LockDue(ctx context.Context, arg LockDueParams) ([]LockDueRow, error) {
-	rows, err := q.db.Query(ctx, lockDue, arg.Now, arg.Type, arg.Batch)
+	rows, err := q.db.Query(ctx, lockDue,
+		arg.Now,
+		arg.Type,
+		arg.Cap,
+		arg.Batch,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +123,6 @@ func (q *Queries) LockDue(ctx context.Context, arg LockDueParams) ([]LockDueRow,
 			&i.SlotAt,
 			&i.ScheduleCron,
 			&i.TimeZone,
-			&i.PlannedThrough,
 			&i.Now,
 		); err != nil {
 			return nil, err
@@ -191,89 +133,4 @@ func (q *Queries) LockDue(ctx context.Context, arg LockDueParams) ([]LockDueRow,
 		return nil, err
 	}
 	return items, nil
-}
-
-const lockType = `-- name: LockType :exec
-SELECT pg_advisory_xact_lock(hashtext('echomind.claim'), hashtext($1::text))
-`
-
-// Claimers of one capped type take turns: without it two of them count the same free places.
-func (q *Queries) LockType(ctx context.Context, type_ string) error {
-	_, err := q.db.Exec(ctx, lockType, type_)
-	return err
-}
-
-const now = `-- name: Now :one
-SELECT clock_timestamp()::timestamptz
-`
-
-func (q *Queries) Now(ctx context.Context) (time.Time, error) {
-	row := q.db.QueryRow(ctx, now)
-	var column_1 time.Time
-	err := row.Scan(&column_1)
-	return column_1, err
-}
-
-const openRuns = `-- name: OpenRuns :exec
-INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, slot, due_at, started_at, config_version)
-SELECT r.session, r.id, $1, r.reason,
-    CASE WHEN r.reason = 'schedule' AND NOT EXISTS (
-        SELECT 1 FROM scheduler_runs o WHERE o.connector_id = r.id AND o.slot = r.slot) THEN r.slot END,
-    r.due_at, clock_timestamp(), r.config_version
-FROM (SELECT unnest($2::integer[]) AS id, unnest($3::uuid[]) AS session,
-    unnest($4::text[]) AS reason, nullif(unnest($5::timestamptz[]), '0001-01-01 00:00:00+00') AS slot,
-    unnest($6::timestamptz[]) AS due_at, unnest($7::bigint[]) AS config_version) r
-`
-
-type OpenRunsParams struct {
-	JobName        string
-	Ids            []int32
-	Sessions       []uuid.UUID
-	Reasons        []string
-	Slots          []time.Time
-	DueAts         []time.Time
-	ConfigVersions []int64
-}
-
-// A slot that already has its row is claimed without one, so that a ledger conflict never stops the batch.
-func (q *Queries) OpenRuns(ctx context.Context, arg OpenRunsParams) error {
-	_, err := q.db.Exec(ctx, openRuns,
-		arg.JobName,
-		arg.Ids,
-		arg.Sessions,
-		arg.Reasons,
-		arg.Slots,
-		arg.DueAts,
-		arg.ConfigVersions,
-	)
-	return err
-}
-
-const recordMissed = `-- name: RecordMissed :exec
-INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, slot, slot_last, missed_count, due_at,
-    started_at, completed_at, status, reason, config_version, swept_at)
-SELECT gen_random_uuid(), m.id, $1, 'schedule', m.first, m.last, m.count, m.first,
-    clock_timestamp(), clock_timestamp(), 'missed', 'passed before it could be claimed', 0, clock_timestamp()
-FROM (SELECT unnest($2::integer[]) AS id, unnest($3::timestamptz[]) AS first,
-    unnest($4::timestamptz[]) AS last, unnest($5::integer[]) AS count) m
-ON CONFLICT DO NOTHING
-`
-
-type RecordMissedParams struct {
-	JobName string
-	Ids     []int32
-	Firsts  []time.Time
-	Lasts   []time.Time
-	Counts  []int32
-}
-
-func (q *Queries) RecordMissed(ctx context.Context, arg RecordMissedParams) error {
-	_, err := q.db.Exec(ctx, recordMissed,
-		arg.JobName,
-		arg.Ids,
-		arg.Firsts,
-		arg.Lasts,
-		arg.Counts,
-	)
-	return err
 }

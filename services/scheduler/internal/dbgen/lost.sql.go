@@ -13,9 +13,12 @@ import (
 )
 
 const pendingTypes = `-- name: PendingTypes :many
-SELECT DISTINCT type FROM connectors
-WHERE chunking_session IS NOT NULL AND status = 'PENDING'
-    AND dispatched_at < (SELECT coalesce($1::timestamptz, clock_timestamp())) - $2::interval
+SELECT t.name FROM connector_types t
+CROSS JOIN LATERAL (
+    SELECT r.dispatched_at FROM open_runs r WHERE r.type = t.name AND r.picked_up_at IS NULL
+    ORDER BY r.dispatched_at LIMIT 1) earliest
+WHERE earliest.dispatched_at < (SELECT coalesce($1::timestamptz, clock_timestamp())) - $2::interval
+ORDER BY earliest.dispatched_at
 `
 
 type PendingTypesParams struct {
@@ -23,7 +26,8 @@ type PendingTypesParams struct {
 	Grace time.Duration
 }
 
-// The types that have a connector whose message has been on its way for longer than the grace.
+// The types that have a run whose message has been on its way for longer than the grace: of each the first entry of its part
+// of the index.
 func (q *Queries) PendingTypes(ctx context.Context, arg PendingTypesParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, pendingTypes, arg.Now, arg.Grace)
 	if err != nil {
@@ -32,11 +36,11 @@ func (q *Queries) PendingTypes(ctx context.Context, arg PendingTypesParams) ([]s
 	defer rows.Close()
 	items := []string{}
 	for rows.Next() {
-		var type_ string
-		if err := rows.Scan(&type_); err != nil {
+		var name string
+		if err := rows.Scan(&name); err != nil {
 			return nil, err
 		}
-		items = append(items, type_)
+		items = append(items, name)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -45,61 +49,44 @@ func (q *Queries) PendingTypes(ctx context.Context, arg PendingTypesParams) ([]s
 }
 
 const redispatch = `-- name: Redispatch :many
-WITH lost AS (
-    SELECT c.id AS lost_id, r.trigger AS reason
-    FROM connectors c
-    JOIN scheduler_runs r ON r.id = c.chunking_session
-    WHERE c.type = $2 AND c.chunking_session IS NOT NULL AND c.status = 'PENDING'
-        AND c.dispatched_at + least(power(2, least(c.dispatches - 1, 10)) * $3::interval, $4::interval)
-            < (SELECT coalesce($5::timestamptz, $1::timestamptz, clock_timestamp()))
-        AND c.dispatched_at
-            < (SELECT coalesce($5::timestamptz, $1::timestamptz, clock_timestamp())
-                - $3::interval)
-    ORDER BY c.dispatched_at
-    LIMIT $6::integer
-    FOR UPDATE OF c SKIP LOCKED)
-UPDATE connectors c
-SET dispatched_at = (SELECT coalesce($1::timestamptz, clock_timestamp())), dispatches = c.dispatches + 1
-FROM lost
-WHERE c.id = lost.lost_id AND c.status = 'PENDING'
-RETURNING c.id, c.user_id, c.scope, c.scope_id, c.config, c.state, c.config_version,
-    c.chunking_session, c.dispatched_at, c.dispatches, lost.reason
+SELECT r.run_id::uuid AS run_id, r.dispatched_at::timestamptz AS dispatched_at, r.dispatches::integer AS dispatches,
+    r.reason::text AS reason, r.connector_id::integer AS connector_id, r.user_id::integer AS user_id, r.scope::text AS scope,
+    r.scope_id, r.config::jsonb AS config, r.state::jsonb AS state, r.config_version::bigint AS config_version
+FROM moves.redispatch($1::text, $2::timestamptz, $3::interval, $4::interval, $5::integer,
+    $6::timestamptz) r
 `
 
 type RedispatchParams struct {
-	Now      *time.Time
 	Type     string
+	Oldest   *time.Time
 	Grace    time.Duration
 	MaxGrace time.Duration
-	Oldest   *time.Time
 	Batch    int32
+	Now      *time.Time
 }
 
 type RedispatchRow struct {
-	ID              int32
-	UserID          int32
-	Scope           string
-	ScopeID         *string
-	Config          []byte
-	State           []byte
-	ConfigVersion   int64
-	ChunkingSession *uuid.UUID
-	DispatchedAt    *time.Time
-	Dispatches      int32
-	Reason          string
+	RunID         *uuid.UUID
+	DispatchedAt  *time.Time
+	Dispatches    *int32
+	Reason        *string
+	ConnectorID   *int32
+	UserID        *int32
+	Scope         *string
+	ScopeID       *string
+	Config        []byte
+	State         []byte
+	ConfigVersion *int64
 }
 
-// Takes over the connectors whose message is not in the stream any more. oldest is the dispatch of the
-// oldest queued message, null where none is queued. The guard on dispatched_at is implied: the row is
-// locked, and a second scheduler that waited for it sees the new dispatched_at.
 func (q *Queries) Redispatch(ctx context.Context, arg RedispatchParams) ([]RedispatchRow, error) {
 	rows, err := q.db.Query(ctx, redispatch,
-		arg.Now,
 		arg.Type,
+		arg.Oldest,
 		arg.Grace,
 		arg.MaxGrace,
-		arg.Oldest,
 		arg.Batch,
+		arg.Now,
 	)
 	if err != nil {
 		return nil, err
@@ -109,17 +96,17 @@ func (q *Queries) Redispatch(ctx context.Context, arg RedispatchParams) ([]Redis
 	for rows.Next() {
 		var i RedispatchRow
 		if err := rows.Scan(
-			&i.ID,
+			&i.RunID,
+			&i.DispatchedAt,
+			&i.Dispatches,
+			&i.Reason,
+			&i.ConnectorID,
 			&i.UserID,
 			&i.Scope,
 			&i.ScopeID,
 			&i.Config,
 			&i.State,
 			&i.ConfigVersion,
-			&i.ChunkingSession,
-			&i.DispatchedAt,
-			&i.Dispatches,
-			&i.Reason,
 		); err != nil {
 			return nil, err
 		}

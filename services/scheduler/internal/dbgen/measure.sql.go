@@ -13,18 +13,18 @@ import (
 )
 
 const backlog = `-- name: Backlog :many
-SELECT t.name, due.count AS due, due.age AS oldest_due, pending.age AS oldest_pending, expired.count AS expired
+SELECT t.name, due.count AS due, due.age AS oldest_due, pending.age AS oldest_pending, coalesce(expired.count, 0)::bigint AS expired
 FROM connector_types t
 CROSS JOIN (SELECT clock_timestamp() AS now) clock
 CROSS JOIN LATERAL (
     SELECT count(*), coalesce(extract(epoch FROM clock.now - min(next_sync_at)), 0)::float8 AS age FROM connectors
     WHERE type = t.name AND next_sync_at IS NOT NULL AND next_sync_at <= (SELECT clock_timestamp())) due
 CROSS JOIN LATERAL (
-    SELECT coalesce(extract(epoch FROM clock.now - min(dispatched_at)), 0)::float8 AS age FROM connectors
-    WHERE type = t.name AND status = 'PENDING' AND chunking_session IS NOT NULL) pending
-CROSS JOIN LATERAL (
-    SELECT count(*) FROM connectors WHERE type = t.name AND status = 'SYNCING' AND chunking_session IS NOT NULL
-        AND lease_expires_at < (SELECT clock_timestamp())) expired
+    SELECT coalesce(extract(epoch FROM clock.now - min(dispatched_at)), 0)::float8 AS age FROM open_runs
+    WHERE type = t.name AND picked_up_at IS NULL) pending
+LEFT JOIN (
+    SELECT r.type, count(*) FROM workers w JOIN open_runs r ON r.worker_id = w.id
+    WHERE w.expires_at < (SELECT clock_timestamp()) GROUP BY r.type) expired ON expired.type = t.name
 `
 
 type BacklogRow struct {
@@ -63,9 +63,9 @@ func (q *Queries) Backlog(ctx context.Context) ([]BacklogRow, error) {
 }
 
 const connectorsByStatus = `-- name: ConnectorsByStatus :many
-SELECT type, status, count(*) FROM connectors WHERE chunking_session IS NOT NULL GROUP BY type, status
+SELECT type, (CASE WHEN picked_up_at IS NULL THEN 'PENDING' ELSE 'SYNCING' END)::text AS status, count(*) FROM open_runs GROUP BY 1, 2
 UNION ALL
-SELECT type, status, count(*) FROM connectors WHERE status IN ('ERROR', 'DISABLED') GROUP BY type, status
+SELECT type, status, count(*) FROM connectors WHERE at_fault GROUP BY type, status
 `
 
 type ConnectorsByStatusRow struct {
@@ -96,10 +96,8 @@ func (q *Queries) ConnectorsByStatus(ctx context.Context) ([]ConnectorsByStatusR
 }
 
 const draining = `-- name: Draining :one
-SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(r.fetched_at)), 0)::float8 AS oldest
-FROM connectors c
-JOIN scheduler_runs r ON r.id = c.chunking_session
-WHERE c.chunking_session IS NOT NULL AND c.status = 'SYNCING' AND c.lease_expires_at IS NULL AND r.drain_seq IS NOT NULL
+SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(fetched_at)), 0)::float8 AS oldest
+FROM open_runs WHERE drain_seq IS NOT NULL
 `
 
 type DrainingRow struct {
@@ -113,6 +111,17 @@ func (q *Queries) Draining(ctx context.Context) (DrainingRow, error) {
 	var i DrainingRow
 	err := row.Scan(&i.Count, &i.Oldest)
 	return i, err
+}
+
+const now = `-- name: Now :one
+SELECT clock_timestamp()::timestamptz
+`
+
+func (q *Queries) Now(ctx context.Context) (time.Time, error) {
+	row := q.db.QueryRow(ctx, now)
+	var column_1 time.Time
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const server = `-- name: Server :one
@@ -144,9 +153,9 @@ func (q *Queries) Server(ctx context.Context) (ServerRow, error) {
 }
 
 const verdicts = `-- name: Verdicts :many
-SELECT r.id, r.job_name, r.status, r.reason, r.due_at, r.completed_at
-FROM scheduler_runs r
-WHERE r.status <> 'running' AND r.completed_at > $1::timestamptz AND r.completed_at <= $2::timestamptz
+SELECT r.id, 'connector.sync.' || r.type AS job_name, r.status, r.reason, r.due_at, r.completed_at
+FROM runs r
+WHERE r.completed_at > $1::timestamptz AND r.completed_at <= $2::timestamptz
 ORDER BY r.completed_at
 LIMIT $3::integer
 `
@@ -159,11 +168,11 @@ type VerdictsParams struct {
 
 type VerdictsRow struct {
 	ID          uuid.UUID
-	JobName     string
+	JobName     *string
 	Status      string
 	Reason      *string
 	DueAt       time.Time
-	CompletedAt *time.Time
+	CompletedAt time.Time
 }
 
 // Runs that ended since the last look, for the metrics; a page of them.

@@ -11,13 +11,9 @@ import (
 )
 
 const lockUnplanned = `-- name: LockUnplanned :many
-SELECT id, schedule_cron, time_zone, last_sync_at, planned_through, created_at,
+SELECT c.id::integer AS id, c.schedule_cron, c.time_zone::text AS time_zone, c.last_sync_at, c.planned_through,
     (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now
-FROM connectors
-WHERE needs_plan
-ORDER BY id
-LIMIT $2::integer
-FOR UPDATE SKIP LOCKED
+FROM moves.lock_unplanned($2::integer) c
 `
 
 type LockUnplannedParams struct {
@@ -31,7 +27,6 @@ type LockUnplannedRow struct {
 	TimeZone       string
 	LastSyncAt     *time.Time
 	PlannedThrough *time.Time
-	CreatedAt      time.Time
 	Now            time.Time
 }
 
@@ -50,7 +45,6 @@ func (q *Queries) LockUnplanned(ctx context.Context, arg LockUnplannedParams) ([
 			&i.TimeZone,
 			&i.LastSyncAt,
 			&i.PlannedThrough,
-			&i.CreatedAt,
 			&i.Now,
 		); err != nil {
 			return nil, err
@@ -63,31 +57,13 @@ func (q *Queries) LockUnplanned(ctx context.Context, arg LockUnplannedParams) ([
 	return items, nil
 }
 
-const plan = `-- name: Plan :exec
-UPDATE connectors
-SET needs_plan = false, next_sync_at = $1, due_reason = $2, slot_at = $3,
-    planned_through = $4,
-    status_message = coalesce($5, CASE WHEN status = 'ACTIVE' THEN NULL ELSE status_message END)
-WHERE id = $6 AND needs_plan
+const plan = `-- name: Plan :one
+SELECT moves.plan($1::jsonb)::integer
 `
 
-type PlanParams struct {
-	NextSyncAt     *time.Time
-	DueReason      *string
-	SlotAt         *time.Time
-	PlannedThrough *time.Time
-	Problem        *string
-	ID             int32
-}
-
-func (q *Queries) Plan(ctx context.Context, arg PlanParams) error {
-	_, err := q.db.Exec(ctx, plan,
-		arg.NextSyncAt,
-		arg.DueReason,
-		arg.SlotAt,
-		arg.PlannedThrough,
-		arg.Problem,
-		arg.ID,
-	)
-	return err
+func (q *Queries) Plan(ctx context.Context, plans []byte) (int32, error) {
+	row := q.db.QueryRow(ctx, plan, plans)
+	var column_1 int32
+	err := row.Scan(&column_1)
+	return column_1, err
 }

@@ -12,40 +12,6 @@ import (
 	"github.com/google/uuid"
 )
 
-const claimAgain = `-- name: ClaimAgain :exec
-UPDATE connectors c
-SET status = 'PENDING', chunking_session = k.session, dispatched_at = $1::timestamptz, dispatches = 1,
-    lease_owner = NULL, lease_expires_at = NULL, failure_count = failure_count + 1,
-    status_message = 'worker lost: its lease ran out'
-FROM (SELECT unnest($2::integer[]) AS id, unnest($3::uuid[]) AS session) k
-WHERE c.id = k.id AND c.status = 'SYNCING'
-`
-
-type ClaimAgainParams struct {
-	Now      time.Time
-	Ids      []int32
-	Sessions []uuid.UUID
-}
-
-// SYNCING -> PENDING under a new session; the database's trigger ends the old run.
-func (q *Queries) ClaimAgain(ctx context.Context, arg ClaimAgainParams) error {
-	_, err := q.db.Exec(ctx, claimAgain, arg.Now, arg.Ids, arg.Sessions)
-	return err
-}
-
-const failAbandoned = `-- name: FailAbandoned :exec
-UPDATE connectors c
-SET status = 'ERROR', due_reason = 'rescue', status_message = 'worker lost again: its lease ran out',
-    chunking_session = NULL, lease_owner = NULL, lease_expires_at = NULL
-WHERE c.id = ANY($1::integer[]) AND c.status = 'SYNCING'
-`
-
-// SYNCING -> ERROR, or DISABLED, by the failure policy.
-func (q *Queries) FailAbandoned(ctx context.Context, ids []int32) error {
-	_, err := q.db.Exec(ctx, failAbandoned, ids)
-	return err
-}
-
 const isFull = `-- name: IsFull :one
 SELECT count(*) >= current_setting('max_connections')::integer
     - current_setting('superuser_reserved_connections')::integer AS is_full
@@ -60,58 +26,46 @@ func (q *Queries) IsFull(ctx context.Context) (*bool, error) {
 	return is_full, err
 }
 
-const lockAbandoned = `-- name: LockAbandoned :many
-SELECT c.id, c.type, c.user_id, c.scope, c.scope_id, c.config, c.state, c.config_version, c.chunking_session,
-    c.failure_count, c.max_retries, c.lease_expires_at,
-    (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now
-FROM connectors c
-JOIN scheduler_runs r ON r.id = c.chunking_session
-WHERE c.chunking_session IS NOT NULL AND c.status = 'SYNCING' AND r.stored IS DISTINCT FROM r.total
-    AND (c.lease_expires_at < (SELECT coalesce($1::timestamptz, clock_timestamp()))
-        OR (c.lease_expires_at IS NULL AND r.drain_seq IS NULL
-            AND coalesce(r.picked_up_at, r.started_at)
-                < (SELECT coalesce($1::timestamptz, clock_timestamp())) - $2::interval))
-ORDER BY c.id
-LIMIT $3::integer
-FOR UPDATE OF c SKIP LOCKED
+const rescue = `-- name: Rescue :many
+SELECT r.lost_run::uuid AS lost_run, r.run_id::uuid AS run_id, r.connector_id::integer AS connector_id, r.type::text AS type,
+    r.user_id::integer AS user_id, r.scope::text AS scope, r.scope_id, r.config::jsonb AS config, r.state::jsonb AS state,
+    r.config_version::bigint AS config_version, r.dispatched_at::timestamptz AS dispatched_at
+FROM moves.rescue($1::jsonb, $2::interval, $3::integer) r
 `
 
-type LockAbandonedParams struct {
-	Now            *time.Time
+type RescueParams struct {
+	Silent         []byte
 	ForeignTimeout time.Duration
 	Batch          int32
 }
 
-type LockAbandonedRow struct {
-	ID              int32
-	Type            string
-	UserID          int32
-	Scope           string
-	ScopeID         *string
-	Config          []byte
-	State           []byte
-	ConfigVersion   int64
-	ChunkingSession *uuid.UUID
-	FailureCount    int32
-	MaxRetries      int32
-	LeaseExpiresAt  *time.Time
-	Now             time.Time
+type RescueRow struct {
+	LostRun       *uuid.UUID
+	RunID         *uuid.UUID
+	ConnectorID   *int32
+	Type          *string
+	UserID        *int32
+	Scope         *string
+	ScopeID       *string
+	Config        []byte
+	State         []byte
+	ConfigVersion *int64
+	DispatchedAt  *time.Time
 }
 
-// SYNCING with a lease that has run out; or, for a subscriber without the worker kit, with neither lease
-// nor drain_seq since longer than foreign_timeout. Not one of which everything is stored: it waits for semantic, or to be
-// found.
-func (q *Queries) LockAbandoned(ctx context.Context, arg LockAbandonedParams) ([]LockAbandonedRow, error) {
-	rows, err := q.db.Query(ctx, lockAbandoned, arg.Now, arg.ForeignTimeout, arg.Batch)
+func (q *Queries) Rescue(ctx context.Context, arg RescueParams) ([]RescueRow, error) {
+	rows, err := q.db.Query(ctx, rescue, arg.Silent, arg.ForeignTimeout, arg.Batch)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []LockAbandonedRow{}
+	items := []RescueRow{}
 	for rows.Next() {
-		var i LockAbandonedRow
+		var i RescueRow
 		if err := rows.Scan(
-			&i.ID,
+			&i.LostRun,
+			&i.RunID,
+			&i.ConnectorID,
 			&i.Type,
 			&i.UserID,
 			&i.Scope,
@@ -119,11 +73,7 @@ func (q *Queries) LockAbandoned(ctx context.Context, arg LockAbandonedParams) ([
 			&i.Config,
 			&i.State,
 			&i.ConfigVersion,
-			&i.ChunkingSession,
-			&i.FailureCount,
-			&i.MaxRetries,
-			&i.LeaseExpiresAt,
-			&i.Now,
+			&i.DispatchedAt,
 		); err != nil {
 			return nil, err
 		}

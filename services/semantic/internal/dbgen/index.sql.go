@@ -58,7 +58,7 @@ func (q *Queries) BoundTransaction(ctx context.Context, arg BoundTransactionPara
 }
 
 const changedDocuments = `-- name: ChangedDocuments :many
-SELECT c.id, c.document_id, d.connector_id, d.session, d.first_no, coalesce(d.chunk_count, 0)::integer AS chunks
+SELECT c.id, c.document_id, d.connector_id, d.try_id, d.first_no, coalesce(d.chunk_count, 0)::integer AS chunks
 FROM search_index_changes c LEFT JOIN documents d ON d.id = c.document_id
 WHERE c.id = ANY($1::bigint[])
 ORDER BY c.id
@@ -68,12 +68,12 @@ type ChangedDocumentsRow struct {
 	ID          int64
 	DocumentID  int64
 	ConnectorID *int32
-	Session     *uuid.UUID
+	TryID       *uuid.UUID
 	FirstNo     *int64
 	Chunks      int32
 }
 
-// Those that are gone, or show nothing, have no session.
+// Those that are gone, or show nothing, have no try.
 func (q *Queries) ChangedDocuments(ctx context.Context, ids []int64) ([]ChangedDocumentsRow, error) {
 	rows, err := q.db.Query(ctx, changedDocuments, ids)
 	if err != nil {
@@ -87,7 +87,7 @@ func (q *Queries) ChangedDocuments(ctx context.Context, ids []int64) ([]ChangedD
 			&i.ID,
 			&i.DocumentID,
 			&i.ConnectorID,
-			&i.Session,
+			&i.TryID,
 			&i.FirstNo,
 			&i.Chunks,
 		); err != nil {
@@ -102,17 +102,17 @@ func (q *Queries) ChangedDocuments(ctx context.Context, ids []int64) ([]ChangedD
 }
 
 const chunksToIndex = `-- name: ChunksToIndex :many
-SELECT c.session, c.first_no, c.document_id, c.no, left(c.text, $1::integer) AS text, c.embedding
-FROM (SELECT unnest($2::uuid[]) AS session, unnest($3::bigint[]) AS first_no, unnest($4::bigint[]) AS id) k
-JOIN chunks c ON c.session = k.session AND c.first_no = k.first_no AND c.document_id = k.id
+SELECT c.try_id, c.first_no, c.document_id, c.no, left(c.text, $1::integer) AS text, c.embedding
+FROM (SELECT unnest($2::uuid[]) AS try_id, unnest($3::bigint[]) AS first_no, unnest($4::bigint[]) AS id) k
+JOIN chunks c ON c.try_id = k.try_id AND c.first_no = k.first_no AND c.document_id = k.id
 WHERE c.embedder = $5 AND c.no > $6
-ORDER BY c.session, c.first_no, c.document_id, c.no
+ORDER BY c.try_id, c.first_no, c.document_id, c.no
 LIMIT $7::integer
 `
 
 type ChunksToIndexParams struct {
 	Letters  int32
-	Sessions []uuid.UUID
+	TryIds   []uuid.UUID
 	FirstNos []int64
 	Ids      []int64
 	Embedder string
@@ -121,7 +121,7 @@ type ChunksToIndexParams struct {
 }
 
 type ChunksToIndexRow struct {
-	Session    uuid.UUID
+	TryID      uuid.UUID
 	FirstNo    int64
 	DocumentID int64
 	No         int32
@@ -133,7 +133,7 @@ type ChunksToIndexRow struct {
 func (q *Queries) ChunksToIndex(ctx context.Context, arg ChunksToIndexParams) ([]ChunksToIndexRow, error) {
 	rows, err := q.db.Query(ctx, chunksToIndex,
 		arg.Letters,
-		arg.Sessions,
+		arg.TryIds,
 		arg.FirstNos,
 		arg.Ids,
 		arg.Embedder,
@@ -148,7 +148,7 @@ func (q *Queries) ChunksToIndex(ctx context.Context, arg ChunksToIndexParams) ([
 	for rows.Next() {
 		var i ChunksToIndexRow
 		if err := rows.Scan(
-			&i.Session,
+			&i.TryID,
 			&i.FirstNo,
 			&i.DocumentID,
 			&i.No,
@@ -235,7 +235,7 @@ func (q *Queries) LoseSearchIndex(ctx context.Context, generation uuid.UUID) err
 
 const queueEveryDocument = `-- name: QueueEveryDocument :execrows
 INSERT INTO search_index_changes (document_id, connector_id)
-SELECT id, connector_id FROM documents WHERE session IS NOT NULL
+SELECT id, connector_id FROM documents WHERE try_id IS NOT NULL
 `
 
 func (q *Queries) QueueEveryDocument(ctx context.Context) (int64, error) {
@@ -341,18 +341,18 @@ func (q *Queries) SearchIndexChanges(ctx context.Context, batch int32) ([]int64,
 
 const searchIndexChangesBefore = `-- name: SearchIndexChangesBefore :many
 SELECT c.id FROM search_index_changes c
-WHERE c.connector_id = (SELECT r.connector_id FROM scheduler_runs r WHERE r.id = $1)
+WHERE c.connector_id = (SELECT r.connector_id FROM open_runs r WHERE r.id = $1)
 ORDER BY c.id LIMIT $2::integer
 `
 
 type SearchIndexChangesBeforeParams struct {
-	Session uuid.UUID
-	Batch   int32
+	RunID uuid.UUID
+	Batch int32
 }
 
 // Those of a run's connector.
 func (q *Queries) SearchIndexChangesBefore(ctx context.Context, arg SearchIndexChangesBeforeParams) ([]int64, error) {
-	rows, err := q.db.Query(ctx, searchIndexChangesBefore, arg.Session, arg.Batch)
+	rows, err := q.db.Query(ctx, searchIndexChangesBefore, arg.RunID, arg.Batch)
 	if err != nil {
 		return nil, err
 	}

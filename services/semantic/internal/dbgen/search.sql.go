@@ -15,17 +15,17 @@ const searchHit = `-- name: SearchHit :one
 SELECT k.id AS connector_id, k.name AS connector, d.source_id, d.title, d.url, c.text, c.heading_path,
     c.start_offset, c.end_offset
 FROM chunks c
-JOIN documents d ON d.id = c.document_id AND d.session = c.session AND d.first_no = c.first_no
+JOIN documents d ON d.id = c.document_id AND d.try_id = c.try_id AND d.first_no = c.first_no
     AND d.deleted_at IS NULL
 JOIN connectors k ON k.id = d.connector_id
-WHERE c.session = $1 AND c.first_no = $2 AND c.document_id = $3 AND c.no = $4 AND (
+WHERE c.try_id = $1 AND c.first_no = $2 AND c.document_id = $3 AND c.no = $4 AND (
     (k.scope = 'user' AND k.user_id = $5)
     OR k.scope = 'org'
     OR (k.scope = 'group' AND k.scope_id = ANY($6::text[])))
 `
 
 type SearchHitParams struct {
-	Session    uuid.UUID
+	TryID      uuid.UUID
 	FirstNo    int64
 	DocumentID int64
 	No         int32
@@ -48,7 +48,7 @@ type SearchHitRow struct {
 // Asked again with the owner's condition: the connector may have changed hands since the vectors were read.
 func (q *Queries) SearchHit(ctx context.Context, arg SearchHitParams) (SearchHitRow, error) {
 	row := q.db.QueryRow(ctx, searchHit,
-		arg.Session,
+		arg.TryID,
 		arg.FirstNo,
 		arg.DocumentID,
 		arg.No,

@@ -12,41 +12,44 @@ import (
 )
 
 const beginTry = `-- name: BeginTry :one
-INSERT INTO message_tries (session, no, tries)
-SELECT r.id, $1, 1 FROM scheduler_runs r WHERE r.id = $2 AND r.status = 'running'
-ON CONFLICT (session, no) DO UPDATE SET tries = message_tries.tries + 1
+INSERT INTO message_tries (try_id, no, tries)
+SELECT r.try_id, $1, 1 FROM open_runs r WHERE r.id = $2 AND r.try_id = $3::uuid
+ON CONFLICT (try_id, no) DO UPDATE SET tries = message_tries.tries + 1
 RETURNING tries
 `
 
 type BeginTryParams struct {
-	No      int64
-	Session uuid.UUID
+	No    int64
+	RunID uuid.UUID
+	TryID uuid.UUID
 }
 
-// No row: the run is over, so that nothing is left behind that nobody sweeps.
+// No row: the run is over, or another try's, so that nothing is left behind that nobody sweeps.
 func (q *Queries) BeginTry(ctx context.Context, arg BeginTryParams) (int32, error) {
-	row := q.db.QueryRow(ctx, beginTry, arg.No, arg.Session)
+	row := q.db.QueryRow(ctx, beginTry, arg.No, arg.RunID, arg.TryID)
 	var tries int32
 	err := row.Scan(&tries)
 	return tries, err
 }
 
 const countMessages = `-- name: CountMessages :many
-INSERT INTO run_messages (session, no, first_no)
-SELECT $1, unnest($2::bigint[]), unnest($3::bigint[])
+INSERT INTO run_messages (try_id, no, given_up)
+SELECT $1, m.no, nullif(m.given_up, '')
+FROM (SELECT unnest($2::bigint[]) AS no, unnest($3::text[]) AS given_up) m
+ORDER BY m.no
 ON CONFLICT DO NOTHING
 RETURNING no
 `
 
 type CountMessagesParams struct {
-	Session  uuid.UUID
+	TryID    uuid.UUID
 	Nos      []int64
-	FirstNos []int64
+	GivenUps []string
 }
 
 // The numbers that were not counted yet; those are the ones to store.
 func (q *Queries) CountMessages(ctx context.Context, arg CountMessagesParams) ([]int64, error) {
-	rows, err := q.db.Query(ctx, countMessages, arg.Session, arg.Nos, arg.FirstNos)
+	rows, err := q.db.Query(ctx, countMessages, arg.TryID, arg.Nos, arg.GivenUps)
 	if err != nil {
 		return nil, err
 	}
@@ -66,14 +69,16 @@ func (q *Queries) CountMessages(ctx context.Context, arg CountMessagesParams) ([
 }
 
 const countParts = `-- name: CountParts :many
-SELECT first_no, count(*) AS parts FROM run_messages
-WHERE session = $1 AND first_no = ANY($2::bigint[])
-GROUP BY first_no
+SELECT d.first_no::bigint AS first_no, (
+    SELECT count(*) FROM run_messages m
+    WHERE m.try_id = $1 AND m.no >= d.first_no AND m.no < d.first_no + d.parts AND m.given_up IS NULL)::bigint AS parts
+FROM (SELECT unnest($2::bigint[]) AS first_no, unnest($3::bigint[]) AS parts) d
 `
 
 type CountPartsParams struct {
-	Session  uuid.UUID
+	TryID    uuid.UUID
 	FirstNos []int64
+	Parts    []int64
 }
 
 type CountPartsRow struct {
@@ -81,10 +86,10 @@ type CountPartsRow struct {
 	Parts   int64
 }
 
-// Asked after the documents are locked: of two workers with the two parts of one document the second
-// sees the first one's part.
+// Asked after the documents are locked: of two workers with the two parts of one document the second sees the first one's
+// part. The parts of a document have neighbouring numbers.
 func (q *Queries) CountParts(ctx context.Context, arg CountPartsParams) ([]CountPartsRow, error) {
-	rows, err := q.db.Query(ctx, countParts, arg.Session, arg.FirstNos)
+	rows, err := q.db.Query(ctx, countParts, arg.TryID, arg.FirstNos, arg.Parts)
 	if err != nil {
 		return nil, err
 	}
@@ -104,109 +109,102 @@ func (q *Queries) CountParts(ctx context.Context, arg CountPartsParams) ([]Count
 }
 
 const countStored = `-- name: CountStored :one
-UPDATE scheduler_runs
-SET stored = stored + $1, documents_processed = documents_processed + $2,
-    documents_failed = documents_failed + $3, documents_deleted = documents_deleted + $4,
-    chunks_stored = chunks_stored + $5, notes = notes + $6
-WHERE id = $7 AND status = 'running'
-RETURNING coalesce(stored = total, false)::boolean AS complete,
-    EXISTS (SELECT 1 FROM run_checkpoints k WHERE k.session = $7) AS checkpointed
+UPDATE open_runs
+SET stored = stored + $1, whole = coalesce(stored + $1 = total, false), notes = notes + $2,
+    unnamed = unnamed + $3, documents_processed = documents_processed + $4,
+    documents_failed = documents_failed + $5, documents_deleted = documents_deleted + $6,
+    chunks_stored = chunks_stored + $7
+WHERE id = $8 AND try_id = $9::uuid
+RETURNING whole, EXISTS (SELECT 1 FROM run_checkpoints k WHERE k.try_id = open_runs.try_id) AS checkpointed
 `
 
 type CountStoredParams struct {
 	Stored    int64
+	Notes     int64
+	Unnamed   int64
 	Processed int64
 	Failed    int64
 	Deleted   int64
 	Chunks    int64
-	Notes     int64
-	Session   uuid.UUID
+	RunID     uuid.UUID
+	TryID     uuid.UUID
 }
 
 type CountStoredRow struct {
-	Complete     bool
+	Whole        bool
 	Checkpointed bool
 }
 
-// The last statement of a store, and its fence: whoever ends a run updates this row. No row = roll back.
+// The last statement of a store, and its fence: whoever ends a run takes this row away. No row = roll back.
 func (q *Queries) CountStored(ctx context.Context, arg CountStoredParams) (CountStoredRow, error) {
 	row := q.db.QueryRow(ctx, countStored,
 		arg.Stored,
+		arg.Notes,
+		arg.Unnamed,
 		arg.Processed,
 		arg.Failed,
 		arg.Deleted,
 		arg.Chunks,
-		arg.Notes,
-		arg.Session,
+		arg.RunID,
+		arg.TryID,
 	)
 	var i CountStoredRow
-	err := row.Scan(&i.Complete, &i.Checkpointed)
+	err := row.Scan(&i.Whole, &i.Checkpointed)
 	return i, err
 }
 
 const deleteChunks = `-- name: DeleteChunks :exec
 DELETE FROM chunks c
-USING (SELECT unnest($1::uuid[]) AS session, unnest($2::bigint[]) AS first_no,
+USING (SELECT unnest($1::uuid[]) AS try_id, unnest($2::bigint[]) AS first_no,
     unnest($3::bigint[]) AS id) k
-WHERE c.session = k.session AND c.first_no = k.first_no AND c.document_id = k.id
+WHERE c.try_id = k.try_id AND c.first_no = k.first_no AND c.document_id = k.id
 `
 
 type DeleteChunksParams struct {
-	Sessions []uuid.UUID
+	TryIds   []uuid.UUID
 	FirstNos []int64
 	Ids      []int64
 }
 
 func (q *Queries) DeleteChunks(ctx context.Context, arg DeleteChunksParams) error {
-	_, err := q.db.Exec(ctx, deleteChunks, arg.Sessions, arg.FirstNos, arg.Ids)
+	_, err := q.db.Exec(ctx, deleteChunks, arg.TryIds, arg.FirstNos, arg.Ids)
 	return err
 }
 
-const isStored = `-- name: IsStored :one
-SELECT coalesce(stored = total, false)::boolean AS complete,
-    EXISTS (SELECT 1 FROM run_checkpoints k WHERE k.session = $1) AS checkpointed
-FROM scheduler_runs
-WHERE id = $1 AND status = 'running'
-`
-
-type IsStoredRow struct {
-	Complete     bool
-	Checkpointed bool
-}
-
-func (q *Queries) IsStored(ctx context.Context, session uuid.UUID) (IsStoredRow, error) {
-	row := q.db.QueryRow(ctx, isStored, session)
-	var i IsStoredRow
-	err := row.Scan(&i.Complete, &i.Checkpointed)
-	return i, err
-}
-
 const keepCheckpoint = `-- name: KeepCheckpoint :exec
-INSERT INTO run_checkpoints (session, no, state) VALUES ($1, $2, $3)
+INSERT INTO run_checkpoints (try_id, run_id, no, state) VALUES ($1, $2, $3, $4)
 `
 
 type KeepCheckpointParams struct {
-	Session uuid.UUID
-	No      int64
-	State   []byte
+	TryID uuid.UUID
+	RunID uuid.UUID
+	No    int64
+	State []byte
 }
 
 func (q *Queries) KeepCheckpoint(ctx context.Context, arg KeepCheckpointParams) error {
-	_, err := q.db.Exec(ctx, keepCheckpoint, arg.Session, arg.No, arg.State)
+	_, err := q.db.Exec(ctx, keepCheckpoint,
+		arg.TryID,
+		arg.RunID,
+		arg.No,
+		arg.State,
+	)
 	return err
 }
 
 const lockDocuments = `-- name: LockDocuments :many
-INSERT INTO documents (connector_id, source_id)
-SELECT $1, s.source_id FROM (SELECT unnest($2::text[]) AS source_id) s ORDER BY s.source_id
-ON CONFLICT (connector_id, source_id) DO UPDATE SET updated_at = clock_timestamp()
-RETURNING id, source_id, content_hash, chunk_count, status, session, first_no, written_by, written_no,
-    config_version
+INSERT INTO documents (connector_id, source_id, config_version, touched_by)
+SELECT $1, s.source_id, $2, $3::uuid
+FROM (SELECT unnest($4::text[]) AS source_id) s ORDER BY s.source_id
+ON CONFLICT (connector_id, source_id) DO UPDATE SET touched_by = EXCLUDED.touched_by, updated_at = clock_timestamp()
+RETURNING id, source_id, content_hash, chunk_count, status, try_id, first_no, written_by, written_no, config_version
 `
 
 type LockDocumentsParams struct {
-	ConnectorID int32
-	SourceIds   []string
+	ConnectorID   int32
+	ConfigVersion int64
+	TryID         uuid.UUID
+	SourceIds     []string
 }
 
 type LockDocumentsRow struct {
@@ -215,16 +213,22 @@ type LockDocumentsRow struct {
 	ContentHash   string
 	ChunkCount    int32
 	Status        string
-	Session       *uuid.UUID
+	TryID         *uuid.UUID
 	FirstNo       *int64
 	WrittenBy     *uuid.UUID
 	WrittenNo     *int64
 	ConfigVersion int64
 }
 
-// Locks the rows, sorted by source_id, creating those that are new.
+// Locks the rows, sorted by source_id, creating those that are new. A new one is of the run's configuration, and each is
+// touched by the try, so that no sweep takes it away between two parts.
 func (q *Queries) LockDocuments(ctx context.Context, arg LockDocumentsParams) ([]LockDocumentsRow, error) {
-	rows, err := q.db.Query(ctx, lockDocuments, arg.ConnectorID, arg.SourceIds)
+	rows, err := q.db.Query(ctx, lockDocuments,
+		arg.ConnectorID,
+		arg.ConfigVersion,
+		arg.TryID,
+		arg.SourceIds,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -238,7 +242,7 @@ func (q *Queries) LockDocuments(ctx context.Context, arg LockDocumentsParams) ([
 			&i.ContentHash,
 			&i.ChunkCount,
 			&i.Status,
-			&i.Session,
+			&i.TryID,
 			&i.FirstNo,
 			&i.WrittenBy,
 			&i.WrittenNo,
@@ -255,11 +259,11 @@ func (q *Queries) LockDocuments(ctx context.Context, arg LockDocumentsParams) ([
 }
 
 const recordCompleted = `-- name: RecordCompleted :one
-UPDATE scheduler_runs
-SET total = coalesce(total, $1::bigint), new_state = coalesce(new_state, $2),
-    listing_whole = $3, documents_unchanged = $4, reason = coalesce(reason, $5)
-WHERE id = $6 AND status = 'running'
-RETURNING coalesce(stored = total, false)::boolean AS complete
+UPDATE open_runs
+SET total = $1::bigint, whole = (stored = $1::bigint), new_state = $2, listing_whole = $3,
+    documents_unchanged = $4, reason = $5
+WHERE id = $6 AND try_id = $7::uuid AND total IS NULL AND stored <= $1::bigint
+RETURNING whole
 `
 
 type RecordCompletedParams struct {
@@ -268,7 +272,8 @@ type RecordCompletedParams struct {
 	ListingWhole *bool
 	Unchanged    int64
 	Reason       *string
-	Session      uuid.UUID
+	RunID        uuid.UUID
+	TryID        uuid.UUID
 }
 
 // What sync completed says; said twice it changes nothing.
@@ -279,25 +284,58 @@ func (q *Queries) RecordCompleted(ctx context.Context, arg RecordCompletedParams
 		arg.ListingWhole,
 		arg.Unchanged,
 		arg.Reason,
-		arg.Session,
+		arg.RunID,
+		arg.TryID,
 	)
-	var complete bool
-	err := row.Scan(&complete)
-	return complete, err
+	var whole bool
+	err := row.Scan(&whole)
+	return whole, err
+}
+
+const runOfTry = `-- name: RunOfTry :one
+SELECT r.connector_id, r.config_version, r.whole, EXISTS (SELECT 1 FROM run_checkpoints k WHERE k.try_id = r.try_id) AS checkpointed
+FROM open_runs r
+WHERE r.id = $1 AND r.try_id = $2::uuid
+`
+
+type RunOfTryParams struct {
+	RunID uuid.UUID
+	TryID uuid.UUID
+}
+
+type RunOfTryRow struct {
+	ConnectorID   int32
+	ConfigVersion int64
+	Whole         bool
+	Checkpointed  bool
+}
+
+// What the run says of itself: never the message. No row: the run is over, or another try's. complete and checkpointed say how
+// far it has come already.
+func (q *Queries) RunOfTry(ctx context.Context, arg RunOfTryParams) (RunOfTryRow, error) {
+	row := q.db.QueryRow(ctx, runOfTry, arg.RunID, arg.TryID)
+	var i RunOfTryRow
+	err := row.Scan(
+		&i.ConnectorID,
+		&i.ConfigVersion,
+		&i.Whole,
+		&i.Checkpointed,
+	)
+	return i, err
 }
 
 const sight = `-- name: Sight :exec
-INSERT INTO sightings AS s (connector_id, session, listing, source_id, no)
+INSERT INTO sightings AS s (connector_id, try_id, listing, source_id, no)
 SELECT $1, $2, n.listing, n.source_id, min(n.no)
 FROM (SELECT unnest($3::integer[]) AS listing, unnest($4::text[]) AS source_id,
     unnest($5::bigint[]) AS no) n
 GROUP BY n.listing, n.source_id ORDER BY n.listing, n.source_id
-ON CONFLICT (connector_id, session, listing, source_id) DO UPDATE SET no = least(s.no, EXCLUDED.no)
+ON CONFLICT (connector_id, try_id, listing, source_id) DO UPDATE SET no = least(s.no, EXCLUDED.no)
 `
 
 type SightParams struct {
 	ConnectorID int32
-	Session     uuid.UUID
+	TryID       uuid.UUID
 	Listings    []int32
 	SourceIds   []string
 	Nos         []int64
@@ -307,7 +345,7 @@ type SightParams struct {
 func (q *Queries) Sight(ctx context.Context, arg SightParams) error {
 	_, err := q.db.Exec(ctx, sight,
 		arg.ConnectorID,
-		arg.Session,
+		arg.TryID,
 		arg.Listings,
 		arg.SourceIds,
 		arg.Nos,
@@ -316,73 +354,40 @@ func (q *Queries) Sight(ctx context.Context, arg SightParams) error {
 }
 
 const takeBackTry = `-- name: TakeBackTry :exec
-UPDATE message_tries SET tries = tries - 1 WHERE session = $1 AND no = $2 AND tries > 0
+UPDATE message_tries SET tries = tries - 1 WHERE try_id = $1 AND no = $2 AND tries > 0
 `
 
 type TakeBackTryParams struct {
-	Session uuid.UUID
-	No      int64
+	TryID uuid.UUID
+	No    int64
 }
 
 // The try ended in a wait for something of ours, which says nothing about the message.
 func (q *Queries) TakeBackTry(ctx context.Context, arg TakeBackTryParams) error {
-	_, err := q.db.Exec(ctx, takeBackTry, arg.Session, arg.No)
+	_, err := q.db.Exec(ctx, takeBackTry, arg.TryID, arg.No)
 	return err
 }
 
 const writeDocuments = `-- name: WriteDocuments :exec
 UPDATE documents d
-SET title = coalesce(nullif(w.title, ''), d.title), url = coalesce(nullif(w.url, ''), d.url), media_type = w.media_type, content_hash = w.content_hash,
-    version_token = w.version_token, chunk_count = w.chunk_count, status = w.status, error = nullif(w.error, ''),
-    written_by = $1::uuid, written_no = w.no, session = nullif(w.session, '00000000-0000-0000-0000-000000000000'),
-    first_no = nullif(w.first_no, 0),
-    config_version = $2::bigint, updated_at = clock_timestamp(),
+SET title = coalesce(nullif(w.title, ''), d.title), url = coalesce(nullif(w.url, ''), d.url), media_type = w.media_type,
+    content_hash = w.content_hash, version_token = w.version_token, chunk_count = w.chunk_count, status = w.status,
+    error = nullif(w.error, ''), written_by = $1::uuid, written_no = w.written_no, try_id = w.try_id,
+    first_no = w.first_no, config_version = $2::bigint, updated_at = clock_timestamp(),
     links = ARRAY(SELECT jsonb_array_elements_text(w.links)),
     deleted_at = CASE WHEN w.status = 'deleted' THEN clock_timestamp() END
-FROM (SELECT unnest($3::bigint[]) AS id, unnest($4::bigint[]) AS no, unnest($5::text[]) AS title,
-    unnest($6::text[]) AS url, unnest($7::text[]) AS media_type,
-    unnest($8::text[]) AS content_hash, unnest($9::text[]) AS version_token,
-    unnest($10::jsonb[]) AS links, unnest($11::integer[]) AS chunk_count,
-    unnest($12::text[]) AS status, unnest($13::text[]) AS error,
-    unnest($14::uuid[]) AS session, unnest($15::bigint[]) AS first_no) w
+FROM jsonb_to_recordset($3::jsonb) AS w(id bigint, written_no bigint, title text, url text, media_type text,
+    content_hash text, version_token text, links jsonb, chunk_count integer, status text, error text, try_id uuid, first_no bigint)
 WHERE d.id = w.id
 `
 
 type WriteDocumentsParams struct {
 	WrittenBy     uuid.UUID
 	ConfigVersion int64
-	Ids           []int64
-	Nos           []int64
-	Titles        []string
-	Urls          []string
-	MediaTypes    []string
-	ContentHashes []string
-	VersionTokens []string
-	Links         [][]byte
-	ChunkCounts   []int32
-	Statuses      []string
-	Errors        []string
-	Sessions      []uuid.UUID
-	FirstNos      []int64
+	Documents     []byte
 }
 
 func (q *Queries) WriteDocuments(ctx context.Context, arg WriteDocumentsParams) error {
-	_, err := q.db.Exec(ctx, writeDocuments,
-		arg.WrittenBy,
-		arg.ConfigVersion,
-		arg.Ids,
-		arg.Nos,
-		arg.Titles,
-		arg.Urls,
-		arg.MediaTypes,
-		arg.ContentHashes,
-		arg.VersionTokens,
-		arg.Links,
-		arg.ChunkCounts,
-		arg.Statuses,
-		arg.Errors,
-		arg.Sessions,
-		arg.FirstNos,
-	)
+	_, err := q.db.Exec(ctx, writeDocuments, arg.WrittenBy, arg.ConfigVersion, arg.Documents)
 	return err
 }

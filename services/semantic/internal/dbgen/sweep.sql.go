@@ -7,28 +7,42 @@ package dbgen
 
 import (
 	"context"
-	"time"
 
 	"github.com/google/uuid"
+	"time"
 )
 
 const deletedConnectors = `-- name: DeletedConnectors :many
-SELECT id FROM deleted_connectors ORDER BY id LIMIT 100
+SELECT id, config_version, swept_after FROM deleted_connectors
+WHERE (id, config_version) > ($1::integer, $2::bigint)
+ORDER BY id, config_version LIMIT $3::integer
 `
 
-func (q *Queries) DeletedConnectors(ctx context.Context) ([]int32, error) {
-	rows, err := q.db.Query(ctx, deletedConnectors)
+type DeletedConnectorsParams struct {
+	AfterID      int32
+	AfterVersion int64
+	Page         int32
+}
+
+type DeletedConnectorsRow struct {
+	ID            int32
+	ConfigVersion int64
+	SweptAfter    string
+}
+
+func (q *Queries) DeletedConnectors(ctx context.Context, arg DeletedConnectorsParams) ([]DeletedConnectorsRow, error) {
+	rows, err := q.db.Query(ctx, deletedConnectors, arg.AfterID, arg.AfterVersion, arg.Page)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []int32{}
+	items := []DeletedConnectorsRow{}
 	for rows.Next() {
-		var id int32
-		if err := rows.Scan(&id); err != nil {
+		var i DeletedConnectorsRow
+		if err := rows.Scan(&i.ID, &i.ConfigVersion, &i.SweptAfter); err != nil {
 			return nil, err
 		}
-		items = append(items, id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -37,181 +51,241 @@ func (q *Queries) DeletedConnectors(ctx context.Context) ([]int32, error) {
 }
 
 const forgetDeletedConnector = `-- name: ForgetDeletedConnector :exec
-DELETE FROM deleted_connectors WHERE id = $1
+DELETE FROM deleted_connectors WHERE id = $1 AND config_version = $2
 `
 
-func (q *Queries) ForgetDeletedConnector(ctx context.Context, connectorID int32) error {
-	_, err := q.db.Exec(ctx, forgetDeletedConnector, connectorID)
+type ForgetDeletedConnectorParams struct {
+	ID            int32
+	ConfigVersion int64
+}
+
+func (q *Queries) ForgetDeletedConnector(ctx context.Context, arg ForgetDeletedConnectorParams) error {
+	_, err := q.db.Exec(ctx, forgetDeletedConnector, arg.ID, arg.ConfigVersion)
 	return err
 }
 
-const markSwept = `-- name: MarkSwept :exec
-UPDATE scheduler_runs SET swept_at = clock_timestamp() WHERE id = $1
+const forgetWorkers = `-- name: ForgetWorkers :one
+SELECT moves.forget_workers($1::integer)::integer
 `
 
-func (q *Queries) MarkSwept(ctx context.Context, session uuid.UUID) error {
-	_, err := q.db.Exec(ctx, markSwept, session)
+func (q *Queries) ForgetWorkers(ctx context.Context, batch int32) (int32, error) {
+	row := q.db.QueryRow(ctx, forgetWorkers, batch)
+	var column_1 int32
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const keepDeletedPlace = `-- name: KeepDeletedPlace :exec
+UPDATE deleted_connectors SET swept_after = $1 WHERE id = $2 AND config_version = $3
+`
+
+type KeepDeletedPlaceParams struct {
+	Behind        string
+	ID            int32
+	ConfigVersion int64
+}
+
+func (q *Queries) KeepDeletedPlace(ctx context.Context, arg KeepDeletedPlaceParams) error {
+	_, err := q.db.Exec(ctx, keepDeletedPlace, arg.Behind, arg.ID, arg.ConfigVersion)
+	return err
+}
+
+const keepLedger = `-- name: KeepLedger :one
+SELECT k.dropped::integer AS dropped, k.removed::integer AS removed FROM moves.keep_ledger($1::interval) k
+`
+
+type KeepLedgerRow struct {
+	Dropped int32
+	Removed int32
+}
+
+func (q *Queries) KeepLedger(ctx context.Context, retention time.Duration) (KeepLedgerRow, error) {
+	row := q.db.QueryRow(ctx, keepLedger, retention)
+	var i KeepLedgerRow
+	err := row.Scan(&i.Dropped, &i.Removed)
+	return i, err
+}
+
+const keepSweepPlace = `-- name: KeepSweepPlace :exec
+UPDATE unswept_runs SET outdated_after = $1 WHERE run_id = $2
+`
+
+type KeepSweepPlaceParams struct {
+	Behind string
+	RunID  uuid.UUID
+}
+
+func (q *Queries) KeepSweepPlace(ctx context.Context, arg KeepSweepPlaceParams) error {
+	_, err := q.db.Exec(ctx, keepSweepPlace, arg.Behind, arg.RunID)
+	return err
+}
+
+const postponeSweep = `-- name: PostponeSweep :exec
+UPDATE unswept_runs SET attempts = attempts + 1,
+    next_at = clock_timestamp() + make_interval(secs => least(power(2, least(attempts, 12)), 3600))
+WHERE run_id = $1
+`
+
+// One that cannot be swept now, or that is not through, lets the others pass: after 2^attempts seconds, at most an hour.
+func (q *Queries) PostponeSweep(ctx context.Context, runID uuid.UUID) error {
+	_, err := q.db.Exec(ctx, postponeSweep, runID)
 	return err
 }
 
 const sweepCheckpoints = `-- name: SweepCheckpoints :exec
-DELETE FROM run_checkpoints WHERE session = $1
+DELETE FROM run_checkpoints WHERE try_id = $1
 `
 
-func (q *Queries) SweepCheckpoints(ctx context.Context, session uuid.UUID) error {
-	_, err := q.db.Exec(ctx, sweepCheckpoints, session)
+func (q *Queries) SweepCheckpoints(ctx context.Context, tryID uuid.UUID) error {
+	_, err := q.db.Exec(ctx, sweepCheckpoints, tryID)
 	return err
 }
 
-const sweepConnectorDocuments = `-- name: SweepConnectorDocuments :one
-WITH gone AS (
-    DELETE FROM documents
-    WHERE id IN (SELECT d.id FROM documents d WHERE d.connector_id = $1 LIMIT $2::integer)
-    RETURNING id, session, first_no),
-pieces AS (
-    DELETE FROM chunks c USING gone g
-    WHERE c.session = g.session AND c.first_no = g.first_no AND c.document_id = g.id)
-SELECT count(*) FROM gone
+const sweepLeftovers = `-- name: SweepLeftovers :one
+SELECT moves.sweep_leftovers($1::integer, $2::integer)::integer
 `
 
-type SweepConnectorDocumentsParams struct {
+type SweepLeftoversParams struct {
 	ConnectorID int32
 	Batch       int32
 }
 
-// A batch of them, with their chunks; 0 when none is left.
-func (q *Queries) SweepConnectorDocuments(ctx context.Context, arg SweepConnectorDocumentsParams) (int64, error) {
-	row := q.db.QueryRow(ctx, sweepConnectorDocuments, arg.ConnectorID, arg.Batch)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
+func (q *Queries) SweepLeftovers(ctx context.Context, arg SweepLeftoversParams) (int32, error) {
+	row := q.db.QueryRow(ctx, sweepLeftovers, arg.ConnectorID, arg.Batch)
+	var column_1 int32
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
-const sweepDocuments = `-- name: SweepDocuments :execrows
-DELETE FROM documents d
-WHERE d.connector_id = $1 AND d.status IN ('deleted', 'partial') AND d.updated_at < $2::timestamptz
-    AND NOT EXISTS (SELECT 1 FROM scheduler_runs r WHERE r.connector_id = d.connector_id AND r.status = 'running')
+const sweepMessages = `-- name: SweepMessages :execrows
+DELETE FROM run_messages m
+WHERE m.try_id = $1 AND m.no IN (SELECT o.no FROM run_messages o WHERE o.try_id = $1 ORDER BY o.no LIMIT $2::integer)
 `
 
-type SweepDocumentsParams struct {
-	ConnectorID int32
-	Before      time.Time
+type SweepMessagesParams struct {
+	TryID uuid.UUID
+	Batch int32
 }
 
-// Deleted documents, and placeholders of documents of which some part never came. A document that an open
-// run is writing is left alone: updated_at is looked at again when this statement had to wait for the row.
-func (q *Queries) SweepDocuments(ctx context.Context, arg SweepDocumentsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, sweepDocuments, arg.ConnectorID, arg.Before)
+func (q *Queries) SweepMessages(ctx context.Context, arg SweepMessagesParams) (int64, error) {
+	result, err := q.db.Exec(ctx, sweepMessages, arg.TryID, arg.Batch)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
-}
-
-const sweepHistory = `-- name: SweepHistory :execrows
-DELETE FROM scheduler_runs r
-WHERE r.id IN (
-    SELECT o.id FROM scheduler_runs o
-    WHERE o.status <> 'running' AND o.swept_at IS NOT NULL
-        AND o.completed_at < clock_timestamp() - $1::interval
-        AND o.started_at < (
-            SELECT n.started_at FROM scheduler_runs n
-            WHERE n.connector_id = o.connector_id ORDER BY n.started_at DESC OFFSET 19 LIMIT 1)
-    LIMIT 1000)
-`
-
-// The ledger keeps at least the latest runs of every connector, and everything younger than the retention.
-func (q *Queries) SweepHistory(ctx context.Context, retention time.Duration) (int64, error) {
-	result, err := q.db.Exec(ctx, sweepHistory, retention)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const sweepMessages = `-- name: SweepMessages :exec
-DELETE FROM run_messages WHERE session = $1
-`
-
-func (q *Queries) SweepMessages(ctx context.Context, session uuid.UUID) error {
-	_, err := q.db.Exec(ctx, sweepMessages, session)
-	return err
 }
 
 const sweepOrphanChunks = `-- name: SweepOrphanChunks :execrows
 DELETE FROM chunks c
-WHERE c.session = $1 AND NOT EXISTS (
-    SELECT 1 FROM documents d
-    WHERE d.id = c.document_id AND d.session = c.session AND d.first_no = c.first_no)
+WHERE (c.try_id, c.first_no, c.document_id, c.no) IN (
+    SELECT o.try_id, o.first_no, o.document_id, o.no FROM chunks o
+    WHERE o.try_id = $1 AND NOT EXISTS (
+        SELECT 1 FROM documents d
+        WHERE d.id = o.document_id AND d.try_id = o.try_id AND d.first_no = o.first_no)
+    LIMIT $2::integer)
 `
 
-// Chunks of an ended run that no document names: parts of a document that never became whole, or chunks
-// that a later message of the same session replaced.
-func (q *Queries) SweepOrphanChunks(ctx context.Context, session uuid.UUID) (int64, error) {
-	result, err := q.db.Exec(ctx, sweepOrphanChunks, session)
+type SweepOrphanChunksParams struct {
+	TryID uuid.UUID
+	Batch int32
+}
+
+// A batch of the chunks of an ended run that no document names: parts of a document that never became whole, or chunks that a
+// later message of the same try replaced.
+func (q *Queries) SweepOrphanChunks(ctx context.Context, arg SweepOrphanChunksParams) (int64, error) {
+	result, err := q.db.Exec(ctx, sweepOrphanChunks, arg.TryID, arg.Batch)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
-const sweepOutdated = `-- name: SweepOutdated :execrows
-WITH gone AS (
-    DELETE FROM documents d USING scheduler_runs r
-    WHERE r.id = $1 AND r.status IN ('completed', 'skipped') AND r.listing_whole
-        AND d.connector_id = r.connector_id AND d.config_version < r.config_version
-    RETURNING d.id, d.session, d.first_no)
-DELETE FROM chunks c USING gone g
-WHERE c.session = g.session AND c.first_no = g.first_no AND c.document_id = g.id
+const sweepOutdated = `-- name: SweepOutdated :one
+SELECT coalesce(moves.sweep_outdated($1::integer, $2::bigint, $3::text, $4::integer), '')::text
 `
 
-// What an earlier configuration has left. The first run that completes under a new one began with an empty cursor and
-// listed the whole source: a document that it did not bring is not in the source as it is configured now.
-func (q *Queries) SweepOutdated(ctx context.Context, session uuid.UUID) (int64, error) {
-	result, err := q.db.Exec(ctx, sweepOutdated, session)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+type SweepOutdatedParams struct {
+	ConnectorID   int32
+	ConfigVersion int64
+	Behind        string
+	Page          int32
 }
 
-const sweepSightings = `-- name: SweepSightings :exec
+// Where the page ends; empty after the last.
+func (q *Queries) SweepOutdated(ctx context.Context, arg SweepOutdatedParams) (string, error) {
+	row := q.db.QueryRow(ctx, sweepOutdated,
+		arg.ConnectorID,
+		arg.ConfigVersion,
+		arg.Behind,
+		arg.Page,
+	)
+	var column_1 string
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const sweepSightings = `-- name: SweepSightings :execrows
 DELETE FROM sightings s
-WHERE s.connector_id = $1
-    AND NOT EXISTS (SELECT 1 FROM scheduler_runs r WHERE r.id = s.session AND r.status = 'running')
-    AND NOT EXISTS (
-        SELECT 1 FROM connectors c
-        WHERE c.id = s.connector_id AND c.state->'$kit'->'seen' ? s.session::text)
+WHERE (s.connector_id, s.try_id, s.listing, s.source_id) IN (
+    SELECT o.connector_id, o.try_id, o.listing, o.source_id FROM sightings o
+    WHERE o.connector_id = $1
+        AND NOT EXISTS (SELECT 1 FROM open_runs r WHERE r.connector_id = o.connector_id AND r.try_id = o.try_id)
+        AND NOT EXISTS (
+            SELECT 1 FROM connectors c
+            WHERE c.id = o.connector_id AND c.state->'$kit'->'seen' ? o.try_id::text)
+    LIMIT $2::integer)
 `
 
-// Those of sessions that are over, and that no checkpoint speaks of (see sdk/worker/listing.go).
-func (q *Queries) SweepSightings(ctx context.Context, connectorID int32) error {
-	_, err := q.db.Exec(ctx, sweepSightings, connectorID)
-	return err
+type SweepSightingsParams struct {
+	ConnectorID int32
+	Batch       int32
+}
+
+// A batch of those of tries that are over, and that no checkpoint speaks of (see sdk/worker/listing.go).
+func (q *Queries) SweepSightings(ctx context.Context, arg SweepSightingsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, sweepSightings, arg.ConnectorID, arg.Batch)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const sweepTries = `-- name: SweepTries :exec
-DELETE FROM message_tries WHERE session = $1
+DELETE FROM message_tries WHERE try_id = $1
 `
 
-func (q *Queries) SweepTries(ctx context.Context, session uuid.UUID) error {
-	_, err := q.db.Exec(ctx, sweepTries, session)
+func (q *Queries) SweepTries(ctx context.Context, tryID uuid.UUID) error {
+	_, err := q.db.Exec(ctx, sweepTries, tryID)
+	return err
+}
+
+const swept = `-- name: Swept :exec
+DELETE FROM unswept_runs WHERE run_id = $1
+`
+
+func (q *Queries) Swept(ctx context.Context, runID uuid.UUID) error {
+	_, err := q.db.Exec(ctx, swept, runID)
 	return err
 }
 
 const unsweptRuns = `-- name: UnsweptRuns :many
-SELECT id, connector_id, clock_timestamp()::timestamptz AS before FROM scheduler_runs
-WHERE swept_at IS NULL AND status <> 'running'
-ORDER BY completed_at
+SELECT run_id, connector_id, try_id, config_version, outdated, outdated_after, attempts FROM unswept_runs
+WHERE next_at <= (SELECT clock_timestamp())
+ORDER BY next_at
 LIMIT $1::integer
 `
 
 type UnsweptRunsRow struct {
-	ID          uuid.UUID
-	ConnectorID int32
-	Before      time.Time
+	RunID         uuid.UUID
+	ConnectorID   int32
+	TryID         *uuid.UUID
+	ConfigVersion int64
+	Outdated      bool
+	OutdatedAfter string
+	Attempts      int32
 }
 
+// Who is locked is at work elsewhere.
 func (q *Queries) UnsweptRuns(ctx context.Context, batch int32) ([]UnsweptRunsRow, error) {
 	rows, err := q.db.Query(ctx, unsweptRuns, batch)
 	if err != nil {
@@ -221,7 +295,15 @@ func (q *Queries) UnsweptRuns(ctx context.Context, batch int32) ([]UnsweptRunsRo
 	items := []UnsweptRunsRow{}
 	for rows.Next() {
 		var i UnsweptRunsRow
-		if err := rows.Scan(&i.ID, &i.ConnectorID, &i.Before); err != nil {
+		if err := rows.Scan(
+			&i.RunID,
+			&i.ConnectorID,
+			&i.TryID,
+			&i.ConfigVersion,
+			&i.Outdated,
+			&i.OutdatedAfter,
+			&i.Attempts,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

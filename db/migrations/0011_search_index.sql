@@ -1,5 +1,4 @@
 -- +goose Up
--- expand
 -- The index outside Postgres that semantic keeps of what documents show; no row where nobody keeps one. Postgres holds all
 -- that is in it, so that it can be lost, and filled again.
 CREATE TABLE search_index (
@@ -29,7 +28,7 @@ CREATE SEQUENCE search_index_turns;
 
 -- +goose StatementBegin
 CREATE FUNCTION search_index_note() RETURNS trigger
-    LANGUAGE plpgsql AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
     IF EXISTS (SELECT FROM search_index) THEN
         INSERT INTO search_index_changes (document_id, connector_id)
@@ -39,12 +38,12 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 CREATE TRIGGER documents_search_index_insert AFTER INSERT ON documents
-    FOR EACH ROW WHEN (NEW.session IS NOT NULL) EXECUTE FUNCTION search_index_note();
-CREATE TRIGGER documents_search_index_update AFTER UPDATE OF session, first_no ON documents
-    FOR EACH ROW WHEN ((OLD.session, OLD.first_no) IS DISTINCT FROM (NEW.session, NEW.first_no))
+    FOR EACH ROW WHEN (NEW.try_id IS NOT NULL) EXECUTE FUNCTION search_index_note();
+CREATE TRIGGER documents_search_index_update AFTER UPDATE OF try_id, first_no ON documents
+    FOR EACH ROW WHEN ((OLD.try_id, OLD.first_no) IS DISTINCT FROM (NEW.try_id, NEW.first_no))
     EXECUTE FUNCTION search_index_note();
 CREATE TRIGGER documents_search_index_delete AFTER DELETE ON documents
-    FOR EACH ROW WHEN (OLD.session IS NOT NULL) EXECUTE FUNCTION search_index_note();
+    FOR EACH ROW WHEN (OLD.try_id IS NOT NULL) EXECUTE FUNCTION search_index_note();
 
 -- +goose Down
 DROP TRIGGER documents_search_index_delete ON documents;

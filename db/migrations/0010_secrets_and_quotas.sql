@@ -17,7 +17,7 @@ CREATE TABLE connector_secrets (
 -- Credentials do not outlive their connector, not even until a sweep: a row or two, unlike its documents.
 -- +goose StatementBegin
 CREATE FUNCTION connector_secrets_forget() RETURNS trigger
-    LANGUAGE plpgsql AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
     DELETE FROM connector_secrets WHERE connector_id = OLD.id;
     RETURN NULL;
@@ -26,26 +26,22 @@ END $$;
 CREATE TRIGGER connector_secrets_forget AFTER DELETE ON connectors
     FOR EACH ROW EXECUTE FUNCTION connector_secrets_forget();
 
--- Whether an UPDATE does nothing but seal the secrets of a configuration anew, with another key.
+-- Keeps a rotated secret, if the run is still the try's: its connector is locked, so that nobody ends the run, or deletes the
+-- connector, between the look and the commit.
 -- +goose StatementBegin
-CREATE FUNCTION connector_resealed(old connectors, new connectors) RETURNS boolean
-    LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION moves.replace_secret(run uuid, try uuid, secret text, sealed text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
+DECLARE
+    c connectors := moves.lock_syncing(run, try);
 BEGIN
-    RETURN to_jsonb(old) - 'config' = to_jsonb(new) - 'config'
-        AND regexp_replace(old.config::text, '"enc:v1:[A-Za-z0-9_:-]*"', '"enc:v1"', 'g')
-            = regexp_replace(new.config::text, '"enc:v1:[A-Za-z0-9_:-]*"', '"enc:v1"', 'g');
+    IF c.id IS NULL THEN
+        RETURN false;
+    END IF;
+    INSERT INTO connector_secrets (connector_id, name, envelope) VALUES (c.id, secret, sealed)
+    ON CONFLICT (connector_id, name) DO UPDATE SET envelope = EXCLUDED.envelope, updated_at = clock_timestamp();
+    RETURN true;
 END $$;
 -- +goose StatementEnd
--- The setting is on in the transactions of `echomind secrets rotate` alone, and is looked at first: of all other updates
--- none pays for the comparison, which makes sure that nothing else passes with it.
-DROP TRIGGER connectors_before_update ON connectors;
-CREATE TRIGGER connectors_before_update
-    BEFORE UPDATE OF type, config, scope, scope_id, user_id, refresh_freq_minutes, schedule_cron, time_zone,
-        trigger_requested_at, status, chunking_session
-    ON connectors
-    FOR EACH ROW WHEN (current_setting('echomind.resealing', true) IS DISTINCT FROM 'on'
-        OR NOT connector_resealed(OLD, NEW))
-    EXECUTE FUNCTION connectors_before_write();
 
 -- One token bucket per account of a provider, shared by all replicas. It is worth nothing after a crash: unlogged.
 CREATE UNLOGGED TABLE provider_quotas (
@@ -93,13 +89,7 @@ END $$;
 -- +goose Down
 DROP FUNCTION provider_quota_take(text, double precision, double precision, integer);
 DROP TABLE provider_quotas;
-DROP TRIGGER connectors_before_update ON connectors;
-CREATE TRIGGER connectors_before_update
-    BEFORE UPDATE OF type, config, scope, scope_id, user_id, refresh_freq_minutes, schedule_cron, time_zone,
-        trigger_requested_at, status, chunking_session
-    ON connectors
-    FOR EACH ROW EXECUTE FUNCTION connectors_before_write();
-DROP FUNCTION connector_resealed(connectors, connectors);
 DROP TRIGGER connector_secrets_forget ON connectors;
 DROP FUNCTION connector_secrets_forget();
+DROP FUNCTION moves.replace_secret(uuid, uuid, text, text);
 DROP TABLE connector_secrets;

@@ -1,0 +1,159 @@
+-- +goose Up
+-- The runs that are under way: one row from the claim to the verdict. Everything that changes often is here, so that the
+-- ledger behind it is only appended to, and every look reads what is in flight and nothing else.
+CREATE TABLE open_runs (
+    -- On the wire: chunking_session.
+    id                   uuid PRIMARY KEY,
+    -- No foreign key: a run outlives its connector.
+    connector_id         integer NOT NULL CONSTRAINT open_runs_one_per_connector UNIQUE,
+    type                 text NOT NULL,
+    trigger              text NOT NULL
+        CONSTRAINT open_runs_trigger_known CHECK (trigger IN
+            ('new', 'schedule', 'manual', 'retry', 'release', 'changed', 'rescue', 'lost')),
+    -- The due time this run answers.
+    slot                 timestamptz
+        CONSTRAINT open_runs_slot_scheduled CHECK (slot IS NULL OR trigger = 'schedule'),
+    due_at               timestamptz NOT NULL,
+    started_at           timestamptz NOT NULL,
+    config_version       bigint NOT NULL,
+    -- The last time its message was published, and how often it was.
+    dispatched_at        timestamptz NOT NULL,
+    dispatches           integer NOT NULL DEFAULT 1,
+    trigger_requested_at timestamptz,
+    picked_up_at         timestamptz,
+    -- The fence: minted at each pick-up, carried by every message and every write of the run.
+    try_id               uuid,
+    -- Who holds the lease; null while it waits, when the worker is done, and for a subscriber that keeps none.
+    worker_id            uuid,
+    fetched_at           timestamptz,
+    -- Sequence of sync completed in the document stream; set when the worker is done.
+    drain_seq            bigint,
+    -- N of the try, once sync completed has said it, and how many of them are stored.
+    total                bigint,
+    stored               bigint NOT NULL DEFAULT 0,
+    -- stored = total. A column of its own, so that counting does not touch an index.
+    whole                boolean NOT NULL DEFAULT false,
+    -- The number of the last checkpoint whose state became the connector's: every message up to it is stored.
+    checkpoint_no        bigint NOT NULL DEFAULT 0,
+    -- How many of the stored messages carry no document of their own: checkpoints, and documents that were only seen.
+    notes                bigint NOT NULL DEFAULT 0,
+    -- How many were given up of which nobody can tell whose document they carried: the cursor stays.
+    unnamed              bigint NOT NULL DEFAULT 0,
+    documents_processed  bigint NOT NULL DEFAULT 0,
+    documents_failed     bigint NOT NULL DEFAULT 0,
+    documents_deleted    bigint NOT NULL DEFAULT 0,
+    documents_unchanged  bigint NOT NULL DEFAULT 0,
+    chunks_stored        bigint NOT NULL DEFAULT 0,
+    listing_whole        boolean,
+    new_state            jsonb
+        CONSTRAINT open_runs_new_state_size CHECK (octet_length(new_state::text) <= 65536),
+    reason               text,
+
+    CONSTRAINT open_runs_stored_range CHECK (stored >= 0 AND (total IS NULL OR stored <= total)),
+    CONSTRAINT open_runs_whole CHECK (whole = coalesce(stored = total, false)),
+    CONSTRAINT open_runs_checkpoint_stored CHECK (checkpoint_no BETWEEN 0 AND stored),
+    CONSTRAINT open_runs_notes_range CHECK (notes BETWEEN 0 AND stored),
+    CONSTRAINT open_runs_picked_up_by_a_try CHECK ((picked_up_at IS NULL) = (try_id IS NULL))
+) WITH (fillfactor = 60);
+
+-- redispatch: what waits to be picked up, the longest dispatched first.
+CREATE INDEX open_runs_pending ON open_runs (type, dispatched_at) WHERE picked_up_at IS NULL;
+-- rescue, abandon: the runs of a lost worker.
+CREATE INDEX open_runs_worker ON open_runs (worker_id) WHERE worker_id IS NOT NULL;
+-- rescue, abandon: runs of subscribers that keep no lease.
+CREATE INDEX open_runs_unleased ON open_runs (picked_up_at)
+    WHERE picked_up_at IS NOT NULL AND worker_id IS NULL AND drain_seq IS NULL;
+-- fail_lost_in_transit: runs whose worker is done, in the order of the stream.
+CREATE INDEX open_runs_draining ON open_runs (drain_seq) WHERE drain_seq IS NOT NULL;
+-- WholeRuns: runs whose documents are all stored, and whose completer died.
+CREATE INDEX open_runs_whole_runs ON open_runs (id) WHERE whole;
+
+-- Worker processes that hold leases. One heartbeat keeps all of a process's runs.
+CREATE TABLE workers (
+    id         uuid PRIMARY KEY,
+    expires_at timestamptz NOT NULL,
+    -- Counts the heartbeats: who looks twice sees whether the worker lives, whatever the clock says.
+    beats      bigint NOT NULL DEFAULT 1
+) WITH (fillfactor = 50);
+CREATE INDEX workers_expired ON workers (expires_at);
+
+-- The ledger: what came of each run and of each slot. It is appended to, by week, and dropped by week.
+CREATE TABLE runs (
+    id                   uuid NOT NULL,
+    connector_id         integer NOT NULL,
+    type                 text NOT NULL,
+    trigger              text NOT NULL,
+    -- For missed, the first of missed_count up to slot_last.
+    slot                 timestamptz,
+    slot_last            timestamptz,
+    missed_count         integer,
+    due_at               timestamptz NOT NULL,
+    started_at           timestamptz NOT NULL,
+    config_version       bigint NOT NULL,
+    dispatches           integer NOT NULL DEFAULT 0,
+    trigger_requested_at timestamptz,
+    picked_up_at         timestamptz,
+    try_id               uuid,
+    fetched_at           timestamptz,
+    completed_at         timestamptz NOT NULL,
+    status               text NOT NULL
+        CONSTRAINT runs_verdict_known CHECK (status IN ('completed', 'skipped', 'failed', 'superseded', 'missed')),
+    reason               text,
+    error_message        text,
+    total                bigint,
+    stored               bigint NOT NULL DEFAULT 0,
+    checkpoint_no        bigint NOT NULL DEFAULT 0,
+    notes                bigint NOT NULL DEFAULT 0,
+    documents_processed  bigint NOT NULL DEFAULT 0,
+    documents_failed     bigint NOT NULL DEFAULT 0,
+    documents_deleted    bigint NOT NULL DEFAULT 0,
+    documents_unchanged  bigint NOT NULL DEFAULT 0,
+    chunks_stored        bigint NOT NULL DEFAULT 0,
+    listing_whole        boolean,
+    CONSTRAINT runs_missed_counted CHECK ((status = 'missed') = (missed_count IS NOT NULL)),
+    -- Dead letters: whose run a session was.
+    PRIMARY KEY (id, completed_at)
+) PARTITION BY RANGE (completed_at);
+-- runs ID, why ID: the latest runs of a connector.
+CREATE INDEX runs_history ON runs (connector_id, started_at DESC);
+-- Verdicts: what ended since the last look, for the metrics.
+CREATE INDEX runs_ended ON runs (completed_at);
+-- What no week takes, so that a verdict is never refused.
+CREATE TABLE runs_rest PARTITION OF runs DEFAULT;
+
+-- What ended runs leave behind, until it is swept.
+CREATE TABLE unswept_runs (
+    run_id         uuid PRIMARY KEY,
+    connector_id   integer NOT NULL,
+    try_id         uuid,
+    config_version bigint NOT NULL,
+    -- Whether documents of earlier configurations are to be removed, and how far that has come.
+    outdated       boolean NOT NULL,
+    outdated_after text NOT NULL DEFAULT '',
+    -- One that cannot be swept waits longer and longer, and holds up nobody.
+    next_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
+    attempts       integer NOT NULL DEFAULT 0
+);
+CREATE INDEX unswept_runs_next ON unswept_runs (next_at);
+
+-- Open and ended runs together, for whoever reads.
+CREATE VIEW scheduler_runs AS
+SELECT id, connector_id, 'connector.sync.' || type AS job_name, type, trigger, slot, NULL::timestamptz AS slot_last,
+    NULL::integer AS missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, picked_up_at, try_id,
+    worker_id, fetched_at, drain_seq, NULL::timestamptz AS completed_at, 'running'::text AS status, reason,
+    NULL::text AS error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed,
+    documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version
+FROM open_runs
+UNION ALL
+SELECT id, connector_id, 'connector.sync.' || type, type, trigger, slot, slot_last, missed_count, due_at, started_at,
+    NULL, dispatches, trigger_requested_at, picked_up_at, try_id, NULL, fetched_at, NULL, completed_at, status, reason,
+    error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted,
+    documents_unchanged, chunks_stored, listing_whole, NULL, config_version
+FROM runs;
+
+-- +goose Down
+DROP VIEW scheduler_runs;
+DROP TABLE unswept_runs;
+DROP TABLE runs;
+DROP TABLE workers;
+DROP TABLE open_runs;

@@ -1,0 +1,154 @@
+-- +goose Up
+-- Every move is a function of schema moves, which says what it means and follows through: the verdict, the failure policy,
+-- the next due time, waking the scheduler. docs/states.md lists them. They belong to the schema's owner and run with its
+-- rights (SECURITY DEFINER), so that a role needs EXECUTE on its own moves and nothing else. Lock order: workers, then
+-- connectors, then open_runs. While one runs, echomind.moving is on, and the trigger on users' writes stands aside.
+CREATE SCHEMA moves;
+
+-- The status moves that exist. docs/states.md draws them; sdk/lifecycle repeats them; a test compares all three.
+-- +goose StatementBegin
+CREATE FUNCTION moves.allowed(from_status text, to_status text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT (from_status, to_status) IN (
+        ('ACTIVE', 'PENDING'), ('ERROR', 'PENDING'), ('SYNCING', 'PENDING'),
+        ('PENDING', 'SYNCING'),
+        ('SYNCING', 'ACTIVE'), ('PENDING', 'ACTIVE'), ('DISABLED', 'ACTIVE'),
+        ('SYNCING', 'ERROR'),
+        ('ACTIVE', 'DISABLED'), ('PENDING', 'DISABLED'), ('SYNCING', 'DISABLED'), ('ERROR', 'DISABLED'))
+$$;
+-- +goose StatementEnd
+
+-- Puts a connector at rest on its next due time. `base` is what an interval counts from.
+-- +goose StatementBegin
+CREATE FUNCTION moves.planned(c connectors, base timestamptz) RETURNS connectors
+    LANGUAGE plpgsql AS $$
+DECLARE
+    moment timestamptz := clock_timestamp();
+BEGIN
+    c.next_sync_at := NULL;
+    c.due_reason := NULL;
+    c.slot_at := NULL;
+    c.needs_plan := false;
+    IF c.trigger_requested_at IS NOT NULL THEN
+        c.next_sync_at := moment;
+        c.due_reason := 'manual';
+    ELSIF c.schedule_cron IS NULL AND c.refresh_freq_minutes IS NULL THEN
+        NULL;
+    ELSIF c.last_sync_at IS NOT NULL AND c.synced_version IS DISTINCT FROM c.config_version THEN
+        c.next_sync_at := moment;
+        c.due_reason := 'changed';
+    ELSIF c.schedule_cron IS NOT NULL THEN
+        c.needs_plan := true;
+    ELSIF c.last_sync_at IS NULL THEN
+        c.next_sync_at := moment;
+        c.due_reason := 'new';
+    ELSIF c.refresh_freq_minutes > 0 THEN
+        c.next_sync_at := base + make_interval(mins => c.refresh_freq_minutes);
+        c.due_reason := 'schedule';
+        c.slot_at := c.next_sync_at;
+    END IF;
+    RETURN c;
+END $$;
+-- +goose StatementEnd
+
+-- The failure policy: ERROR with the next try after min(2^n, 60) minutes and jitter, none after a permanent failure,
+-- DISABLED after max_retries failures in a row.
+-- +goose StatementBegin
+CREATE FUNCTION moves.failed(c connectors, permanent boolean) RETURNS connectors
+    LANGUAGE plpgsql AS $$
+BEGIN
+    c.failure_count := c.failure_count + 1;
+    c.status := 'ERROR';
+    c.next_sync_at := NULL;
+    c.due_reason := NULL;
+    c.slot_at := NULL;
+    c.needs_plan := false;
+    IF c.failure_count >= c.max_retries THEN
+        c.status := 'DISABLED';
+        c.status_message := left(format('disabled after %s failures in a row: %s',
+            c.failure_count, coalesce(c.status_message, 'no message')), 2000);
+        c.trigger_requested_at := NULL;
+    ELSIF c.trigger_requested_at IS NOT NULL THEN
+        c.next_sync_at := clock_timestamp();
+        c.due_reason := 'manual';
+    ELSIF NOT permanent THEN
+        c.next_sync_at := clock_timestamp()
+            + make_interval(secs => 60 * least(power(2, least(c.failure_count, 10)), 60) * (0.8 + 0.4 * random()));
+        c.due_reason := 'retry';
+    END IF;
+    RETURN c;
+END $$;
+-- +goose StatementEnd
+
+-- Writes down where a connector stands after a move.
+-- +goose StatementBegin
+CREATE FUNCTION moves.put(c connectors) RETURNS void
+    LANGUAGE sql AS $$
+    UPDATE connectors SET status = c.status, status_message = c.status_message, state = c.state,
+        last_sync_at = c.last_sync_at, synced_version = c.synced_version, next_sync_at = c.next_sync_at,
+        due_reason = c.due_reason, slot_at = c.slot_at, slots_through = c.slots_through,
+        planned_through = c.planned_through, needs_plan = c.needs_plan, run_id = c.run_id,
+        failure_count = c.failure_count, docs_analyzed = c.docs_analyzed, trigger_requested_at = c.trigger_requested_at
+    WHERE id = c.id
+$$;
+-- +goose StatementEnd
+
+-- Gives open runs their verdict: from open_runs into the ledger, and onto the list of what is to be swept.
+-- +goose StatementBegin
+CREATE FUNCTION moves.end_runs(ended uuid[], verdict text, why text, message text DEFAULT NULL) RETURNS void
+    LANGUAGE sql AS $$
+    WITH gone AS (DELETE FROM open_runs WHERE id = ANY(ended) RETURNING *),
+    kept AS (
+        INSERT INTO runs (id, connector_id, type, trigger, slot, due_at, started_at, config_version, dispatches,
+            trigger_requested_at, picked_up_at, try_id, fetched_at, completed_at, status, reason, error_message, total, stored,
+            checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged,
+            chunks_stored, listing_whole)
+        SELECT id, connector_id, type, trigger, slot, due_at, started_at, config_version, dispatches,
+            trigger_requested_at, picked_up_at, try_id, fetched_at, clock_timestamp(), verdict, why, message, total, stored,
+            checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged,
+            chunks_stored, listing_whole
+        FROM gone)
+    -- A run that was never picked up has left nothing.
+    INSERT INTO unswept_runs (run_id, connector_id, try_id, config_version, outdated)
+    SELECT id, connector_id, try_id, config_version, false FROM gone WHERE try_id IS NOT NULL
+    ON CONFLICT (run_id) DO NOTHING
+$$;
+-- +goose StatementEnd
+
+-- Writes the verdict of a slot that has passed and will not be claimed any more. Returns the connector that answers for it.
+-- +goose StatementBegin
+CREATE FUNCTION moves.miss_slot(c connectors, why text) RETURNS connectors
+    LANGUAGE plpgsql AS $$
+BEGIN
+    IF c.run_id IS NULL AND c.slot_at <= clock_timestamp() AND c.slot_at > coalesce(c.slots_through, '-infinity') THEN
+        INSERT INTO runs (id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at,
+            completed_at, status, reason, config_version)
+        VALUES (gen_random_uuid(), c.id, c.type, 'schedule', c.slot_at, c.slot_at, 1, c.slot_at, clock_timestamp(),
+            clock_timestamp(), 'missed', why, c.config_version);
+        c.slots_through := c.slot_at;
+    END IF;
+    RETURN c;
+END $$;
+-- +goose StatementEnd
+
+-- Wakes the scheduler, once per transaction, when something is due, or when a place of a capped type is waited for.
+-- +goose StatementBegin
+CREATE FUNCTION moves.wake(c connectors, left_place boolean) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    IF c.needs_plan OR c.next_sync_at <= clock_timestamp()
+        OR left_place AND (SELECT t.waits FROM connector_types t WHERE t.name = c.type) THEN
+        PERFORM pg_notify('connectors_due', '');
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- +goose Down
+DROP FUNCTION moves.wake(connectors, boolean);
+DROP FUNCTION moves.miss_slot(connectors, text);
+DROP FUNCTION moves.end_runs(uuid[], text, text, text);
+DROP FUNCTION moves.put(connectors);
+DROP FUNCTION moves.failed(connectors, boolean);
+DROP FUNCTION moves.planned(connectors, timestamptz);
+DROP FUNCTION moves.allowed(text, text);
+DROP SCHEMA moves;

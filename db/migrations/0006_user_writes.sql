@@ -1,0 +1,241 @@
+-- +goose Up
+-- What users write themselves: name, type, config, scope, owner, schedule, max_retries, trigger_requested_at. The trigger
+-- keeps the due time right whoever writes, gives a changed configuration its version, and refuses the columns that are
+-- moved. It stands aside where schema moves writes. A role that may not call the owner's moves gains nothing by switching
+-- echomind.moving on: it has no right to those columns.
+-- +goose StatementBegin
+CREATE FUNCTION connectors_user_insert() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF NEW.status NOT IN ('ACTIVE', 'DISABLED') THEN
+        RAISE EXCEPTION 'a connector starts ACTIVE or DISABLED, not %', NEW.status
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'connectors_status_move';
+    END IF;
+    NEW.config_version := nextval('connector_config_versions');
+    NEW.synced_version := CASE WHEN NEW.last_sync_at IS NOT NULL THEN NEW.config_version END;
+    NEW.run_id := NULL;
+    NEW.failure_count := 0;
+    NEW.slots_through := NULL;
+    NEW.planned_through := NULL;
+    IF NEW.status = 'ACTIVE' THEN
+        NEW := moves.planned(NEW, NEW.last_sync_at);
+        PERFORM moves.wake(NEW, false);
+    ELSIF NEW.trigger_requested_at IS NOT NULL THEN
+        RAISE EXCEPTION 'connector % is disabled; enable it before you trigger it', NEW.id
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'connectors_trigger_disabled';
+    ELSE
+        NEW.next_sync_at := NULL;
+        NEW.due_reason := NULL;
+        NEW.slot_at := NULL;
+        NEW.needs_plan := false;
+    END IF;
+    RETURN NEW;
+END $$;
+-- +goose StatementEnd
+
+-- Refuses what only a move may write, and an id that would leave its documents and its run behind.
+-- +goose StatementBegin
+CREATE FUNCTION connectors_refuse_moves(old connectors, new connectors) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    IF (new.status, new.status_message, new.config_version, new.synced_version, new.state, new.last_sync_at, new.next_sync_at,
+            new.due_reason, new.slot_at, new.slots_through, new.planned_through, new.needs_plan, new.run_id,
+            new.failure_count, new.docs_analyzed)
+        IS DISTINCT FROM
+       (old.status, old.status_message, old.config_version, old.synced_version, old.state, old.last_sync_at, old.next_sync_at,
+            old.due_reason, old.slot_at, old.slots_through, old.planned_through, old.needs_plan, old.run_id,
+            old.failure_count, old.docs_analyzed) THEN
+        RAISE EXCEPTION 'connector %: status, plan, run, state and counts are not written but moved', old.id
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'connectors_moved_only',
+                HINT = 'Call a function of schema moves: enable, disable, trigger_sync, pick_up, fail, release, ... See docs/contract.md.';
+    END IF;
+    IF new.id <> old.id OR new.created_at IS DISTINCT FROM old.created_at THEN
+        RAISE EXCEPTION 'connector %: id and created_at cannot be changed', old.id
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'connectors_id_stays',
+                HINT = 'Delete the connector and add another.';
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- Whether an UPDATE does nothing but seal the secrets of a configuration anew, with another key.
+-- +goose StatementBegin
+CREATE FUNCTION connector_resealed(old connectors, new connectors) RETURNS boolean
+    LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN to_jsonb(old) - 'config' - 'at_fault' = to_jsonb(new) - 'config' - 'at_fault'
+        AND regexp_replace(old.config::text, '"enc:v1:[A-Za-z0-9_:-]*"', '"enc:v1"', 'g')
+            = regexp_replace(new.config::text, '"enc:v1:[A-Za-z0-9_:-]*"', '"enc:v1"', 'g');
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+CREATE FUNCTION connectors_user_update() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    moment    timestamptz := clock_timestamp();
+    changed   boolean := (NEW.type, NEW.config, NEW.scope, NEW.scope_id, NEW.user_id)
+        IS DISTINCT FROM (OLD.type, OLD.config, OLD.scope, OLD.scope_id, OLD.user_id);
+    recrond   boolean := (NEW.schedule_cron, NEW.time_zone) IS DISTINCT FROM (OLD.schedule_cron, OLD.time_zone);
+    triggered boolean := NEW.trigger_requested_at IS NOT NULL
+        AND NEW.trigger_requested_at IS DISTINCT FROM OLD.trigger_requested_at;
+BEGIN
+    -- On in the transactions of `echomind secrets rotate` alone; the comparison makes sure that nothing else passes with it.
+    IF current_setting('echomind.resealing', true) = 'on' AND connector_resealed(OLD, NEW) THEN
+        RETURN NEW;
+    END IF;
+    PERFORM connectors_refuse_moves(OLD, NEW);
+    NEW.updated_at := moment;
+    IF changed THEN
+        NEW.config_version := nextval('connector_config_versions');
+        NEW.state := '{}';
+        NEW.failure_count := 0;
+    END IF;
+    IF recrond THEN
+        NEW.planned_through := NULL;   -- slots count from now
+    END IF;
+    IF NEW.status = 'DISABLED' THEN
+        IF triggered THEN
+            RAISE EXCEPTION 'connector % is disabled; enable it before you trigger it', OLD.id
+                USING ERRCODE = 'check_violation', CONSTRAINT = 'connectors_trigger_disabled';
+        END IF;
+    ELSIF NEW.run_id IS NOT NULL THEN
+        IF changed THEN
+            PERFORM moves.end_runs(ARRAY[OLD.run_id], 'superseded', 'configuration changed');
+            NEW.status := 'ACTIVE';
+            NEW.run_id := NULL;
+            NEW.next_sync_at := moment;
+            NEW.due_reason := 'changed';
+            PERFORM moves.wake(NEW, true);
+        END IF;   -- a trigger or a schedule in flight is looked at with the verdict
+    ELSE
+        NEW := connectors_replanned(OLD, NEW, changed, triggered,
+            recrond OR NEW.refresh_freq_minutes IS DISTINCT FROM OLD.refresh_freq_minutes);
+        PERFORM moves.wake(NEW, false);
+    END IF;
+    RETURN NEW;
+END $$;
+-- +goose StatementEnd
+
+-- The plan of a connector at rest after its user's change. A slot that has passed is claimed as it stands, or gets its
+-- verdict here.
+-- +goose StatementBegin
+CREATE FUNCTION connectors_replanned(
+    old connectors, new connectors, changed boolean, triggered boolean, rescheduled boolean
+) RETURNS connectors LANGUAGE plpgsql AS $$
+DECLARE
+    moment timestamptz := clock_timestamp();
+    missed connectors;
+BEGIN
+    IF triggered OR (changed AND (new.schedule_cron IS NOT NULL OR new.refresh_freq_minutes IS NOT NULL)) THEN
+        -- What is due already keeps its place, its reason and its slot: the run answers both.
+        IF old.next_sync_at IS NULL OR old.next_sync_at > moment THEN
+            new.next_sync_at := moment;
+            new.due_reason := CASE WHEN triggered THEN 'manual' WHEN new.last_sync_at IS NULL THEN 'new' ELSE 'changed' END;
+            new.slot_at := NULL;
+            new.needs_plan := false;
+        END IF;
+    ELSIF rescheduled AND new.status = 'ACTIVE' AND (old.next_sync_at IS NULL OR old.due_reason IN ('schedule', 'new', 'changed')) THEN
+        missed := moves.miss_slot(old, 'schedule changed before it could be claimed');
+        new.slots_through := missed.slots_through;
+        new := moves.planned(new, new.last_sync_at);
+    END IF;
+    RETURN new;
+END $$;
+-- +goose StatementEnd
+
+CREATE TRIGGER connectors_user_insert BEFORE INSERT ON connectors
+    FOR EACH ROW EXECUTE FUNCTION connectors_user_insert();
+CREATE TRIGGER connectors_user_update BEFORE UPDATE ON connectors
+    FOR EACH ROW WHEN (current_setting('echomind.moving', true) IS DISTINCT FROM 'on')
+    EXECUTE FUNCTION connectors_user_update();
+
+-- +goose StatementBegin
+CREATE FUNCTION connectors_user_delete() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    PERFORM moves.miss_slot(OLD, 'connector deleted before it could be claimed');
+    IF OLD.run_id IS NOT NULL THEN
+        PERFORM moves.end_runs(ARRAY[OLD.run_id], 'superseded', 'connector deleted');
+        PERFORM moves.wake(OLD, true);
+    END IF;
+    INSERT INTO deleted_connectors (id, config_version) VALUES (OLD.id, OLD.config_version) ON CONFLICT DO NOTHING;
+    RETURN OLD;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER connectors_user_delete BEFORE DELETE ON connectors
+    FOR EACH ROW EXECUTE FUNCTION connectors_user_delete();
+
+-- Switches a connector off and ends its run. False where it is off already, or does not exist.
+-- +goose StatementBegin
+CREATE FUNCTION moves.disable(connector integer, message text DEFAULT 'disabled by the user') RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+DECLARE
+    c       connectors;
+    was_run uuid;
+BEGIN
+    SELECT * INTO c FROM connectors WHERE id = connector FOR UPDATE;
+    IF NOT FOUND OR c.status = 'DISABLED' THEN
+        RETURN false;
+    END IF;
+    was_run := c.run_id;
+    IF was_run IS NOT NULL THEN
+        PERFORM moves.end_runs(ARRAY[was_run], 'superseded', 'disabled');
+    END IF;
+    c := moves.miss_slot(c, 'disabled before it could be claimed');
+    c.status := 'DISABLED';
+    c.status_message := left(message, 2000);
+    c.run_id := NULL;
+    c.next_sync_at := NULL;
+    c.due_reason := NULL;
+    c.slot_at := NULL;
+    c.needs_plan := false;
+    c.trigger_requested_at := NULL;
+    PERFORM moves.put(c);
+    PERFORM moves.wake(c, was_run IS NOT NULL);
+    RETURN true;
+END $$;
+-- +goose StatementEnd
+
+-- Switches a connector on, plans it from now, and forgets its failures. False where it is not DISABLED, or does not exist.
+-- +goose StatementBegin
+CREATE FUNCTION moves.enable(connector integer) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+DECLARE
+    c connectors;
+BEGIN
+    SELECT * INTO c FROM connectors WHERE id = connector AND status = 'DISABLED' FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    c.status := 'ACTIVE';
+    c.status_message := NULL;
+    c.failure_count := 0;
+    c.planned_through := NULL;   -- slots while it was off are not due
+    c := moves.planned(c, clock_timestamp());
+    PERFORM moves.put(c);
+    PERFORM moves.wake(c, false);
+    RETURN true;
+END $$;
+-- +goose StatementEnd
+
+-- Asks for a sync now: of a connector at rest at once, of one in flight again after it, unless reading has not begun.
+-- Null where there is no such connector; an error (connectors_trigger_disabled) while it is disabled.
+-- +goose StatementBegin
+CREATE FUNCTION moves.trigger_sync(connector integer) RETURNS timestamptz
+    LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
+    UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = connector RETURNING trigger_requested_at
+$$;
+-- +goose StatementEnd
+
+-- +goose Down
+DROP FUNCTION moves.trigger_sync(integer);
+DROP FUNCTION moves.enable(integer);
+DROP FUNCTION moves.disable(integer, text);
+DROP TRIGGER connectors_user_delete ON connectors;
+DROP TRIGGER connectors_user_update ON connectors;
+DROP TRIGGER connectors_user_insert ON connectors;
+DROP FUNCTION connectors_user_delete();
+DROP FUNCTION connectors_user_update();
+DROP FUNCTION connector_resealed(connectors, connectors);
+DROP FUNCTION connectors_replanned(connectors, connectors, boolean, boolean, boolean);
+DROP FUNCTION connectors_refuse_moves(connectors, connectors);
+DROP FUNCTION connectors_user_insert();

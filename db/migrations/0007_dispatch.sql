@@ -1,0 +1,190 @@
+-- +goose Up
+-- The scheduler's moves: claim, plan, redispatch, rescue. It sets PENDING and nothing else.
+
+-- Locks up to `batch` due connectors of a type for the transaction, the longest due first, skipping what is locked. `cap`
+-- bounds how many of the type are in flight; 0 = no cap. Claimers of a capped type take turns: without it two of them count
+-- the same free places.
+-- +goose StatementBegin
+CREATE FUNCTION moves.lock_due(due_type text, cap integer, batch integer, moment timestamptz DEFAULT NULL)
+    RETURNS SETOF connectors
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
+DECLARE
+    free integer := batch;
+BEGIN
+    moment := coalesce(moment, clock_timestamp());
+    IF cap > 0 THEN
+        PERFORM pg_advisory_xact_lock(hashtext('echomind.claim'), hashtext(due_type));
+        -- A statement of its own: it sees what the claimer before has committed.
+        SELECT cap - count(*) INTO free FROM (SELECT FROM open_runs WHERE type = due_type LIMIT cap) r;
+        UPDATE connector_types SET waits = (free < batch) WHERE name = due_type AND waits <> (free < batch);
+        free := least(free, batch);
+    END IF;
+    IF free > 0 THEN
+        RETURN QUERY SELECT * FROM connectors
+            WHERE type = due_type AND next_sync_at <= moment
+            ORDER BY next_sync_at LIMIT free FOR UPDATE SKIP LOCKED;
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- ACTIVE, ERROR -> PENDING for connectors that the transaction has locked: opens their runs, and writes the slots that have
+-- passed before them as missed. A slot that has its verdict already is claimed without one, and a run that stands open all
+-- the same is closed, so that no row ever stops the batch. claims: [{id, run_id, slot, missed_first, missed_last, missed_count}].
+-- +goose StatementBegin
+CREATE FUNCTION moves.claim(claims jsonb, moment timestamptz) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+DECLARE
+    claimed integer;
+BEGIN
+    PERFORM moves.end_runs(array_agg(r.id), 'superseded', 'claimed again')
+        FROM jsonb_to_recordset(claims) k(id integer) JOIN open_runs r ON r.connector_id = k.id;
+    INSERT INTO runs (id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, completed_at, status,
+        reason, config_version)
+    SELECT gen_random_uuid(), c.id, c.type, 'schedule', k.missed_first, k.missed_last, k.missed_count, k.missed_first,
+        clock_timestamp(), clock_timestamp(), 'missed', 'passed before it could be claimed', c.config_version
+    FROM jsonb_to_recordset(claims) k(id integer, missed_first timestamptz, missed_last timestamptz, missed_count integer)
+    JOIN connectors c ON c.id = k.id
+    WHERE k.missed_count > 0 AND k.missed_first > coalesce(c.slots_through, '-infinity');
+    INSERT INTO open_runs (id, connector_id, type, trigger, slot, due_at, started_at, config_version, dispatched_at)
+    SELECT k.run_id, c.id, c.type, c.due_reason,
+        CASE WHEN c.due_reason = 'schedule' AND k.slot > coalesce(c.slots_through, '-infinity') THEN k.slot END,
+        c.next_sync_at, clock_timestamp(), c.config_version, moment
+    FROM jsonb_to_recordset(claims) k(id integer, run_id uuid, slot timestamptz)
+    JOIN connectors c ON c.id = k.id AND c.status IN ('ACTIVE', 'ERROR') AND c.next_sync_at IS NOT NULL;
+    UPDATE connectors c
+    SET status = 'PENDING', run_id = k.run_id, next_sync_at = NULL, due_reason = NULL, slot_at = NULL, needs_plan = false,
+        slots_through = CASE WHEN c.due_reason = 'schedule' THEN greatest(c.slots_through, k.slot) ELSE c.slots_through END,
+        planned_through = CASE WHEN c.due_reason = 'schedule' AND c.schedule_cron IS NOT NULL
+            THEN coalesce(k.slot, c.planned_through) ELSE c.planned_through END
+    FROM jsonb_to_recordset(claims) k(id integer, run_id uuid, slot timestamptz)
+    WHERE c.id = k.id AND c.status IN ('ACTIVE', 'ERROR') AND c.next_sync_at IS NOT NULL;
+    GET DIAGNOSTICS claimed = ROW_COUNT;
+    RETURN claimed;
+END $$;
+-- +goose StatementEnd
+
+-- Locks connectors whose cron schedule has to be worked out.
+-- +goose StatementBegin
+CREATE FUNCTION moves.lock_unplanned(batch integer) RETURNS SETOF connectors
+    LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
+    SELECT * FROM connectors WHERE needs_plan ORDER BY id LIMIT batch FOR UPDATE SKIP LOCKED
+$$;
+-- +goose StatementEnd
+
+-- Writes down the next slots of cron schedules, or why there is none.
+-- plans: [{id, next_sync_at, due_reason, slot_at, planned_through, problem}].
+-- +goose StatementBegin
+CREATE FUNCTION moves.plan(plans jsonb) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+DECLARE
+    planned integer;
+BEGIN
+    UPDATE connectors c
+    SET needs_plan = false, next_sync_at = p.next_sync_at, due_reason = p.due_reason, slot_at = p.slot_at,
+        planned_through = p.planned_through,
+        status_message = coalesce(p.problem, CASE WHEN c.status = 'ACTIVE' THEN NULL ELSE c.status_message END)
+    FROM jsonb_to_recordset(plans) p(id integer, next_sync_at timestamptz, due_reason text, slot_at timestamptz,
+        planned_through timestamptz, problem text)
+    WHERE c.id = p.id AND c.needs_plan;
+    GET DIAGNOSTICS planned = ROW_COUNT;
+    RETURN planned;
+END $$;
+-- +goose StatementEnd
+
+-- Takes over connectors whose message is not in the stream any more, to be published again under the same run. oldest is
+-- the dispatch of the oldest queued message, null where none is queued; a moment ahead of Postgres's clock is no evidence.
+-- Of two schedulers that ask, one gets the row.
+-- +goose StatementBegin
+CREATE FUNCTION moves.redispatch(
+    lost_type text, oldest timestamptz, grace interval, max_grace interval, batch integer, moment timestamptz DEFAULT NULL
+) RETURNS TABLE (run_id uuid, dispatched_at timestamptz, dispatches integer, reason text, connector_id integer, user_id integer,
+        scope text, scope_id text, config jsonb, state jsonb, config_version bigint)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
+#variable_conflict use_column
+DECLARE
+    present timestamptz := coalesce(moment, clock_timestamp());
+    before  timestamptz := least(coalesce(oldest, present), present);
+BEGIN
+    RETURN QUERY
+    WITH lost AS (
+        SELECT r.id, c.id AS connector, c.user_id, c.scope, c.scope_id, c.config, c.state, c.config_version
+        FROM open_runs r
+        JOIN connectors c ON c.id = r.connector_id AND c.run_id = r.id AND c.status = 'PENDING'
+        WHERE r.type = lost_type AND r.picked_up_at IS NULL AND r.dispatched_at < before - grace
+            AND r.dispatched_at + least(power(2, least(r.dispatches - 1, 10)) * grace, max_grace) < present
+        ORDER BY r.dispatched_at
+        LIMIT batch
+        FOR UPDATE OF c SKIP LOCKED)
+    UPDATE open_runs r SET dispatched_at = present, dispatches = r.dispatches + 1
+    FROM lost
+    WHERE r.id = lost.id AND r.picked_up_at IS NULL AND r.dispatched_at < before - grace
+    RETURNING r.id, r.dispatched_at, r.dispatches, r.trigger, lost.connector, lost.user_id, lost.scope, lost.scope_id,
+        lost.config, lost.state, lost.config_version;
+END $$;
+-- +goose StatementEnd
+
+-- The connectors whose worker is lost, locked: their worker has not beaten since it was last looked at and its lease has run
+-- out, or they are a subscriber's that keeps no lease and that has had them for longer than foreign_timeout. first_time: those
+-- that are claimed again at once; else those that fail. Not one of which everything is stored: it completes.
+-- +goose StatementBegin
+CREATE FUNCTION moves.lock_lost(silent jsonb, foreign_timeout interval, first_time boolean, batch integer)
+    RETURNS SETOF connectors LANGUAGE plpgsql AS $$
+DECLARE
+    gone uuid[];
+BEGIN
+    -- Held, so that a heartbeat which comes now waits for the outcome.
+    SELECT array_agg(l.id) INTO gone FROM (
+        SELECT w.id FROM jsonb_to_recordset(silent) k(id uuid, beats bigint)
+        JOIN workers w ON w.id = k.id AND w.beats = k.beats
+        WHERE w.expires_at < (SELECT clock_timestamp())
+        ORDER BY w.id FOR UPDATE OF w SKIP LOCKED) l;
+    RETURN QUERY
+    SELECT c.* FROM (
+        SELECT r.id, r.connector_id FROM open_runs r WHERE r.worker_id = ANY(gone) AND NOT r.whole
+        UNION ALL
+        SELECT r.id, r.connector_id FROM open_runs r
+        WHERE r.picked_up_at IS NOT NULL AND r.worker_id IS NULL AND r.drain_seq IS NULL AND NOT r.whole
+            AND r.picked_up_at < (SELECT clock_timestamp()) - foreign_timeout) lost
+    JOIN connectors c ON c.id = lost.connector_id AND c.run_id = lost.id AND c.status = 'SYNCING'
+        AND (c.failure_count = 0 AND c.max_retries > 1) = first_time
+    LIMIT batch FOR UPDATE OF c SKIP LOCKED;
+END $$;
+-- +goose StatementEnd
+
+-- SYNCING -> PENDING under a new run, which fences the lost worker: at once, the first time. The old run has failed; the new
+-- one keeps the place it holds, so that the cap does not apply. silent: [{id, beats}].
+-- +goose StatementBegin
+CREATE FUNCTION moves.rescue(silent jsonb, foreign_timeout interval, batch integer)
+    RETURNS TABLE (lost_run uuid, run_id uuid, connector_id integer, type text, user_id integer, scope text, scope_id text,
+        config jsonb, state jsonb, config_version bigint, dispatched_at timestamptz)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+#variable_conflict use_column
+DECLARE
+    c       connectors;
+    lost    uuid;
+    present timestamptz := clock_timestamp();
+BEGIN
+    FOR c IN SELECT * FROM moves.lock_lost(silent, foreign_timeout, true, batch) LOOP
+        lost := c.run_id;
+        PERFORM moves.end_runs(ARRAY[lost], 'failed', 'worker lost', 'worker lost: its lease ran out');
+        c.run_id := gen_random_uuid();
+        c.status := 'PENDING';
+        c.failure_count := c.failure_count + 1;
+        c.status_message := 'worker lost: its lease ran out';
+        INSERT INTO open_runs (id, connector_id, type, trigger, due_at, started_at, config_version, dispatched_at)
+        VALUES (c.run_id, c.id, c.type, 'rescue', present, present, c.config_version, present);
+        PERFORM moves.put(c);
+        RETURN QUERY SELECT lost, c.run_id, c.id, c.type, c.user_id, c.scope, c.scope_id, c.config, c.state,
+            c.config_version, present;
+    END LOOP;
+END $$;
+-- +goose StatementEnd
+
+-- +goose Down
+DROP FUNCTION moves.rescue(jsonb, interval, integer);
+DROP FUNCTION moves.lock_lost(jsonb, interval, boolean, integer);
+DROP FUNCTION moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz);
+DROP FUNCTION moves.plan(jsonb);
+DROP FUNCTION moves.lock_unplanned(integer);
+DROP FUNCTION moves.claim(jsonb, timestamptz);
+DROP FUNCTION moves.lock_due(text, integer, integer, timestamptz);

@@ -1,0 +1,210 @@
+-- +goose Up
+-- The moves of those who fetch: pick_up, heartbeat, drain, release, fail, finish, hold. Each names the run and the try.
+
+-- PENDING -> SYNCING: the run is this try's from now on. With a worker, under its lease; without one, under no lease, until
+-- foreign_timeout. True also where this very try holds it already: the commit whose answer was lost. False: old news.
+-- +goose StatementBegin
+CREATE FUNCTION moves.pick_up(connector integer, run uuid, try uuid, worker uuid DEFAULT NULL, lease interval DEFAULT NULL)
+    RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+DECLARE
+    c connectors;
+BEGIN
+    IF try IS NULL OR (worker IS NULL) <> (lease IS NULL) OR lease NOT BETWEEN '1 second' AND '1 hour' THEN
+        RAISE EXCEPTION 'pick_up: try is needed; worker and lease (1 s to 1 h) go together'
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF worker IS NOT NULL AND NOT EXISTS (
+            SELECT FROM workers w WHERE w.id = worker AND w.expires_at > (SELECT clock_timestamp()) + lease / 2) THEN
+        PERFORM moves.beat(worker, lease);
+    END IF;
+    SELECT * INTO c FROM connectors WHERE id = connector FOR UPDATE;
+    IF NOT FOUND OR c.run_id IS DISTINCT FROM run THEN
+        RETURN false;
+    END IF;
+    IF c.status = 'SYNCING' THEN
+        RETURN EXISTS (SELECT FROM open_runs r WHERE r.id = run AND r.try_id = try
+            AND r.worker_id IS NOT DISTINCT FROM worker AND r.drain_seq IS NULL);
+    END IF;
+    -- Reading starts now: a trigger asked for before is answered by this run.
+    UPDATE open_runs r SET picked_up_at = clock_timestamp(), try_id = try, worker_id = worker,
+        trigger_requested_at = c.trigger_requested_at
+    WHERE r.id = run AND r.picked_up_at IS NULL;
+    UPDATE connectors SET status = 'SYNCING', trigger_requested_at = NULL WHERE id = connector;
+    RETURN true;
+END $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION moves.beat(worker uuid, lease interval) RETURNS void
+    LANGUAGE sql AS $$
+    INSERT INTO workers AS w (id, expires_at) VALUES (worker, clock_timestamp() + lease)
+    ON CONFLICT (id) DO UPDATE SET expires_at = EXCLUDED.expires_at, beats = w.beats + 1
+$$;
+-- +goose StatementEnd
+
+-- Keeps the lease of a worker process, and with it all its runs; returns those of the named runs that are not its own any
+-- more. It may revive a lease that has run out, for whatever nobody has taken meanwhile.
+-- +goose StatementBegin
+CREATE FUNCTION moves.heartbeat(worker uuid, lease interval, runs uuid[], tries uuid[]) RETURNS SETOF uuid
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
+BEGIN
+    IF worker IS NULL OR lease IS NULL OR lease NOT BETWEEN '1 second' AND '1 hour' THEN
+        RAISE EXCEPTION 'heartbeat: worker and lease (1 s to 1 h) are needed' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    PERFORM moves.beat(worker, lease);
+    -- A statement of its own: it sees what a rescue has committed that it waited for.
+    RETURN QUERY SELECT k.run FROM unnest(runs, tries) k(run, try)
+        WHERE NOT EXISTS (SELECT FROM open_runs r WHERE r.id = k.run AND r.try_id = k.try AND r.worker_id = worker);
+END $$;
+-- +goose StatementEnd
+
+-- The worker is done and gives up the lease: every document is published, and sync completed is at this place in the
+-- document stream. False: the run is complete already, or over, which is no error.
+-- +goose StatementBegin
+CREATE FUNCTION moves.drain(run uuid, try uuid, seq bigint) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
+BEGIN
+    UPDATE open_runs SET worker_id = NULL, drain_seq = seq, fetched_at = clock_timestamp()
+    WHERE id = run AND try_id = try AND drain_seq IS NULL;
+    RETURN FOUND;
+END $$;
+-- +goose StatementEnd
+
+-- Locks the connector of a try's run, if the run is still the try's; else no row.
+-- +goose StatementBegin
+CREATE FUNCTION moves.lock_syncing(run uuid, try uuid) RETURNS connectors
+    LANGUAGE plpgsql AS $$
+DECLARE
+    c connectors;
+BEGIN
+    SELECT k.* INTO c FROM connectors k
+    WHERE k.id = (SELECT r.connector_id FROM open_runs r WHERE r.id = run) FOR UPDATE;
+    IF c.run_id IS DISTINCT FROM run OR c.status <> 'SYNCING'
+        OR NOT EXISTS (SELECT FROM open_runs r WHERE r.id = run AND r.try_id = try) THEN
+        RETURN NULL;
+    END IF;
+    RETURN c;
+END $$;
+-- +goose StatementEnd
+
+-- PENDING, SYNCING -> ACTIVE, due now, the run superseded, no failure counted: a clean stop. One that waits to be picked up
+-- may be handed back by whoever has its message; one that is being fetched by its own try only.
+-- +goose StatementBegin
+CREATE FUNCTION moves.release(run uuid, try uuid) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+DECLARE
+    c connectors;
+BEGIN
+    SELECT k.* INTO c FROM connectors k
+    WHERE k.id = (SELECT r.connector_id FROM open_runs r WHERE r.id = run) FOR UPDATE;
+    IF c.run_id IS DISTINCT FROM run
+        OR NOT EXISTS (SELECT FROM open_runs r WHERE r.id = run AND (r.try_id IS NULL OR r.try_id = try)) THEN
+        RETURN false;
+    END IF;
+    PERFORM moves.end_runs(ARRAY[run], 'superseded', 'released');
+    c.status := 'ACTIVE';
+    c.run_id := NULL;
+    c.next_sync_at := clock_timestamp();
+    c.due_reason := CASE WHEN c.trigger_requested_at IS NULL THEN 'release' ELSE 'manual' END;
+    PERFORM moves.put(c);
+    PERFORM moves.wake(c, true);
+    RETURN true;
+END $$;
+-- +goose StatementEnd
+
+-- SYNCING -> ERROR, or DISABLED after max_retries failures in a row. kind: transient, permanent, or too_long, which counts
+-- no failure where the run has passed a checkpoint, and goes on from it at once.
+-- +goose StatementBegin
+CREATE FUNCTION moves.fail(run uuid, try uuid, kind text, message text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+DECLARE
+    c connectors := moves.lock_syncing(run, try);
+    advanced boolean;
+BEGIN
+    IF kind IS NULL OR kind NOT IN ('transient', 'permanent', 'too_long') THEN
+        RAISE EXCEPTION 'fail: kind is %, must be transient, permanent or too_long', coalesce(kind, 'null')
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF c.id IS NULL THEN
+        RETURN false;
+    END IF;
+    SELECT r.checkpoint_no > 0 INTO advanced FROM open_runs r WHERE r.id = run;
+    c.status_message := left(coalesce(message, 'no message'), 2000);
+    PERFORM moves.end_runs(ARRAY[run], 'failed', CASE kind WHEN 'permanent' THEN 'permanent failure'
+        WHEN 'too_long' THEN 'took too long' ELSE 'transient failure' END, c.status_message);
+    c.run_id := NULL;
+    IF kind = 'too_long' AND advanced THEN
+        c.status := 'ERROR';
+        c.next_sync_at := clock_timestamp();
+        c.due_reason := 'retry';
+    ELSE
+        c := moves.failed(c, kind = 'permanent');
+    END IF;
+    PERFORM moves.put(c);
+    PERFORM moves.wake(c, true);
+    RETURN true;
+END $$;
+-- +goose StatementEnd
+
+-- SYNCING -> ACTIVE by a subscriber that stores what it fetches itself: the sync is complete, its cursor is the new state.
+-- One that has sent documents to semantic must not call it: semantic completes those. new_state null leaves the old one.
+-- +goose StatementBegin
+CREATE FUNCTION moves.finish(run uuid, try uuid, new_state jsonb DEFAULT NULL) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+DECLARE
+    c connectors := moves.lock_syncing(run, try);
+BEGIN
+    IF c.id IS NULL THEN
+        RETURN false;
+    END IF;
+    IF EXISTS (SELECT FROM open_runs r WHERE r.id = run AND (r.stored > 0 OR r.total IS NOT NULL)) THEN
+        RAISE EXCEPTION 'finish: run % has documents at semantic, which completes it; send sync completed instead', run
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    PERFORM moves.end_runs(ARRAY[run], 'completed', NULL);
+    c.state := coalesce(new_state, c.state);
+    PERFORM moves.settled(c);
+    RETURN true;
+END $$;
+-- +goose StatementEnd
+
+-- A connector whose run has completed: ACTIVE, and planned.
+-- +goose StatementBegin
+CREATE FUNCTION moves.settled(c connectors) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    c.status := 'ACTIVE';
+    c.status_message := NULL;
+    c.run_id := NULL;
+    c.failure_count := 0;
+    c.last_sync_at := clock_timestamp();
+    c.synced_version := c.config_version;
+    c := moves.planned(c, c.last_sync_at);
+    PERFORM moves.put(c);
+    PERFORM moves.wake(c, true);
+END $$;
+-- +goose StatementEnd
+
+-- The fence of a subscriber's own store: true, and held until the transaction ends, while the run is this try's. Whoever
+-- ends the run meanwhile waits; whoever has ended it before makes it false.
+-- +goose StatementBegin
+CREATE FUNCTION moves.hold(run uuid, try uuid) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
+BEGIN
+    PERFORM FROM open_runs WHERE id = run AND try_id = try FOR SHARE;
+    RETURN FOUND;
+END $$;
+-- +goose StatementEnd
+
+-- +goose Down
+DROP FUNCTION moves.hold(uuid, uuid);
+DROP FUNCTION moves.settled(connectors);
+DROP FUNCTION moves.finish(uuid, uuid, jsonb);
+DROP FUNCTION moves.fail(uuid, uuid, text, text);
+DROP FUNCTION moves.release(uuid, uuid);
+DROP FUNCTION moves.lock_syncing(uuid, uuid);
+DROP FUNCTION moves.drain(uuid, uuid, bigint);
+DROP FUNCTION moves.heartbeat(uuid, interval, uuid[], uuid[]);
+DROP FUNCTION moves.beat(uuid, interval);
+DROP FUNCTION moves.pick_up(integer, uuid, uuid, uuid, interval);

@@ -1,8 +1,0 @@
--- +goose Up
--- expand
--- The oldest schema whose programs still work on this one. A contract migration replaces it, in its own transaction;
--- an expand migration leaves it as it is. Programs built for a schema before this one know only their own.
-CREATE FUNCTION schema_compatible_from() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 9::bigint';
-
--- +goose Down
-DROP FUNCTION schema_compatible_from();

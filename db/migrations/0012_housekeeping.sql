@@ -1,0 +1,134 @@
+-- +goose Up
+-- What semantic keeps in order. Each call is bounded, and safe beside any other.
+
+-- The ledger's weeks: makes those of now and the next two, drops one that is older than the retention, and removes a batch of
+-- what no week took. Says how many weeks it dropped, and how many rows it removed one by one.
+-- +goose StatementBegin
+CREATE FUNCTION moves.keep_ledger(retention interval, OUT dropped integer, OUT removed integer)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '500ms' AS $$
+DECLARE
+    week   timestamptz := date_trunc('week', clock_timestamp(), 'UTC');
+    oldest timestamptz := clock_timestamp() - retention;
+    name   text;
+    begins timestamptz;
+BEGIN
+    IF retention IS NULL OR retention < '1 day' THEN
+        RAISE EXCEPTION 'keep_ledger: retention is %, must be at least 1 day', retention
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    dropped := 0;
+    removed := 0;
+    -- One at a time; who finds another at it leaves it to that one.
+    IF NOT pg_try_advisory_xact_lock(hashtext('echomind.ledger')) THEN
+        RETURN;
+    END IF;
+    FOR begins IN SELECT week + make_interval(days => 7 * n) FROM generate_series(0, 2) n LOOP
+        name := 'runs_' || to_char(begins AT TIME ZONE 'UTC', 'YYYYMMDD');
+        -- Rows that came before their week was made stay where they are, and the week stays unmade.
+        IF to_regclass(name) IS NULL AND NOT EXISTS (SELECT FROM runs_rest
+                WHERE completed_at >= begins AND completed_at < begins + interval '7 days') THEN
+            EXECUTE format('CREATE TABLE %I PARTITION OF runs FOR VALUES FROM (%L) TO (%L)', name, begins,
+                begins + interval '7 days');
+        END IF;
+    END LOOP;
+    SELECT c.relname INTO name FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+        WHERE i.inhparent = 'runs'::regclass AND c.relname ~ '^runs_[0-9]{8}$'
+            AND (to_date(right(c.relname, 8), 'YYYYMMDD') + 7)::timestamp AT TIME ZONE 'UTC' < oldest
+        ORDER BY c.relname LIMIT 1;
+    IF name IS NOT NULL THEN
+        EXECUTE format('DROP TABLE %I', name);
+        dropped := 1;
+    END IF;
+    DELETE FROM runs_rest WHERE (id, completed_at) IN (
+        SELECT r.id, r.completed_at FROM runs_rest r WHERE r.completed_at < oldest ORDER BY r.completed_at LIMIT 5000);
+    GET DIAGNOSTICS removed = ROW_COUNT;
+END $$;
+-- +goose StatementEnd
+SELECT moves.keep_ledger('1 day');
+
+-- Whether an open run is writing a document, of rows that are locked. Asked in a statement of its own, after the lock.
+-- +goose StatementBegin
+CREATE FUNCTION moves.is_being_written(connector integer, by uuid) RETURNS boolean
+    LANGUAGE sql STABLE AS $$
+    SELECT EXISTS (SELECT FROM open_runs r WHERE r.connector_id = connector AND r.try_id = by)
+$$;
+-- +goose StatementEnd
+
+-- Deletes documents with the chunks that they name.
+-- +goose StatementBegin
+CREATE FUNCTION moves.delete_documents(ids bigint[]) RETURNS integer
+    LANGUAGE sql AS $$
+    WITH gone AS (DELETE FROM documents WHERE id = ANY(ids) RETURNING id, try_id, first_no),
+    pieces AS (
+        DELETE FROM chunks c USING gone g
+        WHERE c.try_id = g.try_id AND c.first_no = g.first_no AND c.document_id = g.id)
+    SELECT count(*)::integer FROM gone
+$$;
+-- +goose StatementEnd
+
+-- Removes a batch of what an ended run has left as deleted or partial. 0: nothing is left that can be removed now.
+-- +goose StatementBegin
+CREATE FUNCTION moves.sweep_leftovers(connector integer, batch integer) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '1s' AS $$
+DECLARE
+    found_ids bigint[];
+BEGIN
+    SELECT array_agg(l.id) INTO found_ids FROM (
+        SELECT d.id FROM documents d
+        WHERE d.connector_id = connector AND d.status IN ('deleted', 'partial')
+            AND NOT moves.is_being_written(connector, d.touched_by)
+        LIMIT batch FOR UPDATE SKIP LOCKED) l;
+    RETURN moves.delete_documents(ARRAY(SELECT d.id FROM documents d
+        WHERE d.id = ANY(found_ids) AND NOT moves.is_being_written(connector, d.touched_by)));
+END $$;
+-- +goose StatementEnd
+
+-- Removes, of a page of a connector's documents, those of configurations before `version`. After a completed run: that run
+-- listed the whole source, so that what it did not bring is not in the source as it is configured now. Of a deleted connector:
+-- everything up to its last one. Returns where the page ends; null after the last.
+-- +goose StatementBegin
+CREATE FUNCTION moves.sweep_outdated(connector integer, version bigint, behind text, page integer) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '1s' AS $$
+DECLARE
+    last_read text;
+    found_ids bigint[];
+BEGIN
+    SELECT max(p.source_id) FILTER (WHERE p.n = page) INTO last_read FROM (
+        SELECT d.source_id, row_number() OVER (ORDER BY d.source_id) AS n FROM documents d
+        WHERE d.connector_id = connector AND d.source_id > behind ORDER BY d.source_id LIMIT page) p;
+    -- Waits for who holds one: a page that is through is not read again.
+    SELECT array_agg(l.id) INTO found_ids FROM (
+        SELECT d.id FROM documents d
+        WHERE d.connector_id = connector AND d.source_id > behind AND (last_read IS NULL OR d.source_id <= last_read)
+            AND d.config_version < version
+        ORDER BY d.source_id FOR UPDATE) l;
+    PERFORM moves.delete_documents(ARRAY(SELECT d.id FROM documents d
+        WHERE d.id = ANY(found_ids) AND d.config_version < version AND NOT moves.is_being_written(connector, d.touched_by)));
+    RETURN last_read;
+END $$;
+-- +goose StatementEnd
+
+-- Forgets worker processes that are long gone and hold nothing.
+-- +goose StatementBegin
+CREATE FUNCTION moves.forget_workers(batch integer) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '1s' AS $$
+DECLARE
+    forgotten integer;
+BEGIN
+    DELETE FROM workers w WHERE w.id IN (
+        SELECT l.id FROM workers l WHERE l.expires_at < (SELECT clock_timestamp()) - interval '1 hour'
+            AND NOT EXISTS (SELECT FROM open_runs r WHERE r.worker_id = l.id)
+        ORDER BY l.id LIMIT batch FOR UPDATE SKIP LOCKED)
+        AND NOT EXISTS (SELECT FROM open_runs r WHERE r.worker_id = w.id);
+    GET DIAGNOSTICS forgotten = ROW_COUNT;
+    RETURN forgotten;
+END $$;
+-- +goose StatementEnd
+
+-- +goose Down
+DROP FUNCTION moves.forget_workers(integer);
+DROP FUNCTION moves.sweep_outdated(integer, bigint, text, integer);
+DROP FUNCTION moves.sweep_leftovers(integer, integer);
+DROP FUNCTION moves.delete_documents(bigint[]);
+DROP FUNCTION moves.is_being_written(integer, uuid);
+DROP FUNCTION moves.keep_ledger(interval);

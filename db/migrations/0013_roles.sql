@@ -1,0 +1,97 @@
+-- +goose Up
+-- Who may do what is a grant. The roles are groups without a login, of the whole cluster; a program's login is a member of
+-- one of them. docs/operations.md says how to make the logins.
+-- +goose StatementBegin
+DO $$
+DECLARE
+    role text;
+BEGIN
+    FOREACH role IN ARRAY ARRAY['echomind_scheduler', 'echomind_worker', 'echomind_semantic', 'echomind_console',
+        'echomind_subscriber', 'echomind_reader'] LOOP
+        BEGIN
+            EXECUTE format('CREATE ROLE %I NOLOGIN', role);
+        EXCEPTION WHEN duplicate_object OR unique_violation THEN
+            NULL;   -- another database of the cluster has it
+        END;
+    END LOOP;
+END $$;
+-- +goose StatementEnd
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA moves FROM PUBLIC;
+GRANT USAGE ON SCHEMA moves TO echomind_scheduler, echomind_worker, echomind_semantic, echomind_console, echomind_subscriber;
+GRANT USAGE ON SCHEMA public TO echomind_scheduler, echomind_worker, echomind_semantic, echomind_console, echomind_subscriber,
+    echomind_reader;
+-- Every program looks whether the schema is one that it works on.
+GRANT SELECT ON goose_db_version TO echomind_scheduler, echomind_worker, echomind_semantic, echomind_console,
+    echomind_subscriber, echomind_reader;
+
+-- The scheduler sets PENDING.
+GRANT EXECUTE ON FUNCTION moves.lock_due(text, integer, integer, timestamptz), moves.claim(jsonb, timestamptz),
+    moves.lock_unplanned(integer), moves.plan(jsonb),
+    moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz), moves.rescue(jsonb, interval, integer)
+    TO echomind_scheduler;
+GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, workers TO echomind_scheduler;
+
+-- Workers, and other teams' subscribers, set SYNCING, ERROR and, by handing back or by a store of their own, ACTIVE.
+GRANT EXECUTE ON FUNCTION moves.pick_up(integer, uuid, uuid, uuid, interval),
+    moves.heartbeat(uuid, interval, uuid[], uuid[]), moves.drain(uuid, uuid, bigint), moves.release(uuid, uuid),
+    moves.fail(uuid, uuid, text, text) TO echomind_worker, echomind_subscriber;
+GRANT EXECUTE ON FUNCTION moves.finish(uuid, uuid, jsonb), moves.hold(uuid, uuid) TO echomind_subscriber;
+-- What Known and Links return.
+GRANT SELECT ON documents, sightings TO echomind_worker;
+GRANT SELECT (id, type, status, run_id) ON connectors TO echomind_worker, echomind_subscriber;
+GRANT SELECT (id, connector_id, type, config_version, picked_up_at, try_id, worker_id, drain_seq) ON open_runs
+    TO echomind_worker, echomind_subscriber;
+GRANT SELECT ON connector_types TO echomind_worker, echomind_subscriber;
+-- Rotated tokens and providers' quotas.
+GRANT SELECT, DELETE ON connector_secrets TO echomind_worker;
+GRANT EXECUTE ON FUNCTION moves.replace_secret(uuid, uuid, text, text) TO echomind_worker;
+GRANT SELECT, INSERT, UPDATE, DELETE ON provider_quotas TO echomind_worker;
+GRANT EXECUTE ON FUNCTION provider_quota_take(text, double precision, double precision, integer) TO echomind_worker;
+
+-- Semantic sets ACTIVE, and ERROR for what was lost for good.
+GRANT EXECUTE ON FUNCTION moves.complete(uuid), moves.advance(uuid), moves.reached_checkpoint(uuid),
+    moves.abandon(jsonb, interval, integer), moves.fail_lost_in_transit(uuid[], bigint, bigint),
+    moves.fail(uuid, uuid, text, text), moves.keep_ledger(interval), moves.sweep_leftovers(integer, integer),
+    moves.sweep_outdated(integer, bigint, text, integer), moves.forget_workers(integer) TO echomind_semantic;
+GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, workers, deleted_connectors TO echomind_semantic;
+-- What a store counts: never whose run it is, nor its lease, nor its verdict.
+GRANT UPDATE (total, stored, whole, notes, unnamed, documents_processed, documents_failed, documents_deleted,
+    documents_unchanged, chunks_stored, listing_whole, new_state, reason) ON open_runs TO echomind_semantic;
+GRANT SELECT, INSERT, UPDATE, DELETE ON documents, chunks, run_messages, message_tries, run_checkpoints, sightings,
+    search_index, search_index_changes TO echomind_semantic;
+GRANT USAGE ON SEQUENCE search_index_turns TO echomind_semantic;
+GRANT SELECT, UPDATE, DELETE ON unswept_runs TO echomind_semantic;
+GRANT UPDATE (swept_after), DELETE ON deleted_connectors TO echomind_semantic;
+
+-- People, by the command line: what users write, and their moves.
+GRANT EXECUTE ON FUNCTION moves.enable(integer), moves.disable(integer, text), moves.trigger_sync(integer) TO echomind_console;
+GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, workers, deleted_connectors, documents, chunks,
+    connector_secrets, search_index, search_index_changes, provider_quotas TO echomind_console;
+GRANT INSERT (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries,
+    trigger_requested_at, created_by, updated_by, status) ON connectors TO echomind_console;
+GRANT UPDATE (name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries,
+    trigger_requested_at, updated_by, updated_at) ON connectors TO echomind_console;
+GRANT DELETE ON connectors TO echomind_console;
+GRANT USAGE ON SEQUENCE connectors_id_seq TO echomind_console;
+GRANT INSERT (name, default_refresh_minutes, max_concurrent_syncs), UPDATE (default_refresh_minutes, max_concurrent_syncs)
+    ON connector_types TO echomind_console;
+-- `dlq replay` and `secrets rotate`.
+GRANT UPDATE (version_token) ON documents TO echomind_console;
+GRANT UPDATE (envelope) ON connector_secrets TO echomind_console;
+
+-- Dashboards: what goes on, and nothing of what is in it.
+GRANT SELECT (id, name, type, user_id, scope, scope_id, refresh_freq_minutes, schedule_cron, time_zone, max_retries,
+    trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version,
+    synced_version, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, run_id,
+    failure_count, docs_analyzed, at_fault) ON connectors TO echomind_reader;
+GRANT SELECT (id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at,
+    dispatches, trigger_requested_at, picked_up_at, fetched_at, drain_seq, completed_at, status, reason, error_message, total,
+    stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole,
+    config_version) ON scheduler_runs TO echomind_reader;
+GRANT SELECT ON connector_types, workers TO echomind_reader;
+GRANT SELECT (id, connector_id, status, chunk_count, config_version, updated_at, deleted_at) ON documents TO echomind_reader;
+
+-- +goose Down
+-- The roles are the cluster's, and stay.
+DROP OWNED BY echomind_scheduler, echomind_worker, echomind_semantic, echomind_console, echomind_subscriber, echomind_reader;

@@ -1,0 +1,14 @@
+-- name: DrainingRuns :many
+-- The ends of the stream's order: what the stream has lost is before its first message or behind its last one. Read before the
+-- stream is asked: what drains later may be newer than the stream's answer.
+(SELECT id, drain_seq FROM open_runs WHERE drain_seq IS NOT NULL AND NOT whole ORDER BY drain_seq LIMIT @page::integer)
+UNION
+(SELECT id, drain_seq FROM open_runs WHERE drain_seq IS NOT NULL AND NOT whole ORDER BY drain_seq DESC LIMIT @page::integer);
+
+-- name: FailLostInTransit :many
+SELECT l.run_id::uuid AS run_id, l.connector_id::integer AS connector_id, l.type::text AS type
+FROM moves.fail_lost_in_transit(@candidates::uuid[], @first_seq::bigint, @last_seq::bigint) l;
+
+-- name: Abandon :many
+SELECT a.run_id::uuid AS run_id, a.connector_id::integer AS connector_id, a.type::text AS type
+FROM moves.abandon(@silent::jsonb, @foreign_timeout::interval, @batch::integer) a;
