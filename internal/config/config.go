@@ -17,6 +17,9 @@ type Common struct {
 	// DatabaseDirectURL reaches Postgres without a transaction pooler, for LISTEN and the leader's lock;
 	// DATABASE_URL if empty.
 	DatabaseDirectURL string `env:"DATABASE_DIRECT_URL"`
+	// DatabaseRole is the role that every connection of the service's pool takes with SET ROLE once it has logged in; the
+	// login must be a member of it. If empty: the login's own rights. It is refused behind a pooler.
+	DatabaseRole string `env:"DATABASE_ROLE"`
 	// DatabaseMaxConns bounds the service's pool.
 	DatabaseMaxConns int32 `env:"DATABASE_MAX_CONNS" envDefault:"10"`
 	// NATSURL is where NATS is; several servers of one cluster are separated by commas.

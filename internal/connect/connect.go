@@ -67,10 +67,11 @@ type Servers struct {
 }
 
 // Open connects a service and waits, as long as ctx allows, for Postgres, the schema's tables and NATS. It
-// returns db.ErrSchema where the schema is one that this program does not work on.
+// returns db.ErrSchema where the schema is one that this program does not work on, and postgres.ErrPooledRole where
+// DATABASE_ROLE cannot be had.
 func Open(ctx context.Context, cfg config.Common, service string, p Process) (*Servers, error) {
 	log := p.Log.With("service", service)
-	pool, err := postgres.Open(ctx, cfg.DatabaseURL, "echomind-"+service, cfg.DatabaseMaxConns)
+	pool, err := postgres.Open(ctx, cfg.DatabaseURL, "echomind-"+service, cfg.DatabaseMaxConns, postgres.As(cfg.DatabaseRole))
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +151,7 @@ func (s *Servers) ask(ctx context.Context, name string, call func(context.Contex
 	logged := ""
 	for {
 		err := deadline.Do(ctx, name, askTimeout, call)
-		if err == nil || errors.Is(err, db.ErrSchema) || errors.Is(err, topology.ErrMisconfigured) {
+		if err == nil || errors.Is(err, db.ErrSchema) || errors.Is(err, topology.ErrMisconfigured) || errors.Is(err, postgres.ErrPooledRole) {
 			return err
 		}
 		s.started(fmt.Errorf("%s: %w", name, err))

@@ -300,3 +300,15 @@ func TestClosingDoesNotWaitForAWriteThatNobodyReads(t *testing.T) {
 	closes(t, s)
 	require.Error(t, <-published)
 }
+
+func TestAServiceWorksInTheRoleThatItIsTold(t *testing.T) {
+	t.Parallel()
+	cfg := common(testkit.Database(t, db.Up), testkit.NATS(t).URL())
+	cfg.DatabaseRole = "pg_read_all_data"
+	s := open(t, cfg).isReady()
+	var role string
+	require.NoError(t, s.Pool.QueryRow(t.Context(), "SELECT current_user").Scan(&role))
+	require.Equal(t, cfg.DatabaseRole, role)
+	_, err := s.Pool.Exec(t.Context(), "DELETE FROM connectors")
+	require.ErrorContains(t, err, "42501")
+}

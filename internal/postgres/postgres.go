@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"time"
 
@@ -17,11 +16,8 @@ import (
 // connectTimeout bounds each attempt to open a connection.
 const connectTimeout = 5 * time.Second
 
-// maxAttempts bounds how often a transaction is repeated after a deadlock.
-const maxAttempts = 5
-
 // Open makes a pool for a service. It does not connect yet: Postgres away at the start is a wait like any other.
-func Open(ctx context.Context, url, application string, maxConns int32) (*pgxpool.Pool, error) {
+func Open(ctx context.Context, url, application string, maxConns int32, how ...Option) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("read DATABASE_URL: %w", err)
@@ -30,6 +26,8 @@ func Open(ctx context.Context, url, application string, maxConns int32) (*pgxpoo
 	cfg.ConnConfig.ConnectTimeout = connectTimeout
 	cfg.PingTimeout = pingTimeout
 	cfg.BeforeConnect = bound
+	o := chosen(how)
+	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return session(ctx, conn, o.role) }
 	cfg.ConnConfig.RuntimeParams["application_name"] = application
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
@@ -39,7 +37,7 @@ func Open(ctx context.Context, url, application string, maxConns int32) (*pgxpoo
 }
 
 // Connect opens one connection that is no pool's, for what belongs to a session.
-func Connect(ctx context.Context, url, application string) (*pgx.Conn, error) {
+func Connect(ctx context.Context, url, application string, how ...Option) (*pgx.Conn, error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("read the database's URL: %w", err)
@@ -49,37 +47,19 @@ func Connect(ctx context.Context, url, application string) (*pgx.Conn, error) {
 	if err := bound(ctx, cfg); err != nil {
 		return nil, err
 	}
-	return pgx.ConnectConfig(ctx, cfg)
-}
-
-// Beginner is a pool or a connection.
-type Beginner interface {
-	BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error)
-}
-
-// Tx runs work in one READ COMMITTED transaction and commits it, unless work returns an error. After a deadlock
-// (40P01) or a serialisation failure the whole transaction is repeated, a bounded number of times.
-func Tx(ctx context.Context, db Beginner, work func(pgx.Tx) error) error {
-	for attempt := 1; ; attempt++ {
-		err := pgx.BeginTxFunc(ctx, db, pgx.TxOptions{}, work)
-		if err == nil || !repeatable(err) || attempt == maxAttempts {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(time.Duration(rand.IntN(20*attempt)+1) * time.Millisecond):
-		}
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return nil, err
 	}
-}
-
-func repeatable(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code == "40P01" || pg.Code == "40001")
+	if err := session(ctx, conn, chosen(how).role); err != nil {
+		return nil, errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
+	}
+	return conn, nil
 }
 
 // Unavailable says whether err means that Postgres could not be asked: it is away, starting, stopping, out of
-// connections or did not answer in time. Such an error is a wait, never a failure of a connector.
+// connections or did not answer in time. Such an error is a wait, never a failure of a connector. A lock that somebody
+// else holds is none: see Locked.
 func Unavailable(err error) bool {
 	if err == nil {
 		return false
@@ -88,7 +68,7 @@ func Unavailable(err error) bool {
 	if errors.As(err, &pg) {
 		switch pg.Code {
 		case "57P01", "57P02", "57P03", "57P05", // stopping, crashed, starting, idle session ended
-			"57014", "55P03", // statement or lock timeout
+			"57014",          // statement timeout
 			"40P01", "40001", // still in deadlock after the repeats
 			"25P03",                   // idle in transaction ended
 			"25006",                   // read-only: a standby, or a primary that is being replaced
@@ -102,6 +82,14 @@ func Unavailable(err error) bool {
 	var network net.Error
 	return errors.As(err, &connect) || errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) ||
 		pgconn.SafeToRetry(err) || pgconn.Timeout(err) || connectionLost(err)
+}
+
+// Locked says whether err means that somebody else held a lock for longer than was to be waited for it (lock_timeout,
+// NOWAIT). Postgres answers, and nothing was changed: the transaction may be repeated, but whether to wait is up to what
+// it would have done.
+func Locked(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "55P03"
 }
 
 // Constraint is the name of the constraint that refused a write, or "".

@@ -19,15 +19,6 @@ func TestWhatKeepsPostgresFromAnsweringIsAWait(t *testing.T) {
 			_, err := pool.Exec(t.Context(), `SET statement_timeout = '10ms'; SELECT pg_sleep(10)`)
 			return err
 		},
-		"a lock timeout": func(t *testing.T, pool *pgxpool.Pool) error {
-			tx, err := pool.Begin(t.Context())
-			do(t, err)
-			defer func() { _ = tx.Rollback(t.Context()) }()
-			_, err = tx.Exec(t.Context(), `LOCK TABLE accounts`)
-			do(t, err)
-			_, err = pool.Exec(t.Context(), `SET lock_timeout = '10ms'; LOCK TABLE accounts`)
-			return err
-		},
 		"our own deadline": func(t *testing.T, pool *pgxpool.Pool) error {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			defer cancel()

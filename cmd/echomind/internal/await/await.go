@@ -144,9 +144,8 @@ func Verdict(
 
 // look reads connector and runs in one snapshot: a run that took another's place is seen with it, or neither is.
 func look(ctx context.Context, pool *pgxpool.Pool, id int32, since time.Time) (p Progress, a answer, err error) {
-	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err = deadline.Do(ctx, "await.look", queryTimeout, func(ctx context.Context) error {
-		return pgx.BeginTxFunc(ctx, pool, snapshot, func(tx pgx.Tx) error {
+		return postgres.Snapshot(ctx, pool, func(tx pgx.Tx) error {
 			q := dbgen.New(tx)
 			runs, err := q.RunsAnswering(ctx, dbgen.RunsAnsweringParams{ConnectorID: id, Since: since})
 			if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/echomind/sync/cmd/echomind/internal/broker"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/sdk/topology"
@@ -51,10 +52,9 @@ func Gather(
 
 // read takes one snapshot of Postgres.
 func read(ctx context.Context, pool *pgxpool.Pool, id int32, settings Settings) (Evidence, error) {
-	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	e := Evidence{Settings: settings}
 	err := deadline.Do(ctx, "evidence.read", queryTimeout, func(ctx context.Context) error {
-		return pgx.BeginTxFunc(ctx, pool, snapshot, func(tx pgx.Tx) error { return e.fill(ctx, dbgen.New(tx), id) })
+		return postgres.Snapshot(ctx, pool, func(tx pgx.Tx) error { return e.fill(ctx, dbgen.New(tx), id) })
 	})
 	return e, err
 }
