@@ -61,10 +61,24 @@ done
 # as ROLE PASSWORD SQL: what Postgres answers.
 as() { docker compose exec -T postgres psql "postgres://$1:$2@127.0.0.1/echomind" -At -c "$3" 2>&1 || true; }
 password() { sed -n "s/^$1_PASSWORD=//p" .env; }
-as echomind_service "$(password POSTGRES_SERVICE)" 'CREATE TABLE mine ()' | grep "permission denied for schema public"
-as echomind_reader "$(password POSTGRES_READER)" 'SELECT count(*) FROM connectors' | grep '^[0-9]*$'
-as echomind_reader "$(password POSTGRES_READER)" 'DELETE FROM connectors' | grep "permission denied for table connectors"
-as echomind_service wrong 'SELECT 1' | grep "password authentication failed"
+for login in scheduler chunker connector semantic console grafana; do
+  as $login "$(password POSTGRES_${login^^})" 'CREATE TABLE mine ()' | grep "permission denied for schema public"
+  as $login "$(password POSTGRES_${login^^})" 'TRUNCATE connectors' | grep "permission denied for table connectors"
+  [ "$(as $login "$(password POSTGRES_${login^^})" 'SHOW lock_timeout')" = 5s ]
+done
+as grafana "$(password POSTGRES_GRAFANA)" 'SELECT count(*) FROM connectors' | grep '^[0-9]*$'
+as grafana "$(password POSTGRES_GRAFANA)" 'DELETE FROM connectors' | grep "permission denied for table connectors"
+as chunker "$(password POSTGRES_CONNECTOR)" 'SELECT 1' | grep "password authentication failed"
+
+step "a setting in .env reaches who reads it, and one that is not there nobody"
+printf 'WORKER_SLOTS=3\nCHUNKER_MAX_TOKENS=\n' >> .env
+docker compose up -d --wait --wait-timeout 60 2>/dev/null
+environment() { docker inspect --format '{{range .Config.Env}}{{println .}}{{end}}' "$(docker compose ps -q "$1")"; }
+for service in chunker connector; do environment $service | grep -x WORKER_SLOTS=3; done
+environment chunker | grep -x CHUNKER_MAX_TOKENS= # its default
+if environment chunker | grep WORKER_MAX_IN_FLIGHT; then echo "the chunker is given what nobody set"; exit 1; fi
+sed -i '/^WORKER_SLOTS=/d; /^CHUNKER_MAX_TOKENS=/d' .env
+docker compose up -d --wait --wait-timeout 60 2>/dev/null
 
 step "NATS refuses who has no password, and users what is not theirs"
 refused=$(docker compose run --rm -T -e NATS_USER= -e NATS_PASSWORD= echomind streams show 2>&1 || true)
@@ -90,16 +104,18 @@ docker compose exec -T postgres pg_dump -U echomind -d echomind --format=custom 
 docker compose down 2>/dev/null
 docker volume rm echomind_postgres echomind_nats >/dev/null
 docker compose up -d --wait postgres 2>/dev/null
+docker compose run --rm -T logins
 docker compose exec -T postgres pg_restore -U echomind -d echomind --exit-on-error < echomind.dump
 docker compose up -d --wait --wait-timeout 120 2>/dev/null
 run connectors trigger "$id" --wait
 [ "$(run search --user 1 lease | grep -c ' kept ')" -gt 0 ]
 
 step "passwords rotated, as docs/operations.md says"
-docker compose exec -T postgres psql -q -U echomind -d echomind -c "ALTER ROLE echomind_service PASSWORD 'changed'"
-sed -i 's|^POSTGRES_SERVICE_PASSWORD=.*|POSTGRES_SERVICE_PASSWORD=changed|; s|^NATS_CHUNKER_PASSWORD=.*|NATS_CHUNKER_PASSWORD=changed|' .env
+server=$(docker compose ps -q postgres)
+sed -i 's|^POSTGRES_CHUNKER_PASSWORD=.*|POSTGRES_CHUNKER_PASSWORD=changed|; s|^NATS_CHUNKER_PASSWORD=.*|NATS_CHUNKER_PASSWORD=changed|' .env
 docker compose up -d --wait --wait-timeout 120 2>/dev/null
 run connectors trigger "$id" --wait
+[ "$server" = "$(docker compose ps -q postgres)" ]
 
 step "a wiped NATS volume: setup makes the streams again"
 docker compose rm -sf nats nats-volume setup >/dev/null 2>&1

@@ -32,7 +32,7 @@ type service struct {
 }
 
 // oneShots end when they are done.
-var oneShots = []string{"nats-volume", "migrate", "setup", "echomind"}
+var oneShots = []string{"nats-volume", "logins", "migrate", "setup", "echomind"}
 
 // programs are our own services.
 var programs = []string{"scheduler", "chunker", "connector", "semantic"}
@@ -70,7 +70,7 @@ func TestWhoNeedsNoInternetHasNone(t *testing.T) {
 	require.NoError(t, yaml.Unmarshal([]byte(read(t, "docker-compose.yml")), &file))
 	require.True(t, file.Networks["backend"].Internal)
 	all := services(t)
-	for _, name := range []string{"migrate", "setup", "scheduler", "semantic", "echomind"} {
+	for _, name := range []string{"logins", "migrate", "setup", "scheduler", "semantic", "echomind"} {
 		require.Equal(t, []string{"backend"}, all[name].Networks, name)
 	}
 }
@@ -89,7 +89,7 @@ func TestWhatRunsIsBoundedWatchedAndRestarted(t *testing.T) {
 		require.Equal(t, "unless-stopped", s.Restart, name)
 		if slices.Contains(programs, name) {
 			require.Contains(t, dockerfile, `CMD ["/usr/local/bin/`+name+`", "health"]`)
-			require.Equal(t, "40s", s.Grace, "SHUTDOWN_GRACE_SECONDS is 25, and closing takes up to 10 s more")
+			require.Equal(t, "${SHUTDOWN_GRACE_SECONDS:-25}s15s", s.Grace, "closing takes up to 10 s more")
 			require.Equal(t, "service_completed_successfully", s.DependsOn["setup"].Condition, name)
 		} else if name != "jaeger" { // its image has nothing to ask with
 			require.NotEmpty(t, s.Healthcheck["test"], name)
@@ -169,6 +169,26 @@ func TestEveryServiceIsToldOnlyWhatItKnows(t *testing.T) {
 			require.Contains(t, known, "| `"+variable+"` |", "%s is told %s", name, variable)
 		}
 	}
+}
+
+func TestEachProgramLogsInAsItself(t *testing.T) {
+	all := services(t)
+	as := map[string]string{"migrate": "echomind:${POSTGRES_PASSWORD}", "echomind": "console:${POSTGRES_CONSOLE_PASSWORD}"}
+	for _, program := range programs {
+		as[program] = program + ":${POSTGRES_" + strings.ToUpper(program) + "_PASSWORD}"
+	}
+	for program, login := range as {
+		require.Equal(t, "postgres://"+login+"@postgres:5432/echomind?sslmode=disable", all[program].Environment["DATABASE_URL"])
+	}
+	grafana := read(t, "deploy/compose/grafana/datasources/echomind.yaml")
+	require.Contains(t, grafana, "user: grafana\n")
+	require.Contains(t, grafana, "password: $POSTGRES_GRAFANA_PASSWORD ")
+	require.Contains(t, all["grafana"].Environment, "POSTGRES_GRAFANA_PASSWORD")
+	for login := range logins {
+		require.Contains(t, all["logins"].Environment, "POSTGRES_"+strings.ToUpper(login)+"_PASSWORD")
+		require.NotContains(t, all["postgres"].Environment, "POSTGRES_"+strings.ToUpper(login)+"_PASSWORD", "a new one would restart the server")
+	}
+	require.Equal(t, "service_completed_successfully", all["migrate"].DependsOn["logins"].Condition)
 }
 
 func TestNATSIsGivenEveryPasswordThatItsConfigurationNames(t *testing.T) {

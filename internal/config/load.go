@@ -21,10 +21,12 @@ func Read[C interface{ Validate() error }]() (cfg C, err error) {
 }
 
 // Load fills cfg, a pointer to a struct with env tags, from the environment. It names every variable that it cannot
-// read, its value and the fix.
+// read, its value and the fix. A variable that is set but empty means its default, as if it were not set: deployments
+// pass on variables that nobody filled in. The tag `envEmpty:"keep"` marks a field for which empty is a choice.
 func Load(cfg any) error {
 	err := env.Parse(cfg)
 	if err == nil {
+		keepEmpty(reflect.ValueOf(cfg).Elem())
 		return nil
 	}
 	var all env.AggregateError
@@ -64,6 +66,22 @@ func LoadAll(configurations ...any) error {
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// keepEmpty empties the fields for which empty is a choice, where their variable is set and empty: the library has given
+// them their default.
+func keepEmpty(cfg reflect.Value) {
+	for field, value := range cfg.Fields() {
+		variable := field.Tag.Get("env")
+		switch {
+		case field.Tag.Get("envEmpty") == "keep":
+			if set, ok := os.LookupEnv(variable); ok && set == "" {
+				value.SetZero()
+			}
+		case value.Kind() == reflect.Struct && variable == "":
+			keepEmpty(value)
+		}
+	}
 }
 
 // variableOf finds the variable of the field that could not be read: the library tells only what it is called in Go.

@@ -47,6 +47,26 @@ func TestWhatCannotBeReadIsNamedOnceWithItsValueAndTheFix(t *testing.T) {
 	}
 }
 
+func TestWhatIsSetButEmptyMeansItsDefaultUnlessEmptyIsAChoice(t *testing.T) {
+	for _, variable := range []string{"HTTP_ADDR", "SHUTDOWN_GRACE_SECONDS", "LOG_FORMAT", "LOG_LEVEL", "TEST_PATIENCE"} {
+		t.Setenv(variable, "")
+	}
+	cfg, own, health := settings{}, Stack{}, HTTP{}
+	if err := LoadAll(&cfg, &own, &health); err != nil {
+		t.Fatal(err)
+	}
+	if cfg.HTTPAddr != "" || own.HTTPAddr != "" || health.HTTPAddr != "" {
+		t.Errorf("health is served at %q, %q and %q", cfg.HTTPAddr, own.HTTPAddr, health.HTTPAddr)
+	}
+	if cfg.ShutdownGraceSeconds != 25 || cfg.LogFormat != "json" || cfg.Inner.Patience != time.Hour {
+		t.Errorf("read %+v", cfg)
+	}
+	t.Setenv("HTTP_ADDR", "127.0.0.1:9")
+	if err := Load(&cfg); err != nil || cfg.HTTPAddr != "127.0.0.1:9" {
+		t.Errorf("health is served at %q, %v", cfg.HTTPAddr, err)
+	}
+}
+
 func TestAProblemThatConfigurationsShareIsToldOnce(t *testing.T) {
 	t.Setenv("DATABASE_MAX_CONNS", "ten")
 	t.Setenv("TEST_ENABLED", "maybe")

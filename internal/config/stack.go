@@ -5,8 +5,9 @@ import "log/slog"
 // Stack is what `echomind run` is told beside what its services are.
 type Stack struct {
 	Lookup
-	// HTTPAddr is where /healthz, /readyz and /metrics of all services are served; port 0 = any free one.
-	HTTPAddr string `env:"HTTP_ADDR" envDefault:"127.0.0.1:0"`
+	// HTTPAddr is where /healthz, /readyz and /metrics of all services are served; port 0 = any free one, empty =
+	// nowhere.
+	HTTPAddr string `env:"HTTP_ADDR" envDefault:"127.0.0.1:0" envEmpty:"keep"`
 	// LogFormat is json or text.
 	LogFormat string `env:"LOG_FORMAT" envDefault:"text"`
 	// LogLevel is debug, info, warn or error.

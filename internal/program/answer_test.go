@@ -59,6 +59,7 @@ func TestAProgramAsksItsLikeForItsHealth(t *testing.T) {
 		{":" + port, 200, []string{"--lively"}, 2, "--lively"},
 		{"127.0.0.1:1", 200, nil, 1, "ask for /readyz"},
 		{"127.0.0.1:0", 200, nil, 1, "HTTP_ADDR"},
+		{"", 200, nil, 1, "HTTP_ADDR is empty, so this program serves its health nowhere"},
 	} {
 		t.Setenv("HTTP_ADDR", c.address)
 		ready = c.ready

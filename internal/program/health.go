@@ -34,6 +34,10 @@ func health(args []string, problems io.Writer) int {
 		_, _ = fmt.Fprintln(problems, err)
 		return exitUsage
 	}
+	if at.HTTPAddr == "" {
+		_, _ = fmt.Fprintln(problems, "HTTP_ADDR is empty, so this program serves its health nowhere: set HTTP_ADDR, or ask for no health")
+		return 1
+	}
 	if err := ask(at.HTTPAddr, path); err != nil {
 		_, _ = fmt.Fprintln(problems, err)
 		return 1

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,10 +54,19 @@ func (r *Run) Request() *internalpb.ConnectorSyncRequest { return r.request }
 // Log carries the run's identifiers.
 func (r *Run) Log() *slog.Logger { return r.log }
 
-// Config decodes the connector's configuration into v, a pointer to a struct with json tags. A field that v does
-// not know, or of another type, is a permanent error that names it.
+// Config decodes the connector's configuration into v, a pointer to a struct with json tags. A field of another type is
+// a permanent error that names it. A field that v does not know is a transient one: during a rollout a newer worker may
+// know it, and a permanent failure would need a person to mend it.
 func (r *Run) Config(v any) error {
-	return Permanent(decodeStruct("config", r.request.Config, v, true))
+	if err := decodeStruct("config", r.request.Config, v, false); err != nil {
+		return Permanent(err)
+	}
+	// What decodes, but not strictly, has a field that v does not know. The library's error says so in its text alone.
+	again := reflect.New(reflect.TypeOf(v).Elem()).Interface()
+	if err := decodeStruct("config", r.request.Config, again, true); err != nil {
+		return fmt.Errorf("%w: either the configuration has a typo, or this worker is older than the configuration", err)
+	}
+	return nil
 }
 
 // ListingPartial says that the source was not listed to its end. A run that continues from a checkpoint after this

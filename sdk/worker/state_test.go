@@ -97,19 +97,32 @@ func TestAStateThatIsTakenFitsInTheDatabase(t *testing.T) {
 	require.Greater(t, len(state["fill"].(string)), worker.MaxStateBytes-200)
 }
 
-func TestABadConfigurationIsAPermanentFailureThatNamesTheField(t *testing.T) {
+func TestAFieldOfTheWrongTypeIsAPermanentFailureAndAnUnknownOneATransientThatNamesIt(t *testing.T) {
 	f := newFixture(t)
-	for named, config := range map[string]map[string]any{
-		"folder": {"folder": 7}, "flder": {"flder": "x"},
+	const permanent = `status = 'ERROR' AND next_sync_at IS NULL AND reason = 'permanent failure' AND error_message LIKE '%folder%'`
+	for name, c := range map[string]struct {
+		config map[string]any
+		then   string
+	}{
+		"of the wrong type":              {map[string]any{"folder": 7}, permanent},
+		"of the wrong type, and unknown": {map[string]any{"filter": "x", "folder": 7}, permanent},
+		"unknown, beside one that is not": {map[string]any{"folder": "a", "filter": "x"}, `status = 'ERROR' AND due_reason = 'retry'
+			AND error_message LIKE '%"filter"%typo%this worker is older than the configuration%'`},
+		"unknown, in another": {map[string]any{"inner": map[string]any{"depht": 1}}, `status = 'ERROR' AND due_reason = 'retry'
+			AND error_message LIKE '%"depht"%'`},
 	} {
-		c := f.inside(func(_ context.Context, run *worker.Run) error {
-			var cfg struct {
-				Folder string `json:"folder"`
-			}
-			return run.Config(&cfg)
-		}, with(config, nil))
-		f.is(c, `status = 'ERROR' AND next_sync_at IS NULL AND reason = 'permanent failure'
-			AND error_message LIKE '%`+named+`%'`)
+		t.Run(name, func(t *testing.T) {
+			trip := f.inside(func(_ context.Context, run *worker.Run) error {
+				var cfg struct {
+					Folder string `json:"folder"`
+					Inner  struct {
+						Depth int `json:"depth"`
+					} `json:"inner"`
+				}
+				return run.Config(&cfg)
+			}, with(c.config, nil))
+			f.is(trip, c.then)
+		})
 	}
 }
 

@@ -9,7 +9,6 @@ if [ ! -s "$PGDATA/PG_VERSION" ]; then
   echo "host all all all scram-sha-256" >> "$PGDATA/pg_hba.conf"
   pg_ctl -D "$PGDATA" -w -o "-c listen_addresses='' -c unix_socket_directories=/var/run/postgresql" start
   [ "$POSTGRES_DB" = postgres ] || createdb -h /var/run/postgresql -U "$POSTGRES_USER" "$POSTGRES_DB"
-  for script in /docker-entrypoint-initdb.d/*.sh; do "$script"; done
   pg_ctl -D "$PGDATA" -m fast -w stop
 fi
 exec "$@" -c listen_addresses='*'

@@ -18,8 +18,8 @@ func add(f *finder) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "add --name NAME --type TYPE --user N [--config JSON]",
 		Short: "Add a connector and print its id",
-		Long: `Add a connector and print its id. It is synced at once, and then again as --refresh or --cron say; with
---refresh manual it waits for echomind connectors trigger, with --cron for its first time.
+		Long: `Add a connector and print its id. It is synced at once, and then again as --refresh or --cron say. With
+--refresh manual it waits for echomind connectors trigger.
 
 Without either the type's default applies: of the type itself, where it has one, else
 SCHEDULER_DEFAULT_REFRESH_WEB (7 days) for web, …_DRIVE (7 days) for onedrive and google_drive, …_CHAT (1 day) for

@@ -27,6 +27,14 @@ func TestAddPrintsTheIDAndForProgramsTheConnector(t *testing.T) {
 	require.NotEmpty(t, c["created_by"])
 }
 
+// The scheduler's TestANewCronConnectorIsDueNow says why.
+func TestTheHelpOfAddSaysWhichNewConnectorIsNotSyncedAtOnce(t *testing.T) {
+	t.Parallel()
+	help := strings.Join(strings.Fields(newTerminal(t).succeed("connectors", "add", "--help")), " ")
+	require.Contains(t, help, "It is synced at once, and then again as --refresh or --cron say. With --refresh manual it waits for "+
+		"echomind connectors trigger.")
+}
+
 func TestTheIntervalIsTheOneGivenElseTheTypes(t *testing.T) {
 	t.Parallel()
 	u := newTerminal(t)

@@ -82,6 +82,10 @@ func announceStart(out io.Writer, cfg Config, info devstack.Info, servers *devst
 	if err != nil {
 		folder = cfg.Devstack.DataDir
 	}
+	served := "http://" + info.HTTPAddr
+	if info.HTTPAddr == "" {
+		served = "nowhere"
+	}
 	example := "/absolute/folder"
 	if docs, err := filepath.Abs("docs"); err == nil {
 		if _, err := os.Stat(docs); err == nil {
@@ -92,7 +96,7 @@ func announceStart(out io.Writer, cfg Config, info devstack.Info, servers *devst
   data       %s
   postgres   %s
   nats       %s
-  http       http://%s  (/healthz /readyz /metrics)
+  http       %s  (/healthz /readyz /metrics)
   services   scheduler, chunker (web, file), connector (google_drive, onedrive, teams), semantic
   may read   %s
 
@@ -100,5 +104,5 @@ Next, in a second terminal:
   %s connectors add --name docs --type file --user 1 --config '{"url":"file://%s"}' --refresh 60m
 
 Ctrl-C stops it.
-`, folder, postgres, nats, info.HTTPAddr, strings.Join(cfg.Chunker.FileRoots, ", "), os.Args[0], example)
+`, folder, postgres, nats, served, strings.Join(cfg.Chunker.FileRoots, ", "), os.Args[0], example)
 }
