@@ -2,16 +2,15 @@ package lifecycle
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
-	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/lifecycle/internal/dbgen"
 )
+
+// page is how many runs a look lists at once.
+const page = 1000
 
 // Ended is a run that was completed.
 type Ended struct {
@@ -22,59 +21,47 @@ type Ended struct {
 
 // Complete ends a run whose documents are all stored: the run to its verdict, the connector to ACTIVE with the
 // new state, in one transaction, so that the cursor never runs ahead of the data. Its verdict is Completed,
-// or Skipped where there was nothing to store. It returns ErrFenced where the run is not (or no longer) open and whole.
-func (l *Lifecycle) Complete(ctx context.Context, session uuid.UUID) (Ended, error) {
-	var ended Ended
-	err := deadline.Do(ctx, "lifecycle.complete", callTimeout, func(ctx context.Context) error {
-		return postgres.Tx(ctx, l.pool, func(tx pgx.Tx) (err error) {
-			ended, err = l.complete(ctx, l.q.WithTx(tx), session)
-			return err
-		})
+// or Skipped where there was nothing to store. It returns ErrFenced where the run is not (or no longer) open and whole, and
+// ErrHeld, at once, where somebody holds the connector.
+func (l *Lifecycle) Complete(ctx context.Context, run uuid.UUID) (Ended, error) {
+	rows, err := deadline.Get(ctx, "lifecycle.complete", callTimeout, func(ctx context.Context) ([]dbgen.CompleteRow, error) {
+		return l.q.Complete(ctx, run)
 	})
-	return ended, err
+	if err := translated("lifecycle.complete", err); err != nil {
+		return Ended{}, err
+	}
+	if len(rows) == 0 {
+		return Ended{}, ErrFenced
+	}
+	return Ended{ConnectorID: rows[0].ConnectorID, Type: rows[0].Type, Verdict: Verdict(rows[0].Verdict)}, nil
 }
 
-func (l *Lifecycle) complete(ctx context.Context, q *dbgen.Queries, session uuid.UUID) (Ended, error) {
-	connector, err := q.LockConnector(ctx, &session)
-	if err != nil {
-		return Ended{}, fenced("lock the connector", err)
-	}
-	run, err := q.LockStoredRun(ctx, session)
-	if err != nil {
-		return Ended{}, fenced("lock the run", err)
-	}
-	if run.Unnamed {
-		run.NewState = nil // the cursor would run ahead of a document that is neither stored nor known to have failed
-	}
-	if run.NewState == nil {
-		if _, err := advance(ctx, q, connector.ID, session); err != nil {
-			return Ended{}, err
+// WholeRuns lists a page of the open runs behind `after` whose documents are all stored: some process died before it could
+// complete them. The last page is shorter than the others, or empty.
+func (l *Lifecycle) WholeRuns(ctx context.Context, after uuid.UUID) ([]uuid.UUID, error) {
+	return deadline.Get(ctx, "lifecycle.whole_runs", callTimeout, func(ctx context.Context) ([]uuid.UUID, error) {
+		return l.q.WholeRuns(ctx, dbgen.WholeRunsParams{After: after, Page: page})
+	})
+}
+
+// Advance makes the state of the last checkpoint before which everything is stored the connector's, while the run goes
+// on, and says whether there was one. ErrHeld, at once, where somebody holds the connector.
+func (l *Lifecycle) Advance(ctx context.Context, run uuid.UUID) (bool, error) {
+	moved, err := deadline.Get(ctx, "lifecycle.advance", callTimeout, func(ctx context.Context) (bool, error) {
+		return l.q.Advance(ctx, run)
+	})
+	return moved, translated("lifecycle.advance", err)
+}
+
+// CheckpointedRuns lists a page of the tries behind `after` of whose run a checkpoint waits for something to be stored, or for
+// Advance.
+func (l *Lifecycle) CheckpointedRuns(ctx context.Context, after uuid.UUID) ([]Try, error) {
+	return deadline.Get(ctx, "lifecycle.checkpointed_runs", callTimeout, func(ctx context.Context) ([]Try, error) {
+		rows, err := l.q.CheckpointedRuns(ctx, dbgen.CheckpointedRunsParams{After: after, Page: page})
+		tries := make([]Try, len(rows))
+		for i, r := range rows {
+			tries[i] = Try{Run: r.RunID, ID: r.TryID}
 		}
-	}
-	verdict := Completed
-	if run.Documents == 0 {
-		verdict = Skipped
-	}
-	if err := q.EndRun(ctx, dbgen.EndRunParams{Session: session, Verdict: string(verdict)}); err != nil {
-		return Ended{}, fmt.Errorf("end the run: %w", err)
-	}
-	err = q.Activate(ctx, dbgen.ActivateParams{
-		ConnectorID: connector.ID, Session: &session, NewState: run.NewState, Analyzed: run.Analyzed,
+		return tries, err
 	})
-	if err != nil {
-		return Ended{}, fmt.Errorf("activate the connector: %w", err)
-	}
-	return Ended{ConnectorID: connector.ID, Type: connector.Type, Verdict: verdict}, nil
-}
-
-// StoredRuns lists open runs whose documents are all stored: some process died before it could complete them.
-func (l *Lifecycle) StoredRuns(ctx context.Context) ([]uuid.UUID, error) {
-	return deadline.Get(ctx, "lifecycle.stored_runs", callTimeout, l.q.StoredRuns)
-}
-
-func fenced(what string, err error) error {
-	if errors.Is(err, pgx.ErrNoRows) {
-		return ErrFenced
-	}
-	return fmt.Errorf("%s: %w", what, err)
 }

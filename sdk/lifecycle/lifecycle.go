@@ -1,15 +1,15 @@
-// Package lifecycle moves connectors through their states. Each move is one guarded statement that names the
-// status it comes from and the session; what follows from a move (the run's verdict, the failure policy, the
-// next due time) is the database's own trigger's work, so that it is the same for whoever moves.
+// Package lifecycle moves connectors through their states. Each move is one call of a function of the database's schema
+// moves, which names the state it comes from and the try, and does what follows from the move (the run's verdict, the
+// failure policy, the next due time), so that it is the same for whoever moves, in any language.
 //
 //	ACTIVE ──due──▶ PENDING ──PickUp──▶ SYNCING ──Complete──▶ ACTIVE
 //	                                     │  └──Fail──▶ ERROR ──backoff over──▶ PENDING
-//	                                     └──lease runs out──▶ PENDING, under a new session
+//	                                     └──lease runs out──▶ PENDING, under a new run
 //	PENDING, SYNCING ──Release──▶ ACTIVE, due now
 //	any ──Disable──▶ DISABLED ──Enable──▶ ACTIVE
 //
-// Every method returns ErrFenced where the session is no longer the connector's: the caller is a stale writer,
-// and nothing was changed.
+// Every method returns ErrFenced where the run is no longer the try's: the caller is a stale writer, and nothing was
+// changed.
 package lifecycle
 
 import (
@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/echomind/sync/internal/postgres"
@@ -28,87 +27,89 @@ import (
 	"github.com/echomind/sync/sdk/lifecycle/internal/dbgen"
 )
 
-// ErrFenced says that the session is not the connector's any more, or that its status has moved on.
-var ErrFenced = errors.New("the session is no longer current")
+// ErrFenced says that the run is not the try's any more, or that its status has moved on.
+var ErrFenced = errors.New("the run is no longer this try's")
+
+// ErrHeld says that somebody holds the connector's row: nothing was changed, and it may be asked again later.
+var ErrHeld = errors.New("somebody holds the connector")
 
 // ErrUnchanged says that a connector does not exist or already stands where it was asked to go.
 var ErrUnchanged = errors.New("nothing to change")
 
-// callTimeout bounds every call to Postgres.
+// callTimeout bounds every call to Postgres. It is longer than the lock_timeout of the moves.
 const callTimeout = 5 * time.Second
 
 // maxMessageBytes bounds what is kept of an error message.
 const maxMessageBytes = 2000
 
-// Lifecycle moves connectors. It is safe for concurrent use.
-type Lifecycle struct {
-	pool *pgxpool.Pool
-	q    *dbgen.Queries
+// Try is one pick-up of a run: the fence of everything that is written for it.
+type Try struct {
+	// Run is the run; on the wire, chunking_session.
+	Run uuid.UUID
+	// ID is minted for each pick-up.
+	ID uuid.UUID
 }
+
+// Lifecycle moves connectors. It is safe for concurrent use.
+type Lifecycle struct{ q *dbgen.Queries }
 
 // New makes a Lifecycle on a pool.
-func New(pool *pgxpool.Pool) *Lifecycle {
-	return &Lifecycle{pool: pool, q: dbgen.New(pool)}
-}
+func New(pool *pgxpool.Pool) *Lifecycle { return &Lifecycle{q: dbgen.New(pool)} }
 
-// PickUp moves a connector from PENDING to SYNCING and takes its lease for the given time. It also succeeds
-// where this owner's lease already stands, so that a commit whose answer was lost can be repeated.
+// PickUp moves a connector from PENDING to SYNCING for a try, under the lease of a worker process. It also succeeds where
+// this very try has it already, so that a commit whose answer was lost can be repeated.
 func (l *Lifecycle) PickUp(
-	ctx context.Context, connectorID int32, session, owner uuid.UUID, lease time.Duration,
+	ctx context.Context, connectorID int32, try Try, worker uuid.UUID, lease time.Duration,
 ) error {
-	return guarded(ctx, "lifecycle.pick_up", func(ctx context.Context) (int64, error) {
+	return guarded(ctx, "lifecycle.pick_up", func(ctx context.Context) (bool, error) {
 		return l.q.PickUp(ctx, dbgen.PickUpParams{
-			ConnectorID: connectorID, Session: &session, LeaseOwner: &owner, Lease: lease,
+			ConnectorID: connectorID, RunID: try.Run, TryID: try.ID, WorkerID: worker, Lease: lease,
 		})
 	})
 }
 
-// Renew prolongs a lease. It may revive one that has run out and that nobody claimed.
-func (l *Lifecycle) Renew(ctx context.Context, session, owner uuid.UUID, lease time.Duration) error {
-	return guarded(ctx, "lifecycle.renew", func(ctx context.Context) (int64, error) {
-		return l.q.Renew(ctx, dbgen.RenewParams{Session: &session, LeaseOwner: &owner, Lease: lease})
+// Heartbeat prolongs the lease of a worker process, and with it that of all its runs, and returns those of tries whose runs
+// are not this worker's any more. It may revive a lease that has run out, for the runs that nobody claimed.
+func (l *Lifecycle) Heartbeat(
+	ctx context.Context, worker uuid.UUID, lease time.Duration, tries []Try,
+) (lost []uuid.UUID, err error) {
+	p := dbgen.HeartbeatParams{WorkerID: worker, Lease: lease, RunIds: []uuid.UUID{}, TryIds: []uuid.UUID{}}
+	for _, t := range tries {
+		p.RunIds, p.TryIds = append(p.RunIds, t.Run), append(p.TryIds, t.ID)
+	}
+	lost, err = deadline.Get(ctx, "lifecycle.heartbeat", callTimeout, func(ctx context.Context) ([]uuid.UUID, error) {
+		return l.q.Heartbeat(ctx, p)
+	})
+	return lost, translated("lifecycle.heartbeat", err)
+}
+
+// Drain gives up a run's lease because every document is published; seq is the place of sync completed in the document
+// stream. ErrFenced means that the run is already complete (or over), which is no error.
+func (l *Lifecycle) Drain(ctx context.Context, try Try, seq uint64) error {
+	return guarded(ctx, "lifecycle.drain", func(ctx context.Context) (bool, error) {
+		return l.q.Drain(ctx, dbgen.DrainParams{RunID: try.Run, TryID: try.ID, Seq: int64(seq)})
 	})
 }
 
-// Drain gives up the lease because every document is published; seq is the place of sync completed in the
-// document stream. ErrFenced means that the run is already complete (or over), which is no error.
-func (l *Lifecycle) Drain(ctx context.Context, session, owner uuid.UUID, seq uint64) error {
-	return deadline.Do(ctx, "lifecycle.drain", callTimeout, func(ctx context.Context) error {
-		return postgres.Tx(ctx, l.pool, func(tx pgx.Tx) error {
-			q := l.q.WithTx(tx)
-			dropped, err := q.DropLease(ctx, dbgen.DropLeaseParams{Session: &session, LeaseOwner: &owner})
-			if err != nil {
-				return fmt.Errorf("drop the lease: %w", err)
-			}
-			if dropped == 0 {
-				return ErrFenced
-			}
-			if err := q.MarkDraining(ctx, dbgen.MarkDrainingParams{Session: session, DrainSeq: int64(seq)}); err != nil {
-				return fmt.Errorf("mark the run as draining: %w", err)
-			}
-			return nil
-		})
-	})
-}
-
-// Release hands a connector back: ACTIVE, due now, its run superseded, no failure counted.
-func (l *Lifecycle) Release(ctx context.Context, session uuid.UUID) error {
-	return guarded(ctx, "lifecycle.release", func(ctx context.Context) (int64, error) {
-		return l.q.Release(ctx, &session)
+// Release hands a connector back: ACTIVE, due now, its run superseded, no failure counted. One that waits to be picked up
+// may be handed back by any try.
+func (l *Lifecycle) Release(ctx context.Context, try Try) error {
+	return guarded(ctx, "lifecycle.release", func(ctx context.Context) (bool, error) {
+		return l.q.Release(ctx, dbgen.ReleaseParams{RunID: try.Run, TryID: try.ID})
 	})
 }
 
 // Fail moves a connector from SYNCING to ERROR, or to DISABLED after max_retries failures in a row.
-func (l *Lifecycle) Fail(ctx context.Context, session uuid.UUID, kind Failure, message string) error {
-	message, reason := clean(message), string(kind)
-	return guarded(ctx, "lifecycle.fail", func(ctx context.Context) (int64, error) {
-		return l.q.Fail(ctx, dbgen.FailParams{Session: &session, Kind: &reason, Message: &message})
+func (l *Lifecycle) Fail(ctx context.Context, try Try, kind Failure, message string) error {
+	message = clean(message)
+	return guarded(ctx, "lifecycle.fail", func(ctx context.Context) (bool, error) {
+		return l.q.Fail(ctx, dbgen.FailParams{RunID: try.Run, TryID: try.ID, Kind: string(kind), Message: message})
 	})
 }
 
 // Disable switches a connector off and ends its run. ErrUnchanged where it is off already or does not exist.
 func (l *Lifecycle) Disable(ctx context.Context, connectorID int32) error {
-	return changed(guarded(ctx, "lifecycle.disable", func(ctx context.Context) (int64, error) {
+	return changed(guarded(ctx, "lifecycle.disable", func(ctx context.Context) (bool, error) {
 		return l.q.Disable(ctx, connectorID)
 	}))
 }
@@ -116,23 +117,31 @@ func (l *Lifecycle) Disable(ctx context.Context, connectorID int32) error {
 // Enable switches a connector on, plans it from now and forgets its failures. ErrUnchanged where it is not
 // DISABLED or does not exist.
 func (l *Lifecycle) Enable(ctx context.Context, connectorID int32) error {
-	return changed(guarded(ctx, "lifecycle.enable", func(ctx context.Context) (int64, error) {
+	return changed(guarded(ctx, "lifecycle.enable", func(ctx context.Context) (bool, error) {
 		return l.q.Enable(ctx, connectorID)
 	}))
 }
 
-func guarded(ctx context.Context, name string, move func(context.Context) (int64, error)) error {
+func guarded(ctx context.Context, name string, move func(context.Context) (bool, error)) error {
 	moved, err := deadline.Get(ctx, name, callTimeout, move)
-	if errors.Is(err, context.DeadlineExceeded) {
-		return err // it carries the name
+	if err := translated(name, err); err != nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	if moved == 0 {
+	if !moved {
 		return ErrFenced
 	}
 	return nil
+}
+
+// translated names the move; the error of a deadline carries the name already.
+func translated(name string, err error) error {
+	switch {
+	case err == nil || errors.Is(err, context.DeadlineExceeded):
+		return err
+	case postgres.Locked(err):
+		return fmt.Errorf("%s: %w: %w", name, ErrHeld, err)
+	}
+	return fmt.Errorf("%s: %w", name, err)
 }
 
 func changed(err error) error {

@@ -25,7 +25,7 @@ var Moves = map[Move]string{
 	{Pending, Syncing}:  "picked up by a worker",
 	{Syncing, Active}:   "all documents stored; or released",
 	{Syncing, Error}:    "failed",
-	{Syncing, Pending}:  "worker lost: rescued under a new session",
+	{Syncing, Pending}:  "worker lost: rescued under a new run",
 	{Pending, Active}:   "released",
 	{Active, Disabled}:  "disabled by the user",
 	{Pending, Disabled}: "disabled by the user",
@@ -56,7 +56,10 @@ type Failure string
 // The kinds of failure.
 const (
 	// Transient failures are tried again after min(2^n, 60) minutes with jitter.
-	Transient Failure = "retry"
+	Transient Failure = "transient"
 	// Permanent failures are not tried again until the user changes or triggers the connector.
 	Permanent Failure = "permanent"
+	// TooLong is a run that took longer than it may. Where it has passed a checkpoint it goes on from there at once, and no
+	// failure is counted; else it is like a transient one.
+	TooLong Failure = "too_long"
 )

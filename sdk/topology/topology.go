@@ -46,7 +46,9 @@ const (
 	HeaderDispatchedAt = "Echomind-Dispatched-At"
 	// HeaderSession is the run's session.
 	HeaderSession = "Echomind-Session"
-	// HeaderNumber is the message's number within the session; 0 completes it.
+	// HeaderTry is the try that sent a document message: the fence of its run.
+	HeaderTry = "Echomind-Try"
+	// HeaderNumber is the message's number within the try; 0 completes it.
 	HeaderNumber = "Echomind-Number"
 	// HeaderType is the connector's type, for the logs of who reads the message.
 	HeaderType = "Echomind-Type"
