@@ -1,4 +1,4 @@
--- What the audit reads: every move of connectors, runs and documents, and what is wrong at the moment it happens.
+-- What the audit reads: every move of connectors, runs, workers and documents, and what is wrong at the moment it happens.
 -- One sequence numbers all events, so that they stand in one order.
 CREATE SCHEMA chaos;
 CREATE SEQUENCE chaos.events;
@@ -6,22 +6,21 @@ CREATE SEQUENCE chaos.events;
 CREATE TABLE chaos.connector_events (
     seq                 bigint PRIMARY KEY DEFAULT nextval('chaos.events'),
     at                  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- Not later than any clock that the statement itself has read.
+    began               timestamptz NOT NULL DEFAULT statement_timestamp(),
     txid                bigint NOT NULL DEFAULT txid_current(),
     op                  text NOT NULL,
     connector_id        integer NOT NULL,
     old_type            text, type text,
     old_status          text, status text,
-    old_session         uuid, session uuid,
-    old_lease_owner     uuid, lease_owner uuid,
-    old_lease           timestamptz,
+    old_run             uuid, run uuid,
     failures            integer, max_retries integer,
     old_due_reason      text, due_reason text,
     old_slot            timestamptz, slot timestamptz,
-    old_next_sync_at    timestamptz, next_sync_at timestamptz,
     old_planned         timestamptz, planned timestamptz,
     cron                text, time_zone text,
-    -- Whether a user changed the schedule, or the configuration.
-    rescheduled         boolean NOT NULL, reconfigured boolean NOT NULL,
+    -- Whether a user changed the configuration.
+    reconfigured        boolean NOT NULL,
     -- Whether what a user asked for is not asked for any more.
     answered            boolean NOT NULL,
     -- Only where it changed.
@@ -38,18 +37,22 @@ CREATE TABLE chaos.configs (
     PRIMARY KEY (connector_id, config_version)
 );
 
+-- open: claimed. pick up: a try has it. end: it is not open any more. verdict: it is in the ledger. gone: and no longer.
 CREATE TABLE chaos.run_events (
     seq            bigint PRIMARY KEY DEFAULT nextval('chaos.events'),
     at             timestamptz NOT NULL DEFAULT clock_timestamp(),
     txid           bigint NOT NULL DEFAULT txid_current(),
-    op             text NOT NULL,
+    what           text NOT NULL,
     id             uuid NOT NULL,
     connector_id   integer NOT NULL,
-    old_status     text, status text,
-    reason         text,
     trigger        text NOT NULL,
     slot           timestamptz, slot_last timestamptz, missed_count integer,
-    config_version bigint NOT NULL
+    config_version bigint NOT NULL,
+    checkpoint_no  bigint NOT NULL DEFAULT 0,
+    -- Of the ledger.
+    status         text, reason text,
+    -- Of pick up and end: the try, and until when its lease runs; since when it has had the run, and whether it is done.
+    try            uuid, worker uuid, lease timestamptz, picked_up timestamptz, drained boolean
 );
 
 CREATE TABLE chaos.document_events (
@@ -62,7 +65,7 @@ CREATE TABLE chaos.document_events (
     source_id      text NOT NULL,
     old_status     text, status text,
     written_by     uuid, written_no bigint,
-    session        uuid, first_no bigint,
+    try            uuid, first_no bigint,
     version_token  text,
     config_version bigint NOT NULL
 );
@@ -75,97 +78,155 @@ CREATE TABLE chaos.violations (
     message      text NOT NULL
 );
 
-CREATE FUNCTION chaos.on_connector() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-    why text;
+CREATE FUNCTION chaos.on_connector() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
-    INSERT INTO chaos.connector_events (op, connector_id, old_type, type, old_status, status, old_session, session,
-        old_lease_owner, lease_owner, old_lease, failures, max_retries, old_due_reason, due_reason, old_slot, slot,
-        old_next_sync_at, next_sync_at, old_planned, planned, cron, time_zone, rescheduled, reconfigured,
-        answered, old_state, state, stored)
-    VALUES (TG_OP, coalesce(NEW.id, OLD.id), OLD.type, NEW.type, OLD.status, NEW.status,
-        OLD.chunking_session, NEW.chunking_session, OLD.lease_owner, NEW.lease_owner, OLD.lease_expires_at,
+    INSERT INTO chaos.connector_events (op, connector_id, old_type, type, old_status, status, old_run, run, failures,
+        max_retries, old_due_reason, due_reason, old_slot, slot, old_planned, planned, cron, time_zone, reconfigured, answered,
+        old_state, state, stored)
+    VALUES (TG_OP, coalesce(NEW.id, OLD.id), OLD.type, NEW.type, OLD.status, NEW.status, OLD.run_id, NEW.run_id,
         NEW.failure_count, NEW.max_retries, OLD.due_reason, NEW.due_reason, OLD.slot_at, NEW.slot_at,
-        OLD.next_sync_at, NEW.next_sync_at, OLD.planned_through, NEW.planned_through, NEW.schedule_cron, NEW.time_zone,
-        TG_OP = 'UPDATE' AND (OLD.schedule_cron, OLD.time_zone, OLD.refresh_freq_minutes)
-            IS DISTINCT FROM (NEW.schedule_cron, NEW.time_zone, NEW.refresh_freq_minutes),
+        OLD.planned_through, NEW.planned_through, NEW.schedule_cron, NEW.time_zone,
         TG_OP = 'UPDATE' AND OLD.config_version <> NEW.config_version,
         TG_OP = 'UPDATE' AND OLD.trigger_requested_at IS NOT NULL AND NEW.trigger_requested_at IS NULL,
         CASE WHEN TG_OP = 'UPDATE' AND OLD.state <> NEW.state THEN OLD.state END,
         CASE WHEN TG_OP = 'UPDATE' AND OLD.state <> NEW.state THEN NEW.state END,
         CASE WHEN TG_OP = 'UPDATE' AND OLD.state <> NEW.state AND NEW.status = 'SYNCING' THEN (
             SELECT coalesce(jsonb_object_agg(d.source_id, CASE WHEN d.status = 'stored' THEN d.version_token END), '{}')
-            FROM public.documents d
+            FROM documents d
             WHERE d.connector_id = NEW.id AND d.config_version = NEW.config_version AND d.status IN ('stored', 'failed')) END);
     IF TG_OP = 'INSERT' OR (TG_OP = 'UPDATE' AND OLD.config_version <> NEW.config_version) THEN
         INSERT INTO chaos.configs VALUES (NEW.id, NEW.config_version, NEW.type, NEW.config);
     END IF;
-    IF TG_OP <> 'UPDATE' OR OLD.status <> 'SYNCING' THEN
-        RETURN NULL;
-    END IF;
-    IF OLD.chunking_session = NEW.chunking_session THEN
-        IF OLD.lease_owner <> NEW.lease_owner THEN
-            INSERT INTO chaos.violations (kind, connector_id, message) VALUES ('lease', NEW.id,
-                format('session %s was taken from worker %s by worker %s', NEW.chunking_session, OLD.lease_owner, NEW.lease_owner));
-        END IF;
-        RETURN NULL;
-    END IF;
-    SELECT reason INTO why FROM public.scheduler_runs WHERE id = OLD.chunking_session;
-    IF why IN ('worker lost', 'lost in transit') AND OLD.lease_expires_at > clock_timestamp() THEN
-        INSERT INTO chaos.violations (kind, connector_id, message) VALUES ('lease', NEW.id,
-            format('run %s ended as "%s" %s before its worker''s lease did', OLD.chunking_session, why,
-                OLD.lease_expires_at - clock_timestamp()));
-    END IF;
     RETURN NULL;
 END $$;
 
--- Renewals are no moves: they are the most frequent write, and what they say is in the next move's old lease.
 CREATE TRIGGER chaos_update AFTER UPDATE ON connectors FOR EACH ROW
-    WHEN ((OLD.type, OLD.status, OLD.chunking_session, OLD.lease_owner, OLD.failure_count, OLD.due_reason, OLD.slot_at,
-            OLD.next_sync_at, OLD.planned_through, OLD.state, OLD.config_version, OLD.schedule_cron, OLD.time_zone,
+    WHEN ((OLD.type, OLD.status, OLD.run_id, OLD.failure_count, OLD.due_reason, OLD.slot_at, OLD.next_sync_at,
+            OLD.planned_through, OLD.state, OLD.config_version, OLD.schedule_cron, OLD.time_zone,
             OLD.refresh_freq_minutes, OLD.trigger_requested_at)
-        IS DISTINCT FROM (NEW.type, NEW.status, NEW.chunking_session, NEW.lease_owner, NEW.failure_count, NEW.due_reason,
-            NEW.slot_at, NEW.next_sync_at, NEW.planned_through, NEW.state, NEW.config_version, NEW.schedule_cron,
-            NEW.time_zone, NEW.refresh_freq_minutes, NEW.trigger_requested_at))
+        IS DISTINCT FROM (NEW.type, NEW.status, NEW.run_id, NEW.failure_count, NEW.due_reason, NEW.slot_at, NEW.next_sync_at,
+            NEW.planned_through, NEW.state, NEW.config_version, NEW.schedule_cron, NEW.time_zone,
+            NEW.refresh_freq_minutes, NEW.trigger_requested_at))
     EXECUTE FUNCTION chaos.on_connector();
 CREATE TRIGGER chaos_write AFTER INSERT OR DELETE ON connectors FOR EACH ROW EXECUTE FUNCTION chaos.on_connector();
 
-CREATE FUNCTION chaos.on_run() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION chaos.on_open_run() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
-    r public.scheduler_runs := coalesce(NEW, OLD);
+    r     open_runs := coalesce(NEW, OLD);
+    until timestamptz;
+    why   text;
 BEGIN
-    IF TG_OP = 'UPDATE' AND OLD.status <> 'running' THEN
-        IF to_jsonb(OLD) - 'swept_at' IS DISTINCT FROM to_jsonb(NEW) - 'swept_at' THEN
-            INSERT INTO chaos.violations (kind, connector_id, message) VALUES ('verdict', OLD.connector_id,
-                format('run %s was %s (%s) and was written again: %s (%s), %s stored', OLD.id, OLD.status, OLD.reason,
-                    NEW.status, NEW.reason, NEW.stored));
+    IF TG_OP = 'UPDATE' THEN
+        IF OLD.try_id <> NEW.try_id OR OLD.id <> NEW.id OR OLD.connector_id <> NEW.connector_id OR NEW.try_id IS NULL THEN
+            INSERT INTO chaos.violations (kind, connector_id, message) VALUES ('lease', NEW.connector_id,
+                format('run %s was taken from try %s of worker %s by try %s of worker %s of run %s of connector %s', OLD.id, OLD.try_id,
+                    OLD.worker_id, NEW.try_id, NEW.worker_id, NEW.id, NEW.connector_id));
+        ELSIF OLD.worker_id <> NEW.worker_id OR (OLD.picked_up_at IS NOT NULL AND OLD.worker_id IS NULL AND NEW.worker_id IS NOT NULL) THEN
+            INSERT INTO chaos.violations (kind, connector_id, message) VALUES ('lease', NEW.connector_id,
+                format('try %s of run %s was taken from worker %s by worker %s', NEW.try_id, NEW.id, OLD.worker_id, NEW.worker_id));
         END IF;
-        IF OLD.status = NEW.status THEN
+        IF OLD.try_id IS NOT NULL THEN
             RETURN NULL;
         END IF;
     END IF;
-    INSERT INTO chaos.run_events (op, id, connector_id, old_status, status, reason, trigger, slot, slot_last, missed_count,
-        config_version)
-    VALUES (TG_OP, r.id, r.connector_id, OLD.status, NEW.status, r.reason, r.trigger, r.slot, r.slot_last, r.missed_count,
-        r.config_version);
+    SELECT w.expires_at INTO until FROM workers w WHERE w.id = r.worker_id;
+    INSERT INTO chaos.run_events (what, id, connector_id, trigger, slot, config_version, checkpoint_no, try, worker, lease,
+        picked_up, drained)
+    VALUES (CASE TG_OP WHEN 'INSERT' THEN 'open' WHEN 'UPDATE' THEN 'pick up' ELSE 'end' END, r.id, r.connector_id, r.trigger,
+        r.slot, r.config_version, r.checkpoint_no, r.try_id, r.worker_id, until, r.picked_up_at, r.drain_seq IS NOT NULL);
+    IF TG_OP = 'DELETE' AND until > clock_timestamp() THEN
+        SELECT reason INTO why FROM runs WHERE id = OLD.id;
+        IF why IN ('worker lost', 'lost in transit') THEN
+            INSERT INTO chaos.violations (kind, connector_id, message) VALUES ('lease', OLD.connector_id,
+                format('run %s ended as "%s" %s before its worker''s lease did', OLD.id, why, until - clock_timestamp()));
+        END IF;
+    END IF;
     RETURN NULL;
 END $$;
-CREATE TRIGGER chaos_update AFTER UPDATE ON scheduler_runs FOR EACH ROW
-    WHEN (OLD.status <> 'running' OR NEW.status <> 'running') EXECUTE FUNCTION chaos.on_run();
-CREATE TRIGGER chaos_write AFTER INSERT OR DELETE ON scheduler_runs FOR EACH ROW EXECUTE FUNCTION chaos.on_run();
+CREATE TRIGGER chaos_write AFTER INSERT OR DELETE ON open_runs FOR EACH ROW EXECUTE FUNCTION chaos.on_open_run();
+CREATE TRIGGER chaos_update AFTER UPDATE ON open_runs FOR EACH ROW
+    WHEN (OLD.try_id IS DISTINCT FROM NEW.try_id OR OLD.id <> NEW.id OR OLD.connector_id <> NEW.connector_id
+        OR NEW.worker_id IS NOT NULL AND OLD.worker_id IS DISTINCT FROM NEW.worker_id)
+    EXECUTE FUNCTION chaos.on_open_run();
 
-CREATE FUNCTION chaos.on_document() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION chaos.on_run() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
-    d public.documents := coalesce(NEW, OLD);
+    r runs := coalesce(NEW, OLD);
+BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        INSERT INTO chaos.violations (kind, connector_id, message) VALUES ('verdict', OLD.connector_id,
+            format('run %s was %s (%s) and was written again: %s (%s), %s stored', OLD.id, OLD.status, OLD.reason,
+                NEW.status, NEW.reason, NEW.stored));
+        RETURN NULL;
+    END IF;
+    INSERT INTO chaos.run_events (what, id, connector_id, status, reason, trigger, slot, slot_last, missed_count, config_version,
+        checkpoint_no)
+    VALUES (CASE TG_OP WHEN 'INSERT' THEN 'verdict' ELSE 'gone' END, r.id, r.connector_id, r.status, r.reason, r.trigger, r.slot,
+        r.slot_last, r.missed_count, r.config_version, r.checkpoint_no);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER chaos_write AFTER INSERT OR UPDATE OR DELETE ON runs FOR EACH ROW EXECUTE FUNCTION chaos.on_run();
+
+-- Whether a connector and its open run say the same, looked at when who moved them commits.
+CREATE FUNCTION chaos.on_flight() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    r     open_runs;
+    c     connectors;
+    whose integer := CASE TG_TABLE_NAME WHEN 'connectors' THEN (to_jsonb(coalesce(NEW, OLD))->>'id')::integer
+        ELSE (to_jsonb(coalesce(NEW, OLD))->>'connector_id')::integer END;
+BEGIN
+    SELECT * INTO c FROM connectors WHERE id = whose;
+    SELECT * INTO r FROM open_runs WHERE connector_id = whose;
+    IF c.run_id IS DISTINCT FROM r.id OR (coalesce(c.status, '') = 'SYNCING') <> (r.try_id IS NOT NULL)
+        OR c.type <> r.type OR c.config_version <> r.config_version THEN
+        INSERT INTO chaos.violations (kind, connector_id, message) VALUES ('flight', whose,
+            format('it is %s in run %s of type %s at version %s, and open is run %s of type %s at version %s, picked up by try %s',
+                c.status, c.run_id, c.type, c.config_version, r.id, r.type, r.config_version, r.try_id));
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER chaos_flight AFTER UPDATE ON connectors DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    WHEN ((OLD.run_id, OLD.status, OLD.type, OLD.config_version) IS DISTINCT FROM (NEW.run_id, NEW.status, NEW.type, NEW.config_version))
+    EXECUTE FUNCTION chaos.on_flight();
+CREATE CONSTRAINT TRIGGER chaos_flight_delete AFTER DELETE ON connectors DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    EXECUTE FUNCTION chaos.on_flight();
+CREATE CONSTRAINT TRIGGER chaos_flight_write AFTER INSERT OR DELETE ON open_runs DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    EXECUTE FUNCTION chaos.on_flight();
+CREATE CONSTRAINT TRIGGER chaos_flight_update AFTER UPDATE ON open_runs DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    WHEN (OLD.try_id IS DISTINCT FROM NEW.try_id) EXECUTE FUNCTION chaos.on_flight();
+
+-- A lease is prolonged or runs out; nobody cuts it short, and nobody forgets a worker that holds something.
+CREATE FUNCTION chaos.on_worker() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'DELETE' THEN
+        IF OLD.expires_at > clock_timestamp() OR EXISTS (SELECT FROM open_runs WHERE worker_id = OLD.id) THEN
+            INSERT INTO chaos.violations (kind, message) VALUES ('lease',
+                format('worker %s was forgotten; its lease ran until %s', OLD.id, OLD.expires_at));
+        END IF;
+    ELSIF NEW.beats <> OLD.beats + 1 THEN
+        INSERT INTO chaos.violations (kind, message) VALUES ('lease',
+            format('worker %s went from beat %s to %s', OLD.id, OLD.beats, NEW.beats));
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER chaos_update AFTER UPDATE OR DELETE ON workers FOR EACH ROW EXECUTE FUNCTION chaos.on_worker();
+
+CREATE FUNCTION chaos.on_document() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    d documents := coalesce(NEW, OLD);
     owner_version bigint;
 BEGIN
     INSERT INTO chaos.document_events (op, document_id, connector_id, source_id, old_status, status, written_by, written_no,
-        session, first_no, version_token, config_version)
+        try, first_no, version_token, config_version)
     VALUES (TG_OP, d.id, d.connector_id, d.source_id, OLD.status, NEW.status, d.written_by, d.written_no,
-        d.session, d.first_no, d.version_token, d.config_version);
-    IF TG_OP = 'DELETE' AND OLD.status NOT IN ('deleted', 'partial') THEN
-        SELECT config_version INTO owner_version FROM public.connectors WHERE id = OLD.connector_id;
-        IF owner_version = OLD.config_version THEN
+        d.try_id, d.first_no, d.version_token, d.config_version);
+    IF TG_OP = 'DELETE' THEN
+        IF EXISTS (SELECT FROM open_runs r WHERE r.connector_id = OLD.connector_id AND r.try_id = OLD.touched_by) THEN
+            INSERT INTO chaos.violations (kind, connector_id, message) VALUES ('writer', OLD.connector_id,
+                format('document %s was swept while try %s was writing it', OLD.source_id, OLD.touched_by));
+        END IF;
+        SELECT config_version INTO owner_version FROM connectors WHERE id = OLD.connector_id;
+        IF OLD.status NOT IN ('deleted', 'partial') AND owner_version = OLD.config_version THEN
             INSERT INTO chaos.violations (kind, connector_id, message) VALUES ('writer', OLD.connector_id,
                 format('document %s was swept while it was %s and of the present configuration', OLD.source_id, OLD.status));
         END IF;
@@ -173,8 +234,8 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER chaos_update AFTER UPDATE ON documents FOR EACH ROW
-    WHEN ((OLD.status, OLD.written_by, OLD.written_no, OLD.session, OLD.first_no, OLD.version_token)
-        IS DISTINCT FROM (NEW.status, NEW.written_by, NEW.written_no, NEW.session, NEW.first_no, NEW.version_token))
+    WHEN ((OLD.status, OLD.written_by, OLD.written_no, OLD.try_id, OLD.first_no, OLD.version_token, OLD.config_version)
+        IS DISTINCT FROM (NEW.status, NEW.written_by, NEW.written_no, NEW.try_id, NEW.first_no, NEW.version_token, NEW.config_version))
     EXECUTE FUNCTION chaos.on_document();
 -- A placeholder that is locked for a part says nothing yet.
 CREATE TRIGGER chaos_insert AFTER INSERT ON documents FOR EACH ROW
@@ -183,27 +244,42 @@ CREATE TRIGGER chaos_delete AFTER DELETE ON documents FOR EACH ROW EXECUTE FUNCT
 
 -- The fence, looked at when the writer commits: by then whoever ended its run has either committed, and is seen, or
 -- has to wait for the writer.
-CREATE FUNCTION chaos.on_written() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION chaos.on_written() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
-    r public.scheduler_runs;
+    r    open_runs;
+    over runs;
+    new_writer boolean := NEW.written_by IS NOT NULL AND (TG_OP = 'INSERT' OR
+        (OLD.status, OLD.written_by, OLD.written_no, OLD.try_id, OLD.first_no)
+            IS DISTINCT FROM (NEW.status, NEW.written_by, NEW.written_no, NEW.try_id, NEW.first_no)
+        OR OLD.version_token <> NEW.version_token AND NEW.version_token <> '');
 BEGIN
-    SELECT * INTO r FROM public.scheduler_runs WHERE id = NEW.written_by;
-    IF r.status IS DISTINCT FROM 'running' OR r.connector_id <> NEW.connector_id THEN
+    SELECT * INTO r FROM open_runs WHERE connector_id = NEW.connector_id;
+    IF new_writer AND r.try_id IS DISTINCT FROM NEW.written_by THEN
+        SELECT * INTO over FROM runs WHERE try_id = NEW.written_by LIMIT 1;
         INSERT INTO chaos.violations (kind, connector_id, message) VALUES ('writer', NEW.connector_id,
-            format('document %s was written by run %s of connector %s, which is %s (%s)', NEW.source_id, NEW.written_by,
-                r.connector_id, coalesce(r.status, 'unknown'), r.reason));
+            format('document %s was written by try %s of connector %s, which is %s (%s); open is try %s', NEW.source_id,
+                NEW.written_by, over.connector_id, coalesce(over.status, 'unknown'), over.reason, r.try_id));
+    ELSIF new_writer AND NEW.config_version <> r.config_version THEN
+        INSERT INTO chaos.violations (kind, connector_id, message) VALUES ('writer', NEW.connector_id,
+            format('document %s was written as of configuration %s, and the run of try %s has %s', NEW.source_id, NEW.config_version,
+                NEW.written_by, r.config_version));
     END IF;
-    IF NEW.session IS DISTINCT FROM OLD.session AND NEW.session <> NEW.written_by THEN
+    IF NEW.try_id IS DISTINCT FROM OLD.try_id AND NEW.try_id <> NEW.written_by THEN
         INSERT INTO chaos.violations (kind, connector_id, message) VALUES ('writer', NEW.connector_id,
-            format('document %s names chunks of session %s, and was written by %s', NEW.source_id, NEW.session, NEW.written_by));
+            format('document %s names chunks of try %s, and was written by %s', NEW.source_id, NEW.try_id, NEW.written_by));
+    END IF;
+    IF TG_OP = 'INSERT' AND NEW.written_by IS NULL AND (r.try_id IS DISTINCT FROM NEW.touched_by OR r.config_version <> NEW.config_version) THEN
+        INSERT INTO chaos.violations (kind, connector_id, message) VALUES ('writer', NEW.connector_id,
+            format('the place of document %s was taken by try %s as of configuration %s; open is try %s with %s', NEW.source_id,
+                NEW.touched_by, NEW.config_version, r.try_id, r.config_version));
     END IF;
     RETURN NULL;
 END $$;
 CREATE CONSTRAINT TRIGGER chaos_fence_insert AFTER INSERT ON documents DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
-    WHEN (NEW.written_by IS NOT NULL) EXECUTE FUNCTION chaos.on_written();
+    EXECUTE FUNCTION chaos.on_written();
 -- Emptying a token only asks for the document to be fetched again.
 CREATE CONSTRAINT TRIGGER chaos_fence_update AFTER UPDATE ON documents DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
-    WHEN ((OLD.status, OLD.written_by, OLD.written_no, OLD.session, OLD.first_no)
-            IS DISTINCT FROM (NEW.status, NEW.written_by, NEW.written_no, NEW.session, NEW.first_no)
+    WHEN ((OLD.status, OLD.written_by, OLD.written_no, OLD.try_id, OLD.first_no, OLD.config_version)
+            IS DISTINCT FROM (NEW.status, NEW.written_by, NEW.written_no, NEW.try_id, NEW.first_no, NEW.config_version)
         OR (OLD.version_token <> NEW.version_token AND NEW.version_token <> ''))
     EXECUTE FUNCTION chaos.on_written();

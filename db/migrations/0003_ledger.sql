@@ -151,7 +151,32 @@ SELECT id, connector_id, 'connector.sync.' || type, type, trigger, slot, slot_la
     documents_unchanged, chunks_stored, listing_whole, NULL, config_version
 FROM runs;
 
+-- What `echomind why` concludes from: where a connector stands, its open run, the lease of its worker, and what its type keeps
+-- waiting or at work. Nothing of its configuration. Ask for one connector: the others of its type are counted for each row.
+CREATE VIEW connector_evidence AS
+SELECT clock_timestamp() AS seen_at,
+    c.id, c.name, c.type, c.status, c.status_message, c.failure_count, c.max_retries, c.refresh_freq_minutes, c.schedule_cron,
+    c.time_zone, c.needs_plan, c.next_sync_at, c.due_reason, c.trigger_requested_at,
+    r.id AS run_id, r.trigger, r.due_at, r.started_at, r.dispatched_at, r.dispatches, r.picked_up_at, r.try_id, r.worker_id,
+    w.expires_at AS lease_expires_at, r.fetched_at, r.drain_seq, r.total, r.stored, r.whole,
+    t.max_concurrent_syncs AS type_cap,
+    (SELECT count(*) FROM connectors d WHERE d.type = c.type AND d.next_sync_at < c.next_sync_at) AS due_before,
+    (SELECT count(*) FROM open_runs o WHERE o.type = c.type) AS in_flight,
+    (SELECT count(*) FROM open_runs o WHERE o.type = c.type AND o.picked_up_at IS NULL
+        AND o.dispatched_at < r.dispatched_at) AS pending_before,
+    (SELECT count(*) FROM open_runs o JOIN workers l ON l.id = o.worker_id WHERE o.type = c.type
+        AND l.expires_at > (SELECT clock_timestamp())) AS fetching,
+    -- Whether anything was claimed since it is due: the sign of life of a scheduler that works.
+    EXISTS (SELECT FROM open_runs o WHERE o.dispatched_at >= c.next_sync_at)
+        OR EXISTS (SELECT FROM runs e WHERE e.status <> 'missed' AND e.completed_at >= c.next_sync_at
+            AND e.started_at >= c.next_sync_at) AS dispatched_since
+FROM connectors c
+JOIN connector_types t ON t.name = c.type
+LEFT JOIN open_runs r ON r.id = c.run_id
+LEFT JOIN workers w ON w.id = r.worker_id;
+
 -- +goose Down
+DROP VIEW connector_evidence;
 DROP VIEW scheduler_runs;
 DROP TABLE unswept_runs;
 DROP TABLE runs;

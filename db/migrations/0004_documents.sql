@@ -57,6 +57,8 @@ ALTER TABLE chunks ALTER COLUMN embedding SET STORAGE EXTERNAL;
 CREATE TABLE run_messages (
     try_id   uuid NOT NULL,
     no       bigint NOT NULL CONSTRAINT run_messages_no_range CHECK (no >= 1),
+    -- Of a document's part: the number of its first part; null for what is no part.
+    first_no bigint,
     -- Given up: counted, but never a part that makes its document whole, nor a checkpoint. `unnamed`: nobody can tell whose
     -- document it carried, so that no checkpoint passes it.
     given_up text CONSTRAINT run_messages_given_up_known CHECK (given_up IN ('named', 'unnamed')),

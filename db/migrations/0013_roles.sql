@@ -66,8 +66,8 @@ GRANT UPDATE (swept_after), DELETE ON deleted_connectors TO echomind_semantic;
 
 -- People, by the command line: what users write, and their moves.
 GRANT EXECUTE ON FUNCTION moves.enable(integer), moves.disable(integer, text), moves.trigger_sync(integer) TO echomind_console;
-GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, workers, deleted_connectors, documents, chunks,
-    connector_secrets, search_index, search_index_changes, provider_quotas TO echomind_console;
+GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, connector_evidence, workers, deleted_connectors,
+    documents, chunks, connector_secrets, search_index, search_index_changes, provider_quotas TO echomind_console;
 GRANT INSERT (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries,
     trigger_requested_at, created_by, updated_by, status) ON connectors TO echomind_console;
 GRANT UPDATE (name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries,
@@ -89,7 +89,7 @@ GRANT SELECT (id, connector_id, job_name, type, trigger, slot, slot_last, missed
     dispatches, trigger_requested_at, picked_up_at, fetched_at, drain_seq, completed_at, status, reason, error_message, total,
     stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole,
     config_version) ON scheduler_runs TO echomind_reader;
-GRANT SELECT ON connector_types, workers TO echomind_reader;
+GRANT SELECT ON connector_types, workers, connector_evidence TO echomind_reader;
 GRANT SELECT (id, connector_id, status, chunk_count, config_version, updated_at, deleted_at) ON documents TO echomind_reader;
 
 -- +goose Down

@@ -23,10 +23,10 @@ const (
 )
 
 // BringRun brings what waits of a run's connector, unless Qdrant is known to be down.
-func (x *Index) BringRun(ctx context.Context, session uuid.UUID) error {
+func (x *Index) BringRun(ctx context.Context, run uuid.UUID) error {
 	return x.unlessDown(func() error {
 		return x.turns(ctx, func(ctx context.Context, q *dbgen.Queries) ([]int64, error) {
-			return q.SearchIndexChangesBefore(ctx, dbgen.SearchIndexChangesBeforeParams{Session: session, Batch: turnDocuments})
+			return q.SearchIndexChangesBefore(ctx, dbgen.SearchIndexChangesBeforeParams{RunID: run, Batch: turnDocuments})
 		})
 	})
 }
@@ -107,7 +107,7 @@ func (x *Index) write(ctx context.Context, q *dbgen.Queries, to *qdrant.Collecti
 	p := dbgen.ChunksToIndexParams{Embedder: x.embedder.Name(), Letters: indexLetters, Page: indexPage, AfterNo: -1}
 	connectors := map[int64]int32{}
 	for _, d := range group {
-		p.Sessions, p.FirstNos, p.Ids = append(p.Sessions, d.Session), append(p.FirstNos, d.FirstNo), append(p.Ids, d.DocumentID)
+		p.TryIds, p.FirstNos, p.Ids = append(p.TryIds, d.Try), append(p.FirstNos, d.FirstNo), append(p.Ids, d.DocumentID)
 		connectors[d.DocumentID] = d.connector
 	}
 	for {
@@ -121,7 +121,7 @@ func (x *Index) write(ctx context.Context, q *dbgen.Queries, to *qdrant.Collecti
 			if !x.fits(row) {
 				continue
 			}
-			key := Key{Session: row.Session, FirstNo: row.FirstNo, DocumentID: row.DocumentID}
+			key := Key{Try: row.TryID, FirstNo: row.FirstNo, DocumentID: row.DocumentID}
 			points = append(points, qdrant.Point{ID: pointID(key, row.No), Vector: row.Embedding, Payload: qdrant.Payload{
 				ConnectorID: connectors[row.DocumentID], DocumentID: row.DocumentID, Version: version(key), No: row.No,
 				Turn: turn, Words: embed.Words(row.Text),
@@ -158,7 +158,7 @@ func (x *Index) fits(row dbgen.ChunksToIndexRow) bool {
 	})
 	if !good {
 		x.log.Warn("a chunk cannot be found by its vector: it is of another length, or no number",
-			"session", row.Session, "document", row.DocumentID, "no", row.No)
+			"try", row.TryID, "document", row.DocumentID, "no", row.No)
 	}
 	return good
 }

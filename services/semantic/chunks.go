@@ -17,7 +17,7 @@ import (
 
 // Key names the chunks of one version of a document.
 type Key struct {
-	Session    uuid.UUID
+	Try        uuid.UUID
 	FirstNo    int64
 	DocumentID int64
 }
@@ -67,7 +67,7 @@ func (*PostgresStore) Write(ctx context.Context, tx pgx.Tx, pieces []Piece) erro
 		return nil
 	}
 	columns := []string{
-		"session", "first_no", "document_id", "no", "text", "heading_path", "start_offset", "end_offset",
+		"try_id", "first_no", "document_id", "no", "text", "heading_path", "start_offset", "end_offset",
 		"embedder", "embedding",
 	}
 	_, err := tx.CopyFrom(ctx, pgx.Identifier{"chunks"}, columns, pgx.CopyFromSlice(len(pieces), func(i int) ([]any, error) {
@@ -77,7 +77,7 @@ func (*PostgresStore) Write(ctx context.Context, tx pgx.Tx, pieces []Piece) erro
 			path = []string{}
 		}
 		return []any{
-			[16]byte(p.Session), p.FirstNo, p.DocumentID, p.No, p.Text, path, p.Start, p.End, p.Embedder, p.Vector,
+			[16]byte(p.Try), p.FirstNo, p.DocumentID, p.No, p.Text, path, p.Start, p.End, p.Embedder, p.Vector,
 		}, nil
 	}))
 	return err
@@ -90,7 +90,7 @@ func (*PostgresStore) Remove(ctx context.Context, tx pgx.Tx, keys []Key) error {
 	}
 	var p dbgen.DeleteChunksParams
 	for _, k := range keys {
-		p.Sessions = append(p.Sessions, k.Session)
+		p.TryIds = append(p.TryIds, k.Try)
 		p.FirstNos = append(p.FirstNos, k.FirstNo)
 		p.Ids = append(p.Ids, k.DocumentID)
 	}
@@ -102,12 +102,12 @@ func (*PostgresStore) Remove(ctx context.Context, tx pgx.Tx, keys []Key) error {
 // The share of the words that a chunk holds is weighed by their lengths, because longer words are rarer: in a long
 // chunk one word is lost in the noise of a hashed vector.
 const searchVectors = `
-SELECT c.session, c.first_no, c.document_id, c.no, c.embedding,
+SELECT c.try_id, c.first_no, c.document_id, c.no, c.embedding,
     (SELECT coalesce(sum(length(w)) FILTER (WHERE strpos(lower(c.text), w) > 0), 0)::real / greatest(sum(length(w)), 1)
         FROM unnest($4::text[]) w)::real
 FROM connectors k
-JOIN documents d ON d.connector_id = k.id AND d.session IS NOT NULL AND d.deleted_at IS NULL
-JOIN chunks c ON c.session = d.session AND c.first_no = d.first_no AND c.document_id = d.id
+JOIN documents d ON d.connector_id = k.id AND d.try_id IS NOT NULL AND d.deleted_at IS NULL
+JOIN chunks c ON c.try_id = d.try_id AND c.first_no = d.first_no AND c.document_id = d.id
 WHERE c.embedder = $1 AND (
     (k.scope = 'user' AND k.user_id = $2) OR k.scope = 'org' OR (k.scope = 'group' AND k.scope_id = ANY($3::text[])))`
 
@@ -134,7 +134,7 @@ func (s *PostgresStore) Nearest(ctx context.Context, query Query, reader Reader,
 			continue
 		}
 		var c Candidate
-		if err := rows.Scan(&c.Session, &c.FirstNo, &c.DocumentID, &c.No, nil, nil); err != nil {
+		if err := rows.Scan(&c.Try, &c.FirstNo, &c.DocumentID, &c.No, nil, nil); err != nil {
 			return nil, fmt.Errorf("read a candidate: %w", err)
 		}
 		c.Score, c.rank = score, rank

@@ -2,6 +2,7 @@ package semantic
 
 import (
 	"errors"
+	"time"
 
 	"github.com/echomind/sync/internal/config"
 )
@@ -15,9 +16,13 @@ type Config struct {
 	Batch int `env:"SEMANTIC_BATCH" envDefault:"64"`
 	// MaxTries is how often a redelivered message is begun before it becomes a dead letter.
 	MaxTries int `env:"SEMANTIC_MAX_TRIES" envDefault:"5"`
-	// LedgerRetentionDays is how long the ledger keeps a run, in days; the latest 20 of a connector stay.
+	// LedgerRetentionDays is how long the ledger keeps a run, in days; it is dropped by the week.
 	LedgerRetentionDays int `env:"LEDGER_RETENTION_DAYS" envDefault:"90"`
-	Qdrant              config.Qdrant
+	// LeaseSeconds is the workers' lease: a worker is lost when it has been silent for so long, in seconds.
+	LeaseSeconds int `env:"WORKER_LEASE_SECONDS" envDefault:"15"`
+	// ForeignTimeout is when a run of a subscriber that keeps no lease is lost, as in 6h or 90m.
+	ForeignTimeout time.Duration `env:"FOREIGN_SYNC_TIMEOUT" envDefault:"6h"`
+	Qdrant         config.Qdrant
 }
 
 // Shared is what all services are told.
@@ -31,6 +36,8 @@ func (c Config) Validate() error {
 		config.AtLeast("SEMANTIC_BATCH", c.Batch, 1),
 		config.AtLeast("SEMANTIC_MAX_TRIES", c.MaxTries, 1),
 		config.AtLeast("LEDGER_RETENTION_DAYS", c.LedgerRetentionDays, 1),
+		config.AtLeast("WORKER_LEASE_SECONDS", c.LeaseSeconds, 3),
+		config.AtLeast("FOREIGN_SYNC_TIMEOUT (in minutes)", int(c.ForeignTimeout/time.Minute), 1),
 		c.Qdrant.Validate(),
 	)
 }

@@ -6,26 +6,28 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/failpoint"
+	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/sdk/topology"
 )
 
 const (
 	waitPause  = 500 * time.Millisecond
 	waitPauses = 5 * time.Second // the longest of them
+	// heldPause is how long messages wait whose rows somebody holds. Nobody waits beside them: others have work.
+	heldPause = 3 * time.Second
 )
 
 // delivery is one message that was pulled and checked.
 type delivery struct {
 	msg     jetstream.Msg
 	request *internalpb.DocumentProcessRequest
-	session uuid.UUID
+	try     lifecycle.Try
 }
 
 // logOf is a logger for a delivery's run, if it names one.
@@ -37,7 +39,7 @@ func (s *Semantic) logOf(d delivery) *slog.Logger {
 	if connectorType == "" {
 		connectorType = "unknown" // of a worker without the kit
 	}
-	return telemetry.OfRun(s.log, d.request.ConnectorId, d.session.String(), connectorType)
+	return telemetry.OfRun(s.log, d.request.ConnectorId, d.try.Run.String(), connectorType)
 }
 
 // consume pulls batches and handles each to its end before the next.
@@ -60,8 +62,8 @@ func (s *Semantic) handle(ctx context.Context, batch []jetstream.Msg) {
 	defer s.metrics.busy.Dec()
 	stop := keepAlive(ctx, batch)
 	defer stop()
-	var order []uuid.UUID
-	groups := map[uuid.UUID][]delivery{}
+	var order []lifecycle.Try
+	groups := map[lifecycle.Try][]delivery{}
 	var alone []delivery
 	for _, msg := range batch {
 		d, err := decode(msg)
@@ -72,21 +74,21 @@ func (s *Semantic) handle(ctx context.Context, batch []jetstream.Msg) {
 		case metaErr == nil && meta.NumDelivered > 1:
 			alone = append(alone, d)
 		default:
-			if groups[d.session] == nil {
-				order = append(order, d.session)
+			if groups[d.try] == nil {
+				order = append(order, d.try)
 			}
-			groups[d.session] = append(groups[d.session], d)
+			groups[d.try] = append(groups[d.try], d)
 		}
 	}
-	for _, session := range order {
-		s.handleFresh(ctx, groups[session])
+	for _, try := range order {
+		s.handleFresh(ctx, groups[try])
 	}
 	for _, d := range alone {
 		s.handleAlone(ctx, d)
 	}
 }
 
-// handleFresh stores the messages of one session together. Where that fails for a reason of theirs, each is tried
+// handleFresh stores the messages of one try together. Where that fails for a reason of theirs, each is tried
 // by itself.
 func (s *Semantic) handleFresh(ctx context.Context, group []delivery) {
 	ctx, span := s.trace(ctx, group)
@@ -99,6 +101,10 @@ func (s *Semantic) handleFresh(ctx context.Context, group []delivery) {
 	case ctx.Err() != nil:
 		span.Set(tracing.Outcome("handed back"))
 		handBack(group, 0)
+	case isHeld(err):
+		span.Set(tracing.Outcome("handed back"))
+		s.metrics.waited()
+		handBack(group, heldPause)
 	case len(group) == 1:
 		span.Fail("not handled")
 		s.logOf(group[0]).Warn("a message could not be handled; it is tried again", "no", group[0].request.Number, "err", err)

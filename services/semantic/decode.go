@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/sdk/topology"
 )
 
@@ -24,36 +25,48 @@ func decode(msg jetstream.Msg) (delivery, error) {
 	request := &internalpb.DocumentProcessRequest{}
 	err := proto.Unmarshal(msg.Data(), request)
 	if err != nil {
-		d.request, d.session = fromHeaders(msg)
+		d.request, d.try = fromHeaders(msg)
 		return d, fmt.Errorf("decode DocumentProcessRequest: %w", err)
 	}
-	session, err := uuid.Parse(request.ChunkingSession)
-	if err != nil {
-		d.request, d.session = fromHeaders(msg)
-		return d, fmt.Errorf("chunking_session %q: %w", request.ChunkingSession, err)
+	if d.try, err = tryOf(request.ChunkingSession, request.Try); err != nil {
+		d.request, d.try = fromHeaders(msg)
+		return d, err
 	}
-	d.request, d.session = request, session
+	d.request = request
 	if err := check(request); err != nil {
 		d.request = &internalpb.DocumentProcessRequest{
 			ConnectorId: request.ConnectorId, ConfigVersion: request.ConfigVersion,
-			ChunkingSession: request.ChunkingSession, Number: request.Number,
+			ChunkingSession: request.ChunkingSession, Try: request.Try, Number: request.Number,
 		}
 		return d, err
 	}
 	return d, nil
 }
 
-// fromHeaders tells whose an undecodable message is; nil where they do not say.
-func fromHeaders(msg jetstream.Msg) (*internalpb.DocumentProcessRequest, uuid.UUID) {
-	session, err := uuid.Parse(msg.Headers().Get(topology.HeaderSession))
+// tryOf reads whose a message is.
+func tryOf(session, try string) (lifecycle.Try, error) {
+	run, err := uuid.Parse(session)
 	if err != nil {
-		return nil, uuid.Nil
+		return lifecycle.Try{}, fmt.Errorf("chunking_session %q: %w", session, err)
+	}
+	id, err := uuid.Parse(try)
+	if err != nil {
+		return lifecycle.Try{}, fmt.Errorf("try %q, which the pick-up minted: %w", try, err)
+	}
+	return lifecycle.Try{Run: run, ID: id}, nil
+}
+
+// fromHeaders tells whose an undecodable message is; nil where they do not say.
+func fromHeaders(msg jetstream.Msg) (*internalpb.DocumentProcessRequest, lifecycle.Try) {
+	try, err := tryOf(msg.Headers().Get(topology.HeaderSession), msg.Headers().Get(topology.HeaderTry))
+	if err != nil {
+		return nil, lifecycle.Try{}
 	}
 	no, err := strconv.ParseInt(msg.Headers().Get(topology.HeaderNumber), 10, 64)
 	if err != nil || no < 0 {
-		return nil, uuid.Nil
+		return nil, lifecycle.Try{}
 	}
-	return &internalpb.DocumentProcessRequest{ChunkingSession: session.String(), Number: no}, session
+	return &internalpb.DocumentProcessRequest{ChunkingSession: try.Run.String(), Try: try.ID.String(), Number: no}, try
 }
 
 // check refuses what cannot have been sent by the worker kit, and what Postgres could not store.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -115,8 +114,8 @@ func (x *Index) catchUp(ctx context.Context, complete func(context.Context, uuid
 	stored := x.stored
 	x.stored = nil
 	x.mu.Unlock()
-	for _, session := range stored {
-		if err := complete(ctx, session); err != nil {
+	for _, run := range stored {
+		if err := complete(ctx, run); err != nil {
 			return err
 		}
 	}
@@ -193,11 +192,10 @@ func (x *Index) begin(ctx context.Context) error {
 		if _, err = x.queries.SearchIndex(ctx); !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}
-		return postgres.Tx(ctx, x.pool, func(tx pgx.Tx) error {
+		// New stores queue behind who waits for a table.
+		bounds := postgres.Bounds{Lock: 2 * time.Second, Idle: frozenAfter}
+		return postgres.TxBounded(ctx, x.pool, bounds, func(tx pgx.Tx) error {
 			q := x.queries.WithTx(tx)
-			if err := bound(ctx, q, 2*time.Second); err != nil { // new stores queue behind who waits for a table
-				return err
-			}
 			if err := q.LockDocumentsTable(ctx); err != nil {
 				return err
 			}
@@ -256,11 +254,10 @@ func (x *Index) fill(ctx context.Context, dimensions int) error {
 // inTurn runs a transaction that has the index for itself. All its errors are waits.
 func (x *Index) inTurn(ctx context.Context, name string, after time.Duration, work func(context.Context, *dbgen.Queries) error) error {
 	err := deadline.Do(ctx, name, after, func(ctx context.Context) error {
-		return postgres.Tx(ctx, x.pool, func(tx pgx.Tx) error {
+		// Who is frozen with the turn in hand loses it; who waits for it asks again later.
+		bounds := postgres.Bounds{Lock: turnWait, Statement: after, Idle: frozenAfter}
+		return postgres.TxBounded(ctx, x.pool, bounds, func(tx pgx.Tx) error {
 			q := x.queries.WithTx(tx)
-			if err := bound(ctx, q, turnWait); err != nil {
-				return err
-			}
 			if err := q.AwaitTurnAtSearchIndex(ctx); err != nil {
 				return fmt.Errorf("wait for a turn: %w", err)
 			}
@@ -271,14 +268,6 @@ func (x *Index) inTurn(ctx context.Context, name string, after time.Duration, wo
 		err = fmt.Errorf("%w: %w", errIndex, err)
 	}
 	return err
-}
-
-// bound bounds a transaction's waits for locks, and its own standing still.
-func bound(ctx context.Context, q *dbgen.Queries, lock time.Duration) error {
-	milliseconds := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
-	return q.BoundTransaction(ctx, dbgen.BoundTransactionParams{
-		IdleMilliseconds: milliseconds(frozenAfter), LockMilliseconds: milliseconds(lock),
-	})
 }
 
 // away counts an answer that did not come, and makes it a wait.

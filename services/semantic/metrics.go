@@ -24,6 +24,10 @@ type metrics struct {
 	busy        prometheus.Gauge
 	storing     prometheus.Histogram
 	embedding   prometheus.Histogram
+	// lostInTransit, unswept, looks: of keeping house.
+	lostInTransit prometheus.Counter
+	unswept       prometheus.Gauge
+	looks         *prometheus.HistogramVec
 }
 
 // What became of a message.
@@ -61,15 +65,21 @@ func newMetrics(registry prometheus.Registerer, workers int) *metrics {
 		verdicts: telemetry.Register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "semantic_runs_total", Help: "Runs completed, by verdict.",
 		}, []string{"verdict"})),
-		deadLetters: counter("semantic_dead_letters_total", "Messages that were given up."),
-		checkpoints: counter("semantic_checkpoints_total", "Times a checkpoint became a connector's state."),
-		waits:       counter("semantic_waits_total", "Times a batch had to wait for a server of ours."),
-		points:      counter("semantic_index_points_total", "Chunks brought to the search index."),
-		indexErrors: counter("semantic_index_errors_total", "Times the search index gave no answer, or a wrong one."),
-		indexQueue:  gauge("semantic_index_queue", "Documents that changed and wait to be brought to the search index, up to 100,000."),
-		indexing:    histogram("semantic_index_duration_seconds", "Time to bring one batch of changes to the search index."),
-		storing:     histogram("semantic_store_duration_seconds", "Time of one store transaction."),
-		embedding:   histogram("semantic_embed_duration_seconds", "Time to embed one batch."),
+		deadLetters:   counter("semantic_dead_letters_total", "Messages that were given up."),
+		checkpoints:   counter("semantic_checkpoints_total", "Times a checkpoint became a connector's state."),
+		waits:         counter("semantic_waits_total", "Times a batch had to wait for a server of ours."),
+		points:        counter("semantic_index_points_total", "Chunks brought to the search index."),
+		indexErrors:   counter("semantic_index_errors_total", "Times the search index gave no answer, or a wrong one."),
+		indexQueue:    gauge("semantic_index_queue", "Documents that changed and wait to be brought to the search index, up to 100,000."),
+		indexing:      histogram("semantic_index_duration_seconds", "Time to bring one batch of changes to the search index."),
+		storing:       histogram("semantic_store_duration_seconds", "Time of one store transaction."),
+		embedding:     histogram("semantic_embed_duration_seconds", "Time to embed one batch."),
+		lostInTransit: counter("semantic_lost_in_transit_total", "Runs that ended because the stream had lost documents of theirs."),
+		unswept:       gauge("semantic_unswept_runs", "Ended runs whose leftovers are still to be removed, up to 100,000."),
+		looks: telemetry.Register(registry, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "semantic_look_duration_seconds", Help: "Time of one look, by what is looked after.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),
+		}, []string{"look"})),
 	}
 }
 

@@ -31,10 +31,22 @@ func (it *item) unnamed() bool {
 	return it.poison != "" && it.sourceID == "" && (it.note == nil || it.note.checkpoint == nil)
 }
 
+// givenUp is how the count remembers an item: "" for one that is stored. One that was given up is never a part that makes its
+// document whole, nor a checkpoint; past an unnamed one no cursor moves.
+func (it *item) givenUp() string {
+	switch {
+	case it.unnamed():
+		return "unnamed"
+	case it.poison != "":
+		return "named"
+	}
+	return ""
+}
+
 // writeNotes keeps the checkpoints among the items, and what a listing has shown with them, and says how many notes there
 // are. A note that was given up is only counted; a document that was given up has been shown all the same.
 func (t *storing) writeNotes(ctx context.Context, items []*item) (written int64, err error) {
-	sightings := dbgen.SightParams{ConnectorID: t.connectorID, Session: t.session}
+	sightings := dbgen.SightParams{ConnectorID: t.run.ConnectorID, TryID: t.try.ID}
 	sight := func(listing int32, sourceID string, no int64) {
 		if listing > 0 {
 			sightings.Listings = append(sightings.Listings, listing)
@@ -56,7 +68,9 @@ func (t *storing) writeNotes(ctx context.Context, items []*item) (written int64,
 		case it.note.checkpoint != nil:
 			state, err := wire.JSON(it.note.checkpoint.State)
 			if err == nil {
-				err = t.q.KeepCheckpoint(ctx, dbgen.KeepCheckpointParams{Session: t.session, No: it.no, State: state})
+				err = t.q.KeepCheckpoint(ctx, dbgen.KeepCheckpointParams{
+					TryID: t.try.ID, RunID: t.try.Run, No: it.no, State: state,
+				})
 			}
 			if err != nil {
 				return written, fmt.Errorf("keep checkpoint %d: %w", it.no, err)
@@ -76,46 +90,20 @@ func (t *storing) writeNotes(ctx context.Context, items []*item) (written int64,
 	return written, nil
 }
 
-// advance passes the checkpoints of a run before which everything is stored.
-func (s *Semantic) advance(ctx context.Context, session uuid.UUID) error {
-	ctx, span := s.servers.Tracer.Start(ctx, session, tracing.Checkpoint)
+// advance passes the checkpoints of a run before which everything is stored. Where somebody holds the connector it is left
+// to who keeps house.
+func (s *Semantic) advance(ctx context.Context, run uuid.UUID) error {
+	ctx, span := s.servers.Tracer.Start(ctx, run, tracing.Checkpoint)
 	defer span.End()
-	advanced, err := s.lifecycle.Advance(ctx, session)
-	if errors.Is(err, lifecycle.ErrFenced) {
+	advanced, err := s.lifecycle.Advance(ctx, run)
+	if errors.Is(err, lifecycle.ErrHeld) {
+		span.Set(tracing.Outcome("held"))
 		return nil
 	}
 	if advanced && err == nil {
 		s.metrics.checkpoints.Inc()
 	}
 	return err
-}
-
-// AdvanceStored passes the checkpoints of every open run before which everything is stored.
-func (s *Semantic) AdvanceStored(ctx context.Context) error {
-	runs, err := s.lifecycle.CheckpointedRuns(ctx)
-	if err != nil {
-		return fmt.Errorf("ask for runs with checkpoints: %w", err)
-	}
-	return s.ofEach(runs, "advance", func(session uuid.UUID) error { return s.advance(ctx, session) })
-}
-
-// ofEach does something of each of several runs. One that cannot be moved holds up no other.
-func (s *Semantic) ofEach(runs []uuid.UUID, what string, do func(uuid.UUID) error) error {
-	var problems []error
-	waits := 0
-	for _, session := range runs {
-		err := do(session)
-		if err != nil {
-			problems = append(problems, fmt.Errorf("%s run %s: %w", what, session, err))
-		}
-		if isWait(err) && !errors.Is(err, errIndex) {
-			waits++
-		}
-		if waits > 1 {
-			break // one may be locked; after two it is Postgres, and each of the others would take a deadline of its own
-		}
-	}
-	return errors.Join(problems...)
 }
 
 func checkSeen(number int64, seen *internalpb.DocumentsSeen) error {

@@ -33,18 +33,18 @@ func collectionName(row dbgen.SearchIndexRow) string { return row.Name + "-" + r
 func pointID(key Key, no int32) uuid.UUID {
 	id := binary.BigEndian.AppendUint64(nil, uint64(key.FirstNo))
 	id = binary.BigEndian.AppendUint64(id, uint64(key.DocumentID))
-	return uuid.NewSHA1(key.Session, binary.BigEndian.AppendUint32(id, uint32(no)))
+	return uuid.NewSHA1(key.Try, binary.BigEndian.AppendUint32(id, uint32(no)))
 }
 
-// version names what a document shows: a message of a session begins one document.
-func version(key Key) string { return key.Session.String() + "/" + strconv.FormatInt(key.FirstNo, 10) }
+// version names what a document shows: a message of a try begins one document.
+func version(key Key) string { return key.Try.String() + "/" + strconv.FormatInt(key.FirstNo, 10) }
 
 // keyOfVersion is the inverse of version.
 func keyOfVersion(p qdrant.Payload) (Key, error) {
-	session, firstNo, _ := strings.Cut(p.Version, "/")
+	try, firstNo, _ := strings.Cut(p.Version, "/")
 	key := Key{DocumentID: p.DocumentID}
 	var err error
-	if key.Session, err = uuid.Parse(session); err != nil {
+	if key.Try, err = uuid.Parse(try); err != nil {
 		return Key{}, fmt.Errorf("version %q: %w", p.Version, err)
 	}
 	if key.FirstNo, err = strconv.ParseInt(firstNo, 10, 64); err != nil {
@@ -80,10 +80,10 @@ func newShowing(rows []dbgen.ChangedDocumentsRow, most int32) (s showing) {
 			return s
 		}
 		s.changes, s.ids = append(s.changes, row.ID), append(s.ids, row.DocumentID)
-		if row.ConnectorID == nil || row.Session == nil || row.FirstNo == nil {
+		if row.ConnectorID == nil || row.TryID == nil || row.FirstNo == nil {
 			continue
 		}
-		key := Key{Session: *row.Session, FirstNo: *row.FirstNo, DocumentID: row.DocumentID}
+		key := Key{Try: *row.TryID, FirstNo: *row.FirstNo, DocumentID: row.DocumentID}
 		s.versions = append(s.versions, version(key))
 		s.documents = append(s.documents, shownDocument{key, *row.ConnectorID, row.Chunks})
 	}

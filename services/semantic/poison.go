@@ -42,10 +42,15 @@ func (s *Semantic) handleAlone(ctx context.Context, d delivery) {
 		case err == nil:
 			acknowledge([]delivery{d})
 			return
-		case isWait(err) || ctx.Err() != nil:
+		case isWait(err) || isHeld(err) || ctx.Err() != nil:
 			s.takeBackTry(ctx, d)
-			if ctx.Err() != nil {
+			switch {
+			case ctx.Err() != nil:
 				handBack([]delivery{d}, 0)
+				return
+			case isHeld(err):
+				s.metrics.waited()
+				handBack([]delivery{d}, heldPause)
 				return
 			}
 			s.metrics.waited()
@@ -70,7 +75,7 @@ func (s *Semantic) beginTry(ctx context.Context, d delivery) (int, error) {
 	var tries int32
 	err := s.untilAnswered(ctx, d, func(ctx context.Context) (err error) {
 		tries, err = deadline.Get(ctx, "semantic.begin_try", queryTimeout, func(ctx context.Context) (int32, error) {
-			return s.queries.BeginTry(ctx, dbgen.BeginTryParams{Session: d.session, No: d.request.Number})
+			return s.queries.BeginTry(ctx, dbgen.BeginTryParams{RunID: d.try.Run, TryID: d.try.ID, No: d.request.Number})
 		})
 		return err
 	})
@@ -81,7 +86,7 @@ func (s *Semantic) takeBackTry(ctx context.Context, d delivery) {
 	err := s.untilAnswered(ctx, d, func(ctx context.Context) error {
 		ctx = context.WithoutCancel(ctx)
 		return deadline.Do(ctx, "semantic.take_back_try", time.Second, func(ctx context.Context) error {
-			return s.queries.TakeBackTry(ctx, dbgen.TakeBackTryParams{Session: d.session, No: d.request.Number})
+			return s.queries.TakeBackTry(ctx, dbgen.TakeBackTryParams{TryID: d.try.ID, No: d.request.Number})
 		})
 	})
 	if err != nil {
@@ -92,7 +97,7 @@ func (s *Semantic) takeBackTry(ctx context.Context, d delivery) {
 // giveUp moves a message to the dead letters: published there and acknowledged, then counted as stored with an
 // error, then acknowledged here. Dying between any two of these repeats them, and changes nothing.
 func (s *Semantic) giveUp(ctx context.Context, d delivery, why error, tries int) {
-	ctx, span := s.servers.Tracer.Start(ctx, d.session, tracing.DeadLetter, tracing.Tries(tries))
+	ctx, span := s.servers.Tracer.Start(ctx, d.try.Run, tracing.DeadLetter, tracing.Tries(tries))
 	defer span.End()
 	span.Fail("given up")
 	for pause := waitPause; ; pause = min(2*pause, waitPauses) {
@@ -135,18 +140,21 @@ func (s *Semantic) countPoison(ctx context.Context, d delivery, why error) error
 	}
 	it := newItem(d)
 	it.poison = "given up: " + why.Error()
-	come, err := s.storeItems(ctx, d.request, d.session, []*item{it})
+	if errors.Is(why, errEnvelope) {
+		it.part, it.sourceID, it.note = nil, "", nil // whose document it is cannot be told
+	}
+	come, err := s.storeItems(ctx, d.try, []*item{it})
 	switch {
-	case isWait(err):
+	case isWait(err), isHeld(err):
 		return err
 	case err != nil:
 		return s.failRun(ctx, d, fmt.Errorf("message %d could not be counted: %w", d.request.Number, err))
 	}
-	return s.settle(ctx, d.session, come)
+	return s.settle(ctx, d.try.Run, come)
 }
 
 func (s *Semantic) failRun(ctx context.Context, d delivery, why error) error {
-	err := s.lifecycle.Fail(ctx, d.session, lifecycle.Transient, why.Error())
+	err := s.lifecycle.Fail(ctx, d.try, lifecycle.Transient, why.Error())
 	if errors.Is(err, lifecycle.ErrFenced) {
 		return nil
 	}

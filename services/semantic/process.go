@@ -29,14 +29,22 @@ const (
 // errEmbedder says that the embedder gave no answer.
 var errEmbedder = errors.New("the embedder is away")
 
+// errEnvelope says that a message claims to be of another connector or configuration than its run.
+var errEnvelope = errors.New("the message is not of its run")
+
 func isWait(err error) bool {
 	return errors.Is(err, errEmbedder) || errors.Is(err, errIndex) || postgres.Unavailable(err)
 }
 
-// process stores messages of one session, passes the checkpoints that are reached by that, and completes its run where
+// isHeld says that somebody holds rows which a message needs: it is handed back, and its worker goes on with others.
+func isHeld(err error) bool {
+	return postgres.Locked(err) || errors.Is(err, lifecycle.ErrHeld)
+}
+
+// process stores messages of one try, passes the checkpoints that are reached by that, and completes its run where
 // that was the last of it. nil means that they may be acknowledged, also because the run is over and they are old news.
 func (s *Semantic) process(ctx context.Context, group []delivery) error {
-	session := group[0].session
+	try := group[0].try
 	var items []*item
 	var come progress
 	for _, d := range group {
@@ -45,7 +53,7 @@ func (s *Semantic) process(ctx context.Context, group []delivery) error {
 			items = append(items, newItem(d))
 			continue
 		}
-		whole, err := s.recordCompleted(ctx, session, completed.Completed)
+		whole, err := s.recordCompleted(ctx, d, completed.Completed)
 		if err != nil {
 			return err
 		}
@@ -56,7 +64,7 @@ func (s *Semantic) process(ctx context.Context, group []delivery) error {
 			return err
 		}
 		began := time.Now()
-		stored, err := s.storeItems(ctx, group[0].request, session, items)
+		stored, err := s.storeItems(ctx, try, items)
 		if err != nil {
 			return err
 		}
@@ -67,69 +75,108 @@ func (s *Semantic) process(ctx context.Context, group []delivery) error {
 			s.index.kick()
 		}
 	}
-	return s.settle(ctx, session, come)
+	return s.settle(ctx, try.Run, come)
 }
 
 // settle does what is to be done about a run that has come this far: each in a transaction of its own, because a store
 // locks nothing of the connector. It is done again at the latest when the service keeps house.
-func (s *Semantic) settle(ctx context.Context, session uuid.UUID, come progress) error {
+func (s *Semantic) settle(ctx context.Context, run uuid.UUID, come progress) error {
 	switch {
 	case come.complete && s.index != nil:
-		s.index.kick(session) // it is completed when it can be found; nothing is stored later for it
+		s.index.kick(run) // it is completed when it can be found; nothing is stored later for it
 		return nil
 	case come.complete:
-		return s.complete(ctx, session)
+		return s.complete(ctx, run)
 	case come.checkpointed:
-		return s.advance(ctx, session)
+		return s.advance(ctx, run)
 	}
 	return nil
 }
 
-func (s *Semantic) recordCompleted(ctx context.Context, session uuid.UUID, c *internalpb.SyncCompleted) (bool, error) {
+// recordCompleted writes down what sync completed says, once, and says whether everything is stored.
+func (s *Semantic) recordCompleted(ctx context.Context, d delivery, c *internalpb.SyncCompleted) (bool, error) {
 	state, err := wire.JSON(c.NewState)
 	if err != nil {
 		return false, fmt.Errorf("new_state: %w", err)
 	}
-	whole, err := deadline.Get(ctx, "semantic.record_completed", queryTimeout,
-		func(ctx context.Context) (bool, error) {
-			return s.queries.RecordCompleted(ctx, dbgen.RecordCompletedParams{
-				Session: session, Total: c.Total, NewState: state, ListingWhole: &c.ListingWhole,
-				Unchanged: c.Unchanged, Reason: nonEmpty(c.Reason),
-			})
+	var whole bool
+	err = deadline.Do(ctx, "semantic.record_completed", queryTimeout, func(ctx context.Context) error {
+		run, err := s.queries.RunOfTry(ctx, dbgen.RunOfTryParams{RunID: d.try.Run, TryID: d.try.ID})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil // the run is over, or another try's
+		}
+		if err == nil {
+			err = checkEnvelope(d.request, run)
+		}
+		if whole = run.Whole; err != nil || run.Total != nil {
+			return err // said twice it changes nothing
+		}
+		whole, err = s.queries.RecordCompleted(ctx, dbgen.RecordCompletedParams{
+			RunID: d.try.Run, TryID: d.try.ID, Total: c.Total, NewState: state, ListingWhole: &c.ListingWhole,
+			Unchanged: c.Unchanged, Reason: nonEmpty(c.Reason),
 		})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return false, nil // the run is over
-	}
+		if errors.Is(err, pgx.ErrNoRows) {
+			whole, err = false, s.notRecorded(ctx, d, c.Total)
+		}
+		return err
+	})
 	return whole, err
 }
 
-// complete completes a run of which everything is stored, once it can be found.
-func (s *Semantic) complete(ctx context.Context, session uuid.UUID) error {
-	ctx, span := s.servers.Tracer.Start(ctx, session, tracing.Complete)
+// notRecorded tells why sync completed changed nothing: its run is over, another replica was faster, or its total cannot be.
+func (s *Semantic) notRecorded(ctx context.Context, d delivery, total int64) error {
+	run, err := s.queries.RunOfTry(ctx, dbgen.RunOfTryParams{RunID: d.try.Run, TryID: d.try.ID})
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil
+	case err == nil && run.Total == nil:
+		return fmt.Errorf("total %d: more messages of the try are stored already", total)
+	}
+	return err
+}
+
+// checkEnvelope compares what a message says of itself with what its run says. A configuration that is not said is the run's.
+func checkEnvelope(m *internalpb.DocumentProcessRequest, run dbgen.RunOfTryRow) error {
+	if m.ConnectorId != run.ConnectorID {
+		return fmt.Errorf("%w: connector_id %d, the run is of connector %d", errEnvelope, m.ConnectorId, run.ConnectorID)
+	}
+	if m.ConfigVersion != 0 && m.ConfigVersion != run.ConfigVersion {
+		return fmt.Errorf("%w: config_version %d, the run has %d", errEnvelope, m.ConfigVersion, run.ConfigVersion)
+	}
+	return nil
+}
+
+// complete completes a run of which everything is stored, once it can be found. Where somebody holds the connector it is left
+// to who keeps house.
+func (s *Semantic) complete(ctx context.Context, run uuid.UUID) error {
+	ctx, span := s.servers.Tracer.Start(ctx, run, tracing.Complete)
 	defer span.End()
 	if s.index != nil {
-		if err := s.index.BringRun(ctx, session); err != nil {
+		if err := s.index.BringRun(ctx, run); err != nil {
 			span.Fail("not found yet")
 			return err
 		}
 	}
-	run, err := s.lifecycle.Complete(ctx, session)
-	if errors.Is(err, lifecycle.ErrFenced) {
+	ended, err := s.lifecycle.Complete(ctx, run)
+	switch {
+	case errors.Is(err, lifecycle.ErrFenced):
 		span.Set(tracing.Outcome("fenced"))
 		return nil
-	}
-	if err != nil {
+	case errors.Is(err, lifecycle.ErrHeld):
+		span.Set(tracing.Outcome("held"))
+		return nil
+	case err != nil:
 		span.Fail("not completed yet")
-	} else {
-		span.Set(tracing.Verdict(string(run.Verdict)))
-		s.metrics.verdicts.WithLabelValues(string(run.Verdict)).Inc()
-		event := telemetry.Completed
-		if run.Verdict == lifecycle.Skipped {
-			event = telemetry.Skipped
-		}
-		telemetry.OfRun(s.log, run.ConnectorID, session.String(), run.Type).Info("the sync has ended", "event", event)
+		return err
 	}
-	return err
+	span.Set(tracing.Verdict(string(ended.Verdict)))
+	s.metrics.verdicts.WithLabelValues(string(ended.Verdict)).Inc()
+	event := telemetry.Completed
+	if ended.Verdict == lifecycle.Skipped {
+		event = telemetry.Skipped
+	}
+	telemetry.OfRun(s.log, ended.ConnectorID, run.String(), ended.Type).Info("the sync has ended", "event", event)
+	return nil
 }
 
 // embed fills in the vectors before any transaction is open.

@@ -100,7 +100,7 @@ func (s *Searcher) read(ctx context.Context, reader Reader, near []Candidate, wo
 	var held [][]bool // by hit: which of the words it holds
 	for _, c := range near {
 		row, err := s.queries.SearchHit(ctx, dbgen.SearchHitParams{
-			Session: c.Session, FirstNo: c.FirstNo, DocumentID: c.DocumentID, No: c.No,
+			TryID: c.Try, FirstNo: c.FirstNo, DocumentID: c.DocumentID, No: c.No,
 			UserID: reader.UserID, Groups: append([]string{}, reader.Groups...),
 		})
 		if errors.Is(err, pgx.ErrNoRows) {

@@ -1,12 +1,16 @@
 // Package semantic consumes document.process: it embeds, stores, deletes what is gone, counts, and completes runs.
 // Redelivery of any message at any point changes nothing.
 //
-//	one transaction stores a batch of one session:
+//	one transaction stores a batch of one try:
 //	  run_messages   which numbers are new        (no row: already counted)
+//	  open_runs      whose run it is              (no row: the run is over, or another try's; roll everything back)
 //	  documents      locked, sorted by source_id  (of two workers with two parts, the second sees the first's)
-//	  chunks         under (session, first_no, document)
+//	  chunks         under (try, first_no, document)
 //	  documents      name the chunks of what is whole
-//	  scheduler_runs stored + n, last             (no row: the run is over, roll everything back)
+//	  open_runs      stored + n, last             (no row: as above)
+//
+// Beside that it settles what nobody else can: runs that are stored and not completed, checkpoints that nobody passed, runs
+// whose worker was lost again or whose documents were lost in transit; and it sweeps what ended runs leave.
 package semantic
 
 import (
@@ -15,10 +19,12 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/leases"
 	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/services/semantic/embed"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
@@ -49,6 +55,11 @@ type Semantic struct {
 	log       *slog.Logger
 	// storeTimeout bounds one store transaction.
 	storeTimeout time.Duration
+	// workers is which worker processes are lost; the look for them alone touches it.
+	workers *leases.Watch
+	// missing is since when the documents of draining runs are not in the stream; the look for them alone touches it.
+	missing    map[uuid.UUID]time.Time
+	missingFor time.Duration
 }
 
 // Run connects and works until ctx ends; it returns nil on a clean stop.
@@ -70,6 +81,8 @@ func New(cfg Config, servers *connect.Servers, embedder Embedder, store Store, p
 		config: cfg, servers: servers, queries: dbgen.New(servers.Pool), lifecycle: lifecycle.New(servers.Pool),
 		embedder: embedder, store: store, metrics: newMetrics(process.Metrics, cfg.Workers),
 		log: process.Log.With("service", "semantic"), storeTimeout: storeTimeout,
+		workers:    leases.NewWatch(servers.Pool, time.Duration(cfg.LeaseSeconds)*time.Second),
+		missingFor: missingFor,
 	}
 	if cfg.Qdrant.URL != "" {
 		s.index = newIndex(cfg.Qdrant, servers.Pool, embedder, s.metrics, s.log)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -16,8 +17,13 @@ import (
 	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/failpoint"
+	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 )
+
+// storeBounds bound a store transaction: who waits for a row that somebody holds hands its messages back, and a process that
+// freezes loses its locks.
+var storeBounds = postgres.Bounds{Lock: 1500 * time.Millisecond, Statement: storeTimeout, Idle: 10 * time.Second}
 
 // errRunOver says that the run has ended: what was about to be stored is rolled back.
 var errRunOver = errors.New("the run is over")
@@ -30,11 +36,12 @@ type item struct {
 	note        *note
 	vectors     [][]float32
 	// poison says why the message itself could not be handled; it is counted, and its document fails.
-	poison string
+	poison  string
+	request *internalpb.DocumentProcessRequest
 }
 
 func newItem(d delivery) *item {
-	it := &item{no: d.request.Number, firstNo: d.request.Number}
+	it := &item{no: d.request.Number, firstNo: d.request.Number, request: d.request}
 	switch body := d.request.Body.(type) {
 	case *internalpb.DocumentProcessRequest_Part:
 		it.part, it.firstNo, it.sourceID = body.Part, body.Part.FirstNo, body.Part.SourceId
@@ -55,22 +62,19 @@ func (it *item) chunks() []*internalpb.Chunk {
 	return it.part.Chunks
 }
 
-// storeItems stores messages of one session in one transaction and says how far the run has come with them. Those
+// storeItems stores messages of one try in one transaction and says how far the run has come with them. Those
 // that are counted already change nothing.
 func (s *Semantic) storeItems(
-	ctx context.Context, envelope *internalpb.DocumentProcessRequest, session uuid.UUID, items []*item,
+	ctx context.Context, try lifecycle.Try, items []*item,
 ) (come progress, err error) {
 	slices.SortFunc(items, func(a, b *item) int { return cmp.Compare(a.no, b.no) })
 	var t storing
 	ctx, span := s.servers.Tracer.Within(ctx, tracing.Store)
 	defer span.End()
 	err = deadline.Do(ctx, "semantic.store", s.storeTimeout, func(ctx context.Context) error {
-		return postgres.Tx(ctx, s.servers.Pool, func(tx pgx.Tx) (err error) {
-			t = storing{
-				tx: tx, q: s.queries.WithTx(tx), store: s.store, embedder: s.embedder.Name(), session: session,
-				connectorID: envelope.ConnectorId, configVersion: envelope.ConfigVersion,
-			}
-			come, err = t.run(ctx, items)
+		return postgres.TxBounded(ctx, s.servers.Pool, storeBounds, func(tx pgx.Tx) (err error) {
+			t = storing{tx: tx, q: s.queries.WithTx(tx), store: s.store, embedder: s.embedder.Name(), try: try}
+			come, err = t.all(ctx, items)
 			return err
 		})
 	})
@@ -94,30 +98,37 @@ func (s *Semantic) storeItems(
 
 // storing is one store transaction.
 type storing struct {
-	tx            pgx.Tx
-	q             *dbgen.Queries
-	store         Store
-	embedder      string
-	session       uuid.UUID
-	connectorID   int32
-	configVersion int64
+	tx       pgx.Tx
+	q        *dbgen.Queries
+	store    Store
+	embedder string
+	try      lifecycle.Try
+	run      dbgen.RunOfTryRow // what the run says of itself: whose it is, and of which configuration
 	// What the transaction adds, for the metrics.
 	counted, chunks int
 	failed          int64
 }
 
-func (t *storing) run(ctx context.Context, items []*item) (progress, error) {
+func (t *storing) all(ctx context.Context, items []*item) (progress, error) {
 	fresh, err := t.count(ctx, items)
 	if err != nil {
 		return progress{}, err
 	}
 	// Asked after counting: the sweep forgets what an ended run has counted, so that a late duplicate looks new.
-	stored, err := t.q.IsStored(ctx, t.session)
+	t.run, err = t.q.RunOfTry(ctx, dbgen.RunOfTryParams{RunID: t.try.Run, TryID: t.try.ID})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return progress{}, errRunOver
 	}
 	if err != nil || len(fresh) == 0 {
-		return progress{stored.Complete, stored.Checkpointed}, err
+		return progress{t.run.Whole, t.run.Checkpointed}, err
+	}
+	for _, it := range fresh {
+		if it.poison != "" {
+			continue
+		}
+		if err := checkEnvelope(it.request, t.run); err != nil {
+			return progress{}, err
+		}
 	}
 	rows, err := t.lock(ctx, fresh)
 	if err != nil {
@@ -134,8 +145,8 @@ func (t *storing) run(ctx context.Context, items []*item) (progress, error) {
 	if err := t.store.Remove(ctx, t.tx, change.replaced); err != nil {
 		return progress{}, fmt.Errorf("remove replaced chunks: %w", err)
 	}
-	if len(change.documents.Ids) > 0 {
-		if err := t.q.WriteDocuments(ctx, change.documents); err != nil {
+	if len(change.documents) > 0 {
+		if err := t.writeDocuments(ctx, change.documents); err != nil {
 			return progress{}, fmt.Errorf("write documents: %w", err)
 		}
 	}
@@ -146,28 +157,24 @@ func (t *storing) run(ctx context.Context, items []*item) (progress, error) {
 	failpoint.At("semantic.storing")
 	t.counted, t.chunks, t.failed = len(fresh), len(change.pieces), change.failed
 	come, err := t.q.CountStored(ctx, dbgen.CountStoredParams{
-		Session: t.session, Stored: int64(len(fresh)), Processed: change.processed, Failed: change.failed,
-		Deleted: change.deleted, Chunks: int64(len(change.pieces)), Notes: notes,
+		RunID: t.try.Run, TryID: t.try.ID, Stored: int64(len(fresh)), Processed: change.processed, Failed: change.failed,
+		Deleted: change.deleted, Chunks: int64(len(change.pieces)), Notes: notes, Unnamed: change.unnamed,
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return progress{}, errRunOver
 	}
-	return progress{come.Complete, come.Checkpointed}, err
+	return progress{come.Whole, come.Checkpointed}, err
 }
 
 // count marks the numbers as counted and returns the items that were not before.
 func (t *storing) count(ctx context.Context, items []*item) ([]*item, error) {
-	p := dbgen.CountMessagesParams{Session: t.session}
+	p := dbgen.CountMessagesParams{TryID: t.try.ID}
 	for _, it := range items {
-		firstNo := it.firstNo
-		switch {
-		case it.unnamed():
-			firstNo = -1 // its document is not known to have failed: the run completes, and its cursor stays
-		case it.poison != "":
-			firstNo = 0 // counted, but never a part that makes its document whole; nor is a checkpoint kept
+		var firstNo int64
+		if it.part != nil {
+			firstNo = it.firstNo
 		}
-		p.Nos = append(p.Nos, it.no)
-		p.FirstNos = append(p.FirstNos, firstNo)
+		p.Nos, p.FirstNos, p.GivenUps = append(p.Nos, it.no), append(p.FirstNos, firstNo), append(p.GivenUps, it.givenUp())
 	}
 	counted, err := t.q.CountMessages(ctx, p)
 	if err != nil {
@@ -197,7 +204,7 @@ func (t *storing) lock(ctx context.Context, items []*item) (map[string]dbgen.Loc
 	}
 	slices.Sort(ids)
 	locked, err := t.q.LockDocuments(ctx, dbgen.LockDocumentsParams{
-		ConnectorID: t.connectorID, SourceIds: slices.Compact(ids),
+		ConnectorID: t.run.ConnectorID, ConfigVersion: t.run.ConfigVersion, TryID: t.try.ID, SourceIds: slices.Compact(ids),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("lock documents: %w", err)
@@ -210,17 +217,17 @@ func (t *storing) lock(ctx context.Context, items []*item) (map[string]dbgen.Loc
 }
 
 // wholeDocuments finds, per document, the item that makes it whole: all its parts are counted now. Of several of
-// one document in this session the last one counts.
+// one document in this try the last one counts.
 func (t *storing) wholeDocuments(ctx context.Context, items []*item) (map[string]*item, error) {
-	var several []int64
+	p := dbgen.CountPartsParams{TryID: t.try.ID}
 	for _, it := range items {
-		if it.part != nil && it.part.Parts > 1 {
-			several = append(several, it.firstNo)
+		if it.part != nil && it.part.Parts > 1 && !slices.Contains(p.FirstNos, it.firstNo) {
+			p.FirstNos, p.Parts = append(p.FirstNos, it.firstNo), append(p.Parts, int64(it.part.Parts))
 		}
 	}
 	counted := map[int64]int64{}
-	if len(several) > 0 {
-		rows, err := t.q.CountParts(ctx, dbgen.CountPartsParams{Session: t.session, FirstNos: several})
+	if len(p.FirstNos) > 0 {
+		rows, err := t.q.CountParts(ctx, p)
 		if err != nil {
 			return nil, fmt.Errorf("count parts: %w", err)
 		}
@@ -244,26 +251,28 @@ func (t *storing) wholeDocuments(ctx context.Context, items []*item) (map[string
 type change struct {
 	pieces                     []Piece
 	replaced                   []Key
-	documents                  dbgen.WriteDocumentsParams
+	documents                  []write
 	processed, failed, deleted int64
+	unnamed                    int64
 }
 
 func (t *storing) plan(items []*item, rows map[string]dbgen.LockDocumentsRow, whole map[string]*item) change {
-	c := change{documents: dbgen.WriteDocumentsParams{WrittenBy: t.session, ConfigVersion: t.configVersion}}
+	var c change
 	for _, it := range items {
 		if it.sourceID == "" {
 			if it.unnamed() {
 				c.failed++
+				c.unnamed++
 			}
 			continue
 		}
 		row := rows[it.sourceID]
-		if superseded(row, t.session, it.firstNo) || whole[it.sourceID] != nil && whole[it.sourceID].firstNo > it.firstNo {
+		if superseded(row, t.try.ID, it.firstNo) || whole[it.sourceID] != nil && whole[it.sourceID].firstNo > it.firstNo {
 			continue
 		}
 		for i, chunk := range it.chunks() {
 			c.pieces = append(c.pieces, Piece{
-				Key: Key{Session: t.session, FirstNo: it.firstNo, DocumentID: row.ID}, No: it.part.FirstChunk + int32(i),
+				Key: Key{Try: t.try.ID, FirstNo: it.firstNo, DocumentID: row.ID}, No: it.part.FirstChunk + int32(i),
 				Text: chunk.Text, HeadingPath: chunk.HeadingPath, Start: chunk.Start, End: chunk.End,
 				Embedder: t.embedder, Vector: it.vectors[i],
 			})
@@ -275,33 +284,34 @@ func (t *storing) plan(items []*item, rows map[string]dbgen.LockDocumentsRow, wh
 	return c
 }
 
-// superseded says whether this session wrote the document with a later message already.
-func superseded(row dbgen.LockDocumentsRow, session uuid.UUID, firstNo int64) bool {
-	return row.WrittenBy != nil && *row.WrittenBy == session && row.WrittenNo != nil && *row.WrittenNo > firstNo
+// superseded says whether this try wrote the document with a later message already.
+func superseded(row dbgen.LockDocumentsRow, try uuid.UUID, firstNo int64) bool {
+	return row.WrittenBy != nil && *row.WrittenBy == try && row.WrittenNo != nil && *row.WrittenNo > firstNo
 }
 
 // write turns a whole document into its row, and forgets the chunks that it replaces.
 func (c *change) write(t *storing, it *item, row dbgen.LockDocumentsRow) {
 	old, hasOld := keyOf(row)
-	current := row.ConfigVersion == t.configVersion
-	w := newWrite(it)
+	current := row.ConfigVersion == t.run.ConfigVersion
+	w := newWrite(it, row.ID)
 	switch {
 	case it.poison != "":
 		w.fail(it.poison)
 	case it.part == nil:
-		w.status = "deleted"
+		w.Status = "deleted"
 	case it.part.Error != "":
 		w.fail(it.part.Error)
 	case it.part.KeepChunks && row.Status == "stored" && hasOld && current && row.ContentHash == it.part.ContentHash:
-		w.status, w.token, w.key, w.chunks = "stored", it.part.VersionToken, old, row.ChunkCount
+		w.Status, w.VersionToken, w.ChunkCount = "stored", it.part.VersionToken, row.ChunkCount
+		w.show(old)
 	case it.part.KeepChunks:
 		w.fail("the content to keep is not what is stored; it is fetched again")
-		w.hash = "" // what is kept is not the content that it speaks of
+		w.ContentHash = "" // what is kept is not the content that it speaks of
 	default:
-		w.status, w.token, w.chunks = "stored", it.part.VersionToken, it.part.ChunkCount
-		w.key = Key{Session: t.session, FirstNo: it.firstNo, DocumentID: row.ID}
+		w.Status, w.VersionToken, w.ChunkCount = "stored", it.part.VersionToken, it.part.ChunkCount
+		w.show(Key{Try: t.try.ID, FirstNo: it.firstNo, DocumentID: row.ID})
 	}
-	switch w.status {
+	switch w.Status {
 	case "deleted":
 		c.deleted++
 	case "stored":
@@ -310,55 +320,63 @@ func (c *change) write(t *storing, it *item, row dbgen.LockDocumentsRow) {
 		c.failed++
 		// What was stored before stays findable, unless it was fetched under another configuration.
 		if hasOld && current {
-			w.key, w.chunks = old, row.ChunkCount
+			w.ChunkCount = row.ChunkCount
+			w.show(old)
 		}
 	}
-	if hasOld && old != w.key {
+	if hasOld && !w.shows(old) {
 		c.replaced = append(c.replaced, old)
 	}
-	w.append(&c.documents, it, row.ID)
+	c.documents = append(c.documents, w)
 }
 
 func keyOf(row dbgen.LockDocumentsRow) (Key, bool) {
-	if row.Session == nil || row.FirstNo == nil {
+	if row.TryID == nil || row.FirstNo == nil {
 		return Key{}, false
 	}
-	return Key{Session: *row.Session, FirstNo: *row.FirstNo, DocumentID: row.ID}, true
+	return Key{Try: *row.TryID, FirstNo: *row.FirstNo, DocumentID: row.ID}, true
 }
 
 // write is one row of WriteDocuments.
 type write struct {
-	part                       *internalpb.DocumentPart
-	status, token, hash, error string
-	chunks                     int32
-	key                        Key
+	ID           int64      `json:"id"`
+	WrittenNo    int64      `json:"written_no"`
+	Title        string     `json:"title"`
+	URL          string     `json:"url"`
+	MediaType    string     `json:"media_type"`
+	ContentHash  string     `json:"content_hash"`
+	VersionToken string     `json:"version_token"`
+	Links        []string   `json:"links"`
+	ChunkCount   int32      `json:"chunk_count"`
+	Status       string     `json:"status"`
+	Error        string     `json:"error"`
+	TryID        *uuid.UUID `json:"try_id"`
+	FirstNo      *int64     `json:"first_no"`
 }
 
-func newWrite(it *item) *write {
-	if it.part == nil || it.poison != "" {
-		return &write{part: &internalpb.DocumentPart{}}
+func newWrite(it *item, document int64) write {
+	w := write{ID: document, WrittenNo: it.firstNo, Links: []string{}}
+	if p := it.part; p != nil && it.poison == "" {
+		w.Title, w.URL, w.MediaType, w.ContentHash = p.Title, p.Url, p.MediaType, p.ContentHash
+		w.Links = append(w.Links, p.Links...)
 	}
-	return &write{part: it.part, hash: it.part.ContentHash}
+	return w
 }
 
-func (w *write) fail(why string) { w.status, w.token, w.error = "failed", "", why }
+func (w *write) fail(why string) { w.Status, w.VersionToken, w.Error = "failed", "", why }
 
-func (w *write) append(p *dbgen.WriteDocumentsParams, it *item, id int64) {
-	links, err := json.Marshal(w.part.Links)
-	if err != nil || w.part.Links == nil {
-		links = []byte("[]")
+func (w *write) show(key Key) { w.TryID, w.FirstNo = &key.Try, &key.FirstNo }
+
+func (w *write) shows(key Key) bool {
+	return w.TryID != nil && *w.TryID == key.Try && *w.FirstNo == key.FirstNo
+}
+
+func (t *storing) writeDocuments(ctx context.Context, rows []write) error {
+	documents, err := json.Marshal(rows)
+	if err != nil {
+		return err
 	}
-	p.Ids = append(p.Ids, id)
-	p.Nos = append(p.Nos, it.firstNo)
-	p.Titles = append(p.Titles, w.part.Title)
-	p.Urls = append(p.Urls, w.part.Url)
-	p.MediaTypes = append(p.MediaTypes, w.part.MediaType)
-	p.ContentHashes = append(p.ContentHashes, w.hash)
-	p.VersionTokens = append(p.VersionTokens, w.token)
-	p.Links = append(p.Links, links)
-	p.ChunkCounts = append(p.ChunkCounts, w.chunks)
-	p.Statuses = append(p.Statuses, w.status)
-	p.Errors = append(p.Errors, w.error)
-	p.Sessions = append(p.Sessions, w.key.Session)
-	p.FirstNos = append(p.FirstNos, w.key.FirstNo)
+	return t.q.WriteDocuments(ctx, dbgen.WriteDocumentsParams{
+		WrittenBy: t.try.ID, ConfigVersion: t.run.ConfigVersion, Documents: documents,
+	})
 }

@@ -16,7 +16,7 @@ func (s *Semantic) trace(ctx context.Context, group []delivery) (context.Context
 		if !tracing.Recorded(d.request.Number) {
 			continue
 		}
-		ctx, span := s.servers.Tracer.Start(tracing.Receive(ctx, d.msg.Headers()), d.session, tracing.Process,
+		ctx, span := s.servers.Tracer.Start(tracing.Receive(ctx, d.msg.Headers()), d.try.Run, tracing.Process,
 			tracing.Connector(d.request.ConnectorId), tracing.Number(d.request.Number), tracing.Messages(int64(len(group))))
 		if meta, err := d.msg.Metadata(); err == nil {
 			span.Set(tracing.Delivery(meta.NumDelivered))

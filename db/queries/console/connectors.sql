@@ -32,7 +32,8 @@ SELECT * FROM connectors WHERE id = @id FOR UPDATE;
 DELETE FROM connectors WHERE id = @id;
 
 -- name: TriggerConnector :one
-SELECT moves.trigger_sync(@id::integer)::timestamptz;
+-- No row where there is no such connector.
+SELECT t.at::timestamptz AS at FROM moves.trigger_sync(@id::integer) t(at) WHERE t.at IS NOT NULL;
 
 -- name: ConnectorType :one
 SELECT * FROM connector_types WHERE name = @name;

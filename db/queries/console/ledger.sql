@@ -6,8 +6,8 @@ LIMIT @page::integer;
 -- name: RunsAnswering :many
 -- Of the latest runs of a connector those that read the source at or after a moment, or were asked to: claimed
 -- since then, or picked up with a trigger that was asked for since then. Oldest first.
-SELECT * FROM scheduler_runs WHERE id IN (
-    SELECT r.id FROM scheduler_runs r WHERE r.connector_id = @connector_id AND r.status <> 'missed'
+SELECT * FROM scheduler_runs WHERE connector_id = @connector_id::integer AND id IN (
+    SELECT r.id FROM scheduler_runs r WHERE r.connector_id = @connector_id::integer AND r.status <> 'missed'
     ORDER BY r.started_at DESC LIMIT 50)
     AND (started_at >= @since::timestamptz OR trigger_requested_at >= @since::timestamptz)
 ORDER BY started_at;

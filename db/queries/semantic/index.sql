@@ -21,11 +21,6 @@ INSERT INTO search_index (name) VALUES (@name) ON CONFLICT DO NOTHING;
 -- name: LoseSearchIndex :exec
 UPDATE search_index SET generation = gen_random_uuid(), filled = false WHERE generation = @generation;
 
--- name: BoundTransaction :exec
--- Who is frozen with the turn in hand loses it; who waits for it asks again later.
-SELECT set_config('idle_in_transaction_session_timeout', @idle_milliseconds::text, true),
-    set_config('lock_timeout', @lock_milliseconds::text, true);
-
 -- name: AwaitTurnAtSearchIndex :exec
 -- One at a time brings changes to the index: what it read from Postgres is not overtaken.
 SELECT pg_advisory_xact_lock(hashtextextended('search_index', 0));

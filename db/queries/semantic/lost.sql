@@ -12,3 +12,9 @@ FROM moves.fail_lost_in_transit(@candidates::uuid[], @first_seq::bigint, @last_s
 -- name: Abandon :many
 SELECT a.run_id::uuid AS run_id, a.connector_id::integer AS connector_id, a.type::text AS type
 FROM moves.abandon(@silent::jsonb, @foreign_timeout::interval, @batch::integer) a;
+
+-- name: IsFull :one
+-- Whether Postgres takes no more connections, so that a worker which has lost its own cannot renew its lease.
+SELECT count(*) >= current_setting('max_connections')::integer
+    - current_setting('superuser_reserved_connections')::integer AS is_full
+FROM pg_stat_activity WHERE datid IS NOT NULL;

@@ -1,15 +1,15 @@
 -- name: RunOfTry :one
 -- What the run says of itself: never the message. No row: the run is over, or another try's. complete and checkpointed say how
 -- far it has come already.
-SELECT r.connector_id, r.config_version, r.whole, EXISTS (SELECT 1 FROM run_checkpoints k WHERE k.try_id = r.try_id) AS checkpointed
+SELECT r.connector_id, r.config_version, r.total, r.whole, EXISTS (SELECT 1 FROM run_checkpoints k WHERE k.try_id = r.try_id) AS checkpointed
 FROM open_runs r
 WHERE r.id = @run_id AND r.try_id = @try_id::uuid;
 
 -- name: CountMessages :many
 -- The numbers that were not counted yet; those are the ones to store.
-INSERT INTO run_messages (try_id, no, given_up)
-SELECT @try_id, m.no, nullif(m.given_up, '')
-FROM (SELECT unnest(@nos::bigint[]) AS no, unnest(@given_ups::text[]) AS given_up) m
+INSERT INTO run_messages (try_id, no, first_no, given_up)
+SELECT @try_id, m.no, nullif(m.first_no, 0), nullif(m.given_up, '')
+FROM (SELECT unnest(@nos::bigint[]) AS no, unnest(@first_nos::bigint[]) AS first_no, unnest(@given_ups::text[]) AS given_up) m
 ORDER BY m.no
 ON CONFLICT DO NOTHING
 RETURNING no;
@@ -28,7 +28,8 @@ RETURNING id, source_id, content_hash, chunk_count, status, try_id, first_no, wr
 -- part. The parts of a document have neighbouring numbers.
 SELECT d.first_no::bigint AS first_no, (
     SELECT count(*) FROM run_messages m
-    WHERE m.try_id = @try_id AND m.no >= d.first_no AND m.no < d.first_no + d.parts AND m.given_up IS NULL)::bigint AS parts
+    WHERE m.try_id = @try_id AND m.no >= d.first_no AND m.no < d.first_no + d.parts AND m.first_no = d.first_no
+        AND m.given_up IS NULL)::bigint AS parts
 FROM (SELECT unnest(@first_nos::bigint[]) AS first_no, unnest(@parts::bigint[]) AS parts) d;
 
 -- name: WriteDocuments :exec

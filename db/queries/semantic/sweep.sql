@@ -1,15 +1,18 @@
--- name: UnsweptRuns :many
--- Who is locked is at work elsewhere.
-SELECT run_id, connector_id, try_id, config_version, outdated, outdated_after, attempts FROM unswept_runs
-WHERE next_at <= (SELECT clock_timestamp())
-ORDER BY next_at
-LIMIT @batch::integer;
+-- name: TakeUnswept :many
+-- Takes a batch of what is to be swept for a while, so that nobody else is at it. What is taken and not swept comes again.
+UPDATE unswept_runs u SET next_at = clock_timestamp() + @held::interval
+WHERE u.run_id IN (
+    SELECT o.run_id FROM unswept_runs o WHERE o.next_at <= (SELECT clock_timestamp())
+    ORDER BY o.next_at LIMIT @batch::integer FOR UPDATE SKIP LOCKED)
+RETURNING run_id, connector_id, try_id, config_version, outdated, outdated_after, attempts;
 
 -- name: PostponeSweep :exec
--- One that cannot be swept now, or that is not through, lets the others pass: after 2^attempts seconds, at most an hour.
-UPDATE unswept_runs SET attempts = attempts + 1,
-    next_at = clock_timestamp() + make_interval(secs => least(power(2, least(attempts, 12)), 3600))
-WHERE run_id = @run_id;
+-- One that cannot be swept now, or that is not through, lets the others pass.
+UPDATE unswept_runs SET attempts = @attempts, next_at = clock_timestamp() + @pause::interval WHERE run_id = @run_id;
+
+-- name: CountUnswept :one
+-- Up to a limit, so that a long queue is not read at every look.
+SELECT count(*) FROM (SELECT FROM unswept_runs LIMIT @most::integer) u;
 
 -- name: SweepMessages :execrows
 DELETE FROM run_messages m

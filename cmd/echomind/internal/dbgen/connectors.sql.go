@@ -338,14 +338,15 @@ func (q *Queries) SetConnectorType(ctx context.Context, arg SetConnectorTypePara
 }
 
 const triggerConnector = `-- name: TriggerConnector :one
-SELECT moves.trigger_sync($1::integer)::timestamptz
+SELECT t.at::timestamptz AS at FROM moves.trigger_sync($1::integer) t(at) WHERE t.at IS NOT NULL
 `
 
+// No row where there is no such connector.
 func (q *Queries) TriggerConnector(ctx context.Context, id int32) (time.Time, error) {
 	row := q.db.QueryRow(ctx, triggerConnector, id)
-	var column_1 time.Time
-	err := row.Scan(&column_1)
-	return column_1, err
+	var at time.Time
+	err := row.Scan(&at)
+	return at, err
 }
 
 const updateConnector = `-- name: UpdateConnector :one

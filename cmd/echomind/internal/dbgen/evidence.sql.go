@@ -8,8 +8,6 @@ package dbgen
 import (
 	"context"
 	"time"
-
-	"github.com/google/uuid"
 )
 
 const deletedAt = `-- name: DeletedAt :one
@@ -23,18 +21,52 @@ func (q *Queries) DeletedAt(ctx context.Context, id int32) (time.Time, error) {
 	return deleted_at, err
 }
 
-const dispatchedSince = `-- name: DispatchedSince :one
-SELECT EXISTS (SELECT 1 FROM open_runs r WHERE r.dispatched_at >= $1::timestamptz)
-    OR EXISTS (SELECT 1 FROM runs r WHERE r.status <> 'missed' AND r.completed_at >= $1::timestamptz
-        AND r.started_at >= $1::timestamptz)
+const evidence = `-- name: Evidence :one
+SELECT seen_at, id, name, type, status, status_message, failure_count, max_retries, refresh_freq_minutes, schedule_cron, time_zone, needs_plan, next_sync_at, due_reason, trigger_requested_at, run_id, trigger, due_at, started_at, dispatched_at, dispatches, picked_up_at, try_id, worker_id, lease_expires_at, fetched_at, drain_seq, total, stored, whole, type_cap, due_before, in_flight, pending_before, fetching, dispatched_since FROM connector_evidence WHERE id = $1
 `
 
-// Whether anything was claimed since a moment: the sign of life of a scheduler that works.
-func (q *Queries) DispatchedSince(ctx context.Context, since time.Time) (*bool, error) {
-	row := q.db.QueryRow(ctx, dispatchedSince, since)
-	var column_1 *bool
-	err := row.Scan(&column_1)
-	return column_1, err
+func (q *Queries) Evidence(ctx context.Context, id int32) (ConnectorEvidence, error) {
+	row := q.db.QueryRow(ctx, evidence, id)
+	var i ConnectorEvidence
+	err := row.Scan(
+		&i.SeenAt,
+		&i.ID,
+		&i.Name,
+		&i.Type,
+		&i.Status,
+		&i.StatusMessage,
+		&i.FailureCount,
+		&i.MaxRetries,
+		&i.RefreshFreqMinutes,
+		&i.ScheduleCron,
+		&i.TimeZone,
+		&i.NeedsPlan,
+		&i.NextSyncAt,
+		&i.DueReason,
+		&i.TriggerRequestedAt,
+		&i.RunID,
+		&i.Trigger,
+		&i.DueAt,
+		&i.StartedAt,
+		&i.DispatchedAt,
+		&i.Dispatches,
+		&i.PickedUpAt,
+		&i.TryID,
+		&i.WorkerID,
+		&i.LeaseExpiresAt,
+		&i.FetchedAt,
+		&i.DrainSeq,
+		&i.Total,
+		&i.Stored,
+		&i.Whole,
+		&i.TypeCap,
+		&i.DueBefore,
+		&i.InFlight,
+		&i.PendingBefore,
+		&i.Fetching,
+		&i.DispatchedSince,
+	)
+	return i, err
 }
 
 const hasRuns = `-- name: HasRuns :one
@@ -48,23 +80,11 @@ func (q *Queries) HasRuns(ctx context.Context, connectorID int32) (bool, error) 
 	return exists, err
 }
 
-const lease = `-- name: Lease :one
-SELECT w.expires_at FROM open_runs r JOIN workers w ON w.id = r.worker_id WHERE r.id = $1
-`
-
-// Until when the worker of a run has its lease; no row where none is kept.
-func (q *Queries) Lease(ctx context.Context, runID uuid.UUID) (time.Time, error) {
-	row := q.db.QueryRow(ctx, lease, runID)
-	var expires_at time.Time
-	err := row.Scan(&expires_at)
-	return expires_at, err
-}
-
 const services = `-- name: Services :many
 SELECT application_name::text AS name, count(*) AS connections, min(backend_start)::timestamptz AS since,
     max(state_change) AS last_active
 FROM pg_stat_activity
-WHERE datname = current_database() AND backend_type = 'client backend' AND application_name LIKE 'echomind-%'
+WHERE datname = current_database() AND coalesce(backend_type, 'client backend') = 'client backend' AND application_name LIKE 'echomind-%'
 GROUP BY application_name
 ORDER BY application_name
 `
@@ -76,8 +96,8 @@ type ServicesRow struct {
 	LastActive  *time.Time
 }
 
-// Who is connected to this database, by the name that each service gives itself. last_active is null where this
-// user may not see it.
+// Who is connected to this database, by the name that each service gives itself. since and last_active are null where this
+// user may not see them, and so is what kind of backend it is.
 func (q *Queries) Services(ctx context.Context) ([]ServicesRow, error) {
 	rows, err := q.db.Query(ctx, services)
 	if err != nil {
@@ -101,44 +121,4 @@ func (q *Queries) Services(ctx context.Context) ([]ServicesRow, error) {
 		return nil, err
 	}
 	return items, nil
-}
-
-const typeLoad = `-- name: TypeLoad :one
-SELECT
-    (SELECT count(*) FROM connectors a WHERE a.type = $1 AND a.next_sync_at < $2::timestamptz)
-        AS due_before,
-    (SELECT count(*) FROM open_runs r WHERE r.type = $1) AS in_flight,
-    (SELECT count(*) FROM open_runs r WHERE r.type = $1 AND r.picked_up_at IS NULL
-        AND r.dispatched_at < $3::timestamptz) AS pending_before,
-    (SELECT count(*) FROM open_runs r JOIN workers w ON w.id = r.worker_id WHERE r.type = $1
-        AND w.expires_at > (SELECT clock_timestamp())) AS fetching,
-    (SELECT t.max_concurrent_syncs FROM connector_types t WHERE t.name = $1) AS type_cap
-`
-
-type TypeLoadParams struct {
-	Type         string
-	DueAt        *time.Time
-	DispatchedAt *time.Time
-}
-
-type TypeLoadRow struct {
-	DueBefore     int64
-	InFlight      int64
-	PendingBefore int64
-	Fetching      int64
-	TypeCap       *int32
-}
-
-// What the connectors of a type keep waiting or at work. A null moment counts nothing.
-func (q *Queries) TypeLoad(ctx context.Context, arg TypeLoadParams) (TypeLoadRow, error) {
-	row := q.db.QueryRow(ctx, typeLoad, arg.Type, arg.DueAt, arg.DispatchedAt)
-	var i TypeLoadRow
-	err := row.Scan(
-		&i.DueBefore,
-		&i.InFlight,
-		&i.PendingBefore,
-		&i.Fetching,
-		&i.TypeCap,
-	)
-	return i, err
 }

@@ -45,6 +45,45 @@ type Connector struct {
 	AtFault            *bool
 }
 
+type ConnectorEvidence struct {
+	SeenAt             time.Time
+	ID                 int32
+	Name               string
+	Type               string
+	Status             string
+	StatusMessage      *string
+	FailureCount       int32
+	MaxRetries         int32
+	RefreshFreqMinutes *int32
+	ScheduleCron       *string
+	TimeZone           string
+	NeedsPlan          bool
+	NextSyncAt         *time.Time
+	DueReason          *string
+	TriggerRequestedAt *time.Time
+	RunID              *uuid.UUID
+	Trigger            *string
+	DueAt              *time.Time
+	StartedAt          *time.Time
+	DispatchedAt       *time.Time
+	Dispatches         *int32
+	PickedUpAt         *time.Time
+	TryID              *uuid.UUID
+	WorkerID           *uuid.UUID
+	LeaseExpiresAt     *time.Time
+	FetchedAt          *time.Time
+	DrainSeq           *int64
+	Total              *int64
+	Stored             *int64
+	Whole              *bool
+	TypeCap            *int32
+	DueBefore          int64
+	InFlight           int64
+	PendingBefore      int64
+	Fetching           int64
+	DispatchedSince    bool
+}
+
 type ConnectorType struct {
 	Name                  string
 	DefaultRefreshMinutes *int32
@@ -55,7 +94,7 @@ type ConnectorType struct {
 type SchedulerRun struct {
 	ID                 uuid.UUID
 	ConnectorID        int32
-	JobName            interface{}
+	JobName            string
 	Type               string
 	Trigger            string
 	Slot               *time.Time
@@ -63,7 +102,7 @@ type SchedulerRun struct {
 	MissedCount        *int32
 	DueAt              time.Time
 	StartedAt          time.Time
-	DispatchedAt       time.Time
+	DispatchedAt       *time.Time
 	Dispatches         int32
 	TriggerRequestedAt *time.Time
 	PickedUpAt         *time.Time

@@ -5,6 +5,8 @@ package evidence
 import (
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/echomind/sync/cmd/echomind/internal/broker"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 )
@@ -19,7 +21,9 @@ type Settings struct {
 	WatchInterval time.Duration
 	// LostGrace is how long a message may be on its way before it is looked for.
 	LostGrace time.Duration
-	// ForeignTimeout is when a SYNCING connector without lease is rescued.
+	// Lease is for how long a worker whose lease has run out must still be silent before it is taken for lost.
+	Lease time.Duration
+	// ForeignTimeout is when a run without lease is taken for lost.
 	ForeignTimeout time.Duration
 }
 
@@ -29,17 +33,13 @@ type Evidence struct {
 	Now      time.Time
 	Settings Settings
 
-	Connector dbgen.Connector
-	// Run is the run of the connector's session; nil at rest.
-	Run *dbgen.SchedulerRun
+	// Connector is where it stands, with its open run, the lease of its worker, and the load of its type.
+	Connector dbgen.ConnectorEvidence
 	// Past are the latest runs that have a verdict, the latest first.
 	Past []dbgen.SchedulerRun
-	Load dbgen.TypeLoadRow
 
 	// Services are those that are seen connected to Postgres.
 	Services []dbgen.ServicesRow
-	// DispatchedSince says that something was claimed since this connector is due.
-	DispatchedSince bool
 
 	Streams Streams
 }
@@ -57,8 +57,8 @@ type Streams struct {
 	Documents     broker.Depth
 	DocumentsGone bool
 	Storers       []broker.Subscription
-	// DrainingBefore is the session that drained already before the broker was asked; empty for none.
-	DrainingBefore string
+	// DrainingBefore is the run that drained already before the broker was asked; nil for none.
+	DrainingBefore *uuid.UUID
 }
 
 // Answer is the conclusion.
@@ -67,6 +67,10 @@ type Answer struct {
 	Name        string `json:"name"`
 	Type        string `json:"type"`
 	Status      string `json:"status"`
+	// RunID is the open run, which logs and messages call the session; TryID its pick-up, WorkerID who holds its lease.
+	RunID    *uuid.UUID `json:"run_id"`
+	TryID    *uuid.UUID `json:"try_id"`
+	WorkerID *uuid.UUID `json:"worker_id"`
 	// Running says whether a service is at work on it.
 	Running bool `json:"running"`
 	// Cause is a word for programs.
@@ -111,4 +115,6 @@ const (
 	FailedForGood      Cause = "failed_for_good"
 	DisabledByUser     Cause = "disabled_by_user"
 	DisabledByFailures Cause = "disabled_by_failures"
+	// RunMissing is no state that a move leaves.
+	RunMissing Cause = "run_missing"
 )

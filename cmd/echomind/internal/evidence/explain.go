@@ -10,20 +10,26 @@ import (
 	"github.com/echomind/sync/sdk/lifecycle"
 )
 
-const schedulerName = "echomind-scheduler"
+const (
+	schedulerName = "echomind-scheduler"
+	semanticName  = "echomind-semantic"
+)
 
 // Explain draws the conclusion.
 func Explain(e Evidence) Answer {
 	x := explanation{Evidence: e, answer: Answer{
 		ConnectorID: e.Connector.ID, Name: e.Connector.Name, Type: e.Connector.Type, Status: e.Connector.Status,
-		Evidence: []string{},
+		RunID: e.Connector.RunID, TryID: e.Connector.TryID, WorkerID: e.Connector.WorkerID, Evidence: []string{},
 	}}
-	switch lifecycle.Status(e.Connector.Status) {
-	case lifecycle.Pending:
+	isOpen := e.Connector.RunID != nil
+	switch status := lifecycle.Status(e.Connector.Status); {
+	case status == lifecycle.Pending && isOpen:
 		x.pending()
-	case lifecycle.Syncing:
+	case status == lifecycle.Syncing && isOpen:
 		x.syncing()
-	case lifecycle.Disabled:
+	case status == lifecycle.Pending, status == lifecycle.Syncing:
+		x.runMissing()
+	case status == lifecycle.Disabled:
 		x.disabled()
 	default:
 		x.atRest()
@@ -44,6 +50,13 @@ func (x *explanation) conclude(cause Cause, why, next string) {
 
 func (x *explanation) fact(format string, args ...any) {
 	x.answer.Evidence = append(x.answer.Evidence, fmt.Sprintf(format, args...))
+}
+
+// runMissing: somebody has written what only moves write.
+func (x *explanation) runMissing() {
+	x.fact("run: it has none that is open")
+	x.conclude(RunMissing, "it is in flight, and the run that it would be in flight for does not exist", fmt.Sprintf(
+		"nothing, until you run `echomind connectors disable %d` and `echomind connectors enable %d`", x.answer.ConnectorID, x.answer.ConnectorID))
 }
 
 // past says what came of the latest runs, and what the failure count stands at.
@@ -106,7 +119,7 @@ func (x *explanation) scheduler() (seen, idle bool) {
 		x.fact("scheduler: connected to Postgres, last heard of %s", clock.Ago(*s.LastActive, x.Now))
 		return true, idle
 	}
-	if x.DispatchedSince {
+	if x.Connector.DispatchedSince {
 		x.fact("scheduler: its connection is not seen, but other connectors were dispatched since this one is due")
 		return true, false
 	}
@@ -118,6 +131,25 @@ func (x *explanation) scheduler() (seen, idle bool) {
 func (x *explanation) lookout(what string) string {
 	if seen, _ := x.scheduler(); !seen {
 		return what + " once a scheduler runs; start it with `echomind run`, or the scheduler program"
+	}
+	return what
+}
+
+// semantic says whether one is seen, and puts down where none is.
+func (x *explanation) semantic() bool {
+	for _, s := range x.Services {
+		if s.Name != nil && *s.Name == semanticName {
+			return true
+		}
+	}
+	x.fact("semantic: none is connected to this database (no connection is named %s)", semanticName)
+	return false
+}
+
+// healing ends a sentence about what semantic will do with whether there is one.
+func (x *explanation) healing(what string) string {
+	if !x.semantic() {
+		return what + " once semantic runs; start it with `echomind run`, or the semantic program"
 	}
 	return what
 }

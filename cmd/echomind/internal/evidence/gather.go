@@ -22,7 +22,7 @@ var ErrNoConnector = errors.New("no such connector")
 
 const (
 	queryTimeout = 5 * time.Second
-	pastRuns     = 4
+	pastRuns     = 2
 	// A worker that is between two pulls is asked for again, so that it is not taken for none.
 	subscriberLooks = 4
 	betweenLooks    = 100 * time.Millisecond
@@ -38,8 +38,8 @@ func Gather(
 	if err != nil {
 		return before, err
 	}
-	if draining(before) {
-		streams.DrainingBefore = before.Run.ID.String()
+	if draining(before.Connector) {
+		streams.DrainingBefore = before.Connector.RunID
 	}
 	if away == nil {
 		away = askStreams(ctx, asked, before.Connector, &streams)
@@ -60,51 +60,34 @@ func read(ctx context.Context, pool *pgxpool.Pool, id int32, settings Settings) 
 }
 
 func (e *Evidence) fill(ctx context.Context, q *dbgen.Queries, id int32) (err error) {
-	if e.Connector, err = q.GetConnector(ctx, id); errors.Is(err, pgx.ErrNoRows) {
+	if e.Connector, err = q.Evidence(ctx, id); errors.Is(err, pgx.ErrNoRows) {
 		return ErrNoConnector
 	} else if err != nil {
 		return fmt.Errorf("read the connector: %w", err)
 	}
-	if e.Now, err = q.Now(ctx); err != nil {
-		return fmt.Errorf("read the time: %w", err)
-	}
+	e.Now = e.Connector.SeenAt
 	runs, err := q.ListRuns(ctx, dbgen.ListRunsParams{ConnectorID: id, Page: pastRuns + 1})
 	if err != nil {
 		return fmt.Errorf("read the ledger: %w", err)
 	}
 	for _, r := range runs {
-		if r.Status == string(lifecycle.Running) {
-			e.Run = &r
-		} else if len(e.Past) < pastRuns {
+		if r.Status != string(lifecycle.Running) && len(e.Past) < pastRuns {
 			e.Past = append(e.Past, r)
 		}
-	}
-	e.Load, err = q.TypeLoad(ctx, dbgen.TypeLoadParams{
-		Type: e.Connector.Type, DueAt: e.Connector.NextSyncAt, DispatchedAt: e.Connector.DispatchedAt,
-	})
-	if err != nil {
-		return fmt.Errorf("count the connectors of the type: %w", err)
 	}
 	if e.Services, err = q.Services(ctx); err != nil {
 		return fmt.Errorf("ask who is connected: %w", err)
 	}
-	if e.Connector.NextSyncAt != nil {
-		since, err := q.DispatchedSince(ctx, *e.Connector.NextSyncAt)
-		if err != nil {
-			return fmt.Errorf("ask what was dispatched: %w", err)
-		}
-		e.DispatchedSince = since != nil && *since
-	}
 	return nil
 }
 
-func draining(e Evidence) bool {
-	return e.Connector.Status == string(lifecycle.Syncing) && e.Connector.LeaseExpiresAt == nil &&
-		e.Run != nil && e.Run.DrainSeq != nil
-}
+// draining says whether the worker is done, and some of its documents are still to be stored.
+func draining(c dbgen.ConnectorEvidence) bool { return c.DrainSeq != nil && !isTrue(c.Whole) }
+
+func isTrue(b *bool) bool { return b != nil && *b }
 
 // askStreams asks what the connector's status makes worth asking.
-func askStreams(ctx context.Context, b *broker.Broker, c dbgen.Connector, s *Streams) error {
+func askStreams(ctx context.Context, b *broker.Broker, c dbgen.ConnectorEvidence, s *Streams) error {
 	subject, err := topology.SyncSubject(c.Type)
 	if err != nil {
 		return err

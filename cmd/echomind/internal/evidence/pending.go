@@ -14,14 +14,13 @@ func (x *explanation) pending() {
 	c, s := x.Connector, x.Streams
 	subject := "connector.sync." + c.Type
 	times := ""
-	if c.Dispatches > 1 {
-		times = fmt.Sprintf(", %d times by now", c.Dispatches)
+	if *c.Dispatches > 1 {
+		times = fmt.Sprintf(", %d times by now", *c.Dispatches)
 	}
+	x.fact("session %s", c.RunID)
 	x.fact("dispatched %s%s", clock.Ago(*c.DispatchedAt, x.Now), times)
-	if x.Run != nil {
-		x.fact("due %s as %s, %s", clock.At(x.Run.DueAt, x.Now), x.Run.Trigger, waited(x.Run.DueAt, x.Now))
-	}
-	x.fact("%s before it are PENDING", plural(x.Load.PendingBefore, c.Type+" connector"))
+	x.fact("due %s as %s, %s", clock.At(*c.DueAt, x.Now), *c.Trigger, waited(*c.DueAt, x.Now))
+	x.fact("%s before it are PENDING", plural(c.PendingBefore, c.Type+" connector"))
 	if s.Unknown != nil {
 		x.fact("NATS: %v", s.Unknown)
 		x.conclude(BrokerAway, "it waits to be picked up, and NATS, which carries its message, does not answer",
@@ -44,7 +43,7 @@ func (x *explanation) pending() {
 			fmt.Sprintf("a worker picks it up; if none has within %s the message is looked for", clock.Span(x.Settings.LostGrace)))
 	case pulling(s.Subscribers):
 		x.conclude(Queued, "its message is queued and a worker is about to take it", "it is picked up within moments")
-	case x.Load.Fetching > 0 || held(s.Subscribers) > 0:
+	case c.Fetching > 0 || held(s.Subscribers) > 0:
 		x.conclude(QueuedBehindOthers, "every slot of the workers of its type is taken",
 			"the next free slot takes the oldest message; more workers, or more WORKER_SLOTS, shorten the queue")
 	default:
@@ -56,7 +55,7 @@ func (x *explanation) pending() {
 // whereabouts concludes as the scheduler does: the stream holds no message that was dispatched before its oldest.
 func (x *explanation) whereabouts() (queued, lost bool) {
 	dispatched, oldest := *x.Connector.DispatchedAt, x.Streams.Triggers.Oldest
-	if session := x.Connector.ChunkingSession; session != nil && session.String() == x.Streams.Triggers.OldestSession {
+	if x.Connector.RunID.String() == x.Streams.Triggers.OldestSession {
 		return true, false
 	}
 	if oldest == nil {
@@ -75,7 +74,7 @@ func (x *explanation) queue(subject string) {
 		x.fact("stream: no message of %s is queued", subject)
 	default:
 		own := ""
-		if session := x.Connector.ChunkingSession; session != nil && session.String() == s.Triggers.OldestSession {
+		if x.Connector.RunID.String() == s.Triggers.OldestSession {
 			own = ": this one's"
 		}
 		x.fact("stream: %s of %s queued, the oldest dispatched %s%s", plural(int64(s.Triggers.Messages), "message"),
@@ -91,14 +90,14 @@ func (x *explanation) subscribers(subject string) {
 	for _, s := range x.Streams.Subscribers {
 		x.fact("subscribers: consumer %s, %s waiting, %s delivered and not acknowledged, %s being fetched",
 			s.Consumer, plural(int64(s.Waiting), "free slot"), plural(int64(s.Held), "message"),
-			plural(x.Load.Fetching, x.Connector.Type+" connector"))
+			plural(x.Connector.Fetching, x.Connector.Type+" connector"))
 	}
 }
 
 // republished concludes that the message is lost, and says when it is published again.
 func (x *explanation) republished(why string) {
 	c := x.Connector
-	grace := x.Settings.LostGrace << min(max(c.Dispatches-1, 0), 10)
+	grace := x.Settings.LostGrace << min(max(*c.Dispatches-1, 0), 10)
 	again := c.DispatchedAt.Add(min(grace, maxLostGrace))
 	when := "within " + clock.Span(x.Settings.WatchInterval)
 	if again.After(x.Now) {

@@ -54,14 +54,14 @@ func (x *explanation) due() {
 	age := x.Now.Sub(*c.NextSyncAt)
 	x.fact("due since %s (%s) as %s", clock.At(*c.NextSyncAt, x.Now), clock.Span(age), text(c.DueReason, "planned"))
 	limit := x.Settings.MaxConcurrent
-	if x.Load.TypeCap != nil {
-		limit = int(*x.Load.TypeCap)
+	if c.TypeCap != nil {
+		limit = int(*c.TypeCap)
 	}
 	most := "no cap"
 	if limit > 0 {
 		most = fmt.Sprintf("at most %d", limit)
 	}
-	x.fact("%s in flight, %s; %d due before it", plural(x.Load.InFlight, c.Type+" connector"), most, x.Load.DueBefore)
+	x.fact("%s in flight, %s; %d due before it", plural(c.InFlight, c.Type+" connector"), most, c.DueBefore)
 	seen, idle := x.scheduler()
 	if x.Streams.Unknown != nil {
 		x.fact("NATS: %v", x.Streams.Unknown)
@@ -73,10 +73,10 @@ func (x *explanation) due() {
 	case x.Streams.Unknown != nil:
 		x.conclude(BrokerAway, "it is due, and NATS, which is to carry its message, does not answer",
 			"it stays due, and is dispatched when NATS is back; check NATS_URL and the server")
-	case limit > 0 && x.Load.InFlight >= int64(limit):
+	case limit > 0 && c.InFlight >= int64(limit):
 		x.conclude(CapFull, fmt.Sprintf("as many %s connectors as may be are in flight", c.Type), fmt.Sprintf(
 			"each verdict among them lets the longest due one in; `echomind types add %s --max-concurrent N` allows more", c.Type))
-	case x.DispatchedSince && x.Load.DueBefore > 0:
+	case c.DispatchedSince && c.DueBefore > 0:
 		x.conclude(DueNow, "others that are due for longer are dispatched before it", "the scheduler dispatches it in its turn")
 	case idle || age > x.Settings.CheckInterval+x.schedulerActive():
 		x.conclude(SchedulerIdle, "it is due and nothing is in its way, but the scheduler does not dispatch it",

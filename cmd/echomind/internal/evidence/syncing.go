@@ -2,36 +2,33 @@ package evidence
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/echomind/sync/cmd/echomind/internal/clock"
 )
 
-const semanticName = "echomind-semantic"
+// semanticLook is the time between two looks of semantic's for what is complete or lost.
+const semanticLook = 5 * time.Second
 
 func (x *explanation) syncing() {
-	c, r := x.Connector, x.Run
-	if r != nil {
-		if r.PickedUpAt != nil {
-			x.fact("picked up %s, due as %s", clock.Ago(*r.PickedUpAt, x.Now), r.Trigger)
-		}
-		total := "of how many is not known yet"
-		if r.Total != nil {
-			total = fmt.Sprintf("of %d", *r.Total)
-		}
-		x.fact("%s stored, %s", plural(r.Stored, "message"), total)
+	c := x.Connector
+	x.fact("session %s, try %s", c.RunID, c.TryID)
+	x.fact("picked up %s, due as %s", clock.Ago(*c.PickedUpAt, x.Now), *c.Trigger)
+	total := "of how many is not known yet"
+	if c.Total != nil {
+		total = fmt.Sprintf("of %d", *c.Total)
 	}
+	x.fact("%s stored, %s", plural(*c.Stored, "message"), total)
 	switch {
+	case isTrue(c.Whole):
+		x.completing()
 	case c.LeaseExpiresAt != nil && x.Now.Before(*c.LeaseExpiresAt):
 		x.answer.Running = true
-		x.fact("lease: good for another %s; the worker renews it", clock.Span(c.LeaseExpiresAt.Sub(x.Now)))
+		x.fact("lease: worker %s has it for another %s, and renews it", c.WorkerID, clock.Span(c.LeaseExpiresAt.Sub(x.Now)))
 		x.conclude(Fetching, "a worker is fetching it", "when everything is fetched and stored it becomes ACTIVE")
 	case c.LeaseExpiresAt != nil:
 		x.workerLost()
-	case r != nil && r.Total != nil && r.Stored == *r.Total:
-		x.answer.Running = true
-		x.conclude(Completing, "everything is stored; it is about to become ACTIVE",
-			"semantic completes it within 5s"+x.noSemantic())
-	case r != nil && r.DrainSeq != nil:
+	case c.DrainSeq != nil:
 		x.draining()
 	default:
 		x.foreign()
@@ -41,22 +38,41 @@ func (x *explanation) syncing() {
 	}
 }
 
+func (x *explanation) completing() {
+	x.answer.Running = true
+	next := "semantic completes it within " + clock.Span(semanticLook)
+	if !x.semantic() {
+		next += " once it runs"
+	}
+	x.conclude(Completing, "everything is stored; it is about to become ACTIVE", next)
+}
+
+// workerLost: both who looks for lost workers want to see for themselves that one is silent, for a whole lease, and look
+// twice: to begin, and to end it.
 func (x *explanation) workerLost() {
 	c := x.Connector
-	x.fact("lease: ran out %s and was not renewed", clock.Ago(*c.LeaseExpiresAt, x.Now))
-	next := "the scheduler gives it to another worker within " + clock.Span(x.Settings.WatchInterval)
-	if c.FailureCount > 0 || c.MaxRetries <= 1 {
-		next = "it did not happen for the first time: the scheduler counts a failure within " +
-			clock.Span(x.Settings.WatchInterval) + "; it is tried again after a pause, or disabled at max_retries"
+	x.fact("lease: worker %s had it; it ran out %s and was not renewed", c.WorkerID, clock.Ago(*c.LeaseExpiresAt, x.Now))
+	since := x.Now.Sub(*c.LeaseExpiresAt)
+	x.conclude(WorkerLost, "its worker is gone, or cannot reach Postgres", x.takenBack(func(look time.Duration) time.Duration {
+		return max(x.Settings.Lease+2*look-since, look)
+	}))
+}
+
+// takenBack says who ends the run of a lost worker, and when: the scheduler the first time, semantic from then on.
+func (x *explanation) takenBack(within func(look time.Duration) time.Duration) string {
+	c := x.Connector
+	if c.FailureCount == 0 && c.MaxRetries > 1 {
+		return x.lookout("the scheduler gives it to another worker within " + clock.Span(within(x.Settings.WatchInterval)))
 	}
-	x.conclude(WorkerLost, "its worker is gone, or cannot reach Postgres", x.lookout(next))
+	return x.healing("it did not happen for the first time: semantic counts a failure within " +
+		clock.Span(within(semanticLook)) + "; it is tried again after a pause, or disabled at max_retries")
 }
 
 // draining: the worker is done, documents are queued.
 func (x *explanation) draining() {
-	s, seq := x.Streams, uint64(max(*x.Run.DrainSeq, 0))
-	if x.Run.FetchedAt != nil {
-		x.fact("fetched %s; its last message is number %d in the document stream", clock.Ago(*x.Run.FetchedAt, x.Now), seq)
+	c, s, seq := x.Connector, x.Streams, uint64(max(*x.Connector.DrainSeq, 0))
+	if c.FetchedAt != nil {
+		x.fact("fetched %s; its last message is number %d in the document stream", clock.Ago(*c.FetchedAt, x.Now), seq)
 	}
 	if s.Unknown != nil {
 		x.answer.Running = true
@@ -74,11 +90,10 @@ func (x *explanation) draining() {
 	default:
 		x.fact("document stream: %s waiting, number %d to %d", plural(int64(d.Messages), "message"), d.FirstSeq, d.LastSeq)
 	}
-	if s.DrainingBefore == x.Run.ID.String() &&
+	if s.DrainingBefore != nil && *s.DrainingBefore == *c.RunID &&
 		(s.DocumentsGone || d.Messages == 0 || d.FirstSeq > seq || d.LastSeq < seq) {
 		x.conclude(DocumentsLost, "documents of this run were lost between the worker and the store",
-			x.lookout("the scheduler ends this run and syncs the connector again within "+
-				clock.Span(x.Settings.WatchInterval)))
+			x.healing("semantic ends this run within "+clock.Span(semanticLook)+", and the connector is synced again"))
 		return
 	}
 	if d.Messages > 0 && d.FirstSeq <= seq {
@@ -86,7 +101,7 @@ func (x *explanation) draining() {
 		x.fact("at most %s to go before it is complete, its own included", plural(int64(ahead), "message"))
 	}
 	x.answer.Running = true
-	if missing := x.noSemantic(); missing != "" && !pulling(s.Storers) && held(s.Storers) == 0 {
+	if !x.semantic() && !pulling(s.Storers) && held(s.Storers) == 0 {
 		x.answer.Running = false
 		x.conclude(NobodyStores, "everything is fetched, and nobody stores it: no semantic service runs",
 			"it goes on as soon as semantic runs; nothing is lost meanwhile")
@@ -95,35 +110,17 @@ func (x *explanation) draining() {
 	x.conclude(Storing, "everything is fetched; semantic is storing it", "when the last document is stored it becomes ACTIVE")
 }
 
-// noSemantic is an ending for a sentence where no semantic service is seen, "" where one is.
-func (x *explanation) noSemantic() string {
-	for _, s := range x.Services {
-		if s.Name != nil && *s.Name == semanticName {
-			return ""
-		}
-	}
-	x.fact("semantic: none is connected to this database (no connection is named %s)", semanticName)
-	return " once it runs"
-}
-
 // foreign: neither lease nor end of the documents; a subscriber without the worker kit.
 func (x *explanation) foreign() {
 	x.answer.Running = true
-	began := x.Now
-	if x.Run != nil {
-		began = x.Run.StartedAt
-		if x.Run.PickedUpAt != nil {
-			began = *x.Run.PickedUpAt
-		}
-	}
 	x.fact("lease: none, as is usual for a subscriber without the worker kit")
-	limit := began.Add(x.Settings.ForeignTimeout)
+	limit := x.Connector.PickedUpAt.Add(x.Settings.ForeignTimeout)
 	if limit.After(x.Now) {
 		x.conclude(ForeignSubscriber, "a service of another team works on it, and keeps no lease",
-			"that service ends it; if it has not "+clock.Until(limit, x.Now)+", the scheduler takes it for lost")
+			"that service ends it; if it has not "+clock.Until(limit, x.Now)+", it is taken for lost")
 		return
 	}
 	x.answer.Running = false
 	x.conclude(WorkerLost, "a service of another team took it and has not ended it within "+clock.Span(x.Settings.ForeignTimeout),
-		x.lookout("the scheduler takes it back within "+clock.Span(x.Settings.WatchInterval)))
+		x.takenBack(func(look time.Duration) time.Duration { return look }))
 }

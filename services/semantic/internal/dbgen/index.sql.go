@@ -41,22 +41,6 @@ func (q *Queries) BeginSearchIndex(ctx context.Context, name string) error {
 	return err
 }
 
-const boundTransaction = `-- name: BoundTransaction :exec
-SELECT set_config('idle_in_transaction_session_timeout', $1::text, true),
-    set_config('lock_timeout', $2::text, true)
-`
-
-type BoundTransactionParams struct {
-	IdleMilliseconds string
-	LockMilliseconds string
-}
-
-// Who is frozen with the turn in hand loses it; who waits for it asks again later.
-func (q *Queries) BoundTransaction(ctx context.Context, arg BoundTransactionParams) error {
-	_, err := q.db.Exec(ctx, boundTransaction, arg.IdleMilliseconds, arg.LockMilliseconds)
-	return err
-}
-
 const changedDocuments = `-- name: ChangedDocuments :many
 SELECT c.id, c.document_id, d.connector_id, d.try_id, d.first_no, coalesce(d.chunk_count, 0)::integer AS chunks
 FROM search_index_changes c LEFT JOIN documents d ON d.id = c.document_id

@@ -118,3 +118,17 @@ func (q *Queries) FailLostInTransit(ctx context.Context, arg FailLostInTransitPa
 	}
 	return items, nil
 }
+
+const isFull = `-- name: IsFull :one
+SELECT count(*) >= current_setting('max_connections')::integer
+    - current_setting('superuser_reserved_connections')::integer AS is_full
+FROM pg_stat_activity WHERE datid IS NOT NULL
+`
+
+// Whether Postgres takes no more connections, so that a worker which has lost its own cannot renew its lease.
+func (q *Queries) IsFull(ctx context.Context) (*bool, error) {
+	row := q.db.QueryRow(ctx, isFull)
+	var is_full *bool
+	err := row.Scan(&is_full)
+	return is_full, err
+}

@@ -33,9 +33,9 @@ func (q *Queries) BeginTry(ctx context.Context, arg BeginTryParams) (int32, erro
 }
 
 const countMessages = `-- name: CountMessages :many
-INSERT INTO run_messages (try_id, no, given_up)
-SELECT $1, m.no, nullif(m.given_up, '')
-FROM (SELECT unnest($2::bigint[]) AS no, unnest($3::text[]) AS given_up) m
+INSERT INTO run_messages (try_id, no, first_no, given_up)
+SELECT $1, m.no, nullif(m.first_no, 0), nullif(m.given_up, '')
+FROM (SELECT unnest($2::bigint[]) AS no, unnest($3::bigint[]) AS first_no, unnest($4::text[]) AS given_up) m
 ORDER BY m.no
 ON CONFLICT DO NOTHING
 RETURNING no
@@ -44,12 +44,18 @@ RETURNING no
 type CountMessagesParams struct {
 	TryID    uuid.UUID
 	Nos      []int64
+	FirstNos []int64
 	GivenUps []string
 }
 
 // The numbers that were not counted yet; those are the ones to store.
 func (q *Queries) CountMessages(ctx context.Context, arg CountMessagesParams) ([]int64, error) {
-	rows, err := q.db.Query(ctx, countMessages, arg.TryID, arg.Nos, arg.GivenUps)
+	rows, err := q.db.Query(ctx, countMessages,
+		arg.TryID,
+		arg.Nos,
+		arg.FirstNos,
+		arg.GivenUps,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +77,8 @@ func (q *Queries) CountMessages(ctx context.Context, arg CountMessagesParams) ([
 const countParts = `-- name: CountParts :many
 SELECT d.first_no::bigint AS first_no, (
     SELECT count(*) FROM run_messages m
-    WHERE m.try_id = $1 AND m.no >= d.first_no AND m.no < d.first_no + d.parts AND m.given_up IS NULL)::bigint AS parts
+    WHERE m.try_id = $1 AND m.no >= d.first_no AND m.no < d.first_no + d.parts AND m.first_no = d.first_no
+        AND m.given_up IS NULL)::bigint AS parts
 FROM (SELECT unnest($2::bigint[]) AS first_no, unnest($3::bigint[]) AS parts) d
 `
 
@@ -293,7 +300,7 @@ func (q *Queries) RecordCompleted(ctx context.Context, arg RecordCompletedParams
 }
 
 const runOfTry = `-- name: RunOfTry :one
-SELECT r.connector_id, r.config_version, r.whole, EXISTS (SELECT 1 FROM run_checkpoints k WHERE k.try_id = r.try_id) AS checkpointed
+SELECT r.connector_id, r.config_version, r.total, r.whole, EXISTS (SELECT 1 FROM run_checkpoints k WHERE k.try_id = r.try_id) AS checkpointed
 FROM open_runs r
 WHERE r.id = $1 AND r.try_id = $2::uuid
 `
@@ -306,6 +313,7 @@ type RunOfTryParams struct {
 type RunOfTryRow struct {
 	ConnectorID   int32
 	ConfigVersion int64
+	Total         *int64
 	Whole         bool
 	Checkpointed  bool
 }
@@ -318,6 +326,7 @@ func (q *Queries) RunOfTry(ctx context.Context, arg RunOfTryParams) (RunOfTryRow
 	err := row.Scan(
 		&i.ConnectorID,
 		&i.ConfigVersion,
+		&i.Total,
 		&i.Whole,
 		&i.Checkpointed,
 	)

@@ -12,6 +12,18 @@ import (
 	"time"
 )
 
+const countUnswept = `-- name: CountUnswept :one
+SELECT count(*) FROM (SELECT FROM unswept_runs LIMIT $1::integer) u
+`
+
+// Up to a limit, so that a long queue is not read at every look.
+func (q *Queries) CountUnswept(ctx context.Context, most int32) (int64, error) {
+	row := q.db.QueryRow(ctx, countUnswept, most)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const deletedConnectors = `-- name: DeletedConnectors :many
 SELECT id, config_version, swept_after FROM deleted_connectors
 WHERE (id, config_version) > ($1::integer, $2::bigint)
@@ -121,14 +133,18 @@ func (q *Queries) KeepSweepPlace(ctx context.Context, arg KeepSweepPlaceParams) 
 }
 
 const postponeSweep = `-- name: PostponeSweep :exec
-UPDATE unswept_runs SET attempts = attempts + 1,
-    next_at = clock_timestamp() + make_interval(secs => least(power(2, least(attempts, 12)), 3600))
-WHERE run_id = $1
+UPDATE unswept_runs SET attempts = $1, next_at = clock_timestamp() + $2::interval WHERE run_id = $3
 `
 
-// One that cannot be swept now, or that is not through, lets the others pass: after 2^attempts seconds, at most an hour.
-func (q *Queries) PostponeSweep(ctx context.Context, runID uuid.UUID) error {
-	_, err := q.db.Exec(ctx, postponeSweep, runID)
+type PostponeSweepParams struct {
+	Attempts int32
+	Pause    time.Duration
+	RunID    uuid.UUID
+}
+
+// One that cannot be swept now, or that is not through, lets the others pass.
+func (q *Queries) PostponeSweep(ctx context.Context, arg PostponeSweepParams) error {
+	_, err := q.db.Exec(ctx, postponeSweep, arg.Attempts, arg.Pause, arg.RunID)
 	return err
 }
 
@@ -268,14 +284,20 @@ func (q *Queries) Swept(ctx context.Context, runID uuid.UUID) error {
 	return err
 }
 
-const unsweptRuns = `-- name: UnsweptRuns :many
-SELECT run_id, connector_id, try_id, config_version, outdated, outdated_after, attempts FROM unswept_runs
-WHERE next_at <= (SELECT clock_timestamp())
-ORDER BY next_at
-LIMIT $1::integer
+const takeUnswept = `-- name: TakeUnswept :many
+UPDATE unswept_runs u SET next_at = clock_timestamp() + $1::interval
+WHERE u.run_id IN (
+    SELECT o.run_id FROM unswept_runs o WHERE o.next_at <= (SELECT clock_timestamp())
+    ORDER BY o.next_at LIMIT $2::integer FOR UPDATE SKIP LOCKED)
+RETURNING run_id, connector_id, try_id, config_version, outdated, outdated_after, attempts
 `
 
-type UnsweptRunsRow struct {
+type TakeUnsweptParams struct {
+	Held  time.Duration
+	Batch int32
+}
+
+type TakeUnsweptRow struct {
 	RunID         uuid.UUID
 	ConnectorID   int32
 	TryID         *uuid.UUID
@@ -285,16 +307,16 @@ type UnsweptRunsRow struct {
 	Attempts      int32
 }
 
-// Who is locked is at work elsewhere.
-func (q *Queries) UnsweptRuns(ctx context.Context, batch int32) ([]UnsweptRunsRow, error) {
-	rows, err := q.db.Query(ctx, unsweptRuns, batch)
+// Takes a batch of what is to be swept for a while, so that nobody else is at it. What is taken and not swept comes again.
+func (q *Queries) TakeUnswept(ctx context.Context, arg TakeUnsweptParams) ([]TakeUnsweptRow, error) {
+	rows, err := q.db.Query(ctx, takeUnswept, arg.Held, arg.Batch)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []UnsweptRunsRow{}
+	items := []TakeUnsweptRow{}
 	for rows.Next() {
-		var i UnsweptRunsRow
+		var i TakeUnsweptRow
 		if err := rows.Scan(
 			&i.RunID,
 			&i.ConnectorID,
