@@ -41,7 +41,7 @@ test-kube: $(TOOLS)/etcd $(TOOLS)/kube-apiserver $(TOOLS)/helm ## leader electio
 	cd $(CHART) && GOWORK=off go test -race ./cluster
 
 test-helm: $(TOOLS)/helm ## the chart as helm renders it: lint, every values file, each concern, what is refused
-	cd $(CHART) && GOWORK=off go test . ./generate
+	cd $(CHART) && GOWORK=off go test -count=1 . ./generate
 
 DOCKER_BUILD ?= docker build
 VERSION      ?= $(shell git describe --tags --always --dirty)
