@@ -71,7 +71,7 @@ func TestEveryServiceAndVariableOfTheOperationsManualExists(t *testing.T) {
 	}
 	require.Greater(t, seen, 8)
 	known := read(t, "docs/configuration.md") + compose + read(t, "deploy/compose/env.sh") + topology.SyncStream + topology.DocumentStream +
-		read(t, "cmd/echomind/internal/stack/sizing_test.go")
+		read(t, "cmd/echomind/internal/stack/sizing_test.go") + read(t, "helm/echomind/README.md")
 	for _, variable := range regexp.MustCompile("`([A-Z]+_[A-Z_]+)[=`]").FindAllStringSubmatch(manual, -1) {
 		require.True(t, strings.Contains(known, variable[1]), "nothing reads %s", variable[1])
 	}

@@ -76,7 +76,7 @@ docker compose up -d --wait --wait-timeout 60 2>/dev/null
 environment() { docker inspect --format '{{range .Config.Env}}{{println .}}{{end}}' "$(docker compose ps -q "$1")"; }
 for service in chunker connector; do environment $service | grep -x WORKER_SLOTS=3; done
 environment chunker | grep -x CHUNKER_MAX_TOKENS= # its default
-if environment chunker | grep WORKER_MAX_IN_FLIGHT; then echo "the chunker is given what nobody set"; exit 1; fi
+if environment chunker | grep WORKER_MAX_IN_FLIGHT=; then echo "the chunker is given what nobody set"; exit 1; fi
 sed -i '/^WORKER_SLOTS=/d; /^CHUNKER_MAX_TOKENS=/d' .env
 docker compose up -d --wait --wait-timeout 60 2>/dev/null
 

@@ -86,6 +86,17 @@ annotations:
 {{- if and (kindIs "float64" .) (eq (floor .) .) }}{{ printf "%.0f" . }}{{ else }}{{ . }}{{ end -}}
 {{- end }}
 
+{{/* (root, name) → the user of the servers that a component is. */}}
+{{- define "echomind.user" -}}
+{{- ternary "setup" .name (eq .name "streams") -}}
+{{- end }}
+
+{{/* (root, name, variable) → under which key of a Secret a variable is found. Each component logs in to PostgreSQL as a user of
+its own, so that its URLs have keys of their own: one Secret may then serve all. */}}
+{{- define "echomind.secretKey" -}}
+{{- if has .variable (list "DATABASE_URL" "DATABASE_DIRECT_URL") }}{{ upper (include "echomind.user" .) }}_{{ end }}{{ .variable }}
+{{- end }}
+
 {{/* The password of a user of the servers that this release brings. */}}
 {{- define "echomind.devPassword" -}}
 {{- printf "%s/%s" .root.Values.devPassword .user | sha256sum | trunc 40 | printf "p%s" -}}
@@ -93,7 +104,7 @@ annotations:
 
 {{/* (root, name, c) → what the environment holds beside secrets, as YAML. */}}
 {{- define "echomind.environment" -}}
-{{- $user := ternary "setup" .name (eq .name "streams") -}}
+{{- $user := include "echomind.user" . -}}
 {{- $env := dict "HTTP_ADDR" (printf ":%v" (include "echomind.port" .root)) "NATS_INBOX_PREFIX" (printf "_INBOX_%s" $user) -}}
 {{- $files := .c.natsFiles -}}
 {{- range $what, $variable := include "echomind.natsFileVariables" . | fromYaml -}}
@@ -118,15 +129,17 @@ cert: NATS_CERT_FILE
 key: NATS_KEY_FILE
 {{- end }}
 
-{{/* (root, name, c) → what the chart's own Secret holds, as YAML. */}}
+{{/* (root, name, c) → what the chart's own Secret holds, as YAML, by the variables' names. Setup logs in to PostgreSQL as the
+owner of the schema, a service as its own user. */}}
 {{- define "echomind.secrets" -}}
 {{- $secrets := dict -}}
+{{- $user := include "echomind.user" . -}}
 {{- if .root.Values.postgresql.enabled -}}
-  {{- $password := include "echomind.devPassword" (dict "root" .root "user" "postgresql") -}}
-  {{- $_ := set $secrets "DATABASE_URL" (printf "postgres://echomind:%s@%s-postgresql:5432/echomind?sslmode=disable" $password .root.Release.Name) -}}
+  {{- $login := ternary "echomind" $user (eq $user "setup") -}}
+  {{- $password := include "echomind.devPassword" (dict "root" .root "user" (printf "postgresql/%s" $login)) -}}
+  {{- $_ := set $secrets "DATABASE_URL" (printf "postgres://%s:%s@%s-postgresql:5432/echomind?sslmode=disable" $login $password .root.Release.Name) -}}
 {{- end -}}
 {{- if .root.Values.nats.enabled -}}
-  {{- $user := ternary "setup" .name (eq .name "streams") -}}
   {{- $_ := set $secrets "NATS_PASSWORD" (include "echomind.devPassword" (dict "root" .root "user" $user)) -}}
 {{- end -}}
 {{- range $key, $value := .c.secretEnv }}{{ if $value }}{{ $_ := set $secrets $key $value }}{{ end }}{{ end -}}

@@ -44,12 +44,12 @@ envFrom:
       name: {{ include "echomind.fullname" .root }}-{{ .name }}
 env:
   {{- $secret := include "echomind.secretName" . }}
-  {{- range $variable := index (.root.Files.Get "files/secret-variables.yaml" | fromYaml) (ternary "setup" .name (eq .name "streams")) }}
+  {{- range $variable := index (.root.Files.Get "files/secret-variables.yaml" | fromYaml) (include "echomind.user" .) }}
   - name: {{ $variable }}
     valueFrom:
       secretKeyRef:
         name: {{ $secret }}
-        key: {{ $variable }}
+        key: {{ include "echomind.secretKey" (dict "name" $.name "variable" $variable) }}
         {{- if ne $variable "DATABASE_URL" }}
         optional: true
         {{- end }}

@@ -63,7 +63,7 @@ func TestWhatCannotWorkIsRefusedWithTheFix(t *testing.T) {
 		sets  []string
 		wants string
 	}{
-		{nil, nil, "semantic: no secret: name an existing one with the key DATABASE_URL"},
+		{nil, nil, "semantic: no secret: name an existing one with the key SEMANTIC_DATABASE_URL"},
 		{nil, []string{"common.secretEnv.NATS_PASSWORD=x"}, "scheduler.secretEnv.DATABASE_URL is empty: set it"},
 		{production, []string{"chunker.externalSecret=x", "externalSecrets.storeName=s"}, "chunker: its secrets come from existingSecret and externalSecret at once"},
 		{production, []string{"common.secretEnv.DATABASE_URL=postgres://h/d"}, "production takes no secret from the values"},

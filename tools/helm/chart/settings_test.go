@@ -3,10 +3,12 @@ package chart
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -78,9 +80,21 @@ func TestTheServersOfTheChartExpectThePasswordsThatTheServicesHave(t *testing.T)
 		if p := servers["NATS_"+strings.ToUpper(component)+"_PASSWORD"]; p == "" || p != mine["NATS_PASSWORD"] {
 			t.Errorf("%s has another password than the server expects", component)
 		}
-		if !strings.Contains(mine["DATABASE_URL"], ":"+servers["POSTGRES_PASSWORD"]+"@e-postgresql:5432/") {
-			t.Errorf("%s has another password than PostgreSQL", component)
+		login, password := component, servers["POSTGRES_"+strings.ToUpper(component)+"_PASSWORD"]
+		if component == "setup" {
+			login, password = "echomind", servers["POSTGRES_PASSWORD"]
 		}
+		if got := mine[strings.ToUpper(component)+"_DATABASE_URL"]; password == "" ||
+			got != "postgres://"+login+":"+password+"@e-postgresql:5432/echomind?sslmode=disable" {
+			t.Errorf("%s logs in to PostgreSQL by %s", component, got)
+		}
+	}
+	passwords := map[string]string{}
+	for variable, password := range servers {
+		if other := passwords[password]; other != "" {
+			t.Errorf("%s and %s are the same", variable, other)
+		}
+		passwords[password] = variable
 	}
 	conf, err := os.ReadFile(filepath.Join(render.Chart(), "files", "nats.conf"))
 	if err != nil {
@@ -91,6 +105,37 @@ func TestTheServersOfTheChartExpectThePasswordsThatTheServicesHave(t *testing.T)
 	}
 }
 
+func TestPostgreSQLOfTheChartMakesTheLoginsThatComposeMakes(t *testing.T) {
+	t.Parallel()
+	all := render.Template(t, dev...)
+	script, err := os.ReadFile(filepath.Join(render.Chart(), "files", "logins.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := render.Find[corev1.ConfigMap](t, all, "ConfigMap", "e-postgresql").Data["logins.sh"]; strings.TrimSpace(got) != strings.TrimSpace(string(script)) {
+		t.Error("the server's script is not files/logins.sh")
+	}
+	spec := render.Find[appsv1.StatefulSet](t, all, "StatefulSet", "e-postgresql").Spec.Template.Spec
+	given := map[string]string{}
+	for _, e := range spec.Containers[0].Env {
+		if e.ValueFrom != nil {
+			given[e.Name] = e.ValueFrom.SecretKeyRef.Name + " " + e.ValueFrom.SecretKeyRef.Key
+		}
+	}
+	for _, variable := range regexp.MustCompile(`POSTGRES_[A-Z]+_PASSWORD`).FindAllString(string(script), -1) {
+		if given[variable] != "e-dev-servers "+variable {
+			t.Errorf("%s comes from %q", variable, given[variable])
+		}
+	}
+	volume := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.ConfigMap != nil && v.ConfigMap.Name == "e-postgresql" })
+	if volume < 0 || *spec.Volumes[volume].ConfigMap.DefaultMode != 0o555 ||
+		!slices.ContainsFunc(spec.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
+			return m.Name == spec.Volumes[volume].Name && m.MountPath == "/docker-entrypoint-initdb.d"
+		}) {
+		t.Errorf("the script is not among what the image runs: %+v", spec.Volumes)
+	}
+}
+
 func TestAContainerReadsItsOwnVariablesOfASharedSecret(t *testing.T) {
 	t.Parallel()
 	all := render.Template(t, "--set", "common.existingSecret=one-for-all")
@@ -98,7 +143,11 @@ func TestAContainerReadsItsOwnVariablesOfASharedSecret(t *testing.T) {
 		var names []string
 		for _, e := range deployment(t, all, service).Spec.Template.Spec.Containers[0].Env {
 			names = append(names, e.Name)
-			if ref := e.ValueFrom.SecretKeyRef; ref.Name != "one-for-all" || ref.Key != e.Name || (e.Name == "DATABASE_URL") == (ref.Optional != nil) {
+			key := e.Name
+			if strings.HasPrefix(key, "DATABASE_") {
+				key = strings.ToUpper(service) + "_" + key
+			}
+			if ref := e.ValueFrom.SecretKeyRef; ref.Name != "one-for-all" || ref.Key != key || (e.Name == "DATABASE_URL") == (ref.Optional != nil) {
 				t.Errorf("%s: %s comes from %v", service, e.Name, ref)
 			}
 		}
