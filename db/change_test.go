@@ -1,6 +1,27 @@
 package db_test
 
-import "testing"
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/echomind/sync/internal/movestest"
+)
+
+// run is the open run of a connector.
+func (b *base) run(id int32) uuid.UUID {
+	b.Helper()
+	return one[uuid.UUID](b, `SELECT run_id FROM connectors WHERE id = $1`, id)
+}
+
+// ends completes the run of a connector that is SYNCING.
+func (b *base) ends(id int32) {
+	b.Helper()
+	run := b.run(id)
+	b.whole(run, 1, `{"cursor":2}`)
+	b.moves("completed", `SELECT verdict FROM moves.complete($1)`, run)
+}
 
 func TestPlainSQLIsPlanned(t *testing.T) {
 	b := newBase(t)
@@ -38,14 +59,15 @@ func TestTheScheduleAtRestIsPlannedAgain(t *testing.T) {
 func TestTheScheduleInFlightCountsFromTheVerdict(t *testing.T) {
 	b := newBase(t)
 	id := b.in("SYNCING")
-	session := one[string](b, `SELECT chunking_session::text FROM connectors WHERE id = $1`, id)
+	run := b.run(id)
 	b.exec(`UPDATE connectors SET refresh_freq_minutes = 5 WHERE id = $1`, id)
-	b.holds(id, `c.status = 'SYNCING' AND c.chunking_session = '`+session+`' AND r.status = 'running' AND c.next_sync_at IS NULL`)
-	b.exec(`UPDATE connectors SET status = 'ACTIVE', last_sync_at = clock_timestamp(), chunking_session = NULL WHERE id = $1`, id)
+	b.holds(id, `c.status = 'SYNCING' AND c.run_id = '`+run.String()+`' AND r.status = 'running' AND c.next_sync_at IS NULL`)
+	b.ends(id)
 	b.holds(id, `c.next_sync_at = c.last_sync_at + interval '5 minutes'`)
 
 	cron := b.in("PENDING")
-	b.exec(`UPDATE connectors SET refresh_freq_minutes = NULL, schedule_cron = '* * * * *', planned_through = now() WHERE id = $1`, cron)
+	b.force(`UPDATE connectors SET planned_through = now() WHERE id = $1`, cron)
+	b.exec(`UPDATE connectors SET refresh_freq_minutes = NULL, schedule_cron = '* * * * *' WHERE id = $1`, cron)
 	b.holds(cron, `c.status = 'PENDING' AND NOT c.needs_plan AND c.planned_through IS NULL`)
 }
 
@@ -80,7 +102,7 @@ func TestAChangeInFlightReleasesTheConnector(t *testing.T) {
 		for _, change := range changes {
 			id := b.in(from)
 			b.exec(`UPDATE connectors SET `+change+` WHERE id = $1`, id)
-			b.holds(id, `c.status = 'ACTIVE' AND c.chunking_session IS NULL AND c.lease_owner IS NULL AND c.state = '{}'
+			b.holds(id, `c.status = 'ACTIVE' AND c.run_id IS NULL AND c.state = '{}'
 				AND c.due_reason = 'changed' AND c.next_sync_at <= clock_timestamp() AND c.failure_count = 0
 				AND r.status = 'superseded' AND r.reason = 'configuration changed' AND r.config_version < c.config_version`)
 		}
@@ -93,18 +115,18 @@ func TestAChangeWhileDisabledIsDueOnceItIsEnabled(t *testing.T) {
 	b.exec(`UPDATE connectors SET user_id = 2 WHERE id = $1`, id)
 	b.exec(`UPDATE connectors SET name = 'other' WHERE id = $1`, id)
 	b.holds(id, `c.next_sync_at IS NULL AND c.state = '{}'`)
-	b.exec(`UPDATE connectors SET status = 'ACTIVE' WHERE id = $1`, id)
+	b.moves("true", `SELECT moves.enable($1)`, id)
 	b.holds(id, `c.due_reason = 'changed' AND c.next_sync_at <= clock_timestamp()`)
 
 	waiting := b.synced()
 	b.exec(`UPDATE connectors SET user_id = 2 WHERE id = $1`, waiting)
-	b.exec(`UPDATE connectors SET status = 'DISABLED' WHERE id = $1`, waiting)
-	b.exec(`UPDATE connectors SET status = 'ACTIVE' WHERE id = $1`, waiting)
+	b.moves("true", `SELECT moves.disable($1)`, waiting)
+	b.moves("true", `SELECT moves.enable($1)`, waiting)
 	b.holds(waiting, `c.due_reason = 'changed' AND c.next_sync_at <= clock_timestamp()`)
 
 	manual := b.in("DISABLED")
 	b.exec(`UPDATE connectors SET user_id = 2, refresh_freq_minutes = NULL WHERE id = $1`, manual)
-	b.exec(`UPDATE connectors SET status = 'ACTIVE' WHERE id = $1`, manual)
+	b.moves("true", `SELECT moves.enable($1)`, manual)
 	b.holds(manual, `c.next_sync_at IS NULL AND c.due_reason IS NULL`)
 }
 
@@ -122,7 +144,7 @@ func TestATriggerAtRestIsDueNow(t *testing.T) {
 func TestWhatIsDueAlreadyKeepsItsPlaceAndItsSlot(t *testing.T) {
 	b := newBase(t)
 	id := b.synced()
-	b.exec(`UPDATE connectors SET next_sync_at = now() - interval '1 hour', slot_at = now() - interval '1 hour' WHERE id = $1`, id)
+	b.force(`UPDATE connectors SET next_sync_at = now() - interval '1 hour', slot_at = now() - interval '1 hour' WHERE id = $1`, id)
 	due := `c.due_reason = 'schedule' AND c.next_sync_at <= clock_timestamp() - interval '1 hour' AND c.slot_at = c.next_sync_at`
 	b.exec(trigger, id)
 	b.holds(id, due)
@@ -136,9 +158,9 @@ func TestATriggerBeforeThePickUpIsAnsweredByTheRun(t *testing.T) {
 	b := newBase(t)
 	id := b.in("PENDING")
 	b.exec(trigger, id)
-	b.exec(`UPDATE connectors SET status = 'SYNCING' WHERE id = $1`, id)
+	movestest.PickUp(t, b.conn, id, b.run(id), time.Minute)
 	b.holds(id, `c.trigger_requested_at IS NULL AND r.trigger_requested_at IS NOT NULL AND r.picked_up_at IS NOT NULL`)
-	b.exec(`UPDATE connectors SET status = 'ACTIVE' WHERE id = $1`, id)
+	b.ends(id)
 	b.holds(id, `c.due_reason = 'schedule'`)
 }
 
@@ -146,11 +168,11 @@ func TestATriggerDuringARunIsDueAfterIt(t *testing.T) {
 	b := newBase(t)
 	id := b.in("SYNCING")
 	b.exec(trigger, id)
-	b.exec(`UPDATE connectors SET status = 'ACTIVE' WHERE id = $1`, id)
+	b.ends(id)
 	b.holds(id, `c.due_reason = 'manual' AND c.next_sync_at <= clock_timestamp() AND r.status = 'completed'`)
 	failing := b.in("SYNCING")
 	b.exec(trigger, failing)
-	b.exec(`UPDATE connectors SET status = 'ERROR' WHERE id = $1`, failing)
+	b.moves("true", `SELECT moves.fail(id, try_id, 'transient', 'no') FROM open_runs WHERE connector_id = $1`, failing)
 	b.holds(failing, `c.due_reason = 'manual' AND c.next_sync_at <= clock_timestamp() AND c.failure_count = 1`)
 }
 
@@ -158,7 +180,10 @@ func TestTriggeringADisabledConnectorIsRefused(t *testing.T) {
 	b := newBase(t)
 	id := b.in("DISABLED")
 	b.refused("connectors_trigger_disabled", trigger, id)
-	b.exec(`UPDATE connectors SET status = 'ACTIVE', trigger_requested_at = now() WHERE id = $1`, id)
+	b.refused("connectors_trigger_disabled", `SELECT moves.trigger_sync($1)`, id)
+	b.moves("true", `SELECT moves.enable($1)`, id)
+	b.moves("true", `SELECT moves.trigger_sync($1) IS NOT NULL`, id)
+	b.moves("nothing", `SELECT moves.trigger_sync(-1)`)
 	b.holds(id, `c.due_reason = 'manual' AND c.next_sync_at <= clock_timestamp()`)
 }
 

@@ -11,12 +11,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/echomind/sync/db"
+	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/sdk/lifecycle"
 )
 
 func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
 
-// base is a migrated database of one test's own, spoken to in plain SQL as any service may.
+// base is a migrated database of one test's own, spoken to in plain SQL as its owner.
 type base struct {
 	*testing.T
 	url  string
@@ -86,34 +88,54 @@ func (b *base) connector() int32 {
 		VALUES ('docs', 'web', 1, 60) RETURNING id`)
 }
 
-// synced is one that synced a minute ago and is planned.
+// force writes what only moves write.
+func (b *base) force(sql string, args ...any) {
+	b.Helper()
+	movestest.Force(b, b.conn, sql, args...)
+}
+
+// pending claims a connector at rest.
+func (b *base) pending(id int32) uuid.UUID {
+	b.Helper()
+	return movestest.Claim(b, b.conn, id)
+}
+
+// syncing is one that a worker process of its own has picked up.
+func (b *base) syncing(id int32) lifecycle.Try {
+	b.Helper()
+	return movestest.Syncing(b, b.conn, id)
+}
+
+// whole does what semantic does for a run of n documents that has sent all.
+func (b *base) whole(run uuid.UUID, n int, state string) {
+	b.Helper()
+	b.exec(`UPDATE open_runs SET total = $2, stored = $2, whole = true, documents_processed = $2, new_state = nullif($3, '')::jsonb
+		WHERE id = $1`, run, n, state)
+}
+
+func (b *base) complete(id int32) {
+	b.Helper()
+	try := b.syncing(id)
+	b.whole(try.Run, 1, `{"cursor":1}`)
+	b.moves("completed", `SELECT verdict FROM moves.complete($1)`, try.Run)
+}
+
+// moves fails the test unless a move answers this.
+func (b *base) moves(want, sql string, args ...any) {
+	b.Helper()
+	var got string
+	err := b.conn.QueryRow(b.Context(), `SELECT coalesce((`+sql+`)::text, 'nothing')`, args...).Scan(&got)
+	if err != nil || got != want {
+		b.Errorf("%s %v: %q (%v), want %q", sql, args, got, err, want)
+	}
+}
+
+// synced is one that has just synced and is planned.
 func (b *base) synced() int32 {
 	b.Helper()
 	id := b.connector()
-	b.syncing(id)
-	b.exec(`UPDATE connectors SET status = 'ACTIVE', last_sync_at = clock_timestamp(), state = '{"cursor":1}',
-		chunking_session = NULL WHERE id = $1`, id)
+	b.complete(id)
 	return id
-}
-
-// pending does what the scheduler's claim does.
-func (b *base) pending(id int32) uuid.UUID {
-	b.Helper()
-	session := uuid.New()
-	b.exec(`INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, due_at, started_at, config_version)
-		SELECT $2, id, 'connector.sync.web', coalesce(due_reason, 'manual'), now(), clock_timestamp(), config_version
-		FROM connectors WHERE id = $1`, id, session)
-	b.exec(`UPDATE connectors SET status = 'PENDING', chunking_session = $2, dispatched_at = now(), dispatches = 1,
-		next_sync_at = NULL, due_reason = NULL, slot_at = NULL, needs_plan = false WHERE id = $1`, id, session)
-	return session
-}
-
-func (b *base) syncing(id int32) uuid.UUID {
-	b.Helper()
-	session := b.pending(id)
-	b.exec(`UPDATE connectors SET status = 'SYNCING', lease_owner = gen_random_uuid(),
-		lease_expires_at = now() + interval '15 s' WHERE chunking_session = $1 AND status = 'PENDING'`, session)
-	return session
 }
 
 // in is a connector in a status.
@@ -126,9 +148,9 @@ func (b *base) in(status string) int32 {
 	case "SYNCING":
 		b.syncing(id)
 	case "ERROR":
-		b.fail(id, "retry")
+		b.fail(id, "transient")
 	case "DISABLED":
-		b.exec(`UPDATE connectors SET status = 'DISABLED' WHERE id = $1`, id)
+		b.moves("true", `SELECT moves.disable($1)`, id)
 	}
 	return id
 }
@@ -136,9 +158,8 @@ func (b *base) in(status string) int32 {
 // fail ends a new run of a connector in ERROR.
 func (b *base) fail(id int32, kind string) {
 	b.Helper()
-	session := b.syncing(id)
-	b.exec(`UPDATE connectors SET status = 'ERROR', due_reason = $2, status_message = 'it broke', chunking_session = NULL,
-		lease_owner = NULL, lease_expires_at = NULL WHERE chunking_session = $1 AND status = 'SYNCING'`, session, kind)
+	try := b.syncing(id)
+	b.moves("true", `SELECT moves.fail($1, $2, $3, 'it broke')`, try.Run, try.ID, kind)
 }
 
 // notified counts the notifications that a statement causes.

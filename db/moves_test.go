@@ -1,84 +1,151 @@
 package db_test
 
 import (
-	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/google/uuid"
 
 	"github.com/echomind/sync/sdk/lifecycle"
 )
 
-// arrive says what a mover writes, beside the status, to arrive there.
-var arrive = map[lifecycle.Status]string{
-	lifecycle.Pending: `, chunking_session = gen_random_uuid(), dispatched_at = now(), next_sync_at = NULL, due_reason = NULL`,
-	lifecycle.Syncing: ``, lifecycle.Active: `, chunking_session = NULL, lease_owner = NULL, lease_expires_at = NULL`,
-	lifecycle.Error: `, chunking_session = NULL, lease_owner = NULL, lease_expires_at = NULL`, lifecycle.Disabled: ``,
+// move is a call of a function that changes where a connector stands.
+type move struct {
+	// call makes the move for connector $1, whose open run is $2 and whose try is $3, and answers whether it did.
+	call string
+	// to says for each status where it leads; from any other it answers false and changes nothing.
+	to map[lifecycle.Status]lifecycle.Status
+	// before prepares the ground, by force.
+	before string
 }
 
-func TestOfAllPairsOnlyTheMovesPass(t *testing.T) {
+const lostWorker = `UPDATE workers SET expires_at = now() - interval '1 s' WHERE id =
+	(SELECT worker_id FROM open_runs WHERE connector_id = $1)`
+
+// silent names the workers that have not beaten since they were looked at.
+const silent = `(SELECT coalesce(jsonb_agg(jsonb_build_object('id', id, 'beats', beats)), '[]') FROM workers)`
+
+var moveTable = map[string]move{
+	"claim": {call: `SELECT moves.claim(jsonb_build_array(jsonb_build_object('id', $1::int, 'run_id', gen_random_uuid())), now()) = 1
+		WHERE (SELECT next_sync_at IS NOT NULL FROM connectors WHERE id = $1)`,
+		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Active: lifecycle.Pending, lifecycle.Error: lifecycle.Pending}},
+	"pick_up": {call: `SELECT moves.pick_up($1, $2, gen_random_uuid())`,
+		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Pending: lifecycle.Syncing}},
+	"release": {call: `SELECT moves.release($2, $3)`,
+		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Pending: lifecycle.Active, lifecycle.Syncing: lifecycle.Active}},
+	"fail": {call: `SELECT moves.fail($2, $3, 'transient', 'no')`,
+		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Error}},
+	"fail, the last time": {call: `SELECT moves.fail($2, $3, 'transient', 'no')`, before: `UPDATE connectors SET max_retries = 1 WHERE id = $1`,
+		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Disabled}},
+	"finish": {call: `SELECT moves.finish($2, $3)`,
+		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Active}},
+	"complete": {call: `SELECT true FROM moves.complete($2)`,
+		before: `UPDATE open_runs SET total = 0, whole = true WHERE connector_id = $1`,
+		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Active}},
+	"rescue": {call: `SELECT true FROM moves.rescue(` + silent + `, '1 hour', 10)`, before: lostWorker,
+		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Pending}},
+	"abandon": {call: `SELECT true FROM moves.abandon(` + silent + `, '1 hour', 10)`,
+		before: `WITH gone AS (` + lostWorker + `) UPDATE connectors SET failure_count = 1 WHERE id = $1`,
+		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Error}},
+	"abandon, the last time": {call: `SELECT true FROM moves.abandon(` + silent + `, '1 hour', 10)`,
+		before: `WITH gone AS (` + lostWorker + `) UPDATE connectors SET max_retries = 1 WHERE id = $1`,
+		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Disabled}},
+	"fail_lost_in_transit": {call: `SELECT true FROM moves.fail_lost_in_transit(ARRAY[$2::uuid], 8, 9)`,
+		before: `UPDATE open_runs SET worker_id = NULL, drain_seq = 7 WHERE connector_id = $1 AND try_id IS NOT NULL`,
+		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Error}},
+	"disable": {call: `SELECT moves.disable($1)`, to: map[lifecycle.Status]lifecycle.Status{
+		lifecycle.Active: lifecycle.Disabled, lifecycle.Pending: lifecycle.Disabled, lifecycle.Syncing: lifecycle.Disabled,
+		lifecycle.Error: lifecycle.Disabled}},
+	"enable": {call: `SELECT moves.enable($1)`,
+		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Disabled: lifecycle.Active}},
+}
+
+func (b *base) status(id int32) lifecycle.Status {
+	b.Helper()
+	return one[lifecycle.Status](b, `SELECT status FROM connectors WHERE id = $1`, id)
+}
+
+// everything is a connector, its open run and its ledger, in one text.
+func (b *base) everything(id int32) string {
+	b.Helper()
+	return one[string](b, `SELECT jsonb_pretty(jsonb_build_object('connector', (SELECT to_jsonb(c) FROM connectors c WHERE id = $1),
+		'runs', (SELECT jsonb_agg(to_jsonb(r) ORDER BY r.id) FROM scheduler_runs r WHERE connector_id = $1)))`, id)
+}
+
+func TestEachMoveLeadsFromWhereItMayAndChangesNothingElsewhere(t *testing.T) {
 	b := newBase(t)
+	found := map[lifecycle.Move]bool{}
+	for name, m := range moveTable {
+		for _, from := range lifecycle.Statuses {
+			id := b.in(string(from))
+			b.force(`UPDATE connectors SET next_sync_at = now(), due_reason = 'manual' WHERE id = $1 AND status IN ('ACTIVE', 'ERROR')`, id)
+			if m.before != "" {
+				b.force(m.before, id)
+			}
+			var run, try *uuid.UUID
+			_ = b.conn.QueryRow(t.Context(), `SELECT id, try_id FROM open_runs WHERE connector_id = $1`, id).Scan(&run, &try)
+			if run == nil { // the one before
+				run = new(one[uuid.UUID](b, `SELECT id FROM runs WHERE connector_id = $1 ORDER BY completed_at DESC LIMIT 1`, id))
+			}
+			before := b.everything(id)
+			var moved *bool
+			err := b.conn.QueryRow(t.Context(), `SELECT (`+m.call+` LIMIT 1) FROM (SELECT $1::int, $2::uuid, $3::uuid) p`, id, run, try).Scan(&moved)
+			if err != nil {
+				t.Fatalf("%s from %s: %v", name, from, err)
+			}
+			to, exists := m.to[from]
+			switch is := b.status(id); {
+			case exists && (moved == nil || !*moved || is != to):
+				t.Errorf("%s: from %s to %s, want %s\n%s", name, from, is, to, before)
+			case !exists && (moved != nil && *moved || b.everything(id) != before):
+				t.Errorf("%s does not lead from %s, and changed\n%s\nto\n%s", name, from, before, b.everything(id))
+			case exists:
+				found[lifecycle.Move{From: from, To: to}] = true
+			}
+			b.exec(`DELETE FROM connectors WHERE id = $1`, id)
+		}
+	}
 	for _, from := range lifecycle.Statuses {
 		for _, to := range lifecycle.Statuses {
-			id := b.in(string(from))
-			b.exec(`BEGIN`)
-			_, err := b.conn.Exec(t.Context(), `UPDATE connectors SET status = $2`+arrive[to]+` WHERE id = $1`, id, to)
-			b.exec(`ROLLBACK`)
-			if from == to {
-				continue
-			}
-			var pg *pgconn.PgError
-			_, exists := lifecycle.Moves[lifecycle.Move{From: from, To: to}]
-			switch {
-			case exists && err != nil:
-				t.Errorf("%s to %s: %v", from, to, err)
-			case !exists && (!errors.As(err, &pg) || pg.ConstraintName != "connectors_status_move"):
-				t.Errorf("%s to %s is no move: %v", from, to, err)
+			pair := lifecycle.Move{From: from, To: to}
+			_, known := lifecycle.Moves[pair]
+			if found[pair] != known || one[bool](b, `SELECT moves.allowed($1, $2)`, from, to) != known {
+				t.Errorf("%s to %s: a function leads there: %v; the code has it: %v", from, to, found[pair], known)
 			}
 		}
 	}
 }
 
-func TestAForeignMoverKeepsLedgerAndPlan(t *testing.T) {
+func TestAMoveWithAnotherTryOrAnOldRunChangesNothing(t *testing.T) {
 	b := newBase(t)
-	move := `UPDATE connectors SET status = $2, status_message = $3 WHERE chunking_session = $1 AND status = $4`
-
-	t.Run("to ACTIVE", func(t *testing.T) {
-		id := b.connector()
-		session := b.pending(id)
-		b.exec(move, session, "SYNCING", nil, "PENDING")
-		b.holds(id, `r.picked_up_at IS NOT NULL AND r.status = 'running' AND c.lease_owner IS NULL`)
-		b.exec(move, session, "ACTIVE", nil, "SYNCING")
-		b.holds(id, `r.status = 'completed' AND r.completed_at IS NOT NULL AND c.chunking_session IS NULL
-			AND c.next_sync_at = c.last_sync_at + interval '1 hour' AND c.due_reason = 'schedule' AND c.failure_count = 0`)
-	})
-	t.Run("to ERROR", func(t *testing.T) {
-		id := b.connector()
-		session := b.pending(id)
-		b.exec(move, session, "SYNCING", nil, "PENDING")
-		b.exec(move, session, "ERROR", "the wiki is down", "SYNCING")
-		b.holds(id, `r.status = 'failed' AND r.reason = 'transient failure' AND r.error_message = 'the wiki is down'
-			AND c.status = 'ERROR' AND c.chunking_session IS NULL AND c.due_reason = 'retry' AND c.failure_count = 1
-			AND c.last_sync_at IS NULL AND c.next_sync_at > now() + interval '1 minute'`)
-	})
-	t.Run("with an old session", func(t *testing.T) {
-		id := b.connector()
-		old := b.syncing(id)
-		b.exec(`UPDATE connectors SET status = 'ACTIVE', chunking_session = NULL WHERE id = $1`, id)
-		b.pending(id)
-		b.exec(move, old, "SYNCING", nil, "PENDING")
-		b.exec(move, old, "ACTIVE", nil, "SYNCING")
-		b.holds(id, `c.status = 'PENDING' AND r.status = 'running' AND c.last_sync_at IS NULL`)
-	})
+	for _, name := range slices.Sorted(maps.Keys(moveTable)) {
+		id := b.in("SYNCING")
+		run := b.run(id)
+		old := one[uuid.UUID](b, `SELECT id FROM runs WHERE connector_id = $1`, id)
+		before := b.everything(id)
+		for what, args := range map[string][2]uuid.UUID{"another try": {run, uuid.New()}, "an old run": {old, uuid.New()}} {
+			switch name {
+			case "pick_up", "release", "fail", "finish":
+				b.moves("false", `SELECT (`+moveTable[name].call+`) FROM (SELECT $1::int, $2::uuid, $3::uuid) p`, id, args[0], args[1])
+			}
+			if after := b.everything(id); after != before {
+				t.Errorf("%s with %s changed\n%s\nto\n%s", name, what, before, after)
+			}
+		}
+		for _, call := range []string{`SELECT moves.drain($1, $2, 1)`, `SELECT moves.hold($1, $2)`, `SELECT moves.replace_secret($1, $2, 'a', '` + sealedOld + `')`} {
+			b.moves("false", call, run, uuid.New())
+		}
+	}
 }
 
 func TestDisableAndDeleteCloseTheOpenRun(t *testing.T) {
 	b := newBase(t)
 	for _, from := range []string{"ACTIVE", "PENDING", "SYNCING", "ERROR"} {
 		id := b.in(from)
-		b.exec(`UPDATE connectors SET status = 'DISABLED' WHERE id = $1`, id)
-		b.holds(id, `c.chunking_session IS NULL AND c.lease_owner IS NULL AND c.next_sync_at IS NULL
-			AND c.status_message = 'disabled by the user' AND NOT c.needs_plan`)
+		b.moves("true", `SELECT moves.disable($1)`, id)
+		b.holds(id, `c.run_id IS NULL AND c.next_sync_at IS NULL AND c.status_message = 'disabled by the user' AND NOT c.needs_plan`)
 		b.closed(id, from, "disabled")
 	}
 	for _, from := range []string{"ACTIVE", "PENDING", "SYNCING", "ERROR", "DISABLED"} {
@@ -98,11 +165,10 @@ func (b *base) closed(id int32, from, reason string) {
 	if from == "PENDING" || from == "SYNCING" {
 		inFlight = 1
 	}
-	if n := one[int](b, `SELECT count(*) FROM scheduler_runs WHERE connector_id = $1 AND status = 'running'`, id); n != 0 {
+	if n := one[int](b, `SELECT count(*) FROM open_runs WHERE connector_id = $1`, id); n != 0 {
 		b.Errorf("%s: %d open runs", from, n)
 	}
-	if n := one[int](b, `SELECT count(*) FROM scheduler_runs WHERE connector_id = $1 AND status = 'superseded'
-		AND reason = $2`, id, reason); n != inFlight {
+	if n := one[int](b, `SELECT count(*) FROM runs WHERE connector_id = $1 AND status = 'superseded' AND reason = $2`, id, reason); n != inFlight {
 		b.Errorf("%s: %d runs are superseded, want %d", from, n, inFlight)
 	}
 }
@@ -110,10 +176,10 @@ func (b *base) closed(id int32, from, reason string) {
 func TestEnablePlansFromNowAndForgetsFailures(t *testing.T) {
 	b := newBase(t)
 	id := b.synced()
-	b.exec(`UPDATE connectors SET last_sync_at = now() - interval '10 hours' WHERE id = $1`, id)
-	b.fail(id, "retry")
-	b.exec(`UPDATE connectors SET status = 'DISABLED' WHERE id = $1`, id)
-	b.exec(`UPDATE connectors SET status = 'ACTIVE' WHERE id = $1`, id)
+	b.force(`UPDATE connectors SET last_sync_at = now() - interval '10 hours' WHERE id = $1`, id)
+	b.fail(id, "transient")
+	b.moves("true", `SELECT moves.disable($1)`, id)
+	b.moves("true", `SELECT moves.enable($1)`, id)
 	b.holds(id, `c.failure_count = 0 AND c.status_message IS NULL AND c.due_reason = 'schedule'
 		AND c.next_sync_at BETWEEN clock_timestamp() + interval '59 minutes' AND clock_timestamp() + interval '1 hour'`)
 
@@ -123,8 +189,9 @@ func TestEnablePlansFromNowAndForgetsFailures(t *testing.T) {
 		{`refresh_freq_minutes = NULL, schedule_cron = '0 3 * * *'`, `c.needs_plan AND c.planned_through IS NULL`},
 	} {
 		id := b.connector()
-		b.exec(`UPDATE connectors SET status = 'DISABLED', ` + never.columns)
-		b.exec(`UPDATE connectors SET status = 'ACTIVE' WHERE id = $1`, id)
+		b.moves("true", `SELECT moves.disable($1)`, id)
+		b.exec(`UPDATE connectors SET `+never.columns+` WHERE id = $1`, id)
+		b.moves("true", `SELECT moves.enable($1)`, id)
 		b.holds(id, never.plan)
 	}
 }
@@ -133,9 +200,8 @@ func TestAReleaseIsDueNowAndNoFailure(t *testing.T) {
 	b := newBase(t)
 	for _, from := range []string{"PENDING", "SYNCING"} {
 		id := b.in(from)
-		b.exec(`UPDATE connectors SET status = 'ACTIVE', chunking_session = NULL, lease_owner = NULL, lease_expires_at = NULL
-			WHERE id = $1`, id)
-		b.holds(id, `c.due_reason = 'release' AND c.next_sync_at <= clock_timestamp() AND c.failure_count = 0
+		b.moves("true", `SELECT moves.release(id, try_id) FROM open_runs WHERE connector_id = $1`, id)
+		b.holds(id, `c.due_reason = 'release' AND c.next_sync_at <= clock_timestamp() AND c.failure_count = 0 AND c.run_id IS NULL
 			AND r.status = 'superseded' AND r.reason = 'released'`)
 	}
 }
@@ -145,16 +211,16 @@ func TestTheBackoffDoublesUpToAnHourWithJitter(t *testing.T) {
 	id := b.connector()
 	b.exec(`UPDATE connectors SET max_retries = 1000 WHERE id = $1`, id)
 	for n, minutes := range []float64{2, 4, 8, 16, 32, 60, 60, 60} {
-		b.fail(id, "retry")
+		b.fail(id, "transient")
 		wait := one[float64](b, `SELECT extract(epoch FROM next_sync_at - clock_timestamp())::float8 / 60 FROM connectors WHERE id = $1`, id)
 		if wait < 0.79*minutes || wait > 1.2*minutes {
 			t.Errorf("after %d failures the next try comes in %.1f minutes, want %.0f ± 20%%", n+1, wait, minutes)
 		}
 	}
-	b.exec(`UPDATE connectors SET failure_count = 900 WHERE id = $1`, id)
-	b.fail(id, "retry")
+	b.force(`UPDATE connectors SET failure_count = 900 WHERE id = $1`, id)
+	b.fail(id, "transient")
 	b.holds(id, `c.next_sync_at < clock_timestamp() + interval '73 minutes' AND c.failure_count = 901`)
-	if spread := one[int](b, `SELECT count(DISTINCT (connector_failed(c)).next_sync_at - clock_timestamp())
+	if spread := one[int](b, `SELECT count(DISTINCT (moves.failed(c, false)).next_sync_at - clock_timestamp())
 		FROM connectors c, generate_series(1, 20) WHERE id = $1`, id); spread < 15 {
 		t.Errorf("20 tries have %d different waits", spread)
 	}
@@ -177,10 +243,39 @@ func TestTooManyFailuresInARowDisable(t *testing.T) {
 	b := newBase(t)
 	id := b.connector()
 	b.exec(`UPDATE connectors SET max_retries = 3 WHERE id = $1`, id)
-	b.fail(id, "retry")
-	b.fail(id, "retry")
+	b.fail(id, "transient")
+	b.fail(id, "transient")
 	b.holds(id, `c.status = 'ERROR'`)
-	b.fail(id, "retry")
-	b.holds(id, `c.status = 'DISABLED' AND c.next_sync_at IS NULL AND c.failure_count = 3 AND c.chunking_session IS NULL
+	b.fail(id, "transient")
+	b.holds(id, `c.status = 'DISABLED' AND c.next_sync_at IS NULL AND c.failure_count = 3 AND c.run_id IS NULL
 		AND c.status_message = 'disabled after 3 failures in a row: it broke' AND r.status = 'failed'`)
+}
+
+func TestARunThatIsTooLongCountsNoFailureOnceItHasAdvanced(t *testing.T) {
+	b := newBase(t)
+	for advanced, failures := range map[int]int{0: 1, 3: 0} {
+		id := b.synced()
+		try := b.syncing(id)
+		b.exec(`UPDATE open_runs SET stored = 3, checkpoint_no = $2 WHERE id = $1`, try.Run, advanced)
+		b.moves("true", `SELECT moves.fail($1, $2, 'too_long', 'slow')`, try.Run, try.ID)
+		b.holds(id, fmt.Sprintf(`c.status = 'ERROR' AND c.failure_count = %d AND c.due_reason = 'retry' AND r.status = 'failed'
+			AND r.reason = 'took too long' AND (c.next_sync_at <= clock_timestamp()) = (%d = 0)`, failures, failures))
+	}
+}
+
+func TestASubscriberThatStoresItselfKeepsLedgerAndPlan(t *testing.T) {
+	b := newBase(t)
+	id := b.connector()
+	run, try := b.pending(id), uuid.New()
+	b.moves("true", `SELECT moves.pick_up($1, $2, $3)`, id, run, try)
+	b.holds(id, `r.picked_up_at IS NOT NULL AND r.status = 'running' AND r.worker_id IS NULL AND c.status = 'SYNCING'`)
+	b.moves("true", `SELECT moves.hold($1, $2)`, run, try)
+	b.moves("true", `SELECT moves.finish($1, $2, '{"page":2}')`, run, try)
+	b.holds(id, `r.status = 'completed' AND r.completed_at IS NOT NULL AND c.run_id IS NULL AND c.state = '{"page":2}'
+		AND c.next_sync_at = c.last_sync_at + interval '1 hour' AND c.due_reason = 'schedule' AND c.failure_count = 0`)
+	again := b.pending(id)
+	for _, call := range []string{`SELECT moves.pick_up(` + fmt.Sprint(id) + `, $1, $2)`, `SELECT moves.finish($1, $2)`, `SELECT moves.release($1, $2)`} {
+		b.moves("false", call, run, try)
+	}
+	b.holds(id, `c.status = 'PENDING' AND c.run_id = '`+again.String()+`' AND c.state = '{"page":2}'`)
 }

@@ -79,6 +79,9 @@ func TestAProgramRefusesAnOlderSchemaAndNone(t *testing.T) {
 	}
 }
 
+// baseline is the last migration of the schema's beginning, behind which no released program stands.
+const baseline = 14
+
 // What the record says is decided file by file, and a migration that takes away and says nothing would be found by
 // programs that are running.
 func TestEveryMigrationSaysWhetherItExpandsOrContracts(t *testing.T) {
@@ -88,13 +91,13 @@ func TestEveryMigrationSaysWhetherItExpandsOrContracts(t *testing.T) {
 	}
 	contracts := regexp.MustCompile(`(?m)^CREATE OR REPLACE FUNCTION schema_compatible_from\(\).*'SELECT (\d+)::bigint'`)
 	takesAway := regexp.MustCompile(`(?im)^\s*(DROP (TABLE|VIEW|COLUMN|FUNCTION)|ALTER TABLE .*(RENAME|DROP COLUMN)|.*\bSET NOT NULL)`)
-	record := int64(9)
+	record := int64(baseline)
 	for _, file := range migrations {
 		number, err := goose.NumericComponent(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if number < 8 { // before there was a record
+		if number <= baseline {
 			continue
 		}
 		whole, err := os.ReadFile(file)
@@ -122,15 +125,15 @@ func TestEveryMigrationSaysWhetherItExpandsOrContracts(t *testing.T) {
 	}
 }
 
-// heldUp takes back what changes connectors, and opens a transaction that has read them.
+// heldUp takes back what changes connectors, and opens a transaction that has written them.
 func (b *base) heldUp() *base {
 	b.Helper()
-	for one[int64](b, `SELECT max(version_id) FROM goose_db_version`) >= 7 { // 0007 replaces a trigger
+	for one[int64](b, `SELECT max(version_id) FROM goose_db_version`) >= 6 { // 0006 makes triggers
 		b.migrate(db.Down(b.Context(), b.url, false))
 	}
 	long := connectTo(b.T, b.url)
 	long.exec(`BEGIN`)
-	long.exec(`SELECT count(*) FROM connectors`)
+	long.exec(`UPDATE connectors SET name = name`)
 	return long
 }
 
@@ -152,9 +155,9 @@ func TestAMigrationBehindALongTransactionDoesNotHoldUpOthers(t *testing.T) {
 	for range 2 { // it comes back after it has let others pass
 		testkit.Eventually(t, 20*time.Second, waits)
 		began := time.Now()
-		one[int](b, `SELECT count(*)::int FROM connectors`) // behind it
+		b.exec(`UPDATE connectors SET name = name`) // behind it
 		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("a read waited for %s", took)
+			t.Errorf("a write waited for %s", took)
 		}
 	}
 	select {

@@ -27,9 +27,9 @@ func TestSealingAnewIsNoChangeOfAConnectorAndAnythingElseStaysOne(t *testing.T) 
 	const reseal = `UPDATE connectors SET config = $2 WHERE id = $1`
 	for _, status := range []string{"ACTIVE", "PENDING", "SYNCING", "ERROR", "DISABLED"} {
 		id := b.in(status)
-		b.exec(`ALTER TABLE connectors DISABLE TRIGGER connectors_before_update`)
+		b.exec(`ALTER TABLE connectors DISABLE TRIGGER connectors_user_update`)
 		b.exec(reseal, id, secrets(sealedOld))
-		b.exec(`ALTER TABLE connectors ENABLE TRIGGER connectors_before_update`)
+		b.exec(`ALTER TABLE connectors ENABLE TRIGGER connectors_user_update`)
 		const rest = `SELECT (to_jsonb(c) - 'config')::text FROM connectors c WHERE id = $1`
 		before := one[string](b, rest, id)
 		b.reseal(reseal, id, secrets(sealedNew))
@@ -54,7 +54,7 @@ func TestSealingAnewIsNoChangeOfAConnectorAndAnythingElseStaysOne(t *testing.T) 
 		if after := one[int64](b, `SELECT config_version FROM connectors WHERE id = $1`, id); after == version {
 			t.Errorf("%s: it passed as sealing anew", name)
 		}
-		b.holds(id, `c.status = 'ACTIVE' AND c.chunking_session IS NULL AND r.status = 'superseded' AND c.due_reason = 'changed'`)
+		b.holds(id, `c.status = 'ACTIVE' AND c.run_id IS NULL AND r.status = 'superseded' AND c.due_reason = 'changed'`)
 	}
 	id := b.in("SYNCING")
 	b.reseal(reseal, id, `{"client_id":"app","refresh_token":"`+sealedOld+`"}`)
@@ -63,11 +63,10 @@ func TestSealingAnewIsNoChangeOfAConnectorAndAnythingElseStaysOne(t *testing.T) 
 	if one[int64](b, `SELECT config_version FROM connectors WHERE id = $1`, id) == version {
 		t.Error("another owner passed as sealing anew")
 	}
-	b.reseal(`UPDATE connectors SET status = 'PENDING', chunking_session = gen_random_uuid(), dispatched_at = now(), next_sync_at = NULL,
-		due_reason = NULL WHERE id = $1`, id)
+	b.pending(id)
 	b.exec(`BEGIN`)
 	b.exec(`SELECT set_config('echomind.resealing', 'on', true)`)
-	b.refused("connectors_status_move", `UPDATE connectors SET status = 'ERROR' WHERE id = $1`, id)
+	b.refused("connectors_moved_only", `UPDATE connectors SET status = 'ERROR' WHERE id = $1`, id)
 	b.exec(`ROLLBACK`)
 	b.exec(`UPDATE connectors SET config = $2 WHERE id = $1`, id, `{"client_id":"app","refresh_token":"`+sealedOld+`"}`)
 	b.holds(id, `c.status = 'ACTIVE' AND r.id IS NOT NULL`) // the setting ended with its transaction

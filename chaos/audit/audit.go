@@ -8,6 +8,7 @@ package audit
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -45,6 +46,10 @@ type Options struct {
 	NeverFail []string
 	// Caps are the types with a cap, and how many of each may be in flight.
 	Caps map[string]int
+	// Foreign are the types of a subscriber that keeps no lease and stores what it fetches itself, and makes mistakes;
+	// ForeignTimeout is how long it may have a run.
+	Foreign        []string
+	ForeignTimeout time.Duration
 }
 
 // Audit looks at everything. An error says that it could not look.
@@ -54,13 +59,13 @@ func Audit(ctx context.Context, pool *pgxpool.Pool, opts Options) ([]Finding, er
 		return nil, err
 	}
 	findings := []Finding{
-		h.asked(), h.workersTakeTurns(), h.fence(), h.caps(opts),
+		h.asked(), h.workersTakeTurns(opts), h.fence(), h.caps(opts),
 		h.ownFailures(opts), h.neverFail(opts), h.disabled(),
-		h.oneVerdict(), h.claims(), h.cronSlots(), h.passedSlots(),
+		h.oneVerdict(), h.claims(), h.flights(), h.cronSlots(), h.passedSlots(), h.slotsOnce(),
 		h.cursor(), h.checkpoints(),
 	}
 	for _, look := range []func(context.Context, *pgxpool.Pool) (Finding, error){
-		rest, counted, h.documents, leftovers,
+		rest, opts.counted, h.documents, leftovers,
 	} {
 		f, err := look(ctx, pool)
 		if err != nil {

@@ -36,9 +36,9 @@ func (h *history) cronSlots() Finding {
 		How: "from a schedule's planning to its last claim each of its slots is in the ledger exactly once, answered or missed",
 	}
 	ledger := h.ledger()
-	for id, events := range h.byConnector {
+	for l, events := range h.byLife {
 		var theirs slots
-		if s := ledger[id]; s != nil {
+		if s := ledger[l]; s != nil {
 			theirs = *s
 		}
 		came := map[int64]bool{} // slots that stood in the connector's row
@@ -49,7 +49,7 @@ func (h *history) cronSlots() Finding {
 		}
 		used := map[*run]bool{}
 		for _, p := range plans(events) {
-			checkPlan(&f, id, p, theirs.rows, used)
+			checkPlan(&f, l.connector, p, theirs.rows, used)
 		}
 		for _, r := range theirs.rows {
 			if !used[r] && !came[r.slot.UnixMicro()] {

@@ -19,7 +19,7 @@ func (h *history) cursor() Finding {
 			continue
 		}
 		f.Checked++
-		r := h.runOf(e.OldSession)
+		r := h.runOf(e.OldRun)
 		switch {
 		case e.Reconfigured:
 			if !e.StateEmpty {
@@ -39,7 +39,7 @@ func (h *history) cursor() Finding {
 
 // checkpoint says whether the state moved while its run went on.
 func (e *event) checkpoint() bool {
-	return e.StateMoved && e.From == "SYNCING" && e.To == "SYNCING" && same(e.OldSession, e.Session)
+	return e.StateMoved && e.From == "SYNCING" && e.To == "SYNCING" && same(e.OldRun, e.Run)
 }
 
 func (h *history) checkpoints() Finding {
@@ -52,7 +52,7 @@ func (h *history) checkpoints() Finding {
 			continue
 		}
 		f.Checked++
-		cfg := h.syntheticOf(h.runOf(e.Session))
+		cfg := h.syntheticOf(h.runOf(e.Run))
 		switch {
 		case cfg == nil || cfg.Checkpoint == 0:
 			f.violated("%s: the state moved within its run, and its source sets no checkpoints", e)
@@ -93,7 +93,8 @@ func (h *history) syntheticOf(r *run) *source.Config {
 	if r == nil {
 		return nil
 	}
-	return h.configs[r.connector][r.configVersion].synthetic
+	c, _ := h.configOf(r)
+	return c.synthetic
 }
 
 func number(v *int) int {
@@ -118,13 +119,13 @@ func version(v *int) any {
 }
 
 // counted looks into the ledger itself: totals are no part of the history.
-func counted(ctx context.Context, pool *pgxpool.Pool) (Finding, error) {
+func (opts Options) counted(ctx context.Context, pool *pgxpool.Pool) (Finding, error) {
 	f := Finding{
 		Promise: 5, Name: "complete means all stored",
 		How: "a run that completed has stored as many messages as its worker sent; skipped means none that carry a document",
 	}
-	rows, err := pool.Query(ctx, `SELECT id::text, status, coalesce(total, -1), stored, notes FROM scheduler_runs
-		WHERE status IN ('completed', 'skipped')`)
+	rows, err := pool.Query(ctx, `SELECT id::text, status, coalesce(total, -1), stored, notes FROM runs
+		WHERE status IN ('completed', 'skipped') AND NOT (type = ANY(coalesce($1::text[], '{}')) AND total IS NULL AND stored = 0)`, opts.Foreign)
 	if err != nil {
 		return f, wrap("read the ledger", err)
 	}

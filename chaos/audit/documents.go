@@ -57,7 +57,7 @@ func (h *history) standings(ctx context.Context, pool *pgxpool.Pool) ([]standing
 	last := map[int32]*run{}
 	for _, r := range h.ordered {
 		if r.verdict != "missed" {
-			last[r.connector] = r
+			last[r.life.connector] = r
 		}
 	}
 	rows, err := pool.Query(ctx, `SELECT id, config_version, config, coalesce((state->>'version')::integer, 0),
@@ -96,7 +96,7 @@ func storedOf(ctx context.Context, pool *pgxpool.Pool, connector int32) ([]store
 			count(k.no), coalesce(max(k.no) + 1 = count(k.no) AND min(k.no) = 0, true),
 			coalesce(string_agg(k.text, '' ORDER BY k.no), '')
 		FROM documents d
-		LEFT JOIN chunks k ON k.session = d.session AND k.first_no = d.first_no AND k.document_id = d.id
+		LEFT JOIN chunks k ON k.try_id = d.try_id AND k.first_no = d.first_no AND k.document_id = d.id
 		WHERE d.connector_id = $1 AND d.status NOT IN ('deleted', 'partial')
 		GROUP BY d.id ORDER BY d.source_id`, connector)
 	if err != nil {

@@ -12,6 +12,7 @@ const (
 	permanent = "permanent failure"
 	lost      = "worker lost"
 	inTransit = "lost in transit"
+	tooLong   = "took too long"
 )
 
 // mayFail lists how a run of a configuration may fail.
@@ -23,9 +24,12 @@ func mayFail(c configured, opts Options) []string {
 	if opts.MessagesLost {
 		reasons = append(reasons, inTransit)
 	}
+	if slices.Contains(opts.Foreign, c.kind) {
+		return append(reasons, transient, permanent, tooLong, lost)
+	}
 	if c.synthetic == nil {
 		if c.troubled {
-			reasons = append(reasons, transient, permanent, lost)
+			reasons = append(reasons, transient, permanent, tooLong, lost)
 		}
 		return reasons
 	}
@@ -35,7 +39,7 @@ func mayFail(c configured, opts Options) []string {
 	case source.Permanent:
 		reasons = append(reasons, permanent)
 	case source.Hang:
-		reasons = append(reasons, transient, lost)
+		reasons = append(reasons, transient, tooLong, lost)
 	}
 	return reasons
 }
@@ -46,12 +50,12 @@ func (h *history) ownFailures(opts Options) Finding {
 		How: "a run fails only as its own source does; lost workers and messages only where the harness lost some",
 	}
 	for _, r := range h.ordered {
-		if c, exists := h.configs[r.connector][r.configVersion]; exists && c.synthetic != nil && c.synthetic.Trouble == source.Kill {
+		if c, exists := h.configOf(r); exists && c.synthetic != nil && c.synthetic.Trouble == source.Kill {
 			opts.WorkersLost = true // it kills whoever shares its process
 		}
 	}
 	for _, r := range h.ordered {
-		c, exists := h.configs[r.connector][r.configVersion]
+		c, exists := h.configOf(r)
 		if r.verdict == "" || r.verdict == "missed" {
 			continue
 		}
@@ -75,7 +79,7 @@ func (h *history) neverFail(opts Options) Finding {
 		Promise: 3, Name: "nothing starved is failed", How: "no run of a type that only waits has failed, unless its messages were destroyed",
 	}
 	for _, r := range h.ordered {
-		if c := h.configs[r.connector][r.configVersion]; !slices.Contains(opts.NeverFail, c.kind) || r.verdict == "" {
+		if c, _ := h.configOf(r); !slices.Contains(opts.NeverFail, c.kind) || r.verdict == "" {
 			continue
 		}
 		f.Checked++
@@ -91,17 +95,17 @@ func (h *history) disabled() Finding {
 		Promise: 3, Name: "DISABLED by policy or user",
 		How: "whoever is DISABLED by a failure has failed max_retries times in a row, by the ledger and by its own count",
 	}
-	for _, events := range h.byConnector {
+	for _, events := range h.byLife {
 		row := 0 // failures since the last success
 		for _, e := range events {
-			r := h.runOf(e.OldSession)
-			left := e.From == "SYNCING" && !same(e.OldSession, e.Session) && r != nil
+			r := h.runOf(e.OldRun)
+			left := e.From == "SYNCING" && !same(e.OldRun, e.Run) && r != nil
 			switch {
 			case e.Reconfigured || e.From == "DISABLED" && e.To == "ACTIVE":
 				row = 0
 			case left && r.synced():
 				row = 0
-			case left && r.verdict == "failed" && r.reason != inTransit:
+			case left && r.verdict == "failed" && r.reason != inTransit && (r.reason != tooLong || r.checkpointNo == 0):
 				row++
 			}
 			if e.To != "DISABLED" || e.From == "DISABLED" || e.From == "" {

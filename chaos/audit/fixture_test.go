@@ -22,6 +22,7 @@ import (
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/services/scheduler"
@@ -53,7 +54,8 @@ func TestMain(m *testing.M) {
 var checks = []string{
 	"nothing is stuck", "no trigger is forgotten", "one worker at a time", "no stale writer", "caps", "failures are the source's",
 	"nothing starved is failed", "DISABLED by policy or user", "one verdict for each run", "every claim opens its run",
-	"every cron slot once", "every slot that came is answered", "the cursor moves with its run", "no checkpoint runs ahead",
+	"in flight is an open run",
+	"every cron slot once", "every slot that came is answered", "no slot twice", "the cursor moves with its run", "no checkpoint runs ahead",
 	"complete means all stored", "documents are the source's", "nothing is left behind",
 }
 
@@ -118,74 +120,111 @@ func (l *lab) addScheduled(column string, schedule any, cfg source.Config) (id i
 	return id
 }
 
-// claim does what the scheduler does with a connector that is due, under a given reason.
-func (l *lab) claim(id int32) (session uuid.UUID) {
+// force writes what only moves write.
+func (l *lab) force(query string, args ...any) {
 	l.t.Helper()
-	session = uuid.New()
-	l.do(`WITH opened AS (
-			INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, slot, due_at, started_at, config_version)
-			SELECT $2, id, 'test', due_reason, CASE WHEN due_reason = 'schedule' THEN slot_at END, next_sync_at,
-				clock_timestamp(), config_version
-			FROM connectors WHERE id = $1)
-		UPDATE connectors SET status = 'PENDING', chunking_session = $2, dispatched_at = clock_timestamp(),
-			next_sync_at = NULL, due_reason = NULL, slot_at = NULL, needs_plan = false,
-			planned_through = CASE WHEN due_reason = 'schedule' AND schedule_cron IS NOT NULL THEN slot_at
-				ELSE planned_through END
-		WHERE id = $1`, id, session)
-	return session
+	movestest.Force(l.t, l.pool, query, args...)
 }
 
-// pickUp brings a connector to SYNCING under a lease.
-func (l *lab) pickUp(id int32, lease time.Duration) {
+// claim does what the scheduler does with a connector that is due.
+func (l *lab) claim(id int32) (run uuid.UUID) {
 	l.t.Helper()
-	l.do(`UPDATE connectors SET status = 'SYNCING', lease_owner = gen_random_uuid(), lease_expires_at = clock_timestamp() + $2
-		WHERE id = $1`, id, lease)
+	run = uuid.New()
+	var claimed int
+	l.ask(&claimed, `SELECT moves.claim(jsonb_build_array(jsonb_build_object('id', id, 'run_id', $2::uuid, 'slot', slot_at)), clock_timestamp())
+		FROM connectors WHERE id = $1`, id, run)
+	require.Equal(l.t, 1, claimed)
+	return run
 }
 
-// rescue does what the scheduler does with a lost worker.
-func (l *lab) rescue(id int32) (session uuid.UUID) {
+// pickUp brings a connector to SYNCING under a lease; one of the past has run out.
+func (l *lab) pickUp(id int32, lease time.Duration) (try uuid.UUID) {
 	l.t.Helper()
-	session = uuid.New()
+	var run uuid.UUID
+	l.ask(&run, `SELECT run_id FROM connectors WHERE id = $1`, id)
+	try = movestest.PickUp(l.t, l.pool, id, run, time.Hour).ID
+	l.do(`UPDATE workers SET expires_at = clock_timestamp() + $2, beats = beats + 1
+		WHERE id = (SELECT worker_id FROM open_runs WHERE connector_id = $1)`, id, lease)
+	return try
+}
+
+// giveUp ends a connector's run as a failure, whatever its lease says.
+const giveUp = `SELECT moves.end_runs(ARRAY[run_id], 'failed', $2, $2) FROM connectors WHERE id = $1`
+
+// rescue does what the scheduler does with a lost worker, and does not look at its lease.
+func (l *lab) rescue(id int32) (run uuid.UUID) {
+	l.t.Helper()
+	run = uuid.New()
 	l.together(func(do func(string, ...any)) {
-		do(`UPDATE connectors SET status = 'PENDING', chunking_session = $2, dispatched_at = clock_timestamp(),
-			lease_owner = NULL, lease_expires_at = NULL, failure_count = failure_count + 1 WHERE id = $1`, id, session)
-		do(`INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, due_at, started_at, config_version)
-			SELECT $2, id, 'test', 'rescue', clock_timestamp(), clock_timestamp(), config_version
-			FROM connectors WHERE id = $1`, id, session)
+		do(giveUp, id, "worker lost")
+		do(`UPDATE connectors SET status = 'PENDING', run_id = $2, failure_count = failure_count + 1 WHERE id = $1`, id, run)
+		do(`INSERT INTO open_runs (id, connector_id, type, trigger, due_at, started_at, dispatched_at, config_version)
+			SELECT $2, id, type, 'rescue', clock_timestamp(), clock_timestamp(), clock_timestamp(), config_version
+			FROM connectors WHERE id = $1`, id, run)
 	})
-	return session
+	return run
 }
 
-// together makes several statements one transaction.
+// together makes several statements one transaction, which may write what only moves write.
 func (l *lab) together(work func(do func(query string, args ...any))) {
 	l.t.Helper()
 	tx, err := l.pool.Begin(ctx)
 	require.NoError(l.t, err)
 	defer func() { _ = tx.Rollback(ctx) }()
-	work(func(query string, args ...any) {
+	do := func(query string, args ...any) {
 		l.t.Helper()
 		_, err := tx.Exec(ctx, query, args...)
 		require.NoError(l.t, err)
-	})
+	}
+	do(`SELECT set_config('echomind.moving', 'on', true)`)
+	work(do)
 	require.NoError(l.t, tx.Commit(ctx))
 }
 
-// fail does what the worker kit does with an error.
+// fail ends a run with an error: transient or permanent by its worker, rescue where the worker is lost again, lost where
+// documents are.
 func (l *lab) fail(id int32, kind string) {
 	l.t.Helper()
-	l.do(`UPDATE connectors SET status = 'ERROR', status_message = 'it failed', due_reason = $2, chunking_session = NULL,
-		lease_owner = NULL, lease_expires_at = NULL WHERE id = $1`, id, kind)
+	switch kind {
+	case "transient", "permanent":
+		l.do(`SELECT moves.fail(id, try_id, $2, 'it failed') FROM open_runs WHERE connector_id = $1`, id, kind)
+	case "rescue":
+		l.together(func(do func(string, ...any)) {
+			do(giveUp, id, "worker lost")
+			do(`SELECT moves.put(f) FROM (SELECT c::connectors AS c FROM connectors c WHERE id = $1) o,
+				LATERAL moves.failed(jsonb_populate_record(o.c, '{"run_id": null}'), false) f`, id)
+		})
+	case "lost":
+		l.together(func(do func(string, ...any)) {
+			do(giveUp, id, "lost in transit")
+			do(`UPDATE connectors SET status = 'ERROR', run_id = NULL, next_sync_at = clock_timestamp(), due_reason = 'lost' WHERE id = $1`, id)
+		})
+	}
 }
 
-// finish completes a run of which nothing had to be stored.
-func (l *lab) finish(id int32, session uuid.UUID, version int) {
+// finish completes a run of which nothing had to be stored, after somebody has picked it up.
+func (l *lab) finish(id int32, run uuid.UUID, version int) {
 	l.t.Helper()
-	l.together(func(do func(string, ...any)) {
-		do(`UPDATE scheduler_runs SET status = 'skipped', reason = 'nothing had changed', total = 0,
-			completed_at = clock_timestamp() WHERE id = $1`, session)
-		do(`UPDATE connectors SET status = 'ACTIVE', last_sync_at = clock_timestamp(), chunking_session = NULL,
-			lease_owner = NULL, lease_expires_at = NULL, state = jsonb_build_object('version', $2::int) WHERE id = $1`, id, version)
-	})
+	var waits bool
+	l.ask(&waits, `SELECT try_id IS NULL FROM open_runs WHERE id = $1`, run)
+	if waits {
+		l.pickUp(id, time.Hour)
+	}
+	l.do(`UPDATE open_runs SET total = 0, whole = true, reason = 'nothing had changed', new_state = jsonb_build_object('version', $2::int)
+		WHERE id = $1`, run, version)
+	l.do(`SELECT * FROM moves.complete($1)`, run)
+}
+
+// trigger asks for a sync of every connector.
+func (l *lab) trigger() {
+	l.t.Helper()
+	l.do(`UPDATE connectors SET trigger_requested_at = clock_timestamp()`)
+}
+
+// disable switches a connector off.
+func (l *lab) disable(id int32) {
+	l.t.Helper()
+	l.do(`SELECT moves.disable($1)`, id)
 }
 
 // run plays the whole pipeline against the database until the returned function is called.
@@ -220,9 +259,9 @@ func (l *lab) settle(n int) {
 	l.t.Helper()
 	testkit.Eventually(l.t, soon, func() error {
 		var ended, restless int
-		l.ask(&ended, `SELECT count(*) FROM scheduler_runs WHERE status NOT IN ('running', 'missed')`)
+		l.ask(&ended, `SELECT count(*) FROM runs WHERE status <> 'missed'`)
 		l.ask(&restless, `SELECT count(*) FROM connectors
-			WHERE chunking_session IS NOT NULL OR next_sync_at <= clock_timestamp() OR needs_plan`)
+			WHERE run_id IS NOT NULL OR next_sync_at <= clock_timestamp() OR needs_plan`)
 		if ended < n || restless > 0 {
 			return fmt.Errorf("%d of %d runs have ended, %d things are not at rest", ended, n, restless)
 		}
@@ -235,7 +274,7 @@ func (l *lab) swept() {
 	l.t.Helper()
 	testkit.Eventually(l.t, soon, func() error {
 		var left int
-		l.ask(&left, `SELECT (SELECT count(*) FROM scheduler_runs WHERE swept_at IS NULL) + (SELECT count(*) FROM deleted_connectors)`)
+		l.ask(&left, `SELECT (SELECT count(*) FROM unswept_runs) + (SELECT count(*) FROM deleted_connectors)`)
 		if left > 0 {
 			return fmt.Errorf("%d runs and connectors are to be swept", left)
 		}

@@ -15,25 +15,25 @@ import (
 
 // event is one move of a connector.
 type event struct {
-	Seq, Tx                   int64
-	At                        time.Time
-	Op                        string
-	Connector                 int32
-	OldType, Type             string
-	From, To                  string // status; empty before it was added and after it was deleted
-	OldSession, Session       *uuid.UUID
-	OldLease                  *time.Time
-	Failures, MaxRetries      int
-	OldReason                 string
-	OldSlot, Slot             *time.Time
-	OldPlanned, Planned       *time.Time
-	Cron                      *string
-	TimeZone                  string
-	Rescheduled, Reconfigured bool
-	Answered                  bool
-	StateMoved, StateEmpty    bool
-	OldVersion, Version       *int
-	OldDone, Done             int // documents of the next version that a checkpoint stands for
+	Seq, Tx int64
+	// At is when it happened, Began not later than any clock that its statement has read.
+	At, Began              time.Time
+	Op                     string
+	Connector              int32
+	OldType, Type          string
+	From, To               string // status; empty before it was added and after it was deleted
+	OldRun, Run            *uuid.UUID
+	Failures, MaxRetries   int
+	OldReason              string
+	OldSlot, Slot          *time.Time
+	OldPlanned, Planned    *time.Time
+	Cron                   *string
+	TimeZone               string
+	Reconfigured           bool
+	Answered               bool
+	StateMoved, StateEmpty bool
+	OldVersion, Version    *int
+	OldDone, Done          int // documents of the next version that a checkpoint stands for
 	// Stored is, at a checkpoint, the token of each stored document, nil for one that failed.
 	Stored map[string]*string
 }
@@ -48,26 +48,52 @@ func (e *event) String() string {
 	return fmt.Sprintf("connector %d (%s) at %s", e.Connector, e.OldType, e.At.Format(time.RFC3339Nano))
 }
 
-// run is one row of the ledger, by its events.
+// life is one connector: an id may be added again after it was deleted.
+type life struct {
+	connector int32
+	added     int
+}
+
+// step is one event of a run.
+type step struct {
+	Seq, Tx         int64
+	At              time.Time
+	What            string
+	ID              uuid.UUID
+	Connector       int32
+	Trigger         string
+	Slot, SlotLast  *time.Time
+	Missed          int
+	ConfigVersion   int64
+	CheckpointNo    int64
+	Status, Reason  string
+	Try, Worker     *uuid.UUID
+	Lease, PickedUp *time.Time
+	Drained         bool
+}
+
+// run is what its steps say of a run, or of slots that were missed.
 type run struct {
 	id            uuid.UUID
-	connector     int32
+	life          life
 	trigger       string
 	slot, last    *time.Time
 	missed        int
 	configVersion int64
-	verdict       string // empty while it is open
+	checkpointNo  int64
+	verdict       string // empty while it has none
 	reason        string
 	at            time.Time
-	openedBy      int64 // transaction
-	// How often it was opened and ended, and whether it is gone from the ledger.
-	opened, ended int
-	gone          bool
-	claimed       bool
+	// openedBy, closedBy and endedBy are transactions.
+	openedBy, closedBy, endedBy int64
+	// How often each happened, and whether it is gone from the ledger.
+	opened, pickedUp, closed, ended int
+	gone                            bool
+	claimed                         bool
 }
 
 func (r *run) String() string {
-	return fmt.Sprintf("run %s of connector %d (%s, since %s)", r.id, r.connector, r.trigger, r.at.Format(time.RFC3339Nano))
+	return fmt.Sprintf("run %s of connector %d (%s, since %s)", r.id, r.life.connector, r.trigger, r.at.Format(time.RFC3339Nano))
 }
 
 func (r *run) synced() bool { return r.verdict == "completed" || r.verdict == "skipped" }
@@ -80,18 +106,19 @@ type configured struct {
 }
 
 type history struct {
-	events      []*event
-	byConnector map[int32][]*event
-	runs        map[uuid.UUID]*run
-	ordered     []*run
-	configs     map[int32]map[int64]configured
-	written     int // events of documents
-	violations  map[string][]string
+	events     []*event
+	byLife     map[life][]*event
+	steps      []*step
+	runs       map[uuid.UUID]*run
+	ordered    []*run
+	configs    map[int32]map[int64]configured
+	written    int // events of documents
+	violations map[string][]string
 }
 
 func load(ctx context.Context, pool *pgxpool.Pool) (*history, error) {
 	h := &history{
-		byConnector: map[int32][]*event{}, runs: map[uuid.UUID]*run{}, configs: map[int32]map[int64]configured{},
+		byLife: map[life][]*event{}, runs: map[uuid.UUID]*run{}, configs: map[int32]map[int64]configured{},
 		violations: map[string][]string{},
 	}
 	for _, read := range []func(context.Context, *pgxpool.Pool) error{h.loadEvents, h.loadRuns, h.loadConfigs, h.loadViolations} {
@@ -106,10 +133,10 @@ func (h *history) loadEvents(ctx context.Context, pool *pgxpool.Pool) error {
 	const version = `CASE WHEN jsonb_typeof(%[1]s->'version') = 'number' THEN (%[1]s->>'version')::integer END`
 	const done = `CASE WHEN jsonb_typeof(%[1]s->'done') = 'number' THEN (%[1]s->>'done')::integer ELSE 0 END`
 	rows, err := pool.Query(ctx, `
-		SELECT seq, txid, at, op, connector_id, coalesce(old_type, type), coalesce(type, old_type),
-			coalesce(old_status, ''), coalesce(status, ''), old_session, session, old_lease,
+		SELECT seq, txid, at, began, op, connector_id, coalesce(old_type, type), coalesce(type, old_type),
+			coalesce(old_status, ''), coalesce(status, ''), old_run, run,
 			coalesce(failures, 0), coalesce(max_retries, 0), coalesce(old_due_reason, ''), old_slot, slot,
-			old_planned, planned, cron, coalesce(time_zone, ''), rescheduled, reconfigured, answered,
+			old_planned, planned, cron, coalesce(time_zone, ''), reconfigured, answered,
 			state IS NOT NULL, coalesce(state = '{}', false), `+fmt.Sprintf(version, "old_state")+`, `+fmt.Sprintf(version, "state")+`,
 			`+fmt.Sprintf(done, "old_state")+`, `+fmt.Sprintf(done, "state")+`, stored
 		FROM chaos.connector_events ORDER BY seq`)
@@ -117,44 +144,62 @@ func (h *history) loadEvents(ctx context.Context, pool *pgxpool.Pool) error {
 		return err
 	}
 	h.events, err = pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[event])
+	added := map[int32]int{}
 	for _, e := range h.events {
-		h.byConnector[e.Connector] = append(h.byConnector[e.Connector], e)
+		if e.Op == "INSERT" {
+			added[e.Connector]++
+		}
+		l := life{e.Connector, added[e.Connector]}
+		h.byLife[l] = append(h.byLife[l], e)
 	}
 	return err
 }
 
+// lifeAt is the connector that an id stood for at an event.
+func (h *history) lifeAt(connector int32, seq int64) life {
+	l := life{connector: connector}
+	for ; ; l.added++ {
+		next := h.byLife[life{connector, l.added + 1}]
+		if len(next) == 0 || next[0].Seq > seq {
+			return l
+		}
+	}
+}
+
 func (h *history) loadRuns(ctx context.Context, pool *pgxpool.Pool) error {
 	rows, err := pool.Query(ctx, `
-		SELECT txid, at, op, id, connector_id, coalesce(old_status, ''), coalesce(status, ''), coalesce(reason, ''), trigger,
-			slot, slot_last, coalesce(missed_count, 0), config_version
+		SELECT seq, txid, at, what, id, connector_id, trigger, slot, slot_last, coalesce(missed_count, 0), config_version,
+			checkpoint_no, coalesce(status, ''), coalesce(reason, ''), try, worker, lease, picked_up, coalesce(drained, false)
 		FROM chaos.run_events ORDER BY seq`)
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var tx int64
-		var op, from, to string
-		now := run{}
-		if err := rows.Scan(&tx, &now.at, &op, &now.id, &now.connector, &from, &to, &now.reason, &now.trigger,
-			&now.slot, &now.last, &now.missed, &now.configVersion); err != nil {
-			return err
-		}
-		r := h.runs[now.id]
+	if h.steps, err = pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[step]); err != nil {
+		return err
+	}
+	for _, s := range h.steps {
+		r := h.runs[s.ID]
 		if r == nil {
-			r = &now
+			r = &run{
+				id: s.ID, life: h.lifeAt(s.Connector, s.Seq), trigger: s.Trigger, slot: s.Slot, last: s.SlotLast, missed: s.Missed,
+				configVersion: s.ConfigVersion, at: s.At,
+			}
 			h.runs[r.id], h.ordered = r, append(h.ordered, r)
 		}
-		switch {
-		case op == "DELETE":
+		switch s.What {
+		case "open":
+			r.opened, r.openedBy = r.opened+1, s.Tx
+		case "pick up":
+			r.pickedUp++
+		case "end":
+			r.closed, r.closedBy = r.closed+1, s.Tx
+		case "verdict":
+			r.ended, r.endedBy, r.verdict, r.reason, r.checkpointNo = r.ended+1, s.Tx, s.Status, s.Reason, s.CheckpointNo
+		case "gone":
 			r.gone = true
-		case to == "running":
-			r.opened, r.openedBy = r.opened+1, tx
-		default:
-			r.ended, r.verdict, r.reason = r.ended+1, to, now.reason
 		}
 	}
-	return rows.Err()
+	return nil
 }
 
 func (h *history) loadConfigs(ctx context.Context, pool *pgxpool.Pool) error {
@@ -222,10 +267,16 @@ func (h *history) seen(f *Finding, kind string) {
 	}
 }
 
-// runOf is the run of a session; nil where there is none.
-func (h *history) runOf(session *uuid.UUID) *run {
-	if session == nil {
+// runOf is a run by its id; nil where there is none.
+func (h *history) runOf(id *uuid.UUID) *run {
+	if id == nil {
 		return nil
 	}
-	return h.runs[*session]
+	return h.runs[*id]
+}
+
+// configOf is what a run was told to fetch.
+func (h *history) configOf(r *run) (configured, bool) {
+	c, exists := h.configs[r.life.connector][r.configVersion]
+	return c, exists
 }

@@ -53,8 +53,8 @@ func Index(
 
 func shownChunks(ctx context.Context, pool *pgxpool.Pool) ([]Point, error) {
 	rows, err := pool.Query(ctx, `
-		SELECT d.connector_id, d.id, d.session || '/' || d.first_no, c.no
-		FROM documents d JOIN chunks c ON c.session = d.session AND c.first_no = d.first_no AND c.document_id = d.id
+		SELECT d.connector_id, d.id, d.try_id || '/' || d.first_no, c.no
+		FROM documents d JOIN chunks c ON c.try_id = d.try_id AND c.first_no = d.first_no AND c.document_id = d.id
 		ORDER BY d.connector_id, d.id, c.no`)
 	if err != nil {
 		return nil, wrap("read what documents show", err)

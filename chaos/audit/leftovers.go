@@ -11,43 +11,45 @@ import (
 var leftoverQueries = []struct{ what, query string }{
 	{"chunks that no document names", `
 		SELECT count(*), count(*) FILTER (WHERE bad), coalesce(min(key) FILTER (WHERE bad), '') FROM (
-			SELECT format('session %s, first_no %s, document %s', k.session, k.first_no, k.document_id) AS key,
-				d.id IS NULL AND NOT EXISTS (SELECT 1 FROM scheduler_runs r WHERE r.id = k.session AND r.swept_at IS NULL)
-					AND NOT EXISTS (SELECT 1 FROM scheduler_runs r JOIN deleted_connectors g ON g.id = r.connector_id
-						WHERE r.id = k.session) AS bad
+			SELECT format('try %s, first_no %s, document %s', k.try_id, k.first_no, k.document_id) AS key,
+				d.id IS NULL AND NOT EXISTS (SELECT FROM open_runs r WHERE r.try_id = k.try_id)
+					AND NOT EXISTS (SELECT FROM unswept_runs u WHERE u.try_id = k.try_id) AS bad
 			FROM chunks k
-			LEFT JOIN documents d ON d.id = k.document_id AND d.session = k.session AND d.first_no = k.first_no) x`},
+			LEFT JOIN documents d ON d.id = k.document_id AND d.try_id = k.try_id AND d.first_no = k.first_no) x`},
 	{"documents that are deleted or were never whole", `
 		SELECT count(*), count(*) FILTER (WHERE bad), coalesce(min(key) FILTER (WHERE bad), '') FROM (
 			SELECT format('connector %s, %s (%s)', d.connector_id, d.source_id, d.status) AS key,
-				d.status IN ('deleted', 'partial') AND NOT EXISTS (
-					SELECT 1 FROM scheduler_runs r WHERE r.connector_id = d.connector_id AND r.swept_at IS NULL) AS bad
+				d.status IN ('deleted', 'partial')
+					AND NOT EXISTS (SELECT FROM open_runs r WHERE r.connector_id = d.connector_id)
+					AND NOT EXISTS (SELECT FROM unswept_runs u WHERE u.connector_id = d.connector_id) AS bad
 			FROM documents d) x`},
 	{"documents of connectors that are gone", `
 		SELECT count(*), count(*) FILTER (WHERE bad), coalesce(min(key) FILTER (WHERE bad), '') FROM (
 			SELECT format('connector %s, %s', d.connector_id, d.source_id) AS key,
-				NOT EXISTS (SELECT 1 FROM connectors c WHERE c.id = d.connector_id)
-					AND NOT EXISTS (SELECT 1 FROM deleted_connectors g WHERE g.id = d.connector_id) AS bad
+				NOT EXISTS (SELECT FROM connectors c WHERE c.id = d.connector_id)
+					AND NOT EXISTS (SELECT FROM deleted_connectors g WHERE g.id = d.connector_id) AS bad
 			FROM documents d) x`},
-	{"counted messages of runs that are over", `
-		SELECT (SELECT count(*) FROM scheduler_runs WHERE swept_at IS NOT NULL), count(*), coalesce(min(m.session::text), '')
-		FROM run_messages m
-		WHERE NOT EXISTS (SELECT 1 FROM scheduler_runs r WHERE r.id = m.session AND r.swept_at IS NULL)`},
-	{"checkpoints of runs that are over", `
-		SELECT (SELECT count(*) FROM scheduler_runs WHERE swept_at IS NOT NULL), count(*), coalesce(min(m.session::text), '')
-		FROM run_checkpoints m
-		WHERE NOT EXISTS (SELECT 1 FROM scheduler_runs r WHERE r.id = m.session AND r.swept_at IS NULL)`},
+	{"counted messages of tries that are over", ofTries("run_messages")},
+	{"checkpoints of tries that are over", ofTries("run_checkpoints")},
+	{"tries of messages of tries that are over", ofTries("message_tries")},
 	{"sightings that no checkpoint speaks of", `
-		SELECT (SELECT count(*) FROM scheduler_runs WHERE swept_at IS NOT NULL), count(*), coalesce(min(s.session::text), '')
+		SELECT (SELECT count(*) FROM runs WHERE try_id IS NOT NULL), count(*), coalesce(min(s.try_id::text), '')
 		FROM sightings s
-		WHERE NOT EXISTS (SELECT 1 FROM scheduler_runs r WHERE r.connector_id = s.connector_id AND r.swept_at IS NULL)
-			AND NOT EXISTS (SELECT 1 FROM deleted_connectors g WHERE g.id = s.connector_id)
-			AND NOT EXISTS (SELECT 1 FROM connectors c
-				WHERE c.id = s.connector_id AND c.state->'$kit'->'seen' ? s.session::text)`},
-	{"tries of messages of runs that are over", `
-		SELECT (SELECT count(*) FROM scheduler_runs WHERE swept_at IS NOT NULL), count(*), coalesce(min(m.session::text), '')
-		FROM message_tries m
-		WHERE NOT EXISTS (SELECT 1 FROM scheduler_runs r WHERE r.id = m.session AND r.swept_at IS NULL)`},
+		WHERE NOT EXISTS (SELECT FROM open_runs r WHERE r.try_id = s.try_id)
+			AND NOT EXISTS (SELECT FROM unswept_runs u WHERE u.connector_id = s.connector_id)
+			AND NOT EXISTS (SELECT FROM deleted_connectors g WHERE g.id = s.connector_id)
+			AND NOT EXISTS (SELECT FROM connectors c
+				WHERE c.id = s.connector_id AND c.state->'$kit'->'seen' ? s.try_id::text)`},
+	{"runs that nobody has swept", `
+		SELECT (SELECT count(*) FROM runs WHERE try_id IS NOT NULL), count(*), coalesce(min(u.run_id::text), '')
+		FROM unswept_runs u WHERE NOT EXISTS (SELECT FROM runs r WHERE r.id = u.run_id)`},
+}
+
+func ofTries(table string) string {
+	return `SELECT (SELECT count(*) FROM runs WHERE try_id IS NOT NULL), count(*), coalesce(min(m.try_id::text), '')
+		FROM ` + table + ` m
+		WHERE NOT EXISTS (SELECT FROM open_runs r WHERE r.try_id = m.try_id)
+			AND NOT EXISTS (SELECT FROM unswept_runs u WHERE u.try_id = m.try_id)`
 }
 
 func leftovers(ctx context.Context, pool *pgxpool.Pool) (Finding, error) {

@@ -25,12 +25,16 @@ func rest(ctx context.Context, pool *pgxpool.Pool) (Finding, error) {
 		return f, wrap("count the connectors", err)
 	}
 	rows, err := pool.Query(ctx, `
-		SELECT format('connector %s (%s) is %s, session %s, dispatched at %s, lease until %s, due at %s for %s, triggered at %s%s',
-			id, type, status, chunking_session, dispatched_at, lease_expires_at, next_sync_at, due_reason,
-			trigger_requested_at, CASE WHEN needs_plan THEN ', unplanned' END)
-		FROM connectors
-		WHERE chunking_session IS NOT NULL OR next_sync_at <= clock_timestamp() OR needs_plan OR trigger_requested_at IS NOT NULL
-		ORDER BY id`)
+		SELECT format('connector %s (%s) is %s, run %s, dispatched at %s, try %s, lease until %s, due at %s for %s, triggered at %s%s',
+			c.id, c.type, c.status, c.run_id, r.dispatched_at, r.try_id, w.expires_at, c.next_sync_at, c.due_reason,
+			c.trigger_requested_at, CASE WHEN c.needs_plan THEN ', unplanned' END)
+		FROM connectors c LEFT JOIN open_runs r ON r.connector_id = c.id LEFT JOIN workers w ON w.id = r.worker_id
+		WHERE c.run_id IS NOT NULL OR r.id IS NOT NULL OR c.next_sync_at <= clock_timestamp() OR c.needs_plan
+			OR c.trigger_requested_at IS NOT NULL
+		UNION ALL
+		SELECT format('run %s of connector %s, which does not exist, is open', r.id, r.connector_id)
+		FROM open_runs r WHERE NOT EXISTS (SELECT FROM connectors c WHERE c.id = r.connector_id)
+		ORDER BY 1`)
 	if err != nil {
 		return f, wrap("look for what is not at rest", err)
 	}
@@ -71,8 +75,9 @@ func Unexplained(
 		return nil, wrap("ask what is queued", err)
 	}
 	rows, err := pool.Query(ctx, `
-		SELECT id, type, status, chunking_session, coalesce(lease_expires_at > clock_timestamp(), false)
-		FROM connectors WHERE chunking_session IS NOT NULL ORDER BY id`)
+		SELECT c.id, c.type, c.status, c.run_id, coalesce(w.expires_at > clock_timestamp(), false)
+		FROM connectors c LEFT JOIN open_runs r ON r.id = c.run_id LEFT JOIN workers w ON w.id = r.worker_id
+		WHERE c.run_id IS NOT NULL ORDER BY c.id`)
 	if err != nil {
 		return nil, wrap("ask what is in flight", err)
 	}

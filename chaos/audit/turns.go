@@ -6,43 +6,52 @@ import (
 	"github.com/google/uuid"
 )
 
-// turn is one run's time in SYNCING.
+// turn is one try's time with a run of a connector.
 type turn struct {
-	session uuid.UUID
-	from    time.Time
-	open    bool
-	lease   *time.Time // when it ended
-	lost    bool
+	run, try uuid.UUID
+	open     bool
+	lease    *time.Time // when it ended
+	lost     bool
 }
 
-func (h *history) workersTakeTurns() Finding {
+func (h *history) workersTakeTurns(opts Options) Finding {
 	f := Finding{
 		Promise: 2, Name: "one worker at a time",
-		How: "no run reaches SYNCING while another of its connector is there, or was given up with a lease that still ran",
+		How: "no try picks a run up while another of its connector is at it, or was given up with a lease that still ran",
 	}
 	h.seen(&f, "lease")
-	for id, events := range h.byConnector {
-		var last *turn
-		for _, e := range events {
-			if e.From == "SYNCING" && e.To != "SYNCING" && last != nil {
-				r := h.runOf(e.OldSession)
-				last.open, last.lease, last.lost = false, e.OldLease, r != nil && r.reason == "worker lost"
-			}
-			if e.To != "SYNCING" || (e.From == "SYNCING" && same(e.OldSession, e.Session)) || e.Session == nil {
-				continue
-			}
+	last := map[int32]*turn{}
+	for _, s := range h.steps {
+		before := last[s.Connector]
+		switch s.What {
+		case "pick up":
 			f.Checked++
-			now := &turn{session: *e.Session, from: e.At, open: true}
-			if last != nil {
+			now := &turn{run: s.ID, open: true}
+			if s.Try != nil {
+				now.try = *s.Try
+			}
+			if before != nil {
 				switch {
-				case last.open:
-					f.violated("connector %d: run %s is SYNCING at %s, and so is %s", id, now.session, now.from, last.session)
-				case last.lost && last.lease != nil && last.lease.After(now.from):
+				case before.open:
+					f.violated("connector %d: try %s of run %s is at it at %s, and so is try %s of run %s",
+						s.Connector, now.try, now.run, s.At, before.try, before.run)
+				case before.lost && before.lease != nil && before.lease.After(s.At):
 					f.violated("connector %d: run %s is SYNCING at %s, and the lease of %s, given up as lost, runs until %s",
-						id, now.session, now.from, last.session, last.lease)
+						s.Connector, now.run, s.At, before.run, before.lease)
 				}
 			}
-			last = now
+			last[s.Connector] = now
+		case "end":
+			r := h.runs[s.ID]
+			if before != nil && before.run == s.ID {
+				before.open, before.lease, before.lost = false, s.Lease, r.reason == lost
+			}
+			if r.reason == lost && s.Worker == nil && s.PickedUp != nil && s.At.Sub(*s.PickedUp) < opts.ForeignTimeout {
+				f.violated("%s has no lease, and was given up %s after it was picked up; it has %s", r, s.At.Sub(*s.PickedUp), opts.ForeignTimeout)
+			}
+			if r.reason == lost && s.Drained {
+				f.violated("%s was given up as lost, and its worker was done", r)
+			}
 		}
 	}
 	return f
@@ -53,7 +62,7 @@ func same(a, b *uuid.UUID) bool { return (a == nil) == (b == nil) && (a == nil |
 func (h *history) fence() Finding {
 	f := Finding{
 		Promise: 2, Name: "no stale writer", Checked: h.written,
-		How: "whoever commits a document's row has an open run of its connector; only what is gone or outdated is swept",
+		How: "whoever commits a document's row is the try that has its connector's open run; only what is gone or outdated is swept",
 	}
 	h.seen(&f, "writer")
 	return f

@@ -39,10 +39,56 @@ func TestASecondWorkerInASessionIsFound(t *testing.T) {
 	id := l.add("synthetic", source.Config{})
 	l.claim(id)
 	l.pickUp(id, time.Hour)
-	l.do(`UPDATE connectors SET lease_expires_at = clock_timestamp() + interval '2 hours' WHERE id = $1`, id)
-	require.Empty(t, l.audit("one worker at a time").Violations, "a renewal")
-	l.pickUp(id, time.Hour)
+	l.do(`SELECT moves.heartbeat(worker_id, '1 hour', '{}', '{}') FROM open_runs`)
+	require.Empty(t, l.audit("one worker at a time").Violations, "a heartbeat")
+	l.do(`UPDATE open_runs SET worker_id = gen_random_uuid()`)
 	l.finds("one worker at a time", "was taken from worker")
+}
+
+func TestASecondTryOfARunIsFound(t *testing.T) {
+	l := newLab(t)
+	id := l.add("synthetic", source.Config{})
+	l.claim(id)
+	l.pickUp(id, time.Hour)
+	l.do(`UPDATE open_runs SET try_id = gen_random_uuid()`)
+	l.finds("one worker at a time", "was taken from try")
+}
+
+func TestAWorkerThatIsForgottenWhileItHoldsSomethingIsFound(t *testing.T) {
+	for name, lease := range map[string]time.Duration{"its lease runs": time.Hour, "it has a run": -time.Second} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t)
+			id := l.add("synthetic", source.Config{})
+			l.claim(id)
+			l.pickUp(id, lease)
+			l.do(`DELETE FROM workers`)
+			l.finds("one worker at a time", "was forgotten")
+		})
+	}
+}
+
+func TestAHeartbeatThatStandsStillIsFound(t *testing.T) {
+	l := newLab(t)
+	id := l.add("synthetic", source.Config{})
+	l.claim(id)
+	l.pickUp(id, time.Hour)
+	l.do(`UPDATE workers SET expires_at = expires_at + interval '1 hour'`)
+	l.finds("one worker at a time", "from beat 2 to 2")
+}
+
+func TestASubscriberWithoutALeaseThatIsGivenUpTooEarlyIsFound(t *testing.T) {
+	l := newLab(t)
+	id := l.add("synthetic", source.Config{})
+	pickUp := func() {
+		l.do(`SELECT moves.pick_up(id, run_id, gen_random_uuid()) FROM connectors`)
+	}
+	l.claim(id)
+	pickUp()
+	l.rescue(id)
+	pickUp()
+	require.Empty(t, l.audit("one worker at a time").Violations)
+	l.opts.ForeignTimeout = time.Minute
+	l.finds("one worker at a time", "has no lease")
 }
 
 func TestARunThatReplacesAnotherInSyncingIsFound(t *testing.T) {
@@ -50,81 +96,130 @@ func TestARunThatReplacesAnotherInSyncingIsFound(t *testing.T) {
 	id := l.add("synthetic", source.Config{})
 	l.claim(id)
 	l.pickUp(id, time.Hour)
-	l.do(`UPDATE connectors SET chunking_session = gen_random_uuid() WHERE id = $1`, id)
+	l.do(`ALTER TABLE open_runs DISABLE TRIGGER chaos_write`) // nobody has ended it
+	l.rescue(id)
+	l.pickUp(id, time.Hour)
 	l.finds("one worker at a time", "and so is")
 }
 
-const write = `INSERT INTO documents (connector_id, source_id, status, written_by, written_no, session, first_no)
-	VALUES ($1, 'doc/1', 'stored', $2, 1, $2, 1)
-	ON CONFLICT (connector_id, source_id) DO UPDATE SET written_by = EXCLUDED.written_by, session = EXCLUDED.session,
+const write = `INSERT INTO documents (connector_id, source_id, status, touched_by, written_by, written_no, try_id, first_no, config_version)
+	SELECT $1, 'doc/1', 'stored', $2, $2, 1, $2, 1, config_version FROM connectors WHERE id = $1
+	ON CONFLICT (connector_id, source_id) DO UPDATE SET written_by = EXCLUDED.written_by, try_id = EXCLUDED.try_id,
 		updated_at = clock_timestamp()`
 
 func TestAWriterWhoseRunIsOverIsFound(t *testing.T) {
-	for name, stale := range map[string]func(l *lab, id int32, session uuid.UUID){
-		"inserts": func(l *lab, id int32, session uuid.UUID) {
-			l.finish(id, session, 1)
-			l.do(write, id, session)
+	for name, stale := range map[string]func(l *lab, id int32, run, try uuid.UUID){
+		"inserts": func(l *lab, id int32, run, try uuid.UUID) {
+			l.finish(id, run, 1)
+			l.do(write, id, try)
 		},
-		"updates": func(l *lab, id int32, session uuid.UUID) {
-			l.do(write, id, session)
-			l.finish(id, session, 1)
+		"updates": func(l *lab, id int32, run, try uuid.UUID) {
+			l.do(write, id, try)
+			l.finish(id, run, 1)
 			require.Empty(l.t, l.audit("no stale writer").Violations)
 			l.do(`UPDATE documents SET status = 'deleted', deleted_at = clock_timestamp()`)
 		},
-		"is overtaken before its commit": func(l *lab, id int32, session uuid.UUID) {
+		"is overtaken before its commit": func(l *lab, id int32, run, try uuid.UUID) {
 			l.together(func(do func(string, ...any)) {
-				do(write, id, session)
-				l.finish(id, session, 1)
+				do(write, id, try)
+				l.finish(id, run, 1)
 			})
 		},
-		"was never a run": func(l *lab, id int32, _ uuid.UUID) { l.do(write, id, uuid.New()) },
+		"has another try's run": func(l *lab, id int32, _, try uuid.UUID) {
+			l.rescue(id)
+			l.pickUp(id, time.Hour)
+			l.do(write, id, try)
+		},
+		"was never a try": func(l *lab, id int32, _, _ uuid.UUID) { l.do(write, id, uuid.New()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t)
 			id := l.add("synthetic", source.Config{})
-			session := l.claim(id)
-			l.pickUp(id, time.Hour)
-			stale(l, id, session)
-			l.finds("no stale writer", "doc/1 was written by run")
+			run := l.claim(id)
+			stale(l, id, run, l.pickUp(id, time.Hour))
+			l.finds("no stale writer", "doc/1 was written by try")
 		})
 	}
 }
 
-func TestAWriterOfAnotherConnectorIsFound(t *testing.T) {
-	l := newLab(t)
-	id, other := l.add("synthetic", source.Config{}), l.add("synthetic", source.Config{})
-	session := l.claim(id)
-	l.do(write, id, session)
-	require.Empty(t, l.audit("no stale writer").Violations)
-	l.do(write, other, session)
-	l.finds("no stale writer", "doc/1 was written by run")
+// writing is a connector with a try at it.
+func (l *lab) writing() (id int32, try uuid.UUID) {
+	l.t.Helper()
+	id = l.add("synthetic", source.Config{})
+	l.claim(id)
+	return id, l.pickUp(id, time.Hour)
 }
 
-func TestADocumentThatNamesChunksOfAnotherSessionIsFound(t *testing.T) {
+func TestAWriterOfAnotherConnectorIsFound(t *testing.T) {
 	l := newLab(t)
-	id := l.add("synthetic", source.Config{})
-	l.do(write, id, l.claim(id))
-	l.do(`UPDATE documents SET session = gen_random_uuid()`)
-	l.finds("no stale writer", "names chunks of session")
+	id, try := l.writing()
+	other := l.add("synthetic", source.Config{})
+	l.do(write, id, try)
+	require.Empty(t, l.audit("no stale writer").Violations)
+	l.do(write, other, try)
+	l.finds("no stale writer", "doc/1 was written by try")
+}
+
+func TestAWriterThatBelievesAnotherConfigurationIsFound(t *testing.T) {
+	l := newLab(t)
+	id, try := l.writing()
+	l.do(write, id, try)
+	l.do(`UPDATE documents SET written_no = 2, config_version = 0`)
+	l.finds("no stale writer", "as of configuration 0")
+}
+
+func TestAPlaceThatIsTakenByNobodyIsFound(t *testing.T) {
+	const take = `INSERT INTO documents (connector_id, source_id, touched_by, config_version)
+		SELECT id, 'doc/2', $1, config_version + $2 FROM connectors`
+	for name, took := range map[string]func(l *lab, try uuid.UUID){
+		"of an earlier configuration": func(l *lab, try uuid.UUID) { l.do(take, try, -1) },
+		"by no try":                   func(l *lab, _ uuid.UUID) { l.do(take, uuid.New(), 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t)
+			_, try := l.writing()
+			l.do(take, try, 0)
+			require.Empty(t, l.audit("no stale writer").Violations)
+			l.do(`UPDATE documents SET source_id = 'doc/1'`)
+			took(l, try)
+			l.finds("no stale writer", "the place of document doc/2")
+		})
+	}
+}
+
+func TestADocumentThatNamesChunksOfAnotherTryIsFound(t *testing.T) {
+	l := newLab(t)
+	id, try := l.writing()
+	l.do(write, id, try)
+	l.do(`UPDATE documents SET try_id = gen_random_uuid()`)
+	l.finds("no stale writer", "names chunks of try")
 }
 
 func TestASweepOfWhatIsStoredIsFound(t *testing.T) {
 	l := newLab(t)
-	id := l.add("synthetic", source.Config{})
-	l.do(write, id, l.claim(id))
-	l.do(`UPDATE documents SET config_version = (SELECT config_version FROM connectors)`)
+	id, try := l.writing()
+	l.do(write, id, try)
+	l.rescue(id)
 	l.do(`DELETE FROM documents`)
-	l.finds("no stale writer", "was swept")
+	l.finds("no stale writer", "was swept while it was stored")
+}
+
+func TestASweepOfWhatIsBeingWrittenIsFound(t *testing.T) {
+	l := newLab(t)
+	id, try := l.writing()
+	l.do(write, id, try)
+	l.do(`UPDATE documents SET config_version = 0`)
+	l.do(`DELETE FROM documents`)
+	l.finds("no stale writer", "was swept while try")
 }
 
 func TestWhatIsGoneOutdatedOrMarkedToBeFetchedAgainMayBeWritten(t *testing.T) {
 	l := newLab(t)
 	id := l.add("synthetic", source.Config{})
-	session := l.claim(id)
-	l.pickUp(id, time.Hour)
-	l.do(write, id, session)
+	run := l.claim(id)
+	l.do(write, id, l.pickUp(id, time.Hour))
 	l.do(`UPDATE documents SET version_token = 't'`)
-	l.finish(id, session, 1)
+	l.finish(id, run, 1)
 	l.do(`UPDATE documents SET version_token = '', updated_at = clock_timestamp()`)
 	l.do(`DELETE FROM documents`) // config_version 0: of an earlier configuration
 	f := l.audit("no stale writer")

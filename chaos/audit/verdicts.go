@@ -1,29 +1,35 @@
 package audit
 
 import (
+	"slices"
 	"time"
 )
 
 func (h *history) oneVerdict() Finding {
 	f := Finding{
 		Promise: 4, Name: "one verdict for each run",
-		How: "every run is opened once and ended once, with a reason, and its row never changes again",
+		How: "every run is opened once and closed once, in the transaction that writes its verdict and reason, which never changes again",
 	}
 	h.seen(&f, "verdict")
 	for _, r := range h.ordered {
 		f.Checked++
 		switch {
-		case r.verdict == "missed" && r.opened == 0 && r.ended == 1:
-		case r.opened != 1 || r.ended > 1:
-			f.violated("%s was opened %d times and ended %d times", r, r.opened, r.ended)
-		case r.ended == 0:
+		case r.verdict == "missed" && r.opened == 0 && r.closed == 0 && r.ended == 1:
+		case r.opened != 1 || r.ended > 1 || r.closed > 1:
+			f.violated("%s was opened %d times, closed %d times and ended %d times", r, r.opened, r.closed, r.ended)
+		case r.closed == 0:
 			f.violated("%s is open, and everything is at rest", r)
+		case r.ended == 0 || r.endedBy != r.closedBy:
+			f.violated("%s was closed without a verdict", r)
 		}
 		switch {
 		case r.gone:
 			f.violated("%s has vanished from the ledger", r)
 		case r.verdict != "" && r.verdict != "completed" && r.reason == "":
 			f.violated("%s is %s and does not say why", r, r.verdict)
+		}
+		if r.pickedUp > 1 {
+			f.violated("%s was picked up by %d tries", r, r.pickedUp)
 		}
 	}
 	return f
@@ -32,36 +38,15 @@ func (h *history) oneVerdict() Finding {
 func (h *history) claims() Finding {
 	f := Finding{
 		Promise: 4, Name: "every claim opens its run",
-		How: "a claim opens, in its own transaction, a run of the same session, reason and slot; no other run is opened",
+		How: "a claim opens, in its own transaction, the connector's run with its reason and slot; no other run is opened",
 	}
 	ledger := h.ledger()
-	for _, e := range h.events {
-		if !e.claimed() {
-			continue
-		}
-		f.Checked++
-		r := h.runOf(e.Session)
-		if r == nil || r.connector != e.Connector || r.opened == 0 || r.openedBy != e.Tx {
-			f.violated("%s was claimed and opened no run", e)
-			continue
-		}
-		if r.claimed {
-			f.violated("%s was claimed twice", r)
-		}
-		r.claimed = true
-		reason := e.OldReason
-		if e.From == "SYNCING" {
-			reason = "rescue"
-		}
-		switch {
-		case r.trigger != reason:
-			f.violated("%s was due for %q, and its run says %q", e, reason, r.trigger)
-		case reason != "schedule" && r.slot != nil:
-			f.violated("%s answers slot %s, and was due for %q", r, r.slot, reason)
-		case reason == "schedule" && (e.OldSlot == nil || !ledger.covers(e.Connector, *e.OldSlot)):
-			f.violated("%s was due for slot %v, which is not in the ledger", e, e.OldSlot)
-		case r.slot != nil && r.slot.Before(*e.OldSlot):
-			f.violated("%s answers slot %s, and %s was due", r, r.slot, e.OldSlot)
+	for l, events := range h.byLife {
+		for _, e := range events {
+			if e.claimed() {
+				f.Checked++
+				h.claim(&f, ledger, l, e)
+			}
 		}
 	}
 	for _, r := range h.ordered {
@@ -72,8 +57,48 @@ func (h *history) claims() Finding {
 	return f
 }
 
+func (h *history) claim(f *Finding, ledger ledger, l life, e *event) {
+	r := h.runOf(e.Run)
+	if r == nil || r.life != l || r.opened == 0 || r.openedBy != e.Tx {
+		f.violated("%s was claimed and opened no run", e)
+		return
+	}
+	if r.claimed {
+		f.violated("%s was claimed twice", r)
+	}
+	r.claimed = true
+	reason := e.OldReason
+	if e.From == "SYNCING" {
+		reason = "rescue"
+	}
+	switch {
+	case r.trigger != reason:
+		f.violated("%s was due for %q, and its run says %q", e, reason, r.trigger)
+	case reason != "schedule" && r.slot != nil:
+		f.violated("%s answers slot %s, and was due for %q", r, r.slot, reason)
+	case reason == "schedule" && (e.OldSlot == nil || !ledger.covers(l, *e.OldSlot)):
+		f.violated("%s was due for slot %v, which is not in the ledger", e, e.OldSlot)
+	case r.slot != nil && r.slot.Before(*e.OldSlot):
+		f.violated("%s answers slot %s, and %s was due", r, r.slot, e.OldSlot)
+	}
+}
+
+func (h *history) flights() Finding {
+	f := Finding{
+		Promise: 4, Name: "in flight is an open run",
+		How: "at every commit a connector in flight has one open run of its type and configuration, SYNCING by a try, and no other has one",
+	}
+	h.seen(&f, "flight")
+	for _, e := range h.events {
+		if e.Op != "INSERT" && (e.From != e.To || !same(e.OldRun, e.Run)) {
+			f.Checked++
+		}
+	}
+	return f
+}
+
 // ledger is what rows there are for the slots of each connector.
-type ledger map[int32]*slots
+type ledger map[life]*slots
 
 type slots struct {
 	runs   map[int64]int // how often a single slot is there
@@ -87,10 +112,10 @@ func (h *history) ledger() ledger {
 		if r.slot == nil {
 			continue
 		}
-		s := l[r.connector]
+		s := l[r.life]
 		if s == nil {
 			s = &slots{runs: map[int64]int{}}
-			l[r.connector] = s
+			l[r.life] = s
 		}
 		s.rows = append(s.rows, r)
 		if r.verdict == "missed" {
@@ -103,7 +128,7 @@ func (h *history) ledger() ledger {
 }
 
 // covers says whether a slot has a row, or lies in the range of one that was missed.
-func (l ledger) covers(connector int32, slot time.Time) bool {
+func (l ledger) covers(connector life, slot time.Time) bool {
 	s := l[connector]
 	if s == nil {
 		return false
@@ -122,18 +147,45 @@ func (l ledger) covers(connector int32, slot time.Time) bool {
 func (h *history) passedSlots() Finding {
 	f := Finding{
 		Promise: 4, Name: "every slot that came is answered",
-		How: "a slot that was due and is not any more has its row, unless the user took it away; no row has a slot that never came",
+		How: "a slot that was due and is not any more has its row, whoever took it away; no row has a slot that never came",
 	}
 	ledger := h.ledger()
-	for _, e := range h.events {
-		if e.OldSlot == nil || e.OldSlot.After(e.At) || e.Slot != nil && e.Slot.Equal(*e.OldSlot) ||
-			e.Rescheduled || e.Reconfigured || e.To == "DISABLED" || e.To == "" {
-			continue
-		}
-		f.Checked++
-		if !ledger.covers(e.Connector, *e.OldSlot) {
-			f.violated("%s: slot %s passed without a row", e, e.OldSlot)
+	for l, events := range h.byLife {
+		for _, e := range events {
+			if e.OldSlot == nil || e.OldSlot.After(e.Began) || e.Slot != nil && e.Slot.Equal(*e.OldSlot) {
+				continue
+			}
+			f.Checked++
+			if !ledger.covers(l, *e.OldSlot) {
+				f.violated("%s: slot %s passed without a row", e, e.OldSlot)
+			}
 		}
 	}
 	return f
+}
+
+func (h *history) slotsOnce() Finding {
+	f := Finding{
+		Promise: 4, Name: "no slot twice",
+		How: "of a connector's rows in the ledger no two answer, or miss, the same slot",
+	}
+	for _, s := range h.ledger() {
+		rows := slices.Clone(s.rows)
+		slices.SortStableFunc(rows, func(a, b *run) int { return a.slot.Compare(*b.slot) })
+		for i, r := range rows {
+			f.Checked++
+			if i > 0 && !r.slot.After(rows[i-1].through()) {
+				f.violated("%s answers slot %s, and so does %s", r, r.slot, rows[i-1])
+			}
+		}
+	}
+	return f
+}
+
+// through is the last slot of a row.
+func (r *run) through() time.Time {
+	if r.last != nil {
+		return *r.last
+	}
+	return *r.slot
 }

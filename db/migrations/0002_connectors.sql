@@ -28,12 +28,12 @@ CREATE TABLE connectors (
     max_retries          integer NOT NULL DEFAULT 5
         CONSTRAINT connectors_max_retries_range CHECK (max_retries BETWEEN 1 AND 1000),
     trigger_requested_at timestamptz
-        CONSTRAINT connectors_trigger_finite CHECK (isfinite(trigger_requested_at)),
+        CONSTRAINT connectors_trigger_range CHECK (trigger_requested_at BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00'),
     created_at           timestamptz NOT NULL DEFAULT clock_timestamp()
-        CONSTRAINT connectors_created_finite CHECK (isfinite(created_at)),
+        CONSTRAINT connectors_created_range CHECK (created_at BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00'),
     created_by           text,
     updated_at           timestamptz NOT NULL DEFAULT clock_timestamp()
-        CONSTRAINT connectors_updated_finite CHECK (isfinite(updated_at)),
+        CONSTRAINT connectors_updated_range CHECK (updated_at BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00'),
     updated_by           text,
     -- What the functions of schema moves keep. Nobody else writes it.
     status               text NOT NULL DEFAULT 'ACTIVE'
@@ -73,6 +73,8 @@ CREATE TABLE connectors (
     CONSTRAINT connectors_in_flight_has_run CHECK ((status IN ('PENDING', 'SYNCING')) = (run_id IS NOT NULL)),
     CONSTRAINT connectors_due_at_rest
         CHECK (next_sync_at IS NULL OR (status IN ('ACTIVE', 'ERROR') AND due_reason IS NOT NULL)),
+    CONSTRAINT connectors_slots_range CHECK (slot_at BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00'
+        AND slots_through BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00'),
     CONSTRAINT connectors_planned_at_rest CHECK (NOT needs_plan OR status IN ('ACTIVE', 'ERROR'))
 ) WITH (fillfactor = 80);
 

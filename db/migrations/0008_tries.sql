@@ -10,8 +10,9 @@ CREATE FUNCTION moves.pick_up(connector integer, run uuid, try uuid, worker uuid
 DECLARE
     c connectors;
 BEGIN
-    IF try IS NULL OR (worker IS NULL) <> (lease IS NULL) OR lease NOT BETWEEN '1 second' AND '1 hour' THEN
-        RAISE EXCEPTION 'pick_up: try is needed; worker and lease (1 s to 1 h) go together'
+    -- A try that is the run would be the same for everybody who has the message, and fence nobody.
+    IF try IS NULL OR try = run OR (worker IS NULL) <> (lease IS NULL) OR lease NOT BETWEEN '1 second' AND '1 hour' THEN
+        RAISE EXCEPTION 'pick_up: try is needed, a new UUID each time; worker and lease (1 s to 1 h) go together'
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     IF worker IS NOT NULL AND NOT EXISTS (
@@ -19,7 +20,7 @@ BEGIN
         PERFORM moves.beat(worker, lease);
     END IF;
     SELECT * INTO c FROM connectors WHERE id = connector FOR UPDATE;
-    IF NOT FOUND OR c.run_id IS DISTINCT FROM run THEN
+    IF NOT FOUND OR run IS NULL OR c.run_id IS DISTINCT FROM run THEN
         RETURN false;
     END IF;
     IF c.status = 'SYNCING' THEN
@@ -65,6 +66,10 @@ END $$;
 CREATE FUNCTION moves.drain(run uuid, try uuid, seq bigint) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
 BEGIN
+    IF seq IS NULL OR seq < 1 THEN
+        RAISE EXCEPTION 'drain: seq is %, must be the place of sync completed in the document stream, 1 or more',
+            coalesce(seq::text, 'null') USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     UPDATE open_runs SET worker_id = NULL, drain_seq = seq, fetched_at = clock_timestamp()
     WHERE id = run AND try_id = try AND drain_seq IS NULL;
     RETURN FOUND;
@@ -158,7 +163,7 @@ BEGIN
     IF c.id IS NULL THEN
         RETURN false;
     END IF;
-    IF EXISTS (SELECT FROM open_runs r WHERE r.id = run AND (r.stored > 0 OR r.total IS NOT NULL)) THEN
+    IF EXISTS (SELECT FROM open_runs r WHERE r.id = run AND (r.stored > 0 OR r.total IS NOT NULL OR r.drain_seq IS NOT NULL)) THEN
         RAISE EXCEPTION 'finish: run % has documents at semantic, which completes it; send sync completed instead', run
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;

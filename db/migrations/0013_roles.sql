@@ -25,6 +25,16 @@ GRANT USAGE ON SCHEMA public TO echomind_scheduler, echomind_worker, echomind_se
 GRANT SELECT ON goose_db_version TO echomind_scheduler, echomind_worker, echomind_semantic, echomind_console,
     echomind_subscriber, echomind_reader;
 
+-- Ages of others' transactions, for the metrics; without it they count as none. Only some owners may grant it.
+-- +goose StatementBegin
+DO $$
+BEGIN
+    GRANT pg_read_all_stats TO echomind_scheduler;
+EXCEPTION WHEN insufficient_privilege THEN
+    NULL;
+END $$;
+-- +goose StatementEnd
+
 -- The scheduler sets PENDING.
 GRANT EXECUTE ON FUNCTION moves.lock_due(text, integer, integer, timestamptz), moves.claim(jsonb, timestamptz),
     moves.lock_unplanned(integer), moves.plan(jsonb),
@@ -39,9 +49,8 @@ GRANT EXECUTE ON FUNCTION moves.pick_up(integer, uuid, uuid, uuid, interval),
 GRANT EXECUTE ON FUNCTION moves.finish(uuid, uuid, jsonb), moves.hold(uuid, uuid) TO echomind_subscriber;
 -- What Known and Links return.
 GRANT SELECT ON documents, sightings TO echomind_worker;
-GRANT SELECT (id, type, status, run_id) ON connectors TO echomind_worker, echomind_subscriber;
-GRANT SELECT (id, connector_id, type, config_version, picked_up_at, try_id, worker_id, drain_seq) ON open_runs
-    TO echomind_worker, echomind_subscriber;
+-- Not run_id, nor anything of open_runs: who knows a run and its try may end it. A message tells its receiver.
+GRANT SELECT (id, type, status) ON connectors TO echomind_worker, echomind_subscriber;
 GRANT SELECT ON connector_types TO echomind_worker, echomind_subscriber;
 -- Rotated tokens and providers' quotas.
 GRANT SELECT, DELETE ON connector_secrets TO echomind_worker;
@@ -83,7 +92,7 @@ GRANT UPDATE (envelope) ON connector_secrets TO echomind_console;
 -- Dashboards: what goes on, and nothing of what is in it.
 GRANT SELECT (id, name, type, user_id, scope, scope_id, refresh_freq_minutes, schedule_cron, time_zone, max_retries,
     trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version,
-    synced_version, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, run_id,
+    synced_version, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan,
     failure_count, docs_analyzed, at_fault) ON connectors TO echomind_reader;
 GRANT SELECT (id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at,
     dispatches, trigger_requested_at, picked_up_at, fetched_at, drain_seq, completed_at, status, reason, error_message, total,

@@ -69,9 +69,12 @@ func (c Common) Validate() error {
 type Lookup struct {
 	// DataDir is where `echomind run` keeps its data.
 	DataDir string `env:"ECHOMIND_DATA_DIR" envDefault:"./data"`
-	// DatabaseURL and NATSURL, where set, are used instead of the embedded servers.
+	// DatabaseURL is where Postgres is, instead of the embedded one.
 	DatabaseURL string `env:"DATABASE_URL"`
-	NATSURL     string `env:"NATS_URL"`
+	// DatabaseRole is the role that every connection to DATABASE_URL takes, but that of `echomind migrate`.
+	DatabaseRole string `env:"DATABASE_ROLE"`
+	// NATSURL is where NATS is, instead of the embedded one.
+	NATSURL string `env:"NATS_URL"`
 	NATSAccess
 }
 

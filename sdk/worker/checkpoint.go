@@ -50,7 +50,7 @@ func (r *Run) withCarried(state *structpb.Struct, no int64) *structpb.Struct {
 	if r.partial || r.carried().partial {
 		kit[carriedPartial] = structpb.NewBoolValue(true)
 	}
-	if seen := r.carried().covers(r.session, no); len(seen) > 0 {
+	if seen := r.carried().covers(r.try.ID, no); len(seen) > 0 {
 		kit[carriedSeen] = structpb.NewStructValue(&structpb.Struct{Fields: seen})
 	}
 	fields := make(map[string]*structpb.Value, len(state.Fields)+1)

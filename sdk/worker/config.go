@@ -12,10 +12,11 @@ import (
 type Config struct {
 	// Slots is how many connectors are synced at once. No message is pulled without a free slot.
 	Slots int `env:"WORKER_SLOTS" envDefault:"4"`
-	// LeaseSeconds is how long a worker may be silent before its connector is rescued, in seconds. The lease is
-	// renewed three times in that time.
+	// LeaseSeconds is how long a worker may be silent before its connectors are rescued, in seconds. One heartbeat
+	// renews all its leases, three times in that time.
 	LeaseSeconds int `env:"WORKER_LEASE_SECONDS" envDefault:"15"`
-	// MaxRunMinutes ends a handler that runs longer, as a transient failure, in minutes.
+	// MaxRunMinutes ends a handler that works longer, in minutes. Time in which its run waits for Postgres or NATS does
+	// not count. The sync goes on from its last checkpoint at once; without one it is a transient failure.
 	MaxRunMinutes int `env:"WORKER_MAX_RUN_MINUTES" envDefault:"360"`
 	// MaxInFlight is how many document messages of a run may wait for their acknowledgement.
 	MaxInFlight int `env:"WORKER_MAX_IN_FLIGHT" envDefault:"256"`

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// gate stops a run's publishing while its lease may have been lost. It starts open.
+// gate stops the publishing of a worker's runs while their leases may have been lost. It starts open.
 type gate struct {
 	mu     sync.Mutex
 	passed chan struct{} // closed while the gate is open
@@ -29,6 +29,17 @@ func (g *gate) set(open bool) {
 		if open {
 			close(g.passed)
 		}
+	}
+}
+
+func (g *gate) isOpen() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case <-g.passed:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -25,7 +25,7 @@ const (
 
 // listing is the listing of everything that a run is in, and what earlier runs of it have shown.
 type listing struct {
-	begun   int32 // how many this session has begun, or gone on with
+	begun   int32 // how many this try has begun, or gone on with
 	current int32 // which of them it is in; 0 = none
 	partial bool  // of an earlier run
 	// earlier are the parts of it that earlier runs have listed, each up to that run's last checkpoint: what it showed
@@ -33,10 +33,10 @@ type listing struct {
 	earlier []leg
 }
 
-// leg is the part of a listing that one session has listed, up to a checkpoint.
+// leg is the part of a listing that one try has listed, up to a checkpoint.
 type leg struct {
-	session uuid.UUID
-	listing int32 // which of the session's
+	try     uuid.UUID
+	listing int32 // which of the try's
 	no      int64 // of the checkpoint
 }
 
@@ -101,7 +101,7 @@ func (r *Run) sendSeen(ctx context.Context, ids []string, listing int32) error {
 	return nil
 }
 
-// listingNow is which of the session's listings is under way; 0 = none.
+// listingNow is which of the try's listings is under way; 0 = none.
 func (r *Run) listingNow() int32 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,13 +109,13 @@ func (r *Run) listingNow() int32 {
 }
 
 // legs are what Known asks for: the parts of the listing that earlier runs have listed.
-func (r *Run) legs() (sessions []uuid.UUID, listings []int32, nos []int64) {
+func (r *Run) legs() (tries []uuid.UUID, listings []int32, nos []int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, l := range r.carried().earlier {
-		sessions, listings, nos = append(sessions, l.session), append(listings, l.listing), append(nos, l.no)
+		tries, listings, nos = append(tries, l.try), append(listings, l.listing), append(nos, l.no)
 	}
-	return sessions, listings, nos
+	return tries, listings, nos
 }
 
 // carried is what the checkpoint that the run continues from has handed on. r.mu is held.
@@ -127,27 +127,27 @@ func (r *Run) carried() *listing {
 	kit := r.request.GetState().GetFields()[kitKey].GetStructValue().GetFields()
 	r.inListing.partial = kit[carriedPartial].GetBoolValue()
 	for name, value := range kit[carriedSeen].GetStructValue().GetFields() {
-		session, err := uuid.Parse(name)
+		try, err := uuid.Parse(name)
 		if err != nil {
 			continue // somebody wrote the state by hand: what it does not say was not shown
 		}
 		of := value.GetStructValue().GetFields()
 		r.inListing.begun, r.inListing.current = 1, 1
 		r.inListing.earlier = append(r.inListing.earlier, leg{
-			session: session, listing: int32(of["listing"].GetNumberValue()), no: int64(of["no"].GetNumberValue()),
+			try: try, listing: int32(of["listing"].GetNumberValue()), no: int64(of["no"].GetNumberValue()),
 		})
 	}
 	return r.inListing
 }
 
-// covers is what a checkpoint says of the listing: what was shown up to it, by earlier runs and by this session.
-func (l *listing) covers(session uuid.UUID, no int64) map[string]*structpb.Value {
+// covers is what a checkpoint says of the listing: what was shown up to it, by earlier runs and by this try.
+func (l *listing) covers(try uuid.UUID, no int64) map[string]*structpb.Value {
 	if l.current == 0 {
 		return nil
 	}
 	seen := map[string]*structpb.Value{}
-	for _, part := range append([]leg{{session: session, listing: l.current, no: no}}, l.earlier...) {
-		seen[part.session.String()] = structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
+	for _, part := range append([]leg{{try: try, listing: l.current, no: no}}, l.earlier...) {
+		seen[part.try.String()] = structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
 			"listing": structpb.NewNumberValue(float64(part.listing)), "no": structpb.NewNumberValue(float64(part.no)),
 		}})
 	}

@@ -29,6 +29,7 @@ const (
 	unanswered  = "unanswered"
 	renewed     = "renewed"
 	fenced      = "fenced"
+	held        = "held"
 )
 
 func newMetrics(registry prometheus.Registerer, connectorType string, slots int) *metrics {

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/semaphore"
@@ -17,6 +16,7 @@ import (
 	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/sdk/topology"
 )
 
@@ -30,11 +30,12 @@ const (
 // is full, is waited for: only the end of the run's context ends a publish.
 type outbox struct {
 	ctx           context.Context
-	session       uuid.UUID
+	try           lifecycle.Try
 	connectorType string
 	tracer        *tracing.Tracer
 	stream        jetstream.JetStream
 	gate          *gate
+	clock         *workClock
 	metrics       *metrics
 	places        *semaphore.Weighted
 	bytes         *semaphore.Weighted
@@ -48,10 +49,11 @@ type outbox struct {
 }
 
 func newOutbox(
-	ctx context.Context, session uuid.UUID, connectorType string, stream jetstream.JetStream, tracer *tracing.Tracer, gate *gate, m *metrics, cfg Config,
+	ctx context.Context, try lifecycle.Try, connectorType string, stream jetstream.JetStream, tracer *tracing.Tracer,
+	gate *gate, clock *workClock, m *metrics, cfg Config,
 ) *outbox {
 	return &outbox{
-		ctx: ctx, session: session, connectorType: connectorType, tracer: tracer, stream: stream, gate: gate, metrics: m,
+		ctx: ctx, try: try, connectorType: connectorType, tracer: tracer, stream: stream, gate: gate, clock: clock, metrics: m,
 		places: semaphore.NewWeighted(int64(cfg.MaxInFlight)),
 		bytes:  semaphore.NewWeighted(cfg.MaxInFlightBytes),
 		most:   cfg.MaxInFlightBytes,
@@ -150,11 +152,14 @@ func (o *outbox) flush() error {
 func (o *outbox) publish(no int64, msg *nats.Msg) (uint64, error) {
 	began, span := time.Now(), o.trace(no, msg)
 	defer span.End()
+	var waiting wait
+	defer waiting.end()
 	for pause := publishPause; ; pause = min(2*pause, publishPauses) {
-		if err := o.gate.wait(o.ctx); err != nil {
+		if err := o.passGate(); err != nil {
 			span.Fail("not acknowledged")
 			return 0, err
 		}
+		sent := time.Now()
 		ack, err := deadline.Get(o.ctx, "worker.publish", publishTimeout,
 			func(ctx context.Context) (*jetstream.PubAck, error) {
 				return o.stream.PublishMsg(ctx, msg, jetstream.WithRetryAttempts(0))
@@ -168,6 +173,7 @@ func (o *outbox) publish(no int64, msg *nats.Msg) (uint64, error) {
 			return 0, fmt.Errorf("publish %d bytes: %w", len(msg.Data), err)
 		}
 		o.metrics.publishRetries.Inc()
+		waiting.begin(o.clock, sent)
 		select {
 		case <-o.ctx.Done():
 			span.Fail("not acknowledged")
@@ -175,6 +181,15 @@ func (o *outbox) publish(no int64, msg *nats.Msg) (uint64, error) {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// passGate waits until the gate is open, which is no work of the run's.
+func (o *outbox) passGate() error {
+	if o.gate.isOpen() {
+		return o.ctx.Err()
+	}
+	defer o.clock.wait(time.Now())()
+	return o.gate.wait(o.ctx)
 }
 
 func (o *outbox) encode(m *internalpb.DocumentProcessRequest) (*nats.Msg, error) {
@@ -188,6 +203,7 @@ func (o *outbox) encode(m *internalpb.DocumentProcessRequest) (*nats.Msg, error)
 	msg := nats.NewMsg(topology.DocumentSubject)
 	msg.Data = data
 	msg.Header.Set(topology.HeaderSession, m.ChunkingSession)
+	msg.Header.Set(topology.HeaderTry, m.Try)
 	msg.Header.Set(topology.HeaderNumber, strconv.FormatInt(m.Number, 10))
 	msg.Header.Set(topology.HeaderType, o.connectorType)
 	tracing.Send(o.ctx, msg.Header)

@@ -39,7 +39,7 @@ func Skipped(reason string) error { return &skippedError{reason: reason} }
 // errStopping ends the handlers that are still at work when the grace of a clean stop is over.
 var errStopping = errors.New("the service is stopping")
 
-// errTooLong ends a handler that ran longer than Config.MaxRunMinutes.
+// errTooLong ends a handler that worked longer than Config.MaxRunMinutes.
 var errTooLong = errors.New("the sync took longer than it may")
 
 // errReturned refuses what a handler's goroutine sends after the handler has returned.
@@ -52,6 +52,7 @@ const (
 	completes outcome = iota
 	failsForNow
 	failsForGood
+	tooLong
 	released
 	abandoned
 )
@@ -69,9 +70,16 @@ func outcomeOf(err, cause error) outcome {
 		return completes
 	case errors.As(err, &permanent):
 		return failsForGood
+	case errors.Is(cause, errTooLong):
+		return tooLong
 	default:
 		return failsForNow
 	}
+}
+
+// kinds are what the database is told of a run that fails.
+var kinds = map[outcome]lifecycle.Failure{
+	failsForNow: lifecycle.Transient, failsForGood: lifecycle.Permanent, tooLong: lifecycle.TooLong,
 }
 
 // message is what the user reads of a failure.

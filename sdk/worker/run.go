@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/failpoint"
+	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/sdk/wire"
 	"github.com/echomind/sync/sdk/worker/internal/dbgen"
 )
@@ -34,7 +34,8 @@ const (
 // where one of our own servers is away; after an error of theirs the run is over.
 type Run struct {
 	request   *internalpb.ConnectorSyncRequest
-	session   uuid.UUID
+	try       lifecycle.Try
+	clock     *workClock
 	log       *slog.Logger
 	queries   *dbgen.Queries
 	outbox    *outbox
@@ -50,6 +51,10 @@ type Run struct {
 
 // Request is the message that asked for this sync.
 func (r *Run) Request() *internalpb.ConnectorSyncRequest { return r.request }
+
+// Try is this pick-up of the run. A handler that writes to Postgres itself names both of its parts in every write, so that
+// nothing is changed once the run is somebody else's.
+func (r *Run) Try() lifecycle.Try { return r.try }
 
 // Log carries the run's identifiers.
 func (r *Run) Log() *slog.Logger { return r.log }
@@ -82,13 +87,13 @@ func (r *Run) ListingPartial() {
 // changes names it, because a cursor, and a checkpoint too, has passed it.
 func (r *Run) Known(ctx context.Context) (map[string]Known, error) {
 	known, after := map[string]Known{}, ""
-	sessions, listings, nos := r.legs()
+	tries, listings, nos := r.legs()
 	for {
 		var page []dbgen.KnownDocumentsRow
-		err := r.persist(ctx, "worker.known", func(ctx context.Context) (err error) {
+		err := r.Patiently(ctx, "worker.known", func(ctx context.Context) (err error) {
 			page, err = r.queries.KnownDocuments(ctx, dbgen.KnownDocumentsParams{
 				ConnectorID: r.request.ConnectorId, ConfigVersion: r.request.ConfigVersion,
-				Sessions: sessions, Listings: listings, Nos: nos, After: after, Page: knownPage,
+				TryIds: tries, Listings: listings, Nos: nos, After: after, Page: knownPage,
 			})
 			return err
 		})
@@ -108,7 +113,7 @@ func (r *Run) Known(ctx context.Context) (map[string]Known, error) {
 // Links returns the links that are stored with a document; none for one that is not stored.
 func (r *Run) Links(ctx context.Context, sourceID string) ([]string, error) {
 	var links []string
-	err := r.persist(ctx, "worker.links", func(ctx context.Context) (err error) {
+	err := r.Patiently(ctx, "worker.links", func(ctx context.Context) (err error) {
 		links, err = r.queries.DocumentLinks(ctx, dbgen.DocumentLinksParams{
 			ConnectorID: r.request.ConnectorId, SourceID: sourceID,
 		})
@@ -194,6 +199,7 @@ func (r *Run) envelope(number int64) *internalpb.DocumentProcessRequest {
 	return &internalpb.DocumentProcessRequest{
 		ConnectorId:     r.request.ConnectorId,
 		ChunkingSession: r.request.ChunkingSession,
+		Try:             r.try.ID.String(),
 		ConfigVersion:   r.request.ConfigVersion,
 		Number:          number,
 	}
@@ -233,8 +239,10 @@ func decodeStruct(name string, s *structpb.Struct, v any, strict bool) error {
 	return nil
 }
 
-// persist asks Postgres for the handler, until the end of the run: also for one whose own context knows nothing of it.
-func (r *Run) persist(ctx context.Context, name string, call func(context.Context) error) error {
+// Patiently asks Postgres something for the handler that the kit has no method for, until it is answered or the run has
+// ended: also where ctx knows nothing of the run. Postgres away, and a row that somebody holds, are waits, which do not count
+// as the run's work. name is what the log calls the question. It is asked again after an answer that was lost.
+func (r *Run) Patiently(ctx context.Context, name string, call func(context.Context) error) error {
 	run := r.outbox.ctx
 	if run.Err() != nil {
 		return context.Cause(run)
@@ -242,16 +250,20 @@ func (r *Run) persist(ctx context.Context, name string, call func(context.Contex
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(run, func() { cancel(context.Cause(run)) })()
-	return persist(ctx, r.log, name, r.patience, call)
+	defer r.clock.wait(time.Now())()
+	return persist(ctx, r.log, name, r.patience, func(err error) bool {
+		return postgres.Unavailable(err) || postgres.Locked(err)
+	}, call)
 }
 
-// persist repeats a call to Postgres until it is answered or ctx has ended.
+// persist repeats a call to Postgres until its error is no wait any more, or ctx has ended.
 func persist(
-	ctx context.Context, log *slog.Logger, name string, within time.Duration, call func(context.Context) error,
+	ctx context.Context, log *slog.Logger, name string, within time.Duration, isWait func(error) bool,
+	call func(context.Context) error,
 ) error {
 	for pause := publishPause; ; pause = min(2*pause, publishPauses) {
 		err := deadline.Do(ctx, name, within, call)
-		if !postgres.Unavailable(err) || ctx.Err() != nil {
+		if !isWait(err) || ctx.Err() != nil {
 			return err
 		}
 		if pause == publishPause {

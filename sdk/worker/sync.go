@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
-	"sync"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/telemetry"
@@ -20,27 +17,23 @@ import (
 	"github.com/echomind/sync/sdk/lifecycle"
 )
 
-// sync runs the handler under a lease and settles what becomes of the connector.
+// sync runs the handler, with the run in hand, and settles what becomes of the connector.
 func (w *Worker) sync(
-	ctx context.Context, request *internalpb.ConnectorSyncRequest, session, owner uuid.UUID, log *slog.Logger,
+	ctx context.Context, request *internalpb.ConnectorSyncRequest, try lifecycle.Try, log *slog.Logger,
 ) error {
 	running, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
-	running, fetching := w.servers.Tracer.Start(running, session, tracing.Fetch)
-	tooLong := time.AfterFunc(w.maxRun, func() { end(errTooLong) })
-	defer tooLong.Stop()
+	running, fetching := w.servers.Tracer.Start(running, try.Run, tracing.Fetch)
+	letGo := w.heart.hold(try, end)
+	defer letGo()
+	clock := startClock(w.maxRun, func() { end(errTooLong) })
+	defer clock.stop()
 	defer w.endAtStop(ctx, running, end)()
 
-	g := newGate()
-	leased, dropLease := context.WithCancel(running)
-	var lease sync.WaitGroup
-	lease.Go(func() { w.keepLease(leased, session, owner, g, end) })
-	stopLease := func() { dropLease(); lease.Wait() }
-	defer stopLease()
-
 	run := &Run{
-		request: request, session: session, log: log, queries: w.queries, patience: w.queryTimeout,
-		outbox: newOutbox(running, session, w.connectorType, w.servers.Stream, w.servers.Tracer, g, w.metrics, w.config),
+		request: request, try: try, clock: clock, log: log, queries: w.queries, patience: w.queryTimeout,
+		outbox: newOutbox(running, try, w.connectorType, w.servers.Stream, w.servers.Tracer, w.heart.gate, clock, w.metrics,
+			w.config),
 	}
 	began := time.Now()
 	err, returned := w.call(ctx, running, run)
@@ -48,7 +41,7 @@ func (w *Worker) sync(
 	run.outbox.seal()
 	endFetch(fetching, run, err)
 	if !returned {
-		w.settle(ctx, session, outcomeOf(err, context.Cause(running)), err, context.Cause(running), log)
+		w.settle(ctx, try, outcomeOf(err, context.Cause(running)), err, context.Cause(running), log)
 		return w.whileSlotsAreFree(ctx)
 	}
 	if flushed := run.outbox.flush(); flushed != nil && inOrder(err) {
@@ -57,9 +50,9 @@ func (w *Worker) sync(
 
 	how := outcomeOf(err, context.Cause(running))
 	if how == completes {
-		how, err = w.complete(ctx, run, owner, skipReason(err), stopLease)
+		how, err = w.complete(ctx, run, skipReason(err), letGo)
 	}
-	w.settle(ctx, session, how, err, context.Cause(running), log)
+	w.settle(ctx, try, how, err, context.Cause(running), log)
 	return nil
 }
 
@@ -109,7 +102,7 @@ func (w *Worker) call(ctx, running context.Context, run *Run) (err error, return
 // complete publishes sync completed and starts draining. The lease is kept until sync completed is acknowledged:
 // a broker that is away then is a wait, not a lost worker.
 func (w *Worker) complete(
-	ctx context.Context, run *Run, owner uuid.UUID, reason string, stopLease func(),
+	ctx context.Context, run *Run, reason string, letGo func(),
 ) (outcome, error) {
 	failpoint.At("worker.fetched")
 	seq, err := run.complete(reason)
@@ -117,8 +110,8 @@ func (w *Worker) complete(
 		return outcomeOf(err, context.Cause(run.outbox.ctx)), err
 	}
 	failpoint.At("worker.completed")
-	stopLease()
-	err = w.persistAtStop(ctx, func(ctx context.Context) error { return w.lifecycle.Drain(ctx, run.session, owner, seq) })
+	letGo()
+	err = w.persistAtStop(ctx, func(ctx context.Context) error { return w.lifecycle.Drain(ctx, run.try, seq) })
 	if errors.Is(err, lifecycle.ErrFenced) {
 		err = nil // complete already
 	}
@@ -126,7 +119,7 @@ func (w *Worker) complete(
 }
 
 // settle writes down what becomes of the connector.
-func (w *Worker) settle(ctx context.Context, session uuid.UUID, how outcome, err, cause error, log *slog.Logger) {
+func (w *Worker) settle(ctx context.Context, try lifecycle.Try, how outcome, err, cause error, log *slog.Logger) {
 	var write func(context.Context) error
 	var verdict lifecycle.Verdict
 	span := tracing.Of(ctx)
@@ -149,18 +142,15 @@ func (w *Worker) settle(ctx context.Context, session uuid.UUID, how outcome, err
 		ended("released")
 		verdict = lifecycle.Superseded
 		log.Info("handed back at a clean stop")
-		write = func(ctx context.Context) error { return w.lifecycle.Release(ctx, session) }
+		write = func(ctx context.Context) error { return w.lifecycle.Release(ctx, try) }
 	default:
-		kind := lifecycle.Transient
-		if how == failsForGood {
-			kind = lifecycle.Permanent
-		}
+		kind := kinds[how]
 		ended(string(kind))
 		span.Fail(ledgerReasons[kind])
 		verdict = lifecycle.Failed
 		log.Warn("the sync failed", "event", telemetry.Failed, "kind", kind, "err", err)
 		write = func(ctx context.Context) error {
-			return w.lifecycle.Fail(ctx, session, kind, message(err, cause))
+			return w.lifecycle.Fail(ctx, try, kind, message(err, cause))
 		}
 	}
 	err = w.persistAtStop(ctx, write)
@@ -171,15 +161,15 @@ func (w *Worker) settle(ctx context.Context, session uuid.UUID, how outcome, err
 	}
 }
 
-// persistAtStop repeats a write while Postgres is away. While the service stops it tries once more, and leaves the
-// rest to the rescue.
+// persistAtStop repeats a write while Postgres is away, or somebody holds the connector. While the service stops it tries
+// once more, and leaves the rest to the rescue.
 func (w *Worker) persistAtStop(ctx context.Context, write func(context.Context) error) error {
 	for pause := publishPause; ; pause = min(2*pause, publishPauses) {
 		if ctx.Err() != nil {
 			return deadline.Do(context.WithoutCancel(ctx), "worker.hand_over", lastWrite, write)
 		}
 		err := write(context.WithoutCancel(ctx))
-		if !postgres.Unavailable(err) {
+		if !postgres.Unavailable(err) && !errors.Is(err, lifecycle.ErrHeld) {
 			return err
 		}
 		sleep(ctx, pause)

@@ -15,6 +15,7 @@ import (
 // ledgerReasons are what the ledger says of a failure.
 var ledgerReasons = map[lifecycle.Failure]string{
 	lifecycle.Transient: "transient failure", lifecycle.Permanent: "permanent failure",
+	lifecycle.TooLong: "took too long",
 }
 
 // trace begins the span of this worker's part of a run, below the one that its trigger comes from.
@@ -34,7 +35,7 @@ func (o *outbox) trace(no int64, msg *nats.Msg) tracing.Span {
 	if !tracing.Recorded(no) {
 		return tracing.Span{}
 	}
-	ctx, span := o.tracer.Start(o.ctx, o.session, tracing.Publish, tracing.Number(no))
+	ctx, span := o.tracer.Start(o.ctx, o.try.Run, tracing.Publish, tracing.Number(no))
 	tracing.Send(ctx, msg.Header)
 	return span
 }

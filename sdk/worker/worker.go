@@ -6,8 +6,8 @@
 //		return run.Put(ctx, worker.Document{SourceID: "page/1", Title: "Welcome", Chunks: chunks})
 //	})
 //
-// The kit pulls a message only into a free slot, moves the connector from PENDING to SYNCING, keeps its lease,
-// acknowledges, numbers and publishes the documents, completes, and turns the handler's error into what becomes
+// The kit pulls a message only into a free slot, moves the connector from PENDING to SYNCING, keeps its lease by the
+// worker's heartbeat, acknowledges, numbers and publishes the documents, completes, and turns the handler's error into what becomes
 // of the connector:
 //
 //	handler returns       what becomes of the sync
@@ -16,7 +16,8 @@
 //	Permanent(err)        ERROR until the user changes or triggers the connector
 //	any other error       ERROR, tried again after a backoff; DISABLED after max_retries in a row
 //	(a panic)             like any other error
-//	(nothing, too long)   like any other error: its context ends after WORKER_MAX_RUN_MINUTES
+//	(nothing, too long)   its context ends after WORKER_MAX_RUN_MINUTES of work: goes on at once from the last
+//	                      checkpoint that was passed, nothing counted; without one, like any other error
 //	(after a clean stop)  handed back: due now, nothing counted
 //	(fenced)              nothing: the connector is somebody else's by now
 //
@@ -52,8 +53,13 @@ import (
 // or when the grace of a clean stop is over; it must return then.
 type Handler func(ctx context.Context, run *Run) error
 
-// refusedPause is how long a message waits whose pick-up Postgres refuses.
-const refusedPause = 5 * time.Second
+const (
+	// refusedPause is how long a message waits whose pick-up Postgres refuses.
+	refusedPause = 5 * time.Second
+	// heldPause is how long a message waits whose connector somebody holds, the first time; it doubles with each delivery.
+	heldPause  = time.Second
+	heldPauses = 30 * time.Second // the longest of them
+)
 
 // Worker subscribes to the triggers of one connector type.
 type Worker struct {
@@ -67,6 +73,7 @@ type Worker struct {
 	servers       *connect.Servers
 	lifecycle     *lifecycle.Lifecycle
 	queries       *dbgen.Queries
+	heart         *heart // of the present Run
 	metrics       *metrics
 	log           *slog.Logger
 }
@@ -90,8 +97,13 @@ func New(
 }
 
 // Run works until ctx ends, then hands over what is in flight, and returns nil. It returns ErrStuck where it leaves a
-// handler behind, or where too many were.
+// handler behind, or where too many were. It pulls nothing before Postgres has answered its first heartbeat.
 func (w *Worker) Run(ctx context.Context) error {
+	stop, err := w.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	slots, working := errgroup.WithContext(ctx)
 	for range w.config.Slots {
 		slots.Go(func() error { return w.slot(working) })
@@ -123,29 +135,12 @@ func (w *Worker) receive(ctx context.Context, msg jetstream.Msg) error {
 		w.giveUp(ctx, msg, err)
 		return nil
 	}
-	owner, began := uuid.New(), time.Now()
+	try, began := lifecycle.Try{Run: session, ID: uuid.New()}, time.Now()
 	log := w.log.With("connector", request.ConnectorId, "session", request.ChunkingSession)
 	ctx, span := w.trace(ctx, msg, request, session)
 	defer span.End()
-	if err := w.pickUp(ctx, msg, request.ConnectorId, session, owner, log); err != nil {
-		if errors.Is(err, lifecycle.ErrFenced) {
-			w.metrics.messages.WithLabelValues(oldNews).Inc()
-			span.Set(tracing.Outcome(oldNews))
-			log.Debug("old news: another session, or already picked up")
-			acknowledge(msg, log)
-			return nil
-		}
-		w.metrics.messages.WithLabelValues(unanswered).Inc()
-		span.Fail(unanswered)
-		log.Warn("pick-up ended without an answer; the message is delivered again", "err", err)
-		if ctx.Err() == nil {
-			_ = msg.NakWithDelay(refusedPause)
-			return nil
-		}
-		if postgres.Unavailable(err) { // it may have been picked up
-			w.settle(ctx, session, released, errStopping, errStopping, log)
-		}
-		_ = msg.Nak()
+	if err := w.pickUp(ctx, msg, request.ConnectorId, try, log); err != nil {
+		w.notPickedUp(ctx, msg, try, err, span, log)
 		return nil
 	}
 	w.metrics.messages.WithLabelValues(pickedUp).Inc()
@@ -155,10 +150,54 @@ func (w *Worker) receive(ctx context.Context, msg jetstream.Msg) error {
 	acknowledge(msg, log)
 	failpoint.At("worker.acknowledged")
 	if ctx.Err() != nil {
-		w.settle(ctx, session, released, errStopping, errStopping, log)
+		w.settle(ctx, try, released, errStopping, errStopping, log)
 		return nil
 	}
-	return w.sync(ctx, request, session, owner, log)
+	return w.sync(ctx, request, try, log)
+}
+
+// notPickedUp hands a message back, or acknowledges one that is old news.
+func (w *Worker) notPickedUp(
+	ctx context.Context, msg jetstream.Msg, try lifecycle.Try, err error, span tracing.Span, log *slog.Logger,
+) {
+	switch {
+	case errors.Is(err, lifecycle.ErrFenced):
+		w.metrics.messages.WithLabelValues(oldNews).Inc()
+		span.Set(tracing.Outcome(oldNews))
+		log.Debug("old news: another session, or already picked up")
+		acknowledge(msg, log)
+	case errors.Is(err, lifecycle.ErrHeld): // whoever holds one connector has not held up others
+		w.metrics.messages.WithLabelValues(held).Inc()
+		span.Set(tracing.Outcome(held))
+		pause := heldPauseOf(msg)
+		log.Info("somebody holds the connector; the message is delivered again", "pause", pause)
+		_ = msg.NakWithDelay(pause)
+	default:
+		w.metrics.messages.WithLabelValues(unanswered).Inc()
+		span.Fail(unanswered)
+		log.Warn("pick-up ended without an answer; the message is delivered again", "err", err)
+		if ctx.Err() == nil {
+			_ = msg.NakWithDelay(refusedPause)
+			return
+		}
+		if postgres.Unavailable(err) { // it may have been picked up
+			w.settle(ctx, try, released, errStopping, errStopping, log)
+		}
+		_ = msg.Nak()
+	}
+}
+
+func heldPauseOf(msg jetstream.Msg) time.Duration {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return heldPause
+	}
+	return heldPauseAt(meta.NumDelivered)
+}
+
+// heldPauseAt is how long a message waits after its n-th delivery, from 1.
+func heldPauseAt(delivery uint64) time.Duration {
+	return min(heldPause<<(min(max(delivery, 1), 10)-1), heldPauses)
 }
 
 // acknowledge may fail: the message is delivered again then, and is old news.
@@ -171,13 +210,13 @@ func acknowledge(msg jetstream.Msg, log *slog.Logger) {
 // pickUp repeats while Postgres is away, keeping message and slot. A stop waits for the answer that is due: without it
 // nobody would know that the connector was picked up, until its lease runs out, and it would count as a lost worker.
 func (w *Worker) pickUp(
-	ctx context.Context, msg jetstream.Msg, connectorID int32, session, owner uuid.UUID, log *slog.Logger,
+	ctx context.Context, msg jetstream.Msg, connectorID int32, try lifecycle.Try, log *slog.Logger,
 ) error {
-	ctx, span := w.servers.Tracer.Start(ctx, session, tracing.PickUp)
+	ctx, span := w.servers.Tracer.Start(ctx, try.Run, tracing.PickUp)
 	defer span.End()
-	return persist(ctx, log, "worker.pick_up", queryTimeout, func(ctx context.Context) error {
-		err := w.lifecycle.PickUp(context.WithoutCancel(ctx), connectorID, session, owner, w.config.lease())
-		if err != nil && !errors.Is(err, lifecycle.ErrFenced) {
+	return persist(ctx, log, "worker.pick_up", queryTimeout, postgres.Unavailable, func(ctx context.Context) error {
+		err := w.lifecycle.PickUp(context.WithoutCancel(ctx), connectorID, try, w.heart.worker, w.config.lease())
+		if postgres.Unavailable(err) {
 			_ = msg.InProgress()
 		}
 		return err

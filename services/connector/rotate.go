@@ -7,25 +7,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/secret"
-	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/internal/dbgen"
 )
 
-const (
-	// rotatedName is what stands in place of config's refresh_token. It is also what its envelope is bound to.
-	rotatedName  = "rotated.refresh_token"
-	queryTimeout = 10 * time.Second
-	queryPause   = 500 * time.Millisecond
-)
+// rotatedName is what stands in place of config's refresh_token. It is also what its envelope is bound to.
+const rotatedName = "rotated.refresh_token"
 
 // rotation is a run's refresh token: the one in the connector's configuration, or the last one that the provider gave
 // in its place.
@@ -33,7 +25,7 @@ type rotation struct {
 	queries   *dbgen.Queries
 	ring      *secret.Ring
 	connector int32
-	session   uuid.UUID
+	run       *worker.Run
 	from      string // a hash of the token in the configuration
 	token     string
 }
@@ -47,21 +39,16 @@ type replacement struct {
 
 // rotation reads what stands in place of a refresh token.
 func (s *service) rotation(ctx context.Context, run *worker.Run, configured string) (*rotation, error) {
-	request := run.Request()
-	session, err := uuid.Parse(request.ChunkingSession)
-	if err != nil {
-		return nil, err
-	}
 	sum := sha256.Sum256([]byte(configured))
 	r := &rotation{
-		queries: s.queries, ring: s.ring, connector: request.ConnectorId, session: session,
+		queries: s.queries, ring: s.ring, connector: run.Request().ConnectorId, run: run,
 		from: hex.EncodeToString(sum[:]), token: configured,
 	}
 	if configured == "" {
 		return r, nil
 	}
 	var envelope string
-	err = patiently(ctx, "connector.read_secret", func(ctx context.Context) (err error) {
+	err := run.Patiently(ctx, "connector.read_secret", func(ctx context.Context) (err error) {
 		envelope, err = r.queries.ReplacedSecret(ctx, dbgen.ReplacedSecretParams{ConnectorID: r.connector, Name: rotatedName})
 		return err
 	})
@@ -80,7 +67,7 @@ func (s *service) rotation(ctx context.Context, run *worker.Run, configured stri
 		r.token = stands.Token
 		return r, nil
 	}
-	err = patiently(ctx, "connector.forget_secret", func(ctx context.Context) error {
+	err = run.Patiently(ctx, "connector.forget_secret", func(ctx context.Context) error {
 		return r.queries.ForgetSecret(ctx, dbgen.ForgetSecretParams{
 			ConnectorID: r.connector, Name: rotatedName, Envelope: envelope,
 		})
@@ -99,33 +86,19 @@ func (r *rotation) Rotate(ctx context.Context, newToken string) error {
 	if err != nil {
 		return err
 	}
-	var rows int64
-	err = patiently(ctx, "connector.rotate_secret", func(ctx context.Context) (err error) {
-		rows, err = r.queries.ReplaceSecret(ctx, dbgen.ReplaceSecretParams{
-			ConnectorID: r.connector, Name: rotatedName, Envelope: envelope, Session: &r.session,
+	var kept bool
+	try := r.run.Try()
+	err = r.run.Patiently(ctx, "connector.rotate_secret", func(ctx context.Context) (err error) {
+		kept, err = r.queries.ReplaceSecret(ctx, dbgen.ReplaceSecretParams{
+			RunID: try.Run, TryID: try.ID, Name: rotatedName, Envelope: envelope,
 		})
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("write it down: %w", err)
 	}
-	if rows == 0 {
+	if !kept {
 		return lifecycle.ErrFenced
 	}
 	return nil
-}
-
-// patiently asks Postgres until it is answered or the run has ended: our own outage is a wait.
-func patiently(ctx context.Context, name string, call func(context.Context) error) error {
-	for {
-		err := deadline.Do(ctx, name, queryTimeout, call)
-		if !postgres.Unavailable(err) || ctx.Err() != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(queryPause):
-		}
-	}
 }

@@ -45,7 +45,7 @@ VALUES (@name, sqlc.narg('default_refresh_minutes'), sqlc.narg('max_concurrent_s
 ON CONFLICT (name) DO UPDATE SET
     default_refresh_minutes = coalesce(EXCLUDED.default_refresh_minutes, t.default_refresh_minutes),
     max_concurrent_syncs = coalesce(EXCLUDED.max_concurrent_syncs, t.max_concurrent_syncs)
-RETURNING name, default_refresh_minutes, max_concurrent_syncs;
+RETURNING *;
 
 -- name: ListConnectorTypes :many
 SELECT * FROM connector_types ORDER BY name;

@@ -184,7 +184,7 @@ func follow(runs []dbgen.SchedulerRun, c dbgen.Connector, exists bool) (*dbgen.S
 				return run, answer{settled: true, err: fmt.Errorf("%w: %s", ErrFailed, Reason(*run))}
 			}
 		case lifecycle.Superseded:
-			if run.Reason != nil && *run.Reason == reasonDisabled {
+			if is(*run, lifecycle.SwitchedOff) {
 				return run, answer{settled: true, err: ErrDisabled}
 			}
 		}
@@ -200,23 +200,19 @@ func follow(runs []dbgen.SchedulerRun, c dbgen.Connector, exists bool) (*dbgen.S
 	return run, answer{}
 }
 
-// Reasons that decide what follows a run, as the database's trigger writes them.
-const (
-	reasonDisabled      = "disabled"
-	reasonWorkerLost    = "worker lost"
-	reasonLostInTransit = "lost in transit"
-)
-
 // replaced says whether another run takes the place of a failed one at once, and not after a backoff.
 func replaced(runs []dbgen.SchedulerRun, i int) bool {
-	if runs[i].Reason == nil {
-		return false
-	}
-	switch *runs[i].Reason {
-	case reasonLostInTransit:
+	switch run := runs[i]; {
+	case is(run, lifecycle.LostInTransit):
 		return true
-	case reasonWorkerLost: // the rescue opens its run in the transaction that ends this one
+	case is(run, lifecycle.TookTooLong): // it goes on from the checkpoint
+		return run.CheckpointNo > 0
+	case is(run, lifecycle.WorkerLost): // the rescue opens its run in the transaction that ends this one
 		return i+1 < len(runs) && runs[i+1].Trigger == "rescue"
 	}
 	return false
+}
+
+func is(r dbgen.SchedulerRun, reason lifecycle.Reason) bool {
+	return r.Reason != nil && lifecycle.Reason(*r.Reason) == reason
 }

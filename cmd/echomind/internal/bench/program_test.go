@@ -27,6 +27,7 @@ func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
 type program struct {
 	b    *testing.B
 	cmd  *exec.Cmd
+	info devstack.Info
 	pool *pgxpool.Pool
 }
 
@@ -59,6 +60,7 @@ func start(b *testing.B, fileRoot string, environment ...string) *program {
 		info, err = devstack.Discover(data)
 		return err
 	})
+	p.info = info
 	p.pool, err = pgxpool.New(context.Background(), info.DatabaseURL)
 	require.NoError(b, err)
 	b.Cleanup(p.pool.Close)

@@ -42,9 +42,7 @@ type connector struct {
 	NextSyncAt         *time.Time      `json:"next_sync_at"`
 	DueReason          *string         `json:"due_reason"`
 	TriggerRequestedAt *time.Time      `json:"trigger_requested_at"`
-	ChunkingSession    *uuid.UUID      `json:"chunking_session"`
-	DispatchedAt       *time.Time      `json:"dispatched_at"`
-	LeaseExpiresAt     *time.Time      `json:"lease_expires_at"`
+	RunID              *uuid.UUID      `json:"run_id"`
 	ConfigVersion      int64           `json:"config_version"`
 	CreatedAt          time.Time       `json:"created_at"`
 	CreatedBy          *string         `json:"created_by"`
@@ -59,8 +57,7 @@ func view(c dbgen.Connector) connector {
 		TimeZone: c.TimeZone, MaxRetries: c.MaxRetries, Status: c.Status, StatusMessage: c.StatusMessage,
 		FailureCount: c.FailureCount, DocsAnalyzed: c.DocsAnalyzed, State: redacted(c.State),
 		LastSyncAt: utc(c.LastSyncAt), NextSyncAt: utc(c.NextSyncAt), DueReason: c.DueReason,
-		TriggerRequestedAt: utc(c.TriggerRequestedAt), ChunkingSession: c.ChunkingSession,
-		DispatchedAt: utc(c.DispatchedAt), LeaseExpiresAt: utc(c.LeaseExpiresAt), ConfigVersion: c.ConfigVersion,
+		TriggerRequestedAt: utc(c.TriggerRequestedAt), RunID: c.RunID, ConfigVersion: c.ConfigVersion,
 		CreatedAt: c.CreatedAt.UTC(), CreatedBy: c.CreatedBy, UpdatedAt: c.UpdatedAt.UTC(), UpdatedBy: c.UpdatedBy,
 	}
 }
@@ -114,7 +111,7 @@ func details(w io.Writer, c dbgen.Connector, now time.Time) error {
 
 func nextSync(c dbgen.Connector, now time.Time) string {
 	switch {
-	case c.ChunkingSession != nil:
+	case c.RunID != nil:
 		return "in flight"
 	case c.NextSyncAt == nil && c.NeedsPlan:
 		return "being planned"

@@ -42,12 +42,12 @@ swept. Its ledger stays: see echomind runs ID.`,
 				return noConnector(id)
 			}
 			if err != nil {
-				return fmt.Errorf("delete connector %d: %w", id, err)
+				return told(fmt.Sprintf("delete connector %d", id), err)
 			}
-			done := deletion{ID: id, Name: old.Name, Deleted: true, EndedRun: old.ChunkingSession}
+			done := deletion{ID: id, Name: old.Name, Deleted: true, EndedRun: old.RunID}
 			return out.show(c.OutOrStdout(), done, func(w io.Writer) error {
 				ended := ""
-				if old.ChunkingSession != nil {
+				if old.RunID != nil {
 					ended = "; the sync in flight was ended"
 				}
 				_, err := fmt.Fprintf(w, "deleted connector %d (%s)%s; its documents are not found any more and are swept; "+

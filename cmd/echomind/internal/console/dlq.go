@@ -167,7 +167,7 @@ func (f *finder) withLetters(ctx context.Context, work func(*pgxpool.Pool, *brok
 	if where.databaseURL == "" {
 		return notRunning
 	}
-	return withPool(ctx, where.databaseURL, func(pool *pgxpool.Pool) error {
+	return where.withPool(ctx, func(pool *pgxpool.Pool) error {
 		asked, err := where.broker(notRunning)
 		if err != nil {
 			return err

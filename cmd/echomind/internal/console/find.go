@@ -32,6 +32,7 @@ type finder struct {
 // whereabouts is where the servers are.
 type whereabouts struct {
 	databaseURL, natsURL, httpAddr string
+	databaseRole                   string
 	natsAccess                     config.NATSAccess
 	// databaseFound and natsFound: from the data folder, and not from the environment.
 	databaseFound, natsFound bool
@@ -44,7 +45,8 @@ func (f *finder) find() (w whereabouts, notRunning, err error) {
 	if err != nil {
 		return w, nil, err
 	}
-	w.databaseURL, w.natsURL, w.natsAccess = lookup.DatabaseURL, lookup.NATSURL, lookup.NATSAccess
+	w.databaseURL, w.databaseRole = lookup.DatabaseURL, lookup.DatabaseRole
+	w.natsURL, w.natsAccess = lookup.NATSURL, lookup.NATSAccess
 	if w.databaseURL != "" && w.natsURL != "" {
 		return w, nil, nil
 	}
@@ -57,7 +59,7 @@ func (f *finder) find() (w whereabouts, notRunning, err error) {
 	}
 	w.httpAddr = info.HTTPAddr
 	if w.databaseURL == "" {
-		w.databaseURL, w.databaseFound = info.DatabaseURL, true
+		w.databaseURL, w.databaseFound, w.databaseRole = info.DatabaseURL, true, ""
 	}
 	if w.natsURL == "" {
 		w.natsURL, w.natsFound, w.natsAccess = info.NATSURL, true, config.NATSAccess{}
@@ -76,24 +78,27 @@ func (f *finder) database() (string, error) {
 
 // withPool opens Postgres, checks that the schema is this program's, and closes it after work.
 func (f *finder) withPool(ctx context.Context, work func(*pgxpool.Pool) error) error {
-	url, err := f.database()
+	where, notRunning, err := f.find()
 	if err != nil {
 		return err
 	}
-	return withPool(ctx, url, work)
+	if where.databaseURL == "" {
+		return notRunning
+	}
+	return where.withPool(ctx, work)
 }
 
-func withPool(ctx context.Context, url string, work func(*pgxpool.Pool) error) error {
-	pool, err := postgres.Open(ctx, url, application, maxConns)
+func (w whereabouts) withPool(ctx context.Context, work func(*pgxpool.Pool) error) error {
+	pool, err := postgres.Open(ctx, w.databaseURL, application, maxConns, postgres.As(w.databaseRole))
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
 	err = deadline.Do(ctx, "console.schema", queryTimeout, func(ctx context.Context) error { return db.Check(ctx, pool) })
-	if err != nil {
-		return err
+	if err == nil {
+		err = work(pool)
 	}
-	return work(pool)
+	return barred(err)
 }
 
 // ask makes one call to Postgres under a deadline with a name.

@@ -13,6 +13,11 @@ import (
 	"github.com/echomind/sync/internal/postgres"
 )
 
+const (
+	insufficientPrivilege = "42501"
+	consoleRole           = "echomind_console"
+)
+
 // refusals say for each constraint which flag it is about and how to correct it.
 var refusals = map[string]func(dbgen.AddConnectorParams) string{
 	"connectors_name_form": func(p dbgen.AddConnectorParams) string {
@@ -36,6 +41,9 @@ var refusals = map[string]func(dbgen.AddConnectorParams) string{
 	"connectors_config_size": func(p dbgen.AddConnectorParams) string {
 		return fmt.Sprintf("--config: must have at most 64 KiB, and has %d bytes; keep lists in a file of the source",
 			len(p.Config))
+	},
+	"connectors_config_depth": func(dbgen.AddConnectorParams) string {
+		return "--config: must be nested at most 100 levels deep"
 	},
 	"connectors_refresh_range": func(p dbgen.AddConnectorParams) string {
 		return fmt.Sprintf("--refresh: must be 0 to %dd, in minutes %d", maxMinutes/unitMinutes["d"], *p.RefreshFreqMinutes)
@@ -71,7 +79,33 @@ func refused(ctx context.Context, pool *pgxpool.Pool, what string, p dbgen.AddCo
 	if errors.As(err, &pg) && strings.HasPrefix(pg.Code, "22") {
 		return usagef("--name, --config: PostgreSQL cannot store a value: %s", pg.Message)
 	}
+	return told(what, err)
+}
+
+// told says what an error of the database means for whoever typed the command.
+func told(what string, err error) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	switch {
+	case postgres.Locked(err):
+		return fmt.Errorf("%s: somebody else holds the row, and nothing was changed; try again: %w", what, err)
+	case pg.ConstraintName != "" && pg.Hint != "": // a trigger's refusal, in words for people
+		return fmt.Errorf("%s: %s. %s", what, pg.Message, pg.Hint)
+	case pg.ConstraintName != "" && pg.Detail == "":
+		return fmt.Errorf("%s: %s", what, pg.Message)
+	}
 	return fmt.Errorf("%s: %w", what, err)
+}
+
+// barred adds to an error what helps a login that may not do what was asked for.
+func barred(err error) error {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == insufficientPrivilege {
+		return fmt.Errorf("%w; DATABASE_URL's login must be a member of role %s", err, consoleRole)
+	}
+	return err
 }
 
 func unknownType(ctx context.Context, pool *pgxpool.Pool, name string) error {

@@ -75,7 +75,8 @@ func ledger(ctx context.Context, pool *pgxpool.Pool, id int32, limit int) ([]dbg
 	return found, moment, nil
 }
 
-// run is what programs are shown of one. Durations of what has not begun are null; of what has not ended, so far.
+// run is what programs are shown of one. When it was dispatched, and who has its lease, is known of an open one. Durations of
+// what has not begun are null; of what has not ended, so far.
 type run struct {
 	ID                 uuid.UUID  `json:"id"`
 	ConnectorID        int32      `json:"connector_id"`
@@ -85,8 +86,12 @@ type run struct {
 	MissedCount        *int32     `json:"missed_count"`
 	DueAt              time.Time  `json:"due_at"`
 	StartedAt          time.Time  `json:"started_at"`
+	DispatchedAt       *time.Time `json:"dispatched_at"`
+	Dispatches         int32      `json:"dispatches"`
 	TriggerRequestedAt *time.Time `json:"trigger_requested_at"`
 	PickedUpAt         *time.Time `json:"picked_up_at"`
+	TryID              *uuid.UUID `json:"try_id"`
+	WorkerID           *uuid.UUID `json:"worker_id"`
 	FetchedAt          *time.Time `json:"fetched_at"`
 	CompletedAt        *time.Time `json:"completed_at"`
 	Status             string     `json:"status"`
@@ -116,7 +121,8 @@ func runView(r dbgen.SchedulerRun, now time.Time) run {
 	return run{
 		ID: r.ID, ConnectorID: r.ConnectorID, Trigger: r.Trigger, Slot: utc(r.Slot), SlotLast: utc(r.SlotLast),
 		MissedCount: r.MissedCount, DueAt: r.DueAt.UTC(), StartedAt: r.StartedAt.UTC(),
-		TriggerRequestedAt: utc(r.TriggerRequestedAt), PickedUpAt: utc(r.PickedUpAt), FetchedAt: utc(r.FetchedAt),
+		DispatchedAt: utc(r.DispatchedAt), Dispatches: r.Dispatches, TriggerRequestedAt: utc(r.TriggerRequestedAt),
+		PickedUpAt: utc(r.PickedUpAt), TryID: r.TryID, WorkerID: r.WorkerID, FetchedAt: utc(r.FetchedAt),
 		CompletedAt: utc(r.CompletedAt), Status: r.Status, Reason: r.Reason, ErrorMessage: r.ErrorMessage,
 		Total: r.Total, Stored: r.Stored, DocumentsProcessed: r.DocumentsProcessed, DocumentsFailed: r.DocumentsFailed,
 		DocumentsDeleted: r.DocumentsDeleted, DocumentsUnchanged: r.DocumentsUnchanged, ChunksStored: r.ChunksStored,

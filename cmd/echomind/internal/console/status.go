@@ -123,7 +123,7 @@ func look(ctx context.Context, where whereabouts, notRunning error) standing {
 		s.Ready = ready
 		problem("readiness", err)
 	}
-	problem("postgres", withPool(ctx, where.databaseURL, func(pool *pgxpool.Pool) error { return s.askPostgres(ctx, pool) }))
+	problem("postgres", where.withPool(ctx, func(pool *pgxpool.Pool) error { return s.askPostgres(ctx, pool) }))
 	asked, err := where.broker(notRunning)
 	if err == nil {
 		defer asked.Close()

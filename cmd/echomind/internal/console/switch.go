@@ -42,7 +42,7 @@ func switched(
 		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
 			moved := move(lifecycle.New(pool), c.Context(), id)
 			if moved != nil && !errors.Is(moved, lifecycle.ErrUnchanged) {
-				return moved
+				return told(fmt.Sprintf("switch connector %d", id), moved)
 			}
 			found, err := connectorByID(c.Context(), pool, id)
 			if err != nil {

@@ -63,7 +63,7 @@ not end the sync.`,
 
 // requestSync asks for a sync and returns when, by Postgres's clock.
 func requestSync(ctx context.Context, pool *pgxpool.Pool, id int32) (time.Time, error) {
-	at, err := ask(ctx, pool, "trigger", func(ctx context.Context, q *dbgen.Queries) (*time.Time, error) {
+	at, err := ask(ctx, pool, "trigger", func(ctx context.Context, q *dbgen.Queries) (time.Time, error) {
 		return q.TriggerConnector(ctx, id)
 	})
 	switch {
@@ -72,11 +72,9 @@ func requestSync(ctx context.Context, pool *pgxpool.Pool, id int32) (time.Time, 
 	case postgres.Constraint(err) == "connectors_trigger_disabled":
 		return time.Time{}, fmt.Errorf("connector %d is disabled; enable it first: echomind connectors enable %d", id, id)
 	case err != nil:
-		return time.Time{}, fmt.Errorf("trigger connector %d: %w", id, err)
-	case at == nil:
-		return time.Time{}, fmt.Errorf("trigger connector %d: the trigger did not stand", id)
+		return time.Time{}, told(fmt.Sprintf("trigger connector %d", id), err)
 	}
-	return *at, nil
+	return at, nil
 }
 
 func waitFor(

@@ -43,7 +43,7 @@ func typesList(f *finder) *cobra.Command {
 			views := make([]typeView, len(found))
 			rows := make([][]string, len(found))
 			for i, t := range found {
-				views[i] = typeView(t)
+				views[i] = viewType(t)
 				rows[i] = []string{t.Name, defaultOf(t), capOf(t)}
 			}
 			return out.show(c.OutOrStdout(), views, func(w io.Writer) error {
@@ -52,6 +52,10 @@ func typesList(f *finder) *cobra.Command {
 		})
 	}
 	return c
+}
+
+func viewType(t dbgen.ConnectorType) typeView {
+	return typeView{Name: t.Name, DefaultRefreshMinutes: t.DefaultRefreshMinutes, MaxConcurrentSyncs: t.MaxConcurrentSyncs}
 }
 
 func defaultOf(t dbgen.ConnectorType) string {
@@ -107,7 +111,7 @@ small letters, digits and _, beginning with a letter.`,
 			if err != nil {
 				return refusedType(p, err)
 			}
-			return out.show(c.OutOrStdout(), typeView(set), func(w io.Writer) error {
+			return out.show(c.OutOrStdout(), viewType(set), func(w io.Writer) error {
 				_, err := fmt.Fprintf(w, "type %s: default refresh %s, most in flight %s\n", set.Name, defaultOf(set), capOf(set))
 				return err
 			})

@@ -42,7 +42,7 @@ this environment, or are the defaults.`,
 		if where.databaseURL == "" {
 			return notRunning
 		}
-		return withPool(c.Context(), where.databaseURL, func(pool *pgxpool.Pool) error {
+		return where.withPool(c.Context(), func(pool *pgxpool.Pool) error {
 			asked, away := where.broker(notRunning)
 			if asked != nil {
 				defer asked.Close()
@@ -69,6 +69,7 @@ func settings() (evidence.Settings, error) {
 		CheckInterval:  time.Duration(cfg.CheckIntervalSeconds) * time.Second,
 		WatchInterval:  time.Duration(cfg.WatchIntervalSeconds) * time.Second,
 		LostGrace:      time.Duration(cfg.LostGraceSeconds) * time.Second,
+		Lease:          time.Duration(cfg.LeaseSeconds) * time.Second,
 		ForeignTimeout: cfg.ForeignTimeout,
 	}, err
 }

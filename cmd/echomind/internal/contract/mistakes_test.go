@@ -70,6 +70,8 @@ func TestAMistakeChangesNothing(t *testing.T) {
 		{"", "moves.pick_up(-1, $R, $T)", "false"},
 		{"", "moves.pick_up(NULL, $R, $T)", "false"},
 		{"", "moves.pick_up($C, $R, NULL)", "22023"},
+		{"", "moves.pick_up($C, $R, $R)", "22023"},
+		{"", "moves.pick_up($C, NULL, $T)", "false"},
 		{"", "moves.pick_up($C, $R, $T, $W)", "22023"},
 		{"", "moves.pick_up($C, $R, $T, NULL, '15 s')", "22023"},
 		{"", "moves.pick_up($C, $R, $T, $W, '-15 s')", "22023"},

@@ -314,7 +314,7 @@ VALUES ($1, $2, $3)
 ON CONFLICT (name) DO UPDATE SET
     default_refresh_minutes = coalesce(EXCLUDED.default_refresh_minutes, t.default_refresh_minutes),
     max_concurrent_syncs = coalesce(EXCLUDED.max_concurrent_syncs, t.max_concurrent_syncs)
-RETURNING name, default_refresh_minutes, max_concurrent_syncs
+RETURNING name, default_refresh_minutes, max_concurrent_syncs, waits
 `
 
 type SetConnectorTypeParams struct {
@@ -323,17 +323,16 @@ type SetConnectorTypeParams struct {
 	MaxConcurrentSyncs    *int32
 }
 
-type SetConnectorTypeRow struct {
-	Name                  string
-	DefaultRefreshMinutes *int32
-	MaxConcurrentSyncs    *int32
-}
-
 // Adds a type, or changes what is given of one that exists.
-func (q *Queries) SetConnectorType(ctx context.Context, arg SetConnectorTypeParams) (SetConnectorTypeRow, error) {
+func (q *Queries) SetConnectorType(ctx context.Context, arg SetConnectorTypeParams) (ConnectorType, error) {
 	row := q.db.QueryRow(ctx, setConnectorType, arg.Name, arg.DefaultRefreshMinutes, arg.MaxConcurrentSyncs)
-	var i SetConnectorTypeRow
-	err := row.Scan(&i.Name, &i.DefaultRefreshMinutes, &i.MaxConcurrentSyncs)
+	var i ConnectorType
+	err := row.Scan(
+		&i.Name,
+		&i.DefaultRefreshMinutes,
+		&i.MaxConcurrentSyncs,
+		&i.Waits,
+	)
 	return i, err
 }
 

@@ -70,16 +70,11 @@ func Replay(ctx context.Context, pool *pgxpool.Pool, connectorID int32, letters 
 		}
 	}
 	err = deadline.Do(ctx, "deadletter.replay", queryTimeout, func(ctx context.Context) error {
-		return postgres.Tx(ctx, pool, func(tx pgx.Tx) error {
+		return postgres.Tx(ctx, pool, func(tx pgx.Tx) (err error) {
 			q := dbgen.New(tx)
-			asked, err := q.TriggerConnector(ctx, connectorID)
-			if err != nil {
+			if at, err = q.TriggerConnector(ctx, connectorID); err != nil {
 				return err
 			}
-			if asked == nil {
-				return ErrDisabled
-			}
-			at = *asked
 			_, err = q.ForgetTokens(ctx, p)
 			return err
 		})
@@ -89,7 +84,7 @@ func Replay(ctx context.Context, pool *pgxpool.Pool, connectorID int32, letters 
 		return at, ErrGone
 	case postgres.Constraint(err) == "connectors_trigger_disabled":
 		return at, ErrDisabled
-	case err != nil && !errors.Is(err, ErrDisabled):
+	case err != nil:
 		return at, fmt.Errorf("replay for connector %d: %w", connectorID, err)
 	}
 	return at, err

@@ -94,10 +94,14 @@ func work(ctx context.Context, cfg Config, servers *devstack.Stack) error {
 	if err := db.Up(migrating, info.DatabaseURL); err != nil {
 		return err
 	}
-	for _, shared := range []*config.Common{
-		&cfg.Scheduler.Common, &cfg.Chunker.Common, &cfg.Connector.Common, &cfg.Semantic.Common,
+	for shared, role := range map[*config.Common]string{
+		&cfg.Scheduler.Common: "echomind_scheduler", &cfg.Chunker.Common: "echomind_worker",
+		&cfg.Connector.Common: "echomind_worker", &cfg.Semantic.Common: "echomind_semantic",
 	} {
 		shared.DatabaseURL, shared.NATSURL = info.DatabaseURL, info.NATSURL
+		if cfg.Devstack.DatabaseURL == "" { // ours: its login may be anybody
+			shared.DatabaseRole = role
+		}
 	}
 	if err := ownKey(&cfg); err != nil {
 		return err

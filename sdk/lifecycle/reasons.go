@@ -1,0 +1,32 @@
+package lifecycle
+
+// Reason is why a run, or a slot that passed without one, has its verdict, as the database's moves write it into column reason.
+// A run that is completed or skipped may have a reason of its store's instead, or none.
+type Reason string
+
+// The reasons.
+const (
+	TransientFailure     Reason = "transient failure"
+	PermanentFailure     Reason = "permanent failure"
+	TookTooLong          Reason = "took too long"
+	WorkerLost           Reason = "worker lost"
+	LostInTransit        Reason = "lost in transit"
+	Released             Reason = "released"
+	ConfigurationChanged Reason = "configuration changed"
+	SwitchedOff          Reason = "disabled"
+	ConnectorDeleted     Reason = "connector deleted"
+	ClaimedAgain         Reason = "claimed again"
+	PassedBefore         Reason = "passed before it could be claimed"
+	RescheduledBefore    Reason = "schedule changed before it could be claimed"
+	SwitchedOffBefore    Reason = "disabled before it could be claimed"
+	DeletedBefore        Reason = "connector deleted before it could be claimed"
+)
+
+// Reasons lists them all, with the verdict that each is given for. A test compares it with the migrations and with
+// docs/reliability.md.
+var Reasons = map[Reason]Verdict{
+	TransientFailure: Failed, PermanentFailure: Failed, TookTooLong: Failed, WorkerLost: Failed, LostInTransit: Failed,
+	Released: Superseded, ConfigurationChanged: Superseded, SwitchedOff: Superseded, ConnectorDeleted: Superseded,
+	ClaimedAgain: Superseded,
+	PassedBefore: Missed, RescheduledBefore: Missed, SwitchedOffBefore: Missed, DeletedBefore: Missed,
+}

@@ -1,0 +1,191 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/sdk/lifecycle"
+)
+
+// heart keeps the leases of all the runs that a worker has in hand, by one heartbeat. It ends a run that Postgres says is
+// not this worker's any more. It shuts the gate while Postgres has not answered for a whole lease, because the runs may
+// have been rescued.
+//
+// It beats also while nothing is in hand: then no pick-up has to write the worker's row, which it would hold for as long as
+// it waits for a connector that somebody else holds, with the next heartbeat behind it.
+type heart struct {
+	worker  uuid.UUID
+	lease   time.Duration
+	beat    func(ctx context.Context, worker uuid.UUID, lease time.Duration, tries []lifecycle.Try) ([]uuid.UUID, error)
+	gate    *gate
+	metrics *metrics
+	log     *slog.Logger
+	first   chan struct{} // closed by the first answer
+
+	mu   sync.Mutex
+	held map[uuid.UUID]holding // by run
+	last time.Time             // when the last heartbeat that was answered was sent
+}
+
+type holding struct {
+	try lifecycle.Try
+	end context.CancelCauseFunc
+}
+
+// newHeart makes the heart of a worker that begins. It is a worker of its own, so that a heartbeat keeps nothing that an
+// earlier one left behind.
+func newHeart(beats *lifecycle.Lifecycle, lease time.Duration, m *metrics, log *slog.Logger) *heart {
+	return &heart{
+		worker: uuid.New(), lease: lease, beat: beats.Heartbeat, gate: newGate(), metrics: m, log: log,
+		first: make(chan struct{}), held: map[uuid.UUID]holding{}, last: time.Now(),
+	}
+}
+
+// heartPool is one connection for the heartbeats. They do not wait for a place behind what slots and handlers ask: all
+// runs of the worker depend on them.
+func heartPool(of *pgxpool.Pool) (*pgxpool.Pool, error) {
+	cfg := of.Config()
+	cfg.MaxConns, cfg.MinConns, cfg.MinIdleConns = 1, 0, 0
+	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
+	if err != nil {
+		return nil, fmt.Errorf("open the connection for heartbeats: %w", err)
+	}
+	return pool, nil
+}
+
+// run beats three times a lease until ctx ends.
+func (h *heart) run(ctx context.Context) {
+	silence := time.AfterFunc(h.lease, h.isSilent)
+	defer silence.Stop()
+	ticker := time.NewTicker(h.lease / 3)
+	defer ticker.Stop()
+	for {
+		sent := time.Now()
+		if h.once(ctx, sent) {
+			silence.Reset(h.lease - time.Since(sent))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// once sends one heartbeat and says whether it was answered.
+func (h *heart) once(ctx context.Context, sent time.Time) bool {
+	lost, err := deadline.Get(ctx, "worker.heartbeat", h.lease/3, func(ctx context.Context) ([]uuid.UUID, error) {
+		return h.beat(ctx, h.worker, h.lease, h.tries())
+	})
+	if err != nil {
+		if ctx.Err() == nil {
+			h.metrics.renewals.WithLabelValues(unanswered).Inc()
+			h.log.Debug("a heartbeat was not answered", "err", err)
+		}
+		return false
+	}
+	h.metrics.renewals.WithLabelValues(renewed).Inc()
+	for _, run := range lost {
+		h.fence(run)
+	}
+	h.answered(sent)
+	return true
+}
+
+// answered opens the gate. The lease runs from some moment after the heartbeat was sent.
+func (h *heart) answered(sent time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.last = sent
+	if !h.gate.isOpen() {
+		h.log.Info("Postgres answers again: syncs go on")
+		h.gate.set(true)
+	}
+	select {
+	case <-h.first:
+	default:
+		close(h.first)
+	}
+}
+
+// isSilent shuts the gate once a lease has passed without an answer.
+func (h *heart) isSilent() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if silent := time.Since(h.last); silent >= h.lease && h.gate.isOpen() {
+		h.log.Warn("no heartbeat was answered for a whole lease: syncs publish nothing until one is", "lease", h.lease,
+			"in_hand", len(h.held))
+		h.gate.set(false)
+	}
+}
+
+// hold keeps the lease of a run that was picked up, and ends it when it is lost. The returned function lets the run go:
+// after it no heartbeat names the run, or ends it.
+func (h *heart) hold(try lifecycle.Try, end context.CancelCauseFunc) (letGo func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if before, twice := h.held[try.Run]; twice {
+		before.end(lifecycle.ErrFenced) // Postgres had lost that pick-up, or this one would have been refused
+	} else {
+		h.metrics.leases.Inc()
+	}
+	h.held[try.Run] = holding{try: try, end: end}
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.held[try.Run].try == try {
+			delete(h.held, try.Run)
+			h.metrics.leases.Dec()
+		}
+	}
+}
+
+func (h *heart) tries() []lifecycle.Try {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	tries := make([]lifecycle.Try, 0, len(h.held))
+	for _, run := range h.held {
+		tries = append(tries, run.try)
+	}
+	return tries
+}
+
+// fence ends a run that is lost, unless it was let go while the heartbeat was on its way.
+func (h *heart) fence(run uuid.UUID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if lost, inHand := h.held[run]; inHand {
+		h.metrics.renewals.WithLabelValues(fenced).Inc()
+		lost.end(lifecycle.ErrFenced)
+	}
+}
+
+// begin starts the heart of this worker, and waits until Postgres knows it. The returned function stops it.
+func (w *Worker) begin(ctx context.Context) (stop func(), err error) {
+	pool, err := heartPool(w.servers.Pool)
+	if err != nil {
+		return nil, err
+	}
+	w.heart = newHeart(lifecycle.New(pool), w.config.lease(), w.metrics, w.log)
+	beating, end := context.WithCancel(context.WithoutCancel(ctx))
+	var beats sync.WaitGroup
+	beats.Go(func() { w.heart.run(beating) })
+	stop = func() {
+		end()
+		beats.Wait()
+		pool.Close()
+	}
+	select {
+	case <-w.heart.first:
+		return stop, nil
+	case <-ctx.Done():
+		return stop, nil // nothing is pulled any more
+	}
+}
