@@ -189,7 +189,7 @@ func TestTriggeringADisabledConnectorIsRefused(t *testing.T) {
 
 func TestWhoIsDueOrGivesUpAPlaceNotifiesOncePerStatement(t *testing.T) {
 	b := newBase(t)
-	quiet, busy := b.synced(), b.in("SYNCING")
+	quiet, busy := b.synced(), map[bool]int32{true: b.in("SYNCING"), false: b.in("SYNCING")}
 	for sql, n := range map[string]int{
 		`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes) SELECT 'a', 'teams', 1, 60 FROM generate_series(1, 50)`: 1,
 		`INSERT INTO connectors (name, type, user_id) VALUES ('a', 'web', 1)`:                                                       0,
@@ -203,7 +203,10 @@ func TestWhoIsDueOrGivesUpAPlaceNotifiesOncePerStatement(t *testing.T) {
 	if n := b.notified(trigger, quiet); n != 1 {
 		t.Errorf("a trigger: %d notifications", n)
 	}
-	if n := b.notified(`DELETE FROM connectors WHERE id = $1`, busy); n != 1 {
-		t.Errorf("a deleted connector that was in flight: %d notifications", n)
+	for waits, n := range map[bool]int{true: 1, false: 0} { // only where somebody waits for a place of the type
+		b.exec(`UPDATE connector_types SET waits = $1`, waits)
+		if got := b.notified(`DELETE FROM connectors WHERE id = $1`, busy[waits]); got != n {
+			t.Errorf("a deleted connector that was in flight: %d notifications, want %d", got, n)
+		}
 	}
 }

@@ -73,8 +73,8 @@ var nonsense = map[string]struct{ before, sql string }{
 	"sightings_listing_range":     {"", `INSERT INTO sightings VALUES (1, gen_random_uuid(), 0, 'a', 1)`},
 	"sightings_source_id_length":  {"", `INSERT INTO sightings VALUES (1, gen_random_uuid(), 1, '', 1)`},
 	"sightings_no_range":          {"", `INSERT INTO sightings VALUES (1, gen_random_uuid(), 1, 'a', 0)`},
-	"run_messages_no_range":       {"", `INSERT INTO run_messages VALUES (gen_random_uuid(), 0)`},
-	"run_messages_given_up_known": {"", `INSERT INTO run_messages VALUES (gen_random_uuid(), 1, 'lost')`},
+	"run_messages_no_range":       {"", `INSERT INTO run_messages (try_id, no) VALUES (gen_random_uuid(), 0)`},
+	"run_messages_given_up_known": {"", `INSERT INTO run_messages (try_id, no, given_up) VALUES (gen_random_uuid(), 1, 'lost')`},
 
 	"documents_source_id_length": {"", `INSERT INTO documents (config_version, connector_id, source_id) VALUES (1, 1, '')`},
 	"documents_status_known":     {"", `INSERT INTO documents (config_version, connector_id, source_id, status) VALUES (1, 1, 'a', 'odd')`},

@@ -117,7 +117,7 @@ func crash(l *lab) func() {
 func hang(l *lab) func() {
 	l.add(typeHang, 1, map[string]any{"trouble": "hang", "every": 1})
 	l.eventually(20*time.Second, `SELECT status = 'SYNCING' FROM connectors WHERE type = 'hang'`)
-	l.sql(`UPDATE connectors SET status = 'DISABLED' WHERE type = 'hang'`)
+	l.sql(`SELECT moves.disable(id) FROM connectors WHERE type = 'hang'`)
 	return nothing
 }
 

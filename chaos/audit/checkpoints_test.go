@@ -17,11 +17,11 @@ func (l *lab) checkpoint(id int32, state source.State) {
 	l.t.Helper()
 	text, err := json.Marshal(state)
 	require.NoError(l.t, err)
-	l.do(`UPDATE connectors SET state = $2 WHERE id = $1`, id, text)
+	l.force(`UPDATE connectors SET state = $2 WHERE id = $1`, id, text)
 }
 
 // pass stores what the fetch after version v has gone past with n documents, beside what is there from before.
-func (l *lab) pass(id int32, session uuid.UUID, cfg source.Config, v, n int) {
+func (l *lab) pass(id int32, try uuid.UUID, cfg source.Config, v, n int) {
 	l.t.Helper()
 	held, next := source.At(cfg, v), source.At(cfg, v+1)
 	ids, ok := source.Passed(cfg, v, n)
@@ -33,7 +33,7 @@ func (l *lab) pass(id int32, session uuid.UUID, cfg source.Config, v, n int) {
 			delete(held, sourceID)
 		}
 	}
-	l.store(id, session, held)
+	l.store(id, try, held)
 }
 
 // aSourceWithCheckpoints begins its way to version 3 with a document that is edited and one that is deleted.
@@ -57,22 +57,22 @@ func TestACheckpointMayMoveTheStateWithinItsRun(t *testing.T) {
 				l := newLab(t)
 				cfg := aSourceWithCheckpoints(mode, trouble)
 				id, _ := l.synced(cfg)
-				var session uuid.UUID
+				var run, try uuid.UUID
 				for done := 1; done <= 3; done++ {
 					if done != 2 { // the second run goes on from the first one's checkpoint
-						l.do(`UPDATE connectors SET status = 'ACTIVE', chunking_session = NULL, lease_owner = NULL,
-							lease_expires_at = NULL, trigger_requested_at = clock_timestamp()`)
-						session = l.claim(id)
-						l.pickUp(id, time.Hour)
+						l.do(`SELECT moves.release(id, try_id) FROM open_runs`)
+						l.trigger()
+						run = l.claim(id)
+						try = l.pickUp(id, time.Hour)
 					}
-					l.pass(id, session, cfg, 2, done)
+					l.pass(id, try, cfg, 2, done)
 					l.checkpoint(id, source.State{Version: 2, Done: done})
 				}
 				require.Empty(t, l.audit(documents).Violations, "of documents that a checkpoint has passed")
 				f := l.audit(ahead)
 				require.Empty(t, f.Violations)
 				require.Equal(t, 3, f.Checked)
-				l.finish(id, session, 3)
+				l.finish(id, run, 3)
 				require.Empty(t, l.audit(cursor).Violations)
 				require.Empty(t, l.audit(ahead).Violations)
 			})
@@ -81,7 +81,7 @@ func TestACheckpointMayMoveTheStateWithinItsRun(t *testing.T) {
 }
 
 func TestACheckpointThatRunsAheadIsFound(t *testing.T) {
-	for part, tamper := range map[string]func(l *lab, id int32, session uuid.UUID, cfg source.Config){
+	for part, tamper := range map[string]func(l *lab, id int32, try uuid.UUID, cfg source.Config){
 		"which is not stored": func(l *lab, id int32, _ uuid.UUID, cfg source.Config) {
 			l.do(`DELETE FROM documents WHERE source_id = $1`, source.Step(cfg, 2)[0].SourceID)
 			l.checkpoint(id, source.State{Version: 2, Done: 1})
@@ -89,30 +89,30 @@ func TestACheckpointThatRunsAheadIsFound(t *testing.T) {
 		"whose token is": func(l *lab, id int32, _ uuid.UUID, _ source.Config) { // it is that of version 2
 			l.checkpoint(id, source.State{Version: 2, Done: 1})
 		},
-		"whose token is none": func(l *lab, id int32, session uuid.UUID, cfg source.Config) {
-			l.pass(id, session, cfg, 2, 1)
+		"whose token is none": func(l *lab, id int32, try uuid.UUID, cfg source.Config) {
+			l.pass(id, try, cfg, 2, 1)
 			l.do(`UPDATE documents SET status = 'failed', error = 'no' WHERE source_id = $1`, source.Step(cfg, 2)[0].SourceID)
 			l.checkpoint(id, source.State{Version: 2, Done: 1})
 		},
-		"is deleted, and it is not": func(l *lab, id int32, session uuid.UUID, cfg source.Config) {
-			l.pass(id, session, cfg, 2, 1)
+		"is deleted, and it is not": func(l *lab, id int32, try uuid.UUID, cfg source.Config) {
+			l.pass(id, try, cfg, 2, 1)
 			l.checkpoint(id, source.State{Version: 2, Done: 2})
 		},
-		"stored later, which is not stored": func(l *lab, id int32, session uuid.UUID, cfg source.Config) {
+		"stored later, which is not stored": func(l *lab, id int32, try uuid.UUID, cfg source.Config) {
 			l.do(`DELETE FROM documents WHERE source_id = $1`, source.Step(cfg, 2)[0].SourceID)
 			l.checkpoint(id, source.State{Version: 2, Done: 1})
-			l.pass(id, session, cfg, 2, 1)
+			l.pass(id, try, cfg, 2, 1)
 		},
-		"its source has only": func(l *lab, id int32, session uuid.UUID, cfg source.Config) {
+		"its source has only": func(l *lab, id int32, try uuid.UUID, cfg source.Config) {
 			n := len(source.Step(cfg, 2))
-			l.pass(id, session, cfg, 2, n)
+			l.pass(id, try, cfg, 2, n)
 			l.checkpoint(id, source.State{Version: 2, Done: n + 1})
 		},
 		"moved version 2 to 3": func(l *lab, id int32, _ uuid.UUID, _ source.Config) {
 			l.checkpoint(id, source.State{Version: 3})
 		},
-		"of 1 documents came after one of 2": func(l *lab, id int32, session uuid.UUID, cfg source.Config) {
-			l.pass(id, session, cfg, 2, 2)
+		"of 1 documents came after one of 2": func(l *lab, id int32, try uuid.UUID, cfg source.Config) {
+			l.pass(id, try, cfg, 2, 2)
 			l.checkpoint(id, source.State{Version: 2, Done: 2})
 			l.checkpoint(id, source.State{Version: 2, Done: 1})
 		},
@@ -128,11 +128,11 @@ func TestACheckpointThatRunsAheadIsFound(t *testing.T) {
 			l := newLab(t)
 			cfg := aSourceWithCheckpoints(source.Delta, "")
 			id, _ := l.synced(cfg)
-			l.do(`UPDATE connectors SET trigger_requested_at = clock_timestamp()`)
-			session := l.claim(id)
-			l.pickUp(id, time.Hour)
+			l.trigger()
+			l.claim(id)
+			try := l.pickUp(id, time.Hour)
 			require.Empty(t, l.audit(ahead).Violations)
-			tamper(l, id, session, cfg)
+			tamper(l, id, try, cfg)
 			l.finds(ahead, strings.TrimPrefix(part, "stored later, "))
 		})
 	}
@@ -141,8 +141,8 @@ func TestACheckpointThatRunsAheadIsFound(t *testing.T) {
 func TestACheckpointOutsideItsRunIsFound(t *testing.T) {
 	l := newLab(t)
 	cfg := aSourceWithCheckpoints(source.Delta, "")
-	id, session := l.synced(cfg)
-	l.pass(id, session, cfg, 2, 1)
+	id, try := l.synced(cfg)
+	l.pass(id, try, cfg, 2, 1)
 	l.checkpoint(id, source.State{Version: 2, Done: 1})
 	l.finds(cursor, "no run completed")
 }
@@ -150,15 +150,11 @@ func TestACheckpointOutsideItsRunIsFound(t *testing.T) {
 func TestACompletedVersionOfWhichOnlyAPartIsDoneIsFound(t *testing.T) {
 	l := newLab(t)
 	id, _ := l.synced(aSourceWithCheckpoints(source.Delta, ""))
-	l.do(`UPDATE connectors SET trigger_requested_at = clock_timestamp()`)
-	session := l.claim(id)
+	l.trigger()
+	run := l.claim(id)
 	l.pickUp(id, time.Hour)
-	l.together(func(do func(string, ...any)) {
-		do(`UPDATE scheduler_runs SET status = 'skipped', reason = 'nothing had changed', total = 0,
-			completed_at = clock_timestamp() WHERE id = $1`, session)
-		do(`UPDATE connectors SET status = 'ACTIVE', last_sync_at = clock_timestamp(), chunking_session = NULL,
-			lease_owner = NULL, lease_expires_at = NULL, state = '{"version": 3, "done": 2}' WHERE id = $1`, id)
-	})
+	l.do(`UPDATE open_runs SET total = 0, whole = true, reason = 'nothing had changed', new_state = '{"version": 3, "done": 2}'`)
+	l.do(`SELECT * FROM moves.complete($1)`, run)
 	l.finds(cursor, "its state says that 2 documents")
 }
 
@@ -166,12 +162,12 @@ func TestADocumentThatACheckpointHasPassedMayNotFallBack(t *testing.T) {
 	l := newLab(t)
 	cfg := aSourceWithCheckpoints(source.Delta, "")
 	id, _ := l.synced(cfg)
-	l.do(`UPDATE connectors SET trigger_requested_at = clock_timestamp()`)
-	session := l.claim(id)
-	l.pickUp(id, time.Hour)
-	l.pass(id, session, cfg, 2, 1)
+	l.trigger()
+	l.claim(id)
+	try := l.pickUp(id, time.Hour)
+	l.pass(id, try, cfg, 2, 1)
 	l.checkpoint(id, source.State{Version: 2, Done: 1})
 	require.Empty(t, l.audit(documents).Violations)
-	l.store(id, session, source.At(cfg, 2))
+	l.store(id, try, source.At(cfg, 2))
 	l.finds(documents, source.Step(cfg, 2)[0].SourceID)
 }

@@ -17,14 +17,14 @@ const (
 
 func TestAFailureThatIsNotTheSourcesIsFound(t *testing.T) {
 	for trouble, kinds := range map[string]struct{ right, wrong string }{
-		"":                {"", "retry"},
+		"":                {"", "transient"},
 		source.Unreadable: {"", "permanent"},
-		source.Poison:     {"", "retry"},
-		source.Fail:       {"retry", "permanent"},
-		source.Panic:      {"retry", "permanent"},
-		source.Permanent:  {"permanent", "retry"},
-		source.Hang:       {"retry", "permanent"},
-		source.Kill:       {"rescue", "retry"},
+		source.Poison:     {"", "transient"},
+		source.Fail:       {"transient", "permanent"},
+		source.Panic:      {"transient", "permanent"},
+		source.Permanent:  {"permanent", "transient"},
+		source.Hang:       {"transient", "permanent"},
+		source.Kill:       {"rescue", "transient"},
 	} {
 		t.Run("trouble "+trouble, func(t *testing.T) {
 			l := newLab(t)
@@ -72,7 +72,7 @@ func TestAFailureOfAnotherSourceIsFoundUnlessItHangs(t *testing.T) {
 		id := add(url)
 		l.claim(id)
 		l.pickUp(id, -time.Second)
-		l.fail(id, "retry")
+		l.fail(id, "transient")
 	}
 	l.finds(own, "transient failure")
 }
@@ -105,17 +105,19 @@ func TestWhoIsDisabledByTooManyFailuresOrByTheUserIsInOrder(t *testing.T) {
 	l.pickUp(id, -time.Second)
 	l.rescue(id) // 1
 	l.pickUp(id, time.Hour)
-	l.fail(id, "retry") // 2
-	due := func() { l.do(`UPDATE connectors SET next_sync_at = clock_timestamp() WHERE id = $1`, id) }
-	due()
+	l.fail(id, "transient") // 2
 	l.claim(id)
-	l.do(`UPDATE connectors SET status = 'ACTIVE', chunking_session = NULL`) // released: counts nothing
+	l.do(`SELECT moves.release(id, NULL) FROM open_runs`) // counts nothing
+	l.claim(id)
+	l.pickUp(id, time.Hour)
+	l.do(`UPDATE open_runs SET stored = 1, checkpoint_no = 1`)
+	l.do(`SELECT moves.fail(id, try_id, 'too_long', 'it takes its time') FROM open_runs`) // nor does one that has come further
 	l.claim(id)
 	l.pickUp(id, -time.Second)
 	l.fail(id, "lost") // nor does that
 	l.claim(id)
 	l.pickUp(id, time.Hour)
-	l.fail(id, "retry") // 3
+	l.fail(id, "transient") // 3
 	for _, standing := range []string{"ACTIVE", "PENDING", "SYNCING"} {
 		other := l.add("synthetic", source.Config{})
 		if standing != "ACTIVE" {
@@ -124,7 +126,7 @@ func TestWhoIsDisabledByTooManyFailuresOrByTheUserIsInOrder(t *testing.T) {
 		if standing == "SYNCING" {
 			l.pickUp(other, time.Hour)
 		}
-		l.do(`UPDATE connectors SET status = 'DISABLED' WHERE id = $1`, other)
+		l.disable(other)
 	}
 	f := l.audit(disabled)
 	require.Empty(t, f.Violations)
@@ -133,7 +135,7 @@ func TestWhoIsDisabledByTooManyFailuresOrByTheUserIsInOrder(t *testing.T) {
 
 func TestWhoIsDisabledTooEarlyIsFound(t *testing.T) {
 	l := newLab(t)
-	l.do(`CREATE OR REPLACE FUNCTION connector_failed(c connectors) RETURNS connectors LANGUAGE plpgsql AS $$
+	l.do(`CREATE OR REPLACE FUNCTION moves.failed(c connectors, permanent boolean) RETURNS connectors LANGUAGE plpgsql AS $$
 		BEGIN
 			c.failure_count := c.failure_count + 1;
 			c.status := 'DISABLED';
@@ -143,16 +145,16 @@ func TestWhoIsDisabledTooEarlyIsFound(t *testing.T) {
 	id := l.add("synthetic", source.Config{Trouble: source.Fail, Every: 1})
 	l.claim(id)
 	l.pickUp(id, time.Hour)
-	l.fail(id, "retry")
+	l.fail(id, "transient")
 	l.finds(disabled, "after 1 failures of 5")
 }
 
 func TestACountOfFailuresThatTheLedgerDoesNotBearOutIsFound(t *testing.T) {
 	l := newLab(t)
 	id := l.add("synthetic", source.Config{Trouble: source.Fail, Every: 1})
-	l.do(`UPDATE connectors SET failure_count = 4`)
+	l.force(`UPDATE connectors SET failure_count = 4`)
 	l.claim(id)
 	l.pickUp(id, time.Hour)
-	l.fail(id, "retry")
+	l.fail(id, "transient")
 	l.finds(disabled, "the ledger has 1 in a row")
 }

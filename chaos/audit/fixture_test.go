@@ -14,19 +14,13 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/echomind/sync/chaos/audit"
 	"github.com/echomind/sync/chaos/source"
-	"github.com/echomind/sync/chaos/synthetic"
 	"github.com/echomind/sync/db"
-	"github.com/echomind/sync/internal/config"
-	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/testkit"
-	"github.com/echomind/sync/services/scheduler"
-	"github.com/echomind/sync/services/semantic"
 )
 
 // found are the checks that have found a violation in some test.
@@ -114,9 +108,9 @@ func (l *lab) addScheduled(column string, schedule any, cfg source.Config) (id i
 	cfg.Mode = source.Delta
 	text, err := json.Marshal(cfg)
 	require.NoError(l.t, err)
-	l.ask(&id, `INSERT INTO connectors (name, type, user_id, config, last_sync_at, planned_through, `+column+`)
-		VALUES ('one', 'synthetic', 1, $1, clock_timestamp() - interval '10 minutes', clock_timestamp() - interval '10 minutes', $2)
-		RETURNING id`, text, schedule)
+	l.ask(&id, `INSERT INTO connectors (name, type, user_id, config, last_sync_at, `+column+`)
+		VALUES ('one', 'synthetic', 1, $1, clock_timestamp() - interval '10 minutes', $2) RETURNING id`, text, schedule)
+	l.force(`UPDATE connectors SET planned_through = last_sync_at WHERE id = $1 AND schedule_cron IS NOT NULL`, id)
 	return id
 }
 
@@ -225,61 +219,6 @@ func (l *lab) trigger() {
 func (l *lab) disable(id int32) {
 	l.t.Helper()
 	l.do(`SELECT moves.disable($1)`, id)
-}
-
-// run plays the whole pipeline against the database until the returned function is called.
-func (l *lab) run(types ...string) (stop func()) {
-	l.t.Helper()
-	broker := testkit.NATS(l.t)
-	process := func() connect.Process { return connect.NewProcess(testkit.Logger(l.t)) }
-	common := config.Common{
-		DatabaseURL: l.url, NATSURL: broker.URL(), DatabaseMaxConns: 4, LogFormat: "text", ShutdownGraceSeconds: 5,
-	}
-	var s scheduler.Config
-	var w synthetic.Config
-	var m semantic.Config
-	for _, part := range []any{&s, &w, &m} {
-		require.NoError(l.t, config.Load(part))
-	}
-	s.Common, w.Common, m.Common, w.Types = common, common, common, types
-	working, cancel := context.WithCancel(ctx)
-	var group errgroup.Group
-	group.Go(func() error { return scheduler.Run(working, s, process()) })
-	group.Go(func() error { return synthetic.Run(working, w, process()) })
-	group.Go(func() error { return semantic.Run(working, m, process()) })
-	return func() {
-		l.t.Helper()
-		cancel()
-		require.NoError(l.t, group.Wait())
-	}
-}
-
-// settle waits until n runs have ended and everything is at rest.
-func (l *lab) settle(n int) {
-	l.t.Helper()
-	testkit.Eventually(l.t, soon, func() error {
-		var ended, restless int
-		l.ask(&ended, `SELECT count(*) FROM runs WHERE status <> 'missed'`)
-		l.ask(&restless, `SELECT count(*) FROM connectors
-			WHERE run_id IS NOT NULL OR next_sync_at <= clock_timestamp() OR needs_plan`)
-		if ended < n || restless > 0 {
-			return fmt.Errorf("%d of %d runs have ended, %d things are not at rest", ended, n, restless)
-		}
-		return nil
-	})
-}
-
-// swept waits until nothing is left to sweep.
-func (l *lab) swept() {
-	l.t.Helper()
-	testkit.Eventually(l.t, soon, func() error {
-		var left int
-		l.ask(&left, `SELECT (SELECT count(*) FROM unswept_runs) + (SELECT count(*) FROM deleted_connectors)`)
-		if left > 0 {
-			return fmt.Errorf("%d runs and connectors are to be swept", left)
-		}
-		return nil
-	})
 }
 
 // audit is the finding of one check.

@@ -50,13 +50,13 @@ func TestAnIndexThatIsNotWhatDocumentsShowIsFound(t *testing.T) {
 	require.Zero(t, h.look().Checked, "there is nothing to look at")
 
 	cfg := source.Config{Documents: 3, Mode: source.Delta}
-	id, session := h.synced(cfg)
-	h.do(`INSERT INTO chunks (session, first_no, document_id, no, text, start_offset, end_offset, embedder, embedding)
+	id, try := h.synced(cfg)
+	h.do(`INSERT INTO chunks (try_id, first_no, document_id, no, text, start_offset, end_offset, embedder, embedding)
 		SELECT gen_random_uuid(), 1, id, 0, 'of a version before', 0, 0, 'test', '{}' FROM documents`)
 	var waiting, chunks int
 	h.ask(&waiting, `SELECT count(*) FROM search_index_changes`)
 	require.Positive(t, waiting, "the documents are noted")
-	h.ask(&chunks, `SELECT count(*) FROM chunks WHERE session = $1`, session)
+	h.ask(&chunks, `SELECT count(*) FROM chunks WHERE try_id = $1`, try)
 	require.Greater(t, chunks, 1)
 	waits := fmt.Sprintf("%d changes wait", waiting)
 	h.away = errors.New("it is away")
@@ -64,10 +64,10 @@ func TestAnIndexThatIsNotWhatDocumentsShowIsFound(t *testing.T) {
 	h.away = nil
 	require.Equal(t, 1+chunks, h.look().Violated, "nothing is in it")
 
-	rows, err := h.pool.Query(ctx, `SELECT document_id, no FROM chunks WHERE session = $1`, session)
+	rows, err := h.pool.Query(ctx, `SELECT document_id, no FROM chunks WHERE try_id = $1`, try)
 	require.NoError(t, err)
 	for rows.Next() {
-		p := audit.Point{ConnectorID: id, Version: session.String() + "/1"}
+		p := audit.Point{ConnectorID: id, Version: try.String() + "/1"}
 		require.NoError(t, rows.Scan(&p.DocumentID, &p.No))
 		h.points = append(h.points, p)
 	}

@@ -249,8 +249,8 @@ DECLARE
     r    open_runs;
     over runs;
     new_writer boolean := NEW.written_by IS NOT NULL AND (TG_OP = 'INSERT' OR
-        (OLD.status, OLD.written_by, OLD.written_no, OLD.try_id, OLD.first_no)
-            IS DISTINCT FROM (NEW.status, NEW.written_by, NEW.written_no, NEW.try_id, NEW.first_no)
+        (OLD.status, OLD.written_by, OLD.written_no, OLD.try_id, OLD.first_no, OLD.config_version)
+            IS DISTINCT FROM (NEW.status, NEW.written_by, NEW.written_no, NEW.try_id, NEW.first_no, NEW.config_version)
         OR OLD.version_token <> NEW.version_token AND NEW.version_token <> '');
 BEGIN
     SELECT * INTO r FROM open_runs WHERE connector_id = NEW.connector_id;

@@ -37,9 +37,12 @@ func TestWhatIsStuckIsFound(t *testing.T) {
 	l.finds(stuck, "unplanned")
 	l.do(`UPDATE connectors SET schedule_cron = NULL`)
 	require.Empty(t, l.audit(stuck).Violations)
-	l.do(`ALTER TABLE connectors DISABLE TRIGGER connectors_before_update`)
-	l.do(`UPDATE connectors SET trigger_requested_at = clock_timestamp()`)
+	l.force(`UPDATE connectors SET trigger_requested_at = clock_timestamp()`)
 	l.finds(stuck, "triggered at")
+	l.force(`UPDATE connectors SET trigger_requested_at = NULL`)
+	l.do(`INSERT INTO open_runs (id, connector_id, type, trigger, due_at, started_at, dispatched_at, config_version)
+		VALUES (gen_random_uuid(), 99, 'web', 'new', clock_timestamp(), clock_timestamp(), clock_timestamp(), 1)`)
+	l.finds(stuck, "which does not exist")
 }
 
 func TestATriggerThatIsForgottenIsFound(t *testing.T) {
@@ -48,7 +51,7 @@ func TestATriggerThatIsForgottenIsFound(t *testing.T) {
 	id, off := l.add("synthetic", source.Config{}), l.add("synthetic", source.Config{})
 	ask := func() { l.do(`UPDATE connectors SET trigger_requested_at = clock_timestamp()`) }
 	ask()
-	l.do(`UPDATE connectors SET status = 'DISABLED' WHERE id = $1`, off)
+	l.disable(off)
 	l.do(`DELETE FROM connectors WHERE id = $1`, off)
 	session := l.claim(id)
 	l.pickUp(id, time.Hour)

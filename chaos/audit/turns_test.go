@@ -164,23 +164,24 @@ func TestAWriterThatBelievesAnotherConfigurationIsFound(t *testing.T) {
 	l := newLab(t)
 	id, try := l.writing()
 	l.do(write, id, try)
-	l.do(`UPDATE documents SET written_no = 2, config_version = 0`)
+	l.do(`UPDATE documents SET config_version = 0`)
 	l.finds("no stale writer", "as of configuration 0")
 }
 
 func TestAPlaceThatIsTakenByNobodyIsFound(t *testing.T) {
-	const take = `INSERT INTO documents (connector_id, source_id, touched_by, config_version)
+	const place = `INSERT INTO documents (connector_id, source_id, touched_by, config_version)
 		SELECT id, 'doc/2', $1, config_version + $2 FROM connectors`
 	for name, took := range map[string]func(l *lab, try uuid.UUID){
-		"of an earlier configuration": func(l *lab, try uuid.UUID) { l.do(take, try, -1) },
-		"by no try":                   func(l *lab, _ uuid.UUID) { l.do(take, uuid.New(), 0) },
+		"of an earlier configuration": func(l *lab, try uuid.UUID) { l.do(place, try, -1) },
+		"by no try":                   func(l *lab, _ uuid.UUID) { l.do(place, uuid.New(), 0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t)
-			_, try := l.writing()
-			l.do(take, try, 0)
+			id, try := l.writing()
+			l.do(write, id, try)
+			l.do(place, try, 0)
 			require.Empty(t, l.audit("no stale writer").Violations)
-			l.do(`UPDATE documents SET source_id = 'doc/1'`)
+			l.do(`UPDATE documents SET source_id = 'doc/3' WHERE source_id = 'doc/2'`)
 			took(l, try)
 			l.finds("no stale writer", "the place of document doc/2")
 		})
@@ -208,7 +209,6 @@ func TestASweepOfWhatIsBeingWrittenIsFound(t *testing.T) {
 	l := newLab(t)
 	id, try := l.writing()
 	l.do(write, id, try)
-	l.do(`UPDATE documents SET config_version = 0`)
 	l.do(`DELETE FROM documents`)
 	l.finds("no stale writer", "was swept while try")
 }
@@ -221,7 +221,8 @@ func TestWhatIsGoneOutdatedOrMarkedToBeFetchedAgainMayBeWritten(t *testing.T) {
 	l.do(`UPDATE documents SET version_token = 't'`)
 	l.finish(id, run, 1)
 	l.do(`UPDATE documents SET version_token = '', updated_at = clock_timestamp()`)
-	l.do(`DELETE FROM documents`) // config_version 0: of an earlier configuration
+	l.do(`UPDATE connectors SET config = config || '{"changes": 9}'`)
+	l.do(`DELETE FROM documents`) // of an earlier configuration
 	f := l.audit("no stale writer")
 	require.Empty(t, f.Violations)
 	require.Equal(t, 4, f.Checked)

@@ -228,7 +228,7 @@ func finish(ctx context.Context, w *world.World, cfg Config, field fault.Field, 
 
 // switchOffHanging ends, as their users would, what never ends by itself.
 func switchOffHanging(ctx context.Context, w *world.World) error {
-	_, err := w.Pool.Exec(ctx, `UPDATE connectors SET status = 'DISABLED'
+	_, err := w.Pool.Exec(ctx, `SELECT moves.disable(id) FROM connectors
 		WHERE status <> 'DISABLED' AND (config->>'trouble' = 'hang' OR config->>'url' LIKE '%/hang/')`)
 	return wrap("switch off what hangs", err)
 }
@@ -242,7 +242,7 @@ func syncReal(ctx context.Context, w *world.World) error {
 
 func verdicts(ctx context.Context, w *world.World) (map[string]int, error) {
 	rows, err := w.Pool.Query(ctx, `SELECT status || coalesce(' (' || reason || ')', ''), count(*)
-		FROM scheduler_runs WHERE status <> 'completed' OR reason IS NULL GROUP BY 1 ORDER BY 2 DESC LIMIT 20`)
+		FROM runs WHERE status <> 'completed' OR reason IS NULL GROUP BY 1 ORDER BY 2 DESC LIMIT 20`)
 	if err != nil {
 		return nil, wrap("count the verdicts", err)
 	}

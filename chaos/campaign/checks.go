@@ -92,7 +92,7 @@ func compare(ctx context.Context, w *world.World, f *audit.Finding, connector, s
 	err := w.Pool.QueryRow(ctx, `
 		SELECT coalesce(string_agg(k.text, ' ' ORDER BY k.no), '')
 		FROM connectors c JOIN documents d ON d.connector_id = c.id
-		LEFT JOIN chunks k ON k.session = d.session AND k.first_no = d.first_no AND k.document_id = d.id
+		LEFT JOIN chunks k ON k.try_id = d.try_id AND k.first_no = d.first_no AND k.document_id = d.id
 		WHERE c.name = $1 AND d.source_id LIKE $2`, connector, sourceID).Scan(&stored)
 	switch {
 	case err != nil:

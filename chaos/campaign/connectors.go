@@ -88,11 +88,15 @@ func addSynthetic(ctx context.Context, w *world.World, connectorType string, n, 
 		refreshes, crons, ages = append(refreshes, refresh), append(crons, cron), append(ages, age)
 	}
 	_, err := w.Pool.Exec(ctx, `
-		INSERT INTO connectors (name, type, user_id, config, refresh_freq_minutes, schedule_cron, last_sync_at, planned_through)
-		SELECT n, $1, 1, c::jsonb, f, s, clock_timestamp() - age, clock_timestamp() - age
+		INSERT INTO connectors (name, type, user_id, config, refresh_freq_minutes, schedule_cron, last_sync_at)
+		SELECT n, $1, 1, c::jsonb, f, s, clock_timestamp() - age
 		FROM unnest($2::text[], $3::text[], $4::integer[], $5::text[], $6::interval[]) AS u (n, c, f, s, age)`,
 		connectorType, names, configs, refreshes, crons, ages)
-	return wrap("add connectors of type "+connectorType, err)
+	if err != nil {
+		return wrap("add connectors of type "+connectorType, err)
+	}
+	return wrap("let slots pass", w.Force(ctx, `UPDATE connectors SET planned_through = last_sync_at
+		WHERE schedule_cron IS NOT NULL AND last_sync_at IS NOT NULL AND planned_through IS NULL`))
 }
 
 func trouble(i, n int, rng *rand.Rand) string {

@@ -17,10 +17,10 @@ const (
 
 // unrest are the questions whose answer must be 0 before the audit: what is in flight, due, open, or not swept.
 var unrest = []struct{ what, query string }{
-	{"in flight", `SELECT count(*) FROM connectors WHERE chunking_session IS NOT NULL`},
+	{"in flight", `SELECT count(*) FROM connectors WHERE run_id IS NOT NULL`},
 	{"due", `SELECT count(*) FROM connectors WHERE next_sync_at <= clock_timestamp() OR needs_plan`},
-	{"open runs", `SELECT count(*) FROM scheduler_runs WHERE status = 'running'`},
-	{"runs to sweep", `SELECT count(*) FROM scheduler_runs WHERE status <> 'running' AND swept_at IS NULL`},
+	{"open runs", `SELECT count(*) FROM open_runs`},
+	{"runs to sweep", `SELECT count(*) FROM unswept_runs`},
 	{"deleted connectors to sweep", `SELECT count(*) FROM deleted_connectors`},
 	{"indexes to fill", `SELECT count(*) FROM search_index WHERE NOT filled`},
 	{"changes to index", `SELECT count(*) FROM search_index_changes`},
@@ -34,9 +34,8 @@ func stopSchedules(ctx context.Context, w *world.World) error {
 
 // passBackoffs lets the time pass that failed connectors wait before their next try.
 func passBackoffs(ctx context.Context, w *world.World) error {
-	_, err := w.Pool.Exec(ctx, `UPDATE connectors SET next_sync_at = clock_timestamp()
-		WHERE status = 'ERROR' AND due_reason = 'retry' AND next_sync_at > clock_timestamp()`)
-	return wrap("let the backoffs pass", err)
+	return wrap("let the backoffs pass", w.Force(ctx, `UPDATE connectors SET next_sync_at = clock_timestamp()
+		WHERE status = 'ERROR' AND due_reason = 'retry' AND next_sync_at > clock_timestamp()`))
 }
 
 // warmUp waits until some connectors have been synced once, so that faults meet a system at work and not one at its
@@ -46,7 +45,7 @@ func warmUp(ctx context.Context, w *world.World, cfg Config) error {
 	defer cancel()
 	for {
 		var synced int
-		err := w.Pool.QueryRow(ctx, `SELECT count(DISTINCT connector_id) FROM scheduler_runs WHERE status IN ('completed', 'skipped')`).Scan(&synced)
+		err := w.Pool.QueryRow(ctx, `SELECT count(DISTINCT connector_id) FROM runs WHERE status IN ('completed', 'skipped')`).Scan(&synced)
 		if err == nil && synced >= cfg.Connectors*cfg.Warm/100 {
 			return nil
 		}
@@ -110,10 +109,14 @@ func restless(ctx context.Context, w *world.World) ([]string, error) {
 func examples(ctx context.Context, w *world.World) []string {
 	rows, err := w.Pool.Query(ctx, `
 		SELECT format('%s %s %s dispatches=%s due=%s/%s lease=%s run: picked up %s, %s of %s, drain %s, trouble %s',
-			c.type, c.id, c.status, c.dispatches, c.next_sync_at - clock_timestamp(), c.due_reason, c.lease_expires_at - clock_timestamp(),
+			c.type, c.id, c.status, r.dispatches, c.next_sync_at - clock_timestamp(), c.due_reason, w.expires_at - clock_timestamp(),
 			r.picked_up_at - clock_timestamp(), r.stored, r.total, r.drain_seq, c.config->>'trouble')
-		FROM connectors c LEFT JOIN scheduler_runs r ON r.id = c.chunking_session
-		WHERE c.chunking_session IS NOT NULL OR c.next_sync_at <= clock_timestamp() OR c.needs_plan LIMIT 8`)
+		FROM connectors c LEFT JOIN open_runs r ON r.connector_id = c.id LEFT JOIN workers w ON w.id = r.worker_id
+		WHERE c.run_id IS NOT NULL OR c.next_sync_at <= clock_timestamp() OR c.needs_plan 
+		UNION ALL
+		SELECT format('run %s of connector %s is to be swept, attempt %s, next in %s', u.run_id, u.connector_id, u.attempts,
+			u.next_at - clock_timestamp()) FROM unswept_runs u
+		LIMIT 8`)
 	if err != nil {
 		return []string{err.Error()}
 	}

@@ -18,8 +18,8 @@ func users(ctx context.Context, w *world.World, sites int, rng *rand.Rand, log *
 		for _, act := range []string{
 			`UPDATE connectors SET trigger_requested_at = clock_timestamp()
 				WHERE status <> 'DISABLED' AND type <> 'idle' AND id % 97 = $1 % 97`,
-			`UPDATE connectors SET status = 'DISABLED' WHERE status <> 'DISABLED' AND type = 'synthetic' AND id % 499 = $1 % 499`,
-			`UPDATE connectors SET status = 'ACTIVE' WHERE status = 'DISABLED' AND status_message = 'disabled by the user'
+			`SELECT moves.disable(id) FROM connectors WHERE status <> 'DISABLED' AND type = 'synthetic' AND id % 499 = $1 % 499`,
+			`SELECT moves.enable(id) FROM connectors WHERE status = 'DISABLED' AND status_message = 'disabled by the user'
 				AND id % 7 = $1 % 7`,
 			`UPDATE connectors SET config = config || jsonb_build_object('seed', $1::int)
 				WHERE type = 'synthetic' AND config->>'mode' = 'listing' AND id % 997 = $1 % 997`,

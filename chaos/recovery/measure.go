@@ -113,19 +113,19 @@ func workerKilled(ctx context.Context, l *lab) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	var session uuid.UUID
-	if _, err := l.until(ctx, "documents of the first try", `SELECT EXISTS (SELECT 1 FROM scheduler_runs
-		WHERE connector_id = $1 AND status = 'running' AND stored > 0)`, ids[0]); err != nil {
+	var run uuid.UUID
+	if _, err := l.until(ctx, "documents of the first try", `SELECT EXISTS (SELECT 1 FROM open_runs
+		WHERE connector_id = $1 AND stored > 0)`, ids[0]); err != nil {
 		return 0, err
 	}
-	if err := l.Pool.QueryRow(ctx, `SELECT chunking_session FROM connectors WHERE id = $1`, ids[0]).Scan(&session); err != nil {
-		return 0, wrap("read the session", err)
+	if err := l.Pool.QueryRow(ctx, `SELECT run_id FROM connectors WHERE id = $1`, ids[0]).Scan(&run); err != nil {
+		return 0, wrap("read the run", err)
 	}
 	for _, p := range l.Named("worker") {
 		p.Kill() // nobody tells from outside which of them has it
 	}
-	took, err := l.until(ctx, "the next try", `SELECT status = 'SYNCING' AND chunking_session <> $2 FROM connectors WHERE id = $1`,
-		ids[0], session)
+	took, err := l.until(ctx, "the next try", `SELECT status = 'SYNCING' AND run_id <> $2 FROM connectors WHERE id = $1`,
+		ids[0], run)
 	return took, errors.Join(err, l.remove(ctx, ids))
 }
 

@@ -49,6 +49,8 @@ type Config struct {
 	Trouble string `json:"trouble"`
 	// Every is how often Fail, Permanent, Panic, Hang and Kill strike: at every so manieth version.
 	Every int `json:"every"`
+	// Big makes one of so many documents take several messages; 0 = as rarely as in any source.
+	Big int `json:"big,omitempty"`
 	// Checkpoint is after how many documents of a fetch its worker sets a checkpoint; 0 = never.
 	Checkpoint int `json:"checkpoint,omitempty"`
 }
@@ -79,9 +81,9 @@ func (c Config) Validate() error {
 	if c.Seed < 0 || c.Seed >= 1<<53 {
 		refuse("seed %d: must be from 0 to 2^53", c.Seed)
 	}
-	if c.Documents < 0 || c.Changes < 0 || c.Milliseconds < 0 || c.Checkpoint < 0 {
-		refuse("documents %d, changes %d, milliseconds %d, checkpoint %d: must not be negative",
-			c.Documents, c.Changes, c.Milliseconds, c.Checkpoint)
+	if c.Documents < 0 || c.Changes < 0 || c.Milliseconds < 0 || c.Checkpoint < 0 || c.Big < 0 {
+		refuse("documents %d, changes %d, milliseconds %d, checkpoint %d, big %d: must not be negative",
+			c.Documents, c.Changes, c.Milliseconds, c.Checkpoint, c.Big)
 	}
 	if c.Mode != Delta && c.Mode != Listing {
 		refuse("mode %q: must be %s or %s", c.Mode, Delta, Listing)

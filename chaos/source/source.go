@@ -62,7 +62,7 @@ func At(cfg Config, v int) map[string]Document {
 		if id == PoisonID {
 			d = Document{Err: "given up: "}
 		} else if d.Err != "" && e.found > 0 {
-			d.Text = text(cfg.Seed, id, e.found)
+			d.Text = cfg.text(id, e.found)
 		}
 		all[id] = d
 	}
@@ -128,7 +128,7 @@ func (c *content) handedOut(id string) Document {
 	case PoisonID:
 		d.Text = poisonText(c.cfg.Seed)
 	default:
-		d.Text = text(c.cfg.Seed, id, e.text)
+		d.Text = c.cfg.text(id, e.text)
 	}
 	d.Token = fmt.Sprintf("%d/%d.%d", c.cfg.Seed, e.text, e.title)
 	return d

@@ -30,20 +30,20 @@ const (
 var words = []string{"a", "synced", "source", "knows", "what", "was", "stored", "größer", "日本語", "once", "never", "twice", "always"}
 
 // text is what a document says since a version.
-func text(seed int64, id string, version int) string {
+func (c Config) text(id string, version int) string {
 	sum := fnv.New64a()
 	_, _ = sum.Write([]byte(id))
-	rng := rand.New(rand.NewPCG(uint64(seed)^sum.Sum64(), uint64(version)))
+	rng := rand.New(rand.NewPCG(uint64(c.Seed)^sum.Sum64(), uint64(version)))
 	size := 50 + rng.IntN(small)
 	switch {
-	case rng.IntN(oneIsBig) == 0:
+	case rng.IntN(oneIsBig) == 0, c.Big > 0 && sum.Sum64()%uint64(c.Big) == 0:
 		size = big + rng.IntN(big)
 	case rng.IntN(oneIsEmpty) == 0:
 		return ""
 	}
 	var out strings.Builder
 	out.Grow(size + 100)
-	fmt.Fprintf(&out, "%s of source %d, written in version %d.\n", id, seed, version)
+	fmt.Fprintf(&out, "%s of source %d, written in version %d.\n", id, c.Seed, version)
 	for out.Len() < size {
 		out.WriteString(words[rng.IntN(len(words))])
 		out.WriteByte(" \n"[rng.IntN(20)/19])

@@ -108,6 +108,16 @@ func (p *Process) Ends() []string {
 	return append([]string{}, p.ends...)
 }
 
+// PID is the process that runs now; 0 = none.
+func (p *Process) PID() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.handle == nil {
+		return 0
+	}
+	return p.handle.Pid
+}
+
 func (p *Process) signal(s syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

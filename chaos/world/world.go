@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -101,6 +102,17 @@ func Open(ctx context.Context, cfg Config) (*World, error) {
 	return w, nil
 }
 
+// Force runs a statement that may write what only moves write: the harness makes time pass.
+func (w *World) Force(ctx context.Context, sql string, args ...any) error {
+	return pgx.BeginFunc(ctx, w.Pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SELECT set_config('echomind.moving', 'on', true)`); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, sql, args...)
+		return err
+	})
+}
+
 // StartPrograms starts what Open has prepared.
 func (w *World) StartPrograms() {
 	for _, p := range w.Processes {
@@ -126,6 +138,9 @@ func (w *World) openServers(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("open a pool: %w", err)
 	}
 	w.onClose(func() error { w.Pool.Close(); return nil })
+	if err := w.countStatements(ctx); err != nil {
+		return err
+	}
 	if err := db.Up(ctx, w.Postgres.URL()); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
@@ -149,6 +164,26 @@ func (w *World) openServers(ctx context.Context, cfg Config) error {
 		return err
 	}
 	return w.openQdrant(ctx, cfg)
+}
+
+// countStatements lets Postgres count what each statement reads, where that extension is installed.
+func (w *World) countStatements(ctx context.Context) error {
+	var there bool
+	err := w.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = 'pg_stat_statements')`).Scan(&there)
+	if err != nil || !there {
+		return err
+	}
+	if _, err := w.Pool.Exec(ctx, `ALTER SYSTEM SET shared_preload_libraries = 'pg_stat_statements'`); err != nil {
+		return fmt.Errorf("load pg_stat_statements: %w", err)
+	}
+	if err := w.Postgres.Restart(ctx); err != nil {
+		return fmt.Errorf("load pg_stat_statements: %w", err)
+	}
+	w.Pool.Reset()
+	if _, err := w.Pool.Exec(ctx, `CREATE EXTENSION pg_stat_statements`); err != nil {
+		return fmt.Errorf("create pg_stat_statements: %w", err)
+	}
+	return nil
 }
 
 func (w *World) openQdrant(ctx context.Context, cfg Config) error {
@@ -191,13 +226,19 @@ func (w *World) process(cfg Config, program Program) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.env = append(os.Environ(), "DATABASE_URL="+database, "NATS_URL=nats://"+p.NATS.Addr(), "HTTP_ADDR="+p.HTTP,
+	p.env = append(os.Environ(), "DATABASE_URL="+database, "DATABASE_ROLE="+roles[program.Binary], "NATS_URL=nats://"+p.NATS.Addr(), "HTTP_ADDR="+p.HTTP,
 		"ECHOMIND_FAILPOINTS="+w.Failpoints, "CHUNKER_FILE_ROOTS="+w.Files, "CHUNKER_ALLOW_CIDRS=127.0.0.0/8")
 	if w.Qdrant != nil {
 		p.env = append(p.env, w.Qdrant.told()...)
 	}
 	p.env = append(append(p.env, cfg.Env...), program.Env...)
 	return p, nil
+}
+
+// roles are what each program may do in Postgres.
+var roles = map[string]string{
+	"scheduler": "echomind_scheduler", "semantic": "echomind_semantic",
+	"chunker": "echomind_worker", "connector": "echomind_worker", "synthetic": "echomind_worker",
 }
 
 func freeAddr() (string, error) {

@@ -58,6 +58,8 @@ CREATE TABLE open_runs (
 
 -- redispatch: what waits to be picked up, the longest dispatched first.
 CREATE INDEX open_runs_pending ON open_runs (type, dispatched_at) WHERE picked_up_at IS NULL;
+-- lock_due: how many of a capped type are in flight, whatever else is.
+CREATE INDEX open_runs_by_type ON open_runs (type);
 -- rescue, abandon: the runs of a lost worker.
 CREATE INDEX open_runs_worker ON open_runs (worker_id) WHERE worker_id IS NOT NULL;
 -- rescue, abandon: runs of subscribers that keep no lease.
@@ -156,7 +158,7 @@ FROM runs;
 CREATE VIEW connector_evidence AS
 SELECT clock_timestamp() AS seen_at,
     c.id, c.name, c.type, c.status, c.status_message, c.failure_count, c.max_retries, c.refresh_freq_minutes, c.schedule_cron,
-    c.time_zone, c.needs_plan, c.next_sync_at, c.due_reason, c.trigger_requested_at,
+    c.time_zone, c.needs_plan, c.next_sync_at, c.due_reason, c.trigger_requested_at, c.last_sync_at, c.docs_analyzed,
     r.id AS run_id, r.trigger, r.due_at, r.started_at, r.dispatched_at, r.dispatches, r.picked_up_at, r.try_id, r.worker_id,
     w.expires_at AS lease_expires_at, r.fetched_at, r.drain_seq, r.total, r.stored, r.whole,
     t.max_concurrent_syncs AS type_cap,

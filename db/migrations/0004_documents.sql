@@ -55,15 +55,20 @@ ALTER TABLE chunks ALTER COLUMN embedding SET STORAGE EXTERNAL;
 
 -- The messages of a try that are counted in stored.
 CREATE TABLE run_messages (
-    try_id   uuid NOT NULL,
-    no       bigint NOT NULL CONSTRAINT run_messages_no_range CHECK (no >= 1),
+    try_id    uuid NOT NULL,
+    no        bigint NOT NULL CONSTRAINT run_messages_no_range CHECK (no >= 1),
     -- Of a document's part: the number of its first part; null for what is no part.
-    first_no bigint,
+    first_no  bigint,
     -- Given up: counted, but never a part that makes its document whole, nor a checkpoint. `unnamed`: nobody can tell whose
     -- document it carried, so that no checkpoint passes it.
-    given_up text CONSTRAINT run_messages_given_up_known CHECK (given_up IN ('named', 'unnamed')),
+    given_up  text CONSTRAINT run_messages_given_up_known CHECK (given_up IN ('named', 'unnamed')),
+    -- Of a part whose document is neither whole nor known to have failed: what its sender says of that document, as a digest, so
+    -- that parts which contradict each other never make one. No cursor passes a part that waits.
+    waits_for uuid,
     PRIMARY KEY (try_id, no)
 );
+-- complete: whether parts of a document never came. One row for each part that waits.
+CREATE INDEX run_messages_waiting ON run_messages (try_id) WHERE waits_for IS NOT NULL;
 
 -- How often a redelivered message was begun; no = 0 is sync completed.
 CREATE TABLE message_tries (

@@ -1,8 +1,7 @@
 -- +goose Up
 -- What users write themselves: name, type, config, scope, owner, schedule, max_retries, trigger_requested_at. The trigger
 -- keeps the due time right whoever writes, gives a changed configuration its version, and refuses the columns that are
--- moved. It stands aside where schema moves writes. A role that may not call the owner's moves gains nothing by switching
--- echomind.moving on: it has no right to those columns.
+-- moved. It stands aside where schema moves writes.
 -- +goose StatementBegin
 CREATE FUNCTION connectors_user_insert() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
@@ -109,7 +108,9 @@ BEGIN
     ELSE
         NEW := connectors_replanned(OLD, NEW, changed, triggered,
             recrond OR NEW.refresh_freq_minutes IS DISTINCT FROM OLD.refresh_freq_minutes);
-        PERFORM moves.wake(NEW, false);
+        IF (NEW.next_sync_at, NEW.needs_plan) IS DISTINCT FROM (OLD.next_sync_at, OLD.needs_plan) THEN
+            PERFORM moves.wake(NEW, false);
+        END IF;
     END IF;
     RETURN NEW;
 END $$;
@@ -144,8 +145,10 @@ END $$;
 
 CREATE TRIGGER connectors_user_insert BEFORE INSERT ON connectors
     FOR EACH ROW EXECUTE FUNCTION connectors_user_insert();
+-- A role that switches echomind.moving on gains nothing: it must also be one that may write a status, as the moves' owner is.
 CREATE TRIGGER connectors_user_update BEFORE UPDATE ON connectors
-    FOR EACH ROW WHEN (current_setting('echomind.moving', true) IS DISTINCT FROM 'on')
+    FOR EACH ROW WHEN (current_setting('echomind.moving', true) IS DISTINCT FROM 'on'
+        OR NOT has_column_privilege('connectors'::regclass, 'status', 'UPDATE'))
     EXECUTE FUNCTION connectors_user_update();
 
 -- +goose StatementBegin

@@ -151,6 +151,16 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Locks a run that is to fail, and looks at it again: whether it still misses something, and drains or not as it did. False also
+-- where somebody holds it (a store, a subscriber's hold, which may last): the next look finds it, and it stops nobody else.
+-- +goose StatementBegin
+CREATE FUNCTION moves.lock_run(run uuid, drains boolean) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM open_runs r WHERE r.id = run AND NOT r.whole AND (r.drain_seq IS NOT NULL) = drains FOR UPDATE SKIP LOCKED;
+    RETURN FOUND;
+END $$;
+-- +goose StatementEnd
+
 -- SYNCING -> PENDING under a new run, which fences the lost worker: at once, the first time. The old run has failed; the new
 -- one keeps the place it holds, so that the cap does not apply. silent: [{id, beats}].
 -- +goose StatementBegin
@@ -166,6 +176,7 @@ DECLARE
 BEGIN
     FOR c IN SELECT * FROM moves.lock_lost(silent, foreign_timeout, true, batch) LOOP
         lost := c.run_id;
+        CONTINUE WHEN NOT moves.lock_run(lost, false);
         PERFORM moves.end_runs(ARRAY[lost], 'failed', 'worker lost', 'worker lost: its lease ran out');
         c.run_id := gen_random_uuid();
         c.status := 'PENDING';
@@ -182,6 +193,7 @@ END $$;
 
 -- +goose Down
 DROP FUNCTION moves.rescue(jsonb, interval, integer);
+DROP FUNCTION moves.lock_run(uuid, boolean);
 DROP FUNCTION moves.lock_lost(jsonb, interval, boolean, integer);
 DROP FUNCTION moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz);
 DROP FUNCTION moves.plan(jsonb);

@@ -45,15 +45,29 @@ $$;
 -- +goose StatementEnd
 
 -- Keeps the lease of a worker process, and with it all its runs; returns those of the named runs that are not its own any
--- more. It may revive a lease that has run out, for whatever nobody has taken meanwhile.
+-- more. It may revive a lease that has run out, for whatever nobody has taken meanwhile. A worker that names its runs names
+-- all: one that it has had for a lease and does not name, it does not know of (the end of it could not be written down), and
+-- the living would keep it for ever. That one goes to a worker that is not there, and is found lost. Null
+-- for tries names nothing and keeps all.
 -- +goose StatementBegin
 CREATE FUNCTION moves.heartbeat(worker uuid, lease interval, runs uuid[], tries uuid[]) RETURNS SETOF uuid
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
+DECLARE
+    unknown uuid[];
+    nobody  uuid;
 BEGIN
     IF worker IS NULL OR lease IS NULL OR lease NOT BETWEEN '1 second' AND '1 hour' THEN
         RAISE EXCEPTION 'heartbeat: worker and lease (1 s to 1 h) are needed' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     PERFORM moves.beat(worker, lease);
+    SELECT array_agg(l.id) INTO unknown FROM (
+        SELECT r.id FROM open_runs r
+        WHERE r.worker_id = worker AND r.try_id <> ALL (tries) AND r.picked_up_at < (SELECT clock_timestamp()) - lease
+        ORDER BY r.id FOR UPDATE SKIP LOCKED) l;
+    IF unknown IS NOT NULL THEN
+        INSERT INTO workers (id, expires_at) VALUES (gen_random_uuid(), clock_timestamp()) RETURNING id INTO nobody;
+        UPDATE open_runs SET worker_id = nobody WHERE id = ANY(unknown);
+    END IF;
     -- A statement of its own: it sees what a rescue has committed that it waited for.
     RETURN QUERY SELECT k.run FROM unnest(runs, tries) k(run, try)
         WHERE NOT EXISTS (SELECT FROM open_runs r WHERE r.id = k.run AND r.try_id = k.try AND r.worker_id = worker);
@@ -163,6 +177,7 @@ BEGIN
     IF c.id IS NULL THEN
         RETURN false;
     END IF;
+    PERFORM FROM open_runs r WHERE r.id = run FOR UPDATE;   -- a store that is under way counts
     IF EXISTS (SELECT FROM open_runs r WHERE r.id = run AND (r.stored > 0 OR r.total IS NOT NULL OR r.drain_seq IS NOT NULL)) THEN
         RAISE EXCEPTION 'finish: run % has documents at semantic, which completes it; send sync completed instead', run
             USING ERRCODE = 'object_not_in_prerequisite_state';

@@ -13,7 +13,7 @@ CREATE FUNCTION moves.reached_checkpoint(run uuid) RETURNS bigint
             SELECT k.no, k.no - k.previous = (
                 SELECT count(*) FROM run_messages m
                 WHERE m.try_id = k.try_id AND m.no > k.previous AND m.no <= k.no
-                    AND m.given_up IS DISTINCT FROM 'unnamed') AS counted
+                    AND m.given_up IS DISTINCT FROM 'unnamed' AND m.waits_for IS NULL) AS counted
             FROM (
                 SELECT c.try_id, c.no, lag(c.no, 1, s.checkpoint_no) OVER (ORDER BY c.no) AS previous
                 FROM open_runs s
@@ -46,7 +46,7 @@ END $$;
 -- or the run is over. An error (lock_not_available) where somebody holds the connector: it is asked again.
 -- +goose StatementBegin
 CREATE FUNCTION moves.advance(run uuid) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '200ms' AS $$
 DECLARE
     c   connectors;
     try uuid;
@@ -72,7 +72,7 @@ END $$;
 -- where somebody holds the connector: it is asked again.
 -- +goose StatementBegin
 CREATE FUNCTION moves.complete(run uuid) RETURNS TABLE (connector_id integer, type text, verdict text)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '200ms' AS $$
 #variable_conflict use_column
 DECLARE
     c    connectors;
@@ -86,7 +86,8 @@ BEGIN
         RETURN;
     END IF;
     what := CASE WHEN r.total = r.notes THEN 'skipped' ELSE 'completed' END;
-    IF r.new_state IS NOT NULL AND r.unnamed = 0 THEN
+    IF r.new_state IS NOT NULL AND r.unnamed = 0
+        AND NOT EXISTS (SELECT FROM run_messages m WHERE m.try_id = r.try_id AND m.waits_for IS NOT NULL) THEN
         c.state := r.new_state;
     ELSE
         c := moves.pass_checkpoints(c, r.try_id);
@@ -113,6 +114,7 @@ DECLARE
 BEGIN
     FOR c IN SELECT * FROM moves.lock_lost(silent, foreign_timeout, false, batch) LOOP
         lost := c.run_id;
+        CONTINUE WHEN NOT moves.lock_run(lost, false);
         c.status_message := 'worker lost again: its lease ran out';
         PERFORM moves.end_runs(ARRAY[lost], 'failed', 'worker lost', c.status_message);
         c.run_id := NULL;
@@ -141,9 +143,8 @@ BEGIN
         FOR UPDATE OF k SKIP LOCKED
     LOOP
         lost := c.run_id;
+        CONTINUE WHEN NOT moves.lock_run(lost, true);
         c.status_message := 'documents were lost in transit; syncing again';
-        PERFORM FROM open_runs r WHERE r.id = lost AND NOT r.whole FOR UPDATE;
-        CONTINUE WHEN NOT FOUND;
         PERFORM moves.end_runs(ARRAY[lost], 'failed', 'lost in transit', c.status_message);
         c.run_id := NULL;
         c.status := 'ERROR';

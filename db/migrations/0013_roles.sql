@@ -18,6 +18,10 @@ END $$;
 -- +goose StatementEnd
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA moves FROM PUBLIC;
+-- Who may call a trigger's function may put it on a temporary table, and it runs with the owner's rights there as well.
+REVOKE ALL ON FUNCTION connectors_user_insert(), connectors_user_update(), connectors_user_delete(),
+    connector_secrets_forget(), search_index_note(), provider_quota_take(text, double precision, double precision, integer)
+    FROM PUBLIC;
 GRANT USAGE ON SCHEMA moves TO echomind_scheduler, echomind_worker, echomind_semantic, echomind_console, echomind_subscriber;
 GRANT USAGE ON SCHEMA public TO echomind_scheduler, echomind_worker, echomind_semantic, echomind_console, echomind_subscriber,
     echomind_reader;

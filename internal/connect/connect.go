@@ -67,8 +67,8 @@ type Servers struct {
 }
 
 // Open connects a service and waits, as long as ctx allows, for Postgres, the schema's tables and NATS. It
-// returns db.ErrSchema where the schema is one that this program does not work on, and postgres.ErrPooledRole where
-// DATABASE_ROLE cannot be had.
+// returns db.ErrSchema where the schema is one that this program does not work on, and postgres.ErrPooler where Postgres is
+// behind a pooler that cannot be used so.
 func Open(ctx context.Context, cfg config.Common, service string, p Process) (*Servers, error) {
 	log := p.Log.With("service", service)
 	pool, err := postgres.Open(ctx, cfg.DatabaseURL, "echomind-"+service, cfg.DatabaseMaxConns, postgres.As(cfg.DatabaseRole))
@@ -151,7 +151,7 @@ func (s *Servers) ask(ctx context.Context, name string, call func(context.Contex
 	logged := ""
 	for {
 		err := deadline.Do(ctx, name, askTimeout, call)
-		if err == nil || errors.Is(err, db.ErrSchema) || errors.Is(err, topology.ErrMisconfigured) || errors.Is(err, postgres.ErrPooledRole) {
+		if err == nil || errors.Is(err, db.ErrSchema) || errors.Is(err, topology.ErrMisconfigured) || errors.Is(err, postgres.ErrPooler) {
 			return err
 		}
 		s.started(fmt.Errorf("%s: %w", name, err))

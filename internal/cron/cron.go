@@ -6,7 +6,6 @@ package cron
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"strings"
 	"time"
 
@@ -79,38 +78,6 @@ func (s Schedule) Last(after, until time.Time) time.Time {
 			none = middle
 		}
 	}
-}
-
-// Count is how many slots there are after a moment and not after until. Days on which the clocks do not change are
-// counted whole.
-func (s Schedule) Count(after, until time.Time) int {
-	n := 0
-	for at := s.Next(after); within(at, until); at = s.Next(at) {
-		n++
-		if more, last := s.restOfDay(at); more > 0 && !last.After(until) {
-			n += more
-			at = last
-		}
-	}
-	return n
-}
-
-// restOfDay is how many slots follow the first of a day on that day, with the last of them; 0 where at is not the
-// first or the clocks change.
-func (s Schedule) restOfDay(at time.Time) (more int, last time.Time) {
-	hours, minutes := s.wall.Hour&(1<<24-1), s.wall.Minute&(1<<60-1)
-	local := at.In(s.location)
-	if local.Hour() != bits.TrailingZeros64(hours) || local.Minute() != bits.TrailingZeros64(minutes) {
-		return 0, at
-	}
-	midnight := time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, s.location)
-	from, to := local.ZoneBounds()
-	if from.After(midnight) || (!to.IsZero() && to.Before(midnight.Add(24*time.Hour))) {
-		return 0, at
-	}
-	more = bits.OnesCount64(hours)*bits.OnesCount64(minutes) - 1
-	return more, midnight.Add(time.Duration(bits.Len64(hours)-1)*time.Hour +
-		time.Duration(bits.Len64(minutes)-1)*time.Minute)
 }
 
 func within(slot, until time.Time) bool { return !slot.IsZero() && !slot.After(until) }

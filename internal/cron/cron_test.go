@@ -140,7 +140,7 @@ func TestLastAndCountAgreeWithWalkingFromSlotToSlot(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		schedule := parse(t, expressions.Draw(t, "expression"), zones.Draw(t, "zone"))
 		after := moments.Draw(t, "after")
-		until := after.Add(time.Duration(rapid.Int64Range(-60, 6*24*3600).Draw(t, "seconds")) * time.Second)
+		until := after.Add(time.Duration(rapid.Int64Range(-60, 40*24*3600).Draw(t, "seconds")) * time.Second)
 		count, last := 0, time.Time{}
 		for slot := schedule.Next(after); within(slot, until); slot = schedule.Next(slot) {
 			count, last = count+1, slot
@@ -152,6 +152,52 @@ func TestLastAndCountAgreeWithWalkingFromSlotToSlot(t *testing.T) {
 			t.Fatalf("Last is %s, want %s", got, last)
 		}
 	})
+}
+
+func TestSlotsAreCountedAcrossEveryChangeOfTheClocks(t *testing.T) {
+	for _, zone := range []string{"Europe/Berlin", "Australia/Lord_Howe", "Pacific/Apia", "America/Sao_Paulo", "Africa/Casablanca"} {
+		for _, expression := range []string{"*/20 * * * *", "30 2 * * *", "15,45 1-3 * * *", "0 0 * * *"} {
+			schedule := parse(t, expression, zone)
+			for at := time.Date(2009, 1, 1, 0, 0, 0, 0, schedule.location); at.Year() < 2022; {
+				_, change := at.ZoneBounds()
+				if change.IsZero() {
+					break
+				}
+				for _, minutes := range []int{-1500, -61, -1, 0, 1, 31, 59, 60, 61, 119, 1439} {
+					after := change.Add(time.Duration(minutes) * time.Minute)
+					for _, long := range []time.Duration{time.Minute, time.Hour, 25 * time.Hour, 80 * time.Hour} {
+						until := after.Add(long)
+						want, _ := schedule.walk(after, until)
+						if got := schedule.Count(after, until); got != want {
+							t.Fatalf("%s in %s after %s until %s: %d, want %d", expression, zone, after, until, got, want)
+						}
+					}
+				}
+				at = change.Add(time.Hour)
+			}
+		}
+	}
+}
+
+func TestDecadesOfAMinutelyScheduleAreCountedInMilliseconds(t *testing.T) {
+	after, until := at(t, "2000-01-01T00:00:30Z"), at(t, "2026-11-01T00:00:30Z")
+	for _, zone := range []string{"UTC", "Europe/Berlin", "Africa/Casablanca"} {
+		schedule := parse(t, "* * * * *", zone)
+		best := time.Hour
+		for range 5 {
+			began := time.Now()
+			count, last := schedule.Count(after, until), schedule.Last(after, until)
+			best = min(best, time.Since(began))
+			// Of what the clocks repeat and leave out the former counts once, the latter once.
+			if all := int(until.Sub(after) / time.Minute); count > all || count < all-24*60*60 || until.Sub(last) != 30*time.Second {
+				t.Fatalf("%s: %d slots of %d, the last at %s", zone, count, all, last)
+			}
+		}
+		t.Logf("%s: %s", zone, best)
+		if best > 50*time.Millisecond {
+			t.Errorf("%s: counted in %s", zone, best)
+		}
+	}
 }
 
 func FuzzParse(f *testing.F) {

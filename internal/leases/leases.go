@@ -1,12 +1,16 @@
 // Package leases tells which worker processes are lost. The evidence is a lease that has run out by Postgres's clock, and
 // heartbeats that have not been seen to advance for a whole lease of the watcher's own time: a clock of Postgres that steps
 // forward makes leases look old, and makes nobody silent.
+//
+// The heartbeats of every worker are remembered, not only of those whose lease has run out. So the watcher's time runs from
+// the last heartbeat on, beside the lease and not behind it, and a lost worker is known one look after its lease at the latest.
 package leases
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,16 +22,24 @@ import (
 
 const (
 	queryTimeout = 5 * time.Second
-	// page bounds how many worker processes one look judges: those that expired first.
+	// page bounds how many worker processes one query reads.
 	page = 1000
+	// slack is the part of the patience by which looks may come early. Without it a worker whose last look came a millisecond
+	// early would be lost a whole look later.
+	slack = 20
 )
 
-// Watch remembers the heartbeats of workers whose lease has run out. One goroutine uses it.
+// Watch remembers the heartbeats of the worker processes: tens of thousands are no burden.
 type Watch struct {
 	queries *dbgen.Queries
 	// patience is how long a worker must have been silent, seen from here.
 	patience time.Duration
-	seen     map[uuid.UUID]sight
+
+	mu     sync.Mutex
+	seen   map[uuid.UUID]sight
+	from   time.Time     // nobody is lost before
+	looked time.Time     // the last look
+	pace   time.Duration // the time between the last two looks
 }
 
 type sight struct {
@@ -42,35 +54,73 @@ type Silent struct {
 	Beats int64     `json:"beats"`
 }
 
-// NewWatch makes a watch. patience is the time a worker has, after its lease has run out, to be heard of.
+// NewWatch makes a watch. patience is for how long a worker must not have been heard of: a lease.
 func NewWatch(pool *pgxpool.Pool, patience time.Duration) *Watch {
 	return &Watch{queries: dbgen.New(pool), patience: patience, seen: map[uuid.UUID]sight{}}
 }
 
-// Forget begins all over: after a time in which this process, or the workers, may not have reached Postgres.
-func (w *Watch) Forget() { clear(w.seen) }
+// Forget begins all over: after a time in which this process, or the workers, may not have reached Postgres. Nobody is lost
+// before the patience has passed.
+func (w *Watch) Forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.forget()
+}
 
-// Look returns the workers that are lost, as JSON; "[]" where none is. An error forgets what was seen.
+func (w *Watch) forget() {
+	clear(w.seen)
+	w.from = time.Now().Add(w.patience)
+}
+
+// Held says whether the patience after Forget has not passed yet. Until then nobody's runs are to be taken, those of
+// subscribers without a lease neither.
+func (w *Watch) Held() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Now().Before(w.from)
+}
+
+// Look returns the workers that are lost and hold runs, as JSON; "[]" where none is. An error forgets what was seen.
 func (w *Watch) Look(ctx context.Context) ([]byte, error) {
-	rows, err := deadline.Get(ctx, "leases.expired_workers", queryTimeout, func(ctx context.Context) ([]dbgen.ExpiredWorkersRow, error) {
-		return w.queries.ExpiredWorkers(ctx, page)
-	})
-	if err != nil {
-		w.Forget()
-		return nil, fmt.Errorf("ask which leases have run out: %w", err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	if !w.looked.IsZero() {
+		pace := now.Sub(w.looked)
+		if pace > 2*max(w.patience, w.pace) {
+			w.forget() // this process stood still, and perhaps the workers beside it
+		}
+		w.pace = pace
 	}
-	silent, now := []Silent{}, time.Now()
-	seen := make(map[uuid.UUID]sight, len(rows))
-	for _, r := range rows {
-		s, known := w.seen[r.ID]
-		if !known || s.beats != r.Beats {
-			s = sight{beats: r.Beats, since: now}
+	w.looked = now
+	silent, seen := []Silent{}, make(map[uuid.UUID]sight, len(w.seen))
+	after := uuid.Nil
+	for full := true; full; {
+		asked := time.Now()
+		rows, err := deadline.Get(ctx, "leases.beats", queryTimeout, func(ctx context.Context) ([]dbgen.BeatsRow, error) {
+			return w.queries.Beats(ctx, dbgen.BeatsParams{After: after, Page: page})
+		})
+		if err != nil {
+			w.forget()
+			return nil, fmt.Errorf("ask for the workers' heartbeats: %w", err)
 		}
-		seen[r.ID] = s
-		if now.Sub(s.since) >= w.patience {
-			silent = append(silent, Silent{ID: r.ID, Beats: r.Beats})
+		answered := time.Now()
+		for _, r := range rows {
+			s, known := w.seen[r.ID]
+			if !known || s.beats != r.Beats {
+				s = sight{beats: r.Beats, since: answered}
+			}
+			seen[r.ID] = s
+			if r.Expired && asked.Sub(s.since) >= w.patience-w.patience/slack || r.Expired && w.patience == 0 {
+				silent = append(silent, Silent{ID: r.ID, Beats: r.Beats})
+			}
+			after = r.ID
 		}
+		full = len(rows) == page
 	}
 	w.seen = seen
+	if time.Now().Before(w.from) {
+		silent = []Silent{}
+	}
 	return json.Marshal(silent)
 }

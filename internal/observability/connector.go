@@ -4,8 +4,8 @@ package observability
 func connector() Dashboard {
 	return Dashboard{
 		UID: "echomind-connector", Title: "EchoMind: one connector", postgres: true,
-		Description: "What the ledger says of one connector. Give Grafana a role that may only read connectors' columns named here, " +
-			"scheduler_runs and documents: configurations hold secrets, sealed as they are.",
+		Description: "What the ledger says of one connector. Give Grafana a login in role echomind_reader: " +
+			"configurations hold secrets, sealed as they are.",
 		variables: []object{{
 			"type": "query", "name": "connector", "label": "Connector", "datasource": object{"type": postgresq, "uid": "${source}"},
 			"query": `SELECT id || ': ' || name || ' (' || type || ')' AS "__text", id AS "__value" FROM connectors ORDER BY id LIMIT 10000`,
@@ -15,8 +15,9 @@ func connector() Dashboard {
 			{"Now", []panel{
 				table("Now", "Its state, and what happens next. What is not due has no due time.", `
 SELECT name, type, status, status_message, failure_count AS "failures in a row", due_reason AS "due because",
-  next_sync_at AS "due at", last_sync_at AS "last sync", dispatched_at AS "dispatched", lease_expires_at AS "lease until", docs_analyzed AS documents
-FROM connectors WHERE id = $connector`),
+  next_sync_at AS "due at", last_sync_at AS "last sync", dispatched_at AS "dispatched", picked_up_at AS "picked up",
+  lease_expires_at AS "lease until", stored, total AS "of", docs_analyzed AS documents
+FROM connector_evidence WHERE id = $connector`),
 			}},
 			{"Ledger", []panel{
 				table("Runs", "Each time it was due, and what came of it.", `

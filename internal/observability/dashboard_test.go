@@ -104,11 +104,11 @@ func TestTheLedgersQueriesAnswerOnARealDatabase(t *testing.T) {
 	var id int
 	require.NoError(t, conn.QueryRow(ctx, `INSERT INTO connectors (name, type, user_id, config, refresh_freq_minutes)
 		VALUES ('docs', 'file', 1, '{"url":"file:///srv"}', 60) RETURNING id`).Scan(&id))
-	_, err = conn.Exec(ctx, `INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, due_at, started_at, picked_up_at, fetched_at,
+	_, err = conn.Exec(ctx, `INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, picked_up_at, fetched_at,
 			completed_at, status, total, stored, config_version)
-		VALUES (gen_random_uuid(), $1, 'connector.sync.file', 'new', now(), now(), now(), now(), now(), 'completed', 0, 0, 1)`, id)
+		VALUES (gen_random_uuid(), $1, 'file', 'new', now(), now(), now(), now(), now(), 'completed', 0, 0, 1)`, id)
 	require.NoError(t, err)
-	_, err = conn.Exec(ctx, `INSERT INTO documents (connector_id, source_id, status, error) VALUES ($1, 'a.md', 'failed', 'too large')`, id)
+	_, err = conn.Exec(ctx, `INSERT INTO documents (connector_id, source_id, status, error, config_version) VALUES ($1, 'a.md', 'failed', 'too large', 1)`, id)
 	require.NoError(t, err)
 
 	macro := regexp.MustCompile(`\$__timeFilter\((\w+)\)`)

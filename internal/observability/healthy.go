@@ -72,7 +72,7 @@ func healthy() Dashboard {
 				graph("Repaired", "Within an hour: triggers published again, workers' runs begun again, runs whose documents vanished.", "none",
 					ask(`sum(increase(scheduler_republished_total[1h]))`, "published again"),
 					ask(`sum(increase(scheduler_rescued_total[1h]))`, "rescued"),
-					ask(`sum(increase(scheduler_lost_in_transit_total[1h]))`, "lost in transit")),
+					ask(`sum(increase(semantic_lost_in_transit_total[1h]))`, "lost in transit")),
 				graph("Providers", "Requests that wait because the provider says so.", "none",
 					ask(`sum by (provider) (rate(connector_provider_throttled_seconds_total[5m]))`, "{{provider}}")),
 			}},

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 
@@ -11,10 +12,8 @@ import (
 	"github.com/echomind/sync/sdk/deadline"
 )
 
-// ErrPooledRole says that a role was asked for through a pooler. SET ROLE belongs to a session, and a pooler in
-// transaction mode lends one session to many: the role would be somebody else's, and ours would be missing.
-var ErrPooledRole = errors.New("DATABASE_ROLE is set, but the connection leads through a pooler, which would give the role to others: " +
-	"leave it empty and run ALTER ROLE <the login> SET role = '<the role>', or connect without the pooler")
+// ErrPooler says that a connection leads through a pooler that cannot be used so. No waiting mends it.
+var ErrPooler = errors.New("the connection to Postgres leads through a pooler")
 
 // setUp sets a session up in one round trip. These are statements, not startup parameters, because PgBouncer refuses
 // startup parameters that it does not know.
@@ -23,36 +22,81 @@ var ErrPooledRole = errors.New("DATABASE_ROLE is set, but the connection leads t
 // after what it was sent. The other two bound what is no transaction of Tx's. A migration and a caller's own SET come
 // later and win.
 //
+// Plans are made for each call: one that was made while nothing was in flight reads all of open_runs, and a connection
+// would keep it until somebody analyses the table. The moves keep theirs, see 0012_housekeeping.sql.
+//
 // The role is only taken where the server that answers is the one that we logged in to: $1 is the process that the
-// server named at the login, and a pooler names one of its own.
-const setUp = `SELECT pg_backend_pid() = $1, concat(
+// server named at the login, and a pooler names a number of its own, which may be larger than any of a process.
+const setUp = `SELECT pg_backend_pid() = $1::bigint, concat(
 	set_config('tcp_keepalives_idle', '10s', false),
 	set_config('tcp_keepalives_interval', '5s', false),
 	set_config('tcp_keepalives_count', '3', false),
 	set_config('tcp_user_timeout', '30s', false),
 	set_config('idle_in_transaction_session_timeout', '30s', false),
 	set_config('lock_timeout', '5s', false),
-	CASE WHEN $2 <> '' AND pg_backend_pid() = $1 THEN set_config('role', $2, false) END)`
+	set_config('plan_cache_mode', 'force_custom_plan', false),
+	CASE WHEN $2 <> '' AND pg_backend_pid() = $1::bigint THEN set_config('role', $2, false) END)`
 
 // session sets a new connection up and takes a role, unless role is empty. It has a deadline of its own, because the
 // pool's attempt to connect has none after the login.
 func session(ctx context.Context, conn *pgx.Conn, role string) error {
-	var isDirect bool
-	err := deadline.Do(ctx, "postgres.session", connectTimeout, func(ctx context.Context) error {
+	return deadline.Do(ctx, "postgres.session", connectTimeout, func(ctx context.Context) error {
+		var isDirect bool
 		// The mode exec leaves no prepared statement behind. A value of set_config needs no quotes.
-		return conn.QueryRow(ctx, setUp, pgx.QueryExecModeExec, int64(conn.PgConn().PID()), role).Scan(&isDirect, nil)
+		err := conn.QueryRow(ctx, setUp, pgx.QueryExecModeExec, int64(conn.PgConn().PID()), role).Scan(&isDirect, nil)
+		var pg *pgconn.PgError
+		switch {
+		case role != "" && errors.As(err, &pg) && (pg.Code == "22023" || pg.Code == "42501"): // no such role, or no member of it
+			return fmt.Errorf("DATABASE_ROLE=%q: grant it to the login, or leave it empty: %w", role, err)
+		case err != nil:
+			return fmt.Errorf("set the session up: %w", err)
+		case isDirect:
+			return nil
+		case role != "":
+			// SET ROLE belongs to the session, and a pooler lends one session to many: others would have our role, and
+			// we would be without it.
+			return fmt.Errorf("%w, and DATABASE_ROLE is set, which others would get there: leave it empty, and run "+
+				"ALTER ROLE … SET role = '%s' for the login", ErrPooler, role)
+		}
+		return pooled(ctx, conn)
 	})
-	var pg *pgconn.PgError
+}
+
+// pooled refuses a pooler behind which the driver's prepared statements would be another's, or missing: every query
+// could fail at any time, or read another's answer.
+func pooled(ctx context.Context, conn *pgx.Conn) error {
+	switch conn.Config().DefaultQueryExecMode {
+	case pgx.QueryExecModeCacheStatement:
+	case pgx.QueryExecModeDescribeExec:
+		return errStatements
+	default: // they need no statement that outlives its message
+		return nil
+	}
+	// A pooler that looks after prepared statements gives them names of its own. In a transaction it is one server that
+	// answers.
+	name := "echomind_" + rand.Text()
+	var isShared bool
+	err := Tx(ctx, conn, func(tx pgx.Tx) error {
+		if _, err := tx.Prepare(ctx, name, "SELECT 1"); err != nil {
+			return err
+		}
+		const query = "SELECT EXISTS (SELECT FROM pg_prepared_statements WHERE name = $1)"
+		if err := tx.QueryRow(ctx, query, pgx.QueryExecModeExec, name).Scan(&isShared); err != nil {
+			return err
+		}
+		return conn.Deallocate(ctx, name)
+	})
 	switch {
-	case role != "" && errors.As(err, &pg) && (pg.Code == "22023" || pg.Code == "42501"): // no such role, or no member of it
-		return fmt.Errorf("DATABASE_ROLE=%q: grant it to the login, or leave it empty: %w", role, err)
 	case err != nil:
-		return fmt.Errorf("set the session up: %w", err)
-	case role != "" && !isDirect:
-		return ErrPooledRole
+		return fmt.Errorf("ask whether the pooler keeps prepared statements: %w", err)
+	case isShared:
+		return errStatements
 	}
 	return nil
 }
+
+var errStatements = fmt.Errorf("%w that does not look after prepared statements: add default_query_exec_mode=cache_describe "+
+	"to the URL's parameters, or use PgBouncer 1.21 or later with max_prepared_statements above 0", ErrPooler)
 
 // Option changes how connections are opened.
 type Option func(*options)
@@ -60,7 +104,7 @@ type Option func(*options)
 type options struct{ role string }
 
 // As has every connection take a role by SET ROLE after it has logged in; "" = the login's own rights. The login must
-// be a member of the role. It cannot be used behind a pooler: see ErrPooledRole.
+// be a member of the role. Behind a pooler it is refused with ErrPooler.
 func As(role string) Option { return func(o *options) { o.role = role } }
 
 func chosen(all []Option) (o options) {

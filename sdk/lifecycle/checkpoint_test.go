@@ -5,32 +5,31 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/lifecycle"
 )
 
 // counts marks messages of a run as stored, as semantic does.
 func (f *fixture) counts(c trip, nos ...int64) {
 	f.t.Helper()
-	f.exec(`INSERT INTO run_messages SELECT $1, unnest($2::bigint[]), unnest($2::bigint[])`, c.session, nos)
-	f.exec(`UPDATE scheduler_runs SET stored = stored + $2 WHERE id = $1`, c.session, len(nos))
+	f.exec(`INSERT INTO run_messages (try_id, no) SELECT $1, unnest($2::bigint[])`, c.try.ID, nos)
+	f.exec(`UPDATE open_runs SET stored = stored + $2 WHERE id = $1`, c.try.Run, len(nos))
 }
 
 // checkpoints counts checkpoints, each with its number as the page.
 func (f *fixture) checkpoints(c trip, nos ...int64) {
 	f.t.Helper()
 	f.counts(c, nos...)
-	f.exec(`INSERT INTO run_checkpoints SELECT $1, no, jsonb_build_object('page', no) FROM unnest($2::bigint[]) no`, c.session, nos)
+	f.exec(`INSERT INTO run_checkpoints (try_id, run_id, no, state) SELECT $1, $2, no, jsonb_build_object('page', no)
+		FROM unnest($3::bigint[]) no`, c.try.ID, c.try.Run, nos)
 }
 
 func (f *fixture) advances(c trip) bool {
 	f.t.Helper()
-	moved, err := f.Advance(ctx, c.session)
+	moved, err := f.Advance(ctx, c.try.Run)
 	require.NoError(f.t, err)
 	return moved
 }
@@ -49,8 +48,8 @@ func TestACheckpointIsPassedOnceEverythingBeforeItIsStored(t *testing.T) {
 	f.counts(c, 2)
 	require.True(t, f.advances(c))
 	require.Equal(t, page(4), of[string](f, c, "state::text"))
-	require.True(t, of[bool](f, c, "status = 'SYNCING' AND chunking_session IS NOT NULL AND lease_owner IS NOT NULL AND last_sync_at IS NULL"))
-	require.True(t, run[bool](f, c, "status = 'running' AND checkpoint_no = 4"))
+	require.True(t, of[bool](f, c, "status = 'SYNCING' AND run_id IS NOT NULL AND last_sync_at IS NULL"))
+	require.True(t, run[bool](f, c, "status = 'running' AND checkpoint_no = 4 AND worker_id IS NOT NULL"))
 	require.False(t, f.advances(c), "twice")
 	require.Zero(t, one[int](f, `SELECT count(*)::integer FROM run_checkpoints`))
 }
@@ -85,11 +84,12 @@ func TestNoCheckpointPassesAMessageThatNobodyCanName(t *testing.T) {
 	c := f.syncing()
 	f.checkpoints(c, 2, 4)
 	f.counts(c, 1)
-	f.exec(`INSERT INTO run_messages VALUES ($1, 3, -1)`, c.session)
-	f.exec(`UPDATE scheduler_runs SET stored = stored + 1, documents_failed = 1, total = 4, new_state = '{"end":true}' WHERE id = $1`, c.session)
+	f.exec(`INSERT INTO run_messages (try_id, no, given_up) VALUES ($1, 3, 'unnamed')`, c.try.ID)
+	f.exec(`UPDATE open_runs SET stored = stored + 1, documents_failed = 1, unnamed = 1, total = 4, whole = true,
+		new_state = '{"end":true}' WHERE id = $1`, c.try.Run)
 	require.True(t, f.advances(c))
 	require.Equal(t, page(2), of[string](f, c, "state::text"))
-	_, err := f.Complete(ctx, c.session)
+	_, err := f.Complete(ctx, c.try.Run)
 	require.NoError(t, err)
 	require.Equal(t, page(2), of[string](f, c, "state::text"))
 }
@@ -97,13 +97,14 @@ func TestNoCheckpointPassesAMessageThatNobodyCanName(t *testing.T) {
 func TestACheckpointOfARunThatIsOverChangesNothing(t *testing.T) {
 	f := newFixture(t)
 	for name, end := range map[string]func(trip){
-		"failed":   func(c trip) { require.NoError(t, f.Fail(ctx, c.session, lifecycle.Transient, "no")) },
-		"released": func(c trip) { require.NoError(t, f.Release(ctx, c.session)) },
+		"failed":   func(c trip) { require.NoError(t, f.Fail(ctx, c.try, lifecycle.Transient, "no")) },
+		"released": func(c trip) { require.NoError(t, f.Release(ctx, c.try)) },
 		"disabled": func(c trip) { require.NoError(t, f.Disable(ctx, c.id)) },
 		"changed":  func(c trip) { f.exec(`UPDATE connectors SET config = '{"x": 1}' WHERE id = $1`, c.id) },
 		"deleted":  func(c trip) { f.exec(`DELETE FROM connectors WHERE id = $1`, c.id) },
 		"rescued": func(c trip) {
-			f.exec(`UPDATE connectors SET status = 'PENDING', chunking_session = $2 WHERE id = $1`, c.id, uuid.New())
+			f.lose(c)
+			require.Equal(t, 1, f.rescue())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -117,7 +118,7 @@ func TestACheckpointOfARunThatIsOverChangesNothing(t *testing.T) {
 	}
 }
 
-func TestAConnectorThatMovedOnAfterTheLookIsFenced(t *testing.T) {
+func TestOfAConnectorThatIsBeingChangedNoCheckpointIsPassed(t *testing.T) {
 	f := newFixture(t)
 	c := f.syncing()
 	f.checkpoints(c, 1)
@@ -126,17 +127,10 @@ func TestAConnectorThatMovedOnAfterTheLookIsFenced(t *testing.T) {
 	defer func() { _ = tx.Rollback(ctx) }()
 	_, err = tx.Exec(ctx, `UPDATE connectors SET config = '{"x": 1}' WHERE id = $1`, c.id)
 	require.NoError(t, err)
-	ended := make(chan error, 1)
-	go func() { _, err := f.Advance(ctx, c.session); ended <- err }()
-	testkit.Eventually(t, 20*time.Second, func() error {
-		if one[int](f, `SELECT count(*)::integer FROM pg_stat_activity
-			WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 0 {
-			return errors.New("nobody waits for the connector")
-		}
-		return nil
-	})
+	_, err = f.Advance(ctx, c.try.Run)
+	require.ErrorIs(t, err, lifecycle.ErrHeld)
 	require.NoError(t, tx.Commit(ctx))
-	require.ErrorIs(t, <-ended, lifecycle.ErrFenced)
+	require.False(t, f.advances(c))
 	require.Equal(t, `{}`, of[string](f, c, "state::text"))
 }
 
@@ -145,7 +139,7 @@ func TestACheckpointIsWhatTheNextRunBeginsWith(t *testing.T) {
 	c := f.syncing()
 	f.checkpoints(c, 1)
 	require.True(t, f.advances(c))
-	require.NoError(t, f.Fail(ctx, c.session, lifecycle.Transient, "no"))
+	require.NoError(t, f.Fail(ctx, c.try, lifecycle.Transient, "no"))
 	require.Equal(t, page(1), of[string](f, c, "state::text"))
 }
 
@@ -155,8 +149,8 @@ func TestACompletionWithoutAStateLeavesTheLastCheckpoint(t *testing.T) {
 		c := f.syncing()
 		f.counts(c, 1)
 		f.checkpoints(c, 2)
-		f.exec(`UPDATE scheduler_runs SET total = 2, new_state = `+state+` WHERE id = $1`, c.session)
-		_, err := f.Complete(ctx, c.session)
+		f.exec(`UPDATE open_runs SET total = 2, whole = true, new_state = `+state+` WHERE id = $1`, c.try.Run)
+		_, err := f.Complete(ctx, c.try.Run)
 		require.NoError(t, err)
 		require.Equal(t, want, of[string](f, c, "state::text"))
 	}
@@ -166,8 +160,8 @@ func TestARunOfNothingButNotesIsSkipped(t *testing.T) {
 	f := newFixture(t)
 	c := f.syncing()
 	f.checkpoints(c, 1, 2)
-	f.exec(`UPDATE scheduler_runs SET total = 2, notes = 2 WHERE id = $1`, c.session)
-	ended, err := f.Complete(ctx, c.session)
+	f.exec(`UPDATE open_runs SET total = 2, whole = true, notes = 2 WHERE id = $1`, c.try.Run)
+	ended, err := f.Complete(ctx, c.try.Run)
 	require.NoError(t, err)
 	require.Equal(t, lifecycle.Skipped, ended.Verdict)
 	require.Equal(t, page(2), of[string](f, c, "state::text"))
@@ -182,8 +176,8 @@ func TestOfEightCallersOneAdvances(t *testing.T) {
 	var callers sync.WaitGroup
 	for range 8 {
 		callers.Go(func() {
-			m, err := f.Advance(ctx, c.session)
-			if err != nil && !errors.Is(err, lifecycle.ErrFenced) {
+			m, err := f.Advance(ctx, c.try.Run)
+			if err != nil && !errors.Is(err, lifecycle.ErrHeld) {
 				t.Errorf("advance: %v", err)
 			}
 			moved <- m
@@ -207,8 +201,8 @@ func TestCheckpointedRunsAreTheOpenOnesWhoseCheckpointWaits(t *testing.T) {
 		f.checkpoints(c, 1)
 	}
 	require.True(t, f.advances(passed))
-	require.NoError(t, f.Fail(ctx, over.session, lifecycle.Transient, "no"))
-	sessions, err := f.CheckpointedRuns(ctx)
+	require.NoError(t, f.Fail(ctx, over.try, lifecycle.Transient, "no"))
+	tries, err := f.CheckpointedRuns(ctx, uuid.Nil)
 	require.NoError(t, err)
-	require.Equal(t, []uuid.UUID{waiting.session}, sessions)
+	require.Equal(t, []lifecycle.Try{waiting.try}, tries)
 }

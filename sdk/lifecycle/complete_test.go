@@ -17,20 +17,20 @@ func TestCompleteOnlyWhereAllIsStored(t *testing.T) {
 	f := newFixture(t)
 	c := f.syncing()
 	for _, counts := range []string{"total = NULL, stored = 2", "total = 3, stored = 2"} {
-		f.exec(`UPDATE scheduler_runs SET `+counts+` WHERE id = $1`, c.session)
+		f.exec(`UPDATE open_runs SET `+counts+` WHERE id = $1`, c.try.Run)
 		before := f.everything(c)
-		_, err := f.Complete(ctx, c.session)
+		_, err := f.Complete(ctx, c.try.Run)
 		require.ErrorIs(t, err, lifecycle.ErrFenced, counts)
 		require.Equal(t, before, f.everything(c), counts)
 	}
-	f.exec(`UPDATE scheduler_runs SET stored = 3, documents_processed = 2, documents_failed = 1, documents_unchanged = 5
-		WHERE id = $1`, c.session)
-	f.exec(`UPDATE connectors SET failure_count = 3 WHERE id = $1`, c.id)
-	ended, err := f.Complete(ctx, c.session)
+	f.exec(`UPDATE open_runs SET stored = 3, whole = true, documents_processed = 2, documents_failed = 1, documents_unchanged = 5
+		WHERE id = $1`, c.try.Run)
+	f.force(`UPDATE connectors SET failure_count = 3 WHERE id = $1`, c.id)
+	ended, err := f.Complete(ctx, c.try.Run)
 	require.NoError(t, err)
 	require.Equal(t, lifecycle.Ended{ConnectorID: c.id, Type: "file", Verdict: lifecycle.Completed}, ended)
 	require.Equal(t, "completed", run[string](f, c, "status"))
-	require.True(t, of[bool](f, c, `status = 'ACTIVE' AND chunking_session IS NULL AND lease_owner IS NULL
+	require.True(t, of[bool](f, c, `status = 'ACTIVE' AND run_id IS NULL
 		AND failure_count = 0 AND docs_analyzed = 8 AND last_sync_at IS NOT NULL`))
 	require.InDelta(t, time.Hour, of[time.Duration](f, c, "next_sync_at - clock_timestamp()"), float64(time.Minute))
 	require.Equal(t, "schedule", of[string](f, c, "due_reason"))
@@ -45,10 +45,10 @@ func TestOfEightCallersOneCompletes(t *testing.T) {
 	for range 8 {
 		callers.Go(func() {
 			<-begin
-			switch _, err := f.Complete(ctx, c.session); {
+			switch _, err := f.Complete(ctx, c.try.Run); {
 			case err == nil:
 				done.Add(1)
-			case !errors.Is(err, lifecycle.ErrFenced):
+			case !errors.Is(err, lifecycle.ErrFenced) && !errors.Is(err, lifecycle.ErrHeld):
 				t.Errorf("complete: %v", err)
 			}
 		})
@@ -62,9 +62,9 @@ func TestOfEightCallersOneCompletes(t *testing.T) {
 func TestTheNewStateIsCommittedWithActive(t *testing.T) {
 	f := newFixture(t)
 	c := f.stored(1)
-	f.exec(`UPDATE scheduler_runs SET new_state = '{"delta":"b"}' WHERE id = $1`, c.session)
+	f.exec(`UPDATE open_runs SET new_state = '{"delta":"b"}' WHERE id = $1`, c.try.Run)
 	require.Equal(t, `{}`, of[string](f, c, "state::text"))
-	_, err := f.Complete(ctx, c.session)
+	_, err := f.Complete(ctx, c.try.Run)
 	require.NoError(t, err)
 	require.Equal(t, `{"delta": "b"}`, of[string](f, c, "state::text"))
 	require.True(t, run[bool](f, c, "new_state IS NULL"))
@@ -73,8 +73,8 @@ func TestTheNewStateIsCommittedWithActive(t *testing.T) {
 func TestTheStateIsKeptWhereTheRunHasNone(t *testing.T) {
 	f := newFixture(t)
 	c := f.stored(1)
-	f.exec(`UPDATE connectors SET state = '{"delta":"a"}' WHERE id = $1`, c.id)
-	_, err := f.Complete(ctx, c.session)
+	f.force(`UPDATE connectors SET state = '{"delta":"a"}' WHERE id = $1`, c.id)
+	_, err := f.Complete(ctx, c.try.Run)
 	require.NoError(t, err)
 	require.Equal(t, `{"delta": "a"}`, of[string](f, c, "state::text"))
 }
@@ -82,8 +82,8 @@ func TestTheStateIsKeptWhereTheRunHasNone(t *testing.T) {
 func TestAFailedRunLeavesTheState(t *testing.T) {
 	f := newFixture(t)
 	c := f.syncing()
-	f.exec(`UPDATE scheduler_runs SET total = 2, stored = 1, new_state = '{"delta":"b"}' WHERE id = $1`, c.session)
-	require.NoError(t, f.Fail(ctx, c.session, lifecycle.Transient, "no"))
+	f.exec(`UPDATE open_runs SET total = 2, stored = 1, new_state = '{"delta":"b"}' WHERE id = $1`, c.try.Run)
+	require.NoError(t, f.Fail(ctx, c.try, lifecycle.Transient, "no"))
 	require.Equal(t, `{}`, of[string](f, c, "state::text"))
 	require.True(t, run[bool](f, c, "new_state IS NULL"))
 }
@@ -91,7 +91,7 @@ func TestAFailedRunLeavesTheState(t *testing.T) {
 func TestNothingToStoreIsSkipped(t *testing.T) {
 	f := newFixture(t)
 	c := f.stored(0)
-	ended, err := f.Complete(ctx, c.session)
+	ended, err := f.Complete(ctx, c.try.Run)
 	require.NoError(t, err)
 	require.Equal(t, lifecycle.Skipped, ended.Verdict)
 	require.Equal(t, "skipped", run[string](f, c, "status"))
@@ -102,7 +102,7 @@ func TestATriggerDuringARunMakesItDueAgainAtOnce(t *testing.T) {
 	f := newFixture(t)
 	c := f.stored(1)
 	f.exec(`UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = $1`, c.id)
-	_, err := f.Complete(ctx, c.session)
+	_, err := f.Complete(ctx, c.try.Run)
 	require.NoError(t, err)
 	require.True(t, of[bool](f, c, "status = 'ACTIVE' AND next_sync_at <= clock_timestamp() AND due_reason = 'manual'"))
 }
@@ -111,21 +111,24 @@ func TestATriggerBeforeThePickUpIsAnsweredByTheRun(t *testing.T) {
 	f := newFixture(t)
 	c := f.pending()
 	f.exec(`UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = $1`, c.id)
-	require.NoError(t, f.PickUp(ctx, c.id, c.session, c.owner, lease))
+	require.NoError(t, f.PickUp(ctx, c.id, c.try, c.worker, lease))
 	require.True(t, run[bool](f, c, "trigger_requested_at IS NOT NULL"))
-	f.exec(`UPDATE scheduler_runs SET total = 0 WHERE id = $1`, c.session)
-	_, err := f.Complete(ctx, c.session)
+	f.exec(`UPDATE open_runs SET total = 0, whole = true WHERE id = $1`, c.try.Run)
+	_, err := f.Complete(ctx, c.try.Run)
 	require.NoError(t, err)
 	require.True(t, of[bool](f, c, "next_sync_at > clock_timestamp() AND due_reason = 'schedule'"))
 }
 
-func TestStoredRunsAreThoseThatOnlyWaitForTheirCompletion(t *testing.T) {
+func TestWholeRunsAreThoseThatOnlyWaitForTheirCompletion(t *testing.T) {
 	f := newFixture(t)
 	whole, ended := f.stored(2), f.stored(2)
 	f.syncing()
-	_, err := f.Complete(ctx, ended.session)
+	_, err := f.Complete(ctx, ended.try.Run)
 	require.NoError(t, err)
-	sessions, err := f.StoredRuns(ctx)
+	runs, err := f.WholeRuns(ctx, uuid.Nil)
 	require.NoError(t, err)
-	require.Equal(t, []uuid.UUID{whole.session}, sessions)
+	require.Equal(t, []uuid.UUID{whole.try.Run}, runs)
+	runs, err = f.WholeRuns(ctx, whole.try.Run)
+	require.NoError(t, err)
+	require.Empty(t, runs, "behind the last")
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/sdk/lifecycle"
@@ -17,51 +16,69 @@ import (
 var endings = map[string]func(*fixture) trip{
 	"all documents stored": func(f *fixture) trip {
 		c := f.stored(2)
-		_, err := f.Complete(ctx, c.session)
+		_, err := f.Complete(ctx, c.try.Run)
 		require.NoError(f.t, err)
 		return c
 	},
 	"nothing had changed": func(f *fixture) trip {
 		c := f.stored(0)
-		_, err := f.Complete(ctx, c.session)
+		_, err := f.Complete(ctx, c.try.Run)
 		require.NoError(f.t, err)
 		return c
 	},
 	"error that passes": func(f *fixture) trip {
 		c := f.syncing()
-		require.NoError(f.t, f.Fail(ctx, c.session, lifecycle.Transient, "no answer"))
+		require.NoError(f.t, f.Fail(ctx, c.try, lifecycle.Transient, "no answer"))
 		return c
 	},
 	"error that stays": func(f *fixture) trip {
 		c := f.syncing()
-		require.NoError(f.t, f.Fail(ctx, c.session, lifecycle.Permanent, "gone"))
+		require.NoError(f.t, f.Fail(ctx, c.try, lifecycle.Permanent, "gone"))
 		return c
 	},
 	"failure number `max_retries` in a row": func(f *fixture) trip {
 		c := f.syncing()
 		f.exec(`UPDATE connectors SET max_retries = 1 WHERE id = $1`, c.id)
-		require.NoError(f.t, f.Fail(ctx, c.session, lifecycle.Transient, "no answer"))
+		require.NoError(f.t, f.Fail(ctx, c.try, lifecycle.Transient, "no answer"))
+		return c
+	},
+	"took longer than it may": func(f *fixture) trip {
+		c := f.syncing()
+		require.NoError(f.t, f.Fail(ctx, c.try, lifecycle.TooLong, "too long"))
+		return c
+	},
+	"took longer than it may, having passed a checkpoint": func(f *fixture) trip {
+		c := f.syncing()
+		f.checkpoints(c, 1)
+		require.True(f.t, f.advances(c))
+		require.NoError(f.t, f.Fail(ctx, c.try, lifecycle.TooLong, "too long"))
 		return c
 	},
 	"worker lost, the first failure": func(f *fixture) trip {
 		c := f.syncing()
-		f.exec(`UPDATE connectors SET status = 'PENDING', chunking_session = $2, dispatched_at = clock_timestamp(),
-			failure_count = failure_count + 1, lease_owner = NULL, lease_expires_at = NULL WHERE id = $1`, c.id, uuid.New())
+		f.lose(c)
+		require.Equal(f.t, 1, f.rescue())
 		return c
 	},
 	"worker lost, again": func(f *fixture) trip {
 		c := f.syncing()
-		f.exec(`UPDATE connectors SET status = 'ERROR', due_reason = 'rescue', chunking_session = NULL WHERE id = $1`, c.id)
+		f.exec(`UPDATE connectors SET max_retries = 9 WHERE id = $1`, c.id)
+		c.failed = 1
+		f.force(`UPDATE connectors SET failure_count = $2 WHERE id = $1`, c.id, c.failed)
+		f.lose(c)
+		require.Zero(f.t, f.rescue())
+		require.Equal(f.t, 1, f.abandon())
 		return c
 	},
 	"documents lost in transit": func(f *fixture) trip {
 		c := f.syncing()
-		f.exec(`UPDATE connectors SET status = 'ERROR', due_reason = 'lost', chunking_session = NULL WHERE id = $1`, c.id)
+		require.NoError(f.t, f.Drain(ctx, c.try, 7))
+		require.Equal(f.t, 1, one[int](f, `SELECT count(*)::integer FROM moves.fail_lost_in_transit(ARRAY[$1::uuid], 8, 9)`, c.try.Run))
 		return c
 	},
 	"clean stop of the worker": func(f *fixture) trip {
 		c := f.syncing()
-		require.NoError(f.t, f.Release(ctx, c.session))
+		require.NoError(f.t, f.Release(ctx, c.try))
 		return c
 	},
 	"changed by its user": func(f *fixture) trip {
@@ -107,7 +124,7 @@ func (f *fixture) whatBecameOf(c trip) string {
 	if one[int64](f, `SELECT count(*) FROM connectors WHERE id = $1`, c.id) == 0 {
 		return ledger + " | - | - | -"
 	}
-	counted := fmt.Sprintf("+%d", of[int32](f, c, "failure_count"))
+	counted := fmt.Sprintf("+%d", of[int32](f, c, "failure_count")-c.failed)
 	if counted == "+0" {
 		counted = "no"
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/db"
+	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/lifecycle"
@@ -39,8 +40,10 @@ func newFixture(t *testing.T) *fixture {
 
 // trip is one connector on its way.
 type trip struct {
-	id             int32
-	session, owner uuid.UUID
+	id     int32
+	try    lifecycle.Try
+	worker uuid.UUID
+	failed int32 // in a row, before this run
 }
 
 // active is a connector at rest that is synced every hour.
@@ -48,7 +51,7 @@ func (f *fixture) active() trip {
 	f.t.Helper()
 	id := one[int32](f, `INSERT INTO connectors (name, type, user_id, refresh_freq_minutes)
 		VALUES ('notes', 'file', 1, 60) RETURNING id`)
-	return trip{id: id, owner: uuid.New()}
+	return trip{id: id, worker: uuid.New()}
 }
 
 func (f *fixture) pending() trip {
@@ -59,19 +62,14 @@ func (f *fixture) pending() trip {
 // claim does what the scheduler does.
 func (f *fixture) claim(c trip) trip {
 	f.t.Helper()
-	c.session = uuid.New()
-	f.exec(`UPDATE connectors SET status = 'PENDING', chunking_session = $2, dispatched_at = clock_timestamp(),
-		next_sync_at = NULL, due_reason = NULL, slot_at = NULL WHERE id = $1`, c.id, c.session)
-	f.exec(`INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, due_at, started_at, config_version)
-		SELECT $2, id, 'connector.sync.file', 'manual', clock_timestamp(), clock_timestamp(), config_version
-		FROM connectors WHERE id = $1`, c.id, c.session)
+	c.try = lifecycle.Try{Run: movestest.Claim(f.t, f.pool, c.id), ID: uuid.New()}
 	return c
 }
 
 func (f *fixture) syncing() trip {
 	f.t.Helper()
 	c := f.pending()
-	require.NoError(f.t, f.PickUp(ctx, c.id, c.session, c.owner, lease))
+	require.NoError(f.t, f.PickUp(ctx, c.id, c.try, c.worker, lease))
 	return c
 }
 
@@ -79,8 +77,14 @@ func (f *fixture) syncing() trip {
 func (f *fixture) stored(n int) trip {
 	f.t.Helper()
 	c := f.syncing()
-	f.exec(`UPDATE scheduler_runs SET total = $2, stored = $2 WHERE id = $1`, c.session, n)
+	f.exec(`UPDATE open_runs SET total = $2, stored = $2, whole = true WHERE id = $1`, c.try.Run, n)
 	return c
+}
+
+// force writes what only moves may write.
+func (f *fixture) force(sql string, args ...any) {
+	f.t.Helper()
+	movestest.Force(f.t, f.pool, sql, args...)
 }
 
 func (f *fixture) exec(sql string, args ...any) {
@@ -104,15 +108,17 @@ func of[T any](f *fixture, c trip, column string) T {
 	return one[T](f, `SELECT `+column+` FROM connectors WHERE id = $1`, c.id)
 }
 
-// run reads one column of a trip's run.
+// run reads one column of a trip's run, open or ended.
 func run[T any](f *fixture, c trip, column string) T {
 	f.t.Helper()
-	return one[T](f, `SELECT `+column+` FROM scheduler_runs WHERE id = $1`, c.session)
+	return one[T](f, `SELECT `+column+` FROM scheduler_runs WHERE id = $1`, c.try.Run)
 }
 
 // everything is all that is stored of a connector and its runs.
 func (f *fixture) everything(c trip) string {
 	f.t.Helper()
-	return one[string](f, `SELECT concat(c::text, (SELECT string_agg(r::text, ' ' ORDER BY r.id) FROM scheduler_runs r
-		WHERE r.connector_id = c.id)) FROM connectors c WHERE c.id = $1`, c.id)
+	return one[string](f, `SELECT concat(c::text, (SELECT string_agg(r::text, ' ' ORDER BY r.id) FROM open_runs r
+		WHERE r.connector_id = c.id), (SELECT string_agg(r::text, ' ' ORDER BY r.id) FROM runs r WHERE r.connector_id = c.id),
+		(SELECT string_agg(u::text, ' ' ORDER BY u.run_id) FROM unswept_runs u WHERE u.connector_id = c.id))
+		FROM connectors c WHERE c.id = $1`, c.id)
 }

@@ -36,8 +36,9 @@ var ErrHeld = errors.New("somebody holds the connector")
 // ErrUnchanged says that a connector does not exist or already stands where it was asked to go.
 var ErrUnchanged = errors.New("nothing to change")
 
-// callTimeout bounds every call to Postgres. It is longer than the lock_timeout of the moves.
-const callTimeout = 5 * time.Second
+// callTimeout bounds every call to Postgres. It is longer than twice the lock_timeout of the moves (3 s): whoever waits for a
+// row behind another waits for its turn first, and then for the row.
+const callTimeout = 7 * time.Second
 
 // maxMessageBytes bounds what is kept of an error message.
 const maxMessageBytes = 2000

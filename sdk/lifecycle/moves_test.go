@@ -11,26 +11,26 @@ import (
 	"github.com/echomind/sync/sdk/lifecycle"
 )
 
-// moves are all that a session can ask for.
+// moves are all that a try can ask for.
 func (f *fixture) moves(c trip) map[string]func() error {
 	return map[string]func() error{
-		"pick up":  func() error { return f.PickUp(ctx, c.id, c.session, c.owner, lease) },
-		"renew":    func() error { return f.Renew(ctx, c.session, c.owner, lease) },
-		"drain":    func() error { return f.Drain(ctx, c.session, c.owner, 7) },
-		"release":  func() error { return f.Release(ctx, c.session) },
-		"fail":     func() error { return f.Fail(ctx, c.session, lifecycle.Transient, "no") },
-		"complete": func() error { _, err := f.Complete(ctx, c.session); return err },
+		"pick up":   func() error { return f.PickUp(ctx, c.id, c.try, c.worker, lease) },
+		"heartbeat": func() error { return f.beats(c) },
+		"drain":     func() error { return f.Drain(ctx, c.try, 7) },
+		"release":   func() error { return f.Release(ctx, c.try) },
+		"fail":      func() error { return f.Fail(ctx, c.try, lifecycle.Transient, "no") },
+		"complete":  func() error { _, err := f.Complete(ctx, c.try.Run); return err },
 	}
 }
 
-func TestAStaleSessionChangesNothing(t *testing.T) {
+func TestAStaleRunChangesNothing(t *testing.T) {
 	f := newFixture(t)
 	for stage, begin := range map[string]func() trip{
 		"ACTIVE": f.active, "PENDING": f.pending, "SYNCING": f.syncing, "all stored": func() trip { return f.stored(3) },
 	} {
 		c := begin()
 		stale := c
-		stale.session = uuid.New()
+		stale.try.Run = uuid.New()
 		before := f.everything(c)
 		for name, move := range f.moves(stale) {
 			require.ErrorIs(t, move(), lifecycle.ErrFenced, "%s in %s", name, stage)
@@ -39,12 +39,12 @@ func TestAStaleSessionChangesNothing(t *testing.T) {
 	}
 }
 
-func TestAnEndedSessionChangesNothing(t *testing.T) {
+func TestAnEndedRunIsNotChanged(t *testing.T) {
 	f := newFixture(t)
 	for end, with := range map[string]func(trip) error{
-		"released": func(c trip) error { return f.Release(ctx, c.session) },
-		"failed":   func(c trip) error { return f.Fail(ctx, c.session, lifecycle.Transient, "no") },
-		"complete": func(c trip) error { _, err := f.Complete(ctx, c.session); return err },
+		"released": func(c trip) error { return f.Release(ctx, c.try) },
+		"failed":   func(c trip) error { return f.Fail(ctx, c.try, lifecycle.Transient, "no") },
+		"complete": func(c trip) error { _, err := f.Complete(ctx, c.try.Run); return err },
 		"disabled": func(c trip) error { return f.Disable(ctx, c.id) },
 	} {
 		c := f.stored(3)
@@ -69,14 +69,15 @@ func TestOnlyTheStatusItComesFromLetsAMovePass(t *testing.T) {
 	require.Equal(t, "PENDING", of[string](f, c, "status"))
 }
 
-func TestPickUpRepeatedByItsOwnerSucceedsAndByAnotherIsFenced(t *testing.T) {
+func TestPickUpRepeatedByItsTrySucceedsAndByAnotherIsFenced(t *testing.T) {
 	f := newFixture(t)
 	c := f.pending()
-	require.NoError(t, f.PickUp(ctx, c.id, c.session, c.owner, lease))
+	require.NoError(t, f.PickUp(ctx, c.id, c.try, c.worker, lease))
 	require.Equal(t, "SYNCING", of[string](f, c, "status"))
-	require.NoError(t, f.PickUp(ctx, c.id, c.session, c.owner, lease))
+	require.NoError(t, f.PickUp(ctx, c.id, c.try, c.worker, lease))
 	before := f.everything(c)
-	require.ErrorIs(t, f.PickUp(ctx, c.id, c.session, uuid.New(), lease), lifecycle.ErrFenced)
+	require.ErrorIs(t, f.PickUp(ctx, c.id, c.try, uuid.New(), lease), lifecycle.ErrFenced, "for another worker")
+	require.ErrorIs(t, f.PickUp(ctx, c.id, c.another().try, c.worker, lease), lifecycle.ErrFenced, "for another try")
 	require.Equal(t, before, f.everything(c))
 	require.True(t, run[bool](f, c, "picked_up_at IS NOT NULL"))
 }
@@ -84,52 +85,27 @@ func TestPickUpRepeatedByItsOwnerSucceedsAndByAnotherIsFenced(t *testing.T) {
 func TestPickUpOfAnotherConnectorIsFenced(t *testing.T) {
 	f := newFixture(t)
 	c, other := f.pending(), f.pending()
-	require.ErrorIs(t, f.PickUp(ctx, other.id, c.session, c.owner, lease), lifecycle.ErrFenced)
+	require.ErrorIs(t, f.PickUp(ctx, other.id, c.try, c.worker, lease), lifecycle.ErrFenced)
 	require.Equal(t, "PENDING", of[string](f, other, "status"))
-}
-
-func TestRenewRevivesAnExpiredLeaseThatNobodyClaimed(t *testing.T) {
-	f := newFixture(t)
-	c := f.syncing()
-	f.exec(`UPDATE connectors SET lease_expires_at = clock_timestamp() - interval '1 hour' WHERE id = $1`, c.id)
-	require.NoError(t, f.Renew(ctx, c.session, c.owner, lease))
-	require.True(t, of[bool](f, c, "lease_expires_at > clock_timestamp() + interval '10 s'"))
-}
-
-func TestRenewNeverRevivesADrainedLease(t *testing.T) {
-	f := newFixture(t)
-	c := f.syncing()
-	require.NoError(t, f.Drain(ctx, c.session, c.owner, 7))
-	require.ErrorIs(t, f.Renew(ctx, c.session, c.owner, lease), lifecycle.ErrFenced)
-	require.True(t, of[bool](f, c, "lease_owner IS NULL AND lease_expires_at IS NULL"))
-}
-
-func TestRenewAndDrainByAnotherOwnerAreFenced(t *testing.T) {
-	f := newFixture(t)
-	c := f.syncing()
-	before := f.everything(c)
-	require.ErrorIs(t, f.Renew(ctx, c.session, uuid.New(), lease), lifecycle.ErrFenced)
-	require.ErrorIs(t, f.Drain(ctx, c.session, uuid.New(), 7), lifecycle.ErrFenced)
-	require.Equal(t, before, f.everything(c))
 }
 
 func TestDrainWritesWhereSyncCompletedIsAndWhenFetchingEnded(t *testing.T) {
 	f := newFixture(t)
 	c := f.syncing()
-	require.NoError(t, f.Drain(ctx, c.session, c.owner, 7))
+	require.NoError(t, f.Drain(ctx, c.try, 7))
 	require.Equal(t, "SYNCING", of[string](f, c, "status"))
 	require.Equal(t, int64(7), run[int64](f, c, "drain_seq"))
 	require.True(t, run[bool](f, c, "fetched_at IS NOT NULL"))
-	require.ErrorIs(t, f.Drain(ctx, c.session, c.owner, 9), lifecycle.ErrFenced, "twice")
+	require.ErrorIs(t, f.Drain(ctx, c.try, 9), lifecycle.ErrFenced, "twice")
 	require.Equal(t, int64(7), run[int64](f, c, "drain_seq"))
 }
 
 func TestDrainAfterCompletionIsFenced(t *testing.T) {
 	f := newFixture(t)
 	c := f.stored(1)
-	_, err := f.Complete(ctx, c.session)
+	_, err := f.Complete(ctx, c.try.Run)
 	require.NoError(t, err)
-	require.ErrorIs(t, f.Drain(ctx, c.session, c.owner, 7), lifecycle.ErrFenced)
+	require.ErrorIs(t, f.Drain(ctx, c.try, 7), lifecycle.ErrFenced)
 	require.True(t, run[bool](f, c, "drain_seq IS NULL"))
 }
 
@@ -137,10 +113,10 @@ func TestReleaseIsDueNowSupersededAndNoFailure(t *testing.T) {
 	f := newFixture(t)
 	for _, begin := range []func() trip{f.pending, f.syncing} {
 		c := begin()
-		require.NoError(t, f.Release(ctx, c.session))
+		require.NoError(t, f.Release(ctx, c.try))
 		require.Equal(t, "ACTIVE", of[string](f, c, "status"))
 		require.True(t, of[bool](f, c, "next_sync_at <= clock_timestamp() AND due_reason = 'release'"))
-		require.True(t, of[bool](f, c, "chunking_session IS NULL AND lease_owner IS NULL AND failure_count = 0"))
+		require.True(t, of[bool](f, c, "run_id IS NULL AND failure_count = 0"))
 		require.Equal(t, "superseded", run[string](f, c, "status"))
 	}
 }
@@ -148,7 +124,7 @@ func TestReleaseIsDueNowSupersededAndNoFailure(t *testing.T) {
 func TestATransientFailureIsTriedAgainAfterABackoff(t *testing.T) {
 	f := newFixture(t)
 	c := f.syncing()
-	require.NoError(t, f.Fail(ctx, c.session, lifecycle.Transient, "timed out"))
+	require.NoError(t, f.Fail(ctx, c.try, lifecycle.Transient, "timed out"))
 	require.Equal(t, "ERROR", of[string](f, c, "status"))
 	require.Equal(t, "timed out", of[string](f, c, "status_message"))
 	require.Equal(t, int32(1), of[int32](f, c, "failure_count"))
@@ -162,7 +138,7 @@ func TestATransientFailureIsTriedAgainAfterABackoff(t *testing.T) {
 func TestAPermanentFailureIsNotTriedAgainUntilTriggered(t *testing.T) {
 	f := newFixture(t)
 	c := f.syncing()
-	require.NoError(t, f.Fail(ctx, c.session, lifecycle.Permanent, "bad password"))
+	require.NoError(t, f.Fail(ctx, c.try, lifecycle.Permanent, "bad password"))
 	require.True(t, of[bool](f, c, "status = 'ERROR' AND next_sync_at IS NULL AND failure_count = 1"))
 	f.exec(`UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = $1`, c.id)
 	require.True(t, of[bool](f, c, "next_sync_at <= clock_timestamp() AND due_reason = 'manual'"))
@@ -174,8 +150,8 @@ func TestMaxRetriesFailuresInARowDisable(t *testing.T) {
 	f.exec(`UPDATE connectors SET max_retries = 2 WHERE id = $1`, c.id)
 	for range 2 {
 		c = f.claim(c)
-		require.NoError(t, f.PickUp(ctx, c.id, c.session, c.owner, lease))
-		require.NoError(t, f.Fail(ctx, c.session, lifecycle.Transient, "timed out"))
+		require.NoError(t, f.PickUp(ctx, c.id, c.try, c.worker, lease))
+		require.NoError(t, f.Fail(ctx, c.try, lifecycle.Transient, "timed out"))
 	}
 	require.True(t, of[bool](f, c, "status = 'DISABLED' AND next_sync_at IS NULL"))
 	require.Equal(t, "disabled after 2 failures in a row: timed out", of[string](f, c, "status_message"))
@@ -187,7 +163,7 @@ func TestMaxRetriesFailuresInARowDisable(t *testing.T) {
 func TestAFailureMessageIsMadeStorable(t *testing.T) {
 	f := newFixture(t)
 	c := f.syncing()
-	require.NoError(t, f.Fail(ctx, c.session, lifecycle.Transient, "a\x00b\xff"+strings.Repeat("é", 5000)))
+	require.NoError(t, f.Fail(ctx, c.try, lifecycle.Transient, "a\x00b\xff"+strings.Repeat("é", 5000)))
 	message := of[string](f, c, "status_message")
 	require.True(t, strings.HasPrefix(message, "ab\uFFFDé"), message[:10])
 	require.LessOrEqual(t, len(message), 2003)
@@ -197,7 +173,7 @@ func TestDisableEndsTheRunAndEnablePlans(t *testing.T) {
 	f := newFixture(t)
 	c := f.syncing()
 	require.NoError(t, f.Disable(ctx, c.id))
-	require.True(t, of[bool](f, c, "status = 'DISABLED' AND chunking_session IS NULL AND next_sync_at IS NULL"))
+	require.True(t, of[bool](f, c, "status = 'DISABLED' AND run_id IS NULL AND next_sync_at IS NULL"))
 	require.Equal(t, "superseded", run[string](f, c, "status"))
 	require.ErrorIs(t, f.Disable(ctx, c.id), lifecycle.ErrUnchanged)
 	require.NoError(t, f.Enable(ctx, c.id))

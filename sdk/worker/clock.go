@@ -65,7 +65,7 @@ func (c *workClock) stop() {
 	c.timer.Stop()
 }
 
-// wait is one that begins when something fails for the first time, and ends when it does not any more.
+// wait is one that begins with the first of several failures, and ends with the last.
 type wait struct{ over func() }
 
 func (w *wait) begin(c *workClock, began time.Time) {
@@ -77,5 +77,6 @@ func (w *wait) begin(c *workClock, began time.Time) {
 func (w *wait) end() {
 	if w.over != nil {
 		w.over()
+		w.over = nil
 	}
 }

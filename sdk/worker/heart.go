@@ -15,8 +15,8 @@ import (
 )
 
 // heart keeps the leases of all the runs that a worker has in hand, by one heartbeat. It ends a run that Postgres says is
-// not this worker's any more. It shuts the gate while Postgres has not answered for a whole lease, because the runs may
-// have been rescued.
+// not this worker's any more. While Postgres has not answered for a whole lease it shuts the gate, because the runs may have
+// been rescued, and stops the runs' clocks.
 //
 // It beats also while nothing is in hand: then no pick-up has to write the worker's row, which it would hold for as long as
 // it waits for a connector that somebody else holds, with the next heartbeat behind it.
@@ -30,13 +30,17 @@ type heart struct {
 	first   chan struct{} // closed by the first answer
 
 	mu   sync.Mutex
-	held map[uuid.UUID]holding // by run
-	last time.Time             // when the last heartbeat that was answered was sent
+	held map[uuid.UUID]*holding // by run
+	why  error                  // of the last that was not answered
+	last time.Time              // when the last heartbeat that was answered was sent
 }
 
+// holding is one run in hand.
 type holding struct {
-	try lifecycle.Try
-	end context.CancelCauseFunc
+	try    lifecycle.Try
+	clock  *workClock
+	end    context.CancelCauseFunc
+	outage wait
 }
 
 // newHeart makes the heart of a worker that begins. It is a worker of its own, so that a heartbeat keeps nothing that an
@@ -44,7 +48,7 @@ type holding struct {
 func newHeart(beats *lifecycle.Lifecycle, lease time.Duration, m *metrics, log *slog.Logger) *heart {
 	return &heart{
 		worker: uuid.New(), lease: lease, beat: beats.Heartbeat, gate: newGate(), metrics: m, log: log,
-		first: make(chan struct{}), held: map[uuid.UUID]holding{}, last: time.Now(),
+		first: make(chan struct{}), held: map[uuid.UUID]*holding{}, last: time.Now(),
 	}
 }
 
@@ -87,7 +91,7 @@ func (h *heart) once(ctx context.Context, sent time.Time) bool {
 	if err != nil {
 		if ctx.Err() == nil {
 			h.metrics.renewals.WithLabelValues(unanswered).Inc()
-			h.log.Debug("a heartbeat was not answered", "err", err)
+			h.unanswered(err)
 		}
 		return false
 	}
@@ -107,6 +111,9 @@ func (h *heart) answered(sent time.Time) {
 	if !h.gate.isOpen() {
 		h.log.Info("Postgres answers again: syncs go on")
 		h.gate.set(true)
+		for _, run := range h.held {
+			run.outage.end()
+		}
 	}
 	select {
 	case <-h.first:
@@ -115,20 +122,29 @@ func (h *heart) answered(sent time.Time) {
 	}
 }
 
+func (h *heart) unanswered(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.why = err
+}
+
 // isSilent shuts the gate once a lease has passed without an answer.
 func (h *heart) isSilent() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if silent := time.Since(h.last); silent >= h.lease && h.gate.isOpen() {
 		h.log.Warn("no heartbeat was answered for a whole lease: syncs publish nothing until one is", "lease", h.lease,
-			"in_hand", len(h.held))
+			"in_hand", len(h.held), "err", h.why)
 		h.gate.set(false)
+		for _, run := range h.held {
+			run.outage.begin(run.clock, h.last)
+		}
 	}
 }
 
 // hold keeps the lease of a run that was picked up, and ends it when it is lost. The returned function lets the run go:
 // after it no heartbeat names the run, or ends it.
-func (h *heart) hold(try lifecycle.Try, end context.CancelCauseFunc) (letGo func()) {
+func (h *heart) hold(try lifecycle.Try, clock *workClock, end context.CancelCauseFunc) (letGo func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if before, twice := h.held[try.Run]; twice {
@@ -136,11 +152,16 @@ func (h *heart) hold(try lifecycle.Try, end context.CancelCauseFunc) (letGo func
 	} else {
 		h.metrics.leases.Inc()
 	}
-	h.held[try.Run] = holding{try: try, end: end}
+	run := &holding{try: try, clock: clock, end: end}
+	if !h.gate.isOpen() {
+		run.outage.begin(clock, time.Now())
+	}
+	h.held[try.Run] = run
 	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if h.held[try.Run].try == try {
+		run.outage.end()
+		if h.held[try.Run] == run {
 			delete(h.held, try.Run)
 			h.metrics.leases.Dec()
 		}

@@ -155,7 +155,7 @@ func (o *outbox) publish(no int64, msg *nats.Msg) (uint64, error) {
 	var waiting wait
 	defer waiting.end()
 	for pause := publishPause; ; pause = min(2*pause, publishPauses) {
-		if err := o.passGate(); err != nil {
+		if err := o.gate.wait(o.ctx); err != nil {
 			span.Fail("not acknowledged")
 			return 0, err
 		}
@@ -181,15 +181,6 @@ func (o *outbox) publish(no int64, msg *nats.Msg) (uint64, error) {
 		case <-time.After(pause):
 		}
 	}
-}
-
-// passGate waits until the gate is open, which is no work of the run's.
-func (o *outbox) passGate() error {
-	if o.gate.isOpen() {
-		return o.ctx.Err()
-	}
-	defer o.clock.wait(time.Now())()
-	return o.gate.wait(o.ctx)
 }
 
 func (o *outbox) encode(m *internalpb.DocumentProcessRequest) (*nats.Msg, error) {

@@ -24,10 +24,10 @@ func (w *Worker) sync(
 	running, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
 	running, fetching := w.servers.Tracer.Start(running, try.Run, tracing.Fetch)
-	letGo := w.heart.hold(try, end)
-	defer letGo()
 	clock := startClock(w.maxRun, func() { end(errTooLong) })
 	defer clock.stop()
+	letGo := w.heart.hold(try, clock, end)
+	defer letGo()
 	defer w.endAtStop(ctx, running, end)()
 
 	run := &Run{

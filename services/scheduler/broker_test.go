@@ -14,7 +14,7 @@ import (
 // dueAtRest fails the test unless nothing is in flight and this many connectors are due.
 func (s *stage) dueAtRest(n int) {
 	s.Helper()
-	want(s, 0, `SELECT count(*) FROM connectors WHERE chunking_session IS NOT NULL`)
+	want(s, 0, `SELECT count(*) FROM connectors WHERE run_id IS NOT NULL`)
 	want(s, n, `SELECT count(*) FROM connectors WHERE status = 'ACTIVE' AND next_sync_at <= clock_timestamp()`)
 }
 
@@ -101,8 +101,8 @@ func TestAStreamThatRefusesCostsOneConnectorATick(t *testing.T) {
 	s.do(scheduler.Tick(t.Context()))
 	want(s, 10, `SELECT count(*) FROM connectors WHERE status = 'PENDING'`)
 	s.age(time.Minute)
-	s.exec(`UPDATE connectors SET dispatched_at = dispatched_at - interval '1 minute'
-		WHERE id IN (SELECT id FROM connectors ORDER BY dispatched_at LIMIT 3)`)
+	s.exec(`UPDATE open_runs SET dispatched_at = dispatched_at - interval '1 minute'
+		WHERE id IN (SELECT id FROM open_runs ORDER BY dispatched_at LIMIT 3)`)
 	s.purge()
 	s.do(scheduler.Republish(t.Context()))
 	if n := len(s.messages("web")); n != 10 {
@@ -158,7 +158,7 @@ func TestAPublishThatNobodyAnswersEndsWithItsDeadline(t *testing.T) {
 	s.limit(func(cfg *jetstream.StreamConfig) { cfg.NoAck = true })
 	ctx, cancel := context.WithTimeout(t.Context(), publishTimeout+5*time.Second)
 	defer cancel()
-	scheduler.dispatcher.publish(ctx, "web", batch)
+	scheduler.dispatcher.publish(ctx, batch)
 	if ctx.Err() != nil || !scheduler.dispatcher.waiting() {
 		t.Errorf("publish without an acknowledgement: %v, waiting %v", ctx.Err(), scheduler.dispatcher.waiting())
 	}

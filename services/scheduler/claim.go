@@ -2,8 +2,10 @@ package scheduler
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,7 +16,6 @@ import (
 	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/failpoint"
-	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
 )
 
@@ -23,36 +24,51 @@ const (
 	queryTimeout = 5 * time.Second
 )
 
-// Tick plans what cron says, then claims and publishes until nothing is due or nothing more may be in flight. A
-// type that fails does not keep the others from their turn. It returns an error where Postgres could not be asked;
-// a stream that takes nothing leaves everything due.
+// Tick claims and publishes until nothing is due or nothing more may be in flight. A type that fails does not keep the
+// others from their turn. It returns an error where Postgres could not be asked; a stream that takes nothing leaves
+// everything due.
 func (s *Scheduler) Tick(ctx context.Context) error {
-	problem := s.plan(ctx)
+	_, err := s.tick(ctx)
+	return err
+}
+
+// tick says whether something stayed due that could not be claimed: the cap of its type is full, or somebody holds its row.
+func (s *Scheduler) tick(ctx context.Context) (left bool, problem error) {
+	done := map[string]bool{} // types that have nothing more to claim in this tick
+	room := 0                 // asked for again after each publish
 	for ctx.Err() == nil {
 		types, err := deadline.Get(ctx, "scheduler.due_types", queryTimeout,
 			func(ctx context.Context) ([]dbgen.DueTypesRow, error) { return s.queries.DueTypes(ctx, nil) })
 		if err != nil {
-			return errors.Join(problem, fmt.Errorf("ask what is due: %w", err))
+			return left, errors.Join(problem, fmt.Errorf("ask what is due: %w", err))
 		}
 		dispatched := 0
 		for _, t := range types {
+			if done[t.Name] {
+				continue
+			}
 			s.log.Debug("looking for what is due", "event", telemetry.Checking, "type", t.Name)
-			room := s.dispatcher.room(ctx)
 			if room == 0 {
-				return problem
+				if room = s.dispatcher.room(ctx); room == 0 {
+					return left, problem
+				}
 			}
 			n, err := s.dispatch(ctx, t, room)
 			problem = errors.Join(problem, err)
-			dispatched += n
-			if s.dispatcher.waiting() {
-				return problem
+			if n == 0 {
+				done[t.Name], left = true, true
+			} else {
+				dispatched, room = dispatched+n, 0
+			}
+			if s.dispatcher.waiting() || postgres.Unavailable(err) {
+				return left, problem
 			}
 		}
-		if dispatched == 0 || problem != nil {
-			return problem
+		if dispatched == 0 {
+			return left, problem
 		}
 	}
-	return problem
+	return left, problem
 }
 
 // dispatch claims one batch of a type, of at most room, and publishes it.
@@ -65,15 +81,19 @@ func (s *Scheduler) dispatch(ctx context.Context, t dbgen.DueTypesRow, room int)
 	if err != nil {
 		return 0, fmt.Errorf("claim connectors of type %s: %w", t.Name, err)
 	}
+	if len(batch) == 0 {
+		return 0, nil
+	}
 	s.metrics.claimed.WithLabelValues(t.Name).Add(float64(len(batch)))
 	failpoint.At("scheduler.claimed")
-	s.dispatcher.publish(ctx, t.Name, batch)
+	s.dispatcher.publish(ctx, batch)
 	return len(batch), nil
 }
 
 // Trigger is one claimed connector: what its message says.
 type Trigger struct {
 	ID            int32
+	Type          string
 	UserID        int32
 	Scope         string
 	ScopeID       *string
@@ -90,97 +110,71 @@ type Trigger struct {
 	span      tracing.Span
 }
 
-// Claim takes up to batch due connectors of a type, the longest due first, in one transaction: each gets a new
-// session and an open row in the ledger. limit caps how many of the type are in flight, 0 = no cap.
+// Claim takes up to batch due connectors of a type, the longest due first, in one transaction: each gets a new session and an
+// open run. limit caps how many of the type are in flight, 0 = no cap. A row that cannot be claimed stays due, and is said.
 func (s *Scheduler) Claim(ctx context.Context, connectorType string, limit, batch int) ([]Trigger, error) {
 	var claimed []Trigger
 	err := deadline.Do(ctx, "scheduler.claim", claimTimeout, func(ctx context.Context) error {
 		return postgres.Tx(ctx, s.servers.Pool, func(tx pgx.Tx) (err error) {
-			claimed, err = claim(ctx, s.queries.WithTx(tx), connectorType, limit, batch)
+			claimed, err = s.claim(ctx, tx, connectorType, min(limit, math.MaxInt32), batch)
 			failpoint.At("scheduler.claiming")
 			return err
 		})
 	})
-	return claimed, err
-}
-
-func claim(ctx context.Context, q *dbgen.Queries, connectorType string, limit, batch int) ([]Trigger, error) {
-	jobName, err := topology.SyncSubject(connectorType)
 	if err != nil {
 		return nil, err
 	}
-	if limit > 0 {
-		free, err := freePlaces(ctx, q, connectorType, limit)
-		if err != nil || free <= 0 {
-			return nil, err
-		}
-		batch = min(batch, free)
-	}
-	rows, err := q.LockDue(ctx, dbgen.LockDueParams{Type: connectorType, Batch: int32(batch)})
+	return claimed, nil
+}
+
+func (s *Scheduler) claim(ctx context.Context, tx pgx.Tx, connectorType string, limit, batch int) ([]Trigger, error) {
+	rows, err := s.queries.WithTx(tx).LockDue(ctx, dbgen.LockDueParams{
+		Type: connectorType, Cap: int32(limit), Batch: int32(batch),
+	})
 	if err != nil || len(rows) == 0 {
 		return nil, wrap("lock due connectors", err)
 	}
-
-	now := time.Now()
-	claimed := make([]Trigger, len(rows))
-	runs := dbgen.OpenRunsParams{JobName: jobName}
-	missed := dbgen.RecordMissedParams{JobName: jobName}
-	for i, r := range rows {
-		slot := slotOf(r)
-		if m := slot.missed; m.count > 0 {
-			missed.Ids = append(missed.Ids, r.ID)
-			missed.Firsts = append(missed.Firsts, m.first)
-			missed.Lasts = append(missed.Lasts, m.last)
-			missed.Counts = append(missed.Counts, m.count)
+	var claimed []Trigger
+	set := func(tx pgx.Tx, part []dbgen.LockDueRow) error {
+		triggers, claims := make([]Trigger, len(part)), make([]claim, len(part))
+		for i, r := range part {
+			triggers[i] = triggerOf(connectorType, r)
+			claims[i] = claim{slot: slotOf(r), ID: r.ID, RunID: triggers[i].Session}
 		}
-		claimed[i] = Trigger{
-			ID: r.ID, UserID: r.UserID, Scope: r.Scope, ScopeID: r.ScopeID, Config: r.Config, State: r.State,
-			ConfigVersion: r.ConfigVersion, Session: uuid.New(), Reason: *r.DueReason,
-			DueAt: *r.NextSyncAt, DispatchedAt: r.Now, claimedAt: now,
+		all, err := json.Marshal(claims)
+		if err != nil {
+			return wrap("write the claims", err)
 		}
-		runs.Ids = append(runs.Ids, r.ID)
-		runs.Sessions = append(runs.Sessions, claimed[i].Session)
-		runs.Reasons = append(runs.Reasons, claimed[i].Reason)
-		runs.Slots = append(runs.Slots, slot.at)
-		runs.DueAts = append(runs.DueAts, claimed[i].DueAt)
-		runs.ConfigVersions = append(runs.ConfigVersions, r.ConfigVersion)
-	}
-
-	if err := q.CloseStrayRuns(ctx, runs.Ids); err != nil {
-		return nil, wrap("close stray runs", err)
-	}
-	if len(missed.Ids) > 0 {
-		if err := q.RecordMissed(ctx, missed); err != nil {
-			return nil, wrap("record missed slots", err)
+		n, err := s.queries.WithTx(tx).Claim(ctx, dbgen.ClaimParams{Claims: all, Now: part[0].Now})
+		if err != nil {
+			return wrap("set PENDING", err)
 		}
-	}
-	if err := q.OpenRuns(ctx, runs); err != nil {
-		return nil, wrap("open runs", err)
-	}
-	n, err := q.Claim(ctx, dbgen.ClaimParams{
-		Ids: runs.Ids, Sessions: runs.Sessions, Reasons: runs.Reasons, Slots: runs.Slots, Now: claimed[0].DispatchedAt,
-	})
-	if err == nil && int(n) != len(rows) {
-		err = fmt.Errorf("%d of %d locked rows could not be set PENDING", len(rows)-int(n), len(rows))
-	}
-	return claimed, wrap("set PENDING", err)
-}
-
-// freePlaces waits for its turn among the claimers of the type and counts what the cap leaves.
-func freePlaces(ctx context.Context, q *dbgen.Queries, connectorType string, limit int) (int, error) {
-	if err := q.BoundTransaction(ctx, dbgen.BoundTransactionParams{LockTimeout: "5s", IdleTimeout: "10s"}); err != nil {
-		return 0, wrap("bound the transaction", err)
-	}
-	if err := q.LockType(ctx, connectorType); err != nil {
-		return 0, wrap("take the type's turn", err)
-	}
-	inFlight, err := q.InFlight(ctx, connectorType)
-	return limit - int(inFlight), wrap("count what is in flight", err)
-}
-
-func wrap(what string, err error) error {
-	if err == nil {
+		if int(n) != len(part) {
+			s.log.Error("some locked connectors could not be set PENDING; they are claimed when they are due again",
+				"type", connectorType, "locked", len(part), "claimed", n)
+		}
+		claimed = append(claimed, triggers...)
 		return nil
 	}
-	return fmt.Errorf("%s: %w", what, err)
+	err = halves(ctx, tx, rows, set, func(r dbgen.LockDueRow, err error) error {
+		s.log.Error("a due connector cannot be claimed and stays due; the others go on", "connector", r.ID,
+			"type", connectorType, "err", err)
+		return nil
+	})
+	return claimed, err
+}
+
+// claim is what one claim writes down, as moves.claim wants it.
+type claim struct {
+	ID    int32     `json:"id"`
+	RunID uuid.UUID `json:"run_id"`
+	slot
+}
+
+func triggerOf(connectorType string, r dbgen.LockDueRow) Trigger {
+	return Trigger{
+		ID: r.ID, Type: connectorType, UserID: r.UserID, Scope: r.Scope, ScopeID: r.ScopeID, Config: r.Config, State: r.State,
+		ConfigVersion: r.ConfigVersion, Session: uuid.New(), Reason: r.DueReason, DueAt: r.NextSyncAt, DispatchedAt: r.Now,
+		claimedAt: time.Now(),
+	}
 }

@@ -99,7 +99,7 @@ func TestTheNextLeaderTicksAtOnceButRescuesNobodyForALease(t *testing.T) {
 		}
 		return nil
 	})
-	want(s, session, `SELECT chunking_session FROM connectors WHERE id = $1`, abandoned)
+	want(s, session, `SELECT run_id FROM connectors WHERE id = $1`, abandoned)
 }
 
 func TestATickThatHangsEndsWithTheLeadership(t *testing.T) {

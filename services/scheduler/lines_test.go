@@ -40,29 +40,20 @@ func TestTheLinesOfARunNameItFromItsTriggerToItsRescue(t *testing.T) {
 	log := &bytes.Buffer{}
 	process := s.process()
 	process.Log = telemetry.Logger(log, "json", slog.LevelInfo)
-	scheduler := New(s.config(), s.servers, process)
+	cfg := s.config()
+	cfg.LeaseSeconds = 0
+	scheduler := New(cfg, s.servers, process)
 	id := s.connector(row{"type": "file"})
 	s.do(scheduler.Tick(t.Context()))
-	lost, _ := s.pickUp(id, gone)
+	lost := s.pickUp(id, gone).Run
 	s.do(scheduler.Rescue(t.Context()))
-	next := one[uuid.UUID](s, `SELECT chunking_session FROM connectors`)
+	next := one[uuid.UUID](s, `SELECT run_id FROM connectors`)
 	s.age(pastTheGrace)
 	s.do(s.servers.Stream.DeleteStream(t.Context(), "CONNECTOR_SYNC"))
 	s.do(scheduler.Republish(t.Context()))
 	triggered := func(session uuid.UUID) line { return line{"INFO", "triggered", session.String(), "file", id} }
 	want := []line{triggered(lost), {"WARN", "failed", lost.String(), "file", id}, triggered(next), triggered(next)}
 	s.equal(s.lines(log), want)
-}
-
-func TestTheLineOfARunThatWasLostInTransitNamesIt(t *testing.T) {
-	s := setStage(t)
-	log := &bytes.Buffer{}
-	process := s.process()
-	process.Log = telemetry.Logger(log, "json", slog.LevelInfo)
-	id, session, place := s.draining()
-	s.forget(place)
-	s.do(New(s.config(), s.servers, process).FailLostInTransit(t.Context()))
-	s.equal(s.lines(log), []line{{"WARN", "failed", session.String(), "web", id}})
 }
 
 func (s *stage) equal(got, want []line) {

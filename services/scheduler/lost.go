@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/failpoint"
 	"github.com/echomind/sync/sdk/topology"
@@ -21,61 +23,113 @@ const maxLostGrace = time.Minute
 // same session. It asks the stream first and Postgres second: a connector that was dispatched before the oldest
 // queued message of its subject is not queued.
 func (s *Scheduler) Republish(ctx context.Context) error {
+	_, err := s.lookForMessages(ctx)
+	return err
+}
+
+// lookForMessages gives each type a batch in turn, until nothing more is lost or the look's time is over. The type whose
+// trigger waits longest comes first, but for those to which the look before did not come.
+func (s *Scheduler) lookForMessages(ctx context.Context) (outcome, error) {
+	s.looking.Lock()
+	defer s.looking.Unlock()
 	grace := seconds(s.config.LostGraceSeconds)
+	until := time.Now().Add(s.lookTime)
 	types, err := deadline.Get(ctx, "scheduler.pending_types", queryTimeout,
 		func(ctx context.Context) ([]string, error) {
 			return s.queries.PendingTypes(ctx, dbgen.PendingTypesParams{Grace: grace})
 		})
 	if err != nil {
-		return fmt.Errorf("ask which types are pending: %w", err)
+		return outcome{}, fmt.Errorf("ask which types are pending: %w", err)
 	}
-	for _, connectorType := range types {
-		oldest, err := s.oldestQueued(ctx, connectorType)
-		if err != nil {
-			return err
+	turns := s.inTurn(types)
+	s.behind = nil
+	var problem error
+	for i := 0; i < len(turns) && ctx.Err() == nil; i++ {
+		late := i > 0 && time.Now().After(until)
+		room := 0
+		if !late {
+			room = s.dispatcher.room(ctx)
 		}
-		if err := s.republish(ctx, connectorType, oldest, grace); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *Scheduler) republish(ctx context.Context, connectorType string, oldest *time.Time, grace time.Duration) error {
-	for ctx.Err() == nil {
-		room := s.dispatcher.room(ctx)
 		if room == 0 {
-			return nil
+			s.behind = turns[i:]
+			return s.pendingLeft(ctx, late, grace, problem)
 		}
-		rows, err := deadline.Get(ctx, "scheduler.redispatch", claimTimeout,
-			func(ctx context.Context) ([]dbgen.RedispatchRow, error) {
-				return s.queries.Redispatch(ctx, dbgen.RedispatchParams{
-					Type: connectorType, Oldest: oldest, Grace: grace, MaxGrace: maxLostGrace,
-					Batch: int32(min(s.config.ClaimBatch, room)),
-				})
-			})
+		more, err := s.republish(ctx, turns[i], room, grace)
 		if err != nil {
-			return fmt.Errorf("dispatch again: %w", err)
-		}
-		if len(rows) == 0 {
-			return nil
-		}
-		batch := make([]Trigger, len(rows))
-		for i, r := range rows {
-			batch[i] = Trigger{
-				ID: r.ID, UserID: r.UserID, Scope: r.Scope, ScopeID: r.ScopeID, Config: r.Config, State: r.State,
-				ConfigVersion: r.ConfigVersion, Session: *r.ChunkingSession, Reason: r.Reason, DispatchedAt: *r.DispatchedAt,
+			problem = errors.Join(problem, fmt.Errorf("type %s: %w", turns[i], err))
+			if postgres.Unavailable(err) && !errors.Is(err, errStream) {
+				return outcome{}, problem
 			}
 		}
-		s.log.Warn("messages were lost; published again", "type", connectorType, "connectors", len(batch))
-		s.metrics.republished.WithLabelValues(connectorType).Add(float64(len(batch)))
-		failpoint.At("scheduler.redispatched")
-		s.dispatcher.publish(ctx, connectorType, batch)
+		if more {
+			turns = append(turns, turns[i])
+		}
 		if s.dispatcher.waiting() {
-			return nil
+			s.behind = turns[i+1:]
+			return s.pendingLeft(ctx, false, grace, problem)
 		}
 	}
-	return nil
+	return outcome{}, problem
+}
+
+// inTurn puts those types first to which the last look did not come.
+func (s *Scheduler) inTurn(types []string) []string {
+	turns := make([]string, 0, len(types))
+	for _, name := range types {
+		if slices.Contains(s.behind, name) {
+			turns = append(turns, name)
+		}
+	}
+	for _, name := range types {
+		if !slices.Contains(s.behind, name) {
+			turns = append(turns, name)
+		}
+	}
+	return turns
+}
+
+func (s *Scheduler) pendingLeft(ctx context.Context, late bool, grace time.Duration, problem error) (outcome, error) {
+	if len(s.behind) == 0 {
+		return outcome{}, problem
+	}
+	left, err := deadline.Get(ctx, "scheduler.pending_left", queryTimeout, func(ctx context.Context) (int64, error) {
+		return s.queries.PendingLeft(ctx, dbgen.PendingLeftParams{Types: s.behind, Grace: grace, Most: mostLeft})
+	})
+	return outcome{left: int(left), late: late}, errors.Join(problem, wrap("count what is left", err))
+}
+
+// republish publishes one batch of a type's lost messages again, and says whether there may be more.
+func (s *Scheduler) republish(ctx context.Context, connectorType string, room int, grace time.Duration) (more bool, err error) {
+	oldest, arrived, err := s.oldestQueued(ctx, connectorType)
+	if err != nil {
+		return false, err
+	}
+	limit := min(s.config.ClaimBatch, room)
+	rows, err := deadline.Get(ctx, "scheduler.redispatch", claimTimeout,
+		func(ctx context.Context) ([]dbgen.RedispatchRow, error) {
+			return s.queries.Redispatch(ctx, dbgen.RedispatchParams{
+				Type: connectorType, Oldest: oldest, Arrived: arrived, Grace: grace, MaxGrace: maxLostGrace, Batch: int32(limit),
+			})
+		})
+	if err != nil {
+		return false, fmt.Errorf("dispatch again: %w", err)
+	}
+	if len(rows) == 0 {
+		return false, nil
+	}
+	batch := make([]Trigger, len(rows))
+	for i, r := range rows {
+		batch[i] = Trigger{
+			ID: orZero(r.ConnectorID), Type: connectorType, UserID: orZero(r.UserID), Scope: orZero(r.Scope), ScopeID: r.ScopeID,
+			Config: r.Config, State: r.State, ConfigVersion: orZero(r.ConfigVersion), Session: orZero(r.RunID),
+			Reason: orZero(r.Reason), DispatchedAt: orZero(r.DispatchedAt),
+		}
+	}
+	s.log.Warn("messages were lost; published again", "type", connectorType, "connectors", len(batch))
+	s.metrics.republished.WithLabelValues(connectorType).Add(float64(len(batch)))
+	failpoint.At("scheduler.redispatched")
+	s.dispatcher.publish(ctx, batch)
+	return len(batch) == limit, nil
 }
 
 // fromStream wraps an error of the broker's, so that its silence is not taken for Postgres's.
@@ -86,12 +140,12 @@ func fromStream(what string, err error) error {
 	return fmt.Errorf("%s: %w: %w", what, errStream, err)
 }
 
-// oldestQueued is the dispatch time of the oldest message of a type that waits in the stream; nil when none does.
-// A stream that is gone is created again, and holds none.
-func (s *Scheduler) oldestQueued(ctx context.Context, connectorType string) (*time.Time, error) {
+// oldestQueued is the dispatch time of the oldest message of a type that waits in the stream, and when it arrived by the
+// broker's clock; nil when none waits. A stream that is gone is created again, and holds none.
+func (s *Scheduler) oldestQueued(ctx context.Context, connectorType string) (at, arrived *time.Time, err error) {
 	subject, err := topology.SyncSubject(connectorType)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	msg, err := deadline.Get(ctx, "scheduler.oldest_message", queryTimeout,
 		func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
@@ -103,16 +157,16 @@ func (s *Scheduler) oldestQueued(ctx context.Context, connectorType string) (*ti
 		})
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return nil, nil
+		return nil, nil, nil
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return nil, fromStream("make the stream again", topology.EnsureStreams(ctx, s.servers.Stream))
+		return nil, nil, fromStream("make the stream again", topology.EnsureStreams(ctx, s.servers.Stream))
 	case err != nil:
-		return nil, fromStream("ask for the oldest message of "+subject, err)
+		return nil, nil, fromStream("ask for the oldest message of "+subject, err)
 	}
-	at, err := topology.DispatchedAt(msg.Header)
+	dispatched, err := topology.DispatchedAt(msg.Header)
 	if err != nil {
 		// Somebody else's message. Its arrival is the best evidence there is; the grace covers the clocks.
-		at = msg.Time
+		dispatched = msg.Time
 	}
-	return &at, nil
+	return &dispatched, &msg.Time, nil
 }

@@ -27,10 +27,10 @@ func TestAMessageThatWasNeverPublishedIsPublishedUnderItsSession(t *testing.T) {
 	s.age(pastTheGrace)
 	s.republish()
 	s.queued(session)
-	want(s, 2, `SELECT dispatches FROM connectors WHERE id = $1`, id)
+	want(s, 2, `SELECT dispatches FROM open_runs WHERE connector_id = $1`, id)
 	at, err := topology.DispatchedAt(s.messages("web")[0].header)
 	s.do(err)
-	want(s, true, `SELECT dispatched_at = $2 AND dispatched_at > now() - interval '10 s' FROM connectors WHERE id = $1`, id, at)
+	want(s, true, `SELECT dispatched_at = $2 AND dispatched_at > now() - interval '10 s' FROM open_runs WHERE connector_id = $1`, id, at)
 	want(s, 1, `SELECT count(*) FROM scheduler_runs WHERE connector_id = $1`, id)
 }
 
@@ -52,7 +52,7 @@ func TestOfSeveralSchedulersOnePublishesALostMessage(t *testing.T) {
 	}
 	close(begin)
 	group.Wait()
-	want(s, 400, `SELECT count(*) FROM connectors WHERE dispatches = 2`)
+	want(s, 400, `SELECT count(*) FROM open_runs WHERE dispatches = 2`)
 	if n := len(s.messages("web")); n != 400 {
 		t.Errorf("%d messages, want 400", n)
 	}
@@ -66,14 +66,14 @@ func TestTheGraceDoublesUpToAMinute(t *testing.T) {
 			s := setStage(t)
 			id := s.connector(nil)
 			session := s.claim(s.scheduler())[0].Session
-			s.exec(`UPDATE connectors SET dispatches = $1, dispatched_at = clock_timestamp() - $2::interval`,
+			s.exec(`UPDATE open_runs SET dispatches = $1, dispatched_at = clock_timestamp() - $2::interval`,
 				dispatches, grace-4*time.Second)
 			s.republish()
 			s.queued()
-			s.exec(`UPDATE connectors SET dispatched_at = clock_timestamp() - $1::interval`, grace+time.Second)
+			s.exec(`UPDATE open_runs SET dispatched_at = clock_timestamp() - $1::interval`, grace+time.Second)
 			s.republish()
 			s.queued(session)
-			want(s, dispatches+1, `SELECT dispatches FROM connectors WHERE id = $1`, id)
+			want(s, dispatches+1, `SELECT dispatches FROM open_runs WHERE connector_id = $1`, id)
 		})
 	}
 }
@@ -85,7 +85,7 @@ func TestAPurgedStreamIsFilledAgain(t *testing.T) {
 	s.purge()
 	s.age(pastTheGrace)
 	s.republish()
-	want(s, 3, `SELECT count(*) FROM connectors WHERE dispatches = 2`)
+	want(s, 3, `SELECT count(*) FROM open_runs WHERE dispatches = 2`)
 	if n := len(s.messages("web")); n != 3 {
 		t.Errorf("%d messages, want 3", n)
 	}
@@ -111,7 +111,7 @@ func TestWipedStorageIsMadeAgainAndFilled(t *testing.T) {
 	if err := scheduler.Republish(t.Context()); err == nil {
 		t.Error("the look found nothing wrong with a broker that is away")
 	}
-	want(s, 1, `SELECT dispatches FROM connectors WHERE id = $1`, id)
+	want(s, 1, `SELECT dispatches FROM open_runs WHERE connector_id = $1`, id)
 	s.do(s.broker.Restart(true))
 	s.eventually(15*time.Second, func() error { return scheduler.Republish(t.Context()) })
 	s.queued(s.session(id))
@@ -122,7 +122,7 @@ func TestAQueuedMessageIsNeverRepeatedHoweverOld(t *testing.T) {
 	s.connectors(3)
 	s.do(s.scheduler().Tick(t.Context()))
 	s.republish()
-	want(s, 0, `SELECT count(*) FROM connectors WHERE dispatches > 1`)
+	want(s, 0, `SELECT count(*) FROM open_runs WHERE dispatches > 1`)
 	if n := len(s.messages("web")); n != 3 {
 		t.Fatalf("%d messages, want 3", n)
 	}
@@ -131,23 +131,23 @@ func TestAQueuedMessageIsNeverRepeatedHoweverOld(t *testing.T) {
 	s.age(24 * time.Hour)
 	scheduler := s.scheduler()
 	for _, m := range s.inFlight() {
-		scheduler.dispatcher.publish(t.Context(), "web", []Trigger{m})
+		scheduler.dispatcher.publish(t.Context(), []Trigger{m})
 	}
 	s.republish()
-	want(s, 0, `SELECT count(*) FROM connectors WHERE dispatches > 1`)
+	want(s, 0, `SELECT count(*) FROM open_runs WHERE dispatches > 1`)
 }
 
 // inFlight is what the messages of the PENDING connectors say.
 func (s *stage) inFlight() []Trigger {
 	s.Helper()
-	rows, err := s.servers.Pool.Query(s.Context(), `SELECT id, user_id, scope, config_version, chunking_session,
-		dispatched_at FROM connectors WHERE status = 'PENDING' ORDER BY dispatched_at, id`)
+	rows, err := s.servers.Pool.Query(s.Context(), `SELECT c.id, c.type, c.user_id, c.scope, c.config_version, c.run_id,
+		r.dispatched_at FROM connectors c JOIN open_runs r ON r.id = c.run_id WHERE c.status = 'PENDING' ORDER BY r.dispatched_at, c.id`)
 	s.do(err)
 	defer rows.Close()
 	var out []Trigger
 	for rows.Next() {
 		t := Trigger{Reason: "new"}
-		s.do(rows.Scan(&t.ID, &t.UserID, &t.Scope, &t.ConfigVersion, &t.Session, &t.DispatchedAt))
+		s.do(rows.Scan(&t.ID, &t.Type, &t.UserID, &t.Scope, &t.ConfigVersion, &t.Session, &t.DispatchedAt))
 		out = append(out, t)
 	}
 	s.do(rows.Err())
@@ -159,12 +159,12 @@ func TestAMessageLostAmongQueuedOnesIsFound(t *testing.T) {
 	lost, queued := s.connector(nil), s.connector(nil)
 	scheduler := s.scheduler()
 	s.claim(scheduler)
-	s.exec(`UPDATE connectors SET dispatched_at = dispatched_at - interval '2 hours' WHERE id = $1`, lost)
-	s.exec(`UPDATE connectors SET dispatched_at = dispatched_at - interval '1 hour' WHERE id = $1`, queued)
-	scheduler.dispatcher.publish(t.Context(), "web", s.inFlight()[1:])
+	s.exec(`UPDATE open_runs SET dispatched_at = dispatched_at - interval '2 hours' WHERE connector_id = $1`, lost)
+	s.exec(`UPDATE open_runs SET dispatched_at = dispatched_at - interval '1 hour' WHERE connector_id = $1`, queued)
+	scheduler.dispatcher.publish(t.Context(), s.inFlight()[1:])
 	s.republish()
-	want(s, 2, `SELECT dispatches FROM connectors WHERE id = $1`, lost)
-	want(s, 1, `SELECT dispatches FROM connectors WHERE id = $1`, queued)
+	want(s, 2, `SELECT dispatches FROM open_runs WHERE connector_id = $1`, lost)
+	want(s, 1, `SELECT dispatches FROM open_runs WHERE connector_id = $1`, queued)
 	s.queued(s.session(lost), s.session(queued))
 }
 
@@ -180,20 +180,20 @@ func TestADeliveredMessageIsNotRepeated(t *testing.T) {
 	s.do(err)
 	s.age(14 * time.Second)
 	s.republish()
-	want(s, 1, `SELECT dispatches FROM connectors WHERE id = $1`, id)
+	want(s, 1, `SELECT dispatches FROM open_runs WHERE connector_id = $1`, id)
 
 	// Once somebody acknowledges it by mistake it is gone.
 	s.do(msg.DoubleAck(t.Context()))
 	s.age(pastTheGrace)
 	s.republish()
-	want(s, 2, `SELECT dispatches FROM connectors WHERE id = $1`, id)
+	want(s, 2, `SELECT dispatches FROM open_runs WHERE connector_id = $1`, id)
 }
 
 func TestAConnectorThatWasPickedUpIsNotRepeated(t *testing.T) {
 	s := setStage(t)
 	id := s.connector(nil)
 	s.syncing(id, time.Minute)
-	s.exec(`UPDATE connectors SET dispatched_at = dispatched_at - interval '1 hour'`)
+	s.exec(`UPDATE open_runs SET dispatched_at = dispatched_at - interval '1 hour'`)
 	s.republish()
 	s.queued()
 }

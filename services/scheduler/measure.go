@@ -42,6 +42,7 @@ func (s *Scheduler) measure(ctx context.Context) error {
 
 // forget leaves no figures behind that another leader measures now.
 func (s *Scheduler) forget() {
+	s.metrics.left.Reset()
 	s.metrics.backlog.reset()
 	s.metrics.streams.reset()
 	s.metrics.server.reset()

@@ -3,7 +3,6 @@ package scheduler
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,6 +22,8 @@ const (
 var reasons = map[string]bool{
 	"": true, "worker lost": true, "lost in transit": true, "permanent failure": true, "transient failure": true,
 	"released": true, "configuration changed": true, "disabled": true, "connector deleted": true, "claimed again": true,
+	"took too long": true, "passed before it could be claimed": true, "schedule changed before it could be claimed": true,
+	"disabled before it could be claimed": true, "connector deleted before it could be claimed": true,
 }
 
 type ledgerMetrics struct {
@@ -60,7 +61,7 @@ func (s *Scheduler) measureLedger(ctx context.Context, since time.Time) (time.Ti
 		}
 		for _, r := range runs {
 			s.metrics.ledger.verdict(r)
-			since = *r.CompletedAt
+			since = r.CompletedAt
 		}
 		if len(runs) < verdicts {
 			since = until
@@ -70,9 +71,8 @@ func (s *Scheduler) measureLedger(ctx context.Context, since time.Time) (time.Ti
 }
 
 func (m *ledgerMetrics) verdict(r dbgen.VerdictsRow) {
-	connectorType := strings.TrimPrefix(r.JobName, "connector.sync.")
 	if r.Status == string(lifecycle.Failed) {
-		m.failed.WithLabelValues(connectorType).Inc()
+		m.failed.WithLabelValues(r.Type).Inc()
 	}
 	reason := ""
 	if r.Reason != nil {
@@ -81,6 +81,6 @@ func (m *ledgerMetrics) verdict(r dbgen.VerdictsRow) {
 	if !reasons[reason] {
 		reason = "other"
 	}
-	m.verdicts.WithLabelValues(connectorType, r.Status, reason).Inc()
-	m.duration.WithLabelValues(connectorType, r.Status).Observe(r.CompletedAt.Sub(r.DueAt).Seconds())
+	m.verdicts.WithLabelValues(r.Type, r.Status, reason).Inc()
+	m.duration.WithLabelValues(r.Type, r.Status).Observe(r.CompletedAt.Sub(r.DueAt).Seconds())
 }

@@ -20,7 +20,7 @@ type metrics struct {
 	publishErrors prometheus.Counter
 	republished   *prometheus.CounterVec
 	rescued       *prometheus.CounterVec
-	lostInTransit prometheus.Counter
+	left          *prometheus.GaugeVec
 	ledger        ledgerMetrics
 	backlog       backlogMetrics
 	streams       streamMetrics
@@ -47,11 +47,12 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		publishErrors: m.counter("scheduler_publish_errors_total", "Batches of which some message was not acknowledged."),
 		republished:   m.counters("scheduler_republished_total", "Messages that were lost and published again.", "type"),
 		rescued:       m.counters("scheduler_rescued_total", "Connectors that were claimed again after a lost worker.", "type"),
-		lostInTransit: m.counter("scheduler_lost_in_transit_total", "Runs whose documents were lost between worker and store."),
-		ledger:        newLedgerMetrics(m),
-		backlog:       newBacklogMetrics(m),
-		streams:       newStreamMetrics(m),
-		server:        newServerMetrics(m),
+		left: m.gauges("scheduler_look_left", "Connectors that the last look left to the next one, at most: its time was over, or the "+
+			"stream took nothing; 0 = it came to its end.", "look"),
+		ledger:  newLedgerMetrics(m),
+		backlog: newBacklogMetrics(m),
+		streams: newStreamMetrics(m),
+		server:  newServerMetrics(m),
 	}
 }
 
@@ -76,10 +77,10 @@ func (m maker) gauges(name, help string, labels ...string) *prometheus.GaugeVec 
 
 // dispatched counts one acknowledged trigger. The lag is due to claim by Postgres's clock, plus claim to
 // acknowledgement by this process's, so that two clocks are never compared.
-func (m *metrics) dispatched(connectorType string, t *Trigger) {
-	m.jobs.WithLabelValues(connectorType).Inc()
+func (m *metrics) dispatched(t *Trigger) {
+	m.jobs.WithLabelValues(t.Type).Inc()
 	if !t.DueAt.IsZero() {
-		m.lag.WithLabelValues(connectorType).Observe((t.DispatchedAt.Sub(t.DueAt) + time.Since(t.claimedAt)).Seconds())
+		m.lag.WithLabelValues(t.Type).Observe((t.DispatchedAt.Sub(t.DueAt) + time.Since(t.claimedAt)).Seconds())
 	}
 }
 

@@ -85,7 +85,7 @@ func TestEveryLookUsesAnIndex(t *testing.T) {
 		"DueTypes": "type =", "LockDue": "next_sync_at <=", "InFlight": "type =", "CloseStrayRuns": "connector_id =",
 		"OpenRuns": "slot =", "Claim": "id =", "LockUnplanned": "", "Plan": "id =", "PendingTypes": "dispatched_at <",
 		"Redispatch": "dispatched_at <", "LockAbandoned": "", "ClaimAgain": "id =", "DrainingRuns": "",
-		"FailLostInTransit": "chunking_session =", "Verdicts": "completed_at >", "ConnectorsByStatus": "", "Backlog": "next_sync_at <=",
+		"FailLostInTransit": "run_id =", "Verdicts": "completed_at >", "ConnectorsByStatus": "", "Backlog": "next_sync_at <=",
 		"Draining": "",
 	} {
 		statement, ran := r.statements[name]

@@ -94,13 +94,8 @@ func roomIn(info *jetstream.StreamInfo, refused int64) int {
 
 // publish sends a batch, many messages in flight, and waits for the acknowledgements. A message that is not
 // acknowledged is left to the check for lost messages.
-func (d *dispatcher) publish(ctx context.Context, connectorType string, batch []Trigger) {
+func (d *dispatcher) publish(ctx context.Context, batch []Trigger) {
 	if len(batch) == 0 {
-		return
-	}
-	subject, err := topology.SyncSubject(connectorType)
-	if err != nil {
-		d.log.Error("a claimed type has no subject; its constraint is gone", "err", err)
 		return
 	}
 	late := time.NewTimer(publishTimeout)
@@ -111,9 +106,9 @@ func (d *dispatcher) publish(ctx context.Context, connectorType string, batch []
 	var problem error
 	defer endSpans(batch)
 	for i := range batch {
-		msg, err := message(d.trace(ctx, connectorType, &batch[i]), subject, connectorType, &batch[i])
+		msg, err := message(d.trace(ctx, &batch[i]), &batch[i])
 		if err != nil {
-			telemetry.OfRun(d.log, batch[i].ID, batch[i].Session.String(), connectorType).Error(
+			telemetry.OfRun(d.log, batch[i].ID, batch[i].Session.String(), batch[i].Type).Error(
 				"a trigger cannot be written; change the connector's config", "err", err)
 			continue
 		}
@@ -129,8 +124,8 @@ func (d *dispatcher) publish(ctx context.Context, connectorType string, batch []
 	for i, future := range futures {
 		select {
 		case <-future.Ok():
-			d.metrics.dispatched(connectorType, sent[i])
-			telemetry.OfRun(d.log, sent[i].ID, sent[i].Session.String(), connectorType).Info("dispatched", "event", telemetry.Triggered,
+			d.metrics.dispatched(sent[i])
+			telemetry.OfRun(d.log, sent[i].ID, sent[i].Session.String(), sent[i].Type).Info("dispatched", "event", telemetry.Triggered,
 				"because", sent[i].Reason, "again", sent[i].claimedAt.IsZero())
 			sent[i].span.End()
 			continue
@@ -152,14 +147,18 @@ func (d *dispatcher) publish(ctx context.Context, connectorType string, batch []
 	if ctx.Err() == nil {
 		d.metrics.publishErrors.Inc()
 		d.log.Warn("some triggers were not acknowledged; those that are lost are published again",
-			"type", connectorType, "batch", len(batch), "err", problem)
+			"batch", len(batch), "err", problem)
 	}
 }
 
 // message writes a trigger without a Nats-Msg-Id: a duplicate is harmless, while the stream's duplicate window
 // survives a purge and would swallow the repeat that is wanted then.
-func message(ctx context.Context, subject, connectorType string, t *Trigger) (*nats.Msg, error) {
-	data, err := encode(connectorType, t)
+func message(ctx context.Context, t *Trigger) (*nats.Msg, error) {
+	subject, err := topology.SyncSubject(t.Type)
+	if err != nil {
+		return nil, err
+	}
+	data, err := encode(t)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +170,7 @@ func message(ctx context.Context, subject, connectorType string, t *Trigger) (*n
 	return msg, nil
 }
 
-func encode(connectorType string, t *Trigger) ([]byte, error) {
+func encode(t *Trigger) ([]byte, error) {
 	scope, err := wire.Scope(t.Scope)
 	if err != nil {
 		return nil, err
@@ -185,7 +184,7 @@ func encode(connectorType string, t *Trigger) ([]byte, error) {
 		return nil, wrap("state", err)
 	}
 	return proto.Marshal(&internalpb.ConnectorSyncRequest{
-		ConnectorId: t.ID, Type: wire.Type(connectorType), TypeName: connectorType, UserId: t.UserID,
+		ConnectorId: t.ID, Type: wire.Type(t.Type), TypeName: t.Type, UserId: t.UserID,
 		Scope: scope, ScopeId: t.ScopeID, Config: config, State: state, ChunkingSession: t.Session.String(),
 		ConfigVersion: t.ConfigVersion, DueReason: t.Reason,
 	})

@@ -55,7 +55,7 @@ func TestTheDispatchTravelsInMicrosecondsAndWithoutADuplicateWindow(t *testing.T
 	}
 	at, err := topology.DispatchedAt(header)
 	s.do(err)
-	want(s, true, `SELECT dispatched_at = $2 FROM connectors WHERE id = $1`, id, at)
+	want(s, true, `SELECT dispatched_at = $2 FROM open_runs WHERE connector_id = $1`, id, at)
 	if _, there := header[nats.MsgIdHdr]; there {
 		t.Errorf("headers %v have a message id", slices.Collect(maps.Keys(header)))
 	}
@@ -93,7 +93,7 @@ func TestATriggerThatCannotBeWrittenDoesNotHoldTheOthers(t *testing.T) {
 	batch := s.claim(scheduler)
 	poison := batch[0]
 	poison.Config = []byte(`["not an object"]`)
-	scheduler.dispatcher.publish(t.Context(), "web", []Trigger{poison, batch[0]})
+	scheduler.dispatcher.publish(t.Context(), []Trigger{poison, batch[0]})
 	s.queued(batch[0].Session)
 	if scheduler.dispatcher.waiting() {
 		t.Error("the scheduler waits for the stream, which took everything it was given")
@@ -106,7 +106,7 @@ func TestARepeatIsNeverSwallowed(t *testing.T) {
 	scheduler := s.scheduler()
 	batch := s.claim(scheduler)
 	for range 2 {
-		scheduler.dispatcher.publish(t.Context(), "web", batch)
+		scheduler.dispatcher.publish(t.Context(), batch)
 		s.queued(batch[0].Session)
 		s.purge()
 	}

@@ -73,7 +73,7 @@ func TestALiveLeaseIsLeftAlone(t *testing.T) {
 	id := s.connector(nil)
 	session, _ := s.syncing(id, time.Minute)
 	s.rescue()
-	want(s, session, `SELECT chunking_session FROM connectors WHERE id = $1 AND status = 'SYNCING'`, id)
+	want(s, session, `SELECT run_id FROM connectors WHERE id = $1 AND status = 'SYNCING'`, id)
 }
 
 func TestARescueIgnoresTheCap(t *testing.T) {
@@ -110,7 +110,7 @@ func TestADrainingRunIsNotRescued(t *testing.T) {
 	s.do(s.moves.Drain(t.Context(), session, owner, 1))
 	s.exec(`UPDATE scheduler_runs SET picked_up_at = picked_up_at - interval '1 day'`)
 	s.rescue()
-	want(s, session, `SELECT chunking_session FROM connectors WHERE id = $1 AND status = 'SYNCING'`, id)
+	want(s, session, `SELECT run_id FROM connectors WHERE id = $1 AND status = 'SYNCING'`, id)
 }
 
 func TestARunOfWhichEverythingIsStoredIsNotRescued(t *testing.T) {
@@ -120,7 +120,7 @@ func TestARunOfWhichEverythingIsStoredIsNotRescued(t *testing.T) {
 	s.exec(`UPDATE connectors SET status = 'SYNCING', lease_owner = NULL, lease_expires_at = NULL WHERE id = $1`, foreign)
 	s.exec(`UPDATE scheduler_runs SET stored = 3, total = 3, picked_up_at = clock_timestamp() - interval '7 hours'`)
 	s.rescue()
-	want(s, session, `SELECT chunking_session FROM connectors WHERE id = $1 AND status = 'SYNCING'`, kit)
+	want(s, session, `SELECT run_id FROM connectors WHERE id = $1 AND status = 'SYNCING'`, kit)
 	want(s, 2, `SELECT count(*) FROM scheduler_runs WHERE status = 'running'`)
 	s.exec(`UPDATE scheduler_runs SET total = 4`)
 	s.rescue()
@@ -131,13 +131,13 @@ func TestAForeignSubscriberIsRescuedOnlyAfterItsTimeout(t *testing.T) {
 	s := setStage(t)
 	id := s.connector(nil)
 	session := s.claim(s.scheduler())[0].Session
-	s.exec(`UPDATE connectors SET status = 'SYNCING' WHERE id = $1 AND chunking_session = $2 AND status = 'PENDING'`, id, session)
+	s.exec(`UPDATE connectors SET status = 'SYNCING' WHERE id = $1 AND run_id = $2 AND status = 'PENDING'`, id, session)
 	s.exec(`UPDATE scheduler_runs SET picked_up_at = picked_up_at - interval '5 hours 59 minutes'`)
 	s.rescue()
-	want(s, session, `SELECT chunking_session FROM connectors WHERE id = $1`, id)
+	want(s, session, `SELECT run_id FROM connectors WHERE id = $1`, id)
 	s.exec(`UPDATE scheduler_runs SET picked_up_at = picked_up_at - interval '2 minutes'`)
 	s.rescue()
-	want(s, true, `SELECT status = 'PENDING' AND chunking_session <> $2 FROM connectors WHERE id = $1`, id, session)
+	want(s, true, `SELECT status = 'PENDING' AND run_id <> $2 FROM connectors WHERE id = $1`, id, session)
 }
 
 func TestNobodyIsRescuedInTheFirstLeasePeriod(t *testing.T) {
@@ -147,7 +147,7 @@ func TestNobodyIsRescuedInTheFirstLeasePeriod(t *testing.T) {
 	scheduler := s.scheduler(func(cfg *Config) { cfg.LeaseSeconds = 3 })
 	scheduler.holdRescue()
 	s.do(scheduler.Rescue(t.Context()))
-	want(s, session, `SELECT chunking_session FROM connectors WHERE id = $1`, id)
+	want(s, session, `SELECT run_id FROM connectors WHERE id = $1`, id)
 	s.eventually(10*time.Second, func() error {
 		s.do(scheduler.Rescue(t.Context()))
 		return s.countIs(1, `SELECT count(*) FROM connectors WHERE status = 'PENDING'`)()
@@ -201,7 +201,7 @@ func TestNobodyIsRescuedForALeaseAfterPostgresTookNoMoreConnections(t *testing.T
 		s.do(conn.Close(t.Context()))
 	}
 	s.do(scheduler.Rescue(t.Context()))
-	want(s, session, `SELECT chunking_session FROM connectors WHERE id = $1`, id)
+	want(s, session, `SELECT run_id FROM connectors WHERE id = $1`, id)
 	scheduler.rescueFrom = time.Now()
 	s.do(scheduler.Rescue(t.Context()))
 	want(s, "PENDING", `SELECT status FROM connectors WHERE id = $1`, id)

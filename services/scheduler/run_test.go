@@ -239,7 +239,7 @@ func TestPostgresAwayIsAWaitAfterWhichNobodyIsRescuedForALease(t *testing.T) {
 	s.do(postgres.Restart(t.Context()))
 	s.eventually(20*time.Second, s.countIs(1, `SELECT count(*) FROM connectors`))
 	scheduler.Watch(t.Context())
-	want(s, session, `SELECT chunking_session FROM connectors WHERE id = $1`, id)
+	want(s, session, `SELECT run_id FROM connectors WHERE id = $1`, id)
 	scheduler.rescueFrom = time.Now()
 	scheduler.Watch(t.Context())
 	want(s, "PENDING", `SELECT status FROM connectors WHERE id = $1`, id)

@@ -5,8 +5,10 @@
 //
 //	what has gone missing                     how it is told                                what is done
 //	a message (died before publish, purged)   older than the oldest message of its subject  published again, same session
-//	a worker                                  its lease has run out                         claimed again, new session
-//	documents of a finished fetch             their stream is past the last of them         run failed, due now
+//	a worker                                  its lease has run out, and it is silent       claimed again, new session
+//
+// A worker that is lost again, and documents that are lost, are semantic's to settle. The tick, the plans of cron schedules
+// and each look are loops of their own: none holds up another.
 //
 // Several schedulers at once are harmless: every step is a guarded statement, and safety comes from the database. An
 // election (package leader) only saves work; while another leads, this scheduler does none of the above.
@@ -17,13 +19,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/go-co-op/gocron/v2"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/leases"
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
 	"github.com/echomind/sync/services/scheduler/leader"
@@ -38,13 +41,15 @@ type Scheduler struct {
 	metrics    *metrics
 	ready      *telemetry.Readiness
 	log        *slog.Logger
-	wake       chan struct{}
+	wake       chan struct{} // asks for a tick
+	planWake   chan struct{} // asks for plans
+	leases     *leases.Watch
 	listening  *listening
 	candidate  *leader.Candidate
 	kubernetes Kubernetes
-	// rescueFrom is when rescuing may begin: the workers get one lease period to renew after the scheduler was
-	// away. Only the watch loop touches it.
-	rescueFrom time.Time
+	lookTime   time.Duration
+	looking    sync.Mutex
+	behind     []string // the types to which the last look for messages did not come; looking guards it
 }
 
 // Kubernetes makes the elector that a Lease decides; package leader/lease has the one there is.
@@ -85,7 +90,9 @@ func New(cfg Config, servers *connect.Servers, process connect.Process) *Schedul
 	return &Scheduler{
 		config: cfg, servers: servers, queries: dbgen.New(servers.Pool),
 		dispatcher: newDispatcher(servers.Stream, servers.Tracer, m, log), metrics: m, ready: process.Ready, log: log,
-		wake: make(chan struct{}, 1), listening: &listening{}, candidate: leader.NewCandidate(log, m.leader),
+		wake: make(chan struct{}, 1), planWake: make(chan struct{}, 1), listening: &listening{},
+		candidate: leader.NewCandidate(log, m.leader), lookTime: lookTime,
+		leases: leases.NewWatch(servers.Pool, seconds(cfg.LeaseSeconds)),
 	}
 }
 
@@ -135,23 +142,31 @@ func (s *Scheduler) elector() (leader.Elector, error) {
 // after the workers had a lease's time to renew.
 func (s *Scheduler) lead(ctx context.Context) error {
 	s.metrics.terms.Inc()
+	s.leases.Forget()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.ticks(ctx) })
-	group.Go(func() error { return s.watch(ctx) })
+	group.Go(func() error { return s.plans(ctx) })
+	group.Go(func() error { return s.watch(ctx, "messages", s.lookForMessages) })
+	group.Go(func() error { return s.watch(ctx, "workers", s.lookForWorkers) })
 	group.Go(func() error { return s.measure(ctx) })
 	return group.Wait()
 }
 
-// Wake asks for a tick now. One that is asked for while another is running follows it; more than one are one.
+// Wake asks for a tick and for plans now. One that is asked for while another is running follows it; more than one are one.
 func (s *Scheduler) Wake() {
+	signal(s.wake)
+	signal(s.planWake)
+}
+
+func signal(wake chan struct{}) {
 	select {
-	case s.wake <- struct{}{}:
+	case wake <- struct{}{}:
 	default:
 	}
 }
 
 func (s *Scheduler) ticks(ctx context.Context) error {
-	s.Wake()
+	signal(s.wake)
 	var again <-chan time.Time
 	for {
 		select {
@@ -162,7 +177,7 @@ func (s *Scheduler) ticks(ctx context.Context) error {
 		}
 		again = nil
 		began := time.Now()
-		err := s.Tick(ctx)
+		left, err := s.tick(ctx)
 		if ctx.Err() == nil {
 			s.metrics.ticked(began, err)
 		}
@@ -172,44 +187,9 @@ func (s *Scheduler) ticks(ctx context.Context) error {
 		switch {
 		case err == nil && s.dispatcher.away.Load():
 			again = time.After(probeEvery)
-		case err != nil || s.dispatcher.waiting():
+		// A verdict that came between the count of a full cap and the flag for it wakes nobody.
+		case left || err != nil || s.dispatcher.waiting():
 			again = time.After(pollEvery)
 		}
 	}
 }
-
-// watch looks for what has gone missing. A part that fails never keeps the others from looking.
-func (s *Scheduler) watch(ctx context.Context) error {
-	ticker := time.NewTicker(seconds(s.config.WatchIntervalSeconds))
-	defer ticker.Stop()
-	s.holdRescue()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-		s.Watch(ctx)
-	}
-}
-
-// Watch is one look for lost messages, lost workers and lost documents.
-func (s *Scheduler) Watch(ctx context.Context) {
-	for _, look := range []struct {
-		name string
-		at   func(context.Context) error
-	}{
-		{"lost messages", s.Republish}, {"lost workers", s.Rescue}, {"lost documents", s.FailLostInTransit},
-	} {
-		err := look.at(ctx)
-		if err == nil || ctx.Err() != nil {
-			continue
-		}
-		if postgres.Unavailable(err) && !errors.Is(err, errStream) {
-			s.holdRescue()
-		}
-		s.log.Warn("a look ended early; it is repeated", "look", look.name, "err", err)
-	}
-}
-
-func (s *Scheduler) holdRescue() { s.rescueFrom = time.Now().Add(seconds(s.config.LeaseSeconds)) }

@@ -197,12 +197,12 @@ func TestAStopWhileAServerIsSilentEnds(t *testing.T) {
 // wayToAVerdict fails the test unless every connector is due, or in flight under an open run that the watch looks after.
 func (s *stage) wayToAVerdict() {
 	s.Helper()
-	want(s, 0, `SELECT count(*) FROM connectors c LEFT JOIN scheduler_runs r ON r.id = c.chunking_session
+	want(s, 0, `SELECT count(*) FROM connectors c LEFT JOIN scheduler_runs r ON r.id = c.run_id
 		WHERE c.failure_count > 0 OR NOT (
-			c.status = 'ACTIVE' AND c.next_sync_at IS NOT NULL AND c.chunking_session IS NULL OR
+			c.status = 'ACTIVE' AND c.next_sync_at IS NOT NULL AND c.run_id IS NULL OR
 			c.status = 'PENDING' AND c.dispatched_at IS NOT NULL AND coalesce(r.status, '') = 'running')`)
 	want(s, 0, `SELECT count(*) FROM scheduler_runs r WHERE r.status = 'running'
-		AND NOT EXISTS (SELECT FROM connectors c WHERE c.chunking_session = r.id)`)
+		AND NOT EXISTS (SELECT FROM connectors c WHERE c.run_id = r.id)`)
 }
 
 // The claim waits for the type's turn, which the test has taken.
@@ -230,7 +230,7 @@ func TestWhatWasClaimedBeforeAStopIsPublishedByTheNextScheduler(t *testing.T) {
 			b.nats.Silence(ways["both ways"]...)
 			ctx, cancel := context.WithCancel(s.Context())
 			ended := make(chan struct{})
-			go func() { b.dispatcher.publish(ctx, "web", batch); close(ended) }()
+			go func() { b.dispatcher.publish(ctx, batch); close(ended) }()
 			s.eventually(5*time.Second, func() error {
 				if b.servers.Stream.PublishAsyncPending() < len(batch) {
 					return errors.New("nothing is on its way")
@@ -246,7 +246,7 @@ func TestWhatWasClaimedBeforeAStopIsPublishedByTheNextScheduler(t *testing.T) {
 		},
 		"in publish, with the broker away": func(s *stage, b *behind, batch []Trigger) {
 			s.stopBroker()
-			b.dispatcher.publish(s.Context(), "web", batch)
+			b.dispatcher.publish(s.Context(), batch)
 			s.do(s.broker.Restart(false))
 			s.eventually(15*time.Second, func() error {
 				if !s.servers.NATS.IsConnected() {

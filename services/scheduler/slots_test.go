@@ -11,19 +11,20 @@ const nightly = "0 3 * * *"
 func (s *stage) cronConnector(schedule string, ago time.Duration) int32 {
 	s.Helper()
 	id := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": schedule, "last_sync_at": time.Now().Add(-ago)})
-	s.exec(`UPDATE connectors SET planned_through = clock_timestamp() - $2::interval WHERE id = $1`, id, ago)
+	s.force(`UPDATE connectors SET planned_through = clock_timestamp() - $2::interval WHERE id = $1`, id, ago)
 	return id
 }
 
 func (s *stage) plan() {
 	s.Helper()
-	s.do(s.scheduler().plan(s.Context()))
+	s.do(s.scheduler().Plan(s.Context()))
 }
 
 func TestANewCronConnectorIsDueNow(t *testing.T) {
 	s := setStage(t)
 	id := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": nightly})
 	want(s, true, `SELECT needs_plan FROM connectors WHERE id = $1`, id)
+	s.plan()
 	s.do(s.scheduler().Tick(t.Context()))
 	want(s, "new", `SELECT trigger FROM scheduler_runs WHERE connector_id = $1 AND slot IS NULL`, id)
 }
@@ -56,7 +57,7 @@ func TestAClaimTakesTheLatestPassedSlotAndCountsTheMissedOnes(t *testing.T) {
 func TestOneMissedSlotIsFirstAndLast(t *testing.T) {
 	s := setStage(t)
 	id := s.cronConnector("0 * * * *", time.Hour)
-	s.exec(`UPDATE connectors SET planned_through = date_trunc('hour', clock_timestamp()) - interval '90 minutes'`)
+	s.force(`UPDATE connectors SET planned_through = date_trunc('hour', clock_timestamp()) - interval '90 minutes'`)
 	s.plan()
 	s.claim(s.scheduler())
 	want(s, true, `SELECT missed_count = 1 AND slot = slot_last FROM scheduler_runs
@@ -80,7 +81,7 @@ func TestAClaimInTimeMissesNothing(t *testing.T) {
 	s := setStage(t)
 	id := s.cronConnector("* * * * *", time.Minute)
 	s.plan()
-	s.exec(`UPDATE connectors SET next_sync_at = date_trunc('minute', clock_timestamp()),
+	s.force(`UPDATE connectors SET next_sync_at = date_trunc('minute', clock_timestamp()),
 		slot_at = date_trunc('minute', clock_timestamp()) WHERE id = $1`, id)
 	s.claim(s.scheduler())
 	want(s, 0, `SELECT count(*) FROM scheduler_runs WHERE status = 'missed'`)
@@ -93,7 +94,7 @@ func TestAfterARunTheScheduleGoesOnWhereItWasPlanned(t *testing.T) {
 	s.claim(s.scheduler())
 	s.complete(id)
 	// While it ran two slots passed.
-	s.exec(`UPDATE connectors SET planned_through = planned_through - interval '2 minutes'`)
+	s.force(`UPDATE connectors SET planned_through = planned_through - interval '2 minutes'`)
 	s.plan()
 	want(s, true, `SELECT next_sync_at = planned_through + interval '1 minute' AND next_sync_at < clock_timestamp()
 		AND due_reason = 'schedule' FROM connectors WHERE id = $1`, id)
@@ -102,9 +103,9 @@ func TestAfterARunTheScheduleGoesOnWhereItWasPlanned(t *testing.T) {
 // complete ends a claimed connector's run with everything stored.
 func (s *stage) complete(id int32) {
 	s.Helper()
-	session, _ := s.pickUp(id, time.Minute)
-	s.exec(`UPDATE scheduler_runs SET total = 1, stored = 1 WHERE id = $1`, session)
-	_, err := s.moves.Complete(s.Context(), session)
+	try := s.pickUp(id, time.Minute)
+	s.exec(`UPDATE open_runs SET total = 1, stored = 1, whole = true WHERE id = $1`, try.Run)
+	_, err := s.moves.Complete(s.Context(), try.Run)
 	s.do(err)
 }
 
@@ -115,7 +116,7 @@ func TestAnIntervalCountsFromTheVerdict(t *testing.T) {
 	s.complete(id)
 	want(s, true, `SELECT next_sync_at = last_sync_at + interval '30 minutes' AND slot_at = next_sync_at
 		AND due_reason = 'schedule' AND last_sync_at > clock_timestamp() - interval '1 minute' FROM connectors WHERE id = $1`, id)
-	s.exec(`UPDATE connectors SET next_sync_at = next_sync_at - interval '5 hours', slot_at = slot_at - interval '5 hours'`)
+	s.force(`UPDATE connectors SET next_sync_at = next_sync_at - interval '5 hours', slot_at = slot_at - interval '5 hours'`)
 	s.claim(s.scheduler())
 	want(s, 0, `SELECT count(*) FROM scheduler_runs WHERE status = 'missed'`)
 	want(s, 1, `SELECT count(*) FROM scheduler_runs WHERE slot IS NOT NULL AND status = 'running'`)
@@ -127,6 +128,7 @@ func TestABadScheduleIsWrittenDownAndDoesNotBlockOthers(t *testing.T) {
 	zone := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": nightly, "time_zone": "Mars/Olympus"})
 	never := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": "0 0 31 2 *", "last_sync_at": time.Now()})
 	fine := s.connector(nil)
+	s.plan()
 	s.do(s.scheduler().Tick(t.Context()))
 	want(s, "PENDING", `SELECT status FROM connectors WHERE id = $1`, fine)
 	for id, like := range map[int32]string{
@@ -137,6 +139,7 @@ func TestABadScheduleIsWrittenDownAndDoesNotBlockOthers(t *testing.T) {
 			FROM connectors WHERE id = $1`, id, like)
 	}
 	s.exec(`UPDATE connectors SET schedule_cron = $2 WHERE id = $1`, bad, nightly)
+	s.plan()
 	s.do(s.scheduler().Tick(t.Context()))
 	want(s, true, `SELECT status = 'PENDING' AND status_message IS NULL FROM connectors WHERE id = $1`, bad)
 }
@@ -158,7 +161,7 @@ func TestSlotsWhileDisabledAreNotDue(t *testing.T) {
 	s.plan()
 	s.claim(s.scheduler())
 	s.complete(id)
-	s.exec(`UPDATE connectors SET planned_through = planned_through - interval '1 hour'`)
+	s.force(`UPDATE connectors SET planned_through = planned_through - interval '1 hour'`)
 	s.plan()
 	s.do(s.moves.Disable(t.Context(), id))
 	s.plan()
@@ -171,7 +174,7 @@ func TestSlotsWhileDisabledAreNotDue(t *testing.T) {
 func TestATriggerDoesNotTakeTheScheduleItsSlot(t *testing.T) {
 	s := setStage(t)
 	id := s.cronConnector("* * * * *", 90*time.Second)
-	s.exec(`UPDATE connectors SET needs_plan = false WHERE id = $1`, id)
+	s.force(`UPDATE connectors SET needs_plan = false WHERE id = $1`, id)
 	s.exec(`UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = $1`, id)
 	s.claim(s.scheduler())
 	want(s, "manual", `SELECT trigger FROM scheduler_runs WHERE connector_id = $1`, id)

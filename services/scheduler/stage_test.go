@@ -17,6 +17,7 @@ import (
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/natsserver"
 	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/proto/gen/internalpb"
@@ -152,7 +153,7 @@ func want[T comparable](s *stage, value T, sql string, args ...any) {
 
 func (s *stage) session(id int32) uuid.UUID {
 	s.Helper()
-	return one[uuid.UUID](s, `SELECT chunking_session FROM connectors WHERE id = $1`, id)
+	return one[uuid.UUID](s, `SELECT run_id FROM connectors WHERE id = $1`, id)
 }
 
 func (s *stage) do(err error) {
@@ -169,25 +170,35 @@ func (s *stage) claim(scheduler *Scheduler) []Trigger {
 	return claimed
 }
 
-// pickUp does what a worker does first, with a lease that ends after the given time.
-func (s *stage) pickUp(id int32, lease time.Duration) (session, owner uuid.UUID) {
+// force is exec for what only moves may write.
+func (s *stage) force(sql string, args ...any) {
 	s.Helper()
-	session, owner = s.session(id), uuid.New()
-	s.do(s.moves.PickUp(s.Context(), id, session, owner, lease))
-	return session, owner
+	movestest.Force(s, s.servers.Pool, sql, args...)
+}
+
+// pickUp does what a worker does first, with a lease that ends after the given time.
+func (s *stage) pickUp(id int32, lease time.Duration) lifecycle.Try {
+	s.Helper()
+	try := lifecycle.Try{Run: s.session(id), ID: uuid.New()}
+	worker := uuid.New()
+	s.do(s.moves.PickUp(s.Context(), id, try, worker, max(lease, time.Second)))
+	if lease < time.Second {
+		s.exec(`UPDATE workers SET expires_at = clock_timestamp() + $2::interval WHERE id = $1`, worker, lease)
+	}
+	return try
 }
 
 // syncing claims the due connectors and picks one of them up.
-func (s *stage) syncing(id int32, lease time.Duration) (session, owner uuid.UUID) {
+func (s *stage) syncing(id int32, lease time.Duration) lifecycle.Try {
 	s.Helper()
 	s.claim(s.scheduler())
 	return s.pickUp(id, lease)
 }
 
-// age moves the dispatch of everything in flight into the past, as if so much time had gone by.
+// age moves the dispatch of everything that waits into the past, as if so much time had gone by.
 func (s *stage) age(by time.Duration) {
 	s.Helper()
-	s.exec(`UPDATE connectors SET dispatched_at = dispatched_at - $1::interval WHERE status = 'PENDING'`, by)
+	s.exec(`UPDATE open_runs SET dispatched_at = dispatched_at - $1::interval WHERE picked_up_at IS NULL`, by)
 }
 
 // waiting is one trigger that waits in the stream.

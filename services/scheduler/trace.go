@@ -9,11 +9,11 @@ import (
 )
 
 // trace begins a trigger's span: the first of its run's trace, from the claim on; of a repeat, one below that.
-func (d *dispatcher) trace(ctx context.Context, connectorType string, t *Trigger) context.Context {
+func (d *dispatcher) trace(ctx context.Context, t *Trigger) context.Context {
 	if d.tracer == nil {
 		return ctx
 	}
-	about := []tracing.Attribute{tracing.Connector(t.ID), tracing.Type(connectorType), tracing.DueReason(t.Reason)}
+	about := []tracing.Attribute{tracing.Connector(t.ID), tracing.Type(t.Type), tracing.DueReason(t.Reason)}
 	if t.claimedAt.IsZero() {
 		ctx, t.span = d.tracer.Start(ctx, t.Session, tracing.Dispatch, about...)
 		return ctx

@@ -41,7 +41,7 @@ func TestATriggerThatIsPublishedAgainStaysInItsTrace(t *testing.T) {
 	stream, err := s.servers.Stream.Stream(s.Context(), topology.SyncStream)
 	s.do(err)
 	s.do(stream.Purge(s.Context()))
-	s.exec(`UPDATE connectors SET dispatched_at = dispatched_at - interval '1 minute'`)
+	s.exec(`UPDATE open_runs SET dispatched_at = dispatched_at - interval '1 minute'`)
 	s.do(s.scheduler().Republish(s.Context()))
 	s.do(s.servers.Tracer.Close())
 
@@ -57,7 +57,7 @@ func TestARescueEndsOneTraceAndBeginsAnotherThatIsLinkedToIt(t *testing.T) {
 	s := setStage(t)
 	collector := s.collect()
 	id := s.connector(nil)
-	old, _ := s.syncing(id, gone)
+	old := s.syncing(id, gone).Run
 	s.rescue()
 	session := s.session(id)
 	s.do(s.servers.Tracer.Close())
@@ -68,24 +68,13 @@ func TestARescueEndsOneTraceAndBeginsAnotherThatIsLinkedToIt(t *testing.T) {
 	require.Equal(t, "rescue", begin.Attributes["echomind.due_reason"])
 }
 
-func TestDocumentsThatWereLostInTransitAreSaidInTheTrace(t *testing.T) {
-	s := setStage(t)
-	collector := s.collect()
-	id, session, place := s.draining()
-	s.forget(place)
-	s.lookForDocuments()
-	s.lostInTransit(id, session)
-	s.do(s.servers.Tracer.Close())
-	require.Equal(t, "lost in transit", collector.Trace(session).One(t, "lost").Problem)
-}
-
 func TestATriggerThatIsNotAcknowledgedIsSaidInTheTrace(t *testing.T) {
 	s := setStage(t)
 	collector := s.collect()
 	session := uuid.New()
 	s.do(s.servers.Stream.DeleteStream(s.Context(), topology.SyncStream))
 	d := newDispatcher(s.servers.Stream, s.servers.Tracer, newMetrics(s.process().Metrics), s.process().Log)
-	d.publish(s.Context(), "web", []Trigger{{ID: 1, UserID: 1, Scope: "user", Session: session}})
+	d.publish(s.Context(), []Trigger{{ID: 1, Type: "web", UserID: 1, Scope: "user", Session: session}})
 	s.do(s.servers.Tracer.Close())
 	require.Equal(t, "not acknowledged", collector.Trace(session).One(t, "dispatch").Problem)
 	_, err := s.servers.Stream.Stream(s.Context(), topology.SyncStream)

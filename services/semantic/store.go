@@ -3,7 +3,6 @@ package semantic
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -134,7 +133,7 @@ func (t *storing) all(ctx context.Context, items []*item) (progress, error) {
 	if err != nil {
 		return progress{}, err
 	}
-	whole, err := t.wholeDocuments(ctx, fresh)
+	whole, err := t.wholeDocuments(ctx, fresh, rows)
 	if err != nil {
 		return progress{}, err
 	}
@@ -159,11 +158,26 @@ func (t *storing) all(ctx context.Context, items []*item) (progress, error) {
 	come, err := t.q.CountStored(ctx, dbgen.CountStoredParams{
 		RunID: t.try.Run, TryID: t.try.ID, Stored: int64(len(fresh)), Processed: change.processed, Failed: change.failed,
 		Deleted: change.deleted, Chunks: int64(len(change.pieces)), Notes: notes, Unnamed: change.unnamed,
+		Highest: fresh[len(fresh)-1].no,
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return progress{}, errRunOver
+		return progress{}, t.whyNotCounted(ctx, fresh[len(fresh)-1].no)
 	}
 	return progress{come.Whole, come.Checkpointed}, err
+}
+
+// whyNotCounted tells a run that is over from one that has no such number.
+func (t *storing) whyNotCounted(ctx context.Context, highest int64) error {
+	run, err := t.q.RunOfTry(ctx, dbgen.RunOfTryParams{RunID: t.try.Run, TryID: t.try.ID})
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return errRunOver
+	case err != nil:
+		return err
+	case run.Total != nil && *run.Total < highest:
+		return fmt.Errorf("%w: number %d of a try that has %d", errRefused, highest, *run.Total)
+	}
+	return fmt.Errorf("number %d was not counted", highest)
 }
 
 // count marks the numbers as counted and returns the items that were not before.
@@ -174,7 +188,12 @@ func (t *storing) count(ctx context.Context, items []*item) ([]*item, error) {
 		if it.part != nil {
 			firstNo = it.firstNo
 		}
+		var claim uuid.UUID
+		if it.poison == "" {
+			claim = it.claim(t.try.ID)
+		}
 		p.Nos, p.FirstNos, p.GivenUps = append(p.Nos, it.no), append(p.FirstNos, firstNo), append(p.GivenUps, it.givenUp())
+		p.WaitsFor = append(p.WaitsFor, claim)
 	}
 	counted, err := t.q.CountMessages(ctx, p)
 	if err != nil {
@@ -214,169 +233,4 @@ func (t *storing) lock(ctx context.Context, items []*item) (map[string]dbgen.Loc
 		rows[row.SourceID] = row
 	}
 	return rows, nil
-}
-
-// wholeDocuments finds, per document, the item that makes it whole: all its parts are counted now. Of several of
-// one document in this try the last one counts.
-func (t *storing) wholeDocuments(ctx context.Context, items []*item) (map[string]*item, error) {
-	p := dbgen.CountPartsParams{TryID: t.try.ID}
-	for _, it := range items {
-		if it.part != nil && it.part.Parts > 1 && !slices.Contains(p.FirstNos, it.firstNo) {
-			p.FirstNos, p.Parts = append(p.FirstNos, it.firstNo), append(p.Parts, int64(it.part.Parts))
-		}
-	}
-	counted := map[int64]int64{}
-	if len(p.FirstNos) > 0 {
-		rows, err := t.q.CountParts(ctx, p)
-		if err != nil {
-			return nil, fmt.Errorf("count parts: %w", err)
-		}
-		for _, row := range rows {
-			counted[row.FirstNo] = row.Parts
-		}
-	}
-	whole := map[string]*item{}
-	for _, it := range items {
-		if it.sourceID == "" || it.part != nil && it.part.Parts > 1 && it.poison == "" && counted[it.firstNo] != int64(it.part.Parts) {
-			continue
-		}
-		if other := whole[it.sourceID]; other == nil || other.firstNo <= it.firstNo {
-			whole[it.sourceID] = it
-		}
-	}
-	return whole, nil
-}
-
-// change is what a store transaction writes.
-type change struct {
-	pieces                     []Piece
-	replaced                   []Key
-	documents                  []write
-	processed, failed, deleted int64
-	unnamed                    int64
-}
-
-func (t *storing) plan(items []*item, rows map[string]dbgen.LockDocumentsRow, whole map[string]*item) change {
-	var c change
-	for _, it := range items {
-		if it.sourceID == "" {
-			if it.unnamed() {
-				c.failed++
-				c.unnamed++
-			}
-			continue
-		}
-		row := rows[it.sourceID]
-		if superseded(row, t.try.ID, it.firstNo) || whole[it.sourceID] != nil && whole[it.sourceID].firstNo > it.firstNo {
-			continue
-		}
-		for i, chunk := range it.chunks() {
-			c.pieces = append(c.pieces, Piece{
-				Key: Key{Try: t.try.ID, FirstNo: it.firstNo, DocumentID: row.ID}, No: it.part.FirstChunk + int32(i),
-				Text: chunk.Text, HeadingPath: chunk.HeadingPath, Start: chunk.Start, End: chunk.End,
-				Embedder: t.embedder, Vector: it.vectors[i],
-			})
-		}
-		if whole[it.sourceID] == it {
-			c.write(t, it, row)
-		}
-	}
-	return c
-}
-
-// superseded says whether this try wrote the document with a later message already.
-func superseded(row dbgen.LockDocumentsRow, try uuid.UUID, firstNo int64) bool {
-	return row.WrittenBy != nil && *row.WrittenBy == try && row.WrittenNo != nil && *row.WrittenNo > firstNo
-}
-
-// write turns a whole document into its row, and forgets the chunks that it replaces.
-func (c *change) write(t *storing, it *item, row dbgen.LockDocumentsRow) {
-	old, hasOld := keyOf(row)
-	current := row.ConfigVersion == t.run.ConfigVersion
-	w := newWrite(it, row.ID)
-	switch {
-	case it.poison != "":
-		w.fail(it.poison)
-	case it.part == nil:
-		w.Status = "deleted"
-	case it.part.Error != "":
-		w.fail(it.part.Error)
-	case it.part.KeepChunks && row.Status == "stored" && hasOld && current && row.ContentHash == it.part.ContentHash:
-		w.Status, w.VersionToken, w.ChunkCount = "stored", it.part.VersionToken, row.ChunkCount
-		w.show(old)
-	case it.part.KeepChunks:
-		w.fail("the content to keep is not what is stored; it is fetched again")
-		w.ContentHash = "" // what is kept is not the content that it speaks of
-	default:
-		w.Status, w.VersionToken, w.ChunkCount = "stored", it.part.VersionToken, it.part.ChunkCount
-		w.show(Key{Try: t.try.ID, FirstNo: it.firstNo, DocumentID: row.ID})
-	}
-	switch w.Status {
-	case "deleted":
-		c.deleted++
-	case "stored":
-		c.processed++
-	case "failed":
-		c.failed++
-		// What was stored before stays findable, unless it was fetched under another configuration.
-		if hasOld && current {
-			w.ChunkCount = row.ChunkCount
-			w.show(old)
-		}
-	}
-	if hasOld && !w.shows(old) {
-		c.replaced = append(c.replaced, old)
-	}
-	c.documents = append(c.documents, w)
-}
-
-func keyOf(row dbgen.LockDocumentsRow) (Key, bool) {
-	if row.TryID == nil || row.FirstNo == nil {
-		return Key{}, false
-	}
-	return Key{Try: *row.TryID, FirstNo: *row.FirstNo, DocumentID: row.ID}, true
-}
-
-// write is one row of WriteDocuments.
-type write struct {
-	ID           int64      `json:"id"`
-	WrittenNo    int64      `json:"written_no"`
-	Title        string     `json:"title"`
-	URL          string     `json:"url"`
-	MediaType    string     `json:"media_type"`
-	ContentHash  string     `json:"content_hash"`
-	VersionToken string     `json:"version_token"`
-	Links        []string   `json:"links"`
-	ChunkCount   int32      `json:"chunk_count"`
-	Status       string     `json:"status"`
-	Error        string     `json:"error"`
-	TryID        *uuid.UUID `json:"try_id"`
-	FirstNo      *int64     `json:"first_no"`
-}
-
-func newWrite(it *item, document int64) write {
-	w := write{ID: document, WrittenNo: it.firstNo, Links: []string{}}
-	if p := it.part; p != nil && it.poison == "" {
-		w.Title, w.URL, w.MediaType, w.ContentHash = p.Title, p.Url, p.MediaType, p.ContentHash
-		w.Links = append(w.Links, p.Links...)
-	}
-	return w
-}
-
-func (w *write) fail(why string) { w.Status, w.VersionToken, w.Error = "failed", "", why }
-
-func (w *write) show(key Key) { w.TryID, w.FirstNo = &key.Try, &key.FirstNo }
-
-func (w *write) shows(key Key) bool {
-	return w.TryID != nil && *w.TryID == key.Try && *w.FirstNo == key.FirstNo
-}
-
-func (t *storing) writeDocuments(ctx context.Context, rows []write) error {
-	documents, err := json.Marshal(rows)
-	if err != nil {
-		return err
-	}
-	return t.q.WriteDocuments(ctx, dbgen.WriteDocumentsParams{
-		WrittenBy: t.try.ID, ConfigVersion: t.run.ConfigVersion, Documents: documents,
-	})
 }

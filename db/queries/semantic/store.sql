@@ -7,9 +7,11 @@ WHERE r.id = @run_id AND r.try_id = @try_id::uuid;
 
 -- name: CountMessages :many
 -- The numbers that were not counted yet; those are the ones to store.
-INSERT INTO run_messages (try_id, no, first_no, given_up)
-SELECT @try_id, m.no, nullif(m.first_no, 0), nullif(m.given_up, '')
-FROM (SELECT unnest(@nos::bigint[]) AS no, unnest(@first_nos::bigint[]) AS first_no, unnest(@given_ups::text[]) AS given_up) m
+INSERT INTO run_messages (try_id, no, first_no, given_up, waits_for)
+SELECT @try_id, m.no, nullif(m.first_no, 0), nullif(m.given_up, ''),
+    nullif(m.waits_for, '00000000-0000-0000-0000-000000000000')
+FROM (SELECT unnest(@nos::bigint[]) AS no, unnest(@first_nos::bigint[]) AS first_no, unnest(@given_ups::text[]) AS given_up,
+    unnest(@waits_for::uuid[]) AS waits_for) m
 ORDER BY m.no
 ON CONFLICT DO NOTHING
 RETURNING no;
@@ -24,13 +26,28 @@ ON CONFLICT (connector_id, source_id) DO UPDATE SET touched_by = EXCLUDED.touche
 RETURNING id, source_id, content_hash, chunk_count, status, try_id, first_no, written_by, written_no, config_version;
 
 -- name: CountParts :many
--- Asked after the documents are locked: of two workers with the two parts of one document the second sees the first one's
--- part. The parts of a document have neighbouring numbers.
-SELECT d.first_no::bigint AS first_no, (
-    SELECT count(*) FROM run_messages m
-    WHERE m.try_id = @try_id AND m.no >= d.first_no AND m.no < d.first_no + d.parts AND m.first_no = d.first_no
-        AND m.given_up IS NULL)::bigint AS parts
-FROM (SELECT unnest(@first_nos::bigint[]) AS first_no, unnest(@parts::bigint[]) AS parts) d;
+-- Of documents of several parts: how many are there that agree with this one, whether one of them was given up, and which
+-- chunks are there. Asked after the documents are locked: of two workers with the two parts of one document the second sees the
+-- first one's part. The parts of a document have neighbouring numbers.
+SELECT d.place::bigint AS place, m.parts::bigint AS parts, m.has_failed::boolean AS has_failed, c.chunks::bigint AS chunks,
+    c.first_chunk::integer AS first_chunk, c.last_chunk::integer AS last_chunk
+FROM ROWS FROM (unnest(@first_nos::bigint[]), unnest(@parts::bigint[]), unnest(@waits_for::uuid[]), unnest(@ids::bigint[]))
+    WITH ORDINALITY AS d(first_no, parts, waits_for, id, place)
+CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE r.waits_for = d.waits_for) AS parts, coalesce(bool_or(r.given_up = 'named'), false) AS has_failed
+    FROM run_messages r
+    WHERE r.try_id = @try_id AND r.no >= d.first_no AND r.no < d.first_no + d.parts AND r.first_no = d.first_no) m
+CROSS JOIN LATERAL (
+    SELECT count(*) AS chunks, coalesce(min(k.no), 2147483647) AS first_chunk, coalesce(max(k.no), -1) AS last_chunk
+    FROM chunks k
+    WHERE k.try_id = @try_id AND k.first_no = d.first_no AND k.document_id = d.id) c;
+
+-- name: PartsWaitNoLonger :exec
+-- Their document is whole, or known to have failed.
+UPDATE run_messages m SET waits_for = NULL
+FROM (SELECT unnest(@first_nos::bigint[]) AS first_no, unnest(@parts::bigint[]) AS parts) d
+WHERE m.try_id = @try_id AND m.no >= d.first_no AND m.no < d.first_no + d.parts AND m.first_no = d.first_no
+    AND m.waits_for IS NOT NULL;
 
 -- name: WriteDocuments :exec
 UPDATE documents d
@@ -51,13 +68,14 @@ USING (SELECT unnest(@try_ids::uuid[]) AS try_id, unnest(@first_nos::bigint[]) A
 WHERE c.try_id = k.try_id AND c.first_no = k.first_no AND c.document_id = k.id;
 
 -- name: CountStored :one
--- The last statement of a store, and its fence: whoever ends a run takes this row away. No row = roll back.
+-- The last statement of a store, and its fence: whoever ends a run takes this row away. No row, because the run is over or because
+-- it has no number as high as these: roll back.
 UPDATE open_runs
 SET stored = stored + @stored, whole = coalesce(stored + @stored = total, false), notes = notes + @notes,
     unnamed = unnamed + @unnamed, documents_processed = documents_processed + @processed,
     documents_failed = documents_failed + @failed, documents_deleted = documents_deleted + @deleted,
     chunks_stored = chunks_stored + @chunks
-WHERE id = @run_id AND try_id = @try_id::uuid
+WHERE id = @run_id AND try_id = @try_id::uuid AND (total IS NULL OR total >= @highest::bigint)
 RETURNING whole, EXISTS (SELECT 1 FROM run_checkpoints k WHERE k.try_id = open_runs.try_id) AS checkpointed;
 
 -- name: KeepCheckpoint :exec
@@ -72,12 +90,19 @@ FROM (SELECT unnest(@listings::integer[]) AS listing, unnest(@source_ids::text[]
 GROUP BY n.listing, n.source_id ORDER BY n.listing, n.source_id
 ON CONFLICT (connector_id, try_id, listing, source_id) DO UPDATE SET no = least(s.no, EXCLUDED.no);
 
+-- name: LockRun :one
+-- No store of the try is under way while it is held.
+SELECT connector_id, config_version, total, whole, stored FROM open_runs WHERE id = @run_id AND try_id = @try_id::uuid FOR UPDATE;
+
+-- name: HighestNumber :one
+SELECT coalesce(max(no), 0)::bigint FROM run_messages WHERE try_id = @try_id;
+
 -- name: RecordCompleted :one
--- What sync completed says; said twice it changes nothing.
+-- What sync completed says, of a run that is locked.
 UPDATE open_runs
 SET total = @total::bigint, whole = (stored = @total::bigint), new_state = @new_state, listing_whole = @listing_whole,
     documents_unchanged = @unchanged, reason = @reason
-WHERE id = @run_id AND try_id = @try_id::uuid AND total IS NULL AND stored <= @total::bigint
+WHERE id = @run_id AND try_id = @try_id::uuid
 RETURNING whole;
 
 -- name: BeginTry :one

@@ -199,14 +199,14 @@ func (b *bucket) Block(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// ask repeats a question while Postgres is away: our own outage is a wait.
+// ask repeats a question while Postgres is away, or many ask for the same account: both are waits.
 func (b *bucket) ask(ctx context.Context, name string, call func(context.Context) error) error {
 	for logged := false; ; {
 		err := deadline.Do(ctx, name, quotaTimeout, call)
 		if ctx.Err() != nil && err != nil {
 			return context.Cause(ctx)
 		}
-		if !postgres.Unavailable(err) {
+		if !postgres.Unavailable(err) && !postgres.Locked(err) {
 			return err
 		}
 		if !logged {

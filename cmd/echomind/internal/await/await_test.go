@@ -12,6 +12,7 @@ import (
 
 	"github.com/echomind/sync/cmd/echomind/internal/await"
 	"github.com/echomind/sync/db"
+	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/lifecycle"
@@ -25,8 +26,8 @@ type source struct {
 	pool  *pgxpool.Pool
 	moves *lifecycle.Lifecycle
 	id    int32
-	// session is that of the latest claim.
-	session, owner uuid.UUID
+	// try is of the latest claim.
+	try lifecycle.Try
 }
 
 func newSource(t *testing.T) *source {
@@ -46,57 +47,71 @@ func (s *source) exec(sql string, args ...any) {
 	require.NoError(s.t, err)
 }
 
-func (s *source) openRun(trigger string) {
-	s.t.Helper()
-	s.exec(`INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, due_at, started_at, config_version)
-		VALUES ($1, $2, 'connector.sync.file', $3, clock_timestamp(), clock_timestamp(), 1)`, s.session, s.id, trigger)
-}
-
 func (s *source) claim() {
 	s.t.Helper()
-	var reason string
-	require.NoError(s.t, s.pool.QueryRow(context.Background(), `SELECT due_reason FROM connectors WHERE id = $1
-		AND next_sync_at <= clock_timestamp()`, s.id).Scan(&reason), "it is not due")
-	s.session = uuid.New()
-	s.openRun(reason)
-	s.exec(`UPDATE connectors SET status = 'PENDING', chunking_session = $1, dispatched_at = clock_timestamp(),
-		next_sync_at = NULL, due_reason = NULL WHERE id = $2`, s.session, s.id)
+	var isDue bool
+	require.NoError(s.t, s.pool.QueryRow(context.Background(), `SELECT coalesce(next_sync_at <= clock_timestamp(), false)
+		FROM connectors WHERE id = $1`, s.id).Scan(&isDue))
+	require.True(s.t, isDue, "it is not due")
+	s.try = lifecycle.Try{Run: movestest.Claim(s.t, s.pool, s.id)}
 }
 
 func (s *source) pickUp() {
 	s.t.Helper()
-	s.owner = uuid.New()
-	require.NoError(s.t, s.moves.PickUp(context.Background(), s.id, s.session, s.owner, time.Minute))
+	s.try = movestest.PickUp(s.t, s.pool, s.id, s.try.Run, time.Minute)
 }
 
 func (s *source) complete(total int) {
 	s.t.Helper()
-	s.exec(`UPDATE scheduler_runs SET total = $2, stored = $2, documents_processed = $2 WHERE id = $1`, s.session, total)
-	_, err := s.moves.Complete(context.Background(), s.session)
+	s.exec(`UPDATE open_runs SET total = $2, stored = $2, whole = true, documents_processed = $2 WHERE id = $1`, s.try.Run, total)
+	_, err := s.moves.Complete(context.Background(), s.try.Run)
 	require.NoError(s.t, err)
 }
 
 func (s *source) sync(total int) { s.claim(); s.pickUp(); s.complete(total) }
 
+// lose ends the lease of its worker, which is silent from then on, and says so as the moves want it.
+func (s *source) lose() (silent string) {
+	s.t.Helper()
+	require.NoError(s.t, s.pool.QueryRow(context.Background(), `UPDATE workers SET expires_at = clock_timestamp() - interval '1 s'
+		WHERE id = (SELECT worker_id FROM open_runs WHERE id = $1)
+		RETURNING jsonb_build_array(jsonb_build_object('id', id, 'beats', beats))::text`, s.try.Run).Scan(&silent))
+	return silent
+}
+
 func (s *source) rescue() {
 	s.t.Helper()
-	s.session = uuid.New()
-	tx, err := s.pool.Begin(context.Background())
-	require.NoError(s.t, err)
-	_, err = tx.Exec(context.Background(), `UPDATE connectors SET status = 'PENDING', chunking_session = $1,
-		dispatched_at = clock_timestamp(), failure_count = failure_count + 1, lease_owner = NULL, lease_expires_at = NULL,
-		status_message = 'worker lost: its lease ran out' WHERE id = $2`, s.session, s.id)
-	require.NoError(s.t, err)
-	_, err = tx.Exec(context.Background(), `INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, due_at,
-		started_at, config_version) VALUES ($1, $2, 'connector.sync.file', 'rescue', clock_timestamp(), clock_timestamp(), 1)`,
-		s.session, s.id)
-	require.NoError(s.t, err)
-	require.NoError(s.t, tx.Commit(context.Background()))
+	require.NoError(s.t, s.pool.QueryRow(context.Background(), `SELECT run_id FROM moves.rescue($1, '6 h', 10)`, s.lose()).
+		Scan(&s.try.Run))
+}
+
+func (s *source) abandon() {
+	s.t.Helper()
+	s.moved(`SELECT run_id FROM moves.abandon($1, '6 h', 10)`, s.lose())
+}
+
+func (s *source) loseDocuments() {
+	s.t.Helper()
+	require.NoError(s.t, s.moves.Drain(context.Background(), s.try, 7))
+	s.moved(`SELECT run_id FROM moves.fail_lost_in_transit(ARRAY[$1::uuid], 8, 9)`, s.try.Run)
+}
+
+// moved makes a move that returns the run it ends.
+func (s *source) moved(sql string, args ...any) {
+	s.t.Helper()
+	var run uuid.UUID
+	require.NoError(s.t, s.pool.QueryRow(context.Background(), sql, args...).Scan(&run))
+	require.Equal(s.t, s.try.Run, run)
+}
+
+func (s *source) release() {
+	s.t.Helper()
+	require.NoError(s.t, s.moves.Release(context.Background(), s.try))
 }
 
 func (s *source) fail(kind lifecycle.Failure) {
 	s.t.Helper()
-	require.NoError(s.t, s.moves.Fail(context.Background(), s.session, kind, "the site answers 500"))
+	require.NoError(s.t, s.moves.Fail(context.Background(), s.try, kind, "the site answers 500"))
 }
 
 func (s *source) trigger() (at time.Time) {
@@ -127,12 +142,12 @@ func TestTheVerdictIsThatOfTheRunThatAnswers(t *testing.T) {
 		{"it was fetching, that sync fails, and another one follows", func(s *source) { s.claim(); s.pickUp() },
 			[]func(*source){func(s *source) { s.fail(lifecycle.Transient) }, func(s *source) { s.sync(2) }}, "completed", nil},
 		{"it is handed back before it is picked up", (*source).claim, []func(*source){
-			func(s *source) { require.NoError(s.t, s.moves.Release(context.Background(), s.session)) },
+			(*source).release,
 			func(s *source) { s.sync(2) },
 		}, "completed", nil},
 		{"it is handed back while it fetches", func(s *source) { s.sync(1) }, []func(*source){
 			func(s *source) { s.claim(); s.pickUp() },
-			func(s *source) { require.NoError(s.t, s.moves.Release(context.Background(), s.session)) },
+			(*source).release,
 			func(s *source) { s.sync(2) },
 		}, "completed", nil},
 		{"it is changed in flight", func(s *source) { s.sync(1) }, []func(*source){
@@ -148,13 +163,25 @@ func TestTheVerdictIsThatOfTheRunThatAnswers(t *testing.T) {
 		{"its worker is lost twice", func(s *source) { s.sync(1) }, []func(*source){
 			func(s *source) { s.claim(); s.pickUp() },
 			func(s *source) { s.rescue(); s.pickUp() },
-			func(s *source) { s.fail("rescue") },
+			(*source).abandon,
 		}, "failed", await.ErrFailed},
 		{"its documents are lost in transit", func(s *source) { s.sync(1) }, []func(*source){
 			func(s *source) { s.claim(); s.pickUp() },
-			func(s *source) { s.fail("lost") },
+			(*source).loseDocuments,
 			func(s *source) { s.sync(2) },
 		}, "completed", nil},
+		{"it takes too long, and goes on from a checkpoint", func(s *source) { s.sync(1) }, []func(*source){
+			func(s *source) {
+				s.claim()
+				s.pickUp()
+				s.exec(`UPDATE open_runs SET stored = 1, checkpoint_no = 1 WHERE id = $1`, s.try.Run)
+			},
+			func(s *source) { s.fail(lifecycle.TooLong) },
+			func(s *source) { s.sync(2) },
+		}, "completed", nil},
+		{"it takes too long, without a checkpoint", func(s *source) { s.sync(1) }, []func(*source){
+			func(s *source) { s.claim(); s.pickUp(); s.fail(lifecycle.TooLong) },
+		}, "failed", await.ErrFailed},
 		{"it fails", func(s *source) { s.sync(1) }, []func(*source){
 			func(s *source) { s.claim(); s.pickUp(); s.fail(lifecycle.Transient) },
 		}, "failed", await.ErrFailed},
@@ -209,7 +236,7 @@ func TestTheVerdictIsThatOfTheRunThatAnswers(t *testing.T) {
 				require.Nil(t, run)
 				return
 			}
-			require.Equal(t, s.session, run.ID, "%v", seen)
+			require.Equal(t, s.try.Run, run.ID, "%v", seen)
 			require.Equal(t, c.verdict, run.Status)
 		})
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/echomind/sync/cmd/echomind/internal/console"
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/topology"
@@ -124,19 +125,28 @@ func (u terminal) exec(sql string, args ...any) {
 	require.NoError(u.t, err)
 }
 
+// force runs a statement that may write what only moves write.
+func (u terminal) force(sql string, args ...any) {
+	u.t.Helper()
+	movestest.Force(u.t, u.pool(), sql, args...)
+}
+
 // verdicts gives connector 1 a ledger: completed, failed, missed slots, and an open run.
-const verdicts = `
-INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, due_at, started_at, picked_up_at, fetched_at, completed_at,
-	status, reason, error_message, total, stored, documents_processed, missed_count, slot, slot_last, config_version)
+func (u terminal) verdicts() {
+	u.t.Helper()
+	u.exec(`
+INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, picked_up_at, fetched_at, completed_at, status, reason,
+	error_message, total, stored, documents_processed, missed_count, slot, slot_last, config_version)
 VALUES
-	(gen_random_uuid(), 1, 'connector.sync.file', 'new', now() - interval '4 h', now() - interval '4 h',
+	(gen_random_uuid(), 1, 'file', 'new', now() - interval '4 h', now() - interval '4 h',
 		now() - interval '4 h' + interval '2 s', now() - interval '4 h' + interval '5 s', now() - interval '4 h' + interval '6 s',
 		'completed', NULL, NULL, 7, 7, 7, NULL, NULL, NULL, 1),
-	(gen_random_uuid(), 1, 'connector.sync.file', 'schedule', now() - interval '3 h', now() - interval '3 h',
+	(gen_random_uuid(), 1, 'file', 'schedule', now() - interval '3 h', now() - interval '3 h',
 		now() - interval '3 h', NULL, now() - interval '3 h' + interval '90 s',
 		'failed', 'transient failure', 'no such folder', NULL, 0, 0, NULL, now() - interval '3 h', NULL, 1),
-	(gen_random_uuid(), 1, 'connector.sync.file', 'schedule', now() - interval '2 h', now() - interval '1 h',
+	(gen_random_uuid(), 1, 'file', 'schedule', now() - interval '2 h', now() - interval '1 h',
 		NULL, NULL, now() - interval '1 h', 'missed', 'passed before it could be claimed', NULL, NULL, 0, 0, 3,
-		now() - interval '2 h', now() - interval '1 h', 1),
-	(gen_random_uuid(), 1, 'connector.sync.file', 'manual', now() - interval '1 m', now() - interval '1 m',
-		NULL, NULL, NULL, 'running', NULL, NULL, NULL, 0, 0, NULL, NULL, NULL, 1)`
+		now() - interval '2 h', now() - interval '1 h', 1)`)
+	u.exec(`INSERT INTO open_runs (id, connector_id, type, trigger, due_at, started_at, dispatched_at, config_version)
+		VALUES (gen_random_uuid(), 1, 'file', 'manual', now() - interval '1 m', now() - interval '1 m', now() - interval '1 m', 1)`)
+}

@@ -180,7 +180,7 @@ func (p *pipeline) documents() (all []string) {
 // nextSlot lets the time of the next slot come.
 func (p *pipeline) nextSlot() {
 	p.t.Helper()
-	p.exec(`UPDATE connectors SET next_sync_at = clock_timestamp(), slot_at = clock_timestamp() WHERE due_reason = 'schedule'`)
+	p.force(`UPDATE connectors SET next_sync_at = clock_timestamp(), slot_at = clock_timestamp() WHERE due_reason = 'schedule'`)
 	p.exec(`SELECT pg_notify('connectors_due', '')`)
 }
 
@@ -254,7 +254,7 @@ func TestATriggerThatNobodyCanReadNeverHoldsUpItsConnector(t *testing.T) {
 	damaged.Header, damaged.Data = original.Header, []byte("\xff")
 	_, err = p.js.PublishMsg(p.ctx, damaged)
 	require.NoError(t, err)
-	p.exec(`UPDATE connectors SET dispatched_at = dispatched_at - interval '5 minutes'`) // the grace is over
+	p.exec(`UPDATE open_runs SET dispatched_at = dispatched_at - interval '5 minutes'`) // the grace is over
 	p.fetches()
 	p.verdicts("new skipped")
 	p.journal.write("one")

@@ -115,8 +115,8 @@ func TestDeadLettersAreFilteredAndPagedOver(t *testing.T) {
 	u := newTerminal(t).withStreams()
 	js := u.jetstream()
 	u.add("--refresh", "manual")
-	u.exec(`INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, due_at, started_at, config_version)
-		VALUES ($1, 1, 'connector.sync.file', 'new', now(), now(), 1)`, session)
+	u.exec(`INSERT INTO open_runs (id, connector_id, type, trigger, due_at, started_at, dispatched_at, config_version)
+		VALUES ($1, 1, 'file', 'new', now(), now(), now(), 1)`, session)
 	for no := range int32(120) { // more than are read at once
 		u.letter(js, topology.DocumentSubject, part(2+no%2, int64(no), "a"))
 	}
@@ -181,7 +181,7 @@ func TestADeadLetterIsShownWithoutSecrets(t *testing.T) {
 		Completed: &internalpb.SyncCompleted{Total: 3, NewState: trigger(t, 1, nil).State},
 	}}
 	u.letter(js, topology.DocumentSubject, completed)
-	u.exec(`INSERT INTO documents (connector_id, source_id, status, error) VALUES (1, 'a.md', 'failed', 'given up: it always fails')`)
+	u.exec(`INSERT INTO documents (connector_id, source_id, status, error, config_version) VALUES (1, 'a.md', 'failed', 'given up: it always fails', 1)`)
 
 	for id := 1; id <= 3; id++ {
 		for _, shown := range []string{
@@ -236,12 +236,12 @@ func TestReplayForgetsTheTokenTriggersTheConnectorAndRemovesTheLetter(t *testing
 	js := u.jetstream()
 	u.add("--refresh", "manual")
 	for _, status := range []string{"stored", "failed"} {
-		u.exec(`INSERT INTO documents (connector_id, source_id, status, error, version_token) VALUES (1, $1, $2, $3, 'v1')`,
+		u.exec(`INSERT INTO documents (connector_id, source_id, status, error, version_token, config_version) VALUES (1, $1, $2, $3, 'v1', 1)`,
 			status, status, map[string]any{"stored": nil, "failed": "x"}[status])
 		u.letter(js, topology.DocumentSubject, part(1, 1, status))
 	}
-	u.exec(`INSERT INTO documents (connector_id, source_id, status, version_token) VALUES (1, 'other', 'stored', 'v1'),
-		(2, 'stored', 'stored', 'v1')`)
+	u.exec(`INSERT INTO documents (connector_id, source_id, status, version_token, config_version) VALUES (1, 'other', 'stored', 'v1', 1),
+		(2, 'stored', 'stored', 'v1', 1)`)
 	u.letter(js, topology.DocumentSubject, part(1, 1, "of which no row is left"))
 	require.Nil(t, u.object("connectors", "get", "1")["trigger_requested_at"])
 
@@ -288,7 +288,7 @@ func TestAReplayThatCannotBeSaysWhatToDoAndKeepsTheLetter(t *testing.T) {
 	u.succeed("connectors", "disable", "1")
 	u.add("--refresh", "manual")
 	u.succeed("connectors", "delete", "2")
-	u.exec(`INSERT INTO documents (connector_id, source_id, status, version_token) VALUES (1, 'a', 'stored', 'v1')`)
+	u.exec(`INSERT INTO documents (connector_id, source_id, status, version_token, config_version) VALUES (1, 'a', 'stored', 'v1', 1)`)
 	u.letter(js, topology.DocumentSubject, part(1, 1, "a"))
 	u.letter(js, topology.DocumentSubject, part(2, 1, "a"))
 	u.letter(js, topology.DocumentSubject, "\xff", topology.HeaderSession, uuid.NewString())
@@ -327,7 +327,7 @@ func TestReplayingTwiceIsHarmless(t *testing.T) {
 	u := newTerminal(t).withStreams()
 	js := u.jetstream()
 	u.add("--refresh", "manual")
-	u.exec(`INSERT INTO documents (connector_id, source_id, status, version_token) VALUES (1, 'a', 'stored', 'v1')`)
+	u.exec(`INSERT INTO documents (connector_id, source_id, status, version_token, config_version) VALUES (1, 'a', 'stored', 'v1', 1)`)
 	u.letter(js, topology.DocumentSubject, part(1, 1, "a"))
 	u.succeed("dlq", "replay", "1")
 	before := u.object("connectors", "get", "1")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/devstack"
+	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/internal/version"
 	"github.com/echomind/sync/sdk/topology"
@@ -27,7 +28,7 @@ func TestRunsShowsTheLedger(t *testing.T) {
 	u.add("--refresh", "manual")
 	require.Contains(t, u.succeed("runs", "1"), "never due yet")
 	require.Empty(t, u.array("runs", "1"))
-	u.exec(verdicts)
+	u.verdicts()
 	shown := u.succeed("runs", "1")
 	lines := strings.Split(strings.TrimSpace(shown), "\n")
 	require.Len(t, lines, 5)
@@ -62,7 +63,7 @@ func TestWhyTellsPeopleAndPrograms(t *testing.T) {
 	out := u.run("why", "1")
 	require.Equal(t, 1, out.code)
 	require.Contains(t, out.stderr, "connector 1 was deleted")
-	u.exec(verdicts)
+	u.verdicts()
 	u.exec(`DELETE FROM deleted_connectors`)
 	require.Contains(t, u.run("why", "1").stderr, "connector 1 was deleted; its ledger: echomind runs 1")
 }
@@ -71,10 +72,7 @@ func TestWhyAnswersWithoutABroker(t *testing.T) {
 	t.Parallel()
 	u := newTerminal(t)
 	u.add()
-	u.exec(`INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, due_at, started_at, config_version)
-		VALUES ('00000000-0000-0000-0000-000000000001', 1, 'connector.sync.file', 'new', now(), now(), 1)`)
-	u.exec(`UPDATE connectors SET status = 'PENDING', chunking_session = '00000000-0000-0000-0000-000000000001',
-		dispatched_at = now(), next_sync_at = NULL, due_reason = NULL`)
+	movestest.Claim(t, u.pool(), 1)
 	require.Contains(t, u.succeed("why", "1"), "NATS: NATS is not known: not running")
 	u.lookup.NATSURL = "nats://ann:hunter2@127.0.0.1:1"
 	shown := u.succeed("why", "1")
@@ -101,9 +99,9 @@ func TestSearchFindsWhatAUserMayRead(t *testing.T) {
 	u.add("--scope", "group", "--scope-id", "sales")
 	vectors, err := (&embed.Hash{}).Embed(context.Background(), []string{"Polish the Fresnel lens\nevery week."})
 	require.NoError(t, err)
-	u.exec(`INSERT INTO documents (connector_id, source_id, title, url, status, session, first_no, chunk_count) VALUES
-		(1, 'lens.md', 'Lamps', 'file:///srv/lens.md', 'stored', '00000000-0000-0000-0000-000000000001', 1, 1)`)
-	u.exec(`INSERT INTO chunks (session, first_no, document_id, no, text, heading_path, start_offset, end_offset, embedder,
+	u.exec(`INSERT INTO documents (connector_id, source_id, title, url, status, try_id, first_no, chunk_count, config_version) VALUES
+		(1, 'lens.md', 'Lamps', 'file:///srv/lens.md', 'stored', '00000000-0000-0000-0000-000000000001', 1, 1, 1)`)
+	u.exec(`INSERT INTO chunks (try_id, first_no, document_id, no, text, heading_path, start_offset, end_offset, embedder,
 		embedding) VALUES ('00000000-0000-0000-0000-000000000001', 1, 1, 0, 'Polish the Fresnel lens
 every week.', '{Lamps,Care}', 0, 30, $1, $2)`, (&embed.Hash{}).Name(), vectors[0])
 	require.Equal(t, "nothing found\n", u.succeed("search", "--user", "1", "lens"))
@@ -122,10 +120,10 @@ func TestDocumentsAreListedWithWhyTheyFailed(t *testing.T) {
 	u.add("--refresh", "manual")
 	require.Equal(t, "no documents\n", u.succeed("documents", "1"))
 	require.Empty(t, u.array("documents", "1"))
-	u.exec(`INSERT INTO documents (connector_id, source_id, title, status, error, chunk_count, updated_at)
+	u.exec(`INSERT INTO documents (connector_id, source_id, title, status, error, chunk_count, updated_at, config_version)
 		SELECT 1, 'page ' || to_char(i, 'FM000'), 'Title', CASE WHEN i % 50 = 0 THEN 'failed' ELSE 'stored' END,
-			CASE WHEN i % 50 = 0 THEN 'not a PDF' || E'\x1b' END, 3, now() FROM generate_series(1, 150) i`)
-	u.exec(`INSERT INTO documents (connector_id, source_id, status, error) VALUES (2, 'of another', 'failed', 'x')`)
+			CASE WHEN i % 50 = 0 THEN 'not a PDF' || E'\x1b' END, 3, now(), 1 FROM generate_series(1, 150) i`)
+	u.exec(`INSERT INTO documents (connector_id, source_id, status, error, config_version) VALUES (2, 'of another', 'failed', 'x', 1)`)
 	shown := u.succeed("documents", "1", "--failed")
 	require.Len(t, strings.Split(strings.TrimSpace(shown), "\n"), 4)
 	require.Regexp(t, `(?m)^page 050 +failed +3 +\d\d:\d\d:\d\d +not a PDF$`, shown)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/secret"
 )
 
@@ -124,11 +125,7 @@ func TestRotationSealsEverythingAnewAndDisturbsNothing(t *testing.T) {
 	require.NoError(t, err)
 	u.exec(`INSERT INTO connector_secrets (connector_id, name, envelope) VALUES (1, 'rotated.refresh_token', $1)`, rotated)
 	// Connector 1 is in flight.
-	u.exec(`INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, due_at, started_at, config_version)
-		SELECT gen_random_uuid(), 1, 'connector.sync.onedrive', 'new', now(), now(), config_version FROM connectors WHERE id = 1`)
-	u.exec(`UPDATE connectors SET status = 'PENDING', chunking_session = (SELECT id FROM scheduler_runs), dispatched_at = now(),
-		next_sync_at = NULL, due_reason = NULL WHERE id = 1`)
-	u.exec(`UPDATE connectors SET status = 'SYNCING', lease_owner = gen_random_uuid(), lease_expires_at = now() + interval '1 h' WHERE id = 1`)
+	movestest.Syncing(t, u.pool(), 1)
 	const rest = `SELECT string_agg((to_jsonb(c) - 'config')::text || (c.config - 'refresh_token')::text, E'\n' ORDER BY id) FROM connectors c`
 	before := u.row(rest)
 

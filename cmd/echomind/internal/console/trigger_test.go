@@ -16,40 +16,39 @@ import (
 )
 
 // services sync connector 1 once, as soon as it is triggered. The returned function waits for them.
-func (u terminal) services(settle func(context.Context, *lifecycle.Lifecycle, uuid.UUID) error) (wait func()) {
+func (u terminal) services(settle func(context.Context, *lifecycle.Lifecycle, lifecycle.Try) error) (wait func()) {
 	u.t.Helper()
 	ctx := context.Background()
 	pool := u.pool()
 	var working sync.WaitGroup
 	working.Go(func() {
-		session, moves := uuid.New(), lifecycle.New(pool)
+		try, moves := lifecycle.Try{Run: uuid.New(), ID: uuid.New()}, lifecycle.New(pool)
 		testkit.Eventually(u.t, 20*time.Second, func() error {
-			claimed, err := pool.Exec(ctx, `UPDATE connectors SET status = 'PENDING', chunking_session = $1,
-				dispatched_at = clock_timestamp(), next_sync_at = NULL, due_reason = NULL
-				WHERE id = 1 AND trigger_requested_at IS NOT NULL`, session)
-			if err == nil && claimed.RowsAffected() == 0 {
+			var claimed int
+			err := pool.QueryRow(ctx, `SELECT moves.claim(jsonb_build_array(jsonb_build_object('id', id, 'run_id', $1::uuid)),
+				clock_timestamp()) FROM connectors WHERE id = 1 AND trigger_requested_at IS NOT NULL`, try.Run).Scan(&claimed)
+			if err == nil && claimed == 0 {
 				err = errors.New("not triggered yet")
 			}
 			return err
 		})
-		_, err := pool.Exec(ctx, `INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, due_at, started_at,
-			config_version) VALUES ($1, 1, 'connector.sync.file', 'manual', clock_timestamp(), clock_timestamp(), 1)`, session)
-		err = errors.Join(err, moves.PickUp(ctx, 1, session, uuid.New(), time.Minute))
-		_, storing := pool.Exec(ctx, `UPDATE scheduler_runs SET total = 3, stored = 3, documents_processed = 3 WHERE id = $1`, session)
-		if err := errors.Join(err, storing, settle(ctx, moves, session)); err != nil {
+		err := moves.PickUp(ctx, 1, try, uuid.New(), time.Minute)
+		_, storing := pool.Exec(ctx, `UPDATE open_runs SET total = 3, stored = 3, whole = true, documents_processed = 3
+			WHERE id = $1`, try.Run)
+		if err := errors.Join(err, storing, settle(ctx, moves, try)); err != nil {
 			u.t.Errorf("sync: %v", err)
 		}
 	})
 	return working.Wait
 }
 
-func completes(ctx context.Context, moves *lifecycle.Lifecycle, session uuid.UUID) error {
-	_, err := moves.Complete(ctx, session)
+func completes(ctx context.Context, moves *lifecycle.Lifecycle, try lifecycle.Try) error {
+	_, err := moves.Complete(ctx, try.Run)
 	return err
 }
 
-func fails(ctx context.Context, moves *lifecycle.Lifecycle, session uuid.UUID) error {
-	return moves.Fail(ctx, session, lifecycle.Permanent, "no such folder")
+func fails(ctx context.Context, moves *lifecycle.Lifecycle, try lifecycle.Try) error {
+	return moves.Fail(ctx, try, lifecycle.Permanent, "no such folder")
 }
 
 func TestTriggerWaitShowsProgressUntilTheVerdict(t *testing.T) {

@@ -69,7 +69,6 @@ func settings() (evidence.Settings, error) {
 		CheckInterval:  time.Duration(cfg.CheckIntervalSeconds) * time.Second,
 		WatchInterval:  time.Duration(cfg.WatchIntervalSeconds) * time.Second,
 		LostGrace:      time.Duration(cfg.LostGraceSeconds) * time.Second,
-		Lease:          time.Duration(cfg.LeaseSeconds) * time.Second,
 		ForeignTimeout: cfg.ForeignTimeout,
 	}, err
 }

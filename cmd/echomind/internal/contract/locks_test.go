@@ -160,4 +160,3 @@ func TestOfManyTriesOnePicksUp(t *testing.T) {
 	}
 	require.Equal(t, 1, picked)
 }
-

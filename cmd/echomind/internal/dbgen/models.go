@@ -61,6 +61,8 @@ type ConnectorEvidence struct {
 	NextSyncAt         *time.Time
 	DueReason          *string
 	TriggerRequestedAt *time.Time
+	LastSyncAt         *time.Time
+	DocsAnalyzed       int64
 	RunID              *uuid.UUID
 	Trigger            *string
 	DueAt              *time.Time

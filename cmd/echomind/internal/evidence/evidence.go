@@ -21,8 +21,6 @@ type Settings struct {
 	WatchInterval time.Duration
 	// LostGrace is how long a message may be on its way before it is looked for.
 	LostGrace time.Duration
-	// Lease is for how long a worker whose lease has run out must still be silent before it is taken for lost.
-	Lease time.Duration
 	// ForeignTimeout is when a run without lease is taken for lost.
 	ForeignTimeout time.Duration
 }

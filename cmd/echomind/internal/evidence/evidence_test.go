@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/cmd/echomind/internal/evidence"
+	"github.com/echomind/sync/internal/movestest"
+	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/sdk/topology"
 )
 
@@ -44,8 +46,9 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 		}, evidence.QueuedBehindOthers, false, []string{"3 file connectors before it are PENDING", "1 message delivered"}},
 		{"the workers of its type fetch other connectors", func(w *world) {
 			id := w.others(1, "1 minute")[0]
-			w.exec(`UPDATE connectors SET status = 'SYNCING', lease_owner = gen_random_uuid(),
-				lease_expires_at = clock_timestamp() + interval '10 seconds' WHERE id = $1`, id)
+			var run uuid.UUID
+			require.NoError(w.t, w.pool.QueryRow(context.Background(), `SELECT run_id FROM connectors WHERE id = $1`, id).Scan(&run))
+			movestest.PickUp(w.t, w.pool, id, run, 10*time.Second)
 			w.pending("30 seconds")
 			w.message(30*time.Second, w.session)
 		}, evidence.QueuedBehindOthers, false, []string{"0 file connectors before it are PENDING"}},
@@ -70,17 +73,28 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 
 		// SYNCING
 		{"a worker fetches", func(w *world) { w.syncing("10 seconds") },
-			evidence.Fetching, true, []string{"lease: good for another", "of how many is not known yet"}},
+			evidence.Fetching, true, []string{" has it for another", "and renews it", "of how many is not known yet"}},
 		{"a worker fetches and it was triggered meanwhile", func(w *world) {
 			w.syncing("10 seconds")
 			w.exec(`UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = $1`, w.id)
 		}, evidence.Fetching, true, []string{"then it runs once more"}},
 		{"its worker is lost", func(w *world) { w.syncing("-3 seconds"); w.service("echomind-scheduler") },
-			evidence.WorkerLost, false, []string{"ran out 3", "gives it to another worker within 5s"}},
+			evidence.WorkerLost, false, []string{"ran out 3", "the scheduler gives it to another worker within 5s"}},
+		{"its worker is lost long since, and nobody looks", func(w *world) { w.syncing("-10 minutes") },
+			evidence.WorkerLost, false, []string{"gives it to another worker within 5s once a scheduler runs"}},
 		{"its worker is lost again", func(w *world) {
 			w.syncing("-3 seconds")
-			w.exec(`UPDATE connectors SET failure_count = 1 WHERE id = $1`, w.id)
-		}, evidence.WorkerLost, false, []string{"counts a failure", "once a scheduler runs"}},
+			movestest.Force(w.t, w.pool, `UPDATE connectors SET failure_count = 1 WHERE id = $1`, w.id)
+		}, evidence.WorkerLost, false, []string{"semantic counts a failure within 5s", "once semantic runs"}},
+		{"its worker is lost and no failure is allowed", func(w *world) {
+			w.syncing("-3 seconds")
+			w.exec(`UPDATE connectors SET max_retries = 1 WHERE id = $1`, w.id)
+			w.service("echomind-semantic")
+		}, evidence.WorkerLost, false, []string{"semantic counts a failure within 5s", "disabled at max_retries"}},
+		{"its worker is lost with everything stored", func(w *world) {
+			w.syncing("-3 seconds")
+			w.exec(`UPDATE open_runs SET total = 2, stored = 2, whole = true WHERE id = $1`, w.session)
+		}, evidence.Completing, true, []string{"semantic completes it within 5s once it runs"}},
 		{"it drains and semantic stores", func(w *world) {
 			w.documents(3)
 			w.draining(2)
@@ -94,7 +108,7 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 			stream, err := w.js.Stream(context.Background(), topology.DocumentStream)
 			require.NoError(w.t, err)
 			require.NoError(w.t, stream.Purge(context.Background()))
-		}, evidence.DocumentsLost, false, []string{"document stream: empty"}},
+		}, evidence.DocumentsLost, false, []string{"document stream: empty", "semantic ends this run within 25s"}},
 		{"its documents' volume is wiped", func(w *world) { w.documents(1); w.draining(7) },
 			evidence.DocumentsLost, false, []string{"number 1 to 1"}},
 		{"its documents' stream is gone", func(w *world) {
@@ -105,18 +119,21 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 			evidence.BrokerAway, true, []string{"NATS: no route"}},
 		{"everything is stored", func(w *world) {
 			w.draining(3)
-			w.exec(`UPDATE scheduler_runs SET total = 2, stored = 2 WHERE id = $1`, w.session)
+			w.exec(`UPDATE open_runs SET total = 2, stored = 2, whole = true WHERE id = $1`, w.session)
 			w.service("echomind-semantic")
 		}, evidence.Completing, true, []string{"2 messages stored, of 2"}},
-		{"another team's service works on it", func(w *world) {
+		{"another team's service works on it", func(w *world) { w.foreign("1 minute") },
+			evidence.ForeignSubscriber, true, []string{"lease: none"}},
+		{"another team's service never came back", func(w *world) { w.foreign("7 hours") },
+			evidence.WorkerLost, false, []string{"within 6h", "the scheduler gives it to another worker within 5s"}},
+		{"another team's service never came back again", func(w *world) {
+			w.foreign("7 hours")
+			movestest.Force(w.t, w.pool, `UPDATE connectors SET failure_count = 1 WHERE id = $1`, w.id)
+		}, evidence.WorkerLost, false, []string{"within 6h", "semantic counts a failure within 5s"}},
+		{"somebody removed its run", func(w *world) {
 			w.pending("1 minute")
-			w.exec(`UPDATE connectors SET status = 'SYNCING' WHERE id = $1`, w.id)
-		}, evidence.ForeignSubscriber, true, []string{"lease: none"}},
-		{"another team's service never came back", func(w *world) {
-			w.pending("7 hours")
-			w.exec(`UPDATE connectors SET status = 'SYNCING' WHERE id = $1`, w.id)
-			w.exec(`UPDATE scheduler_runs SET picked_up_at = clock_timestamp() - interval '7 hours' WHERE id = $1`, w.session)
-		}, evidence.WorkerLost, false, []string{"within 6h"}},
+			w.exec(`DELETE FROM open_runs`)
+		}, evidence.RunMissing, false, []string{"connectors disable"}},
 
 		// ACTIVE
 		{"it became due a moment ago", func(w *world) { w.due("1 second"); w.service("echomind-scheduler") },
@@ -163,18 +180,24 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 			evidence.BeingPlanned, false, []string{`"0 3 * * *" in UTC`, "once a scheduler runs"}},
 		{"its schedule cannot be planned", func(w *world) {
 			w.connector(", schedule_cron", ", 'at noon'")
-			w.exec(`UPDATE connectors SET needs_plan = false, status_message = 'bad schedule: five fields' WHERE id = $1`, w.id)
+			movestest.Force(w.t, w.pool, `UPDATE connectors SET needs_plan = false, status_message = 'bad schedule: five fields' WHERE id = $1`, w.id)
 		}, evidence.CannotBePlanned, false, []string{"bad schedule: five fields", "--cron"}},
 
 		// ERROR
-		{"it failed and backs off", func(w *world) { w.failed("retry") },
+		{"it failed and backs off", func(w *world) { w.failed(lifecycle.Transient) },
 			evidence.BackingOff, false, []string{"the site answers 500", "failures in a row: 1; at 5", "transient failure"}},
-		{"it failed for good", func(w *world) { w.failed("permanent") },
+		{"it took too long, and goes on from a checkpoint", func(w *world) {
+			w.syncing("10 seconds")
+			w.exec(`UPDATE open_runs SET stored = 2, checkpoint_no = 1`)
+			w.fail(lifecycle.TooLong)
+			w.service("echomind-scheduler")
+		}, evidence.DueNow, false, []string{"as retry", "took too long: the site answers 500"}},
+		{"it failed for good", func(w *world) { w.failed(lifecycle.Permanent) },
 			evidence.FailedForGood, false, []string{"permanent failure", "connectors update"}},
-		{"it was lost in transit and no scheduler runs", func(w *world) { w.failed("lost") },
+		{"it was lost in transit and no scheduler runs", func(w *world) { w.lostInTransit() },
 			evidence.SchedulerAway, false, []string{"as lost", "lost in transit"}},
 		{"it failed and was triggered", func(w *world) {
-			w.failed("permanent")
+			w.failed(lifecycle.Permanent)
 			w.exec(`UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = $1`, w.id)
 			w.service("echomind-scheduler")
 		}, evidence.DueNow, false, []string{"as manual", "triggered"}},
@@ -182,13 +205,12 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 		// DISABLED
 		{"the user disabled it", func(w *world) {
 			w.connector("", "")
-			w.exec(`UPDATE connectors SET status = 'DISABLED' WHERE id = $1`, w.id)
+			w.exec(`SELECT moves.disable($1)`, w.id)
 		}, evidence.DisabledByUser, false, []string{"disabled by the user", "connectors enable"}},
 		{"it failed too often", func(w *world) {
 			w.syncing("10 seconds")
 			w.exec(`UPDATE connectors SET max_retries = 1 WHERE id = $1`, w.id)
-			w.exec(`UPDATE connectors SET status = 'ERROR', status_message = 'the site answers 500', due_reason = 'retry',
-				chunking_session = NULL, lease_owner = NULL, lease_expires_at = NULL WHERE id = $1`, w.id)
+			w.fail(lifecycle.Transient)
 		}, evidence.DisabledByFailures, false, []string{"disabled after 1 failures in a row: the site answers 500"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -206,6 +228,19 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestWhyNamesTheSessionTheTryAndTheWorker(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.syncing("10 seconds")
+	answer := w.why(defaults)
+	require.Equal(t, &w.try.Run, answer.RunID)
+	require.Equal(t, &w.try.ID, answer.TryID)
+	require.NotNil(t, answer.WorkerID)
+	all := strings.Join(answer.Evidence, "\n")
+	require.Contains(t, all, "session "+w.try.Run.String()+", try "+w.try.ID.String())
+	require.Contains(t, all, "worker "+answer.WorkerID.String())
 }
 
 func TestWhyKnowsThatAConnectorDoesNotExist(t *testing.T) {

@@ -7,8 +7,12 @@ import (
 	"github.com/echomind/sync/cmd/echomind/internal/clock"
 )
 
-// semanticLook is the time between two looks of semantic's for what is complete or lost.
-const semanticLook = 5 * time.Second
+const (
+	// semanticLook is the time between two looks of semantic's for what is complete or lost.
+	semanticLook = 5 * time.Second
+	// missingFor is for how long documents must be missing before they count as lost.
+	missingFor = 15 * time.Second
+)
 
 func (x *explanation) syncing() {
 	c := x.Connector
@@ -47,25 +51,20 @@ func (x *explanation) completing() {
 	x.conclude(Completing, "everything is stored; it is about to become ACTIVE", next)
 }
 
-// workerLost: both who looks for lost workers want to see for themselves that one is silent, for a whole lease, and look
-// twice: to begin, and to end it.
 func (x *explanation) workerLost() {
 	c := x.Connector
 	x.fact("lease: worker %s had it; it ran out %s and was not renewed", c.WorkerID, clock.Ago(*c.LeaseExpiresAt, x.Now))
-	since := x.Now.Sub(*c.LeaseExpiresAt)
-	x.conclude(WorkerLost, "its worker is gone, or cannot reach Postgres", x.takenBack(func(look time.Duration) time.Duration {
-		return max(x.Settings.Lease+2*look-since, look)
-	}))
+	x.conclude(WorkerLost, "its worker is gone, or cannot reach Postgres", x.takenBack())
 }
 
 // takenBack says who ends the run of a lost worker, and when: the scheduler the first time, semantic from then on.
-func (x *explanation) takenBack(within func(look time.Duration) time.Duration) string {
+func (x *explanation) takenBack() string {
 	c := x.Connector
 	if c.FailureCount == 0 && c.MaxRetries > 1 {
-		return x.lookout("the scheduler gives it to another worker within " + clock.Span(within(x.Settings.WatchInterval)))
+		return x.lookout("the scheduler gives it to another worker within " + clock.Span(x.Settings.WatchInterval))
 	}
-	return x.healing("it did not happen for the first time: semantic counts a failure within " +
-		clock.Span(within(semanticLook)) + "; it is tried again after a pause, or disabled at max_retries")
+	return x.healing("it did not happen for the first time: semantic counts a failure within " + clock.Span(semanticLook) +
+		"; it is tried again after a pause, or disabled at max_retries")
 }
 
 // draining: the worker is done, documents are queued.
@@ -93,7 +92,7 @@ func (x *explanation) draining() {
 	if s.DrainingBefore != nil && *s.DrainingBefore == *c.RunID &&
 		(s.DocumentsGone || d.Messages == 0 || d.FirstSeq > seq || d.LastSeq < seq) {
 		x.conclude(DocumentsLost, "documents of this run were lost between the worker and the store",
-			x.healing("semantic ends this run within "+clock.Span(semanticLook)+", and the connector is synced again"))
+			x.healing("semantic ends this run within "+clock.Span(missingFor+2*semanticLook)+", and the connector is synced again"))
 		return
 	}
 	if d.Messages > 0 && d.FirstSeq <= seq {
@@ -122,5 +121,5 @@ func (x *explanation) foreign() {
 	}
 	x.answer.Running = false
 	x.conclude(WorkerLost, "a service of another team took it and has not ended it within "+clock.Span(x.Settings.ForeignTimeout),
-		x.takenBack(func(look time.Duration) time.Duration { return look }))
+		x.takenBack())
 }

@@ -17,8 +17,10 @@ import (
 	"github.com/echomind/sync/cmd/echomind/internal/evidence"
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/sdk/wire"
 )
@@ -35,12 +37,13 @@ type world struct {
 	away    error
 	id      int32
 	session uuid.UUID
+	try     lifecycle.Try
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	ctx := context.Background()
-	w := &world{t: t, url: testkit.Database(t, db.Up), session: uuid.New()}
+	w := &world{t: t, url: testkit.Database(t, db.Up)}
 	pool, err := postgres.Open(ctx, w.url, "echomind", 4)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
@@ -75,46 +78,64 @@ func (w *world) connector(columns, values string) {
 func (w *world) pending(ago string) {
 	w.t.Helper()
 	w.connector(", refresh_freq_minutes", ", 60")
-	w.claim(w.id, w.session, ago)
+	w.session = w.claim(w.id, ago)
 }
 
-func (w *world) claim(id int32, session uuid.UUID, ago string) {
+func (w *world) claim(id int32, ago string) uuid.UUID {
 	w.t.Helper()
-	w.exec(`INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, due_at, started_at, config_version)
-		VALUES ($1, $2, 'connector.sync.file', 'new', clock_timestamp() - $3::interval, clock_timestamp() - $3::interval, 1)`,
-		session, id, ago)
-	w.exec(`UPDATE connectors SET status = 'PENDING', chunking_session = $1, dispatches = 1, next_sync_at = NULL,
-		due_reason = NULL, dispatched_at = clock_timestamp() - $3::interval WHERE id = $2`, session, id, ago)
+	run := movestest.Claim(w.t, w.pool, id)
+	w.exec(`UPDATE open_runs SET due_at = clock_timestamp() - $2::interval, started_at = clock_timestamp() - $2::interval,
+		dispatched_at = clock_timestamp() - $2::interval WHERE id = $1`, run, ago)
+	return run
 }
 
 // syncing picks it up, with a lease that ends in so long.
 func (w *world) syncing(lease string) {
 	w.t.Helper()
 	w.pending("1 minute")
-	w.exec(`UPDATE connectors SET status = 'SYNCING', lease_owner = gen_random_uuid(),
-		lease_expires_at = clock_timestamp() + $2::interval WHERE id = $1`, w.id, lease)
+	w.try = movestest.PickUp(w.t, w.pool, w.id, w.session, time.Minute)
+	w.exec(`UPDATE workers SET expires_at = clock_timestamp() + $1::interval`, lease)
+}
+
+// foreign picks it up without a worker, so long ago.
+func (w *world) foreign(ago string) {
+	w.t.Helper()
+	w.pending(ago)
+	w.exec(`SELECT moves.pick_up($1, $2, gen_random_uuid())`, w.id, w.session)
+	w.exec(`UPDATE open_runs SET picked_up_at = clock_timestamp() - $1::interval`, ago)
 }
 
 // draining ends its fetch: sync completed is message number seq of the document stream.
 func (w *world) draining(seq int) {
 	w.t.Helper()
 	w.syncing("10 seconds")
-	w.exec(`UPDATE connectors SET lease_owner = NULL, lease_expires_at = NULL WHERE id = $1`, w.id)
-	w.exec(`UPDATE scheduler_runs SET drain_seq = $2, fetched_at = clock_timestamp() WHERE id = $1`, w.session, seq)
+	w.exec(`SELECT moves.drain($1, $2, $3)`, w.try.Run, w.try.ID, seq)
 }
 
-func (w *world) failed(kind string) {
+// failed ends its run with a failure of a kind.
+func (w *world) failed(kind lifecycle.Failure) {
 	w.t.Helper()
 	w.syncing("10 seconds")
-	w.exec(`UPDATE connectors SET status = 'ERROR', status_message = 'the site answers 500', due_reason = $2,
-		chunking_session = NULL, lease_owner = NULL, lease_expires_at = NULL WHERE id = $1`, w.id, kind)
+	w.fail(kind)
+}
+
+func (w *world) fail(kind lifecycle.Failure) {
+	w.t.Helper()
+	require.NoError(w.t, lifecycle.New(w.pool).Fail(context.Background(), w.try, kind, "the site answers 500"))
+}
+
+// lostInTransit ends its run because the stream does not hold its documents any more.
+func (w *world) lostInTransit() {
+	w.t.Helper()
+	w.draining(7)
+	w.exec(`SELECT moves.fail_lost_in_transit(ARRAY[$1::uuid], 8, 9)`, w.session)
 }
 
 // due makes it due since so long.
 func (w *world) due(ago string) {
 	w.t.Helper()
 	w.connector(", refresh_freq_minutes", ", 60")
-	w.exec(`UPDATE connectors SET next_sync_at = clock_timestamp() - $2::interval WHERE id = $1`, w.id, ago)
+	movestest.Force(w.t, w.pool, `UPDATE connectors SET next_sync_at = clock_timestamp() - $2::interval WHERE id = $1`, w.id, ago)
 }
 
 // others puts n more connectors of the type in flight, claimed so long ago.
@@ -124,7 +145,7 @@ func (w *world) others(n int, ago string) (ids []int32) {
 		var id int32
 		require.NoError(w.t, w.pool.QueryRow(context.Background(), `INSERT INTO connectors (name, type, user_id,
 			refresh_freq_minutes) VALUES ('other', 'file', 2, 60) RETURNING id`).Scan(&id))
-		w.claim(id, uuid.New(), ago)
+		w.claim(id, ago)
 		ids = append(ids, id)
 	}
 	return ids

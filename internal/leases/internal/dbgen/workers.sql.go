@@ -11,26 +11,38 @@ import (
 	"github.com/google/uuid"
 )
 
-const expiredWorkers = `-- name: ExpiredWorkers :many
-SELECT id, beats FROM workers WHERE expires_at < (SELECT clock_timestamp()) ORDER BY expires_at LIMIT $1::integer
+const beats = `-- name: Beats :many
+SELECT w.id, w.beats, coalesce(CASE WHEN w.expires_at < (SELECT clock_timestamp()) THEN
+    (SELECT true FROM open_runs r WHERE r.worker_id = w.id AND NOT r.whole LIMIT 1) END, false)::boolean AS expired
+FROM workers w
+WHERE w.id > $1::uuid
+ORDER BY w.id
+LIMIT $2::integer
 `
 
-type ExpiredWorkersRow struct {
-	ID    uuid.UUID
-	Beats int64
+type BeatsParams struct {
+	After uuid.UUID
+	Page  int32
 }
 
-// A page of the worker processes whose lease has run out.
-func (q *Queries) ExpiredWorkers(ctx context.Context, page int32) ([]ExpiredWorkersRow, error) {
-	rows, err := q.db.Query(ctx, expiredWorkers, page)
+type BeatsRow struct {
+	ID      uuid.UUID
+	Beats   int64
+	Expired bool
+}
+
+// A page of the worker processes: how often each has beaten, and whether its lease has run out while it holds runs. Only those
+// are worth a rescue; looked up by worker, so that it costs nothing for those that live.
+func (q *Queries) Beats(ctx context.Context, arg BeatsParams) ([]BeatsRow, error) {
+	rows, err := q.db.Query(ctx, beats, arg.After, arg.Page)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []ExpiredWorkersRow{}
+	items := []BeatsRow{}
 	for rows.Next() {
-		var i ExpiredWorkersRow
-		if err := rows.Scan(&i.ID, &i.Beats); err != nil {
+		var i BeatsRow
+		if err := rows.Scan(&i.ID, &i.Beats, &i.Expired); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -24,7 +24,7 @@ func (q *Queries) Advance(ctx context.Context, runID uuid.UUID) (bool, error) {
 
 const checkpointedRuns = `-- name: CheckpointedRuns :many
 SELECT DISTINCT ON (k.try_id) k.try_id, k.run_id FROM run_checkpoints k
-WHERE k.try_id > $1::uuid
+WHERE k.try_id > $1::uuid AND EXISTS (SELECT FROM open_runs r WHERE r.id = k.run_id AND r.try_id = k.try_id)
 ORDER BY k.try_id LIMIT $2::integer
 `
 
@@ -38,7 +38,7 @@ type CheckpointedRunsRow struct {
 	RunID uuid.UUID
 }
 
-// A page of the runs of which a checkpoint waits: a process may have died between the last store and the checkpoint.
+// A page of the open runs of which a checkpoint waits: a process may have died between the last store and the checkpoint.
 func (q *Queries) CheckpointedRuns(ctx context.Context, arg CheckpointedRunsParams) ([]CheckpointedRunsRow, error) {
 	rows, err := q.db.Query(ctx, checkpointedRuns, arg.After, arg.Page)
 	if err != nil {

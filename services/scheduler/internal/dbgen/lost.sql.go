@@ -12,6 +12,28 @@ import (
 	"github.com/google/uuid"
 )
 
+const pendingLeft = `-- name: PendingLeft :one
+SELECT count(*) FROM (
+    SELECT FROM unnest($1::text[]) t(name)
+    JOIN open_runs r ON r.type = t.name AND r.picked_up_at IS NULL
+        AND r.dispatched_at < (SELECT clock_timestamp()) - $2::interval
+    LIMIT $3::integer) pending
+`
+
+type PendingLeftParams struct {
+	Types []string
+	Grace time.Duration
+	Most  int32
+}
+
+// How many connectors of these types may have lost their message; counted up to a bound.
+func (q *Queries) PendingLeft(ctx context.Context, arg PendingLeftParams) (int64, error) {
+	row := q.db.QueryRow(ctx, pendingLeft, arg.Types, arg.Grace, arg.Most)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const pendingTypes = `-- name: PendingTypes :many
 SELECT t.name FROM connector_types t
 CROSS JOIN LATERAL (
@@ -52,17 +74,20 @@ const redispatch = `-- name: Redispatch :many
 SELECT r.run_id::uuid AS run_id, r.dispatched_at::timestamptz AS dispatched_at, r.dispatches::integer AS dispatches,
     r.reason::text AS reason, r.connector_id::integer AS connector_id, r.user_id::integer AS user_id, r.scope::text AS scope,
     r.scope_id, r.config::jsonb AS config, r.state::jsonb AS state, r.config_version::bigint AS config_version
-FROM moves.redispatch($1::text, $2::timestamptz, $3::interval, $4::interval, $5::integer,
-    $6::timestamptz) r
+FROM moves.redispatch($1::text,
+    CASE WHEN $2::timestamptz > coalesce($3::timestamptz, clock_timestamp())
+        THEN $4::timestamptz ELSE $2::timestamptz END,
+    $5::interval, $6::interval, $7::integer, $3::timestamptz) r
 `
 
 type RedispatchParams struct {
 	Type     string
 	Oldest   *time.Time
+	Now      *time.Time
+	Arrived  *time.Time
 	Grace    time.Duration
 	MaxGrace time.Duration
 	Batch    int32
-	Now      *time.Time
 }
 
 type RedispatchRow struct {
@@ -79,14 +104,16 @@ type RedispatchRow struct {
 	ConfigVersion *int64
 }
 
+// Where the oldest message says that it was dispatched in the future, its arrival is what is known of it.
 func (q *Queries) Redispatch(ctx context.Context, arg RedispatchParams) ([]RedispatchRow, error) {
 	rows, err := q.db.Query(ctx, redispatch,
 		arg.Type,
 		arg.Oldest,
+		arg.Now,
+		arg.Arrived,
 		arg.Grace,
 		arg.MaxGrace,
 		arg.Batch,
-		arg.Now,
 	)
 	if err != nil {
 		return nil, err

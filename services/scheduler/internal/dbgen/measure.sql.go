@@ -8,8 +8,6 @@ package dbgen
 import (
 	"context"
 	"time"
-
-	"github.com/google/uuid"
 )
 
 const backlog = `-- name: Backlog :many
@@ -153,7 +151,7 @@ func (q *Queries) Server(ctx context.Context) (ServerRow, error) {
 }
 
 const verdicts = `-- name: Verdicts :many
-SELECT r.id, 'connector.sync.' || r.type AS job_name, r.status, r.reason, r.due_at, r.completed_at
+SELECT r.type, r.status, r.reason, r.due_at, r.completed_at
 FROM runs r
 WHERE r.completed_at > $1::timestamptz AND r.completed_at <= $2::timestamptz
 ORDER BY r.completed_at
@@ -167,8 +165,7 @@ type VerdictsParams struct {
 }
 
 type VerdictsRow struct {
-	ID          uuid.UUID
-	JobName     *string
+	Type        string
 	Status      string
 	Reason      *string
 	DueAt       time.Time
@@ -186,8 +183,7 @@ func (q *Queries) Verdicts(ctx context.Context, arg VerdictsParams) ([]VerdictsR
 	for rows.Next() {
 		var i VerdictsRow
 		if err := rows.Scan(
-			&i.ID,
-			&i.JobName,
+			&i.Type,
 			&i.Status,
 			&i.Reason,
 			&i.DueAt,

@@ -14,7 +14,8 @@ import (
 
 const isFull = `-- name: IsFull :one
 SELECT count(*) >= current_setting('max_connections')::integer
-    - current_setting('superuser_reserved_connections')::integer AS is_full
+    - current_setting('superuser_reserved_connections')::integer
+    - coalesce(current_setting('reserved_connections', true), '0')::integer AS is_full
 FROM pg_stat_activity WHERE datid IS NOT NULL
 `
 
@@ -24,6 +25,26 @@ func (q *Queries) IsFull(ctx context.Context) (*bool, error) {
 	var is_full *bool
 	err := row.Scan(&is_full)
 	return is_full, err
+}
+
+const lostLeft = `-- name: LostLeft :one
+SELECT count(*) FROM (
+    SELECT FROM jsonb_to_recordset($1::jsonb) k(id uuid)
+    JOIN open_runs r ON r.worker_id = k.id AND NOT r.whole
+    LIMIT $2::integer) held
+`
+
+type LostLeftParams struct {
+	Silent []byte
+	Most   int32
+}
+
+// How many runs lost workers hold; counted up to a bound.
+func (q *Queries) LostLeft(ctx context.Context, arg LostLeftParams) (int64, error) {
+	row := q.db.QueryRow(ctx, lostLeft, arg.Silent, arg.Most)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const rescue = `-- name: Rescue :many

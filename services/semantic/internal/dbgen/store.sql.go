@@ -33,9 +33,11 @@ func (q *Queries) BeginTry(ctx context.Context, arg BeginTryParams) (int32, erro
 }
 
 const countMessages = `-- name: CountMessages :many
-INSERT INTO run_messages (try_id, no, first_no, given_up)
-SELECT $1, m.no, nullif(m.first_no, 0), nullif(m.given_up, '')
-FROM (SELECT unnest($2::bigint[]) AS no, unnest($3::bigint[]) AS first_no, unnest($4::text[]) AS given_up) m
+INSERT INTO run_messages (try_id, no, first_no, given_up, waits_for)
+SELECT $1, m.no, nullif(m.first_no, 0), nullif(m.given_up, ''),
+    nullif(m.waits_for, '00000000-0000-0000-0000-000000000000')
+FROM (SELECT unnest($2::bigint[]) AS no, unnest($3::bigint[]) AS first_no, unnest($4::text[]) AS given_up,
+    unnest($5::uuid[]) AS waits_for) m
 ORDER BY m.no
 ON CONFLICT DO NOTHING
 RETURNING no
@@ -46,6 +48,7 @@ type CountMessagesParams struct {
 	Nos      []int64
 	FirstNos []int64
 	GivenUps []string
+	WaitsFor []uuid.UUID
 }
 
 // The numbers that were not counted yet; those are the ones to store.
@@ -55,6 +58,7 @@ func (q *Queries) CountMessages(ctx context.Context, arg CountMessagesParams) ([
 		arg.Nos,
 		arg.FirstNos,
 		arg.GivenUps,
+		arg.WaitsFor,
 	)
 	if err != nil {
 		return nil, err
@@ -75,28 +79,48 @@ func (q *Queries) CountMessages(ctx context.Context, arg CountMessagesParams) ([
 }
 
 const countParts = `-- name: CountParts :many
-SELECT d.first_no::bigint AS first_no, (
-    SELECT count(*) FROM run_messages m
-    WHERE m.try_id = $1 AND m.no >= d.first_no AND m.no < d.first_no + d.parts AND m.first_no = d.first_no
-        AND m.given_up IS NULL)::bigint AS parts
-FROM (SELECT unnest($2::bigint[]) AS first_no, unnest($3::bigint[]) AS parts) d
+SELECT d.place::bigint AS place, m.parts::bigint AS parts, m.has_failed::boolean AS has_failed, c.chunks::bigint AS chunks,
+    c.first_chunk::integer AS first_chunk, c.last_chunk::integer AS last_chunk
+FROM ROWS FROM (unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::uuid[]), unnest($4::bigint[]))
+    WITH ORDINALITY AS d(first_no, parts, waits_for, id, place)
+CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE r.waits_for = d.waits_for) AS parts, coalesce(bool_or(r.given_up = 'named'), false) AS has_failed
+    FROM run_messages r
+    WHERE r.try_id = $5 AND r.no >= d.first_no AND r.no < d.first_no + d.parts AND r.first_no = d.first_no) m
+CROSS JOIN LATERAL (
+    SELECT count(*) AS chunks, coalesce(min(k.no), 2147483647) AS first_chunk, coalesce(max(k.no), -1) AS last_chunk
+    FROM chunks k
+    WHERE k.try_id = $5 AND k.first_no = d.first_no AND k.document_id = d.id) c
 `
 
 type CountPartsParams struct {
-	TryID    uuid.UUID
 	FirstNos []int64
 	Parts    []int64
+	WaitsFor []uuid.UUID
+	Ids      []int64
+	TryID    uuid.UUID
 }
 
 type CountPartsRow struct {
-	FirstNo int64
-	Parts   int64
+	Place      int64
+	Parts      int64
+	HasFailed  bool
+	Chunks     int64
+	FirstChunk int32
+	LastChunk  int32
 }
 
-// Asked after the documents are locked: of two workers with the two parts of one document the second sees the first one's
-// part. The parts of a document have neighbouring numbers.
+// Of documents of several parts: how many are there that agree with this one, whether one of them was given up, and which
+// chunks are there. Asked after the documents are locked: of two workers with the two parts of one document the second sees the
+// first one's part. The parts of a document have neighbouring numbers.
 func (q *Queries) CountParts(ctx context.Context, arg CountPartsParams) ([]CountPartsRow, error) {
-	rows, err := q.db.Query(ctx, countParts, arg.TryID, arg.FirstNos, arg.Parts)
+	rows, err := q.db.Query(ctx, countParts,
+		arg.FirstNos,
+		arg.Parts,
+		arg.WaitsFor,
+		arg.Ids,
+		arg.TryID,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +128,14 @@ func (q *Queries) CountParts(ctx context.Context, arg CountPartsParams) ([]Count
 	items := []CountPartsRow{}
 	for rows.Next() {
 		var i CountPartsRow
-		if err := rows.Scan(&i.FirstNo, &i.Parts); err != nil {
+		if err := rows.Scan(
+			&i.Place,
+			&i.Parts,
+			&i.HasFailed,
+			&i.Chunks,
+			&i.FirstChunk,
+			&i.LastChunk,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -121,7 +152,7 @@ SET stored = stored + $1, whole = coalesce(stored + $1 = total, false), notes = 
     unnamed = unnamed + $3, documents_processed = documents_processed + $4,
     documents_failed = documents_failed + $5, documents_deleted = documents_deleted + $6,
     chunks_stored = chunks_stored + $7
-WHERE id = $8 AND try_id = $9::uuid
+WHERE id = $8 AND try_id = $9::uuid AND (total IS NULL OR total >= $10::bigint)
 RETURNING whole, EXISTS (SELECT 1 FROM run_checkpoints k WHERE k.try_id = open_runs.try_id) AS checkpointed
 `
 
@@ -135,6 +166,7 @@ type CountStoredParams struct {
 	Chunks    int64
 	RunID     uuid.UUID
 	TryID     uuid.UUID
+	Highest   int64
 }
 
 type CountStoredRow struct {
@@ -142,7 +174,8 @@ type CountStoredRow struct {
 	Checkpointed bool
 }
 
-// The last statement of a store, and its fence: whoever ends a run takes this row away. No row = roll back.
+// The last statement of a store, and its fence: whoever ends a run takes this row away. No row, because the run is over or because
+// it has no number as high as these: roll back.
 func (q *Queries) CountStored(ctx context.Context, arg CountStoredParams) (CountStoredRow, error) {
 	row := q.db.QueryRow(ctx, countStored,
 		arg.Stored,
@@ -154,6 +187,7 @@ func (q *Queries) CountStored(ctx context.Context, arg CountStoredParams) (Count
 		arg.Chunks,
 		arg.RunID,
 		arg.TryID,
+		arg.Highest,
 	)
 	var i CountStoredRow
 	err := row.Scan(&i.Whole, &i.Checkpointed)
@@ -176,6 +210,17 @@ type DeleteChunksParams struct {
 func (q *Queries) DeleteChunks(ctx context.Context, arg DeleteChunksParams) error {
 	_, err := q.db.Exec(ctx, deleteChunks, arg.TryIds, arg.FirstNos, arg.Ids)
 	return err
+}
+
+const highestNumber = `-- name: HighestNumber :one
+SELECT coalesce(max(no), 0)::bigint FROM run_messages WHERE try_id = $1
+`
+
+func (q *Queries) HighestNumber(ctx context.Context, tryID uuid.UUID) (int64, error) {
+	row := q.db.QueryRow(ctx, highestNumber, tryID)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const keepCheckpoint = `-- name: KeepCheckpoint :exec
@@ -265,11 +310,61 @@ func (q *Queries) LockDocuments(ctx context.Context, arg LockDocumentsParams) ([
 	return items, nil
 }
 
+const lockRun = `-- name: LockRun :one
+SELECT connector_id, config_version, total, whole, stored FROM open_runs WHERE id = $1 AND try_id = $2::uuid FOR UPDATE
+`
+
+type LockRunParams struct {
+	RunID uuid.UUID
+	TryID uuid.UUID
+}
+
+type LockRunRow struct {
+	ConnectorID   int32
+	ConfigVersion int64
+	Total         *int64
+	Whole         bool
+	Stored        int64
+}
+
+// No store of the try is under way while it is held.
+func (q *Queries) LockRun(ctx context.Context, arg LockRunParams) (LockRunRow, error) {
+	row := q.db.QueryRow(ctx, lockRun, arg.RunID, arg.TryID)
+	var i LockRunRow
+	err := row.Scan(
+		&i.ConnectorID,
+		&i.ConfigVersion,
+		&i.Total,
+		&i.Whole,
+		&i.Stored,
+	)
+	return i, err
+}
+
+const partsWaitNoLonger = `-- name: PartsWaitNoLonger :exec
+UPDATE run_messages m SET waits_for = NULL
+FROM (SELECT unnest($2::bigint[]) AS first_no, unnest($3::bigint[]) AS parts) d
+WHERE m.try_id = $1 AND m.no >= d.first_no AND m.no < d.first_no + d.parts AND m.first_no = d.first_no
+    AND m.waits_for IS NOT NULL
+`
+
+type PartsWaitNoLongerParams struct {
+	TryID    uuid.UUID
+	FirstNos []int64
+	Parts    []int64
+}
+
+// Their document is whole, or known to have failed.
+func (q *Queries) PartsWaitNoLonger(ctx context.Context, arg PartsWaitNoLongerParams) error {
+	_, err := q.db.Exec(ctx, partsWaitNoLonger, arg.TryID, arg.FirstNos, arg.Parts)
+	return err
+}
+
 const recordCompleted = `-- name: RecordCompleted :one
 UPDATE open_runs
 SET total = $1::bigint, whole = (stored = $1::bigint), new_state = $2, listing_whole = $3,
     documents_unchanged = $4, reason = $5
-WHERE id = $6 AND try_id = $7::uuid AND total IS NULL AND stored <= $1::bigint
+WHERE id = $6 AND try_id = $7::uuid
 RETURNING whole
 `
 
@@ -283,7 +378,7 @@ type RecordCompletedParams struct {
 	TryID        uuid.UUID
 }
 
-// What sync completed says; said twice it changes nothing.
+// What sync completed says, of a run that is locked.
 func (q *Queries) RecordCompleted(ctx context.Context, arg RecordCompletedParams) (bool, error) {
 	row := q.db.QueryRow(ctx, recordCompleted,
 		arg.Total,

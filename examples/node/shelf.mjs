@@ -1,0 +1,170 @@
+// A whole subscriber in JavaScript, on nothing but docs/contract.md: it syncs connectors of the type `shelf`, each of which
+// names a library by its URL. GET <url>/books lists the books, [{"id", "title", "version"}]; GET <url>/books/<id> is a text.
+//
+//	psql -c "INSERT INTO connector_types (name) VALUES ('shelf')" -c "CREATE ROLE shelf LOGIN PASSWORD '…' IN ROLE echomind_subscriber"
+//	npm ci && DATABASE_URL=… NATS_URL=… NATS_USER=… NATS_PASSWORD=… node shelf.mjs
+//	echomind connectors add --name mine --type shelf --user 1 --refresh 60m --config '{"url":"https://library.example"}'
+import { createHash, randomUUID } from "node:crypto";
+import { fileURLToPath } from "node:url";
+import { setTimeout as sleep } from "node:timers/promises";
+import { connect, headers, nanos } from "@nats-io/transport-node";
+import { jetstream, jetstreamManager } from "@nats-io/jetstream";
+import pg from "pg";
+import protobuf from "protobufjs";
+
+const type = "shelf", lease = "15 s", beat = 5_000, longest = 30 * 60_000, partBytes = 256 << 10, checkpointEvery = 10;
+const worker = randomUUID(); // this process, as Postgres knows it
+const db = new pg.Pool({ connectionString: process.env.DATABASE_URL, max: 4, connectionTimeoutMillis: 5_000, query_timeout: 10_000 });
+db.on("error", () => {}); // an idle connection that breaks is replaced
+const { NATS_URL, NATS_USER: user, NATS_PASSWORD: pass } = process.env;
+const nc = await connect({ servers: NATS_URL.split(","), user, pass, inboxPrefix: `_INBOX_${user ?? type}`, maxReconnectAttempts: -1 });
+const js = jetstream(nc), jsm = await jetstreamManager(nc, { checkAPI: false });
+
+const protos = process.env.PROTO_ROOT ?? fileURLToPath(new URL("../../proto", import.meta.url));
+const root = new protobuf.Root();
+root.resolvePath = (_, file) => (file.startsWith("google/") ? file : `${protos}/${file}`);
+await root.load("echomind/internal/sync.proto");
+const SyncRequest = root.lookupType("echomind.internal.ConnectorSyncRequest");
+const DocumentRequest = root.lookupType("echomind.internal.DocumentProcessRequest");
+const log = (what, about) => console.log(JSON.stringify({ what, ...about }));
+
+// Google's Struct as a plain object, and back.
+const plain = (v) => v.structValue ? object(v.structValue) : v.listValue ? v.listValue.values.map(plain)
+  : v.stringValue ?? v.numberValue ?? v.boolValue ?? null;
+const object = (s) => Object.fromEntries(Object.entries(s?.fields ?? {}).map(([k, v]) => [k, plain(v)]));
+const value = (v) => typeof v === "string" ? { stringValue: v } : typeof v === "number" ? { numberValue: v }
+  : typeof v === "boolean" ? { boolValue: v } : v === null ? { nullValue: 0 }
+  : Array.isArray(v) ? { listValue: { values: v.map(value) } } : { structValue: struct(v) };
+const struct = (o) => ({ fields: Object.fromEntries(Object.entries(o).map(([k, v]) => [k, value(v)])) });
+
+// A server of ours that is away is a wait: a call is repeated until it is answered, the run has ended, or it is a mistake.
+async function again(run, call) {
+  for (let pause = 200; ; pause = Math.min(2 * pause, 5_000)) {
+    try {
+      return await call();
+    } catch (err) {
+      if (run.signal?.aborted || /^(22|23|42|55000)/.test(err.code ?? "")) throw err;
+      log("waiting", { why: err.message });
+      run.message?.working();
+      await sleep(pause);
+    }
+  }
+}
+const move = async (run, name, ...args) =>
+  again(run, async () => (await db.query(`SELECT moves.${name}(${args.map((_, i) => `$${i + 1}`)}) AS answer`, args)).rows[0].answer);
+
+class Permanent extends Error {} // trying again cannot mend it
+let current, stopping = false;
+
+const heartbeat = setInterval(async () => {
+  const run = current;
+  if (!run) return;
+  const lost = await db.query("SELECT moves.heartbeat($1, $2, $3, $4)", [worker, lease, [run.id], [run.try]]).catch(() => undefined);
+  if (lost?.rowCount && run === current) run.end.abort("fenced");
+}, beat);
+
+// send publishes the next message of the try, or sync completed where the body has a total, and returns its place in the stream.
+async function send(run, body) {
+  const number = body.completed ? 0 : ++run.number;
+  if (body.part) body.part.firstNo ??= number;
+  const data = DocumentRequest.encode(DocumentRequest.fromObject({
+    connectorId: run.connector, chunkingSession: run.id, try: run.try, configVersion: run.version, number, ...body })).finish();
+  const h = headers();
+  for (const [k, v] of Object.entries({ Session: run.id, Try: run.try, Number: `${number}`, Type: type })) h.set(`Echomind-${k}`, v);
+  return again(run, () => { run.signal.throwIfAborted(); return js.publish("document.process", data, { headers: h }); });
+}
+
+// A book's paragraphs are its chunks; what does not fit into one message travels in several parts with neighbouring numbers.
+async function put(run, url, book, text) {
+  const parts = [{ firstChunk: 0, chunks: [] }];
+  let size = 0, start = 0, count = 0;
+  for (const paragraph of text.split(/(?<=\n\n)/)) {
+    const end = start + Buffer.byteLength(paragraph);
+    if ((size += end - start) > partBytes) size = end - start, parts.push({ firstChunk: count, chunks: [] });
+    parts.at(-1).chunks.push({ text: paragraph, start, end });
+    start = end, count++;
+  }
+  const about = { sourceId: book.id, title: book.title, url, mediaType: "text/plain", versionToken: book.version,
+    contentHash: createHash("sha256").update(text).digest("hex"), parts: parts.length, chunkCount: count, firstNo: run.number + 1 };
+  for (const part of parts) await send(run, { part: { ...about, ...part } });
+}
+
+async function sync(run, config, state) {
+  if (!/^https?:/.test(config.url)) throw new Permanent("config.url must be the library's URL: change the connector's config");
+  const get = async (path) => {
+    const answer = await fetch(config.url + path, { signal: run.signal });
+    if (answer.ok) return answer;
+    throw new (answer.status === 429 || answer.status >= 500 ? Error : Permanent)(`${config.url + path}: ${answer.status}`);
+  };
+  const listed = await (await get("/books")).json(), books = { ...state.books }, ids = new Set(listed.map((b) => b.id));
+  let unchanged = 0, sent = 0;
+  for (const book of listed) {
+    if (books[book.id] === book.version) { unchanged++; continue; }
+    const path = `/books/${encodeURIComponent(book.id)}`;
+    await put(run, config.url + path, book, await (await get(path)).text());
+    books[book.id] = book.version;
+    // A run that dies later goes on from here, once everything sent before this is stored.
+    if (++sent % checkpointEvery === 0) await send(run, { checkpoint: { state: struct({ books }) } });
+  }
+  for (const id of Object.keys(books).filter((id) => !ids.has(id))) { // only now: the listing was whole
+    await send(run, { deletion: { sourceId: id } });
+    delete books[id];
+  }
+  const { seq } = await send(run, { completed: { total: run.number, newState: struct({ books }), listingWhole: true, unchanged } });
+  await move(run, "drain", run.id, run.try, seq); // from here on it is semantic's
+  log("fetched", { run: run.id, messages: run.number, unchanged });
+}
+
+async function receive(message) {
+  let request;
+  try {
+    request = SyncRequest.decode(message.data);
+  } catch (err) { // it can never be handled
+    const h = headers();
+    h.set("Echomind-Session", message.headers?.get("Echomind-Session") ?? ""), h.set("Echomind-Reason", err.message.slice(0, 1000));
+    await again({ message }, () => js.publish(`dlq.${message.subject}`, message.data, { headers: h }));
+    return message.ack();
+  }
+  const run = { id: request.chunkingSession, try: randomUUID(), connector: request.connectorId, version: request.configVersion,
+    number: 0, end: new AbortController() };
+  if (!await move({ message }, "pick_up", run.connector, run.id, run.try, worker, lease)) return message.ack(); // old news
+  message.ack();
+  run.signal = run.end.signal;
+  current = run;
+  log("picked up", { run: run.id, try: run.try });
+  const tooLong = setTimeout(() => run.end.abort("too long"), longest);
+  try {
+    if (stopping) run.end.abort("stopping");
+    await sync(run, object(request.config), object(request.state));
+  } catch (err) {
+    const why = run.signal.reason;
+    log("ended", { run: run.id, why: why ?? err.message });
+    if (why === "stopping") await move({}, "release", run.id, run.try);
+    else if (why !== "fenced") {
+      const kind = why === "too long" ? "too_long" : err instanceof Permanent ? "permanent" : "transient";
+      await move({}, "fail", run.id, run.try, kind, String(err.message ?? err));
+    }
+  }
+  clearTimeout(tooLong);
+  current = undefined;
+}
+
+for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, () => { stopping = true; current?.end.abort("stopping"); });
+
+for (let consumer; !stopping;) {
+  try {
+    consumer ??= js.consumers.getConsumerFromInfo(await jsm.consumers.add("CONNECTOR_SYNC", {
+      durable_name: `sync_${type}`, filter_subject: `connector.sync.${type}`, ack_policy: "explicit", deliver_policy: "all",
+      ack_wait: nanos(15_000), max_deliver: -1, max_ack_pending: -1, max_waiting: 512 }));
+    const message = await consumer.next({ expires: 2_000 });
+    if (message) await receive(message);
+  } catch (err) {
+    log("pulling again", { why: err.message });
+    consumer = undefined;
+    await sleep(1_000);
+  }
+}
+clearInterval(heartbeat);
+await nc.drain();
+await db.end();
+log("stopped");

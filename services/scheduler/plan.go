@@ -1,0 +1,125 @@
+package scheduler
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/echomind/sync/internal/cron"
+	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/services/scheduler/internal/dbgen"
+)
+
+// plans works out cron schedules until ctx ends. It is a loop of its own: what waits for its plan waits for no tick.
+func (s *Scheduler) plans(ctx context.Context) error {
+	ticker := time.NewTicker(pollEvery) // finds what somebody held when its plan was asked for
+	defer ticker.Stop()
+	for {
+		if err := s.Plan(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("cron schedules are planned later", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.planWake:
+		case <-ticker.C:
+		}
+	}
+}
+
+// Plan works out the next slot of the cron schedules that need it, or writes down why there is none. What is due at once wakes
+// the tick.
+func (s *Scheduler) Plan(ctx context.Context) error {
+	for ctx.Err() == nil {
+		var b planned
+		err := deadline.Do(ctx, "scheduler.plan", claimTimeout, func(ctx context.Context) error {
+			return postgres.Tx(ctx, s.servers.Pool, func(tx pgx.Tx) (err error) {
+				b, err = s.planBatch(ctx, tx)
+				return err
+			})
+		})
+		if err != nil {
+			return fmt.Errorf("plan cron schedules: %w", err)
+		}
+		if b.due {
+			signal(s.wake)
+		}
+		if b.written == 0 || b.found < s.config.ClaimBatch {
+			return nil
+		}
+	}
+	return nil
+}
+
+// planned is what became of one batch.
+type planned struct {
+	found, written int
+	due            bool // something of it is due now
+}
+
+func (s *Scheduler) planBatch(ctx context.Context, tx pgx.Tx) (b planned, err error) {
+	rows, err := s.queries.WithTx(tx).LockUnplanned(ctx, dbgen.LockUnplannedParams{Batch: int32(s.config.ClaimBatch)})
+	if err != nil || len(rows) == 0 {
+		return b, wrap("lock connectors without a plan", err)
+	}
+	b.found = len(rows)
+	all := make([]plan, len(rows))
+	for i, r := range rows {
+		all[i] = planOf(r)
+		b.due = b.due || all[i].NextSyncAt != nil && !all[i].NextSyncAt.After(r.Now)
+	}
+	write := func(tx pgx.Tx, part []plan) error {
+		text, err := json.Marshal(part)
+		if err != nil {
+			return wrap("write the plans", err)
+		}
+		n, err := s.queries.WithTx(tx).Plan(ctx, text)
+		b.written += int(n)
+		return wrap("write the plans down", err)
+	}
+	err = halves(ctx, tx, all, write, func(p plan, err error) error {
+		s.log.Error("the plan of a connector was refused; the others go on", "connector", p.ID, "err", err)
+		return write(tx, []plan{{ID: p.ID, Problem: "the schedule cannot be planned: " + err.Error()}})
+	})
+	return b, err
+}
+
+// plan is the next slot of one connector, or why there is none, as moves.plan wants it.
+type plan struct {
+	ID             int32      `json:"id"`
+	NextSyncAt     *time.Time `json:"next_sync_at,omitempty"`
+	DueReason      string     `json:"due_reason,omitempty"`
+	SlotAt         *time.Time `json:"slot_at,omitempty"`
+	PlannedThrough *time.Time `json:"planned_through,omitempty"`
+	Problem        string     `json:"problem,omitempty"`
+}
+
+func planOf(r dbgen.LockUnplannedRow) plan {
+	p := plan{ID: r.ID, PlannedThrough: r.PlannedThrough}
+	if r.ScheduleCron == nil {
+		return p
+	}
+	schedule, err := cron.Parse(*r.ScheduleCron, r.TimeZone)
+	if err != nil {
+		p.Problem = err.Error()
+		return p
+	}
+	if p.PlannedThrough == nil {
+		p.PlannedThrough = &r.Now
+		if r.LastSyncAt == nil {
+			p.NextSyncAt, p.DueReason = &r.Now, "new"
+			return p
+		}
+	}
+	next := schedule.Next(*p.PlannedThrough)
+	if next.IsZero() || !known(next) {
+		p.Problem = fmt.Sprintf("schedule_cron %q never comes due", *r.ScheduleCron)
+		return p
+	}
+	p.NextSyncAt, p.SlotAt, p.DueReason = &next, &next, "schedule"
+	return p
+}

@@ -1,0 +1,117 @@
+package semantic
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/echomind/sync/services/semantic/internal/dbgen"
+)
+
+// claim is what a part says of its document, as a digest; the zero UUID for what is no part of several. Only parts that say the
+// same make a document whole.
+func (it *item) claim(try uuid.UUID) uuid.UUID {
+	if it.part == nil || it.part.Parts <= 1 {
+		return uuid.UUID{}
+	}
+	p := it.part
+	return uuid.NewSHA1(try, fmt.Appendf(nil, "%q %d %d %d %q %q", p.SourceId, p.FirstNo, p.Parts, p.ChunkCount, p.ContentHash, p.VersionToken))
+}
+
+// hasChunks says whether the item's document, once it is whole, shows chunks of this try.
+func (it *item) hasChunks() bool { return it.part.Error == "" && !it.part.KeepChunks }
+
+// parts is what a store knows of one document of several parts.
+type parts struct {
+	it  *item // one of them
+	row dbgen.LockDocumentsRow
+	// Of the items at hand: how many chunks they bring, and which.
+	chunks, first, last int64
+}
+
+func (p *parts) add(it *item) {
+	for i := range it.chunks() {
+		no := int64(it.part.FirstChunk) + int64(i)
+		p.chunks, p.first, p.last = p.chunks+1, min(p.first, no), max(p.last, no)
+	}
+}
+
+// areAll says whether every part is counted and every chunk is there or at hand. Of a document that a later message of the try
+// has written already, the chunks are not kept.
+func (p *parts) areAll(counted dbgen.CountPartsRow, try uuid.UUID) bool {
+	said := p.it.part
+	switch {
+	case counted.HasFailed || counted.Parts != int64(said.Parts):
+		return false
+	case !p.it.hasChunks() || superseded(p.row, try, p.it.firstNo):
+		return true
+	}
+	return counted.Chunks+p.chunks == int64(said.ChunkCount) &&
+		(said.ChunkCount == 0 || min(p.first, int64(counted.FirstChunk)) == 0 &&
+			max(p.last, int64(counted.LastChunk)) == int64(said.ChunkCount)-1)
+}
+
+// wholeDocuments finds, per document, the item that makes it whole: all its parts are counted now. Of several of
+// one document in this try the last one counts.
+func (t *storing) wholeDocuments(
+	ctx context.Context, items []*item, rows map[string]dbgen.LockDocumentsRow,
+) (map[string]*item, error) {
+	complete, err := t.completeParts(ctx, items, rows)
+	if err != nil {
+		return nil, err
+	}
+	whole := map[string]*item{}
+	for _, it := range items {
+		if claim := it.claim(t.try.ID); it.sourceID == "" || it.poison == "" && claim != (uuid.UUID{}) && !complete[claim] {
+			continue
+		}
+		if other := whole[it.sourceID]; other == nil || other.firstNo <= it.firstNo {
+			whole[it.sourceID] = it
+		}
+	}
+	return whole, nil
+}
+
+// completeParts says of which documents of several parts all are there, and ends the waiting of those parts and of parts whose
+// document has failed.
+func (t *storing) completeParts(
+	ctx context.Context, items []*item, rows map[string]dbgen.LockDocumentsRow,
+) (map[uuid.UUID]bool, error) {
+	p := dbgen.CountPartsParams{TryID: t.try.ID}
+	documents := map[uuid.UUID]*parts{}
+	for _, it := range items {
+		claim := it.claim(t.try.ID)
+		if claim == (uuid.UUID{}) {
+			continue
+		}
+		if documents[claim] == nil {
+			row := rows[it.sourceID]
+			documents[claim] = &parts{it: it, row: row, first: int64(it.part.ChunkCount), last: -1}
+			p.WaitsFor, p.FirstNos = append(p.WaitsFor, claim), append(p.FirstNos, it.firstNo)
+			p.Parts, p.Ids = append(p.Parts, int64(it.part.Parts)), append(p.Ids, row.ID)
+		}
+		documents[claim].add(it)
+	}
+	if len(documents) == 0 {
+		return nil, nil
+	}
+	counted, err := t.q.CountParts(ctx, p)
+	if err != nil {
+		return nil, fmt.Errorf("count parts: %w", err)
+	}
+	complete, done := map[uuid.UUID]bool{}, dbgen.PartsWaitNoLongerParams{TryID: t.try.ID}
+	for _, row := range counted {
+		i := row.Place - 1
+		complete[p.WaitsFor[i]] = documents[p.WaitsFor[i]].areAll(row, t.try.ID)
+		if complete[p.WaitsFor[i]] || row.HasFailed {
+			done.FirstNos, done.Parts = append(done.FirstNos, p.FirstNos[i]), append(done.Parts, p.Parts[i])
+		}
+	}
+	if len(done.FirstNos) > 0 {
+		if err := t.q.PartsWaitNoLonger(ctx, done); err != nil {
+			return nil, fmt.Errorf("end the waiting of parts: %w", err)
+		}
+	}
+	return complete, nil
+}
