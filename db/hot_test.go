@@ -128,6 +128,8 @@ func queries(t *testing.T, owner string) map[string]string {
 	return all
 }
 
+var argument = regexp.MustCompile(`@(\w+)`)
+
 // cycle takes one connector of a type through everything, as the services do, and stores two messages of it.
 func (w *watched) cycle(q map[string]string, kind string, cap int) {
 	w.Helper()
@@ -140,6 +142,11 @@ func (w *watched) cycle(q map[string]string, kind string, cap int) {
 		sql := q[name]
 		if sql == "" {
 			w.Fatalf("there is no query %s", name)
+		}
+		for _, arg := range argument.FindAllStringSubmatch(sql, -1) {
+			if _, given := args[arg[1]]; !given {
+				w.Fatalf("%s wants @%s", name, arg[1])
+			}
 		}
 		if _, err := w.conn.Exec(w.Context(), sql, args); err != nil {
 			w.Fatalf("%s: %v", name, err)
@@ -169,17 +176,24 @@ func (w *watched) cycle(q map[string]string, kind string, cap int) {
 		source := fmt.Sprintf("doc-%d", no)
 		do("RunOfTry", of(nil))
 		do("BeginTry", of(nil))
-		do("CountMessages", of(pgx.NamedArgs{"nos": []int64{no}, "given_ups": []string{""}, "doc_first_nos": []int64{no}, "first_nos": []int64{no}}))
+		part := pgx.NamedArgs{"nos": []int64{no}, "given_ups": []string{""}, "first_nos": []int64{no}, "parts": []int64{1},
+			"waits_for": []uuid.UUID{uuid.Nil}, "highest": no}
+		do("CountMessages", of(part))
 		do("LockDocuments", of(pgx.NamedArgs{"source_ids": []string{source}}))
 		document := one[int64](w.base, `SELECT id FROM documents WHERE connector_id = $1 AND source_id = $2`, id, source)
 		w.exec(`INSERT INTO chunks (try_id, first_no, document_id, no, text, start_offset, end_offset, embedder, embedding)
 			VALUES ($1, $2, $3, 1, 'text', 0, 4, 'hash', '{1,2}')`, try, no, document)
-		do("CountParts", of(pgx.NamedArgs{"first_nos": []int64{no}, "parts": []int64{1}}))
+		part["ids"] = []int64{document}
+		do("CountParts", of(part))
+		do("PartsWaitNoLonger", of(part))
 		do("WriteDocuments", of(pgx.NamedArgs{"written_by": try, "documents": fmt.Sprintf(
 			`[{"id":%d,"written_no":%d,"title":"t","media_type":"text","links":[],"content_hash":"h","version_token":"v","chunk_count":1,"status":"stored","try_id":%q,"first_no":%d}]`,
 			document, no, try, no)}))
-		do("CountStored", of(pgx.NamedArgs{"stored": 1, "notes": 0, "unnamed": 0, "processed": 1, "failed": 0, "deleted": 0, "chunks": 1}))
+		do("CountStored", of(pgx.NamedArgs{"stored": 1, "notes": 0, "unnamed": 0, "processed": 1, "failed": 0, "deleted": 0, "chunks": 1,
+			"highest": no}))
 		if no == 1 {
+			do("LockRun", of(nil))
+			do("HighestNumber", of(nil))
 			do("RecordCompleted", of(pgx.NamedArgs{"total": 2, "new_state": `{"cursor":1}`, "listing_whole": true, "unchanged": 0, "reason": nil}))
 			do("Drain", of(pgx.NamedArgs{"seq": 1}))
 			do("Advance", of(nil))

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,13 +36,17 @@ type Config struct {
 	Every time.Duration
 	// Env is set for every program.
 	Env []string
+	// ForeignTimeout is how long a subscriber that keeps no lease may have a run.
+	ForeignTimeout time.Duration
+	// Prepare changes the world before the first connector; nil = nothing.
+	Prepare func(context.Context, *world.World) error
 	// Warm is how many of 100 connectors have synced before the first fault.
 	Warm int
 	// Connectors is how many synthetic connectors there are, Starved how many wait for the one slow worker.
 	Connectors, Starved int
 	// Settle is how long everything may take to be at rest afterwards.
 	Settle time.Duration
-	// Only restricts the faults to those whose name contains it.
+	// Only restricts the faults to those whose name contains it, or one of several between bars.
 	Only string
 	// Bin holds the programs; everything else is kept in Dir.
 	Bin, Dir string
@@ -79,10 +84,15 @@ func programs() []world.Program {
 
 // Run plays a campaign. The error says that the harness itself could not go on; what it found is in the report.
 func Run(ctx context.Context, cfg Config) (report Report, err error) {
-	w, err := world.Open(ctx, world.Config{Bin: cfg.Bin, Dir: cfg.Dir, Programs: programs(), Env: cfg.Env, Qdrant: true, Log: cfg.Log})
+	w, err := world.Open(ctx, world.Config{Bin: cfg.Bin, Dir: cfg.Dir, Programs: programs(), Env: append(cfg.Env, "FOREIGN_SYNC_TIMEOUT="+cfg.ForeignTimeout.String()), Qdrant: true, Log: cfg.Log})
 	defer func() { err = errors.Join(err, w.Close()) }()
 	if err != nil {
 		return report, err
+	}
+	if cfg.Prepare != nil {
+		if err := cfg.Prepare(ctx, w); err != nil {
+			return report, wrap("prepare the world", err)
+		}
 	}
 	report.Whole = cfg.Only == ""
 	rng := rand.New(rand.NewPCG(cfg.Seed, 0))
@@ -90,6 +100,13 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 		return report, err
 	}
 	w.StartPrograms()
+	working, stopWork := context.WithCancel(ctx)
+	var background sync.WaitGroup
+	defer func() { stopWork(); background.Wait() }()
+	idle := &idlers{longest: map[string]time.Duration{}}
+	subscriber := fault.NewSubscriber(w, cfg.Seed, cfg.Log)
+	background.Go(func() { idle.watch(working, w) })
+	background.Go(func() { subscriber.Run(working) })
 	tape := fault.NewTape(cfg.Seed)
 	stopTape, err := record(w, tape)
 	if err != nil {
@@ -101,16 +118,21 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 		return report, err
 	}
 	using, stopUsers := context.WithCancel(ctx)
+	defer stopUsers()
 	var people sync.WaitGroup
 	people.Go(func() { users(using, w, sites, rand.New(rand.NewPCG(cfg.Seed, 2)), cfg.Log) })
-	field := fault.Field{World: w, Long: cfg.Long, Tape: tape, Extra: w.Extra, Log: cfg.Log}
+	field := fault.Field{World: w, Long: cfg.Long, Tape: tape, Subscriber: subscriber, Extra: w.Extra, Log: cfg.Log}
 	report.Injected = play(ctx, cfg, field, rng)
 	stopUsers()
 	people.Wait()
 	if ctx.Err() != nil {
 		return report, context.Cause(ctx)
 	}
-	return finish(ctx, w, cfg, field, report)
+	report, err = finish(ctx, w, cfg, field, report)
+	if report.Findings != nil {
+		report.Findings = append(report.Findings, idle.finding())
+	}
+	return report, err
 }
 
 func populate(ctx context.Context, w *world.World, cfg Config, rng *rand.Rand) error {
@@ -124,7 +146,9 @@ func populate(ctx context.Context, w *world.World, cfg Config, rng *rand.Rand) e
 		addSynthetic(ctx, w, typeSynthetic, cfg.Connectors, 200, true, rng),
 		addSynthetic(ctx, w, typeCapped, 40, 100, false, rng),
 		addSynthetic(ctx, w, typeStarved, cfg.Starved, 400, false, rng),
+		addBig(ctx, w, rng),
 		addReal(ctx, w, sites),
+		addForeign(ctx, w),
 	)
 }
 
@@ -214,6 +238,7 @@ func finish(ctx context.Context, w *world.World, cfg Config, field fault.Field, 
 		WorkersLost:  lost(report.Injected, func(l fault.Loss) bool { return l.Workers }),
 		MessagesLost: lost(report.Injected, func(l fault.Loss) bool { return l.Messages }),
 		NeverFail:    []string{typeStarved}, Caps: map[string]int{typeCapped: placesCapped},
+		Foreign: []string{fault.TypeForeign}, ForeignTimeout: cfg.ForeignTimeout,
 	})
 	if err != nil {
 		return report, wrap("audit", err)
@@ -222,14 +247,14 @@ func finish(ctx context.Context, w *world.World, cfg Config, field fault.Field, 
 	if err != nil {
 		return report, err
 	}
-	report.Findings = append(report.Findings, atRest(unsettled), folders(ctx, w), deadLetters(ctx, w), indexed)
+	report.Findings = append(report.Findings, atRest(unsettled), folders(ctx, w), deadLetters(ctx, w), indexed, statements(ctx, w))
 	return report, nil
 }
 
-// switchOffHanging ends, as their users would, what never ends by itself.
+// switchOffHanging ends, as their users would, what never ends by itself, and what another team serves.
 func switchOffHanging(ctx context.Context, w *world.World) error {
 	_, err := w.Pool.Exec(ctx, `SELECT moves.disable(id) FROM connectors
-		WHERE status <> 'DISABLED' AND (config->>'trouble' = 'hang' OR config->>'url' LIKE '%/hang/')`)
+		WHERE status <> 'DISABLED' AND (config->>'trouble' = 'hang' OR config->>'url' LIKE '%/hang/' OR type = $1)`, fault.TypeForeign)
 	return wrap("switch off what hangs", err)
 }
 
@@ -262,8 +287,11 @@ func verdicts(ctx context.Context, w *world.World) (map[string]int, error) {
 func selected(only string) []fault.Fault {
 	var some []fault.Fault
 	for _, f := range fault.All() {
-		if contains(f.Name, only) {
-			some = append(some, f)
+		for _, part := range strings.Split(only, "|") {
+			if strings.Contains(f.Name, part) {
+				some = append(some, f)
+				break
+			}
 		}
 	}
 	return some

@@ -11,13 +11,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/echomind/sync/chaos/audit"
+	"github.com/echomind/sync/chaos/fault"
 	"github.com/echomind/sync/chaos/world"
 	"github.com/echomind/sync/sdk/topology"
 )
 
 const askTimeout = 30 * time.Second
-
-func contains(name, part string) bool { return strings.Contains(name, part) }
 
 func violated(f *audit.Finding, what string) {
 	f.Violations = append(f.Violations, what)
@@ -131,7 +130,7 @@ func deadLetters(ctx context.Context, w *world.World) audit.Finding {
 func unexplained(msg *jetstream.RawStreamMsg) string {
 	reason := msg.Header.Get(topology.HeaderReason)
 	unreadable := len(msg.Data) == 32 // what messages.go says
-	if unreadable || strings.Contains(string(msg.Data), "chaos:kill") {
+	if unreadable || msg.Header.Get(fault.HeaderForged) != "" || strings.Contains(string(msg.Data), "chaos:kill") {
 		return ""
 	}
 	return fmt.Sprintf("dead letter %d on %s was given up: %s", msg.Sequence, msg.Subject, reason)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/echomind/sync/chaos/fault"
 	"github.com/echomind/sync/chaos/world"
 )
 
@@ -23,6 +24,9 @@ const (
 	typeStarved = "starved"
 	// typeIdle has no worker.
 	typeIdle = "idle"
+	// foreigners and bigs are how many connectors another team's subscriber serves, and how many have large documents.
+	foreigners = 8
+	bigs       = 4
 )
 
 // missedMinutes is how long some schedules have waited for the first scheduler.
@@ -40,9 +44,9 @@ var rare = []string{"kill", "poison", "hang"}
 func addTypes(ctx context.Context, w *world.World) error {
 	_, err := w.Pool.Exec(ctx, `
 		INSERT INTO connector_types (name, max_concurrent_syncs)
-		VALUES ($1, 0), ($2, $3), ($4, 0), ($5, 0)
+		VALUES ($1, 0), ($2, $3), ($4, 0), ($5, 0), ($6, 0)
 		ON CONFLICT (name) DO UPDATE SET max_concurrent_syncs = EXCLUDED.max_concurrent_syncs`,
-		typeSynthetic, typeCapped, placesCapped, typeStarved, typeIdle)
+		typeSynthetic, typeCapped, placesCapped, typeStarved, typeIdle, fault.TypeForeign)
 	return wrap("add the types", err)
 }
 
@@ -110,6 +114,30 @@ func trouble(i, n int, rng *rand.Rand) string {
 		}
 	}
 	return ""
+}
+
+// addBig adds connectors most of whose documents take several messages.
+func addBig(ctx context.Context, w *world.World, rng *rand.Rand) error {
+	for i := range bigs {
+		config, err := json.Marshal(map[string]any{
+			"seed": rng.IntN(1 << 30), "documents": 4, "changes": 2, "milliseconds": 400, "mode": "listing", "big": 1, "checkpoint": i % 2,
+		})
+		if err == nil {
+			_, err = w.Pool.Exec(ctx, `INSERT INTO connectors (name, type, user_id, config, refresh_freq_minutes) VALUES ($1, $2, 1, $3, 1)`,
+				fmt.Sprint("big ", i), typeSynthetic, config)
+		}
+		if err != nil {
+			return wrap("add connectors with large documents", err)
+		}
+	}
+	return nil
+}
+
+// addForeign adds what another team's subscriber serves.
+func addForeign(ctx context.Context, w *world.World) error {
+	_, err := w.Pool.Exec(ctx, `INSERT INTO connectors (name, type, user_id, refresh_freq_minutes)
+		SELECT 'foreign ' || i, $1, 1, 1 FROM generate_series(1, $2) i`, fault.TypeForeign, foreigners)
+	return wrap("add foreign connectors", err)
 }
 
 // addReal adds connectors to folders and sites with something in them, and one to a site that never answers.

@@ -4,7 +4,11 @@
 //	processes.go   killed, killed at named lines, frozen, stopped cleanly, multiplied, with a wrong clock
 //	servers.go     nats-server, Postgres and Qdrant killed, purged, wiped, exhausted, locked, frozen
 //	network.go     late, reset in the middle of a message, silent both ways and one way
+//	vanish.go      machines that hold a transaction and are heard of no more
 //	messages.go    repeated, out of order, not to be read, a day late
+//	forged.go      messages that lie about whose they are, and when they were said
+//	people.go      users who change and delete what is at work
+//	foreign.go     another team's subscriber, and its mistakes
 package fault
 
 import (
@@ -62,6 +66,8 @@ type Field struct {
 	Long time.Duration
 	// Tape holds messages that were published before.
 	Tape *Tape
+	// Subscriber is another team's.
+	Subscriber *Subscriber
 	// Extra starts one more program for as long as the context lasts.
 	Extra func(ctx context.Context, program world.Program) error
 	Log   *slog.Logger
@@ -80,7 +86,7 @@ func (f *Field) one(prefixes ...string) *world.Process {
 
 // All are the faults of the matrix.
 func All() []Fault {
-	return append(append(append(processes(), servers()...), network()...), messages()...)
+	return slices.Concat(processes(), vanishing(), servers(), network(), messages(), forged(), people(), foreign())
 }
 
 // Injected is one fault that happened.

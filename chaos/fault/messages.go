@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 
 	"github.com/nats-io/nats.go"
@@ -13,8 +14,11 @@ import (
 	"github.com/echomind/sync/sdk/topology"
 )
 
-// taped bounds how many messages a tape keeps.
-const taped = 5000
+// taped bounds how many messages a tape keeps, and remembered how many of the last.
+const (
+	taped      = 5000
+	remembered = 100
+)
 
 // headerReplayed marks what a tape has said.
 const headerReplayed = "Chaos-Replayed"
@@ -23,8 +27,10 @@ const headerReplayed = "Chaos-Replayed"
 type Tape struct {
 	mu       sync.Mutex
 	messages []*nats.Msg
-	seen     int
-	rng      *rand.Rand
+	// recent are the last ones, in the order in which they were said.
+	recent []*nats.Msg
+	seen   int
+	rng    *rand.Rand
 }
 
 // NewTape makes an empty tape.
@@ -38,11 +44,19 @@ func (t *Tape) Record(msg *nats.Msg) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.seen++
+	t.recent = append(t.recent[max(0, len(t.recent)+1-remembered):], msg)
 	if len(t.messages) < taped {
 		t.messages = append(t.messages, msg)
 	} else if at := t.rng.IntN(t.seen); at < taped {
 		t.messages[at] = msg
 	}
+}
+
+// Recent returns up to n of the last messages.
+func (t *Tape) Recent(n int) []*nats.Msg {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.recent[max(0, len(t.recent)-n):])
 }
 
 // Sample returns up to n messages in random order.

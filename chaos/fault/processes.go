@@ -126,8 +126,9 @@ func destroyTriggers(ctx context.Context, f *Field) error {
 
 // arm lets the next process that comes by a fail point die there.
 func (f *Field) arm(ctx context.Context, point, order string, provoke func(context.Context, *Field) error) error {
-	armed := filepath.Join(f.World.Failpoints, point)
-	if err := os.WriteFile(armed, []byte(order), 0o644); err != nil {
+	defer armed(point)()
+	file := filepath.Join(f.World.Failpoints, point)
+	if err := os.WriteFile(file, []byte(order), 0o644); err != nil {
 		return wrap("arm a fail point", err)
 	}
 	if provoke != nil {
@@ -136,11 +137,11 @@ func (f *Field) arm(ctx context.Context, point, order string, provoke func(conte
 		}
 	}
 	for until := time.Now().Add(armedFor); time.Now().Before(until) && ctx.Err() == nil; sleep(ctx, 100*time.Millisecond) {
-		if _, err := os.Stat(armed); errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
 	}
-	if err := os.Remove(armed); errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(file); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	return fmt.Errorf("%w %s within %s", ErrNobody, point, armedFor)

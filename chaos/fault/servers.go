@@ -59,7 +59,13 @@ func servers() []Fault {
 			return f.holdRows(ctx, `SELECT id FROM connectors ORDER BY random() LIMIT 50 FOR UPDATE`)
 		}},
 		{Name: "open runs held by an idle transaction", Long: true, Inject: func(ctx context.Context, f *Field) error {
-			return f.holdRows(ctx, `SELECT id FROM scheduler_runs WHERE status = 'running' LIMIT 20 FOR UPDATE`)
+			return f.holdRows(ctx, `SELECT id FROM open_runs ORDER BY picked_up_at DESC NULLS LAST LIMIT 20 FOR UPDATE`)
+		}},
+		{Name: "documents held by an idle transaction", Long: true, Inject: func(ctx context.Context, f *Field) error {
+			return f.holdRows(ctx, `SELECT d.id FROM documents d JOIN open_runs r ON r.connector_id = d.connector_id LIMIT 50 FOR UPDATE OF d`)
+		}},
+		{Name: "worker processes held by an idle transaction", Loses: Loss{Workers: true}, Long: true, Inject: func(ctx context.Context, f *Field) error {
+			return f.holdRows(ctx, `SELECT id FROM workers FOR UPDATE`)
 		}},
 		{Name: "Qdrant killed, its points lost", Inject: func(ctx context.Context, f *Field) error {
 			qdrantServer.Lock()

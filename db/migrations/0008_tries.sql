@@ -30,7 +30,7 @@ BEGIN
     -- Reading starts now: a trigger asked for before is answered by this run.
     UPDATE open_runs r SET picked_up_at = clock_timestamp(), try_id = try, worker_id = worker,
         trigger_requested_at = c.trigger_requested_at
-    WHERE r.id = run AND r.picked_up_at IS NULL;
+    WHERE r.id = run AND r.try_id IS NULL;   -- not picked_up_at: its index is of everything that waits
     UPDATE connectors SET status = 'SYNCING', trigger_requested_at = NULL WHERE id = connector;
     RETURN true;
 END $$;

@@ -126,16 +126,21 @@ END $$;
 -- +goose StatementEnd
 
 -- A session keeps the plans of a function. One that was made in a quiet hour, when open_runs and workers had a page, would
--- read all of them for as long as nobody analyses them; with 20,000 runs in flight that is 1,100 pages for each statement.
--- Each has an index that fits.
+-- read all of them for as long as nobody analyses them: with 20,000 runs in flight 1,100 pages for each statement. Moves of one
+-- run find it by a key, so that forbidding the walk is enough; those of a batch are planned each time.
 -- +goose StatementBegin
 DO $$
 DECLARE
-    move regprocedure;
+    move pg_proc;
 BEGIN
-    FOR move IN SELECT p.oid FROM pg_proc p WHERE p.pronamespace = 'moves'::regnamespace AND p.prosecdef LOOP
-        EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off', move);
-        EXECUTE format('ALTER FUNCTION %s SET plan_cache_mode = auto', move);
+    FOR move IN SELECT * FROM pg_proc p WHERE p.pronamespace = 'moves'::regnamespace AND p.prosecdef LOOP
+        IF move.proname IN ('pick_up', 'heartbeat', 'drain', 'release', 'fail', 'finish', 'hold', 'complete', 'advance',
+                'reached_checkpoint', 'replace_secret', 'disable', 'enable', 'trigger_sync') THEN
+            EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off', move.oid::regprocedure);
+            EXECUTE format('ALTER FUNCTION %s SET plan_cache_mode = auto', move.oid::regprocedure);
+        ELSE
+            EXECUTE format('ALTER FUNCTION %s SET plan_cache_mode = force_custom_plan', move.oid::regprocedure);
+        END IF;
     END LOOP;
 END $$;
 -- +goose StatementEnd

@@ -5,12 +5,11 @@
 //	npm ci && DATABASE_URL=… NATS_URL=… NATS_USER=… NATS_PASSWORD=… node shelf.mjs
 //	echomind connectors add --name mine --type shelf --user 1 --refresh 60m --config '{"url":"https://library.example"}'
 import { createHash, randomUUID } from "node:crypto";
-import { fileURLToPath } from "node:url";
 import { setTimeout as sleep } from "node:timers/promises";
 import { connect, headers, nanos } from "@nats-io/transport-node";
 import { jetstream, jetstreamManager } from "@nats-io/jetstream";
 import pg from "pg";
-import protobuf from "protobufjs";
+import { DocumentRequest, SyncRequest, object, struct } from "./wire.mjs";
 
 const type = "shelf", lease = "15 s", beat = 5_000, longest = 30 * 60_000, partBytes = 256 << 10, checkpointEvery = 10;
 const worker = randomUUID(); // this process, as Postgres knows it
@@ -20,22 +19,7 @@ const { NATS_URL, NATS_USER: user, NATS_PASSWORD: pass } = process.env;
 const nc = await connect({ servers: NATS_URL.split(","), user, pass, inboxPrefix: `_INBOX_${user ?? type}`, maxReconnectAttempts: -1 });
 const js = jetstream(nc), jsm = await jetstreamManager(nc, { checkAPI: false });
 
-const protos = process.env.PROTO_ROOT ?? fileURLToPath(new URL("../../proto", import.meta.url));
-const root = new protobuf.Root();
-root.resolvePath = (_, file) => (file.startsWith("google/") ? file : `${protos}/${file}`);
-await root.load("echomind/internal/sync.proto");
-const SyncRequest = root.lookupType("echomind.internal.ConnectorSyncRequest");
-const DocumentRequest = root.lookupType("echomind.internal.DocumentProcessRequest");
 const log = (what, about) => console.log(JSON.stringify({ what, ...about }));
-
-// Google's Struct as a plain object, and back.
-const plain = (v) => v.structValue ? object(v.structValue) : v.listValue ? v.listValue.values.map(plain)
-  : v.stringValue ?? v.numberValue ?? v.boolValue ?? null;
-const object = (s) => Object.fromEntries(Object.entries(s?.fields ?? {}).map(([k, v]) => [k, plain(v)]));
-const value = (v) => typeof v === "string" ? { stringValue: v } : typeof v === "number" ? { numberValue: v }
-  : typeof v === "boolean" ? { boolValue: v } : v === null ? { nullValue: 0 }
-  : Array.isArray(v) ? { listValue: { values: v.map(value) } } : { structValue: struct(v) };
-const struct = (o) => ({ fields: Object.fromEntries(Object.entries(o).map(([k, v]) => [k, value(v)])) });
 
 // A server of ours that is away is a wait: a call is repeated until it is answered, the run has ended, or it is a mistake.
 async function again(run, call) {
@@ -89,7 +73,8 @@ async function put(run, url, book, text) {
   for (const part of parts) await send(run, { part: { ...about, ...part } });
 }
 
-async function sync(run, config, state) {
+// everything: send also what the state says is sent, because something may have failed that nobody told us of.
+async function sync(run, config, state, everything) {
   if (!/^https?:/.test(config.url)) throw new Permanent("config.url must be the library's URL: change the connector's config");
   const get = async (path) => {
     const answer = await fetch(config.url + path, { signal: run.signal });
@@ -99,7 +84,7 @@ async function sync(run, config, state) {
   const listed = await (await get("/books")).json(), books = { ...state.books }, ids = new Set(listed.map((b) => b.id));
   let unchanged = 0, sent = 0;
   for (const book of listed) {
-    if (books[book.id] === book.version) { unchanged++; continue; }
+    if (books[book.id] === book.version && !everything) { unchanged++; continue; }
     const path = `/books/${encodeURIComponent(book.id)}`;
     await put(run, config.url + path, book, await (await get(path)).text());
     books[book.id] = book.version;
@@ -135,7 +120,7 @@ async function receive(message) {
   const tooLong = setTimeout(() => run.end.abort("too long"), longest);
   try {
     if (stopping) run.end.abort("stopping");
-    await sync(run, object(request.config), object(request.state));
+    await sync(run, object(request.config), object(request.state), request.dueReason === "manual");
   } catch (err) {
     const why = run.signal.reason;
     log("ended", { run: run.id, why: why ?? err.message });

@@ -100,18 +100,23 @@ func TestAMoveOfAConnectorThatSomebodyHoldsIsGivenUpUnchanged(t *testing.T) {
 	defer f.hold(waiting)()
 	defer f.hold(fetched)()
 	before := f.everything(waiting) + f.everything(fetched)
-	ended := map[string]chan error{}
+	type end struct {
+		of  string
+		err error
+	}
+	moves, ended := 0, make(chan end)
 	for name, move := range map[string]func() error{
 		"pick up": func() error { return f.PickUp(ctx, waiting.id, waiting.try, waiting.worker, lease) },
 		"release": func() error { return f.Release(ctx, fetched.try) },
 		"fail":    func() error { return f.Fail(ctx, fetched.try, lifecycle.Transient, "no") },
 		"disable": func() error { return f.Disable(ctx, fetched.id) },
 	} {
-		ended[name] = make(chan error, 1)
-		go func() { ended[name] <- move() }()
+		moves++
+		go func() { ended <- end{name, move()} }()
 	}
-	for name, end := range ended {
-		require.ErrorIs(t, <-end, lifecycle.ErrHeld, name)
+	for range moves {
+		e := <-ended
+		require.ErrorIs(t, e.err, lifecycle.ErrHeld, e.of)
 	}
 	require.Equal(t, before, f.everything(waiting)+f.everything(fetched))
 	require.NoError(t, f.beats(fetched), "the lease does not depend on the connector's row")

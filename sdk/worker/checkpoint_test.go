@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/proto/gen/internalpb"
@@ -38,16 +39,16 @@ func (f *fixture) stores(connector int32, ids ...string) {
 		SELECT c.id, s.id, 'stored', 'v1', c.config_version FROM connectors c, unnest($2::text[]) s (id) WHERE c.id = $1`, connector, ids)
 }
 
-// sighted writes down that a session's listing showed a document with a message.
-func (f *fixture) sighted(connector int32, id, session string, listing, no int) {
+// sighted writes down that a try's listing showed a document with a message.
+func (f *fixture) sighted(connector int32, id, try string, listing, no int) {
 	f.t.Helper()
-	f.exec(`INSERT INTO sightings (connector_id, session, listing, source_id, no) VALUES ($1, $2, $3, $4, $5)`,
-		connector, session, listing, id, no)
+	f.exec(`INSERT INTO sightings (connector_id, try_id, listing, source_id, no) VALUES ($1, $2, $3, $4, $5)`,
+		connector, try, listing, id, no)
 }
 
-// leg is what a checkpoint says of one session's part of a listing.
-func leg(session string, listing, no int) string {
-	return fmt.Sprintf(`"%s": {"listing": %d, "no": %d}`, session, listing, no)
+// leg is what a checkpoint says of one try's part of a listing.
+func leg(try string, listing, no int) string {
+	return fmt.Sprintf(`"%s": {"listing": %d, "no": %d}`, try, listing, no)
 }
 
 func TestACheckpointIsNumberedWithTheDocumentsAndIsNoState(t *testing.T) {
@@ -137,7 +138,7 @@ func TestAListingMarksWhatItShows(t *testing.T) {
 		sent[1].GetPart().Listing, sent[2].GetPart().Listing, sent[3].GetSeen().Listing, sent[5].GetPart().Listing, sent[6].GetPart().Listing,
 	})
 	require.Equal(t, []string{"a", "b"}, sent[3].GetSeen().SourceIds)
-	require.JSONEq(t, `{"page": 1, "$kit": {"seen": {`+leg(c.session.String(), 1, 4)+`}}}`, handedOn(t, sent[4]))
+	require.JSONEq(t, `{"page": 1, "$kit": {"seen": {`+leg(sent[4].Try, 1, 4)+`}}}`, handedOn(t, sent[4]))
 	require.JSONEq(t, `{"page": 2}`, handedOn(t, sent[7]))
 }
 
@@ -150,7 +151,7 @@ func TestAContinuedListingKnowsWhatEarlierRunsHaveShown(t *testing.T) {
 	checkpoint := f.whole(first, 1)[1]
 
 	c := f.pending()
-	old, other := first.session.String(), c.session.String()
+	old, other := checkpoint.Try, uuid.NewString()
 	f.stores(c.id, "shown", "shown after the checkpoint", "shown by another listing", "shown by another run", "not shown")
 	f.sighted(c.id, "shown", old, 1, 1)
 	f.sighted(c.id, "shown", old, 2, 3) // by a later listing, of which no checkpoint was reached
@@ -188,7 +189,7 @@ func TestAContinuedListingKnowsWhatEarlierRunsHaveShown(t *testing.T) {
 	require.Equal(t, map[string]any{"page": 1.0}, state)
 	sent := f.whole(c, 3)
 	require.Equal(t, []int32{1, 1}, []int32{sent[1].GetPart().Listing, sent[2].GetSeen().Listing})
-	require.JSONEq(t, `{"page": 2, "$kit": {"seen": {`+leg(old, 1, 1)+`, `+leg(other, 1, 3)+`}}}`, handedOn(t, sent[3]))
+	require.JSONEq(t, `{"page": 2, "$kit": {"seen": {`+leg(old, 1, 1)+`, `+leg(sent[3].Try, 1, 3)+`}}}`, handedOn(t, sent[3]))
 }
 
 func TestARunThatBeginsAllOverForgetsWhatEarlierRunsHaveShown(t *testing.T) {
@@ -201,7 +202,7 @@ func TestARunThatBeginsAllOverForgetsWhatEarlierRunsHaveShown(t *testing.T) {
 	checkpoint := f.whole(first, 1)[1]
 	c := f.pending()
 	f.stores(c.id, "shown")
-	f.sighted(c.id, "shown", first.session.String(), 1, 1)
+	f.sighted(c.id, "shown", checkpoint.Try, 1, 1)
 	var known map[string]worker.Known
 	f.publish(c, continuing(checkpoint))
 	r := f.work(func(ctx context.Context, run *worker.Run) (err error) {
@@ -219,7 +220,7 @@ func TestARunThatBeginsAllOverForgetsWhatEarlierRunsHaveShown(t *testing.T) {
 	require.False(t, known["shown"].Seen)
 	sent := f.whole(c, 2)
 	require.Equal(t, []string{"shown"}, sent[1].GetSeen().SourceIds)
-	require.JSONEq(t, `{"page": 2, "$kit": {"seen": {`+leg(c.session.String(), 2, 2)+`}}}`, handedOn(t, sent[2]))
+	require.JSONEq(t, `{"page": 2, "$kit": {"seen": {`+leg(sent[2].Try, 2, 2)+`}}}`, handedOn(t, sent[2]))
 	require.True(t, sent[0].GetCompleted().ListingWhole)
 }
 

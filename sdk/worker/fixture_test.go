@@ -25,6 +25,7 @@ import (
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/natsserver"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/testkit"
@@ -199,13 +200,10 @@ type trip struct {
 // pending is a connector as the scheduler leaves it, whose message is not published yet.
 func (f *fixture) pending() trip {
 	f.t.Helper()
-	c := trip{session: uuid.New()}
+	var c trip
 	require.NoError(f.t, f.pool.QueryRow(ctx, `INSERT INTO connectors (name, type, user_id, refresh_freq_minutes)
 		VALUES ('notes', 'file', 1, 60) RETURNING id, config_version`).Scan(&c.id, &c.version))
-	f.exec(`UPDATE connectors SET status = 'PENDING', chunking_session = $2, dispatched_at = clock_timestamp(),
-		next_sync_at = NULL, due_reason = NULL, slot_at = NULL WHERE id = $1`, c.id, c.session)
-	f.exec(`INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, due_at, started_at, config_version)
-		VALUES ($2, $1, 'connector.sync.file', 'manual', clock_timestamp(), clock_timestamp(), $3)`, c.id, c.session, c.version)
+	c.session = movestest.Claim(f.t, f.pool, c.id)
 	return c
 }
 
@@ -255,6 +253,17 @@ func (f *fixture) exec(sql string, args ...any) {
 	require.NoError(f.t, err)
 }
 
+// rescued ends a run under its worker, as the scheduler does when it takes the worker for lost, and returns what takes its place.
+func (f *fixture) rescued(c trip) trip {
+	f.t.Helper()
+	old := c.session
+	c.session = uuid.New()
+	movestest.Force(f.t, f.pool, `UPDATE open_runs SET id = $2, worker_id = NULL, try_id = NULL, picked_up_at = NULL WHERE id = $1`,
+		old, c.session)
+	movestest.Force(f.t, f.pool, `UPDATE connectors SET status = 'PENDING', run_id = $2 WHERE id = $1`, c.id, c.session)
+	return c
+}
+
 // settled waits until the worker has nothing to do with a run any more.
 func (f *fixture) settled(c trip) {
 	f.t.Helper()
@@ -283,7 +292,8 @@ func (f *fixture) is(c trip, condition string) {
 
 func (f *fixture) look(c trip, condition string) (holds bool, row string, err error) {
 	err = f.pool.QueryRow(ctx, `SELECT coalesce(`+condition+`, false), concat(v::text, v.run::text) FROM (
-		SELECT k.*, r.drain_seq, r.fetched_at, r.picked_up_at, r.status AS verdict, r.reason, r.error_message, r AS run
+		SELECT k.*, r.drain_seq, r.fetched_at, r.picked_up_at, r.try_id, r.worker_id, r.status AS verdict, r.reason,
+			r.error_message, r AS run, (SELECT w.expires_at FROM workers w WHERE w.id = r.worker_id) AS lease_expires_at
 		FROM connectors k LEFT JOIN scheduler_runs r ON r.id = $2 WHERE k.id = $1) v`, c.id, c.session).Scan(&holds, &row)
 	return holds, row, err
 }
@@ -330,6 +340,8 @@ func (f *fixture) sent(c trip) map[int64]*internalpb.DocumentProcessRequest {
 		require.NoError(f.t, proto.Unmarshal(raw.Data, m))
 		require.LessOrEqual(f.t, len(raw.Data), topology.MaxMessageBytes)
 		require.Equal(f.t, m.ChunkingSession, raw.Header.Get(topology.HeaderSession))
+		require.NoError(f.t, uuid.Validate(m.Try))
+		require.Equal(f.t, m.Try, raw.Header.Get(topology.HeaderTry))
 		require.Equal(f.t, fmt.Sprint(m.Number), raw.Header.Get(topology.HeaderNumber))
 		require.Equal(f.t, "file", raw.Header.Get(topology.HeaderType))
 		if m.ChunkingSession == c.session.String() {

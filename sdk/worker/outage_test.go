@@ -66,8 +66,9 @@ func TestACommitOfUnknownOutcomeAtThePickUpIsRepeated(t *testing.T) {
 	f.at(p.url).work(handle)
 	first := f.triggered() // the pool's connection knows the statement afterwards
 	f.settled(first)
-	p.armed.Store(true)
-	c := f.triggered()
+	c := f.pending()
+	p.arm(c.session)
+	f.publish(c)
 	client := await(t, "the pick-up", p.swallow)
 	f.becomes(c, `status = 'SYNCING'`)
 	require.Len(t, begun, 1, "nothing begins before the answer")
@@ -197,7 +198,7 @@ func TestTheLeaseIsKeptUntilSyncCompletedIsAcknowledged(t *testing.T) {
 		}
 		return nil
 	})
-	expires := f.one(`SELECT lease_expires_at::text FROM connectors WHERE id = $1`, c.id)
+	expires := f.one(`SELECT w.expires_at::text FROM workers w JOIN open_runs r ON r.worker_id = w.id WHERE r.id = $1`, c.session)
 	f.becomes(c, `lease_expires_at > '`+expires+`'`)
 	f.is(c, `drain_seq IS NULL`)
 	bounded.MaxMsgs = -1

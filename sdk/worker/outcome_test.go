@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/sdk/worker"
@@ -22,10 +21,10 @@ func TestWhatTheHandlerReturnsDecidesWhatBecomesOfTheSync(t *testing.T) {
 		handle worker.Handler
 		then   string
 	}{
-		"nil": {put, `status = 'SYNCING' AND lease_owner IS NULL AND drain_seq IS NOT NULL AND fetched_at IS NOT NULL`},
+		"nil": {put, `status = 'SYNCING' AND worker_id IS NULL AND drain_seq IS NOT NULL AND fetched_at IS NOT NULL`},
 		"skipped": {
 			func(context.Context, *worker.Run) error { return worker.Skipped("nothing new") },
-			`status = 'SYNCING' AND lease_owner IS NULL AND drain_seq IS NOT NULL`,
+			`status = 'SYNCING' AND worker_id IS NULL AND drain_seq IS NOT NULL`,
 		},
 		"permanent": {
 			func(context.Context, *worker.Run) error { return fmt.Errorf("log in: %w", worker.Permanent(errSource)) },
@@ -103,7 +102,7 @@ func TestACleanStopLetsAHandlerFinishWithinTheGrace(t *testing.T) {
 	r.cancel()
 	close(goOn)
 	require.NoError(t, r.stop())
-	f.is(c, `status = 'SYNCING' AND drain_seq IS NOT NULL AND lease_owner IS NULL`)
+	f.is(c, `status = 'SYNCING' AND drain_seq IS NOT NULL AND worker_id IS NULL`)
 	f.whole(c, 1)
 }
 
@@ -145,8 +144,7 @@ func TestAFencedHandlerEndsAndNothingMoreIsPublished(t *testing.T) {
 		return nil
 	})
 	await(t, "the first document", first)
-	next := uuid.New()
-	f.exec(`UPDATE connectors SET chunking_session = $2 WHERE id = $1`, c.id, next)
+	f.rescued(c)
 	before := f.everything(c)
 	close(fenced)
 	require.Error(t, await(t, "the end of the handler", ended))

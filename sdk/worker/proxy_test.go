@@ -1,20 +1,22 @@
 package worker_test
 
 import (
+	"bytes"
 	"net"
 	"net/url"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 )
 
-// proxy stands between a worker and Postgres. Once armed, it passes the next Bind message on, keeps Postgres's answer
-// to itself, and cuts the connection when the test says so: a commit of unknown outcome.
+// proxy stands between a worker and Postgres. Once armed, it passes the next Bind message that names a run on, keeps
+// Postgres's answer to itself, and cuts the connection when the test says so: a commit of unknown outcome.
 type proxy struct {
 	url     string
-	armed   atomic.Bool
+	armed   atomic.Pointer[uuid.UUID]
 	swallow chan net.Conn // the connection whose answer is withheld
 }
 
@@ -44,6 +46,8 @@ func newProxy(t *testing.T, target string) *proxy {
 	return p
 }
 
+func (p *proxy) arm(run uuid.UUID) { p.armed.Store(&run) }
+
 func (p *proxy) serve(client net.Conn, server string) {
 	defer func() { _ = client.Close() }()
 	up, err := net.Dial("tcp", server)
@@ -72,7 +76,8 @@ func (p *proxy) serve(client net.Conn, server string) {
 			return
 		}
 		const bind = 'B'
-		if buffer[0] == bind && p.armed.CompareAndSwap(true, false) {
+		if run := p.armed.Load(); run != nil && buffer[0] == bind && bytes.Contains(buffer[:n], run[:]) &&
+			p.armed.CompareAndSwap(run, nil) {
 			deaf.Store(true)
 			p.swallow <- client
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/topology"
@@ -28,7 +29,7 @@ func TestAMessageIsAcknowledgedRightAfterThePickUp(t *testing.T) {
 	f.work(handle)
 	await(t, "the handler", begun)
 	f.empties(topology.SyncStream)
-	f.is(c, `status = 'SYNCING' AND lease_owner IS NOT NULL AND picked_up_at IS NOT NULL`)
+	f.is(c, `status = 'SYNCING' AND lease_expires_at > clock_timestamp() AND picked_up_at IS NOT NULL`)
 }
 
 func TestAWorkerWithoutAFreeSlotLeavesMessagesToOthers(t *testing.T) {
@@ -67,10 +68,9 @@ func TestOldNewsIsAcknowledgedAndChangesNothing(t *testing.T) {
 	otherSession := other
 	otherSession.session = uuid.New()
 	taken := f.pending()
-	f.exec(`UPDATE connectors SET status = 'SYNCING', lease_owner = gen_random_uuid(),
-		lease_expires_at = clock_timestamp() + interval '1 h' WHERE id = $1`, taken.id)
+	movestest.PickUp(t, f.pool, taken.id, taken.session, time.Hour)
 	resting := f.pending()
-	f.exec(`UPDATE connectors SET status = 'ACTIVE', chunking_session = NULL WHERE id = $1`, resting.id)
+	f.exec(`SELECT moves.release($1, NULL)`, resting.session)
 	gone := f.pending()
 	f.exec(`DELETE FROM connectors WHERE id = $1`, gone.id)
 	before := f.everything(other) + f.everything(taken) + f.everything(resting)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/sdk/wire"
 	"github.com/echomind/sync/sdk/worker"
 )
@@ -90,8 +91,8 @@ func TestAStateThatIsTakenFitsInTheDatabase(t *testing.T) {
 			state = longer
 			data, err := wire.JSON(f.sent(c)[0].GetCompleted().NewState)
 			require.NoError(t, err)
-			f.exec(`UPDATE connectors SET state = $2 WHERE id = $1`, c.id, data)
-			f.exec(`UPDATE scheduler_runs SET new_state = $2 WHERE id = $1`, c.session, data)
+			movestest.Force(t, f.pool, `UPDATE connectors SET state = $2 WHERE id = $1`, c.id, data)
+			f.exec(`UPDATE open_runs SET new_state = $2 WHERE id = $1`, c.session, data)
 		}
 	}
 	require.Greater(t, len(state["fill"].(string)), worker.MaxStateBytes-200)

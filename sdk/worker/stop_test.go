@@ -86,8 +86,9 @@ func TestAStopDuringAPickUpWhoseAnswerIsLostHandsBack(t *testing.T) {
 	f.settled(f.triggered()) // the pool's connection knows the statement afterwards
 	await(t, "the first handler", begun)
 	behind.measures("worker_slots_busy", 0) // else it is the answer to the first one's end that is swallowed
-	p.armed.Store(true)
-	c := f.triggered()
+	c := f.pending()
+	p.arm(c.session)
+	f.publish(c)
 	client := await(t, "the pick-up", p.swallow)
 	f.becomes(c, `status = 'SYNCING'`)
 	r.cancel()
@@ -136,6 +137,6 @@ func TestAStopBetweenTheLastDocumentAndSyncCompletedCompletes(t *testing.T) {
 	_, err = f.js.UpdateStream(ctx, full)
 	require.NoError(t, err)
 	require.NoError(t, r.stop())
-	f.is(c, drains+` AND lease_owner IS NULL`)
+	f.is(c, drains+` AND worker_id IS NULL`)
 	f.whole(c, 2)
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/sdk/topology"
@@ -77,7 +76,7 @@ func TestAStuckHandlerWhoseRunWasFencedChangesNothing(t *testing.T) {
 		w.SetStuckAfter(50 * time.Millisecond)
 	})
 	await(t, "the handler", begun)
-	f.exec(`UPDATE connectors SET chunking_session = $2 WHERE id = $1`, c.id, uuid.New())
+	f.rescued(c)
 	before := f.everything(c)
 	f.measures("worker_stuck_handlers", 1)
 	f.says("no longer this worker's")

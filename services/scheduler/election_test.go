@@ -26,14 +26,7 @@ func (s *stage) says(scheduler *Scheduler, want string) func() error {
 // elected is a running leader, with a standby beside it.
 func (s *stage) elected(change ...func(*Config)) (first, second metered, stop func()) {
 	s.Helper()
-	member := func() metered {
-		m := s.metered()
-		byPostgres(&m.Scheduler.config)
-		for _, c := range change {
-			c(&m.Scheduler.config)
-		}
-		return m
-	}
+	member := func() metered { return s.metered(append([]func(*Config){byPostgres}, change...)...) }
 	first = member()
 	stop = s.run(first.Scheduler)
 	s.eventually(5*time.Second, s.says(first.Scheduler, "leader"))
@@ -58,7 +51,7 @@ func TestAStandbyIsReadyAndDoesNothing(t *testing.T) {
 	s.age(time.Hour)
 	first, second, _ := s.elected(func(cfg *Config) { cfg.WatchIntervalSeconds, cfg.LeaseSeconds = 1, 1 })
 	s.connectors(20)
-	s.eventually(10*time.Second, s.countIs(2, `SELECT count(*) FROM connectors WHERE id = ANY($1) AND status = 'PENDING'
+	s.eventually(10*time.Second, s.countIs(2, `SELECT count(*) FROM open_runs WHERE connector_id = ANY($1) AND picked_up_at IS NULL
 		AND dispatched_at > now() - interval '1 minute'`, []int32{lost, abandoned}))
 	s.eventually(5*time.Second, s.messagesAre(22))
 
@@ -81,9 +74,8 @@ func TestAStandbyIsReadyAndDoesNothing(t *testing.T) {
 
 func TestTheNextLeaderTicksAtOnceButRescuesNobodyForALease(t *testing.T) {
 	s := setStage(t)
-	_, _, place := s.draining()
 	abandoned := s.connector(nil)
-	session, _ := s.syncing(abandoned, gone)
+	session := s.syncing(abandoned, gone).Run
 	_, second, stop := s.elected(rarely, func(cfg *Config) { cfg.WatchIntervalSeconds, cfg.LeaseSeconds = 1, 600 })
 	stop()
 	due := s.connector(nil)
@@ -92,13 +84,17 @@ func TestTheNextLeaderTicksAtOnceButRescuesNobodyForALease(t *testing.T) {
 	t.Logf("dispatched %s after a clean stop", time.Since(begun).Round(time.Millisecond))
 	s.do(s.says(second.Scheduler, "leader")())
 
-	s.forget(place) // which it finds after it has looked for lost workers
-	s.eventually(5*time.Second, func() error {
-		if second.value("scheduler_lost_in_transit_total") == 0 {
-			return errors.New("it has not looked")
+	s.eventually(10*time.Second, func() error {
+		for _, look := range second.families("scheduler_look_left") {
+			if look.GetLabel()[0].GetValue() == "workers" {
+				return nil
+			}
 		}
-		return nil
+		return errors.New("it has not looked")
 	})
+	if !second.leases.Held() {
+		t.Error("the patience did not begin with its leadership")
+	}
 	want(s, session, `SELECT run_id FROM connectors WHERE id = $1`, abandoned)
 }
 

@@ -2,12 +2,15 @@ package scheduler
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -55,9 +58,8 @@ func TestEveryLookUsesAnIndex(t *testing.T) {
 	s := setStage(t)
 	s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, last_sync_at)
 		SELECT 'c' || i, (ARRAY['web', 'file', 'teams'])[1 + i % 3], 1, 60, clock_timestamp() FROM generate_series(1, 100000) i`)
-	s.exec(`INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, due_at, started_at, completed_at, status,
-			config_version)
-		SELECT gen_random_uuid(), id, 'connector.sync.' || type, 'new', created_at, created_at,
+	s.exec(`INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, completed_at, status, config_version)
+		SELECT gen_random_uuid(), id, type, 'new', created_at, created_at,
 			created_at - make_interval(secs => id), 'completed', 1 FROM connectors`)
 	s.connectors(30)
 	for i, trigger := range s.claim(s.scheduler()) {
@@ -65,28 +67,24 @@ func TestEveryLookUsesAnIndex(t *testing.T) {
 			s.pickUp(trigger.ID, gone)
 		}
 	}
-	s.draining()
 	s.age(pastTheGrace)
-	s.exec(`UPDATE connectors SET next_sync_at = now(), slot_at = now() WHERE id <= 5`)
+	s.exec(`UPDATE connectors SET trigger_requested_at = now() WHERE id <= 5`)
 	s.cronConnector(nightly, time.Hour)
-	s.exec(`ANALYZE connectors, scheduler_runs`)
+	s.exec(`ANALYZE connectors, runs, open_runs`)
 
 	watched, r := s.recorded()
-	scheduler := watched.scheduler(func(cfg *Config) { cfg.MaxConcurrentSyncs = 1000 })
-	s.forget(s.document())
+	scheduler := watched.scheduler(impatient, func(cfg *Config) { cfg.MaxConcurrentSyncs = 1000 })
+	s.do(scheduler.Plan(t.Context()))
 	s.do(scheduler.Tick(t.Context()))
-	scheduler.Watch(t.Context())
+	s.do(scheduler.Republish(t.Context()))
+	s.do(scheduler.Rescue(t.Context()))
 	_, err := scheduler.measureLedger(t.Context(), time.Now().Add(-time.Minute))
 	s.do(err)
 	s.do(scheduler.measureBacklog(t.Context()))
 
-	// "": either of the partial indexes on what is in flight will do; which one depends on the sample of ANALYZE.
 	for name, by := range map[string]string{
-		"DueTypes": "type =", "LockDue": "next_sync_at <=", "InFlight": "type =", "CloseStrayRuns": "connector_id =",
-		"OpenRuns": "slot =", "Claim": "id =", "LockUnplanned": "", "Plan": "id =", "PendingTypes": "dispatched_at <",
-		"Redispatch": "dispatched_at <", "LockAbandoned": "", "ClaimAgain": "id =", "DrainingRuns": "",
-		"FailLostInTransit": "run_id =", "Verdicts": "completed_at >", "ConnectorsByStatus": "", "Backlog": "next_sync_at <=",
-		"Draining": "",
+		"DueTypes": "type =", "PendingTypes": "type =", "Verdicts": "completed_at >", "ConnectorsByStatus": "",
+		"Backlog": "next_sync_at <=", "Draining": "",
 	} {
 		statement, ran := r.statements[name]
 		if !ran {
@@ -96,10 +94,15 @@ func TestEveryLookUsesAnIndex(t *testing.T) {
 		indexed := regexp.MustCompile(`Index Cond: .*\b` + by)
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 			plan := s.explain(mode, statement)
-			if strings.Contains(plan, "Seq Scan on connectors") || strings.Contains(plan, "Seq Scan on scheduler_runs") ||
+			if strings.Contains(plan, "Seq Scan on connectors") || strings.Contains(plan, "Seq Scan on runs") ||
 				(by != "" && !indexed.MatchString(plan)) {
 				t.Errorf("%s (%s) reads more than it needs:\n%s", name, mode, plan)
 			}
+		}
+	}
+	for _, name := range []string{"LockDue", "Claim", "LockUnplanned", "Plan", "Redispatch", "Rescue"} {
+		if _, ran := r.statements[name]; !ran {
+			t.Errorf("%s was not asked", name)
 		}
 	}
 }
@@ -116,4 +119,100 @@ func (s *stage) explain(mode string, q statement) string {
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	s.do(err)
 	return strings.Join(lines, "\n")
+}
+
+// mostBuffers bounds what a look may read to find nothing, or one row, of many thousands in flight.
+const mostBuffers = 40
+
+// The statistics are those of a quiet time, in which nothing was in flight.
+func TestALookReadsFewBuffersWhateverIsInFlight(t *testing.T) {
+	s := setStage(t)
+	for _, table := range []string{"connectors", "open_runs", "workers"} {
+		s.exec(`ALTER TABLE ` + table + ` SET (autovacuum_enabled = false)`)
+	}
+	s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, last_sync_at)
+		SELECT 'c' || i, (ARRAY['web', 'file', 'teams'])[1 + i % 3], 1, 60, clock_timestamp() FROM generate_series(1, 60000) i`)
+	s.exec(`ANALYZE connectors, open_runs, workers, connector_types`)
+	s.exec(`INSERT INTO workers (id, expires_at) SELECT gen_random_uuid(), clock_timestamp() + interval '1 hour' FROM generate_series(1, 100)`)
+	s.force(`UPDATE connectors SET status = CASE WHEN id % 2 = 0 THEN 'PENDING' ELSE 'SYNCING' END, run_id = gen_random_uuid(),
+		next_sync_at = NULL, due_reason = NULL, slot_at = NULL WHERE id <= 20000`)
+	s.exec(`INSERT INTO open_runs (id, connector_id, type, trigger, due_at, started_at, dispatched_at, config_version)
+		SELECT run_id, id, type, 'schedule', now(), now(), clock_timestamp(), config_version FROM connectors WHERE run_id IS NOT NULL`)
+	s.exec(`WITH w AS (SELECT array_agg(id) AS ids FROM workers)
+		UPDATE open_runs SET picked_up_at = now(), try_id = gen_random_uuid(), worker_id = w.ids[1 + connector_id % 100]
+		FROM w WHERE connector_id % 2 = 1`)
+	lone := one[uuid.UUID](s, `INSERT INTO workers (id, expires_at) VALUES (gen_random_uuid(), now()) RETURNING id`)
+	s.exec(`UPDATE open_runs SET worker_id = $1 WHERE connector_id = 1`, lone)
+	nobody, one := `[]`, fmt.Sprintf(`[{"id":%q,"beats":1}]`, lone)
+	due := `UPDATE connectors SET next_sync_at = now() WHERE id = 30000`
+	lost := `UPDATE open_runs SET dispatched_at = now() - interval '1 minute' WHERE connector_id = 2`
+	watched, r := s.recorded()
+	scheduler := watched.scheduler()
+	s.force(due)
+	s.do(scheduler.Tick(t.Context())) // for the text of the statements
+	s.do(scheduler.Republish(t.Context()))
+	s.do(scheduler.Rescue(t.Context()))
+	s.age(-time.Hour) // what is dispatched in the future is not looked for: nothing but what a case makes so is lost
+
+	for name, c := range map[string]struct {
+		before, statement string
+		args              []any
+		rows              int
+	}{
+		"types with nothing due":        {statement: "DueTypes", args: []any{nil}},
+		"types with something due":      {before: due, statement: "DueTypes", args: []any{nil}, rows: 1},
+		"nothing is due":                {statement: "LockDue", args: []any{nil, "web", 0, 500}},
+		"one is due":                    {before: due, statement: "LockDue", args: []any{nil, "web", 0, 500}, rows: 1},
+		"the cap is full":               {before: due, statement: "LockDue", args: []any{nil, "web", 5, 500}},
+		"a cap of an idle type":         {statement: "LockDue", args: []any{nil, "onedrive", 5, 500}},
+		"no type has lost a message":    {statement: "PendingTypes", args: []any{nil, 15 * time.Second}},
+		"no message is lost":            {statement: "Redispatch", args: []any{"file", nil, nil, nil, 15 * time.Second, time.Minute, 500}},
+		"one message is lost":           {before: lost, statement: "Redispatch", args: []any{"teams", nil, nil, nil, 15 * time.Second, time.Minute, 500}, rows: 1},
+		"no worker is lost":             {statement: "Rescue", args: []any{nobody, 6 * time.Hour, 500}},
+		"a worker with one run is lost": {statement: "Rescue", args: []any{one, 6 * time.Hour, 500}, rows: 1},
+		"the workers' heartbeats":       {statement: "Beats", args: []any{uuid.Nil, 1000}, rows: 101},
+	} {
+		for _, mode := range []string{"auto", "force_generic_plan"} {
+			q, ran := r.statements[c.statement]
+			if !ran {
+				t.Fatalf("%s was not asked", c.statement)
+			}
+			buffers, rows := s.buffers(mode, c.before, q.sql, c.args...)
+			t.Logf("%s (%s): %d buffers for %d rows", name, mode, buffers, rows)
+			if rows != c.rows {
+				t.Errorf("%s (%s): %d rows, want %d", name, mode, rows, c.rows)
+			}
+			if buffers > mostBuffers+3*c.rows {
+				t.Errorf("%s (%s) reads %d buffers", name, mode, buffers)
+			}
+		}
+	}
+}
+
+// buffers is what a statement reads, with all that the functions in it read, once the session knows its plans; and how many
+// rows it returns. Nothing of it stays.
+func (s *stage) buffers(mode, before, sql string, args ...any) (buffers, rows int) {
+	s.Helper()
+	tx, err := s.servers.Pool.Begin(s.Context())
+	s.do(err)
+	defer func() { _ = tx.Rollback(context.WithoutCancel(s.Context())) }()
+	_, err = tx.Exec(s.Context(), `SET LOCAL plan_cache_mode = `+mode+`; SET LOCAL echomind.moving = 'on'; `+before)
+	s.do(err)
+	for range 7 { // after five a plan may be generic
+		var text []byte
+		nested, err := tx.Begin(s.Context())
+		s.do(err)
+		s.do(nested.QueryRow(s.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+sql, args...).Scan(&text))
+		s.do(nested.Rollback(s.Context()))
+		var all []struct {
+			Plan struct {
+				Hit  int     `json:"Shared Hit Blocks"`
+				Read int     `json:"Shared Read Blocks"`
+				Rows float64 `json:"Actual Rows"`
+			}
+		}
+		s.do(json.Unmarshal(text, &all))
+		buffers, rows = all[0].Plan.Hit+all[0].Plan.Read, int(all[0].Plan.Rows)
+	}
+	return buffers, rows
 }

@@ -1,69 +1,62 @@
 package scheduler
 
 import (
-	"errors"
+	"context"
+	"slices"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/google/uuid"
 
-	"github.com/echomind/sync/db"
-	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/lifecycle"
 )
 
 const gone = -time.Second // a lease that has run out
 
+// impatient takes a lease that has run out for evidence enough.
+func impatient(cfg *Config) { cfg.LeaseSeconds = 0 }
+
 func (s *stage) rescue() {
 	s.Helper()
-	s.do(s.scheduler().Rescue(s.Context()))
+	s.do(s.scheduler(impatient).Rescue(s.Context()))
 }
 
 func TestALostWorkersConnectorIsClaimedAgainAtOnce(t *testing.T) {
 	s := setStage(t)
 	id := s.connector(nil)
-	old, owner := s.syncing(id, gone)
+	lost := s.syncing(id, gone)
+	old := lost.Run
+	worker := one[uuid.UUID](s, `SELECT worker_id FROM open_runs WHERE id = $1`, old)
 	s.rescue()
 	session := s.session(id)
 	if session == old {
 		t.Fatal("the session is the lost worker's")
 	}
-	want(s, true, `SELECT status = 'PENDING' AND failure_count = 1 AND lease_owner IS NULL AND dispatches = 1
-		FROM connectors WHERE id = $1`, id)
+	want(s, true, `SELECT status = 'PENDING' AND failure_count = 1 FROM connectors WHERE id = $1`, id)
+	want(s, true, `SELECT worker_id IS NULL AND try_id IS NULL AND dispatches = 1 FROM open_runs WHERE connector_id = $1`, id)
 	want(s, "failed: worker lost", `SELECT status || ': ' || reason FROM scheduler_runs WHERE id = $1`, old)
 	want(s, "running: rescue", `SELECT status || ': ' || trigger FROM scheduler_runs WHERE id = $1`, session)
 	s.queued(session)
-	if err := s.moves.Renew(t.Context(), old, owner, time.Minute); !errors.Is(err, lifecycle.ErrFenced) {
-		t.Errorf("the lost worker renews: %v", err)
+	fenced, err := s.moves.Heartbeat(t.Context(), worker, time.Minute, []lifecycle.Try{lost})
+	s.do(err)
+	if !slices.Equal(fenced, []uuid.UUID{old}) {
+		t.Errorf("the lost worker keeps its run: %v is not its own any more", fenced)
 	}
 }
 
-func TestAWorkerLostAgainEndsInErrorWithABackoff(t *testing.T) {
-	s := setStage(t)
-	id := s.connector(nil)
-	s.syncing(id, gone)
-	s.rescue()
-	second, _ := s.pickUp(id, gone)
-	s.rescue()
-	want(s, true, `SELECT status = 'ERROR' AND failure_count = 2 AND due_reason = 'retry'
-		AND next_sync_at > clock_timestamp() + interval '3 minutes' FROM connectors WHERE id = $1`, id)
-	want(s, "failed: worker lost", `SELECT status || ': ' || reason FROM scheduler_runs WHERE id = $1`, second)
-}
-
-func TestAWorkerLostTooOftenDisables(t *testing.T) {
-	for name, retries := range map[string]int{"the only try": 1, "the last of two": 2} {
+func TestAWorkerThatIsLostAgainIsLeftToSemantic(t *testing.T) {
+	for name, retries := range map[string]int{"of many tries": 5, "of one try": 1} {
 		t.Run(name, func(t *testing.T) {
 			s := setStage(t)
 			id := s.connector(row{"max_retries": retries})
 			s.syncing(id, gone)
-			for range retries - 1 {
+			if retries > 1 {
 				s.rescue()
 				s.pickUp(id, gone)
 			}
+			run := s.session(id)
 			s.rescue()
-			want(s, true, `SELECT status = 'DISABLED' AND failure_count = max_retries AND next_sync_at IS NULL
-				AND status_message LIKE 'disabled after % failures in a row: worker lost%' FROM connectors WHERE id = $1`, id)
-			want(s, 0, `SELECT count(*) FROM scheduler_runs WHERE status = 'running'`)
+			want(s, run, `SELECT run_id FROM connectors WHERE id = $1 AND status = 'SYNCING'`, id)
 		})
 	}
 }
@@ -71,7 +64,7 @@ func TestAWorkerLostTooOftenDisables(t *testing.T) {
 func TestALiveLeaseIsLeftAlone(t *testing.T) {
 	s := setStage(t)
 	id := s.connector(nil)
-	session, _ := s.syncing(id, time.Minute)
+	session := s.syncing(id, time.Minute).Run
 	s.rescue()
 	want(s, session, `SELECT run_id FROM connectors WHERE id = $1 AND status = 'SYNCING'`, id)
 }
@@ -83,7 +76,7 @@ func TestARescueIgnoresTheCap(t *testing.T) {
 		s.pickUp(trigger.ID, gone)
 	}
 	s.connectors(1)
-	scheduler := s.scheduler(func(cfg *Config) { cfg.MaxConcurrentSyncs = 1 })
+	scheduler := s.scheduler(func(cfg *Config) { cfg.MaxConcurrentSyncs, cfg.LeaseSeconds = 1, 0 })
 	s.do(scheduler.Rescue(t.Context()))
 	s.do(scheduler.Tick(t.Context()))
 	want(s, 4, `SELECT count(*) FROM connectors WHERE status = 'PENDING' AND failure_count = 1`)
@@ -96,7 +89,7 @@ func TestARescueTakesMoreThanOneBatch(t *testing.T) {
 	for _, trigger := range s.claim(s.scheduler()) {
 		s.pickUp(trigger.ID, gone)
 	}
-	s.do(s.scheduler(func(cfg *Config) { cfg.ClaimBatch = 2 }).Rescue(t.Context()))
+	s.do(s.scheduler(func(cfg *Config) { cfg.ClaimBatch, cfg.LeaseSeconds = 2, 0 }).Rescue(t.Context()))
 	want(s, 7, `SELECT count(*) FROM connectors WHERE status = 'PENDING'`)
 	if n := len(s.messages("web")); n != 7 {
 		t.Errorf("%d messages, want 7", n)
@@ -106,23 +99,23 @@ func TestARescueTakesMoreThanOneBatch(t *testing.T) {
 func TestADrainingRunIsNotRescued(t *testing.T) {
 	s := setStage(t)
 	id := s.connector(nil)
-	session, owner := s.syncing(id, gone)
-	s.do(s.moves.Drain(t.Context(), session, owner, 1))
-	s.exec(`UPDATE scheduler_runs SET picked_up_at = picked_up_at - interval '1 day'`)
+	try := s.syncing(id, gone)
+	s.do(s.moves.Drain(t.Context(), try, 1))
+	s.exec(`UPDATE open_runs SET picked_up_at = picked_up_at - interval '1 day'`)
 	s.rescue()
-	want(s, session, `SELECT run_id FROM connectors WHERE id = $1 AND status = 'SYNCING'`, id)
+	want(s, try.Run, `SELECT run_id FROM connectors WHERE id = $1 AND status = 'SYNCING'`, id)
 }
 
 func TestARunOfWhichEverythingIsStoredIsNotRescued(t *testing.T) {
 	s := setStage(t)
 	kit, foreign := s.connector(nil), s.connector(nil)
-	session, _ := s.syncing(kit, gone)
-	s.exec(`UPDATE connectors SET status = 'SYNCING', lease_owner = NULL, lease_expires_at = NULL WHERE id = $1`, foreign)
-	s.exec(`UPDATE scheduler_runs SET stored = 3, total = 3, picked_up_at = clock_timestamp() - interval '7 hours'`)
+	session := s.syncing(kit, gone).Run
+	s.pickUpForeign(foreign)
+	s.exec(`UPDATE open_runs SET stored = 3, total = 3, whole = true, picked_up_at = clock_timestamp() - interval '7 hours'`)
 	s.rescue()
 	want(s, session, `SELECT run_id FROM connectors WHERE id = $1 AND status = 'SYNCING'`, kit)
 	want(s, 2, `SELECT count(*) FROM scheduler_runs WHERE status = 'running'`)
-	s.exec(`UPDATE scheduler_runs SET total = 4`)
+	s.exec(`UPDATE open_runs SET total = 4, whole = false`)
 	s.rescue()
 	want(s, 2, `SELECT count(*) FROM connectors WHERE status = 'PENDING'`)
 }
@@ -131,30 +124,13 @@ func TestAForeignSubscriberIsRescuedOnlyAfterItsTimeout(t *testing.T) {
 	s := setStage(t)
 	id := s.connector(nil)
 	session := s.claim(s.scheduler())[0].Session
-	s.exec(`UPDATE connectors SET status = 'SYNCING' WHERE id = $1 AND run_id = $2 AND status = 'PENDING'`, id, session)
-	s.exec(`UPDATE scheduler_runs SET picked_up_at = picked_up_at - interval '5 hours 59 minutes'`)
+	s.pickUpForeign(id)
+	s.exec(`UPDATE open_runs SET picked_up_at = picked_up_at - interval '5 hours 59 minutes'`)
 	s.rescue()
 	want(s, session, `SELECT run_id FROM connectors WHERE id = $1`, id)
-	s.exec(`UPDATE scheduler_runs SET picked_up_at = picked_up_at - interval '2 minutes'`)
+	s.exec(`UPDATE open_runs SET picked_up_at = picked_up_at - interval '2 minutes'`)
 	s.rescue()
 	want(s, true, `SELECT status = 'PENDING' AND run_id <> $2 FROM connectors WHERE id = $1`, id, session)
-}
-
-func TestNobodyIsRescuedInTheFirstLeasePeriod(t *testing.T) {
-	s := setStage(t)
-	id := s.connector(nil)
-	session, _ := s.syncing(id, gone)
-	scheduler := s.scheduler(func(cfg *Config) { cfg.LeaseSeconds = 3 })
-	scheduler.holdRescue()
-	s.do(scheduler.Rescue(t.Context()))
-	want(s, session, `SELECT run_id FROM connectors WHERE id = $1`, id)
-	s.eventually(10*time.Second, func() error {
-		s.do(scheduler.Rescue(t.Context()))
-		return s.countIs(1, `SELECT count(*) FROM connectors WHERE status = 'PENDING'`)()
-	})
-	if time.Now().Before(scheduler.rescueFrom) {
-		t.Error("rescued within the lease period")
-	}
 }
 
 func TestOfTwoSchedulersOneRescues(t *testing.T) {
@@ -165,7 +141,7 @@ func TestOfTwoSchedulersOneRescues(t *testing.T) {
 	}
 	ended := make(chan error)
 	for range 2 {
-		scheduler := s.scheduler(func(cfg *Config) { cfg.ClaimBatch = 4 })
+		scheduler := s.scheduler(func(cfg *Config) { cfg.ClaimBatch, cfg.LeaseSeconds = 4, 0 })
 		go func() { ended <- scheduler.Rescue(t.Context()) }()
 	}
 	for range 2 {
@@ -177,32 +153,46 @@ func TestOfTwoSchedulersOneRescues(t *testing.T) {
 	}
 }
 
-func TestNobodyIsRescuedForALeaseAfterPostgresTookNoMoreConnections(t *testing.T) {
-	t.Parallel()
-	_, url := testkit.PrivatePostgres(t, db.Up)
-	s := setStageOn(t, url)
-	id := s.connector(nil)
-	session, _ := s.syncing(id, gone)
-	scheduler := s.scheduler(func(cfg *Config) { cfg.LeaseSeconds = 600 })
-	var taken []*pgx.Conn
-	for {
-		conn, err := pgx.Connect(t.Context(), url)
-		if err == nil {
-			taken = append(taken, conn)
-		}
-		if full, asked := scheduler.queries.IsFull(t.Context()); asked != nil || full == nil {
-			t.Fatal(asked)
-		} else if *full {
-			break
-		}
+// pickUpForeign picks a connector up as a subscriber does that keeps no lease.
+func (s *stage) pickUpForeign(id int32) {
+	s.Helper()
+	want(s, true, `SELECT moves.pick_up($1, $2, gen_random_uuid())`, id, s.session(id))
+}
+
+func TestARowThatSomebodyHoldsStopsNoRescueAndNoRepeatOfOthers(t *testing.T) {
+	for name, hold := range map[string]string{
+		"the connector": `SELECT 1 FROM connectors WHERE id = $1 FOR UPDATE`,
+		"the run":       `SELECT 1 FROM open_runs WHERE connector_id = $1 FOR SHARE`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := setStage(t)
+			s.connectors(6)
+			all := s.claim(s.scheduler())
+			for _, trigger := range all[:3] {
+				s.pickUp(trigger.ID, gone)
+			}
+			s.age(pastTheGrace)
+			holder, err := s.servers.Pool.Begin(t.Context())
+			s.do(err)
+			defer func() { s.do(holder.Rollback(context.WithoutCancel(t.Context()))) }()
+			held := []int32{all[0].ID}
+			if name == "the connector" { // nobody holds the run of one that waits: pick_up holds its connector first
+				held = append(held, all[3].ID)
+			}
+			for _, id := range held {
+				_, err = holder.Exec(t.Context(), hold, id)
+				s.do(err)
+			}
+			scheduler := s.scheduler(func(cfg *Config) { cfg.LeaseSeconds, cfg.ClaimBatch = 0, 1 })
+			began := time.Now()
+			s.do(scheduler.Rescue(t.Context()))
+			s.do(scheduler.Republish(t.Context()))
+			if took := time.Since(began); took > 2*time.Second {
+				t.Errorf("it waited %s for the row", took)
+			}
+			want(s, 2, `SELECT count(*) FROM open_runs WHERE trigger = 'rescue'`)
+			want(s, 4-len(held), `SELECT count(*) FROM open_runs WHERE dispatches = 2`)
+			want(s, "SYNCING", `SELECT status FROM connectors WHERE id = $1`, all[0].ID)
+		})
 	}
-	s.do(scheduler.Rescue(t.Context()))
-	for _, conn := range taken {
-		s.do(conn.Close(t.Context()))
-	}
-	s.do(scheduler.Rescue(t.Context()))
-	want(s, session, `SELECT run_id FROM connectors WHERE id = $1`, id)
-	scheduler.rescueFrom = time.Now()
-	s.do(scheduler.Rescue(t.Context()))
-	want(s, "PENDING", `SELECT status FROM connectors WHERE id = $1`, id)
 }

@@ -61,8 +61,9 @@ func TestATriggerDuringARunIsAnsweredAtOnceAfterTheVerdict(t *testing.T) {
 	pending := s.countIs(1, `SELECT count(*) FROM connectors WHERE status = 'PENDING'`)
 	s.eventually(wakes, pending)
 	s.pickUp(id, time.Minute)
+	s.eventually(wakes, s.countIs(1, `SELECT count(*) FROM connectors WHERE status = 'SYNCING'`))
 	s.exec(`UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = $1`, id)
-	s.exec(`UPDATE connectors SET status = 'ACTIVE' WHERE id = $1`, id)
+	s.finish(id)
 	s.eventually(wakes, pending)
 }
 
@@ -72,7 +73,7 @@ func TestAnEnabledConnectorThatNeverSyncedIsDispatchedAtOnce(t *testing.T) {
 	scheduler := s.scheduler(rarely)
 	s.run(scheduler)
 	s.listening(scheduler)
-	s.exec(`UPDATE connectors SET status = 'ACTIVE' WHERE id = $1`, id)
+	s.do(s.moves.Enable(t.Context(), id))
 	s.eventually(wakes, s.countIs(1, `SELECT count(*) FROM connectors WHERE status = 'PENDING'`))
 }
 
@@ -85,6 +86,7 @@ func TestADeletedConnectorGivesItsPlaceToTheNext(t *testing.T) {
 	first := s.connector(nil)
 	s.eventually(wakes, s.countIs(1, `SELECT count(*) FROM connectors WHERE status = 'PENDING'`))
 	s.connector(nil)
+	s.capIsFull()
 	s.exec(`DELETE FROM connectors WHERE id = $1`, first)
 	s.eventually(wakes, s.countIs(1, `SELECT count(*) FROM connectors WHERE status = 'PENDING'`))
 }
@@ -98,8 +100,41 @@ func TestAVerdictGivesItsPlaceToTheNext(t *testing.T) {
 	first := s.connector(nil)
 	s.eventually(wakes, s.messagesAre(1))
 	second := s.connector(nil)
+	s.capIsFull()
 	s.complete(first)
 	s.eventually(wakes, s.countIs(1, `SELECT count(*) FROM connectors WHERE status = 'PENDING' AND id = $1`, second))
+}
+
+// capIsFull waits until a claim has found a full cap, and asked to be told of a place.
+func (s *stage) capIsFull() {
+	s.Helper()
+	s.eventually(wakes, s.countIs(1, `SELECT count(*) FROM connector_types WHERE waits AND name = 'web'`))
+}
+
+// finish ends the run of a connector that was picked up.
+func (s *stage) finish(id int32) {
+	s.Helper()
+	want(s, true, `SELECT moves.finish(id, try_id) FROM open_runs WHERE connector_id = $1`, id)
+}
+
+func TestWhatCronMakesDueIsDispatchedBehindManyCappedTypes(t *testing.T) {
+	s := setStage(t)
+	s.exec(`INSERT INTO connector_types (name, max_concurrent_syncs) SELECT 't' || i, 1 FROM generate_series(1, 300) i`)
+	s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes)
+		SELECT 'c', 't' || i, 1, 60 FROM generate_series(1, 300) i, generate_series(1, 3)`)
+	scheduler := s.scheduler(rarely)
+	s.run(scheduler)
+	s.listening(scheduler)
+	s.eventually(30*time.Second, s.countIs(300, `SELECT count(*) FROM open_runs`))
+	id := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": nightly})
+	began := time.Now()
+	s.eventually(10*time.Second, s.countIs(0, `SELECT count(*) FROM connectors WHERE needs_plan`))
+	planned := time.Since(began)
+	s.eventually(20*time.Second, s.countIs(1, `SELECT count(*) FROM open_runs WHERE connector_id = $1`, id))
+	t.Logf("planned after %s, dispatched after %s", planned.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
+	if planned > 2*time.Second {
+		t.Errorf("planned after %s", planned)
+	}
 }
 
 func TestALostListenerSaysSoAndTicksWhenItIsBack(t *testing.T) {
@@ -228,21 +263,35 @@ func TestPostgresAwayIsAWaitAfterWhichNobodyIsRescuedForALease(t *testing.T) {
 	postgres, url := testkit.PrivatePostgres(t, db.Up)
 	s := setStageOn(t, url)
 	id := s.connector(nil)
-	session, _ := s.syncing(id, gone)
-	scheduler := s.scheduler(func(cfg *Config) { cfg.LeaseSeconds = 600 })
+	session := s.syncing(id, gone).Run
+	scheduler := s.patient(4)
+	s.do(scheduler.Rescue(t.Context()))
 
 	s.do(postgres.Stop(t.Context()))
 	if err := scheduler.Tick(t.Context()); err == nil {
 		t.Error("a tick without Postgres found nothing wrong")
 	}
-	scheduler.Watch(t.Context())
+	s.eventually(20*time.Second, func() error {
+		if err := scheduler.Rescue(t.Context()); err == nil {
+			return errors.New("a look without Postgres found nothing wrong")
+		}
+		return nil
+	})
+	away := time.Now()
 	s.do(postgres.Restart(t.Context()))
 	s.eventually(20*time.Second, s.countIs(1, `SELECT count(*) FROM connectors`))
-	scheduler.Watch(t.Context())
-	want(s, session, `SELECT run_id FROM connectors WHERE id = $1`, id)
-	scheduler.rescueFrom = time.Now()
-	scheduler.Watch(t.Context())
-	want(s, "PENDING", `SELECT status FROM connectors WHERE id = $1`, id)
+	s.eventually(20*time.Second, func() error {
+		if err := scheduler.Rescue(t.Context()); err != nil {
+			return err
+		}
+		if time.Since(away) < 3*time.Second {
+			want(s, session, `SELECT run_id FROM connectors WHERE id = $1`, id)
+		}
+		return s.countIs(1, `SELECT count(*) FROM connectors WHERE status = 'PENDING'`)()
+	})
+	if took := time.Since(away); took < 4*time.Second {
+		t.Errorf("rescued %s after Postgres was away", took)
+	}
 }
 
 func TestABadConfigurationNamesEveryProblem(t *testing.T) {

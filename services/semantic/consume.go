@@ -2,6 +2,7 @@ package semantic
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -19,8 +20,6 @@ import (
 const (
 	waitPause  = 500 * time.Millisecond
 	waitPauses = 5 * time.Second // the longest of them
-	// heldPause is how long messages wait whose rows somebody holds. Nobody waits beside them: others have work.
-	heldPause = 3 * time.Second
 )
 
 // delivery is one message that was pulled and checked.
@@ -69,6 +68,8 @@ func (s *Semantic) handle(ctx context.Context, batch []jetstream.Msg) {
 		d, err := decode(msg)
 		meta, metaErr := msg.Metadata()
 		switch {
+		case s.held.is(d.try.Run):
+			s.handBackHeld([]delivery{d})
 		case err != nil:
 			s.giveUp(ctx, d, err, 1)
 		case metaErr == nil && meta.NumDelivered > 1:
@@ -84,6 +85,10 @@ func (s *Semantic) handle(ctx context.Context, batch []jetstream.Msg) {
 		s.handleFresh(ctx, groups[try])
 	}
 	for _, d := range alone {
+		if s.held.is(d.try.Run) {
+			s.handBackHeld([]delivery{d})
+			continue
+		}
 		s.handleAlone(ctx, d)
 	}
 }
@@ -97,20 +102,28 @@ func (s *Semantic) handleFresh(ctx context.Context, group []delivery) {
 	switch {
 	case err == nil:
 		failpoint.At("semantic.handled")
+		s.held.free(group[0].try.Run)
 		acknowledge(group)
 	case ctx.Err() != nil:
 		span.Set(tracing.Outcome("handed back"))
 		handBack(group, 0)
 	case isHeld(err):
 		span.Set(tracing.Outcome("handed back"))
-		s.metrics.waited()
-		handBack(group, heldPause)
+		s.held.was(group[0].try.Run)
+		s.handBackHeld(group)
+	case len(group) == 1 && errors.Is(err, errRefused):
+		span.Fail("given up")
+		s.giveUp(ctx, group[0], err, 1)
 	case len(group) == 1:
 		span.Fail("not handled")
 		s.logOf(group[0]).Warn("a message could not be handled; it is tried again", "no", group[0].request.Number, "err", err)
 		handBack(group, time.Second)
 	default:
 		for i := range group {
+			if s.held.is(group[i].try.Run) {
+				s.handBackHeld(group[i:])
+				return
+			}
 			s.handleFresh(ctx, group[i:i+1])
 		}
 	}
@@ -159,6 +172,18 @@ func acknowledge(group []delivery) {
 func handBack(group []delivery, delay time.Duration) {
 	for _, d := range group {
 		_ = d.msg.NakWithDelay(delay)
+	}
+}
+
+// handBackHeld hands back messages of a run of which somebody holds rows.
+func (s *Semantic) handBackHeld(group []delivery) {
+	s.metrics.waited()
+	for _, d := range group {
+		pause := heldPause
+		if meta, err := d.msg.Metadata(); err == nil {
+			pause = min(heldPause*time.Duration(min(meta.NumDelivered, 100)), heldPauses)
+		}
+		_ = d.msg.NakWithDelay(pause)
 	}
 }
 

@@ -21,25 +21,31 @@ const (
 
 // look is one thing that is looked after again and again. Each has a goroutine of its own, so that none holds the others.
 type look struct {
-	name  string
-	every time.Duration
-	at    func(context.Context) error
+	name   string
+	every  time.Duration
+	within time.Duration
+	at     func(context.Context) error
 }
 
 func (s *Semantic) looks() []look {
+	// Who completes a run brings its documents to the index first, of which the largest takes a turn of its own.
+	completing := lookTimeout
+	if s.index != nil {
+		completing = turnTimeout
+	}
 	all := []look{
-		{"stored runs", houseEvery, s.CompleteStored},
-		{"checkpoints", houseEvery, s.AdvanceStored},
-		{"lost workers", houseEvery, s.Abandon},
-		{"lost documents", houseEvery, s.FailLostInTransit},
-		{"leftovers", houseEvery, s.Sweep},
-		{"deleted connectors", houseEvery, s.SweepDeletedConnectors},
-		{"ledger", ledgerEvery, s.KeepLedger},
+		{"stored runs", houseEvery, completing, s.CompleteStored},
+		{"checkpoints", houseEvery, lookTimeout, s.AdvanceStored},
+		{"lost workers", houseEvery, lookTimeout, s.Abandon},
+		{"lost documents", houseEvery, lookTimeout, s.FailLostInTransit},
+		{"leftovers", houseEvery, lookTimeout, s.Sweep},
+		{"deleted connectors", houseEvery, lookTimeout, s.SweepDeletedConnectors},
+		{"ledger", ledgerEvery, lookTimeout, s.KeepLedger},
 	}
 	if s.index != nil {
-		return append(all, look{"search index", houseEvery, s.index.Measure})
+		return append(all, look{"search index", houseEvery, lookTimeout, s.index.Measure})
 	}
-	return append(all, look{"abandoned index", houseEvery, s.SweepIndex})
+	return append(all, look{"abandoned index", houseEvery, lookTimeout, s.SweepIndex})
 }
 
 // keepHouse looks after all of them until ctx ends.
@@ -59,7 +65,7 @@ func (s *Semantic) keep(ctx context.Context, l look) {
 	defer ticker.Stop()
 	for {
 		began := time.Now()
-		bounded, cancel := context.WithTimeout(ctx, lookTimeout)
+		bounded, cancel := context.WithTimeout(ctx, l.within)
 		err := l.at(bounded)
 		cancel()
 		s.metrics.looks.WithLabelValues(l.name).Observe(time.Since(began).Seconds())
@@ -76,13 +82,13 @@ func (s *Semantic) keep(ctx context.Context, l look) {
 
 // CompleteStored completes open runs whose documents are all stored: a process may have died between the two.
 func (s *Semantic) CompleteStored(ctx context.Context) error {
-	return s.ofEach(ctx, "complete", s.lifecycle.WholeRuns, s.complete)
+	return ofEach(ctx, "complete", &s.wholeAfter, s.lifecycle.WholeRuns, s.complete)
 }
 
 // AdvanceStored passes the checkpoints of open runs before which everything is stored.
 func (s *Semantic) AdvanceStored(ctx context.Context) error {
 	runs := map[uuid.UUID]uuid.UUID{}
-	return s.ofEach(ctx, "advance", func(ctx context.Context, after uuid.UUID) ([]uuid.UUID, error) {
+	return ofEach(ctx, "advance", &s.checkpointedAfter, func(ctx context.Context, after uuid.UUID) ([]uuid.UUID, error) {
 		tries, err := s.lifecycle.CheckpointedRuns(ctx, after)
 		ids := make([]uuid.UUID, len(tries))
 		for i, t := range tries {
@@ -92,31 +98,42 @@ func (s *Semantic) AdvanceStored(ctx context.Context) error {
 	}, func(ctx context.Context, try uuid.UUID) error { return s.advance(ctx, runs[try]) })
 }
 
-// ofEach does something of each of several, page by page. One that cannot be moved holds up no other.
-func (s *Semantic) ofEach(
-	ctx context.Context, what string, list func(context.Context, uuid.UUID) ([]uuid.UUID, error),
+// ofEach does something of each of several, page by page. One that cannot be moved holds up no other: a look that ends early keeps
+// its place, and the next one begins there.
+func ofEach(
+	ctx context.Context, what string, place *uuid.UUID, list func(context.Context, uuid.UUID) ([]uuid.UUID, error),
 	do func(context.Context, uuid.UUID) error,
 ) error {
 	var problems []error
-	for after, more := (uuid.UUID{}), true; more; {
-		found, err := list(ctx, after)
+	for {
+		found, err := list(ctx, *place)
 		if err != nil {
 			return errors.Join(append(problems, fmt.Errorf("ask what to %s: %w", what, err))...)
 		}
+		if len(found) == 0 {
+			*place = uuid.UUID{}
+			return errors.Join(problems...)
+		}
 		for _, id := range found {
-			after = id
+			*place = id
 			err := do(ctx, id)
 			if err == nil {
 				continue
 			}
-			if problems = append(problems, fmt.Errorf("%s %s: %w", what, id, err)); isWait(err) && !errors.Is(err, errIndex) {
-				return errors.Join(problems...) // Postgres: each of the others would take a deadline of its own
+			if len(problems) < maxProblems {
+				problems = append(problems, fmt.Errorf("%s %s: %w", what, id, err))
+			}
+			if ctx.Err() != nil || isAway(err) {
+				return errors.Join(problems...) // each of the others would end like this, or take a deadline of its own
 			}
 		}
-		more = len(found) > 0 && len(problems) < maxProblems
 	}
-	return errors.Join(problems...)
 }
 
-// maxProblems is how many problems a look writes down before it leaves the rest to the next.
+// isAway says that a server is away, not that it refuses one run.
+func isAway(err error) bool {
+	return errors.Is(err, errDown) || isWait(err) && !errors.Is(err, errIndex)
+}
+
+// maxProblems is how many problems a look writes down.
 const maxProblems = 10

@@ -22,9 +22,10 @@ const (
 	lostBatch = 200
 	// drainingPage is how many draining runs are looked at, from each end of the stream's order.
 	drainingPage = 500
-	// missingFor is how long a run's documents must be missing before they count as lost: a stream leader that has lost its
-	// majority answers from what it has for up to 10 s, until it steps down.
+	// missingFor is how long a run's documents must be missing before they count as lost, so that more than one look says so.
 	missingFor = 15 * time.Second
+	// heardWithin is how lately a stream's leader must have heard of a replica; less than it takes to elect another.
+	heardWithin = 3 * time.Second
 )
 
 // Abandon fails the runs whose worker is lost, and was lost before: by the failure policy, which is how a source that kills
@@ -121,6 +122,28 @@ func (s *Semantic) ended(
 	telemetry.OfRun(s.log, connector, run.String(), connectorType).Warn(line, "event", telemetry.Failed)
 }
 
+// errMinority says that who answered for the document stream may have lost its majority, and know nothing of what came since.
+var errMinority = errors.New("the document stream's leader does not hear its replicas; nothing is taken for lost")
+
+// hasMajority says whether a leader answered that has heard of enough replicas lately. A server that is cut off from the others
+// calls itself the leader for 20 s and answers from what it has without end; a new leader takes at least 4 s to be elected
+// (measured on nats-server 2.15.2, three servers).
+func hasMajority(info *jetstream.StreamInfo) bool {
+	if info.Config.Replicas <= 1 {
+		return true
+	}
+	if info.Cluster == nil || info.Cluster.Leader == "" {
+		return false
+	}
+	heard := 0
+	for _, r := range info.Cluster.Replicas {
+		if r.Name != info.Cluster.Leader && r.Active < heardWithin {
+			heard++
+		}
+	}
+	return heard >= info.Config.Replicas/2
+}
+
 // documentsHeld is the range of sequences that the document stream still holds; one that holds nothing begins beyond every
 // sequence.
 func (s *Semantic) documentsHeld(ctx context.Context) (first, last int64, err error) {
@@ -133,7 +156,11 @@ func (s *Semantic) documentsHeld(ctx context.Context) (first, last int64, err er
 	if err != nil {
 		return 0, 0, fmt.Errorf("ask for the document stream: %w", err)
 	}
-	state := stream.CachedInfo().State
+	info := stream.CachedInfo()
+	if !hasMajority(info) {
+		return 0, 0, errMinority
+	}
+	state := info.State
 	if state.Msgs == 0 {
 		return math.MaxInt64, int64(state.LastSeq), nil
 	}

@@ -40,6 +40,7 @@ func (s *Semantic) handleAlone(ctx context.Context, d delivery) {
 		err = s.process(ctx, []delivery{d})
 		switch {
 		case err == nil:
+			s.held.free(d.try.Run)
 			acknowledge([]delivery{d})
 			return
 		case isWait(err) || isHeld(err) || ctx.Err() != nil:
@@ -49,14 +50,14 @@ func (s *Semantic) handleAlone(ctx context.Context, d delivery) {
 				handBack([]delivery{d}, 0)
 				return
 			case isHeld(err):
-				s.metrics.waited()
-				handBack([]delivery{d}, heldPause)
+				s.held.was(d.try.Run)
+				s.handBackHeld([]delivery{d})
 				return
 			}
 			s.metrics.waited()
 			s.logOf(d).Warn("a document waits for a server", "err", err, "pause", pause)
 			sleep(ctx, pause)
-		case tries >= s.config.MaxTries:
+		case tries >= s.config.MaxTries || errors.Is(err, errRefused):
 			s.giveUp(ctx, d, err, tries)
 			return
 		default:
@@ -95,38 +96,54 @@ func (s *Semantic) takeBackTry(ctx context.Context, d delivery) {
 }
 
 // giveUp moves a message to the dead letters: published there and acknowledged, then counted as stored with an
-// error, then acknowledged here. Dying between any two of these repeats them, and changes nothing.
+// error, then acknowledged here. Dying between any two of these repeats them: there may be two letters of one message, and nothing
+// else changes.
 func (s *Semantic) giveUp(ctx context.Context, d delivery, why error, tries int) {
 	ctx, span := s.servers.Tracer.Start(ctx, d.try.Run, tracing.DeadLetter, tracing.Tries(tries))
 	defer span.End()
 	span.Fail("given up")
+	if !s.letter(ctx, d, why, tries) {
+		handBack([]delivery{d}, 0)
+		return
+	}
+	err := s.untilAnswered(ctx, d, func(ctx context.Context) error { return s.countPoison(ctx, d, why) })
+	switch {
+	case err == nil:
+		s.letters.forget(d.msg)
+		acknowledge([]delivery{d})
+	case isHeld(err) && ctx.Err() == nil:
+		s.held.was(d.try.Run)
+		s.handBackHeld([]delivery{d})
+	default:
+		s.logOf(d).Warn("a dead letter is not counted; it is delivered again", "err", err)
+		handBack([]delivery{d}, unlessStopping(ctx, waitPauses))
+	}
+}
+
+// letter publishes a message to the dead letters, once, however often it is given up. False: the service stops first.
+func (s *Semantic) letter(ctx context.Context, d delivery, why error, tries int) bool {
+	if s.letters.has(d.msg) {
+		return true
+	}
 	for pause := waitPause; ; pause = min(2*pause, waitPauses) {
 		err := topology.DeadLetter(ctx, s.servers.Stream, d.msg, why, tries)
-		if err == nil {
-			s.logOf(d).Error("a message was given up; look at the stream of dead letters", "err", why)
-			break
-		}
-		if errors.Is(err, topology.ErrDeadLettersFull) {
-			s.logOf(d).Error("a message was given up; its document keeps the reason, and there is no dead letter of it",
-				"err", errors.Join(why, err))
-			break
+		if err == nil || errors.Is(err, topology.ErrDeadLettersFull) {
+			s.metrics.deadLetters.Inc()
+			s.metrics.messages.WithLabelValues(asDeadLetter).Inc()
+			s.letters.add(d.msg)
+			line := "a message was given up; look at the stream of dead letters"
+			if err != nil {
+				line = "a message was given up; its document keeps the reason, and there is no dead letter of it"
+			}
+			s.logOf(d).Error(line, "err", errors.Join(why, err))
+			return true
 		}
 		s.logOf(d).Warn("a dead letter waits for the broker", "err", err)
 		if ctx.Err() != nil {
-			handBack([]delivery{d}, 0)
-			return
+			return false
 		}
 		sleep(ctx, pause)
 	}
-	s.metrics.deadLetters.Inc()
-	s.metrics.messages.WithLabelValues(asDeadLetter).Inc()
-	err := s.untilAnswered(ctx, d, func(ctx context.Context) error { return s.countPoison(ctx, d, why) })
-	if err != nil {
-		s.logOf(d).Warn("a dead letter is not counted; it is delivered again", "err", err)
-		handBack([]delivery{d}, unlessStopping(ctx, waitPauses))
-		return
-	}
-	acknowledge([]delivery{d})
 }
 
 // countPoison counts a message that was given up, so that its run can end. One that names no session is nobody's; a

@@ -29,8 +29,12 @@ const (
 // errEmbedder says that the embedder gave no answer.
 var errEmbedder = errors.New("the embedder is away")
 
-// errEnvelope says that a message claims to be of another connector or configuration than its run.
-var errEnvelope = errors.New("the message is not of its run")
+var (
+	// errRefused says that a message cannot be what its run waits for. Repeating it mends nothing: it is given up at once.
+	errRefused = errors.New("the message is refused")
+	// errEnvelope says that a message claims to be of another connector or configuration than its run.
+	errEnvelope = fmt.Errorf("%w: it is not of its run", errRefused)
+)
 
 func isWait(err error) bool {
 	return errors.Is(err, errEmbedder) || errors.Is(err, errIndex) || postgres.Unavailable(err)
@@ -79,69 +83,70 @@ func (s *Semantic) process(ctx context.Context, group []delivery) error {
 }
 
 // settle does what is to be done about a run that has come this far: each in a transaction of its own, because a store
-// locks nothing of the connector. It is done again at the latest when the service keeps house.
+// locks nothing of the connector. It is done again at the latest when the service keeps house, which is why an error that is no
+// wait is not the message's: what it carried is stored.
 func (s *Semantic) settle(ctx context.Context, run uuid.UUID, come progress) error {
+	var err error
 	switch {
 	case come.complete && s.index != nil:
 		s.index.kick(run) // it is completed when it can be found; nothing is stored later for it
-		return nil
 	case come.complete:
-		return s.complete(ctx, run)
+		err = s.complete(ctx, run)
 	case come.checkpointed:
-		return s.advance(ctx, run)
+		err = s.advance(ctx, run)
 	}
+	if err == nil || isWait(err) || ctx.Err() != nil {
+		return err
+	}
+	s.log.Warn("a run could not be moved; it is tried again", "session", run, "err", err)
 	return nil
 }
 
 // recordCompleted writes down what sync completed says, once, and says whether everything is stored.
-func (s *Semantic) recordCompleted(ctx context.Context, d delivery, c *internalpb.SyncCompleted) (bool, error) {
+func (s *Semantic) recordCompleted(ctx context.Context, d delivery, c *internalpb.SyncCompleted) (whole bool, err error) {
 	state, err := wire.JSON(c.NewState)
 	if err != nil {
 		return false, fmt.Errorf("new_state: %w", err)
 	}
-	var whole bool
 	err = deadline.Do(ctx, "semantic.record_completed", queryTimeout, func(ctx context.Context) error {
-		run, err := s.queries.RunOfTry(ctx, dbgen.RunOfTryParams{RunID: d.try.Run, TryID: d.try.ID})
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil // the run is over, or another try's
-		}
-		if err == nil {
-			err = checkEnvelope(d.request, run)
-		}
-		if whole = run.Whole; err != nil || run.Total != nil {
-			return err // said twice it changes nothing
-		}
-		whole, err = s.queries.RecordCompleted(ctx, dbgen.RecordCompletedParams{
-			RunID: d.try.Run, TryID: d.try.ID, Total: c.Total, NewState: state, ListingWhole: &c.ListingWhole,
-			Unchanged: c.Unchanged, Reason: nonEmpty(c.Reason),
+		return postgres.TxBounded(ctx, s.servers.Pool, s.held.bounds(d.try.Run), func(tx pgx.Tx) error {
+			q := s.queries.WithTx(tx)
+			run, err := q.LockRun(ctx, dbgen.LockRunParams{RunID: d.try.Run, TryID: d.try.ID})
+			if errors.Is(err, pgx.ErrNoRows) {
+				whole = false
+				return nil // the run is over, or another try's
+			}
+			if err == nil {
+				err = checkEnvelope(d.request, run.ConnectorID, run.ConfigVersion)
+			}
+			if whole = run.Whole; err != nil || run.Total != nil {
+				return err // said twice it changes nothing
+			}
+			// Asked after the run is locked: no store is under way that could count a higher number.
+			highest, err := q.HighestNumber(ctx, d.try.ID)
+			if err == nil && c.Total < max(highest, run.Stored) {
+				err = fmt.Errorf("%w: total %d, but number %d is stored already", errRefused, c.Total, highest)
+			}
+			if err != nil {
+				return err
+			}
+			whole, err = q.RecordCompleted(ctx, dbgen.RecordCompletedParams{
+				RunID: d.try.Run, TryID: d.try.ID, Total: c.Total, NewState: state, ListingWhole: &c.ListingWhole,
+				Unchanged: c.Unchanged, Reason: nonEmpty(c.Reason),
+			})
+			return err
 		})
-		if errors.Is(err, pgx.ErrNoRows) {
-			whole, err = false, s.notRecorded(ctx, d, c.Total)
-		}
-		return err
 	})
-	return whole, err
-}
-
-// notRecorded tells why sync completed changed nothing: its run is over, another replica was faster, or its total cannot be.
-func (s *Semantic) notRecorded(ctx context.Context, d delivery, total int64) error {
-	run, err := s.queries.RunOfTry(ctx, dbgen.RunOfTryParams{RunID: d.try.Run, TryID: d.try.ID})
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return nil
-	case err == nil && run.Total == nil:
-		return fmt.Errorf("total %d: more messages of the try are stored already", total)
-	}
-	return err
+	return whole && err == nil, err
 }
 
 // checkEnvelope compares what a message says of itself with what its run says. A configuration that is not said is the run's.
-func checkEnvelope(m *internalpb.DocumentProcessRequest, run dbgen.RunOfTryRow) error {
-	if m.ConnectorId != run.ConnectorID {
-		return fmt.Errorf("%w: connector_id %d, the run is of connector %d", errEnvelope, m.ConnectorId, run.ConnectorID)
+func checkEnvelope(m *internalpb.DocumentProcessRequest, connector int32, version int64) error {
+	if m.ConnectorId != connector {
+		return fmt.Errorf("%w: connector_id %d, the run is of connector %d", errEnvelope, m.ConnectorId, connector)
 	}
-	if m.ConfigVersion != 0 && m.ConfigVersion != run.ConfigVersion {
-		return fmt.Errorf("%w: config_version %d, the run has %d", errEnvelope, m.ConfigVersion, run.ConfigVersion)
+	if m.ConfigVersion != 0 && m.ConfigVersion != version {
+		return fmt.Errorf("%w: config_version %d, the run has %d", errEnvelope, m.ConfigVersion, version)
 	}
 	return nil
 }

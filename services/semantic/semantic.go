@@ -55,11 +55,18 @@ type Semantic struct {
 	log       *slog.Logger
 	// storeTimeout bounds one store transaction.
 	storeTimeout time.Duration
+	// held is of which runs somebody holds rows.
+	held heldRuns
+	// letters is of which messages a dead letter is published that are not counted yet.
+	letters letters
 	// workers is which worker processes are lost; the look for them alone touches it.
 	workers *leases.Watch
 	// missing is since when the documents of draining runs are not in the stream; the look for them alone touches it.
 	missing    map[uuid.UUID]time.Time
 	missingFor time.Duration
+	// wholeAfter, checkpointedAfter and deletedAfter are where the look of each goes on; it alone touches it.
+	wholeAfter, checkpointedAfter uuid.UUID
+	deletedAfter                  dbgen.DeletedConnectorsParams
 }
 
 // Run connects and works until ctx ends; it returns nil on a clean stop.

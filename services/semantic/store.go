@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -19,10 +18,6 @@ import (
 	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 )
-
-// storeBounds bound a store transaction: who waits for a row that somebody holds hands its messages back, and a process that
-// freezes loses its locks.
-var storeBounds = postgres.Bounds{Lock: 1500 * time.Millisecond, Statement: storeTimeout, Idle: 10 * time.Second}
 
 // errRunOver says that the run has ended: what was about to be stored is rolled back.
 var errRunOver = errors.New("the run is over")
@@ -71,7 +66,7 @@ func (s *Semantic) storeItems(
 	ctx, span := s.servers.Tracer.Within(ctx, tracing.Store)
 	defer span.End()
 	err = deadline.Do(ctx, "semantic.store", s.storeTimeout, func(ctx context.Context) error {
-		return postgres.TxBounded(ctx, s.servers.Pool, storeBounds, func(tx pgx.Tx) (err error) {
+		return postgres.TxBounded(ctx, s.servers.Pool, s.held.bounds(try.Run), func(tx pgx.Tx) (err error) {
 			t = storing{tx: tx, q: s.queries.WithTx(tx), store: s.store, embedder: s.embedder.Name(), try: try}
 			come, err = t.all(ctx, items)
 			return err
@@ -125,7 +120,7 @@ func (t *storing) all(ctx context.Context, items []*item) (progress, error) {
 		if it.poison != "" {
 			continue
 		}
-		if err := checkEnvelope(it.request, t.run); err != nil {
+		if err := checkEnvelope(it.request, t.run.ConnectorID, t.run.ConfigVersion); err != nil {
 			return progress{}, err
 		}
 	}

@@ -43,6 +43,8 @@ func TestRunsShowsTheLedger(t *testing.T) {
 	require.InDelta(t, 3, first["fetching_seconds"], 0.001)
 	require.InDelta(t, 1, first["storing_seconds"], 0.001)
 	require.Nil(t, u.array("runs", "1")[1]["queued_seconds"])
+	require.NotNil(t, u.array("runs", "1")[0]["dispatched_at"], "of an open run")
+	require.Nil(t, first["dispatched_at"])
 	u.succeed("connectors", "delete", "1")
 	require.Contains(t, u.succeed("runs", "1"), "no such folder", "the ledger outlives its connector")
 }

@@ -1,0 +1,74 @@
+package campaign
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/echomind/sync/chaos/audit"
+	"github.com/echomind/sync/chaos/world"
+)
+
+const (
+	// idleBound is what a program's transaction may stand idle, whatever became of the program: its timeout, and a little for
+	// Postgres to notice.
+	idleBound = 20 * time.Second
+	idlePoll  = 500 * time.Millisecond
+)
+
+// idlers looks at the programs' transactions that nobody goes on with.
+type idlers struct {
+	mu      sync.Mutex
+	looked  int
+	longest map[string]time.Duration
+}
+
+// watch looks until ctx ends. Postgres away is no look.
+func (i *idlers) watch(ctx context.Context, w *world.World) {
+	for ctx.Err() == nil {
+		i.look(ctx, w)
+		select {
+		case <-ctx.Done():
+		case <-time.After(idlePoll):
+		}
+	}
+}
+
+func (i *idlers) look(ctx context.Context, w *world.World) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	rows, err := w.Pool.Query(ctx, `
+		SELECT format('%s, process %s: %s', application_name, pid, left(query, 80)), clock_timestamp() - state_change
+		FROM pg_stat_activity
+		WHERE application_name LIKE 'echomind-%' AND state LIKE 'idle in transaction%' AND state_change < clock_timestamp()`)
+	if err != nil {
+		return
+	}
+	defer rows.Close()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for rows.Next() {
+		var who string
+		var idle time.Duration
+		if rows.Scan(&who, &idle) == nil {
+			i.looked++
+			i.longest[who] = max(i.longest[who], idle)
+		}
+	}
+}
+
+func (i *idlers) finding() audit.Finding {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	f := audit.Finding{
+		Promise: 1, Name: "no transaction stands idle", Checked: i.looked,
+		How: fmt.Sprintf("no program's transaction waits more than %s for a program that is frozen, cut off or gone", idleBound),
+	}
+	for who, idle := range i.longest {
+		if idle > idleBound {
+			violated(&f, fmt.Sprintf("%s stood idle in its transaction for %s", who, idle.Round(time.Millisecond)))
+		}
+	}
+	return f
+}
