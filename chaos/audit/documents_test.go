@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/chaos/source"
+	"github.com/echomind/sync/internal/movestest"
 )
 
 const (
@@ -290,7 +291,7 @@ func TestARunThatCompletedTooEarlyIsFound(t *testing.T) {
 			do(`UPDATE connectors SET status = 'ACTIVE', run_id = NULL WHERE run_id IS NOT NULL`)
 		})
 		l.do(`ALTER TABLE runs DISABLE TRIGGER chaos_write`)
-		l.do(`UPDATE runs SET total = $1 WHERE connector_id = $2`, total, id)
+		movestest.Force(l.t, l.pool, `UPDATE runs SET total = $1 WHERE connector_id = $2`, total, id)
 	}
 	for part, c := range map[string]struct {
 		verdict       string

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/chaos/source"
+	"github.com/echomind/sync/internal/movestest"
 )
 
 const (
@@ -20,7 +21,7 @@ const (
 func TestARunWithoutOneVerdictIsFound(t *testing.T) {
 	for part, forge := range map[string]func(l *lab, run uuid.UUID){
 		"was written again": func(l *lab, run uuid.UUID) {
-			l.do(`UPDATE runs SET reason = 'another' WHERE id = $1`, run)
+			movestest.Force(l.t, l.pool, `UPDATE runs SET reason = 'another' WHERE id = $1`, run)
 		},
 		"opened 2 times": func(l *lab, run uuid.UUID) {
 			l.do(open, 99, run, "new", nil)
@@ -28,7 +29,7 @@ func TestARunWithoutOneVerdictIsFound(t *testing.T) {
 		"ended 2 times": func(l *lab, run uuid.UUID) {
 			l.do(`INSERT INTO runs SELECT (jsonb_populate_record(r, '{"completed_at": "2001-01-01 00:00+00"}')).* FROM runs r WHERE id = $1`, run)
 		},
-		"vanished": func(l *lab, run uuid.UUID) { l.do(`DELETE FROM runs WHERE id = $1`, run) },
+		"vanished": func(l *lab, run uuid.UUID) { movestest.Force(l.t, l.pool, `DELETE FROM runs WHERE id = $1`, run) },
 		"is open": func(l *lab, _ uuid.UUID) {
 			l.claim(l.add("synthetic", source.Config{}))
 		},

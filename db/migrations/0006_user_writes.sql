@@ -151,6 +151,17 @@ CREATE TRIGGER connectors_user_update BEFORE UPDATE ON connectors
         OR NOT has_column_privilege('connectors'::regclass, 'status', 'UPDATE'))
     EXECUTE FUNCTION connectors_user_update();
 
+-- A verdict is never edited: the ledger is appended to. What no week took is removed from runs_rest itself, see keep_ledger.
+-- +goose StatementBegin
+CREATE FUNCTION runs_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'the ledger is appended to: a verdict is neither edited nor removed'
+        USING ERRCODE = 'check_violation', CONSTRAINT = 'runs_appended_only', HINT = 'Old weeks go by moves.keep_ledger.';
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER runs_refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON runs
+    FOR EACH STATEMENT WHEN (current_setting('echomind.moving', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION runs_refuse();
+
 -- +goose StatementBegin
 CREATE FUNCTION connectors_user_delete() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
@@ -234,6 +245,8 @@ DROP FUNCTION moves.trigger_sync(integer);
 DROP FUNCTION moves.enable(integer);
 DROP FUNCTION moves.disable(integer, text);
 DROP TRIGGER connectors_user_delete ON connectors;
+DROP TRIGGER runs_refuse ON runs;
+DROP FUNCTION runs_refuse();
 DROP TRIGGER connectors_user_update ON connectors;
 DROP TRIGGER connectors_user_insert ON connectors;
 DROP FUNCTION connectors_user_delete();

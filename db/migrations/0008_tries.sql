@@ -36,6 +36,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Writes a heartbeat down, by Postgres's clock.
 -- +goose StatementBegin
 CREATE FUNCTION moves.beat(worker uuid, lease interval) RETURNS void
     LANGUAGE sql AS $$

@@ -11,7 +11,8 @@ import { jetstream, jetstreamManager } from "@nats-io/jetstream";
 import pg from "pg";
 import { DocumentRequest, SyncRequest, object, struct } from "./wire.mjs";
 
-const type = "shelf", lease = "15 s", beat = 5_000, longest = 30 * 60_000, partBytes = 256 << 10, checkpointEvery = 10;
+const type = "shelf", longest = 30 * 60_000, partBytes = 256 << 10, checkpointEvery = 10;
+const seconds = Number(process.env.LEASE_SECONDS ?? 15), lease = `${seconds} s`;
 const worker = randomUUID(); // this process, as Postgres knows it
 const db = new pg.Pool({ connectionString: process.env.DATABASE_URL, max: 4, connectionTimeoutMillis: 5_000, query_timeout: 10_000 });
 db.on("error", () => {}); // an idle connection that breaks is replaced
@@ -45,7 +46,7 @@ const heartbeat = setInterval(async () => {
   if (!run) return;
   const lost = await db.query("SELECT moves.heartbeat($1, $2, $3, $4)", [worker, lease, [run.id], [run.try]]).catch(() => undefined);
   if (lost?.rowCount && run === current) run.end.abort("fenced");
-}, beat);
+}, (seconds / 3) * 1000);
 
 // send publishes the next message of the try, or sync completed where the body has a total, and returns its place in the stream.
 async function send(run, body) {

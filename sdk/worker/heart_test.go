@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,35 +22,64 @@ const testLease = 15 * time.Second
 // beating is a heart whose heartbeats a test answers, on time that passes only when everything waits.
 type beating struct {
 	*heart
+	mu    sync.Mutex
 	named [][]lifecycle.Try                     // by each heartbeat
 	away  func(context.Context) error           // what each meets with; nil = an answer
-	lost  func([]lifecycle.Try) []lifecycle.Try // of those that are named
+	lost  func([]lifecycle.Try) []lifecycle.Try // of those that are named; nil = none
 }
 
-func beat(t *testing.T, body func(h *beating, pass func(time.Duration))) {
+// meets says what heartbeats meet with from now on.
+func (b *beating) meets(away func(context.Context) error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.away = away
+}
+
+// loses says which tries are lost from now on.
+func (b *beating) loses(lost func([]lifecycle.Try) []lifecycle.Try) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lost = lost
+}
+
+func (b *beating) answer(ctx context.Context, tries []lifecycle.Try) (lost []uuid.UUID, err error) {
+	b.mu.Lock()
+	b.named = append(b.named, tries)
+	away, loses := b.away, b.lost
+	b.mu.Unlock()
+	if away != nil {
+		return nil, away(ctx)
+	}
+	if loses != nil {
+		for _, try := range loses(tries) {
+			lost = append(lost, try.Run)
+		}
+	}
+	return lost, nil
+}
+
+// heartbeats are what each heartbeat until now has named.
+func (b *beating) heartbeats() [][]lifecycle.Try {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.named
+}
+
+func beat(t *testing.T, body func(t *testing.T, h *beating, pass func(time.Duration))) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &beating{heart: newHeart(&lifecycle.Lifecycle{}, testLease, newMetrics(prometheus.NewRegistry(), "file", 1),
 			slog.New(slog.DiscardHandler))}
-		b.beat = func(ctx context.Context, worker uuid.UUID, lease time.Duration, tries []lifecycle.Try) (lost []uuid.UUID, err error) {
+		b.beat = func(ctx context.Context, worker uuid.UUID, lease time.Duration, tries []lifecycle.Try) ([]uuid.UUID, error) {
 			require.Equal(t, b.worker, worker)
 			require.Equal(t, testLease, lease)
-			b.named = append(b.named, tries)
-			if b.away != nil {
-				return nil, b.away(ctx)
-			}
-			if b.lost != nil {
-				for _, try := range b.lost(tries) {
-					lost = append(lost, try.Run)
-				}
-			}
-			return lost, nil
+			return b.answer(ctx, tries)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { b.run(ctx); close(ended) }()
 		synctest.Wait()
-		body(b, func(d time.Duration) { <-time.After(d); synctest.Wait() })
+		body(t, b, func(d time.Duration) { <-time.After(d); synctest.Wait() })
 		cancel()
 		<-ended
 	})
@@ -70,29 +100,29 @@ func (b *beating) inHand(t *testing.T) (try lifecycle.Try, clock *workClock, run
 }
 
 func TestAWorkerBeatsThreeTimesALeaseAlsoWithNothingInHand(t *testing.T) {
-	beat(t, func(h *beating, pass func(time.Duration)) {
-		require.Len(t, h.named, 1, "before anything is pulled")
+	beat(t, func(t *testing.T, h *beating, pass func(time.Duration)) {
+		require.Len(t, h.heartbeats(), 1, "before anything is pulled")
 		<-h.first
 		pass(testLease)
-		require.Len(t, h.named, 4)
-		require.Empty(t, h.named[3])
+		require.Len(t, h.heartbeats(), 4)
+		require.Empty(t, h.heartbeats()[3])
 		try, _, _, letGo := h.inHand(t)
 		pass(testLease / 3)
-		require.Equal(t, []lifecycle.Try{try}, h.named[4])
+		require.Equal(t, []lifecycle.Try{try}, h.heartbeats()[4])
 		require.InDelta(t, 1, testutil.ToFloat64(h.metrics.leases), 0)
 		letGo()
 		letGo()
 		pass(testLease / 3)
-		require.Empty(t, h.named[5])
+		require.Empty(t, h.heartbeats()[5])
 		require.InDelta(t, 0, testutil.ToFloat64(h.metrics.leases), 0)
 	})
 }
 
 func TestARunThatIsNamedAsLostEndsAndNoOther(t *testing.T) {
-	beat(t, func(h *beating, pass func(time.Duration)) {
+	beat(t, func(t *testing.T, h *beating, pass func(time.Duration)) {
 		lost, _, ended, _ := h.inHand(t)
 		_, _, goesOn, _ := h.inHand(t)
-		h.lost = func([]lifecycle.Try) []lifecycle.Try { return []lifecycle.Try{lost} }
+		h.loses(func([]lifecycle.Try) []lifecycle.Try { return []lifecycle.Try{lost} })
 		pass(testLease / 3)
 		require.ErrorIs(t, context.Cause(ended), lifecycle.ErrFenced)
 		require.NoError(t, context.Cause(goesOn))
@@ -101,19 +131,19 @@ func TestARunThatIsNamedAsLostEndsAndNoOther(t *testing.T) {
 }
 
 func TestAnAnswerThatComesAfterARunWasLetGoDoesNotEndIt(t *testing.T) {
-	beat(t, func(h *beating, pass func(time.Duration)) {
+	beat(t, func(t *testing.T, h *beating, pass func(time.Duration)) {
 		_, _, run, letGo := h.inHand(t)
-		h.lost = func(named []lifecycle.Try) []lifecycle.Try {
+		h.loses(func(named []lifecycle.Try) []lifecycle.Try {
 			letGo() // while the heartbeat is on its way
 			return named
-		}
+		})
 		pass(testLease / 3)
 		require.NoError(t, context.Cause(run))
 	})
 }
 
 func TestASecondTryOfARunEndsTheFirst(t *testing.T) {
-	beat(t, func(h *beating, pass func(time.Duration)) {
+	beat(t, func(t *testing.T, h *beating, pass func(time.Duration)) {
 		first, clock, ended, letGoFirst := h.inHand(t)
 		second := lifecycle.Try{Run: first.Run, ID: uuid.New()}
 		run, end := context.WithCancelCause(t.Context())
@@ -121,7 +151,7 @@ func TestASecondTryOfARunEndsTheFirst(t *testing.T) {
 		require.ErrorIs(t, context.Cause(ended), lifecycle.ErrFenced)
 		letGoFirst()
 		pass(testLease / 3)
-		require.Equal(t, []lifecycle.Try{second}, h.named[len(h.named)-1])
+		require.Equal(t, []lifecycle.Try{second}, h.heartbeats()[1])
 		require.NoError(t, context.Cause(run))
 		letGo()
 		require.InDelta(t, 0, testutil.ToFloat64(h.metrics.leases), 0)
@@ -132,9 +162,9 @@ func TestASecondTryOfARunEndsTheFirst(t *testing.T) {
 func TestTheGateIsShutOnceAWholeLeasePassedWithoutAnAnswer(t *testing.T) {
 	for name, away := range map[string]func(context.Context) error{"refused": refused, "silent": silent} {
 		t.Run(name, func(t *testing.T) {
-			beat(t, func(h *beating, pass func(time.Duration)) {
+			beat(t, func(t *testing.T, h *beating, pass func(time.Duration)) {
 				_, _, run, _ := h.inHand(t)
-				h.away = away // from right after an answer
+				h.meets(away) // from right after an answer
 				pass(testLease - time.Millisecond)
 				require.True(t, h.gate.isOpen())
 				pass(time.Millisecond)
@@ -142,10 +172,10 @@ func TestTheGateIsShutOnceAWholeLeasePassedWithoutAnAnswer(t *testing.T) {
 				pass(time.Hour)
 				require.False(t, h.gate.isOpen())
 				require.NoError(t, context.Cause(run), "nobody has said that it is lost")
-				h.away = nil
+				h.meets(nil)
 				pass(testLease)
 				require.True(t, h.gate.isOpen())
-				h.away = away
+				h.meets(away)
 				pass(2 * testLease)
 				require.False(t, h.gate.isOpen(), "the second time")
 			})
@@ -154,13 +184,13 @@ func TestTheGateIsShutOnceAWholeLeasePassedWithoutAnAnswer(t *testing.T) {
 }
 
 func TestWhileTheGateIsShutNoRunGrowsTooLong(t *testing.T) {
-	beat(t, func(h *beating, pass func(time.Duration)) {
+	beat(t, func(t *testing.T, h *beating, pass func(time.Duration)) {
 		_, _, before, _ := h.inHand(t) // may work for an hour
-		h.away = refused
+		h.meets(refused)
 		pass(24 * time.Hour)
 		_, _, during, _ := h.inHand(t)
 		pass(24 * time.Hour)
-		h.away = nil
+		h.meets(nil)
 		pass(testLease / 3)
 		pass(time.Hour - 2*testLease)
 		require.NoError(t, context.Cause(before))
@@ -172,14 +202,14 @@ func TestWhileTheGateIsShutNoRunGrowsTooLong(t *testing.T) {
 }
 
 func TestARunThatWasLostMeanwhileEndsBeforeTheGateOpens(t *testing.T) {
-	beat(t, func(h *beating, pass func(time.Duration)) {
+	beat(t, func(t *testing.T, h *beating, pass func(time.Duration)) {
 		lost, _, run, _ := h.inHand(t)
-		h.away = refused
+		h.meets(refused)
 		pass(2 * testLease)
-		h.away = nil
+		h.meets(nil)
 		passed := make(chan error, 1)
 		go func() { passed <- h.gate.wait(run) }()
-		h.lost = func([]lifecycle.Try) []lifecycle.Try { return []lifecycle.Try{lost} }
+		h.loses(func([]lifecycle.Try) []lifecycle.Try { return []lifecycle.Try{lost} })
 		pass(testLease / 3)
 		require.ErrorIs(t, context.Cause(run), lifecycle.ErrFenced)
 		require.Error(t, <-passed)

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -37,6 +38,7 @@ func TestPostgresAwayAtThePickUpIsAWaitThatKeepsMessageAndSlot(t *testing.T) {
 	handle, begun, goOn := blocked()
 	f.work(handle)
 	close(goOn)
+	f.pulls()
 	require.NoError(t, server.Stop(ctx))
 	f.publish(c)
 	testkit.Eventually(t, soon, func() error {
@@ -205,4 +207,63 @@ func TestTheLeaseIsKeptUntilSyncCompletedIsAcknowledged(t *testing.T) {
 	_, err = f.js.UpdateStream(ctx, bounded)
 	require.NoError(t, err)
 	f.settled(c)
+}
+
+// maxWork is what a run may work in the tests of long outages.
+const maxWork = 2 * time.Second
+
+func TestAnOutageOfPostgresThatIsLongerThanARunMayTakeFailsNothing(t *testing.T) {
+	f, server := newPrivateFixture(t)
+	c := f.triggered()
+	begun, away := make(chan struct{}), make(chan struct{})
+	f.workWith(func(cfg *worker.Config) { cfg.LeaseSeconds = 3 }, func(ctx context.Context, run *worker.Run) error {
+		if err := run.Put(ctx, note(1)); err != nil {
+			return err
+		}
+		close(begun)
+		for { // asks and asks, so that it works hardly at all
+			if _, err := run.Known(ctx); err != nil {
+				return err
+			}
+			select {
+			case <-away:
+				return run.Put(ctx, note(2))
+			default:
+			}
+		}
+	}, func(w *worker.Worker) { w.SetMaxRun(maxWork) })
+	await(t, "the handler", begun)
+	began := time.Now()
+	require.NoError(t, server.Stop(ctx))
+	f.says("no heartbeat was answered for a whole lease") // 3 s
+	require.Greater(t, time.Since(began), maxWork)
+	close(away)
+	require.NoError(t, server.Restart(ctx))
+	f.settled(c)
+	f.is(c, drains)
+	f.whole(c, 2)
+}
+
+func TestAnOutageOfTheBrokerThatIsLongerThanARunMayTakeFailsNothing(t *testing.T) {
+	f := newFixture(t)
+	stream, err := f.js.Stream(ctx, topology.DocumentStream)
+	require.NoError(t, err)
+	full := stream.CachedInfo().Config
+	full.MaxMsgs = 1 // each publish after the first is refused
+	_, err = f.js.UpdateStream(ctx, full)
+	require.NoError(t, err)
+	c := f.triggered()
+	f.work(func(ctx context.Context, run *worker.Run) error {
+		return errors.Join(run.Put(ctx, note(1)), run.Put(ctx, note(2)))
+	}, func(w *worker.Worker) { w.SetMaxRun(maxWork) })
+	began := time.Now()
+	f.measures("worker_publish_retries_total", 6) // after 0.1, 0.2, 0.4, 0.8, 1.6 and 2 s
+	require.Greater(t, time.Since(began), maxWork)
+	f.is(c, `status = 'SYNCING' AND drain_seq IS NULL`)
+	full.MaxMsgs = -1
+	_, err = f.js.UpdateStream(ctx, full)
+	require.NoError(t, err)
+	f.settled(c)
+	f.is(c, drains)
+	f.whole(c, 2)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/sdk/worker"
 )
 
@@ -125,7 +126,36 @@ func TestASyncThatTakesTooLongFailsForNow(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	}, func(w *worker.Worker) { w.SetMaxRun(50 * time.Millisecond) })
-	f.becomes(c, `status = 'ERROR' AND due_reason = 'retry' AND error_message = 'the sync took longer than it may'`)
+	f.becomes(c, `status = 'ERROR' AND due_reason = 'retry' AND next_sync_at > clock_timestamp() AND failure_count = 1
+		AND reason = 'took too long' AND error_message = 'the sync took longer than it may'`)
+}
+
+func TestASyncThatTakesTooLongGoesOnFromItsCheckpointAtOnce(t *testing.T) {
+	f := newFixture(t)
+	c := f.triggered()
+	runs, stored := make(chan *worker.Run, 1), make(chan struct{})
+	f.work(func(ctx context.Context, run *worker.Run) error {
+		if err := run.Checkpoint(ctx, page{1}); err != nil {
+			return err
+		}
+		// The clock stands still until the test has done semantic's part.
+		if err := run.Patiently(ctx, "test.store", func(context.Context) error { runs <- run; <-stored; return nil }); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}, func(w *worker.Worker) { w.SetMaxRun(50 * time.Millisecond); w.SetQueryTimeout(time.Minute) })
+	try := await(t, "the run", runs).Try()
+	f.exec(`INSERT INTO run_messages (try_id, no) VALUES ($1, 1)`, try.ID)
+	f.exec(`INSERT INTO run_checkpoints (try_id, run_id, no, state) VALUES ($1, $2, 1, '{"page": 1}')`, try.ID, try.Run)
+	f.exec(`UPDATE open_runs SET stored = 1, notes = 1 WHERE id = $1`, try.Run)
+	moved, err := lifecycle.New(f.pool).Advance(ctx, try.Run)
+	require.NoError(t, err)
+	require.True(t, moved)
+	close(stored)
+	f.becomes(c, `status = 'ERROR' AND due_reason = 'retry' AND next_sync_at <= clock_timestamp() AND failure_count = 0
+		AND state = '{"page": 1}' AND verdict = 'failed' AND reason = 'took too long'
+		AND error_message = 'the sync took longer than it may'`)
 }
 
 func TestAFencedHandlerEndsAndNothingMoreIsPublished(t *testing.T) {

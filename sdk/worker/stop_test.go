@@ -19,13 +19,7 @@ const handedBack = `status = 'ACTIVE' AND due_reason = 'release' AND next_sync_a
 func TestAnIdleWorkerStopsAtOnce(t *testing.T) {
 	f := newFixture(t)
 	r := f.workWith(func(cfg *worker.Config) { cfg.Grace = time.Hour }, func(context.Context, *worker.Run) error { return nil })
-	testkit.Eventually(t, soon, func() error {
-		consumer, err := f.js.Consumer(ctx, topology.SyncStream, "sync_file")
-		if err == nil && consumer.CachedInfo().NumWaiting != 1 {
-			err = fmt.Errorf("%d pulls wait", consumer.CachedInfo().NumWaiting)
-		}
-		return err
-	})
+	f.pulls()
 	require.NoError(t, r.stop())
 }
 

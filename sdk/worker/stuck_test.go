@@ -155,6 +155,9 @@ func TestNothingThatAHandlerDoesAfterTheEndOfItsRunHasAnEffect(t *testing.T) {
 		"delete": func() error { return run.Delete(ctx, "note/1") },
 		"known":  func() error { _, err := run.Known(ctx); return err },
 		"links":  func() error { _, err := run.Links(ctx, "note/1"); return err },
+		"its own question": func() error {
+			return run.Patiently(ctx, "test.question", func(context.Context) error { t.Error("asked"); return nil })
+		},
 	} {
 		require.ErrorContains(t, call(), "took longer than it may", name)
 	}
@@ -172,17 +175,20 @@ func TestAQuestionThatWaitsForPostgresEndsWithItsRun(t *testing.T) {
 	asked := make(chan error, 1)
 	c := f.triggered()
 	begun, away := make(chan struct{}), make(chan struct{})
-	f.work(func(_ context.Context, run *worker.Run) error {
+	r := f.work(func(_ context.Context, run *worker.Run) error {
 		close(begun)
 		<-away
 		_, err := run.Known(ctx)
 		asked <- err
 		return err
-	}, func(w *worker.Worker) { w.SetMaxRun(2 * time.Second) })
+	})
 	await(t, "the handler", begun)
 	require.NoError(t, server.Stop(ctx))
 	close(away)
+	f.says("a sync waits for Postgres")
+	r.cancel() // the run ends with the grace of the stop
 	require.Error(t, await(t, "the question", asked))
+	require.NoError(t, r.stop())
 	require.NoError(t, server.Restart(ctx))
-	f.becomes(c, `status = 'ERROR' AND due_reason = 'retry'`)
+	f.becomes(c, `status = 'SYNCING' AND failure_count = 0`)
 }

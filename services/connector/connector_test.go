@@ -59,8 +59,7 @@ func TestARunThatIsNotItsOwnAnyMoreKeepsNoToken(t *testing.T) {
 	w.add(7, first)
 	w.login.set(func() {
 		w.login.before = func() {
-			_, _ = w.pool.Exec(context.Background(), `UPDATE connectors SET status = 'ACTIVE', chunking_session = NULL, lease_owner = NULL,
-				lease_expires_at = NULL WHERE id = 7 AND status = 'SYNCING'`)
+			_, _ = w.pool.Exec(context.Background(), `SELECT moves.release(r.id, r.try_id) FROM open_runs r WHERE r.connector_id = 7`)
 		}
 	})
 	session := w.claim(7)

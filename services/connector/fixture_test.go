@@ -22,6 +22,7 @@ import (
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/internal/testkit"
@@ -210,11 +211,7 @@ func (w *world) text(sql string, args ...any) (text string) {
 // claim does what the scheduler does, and returns the session.
 func (w *world) claim(id int32) uuid.UUID {
 	w.Helper()
-	session := uuid.New()
-	w.exec(`INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, due_at, started_at, config_version)
-		SELECT $2, id, 'connector.sync.' || type, 'manual', now(), clock_timestamp(), config_version FROM connectors WHERE id = $1`, id, session)
-	w.exec(`UPDATE connectors SET status = 'PENDING', chunking_session = $2, dispatched_at = now(), dispatches = 1,
-		next_sync_at = NULL, due_reason = NULL, slot_at = NULL, needs_plan = false WHERE id = $1`, id, session)
+	session := movestest.Claim(w, w.pool, id)
 	var stored []byte
 	var version int64
 	var connectorType string
@@ -248,7 +245,8 @@ func (w *world) fetched(session uuid.UUID) {
 		}
 		return nil
 	})
-	w.exec(`UPDATE connectors SET status = 'ACTIVE', chunking_session = NULL, last_sync_at = now() WHERE chunking_session = $1`, session)
+	w.exec(`UPDATE open_runs SET total = 0, whole = true WHERE id = $1`, session)
+	w.exec(`SELECT moves.complete($1)`, session)
 }
 
 // failed waits for a run's failure and returns its message, and whether it is permanent.

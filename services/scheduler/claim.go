@@ -36,6 +36,7 @@ func (s *Scheduler) Tick(ctx context.Context) error {
 func (s *Scheduler) tick(ctx context.Context) (left bool, problem error) {
 	done := map[string]bool{} // types that have nothing more to claim in this tick
 	room := 0                 // asked for again after each publish
+	unanswered := 0           // claims in a row
 	for ctx.Err() == nil {
 		types, err := deadline.Get(ctx, "scheduler.due_types", queryTimeout,
 			func(ctx context.Context) ([]dbgen.DueTypesRow, error) { return s.queries.DueTypes(ctx, nil) })
@@ -60,7 +61,12 @@ func (s *Scheduler) tick(ctx context.Context) (left bool, problem error) {
 			} else {
 				dispatched, room = dispatched+n, 0
 			}
-			if s.dispatcher.waiting() || postgres.Unavailable(err) {
+			unanswered++
+			if !postgres.Unavailable(err) {
+				unanswered = 0
+			}
+			// One claim without an answer may be its type's; two are Postgres's.
+			if s.dispatcher.waiting() || unanswered > 1 {
 				return left, problem
 			}
 		}

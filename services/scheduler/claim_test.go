@@ -227,7 +227,7 @@ func TestARowThatCannotBeClaimedDoesNotStopItsBatchNorAnotherType(t *testing.T) 
 	want(s, 21, `SELECT count(*) FROM open_runs`)
 	want(s, "PENDING", `SELECT status FROM connectors WHERE id = $1`, file)
 	for _, id := range []int32{broken, another} {
-		s.logs(b, fmt.Sprintf("cannot be claimed and stays due; the others go on\" connector=%d", id))
+		s.logs(b, fmt.Sprintf("cannot be claimed and stays due; the others go on\" service=scheduler connector=%d", id))
 	}
 	if n := len(s.messages("web")); n != 20 {
 		t.Errorf("%d messages, want 20", n)

@@ -22,14 +22,14 @@ type Config struct {
 	MaxConcurrentSyncs int `env:"SCHEDULER_MAX_CONCURRENT_SYNCS" envDefault:"5"`
 	// ClaimBatch is how many connectors one transaction claims.
 	ClaimBatch int `env:"SCHEDULER_CLAIM_BATCH" envDefault:"500"`
-	// WatchIntervalSeconds is the time between two looks for lost messages, lost workers and lost documents, in
+	// WatchIntervalSeconds is the time between two looks for lost messages, and between two for lost workers, in
 	// seconds.
 	WatchIntervalSeconds int `env:"SCHEDULER_WATCH_INTERVAL_SECONDS" envDefault:"5"`
 	// LostGraceSeconds is how long a message may be on its way before it is looked for, in seconds. It must exceed
 	// the deadlines of a claim (8 s) and of its publish (5 s). It doubles with each repeat, up to 60 s.
 	LostGraceSeconds int `env:"SCHEDULER_LOST_GRACE_SECONDS" envDefault:"15"`
-	// LeaseSeconds is the workers' lease: for so long the scheduler rescues nobody after it was away itself, in
-	// seconds.
+	// LeaseSeconds is the workers' lease, in seconds: so long must a worker have been silent before it is rescued, and for
+	// so long the scheduler rescues nobody after it, or Postgres, was away.
 	LeaseSeconds int `env:"WORKER_LEASE_SECONDS" envDefault:"15"`
 	// ForeignTimeout is when a SYNCING connector of a subscriber without the worker kit is rescued, as in 6h or 90m.
 	ForeignTimeout time.Duration `env:"FOREIGN_SYNC_TIMEOUT" envDefault:"6h"`

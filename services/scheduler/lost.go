@@ -45,21 +45,18 @@ func (s *Scheduler) lookForMessages(ctx context.Context) (outcome, error) {
 	s.behind = nil
 	var problem error
 	for i := 0; i < len(turns) && ctx.Err() == nil; i++ {
-		late := i > 0 && time.Now().After(until)
-		room := 0
-		if !late {
-			room = s.dispatcher.room(ctx)
-		}
-		if room == 0 {
+		if i > 0 && time.Now().After(until) {
 			s.behind = turns[i:]
-			return s.pendingLeft(ctx, late, grace, problem)
+			return s.pendingLeft(ctx, true, grace, problem)
 		}
-		more, err := s.republish(ctx, turns[i], room, grace)
+		more, err := s.republish(ctx, turns[i], grace)
 		if err != nil {
 			problem = errors.Join(problem, fmt.Errorf("type %s: %w", turns[i], err))
 			if postgres.Unavailable(err) && !errors.Is(err, errStream) {
-				return outcome{}, problem
+				s.behind = turns[i+1:] // where it is this type's alone, the next look begins behind it
+				return outcome{left: len(s.behind)}, problem
 			}
+			continue
 		}
 		if more {
 			turns = append(turns, turns[i])
@@ -98,13 +95,17 @@ func (s *Scheduler) pendingLeft(ctx context.Context, late bool, grace time.Durat
 	return outcome{left: int(left), late: late}, errors.Join(problem, wrap("count what is left", err))
 }
 
-// republish publishes one batch of a type's lost messages again, and says whether there may be more.
-func (s *Scheduler) republish(ctx context.Context, connectorType string, room int, grace time.Duration) (more bool, err error) {
+// republish publishes one batch of a type's lost messages again, as many as the stream takes, and says whether there may be
+// more.
+func (s *Scheduler) republish(ctx context.Context, connectorType string, grace time.Duration) (more bool, err error) {
 	oldest, arrived, err := s.oldestQueued(ctx, connectorType)
 	if err != nil {
 		return false, err
 	}
-	limit := min(s.config.ClaimBatch, room)
+	limit := min(s.config.ClaimBatch, s.dispatcher.room(ctx))
+	if limit == 0 {
+		return true, nil
+	}
 	rows, err := deadline.Get(ctx, "scheduler.redispatch", claimTimeout,
 		func(ctx context.Context) ([]dbgen.RedispatchRow, error) {
 			return s.queries.Redispatch(ctx, dbgen.RedispatchParams{

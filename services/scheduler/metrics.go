@@ -47,8 +47,8 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		publishErrors: m.counter("scheduler_publish_errors_total", "Batches of which some message was not acknowledged."),
 		republished:   m.counters("scheduler_republished_total", "Messages that were lost and published again.", "type"),
 		rescued:       m.counters("scheduler_rescued_total", "Connectors that were claimed again after a lost worker.", "type"),
-		left: m.gauges("scheduler_look_left", "Connectors that the last look left to the next one, at most: its time was over, or the "+
-			"stream took nothing; 0 = it came to its end.", "look"),
+		left: m.gauges("scheduler_look_left", "About how many connectors the last look left to the next one, because its time was over, or the "+
+			"stream or Postgres took nothing more; 0 = it came to its end.", "look"),
 		ledger:  newLedgerMetrics(m),
 		backlog: newBacklogMetrics(m),
 		streams: newStreamMetrics(m),

@@ -83,7 +83,7 @@ func TestMetricsCountDispatchesAndVerdicts(t *testing.T) {
 	claimed := s.inFlight()
 	s.complete(claimed[0].ID)
 	s.do(s.moves.Fail(t.Context(), s.pickUp(claimed[1].ID, time.Minute), lifecycle.Transient, "no"))
-	s.exec(`UPDATE runs SET completed_at = completed_at - interval '10 s'`)
+	s.force(`UPDATE runs SET completed_at = completed_at - interval '10 s'`)
 	since, err = m.measureLedger(t.Context(), since.Add(-20*time.Second))
 	s.do(err)
 	_, err = m.measureLedger(t.Context(), since) // counts nothing twice

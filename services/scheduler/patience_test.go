@@ -118,7 +118,7 @@ func TestALockThatSomebodyHoldsForgetsNobody(t *testing.T) {
 	s := setStage(t)
 	id := s.connector(nil)
 	s.syncing(id, gone)
-	scheduler := s.patient(1)
+	scheduler := s.patient(3)
 	s.do(scheduler.Rescue(t.Context()))
 	holder, err := s.servers.Pool.Begin(t.Context())
 	s.do(err)

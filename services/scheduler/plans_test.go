@@ -131,33 +131,41 @@ func TestALookReadsFewBuffersWhateverIsInFlight(t *testing.T) {
 		s.exec(`ALTER TABLE ` + table + ` SET (autovacuum_enabled = false)`)
 	}
 	s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, last_sync_at)
-		SELECT 'c' || i, (ARRAY['web', 'file', 'teams'])[1 + i % 3], 1, 60, clock_timestamp() FROM generate_series(1, 60000) i`)
+		SELECT 'c' || i, (ARRAY['web', 'file', 'teams'])[1 + i % 3], 1, 60, clock_timestamp() FROM generate_series(1, 40000) i`)
 	s.exec(`ANALYZE connectors, open_runs, workers, connector_types`)
 	s.exec(`INSERT INTO workers (id, expires_at) SELECT gen_random_uuid(), clock_timestamp() + interval '1 hour' FROM generate_series(1, 100)`)
-	s.force(`UPDATE connectors SET status = CASE WHEN id % 2 = 0 THEN 'PENDING' ELSE 'SYNCING' END, run_id = gen_random_uuid(),
-		next_sync_at = NULL, due_reason = NULL, slot_at = NULL WHERE id <= 20000`)
-	s.exec(`INSERT INTO open_runs (id, connector_id, type, trigger, due_at, started_at, dispatched_at, config_version)
-		SELECT run_id, id, type, 'schedule', now(), now(), clock_timestamp(), config_version FROM connectors WHERE run_id IS NOT NULL`)
+	// As they are claimed, but without the dead rows of a claim, which are vacuum's to remove.
+	s.exec(`ALTER TABLE connectors DISABLE TRIGGER USER`)
+	s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, last_sync_at, status, run_id)
+		SELECT 'c' || i, (ARRAY['web', 'file', 'teams'])[1 + i % 3], 1, 60, clock_timestamp(),
+			CASE WHEN i % 2 = 0 THEN 'PENDING' ELSE 'SYNCING' END, gen_random_uuid() FROM generate_series(1, 20000) i`)
+	s.exec(`ALTER TABLE connectors ENABLE TRIGGER USER`)
 	s.exec(`WITH w AS (SELECT array_agg(id) AS ids FROM workers)
-		UPDATE open_runs SET picked_up_at = now(), try_id = gen_random_uuid(), worker_id = w.ids[1 + connector_id % 100]
-		FROM w WHERE connector_id % 2 = 1`)
+		INSERT INTO open_runs (id, connector_id, type, trigger, due_at, started_at, dispatched_at, config_version,
+			picked_up_at, try_id, worker_id)
+		SELECT run_id, id, type, 'schedule', now(), now(), clock_timestamp(), config_version,
+			CASE WHEN id % 2 = 1 THEN now() END, CASE WHEN id % 2 = 1 THEN gen_random_uuid() END,
+			CASE WHEN id % 2 = 1 THEN w.ids[1 + id % 100] END
+		FROM connectors, w WHERE run_id IS NOT NULL`)
 	lone := one[uuid.UUID](s, `INSERT INTO workers (id, expires_at) VALUES (gen_random_uuid(), now()) RETURNING id`)
-	s.exec(`UPDATE open_runs SET worker_id = $1 WHERE connector_id = 1`, lone)
+	s.exec(`UPDATE open_runs SET worker_id = $1 WHERE connector_id = 40001`, lone)
 	nobody, one := `[]`, fmt.Sprintf(`[{"id":%q,"beats":1}]`, lone)
-	due := `UPDATE connectors SET next_sync_at = now() WHERE id = 30000`
-	lost := `UPDATE open_runs SET dispatched_at = now() - interval '1 minute' WHERE connector_id = 2`
+	long := 15 * time.Minute // nothing but what a case makes so is lost
+	due := `UPDATE connectors SET next_sync_at = now(), due_reason = 'schedule', status = 'ACTIVE', run_id = NULL WHERE id = 30000`
+	lost := `UPDATE open_runs SET dispatched_at = now() - interval '1 hour' WHERE connector_id = 40002`
 	watched, r := s.recorded()
 	scheduler := watched.scheduler()
-	s.force(due)
-	s.do(scheduler.Tick(t.Context())) // for the text of the statements
+	s.force(due) // the looks find something to ask, so that the text of the statements is known
+	s.exec(lost)
+	s.do(scheduler.Tick(t.Context()))
 	s.do(scheduler.Republish(t.Context()))
 	s.do(scheduler.Rescue(t.Context()))
-	s.age(-time.Hour) // what is dispatched in the future is not looked for: nothing but what a case makes so is lost
 
 	for name, c := range map[string]struct {
 		before, statement string
 		args              []any
 		rows              int
+		each              int // what a row may cost that is moved
 	}{
 		"types with nothing due":        {statement: "DueTypes", args: []any{nil}},
 		"types with something due":      {before: due, statement: "DueTypes", args: []any{nil}, rows: 1},
@@ -165,11 +173,11 @@ func TestALookReadsFewBuffersWhateverIsInFlight(t *testing.T) {
 		"one is due":                    {before: due, statement: "LockDue", args: []any{nil, "web", 0, 500}, rows: 1},
 		"the cap is full":               {before: due, statement: "LockDue", args: []any{nil, "web", 5, 500}},
 		"a cap of an idle type":         {statement: "LockDue", args: []any{nil, "onedrive", 5, 500}},
-		"no type has lost a message":    {statement: "PendingTypes", args: []any{nil, 15 * time.Second}},
-		"no message is lost":            {statement: "Redispatch", args: []any{"file", nil, nil, nil, 15 * time.Second, time.Minute, 500}},
-		"one message is lost":           {before: lost, statement: "Redispatch", args: []any{"teams", nil, nil, nil, 15 * time.Second, time.Minute, 500}, rows: 1},
+		"no type has lost a message":    {statement: "PendingTypes", args: []any{nil, long}},
+		"no message is lost":            {statement: "Redispatch", args: []any{"file", nil, nil, nil, long, long, 500}},
+		"one message is lost":           {before: lost, statement: "Redispatch", args: []any{"teams", nil, nil, nil, long, long, 500}, rows: 1},
 		"no worker is lost":             {statement: "Rescue", args: []any{nobody, 6 * time.Hour, 500}},
-		"a worker with one run is lost": {statement: "Rescue", args: []any{one, 6 * time.Hour, 500}, rows: 1},
+		"a worker with one run is lost": {statement: "Rescue", args: []any{one, 6 * time.Hour, 500}, rows: 1, each: 60},
 		"the workers' heartbeats":       {statement: "Beats", args: []any{uuid.Nil, 1000}, rows: 101},
 	} {
 		for _, mode := range []string{"auto", "force_generic_plan"} {
@@ -182,7 +190,7 @@ func TestALookReadsFewBuffersWhateverIsInFlight(t *testing.T) {
 			if rows != c.rows {
 				t.Errorf("%s (%s): %d rows, want %d", name, mode, rows, c.rows)
 			}
-			if buffers > mostBuffers+3*c.rows {
+			if buffers > mostBuffers+max(3, c.each)*c.rows {
 				t.Errorf("%s (%s) reads %d buffers", name, mode, buffers)
 			}
 		}

@@ -183,7 +183,7 @@ func TestARowThatSomebodyHoldsStopsNoRescueAndNoRepeatOfOthers(t *testing.T) {
 				_, err = holder.Exec(t.Context(), hold, id)
 				s.do(err)
 			}
-			scheduler := s.scheduler(func(cfg *Config) { cfg.LeaseSeconds, cfg.ClaimBatch = 0, 1 })
+			scheduler := s.scheduler(func(cfg *Config) { cfg.LeaseSeconds, cfg.ClaimBatch = 0, 2 })
 			began := time.Now()
 			s.do(scheduler.Rescue(t.Context()))
 			s.do(scheduler.Republish(t.Context()))

@@ -8,9 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/db"
-	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/proto/gen/internalpb"
 )
 
@@ -22,8 +19,8 @@ func BenchmarkStoreARunWithCheckpoints(b *testing.B) {
 		documents = 2_000
 	}
 	b.Run(fmt.Sprintf("documents=%d/every=200", documents), func(b *testing.B) {
-		f := &fixture{t: b, pool: openPool(b, testkit.Database(b, db.Up))}
-		f.Semantic = f.service(&connect.Servers{Pool: f.pool})
+		f := onDatabase(b)
+		f.Semantic = f.service(f.connects())
 		for range b.N {
 			var took [3]time.Duration
 			runs := [3]trip{f.syncing(), f.syncing(), f.syncing()}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"pgregory.net/rapid"
 
+	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/proto/gen/internalpb"
 )
 
@@ -78,9 +79,9 @@ func TestADeathBetweenStoreAndCheckpoint(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := f.syncing()
 			c.stores(c.checkpoint(2, 1))
-			it := newItem(delivery{request: c.doc(1, "a", "apple"), session: c.session})
+			it := newItem(delivery{request: c.doc(1, "a", "apple"), try: c.of()})
 			require.NoError(t, f.embed(ctx, []*item{it}))
-			come, err := f.storeItems(ctx, c.message(1), c.session, []*item{it})
+			come, err := f.storeItems(ctx, c.of(), []*item{it})
 			require.NoError(t, err)
 			require.Equal(t, progress{checkpointed: true}, come)
 			require.Empty(t, c.page())
@@ -120,7 +121,7 @@ func TestACheckpointThatCannotBeKeptIsGivenUpAndCostsOnlyItself(t *testing.T) {
 	big := c.checkpoint(2, 1)
 	big.GetCheckpoint().State.Fields["a"] = structpb.NewStringValue(strings.Repeat("x", 70_000))
 	require.ErrorContains(t, c.handles(big), "run_checkpoints_state_size")
-	require.NoError(t, f.countPoison(ctx, delivery{request: big, session: c.session}, errors.New("too large")))
+	require.NoError(t, f.countPoison(ctx, delivery{request: big, try: c.of()}, errors.New("too large")))
 	c.stores(c.doc(1, "a", "apple"), c.checkpoint(3, 2), c.completed(3))
 	require.Equal(t, "completed", c.verdict())
 	require.Equal(t, int64(0), one[int64](f, `SELECT documents_failed FROM scheduler_runs WHERE id = $1`, c.session))
@@ -145,16 +146,17 @@ func TestNoOrderOfDeliveryBringsAStateAheadOfItsData(t *testing.T) {
 	BEGIN
 		IF upto IS NULL THEN RETURN NEW; END IF;
 		IF coalesce((OLD.state->>'page')::bigint, 0) >= upto OR NEW.status <> 'SYNCING' OR upto <> (SELECT count(*) FROM run_messages m
-			WHERE m.session = NEW.chunking_session AND m.no <= upto AND m.first_no >= 0) THEN
+			JOIN open_runs r ON r.try_id = m.try_id
+			WHERE r.id = NEW.run_id AND m.no <= upto AND m.given_up IS DISTINCT FROM 'unnamed') THEN
 			RAISE EXCEPTION 'state % came after % with % in %', NEW.state, OLD.state,
-				(SELECT array_agg(m.no ORDER BY m.no) FROM run_messages m WHERE m.session = NEW.chunking_session), NEW.status;
+				(SELECT array_agg(m.no ORDER BY m.no) FROM run_messages m JOIN open_runs r ON r.try_id = m.try_id WHERE r.id = NEW.run_id), NEW.status;
 		END IF;
 		RETURN NEW;
 	END $$`)
 	f.exec(`CREATE TRIGGER ahead BEFORE UPDATE OF state ON connectors FOR EACH ROW EXECUTE FUNCTION ahead()`)
 	rapid.Check(t, func(rt *rapid.T) {
 		c := f.synced(map[string]string{"a": "old"}).again()
-		f.exec(`UPDATE connectors SET state = '{}' WHERE id = $1`, c.connector)
+		movestest.Force(t, f.pool, `UPDATE connectors SET state = '{}' WHERE id = $1`, c.connector)
 		run := drawCheckpoints(rt)
 		order := rapid.Permutation(indices(len(run.kinds))).Draw(rt, "order")
 		order = append(order, rapid.SliceOfN(rapid.IntRange(0, len(run.kinds)-1), 0, 6).Draw(rt, "repeats")...)
@@ -208,7 +210,7 @@ func (d drawn) deliver(t *testing.T, c trip, batch []int) {
 		case "checkpoint":
 			messages = append(messages, c.checkpoint(no, i+1))
 		case "unnamed":
-			if err := c.f.countPoison(ctx, delivery{request: c.message(no), session: c.session}, errors.New("garbled")); err != nil {
+			if err := c.f.countPoison(ctx, delivery{request: c.message(no), try: c.of()}, errors.New("garbled")); err != nil {
 				t.Errorf("give up: %v", err)
 			}
 		}

@@ -41,9 +41,9 @@ func TestACrashBetweenStoreAndCompletionIsCompletedAfterwards(t *testing.T) {
 	c, other := f.syncing(), f.syncing()
 	c.stores(c.completed(1))
 	m := c.doc(1, "a", "apple")
-	it := newItem(delivery{request: m, session: c.session})
+	it := newItem(delivery{request: m, try: c.of()})
 	require.NoError(t, f.embed(ctx, []*item{it}))
-	come, err := f.storeItems(ctx, m, c.session, []*item{it})
+	come, err := f.storeItems(ctx, c.of(), []*item{it})
 	require.NoError(t, err)
 	require.True(t, come.complete)
 	require.Equal(t, "running", c.verdict())
@@ -56,7 +56,7 @@ func TestACrashBeforeTheAcknowledgementIsCompletedByTheRedelivery(t *testing.T) 
 	f := newFixture(t)
 	c := f.syncing()
 	c.stores(c.doc(1, "a", "apple"))
-	f.exec(`UPDATE scheduler_runs SET total = 1 WHERE id = $1`, c.session)
+	c.tells(1)
 	c.stores(c.doc(1, "a", "apple"))
 	require.Equal(t, "completed", c.verdict())
 }
@@ -68,9 +68,9 @@ func TestOneRunThatCannotBeCompletedHoldsUpNoOther(t *testing.T) {
 	for range 10 { // so that some come after the bad one, in whatever order they are listed
 		good = append(good, f.syncing())
 	}
-	f.exec(`UPDATE scheduler_runs SET total = 0`)
+	f.exec(`UPDATE open_runs SET total = 0, whole = true`)
 	f.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$`)
-	f.exec(`CREATE TRIGGER refuse BEFORE UPDATE ON scheduler_runs FOR EACH ROW WHEN (OLD.id = '` + bad.session.String() + `')
+	f.exec(`CREATE TRIGGER refuse BEFORE DELETE ON open_runs FOR EACH ROW WHEN (OLD.id = '` + bad.session.String() + `')
 		EXECUTE FUNCTION refuse()`)
 	require.ErrorContains(t, f.CompleteStored(ctx), bad.session.String())
 	for _, c := range good {
@@ -80,14 +80,29 @@ func TestOneRunThatCannotBeCompletedHoldsUpNoOther(t *testing.T) {
 
 // overs are the ways in which a run is over while its documents are still in the queue.
 var overs = map[string]func(trip){
-	"disabled":     func(c trip) { c.f.exec(`UPDATE connectors SET status = 'DISABLED' WHERE id = $1`, c.connector) },
+	"disabled":     func(c trip) { c.f.exec(`SELECT moves.disable($1)`, c.connector) },
 	"deleted":      func(c trip) { c.f.exec(`DELETE FROM connectors WHERE id = $1`, c.connector) },
 	"reconfigured": func(c trip) { c.f.exec(`UPDATE connectors SET config = '{"x":1}' WHERE id = $1`, c.connector) },
-	"released":     func(c trip) { _ = c.f.lifecycle.Release(ctx, c.session) },
-	"failed":       func(c trip) { _ = c.f.lifecycle.Fail(ctx, c.session, lifecycle.Transient, "no") },
+	"released":     func(c trip) { _ = lifecycle.New(c.f.pool).Release(ctx, c.of()) },
+	"failed":       func(c trip) { _ = c.f.lifecycle.Fail(ctx, c.of(), lifecycle.Transient, "no") },
 	"rescued": func(c trip) {
-		c.f.exec(`UPDATE connectors SET status = 'PENDING', chunking_session = $2 WHERE id = $1`, c.connector, uuid.New())
+		c.losesItsWorker()
+		c.f.exec(`SELECT moves.rescue($1, '6 hours', 100)`, c.f.silent())
 	},
+}
+
+// losesItsWorker has the lease of the run's worker run out.
+func (c trip) losesItsWorker() {
+	c.f.t.Helper()
+	c.f.exec(`UPDATE workers SET expires_at = clock_timestamp() - interval '1 second'
+		WHERE id = (SELECT worker_id FROM open_runs WHERE id = $1)`, c.session)
+}
+
+// silent are the workers whose lease has run out, as the moves want them.
+func (f *fixture) silent() string {
+	f.t.Helper()
+	return one[string](f, `SELECT coalesce(jsonb_agg(jsonb_build_object('id', id, 'beats', beats)), '[]')::text FROM workers
+		WHERE expires_at < clock_timestamp()`)
 }
 
 func TestARunThatIsOverStoresNothing(t *testing.T) {
@@ -100,8 +115,8 @@ func TestARunThatIsOverStoresNothing(t *testing.T) {
 		require.Equal(t, line("a", "apple"), c.documents(), name)
 		require.Zero(t, c.stored(), name)
 		require.NotEqual(t, "completed", c.verdict(), name)
-		require.Zero(t, one[int64](f, `SELECT count(*) FROM run_messages WHERE session = $1`, c.session), name)
-		require.Zero(t, one[int64](f, `SELECT count(*) FROM chunks WHERE session = $1`, c.session), name)
+		require.Zero(t, one[int64](f, `SELECT count(*) FROM run_messages WHERE try_id = $1`, c.try), name)
+		require.Zero(t, one[int64](f, `SELECT count(*) FROM chunks WHERE try_id = $1`, c.try), name)
 	}
 }
 
@@ -131,7 +146,7 @@ func TestAStateThatDoesNotFitFailsAtSyncCompletedAndNotAtCompletion(t *testing.T
 		values[uuid.NewString()[:14]+string(rune('a'+i%26))] = values["delta"]
 	}
 	err := c.handles(m)
-	require.ErrorContains(t, err, "scheduler_runs_new_state_size")
+	require.ErrorContains(t, err, "open_runs_new_state_size")
 	require.False(t, isWait(err))
 	require.NoError(t, f.CompleteStored(ctx))
 	require.Equal(t, "running", c.verdict())

@@ -18,9 +18,11 @@ import (
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/services/semantic/embed"
 )
 
@@ -31,16 +33,22 @@ func TestMain(m *testing.M) {
 	os.Exit(testkit.Main(m))
 }
 
-// soon bounds what should take milliseconds.
-const soon = 30 * time.Second
+const (
+	// soon bounds what should take milliseconds.
+	soon = 30 * time.Second
+	// role has the rights of the service, and no others: what the tests do for it they do by another connection.
+	role = "echomind_semantic"
+)
 
 var ctx = context.Background()
 
 // fixture is a service on a database of its own, without a broker: the store path is called.
 type fixture struct {
 	*Semantic
-	t    testing.TB
+	t testing.TB
+	// pool may do everything; the service has one of its own.
 	pool *pgxpool.Pool
+	url  string
 	// embedding and writing are called before the real embedder and store; an error of theirs is returned.
 	embedding func(texts []string) error
 	writing   func(pieces []Piece) error
@@ -78,22 +86,35 @@ func (s *hookedStore) Write(ctx context.Context, tx pgx.Tx, pieces []Piece) erro
 
 func newFixture(t *testing.T) *fixture {
 	t.Parallel()
-	f := &fixture{t: t}
-	f.pool = openPool(t, testkit.Database(t, db.Up))
-	f.Semantic = f.service(&connect.Servers{Pool: f.pool})
+	f := onDatabase(t)
+	f.Semantic = f.service(f.connects())
 	return f
 }
 
-func openPool(t testing.TB, url string) *pgxpool.Pool {
+// onDatabase is a fixture with a database and no service yet.
+func onDatabase(t testing.TB) *fixture {
 	t.Helper()
-	pool, err := postgres.Open(ctx, url, "test", 8)
+	f := &fixture{t: t, url: testkit.Database(t, db.Up)}
+	f.pool = openPool(t, f.url)
+	return f
+}
+
+// connects opens connections for a service.
+func (f *fixture) connects() *connect.Servers {
+	f.t.Helper()
+	return &connect.Servers{Pool: openPool(f.t, f.url, postgres.As(role))}
+}
+
+func openPool(t testing.TB, url string, how ...postgres.Option) *pgxpool.Pool {
+	t.Helper()
+	pool, err := postgres.Open(ctx, url, "test", 8, how...)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	return pool
 }
 
 func (f *fixture) service(servers *connect.Servers) *Semantic {
-	cfg := Config{Workers: 2, Batch: 64, MaxTries: 2, LedgerRetentionDays: 90, Qdrant: f.qdrant}
+	cfg := Config{Workers: 2, Batch: 64, MaxTries: 2, LedgerRetentionDays: 90, ForeignTimeout: 6 * time.Hour, Qdrant: f.qdrant}
 	store := &hookedStore{PostgresStore: NewPostgresStore(servers.Pool), f: f}
 	return New(cfg, servers, &hookedEmbedder{f: f}, store, connect.NewProcess(testkit.Logger(f.t)))
 }
@@ -103,8 +124,12 @@ type trip struct {
 	f         *fixture
 	connector int32
 	session   uuid.UUID
+	try       uuid.UUID
 	version   int64
 }
+
+// of is the try whose run it is.
+func (c trip) of() lifecycle.Try { return lifecycle.Try{Run: c.session, ID: c.try} }
 
 // connector is at rest; set are more columns, as "scope = 'org'".
 func (f *fixture) connector(set ...string) trip {
@@ -126,20 +151,27 @@ func (f *fixture) syncing(set ...string) trip {
 // again begins another run of the connector, as scheduler and worker do.
 func (c trip) again() trip {
 	c.f.t.Helper()
-	c.session = uuid.New()
-	c.version = one[int64](c.f, `SELECT config_version FROM connectors WHERE id = $1`, c.connector)
-	c.f.exec(`UPDATE connectors SET status = 'PENDING', chunking_session = $2, dispatched_at = clock_timestamp(),
-		next_sync_at = NULL, due_reason = NULL, slot_at = NULL WHERE id = $1`, c.connector, c.session)
-	c.f.exec(`INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, due_at, started_at, config_version)
-		VALUES ($2, $1, 'connector.sync.file', 'manual', clock_timestamp(), clock_timestamp(), $3)`,
-		c.connector, c.session, c.version)
-	c.f.exec(`UPDATE connectors SET status = 'SYNCING' WHERE id = $1`, c.connector)
+	return c.begun(movestest.Claim(c.f.t, c.f.pool, c.connector))
+}
+
+// begun is a run that a worker has picked up. Its lease lasts as long as a test.
+func (c trip) begun(run uuid.UUID) trip {
+	c.f.t.Helper()
+	try := movestest.PickUp(c.f.t, c.f.pool, c.connector, run, time.Hour)
+	c.session, c.try = try.Run, try.ID
+	c.version = one[int64](c.f, `SELECT config_version FROM open_runs WHERE id = $1`, c.session)
 	return c
+}
+
+// tells says what sync completed would, without completing the run.
+func (c trip) tells(total int64) {
+	c.f.t.Helper()
+	c.f.exec(`UPDATE open_runs SET total = $2, whole = stored = $2 WHERE id = $1`, c.session, total)
 }
 
 func (c trip) message(no int64) *internalpb.DocumentProcessRequest {
 	return &internalpb.DocumentProcessRequest{
-		ConnectorId: c.connector, ChunkingSession: c.session.String(), ConfigVersion: c.version, Number: no,
+		ConnectorId: c.connector, ChunkingSession: c.session.String(), Try: c.try.String(), ConfigVersion: c.version, Number: no,
 	}
 }
 
@@ -204,11 +236,11 @@ func (c trip) completed(total int64) *internalpb.DocumentProcessRequest {
 	return m
 }
 
-// handles takes messages of one session together through the store path.
+// handles takes messages of one try together through the store path.
 func (c trip) handles(messages ...*internalpb.DocumentProcessRequest) error {
 	var group []delivery
 	for _, m := range messages {
-		group = append(group, delivery{request: m, session: uuid.MustParse(m.ChunkingSession)})
+		group = append(group, delivery{request: m, try: lifecycle.Try{Run: uuid.MustParse(m.ChunkingSession), ID: uuid.MustParse(m.Try)}})
 	}
 	err := c.f.untilAnswered(ctx, group[0], func(ctx context.Context) error { return c.f.process(ctx, group) })
 	if err == nil && c.f.index != nil {
@@ -259,7 +291,7 @@ func (c trip) documents() string {
 	return strings.Join(many[string](c.f, `SELECT concat_ws(' | ', d.source_id, d.status, d.version_token, d.content_hash,
 			d.links::text, d.chunk_count, coalesce(d.error, '-'),
 			(SELECT string_agg(k.text, ' + ' ORDER BY k.no) FROM chunks k
-				WHERE k.session = d.session AND k.first_no = d.first_no AND k.document_id = d.id))
+				WHERE k.try_id = d.try_id AND k.first_no = d.first_no AND k.document_id = d.id))
 		FROM documents d WHERE d.connector_id = $1 AND d.deleted_at IS NULL ORDER BY d.source_id`, c.connector), "\n")
 }
 

@@ -36,8 +36,8 @@ func newFlow(t *testing.T) *flow {
 }
 
 func newFlowOn(t *testing.T, url string) *flow {
-	f := &fixture{t: t}
-	common := config.Common{DatabaseURL: url, NATSURL: testkit.NATS(t).URL(), DatabaseMaxConns: 8}
+	f := &fixture{t: t, url: url}
+	common := config.Common{DatabaseURL: url, DatabaseRole: role, NATSURL: testkit.NATS(t).URL(), DatabaseMaxConns: 8}
 	servers, err := connect.Open(ctx, common, "semantic", connect.NewProcess(testkit.Logger(t)))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = servers.Close() })
@@ -70,16 +70,17 @@ func (f *flow) publishes(messages ...*internalpb.DocumentProcessRequest) {
 	for _, m := range messages {
 		data, err := proto.Marshal(m)
 		require.NoError(f.t, err)
-		f.publishRaw(data, m.ChunkingSession, m.Number)
+		f.publishRaw(data, m.ChunkingSession, m.Try, m.Number)
 	}
 }
 
-func (f *flow) publishRaw(data []byte, session string, no int64) {
+func (f *flow) publishRaw(data []byte, session, try string, no int64) {
 	f.t.Helper()
 	msg := nats.NewMsg(topology.DocumentSubject)
 	msg.Data = data
 	if session != "" {
 		msg.Header.Set(topology.HeaderSession, session)
+		msg.Header.Set(topology.HeaderTry, try)
 		msg.Header.Set(topology.HeaderNumber, strconv.FormatInt(no, 10))
 	}
 	_, err := f.js.PublishMsg(ctx, msg)

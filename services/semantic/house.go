@@ -1,6 +1,7 @@
 package semantic
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -99,22 +100,30 @@ func (s *Semantic) AdvanceStored(ctx context.Context) error {
 }
 
 // ofEach does something of each of several, page by page. One that cannot be moved holds up no other: a look that ends early keeps
-// its place, and the next one begins there.
+// its place, and the next one goes on behind it, once round.
 func ofEach(
 	ctx context.Context, what string, place *uuid.UUID, list func(context.Context, uuid.UUID) ([]uuid.UUID, error),
 	do func(context.Context, uuid.UUID) error,
 ) error {
 	var problems []error
-	for {
+	for began, round := *place, false; ; {
 		found, err := list(ctx, *place)
 		if err != nil {
 			return errors.Join(append(problems, fmt.Errorf("ask what to %s: %w", what, err))...)
 		}
 		if len(found) == 0 {
 			*place = uuid.UUID{}
-			return errors.Join(problems...)
+			if round || began == *place {
+				return errors.Join(problems...)
+			}
+			round = true
+			continue
 		}
 		for _, id := range found {
+			if round && bytes.Compare(id[:], began[:]) > 0 {
+				*place = uuid.UUID{}
+				return errors.Join(problems...)
+			}
 			*place = id
 			err := do(ctx, id)
 			if err == nil {

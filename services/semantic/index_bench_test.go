@@ -10,10 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
-	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/internal/testkit"
 )
 
 // BenchmarkStoreWithAnIndex stores runs in turns: without the triggers that note changes, with them, with an index kept but
@@ -29,11 +26,9 @@ func BenchmarkStoreWithAnIndex(b *testing.B) {
 		_, _ = w.Write([]byte(`{"result": {"status": "completed", "config": {"params": {"vectors": {"size": 512, "distance": "Dot"}}}}}`))
 	}))
 	b.Cleanup(server.Close)
-	f := &fixture{
-		t: b, pool: openPool(b, testkit.Database(b, db.Up)),
-		qdrant: config.Qdrant{URL: server.URL, Collection: "bench"},
-	}
-	f.Semantic = f.service(&connect.Servers{Pool: f.pool})
+	f := onDatabase(b)
+	f.qdrant = config.Qdrant{URL: server.URL, Collection: "bench"}
+	f.Semantic = f.service(f.connects())
 	index := f.index
 	require.NoError(b, index.Look(ctx))
 	f.index = nil // what a store does in the background is measured by itself

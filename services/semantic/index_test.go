@@ -15,7 +15,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/testkit"
@@ -67,10 +66,9 @@ func startQdrant(t *testing.T, x *indexed) config.Qdrant {
 
 func newIndexed(t *testing.T) *indexed {
 	t.Parallel()
-	x := &indexed{fixture: &fixture{t: t}}
-	x.pool = openPool(t, testkit.Database(t, db.Up))
+	x := &indexed{fixture: onDatabase(t)}
 	x.qdrant = startQdrant(t, x)
-	x.Semantic = x.service(&connect.Servers{Pool: x.pool})
+	x.Semantic = x.service(x.connects())
 	require.NoError(t, x.index.Look(ctx))
 	return x
 }
@@ -81,7 +79,7 @@ func (x *indexed) another(change ...func(*config.Qdrant)) *Semantic {
 	for _, set := range change {
 		set(&f.qdrant)
 	}
-	return f.service(&connect.Servers{Pool: x.pool})
+	return f.service(f.connects())
 }
 
 // collection is the one that the index is kept in.
@@ -93,8 +91,8 @@ func (x *indexed) points() []standin.Point { return x.server.Points(x.collection
 
 // mirrors says that the index holds exactly the chunks that documents show, and that nothing waits to be brought.
 func (x *indexed) mirrors() error {
-	shown := many[string](x.fixture, `SELECT concat_ws(' ', d.connector_id, d.id, d.session || '/' || d.first_no, c.no)
-		FROM documents d JOIN chunks c ON c.session = d.session AND c.first_no = d.first_no AND c.document_id = d.id`)
+	shown := many[string](x.fixture, `SELECT concat_ws(' ', d.connector_id, d.id, d.try_id || '/' || d.first_no, c.no)
+		FROM documents d JOIN chunks c ON c.try_id = d.try_id AND c.first_no = d.first_no AND c.document_id = d.id`)
 	held := []string{}
 	for _, p := range x.points() {
 		held = append(held, fmt.Sprintf("%v %v %v %v", p.Payload["connector_id"], p.Payload["document_id"], p.Payload["version"], p.Payload["no"]))
@@ -113,8 +111,8 @@ func TestARunWaitsForWhatItsConnectorHasChangedAndForNoOther(t *testing.T) {
 	c, other := x.syncing(), x.syncing()
 	c.stores(c.doc(1, "a", "zebra"))
 	other.stores(other.doc(1, "b", "yak"))
-	x.exec(`UPDATE connectors SET status = 'DISABLED' WHERE id = $1`, c.connector) // that run is over
-	x.exec(`UPDATE connectors SET status = 'ACTIVE' WHERE id = $1`, c.connector)
+	x.exec(`SELECT moves.disable($1)`, c.connector) // that run is over
+	x.exec(`SELECT moves.enable($1)`, c.connector)
 	c = c.again()
 	c.stores(c.completed(0)) // nothing has changed since
 	require.Equal(t, "running", c.verdict(), "what the run before has stored is not in the index")
@@ -137,7 +135,7 @@ func TestWhatIsReplacedDeletedOrSweptLeavesTheIndex(t *testing.T) {
 	require.Empty(t, x.finds(Reader{UserID: 1}, "zebra"))
 	require.Empty(t, x.finds(Reader{UserID: 1}, "yak"))
 	x.exec(`DELETE FROM connectors WHERE id = $1`, c.connector)
-	require.NoError(t, x.Sweep(ctx))
+	x.sweeps()
 	require.NoError(t, x.index.Look(ctx))
 	require.NoError(t, x.mirrors())
 	require.Empty(t, x.points())
@@ -234,10 +232,10 @@ func TestAnIndexThatNobodyKeepsIsForgottenAndGathersNothing(t *testing.T) {
 	kept := x.Semantic
 	x.Semantic = x.another(func(q *config.Qdrant) { q.URL = "" })
 	x.synced(map[string]string{"b": "yak"})
-	require.NoError(t, x.Sweep(ctx))
+	require.NoError(t, x.SweepIndex(ctx))
 	require.Equal(t, int64(1), x.count("search_index_changes"), "one of the replicas still keeps it")
 	x.exec(`UPDATE search_index SET fed_at = fed_at - interval '11 minutes'`)
-	require.NoError(t, x.Sweep(ctx))
+	require.NoError(t, x.SweepIndex(ctx))
 	x.synced(map[string]string{"c": "xerus"})
 	require.Zero(t, x.count("search_index_changes"))
 	require.NoError(t, kept.index.Look(ctx))
@@ -282,8 +280,9 @@ func TestAnIndexOfAnotherNameTakesOverWhenTheFirstIsNotKeptAnyMore(t *testing.T)
 
 func TestTwoDatabasesOnOneQdrantDoNotTouchEachOther(t *testing.T) {
 	x := newIndexed(t)
-	y := &indexed{fixture: &fixture{t: t, pool: openPool(t, testkit.Database(t, db.Up)), qdrant: x.qdrant}, server: x.server}
-	y.Semantic = y.service(&connect.Servers{Pool: y.pool})
+	y := &indexed{fixture: onDatabase(t), server: x.server}
+	y.qdrant = x.qdrant
+	y.Semantic = y.service(y.connects())
 	x.synced(map[string]string{"a": "zebra"})
 	require.NoError(t, y.index.Look(ctx))
 	y.synced(map[string]string{"a": "yak"})
@@ -305,12 +304,12 @@ func TestWhoBringsALotKeepsTheIndexMeanwhile(t *testing.T) {
 }
 
 func TestATurnIsBoundedInChunks(t *testing.T) {
-	session := uuid.New()
+	try := uuid.New()
 	changes := func(chunks ...int32) (rows []dbgen.ChangedDocumentsRow) {
 		for i, n := range chunks {
 			id := int64(i + 1)
 			connector, firstNo := int32(1), id
-			rows = append(rows, dbgen.ChangedDocumentsRow{ID: id, DocumentID: id, ConnectorID: &connector, Session: &session, FirstNo: &firstNo, Chunks: n})
+			rows = append(rows, dbgen.ChangedDocumentsRow{ID: id, DocumentID: id, ConnectorID: &connector, TryID: &try, FirstNo: &firstNo, Chunks: n})
 		}
 		return rows
 	}
@@ -355,15 +354,14 @@ func TestAVectorThatIsNoneHoldsUpNoOther(t *testing.T) {
 
 func TestTheServiceKeepsTheIndexWhileItRuns(t *testing.T) {
 	t.Parallel()
-	x := &indexed{fixture: &fixture{t: t}}
+	x := &indexed{fixture: onDatabase(t)}
 	x.qdrant = startQdrant(t, x)
 	f := &flow{fixture: x.fixture}
-	url := testkit.Database(t, db.Up)
-	common := config.Common{DatabaseURL: url, NATSURL: testkit.NATS(t).URL(), DatabaseMaxConns: 8}
+	common := config.Common{DatabaseURL: x.url, DatabaseRole: role, NATSURL: testkit.NATS(t).URL(), DatabaseMaxConns: 8}
 	servers, err := connect.Open(ctx, common, "semantic", connect.NewProcess(testkit.Logger(t)))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = servers.Close() })
-	x.pool, x.Semantic, f.js = openPool(t, url), x.service(servers), servers.Stream
+	x.Semantic, f.js = x.service(servers), servers.Stream
 	f.runs()
 	c := x.syncing()
 	f.publishes(c.doc(1, "a", "zebra"), c.doc(2, "b", "yak"), c.completed(2))

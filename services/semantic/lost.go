@@ -22,8 +22,6 @@ const (
 	lostBatch = 200
 	// drainingPage is how many draining runs are looked at, from each end of the stream's order.
 	drainingPage = 500
-	// missingFor is how long a run's documents must be missing before they count as lost, so that more than one look says so.
-	missingFor = 15 * time.Second
 	// heardWithin is how lately a stream's leader must have heard of a replica; less than it takes to elect another.
 	heardWithin = 3 * time.Second
 )
@@ -78,9 +76,11 @@ func (s *Semantic) FailLostInTransit(ctx context.Context) error {
 	for len(lost) > 0 {
 		batch := lost[:min(len(lost), lostBatch)]
 		lost = lost[len(batch):]
-		failed, err := deadline.Get(ctx, "semantic.fail_lost_in_transit", queryTimeout, func(ctx context.Context) ([]dbgen.FailLostInTransitRow, error) {
-			return s.queries.FailLostInTransit(ctx, dbgen.FailLostInTransitParams{Candidates: batch, FirstSeq: first, LastSeq: last})
-		})
+		p := dbgen.FailLostInTransitParams{Candidates: batch, FirstSeq: first, LastSeq: last}
+		failed, err := deadline.Get(ctx, "semantic.fail_lost_in_transit", queryTimeout,
+			func(ctx context.Context) ([]dbgen.FailLostInTransitRow, error) {
+				return s.queries.FailLostInTransit(ctx, p)
+			})
 		if err != nil {
 			return fmt.Errorf("fail runs that were lost in transit: %w", err)
 		}

@@ -16,7 +16,7 @@ func (it *item) claim(try uuid.UUID) uuid.UUID {
 		return uuid.UUID{}
 	}
 	p := it.part
-	return uuid.NewSHA1(try, fmt.Appendf(nil, "%q %d %d %d %q %q", p.SourceId, p.FirstNo, p.Parts, p.ChunkCount, p.ContentHash, p.VersionToken))
+	return uuid.NewSHA1(try, fmt.Appendf(nil, "%q %d %d %d", p.SourceId, p.FirstNo, p.Parts, p.ChunkCount))
 }
 
 // hasChunks says whether the item's document, once it is whole, shows chunks of this try.

@@ -91,7 +91,7 @@ func TestBystandersOfACrashAreNotBlamed(t *testing.T) {
 	c := f.syncing()
 	f.publishes(c.doc(1, "bad", "poison"), c.doc(2, "good", "apple"), c.doc(3, "fine", "banana"), c.completed(3))
 	// Crash after crash while the first was handled: its tries are all that the crashes left.
-	f.exec(`INSERT INTO message_tries VALUES ($1, 1, $2)`, c.session, f.config.MaxTries)
+	f.exec(`INSERT INTO message_tries VALUES ($1, 1, $2)`, c.try, f.config.MaxTries)
 	for _, msg := range f.pulled(4) {
 		require.NoError(t, msg.Nak())
 	}
@@ -155,9 +155,9 @@ func TestATryThatEndedInAWaitDoesNotCount(t *testing.T) {
 func TestAnUndecodableMessageIsCountedWhereItsHeadersNameItsRun(t *testing.T) {
 	f := newFlow(t)
 	c := f.syncing()
-	f.publishRaw([]byte{0xff, 0xff}, c.session.String(), 1)
+	f.publishRaw([]byte{0xff, 0xff}, c.session.String(), c.try.String(), 1)
 	f.publishes(c.doc(2, "a", "apple"), c.completed(2))
-	f.publishRaw([]byte{0xff, 0xfe}, "", 0)
+	f.publishRaw([]byte{0xff, 0xfe}, "", "", 0)
 	f.runs()
 	f.becomes(c, "completed")
 	f.empties()
@@ -171,7 +171,7 @@ func TestAMessageThatCannotBeStoredIsCountedByItsOwnNumber(t *testing.T) {
 	bad := c.doc(1, strings.Repeat("x", 5000), "apple")
 	data, err := proto.Marshal(bad)
 	require.NoError(t, err)
-	f.publishRaw(data, "", 0) // a publisher without the kit sets no headers
+	f.publishRaw(data, "", "", 0) // a publisher without the kit sets no headers
 	f.publishes(c.completed(1))
 	f.runs()
 	f.becomes(c, "completed")
@@ -182,7 +182,7 @@ func TestAMessageThatCannotBeStoredIsCountedByItsOwnNumber(t *testing.T) {
 func TestSyncCompletedThatCannotBeHandledFailsTheRun(t *testing.T) {
 	f := newFlow(t)
 	undecodable, refused := f.syncing(), f.syncing()
-	f.publishRaw([]byte{0xff, 0xff}, undecodable.session.String(), 0)
+	f.publishRaw([]byte{0xff, 0xff}, undecodable.session.String(), undecodable.try.String(), 0)
 	m := refused.completed(0)
 	for range 3000 {
 		m.GetCompleted().NewState.Fields[uuid.NewString()] = m.GetCompleted().NewState.Fields["delta"]
@@ -203,10 +203,10 @@ func TestAMessageBeyondTheTotalFailsTheRunAndEnds(t *testing.T) {
 	f := newFlow(t)
 	c := f.syncing()
 	f.publishes(c.completed(1), c.doc(2, "a", "apple"), c.doc(3, "b", "banana"))
-	f.exec(`UPDATE scheduler_runs SET total = 1, stored = 1 WHERE id = $1`, c.session)
+	f.exec(`UPDATE open_runs SET total = 1, stored = 1, whole = true WHERE id = $1`, c.session)
 	f.exec(`CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		IF NEW.status = 'completed' THEN RAISE EXCEPTION 'not yet'; END IF; RETURN NEW; END $$`)
-	f.exec(`CREATE TRIGGER hold BEFORE UPDATE ON scheduler_runs FOR EACH ROW EXECUTE FUNCTION hold()`)
+	f.exec(`CREATE TRIGGER hold BEFORE INSERT ON runs FOR EACH ROW EXECUTE FUNCTION hold()`)
 	f.runs()
 	f.becomes(c, "failed")
 	f.empties()
@@ -218,7 +218,7 @@ func TestATryForARunThatIsOverLeavesNothingBehind(t *testing.T) {
 	c := f.syncing()
 	f.publishes(c.doc(1, "a", "apple"))
 	require.NoError(t, f.pulled(1)[0].Nak())
-	f.exec(`UPDATE connectors SET status = 'DISABLED' WHERE id = $1`, c.connector)
+	f.exec(`SELECT moves.disable($1)`, c.connector)
 	f.runs()
 	f.empties()
 	require.Zero(t, f.count("message_tries"))

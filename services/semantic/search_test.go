@@ -72,7 +72,7 @@ func TestOwnerAndScopeAreTheLiveConnectors(t *testing.T) {
 func TestADisabledConnectorIsStillSearchableAndADeletedOneIsNot(t *testing.T) {
 	onEveryIndex(t, func(t *testing.T, f *fixture) {
 		c := f.synced(map[string]string{"a": "zebra"})
-		f.exec(`UPDATE connectors SET status = 'DISABLED' WHERE id = $1`, c.connector)
+		f.exec(`SELECT moves.disable($1)`, c.connector)
 		require.Equal(t, []string{"a"}, f.finds(Reader{UserID: 1}, "zebra"))
 		f.exec(`DELETE FROM connectors WHERE id = $1`, c.connector)
 		require.Empty(t, f.finds(Reader{UserID: 1}, "zebra"))

@@ -62,7 +62,8 @@ type Semantic struct {
 	// workers is which worker processes are lost; the look for them alone touches it.
 	workers *leases.Watch
 	// missing is since when the documents of draining runs are not in the stream; the look for them alone touches it.
-	missing    map[uuid.UUID]time.Time
+	missing map[uuid.UUID]time.Time
+	// missingFor is how long they must be missing before they count as lost, so that more than one look says so: a lease.
 	missingFor time.Duration
 	// wholeAfter, checkpointedAfter and deletedAfter are where the look of each goes on; it alone touches it.
 	wholeAfter, checkpointedAfter uuid.UUID
@@ -89,7 +90,7 @@ func New(cfg Config, servers *connect.Servers, embedder Embedder, store Store, p
 		embedder: embedder, store: store, metrics: newMetrics(process.Metrics, cfg.Workers),
 		log: process.Log.With("service", "semantic"), storeTimeout: storeTimeout,
 		workers:    leases.NewWatch(servers.Pool, time.Duration(cfg.LeaseSeconds)*time.Second),
-		missingFor: missingFor,
+		missingFor: time.Duration(cfg.LeaseSeconds) * time.Second,
 	}
 	if cfg.Qdrant.URL != "" {
 		s.index = newIndex(cfg.Qdrant, servers.Pool, embedder, s.metrics, s.log)

@@ -20,7 +20,7 @@ func inListing(listing int32) func(*internalpb.DocumentPart) {
 func (c trip) covering(no int64) *internalpb.DocumentProcessRequest {
 	m := c.checkpoint(no, 1)
 	kit, err := structpb.NewValue(map[string]any{"seen": map[string]any{
-		c.session.String(): map[string]any{"listing": 1, "no": no},
+		c.try.String(): map[string]any{"listing": 1, "no": no},
 	}})
 	require.NoError(c.f.t, err)
 	m.GetCheckpoint().State.Fields["$kit"] = kit
@@ -30,7 +30,7 @@ func (c trip) covering(no int64) *internalpb.DocumentProcessRequest {
 func (c trip) sightings() []string {
 	c.f.t.Helper()
 	return many[string](c.f, `SELECT concat_ws(' ', listing, source_id, no) FROM sightings
-		WHERE connector_id = $1 AND session = $2 ORDER BY 1`, c.connector, c.session)
+		WHERE connector_id = $1 AND try_id = $2 ORDER BY 1`, c.connector, c.try)
 }
 
 func TestWhatAListingShowsIsWrittenDownWithTheMessageThatShowedItFirst(t *testing.T) {
@@ -46,7 +46,7 @@ func TestWhatAListingShowsIsWrittenDownWithTheMessageThatShowedItFirst(t *testin
 func TestADocumentThatWasGivenUpHasBeenShown(t *testing.T) {
 	f := newFixture(t)
 	c := f.syncing()
-	d := delivery{request: c.doc(1, "a", "apple", inListing(1)), session: c.session}
+	d := delivery{request: c.doc(1, "a", "apple", inListing(1)), try: c.of()}
 	require.NoError(t, f.countPoison(ctx, d, errors.New("it kills its readers")))
 	require.Equal(t, []string{"1 a 1"}, c.sightings())
 }
@@ -57,13 +57,13 @@ func TestSightingsStayWhileACheckpointSpeaksOfThem(t *testing.T) {
 	first.stores(first.doc(1, "a", "apple", inListing(1)), first.covering(2), first.doc(3, "b", "banana", inListing(1)))
 	require.NoError(t, f.Sweep(ctx))
 	require.Len(t, first.sightings(), 2, "of a run that is open")
-	require.NoError(t, f.lifecycle.Fail(ctx, first.session, lifecycle.Transient, "no"))
+	require.NoError(t, f.lifecycle.Fail(ctx, first.of(), lifecycle.Transient, "no"))
 	require.NoError(t, f.Sweep(ctx))
 	require.Len(t, first.sightings(), 2, "of a run that another goes on from")
 
 	second := first.again()
 	second.stores(second.doc(1, "c", "cherry", inListing(1)))
-	require.NoError(t, f.lifecycle.Fail(ctx, second.session, lifecycle.Transient, "no"))
+	require.NoError(t, f.lifecycle.Fail(ctx, second.of(), lifecycle.Transient, "no"))
 	require.NoError(t, f.Sweep(ctx))
 	require.Empty(t, second.sightings(), "of a run without a checkpoint")
 	require.Len(t, first.sightings(), 2)
@@ -79,14 +79,14 @@ func TestSightingsOfADeletedOrChangedConnectorAreSwept(t *testing.T) {
 	for _, change := range []string{`DELETE FROM connectors WHERE id = $1`, `UPDATE connectors SET config = '{"x": 1}' WHERE id = $1`} {
 		c := f.syncing()
 		c.stores(c.doc(1, "a", "apple", inListing(1)), c.covering(2))
-		require.NoError(t, f.lifecycle.Fail(ctx, c.session, lifecycle.Transient, "no"))
+		require.NoError(t, f.lifecycle.Fail(ctx, c.of(), lifecycle.Transient, "no"))
 		require.NoError(t, f.Sweep(ctx))
 		f.exec(change, c.connector)
 		if c.exists() {
 			next := c.again()
 			next.stores(next.completed(0))
 		}
-		require.NoError(t, f.Sweep(ctx))
+		f.sweeps()
 		require.Zero(t, f.count("sightings"), change)
 	}
 }

@@ -58,7 +58,7 @@ func (b *behind) says(text string) {
 func newBehind(t *testing.T) *behind {
 	t.Parallel()
 	database, broker := testkit.Database(t, db.Up), testkit.NATS(t).URL()
-	b := &behind{flow: &flow{fixture: &fixture{t: t}}}
+	b := &behind{flow: &flow{fixture: &fixture{t: t, url: database}}}
 	through := func(server string) (*faultproxy.Proxy, string) {
 		u, err := url.Parse(server)
 		require.NoError(t, err)
@@ -69,7 +69,7 @@ func newBehind(t *testing.T) *behind {
 		require.NoError(t, err)
 		return proxy, address
 	}
-	common := config.Common{DatabaseMaxConns: 8}
+	common := config.Common{DatabaseMaxConns: 8, DatabaseRole: role}
 	b.postgres, common.DatabaseURL = through(database)
 	b.nats, common.NATSURL = through(broker)
 	log := slog.New(slog.NewMultiHandler(testkit.Logger(t).Handler(), slog.NewTextHandler(b, nil)))

@@ -3,9 +3,15 @@ package semantic
 import (
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 )
+
+// sweeps removes everything that may go.
+func (f *fixture) sweeps() {
+	f.t.Helper()
+	require.NoError(f.t, f.Sweep(ctx))
+	require.NoError(f.t, f.SweepDeletedConnectors(ctx))
+}
 
 func TestTheSweepRemovesWhatAnEndedRunLeft(t *testing.T) {
 	f := newFixture(t)
@@ -14,15 +20,15 @@ func TestTheSweepRemovesWhatAnEndedRunLeft(t *testing.T) {
 	require.NoError(t, f.Sweep(ctx))
 	require.Equal(t, int64(3), f.count("chunks"), "an open run's parts stay")
 	require.Equal(t, int64(2), f.count("run_messages"))
-	f.exec(`INSERT INTO message_tries VALUES ($1, 2, 1)`, c.session)
-	f.exec(`UPDATE connectors SET status = 'DISABLED' WHERE id = $1`, c.connector)
+	f.exec(`INSERT INTO message_tries VALUES ($1, 2, 1)`, c.try)
+	f.exec(`SELECT moves.disable($1)`, c.connector)
 	require.NoError(t, f.Sweep(ctx))
 	require.Equal(t, line("a", "apple"), c.documents())
 	require.Equal(t, int64(1), f.count("chunks"))
 	require.Equal(t, int64(1), f.count("documents"))
 	require.Zero(t, f.count("run_messages"))
 	require.Zero(t, f.count("message_tries"))
-	require.Zero(t, f.count("scheduler_runs WHERE swept_at IS NULL"))
+	require.Zero(t, f.count("unswept_runs"))
 }
 
 func TestTheSweepLeavesADocumentThatANewRunIsWriting(t *testing.T) {
@@ -67,48 +73,23 @@ func TestTheSweepRemovesWhatAnEarlierConfigurationLeft(t *testing.T) {
 
 func TestOneSweepTakesEveryEndedRun(t *testing.T) {
 	f := newFixture(t)
-	f.exec(`INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, due_at, started_at, completed_at, status, config_version)
-		SELECT gen_random_uuid(), 1, 'connector.sync.web', 'manual', now(), now(), now(), 'completed', 1
-		FROM generate_series(1, 250) i`) // more than two batches
+	f.exec(`INSERT INTO unswept_runs (run_id, connector_id, try_id, config_version, outdated)
+		SELECT gen_random_uuid(), i, gen_random_uuid(), 1, false FROM generate_series(1, 250) i`) // many batches
 	require.NoError(t, f.Sweep(ctx))
-	require.Zero(t, f.count("scheduler_runs WHERE swept_at IS NULL"))
+	require.Zero(t, f.count("unswept_runs"))
 }
 
 func TestTheSweepRemovesADeletedConnectorsDocumentsAndNoOthers(t *testing.T) {
 	f := newFixture(t)
 	gone := f.synced(map[string]string{"a": "apple", "b": "banana"})
 	kept := f.synced(map[string]string{"a": "avocado"})
-	f.exec(`INSERT INTO documents (connector_id, source_id, status) SELECT $1, 'page/' || i, 'stored'
-		FROM generate_series(1, 1200) i`, gone.connector) // more than one batch
+	f.exec(`INSERT INTO documents (connector_id, source_id, status, config_version) SELECT $1, 'page/' || i, 'stored', $2
+		FROM generate_series(1, 1200) i`, gone.connector, gone.version) // more than one page
 	f.exec(`DELETE FROM connectors WHERE id = $1`, gone.connector)
-	require.NoError(t, f.Sweep(ctx))
+	f.sweeps()
 	require.Empty(t, gone.documents())
 	require.Equal(t, line("a", "avocado"), kept.documents())
 	require.Equal(t, int64(1), f.count("chunks"))
 	require.Zero(t, f.count("deleted_connectors"))
 	require.Equal(t, "completed", gone.verdict(), "runs outlive their connector")
-}
-
-func TestTheLedgerKeepsTheLatest20RunsAndWhatIsYoung(t *testing.T) {
-	f := newFixture(t)
-	past := func(c trip, runs int, days int) {
-		f.exec(`INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, due_at, started_at, completed_at, status,
-				config_version, swept_at)
-			SELECT gen_random_uuid(), $1, 'j', 'manual', at, at, at, 'completed', 1, at
-			FROM (SELECT clock_timestamp() - make_interval(days => $3, mins => i) AS at FROM generate_series(1, $2) i) s`,
-			c.connector, runs, days)
-	}
-	old, few, young := f.connector(), f.connector(), f.connector()
-	past(old, 30, 100)
-	past(few, 5, 100)
-	past(young, 30, 10)
-	require.NoError(t, f.Sweep(ctx))
-	rows, err := f.pool.Query(ctx, `SELECT connector_id, count(*) FROM scheduler_runs GROUP BY 1`)
-	require.NoError(t, err)
-	kept := map[int32]int64{}
-	var id int32
-	var n int64
-	_, err = pgx.ForEachRow(rows, []any{&id, &n}, func() error { kept[id] = n; return nil })
-	require.NoError(t, err)
-	require.Equal(t, map[int32]int64{old.connector: 20, few.connector: 5, young.connector: 30}, kept)
 }

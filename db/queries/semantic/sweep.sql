@@ -76,3 +76,8 @@ SELECT k.dropped::integer AS dropped, k.removed::integer AS removed FROM moves.k
 
 -- name: ForgetWorkers :one
 SELECT moves.forget_workers(@batch::integer)::integer;
+
+-- name: HoldsLeftovers :one
+-- Whether something is left that somebody held while it was swept.
+SELECT EXISTS (SELECT FROM documents d WHERE d.connector_id = @connector_id AND d.status IN ('deleted', 'partial')
+    AND NOT EXISTS (SELECT FROM open_runs r WHERE r.connector_id = d.connector_id AND r.try_id = d.touched_by))::boolean;

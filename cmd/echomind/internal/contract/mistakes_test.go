@@ -123,6 +123,9 @@ func TestAMistakeChangesNothing(t *testing.T) {
 		{pickUp, "moves.disable($C)", "42501"},
 		{"", "moves.claim('[]', now())", "42501"},
 		{"", "config FROM connectors", "42501"},
+		{"", "run_id FROM connectors", "42501"},
+		{"", "1 FROM open_runs", "42501"},
+		{"", "1 FROM workers", "42501"},
 		{"", "state FROM connectors", "42501"},
 		{"", "1 FROM scheduler_runs", "42501"},
 		{"", "1 FROM runs", "42501"},
@@ -182,6 +185,25 @@ func TestNothingIsMovedAfterTheEnd(t *testing.T) {
 		}
 		require.Equal(t, stands, p.stands(p.id), end)
 	}
+}
+
+func TestARunThatItsWorkerDoesNotNameIsFoundLost(t *testing.T) {
+	p := newTrip(t)
+	const keeps = `SELECT r.worker_id = $2 AND EXISTS (SELECT FROM workers w WHERE w.id = r.worker_id AND w.expires_at > now())
+		FROM open_runs r WHERE r.id = $1`
+	require.Equal(t, "true", p.says(pickUpLeased))
+	p.exec(`UPDATE open_runs SET picked_up_at = picked_up_at - interval '1 min' WHERE id = $1`, p.run)
+	for _, call := range []string{
+		"moves.heartbeat($W, '15 s', ARRAY[$R]::uuid[], ARRAY[$T]::uuid[])", "moves.heartbeat($W, '15 s', NULL, NULL)",
+		"moves.heartbeat($X, '15 s', '{}', '{}')",
+	} {
+		require.Empty(t, p.says(call), call)
+		require.True(t, ask[bool](p.database, keeps, p.run, p.worker), call)
+	}
+	require.Empty(t, p.says("moves.heartbeat($W, '15 s', '{}', '{}')"))
+	require.False(t, ask[bool](p.database, keeps, p.run, p.worker))
+	require.NotEmpty(t, p.says("moves.heartbeat($W, '15 s', ARRAY[$R]::uuid[], ARRAY[$T]::uuid[])"), "it is told so")
+	require.Equal(t, "true", p.says("moves.release($R, $T)"), "and may still hand it back")
 }
 
 func TestASubscriberWritesNoTable(t *testing.T) {

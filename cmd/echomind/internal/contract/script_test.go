@@ -77,6 +77,9 @@ func TestEachStepOfTheDocumentDoesWhatItSays(t *testing.T) {
 	for _, step := range steps {
 		t.Logf("line %d: %s\n%s", step.line, step.kind, step.text)
 		r.seen[step.kind]++
+		if step.kind != "answer" {
+			require.Empty(t, answer, "line %d: the document does not say what the step before this one answers", step.line)
+		}
 		switch step.kind {
 		case "sql user":
 			answer = r.user.types(step.text)
@@ -95,6 +98,7 @@ func TestEachStepOfTheDocumentDoesWhatItSays(t *testing.T) {
 			t.Fatalf("line %d: a block of kind %q is no step", step.line, step.kind)
 		}
 	}
+	require.Empty(t, answer, "the last step")
 	for _, kind := range []string{"sql user", "sql subscriber", "nats", "answer"} {
 		require.Positive(t, r.seen[kind], kind)
 	}

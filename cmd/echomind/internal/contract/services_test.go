@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
@@ -16,31 +15,38 @@ import (
 // serve runs the scheduler and semantic, each as a member of its own group.
 func (d *database) serve(natsURL string, access func(service string) config.NATSAccess) {
 	d.Helper()
-	d.Setenv("HTTP_ADDR", "")
-	d.Setenv("NATS_URL", natsURL)
 	d.Setenv("WORKER_LEASE_SECONDS", "3")
 	d.Setenv("SCHEDULER_WATCH_INTERVAL_SECONDS", "1")
-	process := connect.NewProcess(testkit.Logger(d.T))
-	ctx, cancel := context.WithCancel(ctx)
-	group, ctx := errgroup.WithContext(ctx)
-	run(d, group, access("scheduler"), "echomind_scheduler", func(c scheduler.Config) error { return scheduler.Run(ctx, c, process) })
-	run(d, group, access("semantic"), "echomind_semantic", func(c semantic.Config) error { return semantic.Run(ctx, c, process) })
-	d.Cleanup(func() {
-		cancel()
-		if err := group.Wait(); err != nil {
-			d.Errorf("the services ended: %v", err)
-		}
-	})
+	start(d, natsURL, access("scheduler"), "echomind_scheduler", scheduler.Run)
+	d.serveSemantic(natsURL, access)
 }
 
-func run[C any](d *database, group *errgroup.Group, access config.NATSAccess, role string, service func(C) error) {
+func (d *database) serveSemantic(natsURL string, access func(service string) config.NATSAccess) {
 	d.Helper()
+	start(d, natsURL, access("semantic"), "echomind_semantic", semantic.Run)
+}
+
+// start runs a service until the test ends.
+func start[C any](
+	d *database, natsURL string, access config.NATSAccess, role string, service func(context.Context, C, connect.Process) error,
+) {
+	d.Helper()
+	for name, value := range map[string]string{
+		"DATABASE_URL": d.login(role), "NATS_URL": natsURL, "NATS_USER": access.NATSUser, "NATS_PASSWORD": access.NATSPassword, "HTTP_ADDR": "",
+	} {
+		d.Setenv(name, value)
+	}
 	var cfg C
-	d.Setenv("DATABASE_URL", d.login(role))
-	d.Setenv("NATS_USER", access.NATSUser)
-	d.Setenv("NATS_PASSWORD", access.NATSPassword)
 	require.NoError(d, config.Load(&cfg))
-	group.Go(func() error { return service(cfg) })
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- service(ctx, cfg, connect.NewProcess(testkit.Logger(d.T))) }()
+	d.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			d.Errorf("a service of %s has ended: %v", role, err)
+		}
+	})
 }
 
 // anybody is how a service logs in to a server without users.

@@ -22,6 +22,7 @@ import (
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/proto/gen/internalpb"
@@ -158,13 +159,9 @@ func (l *line) trigger() (verdict string) {
 func (l *line) dispatch() (session uuid.UUID) {
 	l.Helper()
 	ctx := context.Background()
-	session = uuid.New()
-	l.exec(`UPDATE scheduler_runs SET status = 'failed', reason = 'worker lost', completed_at = clock_timestamp()
-		WHERE connector_id = $1 AND status = 'running'`, l.id)
-	l.exec(`INSERT INTO scheduler_runs (id, connector_id, job_name, trigger, due_at, started_at, config_version)
-		SELECT $2, id, 'connector.sync', 'manual', now(), clock_timestamp(), config_version FROM connectors WHERE id = $1`, l.id, session)
-	l.exec(`UPDATE connectors SET status = 'PENDING', chunking_session = $2, dispatched_at = now(), dispatches = 1,
-		next_sync_at = NULL, due_reason = NULL, slot_at = NULL, needs_plan = false WHERE id = $1`, l.id, session)
+	l.exec(`SELECT moves.end_runs(ARRAY[id], 'failed', 'worker lost') FROM open_runs WHERE connector_id = $1`, l.id)
+	movestest.Force(l, l.pool, `UPDATE connectors SET status = 'ERROR', run_id = NULL WHERE id = $1 AND run_id IS NOT NULL`, l.id)
+	session = movestest.Claim(l, l.pool, l.id)
 	var config, state []byte
 	request := &internalpb.ConnectorSyncRequest{ConnectorId: l.id, UserId: 1, ChunkingSession: session.String(), TypeName: l.kind}
 	require.NoError(l, l.pool.QueryRow(ctx, `SELECT config, state, config_version FROM connectors WHERE id = $1`, l.id).

@@ -87,6 +87,19 @@ func (q *Queries) ForgetWorkers(ctx context.Context, batch int32) (int32, error)
 	return column_1, err
 }
 
+const holdsLeftovers = `-- name: HoldsLeftovers :one
+SELECT EXISTS (SELECT FROM documents d WHERE d.connector_id = $1 AND d.status IN ('deleted', 'partial')
+    AND NOT EXISTS (SELECT FROM open_runs r WHERE r.connector_id = d.connector_id AND r.try_id = d.touched_by))::boolean
+`
+
+// Whether something is left that somebody held while it was swept.
+func (q *Queries) HoldsLeftovers(ctx context.Context, connectorID int32) (bool, error) {
+	row := q.db.QueryRow(ctx, holdsLeftovers, connectorID)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const keepDeletedPlace = `-- name: KeepDeletedPlace :exec
 UPDATE deleted_connectors SET swept_after = $1 WHERE id = $2 AND config_version = $3
 `

@@ -1,0 +1,135 @@
+package leases
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/db"
+	"github.com/echomind/sync/internal/movestest"
+	"github.com/echomind/sync/internal/testkit"
+)
+
+func open(t *testing.T) *pgxpool.Pool {
+	t.Helper()
+	t.Parallel()
+	pool, err := pgxpool.New(t.Context(), testkit.Database(t, db.Up))
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+func exec(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
+	t.Helper()
+	_, err := pool.Exec(t.Context(), sql, args...)
+	require.NoError(t, err)
+}
+
+// expired is a worker whose lease has run out and that holds a run.
+func expired(t *testing.T, pool *pgxpool.Pool) uuid.UUID {
+	t.Helper()
+	var id int32
+	require.NoError(t, pool.QueryRow(t.Context(), `INSERT INTO connectors (name, type, user_id) VALUES ('docs', 'web', 1) RETURNING id`).Scan(&id))
+	try := movestest.Syncing(t, pool, id)
+	var worker uuid.UUID
+	require.NoError(t, pool.QueryRow(t.Context(), `UPDATE workers SET expires_at = clock_timestamp()
+		WHERE id = (SELECT worker_id FROM open_runs WHERE id = $1) RETURNING id`, try.Run).Scan(&worker))
+	return worker
+}
+
+// look returns the lost workers.
+func look(t *testing.T, w *Watch) (lost []uuid.UUID) {
+	t.Helper()
+	text, err := w.Look(t.Context())
+	require.NoError(t, err)
+	var all []Silent
+	require.NoError(t, json.Unmarshal(text, &all))
+	for _, s := range all {
+		lost = append(lost, s.ID)
+	}
+	return lost
+}
+
+// past makes everything that a watch has seen so much older.
+func (w *Watch) past(by time.Duration) {
+	for id, s := range w.seen {
+		s.since = s.since.Add(-by)
+		w.seen[id] = s
+	}
+	w.from, w.looked = w.from.Add(-by), w.looked.Add(-by)
+}
+
+func TestAWorkerIsLostWhenItsLeaseIsOverAndItWasNotHeardOfForALease(t *testing.T) {
+	pool := open(t)
+	w := NewWatch(pool, 15*time.Second)
+	worker := expired(t, pool)
+	exec(t, pool, `UPDATE workers SET expires_at = clock_timestamp() + interval '1 minute'`)
+	require.Empty(t, look(t, w))
+	w.past(15 * time.Second)
+	require.Empty(t, look(t, w), "its lease is not over")
+	exec(t, pool, `UPDATE workers SET expires_at = clock_timestamp()`)
+	require.Equal(t, []uuid.UUID{worker}, look(t, w), "its silence counts from its last heartbeat on, not from the end of its lease")
+	exec(t, pool, `UPDATE workers SET beats = beats + 1`)
+	require.Empty(t, look(t, w), "it was heard of")
+	w.past(10 * time.Second)
+	require.Empty(t, look(t, w))
+	w.past(5 * time.Second)
+	require.Equal(t, []uuid.UUID{worker}, look(t, w))
+}
+
+func TestAWorkerWithoutARunThatMissesSomethingIsNobodysLoss(t *testing.T) {
+	pool := open(t)
+	w := NewWatch(pool, 0)
+	worker := expired(t, pool)
+	require.Equal(t, []uuid.UUID{worker}, look(t, w))
+	exec(t, pool, `UPDATE open_runs SET total = 0, whole = true`)
+	require.Empty(t, look(t, w))
+}
+
+func TestForgettingHoldsEverythingForALease(t *testing.T) {
+	pool := open(t)
+	w := NewWatch(pool, 15*time.Second)
+	worker := expired(t, pool)
+	require.Empty(t, look(t, w))
+	require.False(t, w.Held())
+	w.past(15 * time.Second)
+	w.Forget()
+	require.True(t, w.Held())
+	require.Empty(t, look(t, w))
+	w.past(14 * time.Second)
+	require.True(t, w.Held())
+	require.Empty(t, look(t, w))
+	w.past(time.Second)
+	require.False(t, w.Held())
+	require.Equal(t, []uuid.UUID{worker}, look(t, w))
+}
+
+func TestAWatcherThatStoodStillBeginsAllOver(t *testing.T) {
+	pool := open(t)
+	w := NewWatch(pool, 15*time.Second)
+	worker := expired(t, pool)
+	require.Empty(t, look(t, w))
+	w.past(time.Hour)
+	require.Empty(t, look(t, w), "what happened in this hour nobody has seen")
+	require.True(t, w.Held())
+	w.past(15 * time.Second)
+	require.Equal(t, []uuid.UUID{worker}, look(t, w))
+}
+
+func TestEveryWorkerOfManyPagesIsWatched(t *testing.T) {
+	pool := open(t)
+	w := NewWatch(pool, 0)
+	exec(t, pool, `INSERT INTO workers (id, expires_at) SELECT gen_random_uuid(), clock_timestamp() FROM generate_series(1, $1::int)`, 2*page+10)
+	worker := expired(t, pool)
+	began := time.Now()
+	require.Equal(t, []uuid.UUID{worker}, look(t, w))
+	t.Logf("a look at %d workers took %s", len(w.seen), time.Since(began))
+	require.Len(t, w.seen, 2*page+11)
+	exec(t, pool, `DELETE FROM workers WHERE id <> $1`, worker)
+	look(t, w)
+	require.Len(t, w.seen, 1, "who is gone is forgotten")
+}

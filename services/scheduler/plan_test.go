@@ -1,0 +1,88 @@
+package scheduler
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+func TestASlotThatItsUserTakesAwayBeforeTheClaimIsMissed(t *testing.T) {
+	for reason, take := range map[string]string{
+		"schedule changed before it could be claimed":  `UPDATE connectors SET refresh_freq_minutes = 5 WHERE id = $1`,
+		"disabled before it could be claimed":          `SELECT moves.disable($1)`,
+		"connector deleted before it could be claimed": `DELETE FROM connectors WHERE id = $1`,
+	} {
+		t.Run(reason, func(t *testing.T) {
+			s := setStage(t)
+			id := s.connector(row{"last_sync_at": time.Now()})
+			slot := time.Now().Add(-time.Minute).Truncate(time.Microsecond)
+			s.force(`UPDATE connectors SET next_sync_at = $2, slot_at = $2, due_reason = 'schedule' WHERE id = $1`, id, slot)
+			s.exec(take, id)
+			want(s, true, `SELECT count(*) = 1 AND bool_and(status = 'missed' AND reason = $2 AND slot = $3 AND slot_last = $3
+				AND missed_count = 1 AND trigger = 'schedule') FROM runs WHERE connector_id = $1`, id, reason, slot)
+			s.do(s.scheduler().Tick(t.Context()))
+			want(s, 1, `SELECT count(*) FROM scheduler_runs`) // the slot has one verdict
+		})
+	}
+}
+
+func TestAScheduleThatIsAgesBehindHoldsUpNobody(t *testing.T) {
+	s := setStage(t)
+	for range 50 {
+		s.cronConnector("* * * * *", time.Hour)
+	}
+	zones := []string{"UTC", "Europe/Berlin", "Africa/Casablanca"}
+	s.exec(`UPDATE connectors SET time_zone = ($1::text[])[1 + id % 3]`, zones)
+	s.force(`UPDATE connectors SET planned_through = '2000-01-01 00:00:30+00'`)
+	fine := s.cronConnector("* * * * *", time.Hour)
+	began := time.Now()
+	s.plan()
+	if claimed := s.claim(s.scheduler()); len(claimed) != 51 {
+		t.Errorf("%d connectors were claimed, want 51", len(claimed))
+	}
+	took := time.Since(began)
+	t.Logf("50 schedules that are decades behind took %s", took)
+	if took > 4*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	want(s, true, `SELECT count(*) = 50 AND min(missed_count) > 14000000 FROM runs WHERE status = 'missed' AND slot < '2000-01-02'`)
+	want(s, "PENDING", `SELECT status FROM connectors WHERE id = $1`, fine)
+}
+
+func TestAScheduleThatGoesBeyondAllTimeSaysSo(t *testing.T) {
+	s := setStage(t)
+	far, fine := s.cronConnector("0 0 1 1 *", time.Hour), s.cronConnector(nightly, 48*time.Hour)
+	s.force(`UPDATE connectors SET planned_through = '9998-12-31 12:00+00' WHERE id = $1`, far)
+	s.plan()
+	want(s, true, `SELECT NOT needs_plan AND next_sync_at IS NULL AND status_message LIKE '%never comes due' FROM connectors WHERE id = $1`, far)
+	want(s, true, `SELECT NOT needs_plan AND next_sync_at IS NOT NULL AND status_message IS NULL FROM connectors WHERE id = $1`, fine)
+}
+
+func TestAPlanThatIsRefusedIsWrittenDownAndStopsNoOther(t *testing.T) {
+	s := setStage(t)
+	refused := s.cronConnector(nightly, time.Hour)
+	for range 12 {
+		s.cronConnector(nightly, time.Hour)
+	}
+	s.exec(fmt.Sprintf(`ALTER TABLE connectors ADD CONSTRAINT broken CHECK (id <> %d OR next_sync_at IS NULL)`, refused))
+	s.do(s.scheduler(func(cfg *Config) { cfg.ClaimBatch = 5 }).Plan(t.Context()))
+	want(s, 12, `SELECT count(*) FROM connectors WHERE NOT needs_plan AND next_sync_at IS NOT NULL AND status_message IS NULL`)
+	want(s, true, `SELECT NOT needs_plan AND next_sync_at IS NULL AND status_message LIKE 'the schedule cannot be planned: %broken%'
+		FROM connectors WHERE id = $1`, refused)
+}
+
+func TestAPlanThatSomebodyHoldsIsMadeWhenItIsFree(t *testing.T) {
+	s := setStage(t)
+	held := s.cronConnector(nightly, time.Hour)
+	fine := s.cronConnector(nightly, time.Hour)
+	holder, err := s.servers.Pool.Begin(t.Context())
+	s.do(err)
+	_, err = holder.Exec(t.Context(), `SELECT 1 FROM connectors WHERE id = $1 FOR UPDATE`, held)
+	s.do(err)
+	s.run(s.scheduler(rarely))
+	planned := `SELECT count(*) FROM connectors WHERE NOT needs_plan AND id = $1`
+	s.eventually(wakes, s.countIs(1, planned, fine))
+	want(s, 0, planned, held)
+	s.do(holder.Rollback(t.Context())) // nothing is notified
+	s.eventually(pollEvery+5*time.Second, s.countIs(1, planned, held))
+}
