@@ -72,6 +72,14 @@ $(DRIVE_MOCK)/node_modules: tools/drivemock/package.json tools/drivemock/package
 test-drive-mock: $(DRIVE_MOCK)/node_modules ## the Google Drive source against google-drive-mock, somebody else's fake (needs node)
 	cd services/connector && CONNECTOR_DRIVE_MOCK=$(DRIVE_MOCK) go test -count=1 -run TestAnyDrive ./googledrive
 
+NODE_EXAMPLE := $(TOOLS)/shelf
+$(NODE_EXAMPLE)/node_modules: examples/node/package.json examples/node/package-lock.json
+	mkdir -p $(NODE_EXAMPLE) && cp $^ $(NODE_EXAMPLE)/
+	cd $(NODE_EXAMPLE) && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules
+
+test-node: $(NODE_EXAMPLE)/node_modules ## examples/node, a subscriber in JavaScript, against the real services (needs node)
+	cd cmd/echomind && CONTRACT_NODE_MODULES=$(NODE_EXAMPLE)/node_modules go test -count=1 -run TestASubscriberInJavaScript ./internal/contract
+
 # That release's programs are built in a worktree of their own; they are kept, by their commit.
 test-upgrade: ## upgrade FROM=<git ref> to what is here under running syncs; no run may fail
 	@test -n "$(FROM)" || { echo "name the release to come from: make test-upgrade FROM=<git ref>"; exit 2; }
@@ -160,4 +168,4 @@ clean: ## remove what was built; data/ stays
 	rm -rf bin
 
 
-.PHONY: images up test-compose help build run demo test test-upgrade test-kube test-helm test-drive-mock race test-alerts chaos chaos-build recovery bench bench-short generate verify lint tidy tools clean
+.PHONY: images up test-compose help build run demo test test-upgrade test-kube test-helm test-drive-mock test-node race test-alerts chaos chaos-build recovery bench bench-short generate verify lint tidy tools clean

@@ -131,14 +131,21 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Wakes the scheduler, once per transaction, when something is due, or when a place of a capped type is waited for.
+-- Wakes the scheduler when something is due, or when a place of a capped type is waited for. The latter once for each claim
+-- that was cut short: commits that notify take turns (950 a second instead of 3,500 with eight writers), and one wake is enough.
 -- +goose StatementBegin
 CREATE FUNCTION moves.wake(c connectors, left_place boolean) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
-    IF c.needs_plan OR c.next_sync_at <= clock_timestamp()
-        OR left_place AND (SELECT t.waits FROM connector_types t WHERE t.name = c.type) THEN
+    IF c.needs_plan OR c.next_sync_at <= clock_timestamp() THEN
         PERFORM pg_notify('connectors_due', '');
+    ELSIF left_place THEN
+        -- Who finds the row locked leaves the waking to the one that has it.
+        PERFORM FROM connector_types t WHERE t.name = c.type AND t.waits FOR UPDATE SKIP LOCKED;
+        IF FOUND THEN
+            UPDATE connector_types SET waits = false WHERE name = c.type;
+            PERFORM pg_notify('connectors_due', '');
+        END IF;
     END IF;
 END $$;
 -- +goose StatementEnd

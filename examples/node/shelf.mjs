@@ -22,13 +22,15 @@ const js = jetstream(nc), jsm = await jetstreamManager(nc, { checkAPI: false });
 
 const log = (what, about) => console.log(JSON.stringify({ what, ...about }));
 
+let current, stopping = false, patience = Infinity; // patience: until when a server of ours may be away
+
 // A server of ours that is away is a wait: a call is repeated until it is answered, the run has ended, or it is a mistake.
 async function again(run, call) {
   for (let pause = 200; ; pause = Math.min(2 * pause, 5_000)) {
     try {
       return await call();
     } catch (err) {
-      if (run.signal?.aborted || /^(22|23|42|55000)/.test(err.code ?? "")) throw err;
+      if (run.signal?.aborted || Date.now() > patience || /^(22|23|42|55000)/.test(err.code ?? "")) throw err;
       log("waiting", { why: err.message });
       run.message?.working();
       await sleep(pause);
@@ -39,7 +41,6 @@ const move = async (run, name, ...args) =>
   again(run, async () => (await db.query(`SELECT moves.${name}(${args.map((_, i) => `$${i + 1}`)}) AS answer`, args)).rows[0].answer);
 
 class Permanent extends Error {} // trying again cannot mend it
-let current, stopping = false;
 
 const heartbeat = setInterval(async () => {
   const run = current;
@@ -135,7 +136,11 @@ async function receive(message) {
   current = undefined;
 }
 
-for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, () => { stopping = true; current?.end.abort("stopping"); });
+for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, () => {
+  stopping = true, patience = Date.now() + 5_000;
+  current?.end.abort("stopping");
+  setTimeout(() => process.exit(1), 15_000).unref();
+});
 
 for (let consumer; !stopping;) {
   try {

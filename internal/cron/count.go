@@ -9,45 +9,33 @@ import (
 // which nobody claimed for decades is counted in a few milliseconds: between two changes of the clocks the slots of a day are
 // multiplied, not walked.
 func (s Schedule) Count(after, until time.Time) int {
-	n, at := 0, after
-	// In an hour that the clocks repeat, the wall does not tell whether a slot has been before.
-	if change, by := changeBefore(at.In(s.location)); by > 0 && at.Before(change.Add(by)) {
-		n, at = s.walk(at, earliest(until, change.Add(by)))
+	n, at := 0, after.In(s.location)
+	if change, _ := at.ZoneBounds(); !change.IsZero() {
+		at = behindRepeats(at, change)
 	}
 	for at.Before(until) {
-		_, change := at.In(s.location).ZoneBounds()
+		_, change := at.ZoneBounds()
 		if change.IsZero() || change.After(until) {
-			return n + s.onTheWall(asWall(at.In(s.location)), asWall(until.In(s.location)))
+			return n + s.onTheWall(asWall(at), asWall(until.In(s.location)))
 		}
-		before := change.Add(-1)
-		if before.After(at) {
-			n += s.onTheWall(asWall(at.In(s.location)), asWall(before.In(s.location)))
-			at = before
+		n += s.onTheWall(asWall(at), asWall(change.Add(-1).In(s.location)))
+		if s.Next(change.Add(-1)).Equal(change) { // of all slots in a gap there is one, at its end
+			n++
 		}
-		_, by := changeBefore(change.In(s.location))
-		more, end := s.walk(at, earliest(until, change.Add(by)))
-		n, at = n+more, end
+		at = behindRepeats(change.In(s.location), change)
 	}
 	return n
 }
 
-// walk counts slot by slot, and returns where it ended.
-func (s Schedule) walk(after, until time.Time) (n int, end time.Time) {
-	for at := s.Next(after); within(at, until); at = s.Next(at) {
-		n++
+// behindRepeats is a moment, or the end of the times after a change of the clocks that the wall shows again: a slot counts the
+// first time.
+func behindRepeats(at, change time.Time) time.Time {
+	_, now := change.In(at.Location()).Zone()
+	_, before := change.Add(-1).In(at.Location()).Zone()
+	if end := change.Add(time.Duration(before-now)*time.Second - 1); end.After(at) {
+		return end.In(at.Location())
 	}
-	return n, until
-}
-
-// changeBefore is the last change of the clocks up to a moment, and by how much they changed.
-func changeBefore(local time.Time) (change time.Time, by time.Duration) {
-	change, _ = local.ZoneBounds()
-	if change.IsZero() {
-		return change, 0
-	}
-	_, now := change.Zone()
-	_, before := change.Add(-1).In(local.Location()).Zone()
-	return change, time.Duration(max(now-before, before-now)) * time.Second
+	return at
 }
 
 // onTheWall is how many slots the wall shows after a time and not after another, where the clocks do not change.
@@ -95,11 +83,4 @@ func (s Schedule) upTo(t time.Time) int {
 		n += bits.OnesCount64(minutes & (1<<(t.Minute()+1) - 1))
 	}
 	return n
-}
-
-func earliest(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }

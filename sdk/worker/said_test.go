@@ -5,8 +5,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/echomind/sync/internal/testkit"
 )
 

@@ -168,7 +168,7 @@ func (w *Worker) notPickedUp(
 		acknowledge(msg, log)
 	case errors.Is(err, lifecycle.ErrHeld): // whoever holds one connector has not held up others
 		w.metrics.messages.WithLabelValues(held).Inc()
-		span.Set(tracing.Outcome(held))
+		span.Set(tracing.Outcome("handed back"))
 		pause := heldPauseOf(msg)
 		log.Info("somebody holds the connector; the message is delivered again", "pause", pause)
 		_ = msg.NakWithDelay(pause)

@@ -75,6 +75,31 @@ func TestARunThatIsNotItsOwnAnyMoreKeepsNoToken(t *testing.T) {
 	require.Equal(t, "superseded", w.text(`SELECT status FROM scheduler_runs WHERE id = $1`, session))
 }
 
+func TestARotatedTokenIsKeptThoughSomebodyHoldsTheConnectorMeanwhile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, true)
+	_, root := w.graph.NewDrive("alice", "")
+	w.graph.File(root, "plan.md", "# Plan")
+	w.add(7, first)
+	lock, err := w.pool.Begin(context.Background())
+	require.NoError(t, err)
+	w.login.set(func() {
+		w.login.before = func() { _, _ = lock.Exec(context.Background(), `SELECT FROM connectors WHERE id = 7 FOR UPDATE`) }
+	})
+	session := w.claim(7)
+	testkit.Eventually(t, soon, func() error {
+		if !strings.Contains(w.log.String(), "a sync waits for Postgres") {
+			return context.DeadlineExceeded
+		}
+		return nil
+	})
+	require.Equal(t, "0", w.text(`SELECT count(*)::text FROM connector_secrets`))
+	require.NoError(t, lock.Rollback(context.Background()))
+	w.fetched(session)
+	require.Len(t, w.login.asked(), 1, "the provider has taken the old one back")
+	require.Equal(t, "1", w.text(`SELECT count(*)::text FROM connector_secrets`))
+}
+
 // fencedOff waits until the service has dropped a run.
 func (w *world) fencedOff() {
 	w.Helper()

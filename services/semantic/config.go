@@ -18,7 +18,8 @@ type Config struct {
 	MaxTries int `env:"SEMANTIC_MAX_TRIES" envDefault:"5"`
 	// LedgerRetentionDays is how long the ledger keeps a run, in days; it is dropped by the week.
 	LedgerRetentionDays int `env:"LEDGER_RETENTION_DAYS" envDefault:"90"`
-	// LeaseSeconds is the workers' lease: a worker is lost when it has been silent for so long, in seconds.
+	// LeaseSeconds is the workers' lease, in seconds: a worker that was silent for so long is lost, and so are documents that the
+	// stream did not hold for so long.
 	LeaseSeconds int `env:"WORKER_LEASE_SECONDS" envDefault:"15"`
 	// ForeignTimeout is when a run of a subscriber that keeps no lease is lost, as in 6h or 90m.
 	ForeignTimeout time.Duration `env:"FOREIGN_SYNC_TIMEOUT" envDefault:"6h"`

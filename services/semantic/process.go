@@ -50,34 +50,37 @@ func isHeld(err error) bool {
 func (s *Semantic) process(ctx context.Context, group []delivery) error {
 	try := group[0].try
 	var items []*item
+	var ends []delivery
 	var come progress
 	for _, d := range group {
-		completed, isCompleted := d.request.Body.(*internalpb.DocumentProcessRequest_Completed)
-		if !isCompleted {
+		if d.request.GetCompleted() != nil {
+			ends = append(ends, d)
+		} else {
 			items = append(items, newItem(d))
-			continue
 		}
-		whole, err := s.recordCompleted(ctx, d, completed.Completed)
-		if err != nil {
-			return err
-		}
-		come.complete = come.complete || whole
 	}
 	if len(items) > 0 {
 		if err := s.embed(ctx, items); err != nil {
 			return err
 		}
 		began := time.Now()
-		stored, err := s.storeItems(ctx, try, items)
-		if err != nil {
+		var err error
+		if come, err = s.storeItems(ctx, try, items); err != nil {
 			return err
 		}
 		failpoint.At("semantic.stored")
 		s.metrics.storing.Observe(time.Since(began).Seconds())
-		come.complete, come.checkpointed = come.complete || stored.complete, stored.checkpointed
 		if s.index != nil {
 			s.index.kick()
 		}
+	}
+	// Behind the documents that came with it, so that a total which they contradict is refused.
+	for _, d := range ends {
+		whole, err := s.recordCompleted(ctx, d, d.request.GetCompleted())
+		if err != nil {
+			return err
+		}
+		come.complete = come.complete || whole
 	}
 	return s.settle(ctx, try.Run, come)
 }

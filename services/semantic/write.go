@@ -32,9 +32,13 @@ func (t *storing) plan(items []*item, rows map[string]dbgen.LockDocumentsRow, wh
 		if superseded(row, t.try.ID, it.firstNo) || whole[it.sourceID] != nil && whole[it.sourceID].firstNo > it.firstNo {
 			continue
 		}
+		key := Key{Try: t.try.ID, FirstNo: it.firstNo, DocumentID: row.ID}
+		if shown, is := keyOf(row); is && shown == key {
+			continue // it is whole already: this part contradicts it
+		}
 		for i, chunk := range it.chunks() {
 			c.pieces = append(c.pieces, Piece{
-				Key: Key{Try: t.try.ID, FirstNo: it.firstNo, DocumentID: row.ID}, No: it.part.FirstChunk + int32(i),
+				Key: key, No: it.part.FirstChunk + int32(i),
 				Text: chunk.Text, HeadingPath: chunk.HeadingPath, Start: chunk.Start, End: chunk.End,
 				Embedder: t.embedder, Vector: it.vectors[i],
 			})

@@ -73,7 +73,7 @@ func run() int {
 func config(seed uint64, minutes float64, connectors int, only, bin, dir string, log *slog.Logger) campaign.Config {
 	cfg := campaign.Config{
 		Seed: seed, Window: 20 * time.Second, Long: 16 * time.Second, Connectors: cmp.Or(connectors, 500), Starved: 40,
-		Warm: 25, Settle: 3 * time.Minute, ForeignTimeout: 12 * time.Second, Only: only, Bin: bin, Dir: dir, Log: log,
+		Warm: 25, Settle: 3 * time.Minute, ForeignTimeout: time.Minute, Only: only, Bin: bin, Dir: dir, Log: log,
 		Env: []string{
 			"WORKER_LEASE_SECONDS=6", "SCHEDULER_LOST_GRACE_SECONDS=14", "SCHEDULER_WATCH_INTERVAL_SECONDS=1", "CHAOS_ACK_WAIT=5s",
 		},
@@ -83,7 +83,7 @@ func config(seed uint64, minutes float64, connectors int, only, bin, dir string,
 		cfg.Connectors = cmp.Or(connectors, 2000)
 		cfg.Window = time.Duration(minutes * float64(time.Minute))
 		cfg.Long, cfg.Alone, cfg.Every = 65*time.Second, true, 3*time.Second
-		cfg.Starved, cfg.Settle, cfg.ForeignTimeout = 200, 4*time.Minute, time.Minute
+		cfg.Starved, cfg.Settle = 200, 4*time.Minute
 	}
 	return cfg
 }

@@ -57,7 +57,6 @@ type reader struct {
 	*database
 	user, subscriber *terminal
 	broker           *broker
-	configVersion    string
 	connector        string
 	seen             map[string]int // kinds of steps
 }

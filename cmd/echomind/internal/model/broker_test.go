@@ -103,23 +103,24 @@ func (w *world) wholeRuns() []uuid.UUID {
 	w.tb.Helper()
 	now := w.look()
 	there := map[uuid.UUID]map[int64]bool{}
-	note := func(session uuid.UUID, no int64) {
-		if there[session] == nil {
-			there[session] = map[int64]bool{}
+	note := func(run uuid.UUID, no int64) {
+		if there[run] == nil {
+			there[run] = map[int64]bool{}
 		}
-		there[session][no] = true
+		there[run][no] = true
 	}
 	w.eachQueued(topology.DocumentStream, topology.DocumentSubject, func(msg *jetstream.RawStreamMsg) {
-		session, err := uuid.Parse(msg.Header.Get(topology.HeaderSession))
+		run, err := uuid.Parse(msg.Header.Get(topology.HeaderSession))
+		try, tryErr := uuid.Parse(msg.Header.Get(topology.HeaderTry))
 		no, noErr := strconv.ParseInt(msg.Header.Get(topology.HeaderNumber), 10, 64)
-		ends := now.runs[session].DrainSeq
-		if err == nil && noErr == nil && ends != nil && int64(msg.Sequence) <= *ends {
-			note(session, no)
+		r := now.runs[run]
+		if errors.Join(err, tryErr, noErr) == nil && r.isOf(try) && r.DrainSeq != nil && int64(msg.Sequence) <= *r.DrainSeq {
+			note(run, no)
 		}
 	})
-	for _, m := range rows[countedRow](w, `SELECT session, no FROM run_messages
-		UNION ALL SELECT id, 0 FROM scheduler_runs WHERE total IS NOT NULL`) {
-		note(m.Session, m.No)
+	for _, m := range rows[countedRow](w, `SELECT r.id AS run, m.no FROM run_messages m JOIN open_runs r USING (try_id)
+		UNION ALL SELECT id, 0 FROM open_runs WHERE total IS NOT NULL`) {
+		note(m.Run, m.No)
 	}
 	last := int64(w.stream(w.tb, topology.DocumentStream).CachedInfo().State.LastSeq)
 	var whole []uuid.UUID
@@ -135,8 +136,8 @@ func (w *world) wholeRuns() []uuid.UUID {
 }
 
 type countedRow struct {
-	Session uuid.UUID
-	No      int64
+	Run uuid.UUID
+	No  int64
 }
 
 // lose drops one message of a stream, as a crash of the broker does with what it has not synced to disk.

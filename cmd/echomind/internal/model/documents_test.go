@@ -2,6 +2,7 @@ package model
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -61,7 +62,7 @@ func (w *world) read(i, events int, batch []*held) {
 	}
 }
 
-// completeStored, advanceStored and sweep are semantic's housekeeping.
+// completeStored, advanceStored, abandon, failLost, sweep and keepLedger are semantic's housekeeping.
 func (w *world) completeStored(i, events int) {
 	w.tb.Helper()
 	w.keepHouse(i, events, "complete stored runs", w.readers[i].CompleteStored)
@@ -72,10 +73,35 @@ func (w *world) advanceStored(i, events int) {
 	w.keepHouse(i, events, "pass checkpoints", w.readers[i].AdvanceStored)
 }
 
+func (w *world) abandon(i, events int) {
+	w.tb.Helper()
+	w.keepHouse(i, events, "abandon what is lost again", w.readers[i].Abandon)
+}
+
+func (w *world) failLost(i, events int) {
+	w.tb.Helper()
+	whole := w.wholeRuns()
+	w.keepHouse(i, events, "fail what is lost in transit", w.readers[i].FailLostInTransit)
+	now := w.look()
+	for _, id := range whole {
+		if r := now.runs[id]; r.Status != "running" {
+			w.fatalf("promise 3: %s was failed though every message of it is stored or queued", r)
+		}
+	}
+}
+
+// sweep lets the time pass for which a sweep that died holds what it has taken, and sweeps.
 func (w *world) sweep(i, events int) {
 	w.tb.Helper()
-	w.exec(w.tb, `UPDATE documents SET updated_at = updated_at - interval '1 minute'`)
-	w.keepHouse(i, events, "sweep", w.readers[i].Sweep)
+	w.exec(w.tb, `UPDATE unswept_runs SET next_at = clock_timestamp()`)
+	w.keepHouse(i, events, "sweep", func(ctx context.Context) error {
+		return errors.Join(w.readers[i].Sweep(ctx), w.readers[i].SweepDeletedConnectors(ctx))
+	})
+}
+
+func (w *world) keepLedger(i, events int) {
+	w.tb.Helper()
+	w.keepHouse(i, events, "keep the ledger", w.readers[i].KeepLedger)
 }
 
 func (w *world) keepHouse(i, events int, what string, do func(context.Context) error) {

@@ -47,11 +47,11 @@ func (w *world) settle(all bool) {
 	var problem error
 	for range rounds {
 		// No worker is at work here: what is leased is a dead one's.
-		w.exec(w.tb, `UPDATE connectors SET lease_expires_at = clock_timestamp() - interval '1 second'
-			WHERE lease_expires_at IS NOT NULL`)
+		w.exec(w.tb, `UPDATE workers SET expires_at = clock_timestamp() - interval '1 second'`)
 		w.tick(0, immortal)
 		w.republish(1, immortal, false)
 		w.rescue(1, immortal)
+		w.abandon(0, immortal)
 		w.failLost(1, immortal)
 		w.completeStored(0, immortal)
 		w.advanceStored(1, immortal)
@@ -72,7 +72,8 @@ func (w *world) work() {
 		for batch := w.documents(64); len(batch) > 0; batch = w.documents(64) {
 			w.handle(0, immortal, batch)
 		}
-		working := rows[int64](w, `SELECT count(*) FROM connectors WHERE lease_expires_at > clock_timestamp()`)
+		working := rows[int64](w, `SELECT count(*) FROM open_runs r JOIN workers l ON l.id = r.worker_id
+			WHERE l.expires_at > clock_timestamp()`)
 		triggers, documents := w.queued(w.tb, topology.SyncStream), w.queued(w.tb, topology.DocumentStream)
 		if triggers+documents > 0 || working[0] > 0 {
 			return fmt.Errorf("%d triggers and %d documents are queued, %d workers at work", triggers, documents, working[0])
@@ -157,12 +158,13 @@ func (w *world) checkQuiet() {
 	w.sweep(0, immortal)
 	for what, left := range map[string]string{
 		"chunks that no document names": `SELECT count(*) FROM chunks c WHERE NOT EXISTS (SELECT 1 FROM documents d
-			WHERE d.id = c.document_id AND d.session = c.session AND d.first_no = c.first_no)`,
+			WHERE d.id = c.document_id AND d.try_id = c.try_id AND d.first_no = c.first_no)`,
 		"documents of deleted connectors":    `SELECT count(*) FROM documents d WHERE d.connector_id NOT IN (SELECT id FROM connectors)`,
 		"documents that are deleted or part": `SELECT count(*) FROM documents WHERE status IN ('deleted', 'partial')`,
 		"counted messages of ended runs":     `SELECT count(*) FROM run_messages`,
 		"checkpoints of ended runs":          `SELECT count(*) FROM run_checkpoints`,
 		"tries of messages of ended runs":    `SELECT count(*) FROM message_tries`,
+		"ended runs not swept":               `SELECT count(*) FROM unswept_runs`,
 		"deleted connectors not swept":       `SELECT count(*) FROM deleted_connectors`,
 	} {
 		if n := rows[int64](w, left)[0]; n > 0 {

@@ -57,10 +57,11 @@ func TestALateRenewalDoesNotReviveADrainingRun(t *testing.T) {
 	before := w.look().connector(c.id)
 	w.renew(on) // must be refused, which renew checks
 	after := w.look().connector(c.id)
-	if before.LeaseOwner != nil || after.LeaseOwner != nil || after.LeaseExpiresAt != nil {
+	if before.Worker != nil || after.Worker != nil {
 		t.Fatalf("a lease on a draining run: %v, %v", before, after)
 	}
 	w.rescue(0, immortal)
+	w.abandon(0, immortal)
 	w.expect(c, "SYNCING", "running", "")
 	w.handle(0, immortal, w.documents(10))
 	w.expect(c, "ACTIVE", "completed", "")
@@ -77,7 +78,7 @@ func TestACrashBetweenStoreAndCompletionLosesNothing(t *testing.T) {
 			w.finish(on)
 			batch := w.documents(10)
 			w.handle(0, immortal, batch[len(batch)-1:]) // sync completed comes first, so that a document completes the run
-			before := "-- name: LockConnector"          // the first statement of a completion
+			before := "-- name: Complete "              // the completion
 			w.semantic[0].fatal.Store(&before)
 			w.handle(0, immortal, batch[:len(batch)-1])
 			w.expect(c, "SYNCING", "running", "")
@@ -241,7 +242,7 @@ func TestAPickUpWhoseCommitIsUnknownIsRepeatedByItsOwner(t *testing.T) {
 	w := newWorld(newLab(t), t)
 	c := w.add(listing, hourly(), 5)
 	c.source().write("d1", 2)
-	w.kit.loseAnswer("lease_expires_at = clock_timestamp()") // the pick-up's, which is the first such statement
+	w.kit.loseAnswer("-- name: PickUp ")
 	stop := w.startKit(w.sync)
 	defer stop()
 	w.tick(0, immortal)

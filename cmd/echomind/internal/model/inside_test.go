@@ -19,7 +19,6 @@ func (w *world) schedulerActions() []action {
 			w.republish(instance(t), events(t), upTo(t, "impatient", 4) == 0)
 		}},
 		{8, "scheduler looks for lost workers", nil, func(t *rapid.T) { w.rescue(instance(t), events(t)) }},
-		{4, "scheduler looks for lost documents", nil, func(t *rapid.T) { w.failLost(instance(t), events(t)) }},
 	}
 }
 
@@ -63,6 +62,7 @@ func (w *world) workerActions() []action {
 			}
 		}},
 		of(2, "worker renews", picked, func(_ *rapid.T, on *trip) { w.renew(on) }),
+		of(1, "worker forgets a run", working, func(_ *rapid.T, on *trip) { w.forget(on) }),
 		of(1, "worker asks again for what it has", picked, func(_ *rapid.T, on *trip) { w.pickUpAgain(on) }),
 		of(3, "worker fails", working, func(t *rapid.T, on *trip) {
 			w.fail(on, oneOf(t, "kind", []lifecycle.Failure{lifecycle.Transient, lifecycle.Permanent}))
@@ -96,6 +96,9 @@ func (w *world) semanticActions() []action {
 		{1, "the run ends in mid-store", w.anyConnector, w.endInMidStore},
 		{2, "semantic completes stored runs", nil, func(t *rapid.T) { w.completeStored(instance(t), events(t)) }},
 		{2, "semantic passes checkpoints", nil, func(t *rapid.T) { w.advanceStored(instance(t), events(t)) }},
+		{6, "semantic looks for workers lost again", nil, func(t *rapid.T) { w.abandon(instance(t), events(t)) }},
+		{4, "semantic looks for lost documents", nil, func(t *rapid.T) { w.failLost(instance(t), events(t)) }},
+		{1, "semantic keeps the ledger", nil, func(t *rapid.T) { w.keepLedger(instance(t), events(t)) }},
 		{3, "semantic sweeps", nil, func(t *rapid.T) { w.sweep(instance(t), events(t)) }},
 	}
 }

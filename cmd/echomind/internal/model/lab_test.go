@@ -13,6 +13,7 @@ import (
 
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/topology"
 )
@@ -93,8 +94,8 @@ func (l *lab) empty(t tb) {
 	}
 	// The server removes the folder of the last stream for a moment after the stream itself.
 	until(t, func() error { return topology.EnsureStreams(ctx, l.streamsHeld) })
-	l.exec(t, `TRUNCATE connectors, scheduler_runs, run_messages, run_checkpoints, message_tries, sightings, documents, chunks, deleted_connectors
-		RESTART IDENTITY`)
+	l.force(t, `TRUNCATE connectors, open_runs, runs, unswept_runs, workers, run_messages, run_checkpoints, message_tries, sightings,
+		documents, chunks, deleted_connectors RESTART IDENTITY`)
 	l.book.forget()
 }
 
@@ -105,6 +106,16 @@ func (l *lab) exec(t tb, sql string, args ...any) int64 {
 	tag, err := l.user.servers.Pool.Exec(ctx, sql, args...)
 	must(t, sql, err)
 	return tag.RowsAffected()
+}
+
+// force writes what only moves may write.
+func (l *lab) force(t tb, sql string, args ...any) int64 {
+	t.Helper()
+	ctx, cancel := bounded()
+	defer cancel()
+	n, err := movestest.TryForce(ctx, l.user.servers.Pool, sql, args...)
+	must(t, sql, err)
+	return n
 }
 
 func (l *lab) stream(t tb, name string) jetstream.Stream {

@@ -15,6 +15,7 @@ import (
 	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/scheduler"
+	"github.com/echomind/sync/services/semantic"
 )
 
 // The lease is 3 s instead of 15 s, so that an outage of 5 s stands for one of 20 s and more: longer than a lease.
@@ -109,7 +110,11 @@ func (w *world) runEverything(t *testing.T, databaseURL string, handle worker.Ha
 	kit, err := worker.New(listing, handle, cfg, w.kit.servers, connect.NewProcess(w.kit.log))
 	must(t, "make a worker", err)
 	group.Go(func() error { return kit.Run(ctx) })
-	group.Go(func() error { return w.readers[0].Run(ctx) })
+	reading := semanticConfig()
+	reading.LeaseSeconds = shortLease
+	reader := semantic.New(reading, w.semantic[0].servers, constant{}, semantic.NewPostgresStore(w.semantic[0].servers.Pool),
+		connect.NewProcess(w.semantic[0].log))
+	group.Go(func() error { return reader.Run(ctx) })
 	return func() {
 		cancel()
 		if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {

@@ -72,15 +72,15 @@ func (r *reading) store() {
 	})
 }
 
-// loseWorker lets the lease of a worker that stands still run out. The failures that this counts are forgotten, so that
+// loseReader lets the lease of a worker that stands still run out. The failures that this counts are forgotten, so that
 // the connector is claimed again at once.
-func (r *reading) loseWorker() {
+func (r *reading) loseReader() {
 	r.tb.Helper()
-	r.exec(r.tb, `UPDATE connectors SET failure_count = 0`)
-	r.runOutLease(r.c)
+	r.force(r.tb, `UPDATE connectors SET failure_count = 0`)
+	r.loseWorker(r.c)
 	before := r.look().connector(r.c.id)
 	r.rescue(0, immortal)
-	if now := r.look().connector(r.c.id); before.Status == "SYNCING" && same(now.Session, before.Session) {
+	if now := r.look().connector(r.c.id); before.Status == "SYNCING" && same(now.Run, before.Run) {
 		r.fatalf("%s was not rescued", now)
 	}
 }
@@ -146,7 +146,7 @@ func TestAFirstSyncThatDiesAfterEachPageGoesOnFromThere(t *testing.T) {
 		}
 		lives[run.ID] = true
 		asks.lives <- false
-		r.loseWorker()
+		r.loseReader()
 	}
 	r.finish()
 	r.compareAll()
@@ -183,7 +183,7 @@ func (r *reading) giveUp(name string) {
 			}
 		}
 		tries := rows[int64](r.world, `SELECT coalesce(max(tries), 0)::bigint FROM message_tries m
-			JOIN scheduler_runs r ON r.id = m.session AND r.status = 'running'`)[0]
+			JOIN open_runs r USING (try_id)`)[0]
 		if tries < maxTries {
 			r.handle(0, 3, its)
 		} else {
@@ -205,7 +205,7 @@ func TestADocumentThatWasGivenUpIsFetchedAgainBesideTheChanges(t *testing.T) {
 		r.giveUp("d01")
 		r.store()
 		asks.lives <- false
-		r.loseWorker()
+		r.loseReader()
 		r.finish() // of a run that continues after d01's page
 		r.compareAll()
 	})
@@ -245,7 +245,7 @@ func TestAListingOverManyRunsDeletesExactlyWhatItHasNotShown(t *testing.T) {
 		for range between(rt, "listings", 1, 3) {
 			listings++
 			r.do(func() { r.refusing = true })
-			r.exec(rt, `UPDATE connectors SET state = '{}'`) // the source cannot go on from any cursor
+			r.force(rt, `UPDATE connectors SET state = '{}'`) // the source cannot go on from any cursor
 			r.trigger(r.c)
 			r.tick(0, immortal)
 			for range between(rt, "deaths", 1, 5) {
@@ -280,7 +280,7 @@ func (r *reading) liveAndDie(t *rapid.T) bool {
 		}
 		if pages--; pages < 0 {
 			asks.lives <- false
-			r.loseWorker()
+			r.loseReader()
 			return true
 		}
 		r.change(t, 2)

@@ -19,6 +19,9 @@ func (w *world) check() {
 		w.checkStanding(now, c)
 		w.checkState(now, c)
 	}
+	for _, c := range w.past.connectors {
+		w.checkSlot(now, c)
+	}
 	for id := range w.asked {
 		switch c := now.connectors[id]; {
 		case c.Status == "DISABLED" || c.ID == 0:
@@ -58,15 +61,19 @@ func (w *world) checkStanding(now *sight, c connectorRow) {
 	switch {
 	case len(open) > 1:
 		refuse("promise 2: more than one open run")
-	case c.inFlight() && (c.Session == nil || len(open) != 1 || open[0].ID != *c.Session):
+	case c.inFlight() && (c.Run == nil || len(open) != 1 || open[0].ID != *c.Run):
 		refuse("promise 4: in flight without its own open run")
 	case c.inFlight() && open[0].ConfigVersion != c.ConfigVersion:
 		refuse("promise 2: in flight under an old configuration")
-	case !c.inFlight() && (len(open) > 0 || c.Session != nil):
+	case !c.inFlight() && (len(open) > 0 || c.Run != nil):
 		refuse("promise 4: at rest with an open run")
-	case c.Status == "PENDING" && c.DispatchedAt == nil:
+	case c.inFlight() && open[0].DispatchedAt == nil:
 		refuse("promise 1: PENDING and never dispatched")
-	case c.Status != "SYNCING" && (c.LeaseOwner != nil || c.LeaseExpiresAt != nil):
+	case c.inFlight() && (c.Status == "SYNCING") != (open[0].TryID != nil && open[0].PickedUpAt != nil):
+		refuse("promise 2: SYNCING without a try, or PENDING with one")
+	case c.Status == "SYNCING" && (c.Worker == nil) != (c.DrainSeq != nil):
+		refuse("promise 3: fetching without a lease, or draining with one")
+	case c.Status != "SYNCING" && c.Worker != nil:
 		refuse("a lease without a worker")
 	case !c.atRest() && (c.NextSyncAt != nil || c.DueReason != nil):
 		refuse("due while not at rest")
@@ -96,6 +103,28 @@ func synced(now *sight, c connectorRow) bool {
 }
 
 func hasSynced(r runRow) bool { return r.Status == "completed" || r.Status == "skipped" }
+
+// checkSlot: a slot that has passed stays due, or has its run, or is missed: also where the user has changed the schedule,
+// disabled or deleted the connector.
+func (w *world) checkSlot(now *sight, before connectorRow) {
+	w.tb.Helper()
+	slot := before.SlotAt
+	if slot == nil || !before.IsDue || before.SlotsThrough != nil && !slot.After(*before.SlotsThrough) {
+		return
+	}
+	if stays := now.connectors[before.ID].SlotAt; stays != nil && stays.Equal(*slot) {
+		return
+	}
+	answers := 0
+	for _, r := range now.runs {
+		if r.ConnectorID == before.ID && r.Slot != nil && r.Slot.Equal(*slot) {
+			answers++
+		}
+	}
+	if answers != 1 {
+		w.fatalf("promise 4: the slot %s of %s has %d rows in the ledger", slot, before, answers)
+	}
+}
 
 // checkCap: no more of a type in flight than its cap; a rescue keeps a place, and so never adds one.
 func (w *world) checkCap(now *sight) {
@@ -142,6 +171,10 @@ func (w *world) checkRun(now *sight, r runRow) {
 		w.fatalf("promise 2: %s counts %d messages", r, r.Counted)
 	case r.Trigger == "schedule" && r.Slot == nil:
 		w.fatalf("promise 4: %s answers no slot", r)
+	case (r.Status == "missed") != (r.MissedCount != nil) || r.Status == "missed" && r.TryID != nil:
+		w.fatalf("promise 4: %s: missed means slots that no run answers", r)
+	case existed && before.TryID != nil && !same(before.TryID, r.TryID):
+		w.fatalf("promise 2: %s has changed its try", r)
 	}
 	if hasSynced(r) && !ended {
 		w.checkSynced(now, r)
@@ -215,7 +248,7 @@ func (w *world) checkState(now *sight, c connectorRow) {
 func (w *world) checkDocument(now *sight, d documentRow) {
 	w.tb.Helper()
 	if !w.wasSame(d) && d.WrittenBy != nil {
-		if writer, existed := w.past.runs[*d.WrittenBy]; existed && writer.Status != "running" {
+		if writer, existed := w.past.ofTry(*d.WrittenBy); existed && writer.Status != "running" {
 			w.fatalf("promise 2: %s was written by %s, which had ended", d, writer)
 		}
 	}
@@ -223,10 +256,10 @@ func (w *world) checkDocument(now *sight, d documentRow) {
 	if c == nil || c.deleted {
 		return
 	}
-	if (d.Session == nil) && d.Status == "stored" {
+	if (d.TryID == nil) && d.Status == "stored" {
 		w.fatalf("promise 5: nothing can be found of %s", d)
 	}
-	if d.Session == nil {
+	if d.TryID == nil {
 		return
 	}
 	if d.ChunkCount != len(d.Texts) {
@@ -243,7 +276,7 @@ func (w *world) checkDocument(now *sight, d documentRow) {
 func (w *world) wasSame(d documentRow) bool {
 	for _, o := range w.past.documents {
 		if o.ID == d.ID {
-			return same(o.Session, d.Session) && o.VersionToken == d.VersionToken && o.Status == d.Status &&
+			return same(o.TryID, d.TryID) && o.VersionToken == d.VersionToken && o.Status == d.Status &&
 				same(o.WrittenBy, d.WrittenBy)
 		}
 	}

@@ -21,26 +21,14 @@ func (w *world) republish(i, events int, impatient bool) {
 	if !impatient {
 		queued = w.queuedSessions()
 	}
-	w.exec(w.tb, `UPDATE connectors SET dispatched_at = clock_timestamp() - interval '1 hour'
-		WHERE status = 'PENDING' AND NOT chunking_session = ANY($1)`, queued)
+	w.exec(w.tb, `UPDATE open_runs SET dispatched_at = clock_timestamp() - interval '1 hour'
+		WHERE picked_up_at IS NULL AND NOT id = ANY($1)`, queued)
 	w.scheduling(i, events, "republish", w.brokers[i].Republish)
 }
 
 func (w *world) rescue(i, events int) {
 	w.tb.Helper()
 	w.scheduling(i, events, "rescue", w.brokers[i].Rescue)
-}
-
-func (w *world) failLost(i, events int) {
-	w.tb.Helper()
-	whole := w.wholeRuns()
-	w.scheduling(i, events, "fail what is lost in transit", w.brokers[i].FailLostInTransit)
-	now := w.look()
-	for _, session := range whole {
-		if r := now.runs[session]; r.Status != "running" {
-			w.fatalf("promise 3: %s was failed though every message of it is stored or queued", r)
-		}
-	}
 }
 
 func (w *world) scheduling(i, events int, what string, do func(context.Context) error) {

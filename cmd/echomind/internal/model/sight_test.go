@@ -17,31 +17,39 @@ type sight struct {
 }
 
 type connectorRow struct {
-	ID             int32
-	Type           string
-	Status         string
-	StatusMessage  *string
-	Refresh        *int
-	ConfigVersion  int64
-	Cursor         *int
-	State          string
-	LastSyncAt     *time.Time
-	NextSyncAt     *time.Time
-	DueReason      *string
-	IsDue          bool
-	Triggered      bool
-	Session        *uuid.UUID
-	DispatchedAt   *time.Time
-	LeaseOwner     *uuid.UUID
-	LeaseExpiresAt *time.Time
-	FailureCount   int
+	ID            int32
+	Type          string
+	Status        string
+	StatusMessage *string
+	Refresh       *int
+	ConfigVersion int64
+	Cursor        *int
+	State         string
+	LastSyncAt    *time.Time
+	NextSyncAt    *time.Time
+	DueReason     *string
+	IsDue         bool
+	Triggered     bool
+	SlotAt        *time.Time
+	SlotsThrough  *time.Time
+	FailureCount  int
+	// Of its open run.
+	Run      *uuid.UUID
+	Try      *uuid.UUID
+	Worker   *uuid.UUID
+	DrainSeq *int64
 }
 
 type runRow struct {
 	ID            uuid.UUID
 	ConnectorID   int32
+	TryID         *uuid.UUID
 	Trigger       string
 	Slot          *time.Time
+	MissedCount   *int
+	DispatchedAt  *time.Time
+	PickedUpAt    *time.Time
+	WorkerID      *uuid.UUID
 	StartedAt     time.Time
 	CompletedAt   *time.Time
 	Status        string
@@ -50,7 +58,6 @@ type runRow struct {
 	Stored        int64
 	ConfigVersion int64
 	DrainSeq      *int64
-	Swept         bool
 	Counted       int64
 	Notes         int64
 	CheckpointNo  int64
@@ -67,7 +74,7 @@ type documentRow struct {
 	Status        string
 	Error         *string
 	WrittenBy     *uuid.UUID
-	Session       *uuid.UUID
+	TryID         *uuid.UUID
 	FirstNo       *int64
 	ConfigVersion int64
 	ChunkCount    int
@@ -79,27 +86,27 @@ func (w *world) look() *sight {
 	w.tb.Helper()
 	s := &sight{connectors: map[int32]connectorRow{}, runs: map[uuid.UUID]runRow{}}
 	for _, c := range rows[connectorRow](w, `
-		SELECT id, type, status, status_message, refresh_freq_minutes AS refresh, config_version,
+		SELECT c.id, c.type, status, status_message, refresh_freq_minutes AS refresh, c.config_version,
 			(state->>'cursor')::float8::integer AS cursor, state::text AS state, last_sync_at, next_sync_at, due_reason,
 			coalesce(next_sync_at <= clock_timestamp(), false) AS is_due,
-			trigger_requested_at IS NOT NULL AS triggered, chunking_session AS session, dispatched_at,
-			lease_owner, lease_expires_at, failure_count
-		FROM connectors`) {
+			c.trigger_requested_at IS NOT NULL AS triggered, slot_at, slots_through, failure_count,
+			run_id AS run, r.try_id AS try, r.worker_id AS worker, r.drain_seq
+		FROM connectors c LEFT JOIN open_runs r ON r.id = c.run_id`) {
 		s.connectors[c.ID] = c
 	}
 	for _, r := range rows[runRow](w, `
-		SELECT id, connector_id, trigger, slot, started_at, completed_at, status, reason, total, stored,
-			config_version, drain_seq, swept_at IS NOT NULL AS swept,
-			(SELECT count(*) FROM run_messages m WHERE m.session = r.id) AS counted,
-			notes, checkpoint_no, (SELECT count(*) FROM run_messages m WHERE m.session = r.id
-				AND m.no <= r.checkpoint_no AND m.first_no >= 0) AS prefix
+		SELECT id, connector_id, try_id, trigger, slot, missed_count, dispatched_at, picked_up_at, worker_id, started_at,
+			completed_at, status, reason, total, stored, config_version, drain_seq,
+			(SELECT count(*) FROM run_messages m WHERE m.try_id = r.try_id) AS counted,
+			notes, checkpoint_no, (SELECT count(*) FROM run_messages m WHERE m.try_id = r.try_id
+				AND m.no <= r.checkpoint_no AND m.given_up IS DISTINCT FROM 'unnamed' AND m.waits_for IS NULL) AS prefix
 		FROM scheduler_runs r`) {
 		s.runs[r.ID] = r
 	}
 	s.documents = rows[documentRow](w, `
-		SELECT id, connector_id, source_id, content_hash, version_token, status, error, written_by, session,
+		SELECT id, connector_id, source_id, content_hash, version_token, status, error, written_by, try_id,
 			first_no, config_version, chunk_count,
-			ARRAY(SELECT c.text FROM chunks c WHERE c.document_id = d.id AND c.session = d.session
+			ARRAY(SELECT c.text FROM chunks c WHERE c.document_id = d.id AND c.try_id = d.try_id
 				AND c.first_no = d.first_no ORDER BY c.no) AS texts
 		FROM documents d ORDER BY connector_id, source_id`)
 	return s
@@ -125,13 +132,20 @@ func rows[T any](w *world, sql string) []T {
 // connector is a connector's row; an empty one where it is deleted.
 func (s *sight) connector(id int32) connectorRow { return s.connectors[id] }
 
-func (c connectorRow) is(status string, session uuid.UUID) bool {
-	return c.Status == status && c.Session != nil && *c.Session == session
+func (c connectorRow) is(status string, run uuid.UUID) bool {
+	return c.Status == status && c.Run != nil && *c.Run == run
+}
+
+// heldBy says whether a connector's run is a trip's try, whoever keeps its lease.
+func (c connectorRow) heldBy(t *trip) bool {
+	return c.is("SYNCING", t.try.Run) && c.Try != nil && *c.Try == t.try.ID
 }
 
 func (c connectorRow) leasedBy(t *trip) bool {
-	return c.is("SYNCING", t.session) && c.LeaseOwner != nil && *c.LeaseOwner == t.owner
+	return c.heldBy(t) && c.Worker != nil && *c.Worker == t.worker
 }
+
+func (r runRow) isOf(try uuid.UUID) bool { return r.TryID != nil && *r.TryID == try }
 
 func (c connectorRow) atRest() bool { return c.Status == "ACTIVE" || c.Status == "ERROR" }
 
@@ -148,11 +162,21 @@ func (s *sight) latest(id int32) runRow {
 	return last
 }
 
+// ofTry is the run of a try.
+func (s *sight) ofTry(try uuid.UUID) (runRow, bool) {
+	for _, r := range s.runs {
+		if r.isOf(try) {
+			return r, true
+		}
+	}
+	return runRow{}, false
+}
+
 // visible is what a search may find of a connector: its documents that name chunks.
 func (s *sight) visible(id int32) map[string]documentRow {
 	all := map[string]documentRow{}
 	for _, d := range s.documents {
-		if d.ConnectorID == id && d.Session != nil {
+		if d.ConnectorID == id && d.TryID != nil {
 			all[d.SourceID] = d
 		}
 	}

@@ -90,14 +90,22 @@ func (w *world) remove(c *connector) {
 // comeDue lets time pass until a connector at rest is due.
 func (w *world) comeDue(c *connector) {
 	w.tb.Helper()
-	w.exec(w.tb, `UPDATE connectors SET next_sync_at = clock_timestamp(),
+	w.force(w.tb, `UPDATE connectors SET next_sync_at = clock_timestamp(),
 			slot_at = CASE WHEN slot_at IS NOT NULL THEN clock_timestamp() END
 		WHERE id = $1 AND next_sync_at > clock_timestamp()`, c.id)
 }
 
-// runOutLease lets a lease's time pass without a renewal.
+// runOutLease lets the lease of a connector's worker pass without a heartbeat, and with it that of all its runs.
 func (w *world) runOutLease(c *connector) {
 	w.tb.Helper()
-	w.exec(w.tb, `UPDATE connectors SET lease_expires_at = clock_timestamp() - interval '1 second'
-		WHERE id = $1 AND lease_expires_at IS NOT NULL`, c.id)
+	w.exec(w.tb, `UPDATE workers SET expires_at = clock_timestamp() - interval '1 second'
+		WHERE id = (SELECT worker_id FROM open_runs WHERE connector_id = $1)`, c.id)
+}
+
+// loseWorker lets the worker of a connector be one that is not there any more, whatever others of its process do.
+func (w *world) loseWorker(c *connector) {
+	w.tb.Helper()
+	w.exec(w.tb, `WITH nobody AS (INSERT INTO workers (id, expires_at)
+			VALUES (gen_random_uuid(), clock_timestamp() - interval '1 second') RETURNING id)
+		UPDATE open_runs SET worker_id = nobody.id FROM nobody WHERE connector_id = $1 AND worker_id IS NOT NULL`, c.id)
 }

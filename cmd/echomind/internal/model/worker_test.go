@@ -28,21 +28,22 @@ type fetch struct {
 
 // trip is a worker at work on one trigger. Its steps are the kit's, in the kit's order.
 type trip struct {
-	trigger        *held
-	request        *internalpb.ConnectorSyncRequest
-	session, owner uuid.UUID
-	pickedUp       bool
-	acknowledged   bool
-	fetched        bool
-	total          int64
-	unsent         []*nats.Msg
-	last           *nats.Msg // sync completed
-	lastSeq        uint64
-	over           bool // no step is left; what it knows may still wake up
+	trigger      *held
+	request      *internalpb.ConnectorSyncRequest
+	try          lifecycle.Try
+	worker       uuid.UUID // the process that it is in the hands of, with others
+	pickedUp     bool
+	acknowledged bool
+	fetched      bool
+	total        int64
+	unsent       []*nats.Msg
+	last         *nats.Msg // sync completed
+	lastSeq      uint64
+	over         bool // no step is left; what it knows may still wake up
 }
 
 func (t *trip) String() string {
-	return fmt.Sprintf("trip of c%d (session %.8s)", t.request.GetConnectorId(), t.session)
+	return fmt.Sprintf("trip of c%d (run %.8s, try %.8s)", t.request.GetConnectorId(), t.try.Run, t.try.ID)
 }
 
 // receive lets a worker with a free slot pull a trigger. It reports false where none is queued.
@@ -51,10 +52,12 @@ func (w *world) receive(kind string) *trip {
 	declared, err := topology.SyncConsumer(kind)
 	must(w.tb, "declare a consumer", err)
 	for _, h := range w.pull(topology.SyncStream, declared, 1) {
-		t := &trip{trigger: h, request: &internalpb.ConnectorSyncRequest{}, owner: uuid.New()}
+		t := &trip{trigger: h, request: &internalpb.ConnectorSyncRequest{}, worker: w.crew[w.received%crewSize]}
+		w.received++
+		t.try.ID = uuid.New()
 		err := proto.Unmarshal(h.Data(), t.request)
 		if err == nil {
-			t.session, err = uuid.Parse(t.request.ChunkingSession)
+			t.try.Run, err = uuid.Parse(t.request.ChunkingSession)
 		}
 		if err != nil { // the kit makes a dead letter of it
 			must(w.tb, "give a message up", h.Ack())
@@ -111,9 +114,9 @@ func (w *world) pickUp(t *trip) {
 	w.tb.Helper()
 	before := w.look().connector(t.request.ConnectorId)
 	err := w.move(func(ctx context.Context) error {
-		return w.moves.PickUp(ctx, t.request.ConnectorId, t.session, t.owner, leaseTime)
+		return w.moves.PickUp(ctx, t.request.ConnectorId, t.try, t.worker, leaseTime)
 	})
-	if w.allowed("pick-up", t, err, before.is("PENDING", t.session)) {
+	if w.allowed("pick-up", t, err, before.is("PENDING", t.try.Run)) {
 		t.pickedUp = true
 		delete(w.asked, t.request.ConnectorId)
 		return
@@ -130,7 +133,7 @@ func (w *world) fetch(t *trip, pick int) {
 	folder, _ := t.request.Config.AsMap()["folder"].(string)
 	cursor, _ := t.request.State.AsMap()["cursor"].(float64)
 	f := &fetch{connector: c, seen: c.folderOf(folder).snapshot(), total: -1, checkpoints: map[int]int64{}}
-	w.sessions[t.session] = f
+	w.sessions[t.try.Run] = f
 	p := f.seen.source.fetch(w.known(t), int(cursor), c.kind == feed)
 	w.numberInOrder(t, f, int(cursor), pick, w.sendings(t, f, p))
 	reason := ""
@@ -185,12 +188,13 @@ func (w *world) number(t *trip, m *internalpb.DocumentProcessRequest) {
 func (w *world) envelop(t *trip, m *internalpb.DocumentProcessRequest) *nats.Msg {
 	w.tb.Helper()
 	m.ConnectorId, m.ConfigVersion = t.request.ConnectorId, t.request.ConfigVersion
-	m.ChunkingSession = t.request.ChunkingSession
+	m.ChunkingSession, m.Try = t.request.ChunkingSession, t.try.ID.String()
 	data, err := proto.Marshal(m)
 	must(w.tb, "encode a document", err)
 	msg := nats.NewMsg(topology.DocumentSubject)
 	msg.Data = data
 	msg.Header.Set(topology.HeaderSession, m.ChunkingSession)
+	msg.Header.Set(topology.HeaderTry, m.Try)
 	msg.Header.Set(topology.HeaderNumber, fmt.Sprint(m.Number))
 	return msg
 }
@@ -222,18 +226,49 @@ func (w *world) known(t *trip) map[string]worker.Known {
 func (w *world) drain(t *trip) {
 	w.tb.Helper()
 	before := w.look().connector(t.request.ConnectorId)
-	err := w.move(func(ctx context.Context) error { return w.moves.Drain(ctx, t.session, t.owner, t.lastSeq) })
-	w.allowed("draining", t, err, before.leasedBy(t))
+	err := w.move(func(ctx context.Context) error { return w.moves.Drain(ctx, t.try, t.lastSeq) })
+	w.allowed("draining", t, err, before.heldBy(t) && before.DrainSeq == nil)
 }
 
-// renew prolongs the lease, at whatever time the worker wakes up.
+// renew sends the heartbeat of a trip's worker, at whatever time it wakes up. It names every run that the worker knows of.
 func (w *world) renew(t *trip) {
 	w.tb.Helper()
-	before := w.look().connector(t.request.ConnectorId)
-	err := w.move(func(ctx context.Context) error { return w.moves.Renew(ctx, t.session, t.owner, leaseTime) })
-	if !w.allowed("renewal", t, err, before.leasedBy(t)) {
-		t.over = true
+	before := w.look()
+	var tries []lifecycle.Try
+	named := w.tripsThat(func(o *trip) bool { return o.worker == t.worker && o.pickedUp })
+	for _, o := range named {
+		tries = append(tries, o.try)
 	}
+	var lost []uuid.UUID
+	err := w.move(func(ctx context.Context) (err error) {
+		lost, err = w.moves.Heartbeat(ctx, t.worker, leaseTime, tries)
+		return err
+	})
+	must(w.tb, "heartbeat", err)
+	for _, o := range named {
+		isLost := slices.Contains(lost, o.try.Run)
+		if isLost == before.connector(o.request.ConnectorId).leasedBy(o) {
+			w.fatalf("the heartbeat says of %s that it is lost = %t; before: %s", o, isLost, before.connector(o.request.ConnectorId))
+		}
+		o.over = o.over || isLost
+	}
+	for _, r := range w.look().runs {
+		known := slices.ContainsFunc(named, func(o *trip) bool { return r.isOf(o.try.ID) })
+		if r.WorkerID != nil && *r.WorkerID == t.worker && !known && !w.justPickedUp(r) {
+			w.fatalf("promise 3: %s is kept by a worker that knows nothing of it", r)
+		}
+	}
+}
+
+// justPickedUp says whether a worker may have a run of which its heartbeat, which was on its way, does not know yet.
+func (w *world) justPickedUp(r runRow) bool { return time.Since(*r.PickedUpAt) < leaseTime }
+
+// forget lets a worker go on without a run of its own, the end of which it could not write down, for longer than a lease.
+func (w *world) forget(t *trip) {
+	w.tb.Helper()
+	w.exec(w.tb, `UPDATE open_runs SET picked_up_at = picked_up_at - interval '2 hours' WHERE try_id = $1`, t.try.ID)
+	t.trigger.letGo()
+	w.trips = slices.DeleteFunc(w.trips, func(o *trip) bool { return o == t })
 }
 
 // pickUpAgain repeats a pick-up whose answer was lost: it must say yes as long as the lease is its own.
@@ -241,7 +276,7 @@ func (w *world) pickUpAgain(t *trip) {
 	w.tb.Helper()
 	before := w.look().connector(t.request.ConnectorId)
 	err := w.move(func(ctx context.Context) error {
-		return w.moves.PickUp(ctx, t.request.ConnectorId, t.session, t.owner, leaseTime)
+		return w.moves.PickUp(ctx, t.request.ConnectorId, t.try, t.worker, leaseTime)
 	})
 	w.allowed("a repeated pick-up", t, err, before.leasedBy(t))
 }
@@ -249,23 +284,32 @@ func (w *world) pickUpAgain(t *trip) {
 func (w *world) fail(t *trip, kind lifecycle.Failure) {
 	w.tb.Helper()
 	before := w.look().connector(t.request.ConnectorId)
-	err := w.move(func(ctx context.Context) error { return w.moves.Fail(ctx, t.session, kind, "the source refused") })
-	w.allowed("failure", t, err, before.is("SYNCING", t.session))
+	err := w.move(func(ctx context.Context) error { return w.moves.Fail(ctx, t.try, kind, "the source refused") })
+	w.allowed("failure", t, err, before.heldBy(t))
 	t.over = true
 }
 
 func (w *world) release(t *trip) {
 	w.tb.Helper()
 	before := w.look().connector(t.request.ConnectorId)
-	err := w.move(func(ctx context.Context) error { return w.moves.Release(ctx, t.session) })
-	w.allowed("release", t, err, before.is("SYNCING", t.session) || before.is("PENDING", t.session))
+	err := w.move(func(ctx context.Context) error { return w.moves.Release(ctx, t.try) })
+	w.allowed("release", t, err, before.heldBy(t) || before.is("PENDING", t.try.Run))
 	t.over = true
 }
 
-// die ends a worker; a trigger that it had not acknowledged goes to another one.
+// die ends a trip's worker process with all its trips; what it had not acknowledged goes to another one.
 func (w *world) die(t *trip) {
-	t.trigger.letGo()
-	w.trips = slices.DeleteFunc(w.trips, func(o *trip) bool { return o == t })
+	for _, o := range w.trips {
+		if o.worker == t.worker {
+			o.trigger.letGo()
+		}
+	}
+	w.trips = slices.DeleteFunc(w.trips, func(o *trip) bool { return o.worker == t.worker })
+	for i, id := range w.crew {
+		if id == t.worker {
+			w.crew[i] = uuid.New()
+		}
+	}
 }
 
 func (w *world) move(do func(context.Context) error) error {
@@ -274,7 +318,7 @@ func (w *world) move(do func(context.Context) error) error {
 	return do(ctx)
 }
 
-// allowed checks that a move was made exactly where the session is the connector's.
+// allowed checks that a move was made exactly where the run is the try's.
 func (w *world) allowed(what string, t *trip, err error, expected bool) bool {
 	w.tb.Helper()
 	switch {

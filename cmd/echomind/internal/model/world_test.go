@@ -57,9 +57,11 @@ type world struct {
 	mu         sync.Mutex // the kit's handlers look at the model while the test does
 	connectors []*connector
 	trips      []*trip
+	crew       [crewSize]uuid.UUID // the worker processes
+	received   int                 // triggers, by whichever of them
 	// sessions are what each fetch saw, by its run; a run that nobody picked up has none.
 	sessions map[uuid.UUID]*fetch
-	// garbled are the sessions of which a document became unreadable on its way.
+	// garbled are the runs of which a document became unreadable on its way.
 	garbled map[uuid.UUID]bool
 	// asked are the connectors that a user triggered and that nobody has begun to fetch since.
 	asked   map[int32]bool
@@ -78,6 +80,9 @@ func newWorld(l *lab, t tb) *world {
 	for i := range 2 {
 		w.startScheduler(i)
 		w.startSemantic(i)
+	}
+	for i := range w.crew {
+		w.crew[i] = uuid.New()
 	}
 	w.past = w.look()
 	return w
@@ -101,8 +106,14 @@ func (w *world) startSemantic(i int) {
 
 func (w *world) newSemantic(i int, store semantic.Store) *semantic.Semantic {
 	p := w.semantic[i]
-	cfg := semantic.Config{Workers: 2, Batch: 64, MaxTries: maxTries, LedgerRetentionDays: 90}
-	return semantic.New(cfg, p.servers, constant{}, store, connect.NewProcess(p.log))
+	return semantic.New(semanticConfig(), p.servers, constant{}, store, connect.NewProcess(p.log))
+}
+
+func semanticConfig() semantic.Config {
+	// No lease: see schedulerConfig.
+	return semantic.Config{
+		Workers: 2, Batch: 64, MaxTries: maxTries, LedgerRetentionDays: 90, ForeignTimeout: 6 * time.Hour,
+	}
 }
 
 // constant is an embedder for texts whose meaning nobody asks for.
@@ -119,6 +130,9 @@ func (constant) Embed(_ context.Context, texts []string) ([][]float32, error) {
 	}
 	return vectors, nil
 }
+
+// crewSize is how many worker processes there are: fewer than runs, so that some share a lease.
+const crewSize = 3
 
 // leaseTime is long: leases run out when an action makes them.
 const leaseTime = time.Hour

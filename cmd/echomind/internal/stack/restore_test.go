@@ -42,8 +42,8 @@ func (r *rollout) inFlight(release string) {
 	r.stop(chunker)
 	require.NoError(r, r.change(r.conn))
 	r.status("PENDING", upgradeSources)
-	_, err := r.conn.Exec(r.Context(), `UPDATE connectors SET status = 'SYNCING', lease_owner = gen_random_uuid(),
-		lease_expires_at = clock_timestamp() + interval '15 s' WHERE status = 'PENDING' AND id % 2 = 0`)
+	_, err := r.conn.Exec(r.Context(), `SELECT moves.pick_up(id, run_id, gen_random_uuid(), gen_random_uuid(), '15 s')
+		FROM connectors WHERE status = 'PENDING' AND id % 2 = 0`)
 	require.NoError(r, err)
 }
 
@@ -90,7 +90,7 @@ func TestADatabaseThatIsRestoredFromAnOldBackupCatchesUpWhateverTheBrokerStillHo
 			require.NoError(t, before.change(before.conn))
 			before.status("PENDING", upgradeSources)
 			before.stopAll()
-			_, err := before.conn.Exec(t.Context(), `DROP SCHEMA public CASCADE`)
+			_, err := before.conn.Exec(t.Context(), `DROP SCHEMA public, moves CASCADE`)
 			require.NoError(t, err)
 
 			after := newRollout(t, testkit.Postgres(t))

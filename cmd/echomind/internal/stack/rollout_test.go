@@ -169,7 +169,7 @@ func (r *rollout) rests() map[string]int {
 	})
 	var latest, all int
 	require.NoError(r, r.conn.QueryRow(r.Context(), `SELECT count(*) FILTER (WHERE position($1 IN c.text) > 0), count(*)
-		FROM documents d JOIN chunks c ON c.document_id = d.id AND c.session = d.session AND c.first_no = d.first_no
+		FROM documents d JOIN chunks c ON c.document_id = d.id AND c.try_id = d.try_id AND c.first_no = d.first_no
 		WHERE d.status = 'stored'`, fmt.Sprintf("round %d of", r.round)).Scan(&latest, &all))
 	require.Equal(r, []int{upgradeSources * docsOfOne, upgradeSources * docsOfOne}, []int{latest, all}, "chunks of the last round, and all")
 	rows, err := r.conn.Query(r.Context(), `SELECT status || coalesce(': ' || reason, ''), count(*) FROM scheduler_runs GROUP BY 1 ORDER BY 1`)

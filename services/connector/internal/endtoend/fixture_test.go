@@ -227,7 +227,7 @@ func (l *line) documents() map[string]document {
 	l.Helper()
 	rows, err := l.pool.Query(context.Background(), `SELECT d.source_id, d.title, d.url, coalesce(d.error, ''), coalesce(
 			(SELECT string_agg(c.text, '' ORDER BY c.no) FROM chunks c
-			WHERE c.session = d.session AND c.first_no = d.first_no AND c.document_id = d.id), '')
+			WHERE c.try_id = d.try_id AND c.first_no = d.first_no AND c.document_id = d.id), '')
 		FROM documents d WHERE d.connector_id = $1 AND d.status IN ('stored', 'failed')`, l.id)
 	require.NoError(l, err)
 	defer rows.Close()
