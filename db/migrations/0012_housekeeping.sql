@@ -1,8 +1,8 @@
 -- +goose Up
 -- What semantic keeps in order. Each call is bounded, and safe beside any other.
 
--- The ledger's weeks: makes those of now and the next two, drops one that is older than the retention, and removes a batch of
--- what no week took. Says how many weeks it dropped, and how many rows it removed one by one.
+-- The ledger's weeks: makes those of now and the next two, or drops one that is older than the retention, and removes a batch
+-- of what no week took. Says how many weeks it dropped, and how many rows it removed one by one.
 -- +goose StatementBegin
 CREATE FUNCTION moves.keep_ledger(retention interval, OUT dropped integer, OUT removed integer)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '500ms' AS $$
@@ -11,6 +11,7 @@ DECLARE
     oldest timestamptz := clock_timestamp() - retention;
     name   text;
     begins timestamptz;
+    made   boolean := false;
 BEGIN
     IF retention IS NULL OR retention < '1 day' THEN
         RAISE EXCEPTION 'keep_ledger: retention is %, must be at least 1 day', retention
@@ -22,6 +23,10 @@ BEGIN
     IF NOT pg_try_advisory_xact_lock(hashtext('echomind.ledger')) THEN
         RETURN;
     END IF;
+    -- Before the weeks, whose locks hold up verdicts until the transaction ends.
+    DELETE FROM runs_rest WHERE (id, completed_at) IN (
+        SELECT r.id, r.completed_at FROM runs_rest r WHERE r.completed_at < oldest ORDER BY r.completed_at LIMIT 5000);
+    GET DIAGNOSTICS removed = ROW_COUNT;
     FOR begins IN SELECT week + make_interval(days => 7 * n) FROM generate_series(0, 2) n LOOP
         name := 'runs_' || to_char(begins AT TIME ZONE 'UTC', 'YYYYMMDD');
         -- Rows that came before their week was made stay where they are, and the week stays unmade.
@@ -29,8 +34,12 @@ BEGIN
                 WHERE completed_at >= begins AND completed_at < begins + interval '7 days') THEN
             EXECUTE format('CREATE TABLE %I PARTITION OF runs FOR VALUES FROM (%L) TO (%L)', name, begins,
                 begins + interval '7 days');
+            made := true;
         END IF;
     END LOOP;
+    IF made THEN
+        RETURN;   -- one that cannot be dropped does not take back those that were made
+    END IF;
     SELECT c.relname INTO name FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
         WHERE i.inhparent = 'runs'::regclass AND c.relname ~ '^runs_[0-9]{8}$'
             AND (to_date(right(c.relname, 8), 'YYYYMMDD') + 7)::timestamp AT TIME ZONE 'UTC' < oldest
@@ -39,9 +48,6 @@ BEGIN
         EXECUTE format('DROP TABLE %I', name);
         dropped := 1;
     END IF;
-    DELETE FROM runs_rest WHERE (id, completed_at) IN (
-        SELECT r.id, r.completed_at FROM runs_rest r WHERE r.completed_at < oldest ORDER BY r.completed_at LIMIT 5000);
-    GET DIAGNOSTICS removed = ROW_COUNT;
 END $$;
 -- +goose StatementEnd
 SELECT moves.keep_ledger('1 day');

@@ -29,7 +29,7 @@ var ErrDeadLettersFull = errors.New("the stream of dead letters is full; look at
 
 // ours are the headers that a dead letter keeps even when it is cut.
 var ours = map[string]bool{
-	HeaderSession: true, HeaderNumber: true, HeaderReason: true, HeaderTries: true, HeaderSequence: true,
+	HeaderSession: true, HeaderTry: true, HeaderNumber: true, HeaderReason: true, HeaderTries: true, HeaderSequence: true,
 	HeaderDeliveries: true, HeaderFirstAt: true,
 }
 
