@@ -4,15 +4,16 @@ import (
 	"slices"
 
 	"github.com/echomind/sync/chaos/source"
+	"github.com/echomind/sync/sdk/lifecycle"
 )
 
 // Reasons of failed runs.
 const (
-	transient = "transient failure"
-	permanent = "permanent failure"
-	lost      = "worker lost"
-	inTransit = "lost in transit"
-	tooLong   = "took too long"
+	transient = string(lifecycle.TransientFailure)
+	permanent = string(lifecycle.PermanentFailure)
+	lost      = string(lifecycle.WorkerLost)
+	inTransit = string(lifecycle.LostInTransit)
+	tooLong   = string(lifecycle.TookTooLong)
 )
 
 // mayFail lists how a run of a configuration may fail.

@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -172,7 +171,7 @@ func record(w *world.World, tape *fault.Tape) (func(), error) {
 }
 
 func play(ctx context.Context, cfg Config, field fault.Field, rng *rand.Rand) []fault.Injected {
-	faults := selected(cfg.Only)
+	faults := fault.Named(cfg.Only)
 	if !cfg.Alone {
 		return fault.Each(faults, cfg.Window, rng).Play(ctx, field, rng)
 	}
@@ -282,19 +281,6 @@ func verdicts(ctx context.Context, w *world.World) (map[string]int, error) {
 		all[verdict] = n
 	}
 	return all, rows.Err()
-}
-
-func selected(only string) []fault.Fault {
-	var some []fault.Fault
-	for _, f := range fault.All() {
-		for _, part := range strings.Split(only, "|") {
-			if strings.Contains(f.Name, part) {
-				some = append(some, f)
-				break
-			}
-		}
-	}
-	return some
 }
 
 func lost(injected []fault.Injected, what func(fault.Loss) bool) bool {

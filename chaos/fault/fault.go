@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -87,6 +88,17 @@ func (f *Field) one(prefixes ...string) *world.Process {
 // All are the faults of the matrix.
 func All() []Fault {
 	return slices.Concat(processes(), vanishing(), servers(), network(), messages(), forged(), people(), foreign())
+}
+
+// Named are those whose name contains a part, or one of several between bars.
+func Named(parts string) []Fault {
+	var some []Fault
+	for _, f := range All() {
+		if slices.ContainsFunc(strings.Split(parts, "|"), func(part string) bool { return strings.Contains(f.Name, part) }) {
+			some = append(some, f)
+		}
+	}
+	return some
 }
 
 // Injected is one fault that happened.

@@ -2,10 +2,10 @@ package fault
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -40,7 +40,7 @@ func NewSubscriber(w *world.World, seed uint64, log *slog.Logger) *Subscriber {
 func (s *Subscriber) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := s.serve(ctx); err != nil && ctx.Err() == nil {
-			s.log.Debug("the subscriber begins anew", "err", err)
+			s.log.Info("the subscriber begins anew", "err", err)
 		}
 		sleep(ctx, 500*time.Millisecond)
 	}
@@ -81,16 +81,14 @@ func (s *Subscriber) serve(ctx context.Context) error {
 
 // connect takes the role of subscribers.
 func (s *Subscriber) connect(ctx context.Context) (*pgx.Conn, error) {
-	u, err := url.Parse(s.world.Postgres.URL())
+	cfg, err := pgx.ParseConfig(s.world.Postgres.URL())
 	if err != nil {
-		return nil, err
+		return nil, errors.New("the URL of Postgres cannot be read")
 	}
-	query := u.Query()
-	query.Set("options", "-c role=echomind_subscriber -c idle_in_transaction_session_timeout=60s")
-	u.RawQuery = query.Encode()
+	cfg.RuntimeParams["role"] = "echomind_subscriber"
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
-	return pgx.Connect(ctx, u.String())
+	return pgx.ConnectConfig(ctx, cfg)
 }
 
 func (s *Subscriber) handle(ctx context.Context, db *pgx.Conn, msg jetstream.Msg) error {

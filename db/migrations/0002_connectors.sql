@@ -76,7 +76,8 @@ CREATE TABLE connectors (
     CONSTRAINT connectors_slots_range CHECK (slot_at BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00'
         AND slots_through BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00'),
     CONSTRAINT connectors_planned_at_rest CHECK (NOT needs_plan OR status IN ('ACTIVE', 'ERROR'))
-) WITH (fillfactor = 80);
+-- Each claim leaves a dead entry at the front of connectors_due, and each look walks over them until they are vacuumed.
+) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02);
 
 -- lock_due, DueTypes: what is due of one type, oldest first; nothing that is not due is read.
 CREATE INDEX connectors_due ON connectors (type, next_sync_at) WHERE next_sync_at IS NOT NULL;

@@ -57,7 +57,8 @@ BEGIN
     SELECT k.* INTO c FROM connectors k
     WHERE k.id = (SELECT r.connector_id FROM open_runs r WHERE r.id = run) FOR UPDATE NOWAIT;
     SELECT r.try_id INTO try FROM open_runs r WHERE r.id = run FOR UPDATE;
-    IF NOT FOUND OR c.run_id IS DISTINCT FROM run OR c.status <> 'SYNCING' THEN
+    -- Looked at again: another caller may have passed it before the lock.
+    IF NOT FOUND OR c.run_id IS DISTINCT FROM run OR c.status <> 'SYNCING' OR moves.reached_checkpoint(run) IS NULL THEN
         RETURN false;
     END IF;
     c := moves.pass_checkpoints(c, try);

@@ -146,7 +146,7 @@ func (w *Worker) settle(ctx context.Context, try lifecycle.Try, how outcome, err
 	default:
 		kind := kinds[how]
 		ended(string(kind))
-		span.Fail(ledgerReasons[kind])
+		span.Fail(string(ledgerReasons[kind]))
 		verdict = lifecycle.Failed
 		log.Warn("the sync failed", "event", telemetry.Failed, "kind", kind, "err", err)
 		write = func(ctx context.Context) error {

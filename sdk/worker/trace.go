@@ -13,9 +13,9 @@ import (
 )
 
 // ledgerReasons are what the ledger says of a failure.
-var ledgerReasons = map[lifecycle.Failure]string{
-	lifecycle.Transient: "transient failure", lifecycle.Permanent: "permanent failure",
-	lifecycle.TooLong: "took too long",
+var ledgerReasons = map[lifecycle.Failure]lifecycle.Reason{
+	lifecycle.Transient: lifecycle.TransientFailure, lifecycle.Permanent: lifecycle.PermanentFailure,
+	lifecycle.TooLong: lifecycle.TookTooLong,
 }
 
 // trace begins the span of this worker's part of a run, below the one that its trigger comes from.

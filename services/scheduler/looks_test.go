@@ -98,7 +98,7 @@ func TestThousandsOfLostMessagesAreRepeatedOnceEachByLooksThatEnd(t *testing.T) 
 
 func TestARescueIsInTimeWhileThousandsOfMessagesAreRepeated(t *testing.T) {
 	s := setStage(t)
-	s.connectors(4000)
+	s.connectors(3000)
 	s.do(s.scheduler().Tick(t.Context()))
 	s.purge()
 	id := one[int32](s, `SELECT min(id) FROM connectors`)
@@ -114,10 +114,10 @@ func TestARescueIsInTimeWhileThousandsOfMessagesAreRepeated(t *testing.T) {
 	}
 	t.Logf("rescued after %s, with %d messages still lost", time.Since(began),
 		one[int](s, `SELECT count(*) FROM open_runs WHERE dispatches = 1 AND trigger <> 'rescue'`))
-	s.eventually(30*time.Second, s.countIs(3999, `SELECT count(*) FROM open_runs WHERE dispatches = 2`))
+	s.eventually(2*time.Minute, s.countIs(2999, `SELECT count(*) FROM open_runs WHERE dispatches = 2`))
 	s.eventually(5*time.Second, func() error {
-		if n := s.inTheStream(); n != 4000 {
-			return fmt.Errorf("%d messages, want 4000", n)
+		if n := s.inTheStream(); n != 3000 {
+			return fmt.Errorf("%d messages, want 3000", n)
 		}
 		return nil
 	})

@@ -18,14 +18,6 @@ const (
 	verdicts   = 1000
 )
 
-// reasons are those that the ledger gives; whoever writes another one is counted as other, so that labels stay bounded.
-var reasons = map[string]bool{
-	"": true, "worker lost": true, "lost in transit": true, "permanent failure": true, "transient failure": true,
-	"released": true, "configuration changed": true, "disabled": true, "connector deleted": true, "claimed again": true,
-	"took too long": true, "passed before it could be claimed": true, "schedule changed before it could be claimed": true,
-	"disabled before it could be claimed": true, "connector deleted before it could be claimed": true,
-}
-
 type ledgerMetrics struct {
 	failed   *prometheus.CounterVec
 	verdicts *prometheus.CounterVec
@@ -78,7 +70,8 @@ func (m *ledgerMetrics) verdict(r dbgen.VerdictsRow) {
 	if r.Reason != nil {
 		reason = *r.Reason
 	}
-	if !reasons[reason] {
+	// Whoever writes another reason is counted as other, so that labels stay bounded.
+	if _, known := lifecycle.Reasons[lifecycle.Reason(reason)]; !known && reason != "" {
 		reason = "other"
 	}
 	m.verdicts.WithLabelValues(r.Type, r.Status, reason).Inc()

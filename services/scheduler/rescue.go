@@ -12,6 +12,7 @@ import (
 	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/failpoint"
+	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
 )
 
@@ -81,7 +82,7 @@ func (s *Scheduler) claimAgain(ctx context.Context, silent []byte) ([]dbgen.Resc
 			Config: r.Config, State: r.State, ConfigVersion: orZero(r.ConfigVersion), Session: orZero(r.RunID), Reason: "rescue",
 			DueAt: orZero(r.DispatchedAt), DispatchedAt: orZero(r.DispatchedAt), claimedAt: time.Now(), rescued: orZero(r.LostRun),
 		}
-		s.dispatcher.traceEnd(ctx, tracing.Rescue, batch[i].rescued, batch[i].ID, "worker lost")
+		s.dispatcher.traceEnd(ctx, tracing.Rescue, batch[i].rescued, batch[i].ID, string(lifecycle.WorkerLost))
 		s.metrics.rescued.WithLabelValues(batch[i].Type).Inc()
 		telemetry.OfRun(s.log, batch[i].ID, batch[i].rescued.String(), batch[i].Type).Warn(
 			"the worker was lost; its lease has run out", "event", telemetry.Failed)

@@ -98,7 +98,8 @@ func (*PostgresStore) Remove(ctx context.Context, tx pgx.Tx, keys []Key) error {
 }
 
 // searchVectors is not among the generated queries because those gather all rows before the first is looked at:
-// an exact search reads every vector of its reader, and keeps a handful. Owner and scope come from the live connector.
+// an exact search reads every vector of its reader, and keeps a handful. Owner and scope come from the live connector; what a
+// deleted one has left is nobody's, also where another was put back under its id.
 // The share of the words that a chunk holds is weighed by their lengths, because longer words are rarer: in a long
 // chunk one word is lost in the noise of a hashed vector.
 const searchVectors = `
@@ -109,7 +110,8 @@ FROM connectors k
 JOIN documents d ON d.connector_id = k.id AND d.try_id IS NOT NULL AND d.deleted_at IS NULL
 JOIN chunks c ON c.try_id = d.try_id AND c.first_no = d.first_no AND c.document_id = d.id
 WHERE c.embedder = $1 AND (
-    (k.scope = 'user' AND k.user_id = $2) OR k.scope = 'org' OR (k.scope = 'group' AND k.scope_id = ANY($3::text[])))`
+    (k.scope = 'user' AND k.user_id = $2) OR k.scope = 'org' OR (k.scope = 'group' AND k.scope_id = ANY($3::text[])))
+    AND NOT EXISTS (SELECT FROM deleted_connectors x WHERE x.id = d.connector_id AND d.config_version <= x.config_version)`
 
 // Nearest reads every vector that the reader may see and returns the limit best, best first.
 func (s *PostgresStore) Nearest(ctx context.Context, query Query, reader Reader, limit int) ([]Candidate, error) {

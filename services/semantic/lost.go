@@ -13,6 +13,7 @@ import (
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 )
@@ -48,7 +49,7 @@ func (s *Semantic) Abandon(ctx context.Context) error {
 			return fmt.Errorf("fail runs whose worker is lost again: %w", err)
 		}
 		for _, run := range failed {
-			s.ended(ctx, tracing.Rescue, run.RunID, run.ConnectorID, run.Type, "worker lost",
+			s.ended(ctx, tracing.Rescue, run.RunID, run.ConnectorID, run.Type, lifecycle.WorkerLost,
 				"the worker was lost again; its lease has run out")
 		}
 		more = len(failed) == lostBatch
@@ -86,7 +87,7 @@ func (s *Semantic) FailLostInTransit(ctx context.Context) error {
 		}
 		for _, run := range failed {
 			s.metrics.lostInTransit.Inc()
-			s.ended(ctx, tracing.Lost, run.RunID, run.ConnectorID, run.Type, "lost in transit",
+			s.ended(ctx, tracing.Lost, run.RunID, run.ConnectorID, run.Type, lifecycle.LostInTransit,
 				"documents were lost in transit; the connector is synced again")
 		}
 	}
@@ -114,10 +115,10 @@ func (s *Semantic) missingLong(draining []dbgen.DrainingRunsRow, first, last int
 
 // ended says of a run that it has failed, in its trace and in the log.
 func (s *Semantic) ended(
-	ctx context.Context, name tracing.Name, run uuid.UUID, connector int32, connectorType, reason, line string,
+	ctx context.Context, name tracing.Name, run uuid.UUID, connector int32, connectorType string, reason lifecycle.Reason, line string,
 ) {
 	_, span := s.servers.Tracer.Start(ctx, run, name, tracing.Connector(connector), tracing.Verdict("failed"))
-	span.Fail(reason)
+	span.Fail(string(reason))
 	span.End()
 	telemetry.OfRun(s.log, connector, run.String(), connectorType).Warn(line, "event", telemetry.Failed)
 }

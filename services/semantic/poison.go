@@ -147,12 +147,12 @@ func (s *Semantic) letter(ctx context.Context, d delivery, why error, tries int)
 }
 
 // countPoison counts a message that was given up, so that its run can end. One that names no session is nobody's; a
-// run that cannot count it, or that cannot end without it (sync completed), fails.
+// run that cannot count it, or that cannot end without it (sync completed), fails. No worker sends a negative number.
 func (s *Semantic) countPoison(ctx context.Context, d delivery, why error) error {
-	if d.request == nil {
+	if d.request == nil || d.request.Number < 0 {
 		return nil
 	}
-	if d.request.Number <= 0 {
+	if d.request.Number == 0 {
 		return s.failRun(ctx, d, fmt.Errorf("sync completed could not be handled: %w", why))
 	}
 	it := newItem(d)

@@ -9,4 +9,6 @@ JOIN connectors k ON k.id = d.connector_id
 WHERE c.try_id = @try_id AND c.first_no = @first_no AND c.document_id = @document_id AND c.no = @no AND (
     (k.scope = 'user' AND k.user_id = @user_id)
     OR k.scope = 'org'
-    OR (k.scope = 'group' AND k.scope_id = ANY(@groups::text[])));
+    OR (k.scope = 'group' AND k.scope_id = ANY(@groups::text[])))
+    -- What a deleted connector has left is nobody's, also where another was put back under its id.
+    AND NOT EXISTS (SELECT FROM deleted_connectors x WHERE x.id = d.connector_id AND d.config_version <= x.config_version);

@@ -1,0 +1,106 @@
+package mutants
+
+// Checks that find a mutant.
+const (
+	takesTurns  = "one worker at a time"
+	noStale     = "no stale writer"
+	caps        = "caps"
+	flight      = "in flight is an open run"
+	cronOnce    = "every cron slot once"
+	slotsCome   = "every slot that came is answered"
+	ahead       = "no checkpoint runs ahead"
+	documents   = "documents are the source's"
+	leftBehind  = "nothing is left behind"
+	inTheWay    = "nobody is held up by a row that another holds"
+	ownFailures = "failures are the source's"
+	atRest      = "everything comes to rest"
+)
+
+// All are the defects that are put back.
+var All = []Mutant{
+	{
+		Name: "sweep", Was: "a sweep of earlier configurations takes what an open run is writing, whose place is of no configuration",
+		SQL: []Edit{{
+			"moves.sweep_outdated", "AND d.config_version < version AND NOT moves.is_being_written(connector, d.touched_by)",
+			"AND d.config_version < version",
+		}},
+		Script: `CREATE FUNCTION mutant() RETURNS trigger LANGUAGE plpgsql AS $$
+			BEGIN NEW.config_version := 0; RETURN NEW; END $$;
+			CREATE TRIGGER mutant BEFORE INSERT ON documents FOR EACH ROW WHEN (NEW.written_by IS NULL) EXECUTE FUNCTION mutant()`,
+		Faults: "users at the worst moment", Seed: 8, Finds: []string{noStale, documents},
+	},
+	{
+		Name: "try", Was: "a store looks whose run it is, and not whose try",
+		Go: []Edit{
+			{storeSQL, "WHERE r.id = $1 AND r.try_id = $2::uuid", "WHERE r.id = $1 AND $2::uuid IS NOT NULL"},
+			{storeSQL, "WHERE id = $8 AND try_id = $9::uuid", "WHERE id = $8 AND $9::uuid IS NOT NULL"},
+		},
+		Faults: "forged and outdated messages|users at the worst moment", Seed: 8, Finds: []string{noStale},
+	},
+	{
+		Name: "skip-locked", Was: "one connector that somebody holds keeps every other from being found lost in transit",
+		SQL:      []Edit{{"moves.fail_lost_in_transit", "FOR UPDATE OF k SKIP LOCKED", "FOR UPDATE OF k"}},
+		Scenario: heldUp, Finds: []string{inTheWay},
+	},
+	{
+		Name: "envelope", Was: "a store believes what a message says of its connector and its configuration",
+		Go: []Edit{
+			{storeGo, "if err := checkEnvelope(it.request, t.run.ConnectorID, t.run.ConfigVersion); err != nil {",
+				"if err := checkEnvelope(it.request, t.run.ConnectorID, t.run.ConfigVersion); err != nil && false {"},
+			{storeGo, "ConnectorID: t.run.ConnectorID, ConfigVersion: t.run.ConfigVersion, TryID: t.try.ID, SourceIds",
+				"ConnectorID: items[0].request.ConnectorId, ConfigVersion: items[0].request.ConfigVersion, TryID: t.try.ID, SourceIds"},
+		},
+		Faults: "forged and outdated messages", Seed: 8, Finds: []string{noStale, documents},
+	},
+	{
+		Name: "slot", Was: "a slot that has passed is lost when its user changes the schedule",
+		SQL: []Edit{{
+			"public.connectors_replanned", "missed := moves.miss_slot(old, 'schedule changed before it could be claimed');", "missed := old;",
+		}},
+		Faults: "users at the worst moment", Seed: 8, Finds: []string{slotsCome},
+	},
+	{
+		Name: "pick-up", Was: "a trigger that is delivered again takes the run from who is reading",
+		SQL: []Edit{
+			{"moves.pick_up", "IF c.status = 'SYNCING' THEN", "IF false THEN"},
+			{"moves.pick_up", "WHERE r.id = run AND r.picked_up_at IS NULL;", "WHERE r.id = run;"},
+		},
+		Faults: "messages repeated", Seed: 8, Finds: []string{takesTurns},
+	},
+	{
+		Name: "checkpoint", Was: "a checkpoint is passed before everything ahead of it is stored",
+		SQL:    []Edit{{"moves.reached_checkpoint", "k.no - k.previous = (", "k.no - k.previous >= ("}},
+		Faults: "kill -9 semantic", Seed: 8, Finds: []string{ahead},
+	},
+	{
+		Name: "delete", Was: "the run of a connector that is deleted stays open",
+		SQL: []Edit{{
+			"public.connectors_user_delete", "PERFORM moves.end_runs(ARRAY[OLD.run_id], 'superseded', 'connector deleted');", "NULL;",
+		}},
+		Faults: "users at the worst moment", Seed: 8, Finds: []string{flight},
+	},
+	{
+		Name: "unswept", Was: "what an ended run leaves is not remembered",
+		SQL:    []Edit{{"moves.end_runs", "FROM gone WHERE try_id IS NOT NULL", "FROM gone WHERE false"}},
+		Faults: "kill -9 synthetic", Seed: 8, Finds: []string{leftBehind},
+	},
+	{
+		Name: "missed", Was: "slots that passed before a claim get no verdict",
+		SQL:    []Edit{{"moves.claim", "WHERE k.missed_count > 0", "WHERE false AND k.missed_count > 0"}},
+		Faults: "SIGTERM scheduler", Seed: 8, Finds: []string{cronOnce},
+	},
+	{
+		Name: "cap", Was: "claimers of a capped type do not count what is in flight",
+		SQL: []Edit{{
+			"moves.lock_due", "SELECT cap - count(*) INTO free", "SELECT cap INTO free",
+		}},
+		Faults: "SIGTERM scheduler", Seed: 8, Finds: []string{caps},
+	},
+	{
+		Name: "lost", Was: "a run whose worker is done is taken for lost while its documents are on their way",
+		SQL: []Edit{{
+			"moves.fail_lost_in_transit", "AND (r.drain_seq < first_seq OR r.drain_seq > last_seq)", "",
+		}},
+		Faults: "the embedder refuses", Seed: 8, Finds: []string{ownFailures},
+	},
+}

@@ -1,0 +1,93 @@
+package semantic
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// week makes the ledger's week of some days ago, with runs in it, and returns its name.
+func (f *fixture) week(daysAgo, runs int) string {
+	f.t.Helper()
+	begins := one[time.Time](f, `SELECT date_trunc('week', clock_timestamp() - make_interval(days => $1), 'UTC')`, daysAgo).UTC()
+	name := "runs_" + begins.Format("20060102")
+	f.exec(fmt.Sprintf(`CREATE TABLE %s PARTITION OF runs FOR VALUES FROM ('%s') TO ('%s')`, name,
+		begins.Format(time.RFC3339), begins.AddDate(0, 0, 7).Format(time.RFC3339)))
+	f.past(begins.Add(time.Hour), runs)
+	return name
+}
+
+// past adds runs that ended then.
+func (f *fixture) past(ended time.Time, runs int) {
+	f.t.Helper()
+	f.exec(`INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, completed_at, status, config_version)
+		SELECT gen_random_uuid(), 1, 'file', 'manual', $1::timestamptz, $1::timestamptz, $1::timestamptz + make_interval(secs => i),
+			'completed', 1 FROM generate_series(1, $2) i`, ended, runs)
+}
+
+func (f *fixture) hasTable(name string) bool {
+	f.t.Helper()
+	return one[bool](f, `SELECT to_regclass($1) IS NOT NULL`, name)
+}
+
+func TestTheLedgerDropsOldWeeksAndKeepsTheYoung(t *testing.T) {
+	f := newFixture(t)
+	older, old, young := f.week(130, 30), f.week(110, 30), f.week(80, 30)
+	require.NoError(t, f.KeepLedger(ctx))
+	require.Equal(t, []bool{false, false, true}, []bool{f.hasTable(older), f.hasTable(old), f.hasTable(young)})
+	require.Equal(t, int64(30), f.count("runs"))
+}
+
+func TestTheLedgerIsKeptWithoutReadingIt(t *testing.T) {
+	f := newFixture(t)
+	old, young := f.week(110, 10), f.week(80, 10)
+	for _, table := range append(many[string](f, `SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+		WHERE i.inhparent = 'runs'::regclass AND c.relname NOT IN ('runs_rest', $1)`, old), young) {
+		f.holds(`LOCK TABLE ` + table + ` IN ACCESS EXCLUSIVE MODE`) // whoever reads it waits
+	}
+	require.NoError(t, f.KeepLedger(ctx))
+	require.False(t, f.hasTable(old))
+}
+
+func TestWhatNoWeekTookIsRemovedInBatches(t *testing.T) {
+	f := newFixture(t)
+	f.exec(`CREATE TABLE deletions (n bigint)`)
+	f.exec(`CREATE FUNCTION count_deletions() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		INSERT INTO deletions SELECT count(*) FROM gone; RETURN NULL; END $$`)
+	f.exec(`CREATE TRIGGER count_deletions AFTER DELETE ON runs_rest REFERENCING OLD TABLE AS gone
+		FOR EACH STATEMENT EXECUTE FUNCTION count_deletions()`)
+	f.past(time.Now().AddDate(0, 0, -100), 12_000)
+	f.past(time.Now().AddDate(0, 0, -30), 100)
+	require.NoError(t, f.KeepLedger(ctx))
+	require.Equal(t, int64(100), f.count("runs_rest"))
+	require.Equal(t, int64(12_000), one[int64](f, `SELECT sum(n)::bigint FROM deletions`))
+	require.LessOrEqual(t, one[int64](f, `SELECT max(n) FROM deletions`), int64(5_000))
+}
+
+func TestTheLedgerHasTheWeeksToCome(t *testing.T) {
+	f := newFixture(t)
+	f.exec(`DROP TABLE ` + "runs_" + one[time.Time](f, `SELECT date_trunc('week', clock_timestamp(), 'UTC') + interval '7 days'`).UTC().Format("20060102"))
+	require.NoError(t, f.KeepLedger(ctx))
+	for _, weeks := range []int{0, 1, 2} {
+		begins := one[time.Time](f, `SELECT date_trunc('week', clock_timestamp(), 'UTC') + make_interval(days => 7 * $1)`, weeks).UTC()
+		require.True(t, f.hasTable("runs_"+begins.Format("20060102")))
+	}
+	require.NoError(t, f.KeepLedger(ctx))
+}
+
+func TestAReaderOfTheLedgerHoldsUpNoVerdictAndOnlyTheKeeping(t *testing.T) {
+	f := newFixture(t)
+	old := f.week(110, 1)
+	f.exec(`INSERT INTO workers (id, expires_at) VALUES (gen_random_uuid(), clock_timestamp() - interval '2 hours')`)
+	release := f.holds(`SELECT count(*) FROM runs`)
+	require.ErrorContains(t, f.KeepLedger(ctx), "keep the ledger")
+	require.Zero(t, f.count("workers"), "long gone")
+	c := f.syncing()
+	c.stores(c.completed(0))
+	require.Equal(t, "skipped", c.verdict())
+	release()
+	require.NoError(t, f.KeepLedger(ctx))
+	require.False(t, f.hasTable(old))
+}

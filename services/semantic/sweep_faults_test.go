@@ -1,0 +1,248 @@
+package semantic
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/services/semantic/internal/dbgen"
+)
+
+// reconfigured is a connector whose configuration has changed since it was synced.
+func (c trip) reconfigured() trip {
+	c.f.t.Helper()
+	c.f.exec(`UPDATE connectors SET config = jsonb_build_object('changed', clock_timestamp()) WHERE id = $1`, c.connector)
+	return c
+}
+
+// due lets what could not be swept come again at once.
+func (f *fixture) due() {
+	f.t.Helper()
+	f.exec(`UPDATE unswept_runs SET next_at = clock_timestamp()`)
+}
+
+// pages adds stored documents of a connector's configuration.
+func (c trip) pages(n int) {
+	c.f.t.Helper()
+	c.f.exec(`INSERT INTO documents (connector_id, source_id, status, config_version)
+		SELECT $1, 'page ' || lpad(i::text, 6, '0'), 'stored', $2 FROM generate_series(1, $3) i`, c.connector, c.version, n)
+}
+
+// countsDeletions has every statement that deletes documents write down how many.
+func (f *fixture) countsDeletions() {
+	f.t.Helper()
+	f.exec(`CREATE TABLE deletions (n bigint)`)
+	f.exec(`CREATE FUNCTION count_deletions() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		INSERT INTO deletions SELECT count(*) FROM gone; RETURN NULL; END $$`)
+	f.exec(`CREATE TRIGGER count_deletions AFTER DELETE ON documents REFERENCING OLD TABLE AS gone
+		FOR EACH STATEMENT EXECUTE FUNCTION count_deletions()`)
+}
+
+func TestASweepBetweenTwoPartsTakesNothingOfTheirDocument(t *testing.T) {
+	f := newFixture(t)
+	c := f.synced(map[string]string{"a": "old", "gone": "old"}).reconfigured().again()
+	c.stores(c.completed(0)) // the first run of the new configuration: what it did not bring is outdated
+	c = c.again()
+	for _, id := range []string{"a", "new"} { // one that is there, and is outdated, and one that is not
+		first := int64(1)
+		if id == "new" {
+			first = 3
+		}
+		c.stores(c.doc(first, id, "zebra one", part(0, 2)))
+	}
+	f.sweeps()
+	require.Equal(t, []string{"a", "new"}, many[string](f, `SELECT source_id FROM documents ORDER BY 1`))
+	c.stores(c.doc(2, "a", "zebra one", part(1, 2)))
+	c.stores(c.doc(4, "new", "zebra one", part(1, 2)))
+	c.stores(c.completed(4))
+	f.sweeps()
+	require.Equal(t, "completed", c.verdict())
+	whole := `%[1]s | stored | token of zebra one | hash of zebra one | {"to zebra one"} | 2 | - | zebra one + zebra one`
+	require.Equal(t, fmt.Sprintf(whole, "a")+"\n"+fmt.Sprintf(whole, "new"), c.documents())
+	require.Equal(t, []string{"a", "a", "new", "new"}, f.finds(Reader{UserID: 1}, "zebra"), "every chunk")
+}
+
+func TestAConnectorThatIsPutBackUnderItsIDLosesOnlyItsOldDocuments(t *testing.T) {
+	f := newFixture(t)
+	old := f.synced(map[string]string{"a": "old", "b": "old", "half": "old"})
+	old.pages(1500)
+	f.exec(`DELETE FROM connectors WHERE id = $1`, old.connector)
+	f.exec(`INSERT INTO connectors (id, name, type, user_id, refresh_freq_minutes) VALUES ($1, 'again', 'file', 1, 60)`, old.connector)
+	c := old.again()
+	c.stores(c.doc(1, "a", "new"), c.doc(2, "half", "new", part(0, 2)), c.checkpoint(4, 4))
+	f.sweeps()
+	require.Equal(t, []string{"a", "half"}, many[string](f, `SELECT source_id FROM documents ORDER BY 1`))
+	require.Equal(t, "SYNCING", c.status())
+	c.stores(c.doc(3, "half", "new", part(1, 2)))
+	require.Equal(t, "4", c.page())
+	c.stores(c.completed(4))
+	f.sweeps()
+	require.Equal(t, "ACTIVE", c.status())
+	require.Contains(t, one[string](f, `SELECT state::text FROM connectors WHERE id = $1`, c.connector), c.session.String())
+	require.Equal(t, line("a", "new")+"\n"+`half | stored | token of new | hash of new | {"to new"} | 2 | - | new + new`, c.documents())
+	require.Zero(t, f.count("deleted_connectors"))
+	require.Equal(t, int64(3), f.count("chunks"))
+}
+
+func TestARunThatCannotBeSweptHoldsUpNoOther(t *testing.T) {
+	for name, hold := range map[string]string{
+		"an outdated document": `SELECT FROM documents WHERE connector_id = $1 AND source_id = 'a' FOR UPDATE`,
+		"a deleted document":   `SELECT FROM documents WHERE connector_id = $1 AND source_id = 'b' FOR UPDATE`,
+		"a sighting":           `SELECT FROM sightings WHERE connector_id = $1 FOR UPDATE`,
+		"a counted message":    `SELECT FROM run_messages WHERE try_id = (SELECT try_id FROM unswept_runs WHERE connector_id = $1 AND outdated) FOR UPDATE`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			var trips []trip
+			for range 12 { // more than are taken at once, of which the first cannot be swept
+				trips = append(trips, f.synced(map[string]string{"a": "old", "b": "old"}))
+			}
+			require.NoError(t, f.Sweep(ctx))
+			for i, c := range trips {
+				c = c.reconfigured().again()
+				c.stores(c.doc(1, "c", "new", inListing(1)), c.deletion(2, "b"), c.completed(2))
+				trips[i] = c
+			}
+			held := trips[0]
+			release := f.holds(hold, held.connector)
+			_ = f.Sweep(ctx) // says that it could not
+			for _, c := range trips[1:] {
+				require.Equal(t, line("c", "new"), c.documents())
+			}
+			require.Equal(t, []int32{held.connector}, many[int32](f, `SELECT connector_id FROM unswept_runs`))
+			require.True(t, one[bool](f, `SELECT attempts = 1 AND next_at > clock_timestamp() FROM unswept_runs`), "it lets the others pass")
+			release()
+			f.due()
+			require.NoError(t, f.Sweep(ctx))
+			require.Equal(t, line("c", "new"), held.documents())
+			require.Zero(t, f.count("unswept_runs"))
+			require.Zero(t, f.count("sightings")+f.count("run_messages"))
+			require.Equal(t, int64(len(trips)), f.count("documents"))
+			require.Equal(t, int64(len(trips)), f.count("chunks"))
+		})
+	}
+}
+
+func TestADeletedConnectorThatCannotBeSweptHoldsUpNoOther(t *testing.T) {
+	f := newFixture(t)
+	held, other := f.synced(map[string]string{"a": "old"}), f.synced(map[string]string{"a": "old"})
+	f.exec(`DELETE FROM connectors`)
+	release := f.holds(`SELECT FROM documents WHERE connector_id = $1 FOR UPDATE`, held.connector)
+	require.ErrorContains(t, f.SweepDeletedConnectors(ctx), fmt.Sprintf("sweep connector %d", held.connector))
+	require.NotEmpty(t, held.documents())
+	require.Empty(t, other.documents())
+	release()
+	require.NoError(t, f.SweepDeletedConnectors(ctx))
+	require.Empty(t, held.documents())
+	require.Zero(t, f.count("deleted_connectors"))
+}
+
+// narrowed is a connector with many documents of a configuration that is not its own any more, and a run to sweep.
+func (f *fixture) narrowed(documents int) trip {
+	f.t.Helper()
+	c := f.synced(map[string]string{"a": "old"})
+	f.sweeps()
+	c.pages(documents)
+	c = c.reconfigured().again()
+	c.stores(c.doc(1, "a", "new"), c.completed(1))
+	return c
+}
+
+func TestANarrowedConfigurationIsSweptInPagesBesideWhichRunsComplete(t *testing.T) {
+	f := newFixture(t)
+	const documents = 20_000
+	c := f.narrowed(documents)
+	f.countsDeletions()
+	swept := make(chan error, 1)
+	go func() {
+		for {
+			err := f.Sweep(ctx)
+			var left int
+			if err == nil {
+				err = f.pool.QueryRow(ctx, `SELECT count(*) FROM unswept_runs WHERE outdated`).Scan(&left)
+			}
+			if err != nil || left == 0 {
+				swept <- err
+				return
+			}
+		}
+	}()
+	same, beside := 0, f.connector()
+	for len(swept) == 0 {
+		next := c.again() // of the very connector that is swept
+		next.stores(next.doc(1, "a", fmt.Sprint("new ", same)), next.completed(1))
+		require.Equal(t, "completed", next.verdict())
+		beside = beside.again()
+		beside.stores(beside.doc(1, "a", "apple"), beside.completed(1))
+		require.Equal(t, "completed", beside.verdict())
+		same++
+	}
+	require.NoError(t, <-swept)
+	require.Positive(t, same, "no run had time to complete")
+	require.Equal(t, line("a", fmt.Sprint("new ", same-1)), c.documents())
+	require.Equal(t, int64(documents), one[int64](f, `SELECT sum(n)::bigint FROM deletions`))
+	require.LessOrEqual(t, one[int64](f, `SELECT max(n) FROM deletions`), int64(sweepPage))
+}
+
+func TestASweepThatDiesHalfWayGoesOnAtItsPlace(t *testing.T) {
+	f := newFixture(t)
+	c := f.narrowed(5_000)
+	f.exec(`CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'it dies'; END $$`)
+	f.exec(`CREATE TRIGGER die BEFORE DELETE ON documents FOR EACH ROW WHEN (OLD.source_id = 'page 003500') EXECUTE FUNCTION die()`)
+	require.ErrorContains(t, f.Sweep(ctx), "it dies")
+	place := one[string](f, `SELECT outdated_after FROM unswept_runs WHERE run_id = $1`, c.session)
+	require.Greater(t, place, "page 002900")
+	require.Less(t, place, "page 003500")
+	f.exec(`INSERT INTO documents (connector_id, source_id, status, config_version) VALUES ($1, 'before the place', 'stored', 1)`, c.connector)
+	f.exec(`DROP TRIGGER die ON documents`)
+	f.due()
+	require.NoError(t, f.Sweep(ctx))
+	require.Equal(t, []string{"a", "before the place"}, many[string](f, `SELECT source_id FROM documents ORDER BY 1`), "nothing is read twice")
+	require.Zero(t, f.count("unswept_runs"))
+}
+
+func TestASweepOfAProcessThatDiedIsTakenUpByAnother(t *testing.T) {
+	f := newFixture(t)
+	c := f.narrowed(10)
+	_, err := f.queries.TakeUnswept(ctx, dbgen.TakeUnsweptParams{Held: sweepHeld, Batch: sweepRuns})
+	require.NoError(t, err)
+	require.NoError(t, f.Sweep(ctx))
+	require.Equal(t, int64(11), f.count("documents"), "somebody is at it")
+	require.True(t, one[bool](f, `SELECT next_at <= clock_timestamp() + interval '1 minute' FROM unswept_runs`))
+	f.due()
+	require.NoError(t, f.Sweep(ctx))
+	require.Equal(t, line("a", "new"), c.documents())
+}
+
+func TestALargeSweepLeavesOthersTheirTurn(t *testing.T) {
+	f := newFixture(t)
+	large := f.narrowed(3_000)
+	runs, err := f.queries.TakeUnswept(ctx, dbgen.TakeUnsweptParams{Batch: sweepRuns})
+	require.NoError(t, err)
+	require.ErrorIs(t, f.sweepSteps(ctx, runs[0], time.Now()), errMore, "its share is over after one page")
+	require.Equal(t, int64(2_002), f.count("documents"), "one of the page is of this configuration")
+	require.NoError(t, f.Sweep(ctx))
+	require.Equal(t, line("a", "new"), large.documents())
+}
+
+func TestASweepEndsWithItsContext(t *testing.T) {
+	f := newFixture(t)
+	f.narrowed(10)
+	gone := f.synced(map[string]string{"a": "old"})
+	f.exec(`DELETE FROM connectors WHERE id = $1`, gone.connector)
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	for name, look := range map[string]func(context.Context) error{
+		"sweep": f.Sweep, "deleted": f.SweepDeletedConnectors, "ledger": f.KeepLedger, "index": f.SweepIndex,
+	} {
+		began := time.Now()
+		_ = look(ended)
+		require.Less(t, time.Since(began), time.Second, name)
+	}
+	f.due()
+	f.sweeps()
+	require.Equal(t, int64(1), f.count("documents"))
+}
