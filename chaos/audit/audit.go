@@ -42,6 +42,8 @@ type Options struct {
 	WorkersLost bool
 	// MessagesLost: streams were purged or wiped, so that runs may have failed as "lost in transit".
 	MessagesLost bool
+	// Forged: messages lied about whose they are, so that the runs whose they were not may have failed.
+	Forged bool
 	// NeverFail are connector types of which no run may fail at all.
 	NeverFail []string
 	// Caps are the types with a cap, and how many of each may be in flight.

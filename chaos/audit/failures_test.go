@@ -133,6 +133,21 @@ func TestWhoIsDisabledByTooManyFailuresOrByTheUserIsInOrder(t *testing.T) {
 	require.Equal(t, 4, f.Checked)
 }
 
+func TestARunOfWhichAMessageWasForgedMayFailWhereTheHarnessForgesSome(t *testing.T) {
+	l := newLab(t)
+	id := l.add("synthetic", source.Config{})
+	l.claim(id)
+	l.pickUp(id, time.Hour)
+	l.do(`SELECT moves.fail(id, try_id, 'transient', 'the message is refused: it is not of its run: connector_id 7') FROM open_runs`)
+	l.finds(own, "transient failure")
+	l.opts.Forged = true
+	require.Empty(t, l.audit(own).Violations)
+	l.opts.NeverFail = []string{"synthetic"}
+	require.Empty(t, l.audit("nothing starved is failed").Violations)
+	l.opts.Forged = false
+	require.Equal(t, 1, l.audit("nothing starved is failed").Violated)
+}
+
 func TestWhoIsDisabledTooEarlyIsFound(t *testing.T) {
 	l := newLab(t)
 	l.do(`CREATE OR REPLACE FUNCTION moves.failed(c connectors, permanent boolean) RETURNS connectors LANGUAGE plpgsql AS $$

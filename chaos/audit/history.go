@@ -67,6 +67,7 @@ type step struct {
 	ConfigVersion   int64
 	CheckpointNo    int64
 	Status, Reason  string
+	Refused         bool
 	Try, Worker     *uuid.UUID
 	Lease, PickedUp *time.Time
 	Drained         bool
@@ -83,7 +84,9 @@ type run struct {
 	checkpointNo  int64
 	verdict       string // empty while it has none
 	reason        string
-	at            time.Time
+	// refused: it failed because a message lied about whose it is.
+	refused bool
+	at      time.Time
 	// openedBy, closedBy and endedBy are transactions.
 	openedBy, closedBy, endedBy int64
 	// How often each happened, and whether it is gone from the ledger.
@@ -169,7 +172,7 @@ func (h *history) lifeAt(connector int32, seq int64) life {
 func (h *history) loadRuns(ctx context.Context, pool *pgxpool.Pool) error {
 	rows, err := pool.Query(ctx, `
 		SELECT seq, txid, at, what, id, connector_id, trigger, slot, slot_last, coalesce(missed_count, 0), config_version,
-			checkpoint_no, coalesce(status, ''), coalesce(reason, ''), try, worker, lease, picked_up, coalesce(drained, false)
+			checkpoint_no, coalesce(status, ''), coalesce(reason, ''), refused, try, worker, lease, picked_up, coalesce(drained, false)
 		FROM chaos.run_events ORDER BY seq`)
 	if err != nil {
 		return err
@@ -195,6 +198,7 @@ func (h *history) loadRuns(ctx context.Context, pool *pgxpool.Pool) error {
 			r.closed, r.closedBy = r.closed+1, s.Tx
 		case "verdict":
 			r.ended, r.endedBy, r.verdict, r.reason, r.checkpointNo = r.ended+1, s.Tx, s.Status, s.Reason, s.CheckpointNo
+			r.refused = s.Refused
 		case "gone":
 			r.gone = true
 		}

@@ -51,6 +51,8 @@ CREATE TABLE chaos.run_events (
     checkpoint_no  bigint NOT NULL DEFAULT 0,
     -- Of the ledger.
     status         text, reason text,
+    -- Whether it failed because a message lied about whose it is.
+    refused        boolean NOT NULL DEFAULT false,
     -- Of pick up and end: the try, and until when its lease runs; since when it has had the run, and whether it is done.
     try            uuid, worker uuid, lease timestamptz, picked_up timestamptz, drained boolean
 );
@@ -160,9 +162,9 @@ BEGIN
         RETURN NULL;
     END IF;
     INSERT INTO chaos.run_events (what, id, connector_id, status, reason, trigger, slot, slot_last, missed_count, config_version,
-        checkpoint_no)
+        checkpoint_no, refused)
     VALUES (CASE TG_OP WHEN 'INSERT' THEN 'verdict' ELSE 'gone' END, r.id, r.connector_id, r.status, r.reason, r.trigger, r.slot,
-        r.slot_last, r.missed_count, r.config_version, r.checkpoint_no);
+        r.slot_last, r.missed_count, r.config_version, r.checkpoint_no, coalesce(r.error_message LIKE '%it is not of its run%', false));
     RETURN NULL;
 END $$;
 CREATE TRIGGER chaos_write AFTER INSERT OR UPDATE OR DELETE ON runs FOR EACH ROW EXECUTE FUNCTION chaos.on_run();

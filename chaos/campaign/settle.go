@@ -38,6 +38,12 @@ func passBackoffs(ctx context.Context, w *world.World) error {
 		WHERE status = 'ERROR' AND due_reason = 'retry' AND next_sync_at > clock_timestamp()`))
 }
 
+// passHolds lets the time pass for which a semantic that was killed had taken runs to sweep.
+func passHolds(ctx context.Context, w *world.World) error {
+	_, err := w.Pool.Exec(ctx, `UPDATE unswept_runs SET next_at = clock_timestamp() WHERE next_at > clock_timestamp()`)
+	return wrap("let the holds of sweeps pass", err)
+}
+
 // warmUp waits until some connectors have been synced once, so that faults meet a system at work and not one at its
 // start.
 func warmUp(ctx context.Context, w *world.World, cfg Config) error {
@@ -71,6 +77,9 @@ func settle(ctx context.Context, w *world.World, within time.Duration) error {
 		}
 		if time.Since(said) > settleSay {
 			said = time.Now()
+			if err := passHolds(ctx, w); err != nil {
+				return unsettled(within, err, nil)
+			}
 			w.Log.Info("not at rest yet", "left", append(left, examples(ctx, w)...))
 		}
 		select {

@@ -26,6 +26,8 @@ var allowed = map[string]struct {
 	"Fail":              {400, "a move, and rare: each process reads the catalogue for its first"},
 	"Release":           {400, "a move, and rare: each process reads the catalogue for its first"},
 	"Advance":           {200, "a move: the harness's own triggers look at what is stored at a checkpoint"},
+	"Heartbeat":         {120, "the harness's own triggers watch the leases"},
+	"WriteDocuments":    {120, "the harness's own triggers write the history of documents"},
 	"Claim":             {60 * 500, "one row for a batch of up to 500 claims"},
 	"Plan":              {60 * 500, "one row for a batch of up to 500 plans"},
 	"Rescue":            {400, "a move, and rare"},

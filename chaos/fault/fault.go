@@ -43,6 +43,8 @@ type Loss struct {
 	Workers bool
 	// Messages vanish: runs may end as "lost in transit".
 	Messages bool
+	// Forged messages name a try that is under way, and lie about the rest: its run may fail.
+	Forged bool
 }
 
 // String is what the fault matrix says.
@@ -52,6 +54,8 @@ func (l Loss) String() string {
 		return "runs that end as *worker lost* or *lost in transit*"
 	case l.Workers:
 		return "runs that end as *worker lost*"
+	case l.Forged:
+		return "runs of which a message was forged, by who knows their try"
 	case l.Messages:
 		return "runs that end as *lost in transit*"
 	}

@@ -52,7 +52,7 @@ var forgeTrigger = []func(*internalpb.ConnectorSyncRequest, *rand.Rand){
 
 func forged() []Fault {
 	return []Fault{
-		{Name: "forged and outdated messages", Inject: func(ctx context.Context, f *Field) error {
+		{Name: "forged and outdated messages", Loses: Loss{Forged: true}, Inject: func(ctx context.Context, f *Field) error {
 			for range 10 {
 				for _, msg := range append(f.Tape.Recent(30), f.Tape.Sample(10, f.Rand)...) {
 					f.forge(ctx, msg)

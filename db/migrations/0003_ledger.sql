@@ -74,10 +74,10 @@ CREATE INDEX open_runs_whole_runs ON open_runs (id) WHERE whole;
 CREATE TABLE workers (
     id         uuid PRIMARY KEY,
     expires_at timestamptz NOT NULL,
-    -- Counts the heartbeats: who looks twice sees whether the worker lives, whatever the clock says.
+    -- Counts the heartbeats: who looks twice sees whether the worker lives, whatever the clock says. No index but the key: each
+    -- heartbeat would have to write it.
     beats      bigint NOT NULL DEFAULT 1
 ) WITH (fillfactor = 50);
-CREATE INDEX workers_expired ON workers (expires_at);
 
 -- The ledger: what came of each run and of each slot. It is appended to, by week, and dropped by week.
 CREATE TABLE runs (

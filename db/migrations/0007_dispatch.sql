@@ -147,7 +147,9 @@ BEGIN
             AND r.picked_up_at < (SELECT clock_timestamp()) - foreign_timeout) lost
     JOIN connectors c ON c.id = lost.connector_id AND c.run_id = lost.id AND c.status = 'SYNCING'
         AND (c.failure_count = 0 AND c.max_retries > 1) = first_time
-    LIMIT batch FOR UPDATE OF c SKIP LOCKED;
+    JOIN open_runs o ON o.id = lost.id
+    -- Before the limit: a batch of runs that are held would leave none for the others.
+    LIMIT batch FOR UPDATE OF c, o SKIP LOCKED;
 END $$;
 -- +goose StatementEnd
 

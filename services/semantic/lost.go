@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/sdk/deadline"
@@ -36,8 +37,8 @@ func (s *Semantic) Abandon(ctx context.Context) error {
 		return err
 	}
 	silent, err := s.workers.Look(ctx)
-	if err != nil {
-		return err
+	if err != nil || s.workers.Held() {
+		return err // after an outage of ours nobody is lost for one lease, those without a lease neither
 	}
 	for more := true; more; {
 		failed, err := deadline.Get(ctx, "semantic.abandon", queryTimeout, func(ctx context.Context) ([]dbgen.AbandonRow, error) {
@@ -46,6 +47,9 @@ func (s *Semantic) Abandon(ctx context.Context) error {
 			})
 		})
 		if err != nil {
+			if postgres.Unavailable(err) {
+				s.workers.Forget()
+			}
 			return fmt.Errorf("fail runs whose worker is lost again: %w", err)
 		}
 		for _, run := range failed {

@@ -61,8 +61,8 @@ func (w *world) workerActions() []action {
 				w.finish(on)
 			}
 		}},
-		of(2, "worker renews", picked, func(_ *rapid.T, on *trip) { w.renew(on) }),
-		of(1, "worker forgets a run", working, func(_ *rapid.T, on *trip) { w.forget(on) }),
+		of(3, "worker renews", picked, func(_ *rapid.T, on *trip) { w.renew(on) }),
+		of(2, "worker forgets a run", working, func(_ *rapid.T, on *trip) { w.forget(on) }),
 		of(1, "worker asks again for what it has", picked, func(_ *rapid.T, on *trip) { w.pickUpAgain(on) }),
 		of(3, "worker fails", working, func(t *rapid.T, on *trip) {
 			w.fail(on, oneOf(t, "kind", []lifecycle.Failure{lifecycle.Transient, lifecycle.Permanent}))
