@@ -44,6 +44,8 @@ type Options struct {
 	MessagesLost bool
 	// Forged: messages lied about whose they are, so that the runs whose they were not may have failed.
 	Forged bool
+	// ClockStepped: Postgres's clock was set back, so that what happened later may look earlier.
+	ClockStepped bool
 	// NeverFail are connector types of which no run may fail at all.
 	NeverFail []string
 	// Caps are the types with a cap, and how many of each may be in flight.

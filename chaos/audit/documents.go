@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -20,8 +21,8 @@ type standing struct {
 	version       int
 	// passed are the documents that a checkpoint stands for: they are of the next version.
 	passed map[string]bool
-	// exact: its last run has completed. Otherwise that run may have stored some of the next version already, and
-	// what an earlier configuration left may still be there.
+	// exact: its last run has completed and moved the cursor. Otherwise that run may have stored some of the next version
+	// already, and what an earlier configuration left may still be there.
 	exact bool
 }
 
@@ -60,6 +61,13 @@ func (h *history) standings(ctx context.Context, pool *pgxpool.Pool) ([]standing
 			last[r.life.connector] = r
 		}
 	}
+	// One that was given up without anybody knowing whose document it was leaves the cursor where it is.
+	moved := map[uuid.UUID]bool{}
+	for _, e := range h.events {
+		if e.From == "SYNCING" && e.To == "ACTIVE" && e.OldRun != nil {
+			moved[*e.OldRun] = e.StateMoved
+		}
+	}
 	rows, err := pool.Query(ctx, `SELECT id, config_version, config, coalesce((state->>'version')::integer, 0),
 			coalesce((state->>'done')::integer, 0)
 		FROM connectors WHERE config ? 'seed' ORDER BY id`)
@@ -84,7 +92,7 @@ func (h *history) standings(ctx context.Context, pool *pgxpool.Pool) ([]standing
 			c.passed[id] = true
 		}
 		r := last[c.id]
-		c.exact = r != nil && r.synced() && r.configVersion == c.configVersion
+		c.exact = r != nil && r.synced() && r.configVersion == c.configVersion && moved[r.id]
 		all = append(all, c)
 	}
 	return all, wrap("read the connectors", rows.Err())

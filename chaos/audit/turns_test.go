@@ -23,6 +23,8 @@ func TestARescueBeforeTheLeaseHasEndedIsFound(t *testing.T) {
 	l.finds("one worker at a time", `"worker lost"`)
 	l.pickUp(id, time.Hour)
 	l.finds("one worker at a time", "given up as lost, runs until")
+	l.opts.ClockStepped = true
+	require.Equal(t, 1, l.audit("one worker at a time").Violated, "what was seen as it happened")
 }
 
 func TestALossInTransitUnderALeaseIsFound(t *testing.T) {

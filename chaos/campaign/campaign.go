@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,6 +46,8 @@ type Config struct {
 	Connectors, Starved int
 	// Settle is how long everything may take to be at rest afterwards.
 	Settle time.Duration
+	// Failover gives Postgres a replica, and plays a failover among the faults that do not kill Postgres.
+	Failover bool
 	// Only restricts the faults to those whose name contains it, or one of several between bars.
 	Only string
 	// Bin holds the programs; everything else is kept in Dir.
@@ -83,7 +86,8 @@ func programs() []world.Program {
 
 // Run plays a campaign. The error says that the harness itself could not go on; what it found is in the report.
 func Run(ctx context.Context, cfg Config) (report Report, err error) {
-	w, err := world.Open(ctx, world.Config{Bin: cfg.Bin, Dir: cfg.Dir, Programs: programs(), Env: append(cfg.Env, "FOREIGN_SYNC_TIMEOUT="+cfg.ForeignTimeout.String()), Qdrant: true, Log: cfg.Log})
+	w, err := world.Open(ctx, world.Config{Bin: cfg.Bin, Dir: cfg.Dir, Programs: programs(), Env: append(cfg.Env, "FOREIGN_SYNC_TIMEOUT="+cfg.ForeignTimeout.String()), Qdrant: true,
+		Replica: cfg.Failover, Clock: cfg.Alone, Log: cfg.Log})
 	defer func() { err = errors.Join(err, w.Close()) }()
 	if err != nil {
 		return report, err
@@ -172,6 +176,12 @@ func record(w *world.World, tape *fault.Tape) (func(), error) {
 
 func play(ctx context.Context, cfg Config, field fault.Field, rng *rand.Rand) []fault.Injected {
 	faults := fault.Named(cfg.Only)
+	if cfg.Failover {
+		faults = append(faults, fault.Failover())
+	}
+	if field.World.Clock() && strings.Contains(fault.Clock().Name, cfg.Only) {
+		faults = append(faults, fault.Clock())
+	}
 	if !cfg.Alone {
 		return fault.Each(faults, cfg.Window, rng).Play(ctx, field, rng)
 	}
@@ -236,6 +246,7 @@ func finish(ctx context.Context, w *world.World, cfg Config, field fault.Field, 
 	report.Findings, err = audit.Audit(ctx, w.Pool, audit.Options{
 		WorkersLost:  lost(report.Injected, func(l fault.Loss) bool { return l.Workers }),
 		MessagesLost: lost(report.Injected, func(l fault.Loss) bool { return l.Messages }),
+		ClockStepped: lost(report.Injected, func(l fault.Loss) bool { return l.Clock }),
 		Forged:       lost(report.Injected, func(l fault.Loss) bool { return l.Forged }),
 		NeverFail:    []string{typeStarved}, Caps: map[string]int{typeCapped: placesCapped},
 		Foreign: []string{fault.TypeForeign}, ForeignTimeout: cfg.ForeignTimeout,
@@ -243,7 +254,7 @@ func finish(ctx context.Context, w *world.World, cfg Config, field fault.Field, 
 	if err != nil {
 		return report, wrap("audit", err)
 	}
-	indexed, err := index(ctx, w)
+	indexed, err := index(ctx, w, cfg.Failover)
 	if err != nil {
 		return report, err
 	}
@@ -286,7 +297,7 @@ func verdicts(ctx context.Context, w *world.World) (map[string]int, error) {
 
 func lost(injected []fault.Injected, what func(fault.Loss) bool) bool {
 	loses := map[string]bool{}
-	for _, f := range fault.All() {
+	for _, f := range fault.Matrix() {
 		loses[f.Name] = what(f.Loses)
 	}
 	for _, i := range injected {

@@ -16,12 +16,12 @@ import (
 const everyPoint = 1_000_000
 
 // index compares what can be searched with what documents show.
-func index(ctx context.Context, w *world.World) (audit.Finding, error) {
+func index(ctx context.Context, w *world.World, commitsLost bool) (audit.Finding, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	f, err := audit.Index(ctx, w.Pool, func(ctx context.Context, collection string) ([]audit.Point, error) {
 		return pointsOf(ctx, w.Qdrant, collection)
-	})
+	}, commitsLost)
 	return f, wrap("audit the index", err)
 }
 

@@ -28,6 +28,7 @@ var allowed = map[string]struct {
 	"Advance":           {200, "a move: the harness's own triggers look at what is stored at a checkpoint"},
 	"Heartbeat":         {120, "the harness's own triggers watch the leases"},
 	"WriteDocuments":    {120, "the harness's own triggers write the history of documents"},
+	"DueTypes":          {150, "asks for each type, behind what was claimed since the last vacuum"},
 	"Claim":             {60 * 500, "one row for a batch of up to 500 claims"},
 	"Plan":              {60 * 500, "one row for a batch of up to 500 plans"},
 	"Rescue":            {400, "a move, and rare"},

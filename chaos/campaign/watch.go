@@ -22,6 +22,8 @@ type idlers struct {
 	mu      sync.Mutex
 	looked  int
 	longest map[string]time.Duration
+	// since is when each was first seen, by the harness's clock: Postgres's may step.
+	since map[string]time.Time
 }
 
 // watch looks until ctx ends. Postgres away is no look.
@@ -39,23 +41,28 @@ func (i *idlers) look(ctx context.Context, w *world.World) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	rows, err := w.Pool.Query(ctx, `
-		SELECT format('%s, process %s: %s', application_name, pid, left(query, 80)), clock_timestamp() - state_change
+		SELECT format('%s, process %s: %s', application_name, pid, left(query, 80)), pid || ' ' || state_change
 		FROM pg_stat_activity
-		WHERE application_name LIKE 'echomind-%' AND state LIKE 'idle in transaction%' AND state_change < clock_timestamp()`)
+		WHERE application_name LIKE 'echomind-%' AND state LIKE 'idle in transaction%'`)
 	if err != nil {
 		return
 	}
 	defer rows.Close()
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	seen := map[string]time.Time{}
 	for rows.Next() {
-		var who string
-		var idle time.Duration
-		if rows.Scan(&who, &idle) == nil {
-			i.looked++
-			i.longest[who] = max(i.longest[who], idle)
+		var who, which string
+		if rows.Scan(&who, &which) != nil {
+			continue
 		}
+		i.looked++
+		if seen[which] = i.since[which]; seen[which].IsZero() {
+			seen[which] = time.Now()
+		}
+		i.longest[who] = max(i.longest[who], time.Since(seen[which]))
 	}
+	i.since = seen
 }
 
 func (i *idlers) finding() audit.Finding {

@@ -43,6 +43,8 @@ type Loss struct {
 	Workers bool
 	// Messages vanish: runs may end as "lost in transit".
 	Messages bool
+	// Clock: leases do not compare with what happened when.
+	Clock bool
 	// Forged messages name a try that is under way, and lie about the rest: its run may fail.
 	Forged bool
 }

@@ -85,6 +85,47 @@ func servers() []Fault {
 	}
 }
 
+// stepped is by how much Postgres's clock steps: longer than a lease, a grace and a minute's slot.
+const stepped = time.Minute
+
+// Clock is the fault of a world in which Postgres's clock can be set.
+func Clock() Fault {
+	return Fault{
+		Name: "Postgres's clock steps ahead and back", Loses: Loss{Workers: true, Clock: true}, Long: true,
+		Inject: func(ctx context.Context, f *Field) error {
+			for range 3 {
+				if err := f.World.SetClock(stepped); err != nil {
+					return err
+				}
+				sleep(ctx, f.short())
+				if err := f.World.SetClock(0); err != nil {
+					return err
+				}
+				sleep(ctx, f.short())
+			}
+			return nil
+		},
+	}
+}
+
+// Matrix are all faults, also those that need a world of their own.
+func Matrix() []Fault { return append(All(), Clock(), Failover()) }
+
+// Failover is the fault of a world with a replica: no other may kill Postgres there.
+func Failover() Fault {
+	return Fault{
+		Name: "a failover that loses the last commits", Loses: Loss{Workers: true, Messages: true}, Long: true,
+		Inject: func(ctx context.Context, f *Field) error {
+			lost, err := f.World.Failover(ctx)
+			if err == nil && lost <= 0 {
+				err = errors.New("nothing was lost")
+			}
+			f.Log.Info("the replica serves", "lost_bytes", lost, "err", err)
+			return err
+		},
+	}
+}
+
 func (f *Field) restartNATS(ctx context.Context, away time.Duration, meanwhile func() error) error {
 	natsServer.Lock()
 	defer natsServer.Unlock()

@@ -57,7 +57,19 @@ var All = []Mutant{
 		SQL: []Edit{{
 			"public.connectors_replanned", "missed := moves.miss_slot(old, 'schedule changed before it could be claimed');", "missed := old;",
 		}},
-		Faults: "users at the worst moment", Seed: 8, Finds: []string{slotsCome},
+		Scenario: edited(`UPDATE connectors SET refresh_freq_minutes = 7`), Finds: []string{slotsCome},
+	},
+	{
+		Name: "slot-off", Was: "a slot that has passed is lost when its user switches the connector off",
+		SQL:      []Edit{{"moves.disable", "c := moves.miss_slot(c, 'disabled before it could be claimed');", ""}},
+		Scenario: edited(`SELECT moves.disable(id) FROM connectors`), Finds: []string{slotsCome},
+	},
+	{
+		Name: "slot-gone", Was: "a slot that has passed is lost when its user deletes the connector",
+		SQL: []Edit{{
+			"public.connectors_user_delete", "PERFORM moves.miss_slot(OLD, 'connector deleted before it could be claimed');", "",
+		}},
+		Scenario: edited(`DELETE FROM connectors`), Finds: []string{slotsCome},
 	},
 	{
 		Name: "pick-up", Was: "a trigger that is delivered again takes the run from who is reading",

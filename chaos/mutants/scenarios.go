@@ -50,3 +50,31 @@ func heldUp(ctx context.Context, pool *pgxpool.Pool) (audit.Finding, error) {
 	}
 	return f, nil
 }
+
+// edited lets a user do something to a connector whose slot has passed, before the scheduler has come by.
+func edited(statement string) func(context.Context, *pgxpool.Pool) (audit.Finding, error) {
+	return func(ctx context.Context, pool *pgxpool.Pool) (audit.Finding, error) {
+		if err := audit.Install(ctx, pool); err != nil {
+			return audit.Finding{}, err
+		}
+		for _, sql := range []string{
+			`INSERT INTO connectors (name, type, user_id, last_sync_at, refresh_freq_minutes)
+				VALUES ('one', 'web', 1, clock_timestamp() - interval '10 minutes', 1)`,
+			statement,
+		} {
+			if _, err := pool.Exec(ctx, sql); err != nil {
+				return audit.Finding{}, fmt.Errorf("let a slot pass: %w", err)
+			}
+		}
+		findings, err := audit.Audit(ctx, pool, audit.Options{})
+		if err != nil {
+			return audit.Finding{}, err
+		}
+		for _, f := range findings {
+			if f.Name == slotsCome {
+				return f, nil
+			}
+		}
+		return audit.Finding{}, fmt.Errorf("there is no check %q", slotsCome)
+	}
+}

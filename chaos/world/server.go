@@ -23,6 +23,9 @@ type server struct {
 	name, path string
 	args, env  []string
 	log        io.Writer
+	// dir is where it works, and owner whose it is; empty and nil = as the harness.
+	dir   string
+	owner *syscall.Credential
 
 	mu      sync.Mutex
 	process *os.Process
@@ -57,8 +60,8 @@ func (s *server) spawn() error {
 		defer runtime.UnlockOSThread()
 		cmd := exec.CommandContext(context.Background(), s.path, s.args...)
 		cmd.Env = append(os.Environ(), s.env...)
-		cmd.Stdout, cmd.Stderr = s.log, s.log
-		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+		cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, s.log, s.log
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true, Credential: s.owner}
 		err := cmd.Start()
 		s.mu.Lock()
 		s.process, s.gone = cmd.Process, gone

@@ -37,7 +37,11 @@ type Config struct {
 	Env []string
 	// Qdrant says that there is one, of which every program is told.
 	Qdrant bool
-	Log    *slog.Logger
+	// Replica says that Postgres has one, for Failover.
+	Replica bool
+	// Clock says that Postgres's clock can be set, where this machine has what it takes.
+	Clock bool
+	Log   *slog.Logger
 }
 
 // Program is one process of the system.
@@ -53,7 +57,8 @@ type Program struct {
 type World struct {
 	Postgres  *pgserver.Server
 	NATS      *NATS
-	Qdrant    *Qdrant // nil where there is none
+	Qdrant    *Qdrant  // nil where there is none
+	Replica   *Replica // nil where there is none
 	Processes []*Process
 	// Pool and Stream reach the servers without a proxy.
 	Pool   *pgxpool.Pool
@@ -65,6 +70,8 @@ type World struct {
 	Files string
 	Site  *Site
 
+	// clock is the file that says by how much Postgres's is off; empty where it cannot be set.
+	clock   string
 	config  Config
 	conn    *nats.Conn
 	closing sync.Mutex
@@ -121,9 +128,17 @@ func (w *World) StartPrograms() {
 }
 
 func (w *World) openServers(ctx context.Context, cfg Config) error {
+	binDir := ""
 	var err error
+	if cfg.Clock {
+		if binDir, err = w.shiftable(cfg.Dir); errors.Is(err, ErrNoClock) {
+			cfg.Log.Warn("Postgres's clock stays as it is", "err", err)
+		} else if err != nil {
+			return err
+		}
+	}
 	w.Postgres, err = pgserver.Start(ctx, pgserver.Config{
-		Dir: filepath.Join(cfg.Dir, "postgres"), Volatile: true, Log: cfg.Log,
+		BinDir: binDir, Dir: filepath.Join(cfg.Dir, "postgres"), Volatile: !cfg.Replica, Log: cfg.Log, // a volatile one writes no log that a replica could follow
 	})
 	if err != nil {
 		return fmt.Errorf("start Postgres: %w", err)
@@ -143,6 +158,11 @@ func (w *World) openServers(ctx context.Context, cfg Config) error {
 	}
 	if err := db.Up(ctx, w.Postgres.URL()); err != nil {
 		return fmt.Errorf("migrate: %w", err)
+	}
+	if cfg.Replica {
+		if err := w.openReplica(ctx, cfg); err != nil {
+			return err
+		}
 	}
 	log, err := w.logFile(cfg, "nats-server")
 	if err != nil {

@@ -17,7 +17,7 @@ func (f *fixture) holds(sql string, args ...any) (release func()) {
 	conn, err := pgx.Connect(ctx, f.url)
 	require.NoError(f.t, err)
 	f.t.Cleanup(func() { _ = conn.Close(ctx) })
-	_, err = conn.Exec(ctx, `BEGIN`)
+	_, err = conn.Exec(ctx, `BEGIN; SET LOCAL lock_timeout = '10s'`)
 	require.NoError(f.t, err)
 	_, err = conn.Exec(ctx, sql, args...)
 	require.NoError(f.t, err)

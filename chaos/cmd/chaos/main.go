@@ -27,6 +27,7 @@ func run() int {
 	only := flag.String("only", "", "only faults whose name contains this")
 	bin := flag.String("bin", "bin/chaos", "where the programs are")
 	keep := flag.Bool("keep", false, "keep the folder with the logs")
+	failover := flag.Bool("failover", false, "the short form with a replica of Postgres and a failover that loses its last commits")
 	times := flag.Bool("recovery", false, "measure recovery times instead of breaking promises")
 	flag.Parse()
 	if *seed == 0 {
@@ -51,7 +52,11 @@ func run() int {
 	} else {
 		fmt.Printf("seed %d\n", *seed)
 		var report campaign.Report
-		report, err = campaign.Run(ctx, config(*seed, *minutes, *connectors, *only, programs, dir, log))
+		cfg := config(*seed, *minutes, *connectors, *only, programs, dir, log)
+		if cfg.Failover = *failover; *failover {
+			cfg.Only = besideFailover
+		}
+		report, err = campaign.Run(ctx, cfg)
 		ok = report.Write(os.Stdout)
 	}
 	if err != nil {
@@ -67,6 +72,9 @@ func run() int {
 	}
 	return 0
 }
+
+// besideFailover are the faults that happen beside a failover.
+const besideFailover = "kill -9 s|kill -9 between|kill -9 mid|messages repeated|forged|users at|freeze synthetic|freeze semantic|vanishes"
 
 // config is the short form, whose programs wait less long than by default for what is lost, or one of some minutes in
 // which each fault first comes alone.

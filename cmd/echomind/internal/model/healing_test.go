@@ -48,6 +48,9 @@ func (w *world) settle(all bool) {
 	for range rounds {
 		// No worker is at work here: what is leased is a dead one's.
 		w.exec(w.tb, `UPDATE workers SET expires_at = clock_timestamp() - interval '1 second'`)
+		for _, c := range w.living() {
+			w.runOutLease(c)
+		}
 		w.tick(0, immortal)
 		w.republish(1, immortal, false)
 		w.rescue(1, immortal)

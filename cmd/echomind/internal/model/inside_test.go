@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
 	"github.com/echomind/sync/sdk/lifecycle"
@@ -29,6 +30,7 @@ func (w *world) workerActions() []action {
 	all := func(*trip) bool { return true }
 	under := func(t *trip) bool { return !t.over }
 	picked := func(t *trip) bool { return t.pickedUp }
+	beating := func(t *trip) bool { return t.pickedUp && t.worker != uuid.Nil }
 	working := func(t *trip) bool { return t.pickedUp && !t.over && t.lastSeq == 0 }
 	of := func(weight int, name string, such func(*trip) bool, do func(*rapid.T, *trip)) action {
 		return action{
@@ -61,7 +63,7 @@ func (w *world) workerActions() []action {
 				w.finish(on)
 			}
 		}},
-		of(3, "worker renews", picked, func(_ *rapid.T, on *trip) { w.renew(on) }),
+		of(3, "worker renews", beating, func(_ *rapid.T, on *trip) { w.renew(on) }),
 		of(2, "worker forgets a run", working, func(_ *rapid.T, on *trip) { w.forget(on) }),
 		of(1, "worker asks again for what it has", picked, func(_ *rapid.T, on *trip) { w.pickUpAgain(on) }),
 		of(3, "worker fails", working, func(t *rapid.T, on *trip) {

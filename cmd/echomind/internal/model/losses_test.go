@@ -67,11 +67,28 @@ func TestAWorkerThatIsLostAgainFailsItsConnectorByThePolicy(t *testing.T) {
 	w.ends(c, 2)
 }
 
+func TestARunOfASubscriberWithoutALeaseIsLostOnlyAfterItsTime(t *testing.T) {
+	w := newWorld(newLab(t), t)
+	w.received = crewSize // whose turn it is
+	c := w.add(listing, hourly(), 5)
+	c.source().write("d1", 1)
+	w.tick(0, immortal)
+	on := w.receive(listing)
+	w.step(on, 0)
+	w.rescue(0, immortal)
+	w.expect(c, "SYNCING", "running", "")
+	w.runOutLease(c)
+	w.rescue(0, immortal)
+	w.expect(c, "PENDING", "running", "")
+	w.finish(on) // must be refused, which each step checks
+	w.ends(c, 1)
+}
+
 func TestARunWhoseDocumentsAreLostIsFetchedAgainAtOnce(t *testing.T) {
 	for name, lose := range map[string]func(*world){
-		"OneMessage":   func(w *world) { w.lose(topology.DocumentStream, 0) },
-		"TheStream":    func(w *world) { w.purge(topology.DocumentStream) },
-		"WithItsTable": func(w *world) { w.wipe(topology.DocumentStream) },
+		"OneMessage":                func(w *world) { w.lose(topology.DocumentStream, 0) },
+		"TheStream":                 func(w *world) { w.purge(topology.DocumentStream) },
+		"TheStreamWithItsConsumers": func(w *world) { w.wipe(topology.DocumentStream) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, c, on := oneSource(t)

@@ -91,7 +91,7 @@ func (w *world) disabled() []*connector {
 }
 
 func (w *world) leased() []*connector {
-	return w.such(func(c connectorRow) bool { return c.Worker != nil })
+	return w.such(func(c connectorRow) bool { return c.Worker != nil || c.isUnleased() })
 }
 
 func (w *world) anyDisabled() bool { return len(w.disabled()) > 0 }

@@ -71,7 +71,7 @@ func (w *world) checkStanding(now *sight, c connectorRow) {
 		refuse("promise 1: PENDING and never dispatched")
 	case c.inFlight() && (c.Status == "SYNCING") != (open[0].TryID != nil && open[0].PickedUpAt != nil):
 		refuse("promise 2: SYNCING without a try, or PENDING with one")
-	case c.Status == "SYNCING" && (c.Worker == nil) != (c.DrainSeq != nil):
+	case c.isUnleased() && !w.foreign[*c.Run], c.Worker != nil && c.DrainSeq != nil:
 		refuse("promise 3: fetching without a lease, or draining with one")
 	case c.Status != "SYNCING" && c.Worker != nil:
 		refuse("a lease without a worker")

@@ -141,9 +141,16 @@ func (c connectorRow) heldBy(t *trip) bool {
 	return c.is("SYNCING", t.try.Run) && c.Try != nil && *c.Try == t.try.ID
 }
 
+// leasedBy says whether it fetches, in the hands of a trip's worker.
 func (c connectorRow) leasedBy(t *trip) bool {
+	if t.worker == uuid.Nil {
+		return c.heldBy(t) && c.isUnleased()
+	}
 	return c.heldBy(t) && c.Worker != nil && *c.Worker == t.worker
 }
+
+// isUnleased says whether it is fetched by a subscriber that keeps no lease.
+func (c connectorRow) isUnleased() bool { return c.Status == "SYNCING" && c.Worker == nil && c.DrainSeq == nil }
 
 func (r runRow) isOf(try uuid.UUID) bool { return r.TryID != nil && *r.TryID == try }
 

@@ -95,9 +95,12 @@ func (w *world) comeDue(c *connector) {
 		WHERE id = $1 AND next_sync_at > clock_timestamp()`, c.id)
 }
 
-// runOutLease lets the lease of a connector's worker pass without a heartbeat, and with it that of all its runs.
+// runOutLease lets the lease of a connector's worker pass without a heartbeat, and with it that of all its runs; or, where
+// there is no lease, the time that a subscriber without one has.
 func (w *world) runOutLease(c *connector) {
 	w.tb.Helper()
+	w.exec(w.tb, `UPDATE open_runs SET picked_up_at = picked_up_at - interval '7 hours'
+		WHERE connector_id = $1 AND picked_up_at IS NOT NULL AND worker_id IS NULL AND drain_seq IS NULL`, c.id)
 	w.exec(w.tb, `UPDATE workers SET expires_at = clock_timestamp() - interval '1 second'
 		WHERE id = (SELECT worker_id FROM open_runs WHERE connector_id = $1)`, c.id)
 }

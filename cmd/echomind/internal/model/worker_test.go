@@ -31,7 +31,7 @@ type trip struct {
 	trigger      *held
 	request      *internalpb.ConnectorSyncRequest
 	try          lifecycle.Try
-	worker       uuid.UUID // the process that it is in the hands of, with others
+	worker       uuid.UUID // the process that it is in the hands of, with others; none for a subscriber that keeps no lease
 	pickedUp     bool
 	acknowledged bool
 	fetched      bool
@@ -52,8 +52,7 @@ func (w *world) receive(kind string) *trip {
 	declared, err := topology.SyncConsumer(kind)
 	must(w.tb, "declare a consumer", err)
 	for _, h := range w.pull(topology.SyncStream, declared, 1) {
-		t := &trip{trigger: h, request: &internalpb.ConnectorSyncRequest{}, worker: w.crew[w.received%crewSize]}
-		w.received++
+		t := &trip{trigger: h, request: &internalpb.ConnectorSyncRequest{}, worker: w.nextWorker()}
 		t.try.ID = uuid.New()
 		err := proto.Unmarshal(h.Data(), t.request)
 		if err == nil {
@@ -67,6 +66,16 @@ func (w *world) receive(kind string) *trip {
 		return t
 	}
 	return nil
+}
+
+// nextWorker is who receives the next trigger: each in turn, and then a subscriber of another team's that keeps no lease.
+func (w *world) nextWorker() uuid.UUID {
+	turn := w.received % (crewSize + 1)
+	w.received++
+	if turn == crewSize {
+		return uuid.Nil
+	}
+	return w.crew[turn]
 }
 
 // step takes a trip one step on. pick says which of the messages that are left is published next.
@@ -113,16 +122,28 @@ func (w *world) finishFetching(t *trip) {
 func (w *world) pickUp(t *trip) {
 	w.tb.Helper()
 	before := w.look().connector(t.request.ConnectorId)
-	err := w.move(func(ctx context.Context) error {
-		return w.moves.PickUp(ctx, t.request.ConnectorId, t.try, t.worker, leaseTime)
-	})
+	err := w.move(func(ctx context.Context) error { return w.take(ctx, t) })
 	if w.allowed("pick-up", t, err, before.is("PENDING", t.try.Run)) {
 		t.pickedUp = true
+		w.foreign[t.try.Run] = t.worker == uuid.Nil
 		delete(w.asked, t.request.ConnectorId)
 		return
 	}
 	must(w.tb, "acknowledge old news", t.trigger.Ack())
 	t.over = true
+}
+
+func (w *world) take(ctx context.Context, t *trip) error {
+	if t.worker != uuid.Nil {
+		return w.moves.PickUp(ctx, t.request.ConnectorId, t.try, t.worker, leaseTime)
+	}
+	var taken bool
+	err := w.worker.servers.Pool.QueryRow(ctx, `SELECT moves.pick_up($1, $2, $3)`,
+		t.request.ConnectorId, t.try.Run, t.try.ID).Scan(&taken)
+	if err == nil && !taken {
+		err = lifecycle.ErrFenced
+	}
+	return err
 }
 
 // fetch reads what is stored and what the source has, and numbers the messages that make the one the other, in the order
@@ -275,9 +296,7 @@ func (w *world) forget(t *trip) {
 func (w *world) pickUpAgain(t *trip) {
 	w.tb.Helper()
 	before := w.look().connector(t.request.ConnectorId)
-	err := w.move(func(ctx context.Context) error {
-		return w.moves.PickUp(ctx, t.request.ConnectorId, t.try, t.worker, leaseTime)
-	})
+	err := w.move(func(ctx context.Context) error { return w.take(ctx, t) })
 	w.allowed("a repeated pick-up", t, err, before.leasedBy(t))
 }
 
@@ -299,12 +318,11 @@ func (w *world) release(t *trip) {
 
 // die ends a trip's worker process with all its trips; what it had not acknowledged goes to another one.
 func (w *world) die(t *trip) {
-	for _, o := range w.trips {
-		if o.worker == t.worker {
-			o.trigger.letGo()
-		}
+	dies := func(o *trip) bool { return o == t || o.worker == t.worker && t.worker != uuid.Nil }
+	for _, o := range w.tripsThat(dies) {
+		o.trigger.letGo()
 	}
-	w.trips = slices.DeleteFunc(w.trips, func(o *trip) bool { return o.worker == t.worker })
+	w.trips = slices.DeleteFunc(w.trips, dies)
 	for i, id := range w.crew {
 		if id == t.worker {
 			w.crew[i] = uuid.New()

@@ -63,6 +63,8 @@ type world struct {
 	sessions map[uuid.UUID]*fetch
 	// garbled are the runs of which a document became unreadable on its way.
 	garbled map[uuid.UUID]bool
+	// foreign are the runs that a subscriber without a lease has picked up.
+	foreign map[uuid.UUID]bool
 	// asked are the connectors that a user triggered and that nobody has begun to fetch since.
 	asked   map[int32]bool
 	moves   *lifecycle.Lifecycle
@@ -76,7 +78,10 @@ type world struct {
 func newWorld(l *lab, t tb) *world {
 	t.Helper()
 	l.empty(t)
-	w := &world{lab: l, tb: t, sessions: map[uuid.UUID]*fetch{}, asked: map[int32]bool{}, garbled: map[uuid.UUID]bool{}, moves: lifecycle.New(l.worker.servers.Pool)}
+	w := &world{
+		lab: l, tb: t, sessions: map[uuid.UUID]*fetch{}, asked: map[int32]bool{}, garbled: map[uuid.UUID]bool{},
+		foreign: map[uuid.UUID]bool{}, moves: lifecycle.New(l.worker.servers.Pool),
+	}
 	for i := range 2 {
 		w.startScheduler(i)
 		w.startSemantic(i)

@@ -1,0 +1,126 @@
+package semantic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/internal/testkit"
+)
+
+// numbered lists pages of two of so many ids, in order.
+func numbered(n int) func(context.Context, uuid.UUID) ([]uuid.UUID, error) {
+	return func(ctx context.Context, after uuid.UUID) (page []uuid.UUID, err error) {
+		for i := 1; i <= n && len(page) < 2; i++ {
+			if id := uuidOf(i); id.String() > after.String() {
+				page = append(page, id)
+			}
+		}
+		return page, ctx.Err()
+	}
+}
+
+func TestALookThatEndsEarlyKeepsItsPlaceAndTheNextGoesOnceRound(t *testing.T) {
+	var place uuid.UUID
+	var asked []string
+	away := map[string]bool{uuidOf(3).String(): true}
+	do := func(_ context.Context, id uuid.UUID) error {
+		asked = append(asked, id.String()[35:])
+		if away[id.String()] {
+			return fmt.Errorf("%w: gone", errEmbedder) // a wait
+		}
+		return nil
+	}
+	look := func() error {
+		asked = nil
+		return ofEach(ctx, "try", &place, numbered(5), do)
+	}
+	require.ErrorContains(t, look(), "try 00000000-0000-0000-0000-000000000003")
+	require.Equal(t, []string{"1", "2", "3"}, asked)
+	require.Error(t, look())
+	require.Equal(t, []string{"4", "5", "1", "2", "3"}, asked, "nobody waits behind the third")
+	away = nil
+	require.NoError(t, look())
+	require.Equal(t, []string{"4", "5", "1", "2", "3"}, asked)
+	require.NoError(t, look())
+	require.Equal(t, []string{"1", "2", "3", "4", "5"}, asked)
+}
+
+func TestALookGoesOnPastRefusalsAndNamesAFew(t *testing.T) {
+	var place uuid.UUID
+	count := 0
+	err := ofEach(ctx, "try", &place, numbered(25), func(context.Context, uuid.UUID) error {
+		count++
+		return errors.New("refused")
+	})
+	require.Equal(t, 25, count)
+	require.Len(t, err.(interface{ Unwrap() []error }).Unwrap(), maxProblems)
+}
+
+func TestALookEndsWithItsContext(t *testing.T) {
+	var place uuid.UUID
+	bounded, cancel := context.WithCancel(ctx)
+	count := 0
+	err := ofEach(bounded, "try", &place, numbered(1000), func(context.Context, uuid.UUID) error {
+		if count++; count == 3 {
+			cancel()
+			return bounded.Err()
+		}
+		return nil
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, 3, count)
+	require.Equal(t, uuidOf(3), place)
+}
+
+func TestEveryLookIsBoundedAndTheCompletionLeavesTheIndexItsTurn(t *testing.T) {
+	x := newIndexed(t)
+	without := x.another()
+	without.index = nil
+	for _, s := range []*Semantic{x.Semantic, without} {
+		looks := s.looks()
+		for _, l := range looks {
+			require.Positive(t, l.every, l.name)
+			require.Positive(t, l.within, l.name)
+		}
+		completing := looks[slices.IndexFunc(looks, func(l look) bool { return l.name == "stored runs" })].within
+		if s.index != nil {
+			require.GreaterOrEqual(t, completing, turnTimeout, "a large document is brought in one turn")
+		} else {
+			require.LessOrEqual(t, completing, lookTimeout)
+		}
+	}
+}
+
+func TestKeepingHouseStopsWhileALookIsUnderWay(t *testing.T) {
+	f := newFixture(t)
+	c := f.syncing()
+	c.tells(0)
+	f.holds(`LOCK TABLE open_runs`) // every look waits
+	working, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- f.keepHouse(working) }()
+	f.waitsForLocks(3)
+	began := time.Now()
+	stop()
+	require.NoError(t, await(t, "the end of keeping house", ended))
+	require.Less(t, time.Since(began), 3*time.Second)
+}
+
+// waitsForLocks waits until so many sessions wait for a lock.
+func (f *fixture) waitsForLocks(n int64) {
+	f.t.Helper()
+	testkit.Eventually(f.t, soon, func() error {
+		waiting := one[int64](f, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
+		if waiting < n {
+			return fmt.Errorf("%d wait", waiting)
+		}
+		return nil
+	})
+}
