@@ -227,6 +227,7 @@ func finish(ctx context.Context, w *world.World, cfg Config, field fault.Field, 
 	began := time.Now()
 	unsettled := settle(ctx, w, cfg.Settle)
 	cfg.Log.Info("quiet", "after", time.Since(began).Round(time.Second), "err", unsettled)
+	before := looked(ctx, w)
 	if unsettled == nil {
 		// A day later: the runs are over and swept, and everything that was said is said again.
 		field.Rand = rand.New(rand.NewPCG(cfg.Seed, 3))
@@ -237,6 +238,7 @@ func finish(ctx context.Context, w *world.World, cfg Config, field fault.Field, 
 		cfg.Log.Info("old messages are said again; waiting for quiet")
 		unsettled = errors.Join(drained(ctx, w, cfg.Settle), settle(ctx, w, cfg.Settle))
 	}
+	short := looked(ctx, w).since(before)
 	cfg.Log.Info("the audit")
 	report.Ends = w.StopPrograms()
 	var err error
@@ -258,7 +260,7 @@ func finish(ctx context.Context, w *world.World, cfg Config, field fault.Field, 
 	if err != nil {
 		return report, err
 	}
-	report.Findings = append(report.Findings, atRest(unsettled), folders(ctx, w), deadLetters(ctx, w), indexed, statements(ctx, w))
+	report.Findings = append(report.Findings, atRest(unsettled), folders(ctx, w), deadLetters(ctx, w), indexed, statements(ctx, w), short)
 	return report, nil
 }
 

@@ -2,18 +2,16 @@ package mutants
 
 // Checks that find a mutant.
 const (
-	takesTurns  = "one worker at a time"
-	noStale     = "no stale writer"
-	caps        = "caps"
-	flight      = "in flight is an open run"
-	cronOnce    = "every cron slot once"
-	slotsCome   = "every slot that came is answered"
-	ahead       = "no checkpoint runs ahead"
-	documents   = "documents are the source's"
-	leftBehind  = "nothing is left behind"
-	inTheWay    = "nobody is held up by a row that another holds"
-	ownFailures = "failures are the source's"
-	atRest      = "everything comes to rest"
+	takesTurns = "one worker at a time"
+	noStale    = "no stale writer"
+	caps       = "caps"
+	flight     = "in flight is an open run"
+	cronOnce   = "every cron slot once"
+	slotsCome  = "every slot that came is answered"
+	ahead      = "no checkpoint runs ahead"
+	documents  = "documents are the source's"
+	leftBehind = "nothing is left behind"
+	inTheWay   = "nobody is held up by a row that another holds"
 )
 
 // All are the defects that are put back.
@@ -107,12 +105,5 @@ var All = []Mutant{
 			"moves.lock_due", "SELECT cap - count(*) INTO free", "SELECT cap INTO free",
 		}},
 		Faults: "SIGTERM scheduler", Seed: 8, Finds: []string{caps},
-	},
-	{
-		Name: "lost", Was: "a run whose worker is done is taken for lost while its documents are on their way",
-		SQL: []Edit{{
-			"moves.fail_lost_in_transit", "AND (r.drain_seq < first_seq OR r.drain_seq > last_seq)", "",
-		}},
-		Faults: "the embedder refuses", Seed: 8, Finds: []string{ownFailures},
 	},
 }

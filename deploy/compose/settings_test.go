@@ -28,6 +28,7 @@ var ours = []string{
 // senseless are the settings that nobody is given, and why.
 var senseless = map[string]string{
 	"DATABASE_DIRECT_URL": "there is no transaction pooler",
+	"DATABASE_ROLE":       "each login has its group",
 	"NATS_CREDS_FILE":     "NATS's users have passwords", "NATS_NKEY_FILE": "NATS's users have passwords",
 	"NATS_CA_FILE": "NATS has no TLS", "NATS_CERT_FILE": "NATS has no TLS", "NATS_KEY_FILE": "NATS has no TLS",
 	"OTEL_SERVICE_NAME":    "all services would have one name",

@@ -53,8 +53,7 @@ func (s *Semantic) Abandon(ctx context.Context) error {
 			return fmt.Errorf("fail runs whose worker is lost again: %w", err)
 		}
 		for _, run := range failed {
-			s.ended(ctx, tracing.Rescue, run.RunID, run.ConnectorID, run.Type, lifecycle.WorkerLost,
-				"the worker was lost again; its lease has run out")
+			s.ended(ctx, tracing.Rescue, run.RunID, run.ConnectorID, run.Type, lifecycle.WorkerLost)
 		}
 		more = len(failed) == lostBatch
 	}
@@ -91,8 +90,7 @@ func (s *Semantic) FailLostInTransit(ctx context.Context) error {
 		}
 		for _, run := range failed {
 			s.metrics.lostInTransit.Inc()
-			s.ended(ctx, tracing.Lost, run.RunID, run.ConnectorID, run.Type, lifecycle.LostInTransit,
-				"documents were lost in transit; the connector is synced again")
+			s.ended(ctx, tracing.Lost, run.RunID, run.ConnectorID, run.Type, lifecycle.LostInTransit)
 		}
 	}
 	return nil
@@ -119,12 +117,12 @@ func (s *Semantic) missingLong(draining []dbgen.DrainingRunsRow, first, last int
 
 // ended says of a run that it has failed, in its trace and in the log.
 func (s *Semantic) ended(
-	ctx context.Context, name tracing.Name, run uuid.UUID, connector int32, connectorType string, reason lifecycle.Reason, line string,
+	ctx context.Context, name tracing.Name, run uuid.UUID, connector int32, connectorType string, reason lifecycle.Reason,
 ) {
 	_, span := s.servers.Tracer.Start(ctx, run, name, tracing.Connector(connector), tracing.Verdict("failed"))
 	span.Fail(string(reason))
 	span.End()
-	telemetry.OfRun(s.log, connector, run.String(), connectorType).Warn(line, "event", telemetry.Failed)
+	telemetry.OfRun(s.log, connector, run.String(), connectorType).Warn("the sync failed", "event", telemetry.Failed, "err", reason)
 }
 
 // errMinority says that who answered for the document stream may have lost its majority, and know nothing of what came since.

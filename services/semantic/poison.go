@@ -131,11 +131,12 @@ func (s *Semantic) letter(ctx context.Context, d delivery, why error, tries int)
 			s.metrics.deadLetters.Inc()
 			s.metrics.messages.WithLabelValues(asDeadLetter).Inc()
 			s.letters.add(d.msg)
-			line := "a message was given up; look at the stream of dead letters"
 			if err != nil {
-				line = "a message was given up; its document keeps the reason, and there is no dead letter of it"
+				s.logOf(d).Error("a message was given up; its document keeps the reason, and there is no dead letter of it",
+					"err", errors.Join(why, err))
+				return true
 			}
-			s.logOf(d).Error(line, "err", errors.Join(why, err))
+			s.logOf(d).Error("a message was given up; look at the stream of dead letters", "err", why)
 			return true
 		}
 		s.logOf(d).Warn("a dead letter waits for the broker", "err", err)

@@ -150,7 +150,9 @@ func (c connectorRow) leasedBy(t *trip) bool {
 }
 
 // isUnleased says whether it is fetched by a subscriber that keeps no lease.
-func (c connectorRow) isUnleased() bool { return c.Status == "SYNCING" && c.Worker == nil && c.DrainSeq == nil }
+func (c connectorRow) isUnleased() bool {
+	return c.Status == "SYNCING" && c.Worker == nil && c.DrainSeq == nil
+}
 
 func (r runRow) isOf(try uuid.UUID) bool { return r.TryID != nil && *r.TryID == try }
 
