@@ -3,6 +3,7 @@
 // five promises.
 //
 //	cmd/chaos       the harness: make chaos
+//	cmd/mutants     defects put back, which the audit must see: make chaos-mutants
 //	cmd/skewclock   builds programs whose clock is wrong
 //	cmd/synthetic   the worker of a source whose content is known
 //	synthetic       that worker, built with the kit
@@ -10,6 +11,7 @@
 //	campaign        one run of it all
 //	world           servers, programs, proxies, connectors
 //	fault           what is broken, and how it is mended
+//	mutants         those defects
 //	audit           what must hold afterwards, over the whole history
 //	alerts          the alert rules under faults: make test-alerts
 //	recovery        how long it takes to be back, with default settings

@@ -44,6 +44,8 @@ type Options struct {
 	MessagesLost bool
 	// Forged: messages lied about whose they are, so that the runs whose they were not may have failed.
 	Forged bool
+	// CommitsLost: Postgres forgot what it had committed, so that a worker may not know of a run that is its own again.
+	CommitsLost bool
 	// ClockStepped: Postgres's clock was set back, so that what happened later may look earlier.
 	ClockStepped bool
 	// NeverFail are connector types of which no run may fail at all.

@@ -85,7 +85,7 @@ func (h *history) neverFail(opts Options) Finding {
 			continue
 		}
 		f.Checked++
-		if r.verdict == "failed" && !(r.refused && opts.Forged) && (r.reason != inTransit || !opts.MessagesLost) {
+		if r.verdict == "failed" && !(r.refused && opts.Forged) && (r.reason != inTransit || !opts.MessagesLost) && (r.reason != lost || !opts.CommitsLost) {
 			f.violated("%s failed: %s", r, r.reason)
 		}
 	}

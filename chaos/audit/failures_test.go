@@ -94,6 +94,8 @@ func TestAFailureOfWhatOnlyWaitsIsFound(t *testing.T) {
 	require.Equal(t, 1, f.Checked)
 	fail(starved)
 	l.finds("nothing starved is failed", "worker lost")
+	l.opts.CommitsLost = true
+	require.Empty(t, l.audit("nothing starved is failed").Violations)
 }
 
 func TestWhoIsDisabledByTooManyFailuresOrByTheUserIsInOrder(t *testing.T) {

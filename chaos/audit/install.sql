@@ -123,7 +123,11 @@ BEGIN
             INSERT INTO chaos.violations (kind, connector_id, message) VALUES ('lease', NEW.connector_id,
                 format('run %s was taken from try %s of worker %s by try %s of worker %s of run %s of connector %s', OLD.id, OLD.try_id,
                     OLD.worker_id, NEW.try_id, NEW.worker_id, NEW.id, NEW.connector_id));
-        ELSIF OLD.worker_id <> NEW.worker_id OR (OLD.picked_up_at IS NOT NULL AND OLD.worker_id IS NULL AND NEW.worker_id IS NOT NULL) THEN
+        -- A worker's own heartbeat gives up what the worker does not know of: to one that is not there.
+        ELSIF OLD.worker_id <> NEW.worker_id AND NOT (
+                EXISTS (SELECT FROM workers w WHERE w.id = OLD.worker_id AND w.xmin = pg_current_xact_id()::xid)
+                AND EXISTS (SELECT FROM workers w WHERE w.id = NEW.worker_id AND w.expires_at <= clock_timestamp()))
+            OR (OLD.picked_up_at IS NOT NULL AND OLD.worker_id IS NULL AND NEW.worker_id IS NOT NULL) THEN
             INSERT INTO chaos.violations (kind, connector_id, message) VALUES ('lease', NEW.connector_id,
                 format('try %s of run %s was taken from worker %s by worker %s', NEW.try_id, NEW.id, OLD.worker_id, NEW.worker_id));
         END IF;

@@ -41,9 +41,29 @@ func TestASecondWorkerInASessionIsFound(t *testing.T) {
 	id := l.add("synthetic", source.Config{})
 	l.claim(id)
 	l.pickUp(id, time.Hour)
-	l.do(`SELECT moves.heartbeat(worker_id, '1 hour', '{}', '{}') FROM open_runs`)
+	l.do(`SELECT moves.heartbeat(worker_id, '1 hour', ARRAY[id], ARRAY[try_id]) FROM open_runs`)
 	require.Empty(t, l.audit("one worker at a time").Violations, "a heartbeat")
 	l.do(`UPDATE open_runs SET worker_id = gen_random_uuid()`)
+	l.finds("one worker at a time", "was taken from worker")
+}
+
+func TestAWorkerMayGiveUpWhatItDoesNotKnowOf(t *testing.T) {
+	l := newLab(t)
+	id := l.add("synthetic", source.Config{})
+	l.claim(id)
+	l.pickUp(id, time.Hour)
+	l.do(`UPDATE open_runs SET picked_up_at = picked_up_at - interval '1 hour'`)
+	l.do(`SELECT moves.heartbeat(worker_id, '1 minute', '{}', '{}') FROM open_runs`)
+	var gone bool
+	l.ask(&gone, `SELECT w.expires_at < clock_timestamp() FROM open_runs r JOIN workers w ON w.id = r.worker_id`)
+	require.True(t, gone)
+	l.rescue(id)
+	require.Empty(t, l.audit("one worker at a time").Violations)
+	l.pickUp(id, time.Hour)
+	l.together(func(do func(string, ...any)) { // somebody else gives it up
+		do(`INSERT INTO workers (id, expires_at) VALUES ('00000000-0000-0000-0000-000000000001', clock_timestamp())`)
+		do(`UPDATE open_runs SET worker_id = '00000000-0000-0000-0000-000000000001'`)
+	})
 	l.finds("one worker at a time", "was taken from worker")
 }
 

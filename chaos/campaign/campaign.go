@@ -248,6 +248,7 @@ func finish(ctx context.Context, w *world.World, cfg Config, field fault.Field, 
 	report.Findings, err = audit.Audit(ctx, w.Pool, audit.Options{
 		WorkersLost:  lost(report.Injected, func(l fault.Loss) bool { return l.Workers }),
 		MessagesLost: lost(report.Injected, func(l fault.Loss) bool { return l.Messages }),
+		CommitsLost:  cfg.Failover,
 		ClockStepped: lost(report.Injected, func(l fault.Loss) bool { return l.Clock }),
 		Forged:       lost(report.Injected, func(l fault.Loss) bool { return l.Forged }),
 		NeverFail:    []string{typeStarved}, Caps: map[string]int{typeCapped: placesCapped},

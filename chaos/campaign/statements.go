@@ -31,6 +31,7 @@ var allowed = map[string]struct {
 	"DueTypes":          {150, "asks for each type, behind what was claimed since the last vacuum"},
 	"Claim":             {60 * 500, "one row for a batch of up to 500 claims"},
 	"Plan":              {60 * 500, "one row for a batch of up to 500 plans"},
+	"Redispatch":        {400, "a move, and rare: each process reads the catalogue for its first"},
 	"Rescue":            {400, "a move, and rare"},
 	"Abandon":           {400, "a move, and rare: each process reads the catalogue for its first"},
 	"FailLostInTransit": {400, "a move, and rare"},

@@ -25,7 +25,7 @@ var All = []Mutant{
 		Script: `CREATE FUNCTION mutant() RETURNS trigger LANGUAGE plpgsql AS $$
 			BEGIN NEW.config_version := 0; RETURN NEW; END $$;
 			CREATE TRIGGER mutant BEFORE INSERT ON documents FOR EACH ROW WHEN (NEW.written_by IS NULL) EXECUTE FUNCTION mutant()`,
-		Faults: "users at the worst moment", Seed: 8, Finds: []string{noStale, documents},
+		Faults: "users at the worst moment", Seed: 8, Finds: []string{noStale},
 	},
 	{
 		Name: "try", Was: "a store looks whose run it is, and not whose try",

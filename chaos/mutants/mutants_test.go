@@ -2,8 +2,10 @@ package mutants_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -39,6 +41,23 @@ func TestEveryMutantFitsWhatItChanges(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestTheTableOfMutantsIsTheList(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reliability.md")
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(page), "| mutant | seed | found by |\n|---|---|---|\n")
+	require.True(t, found, "docs/reliability.md has no table of mutants")
+	table, _, _ = strings.Cut(table, "\n\n")
+	var want []string
+	for _, m := range mutants.All {
+		seed := ""
+		if m.Seed > 0 {
+			seed = fmt.Sprint(m.Seed, " ")
+		}
+		want = append(want, fmt.Sprintf("| %s | %s| %s |", m.Was, seed, strings.Join(m.Finds, ", ")))
+	}
+	require.Equal(t, strings.Join(want, "\n"), table)
 }
 
 func TestWhatTheScenariosShowIsOnlyTheMutants(t *testing.T) {

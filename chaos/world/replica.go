@@ -45,7 +45,11 @@ func (w *World) openReplica(ctx context.Context, cfg Config) error {
 	}
 	// Beside the cluster, whose owner can reach it.
 	dir := filepath.Join(filepath.Dir(w.Postgres.Dir()), "replica")
-	if err := errors.Join(os.Mkdir(dir, 0o700), os.Chown(dir, int(owner.Uid), int(owner.Gid))); err != nil {
+	err = os.Mkdir(dir, 0o700)
+	if err == nil && owner != nil {
+		err = os.Chown(dir, int(owner.Uid), int(owner.Gid))
+	}
+	if err != nil {
 		return fmt.Errorf("make the replica's folder: %w", err)
 	}
 	log, err := w.logFile(cfg, "replica")
@@ -74,16 +78,16 @@ func (w *World) openReplica(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-func ownerOf(path string) (*syscall.Credential, error) {
+// ownerOf is whose the cluster is; nil where it is our own.
+func ownerOf(path string) (owner *syscall.Credential, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("ask whose the cluster is: %w", err)
 	}
-	stat := info.Sys().(*syscall.Stat_t)
-	if os.Geteuid() != 0 {
-		return nil, nil //nolint:nilnil // we are its owner
+	if stat, known := info.Sys().(*syscall.Stat_t); known && os.Geteuid() == 0 {
+		owner = &syscall.Credential{Uid: stat.Uid, Gid: stat.Gid}
 	}
-	return &syscall.Credential{Uid: stat.Uid, Gid: stat.Gid}, nil
+	return owner, nil
 }
 
 // run starts it on a port and returns when it answers.

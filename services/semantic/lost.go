@@ -122,7 +122,7 @@ func (s *Semantic) ended(
 	_, span := s.servers.Tracer.Start(ctx, run, name, tracing.Connector(connector), tracing.Verdict("failed"))
 	span.Fail(string(reason))
 	span.End()
-	telemetry.OfRun(s.log, connector, run.String(), connectorType).Warn("the sync failed", "event", telemetry.Failed, "err", reason)
+	telemetry.OfRun(s.log, connector, run.String(), connectorType).Warn("the sync failed", "event", telemetry.Failed, "reason", string(reason))
 }
 
 // errMinority says that who answered for the document stream may have lost its majority, and know nothing of what came since.

@@ -255,3 +255,31 @@ func TestARunThatSomebodyHoldsLeavesTheOthersLostInTransitTheirVerdict(t *testin
 		})
 	}
 }
+
+func TestOnlyALeaderThatHearsItsReplicasIsBelieved(t *testing.T) {
+	peers := func(active ...time.Duration) *jetstream.ClusterInfo {
+		c := &jetstream.ClusterInfo{Leader: "one"}
+		for i, a := range active {
+			c.Replicas = append(c.Replicas, &jetstream.PeerInfo{Name: string(rune('a' + i)), Active: a})
+		}
+		return c
+	}
+	for name, c := range map[string]struct {
+		replicas int
+		cluster  *jetstream.ClusterInfo
+		believed bool
+	}{
+		"no cluster":          {1, nil, true},
+		"one replica":         {1, peers(), true},
+		"both are heard":      {3, peers(time.Second, time.Second), true},
+		"one of two is heard": {3, peers(time.Minute, time.Second), true},
+		"none is heard":       {3, peers(time.Minute, time.Minute), false},
+		"two of four of five": {5, peers(time.Second, time.Second, time.Minute, time.Minute), true},
+		"one of four of five": {5, peers(time.Second, time.Minute, time.Minute, time.Minute), false},
+		"no leader":           {3, &jetstream.ClusterInfo{Replicas: peers(0, 0).Replicas}, false},
+		"nothing is known":    {3, nil, false},
+	} {
+		info := &jetstream.StreamInfo{Config: jetstream.StreamConfig{Replicas: c.replicas}, Cluster: c.cluster}
+		require.Equal(t, c.believed, hasMajority(info), name)
+	}
+}

@@ -11,7 +11,8 @@
 //
 // Two things are not the real ones in random histories, so that every step can be stopped at: the worker is driven
 // by hand, through the calls that the kit makes in the order that the kit makes them (while healing, and in the
-// named histories, it is the kit), and semantic is handed its messages rather than pulling them. A process dies by
+// named histories, it is the kit), and semantic is handed its messages rather than pulling them. Worker processes have
+// several runs each, under one lease; some runs are those of a subscriber that keeps none. A process dies by
 // its connections refusing every further statement and acknowledgement. Nothing waits for time to pass: leases and
 // due times are aged in the database.
 package model
