@@ -131,7 +131,7 @@ func queries(t *testing.T, owner string) map[string]string {
 var argument = regexp.MustCompile(`@(\w+)`)
 
 // cycle takes one connector of a type through everything, as the services do, and stores two messages of it.
-func (w *watched) cycle(q map[string]string, kind string, cap int) {
+func (w *watched) cycle(q map[string]string, kind string, limit int) {
 	w.Helper()
 	tx, err := w.conn.Begin(w.Context())
 	if err != nil {
@@ -156,7 +156,7 @@ func (w *watched) cycle(q map[string]string, kind string, cap int) {
 	var id int32
 	var version int64
 	do("DueTypes", pgx.NamedArgs{"now": nil})
-	if err := tx.QueryRow(w.Context(), `SELECT id, config_version FROM moves.lock_due($1, $2, 1, NULL)`, kind, cap).Scan(&id, &version); err != nil {
+	if err := tx.QueryRow(w.Context(), `SELECT id, config_version FROM moves.lock_due($1, $2, 1, NULL)`, kind, limit).Scan(&id, &version); err != nil {
 		w.Fatalf("lock_due: %v", err)
 	}
 	do("Claim", pgx.NamedArgs{"claims": fmt.Sprintf(`[{"id":%d,"run_id":%q}]`, id, run), "now": time.Now()})

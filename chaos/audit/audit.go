@@ -64,6 +64,7 @@ func Audit(ctx context.Context, pool *pgxpool.Pool, opts Options) ([]Finding, er
 	if err != nil {
 		return nil, err
 	}
+	h.forged = opts.Forged
 	findings := []Finding{
 		h.asked(), h.workersTakeTurns(opts), h.fence(), h.caps(opts),
 		h.ownFailures(opts), h.neverFail(opts), h.disabled(),

@@ -158,6 +158,26 @@ func TestACompletedVersionOfWhichOnlyAPartIsDoneIsFound(t *testing.T) {
 	l.finds(cursor, "its state says that 2 documents")
 }
 
+func TestARunOfWhichAMessageWasForgedMayEndWithItsLastCheckpoint(t *testing.T) {
+	l := newLab(t)
+	cfg := aSourceWithCheckpoints(source.Delta, "")
+	id, _ := l.synced(cfg)
+	l.trigger()
+	run := l.claim(id)
+	try := l.pickUp(id, time.Hour)
+	l.pass(id, try, cfg, 2, 1)
+	l.do(`INSERT INTO run_checkpoints VALUES ($1, $2, 1, '{"version": 2, "done": 1}')`, try, run)
+	l.do(`INSERT INTO run_messages VALUES ($1, 1), ($1, 2)`, try)
+	l.do(`UPDATE open_runs SET total = 2, stored = 2, whole = true, unnamed = 1, new_state = '{"version": 3}'`)
+	l.do(`SELECT * FROM moves.complete($1)`, run)
+	require.Equal(t, 1, l.audit(ahead).Checked)
+	require.Empty(t, l.audit(ahead).Violations)
+	require.Equal(t, 1, l.audit(cursor).Violated, "nobody has forged a message")
+	l.opts.Forged = true
+	require.Empty(t, l.audit(cursor).Violations)
+	require.Empty(t, l.audit(documents).Violations)
+}
+
 func TestADocumentThatACheckpointHasPassedMayNotFallBack(t *testing.T) {
 	l := newLab(t)
 	cfg := aSourceWithCheckpoints(source.Delta, "")

@@ -65,7 +65,7 @@ func (h *history) standings(ctx context.Context, pool *pgxpool.Pool) ([]standing
 	moved := map[uuid.UUID]bool{}
 	for _, e := range h.events {
 		if e.From == "SYNCING" && e.To == "ACTIVE" && e.OldRun != nil {
-			moved[*e.OldRun] = e.StateMoved
+			moved[*e.OldRun] = e.StateMoved && !e.lastCheckpoint()
 		}
 	}
 	rows, err := pool.Query(ctx, `SELECT id, config_version, config, coalesce((state->>'version')::integer, 0),

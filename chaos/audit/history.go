@@ -115,7 +115,8 @@ type history struct {
 	runs       map[uuid.UUID]*run
 	ordered    []*run
 	configs    map[int32]map[int64]configured
-	written    int // events of documents
+	written    int  // events of documents
+	forged     bool // Options.Forged
 	violations map[string][]string
 }
 

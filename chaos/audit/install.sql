@@ -92,7 +92,7 @@ BEGIN
         TG_OP = 'UPDATE' AND OLD.trigger_requested_at IS NOT NULL AND NEW.trigger_requested_at IS NULL,
         CASE WHEN TG_OP = 'UPDATE' AND OLD.state <> NEW.state THEN OLD.state END,
         CASE WHEN TG_OP = 'UPDATE' AND OLD.state <> NEW.state THEN NEW.state END,
-        CASE WHEN TG_OP = 'UPDATE' AND OLD.state <> NEW.state AND NEW.status = 'SYNCING' THEN (
+        CASE WHEN TG_OP = 'UPDATE' AND OLD.state <> NEW.state AND (NEW.status = 'SYNCING' OR NEW.state ? 'done') THEN (
             SELECT coalesce(jsonb_object_agg(d.source_id, CASE WHEN d.status = 'stored' THEN d.version_token END), '{}')
             FROM documents d
             WHERE d.connector_id = NEW.id AND d.config_version = NEW.config_version AND d.status IN ('stored', 'failed')) END);

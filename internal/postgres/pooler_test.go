@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -62,7 +63,7 @@ func renumber(client io.Writer, server io.Reader) error {
 		if head[0] == 'K' {
 			body[0] |= 0x80
 		}
-		if _, err := client.Write(append(head, body...)); err != nil || head[0] == 'K' {
+		if _, err := client.Write(slices.Concat(head, body)); err != nil || head[0] == 'K' {
 			return err
 		}
 	}

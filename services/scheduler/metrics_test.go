@@ -109,7 +109,7 @@ func TestMetricsCountTheBacklogByTypeAndForgetIt(t *testing.T) {
 	if age := m.value("scheduler_oldest_pending_seconds"); age < pastTheGrace.Seconds() {
 		t.Errorf("the oldest trigger has waited %v s", age)
 	}
-	m.Scheduler.forget()
+	m.forget()
 	if left := m.families("scheduler_connectors"); len(left) > 0 {
 		t.Errorf("a scheduler that leads no more still says %v", left)
 	}
