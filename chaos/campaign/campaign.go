@@ -225,9 +225,10 @@ func finish(ctx context.Context, w *world.World, cfg Config, field fault.Field, 
 		return report, err
 	}
 	began := time.Now()
+	before := make(chan looks, 1)
+	time.AfterFunc(lookPause, func() { before <- looked(ctx, w) })
 	unsettled := settle(ctx, w, cfg.Settle)
 	cfg.Log.Info("quiet", "after", time.Since(began).Round(time.Second), "err", unsettled)
-	before := looked(ctx, w)
 	if unsettled == nil {
 		// A day later: the runs are over and swept, and everything that was said is said again.
 		field.Rand = rand.New(rand.NewPCG(cfg.Seed, 3))
@@ -238,7 +239,8 @@ func finish(ctx context.Context, w *world.World, cfg Config, field fault.Field, 
 		cfg.Log.Info("old messages are said again; waiting for quiet")
 		unsettled = errors.Join(drained(ctx, w, cfg.Settle), settle(ctx, w, cfg.Settle))
 	}
-	short := looked(ctx, w).since(before)
+	baseline := <-before
+	short := looked(ctx, w).since(baseline)
 	cfg.Log.Info("the audit")
 	report.Ends = w.StopPrograms()
 	var err error

@@ -18,6 +18,9 @@ import (
 // lookBound is what a look of a scheduler or of semantic may take while nothing is broken.
 const lookBound = 4 * time.Second
 
+// lookPause is how long after the last fault the looks are over that met it.
+const lookPause = 10 * time.Second
+
 // looksTook are the histograms of their looks.
 var looksTook = regexp.MustCompile(`^(scheduler_tick|semantic_look)_duration_seconds_(bucket|count)(\{[^}]*\})? (\S+)$`)
 

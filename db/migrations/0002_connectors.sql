@@ -40,8 +40,11 @@ CREATE TABLE connectors (
         CONSTRAINT connectors_status_known CHECK (status IN ('PENDING', 'SYNCING', 'ACTIVE', 'ERROR', 'DISABLED')),
     status_message       text,
     config_version       bigint NOT NULL DEFAULT 0,
-    -- The config_version of the last run that completed.
+    -- The config_version it was added with: documents of an earlier one are of a deleted connector of the same id.
+    added_version        bigint NOT NULL DEFAULT 0,
+    -- The config_version of the last run that completed, and of the last that had listed the whole source.
     synced_version       bigint,
+    listed_version       bigint,
     state                jsonb NOT NULL DEFAULT '{}'
         CONSTRAINT connectors_state_object CHECK (jsonb_typeof(state) = 'object')
         CONSTRAINT connectors_state_size CHECK (octet_length(state::text) <= 65536),

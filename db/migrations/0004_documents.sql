@@ -86,7 +86,9 @@ CREATE TABLE run_checkpoints (
     no     bigint NOT NULL CONSTRAINT run_checkpoints_no_range CHECK (no >= 1),
     state  jsonb NOT NULL
         CONSTRAINT run_checkpoints_state_object CHECK (jsonb_typeof(state) = 'object')
-        CONSTRAINT run_checkpoints_state_size CHECK (octet_length(state::text) <= 65536),
+        CONSTRAINT run_checkpoints_state_size CHECK (octet_length(state::text) <= 65536)
+        -- As of a configuration: a message with it could never be read.
+        CONSTRAINT run_checkpoints_state_depth CHECK (NOT jsonb_path_exists(state, '$.**{101}')),
     PRIMARY KEY (try_id, no)
 );
 

@@ -85,7 +85,8 @@ END $$;
 CREATE FUNCTION moves.put(c connectors) RETURNS void
     LANGUAGE sql AS $$
     UPDATE connectors SET status = c.status, status_message = c.status_message, state = c.state,
-        last_sync_at = c.last_sync_at, synced_version = c.synced_version, next_sync_at = c.next_sync_at,
+        last_sync_at = c.last_sync_at, synced_version = c.synced_version,
+        listed_version = c.listed_version, next_sync_at = c.next_sync_at,
         due_reason = c.due_reason, slot_at = c.slot_at, slots_through = c.slots_through,
         planned_through = c.planned_through, needs_plan = c.needs_plan, run_id = c.run_id,
         failure_count = c.failure_count, docs_analyzed = c.docs_analyzed, trigger_requested_at = c.trigger_requested_at

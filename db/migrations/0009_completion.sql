@@ -94,9 +94,10 @@ BEGIN
         c := moves.pass_checkpoints(c, r.try_id);
     END IF;
     PERFORM moves.end_runs(ARRAY[run], what, r.reason);
-    -- The first run that completes under a configuration has listed the whole source: what it did not bring is not in it.
+    -- The first run that lists the whole source under a configuration: what it did not bring is not in the source.
     UPDATE unswept_runs SET outdated = true
-    WHERE run_id = run AND r.listing_whole AND c.synced_version IS DISTINCT FROM r.config_version;
+    WHERE run_id = run AND r.listing_whole AND c.listed_version IS DISTINCT FROM r.config_version;
+    c.listed_version := CASE WHEN r.listing_whole THEN r.config_version ELSE c.listed_version END;
     c.docs_analyzed := r.documents_processed + r.documents_failed + r.documents_unchanged;
     PERFORM moves.settled(c);
     RETURN QUERY SELECT c.id, c.type, what;

@@ -72,6 +72,20 @@ CREATE FUNCTION moves.delete_documents(ids bigint[]) RETURNS integer
 $$;
 -- +goose StatementEnd
 
+-- Takes from documents what an earlier configuration has left in them, with the chunks that they name: what an open run has
+-- begun to write becomes a placeholder of its own, and goes with the leftovers if the run does not end it.
+-- +goose StatementBegin
+CREATE FUNCTION moves.empty_documents(ids bigint[], version bigint) RETURNS void
+    LANGUAGE sql AS $$
+    DELETE FROM chunks c USING documents d
+    WHERE d.id = ANY(ids) AND c.try_id = d.try_id AND c.first_no = d.first_no AND c.document_id = d.id;
+    UPDATE documents SET status = 'partial', title = '', url = '', media_type = '', content_hash = '', version_token = '',
+        links = '{}', chunk_count = 0, error = NULL, deleted_at = NULL, written_by = NULL, written_no = NULL, try_id = NULL,
+        first_no = NULL, config_version = version
+    WHERE id = ANY(ids)
+$$;
+-- +goose StatementEnd
+
 -- Removes a batch of what an ended run has left as deleted or partial. 0: nothing is left that can be removed now.
 -- +goose StatementBegin
 CREATE FUNCTION moves.sweep_leftovers(connector integer, batch integer) RETURNS integer
@@ -91,7 +105,8 @@ END $$;
 
 -- Removes, of a page of a connector's documents, those of configurations before `version`. After a completed run: that run
 -- listed the whole source, so that what it did not bring is not in the source as it is configured now. Of a deleted connector:
--- everything up to its last one. Returns where the page ends; null after the last.
+-- everything up to its last one. Of one that an open run has begun to write nothing of before is left. Returns where the page
+-- ends; null after the last.
 -- +goose StatementBegin
 CREATE FUNCTION moves.sweep_outdated(connector integer, version bigint, behind text, page integer) RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '1s' AS $$
@@ -110,6 +125,8 @@ BEGIN
         ORDER BY d.source_id FOR UPDATE) l;
     PERFORM moves.delete_documents(ARRAY(SELECT d.id FROM documents d
         WHERE d.id = ANY(found_ids) AND d.config_version < version AND NOT moves.is_being_written(connector, d.touched_by)));
+    PERFORM moves.empty_documents(ARRAY(SELECT d.id FROM documents d
+        WHERE d.id = ANY(found_ids) AND d.config_version < version), version);
     RETURN last_read;
 END $$;
 -- +goose StatementEnd
@@ -155,6 +172,7 @@ END $$;
 DROP FUNCTION moves.forget_workers(integer);
 DROP FUNCTION moves.sweep_outdated(integer, bigint, text, integer);
 DROP FUNCTION moves.sweep_leftovers(integer, integer);
+DROP FUNCTION moves.empty_documents(bigint[], bigint);
 DROP FUNCTION moves.delete_documents(bigint[]);
 DROP FUNCTION moves.is_being_written(integer, uuid);
 DROP FUNCTION moves.keep_ledger(interval);

@@ -96,7 +96,7 @@ GRANT UPDATE (envelope) ON connector_secrets TO echomind_console;
 -- Dashboards: what goes on, and nothing of what is in it.
 GRANT SELECT (id, name, type, user_id, scope, scope_id, refresh_freq_minutes, schedule_cron, time_zone, max_retries,
     trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version,
-    synced_version, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan,
+    added_version, synced_version, listed_version, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan,
     failure_count, docs_analyzed, at_fault) ON connectors TO echomind_reader;
 GRANT SELECT (id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at,
     dispatches, trigger_requested_at, picked_up_at, fetched_at, drain_seq, completed_at, status, reason, error_message, total,

@@ -111,7 +111,7 @@ JOIN documents d ON d.connector_id = k.id AND d.try_id IS NOT NULL AND d.deleted
 JOIN chunks c ON c.try_id = d.try_id AND c.first_no = d.first_no AND c.document_id = d.id
 WHERE c.embedder = $1 AND (
     (k.scope = 'user' AND k.user_id = $2) OR k.scope = 'org' OR (k.scope = 'group' AND k.scope_id = ANY($3::text[])))
-    AND NOT EXISTS (SELECT FROM deleted_connectors x WHERE x.id = d.connector_id AND d.config_version <= x.config_version)`
+    AND d.config_version >= k.added_version`
 
 // Nearest reads every vector that the reader may see and returns the limit best, best first.
 func (s *PostgresStore) Nearest(ctx context.Context, query Query, reader Reader, limit int) ([]Candidate, error) {

@@ -197,3 +197,17 @@ func TestWhateverASenderSaysNoDocumentShowsLessThanAllItsChunks(t *testing.T) {
 		require.Empty(rt, f.brokenDocuments())
 	})
 }
+
+func TestANumberBeyondTheTotalThatWasSaidIsRefusedAndFailsTheRun(t *testing.T) {
+	f := newFixture(t)
+	c := f.syncing()
+	c.stores(c.completed(2), c.doc(1, "a", "apple"))
+	d := delivery{request: c.doc(3, "b", "banana"), try: c.of(), msg: silentMessage{}}
+	err := f.process(ctx, []delivery{d})
+	require.ErrorIs(t, err, errRefused)
+	require.Equal(t, int64(1), c.stored())
+	require.Equal(t, "running", c.verdict(), "two of which one is beyond the total are not everything")
+	require.NoError(t, f.countPoison(ctx, d, err))
+	require.Equal(t, "failed", c.verdict())
+	require.Equal(t, line("a", "apple"), c.documents())
+}

@@ -1,9 +1,11 @@
 package semantic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -64,9 +66,11 @@ func (s *Semantic) process(ctx context.Context, group []delivery) error {
 			return err
 		}
 		began := time.Now()
-		var err error
-		if come, err = s.storeItems(ctx, try, items); err != nil {
-			return err
+		for _, together := range beforeTouches(items) {
+			var err error
+			if come, err = s.storeItems(ctx, try, together); err != nil {
+				return err
+			}
 		}
 		failpoint.At("semantic.stored")
 		s.metrics.storing.Observe(time.Since(began).Seconds())
@@ -83,6 +87,22 @@ func (s *Semantic) process(ctx context.Context, group []delivery) error {
 		come.complete = come.complete || whole
 	}
 	return s.settle(ctx, try.Run, come)
+}
+
+// beforeTouches cuts items, in the order of their numbers, before each that keeps the content of a document which an earlier
+// one of them brings: what it keeps must be stored first.
+func beforeTouches(items []*item) (groups [][]*item) {
+	slices.SortFunc(items, func(a, b *item) int { return cmp.Compare(a.no, b.no) })
+	begin, brought := 0, map[string]bool{}
+	for i, it := range items {
+		if it.part != nil && it.part.KeepChunks && brought[it.sourceID] {
+			groups = append(groups, items[begin:i])
+			begin = i
+			clear(brought)
+		}
+		brought[it.sourceID] = it.sourceID != ""
+	}
+	return append(groups, items[begin:])
 }
 
 // settle does what is to be done about a run that has come this far: each in a transaction of its own, because a store

@@ -66,25 +66,31 @@ func TestASweepBetweenTwoPartsTakesNothingOfTheirDocument(t *testing.T) {
 }
 
 func TestAConnectorThatIsPutBackUnderItsIDLosesOnlyItsOldDocuments(t *testing.T) {
-	f := newFixture(t)
-	old := f.synced(map[string]string{"a": "old", "b": "old", "half": "old"})
-	old.pages(1500)
-	f.exec(`DELETE FROM connectors WHERE id = $1`, old.connector)
-	f.exec(`INSERT INTO connectors (id, name, type, user_id, refresh_freq_minutes) VALUES ($1, 'again', 'file', 1, 60)`, old.connector)
-	c := old.again()
-	c.stores(c.doc(1, "a", "new"), c.doc(2, "half", "new", part(0, 2)), c.checkpoint(4, 4))
-	f.sweeps()
-	require.Equal(t, []string{"a", "half"}, many[string](f, `SELECT source_id FROM documents ORDER BY 1`))
-	require.Equal(t, "SYNCING", c.status())
-	c.stores(c.doc(3, "half", "new", part(1, 2)))
-	require.Equal(t, "4", c.page())
-	c.stores(c.completed(4))
-	f.sweeps()
-	require.Equal(t, "ACTIVE", c.status())
-	require.Contains(t, one[string](f, `SELECT state::text FROM connectors WHERE id = $1`, c.connector), c.session.String())
-	require.Equal(t, line("a", "new")+"\n"+`half | stored | token of new | hash of new | {"to new"} | 2 | - | new + new`, c.documents())
-	require.Zero(t, f.count("deleted_connectors"))
-	require.Equal(t, int64(3), f.count("chunks"))
+	for name, isOpen := range map[string]bool{"while its run is open": true, "after its run": false} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			old := f.synced(map[string]string{"a": "old", "b": "old", "half": "old"})
+			old.pages(1500)
+			f.exec(`DELETE FROM connectors WHERE id = $1`, old.connector)
+			f.exec(`INSERT INTO connectors (id, name, type, user_id, refresh_freq_minutes) VALUES ($1, 'again', 'file', 1, 60)`, old.connector)
+			c := old.again()
+			c.stores(c.doc(1, "a", "new"), c.doc(2, "half", "new", part(0, 2)), c.checkpoint(4, 4))
+			if isOpen {
+				f.sweeps()
+				require.Equal(t, []string{"a", "half"}, many[string](f, `SELECT source_id FROM documents ORDER BY 1`))
+				require.Equal(t, "SYNCING", c.status())
+			}
+			c.stores(c.doc(3, "half", "new", part(1, 2)))
+			require.Equal(t, "4", c.page())
+			c.stores(c.completed(4))
+			f.sweeps()
+			require.Equal(t, "ACTIVE", c.status())
+			require.Contains(t, one[string](f, `SELECT state::text FROM connectors WHERE id = $1`, c.connector), c.session.String())
+			require.Equal(t, line("a", "new")+"\n"+`half | stored | token of new | hash of new | {"to new"} | 2 | - | new + new`, c.documents())
+			require.Zero(t, f.count("deleted_connectors"))
+			require.Equal(t, int64(3), f.count("chunks"))
+		})
+	}
 }
 
 func TestARunThatCannotBeSweptHoldsUpNoOther(t *testing.T) {

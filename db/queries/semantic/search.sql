@@ -11,4 +11,4 @@ WHERE c.try_id = @try_id AND c.first_no = @first_no AND c.document_id = @documen
     OR k.scope = 'org'
     OR (k.scope = 'group' AND k.scope_id = ANY(@groups::text[])))
     -- What a deleted connector has left is nobody's, also where another was put back under its id.
-    AND NOT EXISTS (SELECT FROM deleted_connectors x WHERE x.id = d.connector_id AND d.config_version <= x.config_version);
+    AND d.config_version >= k.added_version;

@@ -30,7 +30,9 @@ type Connector struct {
 	Status             string
 	StatusMessage      *string
 	ConfigVersion      int64
+	AddedVersion       int64
 	SyncedVersion      *int64
+	ListedVersion      *int64
 	State              []byte
 	LastSyncAt         *time.Time
 	NextSyncAt         *time.Time

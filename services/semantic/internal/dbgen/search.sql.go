@@ -23,7 +23,7 @@ WHERE c.try_id = $1 AND c.first_no = $2 AND c.document_id = $3 AND c.no = $4 AND
     OR k.scope = 'org'
     OR (k.scope = 'group' AND k.scope_id = ANY($6::text[])))
     -- What a deleted connector has left is nobody's, also where another was put back under its id.
-    AND NOT EXISTS (SELECT FROM deleted_connectors x WHERE x.id = d.connector_id AND d.config_version <= x.config_version)
+    AND d.config_version >= k.added_version
 `
 
 type SearchHitParams struct {

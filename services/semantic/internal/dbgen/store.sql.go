@@ -474,10 +474,11 @@ func (q *Queries) TakeBackTry(ctx context.Context, arg TakeBackTryParams) error 
 
 const writeDocuments = `-- name: WriteDocuments :exec
 UPDATE documents d
-SET title = coalesce(nullif(w.title, ''), d.title), url = coalesce(nullif(w.url, ''), d.url), media_type = w.media_type,
+SET title = CASE WHEN w.title = '' AND d.config_version = $1::bigint THEN d.title ELSE w.title END,
+    url = CASE WHEN w.url = '' AND d.config_version = $1::bigint THEN d.url ELSE w.url END, media_type = w.media_type,
     content_hash = w.content_hash, version_token = w.version_token, chunk_count = w.chunk_count, status = w.status,
-    error = nullif(w.error, ''), written_by = $1::uuid, written_no = w.written_no, try_id = w.try_id,
-    first_no = w.first_no, config_version = $2::bigint, updated_at = clock_timestamp(),
+    error = nullif(w.error, ''), written_by = $2::uuid, written_no = w.written_no, try_id = w.try_id,
+    first_no = w.first_no, config_version = $1::bigint, updated_at = clock_timestamp(),
     links = ARRAY(SELECT jsonb_array_elements_text(w.links)),
     deleted_at = CASE WHEN w.status = 'deleted' THEN clock_timestamp() END
 FROM jsonb_to_recordset($3::jsonb) AS w(id bigint, written_no bigint, title text, url text, media_type text,
@@ -486,12 +487,13 @@ WHERE d.id = w.id
 `
 
 type WriteDocumentsParams struct {
-	WrittenBy     uuid.UUID
 	ConfigVersion int64
+	WrittenBy     uuid.UUID
 	Documents     []byte
 }
 
+// A title and a URL that are not said stay, unless they are of an earlier configuration: its owner may have been another.
 func (q *Queries) WriteDocuments(ctx context.Context, arg WriteDocumentsParams) error {
-	_, err := q.db.Exec(ctx, writeDocuments, arg.WrittenBy, arg.ConfigVersion, arg.Documents)
+	_, err := q.db.Exec(ctx, writeDocuments, arg.ConfigVersion, arg.WrittenBy, arg.Documents)
 	return err
 }
