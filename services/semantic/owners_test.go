@@ -13,21 +13,20 @@ func TestNothingOfADeletedConnectorIsFoundUnderItsIDWhileItsDocumentIsWrittenAne
 	c := f.synced(map[string]string{"plan": "salaries of everybody, secret of user one"})
 	f.exec(`DELETE FROM connectors WHERE id = $1`, c.connector)
 	f.exec(`INSERT INTO connectors (id, name, type, user_id, refresh_freq_minutes) VALUES ($1, 'other', 'file', 2, 60)`, c.connector)
-	s := f.searcher()
-	hits, err := s.Search(ctx, Reader{UserID: 2}, "salaries secret", 10)
-	require.NoError(t, err)
+	finds := func() []Hit {
+		hits, err := f.searcher().Search(ctx, Reader{UserID: 2}, "salaries secret", 10)
+		require.NoError(t, err)
+		return hits
+	}
+	require.Empty(t, finds(), "before the sweep")
 	n := c.again()
 	n.stores(n.doc(1, "plan", "first half of user two", part(0, 2)))
 	require.NoError(t, f.SweepDeletedConnectors(ctx))
-	hits, err = s.Search(ctx, Reader{UserID: 2}, "salaries secret", 10)
-	require.NoError(t, err)
-	// the worker dies
+	require.Empty(t, finds(), "between two parts")
 	f.exec(`SELECT moves.fail($1, $2, 'transient', 'x')`, n.session, n.try)
 	require.NoError(t, f.Sweep(ctx))
 	require.NoError(t, f.SweepDeletedConnectors(ctx))
-	hits, err = s.Search(ctx, Reader{UserID: 2}, "salaries secret", 10)
-	require.NoError(t, err)
-	require.Empty(t, hits)
+	require.Empty(t, finds(), "after its run has failed")
 }
 
 func TestATitleOfADeletedConnectorIsNotItsSuccessors(t *testing.T) {
@@ -87,7 +86,7 @@ func TestTheSweepEmptiesWhatTheNextRunHasBegunToWrite(t *testing.T) {
 	f.exec(`UPDATE connectors SET user_id = 2, config = '{"account":"two"}' WHERE id = $1`, c.connector)
 	n := c.again()
 	n.stores(n.doc(1, "b", "menu of two"), n.completed(1)) // a whole listing: "plan" is not in it
-	next := n.again()                                     // begins before the sweep comes
+	next := n.again()                                      // begins before the sweep comes
 	next.stores(next.doc(1, "plan", "first half", part(0, 2)))
 	require.NoError(t, f.Sweep(ctx))
 	f.exec(`SELECT moves.fail($1, $2, 'permanent', 'x')`, next.session, next.try)
@@ -117,4 +116,8 @@ func TestADocumentThatIsPutAndThenTouchedIsStoredInOneBatchAsInTwo(t *testing.T)
 			require.True(t, strings.Contains(c.documents(), "stored"))
 		})
 	}
+}
+
+func (f *fixture) searcher() *Searcher {
+	return &Searcher{queries: f.queries, embedder: f.embedder, vectors: NewPostgresStore(f.pool)}
 }
