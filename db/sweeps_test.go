@@ -152,8 +152,11 @@ func TestASweepAndAStoreOfOneDocumentTakeTurns(t *testing.T) {
 		t.Fatal(got)
 	}
 	b.have(id, "a sweep behind a store", "doc")
+	if !one[bool](b, `SELECT try_id IS NULL AND title = '' AND status = 'partial' FROM documents WHERE connector_id = $1`, id) {
+		t.Error("a document that is being written keeps what an earlier configuration has left in it")
+	}
 
-	b.exec(`UPDATE documents SET touched_by = $2 WHERE connector_id = $1`, id, old.try.ID)
+	b.exec(`UPDATE documents SET touched_by = $2, config_version = 0 WHERE connector_id = $1`, id, old.try.ID)
 	b.exec(`BEGIN`)
 	b.moves("nothing", `SELECT moves.sweep_outdated($1, $2, '', 10)`, id, open.version())
 	again := open

@@ -45,8 +45,8 @@ func TestEveryTransactionIsBounded(t *testing.T) {
 		"lock_timeout": "3s", "statement_timeout": "10min", "idle_in_transaction_session_timeout": "15s",
 	})))
 	// Postgres takes 0 for "for ever": what is shorter than its unit must not become that.
-	do(t, TxBounded(t.Context(), pool, Bounds{Lock: time.Microsecond, Idle: 1500 * time.Microsecond}, check(map[string]string{
-		"lock_timeout": "1ms", "idle_in_transaction_session_timeout": "2ms",
+	do(t, TxBounded(t.Context(), pool, Bounds{Lock: time.Microsecond, Idle: time.Minute + 500*time.Microsecond}, check(map[string]string{
+		"lock_timeout": "1ms", "idle_in_transaction_session_timeout": "60001ms",
 	})))
 	defaults["transaction_isolation"], defaults["transaction_read_only"] = "repeatable read", "on"
 	do(t, Snapshot(t.Context(), pool, check(defaults)))

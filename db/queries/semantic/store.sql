@@ -52,8 +52,8 @@ WHERE m.try_id = @try_id AND m.no >= d.first_no AND m.no < d.first_no + d.parts 
 -- name: WriteDocuments :exec
 -- A title and a URL that are not said stay, unless they are of an earlier configuration: its owner may have been another.
 UPDATE documents d
-SET title = CASE WHEN w.title = '' AND d.config_version = @config_version::bigint THEN d.title ELSE w.title END,
-    url = CASE WHEN w.url = '' AND d.config_version = @config_version::bigint THEN d.url ELSE w.url END, media_type = w.media_type,
+SET title = coalesce(nullif(w.title, ''), CASE WHEN d.config_version = @config_version::bigint THEN d.title END, ''),
+    url = coalesce(nullif(w.url, ''), CASE WHEN d.config_version = @config_version::bigint THEN d.url END, ''), media_type = w.media_type,
     content_hash = w.content_hash, version_token = w.version_token, chunk_count = w.chunk_count, status = w.status,
     error = nullif(w.error, ''), written_by = @written_by::uuid, written_no = w.written_no, try_id = w.try_id,
     first_no = w.first_no, config_version = @config_version::bigint, updated_at = clock_timestamp(),

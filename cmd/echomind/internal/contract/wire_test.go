@@ -135,7 +135,7 @@ func TestWhatComesOfMistakesOnTheWire(t *testing.T) {
 		"a number that is no part":      {[]string{"1 " + part("a", 2, 1, 0, 1), completed(1)}, asItWas + "nothing | 1"},
 		"no parts":                      {[]string{"1 " + part("a", 1, 0, 0, 1), completed(1)}, asItWas + "nothing | 1"},
 		"a document's number is 0":      {[]string{"0 " + part("a", 1, 1, 0, 1)}, fails + "nothing | 1"},
-		"a negative number":             {[]string{"-1 " + part("a", 1, 1, 0, 1)}, fails + "nothing | 1"},
+		"a negative number":             {[]string{"-1 " + part("a", 1, 1, 0, 1)}, fetching + " | {} | nothing | 1"},
 		"a negative total":              {[]string{completed(-1)}, fails + "nothing | 1"},
 		"a total below what is stored":  {[]string{document1("a", 1), document1("b", 2), completed(1)}, fails + "a stored, b stored | 1"},
 		"a number above the total":      {[]string{completed(1), document1("b", 2)}, fails + "nothing | 1"},

@@ -10,7 +10,7 @@ import (
 const (
 	// semanticLook is the time between two looks of semantic's for what is complete or lost.
 	semanticLook = 5 * time.Second
-	// missingFor is for how long documents must be missing before they count as lost.
+	// missingFor is for how long documents must be missing before they count as lost: a lease, where nobody changed it.
 	missingFor = 15 * time.Second
 )
 

@@ -1,12 +1,16 @@
 package evidence_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/services/semantic"
 )
 
 // What `why` says of how long a service waits is what the service says itself.
@@ -15,7 +19,9 @@ func TestTheWaitsAreThoseOfTheServices(t *testing.T) {
 	const services = "../../../../services/"
 	require.Equal(t, constant(t, services+"scheduler", "maxLostGrace"), constant(t, ".", "maxLostGrace"))
 	require.Equal(t, constant(t, services+"semantic", "houseEvery"), constant(t, ".", "semanticLook"))
-	require.Equal(t, constant(t, services+"semantic", "missingFor"), constant(t, ".", "missingFor"))
+	var cfg semantic.Config
+	require.NoError(t, config.Load(&cfg))
+	require.Equal(t, fmt.Sprintf("%d * time.Second", cfg.LeaseSeconds), constant(t, ".", "missingFor"))
 }
 
 // constant is the value of a constant of a package, as it is written.

@@ -474,8 +474,8 @@ func (q *Queries) TakeBackTry(ctx context.Context, arg TakeBackTryParams) error 
 
 const writeDocuments = `-- name: WriteDocuments :exec
 UPDATE documents d
-SET title = CASE WHEN w.title = '' AND d.config_version = $1::bigint THEN d.title ELSE w.title END,
-    url = CASE WHEN w.url = '' AND d.config_version = $1::bigint THEN d.url ELSE w.url END, media_type = w.media_type,
+SET title = coalesce(nullif(w.title, ''), CASE WHEN d.config_version = $1::bigint THEN d.title END, ''),
+    url = coalesce(nullif(w.url, ''), CASE WHEN d.config_version = $1::bigint THEN d.url END, ''), media_type = w.media_type,
     content_hash = w.content_hash, version_token = w.version_token, chunk_count = w.chunk_count, status = w.status,
     error = nullif(w.error, ''), written_by = $2::uuid, written_no = w.written_no, try_id = w.try_id,
     first_no = w.first_no, config_version = $1::bigint, updated_at = clock_timestamp(),
