@@ -78,7 +78,7 @@ $(NODE_EXAMPLE)/node_modules: examples/node/package.json examples/node/package-l
 	cd $(NODE_EXAMPLE) && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules
 
 test-node: $(NODE_EXAMPLE)/node_modules ## examples/node, a subscriber in JavaScript, against the real services (needs node)
-	cd cmd/echomind && CONTRACT_NODE_MODULES=$(NODE_EXAMPLE)/node_modules go test -count=1 -run TestASubscriberInJavaScript ./internal/contract
+	cd cmd/echomind && CONTRACT_NODE_MODULES=$(NODE_EXAMPLE)/node_modules go test -tags node -vet=all -count=1 -run TestASubscriberInJavaScript ./internal/contract
 
 # That release's programs are built in a worktree of their own; they are kept, by their commit.
 test-upgrade: ## upgrade FROM=<git ref> to what is here under running syncs; no run may fail

@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+const repository = "../../../.."
+
 // section is the text of the document behind a heading, up to the next one of its rank.
 func section(t *testing.T, heading string) string {
 	t.Helper()

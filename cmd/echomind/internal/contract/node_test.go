@@ -1,3 +1,5 @@
+//go:build node
+
 package contract
 
 import (
@@ -24,11 +26,8 @@ import (
 	"github.com/echomind/sync/services/semantic"
 )
 
-const (
-	// nodeModules names the folder where the packages of examples/node are installed: see `make test-node`.
-	nodeModules = "CONTRACT_NODE_MODULES"
-	repository  = "../../../.."
-)
+// nodeModules names the folder where the packages of examples/node are installed: see `make test-node`.
+const nodeModules = "CONTRACT_NODE_MODULES"
 
 // shelf is everything that examples/node needs beside it, each part with the rights of its own.
 type shelf struct {
@@ -41,9 +40,7 @@ type shelf struct {
 
 func newShelf(t *testing.T, books map[string]string) *shelf {
 	t.Helper()
-	if os.Getenv(nodeModules) == "" {
-		t.Skip("run it by `make test-node`: it needs node and the packages of examples/node")
-	}
+	require.NotEmpty(t, os.Getenv(nodeModules), "run it by `make test-node`, which installs the packages of examples/node")
 	s := &shelf{database: newDatabase(t), library: newLibrary(t), nats: guarded(t)}
 	s.login = s.database.login(subscriber)
 	for id, text := range books {
