@@ -133,10 +133,12 @@ func TestABinaryWithoutAGoCommandHasARunOfItsOwn(t *testing.T) {
 	requireNothingLeft(t, b)
 }
 
-// killSupervisor returns when it is dead: a signal takes its time, and who still runs is left alone.
+// killSupervisor returns when it is dead and its claim is gone: a signal takes its time, one thread of it dies after
+// the other, and who still runs is left alone.
 func killSupervisor(t *testing.T, run joined) {
 	t.Helper()
-	pid, alive, err := datadir.Holder(filepath.Join(run.Dir, supervisorFile))
+	claim := filepath.Join(run.Dir, supervisorFile)
+	pid, alive, err := datadir.Holder(claim)
 	require.NoError(t, err)
 	require.True(t, alive)
 	supervisor, err := os.FindProcess(pid)
@@ -145,6 +147,9 @@ func killSupervisor(t *testing.T, run joined) {
 	Eventually(t, 30*time.Second, func() error {
 		if look, _ := look(pid); look != "" {
 			return fmt.Errorf("%d still runs", pid)
+		}
+		if _, held, err := datadir.Holder(claim); held || err != nil {
+			return fmt.Errorf("a thread of %d still holds its claim: %w", pid, err)
 		}
 		return nil
 	})
