@@ -182,6 +182,9 @@ func TestAClaimClosesWhatStandsOpenAndTakesNoSlotTwice(t *testing.T) {
 		VALUES ($1, $2, 'web', 'new', now(), now(), 1, now())`, stray, id)
 	const slot, earlier = `date_trunc('hour', now()) - interval '1 hour'`, `date_trunc('hour', now()) - interval '9 hours'`
 	b.force(`UPDATE connectors SET next_sync_at = `+slot+`, slot_at = `+slot+`, due_reason = 'schedule', slots_through = `+slot+` WHERE id = $1`, id)
+	b.force(`INSERT INTO runs (id, connector_id, type, trigger, slot, due_at, started_at, completed_at, status, config_version)
+		SELECT gen_random_uuid(), $1, 'web', 'schedule', s, s, s, s, 'failed', 1
+		FROM generate_series(`+earlier+`, `+slot+`, interval '1 hour') s`, id)
 	run := uuid.New()
 	b.moves("1", `SELECT moves.claim(jsonb_build_array(jsonb_build_object('id', $1::int, 'run_id', $2::uuid, 'slot', `+slot+`,
 		'missed_first', `+earlier+`, 'missed_last', `+slot+`, 'missed_count', 8)), now())`, id, run)

@@ -6,34 +6,48 @@ import (
 	"github.com/echomind/sync/internal/cron"
 )
 
-// plan is a time in which one cron schedule stood: its slots after from, up to and with through, are in the ledger.
+// plan is a time in which one cron schedule stood: its slots after from, up to and with through, are in the ledger, and those
+// up to and with latest may be.
 type plan struct {
-	cron, zone    string
-	from, through time.Time
+	cron, zone            string
+	from, through, latest time.Time
 }
 
-// plans follows planned_through: where it is first set is the beginning of a plan, where it is cleared the end.
+// plans follows planned_through: where it is first set is the beginning of a plan, where it is cleared the end. What has come
+// by the end is missed.
 func plans(events []*event) []plan {
 	var all []plan
 	open := false
 	for _, e := range events {
 		switch {
 		case e.Planned == nil:
+			if open {
+				p := &all[len(all)-1]
+				p.through, p.latest = later(p.through, e.Began), later(p.latest, e.At)
+			}
 			open = false
 		case !open && e.Cron != nil:
-			all = append(all, plan{cron: *e.Cron, zone: e.TimeZone, from: *e.Planned, through: *e.Planned})
+			all = append(all, plan{cron: *e.Cron, zone: e.TimeZone, from: *e.Planned, through: *e.Planned, latest: *e.Planned})
 			open = true
 		case open:
-			all[len(all)-1].through = *e.Planned
+			p := &all[len(all)-1]
+			p.through, p.latest = *e.Planned, *e.Planned
 		}
 	}
 	return all
 }
 
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
 func (h *history) cronSlots() Finding {
 	f := Finding{
 		Promise: 4, Name: "every cron slot once",
-		How: "from a schedule's planning to its last claim each of its slots is in the ledger exactly once, answered or missed",
+		How: "from a schedule's planning to its last claim, or to the change that ended it, each of its slots is in the ledger exactly once, answered or missed",
 	}
 	ledger := h.ledger()
 	for l, events := range h.byLife {
@@ -75,7 +89,7 @@ func checkPlan(f *Finding, connector int32, p plan, rows []*run, used map[*run]b
 	}
 	times := map[int64]int{}
 	for _, r := range rows {
-		if !r.slot.After(p.from) || r.slot.After(p.through) {
+		if !r.slot.After(p.from) || r.slot.After(p.latest) {
 			continue
 		}
 		used[r] = true
@@ -91,9 +105,9 @@ func checkPlan(f *Finding, connector int32, p plan, rows []*run, used map[*run]b
 			f.violated("%s says that %d slots were missed from %s to %s; there are %d", r, r.missed, r.slot, r.last, len(missed))
 		}
 	}
-	for _, at := range due(p.from, p.through) {
+	for _, at := range due(p.from, p.latest) {
 		f.Checked++
-		if n := times[at.UnixMicro()]; n != 1 {
+		if n := times[at.UnixMicro()]; n > 1 || n == 0 && !at.After(p.through) {
 			f.violated("connector %d, %q: slot %s is in the ledger %d times", connector, p.cron, at, n)
 		}
 	}

@@ -53,19 +53,19 @@ var All = []Mutant{
 	{
 		Name: "slot", Was: "a slot that has passed is lost when its user changes the schedule",
 		SQL: []Edit{{
-			"public.connectors_replanned", "missed := moves.miss_slot(old, 'schedule changed before it could be claimed');", "missed := old;",
+			"public.connectors_replanned", "(moves.miss_slots(old, 'schedule changed before it could be claimed')).slots_through", "old.slots_through",
 		}},
 		Scenario: edited(`UPDATE connectors SET refresh_freq_minutes = 7`), Finds: []string{slotsCome},
 	},
 	{
 		Name: "slot-off", Was: "a slot that has passed is lost when its user switches the connector off",
-		SQL:      []Edit{{"moves.disable", "c := moves.miss_slot(c, 'disabled before it could be claimed');", ""}},
+		SQL:      []Edit{{"moves.disable", "c := moves.miss_slots(c, 'disabled before it could be claimed');", ""}},
 		Scenario: edited(`SELECT moves.disable(id) FROM connectors`), Finds: []string{slotsCome},
 	},
 	{
 		Name: "slot-gone", Was: "a slot that has passed is lost when its user deletes the connector",
 		SQL: []Edit{{
-			"public.connectors_user_delete", "PERFORM moves.miss_slot(OLD, 'connector deleted before it could be claimed');", "",
+			"public.connectors_user_delete", "PERFORM moves.miss_slots(OLD, 'connector deleted before it could be claimed');", "",
 		}},
 		Scenario: edited(`DELETE FROM connectors`), Finds: []string{slotsCome},
 	},

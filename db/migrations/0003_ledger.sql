@@ -124,6 +124,20 @@ CREATE INDEX runs_ended ON runs (completed_at);
 -- What no week takes, so that a verdict is never refused.
 CREATE TABLE runs_rest PARTITION OF runs DEFAULT;
 
+-- Slots of a cron schedule that passed before its user changed it, or switched off or deleted the connector: those behind
+-- `after`, up to `through`. The scheduler, which can read the schedule, writes their verdict.
+CREATE TABLE passed_slots (
+    id             bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    connector_id   integer NOT NULL,
+    type           text NOT NULL,
+    config_version bigint NOT NULL,
+    schedule_cron  text NOT NULL,
+    time_zone      text NOT NULL,
+    after          timestamptz NOT NULL,
+    through        timestamptz NOT NULL,
+    reason         text NOT NULL
+);
+
 -- What ended runs leave behind, until it is swept.
 CREATE TABLE unswept_runs (
     run_id         uuid PRIMARY KEY,
@@ -182,6 +196,7 @@ LEFT JOIN workers w ON w.id = r.worker_id;
 DROP VIEW connector_evidence;
 DROP VIEW scheduler_runs;
 DROP TABLE unswept_runs;
+DROP TABLE passed_slots;
 DROP TABLE runs;
 DROP TABLE workers;
 DROP TABLE open_runs;

@@ -64,6 +64,7 @@ BEGIN
     c.slot_at := NULL;
     c.needs_plan := false;
     IF c.failure_count >= c.max_retries THEN
+        c := moves.miss_slots(c, 'disabled before it could be claimed');
         c.status := 'DISABLED';
         c.status_message := left(format('disabled after %s failures in a row: %s',
             c.failure_count, coalesce(c.status_message, 'no message')), 2000);
@@ -109,24 +110,45 @@ CREATE FUNCTION moves.end_runs(ended uuid[], verdict text, why text, message tex
             checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged,
             chunks_stored, listing_whole
         FROM gone)
-    -- A run that was never picked up has left nothing.
+    -- Also one that was never picked up: a change may have taken the state that earlier tries' sightings were kept for.
     INSERT INTO unswept_runs (run_id, connector_id, try_id, config_version, outdated)
-    SELECT id, connector_id, try_id, config_version, false FROM gone WHERE try_id IS NOT NULL
+    SELECT id, connector_id, try_id, config_version, false FROM gone
     ON CONFLICT (run_id) DO NOTHING
 $$;
 -- +goose StatementEnd
 
--- Writes the verdict of a slot that has passed and will not be claimed any more. Returns the connector that answers for it.
+-- Whether a slot has no verdict in the ledger. Asked of slots up to slots_through only, which a clock that steps back brings:
+-- those behind it have none. A verdict is not a day older than its slot.
 -- +goose StatementBegin
-CREATE FUNCTION moves.miss_slot(c connectors, why text) RETURNS connectors
+CREATE FUNCTION moves.is_unanswered(connector integer, moment timestamptz) RETURNS boolean
+    LANGUAGE sql STABLE AS $$
+    SELECT NOT EXISTS (
+        SELECT FROM runs r WHERE r.connector_id = connector AND r.started_at > moment - interval '1 day'
+            AND moment BETWEEN r.slot AND coalesce(r.slot_last, r.slot))
+$$;
+-- +goose StatementEnd
+
+-- Writes the verdict of slots that have passed and will not be claimed any more: of an interval's one slot at once; those of a
+-- cron schedule are left to the scheduler, which counts them. Returns the connector that answers for them.
+-- +goose StatementBegin
+CREATE FUNCTION moves.miss_slots(c connectors, why text) RETURNS connectors
     LANGUAGE plpgsql AS $$
+DECLARE
+    moment timestamptz := clock_timestamp();
 BEGIN
-    IF c.run_id IS NULL AND c.slot_at <= clock_timestamp() AND c.slot_at > coalesce(c.slots_through, '-infinity') THEN
+    IF c.schedule_cron IS NOT NULL THEN
+        IF c.planned_through < moment THEN
+            INSERT INTO passed_slots (connector_id, type, config_version, schedule_cron, time_zone, after, through, reason)
+            VALUES (c.id, c.type, c.config_version, c.schedule_cron, c.time_zone, c.planned_through, moment, why);
+        END IF;
+        c.planned_through := NULL;
+    ELSIF c.run_id IS NULL AND c.slot_at <= moment
+        AND (c.slot_at > coalesce(c.slots_through, '-infinity') OR moves.is_unanswered(c.id, c.slot_at)) THEN
         INSERT INTO runs (id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at,
             completed_at, status, reason, config_version)
-        VALUES (gen_random_uuid(), c.id, c.type, 'schedule', c.slot_at, c.slot_at, 1, c.slot_at, clock_timestamp(),
-            clock_timestamp(), 'missed', why, c.config_version);
-        c.slots_through := c.slot_at;
+        VALUES (gen_random_uuid(), c.id, c.type, 'schedule', c.slot_at, c.slot_at, 1, c.slot_at, moment, moment, 'missed', why,
+            c.config_version);
+        c.slots_through := greatest(c.slots_through, c.slot_at);
     END IF;
     RETURN c;
 END $$;
@@ -153,7 +175,8 @@ END $$;
 
 -- +goose Down
 DROP FUNCTION moves.wake(connectors, boolean);
-DROP FUNCTION moves.miss_slot(connectors, text);
+DROP FUNCTION moves.miss_slots(connectors, text);
+DROP FUNCTION moves.is_unanswered(integer, timestamptz);
 DROP FUNCTION moves.end_runs(uuid[], text, text, text);
 DROP FUNCTION moves.put(connectors);
 DROP FUNCTION moves.failed(connectors, boolean);

@@ -89,8 +89,15 @@ BEGIN
         NEW.config_version := nextval('connector_config_versions');
         NEW.state := '{}';
         NEW.failure_count := 0;
+        IF OLD.run_id IS NULL THEN   -- the state is gone for which earlier tries' sightings were kept
+            INSERT INTO unswept_runs (run_id, connector_id, config_version, outdated)
+            VALUES (gen_random_uuid(), OLD.id, OLD.config_version, false);
+        END IF;
     END IF;
     IF recrond THEN
+        IF OLD.schedule_cron IS NOT NULL THEN
+            PERFORM moves.miss_slots(OLD, 'schedule changed before it could be claimed');
+        END IF;
         NEW.planned_through := NULL;   -- slots count from now
     END IF;
     IF NEW.status = 'DISABLED' THEN
@@ -126,19 +133,20 @@ CREATE FUNCTION connectors_replanned(
 ) RETURNS connectors LANGUAGE plpgsql AS $$
 DECLARE
     moment timestamptz := clock_timestamp();
-    missed connectors;
 BEGIN
     IF triggered OR (changed AND (new.schedule_cron IS NOT NULL OR new.refresh_freq_minutes IS NOT NULL)) THEN
-        -- What is due already keeps its place, its reason and its slot: the run answers both.
-        IF old.next_sync_at IS NULL OR old.next_sync_at > moment THEN
-            new.next_sync_at := moment;
+        -- What is due already keeps its place, its reason and its slot: the run answers both. A slot of a cron schedule that is
+        -- gone has its verdict by now.
+        IF old.next_sync_at IS NULL OR old.next_sync_at > moment OR (rescheduled AND old.schedule_cron IS NOT NULL) THEN
+            new.next_sync_at := least(old.next_sync_at, moment);
             new.due_reason := CASE WHEN triggered THEN 'manual' WHEN new.last_sync_at IS NULL THEN 'new' ELSE 'changed' END;
             new.slot_at := NULL;
             new.needs_plan := false;
         END IF;
     ELSIF rescheduled AND new.status = 'ACTIVE' AND (old.next_sync_at IS NULL OR old.due_reason IN ('schedule', 'new', 'changed')) THEN
-        missed := moves.miss_slot(old, 'schedule changed before it could be claimed');
-        new.slots_through := missed.slots_through;
+        IF old.schedule_cron IS NULL THEN
+            new.slots_through := (moves.miss_slots(old, 'schedule changed before it could be claimed')).slots_through;
+        END IF;
         new := moves.planned(new, new.last_sync_at);
     END IF;
     RETURN new;
@@ -168,7 +176,7 @@ CREATE TRIGGER runs_refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON runs
 CREATE FUNCTION connectors_user_delete() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
-    PERFORM moves.miss_slot(OLD, 'connector deleted before it could be claimed');
+    PERFORM moves.miss_slots(OLD, 'connector deleted before it could be claimed');
     IF OLD.run_id IS NOT NULL THEN
         PERFORM moves.end_runs(ARRAY[OLD.run_id], 'superseded', 'connector deleted');
         PERFORM moves.wake(OLD, true);
@@ -196,7 +204,7 @@ BEGIN
     IF was_run IS NOT NULL THEN
         PERFORM moves.end_runs(ARRAY[was_run], 'superseded', 'disabled');
     END IF;
-    c := moves.miss_slot(c, 'disabled before it could be claimed');
+    c := moves.miss_slots(c, 'disabled before it could be claimed');
     c.status := 'DISABLED';
     c.status_message := left(message, 2000);
     c.run_id := NULL;

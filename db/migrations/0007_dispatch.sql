@@ -44,10 +44,12 @@ BEGIN
         clock_timestamp(), clock_timestamp(), 'missed', 'passed before it could be claimed', c.config_version
     FROM jsonb_to_recordset(claims) k(id integer, missed_first timestamptz, missed_last timestamptz, missed_count integer)
     JOIN connectors c ON c.id = k.id
-    WHERE k.missed_count > 0 AND k.missed_first > coalesce(c.slots_through, '-infinity');
+    WHERE k.missed_count > 0
+        AND (k.missed_first > coalesce(c.slots_through, '-infinity') OR moves.is_unanswered(c.id, k.missed_first));
     INSERT INTO open_runs (id, connector_id, type, trigger, slot, due_at, started_at, config_version, dispatched_at)
     SELECT k.run_id, c.id, c.type, c.due_reason,
-        CASE WHEN c.due_reason = 'schedule' AND k.slot > coalesce(c.slots_through, '-infinity') THEN k.slot END,
+        CASE WHEN c.due_reason = 'schedule'
+            AND (k.slot > coalesce(c.slots_through, '-infinity') OR moves.is_unanswered(c.id, k.slot)) THEN k.slot END,
         c.next_sync_at, clock_timestamp(), c.config_version, moment
     FROM jsonb_to_recordset(claims) k(id integer, run_id uuid, slot timestamptz)
     JOIN connectors c ON c.id = k.id AND c.status IN ('ACTIVE', 'ERROR') AND c.next_sync_at IS NOT NULL;
@@ -88,6 +90,34 @@ BEGIN
     WHERE c.id = p.id AND c.needs_plan;
     GET DIAGNOSTICS planned = ROW_COUNT;
     RETURN planned;
+END $$;
+-- +goose StatementEnd
+
+-- Locks slots of cron schedules that passed before their user's change, to be counted.
+-- +goose StatementBegin
+CREATE FUNCTION moves.lock_passed(batch integer) RETURNS SETOF passed_slots
+    LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
+    SELECT * FROM passed_slots ORDER BY id LIMIT batch FOR UPDATE SKIP LOCKED
+$$;
+-- +goose StatementEnd
+
+-- Writes their verdict. passed: [{id, missed_first, missed_last, missed_count}]; without a count there was no slot.
+-- +goose StatementBegin
+CREATE FUNCTION moves.miss_passed(passed jsonb) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
+DECLARE
+    answered integer;
+BEGIN
+    INSERT INTO runs (id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, completed_at, status,
+        reason, config_version)
+    SELECT gen_random_uuid(), s.connector_id, s.type, 'schedule', k.missed_first, k.missed_last, k.missed_count, k.missed_first,
+        clock_timestamp(), clock_timestamp(), 'missed', s.reason, s.config_version
+    FROM jsonb_to_recordset(passed) k(id bigint, missed_first timestamptz, missed_last timestamptz, missed_count integer)
+    JOIN passed_slots s ON s.id = k.id
+    WHERE k.missed_count > 0 AND moves.is_unanswered(s.connector_id, k.missed_first);
+    DELETE FROM passed_slots s USING jsonb_to_recordset(passed) k(id bigint) WHERE s.id = k.id;
+    GET DIAGNOSTICS answered = ROW_COUNT;
+    RETURN answered;
 END $$;
 -- +goose StatementEnd
 
@@ -197,6 +227,8 @@ END $$;
 DROP FUNCTION moves.rescue(jsonb, interval, integer);
 DROP FUNCTION moves.lock_run(uuid, boolean);
 DROP FUNCTION moves.lock_lost(jsonb, interval, boolean, integer);
+DROP FUNCTION moves.miss_passed(jsonb);
+DROP FUNCTION moves.lock_passed(integer);
 DROP FUNCTION moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz);
 DROP FUNCTION moves.plan(jsonb);
 DROP FUNCTION moves.lock_unplanned(integer);

@@ -14,7 +14,7 @@ import (
 
 var (
 	// call finds the calls of the two functions that write reasons; what they are given is up to the end of the statement.
-	call = regexp.MustCompile(`(?s)moves\.(end_runs|miss_slot)\((.*?);`)
+	call = regexp.MustCompile(`(?s)moves\.(end_runs|miss_slots)\((.*?);`)
 	// slots finds the missed slots of a claim, which are written without a call.
 	slots = regexp.MustCompile(`'missed', '([^']+)'`)
 	// chosen finds what a CASE yields.
@@ -35,7 +35,7 @@ func TestTheReasonsAreThoseThatTheMovesWrite(t *testing.T) {
 		for _, m := range call.FindAllStringSubmatch(up, -1) {
 			args := arguments(m[2])
 			switch {
-			case m[1] == "miss_slot" && strings.HasPrefix(args[1], "'"):
+			case m[1] == "miss_slots" && strings.HasPrefix(args[1], "'"):
 				written[lifecycle.Reason(strings.Trim(args[1], "'"))] = lifecycle.Missed
 			case m[1] == "end_runs" && strings.HasPrefix(args[1], "'"):
 				for _, reason := range texts(args[2]) {

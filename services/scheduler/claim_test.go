@@ -170,12 +170,15 @@ func TestASlotThatHasItsVerdictIsClaimedWithoutIt(t *testing.T) {
 	taken, free := s.connector(nil), s.connector(nil)
 	slot := time.Now().Add(-time.Minute).Truncate(time.Microsecond)
 	s.force(`UPDATE connectors SET next_sync_at = $1, slot_at = $1, due_reason = 'schedule'`, slot)
-	s.force(`UPDATE connectors SET slots_through = $2 WHERE id = $1`, taken, slot)
+	s.force(`UPDATE connectors SET slots_through = $1`, slot.Add(time.Hour)) // the clock has stepped back
+	s.force(`INSERT INTO runs (id, connector_id, type, trigger, slot, due_at, started_at, completed_at, status, config_version)
+		VALUES (gen_random_uuid(), $1, 'web', 'schedule', $2, $2, $2, $2, 'failed', 1)`, taken, slot)
 	if claimed := s.claim(s.scheduler()); len(claimed) != 2 {
 		t.Fatalf("%d connectors were claimed, want both", len(claimed))
 	}
 	want(s, true, `SELECT slot IS NULL FROM scheduler_runs WHERE connector_id = $1 AND status = 'running'`, taken)
 	want(s, true, `SELECT slot = $2 FROM scheduler_runs WHERE connector_id = $1 AND status = 'running'`, free, slot)
+	want(s, true, `SELECT bool_and(slots_through = $1) FROM connectors`, slot.Add(time.Hour))
 }
 
 func TestAStrayOpenRunDoesNotStopTheBatch(t *testing.T) {

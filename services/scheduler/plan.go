@@ -22,6 +22,9 @@ func (s *Scheduler) plans(ctx context.Context) error {
 		if err := s.Plan(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("cron schedules are planned later", "err", err)
 		}
+		if err := s.MissPassed(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("slots that passed get their verdict later", "err", err)
+		}
 		select {
 		case <-ctx.Done():
 			return nil

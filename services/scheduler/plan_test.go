@@ -26,6 +26,52 @@ func TestASlotThatItsUserTakesAwayBeforeTheClaimIsMissed(t *testing.T) {
 	}
 }
 
+// takes are what users may do to the slots of a cron schedule, and the reason that is written of each.
+var takes = map[string]string{
+	`UPDATE connectors SET schedule_cron = '0 3 * * *' WHERE id = $1`:                                 "schedule changed before it could be claimed",
+	`UPDATE connectors SET schedule_cron = NULL, refresh_freq_minutes = 5 WHERE id = $1`:              "schedule changed before it could be claimed",
+	`UPDATE connectors SET time_zone = 'Asia/Tokyo' WHERE id = $1`:                                    "schedule changed before it could be claimed",
+	`UPDATE connectors SET schedule_cron = '0 3 * * *', config = '{"url":"https://b"}' WHERE id = $1`: "schedule changed before it could be claimed",
+	`UPDATE connectors SET schedule_cron = '0 3 * * *', trigger_requested_at = now() WHERE id = $1`:   "schedule changed before it could be claimed",
+	`SELECT moves.disable($1)`:             "disabled before it could be claimed",
+	`DELETE FROM connectors WHERE id = $1`: "connector deleted before it could be claimed",
+}
+
+// All slots: also behind the one that was due, and those that passed while a run was under way, or in the pause after a failure.
+func TestEverySlotOfACronScheduleThatItsUserTakesAwayIsMissed(t *testing.T) {
+	for state, bring := range map[string]string{
+		"due": `UPDATE connectors SET next_sync_at = planned_through + interval '1 minute', due_reason = 'schedule',
+			slot_at = planned_through + interval '1 minute' WHERE id = $1`,
+		"to be planned":   `UPDATE connectors SET needs_plan = true, next_sync_at = NULL, due_reason = NULL WHERE id = $1`,
+		"after a failure": `UPDATE connectors SET status = 'ERROR', next_sync_at = now() + interval '1 hour', due_reason = 'retry', failure_count = 1 WHERE id = $1`,
+		"in flight": `WITH r AS (INSERT INTO open_runs (id, connector_id, type, trigger, slot, due_at, started_at, dispatched_at, config_version)
+			SELECT gen_random_uuid(), id, type, 'schedule', planned_through, planned_through, now(), now(), config_version
+			FROM connectors WHERE id = $1 RETURNING id)
+			UPDATE connectors SET status = 'PENDING', run_id = r.id, next_sync_at = NULL, due_reason = NULL, slot_at = NULL FROM r WHERE connectors.id = $1`,
+	} {
+		for take, reason := range takes {
+			t.Run(state+": "+take, func(t *testing.T) {
+				s := setStage(t)
+				id := s.cronConnector("* * * * *", time.Hour)
+				s.plan()
+				s.force(`UPDATE connectors SET needs_plan = false, planned_through = date_trunc('minute', clock_timestamp()) - interval '10 minutes' WHERE id = $1`, id)
+				s.force(bring, id)
+				from := one[time.Time](s, `SELECT planned_through FROM connectors WHERE id = $1`, id)
+				s.exec(take, id)
+				s.do(s.scheduler().MissPassed(t.Context()))
+				// The minute may have turned since.
+				want(s, true, `SELECT count(*) = 1 AND bool_and(reason = $2 AND slot = $3::timestamptz + interval '1 minute'
+					AND missed_count BETWEEN 10 AND 11 AND slot_last = $3::timestamptz + missed_count * interval '1 minute')
+					FROM runs WHERE connector_id = $1 AND status = 'missed'`, id, reason, from)
+				want(s, 0, `SELECT count(*) FROM passed_slots`)
+				s.do(s.scheduler().Tick(t.Context()))
+				s.plan()
+				want(s, 1, `SELECT count(*) FROM scheduler_runs WHERE connector_id = $1 AND slot > $2`, id, from)
+			})
+		}
+	}
+}
+
 func TestAScheduleThatIsAgesBehindHoldsUpNobody(t *testing.T) {
 	s := setStage(t)
 	for range 30 {

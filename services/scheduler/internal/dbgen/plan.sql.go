@@ -10,6 +10,48 @@ import (
 	"time"
 )
 
+const lockPassed = `-- name: LockPassed :many
+SELECT s.id::bigint AS id, s.connector_id::integer AS connector_id, s.schedule_cron::text AS schedule_cron,
+    s.time_zone::text AS time_zone, s.after::timestamptz AS after, s.through::timestamptz AS through
+FROM moves.lock_passed($1::integer) s
+`
+
+type LockPassedRow struct {
+	ID           int64
+	ConnectorID  int32
+	ScheduleCron string
+	TimeZone     string
+	After        time.Time
+	Through      time.Time
+}
+
+func (q *Queries) LockPassed(ctx context.Context, batch int32) ([]LockPassedRow, error) {
+	rows, err := q.db.Query(ctx, lockPassed, batch)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []LockPassedRow{}
+	for rows.Next() {
+		var i LockPassedRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.ConnectorID,
+			&i.ScheduleCron,
+			&i.TimeZone,
+			&i.After,
+			&i.Through,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockUnplanned = `-- name: LockUnplanned :many
 SELECT c.id::integer AS id, c.schedule_cron, c.time_zone::text AS time_zone, c.last_sync_at, c.planned_through,
     (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now
@@ -55,6 +97,17 @@ func (q *Queries) LockUnplanned(ctx context.Context, arg LockUnplannedParams) ([
 		return nil, err
 	}
 	return items, nil
+}
+
+const missPassed = `-- name: MissPassed :one
+SELECT moves.miss_passed($1::jsonb)::integer
+`
+
+func (q *Queries) MissPassed(ctx context.Context, passed []byte) (int32, error) {
+	row := q.db.QueryRow(ctx, missPassed, passed)
+	var column_1 int32
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const plan = `-- name: Plan :one
