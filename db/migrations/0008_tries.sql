@@ -222,7 +222,65 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- What is stored of the documents of a try's connector, a page of them behind `after`, in the order of their ids. A token counts
+-- only if it was stored under the run's configuration; a deleted document is not known. seen: one of these tries showed it, in
+-- that listing of its, by that number.
+-- +goose StatementBegin
+CREATE FUNCTION moves.known(run uuid, try uuid, after text DEFAULT '', page integer DEFAULT 1000,
+    tries uuid[] DEFAULT '{}', listings integer[] DEFAULT '{}', nos bigint[] DEFAULT '{}')
+    RETURNS TABLE (source_id text, version_token text, content_hash text, seen boolean)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    r open_runs := moves.of_try(run, try, 'known');
+BEGIN
+    IF page IS NULL OR page NOT BETWEEN 1 AND 10000 THEN
+        RAISE EXCEPTION 'known: page is %, must be from 1 to 10000', coalesce(page::text, 'null')
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN QUERY SELECT d.source_id,
+        CASE WHEN d.config_version = r.config_version THEN d.version_token ELSE '' END,
+        CASE WHEN d.config_version = r.config_version THEN d.content_hash ELSE '' END,
+        EXISTS (
+            SELECT FROM unnest(tries, listings, nos) l(try_id, listing, no)
+            JOIN sightings s ON s.connector_id = r.connector_id AND s.try_id = l.try_id AND s.listing = l.listing
+                AND s.source_id = d.source_id AND s.no <= l.no)
+    FROM documents d
+    WHERE d.connector_id = r.connector_id AND d.status IN ('stored', 'failed') AND d.source_id > after
+    ORDER BY d.source_id LIMIT page;
+END $$;
+-- +goose StatementEnd
+
+-- The links that are stored with a document of a try's connector; no row for one that is not stored.
+-- +goose StatementBegin
+CREATE FUNCTION moves.links(run uuid, try uuid, source_id text) RETURNS SETOF text[]
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    r open_runs := moves.of_try(run, try, 'links');
+BEGIN
+    RETURN QUERY SELECT d.links FROM documents d
+        WHERE d.connector_id = r.connector_id AND d.source_id = links.source_id AND d.status IN ('stored', 'failed');
+END $$;
+-- +goose StatementEnd
+
+-- A try's open run, for who reads; an error where it is the try's no more: nothing would read as nothing stored.
+-- +goose StatementBegin
+CREATE FUNCTION moves.of_try(run uuid, try uuid, asked text) RETURNS open_runs
+    LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    r open_runs;
+BEGIN
+    SELECT o.* INTO r FROM open_runs o WHERE o.id = run AND o.try_id = try;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION '%: run % is over, or another try has it', asked, run USING ERRCODE = 'no_data_found';
+    END IF;
+    RETURN r;
+END $$;
+-- +goose StatementEnd
+
 -- +goose Down
+DROP FUNCTION moves.of_try(uuid, uuid, text);
+DROP FUNCTION moves.links(uuid, uuid, text);
+DROP FUNCTION moves.known(uuid, uuid, text, integer, uuid[], integer[], bigint[]);
 DROP FUNCTION moves.hold(uuid, uuid);
 DROP FUNCTION moves.settled(connectors);
 DROP FUNCTION moves.finish(uuid, uuid, jsonb);

@@ -49,10 +49,9 @@ GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, wo
 -- Workers, and other teams' subscribers, set SYNCING, ERROR and, by handing back or by a store of their own, ACTIVE.
 GRANT EXECUTE ON FUNCTION moves.pick_up(integer, uuid, uuid, uuid, interval),
     moves.heartbeat(uuid, interval, uuid[], uuid[]), moves.drain(uuid, uuid, bigint), moves.release(uuid, uuid),
-    moves.fail(uuid, uuid, text, text) TO echomind_worker, echomind_subscriber;
+    moves.fail(uuid, uuid, text, text), moves.known(uuid, uuid, text, integer, uuid[], integer[], bigint[]),
+    moves.links(uuid, uuid, text) TO echomind_worker, echomind_subscriber;
 GRANT EXECUTE ON FUNCTION moves.finish(uuid, uuid, jsonb), moves.hold(uuid, uuid) TO echomind_subscriber;
--- What Known and Links return.
-GRANT SELECT ON documents, sightings TO echomind_worker;
 -- Not run_id, nor anything of open_runs: who knows a run and its try may end it. A message tells its receiver.
 GRANT SELECT (id, type, status) ON connectors TO echomind_worker, echomind_subscriber;
 GRANT SELECT ON connector_types TO echomind_worker, echomind_subscriber;

@@ -30,7 +30,7 @@ async function again(run, call) {
     try {
       return await call();
     } catch (err) {
-      if (run.signal?.aborted || Date.now() > patience || /^(22|23|42|55000)/.test(err.code ?? "")) throw err;
+      if (run.signal?.aborted || Date.now() > patience || /^(22|23|42|55000|P0002)/.test(err.code ?? "")) throw err;
       log("waiting", { why: err.message });
       run.message?.working();
       await sleep(pause);
@@ -75,29 +75,35 @@ async function put(run, url, book, text) {
   for (const part of parts) await send(run, { part: { ...about, ...part } });
 }
 
-// everything: send also what the state says is sent, because something may have failed that nobody told us of.
-async function sync(run, config, state, everything) {
+// known is what is stored, by book: its version, or nothing where it has to be fetched again.
+async function known(run) {
+  const books = new Map(), page = 1000;
+  for (let after = "", rows; rows?.length !== 0 && books.size % page === 0; after = rows.at(-1)?.source_id) {
+    ({ rows } = await again(run, () => db.query("SELECT source_id, version_token FROM moves.known($1, $2, $3, $4)", [run.id, run.try, after, page])));
+    for (const row of rows) books.set(row.source_id, row.version_token);
+  }
+  return books;
+}
+
+async function sync(run, config) {
   if (!/^https?:/.test(config.url)) throw new Permanent("config.url must be the library's URL: change the connector's config");
   const get = async (path) => {
     const answer = await fetch(config.url + path, { signal: run.signal });
     if (answer.ok) return answer;
     throw new (answer.status === 429 || answer.status >= 500 ? Error : Permanent)(`${config.url + path}: ${answer.status}`);
   };
-  const listed = await (await get("/books")).json(), books = { ...state.books }, ids = new Set(listed.map((b) => b.id));
+  const listed = await (await get("/books")).json(), books = await known(run), ids = new Set(listed.map((b) => b.id));
   let unchanged = 0, sent = 0;
   for (const book of listed) {
-    if (books[book.id] === book.version && !everything) { unchanged++; continue; }
+    if (books.get(book.id) === book.version) { unchanged++; continue; }
     const path = `/books/${encodeURIComponent(book.id)}`;
     await put(run, config.url + path, book, await (await get(path)).text());
-    books[book.id] = book.version;
-    // A run that dies later goes on from here, once everything sent before this is stored.
-    if (++sent % checkpointEvery === 0) await send(run, { checkpoint: { state: struct({ books }) } });
+    // Everything sent before this is stored once it is the connector's state: the run has come this far.
+    if (++sent % checkpointEvery === 0) await send(run, { checkpoint: { state: struct({ sent: book.id }) } });
   }
-  for (const id of Object.keys(books).filter((id) => !ids.has(id))) { // only now: the listing was whole
+  for (const id of [...books.keys()].filter((id) => !ids.has(id))) // only now: the listing was whole
     await send(run, { deletion: { sourceId: id } });
-    delete books[id];
-  }
-  const { seq } = await send(run, { completed: { total: run.number, newState: struct({ books }), listingWhole: true, unchanged } });
+  const { seq } = await send(run, { completed: { total: run.number, newState: struct({}), listingWhole: true, unchanged } });
   await move(run, "drain", run.id, run.try, seq); // from here on it is semantic's
   log("fetched", { run: run.id, messages: run.number, unchanged });
 }
@@ -122,7 +128,7 @@ async function receive(message) {
   const tooLong = setTimeout(() => run.end.abort("too long"), longest);
   try {
     if (stopping) run.end.abort("stopping");
-    await sync(run, object(request.config), object(request.state), request.dueReason === "manual");
+    await sync(run, object(request.config));
   } catch (err) {
     const why = run.signal.reason;
     log("ended", { run: run.id, why: why ?? err.message });

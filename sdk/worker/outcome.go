@@ -62,7 +62,7 @@ const (
 func outcomeOf(err, cause error) outcome {
 	var permanent *permanentError
 	switch {
-	case errors.Is(cause, lifecycle.ErrFenced):
+	case errors.Is(cause, lifecycle.ErrFenced), errors.Is(err, lifecycle.ErrFenced):
 		return abandoned
 	case errors.Is(cause, errStopping) && err != nil:
 		return released

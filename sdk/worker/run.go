@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/echomind/sync/internal/postgres"
@@ -89,16 +90,15 @@ func (r *Run) Known(ctx context.Context) (map[string]Known, error) {
 	known, after := map[string]Known{}, ""
 	tries, listings, nos := r.legs()
 	for {
-		var page []dbgen.KnownDocumentsRow
+		var page []dbgen.KnownRow
 		err := r.Patiently(ctx, "worker.known", func(ctx context.Context) (err error) {
-			page, err = r.queries.KnownDocuments(ctx, dbgen.KnownDocumentsParams{
-				ConnectorID: r.request.ConnectorId, ConfigVersion: r.request.ConfigVersion,
-				TryIds: tries, Listings: listings, Nos: nos, After: after, Page: knownPage,
+			page, err = r.queries.Known(ctx, dbgen.KnownParams{
+				RunID: r.try.Run, TryID: r.try.ID, After: after, Page: knownPage, TryIds: tries, Listings: listings, Nos: nos,
 			})
 			return err
 		})
 		if err != nil {
-			return nil, fmt.Errorf("read known documents: %w", err)
+			return nil, fmt.Errorf("read known documents: %w", asFenced(err))
 		}
 		for _, d := range page {
 			known[d.SourceID] = Known{VersionToken: d.VersionToken, ContentHash: d.ContentHash, Seen: d.Seen}
@@ -114,18 +114,25 @@ func (r *Run) Known(ctx context.Context) (map[string]Known, error) {
 func (r *Run) Links(ctx context.Context, sourceID string) ([]string, error) {
 	var links []string
 	err := r.Patiently(ctx, "worker.links", func(ctx context.Context) (err error) {
-		links, err = r.queries.DocumentLinks(ctx, dbgen.DocumentLinksParams{
-			ConnectorID: r.request.ConnectorId, SourceID: sourceID,
-		})
+		links, err = r.queries.Links(ctx, dbgen.LinksParams{RunID: r.try.Run, TryID: r.try.ID, SourceID: sourceID})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read the links of %q: %w", sourceID, err)
+		return nil, fmt.Errorf("read the links of %q: %w", sourceID, asFenced(err))
 	}
 	return links, nil
+}
+
+// asFenced adds lifecycle.ErrFenced to the error by which moves.known and moves.links say that the run is another's.
+func asFenced(err error) error {
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && refused.Code == "P0002" {
+		return errors.Join(lifecycle.ErrFenced, err)
+	}
+	return err
 }
 
 // Put stores a new or changed document, or says why it could not be read. It returns ErrDocument for one that

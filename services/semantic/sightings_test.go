@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/lifecycle"
 )
@@ -82,17 +83,22 @@ func TestSightingsOfADeletedOrChangedConnectorAreSwept(t *testing.T) {
 		require.NoError(t, f.lifecycle.Fail(ctx, c.of(), lifecycle.Transient, "no"))
 		require.NoError(t, f.Sweep(ctx))
 		f.exec(change, c.connector)
-		if c.exists() {
-			next := c.again()
-			next.stores(next.completed(0))
-		}
 		f.sweeps()
 		require.Zero(t, f.count("sightings"), change)
 	}
 }
 
-func (c trip) exists() bool {
-	return one[bool](c.f, `SELECT EXISTS (SELECT 1 FROM connectors WHERE id = $1)`, c.connector)
+func TestSightingsOfAConnectorThatIsChangedBeforeItsNextRunIsPickedUpAreSwept(t *testing.T) {
+	f := newFixture(t)
+	c := f.syncing()
+	c.stores(c.doc(1, "a", "apple", inListing(1)), c.covering(2))
+	require.NoError(t, f.lifecycle.Fail(ctx, c.of(), lifecycle.Transient, "no"))
+	f.sweeps()
+	require.Len(t, c.sightings(), 1)
+	movestest.Claim(t, f.pool, c.connector)
+	f.exec(`UPDATE connectors SET config = '{"x": 1}' WHERE id = $1`, c.connector)
+	f.sweeps()
+	require.Zero(t, f.count("sightings"))
 }
 
 func TestARunThatIsOverHasSeenNothing(t *testing.T) {

@@ -195,8 +195,12 @@ func TestASubscriberInJavaScriptKeepsAShelfInSync(t *testing.T) {
 	s.becomes(s.id, "ACTIVE", "completed", "completed", "skipped")
 	require.Empty(t, s.fetched())
 	require.NotZero(t, ask[time.Time](s.database, `SELECT moves.trigger_sync($1)`, s.id))
-	s.becomes(s.id, "ACTIVE", "completed", "completed", "skipped", "completed")
-	require.Equal(t, map[string]int{"emma": 1, "tome": 1, "zoo": 1}, s.fetched(), "a user asked for it")
+	s.becomes(s.id, "ACTIVE", "completed", "completed", "skipped", "skipped")
+	require.Empty(t, s.fetched(), "a user asked for it, and nothing has changed")
+	s.exec(`UPDATE documents SET version_token = '' WHERE source_id = 'emma'`) // as dlq replay does
+	s.due()
+	s.becomes(s.id, "ACTIVE", "completed", "completed", "skipped", "skipped", "completed")
+	require.Equal(t, map[string]int{"emma": 1}, s.fetched())
 	p.stop()
 }
 
@@ -245,7 +249,7 @@ func (s *shelf) waits() {
 		s.Fatal("the example does not ask for the book")
 	}
 	testkit.Eventually(s.T, soon, func() error {
-		if !ask[bool](s.database, `SELECT coalesce(state -> 'books' ? 'book09', false) FROM connectors WHERE id = $1`, s.id) {
+		if !ask[bool](s.database, `SELECT coalesce(state ->> 'sent' = 'book09', false) FROM connectors WHERE id = $1`, s.id) {
 			return errors.New("no checkpoint was passed")
 		}
 		return nil
@@ -266,7 +270,7 @@ func TestASubscriberInJavaScriptThatIsKilledIsRescuedAndGoesOnFromItsCheckpoint(
 	fetched := s.fetched()
 	require.Equal(t, 1, fetched["book00"])
 	require.Equal(t, 1, fetched["book09"])
-	require.Equal(t, 2, fetched["book10"])
+	require.LessOrEqual(t, fetched["book10"], 2, "behind the checkpoint: stored, or fetched again")
 	require.Equal(t, 2, fetched["book12"])
 }
 

@@ -11,75 +11,46 @@ import (
 	"github.com/google/uuid"
 )
 
-const documentLinks = `-- name: DocumentLinks :one
-SELECT links FROM documents
-WHERE connector_id = $1 AND source_id = $2 AND status IN ('stored', 'failed')
+const known = `-- name: Known :many
+SELECT k.source_id::text AS source_id, k.version_token::text AS version_token, k.content_hash::text AS content_hash,
+    k.seen::boolean AS seen
+FROM moves.known($1, $2, $3::text, $4::integer, $5::uuid[], $6::integer[], $7::bigint[]) k
 `
 
-type DocumentLinksParams struct {
-	ConnectorID int32
-	SourceID    string
+type KnownParams struct {
+	RunID    uuid.UUID
+	TryID    uuid.UUID
+	After    string
+	Page     int32
+	TryIds   []uuid.UUID
+	Listings []int32
+	Nos      []int64
 }
 
-func (q *Queries) DocumentLinks(ctx context.Context, arg DocumentLinksParams) ([]string, error) {
-	row := q.db.QueryRow(ctx, documentLinks, arg.ConnectorID, arg.SourceID)
-	var links []string
-	err := row.Scan(&links)
-	return links, err
-}
-
-const knownDocuments = `-- name: KnownDocuments :many
-SELECT d.source_id,
-    (CASE WHEN d.config_version = $1::bigint THEN d.version_token ELSE '' END)::text AS version_token,
-    (CASE WHEN d.config_version = $1::bigint THEN d.content_hash ELSE '' END)::text AS content_hash,
-    EXISTS (
-        SELECT 1
-        FROM (SELECT unnest($2::uuid[]) AS try_id, unnest($3::integer[]) AS listing,
-            unnest($4::bigint[]) AS no) l
-        JOIN sightings s ON s.connector_id = d.connector_id AND s.try_id = l.try_id AND s.listing = l.listing
-            AND s.source_id = d.source_id AND s.no <= l.no) AS seen
-FROM documents d
-WHERE d.connector_id = $5 AND d.status IN ('stored', 'failed') AND d.source_id > $6::text
-ORDER BY d.source_id
-LIMIT $7::integer
-`
-
-type KnownDocumentsParams struct {
-	ConfigVersion int64
-	TryIds        []uuid.UUID
-	Listings      []int32
-	Nos           []int64
-	ConnectorID   int32
-	After         string
-	Page          int32
-}
-
-type KnownDocumentsRow struct {
+type KnownRow struct {
 	SourceID     string
 	VersionToken string
 	ContentHash  string
 	Seen         bool
 }
 
-// A token counts only if it was stored under the connector's present configuration; a deleted document is
-// not known. seen: one of these tries showed it, in that listing of its, by that number.
-func (q *Queries) KnownDocuments(ctx context.Context, arg KnownDocumentsParams) ([]KnownDocumentsRow, error) {
-	rows, err := q.db.Query(ctx, knownDocuments,
-		arg.ConfigVersion,
+func (q *Queries) Known(ctx context.Context, arg KnownParams) ([]KnownRow, error) {
+	rows, err := q.db.Query(ctx, known,
+		arg.RunID,
+		arg.TryID,
+		arg.After,
+		arg.Page,
 		arg.TryIds,
 		arg.Listings,
 		arg.Nos,
-		arg.ConnectorID,
-		arg.After,
-		arg.Page,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []KnownDocumentsRow{}
+	items := []KnownRow{}
 	for rows.Next() {
-		var i KnownDocumentsRow
+		var i KnownRow
 		if err := rows.Scan(
 			&i.SourceID,
 			&i.VersionToken,
@@ -94,4 +65,21 @@ func (q *Queries) KnownDocuments(ctx context.Context, arg KnownDocumentsParams) 
 		return nil, err
 	}
 	return items, nil
+}
+
+const links = `-- name: Links :one
+SELECT l.links::text[] AS links FROM moves.links($1, $2, $3::text) l(links)
+`
+
+type LinksParams struct {
+	RunID    uuid.UUID
+	TryID    uuid.UUID
+	SourceID string
+}
+
+func (q *Queries) Links(ctx context.Context, arg LinksParams) ([]string, error) {
+	row := q.db.QueryRow(ctx, links, arg.RunID, arg.TryID, arg.SourceID)
+	var links []string
+	err := row.Scan(&links)
+	return links, err
 }
