@@ -27,6 +27,10 @@ const lostWorker = `UPDATE workers SET expires_at = now() - interval '1 s' WHERE
 // silent names the workers that have not beaten since they were looked at.
 const silent = `(SELECT coalesce(jsonb_agg(jsonb_build_object('id', id, 'beats', beats)), '[]') FROM workers)`
 
+// cutShort makes an open run one that was cut, and of which everything is stored.
+const cutShort = `cut = 'slow', drain_seq = 7, worker_id = NULL, total = 2, stored = 2, whole = true
+	WHERE connector_id = $1 AND try_id IS NOT NULL`
+
 var moveTable = map[string]move{
 	"claim": {call: `SELECT moves.claim(jsonb_build_array(jsonb_build_object('id', $1::int, 'run_id', gen_random_uuid())), now()) = 1
 		WHERE (SELECT next_sync_at IS NOT NULL FROM connectors WHERE id = $1)`,
@@ -44,6 +48,11 @@ var moveTable = map[string]move{
 	"complete": {call: `SELECT true FROM moves.complete($2)`,
 		before: `UPDATE open_runs SET total = 0, whole = true WHERE connector_id = $1`,
 		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Active}},
+	"complete, cut": {call: `SELECT verdict = 'failed' FROM moves.complete($2)`, before: `UPDATE open_runs SET ` + cutShort,
+		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Error}},
+	"complete, cut the last time": {call: `SELECT verdict = 'failed' FROM moves.complete($2)`,
+		before: `WITH last AS (UPDATE connectors SET max_retries = 1 WHERE id = $1) UPDATE open_runs SET ` + cutShort,
+		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Disabled}},
 	"rescue": {call: `SELECT true FROM moves.rescue(` + silent + `, '1 hour', 10)`, before: lostWorker,
 		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Pending}},
 	"abandon": {call: `SELECT true FROM moves.abandon(` + silent + `, '1 hour', 10)`,
@@ -134,7 +143,7 @@ func TestAMoveWithAnotherTryOrAnOldRunChangesNothing(t *testing.T) {
 				t.Errorf("%s with %s changed\n%s\nto\n%s", name, what, before, after)
 			}
 		}
-		for _, call := range []string{`SELECT moves.drain($1, $2, 1)`, `SELECT moves.hold($1, $2)`, `SELECT moves.replace_secret($1, $2, 'a', '` + sealedOld + `')`} {
+		for _, call := range []string{`SELECT moves.drain($1, $2, 1)`, `SELECT moves.cut($1, $2, 1, 1, 'slow')`, `SELECT moves.hold($1, $2)`, `SELECT moves.replace_secret($1, $2, 'a', '` + sealedOld + `')`} {
 			b.moves("false", call, run, uuid.New())
 		}
 	}

@@ -22,7 +22,7 @@ var roles = []string{"scheduler", "worker", "semantic", "console", "subscriber",
 // someColumns says of each star on the page which columns it means; "all but" turns the list round.
 var someColumns = map[string]string{
 	"worker r connectors": "id type status", "subscriber r connectors": "id type status",
-	"semantic u open_runs": "total stored whole notes unnamed documents_processed documents_failed documents_deleted " +
+	"semantic u open_runs": "total stored whole waiting notes unnamed documents_processed documents_failed documents_deleted " +
 		"documents_unchanged chunks_stored listing_whole new_state reason",
 	"semantic u deleted_connectors": "swept_after",
 	"console i connectors": "id name type user_id scope scope_id config refresh_freq_minutes schedule_cron time_zone max_retries " +

@@ -15,7 +15,7 @@ func (h *history) cursor() Finding {
 		How: "a state changes only as its run completes, by one version; by a checkpoint; or to nothing with a new configuration",
 	}
 	for _, e := range h.events {
-		if !e.StateMoved || e.checkpoint() || h.forged && e.lastCheckpoint() {
+		if !e.StateMoved || e.checkpoint() || h.cut(e) || h.forged && e.lastCheckpoint() {
 			continue
 		}
 		f.Checked++
@@ -48,13 +48,19 @@ func (e *event) lastCheckpoint() bool {
 	return e.StateMoved && e.From == "SYNCING" && e.To == "ACTIVE" && e.Done > 0 && number(e.Version) == number(e.OldVersion)
 }
 
+// cut says whether the state moved as a run failed that took too long: by the last checkpoint of what it had sent.
+func (h *history) cut(e *event) bool {
+	r := h.runOf(e.OldRun)
+	return e.StateMoved && e.From == "SYNCING" && !same(e.OldRun, e.Run) && r != nil && r.verdict == "failed" && r.reason == tooLong
+}
+
 func (h *history) checkpoints() Finding {
 	f := Finding{
 		Promise: 5, Name: "no checkpoint runs ahead",
 		How: "when a state moves by a checkpoint, every document before it is stored as its source had it, and the version stays",
 	}
 	for _, e := range h.events {
-		if !e.checkpoint() && !e.lastCheckpoint() {
+		if !e.checkpoint() && !e.lastCheckpoint() && !h.cut(e) {
 			continue
 		}
 		f.Checked++

@@ -26,15 +26,21 @@ CREATE TABLE open_runs (
     -- Who holds the lease; null while it waits, when the worker is done, and for a subscriber that keeps none.
     worker_id            uuid,
     fetched_at           timestamptz,
-    -- Sequence of sync completed in the document stream; set when the worker is done.
+    -- Sequence of sync completed in the document stream, or of the last message of a run that was cut; set when the worker is done.
     drain_seq            bigint,
-    -- N of the try, once sync completed has said it, and how many of them are stored.
+    -- Why the worker has cut the run: it took too long. What it has sent is stored, and then the run fails.
+    cut                  text,
+    -- N of the try, once sync completed or the cut has said it, and how many of them are stored.
     total                bigint,
     stored               bigint NOT NULL DEFAULT 0,
     -- stored = total. A column of its own, so that counting does not touch an index.
     whole                boolean NOT NULL DEFAULT false,
     -- The number of the last checkpoint whose state became the connector's: every message up to it is stored.
     checkpoint_no        bigint NOT NULL DEFAULT 0,
+    -- How far the stored messages are known to have no gap, and none that the cursor may not pass. It trails what is stored.
+    counted_through      bigint NOT NULL DEFAULT 0,
+    -- How many of the stored messages are parts whose document is neither whole nor known to have failed: the cursor stays.
+    waiting              bigint NOT NULL DEFAULT 0,
     -- How many of the stored messages carry no document of their own: checkpoints, and documents that were only seen.
     notes                bigint NOT NULL DEFAULT 0,
     -- How many were given up of which nobody can tell whose document they carried: the cursor stays.
@@ -53,6 +59,9 @@ CREATE TABLE open_runs (
     CONSTRAINT open_runs_stored_range CHECK (stored >= 0 AND (total IS NULL OR stored <= total)),
     CONSTRAINT open_runs_whole CHECK (whole = coalesce(stored = total, false)),
     CONSTRAINT open_runs_checkpoint_stored CHECK (checkpoint_no BETWEEN 0 AND stored),
+    CONSTRAINT open_runs_counted_stored CHECK (counted_through BETWEEN 0 AND stored),
+    CONSTRAINT open_runs_waiting_range CHECK (waiting BETWEEN 0 AND stored),
+    CONSTRAINT open_runs_cut_drains CHECK (cut IS NULL OR (drain_seq IS NOT NULL AND total IS NOT NULL)),
     CONSTRAINT open_runs_notes_range CHECK (notes BETWEEN 0 AND stored),
     CONSTRAINT open_runs_picked_up_by_a_try CHECK ((picked_up_at IS NULL) = (try_id IS NULL))
 ) WITH (fillfactor = 60);
@@ -175,7 +184,7 @@ SELECT clock_timestamp() AS seen_at,
     c.id, c.name, c.type, c.status, c.status_message, c.failure_count, c.max_retries, c.refresh_freq_minutes, c.schedule_cron,
     c.time_zone, c.needs_plan, c.next_sync_at, c.due_reason, c.trigger_requested_at, c.last_sync_at, c.docs_analyzed,
     r.id AS run_id, r.trigger, r.due_at, r.started_at, r.dispatched_at, r.dispatches, r.picked_up_at, r.try_id, r.worker_id,
-    w.expires_at AS lease_expires_at, r.fetched_at, r.drain_seq, r.total, r.stored, r.whole,
+    w.expires_at AS lease_expires_at, r.fetched_at, r.drain_seq, r.total, r.stored, r.whole, r.cut,
     t.max_concurrent_syncs AS type_cap,
     (SELECT count(*) FROM connectors d WHERE d.type = c.type AND d.next_sync_at < c.next_sync_at) AS due_before,
     (SELECT count(*) FROM open_runs o WHERE o.type = c.type) AS in_flight,

@@ -67,8 +67,6 @@ CREATE TABLE run_messages (
     waits_for uuid,
     PRIMARY KEY (try_id, no)
 );
--- complete: whether parts of a document never came. One row for each part that waits.
-CREATE INDEX run_messages_waiting ON run_messages (try_id) WHERE waits_for IS NOT NULL;
 
 -- How often a redelivered message was begun; no = 0 is sync completed.
 CREATE TABLE message_tries (

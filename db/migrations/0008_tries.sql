@@ -1,5 +1,5 @@
 -- +goose Up
--- The moves of those who fetch: pick_up, heartbeat, drain, release, fail, finish, hold. Each names the run and the try.
+-- The moves of those who fetch: pick_up, heartbeat, drain, cut, release, fail, finish, hold. Each names the run and the try.
 
 -- PENDING -> SYNCING: the run is this try's from now on. With a worker, under its lease; without one, under no lease, until
 -- foreign_timeout. True also where this very try holds it already: the commit whose answer was lost. False: old news.
@@ -91,6 +91,38 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- The worker gives up a run that took too long: 1..sent are published, the last of them at this place in the document stream, and
+-- no sync completed follows. Semantic stores them, passes the checkpoints among them and then fails the run, so that nobody is
+-- failed because semantic is away or behind. True also where it is cut already. False: the run is over, or sync completed was
+-- sent, and it completes.
+-- +goose StatementBegin
+CREATE FUNCTION moves.cut(run uuid, try uuid, sent bigint, seq bigint, message text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
+DECLARE
+    r       open_runs;
+    highest bigint;
+BEGIN
+    IF sent IS NULL OR sent < 1 OR seq IS NULL OR seq < 1 THEN
+        RAISE EXCEPTION 'cut: sent is %, seq is %, both must be 1 or more; a run that has sent nothing fails as too_long',
+            coalesce(sent::text, 'null'), coalesce(seq::text, 'null') USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT o.* INTO r FROM open_runs o WHERE o.id = run AND o.try_id = try FOR UPDATE;
+    IF r.id IS NULL OR r.cut IS NOT NULL OR r.total IS NOT NULL OR r.drain_seq IS NOT NULL THEN
+        RETURN r.cut IS NOT NULL;
+    END IF;
+    -- Asked after the run is locked: no store is under way that could count a higher number.
+    SELECT coalesce(max(m.no), 0) INTO highest FROM run_messages m WHERE m.try_id = try;
+    IF highest > sent THEN
+        RAISE EXCEPTION 'cut: sent is %, but number % is stored already: sent is the highest number', sent, highest
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    UPDATE open_runs o SET worker_id = NULL, drain_seq = seq, fetched_at = clock_timestamp(), total = sent,
+        whole = (o.stored = sent), cut = left(coalesce(message, 'no message'), 2000)
+    WHERE o.id = run;
+    RETURN true;
+END $$;
+-- +goose StatementEnd
+
 -- Locks the connector of a try's run, if the run is still the try's; else no row.
 -- +goose StatementBegin
 CREATE FUNCTION moves.lock_syncing(run uuid, try uuid) RETURNS connectors
@@ -133,6 +165,22 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- A connector whose run took too long: it goes on from the checkpoint that the run has passed, at once and without a failure
+-- counted; without one it fails by the failure policy.
+-- +goose StatementBegin
+CREATE FUNCTION moves.took_too_long(c connectors, advanced boolean) RETURNS connectors
+    LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT advanced THEN
+        RETURN moves.failed(c, false);
+    END IF;
+    c.status := 'ERROR';
+    c.next_sync_at := clock_timestamp();
+    c.due_reason := 'retry';
+    RETURN c;
+END $$;
+-- +goose StatementEnd
+
 -- SYNCING -> ERROR, or DISABLED after max_retries failures in a row. kind: transient, permanent, or too_long, which counts
 -- no failure where the run has passed a checkpoint, and goes on from it at once.
 -- +goose StatementBegin
@@ -154,13 +202,7 @@ BEGIN
     PERFORM moves.end_runs(ARRAY[run], 'failed', CASE kind WHEN 'permanent' THEN 'permanent failure'
         WHEN 'too_long' THEN 'took too long' ELSE 'transient failure' END, c.status_message);
     c.run_id := NULL;
-    IF kind = 'too_long' AND advanced THEN
-        c.status := 'ERROR';
-        c.next_sync_at := clock_timestamp();
-        c.due_reason := 'retry';
-    ELSE
-        c := moves.failed(c, kind = 'permanent');
-    END IF;
+    c := CASE kind WHEN 'too_long' THEN moves.took_too_long(c, advanced) ELSE moves.failed(c, kind = 'permanent') END;
     PERFORM moves.put(c);
     PERFORM moves.wake(c, true);
     RETURN true;
@@ -285,8 +327,10 @@ DROP FUNCTION moves.hold(uuid, uuid);
 DROP FUNCTION moves.settled(connectors);
 DROP FUNCTION moves.finish(uuid, uuid, jsonb);
 DROP FUNCTION moves.fail(uuid, uuid, text, text);
+DROP FUNCTION moves.took_too_long(connectors, boolean);
 DROP FUNCTION moves.release(uuid, uuid);
 DROP FUNCTION moves.lock_syncing(uuid, uuid);
+DROP FUNCTION moves.cut(uuid, uuid, bigint, bigint, text);
 DROP FUNCTION moves.drain(uuid, uuid, bigint);
 DROP FUNCTION moves.heartbeat(uuid, interval, uuid[], uuid[]);
 DROP FUNCTION moves.beat(uuid, interval);

@@ -1,84 +1,97 @@
 -- +goose Up
 -- The moves of semantic: complete, advance, and what becomes of runs whose worker or documents were lost for good.
 
--- The last checkpoint of a run that waits though everything before it is stored; null where there is none. What is counted
--- from the last one on is enough: before that one everything was stored. A few at a time, so that a message that is late does
--- not make this longer and longer; ask again after passing one.
+-- How far a run's messages are stored without one that is missing, waits for other parts, or was given up so that nobody can
+-- name it. It goes on from where it was known last, over at most span numbers: a run may have millions.
 -- +goose StatementBegin
-CREATE FUNCTION moves.reached_checkpoint(run uuid) RETURNS bigint
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
-    SELECT max(r.no) FROM (
-        SELECT p.no, bool_and(p.counted) OVER (ORDER BY p.no) AS reached
-        FROM (
-            SELECT k.no, k.no - k.previous = (
-                SELECT count(*) FROM run_messages m
-                WHERE m.try_id = k.try_id AND m.no > k.previous AND m.no <= k.no
-                    AND m.given_up IS DISTINCT FROM 'unnamed' AND m.waits_for IS NULL) AS counted
-            FROM (
-                SELECT c.try_id, c.no, lag(c.no, 1, s.checkpoint_no) OVER (ORDER BY c.no) AS previous
-                FROM open_runs s
-                JOIN run_checkpoints c ON c.try_id = s.try_id AND c.no > s.checkpoint_no
-                WHERE s.id = run
-                ORDER BY c.no LIMIT 16) k) p) r
-    WHERE r.reached
-$$;
+CREATE FUNCTION moves.counted_through(r open_runs, span integer) RETURNS bigint
+    LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    through bigint := r.counted_through;
+    m       run_messages;
+BEGIN
+    -- A loop, because it ends at the first gap: while a message is late, every store asks.
+    FOR m IN SELECT k.* FROM run_messages k
+        WHERE k.try_id = r.try_id AND k.no > r.counted_through AND k.no <= r.counted_through + span ORDER BY k.no LOOP
+        EXIT WHEN m.no > through + 1 OR m.given_up = 'unnamed' OR m.waits_for IS NOT NULL;
+        through := m.no;
+    END LOOP;
+    RETURN through;
+END $$;
 -- +goose StatementEnd
 
--- Passes every checkpoint that is reached, of a connector and a run that are locked: its state is the connector's.
+-- Passes the last checkpoint up to a number, of a connector and a run that are locked: its state is the connector's.
 -- +goose StatementBegin
-CREATE FUNCTION moves.pass_checkpoints(c connectors, try uuid) RETURNS connectors
+CREATE FUNCTION moves.pass_checkpoint(c connectors, r open_runs, through bigint) RETURNS connectors
     LANGUAGE plpgsql AS $$
 DECLARE
-    reached bigint;
+    k run_checkpoints;
 BEGIN
-    LOOP
-        reached := moves.reached_checkpoint(c.run_id);
-        EXIT WHEN reached IS NULL;
-        SELECT k.state INTO c.state FROM run_checkpoints k WHERE k.try_id = try AND k.no = reached;
-        DELETE FROM run_checkpoints k WHERE k.try_id = try AND k.no <= reached;
-        UPDATE open_runs SET checkpoint_no = reached WHERE id = c.run_id;
-    END LOOP;
+    SELECT p.* INTO k FROM run_checkpoints p
+    WHERE p.try_id = r.try_id AND p.no > r.checkpoint_no AND p.no <= through ORDER BY p.no DESC LIMIT 1;
+    IF FOUND THEN
+        c.state := k.state;
+        UPDATE open_runs SET checkpoint_no = k.no, counted_through = through WHERE id = r.id;
+    END IF;
     RETURN c;
 END $$;
 -- +goose StatementEnd
 
--- Makes the state of the last checkpoint that is reached the connector's, while the run goes on. False where there was none,
--- or the run is over. An error (lock_not_available) where somebody holds the connector: it is asked again.
+-- Makes the state of the last checkpoint that is reached the connector's, while the run goes on: every message up to it is
+-- stored. Each call looks at no more than span numbers further. passed: whether there was one; not where the run is over. more:
+-- whether it has to be asked again, because a checkpoint waits beyond them. An error (lock_not_available) where somebody holds
+-- the connector: it is asked again.
 -- +goose StatementBegin
-CREATE FUNCTION moves.advance(run uuid) RETURNS boolean
+CREATE FUNCTION moves.advance(run uuid, span integer DEFAULT 10000, OUT passed boolean, OUT more boolean)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '200ms' AS $$
 DECLARE
-    c   connectors;
-    try uuid;
+    c       connectors;
+    r       open_runs;
+    seen    open_runs;
+    through bigint;
 BEGIN
-    IF moves.reached_checkpoint(run) IS NULL THEN   -- without a lock: while a message is late, every store asks
-        RETURN false;
+    passed := false;
+    SELECT o.* INTO seen FROM open_runs o WHERE o.id = run;
+    through := moves.counted_through(seen, span);   -- without a lock
+    more := coalesce(through = seen.counted_through + span, false)
+        AND EXISTS (SELECT FROM run_checkpoints k WHERE k.try_id = seen.try_id AND k.no > through);
+    IF NOT EXISTS (SELECT FROM run_checkpoints k
+            WHERE k.try_id = seen.try_id AND k.no > seen.checkpoint_no AND k.no <= through) THEN
+        IF through > seen.counted_through + span / 10 THEN   -- fewer are counted again: that costs less than a commit
+            UPDATE open_runs o SET counted_through = through
+            WHERE o.id = run AND o.try_id = seen.try_id AND o.counted_through < through;
+        END IF;
+        RETURN;
     END IF;
-    SELECT k.* INTO c FROM connectors k
-    WHERE k.id = (SELECT r.connector_id FROM open_runs r WHERE r.id = run) FOR UPDATE NOWAIT;
-    SELECT r.try_id INTO try FROM open_runs r WHERE r.id = run FOR UPDATE;
+    SELECT k.* INTO c FROM connectors k WHERE k.id = seen.connector_id FOR UPDATE NOWAIT;
+    SELECT o.* INTO r FROM open_runs o WHERE o.id = run FOR UPDATE;
     -- Looked at again: another caller may have passed it before the lock.
-    IF NOT FOUND OR c.run_id IS DISTINCT FROM run OR c.status <> 'SYNCING' OR moves.reached_checkpoint(run) IS NULL THEN
-        RETURN false;
+    IF r.try_id IS DISTINCT FROM seen.try_id OR c.run_id IS DISTINCT FROM run OR c.status <> 'SYNCING'
+        OR NOT EXISTS (SELECT FROM run_checkpoints k WHERE k.try_id = r.try_id AND k.no > r.checkpoint_no AND k.no <= through) THEN
+        RETURN;
     END IF;
-    c := moves.pass_checkpoints(c, try);
+    c := moves.pass_checkpoint(c, r, through);
+    DELETE FROM run_checkpoints k WHERE k.try_id = r.try_id AND k.no <= through;
     UPDATE connectors SET state = c.state WHERE id = c.id;
-    RETURN true;
+    passed := true;
 END $$;
 -- +goose StatementEnd
 
 -- SYNCING -> ACTIVE: ends a run of which everything is stored, in one transaction with its cursor, so that the cursor never
 -- runs ahead of the data. Skipped where there was nothing to store. A document that is neither stored nor known to have failed
--- leaves the cursor where it was. No row where the run is not, or no longer, open and whole; an error (lock_not_available)
--- where somebody holds the connector: it is asked again.
+-- leaves the cursor where it was. SYNCING -> ERROR, DISABLED: a run that was cut fails. No row where the run is not, or no longer,
+-- open and whole, or advance has to count first; an error (lock_not_available) where somebody holds the connector: it is asked again.
 -- +goose StatementBegin
-CREATE FUNCTION moves.complete(run uuid) RETURNS TABLE (connector_id integer, type text, verdict text)
+CREATE FUNCTION moves.complete(run uuid, span integer DEFAULT 10000)
+    RETURNS TABLE (connector_id integer, type text, verdict text)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '200ms' AS $$
 #variable_conflict use_column
 DECLARE
-    c    connectors;
-    r    open_runs;
-    what text;
+    c       connectors;
+    r       open_runs;
+    through bigint;
+    clean   boolean;
+    what    text;
 BEGIN
     SELECT k.* INTO c FROM connectors k
     WHERE k.id = (SELECT o.connector_id FROM open_runs o WHERE o.id = run) FOR UPDATE NOWAIT;
@@ -86,21 +99,57 @@ BEGIN
     IF r.id IS NULL OR NOT r.whole OR c.run_id IS DISTINCT FROM run OR c.status <> 'SYNCING' THEN
         RETURN;
     END IF;
-    what := CASE WHEN r.total = r.notes THEN 'skipped' ELSE 'completed' END;
-    IF r.new_state IS NOT NULL AND r.unnamed = 0
-        AND NOT EXISTS (SELECT FROM run_messages m WHERE m.try_id = r.try_id AND m.waits_for IS NOT NULL) THEN
+    clean := r.unnamed = 0 AND r.waiting = 0;
+    through := CASE WHEN clean THEN r.total ELSE moves.counted_through(r, span) END;
+    IF NOT clean AND through = r.counted_through + span
+        AND EXISTS (SELECT FROM run_checkpoints k WHERE k.try_id = r.try_id AND k.no > through) THEN
+        RETURN;
+    END IF;
+    IF clean AND r.new_state IS NOT NULL THEN
         c.state := r.new_state;
     ELSE
-        c := moves.pass_checkpoints(c, r.try_id);
+        c := moves.pass_checkpoint(c, r, through);
     END IF;
-    PERFORM moves.end_runs(ARRAY[run], what, r.reason);
+    IF r.cut IS NULL THEN
+        what := CASE WHEN r.total = r.notes THEN 'skipped' ELSE 'completed' END;
+        PERFORM moves.finish_stored(c, r, what);
+    ELSE
+        what := 'failed';
+        PERFORM moves.fail_cut(c, r);
+    END IF;
+    RETURN QUERY SELECT c.id, c.type, what;
+END $$;
+-- +goose StatementEnd
+
+-- SYNCING -> ACTIVE for a run of which everything is stored.
+-- +goose StatementBegin
+CREATE FUNCTION moves.finish_stored(c connectors, r open_runs, verdict text) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM moves.end_runs(ARRAY[r.id], verdict, r.reason);
     -- The first run that lists the whole source under a configuration: what it did not bring is not in the source.
     UPDATE unswept_runs SET outdated = true
-    WHERE run_id = run AND r.listing_whole AND c.listed_version IS DISTINCT FROM r.config_version;
+    WHERE run_id = r.id AND r.listing_whole AND c.listed_version IS DISTINCT FROM r.config_version;
     c.listed_version := CASE WHEN r.listing_whole THEN r.config_version ELSE c.listed_version END;
     c.docs_analyzed := r.documents_processed + r.documents_failed + r.documents_unchanged;
     PERFORM moves.settled(c);
-    RETURN QUERY SELECT c.id, c.type, what;
+END $$;
+-- +goose StatementEnd
+
+-- SYNCING -> ERROR, DISABLED for a run that was cut, once everything that it has sent is stored, and its last checkpoint passed.
+-- +goose StatementBegin
+CREATE FUNCTION moves.fail_cut(c connectors, r open_runs) RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    advanced boolean;
+BEGIN
+    SELECT o.checkpoint_no > 0 INTO advanced FROM open_runs o WHERE o.id = r.id;
+    PERFORM moves.end_runs(ARRAY[r.id], 'failed', 'took too long', r.cut);
+    c.status_message := r.cut;
+    c.run_id := NULL;
+    c := moves.took_too_long(c, advanced);
+    PERFORM moves.put(c);
+    PERFORM moves.wake(c, true);
 END $$;
 -- +goose StatementEnd
 
@@ -162,7 +211,9 @@ END $$;
 -- +goose Down
 DROP FUNCTION moves.fail_lost_in_transit(uuid[], bigint, bigint);
 DROP FUNCTION moves.abandon(jsonb, interval, integer);
-DROP FUNCTION moves.complete(uuid);
-DROP FUNCTION moves.advance(uuid);
-DROP FUNCTION moves.pass_checkpoints(connectors, uuid);
-DROP FUNCTION moves.reached_checkpoint(uuid);
+DROP FUNCTION moves.fail_cut(connectors, open_runs);
+DROP FUNCTION moves.finish_stored(connectors, open_runs, text);
+DROP FUNCTION moves.complete(uuid, integer);
+DROP FUNCTION moves.advance(uuid, integer);
+DROP FUNCTION moves.pass_checkpoint(connectors, open_runs, bigint);
+DROP FUNCTION moves.counted_through(open_runs, integer);

@@ -157,8 +157,8 @@ DECLARE
     move pg_proc;
 BEGIN
     FOR move IN SELECT * FROM pg_proc p WHERE p.pronamespace = 'moves'::regnamespace AND p.prosecdef LOOP
-        IF move.proname IN ('pick_up', 'heartbeat', 'drain', 'release', 'fail', 'finish', 'hold', 'complete', 'advance',
-                'reached_checkpoint', 'replace_secret', 'disable', 'enable', 'trigger_sync') THEN
+        IF move.proname IN ('pick_up', 'heartbeat', 'drain', 'cut', 'release', 'fail', 'finish', 'hold', 'complete', 'advance',
+                'replace_secret', 'disable', 'enable', 'trigger_sync') THEN
             EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off', move.oid::regprocedure);
             EXECUTE format('ALTER FUNCTION %s SET plan_cache_mode = auto', move.oid::regprocedure);
         ELSE

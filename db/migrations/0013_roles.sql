@@ -48,9 +48,10 @@ GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, wo
 
 -- Workers, and other teams' subscribers, set SYNCING, ERROR and, by handing back or by a store of their own, ACTIVE.
 GRANT EXECUTE ON FUNCTION moves.pick_up(integer, uuid, uuid, uuid, interval),
-    moves.heartbeat(uuid, interval, uuid[], uuid[]), moves.drain(uuid, uuid, bigint), moves.release(uuid, uuid),
-    moves.fail(uuid, uuid, text, text), moves.known(uuid, uuid, text, integer, uuid[], integer[], bigint[]),
-    moves.links(uuid, uuid, text) TO echomind_worker, echomind_subscriber;
+    moves.heartbeat(uuid, interval, uuid[], uuid[]), moves.drain(uuid, uuid, bigint),
+    moves.cut(uuid, uuid, bigint, bigint, text), moves.release(uuid, uuid), moves.fail(uuid, uuid, text, text),
+    moves.known(uuid, uuid, text, integer, uuid[], integer[], bigint[]), moves.links(uuid, uuid, text)
+    TO echomind_worker, echomind_subscriber;
 GRANT EXECUTE ON FUNCTION moves.finish(uuid, uuid, jsonb), moves.hold(uuid, uuid) TO echomind_subscriber;
 -- Not run_id, nor anything of open_runs: who knows a run and its try may end it. A message tells its receiver.
 GRANT SELECT (id, type, status) ON connectors TO echomind_worker, echomind_subscriber;
@@ -62,13 +63,13 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON provider_quotas TO echomind_worker;
 GRANT EXECUTE ON FUNCTION provider_quota_take(text, double precision, double precision, integer) TO echomind_worker;
 
 -- Semantic sets ACTIVE, and ERROR for what was lost for good.
-GRANT EXECUTE ON FUNCTION moves.complete(uuid), moves.advance(uuid), moves.reached_checkpoint(uuid),
+GRANT EXECUTE ON FUNCTION moves.complete(uuid, integer), moves.advance(uuid, integer),
     moves.abandon(jsonb, interval, integer), moves.fail_lost_in_transit(uuid[], bigint, bigint),
     moves.fail(uuid, uuid, text, text), moves.keep_ledger(interval), moves.sweep_leftovers(integer, integer),
     moves.sweep_outdated(integer, bigint, text, integer), moves.forget_workers(integer) TO echomind_semantic;
 GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, workers, deleted_connectors TO echomind_semantic;
 -- What a store counts: never whose run it is, nor its lease, nor its verdict.
-GRANT UPDATE (total, stored, whole, notes, unnamed, documents_processed, documents_failed, documents_deleted,
+GRANT UPDATE (total, stored, whole, waiting, notes, unnamed, documents_processed, documents_failed, documents_deleted,
     documents_unchanged, chunks_stored, listing_whole, new_state, reason) ON open_runs TO echomind_semantic;
 GRANT SELECT, INSERT, UPDATE, DELETE ON documents, chunks, run_messages, message_tries, run_checkpoints, sightings,
     search_index, search_index_changes TO echomind_semantic;

@@ -9,8 +9,12 @@ import (
 	"github.com/echomind/sync/sdk/lifecycle/internal/dbgen"
 )
 
-// page is how many runs a look lists at once.
-const page = 1000
+const (
+	// page is how many runs a look lists at once.
+	page = 1000
+	// advances is how often one Advance asks: each time the database looks at 10,000 messages further.
+	advances = 50
+)
 
 // Ended is a run that was completed.
 type Ended struct {
@@ -21,8 +25,8 @@ type Ended struct {
 
 // Complete ends a run whose documents are all stored: the run to its verdict, the connector to ACTIVE with the
 // new state, in one transaction, so that the cursor never runs ahead of the data. Its verdict is Completed,
-// or Skipped where there was nothing to store. It returns ErrFenced where the run is not (or no longer) open and whole, and
-// ErrHeld, at once, where somebody holds the connector.
+// or Skipped where there was nothing to store, or Failed where its worker has cut it. It returns ErrFenced where the run is not
+// (or no longer) open and whole, or has checkpoints that Advance has to look at first, and ErrHeld, at once, where somebody holds the connector.
 func (l *Lifecycle) Complete(ctx context.Context, run uuid.UUID) (Ended, error) {
 	rows, err := deadline.Get(ctx, "lifecycle.complete", callTimeout, func(ctx context.Context) ([]dbgen.CompleteRow, error) {
 		return l.q.Complete(ctx, run)
@@ -45,12 +49,19 @@ func (l *Lifecycle) WholeRuns(ctx context.Context, after uuid.UUID) ([]uuid.UUID
 }
 
 // Advance makes the state of the last checkpoint before which everything is stored the connector's, while the run goes
-// on, and says whether there was one. ErrHeld, at once, where somebody holds the connector.
-func (l *Lifecycle) Advance(ctx context.Context, run uuid.UUID) (bool, error) {
-	moved, err := deadline.Get(ctx, "lifecycle.advance", callTimeout, func(ctx context.Context) (bool, error) {
-		return l.q.Advance(ctx, run)
-	})
-	return moved, translated("lifecycle.advance", err)
+// on, and says whether there was one. It looks at so many messages and no more: a checkpoint that is millions behind the last
+// one is reached by several. ErrHeld, at once, where somebody holds the connector.
+func (l *Lifecycle) Advance(ctx context.Context, run uuid.UUID) (passed bool, err error) {
+	for range advances {
+		come, err := deadline.Get(ctx, "lifecycle.advance", callTimeout, func(ctx context.Context) (dbgen.AdvanceRow, error) {
+			return l.q.Advance(ctx, run)
+		})
+		passed = passed || come.Passed
+		if err != nil || !come.More {
+			return passed, translated("lifecycle.advance", err)
+		}
+	}
+	return passed, nil
 }
 
 // CheckpointedRuns lists a page of the tries behind `after` of whose run a checkpoint waits for something to be stored, or for

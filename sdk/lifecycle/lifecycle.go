@@ -92,6 +92,16 @@ func (l *Lifecycle) Drain(ctx context.Context, try Try, seq uint64) error {
 	})
 }
 
+// Cut gives up a run that took too long: its worker has sent the messages 1..sent, the last of them at place seq of the document
+// stream, and sends no more. Semantic stores them, and passes the checkpoints among them, before the run fails. It also succeeds
+// where the run is cut already. ErrFenced means that the run is over, or that it completes.
+func (l *Lifecycle) Cut(ctx context.Context, try Try, sent int64, seq uint64, message string) error {
+	message = clean(message)
+	return guarded(ctx, "lifecycle.cut", func(ctx context.Context) (bool, error) {
+		return l.q.Cut(ctx, dbgen.CutParams{RunID: try.Run, TryID: try.ID, Sent: sent, Seq: int64(seq), Message: message})
+	})
+}
+
 // Release hands a connector back: ACTIVE, due now, its run superseded, no failure counted. One that waits to be picked up
 // may be handed back by any try.
 func (l *Lifecycle) Release(ctx context.Context, try Try) error {

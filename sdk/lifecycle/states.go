@@ -59,7 +59,7 @@ const (
 	Transient Failure = "transient"
 	// Permanent failures are not tried again until the user changes or triggers the connector.
 	Permanent Failure = "permanent"
-	// TooLong is a run that took longer than it may. Where it has passed a checkpoint it goes on from there at once, and no
+	// TooLong is a run that took longer than it may, and has sent nothing; see Cut for one that has. Where it has passed a checkpoint it goes on from there at once, and no
 	// failure is counted; else it is like a transient one.
 	TooLong Failure = "too_long"
 )

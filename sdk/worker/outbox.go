@@ -27,9 +27,12 @@ const (
 )
 
 // outbox numbers a run's messages and publishes many of them at once. A broker that is away, or a stream that
-// is full, is waited for: only the end of the run's context ends a publish.
+// is full, is waited for: only the end of its context ends a publish.
 type outbox struct {
-	ctx           context.Context
+	ctx context.Context
+	// handling is the handler's context: where it ends alone, because the run took too long, no number is taken any more, and what
+	// has one is sent all the same.
+	handling      context.Context
 	try           lifecycle.Try
 	connectorType string
 	tracer        *tracing.Tracer
@@ -44,16 +47,17 @@ type outbox struct {
 
 	mu     sync.Mutex
 	last   int64
+	seq    uint64 // the place in the stream of the last message that was acknowledged
 	sealed bool
 	broken error // a number that was taken and never sent: the run can no longer complete
 }
 
 func newOutbox(
-	ctx context.Context, try lifecycle.Try, connectorType string, stream jetstream.JetStream, tracer *tracing.Tracer,
+	ctx, handling context.Context, try lifecycle.Try, connectorType string, stream jetstream.JetStream, tracer *tracing.Tracer,
 	gate *gate, clock *workClock, m *metrics, cfg Config,
 ) *outbox {
 	return &outbox{
-		ctx: ctx, try: try, connectorType: connectorType, tracer: tracer, stream: stream, gate: gate, clock: clock, metrics: m,
+		ctx: ctx, handling: handling, try: try, connectorType: connectorType, tracer: tracer, stream: stream, gate: gate, clock: clock, metrics: m,
 		places: semaphore.NewWeighted(int64(cfg.MaxInFlight)),
 		bytes:  semaphore.NewWeighted(cfg.MaxInFlightBytes),
 		most:   cfg.MaxInFlightBytes,
@@ -65,7 +69,7 @@ func newOutbox(
 func (o *outbox) number(n int) (int64, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch cause := context.Cause(o.ctx); {
+	switch cause := context.Cause(o.handling); {
 	case cause != nil && !errors.Is(cause, context.Canceled): // that is a run which ended in order
 		return 0, cause
 	case o.sealed:
@@ -115,10 +119,10 @@ func (o *outbox) trySend(ctx context.Context, m *internalpb.DocumentProcessReque
 		return err
 	}
 	size := min(int64(len(msg.Data)), o.most)
-	if err := o.places.Acquire(ctx, 1); err != nil {
+	if err := o.acquire(ctx, o.places, 1); err != nil {
 		return fmt.Errorf("wait for a place to publish: %w", err)
 	}
-	if err := o.bytes.Acquire(ctx, size); err != nil {
+	if err := o.acquire(ctx, o.bytes, size); err != nil {
 		o.places.Release(1)
 		return fmt.Errorf("wait for room to publish: %w", err)
 	}
@@ -127,16 +131,30 @@ func (o *outbox) trySend(ctx context.Context, m *internalpb.DocumentProcessReque
 		defer o.sending.Done()
 		defer o.places.Release(1)
 		defer o.bytes.Release(size)
-		if _, err := o.publish(m.Number, msg); err != nil {
+		seq, err := o.publish(m.Number, msg)
+		if err != nil {
 			o.breaks(err)
 			return
 		}
 		o.metrics.published.Inc()
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.seq = max(o.seq, seq)
 	}()
 	return nil
 }
 
-// flush waits until everything sent is acknowledged. It returns why the run ended where it ended before.
+// acquire waits for room as long as the handler's context lasts, and as long as the outbox's where the run took too long: the
+// message has its number, and without it what comes after would never be told apart from what was lost.
+func (o *outbox) acquire(ctx context.Context, room *semaphore.Weighted, n int64) error {
+	err := room.Acquire(ctx, n)
+	if err != nil && errors.Is(context.Cause(o.handling), errTooLong) {
+		return room.Acquire(o.ctx, n)
+	}
+	return err
+}
+
+// flush waits until everything sent is acknowledged. It returns why the outbox's context ended where it ended before.
 func (o *outbox) flush() error {
 	o.sending.Wait()
 	if cause := context.Cause(o.ctx); cause != nil {
@@ -145,6 +163,13 @@ func (o *outbox) flush() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.broken
+}
+
+// lastPlace is the place in the stream of the last message that was acknowledged.
+func (o *outbox) lastPlace() uint64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.seq
 }
 
 // publish repeats until the stream has acknowledged, and returns the message's place in it. A message that was

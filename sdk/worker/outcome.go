@@ -53,6 +53,7 @@ const (
 	failsForNow
 	failsForGood
 	tooLong
+	cut // too long, and what was sent is all in the stream
 	released
 	abandoned
 )

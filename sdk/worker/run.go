@@ -250,7 +250,7 @@ func decodeStruct(name string, s *structpb.Struct, v any, strict bool) error {
 // ended: also where ctx knows nothing of the run. Postgres away, and a row that somebody holds, are waits, which do not count
 // as the run's work. name is what the log calls the question. It is asked again after an answer that was lost.
 func (r *Run) Patiently(ctx context.Context, name string, call func(context.Context) error) error {
-	run := r.outbox.ctx
+	run := r.outbox.handling
 	if run.Err() != nil {
 		return context.Cause(run)
 	}

@@ -24,7 +24,10 @@ func (w *Worker) sync(
 	running, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
 	running, fetching := w.servers.Tracer.Start(running, try.Run, tracing.Fetch)
-	clock := startClock(w.maxRun, func() { end(errTooLong) })
+	// A handler that takes too long is ended, and what it has sent is still published.
+	handling, endHandler := context.WithCancelCause(running)
+	defer endHandler(nil)
+	clock := startClock(w.maxRun, func() { endHandler(errTooLong) })
 	defer clock.stop()
 	letGo := w.heart.hold(try, clock, end)
 	defer letGo()
@@ -32,28 +35,53 @@ func (w *Worker) sync(
 
 	run := &Run{
 		request: request, try: try, clock: clock, log: log, queries: w.queries, patience: w.queryTimeout,
-		outbox: newOutbox(running, try, w.connectorType, w.servers.Stream, w.servers.Tracer, w.heart.gate, clock, w.metrics,
+		outbox: newOutbox(running, handling, try, w.connectorType, w.servers.Stream, w.servers.Tracer, w.heart.gate, clock, w.metrics,
 			w.config),
 	}
 	began := time.Now()
-	err, returned := w.call(ctx, running, run)
+	err, returned := w.call(ctx, handling, run)
 	w.metrics.fetching.Observe(time.Since(began).Seconds())
 	run.outbox.seal()
 	endFetch(fetching, run, err)
 	if !returned {
-		w.settle(ctx, try, outcomeOf(err, context.Cause(running)), err, context.Cause(running), log)
+		cause := context.Cause(handling)
+		w.settle(ctx, try, outcomeOf(err, cause), err, cause, log)
 		return w.whileSlotsAreFree(ctx)
 	}
-	if flushed := run.outbox.flush(); flushed != nil && inOrder(err) {
-		err = flushed
-	}
-
-	how := outcomeOf(err, context.Cause(running))
+	how, err := w.flush(run, err)
 	if how == completes {
 		how, err = w.complete(ctx, run, skipReason(err), letGo)
 	}
-	w.settle(ctx, try, how, err, context.Cause(running), log)
+	if how == cut {
+		w.cut(ctx, run, err)
+		return nil
+	}
+	w.settle(ctx, try, how, err, context.Cause(handling), log)
 	return nil
+}
+
+// flush waits until the stream has what the handler has sent, and says what is to be done about the run.
+func (w *Worker) flush(run *Run, err error) (outcome, error) {
+	flushed := run.outbox.flush()
+	if ended := context.Cause(run.outbox.ctx); ended != nil { // also while it waited
+		if inOrder(err) {
+			err = flushed
+		}
+		return outcomeOf(err, ended), err
+	}
+	cause := context.Cause(run.outbox.handling)
+	switch {
+	case !inOrder(err):
+	case cause != nil:
+		err = cause
+	case flushed != nil:
+		err = flushed
+	}
+	how := outcomeOf(err, cause)
+	if how == tooLong && flushed == nil && run.outbox.total() > 0 {
+		how = cut
+	}
+	return how, err
 }
 
 // endAtStop cancels the run when the handlers' share of the grace of a clean stop is over. The returned function ends
@@ -153,10 +181,28 @@ func (w *Worker) settle(ctx context.Context, try lifecycle.Try, how outcome, err
 			return w.lifecycle.Fail(ctx, try, kind, message(err, cause))
 		}
 	}
-	err = w.persistAtStop(ctx, write)
-	if err == nil {
+	if err = w.persistAtStop(ctx, write); err == nil {
 		span.Set(tracing.Verdict(string(verdict)))
-	} else if !errors.Is(err, lifecycle.ErrFenced) {
+	}
+	notWritten(err, log)
+}
+
+// cut gives up a run that took too long: semantic stores what it has sent, and passes its checkpoints, before it fails. So a run
+// is not failed for what semantic, which may be away, has not stored yet.
+func (w *Worker) cut(ctx context.Context, run *Run, err error) {
+	w.metrics.syncs.WithLabelValues(string(lifecycle.TooLong)).Inc()
+	span := tracing.Of(ctx)
+	span.Set(tracing.Outcome(string(lifecycle.TooLong)))
+	span.Fail(string(lifecycle.TookTooLong))
+	sent, seq := run.outbox.total(), run.outbox.lastPlace()
+	run.log.Warn("the sync took too long; it fails when what it has sent is stored", "sent", sent, "err", err)
+	notWritten(w.persistAtStop(ctx, func(ctx context.Context) error {
+		return w.lifecycle.Cut(ctx, run.try, sent, seq, message(err, errTooLong))
+	}), run.log)
+}
+
+func notWritten(err error, log *slog.Logger) {
+	if err != nil && !errors.Is(err, lifecycle.ErrFenced) {
 		log.Warn("the end of the run is not written down; it is rescued when its lease runs out", "err", err)
 	}
 }

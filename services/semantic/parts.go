@@ -109,9 +109,11 @@ func (t *storing) completeParts(
 		}
 	}
 	if len(done.FirstNos) > 0 {
-		if err := t.q.PartsWaitNoLonger(ctx, done); err != nil {
+		waited, err := t.q.PartsWaitNoLonger(ctx, done)
+		if err != nil {
 			return nil, fmt.Errorf("end the waiting of parts: %w", err)
 		}
+		t.waiting -= waited
 	}
 	return complete, nil
 }

@@ -199,11 +199,16 @@ func (s *Semantic) complete(ctx context.Context, run uuid.UUID) error {
 	}
 	span.Set(tracing.Verdict(string(ended.Verdict)))
 	s.metrics.verdicts.WithLabelValues(string(ended.Verdict)).Inc()
-	event := telemetry.Completed
-	if ended.Verdict == lifecycle.Skipped {
-		event = telemetry.Skipped
+	log := telemetry.OfRun(s.log, ended.ConnectorID, run.String(), ended.Type)
+	switch ended.Verdict {
+	case lifecycle.Failed: // its worker has cut it
+		span.Fail(string(lifecycle.TookTooLong))
+		log.Warn("the sync failed", "event", telemetry.Failed, "reason", string(lifecycle.TookTooLong))
+	case lifecycle.Skipped:
+		log.Info("the sync has ended", "event", telemetry.Skipped)
+	default:
+		log.Info("the sync has ended", "event", telemetry.Completed)
 	}
-	telemetry.OfRun(s.log, ended.ConnectorID, run.String(), ended.Type).Info("the sync has ended", "event", event)
 	return nil
 }
 

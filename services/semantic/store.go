@@ -101,6 +101,8 @@ type storing struct {
 	// What the transaction adds, for the metrics.
 	counted, chunks int
 	failed          int64
+	// How many more parts wait for others of their document.
+	waiting int64
 }
 
 func (t *storing) all(ctx context.Context, items []*item) (progress, error) {
@@ -152,7 +154,7 @@ func (t *storing) all(ctx context.Context, items []*item) (progress, error) {
 	t.counted, t.chunks, t.failed = len(fresh), len(change.pieces), change.failed
 	come, err := t.q.CountStored(ctx, dbgen.CountStoredParams{
 		RunID: t.try.Run, TryID: t.try.ID, Stored: int64(len(fresh)), Processed: change.processed, Failed: change.failed,
-		Deleted: change.deleted, Chunks: int64(len(change.pieces)), Notes: notes, Unnamed: change.unnamed,
+		Deleted: change.deleted, Chunks: int64(len(change.pieces)), Notes: notes, Waiting: t.waiting, Unnamed: change.unnamed,
 		Highest: fresh[len(fresh)-1].no,
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -203,6 +205,9 @@ func (t *storing) count(ctx context.Context, items []*item) ([]*item, error) {
 		if isNew[it.no] {
 			isNew[it.no] = false // the same message twice in one batch
 			fresh = append(fresh, it)
+			if it.poison == "" && it.claim(t.try.ID) != (uuid.UUID{}) {
+				t.waiting++
+			}
 		}
 	}
 	return fresh, nil

@@ -1,5 +1,5 @@
 -- name: Advance :one
-SELECT moves.advance(@run_id::uuid)::boolean;
+SELECT a.passed::boolean AS passed, a.more::boolean AS more FROM moves.advance(@run_id::uuid) a;
 
 -- name: CheckpointedRuns :many
 -- A page of the open runs of which a checkpoint waits: a process may have died between the last store and the checkpoint.

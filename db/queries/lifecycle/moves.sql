@@ -7,6 +7,9 @@ SELECT moves.heartbeat(@worker_id::uuid, @lease::interval, @run_ids::uuid[], @tr
 -- name: Drain :one
 SELECT moves.drain(@run_id::uuid, @try_id::uuid, @seq::bigint)::boolean;
 
+-- name: Cut :one
+SELECT moves.cut(@run_id::uuid, @try_id::uuid, @sent::bigint, @seq::bigint, @message::text)::boolean;
+
 -- name: Release :one
 SELECT moves.release(@run_id::uuid, @try_id::uuid)::boolean;
 

@@ -42,7 +42,7 @@ CROSS JOIN LATERAL (
     FROM chunks k
     WHERE k.try_id = @try_id AND k.first_no = d.first_no AND k.document_id = d.id) c;
 
--- name: PartsWaitNoLonger :exec
+-- name: PartsWaitNoLonger :execrows
 -- Their document is whole, or known to have failed.
 UPDATE run_messages m SET waits_for = NULL
 FROM (SELECT unnest(@first_nos::bigint[]) AS first_no, unnest(@parts::bigint[]) AS parts) d
@@ -74,7 +74,7 @@ WHERE c.try_id = k.try_id AND c.first_no = k.first_no AND c.document_id = k.id;
 -- it has no number as high as these: roll back.
 UPDATE open_runs
 SET stored = stored + @stored, whole = coalesce(stored + @stored = total, false), notes = notes + @notes,
-    unnamed = unnamed + @unnamed, documents_processed = documents_processed + @processed,
+    waiting = waiting + @waiting, unnamed = unnamed + @unnamed, documents_processed = documents_processed + @processed,
     documents_failed = documents_failed + @failed, documents_deleted = documents_deleted + @deleted,
     chunks_stored = chunks_stored + @chunks
 WHERE id = @run_id AND try_id = @try_id::uuid AND (total IS NULL OR total >= @highest::bigint)

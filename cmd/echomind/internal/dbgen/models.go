@@ -80,6 +80,7 @@ type ConnectorEvidence struct {
 	Total              *int64
 	Stored             *int64
 	Whole              *bool
+	Cut                *string
 	TypeCap            *int32
 	DueBefore          int64
 	InFlight           int64

@@ -23,6 +23,9 @@ func (x *explanation) syncing() {
 		total = fmt.Sprintf("of %d", *c.Total)
 	}
 	x.fact("%s stored, %s", plural(*c.Stored, "message"), total)
+	if c.Cut != nil {
+		x.fact("its worker gave it up: %s", *c.Cut)
+	}
 	switch {
 	case isTrue(c.Whole):
 		x.completing()
@@ -47,6 +50,10 @@ func (x *explanation) completing() {
 	next := "semantic completes it within " + clock.Span(semanticLook)
 	if !x.semantic() {
 		next += " once it runs"
+	}
+	if x.Connector.Cut != nil {
+		x.conclude(Completing, "it took too long, and what was fetched is stored; it is about to fail", next+", and syncs again")
+		return
 	}
 	x.conclude(Completing, "everything is stored; it is about to become ACTIVE", next)
 }
@@ -104,6 +111,11 @@ func (x *explanation) draining() {
 		x.answer.Running = false
 		x.conclude(NobodyStores, "everything is fetched, and nobody stores it: no semantic service runs",
 			"it goes on as soon as semantic runs; nothing is lost meanwhile")
+		return
+	}
+	if c.Cut != nil {
+		x.conclude(Storing, "it took too long; semantic is storing what was fetched",
+			"when the last document is stored it fails, and goes on from its last checkpoint, if it has one")
 		return
 	}
 	x.conclude(Storing, "everything is fetched; semantic is storing it", "when the last document is stored it becomes ACTIVE")

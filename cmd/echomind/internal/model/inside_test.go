@@ -32,6 +32,7 @@ func (w *world) workerActions() []action {
 	picked := func(t *trip) bool { return t.pickedUp }
 	beating := func(t *trip) bool { return t.pickedUp && t.worker != uuid.Nil }
 	working := func(t *trip) bool { return t.pickedUp && !t.over && t.lastSeq == 0 }
+	fetchedSome := func(t *trip) bool { return working(t) && t.fetched && t.total > 0 }
 	of := func(weight int, name string, such func(*trip) bool, do func(*rapid.T, *trip)) action {
 		return action{
 			weight, name, func() bool { return len(w.tripsThat(such)) > 0 },
@@ -69,6 +70,7 @@ func (w *world) workerActions() []action {
 		of(3, "worker fails", working, func(t *rapid.T, on *trip) {
 			w.fail(on, oneOf(t, "kind", []lifecycle.Failure{lifecycle.Transient, lifecycle.Permanent}))
 		}),
+		of(3, "worker cuts a run short", fetchedSome, func(t *rapid.T, on *trip) { w.cut(on, 1+upTo(t, "sent", int(on.total))) }),
 		of(1, "worker releases", working, func(_ *rapid.T, on *trip) { w.release(on) }),
 		of(2, "worker dies", all, func(_ *rapid.T, on *trip) { w.die(on) }),
 		{1, "everything dies", nil, func(*rapid.T) { w.dieAll() }},

@@ -165,6 +165,12 @@ func (w *world) checkRun(now *sight, r runRow) {
 		w.fatalf("promise 5: the checkpoint of %s was %d and is %d", r, before.CheckpointNo, r.CheckpointNo)
 	case r.Status == "running" && r.CheckpointNo != r.Prefix:
 		w.fatalf("promise 5: %s has checkpoint %d, and only %d messages before it are stored", r, r.CheckpointNo, r.Prefix)
+	case r.CountedThrough != r.CountedPrefix:
+		w.fatalf("promise 5: %s is counted up to %d, and only %d messages of these are stored", r, r.CountedThrough, r.CountedPrefix)
+	case r.SaysWait != r.Wait:
+		w.fatalf("promise 5: %s says that %d parts wait, and %d do", r, r.SaysWait, r.Wait)
+	case !ended && before.Cut != nil && deref(r.Reason) == "took too long" && *r.Total != r.Stored:
+		w.fatalf("promise 3: %s was failed before everything that it had sent was stored", r)
 	case (r.Status == "skipped") != (hasSynced(r) && *r.Total == r.Notes):
 		w.fatalf("promise 4: %s: skipped means that there was nothing to store", r)
 	case r.Status == "running" && r.Stored != r.Counted, r.Counted > r.Stored:
@@ -178,6 +184,21 @@ func (w *world) checkRun(now *sight, r runRow) {
 	}
 	if hasSynced(r) && !ended {
 		w.checkSynced(now, r)
+	}
+	if before.Cut != nil && !ended && deref(r.Reason) == "took too long" {
+		w.checkCut(now, r)
+	}
+}
+
+// checkCut: a run that took too long counts as a failure only where it has passed no checkpoint, and else is due at once.
+func (w *world) checkCut(now *sight, r runRow) {
+	w.tb.Helper()
+	c, before := now.connectors[r.ConnectorID], w.past.connectors[r.ConnectorID]
+	if c.Status != "ERROR" || now.latest(c.ID).ID != r.ID {
+		return
+	}
+	if went := r.CheckpointNo > 0; went != (c.FailureCount == before.FailureCount) || went && !c.IsDue {
+		w.fatalf("promise 3: %s passed checkpoint %d and has left %s; before: %s", r, r.CheckpointNo, c, before)
 	}
 }
 

@@ -63,6 +63,10 @@ type runRow struct {
 	CheckpointNo  int64
 	// Prefix is how many messages up to the checkpoint are stored.
 	Prefix int64
+	// Of an open run: how far its messages are counted, how many up to there are stored, how many parts it says that wait,
+	// and how many do.
+	CountedThrough, CountedPrefix, SaysWait, Wait int64
+	Cut                                           *string
 }
 
 type documentRow struct {
@@ -95,12 +99,16 @@ func (w *world) look() *sight {
 		s.connectors[c.ID] = c
 	}
 	for _, r := range rows[runRow](w, `
-		SELECT id, connector_id, try_id, trigger, slot, missed_count, dispatched_at, picked_up_at, worker_id, started_at,
-			completed_at, status, reason, total, stored, config_version, drain_seq,
+		SELECT r.id, r.connector_id, r.try_id, r.trigger, r.slot, missed_count, r.dispatched_at, r.picked_up_at, r.worker_id, r.started_at,
+			completed_at, status, r.reason, r.total, r.stored, r.config_version, r.drain_seq,
 			(SELECT count(*) FROM run_messages m WHERE m.try_id = r.try_id) AS counted,
-			notes, checkpoint_no, (SELECT count(*) FROM run_messages m WHERE m.try_id = r.try_id
-				AND m.no <= r.checkpoint_no AND m.given_up IS DISTINCT FROM 'unnamed' AND m.waits_for IS NULL) AS prefix
-		FROM scheduler_runs r`) {
+			r.notes, r.checkpoint_no, (SELECT count(*) FROM run_messages m WHERE m.try_id = r.try_id
+				AND m.no <= r.checkpoint_no AND m.given_up IS DISTINCT FROM 'unnamed' AND m.waits_for IS NULL) AS prefix,
+			coalesce(o.counted_through, 0) AS counted_through, (SELECT count(*) FROM run_messages m WHERE m.try_id = o.try_id
+				AND m.no <= o.counted_through AND m.given_up IS DISTINCT FROM 'unnamed' AND m.waits_for IS NULL) AS counted_prefix,
+			coalesce(o.waiting, 0) AS says_wait,
+			(SELECT count(*) FROM run_messages m WHERE m.try_id = o.try_id AND m.waits_for IS NOT NULL) AS wait, o.cut
+		FROM scheduler_runs r LEFT JOIN open_runs o ON o.id = r.id`) {
 		s.runs[r.ID] = r
 	}
 	s.documents = rows[documentRow](w, `

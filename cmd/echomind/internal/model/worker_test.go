@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -37,6 +38,7 @@ type trip struct {
 	fetched      bool
 	total        int64
 	unsent       []*nats.Msg
+	place        uint64 // of what was published last
 	last         *nats.Msg // sync completed
 	lastSeq      uint64
 	over         bool // no step is left; what it knows may still wake up
@@ -92,15 +94,23 @@ func (w *world) step(t *trip, pick int) {
 		w.fetch(t, pick)
 	case len(t.unsent) > 0:
 		i := pick % len(t.unsent)
-		if _, taken := w.publish(t.unsent[i]); taken {
-			t.unsent = slices.Delete(t.unsent, i, i+1)
-		}
+		w.send(t, i)
 	case t.lastSeq == 0:
 		t.lastSeq, _ = w.publish(t.last)
 	default:
 		w.drain(t)
 		t.over = true
 	}
+}
+
+// send publishes a message that is left, and says whether the stream has taken it.
+func (w *world) send(t *trip, i int) bool {
+	w.tb.Helper()
+	place, taken := w.publish(t.unsent[i])
+	if taken {
+		t.place, t.unsent = place, slices.Delete(t.unsent, i, i+1)
+	}
+	return taken
 }
 
 // finish takes a trip through all its steps.
@@ -249,6 +259,39 @@ func (w *world) drain(t *trip) {
 	before := w.look().connector(t.request.ConnectorId)
 	err := w.move(func(ctx context.Context) error { return w.moves.Drain(ctx, t.try, t.lastSeq) })
 	w.allowed("draining", t, err, before.heldBy(t) && before.DrainSeq == nil)
+}
+
+// cut ends a fetch that takes too long: what it has numbered up to a number, or further where it has published more, is
+// published, and the rest is never sent. A connector whose run has passed a checkpoint counts no failure for it.
+func (w *world) cut(t *trip, sent int) {
+	w.tb.Helper()
+	last := int64(sent)
+	unsent := map[int64]bool{}
+	for _, m := range t.unsent {
+		unsent[numberOf(w, m)] = true
+	}
+	for no := t.total; no > last; no-- {
+		if !unsent[no] {
+			last = no
+		}
+	}
+	t.unsent = slices.DeleteFunc(t.unsent, func(m *nats.Msg) bool { return numberOf(w, m) > last })
+	w.stream(w.tb, topology.DocumentStream)
+	for len(t.unsent) > 0 {
+		w.send(t, 0)
+	}
+	before := w.look().connector(t.request.ConnectorId)
+	err := w.move(func(ctx context.Context) error { return w.moves.Cut(ctx, t.try, last, t.place, "it takes its time") })
+	if w.allowed("a cut", t, err, before.heldBy(t) && before.DrainSeq == nil) {
+		w.sessions[t.try.Run].total = last
+	}
+	t.over = true
+}
+
+func numberOf(w *world, m *nats.Msg) int64 {
+	no, err := strconv.ParseInt(m.Header.Get(topology.HeaderNumber), 10, 64)
+	must(w.tb, "read a number", err)
+	return no
 }
 
 // renew sends the heartbeat of a trip's worker, at whatever time it wakes up. It names every run that the worker knows of.

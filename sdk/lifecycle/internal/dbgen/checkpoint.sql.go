@@ -12,14 +12,19 @@ import (
 )
 
 const advance = `-- name: Advance :one
-SELECT moves.advance($1::uuid)::boolean
+SELECT a.passed::boolean AS passed, a.more::boolean AS more FROM moves.advance($1::uuid) a
 `
 
-func (q *Queries) Advance(ctx context.Context, runID uuid.UUID) (bool, error) {
+type AdvanceRow struct {
+	Passed bool
+	More   bool
+}
+
+func (q *Queries) Advance(ctx context.Context, runID uuid.UUID) (AdvanceRow, error) {
 	row := q.db.QueryRow(ctx, advance, runID)
-	var column_1 bool
-	err := row.Scan(&column_1)
-	return column_1, err
+	var i AdvanceRow
+	err := row.Scan(&i.Passed, &i.More)
+	return i, err
 }
 
 const checkpointedRuns = `-- name: CheckpointedRuns :many

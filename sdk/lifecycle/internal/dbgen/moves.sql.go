@@ -12,6 +12,31 @@ import (
 	"time"
 )
 
+const cut = `-- name: Cut :one
+SELECT moves.cut($1::uuid, $2::uuid, $3::bigint, $4::bigint, $5::text)::boolean
+`
+
+type CutParams struct {
+	RunID   uuid.UUID
+	TryID   uuid.UUID
+	Sent    int64
+	Seq     int64
+	Message string
+}
+
+func (q *Queries) Cut(ctx context.Context, arg CutParams) (bool, error) {
+	row := q.db.QueryRow(ctx, cut,
+		arg.RunID,
+		arg.TryID,
+		arg.Sent,
+		arg.Seq,
+		arg.Message,
+	)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const disable = `-- name: Disable :one
 SELECT moves.disable($1::integer)::boolean
 `

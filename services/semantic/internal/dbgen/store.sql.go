@@ -149,16 +149,17 @@ func (q *Queries) CountParts(ctx context.Context, arg CountPartsParams) ([]Count
 const countStored = `-- name: CountStored :one
 UPDATE open_runs
 SET stored = stored + $1, whole = coalesce(stored + $1 = total, false), notes = notes + $2,
-    unnamed = unnamed + $3, documents_processed = documents_processed + $4,
-    documents_failed = documents_failed + $5, documents_deleted = documents_deleted + $6,
-    chunks_stored = chunks_stored + $7
-WHERE id = $8 AND try_id = $9::uuid AND (total IS NULL OR total >= $10::bigint)
+    waiting = waiting + $3, unnamed = unnamed + $4, documents_processed = documents_processed + $5,
+    documents_failed = documents_failed + $6, documents_deleted = documents_deleted + $7,
+    chunks_stored = chunks_stored + $8
+WHERE id = $9 AND try_id = $10::uuid AND (total IS NULL OR total >= $11::bigint)
 RETURNING whole, EXISTS (SELECT 1 FROM run_checkpoints k WHERE k.try_id = open_runs.try_id) AS checkpointed
 `
 
 type CountStoredParams struct {
 	Stored    int64
 	Notes     int64
+	Waiting   int64
 	Unnamed   int64
 	Processed int64
 	Failed    int64
@@ -180,6 +181,7 @@ func (q *Queries) CountStored(ctx context.Context, arg CountStoredParams) (Count
 	row := q.db.QueryRow(ctx, countStored,
 		arg.Stored,
 		arg.Notes,
+		arg.Waiting,
 		arg.Unnamed,
 		arg.Processed,
 		arg.Failed,
@@ -341,7 +343,7 @@ func (q *Queries) LockRun(ctx context.Context, arg LockRunParams) (LockRunRow, e
 	return i, err
 }
 
-const partsWaitNoLonger = `-- name: PartsWaitNoLonger :exec
+const partsWaitNoLonger = `-- name: PartsWaitNoLonger :execrows
 UPDATE run_messages m SET waits_for = NULL
 FROM (SELECT unnest($2::bigint[]) AS first_no, unnest($3::bigint[]) AS parts) d
 WHERE m.try_id = $1 AND m.no >= d.first_no AND m.no < d.first_no + d.parts AND m.first_no = d.first_no
@@ -355,9 +357,12 @@ type PartsWaitNoLongerParams struct {
 }
 
 // Their document is whole, or known to have failed.
-func (q *Queries) PartsWaitNoLonger(ctx context.Context, arg PartsWaitNoLongerParams) error {
-	_, err := q.db.Exec(ctx, partsWaitNoLonger, arg.TryID, arg.FirstNos, arg.Parts)
-	return err
+func (q *Queries) PartsWaitNoLonger(ctx context.Context, arg PartsWaitNoLongerParams) (int64, error) {
+	result, err := q.db.Exec(ctx, partsWaitNoLonger, arg.TryID, arg.FirstNos, arg.Parts)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const recordCompleted = `-- name: RecordCompleted :one
