@@ -39,7 +39,7 @@ var leftoverQueries = []struct{ what, query string }{
 			AND NOT EXISTS (SELECT FROM unswept_runs u WHERE u.connector_id = s.connector_id)
 			AND NOT EXISTS (SELECT FROM deleted_connectors g WHERE g.id = s.connector_id)
 			AND NOT EXISTS (SELECT FROM connectors c
-				WHERE c.id = s.connector_id AND c.state->'$kit'->'seen' ? s.try_id::text)`},
+				WHERE c.id = s.connector_id AND c.listing->'seen' ? s.try_id::text)`},
 	{"runs that nobody has swept", `
 		SELECT (SELECT count(*) FROM runs WHERE try_id IS NOT NULL), count(*), coalesce(min(u.run_id::text), '')
 		FROM unswept_runs u WHERE NOT EXISTS (SELECT FROM runs r WHERE r.id = u.run_id)`},

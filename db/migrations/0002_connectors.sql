@@ -48,6 +48,10 @@ CREATE TABLE connectors (
     state                jsonb NOT NULL DEFAULT '{}'
         CONSTRAINT connectors_state_object CHECK (jsonb_typeof(state) = 'object')
         CONSTRAINT connectors_state_size CHECK (octet_length(state::text) <= 65536),
+    -- What the last checkpoint handed on of a listing that takes several runs; null outside one.
+    listing              jsonb
+        CONSTRAINT connectors_listing_object CHECK (jsonb_typeof(listing) = 'object')
+        CONSTRAINT connectors_listing_size CHECK (octet_length(listing::text) <= 65536),
     last_sync_at         timestamptz
         CONSTRAINT connectors_last_sync_range CHECK (last_sync_at BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00'),
     next_sync_at         timestamptz

@@ -79,14 +79,18 @@ CREATE TABLE message_tries (
 -- Checkpoints that are counted and wait for messages with smaller numbers. One row for each that waits, so that a later
 -- one, whose predecessors may never come, takes no earlier one away.
 CREATE TABLE run_checkpoints (
-    try_id uuid NOT NULL,
-    run_id uuid NOT NULL,
-    no     bigint NOT NULL CONSTRAINT run_checkpoints_no_range CHECK (no >= 1),
-    state  jsonb NOT NULL
+    try_id  uuid NOT NULL,
+    run_id  uuid NOT NULL,
+    no      bigint NOT NULL CONSTRAINT run_checkpoints_no_range CHECK (no >= 1),
+    state   jsonb NOT NULL
         CONSTRAINT run_checkpoints_state_object CHECK (jsonb_typeof(state) = 'object')
         CONSTRAINT run_checkpoints_state_size CHECK (octet_length(state::text) <= 65536)
         -- As of a configuration: a message with it could never be read.
         CONSTRAINT run_checkpoints_state_depth CHECK (NOT jsonb_path_exists(state, '$.**{101}')),
+    listing jsonb
+        CONSTRAINT run_checkpoints_listing_object CHECK (jsonb_typeof(listing) = 'object')
+        CONSTRAINT run_checkpoints_listing_size CHECK (octet_length(listing::text) <= 65536)
+        CONSTRAINT run_checkpoints_listing_depth CHECK (NOT jsonb_path_exists(listing, '$.**{101}')),
     PRIMARY KEY (try_id, no)
 );
 

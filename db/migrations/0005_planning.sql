@@ -85,7 +85,7 @@ END $$;
 -- +goose StatementBegin
 CREATE FUNCTION moves.put(c connectors) RETURNS void
     LANGUAGE sql AS $$
-    UPDATE connectors SET status = c.status, status_message = c.status_message, state = c.state,
+    UPDATE connectors SET status = c.status, status_message = c.status_message, state = c.state, listing = c.listing,
         last_sync_at = c.last_sync_at, synced_version = c.synced_version,
         listed_version = c.listed_version, next_sync_at = c.next_sync_at,
         due_reason = c.due_reason, slot_at = c.slot_at, slots_through = c.slots_through,

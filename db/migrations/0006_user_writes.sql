@@ -13,6 +13,7 @@ BEGIN
     NEW.config_version := nextval('connector_config_versions');
     NEW.added_version := NEW.config_version;
     NEW.listed_version := NULL;
+    NEW.listing := NULL;
     NEW.synced_version := CASE WHEN NEW.last_sync_at IS NOT NULL THEN NEW.config_version END;
     NEW.run_id := NULL;
     NEW.failure_count := 0;
@@ -39,11 +40,11 @@ END $$;
 CREATE FUNCTION connectors_refuse_moves(old connectors, new connectors) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
-    IF (new.status, new.status_message, new.config_version, new.added_version, new.synced_version, new.listed_version, new.state, new.last_sync_at, new.next_sync_at,
+    IF (new.status, new.status_message, new.config_version, new.added_version, new.synced_version, new.listed_version, new.state, new.listing, new.last_sync_at, new.next_sync_at,
             new.due_reason, new.slot_at, new.slots_through, new.planned_through, new.needs_plan, new.run_id,
             new.failure_count, new.docs_analyzed)
         IS DISTINCT FROM
-       (old.status, old.status_message, old.config_version, old.added_version, old.synced_version, old.listed_version, old.state, old.last_sync_at, old.next_sync_at,
+       (old.status, old.status_message, old.config_version, old.added_version, old.synced_version, old.listed_version, old.state, old.listing, old.last_sync_at, old.next_sync_at,
             old.due_reason, old.slot_at, old.slots_through, old.planned_through, old.needs_plan, old.run_id,
             old.failure_count, old.docs_analyzed) THEN
         RAISE EXCEPTION 'connector %: status, plan, run, state and counts are not written but moved', old.id
@@ -88,6 +89,7 @@ BEGIN
     IF changed THEN
         NEW.config_version := nextval('connector_config_versions');
         NEW.state := '{}';
+        NEW.listing := NULL;
         NEW.failure_count := 0;
         IF OLD.run_id IS NULL THEN   -- the state is gone for which earlier tries' sightings were kept
             INSERT INTO unswept_runs (run_id, connector_id, config_version, outdated)

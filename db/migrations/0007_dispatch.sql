@@ -128,7 +128,7 @@ END $$;
 CREATE FUNCTION moves.redispatch(
     lost_type text, oldest timestamptz, grace interval, max_grace interval, batch integer, moment timestamptz DEFAULT NULL
 ) RETURNS TABLE (run_id uuid, dispatched_at timestamptz, dispatches integer, reason text, connector_id integer, user_id integer,
-        scope text, scope_id text, config jsonb, state jsonb, config_version bigint)
+        scope text, scope_id text, config jsonb, state jsonb, listing jsonb, config_version bigint)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
 #variable_conflict use_column
 DECLARE
@@ -137,7 +137,7 @@ DECLARE
 BEGIN
     RETURN QUERY
     WITH lost AS (
-        SELECT r.id, c.id AS connector, c.user_id, c.scope, c.scope_id, c.config, c.state, c.config_version
+        SELECT r.id, c.id AS connector, c.user_id, c.scope, c.scope_id, c.config, c.state, c.listing, c.config_version
         FROM open_runs r
         JOIN connectors c ON c.id = r.connector_id AND c.run_id = r.id AND c.status = 'PENDING'
         WHERE r.type = lost_type AND r.picked_up_at IS NULL AND r.dispatched_at < before - grace
@@ -149,7 +149,7 @@ BEGIN
     FROM lost
     WHERE r.id = lost.id AND r.picked_up_at IS NULL AND r.dispatched_at < before - grace
     RETURNING r.id, r.dispatched_at, r.dispatches, r.trigger, lost.connector, lost.user_id, lost.scope, lost.scope_id,
-        lost.config, lost.state, lost.config_version;
+        lost.config, lost.state, lost.listing, lost.config_version;
 END $$;
 -- +goose StatementEnd
 
@@ -198,7 +198,7 @@ END $$;
 -- +goose StatementBegin
 CREATE FUNCTION moves.rescue(silent jsonb, foreign_timeout interval, batch integer)
     RETURNS TABLE (lost_run uuid, run_id uuid, connector_id integer, type text, user_id integer, scope text, scope_id text,
-        config jsonb, state jsonb, config_version bigint, dispatched_at timestamptz)
+        config jsonb, state jsonb, listing jsonb, config_version bigint, dispatched_at timestamptz)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
 #variable_conflict use_column
 DECLARE
@@ -217,7 +217,7 @@ BEGIN
         INSERT INTO open_runs (id, connector_id, type, trigger, due_at, started_at, config_version, dispatched_at)
         VALUES (c.run_id, c.id, c.type, 'rescue', present, present, c.config_version, present);
         PERFORM moves.put(c);
-        RETURN QUERY SELECT lost, c.run_id, c.id, c.type, c.user_id, c.scope, c.scope_id, c.config, c.state,
+        RETURN QUERY SELECT lost, c.run_id, c.id, c.type, c.user_id, c.scope, c.scope_id, c.config, c.state, c.listing,
             c.config_version, present;
     END LOOP;
 END $$;

@@ -230,7 +230,10 @@ BEGIN
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     PERFORM moves.end_runs(ARRAY[run], 'completed', NULL);
-    c.state := coalesce(new_state, c.state);
+    IF new_state IS NOT NULL THEN
+        c.state := new_state;
+        c.listing := NULL;
+    END IF;
     PERFORM moves.settled(c);
     RETURN true;
 END $$;

@@ -31,6 +31,7 @@ BEGIN
     WHERE p.try_id = r.try_id AND p.no > r.checkpoint_no AND p.no <= through ORDER BY p.no DESC LIMIT 1;
     IF FOUND THEN
         c.state := k.state;
+        c.listing := k.listing;
         UPDATE open_runs SET checkpoint_no = k.no, counted_through = through WHERE id = r.id;
     END IF;
     RETURN c;
@@ -72,7 +73,7 @@ BEGIN
     END IF;
     c := moves.pass_checkpoint(c, r, through);
     DELETE FROM run_checkpoints k WHERE k.try_id = r.try_id AND k.no <= through;
-    UPDATE connectors SET state = c.state WHERE id = c.id;
+    UPDATE connectors SET state = c.state, listing = c.listing WHERE id = c.id;
     passed := true;
 END $$;
 -- +goose StatementEnd
@@ -107,6 +108,7 @@ BEGIN
     END IF;
     IF clean AND r.new_state IS NOT NULL THEN
         c.state := r.new_state;
+        c.listing := NULL;
     ELSE
         c := moves.pass_checkpoint(c, r, through);
     END IF;

@@ -23,7 +23,10 @@ func (r *Run) Checkpoint(ctx context.Context, v any) error {
 		return err
 	}
 	// Before a number is taken: a number that is never sent ends the run.
-	if err := checkStateSize(r.withCarried(state, maxNumber)); err != nil {
+	if err := checkStateSize(state); err != nil {
+		return err
+	}
+	if err := r.checkLegs(); err != nil {
 		return err
 	}
 	no, err := r.outbox.number(1)
@@ -33,7 +36,7 @@ func (r *Run) Checkpoint(ctx context.Context, v any) error {
 	r.notes.Add(1)
 	m := r.envelope(no)
 	m.Body = &internalpb.DocumentProcessRequest_Checkpoint{
-		Checkpoint: &internalpb.SyncCheckpoint{State: r.withCarried(state, no)},
+		Checkpoint: &internalpb.SyncCheckpoint{State: state, Listing: r.handsOn(no)},
 	}
 	if err := r.outbox.send(ctx, m); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
@@ -42,23 +45,29 @@ func (r *Run) Checkpoint(ctx context.Context, v any) error {
 	return nil
 }
 
-// withCarried is a state with what the kit hands, beside the handler's, to the run that continues from checkpoint no.
-func (r *Run) withCarried(state *structpb.Struct, no int64) *structpb.Struct {
+// checkLegs refuses a checkpoint of a listing that has gone on for too long.
+func (r *Run) checkLegs() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	kit := map[string]*structpb.Value{}
+	if n := len(r.carried().earlier); n >= maxLegs {
+		return fmt.Errorf("checkpoint: the listing goes on over %d runs already, and may over %d: begin it again", n, maxLegs)
+	}
+	return nil
+}
+
+// handsOn is what the run that continues from checkpoint no is to know of the listing; nil outside one.
+func (r *Run) handsOn(no int64) *structpb.Struct {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fields := map[string]*structpb.Value{}
 	if r.partial || r.carried().partial {
-		kit[carriedPartial] = structpb.NewBoolValue(true)
+		fields[carriedPartial] = structpb.NewBoolValue(true)
 	}
 	if seen := r.carried().covers(r.try.ID, no); len(seen) > 0 {
-		kit[carriedSeen] = structpb.NewStructValue(&structpb.Struct{Fields: seen})
+		fields[carriedSeen] = structpb.NewStructValue(&structpb.Struct{Fields: seen})
 	}
-	fields := make(map[string]*structpb.Value, len(state.Fields)+1)
-	for key, value := range state.Fields {
-		fields[key] = value
-	}
-	if len(kit) > 0 {
-		fields[kitKey] = structpb.NewStructValue(&structpb.Struct{Fields: kit})
+	if len(fields) == 0 {
+		return nil
 	}
 	return &structpb.Struct{Fields: fields}
 }

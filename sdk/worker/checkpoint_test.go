@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/wire"
@@ -20,16 +21,23 @@ type page struct {
 
 // continuing is a trigger with the state that a checkpoint left.
 func continuing(m *internalpb.DocumentProcessRequest) func(*internalpb.ConnectorSyncRequest) {
-	return func(r *internalpb.ConnectorSyncRequest) { r.State = m.GetCheckpoint().GetState() }
+	return func(r *internalpb.ConnectorSyncRequest) {
+		r.State, r.Listing = m.GetCheckpoint().GetState(), m.GetCheckpoint().GetListing()
+	}
 }
 
-// handedOn is a checkpoint's state as JSON.
+// handedOn is a checkpoint's state as JSON, with what it says of the listing.
 func handedOn(t *testing.T, m *internalpb.DocumentProcessRequest) string {
 	t.Helper()
 	require.NotNil(t, m.GetCheckpoint())
-	data, err := wire.JSON(m.GetCheckpoint().State)
+	state, err := wire.JSON(m.GetCheckpoint().State)
 	require.NoError(t, err)
-	return string(data)
+	if m.GetCheckpoint().Listing == nil {
+		return string(state)
+	}
+	listing, err := wire.JSON(m.GetCheckpoint().Listing)
+	require.NoError(t, err)
+	return fmt.Sprintf(`[%s, %s]`, state, listing)
 }
 
 // stores keeps documents as if a run had put them.
@@ -74,20 +82,17 @@ func TestACheckpointIsNumberedWithTheDocumentsAndIsNoState(t *testing.T) {
 func TestACheckpointThatPostgresWouldRefuseIsRefusedAtOnceAndTakesNoNumber(t *testing.T) {
 	f := newFixture(t)
 	for name, state := range map[string]any{
-		"too long":  map[string]string{"x": strings.Repeat("x", worker.MaxStateBytes-20)},
+		"too long":  map[string]string{"x": strings.Repeat("x", worker.MaxStateBytes)},
 		"NUL":       map[string]string{"x": "a\x00"},
 		"no object": []int{1},
-		"the kit's": map[string]string{"$kit": "x"},
 	} {
-		var err, end error
+		var err error
 		c := f.inside(func(ctx context.Context, run *worker.Run) error {
 			run.BeginListing()
 			err = run.Checkpoint(ctx, state)
-			end = run.SetState(map[string]string{"$kit": "x"})
 			return run.Checkpoint(ctx, page{1})
 		})
 		require.Error(t, err, name)
-		require.Error(t, end)
 		f.whole(c, 1)
 	}
 }
@@ -138,7 +143,7 @@ func TestAListingMarksWhatItShows(t *testing.T) {
 		sent[1].GetPart().Listing, sent[2].GetPart().Listing, sent[3].GetSeen().Listing, sent[5].GetPart().Listing, sent[6].GetPart().Listing,
 	})
 	require.Equal(t, []string{"a", "b"}, sent[3].GetSeen().SourceIds)
-	require.JSONEq(t, `{"page": 1, "$kit": {"seen": {`+leg(sent[4].Try, 1, 4)+`}}}`, handedOn(t, sent[4]))
+	require.JSONEq(t, `[{"page": 1}, {"seen": {`+leg(sent[4].Try, 1, 4)+`}}]`, handedOn(t, sent[4]))
 	require.JSONEq(t, `{"page": 2}`, handedOn(t, sent[7]))
 }
 
@@ -189,7 +194,7 @@ func TestAContinuedListingKnowsWhatEarlierRunsHaveShown(t *testing.T) {
 	require.Equal(t, map[string]any{"page": 1.0}, state)
 	sent := f.whole(c, 3)
 	require.Equal(t, []int32{1, 1}, []int32{sent[1].GetPart().Listing, sent[2].GetSeen().Listing})
-	require.JSONEq(t, `{"page": 2, "$kit": {"seen": {`+leg(old, 1, 1)+`, `+leg(sent[3].Try, 1, 3)+`}}}`, handedOn(t, sent[3]))
+	require.JSONEq(t, `[{"page": 2}, {"seen": {`+leg(old, 1, 1)+`, `+leg(sent[3].Try, 1, 3)+`}}]`, handedOn(t, sent[3]))
 }
 
 func TestARunThatBeginsAllOverForgetsWhatEarlierRunsHaveShown(t *testing.T) {
@@ -220,7 +225,7 @@ func TestARunThatBeginsAllOverForgetsWhatEarlierRunsHaveShown(t *testing.T) {
 	require.False(t, known["shown"].Seen)
 	sent := f.whole(c, 2)
 	require.Equal(t, []string{"shown"}, sent[1].GetSeen().SourceIds)
-	require.JSONEq(t, `{"page": 2, "$kit": {"seen": {`+leg(sent[2].Try, 2, 2)+`}}}`, handedOn(t, sent[2]))
+	require.JSONEq(t, `[{"page": 2}, {"seen": {`+leg(sent[2].Try, 2, 2)+`}}]`, handedOn(t, sent[2]))
 	require.True(t, sent[0].GetCompleted().ListingWhole)
 }
 
@@ -234,7 +239,28 @@ func TestAListingThatWasPartialStaysSoInTheRunThatContinues(t *testing.T) {
 		continuing(f.whole(first, 1)[1]))
 	sent := f.whole(second, 1)
 	require.False(t, sent[0].GetCompleted().ListingWhole)
-	require.JSONEq(t, `{"page": 2, "$kit": {"partial": true}}`, handedOn(t, sent[1]))
+	require.JSONEq(t, `[{"page": 2}, {"partial": true}]`, handedOn(t, sent[1]))
+}
+
+func TestAListingThatGoesOnOverHundredsOfRunsIsToBeginAgain(t *testing.T) {
+	f := newFixture(t)
+	seen := map[string]any{}
+	for range worker.MaxLegs {
+		seen[uuid.NewString()] = map[string]any{"listing": 2147483647, "no": 1 << 40}
+	}
+	listing, err := structpb.NewStruct(map[string]any{"partial": true, "seen": seen})
+	require.NoError(t, err)
+	var refused error
+	c := f.inside(func(ctx context.Context, run *worker.Run) error {
+		refused = run.Checkpoint(ctx, page{1})
+		run.BeginListing()
+		return run.Checkpoint(ctx, page{2})
+	}, func(r *internalpb.ConnectorSyncRequest) { r.Listing = listing })
+	require.ErrorContains(t, refused, "begin it again")
+	f.whole(c, 1)
+	data, err := wire.JSON(listing)
+	require.NoError(t, err)
+	f.exec(`INSERT INTO run_checkpoints (try_id, run_id, no, state, listing) VALUES (gen_random_uuid(), gen_random_uuid(), 1, '{}', $1)`, data)
 }
 
 func TestManySeenDocumentsTravelInMessagesThatFit(t *testing.T) {

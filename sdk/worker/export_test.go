@@ -10,3 +10,6 @@ func (w *Worker) SetStuckAfter(d time.Duration) { w.stuckAfter = d }
 
 // SetQueryTimeout makes what a handler's question to Postgres may take short enough to be waited for.
 func (w *Worker) SetQueryTimeout(d time.Duration) { w.queryTimeout = d }
+
+// MaxLegs is over how many runs a listing may go on.
+const MaxLegs = maxLegs

@@ -11,13 +11,11 @@ import (
 )
 
 const (
-	// kitKey is the key of a state that the kit keeps for itself; handlers neither see nor set it.
-	kitKey = "$kit"
-	// carriedPartial and carriedSeen are the keys under it.
+	// carriedPartial and carriedSeen are the keys of what a checkpoint hands on of a listing.
 	carriedPartial = "partial"
 	carriedSeen    = "seen"
-	// maxNumber is the longest that a number is written.
-	maxNumber = 1<<40 - 1
+	// maxLegs bounds over how many runs a listing may go on, so that what a checkpoint hands on stays below its 65,536 bytes.
+	maxLegs = 500
 	// seenBatch and seenBytes bound how many documents one message says are there.
 	seenBatch = 1000
 	seenBytes = 256 << 10
@@ -124,12 +122,12 @@ func (r *Run) carried() *listing {
 		return r.inListing
 	}
 	r.inListing = &listing{}
-	kit := r.request.GetState().GetFields()[kitKey].GetStructValue().GetFields()
-	r.inListing.partial = kit[carriedPartial].GetBoolValue()
-	for name, value := range kit[carriedSeen].GetStructValue().GetFields() {
+	handedOn := r.request.GetListing().GetFields()
+	r.inListing.partial = handedOn[carriedPartial].GetBoolValue()
+	for name, value := range handedOn[carriedSeen].GetStructValue().GetFields() {
 		try, err := uuid.Parse(name)
 		if err != nil {
-			continue // somebody wrote the state by hand: what it does not say was not shown
+			continue // somebody wrote it by hand: what it does not say was not shown
 		}
 		of := value.GetStructValue().GetFields()
 		r.inListing.begun, r.inListing.current = 1, 1

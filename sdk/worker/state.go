@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"strconv"
 	"strings"
 
@@ -21,12 +20,7 @@ const MaxStateBytes = 64 << 10
 // not complete. An empty state leaves v as it is. Integers above 2^53 come back as strings: a field for them must be a
 // string, or tagged `json:",string"`.
 func (r *Run) State(v any) error {
-	state := r.request.GetState()
-	if _, carries := state.GetFields()[kitKey]; carries {
-		state = &structpb.Struct{Fields: maps.Clone(state.Fields)}
-		delete(state.Fields, kitKey)
-	}
-	return decodeStruct("state", state, v, false)
+	return decodeStruct("state", r.request.GetState(), v, false)
 }
 
 // SetState says what State is to return at the next sync; v must be a JSON object. It is committed together with the
@@ -55,9 +49,6 @@ func handlersState(v any) (*structpb.Struct, error) {
 	state, err := wire.Struct(data)
 	if err != nil {
 		return nil, fmt.Errorf("state must be a JSON object: %w", err)
-	}
-	if _, taken := state.GetFields()[kitKey]; taken {
-		return nil, fmt.Errorf("state has the key %q, which is not a handler's", kitKey)
 	}
 	return state, nil
 }

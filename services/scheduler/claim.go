@@ -105,6 +105,7 @@ type Trigger struct {
 	ScopeID       *string
 	Config        []byte
 	State         []byte
+	Listing       []byte // empty outside a listing that takes several runs
 	ConfigVersion int64
 	Session       uuid.UUID
 	Reason        string
@@ -179,7 +180,7 @@ type claim struct {
 
 func triggerOf(connectorType string, r dbgen.LockDueRow) Trigger {
 	return Trigger{
-		ID: r.ID, Type: connectorType, UserID: r.UserID, Scope: r.Scope, ScopeID: r.ScopeID, Config: r.Config, State: r.State,
+		ID: r.ID, Type: connectorType, UserID: r.UserID, Scope: r.Scope, ScopeID: r.ScopeID, Config: r.Config, State: r.State, Listing: r.Listing,
 		ConfigVersion: r.ConfigVersion, Session: uuid.New(), Reason: r.DueReason, DueAt: r.NextSyncAt, DispatchedAt: r.Now,
 		claimedAt: time.Now(),
 	}

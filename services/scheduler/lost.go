@@ -122,7 +122,7 @@ func (s *Scheduler) republish(ctx context.Context, connectorType string, grace t
 	for i, r := range rows {
 		batch[i] = Trigger{
 			ID: orZero(r.ConnectorID), Type: connectorType, UserID: orZero(r.UserID), Scope: orZero(r.Scope), ScopeID: r.ScopeID,
-			Config: r.Config, State: r.State, ConfigVersion: orZero(r.ConfigVersion), Session: orZero(r.RunID),
+			Config: r.Config, State: r.State, Listing: r.Listing, ConfigVersion: orZero(r.ConfigVersion), Session: orZero(r.RunID),
 			Reason: orZero(r.Reason), DispatchedAt: orZero(r.DispatchedAt),
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/internal/tracing"
@@ -183,9 +184,15 @@ func encode(t *Trigger) ([]byte, error) {
 	if err != nil {
 		return nil, wrap("state", err)
 	}
+	var listing *structpb.Struct
+	if len(t.Listing) > 0 {
+		if listing, err = wire.Struct(t.Listing); err != nil {
+			return nil, wrap("listing", err)
+		}
+	}
 	return proto.Marshal(&internalpb.ConnectorSyncRequest{
 		ConnectorId: t.ID, Type: wire.Type(t.Type), TypeName: t.Type, UserId: t.UserID,
 		Scope: scope, ScopeId: t.ScopeID, Config: config, State: state, ChunkingSession: t.Session.String(),
-		ConfigVersion: t.ConfigVersion, DueReason: t.Reason,
+		ConfigVersion: t.ConfigVersion, DueReason: t.Reason, Listing: listing,
 	})
 }

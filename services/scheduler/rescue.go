@@ -79,7 +79,7 @@ func (s *Scheduler) claimAgain(ctx context.Context, silent []byte) ([]dbgen.Resc
 	for i, r := range rows {
 		batch[i] = Trigger{
 			ID: orZero(r.ConnectorID), Type: orZero(r.Type), UserID: orZero(r.UserID), Scope: orZero(r.Scope), ScopeID: r.ScopeID,
-			Config: r.Config, State: r.State, ConfigVersion: orZero(r.ConfigVersion), Session: orZero(r.RunID), Reason: "rescue",
+			Config: r.Config, State: r.State, Listing: r.Listing, ConfigVersion: orZero(r.ConfigVersion), Session: orZero(r.RunID), Reason: "rescue",
 			DueAt: orZero(r.DispatchedAt), DispatchedAt: orZero(r.DispatchedAt), claimedAt: time.Now(), rescued: orZero(r.LostRun),
 		}
 		s.dispatcher.traceEnd(ctx, tracing.Rescue, batch[i].rescued, batch[i].ID, string(lifecycle.WorkerLost))

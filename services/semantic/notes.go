@@ -66,13 +66,7 @@ func (t *storing) writeNotes(ctx context.Context, items []*item) (written int64,
 		switch {
 		case it.poison != "":
 		case it.note.checkpoint != nil:
-			state, err := wire.JSON(it.note.checkpoint.State)
-			if err == nil {
-				err = t.q.KeepCheckpoint(ctx, dbgen.KeepCheckpointParams{
-					TryID: t.try.ID, RunID: t.try.Run, No: it.no, State: state,
-				})
-			}
-			if err != nil {
+			if err := t.keepCheckpoint(ctx, it.no, it.note.checkpoint); err != nil {
 				return written, fmt.Errorf("keep checkpoint %d: %w", it.no, err)
 			}
 		default:
@@ -88,6 +82,19 @@ func (t *storing) writeNotes(ctx context.Context, items []*item) (written int64,
 		return written, fmt.Errorf("write down what was seen: %w", err)
 	}
 	return written, nil
+}
+
+func (t *storing) keepCheckpoint(ctx context.Context, no int64, checkpoint *internalpb.SyncCheckpoint) (err error) {
+	p := dbgen.KeepCheckpointParams{TryID: t.try.ID, RunID: t.try.Run, No: no}
+	if p.State, err = wire.JSON(checkpoint.State); err != nil {
+		return fmt.Errorf("state: %w", err)
+	}
+	if checkpoint.Listing != nil {
+		if p.Listing, err = wire.JSON(checkpoint.Listing); err != nil {
+			return fmt.Errorf("listing: %w", err)
+		}
+	}
+	return t.q.KeepCheckpoint(ctx, p)
 }
 
 // advance passes the checkpoints of a run before which everything is stored. Where somebody holds the connector it is left

@@ -20,11 +20,11 @@ func inListing(listing int32) func(*internalpb.DocumentPart) {
 // covering is a checkpoint that speaks of its session's first listing, as the worker kit makes it.
 func (c trip) covering(no int64) *internalpb.DocumentProcessRequest {
 	m := c.checkpoint(no, 1)
-	kit, err := structpb.NewValue(map[string]any{"seen": map[string]any{
+	listing, err := structpb.NewStruct(map[string]any{"seen": map[string]any{
 		c.try.String(): map[string]any{"listing": 1, "no": no},
 	}})
 	require.NoError(c.f.t, err)
-	m.GetCheckpoint().State.Fields["$kit"] = kit
+	m.GetCheckpoint().Listing = listing
 	return m
 }
 

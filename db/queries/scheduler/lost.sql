@@ -12,7 +12,7 @@ ORDER BY earliest.dispatched_at;
 -- Where the oldest message says that it was dispatched in the future, its arrival is what is known of it.
 SELECT r.run_id::uuid AS run_id, r.dispatched_at::timestamptz AS dispatched_at, r.dispatches::integer AS dispatches,
     r.reason::text AS reason, r.connector_id::integer AS connector_id, r.user_id::integer AS user_id, r.scope::text AS scope,
-    r.scope_id, r.config::jsonb AS config, r.state::jsonb AS state, r.config_version::bigint AS config_version
+    r.scope_id, r.config::jsonb AS config, r.state::jsonb AS state, r.listing, r.config_version::bigint AS config_version
 FROM moves.redispatch(@type::text,
     CASE WHEN sqlc.narg('oldest')::timestamptz > coalesce(sqlc.narg('now')::timestamptz, clock_timestamp())
         THEN sqlc.narg('arrived')::timestamptz ELSE sqlc.narg('oldest')::timestamptz END,

@@ -81,7 +81,7 @@ WHERE id = @run_id AND try_id = @try_id::uuid AND (total IS NULL OR total >= @hi
 RETURNING whole, EXISTS (SELECT 1 FROM run_checkpoints k WHERE k.try_id = open_runs.try_id) AS checkpointed;
 
 -- name: KeepCheckpoint :exec
-INSERT INTO run_checkpoints (try_id, run_id, no, state) VALUES (@try_id, @run_id, @no, @state);
+INSERT INTO run_checkpoints (try_id, run_id, no, state, listing) VALUES (@try_id, @run_id, @no, @state, sqlc.narg('listing')::jsonb);
 
 -- name: Sight :exec
 -- Sorted, like every lock of a store.

@@ -30,7 +30,7 @@ WHERE (s.connector_id, s.try_id, s.listing, s.source_id) IN (
         AND NOT EXISTS (SELECT 1 FROM open_runs r WHERE r.connector_id = o.connector_id AND r.try_id = o.try_id)
         AND NOT EXISTS (
             SELECT 1 FROM connectors c
-            WHERE c.id = o.connector_id AND c.state->'$kit'->'seen' ? o.try_id::text)
+            WHERE c.id = o.connector_id AND c.listing->'seen' ? o.try_id::text)
     LIMIT @batch::integer);
 
 -- name: SweepTries :exec

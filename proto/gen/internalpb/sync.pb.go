@@ -51,7 +51,9 @@ type ConnectorSyncRequest struct {
 	// The version of config, scope and owner this trip runs with.
 	ConfigVersion int64 `protobuf:"varint,10,opt,name=config_version,json=configVersion,proto3" json:"config_version,omitempty"`
 	// Why it was due: new, schedule, manual, retry, rescue, ...
-	DueReason     string `protobuf:"bytes,11,opt,name=due_reason,json=dueReason,proto3" json:"due_reason,omitempty"`
+	DueReason string `protobuf:"bytes,11,opt,name=due_reason,json=dueReason,proto3" json:"due_reason,omitempty"`
+	// What the last checkpoint handed on of a listing that takes several runs; not there outside one.
+	Listing       *structpb.Struct `protobuf:"bytes,12,opt,name=listing,proto3" json:"listing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -161,6 +163,13 @@ func (x *ConnectorSyncRequest) GetDueReason() string {
 		return x.DueReason
 	}
 	return ""
+}
+
+func (x *ConnectorSyncRequest) GetListing() *structpb.Struct {
+	if x != nil {
+		return x.Listing
+	}
+	return nil
 }
 
 // DocumentProcessRequest is one numbered message of a try on document.process. Session, try and number are repeated in the
@@ -645,7 +654,10 @@ func (x *DocumentDeletion) GetSourceId() string {
 type SyncCheckpoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The source's cursor.
-	State         *structpb.Struct `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
+	State *structpb.Struct `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
+	// What the run that goes on from here is to know of a listing that is under way: {"partial": whether some of it could not be
+	// listed, "seen": {a try: {"listing": which of its, "no": up to which number}}}.
+	Listing       *structpb.Struct `protobuf:"bytes,2,opt,name=listing,proto3" json:"listing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -683,6 +695,13 @@ func (*SyncCheckpoint) Descriptor() ([]byte, []int) {
 func (x *SyncCheckpoint) GetState() *structpb.Struct {
 	if x != nil {
 		return x.State
+	}
+	return nil
+}
+
+func (x *SyncCheckpoint) GetListing() *structpb.Struct {
+	if x != nil {
+		return x.Listing
 	}
 	return nil
 }
@@ -828,7 +847,7 @@ var File_echomind_internal_sync_proto protoreflect.FileDescriptor
 
 const file_echomind_internal_sync_proto_rawDesc = "" +
 	"\n" +
-	"\x1cechomind/internal/sync.proto\x12\x11echomind.internal\x1a\x1fechomind/public/connector.proto\x1a\x1cgoogle/protobuf/struct.proto\"\xd8\x03\n" +
+	"\x1cechomind/internal/sync.proto\x12\x11echomind.internal\x1a\x1fechomind/public/connector.proto\x1a\x1cgoogle/protobuf/struct.proto\"\x8b\x04\n" +
 	"\x14ConnectorSyncRequest\x12!\n" +
 	"\fconnector_id\x18\x01 \x01(\x05R\vconnectorId\x122\n" +
 	"\x04type\x18\x02 \x01(\x0e2\x1e.echomind.public.ConnectorTypeR\x04type\x12\x17\n" +
@@ -842,7 +861,8 @@ const file_echomind_internal_sync_proto_rawDesc = "" +
 	"\x0econfig_version\x18\n" +
 	" \x01(\x03R\rconfigVersion\x12\x1d\n" +
 	"\n" +
-	"due_reason\x18\v \x01(\tR\tdueReasonB\v\n" +
+	"due_reason\x18\v \x01(\tR\tdueReason\x121\n" +
+	"\alisting\x18\f \x01(\v2\x17.google.protobuf.StructR\alistingB\v\n" +
 	"\t_scope_id\"\xf8\x03\n" +
 	"\x16DocumentProcessRequest\x12!\n" +
 	"\fconnector_id\x18\x01 \x01(\x05R\vconnectorId\x12)\n" +
@@ -886,9 +906,10 @@ const file_echomind_internal_sync_proto_rawDesc = "" +
 	"\x05start\x18\x03 \x01(\x03R\x05start\x12\x10\n" +
 	"\x03end\x18\x04 \x01(\x03R\x03end\"/\n" +
 	"\x10DocumentDeletion\x12\x1b\n" +
-	"\tsource_id\x18\x01 \x01(\tR\bsourceId\"?\n" +
+	"\tsource_id\x18\x01 \x01(\tR\bsourceId\"r\n" +
 	"\x0eSyncCheckpoint\x12-\n" +
-	"\x05state\x18\x01 \x01(\v2\x17.google.protobuf.StructR\x05state\"H\n" +
+	"\x05state\x18\x01 \x01(\v2\x17.google.protobuf.StructR\x05state\x121\n" +
+	"\alisting\x18\x02 \x01(\v2\x17.google.protobuf.StructR\alisting\"H\n" +
 	"\rDocumentsSeen\x12\x1d\n" +
 	"\n" +
 	"source_ids\x18\x01 \x03(\tR\tsourceIds\x12\x18\n" +
@@ -931,19 +952,21 @@ var file_echomind_internal_sync_proto_depIdxs = []int32{
 	9,  // 1: echomind.internal.ConnectorSyncRequest.scope:type_name -> echomind.public.ConnectorScope
 	10, // 2: echomind.internal.ConnectorSyncRequest.config:type_name -> google.protobuf.Struct
 	10, // 3: echomind.internal.ConnectorSyncRequest.state:type_name -> google.protobuf.Struct
-	2,  // 4: echomind.internal.DocumentProcessRequest.part:type_name -> echomind.internal.DocumentPart
-	4,  // 5: echomind.internal.DocumentProcessRequest.deletion:type_name -> echomind.internal.DocumentDeletion
-	7,  // 6: echomind.internal.DocumentProcessRequest.completed:type_name -> echomind.internal.SyncCompleted
-	5,  // 7: echomind.internal.DocumentProcessRequest.checkpoint:type_name -> echomind.internal.SyncCheckpoint
-	6,  // 8: echomind.internal.DocumentProcessRequest.seen:type_name -> echomind.internal.DocumentsSeen
-	3,  // 9: echomind.internal.DocumentPart.chunks:type_name -> echomind.internal.Chunk
-	10, // 10: echomind.internal.SyncCheckpoint.state:type_name -> google.protobuf.Struct
-	10, // 11: echomind.internal.SyncCompleted.new_state:type_name -> google.protobuf.Struct
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	10, // 4: echomind.internal.ConnectorSyncRequest.listing:type_name -> google.protobuf.Struct
+	2,  // 5: echomind.internal.DocumentProcessRequest.part:type_name -> echomind.internal.DocumentPart
+	4,  // 6: echomind.internal.DocumentProcessRequest.deletion:type_name -> echomind.internal.DocumentDeletion
+	7,  // 7: echomind.internal.DocumentProcessRequest.completed:type_name -> echomind.internal.SyncCompleted
+	5,  // 8: echomind.internal.DocumentProcessRequest.checkpoint:type_name -> echomind.internal.SyncCheckpoint
+	6,  // 9: echomind.internal.DocumentProcessRequest.seen:type_name -> echomind.internal.DocumentsSeen
+	3,  // 10: echomind.internal.DocumentPart.chunks:type_name -> echomind.internal.Chunk
+	10, // 11: echomind.internal.SyncCheckpoint.state:type_name -> google.protobuf.Struct
+	10, // 12: echomind.internal.SyncCheckpoint.listing:type_name -> google.protobuf.Struct
+	10, // 13: echomind.internal.SyncCompleted.new_state:type_name -> google.protobuf.Struct
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_echomind_internal_sync_proto_init() }

@@ -15,7 +15,7 @@ INSERT INTO connectors (id, name, type, user_id, scope, scope_id, config, refres
     max_retries, created_by, updated_by)
 VALUES (coalesce($1::integer, nextval('connectors_id_seq'))::integer, $2, $3, $4, $5,
     $6, $7, $8, $9, $10, $11, $12, $12)
-RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, run_id, failure_count, docs_analyzed, at_fault
+RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, run_id, failure_count, docs_analyzed, at_fault
 `
 
 type AddConnectorParams struct {
@@ -73,6 +73,7 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 		&i.SyncedVersion,
 		&i.ListedVersion,
 		&i.State,
+		&i.Listing,
 		&i.LastSyncAt,
 		&i.NextSyncAt,
 		&i.DueReason,
@@ -117,7 +118,7 @@ func (q *Queries) DeleteConnector(ctx context.Context, id int32) (int64, error) 
 }
 
 const getConnector = `-- name: GetConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, run_id, failure_count, docs_analyzed, at_fault FROM connectors WHERE id = $1
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, run_id, failure_count, docs_analyzed, at_fault FROM connectors WHERE id = $1
 `
 
 func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error) {
@@ -147,6 +148,7 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error)
 		&i.SyncedVersion,
 		&i.ListedVersion,
 		&i.State,
+		&i.Listing,
 		&i.LastSyncAt,
 		&i.NextSyncAt,
 		&i.DueReason,
@@ -192,7 +194,7 @@ func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, erro
 }
 
 const listConnectors = `-- name: ListConnectors :many
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, run_id, failure_count, docs_analyzed, at_fault FROM connectors
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, run_id, failure_count, docs_analyzed, at_fault FROM connectors
 WHERE id > $1
     AND ($2::text IS NULL OR type = $2)
     AND ($3::text IS NULL OR status = $3)
@@ -248,6 +250,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 			&i.SyncedVersion,
 			&i.ListedVersion,
 			&i.State,
+			&i.Listing,
 			&i.LastSyncAt,
 			&i.NextSyncAt,
 			&i.DueReason,
@@ -271,7 +274,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 }
 
 const lockConnector = `-- name: LockConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, run_id, failure_count, docs_analyzed, at_fault FROM connectors WHERE id = $1 FOR UPDATE
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, run_id, failure_count, docs_analyzed, at_fault FROM connectors WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error) {
@@ -301,6 +304,7 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error
 		&i.SyncedVersion,
 		&i.ListedVersion,
 		&i.State,
+		&i.Listing,
 		&i.LastSyncAt,
 		&i.NextSyncAt,
 		&i.DueReason,
@@ -362,7 +366,7 @@ SET name = $1, type = $2, config = $3, scope = $4, scope_id = $5, user_id = $6,
     refresh_freq_minutes = $7, schedule_cron = $8, time_zone = $9,
     max_retries = $10, updated_by = $11, updated_at = clock_timestamp()
 WHERE id = $12
-RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, run_id, failure_count, docs_analyzed, at_fault
+RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, run_id, failure_count, docs_analyzed, at_fault
 `
 
 type UpdateConnectorParams struct {
@@ -420,6 +424,7 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		&i.SyncedVersion,
 		&i.ListedVersion,
 		&i.State,
+		&i.Listing,
 		&i.LastSyncAt,
 		&i.NextSyncAt,
 		&i.DueReason,

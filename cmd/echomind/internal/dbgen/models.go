@@ -34,6 +34,7 @@ type Connector struct {
 	SyncedVersion      *int64
 	ListedVersion      *int64
 	State              []byte
+	Listing            []byte
 	LastSyncAt         *time.Time
 	NextSyncAt         *time.Time
 	DueReason          *string

@@ -135,7 +135,7 @@ func (s *dyingDrive) Checkpoint(ctx context.Context, state any) error {
 	}
 	for {
 		var is bool
-		err := s.g.pool.QueryRow(ctx, `SELECT coalesce(state - '$kit' = $2, false) FROM connectors WHERE id = $1`, s.g.id, data).Scan(&is)
+		err := s.g.pool.QueryRow(ctx, `SELECT coalesce(state = $2, false) FROM connectors WHERE id = $1`, s.g.id, data).Scan(&is)
 		if err != nil {
 			return err
 		}

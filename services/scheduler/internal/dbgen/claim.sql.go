@@ -66,7 +66,7 @@ func (q *Queries) DueTypes(ctx context.Context, now *time.Time) ([]DueTypesRow, 
 
 const lockDue = `-- name: LockDue :many
 SELECT c.id::integer AS id, c.user_id::integer AS user_id, c.scope::text AS scope, c.scope_id, c.config::jsonb AS config,
-    c.state::jsonb AS state, c.config_version::bigint AS config_version, c.next_sync_at::timestamptz AS next_sync_at,
+    c.state::jsonb AS state, c.listing, c.config_version::bigint AS config_version, c.next_sync_at::timestamptz AS next_sync_at,
     c.due_reason::text AS due_reason, c.slot_at, c.schedule_cron, c.time_zone::text AS time_zone,
     (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now
 FROM moves.lock_due($2::text, $3::integer, $4::integer, $1::timestamptz) c
@@ -86,6 +86,7 @@ type LockDueRow struct {
 	ScopeID       *string
 	Config        []byte
 	State         []byte
+	Listing       []byte
 	ConfigVersion int64
 	NextSyncAt    time.Time
 	DueReason     string
@@ -117,6 +118,7 @@ func (q *Queries) LockDue(ctx context.Context, arg LockDueParams) ([]LockDueRow,
 			&i.ScopeID,
 			&i.Config,
 			&i.State,
+			&i.Listing,
 			&i.ConfigVersion,
 			&i.NextSyncAt,
 			&i.DueReason,

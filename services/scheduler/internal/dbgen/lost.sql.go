@@ -73,7 +73,7 @@ func (q *Queries) PendingTypes(ctx context.Context, arg PendingTypesParams) ([]s
 const redispatch = `-- name: Redispatch :many
 SELECT r.run_id::uuid AS run_id, r.dispatched_at::timestamptz AS dispatched_at, r.dispatches::integer AS dispatches,
     r.reason::text AS reason, r.connector_id::integer AS connector_id, r.user_id::integer AS user_id, r.scope::text AS scope,
-    r.scope_id, r.config::jsonb AS config, r.state::jsonb AS state, r.config_version::bigint AS config_version
+    r.scope_id, r.config::jsonb AS config, r.state::jsonb AS state, r.listing, r.config_version::bigint AS config_version
 FROM moves.redispatch($1::text,
     CASE WHEN $2::timestamptz > coalesce($3::timestamptz, clock_timestamp())
         THEN $4::timestamptz ELSE $2::timestamptz END,
@@ -101,6 +101,7 @@ type RedispatchRow struct {
 	ScopeID       *string
 	Config        []byte
 	State         []byte
+	Listing       []byte
 	ConfigVersion *int64
 }
 
@@ -133,6 +134,7 @@ func (q *Queries) Redispatch(ctx context.Context, arg RedispatchParams) ([]Redis
 			&i.ScopeID,
 			&i.Config,
 			&i.State,
+			&i.Listing,
 			&i.ConfigVersion,
 		); err != nil {
 			return nil, err

@@ -49,7 +49,7 @@ func (q *Queries) LostLeft(ctx context.Context, arg LostLeftParams) (int64, erro
 
 const rescue = `-- name: Rescue :many
 SELECT r.lost_run::uuid AS lost_run, r.run_id::uuid AS run_id, r.connector_id::integer AS connector_id, r.type::text AS type,
-    r.user_id::integer AS user_id, r.scope::text AS scope, r.scope_id, r.config::jsonb AS config, r.state::jsonb AS state,
+    r.user_id::integer AS user_id, r.scope::text AS scope, r.scope_id, r.config::jsonb AS config, r.state::jsonb AS state, r.listing,
     r.config_version::bigint AS config_version, r.dispatched_at::timestamptz AS dispatched_at
 FROM moves.rescue($1::jsonb, $2::interval, $3::integer) r
 `
@@ -70,6 +70,7 @@ type RescueRow struct {
 	ScopeID       *string
 	Config        []byte
 	State         []byte
+	Listing       []byte
 	ConfigVersion *int64
 	DispatchedAt  *time.Time
 }
@@ -93,6 +94,7 @@ func (q *Queries) Rescue(ctx context.Context, arg RescueParams) ([]RescueRow, er
 			&i.ScopeID,
 			&i.Config,
 			&i.State,
+			&i.Listing,
 			&i.ConfigVersion,
 			&i.DispatchedAt,
 		); err != nil {

@@ -226,14 +226,15 @@ func (q *Queries) HighestNumber(ctx context.Context, tryID uuid.UUID) (int64, er
 }
 
 const keepCheckpoint = `-- name: KeepCheckpoint :exec
-INSERT INTO run_checkpoints (try_id, run_id, no, state) VALUES ($1, $2, $3, $4)
+INSERT INTO run_checkpoints (try_id, run_id, no, state, listing) VALUES ($1, $2, $3, $4, $5::jsonb)
 `
 
 type KeepCheckpointParams struct {
-	TryID uuid.UUID
-	RunID uuid.UUID
-	No    int64
-	State []byte
+	TryID   uuid.UUID
+	RunID   uuid.UUID
+	No      int64
+	State   []byte
+	Listing []byte
 }
 
 func (q *Queries) KeepCheckpoint(ctx context.Context, arg KeepCheckpointParams) error {
@@ -242,6 +243,7 @@ func (q *Queries) KeepCheckpoint(ctx context.Context, arg KeepCheckpointParams) 
 		arg.RunID,
 		arg.No,
 		arg.State,
+		arg.Listing,
 	)
 	return err
 }
