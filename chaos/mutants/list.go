@@ -31,7 +31,7 @@ var All = []Mutant{
 		Name: "try", Was: "a store looks whose run it is, and not whose try",
 		Go: []Edit{
 			{storeSQL, "WHERE r.id = $1 AND r.try_id = $2::uuid", "WHERE r.id = $1 AND $2::uuid IS NOT NULL"},
-			{storeSQL, "WHERE id = $9 AND try_id = $10::uuid", "WHERE id = $8 AND $9::uuid IS NOT NULL"},
+			{storeSQL, "WHERE id = $9 AND try_id = $10::uuid", "WHERE id = $9 AND $10::uuid IS NOT NULL"},
 		},
 		Faults: "forged and outdated messages|users at the worst moment", Seed: 8, Finds: []string{noStale},
 	},

@@ -5,12 +5,12 @@
 -- name it. It goes on from where it was known last, over at most span numbers: a run may have millions.
 -- +goose StatementBegin
 CREATE FUNCTION moves.counted_through(r open_runs, span integer) RETURNS bigint
-    LANGUAGE plpgsql STABLE AS $$
+    LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     through bigint := r.counted_through;
     m       run_messages;
 BEGIN
-    -- A loop, because it ends at the first gap: while a message is late, every store asks.
+    -- A loop along the index, which ends at the first gap: while a message is late, every store asks.
     FOR m IN SELECT k.* FROM run_messages k
         WHERE k.try_id = r.try_id AND k.no > r.counted_through AND k.no <= r.counted_through + span ORDER BY k.no LOOP
         EXIT WHEN m.no > through + 1 OR m.given_up = 'unnamed' OR m.waits_for IS NOT NULL;

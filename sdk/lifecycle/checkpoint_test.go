@@ -3,6 +3,7 @@ package lifecycle_test
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 
@@ -205,4 +206,37 @@ func TestCheckpointedRunsAreTheOpenOnesWhoseCheckpointWaits(t *testing.T) {
 	tries, err := f.CheckpointedRuns(ctx, uuid.Nil)
 	require.NoError(t, err)
 	require.Equal(t, []lifecycle.Try{waiting.try}, tries)
+}
+
+func TestASmallStepAtATimeACheckpointIsPassedExactlyWhenEverythingBeforeItIsStored(t *testing.T) {
+	f := newFixture(t)
+	const n = 40
+	for seed := range uint64(8) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		c, isThere, isCheckpoint := f.syncing(), map[int64]bool{}, map[int64]bool{}
+		blocked := int64(1 + random.IntN(2*n)) // maybe none of them
+		for _, at := range random.Perm(n) {
+			no := int64(at + 1)
+			isCheckpoint[no] = no != blocked && random.IntN(3) == 0
+			if isThere[no] = no != blocked; isCheckpoint[no] {
+				f.checkpoints(c, no)
+			} else if isThere[no] {
+				f.counts(c, no)
+			} else {
+				f.exec(`INSERT INTO run_messages (try_id, no, waits_for) VALUES ($1, $2, $1)`, c.try.ID, no)
+				f.exec(`UPDATE open_runs SET stored = stored + 1, waiting = 1 WHERE id = $1`, c.try.Run)
+			}
+			for more := true; more; { // 3 numbers at a time
+				more = one[bool](f, `SELECT more FROM moves.advance($1, 3)`, c.try.Run)
+			}
+			want := int64(0)
+			for k := int64(1); isThere[k]; k++ {
+				if isCheckpoint[k] {
+					want = k
+				}
+			}
+			require.Equal(t, want, of[int64](f, c, "coalesce((state->>'page')::bigint, 0)"), "seed %d, after %d", seed, no)
+			require.Equal(t, want, one[int64](f, `SELECT checkpoint_no FROM open_runs WHERE id = $1`, c.try.Run))
+		}
+	}
 }

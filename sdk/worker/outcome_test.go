@@ -153,7 +153,11 @@ func TestASyncThatTakesTooLongGoesOnFromItsCheckpointAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, moved)
 	close(stored)
-	f.becomes(c, `status = 'ERROR' AND due_reason = 'retry' AND next_sync_at <= clock_timestamp() AND failure_count = 0
+	f.becomes(c, `status = 'SYNCING' AND drain_seq IS NOT NULL AND worker_id IS NULL`)
+	ended, err := lifecycle.New(f.pool).Complete(ctx, try.Run)
+	require.NoError(t, err)
+	require.Equal(t, lifecycle.Failed, ended.Verdict)
+	f.is(c, `status = 'ERROR' AND due_reason = 'retry' AND next_sync_at <= clock_timestamp() AND failure_count = 0
 		AND state = '{"page": 1}' AND verdict = 'failed' AND reason = 'took too long'
 		AND error_message = 'the sync took longer than it may'`)
 }

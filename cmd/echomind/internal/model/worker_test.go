@@ -38,7 +38,7 @@ type trip struct {
 	fetched      bool
 	total        int64
 	unsent       []*nats.Msg
-	place        uint64 // of what was published last
+	place        uint64    // of what was published last
 	last         *nats.Msg // sync completed
 	lastSeq      uint64
 	over         bool // no step is left; what it knows may still wake up
