@@ -150,13 +150,15 @@ END $$;
 
 -- A session keeps the plans of a function. One that was made in a quiet hour, when open_runs and workers had a page, would
 -- read all of them for as long as nobody analyses them: with 20,000 runs in flight 1,100 pages for each statement. Moves of one
--- run find it by a key, so that forbidding the walk is enough; those of a batch are planned each time.
+-- run find it by a key, so that forbidding the walk is enough; those of a batch are planned each time. Never by a bitmap: it
+-- reads everything before a LIMIT, and leaves dead entries in the index for the next to read again.
 -- +goose StatementBegin
 DO $$
 DECLARE
     move pg_proc;
 BEGIN
     FOR move IN SELECT * FROM pg_proc p WHERE p.pronamespace = 'moves'::regnamespace AND p.prosecdef LOOP
+        EXECUTE format('ALTER FUNCTION %s SET enable_bitmapscan = off', move.oid::regprocedure);
         IF move.proname IN ('pick_up', 'heartbeat', 'drain', 'cut', 'release', 'fail', 'finish', 'hold', 'complete', 'advance',
                 'replace_secret', 'disable', 'enable', 'trigger_sync') THEN
             EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off', move.oid::regprocedure);
