@@ -134,6 +134,7 @@ var mistakes = []string{
 	`SELECT moves.finish($1, $2), moves.finish($1, $2), moves.fail($1, $2, 'transient', 'after the end')`,
 	`SELECT moves.release($1, $2), moves.release($1, $2)`,
 	`SELECT moves.drain($1, $2, 9223372036854775807), moves.drain($1, $2, -1)`,
+	`SELECT moves.cut($1, $2, 9223372036854775807, 1, NULL), moves.cut($1, $2, 0, 0, '')`,
 	`SELECT moves.hold($1, $2), pg_sleep(17)`,
 	`SELECT moves.pick_up(r.connector_id, r.id, gen_random_uuid(), gen_random_uuid(), '1 hour') FROM open_runs r WHERE r.id = $1`,
 	// Leases that it should not keep.
@@ -144,6 +145,7 @@ var mistakes = []string{
 	`SELECT moves.fail($3, $2, 'permanent', 'not mine')`,
 	`SELECT moves.finish($3, $2, '{"version": 99}')`,
 	`SELECT moves.drain($3, $2, 1)`,
+	`SELECT moves.cut($3, $2, 1, 1, 'not mine')`,
 	`SELECT moves.hold($3, $2)`,
 	`SELECT moves.release($3, $2)`,
 	`SELECT moves.pick_up(r.connector_id, r.id, $2) FROM open_runs r WHERE r.id = $3 AND r.picked_up_at IS NOT NULL`,

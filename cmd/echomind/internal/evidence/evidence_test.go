@@ -100,6 +100,16 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 			w.draining(2)
 			w.service("echomind-semantic")
 		}, evidence.Storing, true, []string{"at most 2 messages to go", "3 messages waiting, number 1 to 3"}},
+		{"it was cut and drains", func(w *world) {
+			w.documents(3)
+			w.draining(2)
+			w.exec(`UPDATE open_runs SET cut = 'it takes its time', total = 2`)
+			w.service("echomind-semantic")
+		}, evidence.Storing, true, []string{"gave it up: it takes its time", "took too long", "goes on from its last checkpoint"}},
+		{"it was cut and is stored", func(w *world) {
+			w.draining(2)
+			w.exec(`UPDATE open_runs SET cut = 'it takes its time', total = 2, stored = 2, whole = true`)
+		}, evidence.Completing, true, []string{"took too long", "about to fail", "syncs again"}},
 		{"it drains and nobody stores", func(w *world) { w.documents(3); w.draining(3) },
 			evidence.NobodyStores, false, []string{"no connection is named echomind-semantic"}},
 		{"its documents are purged", func(w *world) {
