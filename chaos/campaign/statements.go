@@ -19,7 +19,7 @@ const (
 	buffersBound = 60
 	// heldBound is the same while somebody's transaction keeps Postgres from clearing up: each look then passes by the old
 	// versions of all that was claimed, planned and picked up since that transaction began.
-	heldBound = 4000
+	heldBound = 1000
 	// heldAfter is how long a transaction stands before it counts, and how long what it has kept is being cleared up after it.
 	heldAfter = 2 * time.Second
 	// warmCalls is how often it must have been called: each new connection first reads the catalogue.
