@@ -109,6 +109,8 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	idle := &idlers{longest: map[string]time.Duration{}}
 	subscriber := fault.NewSubscriber(w, cfg.Seed, cfg.Log)
 	background.Go(func() { idle.watch(working, w) })
+	read := newReads()
+	background.Go(func() { read.watch(working, w) })
 	background.Go(func() { subscriber.Run(working) })
 	tape := fault.NewTape(cfg.Seed)
 	stopTape, err := record(w, tape)
@@ -133,7 +135,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	}
 	report, err = finish(ctx, w, cfg, field, report)
 	if report.Findings != nil {
-		report.Findings = append(report.Findings, idle.finding())
+		report.Findings = append(report.Findings, idle.finding(), read.finding())
 	}
 	return report, err
 }
@@ -263,7 +265,7 @@ func finish(ctx context.Context, w *world.World, cfg Config, field fault.Field, 
 	if err != nil {
 		return report, err
 	}
-	report.Findings = append(report.Findings, atRest(unsettled), folders(ctx, w), deadLetters(ctx, w), indexed, statements(ctx, w), short)
+	report.Findings = append(report.Findings, atRest(unsettled), folders(ctx, w), deadLetters(ctx, w), indexed, short)
 	return report, nil
 }
 

@@ -8,13 +8,39 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/echomind/sync/internal/postgres"
 )
 
-// halves does something with many rows at once. Where that fails for what a row holds it is done with each half, down to the
-// rows that are to blame, which are refused, so that no row ever stops the others. Each attempt is a savepoint.
-func halves[T any](
-	ctx context.Context, tx pgx.Tx, rows []T, do func(pgx.Tx, []T) error, refuse func(T, error) error,
+// attempt says how a transaction does something with many rows.
+type attempt bool
+
+const (
+	// atOnce does it with all of them, in no savepoint. What a transaction has locked, and one of its savepoints has written,
+	// bears the names of both: Postgres never takes such a row's old version out of an index while it reads it, as it does with
+	// others, and each look would read all that was claimed since the last vacuum.
+	atOnce attempt = false
+	// inHalves is for rows of which one is refused.
+	inHalves attempt = true
+)
+
+// batch does something with many rows in one transaction; where Postgres refuses one of them, in a second one in halves.
+func (s *Scheduler) batch(ctx context.Context, work func(pgx.Tx, attempt) error) error {
+	err := postgres.Tx(ctx, s.servers.Pool, func(tx pgx.Tx) error { return work(tx, atOnce) })
+	if !faultOfARow(err) {
+		return err
+	}
+	return postgres.Tx(ctx, s.servers.Pool, func(tx pgx.Tx) error { return work(tx, inHalves) })
+}
+
+// write does something with many rows at once. Where that fails for what a row holds, inHalves does it with each half, down to
+// the rows that are to blame, which are refused, so that no row ever stops the others. Each is a savepoint.
+func write[T any](
+	ctx context.Context, tx pgx.Tx, how attempt, rows []T, do func(pgx.Tx, []T) error, refuse func(T, error) error,
 ) error {
+	if how == atOnce {
+		return do(tx, rows)
+	}
 	err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { return do(tx, rows) })
 	if err == nil || !faultOfARow(err) {
 		return err
@@ -23,10 +49,10 @@ func halves[T any](
 		return refuse(rows[0], err)
 	}
 	half := len(rows) / 2
-	if err := halves(ctx, tx, rows[:half], do, refuse); err != nil {
+	if err := write(ctx, tx, how, rows[:half], do, refuse); err != nil {
 		return err
 	}
-	return halves(ctx, tx, rows[half:], do, refuse)
+	return write(ctx, tx, how, rows[half:], do, refuse)
 }
 
 // faultOfARow says whether Postgres refused what was written, and nothing else is wrong: a value, a constraint, a function's

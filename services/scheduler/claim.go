@@ -122,8 +122,8 @@ type Trigger struct {
 func (s *Scheduler) Claim(ctx context.Context, connectorType string, limit, batch int) ([]Trigger, error) {
 	var claimed []Trigger
 	err := deadline.Do(ctx, "scheduler.claim", claimTimeout, func(ctx context.Context) error {
-		return postgres.Tx(ctx, s.servers.Pool, func(tx pgx.Tx) (err error) {
-			claimed, err = s.claim(ctx, tx, connectorType, min(limit, math.MaxInt32), batch)
+		return s.batch(ctx, func(tx pgx.Tx, how attempt) (err error) {
+			claimed, err = s.claim(ctx, tx, how, connectorType, min(limit, math.MaxInt32), batch)
 			failpoint.At("scheduler.claiming")
 			return err
 		})
@@ -134,7 +134,9 @@ func (s *Scheduler) Claim(ctx context.Context, connectorType string, limit, batc
 	return claimed, nil
 }
 
-func (s *Scheduler) claim(ctx context.Context, tx pgx.Tx, connectorType string, limit, batch int) ([]Trigger, error) {
+func (s *Scheduler) claim(
+	ctx context.Context, tx pgx.Tx, how attempt, connectorType string, limit, batch int,
+) ([]Trigger, error) {
 	rows, err := s.queries.WithTx(tx).LockDue(ctx, dbgen.LockDueParams{
 		Type: connectorType, Cap: int32(limit), Batch: int32(batch),
 	})
@@ -163,7 +165,7 @@ func (s *Scheduler) claim(ctx context.Context, tx pgx.Tx, connectorType string, 
 		claimed = append(claimed, triggers...)
 		return nil
 	}
-	err = halves(ctx, tx, rows, set, func(r dbgen.LockDueRow, err error) error {
+	err = write(ctx, tx, how, rows, set, func(r dbgen.LockDueRow, err error) error {
 		s.log.Error("a due connector cannot be claimed and stays due; the others go on", "connector", r.ID,
 			"type", connectorType, "err", err)
 		return nil

@@ -42,14 +42,17 @@ func (s *Scheduler) measureBacklog(ctx context.Context) error {
 	statuses, errStatuses := s.queries.ConnectorsByStatus(ctx)
 	if errStatuses == nil {
 		m.connectors.Reset()
-		pending := int64(0)
+		pending, draining, oldest := int64(0), int64(0), 0.0
 		for _, row := range statuses {
 			m.connectors.WithLabelValues(row.Type, row.Status).Set(float64(row.Count))
 			if row.Status == "PENDING" {
 				pending += row.Count
 			}
+			draining, oldest = draining+row.Draining, max(oldest, row.OldestDrain)
 		}
 		m.pending.Set(float64(pending))
+		m.draining.Set(float64(draining))
+		m.oldestDrain.Set(oldest)
 	}
 	types, errTypes := s.queries.Backlog(ctx)
 	for _, row := range types {
@@ -61,12 +64,7 @@ func (s *Scheduler) measureBacklog(ctx context.Context) error {
 		s.metrics.republished.WithLabelValues(row.Name)
 		s.metrics.rescued.WithLabelValues(row.Name)
 	}
-	draining, errDraining := s.queries.Draining(ctx)
-	if errDraining == nil {
-		m.draining.Set(float64(draining.Count))
-		m.oldestDrain.Set(draining.Oldest)
-	}
-	if err := errors.Join(errStatuses, errTypes, errDraining); err != nil {
+	if err := errors.Join(errStatuses, errTypes); err != nil {
 		return fmt.Errorf("count the backlog: %w", err)
 	}
 	return nil

@@ -106,6 +106,12 @@ func TestMetricsCountTheBacklogByTypeAndForgetIt(t *testing.T) {
 	s.do(s.moves.Fail(t.Context(), s.pickUp(s.inFlight()[1].ID, time.Minute), lifecycle.Transient, "no"))
 	s.do(m.measureBacklog(t.Context()))
 	m.values(map[string]float64{"scheduler_due_connectors": 0, "scheduler_expired_leases": 1, "scheduler_connectors": 3})
+	s.do(s.moves.Drain(t.Context(), s.syncing(s.connector(nil), time.Minute), 1))
+	s.do(m.measureBacklog(t.Context()))
+	m.values(map[string]float64{"scheduler_draining_runs": 1})
+	if age := m.value("scheduler_oldest_drain_seconds"); age <= 0 {
+		t.Errorf("what drains has drained for %v s", age)
+	}
 	if age := m.value("scheduler_oldest_pending_seconds"); age < pastTheGrace.Seconds() {
 		t.Errorf("the oldest trigger has waited %v s", age)
 	}

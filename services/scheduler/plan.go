@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/echomind/sync/internal/cron"
-	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
 )
@@ -40,8 +39,8 @@ func (s *Scheduler) Plan(ctx context.Context) error {
 	for ctx.Err() == nil {
 		var b planned
 		err := deadline.Do(ctx, "scheduler.plan", claimTimeout, func(ctx context.Context) error {
-			return postgres.Tx(ctx, s.servers.Pool, func(tx pgx.Tx) (err error) {
-				b, err = s.planBatch(ctx, tx)
+			return s.batch(ctx, func(tx pgx.Tx, how attempt) (err error) {
+				b, err = s.planBatch(ctx, tx, how)
 				return err
 			})
 		})
@@ -64,7 +63,7 @@ type planned struct {
 	due            bool // something of it is due now
 }
 
-func (s *Scheduler) planBatch(ctx context.Context, tx pgx.Tx) (b planned, err error) {
+func (s *Scheduler) planBatch(ctx context.Context, tx pgx.Tx, how attempt) (b planned, err error) {
 	rows, err := s.queries.WithTx(tx).LockUnplanned(ctx, dbgen.LockUnplannedParams{Batch: int32(s.config.ClaimBatch)})
 	if err != nil || len(rows) == 0 {
 		return b, wrap("lock connectors without a plan", err)
@@ -75,7 +74,7 @@ func (s *Scheduler) planBatch(ctx context.Context, tx pgx.Tx) (b planned, err er
 		all[i] = planOf(r)
 		b.due = b.due || all[i].NextSyncAt != nil && !all[i].NextSyncAt.After(r.Now)
 	}
-	write := func(tx pgx.Tx, part []plan) error {
+	set := func(tx pgx.Tx, part []plan) error {
 		text, err := json.Marshal(part)
 		if err != nil {
 			return wrap("write the plans", err)
@@ -84,9 +83,9 @@ func (s *Scheduler) planBatch(ctx context.Context, tx pgx.Tx) (b planned, err er
 		b.written += int(n)
 		return wrap("write the plans down", err)
 	}
-	err = halves(ctx, tx, all, write, func(p plan, err error) error {
+	err = write(ctx, tx, how, all, set, func(p plan, err error) error {
 		s.log.Error("the plan of a connector was refused; the others go on", "connector", p.ID, "err", err)
-		return write(tx, []plan{{ID: p.ID, Problem: "the schedule cannot be planned: " + err.Error()}})
+		return set(tx, []plan{{ID: p.ID, Problem: "the schedule cannot be planned: " + err.Error()}})
 	})
 	return b, err
 }

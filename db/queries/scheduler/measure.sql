@@ -7,10 +7,14 @@ ORDER BY r.completed_at
 LIMIT @page::integer;
 
 -- name: ConnectorsByStatus :many
--- Each part has an index of its own, so that the many connectors at rest cost nothing.
-SELECT type, (CASE WHEN picked_up_at IS NULL THEN 'PENDING' ELSE 'SYNCING' END)::text AS status, count(*) FROM open_runs GROUP BY 1, 2
+-- One walk over what is in flight, and one over what is at fault, so that the many connectors at rest cost nothing. Of those in
+-- flight also how many drain: their worker is done, and their documents are queued; and since when the oldest does, in seconds.
+SELECT type, (CASE WHEN picked_up_at IS NULL THEN 'PENDING' ELSE 'SYNCING' END)::text AS status, count(*),
+    count(drain_seq) AS draining,
+    coalesce(extract(epoch FROM clock_timestamp() - min(fetched_at) FILTER (WHERE drain_seq IS NOT NULL)), 0)::float8 AS oldest_drain
+FROM open_runs GROUP BY 1, 2
 UNION ALL
-SELECT type, status, count(*) FROM connectors WHERE at_fault GROUP BY type, status;
+SELECT type, status, count(*), 0, 0 FROM connectors WHERE at_fault GROUP BY type, status;
 
 -- name: Backlog :many
 -- What is due and not claimed, what waits to be picked up, and which leases have run out, by type; ages in seconds.
@@ -26,11 +30,6 @@ CROSS JOIN LATERAL (
 LEFT JOIN (
     SELECT r.type, count(*) FROM workers w JOIN open_runs r ON r.worker_id = w.id
     WHERE w.expires_at < (SELECT clock_timestamp()) GROUP BY r.type) expired ON expired.type = t.name;
-
--- name: Draining :one
--- The runs whose worker is done and whose documents are queued, and since when the oldest is, in seconds.
-SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(fetched_at)), 0)::float8 AS oldest
-FROM open_runs WHERE drain_seq IS NOT NULL;
 
 -- name: Server :one
 -- What Postgres itself says; ages in seconds. Without the right to read others' activity their transactions count as none.

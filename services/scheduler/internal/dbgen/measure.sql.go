@@ -61,18 +61,24 @@ func (q *Queries) Backlog(ctx context.Context) ([]BacklogRow, error) {
 }
 
 const connectorsByStatus = `-- name: ConnectorsByStatus :many
-SELECT type, (CASE WHEN picked_up_at IS NULL THEN 'PENDING' ELSE 'SYNCING' END)::text AS status, count(*) FROM open_runs GROUP BY 1, 2
+SELECT type, (CASE WHEN picked_up_at IS NULL THEN 'PENDING' ELSE 'SYNCING' END)::text AS status, count(*),
+    count(drain_seq) AS draining,
+    coalesce(extract(epoch FROM clock_timestamp() - min(fetched_at) FILTER (WHERE drain_seq IS NOT NULL)), 0)::float8 AS oldest_drain
+FROM open_runs GROUP BY 1, 2
 UNION ALL
-SELECT type, status, count(*) FROM connectors WHERE at_fault GROUP BY type, status
+SELECT type, status, count(*), 0, 0 FROM connectors WHERE at_fault GROUP BY type, status
 `
 
 type ConnectorsByStatusRow struct {
-	Type   string
-	Status string
-	Count  int64
+	Type        string
+	Status      string
+	Count       int64
+	Draining    int64
+	OldestDrain float64
 }
 
-// Each part has an index of its own, so that the many connectors at rest cost nothing.
+// One walk over what is in flight, and one over what is at fault, so that the many connectors at rest cost nothing. Of those in
+// flight also how many drain: their worker is done, and their documents are queued; and since when the oldest does, in seconds.
 func (q *Queries) ConnectorsByStatus(ctx context.Context) ([]ConnectorsByStatusRow, error) {
 	rows, err := q.db.Query(ctx, connectorsByStatus)
 	if err != nil {
@@ -82,7 +88,13 @@ func (q *Queries) ConnectorsByStatus(ctx context.Context) ([]ConnectorsByStatusR
 	items := []ConnectorsByStatusRow{}
 	for rows.Next() {
 		var i ConnectorsByStatusRow
-		if err := rows.Scan(&i.Type, &i.Status, &i.Count); err != nil {
+		if err := rows.Scan(
+			&i.Type,
+			&i.Status,
+			&i.Count,
+			&i.Draining,
+			&i.OldestDrain,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -91,24 +103,6 @@ func (q *Queries) ConnectorsByStatus(ctx context.Context) ([]ConnectorsByStatusR
 		return nil, err
 	}
 	return items, nil
-}
-
-const draining = `-- name: Draining :one
-SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(fetched_at)), 0)::float8 AS oldest
-FROM open_runs WHERE drain_seq IS NOT NULL
-`
-
-type DrainingRow struct {
-	Count  int64
-	Oldest float64
-}
-
-// The runs whose worker is done and whose documents are queued, and since when the oldest is, in seconds.
-func (q *Queries) Draining(ctx context.Context) (DrainingRow, error) {
-	row := q.db.QueryRow(ctx, draining)
-	var i DrainingRow
-	err := row.Scan(&i.Count, &i.Oldest)
-	return i, err
 }
 
 const now = `-- name: Now :one
