@@ -31,19 +31,24 @@ func (s *stage) forge() {
 	s.do(err)
 }
 
+// looksOften lets a scheduler look fifty times, and says what is then published and queued.
+func (s *stage) looksOften(scheduler *Scheduler, dispatches int) {
+	s.Helper()
+	for range 50 {
+		s.do(scheduler.Republish(s.Context()))
+	}
+	want(s, 3, fmt.Sprintf(`SELECT count(*) FROM open_runs WHERE dispatches = %d`, dispatches))
+	if n := s.inTheStream(); n != 4 {
+		s.Errorf("%d messages, want 4", n)
+	}
+}
+
 func TestAMessageOfTheFutureIsNoEvidenceThatOthersWereLost(t *testing.T) {
 	s := setStage(t)
 	s.forge()
 	s.connectors(3)
 	s.do(s.scheduler().Tick(t.Context()))
-	scheduler := s.scheduler(func(cfg *Config) { cfg.LostGraceSeconds = 0 })
-	for range 50 {
-		s.do(scheduler.Republish(t.Context()))
-	}
-	want(s, 3, `SELECT count(*) FROM open_runs WHERE dispatches = 1`)
-	if n := s.inTheStream(); n != 4 {
-		t.Errorf("%d messages, want 4", n)
-	}
+	s.looksOften(s.scheduler(func(cfg *Config) { cfg.LostGraceSeconds = 0 }), 1)
 }
 
 func TestBehindAMessageOfTheFutureALostOneIsRepeatedOnceAGrace(t *testing.T) {
@@ -53,14 +58,7 @@ func TestBehindAMessageOfTheFutureALostOneIsRepeatedOnceAGrace(t *testing.T) {
 	s.purge()
 	s.forge()
 	s.age(pastTheGrace)
-	scheduler := s.scheduler()
-	for range 50 {
-		s.do(scheduler.Republish(t.Context()))
-	}
-	want(s, 3, `SELECT count(*) FROM open_runs WHERE dispatches = 2`)
-	if n := s.inTheStream(); n != 4 {
-		t.Errorf("%d messages, want 4", n)
-	}
+	s.looksOften(s.scheduler(), 2)
 }
 
 func TestThousandsOfLostMessagesAreRepeatedOnceEachByLooksThatEnd(t *testing.T) {
