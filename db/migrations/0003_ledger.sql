@@ -87,7 +87,7 @@ CREATE TABLE workers (
     -- Counts the heartbeats: who looks twice sees whether the worker lives, whatever the clock says. No index but the key: each
     -- heartbeat would have to write it.
     beats      bigint NOT NULL DEFAULT 1
-) WITH (fillfactor = 50);
+) WITH (fillfactor = 60);
 
 -- The ledger: what came of each run and of each slot. It is appended to, by week, and dropped by week.
 CREATE TABLE runs (

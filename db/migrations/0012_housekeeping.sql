@@ -166,6 +166,9 @@ BEGIN
         ELSE
             EXECUTE format('ALTER FUNCTION %s SET plan_cache_mode = force_custom_plan', move.oid::regprocedure);
         END IF;
+        IF move.proname = 'lock_due' THEN   -- a bitmap never marks index entries as dead: each count would visit them all again
+            EXECUTE format('ALTER FUNCTION %s SET enable_bitmapscan = off', move.oid::regprocedure);
+        END IF;
     END LOOP;
 END $$;
 -- +goose StatementEnd
