@@ -159,15 +159,12 @@ DECLARE
 BEGIN
     FOR move IN SELECT * FROM pg_proc p WHERE p.pronamespace = 'moves'::regnamespace AND p.prosecdef LOOP
         EXECUTE format('ALTER FUNCTION %s SET enable_bitmapscan = off', move.oid::regprocedure);
-        IF move.proname IN ('pick_up', 'heartbeat', 'drain', 'cut', 'release', 'fail', 'finish', 'hold', 'known', 'links', 'complete', 'advance',
-                'replace_secret', 'disable', 'enable', 'trigger_sync') THEN
+        IF move.proname IN ('pick_up', 'heartbeat', 'drain', 'cut', 'release', 'fail', 'finish', 'hold', 'known', 'links',
+                'complete', 'advance', 'replace_secret', 'disable', 'enable', 'trigger_sync') THEN
             EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off', move.oid::regprocedure);
             EXECUTE format('ALTER FUNCTION %s SET plan_cache_mode = auto', move.oid::regprocedure);
         ELSE
             EXECUTE format('ALTER FUNCTION %s SET plan_cache_mode = force_custom_plan', move.oid::regprocedure);
-        END IF;
-        IF move.proname = 'lock_due' THEN   -- a bitmap never marks index entries as dead: each count would visit them all again
-            EXECUTE format('ALTER FUNCTION %s SET enable_bitmapscan = off', move.oid::regprocedure);
         END IF;
     END LOOP;
 END $$;

@@ -57,7 +57,9 @@ async function send(run, body) {
     connectorId: run.connector, chunkingSession: run.id, try: run.try, configVersion: run.version, number, ...body })).finish();
   const h = headers();
   for (const [k, v] of Object.entries({ Session: run.id, Try: run.try, Number: `${number}`, Type: type })) h.set(`Echomind-${k}`, v);
-  return again(run, () => { run.signal.throwIfAborted(); return js.publish("document.process", data, { headers: h }); });
+  const ack = await again(run, () => { run.signal.throwIfAborted(); return js.publish("document.process", data, { headers: h }); });
+  run.sent = number, run.seq = ack.seq;
+  return ack;
 }
 
 // A book's paragraphs are its chunks; what does not fit into one message travels in several parts with neighbouring numbers.
@@ -133,6 +135,7 @@ async function receive(message) {
     const why = run.signal.reason;
     log("ended", { run: run.id, why: why ?? err.message });
     if (why === "stopping") await move({}, "release", run.id, run.try);
+    else if (why === "too long" && run.sent) await move({}, "cut", run.id, run.try, run.sent, run.seq, "it took longer than half an hour");
     else if (why !== "fenced") {
       const kind = why === "too long" ? "too_long" : err instanceof Permanent ? "permanent" : "transient";
       await move({}, "fail", run.id, run.try, kind, String(err.message ?? err));
