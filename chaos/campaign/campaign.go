@@ -48,6 +48,8 @@ type Config struct {
 	Settle time.Duration
 	// Failover gives Postgres a replica, and plays a failover among the faults that do not kill Postgres.
 	Failover bool
+	// Cluster makes NATS a cluster of three, and plays what a cluster may lose among the other faults.
+	Cluster bool
 	// Only restricts the faults to those whose name contains it, or one of several between bars.
 	Only string
 	// Bin holds the programs; everything else is kept in Dir.
@@ -87,7 +89,7 @@ func programs() []world.Program {
 // Run plays a campaign. The error says that the harness itself could not go on; what it found is in the report.
 func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	w, err := world.Open(ctx, world.Config{Bin: cfg.Bin, Dir: cfg.Dir, Programs: programs(), Env: append(cfg.Env, "FOREIGN_SYNC_TIMEOUT="+cfg.ForeignTimeout.String()), Qdrant: true,
-		Replica: cfg.Failover, Clock: cfg.Alone, Log: cfg.Log})
+		Replica: cfg.Failover, Cluster: cfg.Cluster, Clock: cfg.Alone, Log: cfg.Log})
 	defer func() { err = errors.Join(err, w.Close()) }()
 	if err != nil {
 		return report, err
@@ -178,6 +180,9 @@ func play(ctx context.Context, cfg Config, field fault.Field, rng *rand.Rand) []
 	faults := fault.Named(cfg.Only)
 	if cfg.Failover {
 		faults = append(faults, fault.Failover())
+	}
+	if cfg.Cluster {
+		faults = append(faults, fault.Cluster()...)
 	}
 	if field.World.Clock() && strings.Contains(fault.Clock().Name, cfg.Only) {
 		faults = append(faults, fault.Clock())

@@ -28,6 +28,7 @@ func run() int {
 	bin := flag.String("bin", "bin/chaos", "where the programs are")
 	keep := flag.Bool("keep", false, "keep the folder with the logs")
 	failover := flag.Bool("failover", false, "the short form with a replica of Postgres and a failover that loses its last commits")
+	cluster := flag.Bool("cluster", false, "the short form with three nats-servers that lose their leader and their majority")
 	times := flag.Bool("recovery", false, "measure recovery times instead of breaking promises")
 	flag.Parse()
 	if *seed == 0 {
@@ -56,6 +57,9 @@ func run() int {
 		if cfg.Failover = *failover; *failover {
 			cfg.Only = besideFailover
 		}
+		if cfg.Cluster = *cluster; *cluster {
+			cfg.Only, cfg.Connectors = besideCluster, cmp.Or(*connectors, 300)
+		}
 		report, err = campaign.Run(ctx, cfg)
 		ok = report.Write(os.Stdout)
 	}
@@ -75,6 +79,9 @@ func run() int {
 
 // besideFailover are the faults that happen beside a failover.
 const besideFailover = "kill -9 s|kill -9 between|kill -9 mid|messages repeated|forged|users at|freeze synthetic|freeze semantic|vanishes"
+
+// besideCluster are the faults that happen beside what a cluster of nats-servers loses: none that loses messages.
+const besideCluster = "kill -9 s|kill -9 between|kill -9 mid|messages|users at|freeze synthetic|NATS's clock|to NATS|from NATS"
 
 // config is the short form, whose programs wait less long than by default for what is lost, or one of some minutes in
 // which each fault first comes alone.
