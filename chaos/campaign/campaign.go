@@ -36,6 +36,8 @@ type Config struct {
 	Every time.Duration
 	// Env is set for every program.
 	Env []string
+	// Grace is how long the scheduler lets a message be on its way, as the programs are told.
+	Grace time.Duration
 	// ForeignTimeout is how long a subscriber that keeps no lease may have a run.
 	ForeignTimeout time.Duration
 	// Prepare changes the world before the first connector; nil = nothing.
@@ -112,8 +114,8 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	subscriber := fault.NewSubscriber(w, cfg.Seed, cfg.Log)
 	background.Go(func() { idle.watch(working, w) })
 	background.Go(func() { subscriber.Run(working) })
-	tape := fault.NewTape(cfg.Seed)
-	stopTape, err := record(w, tape)
+	tape, repeats := fault.NewTape(cfg.Seed), NewRepeats()
+	stopTape, err := record(w, tape, repeats)
 	if err != nil {
 		return report, err
 	}
@@ -136,6 +138,9 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	report, err = finish(ctx, w, cfg, field, report)
 	if report.Findings != nil {
 		report.Findings = append(report.Findings, idle.finding())
+		if !cfg.Failover { // what a lost commit has published is published again
+			report.Findings = append(report.Findings, repeats.Finding(cfg.Grace))
+		}
 	}
 	return report, err
 }
@@ -158,18 +163,23 @@ func populate(ctx context.Context, w *world.World, cfg Config, rng *rand.Rand) e
 }
 
 // record tapes whatever is published, as plain NATS subscribers hear it.
-func record(w *world.World, tape *fault.Tape) (func(), error) {
+func record(w *world.World, tape *fault.Tape, repeats *Repeats) (func(), error) {
 	var subscriptions []*nats.Subscription
 	stop := func() {
 		for _, s := range subscriptions {
 			_ = s.Unsubscribe()
 		}
 	}
-	for _, subject := range []string{topology.SyncSubjects, topology.DocumentSubject} {
-		s, err := w.Stream.Conn().Subscribe(subject, tape.Record)
+	for _, listen := range []struct {
+		subject string
+		hear    nats.MsgHandler
+	}{
+		{topology.SyncSubjects, tape.Record}, {topology.DocumentSubject, tape.Record}, {topology.SyncSubjects, repeats.Hear},
+	} {
+		s, err := w.Stream.Conn().Subscribe(listen.subject, listen.hear)
 		if err != nil {
 			stop()
-			return nil, wrap("listen to "+subject, err)
+			return nil, wrap("listen to "+listen.subject, err)
 		}
 		subscriptions = append(subscriptions, s)
 	}
@@ -230,8 +240,8 @@ func finish(ctx context.Context, w *world.World, cfg Config, field fault.Field, 
 		return report, err
 	}
 	began := time.Now()
-	before := make(chan looks, 1)
-	time.AfterFunc(lookPause, func() { before <- looked(ctx, w) })
+	before := make(chan Looks, 1)
+	time.AfterFunc(lookPause, func() { before <- Looked(ctx, w) })
 	unsettled := settle(ctx, w, cfg.Settle)
 	cfg.Log.Info("quiet", "after", time.Since(began).Round(time.Second), "err", unsettled)
 	if unsettled == nil {
@@ -245,7 +255,7 @@ func finish(ctx context.Context, w *world.World, cfg Config, field fault.Field, 
 		unsettled = errors.Join(drained(ctx, w, cfg.Settle), settle(ctx, w, cfg.Settle))
 	}
 	baseline := <-before
-	short := looked(ctx, w).since(baseline)
+	short := Looked(ctx, w).Since(baseline)
 	cfg.Log.Info("the audit")
 	report.Ends = w.StopPrograms()
 	var err error

@@ -22,10 +22,10 @@ const lookBound = 4 * time.Second
 const lookPause = 10 * time.Second
 
 // looksTook are the histograms of their looks.
-var looksTook = regexp.MustCompile(`^(scheduler_tick|semantic_look)_duration_seconds_(bucket|count)(\{[^}]*\})? (\S+)$`)
+var looksTook = regexp.MustCompile(`^(scheduler_tick|scheduler_look|semantic_look)_duration_seconds_(bucket|count)(\{[^}]*\})? (\S+)$`)
 
-// looks are, by process and look, how many there were, and how many within the bound.
-type looks map[string]took
+// Looks are, by process and look, how many there were, and how many within the bound.
+type Looks map[string]took
 
 type took struct {
 	all, within float64
@@ -33,9 +33,9 @@ type took struct {
 	le float64
 }
 
-// looked asks every scheduler and semantic.
-func looked(ctx context.Context, w *world.World) looks {
-	found := looks{}
+// Looked asks every scheduler and semantic.
+func Looked(ctx context.Context, w *world.World) Looks {
+	found := Looks{}
 	for _, p := range w.Named("scheduler", "semantic") {
 		for _, line := range metricsOf(ctx, p) {
 			match := looksTook.FindStringSubmatch(line)
@@ -96,8 +96,8 @@ func metricsOf(ctx context.Context, p *world.Process) (lines []string) {
 	return lines
 }
 
-// since holds the looks of a time in which nothing was broken against their bound.
-func (l looks) since(before looks) audit.Finding {
+// Since holds the looks of a time in which nothing was broken against their bound.
+func (l Looks) Since(before Looks) audit.Finding {
 	f := audit.Finding{
 		Promise: 1, Name: "looks are short",
 		How: fmt.Sprintf("once everything is mended no look of a scheduler or of semantic takes more than %s", lookBound),

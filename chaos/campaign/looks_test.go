@@ -8,11 +8,11 @@ import (
 )
 
 func TestALookThatTakesTooLongIsFound(t *testing.T) {
-	before := looks{"a": {all: 5, within: 4}, "b": {all: 2, within: 2}}
-	f := looks{"a": {all: 9, within: 8}, "b": {all: 3, within: 3}, "new": {all: 1, within: 1}}.since(before)
+	before := Looks{"a": {all: 5, within: 4}, "b": {all: 2, within: 2}}
+	f := Looks{"a": {all: 9, within: 8}, "b": {all: 3, within: 3}, "new": {all: 1, within: 1}}.Since(before)
 	require.Empty(t, f.Violations, "the one that was long before")
 	require.Equal(t, 6, f.Checked)
-	f = looks{"a": {all: 9, within: 7}}.since(before)
+	f = Looks{"a": {all: 9, within: 7}}.Since(before)
 	require.Equal(t, []string{"a: 1 looks took longer"}, f.Violations)
 }
 

@@ -11,9 +11,10 @@ import (
 )
 
 const (
-	// election is longer than a stream takes to elect another leader, which is 4 to 9 s.
-	election = 10 * time.Second
-	// alone is how long a leader of before answers without the others; for 20 s it takes itself for the leader.
+	// minority is how long a cluster has no majority: longer than what a call may take.
+	minority = 8 * time.Second
+	// alone is how long a leader answers that hears nobody, and takes itself for the leader for 20 s: longer than until
+	// something is taken for lost.
 	alone = 12 * time.Second
 )
 
@@ -33,7 +34,7 @@ func Cluster() []Fault {
 				for _, s := range killed {
 					s.Kill()
 				}
-				sleep(ctx, freeze)
+				sleep(ctx, minority)
 				return f.World.NATS.StartSome(context.WithoutCancel(ctx), killed...)
 			})
 		}},
@@ -41,7 +42,7 @@ func Cluster() []Fault {
 			return f.cluster(ctx, topology.DocumentStream, func(_ *world.NATSServer, others []*world.NATSServer) error {
 				freezeAll(others)
 				defer thawAll(others)
-				sleep(ctx, freeze)
+				sleep(ctx, alone)
 				return nil
 			})
 		}},
@@ -49,7 +50,10 @@ func Cluster() []Fault {
 			return f.cluster(ctx, topology.DocumentStream, func(leader *world.NATSServer, others []*world.NATSServer) error {
 				defer leader.Thaw()
 				leader.Freeze()
-				sleep(ctx, election) // the others go on under another leader
+				if err := f.succeeded(ctx, topology.DocumentStream, leader); err != nil {
+					return err
+				}
+				sleep(ctx, f.short()) // what the others take now the leader of before has never heard of
 				freezeAll(others)
 				defer thawAll(others)
 				leader.Thaw()
@@ -76,12 +80,19 @@ func thawAll(servers []*world.NATSServer) {
 func (f *Field) killLeader(ctx context.Context, stream string) error {
 	return f.cluster(ctx, stream, func(leader *world.NATSServer, _ []*world.NATSServer) error {
 		leader.Kill()
-		sleep(ctx, election)
-		now, _, err := f.leader(ctx, stream)
-		if err == nil && now == leader {
-			err = fmt.Errorf("%s leads %s, and was killed", leader.Name(), stream)
-		}
+		err := f.succeeded(ctx, stream, leader)
 		return errors.Join(err, f.World.NATS.StartSome(context.WithoutCancel(ctx), leader))
+	})
+}
+
+// succeeded waits until another than the leader of before leads a stream.
+func (f *Field) succeeded(ctx context.Context, stream string, before *world.NATSServer) error {
+	return untilAnswered(ctx, func(ctx context.Context) error {
+		now, _, err := f.World.Leader(ctx, stream)
+		if err == nil && now == before {
+			err = fmt.Errorf("%s still leads %s", before.Name(), stream)
+		}
+		return err
 	})
 }
 

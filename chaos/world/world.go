@@ -185,9 +185,13 @@ func (w *World) openServers(ctx context.Context, cfg Config) error {
 	return w.connect(ctx, cfg)
 }
 
+// pingEvery is how often the harness asks whether its nats-server is still there: one that is frozen hangs up on nobody.
+const pingEvery = time.Second
+
 // connect opens the harness's own connection to NATS, and what needs one.
 func (w *World) connect(ctx context.Context, cfg Config) (err error) {
-	w.conn, err = nats.Connect(w.NATS.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
+	w.conn, err = nats.Connect(w.NATS.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond),
+		nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(2))
 	if err != nil {
 		return fmt.Errorf("connect to nats-server: %w", err)
 	}
