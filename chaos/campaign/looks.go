@@ -18,6 +18,12 @@ import (
 // lookBound is what a look of a scheduler or of semantic may take while nothing is broken.
 const lookBound = 4 * time.Second
 
+// sweepBound is the same for the look that works its queue off until its time is over.
+const (
+	sweepBound = 10 * time.Second
+	sweepLook  = `look="leftovers"`
+)
+
 // lookPause is how long after the last fault the looks are over that met it.
 const lookPause = 10 * time.Second
 
@@ -47,7 +53,7 @@ func Looked(ctx context.Context, w *world.World) Looks {
 				continue
 			}
 			labels, le := splitBound(match[3])
-			name := fmt.Sprintf("%s (process %d), %s%s", p.Name, p.PID(), match[1], labels)
+			name := fmt.Sprintf("%s (process %d), %s %s", p.Name, p.PID(), match[1], labels)
 			l, known := found[name]
 			if !known {
 				l.le = math.Inf(1)
@@ -55,13 +61,21 @@ func Looked(ctx context.Context, w *world.World) Looks {
 			switch {
 			case match[2] == "count":
 				l.all = value
-			case le >= lookBound.Seconds() && le <= l.le:
+			case le >= boundOf(labels) && le <= l.le:
 				l.within, l.le = value, le
 			}
 			found[name] = l
 		}
 	}
 	return found
+}
+
+// boundOf is what a look may take, in seconds.
+func boundOf(labels string) float64 {
+	if strings.Contains(labels, sweepLook) {
+		return sweepBound.Seconds()
+	}
+	return lookBound.Seconds()
 }
 
 // splitBound takes a bucket's bound out of its labels.
@@ -100,7 +114,7 @@ func metricsOf(ctx context.Context, p *world.Process) (lines []string) {
 func (l Looks) Since(before Looks) audit.Finding {
 	f := audit.Finding{
 		Promise: 1, Name: "looks are short",
-		How: fmt.Sprintf("once everything is mended no look of a scheduler or of semantic takes more than %s", lookBound),
+		How: fmt.Sprintf("once everything is mended no look of a scheduler or of semantic takes more than %s, and no sweep more than %s", lookBound, sweepBound),
 	}
 	for name, now := range l {
 		was := before[name]

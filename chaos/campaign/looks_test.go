@@ -16,14 +16,22 @@ func TestALookThatTakesTooLongIsFound(t *testing.T) {
 	require.Equal(t, []string{"a: 1 looks took longer"}, f.Violations)
 }
 
+func TestOnlyTheSweepMayTakeLonger(t *testing.T) {
+	require.Equal(t, sweepBound.Seconds(), boundOf(`look="leftovers"`))
+	for _, labels := range []string{"", `look="workers"`, `look="stored runs"`} {
+		require.Equal(t, lookBound.Seconds(), boundOf(labels), labels)
+	}
+}
+
 func TestTheBoundOfABucketIsReadOutOfItsLabels(t *testing.T) {
 	for line, want := range map[string]struct {
 		metric, kind, labels string
 		le                   float64
 	}{
-		`semantic_look_duration_seconds_bucket{look="leftovers",le="2.5"} 3`: {"semantic_look", "bucket", `look="leftovers"`, 2.5},
-		`scheduler_tick_duration_seconds_bucket{le="+Inf"} 7`:                {"scheduler_tick", "bucket", "", math.Inf(1)},
-		`scheduler_tick_duration_seconds_count 7`:                            {"scheduler_tick", "count", "", math.Inf(1)},
+		`semantic_look_duration_seconds_bucket{look="leftovers",le="2.5"} 3`:  {"semantic_look", "bucket", `look="leftovers"`, 2.5},
+		`scheduler_tick_duration_seconds_bucket{le="+Inf"} 7`:                 {"scheduler_tick", "bucket", "", math.Inf(1)},
+		`scheduler_look_duration_seconds_bucket{look="workers",le="4.096"} 3`: {"scheduler_look", "bucket", `look="workers"`, 4.096},
+		`scheduler_tick_duration_seconds_count 7`:                             {"scheduler_tick", "count", "", math.Inf(1)},
 	} {
 		match := looksTook.FindStringSubmatch(line)
 		require.NotNil(t, match, line)
