@@ -19,8 +19,9 @@ const (
 	poll = 50 * time.Millisecond
 	// waitTimeout ends a measurement that leads nowhere.
 	waitTimeout = 10 * time.Minute
-	// added is how many connectors one statement adds, or lets be picked up.
-	added = 5000
+	// added is how many connectors one statement adds, and picked how many one picks up, which leaves dead rows until it commits.
+	added  = 5000
+	picked = 500
 	// leastLooks is more than all schedulers and semantics make at once.
 	leastLooks = 20
 )
@@ -86,7 +87,7 @@ func (l *lab) fly(ctx context.Context) error {
 	}
 	for {
 		tag, err := l.Pool.Exec(ctx, `SELECT moves.pick_up(connector_id, id, gen_random_uuid()) FROM (
-			SELECT connector_id, id FROM open_runs WHERE type = $1 AND picked_up_at IS NULL LIMIT $2) r`, typeForeign, added)
+			SELECT connector_id, id FROM open_runs WHERE type = $1 AND picked_up_at IS NULL LIMIT $2) r`, typeForeign, picked)
 		if err != nil {
 			return wrap("pick up", err)
 		}
