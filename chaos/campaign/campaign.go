@@ -192,7 +192,7 @@ func play(ctx context.Context, cfg Config, field fault.Field, rng *rand.Rand) []
 		faults = append(faults, fault.Failover())
 	}
 	if cfg.Cluster {
-		faults = append(faults, fault.Cluster()...)
+		faults = append(faults, fault.NamedOfCluster(cfg.Only)...)
 	}
 	if field.World.Clock() && strings.Contains(fault.Clock().Name, cfg.Only) {
 		faults = append(faults, fault.Clock())

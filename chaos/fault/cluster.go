@@ -64,6 +64,14 @@ func Cluster() []Fault {
 	}
 }
 
+// NamedOfCluster are those of a cluster whose name contains a part, or one of several between bars; all where there is none.
+func NamedOfCluster(parts string) []Fault {
+	if some := named(Cluster(), parts); len(some) > 0 {
+		return some
+	}
+	return Cluster()
+}
+
 func freezeAll(servers []*world.NATSServer) {
 	for _, s := range servers {
 		s.Freeze()
