@@ -139,7 +139,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	if report.Findings != nil {
 		report.Findings = append(report.Findings, idle.finding())
 		if !cfg.Failover { // what a lost commit has published is published again
-			report.Findings = append(report.Findings, repeats.Finding(cfg.Grace))
+			report.Findings = append(report.Findings, repeats.Finding(cfg.Grace, cfg.Cluster))
 		}
 	}
 	return report, err

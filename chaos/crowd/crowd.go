@@ -130,7 +130,7 @@ func (l *lab) write(ctx context.Context, out io.Writer) (ok bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	findings := append([]audit.Finding{l.repeats.Finding(grace), once, failed}, l.notLong...)
+	findings := append([]audit.Finding{l.repeats.Finding(grace, false), once, failed}, l.notLong...)
 	audit.WriteTable(out, findings)
 	for _, f := range findings {
 		ok = ok && f.Violated == 0 && f.Checked > 0

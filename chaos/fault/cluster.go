@@ -13,8 +13,7 @@ import (
 const (
 	// minority is how long a cluster has no majority: longer than what a call may take.
 	minority = 8 * time.Second
-	// alone is how long a leader answers that hears nobody, and takes itself for the leader for 20 s: longer than until
-	// something is taken for lost.
+	// alone is how long a server hears nobody that leads, or has led: longer than until something is taken for lost.
 	alone = 12 * time.Second
 )
 
@@ -46,7 +45,7 @@ func Cluster() []Fault {
 				return nil
 			})
 		}},
-		{Name: "a leader of before that answers alone", Long: true, Inject: func(ctx context.Context, f *Field) error {
+		{Name: "a leader of before that comes back alone", Long: true, Inject: func(ctx context.Context, f *Field) error {
 			return f.cluster(ctx, topology.DocumentStream, func(leader *world.NATSServer, others []*world.NATSServer) error {
 				defer leader.Thaw()
 				leader.Freeze()

@@ -20,7 +20,6 @@ import (
 const (
 	storeSQL = "services/semantic/internal/dbgen/store.sql.go"
 	storeGo  = "services/semantic/store.go"
-	lostGo   = "services/semantic/lost.go"
 )
 
 // ErrChanged says that what a mutant changes is not there any more: the mutant has to follow.
@@ -41,8 +40,6 @@ type Mutant struct {
 	// Faults are those of the campaign that shows it, Seed is its seed.
 	Faults string
 	Seed   uint64
-	// Cluster says that they are a cluster's of nats-servers too.
-	Cluster bool
 	// Scenario shows it instead of a campaign.
 	Scenario func(context.Context, *pgxpool.Pool) (audit.Finding, error)
 	// Finds are the checks of which one sees it.
