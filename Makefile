@@ -100,7 +100,7 @@ chaos-failover: chaos-build ## the short form with a replica of Postgres that ta
 chaos-cluster: chaos-build ## the short form with three nats-servers that lose their leader and their majority
 	$(CHAOS)/chaos -bin $(CHAOS) -cluster -seed $(or $(CHAOS_SEED),0)
 
-chaos-crowd: chaos-build ## a wiped stream and a lost worker under CHAOS_PENDING=5000 and CHAOS_IN_FLIGHT=2000: 250000 and 100000 take about 10 minutes
+chaos-crowd: chaos-build ## a wiped stream and a lost worker under CHAOS_PENDING=5000 and CHAOS_IN_FLIGHT=2000: 250000 and 100000 take 4 minutes
 	$(CHAOS)/chaos -bin $(CHAOS) -crowd -pending $(or $(CHAOS_PENDING),5000) -in-flight $(or $(CHAOS_IN_FLIGHT),2000)
 
 chaos-mutants: chaos-build ## defects put back one at a time: the audit must see each (about 6 minutes)
