@@ -97,6 +97,12 @@ chaos: chaos-build ## break everything and audit the promises: 90 s, by CHAOS_SE
 chaos-failover: chaos-build ## the short form with a replica of Postgres that takes over without the last commits
 	$(CHAOS)/chaos -bin $(CHAOS) -failover -seed $(or $(CHAOS_SEED),0)
 
+chaos-cluster: chaos-build ## the short form with three nats-servers that lose their leader and their majority
+	$(CHAOS)/chaos -bin $(CHAOS) -cluster -seed $(or $(CHAOS_SEED),0)
+
+chaos-crowd: chaos-build ## a wiped stream and a lost worker under CHAOS_PENDING=5000 and CHAOS_IN_FLIGHT=2000: 250000 and 100000 take 4 minutes
+	$(CHAOS)/chaos -bin $(CHAOS) -crowd -pending $(or $(CHAOS_PENDING),5000) -in-flight $(or $(CHAOS_IN_FLIGHT),2000)
+
 chaos-mutants: chaos-build ## defects put back one at a time: the audit must see each (about 6 minutes)
 	$(CHAOS)/mutants -bin $(CHAOS)
 
@@ -110,8 +116,8 @@ recovery: chaos-build ## measure how long it takes to be back after a fault, wit
 
 chaos-build:
 	go run ./chaos/cmd/skewclock $(CHAOS)/clock
-	go build -tags chaos -overlay $(CHAOS)/clock/overlay.json -o $(CHAOS)/ $(SERVICES) ./chaos/cmd/synthetic
-	go build -o $(CHAOS)/ ./chaos/cmd/chaos ./chaos/cmd/mutants github.com/nats-io/nats-server/v2 ./services/semantic/internal/qdrant/standin/cmd/qdrant
+	go build -tags chaos -overlay $(CHAOS)/clock/overlay.json -o $(CHAOS)/ $(SERVICES) ./chaos/cmd/synthetic github.com/nats-io/nats-server/v2
+	go build -o $(CHAOS)/ ./chaos/cmd/chaos ./chaos/cmd/mutants ./services/semantic/internal/qdrant/standin/cmd/qdrant
 
 bench: build ## the figures of the README, as benchmarks
 	go test -p 1 -run '^$$' -bench . -benchtime 1x -timeout 30m ./cmd/echomind/internal/bench ./services/semantic
@@ -174,4 +180,4 @@ clean: ## remove what was built; data/ stays
 	rm -rf bin
 
 
-.PHONY: images up test-compose help build run demo test test-upgrade test-kube test-helm test-drive-mock test-node race test-alerts chaos chaos-failover chaos-mutants chaos-build recovery bench bench-short generate verify lint tidy tools clean
+.PHONY: images up test-compose help build run demo test test-upgrade test-kube test-helm test-drive-mock test-node race test-alerts chaos chaos-failover chaos-cluster chaos-crowd chaos-mutants chaos-build recovery bench bench-short generate verify lint tidy tools clean

@@ -13,6 +13,7 @@
 //	fault           what is broken, and how it is mended
 //	mutants         those defects
 //	audit           what must hold afterwards, over the whole history
+//	crowd           what very many connectors in flight cost: make chaos-crowd
 //	alerts          the alert rules under faults: make test-alerts
 //	recovery        how long it takes to be back, with default settings
 package chaos

@@ -36,6 +36,8 @@ type Config struct {
 	Every time.Duration
 	// Env is set for every program.
 	Env []string
+	// Grace is how long the scheduler lets a message be on its way, as the programs are told.
+	Grace time.Duration
 	// ForeignTimeout is how long a subscriber that keeps no lease may have a run.
 	ForeignTimeout time.Duration
 	// Prepare changes the world before the first connector; nil = nothing.
@@ -48,6 +50,8 @@ type Config struct {
 	Settle time.Duration
 	// Failover gives Postgres a replica, and plays a failover among the faults that do not kill Postgres.
 	Failover bool
+	// Cluster makes NATS a cluster of three, and plays what a cluster may lose among the other faults.
+	Cluster bool
 	// Only restricts the faults to those whose name contains it, or one of several between bars.
 	Only string
 	// Bin holds the programs; everything else is kept in Dir.
@@ -87,7 +91,7 @@ func programs() []world.Program {
 // Run plays a campaign. The error says that the harness itself could not go on; what it found is in the report.
 func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	w, err := world.Open(ctx, world.Config{Bin: cfg.Bin, Dir: cfg.Dir, Programs: programs(), Env: append(cfg.Env, "FOREIGN_SYNC_TIMEOUT="+cfg.ForeignTimeout.String()), Qdrant: true,
-		Replica: cfg.Failover, Clock: cfg.Alone, Log: cfg.Log})
+		Replica: cfg.Failover, Cluster: cfg.Cluster, Clock: cfg.Alone, Log: cfg.Log})
 	defer func() { err = errors.Join(err, w.Close()) }()
 	if err != nil {
 		return report, err
@@ -112,8 +116,8 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	read := newReads()
 	background.Go(func() { read.watch(working, w) })
 	background.Go(func() { subscriber.Run(working) })
-	tape := fault.NewTape(cfg.Seed)
-	stopTape, err := record(w, tape)
+	tape, repeats := fault.NewTape(cfg.Seed), NewRepeats()
+	stopTape, err := record(w, tape, repeats)
 	if err != nil {
 		return report, err
 	}
@@ -136,6 +140,9 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	report, err = finish(ctx, w, cfg, field, report)
 	if report.Findings != nil {
 		report.Findings = append(report.Findings, idle.finding(), read.finding())
+		if !cfg.Failover { // what a lost commit has published is published again
+			report.Findings = append(report.Findings, repeats.Finding(cfg.Grace, cfg.Cluster))
+		}
 	}
 	return report, err
 }
@@ -158,18 +165,23 @@ func populate(ctx context.Context, w *world.World, cfg Config, rng *rand.Rand) e
 }
 
 // record tapes whatever is published, as plain NATS subscribers hear it.
-func record(w *world.World, tape *fault.Tape) (func(), error) {
+func record(w *world.World, tape *fault.Tape, repeats *Repeats) (func(), error) {
 	var subscriptions []*nats.Subscription
 	stop := func() {
 		for _, s := range subscriptions {
 			_ = s.Unsubscribe()
 		}
 	}
-	for _, subject := range []string{topology.SyncSubjects, topology.DocumentSubject} {
-		s, err := w.Stream.Conn().Subscribe(subject, tape.Record)
+	for _, listen := range []struct {
+		subject string
+		hear    nats.MsgHandler
+	}{
+		{topology.SyncSubjects, tape.Record}, {topology.DocumentSubject, tape.Record}, {topology.SyncSubjects, repeats.Hear},
+	} {
+		s, err := w.Stream.Conn().Subscribe(listen.subject, listen.hear)
 		if err != nil {
 			stop()
-			return nil, wrap("listen to "+subject, err)
+			return nil, wrap("listen to "+listen.subject, err)
 		}
 		subscriptions = append(subscriptions, s)
 	}
@@ -180,6 +192,9 @@ func play(ctx context.Context, cfg Config, field fault.Field, rng *rand.Rand) []
 	faults := fault.Named(cfg.Only)
 	if cfg.Failover {
 		faults = append(faults, fault.Failover())
+	}
+	if cfg.Cluster {
+		faults = append(faults, fault.NamedOfCluster(cfg.Only)...)
 	}
 	if field.World.Clock() && strings.Contains(fault.Clock().Name, cfg.Only) {
 		faults = append(faults, fault.Clock())
@@ -227,8 +242,8 @@ func finish(ctx context.Context, w *world.World, cfg Config, field fault.Field, 
 		return report, err
 	}
 	began := time.Now()
-	before := make(chan looks, 1)
-	time.AfterFunc(lookPause, func() { before <- looked(ctx, w) })
+	before := make(chan Looks, 1)
+	time.AfterFunc(lookPause, func() { before <- Looked(ctx, w) })
 	unsettled := settle(ctx, w, cfg.Settle)
 	cfg.Log.Info("quiet", "after", time.Since(began).Round(time.Second), "err", unsettled)
 	if unsettled == nil {
@@ -242,7 +257,7 @@ func finish(ctx context.Context, w *world.World, cfg Config, field fault.Field, 
 		unsettled = errors.Join(drained(ctx, w, cfg.Settle), settle(ctx, w, cfg.Settle))
 	}
 	baseline := <-before
-	short := looked(ctx, w).since(baseline)
+	short := Looked(ctx, w).Since(baseline)
 	cfg.Log.Info("the audit")
 	report.Ends = w.StopPrograms()
 	var err error

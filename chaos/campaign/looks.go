@@ -18,14 +18,20 @@ import (
 // lookBound is what a look of a scheduler or of semantic may take while nothing is broken.
 const lookBound = 4 * time.Second
 
+// sweepBound is the same for the look that works its queue off until its time is over.
+const (
+	sweepBound = 10 * time.Second
+	sweepLook  = `look="leftovers"`
+)
+
 // lookPause is how long after the last fault the looks are over that met it.
 const lookPause = 10 * time.Second
 
 // looksTook are the histograms of their looks.
-var looksTook = regexp.MustCompile(`^(scheduler_tick|semantic_look)_duration_seconds_(bucket|count)(\{[^}]*\})? (\S+)$`)
+var looksTook = regexp.MustCompile(`^(scheduler_tick|scheduler_look|semantic_look)_duration_seconds_(bucket|count)(\{[^}]*\})? (\S+)$`)
 
-// looks are, by process and look, how many there were, and how many within the bound.
-type looks map[string]took
+// Looks are, by process and look, how many there were, and how many within the bound.
+type Looks map[string]took
 
 type took struct {
 	all, within float64
@@ -33,9 +39,9 @@ type took struct {
 	le float64
 }
 
-// looked asks every scheduler and semantic.
-func looked(ctx context.Context, w *world.World) looks {
-	found := looks{}
+// Looked asks every scheduler and semantic.
+func Looked(ctx context.Context, w *world.World) Looks {
+	found := Looks{}
 	for _, p := range w.Named("scheduler", "semantic") {
 		for _, line := range metricsOf(ctx, p) {
 			match := looksTook.FindStringSubmatch(line)
@@ -47,7 +53,7 @@ func looked(ctx context.Context, w *world.World) looks {
 				continue
 			}
 			labels, le := splitBound(match[3])
-			name := fmt.Sprintf("%s (process %d), %s%s", p.Name, p.PID(), match[1], labels)
+			name := fmt.Sprintf("%s (process %d), %s %s", p.Name, p.PID(), match[1], labels)
 			l, known := found[name]
 			if !known {
 				l.le = math.Inf(1)
@@ -55,13 +61,21 @@ func looked(ctx context.Context, w *world.World) looks {
 			switch {
 			case match[2] == "count":
 				l.all = value
-			case le >= lookBound.Seconds() && le <= l.le:
+			case le >= boundOf(labels) && le <= l.le:
 				l.within, l.le = value, le
 			}
 			found[name] = l
 		}
 	}
 	return found
+}
+
+// boundOf is what a look may take, in seconds.
+func boundOf(labels string) float64 {
+	if strings.Contains(labels, sweepLook) {
+		return sweepBound.Seconds()
+	}
+	return lookBound.Seconds()
 }
 
 // splitBound takes a bucket's bound out of its labels.
@@ -96,11 +110,11 @@ func metricsOf(ctx context.Context, p *world.Process) (lines []string) {
 	return lines
 }
 
-// since holds the looks of a time in which nothing was broken against their bound.
-func (l looks) since(before looks) audit.Finding {
+// Since holds the looks of a time in which nothing was broken against their bound.
+func (l Looks) Since(before Looks) audit.Finding {
 	f := audit.Finding{
 		Promise: 1, Name: "looks are short",
-		How: fmt.Sprintf("once everything is mended no look of a scheduler or of semantic takes more than %s", lookBound),
+		How: fmt.Sprintf("once everything is mended no look of a scheduler or of semantic takes more than %s, and no sweep more than %s", lookBound, sweepBound),
 	}
 	for name, now := range l {
 		was := before[name]

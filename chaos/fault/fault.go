@@ -3,6 +3,8 @@
 //
 //	processes.go   killed, killed at named lines, frozen, stopped cleanly, multiplied, with a wrong clock
 //	servers.go     nats-server, Postgres and Qdrant killed, purged, wiped, exhausted, locked, frozen
+//	cluster.go     three nats-servers that lose their leader, or their majority
+//	special.go     clocks that step; a failover of Postgres
 //	network.go     late, reset in the middle of a message, silent both ways and one way
 //	vanish.go      machines that hold a transaction and are heard of no more
 //	messages.go    repeated, out of order, not to be read, a day late
@@ -97,9 +99,11 @@ func All() []Fault {
 }
 
 // Named are those whose name contains a part, or one of several between bars.
-func Named(parts string) []Fault {
+func Named(parts string) []Fault { return named(All(), parts) }
+
+func named(all []Fault, parts string) []Fault {
 	var some []Fault
-	for _, f := range All() {
+	for _, f := range all {
 		if slices.ContainsFunc(strings.Split(parts, "|"), func(part string) bool { return strings.Contains(f.Name, part) }) {
 			some = append(some, f)
 		}

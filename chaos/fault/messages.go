@@ -70,6 +70,11 @@ func (t *Tape) Sample(n int, rng *rand.Rand) []*nats.Msg {
 	return out
 }
 
+// Said says whether the harness has published a message itself: again, or forged.
+func Said(msg *nats.Msg) bool {
+	return msg.Header.Get(headerReplayed) != "" || msg.Header.Get(HeaderForged) != ""
+}
+
 // Replay says messages again, exactly as they were but for one header.
 func (f *Field) Replay(ctx context.Context, n int) error {
 	for _, msg := range f.Tape.Sample(n, f.Rand) {

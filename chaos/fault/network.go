@@ -2,6 +2,7 @@ package fault
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/echomind/sync/internal/faultproxy"
@@ -15,14 +16,14 @@ func network() []Fault {
 	for _, server := range []struct {
 		name  string
 		loses Loss // a worker that is cut off from Postgres for a lease is lost
-		proxy func(*Field) *faultproxy.Proxy
+		ways  func(*Field) []*faultproxy.Proxy
 	}{
-		{"Postgres", Loss{Workers: true}, func(f *Field) *faultproxy.Proxy { return f.one(services...).Postgres }},
-		{"NATS", Loss{}, func(f *Field) *faultproxy.Proxy { return f.one(services...).NATS }},
+		{"Postgres", Loss{Workers: true}, func(f *Field) []*faultproxy.Proxy { return []*faultproxy.Proxy{f.one(services...).Postgres} }},
+		{"NATS", Loss{}, func(f *Field) []*faultproxy.Proxy { return f.one(services...).NATS }},
 	} {
 		disturb := func(name string, lasts time.Duration, how func(*Field, *faultproxy.Proxy)) {
 			all = append(all, Fault{Name: name + " " + server.name, Loses: server.loses, Long: lasts >= freeze, Inject: func(ctx context.Context, f *Field) error {
-				proxies := []*faultproxy.Proxy{server.proxy(f), server.proxy(f), server.proxy(f)}
+				proxies := slices.Concat(server.ways(f), server.ways(f), server.ways(f))
 				for _, p := range proxies {
 					how(f, p)
 				}

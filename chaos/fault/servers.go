@@ -29,6 +29,7 @@ func servers() []Fault {
 		{Name: "nats-server killed, its storage wiped", Loses: Loss{Messages: true}, Long: true, Inject: func(ctx context.Context, f *Field) error {
 			return f.restartNATS(ctx, f.short(), f.World.NATS.Wipe)
 		}},
+		{Name: "NATS's clock steps ahead and back", Long: true, Inject: stepNATS},
 		{Name: "the sync stream purged", Long: true, Inject: func(ctx context.Context, f *Field) error {
 			return f.purge(ctx, topology.SyncStream)
 		}},
@@ -82,47 +83,6 @@ func servers() []Fault {
 			sleep(ctx, freeze)
 			return nil
 		}},
-	}
-}
-
-// stepped is by how much Postgres's clock steps: longer than a lease, a grace and a minute's slot.
-const stepped = time.Minute
-
-// Clock is the fault of a world in which Postgres's clock can be set.
-func Clock() Fault {
-	return Fault{
-		Name: "Postgres's clock steps ahead and back", Loses: Loss{Workers: true, Clock: true}, Long: true,
-		Inject: func(ctx context.Context, f *Field) error {
-			for range 3 {
-				if err := f.World.SetClock(stepped); err != nil {
-					return err
-				}
-				sleep(ctx, f.short())
-				if err := f.World.SetClock(0); err != nil {
-					return err
-				}
-				sleep(ctx, f.short())
-			}
-			return nil
-		},
-	}
-}
-
-// Matrix are all faults, also those that need a world of their own.
-func Matrix() []Fault { return append(All(), Clock(), Failover()) }
-
-// Failover is the fault of a world with a replica: no other may kill Postgres there.
-func Failover() Fault {
-	return Fault{
-		Name: "a failover that loses the last commits", Loses: Loss{Workers: true, Messages: true}, Long: true,
-		Inject: func(ctx context.Context, f *Field) error {
-			lost, err := f.World.Failover(ctx)
-			if err == nil && lost <= 0 {
-				err = errors.New("nothing was lost")
-			}
-			f.Log.Info("the replica serves", "lost_bytes", lost, "err", err)
-			return err
-		},
 	}
 }
 

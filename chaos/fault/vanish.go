@@ -54,7 +54,9 @@ func (f *Field) vanish(ctx context.Context, point string) error {
 		return err
 	}
 	stopped.Postgres.Strand()
-	stopped.NATS.Strand()
+	for _, way := range stopped.NATS {
+		way.Strand()
+	}
 	defer stopped.Kill()
 	sleep(ctx, max(f.Long, freeze))
 	return nil

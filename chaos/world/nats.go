@@ -2,46 +2,127 @@ package world
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/echomind/sync/internal/devstack/loopback"
+	"github.com/echomind/sync/sdk/topology"
 )
 
-// NATS is a nats-server in a process of its own.
-type NATS struct {
+const (
+	clusterName = "echomind"
+	// clusterSize is how many servers a cluster has, and on how many of them each stream is kept.
+	clusterSize = 3
+)
+
+// NATS is what the programs know as NATS: one nats-server, or a cluster of three. Each is a process of its own.
+type NATS struct{ Servers []*NATSServer }
+
+// NATSServer is one nats-server.
+type NATSServer struct {
 	server
-	dir  string
-	port int
+	dir, clock string
+	port       int
 }
 
-func newNATS(path, dir string, log io.Writer) (*NATS, error) {
-	port, err := loopback.Port(0)
-	if err != nil {
-		return nil, fmt.Errorf("find a port for nats-server: %w", err)
+// newNATS prepares the servers. Those of a cluster do not tell clients of each other: a client would go past its proxies.
+func newNATS(path, dir string, size int, log io.Writer) (*NATS, error) {
+	var ports, routePorts []int
+	var routes []string
+	for range size {
+		port, err := loopback.Port(0)
+		if err != nil {
+			return nil, fmt.Errorf("find a port for nats-server: %w", err)
+		}
+		route, err := loopback.Port(0)
+		if err != nil {
+			return nil, fmt.Errorf("find a port for nats-server's routes: %w", err)
+		}
+		ports, routePorts = append(ports, port), append(routePorts, route)
+		routes = append(routes, "nats://"+loopback.Address(route))
 	}
-	args := []string{"-js", "-sd", dir, "-a", loopback.Host, "-p", strconv.Itoa(port)}
-	return &NATS{server: server{name: "nats-server", path: path, args: args, log: log}, dir: dir, port: port}, nil
+	n := &NATS{}
+	for i := range size {
+		name := fmt.Sprint("nats-", i)
+		s := &NATSServer{dir: filepath.Join(dir, name), clock: filepath.Join(dir, name+".clock"), port: ports[i]}
+		if err := os.MkdirAll(s.dir, 0o755); err != nil {
+			return nil, fmt.Errorf("make a folder for %s: %w", name, err)
+		}
+		args := []string{"-js", "-sd", s.dir, "-a", loopback.Host, "-p", strconv.Itoa(s.port), "-n", name}
+		if size > 1 {
+			args = append(args, "--cluster_name", clusterName, "--cluster", "nats://"+loopback.Address(routePorts[i]),
+				"--routes", strings.Join(routes, ","), "--no_advertise")
+		}
+		s.server = server{name: name, path: path, args: args, env: []string{"CHAOS_CLOCK_FILE=" + s.clock}, log: log}
+		n.Servers = append(n.Servers, s)
+	}
+	return n, nil
 }
+
+// Name is what the server is called in its cluster.
+func (s *NATSServer) Name() string { return s.name }
 
 // Addr is where the server listens, host:port.
-func (n *NATS) Addr() string { return loopback.Address(n.port) }
+func (s *NATSServer) Addr() string { return loopback.Address(s.port) }
+
+// SetClock makes the server's clock differ from the machine's; it notices within a tenth of a second.
+func (s *NATSServer) SetClock(by time.Duration) error {
+	said := s.clock + ".new" // nobody reads half of it
+	err := os.WriteFile(said, fmt.Appendf(nil, "%d", int(by.Seconds())), 0o644)
+	if err == nil {
+		err = os.Rename(said, s.clock)
+	}
+	if err != nil {
+		return fmt.Errorf("set the clock of %s: %w", s.name, err)
+	}
+	return nil
+}
 
 // URL is how to connect without a proxy.
-func (n *NATS) URL() string { return "nats://" + n.Addr() }
+func (n *NATS) URL() string {
+	var all []string
+	for _, s := range n.Servers {
+		all = append(all, "nats://"+s.Addr())
+	}
+	return strings.Join(all, ",")
+}
 
-// Start starts the server and returns when JetStream answers.
-func (n *NATS) Start(ctx context.Context) error { return n.start(ctx, n.answers) }
+// Start starts the servers and returns when JetStream answers.
+func (n *NATS) Start(ctx context.Context) error { return n.StartSome(ctx, n.Servers...) }
 
-func (n *NATS) answers(ctx context.Context) error {
-	conn, err := nats.Connect(n.URL(), nats.Timeout(time.Second))
+// StartSome starts some of the servers and returns when JetStream answers on each of them.
+func (n *NATS) StartSome(ctx context.Context, some ...*NATSServer) error {
+	for _, s := range some {
+		if err := s.spawn(); err != nil {
+			return err
+		}
+	}
+	for _, s := range some {
+		if err := s.await(ctx, s.answers); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Kill ends all of them without a word.
+func (n *NATS) Kill() {
+	for _, s := range n.Servers {
+		s.Kill()
+	}
+}
+
+func (s *NATSServer) answers(ctx context.Context) error {
+	conn, err := nats.Connect("nats://"+s.Addr(), nats.Timeout(time.Second))
 	if err != nil {
 		return err
 	}
@@ -56,10 +137,87 @@ func (n *NATS) answers(ctx context.Context) error {
 	return err
 }
 
-// Wipe removes everything that a killed server has stored.
+// Wipe removes everything that killed servers have stored.
 func (n *NATS) Wipe() error {
-	if err := os.RemoveAll(filepath.Join(n.dir, "jetstream")); err != nil {
-		return fmt.Errorf("wipe the streams: %w", err)
+	for _, s := range n.Servers {
+		if err := os.RemoveAll(filepath.Join(s.dir, "jetstream")); err != nil {
+			return fmt.Errorf("wipe the streams: %w", err)
+		}
 	}
 	return nil
+}
+
+// replicate makes the streams, each on every server, and returns when all of them have everything.
+func (w *World) replicate(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, serverStartTimeout, fmt.Errorf("world.replicate: no streams within %s", serverStartTimeout))
+	defer cancel()
+	for {
+		err := topology.Apply(ctx, w.Stream, topology.Size{Replicas: clusterSize})
+		if err == nil {
+			err = w.replicated(ctx)
+		}
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), err)
+		case <-time.After(serverPoll):
+		}
+	}
+}
+
+func (w *World) replicated(ctx context.Context) error {
+	all, err := topology.Inspect(ctx, w.Stream)
+	if err != nil {
+		return err
+	}
+	for name, s := range all {
+		if s.Info == nil || s.Info.Cluster == nil || len(s.Info.Cluster.Replicas) != clusterSize-1 {
+			return fmt.Errorf("stream %s is not on %d servers", name, clusterSize)
+		}
+		for _, r := range s.Info.Cluster.Replicas {
+			if !r.Current {
+				return fmt.Errorf("stream %s: %s is behind", name, r.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// Replicated waits until every server has everything that the streams hold.
+func (w *World) Replicated(ctx context.Context) error {
+	for {
+		asking, cancel := context.WithTimeout(ctx, readyTimeout)
+		err := w.replicated(asking)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), err)
+		case <-time.After(serverPoll):
+		}
+	}
+}
+
+// Leader is the server that leads a stream, and the others.
+func (w *World) Leader(ctx context.Context, stream string) (leader *NATSServer, others []*NATSServer, err error) {
+	s, err := w.Stream.Stream(ctx, stream)
+	if err != nil {
+		return nil, nil, fmt.Errorf("ask who leads %s: %w", stream, err)
+	}
+	info := s.CachedInfo()
+	for _, one := range w.NATS.Servers {
+		if info.Cluster != nil && one.name == info.Cluster.Leader {
+			leader = one
+		} else {
+			others = append(others, one)
+		}
+	}
+	if leader == nil {
+		return nil, nil, fmt.Errorf("nobody leads %s", stream)
+	}
+	return leader, others, nil
 }

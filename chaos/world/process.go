@@ -26,8 +26,9 @@ const (
 // Process is one running program. Whatever ends it, it is started again, as a cluster would, until it is stopped.
 type Process struct {
 	Name string
-	// Postgres and NATS stand between the program and its servers.
-	Postgres, NATS *faultproxy.Proxy
+	// Postgres and NATS stand between the program and its servers; there is one for each nats-server.
+	Postgres *faultproxy.Proxy
+	NATS     []*faultproxy.Proxy
 	// HTTP is where /readyz and /metrics are.
 	HTTP string
 
@@ -191,6 +192,8 @@ func (p *Process) Ready(ctx context.Context) (ready bool, says string) {
 // Heal takes back whatever was done to the program and its connections.
 func (p *Process) Heal() {
 	p.Postgres.Heal()
-	p.NATS.Heal()
+	for _, way := range p.NATS {
+		way.Heal()
+	}
 	p.Thaw()
 }

@@ -37,6 +37,11 @@ func (s *server) start(ctx context.Context, answers func(context.Context) error)
 	if err := s.spawn(); err != nil {
 		return err
 	}
+	return s.await(ctx, answers)
+}
+
+// await returns when the server answers.
+func (s *server) await(ctx context.Context, answers func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, serverStartTimeout,
 		fmt.Errorf("world.%s_ready: no answer within %s", s.name, serverStartTimeout))
 	defer cancel()
@@ -81,6 +86,11 @@ func (s *server) spawn() error {
 func (s *server) signal(sig syscall.Signal) (gone <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.process == nil { // it was never started
+		never := make(chan struct{})
+		close(never)
+		return never
+	}
 	_ = s.process.Signal(sig)
 	return s.gone
 }

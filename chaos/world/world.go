@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,6 +40,8 @@ type Config struct {
 	Qdrant bool
 	// Replica says that Postgres has one, for Failover.
 	Replica bool
+	// Cluster says that NATS is a cluster of three, each of which keeps every stream.
+	Cluster bool
 	// Clock says that Postgres's clock can be set, where this machine has what it takes.
 	Clock bool
 	Log   *slog.Logger
@@ -168,20 +171,41 @@ func (w *World) openServers(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	if w.NATS, err = newNATS(filepath.Join(cfg.Bin, "nats-server"), filepath.Join(cfg.Dir, "nats"), log); err != nil {
-		return err
+	size := 1
+	if cfg.Cluster {
+		size = clusterSize
 	}
-	if err := w.NATS.Start(ctx); err != nil {
+	if w.NATS, err = newNATS(filepath.Join(cfg.Bin, "nats-server"), filepath.Join(cfg.Dir, "nats"), size, log); err != nil {
 		return err
 	}
 	w.onClose(func() error { w.NATS.Kill(); return nil })
-	w.conn, err = nats.Connect(w.NATS.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
+	if err := w.NATS.Start(ctx); err != nil {
+		return err
+	}
+	return w.connect(ctx, cfg)
+}
+
+// pingEvery is how often the harness asks whether its nats-server is still there: one that is frozen hangs up on nobody.
+const pingEvery = time.Second
+
+// connect opens the harness's own connection to NATS, and what needs one.
+func (w *World) connect(ctx context.Context, cfg Config) (err error) {
+	w.conn, err = nats.Connect(w.NATS.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond),
+		nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(2))
 	if err != nil {
 		return fmt.Errorf("connect to nats-server: %w", err)
 	}
 	w.onClose(func() error { w.conn.Close(); return nil })
-	if w.Stream, err = jetstream.New(w.conn); err != nil || !cfg.Qdrant {
-		return err
+	if w.Stream, err = jetstream.New(w.conn); err != nil {
+		return fmt.Errorf("use JetStream: %w", err)
+	}
+	if cfg.Cluster {
+		if err := w.replicate(ctx); err != nil {
+			return err
+		}
+	}
+	if !cfg.Qdrant {
+		return nil
 	}
 	return w.openQdrant(ctx, cfg)
 }
@@ -238,15 +262,20 @@ func (w *World) process(cfg Config, program Program) (*Process, error) {
 		return nil, err
 	}
 	w.onClose(p.Postgres.Close)
-	if p.NATS, err = faultproxy.Start(w.NATS.Addr()); err != nil {
-		return nil, err
+	var brokers []string
+	for _, s := range w.NATS.Servers {
+		way, err := faultproxy.Start(s.Addr())
+		if err != nil {
+			return nil, err
+		}
+		w.onClose(way.Close)
+		p.NATS, brokers = append(p.NATS, way), append(brokers, "nats://"+way.Addr())
 	}
-	w.onClose(p.NATS.Close)
 	database, err := p.Postgres.URL(w.Postgres.URL())
 	if err != nil {
 		return nil, err
 	}
-	p.env = append(os.Environ(), "DATABASE_URL="+database, "DATABASE_ROLE="+roles[program.Binary], "NATS_URL=nats://"+p.NATS.Addr(), "HTTP_ADDR="+p.HTTP,
+	p.env = append(os.Environ(), "DATABASE_URL="+database, "DATABASE_ROLE="+roles[program.Binary], "NATS_URL="+strings.Join(brokers, ","), "HTTP_ADDR="+p.HTTP,
 		"ECHOMIND_FAILPOINTS="+w.Failpoints, "CHUNKER_FILE_ROOTS="+w.Files, "CHUNKER_ALLOW_CIDRS=127.0.0.0/8")
 	if w.Qdrant != nil {
 		p.env = append(p.env, w.Qdrant.told()...)
@@ -287,7 +316,11 @@ func (w *World) Extra(ctx context.Context, program Program) error {
 	if ends := p.Ends(); len(ends) > 0 {
 		return errors.New(ends[0])
 	}
-	return errors.Join(p.Postgres.Close(), p.NATS.Close())
+	err = p.Postgres.Close()
+	for _, way := range p.NATS {
+		err = errors.Join(err, way.Close())
+	}
+	return err
 }
 
 // Named returns the processes whose name begins with one of the prefixes.
@@ -308,6 +341,12 @@ func (w *World) Named(prefixes ...string) []*Process {
 func (w *World) Heal() error {
 	if w.Qdrant != nil {
 		w.Qdrant.Thaw()
+	}
+	for _, s := range w.NATS.Servers {
+		s.Thaw()
+		if err := s.SetClock(0); err != nil {
+			return err
+		}
 	}
 	for _, p := range w.Processes {
 		p.Heal()

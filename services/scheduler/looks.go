@@ -23,10 +23,12 @@ type outcome struct {
 func (s *Scheduler) watch(ctx context.Context, name string, look func(context.Context) (outcome, error)) error {
 	var ticker *time.Ticker
 	for {
+		began := time.Now()
 		found, err := look(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
+		s.metrics.looks.WithLabelValues(name).Observe(time.Since(began).Seconds())
 		s.metrics.left.WithLabelValues(name).Set(float64(found.left))
 		if err != nil {
 			s.log.Warn("a look ended early; it is repeated", "look", name, "err", err)

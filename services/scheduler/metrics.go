@@ -21,6 +21,7 @@ type metrics struct {
 	republished   *prometheus.CounterVec
 	rescued       *prometheus.CounterVec
 	left          *prometheus.GaugeVec
+	looks         *prometheus.HistogramVec
 	ledger        ledgerMetrics
 	backlog       backlogMetrics
 	streams       streamMetrics
@@ -49,6 +50,10 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		rescued:       m.counters("scheduler_rescued_total", "Connectors that were claimed again after a lost worker.", "type"),
 		left: m.gauges("scheduler_look_left", "About how many connectors the last look left to the next one, because its time was over, or the "+
 			"stream or Postgres took nothing more; 0 = it came to its end.", "look"),
+		looks: telemetry.Register(registry, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "scheduler_look_duration_seconds", Help: "Time of one look, by what is looked for.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),
+		}, []string{"look"})),
 		ledger:  newLedgerMetrics(m),
 		backlog: newBacklogMetrics(m),
 		streams: newStreamMetrics(m),

@@ -197,6 +197,23 @@ func TestALookReadsFewBuffersWhateverIsInFlight(t *testing.T) {
 	}
 }
 
+// The statistics are those of the moment at which everything waits: the planner must not take the batch for all there is.
+func TestABatchOfLostMessagesIsFoundWithoutReadingTheOthers(t *testing.T) {
+	s := setStage(t)
+	s.connectors(20_000)
+	s.do(s.scheduler().Tick(t.Context()))
+	s.purge()
+	s.age(pastTheGrace)
+	s.exec(`VACUUM ANALYZE connectors`)
+	s.exec(`VACUUM ANALYZE open_runs`)
+	const batch = 50
+	buffers, rows := s.buffers("auto", "", `SELECT * FROM moves.redispatch('web', NULL, '15 seconds', '1 minute', $1)`, batch)
+	t.Logf("%d buffers for %d rows", buffers, rows)
+	if rows != batch || buffers > mostBuffers*batch {
+		t.Errorf("%d buffers for %d rows", buffers, rows)
+	}
+}
+
 // buffers is what a statement reads, with all that the functions in it read, once the session knows its plans; and how many
 // rows it returns. Nothing of it stays.
 func (s *stage) buffers(mode, before, sql string, args ...any) (buffers, rows int) {

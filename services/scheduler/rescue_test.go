@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/sdk/lifecycle"
 )
 
@@ -41,6 +42,25 @@ func TestALostWorkersConnectorIsClaimedAgainAtOnce(t *testing.T) {
 	s.do(err)
 	if !slices.Equal(fenced, []uuid.UUID{old}) {
 		t.Errorf("the lost worker keeps its run: %v is not its own any more", fenced)
+	}
+}
+
+func TestWhoLooksForWorkersThatAreLostAgainDoesNotHoldUpARescue(t *testing.T) {
+	s := setStage(t)
+	id := s.connector(nil)
+	s.syncing(id, gone)
+	silent := one[string](s, `SELECT jsonb_agg(jsonb_build_object('id', id, 'beats', beats))::text FROM workers`)
+	semantic, err := s.servers.Pool.Begin(t.Context())
+	s.do(err)
+	defer func() { _ = semantic.Rollback(context.WithoutCancel(t.Context())) }()
+	_, err = semantic.Exec(t.Context(), `SELECT moves.abandon($1::jsonb, '6 hours', 100)`, silent)
+	s.do(err)
+	s.rescue()
+	want(s, "PENDING", `SELECT status FROM connectors WHERE id = $1`, id)
+	// Whoever looks keeps a heartbeat waiting until it is known what became of the runs.
+	_, err = s.servers.Pool.Exec(t.Context(), `SET lock_timeout = '100ms'; UPDATE workers SET beats = beats + 1; RESET lock_timeout`)
+	if !postgres.Locked(err) {
+		t.Errorf("a heartbeat came between: %v", err)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/echomind/sync/chaos/campaign"
+	"github.com/echomind/sync/chaos/crowd"
 	"github.com/echomind/sync/chaos/recovery"
 )
 
@@ -28,6 +29,10 @@ func run() int {
 	bin := flag.String("bin", "bin/chaos", "where the programs are")
 	keep := flag.Bool("keep", false, "keep the folder with the logs")
 	failover := flag.Bool("failover", false, "the short form with a replica of Postgres and a failover that loses its last commits")
+	cluster := flag.Bool("cluster", false, "the short form with three nats-servers that lose their leader and their majority")
+	crowded := flag.Bool("crowd", false, "measure what very many connectors in flight cost, instead of breaking promises")
+	pending := flag.Int("pending", 5000, "with -crowd: how many connectors wait when the stream is wiped")
+	inFlight := flag.Int("in-flight", 2000, "with -crowd: how many connectors another team's subscriber has")
 	times := flag.Bool("recovery", false, "measure recovery times instead of breaking promises")
 	flag.Parse()
 	if *seed == 0 {
@@ -47,14 +52,20 @@ func run() int {
 		return 1
 	}
 	var ok bool
-	if *times {
+	switch {
+	case *crowded:
+		ok, err = crowd.Measure(ctx, os.Stdout, crowd.Config{Pending: *pending, InFlight: *inFlight, Bin: programs, Dir: dir, Log: log})
+	case *times:
 		ok, err = recovery.Measure(ctx, os.Stdout, recovery.Config{Bin: programs, Dir: dir, Log: log})
-	} else {
+	default:
 		fmt.Printf("seed %d\n", *seed)
 		var report campaign.Report
 		cfg := config(*seed, *minutes, *connectors, *only, programs, dir, log)
 		if cfg.Failover = *failover; *failover {
 			cfg.Only = besideFailover
+		}
+		if cfg.Cluster = *cluster; *cluster {
+			cfg.Only, cfg.Connectors = cmp.Or(*only, besideCluster), cmp.Or(*connectors, 300)
 		}
 		report, err = campaign.Run(ctx, cfg)
 		ok = report.Write(os.Stdout)
@@ -76,18 +87,21 @@ func run() int {
 // besideFailover are the faults that happen beside a failover.
 const besideFailover = "kill -9 s|kill -9 between|kill -9 mid|messages repeated|forged|users at|freeze synthetic|freeze semantic|vanishes"
 
+// besideCluster are the faults that happen beside what a cluster of nats-servers loses: none that loses messages.
+const besideCluster = "kill -9 s|kill -9 between c|kill -9 between i|kill -9 between p|kill -9 between s|kill -9 mid|messages|users at|freeze synthetic|NATS's clock|to NATS|from NATS"
+
 // config is the short form, whose programs wait less long than by default for what is lost, or one of some minutes in
 // which each fault first comes alone.
 func config(seed uint64, minutes float64, connectors int, only, bin, dir string, log *slog.Logger) campaign.Config {
 	cfg := campaign.Config{
 		Seed: seed, Window: 20 * time.Second, Long: 16 * time.Second, Connectors: cmp.Or(connectors, 500), Starved: 40,
-		Warm: 25, Settle: 3 * time.Minute, ForeignTimeout: time.Minute, Only: only, Bin: bin, Dir: dir, Log: log,
+		Warm: 25, Settle: 3 * time.Minute, ForeignTimeout: time.Minute, Grace: 14 * time.Second, Only: only, Bin: bin, Dir: dir, Log: log,
 		Env: []string{
 			"WORKER_LEASE_SECONDS=6", "SCHEDULER_LOST_GRACE_SECONDS=14", "SCHEDULER_WATCH_INTERVAL_SECONDS=1", "CHAOS_ACK_WAIT=5s",
 		},
 	}
 	if minutes > 0 {
-		cfg.Env, cfg.Warm = nil, 90 // as everybody runs it
+		cfg.Env, cfg.Grace, cfg.Warm = nil, 15*time.Second, 90 // as everybody runs it
 		cfg.Connectors = cmp.Or(connectors, 2000)
 		cfg.Window = time.Duration(minutes * float64(time.Minute))
 		cfg.Long, cfg.Alone, cfg.Every = 65*time.Second, true, 3*time.Second

@@ -79,7 +79,7 @@ func find(ctx context.Context, m mutants.Mutant, programs string) (by string, er
 	}
 	report, err := campaign.Run(ctx, campaign.Config{
 		Seed: m.Seed, Window: 4 * time.Second, Long: 8 * time.Second, Connectors: 150, Starved: 10, Warm: 50, Settle: 40 * time.Second,
-		ForeignTimeout: time.Minute, Only: m.Faults, Bin: bin, Dir: dir, Log: slog.New(slog.DiscardHandler),
+		ForeignTimeout: time.Minute, Grace: 14 * time.Second, Only: m.Faults, Bin: bin, Dir: dir, Log: slog.New(slog.DiscardHandler),
 		Env: []string{
 			"WORKER_LEASE_SECONDS=6", "SCHEDULER_LOST_GRACE_SECONDS=14", "SCHEDULER_WATCH_INTERVAL_SECONDS=1", "CHAOS_ACK_WAIT=5s",
 		},

@@ -1,5 +1,6 @@
 // Skewclock writes a build overlay of Go's own package time, with which a program's clock is off by as many seconds as
-// CHAOS_CLOCK_SECONDS says: nothing else shifts the wall clock of one process, since Go asks the kernel directly.
+// CHAOS_CLOCK_SECONDS says, or the file that CHAOS_CLOCK_FILE names, which may be written while the program runs: nothing else
+// shifts the wall clock of one process, since Go asks the kernel directly.
 //
 //	skewclock FOLDER; go build -overlay FOLDER/overlay.json ...
 package main
@@ -17,16 +18,45 @@ import (
 
 const (
 	reading = "sec, nsec, mono := runtimeNow()"
-	skewed  = reading + "\n\tsec += clockSkew"
+	skewed  = reading + "\n\tsec += clockSkew.Load()"
 	skew    = `package time
 
-import "syscall"
+import (
+	"sync/atomic"
+	"syscall"
+)
 
 // clockSkew is in seconds.
-var clockSkew = func() (seconds int64) {
-	text, _ := syscall.Getenv("CHAOS_CLOCK_SECONDS")
+var clockSkew atomic.Int64
+
+func init() {
+	if text, set := syscall.Getenv("CHAOS_CLOCK_SECONDS"); set {
+		clockSkew.Store(skewOf([]byte(text)))
+	}
+	if file, set := syscall.Getenv("CHAOS_CLOCK_FILE"); set {
+		go followClock(file)
+	}
+}
+
+// followClock reads again and again by how much the clock is to be off. A file that is not there changes nothing.
+func followClock(file string) {
+	text := make([]byte, 32)
+	for ; ; Sleep(50 * Millisecond) {
+		fd, err := syscall.Open(file, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+		if err != nil {
+			continue
+		}
+		n, err := syscall.Read(fd, text)
+		syscall.Close(fd)
+		if err == nil {
+			clockSkew.Store(skewOf(text[:max(n, 0)]))
+		}
+	}
+}
+
+func skewOf(text []byte) (seconds int64) {
 	sign := int64(1)
-	for i, digit := range []byte(text) {
+	for i, digit := range text {
 		if i == 0 && digit == '-' {
 			sign = -1
 			continue
@@ -34,7 +64,7 @@ var clockSkew = func() (seconds int64) {
 		seconds = 10*seconds + int64(digit-'0')
 	}
 	return sign * seconds
-}()
+}
 `
 )
 
