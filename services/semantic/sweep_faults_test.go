@@ -106,9 +106,12 @@ func TestARunThatCannotBeSweptHoldsUpNoOther(t *testing.T) {
 			for range 12 { // more than are taken at once, of which the first cannot be swept
 				trips = append(trips, f.synced(map[string]string{"a": "old", "b": "old"}))
 			}
-			require.NoError(t, f.Sweep(ctx))
 			for i, c := range trips {
-				c = c.reconfigured().again()
+				trips[i] = c.reconfigured()
+			}
+			f.sweeps()
+			for i, c := range trips {
+				c = c.again()
 				c.stores(c.doc(1, "c", "new", inListing(1)), c.deletion(2, "b"), c.completed(2))
 				trips[i] = c
 			}
@@ -150,9 +153,10 @@ func TestADeletedConnectorThatCannotBeSweptHoldsUpNoOther(t *testing.T) {
 func (f *fixture) narrowed(documents int) trip {
 	f.t.Helper()
 	c := f.synced(map[string]string{"a": "old"})
-	f.sweeps()
 	c.pages(documents)
-	c = c.reconfigured().again()
+	c = c.reconfigured()
+	f.sweeps()
+	c = c.again()
 	c.stores(c.doc(1, "a", "new"), c.completed(1))
 	return c
 }
