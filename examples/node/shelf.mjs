@@ -11,7 +11,7 @@ import { jetstream, jetstreamManager } from "@nats-io/jetstream";
 import pg from "pg";
 import { DocumentRequest, SyncRequest, object, struct } from "./wire.mjs";
 
-const type = "shelf", longest = 30 * 60_000, partBytes = 256 << 10, checkpointEvery = 10;
+const type = "shelf", longest = Number(process.env.LONGEST_SECONDS ?? 1800), partBytes = 256 << 10, checkpointEvery = 10;
 const seconds = Number(process.env.LEASE_SECONDS ?? 15), lease = `${seconds} s`;
 const worker = randomUUID(); // this process, as Postgres knows it
 const db = new pg.Pool({ connectionString: process.env.DATABASE_URL, max: 4, connectionTimeoutMillis: 5_000, query_timeout: 10_000 });
@@ -127,7 +127,7 @@ async function receive(message) {
   run.signal = run.end.signal;
   current = run;
   log("picked up", { run: run.id, try: run.try });
-  const tooLong = setTimeout(() => run.end.abort("too long"), longest);
+  const tooLong = setTimeout(() => run.end.abort("too long"), longest * 1000);
   try {
     if (stopping) run.end.abort("stopping");
     await sync(run, object(request.config));
@@ -135,7 +135,7 @@ async function receive(message) {
     const why = run.signal.reason;
     log("ended", { run: run.id, why: why ?? err.message });
     if (why === "stopping") await move({}, "release", run.id, run.try);
-    else if (why === "too long" && run.sent) await move({}, "cut", run.id, run.try, run.sent, run.seq, "it took longer than half an hour");
+    else if (why === "too long" && run.sent) await move({}, "cut", run.id, run.try, run.sent, run.seq, `it took longer than ${longest} s`);
     else if (why !== "fenced") {
       const kind = why === "too long" ? "too_long" : err instanceof Permanent ? "permanent" : "transient";
       await move({}, "fail", run.id, run.try, kind, String(err.message ?? err));

@@ -67,7 +67,7 @@ type process struct {
 }
 
 // start starts the example.
-func (s *shelf) start() *process {
+func (s *shelf) start(env ...string) *process {
 	s.Helper()
 	dir := s.TempDir()
 	for _, name := range []string{"shelf.mjs", "wire.mjs", "package.json"} {
@@ -85,6 +85,7 @@ func (s *shelf) start() *process {
 	p.Dir = dir
 	p.Env = append(os.Environ(), "DATABASE_URL="+s.login, "NATS_URL="+s.nats, "NATS_USER=shelf", "NATS_PASSWORD="+password("shelf"),
 		"PROTO_ROOT="+protos, "LEASE_SECONDS=3")
+	p.Env = append(p.Env, env...)
 	var problems bytes.Buffer
 	p.Stderr = &problems
 	out, err := p.StdoutPipe()
@@ -272,6 +273,30 @@ func TestASubscriberInJavaScriptThatIsKilledIsRescuedAndGoesOnFromItsCheckpoint(
 	require.Equal(t, 1, fetched["book09"])
 	require.LessOrEqual(t, fetched["book10"], 2, "behind the checkpoint: stored, or fetched again")
 	require.Equal(t, 2, fetched["book12"])
+}
+
+func TestASubscriberInJavaScriptThatTakesTooLongGoesOnFromWhatItHasSent(t *testing.T) {
+	s := newShelf(t, manyBooks())
+	s.lend("book12")
+	s.start("LONGEST_SECONDS=2")
+	s.waits()
+	testkit.Eventually(s.T, soon, func() error {
+		if !ask[bool](s.database, `SELECT EXISTS (SELECT FROM runs WHERE connector_id = $1 AND status = 'failed'
+			AND reason = 'took too long' AND error_message = 'it took longer than 2 s' AND checkpoint_no > 0)`, s.id) {
+			return errors.New("no run was cut")
+		}
+		return nil
+	})
+	require.Zero(t, ask[int](s.database, `SELECT failure_count FROM connectors WHERE id = $1`, s.id))
+	s.bringBack()
+	testkit.Eventually(s.T, soon, func() error {
+		if status := ask[string](s.database, `SELECT status FROM connectors WHERE id = $1`, s.id); status != "ACTIVE" {
+			return errors.New(status)
+		}
+		return nil
+	})
+	require.Equal(t, 15, strings.Count(s.documents(), "stored"))
+	require.Equal(t, 1, s.fetched()["book09"], "what was sent is stored")
 }
 
 func TestASubscriberInJavaScriptHandsBackWhenItIsAskedToStop(t *testing.T) {
