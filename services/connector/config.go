@@ -50,6 +50,11 @@ type Config struct {
 	MicrosoftClientID string `env:"CONNECTOR_MICROSOFT_CLIENT_ID"`
 	// MicrosoftClientSecret is that application's.
 	MicrosoftClientSecret string `env:"CONNECTOR_MICROSOFT_CLIENT_SECRET"`
+	// MicrosoftAllow lists what that application may read for connectors that name no application and give no
+	// refresh token, separated by spaces: tenant/drive:id, tenant/site:address, tenant/group:id (a team is a group) or
+	// tenant/user:name, each as the connectors write it, or tenant/* for everything in the tenant. Every author of a
+	// connector may read all of it. None = nothing.
+	MicrosoftAllow string `env:"CONNECTOR_MICROSOFT_ALLOW"`
 	// OneDriveRate is how many requests a second an account makes of drives in the long run. "Avoid getting throttled
 	// or blocked in SharePoint Online" allows 3,000 in 5 minutes per user, and 1,250 resource units a minute per
 	// application in the smallest tenant.
@@ -69,8 +74,9 @@ func (c Config) Shared() config.Common { return c.Common }
 // Validate returns every problem at once.
 func (c Config) Validate() error {
 	_, err := secret.Load(c.SecretsKeyFile, c.SecretsKey)
+	_, list := parseAllowed(c.MicrosoftAllow)
 	problems := []error{
-		c.Common.Validate(), c.Worker.Validate(), c.chunks().Validate(), err,
+		list, c.Common.Validate(), c.Worker.Validate(), c.chunks().Validate(), err,
 		config.AtLeast("CONNECTOR_QUOTA_WAIT_SECONDS", c.QuotaWaitSeconds, 1),
 	}
 	for _, endpoint := range []struct{ name, value string }{

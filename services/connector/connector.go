@@ -26,6 +26,7 @@ const (
 type service struct {
 	config  Config
 	ring    *secret.Ring
+	allowed allowed
 	queries *dbgen.Queries
 	quotas  *provider.Quotas
 	metrics *provider.Metrics
@@ -53,6 +54,10 @@ func Run(ctx context.Context, cfg Config, process connect.Process) error {
 	if ring == nil {
 		process.Log.Warn("there is no key for secrets: connectors that have any fail until SECRETS_KEY_FILE is set")
 	}
+	own, err := parseAllowed(cfg.MicrosoftAllow)
+	if err != nil {
+		return err
+	}
 	servers, err := connect.Open(ctx, cfg.Common, "connector", process)
 	if err != nil {
 		return err
@@ -60,7 +65,7 @@ func Run(ctx context.Context, cfg Config, process connect.Process) error {
 	transport := provider.Transport()
 	defer transport.CloseIdleConnections()
 	s := &service{
-		config: cfg, ring: ring, queries: dbgen.New(servers.Pool), base: transport, log: process.Log,
+		config: cfg, ring: ring, allowed: own, queries: dbgen.New(servers.Pool), base: transport, log: process.Log,
 		quotas:  provider.NewQuotas(servers.Pool, cfg.limits().LongestWait, provider.System{}, process.Log),
 		metrics: provider.NewMetrics(process.Metrics),
 	}
