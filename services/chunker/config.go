@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/guard"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 )
@@ -47,16 +48,6 @@ func (c Config) chunks() chunk.Options {
 	return chunk.Options{MaxTokens: c.MaxTokens, OverlapPercent: c.OverlapPercent}
 }
 
-func (c Config) prefixes() ([]netip.Prefix, error) {
-	var prefixes []netip.Prefix
-	var problems []error
-	for _, text := range c.AllowCIDRs {
-		prefix, err := netip.ParsePrefix(text)
-		if err != nil {
-			problems = append(problems, fmt.Errorf("CHUNKER_ALLOW_CIDRS: %q is not a CIDR such as 10.1.0.0/16", text))
-			continue
-		}
-		prefixes = append(prefixes, prefix)
-	}
-	return prefixes, errors.Join(problems...)
-}
+const allowSetting = "CHUNKER_ALLOW_CIDRS"
+
+func (c Config) prefixes() ([]netip.Prefix, error) { return guard.Prefixes(allowSetting, c.AllowCIDRs) }

@@ -7,10 +7,10 @@ import (
 	"net/http"
 
 	"github.com/echomind/sync/internal/extract"
+	"github.com/echomind/sync/internal/guard"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/crawl"
-	"github.com/echomind/sync/services/chunker/guard"
 )
 
 // web crawls sites. Its transport and the limits per host are shared by all its syncs.
@@ -28,7 +28,7 @@ func newWeb(cfg Config, m *metrics, log *slog.Logger) (*web, error) {
 		return nil, err
 	}
 	return &web{
-		transport: guard.New(allowed).Transport(guard.TransportConfig{}),
+		transport: guard.New(allowSetting, allowed).Transport(guard.TransportConfig{}),
 		metrics:   m, hosts: crawl.NewHosts(), chunks: cfg.chunks(), log: log,
 	}, nil
 }
