@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/guard"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
@@ -28,6 +29,9 @@ type Config struct {
 	// sync fails for now.
 	QuotaWaitSeconds int `env:"CONNECTOR_QUOTA_WAIT_SECONDS" envDefault:"600"`
 
+	// AllowCIDRs are the loopback, private or link-local ranges, separated by commas, that downloads may lead to all the
+	// same. The URLs below may lead anywhere.
+	AllowCIDRs []string `env:"CONNECTOR_ALLOW_CIDRS"`
 	// GoogleDriveURL is the Drive API, without /drive/v3.
 	GoogleDriveURL string `env:"CONNECTOR_GOOGLE_DRIVE_URL" envDefault:"https://www.googleapis.com"`
 	// GoogleTokenURL gives access tokens for it.
@@ -68,6 +72,8 @@ type Config struct {
 	TeamsBurst float64 `env:"CONNECTOR_TEAMS_BURST" envDefault:"8"`
 }
 
+const allowRanges = "CONNECTOR_ALLOW_CIDRS"
+
 // Shared is what all services are told.
 func (c Config) Shared() config.Common { return c.Common }
 
@@ -75,8 +81,9 @@ func (c Config) Shared() config.Common { return c.Common }
 func (c Config) Validate() error {
 	_, err := secret.Load(c.SecretsKeyFile, c.SecretsKey)
 	_, list := parseAllowed(c.MicrosoftAllow)
+	_, ranges := guard.Prefixes(allowRanges, c.AllowCIDRs)
 	problems := []error{
-		list, c.Common.Validate(), c.Worker.Validate(), c.chunks().Validate(), err,
+		list, ranges, c.Common.Validate(), c.Worker.Validate(), c.chunks().Validate(), err,
 		config.AtLeast("CONNECTOR_QUOTA_WAIT_SECONDS", c.QuotaWaitSeconds, 1),
 	}
 	for _, endpoint := range []struct{ name, value string }{

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/guard"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/internal/dbgen"
@@ -58,11 +59,19 @@ func Run(ctx context.Context, cfg Config, process connect.Process) error {
 	if err != nil {
 		return err
 	}
+	ranges, err := guard.Prefixes(allowRanges, cfg.AllowCIDRs)
+	if err != nil {
+		return err
+	}
+	transport, err := provider.NewReach(guard.New(allowRanges, ranges), nil,
+		cfg.GoogleDriveURL, cfg.GoogleTokenURL, cfg.MicrosoftGraphURL, cfg.MicrosoftLoginURL)
+	if err != nil {
+		return err
+	}
 	servers, err := connect.Open(ctx, cfg.Common, "connector", process)
 	if err != nil {
 		return err
 	}
-	transport := provider.Transport()
 	defer transport.CloseIdleConnections()
 	s := &service{
 		config: cfg, ring: ring, allowed: own, queries: dbgen.New(servers.Pool), base: transport, log: process.Log,

@@ -162,6 +162,7 @@ func newWorld(t *testing.T, keys bool, change ...func(*connector.Config)) *world
 	cfg.DatabaseURL, cfg.NATSURL, cfg.DatabaseMaxConns = url, broker.URL(), 4
 	cfg.MicrosoftGraphURL, cfg.MicrosoftLoginURL = w.graph.Endpoint(), w.login.URL
 	cfg.GoogleDriveURL, cfg.GoogleTokenURL = w.drive.URL, w.login.URL
+	cfg.AllowCIDRs = []string{"127.0.0.0/8"} // where the fake's downloads are
 	cfg.OneDriveRate, cfg.OneDriveBurst = 1000, 1000
 	cfg.ShutdownGraceSeconds = 1
 	if cfg.SecretsKey, cfg.SecretsKeyFile = "", ""; keys {
