@@ -8,6 +8,7 @@ import (
 
 	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/internal/guard"
+	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/crawl"
@@ -50,7 +51,7 @@ func (w *web) sync(ctx context.Context, run *worker.Run) error {
 	if result.Truncated || result.Held > 0 {
 		run.ListingPartial()
 	}
-	run.Log().Info("crawled", "start", result.Start, "stored", result.Stored, "touched", result.Touched,
+	run.Log().Info("crawled", "start", secret.URL(result.Start), "stored", result.Stored, "touched", result.Touched,
 		"unchanged", result.Unchanged, "failed", result.Failed, "deleted", result.Deleted, "err", err)
 	if errors.Is(err, crawl.ErrPermanent) {
 		return worker.Permanent(err)

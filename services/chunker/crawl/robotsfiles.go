@@ -39,7 +39,7 @@ func (r *robotsFiles) check(ctx context.Context, u *url.URL) error {
 		return file.err
 	}
 	if !file.rules.allows(u.RequestURI()) {
-		return &failure{kind: disallowed, url: u.String(), err: fmt.Errorf("robots.txt of %s forbids %s", originOf(u), u.RequestURI())}
+		return &failure{kind: disallowed, url: u.String(), err: fmt.Errorf("robots.txt of %s forbids %s", originOf(u), shown(u))}
 	}
 	return nil
 }
