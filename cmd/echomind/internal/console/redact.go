@@ -19,6 +19,9 @@ var secretParts = []string{"token", "secret", "password", "passwd", "passphrase"
 // secretWords are too short to be looked for within others.
 var secretWords = []string{"key", "keys", "sig", "signature", "pwd", "pass", "auth", "jwt", "bearer", "pin", "otp"}
 
+// queryWords are secrets in a query only: elsewhere they are words like others.
+var queryWords = []string{"code", "session", "sid", "ticket"}
+
 // isSecret says whether a key names something that is not to be shown.
 func isSecret(key string) bool {
 	lower := strings.ToLower(key)
@@ -114,7 +117,7 @@ func maskURL(text string) string {
 	}
 	query := u.Query()
 	for key := range query {
-		if isSecret(key) {
+		if isSecret(key) || slices.Contains(queryWords, strings.ToLower(key)) {
 			query.Set(key, mask)
 			changed = true
 		}

@@ -62,7 +62,7 @@ func plants(site, folder string) map[string][]map[string]any {
 	web := []map[string]any{
 		{"url": site + "/?token=" + p}, {"url": strings.Replace(site, "http://", "http://bob:"+p+"@", 1) + "/"},
 		{"url": strings.Replace(site, "http://", "http://"+p+"@", 1)},
-		{"url": "http://127.0.0.1:1/?sig=" + p + "#" + p}, {"url": "ftp://bob:" + p + "@host.example/?x=" + p}, {"url": "http://[bad?token=" + p},
+		{"url": "http://127.0.0.1:1/?sig=" + p + "#" + p}, {"url": "ftp://bob:" + p + "@host.example/?key=" + p}, {"url": "http://[bad?token=" + p},
 		{"url": site, "path_prefix": "/x?token=" + p}, {"url": site, "password": p}, {"url": "https://no-such-name.invalid/?token=" + p},
 	}
 	for _, path := range []string{"/missing?api_key=", "/broken?auth=", "/loop?cookie=", "/forbidden?pass=", "/away?token=", "/binary?jwt="} {
