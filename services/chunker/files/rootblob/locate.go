@@ -49,13 +49,14 @@ func Descend(root *os.Root, name string, private *Private) (*os.Root, error) {
 
 // locate goes to an entry folder by folder and looks at each that it has opened: whatever is renamed meanwhile, and
 // wherever links lead, none of them is private, or outside of root.
-func locate(root *os.Root, name string, private *Private) (*place, error) {
+func locate(root *os.Root, name string, private *Private) (_ *place, err error) {
 	at := &place{folder: root, name: "."}
-	fail := func(err error) (*place, error) {
-		at.close()
-		return nil, err
-	}
-	wrong := func(err error) (*place, error) { return fail(&fs.PathError{Op: "open", Path: name, Err: err}) }
+	defer func() {
+		if err != nil {
+			at.close()
+		}
+	}()
+	wrong := func(err error) (*place, error) { return nil, &fs.PathError{Op: "open", Path: name, Err: err} }
 	steps := strings.Split(name, "/")
 	for links := 0; len(steps) > 0; {
 		step := steps[0]
@@ -72,13 +73,13 @@ func locate(root *os.Root, name string, private *Private) (*place, error) {
 		}
 		info, err := at.folder.Lstat(step)
 		if err != nil {
-			return fail(err)
+			return nil, err
 		}
 		if info.Mode()&fs.ModeSymlink != 0 {
 			target, err := at.folder.Readlink(step)
 			switch links++; {
 			case err != nil:
-				return fail(err)
+				return nil, err
 			case path.IsAbs(target):
 				return wrong(errEscapes)
 			case links > maxLinks:
@@ -88,7 +89,7 @@ func locate(root *os.Root, name string, private *Private) (*place, error) {
 			continue
 		}
 		if err := private.Refuses(step, info); err != nil {
-			return fail(err)
+			return nil, err
 		}
 		if !info.IsDir() {
 			if len(steps) > 0 {
@@ -99,13 +100,13 @@ func locate(root *os.Root, name string, private *Private) (*place, error) {
 		}
 		sub, err := enter(at.folder, step, info)
 		if err != nil {
-			return fail(err)
+			return nil, err
 		}
 		at.folder, at.opened = sub, append(at.opened, sub)
 	}
 	info, err := at.folder.Stat(".")
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	at.name, at.info = ".", info
 	return at, nil
