@@ -44,8 +44,10 @@ func LookPrivate(paths ...string) *Private {
 
 // Refuses returns ErrPrivate for an entry that is never read. name is its last element.
 func (p *Private) Refuses(name string, info fs.FileInfo) error {
-	if lower := strings.ToLower(name); !info.IsDir() && (lower == ".env" || lower == ".envrc" || strings.HasPrefix(lower, ".env.")) {
-		return ErrPrivate
+	if strings.HasPrefix(name, ".") && !info.IsDir() {
+		if lower := strings.ToLower(name); lower == ".env" || lower == ".envrc" || strings.HasPrefix(lower, ".env.") {
+			return ErrPrivate
+		}
 	}
 	if p == nil {
 		return nil
