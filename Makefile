@@ -23,8 +23,8 @@ help: ## list the targets
 build: ## build the programs into bin/
 	go build -trimpath -o bin/ $(PROGRAMS)
 
-run: build ## run the whole pipeline on this machine until Ctrl-C
-	bin/echomind run
+run: build ## run the whole pipeline on this machine until Ctrl-C; FILES=folder lets connectors of type file read it
+	bin/echomind run $(if $(FILES),--file-roots "$(abspath $(FILES))")
 
 demo: build ## the whole thing in one go, on real input, in a temporary folder
 	bin/echomind demo

@@ -88,6 +88,7 @@ func TestWhatRunsIsBoundedWatchedAndRestarted(t *testing.T) {
 		}
 		require.Equal(t, "unless-stopped", s.Restart, name)
 		if slices.Contains(programs, name) {
+			require.Contains(t, dockerfile, "\nENV HTTP_ADDR=:8080\n", "beyond the container's loopback, for Prometheus")
 			require.Contains(t, dockerfile, `CMD ["/usr/local/bin/`+name+`", "health"]`)
 			require.Equal(t, "${SHUTDOWN_GRACE_SECONDS:-25}s15s", s.Grace, "closing takes up to 10 s more")
 			require.Equal(t, "service_completed_successfully", s.DependsOn["setup"].Condition, name)

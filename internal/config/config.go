@@ -25,8 +25,9 @@ type Common struct {
 	// NATSURL is where NATS is; several servers of one cluster are separated by commas.
 	NATSURL string `env:"NATS_URL" envDefault:"nats://127.0.0.1:4222"`
 	NATSAccess
-	// HTTPAddr is where /healthz, /readyz and /metrics are served; empty = nowhere.
-	HTTPAddr string `env:"HTTP_ADDR" envDefault:":8080" envEmpty:"keep"`
+	// HTTPAddr is where /healthz, /readyz and /metrics are served, to whoever asks; empty = nowhere. The images set
+	// :8080, since a container's loopback is its own.
+	HTTPAddr string `env:"HTTP_ADDR" envDefault:"127.0.0.1:8080" envEmpty:"keep"`
 	// ShutdownGraceSeconds is how long a clean stop may take, in seconds. Work in flight goes on for all of it but the
 	// last 5 s (or half, if that is less), in which it is handed back. Closing takes up to 8 s more where a server has
 	// fallen silent.

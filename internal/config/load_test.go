@@ -3,6 +3,8 @@ package config
 import (
 	"errors"
 	"log/slog"
+	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -90,5 +92,27 @@ func TestWhatCanBeReadIsChecked(t *testing.T) {
 	}
 	if cfg.LogLevel != slog.LevelWarn || cfg.Inner.Patience != time.Hour {
 		t.Errorf("read %+v", cfg)
+	}
+}
+
+func TestHealthAndMetricsAreServedToThisMachineAloneUnlessToldOtherwise(t *testing.T) {
+	if _, set := os.LookupEnv("HTTP_ADDR"); set {
+		t.Setenv("HTTP_ADDR", "")
+		_ = os.Unsetenv("HTTP_ADDR") // t.Setenv puts it back
+	}
+	var cfg Common
+	var own Stack
+	var health HTTP
+	if err := LoadAll(&cfg, &own, &health); err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range []string{cfg.HTTPAddr, own.HTTPAddr, health.HTTPAddr} {
+		host, _, err := net.SplitHostPort(address)
+		if ip := net.ParseIP(host); err != nil || !ip.IsLoopback() {
+			t.Errorf("served at %q", address)
+		}
+	}
+	if cfg.HTTPAddr != health.HTTPAddr {
+		t.Errorf("served at %q, asked for at %q", cfg.HTTPAddr, health.HTTPAddr)
 	}
 }

@@ -245,13 +245,19 @@ func TestSealingAnewChangesEnvelopesAndNothingElse(t *testing.T) {
 func TestTextsAreCleanedOfSecretsAndOfWhatURLsCarry(t *testing.T) {
 	c := secret.NewCleaner(token, "tiny", `with "quotes" & more`)
 	for text, want := range map[string]string{
-		"refused " + token + "!":                      "refused REDACTED!",
-		"a tiny thing":                                "a tiny thing",
-		`Get "https://x.example/f?tempauth=abc": EOF`: `Get "https://x.example/f?REDACTED": EOF`,
-		"https://bob:pw@x.example/f":                  "https://REDACTED@x.example/f",
-		"Authorization: Bearer ya29.a0Af_x-y":         "Authorization: Bearer REDACTED",
-		"token=with+%22quotes%22+%26+more":            "token=REDACTED",
-		"nothing at all (see https://x.example/y)":    "nothing at all (see https://x.example/y)",
+		"refused " + token + "!":                         "refused REDACTED!",
+		"a tiny thing":                                   "a tiny thing",
+		`Get "https://x.example/f?tempauth=abc": EOF`:    `Get "https://x.example/f?REDACTED": EOF`,
+		"https://bob:pw@x.example/f":                     "https://REDACTED@x.example/f",
+		"Authorization: Bearer ya29.a0Af_x-y":            "Authorization: Bearer REDACTED",
+		"token=with+%22quotes%22+%26+more":               "token=REDACTED",
+		"postgres://bob:p@ss@db.example/x?sslpassword=y": "postgres://REDACTED@db.example/x?REDACTED",
+		"nats://token@host:4222, tls://other@host":       "nats://REDACTED@host:4222, tls://REDACTED@host",
+		"https://x.example/#access_token=abc":            "https://x.example/?REDACTED",
+		"host=db user=bob password='pass word' ssl=on":   "host=db user=bob password=REDACTED ssl=on",
+		"api_key = abc; Cookie=a-b, client_secret=x":     "api_key=REDACTED; Cookie=REDACTED, client_secret=REDACTED",
+		"NATS_USER=bob, authors=3, max_tokens=4, pass":   "NATS_USER=bob, authors=3, max_tokens=4, pass",
+		"nothing at all (see https://x.example/y)":       "nothing at all (see https://x.example/y)",
 	} {
 		require.Equal(t, want, c.Text(text))
 	}

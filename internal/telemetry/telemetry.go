@@ -11,12 +11,14 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/deadline"
 )
 
@@ -178,14 +180,33 @@ func Register[C prometheus.Collector](registry prometheus.Registerer, collector 
 	return collector
 }
 
+func clean(_ []string, a slog.Attr) slog.Attr {
+	switch v := a.Value.Any().(type) {
+	case string:
+		a.Value = slog.StringValue(secret.Text(v))
+	case error:
+		a.Value = slog.StringValue(secret.Text(v.Error()))
+	case *url.URL:
+		a.Value = slog.StringValue(secret.URL(v.String()))
+	case []string:
+		cleaned := make([]string, len(v))
+		for i, text := range v {
+			cleaned[i] = secret.Text(text)
+		}
+		a.Value = slog.AnyValue(cleaned)
+	}
+	return a
+}
+
 // OfRun is a logger for a run: every line that tells of one carries all three.
 func OfRun(log *slog.Logger, connectorID int32, session, connectorType string) *slog.Logger {
 	return log.With("connector", connectorID, "session", session, "type", connectorType)
 }
 
-// Logger writes JSON or text at a level; the text form marks events.
+// Logger writes JSON or text at a level; the text form marks events. What it writes has been cleaned of what URLs and
+// connection strings carry: an error of a library names its URL whole.
 func Logger(w io.Writer, format string, level slog.Level) *slog.Logger {
-	options := &slog.HandlerOptions{Level: level}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: clean}
 	if format == "text" {
 		return slog.New(marked{slog.NewTextHandler(w, options)})
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/lifecycle/internal/dbgen"
 )
@@ -112,7 +113,7 @@ func (l *Lifecycle) Release(ctx context.Context, try Try) error {
 
 // Fail moves a connector from SYNCING to ERROR, or to DISABLED after max_retries failures in a row.
 func (l *Lifecycle) Fail(ctx context.Context, try Try, kind Failure, message string) error {
-	message = clean(message)
+	message = clean(secret.Text(message))
 	return guarded(ctx, "lifecycle.fail", func(ctx context.Context) (bool, error) {
 		return l.q.Fail(ctx, dbgen.FailParams{RunID: try.Run, TryID: try.ID, Kind: string(kind), Message: message})
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/deadline"
 )
 
@@ -49,7 +50,7 @@ func DeadLetter(ctx context.Context, js jetstream.JetStream, msg jetstream.Msg, 
 			letter.Header[key] = values
 		}
 	}
-	reason := strings.Join(strings.Fields(strings.ToValidUTF8(why.Error(), "\uFFFD")), " ")
+	reason := strings.Join(strings.Fields(strings.ToValidUTF8(secret.Text(why.Error()), "\uFFFD")), " ")
 	if len(reason) > maxReasonBytes {
 		reason = strings.ToValidUTF8(reason[:maxReasonBytes], "")
 	}

@@ -27,9 +27,11 @@ const (
 	oldNews     = "old_news"
 	undecodable = "undecodable"
 	unanswered  = "unanswered"
-	renewed     = "renewed"
-	fenced      = "fenced"
-	held        = "held"
+	// serversAnswer is no trigger: topology.ServersAnswer.
+	serversAnswer = "servers_answer"
+	renewed       = "renewed"
+	fenced        = "fenced"
+	held          = "held"
 )
 
 func newMetrics(registry prometheus.Registerer, connectorType string, slots int) *metrics {

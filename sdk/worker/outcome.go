@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/lifecycle"
 )
 
@@ -110,4 +111,6 @@ type panicError struct {
 	stack []byte
 }
 
-func (e *panicError) Error() string { return fmt.Sprintf("the handler panicked: %v", e.value) }
+func (e *panicError) Error() string {
+	return secret.Text(fmt.Sprintf("the handler panicked: %v", e.value))
+}

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/topology"
@@ -46,7 +47,7 @@ func parts(d Document) ([]*internalpb.DocumentPart, error) {
 		ContentHash:  d.ContentHash,
 		VersionToken: d.VersionToken,
 		Links:        d.Links,
-		Error:        clip(d.Err, maxReasonBytes),
+		Error:        clip(secret.Text(d.Err), maxReasonBytes),
 		Parts:        1,
 		ChunkCount:   int32(len(d.Chunks)),
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/proto/gen/internalpb"
@@ -103,12 +104,13 @@ func (w *Worker) call(ctx, running context.Context, run *Run) (err error, return
 		defer func() {
 			if p := recover(); p != nil {
 				stack := debug.Stack()
-				run.log.Error("the handler panicked; the sync fails and is tried again", "panic", fmt.Sprint(p),
+				run.log.Error("the handler panicked; the sync fails and is tried again", "panic", secret.Text(fmt.Sprint(p)),
 					"stack", string(stack))
 				ended <- &panicError{value: p, stack: stack}
 			}
 		}()
-		ended <- w.handle(running, run)
+		// What a source says of itself may hold a URL that is a secret, or a configuration that holds one.
+		ended <- secret.Error(w.handle(running, run))
 	}()
 	select {
 	case err := <-ended:

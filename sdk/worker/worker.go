@@ -129,6 +129,11 @@ func (w *Worker) slot(ctx context.Context) error {
 func (w *Worker) receive(ctx context.Context, msg jetstream.Msg) error {
 	w.metrics.busy.Inc()
 	defer w.metrics.busy.Dec()
+	if topology.ServersAnswer(msg) {
+		w.metrics.messages.WithLabelValues(serversAnswer).Inc()
+		_ = msg.Ack()
+		return nil
+	}
 	request, session, err := decode(msg.Data(), w.connectorType)
 	if err != nil {
 		w.metrics.messages.WithLabelValues(undecodable).Inc()

@@ -28,13 +28,14 @@ func Run(ctx context.Context, cfg Config, process connect.Process) error {
 	if err != nil {
 		return err
 	}
+	folders := newFile(cfg, m, process.Log)
 	group, ctx := errgroup.WithContext(ctx)
-	for connectorType, handle := range map[string]worker.Handler{"web": web.sync, "file": newFile(cfg, m).sync} {
+	for connectorType, handle := range map[string]worker.Handler{"web": web.sync, "file": folders.sync} {
 		w, err := worker.New(connectorType, handle, cfg.Worker, servers, process)
 		if err != nil {
-			return errors.Join(err, servers.Close())
+			return errors.Join(err, folders.close(), servers.Close())
 		}
 		group.Go(func() error { return w.Run(ctx) })
 	}
-	return errors.Join(group.Wait(), servers.Close())
+	return errors.Join(group.Wait(), folders.close(), servers.Close())
 }

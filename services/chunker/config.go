@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
+	"os"
 	"path/filepath"
 
 	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/guard"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 )
@@ -19,6 +22,9 @@ type Config struct {
 	// FileRoots are the folders, absolute paths separated by commas, in which file connectors may read. None =
 	// file connectors are refused.
 	FileRoots []string `env:"CHUNKER_FILE_ROOTS"`
+	// Private are folders and files that no connector reads, wherever they are, beside those that this configuration
+	// names: `echomind run`'s data folder and keys.
+	Private []string
 	// AllowCIDRs are the loopback, private or link-local ranges, separated by commas, that web connectors may
 	// reach all the same.
 	AllowCIDRs []string `env:"CHUNKER_ALLOW_CIDRS"`
@@ -47,16 +53,29 @@ func (c Config) chunks() chunk.Options {
 	return chunk.Options{MaxTokens: c.MaxTokens, OverlapPercent: c.OverlapPercent}
 }
 
-func (c Config) prefixes() ([]netip.Prefix, error) {
-	var prefixes []netip.Prefix
-	var problems []error
-	for _, text := range c.AllowCIDRs {
-		prefix, err := netip.ParsePrefix(text)
-		if err != nil {
-			problems = append(problems, fmt.Errorf("CHUNKER_ALLOW_CIDRS: %q is not a CIDR such as 10.1.0.0/16", text))
-			continue
+// private are the files that hold this service's own secrets.
+func (c Config) private() []string {
+	own := append([]string(nil), c.Private...)
+	for _, file := range []string{c.NATSCredsFile, c.NATSNKeyFile, c.NATSCertFile, c.NATSKeyFile} {
+		if file != "" {
+			own = append(own, file)
 		}
-		prefixes = append(prefixes, prefix)
 	}
-	return prefixes, errors.Join(problems...)
+	for _, server := range []string{c.DatabaseURL, c.DirectURL()} {
+		if u, err := url.Parse(server); err == nil {
+			for _, name := range []string{"sslkey", "passfile", "servicefile"} {
+				if file := u.Query().Get(name); file != "" {
+					own = append(own, file)
+				}
+			}
+		}
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		own = append(own, filepath.Join(home, ".pgpass"), filepath.Join(home, ".postgresql"))
+	}
+	return own
 }
+
+const allowSetting = "CHUNKER_ALLOW_CIDRS"
+
+func (c Config) prefixes() ([]netip.Prefix, error) { return guard.Prefixes(allowSetting, c.AllowCIDRs) }

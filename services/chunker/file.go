@@ -3,6 +3,7 @@ package chunker
 import (
 	"context"
 	"errors"
+	"log/slog"
 
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/files"
@@ -14,9 +15,15 @@ type file struct {
 	metrics *metrics
 }
 
-func newFile(cfg Config, m *metrics) *file {
-	return &file{options: files.Options{Roots: cfg.FileRoots, Chunk: cfg.chunks()}, metrics: m}
+func newFile(cfg Config, m *metrics, log *slog.Logger) *file {
+	roots := files.OpenRoots(cfg.FileRoots, cfg.private()...)
+	if err := roots.Problems(); err != nil {
+		log.Warn("folders that file connectors may read cannot be opened; connectors of these fail", "err", err)
+	}
+	return &file{options: files.Options{Roots: roots, Chunk: cfg.chunks()}, metrics: m}
 }
+
+func (f *file) close() error { return f.options.Roots.Close() }
 
 // sync is the handler of connector.sync.file.
 func (f *file) sync(ctx context.Context, run *worker.Run) error {

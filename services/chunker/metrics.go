@@ -8,9 +8,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/echomind/sync/internal/guard"
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/services/chunker/files"
-	"github.com/echomind/sync/services/chunker/guard"
 )
 
 type metrics struct {
@@ -52,8 +52,9 @@ func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := c.RoundTripper.RoundTrip(r)
 	c.metrics.duration.Observe(time.Since(began).Seconds())
 	outcome := "error"
+	var name *guard.NameError
 	switch {
-	case errors.Is(err, guard.ErrBlocked):
+	case errors.Is(err, guard.ErrBlocked), errors.As(err, &name) && name.Blocked:
 		outcome = "refused"
 	case err == nil:
 		outcome = strconv.Itoa(response.StatusCode/100) + "xx"

@@ -7,10 +7,11 @@ import (
 	"net/http"
 
 	"github.com/echomind/sync/internal/extract"
+	"github.com/echomind/sync/internal/guard"
+	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/crawl"
-	"github.com/echomind/sync/services/chunker/guard"
 )
 
 // web crawls sites. Its transport and the limits per host are shared by all its syncs.
@@ -28,7 +29,7 @@ func newWeb(cfg Config, m *metrics, log *slog.Logger) (*web, error) {
 		return nil, err
 	}
 	return &web{
-		transport: guard.New(allowed).Transport(guard.TransportConfig{}),
+		transport: guard.New(allowSetting, allowed).Transport(guard.TransportConfig{}),
 		metrics:   m, hosts: crawl.NewHosts(), chunks: cfg.chunks(), log: log,
 	}, nil
 }
@@ -50,7 +51,7 @@ func (w *web) sync(ctx context.Context, run *worker.Run) error {
 	if result.Truncated || result.Held > 0 {
 		run.ListingPartial()
 	}
-	run.Log().Info("crawled", "start", result.Start, "stored", result.Stored, "touched", result.Touched,
+	run.Log().Info("crawled", "start", secret.URL(result.Start), "stored", result.Stored, "touched", result.Touched,
 		"unchanged", result.Unchanged, "failed", result.Failed, "deleted", result.Deleted, "err", err)
 	if errors.Is(err, crawl.ErrPermanent) {
 		return worker.Permanent(err)

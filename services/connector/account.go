@@ -25,6 +25,8 @@ type asked struct {
 	endpoint               string
 	rate                   provider.Rate
 	clientID, clientSecret string
+	// target is what the configuration names at Microsoft.
+	target target
 }
 
 // account is what a run asks its provider with.
@@ -41,6 +43,8 @@ type who struct {
 	ClientID string `json:"client_id"`
 	TenantID string `json:"tenant_id"`
 	Subject  string `json:"subject"`
+	// own says that it names no application, so that the service's own asks.
+	own bool
 }
 
 var tenant = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]{0,127}$`)
@@ -64,7 +68,8 @@ func (s *service) open(ctx context.Context, run *worker.Run, a asked) (*account,
 		return nil, worker.Permanent(errors.New("config: client_id, tenant_id and subject must be texts"))
 	}
 	clientSecret := secrets["client_secret"]
-	if open.ClientID == "" {
+	open.own = open.ClientID == ""
+	if open.own {
 		open.ClientID, clientSecret = a.clientID, a.clientSecret
 	}
 	rotated, err := s.rotation(ctx, run, secrets["refresh_token"])
@@ -76,11 +81,11 @@ func (s *service) open(ctx context.Context, run *worker.Run, a asked) (*account,
 	issuer := provider.Issuer{
 		Dialect: a.dialect, Base: s.base, Limits: s.config.limits(), Cleaner: cleaner, Metrics: s.metrics,
 	}
-	grant, err := s.grant(a, issuer, open, clientSecret, secrets, rotated)
+	grant, proof, err := s.grant(a, issuer, open, clientSecret, secrets, rotated)
 	if err != nil {
 		return nil, worker.Permanent(fmt.Errorf("config: %w", err))
 	}
-	quota, release := s.quotas.Account(a.dialect, accountName(a, open, secrets), a.rate)
+	quota, release := s.quotas.Account(a.dialect, accountName(a, open, proof), a.rate)
 	opts := provider.Options{
 		Dialect: a.dialect, Endpoint: a.endpoint, Tokens: provider.NewTokens(grant, nil), Quota: quota, Base: s.base,
 		Limits: s.config.limits(), Cleaner: cleaner, Metrics: s.metrics,
@@ -108,65 +113,70 @@ func refusedSecret(err error) error {
 	return worker.Permanent(fmt.Errorf("config: %w", err))
 }
 
-// grant is how access tokens are had.
+// grant is how access tokens are had. proof is what only the account's owner has: the quota is bound to it, so that
+// nobody uses up, or blocks, the quota of an account that a configuration merely names.
 func (s *service) grant(
 	a asked, issuer provider.Issuer, open who, clientSecret string, secrets map[string]string, rotated *rotation,
-) (provider.Grant, error) {
+) (grant provider.Grant, proof string, err error) {
 	google := a.connectorType == typeGoogleDrive
+	if open.Subject != "" && secrets["service_account"] == "" {
+		return nil, "", errors.New("subject: it needs service_account, the account that acts for that user")
+	}
 	scopes := []string{googleScope}
 	if issuer.TokenURL = s.config.GoogleTokenURL; !google {
-		directory := open.TenantID
-		if directory == "" {
-			directory = "common"
+		if issuer.TokenURL, err = s.microsoftTokenURL(open.TenantID); err != nil {
+			return nil, "", err
 		}
-		if !tenant.MatchString(directory) {
-			return nil, errors.New("tenant_id: it is not a directory's id or domain")
-		}
-		issuer.TokenURL = strings.TrimRight(s.config.MicrosoftLoginURL, "/") + "/" + directory + "/oauth2/v2.0/token"
 		u, err := url.Parse(s.config.MicrosoftGraphURL)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		scopes = []string{u.Scheme + "://" + u.Host + "/.default"}
 	}
 	switch {
 	case secrets["service_account"] != "" && google:
 		grant := &provider.ServiceAccount{Issuer: issuer, Scopes: scopes, Subject: open.Subject}
-		return grant, grant.ReadKey(secrets["service_account"])
+		err := grant.ReadKey(secrets["service_account"])
+		return grant, grant.KeyHash(), err
 	case open.ClientID == "":
-		return nil, errors.New("client_id: no application is named, here or in the service's environment")
+		return nil, "", errors.New("client_id: no application is named, here or in the service's environment")
 	case secrets["refresh_token"] != "":
 		return &provider.Refresh{
 			Issuer: issuer, ClientID: open.ClientID, ClientSecret: clientSecret, Token: rotated.token, Rotator: rotated,
-		}, nil
+		}, secrets["refresh_token"], nil
 	case !google && clientSecret != "" && open.TenantID != "":
+		if open.own {
+			if err := s.allowed.check(open.TenantID, a.target); err != nil {
+				return nil, "", err
+			}
+		}
 		return &provider.ClientCredentials{
 			Issuer: issuer, ClientID: open.ClientID, ClientSecret: clientSecret, Scopes: scopes,
-		}, nil
+		}, clientSecret, nil
 	case google:
-		return nil, errNoGoogleCredentials
+		return nil, "", errNoGoogleCredentials
 	}
-	return nil, errNoMicrosoftCredentials
+	return nil, "", errNoMicrosoftCredentials
+}
+
+func (s *service) microsoftTokenURL(directory string) (string, error) {
+	if directory == "" {
+		directory = "common"
+	}
+	if !tenant.MatchString(directory) {
+		return "", fmt.Errorf("tenant_id: %.120q is not a directory's id or domain", directory)
+	}
+	return strings.TrimRight(s.config.MicrosoftLoginURL, "/") + "/" + directory + "/oauth2/v2.0/token", nil
 }
 
 // accountName is the same for all connectors that ask with the same account, and tells nothing of it.
-func accountName(a asked, open who, secrets map[string]string) string {
+func accountName(a asked, open who, proof string) string {
 	h := sha256.New()
-	for _, part := range []string{
-		open.ClientID, open.TenantID, open.Subject, secrets["refresh_token"], serviceAccountEmail(secrets["service_account"]),
-	} {
+	for _, part := range []string{open.ClientID, open.TenantID, open.Subject, proof} {
 		sum := sha256.Sum256([]byte(part))
 		h.Write(sum[:])
 	}
 	return a.connectorType + ":" + hex.EncodeToString(h.Sum(nil)[:16])
-}
-
-func serviceAccountEmail(file string) string {
-	var read struct {
-		Email string `json:"client_email"`
-	}
-	_ = json.Unmarshal([]byte(file), &read)
-	return read.Email
 }
 
 // privateParts are the secrets within a key file.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/guard"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
@@ -28,6 +29,9 @@ type Config struct {
 	// sync fails for now.
 	QuotaWaitSeconds int `env:"CONNECTOR_QUOTA_WAIT_SECONDS" envDefault:"600"`
 
+	// AllowCIDRs are the loopback, private or link-local ranges, separated by commas, that downloads may lead to all the
+	// same. The URLs below may lead anywhere.
+	AllowCIDRs []string `env:"CONNECTOR_ALLOW_CIDRS"`
 	// GoogleDriveURL is the Drive API, without /drive/v3.
 	GoogleDriveURL string `env:"CONNECTOR_GOOGLE_DRIVE_URL" envDefault:"https://www.googleapis.com"`
 	// GoogleTokenURL gives access tokens for it.
@@ -50,6 +54,11 @@ type Config struct {
 	MicrosoftClientID string `env:"CONNECTOR_MICROSOFT_CLIENT_ID"`
 	// MicrosoftClientSecret is that application's.
 	MicrosoftClientSecret string `env:"CONNECTOR_MICROSOFT_CLIENT_SECRET"`
+	// MicrosoftAllow lists what that application may read for connectors that name no application and give no
+	// refresh token, separated by spaces: tenant/drive:id, tenant/site:address, tenant/group:id (a team is a group) or
+	// tenant/user:name, each as the connectors write it, or tenant/* for everything in the tenant. Every author of a
+	// connector may read all of it. None = nothing.
+	MicrosoftAllow string `env:"CONNECTOR_MICROSOFT_ALLOW"`
 	// OneDriveRate is how many requests a second an account makes of drives in the long run. "Avoid getting throttled
 	// or blocked in SharePoint Online" allows 3,000 in 5 minutes per user, and 1,250 resource units a minute per
 	// application in the smallest tenant.
@@ -63,14 +72,18 @@ type Config struct {
 	TeamsBurst float64 `env:"CONNECTOR_TEAMS_BURST" envDefault:"8"`
 }
 
+const allowRanges = "CONNECTOR_ALLOW_CIDRS"
+
 // Shared is what all services are told.
 func (c Config) Shared() config.Common { return c.Common }
 
 // Validate returns every problem at once.
 func (c Config) Validate() error {
 	_, err := secret.Load(c.SecretsKeyFile, c.SecretsKey)
+	_, list := parseAllowed(c.MicrosoftAllow)
+	_, ranges := guard.Prefixes(allowRanges, c.AllowCIDRs)
 	problems := []error{
-		c.Common.Validate(), c.Worker.Validate(), c.chunks().Validate(), err,
+		list, ranges, c.Common.Validate(), c.Worker.Validate(), c.chunks().Validate(), err,
 		config.AtLeast("CONNECTOR_QUOTA_WAIT_SECONDS", c.QuotaWaitSeconds, 1),
 	}
 	for _, endpoint := range []struct{ name, value string }{

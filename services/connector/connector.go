@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/guard"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/internal/dbgen"
@@ -26,6 +27,7 @@ const (
 type service struct {
 	config  Config
 	ring    *secret.Ring
+	allowed allowed
 	queries *dbgen.Queries
 	quotas  *provider.Quotas
 	metrics *provider.Metrics
@@ -53,14 +55,26 @@ func Run(ctx context.Context, cfg Config, process connect.Process) error {
 	if ring == nil {
 		process.Log.Warn("there is no key for secrets: connectors that have any fail until SECRETS_KEY_FILE is set")
 	}
+	own, err := parseAllowed(cfg.MicrosoftAllow)
+	if err != nil {
+		return err
+	}
+	ranges, err := guard.Prefixes(allowRanges, cfg.AllowCIDRs)
+	if err != nil {
+		return err
+	}
+	transport, err := provider.NewReach(guard.New(allowRanges, ranges), nil,
+		cfg.GoogleDriveURL, cfg.GoogleTokenURL, cfg.MicrosoftGraphURL, cfg.MicrosoftLoginURL)
+	if err != nil {
+		return err
+	}
 	servers, err := connect.Open(ctx, cfg.Common, "connector", process)
 	if err != nil {
 		return err
 	}
-	transport := provider.Transport()
 	defer transport.CloseIdleConnections()
 	s := &service{
-		config: cfg, ring: ring, queries: dbgen.New(servers.Pool), base: transport, log: process.Log,
+		config: cfg, ring: ring, allowed: own, queries: dbgen.New(servers.Pool), base: transport, log: process.Log,
 		quotas:  provider.NewQuotas(servers.Pool, cfg.limits().LongestWait, provider.System{}, process.Log),
 		metrics: provider.NewMetrics(process.Metrics),
 	}

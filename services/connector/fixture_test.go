@@ -140,7 +140,7 @@ func (l *testLog) String() string {
 }
 
 // newWorld runs the service, with a key or without.
-func newWorld(t *testing.T, keys bool) *world {
+func newWorld(t *testing.T, keys bool, change ...func(*connector.Config)) *world {
 	t.Helper()
 	url, broker := testkit.Database(t, db.Up), testkit.NATS(t)
 	w := &world{T: t, graph: fakegraph.New(), drive: newDrive(t), login: newLogin(t), log: &testLog{}}
@@ -162,10 +162,14 @@ func newWorld(t *testing.T, keys bool) *world {
 	cfg.DatabaseURL, cfg.NATSURL, cfg.DatabaseMaxConns = url, broker.URL(), 4
 	cfg.MicrosoftGraphURL, cfg.MicrosoftLoginURL = w.graph.Endpoint(), w.login.URL
 	cfg.GoogleDriveURL, cfg.GoogleTokenURL = w.drive.URL, w.login.URL
+	cfg.AllowCIDRs = []string{"127.0.0.0/8"} // where the fake's downloads are
 	cfg.OneDriveRate, cfg.OneDriveBurst = 1000, 1000
 	cfg.ShutdownGraceSeconds = 1
 	if cfg.SecretsKey, cfg.SecretsKeyFile = "", ""; keys {
 		cfg.SecretsKey = key
+	}
+	for _, c := range change {
+		c(&cfg)
 	}
 	process := connect.NewProcess(slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	ctx, cancel := context.WithCancel(context.Background())

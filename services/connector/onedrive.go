@@ -15,7 +15,10 @@ func (s *service) oneDrive(ctx context.Context, run *worker.Run) error {
 	if err := run.Config(&cfg); err != nil {
 		return err
 	}
-	account, err := s.open(ctx, run, s.microsoft(typeOneDrive, s.config.oneDrive()))
+	if err := cfg.Validate(); err != nil {
+		return worker.Permanent(err)
+	}
+	account, err := s.open(ctx, run, s.microsoft(typeOneDrive, s.config.oneDrive(), driveOf(cfg)))
 	if err != nil {
 		return err
 	}
@@ -35,9 +38,22 @@ func (s *service) oneDrive(ctx context.Context, run *worker.Run) error {
 }
 
 // microsoft is how Microsoft Graph is asked.
-func (s *service) microsoft(connectorType string, rate provider.Rate) asked {
+func (s *service) microsoft(connectorType string, rate provider.Rate, t target) asked {
 	return asked{
 		connectorType: connectorType, dialect: provider.Microsoft, endpoint: s.config.MicrosoftGraphURL, rate: rate,
 		clientID: s.config.MicrosoftClientID, clientSecret: s.config.MicrosoftClientSecret,
+		target: t,
 	}
+}
+
+// driveOf is which drive a configuration names; Validate lets at most one of the fields be set.
+func driveOf(cfg onedrive.Config) target {
+	for _, t := range []target{
+		{"drive_id", "drive", cfg.Drive}, {"site", "site", cfg.Site}, {"group_id", "group", cfg.Group}, {"user", "user", cfg.User},
+	} {
+		if t.value != "" {
+			return t
+		}
+	}
+	return target{}
 }

@@ -14,7 +14,10 @@ func (s *service) teams(ctx context.Context, run *worker.Run) error {
 	if err := run.Config(&cfg); err != nil {
 		return err
 	}
-	account, err := s.open(ctx, run, s.microsoft(typeTeams, s.config.teams()))
+	if err := cfg.Validate(); err != nil {
+		return worker.Permanent(err)
+	}
+	account, err := s.open(ctx, run, s.microsoft(typeTeams, s.config.teams(), target{"team_id", "group", cfg.Team}))
 	if err != nil {
 		return err
 	}

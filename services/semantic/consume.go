@@ -65,6 +65,11 @@ func (s *Semantic) handle(ctx context.Context, batch []jetstream.Msg) {
 	groups := map[lifecycle.Try][]delivery{}
 	var alone []delivery
 	for _, msg := range batch {
+		if topology.ServersAnswer(msg) {
+			s.metrics.messages.WithLabelValues(asServersAnswer).Inc()
+			_ = msg.Ack()
+			continue
+		}
 		d, err := decode(msg)
 		meta, metaErr := msg.Metadata()
 		switch {

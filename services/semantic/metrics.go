@@ -37,6 +37,8 @@ const (
 	asFenced     = "fenced"
 	asDeadLetter = "dead_letter"
 	asWaited     = "waited"
+	// asServersAnswer is no document: topology.ServersAnswer.
+	asServersAnswer = "servers_answer"
 )
 
 func newMetrics(registry prometheus.Registerer, workers int) *metrics {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/sdk/deadline"
@@ -157,7 +158,7 @@ func (s *Semantic) countPoison(ctx context.Context, d delivery, why error) error
 		return s.failRun(ctx, d, fmt.Errorf("sync completed could not be handled: %w", why))
 	}
 	it := newItem(d)
-	it.poison = "given up: " + why.Error()
+	it.poison = "given up: " + secret.Text(why.Error())
 	if errors.Is(why, errEnvelope) {
 		it.part, it.sourceID, it.note = nil, "", nil // whose document it is cannot be told
 	}

@@ -100,7 +100,7 @@ func TestConfigProblemsAreReportedTogether(t *testing.T) {
 		"negative":          {Config{URL: "https://example.com", MaxDepth: n(-1), MaxPages: n(50_001)}, []string{"max_depth -1", "max_pages 50001"}},
 		"no scheme":         {Config{URL: "example.com/docs"}, []string{"not an http or https URL"}},
 		"no host":           {Config{URL: "https:///docs"}, []string{"has no host"}},
-		"password":          {Config{URL: "https://me:secret@example.com/"}, []string{`url "https://…@example.com/": has a user name or password in it; remove them`}},
+		"password":          {Config{URL: "https://me:secret@example.com/"}, []string{`url "https://REDACTED@example.com/": has a user name or password in it; remove them`}},
 		"prefix elsewhere":  {Config{URL: "https://example.com/blog", PathPrefix: "/docs"}, []string{`path_prefix "/docs": url's path "/blog" is not below it`}},
 		"prefix with query": {Config{URL: "https://example.com/", PathPrefix: "/docs?x"}, []string{"leave out the query"}},
 		"too long":          {Config{URL: "https://example.com/" + strings.Repeat("a", 3000)}, []string{"longer than 2048 bytes"}},

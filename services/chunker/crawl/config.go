@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+
+	"github.com/echomind/sync/internal/secret"
 )
 
 // Limits and defaults of Config.
@@ -52,9 +54,9 @@ func (c Config) Validate() error {
 	switch {
 	case c.PathPrefix == "":
 	case !strings.HasPrefix(c.PathPrefix, "/"):
-		report("path_prefix %q: start it with a slash, like %q", c.PathPrefix, "/"+c.PathPrefix)
+		report("path_prefix %q: start it with a slash, like %q", redact(c.PathPrefix), redact("/"+c.PathPrefix))
 	case strings.ContainsAny(c.PathPrefix, "?#"):
-		report("path_prefix %q: leave out the query and the fragment, it is compared with paths only", c.PathPrefix)
+		report("path_prefix %q: leave out the query and the fragment, it is compared with paths only", redact(c.PathPrefix))
 	case err == nil && !below(start.EscapedPath(), canonicalPath(c.PathPrefix)):
 		report("path_prefix %q: url's path %q is not below it; start the crawl below the prefix", c.PathPrefix, start.Path)
 	}
@@ -85,16 +87,16 @@ func deref(p *int, otherwise int) int {
 	return *p
 }
 
-// redact keeps a password that somebody put into the URL out of messages and logs.
+// redact keeps out of messages and logs what somebody put into a URL, or what a site answered as one, that says who may
+// enter.
 func redact(raw string) string {
-	if scheme, rest, ok := strings.Cut(raw, "//"); ok {
-		authority := rest
-		if end := strings.IndexAny(rest, `/?#\`); end >= 0 {
-			authority = rest[:end]
-		}
-		if at := strings.LastIndexByte(authority, '@'); at >= 0 {
-			return clip(scheme+"//…@"+rest[at+1:], 200)
+	if !strings.Contains(raw, "://") { // relative, or none
+		if at := strings.IndexAny(raw, "?#"); at >= 0 {
+			raw = raw[:at] + "?" + secret.Mask
 		}
 	}
-	return clip(raw, 200)
+	return clip(secret.Text(raw), 200)
 }
+
+// shown is a URL in messages and logs.
+func shown(u *url.URL) string { return secret.URL(u.String()) }

@@ -97,7 +97,7 @@ func (c *crawler) begin(ctx context.Context) error {
 	}
 	c.scope = newScope(got.url, got.via, c.cfg)
 	if _, ok := c.scope.admit(got.url); !ok {
-		return fmt.Errorf("%w: the start page redirects to %s, which is not below path_prefix %q", ErrPermanent, got.url, c.cfg.PathPrefix)
+		return fmt.Errorf("%w: the start page redirects to %s, which is not below path_prefix %q", ErrPermanent, shown(got.url), c.cfg.PathPrefix)
 	}
 	v, err := c.examine(ctx, e, got)
 	if err != nil {
@@ -129,7 +129,7 @@ func (c *crawler) noStart(ctx context.Context, v visit) error {
 // withinSite follows a redirect of the start page.
 func (c *crawler) withinSite(from, to *url.URL) (*url.URL, error) {
 	if !sameSite(from, to) {
-		return nil, fmt.Errorf("%s redirects to another site, %s: set url to where the site is now", from, to)
+		return nil, fmt.Errorf("%s redirects to another site, %s: set url to where the site is now", shown(from), shown(to))
 	}
 	return to, nil
 }

@@ -4,13 +4,13 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/echomind/sync/services/chunker/guard"
+	"github.com/echomind/sync/internal/guard"
 )
 
 var (
 	// ErrPermanent marks a crawl that fails in the same way until somebody changes the connector, the
 	// site or the service's settings: the start page is gone (404, 410), refuses (401, 403), is forbidden by
-	// robots.txt, leads to another site, or has an address that the guard blocks (guard.ErrBlocked).
+	// robots.txt, leads to another site, or is an address that the guard blocks (guard.ErrBlocked).
 	ErrPermanent = errors.New("the site cannot be crawled")
 	// ErrTransient marks a crawl that may work later: the start page or robots.txt timed out, did not
 	// resolve or answered 5xx or 429, or the site stopped answering on the way.

@@ -68,17 +68,17 @@ func (f *fetcher) page(ctx context.Context, u *url.URL, may follow) (*answer, er
 		}
 		to, err := canonical(u, res.location, false)
 		if err != nil {
-			return nil, &failure{kind: outside, url: u.String(), err: fmt.Errorf("follow the redirect of %s to %q: %w", u, redact(res.location), err)}
+			return nil, &failure{kind: outside, url: u.String(), err: fmt.Errorf("follow the redirect of %s to %q: %w", shown(u), redact(res.location), err)}
 		}
 		via = append(via, u)
 		if to, err = may(u, to); err != nil {
 			return nil, &failure{kind: outside, url: u.String(), err: err}
 		}
 		if asked[to.String()] {
-			return nil, &failure{kind: refused, url: via[0].String(), err: fmt.Errorf("follow the redirects of %s: they lead back to %s", via[0], to)}
+			return nil, &failure{kind: refused, url: via[0].String(), err: fmt.Errorf("follow the redirects of %s: they lead back to %s", shown(via[0]), shown(to))}
 		}
 		if len(via) > f.opt.MaxRedirects {
-			return nil, &failure{kind: refused, url: via[0].String(), err: fmt.Errorf("follow the redirects of %s: more than %d", via[0], f.opt.MaxRedirects)}
+			return nil, &failure{kind: refused, url: via[0].String(), err: fmt.Errorf("follow the redirects of %s: more than %d", shown(via[0]), f.opt.MaxRedirects)}
 		}
 		u = to
 	}
@@ -144,7 +144,7 @@ func (f *fetcher) read(ctx context.Context, u *url.URL, res *http.Response, cond
 		body, err := f.body(ctx, u, res)
 		return &reply{header: res.Header, body: body}, 0, err
 	}
-	fail := &failure{kind: kindOf(status), url: u.String(), err: fmt.Errorf("GET %s answered %d %s", u, status, http.StatusText(status))}
+	fail := &failure{kind: kindOf(status), url: u.String(), err: fmt.Errorf("GET %s answered %d %s", shown(u), status, http.StatusText(status))}
 	if status != http.StatusTooManyRequests && status != http.StatusServiceUnavailable {
 		return nil, 0, fail
 	}
@@ -198,7 +198,7 @@ func silence(ctx context.Context, u *url.URL, err error) error {
 		}
 		err = cause
 	}
-	return &failure{kind: unanswered, url: u.String(), down: true, err: fmt.Errorf("GET %s: %w", u, unwrapURLError(err))}
+	return &failure{kind: unanswered, url: u.String(), down: true, err: fmt.Errorf("GET %s: %w", shown(u), unwrapURLError(err))}
 }
 
 func isRedirect(status int) bool {

@@ -19,10 +19,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/echomind/sync/internal/guard"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/crawl"
-	"github.com/echomind/sync/services/chunker/guard"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -243,7 +243,7 @@ func extractMain(_ context.Context, body []byte, contentType, url string) (crawl
 
 func loopbackTransport(t *testing.T) *http.Transport {
 	t.Helper()
-	tr := guard.New([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}).Transport(guard.TransportConfig{})
+	tr := guard.New("CHUNKER_ALLOW_CIDRS", []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}).Transport(guard.TransportConfig{})
 	t.Cleanup(tr.CloseIdleConnections)
 	return tr
 }
@@ -296,9 +296,9 @@ func paths(base *site, ids []string) []string {
 // transportTo resolves every name to ip, and dials it through a dialer that the guard controls.
 func transportTo(t *testing.T, allow string, ip [4]byte) *http.Transport {
 	t.Helper()
-	g := guard.New(nil)
+	g := guard.New("CHUNKER_ALLOW_CIDRS", nil)
 	if allow != "" {
-		g = guard.New([]netip.Prefix{netip.MustParsePrefix(allow)})
+		g = guard.New("CHUNKER_ALLOW_CIDRS", []netip.Prefix{netip.MustParsePrefix(allow)})
 	}
 	tr := g.Transport(guard.TransportConfig{})
 	t.Cleanup(tr.CloseIdleConnections)

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/echomind/sync/services/chunker/guard"
+	"github.com/echomind/sync/internal/guard"
 )
 
 // Options tune the service's crawls; users do not see them. Zero fields take their defaults.
@@ -65,7 +65,7 @@ func (o Options) withDefaults() (Options, func(), error) {
 	}
 	release := func() {}
 	if o.Transport == nil {
-		t := guard.New(nil).Transport(guard.TransportConfig{})
+		t := guard.New("CHUNKER_ALLOW_CIDRS", nil).Transport(guard.TransportConfig{})
 		o.Transport, release = t, t.CloseIdleConnections
 	}
 	if o.Hosts == nil {

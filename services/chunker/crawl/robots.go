@@ -11,11 +11,22 @@ import (
 //
 // It is written here because github.com/temoto/robotstxt departs from the RFC where it hurts: one bad line
 // discards the whole file, Disallow wins a tie, and percent-encoding is compared as written.
+//
+// A rule without a wildcard is looked up by the path's beginnings, so that half a megabyte of them costs what one costs.
+// Those with wildcards are tried one by one, and are bounded.
 type robots struct {
-	rules []robotsRule
+	// begins and ends hold the rules without wildcards: those that the path begins with, and those that it is ("…$").
+	// The value says whether they allow.
+	begins, ends map[string]bool
+	wild         []robotsRule
+	// tooMany says that there are more with wildcards than can be tried for every link: nothing is allowed then.
+	tooMany bool
 	// delay is the Crawl-delay, an extension that many sites use. 0: none.
 	delay time.Duration
 }
+
+// maxWildRules is several times what large sites have.
+const maxWildRules = 1000
 
 type robotsRule struct {
 	allow bool
@@ -101,7 +112,13 @@ func (r *robots) add(key, value string) {
 		rule.anchored = false
 	}
 	for part := range strings.SplitSeq(value, "*") {
+		if part == "" && len(rule.parts) > 0 {
+			continue // "**" is "*"
+		}
 		rule.parts = append(rule.parts, normalizeEscapes(part, robotsPlain))
+	}
+	if strings.HasSuffix(value, "*") {
+		rule.parts = append(rule.parts, "")
 	}
 	if rule.parts[0] != "" && rule.parts[0][0] != '/' {
 		rule.parts[0] = "/" + rule.parts[0]
@@ -110,7 +127,25 @@ func (r *robots) add(key, value string) {
 	if rule.anchored {
 		rule.length++
 	}
-	r.rules = append(r.rules, rule)
+	r.keep(rule)
+}
+
+// keep puts a rule where it is looked for. Of two that say the same of one path the one that allows stands.
+func (r *robots) keep(rule robotsRule) {
+	switch at := &r.begins; {
+	case len(rule.parts) == 1:
+		if rule.anchored {
+			at = &r.ends
+		}
+		if *at == nil {
+			*at = map[string]bool{}
+		}
+		(*at)[rule.parts[0]] = (*at)[rule.parts[0]] || rule.allow
+	case len(r.wild) == maxWildRules:
+		r.tooMany = true
+	default:
+		r.wild = append(r.wild, rule)
+	}
 }
 
 // robotsPlain are the bytes that stay as they are in a rule and in the path it is compared with.
@@ -122,10 +157,21 @@ func (r *robots) allows(pathAndQuery string) bool {
 	if pathAndQuery == "/robots.txt" {
 		return true
 	}
+	if r.tooMany {
+		return false
+	}
 	p := normalizeEscapes(pathAndQuery, robotsPlain)
 	allowed, longest := true, -1
-	for i := range r.rules {
-		rule := &r.rules[i]
+	for end := len(p); end > 0 && longest < 0 && len(r.begins) > 0; end-- {
+		if allow, is := r.begins[p[:end]]; is {
+			allowed, longest = allow, end
+		}
+	}
+	if allow, is := r.ends[p]; is {
+		allowed, longest = allow, len(p)+1
+	}
+	for i := range r.wild {
+		rule := &r.wild[i]
 		if rule.length < longest || (rule.length == longest && !rule.allow) || !rule.matches(p) {
 			continue
 		}

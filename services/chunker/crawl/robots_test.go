@@ -1,6 +1,8 @@
 package crawl
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +77,67 @@ func TestAHostileRobotsFileIsMatchedInTime(t *testing.T) {
 	start := time.Now()
 	require.True(t, r.allows("/"+strings.Repeat("a", 2000)))
 	require.Less(t, time.Since(start), 5*time.Second)
+}
+
+func TestHalfAMegabyteOfRulesCostsALinkNoMoreThanOneRule(t *testing.T) {
+	var file strings.Builder
+	file.WriteString("User-agent: *\nDisallow: /private\nAllow: /private/open\n")
+	for i := 0; file.Len() < 505<<10; i++ {
+		file.WriteString("Allow: /" + strconv.Itoa(i) + "\n")
+	}
+	r := parseRobots([]byte(file.String()), "E")
+	const links = 1000
+	start := time.Now()
+	for i := range links {
+		require.True(t, r.allows("/12345/a/page/of/a/site?number="+strconv.Itoa(i)))
+	}
+	require.Less(t, time.Since(start), links*time.Millisecond, "one by one they took 36 ms")
+	require.False(t, r.allows("/private/x"))
+	require.True(t, r.allows("/private/open/x"))
+}
+
+func TestMoreWildcardsThanCanBeHeededAllowNothing(t *testing.T) {
+	rules := func(n int) *robots {
+		return parseRobots([]byte("User-agent: *\n"+strings.Repeat("Disallow: /x*y\n", n)+"Disallow: /*z\n"), "E")
+	}
+	r := rules(maxWildRules - 1)
+	require.True(t, r.allows("/a"))
+	require.False(t, r.allows("/az"))
+	require.False(t, rules(maxWildRules).allows("/a"))
+	require.True(t, rules(maxWildRules).allows("/robots.txt"))
+}
+
+// What is looked up gives the verdict of what is tried one by one.
+func FuzzRobotsByLookUp(f *testing.F) {
+	f.Add("Disallow: /a\nAllow: /a/b\nDisallow: /a/b$\nAllow: /*c", "/a/b")
+	f.Add("Allow: /\nDisallow: /$\nDisallow: /ab", "/abc")
+	f.Fuzz(func(t *testing.T, file, path string) {
+		r := parseRobots([]byte("User-agent: *\n"+file), "E")
+		if r.tooMany || path == "/robots.txt" {
+			return
+		}
+		all := slices.Clone(r.wild)
+		for _, kept := range []struct {
+			rules    map[string]bool
+			anchored bool
+		}{{r.begins, false}, {r.ends, true}} {
+			for part, allow := range kept.rules {
+				rule := robotsRule{allow: allow, parts: []string{part}, anchored: kept.anchored, length: len(part)}
+				if kept.anchored {
+					rule.length++
+				}
+				all = append(all, rule)
+			}
+		}
+		allowed, longest := true, -1
+		for _, rule := range all {
+			if !rule.matches(normalizeEscapes(path, robotsPlain)) || rule.length < longest || rule.length == longest && !rule.allow {
+				continue
+			}
+			allowed, longest = rule.allow, rule.length
+		}
+		require.Equal(t, allowed, r.allows(path))
+	})
 }
 
 func FuzzParseRobots(f *testing.F) {

@@ -38,8 +38,12 @@ func (r *robotsFiles) check(ctx context.Context, u *url.URL) error {
 	if file.err != nil {
 		return file.err
 	}
+	if file.rules.tooMany {
+		return &failure{kind: disallowed, url: u.String(), err: fmt.Errorf("robots.txt of %s has more than %d rules with wildcards; "+
+			"nothing is asked for, since not all of them can be heeded", originOf(u), maxWildRules)}
+	}
 	if !file.rules.allows(u.RequestURI()) {
-		return &failure{kind: disallowed, url: u.String(), err: fmt.Errorf("robots.txt of %s forbids %s", originOf(u), u.RequestURI())}
+		return &failure{kind: disallowed, url: u.String(), err: fmt.Errorf("robots.txt of %s forbids %s", originOf(u), shown(u))}
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/worker"
 )
 
@@ -130,7 +131,7 @@ func (c *crawler) fail(ctx context.Context, v visit, level int) error {
 	if v.fail.kind == unanswered && !before {
 		c.blind = true
 	}
-	c.opt.Logger.Debug("page failed", "url", v.id, "err", v.fail)
+	c.opt.Logger.Debug("page failed", "url", secret.URL(v.id), "err", v.fail)
 	c.follow(links, level)
 	reason := clip(v.fail.Error(), maxErrBytes)
 	doc := worker.Document{SourceID: v.id, URL: v.id, Links: links, Err: reason, ContentHash: hashOfFailure(reason, links)}

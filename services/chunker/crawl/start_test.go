@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/internal/guard"
 	"github.com/echomind/sync/services/chunker/crawl"
-	"github.com/echomind/sync/services/chunker/guard"
 )
 
 func TestAStartPageThatFailsFailsTheCrawl(t *testing.T) {

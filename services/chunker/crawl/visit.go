@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/url"
 	"runtime/debug"
+
+	"github.com/echomind/sync/internal/secret"
 )
 
 // visit is what one page turned out to be. It is made without touching the crawl's state, so that several
@@ -43,7 +45,7 @@ func (c *crawler) visit(ctx context.Context, e entry) (visit, error) {
 func (c *crawler) within(from, to *url.URL) (*url.URL, error) {
 	to, ok := c.scope.admit(to)
 	if !ok {
-		return nil, fmt.Errorf("%s redirects to %s, which is outside of what is crawled", from, to)
+		return nil, fmt.Errorf("%s redirects to %s, which is outside of what is crawled", shown(from), shown(to))
 	}
 	return to, nil
 }
@@ -69,7 +71,7 @@ func (c *crawler) examine(ctx context.Context, e entry, got *answer) (visit, err
 	if text.html {
 		read, err := readOutline(text.body, got.url, c.scope, c.robotsToken)
 		if err != nil {
-			v.fail = &failure{kind: unreadable, url: v.id, err: fmt.Errorf("read %s: %w", v.id, err)}
+			v.fail = &failure{kind: unreadable, url: v.id, err: fmt.Errorf("read %s: %w", secret.URL(v.id), err)}
 			return v, nil
 		}
 		v.outlined, v.outline = true, read
@@ -100,7 +102,7 @@ func (c *crawler) extract(ctx context.Context, text content, id string) (page Pa
 	defer func() {
 		if p := recover(); p != nil {
 			c.opt.Logger.Error("extracting a page panicked; the page is stored with this error, report it with its URL",
-				"url", id, "err", p, "stack", string(debug.Stack()))
+				"url", secret.URL(id), "err", p, "stack", string(debug.Stack()))
 			err = fmt.Errorf("extracting the content panicked: %v", p)
 		}
 	}()

@@ -56,7 +56,7 @@ func BenchmarkSync(b *testing.B) {
 		b.Run(fmt.Sprintf("files=%d/sync=%s", count, name), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := files.Sync(b.Context(), config(dir), files.Options{Roots: []string{dir}}, &noop{known: known}); err != nil {
+				if _, err := files.Sync(b.Context(), config(dir), files.Options{Roots: files.OpenRoots([]string{dir})}, &noop{known: known}); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -15,6 +15,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/echomind/sync/internal/secret"
 )
 
 // Bounds and defaults of Config.
@@ -84,7 +86,7 @@ func validatePatterns(field string, patterns []string) error {
 		default:
 			continue
 		}
-		errs = append(errs, fmt.Errorf("%s[%d]: %q %s", field, i, p, problem))
+		errs = append(errs, fmt.Errorf("%s[%d]: %q %s", field, i, secret.Text(p), problem))
 	}
 	return errors.Join(errs...)
 }
@@ -116,7 +118,7 @@ func parseURL(raw string) (string, error) {
 	default:
 		return path.Clean(u.Path), nil
 	}
-	return "", fmt.Errorf("url: %q %s", raw, problem)
+	return "", fmt.Errorf("url: %q %s", secret.Text(raw), problem)
 }
 
 func (c Config) maxFileBytes() int64 {

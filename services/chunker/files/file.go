@@ -3,6 +3,7 @@ package files
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
@@ -43,6 +44,8 @@ func newFile(object *blob.ListObject) file {
 		f.err = reasonOf(entry.Err)
 	}
 	switch kind := entry.Mode; {
+	case errors.Is(entry.Err, rootblob.ErrPrivate):
+		f.err = rootblob.ErrPrivate
 	case f.isDir:
 		f.err = fmt.Errorf("folder cannot be read: %w", reasonOf(entry.Err))
 	case kind&fs.ModeSymlink != 0 && entry.Err != nil:

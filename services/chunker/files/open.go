@@ -6,8 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
+
+	"github.com/echomind/sync/services/chunker/files/rootblob"
 )
 
 // ErrPermanent says that a sync cannot succeed until its configuration, or the folder, is changed.
@@ -20,71 +21,74 @@ func (p permanent) Unwrap() []error { return []error{ErrPermanent, p.error} }
 
 func permanentf(format string, args ...any) error { return permanent{fmt.Errorf(format, args...)} }
 
-// openFolder opens folder if it is, or is in, one of roots once links are resolved. It is opened from that
-// root, so that a link put in its way meanwhile cannot lead out either.
-func openFolder(folder string, roots []string) (*os.Root, error) {
-	resolved, err := filepath.EvalSymlinks(folder)
-	if err != nil {
-		return nil, folderError(folder, roots, err)
+// openFolder opens folder if it is, or is in, one of roots once links are resolved. It is opened from that root as it was
+// opened when the service started, so that nothing that is put in its way leads out of it.
+func openFolder(folder string, roots *Roots) (*os.Root, *rootblob.Private, error) {
+	if roots == nil || len(roots.all) == 0 {
+		return nil, nil, permanentf("url: the folder %q is not allowed, since no folders are; list allowed roots in %s", folder, rootsSetting)
 	}
-	for _, r := range roots {
-		if !filepath.IsAbs(r) {
-			return nil, permanentf("open folder: allowed root %q is not absolute; set CHUNKER_FILE_ROOTS to absolute paths", r)
+	private := roots.look()
+	opened, err := roots.open(folder, folder, private)
+	if errors.Is(err, errOutside) {
+		// Links on the way may lead into a root all the same.
+		if resolved, broken := filepath.EvalSymlinks(folder); broken == nil {
+			opened, err = roots.open(folder, resolved, private)
 		}
-		allowed, err := filepath.EvalSymlinks(r)
-		if err != nil || !within(resolved, allowed) {
+	}
+	if errors.Is(err, errOutside) {
+		// It says neither whether the folder exists nor which roots there are: both may be somebody else's.
+		err = permanentf("url: the folder %q is not in an allowed root; add its root to %s", folder, rootsSetting)
+	}
+	return opened, private, err
+}
+
+// errOutside says that a folder is in no root.
+var errOutside = errors.New("outside")
+
+// open opens a folder, by a path to it.
+func (r *Roots) open(folder, path string, private *rootblob.Private) (*os.Root, error) {
+	unusable := errOutside
+	for _, root := range r.all {
+		rel, is := root.in(path)
+		if root.err != nil && (is || errors.Is(root.err, ErrPermanent)) {
+			unusable = root.err
 			continue
 		}
-		return openWithin(folder, resolved, allowed)
+		if root.folder == nil || !is {
+			continue
+		}
+		if err := root.stands(); err != nil {
+			return nil, err
+		}
+		if private.Holds(root.resolved) {
+			return nil, ownFolder(folder)
+		}
+		opened, err := rootblob.Descend(root.folder, filepath.ToSlash(rel), private)
+		if rootblob.Escapes(err) {
+			continue
+		}
+		return opened, folderError(folder, err)
 	}
-	return nil, outside(folder, roots)
+	return nil, unusable
 }
 
-func openWithin(folder, resolved, allowed string) (*os.Root, error) {
-	top, err := os.OpenRoot(allowed)
-	if err != nil {
-		return nil, folderError(folder, []string{folder}, err)
-	}
-	defer top.Close()
-	rel, err := filepath.Rel(allowed, resolved)
-	if err != nil {
-		return nil, permanentf("open folder: %w", err)
-	}
-	info, err := top.Stat(rel)
-	if err == nil && !info.IsDir() {
-		return nil, permanentf("url: %q is not a folder; name the folder that holds it and include it by name", folder)
-	}
-	if err != nil {
-		return nil, folderError(folder, []string{folder}, err)
-	}
-	root, err := top.OpenRoot(rel)
-	if err != nil {
-		return nil, folderError(folder, []string{folder}, err)
-	}
-	return root, nil
+func ownFolder(folder string) error {
+	return permanentf("url: the folder %q is this program's own, and is never read; name another", folder)
 }
 
-// folderError does not tell whether a folder outside of the roots exists.
-func folderError(folder string, roots []string, err error) error {
-	allowed := false
-	for _, r := range roots {
-		allowed = allowed || within(folder, filepath.Clean(r))
-	}
+// folderError is what is wrong with a folder in a root.
+func folderError(folder string, err error) error {
 	switch {
-	case !allowed:
-		return outside(folder, roots)
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ELOOP):
+	case err == nil:
+		return nil
+	case errors.Is(err, rootblob.ErrPrivate):
+		return ownFolder(folder)
+	case errors.Is(err, syscall.ENOTDIR):
+		return permanentf("url: %q is not a folder; name the folder that holds it and include it by name", folder)
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ELOOP):
 		return permanentf("url: the folder %q does not exist; create it, or correct the url", folder)
 	}
 	return fmt.Errorf("open folder %q: %w", folder, reasonOf(err))
-}
-
-func outside(folder string, roots []string) error {
-	if len(roots) == 0 {
-		return permanentf("url: the folder %q is not allowed, since no folders are; list allowed roots in CHUNKER_FILE_ROOTS", folder)
-	}
-	return permanentf("url: the folder %q is not in an allowed root (%s); add its root to CHUNKER_FILE_ROOTS",
-		folder, strings.Join(roots, ", "))
 }
 
 func within(path, root string) bool {

@@ -40,8 +40,8 @@ type Sink interface {
 
 // Options tune Sync. They belong to the service, not to the connector.
 type Options struct {
-	// Roots are the folders, absolute paths, in which sources may lie. None means that nothing is allowed.
-	Roots []string
+	// Roots are the folders in which sources may lie; nil means that nothing is allowed.
+	Roots *Roots
 	// Workers is how many files are read at the same time; 0 means GOMAXPROCS.
 	Workers int
 	// InFlightBytes bounds the content of the files read at the same time; a larger file is read alone.
@@ -88,11 +88,11 @@ func Sync(ctx context.Context, cfg Config, opts Options, sink Sink) (Result, err
 	if err != nil {
 		return Result{}, permanent{err}
 	}
-	root, err := openFolder(folder, opts.Roots)
+	root, private, err := openFolder(folder, opts.Roots)
 	if err != nil {
 		return Result{}, err
 	}
-	bucket := rootblob.Open(root)
+	bucket := rootblob.Open(root, private)
 	defer bucket.Close()
 	known, err := sink.Known(ctx)
 	if err != nil {

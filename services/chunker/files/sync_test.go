@@ -111,7 +111,9 @@ func write(t testing.TB, dir, name, text string, age time.Duration) {
 
 func config(dir string) files.Config { return files.Config{URL: "file://" + dir} }
 
-func options(dir string) files.Options { return files.Options{Roots: []string{dir}, Workers: 4} }
+func options(dir string) files.Options {
+	return files.Options{Roots: files.OpenRoots([]string{dir}), Workers: 4}
+}
 
 func run(t testing.TB, dir string, s *store) files.Result {
 	t.Helper()

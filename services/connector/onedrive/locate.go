@@ -92,7 +92,6 @@ func (s *syncer) findDrive(ctx context.Context) (id, named string, err error) {
 
 func (s *syncer) findLibrary(ctx context.Context) (id, named string, err error) {
 	named = "site " + s.cfg.Site
-	var names []string
 	for link := s.api.URL(sitePath(s.cfg.Site, "/drives"), nil); link != ""; {
 		var page graph.Page[struct {
 			ID   string `json:"id"`
@@ -105,15 +104,14 @@ func (s *syncer) findLibrary(ctx context.Context) (id, named string, err error) 
 			if strings.EqualFold(d.Name, s.cfg.Library) {
 				return d.ID, named, nil
 			}
-			names = append(names, d.Name)
 		}
 		if page.Next == link {
 			break
 		}
 		link = page.Next
 	}
-	return "", named, fmt.Errorf("%w: library: %q is not in the site; it has %s",
-		graph.ErrPermanent, s.cfg.Library, strings.Join(names, ", "))
+	// Not which there are: the application may see more than the connector's author.
+	return "", named, fmt.Errorf("%w: library: %q is not in the site; write its name as the site shows it", graph.ErrPermanent, s.cfg.Library)
 }
 
 // sitePath addresses a site by id or by host:/path ("Get a SharePoint site").

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -70,8 +71,15 @@ func (s *ServiceAccount) ReadKey(file string) error {
 	return nil
 }
 
-// Email is the account's address, after ReadKey.
-func (s *ServiceAccount) Email() string { return s.email }
+// KeyHash names the key, after ReadKey: the same for whoever has it, and for nobody who has only read the account's
+// address or its public certificate.
+func (s *ServiceAccount) KeyHash() string {
+	if s.key == nil {
+		return ""
+	}
+	sum := sha256.Sum256(x509.MarshalPKCS1PublicKey(&s.key.PublicKey))
+	return hex.EncodeToString(sum[:])
+}
 
 // Fetch gets an access token. Where Google refuses and its clock is another, it is asked once more in its own time.
 func (s *ServiceAccount) Fetch(ctx context.Context) (*oauth2.Token, error) {

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -90,9 +91,12 @@ func origin(u *url.URL) string {
 
 // Transport makes connections to providers, to be shared by all accounts.
 func Transport() *http.Transport {
+	return transportOf(http.ProxyFromEnvironment, (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext)
+}
+
+func transportOf(proxy func(*http.Request) (*url.URL, error), dial func(context.Context, string, string) (net.Conn, error)) *http.Transport {
 	return &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		Proxy: proxy, DialContext: dial,
 		TLSHandshakeTimeout: 10 * time.Second,
 		ForceAttemptHTTP2:   true,
 		MaxIdleConns:        100, MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second,

@@ -36,10 +36,18 @@ type Issuer struct {
 // client asks token endpoints. A request for a token may be repeated: the providers that we know accept a refresh token
 // again whose answer was lost.
 func (i Issuer) client() (*http.Client, error) {
-	return NewClient(Options{
+	client, err := NewClient(Options{
 		Dialect: Dialect{Name: i.Dialect.Name + " sign-in", Account: i.Dialect.Account}, Base: i.Base, Limits: i.Limits,
 		Cleaner: i.Cleaner, Metrics: i.Metrics, Clock: i.Clock, repeatPosts: true,
 	})
+	if err != nil {
+		return nil, err
+	}
+	// A 307 asks for the same form again, secrets and all, at another place. The sign-ins that we know redirect nobody.
+	client.CheckRedirect = func(req *http.Request, _ []*http.Request) error {
+		return fmt.Errorf("%w: the sign-in leads to %s, which must not learn the secrets", errRedirect, req.URL.Host)
+	}
+	return client, nil
 }
 
 // with hands the client to the oauth2 package, which looks for it there.

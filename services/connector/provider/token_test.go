@@ -263,3 +263,27 @@ func TestAKeyFileThatIsNoneIsRefusedWithoutRepeatingIt(t *testing.T) {
 		require.NotContains(t, err.Error(), "hunter")
 	}
 }
+
+func TestASignInThatRedirectsIsGivenNoSecretTwice(t *testing.T) {
+	t.Parallel()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	require.NoError(t, err)
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		thief := serve(t, ok)
+		s := serve(t, answer{status: status, header: map[string]string{"Location": thief.URL + "/token"}})
+		issuer := provider.Issuer{Dialect: provider.Microsoft, TokenURL: s.URL, Clock: newClock(), Limits: provider.Limits{Tries: 1}}
+		robot := &provider.ServiceAccount{Issuer: issuer}
+		require.NoError(t, robot.ReadKey(keyFile(t, key)))
+		for name, grant := range map[string]provider.Grant{
+			"a refresh token":    &provider.Refresh{Issuer: issuer, ClientID: "app", ClientSecret: "hunter-two", Token: "the-refresh-token"},
+			"client credentials": &provider.ClientCredentials{Issuer: issuer, ClientID: "app", ClientSecret: "hunter-two"},
+			"a service account":  robot,
+		} {
+			_, err := grant.Fetch(t.Context())
+			require.ErrorContains(t, err, "the redirect is refused", "%d %s", status, name)
+			require.False(t, permanent(err), "it is the provider's, or the operator's")
+			require.NotContains(t, err.Error(), "hunter-two")
+			require.Empty(t, thief.requests(), "%d %s", status, name)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/echomind/sync/internal/guard"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/worker"
 )
@@ -44,7 +45,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		if err != nil {
 			t.Metrics.count(t.name, "error")
 			failures++
-			if ctx.Err() != nil || !repeatable || failures >= t.limits.Tries {
+			if ctx.Err() != nil || !repeatable || errors.Is(err, guard.ErrBlocked) || failures >= t.limits.Tries {
 				return nil, t.Cleaner.Error(err)
 			}
 			if err := t.Clock.Sleep(ctx, backoff(failures, firstPause, lastPause)); err != nil {

@@ -66,7 +66,7 @@ is fetched again at the next sync; deleted, not swept yet; partial, some part of
 			views := make([]document, len(found))
 			for i, d := range found {
 				views[i] = document{
-					SourceID: d.SourceID, Title: d.Title, URL: d.Url, MediaType: d.MediaType, Status: d.Status, Error: d.Error,
+					SourceID: maskURL(d.SourceID), Title: d.Title, URL: maskURL(d.Url), MediaType: d.MediaType, Status: d.Status, Error: d.Error,
 					Chunks: d.ChunkCount, UpdatedAt: d.UpdatedAt.UTC(),
 				}
 			}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/echomind/sync/internal/secret"
@@ -12,8 +13,14 @@ import (
 // mask stands in output where a secret is.
 const mask = "REDACTED"
 
-var secretParts = []string{"token", "secret", "password", "passwd", "credential", "apikey",
-	"service_account", "serviceaccount"}
+var secretParts = []string{"token", "secret", "password", "passwd", "passphrase", "credential", "apikey", "authorization",
+	"cookie", "service_account", "serviceaccount"}
+
+// secretWords are too short to be looked for within others.
+var secretWords = []string{"key", "keys", "sig", "signature", "pwd", "pass", "auth", "jwt", "bearer", "pin", "otp"}
+
+// queryWords are secrets in a query only: elsewhere they are words like others.
+var queryWords = []string{"code", "session", "sid", "ticket"}
 
 // isSecret says whether a key names something that is not to be shown.
 func isSecret(key string) bool {
@@ -23,12 +30,7 @@ func isSecret(key string) bool {
 			return true
 		}
 	}
-	for _, word := range words(key) {
-		if word == "key" || word == "keys" || word == "sig" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(words(key), func(word string) bool { return slices.Contains(secretWords, word) })
 }
 
 // words splits snake_case, kebab-case and camelCase.
@@ -96,19 +98,26 @@ func maskValue(value any) any {
 	return value
 }
 
-// maskURL hides what a URL says about who may enter; any other text stays as it is.
+// maskURL hides what a URL says about who may enter, and what a connection string does; any other text stays as it is.
 func maskURL(text string) string {
+	text = secret.Pairs(text)
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme == "" {
-		return text
+		return secret.Users(text)
 	}
 	changed := false
-	if _, has := u.User.Password(); has {
+	switch password, has := u.User.Password(); {
+	case u.User != nil && slices.Contains(tokenUsers, u.Scheme) && (!has || password == "" || password == "x-oauth-basic"):
+		u.User, changed = url.User(mask), true // https://token@host
+	case has:
 		u.User, changed = url.UserPassword(u.User.Username(), mask), true
+	}
+	if u.Fragment != "" { // where sign-ins leave their tokens
+		u.Fragment, u.RawFragment, changed = "", "", true
 	}
 	query := u.Query()
 	for key := range query {
-		if isSecret(key) {
+		if isSecret(key) || slices.Contains(queryWords, strings.ToLower(key)) {
 			query.Set(key, mask)
 			changed = true
 		}
@@ -119,6 +128,9 @@ func maskURL(text string) string {
 	u.RawQuery = query.Encode()
 	return u.String()
 }
+
+// tokenUsers are the schemes in whose URLs the user may be a token.
+var tokenUsers = []string{"http", "https", "nats", "tls", "ws", "wss"}
 
 // masked returns the path of a value that is a mask: a configuration that was copied from our own output.
 func masked(value any, path string) string {
@@ -136,7 +148,7 @@ func masked(value any, path string) string {
 			}
 		}
 	case string:
-		if v == mask || strings.Contains(v, ":"+mask+"@") || strings.Contains(v, "="+mask) {
+		if v == mask || strings.Contains(v, ":"+mask+"@") || strings.Contains(v, "//"+mask+"@") || strings.Contains(v, "="+mask) {
 			return path
 		}
 	}
@@ -150,9 +162,6 @@ func maskServer(text string) string {
 		u, err := url.Parse(strings.TrimSpace(part))
 		if err != nil || u.Scheme == "" || u.Host == "" {
 			return mask
-		}
-		if _, has := u.User.Password(); !has && u.User != nil && (u.Scheme == "nats" || u.Scheme == "tls") {
-			u.User = url.User(mask) // nats://token@host
 		}
 		out = append(out, maskURL(u.String()))
 	}

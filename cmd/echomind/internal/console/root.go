@@ -11,6 +11,7 @@ import (
 
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/program"
+	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/internal/version"
 )
 
@@ -81,13 +82,13 @@ func Execute(ctx context.Context, root *cobra.Command) int {
 	case err == nil:
 		return 0
 	case !began || errors.As(err, &usage):
-		_, _ = fmt.Fprintf(root.ErrOrStderr(), "echomind: %s\nTry `%s --help`.\n", err, ran.CommandPath())
+		_, _ = fmt.Fprintf(root.ErrOrStderr(), "echomind: %s\nTry `%s --help`.\n", secret.Error(err), ran.CommandPath())
 		return exitUsage
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		_, _ = fmt.Fprintln(root.ErrOrStderr(), "echomind: stopped")
 		return exitInterrupted
 	}
-	_, _ = fmt.Fprintf(root.ErrOrStderr(), "echomind: %s\n", err)
+	_, _ = fmt.Fprintf(root.ErrOrStderr(), "echomind: %s\n", secret.Error(err))
 	return exitError
 }
 

@@ -49,6 +49,9 @@ are named, and of the organisation's.`,
 			if err != nil {
 				return err
 			}
+			for i := range hits {
+				hits[i].SourceID, hits[i].URL = maskURL(hits[i].SourceID), maskURL(hits[i].URL)
+			}
 			return out.show(c.OutOrStdout(), append([]semantic.Hit{}, hits...), func(w io.Writer) error { return printHits(w, hits) })
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,8 +23,10 @@ func Command() *cobra.Command {
 		Short: "Run the whole pipeline on this machine until Ctrl-C",
 		Long: `Run the whole pipeline in one process until Ctrl-C: nats-server, a private PostgreSQL cluster, the migrations, and
 all services. Data lives in ./data ($ECHOMIND_DATA_DIR) and survives restarts. Where DATABASE_URL or NATS_URL is set,
-that server is used instead of an embedded one.`,
-		Example: "  echomind run\n  echomind run --allow-cidrs 127.0.0.0/8",
+that server is used instead of an embedded one.
+
+File connectors read nothing but what --file-roots names; the data folder, key files and .env are never read.`,
+		Example: "  echomind run --file-roots /absolute/folder\n  echomind run --allow-cidrs 127.0.0.0/8",
 		Args:    cobra.NoArgs,
 		PreRunE: func(*cobra.Command, []string) error {
 			return errors.Join(checkRanges(allowCIDRs), checkFolders(fileRoots))
@@ -48,7 +51,7 @@ that server is used instead of an embedded one.`,
 	cmd.Flags().StringSliceVar(&allowCIDRs, "allow-cidrs", nil,
 		"loopback or private ranges that web connectors may reach (CHUNKER_ALLOW_CIDRS)")
 	cmd.Flags().StringSliceVar(&fileRoots, "file-roots", nil,
-		"folders that file connectors may read (CHUNKER_FILE_ROOTS; default: home and working folder)")
+		"folders that file connectors may read (CHUNKER_FILE_ROOTS; default: none)")
 	return cmd
 }
 
@@ -73,10 +76,10 @@ func checkFolders(all []string) error {
 func announceStart(out io.Writer, cfg Config, info devstack.Info, servers *devstack.Stack) {
 	postgres, nats := "yours, from DATABASE_URL", "yours, from NATS_URL"
 	if cfg.Devstack.DatabaseURL == "" {
-		postgres = info.DatabaseURL + "\n             (embedded; data in " + servers.PostgresDir() + ")"
+		postgres = shown(info.DatabaseURL) + "\n             (embedded; data in " + servers.PostgresDir() + "; the password stands in stack.json)"
 	}
 	if cfg.Devstack.NATSURL == "" {
-		nats = info.NATSURL + "  (embedded)"
+		nats = shown(info.NATSURL) + "  (embedded)"
 	}
 	folder, err := filepath.Abs(cfg.Devstack.DataDir)
 	if err != nil {
@@ -86,11 +89,11 @@ func announceStart(out io.Writer, cfg Config, info devstack.Info, servers *devst
 	if info.HTTPAddr == "" {
 		served = "nowhere"
 	}
-	example := "/absolute/folder"
-	if docs, err := filepath.Abs("docs"); err == nil {
-		if _, err := os.Stat(docs); err == nil {
-			example = docs
-		}
+	read, next := strings.Join(cfg.Chunker.FileRoots, ", "), fmt.Sprintf("%s connectors add --name docs --type file --user 1 "+
+		"--config '{\"url\":\"file://%s\"}' --refresh 60m", os.Args[0], append(cfg.Chunker.FileRoots, "")[0])
+	if read == "" {
+		read = "no folder; start it with --file-roots /absolute/folder for connectors of type file"
+		next = os.Args[0] + " connectors add --name site --type web --user 1 --config '{\"url\":\"https://…\"}' --refresh 60m"
 	}
 	_, _ = fmt.Fprintf(out, `EchoMind Sync is running.
   data       %s
@@ -101,8 +104,17 @@ func announceStart(out io.Writer, cfg Config, info devstack.Info, servers *devst
   may read   %s
 
 Next, in a second terminal:
-  %s connectors add --name docs --type file --user 1 --config '{"url":"file://%s"}' --refresh 60m
+  %s
 
 Ctrl-C stops it.
-`, folder, postgres, nats, served, strings.Join(cfg.Chunker.FileRoots, ", "), os.Args[0], example)
+`, folder, postgres, nats, served, read, next)
+}
+
+// shown is a server's URL without its password: terminals are recorded, and what a service prints goes to a journal.
+func shown(server string) string {
+	u, err := url.Parse(server)
+	if err != nil {
+		return "unknown"
+	}
+	return u.Redacted()
 }

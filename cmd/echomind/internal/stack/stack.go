@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -47,8 +46,8 @@ type Config struct {
 // ErrPostgresEnded says that the embedded Postgres ended while it was needed.
 var ErrPostgresEnded = errors.New("the embedded PostgreSQL server ended")
 
-// LoadConfig takes everything from the environment. Folders that file connectors may read are, unless it names
-// others, the user's home and the working folder.
+// LoadConfig takes everything from the environment. File connectors may read what it lists, and without a list nothing:
+// a home, or the folder in which somebody types this, is full of what is not for whoever may search.
 func LoadConfig(logs io.Writer) (Config, error) {
 	var cfg Config
 	var own config.Stack
@@ -64,13 +63,6 @@ func LoadConfig(logs io.Writer) (Config, error) {
 	cfg.Log = telemetry.Logger(logs, own.LogFormat, own.LogLevel)
 	cfg.Chunker.ShutdownGraceSeconds = own.ShutdownGraceSeconds
 	cfg.Connector.ShutdownGraceSeconds = own.ShutdownGraceSeconds
-	if len(cfg.Chunker.FileRoots) == 0 {
-		for _, folder := range []func() (string, error){os.UserHomeDir, os.Getwd} {
-			if root, err := folder(); err == nil {
-				cfg.Chunker.FileRoots = append(cfg.Chunker.FileRoots, root)
-			}
-		}
-	}
 	return cfg, nil
 }
 
@@ -106,6 +98,7 @@ func work(ctx context.Context, cfg Config, servers *devstack.Stack) error {
 	if err := ownKey(&cfg); err != nil {
 		return err
 	}
+	cfg.Chunker.Private = private(cfg, servers)
 	process := connect.NewProcess(cfg.Log)
 	process.Embedded = cfg.Devstack.NATSURL == ""
 
@@ -146,6 +139,17 @@ func ownKey(cfg *Config) error {
 	}
 	keys.SecretsKeyFile = file
 	return nil
+}
+
+// private is what no connector reads: what this process keeps its own secrets in.
+func private(cfg Config, servers *devstack.Stack) []string {
+	own := []string{cfg.Devstack.DataDir, ".env"}
+	for _, path := range []string{servers.PostgresDir(), cfg.Connector.SecretsKeyFile, cfg.Scheduler.Election.Kubeconfig} {
+		if path != "" {
+			own = append(own, path)
+		}
+	}
+	return append(own, cfg.Chunker.Private...)
 }
 
 // announce tells once that every service is ready.

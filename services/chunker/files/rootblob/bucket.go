@@ -29,9 +29,14 @@ var ErrNotRegular = errors.New("not a regular file")
 // ErrReadOnly is what every write returns.
 var ErrReadOnly = errors.New("folder is read-only here")
 
-// Open returns a bucket of the files under root. Closing the bucket closes root.
-func Open(root *os.Root) *blob.Bucket {
-	return blob.NewBucket(&bucket{root: root})
+// Open returns a bucket of the files under root, but for private ones, which are listed with their reason and refused
+// when opened. Closing the bucket closes root.
+func Open(root *os.Root, private *Private) *blob.Bucket {
+	b := &bucket{root: root, private: private, holdsPrivate: true}
+	if info, err := root.Stat("."); err == nil {
+		b.holdsPrivate = private.below(info)
+	}
+	return blob.NewBucket(b)
 }
 
 // Listing is what blob.ListOptions.BeforeList can set, through its asFunc with a **Listing.
@@ -53,7 +58,10 @@ type Entry struct {
 }
 
 type bucket struct {
-	root *os.Root
+	root    *os.Root
+	private *Private
+	// holdsPrivate says that something private lies below root, so that every way has to be looked at.
+	holdsPrivate bool
 
 	mu sync.Mutex
 	// parked is the walk that the last page ended in, so that the next one goes on without searching.
@@ -74,7 +82,7 @@ func (b *bucket) ErrorCode(err error) gcerrors.ErrorCode {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return gcerrors.NotFound
-	case errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, ErrPrivate):
 		return gcerrors.PermissionDenied
 	case errors.Is(err, ErrReadOnly):
 		return gcerrors.Unimplemented
@@ -107,10 +115,12 @@ func (b *bucket) Attributes(ctx context.Context, key string) (*driver.Attributes
 	if err != nil {
 		return nil, err
 	}
-	info, err := b.root.Stat(name)
+	at, err := locate(b.root, name, b.private)
 	if err != nil {
 		return nil, err
 	}
+	defer at.close()
+	info := at.info
 	if info.IsDir() {
 		return nil, &fs.PathError{Op: "stat", Path: key, Err: fs.ErrNotExist}
 	}

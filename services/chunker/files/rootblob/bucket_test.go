@@ -24,7 +24,7 @@ func open(t testing.TB, dir string) *blob.Bucket {
 	t.Helper()
 	root, err := os.OpenRoot(dir)
 	require.NoError(t, err)
-	b := rootblob.Open(root)
+	b := rootblob.Open(root, nil)
 	t.Cleanup(func() { _ = b.Close() })
 	return b
 }
@@ -214,7 +214,7 @@ func TestListingLeavesNoFilesOpen(t *testing.T) {
 	for range 20 {
 		root, err := os.OpenRoot(dir)
 		require.NoError(t, err)
-		b := rootblob.Open(root)
+		b := rootblob.Open(root, nil)
 		_, _, err = b.ListPage(t.Context(), blob.FirstPageToken, 3, nil)
 		require.NoError(t, err)
 		list(t, b, 2, nil)

@@ -70,7 +70,7 @@ func (b *bucket) resume(token string, opts *driver.ListOptions, listing *Listing
 		}
 		parked.close()
 	}
-	return newWalk(b.root, opts.Prefix, opts.Delimiter, token, listing.Skip)
+	return newWalk(b, opts.Prefix, opts.Delimiter, token, listing.Skip)
 }
 
 func (b *bucket) park(w *walk) {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"syscall"
 
 	"gocloud.dev/blob/driver"
 )
@@ -20,8 +19,7 @@ type reader struct {
 	info fs.FileInfo
 }
 
-// NewRangeReader opens a file without waiting (a pipe without a writer would block for ever) and looks at
-// what it opened, not at what the name stood for before.
+// NewRangeReader opens a file and looks at what it opened, not at what the name stood for before.
 func (b *bucket) NewRangeReader(ctx context.Context, key string, offset, length int64, opts *driver.ReaderOptions) (driver.Reader, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -30,7 +28,7 @@ func (b *bucket) NewRangeReader(ctx context.Context, key string, offset, length 
 	if err != nil {
 		return nil, err
 	}
-	file, err := b.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+	file, err := b.open(name)
 	if err != nil {
 		return nil, err
 	}

@@ -31,6 +31,7 @@ type level struct {
 
 // walk goes through a tree depth first, which with those names is the order of keys.
 type walk struct {
+	bucket            *bucket
 	prefix, delimiter string
 	after             string
 	skip              func(string) bool
@@ -39,12 +40,12 @@ type walk struct {
 	rolled            string // the last key that the delimiter cut
 }
 
-func newWalk(root *os.Root, prefix, delimiter, after string, skip func(string) bool) (*walk, error) {
-	w := &walk{prefix: prefix, delimiter: delimiter, after: after, skip: skip}
+func newWalk(b *bucket, prefix, delimiter, after string, skip func(string) bool) (*walk, error) {
+	w := &walk{bucket: b, prefix: prefix, delimiter: delimiter, after: after, skip: skip}
 	if delimiter != "" && strings.HasSuffix(after, delimiter) {
 		w.rolled = after
 	}
-	own, err := root.OpenRoot(".")
+	own, err := b.root.OpenRoot(".")
 	if err != nil {
 		return nil, err
 	}
@@ -141,6 +142,9 @@ func (w *walk) visit(in *level, it item) (*driver.ListObject, error) {
 		return failed(it.key, Entry{Path: path, Mode: it.mode, Err: err}), nil
 	}
 	entry := Entry{Path: path, Mode: info.Mode()}
+	if entry.Err = w.bucket.private.Refuses(it.name, info); entry.Err != nil {
+		return failed(it.key, entry), nil
+	}
 	if info.Mode()&fs.ModeSymlink != 0 {
 		return w.link(it, entry), nil
 	}
@@ -148,13 +152,16 @@ func (w *walk) visit(in *level, it item) (*driver.ListObject, error) {
 }
 
 // link describes what a link to a regular file leads to; every other link says why it is
-// not followed. It is resolved from the first level: one that leads out of its own folder may still stay
+// not followed. It is resolved from the tree's root: one that leads out of its own folder may still stay
 // inside the tree.
 func (w *walk) link(it item, entry Entry) *driver.ListObject {
-	info, err := w.levels[0].root.Stat(entry.Path)
-	switch {
-	case err != nil:
+	at, err := locate(w.bucket.root, entry.Path, w.bucket.private)
+	if err != nil {
 		entry.Err = err
+		return failed(it.key, entry)
+	}
+	defer at.close()
+	switch info := at.info; {
 	case info.IsDir():
 		entry.Err = fmt.Errorf("%w: a link to a folder", ErrNotRegular)
 	case !info.Mode().IsRegular():
@@ -170,6 +177,10 @@ func (w *walk) descend(in *os.Root, it item, path string) (*driver.ListObject, e
 	if len(w.levels) < maxDepth {
 		var sub *os.Root
 		if sub, err = in.OpenRoot(it.name); err == nil {
+			if w.private(sub, it.name) {
+				_ = sub.Close()
+				return failed(strings.TrimSuffix(it.key, "/"), Entry{Path: path, Mode: it.mode, Err: ErrPrivate}), nil
+			}
 			err = w.enter(sub, path+"/", it.key)
 		}
 	}
@@ -177,6 +188,12 @@ func (w *walk) descend(in *os.Root, it item, path string) (*driver.ListObject, e
 		return nil, nil
 	}
 	return failed(it.key, Entry{Path: path, Mode: it.mode, Err: err}), nil
+}
+
+// private looks at a folder that is open, so that none is taken for another.
+func (w *walk) private(sub *os.Root, name string) bool {
+	info, err := sub.Stat(".")
+	return err == nil && w.bucket.private.Refuses(name, info) != nil
 }
 
 // cut is key up to the first delimiter after the prefix.

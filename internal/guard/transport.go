@@ -30,7 +30,7 @@ type TransportConfig struct {
 func (g *Guard) Transport(cfg TransportConfig) *http.Transport {
 	return &http.Transport{
 		Proxy:                  nil,
-		DialContext:            g.Dialer(cfg).DialContext,
+		DialContext:            g.named(g.Dialer(cfg)),
 		ForceAttemptHTTP2:      true,
 		TLSHandshakeTimeout:    or(cfg.TLSTimeout, 10*time.Second),
 		IdleConnTimeout:        or(cfg.IdleTimeout, 30*time.Second),

@@ -2,6 +2,7 @@ package guard_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/net/dns/dnsmessage"
 
-	"github.com/echomind/sync/services/chunker/guard"
+	"github.com/echomind/sync/internal/guard"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -91,7 +92,7 @@ func TestOnlyPublicAddressesAreAllowed(t *testing.T) {
 		"ff02::1":                false,
 	} {
 		t.Run(addr, func(t *testing.T) {
-			err := guard.New(nil).Check(netip.MustParseAddr(addr))
+			err := guard.New("CHUNKER_ALLOW_CIDRS", nil).Check(netip.MustParseAddr(addr))
 			if public {
 				require.NoError(t, err)
 				return
@@ -122,14 +123,14 @@ func TestAnAllowedRangeIsAnException(t *testing.T) {
 		"everything of IPv4":        {"0.0.0.0/0", "127.0.0.1", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := guard.New(prefixes(t, c.allow)).Check(netip.MustParseAddr(c.addr))
+			err := guard.New("CHUNKER_ALLOW_CIDRS", prefixes(t, c.allow)).Check(netip.MustParseAddr(c.addr))
 			require.Equal(t, c.ok, err == nil, "%v", err)
 		})
 	}
 }
 
 func TestTheErrorNamesTheAddressAndTheSetting(t *testing.T) {
-	err := guard.New(nil).Check(netip.MustParseAddr("169.254.169.254"))
+	err := guard.New("CHUNKER_ALLOW_CIDRS", nil).Check(netip.MustParseAddr("169.254.169.254"))
 	require.EqualError(t, err, "address 169.254.169.254 is refused (link-local, where cloud metadata lives, RFC 3927): "+
 		"add 169.254.169.254/32 to CHUNKER_ALLOW_CIDRS if this service may connect to it")
 	var blocked *guard.BlockedError
@@ -153,8 +154,8 @@ func get(t *testing.T, g *guard.Guard, resolver *net.Resolver, target string) er
 func TestALoopbackServerIsReachedOnlyIfAllowed(t *testing.T) {
 	srv := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(srv.Close)
-	require.ErrorIs(t, get(t, guard.New(nil), nil, srv.URL), guard.ErrBlocked)
-	require.NoError(t, get(t, guard.New(prefixes(t, "127.0.0.0/8")), nil, srv.URL))
+	require.ErrorIs(t, get(t, guard.New("CHUNKER_ALLOW_CIDRS", nil), nil, srv.URL), guard.ErrBlocked)
+	require.NoError(t, get(t, guard.New("CHUNKER_ALLOW_CIDRS", prefixes(t, "127.0.0.0/8")), nil, srv.URL))
 }
 
 func TestNoSpellingOfLoopbackReachesIt(t *testing.T) {
@@ -166,7 +167,7 @@ func TestNoSpellingOfLoopbackReachesIt(t *testing.T) {
 	resolver := resolverAnswering(t, [4]byte{127, 0, 0, 1})
 	for _, host := range []string{"2130706433", "0x7f000001", "0177.0.0.1", "127.1", "0", "[::ffff:7f00:1]", "localhost", "127.0.0.1."} {
 		for _, r := range []*net.Resolver{nil, resolver} {
-			require.Error(t, get(t, guard.New(nil), r, "http://"+host+":"+port+"/"), host)
+			require.Error(t, get(t, guard.New("CHUNKER_ALLOW_CIDRS", nil), r, "http://"+host+":"+port+"/"), host)
 		}
 	}
 	require.Zero(t, hits.Load())
@@ -174,7 +175,28 @@ func TestNoSpellingOfLoopbackReachesIt(t *testing.T) {
 
 func TestANameThatResolvesToLoopbackIsRefused(t *testing.T) {
 	resolver := resolverAnswering(t, [4]byte{127, 0, 0, 1})
-	require.ErrorIs(t, get(t, guard.New(nil), resolver, "http://public.example:1/"), guard.ErrBlocked)
+	require.True(t, blocked(t, get(t, guard.New("CHUNKER_ALLOW_CIDRS", nil), resolver, "http://public.example:1/")))
+}
+
+// blocked tells whether a name was refused for its address.
+func blocked(t *testing.T, err error) bool {
+	t.Helper()
+	var name *guard.NameError
+	require.ErrorAs(t, err, &name)
+	return name.Blocked
+}
+
+func TestTheErrorDoesNotTellAPrivateNameFromOneThatDoesNotExist(t *testing.T) {
+	g := guard.New("CHUNKER_ALLOW_CIDRS", nil)
+	private := get(t, g, resolverAnswering(t, [4]byte{10, 1, 2, 3}), "http://db.internal.example/")
+	missing := get(t, g, resolverRefusing(t), "http://db.internal.example/")
+	require.True(t, blocked(t, private))
+	require.False(t, blocked(t, missing))
+	require.Equal(t, missing.Error(), private.Error())
+	require.Contains(t, private.Error(), `"db.internal.example" has no public address: correct the name, or add its private address to CHUNKER_ALLOW_CIDRS`)
+	for _, sentinel := range []error{guard.ErrBlocked, context.DeadlineExceeded} {
+		require.Equal(t, errors.Is(missing, sentinel), errors.Is(private, sentinel), "nor does what comes of it")
+	}
 }
 
 func TestANameThatRebindsIsRefusedAtTheNextConnection(t *testing.T) {
@@ -182,16 +204,16 @@ func TestANameThatRebindsIsRefusedAtTheNextConnection(t *testing.T) {
 	t.Cleanup(srv.Close)
 	_, port, err := net.SplitHostPort(srv.Listener.Addr().String())
 	require.NoError(t, err)
-	g := guard.New(prefixes(t, "127.0.0.1/32"))
+	g := guard.New("CHUNKER_ALLOW_CIDRS", prefixes(t, "127.0.0.1/32"))
 	target := "http://rebinding.example:" + port + "/"
 	require.NoError(t, get(t, g, resolverAnswering(t, [4]byte{127, 0, 0, 1}), target))
-	require.ErrorIs(t, get(t, g, resolverAnswering(t, [4]byte{169, 254, 169, 254}), target), guard.ErrBlocked)
+	require.True(t, blocked(t, get(t, g, resolverAnswering(t, [4]byte{169, 254, 169, 254}), target)))
 }
 
 func TestARedirectIntoThePrivateNetworkIsRefused(t *testing.T) {
 	srv := httptest.NewServer(http.RedirectHandler("http://169.254.169.254/latest/meta-data/", http.StatusFound))
 	t.Cleanup(srv.Close)
-	err := get(t, guard.New(prefixes(t, "127.0.0.0/8")), nil, srv.URL)
+	err := get(t, guard.New("CHUNKER_ALLOW_CIDRS", prefixes(t, "127.0.0.0/8")), nil, srv.URL)
 	require.ErrorIs(t, err, guard.ErrBlocked)
 	require.ErrorContains(t, err, "169.254.169.254")
 }
@@ -199,16 +221,16 @@ func TestARedirectIntoThePrivateNetworkIsRefused(t *testing.T) {
 func TestProxySettingsOfTheEnvironmentAreIgnored(t *testing.T) {
 	t.Setenv("HTTP_PROXY", "http://10.0.0.1:3128")
 	t.Setenv("ALL_PROXY", "http://10.0.0.1:3128")
-	transport := guard.New(nil).Transport(guard.TransportConfig{})
+	transport := guard.New("CHUNKER_ALLOW_CIDRS", nil).Transport(guard.TransportConfig{})
 	require.Nil(t, transport.Proxy)
-	err := get(t, guard.New(nil), nil, "http://127.0.0.1:1/")
+	err := get(t, guard.New("CHUNKER_ALLOW_CIDRS", nil), nil, "http://127.0.0.1:1/")
 	var blocked *guard.BlockedError
 	require.ErrorAs(t, err, &blocked)
 	require.Equal(t, "127.0.0.1", blocked.Addr.String())
 }
 
 func TestOtherNetworksThanTCPAreRefused(t *testing.T) {
-	conn, err := guard.New(prefixes(t, "127.0.0.0/8")).Dialer(guard.TransportConfig{}).DialContext(t.Context(), "udp", "127.0.0.1:53")
+	conn, err := guard.New("CHUNKER_ALLOW_CIDRS", prefixes(t, "127.0.0.0/8")).Dialer(guard.TransportConfig{}).DialContext(t.Context(), "udp", "127.0.0.1:53")
 	if err == nil {
 		err = conn.Close()
 	}
@@ -217,6 +239,17 @@ func TestOtherNetworksThanTCPAreRefused(t *testing.T) {
 
 // resolverAnswering resolves every name to addr, through a real DNS exchange on loopback.
 func resolverAnswering(t *testing.T, addr [4]byte) *net.Resolver {
+	t.Helper()
+	return resolver(t, func(query []byte) []byte { return answerDNS(query, &addr) })
+}
+
+// resolverRefusing knows no name.
+func resolverRefusing(t *testing.T) *net.Resolver {
+	t.Helper()
+	return resolver(t, func(query []byte) []byte { return answerDNS(query, nil) })
+}
+
+func resolver(t *testing.T, reply func(query []byte) []byte) *net.Resolver {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -229,7 +262,7 @@ func resolverAnswering(t *testing.T, addr [4]byte) *net.Resolver {
 			if err != nil {
 				return
 			}
-			if answer := answerDNS(buf[:n], addr); answer != nil {
+			if answer := reply(buf[:n]); answer != nil {
 				_, _ = conn.WriteTo(answer, peer)
 			}
 		}
@@ -240,16 +273,18 @@ func resolverAnswering(t *testing.T, addr [4]byte) *net.Resolver {
 	}}
 }
 
-func answerDNS(query []byte, addr [4]byte) []byte {
+func answerDNS(query []byte, addr *[4]byte) []byte {
 	var m dnsmessage.Message
 	if m.Unpack(query) != nil || len(m.Questions) != 1 {
 		return nil
 	}
 	m.Response, m.RecursionAvailable, m.Additionals = true, true, nil
-	if q := m.Questions[0]; q.Type == dnsmessage.TypeA {
+	if addr == nil {
+		m.RCode = dnsmessage.RCodeNameError
+	} else if q := m.Questions[0]; q.Type == dnsmessage.TypeA {
 		m.Answers = []dnsmessage.Resource{{
 			Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class},
-			Body:   &dnsmessage.AResource{A: addr},
+			Body:   &dnsmessage.AResource{A: *addr},
 		}}
 	}
 	out, err := m.Pack()

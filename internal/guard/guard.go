@@ -12,9 +12,6 @@ import (
 	"net/netip"
 )
 
-// AllowSetting is the name of the setting that lists the exceptions; error texts point to it.
-const AllowSetting = "CHUNKER_ALLOW_CIDRS"
-
 // ErrBlocked is what every refused connection matches with errors.Is. Trying again does not help.
 var ErrBlocked = errors.New("address refused")
 
@@ -24,12 +21,14 @@ type BlockedError struct {
 	Addr netip.Addr
 	// Reason names the range the address is in, e.g. "loopback".
 	Reason string
+	// Setting lists the exceptions.
+	Setting string
 }
 
 // Error names the address and the setting to change.
 func (e *BlockedError) Error() string {
 	return fmt.Sprintf("address %s is refused (%s): add %s to %s if this service may connect to it",
-		e.Addr, e.Reason, netip.PrefixFrom(e.Addr, e.Addr.BitLen()), AllowSetting)
+		e.Addr, e.Reason, netip.PrefixFrom(e.Addr, e.Addr.BitLen()), e.Setting)
 }
 
 // Is makes errors.Is(err, ErrBlocked) true.
@@ -38,12 +37,14 @@ func (e *BlockedError) Is(target error) bool { return target == ErrBlocked }
 // Guard decides which addresses may be connected to. Its zero value allows public addresses only.
 // It is safe for concurrent use.
 type Guard struct {
-	allow []netip.Prefix
+	setting string
+	allow   []netip.Prefix
 }
 
-// New returns a guard that allows public addresses and those that allow contains.
-func New(allow []netip.Prefix) *Guard {
-	g := &Guard{}
+// New returns a guard that allows public addresses and those that allow contains. setting is the name of the setting
+// that lists those; error texts point to it.
+func New(setting string, allow []netip.Prefix) *Guard {
+	g := &Guard{setting: setting}
 	for _, p := range allow {
 		g.allow = append(g.allow, unmapPrefix(p))
 	}
@@ -69,7 +70,22 @@ func (g *Guard) Check(addr netip.Addr) error {
 			return nil
 		}
 	}
-	return &BlockedError{Addr: addr, Reason: reason}
+	return &BlockedError{Addr: addr, Reason: reason, Setting: g.setting}
+}
+
+// Prefixes reads ranges out of a setting, and returns every problem at once.
+func Prefixes(setting string, ranges []string) ([]netip.Prefix, error) {
+	var prefixes []netip.Prefix
+	var problems []error
+	for _, text := range ranges {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: %q is not a CIDR such as 10.1.0.0/16", setting, text))
+			continue
+		}
+		prefixes = append(prefixes, prefix)
+	}
+	return prefixes, errors.Join(problems...)
 }
 
 // unmapPrefix turns ::ffff:a.b.c.d/n into a.b.c.d/(n-96), since addresses are compared unmapped.

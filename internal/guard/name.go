@@ -1,0 +1,48 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+)
+
+// NameError says that a name leads to no address that may be connected to. It does not say whether the name exists:
+// whoever writes connectors could otherwise ask for the names of the private network, one by one.
+type NameError struct {
+	Name    string
+	Setting string
+	// Blocked says that there was an address. It is for counting, not for people.
+	Blocked bool
+}
+
+// Error names the name and the setting to change.
+func (e *NameError) Error() string {
+	return fmt.Sprintf("%q has no public address: correct the name, or add its private address to %s if this service may connect to it",
+		e.Name, e.Setting)
+}
+
+type dial = func(ctx context.Context, network, address string) (net.Conn, error)
+
+// named is a dialer that keeps to itself what it learns of private names. An address that was given as such is no secret.
+func (g *Guard) named(d *net.Dialer) dial {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := d.DialContext(ctx, network, address)
+		host, _, split := net.SplitHostPort(address)
+		if err == nil || split != nil {
+			return conn, err
+		}
+		if _, literal := netip.ParseAddr(host); literal == nil {
+			return nil, err
+		}
+		var lookup *net.DNSError
+		switch blocked := errors.Is(err, ErrBlocked); {
+		case blocked, errors.As(err, &lookup) && lookup.IsNotFound:
+			return nil, &NameError{Name: host, Setting: g.setting, Blocked: blocked}
+		case lookup != nil && ctx.Err() == nil:
+			return nil, fmt.Errorf("%q cannot be looked up now: %s", host, lookup.Err) // not by which server
+		}
+		return nil, err
+	}
+}

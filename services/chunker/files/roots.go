@@ -1,0 +1,101 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/echomind/sync/services/chunker/files/rootblob"
+)
+
+// rootsSetting lists the roots; errors point to it.
+const rootsSetting = "CHUNKER_FILE_ROOTS"
+
+// Roots are the folders in which sources may lie. They are opened once: whoever may rename one, and puts a link in its
+// place, does not lead a later sync to wherever the link points.
+type Roots struct {
+	all     []root
+	private []string
+}
+
+type root struct {
+	name, resolved string
+	folder         *os.Root // nil: err says why
+	err            error
+}
+
+// OpenRoots opens folders, absolute paths. private are folders and files that are never read, wherever they are; this
+// program's data folder and key files.
+func OpenRoots(names []string, private ...string) *Roots {
+	r := &Roots{private: private}
+	for _, name := range names {
+		r.all = append(r.all, openRoot(name))
+	}
+	return r
+}
+
+func openRoot(name string) root {
+	r := root{name: filepath.Clean(name)}
+	if !filepath.IsAbs(name) {
+		r.err = permanentf("%s: %q is not absolute; write absolute paths", rootsSetting, name)
+		return r
+	}
+	if r.resolved, r.err = filepath.EvalSymlinks(name); r.err == nil {
+		r.folder, r.err = os.OpenRoot(r.resolved)
+	}
+	if r.err != nil {
+		r.err = fmt.Errorf("%s: %q could not be opened when this service started (%w); mend it and start the service again",
+			rootsSetting, name, reasonOf(r.err))
+	}
+	return r
+}
+
+// Problems are the roots that could not be opened.
+func (r *Roots) Problems() error {
+	var problems []error
+	for _, one := range r.all {
+		problems = append(problems, one.err)
+	}
+	return errors.Join(problems...)
+}
+
+// Close closes the roots.
+func (r *Roots) Close() error {
+	var problems []error
+	for _, one := range r.all {
+		if one.folder != nil {
+			problems = append(problems, one.folder.Close())
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// in returns a path relative to the root, by the root's own name or by what that led to when it was opened.
+func (r root) in(path string) (rel string, is bool) {
+	for _, base := range []string{r.name, r.resolved} {
+		if base != "" && within(path, base) {
+			rel, err := filepath.Rel(base, path)
+			return rel, err == nil
+		}
+	}
+	return "", false
+}
+
+// stands says whether a root's name still leads to the folder that was opened. A folder that was mounted anew, or put in
+// its place, is read after the service was started again.
+func (r root) stands() error {
+	opened, err := r.folder.Stat(".")
+	if err != nil {
+		return fmt.Errorf("check %s: %w", rootsSetting, reasonOf(err))
+	}
+	named, err := os.Lstat(r.resolved)
+	if err != nil || !os.SameFile(opened, named) {
+		return fmt.Errorf("%s: %q is not the folder any more that it was when this service started; put it back, or start the service again",
+			rootsSetting, r.name)
+	}
+	return nil
+}
+
+// look looks at what is private now, since key files come and go.
+func (r *Roots) look() *rootblob.Private { return rootblob.LookPrivate(r.private...) }

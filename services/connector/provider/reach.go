@@ -1,0 +1,66 @@
+package provider
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+
+	"github.com/echomind/sync/internal/guard"
+)
+
+// Reach makes connections to providers, to be shared by all accounts. The endpoints are where the service's operator says
+// they are. Wherever else an answer or a redirect leads, only public addresses are reached: who answers may be somebody
+// who wants to see what is next to this service.
+type Reach struct {
+	endpoints     map[string]bool
+	guard         *guard.Guard
+	proxy         func(*http.Request) (*url.URL, error)
+	open, guarded *http.Transport
+}
+
+// NewReach reaches these endpoints without the guard. proxy says which requests pass through which proxy;
+// http.ProxyFromEnvironment if nil.
+func NewReach(g *guard.Guard, proxy func(*http.Request) (*url.URL, error), endpoints ...string) (*Reach, error) {
+	if proxy == nil {
+		proxy = http.ProxyFromEnvironment
+	}
+	r := &Reach{endpoints: map[string]bool{}, guard: g, proxy: proxy, open: Transport()}
+	r.open.Proxy = proxy
+	r.guarded = transportOf(nil, g.Transport(guard.TransportConfig{}).DialContext)
+	for _, endpoint := range endpoints {
+		u, err := url.Parse(endpoint)
+		if err != nil || u.Host == "" {
+			return nil, fmt.Errorf("provider: the endpoint %q is not a URL", endpoint)
+		}
+		r.endpoints[origin(u)] = true
+	}
+	return r, nil
+}
+
+// RoundTrip makes a request. Behind a proxy it is the proxy that looks names up and connects: then an address that was
+// given as such is judged here, and a name by the proxy.
+func (r *Reach) RoundTrip(req *http.Request) (*http.Response, error) {
+	if r.endpoints[origin(req.URL)] {
+		return r.open.RoundTrip(req)
+	}
+	through, err := r.proxy(req)
+	if err != nil {
+		return nil, err
+	}
+	if through == nil {
+		return r.guarded.RoundTrip(req)
+	}
+	if addr, err := netip.ParseAddr(req.URL.Hostname()); err == nil {
+		if err := r.guard.Check(addr); err != nil {
+			return nil, err
+		}
+	}
+	return r.open.RoundTrip(req)
+}
+
+// CloseIdleConnections closes what nobody uses.
+func (r *Reach) CloseIdleConnections() {
+	r.open.CloseIdleConnections()
+	r.guarded.CloseIdleConnections()
+}
