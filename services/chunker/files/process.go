@@ -24,6 +24,7 @@ import (
 
 type syncer struct {
 	cfg    Config
+	globs  globs
 	opts   Options
 	sink   Sink
 	bucket *blob.Bucket
