@@ -51,11 +51,11 @@ func TestTheWorstGlobThatIsAllowedMatchesInNoTime(t *testing.T) {
 	require.Less(t, time.Since(began), 10*time.Second, "with room for the race detector")
 }
 
-// The library's braces are the specification, but for its "a*{,/**}", which does not match "a".
+// The library's braces are the specification, but where they stand beside stars: "a*{,/**}" does not match "a" there.
 func TestExpandedGlobsMatchAllThatTheLibraryMatches(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		piece := rapid.SampledFrom([]string{"a", "b", "/", "*", "**", "**/", "?", "[ab]", "[!a]", "[{]", "[,}]", "{", "}", ",", "{a,b}", "{,/**}", `\{`, `\,`, "é"})
+		piece := rapid.SampledFrom([]string{"a", "b", "/", "*", "/**/", "?", "[ab]", "[!a]", "[{]", "[,}]", "{", "}", ",", "{a,b}", "{,a/b}", `\{`, `\,`, "é"})
 		pattern := strings.Join(rapid.SliceOfN(piece, 0, 10).Draw(t, "pattern"), "")
 		name := strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "/", "{", ",", "}", "é"}), 1, 8).Draw(t, "name"), "")
 		if !doublestar.ValidatePattern(pattern) {
