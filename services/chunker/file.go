@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/echomind/sync/internal/confine"
+	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/files"
 )
@@ -11,11 +13,12 @@ import (
 // file reads folders.
 type file struct {
 	options files.Options
+	pool    *confine.Pool
 	metrics *metrics
 }
 
-func newFile(cfg Config, m *metrics) *file {
-	return &file{options: files.Options{Roots: cfg.FileRoots, Chunk: cfg.chunks()}, metrics: m}
+func newFile(cfg Config, pool *confine.Pool, m *metrics) *file {
+	return &file{options: files.Options{Roots: cfg.FileRoots, Chunk: cfg.chunks()}, pool: pool, metrics: m}
 }
 
 // sync is the handler of connector.sync.file.
@@ -24,7 +27,9 @@ func (f *file) sync(ctx context.Context, run *worker.Run) error {
 	if err := run.Config(&cfg); err != nil {
 		return err
 	}
-	result, err := files.Sync(ctx, cfg, f.options, run)
+	options := f.options
+	options.Reader = extract.In(f.pool.Share())
+	result, err := files.Sync(ctx, cfg, options, run)
 	f.metrics.folder(result)
 	if !result.Whole {
 		run.ListingPartial()

@@ -18,6 +18,7 @@ import (
 type Config struct {
 	config.Common
 	config.Secrets
+	config.Reading
 	// Worker tunes all subscriptions; each has WORKER_SLOTS of its own.
 	Worker worker.Config
 	// MaxTokens is the size of a chunk, in estimated tokens.
@@ -70,7 +71,7 @@ func (c Config) Shared() config.Common { return c.Common }
 func (c Config) Validate() error {
 	_, err := secret.Load(c.SecretsKeyFile, c.SecretsKey)
 	problems := []error{
-		c.Common.Validate(), c.Worker.Validate(), c.chunks().Validate(), err,
+		c.Common.Validate(), c.Reading.Validate(), c.Worker.Validate(), c.chunks().Validate(), err,
 		config.AtLeast("CONNECTOR_QUOTA_WAIT_SECONDS", c.QuotaWaitSeconds, 1),
 	}
 	for _, endpoint := range []struct{ name, value string }{

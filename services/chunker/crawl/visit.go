@@ -67,9 +67,12 @@ func (c *crawler) examine(ctx context.Context, e entry, got *answer) (visit, err
 	}
 	text := decode(got.body, got.header.Get("Content-Type"))
 	if text.html {
-		read, err := readOutline(text.body, got.url, c.scope, c.robotsToken)
+		read, err := c.outlineOf(ctx, text.body, got.url)
+		if ctx.Err() != nil {
+			return visit{}, stopped(ctx, err)
+		}
 		if err != nil {
-			v.fail = &failure{kind: unreadable, url: v.id, err: fmt.Errorf("read %s: %w", v.id, err)}
+			v.fail = &failure{kind: unreadable, url: v.id, err: err}
 			return v, nil
 		}
 		v.outlined, v.outline = true, read

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/files"
 )
@@ -56,7 +57,7 @@ func BenchmarkSync(b *testing.B) {
 		b.Run(fmt.Sprintf("files=%d/sync=%s", count, name), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := files.Sync(b.Context(), config(dir), files.Options{Roots: []string{dir}}, &noop{known: known}); err != nil {
+				if _, err := files.Sync(b.Context(), config(dir), files.Options{Reader: extract.InProcess{}, Roots: []string{dir}}, &noop{known: known}); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/files/rootblob"
@@ -40,6 +41,8 @@ type Sink interface {
 
 // Options tune Sync. They belong to the service, not to the connector.
 type Options struct {
+	// Reader reads the files. Required.
+	Reader extract.Reader
 	// Roots are the folders, absolute paths, in which sources may lie. None means that nothing is allowed.
 	Roots []string
 	// Workers is how many files are read at the same time; 0 means GOMAXPROCS.
@@ -84,6 +87,9 @@ func Sync(ctx context.Context, cfg Config, opts Options, sink Sink) (Result, err
 	globs, err := cfg.globs()
 	if err := errors.Join(err, opts.Chunk.Validate()); err != nil {
 		return Result{}, permanent{err}
+	}
+	if opts.Reader == nil {
+		return Result{}, errors.New("files.Options: Reader is missing")
 	}
 	folder, err := parseURL(cfg.URL)
 	if err != nil {

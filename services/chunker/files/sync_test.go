@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/files"
 )
@@ -111,7 +112,9 @@ func write(t testing.TB, dir, name, text string, age time.Duration) {
 
 func config(dir string) files.Config { return files.Config{URL: "file://" + dir} }
 
-func options(dir string) files.Options { return files.Options{Roots: []string{dir}, Workers: 4} }
+func options(dir string) files.Options {
+	return files.Options{Reader: extract.InProcess{}, Roots: []string{dir}, Workers: 4}
+}
 
 func run(t testing.TB, dir string, s *store) files.Result {
 	t.Helper()

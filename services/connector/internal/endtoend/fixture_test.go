@@ -21,6 +21,7 @@ import (
 
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/postgres"
@@ -32,6 +33,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	confine.Serve(connector.Tasks...)
 	code := testkit.Main(m)
 	if built != "" {
 		_ = os.RemoveAll(built)
