@@ -87,6 +87,7 @@ func look(file string) string {
 
 func TestMain(m *testing.M) {
 	Serve(tasks...)
+	beParent()
 	goleak.VerifyTestMain(m)
 }
 

@@ -13,9 +13,13 @@ import (
 	abi "github.com/landlock-lsm/go-landlock/landlock/syscall"
 )
 
-// maxBareData is what a bare Go program maps for writing at most, cgo's threads included. One that maps more reserves
-// memory that it does not use, as the race detector does, and RLIMIT_DATA would count all of it.
-const maxBareData = 1 << 30
+const (
+	// maxBareData is more than a bare Go program maps for writing (45 MB; 82 MB with cgo). One that maps more reserves
+	// memory that it does not use, as the race detector does (310 MB), and RLIMIT_DATA would count all of it.
+	maxBareData = 256 << 20
+	// threadsData is what the stacks of threads take that the runtime starts later, 8 MB each with cgo.
+	threadsData = 64 << 20
+)
 
 // attributes: the kernel kills a child when the thread that forked it ends; see spawn. A session of its own keeps
 // Ctrl-C from ending children before their parent has stopped.
@@ -52,7 +56,7 @@ func giveUp(memory int64) (holds string, err error) {
 			name     string
 			resource int
 			value    uint64
-		}{"rlimit_data", syscall.RLIMIT_DATA, uint64(data + memory)})
+		}{"rlimit_data", syscall.RLIMIT_DATA, uint64(data + threadsData + memory)})
 	}
 	for _, l := range limits {
 		if err := syscall.Setrlimit(l.resource, &syscall.Rlimit{Cur: l.value, Max: l.value}); err != nil {

@@ -20,7 +20,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		})),
 		failed: telemetry.Register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "reader_failures_total", Help: "Documents that cost their child: memory, cpu, late (no answer in time) or broken.",
-		}, []string{"cause"})),
+		}, []string{"reason"})),
 	}
 	for _, cause := range []Cause{Memory, CPU, Late, Broken} {
 		m.failed.WithLabelValues(string(cause))

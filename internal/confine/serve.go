@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
@@ -45,6 +46,7 @@ func serve(limits string, tasks []Task) error {
 		return fmt.Errorf("read the limits %q: %w", limits, err)
 	}
 	w := newWatch(memory, time.Duration(cpu))
+	runtime.GOMAXPROCS(maxThreads)
 	debug.SetGCPercent(gcPercent)
 	debug.SetMemoryLimit(int64(w.base) + memory/4*3)
 	debug.SetMaxStack(int(memory / 4))
@@ -78,6 +80,9 @@ func serve(limits string, tasks []Task) error {
 		}
 	}
 }
+
+// maxThreads leaves one to the collector of garbage; documents are read side by side in other children.
+const maxThreads = 2
 
 // gcPercent spends memory, which is bounded anyway, to save time.
 const gcPercent = 400

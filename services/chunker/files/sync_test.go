@@ -17,12 +17,16 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/files"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	confine.Serve(extract.Task)
+	goleak.VerifyTestMain(m)
+}
 
 // store is a sink that keeps what it is told, as the database would.
 type store struct {

@@ -30,6 +30,7 @@ import (
 	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/sdk/wire"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/connector"
 )
 
 func TestMain(m *testing.M) {
