@@ -3,16 +3,15 @@ package config
 import (
 	"errors"
 	"fmt"
-	"runtime"
 )
 
 // Reading is how content is read: in child processes, which may die of it.
 type Reading struct {
-	// ReadChildren is how many child processes read content at most; 0 = WORKER_SLOTS, or the number of CPUs if that is
-	// more. They are started when they are needed.
+	// ReadChildren is how many child processes read content at most; 0 = as many as WORKER_SLOTS. They are started when
+	// they are needed, and one sync never has more than half of them.
 	ReadChildren int `env:"READ_CHILDREN" envDefault:"0"`
 	// ReadMemoryMB is the memory that one document may take while it is read, in MB of 2^20 bytes. A document that needs
-	// more fails, and nothing else does. A container needs room for all children at once.
+	// more fails, and nothing else does. The container needs room for all children at once, about 20 MB more for each.
 	ReadMemoryMB int `env:"READ_MEMORY_MB" envDefault:"256"`
 }
 
@@ -40,5 +39,5 @@ func (r Reading) Children(slots int) int {
 	if r.ReadChildren > 0 {
 		return r.ReadChildren
 	}
-	return max(slots, runtime.GOMAXPROCS(0))
+	return slots
 }
