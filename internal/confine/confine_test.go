@@ -30,7 +30,7 @@ var kept [][]byte
 
 // tasks do what hostile content has parsers do.
 var tasks = []Task{
-	{"echo", func(request []byte) []byte { return bytes.Clone(request) }},
+	{"echo", bytes.Clone},
 	{"pid", func([]byte) []byte { return strconv.AppendInt(nil, int64(os.Getpid()), 10) }},
 	{"grow", func(request []byte) []byte {
 		mb, _ := strconv.Atoi(string(request))
@@ -42,7 +42,7 @@ var tasks = []Task{
 	}},
 	{"leap", func([]byte) []byte { grow(1 << 40); return nil }},
 	{"bound", func([]byte) []byte { grow(3 << 30); return nil }},
-	{"recurse", func([]byte) []byte { return []byte{deeper(1)} }},
+	{"recurse", func([]byte) []byte { return []byte{deeper(0)} }},
 	{"spin", func([]byte) []byte {
 		for n := 0; ; n++ {
 			_ = n
@@ -62,10 +62,12 @@ func grow(size int) {
 	kept = append(kept, piece)
 }
 
-func deeper(n byte) byte {
+func deeper(n int) byte {
 	var frame [4096]byte
-	frame[n] = deeper(n + 1)
-	return frame[n+1]
+	if n < 1<<40 {
+		frame[n%4096] = deeper(n + 1)
+	}
+	return frame[(n+1)%4096]
 }
 
 // look is what a child can reach.

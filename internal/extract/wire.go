@@ -42,13 +42,13 @@ var errAnswer = fmt.Errorf("%w: the reader's answer cannot be read", ErrBroken)
 func answer(request []byte) []byte {
 	hint, content, err := takeHint(request)
 	if err != nil {
-		return appendError(nil, err)
+		return encodeError(err)
 	}
 	text, err := Extract(context.Background(), content, hint)
 	if err != nil {
-		return appendError(nil, err)
+		return encodeError(err)
 	}
-	return appendText(nil, text)
+	return encodeText(text)
 }
 
 func appendString(b []byte, s string) []byte {
@@ -71,10 +71,10 @@ func takeHint(request []byte) (Hint, []byte, error) {
 	return Hint{MediaType: fields[0], Name: fields[1], URL: fields[2]}, request, nil
 }
 
-func appendError(b []byte, err error) []byte {
+func encodeError(err error) []byte {
 	var unsupported *Unsupported
 	if errors.As(err, &unsupported) {
-		return appendString(append(b, byte(outcomeUnsupported)), unsupported.MediaType)
+		return appendString([]byte{byte(outcomeUnsupported)}, unsupported.MediaType)
 	}
 	kind := outcomeOther
 	for o, sentinel := range outcomes {
@@ -82,11 +82,11 @@ func appendError(b []byte, err error) []byte {
 			kind = o
 		}
 	}
-	return appendString(append(b, byte(kind)), err.Error())
+	return appendString([]byte{byte(kind)}, err.Error())
 }
 
-func appendText(b []byte, t Text) []byte {
-	b = appendString(appendString(append(b, byte(outcomeText)), t.Title), t.MediaType)
+func encodeText(t Text) []byte {
+	b := appendString(appendString([]byte{byte(outcomeText)}, t.Title), t.MediaType)
 	b = binary.AppendUvarint(b, uint64(len(t.Sections)))
 	size := 0
 	for _, s := range t.Sections {

@@ -83,7 +83,7 @@ func validatePatterns(field string, patterns []string) error {
 		case !doublestar.ValidatePattern(p):
 			problem = "is not a valid pattern; close its brackets and braces (e.g. **/*.{md,txt})"
 		default:
-			written, ok := expand(p, maxAlternatives)
+			written, ok := expand(p)
 			if all += len(written); ok {
 				continue
 			}

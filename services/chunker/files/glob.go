@@ -9,8 +9,8 @@ const (
 	maxAllAlternatives = 2000
 )
 
-// expand writes a pattern out as patterns without braces, which together match the same. It answers false beyond limit.
-func expand(pattern string, limit int) ([]string, bool) {
+// expand writes a pattern out as patterns without braces, which together match the same. It answers false beyond maxAlternatives.
+func expand(pattern string) ([]string, bool) {
 	var out []string
 	todo := []string{pattern}
 	for len(todo) > 0 {
@@ -27,7 +27,7 @@ func expand(pattern string, limit int) ([]string, bool) {
 		}
 		for from := open + 1; from <= end; {
 			to := comma(p, from, end)
-			if len(out)+len(todo) == limit {
+			if len(out)+len(todo) == maxAlternatives {
 				return nil, false
 			}
 			todo = append(todo, p[:open]+p[from:to]+p[end+1:])

@@ -20,11 +20,11 @@ func (c Config) globs() (globs, error) {
 	}
 	g := globs{hidden: c.Hidden}
 	for _, p := range c.Include {
-		written, _ := expand(p, maxAlternatives)
+		written, _ := expand(p)
 		g.include = append(g.include, written...)
 	}
 	for _, p := range c.Exclude {
-		written, _ := expand(p, maxAlternatives)
+		written, _ := expand(p)
 		g.exclude = append(g.exclude, written...)
 	}
 	return g, nil
