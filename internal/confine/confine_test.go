@@ -217,6 +217,29 @@ func TestAChildThatIsKilledFromOutsideCostsNothing(t *testing.T) {
 	require.Zero(t, testutil.ToFloat64(f.metrics.failed.WithLabelValues(string(Broken))))
 }
 
+func TestWhatAKilledChildReadIsReadOnceMore(t *testing.T) {
+	t.Parallel()
+	f := newPool(t, 1, Limits{MemoryMB: 64, Wall: 5 * time.Second})
+	said, err := f.Share().Do(t.Context(), "pid")
+	require.NoError(t, err)
+	pid, err := strconv.Atoi(said)
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := f.Share().Do(t.Context(), "linger")
+		ended <- err
+	}()
+	require.Eventually(t, func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return len(f.idle) == 0
+	}, 30*time.Second, time.Millisecond, "the child is at work")
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	require.EqualError(t, <-ended, "could not be read: confine.read: no answer within 5s", "the second child's verdict")
+	require.Contains(t, f.log.String(), "read once more")
+	f.echoes(t)
+}
+
 func (f fixture) kill(t *testing.T) {
 	said, err := f.Share().Do(t.Context(), "pid")
 	require.NoError(t, err)

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/echomind/sync/sdk/deadline"
 )
 
 // Cause is why a child did not answer.
@@ -24,6 +26,8 @@ const (
 	Late Cause = "late"
 	// Broken: the task panicked, or the child died of something else.
 	Broken Cause = "broken"
+	// Killed: somebody killed the child, and the next one.
+	Killed Cause = "killed"
 )
 
 // Failure is a request that a child could not answer. Its text is fit to be shown to people as the reason why a
@@ -38,27 +42,33 @@ func (f *Failure) Error() string { return "could not be read: " + f.text }
 // OfRequest tells whether err is a *Failure that the same request would meet again.
 func OfRequest(err error) bool {
 	var f *Failure
-	return errors.As(err, &f) && f.Cause != Late
+	return errors.As(err, &f) && f.Cause != Late && f.Cause != Killed
 }
 
 // judge says why a child that has ended did not answer. A kill from outside says nothing of the request.
-func (c *child) judge(limits Limits, asked error) (f *Failure, killed bool) {
-	if errors.Is(asked, errAnswer) {
-		return &Failure{Broken, asked.Error()}, false
+func (c *child) judge(limits Limits, asked error) *Failure {
+	var late *deadline.Error
+	switch {
+	case errors.As(asked, &late):
+		return &Failure{Late, late.Error()}
+	case errors.Is(asked, errAnswer):
+		return &Failure{Broken, asked.Error()}
 	}
 	state := c.cmd.ProcessState
 	said := c.said.String()
 	switch {
 	case state.ExitCode() == exitMemory, outOfMemory(said):
-		return &Failure{Memory, fmt.Sprintf("needs more than %d MB", limits.MemoryMB)}, false
+		return &Failure{Memory, fmt.Sprintf("needs more than %d MB", limits.MemoryMB)}
 	case state.ExitCode() == exitCPU:
-		return &Failure{CPU, fmt.Sprintf("needs more than %s of computing", limits.CPU)}, false
+		return &Failure{CPU, fmt.Sprintf("needs more than %s of computing", limits.CPU)}
+	case wasKilled(state):
+		return &Failure{Killed, fmt.Sprintf("its reader was killed (%s)", state)}
 	}
 	text := fmt.Sprintf("its reader ended (%s)", state)
 	if first, _, _ := strings.Cut(said, "\n"); first != "" {
 		text += ": " + first
 	}
-	return &Failure{Broken, text}, wasKilled(state)
+	return &Failure{Broken, text}
 }
 
 func wasKilled(state *os.ProcessState) bool {

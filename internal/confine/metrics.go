@@ -19,10 +19,10 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "reader_children", Help: "Child processes that read content.",
 		})),
 		failed: telemetry.Register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "reader_failures_total", Help: "Documents that cost their child: memory, cpu, late (no answer in time) or broken.",
+			Name: "reader_failures_total", Help: "Documents that cost their child: memory, cpu, late (no answer in time), broken, or killed from outside.",
 		}, []string{"reason"})),
 	}
-	for _, cause := range []Cause{Memory, CPU, Late, Broken} {
+	for _, cause := range []Cause{Memory, CPU, Late, Broken, Killed} {
 		m.failed.WithLabelValues(string(cause))
 	}
 	return m

@@ -95,12 +95,8 @@ func (p *Pool) do(ctx context.Context, request []byte) (string, error) {
 		if ctx.Err() != nil {
 			return "", ctx.Err()
 		}
-		failure, killed := c.judge(p.limits, err)
-		var late *deadline.Error
-		if errors.As(err, &late) {
-			failure, killed = &Failure{Late, late.Error()}, false
-		}
-		if killed && try == 1 {
+		failure := c.judge(p.limits, err)
+		if failure.Cause == Killed && try == 1 {
 			p.log.Warn("a child was killed from outside; what it read is read once more", "err", failure)
 			continue
 		}
