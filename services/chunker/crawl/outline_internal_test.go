@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
@@ -26,16 +25,14 @@ func TestAPageOfNothingButTagsTakesLittleMemory(t *testing.T) {
 	for name, page := range map[string]string{
 		"br":    strings.Repeat("<br>", 2<<20),
 		"p":     "<p><b" + strings.Repeat(" a1 b2 c3", 1000) + "></p>" + strings.Repeat("<p>x", 10_000),
-		"links": strings.Repeat("<a href=http://elsewhere.example/>", 8<<20/34),
+		"links": strings.Repeat("<a href=http://elsewhere.example/>", 1<<20/34),
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		began := time.Now()
 		out := readOutline([]byte(page), at, sc, "bot")
 		runtime.ReadMemStats(&after)
 		require.Empty(t, out.links)
 		require.Less(t, after.HeapSys-before.HeapSys, uint64(64<<20), name)
-		require.Less(t, time.Since(began), 20*time.Second, "%s, with room for the race detector", name)
 	}
 }
 
