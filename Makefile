@@ -120,10 +120,10 @@ chaos-build:
 	go build -o $(CHAOS)/ ./chaos/cmd/chaos ./chaos/cmd/mutants ./services/semantic/internal/qdrant/standin/cmd/qdrant
 
 bench: build ## the figures of the README, as benchmarks
-	go test -p 1 -run '^$$' -bench . -benchtime 1x -timeout 30m ./cmd/echomind/internal/bench ./services/semantic
+	go test -p 1 -run '^$$' -bench . -benchtime 1x -timeout 30m ./cmd/echomind/internal/bench ./services/semantic ./services/chunker/files
 
 bench-short: ## the same on a small scale, so that they cannot rot
-	go test -short -run '^$$' -bench . -benchtime 1x ./cmd/echomind/internal/bench ./sdk/chunk ./services/semantic ./services/semantic/embed
+	go test -short -run '^$$' -bench . -benchtime 1x ./cmd/echomind/internal/bench ./sdk/chunk ./services/semantic ./services/semantic/embed ./services/chunker/files ./internal/confine
 
 generate: $(BUF) $(SQLC) $(TOOLS)/protoc-gen-go ## regenerate what is generated
 	$(BUF) format -w

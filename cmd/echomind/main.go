@@ -10,9 +10,13 @@ import (
 	"github.com/echomind/sync/cmd/echomind/internal/console"
 	"github.com/echomind/sync/cmd/echomind/internal/demo"
 	"github.com/echomind/sync/cmd/echomind/internal/stack"
+	"github.com/echomind/sync/internal/confine"
 )
 
-func main() { os.Exit(console.Execute(context.Background(), root())) }
+func main() {
+	confine.Serve(stack.Tasks...)
+	os.Exit(console.Execute(context.Background(), root()))
+}
 
 func root() *cobra.Command {
 	root := console.Root()

@@ -128,8 +128,8 @@ func Extract(ctx context.Context, content []byte, hint Hint) (text Text, err err
 	if err := ctx.Err(); err != nil {
 		return Text{}, err
 	}
-	if len(content) > MaxContentBytes {
-		return Text{}, fmt.Errorf("%w: %d bytes, at most %d are read", ErrTooLarge, len(content), MaxContentBytes)
+	if err := checkSize(content); err != nil {
+		return Text{}, err
 	}
 	content, err = decode(content, hint)
 	if err != nil {

@@ -8,9 +8,15 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/chunker/crawl"
 )
+
+// Tasks are what the program's child processes do: confine.Serve takes them, first in main.
+var Tasks = []confine.Task{extract.Task, crawl.Task}
 
 // Run connects and works until ctx ends; it returns nil on a clean stop.
 func Run(ctx context.Context, cfg Config, process connect.Process) error {
@@ -19,7 +25,13 @@ func Run(ctx context.Context, cfg Config, process connect.Process) error {
 	}
 	cfg.Worker.Grace = cfg.ShutdownGrace()
 	m := newMetrics(process.Metrics)
-	web, err := newWeb(cfg, m, process.Log)
+	pool, err := confine.New(ctx, cfg.Children(cfg.Worker.Slots), confine.Limits{MemoryMB: cfg.ReadMemoryMB}, process.Log,
+		confine.NewMetrics(process.Metrics))
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	web, err := newWeb(cfg, pool, m)
 	if err != nil {
 		return err
 	}
@@ -28,7 +40,7 @@ func Run(ctx context.Context, cfg Config, process connect.Process) error {
 	if err != nil {
 		return err
 	}
-	folders := newFile(cfg, m, process.Log)
+	folders := newFile(cfg, pool, m, process.Log)
 	group, ctx := errgroup.WithContext(ctx)
 	for connectorType, handle := range map[string]worker.Handler{"web": web.sync, "file": folders.sync} {
 		w, err := worker.New(connectorType, handle, cfg.Worker, servers, process)

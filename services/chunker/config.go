@@ -17,6 +17,7 @@ import (
 // Config is what the chunker is told.
 type Config struct {
 	config.Common
+	config.Reading
 	// Worker tunes both subscriptions; each has WORKER_SLOTS of its own.
 	Worker worker.Config
 	// FileRoots are the folders, absolute paths separated by commas, in which file connectors may read. None =
@@ -40,7 +41,7 @@ func (c Config) Shared() config.Common { return c.Common }
 // Validate returns every problem at once.
 func (c Config) Validate() error {
 	_, err := c.prefixes()
-	problems := []error{c.Common.Validate(), c.Worker.Validate(), c.chunks().Validate(), err}
+	problems := []error{c.Common.Validate(), c.Reading.Validate(), c.Worker.Validate(), c.chunks().Validate(), err}
 	for _, root := range c.FileRoots {
 		if !filepath.IsAbs(root) {
 			problems = append(problems, fmt.Errorf("CHUNKER_FILE_ROOTS: %q is not an absolute path", root))

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/echomind/sync/internal/confine"
+	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/files"
 )
@@ -12,15 +14,16 @@ import (
 // file reads folders.
 type file struct {
 	options files.Options
+	pool    *confine.Pool
 	metrics *metrics
 }
 
-func newFile(cfg Config, m *metrics, log *slog.Logger) *file {
+func newFile(cfg Config, pool *confine.Pool, m *metrics, log *slog.Logger) *file {
 	roots := files.OpenRoots(cfg.FileRoots, cfg.private()...)
 	if err := roots.Problems(); err != nil {
 		log.Warn("folders that file connectors may read cannot be opened; connectors of these fail", "err", err)
 	}
-	return &file{options: files.Options{Roots: roots, Chunk: cfg.chunks()}, metrics: m}
+	return &file{options: files.Options{Roots: roots, Chunk: cfg.chunks()}, pool: pool, metrics: m}
 }
 
 func (f *file) close() error { return f.options.Roots.Close() }
@@ -31,7 +34,9 @@ func (f *file) sync(ctx context.Context, run *worker.Run) error {
 	if err := run.Config(&cfg); err != nil {
 		return err
 	}
-	result, err := files.Sync(ctx, cfg, f.options, run)
+	options := f.options
+	options.Reader = extract.In(f.pool.Share())
+	result, err := files.Sync(ctx, cfg, options, run)
 	f.metrics.folder(result)
 	if !result.Whole {
 		run.ListingPartial()

@@ -3,9 +3,9 @@ package chunker
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 
+	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/internal/guard"
 	"github.com/echomind/sync/internal/secret"
@@ -20,17 +20,17 @@ type web struct {
 	metrics   *metrics
 	hosts     *crawl.Hosts
 	chunks    chunk.Options
-	log       *slog.Logger
+	pool      *confine.Pool
 }
 
-func newWeb(cfg Config, m *metrics, log *slog.Logger) (*web, error) {
+func newWeb(cfg Config, pool *confine.Pool, m *metrics) (*web, error) {
 	allowed, err := cfg.prefixes()
 	if err != nil {
 		return nil, err
 	}
 	return &web{
 		transport: guard.New(allowSetting, allowed).Transport(guard.TransportConfig{}),
-		metrics:   m, hosts: crawl.NewHosts(), chunks: cfg.chunks(), log: log,
+		metrics:   m, hosts: crawl.NewHosts(), chunks: cfg.chunks(), pool: pool,
 	}, nil
 }
 
@@ -45,8 +45,9 @@ func (w *web) sync(ctx context.Context, run *worker.Run) error {
 	if err := cfg.Validate(); err != nil {
 		return worker.Permanent(err)
 	}
+	share := w.pool.Share()
 	result, err := crawl.Crawl(ctx, cfg, crawl.Options{
-		Extract: w.extract, Transport: counted{w.transport, w.metrics}, Hosts: w.hosts, Logger: run.Log(),
+		Extract: w.extract(extract.In(share)), Runner: share, Transport: counted{w.transport, w.metrics}, Hosts: w.hosts, Logger: run.Log(),
 	}, run)
 	if result.Truncated || result.Held > 0 {
 		run.ListingPartial()
@@ -59,13 +60,15 @@ func (w *web) sync(ctx context.Context, run *worker.Run) error {
 	return err
 }
 
-func (w *web) extract(ctx context.Context, body []byte, contentType, url string) (crawl.Page, error) {
-	text, err := extract.Extract(ctx, body, extract.Hint{MediaType: contentType, URL: url})
-	if err != nil {
-		return crawl.Page{}, err
+func (w *web) extract(reader extract.Reader) crawl.Extract {
+	return func(ctx context.Context, body []byte, contentType, url string) (crawl.Page, error) {
+		text, err := reader.Extract(ctx, body, extract.Hint{MediaType: contentType, URL: url})
+		if err != nil {
+			return crawl.Page{}, err
+		}
+		return crawl.Page{
+			Title: text.Title, MediaType: text.MediaType, ContentHash: text.ContentHash(),
+			Chunks: chunk.Split(text.Sections, w.chunks),
+		}, nil
 	}
-	return crawl.Page{
-		Title: text.Title, MediaType: text.MediaType, ContentHash: text.ContentHash(),
-		Chunks: chunk.Split(text.Sections, w.chunks),
-	}, nil
 }

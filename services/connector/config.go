@@ -19,6 +19,7 @@ import (
 type Config struct {
 	config.Common
 	config.Secrets
+	config.Reading
 	// Worker tunes all subscriptions; each has WORKER_SLOTS of its own.
 	Worker worker.Config
 	// MaxTokens is the size of a chunk, in estimated tokens.
@@ -83,7 +84,7 @@ func (c Config) Validate() error {
 	_, list := parseAllowed(c.MicrosoftAllow)
 	_, ranges := guard.Prefixes(allowRanges, c.AllowCIDRs)
 	problems := []error{
-		list, ranges, c.Common.Validate(), c.Worker.Validate(), c.chunks().Validate(), err,
+		list, ranges, c.Common.Validate(), c.Reading.Validate(), c.Worker.Validate(), c.chunks().Validate(), err,
 		config.AtLeast("CONNECTOR_QUOTA_WAIT_SECONDS", c.QuotaWaitSeconds, 1),
 	}
 	for _, endpoint := range []struct{ name, value string }{

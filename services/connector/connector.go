@@ -9,7 +9,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/internal/guard"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/worker"
@@ -31,6 +33,7 @@ type service struct {
 	queries *dbgen.Queries
 	quotas  *provider.Quotas
 	metrics *provider.Metrics
+	pool    *confine.Pool
 	base    http.RoundTripper
 	log     *slog.Logger
 }
@@ -41,6 +44,9 @@ func (s *service) handlers() map[string]worker.Handler {
 		typeGoogleDrive: s.googleDrive, typeOneDrive: s.oneDrive, typeTeams: s.teams,
 	}
 }
+
+// Tasks are what the program's child processes do: confine.Serve takes them, first in main.
+var Tasks = []confine.Task{extract.Task}
 
 // Run connects and works until ctx ends; it returns nil on a clean stop.
 func Run(ctx context.Context, cfg Config, process connect.Process) error {
@@ -68,13 +74,19 @@ func Run(ctx context.Context, cfg Config, process connect.Process) error {
 	if err != nil {
 		return err
 	}
+	pool, err := confine.New(ctx, cfg.Children(cfg.Worker.Slots), confine.Limits{MemoryMB: cfg.ReadMemoryMB}, process.Log,
+		confine.NewMetrics(process.Metrics))
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
 	servers, err := connect.Open(ctx, cfg.Common, "connector", process)
 	if err != nil {
 		return err
 	}
 	defer transport.CloseIdleConnections()
 	s := &service{
-		config: cfg, ring: ring, allowed: own, queries: dbgen.New(servers.Pool), base: transport, log: process.Log,
+		config: cfg, ring: ring, allowed: own, queries: dbgen.New(servers.Pool), base: transport, log: process.Log, pool: pool,
 		quotas:  provider.NewQuotas(servers.Pool, cfg.limits().LongestWait, provider.System{}, process.Log),
 		metrics: provider.NewMetrics(process.Metrics),
 	}

@@ -8,11 +8,14 @@ import (
 )
 
 // text reads content for the sources.
-type text struct{}
+type text struct{ reader extract.Reader }
+
+// text is for one sync, which has a share of the children.
+func (s *service) text() text { return text{extract.In(s.pool.Share())} }
 
 // Extract turns content into text.
-func (text) Extract(ctx context.Context, content []byte, name, mediaType string) (graph.Text, error) {
-	read, err := extract.Extract(ctx, content, extract.Hint{MediaType: mediaType, Name: name})
+func (t text) Extract(ctx context.Context, content []byte, name, mediaType string) (graph.Text, error) {
+	read, err := t.reader.Extract(ctx, content, extract.Hint{MediaType: mediaType, Name: name})
 	if err != nil {
 		return graph.Text{}, err
 	}
@@ -20,4 +23,4 @@ func (text) Extract(ctx context.Context, content []byte, name, mediaType string)
 }
 
 // Version changes with what can be read.
-func (text) Version() string { return extract.Version }
+func (t text) Version() string { return t.reader.Version() }

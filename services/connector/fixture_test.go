@@ -21,6 +21,7 @@ import (
 
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/postgres"
@@ -33,7 +34,10 @@ import (
 	"github.com/echomind/sync/services/connector/internal/fakegraph"
 )
 
-func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
+func TestMain(m *testing.M) {
+	confine.Serve(connector.Tasks...)
+	os.Exit(testkit.Main(m))
+}
 
 const soon = 30 * time.Second
 

@@ -19,13 +19,17 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/guard"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/crawl"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	confine.Serve(crawl.Task)
+	goleak.VerifyTestMain(m)
+}
 
 // site is a web server on loopback whose pages a test sets, and that remembers what it was asked.
 type site struct {
@@ -251,7 +255,7 @@ func loopbackTransport(t *testing.T) *http.Transport {
 func options(t *testing.T) crawl.Options {
 	t.Helper()
 	c := newClock()
-	return crawl.Options{Extract: extractMain, Transport: loopbackTransport(t), Now: c.Now, Wait: c.Wait}
+	return crawl.Options{Extract: extractMain, Runner: crawl.InProcess{}, Transport: loopbackTransport(t), Now: c.Now, Wait: c.Wait}
 }
 
 func ptr(n int) *int { return &n }

@@ -218,7 +218,7 @@ func TestEveryWayToFailIsAReason(t *testing.T) {
 		"/brotli": "unsupported content encoding br",
 		"/loop":   "they lead back to",
 		"/cut":    "EOF",
-		"/deep":   "parse HTML",
+		"/deep":   "exceeds 512 nodes",
 	}
 	for path, reason := range want {
 		require.Contains(t, st.docs[s.URL+path].Err, reason, path)

@@ -14,6 +14,8 @@ import (
 type Options struct {
 	// Extract turns bodies into documents. Required.
 	Extract Extract
+	// Runner reads pages' links. Required.
+	Runner Runner
 	// Transport makes the requests. It must neither follow redirects nor use a proxy. Default: one of the
 	// guard's that reaches public addresses only, closed after the crawl.
 	Transport http.RoundTripper
@@ -62,6 +64,9 @@ type Options struct {
 func (o Options) withDefaults() (Options, func(), error) {
 	if o.Extract == nil {
 		return o, nil, errors.New("crawl.Options: Extract is missing")
+	}
+	if o.Runner == nil {
+		return o, nil, errors.New("crawl.Options: Runner is missing")
 	}
 	release := func() {}
 	if o.Transport == nil {

@@ -2,12 +2,13 @@ package crawl
 
 import (
 	"bytes"
-	"fmt"
+	"iter"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
-	"github.com/PuerkitoBio/goquery"
+	"golang.org/x/net/html"
 )
 
 // Bounds on what is kept of one page.
@@ -30,72 +31,127 @@ type outline struct {
 	nofollow  bool
 }
 
-// readOutline reads an HTML page that was found at its canonical URL.
-func readOutline(body []byte, at *url.URL, sc *scope, token string) (outline, error) {
-	doc, err := goquery.NewDocumentFromReader(bytes.NewReader(body))
-	if err != nil {
-		return outline{}, fmt.Errorf("parse HTML: %w", err)
-	}
+// readOutline reads an HTML page that was found at its canonical URL. It reads tags as a stream: a tree takes tens of
+// times the page. The base comes first, because it counts for what stands before it as well.
+func readOutline(body []byte, at *url.URL, sc *scope, token string) outline {
 	var out outline
-	doc.Find("meta[name]").Each(func(_ int, s *goquery.Selection) {
-		if name := strings.TrimSpace(s.AttrOr("name", "")); strings.EqualFold(name, "robots") || strings.EqualFold(name, token) {
-			out.obey(s.AttrOr("content", ""))
-		}
-	})
-	base := at
-	if href, ok := doc.Find("base[href]").First().Attr("href"); ok {
-		if ref, err := url.Parse(strings.TrimSpace(href)); err == nil {
-			base = at.ResolveReference(ref)
+	base := (*url.URL)(nil)
+	canonical := ""
+	for tag := range tags(body) {
+		switch tag.name {
+		case "meta":
+			if name := strings.TrimSpace(tag.attr("name")); strings.EqualFold(name, "robots") || strings.EqualFold(name, token) {
+				out.obey(tag.attr("content"))
+			}
+		case "base":
+			if ref, err := url.Parse(strings.TrimSpace(tag.attr("href"))); err == nil && base == nil && tag.has("href") {
+				base = at.ResolveReference(ref)
+			}
+		case "link":
+			if canonical == "" && tag.has("href") && hasToken(tag.attr("rel"), "canonical") {
+				canonical = tag.attr("href")
+			}
 		}
 	}
-	doc.Find("link[rel][href]").EachWithBreak(func(_ int, s *goquery.Selection) bool {
-		if !hasToken(s.AttrOr("rel", ""), "canonical") {
-			return true
-		}
-		if u, ok := sc.resolve(base, s.AttrOr("href", "")); ok && u.String() != at.String() {
+	if base == nil {
+		base = at
+	}
+	if canonical != "" {
+		if u, ok := sc.resolve(base, canonical); ok && u.String() != at.String() {
 			out.canonical = u.String()
 		}
-		return false
-	})
-	out.links = pageLinks(doc, base, at, sc)
-	return out, nil
+	}
+	out.links = pageLinks(body, base, at, sc)
+	return out
 }
 
 // pageLinks collects what a visitor could go on to, frames and refreshes included.
-func pageLinks(doc *goquery.Document, base, at *url.URL, sc *scope) []string {
+func pageLinks(body []byte, base, at *url.URL, sc *scope) []string {
 	var links []string
 	seen := map[string]bool{at.String(): true}
 	size := 0
-	doc.Find("a[href], area[href], link[rel][href], iframe[src], frame[src], meta[http-equiv]").EachWithBreak(func(_ int, s *goquery.Selection) bool {
-		ref := reference(s)
+	for tag := range tags(body) {
+		ref := tag.reference()
 		if ref == "" {
-			return true
+			continue
 		}
 		u, ok := sc.resolve(base, ref)
 		if !ok || seen[u.String()] {
-			return true
+			continue
 		}
 		link := u.String()
 		if len(links) == maxLinks || size+len(link)+linkOverhead > maxLinkBytes {
-			return false
+			break
 		}
 		seen[link] = true
 		size += len(link) + linkOverhead
 		links = append(links, link)
-		return true
-	})
+	}
 	return links
 }
 
+// tag is a start tag that may say something of a page's place.
+type tag struct {
+	name       string
+	attributes map[string]string
+}
+
+// interesting are the attributes that are looked at, by element.
+var interesting = map[string][]string{
+	"a": {"href", "rel"}, "area": {"href", "rel"}, "link": {"href", "rel"}, "base": {"href"},
+	"iframe": {"src"}, "frame": {"src"}, "meta": {"name", "content", "http-equiv"},
+}
+
+// tags are the start tags of a page that may say something of its place, in order.
+func tags(body []byte) iter.Seq[tag] {
+	return func(yield func(tag) bool) {
+		z := html.NewTokenizer(bytes.NewReader(body))
+		for {
+			kind := z.Next()
+			if kind == html.ErrorToken {
+				return
+			}
+			if kind != html.StartTagToken && kind != html.SelfClosingTagToken {
+				continue
+			}
+			name, more := z.TagName()
+			wanted := interesting[string(name)]
+			if wanted == nil || !more {
+				continue
+			}
+			t := tag{name: string(name), attributes: make(map[string]string, len(wanted))}
+			for more {
+				var key, value []byte
+				key, value, more = z.TagAttr()
+				if _, again := t.attributes[string(key)]; !again && slices.Contains(wanted, string(key)) {
+					t.attributes[string(key)] = string(value)
+				}
+			}
+			if !yield(t) {
+				return
+			}
+		}
+	}
+}
+
+func (t tag) attr(key string) string { return t.attributes[key] }
+
+func (t tag) has(key string) bool {
+	_, ok := t.attributes[key]
+	return ok
+}
+
 // reference returns where an element leads, or "" if it should not be followed.
-func reference(s *goquery.Selection) string {
-	rel := s.AttrOr("rel", "")
-	switch goquery.NodeName(s) {
+func (t tag) reference() string {
+	rel := t.attr("rel")
+	switch t.name {
+	case "base":
+		return ""
 	case "iframe", "frame":
-		return s.AttrOr("src", "")
+		return t.attr("src")
 	case "meta":
-		if strings.EqualFold(s.AttrOr("http-equiv", ""), "refresh") {
-			return refreshTarget(s.AttrOr("content", ""))
+		if strings.EqualFold(t.attr("http-equiv"), "refresh") {
+			return refreshTarget(t.attr("content"))
 		}
 		return ""
 	case "link":
@@ -106,7 +162,7 @@ func reference(s *goquery.Selection) string {
 	if hasToken(rel, "nofollow") {
 		return ""
 	}
-	return s.AttrOr("href", "")
+	return t.attr("href")
 }
 
 // refreshTarget reads `5; url='next.html'`.

@@ -69,7 +69,10 @@ func (c *crawler) examine(ctx context.Context, e entry, got *answer) (visit, err
 	}
 	text := decode(got.body, got.header.Get("Content-Type"))
 	if text.html {
-		read, err := readOutline(text.body, got.url, c.scope, c.robotsToken)
+		read, err := c.outlineOf(ctx, text.body, got.url)
+		if ctx.Err() != nil {
+			return visit{}, stopped(ctx, err)
+		}
 		if err != nil {
 			v.fail = &failure{kind: unreadable, url: v.id, err: fmt.Errorf("read %s: %w", secret.URL(v.id), err)}
 			return v, nil

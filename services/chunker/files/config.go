@@ -67,6 +67,7 @@ func validatePatterns(field string, patterns []string) error {
 	if len(patterns) > maxPatterns {
 		errs = append(errs, fmt.Errorf("%s: %d patterns are too many; use at most %d", field, len(patterns), maxPatterns))
 	}
+	all := 0
 	for i, p := range patterns {
 		var problem string
 		switch {
@@ -84,9 +85,17 @@ func validatePatterns(field string, patterns []string) error {
 		case !doublestar.ValidatePattern(p):
 			problem = "is not a valid pattern; close its brackets and braces (e.g. **/*.{md,txt})"
 		default:
-			continue
+			written, ok := expand(p)
+			if all += len(written); ok {
+				continue
+			}
+			problem = fmt.Sprintf("has too many braces; write at most %d alternatives, all combinations counted", maxAlternatives)
 		}
 		errs = append(errs, fmt.Errorf("%s[%d]: %q %s", field, i, secret.Text(p), problem))
+	}
+	if all > maxAllAlternatives {
+		errs = append(errs, fmt.Errorf("%s: %d alternatives are too many; use at most %d in all patterns together",
+			field, all, maxAllAlternatives))
 	}
 	return errors.Join(errs...)
 }

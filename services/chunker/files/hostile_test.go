@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/files"
 )
@@ -215,7 +216,7 @@ func TestOnlyAllowedFoldersAreOpened(t *testing.T) {
 	require.NoError(t, os.Symlink(allowed, filepath.Join(base, "alias")))
 
 	open := func(path string, roots ...string) error {
-		_, err := files.Sync(context.Background(), config(path), files.Options{Roots: files.OpenRoots(roots)}, newStore())
+		_, err := files.Sync(context.Background(), config(path), files.Options{Reader: extract.InProcess{}, Roots: files.OpenRoots(roots)}, newStore())
 		return err
 	}
 	require.NoError(t, open(allowed, allowed))
@@ -254,7 +255,7 @@ func TestAFolderThatCannotBeListedIsWorthARetry(t *testing.T) {
 	mode(t, dir, 0)
 	s := newStore()
 	s.docs["a"] = worker.Document{VersionToken: "1-1"}
-	_, err := files.Sync(t.Context(), config(dir), files.Options{Roots: files.OpenRoots([]string{filepath.Dir(dir)})}, s)
+	_, err := files.Sync(t.Context(), config(dir), files.Options{Reader: extract.InProcess{}, Roots: files.OpenRoots([]string{filepath.Dir(dir)})}, s)
 	require.ErrorContains(t, err, "permission denied")
 	require.NotErrorIs(t, err, files.ErrPermanent)
 	require.Empty(t, s.deleted)

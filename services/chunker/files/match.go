@@ -1,28 +1,63 @@
 package files
 
 import (
+	"context"
 	"path"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// takes tells whether the file at name (relative, slash-separated, not escaped) is one of the source's.
-func (c Config) takes(name string) bool {
-	if !c.Hidden && isHidden(name) {
-		return false
+// globs say which files of a folder are the source's. Their patterns have no braces.
+type globs struct {
+	include, exclude []string
+	hidden           bool
+}
+
+func (c Config) globs() (globs, error) {
+	if err := c.Validate(); err != nil {
+		return globs{}, err
 	}
-	return (len(c.Include) == 0 || matchesAny(c.Include, name)) && !matchesAny(c.Exclude, name)
+	g := globs{hidden: c.Hidden}
+	for _, p := range c.Include {
+		written, _ := expand(p)
+		g.include = append(g.include, written...)
+	}
+	for _, p := range c.Exclude {
+		written, _ := expand(p)
+		g.exclude = append(g.exclude, written...)
+	}
+	return g, nil
+}
+
+// takes tells whether the file at name (relative, slash-separated, not escaped) is one of the source's. Its error is
+// ctx's: patterns may be many and names long.
+func (g globs) takes(ctx context.Context, name string) (bool, error) {
+	if !g.hidden && isHidden(name) {
+		return false, nil
+	}
+	included := len(g.include) == 0
+	if !included {
+		var err error
+		if included, err = matchesAny(ctx, g.include, name); err != nil {
+			return false, err
+		}
+	}
+	if !included {
+		return false, nil
+	}
+	excluded, err := matchesAny(ctx, g.exclude, name)
+	return !excluded && err == nil, err
 }
 
 // skipsDir tells whether nothing under the folder at name can be taken. Include never rules a folder out:
-// what its patterns could match below is not worth finding out.
-func (c Config) skipsDir(name string) bool {
-	if !c.Hidden && strings.HasPrefix(path.Base(name), ".") {
+// what its patterns could match below is not worth finding out. Once ctx has ended it answers true.
+func (g globs) skipsDir(ctx context.Context, name string) bool {
+	if !g.hidden && strings.HasPrefix(path.Base(name), ".") {
 		return true
 	}
-	for _, p := range c.Exclude {
-		if match(p, name) || strings.HasSuffix(p, "/**") && match(strings.TrimSuffix(p, "/**"), name) {
+	for _, p := range g.exclude {
+		if ctx.Err() != nil || match(p, name) || strings.HasSuffix(p, "/**") && match(strings.TrimSuffix(p, "/**"), name) {
 			return true
 		}
 	}
@@ -33,13 +68,16 @@ func isHidden(name string) bool {
 	return strings.HasPrefix(name, ".") || strings.Contains(name, "/.")
 }
 
-func matchesAny(patterns []string, name string) bool {
+func matchesAny(ctx context.Context, patterns []string, name string) (bool, error) {
 	for _, p := range patterns {
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
 		if match(p, name) {
-			return true
+			return true, nil
 		}
 	}
-	return false
+	return false, nil
 }
 
 func match(pattern, name string) bool {

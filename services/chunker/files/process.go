@@ -24,6 +24,7 @@ import (
 
 type syncer struct {
 	cfg    Config
+	globs  globs
 	opts   Options
 	sink   Sink
 	bucket *blob.Bucket
@@ -65,7 +66,7 @@ func (s *syncer) handle(ctx context.Context, f file) error {
 	if f.err != nil {
 		return s.fail(ctx, f, f.token, f.err)
 	}
-	if stored, ok := s.known[f.id]; ok && stored.VersionToken == "" && stored.ContentHash == contentFailure(f.token) {
+	if stored, ok := s.known[f.id]; ok && stored.VersionToken == "" && stored.ContentHash == s.contentFailure(f.token) {
 		s.unchanged.Add(1)
 		return nil
 	}
@@ -103,8 +104,8 @@ func (s *syncer) gone(ctx context.Context, f file) error {
 // fail puts the failure of a file, unless the same one is stored already.
 func (s *syncer) fail(ctx context.Context, f file, token string, reason error) error {
 	hash := readFailure(token, reason)
-	if errors.Is(reason, extract.ErrUnsupported) || errors.Is(reason, extract.ErrTooLarge) || errors.Is(reason, extract.ErrBroken) {
-		hash = contentFailure(token)
+	if extract.OfContent(reason) {
+		hash = s.contentFailure(token)
 	}
 	if stored, ok := s.known[f.id]; ok && stored.VersionToken == "" && stored.ContentHash == hash {
 		s.unchanged.Add(1)
@@ -134,7 +135,7 @@ func (s *syncer) read(ctx context.Context, f file) (worker.Document, error) {
 	if err != nil {
 		return doc, reasonOf(err)
 	}
-	text, err := extract.Extract(ctx, content, extract.Hint{Name: path.Base(f.path), URL: doc.URL})
+	text, err := s.opts.Reader.Extract(ctx, content, extract.Hint{Name: path.Base(f.path), URL: doc.URL})
 	if err != nil {
 		return doc, err
 	}
@@ -208,7 +209,9 @@ func (s *syncer) settle(ctx context.Context, modified time.Time) error {
 func readFailure(token string, reason error) string { return hash("read", token, reason.Error()) }
 
 // contentFailure is that of one whose content cannot be extracted. It is known before the file is read.
-func contentFailure(token string) string { return hash("content", token, extract.Version) }
+func (s *syncer) contentFailure(token string) string {
+	return hash("content", token, s.opts.Reader.Version())
+}
 
 func hash(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))

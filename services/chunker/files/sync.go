@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/files/rootblob"
@@ -40,6 +41,8 @@ type Sink interface {
 
 // Options tune Sync. They belong to the service, not to the connector.
 type Options struct {
+	// Reader reads the files. Required.
+	Reader extract.Reader
 	// Roots are the folders in which sources may lie; nil means that nothing is allowed.
 	Roots *Roots
 	// Workers is how many files are read at the same time; 0 means GOMAXPROCS.
@@ -81,8 +84,12 @@ func (r Result) Changed() bool { return r.Put+r.Touched+r.Deleted+r.Failed > 0 }
 // does not exist, is no folder, is outside opts.Roots, or holds more than cfg.MaxFiles files. Others (a
 // folder that cannot be listed) are worth a retry. Sink errors and ctx.Err() are returned as they are.
 func Sync(ctx context.Context, cfg Config, opts Options, sink Sink) (Result, error) {
-	if err := errors.Join(cfg.Validate(), opts.Chunk.Validate()); err != nil {
+	globs, err := cfg.globs()
+	if err := errors.Join(err, opts.Chunk.Validate()); err != nil {
 		return Result{}, permanent{err}
+	}
+	if opts.Reader == nil {
+		return Result{}, errors.New("files.Options: Reader is missing")
 	}
 	folder, err := parseURL(cfg.URL)
 	if err != nil {
@@ -101,7 +108,7 @@ func Sync(ctx context.Context, cfg Config, opts Options, sink Sink) (Result, err
 	opts = opts.withDefaults()
 	group, ctx2 := errgroup.WithContext(ctx)
 	s := &syncer{
-		cfg: cfg, opts: opts, sink: sink, bucket: bucket, folder: folder, known: known,
+		cfg: cfg, globs: globs, opts: opts, sink: sink, bucket: bucket, folder: folder, known: known,
 		missing: maps.Clone(known), bytes: semaphore.NewWeighted(opts.InFlightBytes),
 		work: make(chan file, 4*opts.Workers),
 	}
@@ -148,7 +155,7 @@ func (s *syncer) list(ctx context.Context) error {
 	opts := &blob.ListOptions{BeforeList: func(as func(any) bool) error {
 		var l *rootblob.Listing
 		if as(&l) {
-			l.Skip = s.cfg.skipsDir
+			l.Skip = func(dir string) bool { return s.globs.skipsDir(ctx, dir) }
 		}
 		return nil
 	}}
@@ -174,8 +181,8 @@ func (s *syncer) listed(ctx context.Context, object *blob.ListObject) error {
 	f := newFile(object)
 	if f.isDir {
 		s.unread = append(s.unread, f.key)
-	} else if !s.cfg.takes(f.path) {
-		return nil
+	} else if takes, err := s.globs.takes(ctx, f.path); err != nil || !takes {
+		return err
 	}
 	s.listedCount++
 	if limit := s.cfg.maxFiles(); s.listedCount > limit {

@@ -17,11 +17,16 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/echomind/sync/internal/confine"
+	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/files"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	confine.Serve(extract.Task)
+	goleak.VerifyTestMain(m)
+}
 
 // store is a sink that keeps what it is told, as the database would.
 type store struct {
@@ -112,7 +117,7 @@ func write(t testing.TB, dir, name, text string, age time.Duration) {
 func config(dir string) files.Config { return files.Config{URL: "file://" + dir} }
 
 func options(dir string) files.Options {
-	return files.Options{Roots: files.OpenRoots([]string{dir}), Workers: 4}
+	return files.Options{Reader: extract.InProcess{}, Roots: files.OpenRoots([]string{dir}), Workers: 4}
 }
 
 func run(t testing.TB, dir string, s *store) files.Result {

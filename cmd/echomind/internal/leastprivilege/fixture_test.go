@@ -15,9 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/services/chunker"
 )
 
 // configuration is what compose and the chart run NATS with.
@@ -29,6 +31,7 @@ var users = []string{"scheduler", "chunker", "connector", "semantic", "setup", "
 const soon = 60 * time.Second
 
 func TestMain(m *testing.M) {
+	confine.Serve(chunker.Tasks...)
 	for _, user := range users {
 		_ = os.Setenv(variable(user), password(user)) // the server reads them from its environment
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/services/chunker"
@@ -28,7 +29,10 @@ import (
 	"github.com/echomind/sync/services/semantic"
 )
 
-func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
+func TestMain(m *testing.M) {
+	confine.Serve(chunker.Tasks...)
+	os.Exit(testkit.Main(m))
+}
 
 var update = flag.Bool("update", false, "write docs/metrics.md")
 

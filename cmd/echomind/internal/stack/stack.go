@@ -43,6 +43,9 @@ type Config struct {
 	Started func(devstack.Info, *devstack.Stack)
 }
 
+// Tasks are what child processes of the services do: confine.Serve takes them, first in main.
+var Tasks = chunker.Tasks // the connector's are among them
+
 // ErrPostgresEnded says that the embedded Postgres ended while it was needed.
 var ErrPostgresEnded = errors.New("the embedded PostgreSQL server ended")
 

@@ -15,12 +15,14 @@ import (
 
 	"github.com/echomind/sync/cmd/echomind/internal/stack"
 	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/devstack"
 	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/services/semantic"
 )
 
 func TestMain(m *testing.M) {
+	confine.Serve(stack.Tasks...)
 	code := testkit.Main(m)
 	if built != "" {
 		_ = os.RemoveAll(built)

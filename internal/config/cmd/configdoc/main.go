@@ -20,6 +20,8 @@ var sections = []struct{ title, note, file, structName string }{
 	{"Scheduler", "", "services/scheduler/config.go", "Config"},
 	{"Scheduler: leader election", "Those of the Lease count where a Lease elects.", "services/scheduler/leader/config.go", "Config"},
 	{"Worker kit", "Read by the chunker and by every service that calls `worker.Serve`.", "sdk/worker/config.go", "Config"},
+	{"Reading", "Read by the chunker and the connector. See [ADR 21](adr/0021-content-is-read-in-a-child-that-may-die.md).",
+		"internal/config/reading.go", "Reading"},
 	{"Chunker", "", "services/chunker/config.go", "Config"},
 	{"Connector", "", "services/connector/config.go", "Config"},
 	{"Secrets", "Read by the connector, and by the command line where a configuration holds a secret. `echomind run` makes a " +

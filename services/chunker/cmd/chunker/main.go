@@ -4,8 +4,12 @@ package main
 import (
 	"os"
 
+	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/program"
 	"github.com/echomind/sync/services/chunker"
 )
 
-func main() { os.Exit(program.Main(chunker.Run)) }
+func main() {
+	confine.Serve(chunker.Tasks...)
+	os.Exit(program.Main(chunker.Run))
+}

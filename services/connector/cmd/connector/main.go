@@ -4,8 +4,12 @@ package main
 import (
 	"os"
 
+	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/program"
 	"github.com/echomind/sync/services/connector"
 )
 
-func main() { os.Exit(program.Main(connector.Run)) }
+func main() {
+	confine.Serve(connector.Tasks...)
+	os.Exit(program.Main(connector.Run))
+}

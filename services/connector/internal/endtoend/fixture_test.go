@@ -21,6 +21,7 @@ import (
 
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/postgres"
@@ -29,9 +30,11 @@ import (
 	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/sdk/wire"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/connector"
 )
 
 func TestMain(m *testing.M) {
+	confine.Serve(connector.Tasks...)
 	code := testkit.Main(m)
 	if built != "" {
 		_ = os.RemoveAll(built)

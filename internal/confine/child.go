@@ -1,0 +1,144 @@
+package confine
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"time"
+
+	"github.com/echomind/sync/sdk/deadline"
+)
+
+// startTimeout bounds a child's start, on a machine that is very busy.
+const startTimeout = 20 * time.Second
+
+// errAnswer is an answer that says that the task panicked, or that cannot be one.
+var errAnswer = errors.New("the parser broke")
+
+// child is a process that answers requests.
+type child struct {
+	cmd  *exec.Cmd
+	in   *os.File
+	out  *os.File
+	read *bufio.Reader
+	said *lastWords
+	// holds is what it says holds it.
+	holds string
+	// done is closed when the process has ended and is reaped.
+	done   chan struct{}
+	retire bool
+	limits Limits
+}
+
+// start returns once the child has given up what it does not need.
+func start(ctx context.Context, limits Limits) (*child, error) {
+	c, err := spawn(limits)
+	if err != nil {
+		return nil, fmt.Errorf("start a child: %w", err)
+	}
+	err = deadline.Do(ctx, "confine.start", startTimeout, func(ctx context.Context) error {
+		defer c.killAtEndOf(ctx)()
+		_, c.holds, err = readAnswer(c.read, bufferBytes)
+		return err
+	})
+	if err != nil {
+		c.end()
+		if said := c.said.String(); said != "" {
+			err = fmt.Errorf("%w; it said: %s", err, said)
+		}
+		return nil, fmt.Errorf("start a child: %w", err)
+	}
+	return c, nil
+}
+
+// spawn starts the process. A goroutine that keeps its thread waits for its end: the kernel takes the end of the forking
+// thread for the parent's death, and Go ends idle threads.
+func spawn(limits Limits) (*child, error) {
+	program, err := ourselves()
+	if err != nil {
+		return nil, err
+	}
+	childIn, in, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer childIn.Close()
+	out, childOut, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, in.Close())
+	}
+	defer childOut.Close()
+	c := &child{
+		in: in, out: out, read: bufio.NewReaderSize(out, bufferBytes), said: &lastWords{}, done: make(chan struct{}), limits: limits,
+	}
+	// Its life is its own: requests come and go with their contexts.
+	c.cmd = exec.CommandContext(context.Background(), program)
+	c.cmd.Args = []string{childName, fmt.Sprintf("%d,%d", limits.memory(), limits.CPU)}
+	c.cmd.Env = []string{} // nil would hand on ours
+	c.cmd.Dir = "/"
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = childIn, childOut, c.said
+	c.cmd.SysProcAttr = attributes()
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer close(c.done)
+		err := c.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = c.cmd.Wait() // judge reads the state
+		}
+	}()
+	if err := <-started; err != nil {
+		<-c.done
+		return nil, errors.Join(err, in.Close(), out.Close())
+	}
+	return c, nil
+}
+
+// ask sends a request and waits for its answer. After an error, and where retire is set, the child has to be ended.
+func (c *child) ask(ctx context.Context, request []byte) (string, error) {
+	defer c.killAtEndOf(ctx)()
+	if _, err := c.in.Write(request); err != nil {
+		return "", err
+	}
+	flags, body, err := readAnswer(c.read, c.limits.memory())
+	if err != nil {
+		return "", err
+	}
+	c.retire = flags&flagRetire != 0
+	if flags&flagBroken != 0 {
+		return "", fmt.Errorf("%w: %.200s", errAnswer, body)
+	}
+	return body, nil
+}
+
+// killAtEndOf kills the child when ctx ends, until the function that it returns is called.
+func (c *child) killAtEndOf(ctx context.Context) (stop func()) {
+	undo := context.AfterFunc(ctx, c.kill)
+	return func() { undo() }
+}
+
+func (c *child) kill() { _ = c.cmd.Process.Kill() }
+
+// end kills the child and waits until it is reaped.
+func (c *child) end() {
+	c.kill()
+	<-c.done
+	_ = c.in.Close()
+	_ = c.out.Close()
+}
+
+// ended tells whether the process has died.
+func (c *child) ended() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}

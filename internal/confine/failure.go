@@ -1,0 +1,131 @@
+package confine
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/echomind/sync/sdk/deadline"
+)
+
+// Cause is why a child did not answer.
+type Cause string
+
+// Causes; they are the label of a metric.
+const (
+	// Memory: the request needs more memory than there is.
+	Memory Cause = "memory"
+	// CPU: it needs more computing than it may.
+	CPU Cause = "cpu"
+	// Late: there was no answer in time; the machine may be at fault.
+	Late Cause = "late"
+	// Broken: the task panicked, or the child died of something else.
+	Broken Cause = "broken"
+	// Killed: somebody killed the child, and the next one.
+	Killed Cause = "killed"
+)
+
+// Failure is a request that a child could not answer. Its text is fit to be shown to people as the reason why a
+// document is missing.
+type Failure struct {
+	Cause Cause
+	text  string
+}
+
+func (f *Failure) Error() string { return "could not be read: " + f.text }
+
+// OfRequest tells whether err is a *Failure that the same request would meet again.
+func OfRequest(err error) bool {
+	var f *Failure
+	return errors.As(err, &f) && f.Cause != Late && f.Cause != Killed
+}
+
+// judge says why a child that has ended did not answer. A kill from outside says nothing of the request.
+func (c *child) judge(limits Limits, asked error) *Failure {
+	var late *deadline.Error
+	switch {
+	case errors.As(asked, &late):
+		return &Failure{Late, late.Error()}
+	case errors.Is(asked, errAnswer):
+		return &Failure{Broken, asked.Error()}
+	}
+	state := c.cmd.ProcessState
+	said := c.said.String()
+	switch {
+	case state.ExitCode() == exitMemory, outOfMemory(said):
+		return &Failure{Memory, fmt.Sprintf("needs more than %d MB", limits.MemoryMB)}
+	case state.ExitCode() == exitCPU:
+		return &Failure{CPU, fmt.Sprintf("needs more than %s of computing", limits.CPU)}
+	case wasKilled(state):
+		return &Failure{Killed, fmt.Sprintf("its reader was killed (%s)", state)}
+	}
+	text := fmt.Sprintf("its reader ended (%s)", state)
+	if first, _, _ := strings.Cut(said, "\n"); first != "" {
+		text += ": " + first
+	}
+	return &Failure{Broken, text}
+}
+
+func wasKilled(state *os.ProcessState) bool {
+	status, ok := state.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && (status.Signal() == syscall.SIGKILL || status.Signal() == syscall.SIGTERM)
+}
+
+// outOfMemory reads the last words of the Go runtime, which are its only ones: it ends with the same code whatever
+// it dies of.
+func outOfMemory(said string) bool {
+	for _, words := range []string{"out of memory", "cannot allocate memory", "stack overflow", "failed to create new OS thread", "pthread_create failed"} {
+		if strings.Contains(said, words) {
+			return true
+		}
+	}
+	return false
+}
+
+// lastWords keeps the beginning of what a child writes to its standard error: the Go runtime's reason stands there.
+type lastWords struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+const maxLastWords = 2 << 10
+
+func (l *lastWords) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.Write(p[:min(len(p), maxLastWords-l.text.Len())])
+	return len(p), nil
+}
+
+func (l *lastWords) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.ToValidUTF8(l.text.String(), "\uFFFD")
+}
+
+// Limits are what one request may take.
+type Limits struct {
+	// MemoryMB is memory beyond that of the bare process, in units of 2^20 bytes.
+	MemoryMB int
+	// CPU is computing time, of all threads. 0 = 30 s.
+	CPU time.Duration
+	// Wall is time, however busy the machine is. 0 = 2 minutes.
+	Wall time.Duration
+}
+
+func (l Limits) withDefaults() Limits {
+	if l.CPU == 0 {
+		l.CPU = 30 * time.Second
+	}
+	if l.Wall == 0 {
+		l.Wall = 2 * time.Minute
+	}
+	return l
+}
+
+func (l Limits) memory() int64 { return int64(l.MemoryMB) << 20 }

@@ -1,0 +1,85 @@
+package confine
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/landlock-lsm/go-landlock/landlock"
+	abi "github.com/landlock-lsm/go-landlock/landlock/syscall"
+)
+
+const (
+	// maxBareData is more than a bare Go program maps for writing (45 MB; 82 MB with cgo). One that maps more reserves
+	// memory that it does not use, as the race detector does (310 MB), and RLIMIT_DATA would count all of it.
+	maxBareData = 256 << 20
+	// threadsData is what the stacks of threads take that the runtime starts later, 8 MB each with cgo.
+	threadsData = 64 << 20
+)
+
+// attributes: the kernel kills a child when the thread that forked it ends; see spawn. A session of its own keeps
+// Ctrl-C from ending children before their parent has stopped.
+func attributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// ourselves is this program's file, also where another was put in its place since.
+func ourselves() (string, error) { return "/proc/self/exe", nil }
+
+// giveUp gives up all that a child does not need, and says what holds it.
+func giveUp(memory int64) (holds string, err error) {
+	// Where the machine runs out of memory a child goes first. Some containers do not let it say so.
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
+	data := mappedData()
+	// The runtime opens its poller at the first timer; afterwards it could not.
+	time.Sleep(time.Nanosecond)
+	var said []string
+	if version, err := abi.LandlockGetABIVersion(); err == nil {
+		if err := landlock.V7.BestEffort().Restrict(); err != nil {
+			return "", fmt.Errorf("give up files by Landlock: %w", err)
+		}
+		said = append(said, fmt.Sprintf("landlock %d", version))
+	}
+	limits := []struct {
+		name     string
+		resource int
+		value    uint64
+	}{
+		{"", syscall.RLIMIT_CORE, 0}, {"", syscall.RLIMIT_FSIZE, 0}, {"rlimit_nofile", syscall.RLIMIT_NOFILE, 0},
+	}
+	if data > 0 && data < maxBareData {
+		limits = append(limits, struct {
+			name     string
+			resource int
+			value    uint64
+		}{"rlimit_data", syscall.RLIMIT_DATA, uint64(data + threadsData + memory)})
+	}
+	for _, l := range limits {
+		if err := syscall.Setrlimit(l.resource, &syscall.Rlimit{Cur: l.value, Max: l.value}); err != nil {
+			return "", fmt.Errorf("set the limit %d to %d: %w", l.resource, l.value, err)
+		}
+		if l.name != "" {
+			said = append(said, l.name)
+		}
+	}
+	return strings.Join(append(said, "watch"), ", "), nil
+}
+
+// mappedData is what RLIMIT_DATA counts; 0 = not known.
+func mappedData() int64 {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	_, after, _ := bytes.Cut(status, []byte("VmData:"))
+	line, _, _ := bytes.Cut(after, []byte("kB"))
+	kb, err := strconv.ParseInt(string(bytes.TrimSpace(line)), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return kb << 10
+}

@@ -1,0 +1,29 @@
+package confine
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/echomind/sync/internal/telemetry"
+)
+
+// Metrics are those of all pools of a process.
+type Metrics struct {
+	alive  prometheus.Gauge
+	failed *prometheus.CounterVec
+}
+
+// NewMetrics registers them.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		alive: telemetry.Register(registry, prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "reader_children", Help: "Child processes that read content.",
+		})),
+		failed: telemetry.Register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "reader_failures_total", Help: "Documents that cost their child: memory, cpu, late (no answer in time), broken, or killed from outside.",
+		}, []string{"reason"})),
+	}
+	for _, cause := range []Cause{Memory, CPU, Late, Broken, Killed} {
+		m.failed.WithLabelValues(string(cause))
+	}
+	return m
+}

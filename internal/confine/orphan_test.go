@@ -1,0 +1,76 @@
+package confine
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+)
+
+// parentName is the first argument of a test binary that is to be a parent.
+const parentName = "echomind-test-parent"
+
+// beParent turns a test binary into the parent of two children, one of which works, and prints their pids.
+func beParent() {
+	if len(os.Args) != 1 || os.Args[0] != parentName {
+		return
+	}
+	pool, err := New(context.Background(), 2, Limits{MemoryMB: 64}, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
+	if err != nil {
+		panic(err)
+	}
+	busy, err := start(context.Background(), pool.limits)
+	if err != nil {
+		panic(err)
+	}
+	request, err := requestOf("spin", nil)
+	if err != nil {
+		panic(err)
+	}
+	if _, err := busy.in.Write(request); err != nil {
+		panic(err)
+	}
+	idle := pool.pop()
+	fmt.Println(busy.cmd.Process.Pid, idle.cmd.Process.Pid)
+	select {}
+}
+
+func TestChildrenEndWithAParentThatIsKilled(t *testing.T) {
+	t.Parallel()
+	program, err := os.Executable()
+	require.NoError(t, err)
+	parent := exec.CommandContext(t.Context(), program)
+	parent.Args = []string{parentName}
+	out, err := parent.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, parent.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	require.NoError(t, parent.Process.Kill())
+	_ = parent.Wait()
+	for _, field := range strings.Fields(line) {
+		pid, err := strconv.Atoi(field)
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return isGone(pid) }, 10*time.Second, 10*time.Millisecond, "child %d lives on", pid)
+	}
+}
+
+// isGone is true of a process that has ended, whether or not somebody has asked how.
+func isGone(pid int) bool {
+	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+		return true
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && strings.Contains(string(stat), ") Z ")
+}

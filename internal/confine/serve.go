@@ -1,0 +1,103 @@
+package confine
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+)
+
+// childName is the first argument of a program that is to be a child, and what ps shows.
+const childName = "echomind-reader"
+
+// Task is something that a child can do.
+type Task struct {
+	// Name is what Do asks for.
+	Name string
+	// Run answers a request. Neither may be kept. A panic fails the request.
+	Run func(request []byte) []byte
+}
+
+// served says that this program can turn into a child. One that cannot would start itself in full, again and again.
+var served atomic.Bool
+
+// Serve turns this process into a child if it was started as one, and does not return then. It stands first in main,
+// and in TestMain, of every program that makes a Pool.
+func Serve(tasks ...Task) {
+	served.Store(true)
+	if len(os.Args) != 2 || os.Args[0] != childName {
+		return
+	}
+	if err := serve(os.Args[1], tasks); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func serve(limits string, tasks []Task) error {
+	var memory, cpu int64
+	if _, err := fmt.Sscanf(limits, "%d,%d", &memory, &cpu); err != nil {
+		return fmt.Errorf("read the limits %q: %w", limits, err)
+	}
+	w := newWatch(memory, time.Duration(cpu))
+	runtime.GOMAXPROCS(maxThreads)
+	debug.SetGCPercent(gcPercent)
+	debug.SetMemoryLimit(int64(w.base) + memory/4*3)
+	debug.SetMaxStack(int(memory / 4))
+	holds, err := giveUp(memory)
+	if err != nil {
+		return err
+	}
+	if err := writeAnswer(os.Stdout, 0, []byte(holds)); err != nil {
+		return err
+	}
+	in := bufio.NewReaderSize(os.Stdin, bufferBytes)
+	var request []byte
+	for {
+		task, body, err := readRequest(in, request)
+		if errors.Is(err, io.EOF) {
+			return nil // the parent lets us go, or is gone
+		}
+		if err != nil {
+			return err
+		}
+		w.begin()
+		flags, answer := run(tasks, task, body)
+		if w.end() {
+			flags |= flagRetire
+		}
+		if err := writeAnswer(os.Stdout, flags, answer); err != nil {
+			return err
+		}
+		if request = body[:0]; cap(request) > bufferBytes {
+			request = nil
+		}
+	}
+}
+
+// maxThreads leaves one to the collector of garbage; documents are read side by side in other children.
+const maxThreads = 2
+
+// gcPercent spends memory, which is bounded anyway, to save time.
+const gcPercent = 400
+
+// run answers a request.
+func run(tasks []Task, name string, request []byte) (flags byte, answer []byte) {
+	defer func() {
+		if p := recover(); p != nil {
+			flags, answer = flagBroken|flagRetire, fmt.Appendf(nil, "%v", p)
+		}
+	}()
+	for _, t := range tasks {
+		if t.Name == name {
+			return 0, t.Run(request)
+		}
+	}
+	panic(fmt.Sprintf("there is no task %q", name))
+}

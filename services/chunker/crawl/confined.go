@@ -1,0 +1,122 @@
+package crawl
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+
+	"github.com/echomind/sync/internal/confine"
+)
+
+// Runner runs a task in a child process; *confine.Share is one.
+type Runner interface {
+	Do(ctx context.Context, task string, parts ...[]byte) (string, error)
+}
+
+// InProcess runs Task in this process, which a page may take with it. It is for tests.
+type InProcess struct{}
+
+// Do runs Task, whatever its name is.
+func (InProcess) Do(_ context.Context, _ string, parts ...[]byte) (string, error) {
+	return string(Task.Run(slices.Concat(parts...))), nil
+}
+
+// Task reads the outline of a page in a child process: a question as JSON, with its length of 32 bits before it, then
+// the page; the answer is JSON.
+var Task = confine.Task{Name: "outline", Run: answerOutline}
+
+// question is what a child needs beside the page.
+type question struct {
+	At, Token, Origin, Prefix string
+	Aliases                   []string
+	IgnoreQuery               bool
+}
+
+// said is an outline, or why there is none.
+type said struct {
+	Links              []string
+	Canonical, Problem string
+	Noindex, Nofollow  bool
+}
+
+const lengthBytes = 4
+
+// outlineOf reads an HTML page that was found at its canonical URL.
+func (c *crawler) outlineOf(ctx context.Context, body []byte, at *url.URL) (outline, error) {
+	head, err := json.Marshal(question{
+		At: at.String(), Token: c.robotsToken, Origin: c.scope.origin.String(), Prefix: c.scope.prefix,
+		Aliases: slices.Sorted(maps.Keys(c.scope.aliases)), IgnoreQuery: c.scope.ignoreQuery,
+	})
+	if err != nil {
+		return outline{}, fmt.Errorf("ask for a page's links: %w", err)
+	}
+	head = append(binary.BigEndian.AppendUint32(nil, uint32(len(head))), head...)
+	raw, err := c.opt.Runner.Do(ctx, Task.Name, head, body)
+	if err != nil {
+		return outline{}, err
+	}
+	var answer said
+	if err := json.Unmarshal([]byte(raw), &answer); err != nil {
+		return outline{}, fmt.Errorf("read a page's links: %w", err)
+	}
+	if answer.Problem != "" {
+		return outline{}, errors.New(answer.Problem)
+	}
+	for _, link := range append(answer.Links, answer.Canonical) {
+		if u, err := url.Parse(link); link != "" && (err != nil || !c.covers(u)) || len(answer.Links) > maxLinks {
+			return outline{}, errors.New("read a page's links: the reader's answer is not what it should be")
+		}
+	}
+	return outline{links: answer.Links, canonical: answer.Canonical, noindex: answer.Noindex, nofollow: answer.Nofollow}, nil
+}
+
+func (c *crawler) covers(u *url.URL) bool {
+	_, ok := c.scope.admit(u)
+	return ok
+}
+
+// answerOutline is what a child does.
+func answerOutline(request []byte) []byte {
+	answer, err := outlineFor(request)
+	if err != nil {
+		answer = said{Problem: err.Error()}
+	}
+	raw, err := json.Marshal(answer)
+	if err != nil {
+		return nil // there is nothing in it that JSON lacks
+	}
+	return raw
+}
+
+func outlineFor(request []byte) (said, error) {
+	if len(request) < lengthBytes {
+		return said{}, errors.New("the request is cut off")
+	}
+	size, body := binary.BigEndian.Uint32(request), request[lengthBytes:]
+	if uint64(size) > uint64(len(body)) {
+		return said{}, errors.New("the request is cut off")
+	}
+	var q question
+	if err := json.Unmarshal(body[:size], &q); err != nil {
+		return said{}, err
+	}
+	at, err := url.Parse(q.At)
+	if err != nil {
+		return said{}, err
+	}
+	origin, err := url.Parse(q.Origin)
+	if err != nil {
+		return said{}, err
+	}
+	sc := &scope{origin: origin, prefix: q.Prefix, ignoreQuery: q.IgnoreQuery, aliases: map[string]bool{}}
+	for _, alias := range q.Aliases {
+		sc.aliases[alias] = true
+	}
+	o := readOutline(body[size:], at, sc, q.Token)
+	return said{Links: o.links, Canonical: o.canonical, Noindex: o.noindex, Nofollow: o.nofollow}, nil
+}

@@ -1,0 +1,91 @@
+package crawl
+
+import (
+	"context"
+	"log/slog"
+	"net/url"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/internal/confine"
+)
+
+func place(t testing.TB) (*url.URL, *scope) {
+	at, err := url.Parse("http://site.example/docs/page")
+	require.NoError(t, err)
+	return at, newScope(at, nil, Config{})
+}
+
+func TestAPageOfNothingButTagsTakesLittleMemory(t *testing.T) {
+	at, sc := place(t)
+	for name, page := range map[string]string{
+		"br":    strings.Repeat("<br>", 2<<20),
+		"p":     "<p><b" + strings.Repeat(" a1 b2 c3", 1000) + "></p>" + strings.Repeat("<p>x", 10_000),
+		"links": strings.Repeat("<a href=http://elsewhere.example/>", 1<<20/34),
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		out := readOutline([]byte(page), at, sc, "bot")
+		runtime.ReadMemStats(&after)
+		require.Empty(t, out.links)
+		require.Less(t, after.HeapSys-before.HeapSys, uint64(64<<20), name)
+	}
+}
+
+func TestTheBaseCountsForWhatStandsBeforeIt(t *testing.T) {
+	at, sc := place(t)
+	out := readOutline([]byte(`<link rel=canonical href=named><a href=one>1</a><base href="/other/"><base href="/third/">
+		<iframe src=two></iframe><meta http-equiv=refresh content="5; url='three'"><a href=four rel="nofollow x">4</a>
+		<a href="a&amp;b" HREF=no>5</a><script>"<a href=no>"</script><!-- <a href=no> --><noscript><a href=no></noscript>
+		<meta name=Robots content="noindex, nofollow"><link rel=next href=six>`), at, sc, "bot")
+	require.Equal(t, outline{
+		links: []string{
+			"http://site.example/other/one", "http://site.example/other/two", "http://site.example/other/three",
+			"http://site.example/other/a&b", "http://site.example/other/six",
+		},
+		canonical: "http://site.example/other/named", noindex: true, nofollow: true,
+	}, out)
+}
+
+func TestLinksOutsideOfTheScopeAreNotBelieved(t *testing.T) {
+	at, sc := place(t)
+	for _, answer := range []string{
+		`{"Links":["http://169.254.169.254/"]}`, `{"Canonical":"http://elsewhere.example/"}`, `{"Links":["%zz"]}`, `{`, ``,
+		`{"Links":["` + strings.Repeat(`http://site.example/","`, maxLinks) + `http://site.example/"]}`,
+	} {
+		c := crawler{scope: sc, opt: Options{Runner: saying(answer)}}
+		_, err := c.outlineOf(t.Context(), nil, at)
+		require.Error(t, err, answer)
+	}
+}
+
+type saying string
+
+func (s saying) Do(context.Context, string, ...[]byte) (string, error) { return string(s), nil }
+
+// FuzzOutline: what a child says of a page is what this process says, and never leads out of the scope.
+func FuzzOutline(f *testing.F) {
+	for _, seed := range []string{
+		"", "<a href=x>", "<base href=//other.example><a href=x>", "<p><b a0 a1 a2></p><p>x<p>x", "<br><br>", "<a href='http://[::1]:80/%zz'>",
+		`<meta http-equiv=refresh content="0;url=/x"><link rel="canonical next" href="?q=&#0;">`, "<svg><a xlink:href=x href=y>", "<plaintext><a href=x>",
+		strings.Repeat("<div>", 600) + "<a href=deep>",
+	} {
+		f.Add([]byte(seed))
+	}
+	pool, err := confine.New(f.Context(), 2, confine.Limits{MemoryMB: 128}, slog.New(slog.DiscardHandler), confine.NewMetrics(prometheus.NewRegistry()))
+	require.NoError(f, err)
+	f.Cleanup(pool.Close)
+	at, sc := place(f)
+	here, there := crawler{scope: sc, opt: Options{Runner: InProcess{}}}, crawler{scope: sc, opt: Options{Runner: pool.Share()}}
+	f.Fuzz(func(t *testing.T, page []byte) {
+		want, err := here.outlineOf(t.Context(), page, at)
+		require.NoError(t, err)
+		got, err := there.outlineOf(t.Context(), page, at)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	})
+}

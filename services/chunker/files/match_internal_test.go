@@ -1,0 +1,74 @@
+package files
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func TestAGlobOfTooManyAlternativesIsRefusedWhereItIsWritten(t *testing.T) {
+	t.Parallel()
+	for _, hostile := range []string{
+		strings.Repeat("{,}", 60), strings.Repeat("{a,b}", 7), "{" + strings.Repeat(",", 200) + "}",
+		strings.Repeat("{,", 300) + strings.Repeat("}", 300),
+	} {
+		err := Config{URL: "file:///a", Include: []string{hostile}}.Validate()
+		require.ErrorContains(t, err, "include[0]", hostile)
+		require.ErrorContains(t, err, "at most 100 alternatives", hostile)
+	}
+	many := make([]string, 100)
+	for i := range many {
+		many[i] = strings.Repeat("{a,b}", 6)
+	}
+	require.ErrorContains(t, Config{URL: "file:///a", Exclude: many}.Validate(), "exclude: 6400 alternatives")
+	require.NoError(t, Config{URL: "file:///a", Include: []string{"{docs,notes}/**/*.{md,txt,html}"}}.Validate())
+}
+
+func TestMatchingEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	g, err := Config{URL: "file:///a", Include: []string{"**/*.md"}}.globs()
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = g.takes(ctx, "a.md")
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestTheWorstGlobThatIsAllowedMatchesInNoTime(t *testing.T) {
+	t.Parallel()
+	worst := "**/" + strings.Repeat("{a,b}", 6) + strings.Repeat("*a", 400) + "b"
+	g, err := Config{URL: "file:///a", Include: []string{worst}}.globs()
+	require.NoError(t, err)
+	began := time.Now()
+	took, err := g.takes(t.Context(), strings.Repeat(strings.Repeat("a", 255)+"/", 15)+"x")
+	require.NoError(t, err)
+	require.False(t, took)
+	require.Less(t, time.Since(began), 10*time.Second, "with room for the race detector")
+}
+
+// The library's braces are the specification, but where they stand beside stars: "a*{,/**}" does not match "a" there.
+func TestExpandedGlobsMatchAllThatTheLibraryMatches(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		piece := rapid.SampledFrom([]string{"a", "b", "/", "*", "/**/", "?", "[ab]", "[!a]", "[{]", "[,}]", "{", "}", ",", "{a,b}", "{,a/b}", `\{`, `\,`, "é"})
+		pattern := strings.Join(rapid.SliceOfN(piece, 0, 10).Draw(t, "pattern"), "")
+		name := strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "/", "{", ",", "}", "é"}), 1, 8).Draw(t, "name"), "")
+		if !doublestar.ValidatePattern(pattern) {
+			t.Skip("not valid")
+		}
+		expanded, ok := expand(pattern)
+		if !ok {
+			t.Skip("too many")
+		}
+		got := false
+		for _, p := range expanded {
+			got = got || match(p, name)
+		}
+		require.True(t, got || !match(pattern, name), "%q on %q: %q", pattern, name, expanded)
+	})
+}
