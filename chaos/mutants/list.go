@@ -91,7 +91,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "unswept", Was: "what an ended run leaves is not remembered",
-		SQL:    []Edit{{"moves.end_runs", "FROM gone WHERE try_id IS NOT NULL", "FROM gone WHERE false"}},
+		SQL:    []Edit{{"moves.end_runs", "config_version, false FROM gone", "config_version, false FROM gone WHERE false"}},
 		Faults: "kill -9 synthetic", Seed: 8, Finds: []string{leftBehind},
 	},
 	{

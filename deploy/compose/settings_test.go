@@ -14,6 +14,7 @@ import (
 var readers = map[string][]string{
 	"Every service": programs, "Traces": programs, "Access to NATS": append([]string{"setup", "echomind"}, programs...),
 	"Scheduler": {"scheduler"}, "Scheduler: leader election": {"scheduler"}, "Worker kit": {"chunker", "connector"},
+	"Reading": {"chunker", "connector"},
 	"Chunker": {"chunker"}, "Connector": {"connector"}, "Secrets": {"connector", "echomind"}, "Semantic": {"semantic"},
 	"Search index": {"semantic", "echomind"}, "echomind, the command line": {"echomind"}, "echomind streams apply": {"setup"},
 	"echomind connectors add": {"echomind"}, "echomind run": nil,

@@ -80,8 +80,8 @@ func TestADeadlockIsRepeated(t *testing.T) {
 		do(t, <-ended)
 		sum += <-tries
 	}
-	if sum != 3 {
-		t.Errorf("%d tries, want 3: one of the two transactions twice", sum)
+	if sum < 3 { // more, where the repeat gets its first row before the one that waits for it
+		t.Errorf("%d tries, want at least 3: one of the two transactions twice", sum)
 	}
 	var n int
 	do(t, pool.QueryRow(t.Context(), `SELECT sum(n) FROM accounts`).Scan(&n))
