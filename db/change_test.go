@@ -68,7 +68,7 @@ func TestTheScheduleInFlightCountsFromTheVerdict(t *testing.T) {
 	cron := b.in("PENDING")
 	b.force(`UPDATE connectors SET planned_through = now() WHERE id = $1`, cron)
 	b.exec(`UPDATE connectors SET refresh_freq_minutes = NULL, schedule_cron = '* * * * *' WHERE id = $1`, cron)
-	b.holds(cron, `c.status = 'PENDING' AND NOT c.needs_plan AND c.planned_through IS NULL`)
+	b.holds(cron, `c.status = 'PENDING' AND NOT c.needs_plan AND c.planned_through = c.updated_at`)
 }
 
 // changes are those after which documents of before neither count nor stay.

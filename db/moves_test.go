@@ -195,7 +195,7 @@ func TestEnablePlansFromNowAndForgetsFailures(t *testing.T) {
 	for _, never := range []struct{ columns, plan string }{
 		{`refresh_freq_minutes = NULL`, `c.next_sync_at IS NULL`},
 		{`refresh_freq_minutes = 0`, `c.due_reason = 'new' AND c.next_sync_at <= clock_timestamp()`},
-		{`refresh_freq_minutes = NULL, schedule_cron = '0 3 * * *'`, `c.needs_plan AND c.planned_through IS NULL`},
+		{`refresh_freq_minutes = NULL, schedule_cron = '0 3 * * *'`, `c.needs_plan AND c.planned_through > c.updated_at`},
 	} {
 		id := b.connector()
 		b.moves("true", `SELECT moves.disable($1)`, id)
@@ -262,10 +262,10 @@ func TestTooManyFailuresInARowDisable(t *testing.T) {
 
 func TestARunThatIsTooLongCountsNoFailureOnceItHasAdvanced(t *testing.T) {
 	b := newBase(t)
-	for advanced, failures := range map[int]int{0: 1, 3: 0} {
+	for advanced, failures := range map[bool]int{false: 1, true: 0} {
 		id := b.synced()
 		try := b.syncing(id)
-		b.exec(`UPDATE open_runs SET stored = 3, checkpoint_no = $2 WHERE id = $1`, try.Run, advanced)
+		b.exec(`UPDATE open_runs SET stored = 3, checkpoint_no = 3, advanced = $2 WHERE id = $1`, try.Run, advanced)
 		b.moves("true", `SELECT moves.fail($1, $2, 'too_long', 'slow')`, try.Run, try.ID)
 		b.holds(id, fmt.Sprintf(`c.status = 'ERROR' AND c.failure_count = %d AND c.due_reason = 'retry' AND r.status = 'failed'
 			AND r.reason = 'took too long' AND (c.next_sync_at <= clock_timestamp()) = (%d = 0)`, failures, failures))

@@ -32,6 +32,9 @@ func plans(events []*event) []plan {
 		case open:
 			p := &all[len(all)-1]
 			p.through, p.latest = *e.Planned, *e.Planned
+			if p.from.After(p.through) {
+				p.from = p.through // the campaign has let slots pass
+			}
 		}
 	}
 	return all

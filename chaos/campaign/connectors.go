@@ -100,7 +100,7 @@ func addSynthetic(ctx context.Context, w *world.World, connectorType string, n, 
 		return wrap("add connectors of type "+connectorType, err)
 	}
 	return wrap("let slots pass", w.Force(ctx, `UPDATE connectors SET planned_through = last_sync_at
-		WHERE schedule_cron IS NOT NULL AND last_sync_at IS NOT NULL AND planned_through IS NULL AND status <> 'DISABLED'`))
+		WHERE schedule_cron IS NOT NULL AND last_sync_at < created_at AND planned_through > last_sync_at AND status = 'ACTIVE'`))
 }
 
 func trouble(i, n int, rng *rand.Rand) string {

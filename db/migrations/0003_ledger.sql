@@ -37,6 +37,8 @@ CREATE TABLE open_runs (
     whole                boolean NOT NULL DEFAULT false,
     -- The number of the last checkpoint whose state became the connector's: every message up to it is stored.
     checkpoint_no        bigint NOT NULL DEFAULT 0,
+    -- Whether a checkpoint has brought the connector further than the run found it.
+    advanced             boolean NOT NULL DEFAULT false,
     -- How far the stored messages are known to have no gap, and none that the cursor may not pass. It trails what is stored.
     counted_through      bigint NOT NULL DEFAULT 0,
     -- How many of the stored messages are parts whose document is neither whole nor known to have failed: the cursor stays.

@@ -18,7 +18,8 @@ BEGIN
     NEW.run_id := NULL;
     NEW.failure_count := 0;
     NEW.slots_through := NULL;
-    NEW.planned_through := NULL;
+    -- Slots of a cron schedule count from now, whenever it is planned.
+    NEW.planned_through := CASE WHEN NEW.schedule_cron IS NOT NULL AND NEW.status = 'ACTIVE' THEN clock_timestamp() END;
     IF NEW.status = 'ACTIVE' THEN
         NEW := moves.planned(NEW, NEW.last_sync_at);
         PERFORM moves.wake(NEW, false);
@@ -89,9 +90,9 @@ BEGIN
     IF changed THEN
         NEW.config_version := nextval('connector_config_versions');
         NEW.state := '{}';
-        NEW.listing := NULL;
         NEW.failure_count := 0;
-        IF OLD.run_id IS NULL THEN   -- the state is gone for which earlier tries' sightings were kept
+        NEW.listing := NULL;
+        IF OLD.run_id IS NULL AND OLD.listing IS NOT NULL THEN   -- what it spoke of is to be swept
             INSERT INTO unswept_runs (run_id, connector_id, config_version, outdated)
             VALUES (gen_random_uuid(), OLD.id, OLD.config_version, false);
         END IF;
@@ -100,7 +101,8 @@ BEGIN
         IF OLD.schedule_cron IS NOT NULL THEN
             PERFORM moves.miss_slots(OLD, 'schedule changed before it could be claimed');
         END IF;
-        NEW.planned_through := NULL;   -- slots count from now
+        -- Slots count from now, whenever it is planned; while it is off none is due.
+        NEW.planned_through := CASE WHEN NEW.schedule_cron IS NOT NULL AND NEW.status <> 'DISABLED' THEN moment END;
     END IF;
     IF NEW.status = 'DISABLED' THEN
         IF triggered THEN
@@ -136,19 +138,18 @@ CREATE FUNCTION connectors_replanned(
 DECLARE
     moment timestamptz := clock_timestamp();
 BEGIN
+    IF rescheduled AND old.schedule_cron IS NULL THEN
+        new.slots_through := (moves.miss_slots(old, 'schedule changed before it could be claimed')).slots_through;
+    END IF;
     IF triggered OR (changed AND (new.schedule_cron IS NOT NULL OR new.refresh_freq_minutes IS NOT NULL)) THEN
-        -- What is due already keeps its place, its reason and its slot: the run answers both. A slot of a cron schedule that is
-        -- gone has its verdict by now.
-        IF old.next_sync_at IS NULL OR old.next_sync_at > moment OR (rescheduled AND old.schedule_cron IS NOT NULL) THEN
+        -- What is due already keeps its place; its reason and its slot, too, unless that had its verdict above: the run answers both.
+        IF old.next_sync_at IS NULL OR old.next_sync_at > moment OR rescheduled THEN
             new.next_sync_at := least(old.next_sync_at, moment);
             new.due_reason := CASE WHEN triggered THEN 'manual' WHEN new.last_sync_at IS NULL THEN 'new' ELSE 'changed' END;
             new.slot_at := NULL;
             new.needs_plan := false;
         END IF;
     ELSIF rescheduled AND new.status = 'ACTIVE' AND (old.next_sync_at IS NULL OR old.due_reason IN ('schedule', 'new', 'changed')) THEN
-        IF old.schedule_cron IS NULL THEN
-            new.slots_through := (moves.miss_slots(old, 'schedule changed before it could be claimed')).slots_through;
-        END IF;
         new := moves.planned(new, new.last_sync_at);
     END IF;
     RETURN new;
@@ -235,7 +236,7 @@ BEGIN
     c.status := 'ACTIVE';
     c.status_message := NULL;
     c.failure_count := 0;
-    c.planned_through := NULL;   -- slots while it was off are not due
+    c.planned_through := CASE WHEN c.schedule_cron IS NOT NULL THEN clock_timestamp() END;   -- slots while it was off are not due
     c := moves.planned(c, clock_timestamp());
     PERFORM moves.put(c);
     PERFORM moves.wake(c, false);

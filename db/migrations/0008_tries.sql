@@ -197,7 +197,7 @@ BEGIN
     IF c.id IS NULL THEN
         RETURN false;
     END IF;
-    SELECT r.checkpoint_no > 0 INTO advanced FROM open_runs r WHERE r.id = run;
+    SELECT r.advanced INTO advanced FROM open_runs r WHERE r.id = run;
     c.status_message := left(coalesce(message, 'no message'), 2000);
     PERFORM moves.end_runs(ARRAY[run], 'failed', CASE kind WHEN 'permanent' THEN 'permanent failure'
         WHEN 'too_long' THEN 'took too long' ELSE 'transient failure' END, c.status_message);
@@ -276,11 +276,12 @@ CREATE FUNCTION moves.known(run uuid, try uuid, after text DEFAULT '', page inte
     RETURNS TABLE (source_id text, version_token text, content_hash text, seen boolean)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
-    r open_runs := moves.of_try(run, try, 'known');
+    r     open_runs := moves.of_try(run, try, 'known');
+    since bigint := (SELECT c.added_version FROM connectors c WHERE c.id = r.connector_id);
 BEGIN
-    IF page IS NULL OR page NOT BETWEEN 1 AND 10000 THEN
-        RAISE EXCEPTION 'known: page is %, must be from 1 to 10000', coalesce(page::text, 'null')
-            USING ERRCODE = 'invalid_parameter_value';
+    IF page IS NULL OR page NOT BETWEEN 1 AND 10000 OR after IS NULL THEN
+        RAISE EXCEPTION 'known: page is %, must be from 1 to 10000; after is %, must be an id or empty',
+            coalesce(page::text, 'null'), coalesce(after, 'null') USING ERRCODE = 'invalid_parameter_value';
     END IF;
     RETURN QUERY SELECT d.source_id,
         CASE WHEN d.config_version = r.config_version THEN d.version_token ELSE '' END,
@@ -291,6 +292,7 @@ BEGIN
                 AND s.source_id = d.source_id AND s.no <= l.no)
     FROM documents d
     WHERE d.connector_id = r.connector_id AND d.status IN ('stored', 'failed') AND d.source_id > after
+        AND d.config_version >= since   -- before it are those of a deleted connector of the same id
     ORDER BY d.source_id LIMIT page;
 END $$;
 -- +goose StatementEnd
@@ -300,10 +302,12 @@ END $$;
 CREATE FUNCTION moves.links(run uuid, try uuid, source_id text) RETURNS SETOF text[]
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
-    r open_runs := moves.of_try(run, try, 'links');
+    r     open_runs := moves.of_try(run, try, 'links');
+    since bigint := (SELECT c.added_version FROM connectors c WHERE c.id = r.connector_id);
 BEGIN
     RETURN QUERY SELECT d.links FROM documents d
-        WHERE d.connector_id = r.connector_id AND d.source_id = links.source_id AND d.status IN ('stored', 'failed');
+        WHERE d.connector_id = r.connector_id AND d.source_id = links.source_id AND d.status IN ('stored', 'failed')
+            AND d.config_version >= since;
 END $$;
 -- +goose StatementEnd
 

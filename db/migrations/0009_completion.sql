@@ -30,9 +30,11 @@ BEGIN
     SELECT p.* INTO k FROM run_checkpoints p
     WHERE p.try_id = r.try_id AND p.no > r.checkpoint_no AND p.no <= through ORDER BY p.no DESC LIMIT 1;
     IF FOUND THEN
+        UPDATE open_runs SET checkpoint_no = k.no, counted_through = through,
+            advanced = advanced OR (k.state, k.listing) IS DISTINCT FROM (c.state, c.listing)
+        WHERE id = r.id;
         c.state := k.state;
         c.listing := k.listing;
-        UPDATE open_runs SET checkpoint_no = k.no, counted_through = through WHERE id = r.id;
     END IF;
     RETURN c;
 END $$;
@@ -127,12 +129,15 @@ END $$;
 -- +goose StatementBegin
 CREATE FUNCTION moves.finish_stored(c connectors, r open_runs, verdict text) RETURNS void
     LANGUAGE plpgsql AS $$
+DECLARE
+    -- Not where something of it was lost: a document that did not come may be in the source.
+    whole_source boolean := r.listing_whole AND r.unnamed = 0 AND r.waiting = 0;
 BEGIN
     PERFORM moves.end_runs(ARRAY[r.id], verdict, r.reason);
     -- The first run that lists the whole source under a configuration: what it did not bring is not in the source.
     UPDATE unswept_runs SET outdated = true
-    WHERE run_id = r.id AND r.listing_whole AND c.listed_version IS DISTINCT FROM r.config_version;
-    c.listed_version := CASE WHEN r.listing_whole THEN r.config_version ELSE c.listed_version END;
+    WHERE run_id = r.id AND whole_source AND c.listed_version IS DISTINCT FROM r.config_version;
+    c.listed_version := CASE WHEN whole_source THEN r.config_version ELSE c.listed_version END;
     c.docs_analyzed := r.documents_processed + r.documents_failed + r.documents_unchanged;
     PERFORM moves.settled(c);
 END $$;
@@ -145,7 +150,7 @@ CREATE FUNCTION moves.fail_cut(c connectors, r open_runs) RETURNS void
 DECLARE
     advanced boolean;
 BEGIN
-    SELECT o.checkpoint_no > 0 INTO advanced FROM open_runs o WHERE o.id = r.id;
+    SELECT o.advanced INTO advanced FROM open_runs o WHERE o.id = r.id;
     PERFORM moves.end_runs(ARRAY[r.id], 'failed', 'took too long', r.cut);
     c.status_message := r.cut;
     c.run_id := NULL;

@@ -112,10 +112,10 @@ func planOf(r dbgen.LockUnplannedRow) plan {
 	}
 	if p.PlannedThrough == nil {
 		p.PlannedThrough = &r.Now
-		if r.LastSyncAt == nil {
-			p.NextSyncAt, p.DueReason = &r.Now, "new"
-			return p
-		}
+	}
+	if r.LastSyncAt == nil {
+		p.NextSyncAt, p.DueReason = &r.Now, "new"
+		return p
 	}
 	next := schedule.Next(*p.PlannedThrough)
 	if next.IsZero() || !known(next) {

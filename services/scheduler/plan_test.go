@@ -72,6 +72,46 @@ func TestEverySlotOfACronScheduleThatItsUserTakesAwayIsMissed(t *testing.T) {
 	}
 }
 
+// Whenever it is planned: a run, or the pause after a failure, may last longer than a slot.
+func TestTheSlotsOfAChangedScheduleCountFromTheChange(t *testing.T) {
+	for change, sql := range map[string]string{
+		"the schedule":              `UPDATE connectors SET schedule_cron = '*/2 * * * *' WHERE id = $1`,
+		"the time zone":             `UPDATE connectors SET time_zone = 'Asia/Tokyo' WHERE id = $1`,
+		"schedule and source":       `UPDATE connectors SET schedule_cron = '*/2 * * * *', config = '{"url":"https://b"}' WHERE id = $1`,
+		"schedule and trigger":      `UPDATE connectors SET schedule_cron = '*/2 * * * *', trigger_requested_at = now() WHERE id = $1`,
+		"switched off and on again": `SELECT moves.disable($1), moves.enable($1)`,
+	} {
+		t.Run(change, func(t *testing.T) {
+			s := setStage(t)
+			id := s.cronConnector("* * * * *", time.Hour)
+			s.plan()
+			before := one[time.Time](s, `SELECT clock_timestamp()`)
+			s.exec(sql, id)
+			want(s, true, `SELECT planned_through BETWEEN $2 AND clock_timestamp() FROM connectors WHERE id = $1`, id, before)
+			through := one[time.Time](s, `SELECT planned_through FROM connectors WHERE id = $1`, id)
+			s.plan()
+			want(s, through, `SELECT planned_through FROM connectors WHERE id = $1`, id)
+		})
+	}
+}
+
+func TestTheSlotsOfANewScheduleCountFromItsBeginning(t *testing.T) {
+	s := setStage(t)
+	s.exec(`INSERT INTO connectors (name, type, user_id, schedule_cron, last_sync_at) VALUES ('one', 'web', 1, '* * * * *', now())`)
+	want(s, true, `SELECT planned_through BETWEEN created_at AND clock_timestamp() FROM connectors`)
+}
+
+func TestAnIntervalsSlotThatIsChangedTogetherWithTheSourceIsMissedAndNoNewOneIsInvented(t *testing.T) {
+	s := setStage(t)
+	id := s.connector(row{"last_sync_at": time.Now()})
+	slot := time.Now().Add(-2 * time.Hour).Truncate(time.Microsecond)
+	s.force(`UPDATE connectors SET next_sync_at = $2, slot_at = $2, due_reason = 'schedule' WHERE id = $1`, id, slot)
+	s.exec(`UPDATE connectors SET refresh_freq_minutes = NULL, schedule_cron = '* * * * *', config = '{"url":"https://b"}' WHERE id = $1`, id)
+	want(s, true, `SELECT next_sync_at = $2 AND due_reason = 'changed' AND slot_at IS NULL FROM connectors WHERE id = $1`, id, slot)
+	s.do(s.scheduler().Tick(t.Context()))
+	want(s, true, `SELECT count(*) = 1 AND bool_and(slot = $2 AND missed_count = 1) FROM runs WHERE connector_id = $1`, id, slot)
+}
+
 func TestAScheduleThatIsAgesBehindHoldsUpNobody(t *testing.T) {
 	s := setStage(t)
 	for range 30 {
