@@ -29,16 +29,13 @@ func (r *Run) Checkpoint(ctx context.Context, v any) error {
 	if err := r.checkLegs(); err != nil {
 		return err
 	}
-	no, err := r.outbox.number(1)
+	err = r.sendOne(ctx, func(m *internalpb.DocumentProcessRequest) {
+		r.notes.Add(1)
+		m.Body = &internalpb.DocumentProcessRequest_Checkpoint{
+			Checkpoint: &internalpb.SyncCheckpoint{State: state, Listing: r.handsOn(m.Number)},
+		}
+	})
 	if err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
-	}
-	r.notes.Add(1)
-	m := r.envelope(no)
-	m.Body = &internalpb.DocumentProcessRequest_Checkpoint{
-		Checkpoint: &internalpb.SyncCheckpoint{State: state, Listing: r.handsOn(no)},
-	}
-	if err := r.outbox.send(ctx, m); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	failpoint.At("worker.checkpoint")

@@ -86,14 +86,11 @@ func (r *Run) Seen(ctx context.Context, sourceIDs ...string) error {
 }
 
 func (r *Run) sendSeen(ctx context.Context, ids []string, listing int32) error {
-	no, err := r.outbox.number(1)
+	err := r.sendOne(ctx, func(m *internalpb.DocumentProcessRequest) {
+		r.notes.Add(1)
+		m.Body = &internalpb.DocumentProcessRequest_Seen{Seen: &internalpb.DocumentsSeen{SourceIds: ids, Listing: listing}}
+	})
 	if err != nil {
-		return fmt.Errorf("mark %d documents as seen: %w", len(ids), err)
-	}
-	r.notes.Add(1)
-	m := r.envelope(no)
-	m.Body = &internalpb.DocumentProcessRequest_Seen{Seen: &internalpb.DocumentsSeen{SourceIds: ids, Listing: listing}}
-	if err := r.outbox.send(ctx, m); err != nil {
 		return fmt.Errorf("mark %d documents as seen: %w", len(ids), err)
 	}
 	return nil

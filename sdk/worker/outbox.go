@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ type outbox struct {
 	places        *semaphore.Weighted
 	bytes         *semaphore.Weighted
 	most          int64
-	sending       sync.WaitGroup
+	sending       sync.WaitGroup // one for each number that was taken, until it is acknowledged or the run is broken
 
 	mu     sync.Mutex
 	last   int64
@@ -65,7 +66,7 @@ func newOutbox(
 }
 
 // number takes the next n numbers and returns the first. It returns errReturned once the outbox is sealed, and why the
-// run has ended where it has.
+// run has ended where it has. flush waits for what is taken here, so nothing is added to sending once it waits.
 func (o *outbox) number(n int) (int64, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -77,6 +78,7 @@ func (o *outbox) number(n int) (int64, error) {
 	}
 	first := o.last + 1
 	o.last += int64(n)
+	o.sending.Add(n)
 	return first, nil
 }
 
@@ -95,14 +97,29 @@ func (o *outbox) total() int64 {
 	return o.last
 }
 
-// send publishes a numbered message. It waits for a place, not for the acknowledgement. After an error the run
-// cannot complete, whatever its handler makes of it.
-func (o *outbox) send(ctx context.Context, m *internalpb.DocumentProcessRequest) error {
-	err := o.trySend(ctx, m)
+// send takes n numbers and publishes the n messages that are made for them; first is the first one's. It waits for places,
+// not for acknowledgements. Where a number is taken and not sent, the run cannot complete, whatever its handler makes of it.
+func (o *outbox) send(
+	ctx context.Context, n int, messages func(first int64) []*internalpb.DocumentProcessRequest,
+) (err error) {
+	first, err := o.number(n)
 	if err != nil {
-		o.breaks(err)
+		return err
 	}
-	return err
+	sent := 0
+	defer func() { // also after a panic, which the handler may recover from
+		if sent < n {
+			o.breaks(cmp.Or(err, errUnsent))
+			o.sending.Add(sent - n)
+		}
+	}()
+	for _, m := range messages(first) {
+		if err := o.trySend(ctx, m); err != nil {
+			return err
+		}
+		sent++
+	}
+	return nil
 }
 
 func (o *outbox) breaks(err error) {
@@ -113,6 +130,7 @@ func (o *outbox) breaks(err error) {
 	}
 }
 
+// trySend publishes a numbered message. Where it returns no error, it takes the message out of sending in the end.
 func (o *outbox) trySend(ctx context.Context, m *internalpb.DocumentProcessRequest) error {
 	msg, err := o.encode(m)
 	if err != nil {
@@ -126,7 +144,6 @@ func (o *outbox) trySend(ctx context.Context, m *internalpb.DocumentProcessReque
 		o.places.Release(1)
 		return fmt.Errorf("wait for room to publish: %w", err)
 	}
-	o.sending.Add(1)
 	go func() {
 		defer o.sending.Done()
 		defer o.places.Release(1)
@@ -154,7 +171,7 @@ func (o *outbox) acquire(ctx context.Context, room *semaphore.Weighted, n int64)
 	return err
 }
 
-// flush waits until everything sent is acknowledged. It returns why the outbox's context ended where it ended before.
+// flush waits until every number that was taken is acknowledged, or never will be. The outbox is sealed. It returns why the outbox's context ended where it ended before.
 func (o *outbox) flush() error {
 	o.sending.Wait()
 	if cause := context.Cause(o.ctx); cause != nil {

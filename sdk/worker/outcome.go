@@ -46,6 +46,9 @@ var errTooLong = errors.New("the sync took longer than it may")
 // errReturned refuses what a handler's goroutine sends after the handler has returned.
 var errReturned = errors.New("the handler has returned: the run takes no more documents")
 
+// errUnsent breaks a run whose number was taken by a call that panicked before it had sent the message.
+var errUnsent = errors.New("a message was given a number and never sent")
+
 // outcome is what is done about a handler's end.
 type outcome int
 

@@ -137,24 +137,28 @@ func asFenced(err error) error {
 
 // Put stores a new or changed document, or says why it could not be read. It returns ErrDocument for one that
 // breaks a limit.
+//
+// A handler waits for its goroutines before it returns. A call of theirs that is still under way then is either sent before
+// the run ends, or refused with an error like one that begins later: the run may complete without what is refused. A call
+// that was not refused, and cannot send its document because its own ctx ends, fails the run. The same holds for Touch,
+// Delete, Seen and Checkpoint.
 func (r *Run) Put(ctx context.Context, d Document) error {
 	all, err := parts(d)
 	if err != nil {
 		return err
 	}
-	first, err := r.outbox.number(len(all))
+	err = r.outbox.send(ctx, len(all), func(first int64) []*internalpb.DocumentProcessRequest {
+		failpoint.At("worker.fetching")
+		listing, messages := r.listingNow(), make([]*internalpb.DocumentProcessRequest, len(all))
+		for i, part := range all {
+			part.FirstNo, part.Listing = first, listing
+			messages[i] = r.envelope(first + int64(i))
+			messages[i].Body = &internalpb.DocumentProcessRequest_Part{Part: part}
+		}
+		return messages
+	})
 	if err != nil {
 		return fmt.Errorf("send %q: %w", d.SourceID, err)
-	}
-	failpoint.At("worker.fetching")
-	listing := r.listingNow()
-	for i, part := range all {
-		part.FirstNo, part.Listing = first, listing
-		m := r.envelope(first + int64(i))
-		m.Body = &internalpb.DocumentProcessRequest_Part{Part: part}
-		if err := r.outbox.send(ctx, m); err != nil {
-			return fmt.Errorf("send %q: %w", d.SourceID, err)
-		}
 	}
 	return nil
 }
@@ -167,14 +171,11 @@ func (r *Run) Touch(ctx context.Context, d Document) error {
 	if err != nil {
 		return err
 	}
-	no, err := r.outbox.number(1)
+	err = r.sendOne(ctx, func(m *internalpb.DocumentProcessRequest) {
+		all[0].KeepChunks, all[0].FirstNo, all[0].Listing = true, m.Number, r.listingNow()
+		m.Body = &internalpb.DocumentProcessRequest_Part{Part: all[0]}
+	})
 	if err != nil {
-		return fmt.Errorf("touch %q: %w", d.SourceID, err)
-	}
-	all[0].KeepChunks, all[0].FirstNo, all[0].Listing = true, no, r.listingNow()
-	m := r.envelope(no)
-	m.Body = &internalpb.DocumentProcessRequest_Part{Part: all[0]}
-	if err := r.outbox.send(ctx, m); err != nil {
 		return fmt.Errorf("touch %q: %w", d.SourceID, err)
 	}
 	return nil
@@ -185,15 +186,12 @@ func (r *Run) Delete(ctx context.Context, sourceID string) error {
 	if err := checkIdentity(Document{SourceID: sourceID}); err != nil {
 		return err
 	}
-	no, err := r.outbox.number(1)
+	err := r.sendOne(ctx, func(m *internalpb.DocumentProcessRequest) {
+		m.Body = &internalpb.DocumentProcessRequest_Deletion{
+			Deletion: &internalpb.DocumentDeletion{SourceId: sourceID},
+		}
+	})
 	if err != nil {
-		return fmt.Errorf("delete %q: %w", sourceID, err)
-	}
-	m := r.envelope(no)
-	m.Body = &internalpb.DocumentProcessRequest_Deletion{
-		Deletion: &internalpb.DocumentDeletion{SourceId: sourceID},
-	}
-	if err := r.outbox.send(ctx, m); err != nil {
 		return fmt.Errorf("delete %q: %w", sourceID, err)
 	}
 	return nil
@@ -201,6 +199,15 @@ func (r *Run) Delete(ctx context.Context, sourceID string) error {
 
 // Unchanged counts n documents for the ledger that stand as they are stored.
 func (r *Run) Unchanged(n int) { r.unchanged.Add(int64(n)) }
+
+// sendOne sends one message, whose body is filled in once it has its number.
+func (r *Run) sendOne(ctx context.Context, fill func(*internalpb.DocumentProcessRequest)) error {
+	return r.outbox.send(ctx, 1, func(no int64) []*internalpb.DocumentProcessRequest {
+		m := r.envelope(no)
+		fill(m)
+		return []*internalpb.DocumentProcessRequest{m}
+	})
+}
 
 func (r *Run) envelope(number int64) *internalpb.DocumentProcessRequest {
 	return &internalpb.DocumentProcessRequest{
