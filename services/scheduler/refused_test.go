@@ -15,6 +15,15 @@ func (s *stage) refuses(table, connectors string) {
 	s.exec(`CREATE TRIGGER refuse BEFORE INSERT ON ` + table + ` FOR EACH ROW WHEN (NEW.connector_id IN (` + connectors + `)) EXECUTE FUNCTION refuse()`)
 }
 
+// elapse lets the time come at which everything is tried again.
+func (r *refusals[K]) elapse() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for row, last := range r.known {
+		r.known[row] = refusal{wait: last.wait}
+	}
+}
+
 // logged fails the test unless a scheduler's log holds a text so often.
 func (s *stage) logged(b *behind, times int, text string) {
 	s.Helper()
@@ -39,6 +48,8 @@ func TestPassedSlotsWhoseVerdictIsRefusedWaitAndStopNoOther(t *testing.T) {
 	b := s.behind(func(cfg *Config) { cfg.ClaimBatch = 3 })
 	for range 3 {
 		s.do(b.MissPassed(t.Context()))
+		want(s, 15, `SELECT count(*) FROM runs WHERE status = 'missed'`)
+		b.unanswered.elapse()
 	}
 	want(s, "1 2 3 4 17", `SELECT string_agg(connector_id::text, ' ' ORDER BY id) FROM passed_slots`)
 	want(s, true, `SELECT count(*) = 15 AND bool_and(missed_count = 2) FROM runs WHERE status = 'missed'`)
@@ -71,10 +82,12 @@ func TestRefusedConnectorsDoNotKeepTheOnlyPlaceOfTheirType(t *testing.T) {
 	s.front("1, 2, 3")
 	s.refuses("open_runs", "1, 2, 3")
 	b := s.behind(func(cfg *Config) { cfg.MaxConcurrentSyncs = 1 })
-	for range 3 {
-		s.do(b.Tick(t.Context()))
-	}
+	s.do(b.Tick(t.Context()))
 	want(s, true, `SELECT count(*) = 1 AND bool_and(connector_id > 3) FROM open_runs`)
+	s.exec(`UPDATE connector_types SET max_concurrent_syncs = 2 WHERE name = 'web'`)
+	b.unclaimed.elapse()
+	s.do(b.Tick(t.Context()))
+	want(s, true, `SELECT count(*) = 2 AND bool_and(connector_id > 3) FROM open_runs`)
 	want(s, 3, `SELECT count(*) FROM connectors WHERE id <= 3 AND status = 'ACTIVE' AND next_sync_at IS NOT NULL AND run_id IS NULL`)
 	s.logged(b, 3, "cannot be claimed and stays due")
 }
@@ -128,7 +141,7 @@ func TestAConnectorThatIsClaimedIsNotRememberedAsRefused(t *testing.T) {
 	s.do(scheduler.Tick(t.Context()))
 	want(s, 1, `SELECT count(*) FROM open_runs`)
 	s.exec(`DROP TRIGGER refuse ON open_runs`)
-	scheduler.unclaimed.known[1] = refusal{wait: refusedFirst} // its time has come
+	scheduler.unclaimed.elapse()
 	s.do(scheduler.Tick(t.Context()))
 	want(s, 2, `SELECT count(*) FROM open_runs`)
 	if n := len(scheduler.unclaimed.known); n != 0 {
