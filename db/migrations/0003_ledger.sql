@@ -146,7 +146,9 @@ CREATE TABLE passed_slots (
     time_zone      text NOT NULL,
     after          timestamptz NOT NULL,
     through        timestamptz NOT NULL,
-    reason         text NOT NULL
+    reason         text NOT NULL,
+    CONSTRAINT passed_slots_range CHECK (after BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00'
+        AND through BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00')
 );
 
 -- What ended runs leave behind, until it is swept.

@@ -3,10 +3,11 @@
 
 -- Locks up to `batch` due connectors of a type for the transaction, the longest due first, skipping what is locked. `cap`
 -- bounds how many of the type are in flight; 0 = no cap. Claimers of a capped type take turns: without it two of them count
--- the same free places.
+-- the same free places. `refused` are connectors whose claim was refused: they leave their place to the next.
 -- +goose StatementBegin
-CREATE FUNCTION moves.lock_due(due_type text, cap integer, batch integer, moment timestamptz DEFAULT NULL)
-    RETURNS SETOF connectors
+CREATE FUNCTION moves.lock_due(
+    due_type text, cap integer, batch integer, moment timestamptz DEFAULT NULL, refused integer[] DEFAULT NULL
+) RETURNS SETOF connectors
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
 DECLARE
     free integer := batch;
@@ -21,7 +22,7 @@ BEGIN
     END IF;
     IF free > 0 THEN
         RETURN QUERY SELECT * FROM connectors
-            WHERE type = due_type AND next_sync_at <= moment
+            WHERE type = due_type AND next_sync_at <= moment AND (refused IS NULL OR id <> ALL (refused))
             ORDER BY next_sync_at LIMIT free FOR UPDATE SKIP LOCKED;
     END IF;
 END $$;
@@ -93,11 +94,11 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Locks slots of cron schedules that passed before their user's change, to be counted.
+-- Locks slots of cron schedules that passed before their user's change, to be counted; not those whose verdict was refused.
 -- +goose StatementBegin
-CREATE FUNCTION moves.lock_passed(batch integer) RETURNS SETOF passed_slots
+CREATE FUNCTION moves.lock_passed(batch integer, refused bigint[] DEFAULT NULL) RETURNS SETOF passed_slots
     LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
-    SELECT * FROM passed_slots ORDER BY id LIMIT batch FOR UPDATE SKIP LOCKED
+    SELECT * FROM passed_slots WHERE refused IS NULL OR id <> ALL (refused) ORDER BY id LIMIT batch FOR UPDATE SKIP LOCKED
 $$;
 -- +goose StatementEnd
 
@@ -234,9 +235,9 @@ DROP FUNCTION moves.rescue(jsonb, interval, integer);
 DROP FUNCTION moves.lock_run(uuid, boolean);
 DROP FUNCTION moves.lock_lost(jsonb, interval, boolean, integer);
 DROP FUNCTION moves.miss_passed(jsonb);
-DROP FUNCTION moves.lock_passed(integer);
+DROP FUNCTION moves.lock_passed(integer, bigint[]);
 DROP FUNCTION moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz);
 DROP FUNCTION moves.plan(jsonb);
 DROP FUNCTION moves.lock_unplanned(integer);
 DROP FUNCTION moves.claim(jsonb, timestamptz);
-DROP FUNCTION moves.lock_due(text, integer, integer, timestamptz);
+DROP FUNCTION moves.lock_due(text, integer, integer, timestamptz, integer[]);

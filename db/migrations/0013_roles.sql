@@ -40,8 +40,8 @@ END $$;
 -- +goose StatementEnd
 
 -- The scheduler sets PENDING.
-GRANT EXECUTE ON FUNCTION moves.lock_due(text, integer, integer, timestamptz), moves.claim(jsonb, timestamptz),
-    moves.lock_unplanned(integer), moves.plan(jsonb), moves.lock_passed(integer), moves.miss_passed(jsonb),
+GRANT EXECUTE ON FUNCTION moves.lock_due(text, integer, integer, timestamptz, integer[]), moves.claim(jsonb, timestamptz),
+    moves.lock_unplanned(integer), moves.plan(jsonb), moves.lock_passed(integer, bigint[]), moves.miss_passed(jsonb),
     moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz), moves.rescue(jsonb, interval, integer)
     TO echomind_scheduler;
 GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, workers TO echomind_scheduler;

@@ -22,6 +22,8 @@ import (
 const (
 	claimTimeout = 8 * time.Second
 	queryTimeout = 5 * time.Second
+	// mostTurns bounds how often one claim looks behind connectors that are refused. The next look goes on there.
+	mostTurns = 100
 )
 
 // Tick claims and publishes until nothing is due or nothing more may be in flight. A type that fails does not keep the
@@ -65,8 +67,9 @@ func (s *Scheduler) tick(ctx context.Context) (left bool, problem error) {
 			if !postgres.Unavailable(err) {
 				unanswered = 0
 			}
-			// One claim without an answer may be its type's; two are Postgres's.
-			if s.dispatcher.waiting() || unanswered > 1 {
+			// One claim without an answer may be its type's; two are Postgres's. A type that published nothing has not asked the
+			// stream: the next one does.
+			if n > 0 && s.dispatcher.waiting() || unanswered > 1 {
 				return left, problem
 			}
 		}
@@ -118,32 +121,41 @@ type Trigger struct {
 }
 
 // Claim takes up to batch due connectors of a type, the longest due first, in one transaction: each gets a new session and an
-// open run. limit caps how many of the type are in flight, 0 = no cap. A row that cannot be claimed stays due, and is said.
+// open run. limit caps how many of the type are in flight, 0 = no cap. A row that cannot be claimed stays due, is said once,
+// and leaves its place to the next; it is tried again later.
 func (s *Scheduler) Claim(ctx context.Context, connectorType string, limit, batch int) ([]Trigger, error) {
-	var claimed []Trigger
-	err := deadline.Do(ctx, "scheduler.claim", claimTimeout, func(ctx context.Context) error {
-		return s.batch(ctx, func(tx pgx.Tx, how attempt) (err error) {
-			claimed, err = s.claim(ctx, tx, how, connectorType, min(limit, math.MaxInt32), batch)
-			failpoint.At("scheduler.claiming")
-			return err
+	for turn := 1; ; turn++ {
+		var claimed []Trigger
+		refused := 0
+		err := deadline.Do(ctx, "scheduler.claim", claimTimeout, func(ctx context.Context) error {
+			return s.batch(ctx, func(tx pgx.Tx, how attempt) (err error) {
+				claimed, refused, err = s.claim(ctx, tx, how, connectorType, min(limit, math.MaxInt32), batch)
+				failpoint.At("scheduler.claiming")
+				return err
+			})
 		})
-	})
-	if err != nil {
-		return nil, err
+		if err != nil {
+			return nil, err
+		}
+		if len(claimed) > 0 || refused == 0 || turn == mostTurns {
+			for _, t := range claimed {
+				s.unclaimed.forget(t.ID)
+			}
+			return claimed, nil
+		}
 	}
-	return claimed, nil
 }
 
+// claim claims one batch, and says how many of it are refused and skipped from now on.
 func (s *Scheduler) claim(
 	ctx context.Context, tx pgx.Tx, how attempt, connectorType string, limit, batch int,
-) ([]Trigger, error) {
+) (claimed []Trigger, refused int, err error) {
 	rows, err := s.queries.WithTx(tx).LockDue(ctx, dbgen.LockDueParams{
-		Type: connectorType, Cap: int32(limit), Batch: int32(batch),
+		Type: connectorType, Cap: int32(limit), Batch: int32(batch), Refused: s.unclaimed.skipped(time.Now()),
 	})
 	if err != nil || len(rows) == 0 {
-		return nil, wrap("lock due connectors", err)
+		return nil, 0, wrap("lock due connectors", err)
 	}
-	var claimed []Trigger
 	set := func(tx pgx.Tx, part []dbgen.LockDueRow) error {
 		triggers, claims := make([]Trigger, len(part)), make([]claim, len(part))
 		for i, r := range part {
@@ -166,11 +178,17 @@ func (s *Scheduler) claim(
 		return nil
 	}
 	err = write(ctx, tx, how, rows, set, func(r dbgen.LockDueRow, err error) error {
-		s.log.Error("a due connector cannot be claimed and stays due; the others go on", "connector", r.ID,
-			"type", connectorType, "err", err)
+		isNew, kept := s.unclaimed.add(r.ID, time.Now())
+		if isNew {
+			s.log.Error("a due connector cannot be claimed and stays due; the others go on", "connector", r.ID,
+				"type", connectorType, "err", err)
+		}
+		if kept {
+			refused++
+		}
 		return nil
 	})
-	return claimed, err
+	return claimed, refused, err
 }
 
 // claim is what one claim writes down, as moves.claim wants it.

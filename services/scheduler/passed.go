@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/echomind/sync/internal/cron"
-	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
 )
@@ -17,49 +17,69 @@ import (
 type passed struct {
 	ID int64 `json:"id"`
 	slot
+	connector int32
 }
 
 // MissPassed writes the verdict of the cron slots that passed before their user changed the schedule, or switched off or
-// deleted the connector: the database cannot count them.
+// deleted the connector: the database cannot count them. What is refused waits, is said once, and is tried again later.
 func (s *Scheduler) MissPassed(ctx context.Context) error {
 	for ctx.Err() == nil {
-		found := 0
+		var found, settled int
 		err := deadline.Do(ctx, "scheduler.miss_passed", claimTimeout, func(ctx context.Context) error {
-			return postgres.Tx(ctx, s.servers.Pool, func(tx pgx.Tx) (err error) {
-				found, err = s.missPassedBatch(ctx, s.queries.WithTx(tx))
+			return s.batch(ctx, func(tx pgx.Tx, how attempt) (err error) {
+				found, settled, err = s.missPassedBatch(ctx, tx, how)
 				return err
 			})
 		})
 		if err != nil {
 			return fmt.Errorf("count the slots that passed: %w", err)
 		}
-		if found < s.config.ClaimBatch {
+		if settled == 0 || found < s.config.ClaimBatch {
 			return nil
 		}
 	}
 	return nil
 }
 
-func (s *Scheduler) missPassedBatch(ctx context.Context, q *dbgen.Queries) (found int, err error) {
-	rows, err := q.LockPassed(ctx, int32(s.config.ClaimBatch))
+// missPassedBatch says how many it found, and how many of them the next batch does not find: those that have their verdict, and
+// those whose verdict is refused.
+func (s *Scheduler) missPassedBatch(ctx context.Context, tx pgx.Tx, how attempt) (found, settled int, err error) {
+	rows, err := s.queries.WithTx(tx).LockPassed(ctx, dbgen.LockPassedParams{
+		Batch: int32(s.config.ClaimBatch), Refused: s.unanswered.skipped(time.Now()),
+	})
 	if err != nil || len(rows) == 0 {
-		return 0, wrap("lock slots that passed", err)
+		return 0, 0, wrap("lock slots that passed", err)
 	}
 	all := make([]passed, len(rows))
 	for i, r := range rows {
 		all[i] = passedOf(r)
 	}
-	text, err := json.Marshal(all)
-	if err != nil {
-		return 0, wrap("write the slots that passed", err)
+	set := func(tx pgx.Tx, part []passed) error {
+		text, err := json.Marshal(part)
+		if err != nil {
+			return wrap("write the slots that passed", err)
+		}
+		n, err := s.queries.WithTx(tx).MissPassed(ctx, text)
+		settled += int(n)
+		return wrap("write the slots that passed down", err)
 	}
-	_, err = q.MissPassed(ctx, text)
-	return len(rows), wrap("write the slots that passed down", err)
+	err = write(ctx, tx, how, all, set, func(p passed, err error) error {
+		isNew, kept := s.unanswered.add(p.ID, time.Now())
+		if isNew {
+			s.log.Error("the verdict of slots that passed was refused; they wait, and the others go on", "connector", p.connector,
+				"passed_slots", p.ID, "err", err)
+		}
+		if kept {
+			settled++
+		}
+		return nil
+	})
+	return len(rows), settled, err
 }
 
 // passedOf counts. A schedule that cannot be read has had no slot.
 func passedOf(r dbgen.LockPassedRow) passed {
-	p := passed{ID: r.ID}
+	p := passed{ID: r.ID, connector: r.ConnectorID}
 	schedule, err := cron.Parse(r.ScheduleCron, r.TimeZone)
 	if err != nil {
 		return p

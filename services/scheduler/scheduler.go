@@ -49,7 +49,9 @@ type Scheduler struct {
 	kubernetes Kubernetes
 	lookTime   time.Duration
 	looking    sync.Mutex
-	behind     []string // the types to which the last look for messages did not come; looking guards it
+	behind     []string         // the types to which the last look for messages did not come; looking guards it
+	unclaimed  *refusals[int32] // connectors
+	unanswered *refusals[int64] // passed slots
 }
 
 // Kubernetes makes the elector that a Lease decides; package leader/lease has the one there is.
@@ -92,7 +94,8 @@ func New(cfg Config, servers *connect.Servers, process connect.Process) *Schedul
 		dispatcher: newDispatcher(servers.Stream, servers.Tracer, m, log), metrics: m, ready: process.Ready, log: log,
 		wake: make(chan struct{}, 1), planWake: make(chan struct{}, 1), listening: &listening{},
 		candidate: leader.NewCandidate(log, m.leader), lookTime: lookTime,
-		leases: leases.NewWatch(servers.Pool, seconds(cfg.LeaseSeconds)),
+		leases: leases.NewWatch(servers.Pool, seconds(cfg.LeaseSeconds)), unclaimed: newRefusals[int32](),
+		unanswered: newRefusals[int64](),
 	}
 }
 

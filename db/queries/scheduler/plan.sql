@@ -9,7 +9,7 @@ SELECT moves.plan(@plans::jsonb)::integer;
 -- name: LockPassed :many
 SELECT s.id::bigint AS id, s.connector_id::integer AS connector_id, s.schedule_cron::text AS schedule_cron,
     s.time_zone::text AS time_zone, s.after::timestamptz AS after, s.through::timestamptz AS through
-FROM moves.lock_passed(@batch::integer) s;
+FROM moves.lock_passed(@batch::integer, @refused::bigint[]) s;
 
 -- name: MissPassed :one
 SELECT moves.miss_passed(@passed::jsonb)::integer;

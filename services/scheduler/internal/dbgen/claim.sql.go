@@ -69,14 +69,15 @@ SELECT c.id::integer AS id, c.user_id::integer AS user_id, c.scope::text AS scop
     c.state::jsonb AS state, c.listing, c.config_version::bigint AS config_version, c.next_sync_at::timestamptz AS next_sync_at,
     c.due_reason::text AS due_reason, c.slot_at, c.schedule_cron, c.time_zone::text AS time_zone,
     (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now
-FROM moves.lock_due($2::text, $3::integer, $4::integer, $1::timestamptz) c
+FROM moves.lock_due($2::text, $3::integer, $4::integer, $1::timestamptz, $5::integer[]) c
 `
 
 type LockDueParams struct {
-	Now   *time.Time
-	Type  string
-	Cap   int32
-	Batch int32
+	Now     *time.Time
+	Type    string
+	Cap     int32
+	Batch   int32
+	Refused []int32
 }
 
 type LockDueRow struct {
@@ -103,6 +104,7 @@ func (q *Queries) LockDue(ctx context.Context, arg LockDueParams) ([]LockDueRow,
 		arg.Type,
 		arg.Cap,
 		arg.Batch,
+		arg.Refused,
 	)
 	if err != nil {
 		return nil, err

@@ -13,8 +13,13 @@ import (
 const lockPassed = `-- name: LockPassed :many
 SELECT s.id::bigint AS id, s.connector_id::integer AS connector_id, s.schedule_cron::text AS schedule_cron,
     s.time_zone::text AS time_zone, s.after::timestamptz AS after, s.through::timestamptz AS through
-FROM moves.lock_passed($1::integer) s
+FROM moves.lock_passed($1::integer, $2::bigint[]) s
 `
+
+type LockPassedParams struct {
+	Batch   int32
+	Refused []int64
+}
 
 type LockPassedRow struct {
 	ID           int64
@@ -25,8 +30,8 @@ type LockPassedRow struct {
 	Through      time.Time
 }
 
-func (q *Queries) LockPassed(ctx context.Context, batch int32) ([]LockPassedRow, error) {
-	rows, err := q.db.Query(ctx, lockPassed, batch)
+func (q *Queries) LockPassed(ctx context.Context, arg LockPassedParams) ([]LockPassedRow, error) {
+	rows, err := q.db.Query(ctx, lockPassed, arg.Batch, arg.Refused)
 	if err != nil {
 		return nil, err
 	}
