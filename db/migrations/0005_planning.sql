@@ -142,6 +142,7 @@ BEGIN
             VALUES (c.id, c.type, c.config_version, c.schedule_cron, c.time_zone, c.planned_through, moment, why);
         END IF;
         c.planned_through := NULL;
+        c.slots_through := greatest(c.slots_through, moment);
     ELSIF c.run_id IS NULL AND c.slot_at <= moment
         AND (c.slot_at > coalesce(c.slots_through, '-infinity') OR moves.is_unanswered(c.id, c.slot_at)) THEN
         INSERT INTO runs (id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at,

@@ -99,10 +99,12 @@ BEGIN
     END IF;
     IF recrond THEN
         IF OLD.schedule_cron IS NOT NULL THEN
-            PERFORM moves.miss_slots(OLD, 'schedule changed before it could be claimed');
+            NEW.slots_through := (moves.miss_slots(OLD, 'schedule changed before it could be claimed')).slots_through;
         END IF;
-        -- Slots count from now, whenever it is planned; while it is off none is due.
-        NEW.planned_through := CASE WHEN NEW.schedule_cron IS NOT NULL AND NEW.status <> 'DISABLED' THEN moment END;
+        -- Slots count from now, whenever it is planned, and where the clock has stepped back not from what had its verdict before;
+        -- while it is off none is due.
+        NEW.planned_through := CASE WHEN NEW.schedule_cron IS NOT NULL AND NEW.status <> 'DISABLED'
+            THEN greatest(moment, NEW.slots_through) END;
     END IF;
     IF NEW.status = 'DISABLED' THEN
         IF triggered THEN
@@ -236,7 +238,8 @@ BEGIN
     c.status := 'ACTIVE';
     c.status_message := NULL;
     c.failure_count := 0;
-    c.planned_through := CASE WHEN c.schedule_cron IS NOT NULL THEN clock_timestamp() END;   -- slots while it was off are not due
+    -- Slots while it was off are not due.
+    c.planned_through := CASE WHEN c.schedule_cron IS NOT NULL THEN greatest(clock_timestamp(), c.slots_through) END;
     c := moves.planned(c, clock_timestamp());
     PERFORM moves.put(c);
     PERFORM moves.wake(c, false);

@@ -95,6 +95,37 @@ func TestTheSlotsOfAChangedScheduleCountFromTheChange(t *testing.T) {
 	}
 }
 
+func TestNoSlotIsAnsweredTwiceWhereTheClockStepsBackAndItsScheduleIsChanged(t *testing.T) {
+	for change, sql := range map[string]string{
+		"the schedule":              `UPDATE connectors SET schedule_cron = '*/2 * * * *' WHERE id = $1`,
+		"switched off and on again": `SELECT moves.disable($1), moves.enable($1)`,
+	} {
+		for answered, by := range map[string]string{
+			"claimed": `UPDATE connectors SET slots_through = $2, planned_through = $2 WHERE id = $1`,
+			"missed":  `UPDATE connectors SET slots_through = $2 WHERE id = $1`,
+		} {
+			t.Run(change+", "+answered, func(t *testing.T) {
+				s := setStage(t)
+				id := s.cronConnector("* * * * *", time.Hour)
+				s.plan()
+				ahead := time.Now().Add(time.Hour).Truncate(time.Microsecond) // where the clock was
+				s.force(by, id, ahead)
+				s.exec(sql, id)
+				want(s, true, `SELECT planned_through = $2 AND slots_through = $2 FROM connectors WHERE id = $1`, id, ahead)
+			})
+		}
+	}
+}
+
+func TestWhatIsCountedAsPassedDoesNotComeAgain(t *testing.T) {
+	s := setStage(t)
+	id := s.cronConnector("* * * * *", time.Hour)
+	s.plan()
+	s.exec(`UPDATE connectors SET time_zone = 'Asia/Tokyo' WHERE id = $1`, id)
+	want(s, true, `SELECT slots_through = (SELECT through FROM passed_slots) AND planned_through >= slots_through
+		FROM connectors WHERE id = $1`, id)
+}
+
 func TestTheSlotsOfANewScheduleCountFromItsBeginning(t *testing.T) {
 	s := setStage(t)
 	s.exec(`INSERT INTO connectors (name, type, user_id, schedule_cron, last_sync_at) VALUES ('one', 'web', 1, '* * * * *', now())`)
