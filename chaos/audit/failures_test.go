@@ -112,7 +112,7 @@ func TestWhoIsDisabledByTooManyFailuresOrByTheUserIsInOrder(t *testing.T) {
 	l.do(`SELECT moves.release(id, NULL) FROM open_runs`) // counts nothing
 	l.claim(id)
 	l.pickUp(id, time.Hour)
-	l.do(`UPDATE open_runs SET stored = 1, checkpoint_no = 1`)
+	l.do(`UPDATE open_runs SET stored = 1, checkpoint_no = 1, advanced = true`)
 	l.do(`SELECT moves.fail(id, try_id, 'too_long', 'it takes its time') FROM open_runs`) // nor does one that has come further
 	l.claim(id)
 	l.pickUp(id, -time.Second)

@@ -174,7 +174,7 @@ func TestTheVerdictIsThatOfTheRunThatAnswers(t *testing.T) {
 			func(s *source) {
 				s.claim()
 				s.pickUp()
-				s.exec(`UPDATE open_runs SET stored = 1, checkpoint_no = 1 WHERE id = $1`, s.try.Run)
+				s.exec(`UPDATE open_runs SET stored = 1, checkpoint_no = 1, advanced = true WHERE id = $1`, s.try.Run)
 			},
 			func(s *source) { s.fail(lifecycle.TooLong) },
 			func(s *source) { s.sync(2) },

@@ -198,7 +198,7 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 			evidence.BackingOff, false, []string{"the site answers 500", "failures in a row: 1; at 5", "transient failure"}},
 		{"it took too long, and goes on from a checkpoint", func(w *world) {
 			w.syncing("10 seconds")
-			w.exec(`UPDATE open_runs SET stored = 2, checkpoint_no = 1`)
+			w.exec(`UPDATE open_runs SET stored = 2, checkpoint_no = 1, advanced = true`)
 			w.fail(lifecycle.TooLong)
 			w.service("echomind-scheduler")
 		}, evidence.DueNow, false, []string{"as retry", "took too long: the site answers 500"}},
