@@ -143,6 +143,7 @@ func TestKnownDocumentsAndLinks(t *testing.T) {
 	f := newFixture(t)
 	c := f.pending()
 	other := f.pending()
+	movestest.Force(t, f.pool, `UPDATE connectors SET added_version = 0`)
 	insert := func(owner trip, id, status, token string, version int64, more string) {
 		f.exec(`INSERT INTO documents (connector_id, source_id, status, version_token, content_hash, config_version, links, error, deleted_at)
 			VALUES ($1, $2, $3, $4, 'hash', $5, '{l1,l2}', `+more+`)`, owner.id, id, status, token, version)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/files"
 )
@@ -42,7 +43,7 @@ func TestTheProgramsOwnDataKeysAndEnvironmentFilesAreNeverRead(t *testing.T) {
 	cfg := config(dir)
 	cfg.Hidden = true
 	s := newStore()
-	r, err := files.Sync(context.Background(), cfg, files.Options{Roots: roots}, s)
+	r, err := files.Sync(context.Background(), cfg, files.Options{Reader: extract.InProcess{}, Roots: roots}, s)
 	require.NoError(t, err)
 	require.True(t, r.Whole, "what is never read does not keep other documents from being deleted")
 	read := map[string]bool{"notes.md": true, "sub/more.md": true, "environment.md": true}
@@ -61,7 +62,7 @@ func TestTheProgramsOwnDataKeysAndEnvironmentFilesAreNeverRead(t *testing.T) {
 		require.Contains(t, s.docs[id].Err, "it may hold this program's own secrets", id)
 	}
 	require.NotContains(t, strings.Join(s.ids(), " "), "postgres", "nor are the names in it told")
-	r, err = files.Sync(context.Background(), cfg, files.Options{Roots: roots}, s)
+	r, err = files.Sync(context.Background(), cfg, files.Options{Reader: extract.InProcess{}, Roots: roots}, s)
 	require.NoError(t, err)
 	require.Equal(t, len(s.docs), r.Unchanged)
 }
@@ -82,7 +83,7 @@ func TestTheProgramsOwnFolderIsNoSourceHoweverItIsSpelled(t *testing.T) {
 		{dir + "/data/postgres", inside}, {dir + "/data/postgres/base", inside}, {elsewhere, itself}, {dir + "/data", itself},
 	} {
 		s := newStore()
-		_, err := files.Sync(context.Background(), files.Config{URL: "file://" + c.path}, files.Options{Roots: c.roots}, s)
+		_, err := files.Sync(context.Background(), files.Config{URL: "file://" + c.path}, files.Options{Reader: extract.InProcess{}, Roots: c.roots}, s)
 		require.ErrorIs(t, err, files.ErrPermanent, c.path)
 		require.ErrorContains(t, err, "is this program's own, and is never read", c.path)
 		require.Empty(t, s.docs)
@@ -96,7 +97,7 @@ func TestTheEnvironmentOfProcessesIsNeverRead(t *testing.T) {
 	roots := files.OpenRoots([]string{"/"})
 	t.Cleanup(func() { require.NoError(t, roots.Close()) })
 	for _, path := range []string{"/proc/self", "/proc", "/proc/1", "/sys/kernel"} {
-		_, err := files.Sync(context.Background(), files.Config{URL: "file://" + path}, files.Options{Roots: roots}, newStore())
+		_, err := files.Sync(context.Background(), files.Config{URL: "file://" + path}, files.Options{Reader: extract.InProcess{}, Roots: roots}, newStore())
 		require.ErrorIs(t, err, files.ErrPermanent, path)
 	}
 }
@@ -113,7 +114,7 @@ func TestAFolderThatBecomesALinkToTheProgramsOwnIsNotFollowed(t *testing.T) {
 		}
 		return errors.Join(os.Rename(filepath.Join(dir, "sub"), filepath.Join(dir, "away")), os.Symlink("data", filepath.Join(dir, "sub")))
 	}
-	_, err := files.Sync(context.Background(), config(dir), files.Options{Roots: roots, Workers: 1}, s)
+	_, err := files.Sync(context.Background(), config(dir), files.Options{Reader: extract.InProcess{}, Roots: roots, Workers: 1}, s)
 	require.NoError(t, err)
 	for id, d := range s.docs {
 		for _, c := range d.Chunks {
@@ -130,14 +131,14 @@ func TestARootThatIsRenamedAndReplacedByALinkLeadsNowhere(t *testing.T) {
 	require.NoError(t, os.Rename(root, root+"-away"))
 	require.NoError(t, os.Symlink(filepath.Join(base, "others"), root))
 	s := newStore()
-	_, err := files.Sync(context.Background(), config(root), files.Options{Roots: roots}, s)
+	_, err := files.Sync(context.Background(), config(root), files.Options{Reader: extract.InProcess{}, Roots: roots}, s)
 	require.ErrorContains(t, err, "is not the folder any more that it was when this service started")
 	require.NotErrorIs(t, err, files.ErrPermanent, "it may be put back")
 	require.Empty(t, s.docs)
 
 	require.NoError(t, os.Remove(root))
 	require.NoError(t, os.Rename(root+"-away", root))
-	_, err = files.Sync(context.Background(), config(root), files.Options{Roots: roots}, s)
+	_, err = files.Sync(context.Background(), config(root), files.Options{Reader: extract.InProcess{}, Roots: roots}, s)
 	require.NoError(t, err)
 	require.Equal(t, []string{"a.md"}, s.ids())
 }
@@ -149,7 +150,7 @@ func TestARootThatIsMissingAtTheStartIsNotTakenFromWhoeverMakesItLater(t *testin
 	require.ErrorContains(t, roots.Problems(), "CHUNKER_FILE_ROOTS")
 	require.NoError(t, os.Symlink(filepath.Join(base, "others"), root))
 	s := newStore()
-	_, err := files.Sync(context.Background(), config(root), files.Options{Roots: roots}, s)
+	_, err := files.Sync(context.Background(), config(root), files.Options{Reader: extract.InProcess{}, Roots: roots}, s)
 	require.ErrorContains(t, err, "could not be opened when this service started")
 	require.NotErrorIs(t, err, files.ErrPermanent)
 	require.Empty(t, s.docs)
@@ -162,7 +163,7 @@ func TestTheErrorTellsNeitherWhichRootsThereAreNorWhatIsOutside(t *testing.T) {
 	roots := files.OpenRoots([]string{filepath.Join(base, "open"), filepath.Join(base, "private-names-2")})
 	t.Cleanup(func() { require.NoError(t, roots.Close()) })
 	said := func(path string) string {
-		_, err := files.Sync(context.Background(), config(path), files.Options{Roots: roots}, newStore())
+		_, err := files.Sync(context.Background(), config(path), files.Options{Reader: extract.InProcess{}, Roots: roots}, newStore())
 		require.ErrorIs(t, err, files.ErrPermanent)
 		return strings.ReplaceAll(err.Error(), path, "PATH")
 	}

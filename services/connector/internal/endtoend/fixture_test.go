@@ -165,15 +165,19 @@ func (l *line) dispatch() (session uuid.UUID) {
 	l.exec(`SELECT moves.end_runs(ARRAY[id], 'failed', 'worker lost') FROM open_runs WHERE connector_id = $1`, l.id)
 	movestest.Force(l, l.pool, `UPDATE connectors SET status = 'ERROR', run_id = NULL WHERE id = $1 AND run_id IS NOT NULL`, l.id)
 	session = movestest.Claim(l, l.pool, l.id)
-	var config, state []byte
+	var config, state, listing []byte
 	request := &internalpb.ConnectorSyncRequest{ConnectorId: l.id, UserId: 1, ChunkingSession: session.String(), TypeName: l.kind}
-	require.NoError(l, l.pool.QueryRow(ctx, `SELECT config, state, config_version FROM connectors WHERE id = $1`, l.id).
-		Scan(&config, &state, &request.ConfigVersion))
+	require.NoError(l, l.pool.QueryRow(ctx, `SELECT config, state, listing, config_version FROM connectors WHERE id = $1`, l.id).
+		Scan(&config, &state, &listing, &request.ConfigVersion))
 	var err error
 	request.Config, err = wire.Struct(config)
 	require.NoError(l, err)
 	request.State, err = wire.Struct(state)
 	require.NoError(l, err)
+	if listing != nil {
+		request.Listing, err = wire.Struct(listing)
+		require.NoError(l, err)
+	}
 	data, err := proto.Marshal(request)
 	require.NoError(l, err)
 	subject, err := topology.SyncSubject(l.kind)
