@@ -26,8 +26,8 @@ const (
 	// handoverAfter is how long nobody keeps an index before one of another name replaces it, and abandonedAfter before it
 	// is forgotten, or filled anew by who keeps it again.
 	handoverAfter, abandonedAfter = time.Minute, 10 * time.Minute
-	// turnWait is how long a turn is waited for, and frozenAfter how long who has it may do nothing, or one request.
-	turnWait, frozenAfter = 5 * time.Second, 30 * time.Second
+	// turnWait is how long a turn is waited for, and frozenAfter how long who has it may do nothing, or two slow requests.
+	turnWait, frozenAfter = 5 * time.Second, 18 * time.Second
 	// turnTimeout bounds a turn: a request for each page of the largest document. fillTimeout bounds queueing every document.
 	turnTimeout, fillTimeout = 5 * time.Minute, 10 * time.Minute
 	// longQueue is how far the changes that wait are counted.
