@@ -12,10 +12,10 @@ const (
 // expand writes a pattern out as patterns without braces, which together match the same. It answers false beyond maxAlternatives.
 func expand(pattern string) ([]string, bool) {
 	var out []string
-	todo := []string{pattern}
-	for len(todo) > 0 {
-		p := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
+	braced := []string{pattern} // still to be looked at
+	for len(braced) > 0 {
+		p := braced[len(braced)-1]
+		braced = braced[:len(braced)-1]
 		open := next(p, 0, "{")
 		end := -1
 		if open >= 0 {
@@ -27,10 +27,10 @@ func expand(pattern string) ([]string, bool) {
 		}
 		for from := open + 1; from <= end; {
 			to := comma(p, from, end)
-			if len(out)+len(todo) == maxAlternatives {
+			if len(out)+len(braced) == maxAlternatives {
 				return nil, false
 			}
-			todo = append(todo, p[:open]+p[from:to]+p[end+1:])
+			braced = append(braced, p[:open]+p[from:to]+p[end+1:])
 			from = to + 1
 		}
 	}

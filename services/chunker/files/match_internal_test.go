@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
 	"github.com/stretchr/testify/require"
@@ -39,16 +38,15 @@ func TestMatchingEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-func TestTheWorstGlobThatIsAllowedMatchesInNoTime(t *testing.T) {
+// Tried in every combination it would not end.
+func TestTheWorstGlobThatIsAllowedIsMatched(t *testing.T) {
 	t.Parallel()
 	worst := "**/" + strings.Repeat("{a,b}", 6) + strings.Repeat("*a", 400) + "b"
 	g, err := Config{URL: "file:///a", Include: []string{worst}}.globs()
 	require.NoError(t, err)
-	began := time.Now()
 	took, err := g.takes(t.Context(), strings.Repeat(strings.Repeat("a", 255)+"/", 15)+"x")
 	require.NoError(t, err)
 	require.False(t, took)
-	require.Less(t, time.Since(began), 10*time.Second, "with room for the race detector")
 }
 
 // The library's braces are the specification, but where they stand beside stars: "a*{,/**}" does not match "a" there.
@@ -56,15 +54,14 @@ func TestExpandedGlobsMatchAllThatTheLibraryMatches(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		piece := rapid.SampledFrom([]string{"a", "b", "/", "*", "/**/", "?", "[ab]", "[!a]", "[{]", "[,}]", "{", "}", ",", "{a,b}", "{,a/b}", `\{`, `\,`, "é"})
-		pattern := strings.Join(rapid.SliceOfN(piece, 0, 10).Draw(t, "pattern"), "")
+		valid := func(pieces []string) bool {
+			pattern := strings.Join(pieces, "")
+			_, bounded := expand(pattern)
+			return bounded && doublestar.ValidatePattern(pattern)
+		}
+		pattern := strings.Join(rapid.SliceOfN(piece, 0, 10).Filter(valid).Draw(t, "pattern"), "")
 		name := strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "/", "{", ",", "}", "é"}), 1, 8).Draw(t, "name"), "")
-		if !doublestar.ValidatePattern(pattern) {
-			t.Skip("not valid")
-		}
-		expanded, ok := expand(pattern)
-		if !ok {
-			t.Skip("too many")
-		}
+		expanded, _ := expand(pattern)
 		got := false
 		for _, p := range expanded {
 			got = got || match(p, name)
