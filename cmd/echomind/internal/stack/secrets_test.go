@@ -1,7 +1,6 @@
 package stack_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -18,9 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/cmd/echomind/internal/console"
 	"github.com/echomind/sync/cmd/echomind/internal/stack"
-	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/devstack"
 	"github.com/echomind/sync/internal/testkit"
 )
@@ -96,36 +93,6 @@ func microsoft(t *testing.T) *httptest.Server {
 	return s
 }
 
-// recorder keeps everything that is written to it.
-type recorder struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (r *recorder) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.Write(p)
-}
-
-func (r *recorder) String() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.String()
-}
-
-// echomind types a command, and returns all it prints.
-func echomind(t *testing.T, dataDir string, args ...string) string {
-	t.Helper()
-	var out bytes.Buffer
-	root := console.RootFor(config.Lookup{DataDir: dataDir})
-	root.SetArgs(args)
-	root.SetOut(&out)
-	root.SetErr(&out)
-	require.Zero(t, console.Execute(context.Background(), root), out.String())
-	return out.String()
-}
-
 func TestNoSecretIsEverInALogAMessageAMetricOrATable(t *testing.T) {
 	ctx, provider, dir := context.Background(), microsoft(t), dataFolder(t)
 	logs, messages, printed := &recorder{}, &recorder{}, &recorder{}
@@ -139,12 +106,7 @@ func TestNoSecretIsEverInALogAMessageAMetricOrATable(t *testing.T) {
 	defer stop()
 	info, err := devstack.Discover(dir)
 	require.NoError(t, err)
-	bus, err := nats.Connect(info.NATSURL)
-	require.NoError(t, err)
-	defer bus.Close()
-	_, err = bus.Subscribe(">", func(m *nats.Msg) { _, _ = fmt.Fprintf(messages, "%s %v %s\n", m.Subject, m.Header, m.Data) })
-	require.NoError(t, err)
-	require.NoError(t, bus.Flush())
+	overhear(t, info.NATSURL, messages, func(m *nats.Msg) []byte { return m.Data })
 
 	add := func(config string) {
 		_, _ = io.WriteString(printed, echomind(t, dir, "connectors", "add", "--name", "drive", "--type", "onedrive", "--user", "1", "--refresh", "1h",
@@ -167,27 +129,16 @@ func TestNoSecretIsEverInALogAMessageAMetricOrATable(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, hits, "it was a run that did something")
 
-	for _, command := range []string{"connectors get 1", "connectors get 2 -o json", "connectors list -o json", "runs 1", "runs 2 -o json", "why 1", "why 2 -o json"} {
-		_, _ = io.WriteString(printed, echomind(t, dir, strings.Fields(command)...))
-	}
-	metrics, err := http.Get("http://" + info.HTTPAddr + "/metrics")
-	require.NoError(t, err)
-	exposed, err := io.ReadAll(metrics.Body)
-	require.NoError(t, metrics.Body.Close())
-	require.NoError(t, err)
+	_, _ = io.WriteString(printed, prints(t, dir, "connectors get 1", "connectors get 2 -o json", "connectors list -o json", "runs 1", "runs 2 -o json", "why 1", "why 2 -o json"))
+	exposed := metrics(t, info.HTTPAddr)
 	tables := dump(t, conn)
 	require.Contains(t, tables, "enc:v1:")
 	require.Contains(t, tables, "connect it again: REDACTED of REDACTED is revoked")
 	require.Contains(t, messages.String(), "enc:v1:", "the message that asks for the sync carries the envelope")
-	require.Contains(t, string(exposed), "connector_provider_requests_total")
-	for place, text := range map[string]string{
-		"logs": logs.String(), "messages": messages.String(), "metrics": string(exposed), "tables": tables, "output": printed.String(),
-	} {
-		require.NotEmpty(t, text, place)
-		if at := strings.Index(text, allSecrets); at >= 0 {
-			t.Errorf("%s hold a secret: …%s…", place, text[max(0, at-200):min(len(text), at+100)])
-		}
-	}
+	require.Contains(t, exposed, "connector_provider_requests_total")
+	requireNowhere(t, allSecrets, map[string]string{
+		"logs": logs.String(), "messages": messages.String(), "metrics": exposed, "tables": tables, "output": printed.String(),
+	})
 	require.NotContains(t, printed.String(), "enc:v1:")
 }
 
