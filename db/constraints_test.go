@@ -10,8 +10,8 @@ import (
 
 const (
 	connector = `INSERT INTO connectors (name, type, user_id) VALUES ('docs', 'web', 1)`
-	openRun   = `INSERT INTO open_runs (id, connector_id, type, trigger, due_at, started_at, config_version, dispatched_at)
-		VALUES ('00000000-0000-0000-0000-000000000001', 1, 'web', 'new', now(), now(), 1, now())`
+	openRun   = `INSERT INTO open_runs (id, connector_id, user_id, type, trigger, due_at, started_at, config_version, dispatched_at)
+		VALUES ('00000000-0000-0000-0000-000000000001', 1, 1, 'web', 'new', now(), now(), 1, now())`
 	endedRun = `INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, config_version, completed_at, status)
 		VALUES (gen_random_uuid(), 1, 'web', 'new', now(), now(), 1, now(), 'completed')`
 	// asMover writes what only moves write, as the functions of schema moves do.

@@ -178,8 +178,8 @@ func TestAClaimClosesWhatStandsOpenAndTakesNoSlotTwice(t *testing.T) {
 	b := newBase(t)
 	id := b.synced()
 	stray := uuid.New()
-	b.exec(`INSERT INTO open_runs (id, connector_id, type, trigger, due_at, started_at, config_version, dispatched_at)
-		VALUES ($1, $2, 'web', 'new', now(), now(), 1, now())`, stray, id)
+	b.exec(`INSERT INTO open_runs (id, connector_id, user_id, type, trigger, due_at, started_at, config_version, dispatched_at)
+		VALUES ($1, $2, 1, 'web', 'new', now(), now(), 1, now())`, stray, id)
 	const slot, earlier = `date_trunc('hour', now()) - interval '1 hour'`, `date_trunc('hour', now()) - interval '9 hours'`
 	b.force(`UPDATE connectors SET next_sync_at = `+slot+`, slot_at = `+slot+`, due_reason = 'schedule', slots_through = `+slot+` WHERE id = $1`, id)
 	b.force(`INSERT INTO runs (id, connector_id, type, trigger, slot, due_at, started_at, completed_at, status, config_version)

@@ -152,8 +152,8 @@ func (l *lab) rescue(id int32) (run uuid.UUID) {
 	l.together(func(do func(string, ...any)) {
 		do(giveUp, id, "worker lost")
 		do(`UPDATE connectors SET status = 'PENDING', run_id = $2, failure_count = failure_count + 1 WHERE id = $1`, id, run)
-		do(`INSERT INTO open_runs (id, connector_id, type, trigger, due_at, started_at, dispatched_at, config_version)
-			SELECT $2, id, type, 'rescue', clock_timestamp(), clock_timestamp(), clock_timestamp(), config_version
+		do(`INSERT INTO open_runs (id, connector_id, user_id, type, trigger, due_at, started_at, dispatched_at, config_version)
+			SELECT $2, id, user_id, type, 'rescue', clock_timestamp(), clock_timestamp(), clock_timestamp(), config_version
 			FROM connectors WHERE id = $1`, id, run)
 	})
 	return run

@@ -40,8 +40,8 @@ func TestWhatIsStuckIsFound(t *testing.T) {
 	l.force(`UPDATE connectors SET trigger_requested_at = clock_timestamp()`)
 	l.finds(stuck, "triggered at")
 	l.force(`UPDATE connectors SET trigger_requested_at = NULL`)
-	l.do(`INSERT INTO open_runs (id, connector_id, type, trigger, due_at, started_at, dispatched_at, config_version)
-		VALUES (gen_random_uuid(), 99, 'web', 'new', clock_timestamp(), clock_timestamp(), clock_timestamp(), 1)`)
+	l.do(`INSERT INTO open_runs (id, connector_id, user_id, type, trigger, due_at, started_at, dispatched_at, config_version)
+		VALUES (gen_random_uuid(), 99, 1, 'web', 'new', clock_timestamp(), clock_timestamp(), clock_timestamp(), 1)`)
 	l.finds(stuck, "which does not exist")
 }
 

@@ -72,8 +72,8 @@ func TestARunWithoutOneVerdictIsFound(t *testing.T) {
 
 // open opens a run, and takes its connector as a claim does, in two statements.
 const (
-	open = `INSERT INTO open_runs (id, connector_id, type, trigger, slot, due_at, started_at, dispatched_at, config_version)
-		SELECT $2, $1, coalesce(c.type, 'web'), $3, $4, clock_timestamp(), clock_timestamp(), clock_timestamp(), coalesce(c.config_version, 1)
+	open = `INSERT INTO open_runs (id, connector_id, user_id, type, trigger, slot, due_at, started_at, dispatched_at, config_version)
+		SELECT $2, $1, coalesce(c.user_id, 1), coalesce(c.type, 'web'), $3, $4, clock_timestamp(), clock_timestamp(), clock_timestamp(), coalesce(c.config_version, 1)
 		FROM (SELECT) one LEFT JOIN connectors c ON c.id = $1`
 	take = `UPDATE connectors SET status = 'PENDING', run_id = $2, next_sync_at = NULL, due_reason = NULL, slot_at = NULL,
 		needs_plan = false WHERE id = $1`

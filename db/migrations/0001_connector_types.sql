@@ -14,5 +14,21 @@ CREATE TABLE connector_types (
 
 INSERT INTO connector_types (name) VALUES ('web'), ('file'), ('onedrive'), ('google_drive'), ('teams');
 
+-- What one owner, the user_id of connectors, may have at once: an operator's exceptions, and in row 0 what holds for everybody else.
+CREATE TABLE owner_quotas (
+    user_id integer PRIMARY KEY
+        CONSTRAINT owner_quotas_user_id_range CHECK (user_id >= 0),
+    -- How many connectors; 0 = no bound, null = as row 0 says.
+    max_connectors integer
+        CONSTRAINT owner_quotas_connectors_range CHECK (max_connectors >= 0),
+    -- How many connectors of a capped type may be PENDING or SYNCING at once; 0 = all places of the type, null = the service's share.
+    max_concurrent_syncs integer
+        CONSTRAINT owner_quotas_syncs_range CHECK (max_concurrent_syncs >= 0),
+    CONSTRAINT owner_quotas_share_of_one CHECK (user_id > 0 OR max_concurrent_syncs IS NULL)
+);
+
+INSERT INTO owner_quotas (user_id, max_connectors) VALUES (0, 10000);
+
 -- +goose Down
+DROP TABLE owner_quotas;
 DROP TABLE connector_types;

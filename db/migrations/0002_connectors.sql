@@ -88,6 +88,8 @@ CREATE TABLE connectors (
 
 -- lock_due, DueTypes: what is due of one type, oldest first; nothing that is not due is read.
 CREATE INDEX connectors_due ON connectors (type, next_sync_at) WHERE next_sync_at IS NOT NULL;
+-- lock_by_owner: who has something due of a capped type, and the longest due of each.
+CREATE INDEX connectors_due_by_owner ON connectors (type, user_id, next_sync_at) WHERE next_sync_at IS NOT NULL;
 -- lock_unplanned: rows whose cron schedule has to be worked out.
 CREATE INDEX connectors_needs_plan ON connectors (id) WHERE needs_plan;
 -- ConnectorsByStatus: how many have failed or are switched off, for the metrics.

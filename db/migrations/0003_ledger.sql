@@ -7,6 +7,8 @@ CREATE TABLE open_runs (
     -- No foreign key: a run outlives its connector.
     connector_id         integer NOT NULL CONSTRAINT open_runs_one_per_connector UNIQUE,
     type                 text NOT NULL,
+    -- Whose place it holds. A change of owner ends the run.
+    user_id              integer NOT NULL,
     trigger              text NOT NULL
         CONSTRAINT open_runs_trigger_known CHECK (trigger IN
             ('new', 'schedule', 'manual', 'retry', 'release', 'changed', 'rescue', 'lost')),
@@ -70,8 +72,8 @@ CREATE TABLE open_runs (
 
 -- redispatch: what waits to be picked up, the longest dispatched first.
 CREATE INDEX open_runs_pending ON open_runs (type, dispatched_at) WHERE picked_up_at IS NULL;
--- lock_due: how many of a capped type are in flight, whatever else is.
-CREATE INDEX open_runs_by_type ON open_runs (type);
+-- lock_due: how many of a capped type are in flight, whatever else is. lock_by_owner: how many of them are an owner's.
+CREATE INDEX open_runs_by_type ON open_runs (type, user_id);
 -- rescue, abandon: the runs of a lost worker.
 CREATE INDEX open_runs_worker ON open_runs (worker_id) WHERE worker_id IS NOT NULL;
 -- rescue, abandon: runs of subscribers that keep no lease.
@@ -192,6 +194,8 @@ SELECT clock_timestamp() AS seen_at,
     t.max_concurrent_syncs AS type_cap,
     (SELECT count(*) FROM connectors d WHERE d.type = c.type AND d.next_sync_at < c.next_sync_at) AS due_before,
     (SELECT count(*) FROM open_runs o WHERE o.type = c.type) AS in_flight,
+    (SELECT count(*) FROM open_runs o WHERE o.type = c.type AND o.user_id = c.user_id) AS owner_in_flight,
+    (SELECT q.max_concurrent_syncs FROM owner_quotas q WHERE q.user_id = c.user_id) AS owner_cap,
     (SELECT count(*) FROM open_runs o WHERE o.type = c.type AND o.picked_up_at IS NULL
         AND o.dispatched_at < r.dispatched_at) AS pending_before,
     (SELECT count(*) FROM open_runs o JOIN workers l ON l.id = o.worker_id WHERE o.type = c.type

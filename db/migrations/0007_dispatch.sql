@@ -3,10 +3,12 @@
 
 -- Locks up to `batch` due connectors of a type for the transaction, the longest due first, skipping what is locked. `cap`
 -- bounds how many of the type are in flight; 0 = no cap. Claimers of a capped type take turns: without it two of them count
--- the same free places. `refused` are connectors whose claim was refused: they leave their place to the next.
+-- the same free places, and the places go from owner to owner; `share` is how many of a hundred one of them may hold. `refused`
+-- are connectors whose claim was refused: they leave their place to the next.
 -- +goose StatementBegin
 CREATE FUNCTION moves.lock_due(
-    due_type text, cap integer, batch integer, moment timestamptz DEFAULT NULL, refused integer[] DEFAULT NULL
+    due_type text, cap integer, batch integer, moment timestamptz DEFAULT NULL, refused integer[] DEFAULT NULL,
+    share integer DEFAULT 100
 ) RETURNS SETOF connectors
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
 DECLARE
@@ -20,7 +22,9 @@ BEGIN
         UPDATE connector_types SET waits = (free < batch) WHERE name = due_type AND waits <> (free < batch);
         free := least(free, batch);
     END IF;
-    IF free > 0 THEN
+    IF free > 0 AND cap > 0 THEN
+        RETURN QUERY SELECT * FROM moves.lock_by_owner(due_type, cap, free, share, moment, refused);
+    ELSIF free > 0 THEN
         RETURN QUERY SELECT * FROM connectors
             WHERE type = due_type AND next_sync_at <= moment AND (refused IS NULL OR id <> ALL (refused))
             ORDER BY next_sync_at LIMIT free FOR UPDATE SKIP LOCKED;
@@ -47,8 +51,8 @@ BEGIN
     JOIN connectors c ON c.id = k.id
     WHERE k.missed_count > 0
         AND (k.missed_first > coalesce(c.slots_through, '-infinity') OR moves.is_unanswered(c.id, k.missed_first));
-    INSERT INTO open_runs (id, connector_id, type, trigger, slot, due_at, started_at, config_version, dispatched_at)
-    SELECT k.run_id, c.id, c.type, c.due_reason,
+    INSERT INTO open_runs (id, connector_id, type, user_id, trigger, slot, due_at, started_at, config_version, dispatched_at)
+    SELECT k.run_id, c.id, c.type, c.user_id, c.due_reason,
         CASE WHEN c.due_reason = 'schedule'
             AND (k.slot > coalesce(c.slots_through, '-infinity') OR moves.is_unanswered(c.id, k.slot)) THEN k.slot END,
         c.next_sync_at, clock_timestamp(), c.config_version, moment
@@ -221,8 +225,8 @@ BEGIN
         c.status := 'PENDING';
         c.failure_count := c.failure_count + 1;
         c.status_message := 'worker lost: its lease ran out';
-        INSERT INTO open_runs (id, connector_id, type, trigger, due_at, started_at, config_version, dispatched_at)
-        VALUES (c.run_id, c.id, c.type, 'rescue', present, present, c.config_version, present);
+        INSERT INTO open_runs (id, connector_id, type, user_id, trigger, due_at, started_at, config_version, dispatched_at)
+        VALUES (c.run_id, c.id, c.type, c.user_id, 'rescue', present, present, c.config_version, present);
         PERFORM moves.put(c);
         RETURN QUERY SELECT lost, c.run_id, c.id, c.type, c.user_id, c.scope, c.scope_id, c.config, c.state, c.listing,
             c.config_version, present;
@@ -240,4 +244,4 @@ DROP FUNCTION moves.redispatch(text, timestamptz, interval, interval, integer, t
 DROP FUNCTION moves.plan(jsonb);
 DROP FUNCTION moves.lock_unplanned(integer);
 DROP FUNCTION moves.claim(jsonb, timestamptz);
-DROP FUNCTION moves.lock_due(text, integer, integer, timestamptz, integer[]);
+DROP FUNCTION moves.lock_due(text, integer, integer, timestamptz, integer[], integer);

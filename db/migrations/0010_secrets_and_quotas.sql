@@ -86,7 +86,199 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- How many connectors each owner has: the sum of the owner's rows. Who adds or deletes one writes a row that nobody else holds,
+-- or a new one, so that nobody waits for another's transaction; there are no more rows than there were transactions at once.
+CREATE TABLE owner_counts (
+    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    user_id    integer NOT NULL,
+    connectors bigint NOT NULL
+) WITH (fillfactor = 50);
+CREATE INDEX owner_counts_owner ON owner_counts (user_id);
+
+-- Counts an owner's connectors, and refuses those that are too many. What others add at this moment is not seen: together they
+-- may go beyond the bound by what they add.
+-- +goose StatementBegin
+CREATE FUNCTION moves.count_connectors(owner integer, change bigint) RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    bound integer := coalesce((SELECT q.max_connectors FROM owner_quotas q WHERE q.user_id = owner),
+        (SELECT q.max_connectors FROM owner_quotas q WHERE q.user_id = 0), 0);
+    there bigint;
+BEGIN
+    UPDATE owner_counts n SET connectors = n.connectors + change WHERE n.id = (
+        SELECT free.id FROM owner_counts free WHERE free.user_id = owner LIMIT 1 FOR UPDATE SKIP LOCKED);
+    IF NOT FOUND THEN
+        INSERT INTO owner_counts (user_id, connectors) VALUES (owner, change);
+    END IF;
+    IF change > 0 AND bound > 0 THEN
+        SELECT sum(n.connectors) INTO there FROM owner_counts n WHERE n.user_id = owner;
+        IF there > bound THEN
+            RAISE EXCEPTION 'user_id %: would have % connectors, and may have %', owner, there, bound
+                USING ERRCODE = 'check_violation', CONSTRAINT = 'connectors_per_owner',
+                    HINT = 'Delete some that are not needed, or have an operator raise max_connectors of this user_id in owner_quotas.';
+        END IF;
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- Once for each statement and owner, so that adding thousands at once does not write a count thousands of times.
+-- +goose StatementBegin
+CREATE FUNCTION connectors_count() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET plan_cache_mode = force_custom_plan AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        PERFORM moves.count_connectors(a.user_id, count(*)) FROM added a GROUP BY a.user_id;
+    ELSIF TG_OP = 'DELETE' THEN
+        PERFORM moves.count_connectors(g.user_id, -count(*)) FROM gone g GROUP BY g.user_id;
+    ELSE
+        PERFORM moves.count_connectors(OLD.user_id, -1);
+        PERFORM moves.count_connectors(NEW.user_id, 1);
+    END IF;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER connectors_count_added AFTER INSERT ON connectors REFERENCING NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION connectors_count();
+CREATE TRIGGER connectors_count_gone AFTER DELETE ON connectors REFERENCING OLD TABLE AS gone
+    FOR EACH STATEMENT EXECUTE FUNCTION connectors_count();
+CREATE TRIGGER connectors_count_given AFTER UPDATE OF user_id ON connectors
+    FOR EACH ROW WHEN (OLD.user_id <> NEW.user_id) EXECUTE FUNCTION connectors_count();
+
+-- The owner whom the last claim of a capped type served, or looked at, last: the next one goes on behind.
+CREATE TABLE owner_turns (
+    type   text PRIMARY KEY,
+    served integer NOT NULL
+) WITH (fillfactor = 50);
+
+-- How many more connectors of a capped type an owner may have in flight, of `cap` places of which `share` are a quota's default.
+-- +goose StatementBegin
+CREATE FUNCTION moves.owner_room(of_type text, owner integer, cap integer, share integer) RETURNS integer
+    LANGUAGE sql STABLE AS $$
+    SELECT m.most - (SELECT count(*)::integer FROM (
+            SELECT FROM open_runs r WHERE r.type = of_type AND r.user_id = owner LIMIT m.most) held)
+    FROM (SELECT least(cap, coalesce(nullif(coalesce((SELECT q.max_concurrent_syncs FROM owner_quotas q WHERE q.user_id = owner),
+        share), 0), cap)) AS most) m
+$$;
+-- +goose StatementEnd
+
+-- Whether nobody else has a connector of the type planned, due or in flight.
+-- +goose StatementBegin
+CREATE FUNCTION moves.is_alone(of_type text, owner integer) RETURNS boolean
+    LANGUAGE sql STABLE AS $$
+    SELECT coalesce(bool_and(o.user_id = owner), true) FROM (
+        (SELECT c.user_id FROM connectors c WHERE c.type = of_type AND c.next_sync_at IS NOT NULL ORDER BY c.user_id LIMIT 1)
+        UNION ALL
+        (SELECT c.user_id FROM connectors c WHERE c.type = of_type AND c.next_sync_at IS NOT NULL ORDER BY c.user_id DESC LIMIT 1)
+        UNION ALL
+        (SELECT r.user_id FROM open_runs r WHERE r.type = of_type ORDER BY r.user_id LIMIT 1)
+        UNION ALL
+        (SELECT r.user_id FROM open_runs r WHERE r.type = of_type ORDER BY r.user_id DESC LIMIT 1)) o
+$$;
+-- +goose StatementEnd
+
+-- Whose turn it is, from `turn` on: up to `most` owners who have something due and room, and the last one that was looked at.
+-- It hops from owner to owner, also over those who have nothing due: 500 at most.
+-- +goose StatementBegin
+CREATE FUNCTION moves.owners_in_turn(
+    due_type text, cap integer, share integer, moment timestamptz, refused integer[], turn integer, most integer,
+    OUT owners integer[], OUT looked_at integer
+) LANGUAGE sql STABLE AS $$
+    WITH RECURSIVE hops AS (
+        SELECT turn AS user_id, NULL::timestamptz AS due, 0 AS hop, 0 AS lap
+        UNION ALL
+        SELECT coalesce(next.user_id, 0), next.next_sync_at, h.hop + 1, h.lap + CASE WHEN next.user_id IS NULL THEN 1 ELSE 0 END
+        FROM hops h LEFT JOIN LATERAL (
+            SELECT c.user_id, c.next_sync_at FROM connectors c
+            WHERE c.type = due_type AND c.next_sync_at IS NOT NULL AND c.user_id > h.user_id
+                AND (refused IS NULL OR c.id <> ALL (refused))
+            ORDER BY c.user_id, c.next_sync_at LIMIT 1) next ON true
+        WHERE h.hop < 500 AND (h.lap = 0 OR (h.lap = 1 AND h.user_id < turn)))
+    SELECT array_agg(f.user_id ORDER BY f.hop) FILTER (WHERE f.room > 0), (array_agg(f.user_id ORDER BY f.hop DESC))[1]
+    FROM (
+        SELECT h.user_id, h.hop, r.room FROM hops h
+        CROSS JOIN LATERAL (
+            SELECT CASE WHEN h.due <= moment THEN moves.owner_room(due_type, h.user_id, cap, share) ELSE 0 END AS room OFFSET 0) r
+        WHERE h.hop > 0 AND (h.lap = 0 OR h.user_id <= turn) AND (r.room > 0 OR h.hop = 500)
+        LIMIT most) f
+$$;
+-- +goose StatementEnd
+
+-- lock_due where the type has a cap, and `free` places: they go from owner to owner, the longest due of each first. Where more
+-- is due than has a place, those who are near are not all: so the turn goes on from the owner who was served last.
+-- A sort would have the planner take all that is due of a type, or of an owner, for a few rows.
+-- +goose StatementBegin
+CREATE FUNCTION moves.lock_by_owner(
+    due_type text, cap integer, free integer, share integer, moment timestamptz, refused integer[]
+) RETURNS SETOF connectors
+    LANGUAGE plpgsql SET enable_sort = off AS $$
+DECLARE
+    more      CONSTANT integer := 16;
+    turn      integer := coalesce((SELECT t.served FROM owner_turns t WHERE t.type = due_type), 0);
+    seen      integer;
+    near      integer[];
+    owners    integer[];
+    looked_at integer;
+    reached   integer;
+    ids       integer[];
+    served    integer;
+BEGIN
+    share := greatest(1, cap::bigint * share / 100);
+    SELECT count(*), array_agg(DISTINCT d.user_id) INTO seen, near FROM (
+        SELECT c.user_id FROM connectors c
+        WHERE c.type = due_type AND c.next_sync_at <= moment AND (refused IS NULL OR c.id <> ALL (refused))
+        ORDER BY c.next_sync_at LIMIT free + more) d;
+    IF seen = 0 THEN
+        RETURN;
+    END IF;
+    IF cardinality(near) = 1 AND moves.is_alone(due_type, near[1]) THEN
+        share := cap;
+    ELSIF seen = free + more THEN
+        SELECT o.owners, o.looked_at INTO owners, looked_at
+            FROM moves.owners_in_turn(due_type, cap, share, moment, refused, turn, free + 2) o;
+        IF coalesce(cardinality(owners), 0) < free THEN
+            reached := looked_at;
+            near := near || ARRAY(SELECT c.user_id FROM connectors c
+                WHERE c.type = due_type AND c.next_sync_at <= moment AND (refused IS NULL OR c.id <> ALL (refused))
+                ORDER BY c.next_sync_at DESC LIMIT more);
+        END IF;
+    END IF;
+    IF coalesce(cardinality(owners), 0) < free THEN
+        owners := owners || ARRAY(SELECT n.user_id FROM (SELECT DISTINCT unnest(near) AS user_id) n
+            WHERE (owners IS NULL OR n.user_id <> ALL (owners)) AND moves.owner_room(due_type, n.user_id, cap, share) > 0
+            ORDER BY n.user_id <= turn, n.user_id);
+    END IF;
+    SELECT array_agg(l.id), (array_agg(l.user_id))[count(*)] INTO ids, served FROM (
+        SELECT c.id, c.user_id
+        FROM unnest(owners) o(user_id)
+        CROSS JOIN LATERAL (SELECT moves.owner_room(due_type, o.user_id, cap, share) AS room OFFSET 0) r
+        CROSS JOIN LATERAL (
+            SELECT d.id, d.user_id FROM connectors d
+            WHERE d.type = due_type AND d.user_id >= o.user_id AND (d.user_id, d.next_sync_at) <= (o.user_id, moment)
+                AND d.next_sync_at IS NOT NULL AND (refused IS NULL OR d.id <> ALL (refused))
+            ORDER BY d.user_id, d.next_sync_at
+            LIMIT least(r.room, CASE WHEN seen <= free THEN free ELSE (free - 1) / greatest(1, least(cardinality(owners), free)) + 1 END)
+            FOR UPDATE SKIP LOCKED) c
+        LIMIT free) l;
+    IF seen > free THEN
+        INSERT INTO owner_turns AS t (type, served) VALUES (due_type, coalesce(reached, served, looked_at, turn))
+            ON CONFLICT (type) DO UPDATE SET served = EXCLUDED.served WHERE t.served <> EXCLUDED.served;
+    END IF;
+    RETURN QUERY SELECT * FROM connectors c WHERE c.id = ANY (ids) ORDER BY c.next_sync_at;
+END $$;
+-- +goose StatementEnd
+
 -- +goose Down
+DROP FUNCTION moves.lock_by_owner(text, integer, integer, integer, timestamptz, integer[]);
+DROP FUNCTION moves.owners_in_turn(text, integer, integer, timestamptz, integer[], integer, integer);
+DROP FUNCTION moves.is_alone(text, integer);
+DROP FUNCTION moves.owner_room(text, integer, integer, integer);
+DROP TABLE owner_turns;
+DROP TRIGGER connectors_count_given ON connectors;
+DROP TRIGGER connectors_count_gone ON connectors;
+DROP TRIGGER connectors_count_added ON connectors;
+DROP FUNCTION connectors_count();
+DROP FUNCTION moves.count_connectors(integer, bigint);
+DROP TABLE owner_counts;
 DROP FUNCTION provider_quota_take(text, double precision, double precision, integer);
 DROP TABLE provider_quotas;
 DROP TRIGGER connector_secrets_forget ON connectors;

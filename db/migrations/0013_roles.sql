@@ -20,7 +20,7 @@ END $$;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA moves FROM PUBLIC;
 -- Who may call a trigger's function may put it on a temporary table, and it runs with the owner's rights there as well.
 REVOKE ALL ON FUNCTION connectors_user_insert(), connectors_user_update(), connectors_user_delete(),
-    connector_secrets_forget(), search_index_note(), provider_quota_take(text, double precision, double precision, integer)
+    connectors_count(), connector_secrets_forget(), search_index_note(), provider_quota_take(text, double precision, double precision, integer)
     FROM PUBLIC;
 GRANT USAGE ON SCHEMA moves TO echomind_scheduler, echomind_worker, echomind_semantic, echomind_console, echomind_subscriber;
 GRANT USAGE ON SCHEMA public TO echomind_scheduler, echomind_worker, echomind_semantic, echomind_console, echomind_subscriber,
@@ -40,7 +40,7 @@ END $$;
 -- +goose StatementEnd
 
 -- The scheduler sets PENDING.
-GRANT EXECUTE ON FUNCTION moves.lock_due(text, integer, integer, timestamptz, integer[]), moves.claim(jsonb, timestamptz),
+GRANT EXECUTE ON FUNCTION moves.lock_due(text, integer, integer, timestamptz, integer[], integer), moves.claim(jsonb, timestamptz),
     moves.lock_unplanned(integer), moves.plan(jsonb), moves.lock_passed(integer, bigint[]), moves.miss_passed(jsonb),
     moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz), moves.rescue(jsonb, interval, integer)
     TO echomind_scheduler;
@@ -87,6 +87,8 @@ GRANT UPDATE (name, type, user_id, scope, scope_id, config, refresh_freq_minutes
     trigger_requested_at, updated_by, updated_at) ON connectors TO echomind_console;
 GRANT DELETE ON connectors TO echomind_console;
 GRANT USAGE ON SEQUENCE connectors_id_seq TO echomind_console;
+GRANT SELECT, INSERT, UPDATE, DELETE ON owner_quotas TO echomind_console;
+GRANT SELECT ON owner_counts TO echomind_console;
 GRANT INSERT (name, default_refresh_minutes, max_concurrent_syncs), UPDATE (default_refresh_minutes, max_concurrent_syncs)
     ON connector_types TO echomind_console;
 -- `dlq replay` and `secrets rotate`.

@@ -121,7 +121,7 @@ type Trigger struct {
 }
 
 // Claim takes up to batch due connectors of a type, the longest due first, in one transaction: each gets a new session and an
-// open run. limit caps how many of the type are in flight, 0 = no cap. A row that cannot be claimed stays due, is said once,
+// open run. limit caps how many of the type are in flight, and then the places go from owner to owner; 0 = no cap. A row that cannot be claimed stays due, is said once,
 // and leaves its place to the next; it is tried again later.
 func (s *Scheduler) Claim(ctx context.Context, connectorType string, limit, batch int) ([]Trigger, error) {
 	for turn := 1; ; turn++ {
@@ -152,6 +152,7 @@ func (s *Scheduler) claim(
 ) (claimed []Trigger, refused int, err error) {
 	rows, err := s.queries.WithTx(tx).LockDue(ctx, dbgen.LockDueParams{
 		Type: connectorType, Cap: int32(limit), Batch: int32(batch), Refused: s.unclaimed.skipped(time.Now()),
+		Share: int32(s.config.OwnerSharePercent),
 	})
 	if err != nil || len(rows) == 0 {
 		return nil, 0, wrap("lock due connectors", err)

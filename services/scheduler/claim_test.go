@@ -185,8 +185,8 @@ func TestAStrayOpenRunDoesNotStopTheBatch(t *testing.T) {
 	s := setStage(t)
 	id, other := s.connector(nil), s.connector(nil)
 	stray := uuid.New()
-	s.exec(`INSERT INTO open_runs (id, connector_id, type, trigger, due_at, started_at, dispatched_at, config_version)
-		VALUES ($1, $2, 'web', 'new', now(), now(), now(), 1)`, stray, id)
+	s.exec(`INSERT INTO open_runs (id, connector_id, user_id, type, trigger, due_at, started_at, dispatched_at, config_version)
+		VALUES ($1, $2, 1, 'web', 'new', now(), now(), now(), 1)`, stray, id)
 	if claimed := s.claim(s.scheduler()); len(claimed) != 2 {
 		t.Fatalf("%d connectors were claimed, want both", len(claimed))
 	}

@@ -20,6 +20,9 @@ type Config struct {
 	// MaxConcurrentSyncs is how many connectors of one type may be PENDING or SYNCING at once; 0 = no cap. A row
 	// of connector_types may set another.
 	MaxConcurrentSyncs int `env:"SCHEDULER_MAX_CONCURRENT_SYNCS" envDefault:"5"`
+	// OwnerSharePercent is how many percent of a type's places one owner (user_id) may hold, at least one place, while others have
+	// connectors of the type, 1 to 100. A row of owner_quotas may give an owner another number.
+	OwnerSharePercent int `env:"SCHEDULER_OWNER_SHARE_PERCENT" envDefault:"80"`
 	// ClaimBatch is how many connectors one transaction claims.
 	ClaimBatch int `env:"SCHEDULER_CLAIM_BATCH" envDefault:"500"`
 	// WatchIntervalSeconds is the time between two looks for lost messages, and between two for lost workers, in
@@ -46,6 +49,7 @@ func (c Config) Validate() error {
 		c.Common.Validate(),
 		config.AtLeast("SCHEDULER_CHECK_INTERVAL_SECONDS", c.CheckIntervalSeconds, 1),
 		config.AtLeast("SCHEDULER_MAX_CONCURRENT_SYNCS", c.MaxConcurrentSyncs, 0),
+		c.checkOwnerShare(),
 		config.AtLeast("SCHEDULER_CLAIM_BATCH", c.ClaimBatch, 1),
 		config.AtLeast("SCHEDULER_WATCH_INTERVAL_SECONDS", c.WatchIntervalSeconds, 1),
 		config.AtLeast("SCHEDULER_LOST_GRACE_SECONDS", c.LostGraceSeconds, int((claimTimeout+publishTimeout)/time.Second)+1),
@@ -53,6 +57,13 @@ func (c Config) Validate() error {
 		c.checkForeignTimeout(),
 		c.Election.Validate(),
 	)
+}
+
+func (c Config) checkOwnerShare() error {
+	if c.OwnerSharePercent < 1 || c.OwnerSharePercent > 100 {
+		return fmt.Errorf("SCHEDULER_OWNER_SHARE_PERCENT=%d: must be 1 to 100", c.OwnerSharePercent)
+	}
+	return nil
 }
 
 func (c Config) checkForeignTimeout() error {

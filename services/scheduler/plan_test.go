@@ -44,8 +44,8 @@ func TestEverySlotOfACronScheduleThatItsUserTakesAwayIsMissed(t *testing.T) {
 			slot_at = planned_through + interval '1 minute' WHERE id = $1`,
 		"to be planned":   `UPDATE connectors SET needs_plan = true, next_sync_at = NULL, due_reason = NULL WHERE id = $1`,
 		"after a failure": `UPDATE connectors SET status = 'ERROR', next_sync_at = now() + interval '1 hour', due_reason = 'retry', failure_count = 1 WHERE id = $1`,
-		"in flight": `WITH r AS (INSERT INTO open_runs (id, connector_id, type, trigger, slot, due_at, started_at, dispatched_at, config_version)
-			SELECT gen_random_uuid(), id, type, 'schedule', planned_through, planned_through, now(), now(), config_version
+		"in flight": `WITH r AS (INSERT INTO open_runs (id, connector_id, user_id, type, trigger, slot, due_at, started_at, dispatched_at, config_version)
+			SELECT gen_random_uuid(), id, user_id, type, 'schedule', planned_through, planned_through, now(), now(), config_version
 			FROM connectors WHERE id = $1 RETURNING id)
 			UPDATE connectors SET status = 'PENDING', run_id = r.id, next_sync_at = NULL, due_reason = NULL, slot_at = NULL FROM r WHERE connectors.id = $1`,
 	} {

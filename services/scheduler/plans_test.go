@@ -57,7 +57,7 @@ func (s *stage) recorded() (*stage, *recorder) {
 func TestEveryLookUsesAnIndex(t *testing.T) {
 	s := setStage(t)
 	s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, last_sync_at)
-		SELECT 'c' || i, (ARRAY['web', 'file', 'teams'])[1 + i % 3], 1, 60, clock_timestamp() FROM generate_series(1, 100000) i`)
+		SELECT 'c' || i, (ARRAY['web', 'file', 'teams'])[1 + i % 3], 1 + i % 100, 60, clock_timestamp() FROM generate_series(1, 100000) i`)
 	s.exec(`INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, completed_at, status, config_version)
 		SELECT gen_random_uuid(), id, type, 'new', created_at, created_at,
 			created_at - make_interval(secs => id), 'completed', 1 FROM connectors`)
@@ -131,7 +131,7 @@ func TestALookReadsFewBuffersWhateverIsInFlight(t *testing.T) {
 		s.exec(`ALTER TABLE ` + table + ` SET (autovacuum_enabled = false)`)
 	}
 	s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, last_sync_at)
-		SELECT 'c' || i, (ARRAY['web', 'file', 'teams'])[1 + i % 3], 1, 60, clock_timestamp() FROM generate_series(1, 40000) i`)
+		SELECT 'c' || i, (ARRAY['web', 'file', 'teams'])[1 + i % 3], 1 + i % 100, 60, clock_timestamp() FROM generate_series(1, 40000) i`)
 	s.exec(`ANALYZE connectors, open_runs, workers, connector_types`)
 	s.exec(`INSERT INTO workers (id, expires_at) SELECT gen_random_uuid(), clock_timestamp() + interval '1 hour' FROM generate_series(1, 100)`)
 	// As they are claimed, but without the dead rows of a claim, which are vacuum's to remove.
@@ -141,9 +141,9 @@ func TestALookReadsFewBuffersWhateverIsInFlight(t *testing.T) {
 			CASE WHEN i % 2 = 0 THEN 'PENDING' ELSE 'SYNCING' END, gen_random_uuid() FROM generate_series(1, 20000) i`)
 	s.exec(`ALTER TABLE connectors ENABLE TRIGGER USER`)
 	s.exec(`WITH w AS (SELECT array_agg(id) AS ids FROM workers)
-		INSERT INTO open_runs (id, connector_id, type, trigger, due_at, started_at, dispatched_at, config_version,
+		INSERT INTO open_runs (id, connector_id, user_id, type, trigger, due_at, started_at, dispatched_at, config_version,
 			picked_up_at, try_id, worker_id)
-		SELECT run_id, id, type, 'schedule', now(), now(), clock_timestamp(), config_version,
+		SELECT run_id, id, user_id, type, 'schedule', now(), now(), clock_timestamp(), config_version,
 			CASE WHEN id % 2 = 1 THEN now() END, CASE WHEN id % 2 = 1 THEN gen_random_uuid() END,
 			CASE WHEN id % 2 = 1 THEN w.ids[1 + id % 100] END
 		FROM connectors, w WHERE run_id IS NOT NULL`)
@@ -169,10 +169,10 @@ func TestALookReadsFewBuffersWhateverIsInFlight(t *testing.T) {
 	}{
 		"types with nothing due":        {statement: "DueTypes", args: []any{nil}},
 		"types with something due":      {before: due, statement: "DueTypes", args: []any{nil}, rows: 1},
-		"nothing is due":                {statement: "LockDue", args: []any{nil, "web", 0, 500, nil}},
-		"one is due":                    {before: due, statement: "LockDue", args: []any{nil, "web", 0, 500, nil}, rows: 1},
-		"the cap is full":               {before: due, statement: "LockDue", args: []any{nil, "web", 5, 500, nil}},
-		"a cap of an idle type":         {statement: "LockDue", args: []any{nil, "onedrive", 5, 500, nil}},
+		"nothing is due":                {statement: "LockDue", args: []any{nil, "web", 0, 500, nil, 80}},
+		"one is due":                    {before: due, statement: "LockDue", args: []any{nil, "web", 0, 500, nil, 80}, rows: 1},
+		"the cap is full":               {before: due, statement: "LockDue", args: []any{nil, "web", 5, 500, nil, 80}},
+		"a cap of an idle type":         {statement: "LockDue", args: []any{nil, "onedrive", 5, 500, nil, 80}},
 		"no type has lost a message":    {statement: "PendingTypes", args: []any{nil, long}},
 		"no message is lost":            {statement: "Redispatch", args: []any{"file", nil, nil, nil, long, long, 500}},
 		"one message is lost":           {before: lost, statement: "Redispatch", args: []any{"teams", nil, nil, nil, long, long, 500}, rows: 1},

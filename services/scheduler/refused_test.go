@@ -112,8 +112,8 @@ func TestATypeThatPublishesNothingDoesNotKeepTheRoomForOneFromTheOthers(t *testi
 		"it is refused": func(s *stage) { s.refuses("open_runs", "1") },
 		"its cap is full": func(s *stage) {
 			s.exec(`UPDATE connector_types SET max_concurrent_syncs = 1 WHERE name = 'web'`)
-			s.exec(`INSERT INTO open_runs (id, connector_id, type, trigger, due_at, started_at, dispatched_at, config_version)
-				VALUES (gen_random_uuid(), 99, 'web', 'new', now(), now(), now(), 1)`)
+			s.exec(`INSERT INTO open_runs (id, connector_id, user_id, type, trigger, due_at, started_at, dispatched_at, config_version)
+				VALUES (gen_random_uuid(), 99, 1, 'web', 'new', now(), now(), now(), 1)`)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -123,7 +123,7 @@ func (s *stage) connector(columns row) int32 {
 func (s *stage) connectors(n int) {
 	s.Helper()
 	s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes)
-		SELECT 'c' || i, 'web', 1, 60 FROM generate_series(1, $1::int) i`, n)
+		SELECT 'c' || i, 'web', 1 + i / 10000, 60 FROM generate_series(1, $1::int) i`, n)
 }
 
 func (s *stage) exec(sql string, args ...any) {

@@ -16,7 +16,8 @@ SELECT c.id::integer AS id, c.user_id::integer AS user_id, c.scope::text AS scop
     c.state::jsonb AS state, c.listing, c.config_version::bigint AS config_version, c.next_sync_at::timestamptz AS next_sync_at,
     c.due_reason::text AS due_reason, c.slot_at, c.schedule_cron, c.time_zone::text AS time_zone,
     (SELECT coalesce(sqlc.narg('now')::timestamptz, clock_timestamp()))::timestamptz AS now
-FROM moves.lock_due(@type::text, @cap::integer, @batch::integer, sqlc.narg('now')::timestamptz, @refused::integer[]) c;
+FROM moves.lock_due(@type::text, @cap::integer, @batch::integer, sqlc.narg('now')::timestamptz, @refused::integer[],
+    @share::integer) c;
 
 -- name: Claim :one
 SELECT moves.claim(@claims::jsonb, @now::timestamptz)::integer;

@@ -147,6 +147,6 @@ VALUES
 	(gen_random_uuid(), 1, 'file', 'schedule', now() - interval '2 h', now() - interval '1 h',
 		NULL, NULL, now() - interval '1 h', 'missed', 'passed before it could be claimed', NULL, NULL, 0, 0, 3,
 		now() - interval '2 h', now() - interval '1 h', 1)`)
-	u.exec(`INSERT INTO open_runs (id, connector_id, type, trigger, due_at, started_at, dispatched_at, config_version)
-		VALUES (gen_random_uuid(), 1, 'file', 'manual', now() - interval '1 m', now() - interval '1 m', now() - interval '1 m', 1)`)
+	u.exec(`INSERT INTO open_runs (id, connector_id, user_id, type, trigger, due_at, started_at, dispatched_at, config_version)
+		VALUES (gen_random_uuid(), 1, 1, 'file', 'manual', now() - interval '1 m', now() - interval '1 m', now() - interval '1 m', 1)`)
 }

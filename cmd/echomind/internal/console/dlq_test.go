@@ -115,8 +115,8 @@ func TestDeadLettersAreFilteredAndPagedOver(t *testing.T) {
 	u := newTerminal(t).withStreams()
 	js := u.jetstream()
 	u.add("--refresh", "manual")
-	u.exec(`INSERT INTO open_runs (id, connector_id, type, trigger, due_at, started_at, dispatched_at, config_version)
-		VALUES ($1, 1, 'file', 'new', now(), now(), now(), 1)`, session)
+	u.exec(`INSERT INTO open_runs (id, connector_id, user_id, type, trigger, due_at, started_at, dispatched_at, config_version)
+		VALUES ($1, 1, 1, 'file', 'new', now(), now(), now(), 1)`, session)
 	for no := range int32(120) { // more than are read at once
 		u.letter(js, topology.DocumentSubject, part(2+no%2, int64(no), "a"))
 	}

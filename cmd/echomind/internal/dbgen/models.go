@@ -85,6 +85,8 @@ type ConnectorEvidence struct {
 	TypeCap            *int32
 	DueBefore          int64
 	InFlight           int64
+	OwnerInFlight      int64
+	OwnerCap           *int32
 	PendingBefore      int64
 	Fetching           int64
 	DispatchedSince    bool

@@ -69,7 +69,8 @@ SELECT c.id::integer AS id, c.user_id::integer AS user_id, c.scope::text AS scop
     c.state::jsonb AS state, c.listing, c.config_version::bigint AS config_version, c.next_sync_at::timestamptz AS next_sync_at,
     c.due_reason::text AS due_reason, c.slot_at, c.schedule_cron, c.time_zone::text AS time_zone,
     (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now
-FROM moves.lock_due($2::text, $3::integer, $4::integer, $1::timestamptz, $5::integer[]) c
+FROM moves.lock_due($2::text, $3::integer, $4::integer, $1::timestamptz, $5::integer[],
+    $6::integer) c
 `
 
 type LockDueParams struct {
@@ -78,6 +79,7 @@ type LockDueParams struct {
 	Cap     int32
 	Batch   int32
 	Refused []int32
+	Share   int32
 }
 
 type LockDueRow struct {
@@ -105,6 +107,7 @@ func (q *Queries) LockDue(ctx context.Context, arg LockDueParams) ([]LockDueRow,
 		arg.Cap,
 		arg.Batch,
 		arg.Refused,
+		arg.Share,
 	)
 	if err != nil {
 		return nil, err
