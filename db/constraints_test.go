@@ -24,6 +24,11 @@ var nonsense = map[string]struct{ before, sql string }{
 	"connector_types_refresh_range": {"", `INSERT INTO connector_types (name, default_refresh_minutes) VALUES ('a', -1)`},
 	"connector_types_cap_range":     {"", `INSERT INTO connector_types (name, max_concurrent_syncs) VALUES ('a', -1)`},
 
+	"owner_quotas_user_id_range":    {"", `INSERT INTO owner_quotas (user_id) VALUES (-1)`},
+	"owner_quotas_connectors_range": {"", `INSERT INTO owner_quotas (user_id, max_connectors) VALUES (1, -1)`},
+	"owner_quotas_syncs_range":      {"", `INSERT INTO owner_quotas (user_id, max_concurrent_syncs) VALUES (1, -1)`},
+	"owner_quotas_share_of_one":     {"", `UPDATE owner_quotas SET max_concurrent_syncs = 3 WHERE user_id = 0`},
+
 	"connectors_name_form":          {connector, `UPDATE connectors SET name = ''`},
 	"connectors_type_known":         {"", `INSERT INTO connectors (name, type, user_id) VALUES ('docs', 'ftp', 1)`},
 	"connectors_user_id_positive":   {connector, `UPDATE connectors SET user_id = 0`},

@@ -187,7 +187,7 @@ FROM runs;
 -- waiting or at work. Nothing of its configuration. Ask for one connector: the others of its type are counted for each row.
 CREATE VIEW connector_evidence AS
 SELECT clock_timestamp() AS seen_at,
-    c.id, c.name, c.type, c.status, c.status_message, c.failure_count, c.max_retries, c.refresh_freq_minutes, c.schedule_cron,
+    c.id, c.name, c.type, c.user_id, c.status, c.status_message, c.failure_count, c.max_retries, c.refresh_freq_minutes, c.schedule_cron,
     c.time_zone, c.needs_plan, c.next_sync_at, c.due_reason, c.trigger_requested_at, c.last_sync_at, c.docs_analyzed,
     r.id AS run_id, r.trigger, r.due_at, r.started_at, r.dispatched_at, r.dispatches, r.picked_up_at, r.try_id, r.worker_id,
     w.expires_at AS lease_expires_at, r.fetched_at, r.drain_seq, r.total, r.stored, r.whole, r.cut,
@@ -196,6 +196,10 @@ SELECT clock_timestamp() AS seen_at,
     (SELECT count(*) FROM open_runs o WHERE o.type = c.type) AS in_flight,
     (SELECT count(*) FROM open_runs o WHERE o.type = c.type AND o.user_id = c.user_id) AS owner_in_flight,
     (SELECT q.max_concurrent_syncs FROM owner_quotas q WHERE q.user_id = c.user_id) AS owner_cap,
+    EXISTS (SELECT FROM connectors o WHERE o.type = c.type AND o.next_sync_at IS NOT NULL AND o.user_id < c.user_id)
+        OR EXISTS (SELECT FROM connectors o WHERE o.type = c.type AND o.next_sync_at IS NOT NULL AND o.user_id > c.user_id)
+        OR EXISTS (SELECT FROM open_runs o WHERE o.type = c.type AND o.user_id < c.user_id)
+        OR EXISTS (SELECT FROM open_runs o WHERE o.type = c.type AND o.user_id > c.user_id) AS has_other_owners,
     (SELECT count(*) FROM open_runs o WHERE o.type = c.type AND o.picked_up_at IS NULL
         AND o.dispatched_at < r.dispatched_at) AS pending_before,
     (SELECT count(*) FROM open_runs o JOIN workers l ON l.id = o.worker_id WHERE o.type = c.type

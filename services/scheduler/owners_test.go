@@ -63,9 +63,9 @@ func TestOneOwnerHoldsNoMoreThanTheShareWhileAnotherMayCome(t *testing.T) {
 			scheduler := s.scheduler(func(cfg *Config) { cfg.MaxConcurrentSyncs, cfg.OwnerSharePercent = c.limit, c.share })
 			s.do(scheduler.Tick(t.Context()))
 			want(s, c.want, inFlightOf, 1)
-			s.of(7, 1, time.Second)
+			s.of(8, 1, time.Second)
 			s.do(scheduler.Tick(t.Context()))
-			want(s, min(1, c.limit-c.want), inFlightOf, 7)
+			want(s, min(1, c.limit-c.want), inFlightOf, 8)
 		})
 	}
 }

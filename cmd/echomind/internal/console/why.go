@@ -66,6 +66,7 @@ func settings() (evidence.Settings, error) {
 	err := config.Load(&cfg)
 	return evidence.Settings{
 		MaxConcurrent:  cfg.MaxConcurrentSyncs,
+		OwnerShare:     cfg.OwnerSharePercent,
 		CheckInterval:  time.Duration(cfg.CheckIntervalSeconds) * time.Second,
 		WatchInterval:  time.Duration(cfg.WatchIntervalSeconds) * time.Second,
 		LostGrace:      time.Duration(cfg.LostGraceSeconds) * time.Second,

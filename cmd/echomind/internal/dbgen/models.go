@@ -53,6 +53,7 @@ type ConnectorEvidence struct {
 	ID                 int32
 	Name               string
 	Type               string
+	UserID             int32
 	Status             string
 	StatusMessage      *string
 	FailureCount       int32
@@ -87,6 +88,7 @@ type ConnectorEvidence struct {
 	InFlight           int64
 	OwnerInFlight      int64
 	OwnerCap           *int32
+	HasOtherOwners     *bool
 	PendingBefore      int64
 	Fetching           int64
 	DispatchedSince    bool

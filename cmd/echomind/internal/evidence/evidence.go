@@ -15,6 +15,8 @@ import (
 type Settings struct {
 	// MaxConcurrent is the cap of a type that has none of its own; 0 = no cap.
 	MaxConcurrent int
+	// OwnerShare is how many percent of a type's places one owner may hold while others have connectors of it.
+	OwnerShare int
 	// CheckInterval is the longest time between two ticks.
 	CheckInterval time.Duration
 	// WatchInterval is the time between two looks for what is lost.
@@ -103,6 +105,7 @@ const (
 	SchedulerAway      Cause = "scheduler_away"
 	SchedulerIdle      Cause = "scheduler_idle"
 	CapFull            Cause = "cap_full"
+	OwnerFull          Cause = "owner_full"
 	DueNow             Cause = "due_now"
 	WaitsForSlot       Cause = "waits_for_slot"
 	ManualOnly         Cause = "manual_only"

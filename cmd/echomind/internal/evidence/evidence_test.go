@@ -17,7 +17,7 @@ import (
 )
 
 var defaults = evidence.Settings{
-	MaxConcurrent: 5, CheckInterval: time.Minute, WatchInterval: 5 * time.Second, LostGrace: 15 * time.Second,
+	MaxConcurrent: 5, OwnerShare: 80, CheckInterval: time.Minute, WatchInterval: 5 * time.Second, LostGrace: 15 * time.Second,
 	ForeignTimeout: 6 * time.Hour,
 }
 
@@ -172,6 +172,26 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 			w.due("10 minutes")
 			w.service("echomind-scheduler")
 		}, evidence.CapFull, false, []string{"at most 1"}},
+		{"its owner holds the share of one", func(w *world) {
+			w.others(4, "1 hour")
+			w.exec(`UPDATE open_runs SET user_id = 1`)
+			w.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, last_sync_at) VALUES ('of another', 'file', 7, 60, clock_timestamp())`)
+			w.due("10 minutes")
+			w.service("echomind-scheduler")
+		}, evidence.OwnerFull, false, []string{"4 of them of user 1, who may have 4", "owner_quotas"}},
+		{"its owner has a quota", func(w *world) {
+			w.exec(`INSERT INTO owner_quotas (user_id, max_concurrent_syncs) VALUES (1, 1)`)
+			w.others(1, "1 hour")
+			w.exec(`UPDATE open_runs SET user_id = 1`)
+			w.due("10 minutes")
+			w.service("echomind-scheduler")
+		}, evidence.OwnerFull, false, []string{"1 of them of user 1, who may have 1"}},
+		{"its owner is alone, and may have all", func(w *world) {
+			w.others(4, "1 hour")
+			w.exec(`UPDATE open_runs SET user_id = 1`)
+			w.due("1 second")
+			w.service("echomind-scheduler")
+		}, evidence.DueNow, false, []string{"4 file connectors in flight, at most 5"}},
 		{"the type has no cap", func(w *world) {
 			w.exec(`UPDATE connector_types SET max_concurrent_syncs = 0 WHERE name = 'file'`)
 			w.others(9, "1 hour")

@@ -62,6 +62,10 @@ func (x *explanation) due() {
 		most = fmt.Sprintf("at most %d", limit)
 	}
 	x.fact("%s in flight, %s; %d due before it", plural(c.InFlight, c.Type+" connector"), most, c.DueBefore)
+	places, bound := x.ownerPlaces(limit)
+	if bound {
+		x.fact("%d of them of user %d, who may have %d", c.OwnerInFlight, c.UserID, places)
+	}
 	seen, idle := x.scheduler()
 	if x.Streams.Unknown != nil {
 		x.fact("NATS: %v", x.Streams.Unknown)
@@ -76,6 +80,10 @@ func (x *explanation) due() {
 	case limit > 0 && c.InFlight >= int64(limit):
 		x.conclude(CapFull, fmt.Sprintf("as many %s connectors as may be are in flight", c.Type), fmt.Sprintf(
 			"each verdict among them lets the longest due one in; `echomind types add %s --max-concurrent N` allows more", c.Type))
+	case bound && c.OwnerInFlight >= int64(places):
+		x.conclude(OwnerFull, "it waits for its owner's places: the owner has as many connectors of the type in flight as one may have", fmt.Sprintf(
+			"each verdict among the owner's lets its longest due one in; SCHEDULER_OWNER_SHARE_PERCENT, or max_concurrent_syncs of user_id %d in owner_quotas, allows more",
+			c.UserID))
 	case c.DispatchedSince && c.DueBefore > 0:
 		x.conclude(DueNow, "others that are due for longer are dispatched before it", "the scheduler dispatches it in its turn")
 	case idle || age > x.Settings.CheckInterval+x.schedulerActive():
@@ -86,6 +94,18 @@ func (x *explanation) due() {
 		x.conclude(DueNow, "it became due a moment ago", "the scheduler dispatches it within moments, at the latest in "+
 			clock.Span(x.Settings.CheckInterval))
 	}
+}
+
+// ownerPlaces says how many of a type's places the owner may hold; bound is false where nothing but the cap counts.
+func (x *explanation) ownerPlaces(limit int) (places int, bound bool) {
+	c := x.Connector
+	switch {
+	case limit == 0:
+		return 0, false
+	case c.OwnerCap != nil:
+		return min(limit, int(*c.OwnerCap)), *c.OwnerCap > 0
+	}
+	return max(1, limit*x.Settings.OwnerShare/100), isTrue(c.HasOtherOwners)
 }
 
 func (x *explanation) disabled() {

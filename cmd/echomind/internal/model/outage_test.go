@@ -100,7 +100,7 @@ func (w *world) runEverything(t *testing.T, databaseURL string, handle worker.Ha
 	group, ctx := errgroup.WithContext(ctx)
 
 	s := scheduler.New(scheduler.Config{
-		Common: common, Enabled: true, CheckIntervalSeconds: 1, MaxConcurrentSyncs: limit, ClaimBatch: 100,
+		Common: common, Enabled: true, CheckIntervalSeconds: 1, MaxConcurrentSyncs: limit, OwnerSharePercent: 80, ClaimBatch: 100,
 		WatchIntervalSeconds: 1, LostGraceSeconds: 15, LeaseSeconds: shortLease, ForeignTimeout: 6 * time.Hour,
 	}, w.schedulers[0].servers, connect.NewProcess(w.schedulers[0].log))
 	group.Go(func() error { return s.Run(ctx) })

@@ -101,7 +101,7 @@ func (w *world) startScheduler(i int) {
 func schedulerConfig() scheduler.Config {
 	// No lease: after a death the model lets leases run out by SQL, and does not wait for one.
 	return scheduler.Config{
-		Enabled: true, MaxConcurrentSyncs: limit, ClaimBatch: 3, ForeignTimeout: 6 * time.Hour, LostGraceSeconds: 15,
+		Enabled: true, MaxConcurrentSyncs: limit, OwnerSharePercent: 80, ClaimBatch: 3, ForeignTimeout: 6 * time.Hour, LostGraceSeconds: 15,
 	}
 }
 
