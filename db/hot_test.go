@@ -32,6 +32,7 @@ var mayReadMore = []struct {
 	{"SELECT moves.", "a whole move, whose statements are counted one by one", 80},
 	{"SELECT c.connector_id::integer AS connector_id, c.type::text AS type, c.verdict", "moves.complete, as above", 80},
 	{"-- The types of which something is due", "walks over the index entries of what was claimed since the last vacuum, here everything", 150},
+	{"SELECT * FROM moves.lock_by_owner(", "what lock_due does of a capped type, whose statements are counted one by one", 80},
 	{"SELECT id, config_version FROM moves.lock_due(", "as above", 80},
 }
 

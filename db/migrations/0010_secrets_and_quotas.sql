@@ -205,12 +205,13 @@ $$;
 
 -- lock_due where the type has a cap, and `free` places: they go from owner to owner, the longest due of each first. Where more
 -- is due than has a place, those who are near are not all: so the turn goes on from the owner who was served last.
--- A sort would have the planner take all that is due of a type, or of an owner, for a few rows.
+-- A sort would have the planner take all that is due of a type, or of an owner, for a few rows; and compiling the hops, which it
+-- takes for many, takes twenty times as long as they do.
 -- +goose StatementBegin
 CREATE FUNCTION moves.lock_by_owner(
     due_type text, cap integer, free integer, share integer, moment timestamptz, refused integer[]
 ) RETURNS SETOF connectors
-    LANGUAGE plpgsql SET enable_sort = off AS $$
+    LANGUAGE plpgsql SET enable_sort = off SET jit = off AS $$
 DECLARE
     more      CONSTANT integer := 16;
     turn      integer := coalesce((SELECT t.served FROM owner_turns t WHERE t.type = due_type), 0);
