@@ -41,7 +41,7 @@ var allowed = map[string]struct {
 	"Release":                 {400, "a move, and rare: each process reads the catalogue for its first"},
 	"Advance":                 {200, "a move: the harness's own triggers look at what is stored at a checkpoint"},
 	"Known":                   {120, "a call of few rows, or none; each process reads the catalogue for its first"},
-	"LockDue":                 {100, "a call of a row or two, which counts what is in flight up to the cap"},
+	"LockDue":                 {150, "a call of a row or two, which counts what is in flight up to the cap, and asks whose turn it is"},
 	"Heartbeat":               {120, "the harness's own triggers watch the leases"},
 	"WriteDocuments":          {120, "the harness's own triggers write the history of documents"},
 	"DueTypes":                {100, "asks for each type, behind what was claimed since the last look"},

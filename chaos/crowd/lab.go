@@ -48,7 +48,7 @@ func (l *lab) add(ctx context.Context, connectorType string, n, milliseconds int
 	for left := n; left > 0; left -= added {
 		_, err := l.Pool.Exec(ctx, `
 			INSERT INTO connectors (name, type, user_id, config, refresh_freq_minutes)
-			SELECT $1 || ' ' || i, $1, 1,
+			SELECT $1 || ' ' || i, $1, 1 + i % 1000,
 				jsonb_build_object('seed', i, 'documents', 5, 'changes', 1, 'milliseconds', $3::int, 'mode', 'delta'), 0
 			FROM generate_series(1, $2) i`, connectorType, min(left, added), milliseconds)
 		if err != nil {

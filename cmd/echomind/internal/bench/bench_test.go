@@ -130,7 +130,7 @@ func newTicker(b *testing.B, connectors int) ticker {
 	require.NoError(b, err)
 	defer func() { require.NoError(b, conn.Close(ctx)) }()
 	_, err = conn.Exec(ctx, `INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, last_sync_at)
-		SELECT 'c' || i, (ARRAY['web','file','onedrive','google_drive','teams'])[1 + i % 5], 1, 1440, clock_timestamp()
+		SELECT 'c' || i, (ARRAY['web','file','onedrive','google_drive','teams'])[1 + i % 5], 1 + i % 5000, 1440, clock_timestamp()
 		FROM generate_series(1, $1) i`, connectors)
 	require.NoError(b, err)
 	_, err = conn.Exec(ctx, `ANALYZE connectors`)

@@ -66,7 +66,7 @@ func (p *program) cycles(connectorType string, n int) float64 {
 	var since time.Time
 	require.NoError(p.b, p.pool.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&since))
 	_, err := p.pool.Exec(ctx, `INSERT INTO connectors (name, type, user_id, refresh_freq_minutes)
-		SELECT 'c' || i, $1, 1, 0 FROM generate_series(1, $2) i`, connectorType, n)
+		SELECT 'c' || i, $1, 1 + i % 1000, 0 FROM generate_series(1, $2) i`, connectorType, n)
 	require.NoError(p.b, err)
 	var took float64
 	testkit.Eventually(p.b, 10*time.Minute, func() error {
@@ -89,7 +89,7 @@ func (p *program) standStill(n int) {
 	_, err := p.pool.Exec(ctx, `INSERT INTO connector_types (name, max_concurrent_syncs) VALUES ('nobodys', 0) ON CONFLICT DO NOTHING`)
 	require.NoError(p.b, err)
 	_, err = p.pool.Exec(ctx, `INSERT INTO connectors (name, type, user_id, refresh_freq_minutes)
-		SELECT 's' || i, 'nobodys', 1, 0 FROM generate_series(1, $1) i`, n)
+		SELECT 's' || i, 'nobodys', 1 + i % 1000, 0 FROM generate_series(1, $1) i`, n)
 	require.NoError(p.b, err)
 	testkit.Eventually(p.b, 10*time.Minute, func() error {
 		var waiting int

@@ -87,7 +87,7 @@ func (d dispatch) dispatch(b *testing.B, n int) float64 {
 	_, err := d.pool.Exec(ctx, `DELETE FROM connectors`)
 	require.NoError(b, err)
 	_, err = d.pool.Exec(ctx, `INSERT INTO connectors (name, type, user_id, refresh_freq_minutes)
-		SELECT 'c' || i, 'web', 1, 60 FROM generate_series(1, $1::int) i`, n)
+		SELECT 'c' || i, 'web', 1 + i % 1000, 60 FROM generate_series(1, $1::int) i`, n)
 	require.NoError(b, err)
 	stream, err := d.servers.Stream.Stream(ctx, topology.SyncStream)
 	require.NoError(b, err)
