@@ -264,6 +264,10 @@ BEGIN
         INSERT INTO owner_turns AS t (type, served) VALUES (due_type, coalesce(reached, served, looked_at, turn))
             ON CONFLICT (type) DO UPDATE SET served = EXCLUDED.served WHERE t.served <> EXCLUDED.served;
     END IF;
+    -- Places stay free, and something is due whose owner has enough, or that somebody holds.
+    IF coalesce(cardinality(ids), 0) < least(free, seen) THEN
+        UPDATE connector_types t SET waits = true WHERE t.name = due_type AND NOT t.waits;
+    END IF;
     RETURN QUERY SELECT * FROM connectors c WHERE c.id = ANY (ids) ORDER BY c.next_sync_at;
 END $$;
 -- +goose StatementEnd

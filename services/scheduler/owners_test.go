@@ -305,3 +305,12 @@ func TestTwoClaimersTakeTurnsByOneList(t *testing.T) {
 		}
 	}
 }
+
+func TestAVerdictOfAnOwnerWhoHoldsTheShareWakesTheScheduler(t *testing.T) {
+	s := setStage(t)
+	s.of(1, 100, time.Hour)
+	s.planned(7)
+	s.do(s.scheduler(func(cfg *Config) { cfg.MaxConcurrentSyncs, cfg.ClaimBatch = 10, 2 }).Tick(t.Context()))
+	want(s, 8, inFlightOf, 1)
+	want(s, true, `SELECT waits FROM connector_types WHERE name = 'web'`)
+}
