@@ -93,8 +93,8 @@ func addSynthetic(ctx context.Context, w *world.World, connectorType string, n, 
 	}
 	_, err := w.Pool.Exec(ctx, `
 		INSERT INTO connectors (name, type, user_id, config, refresh_freq_minutes, schedule_cron, last_sync_at)
-		SELECT n, $1, 1, c::jsonb, f, s, clock_timestamp() - age
-		FROM unnest($2::text[], $3::text[], $4::integer[], $5::text[], $6::interval[]) AS u (n, c, f, s, age)`,
+		SELECT n, $1, 1 + i % 5, c::jsonb, f, s, clock_timestamp() - age
+		FROM unnest($2::text[], $3::text[], $4::integer[], $5::text[], $6::interval[]) WITH ORDINALITY AS u (n, c, f, s, age, i)`,
 		connectorType, names, configs, refreshes, crons, ages)
 	if err != nil {
 		return wrap("add connectors of type "+connectorType, err)

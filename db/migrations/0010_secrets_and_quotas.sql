@@ -218,19 +218,14 @@ DECLARE
     seen      integer;
     near      integer[];
     owners    integer[];
-    looked_at integer;
-    reached   integer;
     ids       integer[];
-    served    integer;
+    looked_at integer; reached integer; served integer;
 BEGIN
     share := greatest(1, cap::bigint * share / 100);
     SELECT count(*), array_agg(DISTINCT d.user_id) INTO seen, near FROM (
         SELECT c.user_id FROM connectors c
         WHERE c.type = due_type AND c.next_sync_at <= moment AND (refused IS NULL OR c.id <> ALL (refused))
         ORDER BY c.next_sync_at LIMIT free + more) d;
-    IF seen = 0 THEN
-        RETURN;
-    END IF;
     IF cardinality(near) = 1 AND moves.is_alone(due_type, near[1]) THEN
         share := cap;
     ELSIF seen = free + more THEN
