@@ -10,6 +10,8 @@ TOOLS    := $(CURDIR)/bin/tools
 BUF      := $(TOOLS)/buf
 SQLC     := $(TOOLS)/sqlc
 LINT     := $(TOOLS)/golangci-lint
+SBOM     := $(TOOLS)/cyclonedx-gomod
+VULNCHECK := $(TOOLS)/govulncheck
 CHAOS    := bin/chaos
 # Its tests need a real kube-apiserver, so it is no part of the workspace.
 ELECTION := tools/kube/election
@@ -135,7 +137,8 @@ generate: $(BUF) $(SQLC) $(TOOLS)/protoc-gen-go ## regenerate what is generated
 	go run ./internal/observability/cmd/dashboards helm/echomind/files/dashboards
 	cd $(CHART) && GOWORK=off go run ./generate $(CURDIR)
 
-verify: generate lint race ## regenerate and prove the tree clean, lint, vet, race detector
+verify: generate lint race ## regenerate and prove the tree clean, lint, vet, modules as go.sum has them, race detector
+	go mod verify
 	@test -z "$$(git status --porcelain -- $(GENERATED))" || \
 		{ git status --short -- $(GENERATED); git --no-pager diff -- $(GENERATED) | head -50; \
 		echo "generated files are not current: run make generate and commit"; exit 1; }
@@ -150,7 +153,23 @@ lint: $(BUF) $(SQLC) $(LINT) ## lint protos, SQL and Go
 	for m in $(MODULES); do (cd $$m && GOWORK=off go build ./...); done
 	for m in $(MODULES) $(ELECTION) $(CHART); do (cd $$m && GOWORK=off go mod tidy -diff) || { echo "run make tidy"; exit 1; }; done
 	$(LINT) run $(addsuffix /...,$(addprefix ./,$(filter-out .,$(MODULES)))) ./...
-	for m in $(ELECTION) $(CHART); do (cd $$m && GOWORK=off $(LINT) run ./...); done
+	for m in $(ELECTION) $(CHART) tools/licences; do (cd $$m && GOWORK=off $(LINT) run ./...); done
+	GOWORK=off go run -C tools/licences . -check $(CURDIR)/docs/licences.md $(addprefix $(CURDIR)/,$(MODULES))
+
+licences: ## list the direct dependencies with their licences and newest releases (network)
+	GOWORK=off go run -C tools/licences . $(addprefix $(CURDIR)/,$(MODULES)) > docs/licences.md.new
+	mv docs/licences.md.new docs/licences.md
+
+vulncheck: $(VULNCHECK) ## look the code up in Go's database of vulnerabilities (network)
+	for m in $(MODULES); do (cd $$m && $(VULNCHECK) ./...) || \
+		{ rc=$$?; [ $$rc = 3 ] || echo "$$m was not looked at: this needs the network, to read vuln.go.dev"; exit $$rc; }; done
+
+# The binaries are those of the images: the same flags, each with the versions of its own module.
+sbom: $(SBOM) ## what is in each program and its image, as CycloneDX, into bin/sbom/
+	mkdir -p bin/sbom
+	for p in $(PROGRAMS); do n=$$(basename $$p); \
+		(cd $$p && GOWORK=off CGO_ENABLED=0 go build -trimpath -tags timetzdata -ldflags '-s -w -buildid=' -o $(CURDIR)/bin/sbom/ .); \
+		$(SBOM) bin -json -noserial -notimestamp -std -version $(VERSION) -output bin/sbom/$$n.cdx.json bin/sbom/$$n; rm bin/sbom/$$n; done
 
 tidy: ## bring every go.mod up to date
 	for m in $(MODULES) $(ELECTION) $(CHART); do (cd $$m && GOWORK=off go mod tidy); done
@@ -163,6 +182,10 @@ $(SQLC): tools/sqlc/go.sum
 	cd tools/sqlc && GOWORK=off go build -o $@ github.com/sqlc-dev/sqlc/cmd/sqlc
 $(LINT): tools/golangci-lint/go.sum
 	cd tools/golangci-lint && GOWORK=off go build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(SBOM): tools/sbom/go.sum
+	cd tools/sbom && GOWORK=off go build -o $@ github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
+$(VULNCHECK): tools/govulncheck/go.sum
+	cd tools/govulncheck && GOWORK=off go build -o $@ golang.org/x/vuln/cmd/govulncheck
 $(TOOLS)/helm: tools/helm/go.sum
 	cd tools/helm && GOWORK=off go build -o $@ helm.sh/helm/v4/cmd/helm
 $(TOOLS)/protoc-gen-go: tools/protoc-gen-go/go.sum
@@ -180,4 +203,4 @@ clean: ## remove what was built; data/ stays
 	rm -rf bin
 
 
-.PHONY: images up test-compose help build run demo test test-upgrade test-kube test-helm test-drive-mock test-node race test-alerts chaos chaos-failover chaos-cluster chaos-crowd chaos-mutants chaos-build recovery bench bench-short generate verify lint tidy tools clean
+.PHONY: images up test-compose help build run demo test test-upgrade test-kube test-helm test-drive-mock test-node race test-alerts chaos chaos-failover chaos-cluster chaos-crowd chaos-mutants chaos-build recovery bench bench-short generate verify lint licences vulncheck sbom tidy tools clean
