@@ -121,7 +121,7 @@ chaos-build:
 	go build -tags chaos -overlay $(CHAOS)/clock/overlay.json -o $(CHAOS)/ $(SERVICES) ./chaos/cmd/synthetic github.com/nats-io/nats-server/v2
 	go build -o $(CHAOS)/ ./chaos/cmd/chaos ./chaos/cmd/mutants ./services/semantic/internal/qdrant/standin/cmd/qdrant
 
-bench: build ## the figures of the README, as benchmarks
+bench: build ## the figures of docs/performance.md, as benchmarks
 	go test -p 1 -run '^$$' -bench . -benchtime 1x -timeout 30m ./cmd/echomind/internal/bench ./services/semantic ./services/chunker/files
 
 bench-short: ## the same on a small scale, so that they cannot rot

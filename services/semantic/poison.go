@@ -137,7 +137,7 @@ func (s *Semantic) letter(ctx context.Context, d delivery, why error, tries int)
 					"err", errors.Join(why, err))
 				return true
 			}
-			s.logOf(d).Error("a message was given up; look at the stream of dead letters", "err", why)
+			s.logOf(d).Error("a message was given up; `echomind dlq list` shows it", "err", why)
 			return true
 		}
 		s.logOf(d).Warn("a dead letter waits for the broker", "err", err)

@@ -33,7 +33,7 @@ func documents(f *finder) *cobra.Command {
 		Use:   "documents ID",
 		Short: "List the documents of a connector, and why those that failed did",
 		Long: `List the documents of a connector by their names in the source, with what became of each: stored; failed, and why: it
-is fetched again at the next sync; deleted, not swept yet; partial, some part of it is on its way.`,
+is tried again at the next sync or, where the reason lies in its content, when that changes; deleted, not swept yet; partial, some part of it is on its way.`,
 		Example: "  echomind documents 3 --failed\n  echomind documents 3 --limit 1000 -o json",
 		Args:    idArgument,
 	}
