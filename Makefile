@@ -127,6 +127,10 @@ bench: build ## the figures of docs/performance.md, as benchmarks
 bench-short: ## the same on a small scale, so that they cannot rot
 	go test -short -run '^$$' -bench . -benchtime 1x ./cmd/echomind/internal/bench ./sdk/chunk ./services/semantic ./services/semantic/embed ./services/chunker/files ./internal/confine
 
+fuzz: ## every fuzz target for FUZZ_MINUTES=60, or those of FUZZ=a name; what fails is kept in its testdata
+	for file in $$(git grep -l '^func Fuzz$(FUZZ)' -- '*_test.go'); do for target in $$(sed -n 's/^func \(Fuzz$(FUZZ)[A-Za-z]*\).*/\1/p' $$file); do \
+		go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(or $(FUZZ_MINUTES),60)m -fuzzminimizetime 20x ./$$(dirname $$file); done; done
+
 generate: $(BUF) $(SQLC) $(TOOLS)/protoc-gen-go ## regenerate what is generated
 	$(BUF) format -w
 	$(BUF) generate
@@ -203,4 +207,4 @@ clean: ## remove what was built; data/ stays
 	rm -rf bin
 
 
-.PHONY: images up test-compose help build run demo test test-upgrade test-kube test-helm test-drive-mock test-node race test-alerts chaos chaos-failover chaos-cluster chaos-crowd chaos-mutants chaos-build recovery bench bench-short generate verify lint licences vulncheck sbom tidy tools clean
+.PHONY: images up test-compose help build run demo test test-upgrade test-kube test-helm test-drive-mock test-node race test-alerts chaos chaos-failover chaos-cluster chaos-crowd chaos-mutants chaos-build recovery bench bench-short fuzz generate verify lint licences vulncheck sbom tidy tools clean
