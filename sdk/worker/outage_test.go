@@ -260,10 +260,12 @@ func TestAnOutageOfTheBrokerThatIsLongerThanARunMayTakeFailsNothing(t *testing.T
 	f.measures("worker_publish_retries_total", 6) // after 0.1, 0.2, 0.4, 0.8, 1.6 and 2 s
 	require.Greater(t, time.Since(began), maxWork)
 	f.is(c, `status = 'SYNCING' AND drain_seq IS NULL`)
+	f.says("documents wait to be published")
 	full.MaxMsgs = -1
 	_, err = f.js.UpdateStream(ctx, full)
 	require.NoError(t, err)
 	f.settled(c)
 	f.is(c, drains)
 	f.whole(c, 2)
+	f.says("no document waits to be published any more")
 }

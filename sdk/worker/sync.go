@@ -37,7 +37,7 @@ func (w *Worker) sync(
 	run := &Run{
 		request: request, try: try, clock: clock, log: log, queries: w.queries, patience: w.queryTimeout,
 		outbox: newOutbox(running, handling, try, w.connectorType, w.servers.Stream, w.servers.Tracer, w.heart.gate, clock, w.metrics,
-			w.config),
+			w.stall, w.config),
 	}
 	began := time.Now()
 	err, returned := w.call(ctx, handling, run)

@@ -75,6 +75,7 @@ type Worker struct {
 	queries       *dbgen.Queries
 	heart         *heart // of the present Run
 	metrics       *metrics
+	stall         *stall
 	log           *slog.Logger
 }
 
@@ -88,11 +89,14 @@ func New(
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	log := process.Log.With("type", connectorType)
+	stall := &stall{log: log}
+	process.Ready.Note("worker.documents."+connectorType, stall.String)
 	return &Worker{
 		connectorType: connectorType, handle: handle, config: cfg, servers: servers,
 		maxRun: time.Duration(cfg.MaxRunMinutes) * time.Minute, stuckAfter: stuckAfter, queryTimeout: queryTimeout,
 		lifecycle: lifecycle.New(servers.Pool), queries: dbgen.New(servers.Pool),
-		metrics: newMetrics(process.Metrics, connectorType, cfg.Slots), log: process.Log.With("type", connectorType),
+		metrics: newMetrics(process.Metrics, connectorType, cfg.Slots), stall: stall, log: log,
 	}, nil
 }
 

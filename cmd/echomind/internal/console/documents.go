@@ -47,9 +47,10 @@ is tried again at the next sync or, where the reason lies in its content, when t
 		}
 		id := mustID(args)
 		p := dbgen.ListDocumentsParams{ConnectorID: id, After: *after, Page: int32(*limit) + 1}
+		none := "no documents"
 		if *failed {
 			status := "failed"
-			p.Status = &status
+			p.Status, none = &status, "no failed documents"
 		}
 		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
 			if _, err := connectorByID(c.Context(), pool, id); err != nil {
@@ -70,15 +71,15 @@ is tried again at the next sync or, where the reason lies in its content, when t
 					Chunks: d.ChunkCount, UpdatedAt: d.UpdatedAt.UTC(),
 				}
 			}
-			return out.show(c.OutOrStdout(), views, func(w io.Writer) error { return printDocuments(w, views, more) })
+			return out.show(c.OutOrStdout(), views, func(w io.Writer) error { return printDocuments(w, views, none, more) })
 		})
 	}
 	return c
 }
 
-func printDocuments(w io.Writer, found []document, more bool) error {
+func printDocuments(w io.Writer, found []document, none string, more bool) error {
 	if len(found) == 0 {
-		_, err := fmt.Fprintln(w, "no documents")
+		_, err := fmt.Fprintln(w, none)
 		return err
 	}
 	now := time.Now()
