@@ -37,8 +37,9 @@ func newUsers(configuration, dir string) (*Users, error) {
 	const variable = "NATS_HARNESS_PASSWORD"
 	changed := string(text)
 	for before, after := range map[string]string{
-		"http_port: 8222\n": "\n", // several harnesses may run at once
-		"    users: [\n":    "    users: [\n      { user: " + harness + ", password: $" + variable + " }\n",
+		"http_port: 8222\n":        "\n", // several harnesses may run at once
+		"  store_dir: \"/data\"\n": "",   // each server is told its own
+		"    users: [\n":           "    users: [\n      { user: " + harness + ", password: $" + variable + " }\n",
 	} {
 		if strings.Count(changed, before) != 1 {
 			return nil, fmt.Errorf("%s does not have %q once: tell the harness what stands there now", configuration, strings.TrimSpace(before))
