@@ -116,7 +116,7 @@ func attacks() []attack {
 		{name: "bombs in files", what: "files failed alone", count: failedDocuments, connectors: func(o *owner) []connector {
 			return many(3, connector{"file", o.files("bombs", nil)})
 		}},
-		{name: "bombs in pages", what: "pages failed alone", count: failedDocuments, connectors: func(o *owner) []connector {
+		{name: "bombs in pages", what: "requests", count: asked(func(s *sites) *site { return s.explosive }), connectors: func(o *owner) []connector {
 			return many(3, connector{"web", map[string]any{"url": o.sites.explosive.url}})
 		}},
 		{name: "globs", what: "runs ended", count: endedRuns, connectors: func(o *owner) []connector {
@@ -242,7 +242,22 @@ func (l *lab) felt(ctx context.Context, a attack) (felt, error) {
 	if err == nil {
 		f.n, err = a.count(ctx, l, since, a.name)
 	}
+	if err == nil {
+		f.runs, err = l.verdicts(ctx, a.name)
+	}
 	return f, wrap("count what came of "+a.name, err)
+}
+
+// verdicts are how many runs of an attack's connectors ended how.
+func (l *lab) verdicts(ctx context.Context, name string) (string, error) {
+	var said *string
+	err := l.Pool.QueryRow(ctx, `SELECT string_agg(n || ' ' || verdict, ', ' ORDER BY n DESC) FROM (
+		SELECT count(*) AS n, CASE r.status WHEN 'failed' THEN r.reason ELSE r.status END AS verdict
+		FROM runs r JOIN connectors c ON c.id = r.connector_id WHERE c.user_id = $1 AND c.name = $2 GROUP BY 2) v`, mallory, name).Scan(&said)
+	if said == nil {
+		return "no run has ended", err
+	}
+	return *said, err
 }
 
 func (l *lab) count(ctx context.Context, query string, args ...any) (n int, err error) {
@@ -275,4 +290,4 @@ func asked(which func(*sites) *site) func(context.Context, *lab, time.Time, stri
 	}
 }
 
-func (f felt) String() string { return fmt.Sprintf("%d %s, %d wait for a place", f.n, f.what, f.waits) }
+func (f felt) String() string { return fmt.Sprintf("%d %s; %s; %d connectors wait for a place", f.n, f.what, f.runs, f.waits) }

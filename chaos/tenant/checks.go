@@ -3,7 +3,9 @@ package tenant
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/proto"
@@ -21,8 +23,14 @@ func (l *lab) check(ctx context.Context) error {
 	if err := l.last(ctx); err != nil {
 		return err
 	}
-	l.findings = append(l.findings, l.atRest(ctx), l.alive())
-	l.ends = l.StopPrograms()
+	atRest, alive := l.atRest(ctx), l.alive()
+	for _, p := range l.Processes {
+		l.peaks = append(l.peaks, fmt.Sprintf("%s %s", p.Name, peak(p.PID())))
+	}
+	for _, end := range l.StopPrograms() {
+		violated(&alive, "%s", end)
+	}
+	l.findings = append(l.findings, atRest, alive)
 	all, err := l.chunks(ctx)
 	if err != nil {
 		return err
@@ -74,10 +82,18 @@ func (l *lab) alive() audit.Finding {
 			violated(&f, "%s was process %d and is %d", p.Name, l.pids[p.Name], now)
 		}
 	}
-	for _, end := range l.ends {
-		violated(&f, "%s", end)
-	}
 	return f
+}
+
+// peak is the most memory that a process has had, where the system says so.
+func peak(pid int) string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	_, after, found := strings.Cut(string(text), "VmHWM:")
+	if err != nil || !found {
+		return "?"
+	}
+	line, _, _ := strings.Cut(after, "\n")
+	return strings.Join(strings.Fields(line), " ")
 }
 
 // completed holds the ledger of the others against what their sources are: nothing of them ever fails.

@@ -18,7 +18,7 @@ const (
 	owners      = 10
 	documentsOf = 4
 	// every is the time between two changes that the others make. A refresh is a minute at least, so that their users ask.
-	every = 150 * time.Millisecond
+	every = 100 * time.Millisecond
 )
 
 // ordinary is a connector of somebody who wishes nobody ill.

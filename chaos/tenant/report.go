@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/echomind/sync/chaos/audit"
@@ -46,6 +47,7 @@ func (l *lab) write(out io.Writer) bool {
 	if !kept {
 		verdict = "NOT KEPT"
 	}
+	say("\nmost memory of each program: %s\n", strings.Join(l.peaks, ", "))
 	say("\nothers' p99 from due to completed: %.2fs quiet, %.2fs under all attacks, %.1f times; the bound is %.1f times: %s\n\n",
 		quantile(calm.took[""], 0.99).Seconds(), quantile(worst.took[""], 0.99).Seconds(), times(worst, calm, ""), bound, verdict)
 	audit.WriteTable(out, l.findings)

@@ -30,6 +30,8 @@ type felt struct {
 	attack string
 	what   string
 	n      int
+	// runs are its connectors' by verdict.
+	runs string
 	// waits is how many of its connectors waited for a place at the end.
 	waits int
 }

@@ -50,7 +50,7 @@ const (
 	grace = 15 * time.Second
 	// restTimeout is how long everything may take to be at rest once the hostile owner is gone.
 	restTimeout = 2 * time.Minute
-	// place is how many connectors of a type may be in flight by default.
+	// places is how many connectors of a type may be in flight by default.
 	places = 5
 )
 
@@ -79,7 +79,8 @@ type lab struct {
 	pids      map[string]int
 	stretches []stretch
 	findings  []audit.Finding
-	ends      []string
+	// peaks are the programs' memory at its most.
+	peaks []string
 }
 
 // Measure plays it, prints the figures and the checks, and says whether everything held.
