@@ -135,7 +135,7 @@ func attacks() []attack {
 		{name: "a flood of connectors", what: "connectors came", count: came, work: (*owner).floods, connectors: func(o *owner) []connector {
 			return many(flood, connector{"file", o.files("small", nil)})
 		}},
-		{name: "forged envelopes", what: "messages were forged", count: forgeries, work: (*owner).forge, connectors: func(o *owner) []connector {
+		{name: forging, what: "messages were forged", count: forgeries, work: (*owner).forge, connectors: func(o *owner) []connector {
 			return many(2, connector{"file", o.files("names", nil)})
 		}},
 		{name: "sites that never answer", what: "requests", count: asked(func(s *sites) *site { return s.mute }), connectors: func(o *owner) []connector {
@@ -252,7 +252,7 @@ func (l *lab) felt(ctx context.Context, a attack) (felt, error) {
 func (l *lab) verdicts(ctx context.Context, name string) (string, error) {
 	var said *string
 	err := l.Pool.QueryRow(ctx, `SELECT string_agg(n || ' ' || verdict, ', ' ORDER BY n DESC) FROM (
-		SELECT count(*) AS n, CASE r.status WHEN 'failed' THEN r.reason ELSE r.status END AS verdict
+		SELECT count(*) AS n, CASE r.status WHEN 'failed' THEN r.reason || ': ' || left(r.error_message, 60) ELSE r.status END AS verdict
 		FROM runs r JOIN connectors c ON c.id = r.connector_id WHERE c.user_id = $1 AND c.name = $2 GROUP BY 2) v`, mallory, name).Scan(&said)
 	if said == nil {
 		return "no run has ended", err
@@ -290,4 +290,6 @@ func asked(which func(*sites) *site) func(context.Context, *lab, time.Time, stri
 	}
 }
 
-func (f felt) String() string { return fmt.Sprintf("%d %s; %s; %d connectors wait for a place", f.n, f.what, f.runs, f.waits) }
+func (f felt) String() string {
+	return fmt.Sprintf("%d %s; %s; %d connectors wait for a place", f.n, f.what, f.runs, f.waits)
+}

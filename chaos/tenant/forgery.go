@@ -21,6 +21,8 @@ import (
 const (
 	// lie is a word that stands in every forged document and nowhere else.
 	lie = "mallorywashere"
+	// forging is the attack's name, and that of the forger's own connectors.
+	forging = "forged envelopes"
 	// pace is the time between two forgeries.
 	pace         = 20 * time.Millisecond
 	forgeTimeout = 5 * time.Second
@@ -121,13 +123,13 @@ func ignoreEnd(ctx context.Context, err error) error {
 	return wrap("forge", err)
 }
 
-// runOf is the envelope of a run: of the owner's own, or of another's, whose try nobody learns. Where none is open, one that
-// might have been.
+// runOf is the envelope of a run: of the forger's own, or of another's, whose try nobody learns. Where none is open, one that
+// might have been. A run that is lied about with its own try ends: the other attacks' are left alone.
 func (o *owner) runOf(ctx context.Context, own bool) (envelope, error) {
 	e := envelope{session: uuid.NewString(), try: uuid.NewString(), number: 1 + rand.Int64N(3)}
 	err := o.Pool.QueryRow(ctx, `SELECT c.id, coalesce(r.id, $3)::text, coalesce(CASE WHEN $2 THEN r.try_id END, $4)::text, c.config_version
 		FROM connectors c LEFT JOIN open_runs r ON r.connector_id = c.id
-		WHERE (c.user_id = $1) = $2 ORDER BY r.try_id IS NULL, random() LIMIT 1`, mallory, own, e.session, e.try).
+		WHERE CASE WHEN $2 THEN c.user_id = $1 AND c.name = $5 ELSE c.user_id <> $1 END ORDER BY r.try_id IS NULL, random() LIMIT 1`, mallory, own, e.session, e.try, forging).
 		Scan(&e.connector, &e.session, &e.try, &e.version)
 	return e, err
 }
