@@ -14,8 +14,8 @@ import (
 // stretch is a time in which the others do what they always do, and what became of it.
 type stretch struct {
 	name string
-	// took are the times from due to completed of what became due in it, by type; "" = all of them.
-	took map[string][]time.Duration
+	// runs are what became due in it and completed, by type; "" = all of them.
+	runs map[string][]run
 	// waiting is how many of the others were due or in flight at its end.
 	waiting int
 	// load is the machine's, averaged over a minute.
@@ -24,6 +24,9 @@ type stretch struct {
 	since time.Time
 	until time.Time
 }
+
+// run is how long a run of the others took from due to completed, and from each of its steps to the next.
+type run struct{ took, place, worker, read, store time.Duration }
 
 // felt is what came of an attack.
 type felt struct {
@@ -39,7 +42,7 @@ type felt struct {
 // stretch lets the others live for a while under some attacks. Then the hostile owner's connectors are taken away, and what the
 // others had asked for meanwhile comes to its end.
 func (l *lab) stretch(ctx context.Context, name string, length time.Duration, under []attack) error {
-	s := stretch{name: name, took: map[string][]time.Duration{}}
+	s := stretch{name: name, runs: map[string][]run{}}
 	l.Log.Info("a stretch begins", "name", name)
 	if err := l.Pool.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&s.since); err != nil {
 		return wrap("ask for the time", err)
@@ -72,7 +75,7 @@ func (l *lab) stretch(ctx context.Context, name string, length time.Duration, un
 		return err
 	}
 	l.stretches = append(l.stretches, s)
-	l.Log.Info("a stretch is over", "name", name, "runs", len(s.took[""]), "p50", quantile(s.took[""], 0.5), "p99", quantile(s.took[""], 0.99),
+	l.Log.Info("a stretch is over", "name", name, "runs", len(s.runs[""]), "p99", s.p99(""),
 		"waiting", s.waiting, "load", s.load)
 	return nil
 }
@@ -119,15 +122,16 @@ func (l *lab) lived(ctx context.Context, length time.Duration, under []attack) e
 
 // collect reads what became of what was due in a stretch.
 func (l *lab) collect(ctx context.Context, s *stretch) error {
-	rows, err := l.Pool.Query(ctx, `SELECT type, completed_at - due_at FROM runs
+	rows, err := l.Pool.Query(ctx, `SELECT type, completed_at - due_at, started_at - due_at, picked_up_at - started_at,
+			coalesce(fetched_at, completed_at) - picked_up_at, completed_at - coalesce(fetched_at, completed_at) FROM runs
 		WHERE connector_id = ANY ($1) AND due_at >= $2 AND due_at < $3 AND status IN ('completed', 'skipped')`, l.ids(), s.since, s.until)
 	if err != nil {
 		return wrap("read the ledger", err)
 	}
 	var kind string
-	var took time.Duration
-	_, err = pgx.ForEachRow(rows, []any{&kind, &took}, func() error {
-		s.took[kind], s.took[""] = append(s.took[kind], took), append(s.took[""], took)
+	var r run
+	_, err = pgx.ForEachRow(rows, []any{&kind, &r.took, &r.place, &r.worker, &r.read, &r.store}, func() error {
+		s.runs[kind], s.runs[""] = append(s.runs[kind], r), append(s.runs[""], r)
 		return nil
 	})
 	return wrap("read the ledger", err)

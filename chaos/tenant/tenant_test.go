@@ -54,8 +54,8 @@ func TestTheBoundCountsWhereItIsToldTo(t *testing.T) {
 	t.Parallel()
 	l := &lab{
 		stretches: []stretch{
-			{name: "quiet", took: map[string][]time.Duration{"": {time.Second}}},
-			{name: "all attacks", took: map[string][]time.Duration{"": {1500 * time.Millisecond}}},
+			{name: "quiet", runs: map[string][]run{"": {{took: time.Second}}}},
+			{name: "all attacks", runs: map[string][]run{"": {{took: 1500 * time.Millisecond}}}},
 		},
 		findings: []audit.Finding{{Promise: 1, Checked: 1}},
 	}
@@ -63,7 +63,7 @@ func TestTheBoundCountsWhereItIsToldTo(t *testing.T) {
 	out := &strings.Builder{}
 	require.True(t, l.write(out))
 	require.Contains(t, out.String(), "1.5 times; the bound is 1.5 times: kept")
-	l.stretches[1].took[""][0] += time.Second
+	l.stretches[1].runs[""][0].took += time.Second
 	require.False(t, l.write(out))
 	require.Contains(t, out.String(), "2.5 times; the bound is 1.5 times: NOT KEPT")
 	l.cfg.Strict = false
