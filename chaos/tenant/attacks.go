@@ -46,7 +46,7 @@ type connector struct {
 	config map[string]any
 }
 
-// owner is who does it, with the rights of a user in Postgres and of a worker in NATS.
+// owner is who does it: by plain SQL on connectors, as a console would, and with a worker's rights in NATS.
 type owner struct {
 	*world.World
 	sites  *sites
@@ -55,7 +55,7 @@ type owner struct {
 	forged int
 }
 
-func newOwner(w *world.World) (*owner, error) {
+func newOwner(ctx context.Context, w *world.World) (*owner, error) {
 	o := &owner{World: w}
 	for folder, files := range map[string]map[string]string{
 		"bombs": bombs(), "names": manyNames(), "small": {"a.md": "# a\n\nhostile words", "b.md": "# b\n\nmore hostile words"},
@@ -64,7 +64,10 @@ func newOwner(w *world.World) (*owner, error) {
 			return o, err
 		}
 	}
-	var err error
+	_, err := w.Pool.Exec(ctx, `INSERT INTO connector_types (name) VALUES ($1)`, forger)
+	if err != nil {
+		return o, wrap("add the forger's type", err)
+	}
 	if o.sites, err = openSites(); err != nil {
 		return o, err
 	}
@@ -135,8 +138,8 @@ func attacks() []attack {
 		{name: "a flood of connectors", what: "connectors came", count: came, work: (*owner).floods, connectors: func(o *owner) []connector {
 			return many(flood, connector{"file", o.files("small", nil)})
 		}},
-		{name: forging, what: "messages were forged", count: forgeries, work: (*owner).forge, connectors: func(o *owner) []connector {
-			return many(2, connector{"file", o.files("names", nil)})
+		{name: "forged envelopes", what: "messages were forged", count: forgeries, work: (*owner).forge, connectors: func(o *owner) []connector {
+			return many(2, connector{forger, nil})
 		}},
 		{name: "sites that never answer", what: "requests", count: asked(func(s *sites) *site { return s.mute }), connectors: func(o *owner) []connector {
 			return many(3, connector{"web", map[string]any{"url": o.sites.mute.url}})
@@ -158,6 +161,9 @@ func (o *owner) begin(ctx context.Context, a attack) error {
 func (o *owner) add(ctx context.Context, name string, all []connector) error {
 	var kinds, configs []string
 	for _, c := range all {
+		if c.config == nil {
+			c.config = map[string]any{}
+		}
 		config, err := json.Marshal(c.config)
 		if err != nil {
 			return wrap("write a configuration", err)

@@ -21,8 +21,8 @@ import (
 const (
 	// lie is a word that stands in every forged document and nowhere else.
 	lie = "mallorywashere"
-	// forging is the attack's name, and that of the forger's own connectors.
-	forging = "forged envelopes"
+	// forger is a type of connectors that nobody serves but the forger.
+	forger = "forger"
 	// pace is the time between two forgeries.
 	pace         = 20 * time.Millisecond
 	forgeTimeout = 5 * time.Second
@@ -86,6 +86,9 @@ var bodies = []func(*internalpb.DocumentProcessRequest, string){
 // forge publishes messages that lie, until ctx ends.
 func (o *owner) forge(ctx context.Context) error {
 	for ctx.Err() == nil {
+		if err := o.pickUp(ctx); err != nil {
+			return ignoreEnd(ctx, err)
+		}
 		theirs, err := o.runOf(ctx, false)
 		if err != nil {
 			return ignoreEnd(ctx, err)
@@ -123,13 +126,20 @@ func ignoreEnd(ctx context.Context, err error) error {
 	return wrap("forge", err)
 }
 
+// pickUp takes the runs of the forger's own connectors, as a worker does, so that it knows their tries. One that is lied about
+// with its own try may end by it, and comes again.
+func (o *owner) pickUp(ctx context.Context) error {
+	_, err := o.Pool.Exec(ctx, `SELECT moves.pick_up(connector_id, id, gen_random_uuid()) FROM open_runs WHERE type = $1 AND picked_up_at IS NULL`, forger)
+	return wrap("pick up the forger's runs", err)
+}
+
 // runOf is the envelope of a run: of the forger's own, or of another's, whose try nobody learns. Where none is open, one that
-// might have been. A run that is lied about with its own try ends: the other attacks' are left alone.
+// might have been.
 func (o *owner) runOf(ctx context.Context, own bool) (envelope, error) {
-	e := envelope{session: uuid.NewString(), try: uuid.NewString(), number: 1 + rand.Int64N(3)}
+	e := envelope{session: uuid.NewString(), try: uuid.NewString(), number: 1 + rand.Int64N(1<<20)}
 	err := o.Pool.QueryRow(ctx, `SELECT c.id, coalesce(r.id, $3)::text, coalesce(CASE WHEN $2 THEN r.try_id END, $4)::text, c.config_version
 		FROM connectors c LEFT JOIN open_runs r ON r.connector_id = c.id
-		WHERE CASE WHEN $2 THEN c.user_id = $1 AND c.name = $5 ELSE c.user_id <> $1 END ORDER BY r.try_id IS NULL, random() LIMIT 1`, mallory, own, e.session, e.try, forging).
+		WHERE CASE WHEN $2 THEN c.type = $5 ELSE c.user_id <> $1 END ORDER BY r.try_id IS NULL, random() LIMIT 1`, mallory, own, e.session, e.try, forger).
 		Scan(&e.connector, &e.session, &e.try, &e.version)
 	return e, err
 }

@@ -99,7 +99,7 @@ func Measure(ctx context.Context, out io.Writer, cfg Config) (ok bool, err error
 		return false, wrap("listen to the triggers", err)
 	}
 	defer func() { _ = heard.Unsubscribe() }()
-	if l.owner, err = newOwner(w); err != nil {
+	if l.owner, err = newOwner(ctx, w); err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, l.owner.close()) }()
