@@ -41,9 +41,9 @@ type Config struct {
 
 const (
 	// quiet, hostile and single are how long the stretches are: before the hostile owner comes, with every attack, with one.
-	quiet   = 15 * time.Second
-	hostile = 25 * time.Second
-	single  = 12 * time.Second
+	quiet   = 12 * time.Second
+	hostile = 20 * time.Second
+	single  = 10 * time.Second
 	// bound is how many times the quiet p99 the hostile one may be.
 	bound = 1.5
 	// grace is the scheduler's by default.
