@@ -105,6 +105,9 @@ chaos-cluster: chaos-build ## the short form with three nats-servers that lose t
 chaos-crowd: chaos-build ## a wiped stream and a lost worker under CHAOS_PENDING=5000 and CHAOS_IN_FLIGHT=2000: 250000 and 100000 take 4 minutes
 	$(CHAOS)/chaos -bin $(CHAOS) -crowd -pending $(or $(CHAOS_PENDING),5000) -in-flight $(or $(CHAOS_IN_FLIGHT),2000)
 
+chaos-tenant: chaos-build ## a hostile owner beside 50 ordinary connectors, whose p99 is measured: 80 s; CHAOS_ALONE=1 for each attack by itself, too
+	$(CHAOS)/chaos -bin $(CHAOS) -tenant $(if $(CHAOS_ALONE),-alone) $(if $(CHAOS_STRICT),-strict)
+
 chaos-mutants: chaos-build ## defects put back one at a time: the audit must see each (about 6 minutes)
 	$(CHAOS)/mutants -bin $(CHAOS)
 
@@ -207,4 +210,4 @@ clean: ## remove what was built; data/ stays
 	rm -rf bin
 
 
-.PHONY: images up test-compose help build run demo test test-upgrade test-kube test-helm test-drive-mock test-node race test-alerts chaos chaos-failover chaos-cluster chaos-crowd chaos-mutants chaos-build recovery bench bench-short fuzz generate verify lint licences vulncheck sbom tidy tools clean
+.PHONY: images up test-compose help build run demo test test-upgrade test-kube test-helm test-drive-mock test-node race test-alerts chaos chaos-failover chaos-cluster chaos-crowd chaos-tenant chaos-mutants chaos-build recovery bench bench-short fuzz generate verify lint licences vulncheck sbom tidy tools clean

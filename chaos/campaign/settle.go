@@ -26,8 +26,8 @@ var unrest = []struct{ what, query string }{
 	{"changes to index", `SELECT count(*) FROM search_index_changes`},
 }
 
-// stopSchedules lets nothing become due by itself any more.
-func stopSchedules(ctx context.Context, w *world.World) error {
+// StopSchedules lets nothing become due by itself any more.
+func StopSchedules(ctx context.Context, w *world.World) error {
 	_, err := w.Pool.Exec(ctx, `UPDATE connectors SET refresh_freq_minutes = NULL, schedule_cron = NULL`)
 	return wrap("stop the schedules", err)
 }
@@ -63,8 +63,8 @@ func warmUp(ctx context.Context, w *world.World, cfg Config) error {
 	}
 }
 
-// settle waits until everything is at rest. What is not by then is an error that says what.
-func settle(ctx context.Context, w *world.World, within time.Duration) error {
+// Settle waits until everything is at rest. What is not by then is an error that says what.
+func Settle(ctx context.Context, w *world.World, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	for said := time.Now(); ; {

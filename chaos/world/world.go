@@ -24,6 +24,7 @@ import (
 	"github.com/echomind/sync/internal/devstack/loopback"
 	"github.com/echomind/sync/internal/faultproxy"
 	"github.com/echomind/sync/internal/pgserver"
+	"github.com/echomind/sync/sdk/topology"
 )
 
 // Config says what to run and where.
@@ -42,6 +43,8 @@ type Config struct {
 	Replica bool
 	// Cluster says that NATS is a cluster of three, each of which keeps every stream.
 	Cluster bool
+	// Users is a configuration of nats-server whose users the programs are, each under its own name; empty = no users.
+	Users string
 	// Clock says that Postgres's clock can be set, where this machine has what it takes.
 	Clock bool
 	Log   *slog.Logger
@@ -75,6 +78,7 @@ type World struct {
 
 	// clock is the file that says by how much Postgres's is off; empty where it cannot be set.
 	clock   string
+	users   *Users // nil where everybody may do anything in NATS
 	config  Config
 	conn    *nats.Conn
 	closing sync.Mutex
@@ -175,7 +179,10 @@ func (w *World) openServers(ctx context.Context, cfg Config) error {
 	if cfg.Cluster {
 		size = clusterSize
 	}
-	if w.NATS, err = newNATS(filepath.Join(cfg.Bin, "nats-server"), filepath.Join(cfg.Dir, "nats"), size, log); err != nil {
+	if w.users, err = newUsers(cfg.Users, cfg.Dir); err != nil {
+		return err
+	}
+	if w.NATS, err = newNATS(filepath.Join(cfg.Bin, "nats-server"), filepath.Join(cfg.Dir, "nats"), size, w.users, log); err != nil {
 		return err
 	}
 	w.onClose(func() error { w.NATS.Kill(); return nil })
@@ -202,6 +209,11 @@ func (w *World) connect(ctx context.Context, cfg Config) (err error) {
 	if cfg.Cluster {
 		if err := w.replicate(ctx); err != nil {
 			return err
+		}
+	}
+	if w.users != nil { // services make no streams then
+		if err := topology.Apply(ctx, w.Stream, topology.Size{}); err != nil {
+			return fmt.Errorf("make the streams: %w", err)
 		}
 	}
 	if !cfg.Qdrant {
@@ -279,6 +291,13 @@ func (w *World) process(cfg Config, program Program) (*Process, error) {
 		"ECHOMIND_FAILPOINTS="+w.Failpoints, "CHUNKER_FILE_ROOTS="+w.Files, "CHUNKER_ALLOW_CIDRS=127.0.0.0/8")
 	if w.Qdrant != nil {
 		p.env = append(p.env, w.Qdrant.told()...)
+	}
+	if w.users != nil {
+		access, err := w.users.told(program.Binary)
+		if err != nil {
+			return nil, err
+		}
+		p.env = append(p.env, access...)
 	}
 	p.env = append(append(p.env, cfg.Env...), program.Env...)
 	return p, nil
