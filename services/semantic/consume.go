@@ -87,7 +87,13 @@ func (s *Semantic) handle(ctx context.Context, batch []jetstream.Msg) {
 		}
 	}
 	for _, try := range order {
-		s.handleFresh(ctx, groups[try])
+		for _, together := range portions(groups[try]) {
+			if s.held.is(try.Run) {
+				s.handBackHeld(together)
+				continue
+			}
+			s.handleFresh(ctx, together)
+		}
 	}
 	for _, d := range alone {
 		if s.held.is(d.try.Run) {
@@ -120,6 +126,7 @@ func (s *Semantic) handleFresh(ctx context.Context, group []delivery) {
 		span.Fail("given up")
 		s.giveUp(ctx, group[0], err, 1)
 	case len(group) == 1:
+		s.leaveAlone(group[0], err)
 		span.Fail("not handled")
 		s.logOf(group[0]).Warn("a message could not be handled; it is tried again", "no", group[0].request.Number, "err", err)
 		handBack(group, time.Second)
@@ -131,6 +138,13 @@ func (s *Semantic) handleFresh(ctx context.Context, group []delivery) {
 			}
 			s.handleFresh(ctx, group[i:i+1])
 		}
+	}
+}
+
+// leaveAlone has others go first for a while where a message took too long.
+func (s *Semantic) leaveAlone(d delivery, err error) {
+	if errors.Is(err, errSlow) {
+		s.held.leave(d.try.Run, s.slowPause)
 	}
 }
 

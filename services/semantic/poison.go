@@ -62,6 +62,7 @@ func (s *Semantic) handleAlone(ctx context.Context, d delivery) {
 			s.giveUp(ctx, d, err, tries)
 			return
 		default:
+			s.leaveAlone(d, err)
 			span.Fail("not handled")
 			s.logOf(d).Warn("a message could not be handled; it is tried again",
 				"no", d.request.Number, "tries", tries, "err", err)
