@@ -68,6 +68,9 @@ func parts(d Document) ([]*internalpb.DocumentPart, error) {
 		}
 		size := proto.Size(piece) + 8
 		if size > left || len(part.Chunks) == topology.MaxMessageChunks {
+			if len(all) == topology.MaxDocumentParts {
+				return nil, fmt.Errorf("%w: the Chunks of %q need more than %d messages", ErrDocument, d.SourceID, len(all))
+			}
 			part = withoutChunks(head)
 			part.FirstChunk = int32(i)
 			all = append(all, part)
@@ -75,9 +78,6 @@ func parts(d Document) ([]*internalpb.DocumentPart, error) {
 		}
 		part.Chunks = append(part.Chunks, piece)
 		left -= size
-	}
-	if len(all) > topology.MaxDocumentParts {
-		return nil, fmt.Errorf("%w: %q needs %d messages, more than %d", ErrDocument, d.SourceID, len(all), topology.MaxDocumentParts)
 	}
 	for _, p := range all {
 		p.Parts = int32(len(all))

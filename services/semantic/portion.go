@@ -13,7 +13,7 @@ import (
 // What is embedded and stored together at most, besides the batch: rows that a store writes, and bytes. One message is always
 // within them.
 const (
-	portionRows  = 2 * topology.MaxMessageChunks
+	portionRows  = 2 * (topology.MaxMessageChunks + 1)
 	portionBytes = 16 * topology.MaxMessageBytes
 	// replacedChunks is how many chunks the documents of one store may have had that it replaces or deletes. A single document may
 	// have had more.
