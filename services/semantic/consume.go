@@ -126,10 +126,9 @@ func (s *Semantic) handleFresh(ctx context.Context, group []delivery) {
 		span.Fail("given up")
 		s.giveUp(ctx, group[0], err, 1)
 	case len(group) == 1:
-		s.leaveAlone(group[0], err)
 		span.Fail("not handled")
 		s.logOf(group[0]).Warn("a message could not be handled; it is tried again", "no", group[0].request.Number, "err", err)
-		handBack(group, time.Second)
+		handBack(group, s.pauseAfter(group[0], err, 0))
 	default:
 		for i := range group {
 			if s.held.is(group[i].try.Run) {
@@ -138,13 +137,6 @@ func (s *Semantic) handleFresh(ctx context.Context, group []delivery) {
 			}
 			s.handleFresh(ctx, group[i:i+1])
 		}
-	}
-}
-
-// leaveAlone has others go first for a while where a message took too long.
-func (s *Semantic) leaveAlone(d delivery, err error) {
-	if errors.Is(err, errSlow) {
-		s.held.leave(d.try.Run, s.slowPause)
 	}
 }
 

@@ -26,7 +26,7 @@ func TestADocumentThatPostgresIsTooSlowForIsGivenUpAfterItsTriesAndAllOthersAreS
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFlow(t)
-			f.config.Workers, f.storeTimeout, f.slowPause = 1, time.Second, 3*time.Second
+			f.config.Workers, f.storeTimeout, f.slowPause = 1, 2*time.Second, time.Second
 			f.sluggish(does)
 			bad := f.synced(map[string]string{"bad": "old"}).again()
 			other := f.syncing()
@@ -63,7 +63,7 @@ func TestAPostgresThatFreezesWhileADocumentIsStoredIsAWait(t *testing.T) {
 			t.Parallel()
 			server, url := testkit.PrivatePostgres(t, db.Up)
 			f := newFlowOn(t, url)
-			f.storeTimeout = time.Second
+			f.storeTimeout = 3 * time.Second
 			c := f.syncing()
 			f.publishes(c.doc(1, "a", "apple"), c.doc(2, "b", "banana"), c.completed(2))
 			deliver(f)
@@ -101,7 +101,7 @@ func (f *flow) onlyTheTryThatStoredIsCounted() {
 // So does one whose replica is away: it answers every question, and no commit.
 func TestAPostgresThatAnswersAndCommitsNothingIsAWait(t *testing.T) {
 	f := newFlow(t)
-	f.storeTimeout = time.Second
+	f.storeTimeout = 3 * time.Second
 	f.exec(`CREATE TABLE replica_is_away (since timestamptz)`)
 	f.exec(`CREATE FUNCTION await_replica() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
 		IF EXISTS (SELECT FROM replica_is_away) THEN PERFORM pg_sleep(600); END IF; RETURN NULL; END $$`)
