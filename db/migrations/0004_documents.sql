@@ -68,6 +68,8 @@ CREATE TABLE run_messages (
     -- Of a part whose document is neither whole nor known to have failed: what its sender says of that document, as a digest, so
     -- that parts which contradict each other never make one. No cursor passes a part that waits.
     waits_for uuid,
+    -- Of a part that was given up: what its sender says of its document, as the same digest. Parts that say the same wait no longer.
+    fails     uuid,
     PRIMARY KEY (try_id, no)
 );
 

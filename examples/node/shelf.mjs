@@ -11,7 +11,7 @@ import { jetstream, jetstreamManager } from "@nats-io/jetstream";
 import pg from "pg";
 import { DocumentRequest, SyncRequest, object, struct } from "./wire.mjs";
 
-const type = "shelf", longest = Number(process.env.LONGEST_SECONDS ?? 1800), partBytes = 256 << 10, checkpointEvery = 10;
+const type = "shelf", longest = Number(process.env.LONGEST_SECONDS ?? 1800), partBytes = 256 << 10, partChunks = 2000, checkpointEvery = 10;
 const seconds = Number(process.env.LEASE_SECONDS ?? 15), lease = `${seconds} s`;
 const worker = randomUUID(); // this process, as Postgres knows it
 const db = new pg.Pool({ connectionString: process.env.DATABASE_URL, max: 4, connectionTimeoutMillis: 5_000, query_timeout: 10_000 });
@@ -68,7 +68,7 @@ async function put(run, url, book, text) {
   let size = 0, start = 0, count = 0;
   for (const paragraph of text.split(/(?<=\n\n)/)) {
     const end = start + Buffer.byteLength(paragraph);
-    if ((size += end - start) > partBytes) size = end - start, parts.push({ firstChunk: count, chunks: [] });
+    if ((size += end - start) > partBytes || parts.at(-1).chunks.length === partChunks) size = end - start, parts.push({ firstChunk: count, chunks: [] });
     parts.at(-1).chunks.push({ text: paragraph, start, end });
     start = end, count++;
   }

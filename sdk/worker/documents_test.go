@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/sdk/chunk"
+	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/sdk/worker"
 )
 
@@ -51,6 +53,36 @@ func TestALargeDocumentTravelsInPartsThatFit(t *testing.T) {
 		}
 	}
 	require.Equal(t, large.Chunks, chunks)
+}
+
+func TestADocumentOfManySmallChunksTravelsInMessagesWithABoundedNumberOfThem(t *testing.T) {
+	f := newFixture(t)
+	tiny := note(1)
+	tiny.Chunks = make([]chunk.Chunk, 2*topology.MaxMessageChunks+1)
+	for i := range tiny.Chunks {
+		tiny.Chunks[i] = chunk.Chunk{Text: "a", Start: int64(i), End: int64(i + 1)}
+	}
+	c := f.inside(func(ctx context.Context, run *worker.Run) error { return run.Put(ctx, tiny) })
+	sent := f.whole(c, 3)
+	for no, first := range []int{0, topology.MaxMessageChunks, 2 * topology.MaxMessageChunks} {
+		p := sent[int64(no+1)].GetPart()
+		require.Equal(t, []int32{3, int32(len(tiny.Chunks)), int32(first)}, []int32{p.Parts, p.ChunkCount, p.FirstChunk})
+		require.Len(t, p.Chunks, min(topology.MaxMessageChunks, len(tiny.Chunks)-first))
+	}
+}
+
+func TestADocumentThatNeedsTooManyMessagesIsRefused(t *testing.T) {
+	f := newFixture(t)
+	endless := note(1)
+	for range 32 {
+		endless.Links = append(endless.Links, strings.Repeat("x", 4000))
+	}
+	endless.Chunks = slices.Repeat([]chunk.Chunk{{Text: strings.Repeat("x", worker.MaxChunkBytes)}}, 7*topology.MaxDocumentParts)
+	c := f.inside(func(ctx context.Context, run *worker.Run) error {
+		errorIs(t, run.Put(ctx, endless), worker.ErrDocument, "need more than 10000 messages")
+		return run.Put(ctx, note(1))
+	})
+	f.whole(c, 1)
 }
 
 func TestABadDocumentIsRefusedByTheNameOfItsFieldAndTakesNoNumber(t *testing.T) {

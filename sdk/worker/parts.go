@@ -22,7 +22,7 @@ const (
 	MaxURLBytes      = 4096
 	MaxLinkBytes     = 128 << 10
 	MaxChunkBytes    = 64 << 10
-	MaxChunks        = 100_000 // pieces
+	MaxChunks        = topology.MaxDocumentChunks // pieces
 	maxHeadingBytes  = 4096
 	maxReasonBytes   = 1000
 )
@@ -67,7 +67,10 @@ func parts(d Document) ([]*internalpb.DocumentPart, error) {
 			return nil, err
 		}
 		size := proto.Size(piece) + 8
-		if size > left {
+		if size > left || len(part.Chunks) == topology.MaxMessageChunks {
+			if len(all) == topology.MaxDocumentParts {
+				return nil, fmt.Errorf("%w: the Chunks of %q need more than %d messages", ErrDocument, d.SourceID, len(all))
+			}
 			part = withoutChunks(head)
 			part.FirstChunk = int32(i)
 			all = append(all, part)

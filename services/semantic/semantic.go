@@ -53,8 +53,8 @@ type Semantic struct {
 	index     *Index // nil where nobody asked for one
 	metrics   *metrics
 	log       *slog.Logger
-	// storeTimeout bounds one store transaction.
-	storeTimeout time.Duration
+	// storeTimeout bounds one store transaction. slowPause is for how long a run is left alone of which one message took longer.
+	storeTimeout, slowPause time.Duration
 	// held is of which runs somebody holds rows.
 	held heldRuns
 	// letters is of which messages a dead letter is published that are not counted yet.
@@ -88,7 +88,7 @@ func New(cfg Config, servers *connect.Servers, embedder Embedder, store Store, p
 	s := &Semantic{
 		config: cfg, servers: servers, queries: dbgen.New(servers.Pool), lifecycle: lifecycle.New(servers.Pool),
 		embedder: embedder, store: store, metrics: newMetrics(process.Metrics, cfg.Workers),
-		log: process.Log.With("service", "semantic"), storeTimeout: storeTimeout,
+		log: process.Log.With("service", "semantic"), storeTimeout: storeTimeout, slowPause: slowPause,
 		workers:    leases.NewWatch(servers.Pool, time.Duration(cfg.LeaseSeconds)*time.Second),
 		missingFor: time.Duration(cfg.LeaseSeconds) * time.Second,
 	}
