@@ -130,8 +130,9 @@ END $$;
 CREATE FUNCTION moves.finish_stored(c connectors, r open_runs, verdict text) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
-    -- Not where something of it was lost: a document that did not come may be in the source.
-    whole_source boolean := r.listing_whole AND r.unnamed = 0 AND r.waiting = 0;
+    -- Not where something of it was lost: a document that did not come may be in the source. Not where nothing came, whatever its
+    -- worker says: it may have found its source closed.
+    whole_source boolean := r.listing_whole AND verdict = 'completed' AND r.unnamed = 0 AND r.waiting = 0;
 BEGIN
     PERFORM moves.end_runs(ARRAY[r.id], verdict, r.reason);
     -- The first run that lists the whole source under a configuration: what it did not bring is not in the source.

@@ -248,3 +248,15 @@ func TestWhatIsSentAfterTheHandlerReturnedIsRefused(t *testing.T) {
 	require.ErrorContains(t, run.Delete(ctx, "note/2"), "the handler has returned")
 	f.whole(c, 1)
 }
+
+// What is not UTF-8 grows when it is replaced, so a chunk of the size that is allowed would lose its end without a word.
+func TestNothingOfAChunkThatFitsIsCut(t *testing.T) {
+	f := newFixture(t)
+	c := f.inside(func(ctx context.Context, run *worker.Run) error {
+		d := note(1)
+		d.Chunks[0].Text = strings.Repeat("\xffa", worker.MaxChunkBytes/2-1) + "z"
+		return run.Put(ctx, d)
+	})
+	text := f.whole(c, 1)[1].GetPart().Chunks[0].Text
+	require.Equal(t, strings.Repeat("?a", worker.MaxChunkBytes/2-1)+"z", text)
+}

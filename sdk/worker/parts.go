@@ -136,13 +136,17 @@ func wireChunk(sourceID string, c chunk.Chunk) (*internalpb.Chunk, error) {
 	return &internalpb.Chunk{Text: clip(c.Text, MaxChunkBytes), HeadingPath: path, Start: c.Start, End: c.End}, nil
 }
 
-// clip makes text storable: valid UTF-8 without NUL, of at most the given bytes.
+// clip makes text storable: valid UTF-8 without NUL, of at most the given bytes. What is not UTF-8 becomes U+FFFD, or the shorter
+// "?" where that makes the text longer than it may be: a text that fits is never cut.
 func clip(text string, most int) string {
 	if strings.ContainsRune(text, 0) {
 		text = strings.ReplaceAll(text, "\x00", "")
 	}
 	if !utf8.ValidString(text) {
-		text = strings.ToValidUTF8(text, "\uFFFD")
+		broken := text
+		if text = strings.ToValidUTF8(broken, "\uFFFD"); len(text) > most && len(broken) <= most {
+			text = strings.ToValidUTF8(broken, "?")
+		}
 	}
 	if len(text) > most {
 		for most > 0 && !utf8.RuneStart(text[most]) {

@@ -148,6 +148,7 @@ func (w *Worker) receive(ctx context.Context, msg jetstream.Msg) error {
 	log := w.log.With("connector", request.ConnectorId, "session", request.ChunkingSession)
 	ctx, span := w.trace(ctx, msg, request, session)
 	defer span.End()
+	defer w.heart.await(try)()
 	if err := w.pickUp(ctx, msg, request.ConnectorId, try, log); err != nil {
 		w.notPickedUp(ctx, msg, try, err, span, log)
 		return nil

@@ -44,7 +44,7 @@ func (f *fixture) countsDeletions() {
 func TestASweepBetweenTwoPartsTakesNothingOfTheirDocument(t *testing.T) {
 	f := newFixture(t)
 	c := f.synced(map[string]string{"a": "old", "gone": "old"}).reconfigured().again()
-	c.stores(c.completed(0)) // the first run of the new configuration: what it did not bring is outdated
+	c.stores(c.deletion(1, "never there"), c.completed(1)) // the first run of the new configuration: what it did not bring is outdated
 	c = c.again()
 	for _, id := range []string{"a", "new"} { // one that is there, and is outdated, and one that is not
 		first := int64(1)
