@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
 
 	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/extract"
@@ -28,6 +29,9 @@ func newFile(cfg Config, pool *confine.Pool, m *metrics, log *slog.Logger) *file
 
 func (f *file) close() error { return f.options.Roots.Close() }
 
+// ownerOf is by whom children are shared: a user's syncs together get no more than another's one.
+func ownerOf(run *worker.Run) string { return strconv.Itoa(int(run.Request().UserId)) }
+
 // sync is the handler of connector.sync.file.
 func (f *file) sync(ctx context.Context, run *worker.Run) error {
 	var cfg files.Config
@@ -35,7 +39,7 @@ func (f *file) sync(ctx context.Context, run *worker.Run) error {
 		return err
 	}
 	options := f.options
-	options.Reader = extract.In(f.pool.Share())
+	options.Reader = extract.In(f.pool.Share(ownerOf(run)))
 	result, err := files.Sync(ctx, cfg, options, run)
 	f.metrics.folder(result)
 	if !result.Whole {

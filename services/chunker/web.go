@@ -45,7 +45,7 @@ func (w *web) sync(ctx context.Context, run *worker.Run) error {
 	if err := cfg.Validate(); err != nil {
 		return worker.Permanent(err)
 	}
-	share := w.pool.Share()
+	share := w.pool.Share(ownerOf(run))
 	result, err := crawl.Crawl(ctx, cfg, crawl.Options{
 		Extract: w.extract(extract.In(share)), Runner: share, Transport: counted{w.transport, w.metrics}, Hosts: w.hosts, Logger: run.Log(),
 	}, run)
