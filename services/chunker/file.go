@@ -8,6 +8,7 @@ import (
 
 	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/extract"
+	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/files"
 )
@@ -16,15 +17,16 @@ import (
 type file struct {
 	options files.Options
 	pool    *confine.Pool
+	room    *room.Room
 	metrics *metrics
 }
 
-func newFile(cfg Config, pool *confine.Pool, m *metrics, log *slog.Logger) *file {
+func newFile(cfg Config, pool *confine.Pool, content *room.Room, m *metrics, log *slog.Logger) *file {
 	roots := files.OpenRoots(cfg.FileRoots, cfg.private()...)
 	if err := roots.Problems(); err != nil {
 		log.Warn("folders that file connectors may read cannot be opened; connectors of these fail", "err", err)
 	}
-	return &file{options: files.Options{Roots: roots, Chunk: cfg.chunks()}, pool: pool, metrics: m}
+	return &file{options: files.Options{Roots: roots, Chunk: cfg.chunks()}, pool: pool, room: content, metrics: m}
 }
 
 func (f *file) close() error { return f.options.Roots.Close() }
@@ -39,6 +41,7 @@ func (f *file) sync(ctx context.Context, run *worker.Run) error {
 		return err
 	}
 	options := f.options
+	options.Room = f.room.For(ownerOf(run))
 	options.Reader = extract.In(f.pool.Share(ownerOf(run)))
 	result, err := files.Sync(ctx, cfg, options, run)
 	f.metrics.folder(result)

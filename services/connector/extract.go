@@ -14,8 +14,11 @@ type text struct{ reader extract.Reader }
 
 // text is for one sync. Its owner has a share of the children.
 func (s *service) text(run *worker.Run) text {
-	return text{extract.In(s.pool.Share(strconv.Itoa(int(run.Request().UserId))))}
+	return text{extract.In(s.pool.Share(ownerOf(run)))}
 }
+
+// ownerOf is by whom children and memory are shared: a user's syncs together get no more than another's one.
+func ownerOf(run *worker.Run) string { return strconv.Itoa(int(run.Request().UserId)) }
 
 // Extract turns content into text.
 func (t text) Extract(ctx context.Context, content []byte, name, mediaType string) (graph.Text, error) {
