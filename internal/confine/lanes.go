@@ -12,6 +12,9 @@ type lane int
 const (
 	// fast is for requests of which nothing is known; they get a short slice of computing.
 	fast lane = iota
+	// heavy is the same for shares whose requests take long though they end within their slice. While there are
+	// several owners it leaves one place to others.
+	heavy
 	// slow is for requests that did not end within it. One child at most works in it.
 	slow
 	laneCount
@@ -26,8 +29,8 @@ type lanes struct {
 	mu       sync.Mutex
 	idle     *sync.Cond // nobody has a place
 	taken    int
-	slowNow  bool
-	wasSlow  bool // the last place went to the slow lane
+	busy     [laneCount]int // of these, by lane
+	wasSlow  bool           // the last place went to the slow lane
 	owners   map[string]*owner
 	arrivals int
 }
@@ -108,6 +111,7 @@ func (l *lanes) giveUp(t *ticket) bool {
 		if w == t {
 			t.owner.waiting[t.lane] = append(queue[:i:i], queue[i+1:]...)
 			l.forget(t.owner)
+			l.grant() // others may have what was kept for this owner
 			return true
 		}
 	}
@@ -120,9 +124,7 @@ func (l *lanes) leave(t *ticket) {
 	l.taken--
 	t.owner.taken--
 	t.owner.used += l.now().Sub(t.since)
-	if t.lane == slow {
-		l.slowNow = false
-	}
+	l.busy[t.lane]--
 	l.forget(t.owner)
 	l.grant()
 	if l.taken == 0 {
@@ -131,7 +133,7 @@ func (l *lanes) leave(t *ticket) {
 }
 
 func (l *lanes) forget(o *owner) {
-	if o.taken == 0 && len(o.waiting[fast])+len(o.waiting[slow]) == 0 {
+	if o.taken == 0 && len(o.waiting[fast])+len(o.waiting[heavy])+len(o.waiting[slow]) == 0 {
 		delete(l.owners, o.name)
 	}
 }
@@ -147,7 +149,7 @@ func (l *lanes) grant() {
 		t.owner.taken++
 		t.since = l.now()
 		l.taken++
-		l.slowNow = l.slowNow || t.lane == slow
+		l.busy[t.lane]++
 		l.wasSlow = t.lane == slow
 		close(t.granted)
 	}
@@ -157,7 +159,12 @@ func (l *lanes) grant() {
 // no other, the lanes take turns.
 func (l *lanes) next() *ticket {
 	quick := l.first(fast)
-	if l.slowNow || l.places == 1 && l.wasSlow && quick != nil {
+	if l.places == 1 || len(l.owners) == 1 || l.busy[heavy]+l.busy[slow] < l.places-1 {
+		if t := l.first(heavy); t != nil && (quick == nil || t.before(quick)) {
+			quick = t
+		}
+	}
+	if l.busy[slow] > 0 || l.places == 1 && l.wasSlow && quick != nil {
 		return quick
 	}
 	if t := l.first(slow); t != nil {

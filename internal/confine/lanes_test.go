@@ -121,6 +121,25 @@ func TestTheSlowLaneHasOnePlace(t *testing.T) {
 	require.Equal(t, []string{"b", "z", "z", "z"}, q.working(), "and it goes round")
 }
 
+func TestHeavyRequestsLeaveOnePlaceToOtherOwners(t *testing.T) {
+	t.Parallel()
+	q := newQueueing(t, 4)
+	q.asks("a", heavy, 10)
+	require.Len(t, q.working(), 4, "alone it has all")
+	q.asks("b", fast, 1)
+	q.ends("a", time.Second)
+	require.Equal(t, []string{"a", "a", "a", "b"}, q.working())
+	q.asks("c", heavy, 1)
+	q.ends("b", time.Millisecond)
+	q.ends("a", time.Second)
+	require.Equal(t, []string{"a", "a", "c"}, q.working())
+	q.asks("b", fast, 1)
+	require.Equal(t, []string{"a", "a", "c", "b"}, q.working(), "who comes back does not wait")
+	q.asks("d", slow, 1)
+	q.ends("b", time.Millisecond)
+	require.Equal(t, []string{"a", "a", "c", "d"}, q.working(), "the slow lane has its place all the same")
+}
+
 func TestTheLanesTakeTurnsWhereThereIsOnePlace(t *testing.T) {
 	t.Parallel()
 	q := newQueueing(t, 1)

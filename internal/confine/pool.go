@@ -70,13 +70,20 @@ func (p *Pool) Close() {
 	}
 }
 
-// do has a child answer a request. Its error is ctx's, or a *Failure.
-func (p *Pool) do(ctx context.Context, owner string, in lane, r request) (string, error) {
+// do has a child answer a request, and says how long it had one. Its error is ctx's, or a *Failure.
+func (p *Pool) do(ctx context.Context, owner string, in lane, r request) (answer string, took time.Duration, err error) {
 	leave, err := p.lanes.enter(ctx, owner, in)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	defer leave()
+	began := time.Now()
+	answer, err = p.have(ctx, r)
+	return answer, time.Since(began), err
+}
+
+// have asks a child, and another one where somebody killed it.
+func (p *Pool) have(ctx context.Context, r request) (string, error) {
 	for try := 1; ; try++ {
 		c, err := p.take(ctx)
 		if err != nil {

@@ -8,8 +8,13 @@ import (
 	"time"
 )
 
-// owing is for how many slices a share stays in the slow lane after one that was not enough.
-const owing = 10
+const (
+	// owing is how much longer than a request took a share stays in the slow lane after one that failed, and in the heavy
+	// one after one that took long.
+	owing = 10
+	// long is the part of a slice after which a request took long.
+	long = 20
+)
 
 // Share is one sync's part of a pool.
 type Share struct {
@@ -17,8 +22,8 @@ type Share struct {
 	owner string
 
 	mu sync.Mutex
-	// owes is until when all its requests go to the slow lane.
-	owes time.Time
+	// slowUntil and heavyUntil are until when all its requests go to these lanes.
+	slowUntil, heavyUntil time.Time
 	// wasted is the computing that brought no answer.
 	wasted time.Duration
 }
@@ -40,12 +45,15 @@ func (s *Share) Do(ctx context.Context, task string, parts ...[]byte) (string, e
 	in, cpu := s.terms()
 	for {
 		r.cpu = cpu
-		answer, err := s.pool.do(ctx, s.owner, in, r)
+		answer, took, err := s.pool.do(ctx, s.owner, in, r)
 		var failure *Failure
 		if !errors.As(err, &failure) {
+			s.took(took)
 			return answer, err
 		}
-		if failure.Cause == CPU {
+		if failure.Cause != CPU {
+			s.waste(took)
+		} else {
 			more := s.waste(cpu)
 			if whole := s.pool.limits.CPU; cpu < whole {
 				s.pool.metrics.slow.Inc()
@@ -67,19 +75,41 @@ func (s *Share) terms() (lane, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case !time.Now().Before(s.owes):
+	case time.Now().Before(s.slowUntil):
+	case time.Now().Before(s.heavyUntil):
+		return heavy, s.pool.limits.Slice
+	default:
 		return fast, s.pool.limits.Slice
+	}
+	switch {
 	case s.wasted < s.pool.limits.Slow:
 		return slow, s.pool.limits.CPU
 	}
 	return slow, s.pool.limits.Slice
 }
 
-// waste notes computing that brought no answer, and tells whether some is left.
-func (s *Share) waste(cpu time.Duration) (left bool) {
+// took notes how long a request had a child.
+func (s *Share) took(how time.Duration) {
+	if how < s.pool.limits.Slice/long {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.wasted += cpu
-	s.owes = time.Now().Add(owing * s.pool.limits.Slice)
+	s.heavyUntil = later(s.heavyUntil, time.Now().Add(owing*how))
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// waste notes computing that brought no answer, and tells whether some is left.
+func (s *Share) waste(much time.Duration) (left bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wasted += much
+	s.slowUntil = later(s.slowUntil, time.Now().Add(owing*much))
 	return s.wasted < s.pool.limits.Slow
 }

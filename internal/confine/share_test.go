@@ -21,7 +21,7 @@ func (l *lanes) waiting() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, o := range l.owners {
-		n += len(o.waiting[fast]) + len(o.waiting[slow])
+		n += len(o.waiting[fast]) + len(o.waiting[heavy]) + len(o.waiting[slow])
 	}
 	return n
 }
