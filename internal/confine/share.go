@@ -74,18 +74,16 @@ func (s *Share) Do(ctx context.Context, task string, parts ...[]byte) (string, e
 func (s *Share) terms() (lane, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := time.Now()
 	switch {
-	case time.Now().Before(s.slowUntil):
-	case time.Now().Before(s.heavyUntil):
-		return heavy, s.pool.limits.Slice
-	default:
-		return fast, s.pool.limits.Slice
-	}
-	switch {
-	case s.wasted < s.pool.limits.Slow:
+	case now.Before(s.slowUntil) && s.wasted < s.pool.limits.Slow:
 		return slow, s.pool.limits.CPU
+	case now.Before(s.slowUntil):
+		return slow, s.pool.limits.Slice
+	case now.Before(s.heavyUntil):
+		return heavy, s.pool.limits.Slice
 	}
-	return slow, s.pool.limits.Slice
+	return fast, s.pool.limits.Slice
 }
 
 // took notes how long a request had a child.
