@@ -44,6 +44,23 @@ func TestADocumentThatNeedsTooMuchMemoryFailsAlone(t *testing.T) {
 	}
 }
 
+// The parser adds the attributes of each <body> and <html> after the first to it, and looks at all that it has each time.
+func TestAPageOfManyBodiesIsReadLikeAnyOther(t *testing.T) {
+	t.Parallel()
+	for _, tag := range []string{"body", "HTML", "hTmL"} {
+		var page strings.Builder
+		page.WriteString("<!doctype html><title>T</title><body>first")
+		for i := range 60_000 / scale {
+			fmt.Fprintf(&page, "<%s a%d>", tag, i)
+		}
+		page.WriteString("<p>last")
+		text, err := confined(t).Extract(t.Context(), []byte(page.String()), extract.Hint{Name: "a.html"})
+		require.NoError(t, err, "%d bytes", page.Len())
+		require.Equal(t, "T", text.Title)
+		require.Equal(t, []string{"first", "last"}, strings.Fields(text.Content()))
+	}
+}
+
 // What is large but ordinary still fits.
 func TestAsMuchIsReadInAChildAsBefore(t *testing.T) {
 	t.Parallel()

@@ -2,16 +2,23 @@ package connector
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/echomind/sync/internal/extract"
+	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/graph"
 )
 
 // text reads content for the sources.
 type text struct{ reader extract.Reader }
 
-// text is for one sync, which has a share of the children.
-func (s *service) text() text { return text{extract.In(s.pool.Share())} }
+// text is for one sync. Its owner has a share of the children.
+func (s *service) text(run *worker.Run) text {
+	return text{extract.In(s.pool.Share(ownerOf(run)))}
+}
+
+// ownerOf is by whom children and memory are shared: a user's syncs together get no more than another's one.
+func ownerOf(run *worker.Run) string { return strconv.Itoa(int(run.Request().UserId)) }
 
 // Extract turns content into text.
 func (t text) Extract(ctx context.Context, content []byte, name, mediaType string) (graph.Text, error) {

@@ -74,6 +74,12 @@ func (s *syncer) handle(ctx context.Context, f file) error {
 	if err := s.bytes.Acquire(ctx, weight); err != nil {
 		return err
 	}
+	place, err := s.opts.Room.Take(ctx, f.size, nil)
+	if err != nil {
+		s.bytes.Release(weight)
+		return err
+	}
+	defer place.Leave()
 	doc, err := s.read(ctx, f)
 	s.bytes.Release(weight)
 	switch {

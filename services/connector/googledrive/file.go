@@ -59,6 +59,11 @@ func (s *syncer) file(ctx context.Context, e entry) error {
 		return err
 	}
 	defer s.bytes.Release(weight)
+	place, err := s.opts.Room.Take(ctx, weight, nil)
+	if err != nil {
+		return err
+	}
+	defer place.Leave()
 	return s.read(ctx, e)
 }
 

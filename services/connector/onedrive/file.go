@@ -38,6 +38,11 @@ func (s *syncer) file(ctx context.Context, item graph.Item, folders []step) erro
 		return err
 	}
 	defer s.bytes.Release(weight)
+	place, err := s.opts.Room.Take(ctx, weight, nil)
+	if err != nil {
+		return err
+	}
+	defer place.Leave()
 	return s.read(ctx, item, now)
 }
 

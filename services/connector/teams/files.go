@@ -85,6 +85,15 @@ func (s *syncer) item(ctx context.Context, id string, item graph.Item) error {
 	case ok && now.version.SameContent(old.version) && !s.isFresh(id):
 		return s.touchFile(ctx, id, item, now, stored.ContentHash)
 	}
+	size := item.Size
+	if s.reader.Refusal(item) != "" {
+		size = 0
+	}
+	place, err := s.opts.Room.Take(ctx, size, nil)
+	if err != nil {
+		return err
+	}
+	defer place.Leave()
 	text, fresh, err := s.reader.Read(ctx, s.state.Drive, item)
 	var unreadable *graph.Unreadable
 	switch {
