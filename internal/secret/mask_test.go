@@ -79,8 +79,8 @@ func TestAKnownSecretIsFoundHoweverItIsSpelled(t *testing.T) {
 func TestAParsedURLIsShownWithoutWhatItCarries(t *testing.T) {
 	for raw, want := range map[string]string{
 		"https://bob:p'w@h.example:81/o'brien/a%20b?x='1'#y": "https://REDACTED@h.example:81/o%27brien/a%20b?REDACTED",
-		"https://h.example/x":    "https://h.example/x",
-		"https://h.example/#tok": "https://h.example/?REDACTED",
+		"https://h.example/x":                                "https://h.example/x",
+		"https://h.example/#tok":                             "https://h.example/?REDACTED",
 	} {
 		u, err := url.Parse(raw)
 		require.NoError(t, err)
