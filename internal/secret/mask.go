@@ -211,7 +211,7 @@ func Pairs(text string) string {
 		begin, end := valueIn(rest)
 		colon := strings.HasPrefix(sep, ":")
 		switch {
-		case end == 0, colon && begin == 0 && at[4] == at[5] && prose(text[:at[2]], text[at[2]:at[3]], rest, end):
+		case end == 0, colon && begin == 0 && !isQuoted(text, at[2], at[5]) && prose(text[:at[2]], text[at[2]:at[3]], rest, end):
 			out.WriteString(text[:at[7]])
 			text = rest
 			continue
@@ -225,6 +225,11 @@ func Pairs(text string) string {
 		}
 		text = rest[end:]
 	}
+}
+
+// isQuoted tells whether a name stands in quotes: one may also be the end of a URL that does.
+func isQuoted(text string, begin, end int) bool {
+	return begin > 0 && strings.IndexByte(`"'`, text[begin-1]) >= 0 && text[end-1] == text[begin-1]
 }
 
 // valueIn is where a value begins and ends; nowhere where there is none, or an object whose own pairs are looked at.

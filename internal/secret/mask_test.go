@@ -54,7 +54,7 @@ func TestWhatIsHarmlessStaysReadable(t *testing.T) {
 		"https://medium.example/@walrus/a-page", "http://127.0.0.1:8080/@walrus", "http://localhost:8080/@walrus", "nats://h:4222, nats://i:4222",
 		`parse "https://host:port/x": invalid port ":port" after host`, "file:///srv/o'brien/a@b.md", "s3://bucket/a@b.md",
 		`get an access token: Post "https://login.example/x": EOF`, "get an access token: login.example answered 400 invalid_grant",
-		"config: refresh_token: is empty", "read the server's password: open x: no such file", "keep the rotated refresh token: unexpected EOF",
+		"config: refresh_token: is empty", `Post "http://127.0.0.1:4/token": the redirect is refused`, "read the server's password: open x: no such file", "keep the rotated refresh token: unexpected EOF",
 		"no credentials: give refresh_token, or tenant_id with client_secret", "sign with the service account's key: it is refused",
 		"max_tokens=4, authors=3, author: bob, compass: north, tokens: 12", "what? nothing # at all", "token: 12", "the pass is closed",
 		`{"service_account":{"client_email":"a@b"}}`,

@@ -105,7 +105,15 @@ func TestRepliesThatAreTooMuchForAPageAreAskedForThreadByThread(t *testing.T) {
 			w.say(root, "Bob", fmt.Sprint("reply", i, ". ", long))
 		}
 	}
-	w.sync()
+	_, err := w.try(t.Context())
+	require.NoError(t, err)
+	docs := w.sink.Docs()
+	require.Len(t, docs, 2)
+	for id, d := range docs {
+		for i := range 110 {
+			require.True(t, strings.Contains(memsink.Text(d), fmt.Sprintf("reply%d.", i)), "%s %d", id, i)
+		}
+	}
 	var replies int
 	for _, path := range w.fake.Requests() {
 		if strings.HasSuffix(path, "/replies") {
