@@ -40,7 +40,10 @@ func TestANameThatCannotBeLookedUpTellsNothingOfTheResolverOrOfThisMachine(t *te
 			require.NotContains(t, err.Error(), "127.0.0.1", name)
 		}
 		client := http.Client{Transport: transport}
-		_, err := client.Get("http://slow.attacker.example/")
+		resp, err := client.Get("http://slow.attacker.example/")
+		if err == nil {
+			_ = resp.Body.Close()
+		}
 		require.ErrorContains(t, err, "slow.attacker.example", name)
 		require.NotContains(t, err.Error(), "127.0.0.1", name)
 		transport.CloseIdleConnections()
