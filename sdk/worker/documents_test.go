@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -93,20 +94,18 @@ func TestABadDocumentIsRefusedByTheNameOfItsFieldAndTakesNoNumber(t *testing.T) 
 		manyLinks[i] = big[:4000]
 	}
 	bad := map[string]func(*worker.Document){
-		"SourceID is empty":                func(d *worker.Document) { d.SourceID = "" },
-		"SourceID has 204800 bytes":        func(d *worker.Document) { d.SourceID = big },
-		"SourceID \"a\\x00\" holds":        func(d *worker.Document) { d.SourceID = "a\x00" },
-		"SourceID \"a\\xff\" holds":        func(d *worker.Document) { d.SourceID = "a\xff" },
-		"VersionToken has 204800 bytes":    func(d *worker.Document) { d.VersionToken = big },
-		"VersionToken \"\\x00\" holds":     func(d *worker.Document) { d.VersionToken = "\x00" },
-		"ContentHash has 204800 bytes":     func(d *worker.Document) { d.ContentHash = big },
-		"ContentHash \"\\x00\" holds":      func(d *worker.Document) { d.ContentHash = "\x00" },
-		"Links \"\\x00\" holds":            func(d *worker.Document) { d.Links = []string{"\x00"} },
-		"Links is empty":                   func(d *worker.Document) { d.Links = []string{""} },
-		"Links has 204800 bytes":           func(d *worker.Document) { d.Links = []string{big} },
-		"Links have 160160 bytes":          func(d *worker.Document) { d.Links = manyLinks },
-		"100001 Chunks":                    func(d *worker.Document) { d.Chunks = make([]chunk.Chunk, worker.MaxChunks+1) },
-		"a chunk of \"note/1\" has 204800": func(d *worker.Document) { d.Chunks[0].Text = big },
+		"SourceID is empty":             func(d *worker.Document) { d.SourceID = "" },
+		"SourceID has 204800 bytes":     func(d *worker.Document) { d.SourceID = big },
+		"SourceID \"a\\x00\" holds":     func(d *worker.Document) { d.SourceID = "a\x00" },
+		"SourceID \"a\\xff\" holds":     func(d *worker.Document) { d.SourceID = "a\xff" },
+		"VersionToken has 204800 bytes": func(d *worker.Document) { d.VersionToken = big },
+		"VersionToken \"\\x00\" holds":  func(d *worker.Document) { d.VersionToken = "\x00" },
+		"ContentHash has 204800 bytes":  func(d *worker.Document) { d.ContentHash = big },
+		"ContentHash \"\\x00\" holds":   func(d *worker.Document) { d.ContentHash = "\x00" },
+		"Links \"\\x00\" holds":         func(d *worker.Document) { d.Links = []string{"\x00"} },
+		"Links is empty":                func(d *worker.Document) { d.Links = []string{""} },
+		"Links has 204800 bytes":        func(d *worker.Document) { d.Links = []string{big} },
+		"Links have 160160 bytes":       func(d *worker.Document) { d.Links = manyLinks },
 	}
 	c := f.inside(func(ctx context.Context, run *worker.Run) error {
 		for reason, spoil := range bad {
@@ -126,6 +125,23 @@ func TestABadDocumentIsRefusedByTheNameOfItsFieldAndTakesNoNumber(t *testing.T) 
 		return run.Put(ctx, note(1))
 	})
 	f.whole(c, 1)
+}
+
+func TestATextThatIsTooLargeToBeStoredFailsItsDocumentAndNotTheSync(t *testing.T) {
+	f := newFixture(t)
+	c := f.inside(func(ctx context.Context, run *worker.Run) error {
+		many, big := note(1), note(2)
+		many.Chunks = make([]chunk.Chunk, worker.MaxChunks+1)
+		big.Chunks[0].Text = strings.Repeat("x", worker.MaxChunkBytes+1)
+		return errors.Join(run.Put(ctx, many), run.Put(ctx, big), run.Put(ctx, note(3)))
+	})
+	sent := f.whole(c, 3)
+	for no, reason := range map[int64]string{1: "makes 100001 chunks, at most 100000 are stored", 2: "has 65537 bytes, at most 65536 are stored"} {
+		p := sent[no].GetPart()
+		require.Contains(t, p.Error, reason)
+		require.Equal(t, []any{"", int32(1), int32(0), 0}, []any{p.VersionToken, p.Parts, p.ChunkCount, len(p.Chunks)})
+	}
+	require.Empty(t, sent[3].GetPart().Error)
 }
 
 func errorIs(t *testing.T, err, target error, text string) bool {

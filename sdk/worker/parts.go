@@ -30,14 +30,31 @@ const (
 // slack is kept free in every message for field tags, numbers and the session.
 const slack = 1024
 
-// ErrDocument says that a document breaks a limit or holds what cannot be stored.
+// ErrDocument says that what identifies a document breaks a limit or holds what cannot be stored.
 var ErrDocument = errors.New("bad document")
 
+// Oversize says why a text cannot be stored, in words for people; nil if it can.
+func Oversize(chunks []chunk.Chunk) error {
+	if len(chunks) > MaxChunks {
+		return fmt.Errorf("the text is too large: it makes %d chunks, at most %d are stored", len(chunks), MaxChunks)
+	}
+	for _, c := range chunks {
+		if len(c.Text) > MaxChunkBytes {
+			return fmt.Errorf("the text is too large: a chunk of it has %d bytes, at most %d are stored", len(c.Text), MaxChunkBytes)
+		}
+	}
+	return nil
+}
+
 // parts turns a document into the parts that are published, each small enough for a message. What only people
-// read is cut to size and cleaned; what identifies must be right.
+// read is cut to size and cleaned; what identifies must be right. A text that cannot be stored is the failure of this
+// document: whoever writes one must not end the syncs of all the others.
 func parts(d Document) ([]*internalpb.DocumentPart, error) {
 	if err := checkIdentity(d); err != nil {
 		return nil, err
+	}
+	if why := Oversize(d.Chunks); why != nil && d.Err == "" {
+		d.Err = why.Error()
 	}
 	head := &internalpb.DocumentPart{
 		SourceId:     d.SourceID,
@@ -62,10 +79,7 @@ func parts(d Document) ([]*internalpb.DocumentPart, error) {
 	all := []*internalpb.DocumentPart{head}
 	part, left := head, room
 	for i, c := range d.Chunks {
-		piece, err := wireChunk(d.SourceID, c)
-		if err != nil {
-			return nil, err
-		}
+		piece := wireChunk(c)
 		size := proto.Size(piece) + 8
 		if size > left || len(part.Chunks) == topology.MaxMessageChunks {
 			if len(all) == topology.MaxDocumentParts {
@@ -115,17 +129,10 @@ func checkIdentity(d Document) error {
 	if links > MaxLinkBytes {
 		problems = append(problems, fmt.Errorf("%w: Links have %d bytes, more than %d", ErrDocument, links, MaxLinkBytes))
 	}
-	if len(d.Chunks) > MaxChunks {
-		problems = append(problems, fmt.Errorf("%w: %d Chunks, more than %d", ErrDocument, len(d.Chunks), MaxChunks))
-	}
 	return errors.Join(problems...)
 }
 
-func wireChunk(sourceID string, c chunk.Chunk) (*internalpb.Chunk, error) {
-	if len(c.Text) > MaxChunkBytes {
-		return nil, fmt.Errorf("%w: a chunk of %q has %d bytes, more than %d",
-			ErrDocument, sourceID, len(c.Text), MaxChunkBytes)
-	}
+func wireChunk(c chunk.Chunk) *internalpb.Chunk {
 	path, room := make([]string, 0, len(c.HeadingPath)), maxHeadingBytes
 	for _, heading := range c.HeadingPath {
 		heading = clip(heading, room)
@@ -133,7 +140,7 @@ func wireChunk(sourceID string, c chunk.Chunk) (*internalpb.Chunk, error) {
 			path = append(path, heading)
 		}
 	}
-	return &internalpb.Chunk{Text: clip(c.Text, MaxChunkBytes), HeadingPath: path, Start: c.Start, End: c.End}, nil
+	return &internalpb.Chunk{Text: clip(c.Text, MaxChunkBytes), HeadingPath: path, Start: c.Start, End: c.End}
 }
 
 // clip makes text storable: valid UTF-8 without NUL, of at most the given bytes. What is not UTF-8 becomes U+FFFD, or the shorter

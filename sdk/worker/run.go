@@ -150,8 +150,9 @@ func asFenced(err error) error {
 	return err
 }
 
-// Put stores a new or changed document, or says why it could not be read. It returns ErrDocument for one that
-// breaks a limit.
+// Put stores a new or changed document, or says why it could not be read. It returns ErrDocument for one whose SourceID,
+// VersionToken, ContentHash or Links break a limit. A text that is too large to be stored (Oversize) fails as a document,
+// with the reason; Put returns nil then.
 //
 // A handler waits for its goroutines before it returns. A call of theirs that is still under way then is either sent before
 // the run ends, or refused with an error like one that begins later: the run may complete without what is refused. A call

@@ -29,5 +29,8 @@ func (t text) Extract(ctx context.Context, content []byte, name, mediaType strin
 	return graph.Text{MediaType: read.MediaType, Sections: read.Sections, Hash: read.ContentHash()}, nil
 }
 
+// OfContent tells whether an error of Extract says something of the content, and nothing of the machine.
+func (t text) OfContent(err error) bool { return extract.OfContent(err) }
+
 // Version changes with what can be read.
 func (t text) Version() string { return t.reader.Version() }

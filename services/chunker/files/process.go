@@ -151,6 +151,9 @@ func (s *syncer) read(ctx context.Context, f file) (worker.Document, error) {
 	}
 	if !s.isStored(doc) {
 		doc.Chunks = chunk.Split(text.Sections, s.opts.Chunk)
+		if err := worker.Oversize(doc.Chunks); err != nil {
+			return doc, fmt.Errorf("%w: %w", extract.ErrTooLarge, err)
+		}
 	}
 	return doc, nil
 }

@@ -73,6 +73,9 @@ func (s *syncer) read(ctx context.Context, item graph.Item, now token) error {
 		return s.touch(ctx, doc, now, text.Hash)
 	}
 	doc.Chunks = chunk.Split(text.Sections, s.opts.Chunk)
+	if err := worker.Oversize(doc.Chunks); err != nil {
+		return s.fail(ctx, fresh, now, &graph.Unreadable{Reason: err.Error(), Content: true})
+	}
 	s.put.Add(1)
 	return s.send(ctx, doc)
 }

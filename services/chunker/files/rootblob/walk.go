@@ -221,7 +221,7 @@ func (w *walk) descend(ctx context.Context, in *os.Root, it item, path string) (
 // private looks at a folder that is open, so that none is taken for another.
 func (w *walk) private(sub *os.Root, name string) bool {
 	info, err := sub.Stat(".")
-	return err == nil && w.bucket.private.Refuses(name, info) != nil
+	return err == nil && w.bucket.private.Refuses(name, info) != nil || isKernels(sub)
 }
 
 // cut is key up to the first delimiter after the prefix.
