@@ -74,11 +74,17 @@ func (s *Semantic) SweepChunks(ctx context.Context) error {
 			found, err = q.SweepChunks(ctx, dbgen.SweepChunksParams{Behind: at.ID, Page: page, Batch: at.size(sweepRows)})
 			return err
 		})
-		if err != nil {
-			at.halve(ctx, err)
-			if problems = append(problems, err); ctx.Err() != nil || len(problems) == maxProblems {
-				break
-			}
+		switch {
+		case err == nil:
+			at.Halved = max(0, at.Halved-1)
+		case ctx.Err() != nil || len(problems) == maxProblems:
+			return errors.Join(append(problems, err)...)
+		case page > 1: // one of them holds up the page
+			problems = append(problems, err)
+			at.Halved++
+			continue
+		default:
+			problems = append(problems, err)
 			err = s.sweeping(ctx, func(ctx context.Context, q *dbgen.Queries) (err error) {
 				found.Next, err = q.PassUnnamedChunks(ctx, dbgen.PassUnnamedChunksParams{Behind: at.ID, Page: page})
 				return err
@@ -91,7 +97,6 @@ func (s *Semantic) SweepChunks(ctx context.Context) error {
 		if at.ID = found.Next; found.Next > 0 {
 			continue
 		}
-		at.Halved = max(0, at.Halved-1) // it was one key, or a bad hour
 		if fromStart && removed == 0 {
 			break
 		}

@@ -15,22 +15,23 @@ UPDATE unswept_runs SET attempts = @attempts, place = @place, next_at = clock_ti
 SELECT count(*) FROM (SELECT FROM unswept_runs LIMIT @most::integer) u;
 
 -- name: SweepMessages :many
--- A batch behind a place, so that what is removed and not yet vacuumed is not read again.
+-- A batch behind a place, so that what is removed and not yet vacuumed is not read again; up to a number, so that no plan reads
+-- all of the try's.
 DELETE FROM run_messages m
-WHERE m.try_id = @try_id AND m.no IN (
-    SELECT o.no FROM run_messages o WHERE o.try_id = @try_id AND o.no > @behind ORDER BY o.no LIMIT @batch::integer)
+WHERE m.try_id = @try_id AND m.no > @behind AND m.no <= (SELECT max(l.no) FROM (
+    SELECT o.no FROM run_messages o WHERE o.try_id = @try_id AND o.no > @behind ORDER BY o.no LIMIT @batch::integer) l)
 RETURNING m.no;
 
 -- name: SweepCheckpoints :many
 DELETE FROM run_checkpoints k
-WHERE k.try_id = @try_id AND k.no IN (
-    SELECT o.no FROM run_checkpoints o WHERE o.try_id = @try_id AND o.no > @behind ORDER BY o.no LIMIT @batch::integer)
+WHERE k.try_id = @try_id AND k.no > @behind AND k.no <= (SELECT max(l.no) FROM (
+    SELECT o.no FROM run_checkpoints o WHERE o.try_id = @try_id AND o.no > @behind ORDER BY o.no LIMIT @batch::integer) l)
 RETURNING k.no;
 
 -- name: SweepTries :many
 DELETE FROM message_tries m
-WHERE m.try_id = @try_id AND m.no IN (
-    SELECT o.no FROM message_tries o WHERE o.try_id = @try_id AND o.no > @behind ORDER BY o.no LIMIT @batch::integer)
+WHERE m.try_id = @try_id AND m.no > @behind AND m.no <= (SELECT max(l.no) FROM (
+    SELECT o.no FROM message_tries o WHERE o.try_id = @try_id AND o.no > @behind ORDER BY o.no LIMIT @batch::integer) l)
 RETURNING m.no;
 
 -- name: SightedTries :many
@@ -56,13 +57,14 @@ WITH batch AS (
     SELECT o.listing, o.source_id FROM sightings o
     WHERE o.connector_id = @connector_id AND o.try_id = @try_id AND (o.listing, o.source_id) > (@behind_listing::integer, @behind::text)
     ORDER BY o.listing, o.source_id LIMIT @batch::integer),
+last AS (SELECT b.listing, b.source_id FROM batch b ORDER BY b.listing DESC, b.source_id DESC LIMIT 1),
 gone AS (
     DELETE FROM sightings s
-    WHERE s.connector_id = @connector_id AND s.try_id = @try_id AND (s.listing, s.source_id) IN (SELECT b.listing, b.source_id FROM batch b)
+    WHERE s.connector_id = @connector_id AND s.try_id = @try_id AND (s.listing, s.source_id) > (@behind_listing::integer, @behind::text)
+        AND (s.listing, s.source_id) <= ((SELECT l.listing FROM last l), (SELECT l.source_id FROM last l))
     RETURNING 1)
 SELECT (SELECT count(*) FROM gone) AS removed, coalesce(l.listing, 0)::integer AS listing, coalesce(l.source_id, '')::text AS source_id
-FROM (SELECT) nothing LEFT JOIN (
-    SELECT b.listing, b.source_id FROM batch b ORDER BY b.listing DESC, b.source_id DESC LIMIT 1) l ON true;
+FROM (SELECT) nothing LEFT JOIN last l ON true;
 
 -- name: SweepOrphanChunks :many
 -- Looks at a page of the keys under which an ended run has left chunks, one step of the index for each whatever number of chunks

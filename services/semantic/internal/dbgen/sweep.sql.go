@@ -223,8 +223,8 @@ func (q *Queries) SightedTries(ctx context.Context, arg SightedTriesParams) ([]S
 
 const sweepCheckpoints = `-- name: SweepCheckpoints :many
 DELETE FROM run_checkpoints k
-WHERE k.try_id = $1 AND k.no IN (
-    SELECT o.no FROM run_checkpoints o WHERE o.try_id = $1 AND o.no > $2 ORDER BY o.no LIMIT $3::integer)
+WHERE k.try_id = $1 AND k.no > $2 AND k.no <= (SELECT max(l.no) FROM (
+    SELECT o.no FROM run_checkpoints o WHERE o.try_id = $1 AND o.no > $2 ORDER BY o.no LIMIT $3::integer) l)
 RETURNING k.no
 `
 
@@ -304,8 +304,8 @@ func (q *Queries) SweepLeftovers(ctx context.Context, arg SweepLeftoversParams) 
 
 const sweepMessages = `-- name: SweepMessages :many
 DELETE FROM run_messages m
-WHERE m.try_id = $1 AND m.no IN (
-    SELECT o.no FROM run_messages o WHERE o.try_id = $1 AND o.no > $2 ORDER BY o.no LIMIT $3::integer)
+WHERE m.try_id = $1 AND m.no > $2 AND m.no <= (SELECT max(l.no) FROM (
+    SELECT o.no FROM run_messages o WHERE o.try_id = $1 AND o.no > $2 ORDER BY o.no LIMIT $3::integer) l)
 RETURNING m.no
 `
 
@@ -315,7 +315,8 @@ type SweepMessagesParams struct {
 	Batch  int32
 }
 
-// A batch behind a place, so that what is removed and not yet vacuumed is not read again.
+// A batch behind a place, so that what is removed and not yet vacuumed is not read again; up to a number, so that no plan reads
+// all of the try's.
 func (q *Queries) SweepMessages(ctx context.Context, arg SweepMessagesParams) ([]int64, error) {
 	rows, err := q.db.Query(ctx, sweepMessages, arg.TryID, arg.Behind, arg.Batch)
 	if err != nil {
@@ -424,13 +425,14 @@ WITH batch AS (
     SELECT o.listing, o.source_id FROM sightings o
     WHERE o.connector_id = $1 AND o.try_id = $2 AND (o.listing, o.source_id) > ($3::integer, $4::text)
     ORDER BY o.listing, o.source_id LIMIT $5::integer),
+last AS (SELECT b.listing, b.source_id FROM batch b ORDER BY b.listing DESC, b.source_id DESC LIMIT 1),
 gone AS (
     DELETE FROM sightings s
-    WHERE s.connector_id = $1 AND s.try_id = $2 AND (s.listing, s.source_id) IN (SELECT b.listing, b.source_id FROM batch b)
+    WHERE s.connector_id = $1 AND s.try_id = $2 AND (s.listing, s.source_id) > ($3::integer, $4::text)
+        AND (s.listing, s.source_id) <= ((SELECT l.listing FROM last l), (SELECT l.source_id FROM last l))
     RETURNING 1)
 SELECT (SELECT count(*) FROM gone) AS removed, coalesce(l.listing, 0)::integer AS listing, coalesce(l.source_id, '')::text AS source_id
-FROM (SELECT) nothing LEFT JOIN (
-    SELECT b.listing, b.source_id FROM batch b ORDER BY b.listing DESC, b.source_id DESC LIMIT 1) l ON true
+FROM (SELECT) nothing LEFT JOIN last l ON true
 `
 
 type SweepSightingsParams struct {
@@ -463,8 +465,8 @@ func (q *Queries) SweepSightings(ctx context.Context, arg SweepSightingsParams) 
 
 const sweepTries = `-- name: SweepTries :many
 DELETE FROM message_tries m
-WHERE m.try_id = $1 AND m.no IN (
-    SELECT o.no FROM message_tries o WHERE o.try_id = $1 AND o.no > $2 ORDER BY o.no LIMIT $3::integer)
+WHERE m.try_id = $1 AND m.no > $2 AND m.no <= (SELECT max(l.no) FROM (
+    SELECT o.no FROM message_tries o WHERE o.try_id = $1 AND o.no > $2 ORDER BY o.no LIMIT $3::integer) l)
 RETURNING m.no
 `
 
