@@ -113,7 +113,7 @@ func (s *Semantic) sweepSteps(ctx context.Context, run dbgen.TakeUnsweptRow, at 
 // sweeping is one transaction of a sweep, which waits for nobody for long.
 func (s *Semantic) sweeping(ctx context.Context, do func(ctx context.Context, q *dbgen.Queries) error) error {
 	return deadline.Do(ctx, "semantic.sweep", sweepTimeout, func(ctx context.Context) error {
-		bounds := postgres.Bounds{Lock: sweepWait, Statement: sweepTimeout, Idle: sweepTimeout}
+		bounds := postgres.Bounds{Lock: sweepWait, Statement: sweepTimeout, Idle: sweepTimeout, ByIndex: true}
 		return postgres.TxBounded(ctx, s.servers.Pool, bounds, func(tx pgx.Tx) error { return do(ctx, s.queries.WithTx(tx)) })
 	})
 }

@@ -51,15 +51,13 @@ func (s *Semantic) sweepDeleted(ctx context.Context, c dbgen.DeletedConnectorsRo
 		return q.KeepDeletedPlace(ctx, dbgen.KeepDeletedPlaceParams{ID: c.ID, ConfigVersion: c.ConfigVersion, Place: at.json()})
 	}
 	steps := []sweepStep{outdated(c.ID, c.ConfigVersion+1), sightings(c.ID)}
-	switch err := s.walk(ctx, &at, until, steps, keep); {
-	case err == nil:
-		return s.sweeping(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-			return q.ForgetDeletedConnector(ctx, dbgen.ForgetDeletedConnectorParams{ID: c.ID, ConfigVersion: c.ConfigVersion})
-		})
-	default:
+	if err := s.walk(ctx, &at, until, steps, keep); err != nil {
 		late := s.sweeping(ctx, func(ctx context.Context, q *dbgen.Queries) error { return keep(ctx, q, at) })
 		return errors.Join(err, late)
 	}
+	return s.sweeping(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		return q.ForgetDeletedConnector(ctx, dbgen.ForgetDeletedConnectorParams{ID: c.ID, ConfigVersion: c.ConfigVersion})
+	})
 }
 
 // SweepChunks removes the chunks that no document names any more, key by key, until a whole round finds nothing to remove. One
