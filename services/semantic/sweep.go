@@ -23,9 +23,9 @@ const (
 	// sweepRows is how many rows one statement removes, and sweepPage how many documents one looks at.
 	sweepRows = 2000
 	sweepPage = 1000
-	// sweepCheckpoints is the same of checkpoints, which may be large, sweepTries of tries, and sweepKeys of keys of chunks.
+	// sweepCheckpoints is the same of checkpoints, which may be large, sweepTries of listings, and sweepKeys of keys of chunks.
 	sweepCheckpoints = 200
-	sweepTries       = 100
+	sweepListings    = 100
 	sweepKeys        = 100
 	// sweepShare is how long one run is swept before others have their turn.
 	sweepShare = time.Second

@@ -112,7 +112,7 @@ func TestEndedRunsAreSweptBesideALongListing(t *testing.T) {
 	f := newFixture(t)
 	c := f.syncing()
 	c.stores(c.doc(1, "a", "apple"), c.doc(2, "b", "banana", part(0, 2)))
-	legs := many[uuid.UUID](f, `SELECT gen_random_uuid() FROM generate_series(1, $1)`, 3*sweepTries)
+	legs := many[uuid.UUID](f, `SELECT gen_random_uuid() FROM generate_series(1, $1)`, 3*sweepListings)
 	var seen []string
 	for i, try := range legs {
 		if i%2 == 0 {

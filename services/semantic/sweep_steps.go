@@ -29,8 +29,8 @@ const (
 // sweepPlace is how far a sweep has come. It is kept in the database, so that whoever goes on reads nothing twice.
 type sweepPlace struct {
 	Step int `json:"step,omitempty"`
-	// Each step has its own: the last source, number, id or try behind which it goes on. In is the try whose sightings No and
-	// After are of.
+	// Each step has its own: the last source, number, id or try behind which it goes on. Of sightings Try and No are the last
+	// listing that is through, and After is behind which to go on in the listing ID of the try In.
 	After string    `json:"after,omitempty"`
 	No    int64     `json:"no,omitempty"`
 	ID    int64     `json:"id,omitempty"`
@@ -162,30 +162,32 @@ func leftovers(connector int32) sweepStep {
 	}
 }
 
-// sightings removes those of a connector's tries that are over, and that no checkpoint speaks of.
+// sightings removes those of a connector's tries that are over, and that no checkpoint speaks of, one listing after another.
 func sightings(connector int32) sweepStep {
 	return func(ctx context.Context, q *dbgen.Queries, at *sweepPlace) (bool, error) {
-		page, left := at.size(sweepTries), int64(at.size(sweepRows))
-		found, err := q.SightedTries(ctx, dbgen.SightedTriesParams{ConnectorID: connector, Behind: at.Try, Page: page})
+		page, left := at.size(sweepListings), int64(at.size(sweepRows))
+		found, err := q.SightedListings(ctx, dbgen.SightedListingsParams{
+			ConnectorID: connector, BehindTry: at.Try, Behind: int32(at.No), Page: page,
+		})
 		if err != nil {
 			return false, err
 		}
-		for _, t := range found {
-			if t.IsOver {
-				p := dbgen.SweepSightingsParams{ConnectorID: connector, TryID: t.TryID, Batch: int32(left)}
-				if t.TryID == at.In {
-					p.BehindListing, p.Behind = int32(at.No), at.After
+		for _, l := range found {
+			if l.IsOver {
+				p := dbgen.SweepSightingsParams{ConnectorID: connector, TryID: l.TryID, Listing: l.Listing, Batch: int32(left)}
+				if l.TryID == at.In && int64(l.Listing) == at.ID {
+					p.Behind = at.After
 				}
 				gone, err := q.SweepSightings(ctx, p)
 				if err != nil {
 					return false, err
 				}
-				at.In, at.No, at.After = t.TryID, int64(gone.Listing), gone.SourceID
+				at.In, at.ID, at.After = l.TryID, int64(l.Listing), gone.SourceID
 				if left -= gone.Removed; left == 0 {
 					return true, nil
 				}
 			}
-			at.Try = t.TryID
+			at.Try, at.No = l.TryID, int64(l.Listing)
 		}
 		return len(found) == int(page), nil
 	}

@@ -34,37 +34,39 @@ WHERE m.try_id = @try_id AND m.no > @behind AND m.no <= (SELECT max(l.no) FROM (
     SELECT o.no FROM message_tries o WHERE o.try_id = @try_id AND o.no > @behind ORDER BY o.no LIMIT @batch::integer) l)
 RETURNING m.no;
 
--- name: SightedTries :many
--- A page of the tries that have left sightings of a connector's listings, one step of the index for each, and whether its
--- sightings may go: it is over, and no checkpoint speaks of it (see sdk/worker/listing.go), nor will one again.
-WITH RECURSIVE tries AS (
-    (SELECT s.try_id, 1 AS n FROM sightings s
-        WHERE s.connector_id = @connector_id::integer AND s.try_id > @behind::uuid ORDER BY s.try_id LIMIT 1)
+-- name: SightedListings :many
+-- A page of the listings whose sightings a connector's tries have left, one step of the index for each, and whether they may go:
+-- the try is over, and no checkpoint speaks of it (see sdk/worker/listing.go), nor will one again.
+WITH RECURSIVE listings AS (
+    (SELECT s.try_id, s.listing, 1 AS n FROM sightings s
+        WHERE s.connector_id = @connector_id::integer AND (s.try_id, s.listing) > (@behind_try::uuid, @behind::integer)
+        ORDER BY s.try_id, s.listing LIMIT 1)
     UNION ALL
-    SELECT l.try_id, t.n + 1 FROM tries t CROSS JOIN LATERAL (
-        SELECT s.try_id FROM sightings s
-        WHERE s.connector_id = @connector_id::integer AND s.try_id > t.try_id ORDER BY s.try_id LIMIT 1) l
+    SELECT l.try_id, l.listing, t.n + 1 FROM listings t CROSS JOIN LATERAL (
+        SELECT s.try_id, s.listing FROM sightings s
+        WHERE s.connector_id = @connector_id::integer AND (s.try_id, s.listing) > (t.try_id, t.listing)
+        ORDER BY s.try_id, s.listing LIMIT 1) l
     WHERE t.n < @page::integer),
 -- Read once: it may be long.
 spoken AS MATERIALIZED (SELECT c.listing->'seen' AS seen FROM connectors c WHERE c.id = @connector_id::integer)
-SELECT t.try_id, (NOT coalesce((SELECT p.seen ? t.try_id::text FROM spoken p), false)
+SELECT t.try_id, t.listing, (NOT coalesce((SELECT p.seen ? t.try_id::text FROM spoken p), false)
     AND NOT EXISTS (SELECT FROM open_runs r WHERE r.connector_id = @connector_id::integer AND r.try_id = t.try_id))::boolean AS is_over
-FROM tries t ORDER BY t.n;
+FROM listings t ORDER BY t.n;
 
 -- name: SweepSightings :one
--- A batch of one try's behind a place, and where it ends.
-WITH batch AS (
-    SELECT o.listing, o.source_id FROM sightings o
-    WHERE o.connector_id = @connector_id AND o.try_id = @try_id AND (o.listing, o.source_id) > (@behind_listing::integer, @behind::text)
-    ORDER BY o.listing, o.source_id LIMIT @batch::integer),
-last AS (SELECT b.listing, b.source_id FROM batch b ORDER BY b.listing DESC, b.source_id DESC LIMIT 1),
+-- A batch of one listing's behind a place, and where it ends.
+WITH last AS (
+    SELECT b.source_id FROM (
+        SELECT o.source_id FROM sightings o
+        WHERE o.connector_id = @connector_id AND o.try_id = @try_id AND o.listing = @listing AND o.source_id > @behind::text
+        ORDER BY o.source_id LIMIT @batch::integer) b
+    ORDER BY b.source_id DESC LIMIT 1),
 gone AS (
     DELETE FROM sightings s
-    WHERE s.connector_id = @connector_id AND s.try_id = @try_id AND (s.listing, s.source_id) > (@behind_listing::integer, @behind::text)
-        AND (s.listing, s.source_id) <= ((SELECT l.listing FROM last l), (SELECT l.source_id FROM last l))
+    WHERE s.connector_id = @connector_id AND s.try_id = @try_id AND s.listing = @listing
+        AND s.source_id > @behind::text AND s.source_id <= (SELECT l.source_id FROM last l)
     RETURNING 1)
-SELECT (SELECT count(*) FROM gone) AS removed, coalesce(l.listing, 0)::integer AS listing, coalesce(l.source_id, '')::text AS source_id
-FROM (SELECT) nothing LEFT JOIN last l ON true;
+SELECT (SELECT count(*) FROM gone) AS removed, coalesce((SELECT l.source_id FROM last l), '')::text AS source_id;
 
 -- name: SweepOrphanChunks :many
 -- Looks at a page of the keys under which an ended run has left chunks, one step of the index for each whatever number of chunks

@@ -172,45 +172,54 @@ func (q *Queries) PostponeSweep(ctx context.Context, arg PostponeSweepParams) er
 	return err
 }
 
-const sightedTries = `-- name: SightedTries :many
-WITH RECURSIVE tries AS (
-    (SELECT s.try_id, 1 AS n FROM sightings s
-        WHERE s.connector_id = $1::integer AND s.try_id > $2::uuid ORDER BY s.try_id LIMIT 1)
+const sightedListings = `-- name: SightedListings :many
+WITH RECURSIVE listings AS (
+    (SELECT s.try_id, s.listing, 1 AS n FROM sightings s
+        WHERE s.connector_id = $1::integer AND (s.try_id, s.listing) > ($2::uuid, $3::integer)
+        ORDER BY s.try_id, s.listing LIMIT 1)
     UNION ALL
-    SELECT l.try_id, t.n + 1 FROM tries t CROSS JOIN LATERAL (
-        SELECT s.try_id FROM sightings s
-        WHERE s.connector_id = $1::integer AND s.try_id > t.try_id ORDER BY s.try_id LIMIT 1) l
-    WHERE t.n < $3::integer),
+    SELECT l.try_id, l.listing, t.n + 1 FROM listings t CROSS JOIN LATERAL (
+        SELECT s.try_id, s.listing FROM sightings s
+        WHERE s.connector_id = $1::integer AND (s.try_id, s.listing) > (t.try_id, t.listing)
+        ORDER BY s.try_id, s.listing LIMIT 1) l
+    WHERE t.n < $4::integer),
 spoken AS MATERIALIZED (SELECT c.listing->'seen' AS seen FROM connectors c WHERE c.id = $1::integer)
-SELECT t.try_id, (NOT coalesce((SELECT p.seen ? t.try_id::text FROM spoken p), false)
+SELECT t.try_id, t.listing, (NOT coalesce((SELECT p.seen ? t.try_id::text FROM spoken p), false)
     AND NOT EXISTS (SELECT FROM open_runs r WHERE r.connector_id = $1::integer AND r.try_id = t.try_id))::boolean AS is_over
-FROM tries t ORDER BY t.n
+FROM listings t ORDER BY t.n
 `
 
-type SightedTriesParams struct {
+type SightedListingsParams struct {
 	ConnectorID int32
-	Behind      uuid.UUID
+	BehindTry   uuid.UUID
+	Behind      int32
 	Page        int32
 }
 
-type SightedTriesRow struct {
-	TryID  uuid.UUID
-	IsOver bool
+type SightedListingsRow struct {
+	TryID   uuid.UUID
+	Listing int32
+	IsOver  bool
 }
 
-// A page of the tries that have left sightings of a connector's listings, one step of the index for each, and whether its
-// sightings may go: it is over, and no checkpoint speaks of it (see sdk/worker/listing.go), nor will one again.
+// A page of the listings whose sightings a connector's tries have left, one step of the index for each, and whether they may go:
+// the try is over, and no checkpoint speaks of it (see sdk/worker/listing.go), nor will one again.
 // Read once: it may be long.
-func (q *Queries) SightedTries(ctx context.Context, arg SightedTriesParams) ([]SightedTriesRow, error) {
-	rows, err := q.db.Query(ctx, sightedTries, arg.ConnectorID, arg.Behind, arg.Page)
+func (q *Queries) SightedListings(ctx context.Context, arg SightedListingsParams) ([]SightedListingsRow, error) {
+	rows, err := q.db.Query(ctx, sightedListings,
+		arg.ConnectorID,
+		arg.BehindTry,
+		arg.Behind,
+		arg.Page,
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []SightedTriesRow{}
+	items := []SightedListingsRow{}
 	for rows.Next() {
-		var i SightedTriesRow
-		if err := rows.Scan(&i.TryID, &i.IsOver); err != nil {
+		var i SightedListingsRow
+		if err := rows.Scan(&i.TryID, &i.Listing, &i.IsOver); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -421,45 +430,44 @@ func (q *Queries) SweepOutdated(ctx context.Context, arg SweepOutdatedParams) (s
 }
 
 const sweepSightings = `-- name: SweepSightings :one
-WITH batch AS (
-    SELECT o.listing, o.source_id FROM sightings o
-    WHERE o.connector_id = $1 AND o.try_id = $2 AND (o.listing, o.source_id) > ($3::integer, $4::text)
-    ORDER BY o.listing, o.source_id LIMIT $5::integer),
-last AS (SELECT b.listing, b.source_id FROM batch b ORDER BY b.listing DESC, b.source_id DESC LIMIT 1),
+WITH last AS (
+    SELECT b.source_id FROM (
+        SELECT o.source_id FROM sightings o
+        WHERE o.connector_id = $1 AND o.try_id = $2 AND o.listing = $3 AND o.source_id > $4::text
+        ORDER BY o.source_id LIMIT $5::integer) b
+    ORDER BY b.source_id DESC LIMIT 1),
 gone AS (
     DELETE FROM sightings s
-    WHERE s.connector_id = $1 AND s.try_id = $2 AND (s.listing, s.source_id) > ($3::integer, $4::text)
-        AND (s.listing, s.source_id) <= ((SELECT l.listing FROM last l), (SELECT l.source_id FROM last l))
+    WHERE s.connector_id = $1 AND s.try_id = $2 AND s.listing = $3
+        AND s.source_id > $4::text AND s.source_id <= (SELECT l.source_id FROM last l)
     RETURNING 1)
-SELECT (SELECT count(*) FROM gone) AS removed, coalesce(l.listing, 0)::integer AS listing, coalesce(l.source_id, '')::text AS source_id
-FROM (SELECT) nothing LEFT JOIN last l ON true
+SELECT (SELECT count(*) FROM gone) AS removed, coalesce((SELECT l.source_id FROM last l), '')::text AS source_id
 `
 
 type SweepSightingsParams struct {
-	ConnectorID   int32
-	TryID         uuid.UUID
-	BehindListing int32
-	Behind        string
-	Batch         int32
+	ConnectorID int32
+	TryID       uuid.UUID
+	Listing     int32
+	Behind      string
+	Batch       int32
 }
 
 type SweepSightingsRow struct {
 	Removed  int64
-	Listing  int32
 	SourceID string
 }
 
-// A batch of one try's behind a place, and where it ends.
+// A batch of one listing's behind a place, and where it ends.
 func (q *Queries) SweepSightings(ctx context.Context, arg SweepSightingsParams) (SweepSightingsRow, error) {
 	row := q.db.QueryRow(ctx, sweepSightings,
 		arg.ConnectorID,
 		arg.TryID,
-		arg.BehindListing,
+		arg.Listing,
 		arg.Behind,
 		arg.Batch,
 	)
 	var i SweepSightingsRow
-	err := row.Scan(&i.Removed, &i.Listing, &i.SourceID)
+	err := row.Scan(&i.Removed, &i.SourceID)
 	return i, err
 }
 
