@@ -24,7 +24,7 @@ var someColumns = map[string]string{
 	"worker r connectors": "id type status", "subscriber r connectors": "id type status",
 	"semantic u open_runs": "total stored whole waiting notes unnamed documents_processed documents_failed documents_deleted " +
 		"documents_unchanged chunks_stored listing_whole new_state reason",
-	"semantic u deleted_connectors": "swept_after",
+	"semantic u deleted_connectors": "place",
 	"console i connectors": "id name type user_id scope scope_id config refresh_freq_minutes schedule_cron time_zone max_retries " +
 		"trigger_requested_at created_by updated_by status",
 	"console u connectors": "name type user_id scope scope_id config refresh_freq_minutes schedule_cron time_zone max_retries " +

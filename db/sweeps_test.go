@@ -82,7 +82,8 @@ func (b *base) have(id int32, when string, want ...string) {
 func (b *base) sweeps(id int32, version int64) {
 	b.Helper()
 	b.moves("nothing", `SELECT moves.sweep_outdated($1, $2, '', 1000)`, id, version)
-	b.exec(`SELECT moves.sweep_leftovers($1, 1000)`, id)
+	b.exec(`SELECT moves.sweep_leftovers($1, 0, 1000)`, id)
+	b.exec(`SELECT moves.sweep_chunks(0, 1000, 1000)`)
 }
 
 func TestNoSweepRemovesADocumentBetweenItsParts(t *testing.T) {

@@ -22,6 +22,7 @@ var unrest = []struct{ what, query string }{
 	{"open runs", `SELECT count(*) FROM open_runs`},
 	{"runs to sweep", `SELECT count(*) FROM unswept_runs`},
 	{"deleted connectors to sweep", `SELECT count(*) FROM deleted_connectors`},
+	{"chunks to sweep", `SELECT count(*) FROM unnamed_chunks`},
 	{"indexes to fill", `SELECT count(*) FROM search_index WHERE NOT filled`},
 	{"changes to index", `SELECT count(*) FROM search_index_changes`},
 }

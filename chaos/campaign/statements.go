@@ -56,9 +56,11 @@ var allowed = map[string]struct {
 	"FailLostInTransit":       {400, "a move, and rare"},
 	"KeepLedger":              {2000, "looks at every partition, once an hour"},
 	"ForgetWorkers":           {400, "looks at every worker, once an hour"},
-	"SweepOrphanChunks":       {400, "looks at each chunk of an ended try, and removes few"},
+	"SweepOrphanChunks":       {60 * 1000, "one row for a page of 1000 keys of chunks"},
 	"SweepOutdated":           {60 * 1000, "one row for a page of 1000 documents"},
-	"SweepLeftovers":          {60 * 2000, "one row for a batch of 2000 documents"},
+	"SweepLeftovers":          {60 * 1000, "one row for a page of 1000 documents"},
+	"SweepSightings":          {60 * 2000, "one row for a batch of 2000 sightings"},
+	"SweepChunks":             {60 * 2000, "one row for a batch of 2000 chunks"},
 }
 
 // read is what a statement has read up to some moment, or within some time.

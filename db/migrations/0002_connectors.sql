@@ -101,8 +101,8 @@ CREATE TABLE deleted_connectors (
     id             integer NOT NULL,
     config_version bigint NOT NULL,
     deleted_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- How far the sweep has come.
-    swept_after    text NOT NULL DEFAULT '',
+    -- How far the sweep has come, in semantic's own words.
+    place          jsonb NOT NULL DEFAULT '{}',
     PRIMARY KEY (id, config_version)
 );
 

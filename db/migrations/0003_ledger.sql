@@ -157,9 +157,10 @@ CREATE TABLE unswept_runs (
     connector_id   integer NOT NULL,
     try_id         uuid,
     config_version bigint NOT NULL,
-    -- Whether documents of earlier configurations are to be removed, and how far that has come.
+    -- Whether documents of earlier configurations are to be removed.
     outdated       boolean NOT NULL,
-    outdated_after text NOT NULL DEFAULT '',
+    -- How far the sweep has come, in semantic's own words.
+    place          jsonb NOT NULL DEFAULT '{}',
     -- One that cannot be swept waits longer and longer, and holds up nobody.
     next_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
     attempts       integer NOT NULL DEFAULT 0

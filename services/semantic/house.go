@@ -41,6 +41,7 @@ func (s *Semantic) looks() []look {
 		{"lost documents", houseEvery, lookTimeout, s.FailLostInTransit},
 		{"leftovers", houseEvery, lookTimeout, s.Sweep},
 		{"deleted connectors", houseEvery, lookTimeout, s.SweepDeletedConnectors},
+		{"unnamed chunks", houseEvery, lookTimeout, s.SweepChunks},
 		{"ledger", ledgerEvery, lookTimeout, s.KeepLedger},
 	}
 	if s.index != nil {

@@ -65,9 +65,10 @@ type Semantic struct {
 	missing map[uuid.UUID]time.Time
 	// missingFor is how long they must be missing before they count as lost, so that more than one look says so: a lease.
 	missingFor time.Duration
-	// wholeAfter, checkpointedAfter and deletedAfter are where the look of each goes on; it alone touches it.
+	// wholeAfter, checkpointedAfter, deletedAfter and chunksAt are where the look of each goes on; it alone touches it.
 	wholeAfter, checkpointedAfter uuid.UUID
 	deletedAfter                  dbgen.DeletedConnectorsParams
+	chunksAt                      sweepPlace
 }
 
 // Run connects and works until ctx ends; it returns nil on a clean stop.
