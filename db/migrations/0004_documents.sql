@@ -122,9 +122,11 @@ CREATE TABLE sightings (
         CONSTRAINT sightings_source_id_length CHECK (octet_length(source_id) BETWEEN 1 AND 2048),
     -- The first message of the listing that showed it.
     no           bigint NOT NULL CONSTRAINT sightings_no_range CHECK (no >= 1),
-    -- Known: whether a document was shown, whatever the number of tries. Sweep: what a connector has left.
-    PRIMARY KEY (connector_id, source_id, try_id, listing)
+    -- Sweep: what a connector has left, listing by listing.
+    PRIMARY KEY (connector_id, try_id, listing, source_id)
 );
+-- Known: whether a document was shown, whatever the number of tries.
+CREATE INDEX sightings_of_document ON sightings (connector_id, source_id);
 
 -- +goose Down
 DROP TABLE sightings;
