@@ -72,8 +72,8 @@ func size(d worker.Document) (n int64) {
 
 func TestCrawlsTogetherHoldNoMoreThanThereIsRoomFor(t *testing.T) {
 	t.Parallel()
-	const pages, crawls, body = 20, 4, 1 << 20
-	shared := room.New(room.Cost(8 << 20)) // a body of the largest size: each owner may have half of that
+	const pages, crawls, body = 12, 4, 256 << 10
+	shared := room.New(room.Cost(2 << 20)) // eight bodies, if their sizes were known
 	all := &held{store: newStore()}
 	var wg sync.WaitGroup
 	for i := range crawls {
@@ -81,7 +81,7 @@ func TestCrawlsTogetherHoldNoMoreThanThereIsRoomFor(t *testing.T) {
 		own := &held{store: newStore()}
 		wg.Go(func() {
 			opt := crawl.Options{
-				Runner: crawl.InProcess{}, Transport: loopbackTransport(t), Room: shared.For(fmt.Sprint(i)),
+				Runner: crawl.InProcess{}, Transport: loopbackTransport(t), Room: shared.For(fmt.Sprint(i)), MaxBodyBytes: 1 << 20,
 				Extract: func(ctx context.Context, body []byte, contentType, url string) (crawl.Page, error) {
 					all.add(int64(len(body)))
 					return own.extract(ctx, body, contentType, url)
@@ -93,7 +93,7 @@ func TestCrawlsTogetherHoldNoMoreThanThereIsRoomFor(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.LessOrEqual(t, all.most, int64(9<<20), "beside the start pages")
+	require.LessOrEqual(t, all.most, int64(2<<20+64<<10), "beside the start pages")
 	require.Zero(t, shared.Taken(), "everything is given back")
 }
 
@@ -144,14 +144,14 @@ func TestPagesThatComeOutOfOrderDoNotWaitForEachOther(t *testing.T) {
 
 func TestAPageThatGrowsInUTF8IsBoundedAsUTF8(t *testing.T) {
 	t.Parallel()
-	for charset, body := range map[string]string{"windows-1252": strings.Repeat("\x80", 3<<20), "utf-8": strings.Repeat("\xff a", 2<<20+1)} {
+	for charset, body := range map[string]string{"windows-1252": strings.Repeat("\x80", 400_000), "utf-8": strings.Repeat("\xff a", 300_000)} {
 		site := large(t, 1, "text/plain; charset="+charset, body)
 		own := &held{store: newStore()}
 		_, err := crawl.Crawl(t.Context(), crawl.Config{URL: site.URL + "/"}, crawl.Options{
-			Runner: crawl.InProcess{}, Transport: loopbackTransport(t), Extract: own.extract,
+			Runner: crawl.InProcess{}, Transport: loopbackTransport(t), Extract: own.extract, MaxBodyBytes: 1 << 20,
 		}, own)
 		require.NoError(t, err)
-		require.Equal(t, "body is longer than 8388608 bytes in UTF-8", own.docs[site.URL+"/large/0"].Err, charset)
-		require.Less(t, own.most, int64(1<<20))
+		require.Equal(t, "body is longer than 1048576 bytes in UTF-8", own.docs[site.URL+"/large/0"].Err, charset)
+		require.Less(t, own.most, int64(1<<16), "the start page alone")
 	}
 }

@@ -150,12 +150,11 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-const (
-	// pageSize bounds what is held of a listing, beside the names of the folders that are open.
-	pageSize = 1000
-	// foldersInOne is how many folders one folder may hold, beside its files.
-	foldersInOne = 50_000
-)
+// pageSize bounds what is held of a listing, beside the names of the folders that are open.
+const pageSize = 1000
+
+// foldersInOne is how many folders one folder may hold, beside its files. Tests lower it.
+var foldersInOne = 50_000
 
 // list sends the files that need work to the workers, and takes every listed one off missing.
 func (s *syncer) list(ctx context.Context) error {
