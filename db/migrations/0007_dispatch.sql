@@ -158,35 +158,45 @@ END $$;
 -- +goose StatementEnd
 
 -- The connectors whose worker is lost, locked: their worker has not beaten since it was last looked at and its lease has run
--- out, or they are a subscriber's that keeps no lease and that has had them for longer than foreign_timeout. first_time: those
--- that are claimed again at once; else those that fail. Not one of which everything is stored: it completes.
+-- out, or they are a subscriber's that keeps no lease and that has had them for longer than foreign_timeout. again: those that
+-- fail; else those that are claimed again at once. Not one of which everything is stored: it completes; nor one of `refused`.
+-- The runs are read off the index, worker by worker, and no more than the batch: however many are lost. The planner must not
+-- know better, so that the callers forbid it everything but a nested loop over keys.
 -- +goose StatementBegin
-CREATE FUNCTION moves.lock_lost(silent jsonb, foreign_timeout interval, first_time boolean, batch integer)
+CREATE FUNCTION moves.lock_lost(silent jsonb, foreign_timeout interval, again boolean, batch integer, refused integer[])
     RETURNS SETOF connectors LANGUAGE plpgsql AS $$
 DECLARE
-    gone uuid[];
+    k     record;
+    taken integer;
     -- A constant for the planner: of a moment that it cannot know it expects a third of all runs without a lease.
     long_ago timestamptz := clock_timestamp() - foreign_timeout;
 BEGIN
-    -- Held, so that a heartbeat which comes now waits for the outcome; and shared, so that the scheduler's look and semantic's,
-    -- which take different runs, do not keep each other away look after look.
-    SELECT array_agg(l.id) INTO gone FROM (
-        SELECT w.id FROM jsonb_to_recordset(silent) k(id uuid, beats bigint)
-        JOIN workers w ON w.id = k.id AND w.beats = k.beats
-        WHERE w.expires_at < (SELECT clock_timestamp())
-        ORDER BY w.id FOR SHARE OF w SKIP LOCKED) l;
-    RETURN QUERY
-    SELECT c.* FROM (
-        SELECT r.id, r.connector_id FROM open_runs r WHERE r.worker_id = ANY(gone) AND NOT r.whole
-        UNION ALL
-        SELECT r.id, r.connector_id FROM open_runs r
+    FOR k IN SELECT s.id, s.beats FROM jsonb_to_recordset(silent) s(id uuid, beats bigint)
+        WHERE EXISTS (SELECT FROM open_runs r WHERE r.worker_id = s.id AND r.fails_if_lost = again AND NOT r.whole
+            AND (refused IS NULL OR r.connector_id <> ALL (refused)))
+        LIMIT batch
+    LOOP
+        EXIT WHEN batch <= 0;
+        -- Held, so that a heartbeat which comes now waits for the outcome; and shared, so that the scheduler's look and
+        -- semantic's, which take different runs, do not keep each other away look after look.
+        PERFORM FROM workers w WHERE w.id = k.id AND w.beats = k.beats AND w.expires_at < (SELECT clock_timestamp())
+            FOR SHARE SKIP LOCKED;
+        CONTINUE WHEN NOT FOUND;
+        RETURN QUERY SELECT c.* FROM open_runs r
+            JOIN connectors c ON c.id = r.connector_id AND c.run_id = r.id AND c.status = 'SYNCING'
+            WHERE r.worker_id = k.id AND r.fails_if_lost = again AND NOT r.whole
+                AND (refused IS NULL OR r.connector_id <> ALL (refused))
+            -- Before the limit: a batch of runs that are held would leave none for the others.
+            LIMIT batch FOR UPDATE OF c, r SKIP LOCKED;
+        GET DIAGNOSTICS taken = ROW_COUNT;
+        batch := batch - taken;
+    END LOOP;
+    RETURN QUERY SELECT c.* FROM open_runs r
+        JOIN connectors c ON c.id = r.connector_id AND c.run_id = r.id AND c.status = 'SYNCING'
         WHERE r.picked_up_at IS NOT NULL AND r.worker_id IS NULL AND r.drain_seq IS NULL AND NOT r.whole
-            AND r.picked_up_at < long_ago) lost
-    JOIN connectors c ON c.id = lost.connector_id AND c.run_id = lost.id AND c.status = 'SYNCING'
-        AND (c.failure_count = 0 AND c.max_retries > 1) = first_time
-    JOIN open_runs o ON o.id = lost.id
-    -- Before the limit: a batch of runs that are held would leave none for the others.
-    LIMIT batch FOR UPDATE OF c, o SKIP LOCKED;
+            AND r.fails_if_lost = again AND r.picked_up_at < long_ago
+            AND (refused IS NULL OR r.connector_id <> ALL (refused))
+        LIMIT batch FOR UPDATE OF c, r SKIP LOCKED;
 END $$;
 -- +goose StatementEnd
 
@@ -206,14 +216,15 @@ END $$;
 CREATE FUNCTION moves.rescue(silent jsonb, foreign_timeout interval, batch integer)
     RETURNS TABLE (lost_run uuid, run_id uuid, connector_id integer, type text, user_id integer, scope text, scope_id text,
         config jsonb, state jsonb, listing jsonb, config_version bigint, dispatched_at timestamptz)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s'
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     c       connectors;
     lost    uuid;
     present timestamptz := clock_timestamp();
 BEGIN
-    FOR c IN SELECT * FROM moves.lock_lost(silent, foreign_timeout, true, batch) LOOP
+    FOR c IN SELECT * FROM moves.lock_lost(silent, foreign_timeout, false, batch, NULL) LOOP
         lost := c.run_id;
         CONTINUE WHEN NOT moves.lock_run(lost, false);
         PERFORM moves.end_runs(ARRAY[lost], 'failed', 'worker lost', 'worker lost: its lease ran out');
@@ -233,7 +244,7 @@ END $$;
 -- +goose Down
 DROP FUNCTION moves.rescue(jsonb, interval, integer);
 DROP FUNCTION moves.lock_run(uuid, boolean);
-DROP FUNCTION moves.lock_lost(jsonb, interval, boolean, integer);
+DROP FUNCTION moves.lock_lost(jsonb, interval, boolean, integer, integer[]);
 DROP FUNCTION moves.miss_passed(jsonb);
 DROP FUNCTION moves.lock_passed(integer, bigint[]);
 DROP FUNCTION moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz);

@@ -164,13 +164,14 @@ END $$;
 -- +goose StatementBegin
 CREATE FUNCTION moves.abandon(silent jsonb, foreign_timeout interval, batch integer)
     RETURNS TABLE (run_id uuid, connector_id integer, type text)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s'
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     c    connectors;
     lost uuid;
 BEGIN
-    FOR c IN SELECT * FROM moves.lock_lost(silent, foreign_timeout, false, batch) LOOP
+    FOR c IN SELECT * FROM moves.lock_lost(silent, foreign_timeout, true, batch, NULL) LOOP
         lost := c.run_id;
         CONTINUE WHEN NOT moves.lock_run(lost, false);
         c.status_message := 'worker lost again: its lease ran out';

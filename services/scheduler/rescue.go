@@ -26,9 +26,11 @@ func (s *Scheduler) Rescue(ctx context.Context) error {
 }
 
 func (s *Scheduler) lookForWorkers(ctx context.Context) (found outcome, err error) {
+	var asked time.Time // when the last batch was
 	defer func() {
-		if postgres.Unavailable(err) {
-			s.leases.Forget() // the workers may not have reached Postgres either
+		// The workers may not have reached Postgres either. A batch that took too long says nothing of them.
+		if postgres.Unavailable(err) && (asked.IsZero() || !s.leases.Unheard(asked, err)) {
+			s.leases.Forget()
 		}
 	}()
 	full, err := deadline.Get(ctx, "scheduler.connections", queryTimeout, s.queries.IsFull)
@@ -43,6 +45,7 @@ func (s *Scheduler) lookForWorkers(ctx context.Context) (found outcome, err erro
 		return outcome{}, err
 	}
 	for until := time.Now().Add(s.lookTime); ctx.Err() == nil; {
+		asked = time.Now()
 		rows, err := s.claimAgain(ctx, silent)
 		if err != nil {
 			return outcome{}, fmt.Errorf("rescue: %w", err)

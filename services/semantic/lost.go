@@ -41,13 +41,15 @@ func (s *Semantic) Abandon(ctx context.Context) error {
 		return err // after an outage of ours nobody is lost for one lease, those without a lease neither
 	}
 	for more := true; more; {
+		asked := time.Now()
 		failed, err := deadline.Get(ctx, "semantic.abandon", queryTimeout, func(ctx context.Context) ([]dbgen.AbandonRow, error) {
 			return s.queries.Abandon(ctx, dbgen.AbandonParams{
 				Silent: silent, ForeignTimeout: s.config.ForeignTimeout, Batch: lostBatch,
 			})
 		})
 		if err != nil {
-			if postgres.Unavailable(err) {
+			// A batch that took too long says nothing of the workers.
+			if postgres.Unavailable(err) && !s.workers.Unheard(asked, err) {
 				s.workers.Forget()
 			}
 			return fmt.Errorf("fail runs whose worker is lost again: %w", err)
