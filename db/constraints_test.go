@@ -26,6 +26,7 @@ var nonsense = map[string]struct{ before, sql string }{
 
 	"connectors_name_form":          {connector, `UPDATE connectors SET name = ''`},
 	"connectors_type_known":         {"", `INSERT INTO connectors (name, type, user_id) VALUES ('docs', 'ftp', 1)`},
+	"connectors_id_positive":        {"", `INSERT INTO connectors (id, name, type, user_id) VALUES (0, 'docs', 'web', 1)`},
 	"connectors_user_id_positive":   {connector, `UPDATE connectors SET user_id = 0`},
 	"connectors_scope_known":        {connector, `UPDATE connectors SET scope = 'world'`},
 	"connectors_scope_id_form":      {connector, `UPDATE connectors SET scope_id = 'a b'`},

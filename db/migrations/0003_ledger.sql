@@ -73,6 +73,8 @@ CREATE TABLE open_runs (
 
 -- redispatch: what waits to be picked up, the longest dispatched first.
 CREATE INDEX open_runs_pending ON open_runs (type, dispatched_at) WHERE picked_up_at IS NULL;
+-- fail_not_taken: runs whose message left the stream ten times, and nobody picked them up. Almost no run enters it.
+CREATE INDEX open_runs_not_taken ON open_runs (id) WHERE picked_up_at IS NULL AND dispatches > 10;
 -- lock_due: how many of a capped type are in flight, whatever else is.
 CREATE INDEX open_runs_by_type ON open_runs (type);
 -- rescue, abandon: the runs of a lost worker.

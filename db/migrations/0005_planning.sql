@@ -13,7 +13,7 @@ CREATE FUNCTION moves.allowed(from_status text, to_status text) RETURNS boolean
         ('ACTIVE', 'PENDING'), ('ERROR', 'PENDING'), ('SYNCING', 'PENDING'),
         ('PENDING', 'SYNCING'),
         ('SYNCING', 'ACTIVE'), ('PENDING', 'ACTIVE'), ('DISABLED', 'ACTIVE'),
-        ('SYNCING', 'ERROR'),
+        ('SYNCING', 'ERROR'), ('PENDING', 'ERROR'),
         ('ACTIVE', 'DISABLED'), ('PENDING', 'DISABLED'), ('SYNCING', 'DISABLED'), ('ERROR', 'DISABLED'))
 $$;
 -- +goose StatementEnd

@@ -66,11 +66,12 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Locks connectors whose cron schedule has to be worked out.
+-- Locks connectors whose cron schedule has to be worked out; not those whose plan was refused.
 -- +goose StatementBegin
-CREATE FUNCTION moves.lock_unplanned(batch integer) RETURNS SETOF connectors
+CREATE FUNCTION moves.lock_unplanned(batch integer, refused integer[] DEFAULT NULL) RETURNS SETOF connectors
     LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
-    SELECT * FROM connectors WHERE needs_plan ORDER BY id LIMIT batch FOR UPDATE SKIP LOCKED
+    SELECT * FROM connectors WHERE needs_plan AND (refused IS NULL OR id <> ALL (refused))
+    ORDER BY id LIMIT batch FOR UPDATE SKIP LOCKED
 $$;
 -- +goose StatementEnd
 
@@ -210,45 +211,69 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- SYNCING -> PENDING under a new run, which fences the lost worker: at once, the first time. The old run has failed; the new
--- one keeps the place it holds, so that the cap does not apply. silent: [{id, beats}].
+-- Claims the connector of a lost worker's run again, both locked: under a new run, which it returns.
 -- +goose StatementBegin
-CREATE FUNCTION moves.rescue(silent jsonb, foreign_timeout interval, batch integer)
+CREATE FUNCTION moves.claim_again(c connectors) RETURNS uuid LANGUAGE plpgsql AS $$
+DECLARE
+    present timestamptz := clock_timestamp();
+BEGIN
+    c.status_message := 'worker lost: its lease ran out';
+    PERFORM moves.end_runs(ARRAY[c.run_id], 'failed', 'worker lost', c.status_message);
+    c.run_id := gen_random_uuid();
+    c.status := 'PENDING';
+    c.failure_count := c.failure_count + 1;
+    INSERT INTO open_runs (id, connector_id, type, trigger, due_at, started_at, config_version, dispatched_at)
+    VALUES (c.run_id, c.id, c.type, 'rescue', present, present, c.config_version, present);
+    PERFORM moves.put(c);
+    RETURN c.run_id;
+END $$;
+-- +goose StatementEnd
+
+-- SYNCING -> PENDING under a new run, which fences the lost worker: at once, the first time. The old run has failed; the new
+-- one keeps the place it holds, so that the cap does not apply. silent: [{id, beats}]. With apart each is tried in a savepoint of
+-- its own, only after a whole batch failed: a refused row is named in `problem`; refused are connectors that are left out.
+-- +goose StatementBegin
+CREATE FUNCTION moves.rescue(silent jsonb, foreign_timeout interval, batch integer, apart boolean DEFAULT false,
+        refused integer[] DEFAULT NULL)
     RETURNS TABLE (lost_run uuid, run_id uuid, connector_id integer, type text, user_id integer, scope text, scope_id text,
-        config jsonb, state jsonb, listing jsonb, config_version bigint, dispatched_at timestamptz)
+        config jsonb, state jsonb, listing jsonb, config_version bigint, dispatched_at timestamptz, problem text)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s'
     SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     c       connectors;
-    lost    uuid;
-    present timestamptz := clock_timestamp();
+    run     uuid;
+    because text;
 BEGIN
-    FOR c IN SELECT * FROM moves.lock_lost(silent, foreign_timeout, false, batch, NULL) LOOP
-        lost := c.run_id;
-        CONTINUE WHEN NOT moves.lock_run(lost, false);
-        PERFORM moves.end_runs(ARRAY[lost], 'failed', 'worker lost', 'worker lost: its lease ran out');
-        c.run_id := gen_random_uuid();
-        c.status := 'PENDING';
-        c.failure_count := c.failure_count + 1;
-        c.status_message := 'worker lost: its lease ran out';
-        INSERT INTO open_runs (id, connector_id, type, trigger, due_at, started_at, config_version, dispatched_at)
-        VALUES (c.run_id, c.id, c.type, 'rescue', present, present, c.config_version, present);
-        PERFORM moves.put(c);
-        RETURN QUERY SELECT lost, c.run_id, c.id, c.type, c.user_id, c.scope, c.scope_id, c.config, c.state, c.listing,
-            c.config_version, present;
+    FOR c IN SELECT * FROM moves.lock_lost(silent, foreign_timeout, false, batch, refused) LOOP
+        CONTINUE WHEN NOT moves.lock_run(c.run_id, false);
+        IF apart THEN
+            BEGIN
+                because := NULL;
+                run := NULL;
+                run := moves.claim_again(c);
+            EXCEPTION WHEN data_exception OR integrity_constraint_violation OR raise_exception THEN
+                because := SQLERRM;
+            END;
+        ELSE
+            run := moves.claim_again(c);
+        END IF;
+        RETURN QUERY SELECT c.run_id, run, c.id, c.type, c.user_id, c.scope, c.scope_id, c.config, c.state, c.listing,
+            c.config_version, r.dispatched_at, because
+        FROM (SELECT (SELECT o.dispatched_at FROM open_runs o WHERE o.id = run) AS dispatched_at) r;
     END LOOP;
 END $$;
 -- +goose StatementEnd
 
 -- +goose Down
-DROP FUNCTION moves.rescue(jsonb, interval, integer);
+DROP FUNCTION moves.rescue(jsonb, interval, integer, boolean, integer[]);
+DROP FUNCTION moves.claim_again(connectors);
 DROP FUNCTION moves.lock_run(uuid, boolean);
 DROP FUNCTION moves.lock_lost(jsonb, interval, boolean, integer, integer[]);
 DROP FUNCTION moves.miss_passed(jsonb);
 DROP FUNCTION moves.lock_passed(integer, bigint[]);
 DROP FUNCTION moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz);
 DROP FUNCTION moves.plan(jsonb);
-DROP FUNCTION moves.lock_unplanned(integer);
+DROP FUNCTION moves.lock_unplanned(integer, integer[]);
 DROP FUNCTION moves.claim(jsonb, timestamptz);
 DROP FUNCTION moves.lock_due(text, integer, integer, timestamptz, integer[]);

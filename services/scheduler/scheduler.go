@@ -52,6 +52,8 @@ type Scheduler struct {
 	behind     []string         // the types to which the last look for messages did not come; looking guards it
 	unclaimed  *refusals[int32] // connectors
 	unanswered *refusals[int64] // passed slots
+	unplanned  *refusals[int32] // connectors whose plan is refused
+	unrescued  *refusals[int32] // connectors whose rescue is
 }
 
 // Kubernetes makes the elector that a Lease decides; package leader/lease has the one there is.
@@ -95,7 +97,7 @@ func New(cfg Config, servers *connect.Servers, process connect.Process) *Schedul
 		wake: make(chan struct{}, 1), planWake: make(chan struct{}, 1), listening: &listening{},
 		candidate: leader.NewCandidate(log, m.leader), lookTime: lookTime,
 		leases: leases.NewWatch(servers.Pool, seconds(cfg.LeaseSeconds)), unclaimed: newRefusals[int32](),
-		unanswered: newRefusals[int64](),
+		unanswered: newRefusals[int64](), unplanned: newRefusals[int32](), unrescued: newRefusals[int32](),
 	}
 }
 
