@@ -17,13 +17,31 @@ BEGIN
         PERFORM pg_advisory_xact_lock(hashtext('echomind.claim'), hashtext(due_type));
         -- A statement of its own: it sees what the claimer before has committed.
         SELECT cap - count(*) INTO free FROM (SELECT FROM open_runs WHERE type = due_type LIMIT cap) r;
-        UPDATE connector_types SET waits = (free < batch) WHERE name = due_type AND waits <> (free < batch);
+        PERFORM moves.note_waiting(due_type, free < batch);
         free := least(free, batch);
     END IF;
     IF free > 0 THEN
         RETURN QUERY SELECT * FROM connectors
             WHERE type = due_type AND next_sync_at <= moment AND (refused IS NULL OR id <> ALL (refused))
             ORDER BY next_sync_at LIMIT free FOR UPDATE SKIP LOCKED;
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- Writes down whether a type waits for a place. Of a row that somebody holds nothing: that is a verdict's transaction, however
+-- long it stays open, and wakes the scheduler when it commits; where it does not commit, the row says what it said. The scheduler
+-- that has left something due looks again after some seconds whatever the row says.
+-- +goose StatementBegin
+CREATE FUNCTION moves.note_waiting(due_type text, yes boolean) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM waiting_types t WHERE t.name = due_type;
+    IF NOT FOUND THEN
+        INSERT INTO waiting_types (name, waits) VALUES (due_type, yes) ON CONFLICT DO NOTHING;
+    ELSE
+        PERFORM FROM waiting_types t WHERE t.name = due_type AND t.waits <> yes FOR NO KEY UPDATE SKIP LOCKED;
+        IF FOUND THEN
+            UPDATE waiting_types SET waits = yes WHERE name = due_type;
+        END IF;
     END IF;
 END $$;
 -- +goose StatementEnd
@@ -276,4 +294,5 @@ DROP FUNCTION moves.redispatch(text, timestamptz, interval, interval, integer, t
 DROP FUNCTION moves.plan(jsonb);
 DROP FUNCTION moves.lock_unplanned(integer, integer[]);
 DROP FUNCTION moves.claim(jsonb, timestamptz);
+DROP FUNCTION moves.note_waiting(text, boolean);
 DROP FUNCTION moves.lock_due(text, integer, integer, timestamptz, integer[]);

@@ -14,21 +14,29 @@ import (
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
 )
 
-// plans works out cron schedules until ctx ends. It is a loop of its own: what waits for its plan waits for no tick.
+// plans works out cron schedules until ctx ends. It is a loop of its own: what waits for its plan waits for no tick. Slots that
+// passed have theirs, whose verdicts nobody waits for, however many there are.
 func (s *Scheduler) plans(ctx context.Context) error {
+	return s.whenAsked(ctx, s.planWake, "cron schedules", s.Plan)
+}
+
+// passes writes the verdict of slots that passed until ctx ends.
+func (s *Scheduler) passes(ctx context.Context) error {
+	return s.whenAsked(ctx, s.passWake, "slots that passed", s.MissPassed)
+}
+
+// whenAsked does something at once, whenever it is woken, and every pollEvery.
+func (s *Scheduler) whenAsked(ctx context.Context, wake <-chan struct{}, what string, do func(context.Context) error) error {
 	ticker := time.NewTicker(pollEvery) // finds what somebody held when its plan was asked for
 	defer ticker.Stop()
 	for {
-		if err := s.Plan(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("cron schedules are planned later", "err", err)
-		}
-		if err := s.MissPassed(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("slots that passed get their verdict later", "err", err)
+		if err := do(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("what Postgres did not answer is done later", "what", what, "err", err)
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.planWake:
+		case <-wake:
 		case <-ticker.C:
 		}
 	}
