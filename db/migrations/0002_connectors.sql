@@ -19,8 +19,9 @@ CREATE TABLE connectors (
     config               jsonb NOT NULL DEFAULT '{}'
         CONSTRAINT connectors_config_object CHECK (jsonb_typeof(config) = 'object')
         CONSTRAINT connectors_config_size CHECK (octet_length(config::text) <= 65536)
-        -- A protobuf decoder refuses what is nested some thousand levels deep, and its trigger could never be read.
-        CONSTRAINT connectors_config_depth CHECK (NOT jsonb_path_exists(config, '$.**{101}')),
+        -- Protobuf decoders of most languages refuse messages nested more than 100 deep, and a level here is up to three of them:
+        -- its trigger could never be read. sdk/wire has the same limit.
+        CONSTRAINT connectors_config_depth CHECK (NOT jsonb_path_exists(config, '$.**{31}')),
     refresh_freq_minutes integer
         CONSTRAINT connectors_refresh_range CHECK (refresh_freq_minutes BETWEEN 0 AND 5256000),
     schedule_cron        text

@@ -58,7 +58,7 @@ CREATE TABLE open_runs (
     listing_whole        boolean,
     new_state            jsonb
         CONSTRAINT open_runs_new_state_size CHECK (octet_length(new_state::text) <= 65536)
-        CONSTRAINT open_runs_new_state_depth CHECK (NOT jsonb_path_exists(new_state, '$.**{101}')),
+        CONSTRAINT open_runs_new_state_depth CHECK (NOT jsonb_path_exists(new_state, '$.**{31}')),
     reason               text,
 
     CONSTRAINT open_runs_stored_range CHECK (stored >= 0 AND (total IS NULL OR stored <= total)),

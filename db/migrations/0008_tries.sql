@@ -217,8 +217,8 @@ CREATE FUNCTION moves.finish(run uuid, try uuid, new_state jsonb DEFAULT NULL) R
 DECLARE
     c connectors := moves.lock_syncing(run, try);
 BEGIN
-    IF jsonb_path_exists(new_state, '$.**{101}') THEN
-        RAISE EXCEPTION 'finish: new_state is nested more than 100 levels deep, no trigger could carry it'
+    IF jsonb_path_exists(new_state, '$.**{31}') THEN
+        RAISE EXCEPTION 'finish: new_state is nested more than 30 levels deep, no trigger could carry it'
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     IF c.id IS NULL THEN
