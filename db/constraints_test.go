@@ -24,7 +24,7 @@ var nonsense = map[string]struct{ before, sql string }{
 	"connector_types_refresh_range": {"", `INSERT INTO connector_types (name, default_refresh_minutes) VALUES ('a', -1)`},
 	"connector_types_cap_range":     {"", `INSERT INTO connector_types (name, max_concurrent_syncs) VALUES ('a', -1)`},
 
-	"waiting_types_name_fkey":       {"", `INSERT INTO waiting_types VALUES ('ftp', true)`},
+	"waiting_types_name_fkey": {"", `INSERT INTO waiting_types VALUES ('ftp', true)`},
 
 	"connectors_name_form":          {connector, `UPDATE connectors SET name = ''`},
 	"connectors_type_known":         {"", `INSERT INTO connectors (name, type, user_id) VALUES ('docs', 'ftp', 1)`},
