@@ -29,7 +29,6 @@ var someColumns = map[string]string{
 		"trigger_requested_at created_by updated_by status",
 	"console u connectors": "name type user_id scope scope_id config refresh_freq_minutes schedule_cron time_zone max_retries " +
 		"trigger_requested_at updated_at updated_by",
-	"console i connector_types":   "name default_refresh_minutes max_concurrent_syncs",
 	"console u connector_types":   "default_refresh_minutes max_concurrent_syncs",
 	"console u documents":         "version_token",
 	"console u connector_secrets": "envelope",

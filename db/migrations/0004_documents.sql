@@ -103,11 +103,11 @@ CREATE TABLE run_checkpoints (
         CONSTRAINT run_checkpoints_state_object CHECK (jsonb_typeof(state) = 'object')
         CONSTRAINT run_checkpoints_state_size CHECK (octet_length(state::text) <= 65536)
         -- As of a configuration: a message with it could never be read.
-        CONSTRAINT run_checkpoints_state_depth CHECK (NOT jsonb_path_exists(state, '$.**{101}')),
+        CONSTRAINT run_checkpoints_state_depth CHECK (NOT jsonb_path_exists(state, '$.**{31}')),
     listing jsonb
         CONSTRAINT run_checkpoints_listing_object CHECK (jsonb_typeof(listing) = 'object')
         CONSTRAINT run_checkpoints_listing_size CHECK (octet_length(listing::text) <= 65536)
-        CONSTRAINT run_checkpoints_listing_depth CHECK (NOT jsonb_path_exists(listing, '$.**{101}')),
+        CONSTRAINT run_checkpoints_listing_depth CHECK (NOT jsonb_path_exists(listing, '$.**{31}')),
     PRIMARY KEY (try_id, no)
 );
 

@@ -29,7 +29,7 @@ BEGIN
     END IF;
     -- Reading starts now: a trigger asked for before is answered by this run.
     UPDATE open_runs r SET picked_up_at = clock_timestamp(), try_id = try, worker_id = worker,
-        trigger_requested_at = c.trigger_requested_at
+        trigger_requested_at = c.trigger_requested_at, fails_if_lost = (c.failure_count > 0 OR c.max_retries = 1)
     WHERE r.id = run AND r.try_id IS NULL;   -- not picked_up_at: its index is of everything that waits
     UPDATE connectors SET status = 'SYNCING', trigger_requested_at = NULL WHERE id = connector;
     RETURN true;
@@ -217,8 +217,8 @@ CREATE FUNCTION moves.finish(run uuid, try uuid, new_state jsonb DEFAULT NULL) R
 DECLARE
     c connectors := moves.lock_syncing(run, try);
 BEGIN
-    IF jsonb_path_exists(new_state, '$.**{101}') THEN
-        RAISE EXCEPTION 'finish: new_state is nested more than 100 levels deep, no trigger could carry it'
+    IF jsonb_path_exists(new_state, '$.**{31}') THEN
+        RAISE EXCEPTION 'finish: new_state is nested more than 30 levels deep, no trigger could carry it'
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     IF c.id IS NULL THEN

@@ -41,8 +41,8 @@ END $$;
 
 -- The scheduler sets PENDING.
 GRANT EXECUTE ON FUNCTION moves.lock_due(text, integer, integer, timestamptz, integer[]), moves.claim(jsonb, timestamptz),
-    moves.lock_unplanned(integer), moves.plan(jsonb), moves.lock_passed(integer, bigint[]), moves.miss_passed(jsonb),
-    moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz), moves.rescue(jsonb, interval, integer)
+    moves.lock_unplanned(integer, integer[]), moves.plan(jsonb), moves.lock_passed(integer, bigint[]), moves.miss_passed(jsonb),
+    moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz), moves.rescue(jsonb, interval, integer, boolean, integer[])
     TO echomind_scheduler;
 GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, workers TO echomind_scheduler;
 
@@ -64,7 +64,8 @@ GRANT EXECUTE ON FUNCTION provider_quota_take(text, double precision, double pre
 
 -- Semantic sets ACTIVE, and ERROR for what was lost for good.
 GRANT EXECUTE ON FUNCTION moves.complete(uuid, integer), moves.advance(uuid, integer),
-    moves.abandon(jsonb, interval, integer), moves.fail_lost_in_transit(uuid[], bigint, bigint),
+    moves.abandon(jsonb, interval, integer, boolean, integer[]),
+    moves.fail_lost_in_transit(uuid[], bigint, bigint, boolean), moves.fail_not_taken(integer, boolean, integer[]),
     moves.fail(uuid, uuid, text, text), moves.keep_ledger(interval), moves.sweep_leftovers(integer, bigint, integer),
     moves.sweep_outdated(integer, bigint, text, integer), moves.sweep_chunks(bigint, integer, integer),
     moves.forget_workers(integer) TO echomind_semantic;
