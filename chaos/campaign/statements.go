@@ -54,11 +54,13 @@ var allowed = map[string]struct {
 	"Rescue":                  {400, "a move, and rare"},
 	"Abandon":                 {400, "a move, and rare: each process reads the catalogue for its first"},
 	"FailLostInTransit":       {400, "a move, and rare"},
+	"FailNotTaken":            {400, "a move, and rare"},
 	"KeepLedger":              {2000, "looks at every partition, once an hour"},
 	"ForgetWorkers":           {400, "looks at every worker, once an hour"},
 	"SweepOrphanChunks":       {60 * 1000, "one row for a page of 1000 keys of chunks"},
 	"SweepOutdated":           {60 * 1000, "one row for a page of 1000 documents"},
 	"SweepLeftovers":          {60 * 1000, "one row for a page of 1000 documents"},
+	"SightedListings":         {200, "a step of the index for each listing, and what a connector hands on"},
 	"SweepSightings":          {60 * 2000, "one row for a batch of 2000 sightings"},
 	"SweepChunks":             {60 * 2000, "one row for a batch of 2000 chunks"},
 }

@@ -63,10 +63,10 @@ func patterns() (all []string) {
 	return all
 }
 
-// nested is a value as deep as a configuration may be: 100 levels with the configuration itself, and as long.
+// nested is a value as deep as a configuration may be: 30 levels with the configuration itself, and as long.
 func nested() any {
 	var value any = make([]int, 20_000)
-	for range 98 {
+	for range 28 {
 		value = map[string]any{"x": value}
 	}
 	return value
