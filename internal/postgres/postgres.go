@@ -4,9 +4,9 @@ package postgres
 import (
 	"context"
 	"errors"
-	"strings"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
