@@ -42,7 +42,7 @@ var allowed = map[string]struct {
 	"Advance":                 {200, "a move: the harness's own triggers look at what is stored at a checkpoint"},
 	"Known":                   {120, "a call of few rows, or none; each process reads the catalogue for its first"},
 	"LockDue":                 {100, "a call of a row or two, which counts what is in flight up to the cap"},
-	"Heartbeat":               {120, "the harness's own triggers watch the leases"},
+	"Heartbeat":               {200, "the harness's own triggers watch the leases; each process reads the catalogue for its first"},
 	"WriteDocuments":          {120, "the harness's own triggers write the history of documents"},
 	"DueTypes":                {100, "asks for each type, behind what was claimed since the last look"},
 	"Claim":                   {60 * 500, "one row for a batch of up to 500 claims"},
