@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -77,12 +78,13 @@ type World struct {
 	Site  *Site
 
 	// clock is the file that says by how much Postgres's is off; empty where it cannot be set.
-	clock   string
-	users   *Users // nil where everybody may do anything in NATS
-	config  Config
-	conn    *nats.Conn
-	closing sync.Mutex
-	close   []func() error
+	clock    string
+	clockSet atomic.Int64 // Unix nanoseconds; 0 = never
+	users    *Users       // nil where everybody may do anything in NATS
+	config   Config
+	conn     *nats.Conn
+	closing  sync.Mutex
+	close    []func() error
 	// run ends the programs' supervision.
 	run  context.Context
 	halt context.CancelFunc
