@@ -46,6 +46,8 @@ type Process struct {
 	expected bool
 	started  time.Time
 	ends     []string // ends that nobody asked for
+
+	supervising sync.WaitGroup
 }
 
 // run keeps the program running until it is stopped. Faults that overlap may ask for it twice.
@@ -57,7 +59,7 @@ func (p *Process) run(ctx context.Context) {
 		return
 	}
 	p.supervised = true
-	go func() {
+	p.supervising.Go(func() {
 		for p.goesOn(ctx) {
 			err := p.once()
 			p.note(err)
@@ -66,7 +68,7 @@ func (p *Process) run(ctx context.Context) {
 			case <-time.After(restartPause + rand.N(restartPause)):
 			}
 		}
-	}()
+	})
 }
 
 // goesOn says whether the program is started again. Where it is not, nobody keeps it any more.
