@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/sdk/topology"
 )
 
 const (
@@ -17,8 +18,7 @@ const (
 	// maxLegs bounds of how many runs' parts a listing is made, so that what a checkpoint hands on stays well below its 65,536
 	// bytes. A run that goes on with more takes them over as its own.
 	maxLegs = 100
-	// seenBatch and seenBytes bound how many documents one message says are there.
-	seenBatch = 1000
+	// seenBytes bounds the names of the documents that one message says are there, besides topology.MaxMessageSeen.
 	seenBytes = 256 << 10
 )
 
@@ -81,7 +81,7 @@ func (r *Run) Seen(ctx context.Context, sourceIDs ...string) error {
 func (r *Run) mark(ctx context.Context, current int32, sourceIDs []string) error {
 	for len(sourceIDs) > 0 {
 		n, size := 0, 0
-		for n < len(sourceIDs) && n < seenBatch && size < seenBytes {
+		for n < len(sourceIDs) && n < topology.MaxMessageSeen && size < seenBytes {
 			size += len(sourceIDs[n])
 			n++
 		}
