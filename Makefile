@@ -10,6 +10,8 @@ TOOLS    := $(CURDIR)/bin/tools
 BUF      := $(TOOLS)/buf
 SQLC     := $(TOOLS)/sqlc
 LINT     := $(TOOLS)/golangci-lint
+SBOM     := $(TOOLS)/cyclonedx-gomod
+VULNCHECK := $(TOOLS)/govulncheck
 CHAOS    := bin/chaos
 # Its tests need a real kube-apiserver, so it is no part of the workspace.
 ELECTION := tools/kube/election
@@ -103,6 +105,9 @@ chaos-cluster: chaos-build ## the short form with three nats-servers that lose t
 chaos-crowd: chaos-build ## a wiped stream and a lost worker under CHAOS_PENDING=5000 and CHAOS_IN_FLIGHT=2000: 250000 and 100000 take 4 minutes
 	$(CHAOS)/chaos -bin $(CHAOS) -crowd -pending $(or $(CHAOS_PENDING),5000) -in-flight $(or $(CHAOS_IN_FLIGHT),2000)
 
+chaos-tenant: chaos-build ## a hostile owner beside 50 ordinary connectors, whose p99 is measured: 80 s; CHAOS_ALONE=1 for each attack by itself, too
+	$(CHAOS)/chaos -bin $(CHAOS) -tenant $(if $(CHAOS_ALONE),-alone) $(if $(CHAOS_STRICT),-strict)
+
 chaos-mutants: chaos-build ## defects put back one at a time: the audit must see each (about 6 minutes)
 	$(CHAOS)/mutants -bin $(CHAOS)
 
@@ -119,11 +124,15 @@ chaos-build:
 	go build -tags chaos -overlay $(CHAOS)/clock/overlay.json -o $(CHAOS)/ $(SERVICES) ./chaos/cmd/synthetic github.com/nats-io/nats-server/v2
 	go build -o $(CHAOS)/ ./chaos/cmd/chaos ./chaos/cmd/mutants ./services/semantic/internal/qdrant/standin/cmd/qdrant
 
-bench: build ## the figures of the README, as benchmarks
+bench: build ## the figures of docs/performance.md, as benchmarks
 	go test -p 1 -run '^$$' -bench . -benchtime 1x -timeout 30m ./cmd/echomind/internal/bench ./services/semantic ./services/chunker/files
 
 bench-short: ## the same on a small scale, so that they cannot rot
 	go test -short -run '^$$' -bench . -benchtime 1x ./cmd/echomind/internal/bench ./sdk/chunk ./services/semantic ./services/semantic/embed ./services/chunker/files ./internal/confine
+
+fuzz: ## every fuzz target for FUZZ_MINUTES=60, or those of FUZZ=a name; what fails is kept in its testdata
+	for file in $$(git grep -l '^func Fuzz$(FUZZ)' -- '*_test.go'); do for target in $$(sed -n 's/^func \(Fuzz$(FUZZ)[A-Za-z]*\).*/\1/p' $$file); do \
+		go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(or $(FUZZ_MINUTES),60)m -fuzzminimizetime 20x ./$$(dirname $$file); done; done
 
 generate: $(BUF) $(SQLC) $(TOOLS)/protoc-gen-go ## regenerate what is generated
 	$(BUF) format -w
@@ -135,7 +144,8 @@ generate: $(BUF) $(SQLC) $(TOOLS)/protoc-gen-go ## regenerate what is generated
 	go run ./internal/observability/cmd/dashboards helm/echomind/files/dashboards
 	cd $(CHART) && GOWORK=off go run ./generate $(CURDIR)
 
-verify: generate lint race ## regenerate and prove the tree clean, lint, vet, race detector
+verify: generate lint race ## regenerate and prove the tree clean, lint, vet, modules as go.sum has them, race detector
+	go mod verify
 	@test -z "$$(git status --porcelain -- $(GENERATED))" || \
 		{ git status --short -- $(GENERATED); git --no-pager diff -- $(GENERATED) | head -50; \
 		echo "generated files are not current: run make generate and commit"; exit 1; }
@@ -150,7 +160,23 @@ lint: $(BUF) $(SQLC) $(LINT) ## lint protos, SQL and Go
 	for m in $(MODULES); do (cd $$m && GOWORK=off go build ./...); done
 	for m in $(MODULES) $(ELECTION) $(CHART); do (cd $$m && GOWORK=off go mod tidy -diff) || { echo "run make tidy"; exit 1; }; done
 	$(LINT) run $(addsuffix /...,$(addprefix ./,$(filter-out .,$(MODULES)))) ./...
-	for m in $(ELECTION) $(CHART); do (cd $$m && GOWORK=off $(LINT) run ./...); done
+	for m in $(ELECTION) $(CHART) tools/licences; do (cd $$m && GOWORK=off $(LINT) run ./...); done
+	GOWORK=off go run -C tools/licences . -check $(CURDIR)/docs/licences.md $(addprefix $(CURDIR)/,$(MODULES))
+
+licences: ## list the direct dependencies with their licences and newest releases (network)
+	GOWORK=off go run -C tools/licences . $(addprefix $(CURDIR)/,$(MODULES)) > docs/licences.md.new
+	mv docs/licences.md.new docs/licences.md
+
+vulncheck: $(VULNCHECK) ## look the code up in Go's database of vulnerabilities (network)
+	for m in $(MODULES); do (cd $$m && $(VULNCHECK) ./...) || \
+		{ rc=$$?; [ $$rc = 3 ] || echo "$$m was not looked at: this needs the network, to read vuln.go.dev"; exit $$rc; }; done
+
+# The binaries are those of the images: the same flags, each with the versions of its own module.
+sbom: $(SBOM) ## what is in each program and its image, as CycloneDX, into bin/sbom/
+	mkdir -p bin/sbom
+	for p in $(PROGRAMS); do n=$$(basename $$p); \
+		(cd $$p && GOWORK=off CGO_ENABLED=0 go build -trimpath -tags timetzdata -ldflags '-s -w -buildid=' -o $(CURDIR)/bin/sbom/ .); \
+		$(SBOM) bin -json -noserial -notimestamp -std -version $(VERSION) -output bin/sbom/$$n.cdx.json bin/sbom/$$n; rm bin/sbom/$$n; done
 
 tidy: ## bring every go.mod up to date
 	for m in $(MODULES) $(ELECTION) $(CHART); do (cd $$m && GOWORK=off go mod tidy); done
@@ -163,6 +189,10 @@ $(SQLC): tools/sqlc/go.sum
 	cd tools/sqlc && GOWORK=off go build -o $@ github.com/sqlc-dev/sqlc/cmd/sqlc
 $(LINT): tools/golangci-lint/go.sum
 	cd tools/golangci-lint && GOWORK=off go build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(SBOM): tools/sbom/go.sum
+	cd tools/sbom && GOWORK=off go build -o $@ github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
+$(VULNCHECK): tools/govulncheck/go.sum
+	cd tools/govulncheck && GOWORK=off go build -o $@ golang.org/x/vuln/cmd/govulncheck
 $(TOOLS)/helm: tools/helm/go.sum
 	cd tools/helm && GOWORK=off go build -o $@ helm.sh/helm/v4/cmd/helm
 $(TOOLS)/protoc-gen-go: tools/protoc-gen-go/go.sum
@@ -180,4 +210,4 @@ clean: ## remove what was built; data/ stays
 	rm -rf bin
 
 
-.PHONY: images up test-compose help build run demo test test-upgrade test-kube test-helm test-drive-mock test-node race test-alerts chaos chaos-failover chaos-cluster chaos-crowd chaos-mutants chaos-build recovery bench bench-short generate verify lint tidy tools clean
+.PHONY: images up test-compose help build run demo test test-upgrade test-kube test-helm test-drive-mock test-node race test-alerts chaos chaos-failover chaos-cluster chaos-crowd chaos-tenant chaos-mutants chaos-build recovery bench bench-short fuzz generate verify lint licences vulncheck sbom tidy tools clean

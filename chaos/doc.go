@@ -14,6 +14,7 @@
 //	mutants         those defects
 //	audit           what must hold afterwards, over the whole history
 //	crowd           what very many connectors in flight cost: make chaos-crowd
+//	tenant          what others notice of a hostile owner of connectors: make chaos-tenant
 //	alerts          the alert rules under faults: make test-alerts
 //	recovery        how long it takes to be back, with default settings
 package chaos

@@ -204,7 +204,7 @@ func TestWhoIsDueOrGivesUpAPlaceNotifiesOncePerStatement(t *testing.T) {
 		t.Errorf("a trigger: %d notifications", n)
 	}
 	for waits, n := range map[bool]int{true: 1, false: 0} { // only where somebody waits for a place of the type
-		b.exec(`UPDATE connector_types SET waits = $1`, waits)
+		b.exec(`INSERT INTO waiting_types SELECT name, $1 FROM connector_types ON CONFLICT (name) DO UPDATE SET waits = EXCLUDED.waits`, waits)
 		if got := b.notified(`DELETE FROM connectors WHERE id = $1`, busy[waits]); got != n {
 			t.Errorf("a deleted connector that was in flight: %d notifications, want %d", got, n)
 		}

@@ -29,8 +29,11 @@ var nonsense = map[string]struct{ before, sql string }{
 	"owner_quotas_syncs_range":      {"", `INSERT INTO owner_quotas (user_id, max_concurrent_syncs) VALUES (1, -1)`},
 	"owner_quotas_share_of_one":     {"", `UPDATE owner_quotas SET max_concurrent_syncs = 3 WHERE user_id = 0`},
 
+	"waiting_types_name_fkey": {"", `INSERT INTO waiting_types VALUES ('ftp', true)`},
+
 	"connectors_name_form":          {connector, `UPDATE connectors SET name = ''`},
 	"connectors_type_known":         {"", `INSERT INTO connectors (name, type, user_id) VALUES ('docs', 'ftp', 1)`},
+	"connectors_id_positive":        {"", `INSERT INTO connectors (id, name, type, user_id) VALUES (0, 'docs', 'web', 1)`},
 	"connectors_user_id_positive":   {connector, `UPDATE connectors SET user_id = 0`},
 	"connectors_scope_known":        {connector, `UPDATE connectors SET scope = 'world'`},
 	"connectors_scope_id_form":      {connector, `UPDATE connectors SET scope_id = 'a b'`},
@@ -38,7 +41,7 @@ var nonsense = map[string]struct{ before, sql string }{
 	"connectors_config_object":      {connector, `UPDATE connectors SET config = '[]'`},
 	"connectors_config_size":        {connector, `UPDATE connectors SET config = jsonb_build_object('a', repeat('x', 65536))`},
 	"connectors_config_depth": {connector, `UPDATE connectors SET config =
-		jsonb_build_object('a', (repeat('[', 101) || repeat(']', 101))::jsonb)`},
+		jsonb_build_object('a', (repeat('[', 31) || repeat(']', 31))::jsonb)`},
 	"connectors_listing_object":      {asMover, `UPDATE connectors SET listing = '1'`},
 	"connectors_listing_size":        {asMover, `UPDATE connectors SET listing = jsonb_build_object('a', repeat('x', 65536))`},
 	"connectors_state_object":        {asMover, `UPDATE connectors SET state = '1'`},
@@ -68,7 +71,7 @@ var nonsense = map[string]struct{ before, sql string }{
 	"open_runs_stored_range":         {openRun, `UPDATE open_runs SET total = 1, stored = 2`},
 	"open_runs_whole":                {openRun, `UPDATE open_runs SET total = 1, stored = 1`},
 	"open_runs_new_state_size":       {openRun, `UPDATE open_runs SET new_state = jsonb_build_object('a', repeat('x', 65536))`},
-	"open_runs_new_state_depth":      {openRun, `UPDATE open_runs SET new_state = jsonb_build_object('a', (repeat('[', 101) || repeat(']', 101))::jsonb)`},
+	"open_runs_new_state_depth":      {openRun, `UPDATE open_runs SET new_state = jsonb_build_object('a', (repeat('[', 31) || repeat(']', 31))::jsonb)`},
 	"open_runs_checkpoint_stored":    {openRun, `UPDATE open_runs SET checkpoint_no = 1`},
 	"open_runs_counted_stored":       {openRun, `UPDATE open_runs SET counted_through = 1`},
 	"open_runs_waiting_range":        {openRun, `UPDATE open_runs SET waiting = 1`},
@@ -87,7 +90,7 @@ var nonsense = map[string]struct{ before, sql string }{
 	"run_checkpoints_state_size": {"", `INSERT INTO run_checkpoints VALUES (gen_random_uuid(), gen_random_uuid(), 1,
 		jsonb_build_object('a', repeat('x', 65536)))`},
 	"run_checkpoints_state_depth": {"", `INSERT INTO run_checkpoints VALUES (gen_random_uuid(), gen_random_uuid(), 1,
-		jsonb_build_object('a', (repeat('[', 101) || repeat(']', 101))::jsonb))`},
+		jsonb_build_object('a', (repeat('[', 31) || repeat(']', 31))::jsonb))`},
 	"sightings_listing_range":     {"", `INSERT INTO sightings VALUES (1, gen_random_uuid(), 0, 'a', 1)`},
 	"sightings_source_id_length":  {"", `INSERT INTO sightings VALUES (1, gen_random_uuid(), 1, '', 1)`},
 	"sightings_no_range":          {"", `INSERT INTO sightings VALUES (1, gen_random_uuid(), 1, 'a', 0)`},

@@ -177,8 +177,9 @@ func (w *watched) cycle(q map[string]string, kind string, limit int) {
 		source := fmt.Sprintf("doc-%d", no)
 		do("RunOfTry", of(nil))
 		do("BeginTry", of(nil))
+		do("WriteNothing", of(nil))
 		part := pgx.NamedArgs{"nos": []int64{no}, "given_ups": []string{""}, "first_nos": []int64{no}, "parts": []int64{1},
-			"waits_for": []uuid.UUID{uuid.Nil}, "highest": no}
+			"claims": []uuid.UUID{uuid.Nil}, "highest": no}
 		do("CountMessages", of(part))
 		do("LockDocuments", of(pgx.NamedArgs{"source_ids": []string{source}}))
 		document := one[int64](w.base, `SELECT id FROM documents WHERE connector_id = $1 AND source_id = $2`, id, source)

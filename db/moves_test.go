@@ -24,6 +24,9 @@ type move struct {
 const lostWorker = `UPDATE workers SET expires_at = now() - interval '1 s' WHERE id =
 	(SELECT worker_id FROM open_runs WHERE connector_id = $1)`
 
+// lostAgain is a lost worker of a run that was picked up after another loss.
+const lostAgain = lostWorker + `), again AS (UPDATE open_runs SET fails_if_lost = true WHERE connector_id = $1`
+
 // silent names the workers that have not beaten since they were looked at.
 const silent = `(SELECT coalesce(jsonb_agg(jsonb_build_object('id', id, 'beats', beats)), '[]') FROM workers)`
 
@@ -56,14 +59,20 @@ var moveTable = map[string]move{
 	"rescue": {call: `SELECT true FROM moves.rescue(` + silent + `, '1 hour', 10)`, before: lostWorker,
 		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Pending}},
 	"abandon": {call: `SELECT true FROM moves.abandon(` + silent + `, '1 hour', 10)`,
-		before: `WITH gone AS (` + lostWorker + `) UPDATE connectors SET failure_count = 1 WHERE id = $1`,
+		before: `WITH gone AS (` + lostAgain + `) UPDATE connectors SET failure_count = 1 WHERE id = $1`,
 		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Error}},
 	"abandon, the last time": {call: `SELECT true FROM moves.abandon(` + silent + `, '1 hour', 10)`,
-		before: `WITH gone AS (` + lostWorker + `) UPDATE connectors SET max_retries = 1 WHERE id = $1`,
+		before: `WITH gone AS (` + lostAgain + `) UPDATE connectors SET max_retries = 1 WHERE id = $1`,
 		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Disabled}},
 	"fail_lost_in_transit": {call: `SELECT true FROM moves.fail_lost_in_transit(ARRAY[$2::uuid], 8, 9)`,
 		before: `UPDATE open_runs SET worker_id = NULL, drain_seq = 7 WHERE connector_id = $1 AND try_id IS NOT NULL`,
 		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Error}},
+	"fail_not_taken": {call: `SELECT true FROM moves.fail_not_taken(10)`,
+		before: `UPDATE open_runs SET dispatches = 11 WHERE connector_id = $1`,
+		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Pending: lifecycle.Error}},
+	"fail_not_taken, the last time": {call: `SELECT true FROM moves.fail_not_taken(10)`,
+		before: `WITH gone AS (UPDATE open_runs SET dispatches = 11 WHERE connector_id = $1) UPDATE connectors SET max_retries = 1 WHERE id = $1`,
+		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Pending: lifecycle.Disabled}},
 	"disable": {call: `SELECT moves.disable($1)`, to: map[lifecycle.Status]lifecycle.Status{
 		lifecycle.Active: lifecycle.Disabled, lifecycle.Pending: lifecycle.Disabled, lifecycle.Syncing: lifecycle.Disabled,
 		lifecycle.Error: lifecycle.Disabled}},

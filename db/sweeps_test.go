@@ -82,7 +82,8 @@ func (b *base) have(id int32, when string, want ...string) {
 func (b *base) sweeps(id int32, version int64) {
 	b.Helper()
 	b.moves("nothing", `SELECT moves.sweep_outdated($1, $2, '', 1000)`, id, version)
-	b.exec(`SELECT moves.sweep_leftovers($1, 1000)`, id)
+	b.exec(`SELECT moves.sweep_leftovers($1, 0, 1000)`, id)
+	b.exec(`SELECT moves.sweep_chunks(0, 1000, 1000)`)
 }
 
 func TestNoSweepRemovesADocumentBetweenItsParts(t *testing.T) {
@@ -204,7 +205,7 @@ func TestTheLedgerKeepsWhatTheOpenRunHad(t *testing.T) {
 	b.exec(`UPDATE open_runs SET trigger = 'schedule', slot = now(), dispatches = 3, trigger_requested_at = now(), fetched_at = now(), drain_seq = 5,
 		worker_id = NULL, total = 20, stored = 9, checkpoint_no = 2, notes = 3, unnamed = 1, documents_processed = 4, documents_failed = 5,
 		documents_deleted = 6, documents_unchanged = 7, chunks_stored = 8, listing_whole = true, new_state = '{}', reason = 'of the worker'`)
-	const all = `SELECT (to_jsonb(r) - ARRAY['worker_id', 'new_state', 'reason', 'drain_seq', 'dispatched_at', 'whole', 'unnamed', 'waiting',
+	const all = `SELECT (to_jsonb(r) - ARRAY['worker_id', 'fails_if_lost', 'new_state', 'reason', 'drain_seq', 'dispatched_at', 'whole', 'unnamed', 'waiting',
 		'counted_through', 'cut', 'advanced', 'user_id'])::text FROM open_runs r WHERE id = $1`
 	before := one[string](b, all, try.Run)
 	for key, value := range one[map[string]any](b, `SELECT jsonb_strip_nulls($1::jsonb)`, before) {

@@ -48,6 +48,9 @@ type Options struct {
 	CommitsLost bool
 	// ClockStepped: Postgres's clock was set back, so that what happened later may look earlier.
 	ClockStepped bool
+	// FailAtWill are connectors whose sources do whatever they like. Their runs fail for that, and not as a worker or a message is
+	// lost.
+	FailAtWill map[int32]bool
 	// NeverFail are connector types of which no run may fail at all.
 	NeverFail []string
 	// Caps are the types with a cap, and how many of each may be in flight.

@@ -140,9 +140,10 @@ func (l *lab) swept() {
 	l.t.Helper()
 	testkit.Eventually(l.t, soon, func() error {
 		var left int
-		l.ask(&left, `SELECT (SELECT count(*) FROM unswept_runs) + (SELECT count(*) FROM deleted_connectors)`)
+		l.ask(&left, `SELECT (SELECT count(*) FROM unswept_runs) + (SELECT count(*) FROM deleted_connectors)
+			+ (SELECT count(*) FROM unnamed_chunks)`)
 		if left > 0 {
-			return fmt.Errorf("%d runs and connectors are to be swept", left)
+			return fmt.Errorf("%d runs, connectors and keys of chunks are to be swept", left)
 		}
 		return nil
 	})

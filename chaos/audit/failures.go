@@ -64,7 +64,7 @@ func (h *history) ownFailures(opts Options) Finding {
 		switch {
 		case !exists:
 			f.violated("%s has a configuration that no connector ever had", r)
-		case r.refused && opts.Forged:
+		case r.refused && opts.Forged, opts.FailAtWill[r.life.connector] && r.reason != lost && r.reason != inTransit:
 		case r.verdict == "failed" && !slices.Contains(mayFail(c, opts), r.reason):
 			trouble := ""
 			if c.synthetic != nil {

@@ -45,6 +45,21 @@ func TestAFailureThatIsNotTheSourcesIsFound(t *testing.T) {
 	}
 }
 
+func TestAConnectorThatFailsAtWillHasLostNothing(t *testing.T) {
+	for kind, violated := range map[string]bool{"transient": false, "permanent": false, "rescue": true, "lost": true} {
+		t.Run(kind, func(t *testing.T) {
+			l := newLab(t)
+			id := l.add("synthetic", source.Config{})
+			l.claim(id)
+			l.pickUp(id, -time.Second)
+			l.fail(id, kind)
+			l.finds(own, "failed: ")
+			l.opts.FailAtWill = map[int32]bool{id: true}
+			require.Equal(t, violated, l.audit(own).Violated > 0)
+		})
+	}
+}
+
 func TestLossesAreFoundWhereTheHarnessHasLostNothing(t *testing.T) {
 	for kind, allowed := range map[string]audit.Options{"rescue": {WorkersLost: true}, "lost": {MessagesLost: true}} {
 		t.Run(kind, func(t *testing.T) {

@@ -29,6 +29,7 @@ type event struct {
 	OldPlanned, Planned    *time.Time
 	Cron                   *string
 	TimeZone               string
+	ConfigVersion          int64
 	Reconfigured           bool
 	Answered               bool
 	StateMoved, StateEmpty bool
@@ -140,7 +141,7 @@ func (h *history) loadEvents(ctx context.Context, pool *pgxpool.Pool) error {
 		SELECT seq, txid, at, began, op, connector_id, coalesce(old_type, type), coalesce(type, old_type),
 			coalesce(old_status, ''), coalesce(status, ''), old_run, run,
 			coalesce(failures, 0), coalesce(max_retries, 0), coalesce(old_due_reason, ''), old_slot, slot,
-			old_planned, planned, cron, coalesce(time_zone, ''), reconfigured, answered,
+			old_planned, planned, cron, coalesce(time_zone, ''), config_version, reconfigured, answered,
 			state IS NOT NULL, coalesce(state = '{}', false), `+fmt.Sprintf(version, "old_state")+`, `+fmt.Sprintf(version, "state")+`,
 			`+fmt.Sprintf(done, "old_state")+`, `+fmt.Sprintf(done, "state")+`, stored
 		FROM chaos.connector_events ORDER BY seq`)
@@ -159,12 +160,13 @@ func (h *history) loadEvents(ctx context.Context, pool *pgxpool.Pool) error {
 	return err
 }
 
-// lifeAt is the connector that an id stood for at an event.
-func (h *history) lifeAt(connector int32, seq int64) life {
+// lifeAt is the connector that an id stood for at an event, and with a configuration: slots that passed before a connector was
+// deleted have their verdict after it, when another may have its id.
+func (h *history) lifeAt(connector int32, seq, configVersion int64) life {
 	l := life{connector: connector}
 	for ; ; l.added++ {
 		next := h.byLife[life{connector, l.added + 1}]
-		if len(next) == 0 || next[0].Seq > seq {
+		if len(next) == 0 || next[0].Seq > seq || next[0].ConfigVersion > configVersion {
 			return l
 		}
 	}
@@ -185,7 +187,7 @@ func (h *history) loadRuns(ctx context.Context, pool *pgxpool.Pool) error {
 		r := h.runs[s.ID]
 		if r == nil {
 			r = &run{
-				id: s.ID, life: h.lifeAt(s.Connector, s.Seq), trigger: s.Trigger, slot: s.Slot, last: s.SlotLast, missed: s.Missed,
+				id: s.ID, life: h.lifeAt(s.Connector, s.Seq, s.ConfigVersion), trigger: s.Trigger, slot: s.Slot, last: s.SlotLast, missed: s.Missed,
 				configVersion: s.ConfigVersion, at: s.At,
 			}
 			h.runs[r.id], h.ordered = r, append(h.ordered, r)

@@ -19,6 +19,7 @@ CREATE TABLE chaos.connector_events (
     old_slot            timestamptz, slot timestamptz,
     old_planned         timestamptz, planned timestamptz,
     cron                text, time_zone text,
+    config_version      bigint NOT NULL,
     -- Whether a user changed the configuration.
     reconfigured        boolean NOT NULL,
     -- Whether what a user asked for is not asked for any more.
@@ -83,11 +84,11 @@ CREATE TABLE chaos.violations (
 CREATE FUNCTION chaos.on_connector() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
     INSERT INTO chaos.connector_events (op, connector_id, old_type, type, old_status, status, old_run, run, failures,
-        max_retries, old_due_reason, due_reason, old_slot, slot, old_planned, planned, cron, time_zone, reconfigured, answered,
+        max_retries, old_due_reason, due_reason, old_slot, slot, old_planned, planned, cron, time_zone, config_version, reconfigured, answered,
         old_state, state, stored)
     VALUES (TG_OP, coalesce(NEW.id, OLD.id), OLD.type, NEW.type, OLD.status, NEW.status, OLD.run_id, NEW.run_id,
         NEW.failure_count, NEW.max_retries, OLD.due_reason, NEW.due_reason, OLD.slot_at, NEW.slot_at,
-        OLD.planned_through, NEW.planned_through, NEW.schedule_cron, NEW.time_zone,
+        OLD.planned_through, NEW.planned_through, NEW.schedule_cron, NEW.time_zone, coalesce(NEW.config_version, OLD.config_version),
         TG_OP = 'UPDATE' AND OLD.config_version <> NEW.config_version,
         TG_OP = 'UPDATE' AND OLD.trigger_requested_at IS NOT NULL AND NEW.trigger_requested_at IS NULL,
         CASE WHEN TG_OP = 'UPDATE' AND OLD.state <> NEW.state THEN OLD.state END,

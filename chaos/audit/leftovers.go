@@ -13,7 +13,9 @@ var leftoverQueries = []struct{ what, query string }{
 		SELECT count(*), count(*) FILTER (WHERE bad), coalesce(min(key) FILTER (WHERE bad), '') FROM (
 			SELECT format('try %s, first_no %s, document %s', k.try_id, k.first_no, k.document_id) AS key,
 				d.id IS NULL AND NOT EXISTS (SELECT FROM open_runs r WHERE r.try_id = k.try_id)
-					AND NOT EXISTS (SELECT FROM unswept_runs u WHERE u.try_id = k.try_id) AS bad
+					AND NOT EXISTS (SELECT FROM unswept_runs u WHERE u.try_id = k.try_id)
+					AND NOT EXISTS (SELECT FROM unnamed_chunks n
+						WHERE n.try_id = k.try_id AND n.first_no = k.first_no AND n.document_id = k.document_id) AS bad
 			FROM chunks k
 			LEFT JOIN documents d ON d.id = k.document_id AND d.try_id = k.try_id AND d.first_no = k.first_no) x`},
 	{"documents that are deleted or were never whole", `

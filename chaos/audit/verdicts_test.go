@@ -255,3 +255,20 @@ func TestACronSlotThatIsNotInTheLedgerOnceIsFound(t *testing.T) {
 		})
 	}
 }
+
+func TestSlotsThatPassedBeforeAnIDWasAddedAgainAreTheFirstConnectors(t *testing.T) {
+	l := newLab(t)
+	id := l.add("synthetic", source.Config{})
+	l.do(`UPDATE connectors SET refresh_freq_minutes = NULL, schedule_cron = '* * * * *' WHERE id = $1`, id)
+	l.force(`UPDATE connectors SET needs_plan = false, planned_through = clock_timestamp() - interval '10 minutes' WHERE id = $1`, id)
+	l.do(`DELETE FROM connectors`)
+	l.do(`INSERT INTO connectors (id, name, type, user_id) VALUES ($1, 'again', 'synthetic', 1)`, id)
+	f := l.audit("every cron slot once")
+	require.NotEmpty(t, f.Violations, "nobody has counted them yet")
+	l.do(`WITH p AS (SELECT id, date_trunc('minute', after) + interval '1 minute' AS first, date_trunc('minute', through) AS last FROM passed_slots)
+		SELECT moves.miss_passed(jsonb_agg(jsonb_build_object('id', id, 'missed_first', first, 'missed_last', last,
+			'missed_count', (extract(epoch FROM last - first) / 60)::integer + 1))) FROM p WHERE last >= first`)
+	f = l.audit("every cron slot once")
+	require.Empty(t, f.Violations)
+	require.GreaterOrEqual(t, f.Checked, 9)
+}

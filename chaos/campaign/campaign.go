@@ -232,7 +232,7 @@ func finish(ctx context.Context, w *world.World, cfg Config, field fault.Field, 
 	if err := w.Heal(); err != nil {
 		return report, err
 	}
-	if err := stopSchedules(ctx, w); err != nil {
+	if err := StopSchedules(ctx, w); err != nil {
 		return report, err
 	}
 	if err := switchOffHanging(ctx, w); err != nil {
@@ -244,7 +244,7 @@ func finish(ctx context.Context, w *world.World, cfg Config, field fault.Field, 
 	began := time.Now()
 	before := make(chan Looks, 1)
 	time.AfterFunc(lookPause, func() { before <- Looked(ctx, w) })
-	unsettled := settle(ctx, w, cfg.Settle)
+	unsettled := Settle(ctx, w, cfg.Settle)
 	cfg.Log.Info("quiet", "after", time.Since(began).Round(time.Second), "err", unsettled)
 	if unsettled == nil {
 		// A day later: the runs are over and swept, and everything that was said is said again.
@@ -254,7 +254,7 @@ func finish(ctx context.Context, w *world.World, cfg Config, field fault.Field, 
 		}
 		field.Noise(ctx) // dead letters of before may have been wiped
 		cfg.Log.Info("old messages are said again; waiting for quiet")
-		unsettled = errors.Join(drained(ctx, w, cfg.Settle), settle(ctx, w, cfg.Settle))
+		unsettled = errors.Join(drained(ctx, w, cfg.Settle), Settle(ctx, w, cfg.Settle))
 	}
 	baseline := <-before
 	short := Looked(ctx, w).Since(baseline)

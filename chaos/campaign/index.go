@@ -75,8 +75,11 @@ func dimensions(ctx context.Context, qdrant *world.Qdrant, collection string) (i
 	return info.Config.Params.Vectors.Size, err
 }
 
-// indexLost says whether the collection is not there; semantic looks for it every few seconds.
+// indexLost says whether the collection is not there, where there is an index; semantic looks for it every few seconds.
 func indexLost(ctx context.Context, w *world.World) (bool, error) {
+	if w.Qdrant == nil {
+		return false, nil
+	}
 	var collection string
 	err := w.Pool.QueryRow(ctx, `SELECT name || '-' || generation FROM search_index`).Scan(&collection)
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,11 +19,10 @@ import (
 // lookBound is what a look of a scheduler or of semantic may take while nothing is broken.
 const lookBound = 4 * time.Second
 
-// sweepBound is the same for the look that works its queue off until its time is over.
-const (
-	sweepBound = 10 * time.Second
-	sweepLook  = `look="leftovers"`
-)
+// sweepBound is the same for the looks that work a queue off until their time is over.
+const sweepBound = 10 * time.Second
+
+var sweepLooks = []string{`look="leftovers"`, `look="unnamed chunks"`}
 
 // lookPause is how long after the last fault the looks are over that met it.
 const lookPause = 10 * time.Second
@@ -72,7 +72,7 @@ func Looked(ctx context.Context, w *world.World) Looks {
 
 // boundOf is what a look may take, in seconds.
 func boundOf(labels string) float64 {
-	if strings.Contains(labels, sweepLook) {
+	if slices.ContainsFunc(sweepLooks, func(look string) bool { return strings.Contains(labels, look) }) {
 		return sweepBound.Seconds()
 	}
 	return lookBound.Seconds()

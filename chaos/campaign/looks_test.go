@@ -1,6 +1,7 @@
 package campaign
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
@@ -17,7 +18,9 @@ func TestALookThatTakesTooLongIsFound(t *testing.T) {
 }
 
 func TestOnlyTheSweepMayTakeLonger(t *testing.T) {
-	require.Equal(t, sweepBound.Seconds(), boundOf(`look="leftovers"`))
+	for _, look := range []string{"leftovers", "unnamed chunks"} {
+		require.Equal(t, sweepBound.Seconds(), boundOf(fmt.Sprintf("look=%q", look)))
+	}
 	for _, labels := range []string{"", `look="workers"`, `look="stored runs"`} {
 		require.Equal(t, lookBound.Seconds(), boundOf(labels), labels)
 	}

@@ -22,12 +22,13 @@ var unrest = []struct{ what, query string }{
 	{"open runs", `SELECT count(*) FROM open_runs`},
 	{"runs to sweep", `SELECT count(*) FROM unswept_runs`},
 	{"deleted connectors to sweep", `SELECT count(*) FROM deleted_connectors`},
+	{"chunks to sweep", `SELECT count(*) FROM unnamed_chunks`},
 	{"indexes to fill", `SELECT count(*) FROM search_index WHERE NOT filled`},
 	{"changes to index", `SELECT count(*) FROM search_index_changes`},
 }
 
-// stopSchedules lets nothing become due by itself any more.
-func stopSchedules(ctx context.Context, w *world.World) error {
+// StopSchedules lets nothing become due by itself any more.
+func StopSchedules(ctx context.Context, w *world.World) error {
 	_, err := w.Pool.Exec(ctx, `UPDATE connectors SET refresh_freq_minutes = NULL, schedule_cron = NULL`)
 	return wrap("stop the schedules", err)
 }
@@ -63,8 +64,8 @@ func warmUp(ctx context.Context, w *world.World, cfg Config) error {
 	}
 }
 
-// settle waits until everything is at rest. What is not by then is an error that says what.
-func settle(ctx context.Context, w *world.World, within time.Duration) error {
+// Settle waits until everything is at rest. What is not by then is an error that says what.
+func Settle(ctx context.Context, w *world.World, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	for said := time.Now(); ; {

@@ -15,6 +15,9 @@ const (
 	// Postgres to notice.
 	idleBound = 20 * time.Second
 	idlePoll  = 500 * time.Millisecond
+	// settles is how long Postgres takes to notice that its clock was set. Its timeouts go by that clock, so a transaction that stood
+	// then may stand for as long as the clock was off.
+	settles = 2 * time.Second
 )
 
 // idlers looks at the programs' transactions that nobody goes on with.
@@ -59,6 +62,9 @@ func (i *idlers) look(ctx context.Context, w *world.World) {
 		i.looked++
 		if seen[which] = i.since[which]; seen[which].IsZero() {
 			seen[which] = time.Now()
+		}
+		if !w.ClockSet().Before(seen[which].Add(-settles)) {
+			continue
 		}
 		i.longest[who] = max(i.longest[who], time.Since(seen[which]))
 	}

@@ -52,5 +52,9 @@ func (w *World) Clock() bool { return w.clock != "" }
 
 // SetClock makes Postgres's clock differ from the machine's; it notices within a second.
 func (w *World) SetClock(by time.Duration) error {
+	w.clockSet.Store(time.Now().UnixNano())
 	return os.WriteFile(w.clock, fmt.Appendf(nil, "%+d", int(by.Seconds())), 0o644)
 }
+
+// ClockSet is when Postgres's clock was set last.
+func (w *World) ClockSet() time.Time { return time.Unix(0, w.clockSet.Load()) }

@@ -25,17 +25,21 @@ const (
 )
 
 // NATS is what the programs know as NATS: one nats-server, or a cluster of three. Each is a process of its own.
-type NATS struct{ Servers []*NATSServer }
+type NATS struct {
+	Servers []*NATSServer
+	users   *Users // nil where everybody may do anything
+}
 
 // NATSServer is one nats-server.
 type NATSServer struct {
 	server
 	dir, clock string
 	port       int
+	users      *Users
 }
 
 // newNATS prepares the servers. Those of a cluster do not tell clients of each other: a client would go past its proxies.
-func newNATS(path, dir string, size int, log io.Writer) (*NATS, error) {
+func newNATS(path, dir string, size int, users *Users, log io.Writer) (*NATS, error) {
 	var ports, routePorts []int
 	var routes []string
 	for range size {
@@ -50,10 +54,10 @@ func newNATS(path, dir string, size int, log io.Writer) (*NATS, error) {
 		ports, routePorts = append(ports, port), append(routePorts, route)
 		routes = append(routes, "nats://"+loopback.Address(route))
 	}
-	n := &NATS{}
+	n := &NATS{users: users}
 	for i := range size {
 		name := fmt.Sprint("nats-", i)
-		s := &NATSServer{dir: filepath.Join(dir, name), clock: filepath.Join(dir, name+".clock"), port: ports[i]}
+		s := &NATSServer{dir: filepath.Join(dir, name), clock: filepath.Join(dir, name+".clock"), port: ports[i], users: users}
 		if err := os.MkdirAll(s.dir, 0o755); err != nil {
 			return nil, fmt.Errorf("make a folder for %s: %w", name, err)
 		}
@@ -62,7 +66,11 @@ func newNATS(path, dir string, size int, log io.Writer) (*NATS, error) {
 			args = append(args, "--cluster_name", clusterName, "--cluster", "nats://"+loopback.Address(routePorts[i]),
 				"--routes", strings.Join(routes, ","), "--no_advertise")
 		}
-		s.server = server{name: name, path: path, args: args, env: []string{"CHAOS_CLOCK_FILE=" + s.clock}, log: log}
+		env := []string{"CHAOS_CLOCK_FILE=" + s.clock}
+		if users != nil {
+			args, env = append(args, "-c", users.file), append(env, users.env...)
+		}
+		s.server = server{name: name, path: path, args: args, env: env, log: log}
 		n.Servers = append(n.Servers, s)
 	}
 	return n, nil
@@ -87,11 +95,14 @@ func (s *NATSServer) SetClock(by time.Duration) error {
 	return nil
 }
 
-// URL is how to connect without a proxy.
-func (n *NATS) URL() string {
+// URL is how the harness connects, without a proxy.
+func (n *NATS) URL() string { return n.URLOf(harness) }
+
+// URLOf is how one of the users connects, without a proxy.
+func (n *NATS) URLOf(user string) string {
 	var all []string
 	for _, s := range n.Servers {
-		all = append(all, "nats://"+s.Addr())
+		all = append(all, "nats://"+n.users.as(user)+s.Addr())
 	}
 	return strings.Join(all, ",")
 }
@@ -122,7 +133,7 @@ func (n *NATS) Kill() {
 }
 
 func (s *NATSServer) answers(ctx context.Context) error {
-	conn, err := nats.Connect("nats://"+s.Addr(), nats.Timeout(time.Second))
+	conn, err := nats.Connect("nats://"+s.users.as(harness)+s.Addr(), nats.Timeout(time.Second))
 	if err != nil {
 		return err
 	}

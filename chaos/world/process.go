@@ -21,6 +21,7 @@ const (
 	restartPause = 500 * time.Millisecond
 	termTimeout  = 40 * time.Second
 	readyTimeout = 2 * time.Second
+	stopPoll     = 20 * time.Millisecond
 )
 
 // Process is one running program. Whatever ends it, it is started again, as a cluster would, until it is stopped.
@@ -39,6 +40,8 @@ type Process struct {
 	mu      sync.Mutex
 	handle  *os.Process
 	stopped bool
+	// supervised: somebody waits for its end, and starts it again.
+	supervised bool
 	// expected says that its end was asked for.
 	expected bool
 	started  time.Time
@@ -47,10 +50,17 @@ type Process struct {
 	supervising sync.WaitGroup
 }
 
-// run keeps the program running until it is stopped.
+// run keeps the program running until it is stopped. Faults that overlap may ask for it twice.
 func (p *Process) run(ctx context.Context) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopped = false
+	if p.supervised {
+		return
+	}
+	p.supervised = true
 	p.supervising.Go(func() {
-		for ctx.Err() == nil && !p.isStopped() {
+		for p.goesOn(ctx) {
 			err := p.once()
 			p.note(err)
 			select {
@@ -59,6 +69,14 @@ func (p *Process) run(ctx context.Context) {
 			}
 		}
 	})
+}
+
+// goesOn says whether the program is started again. Where it is not, nobody keeps it any more.
+func (p *Process) goesOn(ctx context.Context) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.supervised = ctx.Err() == nil && !p.stopped
+	return p.supervised
 }
 
 // once starts the program and waits for its end. The thread that starts it waits for it: its end would be taken for
@@ -81,12 +99,6 @@ func (p *Process) once() error {
 		done <- err
 	}()
 	return <-done
-}
-
-func (p *Process) isStopped() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.stopped
 }
 
 // note remembers an end that the harness has not asked for. A SIGKILL always is its own doing.
@@ -141,33 +153,32 @@ func (p *Process) Freeze() { p.signal(syscall.SIGSTOP) }
 func (p *Process) Thaw() { p.signal(syscall.SIGCONT) }
 
 // Stop ends the program for good: cleanly within the time that its grace allows, else by force, which is an end that
-// nobody asked for.
+// nobody asked for. It does not wait for one that somebody starts again meanwhile.
 func (p *Process) Stop() {
 	p.mu.Lock()
 	p.stopped = true
 	p.mu.Unlock()
 	p.Thaw()
 	p.Terminate()
-	gone := make(chan struct{})
-	go func() { p.supervising.Wait(); close(gone) }()
-	select {
-	case <-gone:
-	case <-time.After(termTimeout):
-		p.mu.Lock()
-		p.ends = append(p.ends, fmt.Sprintf("%s did not stop within %s of SIGTERM", p.Name, termTimeout))
-		p.mu.Unlock()
-		p.Kill()
-		<-gone
+	for until, forced := time.Now().Add(termTimeout), false; p.isStopping(); time.Sleep(stopPoll) {
+		if !forced && time.Now().After(until) {
+			forced = true
+			p.mu.Lock()
+			p.ends = append(p.ends, fmt.Sprintf("%s did not stop within %s of SIGTERM", p.Name, termTimeout))
+			p.mu.Unlock()
+			p.Kill()
+		}
 	}
 }
 
-// Start runs a stopped program again.
-func (p *Process) Start(ctx context.Context) {
+func (p *Process) isStopping() bool {
 	p.mu.Lock()
-	p.stopped = false
-	p.mu.Unlock()
-	p.run(ctx)
+	defer p.mu.Unlock()
+	return p.supervised && p.stopped
 }
+
+// Start runs a stopped program again.
+func (p *Process) Start(ctx context.Context) { p.run(ctx) }
 
 // Ready returns the status and the text of /readyz.
 func (p *Process) Ready(ctx context.Context) (ready bool, says string) {

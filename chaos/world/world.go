@@ -13,14 +13,13 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/devstack/loopback"
 	"github.com/echomind/sync/internal/faultproxy"
 	"github.com/echomind/sync/internal/pgserver"
@@ -42,6 +41,8 @@ type Config struct {
 	Replica bool
 	// Cluster says that NATS is a cluster of three, each of which keeps every stream.
 	Cluster bool
+	// Users is a configuration of nats-server whose users the programs are, each under its own name; empty = no users.
+	Users string
 	// Clock says that Postgres's clock can be set, where this machine has what it takes.
 	Clock bool
 	Log   *slog.Logger
@@ -74,11 +75,13 @@ type World struct {
 	Site  *Site
 
 	// clock is the file that says by how much Postgres's is off; empty where it cannot be set.
-	clock   string
-	config  Config
-	conn    *nats.Conn
-	closing sync.Mutex
-	close   []func() error
+	clock    string
+	clockSet atomic.Int64 // Unix nanoseconds; 0 = never
+	users    *Users       // nil where everybody may do anything in NATS
+	config   Config
+	conn     *nats.Conn
+	closing  sync.Mutex
+	close    []func() error
 	// run ends the programs' supervision.
 	run  context.Context
 	halt context.CancelFunc
@@ -130,121 +133,6 @@ func (w *World) StartPrograms() {
 	}
 }
 
-func (w *World) openServers(ctx context.Context, cfg Config) error {
-	binDir := ""
-	var err error
-	if cfg.Clock {
-		if binDir, err = w.shiftable(cfg.Dir); errors.Is(err, ErrNoClock) {
-			cfg.Log.Warn("Postgres's clock stays as it is", "err", err)
-		} else if err != nil {
-			return err
-		}
-	}
-	w.Postgres, err = pgserver.Start(ctx, pgserver.Config{
-		BinDir: binDir, Dir: filepath.Join(cfg.Dir, "postgres"), Volatile: !cfg.Replica, Log: cfg.Log, // a volatile one writes no log that a replica could follow
-	})
-	if err != nil {
-		return fmt.Errorf("start Postgres: %w", err)
-	}
-	w.onClose(func() error { return w.Postgres.Stop(context.Background()) })
-	pool, err := pgxpool.ParseConfig(w.Postgres.URL())
-	if err != nil {
-		return errors.New("the URL of Postgres cannot be read")
-	}
-	pool.ConnConfig.RuntimeParams["application_name"] = "chaos"
-	if w.Pool, err = pgxpool.NewWithConfig(ctx, pool); err != nil {
-		return fmt.Errorf("open a pool: %w", err)
-	}
-	w.onClose(func() error { w.Pool.Close(); return nil })
-	if err := w.countStatements(ctx); err != nil {
-		return err
-	}
-	if err := db.Up(ctx, w.Postgres.URL()); err != nil {
-		return fmt.Errorf("migrate: %w", err)
-	}
-	if cfg.Replica {
-		if err := w.openReplica(ctx, cfg); err != nil {
-			return err
-		}
-	}
-	log, err := w.logFile(cfg, "nats-server")
-	if err != nil {
-		return err
-	}
-	size := 1
-	if cfg.Cluster {
-		size = clusterSize
-	}
-	if w.NATS, err = newNATS(filepath.Join(cfg.Bin, "nats-server"), filepath.Join(cfg.Dir, "nats"), size, log); err != nil {
-		return err
-	}
-	w.onClose(func() error { w.NATS.Kill(); return nil })
-	if err := w.NATS.Start(ctx); err != nil {
-		return err
-	}
-	return w.connect(ctx, cfg)
-}
-
-// pingEvery is how often the harness asks whether its nats-server is still there: one that is frozen hangs up on nobody.
-const pingEvery = time.Second
-
-// connect opens the harness's own connection to NATS, and what needs one.
-func (w *World) connect(ctx context.Context, cfg Config) (err error) {
-	w.conn, err = nats.Connect(w.NATS.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond),
-		nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(2))
-	if err != nil {
-		return fmt.Errorf("connect to nats-server: %w", err)
-	}
-	w.onClose(func() error { w.conn.Close(); return nil })
-	if w.Stream, err = jetstream.New(w.conn); err != nil {
-		return fmt.Errorf("use JetStream: %w", err)
-	}
-	if cfg.Cluster {
-		if err := w.replicate(ctx); err != nil {
-			return err
-		}
-	}
-	if !cfg.Qdrant {
-		return nil
-	}
-	return w.openQdrant(ctx, cfg)
-}
-
-// countStatements lets Postgres count what each statement reads, where that extension is installed.
-func (w *World) countStatements(ctx context.Context) error {
-	var there bool
-	err := w.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = 'pg_stat_statements')`).Scan(&there)
-	if err != nil || !there {
-		return err
-	}
-	if _, err := w.Pool.Exec(ctx, `ALTER SYSTEM SET shared_preload_libraries = 'pg_stat_statements'`); err != nil {
-		return fmt.Errorf("load pg_stat_statements: %w", err)
-	}
-	if err := w.Postgres.Restart(ctx); err != nil {
-		return fmt.Errorf("load pg_stat_statements: %w", err)
-	}
-	w.Pool.Reset()
-	if _, err := w.Pool.Exec(ctx, `CREATE EXTENSION pg_stat_statements`); err != nil {
-		return fmt.Errorf("create pg_stat_statements: %w", err)
-	}
-	return nil
-}
-
-func (w *World) openQdrant(ctx context.Context, cfg Config) error {
-	log, err := w.logFile(cfg, "qdrant")
-	if err != nil {
-		return err
-	}
-	if w.Qdrant, err = newQdrant(filepath.Join(cfg.Bin, "qdrant"), log); err != nil {
-		return err
-	}
-	if err := w.Qdrant.Start(ctx); err != nil {
-		return err
-	}
-	w.onClose(func() error { w.Qdrant.Kill(); return nil })
-	return nil
-}
-
 func (w *World) process(cfg Config, program Program) (*Process, error) {
 	server, err := url.Parse(w.Postgres.URL())
 	if err != nil {
@@ -279,6 +167,13 @@ func (w *World) process(cfg Config, program Program) (*Process, error) {
 		"ECHOMIND_FAILPOINTS="+w.Failpoints, "CHUNKER_FILE_ROOTS="+w.Files, "CHUNKER_ALLOW_CIDRS=127.0.0.0/8")
 	if w.Qdrant != nil {
 		p.env = append(p.env, w.Qdrant.told()...)
+	}
+	if w.users != nil {
+		access, err := w.users.told(program.Binary)
+		if err != nil {
+			return nil, err
+		}
+		p.env = append(p.env, access...)
 	}
 	p.env = append(append(p.env, cfg.Env...), program.Env...)
 	return p, nil

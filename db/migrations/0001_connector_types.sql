@@ -7,9 +7,14 @@ CREATE TABLE connector_types (
         CONSTRAINT connector_types_refresh_range CHECK (default_refresh_minutes BETWEEN 0 AND 5256000),
     -- How many connectors of the type may be PENDING or SYNCING at once; 0 = no cap, null = the service's default.
     max_concurrent_syncs integer
-        CONSTRAINT connector_types_cap_range CHECK (max_concurrent_syncs >= 0),
-    -- Whether the last claim left something due because of the cap: the next verdict wakes the scheduler.
-    waits boolean NOT NULL DEFAULT false
+        CONSTRAINT connector_types_cap_range CHECK (max_concurrent_syncs >= 0)
+);
+
+-- Whether the last claim of a capped type left something due because of the cap: the next verdict wakes the scheduler. A table of
+-- its own, so that a transaction which ends a run and stays open keeps nobody from adding connectors of the type or from its cap.
+CREATE TABLE waiting_types (
+    name  text PRIMARY KEY REFERENCES connector_types ON DELETE CASCADE,
+    waits boolean NOT NULL
 );
 
 INSERT INTO connector_types (name) VALUES ('web'), ('file'), ('onedrive'), ('google_drive'), ('teams');
@@ -31,4 +36,5 @@ INSERT INTO owner_quotas (user_id, max_connectors) VALUES (0, 10000);
 
 -- +goose Down
 DROP TABLE owner_quotas;
+DROP TABLE waiting_types;
 DROP TABLE connector_types;

@@ -27,6 +27,9 @@ CREATE TABLE open_runs (
     try_id               uuid,
     -- Who holds the lease; null while it waits, when the worker is done, and for a subscriber that keeps none.
     worker_id            uuid,
+    -- Whether the loss of its worker is not the first in a row, or its connector may not fail once, as of the pick-up: semantic
+    -- fails it, and the scheduler does not claim it again. In the index of both looks, so that neither reads the other's.
+    fails_if_lost        boolean NOT NULL DEFAULT false,
     fetched_at           timestamptz,
     -- Sequence of sync completed in the document stream, or of the last message of a run that was cut; set when the worker is done.
     drain_seq            bigint,
@@ -57,7 +60,7 @@ CREATE TABLE open_runs (
     listing_whole        boolean,
     new_state            jsonb
         CONSTRAINT open_runs_new_state_size CHECK (octet_length(new_state::text) <= 65536)
-        CONSTRAINT open_runs_new_state_depth CHECK (NOT jsonb_path_exists(new_state, '$.**{101}')),
+        CONSTRAINT open_runs_new_state_depth CHECK (NOT jsonb_path_exists(new_state, '$.**{31}')),
     reason               text,
 
     CONSTRAINT open_runs_stored_range CHECK (stored >= 0 AND (total IS NULL OR stored <= total)),
@@ -72,12 +75,14 @@ CREATE TABLE open_runs (
 
 -- redispatch: what waits to be picked up, the longest dispatched first.
 CREATE INDEX open_runs_pending ON open_runs (type, dispatched_at) WHERE picked_up_at IS NULL;
+-- fail_not_taken: runs whose message left the stream ten times, and nobody picked them up. Almost no run enters it.
+CREATE INDEX open_runs_not_taken ON open_runs (id) WHERE picked_up_at IS NULL AND dispatches > 10;
 -- lock_due: how many of a capped type are in flight, whatever else is. lock_by_owner: how many of them are an owner's.
 CREATE INDEX open_runs_by_type ON open_runs (type, user_id);
 -- rescue, abandon: the runs of a lost worker.
-CREATE INDEX open_runs_worker ON open_runs (worker_id) WHERE worker_id IS NOT NULL;
+CREATE INDEX open_runs_worker ON open_runs (worker_id, fails_if_lost) WHERE worker_id IS NOT NULL;
 -- rescue, abandon: runs of subscribers that keep no lease.
-CREATE INDEX open_runs_unleased ON open_runs (picked_up_at)
+CREATE INDEX open_runs_unleased ON open_runs (fails_if_lost, picked_up_at)
     WHERE picked_up_at IS NOT NULL AND worker_id IS NULL AND drain_seq IS NULL;
 -- fail_lost_in_transit: runs whose worker is done, in the order of the stream.
 CREATE INDEX open_runs_draining ON open_runs (drain_seq) WHERE drain_seq IS NOT NULL;
@@ -159,9 +164,10 @@ CREATE TABLE unswept_runs (
     connector_id   integer NOT NULL,
     try_id         uuid,
     config_version bigint NOT NULL,
-    -- Whether documents of earlier configurations are to be removed, and how far that has come.
+    -- Whether documents of earlier configurations are to be removed.
     outdated       boolean NOT NULL,
-    outdated_after text NOT NULL DEFAULT '',
+    -- How far the sweep has come, in semantic's own words.
+    place          jsonb NOT NULL DEFAULT '{}',
     -- One that cannot be swept waits longer and longer, and holds up nobody.
     next_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
     attempts       integer NOT NULL DEFAULT 0

@@ -13,7 +13,7 @@ CREATE FUNCTION moves.allowed(from_status text, to_status text) RETURNS boolean
         ('ACTIVE', 'PENDING'), ('ERROR', 'PENDING'), ('SYNCING', 'PENDING'),
         ('PENDING', 'SYNCING'),
         ('SYNCING', 'ACTIVE'), ('PENDING', 'ACTIVE'), ('DISABLED', 'ACTIVE'),
-        ('SYNCING', 'ERROR'),
+        ('SYNCING', 'ERROR'), ('PENDING', 'ERROR'),
         ('ACTIVE', 'DISABLED'), ('PENDING', 'DISABLED'), ('SYNCING', 'DISABLED'), ('ERROR', 'DISABLED'))
 $$;
 -- +goose StatementEnd
@@ -118,13 +118,13 @@ $$;
 -- +goose StatementEnd
 
 -- Whether a slot has no verdict in the ledger. Asked of slots up to slots_through only, which a clock that steps back brings:
--- those behind it have none. A verdict is not a day older than its slot.
+-- those behind it have none. A verdict is not a day older than its slot: only the weeks since then are read.
 -- +goose StatementBegin
 CREATE FUNCTION moves.is_unanswered(connector integer, moment timestamptz) RETURNS boolean
     LANGUAGE sql STABLE AS $$
     SELECT NOT EXISTS (
         SELECT FROM runs r WHERE r.connector_id = connector AND r.started_at > moment - interval '1 day'
-            AND moment BETWEEN r.slot AND coalesce(r.slot_last, r.slot))
+            AND r.completed_at > moment - interval '1 day' AND moment BETWEEN r.slot AND coalesce(r.slot_last, r.slot))
 $$;
 -- +goose StatementEnd
 
@@ -165,9 +165,9 @@ BEGIN
         PERFORM pg_notify('connectors_due', '');
     ELSIF left_place THEN
         -- Who finds the row locked leaves the waking to the one that has it.
-        PERFORM FROM connector_types t WHERE t.name = c.type AND t.waits FOR UPDATE SKIP LOCKED;
+        PERFORM FROM waiting_types t WHERE t.name = c.type AND t.waits FOR NO KEY UPDATE SKIP LOCKED;
         IF FOUND THEN
-            UPDATE connector_types SET waits = false WHERE name = c.type;
+            UPDATE waiting_types SET waits = false WHERE name = c.type;
             PERFORM pg_notify('connectors_due', '');
         END IF;
     END IF;

@@ -19,7 +19,7 @@ BEGIN
         PERFORM pg_advisory_xact_lock(hashtext('echomind.claim'), hashtext(due_type));
         -- A statement of its own: it sees what the claimer before has committed.
         SELECT cap - count(*) INTO free FROM (SELECT FROM open_runs WHERE type = due_type LIMIT cap) r;
-        UPDATE connector_types SET waits = (free < batch) WHERE name = due_type AND waits <> (free < batch);
+        PERFORM moves.note_waiting(due_type, free < batch);
         free := least(free, batch);
     END IF;
     IF free > 0 AND cap > 0 THEN
@@ -28,6 +28,24 @@ BEGIN
         RETURN QUERY SELECT * FROM connectors
             WHERE type = due_type AND next_sync_at <= moment AND (refused IS NULL OR id <> ALL (refused))
             ORDER BY next_sync_at LIMIT free FOR UPDATE SKIP LOCKED;
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- Writes down whether a type waits for a place. Of a row that somebody holds nothing: that is a verdict's transaction, however
+-- long it stays open, and wakes the scheduler when it commits; where it does not commit, the row says what it said. The scheduler
+-- that has left something due looks again after some seconds whatever the row says.
+-- +goose StatementBegin
+CREATE FUNCTION moves.note_waiting(due_type text, yes boolean) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM waiting_types t WHERE t.name = due_type;
+    IF NOT FOUND THEN
+        INSERT INTO waiting_types (name, waits) VALUES (due_type, yes) ON CONFLICT DO NOTHING;
+    ELSE
+        PERFORM FROM waiting_types t WHERE t.name = due_type AND t.waits <> yes FOR NO KEY UPDATE SKIP LOCKED;
+        IF FOUND THEN
+            UPDATE waiting_types SET waits = yes WHERE name = due_type;
+        END IF;
     END IF;
 END $$;
 -- +goose StatementEnd
@@ -70,11 +88,12 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Locks connectors whose cron schedule has to be worked out.
+-- Locks connectors whose cron schedule has to be worked out; not those whose plan was refused.
 -- +goose StatementBegin
-CREATE FUNCTION moves.lock_unplanned(batch integer) RETURNS SETOF connectors
+CREATE FUNCTION moves.lock_unplanned(batch integer, refused integer[] DEFAULT NULL) RETURNS SETOF connectors
     LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
-    SELECT * FROM connectors WHERE needs_plan ORDER BY id LIMIT batch FOR UPDATE SKIP LOCKED
+    SELECT * FROM connectors WHERE needs_plan AND (refused IS NULL OR id <> ALL (refused))
+    ORDER BY id LIMIT batch FOR UPDATE SKIP LOCKED
 $$;
 -- +goose StatementEnd
 
@@ -162,35 +181,45 @@ END $$;
 -- +goose StatementEnd
 
 -- The connectors whose worker is lost, locked: their worker has not beaten since it was last looked at and its lease has run
--- out, or they are a subscriber's that keeps no lease and that has had them for longer than foreign_timeout. first_time: those
--- that are claimed again at once; else those that fail. Not one of which everything is stored: it completes.
+-- out, or they are a subscriber's that keeps no lease and that has had them for longer than foreign_timeout. again: those that
+-- fail; else those that are claimed again at once. Not one of which everything is stored: it completes; nor one of `refused`.
+-- The runs are read off the index, worker by worker, and no more than the batch: however many are lost. The planner must not
+-- know better, so that the callers forbid it everything but a nested loop over keys.
 -- +goose StatementBegin
-CREATE FUNCTION moves.lock_lost(silent jsonb, foreign_timeout interval, first_time boolean, batch integer)
+CREATE FUNCTION moves.lock_lost(silent jsonb, foreign_timeout interval, again boolean, batch integer, refused integer[])
     RETURNS SETOF connectors LANGUAGE plpgsql AS $$
 DECLARE
-    gone uuid[];
+    k     record;
+    taken integer;
     -- A constant for the planner: of a moment that it cannot know it expects a third of all runs without a lease.
     long_ago timestamptz := clock_timestamp() - foreign_timeout;
 BEGIN
-    -- Held, so that a heartbeat which comes now waits for the outcome; and shared, so that the scheduler's look and semantic's,
-    -- which take different runs, do not keep each other away look after look.
-    SELECT array_agg(l.id) INTO gone FROM (
-        SELECT w.id FROM jsonb_to_recordset(silent) k(id uuid, beats bigint)
-        JOIN workers w ON w.id = k.id AND w.beats = k.beats
-        WHERE w.expires_at < (SELECT clock_timestamp())
-        ORDER BY w.id FOR SHARE OF w SKIP LOCKED) l;
-    RETURN QUERY
-    SELECT c.* FROM (
-        SELECT r.id, r.connector_id FROM open_runs r WHERE r.worker_id = ANY(gone) AND NOT r.whole
-        UNION ALL
-        SELECT r.id, r.connector_id FROM open_runs r
+    FOR k IN SELECT s.id, s.beats FROM jsonb_to_recordset(silent) s(id uuid, beats bigint)
+        WHERE EXISTS (SELECT FROM open_runs r WHERE r.worker_id = s.id AND r.fails_if_lost = again AND NOT r.whole
+            AND (refused IS NULL OR r.connector_id <> ALL (refused)))
+        LIMIT batch
+    LOOP
+        EXIT WHEN batch <= 0;
+        -- Held, so that a heartbeat which comes now waits for the outcome; and shared, so that the scheduler's look and
+        -- semantic's, which take different runs, do not keep each other away look after look.
+        PERFORM FROM workers w WHERE w.id = k.id AND w.beats = k.beats AND w.expires_at < (SELECT clock_timestamp())
+            FOR SHARE SKIP LOCKED;
+        CONTINUE WHEN NOT FOUND;
+        RETURN QUERY SELECT c.* FROM open_runs r
+            JOIN connectors c ON c.id = r.connector_id AND c.run_id = r.id AND c.status = 'SYNCING'
+            WHERE r.worker_id = k.id AND r.fails_if_lost = again AND NOT r.whole
+                AND (refused IS NULL OR r.connector_id <> ALL (refused))
+            -- Before the limit: a batch of runs that are held would leave none for the others.
+            LIMIT batch FOR UPDATE OF c, r SKIP LOCKED;
+        GET DIAGNOSTICS taken = ROW_COUNT;
+        batch := batch - taken;
+    END LOOP;
+    RETURN QUERY SELECT c.* FROM open_runs r
+        JOIN connectors c ON c.id = r.connector_id AND c.run_id = r.id AND c.status = 'SYNCING'
         WHERE r.picked_up_at IS NOT NULL AND r.worker_id IS NULL AND r.drain_seq IS NULL AND NOT r.whole
-            AND r.picked_up_at < long_ago) lost
-    JOIN connectors c ON c.id = lost.connector_id AND c.run_id = lost.id AND c.status = 'SYNCING'
-        AND (c.failure_count = 0 AND c.max_retries > 1) = first_time
-    JOIN open_runs o ON o.id = lost.id
-    -- Before the limit: a batch of runs that are held would leave none for the others.
-    LIMIT batch FOR UPDATE OF c, o SKIP LOCKED;
+            AND r.fails_if_lost = again AND r.picked_up_at < long_ago
+            AND (refused IS NULL OR r.connector_id <> ALL (refused))
+        LIMIT batch FOR UPDATE OF c, r SKIP LOCKED;
 END $$;
 -- +goose StatementEnd
 
@@ -204,44 +233,70 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- SYNCING -> PENDING under a new run, which fences the lost worker: at once, the first time. The old run has failed; the new
--- one keeps the place it holds, so that the cap does not apply. silent: [{id, beats}].
+-- Claims the connector of a lost worker's run again, both locked: under a new run, which it returns.
 -- +goose StatementBegin
-CREATE FUNCTION moves.rescue(silent jsonb, foreign_timeout interval, batch integer)
+CREATE FUNCTION moves.claim_again(c connectors) RETURNS uuid LANGUAGE plpgsql AS $$
+DECLARE
+    present timestamptz := clock_timestamp();
+BEGIN
+    c.status_message := 'worker lost: its lease ran out';
+    PERFORM moves.end_runs(ARRAY[c.run_id], 'failed', 'worker lost', c.status_message);
+    c.run_id := gen_random_uuid();
+    c.status := 'PENDING';
+    c.failure_count := c.failure_count + 1;
+    INSERT INTO open_runs (id, connector_id, type, user_id, trigger, due_at, started_at, config_version, dispatched_at)
+    VALUES (c.run_id, c.id, c.type, c.user_id, 'rescue', present, present, c.config_version, present);
+    PERFORM moves.put(c);
+    RETURN c.run_id;
+END $$;
+-- +goose StatementEnd
+
+-- SYNCING -> PENDING under a new run, which fences the lost worker: at once, the first time. The old run has failed; the new
+-- one keeps the place it holds, so that the cap does not apply. silent: [{id, beats}]. With apart each is tried in a savepoint of
+-- its own, only after a whole batch failed: a refused row is named in `problem`; refused are connectors that are left out.
+-- +goose StatementBegin
+CREATE FUNCTION moves.rescue(silent jsonb, foreign_timeout interval, batch integer, apart boolean DEFAULT false,
+        refused integer[] DEFAULT NULL)
     RETURNS TABLE (lost_run uuid, run_id uuid, connector_id integer, type text, user_id integer, scope text, scope_id text,
-        config jsonb, state jsonb, listing jsonb, config_version bigint, dispatched_at timestamptz)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+        config jsonb, state jsonb, listing jsonb, config_version bigint, dispatched_at timestamptz, problem text)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s'
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     c       connectors;
-    lost    uuid;
-    present timestamptz := clock_timestamp();
+    run     uuid;
+    because text;
 BEGIN
-    FOR c IN SELECT * FROM moves.lock_lost(silent, foreign_timeout, true, batch) LOOP
-        lost := c.run_id;
-        CONTINUE WHEN NOT moves.lock_run(lost, false);
-        PERFORM moves.end_runs(ARRAY[lost], 'failed', 'worker lost', 'worker lost: its lease ran out');
-        c.run_id := gen_random_uuid();
-        c.status := 'PENDING';
-        c.failure_count := c.failure_count + 1;
-        c.status_message := 'worker lost: its lease ran out';
-        INSERT INTO open_runs (id, connector_id, type, user_id, trigger, due_at, started_at, config_version, dispatched_at)
-        VALUES (c.run_id, c.id, c.type, c.user_id, 'rescue', present, present, c.config_version, present);
-        PERFORM moves.put(c);
-        RETURN QUERY SELECT lost, c.run_id, c.id, c.type, c.user_id, c.scope, c.scope_id, c.config, c.state, c.listing,
-            c.config_version, present;
+    FOR c IN SELECT * FROM moves.lock_lost(silent, foreign_timeout, false, batch, refused) LOOP
+        CONTINUE WHEN NOT moves.lock_run(c.run_id, false);
+        IF apart THEN
+            BEGIN
+                because := NULL;
+                run := NULL;
+                run := moves.claim_again(c);
+            EXCEPTION WHEN data_exception OR integrity_constraint_violation OR raise_exception THEN
+                because := SQLERRM;
+            END;
+        ELSE
+            run := moves.claim_again(c);
+        END IF;
+        RETURN QUERY SELECT c.run_id, run, c.id, c.type, c.user_id, c.scope, c.scope_id, c.config, c.state, c.listing,
+            c.config_version, r.dispatched_at, because
+        FROM (SELECT (SELECT o.dispatched_at FROM open_runs o WHERE o.id = run) AS dispatched_at) r;
     END LOOP;
 END $$;
 -- +goose StatementEnd
 
 -- +goose Down
-DROP FUNCTION moves.rescue(jsonb, interval, integer);
+DROP FUNCTION moves.rescue(jsonb, interval, integer, boolean, integer[]);
+DROP FUNCTION moves.claim_again(connectors);
 DROP FUNCTION moves.lock_run(uuid, boolean);
-DROP FUNCTION moves.lock_lost(jsonb, interval, boolean, integer);
+DROP FUNCTION moves.lock_lost(jsonb, interval, boolean, integer, integer[]);
 DROP FUNCTION moves.miss_passed(jsonb);
 DROP FUNCTION moves.lock_passed(integer, bigint[]);
 DROP FUNCTION moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz);
 DROP FUNCTION moves.plan(jsonb);
-DROP FUNCTION moves.lock_unplanned(integer);
+DROP FUNCTION moves.lock_unplanned(integer, integer[]);
 DROP FUNCTION moves.claim(jsonb, timestamptz);
+DROP FUNCTION moves.note_waiting(text, boolean);
 DROP FUNCTION moves.lock_due(text, integer, integer, timestamptz, integer[], integer);

@@ -29,7 +29,7 @@ BEGIN
     END IF;
     -- Reading starts now: a trigger asked for before is answered by this run.
     UPDATE open_runs r SET picked_up_at = clock_timestamp(), try_id = try, worker_id = worker,
-        trigger_requested_at = c.trigger_requested_at
+        trigger_requested_at = c.trigger_requested_at, fails_if_lost = (c.failure_count > 0 OR c.max_retries = 1)
     WHERE r.id = run AND r.try_id IS NULL;   -- not picked_up_at: its index is of everything that waits
     UPDATE connectors SET status = 'SYNCING', trigger_requested_at = NULL WHERE id = connector;
     RETURN true;
@@ -217,8 +217,8 @@ CREATE FUNCTION moves.finish(run uuid, try uuid, new_state jsonb DEFAULT NULL) R
 DECLARE
     c connectors := moves.lock_syncing(run, try);
 BEGIN
-    IF jsonb_path_exists(new_state, '$.**{101}') THEN
-        RAISE EXCEPTION 'finish: new_state is nested more than 100 levels deep, no trigger could carry it'
+    IF jsonb_path_exists(new_state, '$.**{31}') THEN
+        RAISE EXCEPTION 'finish: new_state is nested more than 30 levels deep, no trigger could carry it'
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     IF c.id IS NULL THEN
@@ -278,22 +278,27 @@ CREATE FUNCTION moves.known(run uuid, try uuid, after text DEFAULT '', page inte
 DECLARE
     r     open_runs := moves.of_try(run, try, 'known');
     since bigint := (SELECT c.added_version FROM connectors c WHERE c.id = r.connector_id);
+    -- Looked up for each sighting of a document: a look at the sightings for each of the tries costs minutes where they are many.
+    shown jsonb := (SELECT jsonb_object_agg(l.try || ' ' || l.listing, l.no)
+        FROM (SELECT n.try, n.listing, max(n.no) AS no FROM unnest(tries, listings, nos) n(try, listing, no)
+            WHERE n.try IS NOT NULL AND n.listing IS NOT NULL AND n.no IS NOT NULL GROUP BY 1, 2) l);
 BEGIN
     IF page IS NULL OR page NOT BETWEEN 1 AND 10000 OR after IS NULL THEN
         RAISE EXCEPTION 'known: page is %, must be from 1 to 10000; after is %, must be an id or empty',
             coalesce(page::text, 'null'), coalesce(after, 'null') USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    RETURN QUERY SELECT d.source_id,
-        CASE WHEN d.config_version = r.config_version THEN d.version_token ELSE '' END,
-        CASE WHEN d.config_version = r.config_version THEN d.content_hash ELSE '' END,
-        EXISTS (
-            SELECT FROM unnest(tries, listings, nos) l(try_id, listing, no)
-            JOIN sightings s ON s.connector_id = r.connector_id AND s.try_id = l.try_id AND s.listing = l.listing
-                AND s.source_id = d.source_id AND s.no <= l.no)
-    FROM documents d
-    WHERE d.connector_id = r.connector_id AND d.status IN ('stored', 'failed') AND d.source_id > after
-        AND d.config_version >= since   -- before it are those of a deleted connector of the same id
-    ORDER BY d.source_id LIMIT page;
+    RETURN QUERY SELECT k.source_id,
+        CASE WHEN k.config_version = r.config_version THEN k.version_token ELSE '' END,
+        CASE WHEN k.config_version = r.config_version THEN k.content_hash ELSE '' END,
+        s.seen IS NOT NULL
+    FROM (SELECT d.* FROM documents d
+        WHERE d.connector_id = r.connector_id AND d.status IN ('stored', 'failed') AND d.source_id > after
+            AND d.config_version >= since   -- before it are those of a deleted connector of the same id
+        ORDER BY d.source_id LIMIT page) k
+    LEFT JOIN LATERAL (SELECT true AS seen FROM sightings g
+        WHERE shown IS NOT NULL AND g.connector_id = r.connector_id AND g.source_id = k.source_id
+            AND g.no <= (shown ->> (g.try_id || ' ' || g.listing))::bigint LIMIT 1) s ON true
+    ORDER BY k.source_id;
 END $$;
 -- +goose StatementEnd
 

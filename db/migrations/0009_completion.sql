@@ -130,8 +130,9 @@ END $$;
 CREATE FUNCTION moves.finish_stored(c connectors, r open_runs, verdict text) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
-    -- Not where something of it was lost: a document that did not come may be in the source.
-    whole_source boolean := r.listing_whole AND r.unnamed = 0 AND r.waiting = 0;
+    -- Not where something of it was lost: a document that did not come may be in the source. Not where nothing came, whatever its
+    -- worker says: it may have found its source closed.
+    whole_source boolean := r.listing_whole AND verdict = 'completed' AND r.unnamed = 0 AND r.waiting = 0;
 BEGIN
     PERFORM moves.end_runs(ARRAY[r.id], verdict, r.reason);
     -- The first run that lists the whole source under a configuration: what it did not bring is not in the source.
@@ -160,64 +161,117 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- SYNCING -> ERROR, or DISABLED, by the failure policy: runs whose worker was lost again. silent: [{id, beats}].
+-- Fails the run of a connector, both locked: by the failure policy, or, where its documents were lost in transit, due at once
+-- and without a failure counted.
 -- +goose StatementBegin
-CREATE FUNCTION moves.abandon(silent jsonb, foreign_timeout interval, batch integer)
-    RETURNS TABLE (run_id uuid, connector_id integer, type text)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+CREATE FUNCTION moves.fail_lost(c connectors, what text) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    c.status_message := CASE what
+        WHEN 'transit' THEN 'documents were lost in transit; syncing again'
+        WHEN 'message' THEN 'nobody could take its message: it was published 10 times and nobody began to sync; look at the workers'' logs and at the dead letters'
+        ELSE 'worker lost again: its lease ran out' END;
+    PERFORM moves.end_runs(ARRAY[c.run_id], 'failed', CASE what WHEN 'transit' THEN 'lost in transit'
+        WHEN 'message' THEN 'message not taken' ELSE 'worker lost' END, c.status_message);
+    c.run_id := NULL;
+    IF what = 'transit' THEN
+        c.status := 'ERROR';
+        c.next_sync_at := clock_timestamp();
+        c.due_reason := 'lost';
+    ELSE
+        c := moves.failed(c, false);
+    END IF;
+    PERFORM moves.put(c);
+    PERFORM moves.wake(c, true);
+END $$;
+-- +goose StatementEnd
+
+-- The same, apart: in a savepoint of its own, so that a row which Postgres refuses to write takes no other with it. Returns what
+-- was refused. Only after a whole batch failed: see attempt in services/scheduler for what a savepoint costs.
+-- +goose StatementBegin
+CREATE FUNCTION moves.try_fail_lost(c connectors, what text, apart boolean) RETURNS text
+    LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT apart THEN
+        PERFORM moves.fail_lost(c, what);
+        RETURN NULL;
+    END IF;
+    BEGIN
+        PERFORM moves.fail_lost(c, what);
+        RETURN NULL;
+    EXCEPTION WHEN data_exception OR integrity_constraint_violation OR raise_exception THEN
+        RETURN SQLERRM;
+    END;
+END $$;
+-- +goose StatementEnd
+
+-- SYNCING -> ERROR, or DISABLED, by the failure policy: runs whose worker was lost again. silent: [{id, beats}]. With apart a
+-- refused row is named in `problem` and the others are failed; refused are connectors that are left out.
+-- +goose StatementBegin
+CREATE FUNCTION moves.abandon(silent jsonb, foreign_timeout interval, batch integer, apart boolean DEFAULT false,
+        refused integer[] DEFAULT NULL)
+    RETURNS TABLE (run_id uuid, connector_id integer, type text, problem text)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s'
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
-    c    connectors;
-    lost uuid;
+    c connectors;
 BEGIN
-    FOR c IN SELECT * FROM moves.lock_lost(silent, foreign_timeout, false, batch) LOOP
-        lost := c.run_id;
-        CONTINUE WHEN NOT moves.lock_run(lost, false);
-        c.status_message := 'worker lost again: its lease ran out';
-        PERFORM moves.end_runs(ARRAY[lost], 'failed', 'worker lost', c.status_message);
-        c.run_id := NULL;
-        c := moves.failed(c, false);
-        PERFORM moves.put(c);
-        PERFORM moves.wake(c, true);
-        RETURN QUERY SELECT lost, c.id, c.type;
+    FOR c IN SELECT * FROM moves.lock_lost(silent, foreign_timeout, true, batch, refused) LOOP
+        CONTINUE WHEN NOT moves.lock_run(c.run_id, false);
+        RETURN QUERY SELECT c.run_id, c.id, c.type, moves.try_fail_lost(c, 'worker', apart);
     END LOOP;
 END $$;
 -- +goose StatementEnd
 
 -- SYNCING -> ERROR, due now, no failure counted: runs whose worker is done and whose documents the stream no longer holds. A
 -- message is acknowledged only after its store is committed, so that a run which is still short after the stream was asked has
--- lost some.
+-- lost some. apart: as abandon has it.
 -- +goose StatementBegin
-CREATE FUNCTION moves.fail_lost_in_transit(candidates uuid[], first_seq bigint, last_seq bigint)
-    RETURNS TABLE (run_id uuid, connector_id integer, type text)
+CREATE FUNCTION moves.fail_lost_in_transit(candidates uuid[], first_seq bigint, last_seq bigint, apart boolean DEFAULT false)
+    RETURNS TABLE (run_id uuid, connector_id integer, type text, problem text)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
 #variable_conflict use_column
 DECLARE
-    c    connectors;
-    lost uuid;
+    c connectors;
 BEGIN
     FOR c IN SELECT k.* FROM open_runs r JOIN connectors k ON k.id = r.connector_id AND k.run_id = r.id AND k.status = 'SYNCING'
         WHERE r.id = ANY(candidates) AND NOT r.whole AND (r.drain_seq < first_seq OR r.drain_seq > last_seq)
         FOR UPDATE OF k SKIP LOCKED
     LOOP
-        lost := c.run_id;
-        CONTINUE WHEN NOT moves.lock_run(lost, true);
-        c.status_message := 'documents were lost in transit; syncing again';
-        PERFORM moves.end_runs(ARRAY[lost], 'failed', 'lost in transit', c.status_message);
-        c.run_id := NULL;
-        c.status := 'ERROR';
-        c.next_sync_at := clock_timestamp();
-        c.due_reason := 'lost';
-        PERFORM moves.put(c);
-        PERFORM moves.wake(c, true);
-        RETURN QUERY SELECT lost, c.id, c.type;
+        CONTINUE WHEN NOT moves.lock_run(c.run_id, true);
+        RETURN QUERY SELECT c.run_id, c.id, c.type, moves.try_fail_lost(c, 'transit', apart);
+    END LOOP;
+END $$;
+-- +goose StatementEnd
+
+-- PENDING -> ERROR, or DISABLED, by the failure policy: runs whose message has left the stream ten times, and nobody picked them
+-- up: no subscriber can take it. A message that waits stays in the stream and is not published again, so that a run which only
+-- waits never comes here. apart, refused: as abandon has them.
+-- +goose StatementBegin
+CREATE FUNCTION moves.fail_not_taken(batch integer, apart boolean DEFAULT false, refused integer[] DEFAULT NULL)
+    RETURNS TABLE (run_id uuid, connector_id integer, type text, problem text)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s'
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+#variable_conflict use_column
+DECLARE
+    c connectors;
+BEGIN
+    FOR c IN SELECT k.* FROM open_runs r JOIN connectors k ON k.id = r.connector_id AND k.run_id = r.id AND k.status = 'PENDING'
+        WHERE r.picked_up_at IS NULL AND r.dispatches > 10 AND (refused IS NULL OR r.connector_id <> ALL (refused))
+        LIMIT batch FOR UPDATE OF k, r SKIP LOCKED
+    LOOP
+        RETURN QUERY SELECT c.run_id, c.id, c.type, moves.try_fail_lost(c, 'message', apart);
     END LOOP;
 END $$;
 -- +goose StatementEnd
 
 -- +goose Down
-DROP FUNCTION moves.fail_lost_in_transit(uuid[], bigint, bigint);
-DROP FUNCTION moves.abandon(jsonb, interval, integer);
+DROP FUNCTION moves.fail_not_taken(integer, boolean, integer[]);
+DROP FUNCTION moves.fail_lost_in_transit(uuid[], bigint, bigint, boolean);
+DROP FUNCTION moves.abandon(jsonb, interval, integer, boolean, integer[]);
+DROP FUNCTION moves.try_fail_lost(connectors, text, boolean);
+DROP FUNCTION moves.fail_lost(connectors, text);
 DROP FUNCTION moves.fail_cut(connectors, open_runs);
 DROP FUNCTION moves.finish_stored(connectors, open_runs, text);
 DROP FUNCTION moves.complete(uuid, integer);

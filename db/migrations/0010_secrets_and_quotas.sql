@@ -261,7 +261,7 @@ BEGIN
     END IF;
     -- Places stay free, and something is due whose owner has enough, or that somebody holds.
     IF coalesce(cardinality(ids), 0) < least(free, seen) THEN
-        UPDATE connector_types t SET waits = true WHERE t.name = due_type AND NOT t.waits;
+        PERFORM moves.note_waiting(due_type, true);
     END IF;
     RETURN QUERY SELECT * FROM connectors c WHERE c.id = ANY (ids) ORDER BY c.next_sync_at;
 END $$;

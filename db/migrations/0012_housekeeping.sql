@@ -60,25 +60,23 @@ CREATE FUNCTION moves.is_being_written(connector integer, by uuid) RETURNS boole
 $$;
 -- +goose StatementEnd
 
--- Deletes documents with the chunks that they name.
+-- Deletes documents; their chunks are found no more, and sweep_chunks removes them.
 -- +goose StatementBegin
-CREATE FUNCTION moves.delete_documents(ids bigint[]) RETURNS integer
+CREATE FUNCTION moves.delete_documents(ids bigint[]) RETURNS void
     LANGUAGE sql AS $$
-    WITH gone AS (DELETE FROM documents WHERE id = ANY(ids) RETURNING id, try_id, first_no),
-    pieces AS (
-        DELETE FROM chunks c USING gone g
-        WHERE c.try_id = g.try_id AND c.first_no = g.first_no AND c.document_id = g.id)
-    SELECT count(*)::integer FROM gone
+    WITH gone AS (DELETE FROM documents WHERE id = ANY(ids) RETURNING id, try_id, first_no)
+    INSERT INTO unnamed_chunks (try_id, first_no, document_id)
+    SELECT g.try_id, g.first_no, g.id FROM gone g WHERE g.try_id IS NOT NULL ORDER BY g.id
 $$;
 -- +goose StatementEnd
 
--- Takes from documents what an earlier configuration has left in them, with the chunks that they name: what an open run has
+-- Takes from documents what an earlier configuration has left in them, and the key of their chunks: what an open run has
 -- begun to write becomes a placeholder of its own, and goes with the leftovers if the run does not end it.
 -- +goose StatementBegin
 CREATE FUNCTION moves.empty_documents(ids bigint[], version bigint) RETURNS void
     LANGUAGE sql AS $$
-    DELETE FROM chunks c USING documents d
-    WHERE d.id = ANY(ids) AND c.try_id = d.try_id AND c.first_no = d.first_no AND c.document_id = d.id;
+    INSERT INTO unnamed_chunks (try_id, first_no, document_id)
+    SELECT d.try_id, d.first_no, d.id FROM documents d WHERE d.id = ANY(ids) AND d.try_id IS NOT NULL ORDER BY d.id;
     UPDATE documents SET status = 'partial', title = '', url = '', media_type = '', content_hash = '', version_token = '',
         links = '{}', chunk_count = 0, error = NULL, deleted_at = NULL, written_by = NULL, written_no = NULL, try_id = NULL,
         first_no = NULL, config_version = version
@@ -86,20 +84,28 @@ CREATE FUNCTION moves.empty_documents(ids bigint[], version bigint) RETURNS void
 $$;
 -- +goose StatementEnd
 
--- Removes a batch of what an ended run has left as deleted or partial. 0: nothing is left that can be removed now.
+-- Removes, of a page of a connector's documents that are deleted or partial, those that no open run is writing. `next` is where
+-- the page ends, null after the last; `held`: somebody holds one of them, and it stays.
 -- +goose StatementBegin
-CREATE FUNCTION moves.sweep_leftovers(connector integer, batch integer) RETURNS integer
+CREATE FUNCTION moves.sweep_leftovers(connector integer, behind bigint, page integer, OUT next bigint, OUT held boolean)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '1s' AS $$
 DECLARE
+    listed    bigint[];
     found_ids bigint[];
 BEGIN
+    SELECT array_agg(p.id ORDER BY p.id) INTO listed FROM (
+        SELECT d.id FROM documents d
+        WHERE d.connector_id = connector AND d.status IN ('deleted', 'partial') AND d.id > behind
+        ORDER BY d.id LIMIT page) p;
+    next := listed[page];
     SELECT array_agg(l.id) INTO found_ids FROM (
         SELECT d.id FROM documents d
-        WHERE d.connector_id = connector AND d.status IN ('deleted', 'partial')
-            AND NOT moves.is_being_written(connector, d.touched_by)
-        LIMIT batch FOR UPDATE SKIP LOCKED) l;
-    RETURN moves.delete_documents(ARRAY(SELECT d.id FROM documents d
+        WHERE d.id = ANY(listed) AND d.status IN ('deleted', 'partial') AND NOT moves.is_being_written(connector, d.touched_by)
+        FOR UPDATE SKIP LOCKED) l;
+    PERFORM moves.delete_documents(ARRAY(SELECT d.id FROM documents d
         WHERE d.id = ANY(found_ids) AND NOT moves.is_being_written(connector, d.touched_by)));
+    held := EXISTS (SELECT FROM documents d
+        WHERE d.id = ANY(listed) AND d.status IN ('deleted', 'partial') AND NOT moves.is_being_written(connector, d.touched_by));
 END $$;
 -- +goose StatementEnd
 
@@ -128,6 +134,41 @@ BEGIN
     PERFORM moves.empty_documents(ARRAY(SELECT d.id FROM documents d
         WHERE d.id = ANY(found_ids) AND d.config_version < version), version);
     RETURN last_read;
+END $$;
+-- +goose StatementEnd
+
+-- Removes chunks that no document names: of a page of their keys behind a place at most `batch`. One that somebody holds is
+-- left for the next round. `next` is the last key that was looked at, null where there is none.
+-- +goose StatementBegin
+CREATE FUNCTION moves.sweep_chunks(behind bigint, page integer, batch integer, OUT next bigint, OUT removed integer)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '1s' AS $$
+DECLARE
+    u      unnamed_chunks;
+    places tid[];
+    last   integer;
+BEGIN
+    removed := 0;
+    FOR u IN SELECT q.* FROM unnamed_chunks q WHERE q.id > behind ORDER BY q.id LIMIT page FOR UPDATE SKIP LOCKED LOOP
+        next := u.id;
+        SELECT array_agg(l.ctid), max(l.no) INTO places, last FROM (
+            SELECT c.ctid, c.no FROM chunks c
+            WHERE c.try_id = u.try_id AND c.first_no = u.first_no AND c.document_id = u.document_id AND c.no > u.through
+            ORDER BY c.no LIMIT batch - removed FOR UPDATE SKIP LOCKED) l;
+        DELETE FROM chunks c WHERE c.ctid = ANY(places);
+        removed := removed + coalesce(cardinality(places), 0);
+        IF removed < batch THEN
+            last := 2147483647;   -- nothing is behind what was found
+        END IF;
+        IF EXISTS (SELECT FROM chunks c WHERE c.try_id = u.try_id AND c.first_no = u.first_no
+                AND c.document_id = u.document_id AND c.no > u.through AND c.no <= last) THEN
+            NULL;   -- somebody holds one
+        ELSIF removed < batch THEN
+            DELETE FROM unnamed_chunks q WHERE q.id = u.id;
+        ELSE
+            UPDATE unnamed_chunks q SET through = last WHERE q.id = u.id;
+        END IF;
+        EXIT WHEN removed >= batch;
+    END LOOP;
 END $$;
 -- +goose StatementEnd
 
@@ -160,7 +201,7 @@ BEGIN
     FOR move IN SELECT * FROM pg_proc p WHERE p.pronamespace = 'moves'::regnamespace AND p.prosecdef LOOP
         EXECUTE format('ALTER FUNCTION %s SET enable_bitmapscan = off', move.oid::regprocedure);
         IF move.proname IN ('pick_up', 'heartbeat', 'drain', 'cut', 'release', 'fail', 'finish', 'hold', 'known', 'links',
-                'complete', 'advance', 'replace_secret', 'disable', 'enable', 'trigger_sync') THEN
+                'complete', 'advance', 'replace_secret', 'disable', 'enable', 'trigger_sync', 'sweep_chunks') THEN
             EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off', move.oid::regprocedure);
             EXECUTE format('ALTER FUNCTION %s SET plan_cache_mode = auto', move.oid::regprocedure);
         ELSE
@@ -172,8 +213,9 @@ END $$;
 
 -- +goose Down
 DROP FUNCTION moves.forget_workers(integer);
+DROP FUNCTION moves.sweep_chunks(bigint, integer, integer);
 DROP FUNCTION moves.sweep_outdated(integer, bigint, text, integer);
-DROP FUNCTION moves.sweep_leftovers(integer, integer);
+DROP FUNCTION moves.sweep_leftovers(integer, bigint, integer);
 DROP FUNCTION moves.empty_documents(bigint[], bigint);
 DROP FUNCTION moves.delete_documents(bigint[]);
 DROP FUNCTION moves.is_being_written(integer, uuid);

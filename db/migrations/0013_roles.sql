@@ -41,8 +41,8 @@ END $$;
 
 -- The scheduler sets PENDING.
 GRANT EXECUTE ON FUNCTION moves.lock_due(text, integer, integer, timestamptz, integer[], integer), moves.claim(jsonb, timestamptz),
-    moves.lock_unplanned(integer), moves.plan(jsonb), moves.lock_passed(integer, bigint[]), moves.miss_passed(jsonb),
-    moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz), moves.rescue(jsonb, interval, integer)
+    moves.lock_unplanned(integer, integer[]), moves.plan(jsonb), moves.lock_passed(integer, bigint[]), moves.miss_passed(jsonb),
+    moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz), moves.rescue(jsonb, interval, integer, boolean, integer[])
     TO echomind_scheduler;
 GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, workers TO echomind_scheduler;
 
@@ -64,9 +64,11 @@ GRANT EXECUTE ON FUNCTION provider_quota_take(text, double precision, double pre
 
 -- Semantic sets ACTIVE, and ERROR for what was lost for good.
 GRANT EXECUTE ON FUNCTION moves.complete(uuid, integer), moves.advance(uuid, integer),
-    moves.abandon(jsonb, interval, integer), moves.fail_lost_in_transit(uuid[], bigint, bigint),
-    moves.fail(uuid, uuid, text, text), moves.keep_ledger(interval), moves.sweep_leftovers(integer, integer),
-    moves.sweep_outdated(integer, bigint, text, integer), moves.forget_workers(integer) TO echomind_semantic;
+    moves.abandon(jsonb, interval, integer, boolean, integer[]),
+    moves.fail_lost_in_transit(uuid[], bigint, bigint, boolean), moves.fail_not_taken(integer, boolean, integer[]),
+    moves.fail(uuid, uuid, text, text), moves.keep_ledger(interval), moves.sweep_leftovers(integer, bigint, integer),
+    moves.sweep_outdated(integer, bigint, text, integer), moves.sweep_chunks(bigint, integer, integer),
+    moves.forget_workers(integer) TO echomind_semantic;
 GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, workers, deleted_connectors TO echomind_semantic;
 -- What a store counts: never whose run it is, nor its lease, nor its verdict.
 GRANT UPDATE (total, stored, whole, waiting, notes, unnamed, documents_processed, documents_failed, documents_deleted,
@@ -75,7 +77,8 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON documents, chunks, run_messages, message
     search_index, search_index_changes TO echomind_semantic;
 GRANT USAGE ON SEQUENCE search_index_turns TO echomind_semantic;
 GRANT SELECT, UPDATE, DELETE ON unswept_runs TO echomind_semantic;
-GRANT UPDATE (swept_after), DELETE ON deleted_connectors TO echomind_semantic;
+GRANT SELECT, INSERT ON unnamed_chunks TO echomind_semantic;
+GRANT UPDATE (place), DELETE ON deleted_connectors TO echomind_semantic;
 
 -- People, by the command line: what users write, and their moves.
 GRANT EXECUTE ON FUNCTION moves.enable(integer), moves.disable(integer, text), moves.trigger_sync(integer) TO echomind_console;

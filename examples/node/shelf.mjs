@@ -11,7 +11,8 @@ import { jetstream, jetstreamManager } from "@nats-io/jetstream";
 import pg from "pg";
 import { DocumentRequest, SyncRequest, object, struct } from "./wire.mjs";
 
-const type = "shelf", longest = Number(process.env.LONGEST_SECONDS ?? 1800), partBytes = 256 << 10, checkpointEvery = 10;
+const type = "shelf", longest = Number(process.env.LONGEST_SECONDS ?? 1800), checkpointEvery = 10;
+const messageBytes = 512 << 10, partBytes = 256 << 10, chunkBytes = 4096; // the most of a message; what is put into a part, and a chunk
 const seconds = Number(process.env.LEASE_SECONDS ?? 15), lease = `${seconds} s`;
 const worker = randomUUID(); // this process, as Postgres knows it
 const db = new pg.Pool({ connectionString: process.env.DATABASE_URL, max: 4, connectionTimeoutMillis: 5_000, query_timeout: 10_000 });
@@ -19,6 +20,9 @@ db.on("error", () => {}); // an idle connection that breaks is replaced
 const { NATS_URL, NATS_USER: user, NATS_PASSWORD: pass } = process.env;
 const nc = await connect({ servers: NATS_URL.split(","), user, pass, inboxPrefix: `_INBOX_${user ?? type}`, maxReconnectAttempts: -1 });
 const js = jetstream(nc), jsm = await jetstreamManager(nc, { checkAPI: false });
+
+// Postgres keeps no NUL, and refuses the whole call where a text has one.
+const clean = (text, most = Infinity) => String(text ?? "").replaceAll("\0", "").slice(0, most).toWellFormed();
 
 const log = (what, about) => console.log(JSON.stringify({ what, ...about }));
 
@@ -30,7 +34,8 @@ async function again(run, call) {
     try {
       return await call();
     } catch (err) {
-      if (run.signal?.aborted || Date.now() > patience || /^(22|23|42|55000|P0002)/.test(err.code ?? "")) throw err;
+      const mistake = err.name === "InvalidArgumentError" || /^(22|23|42|55000|P0002)/.test(err.code ?? "");
+      if (run.signal?.aborted || Date.now() > patience || mistake) throw err;
       log("waiting", { why: err.message });
       run.message?.working();
       await sleep(pause);
@@ -49,12 +54,13 @@ const heartbeat = setInterval(async () => {
   if (lost?.rowCount && run === current) run.end.abort("fenced");
 }, (seconds / 3) * 1000);
 
+const encode = (run, number, body) => DocumentRequest.encode(DocumentRequest.fromObject({
+  connectorId: run.connector, chunkingSession: run.id, try: run.try, configVersion: run.version, number, ...body })).finish();
+
 // send publishes the next message of the try, or sync completed where the body has a total, and returns its place in the stream.
-async function send(run, body) {
+async function send(run, body, data) {
   const number = body.completed ? 0 : ++run.number;
-  if (body.part) body.part.firstNo ??= number;
-  const data = DocumentRequest.encode(DocumentRequest.fromObject({
-    connectorId: run.connector, chunkingSession: run.id, try: run.try, configVersion: run.version, number, ...body })).finish();
+  data ??= encode(run, number, body);
   const h = headers();
   for (const [k, v] of Object.entries({ Session: run.id, Try: run.try, Number: `${number}`, Type: type })) h.set(`Echomind-${k}`, v);
   const ack = await again(run, () => { run.signal.throwIfAborted(); return js.publish("document.process", data, { headers: h }); });
@@ -62,19 +68,39 @@ async function send(run, body) {
   return ack;
 }
 
-// A book's paragraphs are its chunks; what does not fit into one message travels in several parts with neighbouring numbers.
+// A chunk ends where a paragraph does, or else a line, or a word; in the worst case between two letters. All places are in bytes.
+function* chunksOf(bytes) {
+  for (let start = 0, end; start < bytes.length; start = end) {
+    end = Math.min(start + chunkBytes, bytes.length);
+    if (end < bytes.length) {
+      const mark = ["\n\n", "\n\r\n", "\n", " "].find((m) => bytes.lastIndexOf(m, end - m.length) >= start);
+      if (mark) end = bytes.lastIndexOf(mark, end - mark.length) + mark.length;
+      else while ((bytes[end] & 0xc0) === 0x80) end--;
+    }
+    yield { text: bytes.toString("utf8", start, end), start, end };
+  }
+}
+
+// What of a book does not fit into one message travels in several parts with neighbouring numbers. All of them are made before
+// one is sent: a book that is too large for its messages fails, and nothing else does.
 async function put(run, url, book, text) {
   const parts = [{ firstChunk: 0, chunks: [] }];
-  let size = 0, start = 0, count = 0;
-  for (const paragraph of text.split(/(?<=\n\n)/)) {
-    const end = start + Buffer.byteLength(paragraph);
-    if ((size += end - start) > partBytes) size = end - start, parts.push({ firstChunk: count, chunks: [] });
-    parts.at(-1).chunks.push({ text: paragraph, start, end });
-    start = end, count++;
+  let size = 0, count = 0;
+  for (const chunk of chunksOf(Buffer.from(clean(text)))) {
+    const more = chunk.end - chunk.start + 64; // its places, too
+    if ((size += more) > partBytes) size = more, parts.push({ firstChunk: count, chunks: [] });
+    parts.at(-1).chunks.push(chunk), count++;
   }
-  const about = { sourceId: book.id, title: book.title, url, mediaType: "text/plain", versionToken: book.version,
-    contentHash: createHash("sha256").update(text).digest("hex"), parts: parts.length, chunkCount: count, firstNo: run.number + 1 };
-  for (const part of parts) await send(run, { part: { ...about, ...part } });
+  const first = run.number + 1;
+  const about = { sourceId: book.id, title: clean(book.title, 250), url, mediaType: "text/plain", firstNo: first };
+  const whole = { ...about, versionToken: book.version, contentHash: createHash("sha256").update(text).digest("hex"),
+    parts: parts.length, chunkCount: count };
+  let messages = parts.map((part, i) => encode(run, first + i, { part: { ...whole, ...part } }));
+  const largest = Math.max(...messages.map((m) => m.length));
+  if (largest > messageBytes) {
+    messages = [encode(run, first, { part: { ...about, parts: 1, error: `a message of it has ${largest} bytes, more than ${messageBytes}` } })];
+  }
+  for (const message of messages) await send(run, {}, message);
 }
 
 // known is what is stored, by book: its version, or nothing where it has to be fetched again.
@@ -116,7 +142,7 @@ async function receive(message) {
     request = SyncRequest.decode(message.data);
   } catch (err) { // it can never be handled
     const h = headers();
-    h.set("Echomind-Session", message.headers?.get("Echomind-Session") ?? ""), h.set("Echomind-Reason", err.message.slice(0, 1000));
+    h.set("Echomind-Session", message.headers?.get("Echomind-Session") ?? ""), h.set("Echomind-Reason", clean(err.message, 300));
     await again({ message }, () => js.publish(`dlq.${message.subject}`, message.data, { headers: h }));
     return message.ack();
   }
@@ -138,11 +164,12 @@ async function receive(message) {
     else if (why === "too long" && run.sent) await move({}, "cut", run.id, run.try, run.sent, run.seq, `it took longer than ${longest} s`);
     else if (why !== "fenced") {
       const kind = why === "too long" ? "too_long" : err instanceof Permanent ? "permanent" : "transient";
-      await move({}, "fail", run.id, run.try, kind, String(err.message ?? err));
+      await move({}, "fail", run.id, run.try, kind, clean(err.message ?? err, 2000));
     }
+  } finally { // also where its end could not be written down: a run that no heartbeat names is found lost
+    clearTimeout(tooLong);
+    current = undefined;
   }
-  clearTimeout(tooLong);
-  current = undefined;
 }
 
 for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, () => {

@@ -56,7 +56,7 @@ func (c Common) DirectURL() string {
 func (c Common) Validate() error {
 	return errors.Join(
 		checkURL("DATABASE_URL", c.DatabaseURL, "postgres", "postgresql"),
-		checkURL("DATABASE_DIRECT_URL", c.DirectURL(), "postgres", "postgresql"),
+		c.checkDirect(),
 		checkURL("NATS_URL", c.NATSURL, "nats", "tls"),
 		c.NATSAccess.Validate(),
 		AtLeast("DATABASE_MAX_CONNS", int(c.DatabaseMaxConns), 2),
@@ -64,6 +64,13 @@ func (c Common) Validate() error {
 		OneOf("LOG_FORMAT", c.LogFormat, "json", "text"),
 		c.Tracing.Validate(),
 	)
+}
+
+func (c Common) checkDirect() error {
+	if c.DatabaseDirectURL == "" {
+		return nil
+	}
+	return checkURL("DATABASE_DIRECT_URL", c.DatabaseDirectURL, "postgres", "postgresql")
 }
 
 // Lookup is Load for one variable of the command line's own.

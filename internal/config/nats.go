@@ -23,9 +23,10 @@ type NATSAccess struct {
 	// NATSCAFile is a file with the certificates, in PEM, that NATS's own is checked against; the system's if empty. It
 	// demands TLS.
 	NATSCAFile string `env:"NATS_CA_FILE"`
-	// NATSCertFile and NATSKeyFile are this program's own certificate and key, in PEM, where NATS asks for one.
+	// NATSCertFile is this program's own certificate, in PEM, where NATS asks for one.
 	NATSCertFile string `env:"NATS_CERT_FILE"`
-	NATSKeyFile  string `env:"NATS_KEY_FILE"`
+	// NATSKeyFile is that certificate's key, in PEM.
+	NATSKeyFile string `env:"NATS_KEY_FILE"`
 	// NATSInboxPrefix begins the subjects on which answers arrive; a user may be restricted to one of its own, so that
 	// nobody reads another's answers. If empty: _INBOX_ and the user's name, or _INBOX where no user is named.
 	NATSInboxPrefix string `env:"NATS_INBOX_PREFIX"`

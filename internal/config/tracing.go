@@ -13,7 +13,7 @@ type Tracing struct {
 	// OTLPEndpoint is the collector's base URL, for OTLP over HTTP in protobuf, such as http://127.0.0.1:4318; spans go to
 	// /v1/traces below it. If empty: no traces.
 	OTLPEndpoint string `env:"OTEL_EXPORTER_OTLP_ENDPOINT"`
-	// OTLPHeaders are sent along, as name=value pairs separated by commas, values percent-encoded. It is a secret.
+	// OTLPHeaders is what is sent along, as name=value pairs separated by commas, values percent-encoded. It is a secret.
 	OTLPHeaders string `env:"OTEL_EXPORTER_OTLP_HEADERS"`
 	// TracesRatio is the share of runs that are traced, from 0 to 1; the same in every service.
 	TracesRatio float64 `env:"OTEL_TRACES_SAMPLER_ARG" envDefault:"1"`

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"time"
 
 	"github.com/echomind/sync/sdk/deadline"
@@ -41,8 +42,11 @@ func start(ctx context.Context, limits Limits) (*child, error) {
 		return nil, fmt.Errorf("start a child: %w", err)
 	}
 	err = deadline.Do(ctx, "confine.start", startTimeout, func(ctx context.Context) error {
-		defer c.killAtEndOf(ctx)()
+		stop := c.killAtEndOf(ctx)
 		_, c.holds, err = readAnswer(c.read, bufferBytes)
+		if !stop() && err == nil {
+			err = ctx.Err()
+		}
 		return err
 	})
 	if err != nil {
@@ -77,16 +81,16 @@ func spawn(limits Limits) (*child, error) {
 	}
 	// Its life is its own: requests come and go with their contexts.
 	c.cmd = exec.CommandContext(context.Background(), program)
-	c.cmd.Args = []string{childName, fmt.Sprintf("%d,%d", limits.memory(), limits.CPU)}
+	c.cmd.Args = []string{childName, strconv.FormatInt(limits.memory(), 10)}
 	c.cmd.Env = []string{} // nil would hand on ours
 	c.cmd.Dir = "/"
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = childIn, childOut, c.said
 	c.cmd.SysProcAttr = attributes()
 	started := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
+		runtime.LockOSThread() // and never unlocked: the thread ends with its child, since yieldCPU has changed it
 		defer close(c.done)
+		yieldCPU()
 		err := c.cmd.Start()
 		started <- err
 		if err == nil {
@@ -101,26 +105,30 @@ func spawn(limits Limits) (*child, error) {
 }
 
 // ask sends a request and waits for its answer. After an error, and where retire is set, the child has to be ended.
-func (c *child) ask(ctx context.Context, request []byte) (string, error) {
-	defer c.killAtEndOf(ctx)()
-	if _, err := c.in.Write(request); err != nil {
-		return "", err
-	}
-	flags, body, err := readAnswer(c.read, c.limits.memory())
+func (c *child) ask(ctx context.Context, r request) (string, error) {
+	stop := c.killAtEndOf(ctx)
+	flags, body, err := c.converse(r)
+	// Where ctx has ended the kill is under way, and would meet who comes next.
+	c.retire = !stop() || flags&flagRetire != 0
 	if err != nil {
 		return "", err
 	}
-	c.retire = flags&flagRetire != 0
 	if flags&flagBroken != 0 {
 		return "", fmt.Errorf("%w: %.200s", errAnswer, body)
 	}
 	return body, nil
 }
 
-// killAtEndOf kills the child when ctx ends, until the function that it returns is called.
-func (c *child) killAtEndOf(ctx context.Context) (stop func()) {
-	undo := context.AfterFunc(ctx, c.kill)
-	return func() { undo() }
+func (c *child) converse(r request) (flags byte, body string, err error) {
+	if err := r.write(c.in); err != nil {
+		return 0, "", err
+	}
+	return readAnswer(c.read, c.limits.memory())
+}
+
+// killAtEndOf kills the child when ctx ends, until stop is called; stop is false where that is under way.
+func (c *child) killAtEndOf(ctx context.Context) (stop func() bool) {
+	return context.AfterFunc(ctx, c.kill)
 }
 
 func (c *child) kill() { _ = c.cmd.Process.Kill() }

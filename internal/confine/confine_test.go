@@ -51,6 +51,14 @@ var tasks = []Task{
 	{"linger", func([]byte) []byte { select {} }},
 	{"panic", func([]byte) []byte { panic("an odd page") }},
 	{"exit", func([]byte) []byte { os.Exit(3); return nil }},
+	{"nice", func([]byte) []byte { return []byte(niceness()) }},
+	{"busy", func(request []byte) []byte {
+		much, _ := time.ParseDuration(string(request))
+		for began := cpuTime(); cpuTime()-began < much; {
+			_ = much
+		}
+		return []byte("done")
+	}},
 	{"look", func(request []byte) []byte { return []byte(look(string(request))) }},
 }
 
@@ -114,7 +122,7 @@ func newPool(t testing.TB, children int, limits Limits) fixture {
 
 func (f fixture) echoes(t testing.TB) {
 	t.Helper()
-	answer, err := f.Share().Do(t.Context(), "echo", []byte("in "), []byte("two parts"))
+	answer, err := f.Share("somebody").Do(t.Context(), "echo", []byte("in "), []byte("two parts"))
 	require.NoError(t, err)
 	require.Equal(t, "in two parts", answer)
 }
@@ -122,17 +130,17 @@ func (f fixture) echoes(t testing.TB) {
 func TestAChildAnswersManyRequests(t *testing.T) {
 	t.Parallel()
 	f := newPool(t, 2, Limits{MemoryMB: 64})
-	first, err := f.Share().Do(t.Context(), "pid")
+	first, err := f.Share("somebody").Do(t.Context(), "pid")
 	require.NoError(t, err)
 	require.NotEqual(t, strconv.Itoa(os.Getpid()), first)
 	for range 100 {
 		f.echoes(t)
 	}
-	last, err := f.Share().Do(t.Context(), "pid")
+	last, err := f.Share("somebody").Do(t.Context(), "pid")
 	require.NoError(t, err)
 	require.Equal(t, first, last)
 	large := bytes.Repeat([]byte("large "), 2<<20)
-	answer, err := f.Share().Do(t.Context(), "echo", large)
+	answer, err := f.Share("somebody").Do(t.Context(), "echo", large)
 	require.NoError(t, err)
 	require.True(t, answer == string(large), "a request larger than any pipe")
 }
@@ -168,7 +176,7 @@ func TestARequestThatCostsItsChildFailsAloneAndSaysWhy(t *testing.T) {
 					f.echoes(t)
 				}
 			})
-			_, err := f.Share().Do(t.Context(), c.task, []byte(c.request))
+			_, err := f.Share("somebody").Do(t.Context(), c.task, []byte(c.request))
 			stop()
 			wg.Wait()
 			var failure *Failure
@@ -187,7 +195,7 @@ func TestARequestMayUseTheMemoryThatItHas(t *testing.T) {
 	t.Parallel()
 	f := newPool(t, 1, Limits{MemoryMB: 128})
 	for range 5 {
-		answer, err := f.Share().Do(t.Context(), "grow", []byte("100"))
+		answer, err := f.Share("somebody").Do(t.Context(), "grow", []byte("100"))
 		require.NoError(t, err)
 		require.Equal(t, "grown", answer)
 	}
@@ -198,7 +206,7 @@ func TestAChildReachesNothing(t *testing.T) {
 	f := newPool(t, 1, Limits{MemoryMB: 64})
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	answer, err := f.Share().Do(t.Context(), "look", []byte(file))
+	answer, err := f.Share("somebody").Do(t.Context(), "look", []byte(file))
 	require.NoError(t, err)
 	if runtime.GOOS != "linux" { // there Landlock alone holds what needs no descriptor
 		require.NoError(t, os.WriteFile(file, nil, 0o600))
@@ -220,13 +228,13 @@ func TestAChildThatIsKilledFromOutsideCostsNothing(t *testing.T) {
 func TestWhatAKilledChildReadIsReadOnceMore(t *testing.T) {
 	t.Parallel()
 	f := newPool(t, 1, Limits{MemoryMB: 64, Wall: 5 * time.Second})
-	said, err := f.Share().Do(t.Context(), "pid")
+	said, err := f.Share("somebody").Do(t.Context(), "pid")
 	require.NoError(t, err)
 	pid, err := strconv.Atoi(said)
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := f.Share().Do(t.Context(), "linger")
+		_, err := f.Share("somebody").Do(t.Context(), "linger")
 		ended <- err
 	}()
 	require.Eventually(t, func() bool {
@@ -241,7 +249,7 @@ func TestWhatAKilledChildReadIsReadOnceMore(t *testing.T) {
 }
 
 func (f fixture) kill(t *testing.T) {
-	said, err := f.Share().Do(t.Context(), "pid")
+	said, err := f.Share("somebody").Do(t.Context(), "pid")
 	require.NoError(t, err)
 	pid, err := strconv.Atoi(said)
 	require.NoError(t, err)
@@ -252,30 +260,13 @@ func TestARequestEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	f := newPool(t, 1, Limits{MemoryMB: 64})
 	err := deadline.Do(t.Context(), "test", 300*time.Millisecond, func(ctx context.Context) error {
-		_, err := f.Share().Do(ctx, "linger")
+		_, err := f.Share("somebody").Do(ctx, "linger")
 		return err
 	})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	var failure *Failure
 	require.False(t, errors.As(err, &failure), "the document is not at fault")
 	f.echoes(t)
-}
-
-func TestOneSyncNeverHasAllChildren(t *testing.T) {
-	t.Parallel()
-	f := newPool(t, 4, Limits{MemoryMB: 64})
-	ctx, cancel := context.WithCancel(t.Context())
-	greedy := f.Share()
-	var wg sync.WaitGroup
-	for range 20 {
-		wg.Go(func() { _, _ = greedy.Do(ctx, "linger") })
-	}
-	for range 10 {
-		f.echoes(t)
-	}
-	cancel()
-	wg.Wait()
-	require.LessOrEqual(t, testutil.ToFloat64(f.metrics.alive), 4.0)
 }
 
 func TestAPoolOfAProgramThatCannotServeIsRefused(t *testing.T) {
@@ -287,7 +278,7 @@ func TestAPoolOfAProgramThatCannotServeIsRefused(t *testing.T) {
 
 func BenchmarkDo(b *testing.B) {
 	f := newPool(b, 1, Limits{MemoryMB: 256})
-	share := f.Share()
+	share := f.Share("somebody")
 	for _, size := range []int{2 << 10, 1 << 20} {
 		request := make([]byte, size)
 		b.Run(fmt.Sprintf("bytes=%d", size), func(b *testing.B) {

@@ -26,6 +26,8 @@ const (
 	Late Cause = "late"
 	// Broken: the task panicked, or the child died of something else.
 	Broken Cause = "broken"
+	// Spent: it needs more than a slice of computing, and its sync has used up what it has for such requests.
+	Spent Cause = "spent"
 	// Killed: somebody killed the child, and the next one.
 	Killed Cause = "killed"
 )
@@ -42,11 +44,11 @@ func (f *Failure) Error() string { return "could not be read: " + f.text }
 // OfRequest tells whether err is a *Failure that the same request would meet again.
 func OfRequest(err error) bool {
 	var f *Failure
-	return errors.As(err, &f) && f.Cause != Late && f.Cause != Killed
+	return errors.As(err, &f) && f.Cause != Late && f.Cause != Killed && f.Cause != Spent
 }
 
 // judge says why a child that has ended did not answer. A kill from outside says nothing of the request.
-func (c *child) judge(limits Limits, asked error) *Failure {
+func (c *child) judge(memoryMB int, cpu time.Duration, asked error) *Failure {
 	var late *deadline.Error
 	switch {
 	case errors.As(asked, &late):
@@ -58,9 +60,9 @@ func (c *child) judge(limits Limits, asked error) *Failure {
 	said := c.said.String()
 	switch {
 	case state.ExitCode() == exitMemory, outOfMemory(said):
-		return &Failure{Memory, fmt.Sprintf("needs more than %d MB", limits.MemoryMB)}
+		return &Failure{Memory, fmt.Sprintf("needs more than %d MB", memoryMB)}
 	case state.ExitCode() == exitCPU:
-		return &Failure{CPU, fmt.Sprintf("needs more than %s of computing", limits.CPU)}
+		return &Failure{CPU, fmt.Sprintf("needs more than %s of computing", cpu)}
 	case wasKilled(state):
 		return &Failure{Killed, fmt.Sprintf("its reader was killed (%s)", state)}
 	}
@@ -114,6 +116,11 @@ type Limits struct {
 	MemoryMB int
 	// CPU is computing time, of all threads. 0 = 30 s.
 	CPU time.Duration
+	// Slice is how much of it a request gets before it has to begin again in the slow lane. Ordinary documents need
+	// milliseconds. 0 = 2 s.
+	Slice time.Duration
+	// Slow is how much the requests of one share may waste; afterwards it gets slices only. 0 = 5 minutes.
+	Slow time.Duration
 	// Wall is time, however busy the machine is. 0 = 2 minutes.
 	Wall time.Duration
 }
@@ -121,6 +128,13 @@ type Limits struct {
 func (l Limits) withDefaults() Limits {
 	if l.CPU == 0 {
 		l.CPU = 30 * time.Second
+	}
+	if l.Slice == 0 {
+		l.Slice = 2 * time.Second
+	}
+	l.Slice = min(l.Slice, l.CPU)
+	if l.Slow == 0 {
+		l.Slow = 5 * time.Minute
 	}
 	if l.Wall == 0 {
 		l.Wall = 2 * time.Minute

@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 )
 
-// A request is its length, the length of the task's name, that name, and the body; an answer is its length, flags, and
-// the body. Lengths are 32 bits, most significant first, and count what follows them.
+// A request is its length, the computing that it may take in milliseconds, the length of the task's name, that name, and
+// the body; an answer is its length, flags, and the body. Lengths and milliseconds are 32 bits, most significant first;
+// a length counts what follows it.
 const (
 	lengthBytes = 4
+	// headBytes is what stands before a task's name.
+	headBytes = lengthBytes + 4 + 1
 	// bufferBytes is what a pipe of Linux holds.
 	bufferBytes = 64 << 10
 	// maxNameBytes is what one byte can say.
@@ -26,46 +30,76 @@ const (
 	flagBroken
 )
 
-// requestOf is the frame of a request.
-func requestOf(task string, parts [][]byte) ([]byte, error) {
-	size := 1 + len(task)
-	for _, p := range parts {
+// request is what a child is asked. Its parts are sent as they are: a copy of all that waits would be as large as the
+// content itself.
+type request struct {
+	task  string
+	parts [][]byte
+	cpu   time.Duration
+}
+
+func (r request) size() int {
+	size := headBytes - lengthBytes + len(r.task)
+	for _, p := range r.parts {
 		size += len(p)
 	}
-	if len(task) > maxNameBytes || size > maxFrameBytes {
-		return nil, fmt.Errorf("confine: a request of %d bytes to %q is too large; at most %d are sent", size, task, maxFrameBytes)
+	return size
+}
+
+func (r request) check() error {
+	if size := r.size(); len(r.task) > maxNameBytes || size > maxFrameBytes {
+		return fmt.Errorf("confine: a request of %d bytes to %q is too large; at most %d are sent", size, r.task, maxFrameBytes)
 	}
-	frame := make([]byte, 0, lengthBytes+size)
-	frame = binary.BigEndian.AppendUint32(frame, uint32(size))
-	frame = append(frame, byte(len(task)))
-	frame = append(frame, task...)
-	for _, p := range parts {
-		frame = append(frame, p...)
+	return nil
+}
+
+func (r request) write(to io.Writer) error {
+	first := make([]byte, 0, bufferBytes)
+	first = binary.BigEndian.AppendUint32(first, uint32(r.size()))
+	first = binary.BigEndian.AppendUint32(first, uint32(r.cpu.Milliseconds()))
+	first = append(first, byte(len(r.task)))
+	first = append(first, r.task...)
+	for _, p := range r.parts {
+		// What is small goes in one write with what stands before it.
+		n := min(len(p), cap(first)-len(first))
+		first = append(first, p[:n]...)
+		if n == len(p) {
+			continue
+		}
+		if _, err := to.Write(first); err != nil {
+			return err
+		}
+		if _, err := to.Write(p[n:]); err != nil {
+			return err
+		}
+		first = first[:0]
 	}
-	return frame, nil
+	_, err := to.Write(first)
+	return err
 }
 
 // maxFrameBytes bounds what is sent either way.
 const maxFrameBytes = 1 << 30
 
 // readRequest uses buffer where it is large enough.
-func readRequest(in *bufio.Reader, buffer []byte) (task string, body []byte, err error) {
-	var head [lengthBytes + 1]byte
+func readRequest(in *bufio.Reader, buffer []byte) (task string, body []byte, cpu time.Duration, err error) {
+	var head [headBytes]byte
 	if _, err := io.ReadFull(in, head[:]); err != nil {
-		return "", nil, err
+		return "", nil, 0, err
 	}
-	size, name := int(binary.BigEndian.Uint32(head[:]))-1, int(head[lengthBytes])
+	size, name := int(binary.BigEndian.Uint32(head[:]))-(headBytes-lengthBytes), int(head[headBytes-1])
 	if size < name || size > maxFrameBytes {
-		return "", nil, fmt.Errorf("confine: a request of %d bytes with a name of %d", size, name)
+		return "", nil, 0, fmt.Errorf("confine: a request of %d bytes with a name of %d", size, name)
 	}
+	cpu = time.Duration(binary.BigEndian.Uint32(head[lengthBytes:])) * time.Millisecond
 	if cap(buffer) < size {
 		buffer = make([]byte, size)
 	}
 	buffer = buffer[:size]
 	if _, err := io.ReadFull(in, buffer); err != nil {
-		return "", nil, fmt.Errorf("read a request: %w", err)
+		return "", nil, 0, fmt.Errorf("read a request: %w", err)
 	}
-	return string(buffer[:name]), buffer[name:], nil
+	return string(buffer[:name]), buffer[name:], cpu, nil
 }
 
 func writeAnswer(out io.Writer, flags byte, body []byte) error {

@@ -27,6 +27,16 @@ func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 }
 
+// lessUrgent is added to the niceness of children.
+const lessUrgent = 10
+
+// yieldCPU makes this thread, and what is forked by it, give way to the service and to others. Linux counts threads apart.
+func yieldCPU() {
+	if raw, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0); err == nil { // raw is 20 less the niceness
+		_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, min(20-raw+lessUrgent, 19))
+	}
+}
+
 // ourselves is this program's file, also where another was put in its place since.
 func ourselves() (string, error) { return "/proc/self/exe", nil }
 
@@ -67,6 +77,19 @@ func giveUp(memory int64) (holds string, err error) {
 		}
 	}
 	return strings.Join(append(said, "watch"), ", "), nil
+}
+
+// closeOnExec keeps the files that a shell or a supervisor left open here from children: Go's own are never handed on.
+func closeOnExec() {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return // there is no /proc, and no child either
+	}
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd)
+		}
+	}
 }
 
 // mappedData is what RLIMIT_DATA counts; 0 = not known.

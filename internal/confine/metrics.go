@@ -10,6 +10,7 @@ import (
 type Metrics struct {
 	alive  prometheus.Gauge
 	failed *prometheus.CounterVec
+	slow   prometheus.Counter
 }
 
 // NewMetrics registers them.
@@ -19,10 +20,13 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "reader_children", Help: "Child processes that read content.",
 		})),
 		failed: telemetry.Register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "reader_failures_total", Help: "Documents that cost their child: memory, cpu, late (no answer in time), broken, or killed from outside.",
+			Name: "reader_failures_total", Help: "Documents that cost their child: memory, cpu, late (no answer in time), broken, spent (slow, and its sync had too many of these), or killed from outside.",
 		}, []string{"reason"})),
+		slow: telemetry.Register(registry, prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "reader_slow_total", Help: "Documents that needed more than their first slice of computing.",
+		})),
 	}
-	for _, cause := range []Cause{Memory, CPU, Late, Broken, Killed} {
+	for _, cause := range []Cause{Memory, CPU, Late, Broken, Spent, Killed} {
 		m.failed.WithLabelValues(string(cause))
 	}
 	return m

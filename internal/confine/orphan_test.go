@@ -34,16 +34,48 @@ func beParent() {
 	if err != nil {
 		panic(err)
 	}
-	request, err := requestOf("spin", nil)
-	if err != nil {
-		panic(err)
-	}
-	if _, err := busy.in.Write(request); err != nil {
+	if err := (request{task: "spin", cpu: time.Minute}).write(busy.in); err != nil {
 		panic(err)
 	}
 	idle := pool.pop()
 	fmt.Println(busy.cmd.Process.Pid, idle.cmd.Process.Pid)
 	select {}
+}
+
+// The parent has a file that it was started with, as a shell leaves some open.
+func TestChildrenHaveNoFileOfTheirParents(t *testing.T) {
+	t.Parallel()
+	left, err := os.Open(os.DevNull) // the runtime's own are of the kernel's: a poller, and the container's share of processors
+	require.NoError(t, err)
+	defer left.Close()
+	for _, pid := range newParent(t, left, left) {
+		open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+		require.NoError(t, err)
+		for _, fd := range open {
+			at, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, fd.Name()))
+			require.NotEqual(t, os.DevNull, at, "descriptor %s", fd.Name())
+		}
+	}
+}
+
+// newParent starts a parent with these files, and returns its children.
+func newParent(t *testing.T, files ...*os.File) (children []int) {
+	program, err := os.Executable()
+	require.NoError(t, err)
+	parent := exec.CommandContext(t.Context(), program)
+	parent.Args, parent.ExtraFiles = []string{parentName}, files
+	out, err := parent.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, parent.Start())
+	t.Cleanup(func() { _ = parent.Process.Kill(); _ = parent.Wait() })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	for _, field := range strings.Fields(line) {
+		pid, err := strconv.Atoi(field)
+		require.NoError(t, err)
+		children = append(children, pid)
+	}
+	return children
 }
 
 func TestChildrenEndWithAParentThatIsKilled(t *testing.T) {

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/echomind/sync/sdk/deadline"
 )
 
@@ -25,7 +23,7 @@ const (
 type Pool struct {
 	limits   Limits
 	children int
-	places   *semaphore.Weighted
+	lanes    *lanes
 	log      *slog.Logger
 	metrics  *Metrics
 
@@ -43,7 +41,7 @@ func New(ctx context.Context, children int, limits Limits, log *slog.Logger, met
 		return nil, errors.New("confine.Serve was not called: it must stand first in main, and in TestMain of a test")
 	}
 	p := &Pool{
-		limits: limits.withDefaults(), children: max(children, 1), places: semaphore.NewWeighted(int64(max(children, 1))),
+		limits: limits.withDefaults(), children: max(children, 1), lanes: newLanes(max(children, 1)),
 		log: log, metrics: metrics, used: time.Now(),
 	}
 	p.reaper = time.AfterFunc(idleTime, p.reap)
@@ -60,8 +58,7 @@ func New(ctx context.Context, children int, limits Limits, log *slog.Logger, met
 
 // Close ends all children, once nobody uses them any more.
 func (p *Pool) Close() {
-	_ = p.places.Acquire(context.Background(), int64(p.children)) // its context has no end
-	defer p.places.Release(int64(p.children))
+	p.lanes.wait()
 	p.mu.Lock()
 	p.closed = true
 	p.reaper.Stop()
@@ -73,19 +70,27 @@ func (p *Pool) Close() {
 	}
 }
 
-// do has a child answer a request. Its error is ctx's, or a *Failure.
-func (p *Pool) do(ctx context.Context, request []byte) (string, error) {
-	if err := p.places.Acquire(ctx, 1); err != nil {
-		return "", err
+// do has a child answer a request, and says how long it had one. Its error is ctx's, or a *Failure.
+func (p *Pool) do(ctx context.Context, owner string, in lane, r request) (answer string, took time.Duration, err error) {
+	leave, err := p.lanes.enter(ctx, owner, in)
+	if err != nil {
+		return "", 0, err
 	}
-	defer p.places.Release(1)
+	defer leave()
+	began := time.Now()
+	answer, err = p.have(ctx, r)
+	return answer, time.Since(began), err
+}
+
+// have asks a child, and another one where somebody killed it.
+func (p *Pool) have(ctx context.Context, r request) (string, error) {
 	for try := 1; ; try++ {
 		c, err := p.take(ctx)
 		if err != nil {
 			return "", err
 		}
 		answer, err := deadline.Get(ctx, "confine.read", p.limits.Wall, func(ctx context.Context) (string, error) {
-			return c.ask(ctx, request)
+			return c.ask(ctx, r)
 		})
 		if err == nil {
 			p.keep(c)
@@ -95,12 +100,11 @@ func (p *Pool) do(ctx context.Context, request []byte) (string, error) {
 		if ctx.Err() != nil {
 			return "", ctx.Err()
 		}
-		failure := c.judge(p.limits, err)
+		failure := c.judge(p.limits.MemoryMB, r.cpu, err)
 		if failure.Cause == Killed && try == 1 {
 			p.log.Warn("a child was killed from outside; what it read is read once more", "err", failure)
 			continue
 		}
-		p.metrics.failed.WithLabelValues(string(failure.Cause)).Inc()
 		return "", failure
 	}
 }
@@ -180,32 +184,4 @@ func (p *Pool) reap() {
 	for _, c := range idle {
 		p.end(c)
 	}
-}
-
-// Share is one sync's part of a pool: it never has more than half of the children, so that others find one.
-type Share struct {
-	pool   *Pool
-	places *semaphore.Weighted
-}
-
-// Share makes a part for one sync.
-func (p *Pool) Share() *Share {
-	return &Share{pool: p, places: semaphore.NewWeighted(int64(p.children+1) / 2)}
-}
-
-// MemoryMB is what a request may take.
-func (s *Share) MemoryMB() int { return s.pool.limits.MemoryMB }
-
-// Do has a child run a task on the request, which is the parts one after the other. Its error is ctx's, or a *Failure
-// where the child died or was ended.
-func (s *Share) Do(ctx context.Context, task string, parts ...[]byte) (string, error) {
-	request, err := requestOf(task, parts)
-	if err != nil {
-		return "", err
-	}
-	if err := s.places.Acquire(ctx, 1); err != nil {
-		return "", err
-	}
-	defer s.places.Release(1)
-	return s.pool.do(ctx, request)
 }

@@ -8,8 +8,8 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"sync/atomic"
-	"time"
 )
 
 // childName is the first argument of a program that is to be a child, and what ps shows.
@@ -27,10 +27,12 @@ type Task struct {
 var served atomic.Bool
 
 // Serve turns this process into a child if it was started as one, and does not return then. It stands first in main,
-// and in TestMain, of every program that makes a Pool.
+// and in TestMain, of every program that makes a Pool. No process that this program starts later, child or not, gets the
+// files that it was started with itself.
 func Serve(tasks ...Task) {
 	served.Store(true)
 	if len(os.Args) != 2 || os.Args[0] != childName {
+		closeOnExec()
 		return
 	}
 	if err := serve(os.Args[1], tasks); err != nil {
@@ -40,12 +42,12 @@ func Serve(tasks ...Task) {
 	os.Exit(0)
 }
 
-func serve(limits string, tasks []Task) error {
-	var memory, cpu int64
-	if _, err := fmt.Sscanf(limits, "%d,%d", &memory, &cpu); err != nil {
-		return fmt.Errorf("read the limits %q: %w", limits, err)
+func serve(limit string, tasks []Task) error {
+	memory, err := strconv.ParseInt(limit, 10, 64)
+	if err != nil {
+		return fmt.Errorf("read the limit of memory: %w", err)
 	}
-	w := newWatch(memory, time.Duration(cpu))
+	w := newWatch(memory)
 	runtime.GOMAXPROCS(maxThreads)
 	debug.SetGCPercent(gcPercent)
 	debug.SetMemoryLimit(int64(w.base) + memory/4*3)
@@ -60,14 +62,14 @@ func serve(limits string, tasks []Task) error {
 	in := bufio.NewReaderSize(os.Stdin, bufferBytes)
 	var request []byte
 	for {
-		task, body, err := readRequest(in, request)
+		task, body, cpu, err := readRequest(in, request)
 		if errors.Is(err, io.EOF) {
 			return nil // the parent lets us go, or is gone
 		}
 		if err != nil {
 			return err
 		}
-		w.begin()
+		w.begin(cpu)
 		flags, answer := run(tasks, task, body)
 		if w.end() {
 			flags |= flagRetire

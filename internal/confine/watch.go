@@ -31,10 +31,10 @@ type watch struct {
 	cpu, began   time.Duration
 }
 
-func newWatch(memory int64, cpu time.Duration) *watch {
+func newWatch(memory int64) *watch {
 	w := &watch{
 		samples: []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}},
-		memory:  uint64(memory), cpu: cpu, parent: os.Getppid(),
+		memory:  uint64(memory), parent: os.Getppid(),
 	}
 	w.base = w.used()
 	w.timer = time.AfterFunc(time.Hour, w.look)
@@ -42,8 +42,8 @@ func newWatch(memory int64, cpu time.Duration) *watch {
 	return w
 }
 
-func (w *watch) begin() {
-	w.began = cpuTime()
+func (w *watch) begin(cpu time.Duration) {
+	w.began, w.cpu = cpuTime(), cpu
 	w.timer.Reset(watchEvery)
 }
 

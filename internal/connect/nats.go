@@ -59,7 +59,7 @@ func openNATS(cfg config.Common, service string, way *line, refused *refusals, l
 		}),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
 			if refused.outside(err) {
-				log.Warn("NATS does not let this program in; it tries again", "err", err)
+				log.Warn("NATS cannot be reached, or does not let this program in; it tries again", "err", err)
 			}
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {

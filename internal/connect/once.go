@@ -30,7 +30,7 @@ func Once(servers string, access config.NATSAccess) (*nats.Conn, jetstream.JetSt
 			}
 		}))...)
 	if err != nil {
-		return nil, nil, unreadable("connect to NATS", err)
+		return nil, nil, unreadable("connect to NATS, as NATS_URL says", err)
 	}
 	js, err := jetstream.New(conn)
 	if err != nil {

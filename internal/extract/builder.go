@@ -82,6 +82,10 @@ func (b *builder) endSection() {
 	b.sections = append(b.sections, chunk.Section{HeadingPath: b.path, Text: b.buf.String(), Start: b.written})
 	b.written += int64(b.buf.Len())
 	b.buf = strings.Builder{}
+	if len(b.sections) > MaxSections {
+		b.err = fmt.Errorf("%w: more than %d sections (headings, groups of rows)", ErrTooLarge, MaxSections)
+		b.sections = nil
+	}
 }
 
 func (b *builder) text(mediaType string) Text {

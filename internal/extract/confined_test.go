@@ -44,23 +44,40 @@ func TestADocumentThatNeedsTooMuchMemoryFailsAlone(t *testing.T) {
 	}
 }
 
+// The parser adds the attributes of each <body> and <html> after the first to it, and looks at all that it has each time.
+func TestAPageOfManyBodiesIsReadLikeAnyOther(t *testing.T) {
+	t.Parallel()
+	for _, tag := range []string{"body", "HTML", "hTmL"} {
+		var page strings.Builder
+		page.WriteString("<!doctype html><title>T</title><body>first")
+		for i := range 60_000 / scale {
+			fmt.Fprintf(&page, "<%s a%d>", tag, i)
+		}
+		page.WriteString("<p>last")
+		text, err := confined(t).Extract(t.Context(), []byte(page.String()), extract.Hint{Name: "a.html"})
+		require.NoError(t, err, "%d bytes", page.Len())
+		require.Equal(t, "T", text.Title)
+		require.Equal(t, []string{"first", "last"}, strings.Fields(text.Content()))
+	}
+}
+
 // What is large but ordinary still fits.
 func TestAsMuchIsReadInAChildAsBefore(t *testing.T) {
 	t.Parallel()
 	reader := confined(t)
 	fill := func(piece string, size int) string { return strings.Repeat(piece, size/len(piece)/scale) }
 	for name, c := range map[string]struct{ content, file string }{
-		"plain text, 32 MiB":   {fill("hello world, this is a line of words\n", 32<<20), "a.txt"},
-		"unclean text, 32 MiB": {fill("hello world,\r\nthis is a line of words\r\n", 32<<20), "a.txt"},
-		"windows-1252, 16 MiB": {fill("caf\xe9 au lait, un caf\xe9\n", 16<<20), "a.txt"},
-		"Markdown, 32 MiB":     {fill("## h\n\nhello world, this is a *line* of words\n\n", 32<<20), "a.md"},
-		"Markdown, 1 MiB":      {fill("## h\n\nhello world, this is a *line* of words\n\n", 1<<20), "a.md"},
-		"CSV, 16 MiB":          {fill("one,two words,three,4\n", 16<<20), "a.csv"},
-		"JSON, 8 MiB":          {"[" + fill(`{"a":"some text","b":[1,2,3]},`, 8<<20) + "1]", "a.json"},
-		"HTML, 32 MiB":         {fill("<p>hello <b>world</b>, <a href=/x>this</a> is a line of words\n", 32<<20), "a.html"},
-		"HTML, 1 MiB":          {fill("<p>hello <b>world</b>, <a href=/x>this</a> is a line of words\n", 1<<20-100), "a.html"},
-		"HTML, 1 MiB of <br>":  {fill("<br>", 1<<20-100) + "x", "a.html"},
-		"headings, 1 MiB of #": {fill("# a\n", 1<<20), "a.md"},
+		"plain text, 32 MiB":           {fill("hello world, this is a line of words\n", 32<<20), "a.txt"},
+		"unclean text, 32 MiB":         {fill("hello world,\r\nthis is a line of words\r\n", 32<<20), "a.txt"},
+		"windows-1252, 16 MiB":         {fill("caf\xe9 au lait, un caf\xe9\n", 16<<20), "a.txt"},
+		"Markdown, 32 MiB":             {fill("## h\n\nhello world, this is a *line* of words\n\n", 32<<20), "a.md"},
+		"Markdown, 1 MiB":              {fill("## h\n\nhello world, this is a *line* of words\n\n", 1<<20), "a.md"},
+		"CSV, 16 MiB":                  {fill("one,two words,three,4\n", 16<<20), "a.csv"},
+		"JSON, 8 MiB":                  {"[" + fill(`{"a":"some text","b":[1,2,3]},`, 8<<20) + "1]", "a.json"},
+		"HTML, 32 MiB":                 {fill("<p>hello <b>world</b>, <a href=/x>this</a> is a line of words\n", 32<<20), "a.html"},
+		"HTML, 1 MiB":                  {fill("<p>hello <b>world</b>, <a href=/x>this</a> is a line of words\n", 1<<20-100), "a.html"},
+		"HTML, 1 MiB of <br>":          {fill("<br>", 1<<20-100) + "x", "a.html"},
+		"headings, 400,000 bytes of #": {fill("# a\n", 400_000-4), "a.md"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -15,8 +15,9 @@ const (
 	csvSample = 32 << 10
 	// csvGroupTokens keeps a group of rows, with its header, inside one chunk of default size.
 	csvGroupTokens = 300
-	// csvHeaderBytes is how much of the header is repeated with each group.
-	csvHeaderBytes = 500
+	// csvHeaderBytes and csvHeaderTokens are how much of the header is repeated with each group: rows have the most of it.
+	csvHeaderBytes  = 500
+	csvHeaderTokens = csvGroupTokens / 3
 )
 
 var csvDelimiters = []rune{',', ';', '\t', '|'}
@@ -117,6 +118,9 @@ func readCSV(text []byte, hint Hint, out *builder) error {
 	}
 	header := csvLine(first)
 	repeated := cutString(header, csvHeaderBytes)
+	for chunk.Tokens(repeated) > csvHeaderTokens {
+		repeated = cutString(repeated, len(repeated)*3/4)
+	}
 	group := []byte(header)
 	rows, weight := 0, chunk.Tokens(header)
 	for total := 0; ; total++ {

@@ -20,7 +20,7 @@ import (
 
 // Version changes whenever a document that could not be read before may be readable now, or reads
 // differently. Callers keep it beside the verdicts that they remember.
-const Version = "1"
+const Version = "2"
 
 // Bounds. A document beyond one of them is refused with ErrTooLarge: half a document that looks whole
 // would be worse than a reason that says why it is missing.
@@ -33,6 +33,8 @@ const (
 	MaxJSONDepth = 256
 	// MaxCSVRows bounds the records of a CSV file.
 	MaxCSVRows = 1_000_000
+	// MaxSections bounds the sections of a text. Each is a chunk at least, and a worker stores as many of a document.
+	MaxSections = 100_000
 	// MaxTitleBytes is where a title is cut.
 	MaxTitleBytes = 500
 )
@@ -152,6 +154,7 @@ func Extract(ctx context.Context, content []byte, hint Hint) (text Text, err err
 	default:
 		return Text{}, &Unsupported{MediaType: mediaType}
 	}
+	out.endSection()
 	if err == nil {
 		err = out.err
 	}

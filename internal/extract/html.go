@@ -23,12 +23,15 @@ const (
 	minReadableBytes = 500
 	// minReadableShare: main content under this share of the page's own text was found wrongly.
 	minReadableShare = 0.4
+	// maxRoots bounds the tags <html> and <body> of pages that are parsed into a tree: the parser adds the attributes of
+	// each to the first one, and looks at all that it has by then.
+	maxRoots = 16
 )
 
 // readHTML writes the main content of a page. What it is, is judged by readability; where that finds too
 // little, or the page is too large to ask, it is the body without nav, header, footer and aside.
 func readHTML(source []byte, hint Hint, out *builder) error {
-	if len(source) > maxTreeBytes {
+	if len(source) > maxTreeBytes || hasManyRoots(source) {
 		return streamHTML(source, out)
 	}
 	// The parser gives up on more than 512 levels, instead of going as deep as the input likes.
@@ -64,6 +67,23 @@ func readHTML(source []byte, hint Hint, out *builder) error {
 		out.title = title
 	}
 	return out.err
+}
+
+// hasManyRoots counts start tags that stand where the parser would see them.
+func hasManyRoots(source []byte) bool {
+	roots := 0
+	for z := html.NewTokenizer(bytes.NewReader(source)); ; {
+		switch z.Next() {
+		case html.ErrorToken:
+			return false
+		case html.StartTagToken, html.SelfClosingTagToken:
+			if name, _ := z.TagName(); string(name) == "body" || string(name) == "html" {
+				if roots++; roots > maxRoots {
+					return true
+				}
+			}
+		}
+	}
 }
 
 // prune removes what is never text, so that it is neither rendered nor counted as main content, and says

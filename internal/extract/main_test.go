@@ -24,5 +24,5 @@ func confined(t testing.TB) extract.Reader {
 		confine.NewMetrics(prometheus.NewRegistry()))
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	return extract.In(pool.Share())
+	return extract.In(pool.Share("somebody"))
 }

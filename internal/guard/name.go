@@ -40,8 +40,11 @@ func (g *Guard) named(d *net.Dialer) dial {
 		switch blocked := errors.Is(err, ErrBlocked); {
 		case blocked, errors.As(err, &lookup) && lookup.IsNotFound:
 			return nil, &NameError{Name: host, Setting: g.setting, Blocked: blocked}
-		case lookup != nil && ctx.Err() == nil:
-			return nil, fmt.Errorf("%q cannot be looked up now: %s", host, lookup.Err) // not by which server
+		case lookup != nil && ctx.Err() != nil:
+			return nil, fmt.Errorf("look up %q: %w", host, ctx.Err())
+		case lookup != nil:
+			// The resolver's words hold its address and this service's own.
+			return nil, fmt.Errorf("%q cannot be looked up now; it is tried again", host)
 		}
 		return nil, err
 	}

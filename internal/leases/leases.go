@@ -9,11 +9,13 @@ package leases
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/echomind/sync/internal/leases/internal/dbgen"
@@ -70,6 +72,26 @@ func (w *Watch) Forget() {
 func (w *Watch) forget() {
 	clear(w.seen)
 	w.from = time.Now().Add(w.patience)
+}
+
+// Unheard is for a call that had no answer in time since `from`: what passed of it counts as nobody's silence, because Postgres
+// may have been as silent to the workers. Unlike Forget it keeps the silence of before, so that a move which is slow each time
+// keeps nobody unrescued for ever. It says whether err is of that kind; any other is for Forget, or no loss of sight at all.
+func (w *Watch) Unheard(from time.Time, err error) bool {
+	var connecting *pgconn.ConnectError
+	var pg *pgconn.PgError
+	late := errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &connecting)
+	if !late && (!errors.As(err, &pg) || pg.Code != "57014") { // statement_timeout
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	passed := time.Since(from)
+	for id, s := range w.seen {
+		s.since = s.since.Add(passed)
+		w.seen[id] = s
+	}
+	return true
 }
 
 // Held says whether the patience after Forget has not passed yet. Until then nobody's runs are to be taken, those of

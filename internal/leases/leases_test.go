@@ -2,16 +2,20 @@ package leases
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/sdk/deadline"
 )
 
 func open(t *testing.T) *pgxpool.Pool {
@@ -106,6 +110,27 @@ func TestForgettingHoldsEverythingForALease(t *testing.T) {
 	w.past(time.Second)
 	require.False(t, w.Held())
 	require.Equal(t, []uuid.UUID{worker}, look(t, w))
+}
+
+func TestACallWithoutAnAnswerCountsAsNobodysSilenceAndForgetsNobody(t *testing.T) {
+	pool := open(t)
+	w := NewWatch(pool, 15*time.Second)
+	worker := expired(t, pool)
+	require.Empty(t, look(t, w))
+	w.past(15 * time.Second)
+	require.Equal(t, []uuid.UUID{worker}, look(t, w))
+	late := &deadline.Error{Name: "rescue", After: 8 * time.Second}
+	require.True(t, w.Unheard(time.Now().Add(-8*time.Second), fmt.Errorf("rescue: %w", late)))
+	require.False(t, w.Held())
+	require.Empty(t, look(t, w))
+	w.past(8 * time.Second)
+	require.Equal(t, []uuid.UUID{worker}, look(t, w), "what it was silent before still counts")
+
+	_, err := pool.Exec(t.Context(), `SET statement_timeout = '1ms'; SELECT pg_sleep(1)`)
+	require.True(t, w.Unheard(time.Now(), err))
+	for _, other := range []error{nil, io.EOF, &pgconn.PgError{Code: "57P01"}, &pgconn.PgError{Code: "55P03"}} {
+		require.False(t, w.Unheard(time.Now(), other), "%v", other)
+	}
 }
 
 func TestAWatcherThatStoodStillBeginsAllOver(t *testing.T) {

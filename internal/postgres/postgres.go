@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -90,6 +91,13 @@ func Unavailable(err error) bool {
 func Locked(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.Code == "55P03"
+}
+
+// Refused says whether Postgres refused what was written, and nothing else is wrong: a value, a constraint, a function's own
+// refusal. It is the fault of a row, and not of those that are written with it.
+func Refused(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (strings.HasPrefix(pg.Code, "22") || strings.HasPrefix(pg.Code, "23") || pg.Code == "P0001")
 }
 
 // Constraint is the name of the constraint that refused a write, or "".

@@ -34,11 +34,17 @@ type Bounds struct {
 	Statement time.Duration
 	// Idle is how long the client may say nothing; then the server ends the session and frees its locks. Tx: 15 s.
 	Idle time.Duration
+	// ByIndex forbids plans that read all of a table or of a key before they take the first rows, which statistics of a quiet
+	// time may make look cheap. For statements that take a few rows behind a place.
+	ByIndex bool
 }
 
 // begin begins a transaction and bounds it, in one round trip. It has no arguments, so the driver sends it as one
 // message: a pooler hands all of it to the server that the transaction gets.
 func (b Bounds) begin(mode string) pgx.TxOptions {
+	if b.ByIndex {
+		mode += "; set local enable_seqscan = off; set local enable_bitmapscan = off"
+	}
 	return pgx.TxOptions{BeginQuery: fmt.Sprintf(
 		"begin%s; set local lock_timeout = %d; set local statement_timeout = %d; set local idle_in_transaction_session_timeout = %d",
 		mode, milliseconds(b.Lock, lockBound), milliseconds(b.Statement, statementBound), milliseconds(b.Idle, idleBound),

@@ -30,8 +30,8 @@ func answer(args []string, out, problems io.Writer) (code int, done bool) {
 	case "--help", "-help", "-h":
 		_, _ = fmt.Fprintf(out, `%s runs until SIGINT or SIGTERM; a second signal ends it at once.
 
-To run, it takes no arguments: it is configured by the environment alone. At least DATABASE_URL and NATS_URL are set;
-docs/configuration.md lists every variable with its default and its meaning.
+To run, it takes no arguments: it is configured by the environment alone. DATABASE_URL has no default and
+must be set; docs/configuration.md lists every variable with its default and its meaning.
 
   health     asks the one that runs on HTTP_ADDR whether it is ready (health --live: whether it is alive)
   --help     this

@@ -3,10 +3,10 @@ package secret
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf16"
 )
 
 // Mask stands where a secret was.
@@ -15,71 +15,66 @@ const Mask = "REDACTED"
 // shortest is how long a secret must be to be looked for in texts: a shorter one is in every other word.
 const shortest = 6
 
-// queries are those of URLs in a text: pre-authenticated URLs are secrets, and pages' links hold tokens.
-var queries = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^\s"'<>?#]*)[?#][^\s"'<>]*`)
-
-// users are those of URLs in a text, up to the last @ of the authority: a password may hold one.
-var users = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s"'<>/?#]+@`)
-
-// pairs are names of secrets with their values, as connection strings and queries without their URL have them.
-var pairs = regexp.MustCompile(`(?i)\b((?:[a-z]+[_-])*(?:password|passwd|pwd|pass|passphrase|secret|token|api[_-]?key|authorization|auth|cookie|` +
-	`sslpassword|sig|signature|credential|credentials)) ?= ?(?:'[^']*'|"[^"]*"|[^\s"'&;,<>)]+)`)
-
-// bearer is what a header says.
-var bearer = regexp.MustCompile(`(?i)\b(bearer|basic) +[A-Za-z0-9._~+/=-]{6,}`)
-
 // Cleaner takes secrets out of texts. A nil one knows none, and still takes out what may be one.
-type Cleaner struct{ replace *strings.Replacer }
+type Cleaner struct{ known []*regexp.Regexp }
 
-// NewCleaner knows these secrets, as they are and as they are written in URLs.
+// NewCleaner knows these secrets, as they are and as they are written in URLs, in JSON and in Go's quotes.
 func NewCleaner(secrets ...string) *Cleaner {
-	var known []string
-	for _, s := range secrets {
+	c := &Cleaner{}
+	// The longest first: one may hold another.
+	sorted := slices.SortedFunc(slices.Values(secrets), func(a, b string) int { return len(b) - len(a) })
+	for _, s := range slices.Compact(sorted) {
 		if len(s) >= shortest {
-			known = append(known, s, url.QueryEscape(s), url.PathEscape(s), strings.Trim(fmt.Sprintf("%q", s), `"`))
+			c.known = append(c.known, spellings(s))
 		}
 	}
-	// The longest first: one may hold another.
-	slices.SortFunc(known, func(a, b string) int { return len(b) - len(a) })
-	var pairs []string
-	for _, k := range slices.Compact(known) {
-		pairs = append(pairs, k, Mask)
-	}
-	return &Cleaner{replace: strings.NewReplacer(pairs...)}
+	return c
 }
 
-// Text is a text without the secrets, without the queries and users of URLs, without what follows Bearer, and without
-// the values of pairs such as password=….
+// spellings finds a secret however each of its characters is written. Letters and digits stand for themselves everywhere.
+func spellings(s string) *regexp.Regexp {
+	var all strings.Builder
+	for _, r := range s {
+		if r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
+			all.WriteRune(r)
+			continue
+		}
+		fmt.Fprintf(&all, `(?:\\*%s|(?i:`, regexp.QuoteMeta(string(r)))
+		for _, b := range []byte(string(r)) {
+			fmt.Fprintf(&all, "%%(?:25)?%02x", b)
+		}
+		all.WriteString("|")
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&all, `\\+u%04x`, unit)
+		}
+		fmt.Fprintf(&all, `|&#0*%d;|&#x0*%x;)`, r, r)
+		if other := otherwise[r]; other != "" {
+			all.WriteString("|" + other)
+		}
+		all.WriteString(")")
+	}
+	return regexp.MustCompile(all.String())
+}
+
+// otherwise are characters that have a name somewhere.
+var otherwise = map[rune]string{
+	' ': `\+`, '\n': `\\+n`, '\r': `\\+r`, '\t': `\\+t`, '"': `&quot;`, '&': `&amp;`, '<': `&lt;`, '>': `&gt;`,
+}
+
+// Text is a text without the secrets, without the queries and users of URLs, without what follows Bearer, without private
+// keys, and without the values of pairs such as password=….
 func (c *Cleaner) Text(text string) string {
 	if c != nil {
-		text = c.replace.Replace(text)
+		for _, known := range c.known {
+			text = known.ReplaceAllLiteralString(text, Mask)
+		}
 	}
-	if strings.Contains(text, "://") {
-		text = URL(text)
-	}
-	return Pairs(bearer.ReplaceAllString(text, "${1} "+Mask))
+	return Pairs(wholes(URL(text)))
 }
 
 // Text is Cleaner.Text of a cleaner that knows no secret. What a program of ours logs, and what it tells people about
 // their connectors, has passed through it.
 func Text(text string) string { return (*Cleaner)(nil).Text(text) }
-
-// URL is a URL, or a text with URLs in it, without what they say after "?" and "#" and about who may enter. Every URL
-// that is shown to anybody passes through here.
-func URL(text string) string {
-	return queries.ReplaceAllString(Users(text), "${1}?"+Mask)
-}
-
-// Users is a text whose URLs do not say who may enter.
-func Users(text string) string { return users.ReplaceAllString(text, "${1}"+Mask+"@") }
-
-// Pairs is a text without the values of pairs such as password=….
-func Pairs(text string) string {
-	if !strings.Contains(text, "=") {
-		return text
-	}
-	return pairs.ReplaceAllString(text, "${1}="+Mask)
-}
 
 // Error is Cleaner.Error of a cleaner that knows no secret.
 func Error(err error) error { return (*Cleaner)(nil).Error(err) }

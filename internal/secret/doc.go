@@ -6,6 +6,7 @@
 //	fields.go    which fields of a configuration are secret: the tag `secret:"true"` of a source's Config
 //	config.go    a whole configuration: seal, open, seal anew with another key
 //	clean.go     what is taken out of a text before people or logs may have it
+//	mask.go      URLs, pairs and headers in it
 //
 // An envelope is text: "enc:v1:", the id of its key, ":", and the nonce and the AES-256-GCM ciphertext in base64. The
 // connector's number and the field's name are authenticated with it: an envelope that was copied into another

@@ -67,7 +67,7 @@ func Parse(text string) (*Ring, error) {
 		for _, word := range strings.FieldsFunc(line, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' || r == '\r' }) {
 			n++
 			if err := ring.add(word); err != nil {
-				return nil, fmt.Errorf("secrets key %d: %w", n, err)
+				return nil, fmt.Errorf("key %d of SECRETS_KEY_FILE or SECRETS_KEY: %w", n, err)
 			}
 		}
 	}

@@ -187,7 +187,7 @@ func clean(_ []string, a slog.Attr) slog.Attr {
 	case error:
 		a.Value = slog.StringValue(secret.Text(v.Error()))
 	case *url.URL:
-		a.Value = slog.StringValue(secret.URL(v.String()))
+		a.Value = slog.StringValue(secret.OfURL(v))
 	case []string:
 		cleaned := make([]string, len(v))
 		for i, text := range v {

@@ -1,9 +1,6 @@
 package chunk
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // merge joins the first sections that belong together, and says how many they are (at least one).
 func merge(sections []Section, lim limits) (Section, int) {
@@ -13,7 +10,8 @@ func merge(sections []Section, lim limits) (Section, int) {
 	}
 	path, weight, n := first.HeadingPath, weigh(first.Text), 1
 	end := first.Start + int64(len(first.Text))
-	named := startsWithHeading(first)
+	last := namedFrom(first, len(first.HeadingPath), nil)
+	need := last // how many headings of its path the group must keep, because its text does not name them
 	for ; n < len(sections); n++ {
 		next := sections[n]
 		if next.Start != end {
@@ -23,15 +21,12 @@ func merge(sections []Section, lim limits) (Section, int) {
 		if w > lim.small || weight+w > lim.max {
 			break
 		}
-		shared, ok := sharedPath(path, next, named)
-		if !ok {
+		last = namedFrom(next, last, sections[n-1].HeadingPath)
+		shared := path[:common(path, next.HeadingPath)]
+		if len(shared) < max(need, last) {
 			break
 		}
-		if len(shared) < len(path) {
-			// The group now stands under the parent, which its own text need not name.
-			named = false
-		}
-		path, weight, end = shared, weight+w, end+int64(len(next.Text))
+		path, need, weight, end = shared, max(need, last), weight+w, end+int64(len(next.Text))
 	}
 	if n == 1 {
 		return first, 1
@@ -44,19 +39,27 @@ func merge(sections []Section, lim limits) (Section, int) {
 	return Section{HeadingPath: path, Text: b.String(), Start: first.Start}, n
 }
 
-// sharedPath is the heading path of a group that next joins. named tells whether the text of the group
-// begins with the last heading of its path.
-func sharedPath(path []string, next Section, named bool) ([]string, bool) {
-	switch {
-	case slices.Equal(path, next.HeadingPath):
-		return path, true
-	case len(next.HeadingPath) == len(path)+1 && slices.Equal(path, next.HeadingPath[:len(path)]):
-		return path, startsWithHeading(next)
-	case len(path) > 0 && len(next.HeadingPath) == len(path) &&
-		slices.Equal(path[:len(path)-1], next.HeadingPath[:len(path)-1]):
-		return path[:len(path)-1], named && startsWithHeading(next)
+// namedFrom says from which place on the text of a group names all headings of the section that joins it. before is the path of
+// the section before it, of which the group names the headings from place on.
+func namedFrom(s Section, place int, before []string) int {
+	depth := len(s.HeadingPath)
+	inherited := common(before, s.HeadingPath) // of these the group may have named some already
+	if startsWithHeading(s) {
+		depth--
 	}
-	return nil, false
+	if inherited < depth {
+		return depth // an unnamed heading lies between
+	}
+	return min(place, depth)
+}
+
+// common is how many headings two paths begin with in common.
+func common(a, b []string) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
 }
 
 func startsWithHeading(s Section) bool {

@@ -1,6 +1,7 @@
 package chunk_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -45,10 +46,29 @@ func checkSplit(t failer, sections []chunk.Section, opts chunk.Options) {
 		if c.Start > covered && strings.Trim(text[covered:c.Start], "\x00 \t\n\r\v\f") != "" && sound {
 			t.Fatalf("lost %q", text[covered:c.Start])
 		}
+		checkHeadings(t, sections, c)
 		start, covered = c.Start, c.End
 	}
 	if sound && strings.Trim(text[covered:], " \t\n\r\v\f") != "" {
 		t.Fatalf("lost the end %q", text[covered:])
+	}
+}
+
+// checkHeadings holds that a chunk names every heading that its text stands under: in its path, or in the text.
+func checkHeadings(t failer, sections []chunk.Section, c chunk.Chunk) {
+	for _, s := range sections {
+		from, to := max(c.Start, s.Start), min(c.End, s.Start+int64(len(s.Text)))
+		if from >= to || strings.Trim(s.Text[from-s.Start:to-s.Start], "\x00 \t\n\r\v\f") == "" {
+			continue
+		}
+		if len(c.HeadingPath) > len(s.HeadingPath) || !slices.Equal(c.HeadingPath, s.HeadingPath[:len(c.HeadingPath)]) {
+			t.Fatalf("path %q of a text under %q", c.HeadingPath, s.HeadingPath)
+		}
+		for _, heading := range s.HeadingPath[len(c.HeadingPath):] {
+			if !strings.Contains(c.Text, heading) {
+				t.Fatalf("lost heading %q of %q: %q", heading, s.HeadingPath, c.Text)
+			}
+		}
 	}
 }
 
@@ -60,10 +80,17 @@ func TestNothingIsLostAndEveryOffsetIsRight(t *testing.T) {
 	text := rapid.Custom(func(t *rapid.T) string { return strings.Join(rapid.SliceOfN(piece, 0, 80).Draw(t, "pieces"), "") })
 	heading := rapid.SampledFrom([]string{"A", "B", "word"})
 	rapid.Check(t, func(t *rapid.T) {
-		sections := make([]chunk.Section, rapid.IntRange(0, 5).Draw(t, "sections"))
+		sections := make([]chunk.Section, rapid.IntRange(0, 8).Draw(t, "sections"))
 		for i := range sections {
-			sections[i].HeadingPath = rapid.SliceOfN(heading, 0, 3).Draw(t, "path")
+			path := rapid.SliceOfN(heading, 0, 3).Draw(t, "path")
+			sections[i].HeadingPath = path
 			sections[i].Text = text.Draw(t, "text")
+			switch rapid.IntRange(0, 3).Draw(t, "named") {
+			case 0, 1: // small, and it begins with its heading: such sections are merged
+				sections[i].Text = strings.Join(path[max(len(path)-1, 0):], "") + "\n\n"
+			case 2:
+				sections[i].Text = strings.Join(path[max(len(path)-1, 0):], "") + "\n\n" + sections[i].Text
+			}
 		}
 		checkSplit(t, sectionsOf(sections...), chunk.Options{
 			MaxTokens:      rapid.IntRange(chunk.MinMaxTokens, 120).Draw(t, "max"),

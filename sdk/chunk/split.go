@@ -26,9 +26,8 @@ type Section struct {
 // without anything else.
 //
 // Adjacent sections are merged when both are small (a quarter of the limit), they fit in one chunk
-// together, they touch (one starts where the other ends), and no heading is lost by it: their heading
-// paths are equal, or are siblings or parent and child and the text of each begins with its own heading.
-// The merged chunk has the heading path they share.
+// together, they touch (one starts where the other ends), and no heading is lost by it: the merged chunk
+// has the heading path they share, and each heading below that begins the text of a section in it.
 //
 // The text of a chunk is the extracted text from Start to End. Where that is not valid UTF-8 or holds NUL
 // bytes, each bad stretch is replaced by a space, while Start and End keep referring to the original.

@@ -140,6 +140,37 @@ func TestSmallSiblingsWithTheirHeadingsInTheTextAreMerged(t *testing.T) {
 	require.Equal(t, strings.TrimSpace(source(s)), got[0].Text)
 }
 
+func TestSmallSectionsOfAlternatingLevelsAreMergedUnderThePathTheyShare(t *testing.T) {
+	var parts []chunk.Section
+	for range 10_000 {
+		parts = append(parts,
+			chunk.Section{HeadingPath: []string{"a"}, Text: "a\n\n"},
+			chunk.Section{HeadingPath: []string{"a", "b"}, Text: "b\n\n"},
+			chunk.Section{HeadingPath: []string{"a", "b", "c"}, Text: "c\n\n"},
+		)
+	}
+	s := sectionsOf(parts...)
+	got := chunk.Split(s, chunk.Options{})
+	require.LessOrEqual(t, len(got), 2*chunk.Tokens(source(s))/chunk.DefaultMaxTokens+1)
+	for _, c := range got {
+		require.Equal(t, "a", c.HeadingPath[0])
+	}
+}
+
+func TestSmallSectionsAreMergedAsFarAsTheTextNamesTheirHeadings(t *testing.T) {
+	s := sectionsOf(
+		chunk.Section{HeadingPath: []string{"Guide", "Install", "Linux"}, Text: "Linux\n\nUse apt.\n\n"},
+		chunk.Section{HeadingPath: []string{"Guide", "Install", "Mac"}, Text: "Mac\n\nUse brew.\n\n"},
+		chunk.Section{HeadingPath: []string{"Guide", "Use"}, Text: "Use\n\n"},
+		chunk.Section{HeadingPath: []string{"Guide", "Use", "First"}, Text: "First\n\nStart it.\n\n"},
+		chunk.Section{HeadingPath: []string{"Guide", "Remove"}, Text: "Remove\n\nDelete it.\n\n"},
+	)
+	got := chunk.Split(s, chunk.Options{})
+	require.Len(t, got, 2, "Install stands in no text: what is under it is not merged with Use")
+	require.Equal(t, []string{"Guide", "Install"}, got[0].HeadingPath)
+	require.Equal(t, []string{"Guide"}, got[1].HeadingPath)
+}
+
 func TestSectionsAreNotMerged(t *testing.T) {
 	big := strings.Repeat("word ", 300)
 	for name, s := range map[string][]chunk.Section{

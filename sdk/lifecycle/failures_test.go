@@ -65,6 +65,7 @@ var endings = map[string]func(*fixture) trip{
 		f.exec(`UPDATE connectors SET max_retries = 9 WHERE id = $1`, c.id)
 		c.failed = 1
 		f.force(`UPDATE connectors SET failure_count = $2 WHERE id = $1`, c.id, c.failed)
+		f.exec(`UPDATE open_runs SET fails_if_lost = true WHERE id = $1`, c.try.Run)
 		f.lose(c)
 		require.Zero(f.t, f.rescue())
 		require.Equal(f.t, 1, f.abandon())
@@ -74,6 +75,12 @@ var endings = map[string]func(*fixture) trip{
 		c := f.syncing()
 		require.NoError(f.t, f.Drain(ctx, c.try, 7))
 		require.Equal(f.t, 1, one[int](f, `SELECT count(*)::integer FROM moves.fail_lost_in_transit(ARRAY[$1::uuid], 8, 9)`, c.try.Run))
+		return c
+	},
+	"message published 10 times, gone each time, and no worker began": func(f *fixture) trip {
+		c := f.pending()
+		f.exec(`UPDATE open_runs SET dispatches = 11 WHERE id = $1`, c.try.Run)
+		require.Equal(f.t, 1, one[int](f, `SELECT count(*)::integer FROM moves.fail_not_taken(10)`))
 		return c
 	},
 	"clean stop of the worker": func(f *fixture) trip {

@@ -11,6 +11,7 @@ const (
 	TookTooLong          Reason = "took too long"
 	WorkerLost           Reason = "worker lost"
 	LostInTransit        Reason = "lost in transit"
+	MessageNotTaken      Reason = "message not taken"
 	Released             Reason = "released"
 	ConfigurationChanged Reason = "configuration changed"
 	SwitchedOff          Reason = "disabled"
@@ -26,7 +27,8 @@ const (
 // docs/reliability.md.
 var Reasons = map[Reason]Verdict{
 	TransientFailure: Failed, PermanentFailure: Failed, TookTooLong: Failed, WorkerLost: Failed, LostInTransit: Failed,
-	Released: Superseded, ConfigurationChanged: Superseded, SwitchedOff: Superseded, ConnectorDeleted: Superseded,
+	MessageNotTaken: Failed,
+	Released:        Superseded, ConfigurationChanged: Superseded, SwitchedOff: Superseded, ConnectorDeleted: Superseded,
 	ClaimedAgain: Superseded,
 	PassedBefore: Missed, RescheduledBefore: Missed, SwitchedOffBefore: Missed, DeletedBefore: Missed,
 }

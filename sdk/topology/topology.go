@@ -66,8 +66,17 @@ const (
 	HeaderCutFrom = "Echomind-Cut-From"
 )
 
-// MaxMessageBytes bounds every document.process message.
-const MaxMessageBytes = 512 << 10
+// What bounds every document.process message.
+const (
+	MaxMessageBytes = 512 << 10
+	// MaxMessageChunks is how many chunks of a document one message brings at most: semantic holds a vector of each.
+	MaxMessageChunks = 2000
+	// MaxMessageSeen is how many documents one message says at most that a listing has shown.
+	MaxMessageSeen = 1000
+	// MaxDocumentChunks and MaxDocumentParts are how many chunks one document has at most, and how many messages bring them.
+	MaxDocumentChunks = 100_000
+	MaxDocumentParts  = 10_000
+)
 
 // queryTimeout bounds each question to the server.
 const queryTimeout = 5 * time.Second

@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"pgregory.net/rapid"
 
+	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/proto/gen/publicpb"
 )
 
@@ -45,6 +47,48 @@ func TestWhatIsNoObjectIsRefused(t *testing.T) {
 		if s, err := Struct([]byte(in)); err == nil {
 			t.Errorf("%.20q gives %v", in, s)
 		}
+	}
+}
+
+// messages is how many messages stand within one another, as a decoder counts them against its limit.
+func messages(m protoreflect.Message) (deepest int) {
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case f.IsMap(): // an entry is a message
+			v.Map().Range(func(_ protoreflect.MapKey, e protoreflect.Value) bool {
+				deepest = max(deepest, 1+messages(e.Message()))
+				return true
+			})
+		case f.IsList():
+			for i := range v.List().Len() {
+				deepest = max(deepest, messages(v.List().Get(i).Message()))
+			}
+		case f.Message() != nil:
+			deepest = max(deepest, messages(v.Message()))
+		}
+		return true
+	})
+	return deepest + 1
+}
+
+func TestWhatIsNestedTooDeepForADecoderIsRefused(t *testing.T) {
+	objects := func(n int) string { return strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) }
+	lists := func(n int) string { return `{"a":` + strings.Repeat("[", n-1) + "1" + strings.Repeat("]", n-1) + "}" }
+	for name, nested := range map[string]func(int) string{"objects": objects, "lists": lists} {
+		s, err := Struct([]byte(nested(MaxDepth)))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		request := &internalpb.ConnectorSyncRequest{Config: s}
+		if n := messages(request.ProtoReflect()); n > 95 {
+			t.Errorf("%s: %d messages within one another, decoders take 100", name, n)
+		}
+		if _, err := Struct([]byte(nested(MaxDepth + 1))); err == nil || !strings.Contains(err.Error(), "more than 30 levels deep") {
+			t.Errorf("%s: one level more: %v", name, err)
+		}
+	}
+	if _, err := Struct([]byte(strings.Repeat(`{"a":`, MaxDepth) + "{}" + strings.Repeat("}", MaxDepth))); err != nil {
+		t.Errorf("an empty object at the last level, which the database takes: %v", err)
 	}
 }
 

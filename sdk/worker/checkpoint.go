@@ -26,13 +26,13 @@ func (r *Run) Checkpoint(ctx context.Context, v any) error {
 	if err := checkStateSize(state); err != nil {
 		return err
 	}
-	if err := r.checkLegs(); err != nil {
-		return err
+	if err := r.mergeLegs(ctx); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
 	}
 	err = r.sendOne(ctx, func(m *internalpb.DocumentProcessRequest) {
 		r.notes.Add(1)
 		m.Body = &internalpb.DocumentProcessRequest_Checkpoint{
-			Checkpoint: &internalpb.SyncCheckpoint{State: state, Listing: r.handsOn(m.Number)},
+			Checkpoint: &internalpb.SyncCheckpoint{State: state, Listing: r.handsOn(m.Number, state)},
 		}
 	})
 	if err != nil {
@@ -42,23 +42,22 @@ func (r *Run) Checkpoint(ctx context.Context, v any) error {
 	return nil
 }
 
-// checkLegs refuses a checkpoint of a listing that has gone on for too long.
-func (r *Run) checkLegs() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if n := len(r.carried().earlier); n >= maxLegs {
-		return fmt.Errorf("checkpoint: the listing goes on over %d runs already, and may over %d: begin it again", n, maxLegs)
-	}
-	return nil
+// checkpoint is one that the run has set.
+type checkpoint struct {
+	no    int64 // 0 = none
+	state *structpb.Struct
 }
 
 // handsOn is what the run that continues from checkpoint no is to know of the listing; nil outside one.
-func (r *Run) handsOn(no int64) *structpb.Struct {
+func (r *Run) handsOn(no int64, state *structpb.Struct) *structpb.Struct {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if no > r.lastCheckpoint.no {
+		r.lastCheckpoint = checkpoint{no: no, state: state}
+	}
 	fields := map[string]*structpb.Value{}
-	if r.partial || r.carried().partial {
-		fields[carriedPartial] = structpb.NewBoolValue(true)
+	if r.isWhole() {
+		fields[carriedWhole] = structpb.NewBoolValue(true)
 	}
 	if seen := r.carried().covers(r.try.ID, no); len(seen) > 0 {
 		fields[carriedSeen] = structpb.NewStructValue(&structpb.Struct{Fields: seen})

@@ -17,7 +17,7 @@ func (w *Worker) giveUp(ctx context.Context, msg jetstream.Msg, why error) {
 	for pause := publishPause; ; pause = min(2*pause, publishPauses) {
 		err := topology.DeadLetter(ctx, w.servers.Stream, msg, why, 1)
 		if err == nil {
-			w.log.Error("a trigger was given up; look at the stream of dead letters", "subject", msg.Subject(), "err", why)
+			w.log.Error("a trigger was given up; `echomind dlq list` shows it", "subject", msg.Subject(), "err", why)
 			break
 		}
 		if errors.Is(err, topology.ErrDeadLettersFull) {

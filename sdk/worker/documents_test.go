@@ -2,7 +2,9 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/sdk/chunk"
+	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/sdk/worker"
 )
 
@@ -53,6 +56,36 @@ func TestALargeDocumentTravelsInPartsThatFit(t *testing.T) {
 	require.Equal(t, large.Chunks, chunks)
 }
 
+func TestADocumentOfManySmallChunksTravelsInMessagesWithABoundedNumberOfThem(t *testing.T) {
+	f := newFixture(t)
+	tiny := note(1)
+	tiny.Chunks = make([]chunk.Chunk, 2*topology.MaxMessageChunks+1)
+	for i := range tiny.Chunks {
+		tiny.Chunks[i] = chunk.Chunk{Text: "a", Start: int64(i), End: int64(i + 1)}
+	}
+	c := f.inside(func(ctx context.Context, run *worker.Run) error { return run.Put(ctx, tiny) })
+	sent := f.whole(c, 3)
+	for no, first := range []int{0, topology.MaxMessageChunks, 2 * topology.MaxMessageChunks} {
+		p := sent[int64(no+1)].GetPart()
+		require.Equal(t, []int32{3, int32(len(tiny.Chunks)), int32(first)}, []int32{p.Parts, p.ChunkCount, p.FirstChunk})
+		require.Len(t, p.Chunks, min(topology.MaxMessageChunks, len(tiny.Chunks)-first))
+	}
+}
+
+func TestADocumentThatNeedsTooManyMessagesIsRefused(t *testing.T) {
+	f := newFixture(t)
+	endless := note(1)
+	for range 32 {
+		endless.Links = append(endless.Links, strings.Repeat("x", 4000))
+	}
+	endless.Chunks = slices.Repeat([]chunk.Chunk{{Text: strings.Repeat("x", worker.MaxChunkBytes)}}, 7*topology.MaxDocumentParts)
+	c := f.inside(func(ctx context.Context, run *worker.Run) error {
+		errorIs(t, run.Put(ctx, endless), worker.ErrDocument, "need more than 10000 messages")
+		return run.Put(ctx, note(1))
+	})
+	f.whole(c, 1)
+}
+
 func TestABadDocumentIsRefusedByTheNameOfItsFieldAndTakesNoNumber(t *testing.T) {
 	f := newFixture(t)
 	big := strings.Repeat("x", 200<<10)
@@ -61,20 +94,18 @@ func TestABadDocumentIsRefusedByTheNameOfItsFieldAndTakesNoNumber(t *testing.T) 
 		manyLinks[i] = big[:4000]
 	}
 	bad := map[string]func(*worker.Document){
-		"SourceID is empty":                func(d *worker.Document) { d.SourceID = "" },
-		"SourceID has 204800 bytes":        func(d *worker.Document) { d.SourceID = big },
-		"SourceID \"a\\x00\" holds":        func(d *worker.Document) { d.SourceID = "a\x00" },
-		"SourceID \"a\\xff\" holds":        func(d *worker.Document) { d.SourceID = "a\xff" },
-		"VersionToken has 204800 bytes":    func(d *worker.Document) { d.VersionToken = big },
-		"VersionToken \"\\x00\" holds":     func(d *worker.Document) { d.VersionToken = "\x00" },
-		"ContentHash has 204800 bytes":     func(d *worker.Document) { d.ContentHash = big },
-		"ContentHash \"\\x00\" holds":      func(d *worker.Document) { d.ContentHash = "\x00" },
-		"Links \"\\x00\" holds":            func(d *worker.Document) { d.Links = []string{"\x00"} },
-		"Links is empty":                   func(d *worker.Document) { d.Links = []string{""} },
-		"Links has 204800 bytes":           func(d *worker.Document) { d.Links = []string{big} },
-		"Links have 160160 bytes":          func(d *worker.Document) { d.Links = manyLinks },
-		"100001 Chunks":                    func(d *worker.Document) { d.Chunks = make([]chunk.Chunk, worker.MaxChunks+1) },
-		"a chunk of \"note/1\" has 204800": func(d *worker.Document) { d.Chunks[0].Text = big },
+		"SourceID is empty":             func(d *worker.Document) { d.SourceID = "" },
+		"SourceID has 204800 bytes":     func(d *worker.Document) { d.SourceID = big },
+		"SourceID \"a\\x00\" holds":     func(d *worker.Document) { d.SourceID = "a\x00" },
+		"SourceID \"a\\xff\" holds":     func(d *worker.Document) { d.SourceID = "a\xff" },
+		"VersionToken has 204800 bytes": func(d *worker.Document) { d.VersionToken = big },
+		"VersionToken \"\\x00\" holds":  func(d *worker.Document) { d.VersionToken = "\x00" },
+		"ContentHash has 204800 bytes":  func(d *worker.Document) { d.ContentHash = big },
+		"ContentHash \"\\x00\" holds":   func(d *worker.Document) { d.ContentHash = "\x00" },
+		"Links \"\\x00\" holds":         func(d *worker.Document) { d.Links = []string{"\x00"} },
+		"Links is empty":                func(d *worker.Document) { d.Links = []string{""} },
+		"Links has 204800 bytes":        func(d *worker.Document) { d.Links = []string{big} },
+		"Links have 160160 bytes":       func(d *worker.Document) { d.Links = manyLinks },
 	}
 	c := f.inside(func(ctx context.Context, run *worker.Run) error {
 		for reason, spoil := range bad {
@@ -94,6 +125,23 @@ func TestABadDocumentIsRefusedByTheNameOfItsFieldAndTakesNoNumber(t *testing.T) 
 		return run.Put(ctx, note(1))
 	})
 	f.whole(c, 1)
+}
+
+func TestATextThatIsTooLargeToBeStoredFailsItsDocumentAndNotTheSync(t *testing.T) {
+	f := newFixture(t)
+	c := f.inside(func(ctx context.Context, run *worker.Run) error {
+		many, big := note(1), note(2)
+		many.Chunks = make([]chunk.Chunk, worker.MaxChunks+1)
+		big.Chunks[0].Text = strings.Repeat("x", worker.MaxChunkBytes+1)
+		return errors.Join(run.Put(ctx, many), run.Put(ctx, big), run.Put(ctx, note(3)))
+	})
+	sent := f.whole(c, 3)
+	for no, reason := range map[int64]string{1: "makes 100001 chunks, at most 100000 are stored", 2: "has 65537 bytes, at most 65536 are stored"} {
+		p := sent[no].GetPart()
+		require.Contains(t, p.Error, reason)
+		require.Equal(t, []any{"", int32(1), int32(0), 0}, []any{p.VersionToken, p.Parts, p.ChunkCount, len(p.Chunks)})
+	}
+	require.Empty(t, sent[3].GetPart().Error)
 }
 
 func errorIs(t *testing.T, err, target error, text string) bool {
@@ -215,4 +263,16 @@ func TestWhatIsSentAfterTheHandlerReturnedIsRefused(t *testing.T) {
 	require.ErrorContains(t, run.Touch(ctx, note(2)), "the handler has returned")
 	require.ErrorContains(t, run.Delete(ctx, "note/2"), "the handler has returned")
 	f.whole(c, 1)
+}
+
+// What is not UTF-8 grows when it is replaced, so a chunk of the size that is allowed would lose its end without a word.
+func TestNothingOfAChunkThatFitsIsCut(t *testing.T) {
+	f := newFixture(t)
+	c := f.inside(func(ctx context.Context, run *worker.Run) error {
+		d := note(1)
+		d.Chunks[0].Text = strings.Repeat("\xffa", worker.MaxChunkBytes/2-1) + "z"
+		return run.Put(ctx, d)
+	})
+	text := f.whole(c, 1)[1].GetPart().Chunks[0].Text
+	require.Equal(t, strings.Repeat("?a", worker.MaxChunkBytes/2-1)+"z", text)
 }

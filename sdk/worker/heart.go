@@ -29,10 +29,11 @@ type heart struct {
 	log     *slog.Logger
 	first   chan struct{} // closed by the first answer
 
-	mu   sync.Mutex
-	held map[uuid.UUID]*holding // by run
-	why  error                  // of the last that was not answered
-	last time.Time              // when the last heartbeat that was answered was sent
+	mu       sync.Mutex
+	held     map[uuid.UUID]*holding     // by run
+	awaiting map[lifecycle.Try]struct{} // picked up for all that is known: the answer may be lost
+	why      error                      // of the last that was not answered
+	last     time.Time                  // when the last heartbeat that was answered was sent
 }
 
 // holding is one run in hand.
@@ -48,7 +49,8 @@ type holding struct {
 func newHeart(beats *lifecycle.Lifecycle, lease time.Duration, m *metrics, log *slog.Logger) *heart {
 	return &heart{
 		worker: uuid.New(), lease: lease, beat: beats.Heartbeat, gate: newGate(), metrics: m, log: log,
-		first: make(chan struct{}), held: map[uuid.UUID]*holding{}, last: time.Now(),
+		first: make(chan struct{}), held: map[uuid.UUID]*holding{}, awaiting: map[lifecycle.Try]struct{}{},
+		last: time.Now(),
 	}
 }
 
@@ -85,8 +87,9 @@ func (h *heart) run(ctx context.Context) {
 
 // once sends one heartbeat and says whether it was answered.
 func (h *heart) once(ctx context.Context, sent time.Time) bool {
+	tries, inHand := h.tries()
 	lost, err := deadline.Get(ctx, "worker.heartbeat", h.lease/3, func(ctx context.Context) ([]uuid.UUID, error) {
-		return h.beat(ctx, h.worker, h.lease, h.tries())
+		return h.beat(ctx, h.worker, h.lease, tries)
 	})
 	if err != nil {
 		if ctx.Err() == nil {
@@ -97,7 +100,9 @@ func (h *heart) once(ctx context.Context, sent time.Time) bool {
 	}
 	h.metrics.renewals.WithLabelValues(renewed).Inc()
 	for _, run := range lost {
-		h.fence(run)
+		if inHand[run] { // else it was not picked up yet when this was asked
+			h.fence(run)
+		}
 	}
 	h.answered(sent)
 	return true
@@ -142,6 +147,19 @@ func (h *heart) isSilent() {
 	}
 }
 
+// await keeps the lease of a run whose pick-up is asked for: a heartbeat that does not name it would give it up, once the answer
+// is lost for longer than a lease. It ends with hold, or with the returned function.
+func (h *heart) await(try lifecycle.Try) (end func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.awaiting[try] = struct{}{}
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.awaiting, try)
+	}
+}
+
 // hold keeps the lease of a run that was picked up, and ends it when it is lost. The returned function lets the run go:
 // after it no heartbeat names the run, or ends it.
 func (h *heart) hold(try lifecycle.Try, clock *workClock, end context.CancelCauseFunc) (letGo func()) {
@@ -157,6 +175,7 @@ func (h *heart) hold(try lifecycle.Try, clock *workClock, end context.CancelCaus
 		run.outage.begin(clock, time.Now())
 	}
 	h.held[try.Run] = run
+	delete(h.awaiting, try)
 	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -168,14 +187,18 @@ func (h *heart) hold(try lifecycle.Try, clock *workClock, end context.CancelCaus
 	}
 }
 
-func (h *heart) tries() []lifecycle.Try {
+// tries are all that the worker has, for a heartbeat to name, and which runs of them are in hand.
+func (h *heart) tries() (tries []lifecycle.Try, inHand map[uuid.UUID]bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	tries := make([]lifecycle.Try, 0, len(h.held))
+	tries, inHand = make([]lifecycle.Try, 0, len(h.held)+len(h.awaiting)), map[uuid.UUID]bool{}
 	for _, run := range h.held {
-		tries = append(tries, run.try)
+		tries, inHand[run.try.Run] = append(tries, run.try), true
 	}
-	return tries
+	for try := range h.awaiting {
+		tries = append(tries, try)
+	}
+	return tries, inHand
 }
 
 // fence ends a run that is lost, unless it was let go while the heartbeat was on its way.

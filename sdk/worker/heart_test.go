@@ -142,6 +142,33 @@ func TestAnAnswerThatComesAfterARunWasLetGoDoesNotEndIt(t *testing.T) {
 	})
 }
 
+func TestARunThatIsBeingPickedUpIsNamedAndEndsByNoAnswerToThat(t *testing.T) {
+	beat(t, func(t *testing.T, h *beating, pass func(time.Duration)) {
+		try, refused := lifecycle.Try{Run: uuid.New(), ID: uuid.New()}, lifecycle.Try{Run: uuid.New(), ID: uuid.New()}
+		h.await(try)
+		end := h.await(refused)
+		run, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		clock := startClock(time.Hour, func() {})
+		defer clock.stop()
+		var letGo func()
+		h.loses(func(named []lifecycle.Try) []lifecycle.Try {
+			letGo = h.hold(try, clock, cancel) // picked up while the heartbeat is on its way
+			h.loses(nil)
+			return named
+		})
+		pass(testLease / 3)
+		require.ElementsMatch(t, []lifecycle.Try{try, refused}, h.heartbeats()[1])
+		require.NoError(t, context.Cause(run))
+		end()
+		pass(testLease / 3)
+		require.Equal(t, []lifecycle.Try{try}, h.heartbeats()[2], "once, now that it is in hand")
+		letGo()
+		pass(testLease / 3)
+		require.Empty(t, h.heartbeats()[3])
+	})
+}
+
 func TestASecondTryOfARunEndsTheFirst(t *testing.T) {
 	beat(t, func(t *testing.T, h *beating, pass func(time.Duration)) {
 		first, clock, ended, letGoFirst := h.inHand(t)

@@ -8,16 +8,17 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/sdk/topology"
 )
 
 const (
-	// carriedPartial and carriedSeen are the keys of what a checkpoint hands on of a listing.
-	carriedPartial = "partial"
-	carriedSeen    = "seen"
-	// maxLegs bounds over how many runs a listing may go on, so that what a checkpoint hands on stays below its 65,536 bytes.
-	maxLegs = 500
-	// seenBatch and seenBytes bound how many documents one message says are there.
-	seenBatch = 1000
+	// carriedWhole and carriedSeen are the keys of what a checkpoint hands on of a listing.
+	carriedWhole = "whole"
+	carriedSeen  = "seen"
+	// maxLegs bounds of how many runs' parts a listing is made, so that what a checkpoint hands on stays well below its 65,536
+	// bytes. A run that goes on with more takes them over as its own.
+	maxLegs = 100
+	// seenBytes bounds the names of the documents that one message says are there, besides topology.MaxMessageSeen.
 	seenBytes = 256 << 10
 )
 
@@ -25,10 +26,11 @@ const (
 type listing struct {
 	begun   int32 // how many this try has begun, or gone on with
 	current int32 // which of them it is in; 0 = none
-	partial bool  // of an earlier run
+	whole   bool  // nothing is left out so far
 	// earlier are the parts of it that earlier runs have listed, each up to that run's last checkpoint: what it showed
 	// later, this run lists again.
 	earlier []leg
+	merged  bool // this try has marked what they showed, too: no checkpoint names them any more
 }
 
 // leg is the part of a listing that one try has listed, up to a checkpoint.
@@ -41,17 +43,18 @@ type leg struct {
 // BeginListing says that this run lists its whole source from the beginning. Documents are marked from here on as shown
 // by this listing (Put and Touch mark theirs, Seen the rest), and a run that continues from one of its checkpoints finds
 // the marks in Known.Seen. Such a run does not begin a listing: it goes on with it, unless it calls BeginListing to
-// start all over. A listing ends with EndListing, or with the run's completion.
+// start all over. A listing ends with EndListing, or with SetState in a run that completes. A run that completes without
+// either leaves the state of its last checkpoint, and with it the listing: the next run goes on with both.
 func (r *Run) BeginListing() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := r.carried()
 	l.begun++
-	*l = listing{begun: l.begun, current: l.begun}
+	*l = listing{begun: l.begun, current: l.begun, whole: true}
 }
 
 // EndListing says that the listing is over, and that what was not shown is deleted: a checkpoint from here on is no
-// part of it.
+// part of it. The state that the run leaves (SetState, or its last checkpoint) must not say that the listing goes on.
 func (r *Run) EndListing() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,9 +74,14 @@ func (r *Run) Seen(ctx context.Context, sourceIDs ...string) error {
 	if current == 0 {
 		return nil
 	}
+	return r.mark(ctx, current, sourceIDs)
+}
+
+// mark sends which documents one of the try's listings has shown.
+func (r *Run) mark(ctx context.Context, current int32, sourceIDs []string) error {
 	for len(sourceIDs) > 0 {
 		n, size := 0, 0
-		for n < len(sourceIDs) && n < seenBatch && size < seenBytes {
+		for n < len(sourceIDs) && n < topology.MaxMessageSeen && size < seenBytes {
 			size += len(sourceIDs[n])
 			n++
 		}
@@ -103,14 +111,11 @@ func (r *Run) listingNow() int32 {
 	return r.carried().current
 }
 
-// legs are what Known asks for: the parts of the listing that earlier runs have listed.
-func (r *Run) legs() (tries []uuid.UUID, listings []int32, nos []int64) {
+// legs are the parts of the listing that earlier runs have listed.
+func (r *Run) legs() []leg {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, l := range r.carried().earlier {
-		tries, listings, nos = append(tries, l.try), append(listings, l.listing), append(nos, l.no)
-	}
-	return tries, listings, nos
+	return r.carried().earlier
 }
 
 // carried is what the checkpoint that the run continues from has handed on. r.mu is held.
@@ -118,9 +123,9 @@ func (r *Run) carried() *listing {
 	if r.inListing != nil {
 		return r.inListing
 	}
-	r.inListing = &listing{}
 	handedOn := r.request.GetListing().GetFields()
-	r.inListing.partial = handedOn[carriedPartial].GetBoolValue()
+	// Without a cursor there is nothing to begin from but the beginning.
+	r.inListing = &listing{whole: len(r.request.GetState().GetFields()) == 0 || handedOn[carriedWhole].GetBoolValue()}
 	for name, value := range handedOn[carriedSeen].GetStructValue().GetFields() {
 		try, err := uuid.Parse(name)
 		if err != nil {
@@ -135,13 +140,65 @@ func (r *Run) carried() *listing {
 	return r.inListing
 }
 
+// isWhole says whether nothing was left out so far. r.mu is held.
+func (r *Run) isWhole() bool { return r.carried().whole && !r.partial }
+
+// goesOn says whether the run, which completes, leaves its listing to the next. r.mu is held.
+func (r *Run) goesOn() bool {
+	l := r.carried()
+	return l.current > 0 && r.newState == nil && (r.lastCheckpoint.no > 0 || len(l.earlier) > 0)
+}
+
+// finalState is the state that the run, which completes, leaves; nil leaves that of the last checkpoint, together with its
+// listing. A listing that is over does not outlive the run. r.mu is held.
+func (r *Run) finalState() *structpb.Struct {
+	if r.newState == nil && r.carried().current == 0 {
+		return r.lastCheckpoint.state
+	}
+	return r.newState
+}
+
+// mergeLegs marks what the earlier runs of a listing have shown as shown by this try, once they are many. So a listing may go on
+// over any number of runs.
+func (r *Run) mergeLegs(ctx context.Context) error {
+	r.mu.Lock()
+	l := *r.carried()
+	r.mu.Unlock()
+	if len(l.earlier) < maxLegs || l.merged {
+		return nil
+	}
+	known, err := r.knownOf(ctx, l.earlier)
+	if err != nil {
+		return err
+	}
+	var shown []string
+	for id, k := range known {
+		if k.Seen {
+			shown = append(shown, id)
+		}
+	}
+	if err := r.mark(ctx, l.current, shown); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := r.carried(); now.current == l.current {
+		now.merged = true
+	}
+	return nil
+}
+
 // covers is what a checkpoint says of the listing: what was shown up to it, by earlier runs and by this try.
 func (l *listing) covers(try uuid.UUID, no int64) map[string]*structpb.Value {
 	if l.current == 0 {
 		return nil
 	}
+	parts := []leg{{try: try, listing: l.current, no: no}}
+	if !l.merged {
+		parts = append(parts, l.earlier...)
+	}
 	seen := map[string]*structpb.Value{}
-	for _, part := range append([]leg{{try: try, listing: l.current, no: no}}, l.earlier...) {
+	for _, part := range parts {
 		seen[part.try.String()] = structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
 			"listing": structpb.NewNumberValue(float64(part.listing)), "no": structpb.NewNumberValue(float64(part.no)),
 		}})

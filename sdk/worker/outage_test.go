@@ -80,6 +80,36 @@ func TestACommitOfUnknownOutcomeAtThePickUpIsRepeated(t *testing.T) {
 	f.whole(c, 1)
 }
 
+// The heartbeats, on a connection of their own, go on meanwhile, and name all that the worker has.
+func TestAPickUpWhoseAnswerIsLostForLongerThanTheLeaseIsKept(t *testing.T) {
+	f := newFixture(t)
+	p := newProxy(t, f.url)
+	handle, begun, goOn := blocked()
+	close(goOn)
+	f.at(p.url).workWith(func(cfg *worker.Config) { cfg.LeaseSeconds = 3 }, handle)
+	first := f.triggered() // the pool's connection knows the statement afterwards
+	f.settled(first)
+	await(t, "the first run", begun)
+	c := f.pending()
+	p.arm(c.session)
+	f.publish(c)
+	client := await(t, "the pick-up", p.swallow)
+	f.becomes(c, `picked_up_at < now() - interval '3 s'`)
+	beats := f.one(`SELECT max(beats)::text FROM workers`)
+	testkit.Eventually(t, soon, func() error {
+		if now := f.one(`SELECT (max(beats) - $1::bigint)::text FROM workers`, beats); now < "2" {
+			return fmt.Errorf("%s heartbeats", now)
+		}
+		return nil
+	})
+	f.is(c, `worker_id = (SELECT id FROM workers ORDER BY beats DESC LIMIT 1)`)
+	require.Empty(t, begun, "nothing begins before the answer")
+	require.NoError(t, client.Close())
+	f.settled(c)
+	f.is(c, `status = 'SYNCING' AND drain_seq IS NOT NULL AND failure_count = 0`)
+	f.whole(c, 1)
+}
+
 func TestPostgresAwayForLongerThanTheLeasePausesPublishingAndTheRunCompletes(t *testing.T) {
 	f, server := newPrivateFixture(t)
 	c := f.triggered()
@@ -260,10 +290,12 @@ func TestAnOutageOfTheBrokerThatIsLongerThanARunMayTakeFailsNothing(t *testing.T
 	f.measures("worker_publish_retries_total", 6) // after 0.1, 0.2, 0.4, 0.8, 1.6 and 2 s
 	require.Greater(t, time.Since(began), maxWork)
 	f.is(c, `status = 'SYNCING' AND drain_seq IS NULL`)
+	f.says("documents wait to be published")
 	full.MaxMsgs = -1
 	_, err = f.js.UpdateStream(ctx, full)
 	require.NoError(t, err)
 	f.settled(c)
 	f.is(c, drains)
 	f.whole(c, 2)
+	f.says("no document waits to be published any more")
 }

@@ -41,6 +41,7 @@ type outbox struct {
 	gate          *gate
 	clock         *workClock
 	metrics       *metrics
+	stall         *stall
 	places        *semaphore.Weighted
 	bytes         *semaphore.Weighted
 	most          int64
@@ -55,10 +56,11 @@ type outbox struct {
 
 func newOutbox(
 	ctx, handling context.Context, try lifecycle.Try, connectorType string, stream jetstream.JetStream, tracer *tracing.Tracer,
-	gate *gate, clock *workClock, m *metrics, cfg Config,
+	gate *gate, clock *workClock, m *metrics, stall *stall, cfg Config,
 ) *outbox {
 	return &outbox{
 		ctx: ctx, handling: handling, try: try, connectorType: connectorType, tracer: tracer, stream: stream, gate: gate, clock: clock, metrics: m,
+		stall:  stall,
 		places: semaphore.NewWeighted(int64(cfg.MaxInFlight)),
 		bytes:  semaphore.NewWeighted(cfg.MaxInFlightBytes),
 		most:   cfg.MaxInFlightBytes,
@@ -196,6 +198,12 @@ func (o *outbox) publish(no int64, msg *nats.Msg) (uint64, error) {
 	defer span.End()
 	var waiting wait
 	defer waiting.end()
+	told := false
+	defer func() {
+		if told {
+			o.stall.ends()
+		}
+	}()
 	for pause := publishPause; ; pause = min(2*pause, publishPauses) {
 		if err := o.gate.wait(o.ctx); err != nil {
 			span.Fail("not acknowledged")
@@ -216,6 +224,10 @@ func (o *outbox) publish(no int64, msg *nats.Msg) (uint64, error) {
 		}
 		o.metrics.publishRetries.Inc()
 		waiting.begin(o.clock, sent)
+		if !told && time.Since(began) > stallTold {
+			told = true
+			o.stall.begins(began, err)
+		}
 		select {
 		case <-o.ctx.Done():
 			span.Fail("not acknowledged")

@@ -66,7 +66,7 @@ func TestAReasonToSkipTravelsWithSyncCompleted(t *testing.T) {
 	completed := f.whole(c, 0)[0].GetCompleted()
 	require.Equal(t, "the delta was empty", completed.Reason)
 	require.Equal(t, int64(3), completed.Unchanged)
-	require.True(t, completed.ListingWhole)
+	require.False(t, completed.ListingWhole, "nothing was listed")
 }
 
 func TestASyncThatSentDocumentsGivesNoReasonToSkip(t *testing.T) {

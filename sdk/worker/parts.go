@@ -22,7 +22,7 @@ const (
 	MaxURLBytes      = 4096
 	MaxLinkBytes     = 128 << 10
 	MaxChunkBytes    = 64 << 10
-	MaxChunks        = 100_000 // pieces
+	MaxChunks        = topology.MaxDocumentChunks // pieces
 	maxHeadingBytes  = 4096
 	maxReasonBytes   = 1000
 )
@@ -30,14 +30,31 @@ const (
 // slack is kept free in every message for field tags, numbers and the session.
 const slack = 1024
 
-// ErrDocument says that a document breaks a limit or holds what cannot be stored.
+// ErrDocument says that what identifies a document breaks a limit or holds what cannot be stored.
 var ErrDocument = errors.New("bad document")
 
+// Oversize says why a text cannot be stored, in words for people; nil if it can.
+func Oversize(chunks []chunk.Chunk) error {
+	if len(chunks) > MaxChunks {
+		return fmt.Errorf("the text is too large: it makes %d chunks, at most %d are stored", len(chunks), MaxChunks)
+	}
+	for _, c := range chunks {
+		if len(c.Text) > MaxChunkBytes {
+			return fmt.Errorf("the text is too large: a chunk of it has %d bytes, at most %d are stored", len(c.Text), MaxChunkBytes)
+		}
+	}
+	return nil
+}
+
 // parts turns a document into the parts that are published, each small enough for a message. What only people
-// read is cut to size and cleaned; what identifies must be right.
+// read is cut to size and cleaned; what identifies must be right. A text that cannot be stored is the failure of this
+// document: whoever writes one must not end the syncs of all the others.
 func parts(d Document) ([]*internalpb.DocumentPart, error) {
 	if err := checkIdentity(d); err != nil {
 		return nil, err
+	}
+	if why := Oversize(d.Chunks); why != nil && d.Err == "" {
+		d.Err = why.Error()
 	}
 	head := &internalpb.DocumentPart{
 		SourceId:     d.SourceID,
@@ -62,12 +79,12 @@ func parts(d Document) ([]*internalpb.DocumentPart, error) {
 	all := []*internalpb.DocumentPart{head}
 	part, left := head, room
 	for i, c := range d.Chunks {
-		piece, err := wireChunk(d.SourceID, c)
-		if err != nil {
-			return nil, err
-		}
+		piece := wireChunk(c)
 		size := proto.Size(piece) + 8
-		if size > left {
+		if size > left || len(part.Chunks) == topology.MaxMessageChunks {
+			if len(all) == topology.MaxDocumentParts {
+				return nil, fmt.Errorf("%w: the Chunks of %q need more than %d messages", ErrDocument, d.SourceID, len(all))
+			}
 			part = withoutChunks(head)
 			part.FirstChunk = int32(i)
 			all = append(all, part)
@@ -112,17 +129,10 @@ func checkIdentity(d Document) error {
 	if links > MaxLinkBytes {
 		problems = append(problems, fmt.Errorf("%w: Links have %d bytes, more than %d", ErrDocument, links, MaxLinkBytes))
 	}
-	if len(d.Chunks) > MaxChunks {
-		problems = append(problems, fmt.Errorf("%w: %d Chunks, more than %d", ErrDocument, len(d.Chunks), MaxChunks))
-	}
 	return errors.Join(problems...)
 }
 
-func wireChunk(sourceID string, c chunk.Chunk) (*internalpb.Chunk, error) {
-	if len(c.Text) > MaxChunkBytes {
-		return nil, fmt.Errorf("%w: a chunk of %q has %d bytes, more than %d",
-			ErrDocument, sourceID, len(c.Text), MaxChunkBytes)
-	}
+func wireChunk(c chunk.Chunk) *internalpb.Chunk {
 	path, room := make([]string, 0, len(c.HeadingPath)), maxHeadingBytes
 	for _, heading := range c.HeadingPath {
 		heading = clip(heading, room)
@@ -130,16 +140,20 @@ func wireChunk(sourceID string, c chunk.Chunk) (*internalpb.Chunk, error) {
 			path = append(path, heading)
 		}
 	}
-	return &internalpb.Chunk{Text: clip(c.Text, MaxChunkBytes), HeadingPath: path, Start: c.Start, End: c.End}, nil
+	return &internalpb.Chunk{Text: clip(c.Text, MaxChunkBytes), HeadingPath: path, Start: c.Start, End: c.End}
 }
 
-// clip makes text storable: valid UTF-8 without NUL, of at most the given bytes.
+// clip makes text storable: valid UTF-8 without NUL, of at most the given bytes. What is not UTF-8 becomes U+FFFD, or the shorter
+// "?" where that makes the text longer than it may be: a text that fits is never cut.
 func clip(text string, most int) string {
 	if strings.ContainsRune(text, 0) {
 		text = strings.ReplaceAll(text, "\x00", "")
 	}
 	if !utf8.ValidString(text) {
-		text = strings.ToValidUTF8(text, "\uFFFD")
+		broken := text
+		if text = strings.ToValidUTF8(broken, "\uFFFD"); len(text) > most && len(broken) <= most {
+			text = strings.ToValidUTF8(broken, "?")
+		}
 	}
 	if len(text) > most {
 		for most > 0 && !utf8.RuneStart(text[most]) {

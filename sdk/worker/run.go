@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -44,10 +45,11 @@ type Run struct {
 	unchanged atomic.Int64
 	notes     atomic.Int64 // messages that carry no document
 
-	mu        sync.Mutex
-	newState  *structpb.Struct
-	partial   bool
-	inListing *listing // nil until it is asked for; see carried
+	mu             sync.Mutex
+	newState       *structpb.Struct
+	lastCheckpoint checkpoint
+	partial        bool
+	inListing      *listing // nil until it is asked for; see carried
 }
 
 // Request is the message that asked for this sync.
@@ -77,6 +79,11 @@ func (r *Run) Config(v any) error {
 
 // ListingPartial says that the source was not listed to its end. A run that continues from a checkpoint after this
 // keeps it, unless it begins a listing of its own.
+//
+// After the first whole listing of a configuration the documents that were stored under an earlier one, and not shown, are
+// deleted. A run is whole where it began with an empty State, or called BeginListing, or goes on from a checkpoint of such a
+// run; not where it, or the run that it goes on from, called ListingPartial, nor where it returns Skipped or stores nothing,
+// nor where its listing goes on. So a run that reads a list of changes is never whole.
 func (r *Run) ListingPartial() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,9 +93,17 @@ func (r *Run) ListingPartial() {
 // Known returns what is stored of the connector's documents, by source id. One without a version token has failed, or
 // is of an earlier configuration: it is the handler's to fetch again in every sync, whether or not the source's list of
 // changes names it, because a cursor, and a checkpoint too, has passed it.
-func (r *Run) Known(ctx context.Context) (map[string]Known, error) {
+func (r *Run) Known(ctx context.Context) (map[string]Known, error) { return r.knownOf(ctx, r.legs()) }
+
+// knownOf says of each document whether one of these parts of the listing has shown it.
+func (r *Run) knownOf(ctx context.Context, legs []leg) (map[string]Known, error) {
 	known, after := map[string]Known{}, ""
-	tries, listings, nos := r.legs()
+	var tries []uuid.UUID
+	var listings []int32
+	var nos []int64
+	for _, l := range legs {
+		tries, listings, nos = append(tries, l.try), append(listings, l.listing), append(nos, l.no)
+	}
 	for {
 		var page []dbgen.KnownRow
 		err := r.Patiently(ctx, "worker.known", func(ctx context.Context) (err error) {
@@ -135,8 +150,9 @@ func asFenced(err error) error {
 	return err
 }
 
-// Put stores a new or changed document, or says why it could not be read. It returns ErrDocument for one that
-// breaks a limit.
+// Put stores a new or changed document, or says why it could not be read. It returns ErrDocument for one whose SourceID,
+// VersionToken, ContentHash or Links break a limit. A text that is too large to be stored (Oversize) fails as a document,
+// with the reason; Put returns nil then.
 //
 // A handler waits for its goroutines before it returns. A call of theirs that is still under way then is either sent before
 // the run ends, or refused with an error like one that begins later: the run may complete without what is refused. A call
@@ -219,15 +235,16 @@ func (r *Run) envelope(number int64) *internalpb.DocumentProcessRequest {
 	}
 }
 
-// complete publishes sync completed and returns its place in the stream. reason says why nothing was sent.
-func (r *Run) complete(reason string) (uint64, error) {
+// complete publishes sync completed and returns its place in the stream. end is what the handler returned.
+func (r *Run) complete(end error) (uint64, error) {
+	reason := skipReason(end)
 	if r.outbox.total() > r.notes.Load() {
 		reason = ""
 	}
 	r.mu.Lock()
 	m := r.envelope(0)
 	m.Body = &internalpb.DocumentProcessRequest_Completed{Completed: &internalpb.SyncCompleted{
-		Total: r.outbox.total(), NewState: r.newState, ListingWhole: !r.partial && !r.carried().partial,
+		Total: r.outbox.total(), NewState: r.finalState(), ListingWhole: end == nil && r.isWhole() && !r.goesOn(),
 		Unchanged: r.unchanged.Load(), Reason: clip(reason, maxReasonBytes),
 	}}
 	r.mu.Unlock()

@@ -37,7 +37,7 @@ func (w *Worker) sync(
 	run := &Run{
 		request: request, try: try, clock: clock, log: log, queries: w.queries, patience: w.queryTimeout,
 		outbox: newOutbox(running, handling, try, w.connectorType, w.servers.Stream, w.servers.Tracer, w.heart.gate, clock, w.metrics,
-			w.config),
+			w.stall, w.config),
 	}
 	began := time.Now()
 	err, returned := w.call(ctx, handling, run)
@@ -51,7 +51,7 @@ func (w *Worker) sync(
 	}
 	how, err := w.flush(run, err)
 	if how == completes {
-		how, err = w.complete(ctx, run, skipReason(err), letGo)
+		how, err = w.complete(ctx, run, err, letGo)
 	}
 	if how == cut {
 		w.cut(ctx, run, err)
@@ -132,10 +132,10 @@ func (w *Worker) call(ctx, running context.Context, run *Run) (err error, return
 // complete publishes sync completed and starts draining. The lease is kept until sync completed is acknowledged:
 // a broker that is away then is a wait, not a lost worker.
 func (w *Worker) complete(
-	ctx context.Context, run *Run, reason string, letGo func(),
+	ctx context.Context, run *Run, end error, letGo func(),
 ) (outcome, error) {
 	failpoint.At("worker.fetched")
-	seq, err := run.complete(reason)
+	seq, err := run.complete(end)
 	if err != nil {
 		return outcomeOf(err, context.Cause(run.outbox.ctx)), err
 	}

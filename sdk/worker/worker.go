@@ -75,6 +75,7 @@ type Worker struct {
 	queries       *dbgen.Queries
 	heart         *heart // of the present Run
 	metrics       *metrics
+	stall         *stall
 	log           *slog.Logger
 }
 
@@ -88,11 +89,14 @@ func New(
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	log := process.Log.With("type", connectorType)
+	stall := &stall{log: log}
+	process.Ready.Note("worker.documents."+connectorType, stall.String)
 	return &Worker{
 		connectorType: connectorType, handle: handle, config: cfg, servers: servers,
 		maxRun: time.Duration(cfg.MaxRunMinutes) * time.Minute, stuckAfter: stuckAfter, queryTimeout: queryTimeout,
 		lifecycle: lifecycle.New(servers.Pool), queries: dbgen.New(servers.Pool),
-		metrics: newMetrics(process.Metrics, connectorType, cfg.Slots), log: process.Log.With("type", connectorType),
+		metrics: newMetrics(process.Metrics, connectorType, cfg.Slots), stall: stall, log: log,
 	}, nil
 }
 
@@ -144,6 +148,7 @@ func (w *Worker) receive(ctx context.Context, msg jetstream.Msg) error {
 	log := w.log.With("connector", request.ConnectorId, "session", request.ChunkingSession)
 	ctx, span := w.trace(ctx, msg, request, session)
 	defer span.End()
+	defer w.heart.await(try)()
 	if err := w.pickUp(ctx, msg, request.ConnectorId, try, log); err != nil {
 		w.notPickedUp(ctx, msg, try, err, span, log)
 		return nil

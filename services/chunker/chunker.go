@@ -11,6 +11,7 @@ import (
 	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/extract"
+	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/crawl"
 )
@@ -25,13 +26,15 @@ func Run(ctx context.Context, cfg Config, process connect.Process) error {
 	}
 	cfg.Worker.Grace = cfg.ShutdownGrace()
 	m := newMetrics(process.Metrics)
+	room.LimitHeap(cfg.ForChildren(cfg.Worker.Slots), process.Log)
 	pool, err := confine.New(ctx, cfg.Children(cfg.Worker.Slots), confine.Limits{MemoryMB: cfg.ReadMemoryMB}, process.Log,
 		confine.NewMetrics(process.Metrics))
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	web, err := newWeb(cfg, pool, m)
+	content := room.New(cfg.Content())
+	web, err := newWeb(cfg, pool, content, m)
 	if err != nil {
 		return err
 	}
@@ -40,7 +43,7 @@ func Run(ctx context.Context, cfg Config, process connect.Process) error {
 	if err != nil {
 		return err
 	}
-	folders := newFile(cfg, pool, m, process.Log)
+	folders := newFile(cfg, pool, content, m, process.Log)
 	group, ctx := errgroup.WithContext(ctx)
 	for connectorType, handle := range map[string]worker.Handler{"web": web.sync, "file": folders.sync} {
 		w, err := worker.New(connectorType, handle, cfg.Worker, servers, process)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
-	"os"
 	"path/filepath"
 
 	"github.com/echomind/sync/internal/config"
@@ -64,17 +63,14 @@ func (c Config) private() []string {
 	}
 	for _, server := range []string{c.DatabaseURL, c.DirectURL()} {
 		if u, err := url.Parse(server); err == nil {
-			for _, name := range []string{"sslkey", "passfile", "servicefile"} {
+			for _, name := range []string{"sslkey", "sslcert", "passfile", "servicefile"} {
 				if file := u.Query().Get(name); file != "" {
 					own = append(own, file)
 				}
 			}
 		}
 	}
-	if home, err := os.UserHomeDir(); err == nil {
-		own = append(own, filepath.Join(home, ".pgpass"), filepath.Join(home, ".postgresql"))
-	}
-	return own
+	return append(own, config.PostgresFiles()...)
 }
 
 const allowSetting = "CHUNKER_ALLOW_CIDRS"

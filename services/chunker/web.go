@@ -8,6 +8,7 @@ import (
 	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/internal/guard"
+	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
@@ -21,16 +22,17 @@ type web struct {
 	hosts     *crawl.Hosts
 	chunks    chunk.Options
 	pool      *confine.Pool
+	room      *room.Room
 }
 
-func newWeb(cfg Config, pool *confine.Pool, m *metrics) (*web, error) {
+func newWeb(cfg Config, pool *confine.Pool, content *room.Room, m *metrics) (*web, error) {
 	allowed, err := cfg.prefixes()
 	if err != nil {
 		return nil, err
 	}
 	return &web{
 		transport: guard.New(allowSetting, allowed).Transport(guard.TransportConfig{}),
-		metrics:   m, hosts: crawl.NewHosts(), chunks: cfg.chunks(), pool: pool,
+		metrics:   m, hosts: crawl.NewHosts(), chunks: cfg.chunks(), pool: pool, room: content,
 	}, nil
 }
 
@@ -45,9 +47,10 @@ func (w *web) sync(ctx context.Context, run *worker.Run) error {
 	if err := cfg.Validate(); err != nil {
 		return worker.Permanent(err)
 	}
-	share := w.pool.Share()
+	share := w.pool.Share(ownerOf(run))
 	result, err := crawl.Crawl(ctx, cfg, crawl.Options{
 		Extract: w.extract(extract.In(share)), Runner: share, Transport: counted{w.transport, w.metrics}, Hosts: w.hosts, Logger: run.Log(),
+		Room: w.room.For(ownerOf(run)),
 	}, run)
 	if result.Truncated || result.Held > 0 {
 		run.ListingPartial()

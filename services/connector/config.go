@@ -39,7 +39,7 @@ type Config struct {
 	GoogleTokenURL string `env:"CONNECTOR_GOOGLE_TOKEN_URL" envDefault:"https://oauth2.googleapis.com/token"`
 	// GoogleClientID is the application that asks for connectors that name none.
 	GoogleClientID string `env:"CONNECTOR_GOOGLE_CLIENT_ID"`
-	// GoogleClientSecret is that application's.
+	// GoogleClientSecret is that application's secret.
 	GoogleClientSecret string `env:"CONNECTOR_GOOGLE_CLIENT_SECRET"`
 	// GoogleRate is how many requests a second an account makes in the long run. The API's "Usage limits" allow 200 per
 	// user and project; most of them are for people.
@@ -53,7 +53,7 @@ type Config struct {
 	MicrosoftLoginURL string `env:"CONNECTOR_MICROSOFT_LOGIN_URL" envDefault:"https://login.microsoftonline.com"`
 	// MicrosoftClientID is the application that asks for connectors that name none.
 	MicrosoftClientID string `env:"CONNECTOR_MICROSOFT_CLIENT_ID"`
-	// MicrosoftClientSecret is that application's.
+	// MicrosoftClientSecret is that application's secret.
 	MicrosoftClientSecret string `env:"CONNECTOR_MICROSOFT_CLIENT_SECRET"`
 	// MicrosoftAllow lists what that application may read for connectors that name no application and give no
 	// refresh token, separated by spaces: tenant/drive:id, tenant/site:address, tenant/group:id (a team is a group) or

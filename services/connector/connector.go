@@ -13,6 +13,7 @@ import (
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/internal/guard"
+	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/internal/dbgen"
@@ -34,6 +35,7 @@ type service struct {
 	quotas  *provider.Quotas
 	metrics *provider.Metrics
 	pool    *confine.Pool
+	room    *room.Room
 	base    http.RoundTripper
 	log     *slog.Logger
 }
@@ -74,6 +76,7 @@ func Run(ctx context.Context, cfg Config, process connect.Process) error {
 	if err != nil {
 		return err
 	}
+	room.LimitHeap(cfg.ForChildren(cfg.Worker.Slots), process.Log)
 	pool, err := confine.New(ctx, cfg.Children(cfg.Worker.Slots), confine.Limits{MemoryMB: cfg.ReadMemoryMB}, process.Log,
 		confine.NewMetrics(process.Metrics))
 	if err != nil {
@@ -86,7 +89,7 @@ func Run(ctx context.Context, cfg Config, process connect.Process) error {
 	}
 	defer transport.CloseIdleConnections()
 	s := &service{
-		config: cfg, ring: ring, allowed: own, queries: dbgen.New(servers.Pool), base: transport, log: process.Log, pool: pool,
+		config: cfg, ring: ring, allowed: own, queries: dbgen.New(servers.Pool), base: transport, log: process.Log, pool: pool, room: room.New(cfg.Content()),
 		quotas:  provider.NewQuotas(servers.Pool, cfg.limits().LongestWait, provider.System{}, process.Log),
 		metrics: provider.NewMetrics(process.Metrics),
 	}

@@ -2,16 +2,23 @@ package connector
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/echomind/sync/internal/extract"
+	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/graph"
 )
 
 // text reads content for the sources.
 type text struct{ reader extract.Reader }
 
-// text is for one sync, which has a share of the children.
-func (s *service) text() text { return text{extract.In(s.pool.Share())} }
+// text is for one sync. Its owner has a share of the children.
+func (s *service) text(run *worker.Run) text {
+	return text{extract.In(s.pool.Share(ownerOf(run)))}
+}
+
+// ownerOf is by whom children and memory are shared: a user's syncs together get no more than another's one.
+func ownerOf(run *worker.Run) string { return strconv.Itoa(int(run.Request().UserId)) }
 
 // Extract turns content into text.
 func (t text) Extract(ctx context.Context, content []byte, name, mediaType string) (graph.Text, error) {
@@ -21,6 +28,9 @@ func (t text) Extract(ctx context.Context, content []byte, name, mediaType strin
 	}
 	return graph.Text{MediaType: read.MediaType, Sections: read.Sections, Hash: read.ContentHash()}, nil
 }
+
+// OfContent tells whether an error of Extract says something of the content, and nothing of the machine.
+func (t text) OfContent(err error) bool { return extract.OfContent(err) }
 
 // Version changes with what can be read.
 func (t text) Version() string { return t.reader.Version() }

@@ -25,7 +25,7 @@ func (s *service) googleDrive(ctx context.Context, run *worker.Run) error {
 	defer account.close()
 	result, err := googledrive.Sync(ctx, cfg, googledrive.Options{
 		Endpoint: s.config.GoogleDriveURL, Client: account.api,
-		Extract: driveText{s.text()}, Chunk: s.config.chunks(), Pause: brokenOffPause,
+		Extract: driveText{s.text(run)}, Chunk: s.config.chunks(), Room: s.room.For(ownerOf(run)), Pause: brokenOffPause,
 	}, sink{run, account.cleaner})
 	err = account.cleaner.Error(err)
 	run.Log().Info("drive read", "pages", result.Pages, "listed", result.Listed, "calls", result.Calls, "put", result.Put,

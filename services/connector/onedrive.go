@@ -25,7 +25,7 @@ func (s *service) oneDrive(ctx context.Context, run *worker.Run) error {
 	defer account.close()
 	result, err := onedrive.Sync(ctx, cfg, onedrive.Options{
 		Endpoint: s.config.MicrosoftGraphURL, API: account.api, Plain: account.plain,
-		Extract: s.text(), Chunk: s.config.chunks(), Pause: brokenOffPause,
+		Extract: s.text(run), Chunk: s.config.chunks(), Room: s.room.For(ownerOf(run)), Pause: brokenOffPause,
 	}, sink{run, account.cleaner})
 	err = account.cleaner.Error(err)
 	run.Log().Info("drive read", "pages", result.Pages, "listed", result.Listed, "put", result.Put,

@@ -24,7 +24,7 @@ func (s *service) teams(ctx context.Context, run *worker.Run) error {
 	defer account.close()
 	result, err := teams.Sync(ctx, cfg, teams.Options{
 		Endpoint: s.config.MicrosoftGraphURL, API: account.api, Plain: account.plain,
-		Extract: s.text(), Chunk: s.config.chunks(), Pause: brokenOffPause,
+		Extract: s.text(run), Chunk: s.config.chunks(), Room: s.room.For(ownerOf(run)), Pause: brokenOffPause,
 	}, sink{run, account.cleaner})
 	err = account.cleaner.Error(err)
 	run.Log().Info("channel read", "pages", result.Pages, "threads", result.Threads, "put", result.Put,

@@ -2,12 +2,9 @@ package scheduler
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/echomind/sync/internal/postgres"
 )
@@ -27,7 +24,7 @@ const (
 // batch does something with many rows in one transaction; where Postgres refuses one of them, in a second one in halves.
 func (s *Scheduler) batch(ctx context.Context, work func(pgx.Tx, attempt) error) error {
 	err := postgres.Tx(ctx, s.servers.Pool, func(tx pgx.Tx) error { return work(tx, atOnce) })
-	if !faultOfARow(err) {
+	if !postgres.Refused(err) {
 		return err
 	}
 	return postgres.Tx(ctx, s.servers.Pool, func(tx pgx.Tx) error { return work(tx, inHalves) })
@@ -42,7 +39,7 @@ func write[T any](
 		return do(tx, rows)
 	}
 	err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { return do(tx, rows) })
-	if err == nil || !faultOfARow(err) {
+	if err == nil || !postgres.Refused(err) {
 		return err
 	}
 	if len(rows) == 1 {
@@ -53,13 +50,6 @@ func write[T any](
 		return err
 	}
 	return write(ctx, tx, how, rows[half:], do, refuse)
-}
-
-// faultOfARow says whether Postgres refused what was written, and nothing else is wrong: a value, a constraint, a function's
-// own refusal.
-func faultOfARow(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (strings.HasPrefix(pg.Code, "22") || strings.HasPrefix(pg.Code, "23") || pg.Code == "P0001")
 }
 
 func wrap(what string, err error) error {

@@ -74,7 +74,7 @@ func TestConcurrentClaimersNeverExceedTheCap(t *testing.T) {
 		t.Errorf("%d connectors are in flight, want 5", len(claimed))
 	}
 	want(s, 5, `SELECT count(*) FROM connectors WHERE run_id IS NOT NULL`)
-	want(s, true, `SELECT waits FROM connector_types WHERE name = 'web'`)
+	want(s, true, `SELECT waits FROM waiting_types WHERE name = 'web'`)
 }
 
 func TestATickFillsTheCapOfTheType(t *testing.T) {

@@ -22,7 +22,7 @@ type Config struct {
 	MaxConcurrentSyncs int `env:"SCHEDULER_MAX_CONCURRENT_SYNCS" envDefault:"5"`
 	// OwnerSharePercent is how many percent of a type's places one owner (user_id) may hold, at least one place, while others have
 	// connectors of the type, 1 to 100. A row of owner_quotas may give an owner another number.
-	OwnerSharePercent int `env:"SCHEDULER_OWNER_SHARE_PERCENT" envDefault:"80"`
+	OwnerSharePercent int `env:"SCHEDULER_OWNER_SHARE_PERCENT" envDefault:"50"`
 	// ClaimBatch is how many connectors one transaction claims.
 	ClaimBatch int `env:"SCHEDULER_CLAIM_BATCH" envDefault:"500"`
 	// WatchIntervalSeconds is the time between two looks for lost messages, and between two for lost workers, in

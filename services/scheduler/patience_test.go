@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/echomind/sync/db"
+	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/lifecycle"
 )
@@ -135,6 +137,30 @@ func TestALockThatSomebodyHoldsForgetsNobody(t *testing.T) {
 	}
 	s.do(holder.Rollback(t.Context()))
 	s.do(s.rescued(scheduler)())
+}
+
+func TestABatchThatTakesTooLongDoesNotBeginThePatienceAgain(t *testing.T) {
+	s := setStage(t)
+	id := s.connector(nil)
+	s.syncing(id, gone)
+	scheduler := s.patient(3)
+	s.do(scheduler.Rescue(t.Context()))
+	s.exec(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		RAISE EXCEPTION 'canceling statement due to statement timeout' USING ERRCODE = 'query_canceled'; END $$`)
+	s.exec(`CREATE TRIGGER slow BEFORE INSERT ON runs FOR EACH ROW EXECUTE FUNCTION slow()`)
+	for range 2 {
+		s.eventually(10*time.Second, func() error {
+			if err := scheduler.Rescue(t.Context()); !postgres.Unavailable(err) {
+				return fmt.Errorf("it was not slow yet: %w", err)
+			}
+			return nil
+		})
+		if scheduler.leases.Held() {
+			t.Error("a slow batch was taken for Postgres being away")
+		}
+	}
+	s.exec(`DROP TRIGGER slow ON runs`)
+	s.eventually(10*time.Second, s.rescued(scheduler))
 }
 
 func TestNobodyIsRescuedForALeaseAfterPostgresTookNoMoreConnections(t *testing.T) {

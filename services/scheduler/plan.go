@@ -9,25 +9,34 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/echomind/sync/internal/cron"
+	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
 )
 
-// plans works out cron schedules until ctx ends. It is a loop of its own: what waits for its plan waits for no tick.
+// plans works out cron schedules until ctx ends. It is a loop of its own: what waits for its plan waits for no tick. Slots that
+// passed have theirs, whose verdicts nobody waits for, however many there are.
 func (s *Scheduler) plans(ctx context.Context) error {
+	return s.whenAsked(ctx, s.planWake, "cron schedules", s.Plan)
+}
+
+// passes writes the verdict of slots that passed until ctx ends.
+func (s *Scheduler) passes(ctx context.Context) error {
+	return s.whenAsked(ctx, s.passWake, "slots that passed", s.MissPassed)
+}
+
+// whenAsked does something at once, whenever it is woken, and every pollEvery.
+func (s *Scheduler) whenAsked(ctx context.Context, wake <-chan struct{}, what string, do func(context.Context) error) error {
 	ticker := time.NewTicker(pollEvery) // finds what somebody held when its plan was asked for
 	defer ticker.Stop()
 	for {
-		if err := s.Plan(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("cron schedules are planned later", "err", err)
-		}
-		if err := s.MissPassed(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("slots that passed get their verdict later", "err", err)
+		if err := do(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("what Postgres did not answer is done later", "what", what, "err", err)
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.planWake:
+		case <-wake:
 		case <-ticker.C:
 		}
 	}
@@ -59,12 +68,15 @@ func (s *Scheduler) Plan(ctx context.Context) error {
 
 // planned is what became of one batch.
 type planned struct {
+	// written counts those that the next batch does not find: planned, or refused and remembered.
 	found, written int
 	due            bool // something of it is due now
 }
 
 func (s *Scheduler) planBatch(ctx context.Context, tx pgx.Tx, how attempt) (b planned, err error) {
-	rows, err := s.queries.WithTx(tx).LockUnplanned(ctx, dbgen.LockUnplannedParams{Batch: int32(s.config.ClaimBatch)})
+	rows, err := s.queries.WithTx(tx).LockUnplanned(ctx, dbgen.LockUnplannedParams{
+		Batch: int32(s.config.ClaimBatch), Refused: s.unplanned.skipped(time.Now()),
+	})
 	if err != nil || len(rows) == 0 {
 		return b, wrap("lock connectors without a plan", err)
 	}
@@ -84,8 +96,23 @@ func (s *Scheduler) planBatch(ctx context.Context, tx pgx.Tx, how attempt) (b pl
 		return wrap("write the plans down", err)
 	}
 	err = write(ctx, tx, how, all, set, func(p plan, err error) error {
-		s.log.Error("the plan of a connector was refused; the others go on", "connector", p.ID, "err", err)
-		return set(tx, []plan{{ID: p.ID, Problem: "the schedule cannot be planned: " + err.Error()}})
+		// Why there is no plan is for its user to see; where the row takes no word at all, it waits.
+		why := []plan{{ID: p.ID, Problem: "the schedule cannot be planned: " + err.Error()}}
+		problem := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { return set(tx, why) })
+		if problem != nil && !postgres.Refused(problem) {
+			return problem
+		}
+		isNew, kept := true, false
+		if problem != nil {
+			isNew, kept = s.unplanned.add(p.ID, time.Now())
+		}
+		if isNew {
+			s.log.Error("the plan of a connector was refused; the others go on", "connector", p.ID, "err", err)
+		}
+		if kept {
+			b.written++
+		}
+		return nil
 	})
 	return b, err
 }

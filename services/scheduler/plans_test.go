@@ -176,8 +176,8 @@ func TestALookReadsFewBuffersWhateverIsInFlight(t *testing.T) {
 		"no type has lost a message":    {statement: "PendingTypes", args: []any{nil, long}},
 		"no message is lost":            {statement: "Redispatch", args: []any{"file", nil, nil, nil, long, long, 500}},
 		"one message is lost":           {before: lost, statement: "Redispatch", args: []any{"teams", nil, nil, nil, long, long, 500}, rows: 1},
-		"no worker is lost":             {statement: "Rescue", args: []any{nobody, 6 * time.Hour, 500}},
-		"a worker with one run is lost": {statement: "Rescue", args: []any{one, 6 * time.Hour, 500}, rows: 1, each: 60},
+		"no worker is lost":             {statement: "Rescue", args: []any{nobody, 6 * time.Hour, 500, false, nil}},
+		"a worker with one run is lost": {statement: "Rescue", args: []any{one, 6 * time.Hour, 500, false, nil}, rows: 1, each: 60},
 		"the workers' heartbeats":       {statement: "Beats", args: []any{uuid.Nil, 1000}, rows: 101},
 	} {
 		for _, mode := range []string{"auto", "force_generic_plan"} {

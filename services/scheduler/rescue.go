@@ -26,9 +26,11 @@ func (s *Scheduler) Rescue(ctx context.Context) error {
 }
 
 func (s *Scheduler) lookForWorkers(ctx context.Context) (found outcome, err error) {
+	var asked time.Time // when the last batch was
 	defer func() {
-		if postgres.Unavailable(err) {
-			s.leases.Forget() // the workers may not have reached Postgres either
+		// The workers may not have reached Postgres either. A batch that took too long says nothing of them.
+		if postgres.Unavailable(err) && (asked.IsZero() || !s.leases.Unheard(asked, err)) {
+			s.leases.Forget()
 		}
 	}()
 	full, err := deadline.Get(ctx, "scheduler.connections", queryTimeout, s.queries.IsFull)
@@ -43,11 +45,12 @@ func (s *Scheduler) lookForWorkers(ctx context.Context) (found outcome, err erro
 		return outcome{}, err
 	}
 	for until := time.Now().Add(s.lookTime); ctx.Err() == nil; {
-		rows, err := s.claimAgain(ctx, silent)
+		asked = time.Now()
+		settled, err := s.claimAgain(ctx, silent)
 		if err != nil {
 			return outcome{}, fmt.Errorf("rescue: %w", err)
 		}
-		if len(rows) == 0 {
+		if settled == 0 {
 			return outcome{}, nil
 		}
 		if time.Now().After(until) {
@@ -60,19 +63,39 @@ func (s *Scheduler) lookForWorkers(ctx context.Context) (found outcome, err erro
 	return outcome{}, nil
 }
 
-// claimAgain takes one batch of lost workers' connectors over and publishes them.
-func (s *Scheduler) claimAgain(ctx context.Context, silent []byte) ([]dbgen.RescueRow, error) {
-	var rows []dbgen.RescueRow
-	err := deadline.Do(ctx, "scheduler.rescue", claimTimeout, func(ctx context.Context) error {
-		return postgres.Tx(ctx, s.servers.Pool, func(tx pgx.Tx) (err error) {
-			rows, err = s.queries.WithTx(tx).Rescue(ctx, dbgen.RescueParams{
+// claimAgain takes one batch of lost workers' connectors over and publishes them. It says how many the next batch does not find:
+// those, and those whose rescue is refused, which wait and are tried again later.
+func (s *Scheduler) claimAgain(ctx context.Context, silent []byte) (settled int, err error) {
+	var found []dbgen.RescueRow
+	err = deadline.Do(ctx, "scheduler.rescue", claimTimeout, func(ctx context.Context) error {
+		return s.batch(ctx, func(tx pgx.Tx, how attempt) (err error) {
+			found, err = s.queries.WithTx(tx).Rescue(ctx, dbgen.RescueParams{
 				Silent: silent, ForeignTimeout: s.config.ForeignTimeout, Batch: int32(s.config.ClaimBatch),
+				Apart: how == inHalves, Refused: s.unrescued.skipped(time.Now()),
 			})
 			return err
 		})
 	})
-	if err != nil || len(rows) == 0 {
-		return nil, err
+	if err != nil {
+		return 0, err
+	}
+	var rows []dbgen.RescueRow
+	for _, r := range found {
+		if r.Problem == nil {
+			rows = append(rows, r)
+			continue
+		}
+		isNew, kept := s.unrescued.add(orZero(r.ConnectorID), time.Now())
+		if isNew {
+			s.log.Error("a connector whose worker is lost cannot be claimed again, and waits; the others go on", "connector",
+				orZero(r.ConnectorID), "type", orZero(r.Type), "err", *r.Problem)
+		}
+		if kept {
+			settled++
+		}
+	}
+	if len(rows) == 0 {
+		return settled, nil
 	}
 	failpoint.At("scheduler.rescued")
 	batch := make([]Trigger, len(rows))
@@ -88,5 +111,5 @@ func (s *Scheduler) claimAgain(ctx context.Context, silent []byte) ([]dbgen.Resc
 			"the worker was lost; its lease has run out", "event", telemetry.Failed)
 	}
 	s.dispatcher.publish(ctx, batch)
-	return rows, nil
+	return settled + len(rows), nil
 }

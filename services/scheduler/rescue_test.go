@@ -48,7 +48,11 @@ func TestALostWorkersConnectorIsClaimedAgainAtOnce(t *testing.T) {
 func TestWhoLooksForWorkersThatAreLostAgainDoesNotHoldUpARescue(t *testing.T) {
 	s := setStage(t)
 	id := s.connector(nil)
-	s.syncing(id, gone)
+	lost := s.syncing(id, gone)
+	again := s.connector(nil)
+	s.force(`UPDATE connectors SET failure_count = 1 WHERE id = $1`, again)
+	s.syncing(again, gone)
+	s.exec(`UPDATE open_runs SET worker_id = (SELECT worker_id FROM open_runs WHERE id = $1) WHERE connector_id = $2`, lost.Run, again)
 	silent := one[string](s, `SELECT jsonb_agg(jsonb_build_object('id', id, 'beats', beats))::text FROM workers`)
 	semantic, err := s.servers.Pool.Begin(t.Context())
 	s.do(err)
@@ -57,7 +61,7 @@ func TestWhoLooksForWorkersThatAreLostAgainDoesNotHoldUpARescue(t *testing.T) {
 	s.do(err)
 	s.rescue()
 	want(s, "PENDING", `SELECT status FROM connectors WHERE id = $1`, id)
-	// Whoever looks keeps a heartbeat waiting until it is known what became of the runs.
+	// Whoever takes a worker's runs keeps its heartbeat waiting until it is known what became of them.
 	_, err = s.servers.Pool.Exec(t.Context(), `SET lock_timeout = '100ms'; UPDATE workers SET beats = beats + 1; RESET lock_timeout`)
 	if !postgres.Locked(err) {
 		t.Errorf("a heartbeat came between: %v", err)

@@ -108,7 +108,7 @@ func TestAVerdictGivesItsPlaceToTheNext(t *testing.T) {
 // capIsFull waits until a claim has found a full cap, and asked to be told of a place.
 func (s *stage) capIsFull() {
 	s.Helper()
-	s.eventually(wakes, s.countIs(1, `SELECT count(*) FROM connector_types WHERE waits AND name = 'web'`))
+	s.eventually(wakes, s.countIs(1, `SELECT count(*) FROM waiting_types WHERE waits AND name = 'web'`))
 }
 
 // finish ends the run of a connector that was picked up.

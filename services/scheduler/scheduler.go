@@ -43,6 +43,7 @@ type Scheduler struct {
 	log        *slog.Logger
 	wake       chan struct{} // asks for a tick
 	planWake   chan struct{} // asks for plans
+	passWake   chan struct{} // asks for the verdict of slots that passed
 	leases     *leases.Watch
 	listening  *listening
 	candidate  *leader.Candidate
@@ -52,6 +53,8 @@ type Scheduler struct {
 	behind     []string         // the types to which the last look for messages did not come; looking guards it
 	unclaimed  *refusals[int32] // connectors
 	unanswered *refusals[int64] // passed slots
+	unplanned  *refusals[int32] // connectors whose plan is refused
+	unrescued  *refusals[int32] // connectors whose rescue is
 }
 
 // Kubernetes makes the elector that a Lease decides; package leader/lease has the one there is.
@@ -92,10 +95,10 @@ func New(cfg Config, servers *connect.Servers, process connect.Process) *Schedul
 	return &Scheduler{
 		config: cfg, servers: servers, queries: dbgen.New(servers.Pool),
 		dispatcher: newDispatcher(servers.Stream, servers.Tracer, m, log), metrics: m, ready: process.Ready, log: log,
-		wake: make(chan struct{}, 1), planWake: make(chan struct{}, 1), listening: &listening{},
+		wake: make(chan struct{}, 1), planWake: make(chan struct{}, 1), passWake: make(chan struct{}, 1), listening: &listening{},
 		candidate: leader.NewCandidate(log, m.leader), lookTime: lookTime,
 		leases: leases.NewWatch(servers.Pool, seconds(cfg.LeaseSeconds)), unclaimed: newRefusals[int32](),
-		unanswered: newRefusals[int64](),
+		unanswered: newRefusals[int64](), unplanned: newRefusals[int32](), unrescued: newRefusals[int32](),
 	}
 }
 
@@ -149,6 +152,7 @@ func (s *Scheduler) lead(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.ticks(ctx) })
 	group.Go(func() error { return s.plans(ctx) })
+	group.Go(func() error { return s.passes(ctx) })
 	group.Go(func() error { return s.watch(ctx, "messages", s.lookForMessages) })
 	group.Go(func() error { return s.watch(ctx, "workers", s.lookForWorkers) })
 	group.Go(func() error { return s.measure(ctx) })
@@ -159,6 +163,7 @@ func (s *Scheduler) lead(ctx context.Context) error {
 func (s *Scheduler) Wake() {
 	signal(s.wake)
 	signal(s.planWake)
+	signal(s.passWake)
 }
 
 func signal(wake chan struct{}) {

@@ -177,8 +177,7 @@ func TestNoOrderOfDeliveryBringsAStateAheadOfItsData(t *testing.T) {
 			})
 		}
 		workers.Wait()
-		require.Equal(rt, run.reached(order), c.page())
-		require.NoError(rt, f.AdvanceStored(ctx))
+		require.NoError(rt, f.AdvanceStored(ctx)) // for those that found the connector held by the other's
 		require.Equal(rt, run.reached(order), c.page())
 		require.Equal(rt, "running", c.verdict())
 		overs["released"](c)

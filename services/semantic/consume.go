@@ -87,7 +87,13 @@ func (s *Semantic) handle(ctx context.Context, batch []jetstream.Msg) {
 		}
 	}
 	for _, try := range order {
-		s.handleFresh(ctx, groups[try])
+		for _, together := range portions(groups[try]) {
+			if s.held.is(try.Run) {
+				s.handBackHeld(together)
+				continue
+			}
+			s.handleFresh(ctx, together)
+		}
 	}
 	for _, d := range alone {
 		if s.held.is(d.try.Run) {
@@ -122,7 +128,7 @@ func (s *Semantic) handleFresh(ctx context.Context, group []delivery) {
 	case len(group) == 1:
 		span.Fail("not handled")
 		s.logOf(group[0]).Warn("a message could not be handled; it is tried again", "no", group[0].request.Number, "err", err)
-		handBack(group, time.Second)
+		handBack(group, s.pauseAfter(group[0], err, 0))
 	default:
 		for i := range group {
 			if s.held.is(group[i].try.Run) {

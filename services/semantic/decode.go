@@ -102,6 +102,14 @@ func checkPart(number int64, p *internalpb.DocumentPart) error {
 		return fmt.Errorf("number %d: a document's is at least 1", number)
 	case p.Parts < 1 || p.FirstNo < 1 || number < p.FirstNo || number >= p.FirstNo+int64(p.Parts):
 		return fmt.Errorf("number %d is none of %d parts from %d", number, p.Parts, p.FirstNo)
+	case p.Parts > topology.MaxDocumentParts:
+		return fmt.Errorf("parts %d: a document has %d at most", p.Parts, topology.MaxDocumentParts)
+	case len(p.Chunks) > topology.MaxMessageChunks:
+		return fmt.Errorf("%d chunks: a message brings %d at most; send more parts", len(p.Chunks), topology.MaxMessageChunks)
+	case p.ChunkCount < 0 || p.ChunkCount > topology.MaxDocumentChunks:
+		return fmt.Errorf("chunk_count %d: a document has 0 to %d", p.ChunkCount, topology.MaxDocumentChunks)
+	case p.FirstChunk < 0 || int(p.FirstChunk)+len(p.Chunks) > topology.MaxDocumentChunks:
+		return fmt.Errorf("chunks %d to %d: a document has 0 to %d", p.FirstChunk, int(p.FirstChunk)+len(p.Chunks), topology.MaxDocumentChunks)
 	}
 	if err := checkSourceID(p.SourceId); err != nil {
 		return err

@@ -34,8 +34,11 @@ func (h *heldRuns) is(run uuid.UUID) bool {
 	return time.Now().Before(h.until[run])
 }
 
-// was remembers a run, and forgets those that nobody has asked for in a long time.
-func (h *heldRuns) was(run uuid.UUID) {
+// was remembers a run of which somebody holds rows.
+func (h *heldRuns) was(run uuid.UUID) { h.leave(run, heldPause) }
+
+// leave remembers a run for a pause, and forgets those that nobody has asked for in a long time.
+func (h *heldRuns) leave(run uuid.UUID, pause time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
@@ -47,7 +50,7 @@ func (h *heldRuns) was(run uuid.UUID) {
 	if h.until == nil {
 		h.until = map[uuid.UUID]time.Time{}
 	}
-	h.until[run] = now.Add(heldPause)
+	h.until[run] = now.Add(pause)
 }
 
 // free forgets a run whose rows could be had.

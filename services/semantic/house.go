@@ -39,8 +39,10 @@ func (s *Semantic) looks() []look {
 		{"checkpoints", houseEvery, lookTimeout, s.AdvanceStored},
 		{"lost workers", houseEvery, lookTimeout, s.Abandon},
 		{"lost documents", houseEvery, lookTimeout, s.FailLostInTransit},
+		{"messages not taken", houseEvery, lookTimeout, s.FailNotTaken},
 		{"leftovers", houseEvery, lookTimeout, s.Sweep},
 		{"deleted connectors", houseEvery, lookTimeout, s.SweepDeletedConnectors},
+		{"unnamed chunks", houseEvery, lookTimeout, s.SweepChunks},
 		{"ledger", ledgerEvery, lookTimeout, s.KeepLedger},
 	}
 	if s.index != nil {

@@ -40,24 +40,90 @@ func (s *Semantic) Abandon(ctx context.Context) error {
 	if err != nil || s.workers.Held() {
 		return err // after an outage of ours nobody is lost for one lease, those without a lease neither
 	}
-	for more := true; more; {
-		failed, err := deadline.Get(ctx, "semantic.abandon", queryTimeout, func(ctx context.Context) ([]dbgen.AbandonRow, error) {
+	return s.failAll(ctx, lifecycle.WorkerLost, func(ctx context.Context, apart bool, refused []int32) ([]verdict, error) {
+		asked := time.Now()
+		rows, err := deadline.Get(ctx, "semantic.abandon", queryTimeout, func(ctx context.Context) ([]dbgen.AbandonRow, error) {
 			return s.queries.Abandon(ctx, dbgen.AbandonParams{
-				Silent: silent, ForeignTimeout: s.config.ForeignTimeout, Batch: lostBatch,
+				Silent: silent, ForeignTimeout: s.config.ForeignTimeout, Batch: lostBatch, Apart: apart, Refused: refused,
 			})
 		})
-		if err != nil {
-			if postgres.Unavailable(err) {
-				s.workers.Forget()
-			}
-			return fmt.Errorf("fail runs whose worker is lost again: %w", err)
+		// A batch that took too long says nothing of the workers.
+		if postgres.Unavailable(err) && !s.workers.Unheard(asked, err) {
+			s.workers.Forget()
 		}
-		for _, run := range failed {
-			s.ended(ctx, tracing.Rescue, run.RunID, run.ConnectorID, run.Type, lifecycle.WorkerLost)
-		}
-		more = len(failed) == lostBatch
+		return verdicts(rows, func(r dbgen.AbandonRow) verdict { return verdict(r) }), err
+	})
+}
+
+// FailNotTaken fails the runs whose message was published again and again, and each time left the stream without anybody
+// beginning to sync: they would hold their places for ever.
+func (s *Semantic) FailNotTaken(ctx context.Context) error {
+	return s.failAll(ctx, lifecycle.MessageNotTaken, func(ctx context.Context, apart bool, refused []int32) ([]verdict, error) {
+		rows, err := deadline.Get(ctx, "semantic.fail_not_taken", queryTimeout,
+			func(ctx context.Context) ([]dbgen.FailNotTakenRow, error) {
+				return s.queries.FailNotTaken(ctx, dbgen.FailNotTakenParams{Batch: lostBatch, Apart: apart, Refused: refused})
+			})
+		return verdicts(rows, func(r dbgen.FailNotTakenRow) verdict { return verdict(r) }), err
+	})
+}
+
+// verdict is one run that a move has failed, or why that was refused.
+type verdict struct {
+	RunID       *uuid.UUID
+	ConnectorID *int32
+	Type        *string
+	Problem     *string
+}
+
+func verdicts[R any](rows []R, of func(R) verdict) []verdict {
+	all := make([]verdict, len(rows))
+	for i, r := range rows {
+		all[i] = of(r)
 	}
-	return nil
+	return all
+}
+
+// failAll fails runs batch by batch, until a batch is not full. After a batch that Postgres refused for what a row holds each is
+// tried apart, and what is refused is left out of the look's other batches, so that no row ever stops the others.
+func (s *Semantic) failAll(
+	ctx context.Context, reason lifecycle.Reason, fail func(ctx context.Context, apart bool, refused []int32) ([]verdict, error),
+) error {
+	refused := []int32{} // not nil: the move takes null for none as well
+	var problem error
+	for {
+		failed, err := fail(ctx, false, refused)
+		if postgres.Refused(err) {
+			failed, err = fail(ctx, true, refused)
+		}
+		if err != nil {
+			return errors.Join(problem, fmt.Errorf("fail runs: %s: %w", reason, err))
+		}
+		out, why := s.told(ctx, reason, failed)
+		refused, problem = append(refused, out...), errors.Join(problem, why)
+		if len(failed) < lostBatch {
+			return problem
+		}
+	}
+}
+
+// told says of each run that it has failed, and returns the connectors of those that were refused.
+func (s *Semantic) told(ctx context.Context, reason lifecycle.Reason, failed []verdict) (refused []int32, problem error) {
+	name := tracing.Rescue
+	if reason == lifecycle.LostInTransit {
+		name = tracing.Lost
+	}
+	for _, run := range failed {
+		if run.Problem != nil {
+			refused = append(refused, *run.ConnectorID)
+			problem = fmt.Errorf("connector %d: its run cannot be failed (%s), and is tried again: %s", *run.ConnectorID, reason, *run.Problem)
+			continue
+		}
+		if reason == lifecycle.LostInTransit {
+			s.metrics.lostInTransit.Inc()
+		}
+		s.ended(ctx, name, *run.RunID, *run.ConnectorID, *run.Type, reason)
+	}
+	return refused, problem
 }
 
 // FailLostInTransit ends runs whose worker is done and whose documents the stream no longer holds; their connectors are due at
@@ -77,23 +143,38 @@ func (s *Semantic) FailLostInTransit(ctx context.Context) error {
 		return err
 	}
 	lost := s.missingLong(draining, first, last, time.Now())
+	var problem error
 	for len(lost) > 0 {
-		batch := lost[:min(len(lost), lostBatch)]
-		lost = lost[len(batch):]
-		p := dbgen.FailLostInTransitParams{Candidates: batch, FirstSeq: first, LastSeq: last}
-		failed, err := deadline.Get(ctx, "semantic.fail_lost_in_transit", queryTimeout,
+		p := dbgen.FailLostInTransitParams{Candidates: lost[:min(len(lost), lostBatch)], FirstSeq: first, LastSeq: last}
+		lost = lost[len(p.Candidates):]
+		err := s.failBatch(ctx, p)
+		problem = errors.Join(problem, err)
+		if postgres.Unavailable(err) {
+			break
+		}
+	}
+	return problem
+}
+
+// failBatch fails one batch of runs that were lost in transit.
+func (s *Semantic) failBatch(ctx context.Context, p dbgen.FailLostInTransitParams) error {
+	fail := func() ([]dbgen.FailLostInTransitRow, error) {
+		return deadline.Get(ctx, "semantic.fail_lost_in_transit", queryTimeout,
 			func(ctx context.Context) ([]dbgen.FailLostInTransitRow, error) {
 				return s.queries.FailLostInTransit(ctx, p)
 			})
-		if err != nil {
-			return fmt.Errorf("fail runs that were lost in transit: %w", err)
-		}
-		for _, run := range failed {
-			s.metrics.lostInTransit.Inc()
-			s.ended(ctx, tracing.Lost, run.RunID, run.ConnectorID, run.Type, lifecycle.LostInTransit)
-		}
 	}
-	return nil
+	rows, err := fail()
+	if postgres.Refused(err) {
+		p.Apart = true
+		rows, err = fail()
+	}
+	if err != nil {
+		return fmt.Errorf("fail runs that were lost in transit: %w", err)
+	}
+	_, problem := s.told(ctx, lifecycle.LostInTransit,
+		verdicts(rows, func(r dbgen.FailLostInTransitRow) verdict { return verdict(r) }))
+	return problem
 }
 
 // missingLong returns the runs whose documents the stream does not hold, and did not hold missingFor ago.

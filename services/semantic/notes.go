@@ -10,6 +10,7 @@ import (
 	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/lifecycle"
+	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/sdk/wire"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 )
@@ -116,6 +117,9 @@ func (s *Semantic) advance(ctx context.Context, run uuid.UUID) error {
 func checkSeen(number int64, seen *internalpb.DocumentsSeen) error {
 	if number < 1 || seen.GetListing() < 1 {
 		return fmt.Errorf("documents seen have number %d and listing %d: both are at least 1", number, seen.GetListing())
+	}
+	if len(seen.SourceIds) > topology.MaxMessageSeen {
+		return fmt.Errorf("%d documents seen: a message says %d at most", len(seen.SourceIds), topology.MaxMessageSeen)
 	}
 	for _, id := range seen.SourceIds {
 		if err := checkSourceID(id); err != nil {

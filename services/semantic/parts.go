@@ -88,7 +88,7 @@ func (t *storing) completeParts(
 		if documents[claim] == nil {
 			row := rows[it.sourceID]
 			documents[claim] = &parts{it: it, row: row, first: int64(it.part.ChunkCount), last: -1}
-			p.WaitsFor, p.FirstNos = append(p.WaitsFor, claim), append(p.FirstNos, it.firstNo)
+			p.Claims, p.FirstNos = append(p.Claims, claim), append(p.FirstNos, it.firstNo)
 			p.Parts, p.Ids = append(p.Parts, int64(it.part.Parts)), append(p.Ids, row.ID)
 		}
 		documents[claim].add(it)
@@ -103,9 +103,11 @@ func (t *storing) completeParts(
 	complete, done := map[uuid.UUID]bool{}, dbgen.PartsWaitNoLongerParams{TryID: t.try.ID}
 	for _, row := range counted {
 		i := row.Place - 1
-		complete[p.WaitsFor[i]] = documents[p.WaitsFor[i]].areAll(row, t.try.ID)
-		if complete[p.WaitsFor[i]] || row.HasFailed {
+		claim := p.Claims[i]
+		complete[claim] = documents[claim].areAll(row, t.try.ID)
+		if complete[claim] || row.HasFailed {
 			done.FirstNos, done.Parts = append(done.FirstNos, p.FirstNos[i]), append(done.Parts, p.Parts[i])
+			done.Claims = append(done.Claims, claim)
 		}
 	}
 	if len(done.FirstNos) > 0 {

@@ -211,3 +211,28 @@ func TestANumberBeyondTheTotalThatWasSaidIsRefusedAndFailsTheRun(t *testing.T) {
 	require.Equal(t, "failed", c.verdict())
 	require.Equal(t, line("a", "apple"), c.documents())
 }
+
+func TestAForeignPartThatIsGivenUpDoesNotEndTheWaitingOfADocument(t *testing.T) {
+	f := newFixture(t)
+	for name, order := range map[string][]int{"after": {0, 1}, "before": {1, 0}} {
+		t.Run(name, func(t *testing.T) {
+			c := f.synced(map[string]string{"a": "old"}).again()
+			for _, i := range order {
+				if i == 0 {
+					c.stores(c.doc(1, "a", "half", part(0, 2)))
+					continue
+				}
+				// It says that it is of the same numbers, but of another document.
+				foreign := delivery{request: c.doc(2, "b", "x", part(1, 2)), try: c.of(), msg: silentMessage{}}
+				require.NoError(t, f.countPoison(ctx, foreign, errPoison))
+			}
+			c.stores(c.checkpoint(3, 3))
+			c.stores(c.completed(3))
+			require.Equal(t, "completed", c.verdict())
+			require.NotContains(t, one[string](f, `SELECT state::text FROM connectors WHERE id = $1`, c.connector), c.session.String(),
+				"a was never whole: it is fetched again")
+			require.NotEqual(t, "3", c.page())
+			require.Contains(t, c.documents(), line("a", "old"))
+		})
+	}
+}

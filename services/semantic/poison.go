@@ -65,10 +65,20 @@ func (s *Semantic) handleAlone(ctx context.Context, d delivery) {
 			span.Fail("not handled")
 			s.logOf(d).Warn("a message could not be handled; it is tried again",
 				"no", d.request.Number, "tries", tries, "err", err)
-			handBack([]delivery{d}, min(time.Second<<tries, maxRetryPause))
+			handBack([]delivery{d}, s.pauseAfter(d, err, tries))
 			return
 		}
 	}
+}
+
+// pauseAfter is how long a message waits that could not be handled. Where it took too long, others of its run wait as well, and its
+// tries are minutes apart: a Postgres that has much to do for a while makes no dead letters.
+func (s *Semantic) pauseAfter(d delivery, err error, tries int) time.Duration {
+	if !errors.Is(err, errSlow) {
+		return min(time.Second<<tries, maxRetryPause)
+	}
+	s.held.leave(d.try.Run, s.slowPause)
+	return s.slowPause * time.Duration(tries+1)
 }
 
 // beginTry writes a try down and returns how many there were, with this one. It returns pgx.ErrNoRows where the
@@ -137,7 +147,7 @@ func (s *Semantic) letter(ctx context.Context, d delivery, why error, tries int)
 					"err", errors.Join(why, err))
 				return true
 			}
-			s.logOf(d).Error("a message was given up; look at the stream of dead letters", "err", why)
+			s.logOf(d).Error("a message was given up; `echomind dlq list` shows it", "err", why)
 			return true
 		}
 		s.logOf(d).Warn("a dead letter waits for the broker", "err", err)

@@ -26,6 +26,8 @@ const (
 	storeTimeout = 30 * time.Second
 	queryTimeout = 5 * time.Second
 	embedTimeout = 60 * time.Second
+	// embedTexts is how many texts are embedded in one call: an embedder that answers slowly is not taken for one that is away.
+	embedTexts = 500
 )
 
 // errEmbedder says that the embedder gave no answer.
@@ -39,6 +41,9 @@ var (
 )
 
 func isWait(err error) bool {
+	if errors.Is(err, errSlow) {
+		return false
+	}
 	return errors.Is(err, errEmbedder) || errors.Is(err, errIndex) || postgres.Unavailable(err)
 }
 
@@ -68,7 +73,7 @@ func (s *Semantic) process(ctx context.Context, group []delivery) error {
 		began := time.Now()
 		for _, together := range beforeTouches(items) {
 			var err error
-			if come, err = s.storeItems(ctx, try, together); err != nil {
+			if come, err = s.storeInParts(ctx, try, together); err != nil {
 				return err
 			}
 		}
@@ -87,6 +92,19 @@ func (s *Semantic) process(ctx context.Context, group []delivery) error {
 		come.complete = come.complete || whole
 	}
 	return s.settle(ctx, try.Run, come)
+}
+
+// storeInParts stores items together, or in halves where they replace too much for one transaction.
+func (s *Semantic) storeInParts(ctx context.Context, try lifecycle.Try, items []*item) (progress, error) {
+	come, err := s.storeItems(ctx, try, items)
+	if !errors.Is(err, errLarge) {
+		return come, err
+	}
+	half := len(items) / 2
+	if _, err = s.storeInParts(ctx, try, items[:half]); err != nil {
+		return progress{}, err
+	}
+	return s.storeInParts(ctx, try, items[half:])
 }
 
 // beforeTouches cuts items, in the order of their numbers, before each that keeps the content of a document which an earlier
@@ -226,29 +244,41 @@ func (s *Semantic) embed(ctx context.Context, items []*item) error {
 	}
 	ctx, span := s.servers.Tracer.Within(ctx, tracing.Embed, tracing.Texts(len(texts)))
 	defer span.End()
-	began := time.Now()
-	vectors, err := deadline.Get(ctx, "semantic.embed", embedTimeout,
-		func(ctx context.Context) ([][]float32, error) {
-			if err := failpoint.Err("semantic.embedder"); err != nil {
-				return nil, err
-			}
-			return s.embedder.Embed(ctx, texts)
-		})
-	if err == nil && len(vectors) != len(texts) {
-		err = fmt.Errorf("%d vectors for %d texts", len(vectors), len(texts))
+	vectors := make([][]float32, 0, len(texts))
+	for some := range slices.Chunk(texts, embedTexts) {
+		more, err := s.vectors(ctx, some)
+		if err != nil {
+			s.metrics.failures.Inc()
+			span.Fail("no answer")
+			return fmt.Errorf("%w: %w", errEmbedder, err)
+		}
+		vectors = append(vectors, more...)
 	}
-	if err != nil {
-		s.metrics.failures.Inc()
-		span.Fail("no answer")
-		return fmt.Errorf("%w: %w", errEmbedder, err)
-	}
-	s.metrics.texts.Add(float64(len(texts)))
-	s.metrics.embedding.Observe(time.Since(began).Seconds())
 	for _, it := range items {
 		n := len(it.chunks())
 		it.vectors, vectors = vectors[:n], vectors[n:]
 	}
 	return nil
+}
+
+// vectors asks the embedder once.
+func (s *Semantic) vectors(ctx context.Context, texts []string) ([][]float32, error) {
+	began := time.Now()
+	vectors, err := deadline.Get(ctx, "semantic.embed", embedTimeout, func(ctx context.Context) ([][]float32, error) {
+		if err := failpoint.Err("semantic.embedder"); err != nil {
+			return nil, err
+		}
+		return s.embedder.Embed(ctx, texts)
+	})
+	if err == nil && len(vectors) != len(texts) {
+		err = fmt.Errorf("%d vectors for %d texts", len(vectors), len(texts))
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.metrics.texts.Add(float64(len(texts)))
+	s.metrics.embedding.Observe(time.Since(began).Seconds())
+	return vectors, nil
 }
 
 func nonEmpty(text string) *string {

@@ -85,6 +85,7 @@ func TestAnyOrderWithAnyRepeatsOnTwoWorkersEndsAsTheSequenceDoes(t *testing.T) {
 		}
 		workers.Wait()
 		require.NoError(rt, f.Sweep(ctx))
+		require.NoError(rt, f.SweepChunks(ctx))
 
 		require.Equal(rt, straight.documents(), mixed.documents())
 		require.Equal(rt, straight.verdict(), mixed.verdict())

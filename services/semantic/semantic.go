@@ -53,8 +53,8 @@ type Semantic struct {
 	index     *Index // nil where nobody asked for one
 	metrics   *metrics
 	log       *slog.Logger
-	// storeTimeout bounds one store transaction.
-	storeTimeout time.Duration
+	// storeTimeout bounds one store transaction. slowPause is for how long a run is left alone of which one message took longer.
+	storeTimeout, slowPause time.Duration
 	// held is of which runs somebody holds rows.
 	held heldRuns
 	// letters is of which messages a dead letter is published that are not counted yet.
@@ -65,9 +65,10 @@ type Semantic struct {
 	missing map[uuid.UUID]time.Time
 	// missingFor is how long they must be missing before they count as lost, so that more than one look says so: a lease.
 	missingFor time.Duration
-	// wholeAfter, checkpointedAfter and deletedAfter are where the look of each goes on; it alone touches it.
+	// wholeAfter, checkpointedAfter, deletedAfter and chunksAt are where the look of each goes on; it alone touches it.
 	wholeAfter, checkpointedAfter uuid.UUID
 	deletedAfter                  dbgen.DeletedConnectorsParams
+	chunksAt                      sweepPlace
 }
 
 // Run connects and works until ctx ends; it returns nil on a clean stop.
@@ -88,7 +89,7 @@ func New(cfg Config, servers *connect.Servers, embedder Embedder, store Store, p
 	s := &Semantic{
 		config: cfg, servers: servers, queries: dbgen.New(servers.Pool), lifecycle: lifecycle.New(servers.Pool),
 		embedder: embedder, store: store, metrics: newMetrics(process.Metrics, cfg.Workers),
-		log: process.Log.With("service", "semantic"), storeTimeout: storeTimeout,
+		log: process.Log.With("service", "semantic"), storeTimeout: storeTimeout, slowPause: slowPause,
 		workers:    leases.NewWatch(servers.Pool, time.Duration(cfg.LeaseSeconds)*time.Second),
 		missingFor: time.Duration(cfg.LeaseSeconds) * time.Second,
 	}

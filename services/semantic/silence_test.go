@@ -82,7 +82,7 @@ func newBehind(t *testing.T) *behind {
 	b.js, err = jetstream.New(conn)
 	require.NoError(t, err)
 	b.pool, b.Semantic = openPool(t, database), b.service(servers)
-	b.log, b.storeTimeout = log, time.Second
+	b.log, b.storeTimeout = log, 3*time.Second
 	return b
 }
 
@@ -98,7 +98,7 @@ func TestAPostgresThatFallsSilentWhileDocumentsAreStoredIsAWaitWithANamedDeadlin
 			await(t, "storing", g.inside)
 			b.postgres.Silence(silent...)
 			close(g.open)
-			b.says("semantic.store: no answer within 1s")
+			b.says("semantic.store: no answer within 3s")
 			b.postgres.Heal()
 			b.becomes(c, "completed")
 			b.empties()

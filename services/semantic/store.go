@@ -72,6 +72,9 @@ func (s *Semantic) storeItems(
 			return err
 		})
 	})
+	if t.tx != nil { // Postgres has begun it
+		err = s.slow(ctx, try, items[0].no, err)
+	}
 	if errors.Is(err, errRunOver) {
 		span.Set(tracing.Outcome("fenced"))
 		s.metrics.messages.WithLabelValues(asFenced).Add(float64(len(items)))
@@ -135,6 +138,9 @@ func (t *storing) all(ctx context.Context, items []*item) (progress, error) {
 		return progress{}, err
 	}
 	change := t.plan(fresh, rows, whole)
+	if change.forgets > replacedChunks && len(items) > 1 {
+		return progress{}, errLarge
+	}
 	if err := t.store.Write(ctx, t.tx, change.pieces); err != nil {
 		return progress{}, fmt.Errorf("write chunks: %w", err)
 	}
@@ -185,12 +191,8 @@ func (t *storing) count(ctx context.Context, items []*item) ([]*item, error) {
 		if it.part != nil {
 			firstNo = it.firstNo
 		}
-		var claim uuid.UUID
-		if it.poison == "" {
-			claim = it.claim(t.try.ID)
-		}
 		p.Nos, p.FirstNos, p.GivenUps = append(p.Nos, it.no), append(p.FirstNos, firstNo), append(p.GivenUps, it.givenUp())
-		p.WaitsFor = append(p.WaitsFor, claim)
+		p.Claims = append(p.Claims, it.claim(t.try.ID))
 	}
 	counted, err := t.q.CountMessages(ctx, p)
 	if err != nil {

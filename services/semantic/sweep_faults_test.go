@@ -44,7 +44,7 @@ func (f *fixture) countsDeletions() {
 func TestASweepBetweenTwoPartsTakesNothingOfTheirDocument(t *testing.T) {
 	f := newFixture(t)
 	c := f.synced(map[string]string{"a": "old", "gone": "old"}).reconfigured().again()
-	c.stores(c.completed(0)) // the first run of the new configuration: what it did not bring is outdated
+	c.stores(c.deletion(1, "never there"), c.completed(1)) // the first run of the new configuration: what it did not bring is outdated
 	c = c.again()
 	for _, id := range []string{"a", "new"} { // one that is there, and is outdated, and one that is not
 		first := int64(1)
@@ -125,7 +125,7 @@ func TestARunThatCannotBeSweptHoldsUpNoOther(t *testing.T) {
 			require.True(t, one[bool](f, `SELECT attempts = 1 AND next_at > clock_timestamp() FROM unswept_runs`), "it lets the others pass")
 			release()
 			f.due()
-			require.NoError(t, f.Sweep(ctx))
+			f.sweeps()
 			require.Equal(t, line("c", "new"), held.documents())
 			require.Zero(t, f.count("unswept_runs"))
 			require.Zero(t, f.count("sightings")+f.count("run_messages"))
@@ -203,7 +203,7 @@ func TestASweepThatDiesHalfWayGoesOnAtItsPlace(t *testing.T) {
 	f.exec(`CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'it dies'; END $$`)
 	f.exec(`CREATE TRIGGER die BEFORE DELETE ON documents FOR EACH ROW WHEN (OLD.source_id = 'page 003500') EXECUTE FUNCTION die()`)
 	require.ErrorContains(t, f.Sweep(ctx), "it dies")
-	place := one[string](f, `SELECT outdated_after FROM unswept_runs WHERE run_id = $1`, c.session)
+	place := one[string](f, `SELECT place->>'after' FROM unswept_runs WHERE run_id = $1`, c.session)
 	require.Greater(t, place, "page 002900")
 	require.Less(t, place, "page 003500")
 	f.exec(`INSERT INTO documents (connector_id, source_id, status, config_version) VALUES ($1, 'before the place', 'stored', 1)`, c.connector)
@@ -232,7 +232,7 @@ func TestALargeSweepLeavesOthersTheirTurn(t *testing.T) {
 	large := f.narrowed(3_000)
 	runs, err := f.queries.TakeUnswept(ctx, dbgen.TakeUnsweptParams{Batch: sweepRuns})
 	require.NoError(t, err)
-	require.ErrorIs(t, f.sweepSteps(ctx, runs[0], time.Now()), errMore, "its share is over after one page")
+	require.ErrorIs(t, f.sweepSteps(ctx, runs[0], &sweepPlace{}, time.Now()), errMore, "its share is over after one page")
 	require.Equal(t, int64(2_002), f.count("documents"), "one of the page is of this configuration")
 	require.NoError(t, f.Sweep(ctx))
 	require.Equal(t, line("a", "new"), large.documents())
@@ -246,7 +246,7 @@ func TestASweepEndsWithItsContext(t *testing.T) {
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
 	for name, look := range map[string]func(context.Context) error{
-		"sweep": f.Sweep, "deleted": f.SweepDeletedConnectors, "ledger": f.KeepLedger, "index": f.SweepIndex,
+		"sweep": f.Sweep, "deleted": f.SweepDeletedConnectors, "chunks": f.SweepChunks, "ledger": f.KeepLedger, "index": f.SweepIndex,
 	} {
 		began := time.Now()
 		_ = look(ended)

@@ -13,6 +13,7 @@ import (
 type change struct {
 	pieces                     []Piece
 	replaced                   []Key
+	forgets                    int64 // how many chunks the replaced ones are
 	documents                  []write
 	processed, failed, deleted int64
 	unnamed                    int64
@@ -92,6 +93,7 @@ func (c *change) write(t *storing, it *item, row dbgen.LockDocumentsRow) {
 	}
 	if hasOld && !w.shows(old) {
 		c.replaced = append(c.replaced, old)
+		c.forgets += int64(row.ChunkCount)
 	}
 	c.documents = append(c.documents, w)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/echomind/sync/chaos/campaign"
 	"github.com/echomind/sync/chaos/crowd"
 	"github.com/echomind/sync/chaos/recovery"
+	"github.com/echomind/sync/chaos/tenant"
 )
 
 func main() { os.Exit(run()) }
@@ -33,6 +34,10 @@ func run() int {
 	crowded := flag.Bool("crowd", false, "measure what very many connectors in flight cost, instead of breaking promises")
 	pending := flag.Int("pending", 5000, "with -crowd: how many connectors wait when the stream is wiped")
 	inFlight := flag.Int("in-flight", 2000, "with -crowd: how many connectors another team's subscriber has")
+	owner := flag.Bool("tenant", false, "measure what others notice of a hostile owner of connectors, instead of breaking promises")
+	alone := flag.Bool("alone", false, "with -tenant: each attack by itself, too")
+	strict := flag.Bool("strict", false, "with -tenant: fail where the others' p99 grows beyond its bound")
+	users := flag.String("users", "helm/echomind/files/nats.conf", "with -tenant: the configuration of nats-server with everybody's rights")
 	times := flag.Bool("recovery", false, "measure recovery times instead of breaking promises")
 	flag.Parse()
 	if *seed == 0 {
@@ -55,6 +60,8 @@ func run() int {
 	switch {
 	case *crowded:
 		ok, err = crowd.Measure(ctx, os.Stdout, crowd.Config{Pending: *pending, InFlight: *inFlight, Bin: programs, Dir: dir, Log: log})
+	case *owner:
+		ok, err = tenant.Measure(ctx, os.Stdout, tenant.Config{Alone: *alone, Strict: *strict, Users: *users, Bin: programs, Dir: dir, Log: log})
 	case *times:
 		ok, err = recovery.Measure(ctx, os.Stdout, recovery.Config{Bin: programs, Dir: dir, Log: log})
 	default:

@@ -7,11 +7,12 @@ WHERE r.id = @run_id AND r.try_id = @try_id::uuid;
 
 -- name: CountMessages :many
 -- The numbers that were not counted yet; those are the ones to store.
-INSERT INTO run_messages (try_id, no, first_no, given_up, waits_for)
+INSERT INTO run_messages (try_id, no, first_no, given_up, waits_for, fails)
 SELECT @try_id, m.no, nullif(m.first_no, 0), nullif(m.given_up, ''),
-    nullif(m.waits_for, '00000000-0000-0000-0000-000000000000')
+    CASE WHEN m.given_up = '' THEN nullif(m.claim, '00000000-0000-0000-0000-000000000000') END,
+    CASE WHEN m.given_up <> '' THEN nullif(m.claim, '00000000-0000-0000-0000-000000000000') END
 FROM (SELECT unnest(@nos::bigint[]) AS no, unnest(@first_nos::bigint[]) AS first_no, unnest(@given_ups::text[]) AS given_up,
-    unnest(@waits_for::uuid[]) AS waits_for) m
+    unnest(@claims::uuid[]) AS claim) m
 ORDER BY m.no
 ON CONFLICT DO NOTHING
 RETURNING no;
@@ -26,15 +27,15 @@ ON CONFLICT (connector_id, source_id) DO UPDATE SET touched_by = EXCLUDED.touche
 RETURNING id, source_id, content_hash, chunk_count, status, try_id, first_no, written_by, written_no, config_version;
 
 -- name: CountParts :many
--- Of documents of several parts: how many are there that agree with this one, whether one of them was given up, and which
+-- Of documents of several parts: how many are there that agree with this one, whether one that agrees was given up, and which
 -- chunks are there. Asked after the documents are locked: of two workers with the two parts of one document the second sees the
 -- first one's part. The parts of a document have neighbouring numbers.
 SELECT d.place::bigint AS place, m.parts::bigint AS parts, m.has_failed::boolean AS has_failed, c.chunks::bigint AS chunks,
     c.first_chunk::integer AS first_chunk, c.last_chunk::integer AS last_chunk
-FROM ROWS FROM (unnest(@first_nos::bigint[]), unnest(@parts::bigint[]), unnest(@waits_for::uuid[]), unnest(@ids::bigint[]))
-    WITH ORDINALITY AS d(first_no, parts, waits_for, id, place)
+FROM ROWS FROM (unnest(@first_nos::bigint[]), unnest(@parts::bigint[]), unnest(@claims::uuid[]), unnest(@ids::bigint[]))
+    WITH ORDINALITY AS d(first_no, parts, claim, id, place)
 CROSS JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE r.waits_for = d.waits_for) AS parts, coalesce(bool_or(r.given_up = 'named'), false) AS has_failed
+    SELECT count(*) FILTER (WHERE r.waits_for = d.claim) AS parts, coalesce(bool_or(r.fails = d.claim), false) AS has_failed
     FROM run_messages r
     WHERE r.try_id = @try_id AND r.no >= d.first_no AND r.no < d.first_no + d.parts AND r.first_no = d.first_no) m
 CROSS JOIN LATERAL (
@@ -45,9 +46,9 @@ CROSS JOIN LATERAL (
 -- name: PartsWaitNoLonger :execrows
 -- Their document is whole, or known to have failed.
 UPDATE run_messages m SET waits_for = NULL
-FROM (SELECT unnest(@first_nos::bigint[]) AS first_no, unnest(@parts::bigint[]) AS parts) d
+FROM (SELECT unnest(@first_nos::bigint[]) AS first_no, unnest(@parts::bigint[]) AS parts, unnest(@claims::uuid[]) AS claim) d
 WHERE m.try_id = @try_id AND m.no >= d.first_no AND m.no < d.first_no + d.parts AND m.first_no = d.first_no
-    AND m.waits_for IS NOT NULL;
+    AND m.waits_for = d.claim;
 
 -- name: WriteDocuments :exec
 -- A title and a URL that are not said stay, unless they are of an earlier configuration: its owner may have been another.
@@ -113,6 +114,13 @@ INSERT INTO message_tries (try_id, no, tries)
 SELECT r.try_id, @no, 1 FROM open_runs r WHERE r.id = @run_id AND r.try_id = @try_id::uuid
 ON CONFLICT (try_id, no) DO UPDATE SET tries = message_tries.tries + 1
 RETURNING tries;
+
+-- name: WriteNothing :exec
+-- A small write of a try's own, which changes nothing and is committed like any other: Postgres that answers this in time is there.
+-- No row where the run is over, which is an answer too.
+INSERT INTO message_tries (try_id, no, tries)
+SELECT r.try_id, @no, 0 FROM open_runs r WHERE r.id = @run_id AND r.try_id = @try_id::uuid
+ON CONFLICT (try_id, no) DO UPDATE SET tries = message_tries.tries;
 
 -- name: TakeBackTry :exec
 -- The try ended in a wait for something of ours, which says nothing about the message.

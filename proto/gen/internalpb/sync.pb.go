@@ -655,8 +655,8 @@ type SyncCheckpoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The source's cursor.
 	State *structpb.Struct `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
-	// What the run that goes on from here is to know of a listing that is under way: {"partial": whether some of it could not be
-	// listed, "seen": {a try: {"listing": which of its, "no": up to which number}}}.
+	// What the run that goes on from here is to know of a listing that is under way: {"whole": whether nothing was left out so
+	// far, "seen": {a try: {"listing": which of its, "no": up to which number}}}.
 	Listing       *structpb.Struct `protobuf:"bytes,2,opt,name=listing,proto3" json:"listing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -766,9 +766,9 @@ type SyncCompleted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// N: how many numbered messages the session has.
 	Total int64 `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`
-	// The source's cursor after this sync.
+	// The source's cursor after this sync; none leaves that of the last checkpoint, and what it hands on of a listing.
 	NewState *structpb.Struct `protobuf:"bytes,2,opt,name=new_state,json=newState,proto3" json:"new_state,omitempty"`
-	// Whether the listing of the source was whole.
+	// Whether the listing of the source was whole. Not believed of a run that brought no document and no deletion.
 	ListingWhole bool `protobuf:"varint,3,opt,name=listing_whole,json=listingWhole,proto3" json:"listing_whole,omitempty"`
 	// Documents found unchanged.
 	Unchanged int64 `protobuf:"varint,4,opt,name=unchanged,proto3" json:"unchanged,omitempty"`

@@ -99,4 +99,4 @@ func redact(raw string) string {
 }
 
 // shown is a URL in messages and logs.
-func shown(u *url.URL) string { return secret.URL(u.String()) }
+func shown(u *url.URL) string { return secret.OfURL(u) }

@@ -87,7 +87,9 @@ func (c *crawler) begin(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", ErrPermanent, err)
 	}
 	e := entry{url: start.String()}
-	got, err := c.fetch.page(ctx, start, c.withinSite)
+	in := newStay(nil)
+	defer in.leave()
+	got, err := c.fetch.page(ctx, start, c.withinSite, in)
 	if err != nil {
 		v, err := failed(ctx, e, err)
 		if err != nil {
@@ -99,7 +101,7 @@ func (c *crawler) begin(ctx context.Context) error {
 	if _, ok := c.scope.admit(got.url); !ok {
 		return fmt.Errorf("%w: the start page redirects to %s, which is not below path_prefix %q", ErrPermanent, shown(got.url), c.cfg.PathPrefix)
 	}
-	v, err := c.examine(ctx, e, got)
+	v, err := c.examine(ctx, e, got, in)
 	if err != nil {
 		return err
 	}
@@ -142,22 +144,31 @@ func (c *crawler) read(ctx context.Context, level int) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	defer wg.Wait()
+	var window []chan outcome
+	var stays []*stay // of the window
+	var last *stay
+	defer func() {
+		wg.Wait()
+		for _, in := range stays {
+			in.leave()
+		}
+	}()
 	defer cancel()
 
-	var window []chan outcome
 	for next := 0; ; {
 		for len(window) < 2*c.opt.Concurrency && next < len(c.frontier.levels[level]) && c.mayVisit(len(window)) {
 			e := c.frontier.levels[level][next]
 			next++
 			done := make(chan outcome, 1)
-			window = append(window, done)
+			in := newStay(last)
+			last, window, stays = in, append(window, done), append(stays, in)
 			if c.docs[e.url] {
+				in.decide()
 				done <- outcome{visit: visit{entry: e, id: e.url, duplicate: true}}
 				continue
 			}
 			wg.Go(func() {
-				v, err := c.visit(ctx, e)
+				v, err := c.visit(ctx, e, in)
 				done <- outcome{v, err}
 			})
 		}
@@ -166,13 +177,14 @@ func (c *crawler) read(ctx context.Context, level int) error {
 			return nil
 		}
 		o := <-window[0]
-		window = window[1:]
 		if o.err != nil {
 			return o.err
 		}
 		if err := c.settle(ctx, o.visit, level); err != nil {
 			return err
 		}
+		stays[0].leave()
+		window, stays = window[1:], stays[1:]
 	}
 }
 

@@ -3,6 +3,7 @@ package crawl
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"mime"
 	"net/http"
 	"strings"
@@ -19,8 +20,8 @@ type content struct {
 	html        bool
 }
 
-// decode turns text of any charset into UTF-8, and leaves everything else alone.
-func decode(body []byte, contentType string) content {
+// decode turns text of any charset into UTF-8, of at most most bytes, and leaves everything else alone.
+func decode(body []byte, contentType string, most int64) (content, error) {
 	media, params, err := mime.ParseMediaType(contentType)
 	if err != nil {
 		media, _, _ = strings.Cut(contentType, ";")
@@ -30,18 +31,19 @@ func decode(body []byte, contentType string) content {
 	sniffedMedia, _, _ := strings.Cut(sniffed, ";")
 	if media == "" || media == "application/octet-stream" {
 		if !strings.HasPrefix(sniffedMedia, "text/") {
-			return content{body: body, contentType: contentType}
+			return content{body: body, contentType: contentType}, nil
 		}
 		media = sniffedMedia
 	}
 	if !textual(media) || !textual(sniffedMedia) && sniffedMedia != "application/octet-stream" {
-		return content{body: body, contentType: contentType}
+		return content{body: body, contentType: contentType}, nil
 	}
+	decoded, err := toUTF8(body, params["charset"], most)
 	return content{
-		body:        toUTF8(body, params["charset"]),
+		body:        decoded,
 		contentType: media + "; charset=utf-8",
 		html:        media == "text/html" || media == "application/xhtml+xml",
-	}
+	}, err
 }
 
 func textual(media string) bool {
@@ -58,7 +60,7 @@ func textual(media string) bool {
 
 // toUTF8 believes, in this order: a byte order mark, the header, the page's own meta element, valid UTF-8,
 // windows-1252 (the order of the HTML standard). A claim of UTF-8 that the bytes refute is not believed.
-func toUTF8(body []byte, label string) []byte {
+func toUTF8(body []byte, label string, most int64) ([]byte, error) {
 	hint := "text/html"
 	if label != "" {
 		hint = mime.FormatMediaType("text/html", map[string]string{"charset": label})
@@ -71,13 +73,42 @@ func toUTF8(body []byte, label string) []byte {
 		name = "utf-8"
 	}
 	if name != "utf-8" && name != "replacement" {
-		if decoded, err := enc.NewDecoder().Bytes(body); err == nil {
+		// Some charsets take three times as much in UTF-8.
+		decoded, err := io.ReadAll(io.LimitReader(enc.NewDecoder().Reader(bytes.NewReader(body)), most+1))
+		if int64(len(decoded)) > most {
+			return nil, tooLong(most)
+		}
+		if err == nil {
 			body = decoded
 		}
 	}
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
-	return bytes.ToValidUTF8(body, []byte("\uFFFD"))
+	if utf8.Valid(body) {
+		return body, nil
+	}
+	if bad := int64(invalid(body)); int64(len(body))+bad*int64(len(replacement)) > most {
+		return nil, tooLong(most)
+	}
+	return bytes.ToValidUTF8(body, []byte(replacement)), nil
 }
+
+const replacement = "\uFFFD"
+
+// invalid counts the stretches of body that are no UTF-8.
+func invalid(body []byte) (stretches int) {
+	inside := false
+	for len(body) > 0 {
+		r, size := utf8.DecodeRune(body)
+		bad := r == utf8.RuneError && size == 1
+		if bad && !inside {
+			stretches++
+		}
+		inside, body = bad, body[size:]
+	}
+	return stretches
+}
+
+func tooLong(most int64) error { return fmt.Errorf("body is longer than %d bytes in UTF-8", most) }
 
 // sniffBytes is how much of a body http.DetectContentType looks at.
 const sniffBytes = 512

@@ -9,8 +9,10 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/sdk/worker"
 )
 
@@ -51,7 +53,7 @@ func (f *fetcher) close() { f.guest.leave() }
 
 // page asks for u and follows its redirects; each hop passes may and robots.txt before it is asked for.
 // Where no content comes the error is a *failure, unless ctx ended.
-func (f *fetcher) page(ctx context.Context, u *url.URL, may follow) (*answer, error) {
+func (f *fetcher) page(ctx context.Context, u *url.URL, may follow, in *stay) (*answer, error) {
 	var via []*url.URL
 	asked := map[string]bool{}
 	for {
@@ -59,7 +61,7 @@ func (f *fetcher) page(ctx context.Context, u *url.URL, may follow) (*answer, er
 		if err := f.robots.check(ctx, u); err != nil {
 			return nil, err
 		}
-		res, err := f.persist(ctx, u)
+		res, err := f.persist(ctx, u, in)
 		if err != nil {
 			return nil, err
 		}
@@ -93,9 +95,9 @@ type reply struct {
 }
 
 // persist asks for u, and again where the server asks to come back later (RFC 9110, 10.2.3; RFC 6585, 4).
-func (f *fetcher) persist(ctx context.Context, u *url.URL) (*reply, error) {
+func (f *fetcher) persist(ctx context.Context, u *url.URL, in *stay) (*reply, error) {
 	for try := 0; ; try++ {
-		res, later, err := f.ask(ctx, u)
+		res, later, err := f.ask(ctx, u, in)
 		if err == nil || later == 0 {
 			return res, err
 		}
@@ -107,16 +109,18 @@ func (f *fetcher) persist(ctx context.Context, u *url.URL) (*reply, error) {
 }
 
 // ask sends one request. later is set where the server says that the same request may work after a while.
-func (f *fetcher) ask(ctx context.Context, u *url.URL) (r *reply, later time.Duration, err error) {
+func (f *fetcher) ask(ctx context.Context, u *url.URL, in *stay) (r *reply, later time.Duration, err error) {
 	release, err := f.guest.acquire(ctx, u.Host, max(f.opt.MinDelay, f.robots.delay(u)))
 	if err != nil {
 		return nil, 0, err
 	}
+	release = sync.OnceFunc(release)
 	defer release()
 
-	late := fmt.Errorf("crawl.fetch: no complete answer within %s", f.opt.RequestTimeout)
-	ctx, cancel := context.WithTimeoutCause(ctx, f.opt.RequestTimeout, late)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timer := time.AfterFunc(f.opt.RequestTimeout, func() { cancel(tooLate{f.opt.RequestTimeout}) })
+	defer timer.Stop()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, 0, &failure{kind: refused, url: u.String(), err: err}
@@ -130,10 +134,27 @@ func (f *fetcher) ask(ctx context.Context, u *url.URL) (r *reply, later time.Dur
 		return nil, 0, silence(ctx, u, err)
 	}
 	defer func() { _ = res.Body.Close() }()
-	return f.read(ctx, u, res, conditional)
+	return f.read(ctx, u, res, conditional, func(body int64) error {
+		// Waiting for room is no fault of the host's, which may have other requests meanwhile: an earlier page may be among them.
+		waited := false
+		err := in.take(ctx, f.opt.Room, body, func() { waited = true; timer.Stop(); release() })
+		if waited {
+			timer.Reset(f.opt.RequestTimeout)
+		}
+		return err
+	})
 }
 
-func (f *fetcher) read(ctx context.Context, u *url.URL, res *http.Response, conditional bool) (*reply, time.Duration, error) {
+// tooLate ends a request.
+type tooLate struct{ after time.Duration }
+
+func (t tooLate) Error() string {
+	return fmt.Sprintf("crawl.fetch: no complete answer within %s", t.after)
+}
+
+func (f *fetcher) read(
+	ctx context.Context, u *url.URL, res *http.Response, conditional bool, take func(body int64) error,
+) (*reply, time.Duration, error) {
 	status := res.StatusCode
 	switch {
 	case status == http.StatusNotModified && conditional:
@@ -141,7 +162,7 @@ func (f *fetcher) read(ctx context.Context, u *url.URL, res *http.Response, cond
 	case isRedirect(status) && res.Header.Get("Location") != "":
 		return &reply{header: res.Header, location: res.Header.Get("Location")}, 0, nil
 	case status == http.StatusOK, status == http.StatusNonAuthoritativeInfo:
-		body, err := f.body(ctx, u, res)
+		body, err := f.body(ctx, u, res, take)
 		return &reply{header: res.Header, body: body}, 0, err
 	}
 	fail := &failure{kind: kindOf(status), url: u.String(), err: fmt.Errorf("GET %s answered %d %s", shown(u), status, http.StatusText(status))}
@@ -152,7 +173,8 @@ func (f *fetcher) read(ctx context.Context, u *url.URL, res *http.Response, cond
 	return nil, retryAfter(res.Header, f.opt.Now()), fail
 }
 
-func (f *fetcher) body(ctx context.Context, u *url.URL, res *http.Response) ([]byte, error) {
+// body calls take before it reads more than what is free.
+func (f *fetcher) body(ctx context.Context, u *url.URL, res *http.Response, take func(body int64) error) ([]byte, error) {
 	unusable := func(err error) error { return &failure{kind: unreadable, url: u.String(), err: err} }
 	if encoding := res.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return nil, unusable(fmt.Errorf("unsupported content encoding %s", clip(encoding, 100)))
@@ -169,9 +191,20 @@ func (f *fetcher) body(ctx context.Context, u *url.URL, res *http.Response) ([]b
 	if res.ContentLength > f.opt.MaxBodyBytes {
 		return nil, unusable(tooLong)
 	}
-	body := make([]byte, 0, max(sniffBytes, res.ContentLength))
+	expected, taken := res.ContentLength, false
+	if expected < 0 {
+		expected = f.opt.MaxBodyBytes
+	}
+	body := make([]byte, 0, max(sniffBytes, min(expected, room.Free)))
 	body = append(body, beginning...)
 	for {
+		if len(body) == cap(body) && !taken && room.Needed(int64(len(body))+1) {
+			if err := take(expected); err != nil {
+				return nil, silence(ctx, u, err)
+			}
+			taken = true
+			body = append(make([]byte, 0, max(int64(2*len(body)), res.ContentLength)), body...)
+		}
 		if len(body) == cap(body) {
 			body = append(body, 0)[:len(body)]
 		}
@@ -193,7 +226,7 @@ func (f *fetcher) body(ctx context.Context, u *url.URL, res *http.Response) ([]b
 // is the reason of that instead.
 func silence(ctx context.Context, u *url.URL, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
-		if errors.Is(ctx.Err(), context.Canceled) {
+		if late := (tooLate{}); errors.Is(ctx.Err(), context.Canceled) && !errors.As(cause, &late) {
 			return cause
 		}
 		err = cause

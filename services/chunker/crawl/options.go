@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/echomind/sync/internal/guard"
+	"github.com/echomind/sync/internal/room"
 )
 
 // Options tune the service's crawls; users do not see them. Zero fields take their defaults.
@@ -21,6 +22,8 @@ type Options struct {
 	Transport http.RoundTripper
 	// Hosts shares the limits per host among the crawls of a process. Default: limits for this crawl alone.
 	Hosts *Hosts
+	// Room is memory for bodies, from their reading until their documents are sent. Default: without end.
+	Room room.Owned
 	// Logger gets what operators may want to know. Default: none.
 	Logger *slog.Logger
 	// UserAgent is sent with each request; its leading word is the name that robots.txt rules address.

@@ -81,7 +81,7 @@ func FuzzOutline(f *testing.F) {
 	require.NoError(f, err)
 	f.Cleanup(pool.Close)
 	at, sc := place(f)
-	here, there := crawler{scope: sc, opt: Options{Runner: InProcess{}}}, crawler{scope: sc, opt: Options{Runner: pool.Share()}}
+	here, there := crawler{scope: sc, opt: Options{Runner: InProcess{}}}, crawler{scope: sc, opt: Options{Runner: pool.Share("somebody")}}
 	f.Fuzz(func(t *testing.T, page []byte) {
 		want, err := here.outlineOf(t.Context(), page, at)
 		require.NoError(t, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"runtime/debug"
+	"unsafe"
 
 	"github.com/echomind/sync/internal/secret"
 )
@@ -29,16 +30,18 @@ type visit struct {
 }
 
 // visit reads a page within the scope. Its error is ctx's.
-func (c *crawler) visit(ctx context.Context, e entry) (visit, error) {
+func (c *crawler) visit(ctx context.Context, e entry, in *stay) (visit, error) {
+	defer in.decide()
 	u, err := url.Parse(e.url)
 	if err != nil {
 		return visit{entry: e, id: e.url, fail: &failure{kind: refused, url: e.url, err: err}}, nil
 	}
-	got, err := c.fetch.page(ctx, u, c.within)
+	got, err := c.fetch.page(ctx, u, c.within, in)
+	in.decide()
 	if err != nil {
 		return failed(ctx, e, err)
 	}
-	return c.examine(ctx, e, got)
+	return c.examine(ctx, e, got, in)
 }
 
 // within follows a redirect to where the crawl is allowed to go.
@@ -59,7 +62,7 @@ func failed(ctx context.Context, e entry, err error) (visit, error) {
 }
 
 // examine reads what came: where it leads, whether it may be kept, and what is in it.
-func (c *crawler) examine(ctx context.Context, e entry, got *answer) (visit, error) {
+func (c *crawler) examine(ctx context.Context, e entry, got *answer, in *stay) (visit, error) {
 	v := visit{entry: e, id: c.identity(got.url), notModified: got.notModified, token: tokenOf(got.header)}
 	var header outline
 	header.obeyHeader(got.header, c.robotsToken)
@@ -67,7 +70,12 @@ func (c *crawler) examine(ctx context.Context, e entry, got *answer) (visit, err
 		v.outline = header
 		return v, nil
 	}
-	text := decode(got.body, got.header.Get("Content-Type"))
+	text, err := decode(got.body, got.header.Get("Content-Type"), c.opt.MaxBodyBytes)
+	got.body = nil // text may be a copy
+	if err != nil {
+		v.fail = &failure{kind: unreadable, url: v.id, err: err}
+		return v, nil
+	}
 	if text.html {
 		read, err := c.outlineOf(ctx, text.body, got.url)
 		if ctx.Err() != nil {
@@ -96,6 +104,7 @@ func (c *crawler) examine(ctx context.Context, e entry, got *answer) (visit, err
 	}
 	page.ContentHash = hashOf(page)
 	v.page = page
+	in.place.Keep(sizeOf(page))
 	return v, nil
 }
 
@@ -110,6 +119,14 @@ func (c *crawler) extract(ctx context.Context, text content, id string) (page Pa
 		}
 	}()
 	return c.opt.Extract(ctx, text.body, text.contentType, id)
+}
+
+// sizeOf is the memory of a page's chunks.
+func sizeOf(p Page) (bytes int64) {
+	for _, c := range p.Chunks {
+		bytes += int64(unsafe.Sizeof(c)) + int64(len(c.Text))
+	}
+	return bytes
 }
 
 // identity is the source id of a page: its URL, without the query if the connector ignores queries.

@@ -101,5 +101,5 @@ func confined(t testing.TB) extract.Reader {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	return extract.In(pool.Share())
+	return extract.In(pool.Share("somebody"))
 }

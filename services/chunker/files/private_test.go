@@ -102,6 +102,53 @@ func TestTheEnvironmentOfProcessesIsNeverRead(t *testing.T) {
 	}
 }
 
+func TestASecondNameOfAFileInTheDataFolderIsNeverRead(t *testing.T) {
+	dir, roots := home(t)
+	for name, target := range map[string]string{"innocent.md": "data/secrets.key", "sub/page.md": "data/postgres/base/1.md", "twin.md": "notes.md"} {
+		require.NoError(t, os.Link(filepath.Join(dir, target), filepath.Join(dir, name)))
+	}
+	s := newStore()
+	_, err := files.Sync(context.Background(), config(dir), files.Options{Reader: extract.InProcess{}, Roots: roots}, s)
+	require.NoError(t, err)
+	for _, id := range []string{"innocent.md", "sub/page.md"} {
+		require.Contains(t, s.docs[id].Err, "it may hold this program's own secrets", id)
+		require.Empty(t, s.docs[id].Chunks)
+	}
+	require.Empty(t, s.docs["twin.md"].Err, "two names of what is nobody's secret are read")
+}
+
+// rotating replaces a key once a sync has begun.
+type rotating struct {
+	*store
+	rotate func() error
+}
+
+func (r rotating) Known(ctx context.Context) (map[string]worker.Known, error) {
+	if err := r.rotate(); err != nil {
+		return nil, err
+	}
+	return r.store.Known(ctx)
+}
+
+func TestAKeyThatIsReplacedOrMadeWhileASyncRunsIsNeverRead(t *testing.T) {
+	dir := folder(t, map[string]string{"a.md": "fine", "keys/nats.creds": "k1:old", "versions/1/tls.key": "k1:old", "versions/2/tls.key": ownSecret})
+	require.NoError(t, os.Symlink("versions/1", filepath.Join(dir, "current")))
+	roots := files.OpenRoots([]string{dir}, filepath.Join(dir, "keys/nats.creds"), filepath.Join(dir, "late.key"), filepath.Join(dir, "current/tls.key"))
+	t.Cleanup(func() { require.NoError(t, roots.Close()) })
+	s := newStore()
+	_, err := files.Sync(context.Background(), config(dir), files.Options{Reader: extract.InProcess{}, Roots: roots}, rotating{s, func() error {
+		fresh := filepath.Join(dir, "keys/fresh")
+		return errors.Join(os.WriteFile(fresh, []byte(ownSecret), 0o600), os.Rename(fresh, filepath.Join(dir, "keys/nats.creds")),
+			os.WriteFile(filepath.Join(dir, "late.key"), []byte(ownSecret), 0o600),
+			os.Remove(filepath.Join(dir, "current")), os.Symlink("versions/2", filepath.Join(dir, "current")))
+	}})
+	require.NoError(t, err)
+	for _, id := range []string{"keys/nats.creds", "late.key", "versions/1/tls.key", "versions/2/tls.key"} {
+		require.Contains(t, s.docs[id].Err, "it may hold this program's own secrets", id)
+	}
+	require.Empty(t, s.docs["a.md"].Err)
+}
+
 // An author who may write into the folder puts a link to the data folder in the place of a folder that was just listed.
 func TestAFolderThatBecomesALinkToTheProgramsOwnIsNotFollowed(t *testing.T) {
 	dir := folder(t, map[string]string{"a-first.md": "fine", "sub/secrets.key": "harmless", "data/secrets.key": ownSecret})

@@ -74,6 +74,12 @@ func (s *syncer) handle(ctx context.Context, f file) error {
 	if err := s.bytes.Acquire(ctx, weight); err != nil {
 		return err
 	}
+	place, err := s.opts.Room.Take(ctx, f.size, nil)
+	if err != nil {
+		s.bytes.Release(weight)
+		return err
+	}
+	defer place.Leave()
 	doc, err := s.read(ctx, f)
 	s.bytes.Release(weight)
 	switch {
@@ -145,6 +151,9 @@ func (s *syncer) read(ctx context.Context, f file) (worker.Document, error) {
 	}
 	if !s.isStored(doc) {
 		doc.Chunks = chunk.Split(text.Sections, s.opts.Chunk)
+		if err := worker.Oversize(doc.Chunks); err != nil {
+			return doc, fmt.Errorf("%w: %w", extract.ErrTooLarge, err)
+		}
 	}
 	return doc, nil
 }

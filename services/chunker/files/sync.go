@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/echomind/sync/internal/extract"
+	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/files/rootblob"
@@ -50,6 +51,8 @@ type Options struct {
 	// InFlightBytes bounds the content of the files read at the same time; a larger file is read alone.
 	// 0 means DefaultInFlightBytes (32 MiB).
 	InFlightBytes int64
+	// Room is memory for files, from their reading until their documents are sent. Its zero value has no end.
+	Room room.Owned
 	// Chunk is the size of chunks.
 	Chunk chunk.Options
 	// Now is the clock; nil means time.Now.
@@ -147,8 +150,11 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// pageSize bounds what is held of a listing.
+// pageSize bounds what is held of a listing, beside the names of the folders that are open.
 const pageSize = 1000
+
+// foldersInOne is how many folders one folder may hold, beside its files. Tests lower it.
+var foldersInOne = 50_000
 
 // list sends the files that need work to the workers, and takes every listed one off missing.
 func (s *syncer) list(ctx context.Context) error {
@@ -156,6 +162,11 @@ func (s *syncer) list(ctx context.Context) error {
 		var l *rootblob.Listing
 		if as(&l) {
 			l.Skip = func(dir string) bool { return s.globs.skipsDir(ctx, dir) }
+			l.Takes = func(file string) bool {
+				takes, err := s.globs.takes(ctx, file)
+				return takes || err != nil // listed says it again
+			}
+			l.Most = s.cfg.maxFiles() + foldersInOne
 		}
 		return nil
 	}}
@@ -164,6 +175,9 @@ func (s *syncer) list(ctx context.Context) error {
 		if err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
+			}
+			if errors.Is(err, rootblob.ErrTooMany) {
+				return s.tooMany()
 			}
 			return fmt.Errorf("list folder %q: %w", s.folder, reasonOf(err))
 		}
@@ -185,9 +199,8 @@ func (s *syncer) listed(ctx context.Context, object *blob.ListObject) error {
 		return err
 	}
 	s.listedCount++
-	if limit := s.cfg.maxFiles(); s.listedCount > limit {
-		return permanentf("max_files: the folder holds more than %d files; raise max_files (up to %d), or narrow include and exclude",
-			limit, MaxMaxFiles)
+	if s.listedCount > s.cfg.maxFiles() {
+		return s.tooMany()
 	}
 	delete(s.missing, f.id)
 	stored, ok := s.known[f.id]
@@ -201,6 +214,11 @@ func (s *syncer) listed(ctx context.Context, object *blob.ListObject) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+func (s *syncer) tooMany() error {
+	return permanentf("max_files: the folder holds more than %d files; raise max_files (up to %d), or narrow include and exclude",
+		s.cfg.maxFiles(), MaxMaxFiles)
 }
 
 // stillThere guards deletions: a folder that was removed, replaced or unmounted while it was listed ends its

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -271,6 +272,20 @@ func TestTooManyFilesFailTheSync(t *testing.T) {
 	require.ErrorIs(t, err, files.ErrPermanent)
 	require.ErrorContains(t, err, "max_files")
 	require.Empty(t, s.deleted, "the listing did not end")
+}
+
+// The names of one folder are all in memory.
+func TestAFolderOfManyNamesFailsTheSyncBeforeAllAreRead(t *testing.T) {
+	dir := folder(t, map[string]string{"deep/a": "1"})
+	defer files.SetFoldersInOne(100)()
+	for i := range 110 {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, "deep", strconv.Itoa(i)), 0o700))
+	}
+	cfg := config(dir)
+	cfg.MaxFiles = 2
+	_, err := files.Sync(t.Context(), cfg, options(dir), newStore())
+	require.ErrorIs(t, err, files.ErrPermanent)
+	require.ErrorContains(t, err, "max_files: the folder holds more than 2 files")
 }
 
 func TestAnEmptiedFolderDeletesEverything(t *testing.T) {

@@ -11,18 +11,23 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/echomind/sync/services/connector/internal/answer"
 )
 
 // DefaultEndpoint is Google's.
 const DefaultEndpoint = "https://www.googleapis.com"
 
 const (
-	// maxAnswerBytes bounds a page of 1,000 items, with names as long as they may be.
-	maxAnswerBytes = 32 << 20
+	// maxPage bounds the items of a page; 1,000 are asked for.
+	maxPage = 5000
 	// tries is how often an answer is asked for that breaks off. What comes before an answer (throttling, resets,
 	// 5xx) is repeated by the client that we are given.
 	tries = 4
 )
+
+// limits are for a page of 1,000 items, with names as long as they may be.
+var limits = answer.Limits{Bytes: 32 << 20, String: 1 << 20, Values: 500_000}
 
 // api is the part of Drive API v3 that is needed: reading only.
 type api struct {
@@ -43,17 +48,11 @@ func (a *api) call(ctx context.Context, path string, query url.Values, header ht
 			drain(resp.Body)
 			_ = resp.Body.Close()
 		}()
-		body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
-		switch {
-		case err != nil:
-			return fmt.Errorf("%w: %w", errBroken, err)
-		case len(body) > maxAnswerBytes:
-			return fmt.Errorf("the answer has more than %d bytes", maxAnswerBytes)
+		err = answer.Decode(resp.Body, limits, into)
+		if err == nil || errors.Is(err, answer.ErrTooLarge) {
+			return err
 		}
-		if err := json.Unmarshal(body, into); err != nil {
-			return fmt.Errorf("%w: %w", errBroken, err)
-		}
-		return nil
+		return fmt.Errorf("%w: %w", errBroken, err)
 	})
 }
 
@@ -141,6 +140,35 @@ type page struct {
 	Files      []item `json:"files"`
 }
 
+// Stream decodes a page item by item.
+func (p *page) Stream(dec *json.Decoder) error {
+	*p = page{}
+	return answer.Object(dec, func(name string) error {
+		switch name {
+		case "nextPageToken":
+			return dec.Decode(&p.Next)
+		case "incompleteSearch":
+			return dec.Decode(&p.Incomplete)
+		case "files":
+			return elements(dec, &p.Files)
+		}
+		return answer.Skip(dec)
+	})
+}
+
+// elements decodes an array.
+func elements[T any](dec *json.Decoder, into *[]T) error {
+	return answer.Array(dec, func() error {
+		if len(*into) == maxPage {
+			return fmt.Errorf("%w: it lists more than %d", answer.ErrTooLarge, maxPage)
+		}
+		var one T
+		err := dec.Decode(&one)
+		*into = append(*into, one)
+		return err
+	})
+}
+
 // list lists a page of what a query finds in a drive, or among what is the user's ("Method: files.list").
 func (a *api) list(ctx context.Context, drive, q, token string, size int) (p page, err error) {
 	query := values("q", q, "pageToken", token, "pageSize", strconv.Itoa(size), "spaces", "drive",
@@ -180,6 +208,22 @@ type feed struct {
 	Next    string   `json:"nextPageToken"`
 	Start   string   `json:"newStartPageToken"`
 	Changes []change `json:"changes"`
+}
+
+// Stream decodes a page change by change.
+func (f *feed) Stream(dec *json.Decoder) error {
+	*f = feed{}
+	return answer.Object(dec, func(name string) error {
+		switch name {
+		case "nextPageToken":
+			return dec.Decode(&f.Next)
+		case "newStartPageToken":
+			return dec.Decode(&f.Start)
+		case "changes":
+			return elements(dec, &f.Changes)
+		}
+		return answer.Skip(dec)
+	})
 }
 
 // startToken is where the changes from now on begin ("Method: changes.getStartPageToken").

@@ -7,8 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-
-	"github.com/echomind/sync/sdk/worker"
 )
 
 // ErrPermanent marks errors that only a change of the configuration, or of the drive, can mend.
@@ -151,6 +149,3 @@ func oneLine(s string, most int) string {
 	}
 	return s
 }
-
-// badDocument tells whether the kit refused a document for what it holds.
-func badDocument(err error) bool { return errors.Is(err, worker.ErrDocument) }

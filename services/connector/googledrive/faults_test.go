@@ -3,7 +3,9 @@ package googledrive_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -11,6 +13,7 @@ import (
 
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/googledrive"
+	"github.com/echomind/sync/services/connector/internal/answer"
 	"github.com/echomind/sync/services/connector/internal/fakedrive"
 )
 
@@ -59,6 +62,31 @@ func TestAKillBetweenEveryTwoPagesContinues(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestADocumentWhoseReaderWasKilledIsReadAgainAtTheNextSync(t *testing.T) {
+	f := newFixture(t)
+	for i := range 30 {
+		f.File(root, fmt.Sprint(i, ".txt"), "text/plain", "words")
+	}
+	f.opts.Extract = killed{}
+	require.Equal(t, 30, f.sync().Failed, "however many there are")
+	f.opts.Extract = text{}
+	require.Equal(t, 30, f.sync().Put)
+}
+
+func TestAPageOfMillionsOfEmptyItemsIsRefused(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"startPageToken":"1","id":"root","driveId":"root","files":[{}`)
+		for range 1000 {
+			_, _ = io.WriteString(w, strings.Repeat(",{}", 1000))
+		}
+	}))
+	defer api.Close()
+	f := newFixture(t)
+	f.opts.Endpoint = api.URL
+	_, err := f.try()
+	require.ErrorIs(t, err, answer.ErrTooLarge)
 }
 
 func TestAnExpiredPageTokenListsAgainWithoutReadingAgain(t *testing.T) {

@@ -59,6 +59,11 @@ func (s *syncer) file(ctx context.Context, e entry) error {
 		return err
 	}
 	defer s.bytes.Release(weight)
+	place, err := s.opts.Room.Take(ctx, weight, nil)
+	if err != nil {
+		return err
+	}
+	defer place.Leave()
 	return s.read(ctx, e)
 }
 
@@ -89,10 +94,12 @@ func (s *syncer) read(ctx context.Context, e entry) error {
 	}
 	s.troubles.Store(0)
 	text, err := s.opts.Extract.Extract(ctx, content, e.source.Name, mediaType)
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return ctx.Err()
-	}
-	if err != nil {
+	case err != nil && !s.opts.Extract.OfContent(err):
+		return s.fail(ctx, e, inReading, err.Error())
+	case err != nil:
 		return s.fail(ctx, e, inContent, err.Error())
 	}
 	now := e.record(e.source.content())
@@ -103,12 +110,11 @@ func (s *syncer) read(ctx context.Context, e entry) error {
 	doc := e.document()
 	doc.MediaType, doc.ContentHash, doc.VersionToken = text.MediaType, text.Hash, now.token()
 	doc.Chunks = chunk.Split(text.Sections, s.opts.Chunk)
-	err = s.send(ctx, doc)
-	if badDocument(err) {
+	if err := worker.Oversize(doc.Chunks); err != nil {
 		return s.fail(ctx, e, inContent, err.Error())
 	}
 	s.put.Add(1)
-	return err
+	return s.send(ctx, doc)
 }
 
 // vanished: a file that was listed has no content. Where it is still there all the same, the answer was wrong, and no

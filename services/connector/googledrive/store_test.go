@@ -36,7 +36,16 @@ func (text) Extract(ctx context.Context, content []byte, name, mediaType string)
 	return googledrive.Text{MediaType: read.MediaType, Sections: read.Sections, Hash: read.ContentHash()}, nil
 }
 
+func (text) OfContent(err error) bool { return extract.OfContent(err) }
+
 func (text) Version() string { return extract.Version }
+
+// killed is an extractor whose readers are killed.
+type killed struct{ text }
+
+func (killed) Extract(context.Context, []byte, string, string) (googledrive.Text, error) {
+	return googledrive.Text{}, errors.New("could not be read: its reader was killed")
+}
 
 // errKilled is the end of a sync that is killed.
 var errKilled = errors.New("killed")

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 )
@@ -68,9 +69,11 @@ type Text struct {
 
 // Extractor turns content into text.
 type Extractor interface {
-	// Extract reads content. Any error but that of ctx is the content's own: it will not go away until the
-	// content, or Version, changes.
+	// Extract reads content. An error that OfContent knows is the content's own: it will not go away until the
+	// content, or Version, changes. Any other is trouble of ours, and the content is read again.
 	Extract(ctx context.Context, content []byte, name, mediaType string) (Text, error)
+	// OfContent tells whether an error of Extract is the content's own.
+	OfContent(err error) bool
 	// Version changes whenever a document that could not be read before may be readable now. Letters and digits.
 	Version() string
 }
@@ -85,6 +88,8 @@ type Options struct {
 	Extract Extractor
 	// Chunk is the size of chunks.
 	Chunk chunk.Options
+	// Room is memory for files, from their download until their documents are sent. Its zero value has no end.
+	Room room.Owned
 	// Workers is how many files are downloaded at the same time; 0 means DefaultWorkers.
 	Workers int
 	// InFlightBytes bounds the content of the files read at the same time; 0 means DefaultInFlightBytes.

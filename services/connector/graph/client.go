@@ -2,7 +2,6 @@ package graph
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +9,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/echomind/sync/services/connector/internal/answer"
 )
 
 // DefaultEndpoint is the global service. Sovereign clouds have others ("National cloud deployments").
@@ -19,8 +20,6 @@ const (
 	// MaxLinkBytes bounds the links that an answer may ask us to follow. They are kept in the connector's state,
 	// which is bounded as well.
 	MaxLinkBytes = 24 << 10
-	// maxAnswerBytes bounds one answer. A page of 50 threads with 1000 replies each is the largest.
-	maxAnswerBytes = 256 << 20
 	// tries is how often an answer is asked for again that broke off while it was read.
 	tries = 4
 )
@@ -133,19 +132,18 @@ func (c *Client) try(ctx context.Context, link string, header http.Header, v any
 	if resp.StatusCode != http.StatusOK {
 		return at, answerError(resp, shown(link))
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
+	err = answer.Decode(resp.Body, limits(v), v)
 	switch {
+	case err == nil:
+		return at, nil
 	case ctx.Err() != nil:
 		return at, ctx.Err()
-	case err != nil:
-		return at, &brokenOff{fmt.Errorf("read the answer of %s: %w", shown(link), err)}
-	case len(body) > maxAnswerBytes:
-		return at, fmt.Errorf("read the answer of %s: it has more than %d bytes", shown(link), maxAnswerBytes)
 	}
-	if err := json.Unmarshal(body, v); err != nil {
-		return at, &brokenOff{fmt.Errorf("read the answer of %s: %w", shown(link), err)}
+	err = fmt.Errorf("read the answer of %s: %w", shown(link), err)
+	if errors.Is(err, answer.ErrTooLarge) {
+		return at, err
 	}
-	return at, nil
+	return at, &brokenOff{err}
 }
 
 func (c *Client) wait(ctx context.Context, try int) error {

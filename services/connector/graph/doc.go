@@ -2,6 +2,7 @@
 //
 //	client.go    requests, links, who may be asked
 //	errors.go    what an answer means: gone, refused, resync, permanent
+//	page.go      pages, element by element
 //	item.go      drive items
 //	message.go   channel messages
 //	download.go  content by pre-authenticated URL

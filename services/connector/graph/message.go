@@ -32,6 +32,8 @@ type Message struct {
 	Removed     *struct{} `json:"@removed"`
 	Replies     []Message `json:"replies"`
 	NextReplies string    `json:"replies@odata.nextLink"`
+	// CutReplies says that there are replies, and none of them is here: they did not fit.
+	CutReplies bool `json:"-"`
 }
 
 // Identity is who wrote a message, or is mentioned in one.

@@ -76,7 +76,9 @@ func (r Reader) Read(ctx context.Context, drive string, item Item) (text Text, f
 	case ctx.Err() != nil:
 		return Text{}, item, ctx.Err()
 	case err != nil:
-		return Text{}, fresh, &Unreadable{Reason: err.Error(), Content: true}
+		// What is not the content's own is tried again. It is no Trouble either: a folder of documents that linger
+		// would end the sync.
+		return Text{}, fresh, &Unreadable{Reason: err.Error(), Content: r.Extract.OfContent(err)}
 	}
 	return text, fresh, nil
 }

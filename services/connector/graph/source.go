@@ -41,9 +41,11 @@ type Text struct {
 
 // Extractor turns content into text.
 type Extractor interface {
-	// Extract reads content. Any error but that of ctx is the content's own: it will not go away until the
-	// content, or Version, changes.
+	// Extract reads content. An error that OfContent knows is the content's own: it will not go away until the
+	// content, or Version, changes. Any other is trouble of ours, and the content is read again.
 	Extract(ctx context.Context, content []byte, name, mediaType string) (Text, error)
+	// OfContent tells whether an error of Extract is the content's own.
+	OfContent(err error) bool
 	// Version changes whenever a document that could not be read before may be readable now. Letters and digits.
 	Version() string
 }

@@ -150,6 +150,18 @@ func TestAnItemThatCannotBeReadSaysWhy(t *testing.T) {
 	require.Empty(t, w.fake.Downloads(), "what will not change by itself is not read again")
 }
 
+func TestADocumentWhoseReaderWasKilledIsReadAgainAtTheNextSync(t *testing.T) {
+	w := newWorld(t)
+	w.files(w.root, 30)
+	w.extract = memsink.Killed{}
+	r, err := w.try(t.Context())
+	require.NoError(t, err, "however many there are")
+	require.Equal(t, 30, r.Failed)
+	require.Contains(t, failures(w.sink)[0], "its reader was killed")
+	w.extract = memsink.Plain{}
+	require.Equal(t, 30, w.sync().Put)
+}
+
 func must(r onedrive.Result, err error) onedrive.Result {
 	if err != nil {
 		panic(err)

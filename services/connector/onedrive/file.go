@@ -38,6 +38,11 @@ func (s *syncer) file(ctx context.Context, item graph.Item, folders []step) erro
 		return err
 	}
 	defer s.bytes.Release(weight)
+	place, err := s.opts.Room.Take(ctx, weight, nil)
+	if err != nil {
+		return err
+	}
+	defer place.Leave()
 	return s.read(ctx, item, now)
 }
 
@@ -68,6 +73,9 @@ func (s *syncer) read(ctx context.Context, item graph.Item, now token) error {
 		return s.touch(ctx, doc, now, text.Hash)
 	}
 	doc.Chunks = chunk.Split(text.Sections, s.opts.Chunk)
+	if err := worker.Oversize(doc.Chunks); err != nil {
+		return s.fail(ctx, fresh, now, &graph.Unreadable{Reason: err.Error(), Content: true})
+	}
 	s.put.Add(1)
 	return s.send(ctx, doc)
 }

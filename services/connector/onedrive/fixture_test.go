@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/echomind/sync/services/connector/graph"
 	"github.com/echomind/sync/services/connector/internal/fakegraph"
 	"github.com/echomind/sync/services/connector/internal/memsink"
 	"github.com/echomind/sync/services/connector/onedrive"
@@ -46,10 +47,11 @@ type world struct {
 	sink        *memsink.Sink
 	drive, root string
 	cfg         onedrive.Config
+	extract     graph.Extractor
 }
 
 func newWorld(t testing.TB) *world {
-	w := &world{t: t, fake: fakegraph.New(), sink: memsink.New()}
+	w := &world{t: t, fake: fakegraph.New(), sink: memsink.New(), extract: memsink.Plain{}}
 	t.Cleanup(w.fake.Close)
 	w.drive, w.root = w.fake.NewDrive("Documents", "")
 	w.cfg = onedrive.Config{Drive: w.drive}
@@ -58,7 +60,7 @@ func newWorld(t testing.TB) *world {
 
 func (w *world) options() onedrive.Options {
 	return onedrive.Options{
-		Endpoint: w.fake.Endpoint(), API: w.fake.Client(), Plain: w.fake.Plain(), Extract: memsink.Plain{}, Workers: 4,
+		Endpoint: w.fake.Endpoint(), API: w.fake.Client(), Plain: w.fake.Plain(), Extract: w.extract, Workers: 4,
 	}
 }
 

@@ -25,7 +25,7 @@ type model struct {
 // After each sync with nothing going on, what is stored is what is in the drive, whatever happened before.
 func TestAnyHistoryEndsWithTheStoreEqualToTheDrive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{t: t, fake: fakegraph.New(), sink: memsink.New()}
+		w := &world{t: t, fake: fakegraph.New(), sink: memsink.New(), extract: memsink.Plain{}}
 		defer w.fake.Close()
 		w.drive, w.root = w.fake.NewDrive("Documents", "")
 		w.cfg = onedrive.Config{Drive: w.drive}

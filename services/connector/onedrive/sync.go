@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/graph"
@@ -46,6 +47,8 @@ type Options struct {
 	Extract graph.Extractor
 	// Chunk is the size of chunks.
 	Chunk chunk.Options
+	// Room is memory for files, from their download until their documents are sent. Its zero value has no end.
+	Room room.Owned
 	// Workers is how many files are downloaded at the same time; 0 means DefaultWorkers.
 	Workers int
 	// InFlightBytes bounds the content of the files read at the same time; 0 means DefaultInFlightBytes.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 
 	"github.com/echomind/sync/internal/guard"
 )
@@ -51,12 +52,27 @@ func (r *Reach) RoundTrip(req *http.Request) (*http.Response, error) {
 	if through == nil {
 		return r.guarded.RoundTrip(req)
 	}
-	if addr, err := netip.ParseAddr(req.URL.Hostname()); err == nil {
-		if err := r.guard.Check(addr); err != nil {
-			return nil, err
-		}
+	if err := r.judge(req.URL.Hostname()); err != nil {
+		return nil, err
 	}
 	return r.open.RoundTrip(req)
+}
+
+// judge refuses a host that is an address which may not be connected to. What is no address to us, and one to a proxy that
+// reads numbers as inet_aton does (127.1, 2130706433, 0x7f.0.0.1), is refused as it is: no name ends in a number.
+func (r *Reach) judge(host string) error {
+	host = strings.TrimRight(host, ".")
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return r.guard.Check(addr)
+	}
+	last := strings.ToLower(host[strings.LastIndexByte(host, '.')+1:])
+	if digits, hex := strings.CutPrefix(last, "0x"); strings.Trim(digits, "0123456789") == "" || hex && strings.Trim(digits, "0123456789abcdef") == "" {
+		return fmt.Errorf("%w: %q is neither a name nor an address in its usual form", guard.ErrBlocked, host)
+	}
+	if last == "localhost" {
+		return r.guard.Check(netip.AddrFrom4([4]byte{127, 0, 0, 1}))
+	}
+	return nil
 }
 
 // CloseIdleConnections closes what nobody uses.

@@ -59,8 +59,13 @@ func TestAPrivateAddressIsNotAskedForThroughAProxyEither(t *testing.T) {
 	require.NoError(t, err)
 	r := reach(t, "", http.ProxyURL(at), "http://api.example")
 	client := &http.Client{Transport: r}
-	_, _, err = get(t, client, "http://169.254.169.254/latest/meta-data")
-	require.ErrorIs(t, err, guard.ErrBlocked)
+	for _, private := range []string{
+		"169.254.169.254", "169.254.169.254.", "127.1", "127.1.", "2130706433", "0x7f.0.0.1", "0x7F000001", "0177.0.0.1", "0x7f.1", "169.254.43518",
+		"localhost", "LOCALHOST.", "[::ffff:169.254.169.254]", "1.1.1.0x",
+	} {
+		_, _, err = get(t, client, "http://"+private+"/latest/meta-data")
+		require.ErrorIs(t, err, guard.ErrBlocked, private)
+	}
 	require.Empty(t, proxy.requests())
 	for _, url := range []string{"http://files.example/a", "http://api.example/b"} {
 		_, body, err := get(t, client, url)

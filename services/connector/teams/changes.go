@@ -100,7 +100,7 @@ func (s *syncer) recheck(ctx context.Context, failed []string) error {
 
 func (s *syncer) recheckThread(ctx context.Context, id string, whole bool) error {
 	message := s.channel("/messages/" + graph.Segment(strings.TrimPrefix(id, "message/")))
-	replies, err := s.moreReplies(ctx, s.api.URL(message+"/replies", url.Values{"$top": {"50"}}))
+	replies, err := s.moreReplies(ctx, s.replies(strings.TrimPrefix(id, "message/")))
 	if graph.IsGone(err) {
 		return s.removeThread(ctx, id)
 	}
@@ -122,10 +122,15 @@ func (s *syncer) recheckThread(ctx context.Context, id string, whole bool) error
 	return s.threads(ctx, []graph.Message{root})
 }
 
-// moreReplies follows the pages of a thread's replies.
+// replies is where the listing of a thread's replies begins.
+func (s *syncer) replies(root string) string {
+	return s.api.URL(s.channel("/messages/"+graph.Segment(root))+"/replies", url.Values{"$top": {"50"}})
+}
+
+// moreReplies follows the pages of a thread's replies, as far as a thread's text may go.
 func (s *syncer) moreReplies(ctx context.Context, link string) ([]graph.Message, error) {
 	var all []graph.Message
-	for link != "" {
+	for size := 0; link != "" && size <= maxThreadBytes; {
 		if err := s.api.CheckLink(link); err != nil {
 			return nil, fmt.Errorf("list replies: %w", err)
 		}
@@ -135,6 +140,9 @@ func (s *syncer) moreReplies(ctx context.Context, link string) ([]graph.Message,
 		}
 		s.tick(at)
 		all = append(all, page.Value...)
+		for _, m := range page.Value {
+			size += m.Weight()
+		}
 		if page.Next == link {
 			return nil, errors.New("list replies: a page leads to itself")
 		}

@@ -85,6 +85,15 @@ func (s *syncer) item(ctx context.Context, id string, item graph.Item) error {
 	case ok && now.version.SameContent(old.version) && !s.isFresh(id):
 		return s.touchFile(ctx, id, item, now, stored.ContentHash)
 	}
+	size := item.Size
+	if s.reader.Refusal(item) != "" {
+		size = 0
+	}
+	place, err := s.opts.Room.Take(ctx, size, nil)
+	if err != nil {
+		return err
+	}
+	defer place.Leave()
 	text, fresh, err := s.reader.Read(ctx, s.state.Drive, item)
 	var unreadable *graph.Unreadable
 	switch {
@@ -99,9 +108,13 @@ func (s *syncer) item(ctx context.Context, id string, item graph.Item) error {
 	if ok && stored.ContentHash == text.Hash && !s.isFresh(id) {
 		return s.touchFile(ctx, id, fresh, now, text.Hash)
 	}
+	chunks := chunk.Split(text.Sections, s.opts.Chunk)
+	if err := worker.Oversize(chunks); err != nil {
+		return s.failFile(ctx, id, fresh, &graph.Unreadable{Reason: err.Error(), Content: true})
+	}
 	return s.send(ctx, worker.Document{
 		SourceID: id, Title: fresh.Name, URL: fresh.WebURL, MediaType: text.MediaType, ContentHash: text.Hash,
-		VersionToken: now.String(), Chunks: chunk.Split(text.Sections, s.opts.Chunk),
+		VersionToken: now.String(), Chunks: chunks,
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/graph"
@@ -43,6 +44,8 @@ type Options struct {
 	Extract graph.Extractor
 	// Chunk is the size of chunks.
 	Chunk chunk.Options
+	// Room is memory for files, from their download until their documents are sent. Its zero value has no end.
+	Room room.Owned
 	// Workers is how many attached files are downloaded at the same time; 0 means DefaultWorkers.
 	Workers int
 	// PageSize is how many threads are asked for at once; 0 means 50, the most that the service takes.

@@ -50,6 +50,9 @@ func (s *syncer) thread(ctx context.Context, root graph.Message) ([]attachment, 
 	if root.Removed != nil {
 		return nil, s.removeThread(ctx, id)
 	}
+	if root.CutReplies {
+		root.NextReplies = s.replies(root.ID)
+	}
 	if root.NextReplies != "" {
 		more, err := s.moreReplies(ctx, root.NextReplies)
 		if err != nil {

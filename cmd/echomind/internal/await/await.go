@@ -53,7 +53,7 @@ func (p Progress) String() string {
 	case p.Run == nil && p.Connector.Status == string(lifecycle.Syncing):
 		return "SYNCING: a sync that began before; another one follows it"
 	case p.Run == nil:
-		return p.Connector.Status + ": waiting to be claimed"
+		return "due: waiting to be claimed"
 	case p.Run.Status != string(lifecycle.Running):
 		return settled(*p.Run)
 	case p.Run.PickedUpAt == nil:

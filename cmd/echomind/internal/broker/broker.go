@@ -48,6 +48,8 @@ func (b *Broker) Close() { b.conn.Close() }
 type Depth struct {
 	Messages uint64
 	Bytes    uint64
+	// Limit is how many bytes it may hold; 0 = any number.
+	Limit uint64
 	// FirstSeq and LastSeq bound the sequences of what it holds, or of what it last held.
 	FirstSeq, LastSeq uint64
 	// Oldest is when the oldest message arrived, by the broker's clock; nil where there is none.
@@ -61,12 +63,15 @@ func (b *Broker) Depth(ctx context.Context, stream string) (Depth, error) {
 		return Depth{}, err
 	}
 	s := info.State
-	d := Depth{Messages: s.Msgs, Bytes: s.Bytes, FirstSeq: s.FirstSeq, LastSeq: s.LastSeq}
+	d := Depth{Messages: s.Msgs, Bytes: s.Bytes, Limit: uint64(max(info.Config.MaxBytes, 0)), FirstSeq: s.FirstSeq, LastSeq: s.LastSeq}
 	if s.Msgs > 0 {
 		d.Oldest = &s.FirstTime
 	}
 	return d, nil
 }
+
+// Full says whether a large message may be refused.
+func (d Depth) Full() bool { return d.Limit > 0 && d.Bytes+topology.MaxMessageBytes > d.Limit }
 
 // Queue is what waits under one subject.
 type Queue struct {

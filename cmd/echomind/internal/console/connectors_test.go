@@ -119,6 +119,7 @@ func TestBadInputNamesFieldValueAndFix(t *testing.T) {
 		{"bad cron", 2, []string{`--cron "at noon"`, "five fields"}, []string{"--cron", "at noon"}},
 		{"cron interval", 2, []string{"@every", "--refresh"}, []string{"--cron", "@every 5m"}},
 		{"bad time zone", 2, []string{`--time-zone "Mars"`, "Europe/Berlin"}, []string{"--cron", "0 3 * * *", "--time-zone", "Mars"}},
+		{"cron that never comes due", 2, []string{`--cron "0 2 30 2 *"`, "never comes due"}, []string{"--cron", "0 2 30 2 *"}},
 		{"time zone without cron", 2, []string{"--time-zone", "--cron"}, []string{"--time-zone", "Europe/Berlin"}},
 		{"interval and cron", 2, []string{"refresh", "cron"}, []string{"--refresh", "1h", "--cron", "0 3 * * *"}},
 		{"no retries", 2, []string{"--max-retries 0", "1 to 1000"}, []string{"--max-retries", "0"}},

@@ -33,7 +33,7 @@ func documents(f *finder) *cobra.Command {
 		Use:   "documents ID",
 		Short: "List the documents of a connector, and why those that failed did",
 		Long: `List the documents of a connector by their names in the source, with what became of each: stored; failed, and why: it
-is fetched again at the next sync; deleted, not swept yet; partial, some part of it is on its way.`,
+is tried again at the next sync or, where the reason lies in its content, when that changes; deleted, not swept yet; partial, some part of it is on its way.`,
 		Example: "  echomind documents 3 --failed\n  echomind documents 3 --limit 1000 -o json",
 		Args:    idArgument,
 	}
@@ -47,9 +47,10 @@ is fetched again at the next sync; deleted, not swept yet; partial, some part of
 		}
 		id := mustID(args)
 		p := dbgen.ListDocumentsParams{ConnectorID: id, After: *after, Page: int32(*limit) + 1}
+		none := "no documents"
 		if *failed {
 			status := "failed"
-			p.Status = &status
+			p.Status, none = &status, "no failed documents"
 		}
 		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
 			if _, err := connectorByID(c.Context(), pool, id); err != nil {
@@ -70,15 +71,15 @@ is fetched again at the next sync; deleted, not swept yet; partial, some part of
 					Chunks: d.ChunkCount, UpdatedAt: d.UpdatedAt.UTC(),
 				}
 			}
-			return out.show(c.OutOrStdout(), views, func(w io.Writer) error { return printDocuments(w, views, more) })
+			return out.show(c.OutOrStdout(), views, func(w io.Writer) error { return printDocuments(w, views, none, more) })
 		})
 	}
 	return c
 }
 
-func printDocuments(w io.Writer, found []document, more bool) error {
+func printDocuments(w io.Writer, found []document, none string, more bool) error {
 	if len(found) == 0 {
-		_, err := fmt.Fprintln(w, "no documents")
+		_, err := fmt.Fprintln(w, none)
 		return err
 	}
 	now := time.Now()

@@ -134,9 +134,13 @@ func (f *connectorFlags) checkSource(p dbgen.AddConnectorParams) error {
 
 // checkCron says at once what the scheduler would write down later.
 func checkCron(text string) error {
-	if _, err := cron.Parse(text, "UTC"); err != nil {
+	schedule, err := cron.Parse(text, "UTC")
+	if err != nil {
 		return usagef("--cron %q: must be five fields as in crontab, such as \"0 3 * * *\" (an interval goes into --refresh, "+
 			"a zone into --time-zone): %v", clip(text, 40), err)
+	}
+	if schedule.Next(time.Now()).IsZero() {
+		return usagef("--cron %q: never comes due; name a day that exists", clip(text, 40))
 	}
 	return nil
 }

@@ -55,7 +55,13 @@ func list(f *finder) *cobra.Command {
 			for i, one := range found {
 				views[i] = view(one)
 			}
-			return out.show(c.OutOrStdout(), views, func(w io.Writer) error { return listed(c.Context(), w, pool, found) })
+			return out.show(c.OutOrStdout(), views, func(w io.Writer) error {
+				if len(found) == 0 && c.Flags().NFlag() > 0 {
+					_, err := fmt.Fprintln(w, "no connectors match")
+					return err
+				}
+				return listed(c.Context(), w, pool, found)
+			})
 		})
 	}
 	return c

@@ -117,7 +117,7 @@ func maskURL(text string) string {
 	}
 	query := u.Query()
 	for key := range query {
-		if isSecret(key) || slices.Contains(queryWords, strings.ToLower(key)) {
+		if isSecret(key) || slices.ContainsFunc(words(key), func(word string) bool { return slices.Contains(queryWords, word) }) {
 			query.Set(key, mask)
 			changed = true
 		}

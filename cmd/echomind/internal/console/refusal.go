@@ -43,7 +43,7 @@ var refusals = map[string]func(dbgen.AddConnectorParams) string{
 			len(p.Config))
 	},
 	"connectors_config_depth": func(dbgen.AddConnectorParams) string {
-		return "--config: must be nested at most 100 levels deep"
+		return "--config: must be nested at most 30 levels deep"
 	},
 	"connectors_refresh_range": func(p dbgen.AddConnectorParams) string {
 		return fmt.Sprintf("--refresh: must be 0 to %dd, in minutes %d", maxMinutes/unitMinutes["d"], *p.RefreshFreqMinutes)

@@ -122,7 +122,7 @@ func TestTheConsolesRoleWritesNothingThatIsMoved(t *testing.T) {
 		`SELECT moves.complete(gen_random_uuid())`,
 		`SELECT moves.end_runs('{}', 'completed', NULL)`,
 		`ALTER TABLE connectors DISABLE TRIGGER ALL`,
-		`UPDATE connector_types SET waits = true`,
+		`UPDATE waiting_types SET waits = true`,
 		`UPDATE goose_db_version SET is_applied = false`,
 	} {
 		for _, moving := range []string{"", "on"} {

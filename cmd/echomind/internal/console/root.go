@@ -144,7 +144,7 @@ func names(c *cobra.Command) []string {
 // help takes the place of cobra's own, to which a command that does not exist is no error.
 func help() *cobra.Command {
 	return &cobra.Command{
-		Use: "help [COMMAND]", Short: "Tell about a command", Long: "Tell about a command, as its --help does.",
+		Use: "help [COMMAND]", Short: "Show the help of a command", Long: "Show the help of a command, as its --help does.",
 		Example: "  echomind help connectors add",
 		RunE: func(c *cobra.Command, args []string) error {
 			about, rest, err := c.Root().Find(args)

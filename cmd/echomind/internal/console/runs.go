@@ -26,8 +26,8 @@ func runs(f *finder) *cobra.Command {
 		Long: `Show the ledger of a connector, the latest first: when it was due and why, the verdict and its reason, what was
 stored, and how long it was queued (due until picked up), fetched and stored.
 
-Verdicts: completed; skipped, nothing had changed; failed; superseded, another run took its place; missed, the time
-passed before it could run; running, no verdict yet.`,
+Verdicts: completed; skipped, nothing had changed; failed; superseded, handed back by a clean stop, or changed,
+disabled or deleted in flight; missed, the slot passed before it could be claimed; running, no verdict yet.`,
 		Example: "  echomind runs 3 --limit 5\n  echomind runs 3 -o json",
 		Args:    idArgument,
 	}

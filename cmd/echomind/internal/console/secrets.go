@@ -87,7 +87,7 @@ in flight: messages that are queued, or dead letters, still hold what was encryp
 				return err
 			}
 			err := out.show(c.OutOrStdout(), done, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%d envelopes are sealed with key %s now, %d were before; %d connectors and %d rotated tokens hold any\n",
+				_, err := fmt.Fprintf(w, "sealed %d envelopes anew with key %s, and %d had it already; %d connectors and %d rotated tokens hold envelopes\n",
 					done.Envelopes, done.Key, done.Current, done.Connectors, done.RotatedTokens)
 				return err
 			})

@@ -151,7 +151,7 @@ func TestRotationSealsEverythingAnewAndDisturbsNothing(t *testing.T) {
 	text, err := alone.Open(1, "rotated.refresh_token", u.row(`SELECT envelope FROM connector_secrets`))
 	require.NoError(t, err)
 	require.Equal(t, "another", text)
-	require.Contains(t, u.succeed("secrets", "rotate"), "0 envelopes are sealed")
+	require.Contains(t, u.succeed("secrets", "rotate"), "sealed 0 envelopes anew")
 }
 
 func TestWhatRotationCannotOpenIsReportedAndStays(t *testing.T) {

@@ -59,8 +59,10 @@ places at once; what a stream holds stays. Sizes and replicas that are not given
 		if size.Replicas < 0 || size.Replicas > 5 {
 			return usagef("%s %d: must be 1 to 5, of which the odd ones are of use", from, size.Replicas)
 		}
-		if size.MaxDocumentBytes < 0 || size.MaxDeadLetterBytes < 0 {
-			return usagef("--max-document-bytes %d, --max-dead-letter-bytes %d: must not be negative", size.MaxDocumentBytes, size.MaxDeadLetterBytes)
+		for name, bytes := range map[string]int64{"max-document-bytes": size.MaxDocumentBytes, "max-dead-letter-bytes": size.MaxDeadLetterBytes} {
+			if flags.Changed(name) && bytes < 2*topology.MaxMessageBytes {
+				return usagef("--%s %d: must be at least %d, two of the largest messages", name, bytes, 2*topology.MaxMessageBytes)
+			}
 		}
 		until := time.Now().Add(*wait)
 		for {

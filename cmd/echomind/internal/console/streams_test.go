@@ -33,6 +33,9 @@ func TestStreamsAreMadeAndShownWithWhatIsWeakAboutThem(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(u.succeed("streams", "show", "-o", "json")), &shown))
 	require.EqualValues(t, 100000000, shown[2].MaxBytes, "what is not given stays")
 	require.Equal(t, 2, u.run("streams", "apply", "--replicas", "9").code)
+	small := u.run("streams", "apply", "--max-document-bytes", "5")
+	require.Equal(t, 2, small.code)
+	require.Contains(t, small.stderr, "--max-document-bytes 5: must be at least 1048576")
 	u.lookup.NATSURL = "nats://127.0.0.1:1"
 	require.Contains(t, u.run("streams", "show").stderr, "connect to NATS")
 }

@@ -88,5 +88,5 @@ func TestTriggerWaitEndsAtItsTimeout(t *testing.T) {
 	out := u.run("connectors", "trigger", "1", "--wait", "--timeout", "300ms")
 	require.Equal(t, 1, out.code)
 	require.Contains(t, out.stderr, "no verdict within 300ms")
-	require.Contains(t, out.stdout, "ACTIVE: waiting to be claimed\n")
+	require.Contains(t, out.stdout, "due: waiting to be claimed\n")
 }

@@ -90,7 +90,7 @@ small letters, digits and _, beginning with a letter.`,
 		},
 	}
 	var refresh interval
-	c.Flags().Var(&refresh, "default-refresh", "interval of a new connector for which nobody chose: 60m, 24h, 7d; 0 = once")
+	c.Flags().Var(&refresh, "default-refresh", "interval of a new connector for which nobody chose; 0 = once; manual is refused")
 	most := c.Flags().Int32("max-concurrent", 0, "how many may be in flight at once; 0 = no cap")
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {

@@ -90,18 +90,13 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 }
 
 const connectorType = `-- name: ConnectorType :one
-SELECT name, default_refresh_minutes, max_concurrent_syncs, waits FROM connector_types WHERE name = $1
+SELECT name, default_refresh_minutes, max_concurrent_syncs FROM connector_types WHERE name = $1
 `
 
 func (q *Queries) ConnectorType(ctx context.Context, name string) (ConnectorType, error) {
 	row := q.db.QueryRow(ctx, connectorType, name)
 	var i ConnectorType
-	err := row.Scan(
-		&i.Name,
-		&i.DefaultRefreshMinutes,
-		&i.MaxConcurrentSyncs,
-		&i.Waits,
-	)
+	err := row.Scan(&i.Name, &i.DefaultRefreshMinutes, &i.MaxConcurrentSyncs)
 	return i, err
 }
 
@@ -165,7 +160,7 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error)
 }
 
 const listConnectorTypes = `-- name: ListConnectorTypes :many
-SELECT name, default_refresh_minutes, max_concurrent_syncs, waits FROM connector_types ORDER BY name
+SELECT name, default_refresh_minutes, max_concurrent_syncs FROM connector_types ORDER BY name
 `
 
 func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, error) {
@@ -177,12 +172,7 @@ func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, erro
 	items := []ConnectorType{}
 	for rows.Next() {
 		var i ConnectorType
-		if err := rows.Scan(
-			&i.Name,
-			&i.DefaultRefreshMinutes,
-			&i.MaxConcurrentSyncs,
-			&i.Waits,
-		); err != nil {
+		if err := rows.Scan(&i.Name, &i.DefaultRefreshMinutes, &i.MaxConcurrentSyncs); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -326,7 +316,7 @@ VALUES ($1, $2, $3)
 ON CONFLICT (name) DO UPDATE SET
     default_refresh_minutes = coalesce(EXCLUDED.default_refresh_minutes, t.default_refresh_minutes),
     max_concurrent_syncs = coalesce(EXCLUDED.max_concurrent_syncs, t.max_concurrent_syncs)
-RETURNING name, default_refresh_minutes, max_concurrent_syncs, waits
+RETURNING name, default_refresh_minutes, max_concurrent_syncs
 `
 
 type SetConnectorTypeParams struct {
@@ -339,12 +329,7 @@ type SetConnectorTypeParams struct {
 func (q *Queries) SetConnectorType(ctx context.Context, arg SetConnectorTypeParams) (ConnectorType, error) {
 	row := q.db.QueryRow(ctx, setConnectorType, arg.Name, arg.DefaultRefreshMinutes, arg.MaxConcurrentSyncs)
 	var i ConnectorType
-	err := row.Scan(
-		&i.Name,
-		&i.DefaultRefreshMinutes,
-		&i.MaxConcurrentSyncs,
-		&i.Waits,
-	)
+	err := row.Scan(&i.Name, &i.DefaultRefreshMinutes, &i.MaxConcurrentSyncs)
 	return i, err
 }
 

@@ -98,7 +98,6 @@ type ConnectorType struct {
 	Name                  string
 	DefaultRefreshMinutes *int32
 	MaxConcurrentSyncs    *int32
-	Waits                 bool
 }
 
 type SchedulerRun struct {

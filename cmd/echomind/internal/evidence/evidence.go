@@ -95,6 +95,7 @@ const (
 	MessageLost        Cause = "message_lost"
 
 	Fetching           Cause = "fetching"
+	DocumentsFull      Cause = "documents_full"
 	WorkerLost         Cause = "worker_lost"
 	ForeignSubscriber  Cause = "foreign_subscriber"
 	Storing            Cause = "storing"

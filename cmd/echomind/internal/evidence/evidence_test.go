@@ -78,6 +78,17 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 			w.syncing("10 seconds")
 			w.exec(`UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = $1`, w.id)
 		}, evidence.Fetching, true, []string{"then it runs once more"}},
+		{"a worker fetches and the document stream is full", func(w *world) {
+			w.syncing("10 seconds")
+			stream, err := w.js.Stream(context.Background(), topology.DocumentStream)
+			require.NoError(w.t, err)
+			full := stream.CachedInfo().Config
+			full.MaxBytes = 5
+			_, err = w.js.UpdateStream(context.Background(), full)
+			require.NoError(w.t, err)
+		}, evidence.DocumentsFull, true, []string{"document stream: full, 0 of 5 bytes"}},
+		{"a worker fetches and the broker is away", func(w *world) { w.syncing("10 seconds"); w.away = errors.New("no route") },
+			evidence.BrokerAway, true, []string{"NATS: no route"}},
 		{"its worker is lost", func(w *world) { w.syncing("-3 seconds"); w.service("echomind-scheduler") },
 			evidence.WorkerLost, false, []string{"ran out 3", "the scheduler gives it to another worker within 5s"}},
 		{"its worker is lost long since, and nobody looks", func(w *world) { w.syncing("-10 minutes") },

@@ -32,7 +32,7 @@ func (x *explanation) syncing() {
 	case c.LeaseExpiresAt != nil && x.Now.Before(*c.LeaseExpiresAt):
 		x.answer.Running = true
 		x.fact("lease: worker %s has it for another %s, and renews it", c.WorkerID, clock.Span(c.LeaseExpiresAt.Sub(x.Now)))
-		x.conclude(Fetching, "a worker is fetching it", "when everything is fetched and stored it becomes ACTIVE")
+		x.fetching()
 	case c.LeaseExpiresAt != nil:
 		x.workerLost()
 	case c.DrainSeq != nil:
@@ -42,6 +42,21 @@ func (x *explanation) syncing() {
 	}
 	if c.TriggerRequestedAt != nil {
 		x.answer.Next += "; then it runs once more, because it was triggered since it was picked up"
+	}
+}
+
+// fetching: a worker is at work, or waits for room.
+func (x *explanation) fetching() {
+	s := x.Streams
+	switch {
+	case s.Unknown != nil:
+		x.fact("NATS: %v", s.Unknown)
+		x.conclude(BrokerAway, "a worker has it; NATS, which takes its documents, does not answer", "the worker waits, and goes on when NATS is back")
+	case s.Documents.Full():
+		x.fact("document stream: full, %d of %d bytes", s.Documents.Bytes, s.Documents.Limit)
+		x.conclude(DocumentsFull, "its worker waits for room in the document stream", "it goes on as semantic stores what the stream holds")
+	default:
+		x.conclude(Fetching, "a worker is fetching it", "when everything is fetched and stored it becomes ACTIVE")
 	}
 }
 

@@ -95,7 +95,7 @@ func (w *world) sweep(i, events int) {
 	w.tb.Helper()
 	w.exec(w.tb, `UPDATE unswept_runs SET next_at = clock_timestamp()`)
 	w.keepHouse(i, events, "sweep", func(ctx context.Context) error {
-		return errors.Join(w.readers[i].Sweep(ctx), w.readers[i].SweepDeletedConnectors(ctx))
+		return errors.Join(w.readers[i].Sweep(ctx), w.readers[i].SweepDeletedConnectors(ctx), w.readers[i].SweepChunks(ctx))
 	})
 }
 

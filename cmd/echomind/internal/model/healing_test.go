@@ -168,6 +168,7 @@ func (w *world) checkQuiet() {
 		"checkpoints of ended runs":          `SELECT count(*) FROM run_checkpoints`,
 		"tries of messages of ended runs":    `SELECT count(*) FROM message_tries`,
 		"ended runs not swept":               `SELECT count(*) FROM unswept_runs`,
+		"chunks not swept":                   `SELECT count(*) FROM unnamed_chunks`,
 		"deleted connectors not swept":       `SELECT count(*) FROM deleted_connectors`,
 	} {
 		if n := rows[int64](w, left)[0]; n > 0 {

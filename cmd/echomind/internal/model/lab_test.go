@@ -95,7 +95,7 @@ func (l *lab) empty(t tb) {
 	// The server removes the folder of the last stream for a moment after the stream itself.
 	until(t, func() error { return topology.EnsureStreams(ctx, l.streamsHeld) })
 	l.force(t, `TRUNCATE connectors, open_runs, runs, unswept_runs, workers, run_messages, run_checkpoints, message_tries, sightings,
-		documents, chunks, deleted_connectors RESTART IDENTITY`)
+		documents, chunks, unnamed_chunks, deleted_connectors RESTART IDENTITY`)
 	l.book.forget()
 }
 

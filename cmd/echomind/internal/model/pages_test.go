@@ -77,6 +77,7 @@ func (r *reading) store() {
 func (r *reading) loseReader() {
 	r.tb.Helper()
 	r.force(r.tb, `UPDATE connectors SET failure_count = 0`)
+	r.force(r.tb, `UPDATE open_runs SET fails_if_lost = false`)
 	r.loseWorker(r.c)
 	before := r.look().connector(r.c.id)
 	r.rescue(0, immortal)

@@ -213,6 +213,9 @@ func (d documentRow) String() string {
 		d.ChunkCount, d.Texts)
 }
 
+// isGivenUp says whether the last message about it was given up.
+func (d documentRow) isGivenUp() bool { return strings.HasPrefix(deref(d.Error), "given up: ") }
+
 func (r runRow) String() string {
 	return fmt.Sprintf("run %.8s of c%d (%s, %s, reason %q, stored %d of %s)", r.ID, r.ConnectorID, r.Trigger,
 		r.Status, deref(r.Reason), r.Stored, number(r.Total))

@@ -89,11 +89,15 @@ func announceStart(out io.Writer, cfg Config, info devstack.Info, servers *devst
 	if info.HTTPAddr == "" {
 		served = "nowhere"
 	}
+	command := os.Args[0]
+	if elsewhere := os.Getenv("ECHOMIND_DATA_DIR"); elsewhere != "" {
+		command = "ECHOMIND_DATA_DIR='" + folder + "' " + command
+	}
 	read, next := strings.Join(cfg.Chunker.FileRoots, ", "), fmt.Sprintf("%s connectors add --name docs --type file --user 1 "+
-		"--config '{\"url\":\"file://%s\"}' --refresh 60m", os.Args[0], append(cfg.Chunker.FileRoots, "")[0])
+		"--config '{\"url\":\"file://%s\"}' --refresh 60m", command, append(cfg.Chunker.FileRoots, "")[0])
 	if read == "" {
 		read = "no folder; start it with --file-roots /absolute/folder for connectors of type file"
-		next = os.Args[0] + " connectors add --name site --type web --user 1 --config '{\"url\":\"https://…\"}' --refresh 60m"
+		next = command + " connectors add --name site --type web --user 1 --config '{\"url\":\"https://…\"}' --refresh 60m"
 	}
 	_, _ = fmt.Fprintf(out, `EchoMind Sync is running.
   data       %s

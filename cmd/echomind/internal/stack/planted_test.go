@@ -36,11 +36,16 @@ func leaky(t *testing.T) *httptest.Server {
 		w.Header().Set("Content-Type", "text/html")
 		_, _ = io.WriteString(w, `<title>Pages</title><p>A page about walruses, which nobody else has.</p>
 			<a href="/broken?token=`+planted+`">1</a> <a href="/missing?sig=`+planted+`">2</a> <a href="/loop?code=`+planted+`">3</a>
+			<a href="/o'brien?key=`+planted+`">o</a> <a href="/drives('b!x')/items('01')/content?tempauth=`+planted+`">d</a>
 			<a href="/binary?key=`+planted+`">4</a> <a href="/forbidden?password=`+planted+`">5</a> <a href="/away?pwd=`+planted+`">6</a>`)
 	}
 	mux.HandleFunc("/{$}", page)
 	mux.HandleFunc("/broken", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 	mux.HandleFunc("/missing", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
+	mux.HandleFunc("/o'brien", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	mux.HandleFunc("/drives('b!x')/items('01')/content", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "https://bob:it's"+planted+"@elsewhere.example/a'b?code="+planted, http.StatusFound)
+	})
 	mux.HandleFunc("/loop", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.String(), http.StatusFound) })
 	mux.HandleFunc("/away", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "https://bob:"+planted+"@elsewhere.example/?session="+planted+"#"+planted, http.StatusFound)
@@ -58,26 +63,28 @@ func leaky(t *testing.T) *httptest.Server {
 func plants(site, folder string) map[string][]map[string]any {
 	p := planted
 	inURL := "https://bob:" + p + "@host.example/path?token=" + p + "#access_token=" + p
+	quoted := "https://bob:pa'" + p + "@host.example/o'brien(\"1\")<2>?token=it's" + p + "#'" + p
 	dsn := "host=db.example user=bob password=" + p + " dbname=x"
 	web := []map[string]any{
 		{"url": site + "/?token=" + p}, {"url": strings.Replace(site, "http://", "http://bob:"+p+"@", 1) + "/"},
 		{"url": strings.Replace(site, "http://", "http://"+p+"@", 1)},
 		{"url": "http://127.0.0.1:1/?sig=" + p + "#" + p}, {"url": "ftp://bob:" + p + "@host.example/?key=" + p}, {"url": "http://[bad?token=" + p},
-		{"url": site, "path_prefix": "/x?token=" + p}, {"url": site, "password": p}, {"url": "https://no-such-name.invalid/?token=" + p},
+		{"url": site, "path_prefix": "/x?token=" + p}, {"url": quoted}, {"url": site, "path_prefix": "/o'brien?token=" + p}, {"url": site, "password": p}, {"url": "https://no-such-name.invalid/?token=" + p},
 	}
-	for _, path := range []string{"/missing?api_key=", "/broken?auth=", "/loop?cookie=", "/forbidden?pass=", "/away?token=", "/binary?jwt="} {
+	for _, path := range []string{"/missing?api_key=", "/broken?auth=", "/loop?cookie=", "/forbidden?pass=", "/away?token=", "/binary?jwt=",
+		"/o'brien?key=", "/drives('b!x')/items('01')/content?tempauth=", "/missing?q='a'&\"code\"="} {
 		web = append(web, map[string]any{"url": site + path + p})
 	}
 	file := []map[string]any{
 		{"url": "file://bob:" + p + "@host.example/x"}, {"url": "file:///x?token=" + p}, {"url": inURL}, {"url": "s3://bob:" + p + "@bucket/x?sig=" + p},
 		{"url": "file://" + folder, "include": []string{inURL + "{"}}, {"url": "file://" + folder, "exclude": []string{"/" + inURL}},
-		{"url": "file://" + folder, "password": p}, {"url": dsn},
+		{"url": "file://" + folder, "password": p}, {"url": dsn}, {"url": quoted}, {"url": "file://" + folder, "include": []string{quoted + "{"}},
 	}
 	// The fields of the remote ones, each on its own beside what makes the rest valid.
 	credentials := map[string]any{"client_id": "app", "tenant_id": "contoso.example"}
 	remote := func(fields []string, rest map[string]any) (all []map[string]any) {
 		for _, field := range append(fields, "client_id", "tenant_id", "refresh_token", "client_secret", "password") {
-			for _, value := range []any{inURL, dsn, map[string]any{"password": p}} {
+			for _, value := range []any{inURL, dsn, quoted, map[string]any{"password": p}} {
 				one := map[string]any{}
 				for _, from := range []map[string]any{credentials, rest, {field: value}} {
 					for name, v := range from {

@@ -19,7 +19,7 @@ import (
 	"github.com/echomind/sync/sdk/topology"
 )
 
-// The figures under "Sizing" of docs/operations.md are printed with OPERATIONS_FIGURES set; without it little is synced.
+// The figures under "Size" of docs/operations.md are printed with OPERATIONS_FIGURES set; without it little is synced.
 func TestSizes(t *testing.T) {
 	documents, connectors, rounds := 50, 10, 2
 	if os.Getenv("OPERATIONS_FIGURES") != "" {

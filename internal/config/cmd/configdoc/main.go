@@ -101,7 +101,8 @@ func tagged(s *ast.StructType) []field {
 		if v, ok := tag.Lookup("envDefault"); ok {
 			otherwise = "`" + v + "`"
 		}
-		meaning := strings.TrimPrefix(strings.TrimPrefix(doc, f.Names[0].Name+" is "), f.Names[0].Name+" ")
+		meaning := strings.TrimPrefix(doc, f.Names[0].Name+" ")
+		meaning = strings.TrimPrefix(strings.TrimPrefix(meaning, "is "), "are ")
 		fields = append(fields, field{variable, otherwise, strings.ReplaceAll(meaning, "|", "\\|")})
 	}
 	return fields

@@ -26,6 +26,9 @@ import (
 // ErrNotRegular says that an entry is neither a regular file nor a link to one.
 var ErrNotRegular = errors.New("not a regular file")
 
+// ErrTooMany says that one folder holds more than is listed. It ends the listing.
+var ErrTooMany = errors.New("too many names")
+
 // ErrReadOnly is what every write returns.
 var ErrReadOnly = errors.New("folder is read-only here")
 
@@ -44,6 +47,10 @@ type Listing struct {
 	// Skip leaves out a folder and all in it. It is given the folder's path, not escaped, without a slash
 	// at the end.
 	Skip func(dir string) bool
+	// Takes is given the path of everything else, not escaped; what it does not take is left out. nil takes all.
+	Takes func(file string) bool
+	// Most bounds what is taken of one folder, folders in it among them; 0 = no bound.
+	Most int
 }
 
 // Entry is what blob.ListObject.As yields, into a *Entry.

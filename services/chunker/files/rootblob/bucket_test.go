@@ -243,3 +243,38 @@ func TestEscapeIsReversibleAndKeepsPathsApart(t *testing.T) {
 	})
 	require.NotEmpty(t, slices.Collect(maps.Keys(seen)))
 }
+
+func TestNoMoreIsHeldOfAFolderThanIsTaken(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 3000 {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.txt", i)), nil, 0o600))
+	}
+	list := func(ctx context.Context, l rootblob.Listing) (names []string, err error) {
+		root, err := os.OpenRoot(dir)
+		require.NoError(t, err)
+		bucket := rootblob.Open(root, nil)
+		defer bucket.Close()
+		objects, _, err := bucket.ListPage(ctx, blob.FirstPageToken, 5000, &blob.ListOptions{BeforeList: func(as func(any) bool) error {
+			var own *rootblob.Listing
+			require.True(t, as(&own))
+			*own = l
+			return nil
+		}})
+		for _, o := range objects {
+			names = append(names, o.Key)
+		}
+		return names, err
+	}
+	looked := 0
+	_, err := list(t.Context(), rootblob.Listing{Most: 100, Takes: func(string) bool { looked++; return true }})
+	require.ErrorIs(t, err, rootblob.ErrTooMany)
+	require.Equal(t, 1000, looked, "the rest of the folder is not even read")
+	names, err := list(t.Context(), rootblob.Listing{Most: 100, Takes: func(file string) bool { return strings.HasSuffix(file, "00.txt") }})
+	require.NoError(t, err)
+	require.Len(t, names, 29, "0.txt is none of them")
+	ctx, cancel := context.WithCancel(t.Context())
+	looked = 0
+	_, err = list(ctx, rootblob.Listing{Takes: func(string) bool { looked++; cancel(); return true }})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, 1000, looked)
+}

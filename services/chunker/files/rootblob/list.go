@@ -29,7 +29,7 @@ func (b *bucket) ListPaged(ctx context.Context, opts *driver.ListOptions) (*driv
 	if size == 0 {
 		size = defaultPageSize
 	}
-	w, err := b.resume(string(opts.PageToken), opts, listing)
+	w, err := b.resume(ctx, string(opts.PageToken), opts, listing)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func (b *bucket) ListPaged(ctx context.Context, opts *driver.ListOptions) (*driv
 			w.close()
 			return nil, err
 		}
-		object, err := w.next()
+		object, err := w.next(ctx)
 		if err != nil {
 			w.close()
 			return nil, err
@@ -58,19 +58,19 @@ func (b *bucket) ListPaged(ctx context.Context, opts *driver.ListOptions) (*driv
 }
 
 // resume takes the parked walk if it is the one that token and opts go on with, else begins one after token.
-func (b *bucket) resume(token string, opts *driver.ListOptions, listing *Listing) (*walk, error) {
+func (b *bucket) resume(ctx context.Context, token string, opts *driver.ListOptions, listing *Listing) (*walk, error) {
 	b.mu.Lock()
 	parked := b.parked
 	b.parked = nil
 	b.mu.Unlock()
 	if parked != nil {
 		if token != "" && parked.token == token && parked.prefix == opts.Prefix && parked.delimiter == opts.Delimiter {
-			parked.skip = listing.Skip
+			parked.listing = listing
 			return parked, nil
 		}
 		parked.close()
 	}
-	return newWalk(b, opts.Prefix, opts.Delimiter, token, listing.Skip)
+	return newWalk(ctx, b, opts.Prefix, opts.Delimiter, token, listing)
 }
 
 func (b *bucket) park(w *walk) {

@@ -128,14 +128,27 @@ func enter(in *os.Root, name string, looked fs.FileInfo) (*os.Root, error) {
 		return nil, err
 	}
 	info, err := sub.Stat(".")
-	if err == nil && !os.SameFile(info, looked) {
+	switch {
+	case err == nil && !os.SameFile(info, looked):
 		err = errChanged
+	case err == nil && isKernels(sub):
+		err = ErrPrivate
 	}
 	if err != nil {
 		_ = sub.Close()
 		return nil, err
 	}
 	return sub, nil
+}
+
+// isKernels tells whether a folder is in a file system of the kernel's.
+func isKernels(folder *os.Root) bool {
+	opened, err := folder.Open(".")
+	if err != nil {
+		return false
+	}
+	defer opened.Close()
+	return ofKernel(opened)
 }
 
 const readOnly = os.O_RDONLY | syscall.O_NONBLOCK | syscall.O_NOCTTY

@@ -51,6 +51,9 @@ func newReader(file *os.File, offset, length int64) (*reader, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%w: %s", ErrNotRegular, Kind(info.Mode()))
 	}
+	if ofKernel(file) {
+		return nil, ErrPrivate
+	}
 	if offset > 0 {
 		if _, err := file.Seek(offset, io.SeekStart); err != nil {
 			return nil, err

@@ -1,8 +1,10 @@
 package rootblob
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -34,14 +36,14 @@ type walk struct {
 	bucket            *bucket
 	prefix, delimiter string
 	after             string
-	skip              func(string) bool
+	listing           *Listing
 	levels            []level
 	token             string
 	rolled            string // the last key that the delimiter cut
 }
 
-func newWalk(b *bucket, prefix, delimiter, after string, skip func(string) bool) (*walk, error) {
-	w := &walk{bucket: b, prefix: prefix, delimiter: delimiter, after: after, skip: skip}
+func newWalk(ctx context.Context, b *bucket, prefix, delimiter, after string, listing *Listing) (*walk, error) {
+	w := &walk{bucket: b, prefix: prefix, delimiter: delimiter, after: after, listing: listing}
 	if delimiter != "" && strings.HasSuffix(after, delimiter) {
 		w.rolled = after
 	}
@@ -49,7 +51,7 @@ func newWalk(b *bucket, prefix, delimiter, after string, skip func(string) bool)
 	if err != nil {
 		return nil, err
 	}
-	if err := w.enter(own, "", ""); err != nil {
+	if err := w.enter(ctx, own, "", ""); err != nil {
 		return nil, err
 	}
 	return w, nil
@@ -63,8 +65,8 @@ func (w *walk) close() {
 }
 
 // enter reads the names of a folder and takes over root.
-func (w *walk) enter(root *os.Root, path, key string) error {
-	items, err := w.read(root, key)
+func (w *walk) enter(ctx context.Context, root *os.Root, path, key string) error {
+	items, err := w.read(ctx, root, path, key)
 	if err != nil {
 		_ = root.Close()
 		return err
@@ -73,17 +75,39 @@ func (w *walk) enter(root *os.Root, path, key string) error {
 	return nil
 }
 
-func (w *walk) read(root *os.Root, key string) ([]item, error) {
+// namesAtOnce is how many names of a folder are read between two looks at the context.
+const namesAtOnce = 1000
+
+// read holds no more of a folder than what may be listed of it.
+func (w *walk) read(ctx context.Context, root *os.Root, path, key string) ([]item, error) {
 	dir, err := root.Open(".")
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
-	entries, err := dir.ReadDir(-1)
-	if err != nil {
-		return nil, err
+	var items []item
+	for {
+		entries, err := dir.ReadDir(namesAtOnce)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		items = w.take(items, entries, path, key)
+		if most := w.listing.Most; most > 0 && len(items) > most {
+			return nil, fmt.Errorf("%w: more than %d in one folder", ErrTooMany, most)
+		}
 	}
-	items := make([]item, 0, len(entries))
+	slices.SortFunc(items, func(a, b item) int { return strings.Compare(a.key, b.key) })
+	return items, nil
+}
+
+// take adds the entries that may be listed.
+func (w *walk) take(items []item, entries []fs.DirEntry, path, key string) []item {
 	for _, e := range entries {
 		it := item{name: e.Name(), key: key + Escape(e.Name()), mode: e.Type()}
 		if it.mode.IsDir() {
@@ -94,15 +118,16 @@ func (w *walk) read(root *os.Root, key string) ([]item, error) {
 			continue
 		}
 		if it.mode.IsDir() && mayHold(it.key, w.prefix) || strings.HasPrefix(it.key, w.prefix) {
-			items = append(items, it)
+			if it.mode.IsDir() || w.listing.Takes == nil || w.listing.Takes(path+it.name) {
+				items = append(items, it)
+			}
 		}
 	}
-	slices.SortFunc(items, func(a, b item) int { return strings.Compare(a.key, b.key) })
-	return items, nil
+	return items
 }
 
 // next returns the next object, or nil at the end.
-func (w *walk) next() (*driver.ListObject, error) {
+func (w *walk) next(ctx context.Context) (*driver.ListObject, error) {
 	for len(w.levels) > 0 {
 		top := &w.levels[len(w.levels)-1]
 		if len(top.items) == 0 {
@@ -112,7 +137,7 @@ func (w *walk) next() (*driver.ListObject, error) {
 		}
 		it := top.items[0]
 		top.items = top.items[1:]
-		object, err := w.visit(top, it)
+		object, err := w.visit(ctx, top, it)
 		if err != nil || object != nil {
 			return object, err
 		}
@@ -120,16 +145,16 @@ func (w *walk) next() (*driver.ListObject, error) {
 	return nil, nil
 }
 
-func (w *walk) visit(in *level, it item) (*driver.ListObject, error) {
+func (w *walk) visit(ctx context.Context, in *level, it item) (*driver.ListObject, error) {
 	path := in.path + it.name
 	if it.mode.IsDir() {
-		if w.skip != nil && w.skip(path) {
+		if w.listing.Skip != nil && w.listing.Skip(path) {
 			return nil, nil
 		}
 		if cut, ok := w.cut(it.key); ok {
 			return w.roll(cut), nil
 		}
-		return w.descend(in.root, it, path)
+		return w.descend(ctx, in.root, it, path)
 	}
 	if cut, ok := w.cut(it.key); ok {
 		return w.roll(cut), nil
@@ -172,7 +197,7 @@ func (w *walk) link(it item, entry Entry) *driver.ListObject {
 	return failed(it.key, entry)
 }
 
-func (w *walk) descend(in *os.Root, it item, path string) (*driver.ListObject, error) {
+func (w *walk) descend(ctx context.Context, in *os.Root, it item, path string) (*driver.ListObject, error) {
 	err := fmt.Errorf("folders nest more than %d levels deep", maxDepth)
 	if len(w.levels) < maxDepth {
 		var sub *os.Root
@@ -181,11 +206,14 @@ func (w *walk) descend(in *os.Root, it item, path string) (*driver.ListObject, e
 				_ = sub.Close()
 				return failed(strings.TrimSuffix(it.key, "/"), Entry{Path: path, Mode: it.mode, Err: ErrPrivate}), nil
 			}
-			err = w.enter(sub, path+"/", it.key)
+			err = w.enter(ctx, sub, path+"/", it.key)
 		}
 	}
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case err == nil || errors.Is(err, fs.ErrNotExist):
 		return nil, nil
+	case errors.Is(err, ErrTooMany) || ctx.Err() != nil:
+		return nil, err
 	}
 	return failed(it.key, Entry{Path: path, Mode: it.mode, Err: err}), nil
 }
@@ -193,7 +221,7 @@ func (w *walk) descend(in *os.Root, it item, path string) (*driver.ListObject, e
 // private looks at a folder that is open, so that none is taken for another.
 func (w *walk) private(sub *os.Root, name string) bool {
 	info, err := sub.Stat(".")
-	return err == nil && w.bucket.private.Refuses(name, info) != nil
+	return err == nil && w.bucket.private.Refuses(name, info) != nil || isKernels(sub)
 }
 
 // cut is key up to the first delimiter after the prefix.

@@ -27,6 +27,8 @@ func (googleText) Extract(ctx context.Context, content []byte, name, mediaType s
 	return googledrive.Text{MediaType: read.MediaType, Sections: read.Sections, Hash: read.ContentHash()}, nil
 }
 
+func (googleText) OfContent(err error) bool { return extract.OfContent(err) }
+
 func (googleText) Version() string { return extract.Version }
 
 // google is a Google Drive and the line that keeps it in sync.

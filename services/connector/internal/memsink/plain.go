@@ -24,3 +24,17 @@ func (Plain) Extract(_ context.Context, content []byte, _, mediaType string) (gr
 
 // Version is the extractor's.
 func (Plain) Version() string { return "1" }
+
+// OfContent is so for every error of its own.
+func (Plain) OfContent(error) bool { return true }
+
+// Killed is an extractor whose readers are killed before they have read anything.
+type Killed struct{ Plain }
+
+// Extract reads nothing.
+func (Killed) Extract(context.Context, []byte, string, string) (graph.Text, error) {
+	return graph.Text{}, errors.New("could not be read: its reader was killed")
+}
+
+// OfContent is not so.
+func (Killed) OfContent(error) bool { return false }

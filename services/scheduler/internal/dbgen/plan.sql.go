@@ -60,12 +60,13 @@ func (q *Queries) LockPassed(ctx context.Context, arg LockPassedParams) ([]LockP
 const lockUnplanned = `-- name: LockUnplanned :many
 SELECT c.id::integer AS id, c.schedule_cron, c.time_zone::text AS time_zone, c.last_sync_at, c.planned_through,
     (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now
-FROM moves.lock_unplanned($2::integer) c
+FROM moves.lock_unplanned($2::integer, $3::integer[]) c
 `
 
 type LockUnplannedParams struct {
-	Now   *time.Time
-	Batch int32
+	Now     *time.Time
+	Batch   int32
+	Refused []int32
 }
 
 type LockUnplannedRow struct {
@@ -78,7 +79,7 @@ type LockUnplannedRow struct {
 }
 
 func (q *Queries) LockUnplanned(ctx context.Context, arg LockUnplannedParams) ([]LockUnplannedRow, error) {
-	rows, err := q.db.Query(ctx, lockUnplanned, arg.Now, arg.Batch)
+	rows, err := q.db.Query(ctx, lockUnplanned, arg.Now, arg.Batch, arg.Refused)
 	if err != nil {
 		return nil, err
 	}

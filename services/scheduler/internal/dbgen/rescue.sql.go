@@ -50,14 +50,16 @@ func (q *Queries) LostLeft(ctx context.Context, arg LostLeftParams) (int64, erro
 const rescue = `-- name: Rescue :many
 SELECT r.lost_run::uuid AS lost_run, r.run_id::uuid AS run_id, r.connector_id::integer AS connector_id, r.type::text AS type,
     r.user_id::integer AS user_id, r.scope::text AS scope, r.scope_id, r.config::jsonb AS config, r.state::jsonb AS state, r.listing,
-    r.config_version::bigint AS config_version, r.dispatched_at::timestamptz AS dispatched_at
-FROM moves.rescue($1::jsonb, $2::interval, $3::integer) r
+    r.config_version::bigint AS config_version, r.dispatched_at, r.problem
+FROM moves.rescue($1::jsonb, $2::interval, $3::integer, $4::boolean, $5::integer[]) r
 `
 
 type RescueParams struct {
 	Silent         []byte
 	ForeignTimeout time.Duration
 	Batch          int32
+	Apart          bool
+	Refused        []int32
 }
 
 type RescueRow struct {
@@ -73,10 +75,17 @@ type RescueRow struct {
 	Listing       []byte
 	ConfigVersion *int64
 	DispatchedAt  *time.Time
+	Problem       *string
 }
 
 func (q *Queries) Rescue(ctx context.Context, arg RescueParams) ([]RescueRow, error) {
-	rows, err := q.db.Query(ctx, rescue, arg.Silent, arg.ForeignTimeout, arg.Batch)
+	rows, err := q.db.Query(ctx, rescue,
+		arg.Silent,
+		arg.ForeignTimeout,
+		arg.Batch,
+		arg.Apart,
+		arg.Refused,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -97,6 +106,7 @@ func (q *Queries) Rescue(ctx context.Context, arg RescueParams) ([]RescueRow, er
 			&i.Listing,
 			&i.ConfigVersion,
 			&i.DispatchedAt,
+			&i.Problem,
 		); err != nil {
 			return nil, err
 		}

@@ -13,24 +13,33 @@ import (
 )
 
 const abandon = `-- name: Abandon :many
-SELECT a.run_id::uuid AS run_id, a.connector_id::integer AS connector_id, a.type::text AS type
-FROM moves.abandon($1::jsonb, $2::interval, $3::integer) a
+SELECT a.run_id::uuid AS run_id, a.connector_id::integer AS connector_id, a.type::text AS type, a.problem
+FROM moves.abandon($1::jsonb, $2::interval, $3::integer, $4::boolean, $5::integer[]) a
 `
 
 type AbandonParams struct {
 	Silent         []byte
 	ForeignTimeout time.Duration
 	Batch          int32
+	Apart          bool
+	Refused        []int32
 }
 
 type AbandonRow struct {
-	RunID       uuid.UUID
-	ConnectorID int32
-	Type        string
+	RunID       *uuid.UUID
+	ConnectorID *int32
+	Type        *string
+	Problem     *string
 }
 
 func (q *Queries) Abandon(ctx context.Context, arg AbandonParams) ([]AbandonRow, error) {
-	rows, err := q.db.Query(ctx, abandon, arg.Silent, arg.ForeignTimeout, arg.Batch)
+	rows, err := q.db.Query(ctx, abandon,
+		arg.Silent,
+		arg.ForeignTimeout,
+		arg.Batch,
+		arg.Apart,
+		arg.Refused,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +47,12 @@ func (q *Queries) Abandon(ctx context.Context, arg AbandonParams) ([]AbandonRow,
 	items := []AbandonRow{}
 	for rows.Next() {
 		var i AbandonRow
-		if err := rows.Scan(&i.RunID, &i.ConnectorID, &i.Type); err != nil {
+		if err := rows.Scan(
+			&i.RunID,
+			&i.ConnectorID,
+			&i.Type,
+			&i.Problem,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -83,24 +97,31 @@ func (q *Queries) DrainingRuns(ctx context.Context, page int32) ([]DrainingRunsR
 }
 
 const failLostInTransit = `-- name: FailLostInTransit :many
-SELECT l.run_id::uuid AS run_id, l.connector_id::integer AS connector_id, l.type::text AS type
-FROM moves.fail_lost_in_transit($1::uuid[], $2::bigint, $3::bigint) l
+SELECT l.run_id::uuid AS run_id, l.connector_id::integer AS connector_id, l.type::text AS type, l.problem
+FROM moves.fail_lost_in_transit($1::uuid[], $2::bigint, $3::bigint, $4::boolean) l
 `
 
 type FailLostInTransitParams struct {
 	Candidates []uuid.UUID
 	FirstSeq   int64
 	LastSeq    int64
+	Apart      bool
 }
 
 type FailLostInTransitRow struct {
-	RunID       uuid.UUID
-	ConnectorID int32
-	Type        string
+	RunID       *uuid.UUID
+	ConnectorID *int32
+	Type        *string
+	Problem     *string
 }
 
 func (q *Queries) FailLostInTransit(ctx context.Context, arg FailLostInTransitParams) ([]FailLostInTransitRow, error) {
-	rows, err := q.db.Query(ctx, failLostInTransit, arg.Candidates, arg.FirstSeq, arg.LastSeq)
+	rows, err := q.db.Query(ctx, failLostInTransit,
+		arg.Candidates,
+		arg.FirstSeq,
+		arg.LastSeq,
+		arg.Apart,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +129,55 @@ func (q *Queries) FailLostInTransit(ctx context.Context, arg FailLostInTransitPa
 	items := []FailLostInTransitRow{}
 	for rows.Next() {
 		var i FailLostInTransitRow
-		if err := rows.Scan(&i.RunID, &i.ConnectorID, &i.Type); err != nil {
+		if err := rows.Scan(
+			&i.RunID,
+			&i.ConnectorID,
+			&i.Type,
+			&i.Problem,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const failNotTaken = `-- name: FailNotTaken :many
+SELECT n.run_id::uuid AS run_id, n.connector_id::integer AS connector_id, n.type::text AS type, n.problem
+FROM moves.fail_not_taken($1::integer, $2::boolean, $3::integer[]) n
+`
+
+type FailNotTakenParams struct {
+	Batch   int32
+	Apart   bool
+	Refused []int32
+}
+
+type FailNotTakenRow struct {
+	RunID       *uuid.UUID
+	ConnectorID *int32
+	Type        *string
+	Problem     *string
+}
+
+func (q *Queries) FailNotTaken(ctx context.Context, arg FailNotTakenParams) ([]FailNotTakenRow, error) {
+	rows, err := q.db.Query(ctx, failNotTaken, arg.Batch, arg.Apart, arg.Refused)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []FailNotTakenRow{}
+	for rows.Next() {
+		var i FailNotTakenRow
+		if err := rows.Scan(
+			&i.RunID,
+			&i.ConnectorID,
+			&i.Type,
+			&i.Problem,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

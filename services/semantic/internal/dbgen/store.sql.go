@@ -33,11 +33,12 @@ func (q *Queries) BeginTry(ctx context.Context, arg BeginTryParams) (int32, erro
 }
 
 const countMessages = `-- name: CountMessages :many
-INSERT INTO run_messages (try_id, no, first_no, given_up, waits_for)
+INSERT INTO run_messages (try_id, no, first_no, given_up, waits_for, fails)
 SELECT $1, m.no, nullif(m.first_no, 0), nullif(m.given_up, ''),
-    nullif(m.waits_for, '00000000-0000-0000-0000-000000000000')
+    CASE WHEN m.given_up = '' THEN nullif(m.claim, '00000000-0000-0000-0000-000000000000') END,
+    CASE WHEN m.given_up <> '' THEN nullif(m.claim, '00000000-0000-0000-0000-000000000000') END
 FROM (SELECT unnest($2::bigint[]) AS no, unnest($3::bigint[]) AS first_no, unnest($4::text[]) AS given_up,
-    unnest($5::uuid[]) AS waits_for) m
+    unnest($5::uuid[]) AS claim) m
 ORDER BY m.no
 ON CONFLICT DO NOTHING
 RETURNING no
@@ -48,7 +49,7 @@ type CountMessagesParams struct {
 	Nos      []int64
 	FirstNos []int64
 	GivenUps []string
-	WaitsFor []uuid.UUID
+	Claims   []uuid.UUID
 }
 
 // The numbers that were not counted yet; those are the ones to store.
@@ -58,7 +59,7 @@ func (q *Queries) CountMessages(ctx context.Context, arg CountMessagesParams) ([
 		arg.Nos,
 		arg.FirstNos,
 		arg.GivenUps,
-		arg.WaitsFor,
+		arg.Claims,
 	)
 	if err != nil {
 		return nil, err
@@ -82,9 +83,9 @@ const countParts = `-- name: CountParts :many
 SELECT d.place::bigint AS place, m.parts::bigint AS parts, m.has_failed::boolean AS has_failed, c.chunks::bigint AS chunks,
     c.first_chunk::integer AS first_chunk, c.last_chunk::integer AS last_chunk
 FROM ROWS FROM (unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::uuid[]), unnest($4::bigint[]))
-    WITH ORDINALITY AS d(first_no, parts, waits_for, id, place)
+    WITH ORDINALITY AS d(first_no, parts, claim, id, place)
 CROSS JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE r.waits_for = d.waits_for) AS parts, coalesce(bool_or(r.given_up = 'named'), false) AS has_failed
+    SELECT count(*) FILTER (WHERE r.waits_for = d.claim) AS parts, coalesce(bool_or(r.fails = d.claim), false) AS has_failed
     FROM run_messages r
     WHERE r.try_id = $5 AND r.no >= d.first_no AND r.no < d.first_no + d.parts AND r.first_no = d.first_no) m
 CROSS JOIN LATERAL (
@@ -96,7 +97,7 @@ CROSS JOIN LATERAL (
 type CountPartsParams struct {
 	FirstNos []int64
 	Parts    []int64
-	WaitsFor []uuid.UUID
+	Claims   []uuid.UUID
 	Ids      []int64
 	TryID    uuid.UUID
 }
@@ -110,14 +111,14 @@ type CountPartsRow struct {
 	LastChunk  int32
 }
 
-// Of documents of several parts: how many are there that agree with this one, whether one of them was given up, and which
+// Of documents of several parts: how many are there that agree with this one, whether one that agrees was given up, and which
 // chunks are there. Asked after the documents are locked: of two workers with the two parts of one document the second sees the
 // first one's part. The parts of a document have neighbouring numbers.
 func (q *Queries) CountParts(ctx context.Context, arg CountPartsParams) ([]CountPartsRow, error) {
 	rows, err := q.db.Query(ctx, countParts,
 		arg.FirstNos,
 		arg.Parts,
-		arg.WaitsFor,
+		arg.Claims,
 		arg.Ids,
 		arg.TryID,
 	)
@@ -347,20 +348,26 @@ func (q *Queries) LockRun(ctx context.Context, arg LockRunParams) (LockRunRow, e
 
 const partsWaitNoLonger = `-- name: PartsWaitNoLonger :execrows
 UPDATE run_messages m SET waits_for = NULL
-FROM (SELECT unnest($2::bigint[]) AS first_no, unnest($3::bigint[]) AS parts) d
+FROM (SELECT unnest($2::bigint[]) AS first_no, unnest($3::bigint[]) AS parts, unnest($4::uuid[]) AS claim) d
 WHERE m.try_id = $1 AND m.no >= d.first_no AND m.no < d.first_no + d.parts AND m.first_no = d.first_no
-    AND m.waits_for IS NOT NULL
+    AND m.waits_for = d.claim
 `
 
 type PartsWaitNoLongerParams struct {
 	TryID    uuid.UUID
 	FirstNos []int64
 	Parts    []int64
+	Claims   []uuid.UUID
 }
 
 // Their document is whole, or known to have failed.
 func (q *Queries) PartsWaitNoLonger(ctx context.Context, arg PartsWaitNoLongerParams) (int64, error) {
-	result, err := q.db.Exec(ctx, partsWaitNoLonger, arg.TryID, arg.FirstNos, arg.Parts)
+	result, err := q.db.Exec(ctx, partsWaitNoLonger,
+		arg.TryID,
+		arg.FirstNos,
+		arg.Parts,
+		arg.Claims,
+	)
 	if err != nil {
 		return 0, err
 	}
@@ -502,5 +509,24 @@ type WriteDocumentsParams struct {
 // A title and a URL that are not said stay, unless they are of an earlier configuration: its owner may have been another.
 func (q *Queries) WriteDocuments(ctx context.Context, arg WriteDocumentsParams) error {
 	_, err := q.db.Exec(ctx, writeDocuments, arg.ConfigVersion, arg.WrittenBy, arg.Documents)
+	return err
+}
+
+const writeNothing = `-- name: WriteNothing :exec
+INSERT INTO message_tries (try_id, no, tries)
+SELECT r.try_id, $1, 0 FROM open_runs r WHERE r.id = $2 AND r.try_id = $3::uuid
+ON CONFLICT (try_id, no) DO UPDATE SET tries = message_tries.tries
+`
+
+type WriteNothingParams struct {
+	No    int64
+	RunID uuid.UUID
+	TryID uuid.UUID
+}
+
+// A small write of a try's own, which changes nothing and is committed like any other: Postgres that answers this in time is there.
+// No row where the run is over, which is an answer too.
+func (q *Queries) WriteNothing(ctx context.Context, arg WriteNothingParams) error {
+	_, err := q.db.Exec(ctx, writeNothing, arg.No, arg.RunID, arg.TryID)
 	return err
 }

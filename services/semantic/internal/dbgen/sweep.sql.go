@@ -25,7 +25,7 @@ func (q *Queries) CountUnswept(ctx context.Context, most int32) (int64, error) {
 }
 
 const deletedConnectors = `-- name: DeletedConnectors :many
-SELECT id, config_version, swept_after FROM deleted_connectors
+SELECT id, config_version, place FROM deleted_connectors
 WHERE (id, config_version) > ($1::integer, $2::bigint)
 ORDER BY id, config_version LIMIT $3::integer
 `
@@ -39,7 +39,7 @@ type DeletedConnectorsParams struct {
 type DeletedConnectorsRow struct {
 	ID            int32
 	ConfigVersion int64
-	SweptAfter    string
+	Place         []byte
 }
 
 func (q *Queries) DeletedConnectors(ctx context.Context, arg DeletedConnectorsParams) ([]DeletedConnectorsRow, error) {
@@ -51,7 +51,7 @@ func (q *Queries) DeletedConnectors(ctx context.Context, arg DeletedConnectorsPa
 	items := []DeletedConnectorsRow{}
 	for rows.Next() {
 		var i DeletedConnectorsRow
-		if err := rows.Scan(&i.ID, &i.ConfigVersion, &i.SweptAfter); err != nil {
+		if err := rows.Scan(&i.ID, &i.ConfigVersion, &i.Place); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -87,31 +87,18 @@ func (q *Queries) ForgetWorkers(ctx context.Context, batch int32) (int32, error)
 	return column_1, err
 }
 
-const holdsLeftovers = `-- name: HoldsLeftovers :one
-SELECT EXISTS (SELECT FROM documents d WHERE d.connector_id = $1 AND d.status IN ('deleted', 'partial')
-    AND NOT EXISTS (SELECT FROM open_runs r WHERE r.connector_id = d.connector_id AND r.try_id = d.touched_by))::boolean
-`
-
-// Whether something is left that somebody held while it was swept.
-func (q *Queries) HoldsLeftovers(ctx context.Context, connectorID int32) (bool, error) {
-	row := q.db.QueryRow(ctx, holdsLeftovers, connectorID)
-	var column_1 bool
-	err := row.Scan(&column_1)
-	return column_1, err
-}
-
 const keepDeletedPlace = `-- name: KeepDeletedPlace :exec
-UPDATE deleted_connectors SET swept_after = $1 WHERE id = $2 AND config_version = $3
+UPDATE deleted_connectors SET place = $1 WHERE id = $2 AND config_version = $3
 `
 
 type KeepDeletedPlaceParams struct {
-	Behind        string
+	Place         []byte
 	ID            int32
 	ConfigVersion int64
 }
 
 func (q *Queries) KeepDeletedPlace(ctx context.Context, arg KeepDeletedPlaceParams) error {
-	_, err := q.db.Exec(ctx, keepDeletedPlace, arg.Behind, arg.ID, arg.ConfigVersion)
+	_, err := q.db.Exec(ctx, keepDeletedPlace, arg.Place, arg.ID, arg.ConfigVersion)
 	return err
 }
 
@@ -132,101 +119,290 @@ func (q *Queries) KeepLedger(ctx context.Context, retention time.Duration) (Keep
 }
 
 const keepSweepPlace = `-- name: KeepSweepPlace :exec
-UPDATE unswept_runs SET outdated_after = $1 WHERE run_id = $2
+UPDATE unswept_runs SET place = $1 WHERE run_id = $2
 `
 
 type KeepSweepPlaceParams struct {
-	Behind string
-	RunID  uuid.UUID
+	Place []byte
+	RunID uuid.UUID
 }
 
 func (q *Queries) KeepSweepPlace(ctx context.Context, arg KeepSweepPlaceParams) error {
-	_, err := q.db.Exec(ctx, keepSweepPlace, arg.Behind, arg.RunID)
+	_, err := q.db.Exec(ctx, keepSweepPlace, arg.Place, arg.RunID)
 	return err
 }
 
+const passUnnamedChunks = `-- name: PassUnnamedChunks :one
+SELECT coalesce(max(u.id), 0)::bigint FROM (
+    SELECT q.id FROM unnamed_chunks q WHERE q.id > $1 ORDER BY q.id LIMIT $2::integer) u
+`
+
+type PassUnnamedChunksParams struct {
+	Behind int64
+	Page   int32
+}
+
+// Where a page of keys ends that cannot be swept now; 0 where there is none.
+func (q *Queries) PassUnnamedChunks(ctx context.Context, arg PassUnnamedChunksParams) (int64, error) {
+	row := q.db.QueryRow(ctx, passUnnamedChunks, arg.Behind, arg.Page)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const postponeSweep = `-- name: PostponeSweep :exec
-UPDATE unswept_runs SET attempts = $1, next_at = clock_timestamp() + $2::interval WHERE run_id = $3
+UPDATE unswept_runs SET attempts = $1, place = $2, next_at = clock_timestamp() + $3::interval WHERE run_id = $4
 `
 
 type PostponeSweepParams struct {
 	Attempts int32
+	Place    []byte
 	Pause    time.Duration
 	RunID    uuid.UUID
 }
 
 // One that cannot be swept now, or that is not through, lets the others pass.
 func (q *Queries) PostponeSweep(ctx context.Context, arg PostponeSweepParams) error {
-	_, err := q.db.Exec(ctx, postponeSweep, arg.Attempts, arg.Pause, arg.RunID)
+	_, err := q.db.Exec(ctx, postponeSweep,
+		arg.Attempts,
+		arg.Place,
+		arg.Pause,
+		arg.RunID,
+	)
 	return err
 }
 
-const sweepCheckpoints = `-- name: SweepCheckpoints :exec
-DELETE FROM run_checkpoints WHERE try_id = $1
+const sightedListings = `-- name: SightedListings :many
+WITH RECURSIVE listings AS (
+    (SELECT s.try_id, s.listing, 1 AS n FROM sightings s
+        WHERE s.connector_id = $1::integer AND (s.try_id, s.listing) > ($2::uuid, $3::integer)
+        ORDER BY s.try_id, s.listing LIMIT 1)
+    UNION ALL
+    SELECT l.try_id, l.listing, t.n + 1 FROM listings t CROSS JOIN LATERAL (
+        SELECT s.try_id, s.listing FROM sightings s
+        WHERE s.connector_id = $1::integer AND (s.try_id, s.listing) > (t.try_id, t.listing)
+        ORDER BY s.try_id, s.listing LIMIT 1) l
+    WHERE t.n < $4::integer),
+spoken AS MATERIALIZED (SELECT c.listing->'seen' AS seen FROM connectors c WHERE c.id = $1::integer)
+SELECT t.try_id, t.listing, (NOT coalesce((SELECT p.seen ? t.try_id::text FROM spoken p), false)
+    AND NOT EXISTS (SELECT FROM open_runs r WHERE r.connector_id = $1::integer AND r.try_id = t.try_id))::boolean AS is_over
+FROM listings t ORDER BY t.n
 `
 
-func (q *Queries) SweepCheckpoints(ctx context.Context, tryID uuid.UUID) error {
-	_, err := q.db.Exec(ctx, sweepCheckpoints, tryID)
-	return err
+type SightedListingsParams struct {
+	ConnectorID int32
+	BehindTry   uuid.UUID
+	Behind      int32
+	Page        int32
+}
+
+type SightedListingsRow struct {
+	TryID   uuid.UUID
+	Listing int32
+	IsOver  bool
+}
+
+// A page of the listings whose sightings a connector's tries have left, one step of the index for each, and whether they may go:
+// the try is over, and no checkpoint speaks of it (see sdk/worker/listing.go), nor will one again.
+// Read once: it may be long.
+func (q *Queries) SightedListings(ctx context.Context, arg SightedListingsParams) ([]SightedListingsRow, error) {
+	rows, err := q.db.Query(ctx, sightedListings,
+		arg.ConnectorID,
+		arg.BehindTry,
+		arg.Behind,
+		arg.Page,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SightedListingsRow{}
+	for rows.Next() {
+		var i SightedListingsRow
+		if err := rows.Scan(&i.TryID, &i.Listing, &i.IsOver); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sweepCheckpoints = `-- name: SweepCheckpoints :many
+DELETE FROM run_checkpoints k
+WHERE k.try_id = $1 AND k.no > $2 AND k.no <= (SELECT max(l.no) FROM (
+    SELECT o.no FROM run_checkpoints o WHERE o.try_id = $1 AND o.no > $2 ORDER BY o.no LIMIT $3::integer) l)
+RETURNING k.no
+`
+
+type SweepCheckpointsParams struct {
+	TryID  uuid.UUID
+	Behind int64
+	Batch  int32
+}
+
+func (q *Queries) SweepCheckpoints(ctx context.Context, arg SweepCheckpointsParams) ([]int64, error) {
+	rows, err := q.db.Query(ctx, sweepCheckpoints, arg.TryID, arg.Behind, arg.Batch)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []int64{}
+	for rows.Next() {
+		var no int64
+		if err := rows.Scan(&no); err != nil {
+			return nil, err
+		}
+		items = append(items, no)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sweepChunks = `-- name: SweepChunks :one
+SELECT coalesce(c.next, 0)::bigint AS next, c.removed::integer AS removed
+FROM moves.sweep_chunks($1::bigint, $2::integer, $3::integer) c
+`
+
+type SweepChunksParams struct {
+	Behind int64
+	Page   int32
+	Batch  int32
+}
+
+type SweepChunksRow struct {
+	Next    int64
+	Removed int32
+}
+
+// The last key that was looked at, 0 where there is none.
+func (q *Queries) SweepChunks(ctx context.Context, arg SweepChunksParams) (SweepChunksRow, error) {
+	row := q.db.QueryRow(ctx, sweepChunks, arg.Behind, arg.Page, arg.Batch)
+	var i SweepChunksRow
+	err := row.Scan(&i.Next, &i.Removed)
+	return i, err
 }
 
 const sweepLeftovers = `-- name: SweepLeftovers :one
-SELECT moves.sweep_leftovers($1::integer, $2::integer)::integer
+SELECT coalesce(l.next, 0)::bigint AS next, l.held::boolean AS held
+FROM moves.sweep_leftovers($1::integer, $2::bigint, $3::integer) l
 `
 
 type SweepLeftoversParams struct {
 	ConnectorID int32
-	Batch       int32
+	Behind      int64
+	Page        int32
 }
 
-func (q *Queries) SweepLeftovers(ctx context.Context, arg SweepLeftoversParams) (int32, error) {
-	row := q.db.QueryRow(ctx, sweepLeftovers, arg.ConnectorID, arg.Batch)
-	var column_1 int32
-	err := row.Scan(&column_1)
-	return column_1, err
+type SweepLeftoversRow struct {
+	Next int64
+	Held bool
 }
 
-const sweepMessages = `-- name: SweepMessages :execrows
+// Where the page ends, 0 after the last, and whether somebody holds one of it.
+func (q *Queries) SweepLeftovers(ctx context.Context, arg SweepLeftoversParams) (SweepLeftoversRow, error) {
+	row := q.db.QueryRow(ctx, sweepLeftovers, arg.ConnectorID, arg.Behind, arg.Page)
+	var i SweepLeftoversRow
+	err := row.Scan(&i.Next, &i.Held)
+	return i, err
+}
+
+const sweepMessages = `-- name: SweepMessages :many
 DELETE FROM run_messages m
-WHERE m.try_id = $1 AND m.no IN (SELECT o.no FROM run_messages o WHERE o.try_id = $1 ORDER BY o.no LIMIT $2::integer)
+WHERE m.try_id = $1 AND m.no > $2 AND m.no <= (SELECT max(l.no) FROM (
+    SELECT o.no FROM run_messages o WHERE o.try_id = $1 AND o.no > $2 ORDER BY o.no LIMIT $3::integer) l)
+RETURNING m.no
 `
 
 type SweepMessagesParams struct {
-	TryID uuid.UUID
-	Batch int32
+	TryID  uuid.UUID
+	Behind int64
+	Batch  int32
 }
 
-func (q *Queries) SweepMessages(ctx context.Context, arg SweepMessagesParams) (int64, error) {
-	result, err := q.db.Exec(ctx, sweepMessages, arg.TryID, arg.Batch)
+// A batch behind a place, so that what is removed and not yet vacuumed is not read again; up to a number, so that no plan reads
+// all of the try's.
+func (q *Queries) SweepMessages(ctx context.Context, arg SweepMessagesParams) ([]int64, error) {
+	rows, err := q.db.Query(ctx, sweepMessages, arg.TryID, arg.Behind, arg.Batch)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return result.RowsAffected(), nil
+	defer rows.Close()
+	items := []int64{}
+	for rows.Next() {
+		var no int64
+		if err := rows.Scan(&no); err != nil {
+			return nil, err
+		}
+		items = append(items, no)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
-const sweepOrphanChunks = `-- name: SweepOrphanChunks :execrows
-DELETE FROM chunks c
-WHERE (c.try_id, c.first_no, c.document_id, c.no) IN (
-    SELECT o.try_id, o.first_no, o.document_id, o.no FROM chunks o
-    WHERE o.try_id = $1 AND NOT EXISTS (
-        SELECT 1 FROM documents d
-        WHERE d.id = o.document_id AND d.try_id = o.try_id AND d.first_no = o.first_no)
-    LIMIT $2::integer)
+const sweepOrphanChunks = `-- name: SweepOrphanChunks :many
+WITH RECURSIVE keys AS (
+    (SELECT c.first_no, c.document_id, 1 AS n FROM chunks c
+        WHERE c.try_id = $1::uuid AND (c.first_no, c.document_id) > ($2::bigint, $3::bigint)
+        ORDER BY c.first_no, c.document_id LIMIT 1)
+    UNION ALL
+    SELECT l.first_no, l.document_id, k.n + 1 FROM keys k CROSS JOIN LATERAL (
+        SELECT c.first_no, c.document_id FROM chunks c
+        WHERE c.try_id = $1::uuid AND (c.first_no, c.document_id) > (k.first_no, k.document_id)
+        ORDER BY c.first_no, c.document_id LIMIT 1) l
+    WHERE k.n < $4::integer),
+orphans AS (
+    INSERT INTO unnamed_chunks (try_id, first_no, document_id)
+    SELECT $1::uuid, k.first_no, k.document_id FROM keys k WHERE NOT EXISTS (
+        SELECT FROM documents d WHERE d.id = k.document_id AND d.try_id = $1::uuid AND d.first_no = k.first_no))
+SELECT k.first_no, k.document_id, k.n FROM keys k ORDER BY k.n DESC LIMIT 1
 `
 
 type SweepOrphanChunksParams struct {
-	TryID uuid.UUID
-	Batch int32
+	TryID    uuid.UUID
+	BehindNo int64
+	BehindID int64
+	Page     int32
 }
 
-// A batch of the chunks of an ended run that no document names: parts of a document that never became whole, or chunks that a
-// later message of the same try replaced.
-func (q *Queries) SweepOrphanChunks(ctx context.Context, arg SweepOrphanChunksParams) (int64, error) {
-	result, err := q.db.Exec(ctx, sweepOrphanChunks, arg.TryID, arg.Batch)
+type SweepOrphanChunksRow struct {
+	FirstNo    int64
+	DocumentID int64
+	N          int32
+}
+
+// Looks at a page of the keys under which an ended run has left chunks, one step of the index for each whatever number of chunks
+// it has. Those that no document names are left to sweep_chunks: parts of a document that never became whole, or chunks that a
+// later message of the same try replaced. Returns where the page ends.
+func (q *Queries) SweepOrphanChunks(ctx context.Context, arg SweepOrphanChunksParams) ([]SweepOrphanChunksRow, error) {
+	rows, err := q.db.Query(ctx, sweepOrphanChunks,
+		arg.TryID,
+		arg.BehindNo,
+		arg.BehindID,
+		arg.Page,
+	)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return result.RowsAffected(), nil
+	defer rows.Close()
+	items := []SweepOrphanChunksRow{}
+	for rows.Next() {
+		var i SweepOrphanChunksRow
+		if err := rows.Scan(&i.FirstNo, &i.DocumentID, &i.N); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const sweepOutdated = `-- name: SweepOutdated :one
@@ -253,39 +429,79 @@ func (q *Queries) SweepOutdated(ctx context.Context, arg SweepOutdatedParams) (s
 	return column_1, err
 }
 
-const sweepSightings = `-- name: SweepSightings :execrows
-DELETE FROM sightings s
-WHERE (s.connector_id, s.try_id, s.listing, s.source_id) IN (
-    SELECT o.connector_id, o.try_id, o.listing, o.source_id FROM sightings o
-    WHERE o.connector_id = $1
-        AND NOT EXISTS (SELECT 1 FROM open_runs r WHERE r.connector_id = o.connector_id AND r.try_id = o.try_id)
-        AND NOT EXISTS (
-            SELECT 1 FROM connectors c
-            WHERE c.id = o.connector_id AND c.listing->'seen' ? o.try_id::text)
-    LIMIT $2::integer)
+const sweepSightings = `-- name: SweepSightings :one
+WITH last AS (
+    SELECT b.source_id FROM (
+        SELECT o.source_id FROM sightings o
+        WHERE o.connector_id = $1 AND o.try_id = $2 AND o.listing = $3 AND o.source_id > $4::text
+        ORDER BY o.source_id LIMIT $5::integer) b
+    ORDER BY b.source_id DESC LIMIT 1),
+gone AS (
+    DELETE FROM sightings s
+    WHERE s.connector_id = $1 AND s.try_id = $2 AND s.listing = $3
+        AND s.source_id > $4::text AND s.source_id <= (SELECT l.source_id FROM last l)
+    RETURNING 1)
+SELECT (SELECT count(*) FROM gone) AS removed, coalesce((SELECT l.source_id FROM last l), '')::text AS source_id
 `
 
 type SweepSightingsParams struct {
 	ConnectorID int32
+	TryID       uuid.UUID
+	Listing     int32
+	Behind      string
 	Batch       int32
 }
 
-// A batch of those of tries that are over, and that no checkpoint speaks of (see sdk/worker/listing.go).
-func (q *Queries) SweepSightings(ctx context.Context, arg SweepSightingsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, sweepSightings, arg.ConnectorID, arg.Batch)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+type SweepSightingsRow struct {
+	Removed  int64
+	SourceID string
 }
 
-const sweepTries = `-- name: SweepTries :exec
-DELETE FROM message_tries WHERE try_id = $1
+// A batch of one listing's behind a place, and where it ends.
+func (q *Queries) SweepSightings(ctx context.Context, arg SweepSightingsParams) (SweepSightingsRow, error) {
+	row := q.db.QueryRow(ctx, sweepSightings,
+		arg.ConnectorID,
+		arg.TryID,
+		arg.Listing,
+		arg.Behind,
+		arg.Batch,
+	)
+	var i SweepSightingsRow
+	err := row.Scan(&i.Removed, &i.SourceID)
+	return i, err
+}
+
+const sweepTries = `-- name: SweepTries :many
+DELETE FROM message_tries m
+WHERE m.try_id = $1 AND m.no > $2 AND m.no <= (SELECT max(l.no) FROM (
+    SELECT o.no FROM message_tries o WHERE o.try_id = $1 AND o.no > $2 ORDER BY o.no LIMIT $3::integer) l)
+RETURNING m.no
 `
 
-func (q *Queries) SweepTries(ctx context.Context, tryID uuid.UUID) error {
-	_, err := q.db.Exec(ctx, sweepTries, tryID)
-	return err
+type SweepTriesParams struct {
+	TryID  uuid.UUID
+	Behind int64
+	Batch  int32
+}
+
+func (q *Queries) SweepTries(ctx context.Context, arg SweepTriesParams) ([]int64, error) {
+	rows, err := q.db.Query(ctx, sweepTries, arg.TryID, arg.Behind, arg.Batch)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []int64{}
+	for rows.Next() {
+		var no int64
+		if err := rows.Scan(&no); err != nil {
+			return nil, err
+		}
+		items = append(items, no)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const swept = `-- name: Swept :exec
@@ -302,7 +518,7 @@ UPDATE unswept_runs u SET next_at = clock_timestamp() + $1::interval
 WHERE u.run_id IN (
     SELECT o.run_id FROM unswept_runs o WHERE o.next_at <= (SELECT clock_timestamp())
     ORDER BY o.next_at LIMIT $2::integer FOR UPDATE SKIP LOCKED)
-RETURNING run_id, connector_id, try_id, config_version, outdated, outdated_after, attempts
+RETURNING run_id, connector_id, try_id, config_version, outdated, place, attempts
 `
 
 type TakeUnsweptParams struct {
@@ -316,7 +532,7 @@ type TakeUnsweptRow struct {
 	TryID         *uuid.UUID
 	ConfigVersion int64
 	Outdated      bool
-	OutdatedAfter string
+	Place         []byte
 	Attempts      int32
 }
 
@@ -336,7 +552,7 @@ func (q *Queries) TakeUnswept(ctx context.Context, arg TakeUnsweptParams) ([]Tak
 			&i.TryID,
 			&i.ConfigVersion,
 			&i.Outdated,
-			&i.OutdatedAfter,
+			&i.Place,
 			&i.Attempts,
 		); err != nil {
 			return nil, err

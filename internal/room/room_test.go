@@ -1,0 +1,123 @@
+package room
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const mb = 1 << 20
+
+// asks takes room in the background; the channel gives what came of it.
+func asks(ctx context.Context, r *Room, owner string, content int64) <-chan *Place {
+	got := make(chan *Place, 1)
+	go func() {
+		p, _ := r.For(owner).Take(ctx, content, nil)
+		got <- p
+	}()
+	return got
+}
+
+func (r *Room) waits(t *testing.T, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.waiting) == n
+	}, time.Minute, time.Millisecond)
+}
+
+func take(t *testing.T, r *Room, owner string, content int64) *Place {
+	t.Helper()
+	p, err := r.For(owner).Take(t.Context(), content, nil)
+	require.NoError(t, err)
+	return p
+}
+
+func TestMoreThanThereIsIsNeverTaken(t *testing.T) {
+	t.Parallel()
+	r := New(96 * mb)
+	var wg sync.WaitGroup
+	for _, owner := range []string{"a", "b", "c", "d"} {
+		for size := range int64(50) {
+			wg.Go(func() {
+				p := take(t, r, owner, size*mb/4)
+				taken := r.Taken()
+				require.LessOrEqual(t, taken, int64(96*mb))
+				p.Keep(Cost(size * mb / 8))
+				p.Leave()
+				p.Leave()
+			})
+		}
+	}
+	wg.Wait()
+	require.Zero(t, r.Taken())
+	require.Empty(t, r.owners)
+}
+
+func TestSmallContentNeverWaits(t *testing.T) {
+	t.Parallel()
+	r := New(96 * mb)
+	take(t, r, "a", 8*mb)
+	take(t, r, "b", 8*mb)
+	require.EqualValues(t, 96*mb, r.Taken())
+	require.Nil(t, take(t, r, "c", 64<<10))
+}
+
+func TestAnOwnerHasHalfAtMostAndKeepsNobodyOut(t *testing.T) {
+	t.Parallel()
+	r := New(96 * mb)
+	first := take(t, r, "hostile", 8*mb)
+	second := asks(t.Context(), r, "hostile", 8*mb)
+	r.waits(t, 1)
+	take(t, r, "other", 8*mb).Leave()
+	first.Leave()
+	require.NotNil(t, <-second)
+}
+
+func TestWhatFallsFreeGoesToTheOwnerWithTheLeast(t *testing.T) {
+	t.Parallel()
+	r := New(96 * mb)
+	a, b := take(t, r, "a", 4*mb), take(t, r, "b", 8*mb)
+	third := take(t, r, "c", 4*mb)
+	again := asks(t.Context(), r, "a", 4*mb)
+	r.waits(t, 1)
+	newcomer := asks(t.Context(), r, "d", 4*mb)
+	r.waits(t, 2)
+	third.Leave()
+	require.NotNil(t, <-newcomer)
+	r.waits(t, 1)
+	b.Leave()
+	require.NotNil(t, <-again)
+	a.Leave()
+}
+
+func TestWhatIsLargerThanMayBeTakenIsTakenAsThatMuch(t *testing.T) {
+	t.Parallel()
+	r := New(96 * mb)
+	p := take(t, r, "a", 1<<40)
+	require.EqualValues(t, 48*mb, r.Taken())
+	p.Keep(Cost(mb))
+	require.EqualValues(t, 6*mb, r.Taken())
+	p.Keep(Cost(100 * mb))
+	require.EqualValues(t, 6*mb, r.Taken(), "it never grows")
+}
+
+func TestWhoseContextEndsWaitsNoLonger(t *testing.T) {
+	t.Parallel()
+	r := New(96 * mb)
+	first := take(t, r, "a", 8*mb)
+	ctx, cancel := context.WithCancel(t.Context())
+	second := asks(ctx, r, "a", 8*mb)
+	r.waits(t, 1)
+	cancel()
+	require.Nil(t, <-second)
+	r.waits(t, 0)
+	first.Leave()
+	require.Zero(t, r.Taken())
+	var unbounded *Room
+	require.Nil(t, take(t, unbounded, "a", 1<<40))
+}

@@ -1,0 +1,100 @@
+package secret_test
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/echomind/sync/internal/secret"
+)
+
+func TestASecretIsMaskedHoweverItsURLOrItsNameIsWritten(t *testing.T) {
+	for _, text := range []string{
+		`Get "https://h.example/o'brien/file?key=S3CRET": dial tcp: timeout`,
+		`https://c.sharepoint.com/_api/v2.0/drives('b!x')/items('01')/content?tempauth=S3CRET`,
+		`https://h/a b?code=S3CRET`, `https://h/a<b?code=S3CRET`, `https://h/x?q="a"&code=S3CRET`, "https://h/x\u00a0y?code=S3CRET",
+		`https:/h/x?code=S3CRET`, `https:\\h\x?code=S3CRET`, `mailto:x?token=S3CRET`, `//user:S3CRET@host/x?code=S3CRET`, `/x?session=S3CRET`,
+		`https://user:p'S3CRET@host/x`, `https://user:p S3CRET@host/x`, `postgres://u:p"S3CRET@h/db`, `postgres://u:p/S3CRET@h/db`,
+		`postgres://u:p#S3CRET@h/db`, `postgres://u:p?S3CRET@h/db`, `postgres://u:1/S3CRET@h/db`, `nats://a/S3CRET@h:4222`, `https://u:12/S3CRET@h`,
+		`nats://a:S3CRET@h:4222,nats://b:S3CRET@i:4222`, `https://u:p@S3CRET@h/x?y=a@S3CRET`, `https://u:p/x?y=a@S3CRET`,
+		`{"client_secret":"S3CRET","refresh_token": "S3CRET"}`, `{"error":"{\"client_secret\":\"a\\\"S3CRET\",\"x\":1}"}`,
+		`client_secret: S3CRET`, `password: hunterS3CRET`, "config:\n  password: lowercase\n  x: 1", `x-api-key: S3CRET`, `the password: S3CRET`,
+		`Authorization: Token S3CRET`, `Authorization: Digest username="x", response="S3CRET"`, `Cookie: a=b; sid=S3CRET`, `"Cookie": "a=b; sid=S3CRET"`,
+		`PGPASSWORD=S3CRET`, `AccountKey=S3CRET;`, `SharedAccessKey=S3CRET`, `accesskey=S3CRET`, `clientsecret=S3CRET`, `apikey=S3CRET`,
+		`client2_secret=S3CRET`, `db.password=S3CRET`, `password%3DS3CRET`, `tempauth=S3CRET`, "password  =\n S3CRET", `password => 'S3CRET'`,
+		`password='it\'s S3CRET'`, `password='it''s S3CRET'`, `password=a\ S3CRET`, `password=a"b,S3CRET`, `password=a;S3CRET&S3CRET`, `password='S3CRET`,
+		`Bearer "S3CRET"`, `bearer: S3CRET`, "-----BEGIN RSA PRIVATE KEY-----\nS3CRET\n-----END RSA PRIVATE KEY----- and so on",
+	} {
+		clean := secret.Text(text)
+		for _, left := range []string{"S3CRET", "hunter", "lowercase"} {
+			require.NotContains(t, clean, left, text)
+		}
+		require.Contains(t, clean, secret.Mask, text)
+		require.Equal(t, clean, secret.Text(clean), "what is clean stays")
+	}
+}
+
+func TestWhatIsHarmlessStaysReadable(t *testing.T) {
+	for text, want := range map[string]string{
+		`Get "https://h.example/o'brien/f?key=x": dial tcp: timeout`: `Get "https://h.example/o'brien/f?REDACTED": dial tcp: timeout`,
+		`(see https://h.example/x?y=1), then`:                        `(see https://h.example/x?REDACTED), then`,
+		`{"password":"x","name":"y"}`:                                `{"password":"REDACTED","name":"y"}`,
+		`AccountKey=x;EndpointSuffix=core.windows.net`:               `AccountKey=REDACTED;EndpointSuffix=core.windows.net`,
+		`a=1&password=x&lang=de`:                                     `a=1&password=REDACTED&lang=de`,
+		`password='it''s' dbname=x`:                                  `password=REDACTED dbname=x`,
+		"nats://u:p@h:4222,nats://u:p@i:4222":                        "nats://REDACTED@h:4222,nats://REDACTED@i:4222",
+	} {
+		require.Equal(t, want, secret.Text(text))
+	}
+	for _, text := range []string{
+		"https://medium.example/@walrus/a-page", "http://127.0.0.1:8080/@walrus", "http://localhost:8080/@walrus", "nats://h:4222, nats://i:4222",
+		`parse "https://host:port/x": invalid port ":port" after host`, "file:///srv/o'brien/a@b.md", "s3://bucket/a@b.md",
+		`get an access token: Post "https://login.example/x": EOF`, "get an access token: login.example answered 400 invalid_grant",
+		"config: refresh_token: is empty", `Post "http://127.0.0.1:4/token": the redirect is refused`, "read the server's password: open x: no such file", "keep the rotated refresh token: unexpected EOF",
+		"no credentials: give refresh_token, or tenant_id with client_secret", "sign with the service account's key: it is refused",
+		"max_tokens=4, authors=3, author: bob, compass: north, tokens: 12", "what? nothing # at all", "token: 12", "the pass is closed",
+		`{"service_account":{"client_email":"a@b"}}`,
+	} {
+		require.Equal(t, text, secret.Text(text))
+	}
+}
+
+func TestAKnownSecretIsFoundHoweverItIsSpelled(t *testing.T) {
+	const known = "abc\"def/gh+ü SECRET"
+	c := secret.NewCleaner(known)
+	for _, text := range []string{
+		known, `abc%22def%2Fgh%2B%C3%BC%20SECRET`, `abc%22def%2fgh%2b%c3%bc+SECRET`, `abc%2522def%252fgh%252b%25c3%25bc%2520SECRET`,
+		`abc\u0022def/gh\u002Bü SECRET`, `abc\"def\/gh+\u00fc SECRET`, `abc\\\"def/gh+\\u00FC SECRET`, `abc&quot;def&#47;gh&#x2B;ü SECRET`,
+	} {
+		require.Equal(t, "["+secret.Mask+"]", c.Text("["+text+"]"), text)
+	}
+	emoji := secret.NewCleaner("pass🦭word")
+	require.Equal(t, secret.Mask, emoji.Text(`pass\ud83e\uddadword`))
+}
+
+func TestAParsedURLIsShownWithoutWhatItCarries(t *testing.T) {
+	for raw, want := range map[string]string{
+		"https://bob:p'w@h.example:81/o'brien/a%20b?x='1'#y": "https://REDACTED@h.example:81/o%27brien/a%20b?REDACTED",
+		"https://h.example/x":                                "https://h.example/x",
+		"https://h.example/#tok":                             "https://h.example/?REDACTED",
+	} {
+		u, err := url.Parse(raw)
+		require.NoError(t, err)
+		require.Equal(t, strings.ReplaceAll(want, "%27", "'"), secret.OfURL(u))
+		require.NotContains(t, secret.Error(&url.Error{Op: "Get", URL: raw, Err: errors.New("x")}).Error(), "tok")
+	}
+}
+
+func TestAQueryOfAnyCharactersIsMasked(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		filler := rapid.StringMatching(`[!-~]{0,12}`)
+		text := "https://h.example/" + strings.Trim(filler.Draw(t, "path"), "@") + "?" + filler.Draw(t, "before") + "S3CRET" + filler.Draw(t, "after")
+		if clean := secret.Text(text); strings.Contains(clean, "S3CRET") {
+			t.Fatalf("%q became %q", text, clean)
+		}
+	})
+}

@@ -1,0 +1,157 @@
+package crawl_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/internal/room"
+	"github.com/echomind/sync/sdk/chunk"
+	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/chunker/crawl"
+)
+
+// large serves pages whose size nobody knows before they are unpacked, below a page that leads to all of them.
+func large(t *testing.T, pages int, contentType, body string) *site {
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, err := w.Write([]byte(body))
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	s := newSite(t)
+	var links []string
+	for i := range pages {
+		path := fmt.Sprintf("/large/%d", i)
+		links = append(links, path)
+		s.on(path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", contentType)
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = w.Write(packed.Bytes())
+		})
+	}
+	return s.page("/", "start", links...)
+}
+
+// held counts the bytes of bodies from their extraction until their documents are put.
+type held struct {
+	*store
+	mu        sync.Mutex
+	now, most int64
+}
+
+func (h *held) add(n int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.now += n
+	h.most = max(h.most, h.now)
+}
+
+func (h *held) extract(_ context.Context, body []byte, _, url string) (crawl.Page, error) {
+	h.add(int64(len(body)))
+	return crawl.Page{Title: url, ContentHash: url, Chunks: []chunk.Chunk{{Text: strings.Repeat("x", len(body))}}}, nil
+}
+
+func (h *held) Put(ctx context.Context, d worker.Document) error {
+	defer h.add(-size(d))
+	return h.store.Put(ctx, d)
+}
+
+func size(d worker.Document) (n int64) {
+	for _, c := range d.Chunks {
+		n += int64(len(c.Text))
+	}
+	return n
+}
+
+func TestCrawlsTogetherHoldNoMoreThanThereIsRoomFor(t *testing.T) {
+	t.Parallel()
+	const pages, crawls, body = 12, 4, 256 << 10
+	shared := room.New(room.Cost(2 << 20)) // eight bodies, if their sizes were known
+	all := &held{store: newStore()}
+	var wg sync.WaitGroup
+	for i := range crawls {
+		site := large(t, pages, "text/plain; charset=utf-8", strings.Repeat("word ", body/5))
+		own := &held{store: newStore()}
+		wg.Go(func() {
+			opt := crawl.Options{
+				Runner: crawl.InProcess{}, Transport: loopbackTransport(t), Room: shared.For(fmt.Sprint(i)), MaxBodyBytes: 1 << 20,
+				Extract: func(ctx context.Context, body []byte, contentType, url string) (crawl.Page, error) {
+					all.add(int64(len(body)))
+					return own.extract(ctx, body, contentType, url)
+				},
+			}
+			result, err := crawl.Crawl(t.Context(), crawl.Config{URL: site.URL + "/"}, opt, counting{own, all})
+			require.NoError(t, err)
+			require.Equal(t, pages+1, result.Stored)
+		})
+	}
+	wg.Wait()
+	require.LessOrEqual(t, all.most, int64(2<<20+64<<10), "beside the start pages")
+	require.Zero(t, shared.Taken(), "everything is given back")
+}
+
+// counting tells all of what one crawl puts.
+type counting struct {
+	*held
+	all *held
+}
+
+func (c counting) Put(ctx context.Context, d worker.Document) error {
+	defer c.all.add(-size(d))
+	return c.held.Put(ctx, d)
+}
+
+// A later page that took the room first would keep it until the earlier one is settled, which waits for it.
+func TestPagesThatComeOutOfOrderDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	const pages = 30
+	site := large(t, pages, "text/plain; charset=utf-8", strings.Repeat("word ", 100_000))
+	var mu sync.Mutex
+	late := map[string]chan struct{}{}
+	for i := 0; i+4 < pages; i += 5 {
+		// A page comes when a later one has been asked for.
+		later, ready := fmt.Sprintf("/large/%d", i+1), make(chan struct{})
+		late[later] = ready
+		first, second := site.pages[fmt.Sprintf("/large/%d", i)], site.pages[later]
+		site.on(fmt.Sprintf("/large/%d", i), func(w http.ResponseWriter, r *http.Request) { <-ready; first(w, r) })
+		site.on(later, func(w http.ResponseWriter, r *http.Request) {
+			second(w, r)
+			mu.Lock()
+			defer mu.Unlock()
+			if late[later] != nil {
+				close(ready)
+				delete(late, later)
+			}
+		})
+	}
+	shared := room.New(1 << 20) // half of it is less than one page is said to take
+	own := &held{store: newStore()}
+	result, err := crawl.Crawl(t.Context(), crawl.Config{URL: site.URL + "/"}, crawl.Options{
+		Runner: crawl.InProcess{}, Transport: loopbackTransport(t), Room: shared.For("a"), Extract: own.extract,
+	}, own)
+	require.NoError(t, err)
+	require.Equal(t, pages+1, result.Stored)
+	require.LessOrEqual(t, own.most, int64(600_000), "one at a time")
+	require.Zero(t, shared.Taken())
+}
+
+func TestAPageThatGrowsInUTF8IsBoundedAsUTF8(t *testing.T) {
+	t.Parallel()
+	for charset, body := range map[string]string{"windows-1252": strings.Repeat("\x80", 400_000), "utf-8": strings.Repeat("\xff a", 300_000)} {
+		site := large(t, 1, "text/plain; charset="+charset, body)
+		own := &held{store: newStore()}
+		_, err := crawl.Crawl(t.Context(), crawl.Config{URL: site.URL + "/"}, crawl.Options{
+			Runner: crawl.InProcess{}, Transport: loopbackTransport(t), Extract: own.extract, MaxBodyBytes: 1 << 20,
+		}, own)
+		require.NoError(t, err)
+		require.Equal(t, "body is longer than 1048576 bytes in UTF-8", own.docs[site.URL+"/large/0"].Err, charset)
+		require.Less(t, own.most, int64(1<<16), "the start page alone")
+	}
+}

@@ -1,0 +1,150 @@
+package graph
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/echomind/sync/services/connector/internal/answer"
+)
+
+const (
+	// maxPage bounds the elements of a page. Microsoft Graph sends 200 items unless it is asked for up to 1000, and 50 messages.
+	maxPage = 5000
+	// maxReplies bounds the replies that are kept of a page of threads, in bytes. 50 threads of 1000 replies of 28 KB
+	// each are possible; the replies of threads beyond it are asked for thread by thread.
+	maxReplies = 8 << 20
+	// maxMessages bounds the messages of a page without their replies.
+	maxMessages = 32 << 20
+	// objectBytes is about what an object takes that is decoded from two bytes.
+	objectBytes = 128
+)
+
+var (
+	// plain is for everything but messages: 1000 items have 4 MB, most of it download URLs.
+	plain = answer.Limits{Bytes: 16 << 20, String: 1 << 20, Values: 500_000}
+	// expanded is for messages with their replies. They pass through and are not kept.
+	expanded = answer.Limits{Bytes: 256 << 20, String: 1 << 20, Values: 20_000_000}
+)
+
+// limits are those of what is decoded into v.
+func limits(v any) answer.Limits {
+	if _, threads := v.(*Page[Message]); threads {
+		return expanded
+	}
+	return plain
+}
+
+// Stream decodes a page element by element.
+func (p *Page[T]) Stream(dec *json.Decoder) error {
+	*p = Page[T]{}
+	room := &room{}
+	return answer.Object(dec, func(name string) error {
+		switch name {
+		case "value":
+			return answer.Array(dec, func() error {
+				if len(p.Value) == maxPage {
+					return fmt.Errorf("%w: it lists more than %d", answer.ErrTooLarge, maxPage)
+				}
+				var v T
+				err := decodeElement(dec, &v, room)
+				p.Value = append(p.Value, v)
+				return err
+			})
+		case "@odata.nextLink":
+			return dec.Decode(&p.Next)
+		case "@odata.deltaLink":
+			return dec.Decode(&p.Delta)
+		}
+		return answer.Skip(dec)
+	})
+}
+
+func decodeElement(dec *json.Decoder, v any, room *room) error {
+	if m, is := v.(*Message); is {
+		return m.decode(dec, room)
+	}
+	return dec.Decode(v)
+}
+
+// room is what a page of messages has taken.
+type room struct{ messages, replies int }
+
+// decode decodes a message. Replies that the page has no room for are left out; then CutReplies is set.
+func (m *Message) decode(dec *json.Decoder, room *room) error {
+	var replies []Message
+	cut := false
+	own, err := fieldsOf(dec, func(name string) (bool, error) {
+		if name != "replies" {
+			return false, nil
+		}
+		return true, answer.Array(dec, func() error {
+			if cut {
+				return answer.Skip(dec)
+			}
+			var reply json.RawMessage
+			if err := dec.Decode(&reply); err != nil {
+				return err
+			}
+			if room.replies += weight(reply); room.replies > maxReplies {
+				replies, cut = nil, true
+				return nil
+			}
+			replies = append(replies, Message{})
+			return json.Unmarshal(reply, &replies[len(replies)-1])
+		})
+	})
+	if err != nil {
+		return err
+	}
+	if room.messages += weight(own); room.messages > maxMessages {
+		return fmt.Errorf("%w: its messages have more than %d bytes", answer.ErrTooLarge, maxMessages)
+	}
+	if err := json.Unmarshal(own, m); err != nil {
+		return err
+	}
+	if m.Replies, m.CutReplies = replies, cut; cut {
+		m.NextReplies = ""
+	}
+	return nil
+}
+
+// fieldsOf is an object without the fields that are taken out of it.
+func fieldsOf(dec *json.Decoder, take func(name string) (bool, error)) ([]byte, error) {
+	var own bytes.Buffer
+	err := answer.Object(dec, func(name string) error {
+		taken, err := take(name)
+		if taken || err != nil {
+			return err
+		}
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return err
+		}
+		key, err := json.Marshal(name)
+		own.WriteByte(',')
+		own.Write(key)
+		own.WriteByte(':')
+		own.Write(value)
+		return err
+	})
+	if own.Len() == 0 {
+		return []byte("{}"), err
+	}
+	own.WriteByte('}')
+	fields := own.Bytes()
+	fields[0] = '{'
+	return fields, err
+}
+
+// weight is about what something takes once it is decoded.
+func weight(raw []byte) int { return len(raw) + objectBytes*bytes.Count(raw, []byte("{")) }
+
+// Weight is about what a message takes, without its replies.
+func (m Message) Weight() int {
+	n := objectBytes*(4+len(m.Attachments)+len(m.Mentions)) + len(m.Body.Content) + len(m.Subject) + len(m.WebURL)
+	for _, a := range m.Attachments {
+		n += len(a.ContentURL) + len(a.Name) + len(a.ID)
+	}
+	return n
+}

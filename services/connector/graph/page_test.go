@@ -1,0 +1,110 @@
+package graph_test
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/services/connector/graph"
+	"github.com/echomind/sync/services/connector/internal/answer"
+)
+
+// zipped is a service that answers everything with what write writes, compressed.
+func zipped(t *testing.T, write func(io.Writer)) (*graph.Client, string) {
+	t.Helper()
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		write(z)
+		_ = z.Close()
+	}))
+	t.Cleanup(api.Close)
+	c, err := graph.New(graph.Options{Endpoint: api.URL, API: http.DefaultClient, Plain: http.DefaultClient})
+	require.NoError(t, err)
+	return c, api.URL + "/x"
+}
+
+// taken is what a call allocates, in MB, whether or not it is freed on the way.
+func taken(call func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	call()
+	runtime.ReadMemStats(&after)
+	return (after.TotalAlloc - before.TotalAlloc) >> 20
+}
+
+func TestAPageOfMillionsOfEmptyItemsIsRefused(t *testing.T) {
+	for name, begin := range map[string]string{"items": `{"value":[{}`, "attachments": `{"value":[{"attachments":[{}`, "unknown": `{"x":[{}`} {
+		c, link := zipped(t, func(w io.Writer) {
+			_, _ = io.WriteString(w, begin)
+			for range 4000 {
+				_, _ = io.WriteString(w, strings.Repeat(",{}", 1000))
+			}
+		})
+		require.Less(t, taken(func() {
+			_, err := c.Items(t.Context(), link)
+			require.ErrorIs(t, err, answer.ErrTooLarge, name)
+		}), uint64(120), name)
+	}
+}
+
+func TestAPageOfThreadsKeepsAsManyRepliesAsItHasRoomFor(t *testing.T) {
+	const roots, replies = 50, 200
+	body := strings.Repeat("w", 4900)
+	c, link := zipped(t, func(w io.Writer) {
+		_, _ = io.WriteString(w, `{"value":[`)
+		for i := range roots {
+			_, _ = fmt.Fprintf(w, `%s{"replies":[`, strings.Repeat(",", min(i, 1)))
+			for j := range replies {
+				_, _ = fmt.Fprintf(w, `%s{"id":"r%d","body":{"contentType":"html","content":"%s"}}`, strings.Repeat(",", min(j, 1)), j, body)
+			}
+			_, _ = fmt.Fprintf(w, `],"replies@odata.nextLink":"more","id":"%d","body":{"content":"x"}}`, i)
+		}
+		_, _ = io.WriteString(w, `],"@odata.nextLink":"next"}`)
+	})
+	page, _, err := c.Messages(t.Context(), link)
+	require.NoError(t, err)
+	require.Len(t, page.Value, roots)
+	require.Equal(t, "next", page.Next)
+	kept, size := 0, 0
+	for i, m := range page.Value {
+		require.Equal(t, fmt.Sprint(i), m.ID)
+		require.Equal(t, "x", m.Body.Content)
+		if m.CutReplies {
+			require.Empty(t, m.Replies)
+			require.Empty(t, m.NextReplies, "it goes on after what was left out")
+			continue
+		}
+		require.Equal(t, "more", m.NextReplies)
+		require.Len(t, m.Replies, replies)
+		kept++
+		for _, r := range m.Replies {
+			size += r.Weight()
+		}
+	}
+	require.Equal(t, 8, kept)
+	require.LessOrEqual(t, size, 9<<20)
+}
+
+func TestAStreamedMessageIsWhatItWouldBeWhole(t *testing.T) {
+	const text = `{"id":"1","messageType":"message","createdDateTime":"2026-01-02T03:04:05Z","subject":null,"from":{"user":{"displayName":"Ann"}},
+		"body":{"contentType":"html","content":"<p>\"{[</p>"},"attachments":[{"id":"a","contentType":"reference"}],"mentions":null,"unknown":[{}],
+		"replies":[{"id":"2","body":{"content":"y"}}],"replies@odata.nextLink":"z"}`
+	var want graph.Message
+	require.NoError(t, json.Unmarshal([]byte(text), &want))
+	c, link := zipped(t, func(w io.Writer) {
+		_, _ = io.WriteString(w, `{"@odata.context":"c","value":[`+text+`,null,{}],"@odata.deltaLink":"d"}`)
+	})
+	page, _, err := c.Messages(t.Context(), link)
+	require.NoError(t, err)
+	require.Equal(t, []graph.Message{want, {}, {}}, page.Value)
+	require.Equal(t, "d", page.Delta)
+}

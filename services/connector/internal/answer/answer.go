@@ -1,0 +1,176 @@
+// Package answer decodes the JSON of providers as a stream, with bounds: 12 KB on the wire may be 4 million empty objects,
+// which are gigabytes once they are decoded.
+package answer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// ErrTooLarge says that an answer breaks a bound. Asking again does not help.
+var ErrTooLarge = errors.New("the answer is larger than is read")
+
+// Limits bound an answer.
+type Limits struct {
+	// Bytes bounds all of it, String one text in it.
+	Bytes, String int64
+	// Values bounds the objects, arrays and elements of both.
+	Values int64
+}
+
+// maxDepth is how deep objects and arrays may nest.
+const maxDepth = 64
+
+// Streamed is what is decoded element by element.
+type Streamed interface {
+	// Stream decodes the answer that comes next.
+	Stream(dec *json.Decoder) error
+}
+
+// Decode decodes a whole answer. It returns ErrTooLarge, or what is wrong with an answer that broke off.
+func Decode(body io.Reader, limits Limits, into any) error {
+	from := &reader{from: body, limits: limits}
+	dec := json.NewDecoder(from)
+	var err error
+	if streamed, is := into.(Streamed); is {
+		err = streamed.Stream(dec)
+	} else {
+		err = dec.Decode(into)
+	}
+	if err == nil {
+		if _, more := dec.Token(); !errors.Is(more, io.EOF) {
+			err = errors.Join(more, errors.New("something follows its end"))
+		}
+	}
+	if from.broken != nil {
+		return from.broken
+	}
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// Object goes through the fields of the object that comes next; field reads the value of each. Nothing is there of null.
+func Object(dec *json.Decoder, field func(name string) error) error {
+	return within(dec, '{', func() error {
+		name, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		text, _ := name.(string)
+		return field(text)
+	})
+}
+
+// Array goes through the elements of the array that comes next; element reads each.
+func Array(dec *json.Decoder, element func() error) error { return within(dec, '[', element) }
+
+func within(dec *json.Decoder, begin json.Delim, each func() error) error {
+	token, err := dec.Token()
+	if err != nil || token == nil {
+		return err
+	}
+	if token != begin {
+		return fmt.Errorf("%v stands where %v is expected", token, begin)
+	}
+	for dec.More() {
+		if err := each(); err != nil {
+			return err
+		}
+	}
+	_, err = dec.Token()
+	return err
+}
+
+// Skip leaves out the value that comes next.
+func Skip(dec *json.Decoder) error {
+	for depth := 0; ; {
+		token, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		switch token {
+		case json.Delim('{'), json.Delim('['):
+			depth++
+		case json.Delim('}'), json.Delim(']'):
+			depth--
+		}
+		if depth == 0 {
+			return nil
+		}
+	}
+}
+
+// reader looks at what passes before the decoder has it.
+type reader struct {
+	from   io.Reader
+	limits Limits
+	broken error
+
+	bytes, values, text int64
+	depth               int
+	inText, escaped     bool
+}
+
+func (r *reader) Read(p []byte) (int, error) {
+	if r.broken != nil {
+		return 0, r.broken
+	}
+	n, err := r.from.Read(p)
+	r.bytes += int64(n)
+	for _, c := range p[:n] {
+		r.see(c)
+	}
+	switch {
+	case r.bytes > r.limits.Bytes:
+		r.broken = fmt.Errorf("%w: it has more than %d bytes", ErrTooLarge, r.limits.Bytes)
+	case r.values > r.limits.Values:
+		r.broken = fmt.Errorf("%w: it has more than %d values", ErrTooLarge, r.limits.Values)
+	case r.depth > maxDepth:
+		r.broken = fmt.Errorf("%w: it nests more than %d levels deep", ErrTooLarge, maxDepth)
+	case r.text > r.limits.String:
+		r.broken = fmt.Errorf("%w: a text in it has more than %d bytes", ErrTooLarge, r.limits.String)
+	}
+	if r.broken != nil {
+		return 0, r.broken
+	}
+	return n, err
+}
+
+func (r *reader) see(c byte) {
+	if r.inText {
+		switch {
+		case r.escaped:
+			r.escaped = false
+		case c == '\\':
+			r.escaped = true
+		case c == '"':
+			r.inText = false
+		}
+		if r.text <= r.limits.String {
+			r.text++
+		}
+		return
+	}
+	switch c {
+	case '"':
+		r.inText = true
+		if r.text <= r.limits.String {
+			r.text = 0
+		}
+	case '{', '[':
+		r.values++
+		if r.depth <= maxDepth {
+			r.depth++
+		}
+	case '}', ']':
+		if r.depth <= maxDepth {
+			r.depth--
+		}
+	case ',':
+		r.values++
+	}
+}

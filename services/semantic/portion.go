@@ -1,0 +1,42 @@
+package semantic
+
+import (
+	"cmp"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/sdk/topology"
+)
+
+// What is embedded and stored together at most, besides the batch: rows that a store writes, and bytes. One message is always
+// within them.
+const (
+	portionRows  = 2 * (topology.MaxMessageChunks + 1)
+	portionBytes = 16 * topology.MaxMessageBytes
+	// replacedChunks is how many chunks the documents of one store may have had that it replaces or deletes. A single document may
+	// have had more.
+	replacedChunks = topology.MaxDocumentChunks / 5
+)
+
+// portions cuts messages of one try, in the order of their numbers, into what is embedded and stored together: one sender's many
+// small chunks bound neither our memory nor the time that one store takes. Sync completed comes last.
+func portions(group []delivery) (cut [][]delivery) {
+	slices.SortStableFunc(group, func(a, b delivery) int { return cmp.Compare(uint64(a.request.Number-1), uint64(b.request.Number-1)) })
+	begin, rows, size := 0, 0, 0
+	for i, d := range group {
+		r, n := rowsOf(d.request), proto.Size(d.request)
+		if i > begin && (rows+r > portionRows || size+n > portionBytes) {
+			cut = append(cut, group[begin:i])
+			begin, rows, size = i, 0, 0
+		}
+		rows, size = rows+r, size+n
+	}
+	return append(cut, group[begin:])
+}
+
+// rowsOf is about how many rows the store of a message writes.
+func rowsOf(r *internalpb.DocumentProcessRequest) int {
+	return 1 + len(r.GetPart().GetChunks()) + len(r.GetSeen().GetSourceIds())
+}

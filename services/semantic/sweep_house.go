@@ -1,0 +1,159 @@
+package semantic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/echomind/sync/services/semantic/internal/dbgen"
+)
+
+// SweepDeletedConnectors removes the documents of connectors that are deleted, a share of each in turn. Those of one that was
+// put back under the same id are of a later configuration, and stay. A look that ends early keeps its place.
+func (s *Semantic) SweepDeletedConnectors(ctx context.Context) error {
+	var problems []error
+	place := &s.deletedAfter
+	place.Page = sweepRuns
+	for {
+		var gone []dbgen.DeletedConnectorsRow
+		err := s.sweeping(ctx, func(ctx context.Context, q *dbgen.Queries) (err error) {
+			gone, err = q.DeletedConnectors(ctx, *place)
+			return err
+		})
+		if err != nil {
+			return errors.Join(append(problems, err)...)
+		}
+		if len(gone) == 0 {
+			place.AfterID, place.AfterVersion = 0, 0
+			return errors.Join(problems...)
+		}
+		for _, c := range gone {
+			place.AfterID, place.AfterVersion = c.ID, c.ConfigVersion
+			err := s.sweepDeleted(ctx, c, time.Now().Add(sweepShare))
+			if err != nil && !errors.Is(err, errMore) && len(problems) < maxProblems {
+				problems = append(problems, fmt.Errorf("sweep connector %d: %w", c.ID, err))
+			}
+			if ctx.Err() != nil {
+				return errors.Join(problems...)
+			}
+		}
+	}
+}
+
+// sweepDeleted sweeps a deleted connector, or a share of it.
+func (s *Semantic) sweepDeleted(ctx context.Context, c dbgen.DeletedConnectorsRow, until time.Time) error {
+	at, err := readPlace(c.Place)
+	if err != nil {
+		return err
+	}
+	keep := func(ctx context.Context, q *dbgen.Queries, at sweepPlace) error {
+		return q.KeepDeletedPlace(ctx, dbgen.KeepDeletedPlaceParams{ID: c.ID, ConfigVersion: c.ConfigVersion, Place: at.json()})
+	}
+	steps := []sweepStep{outdated(c.ID, c.ConfigVersion+1), sightings(c.ID)}
+	if err := s.walk(ctx, &at, until, steps, keep); err != nil {
+		late := s.sweeping(ctx, func(ctx context.Context, q *dbgen.Queries) error { return keep(ctx, q, at) })
+		return errors.Join(err, late)
+	}
+	return s.sweeping(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		return q.ForgetDeletedConnector(ctx, dbgen.ForgetDeletedConnectorParams{ID: c.ID, ConfigVersion: c.ConfigVersion})
+	})
+}
+
+// SweepChunks removes the chunks that no document names any more, key by key, until a whole round finds nothing to remove. One
+// key that cannot be swept holds up no other: a look that ends early keeps its place, and the next one goes on behind it.
+func (s *Semantic) SweepChunks(ctx context.Context) error {
+	var problems []error
+	at := &s.chunksAt
+	for fromStart, removed := at.ID == 0, int32(0); ctx.Err() == nil; {
+		var found dbgen.SweepChunksRow
+		page := at.size(sweepKeys)
+		err := s.sweeping(ctx, func(ctx context.Context, q *dbgen.Queries) (err error) {
+			found, err = q.SweepChunks(ctx, dbgen.SweepChunksParams{Behind: at.ID, Page: page, Batch: at.size(sweepRows)})
+			return err
+		})
+		switch {
+		case err == nil:
+			at.Halved = max(0, at.Halved-1)
+		case ctx.Err() != nil || len(problems) == maxProblems:
+			return errors.Join(append(problems, err)...)
+		case page > 1: // one of them holds up the page
+			problems = append(problems, err)
+			at.Halved++
+			continue
+		default:
+			problems = append(problems, err)
+			err = s.sweeping(ctx, func(ctx context.Context, q *dbgen.Queries) (err error) {
+				found.Next, err = q.PassUnnamedChunks(ctx, dbgen.PassUnnamedChunksParams{Behind: at.ID, Page: page})
+				return err
+			})
+			if err != nil {
+				return errors.Join(append(problems, err)...)
+			}
+		}
+		removed += found.Removed
+		if at.ID = found.Next; found.Next > 0 {
+			continue
+		}
+		if fromStart && removed == 0 {
+			break
+		}
+		fromStart, removed = true, 0
+	}
+	return errors.Join(problems...)
+}
+
+// SweepIndex forgets an index that nobody keeps any more, with its changes, in batches.
+func (s *Semantic) SweepIndex(ctx context.Context) error {
+	err := s.sweeping(ctx, func(ctx context.Context, q *dbgen.Queries) error { return q.AbandonSearchIndex(ctx, abandonedAfter) })
+	if err == nil {
+		err = s.batches(ctx, sweepChanges, time.Now().Add(sweepShare), func(ctx context.Context, q *dbgen.Queries) (int64, error) {
+			return q.SweepSearchIndexChanges(ctx, sweepChanges)
+		})
+	}
+	if errors.Is(err, errMore) {
+		return nil
+	}
+	return err
+}
+
+// KeepLedger makes the ledger's next weeks and drops those that are older than the retention. It also forgets worker processes
+// that are long gone.
+func (s *Semantic) KeepLedger(ctx context.Context) error {
+	retention := time.Duration(s.config.LedgerRetentionDays) * 24 * time.Hour
+	err := s.batches(ctx, 1, time.Now().Add(lookTimeout), func(ctx context.Context, q *dbgen.Queries) (int64, error) {
+		kept, err := q.KeepLedger(ctx, retention)
+		return int64(kept.Dropped + kept.Removed), err
+	})
+	if errors.Is(err, errMore) {
+		err = nil
+	} else if err != nil {
+		err = fmt.Errorf("keep the ledger: %w", err)
+	}
+	forgetting := s.sweeping(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		_, err := q.ForgetWorkers(ctx, sweepRows)
+		return err
+	})
+	return errors.Join(err, forgetting)
+}
+
+// batches repeats a statement until it removes less than a batch, or its time is over.
+func (s *Semantic) batches(
+	ctx context.Context, batch int64, until time.Time, remove func(ctx context.Context, q *dbgen.Queries) (int64, error),
+) error {
+	for {
+		var removed int64
+		err := s.sweeping(ctx, func(ctx context.Context, q *dbgen.Queries) (err error) {
+			removed, err = remove(ctx, q)
+			return err
+		})
+		switch {
+		case err != nil:
+			return err
+		case removed < batch:
+			return nil
+		case time.Now().After(until):
+			return errMore
+		}
+	}
+}
