@@ -46,7 +46,7 @@ func (i *idlers) look(ctx context.Context, w *world.World) {
 	rows, err := w.Pool.Query(ctx, `
 		SELECT format('%s, process %s: %s', application_name, pid, left(query, 80)), pid || ' ' || state_change
 		FROM pg_stat_activity
-		WHERE application_name LIKE 'echomind-%' AND state LIKE 'idle in transaction%'`)
+		WHERE application_name LIKE 'echomind-%' AND state = 'idle in transaction' -- one that failed holds nothing any more`)
 	if err != nil {
 		return
 	}

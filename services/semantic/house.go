@@ -16,6 +16,8 @@ const (
 	houseEvery = 5 * time.Second
 	// lookTimeout bounds one look; what it leaves is the next one's.
 	lookTimeout = 10 * time.Second
+	// lookPortion is when a look begins with no further run: each may wait for its turn at the search index.
+	lookPortion = 2 * time.Second
 	// ledgerEvery is the time between two looks at the ledger's weeks.
 	ledgerEvery = time.Minute
 )
@@ -85,7 +87,7 @@ func (s *Semantic) keep(ctx context.Context, l look) {
 
 // CompleteStored completes open runs whose documents are all stored: a process may have died between the two.
 func (s *Semantic) CompleteStored(ctx context.Context) error {
-	return ofEach(ctx, "complete", &s.wholeAfter, s.lifecycle.WholeRuns, s.complete)
+	return ofEach(ctx, "complete", &s.wholeAfter, s.lifecycle.WholeRuns, within(lookPortion), s.complete)
 }
 
 // AdvanceStored passes the checkpoints of open runs before which everything is stored.
@@ -98,13 +100,19 @@ func (s *Semantic) AdvanceStored(ctx context.Context) error {
 			ids[i], runs[t.ID] = t.ID, t.Run
 		}
 		return ids, err
-	}, func(ctx context.Context, try uuid.UUID) error { return s.advance(ctx, runs[try]) })
+	}, within(lookPortion), func(ctx context.Context, try uuid.UUID) error { return s.advance(ctx, runs[try]) })
 }
 
-// ofEach does something of each of several, page by page. One that cannot be moved holds up no other: a look that ends early keeps
-// its place, and the next one goes on behind it, once round.
+// within says whether a time is not over yet.
+func within(d time.Duration) func() bool {
+	began := time.Now()
+	return func() bool { return time.Since(began) < d }
+}
+
+// ofEach does something of each of several, page by page, as long as goesOn says so. One that cannot be moved holds up no other: a
+// look that ends early keeps its place, and the next one goes on behind it, once round.
 func ofEach(
-	ctx context.Context, what string, place *uuid.UUID, list func(context.Context, uuid.UUID) ([]uuid.UUID, error),
+	ctx context.Context, what string, place *uuid.UUID, list func(context.Context, uuid.UUID) ([]uuid.UUID, error), goesOn func() bool,
 	do func(context.Context, uuid.UUID) error,
 ) error {
 	var problems []error
@@ -122,6 +130,9 @@ func ofEach(
 			continue
 		}
 		for _, id := range found {
+			if !goesOn() {
+				return errors.Join(problems...)
+			}
 			if round && bytes.Compare(id[:], began[:]) > 0 {
 				*place = uuid.UUID{}
 				return errors.Join(problems...)

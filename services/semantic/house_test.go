@@ -39,7 +39,7 @@ func TestALookThatEndsEarlyKeepsItsPlaceAndTheNextGoesOnceRound(t *testing.T) {
 	}
 	look := func() error {
 		asked = nil
-		return ofEach(ctx, "try", &place, numbered(5), do)
+		return ofEach(ctx, "try", &place, numbered(5), always, do)
 	}
 	require.ErrorContains(t, look(), "try 00000000-0000-0000-0000-000000000003")
 	require.Equal(t, []string{"1", "2", "3"}, asked)
@@ -52,10 +52,26 @@ func TestALookThatEndsEarlyKeepsItsPlaceAndTheNextGoesOnceRound(t *testing.T) {
 	require.Equal(t, []string{"1", "2", "3", "4", "5"}, asked)
 }
 
+func TestALookBeginsNothingMoreWhenItsPortionIsOverAndTheNextGoesOn(t *testing.T) {
+	var place uuid.UUID
+	var asked []string
+	do := func(_ context.Context, id uuid.UUID) error {
+		asked = append(asked, id.String()[35:])
+		return nil
+	}
+	for range 2 {
+		left := 3
+		require.NoError(t, ofEach(ctx, "try", &place, numbered(5), func() bool { left--; return left >= 0 }, do))
+	}
+	require.Equal(t, []string{"1", "2", "3", "4", "5", "1"}, asked)
+}
+
+func always() bool { return true }
+
 func TestALookGoesOnPastRefusalsAndNamesAFew(t *testing.T) {
 	var place uuid.UUID
 	count := 0
-	err := ofEach(ctx, "try", &place, numbered(25), func(context.Context, uuid.UUID) error {
+	err := ofEach(ctx, "try", &place, numbered(25), always, func(context.Context, uuid.UUID) error {
 		count++
 		return errors.New("refused")
 	})
@@ -67,7 +83,7 @@ func TestALookEndsWithItsContext(t *testing.T) {
 	var place uuid.UUID
 	bounded, cancel := context.WithCancel(ctx)
 	count := 0
-	err := ofEach(bounded, "try", &place, numbered(1000), func(context.Context, uuid.UUID) error {
+	err := ofEach(bounded, "try", &place, numbered(1000), always, func(context.Context, uuid.UUID) error {
 		if count++; count == 3 {
 			cancel()
 			return bounded.Err()
