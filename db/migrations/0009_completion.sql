@@ -90,11 +90,9 @@ CREATE FUNCTION moves.complete(run uuid, span integer DEFAULT 10000)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '200ms' AS $$
 #variable_conflict use_column
 DECLARE
-    c       connectors;
-    r       open_runs;
-    through bigint;
-    clean   boolean;
-    what    text;
+    c    connectors;
+    r    open_runs;
+    what text;
 BEGIN
     SELECT k.* INTO c FROM connectors k
     WHERE k.id = (SELECT o.connector_id FROM open_runs o WHERE o.id = run) FOR UPDATE NOWAIT;
@@ -102,11 +100,50 @@ BEGIN
     IF r.id IS NULL OR NOT r.whole OR c.run_id IS DISTINCT FROM run OR c.status <> 'SYNCING' THEN
         RETURN;
     END IF;
+    what := moves.complete_locked(c, r, span);
+    RETURN QUERY SELECT c.id, c.type, what WHERE what IS NOT NULL;
+END $$;
+-- +goose StatementEnd
+
+-- complete for many runs, in one transaction; place: where in the list, from 0. A verdict that is null: the run is not, or no longer, open and whole, or advance has
+-- to count first. No row for one that somebody holds: it is asked for alone.
+-- +goose StatementBegin
+CREATE FUNCTION moves.complete_all(runs uuid[], span integer DEFAULT 10000)
+    RETURNS TABLE (place integer, connector_id integer, type text, verdict text)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '200ms' AS $$
+#variable_conflict use_column
+DECLARE
+    c connectors;
+    r open_runs;
+BEGIN
+    FOR at IN 1..coalesce(cardinality(runs), 0) LOOP
+        SELECT k.* INTO c FROM open_runs o JOIN connectors k ON k.id = o.connector_id AND k.run_id = o.id AND k.status = 'SYNCING'
+        WHERE o.id = runs[at] AND o.whole FOR UPDATE SKIP LOCKED;
+        IF FOUND THEN
+            SELECT o.* INTO r FROM open_runs o WHERE o.id = runs[at];
+            RETURN QUERY SELECT at - 1, c.id, c.type, moves.complete_locked(c, r, span);
+        ELSIF NOT EXISTS (SELECT FROM open_runs o WHERE o.id = runs[at] AND o.whole) THEN
+            RETURN QUERY SELECT at - 1, 0, '', NULL::text;
+        END IF;
+    END LOOP;
+END $$;
+-- +goose StatementEnd
+
+-- Ends a run of which everything is stored, it and its connector locked, and returns its verdict; null where advance has to count
+-- first.
+-- +goose StatementBegin
+CREATE FUNCTION moves.complete_locked(c connectors, r open_runs, span integer) RETURNS text
+    LANGUAGE plpgsql AS $$
+DECLARE
+    through bigint;
+    clean   boolean;
+    what    text;
+BEGIN
     clean := r.unnamed = 0 AND r.waiting = 0;
     through := CASE WHEN clean THEN r.total ELSE moves.counted_through(r, span) END;
     IF NOT clean AND through = r.counted_through + span
         AND EXISTS (SELECT FROM run_checkpoints k WHERE k.try_id = r.try_id AND k.no > through) THEN
-        RETURN;
+        RETURN NULL;
     END IF;
     IF clean AND r.new_state IS NOT NULL THEN
         c.state := r.new_state;
@@ -121,7 +158,7 @@ BEGIN
         what := 'failed';
         PERFORM moves.fail_cut(c, r);
     END IF;
-    RETURN QUERY SELECT c.id, c.type, what;
+    RETURN what;
 END $$;
 -- +goose StatementEnd
 
@@ -274,6 +311,8 @@ DROP FUNCTION moves.try_fail_lost(connectors, text, boolean);
 DROP FUNCTION moves.fail_lost(connectors, text);
 DROP FUNCTION moves.fail_cut(connectors, open_runs);
 DROP FUNCTION moves.finish_stored(connectors, open_runs, text);
+DROP FUNCTION moves.complete_locked(connectors, open_runs, integer);
+DROP FUNCTION moves.complete_all(uuid[], integer);
 DROP FUNCTION moves.complete(uuid, integer);
 DROP FUNCTION moves.advance(uuid, integer);
 DROP FUNCTION moves.pass_checkpoint(connectors, open_runs, bigint);

@@ -52,6 +52,8 @@ GRANT EXECUTE ON FUNCTION moves.pick_up(integer, uuid, uuid, uuid, interval),
     moves.cut(uuid, uuid, bigint, bigint, text), moves.release(uuid, uuid), moves.fail(uuid, uuid, text, text),
     moves.known(uuid, uuid, text, integer, uuid[], integer[], bigint[]), moves.links(uuid, uuid, text)
     TO echomind_worker, echomind_subscriber;
+GRANT EXECUTE ON FUNCTION moves.pick_up_all(jsonb, uuid, interval), moves.drain_all(jsonb), moves.skip(uuid, uuid, jsonb, text, bigint),
+    moves.skip_all(jsonb) TO echomind_worker;
 GRANT EXECUTE ON FUNCTION moves.finish(uuid, uuid, jsonb), moves.hold(uuid, uuid) TO echomind_subscriber;
 -- Not run_id, nor anything of open_runs: who knows a run and its try may end it. A message tells its receiver.
 GRANT SELECT (id, type, status) ON connectors TO echomind_worker, echomind_subscriber;
@@ -63,7 +65,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON provider_quotas TO echomind_worker;
 GRANT EXECUTE ON FUNCTION provider_quota_take(text, double precision, double precision, integer) TO echomind_worker;
 
 -- Semantic sets ACTIVE, and ERROR for what was lost for good.
-GRANT EXECUTE ON FUNCTION moves.complete(uuid, integer), moves.advance(uuid, integer),
+GRANT EXECUTE ON FUNCTION moves.complete(uuid, integer), moves.complete_all(uuid[], integer), moves.advance(uuid, integer),
     moves.abandon(jsonb, interval, integer, boolean, integer[]),
     moves.fail_lost_in_transit(uuid[], bigint, bigint, boolean), moves.fail_not_taken(integer, boolean, integer[]),
     moves.fail(uuid, uuid, text, text), moves.keep_ledger(interval), moves.sweep_leftovers(integer, bigint, integer),

@@ -28,16 +28,11 @@ type Ended struct {
 // or Skipped where there was nothing to store, or Failed where its worker has cut it. It returns ErrFenced where the run is not
 // (or no longer) open and whole, or has checkpoints that Advance has to look at first, and ErrHeld, at once, where somebody holds the connector.
 func (l *Lifecycle) Complete(ctx context.Context, run uuid.UUID) (Ended, error) {
-	rows, err := deadline.Get(ctx, "lifecycle.complete", callTimeout, func(ctx context.Context) ([]dbgen.CompleteRow, error) {
-		return l.q.Complete(ctx, run)
-	})
-	if err := translated("lifecycle.complete", err); err != nil {
-		return Ended{}, err
-	}
-	if len(rows) == 0 {
+	ended, err := l.completions.ask(ctx, run)
+	if err == nil && ended.Verdict == "" {
 		return Ended{}, ErrFenced
 	}
-	return Ended{ConnectorID: rows[0].ConnectorID, Type: rows[0].Type, Verdict: Verdict(rows[0].Verdict)}, nil
+	return ended, err
 }
 
 // WholeRuns lists a page of the open runs behind `after` whose documents are all stored: some process died before it could

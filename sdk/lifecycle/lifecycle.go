@@ -14,6 +14,7 @@ package lifecycle
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -52,22 +53,32 @@ type Try struct {
 	ID uuid.UUID
 }
 
-// Lifecycle moves connectors. It is safe for concurrent use.
-type Lifecycle struct{ q *dbgen.Queries }
+// Lifecycle moves connectors. It is safe for concurrent use. What several ask of it at the same time, a pick-up, a drain, a skip, a
+// completion, is one transaction.
+type Lifecycle struct {
+	q           *dbgen.Queries
+	pickUps     *gather[pickUp, bool]
+	drains      *gather[drain, bool]
+	skips       *gather[skip, bool]
+	completions *gather[uuid.UUID, Ended]
+}
 
 // New makes a Lifecycle on a pool.
-func New(pool *pgxpool.Pool) *Lifecycle { return &Lifecycle{q: dbgen.New(pool)} }
+func New(pool *pgxpool.Pool) *Lifecycle {
+	l := &Lifecycle{q: dbgen.New(pool)}
+	l.pickUps = &gather[pickUp, bool]{most: mostTogether, alike: pickUp.alike, together: l.pickUpAll, alone: l.pickUp}
+	l.drains = &gather[drain, bool]{most: mostTogether, together: l.drainAll, alone: l.drain}
+	l.skips = &gather[skip, bool]{most: mostTogether, together: l.skipAll, alone: l.skip}
+	l.completions = &gather[uuid.UUID, Ended]{most: mostTogether, together: l.completeAll, alone: l.complete}
+	return l
+}
 
 // PickUp moves a connector from PENDING to SYNCING for a try, under the lease of a worker process. It also succeeds where
 // this very try has it already, so that a commit whose answer was lost can be repeated.
 func (l *Lifecycle) PickUp(
 	ctx context.Context, connectorID int32, try Try, worker uuid.UUID, lease time.Duration,
 ) error {
-	return guarded(ctx, "lifecycle.pick_up", func(ctx context.Context) (bool, error) {
-		return l.q.PickUp(ctx, dbgen.PickUpParams{
-			ConnectorID: connectorID, RunID: try.Run, TryID: try.ID, WorkerID: worker, Lease: lease,
-		})
-	})
+	return moved(l.pickUps.ask(ctx, pickUp{Connector: connectorID, Run: try.Run, Try: try.ID, worker: worker, lease: lease}))
 }
 
 // Heartbeat prolongs the lease of a worker process, and with it that of all its runs, and returns those of tries whose runs
@@ -88,9 +99,14 @@ func (l *Lifecycle) Heartbeat(
 // Drain gives up a run's lease because every document is published; seq is the place of sync completed in the document
 // stream. ErrFenced means that the run is already complete (or over), which is no error.
 func (l *Lifecycle) Drain(ctx context.Context, try Try, seq uint64) error {
-	return guarded(ctx, "lifecycle.drain", func(ctx context.Context) (bool, error) {
-		return l.q.Drain(ctx, dbgen.DrainParams{RunID: try.Run, TryID: try.ID, Seq: int64(seq)})
-	})
+	return moved(l.drains.ask(ctx, drain{Run: try.Run, Try: try.ID, Seq: int64(seq)}))
+}
+
+// Skip ends a run that has sent nothing, because nothing had changed: the connector to ACTIVE with the new state; nil leaves the
+// one that it has. reason is for the ledger; unchanged is how many documents stand as they are stored. ErrFenced also means that
+// it was written before, and the answer was lost.
+func (l *Lifecycle) Skip(ctx context.Context, try Try, newState json.RawMessage, reason string, unchanged int64) error {
+	return moved(l.skips.ask(ctx, skip{Run: try.Run, Try: try.ID, NewState: newState, Reason: clean(reason), Unchanged: unchanged}))
 }
 
 // Cut gives up a run that took too long: its worker has sent the messages 1..sent, the last of them at place seq of the document
@@ -135,14 +151,15 @@ func (l *Lifecycle) Enable(ctx context.Context, connectorID int32) error {
 }
 
 func guarded(ctx context.Context, name string, move func(context.Context) (bool, error)) error {
-	moved, err := deadline.Get(ctx, name, callTimeout, move)
-	if err := translated(name, err); err != nil {
-		return err
-	}
-	if !moved {
+	done, err := deadline.Get(ctx, name, callTimeout, move)
+	return moved(done, translated(name, err))
+}
+
+func moved(done bool, err error) error {
+	if err == nil && !done {
 		return ErrFenced
 	}
-	return nil
+	return err
 }
 
 // translated names the move; the error of a deadline carries the name already.

@@ -54,6 +54,7 @@ type outcome int
 
 const (
 	completes outcome = iota
+	skips             // has sent nothing, and is complete
 	failsForNow
 	failsForGood
 	tooLong

@@ -16,6 +16,7 @@ import (
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/failpoint"
 	"github.com/echomind/sync/sdk/lifecycle"
+	"github.com/echomind/sync/sdk/wire"
 )
 
 // sync runs the handler, with the run in hand, and settles what becomes of the connector.
@@ -135,6 +136,9 @@ func (w *Worker) complete(
 	ctx context.Context, run *Run, end error, letGo func(),
 ) (outcome, error) {
 	failpoint.At("worker.fetched")
+	if run.outbox.total() == 0 {
+		return w.skip(ctx, run, end)
+	}
 	seq, err := run.complete(end)
 	if err != nil {
 		return outcomeOf(err, context.Cause(run.outbox.ctx)), err
@@ -146,6 +150,28 @@ func (w *Worker) complete(
 		err = nil // complete already
 	}
 	return completes, err
+}
+
+// skip ends a run that has sent nothing: there is nothing for semantic to store, and no need to ask it.
+func (w *Worker) skip(ctx context.Context, run *Run, end error) (outcome, error) {
+	run.mu.Lock()
+	newState := run.finalState()
+	run.mu.Unlock()
+	state, err := wire.JSON(newState)
+	if err != nil {
+		return failsForNow, err
+	}
+	err = w.persistAtStop(ctx, func(ctx context.Context) error {
+		return w.lifecycle.Skip(ctx, run.try, state, clip(skipReason(end), maxReasonBytes), run.unchanged.Load())
+	})
+	switch {
+	case errors.Is(err, lifecycle.ErrFenced):
+		return abandoned, err
+	case err == nil:
+		tracing.Of(ctx).Set(tracing.Verdict(string(lifecycle.Skipped)))
+		run.log.Info("the sync has ended", "event", telemetry.Skipped)
+	}
+	return skips, err
 }
 
 // settle writes down what becomes of the connector.
@@ -163,6 +189,10 @@ func (w *Worker) settle(ctx context.Context, try lifecycle.Try, how outcome, err
 		if err != nil {
 			log.Warn("draining is not written down; the run completes, or is rescued, without it", "err", err)
 		}
+		return
+	case skips:
+		ended("skipped")
+		notWritten(err, log)
 		return
 	case abandoned:
 		ended("fenced")

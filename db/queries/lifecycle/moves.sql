@@ -1,11 +1,17 @@
 -- name: PickUp :one
 SELECT moves.pick_up(@connector_id::integer, @run_id::uuid, @try_id::uuid, @worker_id::uuid, @lease::interval)::boolean;
 
+-- name: PickUpAll :many
+SELECT p.place::integer AS place, p.taken::boolean AS done FROM moves.pick_up_all(@asked::jsonb, @worker_id::uuid, @lease::interval) p;
+
 -- name: Heartbeat :many
 SELECT moves.heartbeat(@worker_id::uuid, @lease::interval, @run_ids::uuid[], @try_ids::uuid[])::uuid;
 
 -- name: Drain :one
 SELECT moves.drain(@run_id::uuid, @try_id::uuid, @seq::bigint)::boolean;
+
+-- name: DrainAll :many
+SELECT d.place::integer AS place, d.drained::boolean AS done FROM moves.drain_all(@asked::jsonb) d;
 
 -- name: Cut :one
 SELECT moves.cut(@run_id::uuid, @try_id::uuid, @sent::bigint, @seq::bigint, @message::text)::boolean;
@@ -15,6 +21,12 @@ SELECT moves.release(@run_id::uuid, @try_id::uuid)::boolean;
 
 -- name: Fail :one
 SELECT moves.fail(@run_id::uuid, @try_id::uuid, @kind::text, @message::text)::boolean;
+
+-- name: Skip :one
+SELECT moves.skip(@run_id::uuid, @try_id::uuid, sqlc.narg('new_state')::jsonb, @reason::text, @unchanged::bigint)::boolean;
+
+-- name: SkipAll :many
+SELECT s.place::integer AS place, s.skipped::boolean AS done FROM moves.skip_all(@asked::jsonb) s;
 
 -- name: Disable :one
 SELECT moves.disable(@connector_id::integer)::boolean;

@@ -42,6 +42,43 @@ func (q *Queries) Complete(ctx context.Context, runID uuid.UUID) ([]CompleteRow,
 	return items, nil
 }
 
+const completeAll = `-- name: CompleteAll :many
+SELECT c.place::integer AS place, c.connector_id::integer AS connector_id, c.type::text AS type, coalesce(c.verdict, '')::text AS verdict
+FROM moves.complete_all($1::uuid[]) c
+`
+
+type CompleteAllRow struct {
+	Place       int32
+	ConnectorID int32
+	Type        string
+	Verdict     string
+}
+
+func (q *Queries) CompleteAll(ctx context.Context, runIds []uuid.UUID) ([]CompleteAllRow, error) {
+	rows, err := q.db.Query(ctx, completeAll, runIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CompleteAllRow{}
+	for rows.Next() {
+		var i CompleteAllRow
+		if err := rows.Scan(
+			&i.Place,
+			&i.ConnectorID,
+			&i.Type,
+			&i.Verdict,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const wholeRuns = `-- name: WholeRuns :many
 SELECT id FROM open_runs WHERE whole AND id > $1::uuid ORDER BY id LIMIT $2::integer
 `

@@ -65,6 +65,35 @@ func (q *Queries) Drain(ctx context.Context, arg DrainParams) (bool, error) {
 	return column_1, err
 }
 
+const drainAll = `-- name: DrainAll :many
+SELECT d.place::integer AS place, d.drained::boolean AS done FROM moves.drain_all($1::jsonb) d
+`
+
+type DrainAllRow struct {
+	Place int32
+	Done  bool
+}
+
+func (q *Queries) DrainAll(ctx context.Context, asked []byte) ([]DrainAllRow, error) {
+	rows, err := q.db.Query(ctx, drainAll, asked)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []DrainAllRow{}
+	for rows.Next() {
+		var i DrainAllRow
+		if err := rows.Scan(&i.Place, &i.Done); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const enable = `-- name: Enable :one
 SELECT moves.enable($1::integer)::boolean
 `
@@ -160,6 +189,41 @@ func (q *Queries) PickUp(ctx context.Context, arg PickUpParams) (bool, error) {
 	return column_1, err
 }
 
+const pickUpAll = `-- name: PickUpAll :many
+SELECT p.place::integer AS place, p.taken::boolean AS done FROM moves.pick_up_all($1::jsonb, $2::uuid, $3::interval) p
+`
+
+type PickUpAllParams struct {
+	Asked    []byte
+	WorkerID uuid.UUID
+	Lease    time.Duration
+}
+
+type PickUpAllRow struct {
+	Place int32
+	Done  bool
+}
+
+func (q *Queries) PickUpAll(ctx context.Context, arg PickUpAllParams) ([]PickUpAllRow, error) {
+	rows, err := q.db.Query(ctx, pickUpAll, arg.Asked, arg.WorkerID, arg.Lease)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []PickUpAllRow{}
+	for rows.Next() {
+		var i PickUpAllRow
+		if err := rows.Scan(&i.Place, &i.Done); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const release = `-- name: Release :one
 SELECT moves.release($1::uuid, $2::uuid)::boolean
 `
@@ -174,4 +238,58 @@ func (q *Queries) Release(ctx context.Context, arg ReleaseParams) (bool, error) 
 	var column_1 bool
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const skip = `-- name: Skip :one
+SELECT moves.skip($1::uuid, $2::uuid, $3::jsonb, $4::text, $5::bigint)::boolean
+`
+
+type SkipParams struct {
+	RunID     uuid.UUID
+	TryID     uuid.UUID
+	NewState  []byte
+	Reason    string
+	Unchanged int64
+}
+
+func (q *Queries) Skip(ctx context.Context, arg SkipParams) (bool, error) {
+	row := q.db.QueryRow(ctx, skip,
+		arg.RunID,
+		arg.TryID,
+		arg.NewState,
+		arg.Reason,
+		arg.Unchanged,
+	)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const skipAll = `-- name: SkipAll :many
+SELECT s.place::integer AS place, s.skipped::boolean AS done FROM moves.skip_all($1::jsonb) s
+`
+
+type SkipAllRow struct {
+	Place int32
+	Done  bool
+}
+
+func (q *Queries) SkipAll(ctx context.Context, asked []byte) ([]SkipAllRow, error) {
+	rows, err := q.db.Query(ctx, skipAll, asked)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SkipAllRow{}
+	for rows.Next() {
+		var i SkipAllRow
+		if err := rows.Scan(&i.Place, &i.Done); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

@@ -1,0 +1,179 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/internal/testkit"
+)
+
+// asked is a gather whose calls wait for the test.
+type asked struct {
+	*gather[int, string]
+	t     *testing.T
+	mu    sync.Mutex
+	calls [][]int
+	let   chan struct{} // one for each call
+	alone []int
+	fails error
+	skips func(int) bool
+}
+
+func newAsked(t *testing.T) *asked {
+	t.Helper()
+	a := &asked{t: t, let: make(chan struct{}, 100), skips: func(int) bool { return false }}
+	a.gather = &gather[int, string]{
+		most:  3,
+		alike: func(x, y int) bool { return x/100 == y/100 },
+		together: func(_ context.Context, all []int) ([]*string, error) {
+			a.mu.Lock()
+			a.calls = append(a.calls, all)
+			a.mu.Unlock()
+			<-a.let
+			answers := make([]*string, len(all))
+			for i, n := range all {
+				if !a.skips(n) {
+					text := fmt.Sprint("together ", n)
+					answers[i] = &text
+				}
+			}
+			return answers, a.fails
+		},
+	}
+	a.gather.alone = func(_ context.Context, n int) (string, error) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.alone = append(a.alone, n)
+		return fmt.Sprint("alone ", n), nil
+	}
+	return a
+}
+
+// letAll lets every call be answered.
+func (a *asked) letAll() { close(a.let) }
+
+// until waits until so many calls are under way, or were, and so many wait.
+func (a *asked) until(calls, waiting int) {
+	a.t.Helper()
+	testkit.Eventually(a.t, time.Minute, func() error {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.gather.mu.Lock()
+		defer a.gather.mu.Unlock()
+		if len(a.calls) != calls || len(a.waiting) != waiting {
+			return fmt.Errorf("%d calls, %d wait", len(a.calls), len(a.waiting))
+		}
+		return nil
+	})
+}
+
+// begin asks in turn, each when the one before waits, and returns their answers at the end.
+func (a *asked) begin(numbers ...int) (end func() []string) {
+	a.t.Helper()
+	var all sync.WaitGroup
+	answers := make([]string, len(numbers))
+	for i, n := range numbers {
+		all.Go(func() {
+			answer, err := a.ask(context.Background(), n)
+			if err != nil {
+				answer = err.Error()
+			}
+			answers[i] = answer
+		})
+		a.until(1, i)
+	}
+	return func() []string { all.Wait(); return answers }
+}
+
+func TestThoseWhoAskWhileACallIsUnderWayGoTogetherInTheNext(t *testing.T) {
+	a := newAsked(t)
+	end := a.begin(1, 2, 3, 4, 5)
+	a.letAll()
+	require.Equal(t, []string{"together 1", "together 2", "together 3", "together 4", "together 5"}, end())
+	require.Equal(t, [][]int{{1}, {2, 3, 4}, {5}}, a.calls)
+	require.False(t, a.led)
+	answer, err := a.ask(context.Background(), 6)
+	require.NoError(t, err)
+	require.Equal(t, "together 6", answer)
+}
+
+func TestThoseWhoDifferGoApart(t *testing.T) {
+	a := newAsked(t)
+	end := a.begin(1, 2, 100, 3, 101)
+	a.letAll()
+	end()
+	require.Equal(t, [][]int{{1}, {2, 3}, {100, 101}}, a.calls)
+}
+
+func TestWhoIsNotAnsweredAsksAlone(t *testing.T) {
+	a := newAsked(t)
+	a.skips = func(n int) bool { return n == 3 }
+	end := a.begin(1, 2, 3, 4)
+	a.letAll()
+	require.Equal(t, []string{"together 1", "together 2", "alone 3", "together 4"}, end())
+}
+
+func TestWhereACallIsRefusedEachAsksAlone(t *testing.T) {
+	a := newAsked(t)
+	a.fails = errors.New("one of them is refused")
+	end := a.begin(1, 2, 3)
+	a.letAll()
+	require.Equal(t, []string{"alone 1", "alone 2", "alone 3"}, end())
+}
+
+func TestAServerThatIsAwayIsAwayForAll(t *testing.T) {
+	a := newAsked(t)
+	a.fails = fmt.Errorf("ask: %w", context.DeadlineExceeded)
+	end := a.begin(1, 2, 3)
+	a.letAll()
+	require.Equal(t, slices.Repeat([]string{a.fails.Error()}, 3), end())
+	require.Empty(t, a.alone)
+}
+
+func TestWhoDoesNotWaitAnyLongerIsNotAskedForAndHandsTheLeadOn(t *testing.T) {
+	a := newAsked(t)
+	end := a.begin(1)
+	ctx, leave := context.WithCancel(context.Background())
+	var left sync.WaitGroup
+	left.Go(func() {
+		_, err := a.ask(ctx, 2)
+		require.ErrorIs(t, err, context.Canceled)
+	})
+	a.until(1, 1)
+	leave()
+	left.Wait()
+	a.until(1, 0)
+	a.letAll()
+	require.Equal(t, []string{"together 1"}, end())
+	require.Equal(t, [][]int{{1}}, a.calls)
+}
+
+// Who is told to lead at the moment at which it leaves, and whoever waits behind it.
+func TestTheLeadIsNeverLost(t *testing.T) {
+	a := newAsked(t)
+	a.letAll()
+	var all sync.WaitGroup
+	for n := range 200 {
+		all.Go(func() {
+			ctx, leave := context.WithCancel(context.Background())
+			if n%2 == 0 {
+				go leave()
+			}
+			_, err := a.ask(ctx, n%100)
+			leave()
+			if n%2 == 1 && err != nil {
+				t.Errorf("%d: %v", n, err)
+			}
+		})
+	}
+	all.Wait()
+	require.False(t, a.led)
+	require.Empty(t, a.waiting)
+}

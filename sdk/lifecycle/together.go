@@ -1,0 +1,124 @@
+package lifecycle
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/sdk/lifecycle/internal/dbgen"
+)
+
+// mostTogether bounds a transaction of several moves.
+const mostTogether = 100
+
+// What is asked of the database together, in its words.
+type (
+	pickUp struct {
+		Connector int32     `json:"connector"`
+		Run       uuid.UUID `json:"run"`
+		Try       uuid.UUID `json:"try"`
+		worker    uuid.UUID
+		lease     time.Duration
+	}
+	drain struct {
+		Run uuid.UUID `json:"run"`
+		Try uuid.UUID `json:"try"`
+		Seq int64     `json:"seq"`
+	}
+	skip struct {
+		Run       uuid.UUID       `json:"run"`
+		Try       uuid.UUID       `json:"try"`
+		NewState  json.RawMessage `json:"new_state"`
+		Reason    string          `json:"reason"`
+		Unchanged int64           `json:"unchanged"`
+	}
+)
+
+func (p pickUp) alike(o pickUp) bool { return p.worker == o.worker && p.lease == o.lease }
+
+func (l *Lifecycle) pickUp(ctx context.Context, p pickUp) (bool, error) {
+	const name = "lifecycle.pick_up"
+	taken, err := deadline.Get(ctx, name, callTimeout, func(ctx context.Context) (bool, error) {
+		return l.q.PickUp(ctx, dbgen.PickUpParams{
+			ConnectorID: p.Connector, RunID: p.Run, TryID: p.Try, WorkerID: p.worker, Lease: p.lease,
+		})
+	})
+	return taken, translated(name, err)
+}
+
+func (l *Lifecycle) pickUpAll(ctx context.Context, all []pickUp) ([]*bool, error) {
+	return together(ctx, "lifecycle.pick_up_all", all, func(ctx context.Context, asked []byte) ([]dbgen.PickUpAllRow, error) {
+		return l.q.PickUpAll(ctx, dbgen.PickUpAllParams{Asked: asked, WorkerID: all[0].worker, Lease: all[0].lease})
+	}, func(r dbgen.PickUpAllRow) (int32, bool) { return r.Place, r.Done })
+}
+
+func (l *Lifecycle) drain(ctx context.Context, d drain) (bool, error) {
+	const name = "lifecycle.drain"
+	drained, err := deadline.Get(ctx, name, callTimeout, func(ctx context.Context) (bool, error) {
+		return l.q.Drain(ctx, dbgen.DrainParams{RunID: d.Run, TryID: d.Try, Seq: d.Seq})
+	})
+	return drained, translated(name, err)
+}
+
+func (l *Lifecycle) drainAll(ctx context.Context, all []drain) ([]*bool, error) {
+	return together(ctx, "lifecycle.drain_all", all, l.q.DrainAll,
+		func(r dbgen.DrainAllRow) (int32, bool) { return r.Place, r.Done })
+}
+
+func (l *Lifecycle) skip(ctx context.Context, s skip) (bool, error) {
+	const name = "lifecycle.skip"
+	skipped, err := deadline.Get(ctx, name, callTimeout, func(ctx context.Context) (bool, error) {
+		return l.q.Skip(ctx, dbgen.SkipParams{
+			RunID: s.Run, TryID: s.Try, NewState: s.NewState, Reason: s.Reason, Unchanged: s.Unchanged,
+		})
+	})
+	return skipped, translated(name, err)
+}
+
+func (l *Lifecycle) skipAll(ctx context.Context, all []skip) ([]*bool, error) {
+	return together(ctx, "lifecycle.skip_all", all, l.q.SkipAll,
+		func(r dbgen.SkipAllRow) (int32, bool) { return r.Place, r.Done })
+}
+
+func (l *Lifecycle) complete(ctx context.Context, run uuid.UUID) (Ended, error) {
+	const name = "lifecycle.complete"
+	rows, err := deadline.Get(ctx, name, callTimeout, func(ctx context.Context) ([]dbgen.CompleteRow, error) {
+		return l.q.Complete(ctx, run)
+	})
+	if err != nil || len(rows) == 0 {
+		return Ended{}, translated(name, err)
+	}
+	return Ended{ConnectorID: rows[0].ConnectorID, Type: rows[0].Type, Verdict: Verdict(rows[0].Verdict)}, nil
+}
+
+func (l *Lifecycle) completeAll(ctx context.Context, runs []uuid.UUID) ([]*Ended, error) {
+	rows, err := deadline.Get(context.WithoutCancel(ctx), "lifecycle.complete_all", callTimeout, func(ctx context.Context) ([]dbgen.CompleteAllRow, error) {
+		return l.q.CompleteAll(ctx, runs)
+	})
+	answers := make([]*Ended, len(runs))
+	for _, r := range rows {
+		answers[r.Place] = &Ended{ConnectorID: r.ConnectorID, Type: r.Type, Verdict: Verdict(r.Verdict)}
+	}
+	return answers, err
+}
+
+// together asks for all of them in one statement, of which each row is a place and an answer.
+func together[Q, R any](
+	ctx context.Context, name string, all []Q, ask func(context.Context, []byte) ([]R, error), read func(R) (int32, bool),
+) ([]*bool, error) {
+	asked, err := json.Marshal(all)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	rows, err := deadline.Get(context.WithoutCancel(ctx), name, callTimeout, func(ctx context.Context) ([]R, error) { return ask(ctx, asked) })
+	answers := make([]*bool, len(all))
+	for _, row := range rows {
+		place, done := read(row)
+		answers[place] = &done
+	}
+	return answers, err
+}
