@@ -48,7 +48,7 @@ func TestOneOwnersBacklogDoesNotKeepAnotherWaiting(t *testing.T) {
 	s.of(1, 2000, 24*time.Hour)
 	s.of(7, 1, time.Minute)
 	s.do(s.scheduler(func(cfg *Config) { cfg.MaxConcurrentSyncs = 5 }).Tick(t.Context()))
-	want(s, 4, inFlightOf, 1)
+	want(s, 2, inFlightOf, 1)
 	want(s, 1, inFlightOf, 7)
 }
 
@@ -86,7 +86,7 @@ func TestAnOwnerIsNotAloneWhileAnotherIsInFlight(t *testing.T) {
 	s.do(scheduler.Tick(t.Context()))
 	s.of(1, 100, time.Hour)
 	s.do(scheduler.Tick(t.Context()))
-	want(s, 4, inFlightOf, 1)
+	want(s, 2, inFlightOf, 1)
 }
 
 func TestPlacesGoRoundAmongTheOwners(t *testing.T) {
@@ -145,8 +145,8 @@ func TestConcurrentClaimersNeverExceedTheShareOfAnOwner(t *testing.T) {
 	s := setStage(t)
 	s.of(1, 200, time.Hour)
 	s.planned(7)
-	if claimed := s.race(6, 10, 3); len(claimed) != 8 {
-		t.Errorf("%d connectors are in flight, want 8", len(claimed))
+	if claimed := s.race(6, 10, 3); len(claimed) != 5 {
+		t.Errorf("%d connectors are in flight, want 5", len(claimed))
 	}
 }
 
@@ -191,7 +191,7 @@ func TestTheOperatorGivesAnOwnerAnotherNumberOfPlaces(t *testing.T) {
 		most      any
 		inFlights int
 	}{
-		"fewer": {true, 2, 2}, "all": {true, 0, 10}, "more than there are": {true, 50, 10}, "its share": {true, nil, 8},
+		"fewer": {true, 2, 2}, "all": {true, 0, 10}, "more than there are": {true, 50, 10}, "its share": {true, nil, 5},
 		"fewer, and alone": {false, 2, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -259,9 +259,9 @@ func TestALookForTheNextOwnerReadsFewBuffersWhateverOthersHaveDue(t *testing.T) 
 				limit, free int
 				most        int
 			}{
-				"the next owner is near": {turn("10000"), 51, 1, 50 + 90},
+				"the next owner is near": {turn("10000"), 51, 1, 50 + 100},
 				"a batch of owners":      {turn("10000"), 100, 50, 50 + 50*25},
-				"nobody is near":         {turn("1000"), 51, 1, 50 + 90 + 500*5},
+				"nobody is near":         {turn("1000"), 51, 1, 50 + 100 + 500*5},
 				"no place is free":       {turn("10000"), 50, 0, 50},
 			} {
 				buffers, rows := s.buffers("auto", c.before, locked, c.limit, max(c.free, 1))
@@ -311,6 +311,6 @@ func TestAVerdictOfAnOwnerWhoHoldsTheShareWakesTheScheduler(t *testing.T) {
 	s.of(1, 100, time.Hour)
 	s.planned(7)
 	s.do(s.scheduler(func(cfg *Config) { cfg.MaxConcurrentSyncs, cfg.ClaimBatch = 10, 2 }).Tick(t.Context()))
-	want(s, 8, inFlightOf, 1)
-	want(s, true, `SELECT waits FROM connector_types WHERE name = 'web'`)
+	want(s, 5, inFlightOf, 1)
+	want(s, true, `SELECT waits FROM waiting_types WHERE name = 'web'`)
 }

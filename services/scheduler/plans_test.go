@@ -153,6 +153,7 @@ func TestALookReadsFewBuffersWhateverIsInFlight(t *testing.T) {
 	long := 15 * time.Minute // nothing but what a case makes so is lost
 	due := `UPDATE connectors SET next_sync_at = now(), due_reason = 'schedule', status = 'ACTIVE', run_id = NULL WHERE id = 30000`
 	lost := `UPDATE open_runs SET dispatched_at = now() - interval '1 hour' WHERE connector_id = 40002`
+	known := `INSERT INTO waiting_types VALUES ('onedrive', false) ON CONFLICT DO NOTHING` // its first claim was long ago
 	watched, r := s.recorded()
 	scheduler := watched.scheduler()
 	s.force(due) // the looks find something to ask, so that the text of the statements is known
@@ -166,13 +167,14 @@ func TestALookReadsFewBuffersWhateverIsInFlight(t *testing.T) {
 		args              []any
 		rows              int
 		each              int // what a row may cost that is moved
+		more              int // what the call may cost besides
 	}{
 		"types with nothing due":        {statement: "DueTypes", args: []any{nil}},
 		"types with something due":      {before: due, statement: "DueTypes", args: []any{nil}, rows: 1},
 		"nothing is due":                {statement: "LockDue", args: []any{nil, "web", 0, 500, nil, 80}},
 		"one is due":                    {before: due, statement: "LockDue", args: []any{nil, "web", 0, 500, nil, 80}, rows: 1},
 		"the cap is full":               {before: due, statement: "LockDue", args: []any{nil, "web", 5, 500, nil, 80}},
-		"a cap of an idle type":         {statement: "LockDue", args: []any{nil, "onedrive", 5, 500, nil, 80}},
+		"a cap of an idle type":         {before: known, statement: "LockDue", args: []any{nil, "onedrive", 5, 500, nil, 80}, more: 40}, // whose turn it is
 		"no type has lost a message":    {statement: "PendingTypes", args: []any{nil, long}},
 		"no message is lost":            {statement: "Redispatch", args: []any{"file", nil, nil, nil, long, long, 500}},
 		"one message is lost":           {before: lost, statement: "Redispatch", args: []any{"teams", nil, nil, nil, long, long, 500}, rows: 1},
@@ -190,7 +192,7 @@ func TestALookReadsFewBuffersWhateverIsInFlight(t *testing.T) {
 			if rows != c.rows {
 				t.Errorf("%s (%s): %d rows, want %d", name, mode, rows, c.rows)
 			}
-			if buffers > mostBuffers+max(3, c.each)*c.rows {
+			if buffers > mostBuffers+c.more+max(3, c.each)*c.rows {
 				t.Errorf("%s (%s) reads %d buffers", name, mode, buffers)
 			}
 		}
