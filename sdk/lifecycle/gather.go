@@ -9,7 +9,7 @@ import (
 )
 
 // gather makes one transaction of what several ask for at the same time: while a call is under way the others wait, and go together
-// in the next. Who asks while nobody else does waits for nobody. There is no goroutine of its own: of those who ask, one leads.
+// in the next. Who asks while nobody else does waits for nobody.
 type gather[Q, A any] struct {
 	// most is how many go together.
 	most int
@@ -20,20 +20,26 @@ type gather[Q, A any] struct {
 	alone    func(ctx context.Context, asked Q) (A, error)
 
 	mu      sync.Mutex
-	led     bool
+	works   bool // a goroutine works off those who wait
 	waiting []*asking[Q, A]
 }
 
-// asking is one who asks. It is told once to lead, or what became of it.
+// asking is one who asks, and is told once what became of it.
 type asking[Q, A any] struct {
 	asked Q
 	told  chan told[A]
+	in    *call // nil while it waits
+}
+
+// call is one call for several. It ends before its time when none of them stays for its answer.
+type call struct {
+	stay int
+	end  context.CancelFunc
 }
 
 type told[A any] struct {
 	answer *A // nil: ask alone
 	err    error
-	leads  bool
 }
 
 // ask returns when it is answered, or ctx has ended. It may have been asked for all the same then.
@@ -41,20 +47,21 @@ func (g *gather[Q, A]) ask(ctx context.Context, asked Q) (answer A, err error) {
 	a := &asking[Q, A]{asked: asked, told: make(chan told[A], 1)}
 	g.mu.Lock()
 	g.waiting = append(g.waiting, a)
-	if !g.led {
-		g.led = true
-		a.told <- told[A]{leads: true}
+	if !g.works {
+		g.works = true
+		go g.work(context.WithoutCancel(ctx))
 	}
 	g.mu.Unlock()
 	var t told[A]
 	select {
 	case t = <-a.told:
 	case <-ctx.Done():
-		g.leave(a)
-		return answer, ctx.Err()
-	}
-	if t.leads {
-		t = g.lead(ctx)
+		if g.leave(a) {
+			t = <-a.told // soon: the call ends
+		}
+		if t.answer == nil {
+			return answer, ctx.Err()
+		}
 	}
 	switch {
 	case t.err != nil:
@@ -65,11 +72,38 @@ func (g *gather[Q, A]) ask(ctx context.Context, asked Q) (answer A, err error) {
 	return *t.answer, nil
 }
 
-// lead asks for the first of those who wait, and for whoever may go with it, and hands the lead on. It returns what becomes of the
-// first.
-func (g *gather[Q, A]) lead(ctx context.Context) told[A] {
+// work asks until nobody waits.
+func (g *gather[Q, A]) work(ctx context.Context) {
+	for {
+		ctx, end := context.WithCancel(ctx)
+		going := g.next(end)
+		if going == nil {
+			end()
+			return
+		}
+		asked := make([]Q, len(going))
+		for i, a := range going {
+			asked[i] = a.asked
+		}
+		answers, err := g.together(ctx, asked)
+		end()
+		for i, a := range going {
+			switch {
+			case err == nil:
+				a.told <- told[A]{answer: answers[i]}
+			case postgres.Unavailable(err):
+				a.told <- told[A]{err: err}
+			default: // one of them was refused, or somebody holds what all need: each finds out alone
+				a.told <- told[A]{}
+			}
+		}
+	}
+}
+
+// next takes the first of those who wait, and whoever may go with it, into a call. Nil: nobody waits.
+func (g *gather[Q, A]) next(end context.CancelFunc) (going []*asking[Q, A]) {
 	g.mu.Lock()
-	var going []*asking[Q, A]
+	defer g.mu.Unlock()
 	g.waiting = slices.DeleteFunc(g.waiting, func(a *asking[Q, A]) bool {
 		goes := len(going) == 0 || len(going) < g.most && (g.alike == nil || g.alike(going[0].asked, a.asked))
 		if goes {
@@ -77,48 +111,27 @@ func (g *gather[Q, A]) lead(ctx context.Context) told[A] {
 		}
 		return goes
 	})
-	g.mu.Unlock()
-	defer g.handOn()
-	asked := make([]Q, len(going))
-	for i, a := range going {
-		asked[i] = a.asked
+	g.works = len(going) > 0
+	in := &call{stay: len(going), end: end}
+	for _, a := range going {
+		a.in = in
 	}
-	answers, err := g.together(ctx, asked)
-	of := func(i int) told[A] {
-		switch {
-		case err == nil:
-			return told[A]{answer: answers[i]}
-		case postgres.Unavailable(err):
-			return told[A]{err: err}
-		}
-		return told[A]{} // one of them was refused, or somebody holds what all need: each finds out alone
-	}
-	for i, a := range going[1:] {
-		a.told <- of(i + 1)
-	}
-	return of(0)
+	return going
 }
 
-// handOn has the next one lead.
-func (g *gather[Q, A]) handOn() {
+// leave is for one who does not wait any longer. The last to leave a call ends it, and waits for its end: nothing is under way for
+// somebody who has gone.
+func (g *gather[Q, A]) leave(a *asking[Q, A]) (wait bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.led = len(g.waiting) > 0
-	if g.led {
-		g.waiting[0].told <- told[A]{leads: true}
+	if a.in == nil {
+		g.waiting = slices.DeleteFunc(g.waiting, func(o *asking[Q, A]) bool { return o == a })
+		return false
 	}
-}
-
-// leave takes out one who does not wait any longer.
-func (g *gather[Q, A]) leave(a *asking[Q, A]) {
-	g.mu.Lock()
-	g.waiting = slices.DeleteFunc(g.waiting, func(o *asking[Q, A]) bool { return o == a })
-	g.mu.Unlock()
-	select {
-	case t := <-a.told:
-		if t.leads {
-			g.handOn()
-		}
-	default:
+	a.in.stay--
+	if a.in.stay > 0 {
+		return false
 	}
+	a.in.end()
+	return true
 }

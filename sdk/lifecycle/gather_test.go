@@ -32,11 +32,15 @@ func newAsked(t *testing.T) *asked {
 	a.gather = &gather[int, string]{
 		most:  3,
 		alike: func(x, y int) bool { return x/100 == y/100 },
-		together: func(_ context.Context, all []int) ([]*string, error) {
+		together: func(ctx context.Context, all []int) ([]*string, error) {
 			a.mu.Lock()
 			a.calls = append(a.calls, all)
 			a.mu.Unlock()
-			<-a.let
+			select {
+			case <-a.let:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
 			answers := make([]*string, len(all))
 			for i, n := range all {
 				if !a.skips(n) {
@@ -98,7 +102,7 @@ func TestThoseWhoAskWhileACallIsUnderWayGoTogetherInTheNext(t *testing.T) {
 	a.letAll()
 	require.Equal(t, []string{"together 1", "together 2", "together 3", "together 4", "together 5"}, end())
 	require.Equal(t, [][]int{{1}, {2, 3, 4}, {5}}, a.calls)
-	require.False(t, a.led)
+	a.rests()
 	answer, err := a.ask(context.Background(), 6)
 	require.NoError(t, err)
 	require.Equal(t, "together 6", answer)
@@ -137,7 +141,7 @@ func TestAServerThatIsAwayIsAwayForAll(t *testing.T) {
 	require.Empty(t, a.alone)
 }
 
-func TestWhoDoesNotWaitAnyLongerIsNotAskedForAndHandsTheLeadOn(t *testing.T) {
+func TestWhoDoesNotWaitAnyLongerIsNotAskedFor(t *testing.T) {
 	a := newAsked(t)
 	end := a.begin(1)
 	ctx, leave := context.WithCancel(context.Background())
@@ -155,8 +159,7 @@ func TestWhoDoesNotWaitAnyLongerIsNotAskedForAndHandsTheLeadOn(t *testing.T) {
 	require.Equal(t, [][]int{{1}}, a.calls)
 }
 
-// Who is told to lead at the moment at which it leaves, and whoever waits behind it.
-func TestTheLeadIsNeverLost(t *testing.T) {
+func TestNobodyIsForgottenWhileOthersLeave(t *testing.T) {
 	a := newAsked(t)
 	a.letAll()
 	var all sync.WaitGroup
@@ -174,6 +177,52 @@ func TestTheLeadIsNeverLost(t *testing.T) {
 		})
 	}
 	all.Wait()
-	require.False(t, a.led)
-	require.Empty(t, a.waiting)
+	a.rests()
+}
+
+// A stop does not wait for a server that is silent.
+func TestACallThatNobodyStaysForEnds(t *testing.T) {
+	a := newAsked(t)
+	ctx, leave := context.WithCancel(context.Background())
+	var left sync.WaitGroup
+	left.Go(func() {
+		_, err := a.ask(ctx, 1)
+		require.Error(t, err)
+	})
+	a.until(1, 0)
+	leave()
+	left.Wait()
+	a.rests()
+}
+
+func TestWhoLeavesACallEndsItForNobodyElse(t *testing.T) {
+	a := newAsked(t)
+	end := a.begin(1, 2)
+	ctx, leave := context.WithCancel(context.Background())
+	var left sync.WaitGroup
+	left.Go(func() {
+		_, err := a.ask(ctx, 3)
+		require.ErrorIs(t, err, context.Canceled)
+	})
+	a.until(1, 2)
+	a.let <- struct{}{}
+	a.until(2, 0)
+	leave()
+	left.Wait()
+	a.letAll()
+	require.Equal(t, []string{"together 1", "together 2"}, end())
+	a.rests()
+}
+
+// rests waits until nobody is asked for, and nobody waits.
+func (a *asked) rests() {
+	a.t.Helper()
+	testkit.Eventually(a.t, time.Minute, func() error {
+		a.gather.mu.Lock()
+		defer a.gather.mu.Unlock()
+		if a.works || len(a.waiting) > 0 {
+			return fmt.Errorf("%d wait", len(a.waiting))
+		}
+		return nil
+	})
 }

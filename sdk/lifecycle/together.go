@@ -51,7 +51,7 @@ func (l *Lifecycle) pickUp(ctx context.Context, p pickUp) (bool, error) {
 }
 
 func (l *Lifecycle) pickUpAll(ctx context.Context, all []pickUp) ([]*bool, error) {
-	return together(ctx, "lifecycle.pick_up_all", all, func(ctx context.Context, asked []byte) ([]dbgen.PickUpAllRow, error) {
+	return together(ctx, "lifecycle.pick_up", all, func(ctx context.Context, asked []byte) ([]dbgen.PickUpAllRow, error) {
 		return l.q.PickUpAll(ctx, dbgen.PickUpAllParams{Asked: asked, WorkerID: all[0].worker, Lease: all[0].lease})
 	}, func(r dbgen.PickUpAllRow) (int32, bool) { return r.Place, r.Done })
 }
@@ -65,7 +65,7 @@ func (l *Lifecycle) drain(ctx context.Context, d drain) (bool, error) {
 }
 
 func (l *Lifecycle) drainAll(ctx context.Context, all []drain) ([]*bool, error) {
-	return together(ctx, "lifecycle.drain_all", all, l.q.DrainAll,
+	return together(ctx, "lifecycle.drain", all, l.q.DrainAll,
 		func(r dbgen.DrainAllRow) (int32, bool) { return r.Place, r.Done })
 }
 
@@ -80,7 +80,7 @@ func (l *Lifecycle) skip(ctx context.Context, s skip) (bool, error) {
 }
 
 func (l *Lifecycle) skipAll(ctx context.Context, all []skip) ([]*bool, error) {
-	return together(ctx, "lifecycle.skip_all", all, l.q.SkipAll,
+	return together(ctx, "lifecycle.skip", all, l.q.SkipAll,
 		func(r dbgen.SkipAllRow) (int32, bool) { return r.Place, r.Done })
 }
 
@@ -96,14 +96,15 @@ func (l *Lifecycle) complete(ctx context.Context, run uuid.UUID) (Ended, error) 
 }
 
 func (l *Lifecycle) completeAll(ctx context.Context, runs []uuid.UUID) ([]*Ended, error) {
-	rows, err := deadline.Get(context.WithoutCancel(ctx), "lifecycle.complete_all", callTimeout, func(ctx context.Context) ([]dbgen.CompleteAllRow, error) {
+	const name = "lifecycle.complete"
+	rows, err := deadline.Get(ctx, name, callTimeout, func(ctx context.Context) ([]dbgen.CompleteAllRow, error) {
 		return l.q.CompleteAll(ctx, runs)
 	})
 	answers := make([]*Ended, len(runs))
 	for _, r := range rows {
 		answers[r.Place] = &Ended{ConnectorID: r.ConnectorID, Type: r.Type, Verdict: Verdict(r.Verdict)}
 	}
-	return answers, err
+	return answers, translated(name, err)
 }
 
 // together asks for all of them in one statement, of which each row is a place and an answer.
@@ -114,11 +115,11 @@ func together[Q, R any](
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	rows, err := deadline.Get(context.WithoutCancel(ctx), name, callTimeout, func(ctx context.Context) ([]R, error) { return ask(ctx, asked) })
+	rows, err := deadline.Get(ctx, name, callTimeout, func(ctx context.Context) ([]R, error) { return ask(ctx, asked) })
 	answers := make([]*bool, len(all))
 	for _, row := range rows {
 		place, done := read(row)
 		answers[place] = &done
 	}
-	return answers, err
+	return answers, translated(name, err)
 }

@@ -64,8 +64,6 @@ func TestARunIsWholeOnlyWhereItListedEverything(t *testing.T) {
 		"part of it":                                   {partly, after(nil, nil), false},
 		"part of it, from a checkpoint of a whole run": {partly, after(cursor, whole), false},
 		"a listing that goes on in the next run":       {sliced, after(nil, nil), false},
-		"skipped, from a checkpoint of a whole run":    {skips, after(cursor, whole), false},
-		"skipped, without a cursor":                    {skips, after(nil, nil), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, c.want, f.sent(f.inside(c.handle, c.request))[0].GetCompleted().ListingWhole)
@@ -73,9 +71,26 @@ func TestARunIsWholeOnlyWhereItListedEverything(t *testing.T) {
 	}
 }
 
-func skips(_ context.Context, run *worker.Run) error {
-	run.BeginListing()
-	return worker.Skipped("the library is closed today")
+// A source that shows nothing may be closed: its documents stay.
+func TestARunThatShowedNothingIsNotWhole(t *testing.T) {
+	f := newFixture(t)
+	for name, c := range map[string]struct {
+		end     error
+		request func(*internalpb.ConnectorSyncRequest)
+	}{
+		"skipped, from a checkpoint of a whole run": {worker.Skipped("closed"), after(map[string]any{"page": 1}, map[string]any{"whole": true})},
+		"skipped, without a cursor":                 {worker.Skipped("closed"), after(nil, nil)},
+		"empty":                                     {nil, after(nil, nil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			trip := f.inside(func(_ context.Context, run *worker.Run) error {
+				run.BeginListing()
+				return c.end
+			}, c.request)
+			f.is(trip, `status = 'ACTIVE' AND verdict = 'skipped' AND listed_version IS NULL`)
+			require.Equal(t, "false", f.one(`SELECT listing_whole::text FROM runs WHERE id = $1`, trip.session))
+		})
+	}
 }
 
 func TestAListingThatIsOverDoesNotOutliveItsRun(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/sdk/lifecycle"
+	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/sdk/worker"
 )
 
@@ -25,7 +26,7 @@ func TestWhatTheHandlerReturnsDecidesWhatBecomesOfTheSync(t *testing.T) {
 		"nil": {put, `status = 'SYNCING' AND worker_id IS NULL AND drain_seq IS NOT NULL AND fetched_at IS NOT NULL`},
 		"skipped": {
 			func(context.Context, *worker.Run) error { return worker.Skipped("nothing new") },
-			`status = 'SYNCING' AND worker_id IS NULL AND drain_seq IS NOT NULL`,
+			`status = 'ACTIVE' AND failure_count = 0 AND verdict = 'skipped' AND reason = 'nothing new'`,
 		},
 		"permanent": {
 			func(context.Context, *worker.Run) error { return fmt.Errorf("log in: %w", worker.Permanent(errSource)) },
@@ -57,16 +58,35 @@ func TestWhatTheHandlerReturnsDecidesWhatBecomesOfTheSync(t *testing.T) {
 	}
 }
 
-func TestAReasonToSkipTravelsWithSyncCompleted(t *testing.T) {
-	f := newFixture(t)
-	c := f.inside(func(_ context.Context, run *worker.Run) error {
-		run.Unchanged(3)
-		return worker.Skipped("the delta was empty")
-	})
-	completed := f.whole(c, 0)[0].GetCompleted()
-	require.Equal(t, "the delta was empty", completed.Reason)
-	require.Equal(t, int64(3), completed.Unchanged)
-	require.False(t, completed.ListingWhole, "nothing was listed")
+// There is nothing to store, and so nothing to ask semantic or the broker for.
+func TestARunThatSentNothingIsSkippedWhileTheBrokerIsAway(t *testing.T) {
+	for name, c := range map[string]struct{ end, reason string }{
+		"with a reason": {"the delta was empty", "the delta was empty"}, "without": {"", "nothing had changed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			trip := f.triggered()
+			begun, goOn := make(chan struct{}), make(chan struct{})
+			f.work(func(_ context.Context, run *worker.Run) error {
+				close(begun)
+				<-goOn
+				run.Unchanged(3)
+				if err := run.SetState(page{7}); err != nil || c.end == "" {
+					return err
+				}
+				return worker.Skipped(c.end)
+			})
+			await(t, "the handler", begun)
+			f.empties(topology.SyncStream)
+			require.NoError(t, f.nats.Stop(ctx))
+			close(goOn)
+			f.settled(trip)
+			f.is(trip, `status = 'ACTIVE' AND failure_count = 0 AND docs_analyzed = 3 AND state = '{"page": 7}' AND next_sync_at > now()
+				AND verdict = 'skipped' AND reason = '`+c.reason+`'`)
+			require.Equal(t, "0 0 3", f.one(`SELECT concat_ws(' ', total, stored, documents_unchanged) FROM runs WHERE id = $1`, trip.session))
+			f.measures("worker_syncs_total", 1)
+		})
+	}
 }
 
 func TestASyncThatSentDocumentsGivesNoReasonToSkip(t *testing.T) {

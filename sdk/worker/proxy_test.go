@@ -46,6 +46,11 @@ func newProxy(t *testing.T, target string) *proxy {
 	return p
 }
 
+// names says whether a message names a run: alone, or among others.
+func names(message []byte, run uuid.UUID) bool {
+	return bytes.Contains(message, run[:]) || bytes.Contains(message, []byte(run.String()))
+}
+
 func (p *proxy) arm(run uuid.UUID) { p.armed.Store(&run) }
 
 func (p *proxy) serve(client net.Conn, server string) {
@@ -76,7 +81,7 @@ func (p *proxy) serve(client net.Conn, server string) {
 			return
 		}
 		const bind = 'B'
-		if run := p.armed.Load(); run != nil && buffer[0] == bind && bytes.Contains(buffer[:n], run[:]) &&
+		if run := p.armed.Load(); run != nil && buffer[0] == bind && names(buffer[:n], *run) &&
 			p.armed.CompareAndSwap(run, nil) {
 			deaf.Store(true)
 			p.swallow <- client

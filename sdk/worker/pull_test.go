@@ -42,7 +42,7 @@ func TestAWorkerWithoutAFreeSlotLeavesMessagesToOthers(t *testing.T) {
 	f.work(func(context.Context, *worker.Run) error { return nil })
 	// At once: not after AckWait, which is what a prefetched message would wait for.
 	testkit.Eventually(t, topology.AckWait/3, func() error {
-		if holds, row, err := f.look(second, `drain_seq IS NOT NULL`); err != nil || !holds {
+		if holds, row, err := f.look(second, `picked_up_at IS NOT NULL`); err != nil || !holds {
 			return fmt.Errorf("the second is not picked up: %s %w", row, err)
 		}
 		return nil

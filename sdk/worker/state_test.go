@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -29,17 +30,20 @@ func TestTheStateMakesTheRoundTrip(t *testing.T) {
 		Tags: []string{`literally \u0000`, "ü", ""},
 	}
 	c := f.inside(func(_ context.Context, run *worker.Run) error { return run.SetState(want) })
-	state := f.whole(c, 0)[0].GetCompleted().NewState
-	data, err := wire.JSON(state)
+	skipped := f.one(`SELECT state::text FROM connectors WHERE id = $1`, c.id) // as Postgres keeps and gives it
+	c = f.inside(func(ctx context.Context, run *worker.Run) error { return errors.Join(run.Put(ctx, note(1)), run.SetState(want)) })
+	data, err := wire.JSON(f.whole(c, 1)[0].GetCompleted().NewState)
 	require.NoError(t, err)
-	var stored []byte // as Postgres would keep and give it
-	require.NoError(t, f.pool.QueryRow(ctx, `SELECT $1::jsonb`, data).Scan(&stored))
-	var kept map[string]any
-	require.NoError(t, json.Unmarshal(stored, &kept))
+	completed := f.one(`SELECT $1::jsonb::text`, data)
 
 	var got, untouched cursor
-	f.inside(func(_ context.Context, run *worker.Run) error { return run.State(&got) }, with(nil, kept))
-	require.Equal(t, want, got)
+	for _, stored := range []string{skipped, completed} {
+		var kept map[string]any
+		require.NoError(t, json.Unmarshal([]byte(stored), &kept))
+		got = cursor{}
+		f.inside(func(_ context.Context, run *worker.Run) error { return run.State(&got) }, with(nil, kept))
+		require.Equal(t, want, got)
+	}
 	untouched.Page = 3
 	f.inside(func(_ context.Context, run *worker.Run) error { return run.State(&untouched) })
 	require.Equal(t, 3, untouched.Page, "an empty state changes nothing")
@@ -69,7 +73,7 @@ func TestAStateThatPostgresWouldRefuseIsRefusedAtOnce(t *testing.T) {
 			return nil
 		})
 		require.Error(t, err, name)
-		require.Nil(t, f.sent(c)[0].GetCompleted().NewState, name)
+		f.is(c, `verdict = 'skipped' AND state = '{}'`)
 	}
 }
 
@@ -83,9 +87,9 @@ func TestAStateThatIsTakenFitsInTheDatabase(t *testing.T) {
 		}
 		longer["fill"] = state["fill"].(string) + strings.Repeat("é", step)
 		taken := false
-		c := f.inside(func(_ context.Context, run *worker.Run) error {
+		c := f.inside(func(ctx context.Context, run *worker.Run) error {
 			taken = run.SetState(longer) == nil
-			return nil
+			return run.Put(ctx, note(1))
 		})
 		if taken {
 			state = longer
@@ -96,6 +100,8 @@ func TestAStateThatIsTakenFitsInTheDatabase(t *testing.T) {
 		}
 	}
 	require.Greater(t, len(state["fill"].(string)), worker.MaxStateBytes-200)
+	c := f.inside(func(_ context.Context, run *worker.Run) error { return run.SetState(state) })
+	f.is(c, `verdict = 'skipped' AND state->>'text' IS NOT NULL`)
 }
 
 func TestAFieldOfTheWrongTypeIsAPermanentFailureAndAnUnknownOneATransientThatNamesIt(t *testing.T) {

@@ -65,7 +65,7 @@ func TestATriggerThatArrivesTwiceIsOldNewsInTheSameTrace(t *testing.T) {
 		}
 		return nil
 	})
-	require.ElementsMatch(t, []string{"fetched", "old_news"}, outcomes())
+	require.ElementsMatch(t, []string{"skipped", "old_news"}, outcomes())
 }
 
 func TestNothingThatOthersPutIntoHeadersTravelsOn(t *testing.T) {

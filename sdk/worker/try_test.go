@@ -107,25 +107,30 @@ func TestAConnectorThatSomebodyHoldsIsHandedBackAndItsSlotGoesOn(t *testing.T) {
 
 func TestTheEndOfARunWhoseConnectorSomebodyHoldsIsWrittenOnceItIsFree(t *testing.T) {
 	for name, c := range map[string]struct {
-		end  error
-		then string
+		end   error
+		sends bool
+		then  string
 	}{
-		"failed":  {errSource, `status = 'ERROR' AND failure_count = 1 AND verdict = 'failed'`},
-		"drained": {nil, drains}, // which needs no more than the run's row
+		"failed":  {errSource, false, `status = 'ERROR' AND failure_count = 1 AND verdict = 'failed'`},
+		"skipped": {nil, false, `status = 'ACTIVE' AND failure_count = 0 AND verdict = 'skipped'`},
+		"drained": {nil, true, drains}, // which needs no more than the run's row
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			trip := f.triggered()
 			begun, goOn := make(chan struct{}), make(chan struct{})
-			f.work(func(context.Context, *worker.Run) error {
+			f.work(func(ctx context.Context, run *worker.Run) error {
 				close(begun)
 				<-goOn
+				if c.sends {
+					return errors.Join(run.Put(ctx, note(1)), c.end)
+				}
 				return c.end
 			})
 			await(t, "the handler", begun)
 			letGo := f.hold(trip)
 			close(goOn)
-			if c.end != nil { // until it was refused once: lock_timeout
+			if !c.sends { // until it was refused once: lock_timeout
 				f.refusedOnce()
 			}
 			letGo()
@@ -199,7 +204,7 @@ func TestAHandlersOwnQuestionIsAskedAgainUntilItIsAnswered(t *testing.T) {
 	f := newFixture(t)
 	asked := 0
 	c := f.inside(func(ctx context.Context, run *worker.Run) error {
-		return run.Patiently(ctx, "test.question", func(ctx context.Context) error {
+		err := run.Patiently(ctx, "test.question", func(ctx context.Context) error {
 			switch asked++; asked {
 			case 1:
 				return context.DeadlineExceeded
@@ -209,6 +214,7 @@ func TestAHandlersOwnQuestionIsAskedAgainUntilItIsAnswered(t *testing.T) {
 			_, err := f.pool.Exec(ctx, `SELECT 1`)
 			return err
 		})
+		return errors.Join(err, run.Put(ctx, note(1)))
 	})
 	f.is(c, drains)
 	require.Equal(t, 3, asked)
