@@ -110,6 +110,32 @@ func TestAPickUpWhoseAnswerIsLostForLongerThanTheLeaseIsKept(t *testing.T) {
 	f.whole(c, 1)
 }
 
+func TestACommitOfUnknownOutcomeAtTheSkipIsRepeated(t *testing.T) {
+	f := newFixture(t)
+	p := newProxy(t, f.url)
+	behind := f.at(p.url)
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	empty := func(context.Context, *worker.Run) error { return nil }
+	behind.work(first(empty, func(context.Context, *worker.Run) error {
+		close(begun)
+		<-goOn
+		return nil
+	}))
+	f.settled(f.triggered()) // the pool's connection knows the statement afterwards
+	c := f.triggered()
+	await(t, "the handler", begun)
+	f.empties(topology.SyncStream)
+	p.arm(c.session)
+	close(goOn)
+	client := await(t, "the skip", p.swallow)
+	f.becomes(c, `verdict = 'skipped'`)
+	before := f.everything(c)
+	require.NoError(t, client.Close())
+	behind.measures("worker_slots_busy", 0)
+	behind.measures("worker_syncs_total", 2) // both of them skipped: it has no other outcome
+	require.Equal(t, before, f.everything(c))
+}
+
 func TestPostgresAwayForLongerThanTheLeasePausesPublishingAndTheRunCompletes(t *testing.T) {
 	f, server := newPrivateFixture(t)
 	c := f.triggered()

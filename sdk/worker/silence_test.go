@@ -110,6 +110,31 @@ func TestAPostgresThatFallsSilentAtThePickUpIsAWaitWithANamedDeadline(t *testing
 	}
 }
 
+// The last write has 3 s, also where it goes together with others.
+func TestAStopWhilePostgresIsSilentDoesNotWaitForItLonger(t *testing.T) {
+	f := newFixture(t)
+	postgres, _, behind := f.behind()
+	begun, goOn := make(chan struct{}, 2), make(chan struct{})
+	all := []trip{f.triggered(), f.triggered()}
+	r := behind.workWith(slots(2), func(context.Context, *worker.Run) error {
+		begun <- struct{}{}
+		<-goOn
+		return nil
+	})
+	await(t, "one handler", begun)
+	await(t, "the other handler", begun)
+	f.empties(topology.SyncStream)
+	postgres.Silence(ways["both ways"]...)
+	began := time.Now()
+	r.cancel()
+	close(goOn)
+	require.NoError(t, r.stop())
+	require.Less(t, time.Since(began), 6*time.Second)
+	for _, c := range all {
+		f.is(c, `status = 'SYNCING' AND failure_count = 0`) // the rescue's
+	}
+}
+
 func TestANATSThatFallsSilentDuringARunIsAWait(t *testing.T) {
 	for name, silent := range slowWays {
 		t.Run(name, func(t *testing.T) {

@@ -161,11 +161,16 @@ func (w *Worker) skip(ctx context.Context, run *Run, end error) (outcome, error)
 	if err != nil {
 		return failsForNow, err
 	}
+	failpoint.At("worker.skipping")
+	lost := false // an answer, of which nobody knows whether it was yes
 	err = w.persistAtStop(ctx, func(ctx context.Context) error {
-		return w.lifecycle.Skip(ctx, run.try, state, clip(skipReason(end), maxReasonBytes), run.unchanged.Load())
+		err := w.lifecycle.Skip(ctx, run.try, state, clip(skipReason(end), maxReasonBytes), run.unchanged.Load())
+		lost = lost || postgres.Unavailable(err)
+		return err
 	})
+	failpoint.At("worker.skipped")
 	switch {
-	case errors.Is(err, lifecycle.ErrFenced):
+	case errors.Is(err, lifecycle.ErrFenced) && !lost:
 		return abandoned, err
 	case err == nil:
 		tracing.Of(ctx).Set(tracing.Verdict(string(lifecycle.Skipped)))
