@@ -31,6 +31,10 @@ var mayReadMore = []struct {
 }{
 	{"SELECT moves.", "a whole move, whose statements are counted one by one", 80},
 	{"SELECT c.connector_id::integer AS connector_id, c.type::text AS type, c.verdict", "moves.complete, as above", 80},
+	{"SELECT p.place::integer AS place", "moves.pick_up_all, as above", 80},
+	{"SELECT d.place::integer AS place", "moves.drain_all, as above", 80},
+	{"SELECT s.place::integer AS place", "moves.skip_all, as above", 80},
+	{"SELECT c.place::integer AS place", "moves.complete_all, as above", 80},
 	{"-- The types of which something is due", "walks over the index entries of what was claimed since the last vacuum, here everything", 150},
 	{"SELECT * FROM moves.lock_by_owner(", "what lock_due does of a capped type, whose statements are counted one by one", 80},
 	{"SELECT id, config_version FROM moves.lock_due(", "as above", 80},
@@ -131,8 +135,17 @@ func queries(t *testing.T, owner string) map[string]string {
 
 var argument = regexp.MustCompile(`@(\w+)`)
 
+// way is how a cycle makes the moves of one run: alone, together with others, or with nothing to store.
+type way int
+
+const (
+	alone way = iota
+	together
+	empty
+)
+
 // cycle takes one connector of a type through everything, as the services do, and stores two messages of it.
-func (w *watched) cycle(q map[string]string, kind string, limit int) {
+func (w *watched) cycle(q map[string]string, kind string, limit int, goes way) {
 	w.Helper()
 	tx, err := w.conn.Begin(w.Context())
 	if err != nil {
@@ -164,8 +177,18 @@ func (w *watched) cycle(q map[string]string, kind string, limit int) {
 	if err := tx.Commit(w.Context()); err != nil {
 		w.Fatal(err)
 	}
-	do("PickUp", pgx.NamedArgs{"connector_id": id, "run_id": run, "try_id": try, "worker_id": worker, "lease": "15 s"})
+	asked := fmt.Sprintf(`[{"connector":%d,"run":%q,"try":%q,"seq":1,"reason":"","unchanged":0}]`, id, run, try)
+	if goes == alone {
+		do("PickUp", pgx.NamedArgs{"connector_id": id, "run_id": run, "try_id": try, "worker_id": worker, "lease": "15 s"})
+	} else {
+		do("PickUpAll", pgx.NamedArgs{"asked": asked, "worker_id": worker, "lease": "15 s"})
+	}
 	do("Heartbeat", pgx.NamedArgs{"worker_id": worker, "lease": "15 s", "run_ids": []uuid.UUID{run}, "try_ids": []uuid.UUID{try}})
+	if goes == empty {
+		do("SkipAll", pgx.NamedArgs{"asked": asked})
+		w.rests(id)
+		return
+	}
 	for no := int64(1); no <= 2; no++ {
 		of := func(more pgx.NamedArgs) pgx.NamedArgs {
 			args := pgx.NamedArgs{"run_id": run, "try_id": try, "connector_id": id, "config_version": version, "no": no}
@@ -197,12 +220,25 @@ func (w *watched) cycle(q map[string]string, kind string, limit int) {
 			do("LockRun", of(nil))
 			do("HighestNumber", of(nil))
 			do("RecordCompleted", of(pgx.NamedArgs{"total": 2, "new_state": `{"cursor":1}`, "listing_whole": true, "unchanged": 0, "reason": nil}))
-			do("Drain", of(pgx.NamedArgs{"seq": 1}))
+			if goes == alone {
+				do("Drain", of(pgx.NamedArgs{"seq": 1}))
+			} else {
+				do("DrainAll", pgx.NamedArgs{"asked": asked})
+			}
 			do("Advance", of(nil))
 		}
 	}
 	do("WholeRuns", pgx.NamedArgs{"after": uuid.Nil, "page": 10})
-	do("Complete", pgx.NamedArgs{"run_id": run})
+	if goes == alone {
+		do("Complete", pgx.NamedArgs{"run_id": run})
+	} else {
+		do("CompleteAll", pgx.NamedArgs{"run_ids": []uuid.UUID{run}})
+	}
+	w.rests(id)
+}
+
+func (w *watched) rests(id int32) {
+	w.Helper()
 	if status := w.status(id); status != "ACTIVE" {
 		w.Fatalf("it stands in %s", status)
 	}
@@ -224,10 +260,13 @@ func TestNoHotStatementReadsMoreThanAFewDozenBuffersWhateverIsInFlight(t *testin
 		SELECT 'docs', (ARRAY['web', 'file', 'teams', 'onedrive'])[1 + n % 4], 1 + n % 100, 60 FROM generate_series(1, $1) n`, atRest)
 	b.exec(`VACUUM ANALYZE`)
 	known := b.watched() // has prepared and planned everything while nothing was in flight
-	for range 10 {
-		known.cycle(q, "web", 0)
-		known.cycle(q, "onedrive", 10)
+	cycles := func(w *watched, n int) {
+		for i := range n {
+			w.cycle(q, "web", 0, way(i%3))
+			w.cycle(q, "onedrive", 10, way(i%3))
+		}
 	}
+	cycles(known, 30)
 	b.exec(`DO $$ BEGIN
 		FOR n IN 1..` + fmt.Sprint(inFlight/500) + ` LOOP
 			PERFORM moves.claim((SELECT jsonb_agg(jsonb_build_object('id', c.id, 'run_id', gen_random_uuid()))
@@ -242,10 +281,7 @@ func TestNoHotStatementReadsMoreThanAFewDozenBuffersWhateverIsInFlight(t *testin
 	}
 	for name, w := range map[string]*watched{"planned at rest": known, "new": b.watched()} {
 		w.on = true
-		for range 100 {
-			w.cycle(q, "web", 0)
-			w.cycle(q, "onedrive", 10)
-		}
+		cycles(w, 150)
 		w.on = false
 		t.Run(name, func(t *testing.T) { w.judge(t) })
 	}

@@ -40,6 +40,9 @@ var moveTable = map[string]move{
 		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Active: lifecycle.Pending, lifecycle.Error: lifecycle.Pending}},
 	"pick_up": {call: `SELECT moves.pick_up($1, $2, gen_random_uuid())`,
 		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Pending: lifecycle.Syncing}},
+	"pick_up_all": {call: `SELECT taken FROM moves.pick_up_all(jsonb_build_array(jsonb_build_object('connector', $1, 'run', $2,
+		'try', gen_random_uuid())), gen_random_uuid(), '15 s')`,
+		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Pending: lifecycle.Syncing}},
 	"release": {call: `SELECT moves.release($2, $3)`,
 		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Pending: lifecycle.Active, lifecycle.Syncing: lifecycle.Active}},
 	"fail": {call: `SELECT moves.fail($2, $3, 'transient', 'no')`,
@@ -48,12 +51,25 @@ var moveTable = map[string]move{
 		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Disabled}},
 	"finish": {call: `SELECT moves.finish($2, $3)`,
 		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Active}},
+	"skip": {call: `SELECT moves.skip($2, $3, NULL, NULL, 0)`,
+		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Active}},
+	"skip_all": {call: `SELECT skipped FROM moves.skip_all(jsonb_build_array(jsonb_build_object('run', $2, 'try', $3)))`,
+		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Active}},
 	"complete": {call: `SELECT true FROM moves.complete($2)`,
 		before: `UPDATE open_runs SET total = 0, whole = true WHERE connector_id = $1`,
 		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Active}},
 	"complete, cut": {call: `SELECT verdict = 'failed' FROM moves.complete($2)`, before: `UPDATE open_runs SET ` + cutShort,
 		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Error}},
 	"complete, cut the last time": {call: `SELECT verdict = 'failed' FROM moves.complete($2)`,
+		before: `WITH last AS (UPDATE connectors SET max_retries = 1 WHERE id = $1) UPDATE open_runs SET ` + cutShort,
+		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Disabled}},
+	"complete_all": {call: `SELECT verdict IS NOT NULL FROM moves.complete_all(ARRAY[$2])`,
+		before: `UPDATE open_runs SET total = 0, whole = true WHERE connector_id = $1`,
+		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Active}},
+	"complete_all, cut": {call: `SELECT coalesce(verdict = 'failed', false) FROM moves.complete_all(ARRAY[$2])`,
+		before: `UPDATE open_runs SET ` + cutShort,
+		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Error}},
+	"complete_all, cut the last time": {call: `SELECT coalesce(verdict = 'failed', false) FROM moves.complete_all(ARRAY[$2])`,
 		before: `WITH last AS (UPDATE connectors SET max_retries = 1 WHERE id = $1) UPDATE open_runs SET ` + cutShort,
 		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Disabled}},
 	"rescue": {call: `SELECT true FROM moves.rescue(` + silent + `, '1 hour', 10)`, before: lostWorker,
@@ -145,7 +161,7 @@ func TestAMoveWithAnotherTryOrAnOldRunChangesNothing(t *testing.T) {
 		before := b.everything(id)
 		for what, args := range map[string][2]uuid.UUID{"another try": {run, uuid.New()}, "an old run": {old, uuid.New()}} {
 			switch name {
-			case "pick_up", "release", "fail", "finish":
+			case "pick_up", "pick_up_all", "release", "fail", "finish", "skip", "skip_all":
 				b.moves("false", `SELECT (`+moveTable[name].call+`) FROM (SELECT $1::int, $2::uuid, $3::uuid) p`, id, args[0], args[1])
 			}
 			if after := b.everything(id); after != before {

@@ -34,9 +34,13 @@ var allowed = map[string]struct {
 	why     string
 }{
 	"PickUp":                  {200, "a move: the harness's own triggers write its history"},
+	"PickUpAll":               {200, "as PickUp, one row a run"},
+	"SkipAll":                 {200, "a move, one row a run: the harness's own triggers write its history"},
+	"Skip":                    {400, "a move, and rare: each process reads the catalogue for its first"},
 	"moves.pick_up":           {200, "a move, as another team calls it"},
 	"moves.finish":            {200, "a move, as another team calls it"},
 	"Complete":                {200, "a move: the harness's own triggers write its history"},
+	"CompleteAll":             {200, "as Complete, one row a run"},
 	"Fail":                    {400, "a move, and rare: each process reads the catalogue for its first"},
 	"Release":                 {400, "a move, and rare: each process reads the catalogue for its first"},
 	"Advance":                 {200, "a move: the harness's own triggers look at what is stored at a checkpoint"},

@@ -36,6 +36,8 @@ var points = []struct {
 	{"worker.fetching", "mid-fetch", "kill", nil},
 	{"worker.fetched", "after the last document, before sync completed", "kill", nil},
 	{"worker.completed", "between sync completed and drain", "kill", nil},
+	{"worker.skipping", "before a run without documents ends", "kill", nil},
+	{"worker.skipped", "after a run without documents has ended", "kill", nil},
 	{"semantic.storing", "between storing and counting", "kill", nil},
 	{"semantic.stored", "between counting and completion", "kill", nil},
 	{"semantic.indexed", "between indexing and its commit", "kill", nil},

@@ -31,7 +31,9 @@ func TestTheStateMakesTheRoundTrip(t *testing.T) {
 	}
 	c := f.inside(func(_ context.Context, run *worker.Run) error { return run.SetState(want) })
 	skipped := f.one(`SELECT state::text FROM connectors WHERE id = $1`, c.id) // as Postgres keeps and gives it
-	c = f.inside(func(ctx context.Context, run *worker.Run) error { return errors.Join(run.Put(ctx, note(1)), run.SetState(want)) })
+	c = f.inside(func(ctx context.Context, run *worker.Run) error {
+		return errors.Join(run.Put(ctx, note(1)), run.SetState(want))
+	})
 	data, err := wire.JSON(f.whole(c, 1)[0].GetCompleted().NewState)
 	require.NoError(t, err)
 	completed := f.one(`SELECT $1::jsonb::text`, data)

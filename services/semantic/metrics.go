@@ -65,7 +65,7 @@ func newMetrics(registry prometheus.Registerer, workers int) *metrics {
 		stored:    counter("semantic_messages_stored_total", "document.process messages counted into a run."),
 		chunks:    counter("semantic_chunks_stored_total", "Chunks stored."),
 		verdicts: telemetry.Register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "semantic_runs_total", Help: "Runs completed, by verdict.",
+			Name: "semantic_runs_total", Help: "Runs that semantic has ended, by verdict; one that sent nothing is ended by its worker.",
 		}, []string{"verdict"})),
 		deadLetters:   counter("semantic_dead_letters_total", "Messages that were given up."),
 		checkpoints:   counter("semantic_checkpoints_total", "Times a checkpoint became a connector's state."),

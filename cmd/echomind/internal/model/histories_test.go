@@ -78,7 +78,7 @@ func TestACrashBetweenStoreAndCompletionLosesNothing(t *testing.T) {
 			w.finish(on)
 			batch := w.documents(10)
 			w.handle(0, immortal, batch[len(batch)-1:]) // sync completed comes first, so that a document completes the run
-			before := "-- name: Complete "              // the completion
+			before := "-- name: CompleteAll "           // the completion
 			w.semantic[0].fatal.Store(&before)
 			w.handle(0, immortal, batch[:len(batch)-1])
 			w.expect(c, "SYNCING", "running", "")
@@ -242,7 +242,7 @@ func TestAPickUpWhoseCommitIsUnknownIsRepeatedByItsOwner(t *testing.T) {
 	w := newWorld(newLab(t), t)
 	c := w.add(listing, hourly(), 5)
 	c.source().write("d1", 2)
-	w.kit.loseAnswer("-- name: PickUp ")
+	w.kit.loseAnswer("-- name: PickUpAll ")
 	stop := w.startKit(w.sync)
 	defer stop()
 	w.tick(0, immortal)

@@ -11,10 +11,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/sdk/topology"
+	sdkwire "github.com/echomind/sync/sdk/wire"
 	"github.com/echomind/sync/sdk/worker"
 )
 
@@ -37,6 +39,8 @@ type trip struct {
 	acknowledged bool
 	fetched      bool
 	total        int64
+	unchanged    int64
+	newState     *structpb.Struct
 	unsent       []*nats.Msg
 	place        uint64    // of what was published last
 	last         *nats.Msg // sync completed
@@ -92,6 +96,8 @@ func (w *world) step(t *trip, pick int) {
 		must(w.tb, "acknowledge a trigger", t.trigger.Ack())
 	case !t.fetched:
 		w.fetch(t, pick)
+	case t.total == 0 && t.worker != uuid.Nil:
+		w.skip(t)
 	case len(t.unsent) > 0:
 		i := pick % len(t.unsent)
 		w.send(t, i)
@@ -168,12 +174,13 @@ func (w *world) fetch(t *trip, pick int) {
 	p := f.seen.source.fetch(w.known(t), int(cursor), c.kind == feed)
 	w.numberInOrder(t, f, int(cursor), pick, w.sendings(t, f, p))
 	reason := ""
-	if t.total == 0 {
+	if t.total == 0 { // of the kit, Skip says it
 		reason = "nothing had changed"
 	}
+	t.unchanged, t.newState = int64(p.unchanged), cursorState(f.seen.cursor)
 	t.last = w.envelop(t, &internalpb.DocumentProcessRequest{Body: &internalpb.DocumentProcessRequest_Completed{
 		Completed: &internalpb.SyncCompleted{
-			Total: t.total, NewState: cursorState(f.seen.cursor), ListingWhole: true, Unchanged: int64(p.unchanged),
+			Total: t.total, NewState: t.newState, ListingWhole: true, Unchanged: t.unchanged,
 			Reason: reason,
 		},
 	}})
@@ -259,6 +266,17 @@ func (w *world) drain(t *trip) {
 	before := w.look().connector(t.request.ConnectorId)
 	err := w.move(func(ctx context.Context) error { return w.moves.Drain(ctx, t.try, t.lastSeq) })
 	w.allowed("draining", t, err, before.heldBy(t) && before.DrainSeq == nil)
+}
+
+// skip ends a run that has sent nothing. Nothing is asked of semantic.
+func (w *world) skip(t *trip) {
+	w.tb.Helper()
+	state, err := sdkwire.JSON(t.newState)
+	must(w.tb, "encode a state", err)
+	before := w.look().connector(t.request.ConnectorId)
+	err = w.move(func(ctx context.Context) error { return w.moves.Skip(ctx, t.try, state, "nothing had changed", t.unchanged) })
+	w.allowed("a skip", t, err, before.heldBy(t))
+	t.over = true
 }
 
 // cut ends a fetch that takes too long: what it has numbered up to a number, or further where it has published more, is
