@@ -35,6 +35,7 @@ var mayReadMore = []struct {
 	{"SELECT d.place::integer AS place", "moves.drain_all, as above", 80},
 	{"SELECT s.place::integer AS place", "moves.skip_all, as above", 80},
 	{"SELECT c.place::integer AS place", "moves.complete_all, as above", 80},
+	{"SELECT at - 1, c.id, c.type, moves.complete_locked(", "what it does of one run, whose statements are counted one by one", 80},
 	{"-- The types of which something is due", "walks over the index entries of what was claimed since the last vacuum, here everything", 150},
 	{"SELECT * FROM moves.lock_by_owner(", "what lock_due does of a capped type, whose statements are counted one by one", 80},
 	{"SELECT id, config_version FROM moves.lock_due(", "as above", 80},

@@ -274,7 +274,9 @@ func (w *world) skip(t *trip) {
 	state, err := sdkwire.JSON(t.newState)
 	must(w.tb, "encode a state", err)
 	before := w.look().connector(t.request.ConnectorId)
-	err = w.move(func(ctx context.Context) error { return w.moves.Skip(ctx, t.try, state, "nothing had changed", t.unchanged) })
+	err = w.move(func(ctx context.Context) error {
+		return w.moves.Skip(ctx, t.try, state, "nothing had changed", t.unchanged)
+	})
 	w.allowed("a skip", t, err, before.heldBy(t))
 	t.over = true
 }
