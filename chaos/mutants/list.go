@@ -72,8 +72,8 @@ var All = []Mutant{
 	{
 		Name: "pick-up", Was: "a trigger that is delivered again takes the run from who is reading",
 		SQL: []Edit{
-			{"moves.pick_up", "IF c.status = 'SYNCING' THEN", "IF false THEN"},
-			{"moves.pick_up", "WHERE r.id = run AND r.try_id IS NULL;", "WHERE r.id = run;"},
+			{"moves.take", "IF c.status = 'SYNCING' THEN", "IF false THEN"},
+			{"moves.take", "WHERE r.id = c.run_id AND r.try_id IS NULL;", "WHERE r.id = c.run_id;"},
 		},
 		Faults: "messages repeated", Seed: 8, Finds: []string{takesTurns},
 	},
