@@ -17,11 +17,11 @@ func TestALookThatTakesTooLongIsFound(t *testing.T) {
 	require.Equal(t, []string{"a: 1 looks took longer"}, f.Violations)
 }
 
-func TestOnlyTheSweepMayTakeLonger(t *testing.T) {
-	for _, look := range []string{"leftovers", "unnamed chunks"} {
+func TestOnlyWhatWorksAQueueOffMayTakeLonger(t *testing.T) {
+	for _, look := range []string{"leftovers", "unnamed chunks", "stored runs"} {
 		require.Equal(t, sweepBound.Seconds(), boundOf(fmt.Sprintf("look=%q", look)))
 	}
-	for _, labels := range []string{"", `look="workers"`, `look="stored runs"`} {
+	for _, labels := range []string{"", `look="workers"`, `look="checkpoints"`} {
 		require.Equal(t, lookBound.Seconds(), boundOf(labels), labels)
 	}
 }
