@@ -124,7 +124,7 @@ func TestAWorkerThatPicksUpWhileItIsRescuedKeepsTheNewRunOnly(t *testing.T) {
 		t.Fatalf("pick_up: %s", got)
 	}
 	if got := b.asked(`SELECT array_agg(h) FROM moves.heartbeat($1, '15 s', ARRAY[$2, $4]::uuid[], ARRAY[$3, $5]::uuid[]) h`,
-		worker, run, try, b.run(next), nextTry); got != "{"+run.String()+"}" {
+		worker, run, try, b.run(next), nextTry); got != "{"+try.String()+"}" {
 		t.Errorf("not the worker's: %s", got)
 	}
 }
