@@ -83,7 +83,8 @@ func check(r *internalpb.DocumentProcessRequest) error {
 		if r.Number < 1 {
 			return fmt.Errorf("number %d: a checkpoint's is at least 1", r.Number)
 		}
-		return nil
+		_, err := spelled(body.Checkpoint.GetListing())
+		return err
 	case *internalpb.DocumentProcessRequest_Seen:
 		return checkSeen(r.Number, body.Seen)
 	case *internalpb.DocumentProcessRequest_Completed:
