@@ -417,3 +417,32 @@ func TestAnEndedContextAndASinkThatFailsEndTheSync(t *testing.T) {
 	_, err := f.try()
 	require.Equal(t, errKilled, err)
 }
+
+// What a run sends is stored in any order: a touch that is stored before the content it keeps fails its document.
+func TestAFileThatIsRenamedWhileItsRunListsItIsNotTouchedBehindItsContent(t *testing.T) {
+	f := newFixture(t)
+	f.MaxPage = 2
+	top := f.Folder(root, "Top")
+	var ids []string
+	for i := range 10 {
+		ids = append(ids, f.File(top, fmt.Sprintf("%d.txt", i), "text/plain", fmt.Sprintf("text %d", i)))
+	}
+	pages := 0
+	f.Before(func(kind, _ string) {
+		if kind == "list" {
+			if pages++; pages == 5 {
+				for _, id := range ids {
+					f.Rename(id, "renamed "+id+".txt")
+				}
+			}
+		}
+	})
+	f.sync()
+	require.Empty(t, f.store.touched, "each is put again")
+	for _, id := range ids {
+		require.Equal(t, "renamed "+id+".txt", f.store.docs[id].Title)
+	}
+	f.Rename(ids[0], "again.txt")
+	f.sync()
+	require.Equal(t, []string{ids[0]}, f.store.touched, "a later run touches it")
+}

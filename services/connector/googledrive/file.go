@@ -41,7 +41,9 @@ func (s *syncer) file(ctx context.Context, e entry) error {
 			s.standsAsStored(e.id, true)
 			return nil
 		}
-		return s.touch(ctx, e, now, stored.ContentHash)
+		if !s.isFresh(e.id) {
+			return s.touch(ctx, e, now, stored.ContentHash)
+		}
 	}
 	if reason != "" {
 		return s.fail(ctx, e, inContent, reason)
@@ -104,7 +106,7 @@ func (s *syncer) read(ctx context.Context, e entry) error {
 	}
 	now := e.record(e.source.content())
 	stored, _ := s.stored(e.id)
-	if old, ok := recordOf(stored); ok && !old.failed() && old.content != "" && stored.ContentHash == text.Hash {
+	if old, ok := recordOf(stored); ok && !old.failed() && old.content != "" && stored.ContentHash == text.Hash && !s.isFresh(e.id) {
 		return s.touch(ctx, e, now, text.Hash)
 	}
 	doc := e.document()
@@ -197,11 +199,23 @@ func (s *syncer) touch(ctx context.Context, e entry, now record, hash string) er
 }
 
 func (s *syncer) send(ctx context.Context, doc worker.Document) error {
+	s.mu.Lock()
+	s.fresh[doc.SourceID] = struct{}{}
+	s.mu.Unlock()
 	err := s.sink.Put(ctx, doc)
 	if err == nil {
 		s.remember(doc)
 	}
 	return err
+}
+
+// isFresh tells whether this run has put a document. It must not be touched then: what a run sends is stored in any
+// order, and the content to keep may not be there yet.
+func (s *syncer) isFresh(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, is := s.fresh[id]
+	return is
 }
 
 func (s *syncer) failure(e entry, why cause, reason string) record {
