@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"net/url"
 	"runtime/debug"
-	"unsafe"
 
+	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/internal/secret"
 )
 
@@ -72,6 +72,9 @@ func (c *crawler) examine(ctx context.Context, e entry, got *answer, in *stay) (
 	}
 	text, err := decode(got.body, got.header.Get("Content-Type"), c.opt.MaxBodyBytes)
 	got.body = nil // text may be a copy
+	if room.Needed(int64(len(text.body))) {
+		in.hold(room.Cost(int64(len(text.body))))
+	}
 	if err != nil {
 		v.fail = &failure{kind: unreadable, url: v.id, err: err}
 		return v, nil
@@ -104,7 +107,7 @@ func (c *crawler) examine(ctx context.Context, e entry, got *answer, in *stay) (
 	}
 	page.ContentHash = hashOf(page)
 	v.page = page
-	in.place.Keep(sizeOf(page))
+	in.hold(room.Of(page.Chunks))
 	return v, nil
 }
 
@@ -119,14 +122,6 @@ func (c *crawler) extract(ctx context.Context, text content, id string) (page Pa
 		}
 	}()
 	return c.opt.Extract(ctx, text.body, text.contentType, id)
-}
-
-// sizeOf is the memory of a page's chunks.
-func sizeOf(p Page) (bytes int64) {
-	for _, c := range p.Chunks {
-		bytes += int64(unsafe.Sizeof(c)) + int64(len(c.Text))
-	}
-	return bytes
 }
 
 // identity is the source id of a page: its URL, without the query if the connector ignores queries.
