@@ -188,3 +188,28 @@ func TestAPageThatGrowsInUTF8IsBoundedAsUTF8(t *testing.T) {
 		require.Less(t, own.most, int64(1<<16), "the start page alone")
 	}
 }
+
+// panicking has the reading of some pages panic.
+type panicking struct{ http.RoundTripper }
+
+func (p panicking) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.HasPrefix(r.URL.Path, "/large/") && !strings.HasSuffix(r.URL.Path, "0") {
+		panic("an odd page")
+	}
+	return p.RoundTripper.RoundTrip(r)
+}
+
+func TestAPageThatHasItsReaderPanicFailsAlone(t *testing.T) {
+	t.Parallel()
+	site := large(t, 11, "text/plain; charset=utf-8", strings.Repeat("word ", 100_000))
+	shared := room.New(8 << 20)
+	own := &held{store: newStore()}
+	result, err := crawl.Crawl(t.Context(), crawl.Config{URL: site.URL + "/"}, crawl.Options{
+		Runner: crawl.InProcess{}, Transport: panicking{loopbackTransport(t)}, Room: shared.For("a"), Extract: own.extract,
+	}, own)
+	require.NoError(t, err)
+	require.Equal(t, 3, result.Stored)
+	require.Equal(t, 9, result.Failed)
+	require.Contains(t, own.docs[site.URL+"/large/1"].Err, "an odd page")
+	require.Zero(t, shared.Taken())
+}

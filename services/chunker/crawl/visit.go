@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"runtime/debug"
 
+	"github.com/echomind/sync/internal/caught"
 	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/internal/secret"
 )
@@ -29,8 +30,20 @@ type visit struct {
 	duplicate bool
 }
 
-// visit reads a page within the scope. Its error is ctx's.
-func (c *crawler) visit(ctx context.Context, e entry, in *stay) (visit, error) {
+// visit reads a page within the scope. Its error is ctx's. A page that has something panic fails alone.
+func (c *crawler) visit(ctx context.Context, e entry, in *stay) (v visit, err error) {
+	broken := caught.Do(func() error {
+		v, err = c.look(ctx, e, in)
+		return nil
+	})
+	if broken != nil {
+		c.opt.Logger.Error("a page had its reader panic; it is stored with this error", "url", secret.URL(e.url), "err", broken)
+		return visit{entry: e, id: e.url, fail: &failure{kind: unreadable, url: e.url, err: broken}}, nil
+	}
+	return v, err
+}
+
+func (c *crawler) look(ctx context.Context, e entry, in *stay) (visit, error) {
 	defer in.decide()
 	u, err := url.Parse(e.url)
 	if err != nil {

@@ -10,12 +10,14 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"gocloud.dev/blob"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/echomind/sync/internal/caught"
 	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/sdk/chunk"
@@ -52,7 +54,12 @@ func (s *syncer) result() Result {
 // process works until the listing is done or ctx ends.
 func (s *syncer) process(ctx context.Context) error {
 	for f := range s.work {
-		if err := s.handle(ctx, f); err != nil {
+		var broken *caught.Panic
+		err := caught.Do(func() error { return s.handle(ctx, f) })
+		if errors.As(err, &broken) {
+			err = s.fail(ctx, f, f.token, broken)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -85,14 +92,15 @@ func (s *syncer) handle(ctx context.Context, f file) error {
 	if err := s.bytes.Acquire(ctx, weight); err != nil {
 		return err
 	}
+	release := sync.OnceFunc(func() { s.bytes.Release(weight) })
+	defer release()
 	place, err := s.opts.Room.Take(ctx, f.size, nil)
 	if err != nil {
-		s.bytes.Release(weight)
 		return err
 	}
 	defer place.Leave()
 	doc, err := s.read(ctx, f, r)
-	s.bytes.Release(weight)
+	release()
 	if err != nil {
 		return s.unreadable(ctx, f, f.token, err)
 	}

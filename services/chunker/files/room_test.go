@@ -50,3 +50,28 @@ func TestAFileThatHasGrownSinceItWasListedHasRoomForWhatIsRead(t *testing.T) {
 	require.Empty(t, s.docs["b.md"].Err)
 	require.Zero(t, shared.Taken())
 }
+
+// panicking panics at some files.
+type panicking struct{ extract.InProcess }
+
+func (p panicking) Extract(ctx context.Context, content []byte, hint extract.Hint) (extract.Text, error) {
+	if strings.Contains(string(content), "odd") {
+		panic("an odd file")
+	}
+	return p.InProcess.Extract(ctx, content, hint)
+}
+
+func TestAFileThatHasItsReaderPanicFailsAlone(t *testing.T) {
+	dir := folder(t, map[string]string{"a.md": "fine", "b.md": "odd", "c.md": "odd as well", "d.md": "fine"})
+	roots := files.OpenRoots([]string{dir})
+	t.Cleanup(func() { require.NoError(t, roots.Close()) })
+	s, shared := newStore(), room.New(1<<20)
+	r, err := files.Sync(t.Context(), config(dir), files.Options{
+		Reader: panicking{}, Roots: roots, Workers: 1, InFlightBytes: 4, Room: shared.For("a"),
+	}, s)
+	require.NoError(t, err)
+	require.Equal(t, 2, r.Put)
+	require.Equal(t, 2, r.Failed)
+	require.Contains(t, s.docs["b.md"].Err, "an odd file")
+	require.Zero(t, shared.Taken())
+}
