@@ -16,7 +16,7 @@ func TestAPanicIsAnErrorThatSaysWhere(t *testing.T) {
 	require.ErrorAs(t, err, &p)
 	require.Regexp(t, `^reading it panicked at caught_test.go:\d+: odd; report this`, err.Error())
 	var none []int
-	require.ErrorContains(t, caught.Do(func() error { _ = none[len(none)]; return nil }), "at caught_test.go:")
+	require.ErrorContains(t, caught.Do(func() error { _ = none[5]; return nil }), "at caught_test.go:")
 	own := errors.New("own")
 	require.Equal(t, own, caught.Do(func() error { return own }))
 	require.NoError(t, caught.Do(func() error { return nil }))
