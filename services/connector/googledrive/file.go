@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 )
@@ -66,11 +67,11 @@ func (s *syncer) file(ctx context.Context, e entry) error {
 		return err
 	}
 	defer place.Leave()
-	return s.read(ctx, e)
+	return s.read(ctx, e, place)
 }
 
 // read downloads and stores one file.
-func (s *syncer) read(ctx context.Context, e entry) error {
+func (s *syncer) read(ctx context.Context, e entry, place *room.Place) error {
 	content, mediaType, fresh, err := s.download(ctx, *e.source)
 	if fresh.ID != "" {
 		e = e.withSource(fresh)
@@ -115,6 +116,7 @@ func (s *syncer) read(ctx context.Context, e entry) error {
 	if err := worker.Oversize(doc.Chunks); err != nil {
 		return s.fail(ctx, e, inContent, err.Error())
 	}
+	place.Hold(room.Of(doc.Chunks))
 	s.put.Add(1)
 	return s.send(ctx, doc)
 }
