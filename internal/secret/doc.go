@@ -10,6 +10,7 @@
 //	mask.go      URLs in it
 //	whole.go     headers, keys, tokens, elements and flags in it
 //	pairs.go     names with values in it
+//	typed.go     what was typed where a URL belongs
 //	walk.go      how these read a text once
 //
 // An envelope is text: "enc:v1:", the id of its key, ":", and the nonce and the AES-256-GCM ciphertext in base64. The

@@ -53,6 +53,21 @@ func TestASecretIsMaskedThoughItsURLIsTypedWrong(t *testing.T) {
 	}
 }
 
+func TestWhatIsTypedWhereAURLBelongsIsShownWithoutWhoMayEnter(t *testing.T) {
+	for raw, want := range map[string]string{
+		"user:S3CRET@host/path": "REDACTED@host/path", "https:/user:S3CRET@host/x": "REDACTED@host/x", "https://user%3AS3CRET%40host/x": "https://REDACTED@host/x",
+		"user:S3CRET x@host": "REDACTED@host", "u:S3CRET\n@h": "REDACTED@h", "https://host\tx@u:S3CRET@h": "https://REDACTED@h", "https://u:pa ss/S3CRET@h/": "https://REDACTED@h/",
+		"host/path?S3CRET": "host/path?REDACTED", "x#S3CRET": "x?REDACTED", "https://h.example/x;jsessionid=S3CRET": "https://h.example/x;jsessionid=REDACTED",
+		"user＠S3CRET＠host": "REDACTED@host", "postgres://h/S3CRET@x": "postgres://REDACTED@x", "https://user:S3CRET": "https://user:REDACTED", "https://user:S3CRET/more": "https://user:REDACTED/more",
+		"https://u:" + strings.Repeat("S3CRET", 1000) + "@h": "https://REDACTED…", "https://h.example/" + strings.Repeat("a", 9): "https://h.example/aaaaaaaaa",
+		"https://medium.example/@walrus/a-page": "https://medium.example/@walrus/a-page", "file:///srv/o'brien/a@b.md": "file:///srv/o'brien/a@b.md", "docs": "docs", "": "",
+		"https://h.example:8080/a@b": "https://h.example:8080/a@b", "file://C:/x": "file://C:/x", "mailto:bob": "mailto:bob",
+	} {
+		require.Equal(t, want, secret.Typed(raw, 100))
+	}
+	require.Equal(t, "https://h.example/"+strings.Repeat("a", 29)+"…", secret.Typed("https://h.example/"+strings.Repeat("a", 9000), 50))
+}
+
 func TestASecretIsMaskedHoweverItsPairIsWritten(t *testing.T) {
 	for _, text := range []string{
 		"password:\n  S3CRET", "password: |\n  S3CRET\n  more S3CRET\n\n  S3CRET", "x: 1\npassword: >-\n  S3CRET", "secret:\n- S3CRET\n- S3CRET", "  - password:\n      S3CRET",
