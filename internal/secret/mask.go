@@ -192,11 +192,30 @@ func mistyped(text string) string {
 	if !strings.Contains(text, "@") && !strings.Contains(text, "40") {
 		return text
 	}
-	return users.ReplaceAllStringFunc(text, func(found string) string {
-		at := users.FindStringSubmatchIndex(found)
-		if strings.EqualFold(found[:at[3]], "mailto") && !strings.Contains(found[at[6]:at[7]], ":") {
-			return found
+	var out strings.Builder
+	end := 0
+	for _, at := range users.FindAllStringSubmatchIndex(text, -1) {
+		if isAddress(text[:at[2]], text[at[2]:at[3]], text[at[6]:at[7]]) {
+			continue
 		}
-		return found[:at[6]] + Mask + found[at[7]:]
-	})
+		out.WriteString(text[end:at[6]] + Mask)
+		end = at[7]
+	}
+	out.WriteString(text[end:])
+	return out.String()
+}
+
+// isAddress tells whether what stands before an @ is of a mail address: in mailto:bob@host, and in tenant/user:bob@host, as
+// operators list whom a service may ask for.
+func isAddress(before, name, local string) bool {
+	if strings.Contains(local, ":") {
+		return false
+	}
+	switch strings.ToLower(name) {
+	case "mailto":
+		return true
+	case "user", "group":
+		return len(before) > 1 && before[len(before)-1] == '/' && isWord(before[len(before)-2])
+	}
+	return false
 }

@@ -54,7 +54,7 @@ func (c Config) Validate() error {
 	switch {
 	case c.PathPrefix == "":
 	case !strings.HasPrefix(c.PathPrefix, "/"):
-		report("path_prefix %q: start it with a slash, like %q", redact(c.PathPrefix), redact("/"+c.PathPrefix))
+		report("path_prefix %q: start it with a slash, like %q", redact(c.PathPrefix), "/"+redact(c.PathPrefix))
 	case strings.ContainsAny(c.PathPrefix, "?#"):
 		report("path_prefix %q: leave out the query and the fragment, it is compared with paths only", redact(c.PathPrefix))
 	case err == nil && !below(start.EscapedPath(), canonicalPath(c.PathPrefix)):
