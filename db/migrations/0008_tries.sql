@@ -166,7 +166,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- A connector whose run took too long: it goes on from the checkpoint that the run has passed, at once and without a failure
+-- A connector whose run took too long: it goes on from the checkpoint that has brought it further, at once and without a failure
 -- counted; without one it fails by the failure policy.
 -- +goose StatementBegin
 CREATE FUNCTION moves.took_too_long(c connectors, advanced boolean) RETURNS connectors
