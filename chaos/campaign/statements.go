@@ -28,6 +28,10 @@ const (
 	readsPoll = time.Second
 )
 
+// firstCall is why a rare move may touch more: of Fail, the first call of a session 1,300 buffers, which are the catalogue's, and each
+// later one 56.
+const firstCall = "a move, and rare: each connection reads the catalogue for its first"
+
 // allowed are the statements that may touch more, how many, and why; a move called by its name by that.
 var allowed = map[string]struct {
 	buffers float64
@@ -52,10 +56,10 @@ var allowed = map[string]struct {
 	"Backlog":                 {150, "every 10 s; a row that counts everything due of a type"},
 	"CountSearchIndexChanges": {200, "one row that counts what waits"},
 	"Redispatch":              {400, "a move, and rare: each process reads the catalogue for its first"},
-	"Rescue":                  {400, "a move, and rare"},
+	"Rescue":                  {800, firstCall},
 	"Abandon":                 {400, "a move, and rare: each process reads the catalogue for its first"},
-	"FailLostInTransit":       {400, "a move, and rare"},
-	"FailNotTaken":            {400, "a move, and rare"},
+	"FailLostInTransit":       {800, firstCall},
+	"FailNotTaken":            {800, firstCall},
 	"KeepLedger":              {2000, "looks at every partition, once an hour"},
 	"ForgetWorkers":           {400, "looks at every worker, once an hour"},
 	"SweepOrphanChunks":       {60 * 1000, "one row for a page of 1000 keys of chunks"},
