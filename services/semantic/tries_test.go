@@ -8,9 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/internal/movestest"
-	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/proto/gen/internalpb"
-	"github.com/echomind/sync/services/semantic/internal/dbgen"
 )
 
 // failsOver puts the run back to where its pick-up has not been, as a failover does that loses a commit, and has another try
@@ -56,31 +54,5 @@ func TestOfTwoTriesOfOneRunOnlyTheSecondCounts(t *testing.T) {
 	require.Contains(t, one[string](f.fixture, `SELECT state::text FROM connectors WHERE id = $1`, c.connector), c.session.String())
 	for _, table := range []string{"run_messages", "chunks", "message_tries", "run_checkpoints", "sightings"} {
 		require.Zero(t, one[int64](f.fixture, `SELECT count(*) FROM `+table+` WHERE try_id = $1`, lost.try), table)
-	}
-}
-
-func TestATryThatIsBeingWrittenDownIsNotLeftBehindByARunThatEndsMeanwhile(t *testing.T) {
-	f := newFixture(t)
-	for name, write := range map[string]func(*dbgen.Queries, trip) error{
-		"begun": func(q *dbgen.Queries, c trip) error {
-			_, err := q.BeginTry(ctx, dbgen.BeginTryParams{RunID: c.session, TryID: c.try, No: 1})
-			return err
-		},
-		"nothing": func(q *dbgen.Queries, c trip) error {
-			return q.WriteNothing(ctx, dbgen.WriteNothingParams{RunID: c.session, TryID: c.try, No: 1})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := f.syncing()
-			tx, err := f.pool.Begin(ctx)
-			require.NoError(t, err)
-			require.NoError(t, write(f.queries.WithTx(tx), c))
-			_, err = f.pool.Exec(ctx, `SELECT moves.release($1, $2)`, c.session, c.try)
-			require.True(t, postgres.Locked(err), "it waits for the try: %v", err)
-			require.NoError(t, tx.Commit(ctx))
-			overs["released"](c)
-			f.sweeps()
-			require.Zero(t, f.count("message_tries"))
-		})
 	}
 }

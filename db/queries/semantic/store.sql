@@ -116,18 +116,17 @@ WHERE id = @run_id AND try_id = @try_id::uuid
 RETURNING whole;
 
 -- name: BeginTry :one
--- No row: the run is over, or another try's. Held until the commit, so that nothing is left behind by one that ends meanwhile, which
--- nobody would sweep.
+-- No row: the run is over, or another try's, so that nothing is left behind that nobody sweeps.
 INSERT INTO message_tries (try_id, no, tries)
-SELECT r.try_id, @no, 1 FROM open_runs r WHERE r.id = @run_id AND r.try_id = @try_id::uuid FOR KEY SHARE
+SELECT r.try_id, @no, 1 FROM open_runs r WHERE r.id = @run_id AND r.try_id = @try_id::uuid
 ON CONFLICT (try_id, no) DO UPDATE SET tries = message_tries.tries + 1
 RETURNING tries;
 
 -- name: WriteNothing :exec
 -- A small write of a try's own, which changes nothing and is committed like any other: Postgres that answers this in time is there.
--- No row where the run is over, or somebody is about to end it, which is an answer too.
+-- No row where the run is over, which is an answer too.
 INSERT INTO message_tries (try_id, no, tries)
-SELECT r.try_id, @no, 0 FROM open_runs r WHERE r.id = @run_id AND r.try_id = @try_id::uuid FOR KEY SHARE SKIP LOCKED
+SELECT r.try_id, @no, 0 FROM open_runs r WHERE r.id = @run_id AND r.try_id = @try_id::uuid
 ON CONFLICT (try_id, no) DO UPDATE SET tries = message_tries.tries;
 
 -- name: TakeBackTry :exec

@@ -13,7 +13,7 @@ import (
 
 const beginTry = `-- name: BeginTry :one
 INSERT INTO message_tries (try_id, no, tries)
-SELECT r.try_id, $1, 1 FROM open_runs r WHERE r.id = $2 AND r.try_id = $3::uuid FOR KEY SHARE
+SELECT r.try_id, $1, 1 FROM open_runs r WHERE r.id = $2 AND r.try_id = $3::uuid
 ON CONFLICT (try_id, no) DO UPDATE SET tries = message_tries.tries + 1
 RETURNING tries
 `
@@ -24,8 +24,7 @@ type BeginTryParams struct {
 	TryID uuid.UUID
 }
 
-// No row: the run is over, or another try's. Held until the commit, so that nothing is left behind by one that ends meanwhile, which
-// nobody would sweep.
+// No row: the run is over, or another try's, so that nothing is left behind that nobody sweeps.
 func (q *Queries) BeginTry(ctx context.Context, arg BeginTryParams) (int32, error) {
 	row := q.db.QueryRow(ctx, beginTry, arg.No, arg.RunID, arg.TryID)
 	var tries int32
@@ -526,7 +525,7 @@ func (q *Queries) WriteDocuments(ctx context.Context, arg WriteDocumentsParams) 
 
 const writeNothing = `-- name: WriteNothing :exec
 INSERT INTO message_tries (try_id, no, tries)
-SELECT r.try_id, $1, 0 FROM open_runs r WHERE r.id = $2 AND r.try_id = $3::uuid FOR KEY SHARE SKIP LOCKED
+SELECT r.try_id, $1, 0 FROM open_runs r WHERE r.id = $2 AND r.try_id = $3::uuid
 ON CONFLICT (try_id, no) DO UPDATE SET tries = message_tries.tries
 `
 
@@ -537,7 +536,7 @@ type WriteNothingParams struct {
 }
 
 // A small write of a try's own, which changes nothing and is committed like any other: Postgres that answers this in time is there.
-// No row where the run is over, or somebody is about to end it, which is an answer too.
+// No row where the run is over, which is an answer too.
 func (q *Queries) WriteNothing(ctx context.Context, arg WriteNothingParams) error {
 	_, err := q.db.Exec(ctx, writeNothing, arg.No, arg.RunID, arg.TryID)
 	return err
