@@ -187,6 +187,21 @@ func TestTriggeringADisabledConnectorIsRefused(t *testing.T) {
 	b.holds(id, `c.due_reason = 'manual' AND c.next_sync_at <= clock_timestamp()`)
 }
 
+// A user's, who has disabled one and does not commit.
+func TestAVerdictWakesTheSchedulerWhoeverHoldsTheFlagOfItsType(t *testing.T) {
+	b := newBase(t)
+	first, second, third := b.in("SYNCING"), b.in("SYNCING"), b.in("SYNCING")
+	b.exec(`INSERT INTO waiting_types SELECT name, true FROM connector_types ON CONFLICT (name) DO UPDATE SET waits = true`)
+	user := b.other()
+	user.exec(`BEGIN`)
+	user.exec(`SELECT moves.disable($1)`, first)
+	for _, id := range []int32{second, third} {
+		if n := b.notified(`SELECT moves.disable($1)`, id); n != 1 {
+			t.Errorf("%d notifications of a place that is free", n)
+		}
+	}
+}
+
 func TestWhoIsDueOrGivesUpAPlaceNotifiesOncePerStatement(t *testing.T) {
 	b := newBase(t)
 	quiet, busy := b.synced(), map[bool]int32{true: b.in("SYNCING"), false: b.in("SYNCING")}

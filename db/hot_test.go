@@ -203,7 +203,7 @@ func (w *watched) cycle(q map[string]string, kind string, limit int, goes way) {
 		do("BeginTry", of(nil))
 		do("WriteNothing", of(nil))
 		part := pgx.NamedArgs{"nos": []int64{no}, "given_ups": []string{""}, "first_nos": []int64{no}, "parts": []int64{1},
-			"claims": []uuid.UUID{uuid.Nil}, "highest": no}
+			"claims": []uuid.UUID{uuid.Nil}, "chunks": []int32{0}, "highest": no}
 		do("CountMessages", of(part))
 		do("LockDocuments", of(pgx.NamedArgs{"source_ids": []string{source}}))
 		document := one[int64](w.base, `SELECT id FROM documents WHERE connector_id = $1 AND source_id = $2`, id, source)

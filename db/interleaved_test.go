@@ -73,7 +73,7 @@ func TestARunIsNeverBothKeptByItsWorkerAndRescued(t *testing.T) {
 	}
 	answer := second.waits(heartbeat, worker, run, try)
 	b.exec(`COMMIT`)
-	if got := answer(); got != run.String() {
+	if got := answer(); got != try.String() {
 		t.Errorf("a heartbeat behind a rescue takes the run for its own: %s", got)
 	}
 	b.holds(id, `c.status = 'PENDING' AND c.run_id <> '`+run.String()+`' AND c.failure_count = 1`)
@@ -97,7 +97,7 @@ func TestARunIsNeverBothKeptByItsWorkerAndRescued(t *testing.T) {
 		id, worker, run, try, beats := b.lost()
 		var rescued, missing string
 		both(func() { rescued = b.asked(rescue, worker, beats) }, func() { missing = second.asked(heartbeat, worker, run, try) })
-		if rescued != missing || one[bool](b, `SELECT run_id = $2 FROM connectors WHERE id = $1`, id, run) != (missing == "nothing") {
+		if (rescued == run.String()) != (missing == try.String()) || one[bool](b, `SELECT run_id = $2 FROM connectors WHERE id = $1`, id, run) != (missing == "nothing") {
 			t.Errorf("rescued: %s; not the worker's: %s", rescued, missing)
 		}
 	}
@@ -124,7 +124,7 @@ func TestAWorkerThatPicksUpWhileItIsRescuedKeepsTheNewRunOnly(t *testing.T) {
 		t.Fatalf("pick_up: %s", got)
 	}
 	if got := b.asked(`SELECT array_agg(h) FROM moves.heartbeat($1, '15 s', ARRAY[$2, $4]::uuid[], ARRAY[$3, $5]::uuid[]) h`,
-		worker, run, try, b.run(next), nextTry); got != "{"+run.String()+"}" {
+		worker, run, try, b.run(next), nextTry); got != "{"+try.String()+"}" {
 		t.Errorf("not the worker's: %s", got)
 	}
 }

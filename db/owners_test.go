@@ -96,6 +96,37 @@ func TestWhoAddsAConnectorWaitsForNobodyElsesTransaction(t *testing.T) {
 	}
 }
 
+// As tools do that read first and write then.
+func TestATransactionOfAStricterIsolationAddsAndEndsWhateverOthersDo(t *testing.T) {
+	b := newBase(t)
+	first, second := b.in("SYNCING"), b.in("SYNCING")
+	b.exec(`INSERT INTO waiting_types SELECT name, true FROM connector_types ON CONFLICT (name) DO UPDATE SET waits = true`)
+	user := b.other()
+	user.exec(`BEGIN ISOLATION LEVEL REPEATABLE READ`)
+	user.exec(`SELECT count(*) FROM connectors`)
+	b.exec(addOf, 1, 1)
+	b.exec(`SELECT moves.disable($1)`, first) // takes the flag down
+	user.exec(addOf, 1, 1)
+	user.exec(`SELECT moves.disable($1)`, second)
+	user.exec(`COMMIT`)
+	b.exec(addOf, 1, 1)
+	if n := one[int](b, `SELECT sum(connectors) FROM owner_counts WHERE user_id = 1`); n != 5 {
+		t.Errorf("%d are counted of 5", n)
+	}
+	if n := one[int](b, `SELECT count(*) FROM owner_counts WHERE user_id = 1`); n != 1 {
+		t.Errorf("its count is in %d rows", n)
+	}
+}
+
+func TestNothingIsCountedOfConnectorsThatAreAllTruncated(t *testing.T) {
+	b := newBase(t)
+	b.bounded(0, 3)
+	b.exec(addOf, 1, 3)
+	b.exec(`TRUNCATE connectors CASCADE`)
+	b.exec(addOf, 1, 3)
+	b.refused(perOwner, addOf, 1, 1)
+}
+
 func TestARefusedInsertIsNotCounted(t *testing.T) {
 	b := newBase(t)
 	b.bounded(0, 2)

@@ -82,6 +82,8 @@ CREATE TABLE run_messages (
     waits_for uuid,
     -- Of a part that was given up: what its sender says of its document, as the same digest. Parts that say the same wait no longer.
     fails     uuid,
+    -- Of such a part: how many chunks it brought, so that those of a part that says otherwise never make up for a missing one.
+    chunks    integer,
     PRIMARY KEY (try_id, no)
 );
 

@@ -90,10 +90,11 @@ CREATE FUNCTION moves.beat(worker uuid, lease interval) RETURNS void
 $$;
 -- +goose StatementEnd
 
--- Keeps the lease of a worker process, and with it all its runs; returns those of the named runs that are not its own any
--- more. It may revive a lease that has run out, for whatever nobody has taken meanwhile. A worker that names its runs names
--- all: one that it has had for a lease and does not name, it does not know of (the end of it could not be written down), and
--- the living would keep it for ever. That one goes to a worker that is not there, and is found lost. Null
+-- Keeps the lease of a worker process, and with it all its runs; returns those of the named tries whose runs are not its own.
+-- Tries, because it may name two of one run: the one that it has, and one that waits to be picked up, for a trigger that came
+-- again. It may revive a lease that has run out, for whatever nobody has taken meanwhile. A worker that names its tries names
+-- all: a run that it has had for a lease and whose try it does not name, it does not know of (the end of it could not be written
+-- down), and the living would keep it for ever. That one goes to a worker that is not there, and is found lost. Null
 -- for tries names nothing and keeps all.
 -- +goose StatementBegin
 CREATE FUNCTION moves.heartbeat(worker uuid, lease interval, runs uuid[], tries uuid[]) RETURNS SETOF uuid
@@ -115,7 +116,7 @@ BEGIN
         UPDATE open_runs SET worker_id = nobody WHERE id = ANY(unknown);
     END IF;
     -- A statement of its own: it sees what a rescue has committed that it waited for.
-    RETURN QUERY SELECT k.run FROM unnest(runs, tries) k(run, try)
+    RETURN QUERY SELECT k.try FROM unnest(runs, tries) k(run, try)
         WHERE NOT EXISTS (SELECT FROM open_runs r WHERE r.id = k.run AND r.try_id = k.try AND r.worker_id = worker);
 END $$;
 -- +goose StatementEnd
@@ -233,7 +234,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- A connector whose run took too long: it goes on from the checkpoint that the run has passed, at once and without a failure
+-- A connector whose run took too long: it goes on from the checkpoint that has brought it further, at once and without a failure
 -- counted; without one it fails by the failure policy.
 -- +goose StatementBegin
 CREATE FUNCTION moves.took_too_long(c connectors, advanced boolean) RETURNS connectors

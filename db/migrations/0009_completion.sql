@@ -20,7 +20,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Passes the last checkpoint up to a number, of a connector and a run that are locked: its state is the connector's.
+-- Passes the last checkpoint up to a number, of a connector and a run that are locked: its state is the connector's. It has
+-- advanced where the state is another, or a listing begins or ends: what a listing says of itself names the try, and is another
+-- in every run, also of one that comes no further.
 -- +goose StatementBegin
 CREATE FUNCTION moves.pass_checkpoint(c connectors, r open_runs, through bigint) RETURNS connectors
     LANGUAGE plpgsql AS $$
@@ -31,7 +33,8 @@ BEGIN
     WHERE p.try_id = r.try_id AND p.no > r.checkpoint_no AND p.no <= through ORDER BY p.no DESC LIMIT 1;
     IF FOUND THEN
         UPDATE open_runs SET checkpoint_no = k.no, counted_through = through,
-            advanced = advanced OR (k.state, k.listing) IS DISTINCT FROM (c.state, c.listing)
+            advanced = advanced OR k.state IS DISTINCT FROM c.state
+                OR (k.listing->'seen' IS NULL) <> (c.listing->'seen' IS NULL)
         WHERE id = r.id;
         c.state := k.state;
         c.listing := k.listing;

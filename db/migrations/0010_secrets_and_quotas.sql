@@ -86,8 +86,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- How many connectors each owner has: the sum of the owner's rows. Who adds or deletes one writes a row that nobody else holds,
--- or a new one, so that nobody waits for another's transaction; there are no more rows than there were transactions at once.
+-- How many connectors each owner has: the sum of the owner's rows. Who adds or deletes one makes one row of those that nobody else
+-- holds, so that nobody waits for another's transaction; in a transaction of a stricter isolation, which would fail because others
+-- have written them, a row of its own.
 CREATE TABLE owner_counts (
     id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     user_id    integer NOT NULL,
@@ -105,11 +106,12 @@ DECLARE
         (SELECT q.max_connectors FROM owner_quotas q WHERE q.user_id = 0), 0);
     there bigint;
 BEGIN
-    UPDATE owner_counts n SET connectors = n.connectors + change WHERE n.id = (
-        SELECT free.id FROM owner_counts free WHERE free.user_id = owner LIMIT 1 FOR UPDATE SKIP LOCKED);
-    IF NOT FOUND THEN
-        INSERT INTO owner_counts (user_id, connectors) VALUES (owner, change);
-    END IF;
+    WITH gone AS (
+        DELETE FROM owner_counts n WHERE n.id IN (
+            SELECT free.id FROM owner_counts free
+            WHERE free.user_id = owner AND current_setting('transaction_isolation') = 'read committed' LIMIT 10 FOR UPDATE SKIP LOCKED)
+        RETURNING n.connectors)
+    INSERT INTO owner_counts (user_id, connectors) SELECT owner, change + coalesce(sum(g.connectors), 0) FROM gone g;
     IF change > 0 AND bound > 0 THEN
         SELECT sum(n.connectors) INTO there FROM owner_counts n WHERE n.user_id = owner;
         IF there > bound THEN
@@ -126,7 +128,9 @@ END $$;
 CREATE FUNCTION connectors_count() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET plan_cache_mode = force_custom_plan AS $$
 BEGIN
-    IF TG_OP = 'INSERT' THEN
+    IF TG_OP = 'TRUNCATE' THEN
+        DELETE FROM owner_counts;
+    ELSIF TG_OP = 'INSERT' THEN
         PERFORM moves.count_connectors(a.user_id, count(*)) FROM added a GROUP BY a.user_id;
     ELSIF TG_OP = 'DELETE' THEN
         PERFORM moves.count_connectors(g.user_id, -count(*)) FROM gone g GROUP BY g.user_id;
@@ -141,6 +145,7 @@ CREATE TRIGGER connectors_count_added AFTER INSERT ON connectors REFERENCING NEW
     FOR EACH STATEMENT EXECUTE FUNCTION connectors_count();
 CREATE TRIGGER connectors_count_gone AFTER DELETE ON connectors REFERENCING OLD TABLE AS gone
     FOR EACH STATEMENT EXECUTE FUNCTION connectors_count();
+CREATE TRIGGER connectors_count_none AFTER TRUNCATE ON connectors FOR EACH STATEMENT EXECUTE FUNCTION connectors_count();
 CREATE TRIGGER connectors_count_given AFTER UPDATE OF user_id ON connectors
     FOR EACH ROW WHEN (OLD.user_id <> NEW.user_id) EXECUTE FUNCTION connectors_count();
 
@@ -274,6 +279,7 @@ DROP FUNCTION moves.is_alone(text, integer);
 DROP FUNCTION moves.owner_room(text, integer, integer, integer);
 DROP TABLE owner_turns;
 DROP TRIGGER connectors_count_given ON connectors;
+DROP TRIGGER connectors_count_none ON connectors;
 DROP TRIGGER connectors_count_gone ON connectors;
 DROP TRIGGER connectors_count_added ON connectors;
 DROP FUNCTION connectors_count();

@@ -44,7 +44,7 @@ GRANT EXECUTE ON FUNCTION moves.lock_due(text, integer, integer, timestamptz, in
     moves.lock_unplanned(integer, integer[]), moves.plan(jsonb), moves.lock_passed(integer, bigint[]), moves.miss_passed(jsonb),
     moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz), moves.rescue(jsonb, interval, integer, boolean, integer[])
     TO echomind_scheduler;
-GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, workers TO echomind_scheduler;
+GRANT SELECT ON connectors, connector_types, open_runs, owner_turns, runs, scheduler_runs, workers TO echomind_scheduler;
 
 -- Workers, and other teams' subscribers, set SYNCING, ERROR and, by handing back or by a store of their own, ACTIVE.
 GRANT EXECUTE ON FUNCTION moves.pick_up(integer, uuid, uuid, uuid, interval),

@@ -51,7 +51,7 @@ const heartbeat = setInterval(async () => {
   const run = current;
   if (!run) return;
   const lost = await db.query("SELECT moves.heartbeat($1, $2, $3, $4)", [worker, lease, [run.id], [run.try]]).catch(() => undefined);
-  if (lost?.rowCount && run === current) run.end.abort("fenced");
+  if (lost?.rows.some((row) => row.heartbeat === run.try) && run === current) run.end.abort("fenced");
 }, (seconds / 3) * 1000);
 
 const encode = (run, number, body) => DocumentRequest.encode(DocumentRequest.fromObject({

@@ -15,7 +15,7 @@ type Reading struct {
 	ReadMemoryMB int `env:"READ_MEMORY_MB" envDefault:"256"`
 	// ReadContentMB is the memory for documents that the service itself has in hand, from their download until they are
 	// sent, in MB of 2^20 bytes. Others wait meanwhile. A user's syncs have half of it at most. Documents of up to 64 KiB
-	// are not counted.
+	// do not wait; what is made of them counts.
 	ReadContentMB int `env:"READ_CONTENT_MB" envDefault:"128"`
 }
 

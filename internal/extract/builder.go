@@ -14,12 +14,17 @@ const (
 	headingLevels   = 6
 	// checkEvery is how many bytes may be written between two looks at the context.
 	checkEvery = 1 << 16
+	// repeatedPerByte and repeatedBeside bound what of the content stands in its text more than once.
+	repeatedPerByte = 2
+	repeatedBeside  = 32 << 10
 )
 
 // builder lays out blocks as sections of the extracted text. The first error sticks; what is written
 // after it is dropped.
 type builder struct {
 	ctx      context.Context
+	content  int   // bytes of the content
+	repeats  int64 // bytes that may still be repeated, of paths and headers
 	err      error
 	title    string
 	sections []chunk.Section
@@ -30,7 +35,19 @@ type builder struct {
 	checked  int64
 }
 
-func newBuilder(ctx context.Context) *builder { return &builder{ctx: ctx} }
+func newBuilder(ctx context.Context, content int) *builder {
+	return &builder{ctx: ctx, content: content, repeats: repeatedPerByte*int64(content) + repeatedBeside}
+}
+
+// mayRepeat tells whether so many bytes that stand elsewhere in the content may be written once more. What a document
+// repeats without end is left out from some point on, rather than all of the document refused.
+func (b *builder) mayRepeat(bytes int) bool {
+	if int64(bytes) > b.repeats {
+		return false
+	}
+	b.repeats -= int64(bytes)
+	return true
+}
 
 // heading ends the section and begins the next under a heading of the given level (1 is outermost).
 func (b *builder) heading(level int, text string) {
@@ -65,8 +82,8 @@ func (b *builder) block(text string) {
 
 func (b *builder) check() {
 	total := b.written + int64(b.buf.Len())
-	if total > MaxTextBytes {
-		b.err = fmt.Errorf("%w: the text in it exceeds %d bytes", ErrTooLarge, MaxTextBytes)
+	if most := min(MaxTextBytes, TextPerByte*int64(b.content)+TextBeside); total > most {
+		b.err = fmt.Errorf("%w: it makes %d bytes of text, or more, of %d bytes of content; at most %d are read", ErrTooLarge, total, b.content, most)
 		return
 	}
 	if total-b.checked >= checkEvery {

@@ -142,6 +142,9 @@ func readCSV(text []byte, hint Hint, out *builder) error {
 		if rows > 0 && weight+tokens > csvGroupTokens {
 			out.block(string(group))
 			out.endSection()
+			if !out.mayRepeat(len(repeated)) {
+				repeated = ""
+			}
 			group, rows, weight = append(group[:0], repeated...), 0, chunk.Tokens(repeated)
 		}
 		if out.err != nil {

@@ -20,7 +20,7 @@ import (
 
 // Version changes whenever a document that could not be read before may be readable now, or reads
 // differently. Callers keep it beside the verdicts that they remember.
-const Version = "2"
+const Version = "3"
 
 // Bounds. A document beyond one of them is refused with ErrTooLarge: half a document that looks whole
 // would be worse than a reason that says why it is missing.
@@ -29,6 +29,10 @@ const (
 	MaxContentBytes = 32 << 20
 	// MaxTextBytes bounds the extracted text, which repeats CSV headers and JSON paths.
 	MaxTextBytes = 64 << 20
+	// TextPerByte and TextBeside bound it by the content in UTF-8 as well: so many bytes for each, and so many more. Whoever
+	// makes room for a document knows by them what its text may take.
+	TextPerByte = 4
+	TextBeside  = 64 << 10
 	// MaxJSONDepth bounds the nesting of JSON objects and arrays.
 	MaxJSONDepth = 256
 	// MaxCSVRows bounds the records of a CSV file.
@@ -139,7 +143,7 @@ func Extract(ctx context.Context, content []byte, hint Hint) (text Text, err err
 	}
 	content = bytes.TrimSpace(content)
 	mediaType := typeOf(content, hint)
-	out := newBuilder(ctx)
+	out := newBuilder(ctx, len(content))
 	switch mediaType {
 	case mediaHTML:
 		err = readHTML(content, hint, out)

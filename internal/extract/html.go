@@ -40,21 +40,21 @@ func readHTML(source []byte, hint Hint, out *builder) error {
 		return streamHTML(source, out)
 	}
 	elements, depth := prune(doc)
-	body := newBuilder(out.ctx)
+	body := newBuilder(out.ctx, out.content)
 	renderTree(doc, body, true)
 	if body.err != nil {
 		return body.err
 	}
 	if body.written+int64(body.buf.Len()) == 0 {
 		// A page of nothing but header and footer is still a page.
-		body = newBuilder(out.ctx)
+		body = newBuilder(out.ctx, out.content)
 		renderTree(doc, body, false)
 	}
 	title := body.title
 	body.endSection()
 	if elements <= maxReadableElements && depth <= maxReadableDepth && body.written >= minReadableBytes {
 		if article := readable(doc, hint); article != nil {
-			main := newBuilder(out.ctx)
+			main := newBuilder(out.ctx, out.content)
 			renderTree(article, main, false)
 			main.endSection()
 			if main.err == nil && float64(main.written) >= minReadableShare*float64(body.written) {

@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// jsonPathBytes is how much of a path is written before its value.
+// jsonPathBytes is how much of a path is written before its value, while paths may be repeated (builder.mayRepeat): a long
+// key before a million small values would make a text of hundreds of times the content. After that the value's own key is.
 const jsonPathBytes = 300
 
 // jsonOf tells whether text is JSON (RFC 8259) or JSON lines. Only objects and arrays count: a lone number
@@ -142,6 +143,22 @@ func (f *flattener) path() string {
 	return cutString(path, jsonPathBytes)
 }
 
+// label is what is written before a value.
+func (f *flattener) label() string {
+	path := f.path()
+	if len(f.steps) == 0 {
+		return path
+	}
+	own := ""
+	if step := f.steps[len(f.steps)-1]; !step.array {
+		own = cutString(step.key, jsonPathBytes)
+	}
+	if !f.out.mayRepeat(max(len(path)-len(own), 0)) {
+		return own
+	}
+	return path
+}
+
 func (f *flattener) value(token json.Token) {
 	text := "null"
 	if token != nil {
@@ -150,7 +167,7 @@ func (f *flattener) value(token json.Token) {
 	if s, ok := token.(string); ok && len(f.steps) == 1 && !f.steps[0].array && f.steps[0].key == "title" && f.out.title == "" {
 		f.out.title = s
 	}
-	if path := f.path(); path != "" {
+	if path := f.label(); path != "" {
 		f.lines.WriteString(path)
 		f.lines.WriteString(": ")
 	}

@@ -1,12 +1,16 @@
 // Package room bounds the memory that a process takes for content: what is being fetched, read and sent.
 //
 // Each document says what it may take before it is fetched, waits until there is room, and gives the room back when it
-// is sent. Nobody asks for more while he has some, so that nobody waits for himself.
+// is sent. Nobody waits for more while he has some, so that nobody waits for himself: what turns out to be larger counts as
+// what it is (Hold), and keeps out those who come later.
 package room
 
 import (
 	"context"
 	"sync"
+	"unsafe"
+
+	"github.com/echomind/sync/sdk/chunk"
 )
 
 const (
@@ -14,7 +18,7 @@ const (
 	// once are some tens.
 	Free = 64 << 10
 	// each is how many bytes a process takes for one of content at worst: the content as it came and in UTF-8, its
-	// text, and buffers that grow.
+	// text, which is extract.TextPerByte times the content at most, and buffers that grow.
 	each = 6
 )
 
@@ -34,7 +38,7 @@ func New(size int64) *Room { return &Room{size: size, owners: map[string]int64{}
 // most is what one owner may have: others find the other half.
 func (r *Room) most() int64 { return r.size / 2 }
 
-// Place is room that a document has. That of small content is nil.
+// Place is room that a document has. One in no room is nil.
 type Place struct {
 	room    *Room
 	owner   string
@@ -57,12 +61,23 @@ func Cost(content int64) int64 { return each * content }
 // Needed tells whether content of so many bytes has to ask.
 func Needed(content int64) bool { return content > Free }
 
+// Place is a place that has nothing so far.
+func (o Owned) Place() *Place {
+	if o.room == nil {
+		return nil
+	}
+	return &Place{room: o.room, owner: o.owner}
+}
+
 // Take waits for room for content of so many bytes until ctx ends. What is larger than an owner may have is taken as
-// that much. wait, if not nil, is called where there is none at once.
+// that much; small content neither waits nor counts until it is held. wait, if not nil, is called where there is no room at once.
 func (o Owned) Take(ctx context.Context, content int64, wait func()) (*Place, error) {
 	r := o.room
-	if r == nil || !Needed(content) {
+	if r == nil || ctx.Err() != nil {
 		return nil, ctx.Err()
+	}
+	if !Needed(content) {
+		return o.Place(), nil
 	}
 	p := &Place{room: r, owner: o.owner, taken: min(Cost(content), r.most()), granted: make(chan struct{})}
 	r.mu.Lock()
@@ -90,7 +105,7 @@ func (o Owned) Take(ctx context.Context, content int64, wait func()) (*Place, er
 		}
 	}
 	r.mu.Unlock()
-	p.Leave() // also where it was granted meanwhile
+	p.Leave() // it may have been granted meanwhile, or have kept out those behind it
 	return nil, ctx.Err()
 }
 
@@ -119,36 +134,33 @@ func (r *Room) grant() {
 	}
 }
 
-// Keep gives back what is more than so many bytes of memory.
-func (p *Place) Keep(bytes int64) {
+// Hold has the place count as so many bytes of memory, which is what the document takes by now. It never waits, and may go
+// beyond what there is: nobody is let in then until enough is given back.
+func (p *Place) Hold(bytes int64) {
 	if p == nil {
 		return
 	}
-	p.shrink(bytes)
-}
-
-// Leave gives everything back. More than once is the same as once.
-func (p *Place) Leave() {
-	if p == nil {
-		return
-	}
-	p.shrink(0)
-}
-
-func (p *Place) shrink(to int64) {
 	r := p.room
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	back := p.taken - to
-	if back <= 0 {
-		return
-	}
-	p.taken = to
-	r.taken -= back
-	if r.owners[p.owner] -= back; r.owners[p.owner] == 0 {
+	more := bytes - p.taken
+	p.taken = bytes
+	r.taken += more
+	if r.owners[p.owner] += more; r.owners[p.owner] == 0 {
 		delete(r.owners, p.owner)
 	}
 	r.grant()
+}
+
+// Leave gives everything back. More than once is the same as once.
+func (p *Place) Leave() { p.Hold(0) }
+
+// Of is the memory of a document's chunks.
+func Of(chunks []chunk.Chunk) (bytes int64) {
+	for _, c := range chunks {
+		bytes += int64(unsafe.Sizeof(c)) + int64(len(c.Text))
+	}
+	return bytes
 }
 
 // Taken is how many bytes are taken.

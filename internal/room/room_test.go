@@ -47,7 +47,7 @@ func TestMoreThanThereIsIsNeverTaken(t *testing.T) {
 				p := take(t, r, owner, size*mb/4)
 				taken := r.Taken()
 				require.LessOrEqual(t, taken, int64(96*mb))
-				p.Keep(Cost(size * mb / 8))
+				p.Hold(Cost(size * mb / 8))
 				p.Leave()
 				p.Leave()
 			})
@@ -64,7 +64,10 @@ func TestSmallContentNeverWaits(t *testing.T) {
 	take(t, r, "a", 8*mb)
 	take(t, r, "b", 8*mb)
 	require.EqualValues(t, 96*mb, r.Taken())
-	require.Nil(t, take(t, r, "c", 64<<10))
+	small := take(t, r, "c", 64<<10)
+	require.EqualValues(t, 96*mb, r.Taken())
+	small.Hold(mb)
+	require.EqualValues(t, 97*mb, r.Taken(), "what it makes counts")
 }
 
 func TestAnOwnerHasHalfAtMostAndKeepsNobodyOut(t *testing.T) {
@@ -100,10 +103,36 @@ func TestWhatIsLargerThanMayBeTakenIsTakenAsThatMuch(t *testing.T) {
 	r := New(96 * mb)
 	p := take(t, r, "a", 1<<40)
 	require.EqualValues(t, 48*mb, r.Taken())
-	p.Keep(Cost(mb))
+	p.Hold(Cost(mb))
 	require.EqualValues(t, 6*mb, r.Taken())
-	p.Keep(Cost(100 * mb))
-	require.EqualValues(t, 6*mb, r.Taken(), "it never grows")
+}
+
+func TestWhatGrowsBeyondTheRoomWaitsForNobodyAndKeepsOthersOut(t *testing.T) {
+	t.Parallel()
+	r := New(96 * mb)
+	p, q := take(t, r, "a", 8*mb), take(t, r, "b", 8*mb)
+	p.Hold(80 * mb)
+	require.EqualValues(t, 128*mb, r.Taken())
+	late := asks(t.Context(), r, "c", mb)
+	r.waits(t, 1)
+	q.Hold(0)
+	require.NotNil(t, <-late)
+	require.EqualValues(t, 86*mb, r.Taken())
+}
+
+func TestWhoGivesUpLetsInThoseBehind(t *testing.T) {
+	t.Parallel()
+	r := New(96 * mb)
+	take(t, r, "a", 6*mb)
+	take(t, r, "b", 6*mb)
+	ctx, cancel := context.WithCancel(t.Context())
+	large := asks(ctx, r, "c", 8*mb)
+	r.waits(t, 1)
+	small := asks(t.Context(), r, "d", mb)
+	r.waits(t, 2)
+	cancel()
+	require.Nil(t, <-large)
+	require.NotNil(t, <-small)
 }
 
 func TestWhoseContextEndsWaitsNoLonger(t *testing.T) {

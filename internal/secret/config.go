@@ -34,7 +34,7 @@ func (r *Ring) SealConfig(connector int32, fields []string, config []byte) ([]by
 			continue
 		}
 		if at[name], err = r.Seal(connector, field, text); err != nil {
-			return nil, fmt.Errorf("%s: %w", field, err)
+			return nil, err
 		}
 		changed = true
 	}

@@ -6,7 +6,12 @@
 //	fields.go    which fields of a configuration are secret: the tag `secret:"true"` of a source's Config
 //	config.go    a whole configuration: seal, open, seal anew with another key
 //	clean.go     what is taken out of a text before people or logs may have it
-//	mask.go      URLs, pairs and headers in it
+//	spell.go     known secrets in it, however they are spelled
+//	mask.go      URLs in it
+//	whole.go     headers, keys, tokens, elements and flags in it
+//	pairs.go     names with values in it
+//	typed.go     what was typed where a URL belongs
+//	walk.go      how these read a text once
 //
 // An envelope is text: "enc:v1:", the id of its key, ":", and the nonce and the AES-256-GCM ciphertext in base64. The
 // connector's number and the field's name are authenticated with it: an envelope that was copied into another

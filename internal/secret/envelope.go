@@ -21,6 +21,20 @@ var ErrForged = errors.New("the envelope does not open: it is another field's or
 // ErrPlain says that a secret stands in the open where an envelope belongs.
 var ErrPlain = errors.New("is not sealed: write it with `echomind connectors update`, which seals it")
 
+// MaxBytes is how long a secret may be. Key files of service accounts have 2.4 KB, the longest tokens of the providers that
+// we know about as much; what is longer is no secret, and would be looked for in every text all the same.
+const MaxBytes = 16 << 10
+
+// ErrTooLong says that a secret is longer than MaxBytes.
+var ErrTooLong = errors.New("the secret is too long")
+
+func checkLength(field string, length int) error {
+	if length <= MaxBytes {
+		return nil
+	}
+	return fmt.Errorf("%s: %w: %d bytes, and at most %d are taken; give the token or the key file alone", field, ErrTooLong, length, MaxBytes)
+}
+
 // IsEnvelope says whether a text is an envelope, of whatever key.
 func IsEnvelope(text string) bool { return form.MatchString(text) }
 
@@ -38,10 +52,13 @@ func bound(connector int32, field string) []byte {
 	return []byte("echomind connector " + strconv.Itoa(int(connector)) + " " + field)
 }
 
-// Seal puts a text into an envelope for one field of one connector.
+// Seal puts a text into an envelope for one field of one connector. Its errors name the field.
 func (r *Ring) Seal(connector int32, field, text string) (string, error) {
 	if r == nil {
-		return "", ErrNoKey
+		return "", fmt.Errorf("%s: %w", field, ErrNoKey)
+	}
+	if err := checkLength(field, len(text)); err != nil {
+		return "", err
 	}
 	aead := r.keys[r.current]
 	nonce := make([]byte, aead.NonceSize(), aead.NonceSize()+len(text)+aead.Overhead())
@@ -52,8 +69,8 @@ func (r *Ring) Seal(connector int32, field, text string) (string, error) {
 	return prefix + r.current + ":" + base64.RawURLEncoding.EncodeToString(sealed), nil
 }
 
-// Open returns what an envelope holds. Its errors are ErrNoKey, ErrUnknownKey, ErrForged and ErrPlain; they name the
-// field, never the content.
+// Open returns what an envelope holds. Its errors are ErrNoKey, ErrUnknownKey, ErrForged, ErrPlain and ErrTooLong; they
+// name the field, never the content.
 func (r *Ring) Open(connector int32, field, envelope string) (string, error) {
 	if !IsEnvelope(envelope) {
 		return "", fmt.Errorf("%s %w", field, ErrPlain)
@@ -69,6 +86,9 @@ func (r *Ring) Open(connector int32, field, envelope string) (string, error) {
 	sealed, err := base64.RawURLEncoding.DecodeString(encoded)
 	if err != nil || len(sealed) < aead.NonceSize() {
 		return "", fmt.Errorf("%s: %w", field, ErrForged)
+	}
+	if err := checkLength(field, len(sealed)-aead.NonceSize()-aead.Overhead()); err != nil {
+		return "", err
 	}
 	nonce, ciphertext := sealed[:aead.NonceSize()], sealed[aead.NonceSize():]
 	text, err := aead.Open(nil, nonce, ciphertext, bound(connector, field))

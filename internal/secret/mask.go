@@ -41,38 +41,8 @@ func OfURL(u *url.URL) string {
 var loose = regexp.MustCompile(`[?#][A-Za-z0-9_.$%~\[\]-]+=[^ \t\n\r\f\v]+`)
 
 func urls(text string, queries bool) string {
-	var out strings.Builder
-	rest := text
-	for {
-		at := strings.Index(rest, "://")
-		if at < 0 {
-			break
-		}
-		if schemeBefore(rest, at) == at {
-			out.WriteString(rest[:at+3])
-			rest = rest[at+3:]
-			continue
-		}
-		scheme := strings.ToLower(rest[schemeBefore(rest, at):at])
-		out.WriteString(rest[:at+3])
-		rest = rest[at+3:]
-		end := endOfURL(rest)
-		whole := rest[:end]
-		if end < len(rest) && unportable(whole) && !strings.Contains(whole, "@") {
-			// A password with a blank in it: up to the last @ of the line.
-			line, _, _ := strings.Cut(rest, "\n")
-			if last := strings.LastIndex(line, "@"); last > end {
-				end = last + endOfURL(line[last:])
-				whole = rest[:end]
-			}
-		}
-		rest = rest[end:]
-		core := strings.TrimRight(whole, closers)
-		out.WriteString(maskOne(scheme, core, queries))
-		out.WriteString(whole[len(core):])
-	}
-	out.WriteString(rest)
-	masked := schemeless.ReplaceAllString(out.String(), "${1}//"+Mask+"@")
+	masked := schemeless.ReplaceAllString(newWalk(text).urls(queries), "${1}//"+Mask+"@")
+	masked = mistyped(masked)
 	if !queries {
 		return masked
 	}
@@ -82,13 +52,48 @@ func urls(text string, queries bool) string {
 	})
 }
 
+func (w *walk) urls(queries bool) string {
+	var out strings.Builder
+	pos := 0
+	for {
+		at := strings.Index(w.text[pos:], "://")
+		if at < 0 {
+			break
+		}
+		at += pos
+		begin, start := w.schemeBefore(pos, at), at+3
+		out.WriteString(w.text[pos:start])
+		pos = start
+		if begin == at {
+			continue
+		}
+		end := w.endOfURL(start)
+		if whole := w.text[start:end]; end < len(w.text) && unportable(whole) && !strings.Contains(whole, "@") {
+			// A password with a blank in it: up to the last @ of the line.
+			if last := w.lastAt(end); last > end {
+				end = w.endOfURL(last)
+			}
+		}
+		whole := w.text[start:end]
+		core := strings.TrimRight(whole, closers)
+		out.WriteString(maskOne(strings.ToLower(w.text[begin:at]), core, queries))
+		out.WriteString(whole[len(core):])
+		w.looked += end - start
+		pos = end
+	}
+	out.WriteString(w.text[pos:])
+	w.looked += len(w.text) - pos
+	return out.String()
+}
+
 // schemeBefore is where the scheme begins that ends at a place.
-func schemeBefore(text string, end int) int {
+func (w *walk) schemeBefore(from, end int) int {
 	begin := end
-	for begin > 0 && isSchemeByte(text[begin-1]) {
+	for begin > from && isSchemeByte(w.text[begin-1]) {
 		begin--
 	}
-	for begin < end && !isLetter(text[begin]) {
+	w.looked += end - begin
+	for begin < end && !isLetter(w.text[begin]) {
 		begin++
 	}
 	return begin
@@ -101,18 +106,30 @@ func isSchemeByte(c byte) bool {
 }
 
 // endOfURL is where white space begins, or another URL of a list. In a query another URL is part of it.
-func endOfURL(rest string) int {
-	end := len(rest)
-	if at := strings.IndexAny(rest, blanks); at >= 0 {
-		end = at
+func (w *walk) endOfURL(start int) int {
+	end := w.blank.next(w, start)
+	next := strings.Index(w.text[start:end], "://")
+	if next < 0 {
+		return end
 	}
-	next := strings.Index(rest[:end], "://")
-	if query := strings.IndexAny(rest[:end], "?#"); next >= 0 && (query < 0 || next < query) {
-		if begin := schemeBefore(rest, next); begin < next {
-			end = begin
-		}
+	w.looked += next
+	if next += start; w.query.next(w, start) < next {
+		return end
+	}
+	if begin := w.schemeBefore(start, next); begin < next {
+		return begin
 	}
 	return end
+}
+
+// lastAt is where the last @ of a line is; from is within the line.
+func (w *walk) lastAt(from int) int {
+	end := w.line.next(w, from)
+	if end != w.lineEnd {
+		w.lineEnd, w.lineLast = end, strings.LastIndexByte(w.text[from:end], '@')+from
+		w.looked += end - from
+	}
+	return w.lineLast
 }
 
 // unportable says that what stands before the path is no host with a port: a password with a character that a URL does
@@ -168,135 +185,37 @@ func digitsThenPath(rest string) bool {
 // schemeless are users of a URL that begins with its host.
 var schemeless = regexp.MustCompile(`(^|[\s"'(=])//[^\s/?#@]*:[^\s/?#]*@`)
 
-// headers are those whose whole line is secret.
-var headers = regexp.MustCompile(`(?i)\b((?:proxy-)?authorization|(?:set-)?cookie)(\\*["']?: *\\*["']?)((?:bearer|basic|token|digest|negotiate) +)?([^\r\n]+)`)
+// users are those of a URL that lacks a slash or two, or the scheme, or is encoded as a whole: bob:password@host.
+var users = regexp.MustCompile(`(?i)([^\s/\\?#@:"'<>(){}\[\],;=%]+)(:|%(?:25)*3A)([^\s/\\"'<>]+)(@|%(?:25)*40)`)
 
-// bearer is what a header says whose name is not there.
-var bearer = regexp.MustCompile(`(?i)\b(bearer[ :"'\\]+|basic +)[A-Za-z0-9._~+/=-]{6,}`)
-
-// keys are private keys.
-var keys = regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|$)`)
-
-// wholes is a text without what is secret up to the end of its line, or longer.
-func wholes(text string) string {
-	if strings.Contains(text, "-----BEGIN") {
-		text = keys.ReplaceAllString(text, Mask)
+func mistyped(text string) string {
+	if !strings.Contains(text, "@") && !strings.Contains(text, "40") {
+		return text
 	}
-	text = bearer.ReplaceAllString(text, "${1}"+Mask)
-	return headers.ReplaceAllStringFunc(text, func(line string) string {
-		at := headers.FindStringSubmatchIndex(line)
-		value := line[at[8]:]
-		return line[:at[8]] + Mask + value[len(strings.TrimRight(value, closers)):]
-	})
-}
-
-// names are those of secrets, with what stands between them and their values: in a query, a connection string, the
-// environment, JSON (in a string of JSON too), YAML.
-var names = regexp.MustCompile(`(?i)(?:^|[^a-z0-9_])((?:[a-z0-9]+[_.-])*(?:` +
-	`[a-z0-9]*(?:password|passwd|passphrase|secret|credentials?|signature|token)|` +
-	`(?:[a-z0-9]*(?:api|access|account|secret|private|shared|encryption))[_-]?key|` +
-	`(?:temp|o)?auth|(?:pg)?pass|pwd|sig|cookie|authorization))` +
-	`(\\*["']?)[ \t]*(=>?\s*|:[ \t]*|%3D)`)
-
-// Pairs is a text without the values of pairs such as password=… and "password": "…".
-func Pairs(text string) string {
 	var out strings.Builder
-	for {
-		at := names.FindStringSubmatchIndex(text)
-		if at == nil {
-			out.WriteString(text)
-			return out.String()
-		}
-		sep, rest := text[at[6]:at[7]], text[at[7]:]
-		begin, end := valueIn(rest)
-		colon := strings.HasPrefix(sep, ":")
-		switch {
-		case end == 0, colon && begin == 0 && !isQuoted(text, at[2], at[5]) && prose(text[:at[2]], text[at[2]:at[3]], rest, end):
-			out.WriteString(text[:at[7]])
-			text = rest
-			continue
-		case colon:
-			out.WriteString(text[:at[7]] + rest[:begin] + Mask)
-		default:
-			out.WriteString(text[:at[5]] + "=" + Mask)
-			if begin > 0 && len(rest) > end { // without its quotes
-				end += begin
-			}
-		}
-		text = rest[end:]
-	}
-}
-
-// isQuoted tells whether a name stands in quotes: one may also be the end of a URL that does.
-func isQuoted(text string, begin, end int) bool {
-	return begin > 0 && strings.IndexByte(`"'`, text[begin-1]) >= 0 && text[end-1] == text[begin-1]
-}
-
-// valueIn is where a value begins and ends; nowhere where there is none, or an object whose own pairs are looked at.
-func valueIn(rest string) (begin, end int) {
-	slashes := len(rest) - len(strings.TrimLeft(rest, `\`))
-	switch {
-	case slashes < len(rest) && strings.IndexByte(`"'`, rest[slashes]) >= 0:
-		return slashes + 1, slashes + 1 + quotedEnd(rest[slashes+1:], rest[:slashes+1])
-	case rest == "" || strings.IndexByte("[{", rest[0]) >= 0:
-		return 0, 0
-	}
-	for end < len(rest) && !strings.ContainsRune(blanks, rune(rest[end])) {
-		if rest[end] == '\\' && end+1 < len(rest) { // as connection strings escape
-			end++
-		} else if strings.IndexByte("&;,", rest[end]) >= 0 && another.MatchString(rest[end+1:]) {
-			break
-		}
-		end++
-	}
-	return 0, len(strings.TrimRight(rest[:end], closers))
-}
-
-// another is what follows a separator that is no part of a value.
-var another = regexp.MustCompile(`^(?:\s|$|[A-Za-z0-9_.$ -]+=)`)
-
-// quotedEnd is where a quoted value ends: at its quote, with as many backslashes as the first has. One that is escaped or
-// doubled is part of it, and one that is missing is at the end.
-func quotedEnd(rest, quote string) int {
-	mark, escaped := quote[len(quote)-1], len(quote)-1
-	for i := 0; i < len(rest); i++ {
-		begin := i
-		for i < len(rest) && rest[i] == '\\' {
-			i++
-		}
-		if i == len(rest) || rest[i] != mark {
+	end := 0
+	for _, at := range users.FindAllStringSubmatchIndex(text, -1) {
+		if isAddress(text[:at[2]], text[at[2]:at[3]], text[at[6]:at[7]]) {
 			continue
 		}
-		slashes := i - begin
-		switch {
-		case escaped > 0 && slashes <= escaped:
-			return begin
-		case escaped > 0 || slashes%2 == 1:
-		case mark == '\'' && strings.HasPrefix(rest[i+1:], "'"):
-			i++
-		default:
-			return i
-		}
+		out.WriteString(text[end:at[6]] + Mask)
+		end = at[7]
 	}
-	return len(rest)
+	out.WriteString(text[end:])
+	return out.String()
 }
 
-var (
-	word   = regexp.MustCompile(`^[A-Za-z][A-Za-z'’-]*[,.;:]?$`)
-	strong = regexp.MustCompile(`(?i)(?:password|passwd|passphrase|pwd|[_-]secret|[_-]key)$`)
-)
-
-// prose tells whether what follows a colon is a sentence of ours or of a library's ("get a token: it is refused") and no
-// value.
-func prose(before, name, rest string, end int) bool {
-	value := rest[:end]
-	more, _, _ := strings.Cut(strings.TrimLeft(rest[end:], closers), "\n")
-	if more != "" && word.MatchString(value) || len(value) < shortest && strings.Trim(value, "0123456789") == "" {
+// isAddress tells whether what stands before an @ is of a mail address: in mailto:bob@host, and in tenant/user:bob@host, as
+// operators list whom a service may ask for.
+func isAddress(before, name, local string) bool {
+	if strings.Contains(local, ":") {
+		return false
+	}
+	switch strings.ToLower(name) {
+	case "mailto":
 		return true
+	case "user", "group":
+		return len(before) > 1 && before[len(before)-1] == '/' && isWord(before[len(before)-2])
 	}
-	before = strings.TrimRight(before, " \t")
-	if before == "" || strings.IndexByte("{[(,;:\"'`\r\n", before[len(before)-1]) >= 0 {
-		return false // it stands where a field does
-	}
-	return !strong.MatchString(name) || strings.HasPrefix(rest[end:], ": ")
+	return false
 }

@@ -68,6 +68,27 @@ func TestWhatIsSealedOpensForItsFieldOfItsConnectorAlone(t *testing.T) {
 	require.ErrorContains(t, err, "SECRETS_KEY_FILE")
 }
 
+func TestASecretThatIsTooLongIsNeitherSealedNorOpened(t *testing.T) {
+	r := ring(t, key("a"))
+	long := strings.Repeat("/", secret.MaxBytes)
+	sealed, err := r.SealConfig(7, []string{"refresh_token"}, []byte(`{"refresh_token":"`+long+`"}`))
+	require.NoError(t, err)
+	opened, err := r.OpenConfig(7, []string{"refresh_token"}, sealed)
+	require.NoError(t, err)
+	require.Equal(t, long, opened["refresh_token"])
+
+	const says = "refresh_token: the secret is too long: 16385 bytes, and at most 16384 are taken"
+	_, err = r.SealConfig(7, []string{"refresh_token"}, []byte(`{"refresh_token":"`+long+`/"}`))
+	require.ErrorIs(t, err, secret.ErrTooLong)
+	require.Equal(t, says+"; give the token or the key file alone", err.Error())
+	_, err = r.Seal(7, "refresh_token", long+"/")
+	require.ErrorContains(t, err, says)
+	envelope := "enc:v1:a:" + base64.RawURLEncoding.EncodeToString(make([]byte, 12+16385+16))
+	_, err = r.OpenConfig(7, []string{"refresh_token"}, []byte(`{"refresh_token":"`+envelope+`"}`))
+	require.ErrorIs(t, err, secret.ErrTooLong, "whoever sealed it")
+	require.ErrorContains(t, err, says)
+}
+
 func TestTheFirstKeySealsAndAllOpen(t *testing.T) {
 	old := ring(t, key("a"))
 	envelope, err := old.Seal(1, "f", token)

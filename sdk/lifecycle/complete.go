@@ -59,15 +59,21 @@ func (l *Lifecycle) Advance(ctx context.Context, run uuid.UUID) (passed bool, er
 	return passed, nil
 }
 
-// CheckpointedRuns lists a page of the tries behind `after` of whose run a checkpoint waits for something to be stored, or for
-// Advance.
+// CheckpointedRuns lists tries behind `after` of whose run a checkpoint waits for something to be stored, or for Advance: those of a
+// page, or of the first page behind it that has any. None: there are no more.
 func (l *Lifecycle) CheckpointedRuns(ctx context.Context, after uuid.UUID) ([]Try, error) {
-	return deadline.Get(ctx, "lifecycle.checkpointed_runs", callTimeout, func(ctx context.Context) ([]Try, error) {
-		rows, err := l.q.CheckpointedRuns(ctx, dbgen.CheckpointedRunsParams{After: after, Page: page})
-		tries := make([]Try, len(rows))
-		for i, r := range rows {
-			tries[i] = Try{Run: r.RunID, ID: r.TryID}
+	for {
+		rows, err := deadline.Get(ctx, "lifecycle.checkpointed_runs", callTimeout, func(ctx context.Context) ([]dbgen.CheckpointedRunsRow, error) {
+			return l.q.CheckpointedRuns(ctx, dbgen.CheckpointedRunsParams{After: after, Page: page})
+		})
+		var open []Try
+		for _, r := range rows {
+			if after = r.TryID; r.IsOpen {
+				open = append(open, Try{Run: r.RunID, ID: r.TryID})
+			}
 		}
-		return tries, err
-	})
+		if err != nil || len(open) > 0 || len(rows) < page {
+			return open, translated("lifecycle.checkpointed_runs", err)
+		}
+	}
 }

@@ -47,7 +47,7 @@ var endings = map[string]func(*fixture) trip{
 		require.NoError(f.t, f.Fail(ctx, c.try, lifecycle.TooLong, "too long"))
 		return c
 	},
-	"took longer than it may, having passed a checkpoint": func(f *fixture) trip {
+	"took longer than it may, having passed a checkpoint that brought it further": func(f *fixture) trip {
 		c := f.syncing()
 		f.checkpoints(c, 1)
 		require.True(f.t, f.advances(c))

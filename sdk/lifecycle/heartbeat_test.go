@@ -14,7 +14,7 @@ import (
 func (f *fixture) beats(c trip) error {
 	f.t.Helper()
 	lost, err := f.Heartbeat(ctx, c.worker, lease, []lifecycle.Try{c.try})
-	if err == nil && slices.Contains(lost, c.try.Run) {
+	if err == nil && slices.Contains(lost, c.try) {
 		return lifecycle.ErrFenced
 	}
 	return err
@@ -101,8 +101,8 @@ func TestAHeartbeatNamesTheRunsThatAreLost(t *testing.T) {
 	}
 	lost, err := f.Heartbeat(ctx, kept.worker, lease, tries)
 	require.NoError(t, err)
-	require.ElementsMatch(t, []uuid.UUID{
-		failed.try.Run, disabled.try.Run, drained.try.Run, changed.try.Run, taken.try.Run, rescued.try.Run, never.try.Run,
+	require.ElementsMatch(t, []lifecycle.Try{
+		failed.try, disabled.try, drained.try, changed.try, taken.try, rescued.try, never.try,
 	}, lost)
 }
 
@@ -134,4 +134,17 @@ func TestAHeartbeatNeverTakesBackALeaseThatWasGivenUp(t *testing.T) {
 	require.NoError(t, f.Drain(ctx, c.try, 7))
 	require.ErrorIs(t, f.beats(c), lifecycle.ErrFenced)
 	require.True(t, run[bool](f, c, "worker_id IS NULL AND drain_seq = 7"))
+}
+
+// A worker names also what waits to be picked up: of a trigger that came again that is another try of a run which it has.
+func TestOfTwoTriesOfOneRunAHeartbeatNamesTheOneThatIsNotTheRuns(t *testing.T) {
+	f := newFixture(t)
+	c := f.syncing()
+	repeated := lifecycle.Try{Run: c.try.Run, ID: uuid.New()}
+	for _, tries := range [][]lifecycle.Try{{c.try, repeated}, {repeated, c.try}} {
+		lost, err := f.Heartbeat(ctx, c.worker, lease, tries)
+		require.NoError(t, err)
+		require.Equal(t, []lifecycle.Try{repeated}, lost)
+	}
+	require.NoError(t, f.Drain(ctx, c.try, 7))
 }

@@ -17,6 +17,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -82,17 +83,23 @@ func (l *Lifecycle) PickUp(
 }
 
 // Heartbeat prolongs the lease of a worker process, and with it that of all its runs, and returns those of tries whose runs
-// are not this worker's any more. It may revive a lease that has run out, for the runs that nobody claimed.
+// are not this worker's: not picked up yet, or not any more. Of two tries of one run it may be the one and not the other. It
+// may revive a lease that has run out, for the runs that nobody claimed.
 func (l *Lifecycle) Heartbeat(
 	ctx context.Context, worker uuid.UUID, lease time.Duration, tries []Try,
-) (lost []uuid.UUID, err error) {
+) (lost []Try, err error) {
 	p := dbgen.HeartbeatParams{WorkerID: worker, Lease: lease, RunIds: []uuid.UUID{}, TryIds: []uuid.UUID{}}
 	for _, t := range tries {
 		p.RunIds, p.TryIds = append(p.RunIds, t.Run), append(p.TryIds, t.ID)
 	}
-	lost, err = deadline.Get(ctx, "lifecycle.heartbeat", callTimeout, func(ctx context.Context) ([]uuid.UUID, error) {
+	ids, err := deadline.Get(ctx, "lifecycle.heartbeat", callTimeout, func(ctx context.Context) ([]uuid.UUID, error) {
 		return l.q.Heartbeat(ctx, p)
 	})
+	for _, t := range tries {
+		if slices.Contains(ids, t.ID) {
+			lost = append(lost, t)
+		}
+	}
 	return lost, translated("lifecycle.heartbeat", err)
 }
 

@@ -23,7 +23,7 @@ import (
 type heart struct {
 	worker  uuid.UUID
 	lease   time.Duration
-	beat    func(ctx context.Context, worker uuid.UUID, lease time.Duration, tries []lifecycle.Try) ([]uuid.UUID, error)
+	beat    func(ctx context.Context, worker uuid.UUID, lease time.Duration, tries []lifecycle.Try) ([]lifecycle.Try, error)
 	gate    *gate
 	metrics *metrics
 	log     *slog.Logger
@@ -88,7 +88,7 @@ func (h *heart) run(ctx context.Context) {
 // once sends one heartbeat and says whether it was answered.
 func (h *heart) once(ctx context.Context, sent time.Time) bool {
 	tries, inHand := h.tries()
-	lost, err := deadline.Get(ctx, "worker.heartbeat", h.lease/3, func(ctx context.Context) ([]uuid.UUID, error) {
+	lost, err := deadline.Get(ctx, "worker.heartbeat", h.lease/3, func(ctx context.Context) ([]lifecycle.Try, error) {
 		return h.beat(ctx, h.worker, h.lease, tries)
 	})
 	if err != nil {
@@ -99,9 +99,9 @@ func (h *heart) once(ctx context.Context, sent time.Time) bool {
 		return false
 	}
 	h.metrics.renewals.WithLabelValues(renewed).Inc()
-	for _, run := range lost {
-		if inHand[run] { // else it was not picked up yet when this was asked
-			h.fence(run)
+	for _, try := range lost {
+		if inHand[try] { // else it was not picked up yet when this was asked
+			h.fence(try)
 		}
 	}
 	h.answered(sent)
@@ -187,13 +187,13 @@ func (h *heart) hold(try lifecycle.Try, clock *workClock, end context.CancelCaus
 	}
 }
 
-// tries are all that the worker has, for a heartbeat to name, and which runs of them are in hand.
-func (h *heart) tries() (tries []lifecycle.Try, inHand map[uuid.UUID]bool) {
+// tries are all that the worker has, for a heartbeat to name, and which of them are in hand.
+func (h *heart) tries() (tries []lifecycle.Try, inHand map[lifecycle.Try]bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	tries, inHand = make([]lifecycle.Try, 0, len(h.held)+len(h.awaiting)), map[uuid.UUID]bool{}
+	tries, inHand = make([]lifecycle.Try, 0, len(h.held)+len(h.awaiting)), map[lifecycle.Try]bool{}
 	for _, run := range h.held {
-		tries, inHand[run.try.Run] = append(tries, run.try), true
+		tries, inHand[run.try] = append(tries, run.try), true
 	}
 	for try := range h.awaiting {
 		tries = append(tries, try)
@@ -201,11 +201,11 @@ func (h *heart) tries() (tries []lifecycle.Try, inHand map[uuid.UUID]bool) {
 	return tries, inHand
 }
 
-// fence ends a run that is lost, unless it was let go while the heartbeat was on its way.
-func (h *heart) fence(run uuid.UUID) {
+// fence ends a run whose try has lost it, unless it was let go while the heartbeat was on its way.
+func (h *heart) fence(try lifecycle.Try) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if lost, inHand := h.held[run]; inHand {
+	if lost, inHand := h.held[try.Run]; inHand && lost.try == try {
 		h.metrics.renewals.WithLabelValues(fenced).Inc()
 		lost.end(lifecycle.ErrFenced)
 	}

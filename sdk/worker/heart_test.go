@@ -42,7 +42,7 @@ func (b *beating) loses(lost func([]lifecycle.Try) []lifecycle.Try) {
 	b.lost = lost
 }
 
-func (b *beating) answer(ctx context.Context, tries []lifecycle.Try) (lost []uuid.UUID, err error) {
+func (b *beating) answer(ctx context.Context, tries []lifecycle.Try) ([]lifecycle.Try, error) {
 	b.mu.Lock()
 	b.named = append(b.named, tries)
 	away, loses := b.away, b.lost
@@ -51,11 +51,9 @@ func (b *beating) answer(ctx context.Context, tries []lifecycle.Try) (lost []uui
 		return nil, away(ctx)
 	}
 	if loses != nil {
-		for _, try := range loses(tries) {
-			lost = append(lost, try.Run)
-		}
+		return loses(tries), nil
 	}
-	return lost, nil
+	return nil, nil
 }
 
 // heartbeats are what each heartbeat until now has named.
@@ -70,7 +68,7 @@ func beat(t *testing.T, body func(t *testing.T, h *beating, pass func(time.Durat
 	synctest.Test(t, func(t *testing.T) {
 		b := &beating{heart: newHeart(&lifecycle.Lifecycle{}, testLease, newMetrics(prometheus.NewRegistry(), "file", 1),
 			slog.New(slog.DiscardHandler))}
-		b.beat = func(ctx context.Context, worker uuid.UUID, lease time.Duration, tries []lifecycle.Try) ([]uuid.UUID, error) {
+		b.beat = func(ctx context.Context, worker uuid.UUID, lease time.Duration, tries []lifecycle.Try) ([]lifecycle.Try, error) {
 			require.Equal(t, b.worker, worker)
 			require.Equal(t, testLease, lease)
 			return b.answer(ctx, tries)
@@ -78,10 +76,9 @@ func beat(t *testing.T, body func(t *testing.T, h *beating, pass func(time.Durat
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { b.run(ctx); close(ended) }()
+		defer func() { cancel(); <-ended }() // also where the body fails: else the time in here would pass for ever
 		synctest.Wait()
 		body(t, b, func(d time.Duration) { <-time.After(d); synctest.Wait() })
-		cancel()
-		<-ended
 	})
 }
 
@@ -166,6 +163,21 @@ func TestARunThatIsBeingPickedUpIsNamedAndEndsByNoAnswerToThat(t *testing.T) {
 		letGo()
 		pass(testLease / 3)
 		require.Empty(t, h.heartbeats()[3])
+	})
+}
+
+func TestATryThatIsNotPickedUpEndsNoOtherOfItsRun(t *testing.T) {
+	beat(t, func(t *testing.T, h *beating, pass func(time.Duration)) {
+		first, _, run, _ := h.inHand(t)
+		repeated := lifecycle.Try{Run: first.Run, ID: uuid.New()}
+		defer h.await(repeated)()
+		h.loses(func([]lifecycle.Try) []lifecycle.Try { return []lifecycle.Try{repeated} })
+		pass(testLease / 3)
+		require.ElementsMatch(t, []lifecycle.Try{first, repeated}, h.heartbeats()[1])
+		require.NoError(t, context.Cause(run))
+		h.loses(func([]lifecycle.Try) []lifecycle.Try { return []lifecycle.Try{first} })
+		pass(testLease / 3)
+		require.ErrorIs(t, context.Cause(run), lifecycle.ErrFenced)
 	})
 }
 

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -30,7 +31,10 @@ type listing struct {
 	// earlier are the parts of it that earlier runs have listed, each up to that run's last checkpoint: what it showed
 	// later, this run lists again.
 	earlier []leg
-	merged  bool // this try has marked what they showed, too: no checkpoint names them any more
+	// merged: this try has marked what they showed, too, by its number upTo: no checkpoint names them any more. What was sent is
+	// not stored yet, and what is stored may be swept, so that who asks what was shown asks for both.
+	merged bool
+	upTo   int64
 }
 
 // leg is the part of a listing that one try has listed, up to a checkpoint.
@@ -74,34 +78,36 @@ func (r *Run) Seen(ctx context.Context, sourceIDs ...string) error {
 	if current == 0 {
 		return nil
 	}
-	return r.mark(ctx, current, sourceIDs)
+	_, err := r.mark(ctx, current, sourceIDs)
+	return err
 }
 
-// mark sends which documents one of the try's listings has shown.
-func (r *Run) mark(ctx context.Context, current int32, sourceIDs []string) error {
+// mark sends which documents one of the try's listings has shown, and returns the number of the last message.
+func (r *Run) mark(ctx context.Context, current int32, sourceIDs []string) (last int64, err error) {
 	for len(sourceIDs) > 0 {
 		n, size := 0, 0
 		for n < len(sourceIDs) && n < topology.MaxMessageSeen && size < seenBytes {
 			size += len(sourceIDs[n])
 			n++
 		}
-		if err := r.sendSeen(ctx, sourceIDs[:n], current); err != nil {
-			return err
+		if last, err = r.sendSeen(ctx, sourceIDs[:n], current); err != nil {
+			return 0, err
 		}
 		sourceIDs = sourceIDs[n:]
 	}
-	return nil
+	return last, nil
 }
 
-func (r *Run) sendSeen(ctx context.Context, ids []string, listing int32) error {
-	err := r.sendOne(ctx, func(m *internalpb.DocumentProcessRequest) {
+func (r *Run) sendSeen(ctx context.Context, ids []string, listing int32) (no int64, err error) {
+	err = r.sendOne(ctx, func(m *internalpb.DocumentProcessRequest) {
 		r.notes.Add(1)
+		no = m.Number
 		m.Body = &internalpb.DocumentProcessRequest_Seen{Seen: &internalpb.DocumentsSeen{SourceIds: ids, Listing: listing}}
 	})
 	if err != nil {
-		return fmt.Errorf("mark %d documents as seen: %w", len(ids), err)
+		return 0, fmt.Errorf("mark %d documents as seen: %w", len(ids), err)
 	}
-	return nil
+	return no, nil
 }
 
 // listingNow is which of the try's listings is under way; 0 = none.
@@ -111,11 +117,15 @@ func (r *Run) listingNow() int32 {
 	return r.carried().current
 }
 
-// legs are the parts of the listing that earlier runs have listed.
+// legs are the parts of the listing that earlier runs have listed, and what this try has taken over of them.
 func (r *Run) legs() []leg {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.carried().earlier
+	l := r.carried()
+	if l.current == 0 || !l.merged {
+		return l.earlier
+	}
+	return append(slices.Clone(l.earlier), leg{try: r.try.ID, listing: l.current, no: l.upTo})
 }
 
 // carried is what the checkpoint that the run continues from has handed on. r.mu is held.
@@ -177,13 +187,14 @@ func (r *Run) mergeLegs(ctx context.Context) error {
 			shown = append(shown, id)
 		}
 	}
-	if err := r.mark(ctx, l.current, shown); err != nil {
+	upTo, err := r.mark(ctx, l.current, shown)
+	if err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now := r.carried(); now.current == l.current {
-		now.merged = true
+		now.merged, now.upTo = true, upTo
 	}
 	return nil
 }

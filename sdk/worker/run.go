@@ -180,7 +180,8 @@ func (r *Run) Put(ctx context.Context, d Document) error {
 }
 
 // Touch updates the title, URL, version token and links of a document whose content (its ContentHash) stands as
-// it is stored; its chunks stay.
+// it is stored; its chunks stay. Put a document again that this run has put: what a run sends is stored in any order, so that the
+// content to keep may not be there yet, and the document fails, until the next run fetches it.
 func (r *Run) Touch(ctx context.Context, d Document) error {
 	d.Chunks, d.Err = nil, ""
 	all, err := parts(d)

@@ -85,6 +85,39 @@ func (f *fixture) hold(c trip) (letGo func()) {
 	return func() { require.NoError(f.t, lock.Rollback(ctx)) }
 }
 
+// The heartbeat names the try that waits to be picked up, too, and is told that it is not the worker's: that says nothing of the run's
+// other try, which is in hand.
+func TestARepeatedTriggerWhosePickUpWaitsDoesNotEndTheRunInHand(t *testing.T) {
+	f := newFixture(t)
+	handle, begun, goOn := blocked()
+	c := f.triggered()
+	f.workWith(func(cfg *worker.Config) { cfg.LeaseSeconds, cfg.Slots = 3, 2 }, handle)
+	run := await(t, "the handler", begun)
+	letGo := f.hold(c)
+	f.publish(c)
+	const beats = `SELECT (beats + 2)::text FROM workers`
+	var two string
+	testkit.Eventually(t, soon, func() error {
+		two = f.one(beats) // of which the second begins while the pick-up waits
+		if waits := f.one(`SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database()
+			AND wait_event_type = 'Lock' AND query LIKE '%moves.pick_up%'`); waits != "1" {
+			return errors.New("no pick-up waits")
+		}
+		return nil
+	})
+	testkit.Eventually(t, soon, func() error {
+		if f.one(`SELECT (beats >= $1::bigint)::text FROM workers`, two) != "true" {
+			return errors.New("the worker has not beaten twice")
+		}
+		return nil
+	})
+	require.NoError(t, run.Put(ctx, note(2)), "the run goes on")
+	letGo()
+	close(goOn)
+	f.settled(c)
+	f.is(c, drains+` AND try_id = '`+run.Try().ID.String()+`'`)
+}
+
 func TestAConnectorThatSomebodyHoldsIsHandedBackAndItsSlotGoesOn(t *testing.T) {
 	f := newFixture(t)
 	c := f.pending()

@@ -164,7 +164,7 @@ func (s *service) microsoftTokenURL(directory string) (string, error) {
 		directory = "common"
 	}
 	if !tenant.MatchString(directory) {
-		return "", fmt.Errorf("tenant_id: %.120q is not a directory's id or domain", directory)
+		return "", fmt.Errorf("tenant_id: %q is not a directory's id or domain", secret.Typed(directory, 120))
 	}
 	return strings.TrimRight(s.config.MicrosoftLoginURL, "/") + "/" + directory + "/oauth2/v2.0/token", nil
 }

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,8 +35,9 @@ func (s *Scheduler) Tick(ctx context.Context) error {
 	return err
 }
 
-// tick says whether something stayed due that could not be claimed: the cap of its type is full, or somebody holds its row.
-func (s *Scheduler) tick(ctx context.Context) (left bool, problem error) {
+// tick says after how long to look again because something stayed due that could not be claimed, 0 = not at all: the cap of its type
+// is full, somebody holds its row, or its owner's turn has not come.
+func (s *Scheduler) tick(ctx context.Context) (again time.Duration, problem error) {
 	done := map[string]bool{} // types that have nothing more to claim in this tick
 	room := 0                 // asked for again after each publish
 	unanswered := 0           // claims in a row
@@ -43,7 +45,7 @@ func (s *Scheduler) tick(ctx context.Context) (left bool, problem error) {
 		types, err := deadline.Get(ctx, "scheduler.due_types", queryTimeout,
 			func(ctx context.Context) ([]dbgen.DueTypesRow, error) { return s.queries.DueTypes(ctx, nil) })
 		if err != nil {
-			return left, errors.Join(problem, fmt.Errorf("ask what is due: %w", err))
+			return again, errors.Join(problem, fmt.Errorf("ask what is due: %w", err))
 		}
 		dispatched := 0
 		for _, t := range types {
@@ -53,15 +55,20 @@ func (s *Scheduler) tick(ctx context.Context) (left bool, problem error) {
 			s.log.Debug("looking for what is due", "event", telemetry.Checking, "type", t.Name)
 			if room == 0 {
 				if room = s.dispatcher.room(ctx); room == 0 {
-					return left, problem
+					return again, problem
 				}
 			}
-			n, err := s.dispatch(ctx, t, room)
+			limit := s.capOf(t)
+			n, err := s.dispatch(ctx, t.Name, limit, room)
 			problem = errors.Join(problem, err)
-			if n == 0 {
-				done[t.Name], left = true, true
-			} else {
+			switch {
+			case n > 0:
+				s.turns.found(t.Name)
 				dispatched, room = dispatched+n, 0
+			case limit > 0 && err == nil && s.turnsOn(ctx, t.Name):
+				done[t.Name], again = true, turnEvery
+			default:
+				done[t.Name], again = true, cmp.Or(again, pollEvery)
 			}
 			unanswered++
 			if !postgres.Unavailable(err) {
@@ -70,30 +77,34 @@ func (s *Scheduler) tick(ctx context.Context) (left bool, problem error) {
 			// One claim without an answer may be its type's; two are Postgres's. A type that published nothing has not asked the
 			// stream: the next one does.
 			if n > 0 && s.dispatcher.waiting() || unanswered > 1 {
-				return left, problem
+				return again, problem
 			}
 		}
 		if dispatched == 0 {
-			return left, problem
+			return again, problem
 		}
 	}
-	return left, problem
+	return again, problem
+}
+
+// capOf is how many of a type may be in flight; 0 = no cap.
+func (s *Scheduler) capOf(t dbgen.DueTypesRow) int {
+	if t.MaxConcurrentSyncs != nil {
+		return int(*t.MaxConcurrentSyncs)
+	}
+	return s.config.MaxConcurrentSyncs
 }
 
 // dispatch claims one batch of a type, of at most room, and publishes it.
-func (s *Scheduler) dispatch(ctx context.Context, t dbgen.DueTypesRow, room int) (int, error) {
-	limit := s.config.MaxConcurrentSyncs
-	if t.MaxConcurrentSyncs != nil {
-		limit = int(*t.MaxConcurrentSyncs)
-	}
-	batch, err := s.Claim(ctx, t.Name, limit, min(s.config.ClaimBatch, room))
+func (s *Scheduler) dispatch(ctx context.Context, kind string, limit, room int) (int, error) {
+	batch, err := s.Claim(ctx, kind, limit, min(s.config.ClaimBatch, room))
 	if err != nil {
-		return 0, fmt.Errorf("claim connectors of type %s: %w", t.Name, err)
+		return 0, fmt.Errorf("claim connectors of type %s: %w", kind, err)
 	}
 	if len(batch) == 0 {
 		return 0, nil
 	}
-	s.metrics.claimed.WithLabelValues(t.Name).Add(float64(len(batch)))
+	s.metrics.claimed.WithLabelValues(kind).Add(float64(len(batch)))
 	failpoint.At("scheduler.claimed")
 	s.dispatcher.publish(ctx, batch)
 	return len(batch), nil

@@ -40,7 +40,7 @@ func TestALostWorkersConnectorIsClaimedAgainAtOnce(t *testing.T) {
 	s.queued(session)
 	fenced, err := s.moves.Heartbeat(t.Context(), worker, time.Minute, []lifecycle.Try{lost})
 	s.do(err)
-	if !slices.Equal(fenced, []uuid.UUID{old}) {
+	if !slices.Equal(fenced, []lifecycle.Try{lost}) {
 		t.Errorf("the lost worker keeps its run: %v is not its own any more", fenced)
 	}
 }

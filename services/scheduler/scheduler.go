@@ -15,6 +15,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,6 +56,7 @@ type Scheduler struct {
 	unanswered *refusals[int64] // passed slots
 	unplanned  *refusals[int32] // connectors whose plan is refused
 	unrescued  *refusals[int32] // connectors whose rescue is
+	turns      *turns
 }
 
 // Kubernetes makes the elector that a Lease decides; package leader/lease has the one there is.
@@ -98,7 +100,7 @@ func New(cfg Config, servers *connect.Servers, process connect.Process) *Schedul
 		wake: make(chan struct{}, 1), planWake: make(chan struct{}, 1), passWake: make(chan struct{}, 1), listening: &listening{},
 		candidate: leader.NewCandidate(log, m.leader), lookTime: lookTime,
 		leases: leases.NewWatch(servers.Pool, seconds(cfg.LeaseSeconds)), unclaimed: newRefusals[int32](),
-		unanswered: newRefusals[int64](), unplanned: newRefusals[int32](), unrescued: newRefusals[int32](),
+		unanswered: newRefusals[int64](), unplanned: newRefusals[int32](), unrescued: newRefusals[int32](), turns: &turns{laps: map[string]*lap{}},
 	}
 }
 
@@ -185,7 +187,7 @@ func (s *Scheduler) ticks(ctx context.Context) error {
 		}
 		again = nil
 		began := time.Now()
-		left, err := s.tick(ctx)
+		pause, err := s.tick(ctx)
 		if ctx.Err() == nil {
 			s.metrics.ticked(began, err)
 		}
@@ -196,8 +198,8 @@ func (s *Scheduler) ticks(ctx context.Context) error {
 		case err == nil && s.dispatcher.away.Load():
 			again = time.After(probeEvery)
 		// A verdict that came between the count of a full cap and the flag for it wakes nobody.
-		case left || err != nil || s.dispatcher.waiting():
-			again = time.After(pollEvery)
+		case pause > 0 || err != nil || s.dispatcher.waiting():
+			again = time.After(cmp.Or(pause, pollEvery))
 		}
 	}
 }

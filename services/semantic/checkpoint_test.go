@@ -237,3 +237,41 @@ func (d drawn) reached(order []int) (page string) {
 	}
 	return page
 }
+
+// What a listing says of itself names the try: it is another in every run.
+func TestARunThatRepeatsTheStateOfTheOneBeforeHasComeNoFurther(t *testing.T) {
+	f := newFixture(t)
+	c := f.connector("max_retries = 3")
+	var ends []string
+	for _, page := range []int{7, 7, 8, 8, 8} {
+		c = c.again()
+		m := c.checkpoint(1, page)
+		m.GetCheckpoint().Listing, _ = structpb.NewStruct(map[string]any{"whole": true,
+			"seen": map[string]any{c.try.String(): map[string]any{"listing": 1, "no": 1}}})
+		c.stores(m)
+		f.exec(`SELECT moves.cut($1, $2, 1, 1, 'too long')`, c.session, c.try)
+		require.NoError(t, f.CompleteStored(ctx))
+		ends = append(ends, one[string](f, `SELECT concat_ws(' ', status, failure_count, next_sync_at <= clock_timestamp())
+			FROM connectors WHERE id = $1`, c.connector))
+	}
+	require.Equal(t, []string{"ERROR 0 t", "ERROR 1 f", "ERROR 1 t", "ERROR 2 f", "DISABLED 3"}, ends)
+}
+
+// Without another state a run has come further where its listing begins, or is over.
+func TestARunThatBeginsOrEndsAListingHasComeFurther(t *testing.T) {
+	f := newFixture(t)
+	c := f.connector()
+	var counted []int32
+	for _, lists := range []bool{false, true, true, false, false} {
+		c = c.again()
+		m := c.checkpoint(1, 7)
+		if lists {
+			m.GetCheckpoint().Listing, _ = structpb.NewStruct(map[string]any{
+				"seen": map[string]any{c.try.String(): map[string]any{"listing": 1, "no": 1}}})
+		}
+		c.stores(m)
+		f.exec(`SELECT moves.fail($1, $2, 'too_long', 'too long')`, c.session, c.try)
+		counted = append(counted, one[int32](f, `SELECT failure_count FROM connectors WHERE id = $1`, c.connector))
+	}
+	require.Equal(t, []int32{0, 0, 1, 1, 2}, counted)
+}

@@ -15,11 +15,22 @@ import (
 	"github.com/echomind/sync/sdk/topology"
 )
 
-// maxSourceIDBytes is what the documents table takes.
-const maxSourceIDBytes = 2048
+const (
+	// maxSourceIDBytes is what the documents table takes.
+	maxSourceIDBytes = 2048
+	// The limits of what a document says of itself, as the kit keeps them and docs/contract.md tells them.
+	maxTitleBytes = 1024
+	maxURLBytes   = 4096
+	maxTokenBytes = 2048
+	maxChunkBytes = 64 << 10
+)
+
+// errDocument says that a part is refused for what it says of its document, which fails then, and no other.
+var errDocument = errors.New("the document is refused")
 
 // decode checks a message: everything on the wire is bad input until then. With an error, the delivery still names
-// its session and number where they can be told, so that the run can count it; its request has no body then.
+// its session and number where they can be told, so that the run can count it; its request has no body then, or, with
+// errDocument, one that says no more than whose it is.
 func decode(msg jetstream.Msg) (delivery, error) {
 	d := delivery{msg: msg}
 	request := &internalpb.DocumentProcessRequest{}
@@ -37,6 +48,12 @@ func decode(msg jetstream.Msg) (delivery, error) {
 		d.request = &internalpb.DocumentProcessRequest{
 			ConnectorId: request.ConnectorId, ConfigVersion: request.ConfigVersion,
 			ChunkingSession: request.ChunkingSession, Try: request.Try, Number: request.Number,
+		}
+		if errors.Is(err, errDocument) {
+			p := request.GetPart()
+			d.request.Body = &internalpb.DocumentProcessRequest_Part{Part: &internalpb.DocumentPart{
+				SourceId: p.SourceId, FirstNo: p.FirstNo, Parts: p.Parts, ChunkCount: p.ChunkCount, Listing: p.Listing,
+			}}
 		}
 		return d, err
 	}
@@ -83,7 +100,8 @@ func check(r *internalpb.DocumentProcessRequest) error {
 		if r.Number < 1 {
 			return fmt.Errorf("number %d: a checkpoint's is at least 1", r.Number)
 		}
-		return nil
+		_, err := spelled(body.Checkpoint.GetListing())
+		return err
 	case *internalpb.DocumentProcessRequest_Seen:
 		return checkSeen(r.Number, body.Seen)
 	case *internalpb.DocumentProcessRequest_Completed:
@@ -123,7 +141,55 @@ func checkPart(number int64, p *internalpb.DocumentPart) error {
 			return fmt.Errorf("document %q holds a NUL byte", p.SourceId)
 		}
 	}
+	if err := errors.Join(contradiction(p), limits(p)); err != nil {
+		return fmt.Errorf("%w: %w", errDocument, err)
+	}
 	return nil
+}
+
+// contradiction says why a part cannot be what it says it is.
+func contradiction(p *internalpb.DocumentPart) error {
+	last := int(p.FirstChunk) + len(p.Chunks)
+	switch {
+	case p.Parts > 1 && p.Error != "":
+		return fmt.Errorf("error beside parts %d: a document that failed has 1", p.Parts)
+	case p.Parts > 1 && p.KeepChunks:
+		return fmt.Errorf("keep_chunks beside parts %d: a document whose content stands has 1", p.Parts)
+	case p.KeepChunks && len(p.Chunks) > 0:
+		return fmt.Errorf("keep_chunks beside %d chunks: send none", len(p.Chunks))
+	case p.Error != "" || p.KeepChunks:
+		return nil
+	case p.Parts == 1 && (p.FirstChunk != 0 || last != int(p.ChunkCount)):
+		return fmt.Errorf("chunk_count %d, first_chunk %d and %d chunks: a document of 1 part brings all of them, from 0",
+			p.ChunkCount, p.FirstChunk, len(p.Chunks))
+	case last > int(p.ChunkCount) && len(p.Chunks) > 0:
+		return fmt.Errorf("chunks %d to %d: chunk_count says %d", p.FirstChunk, last-1, p.ChunkCount)
+	}
+	return nil
+}
+
+// limits says which limits of docs/contract.md a part breaks.
+func limits(p *internalpb.DocumentPart) error {
+	var problems []error
+	most := func(field, text string, bytes int) {
+		if len(text) > bytes {
+			problems = append(problems, fmt.Errorf("%s has %d bytes: at most %d", field, len(text), bytes))
+		}
+	}
+	most("title", p.Title, maxTitleBytes)
+	most("url", p.Url, maxURLBytes)
+	most("version_token", p.VersionToken, maxTokenBytes)
+	for _, l := range p.Links {
+		if len(problems) < maxProblems {
+			most("a link", l, maxURLBytes)
+		}
+	}
+	for _, c := range p.Chunks {
+		if len(problems) < maxProblems {
+			most("a chunk's text", c.Text, maxChunkBytes)
+		}
+	}
+	return errors.Join(problems...)
 }
 
 func checkSourceID(id string) error {

@@ -321,18 +321,19 @@ func TestATurnIsBoundedInChunks(t *testing.T) {
 	require.Len(t, firstPage(newShowing(changes(900, 1), 1000).documents), 1)
 }
 
-func TestADocumentWithMoreChunksThanItSaysIsBroughtWhole(t *testing.T) {
+func TestADocumentWithMoreChunksThanItsRowSaysIsBroughtWhole(t *testing.T) {
 	x := newIndexed(t)
 	x.failing.Store(every)
 	c := x.syncing()
 	for no := range int64(2) {
 		c.stores(c.doc(no+1, fmt.Sprint(no), "", func(p *internalpb.DocumentPart) {
-			p.Chunks, p.ChunkCount = nil, 1
+			p.Chunks, p.ChunkCount = nil, 200
 			for i := range 200 {
 				p.Chunks = append(p.Chunks, &internalpb.Chunk{Text: fmt.Sprintf("zebra %d", i)})
 			}
 		}))
 	}
+	x.exec(`UPDATE documents SET chunk_count = 1`)
 	x.failing.Store("")
 	require.NoError(t, x.index.Look(ctx))
 	require.NoError(t, x.mirrors())

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/google/uuid"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/proto/gen/internalpb"
@@ -91,11 +93,41 @@ func (t *storing) keepCheckpoint(ctx context.Context, no int64, checkpoint *inte
 		return fmt.Errorf("state: %w", err)
 	}
 	if checkpoint.Listing != nil {
-		if p.Listing, err = wire.JSON(checkpoint.Listing); err != nil {
+		listing, err := spelled(checkpoint.Listing)
+		if err != nil {
+			return err
+		}
+		if p.Listing, err = wire.JSON(listing); err != nil {
 			return fmt.Errorf("listing: %w", err)
 		}
 	}
 	return t.q.KeepCheckpoint(ctx, p)
+}
+
+// spelled is what a checkpoint hands on of a listing, with its tries spelled as Postgres spells a UUID: the sweep asks whether a
+// listing names a try, by that name, and removes the sightings of one that it does not find.
+func spelled(listing *structpb.Struct) (*structpb.Struct, error) {
+	named, says := listing.GetFields()["seen"]
+	if !says {
+		return listing, nil
+	}
+	if named.GetStructValue() == nil {
+		return nil, fmt.Errorf("listing: seen is %.100v, must be an object of tries", named.AsInterface())
+	}
+	seen := make(map[string]*structpb.Value, len(named.GetStructValue().GetFields()))
+	for name, part := range named.GetStructValue().GetFields() {
+		try, err := uuid.Parse(name)
+		if err != nil {
+			return nil, fmt.Errorf("listing: seen names %.100q, which is no try: must be a UUID", name)
+		}
+		if _, twice := seen[try.String()]; twice {
+			return nil, fmt.Errorf("listing: seen names the try %s twice, in two spellings", try)
+		}
+		seen[try.String()] = part
+	}
+	fields := maps.Clone(listing.GetFields())
+	fields["seen"] = structpb.NewStructValue(&structpb.Struct{Fields: seen})
+	return &structpb.Struct{Fields: fields}, nil
 }
 
 // advance passes the checkpoints of a run before which everything is stored. Where somebody holds the connector it is left

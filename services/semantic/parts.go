@@ -10,13 +10,15 @@ import (
 )
 
 // claim is what a part says of its document, as a digest; the zero UUID for what is no part of several. Only parts that say the
-// same make a document whole.
+// same make a document whole: one that says that it failed, or that its content stands, says something else than one that brings
+// content.
 func (it *item) claim(try uuid.UUID) uuid.UUID {
 	if it.part == nil || it.part.Parts <= 1 {
 		return uuid.UUID{}
 	}
 	p := it.part
-	return uuid.NewSHA1(try, fmt.Appendf(nil, "%q %d %d %d", p.SourceId, p.FirstNo, p.Parts, p.ChunkCount))
+	return uuid.NewSHA1(try, fmt.Appendf(nil, "%q %d %d %d %t %t", p.SourceId, p.FirstNo, p.Parts, p.ChunkCount,
+		p.Error != "", p.KeepChunks))
 }
 
 // hasChunks says whether the item's document, once it is whole, shows chunks of this try.
@@ -47,7 +49,7 @@ func (p *parts) areAll(counted dbgen.CountPartsRow, try uuid.UUID) bool {
 	case !p.it.hasChunks() || superseded(p.row, try, p.it.firstNo):
 		return true
 	}
-	return counted.Chunks+p.chunks == int64(said.ChunkCount) &&
+	return counted.Brought == int64(said.ChunkCount) && counted.Chunks+p.chunks == int64(said.ChunkCount) &&
 		(said.ChunkCount == 0 || min(p.first, int64(counted.FirstChunk)) == 0 &&
 			max(p.last, int64(counted.LastChunk)) == int64(said.ChunkCount)-1)
 }

@@ -148,7 +148,7 @@ func (f *fixture) findsTheRareWord(documents int64) {
 	c := f.syncing()
 	for no := range documents {
 		c.stores(c.doc(no+1, fmt.Sprint("doc ", no), "", func(p *internalpb.DocumentPart) {
-			p.Chunks = nil
+			p.Chunks, p.ChunkCount = nil, 50
 			for range 50 {
 				text := sentence()
 				if no == documents/2 && len(p.Chunks) == 20 {

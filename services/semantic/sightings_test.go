@@ -2,6 +2,7 @@ package semantic
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -109,4 +110,50 @@ func TestARunThatIsOverHasSeenNothing(t *testing.T) {
 		c.stores(c.doc(1, "a", "late", inListing(1)), c.seen(2, 1, uuid.NewString()))
 		require.Zero(t, f.count("sightings"), name)
 	}
+}
+
+// A subscriber that writes its UUIDs in capitals, as Swift, Delphi and .NET's registry form do. Everything takes them, but the sweep.
+func TestAListingMaySpellItsTriesInAnyWay(t *testing.T) {
+	for name, spell := range map[string]func(string) string{"small": strings.ToLower, "capitals": strings.ToUpper,
+		"without dashes": func(s string) string { return strings.ReplaceAll(s, "-", "") }} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			c := f.synced(map[string]string{"a": "old", "b": "old"}).again()
+			try := spell(c.try.String())
+			seen := c.seen(1, 1, "a", "b")
+			checkpoint := c.checkpoint(2, 7)
+			checkpoint.GetCheckpoint().Listing, _ = structpb.NewStruct(map[string]any{"seen": map[string]any{try: map[string]any{"listing": 1, "no": 2}}})
+			completed := c.message(0)
+			completed.Body = c.completed(2).Body
+			completed.GetCompleted().NewState, completed.GetCompleted().ListingWhole = nil, false
+			seen.Try, checkpoint.Try, completed.Try = try, try, try // also on the wire
+			c.stores(seen, checkpoint, completed)
+			require.Equal(t, "skipped", c.verdict())
+			f.sweeps()
+			next := c.again()
+			rows := many[string](f, `SELECT source_id || ' ' || seen FROM moves.known($1, $2, '', 100,
+				ARRAY(SELECT k::uuid FROM connectors, jsonb_object_keys(listing->'seen') k WHERE id = $3), ARRAY[1], ARRAY[2::bigint])`,
+				next.session, next.try, next.connector)
+			require.Equal(t, []string{"a true", "b true"}, rows)
+		})
+	}
+}
+
+func TestAListingThatNamesWhatIsNoTryIsRefused(t *testing.T) {
+	f := newFixture(t)
+	c := f.syncing()
+	try := c.try.String()
+	for why, seen := range map[string]any{
+		`listing: seen names "mine", which is no try: must be a UUID`: map[string]any{"mine": map[string]any{}},
+		`listing: seen is [1], must be an object of tries`:            []any{1},
+		`listing: seen names the try ` + try + ` twice, in two spellings`: map[string]any{
+			try: map[string]any{}, strings.ToUpper(try): map[string]any{}},
+	} {
+		m := c.checkpoint(1, 7)
+		m.GetCheckpoint().Listing, _ = structpb.NewStruct(map[string]any{"seen": seen})
+		require.EqualError(t, check(m), why)
+	}
+	other := c.checkpoint(1, 7)
+	other.GetCheckpoint().Listing, _ = structpb.NewStruct(map[string]any{"mine": map[string]any{"seen": 1}})
+	require.NoError(t, check(other), "other keys are the sender's")
 }

@@ -2,7 +2,6 @@ package semantic
 
 import (
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -67,22 +66,14 @@ func TestAPostgresThatFreezesWhileADocumentIsStoredIsAWait(t *testing.T) {
 			c := f.syncing()
 			f.publishes(c.doc(1, "a", "apple"), c.doc(2, "b", "banana"), c.completed(2))
 			deliver(f)
-			processes := append(many[int](f.fixture, `SELECT pid FROM pg_stat_activity WHERE pid IS NOT NULL`), server.PID())
 			g := newGate("apple")
 			atWork["storing"](f, g)
 			f.runs()
 			await(t, "storing", g.inside)
-			processes = append(processes, many[int](f.fixture, `SELECT pid FROM pg_stat_activity WHERE pid <> ALL ($1)`, processes)...)
-			all := func(signal syscall.Signal) {
-				for _, pid := range processes {
-					_ = syscall.Kill(pid, signal) // some have ended
-				}
-			}
-			t.Cleanup(func() { all(syscall.SIGCONT) })
-			all(syscall.SIGSTOP)
+			thaw := testkit.FreezePostgres(t, server)
 			close(g.open)
 			f.waitsAtLeast(f.config.MaxTries + 1)
-			all(syscall.SIGCONT)
+			thaw()
 			f.becomes(c, "completed")
 			f.empties()
 			f.onlyTheTryThatStoredIsCounted()

@@ -192,7 +192,11 @@ func (t *storing) count(ctx context.Context, items []*item) ([]*item, error) {
 			firstNo = it.firstNo
 		}
 		p.Nos, p.FirstNos, p.GivenUps = append(p.Nos, it.no), append(p.FirstNos, firstNo), append(p.GivenUps, it.givenUp())
-		p.Claims = append(p.Claims, it.claim(t.try.ID))
+		claim, brings := it.claim(t.try.ID), int32(0)
+		if claim != (uuid.UUID{}) {
+			brings = int32(len(it.chunks()))
+		}
+		p.Claims, p.Chunks = append(p.Claims, claim), append(p.Chunks, brings)
 	}
 	counted, err := t.q.CountMessages(ctx, p)
 	if err != nil {

@@ -172,3 +172,42 @@ func TestAMessageThatPostgresCouldNotStoreIsRefused(t *testing.T) {
 		require.ErrorContains(t, check(bad), reason)
 	}
 }
+
+func TestAPartThatBreaksALimitIsRefusedWithFieldAndLimitAndItsDocumentFails(t *testing.T) {
+	f := newFlow(t)
+	c := f.syncing()
+	long := func(n int) string { return strings.Repeat("x", n+1) }
+	bad := map[string]func(*internalpb.DocumentPart){
+		"title has 1025 bytes: at most 1024":                                                         func(p *internalpb.DocumentPart) { p.Title = long(1024) },
+		"url has 4097 bytes: at most 4096":                                                           func(p *internalpb.DocumentPart) { p.Url = long(4096) },
+		"version_token has 2049 bytes: at most 2048":                                                 func(p *internalpb.DocumentPart) { p.VersionToken = long(2048) },
+		"a link has 4097 bytes: at most 4096":                                                        func(p *internalpb.DocumentPart) { p.Links = []string{"short", long(4096)} },
+		"a chunk's text has 65537 bytes: at most 65536":                                              func(p *internalpb.DocumentPart) { p.Chunks[0].Text = long(64 << 10) },
+		"keep_chunks beside 1 chunks: send none":                                                     func(p *internalpb.DocumentPart) { p.KeepChunks = true },
+		"chunk_count 2, first_chunk 0 and 1 chunks: a document of 1 part brings all of them, from 0": func(p *internalpb.DocumentPart) { p.ChunkCount = 2 },
+		"chunks 1 to 1: chunk_count says 1":                                                          func(p *internalpb.DocumentPart) { p.Parts, p.FirstChunk = 2, 1 },
+	}
+	var no int64
+	for why, change := range bad {
+		no++
+		m := c.doc(no, why, "x", change)
+		require.ErrorIs(t, check(m), errDocument, why)
+		require.ErrorContains(t, check(m), why)
+		if m.GetPart().Parts == 1 {
+			f.publishes(m)
+		} else {
+			no--
+		}
+	}
+	f.publishes(c.doc(no+1, "at the limits", "x", func(p *internalpb.DocumentPart) {
+		p.Title, p.Url, p.VersionToken, p.Links = long(1023), long(4095), long(2047), []string{long(4095)}
+	}), c.completed(no+1))
+	f.runs()
+	f.becomes(c, "completed")
+	f.empties()
+	require.Len(t, f.letters(), int(no))
+	require.Equal(t, no, f.count("documents WHERE status = 'failed' AND error LIKE 'given up: the document is refused: ' || source_id || '%'"))
+	require.Equal(t, int64(1), f.count("documents WHERE status = 'stored'"))
+	require.Contains(t, one[string](f.fixture, `SELECT state::text FROM connectors WHERE id = $1`, c.connector), c.session.String(),
+		"the run goes on without them")
+}

@@ -78,11 +78,8 @@ func (s *Semantic) Sweep(ctx context.Context) error {
 
 // sweepRun sweeps one ended run, or a share of it. An error says why it is not swept; it comes again later, and goes on where it was.
 func (s *Semantic) sweepRun(ctx context.Context, run dbgen.TakeUnsweptRow) error {
-	at, err := readPlace(run.Place)
-	if err != nil {
-		return err
-	}
-	err = s.sweepSteps(ctx, run, &at, time.Now().Add(sweepShare))
+	at := readPlace(run.Place, len(runSteps(run)))
+	err := s.sweepSteps(ctx, run, &at, time.Now().Add(sweepShare))
 	if err == nil {
 		return s.sweeping(ctx, func(ctx context.Context, q *dbgen.Queries) error { return q.Swept(ctx, run.RunID) })
 	}

@@ -256,3 +256,26 @@ func TestASweepEndsWithItsContext(t *testing.T) {
 	f.sweeps()
 	require.Equal(t, int64(1), f.count("documents"))
 }
+
+func TestASweepWhosePlaceSaysNothingToThisVersionBeginsAnew(t *testing.T) {
+	f := newFixture(t)
+	for name, place := range map[string]string{
+		"no object": `[1]`, "a step that is none": `{"step": 99}`, "a step below all": `{"step": -1}`, "a try that is none": `{"try": "mine"}`,
+		"a number that is none": `{"no": "far"}`, "halved below nothing": `{"halved": -3}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := f.syncing()
+			c.stores(c.doc(1, "a", "half", part(0, 2)), c.completed(2))
+			overs["released"](c)
+			f.exec(`UPDATE unswept_runs SET place = $1::jsonb`, place)
+			require.NoError(t, f.Sweep(ctx))
+			require.Zero(t, f.count("unswept_runs"))
+			require.Zero(t, f.count("run_messages")+f.count("documents"), "everything is removed")
+			c.f.exec(`DELETE FROM connectors WHERE id = $1`, c.connector)
+			f.exec(`INSERT INTO documents (connector_id, source_id, config_version) VALUES ($1, 'late', 0)`, c.connector)
+			f.exec(`UPDATE deleted_connectors SET place = $1::jsonb`, place)
+			require.NoError(t, f.SweepDeletedConnectors(ctx))
+			require.Zero(t, f.count("deleted_connectors")+f.count("documents"))
+		})
+	}
+}

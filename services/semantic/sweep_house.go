@@ -43,14 +43,11 @@ func (s *Semantic) SweepDeletedConnectors(ctx context.Context) error {
 
 // sweepDeleted sweeps a deleted connector, or a share of it.
 func (s *Semantic) sweepDeleted(ctx context.Context, c dbgen.DeletedConnectorsRow, until time.Time) error {
-	at, err := readPlace(c.Place)
-	if err != nil {
-		return err
-	}
+	steps := []sweepStep{outdated(c.ID, c.ConfigVersion+1), sightings(c.ID)}
+	at := readPlace(c.Place, len(steps))
 	keep := func(ctx context.Context, q *dbgen.Queries, at sweepPlace) error {
 		return q.KeepDeletedPlace(ctx, dbgen.KeepDeletedPlaceParams{ID: c.ID, ConfigVersion: c.ConfigVersion, Place: at.json()})
 	}
-	steps := []sweepStep{outdated(c.ID, c.ConfigVersion+1), sightings(c.ID)}
 	if err := s.walk(ctx, &at, until, steps, keep); err != nil {
 		late := s.sweeping(ctx, func(ctx context.Context, q *dbgen.Queries) error { return keep(ctx, q, at) })
 		return errors.Join(err, late)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -42,11 +41,13 @@ type sweepPlace struct {
 	Held bool `json:"held,omitempty"`
 }
 
-func readPlace(kept []byte) (at sweepPlace, err error) {
-	if err := json.Unmarshal(kept, &at); err != nil {
-		return at, fmt.Errorf("read the place %.200s of a sweep: %w", kept, err)
+// readPlace reads where a sweep of so many steps goes on. A place that says nothing to this version, such as one that a newer one
+// has kept, is the beginning: what is read twice is not removed twice.
+func readPlace(kept []byte, steps int) (at sweepPlace) {
+	if err := json.Unmarshal(kept, &at); err != nil || at.Step < 0 || at.Step > steps || at.Halved < 0 {
+		return sweepPlace{}
 	}
-	return at, nil
+	return at
 }
 
 func (at sweepPlace) json() []byte {

@@ -68,6 +68,8 @@ func (c *change) write(t *storing, it *item, row dbgen.LockDocumentsRow) {
 		w.Status = "deleted"
 	case it.part.Error != "":
 		w.fail(it.part.Error)
+	case contradiction(it.part) != nil:
+		w.fail(contradiction(it.part).Error())
 	case it.part.KeepChunks && row.Status == "stored" && hasOld && current && row.ContentHash == it.part.ContentHash:
 		w.Status, w.VersionToken, w.ChunkCount = "stored", it.part.VersionToken, row.ChunkCount
 		w.show(old)

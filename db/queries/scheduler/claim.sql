@@ -19,5 +19,9 @@ SELECT c.id::integer AS id, c.user_id::integer AS user_id, c.scope::text AS scop
 FROM moves.lock_due(@type::text, @cap::integer, @batch::integer, sqlc.narg('now')::timestamptz, @refused::integer[],
     @share::integer) c;
 
+-- name: OwnerTurn :one
+-- How far the looks for the next owner have come.
+SELECT coalesce((SELECT t.served FROM owner_turns t WHERE t.type = @type::text), 0)::integer;
+
 -- name: Claim :one
 SELECT moves.claim(@claims::jsonb, @now::timestamptz)::integer;

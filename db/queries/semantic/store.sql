@@ -7,12 +7,12 @@ WHERE r.id = @run_id AND r.try_id = @try_id::uuid;
 
 -- name: CountMessages :many
 -- The numbers that were not counted yet; those are the ones to store.
-INSERT INTO run_messages (try_id, no, first_no, given_up, waits_for, fails)
+INSERT INTO run_messages (try_id, no, first_no, given_up, waits_for, fails, chunks)
 SELECT @try_id, m.no, nullif(m.first_no, 0), nullif(m.given_up, ''),
     CASE WHEN m.given_up = '' THEN nullif(m.claim, '00000000-0000-0000-0000-000000000000') END,
-    CASE WHEN m.given_up <> '' THEN nullif(m.claim, '00000000-0000-0000-0000-000000000000') END
+    CASE WHEN m.given_up <> '' THEN nullif(m.claim, '00000000-0000-0000-0000-000000000000') END, nullif(m.chunks, 0)
 FROM (SELECT unnest(@nos::bigint[]) AS no, unnest(@first_nos::bigint[]) AS first_no, unnest(@given_ups::text[]) AS given_up,
-    unnest(@claims::uuid[]) AS claim) m
+    unnest(@claims::uuid[]) AS claim, unnest(@chunks::integer[]) AS chunks) m
 ORDER BY m.no
 ON CONFLICT DO NOTHING
 RETURNING no;
@@ -27,15 +27,16 @@ ON CONFLICT (connector_id, source_id) DO UPDATE SET touched_by = EXCLUDED.touche
 RETURNING id, source_id, content_hash, chunk_count, status, try_id, first_no, written_by, written_no, config_version;
 
 -- name: CountParts :many
--- Of documents of several parts: how many are there that agree with this one, whether one that agrees was given up, and which
--- chunks are there. Asked after the documents are locked: of two workers with the two parts of one document the second sees the
+-- Of documents of several parts: how many are there that agree with this one, how many chunks these brought, whether one that
+-- agrees was given up, and which chunks are there. Asked after the documents are locked: of two workers with the two parts of one document the second sees the
 -- first one's part. The parts of a document have neighbouring numbers.
-SELECT d.place::bigint AS place, m.parts::bigint AS parts, m.has_failed::boolean AS has_failed, c.chunks::bigint AS chunks,
+SELECT d.place::bigint AS place, m.parts::bigint AS parts, m.brought::bigint AS brought, m.has_failed::boolean AS has_failed, c.chunks::bigint AS chunks,
     c.first_chunk::integer AS first_chunk, c.last_chunk::integer AS last_chunk
 FROM ROWS FROM (unnest(@first_nos::bigint[]), unnest(@parts::bigint[]), unnest(@claims::uuid[]), unnest(@ids::bigint[]))
     WITH ORDINALITY AS d(first_no, parts, claim, id, place)
 CROSS JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE r.waits_for = d.claim) AS parts, coalesce(bool_or(r.fails = d.claim), false) AS has_failed
+    SELECT count(*) FILTER (WHERE r.waits_for = d.claim) AS parts,
+        coalesce(sum(r.chunks) FILTER (WHERE r.waits_for = d.claim), 0) AS brought, coalesce(bool_or(r.fails = d.claim), false) AS has_failed
     FROM run_messages r
     WHERE r.try_id = @try_id AND r.no >= d.first_no AND r.no < d.first_no + d.parts AND r.first_no = d.first_no) m
 CROSS JOIN LATERAL (
@@ -51,7 +52,13 @@ WHERE m.try_id = @try_id AND m.no >= d.first_no AND m.no < d.first_no + d.parts 
     AND m.waits_for = d.claim;
 
 -- name: WriteDocuments :exec
--- A title and a URL that are not said stay, unless they are of an earlier configuration: its owner may have been another.
+-- A title and a URL that are not said stay, unless they are of an earlier configuration: its owner may have been another. Chunks
+-- beyond a document's own are of a part that said its number and something else: they go.
+WITH beyond AS (
+    DELETE FROM chunks c
+    USING jsonb_to_recordset(@documents::jsonb) AS n(id bigint, chunk_count integer, try_id uuid, first_no bigint)
+    WHERE n.try_id = @written_by::uuid AND c.try_id = n.try_id AND c.first_no = n.first_no AND c.document_id = n.id
+        AND c.no >= n.chunk_count)
 UPDATE documents d
 SET title = coalesce(nullif(w.title, ''), CASE WHEN d.config_version = @config_version::bigint THEN d.title END, ''),
     url = coalesce(nullif(w.url, ''), CASE WHEN d.config_version = @config_version::bigint THEN d.url END, ''), media_type = w.media_type,

@@ -29,7 +29,9 @@ func canonical(base *url.URL, ref string, ignoreQuery bool) (*url.URL, error) {
 	ref = strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(ref)
 	u, err := url.Parse(ref)
 	if err != nil {
-		return nil, fmt.Errorf("%w (%w)", errNotWeb, unwrapURLError(err))
+		// What the parser quotes may be a password that it takes for a port.
+		why, _, _ := strings.Cut(unwrapURLError(err).Error(), `"`)
+		return nil, fmt.Errorf("%w (%s)", errNotWeb, strings.TrimSpace(why))
 	}
 	if base != nil {
 		u = base.ResolveReference(u)

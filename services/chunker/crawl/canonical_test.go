@@ -2,6 +2,7 @@ package crawl
 
 import (
 	"net/url"
+	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -130,4 +131,21 @@ func TestClipKeepsWholeCharactersOnOneLine(t *testing.T) {
 	require.Equal(t, "a b", clip(" a\n\tb ", 10))
 	require.Equal(t, "ü", clip("üü", 3))
 	require.True(t, utf8.ValidString(clip("a\xff\xfeb", 10)))
+}
+
+func TestALongLocationCostsAMessageNoMoreThanAShortOne(t *testing.T) {
+	for _, unit := range []string{"/token:", "a://", "//a:", "a:b@", "x"} {
+		allocated := func(size int) uint64 {
+			location := "ftp:" + strings.Repeat(unit, size/len(unit))
+			redact(location)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			require.LessOrEqual(t, len(redact(location)), maxShown)
+			runtime.ReadMemStats(&after)
+			return after.TotalAlloc - before.TotalAlloc
+		}
+		short := allocated(4 << 10)
+		// Sixty times as long; others allocate beside it.
+		require.LessOrEqual(t, allocated(250<<10), 8*short+512<<10, "%q", unit)
+	}
 }

@@ -54,11 +54,11 @@ func (c Config) Validate() error {
 	switch {
 	case c.PathPrefix == "":
 	case !strings.HasPrefix(c.PathPrefix, "/"):
-		report("path_prefix %q: start it with a slash, like %q", redact(c.PathPrefix), redact("/"+c.PathPrefix))
+		report("path_prefix %q: start it with a slash, like %q", redact(c.PathPrefix), "/"+redact(c.PathPrefix))
 	case strings.ContainsAny(c.PathPrefix, "?#"):
 		report("path_prefix %q: leave out the query and the fragment, it is compared with paths only", redact(c.PathPrefix))
 	case err == nil && !below(start.EscapedPath(), canonicalPath(c.PathPrefix)):
-		report("path_prefix %q: url's path %q is not below it; start the crawl below the prefix", c.PathPrefix, start.Path)
+		report("path_prefix %q: url's path %q is not below it; start the crawl below the prefix", redact(c.PathPrefix), redact(start.Path))
 	}
 	return errors.Join(problems...)
 }
@@ -89,14 +89,10 @@ func deref(p *int, otherwise int) int {
 
 // redact keeps out of messages and logs what somebody put into a URL, or what a site answered as one, that says who may
 // enter.
-func redact(raw string) string {
-	if !strings.Contains(raw, "://") { // relative, or none
-		if at := strings.IndexAny(raw, "?#"); at >= 0 {
-			raw = raw[:at] + "?" + secret.Mask
-		}
-	}
-	return clip(secret.Text(raw), 200)
-}
+func redact(raw string) string { return clip(secret.Typed(raw, maxShown), maxShown) }
+
+// maxShown is how many bytes of such a text are shown. Masks look at a few more of it, whatever its length.
+const maxShown = 200
 
 // shown is a URL in messages and logs.
 func shown(u *url.URL) string { return secret.OfURL(u) }

@@ -108,6 +108,7 @@ func (c *crawler) begin(ctx context.Context) error {
 	if v.fail != nil && !v.outlined {
 		return c.noStart(ctx, v)
 	}
+	in.turn(c.opt.Room)
 	c.result.Start = v.id
 	c.frontier.mark(e.url)
 	c.frontier.mark(v.id)
@@ -180,6 +181,7 @@ func (c *crawler) read(ctx context.Context, level int) error {
 		if o.err != nil {
 			return o.err
 		}
+		stays[0].turn(c.opt.Room)
 		if err := c.settle(ctx, o.visit, level); err != nil {
 			return err
 		}

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/echomind/sync/internal/confine"
+	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/internal/guard"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
@@ -27,7 +28,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	confine.Serve(crawl.Task)
+	confine.Serve(crawl.Task, extract.Task)
 	goleak.VerifyTestMain(m)
 }
 

@@ -71,14 +71,6 @@ func TestCrawlDelayIsReadWithinReason(t *testing.T) {
 	}
 }
 
-func TestAHostileRobotsFileIsMatchedInTime(t *testing.T) {
-	file := "User-agent: *\n" + strings.Repeat("Disallow: /"+strings.Repeat("*a", 500)+"b\n", 500)
-	r := parseRobots([]byte(file), "E")
-	start := time.Now()
-	require.True(t, r.allows("/"+strings.Repeat("a", 2000)))
-	require.Less(t, time.Since(start), 5*time.Second)
-}
-
 func TestHalfAMegabyteOfRulesCostsALinkNoMoreThanOneRule(t *testing.T) {
 	var file strings.Builder
 	file.WriteString("User-agent: *\nDisallow: /private\nAllow: /private/open\n")
@@ -107,13 +99,26 @@ func TestMoreWildcardsThanCanBeHeededAllowNothing(t *testing.T) {
 	require.True(t, rules(maxWildRules).allows("/robots.txt"))
 }
 
+// 1000 rules of 500 bytes cost a link of 2000 bytes 6 ms, and a page may have 60 of these.
+func TestALinkThatIsTooLongForSoManyWildcardsIsNotAllowed(t *testing.T) {
+	rules := func(n int, pattern string) *robots {
+		return parseRobots([]byte("User-agent: *\n"+strings.Repeat("Disallow: "+pattern+"\n", n)), "E")
+	}
+	long := "/" + strings.Repeat("a", 2000)
+	require.False(t, rules(maxWildRules, "/*aaab").allows(long))
+	require.True(t, rules(maxWildRules, "/*aaab").allows(long[:100]), "a short one is compared with all")
+	require.True(t, rules(50, "/*aaab").allows(long), "and a long one with some")
+	require.True(t, rules(maxWildRules, "/b*aaab").allows(long), "those that begin otherwise do not count")
+	require.False(t, rules(500, "/"+strings.Repeat("*a", 500)+"b").allows(long))
+}
+
 // What is looked up gives the verdict of what is tried one by one.
 func FuzzRobotsByLookUp(f *testing.F) {
 	f.Add("Disallow: /a\nAllow: /a/b\nDisallow: /a/b$\nAllow: /*c", "/a/b")
 	f.Add("Allow: /\nDisallow: /$\nDisallow: /ab", "/abc")
 	f.Fuzz(func(t *testing.T, file, path string) {
 		r := parseRobots([]byte("User-agent: *\n"+file), "E")
-		if r.tooMany || path == "/robots.txt" {
+		if r.tooMany || path == "/robots.txt" || 3*len(path)*len(r.wild) > maxWildWork {
 			return
 		}
 		all := slices.Clone(r.wild)

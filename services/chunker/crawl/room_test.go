@@ -142,6 +142,39 @@ func TestPagesThatComeOutOfOrderDoNotWaitForEachOther(t *testing.T) {
 	require.Zero(t, shared.Taken())
 }
 
+// What stands behind a page that waits for room waits for that page, and must not have what it waits for.
+func TestSmallPagesThatMakeMuchDoNotKeepAnEarlierOneWaiting(t *testing.T) {
+	t.Parallel()
+	site := large(t, 6, "text/plain; charset=utf-8", strings.Repeat("word ", 100_000))
+	for i := 1; i < 6; i++ {
+		site.on(fmt.Sprintf("/large/%d", i), func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("small")) })
+	}
+	shared := room.New(1 << 20)
+	own := &held{store: newStore()}
+	var most int64
+	result, err := crawl.Crawl(t.Context(), crawl.Config{URL: site.URL + "/"}, crawl.Options{
+		Runner: crawl.InProcess{}, Transport: loopbackTransport(t), Room: shared.For("a"),
+		Extract: func(_ context.Context, _ []byte, _, url string) (crawl.Page, error) {
+			return crawl.Page{ContentHash: url, Chunks: []chunk.Chunk{{Text: strings.Repeat("x", 300_000)}}}, nil
+		},
+	}, looking{own.store, func() { most = max(most, shared.Taken()) }})
+	require.NoError(t, err)
+	require.Equal(t, 7, result.Stored)
+	require.Greater(t, most, int64(300_000), "what small pages make counts while it is sent")
+	require.Zero(t, shared.Taken())
+}
+
+// looking looks at each document that is put.
+type looking struct {
+	*store
+	look func()
+}
+
+func (l looking) Put(ctx context.Context, d worker.Document) error {
+	l.look()
+	return l.store.Put(ctx, d)
+}
+
 func TestAPageThatGrowsInUTF8IsBoundedAsUTF8(t *testing.T) {
 	t.Parallel()
 	for charset, body := range map[string]string{"windows-1252": strings.Repeat("\x80", 400_000), "utf-8": strings.Repeat("\xff a", 300_000)} {
@@ -154,4 +187,29 @@ func TestAPageThatGrowsInUTF8IsBoundedAsUTF8(t *testing.T) {
 		require.Equal(t, "body is longer than 1048576 bytes in UTF-8", own.docs[site.URL+"/large/0"].Err, charset)
 		require.Less(t, own.most, int64(1<<16), "the start page alone")
 	}
+}
+
+// panicking has the reading of some pages panic.
+type panicking struct{ http.RoundTripper }
+
+func (p panicking) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.HasPrefix(r.URL.Path, "/large/") && !strings.HasSuffix(r.URL.Path, "0") {
+		panic("an odd page")
+	}
+	return p.RoundTripper.RoundTrip(r)
+}
+
+func TestAPageThatHasItsReaderPanicFailsAlone(t *testing.T) {
+	t.Parallel()
+	site := large(t, 11, "text/plain; charset=utf-8", strings.Repeat("word ", 100_000))
+	shared := room.New(8 << 20)
+	own := &held{store: newStore()}
+	result, err := crawl.Crawl(t.Context(), crawl.Config{URL: site.URL + "/"}, crawl.Options{
+		Runner: crawl.InProcess{}, Transport: panicking{loopbackTransport(t)}, Room: shared.For("a"), Extract: own.extract,
+	}, own)
+	require.NoError(t, err)
+	require.Equal(t, 3, result.Stored)
+	require.Equal(t, 9, result.Failed)
+	require.Contains(t, own.docs[site.URL+"/large/1"].Err, "an odd page")
+	require.Zero(t, shared.Taken())
 }

@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"net/url"
 	"runtime/debug"
-	"unsafe"
 
+	"github.com/echomind/sync/internal/caught"
+	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/internal/secret"
 )
 
@@ -29,8 +30,20 @@ type visit struct {
 	duplicate bool
 }
 
-// visit reads a page within the scope. Its error is ctx's.
-func (c *crawler) visit(ctx context.Context, e entry, in *stay) (visit, error) {
+// visit reads a page within the scope. Its error is ctx's. A page that has something panic fails alone.
+func (c *crawler) visit(ctx context.Context, e entry, in *stay) (v visit, err error) {
+	broken := caught.Do(func() error {
+		v, err = c.look(ctx, e, in)
+		return nil
+	})
+	if broken != nil {
+		c.opt.Logger.Error("a page had its reader panic; it is stored with this error", "url", secret.URL(e.url), "err", broken)
+		return visit{entry: e, id: e.url, fail: &failure{kind: unreadable, url: e.url, err: broken}}, nil
+	}
+	return v, err
+}
+
+func (c *crawler) look(ctx context.Context, e entry, in *stay) (visit, error) {
 	defer in.decide()
 	u, err := url.Parse(e.url)
 	if err != nil {
@@ -72,6 +85,9 @@ func (c *crawler) examine(ctx context.Context, e entry, got *answer, in *stay) (
 	}
 	text, err := decode(got.body, got.header.Get("Content-Type"), c.opt.MaxBodyBytes)
 	got.body = nil // text may be a copy
+	if room.Needed(int64(len(text.body))) {
+		in.hold(room.Cost(int64(len(text.body))))
+	}
 	if err != nil {
 		v.fail = &failure{kind: unreadable, url: v.id, err: err}
 		return v, nil
@@ -104,7 +120,7 @@ func (c *crawler) examine(ctx context.Context, e entry, got *answer, in *stay) (
 	}
 	page.ContentHash = hashOf(page)
 	v.page = page
-	in.place.Keep(sizeOf(page))
+	in.hold(room.Of(page.Chunks))
 	return v, nil
 }
 
@@ -119,14 +135,6 @@ func (c *crawler) extract(ctx context.Context, text content, id string) (page Pa
 		}
 	}()
 	return c.opt.Extract(ctx, text.body, text.contentType, id)
-}
-
-// sizeOf is the memory of a page's chunks.
-func sizeOf(p Page) (bytes int64) {
-	for _, c := range p.Chunks {
-		bytes += int64(unsafe.Sizeof(c)) + int64(len(c.Text))
-	}
-	return bytes
 }
 
 // identity is the source id of a page: its URL, without the query if the connector ignores queries.

@@ -91,7 +91,7 @@ func validatePatterns(field string, patterns []string) error {
 			}
 			problem = fmt.Sprintf("has too many braces; write at most %d alternatives, all combinations counted", maxAlternatives)
 		}
-		errs = append(errs, fmt.Errorf("%s[%d]: %q %s", field, i, secret.Text(p), problem))
+		errs = append(errs, fmt.Errorf("%s[%d]: %q %s", field, i, secret.Short(p, maxShown), problem))
 	}
 	if all > maxAllAlternatives {
 		errs = append(errs, fmt.Errorf("%s: %d alternatives are too many; use at most %d in all patterns together",
@@ -99,6 +99,9 @@ func validatePatterns(field string, patterns []string) error {
 	}
 	return errors.Join(errs...)
 }
+
+// maxShown is how many bytes of a URL or a pattern a message repeats.
+const maxShown = 200
 
 // parseURL returns the folder that raw names. Percent-encoding is decoded once (RFC 8089, RFC 3986).
 func parseURL(raw string) (string, error) {
@@ -113,7 +116,7 @@ func parseURL(raw string) (string, error) {
 	case u.Scheme == "":
 		problem = "has no scheme; " + form
 	case u.Scheme != "file":
-		problem = fmt.Sprintf("has the scheme %q, which is not supported yet; %s", u.Scheme, form)
+		problem = fmt.Sprintf("has the scheme %.20q, which is not supported yet; %s", u.Scheme, form)
 	case u.Host != "" && u.Host != "localhost" || u.User != nil:
 		problem = "names a host; " + form + " with three slashes"
 	case u.Opaque != "" || !strings.HasPrefix(u.Path, "/"):
@@ -127,7 +130,7 @@ func parseURL(raw string) (string, error) {
 	default:
 		return path.Clean(u.Path), nil
 	}
-	return "", fmt.Errorf("url: %q %s", secret.Text(raw), problem)
+	return "", fmt.Errorf("url: %q %s", secret.Typed(raw, maxShown), problem)
 }
 
 func (c Config) maxFileBytes() int64 {

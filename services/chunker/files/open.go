@@ -27,7 +27,8 @@ func openFolder(folder string, roots *Roots) (*os.Root, *rootblob.Private, error
 	if roots == nil || len(roots.all) == 0 {
 		return nil, nil, permanentf("url: the folder %q is not allowed, since no folders are; list allowed roots in %s", folder, rootsSetting)
 	}
-	private := roots.look()
+	private := roots.private
+	private.Look() // key files come and go
 	opened, err := roots.open(folder, folder, private)
 	if errors.Is(err, errOutside) {
 		// Links on the way may lead into a root all the same.
@@ -99,6 +100,9 @@ func within(path, root string) bool {
 // reasonOf strips the operation and path that the system's errors carry: reasons are shown beside the
 // document, and compared between syncs.
 func reasonOf(err error) error {
+	if errors.Is(err, rootblob.ErrPrivate) {
+		return rootblob.ErrPrivate
+	}
 	var pathErr *fs.PathError
 	if errors.As(err, &pathErr) {
 		return pathErr.Err

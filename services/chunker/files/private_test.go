@@ -14,6 +14,7 @@ import (
 	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/files"
+	"github.com/echomind/sync/services/chunker/files/rootblob"
 )
 
 const ownSecret = "a1b2c3d4:the-key-of-all-secrets"
@@ -218,4 +219,73 @@ func TestTheErrorTellsNeitherWhichRootsThereAreNorWhatIsOutside(t *testing.T) {
 	require.Equal(t, missing, exists)
 	require.NotContains(t, exists, base)
 	require.Equal(t, said(filepath.Join(base, "open/gone.")), said(filepath.Join(base, "open/there")), "by a link in the root neither")
+}
+
+// A key that somebody linked to, and that the operator then replaced, is a key still.
+func TestASecondNameOfWhatWasReplacedIsNeverRead(t *testing.T) {
+	dir := folder(t, map[string]string{"a.md": "fine", "data/secrets.key": ownSecret, "keys/nats.creds": ownSecret})
+	roots := files.OpenRoots([]string{dir}, filepath.Join(dir, "data"), filepath.Join(dir, "keys/nats.creds"))
+	t.Cleanup(func() { require.NoError(t, roots.Close()) })
+	for second, first := range map[string]string{"k.md": "data/secrets.key", "n.md": "keys/nats.creds"} {
+		require.NoError(t, os.Link(filepath.Join(dir, first), filepath.Join(dir, second)))
+		fresh := filepath.Join(dir, first+".new")
+		require.NoError(t, os.WriteFile(fresh, []byte("another"), 0o600))
+		require.NoError(t, os.Rename(fresh, filepath.Join(dir, first)))
+	}
+	s := newStore()
+	_, err := files.Sync(t.Context(), config(dir), files.Options{Reader: extract.InProcess{}, Roots: roots}, s)
+	require.NoError(t, err)
+	require.Empty(t, s.docs["a.md"].Err)
+	for _, id := range []string{"k.md", "n.md"} {
+		require.Equal(t, rootblob.ErrPrivate.Error(), s.docs[id].Err, id)
+	}
+}
+
+func TestAKeyThatIsReplacedAndLinkedWhileASyncRunsIsNotReadByItsSecondName(t *testing.T) {
+	dir := folder(t, map[string]string{"docs/a.md": "fine", "key": "old"})
+	roots := files.OpenRoots([]string{filepath.Join(dir, "docs")}, filepath.Join(dir, "key"))
+	t.Cleanup(func() { require.NoError(t, roots.Close()) })
+	s := newStore()
+	_, err := files.Sync(t.Context(), config(filepath.Join(dir, "docs")), files.Options{Reader: extract.InProcess{}, Roots: roots}, rotating{s, func() error {
+		return errors.Join(os.WriteFile(filepath.Join(dir, "new"), []byte(ownSecret), 0o600), os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "key")),
+			os.Link(filepath.Join(dir, "key"), filepath.Join(dir, "docs/innocent.md")))
+	}})
+	require.NoError(t, err)
+	require.Equal(t, rootblob.ErrPrivate.Error(), s.docs["innocent.md"].Err)
+}
+
+func TestWhatALinkInTheDataFolderLeadsToIsPrivateAsWell(t *testing.T) {
+	dir := folder(t, map[string]string{"docs/a.md": "fine", "docs/pg/base.md": ownSecret, "docs/seed.md": ownSecret, "data/x": "x"})
+	for name, target := range map[string]string{"data/postgres": "docs/pg", "data/seed": "docs/seed.md", "data/up": "docs/..", "data/self": "data"} {
+		require.NoError(t, os.Symlink(filepath.Join(dir, target), filepath.Join(dir, name)))
+	}
+	roots := files.OpenRoots([]string{filepath.Join(dir, "docs")}, filepath.Join(dir, "data"))
+	t.Cleanup(func() { require.NoError(t, roots.Close()) })
+	s := newStore()
+	_, err := files.Sync(t.Context(), config(filepath.Join(dir, "docs")), files.Options{Reader: extract.InProcess{}, Roots: roots}, s)
+	require.NoError(t, err)
+	require.Empty(t, s.docs["a.md"].Err)
+	for _, id := range []string{"pg", "seed.md"} {
+		require.Equal(t, rootblob.ErrPrivate.Error(), s.docs[id].Err, id)
+	}
+	require.NotContains(t, s.docs, "pg/base.md")
+}
+
+// A file system gives the number of a file that is gone to the next one.
+func TestAFileThatHasTheNumberOfAnOldKeyIsReadLikeAnyOther(t *testing.T) {
+	dir := folder(t, map[string]string{"docs/a.md": "fine", "data/secrets.key": ownSecret, "key": ownSecret})
+	roots := files.OpenRoots([]string{filepath.Join(dir, "docs")}, filepath.Join(dir, "data"), filepath.Join(dir, "key"))
+	t.Cleanup(func() { require.NoError(t, roots.Close()) })
+	// The same inode, with a content and a time of its own, is what such a file is.
+	require.NoError(t, os.Rename(filepath.Join(dir, "data/secrets.key"), filepath.Join(dir, "docs/b.md")))
+	require.NoError(t, os.Rename(filepath.Join(dir, "key"), filepath.Join(dir, "docs/c.md")))
+	for _, name := range []string{"docs/b.md", "docs/c.md"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("a document"), 0o600))
+	}
+	s := newStore()
+	_, err := files.Sync(t.Context(), config(filepath.Join(dir, "docs")), files.Options{Reader: extract.InProcess{}, Roots: roots}, s)
+	require.NoError(t, err)
+	for id, d := range s.docs {
+		require.Empty(t, d.Err, id)
+	}
 }

@@ -10,13 +10,16 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"gocloud.dev/blob"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/echomind/sync/internal/caught"
 	"github.com/echomind/sync/internal/extract"
+	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/files/rootblob"
@@ -51,7 +54,12 @@ func (s *syncer) result() Result {
 // process works until the listing is done or ctx ends.
 func (s *syncer) process(ctx context.Context) error {
 	for f := range s.work {
-		if err := s.handle(ctx, f); err != nil {
+		var broken *caught.Panic
+		err := caught.Do(func() error { return s.handle(ctx, f) })
+		if errors.As(err, &broken) {
+			err = s.fail(ctx, f, f.token, broken)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -70,32 +78,50 @@ func (s *syncer) handle(ctx context.Context, f file) error {
 		s.unchanged.Add(1)
 		return nil
 	}
+	r, err := s.bucket.NewReader(ctx, f.key, nil)
+	if err != nil {
+		return s.unreadable(ctx, f, f.token, reasonOf(err))
+	}
+	defer r.Close()
+	// It may have grown since it was listed: room is for what is read, which is the file as it was opened.
+	f.size, f.token = r.Size(), token(r.Size(), r.ModTime())
+	if f.size > s.cfg.maxFileBytes() {
+		return s.fail(ctx, f, f.token, s.tooLarge(f.size))
+	}
 	weight := min(max(f.size, 1), s.opts.InFlightBytes)
 	if err := s.bytes.Acquire(ctx, weight); err != nil {
 		return err
 	}
+	release := sync.OnceFunc(func() { s.bytes.Release(weight) })
+	defer release()
 	place, err := s.opts.Room.Take(ctx, f.size, nil)
 	if err != nil {
-		s.bytes.Release(weight)
 		return err
 	}
 	defer place.Leave()
-	doc, err := s.read(ctx, f)
-	s.bytes.Release(weight)
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case errors.Is(err, fs.ErrNotExist):
-		return s.gone(ctx, f)
-	case err != nil:
-		return s.fail(ctx, f, doc.VersionToken, err)
+	doc, err := s.read(ctx, f, r)
+	release()
+	if err != nil {
+		return s.unreadable(ctx, f, f.token, err)
 	}
 	if s.isStored(doc) {
 		s.touched.Add(1)
 		return s.sink.Touch(ctx, doc)
 	}
+	place.Hold(room.Of(doc.Chunks))
 	s.put.Add(1)
 	return s.sink.Put(ctx, doc)
+}
+
+// unreadable draws the consequences of a file that was not read.
+func (s *syncer) unreadable(ctx context.Context, f file, token string, reason error) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(reason, fs.ErrNotExist):
+		return s.gone(ctx, f)
+	}
+	return s.fail(ctx, f, token, reason)
 }
 
 // gone handles a file that vanished between listing and reading: it is as if it had never been listed.
@@ -125,19 +151,13 @@ func (s *syncer) fail(ctx context.Context, f file, token string, reason error) e
 }
 
 // read reads, extracts and cuts a file. Its version token is that of the file as it was opened, so that a
-// change during or after the reading shows at the next sync. The document has it on failure too.
-func (s *syncer) read(ctx context.Context, f file) (worker.Document, error) {
+// change during or after the reading shows at the next sync.
+func (s *syncer) read(ctx context.Context, f file, r *blob.Reader) (worker.Document, error) {
 	doc := worker.Document{SourceID: f.id, URL: fileURL(s.folder, f.path), VersionToken: f.token}
-	r, err := s.bucket.NewReader(ctx, f.key, nil)
-	if err != nil {
-		return doc, reasonOf(err)
-	}
-	defer r.Close()
-	doc.VersionToken = token(r.Size(), r.ModTime())
 	if err := s.settle(ctx, r.ModTime()); err != nil {
 		return doc, err
 	}
-	content, err := s.content(r)
+	content, err := contentOf(r)
 	if err != nil {
 		return doc, reasonOf(err)
 	}
@@ -164,28 +184,14 @@ func (s *syncer) isStored(doc worker.Document) bool {
 	return ok && stored.VersionToken != "" && stored.ContentHash == doc.ContentHash
 }
 
-// content reads no more than is allowed, however much a file grows.
-func (s *syncer) content(r *blob.Reader) ([]byte, error) {
-	limit := s.cfg.maxFileBytes()
-	if r.Size() > limit {
-		return nil, s.tooLarge(r.Size())
+// contentOf reads as much as the file had when it was opened, however much it grows.
+func contentOf(r *blob.Reader) ([]byte, error) {
+	content := make([]byte, r.Size())
+	n, err := io.ReadFull(r, content)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil // it was cut meanwhile
 	}
-	// One more than the size, so that a file that did not grow ends without the buffer growing.
-	content := make([]byte, 0, r.Size()+1)
-	for {
-		n, err := r.Read(content[len(content):cap(content)])
-		content = content[:len(content)+n]
-		switch {
-		case int64(len(content)) > limit:
-			return nil, s.tooLarge(int64(len(content)))
-		case errors.Is(err, io.EOF):
-			return content, nil
-		case err != nil:
-			return nil, err
-		case len(content) == cap(content):
-			content = append(content, 0)[:len(content)]
-		}
-	}
+	return content[:n], err
 }
 
 func (s *syncer) tooLarge(size int64) error {

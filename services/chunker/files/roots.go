@@ -15,8 +15,9 @@ const rootsSetting = "CHUNKER_FILE_ROOTS"
 // Roots are the folders in which sources may lie. They are opened once: whoever may rename one, and puts a link in its
 // place, does not lead a later sync to wherever the link points.
 type Roots struct {
-	all     []root
-	private []string
+	all []root
+	// private is one for all syncs: it remembers what it has seen.
+	private *rootblob.Private
 }
 
 type root struct {
@@ -28,7 +29,7 @@ type root struct {
 // OpenRoots opens folders, absolute paths. private are folders and files that are never read, wherever they are; this
 // program's data folder and key files.
 func OpenRoots(names []string, private ...string) *Roots {
-	r := &Roots{private: private}
+	r := &Roots{private: rootblob.LookPrivate(private...)}
 	for _, name := range names {
 		r.all = append(r.all, openRoot(name))
 	}
@@ -96,6 +97,3 @@ func (r root) stands() error {
 	}
 	return nil
 }
-
-// look looks at what is private now, since key files come and go.
-func (r *Roots) look() *rootblob.Private { return rootblob.LookPrivate(r.private...) }

@@ -2,7 +2,6 @@ package googledrive
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -141,7 +140,7 @@ type page struct {
 }
 
 // Stream decodes a page item by item.
-func (p *page) Stream(dec *json.Decoder) error {
+func (p *page) Stream(dec *answer.Decoder) error {
 	*p = page{}
 	return answer.Object(dec, func(name string) error {
 		switch name {
@@ -157,7 +156,7 @@ func (p *page) Stream(dec *json.Decoder) error {
 }
 
 // elements decodes an array.
-func elements[T any](dec *json.Decoder, into *[]T) error {
+func elements[T any](dec *answer.Decoder, into *[]T) error {
 	return answer.Array(dec, func() error {
 		if len(*into) == maxPage {
 			return fmt.Errorf("%w: it lists more than %d", answer.ErrTooLarge, maxPage)
@@ -211,7 +210,7 @@ type feed struct {
 }
 
 // Stream decodes a page change by change.
-func (f *feed) Stream(dec *json.Decoder) error {
+func (f *feed) Stream(dec *answer.Decoder) error {
 	*f = feed{}
 	return answer.Object(dec, func(name string) error {
 		switch name {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/services/connector/provider"
 )
 
@@ -49,7 +50,7 @@ func (c Config) Validate() error {
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	for _, f := range []struct{ name, value string }{{"drive_id", c.DriveID}, {"folder_id", c.FolderID}} {
 		if f.value != "" && (!validID(f.value) || f.value == "root") {
-			wrong("%s: %.120q is not an id; copy what follows /folders/ in the address of the drive or folder", f.name, f.value)
+			wrong("%s: %q is not an id; copy what follows /folders/ in the address of the drive or folder", f.name, secret.Typed(f.value, 120))
 		}
 	}
 	switch c.source() {
@@ -72,7 +73,7 @@ func (c Config) Validate() error {
 			wrong("drive_id: %q is not needed, since a folder knows its drive; remove it", c.DriveID)
 		}
 	default:
-		wrong("source: %.120q is not known; use my_drive, shared_drive or folder", c.Source)
+		wrong("source: %q is not known; use my_drive, shared_drive or folder", secret.Typed(c.Source, 120))
 	}
 	if c.IncludeSharedDrives && c.source() != MyDrive {
 		wrong("include_shared_drives: true goes with the source my_drive only; remove it")

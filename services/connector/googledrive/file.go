@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 )
@@ -41,7 +42,9 @@ func (s *syncer) file(ctx context.Context, e entry) error {
 			s.standsAsStored(e.id, true)
 			return nil
 		}
-		return s.touch(ctx, e, now, stored.ContentHash)
+		if !s.isFresh(e.id) {
+			return s.touch(ctx, e, now, stored.ContentHash)
+		}
 	}
 	if reason != "" {
 		return s.fail(ctx, e, inContent, reason)
@@ -64,11 +67,11 @@ func (s *syncer) file(ctx context.Context, e entry) error {
 		return err
 	}
 	defer place.Leave()
-	return s.read(ctx, e)
+	return s.read(ctx, e, place)
 }
 
 // read downloads and stores one file.
-func (s *syncer) read(ctx context.Context, e entry) error {
+func (s *syncer) read(ctx context.Context, e entry, place *room.Place) error {
 	content, mediaType, fresh, err := s.download(ctx, *e.source)
 	if fresh.ID != "" {
 		e = e.withSource(fresh)
@@ -104,7 +107,7 @@ func (s *syncer) read(ctx context.Context, e entry) error {
 	}
 	now := e.record(e.source.content())
 	stored, _ := s.stored(e.id)
-	if old, ok := recordOf(stored); ok && !old.failed() && old.content != "" && stored.ContentHash == text.Hash {
+	if old, ok := recordOf(stored); ok && !old.failed() && old.content != "" && stored.ContentHash == text.Hash && !s.isFresh(e.id) {
 		return s.touch(ctx, e, now, text.Hash)
 	}
 	doc := e.document()
@@ -113,6 +116,7 @@ func (s *syncer) read(ctx context.Context, e entry) error {
 	if err := worker.Oversize(doc.Chunks); err != nil {
 		return s.fail(ctx, e, inContent, err.Error())
 	}
+	place.Hold(room.Of(doc.Chunks))
 	s.put.Add(1)
 	return s.send(ctx, doc)
 }
@@ -197,11 +201,23 @@ func (s *syncer) touch(ctx context.Context, e entry, now record, hash string) er
 }
 
 func (s *syncer) send(ctx context.Context, doc worker.Document) error {
+	s.mu.Lock()
+	s.fresh[doc.SourceID] = struct{}{}
+	s.mu.Unlock()
 	err := s.sink.Put(ctx, doc)
 	if err == nil {
 		s.remember(doc)
 	}
 	return err
+}
+
+// isFresh tells whether this run has put a document. It must not be touched then: what a run sends is stored in any
+// order, and the content to keep may not be there yet.
+func (s *syncer) isFresh(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, is := s.fresh[id]
+	return is
 }
 
 func (s *syncer) failure(e entry, why cause, reason string) record {

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/echomind/sync/internal/caught"
 )
 
 const (
@@ -261,7 +263,7 @@ func (s *syncer) files(ctx context.Context, items []item) error {
 				}
 				continue
 			}
-			group.Go(func() error { return s.file(grouped, e) })
+			group.Go(func() error { return caught.Do(func() error { return s.file(grouped, e) }) })
 		}
 		return nil
 	}()

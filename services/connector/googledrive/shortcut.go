@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/echomind/sync/internal/caught"
 )
 
 const (
@@ -71,7 +73,7 @@ func (s *syncer) settleShortcuts(ctx context.Context) error {
 						continue
 					}
 				}
-				group.Go(func() error { return s.settleTarget(grouped, e) })
+				group.Go(func() error { return caught.Do(func() error { return s.settleTarget(grouped, e) }) })
 			}
 		}
 		return nil

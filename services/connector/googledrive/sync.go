@@ -138,6 +138,7 @@ type syncer struct {
 
 	mu        sync.Mutex
 	known     map[string]worker.Known
+	fresh     map[string]struct{} // put by this run
 	shown     map[string]struct{} // by this run of the listing
 	stand     []string            // shown, and not written: to be marked
 	failedNow map[string]bool     // in this sync
@@ -204,6 +205,7 @@ func (s *syncer) run(ctx context.Context) error {
 	if s.known = known; known == nil {
 		s.known = map[string]worker.Known{}
 	}
+	s.fresh = map[string]struct{}{}
 	for restarts := 0; ; restarts++ {
 		err := s.round(ctx)
 		if !errors.Is(err, errStale) {

@@ -15,17 +15,26 @@ import (
 	"strings"
 )
 
+// ErrGrown says that content is larger than there is room for by what was listed.
+var ErrGrown = errors.New("it has grown since it was listed")
+
+// rewritten is how much content may have beside a quarter more than listed: SharePoint adds properties to Office files.
+const rewritten = 256 << 10
+
 // errDiffers says that what was downloaded is not what was listed: cut short, or newer.
 var errDiffers = errors.New("the content is not what was listed")
 
 // Download returns the content of a file of at most most bytes, and the item as it was then. It returns
-// ErrVanished for an item that is gone by now and ErrTooLarge for one that has grown.
+// ErrVanished for an item that is gone by now, ErrTooLarge for one that has grown beyond most, and ErrGrown for one that is
+// much larger than listed.
 //
 // The URL of an item is pre-authenticated, leads to another host, and lives for minutes ("Download the contents of
 // a DriveItem"): one that has expired is replaced by asking for the item again. What differs in size or hash from
 // the item is downloaded again. SharePoint rewrites some Office and HTML files while it serves them, so that they
 // never match what it lists: two equal downloads that are whole, and no shorter than listed, are believed.
 func (c *Client) Download(ctx context.Context, drive string, item Item, most int64) ([]byte, Item, error) {
+	listed := item.Size
+	bound := min(most, listed+listed/4+rewritten)
 	var before []byte
 	var last error
 	for try := 1; try <= tries; try++ {
@@ -49,10 +58,16 @@ func (c *Client) Download(ctx context.Context, drive string, item Item, most int
 		if item.Size > most {
 			return nil, item, tooLarge(item.Size, most)
 		}
+		if item.Size > bound {
+			return nil, item, grown(item.Size, listed)
+		}
 		if item.Size == 0 {
 			return nil, item, nil
 		}
-		content, err := c.fetch(ctx, item.DownloadURL, most)
+		content, err := c.fetch(ctx, item.DownloadURL, bound)
+		if errors.Is(err, ErrTooLarge) && bound < most {
+			return nil, item, grown(bound+1, listed)
+		}
 		if err == nil {
 			if err = verify(item, content); err == nil {
 				return content, item, nil
@@ -106,6 +121,10 @@ func (c *Client) fetch(ctx context.Context, link string, most int64) ([]byte, er
 
 func tooLarge(size, most int64) error {
 	return fmt.Errorf("%w: %d bytes, at most %d are read (max_file_bytes)", ErrTooLarge, size, most)
+}
+
+func grown(size, listed int64) error {
+	return fmt.Errorf("%w: %d bytes or more, listed were %d; it is read by a later sync", ErrGrown, size, listed)
 }
 
 // verify compares content with what the item says of it.

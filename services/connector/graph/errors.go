@@ -64,8 +64,9 @@ func answerError(resp *http.Response, asked string) error {
 	}
 	if json.Unmarshal(body, &answer) == nil {
 		for at := answer.Error; at != nil && len(e.Codes) < 8; {
-			if at.Code != "" {
-				e.Codes = append(e.Codes, clip(at.Code, 64))
+			// What is longer is no code. The part of it that fits may be the part of a secret, which nobody finds any more.
+			if at.Code != "" && len(at.Code) <= maxCode {
+				e.Codes = append(e.Codes, strings.ToValidUTF8(at.Code, ""))
 			}
 			if at.InnerError != nil {
 				at = at.InnerError
@@ -80,12 +81,8 @@ func answerError(resp *http.Response, asked string) error {
 	return e
 }
 
-func clip(s string, most int) string {
-	if len(s) > most {
-		s = s[:most]
-	}
-	return strings.ToValidUTF8(s, "")
-}
+// maxCode is how long an error code may be; the longest that is documented has half of it.
+const maxCode = 64
 
 // status is that of an answer, or 0.
 func status(err error) int {

@@ -15,16 +15,19 @@ const (
 	// each are possible; the replies of threads beyond it are asked for thread by thread.
 	maxReplies = 8 << 20
 	// maxMessages bounds the messages of a page without their replies.
-	maxMessages = 32 << 20
+	maxMessages = 8 << 20
+	// maxElement bounds an item, a reply, a field of a message, and a message without its replies. One of 28 KB is the largest that
+	// Microsoft documents.
+	maxElement = 2 << 20
 	// objectBytes is about what an object takes that is decoded from two bytes.
 	objectBytes = 128
 )
 
 var (
 	// plain is for everything but messages: 1000 items have 4 MB, most of it download URLs.
-	plain = answer.Limits{Bytes: 16 << 20, String: 1 << 20, Values: 500_000}
+	plain = answer.Limits{Bytes: 16 << 20, String: 1 << 20, Values: 500_000, Element: maxElement}
 	// expanded is for messages with their replies. They pass through and are not kept.
-	expanded = answer.Limits{Bytes: 256 << 20, String: 1 << 20, Values: 20_000_000}
+	expanded = answer.Limits{Bytes: 256 << 20, String: 1 << 20, Values: 20_000_000, Element: maxElement}
 )
 
 // limits are those of what is decoded into v.
@@ -36,7 +39,7 @@ func limits(v any) answer.Limits {
 }
 
 // Stream decodes a page element by element.
-func (p *Page[T]) Stream(dec *json.Decoder) error {
+func (p *Page[T]) Stream(dec *answer.Decoder) error {
 	*p = Page[T]{}
 	room := &room{}
 	return answer.Object(dec, func(name string) error {
@@ -60,7 +63,7 @@ func (p *Page[T]) Stream(dec *json.Decoder) error {
 	})
 }
 
-func decodeElement(dec *json.Decoder, v any, room *room) error {
+func decodeElement(dec *answer.Decoder, v any, room *room) error {
 	if m, is := v.(*Message); is {
 		return m.decode(dec, room)
 	}
@@ -71,7 +74,7 @@ func decodeElement(dec *json.Decoder, v any, room *room) error {
 type room struct{ messages, replies int }
 
 // decode decodes a message. Replies that the page has no room for are left out; then CutReplies is set.
-func (m *Message) decode(dec *json.Decoder, room *room) error {
+func (m *Message) decode(dec *answer.Decoder, room *room) error {
 	var replies []Message
 	cut := false
 	own, err := fieldsOf(dec, func(name string) (bool, error) {
@@ -110,7 +113,7 @@ func (m *Message) decode(dec *json.Decoder, room *room) error {
 }
 
 // fieldsOf is an object without the fields that are taken out of it.
-func fieldsOf(dec *json.Decoder, take func(name string) (bool, error)) ([]byte, error) {
+func fieldsOf(dec *answer.Decoder, take func(name string) (bool, error)) ([]byte, error) {
 	var own bytes.Buffer
 	err := answer.Object(dec, func(name string) error {
 		taken, err := take(name)
@@ -126,6 +129,9 @@ func fieldsOf(dec *json.Decoder, take func(name string) (bool, error)) ([]byte, 
 		own.Write(key)
 		own.WriteByte(':')
 		own.Write(value)
+		if own.Len() > maxElement {
+			return fmt.Errorf("%w: a message has more than %d bytes without its replies", answer.ErrTooLarge, maxElement)
+		}
 		return err
 	})
 	if own.Len() == 0 {

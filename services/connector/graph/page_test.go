@@ -108,3 +108,27 @@ func TestAStreamedMessageIsWhatItWouldBeWhole(t *testing.T) {
 	require.Equal(t, []graph.Message{want, {}, {}}, page.Value)
 	require.Equal(t, "d", page.Delta)
 }
+
+// A reply, or a field, was held until its end, whatever its size: one answer took 763 MB.
+func TestAMessageThatIsLargerThanAnyIsRefusedBeforeItIsHeld(t *testing.T) {
+	filler := `"` + strings.Repeat("a", 60) + `",`
+	for name, c := range map[string]struct{ begin, unit, says string }{
+		"one field":     {`{"value":[{"id":"1","x":[`, filler, "one value in it has more than 2097152 bytes"},
+		"one reply":     {`{"value":[{"id":"1","replies":[{"x":[`, filler, "one value in it has more than 2097152 bytes"},
+		"many fields":   {`{"value":[{"id":"1"`, `,"x":"` + strings.Repeat("a", 1000) + `"`, "a message has more than 2097152 bytes without its replies"},
+		"many messages": {`{"value":[{}`, `,{"subject":"` + strings.Repeat("a", 10_000) + `"}`, "its messages have more than 8388608 bytes"},
+	} {
+		c2, link := zipped(t, func(w io.Writer) {
+			_, _ = io.WriteString(w, c.begin)
+			for sent := 0; sent < 100<<20; sent += 100 * len(c.unit) {
+				if _, err := io.WriteString(w, strings.Repeat(c.unit, 100)); err != nil {
+					return
+				}
+			}
+		})
+		var err error
+		took := taken(func() { _, _, err = c2.Messages(t.Context(), link) })
+		require.ErrorContains(t, err, c.says, name)
+		require.Less(t, took, uint64(120), name)
+	}
+}

@@ -64,6 +64,8 @@ func (r Reader) Read(ctx context.Context, drive string, item Item) (text Text, f
 		return Text{}, item, err
 	case errors.Is(err, ErrTooLarge):
 		return Text{}, fresh, &Unreadable{Reason: err.Error(), Content: true}
+	case errors.Is(err, ErrGrown):
+		return Text{}, fresh, &Unreadable{Reason: err.Error()}
 	case EndsSync(err):
 		return Text{}, item, fmt.Errorf("download: %w", err)
 	case IsRefused(err):

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/graph"
@@ -43,11 +44,11 @@ func (s *syncer) file(ctx context.Context, item graph.Item, folders []step) erro
 		return err
 	}
 	defer place.Leave()
-	return s.read(ctx, item, now)
+	return s.read(ctx, item, now, place)
 }
 
 // read downloads and stores one file.
-func (s *syncer) read(ctx context.Context, item graph.Item, now token) error {
+func (s *syncer) read(ctx context.Context, item graph.Item, now token, place *room.Place) error {
 	text, fresh, err := s.reader.Read(ctx, s.state.Drive, item)
 	if fresh.ETag != item.ETag || fresh.CTag != item.CTag {
 		// It was asked for again, and is newer than its listing, or listed in full. If it was moved meanwhile, the
@@ -76,6 +77,7 @@ func (s *syncer) read(ctx context.Context, item graph.Item, now token) error {
 	if err := worker.Oversize(doc.Chunks); err != nil {
 		return s.fail(ctx, fresh, now, &graph.Unreadable{Reason: err.Error(), Content: true})
 	}
+	place.Hold(room.Of(doc.Chunks))
 	s.put.Add(1)
 	return s.send(ctx, doc)
 }

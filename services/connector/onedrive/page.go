@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/echomind/sync/internal/caught"
 	"github.com/echomind/sync/services/connector/graph"
 )
 
@@ -97,7 +98,7 @@ func (s *syncer) files(ctx context.Context, files []graph.Item) error {
 			if err := s.shown(item.ID); err != nil {
 				return err
 			}
-			group.Go(func() error { return s.file(grouped, item, folders) })
+			group.Go(func() error { return caught.Do(func() error { return s.file(grouped, item, folders) }) })
 		}
 		return nil
 	}()

@@ -47,7 +47,7 @@ var Microsoft = Dialect{
 // statusBandwidth is SharePoint's answer to too many bytes.
 const statusBandwidth = 509
 
-// judge says what an answer means, and in the provider's words why. body is that of an answer of 400 and above; asked
+// judge says what an answer means, and in the provider's words why, which nobody has cleaned yet. body is that of an answer of 400 and above; asked
 // says whether the answer asks to wait: a 503 that does not is about this one request, and no reason to stop all others.
 func (d Dialect) judge(status int, asked bool, body []byte) (how verdict, reason, message string) {
 	if status < http.StatusBadRequest {
@@ -55,7 +55,7 @@ func (d Dialect) judge(status int, asked bool, body []byte) (how verdict, reason
 	}
 	reasons, message := words(body)
 	if len(reasons) > 0 {
-		reason = line(reasons[0])
+		reason = reasons[0]
 	}
 	has := func(known []string) bool {
 		i := slices.IndexFunc(reasons, func(r string) bool { return slices.Contains(known, r) })
@@ -66,17 +66,17 @@ func (d Dialect) judge(status int, asked bool, body []byte) (how verdict, reason
 	}
 	switch {
 	case has(d.Exhausted) && (status == http.StatusForbidden || status == http.StatusTooManyRequests):
-		return exhausted, reason, line(message)
+		return exhausted, reason, message
 	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable && asked,
 		status == statusBandwidth, has(d.Throttled):
-		return throttled, reason, line(message)
+		return throttled, reason, message
 	case status == http.StatusUnauthorized:
-		return refused, reason, line(message)
+		return refused, reason, message
 	case status >= http.StatusInternalServerError && status != http.StatusNotImplemented,
 		status == http.StatusRequestTimeout:
-		return broken, reason, line(message)
+		return broken, reason, message
 	}
-	return final, reason, line(message)
+	return final, reason, message
 }
 
 // words reads the reasons of an error, most telling first, and its message; both providers write it as an object

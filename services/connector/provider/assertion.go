@@ -113,6 +113,7 @@ func (s *ServiceAccount) fetch(ctx context.Context) (token *oauth2.Token, date t
 	if err != nil {
 		return nil, date, err
 	}
+	s.Cleaner.Learn(assertion)
 	form := url.Values{"grant_type": {jwtBearer}, "assertion": {assertion}}.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.TokenURL, strings.NewReader(form))
 	if err != nil {

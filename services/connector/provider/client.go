@@ -36,7 +36,7 @@ type Options struct {
 	Base http.RoundTripper
 	// Limits bound every request.
 	Limits Limits
-	// Cleaner knows what never shows in an error.
+	// Cleaner knows what never shows in an error, and learns the access tokens. One that knows nothing yet if nil.
 	Cleaner *secret.Cleaner
 	// Metrics count; nil counts nothing.
 	Metrics *Metrics
@@ -56,6 +56,9 @@ func NewClient(opts Options) (*http.Client, error) {
 			return nil, errors.New("provider: Tokens need the Endpoint that they are for")
 		}
 		t.origin = origin(u)
+	}
+	if t.Cleaner == nil {
+		t.Cleaner = secret.NewCleaner()
 	}
 	if t.Quota == nil {
 		t.Quota = Unlimited{}

@@ -27,7 +27,7 @@ type Issuer struct {
 	Base http.RoundTripper
 	// Limits bound every request.
 	Limits Limits
-	// Cleaner knows what never shows in an error.
+	// Cleaner knows what never shows in an error, and learns what the issuer gives; nil learns nothing.
 	Cleaner *secret.Cleaner
 	Metrics *Metrics
 	Clock   Clock
@@ -86,6 +86,7 @@ func (r *Refresh) Fetch(ctx context.Context) (*oauth2.Token, error) {
 		return nil, r.refusal(ctx, err)
 	}
 	if token.RefreshToken != "" && token.RefreshToken != r.Token {
+		r.Cleaner.Learn(token.RefreshToken)
 		if r.Rotator != nil {
 			if err := r.Rotator.Rotate(ctx, token.RefreshToken); err != nil {
 				return nil, fmt.Errorf("keep the rotated refresh token: %w", err)

@@ -83,7 +83,8 @@ func TestWithPlentyThereIsNotOneQuestionForEveryRequest(t *testing.T) {
 	require.Empty(t, c.sleeps())
 	var tokens float64
 	require.NoError(t, p.QueryRow(t.Context(), `SELECT tokens FROM provider_quotas`).Scan(&tokens))
-	require.InDelta(t, 900, tokens, 60, "what was taken is taken for everybody")
+	require.GreaterOrEqual(t, tokens, 840.0)
+	require.Less(t, tokens, 990.0, "what was taken is taken for everybody; Postgres's clock has brought some back")
 }
 
 func TestWhatOneReplicaIsToldHoldsForAll(t *testing.T) {

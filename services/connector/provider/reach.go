@@ -6,6 +6,9 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
 
 	"github.com/echomind/sync/internal/guard"
 )
@@ -58,9 +61,17 @@ func (r *Reach) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.open.RoundTrip(req)
 }
 
-// judge refuses a host that is an address which may not be connected to. What is no address to us, and one to a proxy that
-// reads numbers as inet_aton does (127.1, 2130706433, 0x7f.0.0.1), is refused as it is: no name ends in a number.
+// judge refuses a host that is an address which may not be connected to. It is judged as the proxy is asked for it: the
+// transport spells names in ASCII, and makes 127.0.0.1 of digits in circles. What is no address to us, and one to a proxy
+// that reads numbers as inet_aton does (127.1, 2130706433, 0x7f.0.0.1), is refused as it is: no name ends in a number.
 func (r *Reach) judge(host string) error {
+	if strings.IndexFunc(host, func(c rune) bool { return c >= utf8.RuneSelf }) >= 0 {
+		ascii, err := idna.Lookup.ToASCII(host)
+		if err != nil {
+			return fmt.Errorf("%w: %q is not an international name", guard.ErrBlocked, host)
+		}
+		host = ascii
+	}
 	host = strings.TrimRight(host, ".")
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return r.guard.Check(addr)

@@ -74,6 +74,27 @@ func TestAPrivateAddressIsNotAskedForThroughAProxyEither(t *testing.T) {
 	}
 }
 
+func TestAPrivateAddressInOtherLettersIsNotAskedForThroughAProxy(t *testing.T) {
+	t.Parallel()
+	proxy := serve(t, ok)
+	at, err := url.Parse(proxy.URL)
+	require.NoError(t, err)
+	client := &http.Client{Transport: reach(t, "", http.ProxyURL(at), "http://api.example")}
+	for _, private := range []string{
+		"169。254。169。254", "１６９.２５４.１６９.２５４", "169.254.169.②⑤④", "127.0.0.１", "127｡0｡0｡1", "127.0.0.1。", "127.0.0.1\u00ad", "lo\u00adcalhost",
+		"ｌｏｃａｌｈｏｓｔ", "ⓛocalhost", "２１３０７０６４３３", "0ｘ7f000001", "a\u200d.example", "ä_b.example",
+	} {
+		for _, scheme := range []string{"http", "https"} {
+			_, _, err = get(t, client, scheme+"://"+private+"/latest/meta-data")
+			require.ErrorIs(t, err, guard.ErrBlocked, "%s://%s", scheme, private)
+		}
+	}
+	require.Empty(t, proxy.requests())
+	_, body, err := get(t, client, "http://bücher.example/a")
+	require.NoError(t, err)
+	require.Equal(t, "fine", body)
+}
+
 func TestAnInnerHopOfADownloadIsGuardedToo(t *testing.T) {
 	t.Parallel()
 	private := serve(t, ok)

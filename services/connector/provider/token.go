@@ -2,9 +2,12 @@ package provider
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"golang.org/x/oauth2"
+
+	"github.com/echomind/sync/internal/secret"
 )
 
 // Grant gets access tokens. It is asked by one caller at a time.
@@ -62,6 +65,9 @@ func (t *Tokens) Token(ctx context.Context) (string, error) {
 			return t.token, nil
 		}
 		return "", err
+	}
+	if n := len(fresh.AccessToken); n > secret.MaxBytes {
+		return "", fmt.Errorf("get an access token: it has %d bytes, and at most %d are taken", n, secret.MaxBytes)
 	}
 	t.token = fresh.AccessToken
 	t.ends = t.clock.Now().Add(24 * time.Hour) // one that says nothing of its end; a 401 will

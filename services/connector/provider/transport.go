@@ -103,7 +103,7 @@ func (t *transport) throttle(
 		pause = backoff(times, firstThrottle, lastThrottle)
 	}
 	answer := &Error{
-		Provider: t.Dialect.Name, Status: resp.StatusCode, Reason: reason, Message: t.Cleaner.Text(message), RetryAfter: asked,
+		Provider: t.Dialect.Name, Status: resp.StatusCode, Reason: reason, Message: message, RetryAfter: asked,
 	}
 	if err := t.Quota.Block(ctx, pause); err != nil {
 		return errors.Join(answer, err)
@@ -120,7 +120,7 @@ func (t *transport) reconnect(status int, reason, message string) error {
 	return worker.Permanent(&Error{
 		Provider: t.Dialect.Name, Status: status, Reason: reason,
 		Message: strings.TrimSpace(fmt.Sprintf("a fresh access token is refused: connect this %s again. %s",
-			t.Dialect.Account, t.Cleaner.Text(message))),
+			t.Dialect.Account, message)),
 	})
 }
 
@@ -129,8 +129,13 @@ func (t *transport) token(ctx context.Context, req *http.Request) (string, error
 	if t.Tokens == nil || origin(req.URL) != t.origin {
 		return "", nil
 	}
-	return t.Tokens.Token(ctx)
+	token, err := t.Tokens.Token(ctx)
+	t.Cleaner.Learn(token) // providers repeat what they refuse
+	return token, err
 }
+
+// line is a line of the provider's words, cleaned while it is whole.
+func (t *transport) line(text string) string { return line(t.Cleaner.Text(text)) }
 
 // send makes the request once.
 func (t *transport) send(req *http.Request, token string) (*http.Response, error) {
@@ -178,6 +183,7 @@ func (t *transport) judge(resp *http.Response) (how verdict, reason, message str
 	resp.ContentLength = int64(len(content))
 	resp.Header.Del("Content-Length")
 	how, reason, message = t.Dialect.judge(resp.StatusCode, resp.Header.Get("Retry-After") != "", content)
+	reason, message = t.line(reason), t.line(message)
 	if how != final {
 		err = nil // the status says enough
 	}

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/graph"
@@ -112,6 +113,7 @@ func (s *syncer) item(ctx context.Context, id string, item graph.Item) error {
 	if err := worker.Oversize(chunks); err != nil {
 		return s.failFile(ctx, id, fresh, &graph.Unreadable{Reason: err.Error(), Content: true})
 	}
+	place.Hold(room.Of(chunks))
 	return s.send(ctx, worker.Document{
 		SourceID: id, Title: fresh.Name, URL: fresh.WebURL, MediaType: text.MediaType, ContentHash: text.Hash,
 		VersionToken: now.String(), Chunks: chunks,

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/echomind/sync/internal/caught"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/graph"
@@ -29,7 +30,7 @@ func (s *syncer) threads(ctx context.Context, roots []graph.Message) error {
 				return err
 			}
 			for _, f := range files {
-				group.Go(func() error { return s.file(grouped, f) })
+				group.Go(func() error { return caught.Do(func() error { return s.file(grouped, f) }) })
 			}
 		}
 		return nil

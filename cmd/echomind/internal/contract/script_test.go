@@ -205,7 +205,7 @@ func (r *reader) compare(step block, answer []string) {
 }
 
 func (r *reader) fillAnswer(line string) string {
-	for _, name := range []string{"connector", "session", "old_session"} {
+	for _, name := range []string{"connector", "session", "old_session", "old_try"} {
 		if strings.Contains(line, ":"+name) {
 			line = strings.ReplaceAll(line, ":"+name, r.subscriber.get(name))
 		}

@@ -3,7 +3,6 @@ package model
 import (
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -11,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// seeds are those of every run; a fresh one is added, so that the machine finds what the fixed ones do not.
-var seeds = []uint64{1, 2, 3}
+// seeds are fixed: what lands must not hang on luck. `make model` plays fresh ones.
+var seeds = []uint64{1, 2, 3, 4029174069}
 
 const (
 	histories = 12 // of each seed
@@ -25,7 +24,7 @@ func TestThePromisesHoldInEveryHistory(t *testing.T) {
 	set("checks", histories)
 	set("steps", actions)
 	set("nofailfile", true) // the seed is enough
-	all := append(append([]uint64{}, seeds...), rand.Uint64N(1<<32))
+	all := seeds
 	if given()["rapid.seed"] || given()["rapid.failfile"] {
 		all = all[:1] // what is given stands in its place
 	}

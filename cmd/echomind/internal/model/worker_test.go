@@ -323,14 +323,14 @@ func (w *world) renew(t *trip) {
 	for _, o := range named {
 		tries = append(tries, o.try)
 	}
-	var lost []uuid.UUID
+	var lost []lifecycle.Try
 	err := w.move(func(ctx context.Context) (err error) {
 		lost, err = w.moves.Heartbeat(ctx, t.worker, leaseTime, tries)
 		return err
 	})
 	must(w.tb, "heartbeat", err)
 	for _, o := range named {
-		isLost := slices.Contains(lost, o.try.Run)
+		isLost := slices.Contains(lost, o.try)
 		if isLost == before.connector(o.request.ConnectorId).leasedBy(o) {
 			w.fatalf("the heartbeat says of %s that it is lost = %t; before: %s", o, isLost, before.connector(o.request.ConnectorId))
 		}

@@ -28,9 +28,14 @@ func (q *Queries) Advance(ctx context.Context, runID uuid.UUID) (AdvanceRow, err
 }
 
 const checkpointedRuns = `-- name: CheckpointedRuns :many
-SELECT DISTINCT ON (k.try_id) k.try_id, k.run_id FROM run_checkpoints k
-WHERE k.try_id > $1::uuid AND EXISTS (SELECT FROM open_runs r WHERE r.id = k.run_id AND r.try_id = k.try_id)
-ORDER BY k.try_id LIMIT $2::integer
+WITH RECURSIVE waiting AS (
+    (SELECT k.try_id, k.run_id, 1 AS n FROM run_checkpoints k WHERE k.try_id > $1::uuid ORDER BY k.try_id LIMIT 1)
+    UNION ALL
+    SELECT l.try_id, l.run_id, w.n + 1 FROM waiting w CROSS JOIN LATERAL (
+        SELECT k.try_id, k.run_id FROM run_checkpoints k WHERE k.try_id > w.try_id ORDER BY k.try_id LIMIT 1) l
+    WHERE w.n < $2::integer)
+SELECT w.try_id, w.run_id, EXISTS (SELECT FROM open_runs r WHERE r.id = w.run_id AND r.try_id = w.try_id)::boolean AS is_open
+FROM waiting w ORDER BY w.n
 `
 
 type CheckpointedRunsParams struct {
@@ -39,11 +44,13 @@ type CheckpointedRunsParams struct {
 }
 
 type CheckpointedRunsRow struct {
-	TryID uuid.UUID
-	RunID uuid.UUID
+	TryID  uuid.UUID
+	RunID  uuid.UUID
+	IsOpen bool
 }
 
-// A page of the open runs of which a checkpoint waits: a process may have died between the last store and the checkpoint.
+// A page of the tries of which a checkpoint waits, one step of the index for each, whatever number of checkpoints it has; is_open:
+// its run is. Of those a process may have died between the last store and the checkpoint; what the others have left is swept.
 func (q *Queries) CheckpointedRuns(ctx context.Context, arg CheckpointedRunsParams) ([]CheckpointedRunsRow, error) {
 	rows, err := q.db.Query(ctx, checkpointedRuns, arg.After, arg.Page)
 	if err != nil {
@@ -53,7 +60,7 @@ func (q *Queries) CheckpointedRuns(ctx context.Context, arg CheckpointedRunsPara
 	items := []CheckpointedRunsRow{}
 	for rows.Next() {
 		var i CheckpointedRunsRow
-		if err := rows.Scan(&i.TryID, &i.RunID); err != nil {
+		if err := rows.Scan(&i.TryID, &i.RunID, &i.IsOpen); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -16,64 +15,107 @@ import (
 var ErrPrivate = errors.New("not read: it may hold this program's own secrets (its data folder, its key files, .env)")
 
 // Private is what is never read: this program's own folders and files, known by what they are and not by their names, so
-// that no link, second name or other spelling leads to them; and files that are called .env. It is safe for concurrent use.
+// that no link, second name, mount or other spelling leads to them; and files that are called .env. What it has seen it
+// remembers: an old key is a key. It is safe for concurrent use.
 type Private struct {
 	paths []string // absolute
 
 	mu     sync.Mutex
-	found  []own // what has been at a path since the first look: a key that was replaced is one still
+	now    map[string]own // what is at each path
+	before []fs.FileInfo  // what has been at one
 	looked time.Time
-	within *inodes // of the files in private folders; nil until one is needed
+	within *inodes // of what is in private folders; nil until it is needed
 }
 
 type own struct {
-	path string // where it was found, links resolved
+	path string // where it is, links resolved
 	info fs.FileInfo
+	gone bool // another file may have got its number
 }
 
 // system are folders of the kernel's. Below /proc stands the environment of every process, with its passwords.
 var system = map[string][]string{"linux": {"/proc", "/sys"}}[runtime.GOOS]
 
-// relook is how long a look is good for. A key that is replaced under its own name is noticed at once.
-const relook = time.Second
+const (
+	// relook is how long a look is good for while names are listed. Nothing is opened without a look of its own.
+	relook = time.Second
+	// maxBefore bounds the old keys that are remembered.
+	maxBefore = 1000
+)
 
 // LookPrivate looks at folders and files. It looks again while it is used: key files come and go.
 func LookPrivate(paths ...string) *Private {
-	p := &Private{}
+	p := &Private{now: map[string]own{}}
 	for _, path := range append(append([]string(nil), system...), paths...) {
 		if absolute, err := filepath.Abs(path); err == nil {
 			p.paths = append(p.paths, absolute)
 		}
 	}
-	p.look(time.Now())
+	p.Look()
 	return p
 }
 
-func (p *Private) look(now time.Time) {
-	p.looked = now
+// Look looks at all that is private, so that it is known when something else has taken its place.
+func (p *Private) Look() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.look()
+	p.walk()
+}
+
+func (p *Private) look() {
+	p.looked = time.Now()
 	for _, path := range p.paths {
-		resolved, err := filepath.EvalSymlinks(path)
-		if err != nil {
+		info, err := os.Stat(path)
+		was, is := p.now[path]
+		switch {
+		case err != nil && is:
+			was.gone = true
+			p.now[path] = was
+			continue
+		case err != nil:
+			continue
+		case is && os.SameFile(was.info, info):
+			p.now[path] = own{path: was.path, info: info}
 			continue
 		}
-		info, err := os.Stat(resolved)
-		if err == nil && !p.has(info) {
-			p.found = append(p.found, own{resolved, info})
+		if is && len(p.before) < maxBefore {
+			p.before = append(p.before, was.info)
 		}
+		resolved, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			resolved = path
+		}
+		p.now[path] = own{path: resolved, info: info}
 	}
 }
 
 func (p *Private) has(info fs.FileInfo) bool {
-	for _, o := range p.found {
-		if os.SameFile(o.info, info) {
+	for _, o := range p.now {
+		if os.SameFile(o.info, info) && (!o.gone || unchanged(o.info, info)) {
+			return true
+		}
+	}
+	for _, old := range p.before {
+		if os.SameFile(old, info) && (info.IsDir() || unchanged(old, info)) {
 			return true
 		}
 	}
 	return false
 }
 
+// unchanged tells a file that was seen from a new one that has got its number.
+func unchanged(seen, info fs.FileInfo) bool {
+	return seen.Size() == info.Size() && seen.ModTime().Equal(info.ModTime())
+}
+
 // Refuses returns ErrPrivate for an entry that is never read. name is its last element.
-func (p *Private) Refuses(name string, info fs.FileInfo) error {
+func (p *Private) Refuses(name string, info fs.FileInfo) error { return p.refuses(name, info, false) }
+
+// RefusesNow is Refuses for an entry that is opened next: it looks again, after the entry was looked at.
+func (p *Private) RefusesNow(name string, info fs.FileInfo) error { return p.refuses(name, info, true) }
+
+func (p *Private) refuses(name string, info fs.FileInfo, again bool) error {
 	if strings.HasPrefix(name, ".") && !info.IsDir() {
 		if lower := strings.ToLower(name); lower == ".env" || lower == ".envrc" || strings.HasPrefix(lower, ".env.") {
 			return ErrPrivate
@@ -84,10 +126,11 @@ func (p *Private) Refuses(name string, info fs.FileInfo) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if now := time.Now(); p.named(name) || now.Sub(p.looked) >= relook {
-		p.look(now)
+	again = again || time.Since(p.looked) >= relook
+	if again || p.named(name) {
+		p.look()
 	}
-	if p.has(info) || p.linked(info) {
+	if p.has(info) || p.lies(info, again) {
 		return ErrPrivate
 	}
 	return nil
@@ -95,75 +138,52 @@ func (p *Private) Refuses(name string, info fs.FileInfo) error {
 
 // named tells whether something private has, or may get, this name.
 func (p *Private) named(name string) bool {
-	for _, path := range p.paths {
-		if strings.EqualFold(filepath.Base(path), name) {
+	for path, o := range p.now {
+		if strings.EqualFold(filepath.Base(path), name) || strings.EqualFold(filepath.Base(o.path), name) {
 			return true
 		}
 	}
-	for _, o := range p.found {
-		if strings.EqualFold(filepath.Base(o.path), name) {
+	for _, path := range p.paths {
+		if strings.EqualFold(filepath.Base(path), name) {
 			return true
 		}
 	}
 	return false
 }
 
-// maxInodes bounds the files in private folders that are remembered.
-const maxInodes = 200_000
-
-type inode struct{ device, number uint64 }
-
-// inodes are the files in private folders.
-type inodes struct {
-	files  map[inode]struct{}
-	walked time.Time
-	// over says that there are too many, or some that cannot be looked at: any second name may lead to one of them.
-	over bool
-}
-
-// linked tells whether a file is a second name of one in a private folder. Who may link there owns both, or the system
-// does not protect hard links.
-func (p *Private) linked(info fs.FileInfo) bool {
+// lies tells whether something lies in a private folder, by whatever name it was found. A second name may be newer than the last
+// walk; it can be made by the file's owner alone, or where the system does not protect hard links.
+func (p *Private) lies(info fs.FileInfo, again bool) bool {
 	at, links := inodeOf(info)
-	if !info.Mode().IsRegular() || links < 2 {
+	second := info.Mode().IsRegular() && links > 1
+	if p.within == nil || second && again {
+		p.walk()
+	}
+	if second && p.within.over {
+		return true
+	}
+	if !p.within.has(at, info) {
 		return false
 	}
-	if now := time.Now(); p.within == nil || now.Sub(p.within.walked) >= relook {
-		p.within = p.walk(now)
-	}
-	_, private := p.within.files[at]
-	return private || p.within.over
+	p.walk() // a new file may have got the number of one that has just gone
+	return p.within.has(at, info)
 }
 
-func (p *Private) walk(now time.Time) *inodes {
-	all := &inodes{files: map[inode]struct{}{}, walked: now}
-	for _, o := range p.found {
-		if !o.info.IsDir() || p.isSystem(o.path) {
-			continue
+// walk goes through the private folders.
+func (p *Private) walk() {
+	if p.within == nil {
+		p.within = newInodes()
+	}
+	var folders []string
+	for _, o := range p.now {
+		if o.info.IsDir() && !isSystem(o.path) {
+			folders = append(folders, o.path)
 		}
-		_ = filepath.WalkDir(o.path, func(_ string, entry fs.DirEntry, err error) error {
-			if all.over {
-				return fs.SkipAll
-			}
-			if err != nil {
-				// What vanishes is the server's own business. What may not be looked at may not be linked to and read either.
-				return nil //nolint:nilerr // see above
-			}
-			if !entry.Type().IsRegular() {
-				return nil
-			}
-			if info, err := entry.Info(); err == nil {
-				at, _ := inodeOf(info)
-				all.files[at] = struct{}{}
-				all.over = len(all.files) > maxInodes
-			}
-			return nil
-		})
 	}
-	return all
+	p.within.walk(folders)
 }
 
-func (p *Private) isSystem(path string) bool {
+func isSystem(path string) bool {
 	for _, folder := range system {
 		if path == folder {
 			return true
@@ -172,17 +192,10 @@ func (p *Private) isSystem(path string) bool {
 	return false
 }
 
-func inodeOf(info fs.FileInfo) (at inode, links uint64) {
-	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		return inode{uint64(stat.Dev), stat.Ino}, uint64(stat.Nlink) //nolint:unconvert // systems have other sizes
-	}
-	return inode{}, 1
-}
-
 // Holds tells whether a folder, by its resolved path, is a private one or lies in one.
 func (p *Private) Holds(folder string) bool {
 	for at := folder; ; at = filepath.Dir(at) {
-		if info, err := os.Stat(at); err == nil && info.IsDir() && p.Refuses("", info) != nil {
+		if info, err := os.Stat(at); err == nil && info.IsDir() && p.RefusesNow("", info) != nil {
 			return true
 		}
 		if at == filepath.Dir(at) {
@@ -196,9 +209,14 @@ func (p *Private) below(folder fs.FileInfo) bool {
 	if p == nil {
 		return false
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	paths := append([]string(nil), p.paths...)
-	for _, o := range p.found {
+	for _, o := range p.now {
 		paths = append(paths, o.path)
+	}
+	if p.within != nil {
+		paths = append(paths, p.within.elsewhere...)
 	}
 	for _, path := range paths {
 		for at := filepath.Dir(path); ; at = filepath.Dir(at) {

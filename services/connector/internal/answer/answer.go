@@ -18,6 +18,8 @@ type Limits struct {
 	Bytes, String int64
 	// Values bounds the objects, arrays and elements of both.
 	Values int64
+	// Element bounds what is decoded at once of an answer that is streamed: the decoder holds all of it. 0: no bound of its own.
+	Element int64
 }
 
 // maxDepth is how deep objects and arrays may nest.
@@ -26,7 +28,22 @@ const maxDepth = 64
 // Streamed is what is decoded element by element.
 type Streamed interface {
 	// Stream decodes the answer that comes next.
-	Stream(dec *json.Decoder) error
+	Stream(dec *Decoder) error
+}
+
+// Decoder decodes a Streamed.
+type Decoder struct {
+	*json.Decoder
+	from *reader
+}
+
+// Decode decodes the value that comes next, which is at most Limits.Element bytes.
+func (d *Decoder) Decode(into any) error {
+	if most := d.from.limits.Element; most > 0 {
+		d.from.until = d.InputOffset() + most
+		defer func() { d.from.until = 0 }()
+	}
+	return d.Decoder.Decode(into)
 }
 
 // Decode decodes a whole answer. It returns ErrTooLarge, or what is wrong with an answer that broke off.
@@ -35,7 +52,7 @@ func Decode(body io.Reader, limits Limits, into any) error {
 	dec := json.NewDecoder(from)
 	var err error
 	if streamed, is := into.(Streamed); is {
-		err = streamed.Stream(dec)
+		err = streamed.Stream(&Decoder{dec, from})
 	} else {
 		err = dec.Decode(into)
 	}
@@ -54,7 +71,7 @@ func Decode(body io.Reader, limits Limits, into any) error {
 }
 
 // Object goes through the fields of the object that comes next; field reads the value of each. Nothing is there of null.
-func Object(dec *json.Decoder, field func(name string) error) error {
+func Object(dec *Decoder, field func(name string) error) error {
 	return within(dec, '{', func() error {
 		name, err := dec.Token()
 		if err != nil {
@@ -66,9 +83,9 @@ func Object(dec *json.Decoder, field func(name string) error) error {
 }
 
 // Array goes through the elements of the array that comes next; element reads each.
-func Array(dec *json.Decoder, element func() error) error { return within(dec, '[', element) }
+func Array(dec *Decoder, element func() error) error { return within(dec, '[', element) }
 
-func within(dec *json.Decoder, begin json.Delim, each func() error) error {
+func within(dec *Decoder, begin json.Delim, each func() error) error {
 	token, err := dec.Token()
 	if err != nil || token == nil {
 		return err
@@ -86,7 +103,7 @@ func within(dec *json.Decoder, begin json.Delim, each func() error) error {
 }
 
 // Skip leaves out the value that comes next.
-func Skip(dec *json.Decoder) error {
+func Skip(dec *Decoder) error {
 	for depth := 0; ; {
 		token, err := dec.Token()
 		if err != nil {
@@ -111,11 +128,16 @@ type reader struct {
 	broken error
 
 	bytes, values, text int64
-	depth               int
-	inText, escaped     bool
+	// until is where a value ends at the latest; 0 = anywhere. The decoder reads on only where it lacks its end.
+	until           int64
+	depth           int
+	inText, escaped bool
 }
 
 func (r *reader) Read(p []byte) (int, error) {
+	if r.until > 0 && r.bytes >= r.until && r.broken == nil {
+		r.broken = fmt.Errorf("%w: one value in it has more than %d bytes", ErrTooLarge, r.limits.Element)
+	}
 	if r.broken != nil {
 		return 0, r.broken
 	}

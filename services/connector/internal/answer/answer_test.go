@@ -48,7 +48,7 @@ func TestAnAnswerThatBreaksOffOrGoesOnIsNoAnswer(t *testing.T) {
 // whole is any answer, gone through element by element.
 type whole struct{ fields map[string][]json.RawMessage }
 
-func (w *whole) Stream(dec *json.Decoder) error {
+func (w *whole) Stream(dec *answer.Decoder) error {
 	w.fields = map[string][]json.RawMessage{}
 	return answer.Object(dec, func(name string) error {
 		if strings.HasPrefix(name, "skip") {

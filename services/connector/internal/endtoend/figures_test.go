@@ -103,7 +103,8 @@ func TestAKilledProgramsFirstListingGoesOn(t *testing.T) {
 	s.holds()
 	twice := s.fake.Reads("") - n
 	t.Logf("%d files, killed after %d: %d were fetched twice", n, first, twice)
-	require.Less(t, twice, googledrive.DefaultPageSize)
+	// The page that was being fetched, and one that was not stored yet; less than two thirds of what was fetched in any case.
+	require.Less(t, twice, 2*googledrive.DefaultPageSize)
 }
 
 // startConnector starts the program; a provider's usual rate would be all that is measured.

@@ -141,3 +141,15 @@ func (q *Queries) LockDue(ctx context.Context, arg LockDueParams) ([]LockDueRow,
 	}
 	return items, nil
 }
+
+const ownerTurn = `-- name: OwnerTurn :one
+SELECT coalesce((SELECT t.served FROM owner_turns t WHERE t.type = $1::text), 0)::integer
+`
+
+// How far the looks for the next owner have come.
+func (q *Queries) OwnerTurn(ctx context.Context, type_ string) (int32, error) {
+	row := q.db.QueryRow(ctx, ownerTurn, type_)
+	var column_1 int32
+	err := row.Scan(&column_1)
+	return column_1, err
+}

@@ -33,12 +33,12 @@ func (q *Queries) BeginTry(ctx context.Context, arg BeginTryParams) (int32, erro
 }
 
 const countMessages = `-- name: CountMessages :many
-INSERT INTO run_messages (try_id, no, first_no, given_up, waits_for, fails)
+INSERT INTO run_messages (try_id, no, first_no, given_up, waits_for, fails, chunks)
 SELECT $1, m.no, nullif(m.first_no, 0), nullif(m.given_up, ''),
     CASE WHEN m.given_up = '' THEN nullif(m.claim, '00000000-0000-0000-0000-000000000000') END,
-    CASE WHEN m.given_up <> '' THEN nullif(m.claim, '00000000-0000-0000-0000-000000000000') END
+    CASE WHEN m.given_up <> '' THEN nullif(m.claim, '00000000-0000-0000-0000-000000000000') END, nullif(m.chunks, 0)
 FROM (SELECT unnest($2::bigint[]) AS no, unnest($3::bigint[]) AS first_no, unnest($4::text[]) AS given_up,
-    unnest($5::uuid[]) AS claim) m
+    unnest($5::uuid[]) AS claim, unnest($6::integer[]) AS chunks) m
 ORDER BY m.no
 ON CONFLICT DO NOTHING
 RETURNING no
@@ -50,6 +50,7 @@ type CountMessagesParams struct {
 	FirstNos []int64
 	GivenUps []string
 	Claims   []uuid.UUID
+	Chunks   []int32
 }
 
 // The numbers that were not counted yet; those are the ones to store.
@@ -60,6 +61,7 @@ func (q *Queries) CountMessages(ctx context.Context, arg CountMessagesParams) ([
 		arg.FirstNos,
 		arg.GivenUps,
 		arg.Claims,
+		arg.Chunks,
 	)
 	if err != nil {
 		return nil, err
@@ -80,12 +82,13 @@ func (q *Queries) CountMessages(ctx context.Context, arg CountMessagesParams) ([
 }
 
 const countParts = `-- name: CountParts :many
-SELECT d.place::bigint AS place, m.parts::bigint AS parts, m.has_failed::boolean AS has_failed, c.chunks::bigint AS chunks,
+SELECT d.place::bigint AS place, m.parts::bigint AS parts, m.brought::bigint AS brought, m.has_failed::boolean AS has_failed, c.chunks::bigint AS chunks,
     c.first_chunk::integer AS first_chunk, c.last_chunk::integer AS last_chunk
 FROM ROWS FROM (unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::uuid[]), unnest($4::bigint[]))
     WITH ORDINALITY AS d(first_no, parts, claim, id, place)
 CROSS JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE r.waits_for = d.claim) AS parts, coalesce(bool_or(r.fails = d.claim), false) AS has_failed
+    SELECT count(*) FILTER (WHERE r.waits_for = d.claim) AS parts,
+        coalesce(sum(r.chunks) FILTER (WHERE r.waits_for = d.claim), 0) AS brought, coalesce(bool_or(r.fails = d.claim), false) AS has_failed
     FROM run_messages r
     WHERE r.try_id = $5 AND r.no >= d.first_no AND r.no < d.first_no + d.parts AND r.first_no = d.first_no) m
 CROSS JOIN LATERAL (
@@ -105,14 +108,15 @@ type CountPartsParams struct {
 type CountPartsRow struct {
 	Place      int64
 	Parts      int64
+	Brought    int64
 	HasFailed  bool
 	Chunks     int64
 	FirstChunk int32
 	LastChunk  int32
 }
 
-// Of documents of several parts: how many are there that agree with this one, whether one that agrees was given up, and which
-// chunks are there. Asked after the documents are locked: of two workers with the two parts of one document the second sees the
+// Of documents of several parts: how many are there that agree with this one, how many chunks these brought, whether one that
+// agrees was given up, and which chunks are there. Asked after the documents are locked: of two workers with the two parts of one document the second sees the
 // first one's part. The parts of a document have neighbouring numbers.
 func (q *Queries) CountParts(ctx context.Context, arg CountPartsParams) ([]CountPartsRow, error) {
 	rows, err := q.db.Query(ctx, countParts,
@@ -132,6 +136,7 @@ func (q *Queries) CountParts(ctx context.Context, arg CountPartsParams) ([]Count
 		if err := rows.Scan(
 			&i.Place,
 			&i.Parts,
+			&i.Brought,
 			&i.HasFailed,
 			&i.Chunks,
 			&i.FirstChunk,
@@ -487,6 +492,11 @@ func (q *Queries) TakeBackTry(ctx context.Context, arg TakeBackTryParams) error 
 }
 
 const writeDocuments = `-- name: WriteDocuments :exec
+WITH beyond AS (
+    DELETE FROM chunks c
+    USING jsonb_to_recordset($3::jsonb) AS n(id bigint, chunk_count integer, try_id uuid, first_no bigint)
+    WHERE n.try_id = $2::uuid AND c.try_id = n.try_id AND c.first_no = n.first_no AND c.document_id = n.id
+        AND c.no >= n.chunk_count)
 UPDATE documents d
 SET title = coalesce(nullif(w.title, ''), CASE WHEN d.config_version = $1::bigint THEN d.title END, ''),
     url = coalesce(nullif(w.url, ''), CASE WHEN d.config_version = $1::bigint THEN d.url END, ''), media_type = w.media_type,
@@ -506,7 +516,8 @@ type WriteDocumentsParams struct {
 	Documents     []byte
 }
 
-// A title and a URL that are not said stay, unless they are of an earlier configuration: its owner may have been another.
+// A title and a URL that are not said stay, unless they are of an earlier configuration: its owner may have been another. Chunks
+// beyond a document's own are of a part that said its number and something else: they go.
 func (q *Queries) WriteDocuments(ctx context.Context, arg WriteDocumentsParams) error {
 	_, err := q.db.Exec(ctx, writeDocuments, arg.ConfigVersion, arg.WrittenBy, arg.Documents)
 	return err

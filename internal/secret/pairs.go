@@ -1,0 +1,247 @@
+package secret
+
+import (
+	"regexp"
+	"strings"
+)
+
+// nameOf is the name of a secret, or of several of them.
+const nameOf = `(?:[a-z0-9]+[_.-])*(?:` +
+	`(?:[a-z0-9]*(?:password|passwd|passphrase|passwort|kennwort|secret|signature|token|assertion|jwt)|` +
+	`[a-z0-9]*(?:api|access|account|secret|private|shared|encryption|subscription)[_ -]?key|(?:j|php)?sess(?:ion)?id)s?|` +
+	`[a-z0-9]*credentials?|(?:temp|o)?auth|(?:pg)?pass|pwd|pw|sig|sas|cookie|authorization)`
+
+// invisible is what may stand beside a separator: blanks, those that do not break a line, and those without width.
+const invisible = `[ \t\x00\x{a0}\x{ad}\x{200b}-\x{200d}\x{feff}]*`
+
+// names are those of secrets, with what stands between them and their values: in a query, a connection string, the
+// environment, JSON (in a string of JSON too), YAML, Go, HTML.
+var names = regexp.MustCompile(`(?i)(?:^|[^a-z0-9_])(` + nameOf + `)(\\*["']?|%22)` + invisible +
+	`(:=\s*|=+>?\s*|->\s*|＝|%(?:25)*3[AD]|&#0*(?:58|61);|&equals;|&colon;|[:：]` + invisible + `(?:!!?\w* +|&\w+ +)?)`)
+
+// Pairs is a text without the values of pairs such as password=… and "password": "…".
+func Pairs(text string) string { return newWalk(text).pairs() }
+
+func (w *walk) pairs() string {
+	var out strings.Builder
+	pos := 0
+	for {
+		text := w.text[pos:]
+		at := names.FindStringSubmatchIndex(text)
+		if at == nil {
+			out.WriteString(text)
+			w.looked += len(text)
+			return out.String()
+		}
+		w.looked += at[7]
+		name, sep, start := text[at[2]:at[3]], text[at[6]:at[7]], pos+at[7]
+		begin, end := w.valueIn(start)
+		colon := strings.HasPrefix(sep, ":") || strings.HasPrefix(sep, "：")
+		bare := begin == start
+		if colon && bare && isField(text[:at[2]]) {
+			if from, to := w.below(start); to > from {
+				begin, end, bare = from, to, false
+			}
+		}
+		switch {
+		case end <= start, severalWithout(name, w.text[start]),
+			colon && bare && !isQuoted(text, at[2], at[5]) && w.prose(text[:at[2]], name, start, end):
+			out.WriteString(text[:at[7]])
+			pos = start
+			continue
+		case colon:
+			out.WriteString(text[:at[7]] + w.text[start:begin] + Mask)
+		default:
+			out.WriteString(text[:at[5]] + "=" + Mask)
+			if !bare && len(w.text) > end { // without its quotes
+				end += begin - start
+			}
+		}
+		pos = end
+	}
+}
+
+// severalWithout says that a name is that of several, and no list follows: max_tokens=4.
+func severalWithout(name string, next byte) bool {
+	lower := strings.ToLower(name)
+	return next != '[' && next != '{' && strings.HasSuffix(lower, "s") && !strings.HasSuffix(lower, "credentials") &&
+		!strings.HasSuffix(lower, "pass") && !strings.HasSuffix(lower, "sas")
+}
+
+// isQuoted tells whether a name stands in quotes: one may also be the end of a URL that does.
+func isQuoted(text string, begin, end int) bool {
+	return begin > 0 && strings.IndexByte(`"'`, text[begin-1]) >= 0 && text[end-1] == text[begin-1]
+}
+
+// valueIn is where a value begins and ends; it ends where it begins where there is none, or a list of objects, whose own
+// pairs are looked at.
+func (w *walk) valueIn(start int) (begin, end int) {
+	rest := w.text[start:]
+	slashes := len(rest) - len(strings.TrimLeft(rest, `\`))
+	w.looked += slashes
+	switch {
+	case slashes < len(rest) && strings.IndexByte(`"'`, rest[slashes]) >= 0:
+		begin = start + slashes + 1
+		end = begin + quotedEnd(w.text[begin:], rest[:slashes+1])
+		w.looked += end - begin
+		if slashes == 0 && end+1 < len(w.text) && isWord(w.text[end+1]) { // as a shell joins what stands together
+			return start, w.bareEnd(end + 1)
+		}
+		return begin, end
+	case rest == "":
+		return start, start
+	case rest[0] == '[' || rest[0] == '{':
+		if rest[0] == '[' && strings.HasPrefix(strings.TrimLeft(rest[1:min(len(rest), 80)], blanks), "{") {
+			return start, start
+		}
+		end = start + bracketEnd(rest)
+		w.looked += end - start
+		return start + 1, end
+	}
+	return start, w.bareEnd(start)
+}
+
+func isWord(b byte) bool { return isLetter(b) || b >= '0' && b <= '9' || b >= 0x80 }
+
+// bareEnd is where a value without quotes ends.
+func (w *walk) bareEnd(start int) int {
+	if v := &w.value; start < v.begin || start > v.end || v.end == 0 {
+		v.begin, v.end = start, start
+		for v.end < len(w.text) && strings.IndexByte(blanks, w.text[v.end]) < 0 {
+			if w.text[v.end] == '\\' && v.end+1 < len(w.text) { // as connection strings escape
+				v.end++
+			} else if strings.IndexByte("&;,", w.text[v.end]) >= 0 && w.another(v.end+1) {
+				break
+			}
+			v.end++
+		}
+		v.core = start + len(strings.TrimRight(w.text[start:v.end], closers))
+		w.looked += 2 * (v.end - start)
+	}
+	return max(start, w.value.core)
+}
+
+// another tells whether what follows a separator is no part of a value: a blank, the end, or the next pair.
+func (w *walk) another(at int) bool {
+	end := at
+	for end < len(w.text) && (isWord(w.text[end]) && w.text[end] < 0x80 || strings.IndexByte("_.$ -", w.text[end]) >= 0) {
+		end++
+	}
+	w.looked += end - at
+	return at == len(w.text) || strings.IndexByte(blanks, w.text[at]) >= 0 || end > at && end < len(w.text) && w.text[end] == '='
+}
+
+// quotedEnd is where a quoted value ends: at its quote, with as many backslashes as the first has. One that is escaped or
+// doubled is part of it, and one that is missing is at the end.
+func quotedEnd(rest, quote string) int {
+	mark, escaped := quote[len(quote)-1], len(quote)-1
+	for i := 0; i < len(rest); i++ {
+		begin := i
+		for i < len(rest) && rest[i] == '\\' {
+			i++
+		}
+		if i == len(rest) || rest[i] != mark {
+			continue
+		}
+		slashes := i - begin
+		switch {
+		case escaped > 0 && slashes <= escaped:
+			return begin
+		case escaped > 0 || slashes%2 == 1:
+		case mark == '\'' && strings.HasPrefix(rest[i+1:], "'"):
+			i++
+		default:
+			return i
+		}
+	}
+	return len(rest)
+}
+
+// bracketEnd is where a list or an object ends: before its bracket, or where the text does.
+func bracketEnd(rest string) int {
+	depth, quote := 0, byte(0)
+	for i := 0; i < len(rest); i++ {
+		switch b := rest[i]; {
+		case b == '\\':
+			i++
+		case quote != 0:
+			if b == quote {
+				quote = 0
+			}
+		case b == '"':
+			quote = b
+		case b == '[' || b == '{':
+			depth++
+		case b == ']' || b == '}':
+			if depth--; depth == 0 {
+				return i
+			}
+		}
+	}
+	return len(rest)
+}
+
+// below is what stands in the lines below a name of YAML: a text after | or >, a value, a list. Fields have their own
+// names.
+func (w *walk) below(start int) (begin, end int) {
+	first := w.line.next(w, start)
+	head := strings.TrimSpace(w.text[start:first])
+	block := len(head) > 0 && len(head) <= 3 && (head[0] == '|' || head[0] == '>')
+	if head != "" && !block {
+		return 0, 0
+	}
+	begin = first
+	for end = first; end < len(w.text); {
+		next := w.line.next(w, end+1)
+		line := w.text[end+1 : next]
+		w.looked += len(line)
+		trimmed := strings.TrimLeft(line, " \t")
+		if trimmed == line && !strings.HasPrefix(line, "- ") && line != "" || !block && field.MatchString(line) {
+			break
+		}
+		if begin == first && trimmed != "" {
+			begin = next - len(trimmed)
+		}
+		end = next
+	}
+	if begin == first {
+		return 0, 0
+	}
+	return begin, end
+}
+
+// field is a line of YAML with a name of its own.
+var field = regexp.MustCompile(`^[\s-]*["']?[\w. -]{1,80}["']?:(?:\s|$)`)
+
+var (
+	word   = regexp.MustCompile(`^[A-Za-z][A-Za-z'’-]*[,.;:]?$`)
+	strong = regexp.MustCompile(`(?i)(?:password|passwd|passphrase|pwd|[_-]secret|[_-]key)$`)
+)
+
+// isField tells whether what follows a text stands where a field does.
+func isField(before string) bool {
+	line := before[strings.LastIndexByte(before, '\n')+1:]
+	before = strings.TrimRight(before, " \t")
+	return strings.Trim(line, " \t-") == "" || strings.IndexByte("{[(,;:\"'`\r\n", before[len(before)-1]) >= 0
+}
+
+// prose tells whether what follows a colon is a sentence of ours or of a library's ("get a token: it is refused") and no
+// value.
+func (w *walk) prose(before, name string, start, end int) bool {
+	value := w.text[start:end]
+	if w.goesOn(end) && word.MatchString(value) || len(value) < shortest && strings.Trim(value, "0123456789") == "" {
+		return true
+	}
+	return !isField(before) && (!strong.MatchString(name) || strings.HasPrefix(w.text[end:], ": "))
+}
+
+// goesOn tells whether more follows in the same line.
+func (w *walk) goesOn(at int) bool {
+	if w.value.begin <= at && at <= w.value.end {
+		at = w.value.end
+	}
+	for most := at + 16; at < len(w.text) && at < most && strings.IndexByte(closers, w.text[at]) >= 0; {
+		at++
+	}
+	return at < len(w.text) && w.text[at] != '\n'
+}

@@ -1,0 +1,46 @@
+package secret
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var (
+	// ats are an @, however a person or a program wrote it.
+	ats = regexp.MustCompile(`(?i)@|＠|%(?:25)*40`)
+	// paths end in an @ that belongs to a path: nothing before it can be a user with a password.
+	paths  = regexp.MustCompile(`^(?:([A-Za-z][A-Za-z0-9+.-]*)://)?[^/\\\s:@%]*(?::[0-9]+)?/[^\\\s:@]*$`)
+	scheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
+	// ports are what a parser takes for one, and cannot read: the password of a URL that goes on with its path.
+	ports = regexp.MustCompile(`^((?:[A-Za-z][A-Za-z0-9+.-]*:)?[/\\]*[^/\\\s:@?#\[\]]+:)([^/\\?#]*[^/\\?#0-9][^/\\?#]*)`)
+)
+
+// Typed is what somebody typed where a URL belongs, at most so many bytes of it. It need not be a URL, and nobody knows
+// how it was meant: what stands before the last @ is masked, and so are a query and a fragment.
+func Typed(raw string, most int) string {
+	text, cut := begin(raw, most+beyond)
+	if cut {
+		text += "@" // which may be behind the cut
+	}
+	if found := ats.FindAllStringIndex(text, -1); len(found) > 0 {
+		last := found[len(found)-1]
+		at := paths.FindStringSubmatch(text[:last[0]])
+		if at == nil || slices.Contains(servers, strings.ToLower(at[1])) {
+			text = scheme.FindString(text) + Mask + "@" + text[last[1]:]
+		}
+	} else if at := ports.FindStringSubmatchIndex(text); at != nil && strings.Contains(text[:at[3]], "/") {
+		text = text[:at[4]] + Mask + text[at[5]:]
+	}
+	if at := strings.IndexAny(text, "?#"); at >= 0 {
+		text = text[:at] + "?" + Mask
+	}
+	if cut {
+		text = strings.TrimSuffix(text, "@")
+	}
+	shown := Short(text, most)
+	if cut && !strings.HasSuffix(shown, more) {
+		shown += more
+	}
+	return shown
+}

@@ -1,0 +1,41 @@
+package secret
+
+import "strings"
+
+// walk goes through a text once, from its beginning to its end. What it has to look for further on it remembers: whoever
+// looks again from a little later would otherwise read everything again, and a text of 64 KiB that is written for it would
+// take seconds.
+type walk struct {
+	text string
+	// looked is how many bytes were looked at. Tests hold it against the text's length.
+	looked             int
+	blank, query, line ahead
+	// lineLast is where the last @ is of the line that ends at lineEnd.
+	lineEnd, lineLast int
+	value             struct{ begin, end, core int }
+}
+
+func newWalk(text string) *walk {
+	return &walk{text: text, blank: ahead{of: blanks}, query: ahead{of: "?#"}, line: ahead{of: "\n"}, lineEnd: -1}
+}
+
+// ahead is where the next of some bytes is.
+type ahead struct {
+	of       string
+	from, at int
+	known    bool
+}
+
+// next is where the first of them is behind a place, or the text's end.
+func (a *ahead) next(w *walk, from int) int {
+	if a.known && a.from <= from && from <= a.at {
+		return a.at
+	}
+	at := strings.IndexAny(w.text[from:], a.of)
+	if at < 0 {
+		at = len(w.text) - from
+	}
+	w.looked += at
+	a.from, a.at, a.known = from, from+at, true
+	return a.at
+}

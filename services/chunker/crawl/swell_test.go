@@ -1,0 +1,63 @@
+package crawl_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/internal/confine"
+	"github.com/echomind/sync/internal/extract"
+	"github.com/echomind/sync/internal/room"
+	"github.com/echomind/sync/sdk/chunk"
+	"github.com/echomind/sync/services/chunker/crawl"
+)
+
+// heap is what is in use.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// Each of these pages, of 390 KB, had made 59 MB of text in the service.
+func TestPagesThatUnpackAsTextTakeNoMoreMemoryThanTheRoomCounts(t *testing.T) {
+	const pages = 8
+	pool, err := confine.New(t.Context(), 2, confine.Limits{MemoryMB: 256}, slog.New(slog.DiscardHandler), confine.NewMetrics(prometheus.NewRegistry()))
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	body := []byte(`{"` + strings.Repeat("k", 300) + `":[` + strings.Repeat("1,", 195<<10) + `1]}`)
+	s := newSite(t)
+	var links []string
+	for p := range pages {
+		path := fmt.Sprintf("/j%d", p)
+		links = append(links, path)
+		s.on(path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write(body)
+		})
+	}
+	s.page("/", "start", links...)
+	share, shared := pool.Share("owner"), room.New(128<<20)
+	reader := extract.In(share)
+	before := heap()
+	var most int64
+	result, err := crawl.Crawl(t.Context(), crawl.Config{URL: s.URL + "/"}, crawl.Options{
+		Runner: share, Transport: loopbackTransport(t), Room: shared.For("owner"),
+		Extract: func(ctx context.Context, body []byte, contentType, url string) (crawl.Page, error) {
+			text, err := reader.Extract(ctx, body, extract.Hint{MediaType: contentType, URL: url})
+			return crawl.Page{MediaType: text.MediaType, ContentHash: text.ContentHash(), Chunks: chunk.Split(text.Sections, chunk.Options{})}, err
+		},
+	}, looking{newStore(), func() { most = max(most, heap()-before) }})
+	require.NoError(t, err)
+	require.Equal(t, pages+1, result.Stored)
+	require.Less(t, most, int64(pages)*room.Cost(int64(len(body))), "what so many bodies are counted as")
+	require.Zero(t, shared.Taken())
+}
