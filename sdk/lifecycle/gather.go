@@ -2,8 +2,10 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/echomind/sync/internal/postgres"
 )
@@ -42,8 +44,14 @@ type told[A any] struct {
 	err    error
 }
 
-// ask returns when it is answered, or ctx has ended. It may have been asked for all the same then.
+// moment is how long one whose ctx has ended stays for the answer to a call that is under way: what is committed is told.
+const moment = 500 * time.Millisecond
+
+// ask returns when it is answered, or soon after ctx has ended. It may have been asked for all the same then.
 func (g *gather[Q, A]) ask(ctx context.Context, asked Q) (answer A, err error) {
+	if err := ctx.Err(); err != nil {
+		return answer, err
+	}
 	a := &asking[Q, A]{asked: asked, told: make(chan told[A], 1)}
 	g.mu.Lock()
 	g.waiting = append(g.waiting, a)
@@ -56,10 +64,7 @@ func (g *gather[Q, A]) ask(ctx context.Context, asked Q) (answer A, err error) {
 	select {
 	case t = <-a.told:
 	case <-ctx.Done():
-		if g.leave(a) {
-			t = <-a.told // soon: the call ends
-		}
-		if t.answer == nil {
+		if t = g.last(a); t.answer == nil {
 			return answer, ctx.Err()
 		}
 	}
@@ -87,6 +92,9 @@ func (g *gather[Q, A]) work(ctx context.Context) {
 		}
 		answers, err := g.together(ctx, asked)
 		end()
+		if errors.Is(err, context.DeadlineExceeded) {
+			going = append(going, g.all()...) // they have waited for as long, and would for as long again
+		}
 		for i, a := range going {
 			switch {
 			case err == nil:
@@ -119,17 +127,47 @@ func (g *gather[Q, A]) next(end context.CancelFunc) (going []*asking[Q, A]) {
 	return going
 }
 
-// leave is for one who does not wait any longer. The last to leave a call ends it, and waits for its end: nothing is under way for
-// somebody who has gone.
+// all takes all who wait.
+func (g *gather[Q, A]) all() (waiting []*asking[Q, A]) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	waiting, g.waiting = g.waiting, nil
+	return waiting
+}
+
+// last is for one whose ctx has ended: it waits no longer for its turn, and for the answer to a call that is under way a moment.
+func (g *gather[Q, A]) last(a *asking[Q, A]) (t told[A]) {
+	if g.withdraw(a) {
+		return t
+	}
+	select {
+	case t = <-a.told:
+	case <-time.After(moment):
+		if g.leave(a) {
+			t = <-a.told // soon: the call ends
+		}
+	}
+	return t
+}
+
+// withdraw says whether one still waited. It is not asked for then.
+func (g *gather[Q, A]) withdraw(a *asking[Q, A]) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	before := len(g.waiting)
+	g.waiting = slices.DeleteFunc(g.waiting, func(o *asking[Q, A]) bool { return o == a })
+	return len(g.waiting) < before
+}
+
+// leave is for one who does not stay for the answer. The last to leave a call ends it, and waits for its end: nothing is under way
+// for somebody who has gone.
 func (g *gather[Q, A]) leave(a *asking[Q, A]) (wait bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if a.in == nil {
-		g.waiting = slices.DeleteFunc(g.waiting, func(o *asking[Q, A]) bool { return o == a })
-		return false
+		return true // it is told with those of a call before its own
 	}
-	a.in.stay--
-	if a.in.stay > 0 {
+	if a.in.stay--; a.in.stay > 0 {
 		return false
 	}
 	a.in.end()

@@ -141,6 +141,38 @@ func TestAServerThatIsAwayIsAwayForAll(t *testing.T) {
 	require.Empty(t, a.alone)
 }
 
+// Each of them has waited for as long as the one that was asked for, and would take a deadline of its own.
+func TestAServerThatIsAwayIsAwayForThoseWhoWaitToo(t *testing.T) {
+	a := newAsked(t)
+	a.fails = fmt.Errorf("ask: %w", context.DeadlineExceeded)
+	end := a.begin(1, 2, 3, 4, 5, 100)
+	a.let <- struct{}{}
+	require.Equal(t, slices.Repeat([]string{a.fails.Error()}, 6), end())
+	require.Equal(t, [][]int{{1}}, a.calls)
+	a.rests()
+}
+
+// What is under way may be committed already: who leaves at once would not know of it.
+func TestWhoLeavesDuringACallThatIsAnsweredSoonHasTheAnswer(t *testing.T) {
+	a := newAsked(t)
+	ctx, leave := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	for n := range 2 {
+		all.Go(func() {
+			answer, err := a.ask(ctx, n)
+			require.NoError(t, err)
+			require.Equal(t, fmt.Sprint("together ", n), answer)
+		})
+		a.until(1, n)
+	}
+	a.let <- struct{}{}
+	a.until(2, 0)
+	leave()
+	a.letAll()
+	all.Wait()
+	a.rests()
+}
+
 func TestWhoDoesNotWaitAnyLongerIsNotAskedFor(t *testing.T) {
 	a := newAsked(t)
 	end := a.begin(1)

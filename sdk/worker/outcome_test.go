@@ -89,6 +89,47 @@ func TestARunThatSentNothingIsSkippedWhileTheBrokerIsAway(t *testing.T) {
 	}
 }
 
+// What Postgres refuses it refuses again: the sync fails and says why, instead of counting as a lost worker a lease later.
+func TestASkipThatPostgresRefusesFailsTheSync(t *testing.T) {
+	f := newFixture(t)
+	c := f.triggered()
+	f.work(func(_ context.Context, run *worker.Run) error {
+		f.exec(`UPDATE open_runs SET stored = 1 WHERE id = $1`, run.Try().Run)
+		return nil
+	})
+	f.settled(c)
+	f.is(c, `status = 'ERROR' AND failure_count = 1 AND verdict = 'failed' AND reason = 'transient failure'
+		AND status_message LIKE '%has sent something%'`)
+	f.measures("worker_syncs_total", 1)
+}
+
+// A mistake in what is counted for the ledger alone fails no sync, and is not written down.
+func TestANegativeNumberOfUnchangedDocumentsIsNotCountedAndTheLogSaysSo(t *testing.T) {
+	for name, sent := range map[string]int{"nothing was sent": 0, "a document was sent": 1} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			c := f.triggered()
+			f.work(func(ctx context.Context, run *worker.Run) error {
+				run.Unchanged(2)
+				run.Unchanged(-3)
+				for i := range sent {
+					if err := run.Put(ctx, note(i)); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			f.says("Unchanged: n must be 0 or more")
+			f.settled(c)
+			if sent > 0 {
+				require.Equal(t, int64(2), f.whole(c, sent)[0].GetCompleted().Unchanged)
+				return
+			}
+			f.is(c, `status = 'ACTIVE' AND verdict = 'skipped' AND docs_analyzed = 2`)
+		})
+	}
+}
+
 func TestASyncThatSentDocumentsGivesNoReasonToSkip(t *testing.T) {
 	f := newFixture(t)
 	c := f.inside(func(ctx context.Context, run *worker.Run) error {

@@ -214,8 +214,14 @@ func (r *Run) Delete(ctx context.Context, sourceID string) error {
 	return nil
 }
 
-// Unchanged counts n documents for the ledger that stand as they are stored.
-func (r *Run) Unchanged(n int) { r.unchanged.Add(int64(n)) }
+// Unchanged counts n documents for the ledger that stand as they are stored. A negative n is not counted, and the log says so.
+func (r *Run) Unchanged(n int) {
+	if n < 0 {
+		r.log.Warn("Unchanged: n must be 0 or more; it is not counted, and the ledger says too little", "n", n)
+		return
+	}
+	r.unchanged.Add(int64(n))
+}
 
 // sendOne sends one message, whose body is filled in once it has its number.
 func (r *Run) sendOne(ctx context.Context, fill func(*internalpb.DocumentProcessRequest)) error {

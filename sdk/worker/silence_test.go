@@ -110,6 +110,24 @@ func TestAPostgresThatFallsSilentAtThePickUpIsAWaitWithANamedDeadline(t *testing
 	}
 }
 
+// A pick-up's answer has 7 s, also where it waits for others'; the last write has 3 s.
+func TestAStopWhilePickUpsWaitForASilentPostgresWaitsForOneDeadline(t *testing.T) {
+	f := newFixture(t)
+	postgres, _, behind := f.behind()
+	r := behind.workWith(slots(3), func(context.Context, *worker.Run) error { return nil })
+	f.settled(f.triggered())
+	behind.measures("worker_slots_busy", 0)
+	postgres.Silence(ways["both ways"]...)
+	for range 3 {
+		f.triggered()
+	}
+	behind.measures("worker_slots_busy", 3)
+	began := time.Now()
+	r.cancel()
+	require.NoError(t, r.stop())
+	require.Less(t, time.Since(began), 13*time.Second)
+}
+
 // The last write has 3 s, also where it goes together with others.
 func TestAStopWhilePostgresIsSilentDoesNotWaitForItLonger(t *testing.T) {
 	f := newFixture(t)

@@ -170,11 +170,15 @@ func (w *Worker) skip(ctx context.Context, run *Run, end error) (outcome, error)
 	})
 	failpoint.At("worker.skipped")
 	switch {
-	case errors.Is(err, lifecycle.ErrFenced) && !lost:
-		return abandoned, err
 	case err == nil:
 		tracing.Of(ctx).Set(tracing.Verdict(string(lifecycle.Skipped)))
 		run.log.Info("the sync has ended", "event", telemetry.Skipped)
+	case errors.Is(err, lifecycle.ErrFenced):
+		if !lost {
+			return abandoned, err
+		}
+	case !postgres.Unavailable(err) && !errors.Is(err, lifecycle.ErrHeld):
+		return failsForNow, err // refused, and would be again
 	}
 	return skips, err
 }

@@ -211,6 +211,9 @@ func (s *Semantic) complete(ctx context.Context, run uuid.UUID) error {
 	case errors.Is(err, lifecycle.ErrHeld):
 		span.Set(tracing.Outcome("held"))
 		return nil
+	case errors.Is(ctx.Err(), context.Canceled): // the service stops: another one completes it
+		span.Set(tracing.Outcome("handed back"))
+		return err
 	case err != nil:
 		span.Fail("not completed yet")
 		return err

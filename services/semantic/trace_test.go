@@ -1,6 +1,7 @@
 package semantic
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -54,6 +55,19 @@ func TestFewMessagesOfALargeRunHaveSpansAndItsVerdictAlwaysHas(t *testing.T) {
 		}
 	}
 	require.Equal(t, 1, verdicts)
+}
+
+func TestACompletionThatAStopEndsIsNoProblemOfItsRun(t *testing.T) {
+	f := newFlow(t)
+	collector := f.collect()
+	c := f.syncing()
+	stopped, stop := context.WithCancel(ctx)
+	stop()
+	require.ErrorIs(t, f.complete(stopped, c.session), context.Canceled)
+	require.NoError(t, f.servers.Tracer.Close())
+	span := collector.Trace(c.session).One(t, "complete")
+	require.Empty(t, span.Problem)
+	require.Equal(t, "handed back", span.Attributes["echomind.outcome"])
 }
 
 func TestADeadLetterIsInItsRunsTrace(t *testing.T) {
