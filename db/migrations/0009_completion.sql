@@ -1,5 +1,103 @@
 -- +goose Up
--- The moves of semantic: complete, advance, and what becomes of runs whose worker or documents were lost for good.
+-- How runs end: skip, by a worker that has sent nothing; and the moves of semantic: complete, advance, and what becomes of runs
+-- whose worker or documents were lost for good.
+
+-- SYNCING -> ACTIVE for a run whose worker has found nothing to send: skipped, its cursor is the new state. False: the run is not
+-- this try's any more. new_state null leaves the old one.
+-- +goose StatementBegin
+CREATE FUNCTION moves.skip(run uuid, try uuid, new_state jsonb, reason text, unchanged bigint) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+DECLARE
+    c connectors := moves.lock_syncing(run, try);
+BEGIN
+    IF c.id IS NULL THEN
+        RETURN false;
+    END IF;
+    PERFORM moves.end_unsent(c, new_state, reason, unchanged);
+    RETURN true;
+END $$;
+-- +goose StatementEnd
+
+-- skip for many runs. asked: [{run, try, new_state, reason, unchanged}]; place: where in it, from 0.
+-- +goose StatementBegin
+CREATE FUNCTION moves.skip_all(asked jsonb) RETURNS TABLE (place integer, skipped boolean)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+DECLARE
+    a record;
+    c connectors;
+BEGIN
+    FOR a IN SELECT (k.item->>'run')::uuid AS run, (k.item->>'try')::uuid AS try, nullif(k.item->'new_state', 'null') AS new_state,
+            k.item->>'reason' AS reason, (k.item->>'unchanged')::bigint AS unchanged, k.no - 1 AS no
+        FROM jsonb_array_elements(asked) WITH ORDINALITY k(item, no) LOOP
+        SELECT k.* INTO c FROM open_runs r JOIN connectors k ON k.id = r.connector_id AND k.run_id = r.id AND k.status = 'SYNCING'
+        WHERE r.id = a.run AND r.try_id = a.try FOR UPDATE SKIP LOCKED;
+        IF FOUND THEN
+            PERFORM moves.end_unsent(c, a.new_state, a.reason, a.unchanged);
+            place := a.no;
+            skipped := true;
+            RETURN NEXT;
+        ELSIF NOT EXISTS (SELECT FROM open_runs r JOIN connectors k ON k.id = r.connector_id AND k.run_id = r.id AND k.status = 'SYNCING'
+                WHERE r.id = a.run AND r.try_id = a.try) THEN
+            place := a.no;
+            skipped := false;
+            RETURN NEXT;
+        END IF;
+    END LOOP;
+END $$;
+-- +goose StatementEnd
+
+-- SYNCING -> ACTIVE for a connector that is locked, whose run has sent nothing. Its ledger row is written once, and nothing is
+-- left to be swept, unless the new state ends a listing that earlier runs have begun.
+-- +goose StatementBegin
+CREATE FUNCTION moves.end_unsent(c connectors, new_state jsonb, why text, unchanged bigint) RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    r open_runs;
+BEGIN
+    IF octet_length(new_state::text) > 65536 OR jsonb_path_exists(new_state, '$.**{31}') THEN
+        RAISE EXCEPTION 'skip: new_state has % bytes, at most 65536, nested at most 30 levels deep', octet_length(new_state::text)
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    DELETE FROM open_runs o WHERE o.id = c.run_id RETURNING * INTO r;
+    IF r.stored > 0 OR r.total IS NOT NULL OR r.drain_seq IS NOT NULL OR unchanged < 0 THEN
+        RAISE EXCEPTION 'skip: run % has sent something, which semantic completes; send sync completed instead', r.id
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    INSERT INTO runs (id, connector_id, type, trigger, slot, due_at, started_at, config_version, dispatches,
+        trigger_requested_at, picked_up_at, try_id, fetched_at, completed_at, status, reason, total, stored,
+        documents_unchanged, listing_whole)
+    VALUES (r.id, r.connector_id, r.type, r.trigger, r.slot, r.due_at, r.started_at, r.config_version, r.dispatches,
+        r.trigger_requested_at, r.picked_up_at, r.try_id, clock_timestamp(), clock_timestamp(), 'skipped',
+        left(coalesce(nullif(why, ''), 'nothing had changed'), 2000), 0, 0, coalesce(unchanged, 0), false);
+    IF c.listing IS NOT NULL THEN
+        INSERT INTO unswept_runs (run_id, connector_id, try_id, config_version, outdated)
+        VALUES (r.id, r.connector_id, r.try_id, r.config_version, false);
+    END IF;
+    IF new_state IS NOT NULL THEN
+        c.state := new_state;
+        c.listing := NULL;
+    END IF;
+    c.docs_analyzed := coalesce(unchanged, 0);
+    PERFORM moves.settled(c);
+END $$;
+-- +goose StatementEnd
+
+-- A connector whose run has completed: ACTIVE, and planned.
+-- +goose StatementBegin
+CREATE FUNCTION moves.settled(c connectors) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    c.status := 'ACTIVE';
+    c.status_message := NULL;
+    c.run_id := NULL;
+    c.failure_count := 0;
+    c.last_sync_at := clock_timestamp();
+    c.synced_version := c.config_version;
+    c := moves.planned(c, c.last_sync_at);
+    PERFORM moves.put(c);
+    PERFORM moves.wake(c, true);
+END $$;
+-- +goose StatementEnd
 
 -- How far a run's messages are stored without one that is missing, waits for other parts, or was given up so that nobody can
 -- name it. It goes on from where it was known last, over at most span numbers: a run may have millions.
@@ -108,8 +206,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- complete for many runs, in one transaction; place: where in the list, from 0. A verdict that is null: the run is not, or no longer, open and whole, or advance has
--- to count first. No row for one that somebody holds: it is asked for alone.
+-- complete for many runs, in one transaction; place: where in the list, from 0. A verdict that is null: the run is not, or no
+-- longer, open and whole, or advance has to count first. No row for one that somebody holds: it is asked for alone.
 -- +goose StatementBegin
 CREATE FUNCTION moves.complete_all(runs uuid[], span integer DEFAULT 10000)
     RETURNS TABLE (place integer, connector_id integer, type text, verdict text)
@@ -320,3 +418,7 @@ DROP FUNCTION moves.complete(uuid, integer);
 DROP FUNCTION moves.advance(uuid, integer);
 DROP FUNCTION moves.pass_checkpoint(connectors, open_runs, bigint);
 DROP FUNCTION moves.counted_through(open_runs, integer);
+DROP FUNCTION moves.settled(connectors);
+DROP FUNCTION moves.end_unsent(connectors, jsonb, text, bigint);
+DROP FUNCTION moves.skip_all(jsonb);
+DROP FUNCTION moves.skip(uuid, uuid, jsonb, text, bigint);

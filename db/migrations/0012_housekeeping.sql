@@ -201,7 +201,8 @@ BEGIN
     FOR move IN SELECT * FROM pg_proc p WHERE p.pronamespace = 'moves'::regnamespace AND p.prosecdef LOOP
         EXECUTE format('ALTER FUNCTION %s SET enable_bitmapscan = off', move.oid::regprocedure);
         IF move.proname IN ('pick_up', 'pick_up_all', 'heartbeat', 'drain', 'drain_all', 'cut', 'release', 'fail', 'finish',
-                'skip', 'skip_all', 'hold', 'known', 'links', 'complete', 'complete_all', 'advance', 'replace_secret', 'disable', 'enable', 'trigger_sync', 'sweep_chunks') THEN
+                'skip', 'skip_all', 'hold', 'known', 'links', 'complete', 'complete_all', 'advance', 'replace_secret', 'disable',
+                'enable', 'trigger_sync', 'sweep_chunks') THEN
             EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off', move.oid::regprocedure);
             EXECUTE format('ALTER FUNCTION %s SET plan_cache_mode = auto', move.oid::regprocedure);
         ELSE
