@@ -34,7 +34,7 @@ var someColumns = map[string]string{
 	"console u connector_secrets": "envelope",
 	"reader r connectors":         "all but config state listing run_id",
 	"reader r scheduler_runs":     "all but try_id worker_id checkpoint_no notes new_state",
-	"reader r documents":          "id connector_id status chunk_count config_version updated_at deleted_at",
+	"reader r documents":          "id connector_id status chunk_count text_bytes config_version updated_at deleted_at",
 }
 
 // page is docs/states.md.

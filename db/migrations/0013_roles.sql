@@ -20,8 +20,8 @@ END $$;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA moves FROM PUBLIC;
 -- Who may call a trigger's function may put it on a temporary table, and it runs with the owner's rights there as well.
 REVOKE ALL ON FUNCTION connectors_user_insert(), connectors_user_update(), connectors_user_delete(),
-    connectors_count(), connector_secrets_forget(), search_index_note(), provider_quota_take(text, double precision, double precision, integer)
-    FROM PUBLIC;
+    connectors_count(), documents_count(), connector_secrets_forget(), search_index_note(),
+    provider_quota_take(text, double precision, double precision, integer) FROM PUBLIC;
 GRANT USAGE ON SCHEMA moves TO echomind_scheduler, echomind_worker, echomind_semantic, echomind_console, echomind_subscriber;
 GRANT USAGE ON SCHEMA public TO echomind_scheduler, echomind_worker, echomind_semantic, echomind_console, echomind_subscriber,
     echomind_reader;
@@ -69,7 +69,9 @@ GRANT EXECUTE ON FUNCTION moves.complete(uuid, integer), moves.advance(uuid, int
     moves.fail(uuid, uuid, text, text), moves.keep_ledger(interval), moves.sweep_leftovers(integer, bigint, integer),
     moves.sweep_outdated(integer, bigint, text, integer), moves.sweep_chunks(bigint, integer, integer),
     moves.forget_workers(integer) TO echomind_semantic;
-GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, workers, deleted_connectors TO echomind_semantic;
+GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, workers, deleted_connectors, owner_quotas
+    TO echomind_semantic;
+GRANT SELECT, DELETE ON document_counts TO echomind_semantic;
 -- What a store counts: never whose run it is, nor its lease, nor its verdict.
 GRANT UPDATE (total, stored, whole, waiting, notes, unnamed, documents_processed, documents_failed, documents_deleted,
     documents_unchanged, chunks_stored, listing_whole, new_state, reason) ON open_runs TO echomind_semantic;
@@ -91,7 +93,7 @@ GRANT UPDATE (name, type, user_id, scope, scope_id, config, refresh_freq_minutes
 GRANT DELETE ON connectors TO echomind_console;
 GRANT USAGE ON SEQUENCE connectors_id_seq TO echomind_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON owner_quotas TO echomind_console;
-GRANT SELECT ON owner_counts TO echomind_console;
+GRANT SELECT ON owner_counts, document_counts TO echomind_console;
 GRANT INSERT (name, default_refresh_minutes, max_concurrent_syncs), UPDATE (default_refresh_minutes, max_concurrent_syncs)
     ON connector_types TO echomind_console;
 -- `dlq replay` and `secrets rotate`.
@@ -108,7 +110,7 @@ GRANT SELECT (id, connector_id, job_name, type, trigger, slot, slot_last, missed
     stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole,
     config_version) ON scheduler_runs TO echomind_reader;
 GRANT SELECT ON connector_types, workers, connector_evidence TO echomind_reader;
-GRANT SELECT (id, connector_id, status, chunk_count, config_version, updated_at, deleted_at) ON documents TO echomind_reader;
+GRANT SELECT (id, connector_id, status, chunk_count, text_bytes, config_version, updated_at, deleted_at) ON documents TO echomind_reader;
 
 -- +goose Down
 -- The roles are the cluster's, and stay.

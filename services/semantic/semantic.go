@@ -55,6 +55,8 @@ type Semantic struct {
 	log       *slog.Logger
 	// storeTimeout bounds one store transaction. slowPause is for how long a run is left alone of which one message took longer.
 	storeTimeout, slowPause time.Duration
+	// rooms is how much more the owners of runs may store.
+	rooms rooms
 	// held is of which runs somebody holds rows.
 	held heldRuns
 	// letters is of which messages a dead letter is published that are not counted yet.
