@@ -176,7 +176,7 @@ func (w *watched) cycle(q map[string]string, kind string, limit int) {
 		}
 		source := fmt.Sprintf("doc-%d", no)
 		do("RunOfTry", of(nil))
-		do("BeginTry", of(nil))
+		do("BeginTry", of(pgx.NamedArgs{"mark": uuid.New()}))
 		do("WriteNothing", of(nil))
 		part := pgx.NamedArgs{"nos": []int64{no}, "given_ups": []string{""}, "first_nos": []int64{no}, "parts": []int64{1},
 			"claims": []uuid.UUID{uuid.Nil}, "chunks": []int32{0}, "text_bytes": []int64{0}, "highest": no}

@@ -98,6 +98,10 @@ CREATE TABLE message_tries (
     try_id uuid NOT NULL,
     no     bigint NOT NULL,
     tries  integer NOT NULL,
+    -- Who began it last, and whether that was taken back: a statement that Postgres carries out after nobody waits for it any more, and
+    -- which is repeated, counts once.
+    mark       uuid,
+    taken_back boolean NOT NULL DEFAULT false,
     PRIMARY KEY (try_id, no)
 );
 

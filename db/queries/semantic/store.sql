@@ -131,10 +131,13 @@ WHERE id = @run_id AND try_id = @try_id::uuid
 RETURNING whole;
 
 -- name: BeginTry :one
--- No row: the run is over, or another try's, so that nothing is left behind that nobody sweeps.
-INSERT INTO message_tries (try_id, no, tries)
-SELECT r.try_id, @no, 1 FROM open_runs r WHERE r.id = @run_id AND r.try_id = @try_id::uuid
-ON CONFLICT (try_id, no) DO UPDATE SET tries = message_tries.tries + 1
+-- Repeated with the same mark it counts once. No row: the run is over, or another try's, so that nothing is left behind that nobody
+-- sweeps.
+INSERT INTO message_tries (try_id, no, tries, mark)
+SELECT r.try_id, @no, 1, @mark::uuid FROM open_runs r WHERE r.id = @run_id AND r.try_id = @try_id::uuid
+ON CONFLICT (try_id, no) DO UPDATE SET mark = EXCLUDED.mark,
+    tries = message_tries.tries + (message_tries.mark IS DISTINCT FROM EXCLUDED.mark)::integer,
+    taken_back = message_tries.taken_back AND message_tries.mark = EXCLUDED.mark
 RETURNING tries;
 
 -- name: WriteNothing :exec
@@ -145,5 +148,6 @@ SELECT r.try_id, @no, 0 FROM open_runs r WHERE r.id = @run_id AND r.try_id = @tr
 ON CONFLICT (try_id, no) DO UPDATE SET tries = message_tries.tries;
 
 -- name: TakeBackTry :exec
--- The try ended in a wait for something of ours, which says nothing about the message.
-UPDATE message_tries SET tries = tries - 1 WHERE try_id = @try_id AND no = @no AND tries > 0;
+-- The try ended in a wait for something of ours, which says nothing about the message. Repeated it takes back one.
+UPDATE message_tries SET tries = tries - 1, taken_back = true
+WHERE try_id = @try_id AND no = @no AND mark = @mark::uuid AND NOT taken_back;

@@ -12,21 +12,30 @@ import (
 )
 
 const beginTry = `-- name: BeginTry :one
-INSERT INTO message_tries (try_id, no, tries)
-SELECT r.try_id, $1, 1 FROM open_runs r WHERE r.id = $2 AND r.try_id = $3::uuid
-ON CONFLICT (try_id, no) DO UPDATE SET tries = message_tries.tries + 1
+INSERT INTO message_tries (try_id, no, tries, mark)
+SELECT r.try_id, $1, 1, $2::uuid FROM open_runs r WHERE r.id = $3 AND r.try_id = $4::uuid
+ON CONFLICT (try_id, no) DO UPDATE SET mark = EXCLUDED.mark,
+    tries = message_tries.tries + (message_tries.mark IS DISTINCT FROM EXCLUDED.mark)::integer,
+    taken_back = message_tries.taken_back AND message_tries.mark = EXCLUDED.mark
 RETURNING tries
 `
 
 type BeginTryParams struct {
 	No    int64
+	Mark  uuid.UUID
 	RunID uuid.UUID
 	TryID uuid.UUID
 }
 
-// No row: the run is over, or another try's, so that nothing is left behind that nobody sweeps.
+// Repeated with the same mark it counts once. No row: the run is over, or another try's, so that nothing is left behind that nobody
+// sweeps.
 func (q *Queries) BeginTry(ctx context.Context, arg BeginTryParams) (int32, error) {
-	row := q.db.QueryRow(ctx, beginTry, arg.No, arg.RunID, arg.TryID)
+	row := q.db.QueryRow(ctx, beginTry,
+		arg.No,
+		arg.Mark,
+		arg.RunID,
+		arg.TryID,
+	)
 	var tries int32
 	err := row.Scan(&tries)
 	return tries, err
@@ -523,17 +532,19 @@ func (q *Queries) Sight(ctx context.Context, arg SightParams) error {
 }
 
 const takeBackTry = `-- name: TakeBackTry :exec
-UPDATE message_tries SET tries = tries - 1 WHERE try_id = $1 AND no = $2 AND tries > 0
+UPDATE message_tries SET tries = tries - 1, taken_back = true
+WHERE try_id = $1 AND no = $2 AND mark = $3::uuid AND NOT taken_back
 `
 
 type TakeBackTryParams struct {
 	TryID uuid.UUID
 	No    int64
+	Mark  uuid.UUID
 }
 
-// The try ended in a wait for something of ours, which says nothing about the message.
+// The try ended in a wait for something of ours, which says nothing about the message. Repeated it takes back one.
 func (q *Queries) TakeBackTry(ctx context.Context, arg TakeBackTryParams) error {
-	_, err := q.db.Exec(ctx, takeBackTry, arg.TryID, arg.No)
+	_, err := q.db.Exec(ctx, takeBackTry, arg.TryID, arg.No, arg.Mark)
 	return err
 }
 
