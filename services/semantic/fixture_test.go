@@ -11,8 +11,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -238,16 +236,11 @@ func (c trip) completed(total int64) *internalpb.DocumentProcessRequest {
 	return m
 }
 
-// unsent is a message without headers, whose answer nobody waits for.
-type unsent struct{ jetstream.Msg }
-
-func (unsent) Headers() nats.Header { return nil }
-
 // handles takes messages of one try together through the store path.
 func (c trip) handles(messages ...*internalpb.DocumentProcessRequest) error {
 	var group []delivery
 	for _, m := range messages {
-		group = append(group, delivery{msg: unsent{}, request: m, try: lifecycle.Try{Run: uuid.MustParse(m.ChunkingSession), ID: uuid.MustParse(m.Try)}})
+		group = append(group, delivery{msg: silentMessage{}, request: m, try: lifecycle.Try{Run: uuid.MustParse(m.ChunkingSession), ID: uuid.MustParse(m.Try)}})
 	}
 	err := c.f.untilAnswered(ctx, group[0], func(ctx context.Context) error { return c.f.process(ctx, group) })
 	if err == nil && c.f.index != nil {

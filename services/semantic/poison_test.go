@@ -229,7 +229,7 @@ func TestATryForARunThatIsOverLeavesNothingBehind(t *testing.T) {
 func TestATryThatIsWrittenDownAndTakenBackTwiceCountsOnce(t *testing.T) {
 	f := newFixture(t)
 	c := f.syncing()
-	d := delivery{msg: unsent{}, request: c.doc(1, "a", "apple"), try: c.of()}
+	d := delivery{msg: silentMessage{}, request: c.doc(1, "a", "apple"), try: c.of()}
 	begins := func(mark uuid.UUID, tries int) {
 		t.Helper()
 		n, err := f.beginTry(ctx, d, mark)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -73,6 +74,7 @@ func (s *Semantic) storeItems(
 ) (come progress, err error) {
 	slices.SortFunc(items, func(a, b *item) int { return cmp.Compare(a.no, b.no) })
 	var t storing
+	began := time.Now()
 	ctx, span := s.servers.Tracer.Within(ctx, tracing.Store)
 	defer span.End()
 	err = deadline.Do(ctx, "semantic.store", s.storeTimeout, func(ctx context.Context) error {
@@ -86,7 +88,7 @@ func (s *Semantic) storeItems(
 		t.room.giveBack(t.took)
 	}
 	if t.tx != nil { // Postgres has begun it
-		err = s.slow(ctx, try, items[0].no, err)
+		err = s.slow(ctx, try, items[0].no, began, err)
 	}
 	if errors.Is(err, errRunOver) {
 		span.Set(tracing.Outcome("fenced"))
