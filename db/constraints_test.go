@@ -27,6 +27,8 @@ var nonsense = map[string]struct{ before, sql string }{
 	"owner_quotas_user_id_range":    {"", `INSERT INTO owner_quotas (user_id) VALUES (-1)`},
 	"owner_quotas_connectors_range": {"", `INSERT INTO owner_quotas (user_id, max_connectors) VALUES (1, -1)`},
 	"owner_quotas_syncs_range":      {"", `INSERT INTO owner_quotas (user_id, max_concurrent_syncs) VALUES (1, -1)`},
+	"owner_quotas_documents_range":  {"", `INSERT INTO owner_quotas (user_id, max_documents) VALUES (1, -1)`},
+	"owner_quotas_text_bytes_range": {"", `INSERT INTO owner_quotas (user_id, max_text_bytes) VALUES (1, -1)`},
 	"owner_quotas_share_of_one":     {"", `UPDATE owner_quotas SET max_concurrent_syncs = 3 WHERE user_id = 0`},
 
 	"waiting_types_name_fkey": {"", `INSERT INTO waiting_types VALUES ('ftp', true)`},
@@ -101,6 +103,8 @@ var nonsense = map[string]struct{ before, sql string }{
 	"documents_status_known":     {"", `INSERT INTO documents (config_version, connector_id, source_id, status) VALUES (1, 1, 'a', 'odd')`},
 	"documents_source":           {"", `INSERT INTO documents (config_version, connector_id, source_id) VALUES (1, 1, 'a'), (1, 1, 'a')`},
 	"documents_chunks_named":     {"", `INSERT INTO documents (config_version, connector_id, source_id, first_no) VALUES (1, 1, 'a', 1)`},
+	"documents_text_is_named":    {"", `INSERT INTO documents (config_version, connector_id, source_id, text_bytes) VALUES (1, 1, 'a', 1)`},
+	"documents_text_bytes_range": {"", `INSERT INTO documents (config_version, connector_id, source_id, text_bytes) VALUES (1, 1, 'a', -1)`},
 	"documents_deleted_has_no_token": {"", `INSERT INTO documents (config_version, connector_id, source_id, deleted_at, version_token)
 		VALUES (1, 1, 'a', now(), 't')`},
 	"documents_failed_says_why": {"", `INSERT INTO documents (config_version, connector_id, source_id, status) VALUES (1, 1, 'a', 'failed')`},

@@ -200,10 +200,10 @@ func (w *watched) cycle(q map[string]string, kind string, limit int, goes way) {
 		}
 		source := fmt.Sprintf("doc-%d", no)
 		do("RunOfTry", of(nil))
-		do("BeginTry", of(nil))
+		do("BeginTry", of(pgx.NamedArgs{"mark": uuid.New()}))
 		do("WriteNothing", of(nil))
 		part := pgx.NamedArgs{"nos": []int64{no}, "given_ups": []string{""}, "first_nos": []int64{no}, "parts": []int64{1},
-			"claims": []uuid.UUID{uuid.Nil}, "chunks": []int32{0}, "highest": no}
+			"claims": []uuid.UUID{uuid.Nil}, "chunks": []int32{0}, "text_bytes": []int64{0}, "highest": no}
 		do("CountMessages", of(part))
 		do("LockDocuments", of(pgx.NamedArgs{"source_ids": []string{source}}))
 		document := one[int64](w.base, `SELECT id FROM documents WHERE connector_id = $1 AND source_id = $2`, id, source)
@@ -213,7 +213,7 @@ func (w *watched) cycle(q map[string]string, kind string, limit int, goes way) {
 		do("CountParts", of(part))
 		do("PartsWaitNoLonger", of(part))
 		do("WriteDocuments", of(pgx.NamedArgs{"written_by": try, "documents": fmt.Sprintf(
-			`[{"id":%d,"written_no":%d,"title":"t","media_type":"text","links":[],"content_hash":"h","version_token":"v","chunk_count":1,"status":"stored","try_id":%q,"first_no":%d}]`,
+			`[{"id":%d,"written_no":%d,"title":"t","media_type":"text","links":[],"content_hash":"h","version_token":"v","chunk_count":1,"text_bytes":4,"status":"stored","try_id":%q,"first_no":%d}]`,
 			document, no, try, no)}))
 		do("CountStored", of(pgx.NamedArgs{"stored": 1, "notes": 0, "waiting": 0, "unnamed": 0, "processed": 1, "failed": 0, "deleted": 0, "chunks": 1,
 			"highest": no}))

@@ -34,7 +34,8 @@ var someColumns = map[string]string{
 	"console u connector_secrets": "envelope",
 	"reader r connectors":         "all but config state listing run_id",
 	"reader r scheduler_runs":     "all but try_id worker_id checkpoint_no notes new_state",
-	"reader r documents":          "id connector_id status chunk_count config_version updated_at deleted_at",
+	"reader r connector_evidence": "all but run_id try_id worker_id drain_seq",
+	"reader r documents":          "id connector_id status chunk_count text_bytes config_version updated_at deleted_at",
 }
 
 // page is docs/states.md.
@@ -320,5 +321,22 @@ func TestNoRolePutsATriggerFunctionOnATableOfItsOwn(t *testing.T) {
 	if n := one[int](b, `SELECT count(*) FROM pg_proc WHERE prosecdef AND pronamespace IN ('public'::regnamespace, 'moves'::regnamespace)
 		AND has_function_privilege('public', oid, 'EXECUTE')`); n != 0 {
 		t.Errorf("everybody may call %d functions that run with the owner's rights", n)
+	}
+}
+
+// Who knows the try of an open run speaks for it.
+func TestNobodyWhoOnlyReadsSeesTheTryOfARun(t *testing.T) {
+	b := newBase(t)
+	b.in("SYNCING")
+	try := one[string](b, `SELECT try_id::text FROM open_runs`)
+	for _, table := range slices.Sorted(maps.Keys(b.tables())) {
+		columns := one[string](b, `SELECT coalesce(string_agg(quote_ident(attname), ', '), '') FROM pg_attribute WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped
+			AND has_column_privilege('echomind_reader', attrelid, attnum, 'SELECT')`, table)
+		if columns == "" {
+			continue
+		}
+		if n := one[int](b, `SELECT count(*) FROM (SELECT `+columns+` FROM `+table+`) r WHERE r::text LIKE '%' || $1 || '%'`, try); n != 0 {
+			t.Errorf("the reader sees the try in %s", table)
+		}
 	}
 }

@@ -46,7 +46,7 @@ func (s storing) write(sources ...string) {
 		id := one[int64](s.base, `SELECT id FROM documents WHERE connector_id = $1 AND source_id = $2`, s.id, source)
 		if _, err := s.conn.Exec(s.Context(), s.queries["WriteDocuments"], pgx.NamedArgs{"written_by": s.try.ID, "config_version": s.version(),
 			"documents": fmt.Sprintf(`[{"id":%d,"written_no":%d,"media_type":"text","links":[],"content_hash":"h","version_token":"v",
-				"chunk_count":1,"status":"stored","try_id":%q,"first_no":%d}]`, id, no+1, s.try.ID, no+1)}); err != nil {
+				"chunk_count":1,"text_bytes":4,"status":"stored","try_id":%q,"first_no":%d}]`, id, no+1, s.try.ID, no+1)}); err != nil {
 			s.Fatal(err)
 		}
 		s.exec(`INSERT INTO chunks (try_id, first_no, document_id, no, text, start_offset, end_offset, embedder, embedding)

@@ -13,6 +13,9 @@ CREATE TABLE documents (
     version_token  text NOT NULL DEFAULT '',
     links          text[] NOT NULL DEFAULT '{}',
     chunk_count    integer NOT NULL DEFAULT 0,
+    -- Of the chunks that search may read: how long their text is, as UTF-8.
+    text_bytes     bigint NOT NULL DEFAULT 0
+        CONSTRAINT documents_text_bytes_range CHECK (text_bytes >= 0),
     status         text NOT NULL DEFAULT 'partial'
         CONSTRAINT documents_status_known CHECK (status IN ('partial', 'stored', 'failed', 'deleted')),
     error          text,
@@ -30,6 +33,7 @@ CREATE TABLE documents (
 
     CONSTRAINT documents_source UNIQUE (connector_id, source_id),
     CONSTRAINT documents_chunks_named CHECK ((try_id IS NULL) = (first_no IS NULL)),
+    CONSTRAINT documents_text_is_named CHECK (text_bytes = 0 OR try_id IS NOT NULL),
     CONSTRAINT documents_deleted_has_no_token CHECK (deleted_at IS NULL OR version_token = ''),
     CONSTRAINT documents_failed_says_why CHECK ((status = 'failed') = (error IS NOT NULL))
 );
@@ -84,6 +88,8 @@ CREATE TABLE run_messages (
     fails     uuid,
     -- Of such a part: how many chunks it brought, so that those of a part that says otherwise never make up for a missing one.
     chunks    integer,
+    -- How long the text of these is.
+    text_bytes bigint,
     PRIMARY KEY (try_id, no)
 );
 
@@ -92,6 +98,10 @@ CREATE TABLE message_tries (
     try_id uuid NOT NULL,
     no     bigint NOT NULL,
     tries  integer NOT NULL,
+    -- Who began it last, and whether that was taken back: a statement that Postgres carries out after nobody waits for it any more, and
+    -- which is repeated, counts once.
+    mark       uuid,
+    taken_back boolean NOT NULL DEFAULT false,
     PRIMARY KEY (try_id, no)
 );
 

@@ -149,6 +149,67 @@ CREATE TRIGGER connectors_count_none AFTER TRUNCATE ON connectors FOR EACH STATE
 CREATE TRIGGER connectors_count_given AFTER UPDATE OF user_id ON connectors
     FOR EACH ROW WHEN (OLD.user_id <> NEW.user_id) EXECUTE FUNCTION connectors_count();
 
+-- What each connector has stored: the sum of its rows. Who stores or sweeps writes one of those that nobody else holds, so that
+-- nobody waits for another's transaction.
+CREATE TABLE document_counts (
+    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    -- No foreign key: documents outlive their connector until they are swept.
+    connector_id integer NOT NULL,
+    -- Documents that are stored, or failed and still found as they were; and rows of any status.
+    documents    bigint NOT NULL,
+    rows         bigint NOT NULL,
+    text_bytes   bigint NOT NULL
+) WITH (fillfactor = 50);
+CREATE INDEX document_counts_connector ON document_counts (connector_id);
+
+-- Counts what a connector has stored more, or less.
+-- +goose StatementBegin
+CREATE FUNCTION moves.count_documents(connector integer, more_documents bigint, more_rows bigint, more_bytes bigint) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    IF more_documents = 0 AND more_rows = 0 AND more_bytes = 0 THEN
+        RETURN;
+    END IF;
+    UPDATE document_counts n
+    SET documents = n.documents + more_documents, rows = n.rows + more_rows, text_bytes = n.text_bytes + more_bytes
+    WHERE n.id = (SELECT free.id FROM document_counts free WHERE free.connector_id = connector LIMIT 1 FOR UPDATE SKIP LOCKED);
+    IF NOT FOUND THEN
+        INSERT INTO document_counts (connector_id, documents, rows, text_bytes) VALUES (connector, more_documents, more_rows, more_bytes);
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- Once for each statement and connector.
+-- +goose StatementBegin
+CREATE FUNCTION documents_count() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET plan_cache_mode = force_custom_plan AS $$
+BEGIN
+    IF TG_OP = 'TRUNCATE' THEN
+        DELETE FROM document_counts;
+    ELSIF TG_OP = 'INSERT' THEN
+        PERFORM moves.count_documents(a.connector_id, count(*) FILTER (WHERE a.status = 'stored' OR a.try_id IS NOT NULL), count(*),
+            sum(a.text_bytes)::bigint) FROM added a GROUP BY a.connector_id;
+    ELSIF TG_OP = 'DELETE' THEN
+        PERFORM moves.count_documents(g.connector_id, -count(*) FILTER (WHERE g.status = 'stored' OR g.try_id IS NOT NULL), -count(*),
+            -sum(g.text_bytes)::bigint) FROM gone g GROUP BY g.connector_id;
+    ELSE
+        PERFORM moves.count_documents(c.connector_id,
+            coalesce(sum(c.one) FILTER (WHERE c.status = 'stored' OR c.try_id IS NOT NULL), 0), sum(c.one), sum(c.one * c.text_bytes)::bigint)
+        FROM (SELECT a.connector_id, a.status, a.try_id, a.text_bytes, 1 AS one FROM added a
+            UNION ALL SELECT g.connector_id, g.status, g.try_id, g.text_bytes, -1 FROM gone g) c
+        GROUP BY c.connector_id;
+    END IF;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER documents_count_added AFTER INSERT ON documents REFERENCING NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION documents_count();
+CREATE TRIGGER documents_count_changed AFTER UPDATE ON documents REFERENCING OLD TABLE AS gone NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION documents_count();
+CREATE TRIGGER documents_count_gone AFTER DELETE ON documents REFERENCING OLD TABLE AS gone
+    FOR EACH STATEMENT EXECUTE FUNCTION documents_count();
+CREATE TRIGGER documents_count_none AFTER TRUNCATE ON documents FOR EACH STATEMENT EXECUTE FUNCTION documents_count();
+
 -- The owner whom the last claim of a capped type served, or looked at, last: the next one goes on behind.
 CREATE TABLE owner_turns (
     type   text PRIMARY KEY,
@@ -278,12 +339,19 @@ DROP FUNCTION moves.owners_in_turn(text, integer, integer, timestamptz, integer[
 DROP FUNCTION moves.is_alone(text, integer);
 DROP FUNCTION moves.owner_room(text, integer, integer, integer);
 DROP TABLE owner_turns;
+DROP TRIGGER documents_count_none ON documents;
+DROP TRIGGER documents_count_gone ON documents;
+DROP TRIGGER documents_count_changed ON documents;
+DROP TRIGGER documents_count_added ON documents;
+DROP FUNCTION documents_count();
+DROP FUNCTION moves.count_documents(integer, bigint, bigint, bigint);
 DROP TRIGGER connectors_count_given ON connectors;
 DROP TRIGGER connectors_count_none ON connectors;
 DROP TRIGGER connectors_count_gone ON connectors;
 DROP TRIGGER connectors_count_added ON connectors;
 DROP FUNCTION connectors_count();
 DROP FUNCTION moves.count_connectors(integer, bigint);
+DROP TABLE document_counts;
 DROP TABLE owner_counts;
 DROP FUNCTION provider_quota_take(text, double precision, double precision, integer);
 DROP TABLE provider_quotas;

@@ -20,8 +20,8 @@ END $$;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA moves FROM PUBLIC;
 -- Who may call a trigger's function may put it on a temporary table, and it runs with the owner's rights there as well.
 REVOKE ALL ON FUNCTION connectors_user_insert(), connectors_user_update(), connectors_user_delete(),
-    connectors_count(), connector_secrets_forget(), search_index_note(), provider_quota_take(text, double precision, double precision, integer)
-    FROM PUBLIC;
+    connectors_count(), documents_count(), connector_secrets_forget(), search_index_note(),
+    provider_quota_take(text, double precision, double precision, integer) FROM PUBLIC;
 GRANT USAGE ON SCHEMA moves TO echomind_scheduler, echomind_worker, echomind_semantic, echomind_console, echomind_subscriber;
 GRANT USAGE ON SCHEMA public TO echomind_scheduler, echomind_worker, echomind_semantic, echomind_console, echomind_subscriber,
     echomind_reader;
@@ -71,7 +71,9 @@ GRANT EXECUTE ON FUNCTION moves.complete(uuid, integer), moves.complete_all(uuid
     moves.fail(uuid, uuid, text, text), moves.keep_ledger(interval), moves.sweep_leftovers(integer, bigint, integer),
     moves.sweep_outdated(integer, bigint, text, integer), moves.sweep_chunks(bigint, integer, integer),
     moves.forget_workers(integer) TO echomind_semantic;
-GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, workers, deleted_connectors TO echomind_semantic;
+GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, workers, deleted_connectors, owner_quotas
+    TO echomind_semantic;
+GRANT SELECT, DELETE ON document_counts TO echomind_semantic;
 -- What a store counts: never whose run it is, nor its lease, nor its verdict.
 GRANT UPDATE (total, stored, whole, waiting, notes, unnamed, documents_processed, documents_failed, documents_deleted,
     documents_unchanged, chunks_stored, listing_whole, new_state, reason) ON open_runs TO echomind_semantic;
@@ -93,7 +95,7 @@ GRANT UPDATE (name, type, user_id, scope, scope_id, config, refresh_freq_minutes
 GRANT DELETE ON connectors TO echomind_console;
 GRANT USAGE ON SEQUENCE connectors_id_seq TO echomind_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON owner_quotas TO echomind_console;
-GRANT SELECT ON owner_counts TO echomind_console;
+GRANT SELECT ON owner_counts, document_counts TO echomind_console;
 GRANT INSERT (name, default_refresh_minutes, max_concurrent_syncs), UPDATE (default_refresh_minutes, max_concurrent_syncs)
     ON connector_types TO echomind_console;
 -- `dlq replay` and `secrets rotate`.
@@ -109,8 +111,13 @@ GRANT SELECT (id, connector_id, job_name, type, trigger, slot, slot_last, missed
     dispatches, trigger_requested_at, picked_up_at, fetched_at, drain_seq, completed_at, status, reason, error_message, total,
     stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole,
     config_version) ON scheduler_runs TO echomind_reader;
-GRANT SELECT ON connector_types, workers, connector_evidence TO echomind_reader;
-GRANT SELECT (id, connector_id, status, chunk_count, config_version, updated_at, deleted_at) ON documents TO echomind_reader;
+GRANT SELECT ON connector_types, workers TO echomind_reader;
+-- Not the try: who knows it speaks for its run.
+GRANT SELECT (seen_at, id, name, type, user_id, status, status_message, failure_count, max_retries, refresh_freq_minutes, schedule_cron,
+    time_zone, needs_plan, next_sync_at, due_reason, trigger_requested_at, last_sync_at, docs_analyzed, trigger, due_at, started_at,
+    dispatched_at, dispatches, picked_up_at, lease_expires_at, fetched_at, total, stored, whole, cut, type_cap, due_before, in_flight,
+    owner_in_flight, owner_cap, has_other_owners, pending_before, fetching, dispatched_since) ON connector_evidence TO echomind_reader;
+GRANT SELECT (id, connector_id, status, chunk_count, text_bytes, config_version, updated_at, deleted_at) ON documents TO echomind_reader;
 
 -- +goose Down
 -- The roles are the cluster's, and stay.

@@ -27,7 +27,7 @@ func FreezePostgres(t testing.TB, server *pgserver.Server) (thaw func()) {
 	if err := syscall.Kill(server.PID(), syscall.SIGSTOP); err != nil { // first: from now on it makes no further backend
 		t.Fatalf("freeze PostgreSQL: %v", err)
 	}
-	backends, err := children(server.PID())
+	backends, err := children(t, server.PID())
 	if err != nil {
 		t.Fatalf("list the backends of PostgreSQL: %v", err)
 	}
@@ -39,10 +39,10 @@ func FreezePostgres(t testing.TB, server *pgserver.Server) (thaw func()) {
 }
 
 // children are the processes that a process has made: from proc(5), elsewhere from pgrep.
-func children(parent int) (pids []int, err error) {
+func children(t testing.TB, parent int) (pids []int, err error) {
 	listed, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", parent, parent))
 	if err != nil {
-		if listed, err = exec.Command("pgrep", "-P", strconv.Itoa(parent)).Output(); err != nil {
+		if listed, err = exec.CommandContext(t.Context(), "pgrep", "-P", strconv.Itoa(parent)).Output(); err != nil {
 			return nil, err
 		}
 	}

@@ -240,7 +240,7 @@ func (c trip) completed(total int64) *internalpb.DocumentProcessRequest {
 func (c trip) handles(messages ...*internalpb.DocumentProcessRequest) error {
 	var group []delivery
 	for _, m := range messages {
-		group = append(group, delivery{request: m, try: lifecycle.Try{Run: uuid.MustParse(m.ChunkingSession), ID: uuid.MustParse(m.Try)}})
+		group = append(group, delivery{msg: silentMessage{}, request: m, try: lifecycle.Try{Run: uuid.MustParse(m.ChunkingSession), ID: uuid.MustParse(m.Try)}})
 	}
 	err := c.f.untilAnswered(ctx, group[0], func(ctx context.Context) error { return c.f.process(ctx, group) })
 	if err == nil && c.f.index != nil {

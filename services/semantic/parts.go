@@ -65,8 +65,13 @@ func (t *storing) wholeDocuments(
 	}
 	whole := map[string]*item{}
 	for _, it := range items {
-		if claim := it.claim(t.try.ID); it.sourceID == "" || it.poison == "" && claim != (uuid.UUID{}) && !complete[claim] {
+		claim := it.claim(t.try.ID)
+		text, is := complete[claim]
+		if it.sourceID == "" || it.poison == "" && claim != (uuid.UUID{}) && !is {
 			continue
+		}
+		if it.wholeText = text; claim == (uuid.UUID{}) {
+			it.wholeText = it.textBytes()
 		}
 		if other := whole[it.sourceID]; other == nil || other.firstNo <= it.firstNo {
 			whole[it.sourceID] = it
@@ -75,11 +80,11 @@ func (t *storing) wholeDocuments(
 	return whole, nil
 }
 
-// completeParts says of which documents of several parts all are there, and ends the waiting of those parts and of parts whose
+// completeParts says of which documents of several parts all are there, and how long their text is, and ends the waiting of those parts and of parts whose
 // document has failed.
 func (t *storing) completeParts(
 	ctx context.Context, items []*item, rows map[string]dbgen.LockDocumentsRow,
-) (map[uuid.UUID]bool, error) {
+) (map[uuid.UUID]int64, error) {
 	p := dbgen.CountPartsParams{TryID: t.try.ID}
 	documents := map[uuid.UUID]*parts{}
 	for _, it := range items {
@@ -102,12 +107,15 @@ func (t *storing) completeParts(
 	if err != nil {
 		return nil, fmt.Errorf("count parts: %w", err)
 	}
-	complete, done := map[uuid.UUID]bool{}, dbgen.PartsWaitNoLongerParams{TryID: t.try.ID}
+	complete, done := map[uuid.UUID]int64{}, dbgen.PartsWaitNoLongerParams{TryID: t.try.ID}
 	for _, row := range counted {
 		i := row.Place - 1
 		claim := p.Claims[i]
-		complete[claim] = documents[claim].areAll(row, t.try.ID)
-		if complete[claim] || row.HasFailed {
+		areAll := documents[claim].areAll(row, t.try.ID)
+		if areAll {
+			complete[claim] = row.TextBytes
+		}
+		if areAll || row.HasFailed {
 			done.FirstNos, done.Parts = append(done.FirstNos, p.FirstNos[i]), append(done.Parts, p.Parts[i])
 			done.Claims = append(done.Claims, claim)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/echomind/sync/internal/secret"
@@ -26,7 +27,8 @@ func (s *Semantic) handleAlone(ctx context.Context, d delivery) {
 	ctx, span := s.trace(ctx, []delivery{d})
 	defer span.End()
 	for pause := waitPause; ; pause = min(2*pause, waitPauses) {
-		tries, err := s.beginTry(ctx, d)
+		mark := uuid.New()
+		tries, err := s.beginTry(ctx, d, mark)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows): // the run is over
 			acknowledge([]delivery{d})
@@ -45,7 +47,7 @@ func (s *Semantic) handleAlone(ctx context.Context, d delivery) {
 			acknowledge([]delivery{d})
 			return
 		case isWait(err) || isHeld(err) || ctx.Err() != nil:
-			s.takeBackTry(ctx, d)
+			s.takeBackTry(ctx, d, mark)
 			switch {
 			case ctx.Err() != nil:
 				handBack([]delivery{d}, 0)
@@ -83,22 +85,22 @@ func (s *Semantic) pauseAfter(d delivery, err error, tries int) time.Duration {
 
 // beginTry writes a try down and returns how many there were, with this one. It returns pgx.ErrNoRows where the
 // message's run is over.
-func (s *Semantic) beginTry(ctx context.Context, d delivery) (int, error) {
+func (s *Semantic) beginTry(ctx context.Context, d delivery, mark uuid.UUID) (int, error) {
 	var tries int32
 	err := s.untilAnswered(ctx, d, func(ctx context.Context) (err error) {
 		tries, err = deadline.Get(ctx, "semantic.begin_try", queryTimeout, func(ctx context.Context) (int32, error) {
-			return s.queries.BeginTry(ctx, dbgen.BeginTryParams{RunID: d.try.Run, TryID: d.try.ID, No: d.request.Number})
+			return s.queries.BeginTry(ctx, dbgen.BeginTryParams{RunID: d.try.Run, TryID: d.try.ID, No: d.request.Number, Mark: mark})
 		})
 		return err
 	})
 	return int(tries), err
 }
 
-func (s *Semantic) takeBackTry(ctx context.Context, d delivery) {
+func (s *Semantic) takeBackTry(ctx context.Context, d delivery, mark uuid.UUID) {
 	err := s.untilAnswered(ctx, d, func(ctx context.Context) error {
 		ctx = context.WithoutCancel(ctx)
 		return deadline.Do(ctx, "semantic.take_back_try", time.Second, func(ctx context.Context) error {
-			return s.queries.TakeBackTry(ctx, dbgen.TakeBackTryParams{TryID: d.try.ID, No: d.request.Number})
+			return s.queries.TakeBackTry(ctx, dbgen.TakeBackTryParams{TryID: d.try.ID, No: d.request.Number, Mark: mark})
 		})
 	})
 	if err != nil {

@@ -224,3 +224,27 @@ func TestATryForARunThatIsOverLeavesNothingBehind(t *testing.T) {
 	require.Zero(t, f.count("message_tries"))
 	require.Empty(t, f.letters())
 }
+
+// A Postgres that was frozen carries out what nobody waits for any more, beside its repetition.
+func TestATryThatIsWrittenDownAndTakenBackTwiceCountsOnce(t *testing.T) {
+	f := newFixture(t)
+	c := f.syncing()
+	d := delivery{msg: silentMessage{}, request: c.doc(1, "a", "apple"), try: c.of()}
+	begins := func(mark uuid.UUID, tries int) {
+		t.Helper()
+		n, err := f.beginTry(ctx, d, mark)
+		require.NoError(t, err)
+		require.Equal(t, tries, n)
+	}
+	first, second, third := uuid.New(), uuid.New(), uuid.New()
+	begins(first, 1)
+	begins(first, 1)
+	begins(second, 2)
+	f.takeBackTry(ctx, d, second)
+	f.takeBackTry(ctx, d, second)
+	begins(second, 1) // late
+	f.takeBackTry(ctx, d, second)
+	begins(third, 2)
+	f.takeBackTry(ctx, d, first)
+	begins(third, 2)
+}

@@ -73,7 +73,11 @@ func (s *Semantic) process(ctx context.Context, group []delivery) error {
 		began := time.Now()
 		for _, together := range beforeTouches(items) {
 			var err error
-			if come, err = s.storeInParts(ctx, try, together); err != nil {
+			come, err = s.storeInParts(ctx, try, together)
+			if errors.Is(err, errNoRoom) {
+				return s.failRun(ctx, group[0], err)
+			}
+			if err != nil {
 				return err
 			}
 		}

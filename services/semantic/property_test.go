@@ -94,6 +94,7 @@ func TestAnyOrderWithAnyRepeatsOnTwoWorkersEndsAsTheSequenceDoes(t *testing.T) {
 		require.Contains(rt, one[string](f, `SELECT state::text FROM connectors WHERE id = $1`, mixed.connector), mixed.session.String())
 		// What is swept leaves exactly the chunks that documents name, and no trace of the session.
 		require.Equal(rt, one[int64](f, `SELECT coalesce(sum(chunk_count), 0) FROM documents`), f.count("chunks"))
+		require.Empty(rt, f.wronglyCounted())
 		require.Zero(rt, f.count("run_messages"))
 		require.Zero(rt, f.count("documents WHERE status IN ('deleted', 'partial')"))
 	})

@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -55,6 +56,10 @@ type Semantic struct {
 	log       *slog.Logger
 	// storeTimeout bounds one store transaction. slowPause is for how long a run is left alone of which one message took longer.
 	storeTimeout, slowPause time.Duration
+	// away is when Postgres last gave no answer to a small write, in nanoseconds since 1970.
+	away atomic.Int64
+	// rooms is how much more the owners of runs may store.
+	rooms rooms
 	// held is of which runs somebody holds rows.
 	held heldRuns
 	// letters is of which messages a dead letter is published that are not counted yet.

@@ -28,8 +28,9 @@ var (
 )
 
 // slow tells a store that is too much for Postgres from a Postgres that is away. Both end at a deadline, ours or the server's own.
-// Only a server that commits a small write right after, on another connection, was there.
-func (s *Semantic) slow(ctx context.Context, try lifecycle.Try, no int64, err error) error {
+// Only a server that commits a small write right after, on another connection, was there; and not one that did not answer somebody
+// else of this process meanwhile, and has come back.
+func (s *Semantic) slow(ctx context.Context, try lifecycle.Try, no int64, began time.Time, err error) error {
 	var pg *pgconn.PgError
 	ended := errors.Is(err, context.DeadlineExceeded) || errors.As(err, &pg) && pg.Code == "57014" // statement_timeout
 	if !ended || ctx.Err() != nil {
@@ -39,6 +40,9 @@ func (s *Semantic) slow(ctx context.Context, try lifecycle.Try, no int64, err er
 		return s.queries.WriteNothing(ctx, dbgen.WriteNothingParams{RunID: try.Run, TryID: try.ID, No: no})
 	})
 	if late != nil {
+		s.away.Store(time.Now().UnixNano())
+	}
+	if s.away.Load() >= began.UnixNano() {
 		return err
 	}
 	return fmt.Errorf("%w: %w", errSlow, err)

@@ -116,3 +116,18 @@ func TestAPostgresThatAnswersAndCommitsNothingIsAWait(t *testing.T) {
 	f.onlyTheTryThatStoredIsCounted()
 	require.Equal(t, line("a", "apple"), c.documents())
 }
+
+// Else what one worker was storing when an outage ended would be left alone for a minute, and blamed.
+func TestAStoreDuringWhichPostgresWasAwayIsNotCalledSlow(t *testing.T) {
+	f := newFlow(t)
+	f.storeTimeout = time.Second
+	f.sluggish(`PERFORM pg_sleep(600)`)
+	c := f.syncing()
+	stores := func() error {
+		return f.process(ctx, []delivery{{msg: silentMessage{}, request: c.doc(1, "bad", "slow"), try: c.of()}})
+	}
+	f.writing = func([]Piece) error { f.away.Store(time.Now().UnixNano()); return nil }
+	require.True(t, isWait(stores()))
+	f.writing = nil
+	require.ErrorIs(t, stores(), errSlow, "the next time it is the document")
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -30,8 +31,10 @@ type item struct {
 	note        *note
 	vectors     [][]float32
 	// poison says why the message itself could not be handled; it is counted, and its document fails.
-	poison  string
-	request *internalpb.DocumentProcessRequest
+	poison string
+	// wholeText is how long the text of its document is, in bytes, where it makes that whole.
+	wholeText int64
+	request   *internalpb.DocumentProcessRequest
 }
 
 func newItem(d delivery) *item {
@@ -56,6 +59,14 @@ func (it *item) chunks() []*internalpb.Chunk {
 	return it.part.Chunks
 }
 
+// textBytes is how long the text of its chunks is.
+func (it *item) textBytes() (n int64) {
+	for _, chunk := range it.chunks() {
+		n += int64(len(chunk.Text))
+	}
+	return n
+}
+
 // storeItems stores messages of one try in one transaction and says how far the run has come with them. Those
 // that are counted already change nothing.
 func (s *Semantic) storeItems(
@@ -63,17 +74,21 @@ func (s *Semantic) storeItems(
 ) (come progress, err error) {
 	slices.SortFunc(items, func(a, b *item) int { return cmp.Compare(a.no, b.no) })
 	var t storing
+	began := time.Now()
 	ctx, span := s.servers.Tracer.Within(ctx, tracing.Store)
 	defer span.End()
 	err = deadline.Do(ctx, "semantic.store", s.storeTimeout, func(ctx context.Context) error {
 		return postgres.TxBounded(ctx, s.servers.Pool, s.held.bounds(try.Run), func(tx pgx.Tx) (err error) {
-			t = storing{tx: tx, q: s.queries.WithTx(tx), store: s.store, embedder: s.embedder.Name(), try: try}
+			t = storing{tx: tx, q: s.queries.WithTx(tx), store: s.store, embedder: s.embedder.Name(), try: try, rooms: &s.rooms}
 			come, err = t.all(ctx, items)
 			return err
 		})
 	})
+	if err != nil && t.room != nil {
+		t.room.giveBack(t.took)
+	}
 	if t.tx != nil { // Postgres has begun it
-		err = s.slow(ctx, try, items[0].no, err)
+		err = s.slow(ctx, try, items[0].no, began, err)
 	}
 	if errors.Is(err, errRunOver) {
 		span.Set(tracing.Outcome("fenced"))
@@ -101,6 +116,9 @@ type storing struct {
 	embedder string
 	try      lifecycle.Try
 	run      dbgen.RunOfTryRow // what the run says of itself: whose it is, and of which configuration
+	rooms    *rooms
+	room     *room  // its owner's
+	took     amount // of it
 	// What the transaction adds, for the metrics.
 	counted, chunks int
 	failed          int64
@@ -129,8 +147,14 @@ func (t *storing) all(ctx context.Context, items []*item) (progress, error) {
 			return progress{}, err
 		}
 	}
+	if t.room, err = t.rooms.of(ctx, t.q, t.run.UserID); err != nil {
+		return progress{}, fmt.Errorf("ask what its owner may store: %w", err)
+	}
 	rows, err := t.lock(ctx, fresh)
 	if err != nil {
+		return progress{}, err
+	}
+	if t.took, err = t.room.takeRows(rows); err != nil {
 		return progress{}, err
 	}
 	whole, err := t.wholeDocuments(ctx, fresh, rows)
@@ -192,11 +216,11 @@ func (t *storing) count(ctx context.Context, items []*item) ([]*item, error) {
 			firstNo = it.firstNo
 		}
 		p.Nos, p.FirstNos, p.GivenUps = append(p.Nos, it.no), append(p.FirstNos, firstNo), append(p.GivenUps, it.givenUp())
-		claim, brings := it.claim(t.try.ID), int32(0)
+		claim, brings, text := it.claim(t.try.ID), int32(0), int64(0)
 		if claim != (uuid.UUID{}) {
-			brings = int32(len(it.chunks()))
+			brings, text = int32(len(it.chunks())), it.textBytes()
 		}
-		p.Claims, p.Chunks = append(p.Claims, claim), append(p.Chunks, brings)
+		p.Claims, p.Chunks, p.TextBytes = append(p.Claims, claim), append(p.Chunks, brings), append(p.TextBytes, text)
 	}
 	counted, err := t.q.CountMessages(ctx, p)
 	if err != nil {
@@ -239,4 +263,11 @@ func (t *storing) lock(ctx context.Context, items []*item) (map[string]dbgen.Loc
 		rows[row.SourceID] = row
 	}
 	return rows, nil
+}
+
+// takeRoom counts a document that is about to be stored, or says why its owner has no room for it.
+func (t *storing) takeRoom(row dbgen.LockDocumentsRow, textBytes int64) error {
+	took, err := t.room.take(row, textBytes)
+	t.took.add(took)
+	return err
 }

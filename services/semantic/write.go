@@ -37,18 +37,33 @@ func (t *storing) plan(items []*item, rows map[string]dbgen.LockDocumentsRow, wh
 		if shown, is := keyOf(row); is && shown == key {
 			continue // it is whole already: this part contradicts it
 		}
-		for i, chunk := range it.chunks() {
-			c.pieces = append(c.pieces, Piece{
-				Key: key, No: it.part.FirstChunk + int32(i),
-				Text: chunk.Text, HeadingPath: chunk.HeadingPath, Start: chunk.Start, End: chunk.End,
-				Embedder: t.embedder, Vector: it.vectors[i],
-			})
+		if whole[it.sourceID] != it {
+			c.bring(t, it, key)
+			continue
 		}
-		if whole[it.sourceID] == it {
-			c.write(t, it, row)
+		w := newWrite(it, row.ID)
+		w.become(t, it, row)
+		switch {
+		case w.shows(key):
+			c.bring(t, it, key)
+		case it.part != nil && it.part.Parts > 1: // of the others, chunks may be there
+			c.replaced = append(c.replaced, key)
+			c.forgets += int64(it.part.ChunkCount)
 		}
+		c.write(w, row)
 	}
 	return c
+}
+
+// bring adds the chunks of an item.
+func (c *change) bring(t *storing, it *item, key Key) {
+	for i, chunk := range it.chunks() {
+		c.pieces = append(c.pieces, Piece{
+			Key: key, No: it.part.FirstChunk + int32(i),
+			Text: chunk.Text, HeadingPath: chunk.HeadingPath, Start: chunk.Start, End: chunk.End,
+			Embedder: t.embedder, Vector: it.vectors[i],
+		})
+	}
 }
 
 // superseded says whether this try wrote the document with a later message already.
@@ -56,11 +71,10 @@ func superseded(row dbgen.LockDocumentsRow, try uuid.UUID, firstNo int64) bool {
 	return row.WrittenBy != nil && *row.WrittenBy == try && row.WrittenNo != nil && *row.WrittenNo > firstNo
 }
 
-// write turns a whole document into its row, and forgets the chunks that it replaces.
-func (c *change) write(t *storing, it *item, row dbgen.LockDocumentsRow) {
+// become is what a whole document turns its row into.
+func (w *write) become(t *storing, it *item, row dbgen.LockDocumentsRow) {
 	old, hasOld := keyOf(row)
 	current := row.ConfigVersion == t.run.ConfigVersion
-	w := newWrite(it, row.ID)
 	switch {
 	case it.poison != "":
 		w.fail(it.poison)
@@ -71,15 +85,29 @@ func (c *change) write(t *storing, it *item, row dbgen.LockDocumentsRow) {
 	case contradiction(it.part) != nil:
 		w.fail(contradiction(it.part).Error())
 	case it.part.KeepChunks && row.Status == "stored" && hasOld && current && row.ContentHash == it.part.ContentHash:
-		w.Status, w.VersionToken, w.ChunkCount = "stored", it.part.VersionToken, row.ChunkCount
+		w.Status, w.VersionToken, w.ChunkCount, w.TextBytes = "stored", it.part.VersionToken, row.ChunkCount, row.TextBytes
 		w.show(old)
 	case it.part.KeepChunks:
 		w.fail("the content to keep is not what is stored; it is fetched again")
 		w.ContentHash = "" // what is kept is not the content that it speaks of
 	default:
-		w.Status, w.VersionToken, w.ChunkCount = "stored", it.part.VersionToken, it.part.ChunkCount
+		if err := t.takeRoom(row, it.wholeText); err != nil {
+			w.fail(err.Error())
+			w.ContentHash = "" // so that no later run keeps what is not there
+			break
+		}
+		w.Status, w.VersionToken, w.ChunkCount, w.TextBytes = "stored", it.part.VersionToken, it.part.ChunkCount, it.wholeText
 		w.show(Key{Try: t.try.ID, FirstNo: it.firstNo, DocumentID: row.ID})
 	}
+	// What was stored before stays findable, unless it was fetched under another configuration.
+	if w.Status == "failed" && hasOld && current {
+		w.ChunkCount, w.TextBytes = row.ChunkCount, row.TextBytes
+		w.show(old)
+	}
+}
+
+// write adds a document's row, and forgets the chunks that it replaces.
+func (c *change) write(w write, row dbgen.LockDocumentsRow) {
 	switch w.Status {
 	case "deleted":
 		c.deleted++
@@ -87,13 +115,8 @@ func (c *change) write(t *storing, it *item, row dbgen.LockDocumentsRow) {
 		c.processed++
 	case "failed":
 		c.failed++
-		// What was stored before stays findable, unless it was fetched under another configuration.
-		if hasOld && current {
-			w.ChunkCount = row.ChunkCount
-			w.show(old)
-		}
 	}
-	if hasOld && !w.shows(old) {
+	if old, hasOld := keyOf(row); hasOld && !w.shows(old) {
 		c.replaced = append(c.replaced, old)
 		c.forgets += int64(row.ChunkCount)
 	}
@@ -118,6 +141,7 @@ type write struct {
 	VersionToken string     `json:"version_token"`
 	Links        []string   `json:"links"`
 	ChunkCount   int32      `json:"chunk_count"`
+	TextBytes    int64      `json:"text_bytes"`
 	Status       string     `json:"status"`
 	Error        string     `json:"error"`
 	TryID        *uuid.UUID `json:"try_id"`

@@ -1,18 +1,30 @@
 -- name: RunOfTry :one
 -- What the run says of itself: never the message. No row: the run is over, or another try's. complete and checkpointed say how
 -- far it has come already.
-SELECT r.connector_id, r.config_version, r.total, r.whole, EXISTS (SELECT 1 FROM run_checkpoints k WHERE k.try_id = r.try_id) AS checkpointed
+SELECT r.connector_id, r.user_id, r.config_version, r.total, r.whole, EXISTS (SELECT 1 FROM run_checkpoints k WHERE k.try_id = r.try_id) AS checkpointed
 FROM open_runs r
 WHERE r.id = @run_id AND r.try_id = @try_id::uuid;
 
+-- name: OwnerStores :one
+-- What an owner's connectors have stored, as far as it is committed, and may have; 0 = no bound.
+SELECT n.documents, n.rows, n.text_bytes, coalesce(o.max_documents, a.max_documents, 0)::bigint AS max_documents,
+    coalesce(o.max_text_bytes, a.max_text_bytes, 0)::bigint AS max_text_bytes
+FROM (SELECT coalesce(sum(d.documents), 0)::bigint AS documents, coalesce(sum(d.rows), 0)::bigint AS rows,
+        coalesce(sum(d.text_bytes), 0)::bigint AS text_bytes
+    FROM connectors c JOIN document_counts d ON d.connector_id = c.id
+    WHERE c.scope IN ('user', 'group', 'org') AND c.user_id = @owner::integer) n
+LEFT JOIN owner_quotas o ON o.user_id = @owner::integer LEFT JOIN owner_quotas a ON a.user_id = 0;
+
 -- name: CountMessages :many
 -- The numbers that were not counted yet; those are the ones to store.
-INSERT INTO run_messages (try_id, no, first_no, given_up, waits_for, fails, chunks)
+INSERT INTO run_messages (try_id, no, first_no, given_up, waits_for, fails, chunks, text_bytes)
 SELECT @try_id, m.no, nullif(m.first_no, 0), nullif(m.given_up, ''),
     CASE WHEN m.given_up = '' THEN nullif(m.claim, '00000000-0000-0000-0000-000000000000') END,
-    CASE WHEN m.given_up <> '' THEN nullif(m.claim, '00000000-0000-0000-0000-000000000000') END, nullif(m.chunks, 0)
+    CASE WHEN m.given_up <> '' THEN nullif(m.claim, '00000000-0000-0000-0000-000000000000') END, nullif(m.chunks, 0),
+    nullif(m.text_bytes, 0)
 FROM (SELECT unnest(@nos::bigint[]) AS no, unnest(@first_nos::bigint[]) AS first_no, unnest(@given_ups::text[]) AS given_up,
-    unnest(@claims::uuid[]) AS claim, unnest(@chunks::integer[]) AS chunks) m
+    unnest(@claims::uuid[]) AS claim, unnest(@chunks::integer[]) AS chunks,
+    unnest(@text_bytes::bigint[]) AS text_bytes) m
 ORDER BY m.no
 ON CONFLICT DO NOTHING
 RETURNING no;
@@ -24,19 +36,21 @@ INSERT INTO documents (connector_id, source_id, config_version, touched_by)
 SELECT @connector_id, s.source_id, @config_version, @try_id::uuid
 FROM (SELECT unnest(@source_ids::text[]) AS source_id) s ORDER BY s.source_id
 ON CONFLICT (connector_id, source_id) DO UPDATE SET touched_by = EXCLUDED.touched_by, updated_at = clock_timestamp()
-RETURNING id, source_id, content_hash, chunk_count, status, try_id, first_no, written_by, written_no, config_version;
+RETURNING id, source_id, content_hash, chunk_count, text_bytes, status, try_id, first_no, written_by, written_no, config_version,
+    (documents.xmax = 0)::boolean AS is_new;
 
 -- name: CountParts :many
 -- Of documents of several parts: how many are there that agree with this one, how many chunks these brought, whether one that
 -- agrees was given up, and which chunks are there. Asked after the documents are locked: of two workers with the two parts of one document the second sees the
 -- first one's part. The parts of a document have neighbouring numbers.
-SELECT d.place::bigint AS place, m.parts::bigint AS parts, m.brought::bigint AS brought, m.has_failed::boolean AS has_failed, c.chunks::bigint AS chunks,
+SELECT d.place::bigint AS place, m.parts::bigint AS parts, m.brought::bigint AS brought, m.text_bytes::bigint AS text_bytes, m.has_failed::boolean AS has_failed, c.chunks::bigint AS chunks,
     c.first_chunk::integer AS first_chunk, c.last_chunk::integer AS last_chunk
 FROM ROWS FROM (unnest(@first_nos::bigint[]), unnest(@parts::bigint[]), unnest(@claims::uuid[]), unnest(@ids::bigint[]))
     WITH ORDINALITY AS d(first_no, parts, claim, id, place)
 CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE r.waits_for = d.claim) AS parts,
-        coalesce(sum(r.chunks) FILTER (WHERE r.waits_for = d.claim), 0) AS brought, coalesce(bool_or(r.fails = d.claim), false) AS has_failed
+        coalesce(sum(r.chunks) FILTER (WHERE r.waits_for = d.claim), 0) AS brought,
+        coalesce(sum(r.text_bytes) FILTER (WHERE r.waits_for = d.claim), 0) AS text_bytes, coalesce(bool_or(r.fails = d.claim), false) AS has_failed
     FROM run_messages r
     WHERE r.try_id = @try_id AND r.no >= d.first_no AND r.no < d.first_no + d.parts AND r.first_no = d.first_no) m
 CROSS JOIN LATERAL (
@@ -62,13 +76,14 @@ WITH beyond AS (
 UPDATE documents d
 SET title = coalesce(nullif(w.title, ''), CASE WHEN d.config_version = @config_version::bigint THEN d.title END, ''),
     url = coalesce(nullif(w.url, ''), CASE WHEN d.config_version = @config_version::bigint THEN d.url END, ''), media_type = w.media_type,
-    content_hash = w.content_hash, version_token = w.version_token, chunk_count = w.chunk_count, status = w.status,
+    content_hash = w.content_hash, version_token = w.version_token, chunk_count = w.chunk_count,
+    text_bytes = w.text_bytes, status = w.status,
     error = nullif(w.error, ''), written_by = @written_by::uuid, written_no = w.written_no, try_id = w.try_id,
     first_no = w.first_no, config_version = @config_version::bigint, updated_at = clock_timestamp(),
     links = ARRAY(SELECT jsonb_array_elements_text(w.links)),
     deleted_at = CASE WHEN w.status = 'deleted' THEN clock_timestamp() END
 FROM jsonb_to_recordset(@documents::jsonb) AS w(id bigint, written_no bigint, title text, url text, media_type text,
-    content_hash text, version_token text, links jsonb, chunk_count integer, status text, error text, try_id uuid, first_no bigint)
+    content_hash text, version_token text, links jsonb, chunk_count integer, text_bytes bigint, status text, error text, try_id uuid, first_no bigint)
 WHERE d.id = w.id;
 
 -- name: DeleteChunks :exec
@@ -116,10 +131,13 @@ WHERE id = @run_id AND try_id = @try_id::uuid
 RETURNING whole;
 
 -- name: BeginTry :one
--- No row: the run is over, or another try's, so that nothing is left behind that nobody sweeps.
-INSERT INTO message_tries (try_id, no, tries)
-SELECT r.try_id, @no, 1 FROM open_runs r WHERE r.id = @run_id AND r.try_id = @try_id::uuid
-ON CONFLICT (try_id, no) DO UPDATE SET tries = message_tries.tries + 1
+-- Repeated with the same mark it counts once. No row: the run is over, or another try's, so that nothing is left behind that nobody
+-- sweeps.
+INSERT INTO message_tries (try_id, no, tries, mark)
+SELECT r.try_id, @no, 1, @mark::uuid FROM open_runs r WHERE r.id = @run_id AND r.try_id = @try_id::uuid
+ON CONFLICT (try_id, no) DO UPDATE SET mark = EXCLUDED.mark,
+    tries = message_tries.tries + (message_tries.mark IS DISTINCT FROM EXCLUDED.mark)::integer,
+    taken_back = message_tries.taken_back AND message_tries.mark = EXCLUDED.mark
 RETURNING tries;
 
 -- name: WriteNothing :exec
@@ -130,5 +148,6 @@ SELECT r.try_id, @no, 0 FROM open_runs r WHERE r.id = @run_id AND r.try_id = @tr
 ON CONFLICT (try_id, no) DO UPDATE SET tries = message_tries.tries;
 
 -- name: TakeBackTry :exec
--- The try ended in a wait for something of ours, which says nothing about the message.
-UPDATE message_tries SET tries = tries - 1 WHERE try_id = @try_id AND no = @no AND tries > 0;
+-- The try ended in a wait for something of ours, which says nothing about the message. Repeated it takes back one.
+UPDATE message_tries SET tries = tries - 1, taken_back = true
+WHERE try_id = @try_id AND no = @no AND mark = @mark::uuid AND NOT taken_back;

@@ -12,45 +12,57 @@ import (
 )
 
 const beginTry = `-- name: BeginTry :one
-INSERT INTO message_tries (try_id, no, tries)
-SELECT r.try_id, $1, 1 FROM open_runs r WHERE r.id = $2 AND r.try_id = $3::uuid
-ON CONFLICT (try_id, no) DO UPDATE SET tries = message_tries.tries + 1
+INSERT INTO message_tries (try_id, no, tries, mark)
+SELECT r.try_id, $1, 1, $2::uuid FROM open_runs r WHERE r.id = $3 AND r.try_id = $4::uuid
+ON CONFLICT (try_id, no) DO UPDATE SET mark = EXCLUDED.mark,
+    tries = message_tries.tries + (message_tries.mark IS DISTINCT FROM EXCLUDED.mark)::integer,
+    taken_back = message_tries.taken_back AND message_tries.mark = EXCLUDED.mark
 RETURNING tries
 `
 
 type BeginTryParams struct {
 	No    int64
+	Mark  uuid.UUID
 	RunID uuid.UUID
 	TryID uuid.UUID
 }
 
-// No row: the run is over, or another try's, so that nothing is left behind that nobody sweeps.
+// Repeated with the same mark it counts once. No row: the run is over, or another try's, so that nothing is left behind that nobody
+// sweeps.
 func (q *Queries) BeginTry(ctx context.Context, arg BeginTryParams) (int32, error) {
-	row := q.db.QueryRow(ctx, beginTry, arg.No, arg.RunID, arg.TryID)
+	row := q.db.QueryRow(ctx, beginTry,
+		arg.No,
+		arg.Mark,
+		arg.RunID,
+		arg.TryID,
+	)
 	var tries int32
 	err := row.Scan(&tries)
 	return tries, err
 }
 
 const countMessages = `-- name: CountMessages :many
-INSERT INTO run_messages (try_id, no, first_no, given_up, waits_for, fails, chunks)
+INSERT INTO run_messages (try_id, no, first_no, given_up, waits_for, fails, chunks, text_bytes)
 SELECT $1, m.no, nullif(m.first_no, 0), nullif(m.given_up, ''),
     CASE WHEN m.given_up = '' THEN nullif(m.claim, '00000000-0000-0000-0000-000000000000') END,
-    CASE WHEN m.given_up <> '' THEN nullif(m.claim, '00000000-0000-0000-0000-000000000000') END, nullif(m.chunks, 0)
+    CASE WHEN m.given_up <> '' THEN nullif(m.claim, '00000000-0000-0000-0000-000000000000') END, nullif(m.chunks, 0),
+    nullif(m.text_bytes, 0)
 FROM (SELECT unnest($2::bigint[]) AS no, unnest($3::bigint[]) AS first_no, unnest($4::text[]) AS given_up,
-    unnest($5::uuid[]) AS claim, unnest($6::integer[]) AS chunks) m
+    unnest($5::uuid[]) AS claim, unnest($6::integer[]) AS chunks,
+    unnest($7::bigint[]) AS text_bytes) m
 ORDER BY m.no
 ON CONFLICT DO NOTHING
 RETURNING no
 `
 
 type CountMessagesParams struct {
-	TryID    uuid.UUID
-	Nos      []int64
-	FirstNos []int64
-	GivenUps []string
-	Claims   []uuid.UUID
-	Chunks   []int32
+	TryID     uuid.UUID
+	Nos       []int64
+	FirstNos  []int64
+	GivenUps  []string
+	Claims    []uuid.UUID
+	Chunks    []int32
+	TextBytes []int64
 }
 
 // The numbers that were not counted yet; those are the ones to store.
@@ -62,6 +74,7 @@ func (q *Queries) CountMessages(ctx context.Context, arg CountMessagesParams) ([
 		arg.GivenUps,
 		arg.Claims,
 		arg.Chunks,
+		arg.TextBytes,
 	)
 	if err != nil {
 		return nil, err
@@ -82,13 +95,14 @@ func (q *Queries) CountMessages(ctx context.Context, arg CountMessagesParams) ([
 }
 
 const countParts = `-- name: CountParts :many
-SELECT d.place::bigint AS place, m.parts::bigint AS parts, m.brought::bigint AS brought, m.has_failed::boolean AS has_failed, c.chunks::bigint AS chunks,
+SELECT d.place::bigint AS place, m.parts::bigint AS parts, m.brought::bigint AS brought, m.text_bytes::bigint AS text_bytes, m.has_failed::boolean AS has_failed, c.chunks::bigint AS chunks,
     c.first_chunk::integer AS first_chunk, c.last_chunk::integer AS last_chunk
 FROM ROWS FROM (unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::uuid[]), unnest($4::bigint[]))
     WITH ORDINALITY AS d(first_no, parts, claim, id, place)
 CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE r.waits_for = d.claim) AS parts,
-        coalesce(sum(r.chunks) FILTER (WHERE r.waits_for = d.claim), 0) AS brought, coalesce(bool_or(r.fails = d.claim), false) AS has_failed
+        coalesce(sum(r.chunks) FILTER (WHERE r.waits_for = d.claim), 0) AS brought,
+        coalesce(sum(r.text_bytes) FILTER (WHERE r.waits_for = d.claim), 0) AS text_bytes, coalesce(bool_or(r.fails = d.claim), false) AS has_failed
     FROM run_messages r
     WHERE r.try_id = $5 AND r.no >= d.first_no AND r.no < d.first_no + d.parts AND r.first_no = d.first_no) m
 CROSS JOIN LATERAL (
@@ -109,6 +123,7 @@ type CountPartsRow struct {
 	Place      int64
 	Parts      int64
 	Brought    int64
+	TextBytes  int64
 	HasFailed  bool
 	Chunks     int64
 	FirstChunk int32
@@ -137,6 +152,7 @@ func (q *Queries) CountParts(ctx context.Context, arg CountPartsParams) ([]Count
 			&i.Place,
 			&i.Parts,
 			&i.Brought,
+			&i.TextBytes,
 			&i.HasFailed,
 			&i.Chunks,
 			&i.FirstChunk,
@@ -259,7 +275,8 @@ INSERT INTO documents (connector_id, source_id, config_version, touched_by)
 SELECT $1, s.source_id, $2, $3::uuid
 FROM (SELECT unnest($4::text[]) AS source_id) s ORDER BY s.source_id
 ON CONFLICT (connector_id, source_id) DO UPDATE SET touched_by = EXCLUDED.touched_by, updated_at = clock_timestamp()
-RETURNING id, source_id, content_hash, chunk_count, status, try_id, first_no, written_by, written_no, config_version
+RETURNING id, source_id, content_hash, chunk_count, text_bytes, status, try_id, first_no, written_by, written_no, config_version,
+    (documents.xmax = 0)::boolean AS is_new
 `
 
 type LockDocumentsParams struct {
@@ -274,12 +291,14 @@ type LockDocumentsRow struct {
 	SourceID      string
 	ContentHash   string
 	ChunkCount    int32
+	TextBytes     int64
 	Status        string
 	TryID         *uuid.UUID
 	FirstNo       *int64
 	WrittenBy     *uuid.UUID
 	WrittenNo     *int64
 	ConfigVersion int64
+	IsNew         bool
 }
 
 // Locks the rows, sorted by source_id, creating those that are new. A new one is of the run's configuration, and each is
@@ -303,12 +322,14 @@ func (q *Queries) LockDocuments(ctx context.Context, arg LockDocumentsParams) ([
 			&i.SourceID,
 			&i.ContentHash,
 			&i.ChunkCount,
+			&i.TextBytes,
 			&i.Status,
 			&i.TryID,
 			&i.FirstNo,
 			&i.WrittenBy,
 			&i.WrittenNo,
 			&i.ConfigVersion,
+			&i.IsNew,
 		); err != nil {
 			return nil, err
 		}
@@ -347,6 +368,38 @@ func (q *Queries) LockRun(ctx context.Context, arg LockRunParams) (LockRunRow, e
 		&i.Total,
 		&i.Whole,
 		&i.Stored,
+	)
+	return i, err
+}
+
+const ownerStores = `-- name: OwnerStores :one
+SELECT n.documents, n.rows, n.text_bytes, coalesce(o.max_documents, a.max_documents, 0)::bigint AS max_documents,
+    coalesce(o.max_text_bytes, a.max_text_bytes, 0)::bigint AS max_text_bytes
+FROM (SELECT coalesce(sum(d.documents), 0)::bigint AS documents, coalesce(sum(d.rows), 0)::bigint AS rows,
+        coalesce(sum(d.text_bytes), 0)::bigint AS text_bytes
+    FROM connectors c JOIN document_counts d ON d.connector_id = c.id
+    WHERE c.scope IN ('user', 'group', 'org') AND c.user_id = $1::integer) n
+LEFT JOIN owner_quotas o ON o.user_id = $1::integer LEFT JOIN owner_quotas a ON a.user_id = 0
+`
+
+type OwnerStoresRow struct {
+	Documents    int64
+	Rows         int64
+	TextBytes    int64
+	MaxDocuments int64
+	MaxTextBytes int64
+}
+
+// What an owner's connectors have stored, as far as it is committed, and may have; 0 = no bound.
+func (q *Queries) OwnerStores(ctx context.Context, owner int32) (OwnerStoresRow, error) {
+	row := q.db.QueryRow(ctx, ownerStores, owner)
+	var i OwnerStoresRow
+	err := row.Scan(
+		&i.Documents,
+		&i.Rows,
+		&i.TextBytes,
+		&i.MaxDocuments,
+		&i.MaxTextBytes,
 	)
 	return i, err
 }
@@ -414,7 +467,7 @@ func (q *Queries) RecordCompleted(ctx context.Context, arg RecordCompletedParams
 }
 
 const runOfTry = `-- name: RunOfTry :one
-SELECT r.connector_id, r.config_version, r.total, r.whole, EXISTS (SELECT 1 FROM run_checkpoints k WHERE k.try_id = r.try_id) AS checkpointed
+SELECT r.connector_id, r.user_id, r.config_version, r.total, r.whole, EXISTS (SELECT 1 FROM run_checkpoints k WHERE k.try_id = r.try_id) AS checkpointed
 FROM open_runs r
 WHERE r.id = $1 AND r.try_id = $2::uuid
 `
@@ -426,6 +479,7 @@ type RunOfTryParams struct {
 
 type RunOfTryRow struct {
 	ConnectorID   int32
+	UserID        int32
 	ConfigVersion int64
 	Total         *int64
 	Whole         bool
@@ -439,6 +493,7 @@ func (q *Queries) RunOfTry(ctx context.Context, arg RunOfTryParams) (RunOfTryRow
 	var i RunOfTryRow
 	err := row.Scan(
 		&i.ConnectorID,
+		&i.UserID,
 		&i.ConfigVersion,
 		&i.Total,
 		&i.Whole,
@@ -477,17 +532,19 @@ func (q *Queries) Sight(ctx context.Context, arg SightParams) error {
 }
 
 const takeBackTry = `-- name: TakeBackTry :exec
-UPDATE message_tries SET tries = tries - 1 WHERE try_id = $1 AND no = $2 AND tries > 0
+UPDATE message_tries SET tries = tries - 1, taken_back = true
+WHERE try_id = $1 AND no = $2 AND mark = $3::uuid AND NOT taken_back
 `
 
 type TakeBackTryParams struct {
 	TryID uuid.UUID
 	No    int64
+	Mark  uuid.UUID
 }
 
-// The try ended in a wait for something of ours, which says nothing about the message.
+// The try ended in a wait for something of ours, which says nothing about the message. Repeated it takes back one.
 func (q *Queries) TakeBackTry(ctx context.Context, arg TakeBackTryParams) error {
-	_, err := q.db.Exec(ctx, takeBackTry, arg.TryID, arg.No)
+	_, err := q.db.Exec(ctx, takeBackTry, arg.TryID, arg.No, arg.Mark)
 	return err
 }
 
@@ -500,13 +557,14 @@ WITH beyond AS (
 UPDATE documents d
 SET title = coalesce(nullif(w.title, ''), CASE WHEN d.config_version = $1::bigint THEN d.title END, ''),
     url = coalesce(nullif(w.url, ''), CASE WHEN d.config_version = $1::bigint THEN d.url END, ''), media_type = w.media_type,
-    content_hash = w.content_hash, version_token = w.version_token, chunk_count = w.chunk_count, status = w.status,
+    content_hash = w.content_hash, version_token = w.version_token, chunk_count = w.chunk_count,
+    text_bytes = w.text_bytes, status = w.status,
     error = nullif(w.error, ''), written_by = $2::uuid, written_no = w.written_no, try_id = w.try_id,
     first_no = w.first_no, config_version = $1::bigint, updated_at = clock_timestamp(),
     links = ARRAY(SELECT jsonb_array_elements_text(w.links)),
     deleted_at = CASE WHEN w.status = 'deleted' THEN clock_timestamp() END
 FROM jsonb_to_recordset($3::jsonb) AS w(id bigint, written_no bigint, title text, url text, media_type text,
-    content_hash text, version_token text, links jsonb, chunk_count integer, status text, error text, try_id uuid, first_no bigint)
+    content_hash text, version_token text, links jsonb, chunk_count integer, text_bytes bigint, status text, error text, try_id uuid, first_no bigint)
 WHERE d.id = w.id
 `
 
