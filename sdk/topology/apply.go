@@ -63,6 +63,9 @@ func apply(ctx context.Context, js jetstream.JetStream, want jetstream.StreamCon
 	if want.MaxBytes > 0 {
 		changed.MaxBytes = want.MaxBytes
 	}
+	if want.MaxMsgSize > 0 {
+		changed.MaxMsgSize = want.MaxMsgSize
+	}
 	if want.Replicas > 0 {
 		changed.Replicas = want.Replicas
 	}

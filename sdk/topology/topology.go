@@ -69,6 +69,8 @@ const (
 // What bounds every document.process message.
 const (
 	MaxMessageBytes = 512 << 10
+	// headerBytes is how large the headers of such a message are at most.
+	headerBytes = 16 << 10
 	// MaxMessageChunks is how many chunks of a document one message brings at most: semantic holds a vector of each.
 	MaxMessageChunks = 2000
 	// MaxMessageSeen is how many documents one message says at most that a listing has shown.
@@ -123,6 +125,7 @@ func Streams(maxDocumentBytes, maxDeadLetterBytes int64) []jetstream.StreamConfi
 			Storage:     jetstream.FileStorage,
 			Discard:     jetstream.DiscardNew,
 			MaxBytes:    maxDocumentBytes,
+			MaxMsgSize:  MaxMessageBytes + headerBytes,
 		},
 		{
 			Name:        DeadLetterStream,

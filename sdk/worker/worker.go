@@ -36,7 +36,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/postgres"
@@ -46,6 +45,7 @@ import (
 	"github.com/echomind/sync/sdk/failpoint"
 	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/sdk/wire"
 	"github.com/echomind/sync/sdk/worker/internal/dbgen"
 )
 
@@ -236,7 +236,7 @@ func (w *Worker) pickUp(
 // decode checks a trigger: everything on the wire is bad input until then.
 func decode(data []byte, connectorType string) (*internalpb.ConnectorSyncRequest, uuid.UUID, error) {
 	request := &internalpb.ConnectorSyncRequest{}
-	if err := proto.Unmarshal(data, request); err != nil {
+	if err := wire.Unmarshal(data, request); err != nil {
 		return nil, uuid.Nil, fmt.Errorf("decode ConnectorSyncRequest: %w", err)
 	}
 	session, err := uuid.Parse(request.ChunkingSession)

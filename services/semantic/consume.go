@@ -61,6 +61,15 @@ func (s *Semantic) handle(ctx context.Context, batch []jetstream.Msg) {
 	defer s.metrics.busy.Dec()
 	stop := keepAlive(ctx, batch)
 	defer stop()
+	for len(batch) > 0 {
+		n := fitting(batch)
+		s.handleTogether(ctx, batch[:n])
+		batch = batch[n:]
+	}
+}
+
+// handleTogether takes messages to their end that memory has room for at once.
+func (s *Semantic) handleTogether(ctx context.Context, batch []jetstream.Msg) {
 	var order []lifecycle.Try
 	groups := map[lifecycle.Try][]delivery{}
 	var alone []delivery

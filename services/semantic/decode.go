@@ -8,11 +8,11 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/sdk/wire"
 )
 
 const (
@@ -34,7 +34,10 @@ var errDocument = errors.New("the document is refused")
 func decode(msg jetstream.Msg) (delivery, error) {
 	d := delivery{msg: msg}
 	request := &internalpb.DocumentProcessRequest{}
-	err := proto.Unmarshal(msg.Data(), request)
+	err := fits(msg.Data())
+	if err == nil {
+		err = wire.Unmarshal(msg.Data(), request)
+	}
 	if err != nil {
 		d.request, d.try = fromHeaders(msg)
 		return d, fmt.Errorf("decode DocumentProcessRequest: %w", err)
@@ -58,6 +61,14 @@ func decode(msg jetstream.Msg) (delivery, error) {
 		return d, err
 	}
 	return d, nil
+}
+
+// fits refuses what is larger than any message that is sent, before it is looked at.
+func fits(data []byte) error {
+	if len(data) > topology.MaxMessageBytes {
+		return fmt.Errorf("it has %d bytes, more than %d", len(data), topology.MaxMessageBytes)
+	}
+	return nil
 }
 
 // tryOf reads whose a message is.

@@ -6,7 +6,10 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 	"pgregory.net/rapid"
 
 	"github.com/echomind/sync/proto/gen/internalpb"
@@ -157,4 +160,45 @@ func TestNoEnvelopeReachesAnotherConnector(t *testing.T) {
 // uuidOf is a UUID with a number.
 func uuidOf(n int) uuid.UUID {
 	return uuid.MustParse("00000000-0000-0000-0000-" + fmt.Sprintf("%012s", strconv.Itoa(n)))
+}
+
+// hollow is a checkpoint whose fields take two bytes each on the wire and a hundred in memory.
+func (c trip) hollow(no int64, n int) []byte {
+	empty := make([]*structpb.Value, n)
+	for i := range empty {
+		empty[i] = &structpb.Value{}
+	}
+	m := c.checkpoint(no, 1)
+	m.GetCheckpoint().State.Fields["a"] = structpb.NewListValue(&structpb.ListValue{Values: empty})
+	data, err := proto.Marshal(m)
+	require.NoError(c.f.t, err)
+	return data
+}
+
+func TestMessagesThatGrowInMemoryAreRefusedOrDecodedAFewAtATime(t *testing.T) {
+	f := newFlow(t)
+	c := f.syncing()
+	large := c.hollow(1, 240_000)
+	require.Less(t, len(large), topology.MaxMessageBytes)
+	f.publishRaw(large, c.session.String(), c.try.String(), 1)
+	for no := range int64(5) {
+		f.publishRaw(c.hollow(2+no, 150_000), c.session.String(), c.try.String(), 2+no)
+	}
+	batch := f.pulled(6)
+	require.Equal(t, 1, fitting(batch), "one of them is 20 MB")
+	require.Equal(t, 2, fitting(batch[1:]))
+	_, err := decode(batch[0])
+	require.ErrorContains(t, err, "more than 200000 fields")
+	require.Equal(t, 6, fitting([]jetstream.Msg{small{}, small{}, small{}, small{}, small{}, small{}}))
+}
+
+type small struct{ silentMessage }
+
+func (small) Data() []byte { return nil }
+
+func TestAMessageThatIsLargerThanAnyIsTakenByNeitherStreamNorService(t *testing.T) {
+	f := newFlow(t)
+	_, err := f.js.Publish(ctx, topology.DocumentSubject, make([]byte, topology.MaxMessageBytes+20<<10))
+	require.ErrorContains(t, err, "maximum")
+	require.ErrorContains(t, fits(make([]byte, topology.MaxMessageBytes+1)), "more than 524288")
 }

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/sdk/wire"
 )
 
 // What is embedded and stored together at most, besides the batch: rows that a store writes, and bytes. One message is always
@@ -15,10 +17,25 @@ import (
 const (
 	portionRows  = 2 * (topology.MaxMessageChunks + 1)
 	portionBytes = 16 * topology.MaxMessageBytes
+	// decodedBytes is about how much memory the messages take that one worker decodes before it stores any.
+	decodedBytes = 32 << 20
 	// replacedChunks is how many chunks the documents of one store may have had that it replaces or deletes. A single document may
 	// have had more.
 	replacedChunks = topology.MaxDocumentChunks / 5
 )
+
+// fitting is how many messages of a batch, at least one, are decoded and held at once.
+func fitting(batch []jetstream.Msg) (n int) {
+	weight := 0
+	for _, msg := range batch {
+		weight += wire.Weight(msg.Data(), (*internalpb.DocumentProcessRequest)(nil))
+		if n > 0 && weight > decodedBytes {
+			break
+		}
+		n++
+	}
+	return n
+}
 
 // portions cuts messages of one try, in the order of their numbers, into what is embedded and stored together: one sender's many
 // small chunks bound neither our memory nor the time that one store takes. Sync completed comes last.
