@@ -194,7 +194,11 @@ func TestComeBackLaterHoldsTheCrawlsOfOneOwnerAlone(t *testing.T) {
 	wg.Go(func() {
 		opt := options(t)
 		opt.Hosts, opt.Owner = hosts, "hostile"
-		opt.Wait = func(ctx context.Context, _ time.Duration) error { waiting <- struct{}{}; <-ctx.Done(); return ctx.Err() }
+		opt.Wait = func(ctx context.Context, _ time.Duration) error {
+			waiting <- struct{}{}
+			<-ctx.Done()
+			return ctx.Err()
+		}
 		_, _ = crawl.Crawl(ctx, crawl.Config{URL: s.URL + "/many"}, opt, newStore())
 	})
 	for range 8 { // twice as many as the host has slots
@@ -203,7 +207,9 @@ func TestComeBackLaterHoldsTheCrawlsOfOneOwnerAlone(t *testing.T) {
 	crawlAs := func(owner string) (waited time.Duration) {
 		st, clk := newStore(), newClock()
 		begin := clk.Now()
-		crawlOK(t, s, st, func(_ *crawl.Config, o *crawl.Options) { o.Hosts, o.Owner, o.Now, o.Wait = hosts, owner, clk.Now, clk.Wait })
+		crawlOK(t, s, st, func(_ *crawl.Config, o *crawl.Options) {
+			o.Hosts, o.Owner, o.Now, o.Wait = hosts, owner, clk.Now, clk.Wait
+		})
 		require.Equal(t, []string{"/", "/a", "/b"}, st.ids(s))
 		return clk.Now().Sub(begin)
 	}
