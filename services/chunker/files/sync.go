@@ -160,6 +160,9 @@ const (
 	maxUnread = 1000
 )
 
+// maxIDBytes bounds the source ids of one folder, which the next sync is told all at once. Tests lower it.
+var maxIDBytes = 256 << 20
+
 // foldersInOne is how many folders one folder may hold, beside its files. Tests lower it.
 var foldersInOne = 50_000
 
@@ -212,6 +215,9 @@ func (s *syncer) listed(ctx context.Context, object *blob.ListObject) error {
 	s.listedCount++
 	if s.listedCount > s.cfg.maxFiles() {
 		return s.tooMany()
+	}
+	if s.listedBytes += len(f.id); s.listedBytes > maxIDBytes {
+		return permanentf("the paths of the files take more than %d bytes together; narrow include and exclude", maxIDBytes)
 	}
 	delete(s.missing, f.id)
 	stored, ok := s.known[f.id]
