@@ -3,11 +3,13 @@ package crawl_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/crawl"
 )
 
@@ -173,6 +175,25 @@ func TestANewPageThatFailsHoldsDeletionsBackOnce(t *testing.T) {
 	res = crawlOK(t, s, st)
 	require.Equal(t, []string{"/a", "/hub"}, paths(s, st.deleted))
 	require.Zero(t, res.Held)
+}
+
+// Not parallel: it lowers a bound of all crawls. What is held is told the next crawl, which may hold it again beside its own.
+func TestDocumentsWhoseURLsTakeTooMuchMemoryAreNotHeld(t *testing.T) {
+	s := newSite(t).page("/", "home", "/old").redirect("/old", "/hub", 301).page("/hub", "hub", "/a").page("/a", "A")
+	st := newStore()
+	crawlOK(t, s, st)
+	defer crawl.SetMaxURLBytes(40_000)()
+	s.status("/old", 500)
+	res := crawlOK(t, s, st)
+	require.Equal(t, 2, res.Held)
+	for i := range 20 {
+		id := fmt.Sprintf("%s/%d%s", s.URL, i, strings.Repeat("a", 2000))
+		st.docs[id] = worker.Document{SourceID: id}
+	}
+	s.status("/new", 500).page("/", "home", "/new")
+	res = crawlOK(t, s, st)
+	require.Zero(t, res.Held)
+	require.Equal(t, []string{"/", "/new"}, st.ids(s))
 }
 
 func TestEveryWayToFailIsAReason(t *testing.T) {
