@@ -88,6 +88,9 @@ type Options struct {
 	Extract Extractor
 	// Chunk is the size of chunks.
 	Chunk chunk.Options
+	// OwnerAlone says that nobody but the connector's owner, whose account is asked, reads what is stored. Then shortcuts are
+	// followed to wherever the account may read.
+	OwnerAlone bool
 	// Room is memory for files, from their download until their documents are sent. Its zero value has no end.
 	Room room.Owned
 	// Workers is how many files are downloaded at the same time; 0 means DefaultWorkers.
