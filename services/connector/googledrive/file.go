@@ -259,6 +259,9 @@ func (s *syncer) remove(ctx context.Context, id string) error {
 	k, known := s.known[id]
 	delete(s.known, id)
 	delete(s.shown, id)
+	if e := s.shortcuts[id]; e.item != nil {
+		s.held -= e.item.weight()
+	}
 	delete(s.shortcuts, id)
 	s.mu.Unlock()
 	if !known {

@@ -31,9 +31,9 @@ func (s *syncer) sight(ctx context.Context, e entry) error {
 	if !validID(e.target) {
 		e.target = ""
 	}
-	s.mu.Lock()
-	s.shortcuts[e.id], s.isTarget[e.target] = e, true
-	s.mu.Unlock()
+	if err := s.holdShortcut(&e); err != nil {
+		return err
+	}
 	stored, _ := s.stored(e.id)
 	old, ok := recordOf(stored)
 	if !ok || old.failed() || old.target != e.target || old.content == "" {
@@ -45,6 +45,22 @@ func (s *syncer) sight(ctx context.Context, e entry) error {
 		return nil
 	}
 	return s.touch(ctx, e, now, stored.ContentHash)
+}
+
+// holdShortcut keeps of a shortcut what settling it needs.
+func (s *syncer) holdShortcut(e *entry) error {
+	f := item{ID: e.item.ID, Name: e.item.Name, MimeType: shortcutType, Link: e.item.Link}
+	if validID(e.item.Shortcut.TargetKey) {
+		f.Shortcut.TargetKey = e.item.Shortcut.TargetKey
+	}
+	e.item, e.source = &f, &f
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if before := s.shortcuts[e.id]; before.item != nil {
+		s.held -= before.item.weight()
+	}
+	s.shortcuts[e.id], s.isTarget[e.target] = *e, true
+	return tooManyFolders(s.weigh(f.weight()))
 }
 
 // settleShortcuts gives each target that is not synced itself to one shortcut: that one is stored with its text, any
