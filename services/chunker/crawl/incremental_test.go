@@ -279,3 +279,19 @@ func TestASiteThatStopsAnsweringEndsTheCrawlForNow(t *testing.T) {
 	require.Empty(t, st.deleted)
 	require.Len(t, st.put, 4)
 }
+
+func TestNoETagMakesATokenThatIsTooLong(t *testing.T) {
+	for _, n := range []int{256, 257, 512} {
+		s := newSite(t).status("/robots.txt", 404)
+		s.on("/", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("ETag", strings.Repeat("<", n))
+			w.Header().Set("Last-Modified", "Wed, 21 Oct 2015 07:28:00 GMT")
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = fmt.Fprint(w, "<main>home</main>")
+		})
+		st := newStore()
+		crawlOK(t, s, st)
+		require.Less(t, len(st.docs[s.URL+"/"].VersionToken), worker.MaxTokenBytes)
+		require.Equal(t, n <= 256, strings.Contains(st.docs[s.URL+"/"].VersionToken, "etag"))
+	}
+}
