@@ -28,7 +28,7 @@ var nonsense = map[string]struct{ before, sql string }{
 	"owner_quotas_connectors_range": {"", `INSERT INTO owner_quotas (user_id, max_connectors) VALUES (1, -1)`},
 	"owner_quotas_syncs_range":      {"", `INSERT INTO owner_quotas (user_id, max_concurrent_syncs) VALUES (1, -1)`},
 	"owner_quotas_documents_range":  {"", `INSERT INTO owner_quotas (user_id, max_documents) VALUES (1, -1)`},
-	"owner_quotas_text_bytes_range": {"", `INSERT INTO owner_quotas (user_id, max_text_bytes) VALUES (1, -1)`},
+	"owner_quotas_bytes_range":      {"", `INSERT INTO owner_quotas (user_id, max_bytes) VALUES (1, -1)`},
 	"owner_quotas_share_of_one":     {"", `UPDATE owner_quotas SET max_concurrent_syncs = 3 WHERE user_id = 0`},
 
 	"waiting_types_name_fkey": {"", `INSERT INTO waiting_types VALUES ('ftp', true)`},

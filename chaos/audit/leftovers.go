@@ -44,10 +44,11 @@ var leftoverQueries = []struct{ what, query string }{
 				WHERE c.id = s.connector_id AND c.listing->'seen' ? s.try_id::text)`},
 	{"counts of a connector's documents that are wrong", `
 		SELECT count(*), count(*) FILTER (WHERE bad), coalesce(min(key) FILTER (WHERE bad), '') FROM (
-			SELECT format('connector %s', n.connector_id) AS key, sum(n.documents) <> 0 OR sum(n.rows) <> 0 OR sum(n.text_bytes) <> 0 AS bad
-			FROM (SELECT connector_id, documents, rows, text_bytes FROM document_counts UNION ALL
-				SELECT connector_id, -count(*) FILTER (WHERE status = 'stored' OR try_id IS NOT NULL), -count(*), -sum(text_bytes)
-				FROM documents GROUP BY 1) n GROUP BY n.connector_id) x`},
+			SELECT format('connector %s', n.connector_id) AS key, sum(n.documents) <> 0 OR sum(n.bytes) <> 0 AS bad
+			FROM (SELECT connector_id, config_version, documents, bytes FROM document_counts UNION ALL
+				SELECT connector_id, config_version, -count(*) FILTER (WHERE status = 'stored' OR try_id IS NOT NULL),
+					-sum(text_bytes + octet_length(title) + octet_length(url) + octet_length(array_to_string(links, '')))
+				FROM documents GROUP BY 1, 2) n GROUP BY n.connector_id, n.config_version) x`},
 	{"runs that nobody has swept", `
 		SELECT (SELECT count(*) FROM runs WHERE try_id IS NOT NULL), count(*), coalesce(min(u.run_id::text), '')
 		FROM unswept_runs u WHERE NOT EXISTS (SELECT FROM runs r WHERE r.id = u.run_id)`},

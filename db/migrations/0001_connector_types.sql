@@ -29,15 +29,16 @@ CREATE TABLE owner_quotas (
     -- How many connectors of a capped type may be PENDING or SYNCING at once; 0 = all places of the type, null = the service's share.
     max_concurrent_syncs integer
         CONSTRAINT owner_quotas_syncs_range CHECK (max_concurrent_syncs >= 0),
-    -- How many documents, and bytes of their text, all connectors of the owner may have stored; 0 = no bound, null = as row 0 says.
+    -- How many documents all connectors of the owner may have stored, and how many bytes of their texts, titles, URLs and links; 0 = no
+    -- bound, null = as row 0 says.
     max_documents bigint
         CONSTRAINT owner_quotas_documents_range CHECK (max_documents >= 0),
-    max_text_bytes bigint
-        CONSTRAINT owner_quotas_text_bytes_range CHECK (max_text_bytes >= 0),
+    max_bytes bigint
+        CONSTRAINT owner_quotas_bytes_range CHECK (max_bytes >= 0),
     CONSTRAINT owner_quotas_share_of_one CHECK (user_id > 0 OR max_concurrent_syncs IS NULL)
 );
 
-INSERT INTO owner_quotas (user_id, max_connectors, max_documents, max_text_bytes) VALUES (0, 10000, 10000000, 20000000000);
+INSERT INTO owner_quotas (user_id, max_connectors, max_documents, max_bytes) VALUES (0, 10000, 10000000, 20000000000);
 
 -- +goose Down
 DROP TABLE owner_quotas;

@@ -13,7 +13,7 @@ CREATE TABLE documents (
     version_token  text NOT NULL DEFAULT '',
     links          text[] NOT NULL DEFAULT '{}',
     chunk_count    integer NOT NULL DEFAULT 0,
-    -- Of the chunks that search may read: how long their text is, as UTF-8.
+    -- Of the chunks that search may read: how long their texts and heading paths are, as UTF-8.
     text_bytes     bigint NOT NULL DEFAULT 0
         CONSTRAINT documents_text_bytes_range CHECK (text_bytes >= 0),
     status         text NOT NULL DEFAULT 'partial'
@@ -88,7 +88,7 @@ CREATE TABLE run_messages (
     fails     uuid,
     -- Of such a part: how many chunks it brought, so that those of a part that says otherwise never make up for a missing one.
     chunks    integer,
-    -- How long the text of these is.
+    -- How long the texts and heading paths of these are.
     text_bytes bigint,
     PRIMARY KEY (try_id, no)
 );

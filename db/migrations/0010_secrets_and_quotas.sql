@@ -149,37 +149,64 @@ CREATE TRIGGER connectors_count_none AFTER TRUNCATE ON connectors FOR EACH STATE
 CREATE TRIGGER connectors_count_given AFTER UPDATE OF user_id ON connectors
     FOR EACH ROW WHEN (OLD.user_id <> NEW.user_id) EXECUTE FUNCTION connectors_count();
 
--- What each connector has stored: the sum of its rows. Who stores or sweeps writes one of those that nobody else holds, so that
--- nobody waits for another's transaction.
+-- What each connector has stored of each configuration: the sum of its rows. Who stores or sweeps writes one of those that nobody else
+-- holds, so that nobody waits for another's transaction; in a transaction of a stricter isolation a row of its own.
 CREATE TABLE document_counts (
-    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id             bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     -- No foreign key: documents outlive their connector until they are swept.
-    connector_id integer NOT NULL,
-    -- Documents that are stored, or failed and still found as they were; and rows of any status.
-    documents    bigint NOT NULL,
-    rows         bigint NOT NULL,
-    text_bytes   bigint NOT NULL
+    connector_id   integer NOT NULL,
+    config_version bigint NOT NULL,
+    -- Those that are stored, or failed and are still found as they were.
+    documents      bigint NOT NULL,
+    -- Of rows of any status: their texts, heading paths, titles, URLs and links.
+    bytes          bigint NOT NULL
 ) WITH (fillfactor = 50);
-CREATE INDEX document_counts_connector ON document_counts (connector_id);
+CREATE INDEX document_counts_connector ON document_counts (connector_id, config_version);
 
--- Counts what a connector has stored more, or less.
+-- Counts what a connector has stored more, or less, of a configuration. Where it is less, rows are put together, so that none is left
+-- of what is gone.
 -- +goose StatementBegin
-CREATE FUNCTION moves.count_documents(connector integer, more_documents bigint, more_rows bigint, more_bytes bigint) RETURNS void
+CREATE FUNCTION moves.count_documents(connector integer, version bigint, more_documents bigint, more_bytes bigint) RETURNS void
     LANGUAGE plpgsql AS $$
+DECLARE
+    alone boolean := current_setting('transaction_isolation') <> 'read committed';
 BEGIN
-    IF more_documents = 0 AND more_rows = 0 AND more_bytes = 0 THEN
+    IF more_documents = 0 AND more_bytes = 0 THEN
         RETURN;
     END IF;
-    UPDATE document_counts n
-    SET documents = n.documents + more_documents, rows = n.rows + more_rows, text_bytes = n.text_bytes + more_bytes
-    WHERE n.id = (SELECT free.id FROM document_counts free WHERE free.connector_id = connector LIMIT 1 FOR UPDATE SKIP LOCKED);
-    IF NOT FOUND THEN
-        INSERT INTO document_counts (connector_id, documents, rows, text_bytes) VALUES (connector, more_documents, more_rows, more_bytes);
+    IF (more_documents < 0 OR more_bytes < 0) AND NOT alone THEN
+        WITH gone AS (
+            DELETE FROM document_counts n WHERE n.id IN (
+                SELECT free.id FROM document_counts free
+                WHERE free.connector_id = connector AND free.config_version = version LIMIT 10 FOR UPDATE SKIP LOCKED)
+            RETURNING n.documents, n.bytes)
+        SELECT more_documents + coalesce(sum(g.documents), 0), more_bytes + coalesce(sum(g.bytes), 0) INTO more_documents, more_bytes
+        FROM gone g;
+    ELSIF NOT alone THEN
+        UPDATE document_counts n SET documents = n.documents + more_documents, bytes = n.bytes + more_bytes
+        WHERE n.id = (SELECT free.id FROM document_counts free
+            WHERE free.connector_id = connector AND free.config_version = version LIMIT 1 FOR UPDATE SKIP LOCKED);
+        IF FOUND THEN
+            RETURN;
+        END IF;
+    END IF;
+    IF more_documents <> 0 OR more_bytes <> 0 THEN
+        INSERT INTO document_counts (connector_id, config_version, documents, bytes)
+        VALUES (connector, version, more_documents, more_bytes);
     END IF;
 END $$;
 -- +goose StatementEnd
 
--- Once for each statement and connector.
+-- What a document counts: whether it is found, and its bytes.
+-- +goose StatementBegin
+CREATE FUNCTION moves.counted(d documents, OUT documents bigint, OUT bytes bigint)
+    LANGUAGE sql IMMUTABLE AS $$
+    SELECT (d.status = 'stored' OR d.try_id IS NOT NULL)::integer::bigint,
+        d.text_bytes + octet_length(d.title) + octet_length(d.url) + octet_length(array_to_string(d.links, ''))
+$$;
+-- +goose StatementEnd
+
+-- Once for each statement, connector and configuration.
 -- +goose StatementBegin
 CREATE FUNCTION documents_count() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET plan_cache_mode = force_custom_plan AS $$
@@ -187,17 +214,16 @@ BEGIN
     IF TG_OP = 'TRUNCATE' THEN
         DELETE FROM document_counts;
     ELSIF TG_OP = 'INSERT' THEN
-        PERFORM moves.count_documents(a.connector_id, count(*) FILTER (WHERE a.status = 'stored' OR a.try_id IS NOT NULL), count(*),
-            sum(a.text_bytes)::bigint) FROM added a GROUP BY a.connector_id;
+        PERFORM moves.count_documents(a.connector_id, a.config_version, sum(n.documents)::bigint, sum(n.bytes)::bigint)
+        FROM added a, moves.counted(a) n GROUP BY a.connector_id, a.config_version;
     ELSIF TG_OP = 'DELETE' THEN
-        PERFORM moves.count_documents(g.connector_id, -count(*) FILTER (WHERE g.status = 'stored' OR g.try_id IS NOT NULL), -count(*),
-            -sum(g.text_bytes)::bigint) FROM gone g GROUP BY g.connector_id;
+        PERFORM moves.count_documents(g.connector_id, g.config_version, -sum(n.documents)::bigint, -sum(n.bytes)::bigint)
+        FROM gone g, moves.counted(g) n GROUP BY g.connector_id, g.config_version;
     ELSE
-        PERFORM moves.count_documents(c.connector_id,
-            coalesce(sum(c.one) FILTER (WHERE c.status = 'stored' OR c.try_id IS NOT NULL), 0), sum(c.one), sum(c.one * c.text_bytes)::bigint)
-        FROM (SELECT a.connector_id, a.status, a.try_id, a.text_bytes, 1 AS one FROM added a
-            UNION ALL SELECT g.connector_id, g.status, g.try_id, g.text_bytes, -1 FROM gone g) c
-        GROUP BY c.connector_id;
+        PERFORM moves.count_documents(c.connector_id, c.config_version, sum(c.documents)::bigint, sum(c.bytes)::bigint)
+        FROM (SELECT a.connector_id, a.config_version, n.documents, n.bytes FROM added a, moves.counted(a) n
+            UNION ALL SELECT g.connector_id, g.config_version, -n.documents, -n.bytes FROM gone g, moves.counted(g) n) c
+        GROUP BY c.connector_id, c.config_version;
     END IF;
     RETURN NULL;
 END $$;
@@ -209,6 +235,25 @@ CREATE TRIGGER documents_count_changed AFTER UPDATE ON documents REFERENCING OLD
 CREATE TRIGGER documents_count_gone AFTER DELETE ON documents REFERENCING OLD TABLE AS gone
     FOR EACH STATEMENT EXECUTE FUNCTION documents_count();
 CREATE TRIGGER documents_count_none AFTER TRUNCATE ON documents FOR EACH STATEMENT EXECUTE FUNCTION documents_count();
+
+-- What an owner's connectors have stored, as far as it is committed, and how much more they may; null = no bound. Documents of an
+-- earlier configuration are swept when a run has listed the new one whole: until then they have as much room beside the others.
+-- +goose StatementBegin
+CREATE FUNCTION moves.owner_has_room(owner integer, OUT documents bigint, OUT bytes bigint, OUT max_documents bigint, OUT max_bytes bigint)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+    SELECT least(q.documents - n.documents, 2 * q.documents - n.all_documents), least(q.bytes - n.bytes, 2 * q.bytes - n.all_bytes),
+        q.documents, q.bytes
+    FROM (SELECT least(nullif(coalesce(o.max_documents, a.max_documents), 0), 1::bigint << 61) AS documents,
+            least(nullif(coalesce(o.max_bytes, a.max_bytes), 0), 1::bigint << 61) AS bytes
+        FROM (SELECT 1) one LEFT JOIN owner_quotas o ON o.user_id = owner LEFT JOIN owner_quotas a ON a.user_id = 0) q,
+        (SELECT coalesce(sum(d.documents), 0)::bigint AS all_documents, coalesce(sum(d.bytes), 0)::bigint AS all_bytes,
+            coalesce(sum(d.documents) FILTER (WHERE d.config_version >= c.config_version), 0)::bigint AS documents,
+            coalesce(sum(d.bytes) FILTER (WHERE d.config_version >= c.config_version), 0)::bigint AS bytes
+        FROM connectors c JOIN document_counts d ON d.connector_id = c.id
+        WHERE c.scope IN ('user', 'group', 'org') AND c.user_id = owner) n
+$$;
+-- +goose StatementEnd
 
 -- The owner whom the last claim of a capped type served, or looked at, last: the next one goes on behind.
 CREATE TABLE owner_turns (
@@ -345,6 +390,8 @@ DROP TRIGGER documents_count_changed ON documents;
 DROP TRIGGER documents_count_added ON documents;
 DROP FUNCTION documents_count();
 DROP FUNCTION moves.count_documents(integer, bigint, bigint, bigint);
+DROP FUNCTION moves.counted(documents);
+DROP FUNCTION moves.owner_has_room(integer);
 DROP TRIGGER connectors_count_given ON connectors;
 DROP TRIGGER connectors_count_none ON connectors;
 DROP TRIGGER connectors_count_gone ON connectors;

@@ -70,10 +70,8 @@ GRANT EXECUTE ON FUNCTION moves.complete(uuid, integer), moves.complete_all(uuid
     moves.fail_lost_in_transit(uuid[], bigint, bigint, boolean), moves.fail_not_taken(integer, boolean, integer[]),
     moves.fail(uuid, uuid, text, text), moves.keep_ledger(interval), moves.sweep_leftovers(integer, bigint, integer),
     moves.sweep_outdated(integer, bigint, text, integer), moves.sweep_chunks(bigint, integer, integer),
-    moves.forget_workers(integer) TO echomind_semantic;
-GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, workers, deleted_connectors, owner_quotas
-    TO echomind_semantic;
-GRANT SELECT, DELETE ON document_counts TO echomind_semantic;
+    moves.forget_workers(integer), moves.owner_has_room(integer) TO echomind_semantic;
+GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, workers, deleted_connectors TO echomind_semantic;
 -- What a store counts: never whose run it is, nor its lease, nor its verdict.
 GRANT UPDATE (total, stored, whole, waiting, notes, unnamed, documents_processed, documents_failed, documents_deleted,
     documents_unchanged, chunks_stored, listing_whole, new_state, reason) ON open_runs TO echomind_semantic;

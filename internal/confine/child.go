@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/echomind/sync/sdk/deadline"
@@ -108,13 +109,13 @@ func spawn(limits Limits) (*child, error) {
 func (c *child) ask(ctx context.Context, r request) (string, error) {
 	stop := c.killAtEndOf(ctx)
 	flags, body, err := c.converse(r)
-	// Where ctx has ended the kill is under way, and would meet who comes next.
-	c.retire = !stop() || flags&flagRetire != 0
+	// Where ctx has ended the kill is under way, and would meet who comes next. So would what was written after the answer.
+	c.retire = !stop() || flags&flagRetire != 0 || c.read.Buffered() > 0
 	if err != nil {
 		return "", err
 	}
 	if flags&flagBroken != 0 {
-		return "", fmt.Errorf("%w: %.200s", errAnswer, body)
+		return "", fmt.Errorf("%w: %.200s", errAnswer, strings.ToValidUTF8(body, "\uFFFD"))
 	}
 	return body, nil
 }
@@ -123,7 +124,7 @@ func (c *child) converse(r request) (flags byte, body string, err error) {
 	if err := r.write(c.in); err != nil {
 		return 0, "", err
 	}
-	return readAnswer(c.read, c.limits.memory())
+	return readAnswer(c.read, min(r.most, c.limits.memory()))
 }
 
 // killAtEndOf kills the child when ctx ends, until stop is called; stop is false where that is under way.

@@ -59,6 +59,13 @@ var tasks = []Task{
 		}
 		return []byte("done")
 	}},
+	{"ahead", func([]byte) []byte {
+		var frames bytes.Buffer
+		_ = writeAnswer(&frames, 0, []byte("now"))
+		_ = writeAnswer(&frames, 0, []byte("for whoever comes next"))
+		_, _ = os.Stdout.Write(frames.Bytes())
+		select {}
+	}},
 	{"look", func(request []byte) []byte { return []byte(look(string(request))) }},
 }
 
@@ -120,9 +127,15 @@ func newPool(t testing.TB, children int, limits Limits) fixture {
 	return f
 }
 
+// ask takes any answer.
+func (s *Share) ask(ctx context.Context, task string, parts ...[]byte) (answer string, err error) {
+	err = s.Do(ctx, task, maxFrameBytes, func(said string) error { answer = said; return nil }, parts...)
+	return answer, err
+}
+
 func (f fixture) echoes(t testing.TB) {
 	t.Helper()
-	answer, err := f.Share("somebody").Do(t.Context(), "echo", []byte("in "), []byte("two parts"))
+	answer, err := f.Share("somebody").ask(t.Context(), "echo", []byte("in "), []byte("two parts"))
 	require.NoError(t, err)
 	require.Equal(t, "in two parts", answer)
 }
@@ -130,17 +143,17 @@ func (f fixture) echoes(t testing.TB) {
 func TestAChildAnswersManyRequests(t *testing.T) {
 	t.Parallel()
 	f := newPool(t, 2, Limits{MemoryMB: 64})
-	first, err := f.Share("somebody").Do(t.Context(), "pid")
+	first, err := f.Share("somebody").ask(t.Context(), "pid")
 	require.NoError(t, err)
 	require.NotEqual(t, strconv.Itoa(os.Getpid()), first)
 	for range 100 {
 		f.echoes(t)
 	}
-	last, err := f.Share("somebody").Do(t.Context(), "pid")
+	last, err := f.Share("somebody").ask(t.Context(), "pid")
 	require.NoError(t, err)
 	require.Equal(t, first, last)
 	large := bytes.Repeat([]byte("large "), 2<<20)
-	answer, err := f.Share("somebody").Do(t.Context(), "echo", large)
+	answer, err := f.Share("somebody").ask(t.Context(), "echo", large)
 	require.NoError(t, err)
 	require.True(t, answer == string(large), "a request larger than any pipe")
 }
@@ -176,7 +189,7 @@ func TestARequestThatCostsItsChildFailsAloneAndSaysWhy(t *testing.T) {
 					f.echoes(t)
 				}
 			})
-			_, err := f.Share("somebody").Do(t.Context(), c.task, []byte(c.request))
+			_, err := f.Share("somebody").ask(t.Context(), c.task, []byte(c.request))
 			stop()
 			wg.Wait()
 			var failure *Failure
@@ -195,7 +208,7 @@ func TestARequestMayUseTheMemoryThatItHas(t *testing.T) {
 	t.Parallel()
 	f := newPool(t, 1, Limits{MemoryMB: 128})
 	for range 5 {
-		answer, err := f.Share("somebody").Do(t.Context(), "grow", []byte("100"))
+		answer, err := f.Share("somebody").ask(t.Context(), "grow", []byte("100"))
 		require.NoError(t, err)
 		require.Equal(t, "grown", answer)
 	}
@@ -206,13 +219,50 @@ func TestAChildReachesNothing(t *testing.T) {
 	f := newPool(t, 1, Limits{MemoryMB: 64})
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	answer, err := f.Share("somebody").Do(t.Context(), "look", []byte(file))
+	answer, err := f.Share("somebody").ask(t.Context(), "look", []byte(file))
 	require.NoError(t, err)
 	if runtime.GOOS != "linux" { // there Landlock alone holds what needs no descriptor
 		require.NoError(t, os.WriteFile(file, nil, 0o600))
 		answer = strings.Replace(answer, "remove: true", "remove: false", 1)
 	}
 	require.Equal(t, "read: false, remove: false, udp: false, tcp: false, start: false, environment: 0", answer)
+}
+
+func TestAChildWhoseAnswerIsNotRightIsEnded(t *testing.T) {
+	t.Parallel()
+	f := newPool(t, 1, Limits{MemoryMB: 64})
+	share, before := f.Share("somebody"), ""
+	for name, c := range map[string]struct {
+		task string
+		most int64
+		read error
+		says string
+	}{
+		"it is wrong":                {"echo", 100, errors.New("it is odd"), "could not be read: the parser broke: it is odd"},
+		"it is too long":             {"echo", 99, nil, "could not be read: the parser broke: an answer of 100 bytes, at most 99 are taken"},
+		"more comes than was asked":  {"ahead", 100, nil, ""},
+		"it is right, for what came": {"echo", 100, nil, ""},
+	} {
+		pid, err := share.ask(t.Context(), "pid")
+		require.NoError(t, err, name)
+		require.NotEqual(t, before, pid, name)
+		taken := false
+		err = share.Do(t.Context(), c.task, c.most, func(string) error { taken = true; return c.read }, make([]byte, 100))
+		if c.says == "" {
+			require.NoError(t, err, name)
+		} else {
+			require.EqualError(t, err, c.says, name)
+			require.True(t, OfRequest(err), name)
+		}
+		require.Equal(t, c.most >= 100, taken, "what is too long is not even read: %s", name)
+		before = pid
+		if name == "it is right, for what came" {
+			again, err := share.ask(t.Context(), "pid")
+			require.NoError(t, err)
+			require.Equal(t, pid, again)
+			f.kill(t)
+		}
+	}
 }
 
 func TestAChildThatIsKilledFromOutsideCostsNothing(t *testing.T) {
@@ -228,13 +278,13 @@ func TestAChildThatIsKilledFromOutsideCostsNothing(t *testing.T) {
 func TestWhatAKilledChildReadIsReadOnceMore(t *testing.T) {
 	t.Parallel()
 	f := newPool(t, 1, Limits{MemoryMB: 64, Wall: 5 * time.Second})
-	said, err := f.Share("somebody").Do(t.Context(), "pid")
+	said, err := f.Share("somebody").ask(t.Context(), "pid")
 	require.NoError(t, err)
 	pid, err := strconv.Atoi(said)
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := f.Share("somebody").Do(t.Context(), "linger")
+		_, err := f.Share("somebody").ask(t.Context(), "linger")
 		ended <- err
 	}()
 	require.Eventually(t, func() bool {
@@ -249,7 +299,7 @@ func TestWhatAKilledChildReadIsReadOnceMore(t *testing.T) {
 }
 
 func (f fixture) kill(t *testing.T) {
-	said, err := f.Share("somebody").Do(t.Context(), "pid")
+	said, err := f.Share("somebody").ask(t.Context(), "pid")
 	require.NoError(t, err)
 	pid, err := strconv.Atoi(said)
 	require.NoError(t, err)
@@ -260,7 +310,7 @@ func TestARequestEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	f := newPool(t, 1, Limits{MemoryMB: 64})
 	err := deadline.Do(t.Context(), "test", 300*time.Millisecond, func(ctx context.Context) error {
-		_, err := f.Share("somebody").Do(ctx, "linger")
+		_, err := f.Share("somebody").ask(ctx, "linger")
 		return err
 	})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -284,7 +334,7 @@ func BenchmarkDo(b *testing.B) {
 		b.Run(fmt.Sprintf("bytes=%d", size), func(b *testing.B) {
 			b.SetBytes(int64(size))
 			for b.Loop() {
-				if _, err := share.Do(b.Context(), "echo", request); err != nil {
+				if _, err := share.ask(b.Context(), "echo", request); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -36,6 +36,8 @@ type request struct {
 	task  string
 	parts [][]byte
 	cpu   time.Duration
+	most  int64                     // bytes of its answer
+	read  func(answer string) error // whether it is right
 }
 
 func (r request) size() int {

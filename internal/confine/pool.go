@@ -71,41 +71,45 @@ func (p *Pool) Close() {
 }
 
 // do has a child answer a request, and says how long it had one. Its error is ctx's, or a *Failure.
-func (p *Pool) do(ctx context.Context, owner string, in lane, r request) (answer string, took time.Duration, err error) {
+func (p *Pool) do(ctx context.Context, owner string, in lane, r request) (took time.Duration, err error) {
 	leave, err := p.lanes.enter(ctx, owner, in)
 	if err != nil {
-		return "", 0, err
+		return 0, err
 	}
 	defer leave()
 	began := time.Now()
-	answer, err = p.have(ctx, r)
-	return answer, time.Since(began), err
+	err = p.have(ctx, r)
+	return time.Since(began), err
 }
 
-// have asks a child, and another one where somebody killed it.
-func (p *Pool) have(ctx context.Context, r request) (string, error) {
+// have asks a child, and another one where somebody killed it. A child whose answer is not right is ended: something has
+// taken it over, and would answer others.
+func (p *Pool) have(ctx context.Context, r request) error {
 	for try := 1; ; try++ {
 		c, err := p.take(ctx)
 		if err != nil {
-			return "", err
+			return err
 		}
 		answer, err := deadline.Get(ctx, "confine.read", p.limits.Wall, func(ctx context.Context) (string, error) {
 			return c.ask(ctx, r)
 		})
 		if err == nil {
-			p.keep(c)
-			return answer, nil
+			if err = r.read(answer); err == nil {
+				p.keep(c)
+				return nil
+			}
+			err = fmt.Errorf("%w: %w", errAnswer, err)
 		}
 		p.end(c)
 		if ctx.Err() != nil {
-			return "", ctx.Err()
+			return ctx.Err()
 		}
 		failure := c.judge(p.limits.MemoryMB, r.cpu, err)
 		if failure.Cause == Killed && try == 1 {
 			p.log.Warn("a child was killed from outside; what it read is read once more", "err", failure)
 			continue
 		}
-		return "", failure
+		return failure
 	}
 }
 

@@ -36,20 +36,21 @@ func (p *Pool) Share(owner string) *Share { return &Share{pool: p, owner: owner}
 func (s *Share) MemoryMB() int { return s.pool.limits.MemoryMB }
 
 // Do has a child run a task on the request, which is the parts one after the other; they must not change until it
-// returns. Its error is ctx's, or a *Failure where the child died or was ended.
-func (s *Share) Do(ctx context.Context, task string, parts ...[]byte) (string, error) {
-	r := request{task: task, parts: parts}
+// returns. The answer, of at most so many bytes, goes to read. What takes a child over may answer as it likes: read believes
+// nothing, and an error of its ends the child. Do's error is ctx's, or a *Failure where the child died or was ended.
+func (s *Share) Do(ctx context.Context, task string, most int64, read func(answer string) error, parts ...[]byte) error {
+	r := request{task: task, parts: parts, most: most, read: read}
 	if err := r.check(); err != nil {
-		return "", err
+		return err
 	}
 	in, cpu := s.terms()
 	for {
 		r.cpu = cpu
-		answer, took, err := s.pool.do(ctx, s.owner, in, r)
+		took, err := s.pool.do(ctx, s.owner, in, r)
 		var failure *Failure
 		if !errors.As(err, &failure) {
 			s.took(took)
-			return answer, err
+			return err
 		}
 		if failure.Cause != CPU {
 			s.waste(took)
@@ -66,7 +67,7 @@ func (s *Share) Do(ctx context.Context, task string, parts ...[]byte) (string, e
 			}
 		}
 		s.pool.metrics.failed.WithLabelValues(string(failure.Cause)).Inc()
-		return "", failure
+		return failure
 	}
 }
 

@@ -32,13 +32,13 @@ func TestContentThatWaitsForAChildIsNotCopied(t *testing.T) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	wg.Go(func() { _, _ = f.Share("first").Do(ctx, "linger") })
+	wg.Go(func() { _, _ = f.Share("first").ask(ctx, "linger") })
 	content := make([]byte, 32<<20)
 	require.Eventually(t, func() bool { return f.lanes.waiting() == 0 && len(f.lanes.owners) == 1 }, time.Minute, time.Millisecond)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for range 8 {
-		wg.Go(func() { _, _ = f.Share("second").Do(ctx, "echo", content) })
+		wg.Go(func() { _, _ = f.Share("second").ask(ctx, "echo", content) })
 	}
 	require.Eventually(t, func() bool { return f.lanes.waiting() == 8 }, time.Minute, time.Millisecond)
 	runtime.ReadMemStats(&after)
@@ -50,7 +50,7 @@ func TestALargeRequestIsSentWithoutACopy(t *testing.T) {
 	content := bytes.Repeat([]byte("x"), 16<<20)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, err := f.Share("somebody").Do(t.Context(), "pid", []byte("a head"), content, []byte("a tail"))
+	_, err := f.Share("somebody").ask(t.Context(), "pid", []byte("a head"), content, []byte("a tail"))
 	require.NoError(t, err)
 	runtime.ReadMemStats(&after)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(len(content)/4))
@@ -61,7 +61,7 @@ func TestEveryPartOfARequestArrives(t *testing.T) {
 	f := newPool(t, 1, Limits{MemoryMB: 256})
 	large := bytes.Repeat([]byte("0123456789"), 20_000)
 	for _, parts := range [][][]byte{{}, {nil, {}}, {[]byte("a")}, {large}, {[]byte("a"), large, []byte("b"), large, nil}, {large[:bufferBytes]}} {
-		answer, err := f.Share("somebody").Do(t.Context(), "echo", parts...)
+		answer, err := f.Share("somebody").ask(t.Context(), "echo", parts...)
 		require.NoError(t, err)
 		require.True(t, answer == string(bytes.Join(parts, nil)))
 	}
@@ -81,7 +81,7 @@ func TestSmallDocumentsGoOnWhateverHostileSyncsDo(t *testing.T) {
 		for range each {
 			wg.Go(func() {
 				for ctx.Err() == nil {
-					_, _ = share.Do(ctx, "spin")
+					_, _ = share.ask(ctx, "spin")
 				}
 			})
 		}
@@ -98,7 +98,7 @@ func TestSmallDocumentsGoOnWhateverHostileSyncsDo(t *testing.T) {
 func TestADocumentThatNeedsMoreThanASliceIsReadInTheSlowLane(t *testing.T) {
 	t.Parallel()
 	f := newPool(t, 2, Limits{MemoryMB: 64, Slice: 50 * time.Millisecond, CPU: 30 * time.Second})
-	answer, err := f.Share("somebody").Do(t.Context(), "busy", []byte("200ms"))
+	answer, err := f.Share("somebody").ask(t.Context(), "busy", []byte("200ms"))
 	require.NoError(t, err)
 	require.Equal(t, "done", answer)
 	require.InDelta(t, 1, testutil.ToFloat64(f.metrics.slow), 0)
@@ -113,12 +113,12 @@ func TestASyncThatHasWastedItsBudgetGetsSlicesOnly(t *testing.T) {
 		"could not be read: needs more than 200ms of computing", // in debt, so without a slice of its own: 500 ms
 		"could not be read: needs more than 100ms of computing, and this sync has used up the 500ms that it has for such documents",
 	} {
-		_, err := share.Do(t.Context(), "spin")
+		_, err := share.ask(t.Context(), "spin")
 		require.EqualError(t, err, says)
 	}
-	_, err := share.Do(t.Context(), "spin")
+	_, err := share.ask(t.Context(), "spin")
 	require.False(t, OfRequest(err), "another sync may read it")
-	answer, err := share.Do(t.Context(), "echo", []byte("small"))
+	answer, err := share.ask(t.Context(), "echo", []byte("small"))
 	require.NoError(t, err)
 	require.Equal(t, "small", answer, "what is small is read all the same")
 }
@@ -142,7 +142,7 @@ func TestAChildThatIsBeingKilledAnswersNobodyElse(t *testing.T) {
 	defer c.end()
 	ctx, cancel := context.WithCancel(t.Context())
 	c.read = bufio.NewReader(tail{c.out, cancel}) // the context ends just as the answer comes
-	answer, err := c.ask(ctx, request{task: "echo", parts: [][]byte{[]byte("answer")}, cpu: time.Minute})
+	answer, err := c.ask(ctx, request{most: maxFrameBytes, task: "echo", parts: [][]byte{[]byte("answer")}, cpu: time.Minute})
 	require.NoError(t, err)
 	require.Equal(t, "answer", answer)
 	require.True(t, c.retire)
@@ -152,7 +152,7 @@ func TestChildrenGiveWayToTheService(t *testing.T) {
 	t.Parallel()
 	f := newPool(t, 1, Limits{MemoryMB: 64})
 	own := niceness()
-	said, err := f.Share("somebody").Do(t.Context(), "nice")
+	said, err := f.Share("somebody").ask(t.Context(), "nice")
 	require.NoError(t, err)
 	require.NotEqual(t, own, said)
 	require.Equal(t, own, niceness(), "the service keeps its own")

@@ -18,6 +18,9 @@ const (
 	mediaSVG       = "image/svg+xml"
 )
 
+// mediaTypes are those of texts.
+var mediaTypes = map[string]bool{mediaHTML: true, mediaMarkdown: true, mediaText: true, mediaCSV: true, mediaJSON: true, mediaJSONLines: true}
+
 // typeOf tells what text is, by its content. The hint decides only between kinds that content leaves open.
 func typeOf(text []byte, hint Hint) string {
 	if len(text) == 0 {

@@ -31,7 +31,7 @@ func (InProcess) Version() string { return Version }
 
 // Runner runs a task in a child process; *confine.Share is one.
 type Runner interface {
-	Do(ctx context.Context, task string, parts ...[]byte) (string, error)
+	Do(ctx context.Context, task string, most int64, read func(answer string) error, parts ...[]byte) error
 	MemoryMB() int
 }
 
@@ -52,11 +52,19 @@ func (c Confined) Extract(ctx context.Context, content []byte, hint Hint) (Text,
 	if err := checkSize(content); err != nil {
 		return Text{}, err
 	}
-	said, err := c.in.Do(ctx, Task.Name, appendHint(nil, hint), content)
+	var text Text
+	var reason error // why there is none
+	most := boundsOf(len(content))
+	err := c.in.Do(ctx, Task.Name, most.answer(), func(answer string) error {
+		if text, reason = decodeAnswer(answer, most); errors.Is(reason, errAnswer) {
+			return reason
+		}
+		return nil
+	}, appendHint(nil, hint), content)
 	if err != nil {
 		return Text{}, err
 	}
-	return decodeAnswer(said)
+	return text, reason
 }
 
 // Version changes with the memory that a document may take as well.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 
 	"github.com/echomind/sync/sdk/chunk"
 )
@@ -12,6 +11,27 @@ import (
 // What goes to a child is the hint's three strings, then the content. What comes back is an outcome and, for text, its
 // title, its media type, the number of its sections, and of each how much of the heading path before it goes on, what
 // follows, and the text. Numbers are unsigned varints; a string is its length and its bytes.
+
+const (
+	// maxReasonBytes bounds the text of an error.
+	maxReasonBytes = 1000
+	// utf8PerByte is how many bytes of UTF-8 one of the content makes at most.
+	utf8PerByte = 3
+	// besideText is the largest title, the outcome, and the numbers of an answer without sections, or the largest reason.
+	besideText = 2 << 10
+	// besideSection is the numbers of a section.
+	besideSection = 2 + 2*binary.MaxVarintLen32
+)
+
+// bounds are what may come of content.
+type bounds struct{ sections, text int }
+
+func boundsOf(content int) bounds {
+	return bounds{sections: min(content, MaxSections), text: min(MaxTextBytes, TextPerByte*utf8PerByte*content+TextBeside)}
+}
+
+// answer is how many bytes an answer may have. Its headings stand in its text as well.
+func (b bounds) answer() int64 { return int64(2*b.text + besideSection*b.sections + besideText) }
 
 // outcome is the first byte of an answer.
 type outcome byte
@@ -36,7 +56,7 @@ func (t *told) Error() string { return t.text }
 
 func (t *told) Unwrap() error { return t.kind }
 
-var errAnswer = fmt.Errorf("%w: the reader's answer cannot be read", ErrBroken)
+var errAnswer = errors.New("its answer is not what it should be")
 
 // answer is what a child does.
 func answer(request []byte) []byte {
@@ -72,9 +92,10 @@ func takeHint(request []byte) (Hint, []byte, error) {
 }
 
 func encodeError(err error) []byte {
+	reason := func(s string) string { return cutString(clean(s), maxReasonBytes) }
 	var unsupported *Unsupported
 	if errors.As(err, &unsupported) {
-		return appendString([]byte{byte(outcomeUnsupported)}, unsupported.MediaType)
+		return appendString([]byte{byte(outcomeUnsupported)}, reason(unsupported.MediaType))
 	}
 	kind := outcomeOther
 	for o, sentinel := range outcomes {
@@ -82,7 +103,7 @@ func encodeError(err error) []byte {
 			kind = o
 		}
 	}
-	return appendString([]byte{byte(kind)}, err.Error())
+	return appendString([]byte{byte(kind)}, reason(err.Error()))
 }
 
 func encodeText(t Text) []byte {
@@ -137,39 +158,49 @@ func (r *answerReader) number(limit int) int {
 	return int(n)
 }
 
-func (r *answerReader) string() string {
-	n := r.number(len(r.rest))
+// string is of at most so many bytes, and clean as a builder has it.
+func (r *answerReader) string(most int) string {
+	n := r.number(min(most, len(r.rest)))
 	if r.bad || n > len(r.rest) {
 		r.bad = true
 		return ""
 	}
 	s := r.rest[:n]
 	r.rest = r.rest[n:]
+	if clean(s) != s {
+		r.bad = true
+		return ""
+	}
 	return s
 }
 
-// decodeAnswer believes nothing: the child has read hostile content.
-func decodeAnswer(said string) (Text, error) {
+// decodeAnswer believes nothing: the child has read hostile content. errAnswer says that the answer is none that Extract
+// gives; every other error is what the child says of the content.
+func decodeAnswer(said string, most bounds) (Text, error) {
 	if said == "" {
 		return Text{}, errAnswer
 	}
 	kind, r := outcome(said[0]), answerReader{rest: said[1:]}
 	if kind != outcomeText {
-		reason := r.string()
+		reason := r.string(maxReasonBytes)
 		switch {
-		case r.bad || kind > outcomeOther:
+		case r.bad || r.rest != "" || kind > outcomeOther:
 			return Text{}, errAnswer
 		case kind == outcomeUnsupported:
 			return Text{}, &Unsupported{MediaType: reason}
 		}
 		return Text{}, &told{kind: outcomes[kind], text: reason}
 	}
-	t := Text{Title: r.string(), MediaType: r.string()}
-	// A section is three bytes at least.
-	n := r.number(len(r.rest) / 3)
-	t.Sections = make([]chunk.Section, 0, n)
+	t := Text{Title: r.string(MaxTitleBytes), MediaType: r.string(maxReasonBytes)}
+	n := r.number(most.sections)
+	if r.bad || !mediaTypes[t.MediaType] {
+		return Text{}, errAnswer
+	}
+	if n > 0 {
+		t.Sections = make([]chunk.Section, 0, n)
+	}
 	var path []string
-	var at int64
+	left, at := most.text, int64(0)
 	for range n {
 		same, more := r.number(len(path)), r.number(headingLevels)
 		if r.bad || same+more > headingLevels {
@@ -177,17 +208,17 @@ func decodeAnswer(said string) (Text, error) {
 		}
 		path = path[:same:same]
 		for range more {
-			path = append(path, r.string())
+			path = append(path, r.string(maxHeadingBytes))
 		}
-		text := r.string()
+		text := r.string(left)
+		if r.bad || text == "" {
+			return Text{}, errAnswer
+		}
 		t.Sections = append(t.Sections, chunk.Section{HeadingPath: path, Text: text, Start: at})
-		at += int64(len(text))
+		left, at = left-len(text), at+int64(len(text))
 	}
-	if r.bad || r.rest != "" {
+	if r.rest != "" {
 		return Text{}, errAnswer
-	}
-	if len(t.Sections) == 0 {
-		t.Sections = nil
 	}
 	return t, nil
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -149,6 +150,15 @@ func get(t *testing.T, g *guard.Guard, resolver *net.Resolver, target string) er
 		err = res.Body.Close()
 	}
 	return err
+}
+
+func TestTheHeaderOfAnAnswerIsBounded(t *testing.T) {
+	for bytes, ok := range map[int]bool{guard.MaxHeaderBytes / 2: true, guard.MaxHeaderBytes + 1: false} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("x", bytes)) }))
+		t.Cleanup(srv.Close)
+		err := get(t, guard.New("CHUNKER_ALLOW_CIDRS", prefixes(t, "127.0.0.0/8")), nil, srv.URL)
+		require.Equal(t, ok, err == nil, "%d bytes: %v", bytes, err)
+	}
 }
 
 func TestALoopbackServerIsReachedOnlyIfAllowed(t *testing.T) {

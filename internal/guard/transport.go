@@ -10,6 +10,9 @@ import (
 	"time"
 )
 
+// MaxHeaderBytes bounds a response's header. It takes up to fifteen times as much memory once it is read, which no room counts.
+const MaxHeaderBytes = 64 << 10
+
 // TransportConfig tunes the connections that Transport makes. Zero fields take their defaults.
 type TransportConfig struct {
 	// Resolver turns names into addresses. Default: the system's.
@@ -20,8 +23,6 @@ type TransportConfig struct {
 	TLSTimeout time.Duration
 	// IdleTimeout is how long an unused connection is kept. Default: 30 s.
 	IdleTimeout time.Duration
-	// MaxHeaderBytes bounds a response's header. Default: 256 KiB.
-	MaxHeaderBytes int64
 }
 
 // Transport returns an HTTP transport whose every connection passes the guard. It ignores the proxy
@@ -34,7 +35,7 @@ func (g *Guard) Transport(cfg TransportConfig) *http.Transport {
 		ForceAttemptHTTP2:      true,
 		TLSHandshakeTimeout:    or(cfg.TLSTimeout, 10*time.Second),
 		IdleConnTimeout:        or(cfg.IdleTimeout, 30*time.Second),
-		MaxResponseHeaderBytes: or(cfg.MaxHeaderBytes, 256<<10),
+		MaxResponseHeaderBytes: MaxHeaderBytes,
 		MaxIdleConnsPerHost:    8,
 		MaxIdleConns:           64,
 	}

@@ -50,7 +50,7 @@ func (w *web) sync(ctx context.Context, run *worker.Run) error {
 	share := w.pool.Share(ownerOf(run))
 	result, err := crawl.Crawl(ctx, cfg, crawl.Options{
 		Extract: w.extract(extract.In(share)), Runner: share, Transport: counted{w.transport, w.metrics}, Hosts: w.hosts, Logger: run.Log(),
-		Room: w.room.For(ownerOf(run)),
+		Owner: ownerOf(run), Room: w.room.For(ownerOf(run)),
 	}, run)
 	if result.Truncated || result.Held > 0 {
 		run.ListingPartial()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/echomind/sync/proto/gen/publicpb"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/googledrive"
 	"github.com/echomind/sync/services/connector/provider"
@@ -25,7 +26,8 @@ func (s *service) googleDrive(ctx context.Context, run *worker.Run) error {
 	defer account.close()
 	result, err := googledrive.Sync(ctx, cfg, googledrive.Options{
 		Endpoint: s.config.GoogleDriveURL, Client: account.api,
-		Extract: driveText{s.text(run)}, Chunk: s.config.chunks(), Room: s.room.For(ownerOf(run)), Pause: brokenOffPause,
+		OwnerAlone: run.Request().Scope == publicpb.ConnectorScope_CONNECTOR_SCOPE_USER,
+		Extract:    driveText{s.text(run)}, Chunk: s.config.chunks(), Room: s.room.For(ownerOf(run)), Pause: brokenOffPause,
 	}, sink{run, account.cleaner})
 	err = account.cleaner.Error(err)
 	run.Log().Info("drive read", "pages", result.Pages, "listed", result.Listed, "calls", result.Calls, "put", result.Put,

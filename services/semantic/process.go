@@ -73,11 +73,7 @@ func (s *Semantic) process(ctx context.Context, group []delivery) error {
 		began := time.Now()
 		for _, together := range beforeTouches(items) {
 			var err error
-			come, err = s.storeInParts(ctx, try, together)
-			if errors.Is(err, errNoRoom) {
-				return s.failRun(ctx, group[0], err)
-			}
-			if err != nil {
+			if come, err = s.storeInParts(ctx, try, together); err != nil {
 				return err
 			}
 		}

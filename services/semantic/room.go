@@ -2,7 +2,6 @@ package semantic
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -12,54 +11,56 @@ import (
 )
 
 const (
-	// roomKept is for how long nobody asks again what an owner has stored, and roomShare how many times as long as the answer took.
-	roomKept, roomShare = 10 * time.Second, 100
+	// roomKept is for how long nobody asks again how much room an owner has, while there is some; where the answer took long, up to
+	// roomKeptLong. Nothing is refused by an answer that is older than roomFresh.
+	roomKept, roomKeptLong, roomFresh = 10 * time.Second, time.Minute, time.Second
+	// roomShare is how many times as long as the answer took nobody asks again.
+	roomShare = 100
 	// roomForgotten is how long an owner is remembered of whom nothing is stored.
 	roomForgotten = 5 * time.Minute
+	// smallBytes is how much may be said anew of a document whose content stays, whether or not there is room.
+	smallBytes = 8 << 10
 )
 
-// errNoRoom says that an owner has so many rows of documents, stored or not, that not even the failure of one more is kept: its run
-// fails, and its cursor stays.
-var errNoRoom = errors.New("nothing more is kept")
-
 // rooms remembers how much more owners may store. What other processes store meanwhile is not seen: together they may go beyond
-// the quota by what they store in roomKept.
+// a quota by what they store in roomKept.
 type rooms struct {
 	mu     sync.Mutex
 	owners map[int32]*room
 }
 
-// amount is of documents, of rows of any status, and of bytes of text.
-type amount struct{ documents, rows, textBytes int64 }
+// amount is of documents, and of bytes of their texts, titles, URLs and links.
+type amount struct{ documents, bytes int64 }
+
+func (a *amount) add(more amount) {
+	a.documents += more.documents
+	a.bytes += more.bytes
+}
 
 // room is what one owner may have and what is left of it; no bound is math.MaxInt64.
 type room struct {
 	mu        *sync.Mutex
 	owner     int32
 	may, left amount
+	asked     time.Time
 	until     time.Time
 }
 
-func (r *rooms) of(ctx context.Context, q *dbgen.Queries, owner int32) (*room, error) {
+// of says how much more an owner may store. full: it is about to be refused something.
+func (r *rooms) of(ctx context.Context, q *dbgen.Queries, owner int32, full bool) (*room, error) {
 	asked := time.Now()
-	if known := r.known(owner, asked); known != nil {
+	if known := r.known(owner, asked, full); known != nil {
 		return known, nil
 	}
-	stores, err := q.OwnerStores(ctx, owner)
+	has, err := q.OwnerHasRoom(ctx, owner)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("ask how much room user_id %d has: %w", owner, err)
 	}
 	answered := time.Now()
-	of := &room{mu: &r.mu, owner: owner, until: answered.Add(max(roomKept, roomShare*answered.Sub(asked)))}
-	bound := func(most, there int64) (may, left int64) {
-		if most == 0 {
-			return math.MaxInt64, math.MaxInt64
-		}
-		return most, most - there
-	}
-	of.may.documents, of.left.documents = bound(stores.MaxDocuments, stores.Documents)
-	of.may.rows, of.left.rows = bound(2*min(stores.MaxDocuments, math.MaxInt64/2), stores.Rows)
-	of.may.textBytes, of.left.textBytes = bound(stores.MaxTextBytes, stores.TextBytes)
+	kept := min(max(roomKept, roomShare*answered.Sub(asked)), roomKeptLong)
+	of := &room{mu: &r.mu, owner: owner, asked: asked, until: asked.Add(kept)}
+	of.may = amount{bound(has.MaxDocuments), bound(has.MaxBytes)}
+	of.left = amount{bound(has.Documents), bound(has.Bytes)}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for old, room := range r.owners {
@@ -74,68 +75,73 @@ func (r *rooms) of(ctx context.Context, q *dbgen.Queries, owner int32) (*room, e
 	return of, nil
 }
 
-func (r *rooms) known(owner int32, at time.Time) *room {
+func (r *rooms) known(owner int32, at time.Time, full bool) *room {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if known := r.owners[owner]; known != nil && at.Before(known.until) {
-		return known
+	known := r.owners[owner]
+	if known == nil || at.After(known.until) || full && at.Sub(known.asked) > roomFresh {
+		return nil
 	}
+	return known
+}
+
+func bound(n *int64) int64 {
+	if n == nil {
+		return math.MaxInt64
+	}
+	return *n
+}
+
+// has says whether there is room for more.
+func (r *room) has(more amount) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.misses(more) == ""
+}
+
+func (r *room) misses(more amount) (column string) {
+	switch {
+	case more.documents > 0 && more.documents > r.left.documents:
+		return "max_documents"
+	case more.bytes > 0 && more.bytes > r.left.bytes:
+		return "max_bytes"
+	}
+	return ""
+}
+
+// take counts what is about to be stored, or says why there is no room for it. Less than nothing makes room.
+func (r *room) take(more amount) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch column := r.misses(more); column {
+	case "":
+	case "max_documents":
+		return r.refuse(column, fmt.Sprintf("as many documents as it may have, %d", r.may.documents))
+	default:
+		return r.refuse(column, fmt.Sprintf("no room for %d bytes more, of %d", more.bytes, r.may.bytes))
+	}
+	r.left = r.left.less(more)
 	return nil
 }
 
-// takeRows counts the rows that a store adds.
-func (r *room) takeRows(rows map[string]dbgen.LockDocumentsRow) (took amount, err error) {
-	for _, row := range rows {
-		if row.IsNew {
-			took.rows++
-		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if took.rows > 0 && took.rows > r.left.rows {
-		return amount{}, fmt.Errorf("%w: user_id %d may have %d documents, and has twice as many with those that failed; %s",
-			errNoRoom, r.owner, r.may.documents, roomHint("max_documents"))
-	}
-	r.left.rows -= took.rows
-	return took, nil
-}
-
-// take counts a document that is stored in place of what its row is, or says why there is no room for it.
-func (r *room) take(row dbgen.LockDocumentsRow, textBytes int64) (took amount, err error) {
-	if row.Status != "stored" && row.TryID == nil {
-		took.documents = 1
-	}
-	took.textBytes = max(textBytes-row.TextBytes, 0)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case took.documents > 0 && took.documents > r.left.documents:
-		return amount{}, fmt.Errorf("not stored: user_id %d has as many documents as it may have, %d; %s",
-			r.owner, r.may.documents, roomHint("max_documents"))
-	case took.textBytes > 0 && took.textBytes > r.left.textBytes:
-		return amount{}, fmt.Errorf("not stored: user_id %d may have %d bytes of text, and %d more are too many; %s",
-			r.owner, r.may.textBytes, took.textBytes, roomHint("max_text_bytes"))
-	}
-	r.left.documents -= took.documents
-	r.left.textBytes -= took.textBytes
-	return took, nil
-}
-
-func roomHint(column string) string {
-	return "delete what is not needed, or have an operator raise " + column + " of this user_id in owner_quotas"
+func (r *room) refuse(column, why string) error {
+	return fmt.Errorf("not stored: user_id %d has %s; delete what is not needed, or have an operator raise %s of this user_id in owner_quotas",
+		r.owner, why, column)
 }
 
 // giveBack is for what was taken and not stored.
 func (r *room) giveBack(took amount) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.left.documents += took.documents
-	r.left.rows += took.rows
-	r.left.textBytes += took.textBytes
+	r.left = r.left.less(amount{-took.documents, -took.bytes})
 }
 
-func (a *amount) add(more amount) {
-	a.documents += more.documents
-	a.rows += more.rows
-	a.textBytes += more.textBytes
+// less is what is left; where there is no bound, as much as before.
+func (a amount) less(took amount) amount {
+	for _, n := range []struct{ left, took *int64 }{{&a.documents, &took.documents}, {&a.bytes, &took.bytes}} {
+		if *n.left != math.MaxInt64 {
+			*n.left -= *n.took
+		}
+	}
+	return a
 }

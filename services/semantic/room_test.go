@@ -2,9 +2,13 @@ package semantic
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/proto/gen/internalpb"
@@ -24,10 +28,11 @@ func (f *fixture) later() { clear(f.rooms.owners) }
 // wronglyCounted are connectors of which document_counts says something else than documents.
 func (f *fixture) wronglyCounted() []string {
 	f.t.Helper()
-	return many[string](f, `SELECT format('connector %s: %s documents, %s rows, %s bytes too many', connector_id, sum(documents), sum(rows), sum(text_bytes)) FROM (
-		SELECT connector_id, documents, rows, text_bytes FROM document_counts UNION ALL
-		SELECT connector_id, -count(*) FILTER (WHERE status = 'stored' OR try_id IS NOT NULL), -count(*), -sum(text_bytes) FROM documents GROUP BY 1) n
-		GROUP BY connector_id HAVING sum(documents) <> 0 OR sum(rows) <> 0 OR sum(text_bytes) <> 0`)
+	return many[string](f, `SELECT format('connector %s: %s documents, %s bytes too many', connector_id, sum(documents), sum(bytes)) FROM (
+		SELECT connector_id, config_version, documents, bytes FROM document_counts UNION ALL
+		SELECT connector_id, config_version, -count(*) FILTER (WHERE status = 'stored' OR try_id IS NOT NULL),
+			-sum(text_bytes + octet_length(title) + octet_length(url) + octet_length(array_to_string(links, ''))) FROM documents GROUP BY 1, 2) n
+		GROUP BY connector_id, config_version HAVING sum(documents) <> 0 OR sum(bytes) <> 0`)
 }
 
 // status is of each document, and what it says where it failed.
@@ -39,8 +44,11 @@ func (c trip) statuses() string {
 
 const (
 	tooMany = " failed not stored: user_id 1 has as many documents as"
-	tooLong = " failed not stored: user_id 1 may have 20 bytes of tex"
+	tooLong = " failed not stored: user_id 1 has no room for"
 )
+
+// said is how many bytes a document of doc counts beside its text.
+func said(id, text string) int { return len(id) + len("to "+text) }
 
 func TestAnOwnerStoresNoMoreDocumentsThanTheQuota(t *testing.T) {
 	f := newFixture(t)
@@ -66,29 +74,46 @@ func TestAnOwnerStoresNoMoreDocumentsThanTheQuota(t *testing.T) {
 	require.Empty(t, f.wronglyCounted())
 }
 
-func TestAnOwnerStoresNoMoreTextThanTheQuota(t *testing.T) {
+func TestAnOwnerStoresNoMoreBytesThanTheQuota(t *testing.T) {
 	f := newFixture(t)
-	f.may(1, "max_text_bytes", 20)
-	c := f.synced(map[string]string{"a": strings.Repeat("a", 10)}).again()
-	c.stores(c.doc(1, "b", strings.Repeat("ä", 6)), c.doc(2, "c", strings.Repeat("c", 10)), c.doc(3, "a", strings.Repeat("a", 21)), c.completed(3))
+	ten := strings.Repeat("a", 10)
+	f.may(1, "max_bytes", 2*(10+said("a", ten)))
+	c := f.synced(map[string]string{"a": ten}).again()
+	c.stores(c.doc(1, "b", ten+"ä"), c.doc(2, "c", ten), c.doc(3, "a", ten+"b"), c.completed(3))
 	documents := strings.Split(c.documents(), "\n")
 	require.Contains(t, documents[0], "a | failed |")
 	require.Contains(t, documents[0], "| aaaaaaaaaa", "what was stored stays")
-	require.Equal(t, "b"+tooLong, strings.Split(c.statuses(), "\n")[1])
-	require.Equal(t, line("c", "cccccccccc"), documents[2])
+	require.Contains(t, strings.Split(c.statuses(), "\n")[1], "b"+tooLong)
+	require.Equal(t, line("c", ten), documents[2])
 
-	c = c.again()
-	c.stores(c.doc(1, "a", "aa"), c.completed(1))
 	f.later()
 	c = c.again()
-	c.stores(c.doc(1, "b", "bbbbbbbb"), c.completed(1))
-	require.Equal(t, "a stored\nb stored\nc stored", c.statuses())
+	c.stores(c.doc(1, "a", "a"), c.doc(2, "b", "bbbbbb"), c.completed(2))
+	require.Equal(t, "a stored\nb stored\nc stored", c.statuses(), "what shrinks makes room at once")
+	require.Empty(t, f.wronglyCounted())
+}
+
+func TestLinksTitlesAndHeadingsTakeRoomToo(t *testing.T) {
+	f := newFixture(t)
+	f.may(1, "max_bytes", 20_000)
+	c := f.syncing()
+	long := strings.Repeat("x", 4000)
+	six := func(p *internalpb.DocumentPart) { p.Links = []string{long, long, long, long, long, long} }
+	c.stores(c.doc(1, "links", "a", six), c.doc(2, "headings", "a", func(p *internalpb.DocumentPart) {
+		p.Chunks[0].HeadingPath = []string{long, long, long, long, long, long}
+	}), c.doc(3, "small", "a"), c.completed(3))
+	require.Equal(t, 2, strings.Count(c.statuses(), tooLong))
+	require.Zero(t, f.count("documents WHERE status = 'failed' AND (links <> '{}' OR title <> '')"), "nothing of it is kept")
+
+	c = c.again()
+	c.stores(c.doc(1, "small", "b", touched("hash of a", "v2"), six), c.completed(1))
+	require.Contains(t, strings.Split(c.documents(), "\n")[2], "small | failed |")
 	require.Empty(t, f.wronglyCounted())
 }
 
 func TestADocumentOfSeveralPartsIsCountedWhole(t *testing.T) {
 	f := newFixture(t)
-	f.may(1, "max_text_bytes", 20)
+	f.may(1, "max_bytes", 34)
 	c := f.syncing()
 	for no, id := range []string{"a", "a", "b", "b", "b"} {
 		i, n := no, 2
@@ -99,35 +124,73 @@ func TestADocumentOfSeveralPartsIsCountedWhole(t *testing.T) {
 	}
 	c.stores(c.completed(5))
 	require.Equal(t, "completed", c.verdict())
-	require.Equal(t, "a stored\nb"+tooLong, c.statuses())
+	require.Contains(t, c.statuses(), "a stored\nb"+tooLong)
 	require.EqualValues(t, 14, one[int64](f, `SELECT text_bytes FROM documents WHERE source_id = 'a'`))
 	require.EqualValues(t, 2, f.count("chunks"), "nothing is kept of what has no room")
 	require.Empty(t, f.wronglyCounted())
 }
 
-// Nothing is lost by it: the cursor stays.
-func TestARunFailsWhoseOwnerHasTwiceAsManyRowsAsDocumentsAreAllowed(t *testing.T) {
+// What an earlier configuration has stored is swept only when all of the new one is listed.
+func TestAnotherFolderHasAsMuchRoomAsTheOneBefore(t *testing.T) {
+	f := newFixture(t)
+	f.may(1, "max_documents", 2)
+	c := f.synced(map[string]string{"a": "apple", "b": "banana"})
+	for _, folder := range []string{"x", "y"} {
+		f.exec(`UPDATE connectors SET config = jsonb_build_object('folder', $1::text) WHERE id = $2`, folder, c.connector)
+		f.later()
+		c = c.again()
+		c.stores(c.doc(1, folder+"1", "one"), c.doc(2, folder+"2", "two"), c.doc(3, folder+"3", "three"), c.completed(3))
+		require.Equal(t, "completed", c.verdict())
+		require.NoError(t, f.Sweep(ctx))
+		require.Equal(t, folder+"1 stored\n"+folder+"2 stored\n"+folder+"3"+tooMany, c.statuses())
+	}
+	require.Empty(t, f.wronglyCounted())
+}
+
+// Else one who changes the configuration again and again, and lets no run end, would store without end.
+func TestAllConfigurationsTogetherHaveTwiceTheRoom(t *testing.T) {
+	f := newFixture(t)
+	f.may(1, "max_documents", 2)
+	c := f.connector()
+	for _, folder := range []string{"x", "y", "z"} {
+		f.exec(`UPDATE connectors SET config = jsonb_build_object('folder', $1::text) WHERE id = $2`, folder, c.connector)
+		f.later()
+		c = c.again()
+		c.stores(c.doc(1, folder+"1", "one"), c.doc(2, folder+"2", "two"))
+		f.exec(`SELECT moves.fail($1, $2, 'transient', 'x')`, c.session, c.try)
+		require.NoError(t, f.Sweep(ctx))
+	}
+	require.EqualValues(t, 4, f.count("documents WHERE status = 'stored'"))
+}
+
+func TestWhatIsDeletedMakesRoomForWhatComesNext(t *testing.T) {
+	f := newFixture(t)
+	f.may(1, "max_documents", 2)
+	c := f.synced(map[string]string{"a": "apple", "b": "banana"}).again()
+	c.stores(c.deletion(1, "a"), c.doc(2, "c", "cherry"))
+	c.stores(c.deletion(3, "b"))
+	c.stores(c.doc(4, "d", "date"), c.doc(5, "e", "elder"), c.completed(5))
+	require.NoError(t, f.Sweep(ctx))
+	require.Equal(t, "c stored\nd stored\ne"+tooMany, c.statuses())
+	require.Empty(t, f.wronglyCounted())
+}
+
+func TestNothingIsRefusedByAnAnswerThatIsOld(t *testing.T) {
 	f := newFixture(t)
 	f.may(1, "max_documents", 1)
 	c := f.synced(map[string]string{"a": "apple"})
-	state := one[string](f, `SELECT state::text FROM connectors WHERE id = $1`, c.connector)
-	f.later()
+	f.exec(`UPDATE owner_quotas SET max_documents = 5`)
+	for _, room := range f.rooms.owners {
+		room.asked, room.until = room.asked.Add(-2*roomFresh), room.until.Add(time.Hour)
+	}
 	c = c.again()
-	c.stores(c.doc(1, "b", "banana"))
-	require.Equal(t, "a stored\nb"+tooMany, c.statuses())
-	c.stores(c.doc(2, "c", "cherry"), c.completed(2))
-	require.Equal(t, "failed", c.verdict())
-	require.Equal(t, "nothing more is kept: user_id 1 may have 1 documents, and has twice as many with those that failed; "+
-		"delete what is not needed, or have an operator raise max_documents of this user_id in owner_quotas",
-		one[string](f, `SELECT error_message FROM scheduler_runs WHERE id = $1`, c.session))
-	require.Equal(t, "a stored\nb"+tooMany, c.statuses())
-	require.Equal(t, state, one[string](f, `SELECT state::text FROM connectors WHERE id = $1`, c.connector))
-	require.Empty(t, f.wronglyCounted())
+	c.stores(c.doc(1, "b", "banana"), c.completed(1))
+	require.Equal(t, "a stored\nb stored", c.statuses())
 }
 
 func TestAnOperatorGivesAnOwnerAnotherQuotaOfDocuments(t *testing.T) {
 	f := newFixture(t)
-	require.Equal(t, "10000000 20000000000", one[string](f, `SELECT max_documents || ' ' || max_text_bytes FROM owner_quotas WHERE user_id = 0`))
+	require.Equal(t, "10000000 20000000000", one[string](f, `SELECT max_documents || ' ' || max_bytes FROM owner_quotas WHERE user_id = 0`))
 	f.may(0, "max_documents", 1)
 	f.may(1, "max_documents", 0)
 	f.may(2, "max_connectors", 9)
@@ -160,7 +223,7 @@ func TestWhatADeletedConnectorHadIsNotCounted(t *testing.T) {
 	f.later()
 	require.Equal(t, "b stored", f.synced(map[string]string{"b": "banana"}).statuses(), "before it is swept")
 	require.NoError(t, f.SweepDeletedConnectors(ctx))
-	require.EqualValues(t, 1, f.count("document_counts"), "nothing of it is left")
+	require.Zero(t, f.count("document_counts WHERE connector_id = "+fmt.Sprint(c.connector)), "nothing of it is left")
 	require.Empty(t, f.wronglyCounted())
 }
 
@@ -171,7 +234,7 @@ func TestWhoStoresWaitsForNobodyElsesCount(t *testing.T) {
 	other, err := f.pool.Begin(ctx)
 	require.NoError(t, err)
 	defer func() { _ = other.Rollback(ctx) }()
-	_, err = other.Exec(ctx, `UPDATE document_counts SET rows = rows`)
+	_, err = other.Exec(ctx, `UPDATE document_counts SET bytes = bytes`)
 	require.NoError(t, err)
 	c.stores(c.doc(2, "b", "banana"), c.completed(2))
 	require.NoError(t, other.Commit(ctx))
@@ -179,10 +242,34 @@ func TestWhoStoresWaitsForNobodyElsesCount(t *testing.T) {
 	require.EqualValues(t, 2, f.count("document_counts"))
 }
 
-func TestDocumentsThatSayTheyAreLongerThanTheyAreTakeWhatTheyBring(t *testing.T) {
+// A deadlock, say: the transaction is repeated.
+func TestATransactionThatIsRepeatedTakesRoomOnce(t *testing.T) {
 	f := newFixture(t)
-	f.may(1, "max_text_bytes", 20)
+	f.may(1, "max_documents", 1)
+	fails := 2
+	f.writing = func([]Piece) error {
+		if fails--; fails >= 0 {
+			return &pgconn.PgError{Code: "40P01"}
+		}
+		return nil
+	}
 	c := f.syncing()
-	c.stores(c.doc(1, "a", "apple", func(p *internalpb.DocumentPart) { p.Chunks[0].End = 1 << 40 }), c.completed(1))
-	require.EqualValues(t, 5, one[int64](f, `SELECT text_bytes FROM document_counts`))
+	c.stores(c.doc(1, "a", "apple"), c.completed(1))
+	require.Negative(t, fails)
+	require.Equal(t, line("a", "apple"), c.documents())
+}
+
+func TestAnOperatorOfAStricterIsolationDeletesDocumentsWhateverOthersStore(t *testing.T) {
+	f := newFixture(t)
+	c := f.synced(map[string]string{"a": "apple", "b": "banana"}).again()
+	tx, err := f.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(ctx) }()
+	_, err = tx.Exec(ctx, `SELECT count(*) FROM documents`)
+	require.NoError(t, err)
+	c.stores(c.doc(1, "c", "cherry"))
+	_, err = tx.Exec(ctx, `DELETE FROM documents WHERE source_id = 'a'`)
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit(ctx))
+	require.Empty(t, f.wronglyCounted())
 }

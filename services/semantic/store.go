@@ -59,14 +59,6 @@ func (it *item) chunks() []*internalpb.Chunk {
 	return it.part.Chunks
 }
 
-// textBytes is how long the text of its chunks is.
-func (it *item) textBytes() (n int64) {
-	for _, chunk := range it.chunks() {
-		n += int64(len(chunk.Text))
-	}
-	return n
-}
-
 // storeItems stores messages of one try in one transaction and says how far the run has come with them. Those
 // that are counted already change nothing.
 func (s *Semantic) storeItems(
@@ -79,13 +71,14 @@ func (s *Semantic) storeItems(
 	defer span.End()
 	err = deadline.Do(ctx, "semantic.store", s.storeTimeout, func(ctx context.Context) error {
 		return postgres.TxBounded(ctx, s.servers.Pool, s.held.bounds(try.Run), func(tx pgx.Tx) (err error) {
+			t.giveBack() // it may be a repetition
 			t = storing{tx: tx, q: s.queries.WithTx(tx), store: s.store, embedder: s.embedder.Name(), try: try, rooms: &s.rooms}
 			come, err = t.all(ctx, items)
 			return err
 		})
 	})
-	if err != nil && t.room != nil {
-		t.room.giveBack(t.took)
+	if err != nil {
+		t.giveBack()
 	}
 	if t.tx != nil { // Postgres has begun it
 		err = s.slow(ctx, try, items[0].no, began, err)
@@ -147,18 +140,15 @@ func (t *storing) all(ctx context.Context, items []*item) (progress, error) {
 			return progress{}, err
 		}
 	}
-	if t.room, err = t.rooms.of(ctx, t.q, t.run.UserID); err != nil {
-		return progress{}, fmt.Errorf("ask what its owner may store: %w", err)
-	}
 	rows, err := t.lock(ctx, fresh)
 	if err != nil {
 		return progress{}, err
 	}
-	if t.took, err = t.room.takeRows(rows); err != nil {
-		return progress{}, err
-	}
 	whole, err := t.wholeDocuments(ctx, fresh, rows)
 	if err != nil {
+		return progress{}, err
+	}
+	if err := t.makeRoom(ctx, rows, whole); err != nil {
 		return progress{}, err
 	}
 	change := t.plan(fresh, rows, whole)
@@ -263,11 +253,4 @@ func (t *storing) lock(ctx context.Context, items []*item) (map[string]dbgen.Loc
 		rows[row.SourceID] = row
 	}
 	return rows, nil
-}
-
-// takeRoom counts a document that is about to be stored, or says why its owner has no room for it.
-func (t *storing) takeRoom(row dbgen.LockDocumentsRow, textBytes int64) error {
-	took, err := t.room.take(row, textBytes)
-	t.took.add(took)
-	return err
 }

@@ -80,20 +80,24 @@ func (w *write) become(t *storing, it *item, row dbgen.LockDocumentsRow) {
 		w.fail(it.poison)
 	case it.part == nil:
 		w.Status = "deleted"
+		_ = t.take(it, row)
 	case it.part.Error != "":
 		w.fail(it.part.Error)
 	case contradiction(it.part) != nil:
 		w.fail(contradiction(it.part).Error())
 	case it.part.KeepChunks && row.Status == "stored" && hasOld && current && row.ContentHash == it.part.ContentHash:
+		if err := t.take(it, row); err != nil {
+			w.refuse(err)
+			break
+		}
 		w.Status, w.VersionToken, w.ChunkCount, w.TextBytes = "stored", it.part.VersionToken, row.ChunkCount, row.TextBytes
 		w.show(old)
 	case it.part.KeepChunks:
 		w.fail("the content to keep is not what is stored; it is fetched again")
 		w.ContentHash = "" // what is kept is not the content that it speaks of
 	default:
-		if err := t.takeRoom(row, it.wholeText); err != nil {
-			w.fail(err.Error())
-			w.ContentHash = "" // so that no later run keeps what is not there
+		if err := t.take(it, row); err != nil {
+			w.refuse(err)
 			break
 		}
 		w.Status, w.VersionToken, w.ChunkCount, w.TextBytes = "stored", it.part.VersionToken, it.part.ChunkCount, it.wholeText
@@ -158,6 +162,12 @@ func newWrite(it *item, document int64) write {
 }
 
 func (w *write) fail(why string) { w.Status, w.VersionToken, w.Error = "failed", "", why }
+
+// refuse fails a document for which there is no room: nothing of it is kept, nor taken for what is stored by a later run.
+func (w *write) refuse(err error) {
+	w.fail(err.Error())
+	w.Title, w.URL, w.ContentHash, w.Links = "", "", "", []string{}
+}
 
 func (w *write) show(key Key) { w.TryID, w.FirstNo = &key.Try, &key.FirstNo }
 

@@ -5,15 +5,8 @@ SELECT r.connector_id, r.user_id, r.config_version, r.total, r.whole, EXISTS (SE
 FROM open_runs r
 WHERE r.id = @run_id AND r.try_id = @try_id::uuid;
 
--- name: OwnerStores :one
--- What an owner's connectors have stored, as far as it is committed, and may have; 0 = no bound.
-SELECT n.documents, n.rows, n.text_bytes, coalesce(o.max_documents, a.max_documents, 0)::bigint AS max_documents,
-    coalesce(o.max_text_bytes, a.max_text_bytes, 0)::bigint AS max_text_bytes
-FROM (SELECT coalesce(sum(d.documents), 0)::bigint AS documents, coalesce(sum(d.rows), 0)::bigint AS rows,
-        coalesce(sum(d.text_bytes), 0)::bigint AS text_bytes
-    FROM connectors c JOIN document_counts d ON d.connector_id = c.id
-    WHERE c.scope IN ('user', 'group', 'org') AND c.user_id = @owner::integer) n
-LEFT JOIN owner_quotas o ON o.user_id = @owner::integer LEFT JOIN owner_quotas a ON a.user_id = 0;
+-- name: OwnerHasRoom :one
+SELECT r.documents, r.bytes, r.max_documents, r.max_bytes FROM moves.owner_has_room(@owner::integer) r;
 
 -- name: CountMessages :many
 -- The numbers that were not counted yet; those are the ones to store.
@@ -36,8 +29,9 @@ INSERT INTO documents (connector_id, source_id, config_version, touched_by)
 SELECT @connector_id, s.source_id, @config_version, @try_id::uuid
 FROM (SELECT unnest(@source_ids::text[]) AS source_id) s ORDER BY s.source_id
 ON CONFLICT (connector_id, source_id) DO UPDATE SET touched_by = EXCLUDED.touched_by, updated_at = clock_timestamp()
-RETURNING id, source_id, content_hash, chunk_count, text_bytes, status, try_id, first_no, written_by, written_no, config_version,
-    (documents.xmax = 0)::boolean AS is_new;
+RETURNING id, source_id, content_hash, chunk_count, text_bytes,
+    (octet_length(title) + octet_length(url) + octet_length(array_to_string(links, '')))::bigint AS other_bytes, status, try_id,
+    first_no, written_by, written_no, config_version;
 
 -- name: CountParts :many
 -- Of documents of several parts: how many are there that agree with this one, how many chunks these brought, whether one that

@@ -122,10 +122,7 @@ ORDER BY id, config_version LIMIT @page::integer;
 UPDATE deleted_connectors SET place = @place WHERE id = @id AND config_version = @config_version;
 
 -- name: ForgetDeletedConnector :exec
-WITH counts AS (
-    DELETE FROM document_counts n WHERE n.connector_id = @id::integer AND NOT EXISTS (SELECT FROM connectors c WHERE c.id = @id::integer)
-        AND NOT EXISTS (SELECT FROM documents d WHERE d.connector_id = @id::integer))
-DELETE FROM deleted_connectors WHERE id = @id::integer AND config_version = @config_version::bigint;
+DELETE FROM deleted_connectors WHERE id = @id AND config_version = @config_version;
 
 -- name: KeepLedger :one
 SELECT k.dropped::integer AS dropped, k.removed::integer AS removed FROM moves.keep_ledger(@retention::interval) k;

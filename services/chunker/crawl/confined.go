@@ -9,21 +9,22 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/echomind/sync/internal/confine"
 )
 
 // Runner runs a task in a child process; *confine.Share is one.
 type Runner interface {
-	Do(ctx context.Context, task string, parts ...[]byte) (string, error)
+	Do(ctx context.Context, task string, most int64, read func(answer string) error, parts ...[]byte) error
 }
 
 // InProcess runs Task in this process, which a page may take with it. It is for tests.
 type InProcess struct{}
 
 // Do runs Task, whatever its name is.
-func (InProcess) Do(_ context.Context, _ string, parts ...[]byte) (string, error) {
-	return string(Task.Run(slices.Concat(parts...))), nil
+func (InProcess) Do(_ context.Context, _ string, _ int64, read func(answer string) error, parts ...[]byte) error {
+	return read(string(Task.Run(slices.Concat(parts...))))
 }
 
 // Task reads the outline of a page in a child process: a question as JSON, with its length of 32 bits before it, then
@@ -44,7 +45,14 @@ type said struct {
 	Noindex, Nofollow  bool
 }
 
-const lengthBytes = 4
+const (
+	lengthBytes = 4
+	// maxAnswerBytes has room for links whose every byte is escaped by JSON, and a problem.
+	maxAnswerBytes  = 6*maxLinkBytes + 16<<10
+	maxProblemBytes = 1000
+)
+
+var errAnswer = errors.New("its answer is not what it should be")
 
 // outlineOf reads an HTML page that was found at its canonical URL.
 func (c *crawler) outlineOf(ctx context.Context, body []byte, at *url.URL) (outline, error) {
@@ -56,35 +64,54 @@ func (c *crawler) outlineOf(ctx context.Context, body []byte, at *url.URL) (outl
 		return outline{}, fmt.Errorf("ask for a page's links: %w", err)
 	}
 	head = append(binary.BigEndian.AppendUint32(nil, uint32(len(head))), head...)
-	raw, err := c.opt.Runner.Do(ctx, Task.Name, head, body)
+	var answer said
+	err = c.opt.Runner.Do(ctx, Task.Name, maxAnswerBytes, func(raw string) (err error) {
+		answer, err = c.believe(raw)
+		return err
+	}, head, body)
 	if err != nil {
 		return outline{}, err
-	}
-	var answer said
-	if err := json.Unmarshal([]byte(raw), &answer); err != nil {
-		return outline{}, fmt.Errorf("read a page's links: %w", err)
 	}
 	if answer.Problem != "" {
 		return outline{}, errors.New(answer.Problem)
 	}
-	for _, link := range append(answer.Links, answer.Canonical) {
-		if u, err := url.Parse(link); link != "" && (err != nil || !c.covers(u)) || len(answer.Links) > maxLinks {
-			return outline{}, errors.New("read a page's links: the reader's answer is not what it should be")
-		}
-	}
 	return outline{links: answer.Links, canonical: answer.Canonical, noindex: answer.Noindex, nofollow: answer.Nofollow}, nil
 }
 
-func (c *crawler) covers(u *url.URL) bool {
+// believe takes what a child may say of a page, and nothing else.
+func (c *crawler) believe(raw string) (said, error) {
+	var answer said
+	if err := json.Unmarshal([]byte(raw), &answer); err != nil {
+		return said{}, errAnswer
+	}
+	size := 0
+	for _, link := range answer.Links {
+		if size += len(link) + linkOverhead; !c.covers(link) {
+			return said{}, errAnswer
+		}
+	}
+	if len(answer.Links) > maxLinks || size > maxLinkBytes || len(answer.Problem) > maxProblemBytes ||
+		answer.Canonical != "" && !c.covers(answer.Canonical) {
+		return said{}, errAnswer
+	}
+	return answer, nil
+}
+
+// covers tells whether a child may name a link.
+func (c *crawler) covers(link string) bool {
+	u, err := url.Parse(link)
+	if err != nil {
+		return false
+	}
 	_, ok := c.scope.admit(u)
-	return ok
+	return ok && utf8.ValidString(link)
 }
 
 // answerOutline is what a child does.
 func answerOutline(request []byte) []byte {
 	answer, err := outlineFor(request)
 	if err != nil {
-		answer = said{Problem: err.Error()}
+		answer = said{Problem: clip(err.Error(), maxProblemBytes)}
 	}
 	raw, err := json.Marshal(answer)
 	if err != nil {

@@ -21,11 +21,13 @@ type crawler struct {
 	known       map[string]worker.Known
 
 	// docs are the source ids that this crawl found, read or failed: what is not here at the end is gone.
-	docs map[string]bool
+	docs urls
+	// ids are the bytes of their source ids, which the next crawl is told.
+	ids int
 	// deleted are those deleted on the way.
-	deleted map[string]bool
+	deleted urls
 	// settledURLs are the URLs whose turn is over.
-	settledURLs map[string]bool
+	settledURLs urls
 	// waiting are the pages that named the key as canonical and may have to stand for themselves.
 	waiting map[string][]string
 	// settled counts pages, silent those in a row that gave no answer.
@@ -59,8 +61,7 @@ func Crawl(ctx context.Context, cfg Config, opt Options, sink Sink) (Result, err
 		fetch:       newFetcher(opt, known),
 		robotsToken: productToken(opt.UserAgent),
 		frontier:    newFrontier(cfg.maxDepth(), cfg.maxPages()),
-		docs:        map[string]bool{}, deleted: map[string]bool{},
-		settledURLs: map[string]bool{}, waiting: map[string][]string{},
+		docs:        urls{}, deleted: urls{}, settledURLs: urls{}, waiting: map[string][]string{},
 	}
 	defer c.fetch.close()
 	err = c.run(ctx)
@@ -75,6 +76,7 @@ func (c *crawler) run(ctx context.Context) error {
 		if err := c.read(ctx, level); err != nil {
 			return err
 		}
+		c.frontier.levels[level] = nil
 	}
 	c.result.Truncated = c.result.Truncated || c.frontier.full
 	return c.sweep(ctx)
@@ -163,7 +165,7 @@ func (c *crawler) read(ctx context.Context, level int) error {
 			done := make(chan outcome, 1)
 			in := newStay(last)
 			last, window, stays = in, append(window, done), append(stays, in)
-			if c.docs[e.url] {
+			if c.docs.has(e.url) {
 				in.decide()
 				done <- outcome{visit: visit{entry: e, id: e.url, duplicate: true}}
 				continue
@@ -192,7 +194,8 @@ func (c *crawler) read(ctx context.Context, level int) error {
 
 // mayVisit tells whether one more page can be within the limits, whatever those under way turn out to be.
 func (c *crawler) mayVisit(underWay int) bool {
-	return len(c.docs)+underWay < c.cfg.maxPages() && c.settled+underWay < maxFetches(c.cfg.maxPages())
+	return len(c.docs)+underWay < c.cfg.maxPages() && c.settled+underWay < maxFetches(c.cfg.maxPages()) &&
+		c.ids+(underWay+1)*maxSourceIDBytes <= maxURLBytes
 }
 
 // tooSilent counts pages without an answer, and returns an error when the site seems to be down.

@@ -7,7 +7,7 @@ import (
 )
 
 // Hosts keeps the crawls of one process polite to each host: so many requests at once, so much time
-// between them, silence after "come back later". Crawls that share a Hosts share its limits.
+// between them, an owner's silence after "come back later". Crawls that share a Hosts share its limits.
 // It is safe for concurrent use.
 type Hosts struct {
 	mu    sync.Mutex
@@ -19,6 +19,9 @@ type host struct {
 	users int
 	// next is the earliest start of the next request.
 	next time.Time
+	// held is the same of an owner who was told to come back later. It holds nobody else: one address of a host can say so
+	// to its author's crawls for ever.
+	held map[string]time.Time
 }
 
 // NewHosts returns limits that no crawl has used yet.
@@ -31,7 +34,7 @@ func (h *Hosts) join(name string, concurrency int) (leave func()) {
 	defer h.mu.Unlock()
 	st := h.hosts[name]
 	if st == nil {
-		st = &host{slots: make(chan struct{}, concurrency)}
+		st = &host{slots: make(chan struct{}, concurrency), held: map[string]time.Time{}}
 		h.hosts[name] = st
 	}
 	st.users++
@@ -74,38 +77,78 @@ func (g *guest) join(name string) *host {
 	return h.hosts[name]
 }
 
-// acquire waits for a slot of the host and for delay since the start of the request before. The slot is
-// kept until release is called. Its errors are ctx's.
+// acquire waits until the host may be asked again, for a slot of it, and for delay since the start of the request before. The
+// slot is kept until release is called. Its errors are ctx's.
 func (g *guest) acquire(ctx context.Context, name string, delay time.Duration) (release func(), err error) {
 	st := g.join(name)
-	select {
-	case st.slots <- struct{}{}:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	release = func() { <-st.slots }
+	for {
+		if err := g.await(ctx, st); err != nil {
+			return nil, err
+		}
+		select {
+		case st.slots <- struct{}{}:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		now := g.opt.Now()
+		start, held := g.start(st, now, delay)
+		if held {
+			release() // others are not held
+			continue
+		}
+		if start.After(now) {
+			if err := g.opt.Wait(ctx, start.Sub(now)); err != nil {
+				release()
+				return nil, err
+			}
+		}
+		return release, nil
 	}
-	now := g.opt.Now()
+}
+
+// start is when the next request may start. held says that the owner was told to come back later meanwhile.
+func (g *guest) start(st *host, now time.Time, delay time.Duration) (start time.Time, held bool) {
 	g.opt.Hosts.mu.Lock()
-	start := now
+	defer g.opt.Hosts.mu.Unlock()
+	if st.held[g.opt.Owner].After(now) {
+		return time.Time{}, true
+	}
+	start = now
 	if st.next.After(now) {
 		start = st.next
 	}
 	st.next = start.Add(delay)
-	g.opt.Hosts.mu.Unlock()
-	if start.After(now) {
-		if err := g.opt.Wait(ctx, start.Sub(now)); err != nil {
-			<-st.slots
-			return nil, err
-		}
-	}
-	return func() { <-st.slots }, nil
+	return start, false
 }
 
-// hold lets no request to the host start within d from now.
+// await waits, without a slot, while the owner is to come back later.
+func (g *guest) await(ctx context.Context, st *host) error {
+	for {
+		g.opt.Hosts.mu.Lock()
+		until := st.held[g.opt.Owner]
+		g.opt.Hosts.mu.Unlock()
+		left := until.Sub(g.opt.Now())
+		if left <= 0 {
+			return nil
+		}
+		if err := g.opt.Wait(ctx, left); err != nil {
+			return err
+		}
+	}
+}
+
+// hold lets no request of this owner's to the host start within d from now.
 func (g *guest) hold(name string, d time.Duration) {
-	st, until := g.join(name), g.opt.Now().Add(d)
+	st, now := g.join(name), g.opt.Now()
 	g.opt.Hosts.mu.Lock()
 	defer g.opt.Hosts.mu.Unlock()
-	if st.next.Before(until) {
-		st.next = until
+	for owner, until := range st.held {
+		if !until.After(now) {
+			delete(st.held, owner)
+		}
+	}
+	if until := now.Add(d); st.held[g.opt.Owner].Before(until) {
+		st.held[g.opt.Owner] = until
 	}
 }

@@ -3,11 +3,13 @@ package crawl_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/crawl"
 )
 
@@ -175,6 +177,25 @@ func TestANewPageThatFailsHoldsDeletionsBackOnce(t *testing.T) {
 	require.Zero(t, res.Held)
 }
 
+// Not parallel: it lowers a bound of all crawls. What is held is told the next crawl, which may hold it again beside its own.
+func TestDocumentsWhoseURLsTakeTooMuchMemoryAreNotHeld(t *testing.T) {
+	s := newSite(t).page("/", "home", "/old").redirect("/old", "/hub", 301).page("/hub", "hub", "/a").page("/a", "A")
+	st := newStore()
+	crawlOK(t, s, st)
+	defer crawl.SetMaxURLBytes(40_000)()
+	s.status("/old", 500)
+	res := crawlOK(t, s, st)
+	require.Equal(t, 2, res.Held)
+	for i := range 20 {
+		id := fmt.Sprintf("%s/%d%s", s.URL, i, strings.Repeat("a", 2000))
+		st.docs[id] = worker.Document{SourceID: id}
+	}
+	s.status("/new", 500).page("/", "home", "/new")
+	res = crawlOK(t, s, st)
+	require.Zero(t, res.Held)
+	require.Equal(t, []string{"/", "/new"}, st.ids(s))
+}
+
 func TestEveryWayToFailIsAReason(t *testing.T) {
 	s := newSite(t).page("/", "home", "/403", "/500", "/204", "/big", "/pdf", "/video", "/brotli", "/loop", "/304", "/slow", "/cut", "/deep")
 	s.status("/403", 403).status("/500", 500).status("/204", 204).status("/304", 304)
@@ -257,4 +278,20 @@ func TestASiteThatStopsAnsweringEndsTheCrawlForNow(t *testing.T) {
 	require.ErrorIs(t, err, crawl.ErrTransient)
 	require.Empty(t, st.deleted)
 	require.Len(t, st.put, 4)
+}
+
+func TestNoETagMakesATokenThatIsTooLong(t *testing.T) {
+	for _, n := range []int{256, 257, 512} {
+		s := newSite(t).status("/robots.txt", 404)
+		s.on("/", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("ETag", strings.Repeat("<", n))
+			w.Header().Set("Last-Modified", "Wed, 21 Oct 2015 07:28:00 GMT")
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = fmt.Fprint(w, "<main>home</main>")
+		})
+		st := newStore()
+		crawlOK(t, s, st)
+		require.Less(t, len(st.docs[s.URL+"/"].VersionToken), worker.MaxTokenBytes)
+		require.Equal(t, n <= 256, strings.Contains(st.docs[s.URL+"/"].VersionToken, "etag"))
+	}
 }

@@ -22,6 +22,8 @@ type Options struct {
 	Transport http.RoundTripper
 	// Hosts shares the limits per host among the crawls of a process. Default: limits for this crawl alone.
 	Hosts *Hosts
+	// Owner is whose crawl this is: "come back later" holds the crawls of one owner alone. Default: nobody's.
+	Owner string
 	// Room is memory for bodies, from their reading until their documents are sent. Default: without end.
 	Room room.Owned
 	// Logger gets what operators may want to know. Default: none.

@@ -55,7 +55,9 @@ func TestTheBaseCountsForWhatStandsBeforeIt(t *testing.T) {
 func TestLinksOutsideOfTheScopeAreNotBelieved(t *testing.T) {
 	at, sc := place(t)
 	for _, answer := range []string{
-		`{"Links":["http://169.254.169.254/"]}`, `{"Canonical":"http://elsewhere.example/"}`, `{"Links":["%zz"]}`, `{`, ``,
+		`{"Links":["http://169.254.169.254/"]}`, `{"Canonical":"http://elsewhere.example/"}`, `{"Links":["%zz"]}`, `{"Links":[""]}`, `{`, ``,
+		`{"Links":["` + strings.Repeat(`http://site.example/`+strings.Repeat("a", 1900)+`","`, 80) + `http://site.example/"]}`,
+		`{"Problem":"` + strings.Repeat("a", 1001) + `"}`,
 		`{"Links":["` + strings.Repeat(`http://site.example/","`, maxLinks) + `http://site.example/"]}`,
 	} {
 		c := crawler{scope: sc, opt: Options{Runner: saying(answer)}}
@@ -66,7 +68,9 @@ func TestLinksOutsideOfTheScopeAreNotBelieved(t *testing.T) {
 
 type saying string
 
-func (s saying) Do(context.Context, string, ...[]byte) (string, error) { return string(s), nil }
+func (s saying) Do(_ context.Context, _ string, _ int64, read func(string) error, _ ...[]byte) error {
+	return read(string(s))
+}
 
 // FuzzOutline: what a child says of a page is what this process says, and never leads out of the scope.
 func FuzzOutline(f *testing.F) {

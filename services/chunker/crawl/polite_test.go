@@ -171,6 +171,52 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	}
 }
 
+// One address of a host that many crawl may say "come back later" to whoever asks for it, for ever.
+func TestComeBackLaterHoldsTheCrawlsOfOneOwnerAlone(t *testing.T) {
+	limited := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "30")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	s := newSite(t).page("/", "home", "/a", "/b").page("/a", "A").page("/b", "B").status("/robots.txt", 404)
+	var hrefs []string
+	for i := range 8 {
+		path := fmt.Sprintf("/limited/%d", i)
+		hrefs = append(hrefs, path)
+		s.on(path, limited)
+	}
+	s.page("/many", "many", hrefs...)
+	hosts := crawl.NewHosts()
+	ctx, cancel := context.WithCancel(t.Context())
+	waiting := make(chan struct{}, 100)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() {
+		opt := options(t)
+		opt.Hosts, opt.Owner = hosts, "hostile"
+		opt.Wait = func(ctx context.Context, _ time.Duration) error {
+			waiting <- struct{}{}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		_, _ = crawl.Crawl(ctx, crawl.Config{URL: s.URL + "/many"}, opt, newStore())
+	})
+	for range 8 { // twice as many as the host has slots
+		<-waiting
+	}
+	crawlAs := func(owner string) (waited time.Duration) {
+		st, clk := newStore(), newClock()
+		begin := clk.Now()
+		crawlOK(t, s, st, func(_ *crawl.Config, o *crawl.Options) {
+			o.Hosts, o.Owner, o.Now, o.Wait = hosts, owner, clk.Now, clk.Wait
+		})
+		require.Equal(t, []string{"/", "/a", "/b"}, st.ids(s))
+		return clk.Now().Sub(begin)
+	}
+	require.Zero(t, crawlAs("other"))
+	require.Equal(t, 30*time.Second, crawlAs("hostile"), "another crawl of the same owner's")
+}
+
 func TestASiteThatIsBusyAtFirstIsCrawled(t *testing.T) {
 	var tries atomic.Int32
 	busy := func(w http.ResponseWriter, _ *http.Request) {

@@ -24,9 +24,11 @@ func (c *crawler) settle(ctx context.Context, v visit, level int) error {
 	if err := c.record(ctx, v, level); err != nil {
 		return err
 	}
-	c.settledURLs[v.entry.url] = true
-	if !c.docs[v.entry.url] {
-		for _, url := range c.waiting[v.entry.url] {
+	c.settledURLs.add(v.entry.url)
+	for _, url := range c.waiting[v.entry.url] {
+		if c.docs.has(v.entry.url) {
+			c.frontier.left += waitingBytes(v.entry.url, url)
+		} else {
 			c.frontier.again(url, level)
 		}
 	}
@@ -34,9 +36,20 @@ func (c *crawler) settle(ctx context.Context, v visit, level int) error {
 	return nil
 }
 
+// waitingBytes is the memory of a page that waits for the one that it named.
+func waitingBytes(named, id string) int { return len(named) + len(id) + entryBytes }
+
+// found notes a document.
+func (c *crawler) found(id string) {
+	if !c.docs.has(id) {
+		c.docs.add(id)
+		c.ids += len(id)
+	}
+}
+
 func (c *crawler) record(ctx context.Context, v visit, level int) error {
 	switch {
-	case v.duplicate || c.docs[v.id]:
+	case v.duplicate || c.docs.has(v.id):
 		c.result.Skipped++
 		c.follow(v.outline.links, level)
 		return nil
@@ -50,11 +63,11 @@ func (c *crawler) record(ctx context.Context, v visit, level int) error {
 		c.follow(v.outline.links, level)
 		return nil
 	case v.notModified:
-		c.docs[v.id] = true
+		c.found(v.id)
 		c.unchanged()
 		return c.onward(ctx, v, level)
 	default:
-		c.docs[v.id] = true
+		c.found(v.id)
 		return c.store(ctx, v, level)
 	}
 }
@@ -66,14 +79,14 @@ func (c *crawler) standsFor(v visit, level int) bool {
 	if named == "" || named == v.id {
 		return false
 	}
-	if c.docs[named] {
+	if c.docs.has(named) {
 		return true
 	}
-	if c.settledURLs[named] || !c.allowed(named) {
+	if c.settledURLs.has(named) || !c.allowed(named) {
 		return false
 	}
 	c.frontier.offer(named, level, c.allowed)
-	if !c.frontier.seen[named] {
+	if !c.frontier.seen.has(named) || !c.frontier.takes(waitingBytes(named, v.id)) {
 		return false
 	}
 	c.waiting[named] = append(c.waiting[named], v.id)
@@ -120,7 +133,7 @@ func (c *crawler) fail(ctx context.Context, v visit, level int) error {
 		return nil
 	}
 	_, before := c.known[v.id]
-	c.docs[v.id] = true
+	c.found(v.id)
 	links := v.outline.links
 	if !v.outlined && before {
 		var err error
@@ -145,10 +158,10 @@ func (c *crawler) fail(ctx context.Context, v visit, level int) error {
 
 // gone deletes the document of a page that says it is no more.
 func (c *crawler) gone(ctx context.Context, id string) error {
-	if _, ok := c.known[id]; !ok || c.deleted[id] {
+	if _, ok := c.known[id]; !ok || c.deleted.has(id) {
 		return nil
 	}
-	c.deleted[id] = true
+	c.deleted.add(id)
 	c.result.Deleted++
 	return c.sink.Delete(ctx, id)
 }
@@ -194,12 +207,14 @@ func (c *crawler) unchanged() {
 // sweep deletes the documents that this crawl did not come across.
 func (c *crawler) sweep(ctx context.Context) error {
 	var lost []string
+	bytes := 0
 	for _, id := range slices.Sorted(maps.Keys(c.known)) {
-		if !c.docs[id] && !c.deleted[id] {
+		bytes += len(id)
+		if !c.docs.has(id) && !c.deleted.has(id) {
 			lost = append(lost, id)
 		}
 	}
-	if c.blind && len(lost) > 0 {
+	if c.blind && len(lost) > 0 && bytes < maxURLBytes {
 		c.result.Held = len(lost)
 		c.opt.Logger.Warn("documents that no link leads to are kept until the next crawl, because a new page failed that may lead to them",
 			"documents", len(lost))

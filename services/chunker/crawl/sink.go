@@ -49,7 +49,8 @@ type Result struct {
 	// Skipped counts pages that gave no document of their own: duplicates of another page, noindex,
 	// forbidden by robots.txt, redirected out of the site.
 	Skipped int
-	// Truncated says that the site has more pages than max_pages (or the bounds derived from it) let in.
+	// Truncated says that the site has more pages than max_pages (or the bounds derived from it, or that of the memory for
+	// URLs) let in.
 	Truncated bool
 	// Held is the number of documents that no link led to and that were kept all the same, because a page
 	// that might lead to them failed for the first time.

@@ -17,8 +17,9 @@ type version struct {
 	Modified string `json:"modified,omitempty"`
 }
 
-// maxValidatorBytes bounds an ETag that is kept; with a longer one the page is compared by content.
-const maxValidatorBytes = 512
+// maxValidatorBytes bounds an ETag that is kept; with a longer one the page is compared by content. JSON may write a byte as six, and a
+// token has at most worker.MaxTokenBytes.
+const maxValidatorBytes = 256
 
 // tokenOf makes a version token from an answer's header.
 func tokenOf(h http.Header) string {

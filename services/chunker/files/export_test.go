@@ -6,3 +6,10 @@ func SetFoldersInOne(n int) (undo func()) {
 	foldersInOne = n
 	return func() { foldersInOne = before }
 }
+
+// SetMaxIDBytes returns how to undo it.
+func SetMaxIDBytes(n int) (undo func()) {
+	before := maxIDBytes
+	maxIDBytes = n
+	return func() { maxIDBytes = before }
+}

@@ -19,6 +19,9 @@ import (
 // MaxSourceIDBytes bounds source ids. A longer path is cut, and a hash of the whole put at its end.
 const MaxSourceIDBytes = 2048
 
+// wholeIDBytes is how much of a path a source id has at least, where it is as long.
+const wholeIDBytes = MaxSourceIDBytes - 1 - 2*sha256.Size - (utf8.UTFMax - 1)
+
 // file is one listed entry that is to be looked at.
 type file struct {
 	id    string // the source id

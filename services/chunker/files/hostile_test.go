@@ -2,6 +2,7 @@ package files_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/url"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/files"
+	"github.com/echomind/sync/services/chunker/files/rootblob"
 )
 
 func TestNothingOutsideTheFolderIsRead(t *testing.T) {
@@ -168,6 +170,54 @@ func TestAFolderTooDeepKeepsItsDocuments(t *testing.T) {
 	require.Zero(t, r.Deleted)
 	require.Contains(t, s.docs[strings.Repeat("d/", 200)].Err, "levels deep")
 	require.Contains(t, s.docs, deep+"x.txt")
+}
+
+// within makes folders in a folder whose key is as long as keys may be, less than one name.
+func within(t *testing.T, dir string, folders int) (key string) {
+	t.Helper()
+	root, err := os.OpenRoot(dir)
+	require.NoError(t, err)
+	defer root.Close()
+	name := strings.Repeat("\x01", 255) // 765 bytes of a key
+	deep := strings.Repeat(name+"/", 5)
+	require.NoError(t, root.MkdirAll(deep, 0o700))
+	for i := range folders {
+		require.NoError(t, root.Mkdir(fmt.Sprintf("%s%04d%s", deep, i, name[:200]), 0o700))
+	}
+	require.NoError(t, root.WriteFile(deep+"a.txt", []byte("a"), 0o600))
+	require.NoError(t, root.WriteFile(deep+name, []byte("b"), 0o600))
+	return rootblob.Escape(deep)
+}
+
+func TestWhatHasTooLongAPathIsRefusedAndKeepsItsDocuments(t *testing.T) {
+	dir := t.TempDir()
+	key := within(t, dir, 1)
+	s := newStore()
+	below := key[:1980] + "~below" // as ids of long paths are cut
+	s.docs[below] = worker.Document{VersionToken: "1-1", ContentHash: "x"}
+	s.docs["gone.txt"] = worker.Document{VersionToken: "1-1", ContentHash: "x"}
+	r := run(t, dir, s)
+	require.Equal(t, files.Result{Listed: 3, Put: 1, Failed: 2, Unchanged: 1, Deleted: 1}, r)
+	require.Contains(t, s.docs, below)
+	reasons := map[string]int{}
+	for _, d := range s.docs {
+		reasons[d.Err]++
+	}
+	require.Equal(t, map[string]int{
+		"": 2, "its path is longer than 4096 bytes": 1, "folder cannot be read: its path is longer than 4096 bytes": 1,
+	}, reasons)
+	require.Equal(t, files.Result{Listed: 3, Unchanged: 4}, run(t, dir, s))
+}
+
+func TestMoreFoldersThatCannotBeReadThanAreToldApartKeepAllDocuments(t *testing.T) {
+	for folders, deleted := range map[int]int{1000: 1, 1001: 0} {
+		dir := t.TempDir()
+		within(t, dir, folders)
+		s := newStore()
+		s.docs["gone.txt"] = worker.Document{VersionToken: "1-1", ContentHash: "x"}
+		r := run(t, dir, s)
+		require.Equal(t, files.Result{Listed: folders + 2, Put: 1, Failed: folders + 1, Unchanged: 1 - deleted, Deleted: deleted}, r)
+	}
 }
 
 func TestAGrowingFileIsReadOnceAndSeenAgain(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
 )
@@ -13,6 +14,9 @@ type globs struct {
 	include, exclude []string
 	hidden           bool
 }
+
+// dear is longer than the patterns that people write take for one name, by a thousand times.
+const dear = 2 * time.Millisecond
 
 func (c Config) globs() (globs, error) {
 	if err := c.Validate(); err != nil {
@@ -32,7 +36,8 @@ func (c Config) globs() (globs, error) {
 
 // takes tells whether the file at name (relative, slash-separated, not escaped) is one of the source's. Its error is
 // ctx's: patterns may be many and names long.
-func (g globs) takes(ctx context.Context, name string) (bool, error) {
+func (g globs) takes(ctx context.Context, name string) (taken bool, err error) {
+	defer rests(ctx, time.Now())
 	if !g.hidden && isHidden(name) {
 		return false, nil
 	}
@@ -56,12 +61,34 @@ func (g globs) skipsDir(ctx context.Context, name string) bool {
 	if !g.hidden && strings.HasPrefix(path.Base(name), ".") {
 		return true
 	}
+	defer rests(ctx, time.Now())
 	for _, p := range g.exclude {
 		if ctx.Err() != nil || match(p, name) || strings.HasSuffix(p, "/**") && match(strings.TrimSuffix(p, "/**"), name) {
 			return true
 		}
 	}
 	return false
+}
+
+// rests leaves the processor to others after a name that took long.
+func rests(ctx context.Context, began time.Time) {
+	pause := pauseAfter(time.Since(began))
+	if pause == 0 {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(pause):
+	}
+}
+
+// pauseAfter is how long a listing rests after it was at one name: not at all where it took what patterns take, else so long that
+// it has a fifth of a processor.
+func pauseAfter(spent time.Duration) time.Duration {
+	if spent < dear {
+		return 0
+	}
+	return min(4*spent, time.Second)
 }
 
 func isHidden(name string) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
 	"github.com/stretchr/testify/require"
@@ -68,4 +69,26 @@ func TestExpandedGlobsMatchAllThatTheLibraryMatches(t *testing.T) {
 		}
 		require.True(t, got || !match(pattern, name), "%q on %q: %q", pattern, name, expanded)
 	})
+}
+
+// waited counts how often somebody waits for a context.
+type waited struct {
+	context.Context
+	times int
+}
+
+func (w *waited) Done() <-chan struct{} { w.times++; return nil }
+
+func TestAListingRestsAfterANameThatTookLong(t *testing.T) {
+	t.Parallel()
+	require.Zero(t, pauseAfter(time.Millisecond))
+	require.Equal(t, 40*time.Millisecond, pauseAfter(10*time.Millisecond))
+	require.Equal(t, time.Second, pauseAfter(time.Hour))
+	hostile := "**/" + strings.Repeat("*a", 400) + "b"
+	g, err := Config{URL: "file:///a", Exclude: []string{hostile}}.globs()
+	require.NoError(t, err)
+	long := &waited{Context: t.Context()}
+	_, err = g.takes(long, strings.Repeat("a", 100_000))
+	require.NoError(t, err)
+	require.Equal(t, 1, long.times)
 }

@@ -40,6 +40,7 @@ type syncer struct {
 	missing     map[string]worker.Known
 	unread      []string
 	listedCount int
+	listedBytes int // of source ids
 
 	put, touched, unchanged, deleted, failed atomic.Int64
 }

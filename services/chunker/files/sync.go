@@ -153,6 +153,16 @@ func (o Options) withDefaults() Options {
 // pageSize bounds what is held of a listing, beside the names of the folders that are open.
 const pageSize = 1000
 
+const (
+	// maxNamesBytes is the memory that a listing has for names: some 400,000 of ordinary length in one folder.
+	maxNamesBytes = 32 << 20
+	// maxUnread is how many folders that cannot be read are told apart. Where there are more, nothing is deleted.
+	maxUnread = 1000
+)
+
+// maxIDBytes bounds the source ids of one folder, which the next sync is told all at once. Tests lower it.
+var maxIDBytes = 256 << 20
+
 // foldersInOne is how many folders one folder may hold, beside its files. Tests lower it.
 var foldersInOne = 50_000
 
@@ -166,7 +176,7 @@ func (s *syncer) list(ctx context.Context) error {
 				takes, err := s.globs.takes(ctx, file)
 				return takes || err != nil // listed says it again
 			}
-			l.Most = s.cfg.maxFiles() + foldersInOne
+			l.Most, l.MostBytes = s.cfg.maxFiles()+foldersInOne, maxNamesBytes
 		}
 		return nil
 	}}
@@ -178,6 +188,10 @@ func (s *syncer) list(ctx context.Context) error {
 			}
 			if errors.Is(err, rootblob.ErrTooMany) {
 				return s.tooMany()
+			}
+			if errors.Is(err, rootblob.ErrNames) {
+				return permanentf("the names in the folder, and in those that lead to what is in them, take more than %d MB at once; "+
+					"spread the files over more folders, or narrow include and exclude", maxNamesBytes>>20)
 			}
 			return fmt.Errorf("list folder %q: %w", s.folder, reasonOf(err))
 		}
@@ -194,13 +208,16 @@ func (s *syncer) list(ctx context.Context) error {
 func (s *syncer) listed(ctx context.Context, object *blob.ListObject) error {
 	f := newFile(object)
 	if f.isDir {
-		s.unread = append(s.unread, f.key)
+		s.couldNotRead(f.key)
 	} else if takes, err := s.globs.takes(ctx, f.path); err != nil || !takes {
 		return err
 	}
 	s.listedCount++
 	if s.listedCount > s.cfg.maxFiles() {
 		return s.tooMany()
+	}
+	if s.listedBytes += len(f.id); s.listedBytes > maxIDBytes {
+		return permanentf("the paths of the files take more than %d bytes together; narrow include and exclude", maxIDBytes)
 	}
 	delete(s.missing, f.id)
 	stored, ok := s.known[f.id]
@@ -213,6 +230,16 @@ func (s *syncer) listed(ctx context.Context, object *blob.ListObject) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// couldNotRead keeps the documents under a folder. The ids of those with long paths have been cut.
+func (s *syncer) couldNotRead(key string) {
+	if len(s.unread) == maxUnread {
+		s.unread = []string{""} // all ids begin so
+	}
+	if len(s.unread) != 1 || s.unread[0] != "" {
+		s.unread = append(s.unread, key[:min(len(key), wholeIDBytes)])
 	}
 }
 

@@ -288,6 +288,23 @@ func TestAFolderOfManyNamesFailsTheSyncBeforeAllAreRead(t *testing.T) {
 	require.ErrorContains(t, err, "max_files: the folder holds more than 2 files")
 }
 
+func TestPathsThatTakeTooMuchMemoryTogetherFailTheSync(t *testing.T) {
+	defer files.SetMaxIDBytes(5)()
+	for n, ok := range map[int]bool{5: true, 6: false} {
+		dir := t.TempDir()
+		for i := range n {
+			write(t, dir, strconv.Itoa(i), "x", time.Hour)
+		}
+		_, err := files.Sync(t.Context(), config(dir), options(dir), newStore())
+		if ok {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorIs(t, err, files.ErrPermanent)
+		require.ErrorContains(t, err, "the paths of the files take more than 5 bytes together")
+	}
+}
+
 func TestAnEmptiedFolderDeletesEverything(t *testing.T) {
 	dir := folder(t, map[string]string{"a": "1", "b/c": "2"})
 	s := newStore()

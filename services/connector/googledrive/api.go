@@ -118,6 +118,7 @@ func values(pairs ...string) url.Values {
 func (a *api) item(ctx context.Context, id, key string) (f item, err error) {
 	query := values("fields", itemFields, "supportsAllDrives", "true")
 	err = a.call(ctx, "files/"+url.PathEscape(id), query, resourceKey(id, key), &f)
+	f.clip()
 	if err == nil && !validID(f.ID) {
 		return f, fmt.Errorf("ask for an item: it has the id %.120q", f.ID)
 	}
@@ -180,6 +181,9 @@ func (a *api) list(ctx context.Context, drive, q, token string, size int) (p pag
 		query.Set("includeItemsFromAllDrives", "true")
 	}
 	err = a.call(ctx, "files", query, nil, &p)
+	for i := range p.Files {
+		p.Files[i].clip()
+	}
 	switch {
 	case token != "" && isStale(err):
 		return p, fmt.Errorf("list files: %w (%w)", errStale, err)
@@ -249,6 +253,11 @@ func (a *api) changes(ctx context.Context, drive, token string, size int) (f fee
 		query.Set("includeItemsFromAllDrives", "true")
 	}
 	err = a.call(ctx, "changes", query, nil, &f)
+	for _, c := range f.Changes {
+		if c.File != nil {
+			c.File.clip()
+		}
+	}
 	switch {
 	case isStale(err):
 		return f, fmt.Errorf("list changes: %w (%w)", errStale, err)

@@ -81,7 +81,9 @@ func (s *syncer) changesPage(ctx context.Context, drive string, changes []change
 				return err
 			}
 		case f.isFolder():
-			s.folderChanged(*f)
+			if err := s.folderChanged(*f); err != nil {
+				return err
+			}
 		default:
 			files = append(files, *f)
 		}
@@ -105,13 +107,20 @@ func (s *syncer) changedFiles(ctx context.Context, files []item) error {
 }
 
 // tell remembers what the changes say of a shortcut's target. One that is gone from this drive may be in another: it is
-// looked for.
+// looked for; so is one for which there is no room.
 func (s *syncer) tell(id string, f *item) {
-	switch {
-	case !s.isTarget[id]:
-	case f == nil:
-		s.targets[id] = item{}
-	default:
+	if !s.isTarget[id] {
+		return
+	}
+	if before := s.targets[id]; before.ID != "" {
+		s.held -= before.weight()
+	}
+	s.targets[id] = item{}
+	if f == nil {
+		return
+	}
+	if s.held+f.weight() <= maxHeldBytes {
+		s.held += f.weight()
 		s.targets[id] = *f
 	}
 }
@@ -120,17 +129,20 @@ func (s *syncer) tell(id string, f *item) {
 func (s *syncer) gone(ctx context.Context, id string) error {
 	if _, was := s.tree.folders[id]; was {
 		delete(s.tree.folders, id)
-		delete(s.changed, id)
+		s.drop(s.changed, id)
 		delete(s.come, id)
 		s.unsettled = true
 	}
 	return s.remove(ctx, id)
 }
 
-func (s *syncer) folderChanged(f item) {
+func (s *syncer) folderChanged(f item) error {
 	s.tree.set(f.ID, f.Parents)
-	s.changed[f.ID] = f
 	s.come[f.ID] = struct{}{}
+	if err := s.hold(s.changed, f); err != nil {
+		return fmt.Errorf("list changes: %w", err)
+	}
+	return nil
 }
 
 // driveGone ends the sync where the drive is all there is to sync.

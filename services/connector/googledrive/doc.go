@@ -7,7 +7,7 @@
 //	api.go       requests; item.go: what they answer; errors.go: what a refusal means
 //	list.go      everything, page by page, with checkpoints
 //	changes.go   what has changed since
-//	tree.go      which folder is in which
+//	tree.go      which folder is in which; held.go: what is kept of folders meanwhile
 //	file.go      one file; download.go: its content
 //	shortcut.go  what a shortcut stands for
 //	settle.go    the end of a round: folders, what is gone, what had failed

@@ -6,9 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"strings"
+
+	"github.com/echomind/sync/services/connector/internal/answer"
 )
 
 // exports are what Google's own documents are asked for ("Export MIME types for Google Workspace documents"). Of a
@@ -27,10 +28,11 @@ const maxExportBytes = 10 << 20
 var errVanished = &refusal{Status: 404, Reason: "notFound", Message: "it is in the trash"}
 
 // download reads the content of a file. Where it is not what was listed, the file is looked at again: it may have
-// changed meanwhile, and fresh is then what it is now.
+// changed meanwhile, and fresh is then what it is now. No more is read than there is room for by what was listed.
 func (s *syncer) download(ctx context.Context, f item) (content []byte, mediaType string, fresh item, err error) {
+	listed, bound := f.Size, s.bound(f)
 	err = s.api.again(ctx, func() error {
-		content, mediaType, err = s.fetch(ctx, f)
+		content, mediaType, err = s.fetch(ctx, f, listed, bound)
 		if err == nil && !f.isGoogles() {
 			err = verify(f, content)
 		}
@@ -51,12 +53,34 @@ func (s *syncer) download(ctx context.Context, f item) (content []byte, mediaTyp
 		if now.Size > s.cfg.maxFileBytes() {
 			return s.tooLarge(now.Size)
 		}
+		if now.Size > bound {
+			return answer.Grown(now.Size, listed)
+		}
 		return err
 	})
 	return content, mediaType, fresh, err
 }
 
-func (s *syncer) fetch(ctx context.Context, f item) ([]byte, string, error) {
+// bound is how much is read of a file, for which there is room.
+func (s *syncer) bound(f item) int64 {
+	if f.isGoogles() {
+		return min(maxExportBytes, s.cfg.maxFileBytes())
+	}
+	return answer.Bound(f.Size, s.cfg.maxFileBytes())
+}
+
+// beyond says why content is larger than its bound.
+func (s *syncer) beyond(f item, size, listed, bound int64) error {
+	switch {
+	case bound == s.cfg.maxFileBytes():
+		return s.tooLarge(size)
+	case f.isGoogles():
+		return fmt.Errorf("%w: more than %d bytes, which is what Google Drive exports", errTooLarge, bound)
+	}
+	return answer.Grown(size, listed)
+}
+
+func (s *syncer) fetch(ctx context.Context, f item, listed, bound int64) ([]byte, string, error) {
 	path, mediaType := "files/"+url.PathEscape(f.ID), f.MimeType
 	query := values("alt", "media", "supportsAllDrives", "true")
 	if f.isGoogles() {
@@ -71,28 +95,16 @@ func (s *syncer) fetch(ctx context.Context, f item) ([]byte, string, error) {
 		drain(resp.Body)
 		_ = resp.Body.Close()
 	}()
-	limit := s.cfg.maxFileBytes()
-	if resp.ContentLength > limit {
-		return nil, "", s.tooLarge(resp.ContentLength)
+	content, size, err := answer.Content(resp, bound)
+	switch {
+	case size > bound:
+		return nil, "", s.beyond(f, size, listed, bound)
+	case err != nil && endsSync(err):
+		return nil, "", err
+	case err != nil:
+		return nil, "", fmt.Errorf("%w: %w", errBroken, err)
 	}
-	// One more than the size, so that a file that did not grow ends without the buffer growing.
-	content := make([]byte, 0, min(max(f.Size, resp.ContentLength, 511), limit)+1)
-	for {
-		n, err := resp.Body.Read(content[len(content):cap(content)])
-		content = content[:len(content)+n]
-		switch {
-		case int64(len(content)) > limit:
-			return nil, "", s.tooLarge(int64(len(content)))
-		case errors.Is(err, io.EOF):
-			return content, mediaType, nil
-		case err != nil && endsSync(err):
-			return nil, "", err
-		case err != nil:
-			return nil, "", fmt.Errorf("%w: %w", errBroken, err)
-		case len(content) == cap(content):
-			content = append(content, 0)[:len(content)]
-		}
-	}
+	return content, mediaType, nil
 }
 
 // verify tells whether content is what was listed.

@@ -9,6 +9,7 @@ import (
 	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/connector/internal/answer"
 )
 
 // entry is an item that is to be a document.
@@ -55,7 +56,7 @@ func (s *syncer) file(ctx context.Context, e entry) error {
 	}
 	weight := e.source.Size
 	if e.source.isGoogles() {
-		weight = maxExportBytes
+		weight = s.bound(*e.source)
 	}
 	weight = min(max(weight, 1), s.opts.InFlightBytes)
 	if err := s.bytes.Acquire(ctx, weight); err != nil {
@@ -83,6 +84,8 @@ func (s *syncer) read(ctx context.Context, e entry, place *room.Place) error {
 		return s.vanished(ctx, e, err)
 	case errors.Is(err, errTooLarge):
 		return s.fail(ctx, e, inContent, err.Error())
+	case errors.Is(err, answer.ErrGrown):
+		return s.fail(ctx, e, inReading, err.Error())
 	case err != nil && endsSync(err):
 		return fmt.Errorf("download: %w", err)
 	case err != nil:
@@ -256,6 +259,9 @@ func (s *syncer) remove(ctx context.Context, id string) error {
 	k, known := s.known[id]
 	delete(s.known, id)
 	delete(s.shown, id)
+	if e := s.shortcuts[id]; e.item != nil {
+		s.held -= e.item.weight()
+	}
 	delete(s.shortcuts, id)
 	s.mu.Unlock()
 	if !known {

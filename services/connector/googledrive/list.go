@@ -15,11 +15,8 @@ import (
 const (
 	// parentsAtOnce bounds a query for what is in several folders.
 	parentsAtOnce = 25
-	// maxFolders bounds what is held of the folders of a drive, or of all that are shared with the user.
-	maxFolders = 300_000
-
-	onlyFolders = "mimeType = '" + folderType + "' and trashed = false"
-	noFolders   = "mimeType != '" + folderType + "' and trashed = false"
+	onlyFolders   = "mimeType = '" + folderType + "' and trashed = false"
+	noFolders     = "mimeType != '" + folderType + "' and trashed = false"
 )
 
 // listEverything lists drive by drive, first the folders, so that each file is known to be below a root or not.
@@ -89,16 +86,21 @@ func (s *syncer) whole() bool { return s.cfg.source() != Folder }
 
 // listFolders stores the folders of a drive.
 func (s *syncer) listFolders(ctx context.Context, drive string) error {
-	var folders []item
+	found, held := folders{}, s.held
+	defer func() { s.held = held }()
+	var news []string
 	take := func(page []item) error {
 		for _, f := range lastOf(page, func(f item) string { return f.ID }) {
-			if f.isFolder() && !s.tree.roots[f.ID] {
-				s.tree.set(f.ID, f.Parents)
-				folders = append(folders, f)
+			if !f.isFolder() || s.tree.roots[f.ID] {
+				continue
 			}
-		}
-		if len(folders) > maxFolders {
-			return permanentf("source: there are more than %d folders; make connectors of its folders", maxFolders)
+			if _, had := found[f.ID]; !had { // folders that are in each other would never end
+				news = append(news, f.ID)
+			}
+			s.tree.set(f.ID, f.Parents)
+			if err := s.hold(found, f); err != nil { // the last of several reports of a folder is the one that counts
+				return tooManyFolders(err)
+			}
 		}
 		return nil
 	}
@@ -106,35 +108,23 @@ func (s *syncer) listFolders(ctx context.Context, drive string) error {
 		if err := s.pages(ctx, drive, onlyFolders, "", func(page []item, _ string) error { return take(page) }); err != nil {
 			return err
 		}
-	} else if err := s.foldersBelow(ctx, drive, []string{s.state.Roots[drive]}, take, &folders); err != nil {
-		return err
-	}
-	// The last of several reports of a folder is the one that counts.
-	for _, f := range lastOf(folders, func(f item) string { return f.ID }) {
-		if parents, in := s.tree.place(f.Parents); in {
-			if err := s.folder(ctx, f, parents); err != nil {
-				return err
+	} else {
+		for level := []string{s.state.Roots[drive]}; len(level) > 0; level, news = news, nil {
+			for batch := range slices.Chunk(level, parentsAtOnce) {
+				if err := s.below(ctx, drive, onlyFolders, batch, take); err != nil {
+					return err
+				}
 			}
 		}
 	}
-	return nil
-}
-
-func (s *syncer) foldersBelow(ctx context.Context, drive string, level []string, take func([]item) error, found *[]item) error {
-	asked := map[string]bool{}
-	for len(level) > 0 {
-		before := len(*found)
-		for batch := range slices.Chunk(level, parentsAtOnce) {
-			if err := s.below(ctx, drive, onlyFolders, batch, take); err != nil {
-				return err
-			}
+	for id, f := range found {
+		parents, in := s.tree.place(f.parents)
+		if !in {
+			delete(s.tree.folders, id) // nothing that is synced is below it
+			continue
 		}
-		level = nil
-		for _, f := range (*found)[before:] {
-			if !asked[f.ID] { // folders that are in each other would never end
-				asked[f.ID] = true
-				level = append(level, f.ID)
-			}
+		if err := s.folder(ctx, f.item(id), parents); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -317,14 +307,13 @@ func (s *syncer) listCome(ctx context.Context) error {
 			for _, f := range page {
 				if f.isFolder() && validID(f.ID) && !s.tree.roots[f.ID] {
 					s.tree.set(f.ID, f.Parents)
-					s.changed[f.ID] = f
+					if err := s.hold(s.changed, f); err != nil {
+						return fmt.Errorf("list what is below a folder that has changed: %w", err)
+					}
 					if !done[f.ID] {
 						s.come[f.ID] = struct{}{}
 					}
 				}
-			}
-			if len(s.changed) > maxFolders {
-				return fmt.Errorf("more than %d folders have changed at once", maxFolders)
 			}
 			return s.files(ctx, page)
 		})

@@ -42,6 +42,7 @@ func TestAfterAnyHistoryWhatIsStoredIsTheDrive(t *testing.T) {
 			f.cfg, m.roots = googledrive.Config{IncludeSharedDrives: true}, []string{root, one, two}
 		}
 		m.fixed = slices.Clone(m.folders)
+		f.opts.OwnerAlone = rapid.Bool().Draw(r, "the owner reads alone")
 		f.opts.Workers = rapid.IntRange(1, 3).Draw(r, "workers")
 		for range rapid.IntRange(1, 30).Draw(r, "steps") {
 			m.step()
@@ -205,7 +206,12 @@ func (m *model) want() map[string]string {
 		switch f.Mime {
 		case fakedrive.FolderType:
 		case fakedrive.ShortcutType:
-			if _, inside := tree[f.Target]; !inside && first[f.Target] == id {
+			_, inside := tree[f.Target]
+			switch {
+			case inside:
+			case !m.opts.OwnerAlone && !slices.Contains(m.roots, f.Target):
+				text = "failed: target elsewhere"
+			case first[f.Target] == id:
 				text = m.wantTarget(f.Target)
 			}
 		default:
@@ -257,7 +263,7 @@ func wantText(f fakedrive.Item) string {
 
 func reasonClass(reason string) string {
 	for part, class := range map[string]string{
-		"is gone, or is not shared": "target gone", "shortcut to a folder": "target folder",
+		"is gone, or is not shared": "target gone", "is not among": "target elsewhere", "shortcut to a folder": "target folder",
 		"shortcut to a shortcut": "target shortcut", "canDownload is false": "not allowed", "holds no text": "no text",
 	} {
 		if strings.Contains(reason, part) {

@@ -18,10 +18,10 @@ func (s *syncer) settle(ctx context.Context) error {
 		return err
 	}
 	for id, f := range s.changed {
-		parents, in := s.tree.place(f.Parents)
+		parents, in := s.tree.place(f.parents)
 		var err error
 		if in {
-			err = s.folder(ctx, f, parents)
+			err = s.folder(ctx, f.item(id), parents)
 		} else {
 			err = s.remove(ctx, id)
 		}

@@ -16,8 +16,11 @@ const (
 	// left to chance, so that all have their turn.
 	maxLooks = 200
 
-	targetGone     = "what the shortcut leads to is gone, or is not shared with the connected account"
-	targetFolder   = "a shortcut to a folder is not followed; make a connector of that folder to have its content"
+	targetGone   = "what the shortcut leads to is gone, or is not shared with the connected account"
+	targetFolder = "a shortcut to a folder is not followed; make a connector of that folder to have its content"
+	// targetElsewhere is said without a look at the target: what can be told of it is not the readers' either.
+	targetElsewhere = "what the shortcut leads to is not among what this connector syncs, and its readers may have no right to read it; " +
+		"make a connector of it, or one that its owner reads alone (scope user)"
 	targetShortcut = "a shortcut to a shortcut is not followed"
 )
 
@@ -28,9 +31,9 @@ func (s *syncer) sight(ctx context.Context, e entry) error {
 	if !validID(e.target) {
 		e.target = ""
 	}
-	s.mu.Lock()
-	s.shortcuts[e.id], s.isTarget[e.target] = e, true
-	s.mu.Unlock()
+	if err := s.holdShortcut(&e); err != nil {
+		return err
+	}
 	stored, _ := s.stored(e.id)
 	old, ok := recordOf(stored)
 	if !ok || old.failed() || old.target != e.target || old.content == "" {
@@ -44,8 +47,24 @@ func (s *syncer) sight(ctx context.Context, e entry) error {
 	return s.touch(ctx, e, now, stored.ContentHash)
 }
 
+// holdShortcut keeps of a shortcut what settling it needs.
+func (s *syncer) holdShortcut(e *entry) error {
+	f := item{ID: e.item.ID, Name: e.item.Name, MimeType: shortcutType, Link: e.item.Link}
+	if validID(e.item.Shortcut.TargetKey) {
+		f.Shortcut.TargetKey = e.item.Shortcut.TargetKey
+	}
+	e.item, e.source = &f, &f
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if before := s.shortcuts[e.id]; before.item != nil {
+		s.held -= before.item.weight()
+	}
+	s.shortcuts[e.id], s.isTarget[e.target] = *e, true
+	return tooManyFolders(s.weigh(f.weight()))
+}
+
 // settleShortcuts gives each target that is not synced itself to one shortcut: that one is stored with its text, any
-// other without.
+// other without. Where others than the owner read, there is no such text.
 func (s *syncer) settleShortcuts(ctx context.Context) error {
 	byTarget := map[string][]entry{}
 	for _, e := range s.shortcuts {
@@ -61,7 +80,14 @@ func (s *syncer) settleShortcuts(ctx context.Context) error {
 			}
 			slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.id, b.id) })
 			_, inside := s.stored(target)
+			elsewhere := !inside && !s.opts.OwnerAlone && !s.tree.roots[target]
 			for i, e := range entries {
+				if elsewhere {
+					if err := s.settleElsewhere(grouped, e); err != nil {
+						return err
+					}
+					continue
+				}
 				if i > 0 || inside {
 					if err := s.settleWithout(grouped, e); err != nil {
 						return err
@@ -107,6 +133,21 @@ func (s *syncer) settleWithout(ctx context.Context, e entry) error {
 		return err
 	}
 	return s.without(ctx, e, e.record(""))
+}
+
+// settleElsewhere fails a shortcut that leads out of what the connector syncs. Everybody who may write there can put one, also
+// to what the connected account may read and the connector's readers may not.
+func (s *syncer) settleElsewhere(ctx context.Context, e entry) error {
+	stored, _ := s.stored(e.id)
+	if stored.VersionToken == "" && stored.ContentHash == s.failure(e, inReading, targetElsewhere).failure() {
+		s.standsAsStored(e.id, true)
+		return nil
+	}
+	e, there, err := s.withItem(ctx, e)
+	if err != nil || !there {
+		return err
+	}
+	return s.fail(ctx, e, inReading, targetElsewhere)
 }
 
 // settleTarget stores a shortcut with the text of its target.

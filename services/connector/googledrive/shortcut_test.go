@@ -33,6 +33,66 @@ func TestAShortcutStandsForATargetThatIsElsewhere(t *testing.T) {
 	require.Equal(t, "other words", f.store.text(two))
 }
 
+// Whoever puts a shortcut into a folder that others read may lead to what the connected account alone may open.
+func TestAShortcutLeadsReadersToNothingElsewhere(t *testing.T) {
+	f := newFixture(t)
+	f.opts.OwnerAlone = false
+	shared, private, team := f.Folder(root, "Shared"), f.Folder(root, "Private"), f.Drive("Team")
+	salaries := f.File(private, "salaries.txt", "text/plain", "salaries")
+	plan := f.File(shared, "plan.txt", "text/plain", "the plan")
+	elsewhere := []string{
+		f.Shortcut(shared, "one", salaries), f.Shortcut(f.Folder(shared, "Sub"), "two", salaries), f.Shortcut(shared, "folder", private),
+		f.Shortcut(shared, "team", f.File(team, "t.txt", "text/plain", "the team's")), f.Shortcut(shared, "gone", "nothing"),
+	}
+	inside, top := f.Shortcut(shared, "inside", plan), f.Shortcut(shared, "top", shared)
+	f.cfg = googledrive.Config{FolderID: shared}
+	f.ResetCalls()
+	f.sync()
+	for _, id := range elsewhere {
+		require.Contains(t, f.store.text(id), "is not among what this connector syncs, and its readers may have no right to read it")
+	}
+	require.Zero(t, f.Reads(salaries))
+	require.Empty(t, f.store.text(inside))
+	require.Contains(t, f.store.text(top), "shortcut to a folder")
+	f.again()
+	require.Empty(t, f.store.put)
+	require.Equal(t, 2, f.Calls(), "the changes, and a look at the root that a shortcut leads to; what is elsewhere is not even looked at")
+
+	f.Move(plan, private)
+	f.sync()
+	require.Contains(t, f.store.text(inside), "is not among what this connector syncs", "the target has left")
+	f.Move(salaries, shared)
+	f.sync()
+	require.Equal(t, "salaries", f.store.text(salaries))
+	require.Empty(t, f.store.text(elsewhere[0]), "the target has come")
+	f.Move(salaries, private)
+	f.sync()
+	require.Contains(t, f.store.text(elsewhere[0]), "is not among what this connector syncs")
+}
+
+func TestAShortcutInADriveOfATeamLeadsReadersToNothingOfTheAccounts(t *testing.T) {
+	f := newFixture(t)
+	f.opts.OwnerAlone = false
+	team := f.Drive("Team")
+	s := f.Shortcut(team, "notes", f.File(root, "mine.txt", "text/plain", "mine"))
+	f.cfg = googledrive.Config{DriveID: team}
+	f.sync()
+	require.Contains(t, f.store.text(s), "is not among what this connector syncs")
+}
+
+// The scope of a connector is part of its configuration: what was stored under another is not known.
+func TestAShortcutThatWasFollowedForItsOwnerIsNotKeptForOthers(t *testing.T) {
+	f := newFixture(t)
+	top := f.Folder(root, "Top")
+	s := f.Shortcut(top, "s", f.File(root, "mine.txt", "text/plain", "mine"))
+	f.cfg = googledrive.Config{FolderID: top}
+	f.sync()
+	require.Equal(t, "mine", f.store.text(s))
+	f.opts.OwnerAlone = false
+	f.sync()
+	require.Contains(t, f.store.text(s), "is not among what this connector syncs")
+}
+
 func TestAShortcutToWhatIsSyncedAddsNothing(t *testing.T) {
 	f := newFixture(t)
 	top, away := f.Folder(root, "Top"), f.Folder(root, "Away")

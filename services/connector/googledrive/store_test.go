@@ -253,7 +253,7 @@ func newFixture(t testing.TB) *fixture {
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	f.opts = googledrive.Options{
-		Endpoint: f.URL, Client: &http.Client{Transport: transport}, Extract: text{}, Workers: 4,
+		Endpoint: f.URL, Client: &http.Client{Transport: transport}, Extract: text{}, Workers: 4, OwnerAlone: true,
 	}
 	return f
 }

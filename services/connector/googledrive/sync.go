@@ -88,6 +88,9 @@ type Options struct {
 	Extract Extractor
 	// Chunk is the size of chunks.
 	Chunk chunk.Options
+	// OwnerAlone says that nobody but the connector's owner, whose account is asked, reads what is stored. Then shortcuts are
+	// followed to wherever the account may read.
+	OwnerAlone bool
 	// Room is memory for files, from their download until their documents are sent. Its zero value has no end.
 	Room room.Owned
 	// Workers is how many files are downloaded at the same time; 0 means DefaultWorkers.
@@ -127,8 +130,10 @@ type syncer struct {
 	resumed bool
 	// changed are folders that are not stored yet as they are now; come are those of them whose contents are to be
 	// listed.
-	changed map[string]item
+	changed folders
 	come    map[string]struct{}
+	// held is about how many bytes of folders, shortcuts and their targets are held.
+	held int
 	// unsettled: something below a folder is still to be deleted.
 	unsettled bool
 	// shortcuts are all that are stored or were seen, by id; targets is what the changes say of theirs.
@@ -257,7 +262,8 @@ func (s *syncer) begin() {
 		s.sink.BeginListing()
 	}
 	s.tree = newTree(s.state.roots())
-	s.changed, s.come, s.unsettled = map[string]item{}, map[string]struct{}{}, false
+	s.changed, s.come, s.unsettled = folders{}, map[string]struct{}{}, false
+	s.held = 0
 	s.shortcuts, s.targets, s.isTarget = map[string]entry{}, map[string]item{}, map[string]bool{}
 	s.shown, s.stand, s.failedNow = map[string]struct{}{}, nil, map[string]bool{}
 	for id, k := range s.known {

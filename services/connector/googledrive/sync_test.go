@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/googledrive"
 	"github.com/echomind/sync/services/connector/internal/fakedrive"
 )
@@ -317,4 +318,23 @@ func TestANewConfigurationListsEverythingAndForgetsTheRest(t *testing.T) {
 	f.sync()
 	require.Equal(t, []string{"in.txt"}, f.store.files())
 	require.Len(t, f.store.docs, 1)
+}
+
+// Google takes names of 32,767 characters, and all folders are held until it is known where they are.
+func TestOfALongNameIsHeldWhatIsStoredOfIt(t *testing.T) {
+	f := newFixture(t)
+	long := strings.Repeat("n", 30_000)
+	folder := f.Folder(root, long)
+	file := f.File(folder, long+".csv", "text/plain", "a,b\n1,2\n3,4\n")
+	shortcut := f.Shortcut(root, long, f.File("", long, "text/plain", "words"))
+	f.sync()
+	for _, id := range []string{folder, file, shortcut} {
+		require.Len(t, f.store.docs[id].Title, worker.MaxTitleBytes)
+	}
+	require.Equal(t, "text/csv", f.store.docs[file].MediaType, "its extension says what it is read as")
+	f.again()
+	require.Empty(t, append(f.store.put, f.store.touched...))
+	f.ExpireTokens()
+	f.sync()
+	require.Empty(t, append(f.store.put, f.store.touched...))
 }

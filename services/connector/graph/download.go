@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha1" //nolint:gosec // it is the hash that the service lists; it protects nothing
 	"crypto/sha256"
@@ -9,17 +8,15 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/echomind/sync/services/connector/internal/answer"
 )
 
 // ErrGrown says that content is larger than there is room for by what was listed.
-var ErrGrown = errors.New("it has grown since it was listed")
-
-// rewritten is how much content may have beside a quarter more than listed: SharePoint adds properties to Office files.
-const rewritten = 256 << 10
+var ErrGrown = answer.ErrGrown
 
 // errDiffers says that what was downloaded is not what was listed: cut short, or newer.
 var errDiffers = errors.New("the content is not what was listed")
@@ -34,8 +31,8 @@ var errDiffers = errors.New("the content is not what was listed")
 // never match what it lists: two equal downloads that are whole, and no shorter than listed, are believed.
 func (c *Client) Download(ctx context.Context, drive string, item Item, most int64) ([]byte, Item, error) {
 	listed := item.Size
-	bound := min(most, listed+listed/4+rewritten)
-	var before []byte
+	bound := answer.Bound(listed, most)
+	var before [sha256.Size]byte // of a download that differed: two contents would be twice what there is room for
 	var last error
 	for try := 1; try <= tries; try++ {
 		if try > 1 {
@@ -59,23 +56,24 @@ func (c *Client) Download(ctx context.Context, drive string, item Item, most int
 			return nil, item, tooLarge(item.Size, most)
 		}
 		if item.Size > bound {
-			return nil, item, grown(item.Size, listed)
+			return nil, item, answer.Grown(item.Size, listed)
 		}
 		if item.Size == 0 {
 			return nil, item, nil
 		}
 		content, err := c.fetch(ctx, item.DownloadURL, bound)
 		if errors.Is(err, ErrTooLarge) && bound < most {
-			return nil, item, grown(bound+1, listed)
+			return nil, item, answer.Grown(bound+1, listed)
 		}
 		if err == nil {
 			if err = verify(item, content); err == nil {
 				return content, item, nil
 			}
-			if before != nil && int64(len(content)) >= item.Size && bytes.Equal(before, content) {
+			sum := sha256.Sum256(content)
+			if int64(len(content)) >= item.Size && sum == before {
 				return content, item, nil
 			}
-			before = content
+			before = sum
 		}
 		if ctx.Err() != nil {
 			return nil, item, ctx.Err()
@@ -104,27 +102,18 @@ func (c *Client) fetch(ctx context.Context, link string, most int64) ([]byte, er
 	if resp.StatusCode != http.StatusOK {
 		return nil, answerError(resp, "the download")
 	}
-	if resp.ContentLength > most {
-		return nil, tooLarge(resp.ContentLength, most)
-	}
-	var content bytes.Buffer
-	content.Grow(int(max(resp.ContentLength, 0)) + bytes.MinRead)
-	n, err := content.ReadFrom(io.LimitReader(resp.Body, most+1))
+	content, size, err := answer.Content(resp, most)
 	switch {
+	case size > most:
+		return nil, tooLarge(size, most)
 	case err != nil:
-		return nil, fmt.Errorf("download: it broke off after %d bytes: %w", n, err)
-	case n > most:
-		return nil, tooLarge(n, most)
+		return nil, fmt.Errorf("download: it broke off after %d bytes: %w", size, err)
 	}
-	return content.Bytes(), nil
+	return content, nil
 }
 
 func tooLarge(size, most int64) error {
 	return fmt.Errorf("%w: %d bytes, at most %d are read (max_file_bytes)", ErrTooLarge, size, most)
-}
-
-func grown(size, listed int64) error {
-	return fmt.Errorf("%w: %d bytes or more, listed were %d; it is read by a later sync", ErrGrown, size, listed)
 }
 
 // verify compares content with what the item says of it.

@@ -148,9 +148,13 @@ func weight(raw []byte) int { return len(raw) + objectBytes*bytes.Count(raw, []b
 
 // Weight is about what a message takes, without its replies.
 func (m Message) Weight() int {
-	n := objectBytes*(4+len(m.Attachments)+len(m.Mentions)) + len(m.Body.Content) + len(m.Subject) + len(m.WebURL)
+	n := objectBytes*(4+len(m.Attachments)+len(m.Mentions)) + len(m.Body.Content) + len(m.Subject) + len(m.WebURL) +
+		len(m.ID) + len(m.From.Name())
 	for _, a := range m.Attachments {
-		n += len(a.ContentURL) + len(a.Name) + len(a.ID)
+		n += len(a.ContentURL) + len(a.Name) + len(a.ID) + len(a.ContentType)
+	}
+	for _, at := range m.Mentions {
+		n += len(at.Text) + len(at.Mentioned.Name())
 	}
 	return n
 }

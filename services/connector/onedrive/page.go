@@ -39,6 +39,9 @@ func (s *syncer) page(ctx context.Context, items []graph.Item) error {
 			files = append(files, item)
 		}
 	}
+	if err := s.tree.full(); err != nil {
+		return err
+	}
 	// First, so that a file that has changed in a folder that has, too, is read only once: with its new URL.
 	for _, item := range again {
 		if err := s.below(ctx, item); err != nil {
@@ -156,6 +159,9 @@ func (s *syncer) under(ctx context.Context, top string) error {
 				} else {
 					files = append(files, item)
 				}
+			}
+			if err := s.tree.full(); err != nil {
+				return err
 			}
 			if err := s.files(ctx, files); err != nil {
 				return err

@@ -2,6 +2,7 @@ package onedrive
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/graph"
@@ -25,6 +26,34 @@ const unsureName = "unsure"
 type tree struct {
 	root    string
 	folders map[string]folder
+	// held is about how many bytes the folders take that are not stored.
+	held int
+}
+
+const (
+	// maxHeldBytes bounds them. 300,000 folders take 70 MB.
+	maxHeldBytes = 96 << 20
+	// heldBeside is about what a map takes for a folder beside its texts.
+	heldBeside = 128
+)
+
+// set takes what is known of a folder.
+func (t *tree) set(id string, f folder) {
+	if had, ok := t.folders[id]; ok {
+		t.held += len(f.parent) - len(had.parent)
+	} else {
+		t.held += heldBeside + len(id) + len(f.parent) + len(f.name)
+	}
+	t.folders[id] = f
+}
+
+// full says that there are more folders than are held.
+func (t *tree) full() error {
+	if t.held <= maxHeldBytes {
+		return nil
+	}
+	return fmt.Errorf("%w: the drive or folder has more folders than are held at once: at most %d bytes of their ids; make connectors of its folders",
+		ErrPermanent, maxHeldBytes)
 }
 
 // newTree builds the tree again from what is remembered with documents.
@@ -59,7 +88,7 @@ func newTree(root string, known map[string]worker.Known) *tree {
 func (t *tree) reported(item graph.Item) (changed, had bool) {
 	before, had := t.folders[item.ID]
 	now := folder{parent: item.Parent.ID, name: nameHash(item.Name)}
-	t.folders[item.ID] = now
+	t.set(item.ID, now)
 	return had && (before.unsure || before.parent != now.parent || before.name != now.name), had
 }
 
@@ -67,7 +96,7 @@ func (t *tree) reported(item graph.Item) (changed, had bool) {
 func (t *tree) lost(id string) {
 	f := t.folders[id]
 	f.gone = true
-	t.folders[id] = f
+	t.set(id, f)
 }
 
 type where int
@@ -107,7 +136,10 @@ func (s *syncer) above(ctx context.Context, id string) ([]step, where, error) {
 					f.parent = ""
 				}
 			}
-			s.tree.folders[id] = f
+			s.tree.set(id, f)
+			if err := s.tree.full(); err != nil {
+				return nil, outside, err
+			}
 		}
 		if f.gone {
 			return nil, outside, nil

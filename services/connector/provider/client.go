@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/echomind/sync/internal/guard"
 	"github.com/echomind/sync/internal/secret"
 )
 
@@ -103,7 +104,7 @@ func transportOf(proxy func(*http.Request) (*url.URL, error), dial func(context.
 		TLSHandshakeTimeout: 10 * time.Second,
 		ForceAttemptHTTP2:   true,
 		MaxIdleConns:        100, MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second,
-		MaxResponseHeaderBytes: 1 << 20,
+		MaxResponseHeaderBytes: guard.MaxHeaderBytes,
 		// A connection that fell silent is found out, not given the next request.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
 	}

@@ -13,12 +13,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/internal/guard"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/services/connector/provider"
 )
 
 var ok = answer{status: 200, body: "fine"}
+
+func TestTheHeaderOfAnAnswerIsBounded(t *testing.T) {
+	t.Parallel()
+	require.EqualValues(t, guard.MaxHeaderBytes, provider.Transport().MaxResponseHeaderBytes)
+}
 
 func TestWhatPassesIsTriedAgainUntilItIsAnswered(t *testing.T) {
 	t.Parallel()

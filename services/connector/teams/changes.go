@@ -107,8 +107,12 @@ func (s *syncer) recheckThread(ctx context.Context, id string, whole bool) error
 	if err != nil {
 		return err
 	}
+	hash, err := repliesHash(ctx, replies)
+	if err != nil {
+		return err
+	}
 	k, _ := s.stored(id)
-	if t, ok := parseThread(k.VersionToken); ok && t.replies == repliesHash(replies) && !whole {
+	if t, ok := parseThread(k.VersionToken); ok && t.replies == hash && !whole {
 		s.unchanged.Add(1)
 		return nil
 	}

@@ -10,16 +10,15 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// htmlText is the text of a message. It reads tags as a stream, so that a message of any depth takes what it is long.
-// mentions and attached are what <at id> and <attachment id> stand for.
-func htmlText(source string, mentions, attached map[string]string) string {
-	w := &textWriter{}
+// htmlText writes the text of a message, until w is full. It reads tags as a stream, so that a message of any depth takes
+// what it is long. names are what <at id> and <attachment id> stand for.
+func htmlText(w *textWriter, source string, names names) {
 	z := html.NewTokenizer(strings.NewReader(source))
 	skipping, links := 0, []string(nil)
-	for {
+	for !w.full {
 		kind := z.Next()
 		if kind == html.ErrorToken {
-			return w.String()
+			return
 		}
 		t := z.Token()
 		switch kind {
@@ -30,19 +29,21 @@ func htmlText(source string, mentions, attached map[string]string) string {
 		case html.StartTagToken, html.SelfClosingTagToken:
 			switch {
 			case t.Data == "at":
-				w.text("@" + orElse(mentions[attr(t, "id")], ""))
+				name := names.mentions[attr(t, "id")]
+				w.text("@" + name)
 				// The tag holds the same name, or a part of it; without an entry it is all there is.
-				if mentions[attr(t, "id")] != "" && kind == html.StartTagToken {
+				if name != "" && kind == html.StartTagToken {
 					skipping++
 				}
 			case t.Data == "attachment":
-				if name := attached[attr(t, "id")]; name != "" {
+				if name := names.attached[attr(t, "id")]; name != "" {
+					names.written[name] = struct{}{}
 					w.line()
 					w.text("[file: " + name + "]")
 					w.line()
 				}
 			case t.Data == "emoji" || t.DataAtom == atom.Img:
-				w.text(orElse(attr(t, "alt"), ""))
+				w.text(attr(t, "alt"))
 			case t.DataAtom == atom.Style || t.DataAtom == atom.Script:
 				if kind == html.StartTagToken {
 					skipping++
@@ -100,17 +101,13 @@ func attr(t html.Token, key string) string {
 	return ""
 }
 
-func orElse(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
-}
-
 // textWriter joins text, with white space as a browser shows it.
 type textWriter struct {
-	b   strings.Builder
-	pre int
+	b strings.Builder
+	// most is how many bytes are written; full says that there were more.
+	most int
+	full bool
+	pre  int
 	// space is wanted before the next word; end is what the text ends with.
 	space bool
 	end   byte
@@ -124,12 +121,16 @@ func (w *textWriter) text(s string) {
 		w.write(s)
 		return
 	}
-	for i, word := range strings.Fields(s) {
-		if (i > 0 || w.space || isSpace(s[0])) && w.end != 0 && w.end != '\n' && w.end != ' ' {
+	first := true
+	for word := range strings.FieldsSeq(s) {
+		if w.full {
+			return
+		}
+		if (!first || w.space || isSpace(s[0])) && w.end != 0 && w.end != '\n' && w.end != ' ' {
 			w.write(" ")
 		}
 		w.write(word)
-		w.space = false
+		w.space, first = false, false
 	}
 	if s != "" && isSpace(s[len(s)-1]) {
 		w.space = true
@@ -137,7 +138,13 @@ func (w *textWriter) text(s string) {
 }
 
 func (w *textWriter) write(s string) {
-	if s != "" {
+	if s != "" && !w.full {
+		if room := w.most - w.b.Len(); len(s) > room {
+			s, w.full = cut(s, room), true
+			if s == "" {
+				return
+			}
+		}
 		w.b.WriteString(s)
 		w.end = s[len(s)-1]
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 func TestMessagesReadAsPeopleSeeThem(t *testing.T) {
-	mentions, attached := map[string]string{"0": "Jane Smith", "1": "Sales team"}, map[string]string{"g": "plan.docx"}
+	known := names{map[string]string{"0": "Jane Smith", "1": "Sales team"}, map[string]string{"g": "plan.docx"}, map[string]struct{}{}}
 	for html, want := range map[string]string{
 		`Hello World <at id="0">Jane</at>!`:                   "Hello World @Jane Smith!",
 		`<at id="0">Jane Smith</at>&nbsp;<at id="7">Bob</at>`: "@Jane Smith @Bob",
@@ -29,14 +29,23 @@ func TestMessagesReadAsPeopleSeeThem(t *testing.T) {
 		`<p>unclosed <b>tags`:                     "unclosed tags",
 		strings.Repeat("<div>", 100_000) + "deep": "deep",
 	} {
-		require.Equal(t, want, strings.TrimSpace(htmlText(html, mentions, attached)), "%.60s", html)
+		w := &textWriter{most: 1000}
+		htmlText(w, html, known)
+		require.Equal(t, want, strings.TrimSpace(w.String()), "%.60s", html)
 	}
 }
 
 func TestAnyMessageIsReadInBoundedSize(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		source := rapid.StringOf(rapid.SampledFrom([]rune("<>/atbrpdivli =\"'0&;\n x"))).Draw(t, "html")
-		text := htmlText(source, map[string]string{"0": "Jane"}, nil)
-		require.LessOrEqual(t, len(text), 4*len(source)+4)
+		w := &textWriter{most: rapid.IntRange(0, 4*len(source)+4).Draw(t, "most")}
+		all := &textWriter{most: 1 << 20}
+		for _, w := range []*textWriter{w, all} {
+			htmlText(w, source, names{mentions: map[string]string{"0": "Jäne"}})
+		}
+		require.LessOrEqual(t, len(all.String()), 5*len(source)+4)
+		require.LessOrEqual(t, len(w.String()), w.most)
+		require.True(t, strings.HasPrefix(all.String(), w.String()))
+		require.True(t, w.full || w.String() == all.String())
 	})
 }

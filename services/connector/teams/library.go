@@ -10,13 +10,25 @@ import (
 
 // changes are what has happened in the channel's library since the last sync.
 type changes struct {
-	// items have changed, or are gone.
+	// items are those of the attached files that have changed, or are gone.
 	items map[string]struct{}
 	// all says that folders have, or that the service does not know what has: every attached file is asked for.
 	all bool
 	// next is where the changes after these go on. It becomes the state's when these are applied: a checkpoint
 	// before would lose them.
 	next string
+}
+
+// take takes a page. Whatever else lies in the channel's library is of no interest, and there may be any number of it.
+func (c *changes) take(page []graph.Item, folder string, attached map[string]struct{}) {
+	for _, item := range page {
+		if item.Folder != nil && item.ID != folder {
+			c.all = true
+		}
+		if _, is := attached[item.ID]; is {
+			c.items[item.ID] = struct{}{}
+		}
+	}
 }
 
 // library finds the channel's folder in its library, and reads what has changed there. It comes before the messages:
@@ -40,7 +52,7 @@ func (s *syncer) library(ctx context.Context) (changes, error) {
 		s.state.Drive, s.state.Folder = folder.Parent.DriveID, folder.ID
 	}
 	latest := s.api.ItemDelta(s.state.Drive, s.state.Folder, 0, "latest")
-	found := none
+	found, attached := none, s.attachedItems()
 	if found.next = s.state.Files; found.next == "" {
 		// Nothing is known of what happened before the token that is asked for now.
 		found.next, found.all = latest, true
@@ -58,12 +70,7 @@ func (s *syncer) library(ctx context.Context) (changes, error) {
 		if err != nil {
 			return none, fmt.Errorf("list changed files: %w", err)
 		}
-		for _, item := range page.Value {
-			if item.Folder != nil && item.ID != s.state.Folder {
-				found.all = true
-			}
-			found.items[item.ID] = struct{}{}
-		}
+		found.take(page.Value, s.state.Folder, attached)
 		next := page.Next
 		if next == "" {
 			next = page.Delta
@@ -78,19 +85,21 @@ func (s *syncer) library(ctx context.Context) (changes, error) {
 			break
 		}
 	}
-	if found.all && !s.knowsFiles() {
+	if found.all && len(attached) == 0 {
 		found.all, s.state.Files = false, found.next // there is nothing that a checkpoint could lose
 	}
 	return found, nil
 }
 
-func (s *syncer) knowsFiles() bool {
+// attachedItems are the drive items of the stored attachments. What this sync stores beside these is read after the changes.
+func (s *syncer) attachedItems() map[string]struct{} {
+	items := map[string]struct{}{}
 	for id, k := range s.known {
 		if _, file := split(id); file && itemOf(k) != "" {
-			return true
+			items[itemOf(k)] = struct{}{}
 		}
 	}
-	return false
+	return items
 }
 
 // changed brings the attached files up to date that have changed.

@@ -1,6 +1,7 @@
 package teams
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"strings"
@@ -17,41 +18,48 @@ const (
 	maxTitle = 100
 	// maxThreadBytes ends a thread's text. At 1000 replies of usual length it is a hundredth of that.
 	maxThreadBytes = 16 << 20
+	// maxMessageText bounds the text of one message, which has 28 KB at most as Microsoft documents. textPerByte and textBeside
+	// bound it by its content as well: so many bytes for each, and so many more.
+	maxMessageText = 1 << 20
+	textPerByte    = 4
+	textBeside     = 1 << 10
 )
 
 // read turns the messages of a thread into a title and text. Each message is a section that begins with who wrote it
 // and when, so that chunks show it.
-func read(messages []graph.Message) (title string, sections []chunk.Section) {
-	title = titleOf(messages[0])
+func read(ctx context.Context, messages []graph.Message) (title string, sections []chunk.Section, err error) {
 	at := int64(0)
-	for _, m := range messages {
+	for i, m := range messages {
+		said, err := messageText(ctx, m)
+		if err != nil {
+			return "", nil, err
+		}
+		if i == 0 {
+			title = titleOf(m, said)
+		}
 		author := m.From.Name()
 		if author == "" {
 			author = "Unknown"
 		}
-		text := author + " (" + m.Created.UTC().Format("2006-01-02 15:04 UTC") + "):\n" + messageText(m) + "\n\n"
+		text := author + " (" + m.Created.UTC().Format("2006-01-02 15:04 UTC") + "):\n" + said + "\n\n"
 		if at+int64(len(text)) > maxThreadBytes {
 			break
 		}
 		sections = append(sections, chunk.Section{HeadingPath: []string{title}, Text: text, Start: at})
 		at += int64(len(text))
 	}
-	return title, sections
+	return title, sections, nil
 }
 
-// titleOf is a message's subject, else its first line.
-func titleOf(m graph.Message) string {
+// titleOf is a message's subject, else the first line of what it says.
+func titleOf(m graph.Message, said string) string {
 	if subject := strings.Join(strings.Fields(m.Subject), " "); subject != "" {
 		return subject
 	}
-	for line := range strings.Lines(messageText(m)) {
+	for line := range strings.Lines(said) {
 		if line = strings.TrimSpace(line); line != "" {
 			if len(line) > maxTitle {
-				cut := maxTitle
-				for !utf8.RuneStart(line[cut]) {
-					cut--
-				}
-				line = line[:cut] + "…"
+				line = cut(line, maxTitle) + "…"
 			}
 			return line
 		}
@@ -62,33 +70,68 @@ func titleOf(m graph.Message) string {
 	return "Message"
 }
 
-// messageText is what a message says, with the names of who is mentioned and of what is attached.
-func messageText(m graph.Message) string {
-	mentions := map[string]string{}
+// cut is the beginning of a text of more than most bytes.
+func cut(text string, most int) string {
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most]
+}
+
+// names are what the tags of a message stand for.
+type names struct {
+	mentions, attached map[string]string
+	// written are the attachments that the text names.
+	written map[string]struct{}
+}
+
+// namesOf also returns how many bytes the names have.
+func namesOf(m graph.Message) (names, int) {
+	n, size := names{map[string]string{}, map[string]string{}, map[string]struct{}{}}, 0
 	for _, at := range m.Mentions {
 		name := at.Text
 		if name == "" {
 			name = at.Mentioned.Name()
 		}
-		mentions[itoa(at.ID)] = name
+		name = inOneLine(name)
+		n.mentions[itoa(at.ID)] = name
+		size += len(name)
 	}
-	attached := map[string]string{}
 	for _, a := range m.Attachments {
-		if a.Name != "" {
-			attached[a.ID] = a.Name
+		if name := inOneLine(a.Name); name != "" {
+			n.attached[a.ID] = name
+			size += len(name)
 		}
 	}
-	text := m.Body.Content
+	return n, size
+}
+
+func inOneLine(name string) string { return strings.Join(strings.Fields(name), " ") }
+
+// messageText is what a message says, with the names of who is mentioned and of what is attached. A tag may stand for any
+// name, any number of times, so the text has a bound while it is written; what is beyond is left out.
+func messageText(ctx context.Context, m graph.Message) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	names, size := namesOf(m)
+	w := &textWriter{most: min(maxMessageText, textPerByte*(len(m.Body.Content)+size)+textBeside)}
 	if strings.EqualFold(m.Body.ContentType, "html") {
-		text = htmlText(text, mentions, attached)
+		htmlText(w, m.Body.Content, names)
+	} else {
+		w.write(m.Body.Content)
 	}
-	text = strings.TrimSpace(text)
+	text := strings.TrimSpace(w.String())
+	others := &textWriter{most: w.most - len(text)}
 	for _, a := range m.Attachments {
-		if named := "[file: " + a.Name + "]"; a.Name != "" && a.ContentType == "reference" && !strings.Contains(text, named) {
-			text += "\n" + named
+		name := inOneLine(a.Name)
+		if _, is := names.written[name]; is || name == "" || a.ContentType != "reference" {
+			continue
 		}
+		names.written[name] = struct{}{}
+		others.write("\n[file: " + name + "]")
 	}
-	return strings.TrimSpace(text)
+	return strings.TrimSpace(text + others.String()), nil
 }
 
 func textHash(title string, sections []chunk.Section) string {

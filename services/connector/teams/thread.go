@@ -3,6 +3,9 @@ package teams
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -68,9 +71,16 @@ func (s *syncer) thread(ctx context.Context, root graph.Message) ([]attachment, 
 	if len(visible) == 0 {
 		return nil, s.removeThread(ctx, id)
 	}
-	title, sections := read(visible)
+	title, sections, err := read(ctx, visible)
+	if err != nil {
+		return nil, err
+	}
+	replies, err := repliesHash(ctx, root.Replies)
+	if err != nil {
+		return nil, err
+	}
 	hash := textHash(title, sections)
-	now := thread{active: activity(root), replies: repliesHash(root.Replies), text: hash[:16]}
+	now := thread{active: activity(root), replies: replies, text: hash[:16]}
 	doc := worker.Document{
 		SourceID: id, Title: title, URL: root.WebURL, MediaType: "text/plain", ContentHash: hash, VersionToken: now.String(),
 	}
@@ -123,19 +133,26 @@ func activity(root graph.Message) time.Time {
 	return last
 }
 
-// repliesHash tells whether the replies of a thread have changed.
-func repliesHash(replies []graph.Message) string {
+// repliesHash tells whether the replies of a thread have changed. No two of their texts are held at once.
+func repliesHash(ctx context.Context, replies []graph.Message) (string, error) {
 	sorted := slices.SortedFunc(slices.Values(replies), func(a, b graph.Message) int { return strings.Compare(a.ID, b.ID) })
-	var parts []string
+	h := sha256.New()
 	for _, m := range sorted {
-		if seen(m) {
-			parts = append(parts, m.ID, m.From.Name(), messageText(m))
-			for _, a := range m.Attachments {
-				parts = append(parts, a.ContentURL)
-			}
+		if !seen(m) {
+			continue
+		}
+		text, err := messageText(ctx, m)
+		if err != nil {
+			return "", err
+		}
+		for _, part := range []string{m.ID, m.From.Name(), text} {
+			_, _ = io.WriteString(h, part+"\x00")
+		}
+		for _, a := range m.Attachments {
+			_, _ = io.WriteString(h, a.ContentURL+"\x00")
 		}
 	}
-	return graph.Short(parts...)
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:12]), nil
 }
 
 // removeThread removes a thread with its attachments.

@@ -29,6 +29,12 @@ var ErrNotRegular = errors.New("not a regular file")
 // ErrTooMany says that one folder holds more than is listed. It ends the listing.
 var ErrTooMany = errors.New("too many names")
 
+// ErrNames says that the names of the folders that are open at once take more memory than a listing has. It ends the listing.
+var ErrNames = errors.New("too many names, or too long ones")
+
+// ErrTooLong says that the key of an entry is longer than any that is listed. What is under it is unknown.
+var ErrTooLong = fmt.Errorf("its path is longer than %d bytes", maxKeyBytes)
+
 // ErrReadOnly is what every write returns.
 var ErrReadOnly = errors.New("folder is read-only here")
 
@@ -51,6 +57,8 @@ type Listing struct {
 	Takes func(file string) bool
 	// Most bounds what is taken of one folder, folders in it among them; 0 = no bound.
 	Most int
+	// MostBytes bounds the memory of the names of all folders that are open at once; 0 = no bound.
+	MostBytes int
 }
 
 // Entry is what blob.ListObject.As yields, into a *Entry.

@@ -13,14 +13,49 @@ import (
 	"gocloud.dev/blob/driver"
 )
 
-// maxDepth bounds the folders that are open at once.
-const maxDepth = 200
+const (
+	// maxDepth bounds the folders that are open at once.
+	maxDepth = 200
+	// maxKeyBytes bounds keys: no program opens a path of more by its name.
+	maxKeyBytes = 4096
+	// itemBytes is what an item takes beside its name.
+	itemBytes = 40 + 16
+)
 
-// item is one name in a folder; a folder's key ends in a slash, so that names sort as the keys under them.
+// item is one name in a folder. It does not hold its key, which may be twenty times as long.
 type item struct {
-	name string
-	key  string
-	mode fs.FileMode
+	name    string
+	escaped string
+	mode    fs.FileMode
+}
+
+// bytes is the memory of an item.
+func (i item) bytes() int {
+	bytes := itemBytes + len(i.name)
+	if i.escaped != i.name {
+		bytes += len(i.escaped)
+	}
+	return bytes
+}
+
+// key is that of an item in the folder of this key; a folder's own ends in a slash, so that names sort as the keys under them.
+func (i item) key(folder string) string { return folder + i.from(0) }
+
+// from is what stands from the n-th byte on in the last part of an item's key.
+func (i item) from(n int) string {
+	if i.mode.IsDir() {
+		return i.escaped[n:] + "/"
+	}
+	return i.escaped[n:]
+}
+
+// compare sorts items as their keys.
+func compare(a, b item) int {
+	n := min(len(a.escaped), len(b.escaped))
+	if c := strings.Compare(a.escaped[:n], b.escaped[:n]); c != 0 {
+		return c
+	}
+	return strings.Compare(a.from(n), b.from(n))
 }
 
 // level is one open folder.
@@ -29,6 +64,7 @@ type level struct {
 	path  string // with a slash at its end, but for the first
 	key   string
 	items []item
+	bytes int // of all the items that it had
 }
 
 // walk goes through a tree depth first, which with those names is the order of keys.
@@ -38,6 +74,7 @@ type walk struct {
 	after             string
 	listing           *Listing
 	levels            []level
+	bytes             int // of all the names in levels
 	token             string
 	rolled            string // the last key that the delimiter cut
 }
@@ -66,12 +103,13 @@ func (w *walk) close() {
 
 // enter reads the names of a folder and takes over root.
 func (w *walk) enter(ctx context.Context, root *os.Root, path, key string) error {
-	items, err := w.read(ctx, root, path, key)
+	items, bytes, err := w.read(ctx, root, path, key)
 	if err != nil {
 		_ = root.Close()
 		return err
 	}
-	w.levels = append(w.levels, level{root: root, path: path, key: key, items: items})
+	w.bytes += bytes
+	w.levels = append(w.levels, level{root: root, path: path, key: key, items: items, bytes: bytes})
 	return nil
 }
 
@@ -79,45 +117,49 @@ func (w *walk) enter(ctx context.Context, root *os.Root, path, key string) error
 const namesAtOnce = 1000
 
 // read holds no more of a folder than what may be listed of it.
-func (w *walk) read(ctx context.Context, root *os.Root, path, key string) ([]item, error) {
+func (w *walk) read(ctx context.Context, root *os.Root, path, key string) (items []item, bytes int, err error) {
 	dir, err := root.Open(".")
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer dir.Close()
-	var items []item
 	for {
 		entries, err := dir.ReadDir(namesAtOnce)
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
+		before := len(items)
 		items = w.take(items, entries, path, key)
+		for _, it := range items[before:] {
+			bytes += it.bytes()
+		}
 		if most := w.listing.Most; most > 0 && len(items) > most {
-			return nil, fmt.Errorf("%w: more than %d in one folder", ErrTooMany, most)
+			return nil, 0, fmt.Errorf("%w: more than %d in one folder", ErrTooMany, most)
+		}
+		if most := w.listing.MostBytes; most > 0 && w.bytes+bytes > most {
+			return nil, 0, fmt.Errorf("%w: they take more than %d bytes", ErrNames, most)
 		}
 	}
-	slices.SortFunc(items, func(a, b item) int { return strings.Compare(a.key, b.key) })
-	return items, nil
+	slices.SortFunc(items, compare)
+	return items, bytes, nil
 }
 
 // take adds the entries that may be listed.
 func (w *walk) take(items []item, entries []fs.DirEntry, path, key string) []item {
 	for _, e := range entries {
-		it := item{name: e.Name(), key: key + Escape(e.Name()), mode: e.Type()}
-		if it.mode.IsDir() {
-			it.key += "/"
-		}
+		it := item{name: e.Name(), escaped: Escape(e.Name()), mode: e.Type()}
+		own := it.key(key)
 		// A folder whose keys may come after the token is needed even if its own key does not.
-		if it.key <= w.after && !(it.mode.IsDir() && strings.HasPrefix(w.after, it.key) && w.rolled != it.key) {
+		if own <= w.after && !(it.mode.IsDir() && strings.HasPrefix(w.after, own) && w.rolled != own) {
 			continue
 		}
-		if it.mode.IsDir() && mayHold(it.key, w.prefix) || strings.HasPrefix(it.key, w.prefix) {
+		if it.mode.IsDir() && mayHold(own, w.prefix) || strings.HasPrefix(own, w.prefix) {
 			if it.mode.IsDir() || w.listing.Takes == nil || w.listing.Takes(path+it.name) {
 				items = append(items, it)
 			}
@@ -132,6 +174,7 @@ func (w *walk) next(ctx context.Context) (*driver.ListObject, error) {
 		top := &w.levels[len(w.levels)-1]
 		if len(top.items) == 0 {
 			_ = top.root.Close()
+			w.bytes -= top.bytes
 			w.levels = w.levels[:len(w.levels)-1]
 			continue
 		}
@@ -146,44 +189,44 @@ func (w *walk) next(ctx context.Context) (*driver.ListObject, error) {
 }
 
 func (w *walk) visit(ctx context.Context, in *level, it item) (*driver.ListObject, error) {
-	path := in.path + it.name
-	if it.mode.IsDir() {
-		if w.listing.Skip != nil && w.listing.Skip(path) {
-			return nil, nil
-		}
-		if cut, ok := w.cut(it.key); ok {
-			return w.roll(cut), nil
-		}
-		return w.descend(ctx, in.root, it, path)
+	path, key := in.path+it.name, it.key(in.key)
+	if it.mode.IsDir() && w.listing.Skip != nil && w.listing.Skip(path) {
+		return nil, nil
 	}
-	if cut, ok := w.cut(it.key); ok {
+	if cut, ok := w.cut(key); ok {
 		return w.roll(cut), nil
+	}
+	if len(key) > maxKeyBytes {
+		return failed(key, Entry{Path: path, Mode: it.mode, Err: ErrTooLong}), nil
+	}
+	if it.mode.IsDir() {
+		return w.descend(ctx, in.root, it, path, key)
 	}
 	info, err := in.root.Lstat(it.name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return failed(it.key, Entry{Path: path, Mode: it.mode, Err: err}), nil
+		return failed(key, Entry{Path: path, Mode: it.mode, Err: err}), nil
 	}
 	entry := Entry{Path: path, Mode: info.Mode()}
 	if entry.Err = w.bucket.private.Refuses(it.name, info); entry.Err != nil {
-		return failed(it.key, entry), nil
+		return failed(key, entry), nil
 	}
 	if info.Mode()&fs.ModeSymlink != 0 {
-		return w.link(it, entry), nil
+		return w.link(key, entry), nil
 	}
-	return object(it.key, info, entry), nil
+	return object(key, info, entry), nil
 }
 
 // link describes what a link to a regular file leads to; every other link says why it is
 // not followed. It is resolved from the tree's root: one that leads out of its own folder may still stay
 // inside the tree.
-func (w *walk) link(it item, entry Entry) *driver.ListObject {
+func (w *walk) link(key string, entry Entry) *driver.ListObject {
 	at, err := locate(w.bucket.root, entry.Path, w.bucket.private)
 	if err != nil {
 		entry.Err = err
-		return failed(it.key, entry)
+		return failed(key, entry)
 	}
 	defer at.close()
 	switch info := at.info; {
@@ -192,30 +235,30 @@ func (w *walk) link(it item, entry Entry) *driver.ListObject {
 	case !info.Mode().IsRegular():
 		entry.Err = fmt.Errorf("%w: a link to a %s", ErrNotRegular, Kind(info.Mode()))
 	default:
-		return object(it.key, info, entry)
+		return object(key, info, entry)
 	}
-	return failed(it.key, entry)
+	return failed(key, entry)
 }
 
-func (w *walk) descend(ctx context.Context, in *os.Root, it item, path string) (*driver.ListObject, error) {
+func (w *walk) descend(ctx context.Context, in *os.Root, it item, path, key string) (*driver.ListObject, error) {
 	err := fmt.Errorf("folders nest more than %d levels deep", maxDepth)
 	if len(w.levels) < maxDepth {
 		var sub *os.Root
 		if sub, err = in.OpenRoot(it.name); err == nil {
 			if w.private(sub, it.name) {
 				_ = sub.Close()
-				return failed(strings.TrimSuffix(it.key, "/"), Entry{Path: path, Mode: it.mode, Err: ErrPrivate}), nil
+				return failed(strings.TrimSuffix(key, "/"), Entry{Path: path, Mode: it.mode, Err: ErrPrivate}), nil
 			}
-			err = w.enter(ctx, sub, path+"/", it.key)
+			err = w.enter(ctx, sub, path+"/", key)
 		}
 	}
 	switch {
 	case err == nil || errors.Is(err, fs.ErrNotExist):
 		return nil, nil
-	case errors.Is(err, ErrTooMany) || ctx.Err() != nil:
+	case errors.Is(err, ErrTooMany) || errors.Is(err, ErrNames) || ctx.Err() != nil:
 		return nil, err
 	}
-	return failed(it.key, Entry{Path: path, Mode: it.mode, Err: err}), nil
+	return failed(key, Entry{Path: path, Mode: it.mode, Err: err}), nil
 }
 
 // private looks at a folder that is open, so that none is taken for another.

@@ -166,10 +166,13 @@ func (l *line) dispatch() (session uuid.UUID) {
 	movestest.Force(l, l.pool, `UPDATE connectors SET status = 'ERROR', run_id = NULL WHERE id = $1 AND run_id IS NOT NULL`, l.id)
 	session = movestest.Claim(l, l.pool, l.id)
 	var config, state, listing []byte
+	var scope string
 	request := &internalpb.ConnectorSyncRequest{ConnectorId: l.id, UserId: 1, ChunkingSession: session.String(), TypeName: l.kind}
-	require.NoError(l, l.pool.QueryRow(ctx, `SELECT config, state, listing, config_version FROM connectors WHERE id = $1`, l.id).
-		Scan(&config, &state, &listing, &request.ConfigVersion))
+	require.NoError(l, l.pool.QueryRow(ctx, `SELECT config, state, listing, config_version, scope FROM connectors WHERE id = $1`, l.id).
+		Scan(&config, &state, &listing, &request.ConfigVersion, &scope))
 	var err error
+	request.Scope, err = wire.Scope(scope)
+	require.NoError(l, err)
 	request.Config, err = wire.Struct(config)
 	require.NoError(l, err)
 	request.State, err = wire.Struct(state)

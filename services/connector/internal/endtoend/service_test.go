@@ -266,3 +266,18 @@ func TestARevokedConsentToAGoogleDriveIsAnErrorThatSaysToConnectAgainAndKeepsWha
 	require.Zero(t, s.fake.Calls(), "nobody is asked without a token")
 	s.equal()
 }
+
+func TestAShortcutIsFollowedUntilOthersThanTheOwnerRead(t *testing.T) {
+	t.Parallel()
+	s := newServed(t)
+	shortcut := s.fake.Shortcut(s.root, "notes", s.fake.File(fakedrive.Root, "mine.txt", "text/plain", "the owner's words"))
+	s.connect(s.signIn.user())
+	s.serve()
+	require.Equal(t, "completed", s.trigger())
+	require.Equal(t, "the owner's words", s.documents()[shortcut].Text)
+	s.exec(`UPDATE connectors SET scope = 'org' WHERE id = $1`, s.id)
+	require.Equal(t, "completed", s.trigger())
+	stored := s.documents()[shortcut]
+	require.Contains(t, stored.Err, "is not among what this connector syncs")
+	require.Empty(t, stored.Text)
+}

@@ -275,8 +275,9 @@ INSERT INTO documents (connector_id, source_id, config_version, touched_by)
 SELECT $1, s.source_id, $2, $3::uuid
 FROM (SELECT unnest($4::text[]) AS source_id) s ORDER BY s.source_id
 ON CONFLICT (connector_id, source_id) DO UPDATE SET touched_by = EXCLUDED.touched_by, updated_at = clock_timestamp()
-RETURNING id, source_id, content_hash, chunk_count, text_bytes, status, try_id, first_no, written_by, written_no, config_version,
-    (documents.xmax = 0)::boolean AS is_new
+RETURNING id, source_id, content_hash, chunk_count, text_bytes,
+    (octet_length(title) + octet_length(url) + octet_length(array_to_string(links, '')))::bigint AS other_bytes, status, try_id,
+    first_no, written_by, written_no, config_version
 `
 
 type LockDocumentsParams struct {
@@ -292,13 +293,13 @@ type LockDocumentsRow struct {
 	ContentHash   string
 	ChunkCount    int32
 	TextBytes     int64
+	OtherBytes    int64
 	Status        string
 	TryID         *uuid.UUID
 	FirstNo       *int64
 	WrittenBy     *uuid.UUID
 	WrittenNo     *int64
 	ConfigVersion int64
-	IsNew         bool
 }
 
 // Locks the rows, sorted by source_id, creating those that are new. A new one is of the run's configuration, and each is
@@ -323,13 +324,13 @@ func (q *Queries) LockDocuments(ctx context.Context, arg LockDocumentsParams) ([
 			&i.ContentHash,
 			&i.ChunkCount,
 			&i.TextBytes,
+			&i.OtherBytes,
 			&i.Status,
 			&i.TryID,
 			&i.FirstNo,
 			&i.WrittenBy,
 			&i.WrittenNo,
 			&i.ConfigVersion,
-			&i.IsNew,
 		); err != nil {
 			return nil, err
 		}
@@ -372,34 +373,25 @@ func (q *Queries) LockRun(ctx context.Context, arg LockRunParams) (LockRunRow, e
 	return i, err
 }
 
-const ownerStores = `-- name: OwnerStores :one
-SELECT n.documents, n.rows, n.text_bytes, coalesce(o.max_documents, a.max_documents, 0)::bigint AS max_documents,
-    coalesce(o.max_text_bytes, a.max_text_bytes, 0)::bigint AS max_text_bytes
-FROM (SELECT coalesce(sum(d.documents), 0)::bigint AS documents, coalesce(sum(d.rows), 0)::bigint AS rows,
-        coalesce(sum(d.text_bytes), 0)::bigint AS text_bytes
-    FROM connectors c JOIN document_counts d ON d.connector_id = c.id
-    WHERE c.scope IN ('user', 'group', 'org') AND c.user_id = $1::integer) n
-LEFT JOIN owner_quotas o ON o.user_id = $1::integer LEFT JOIN owner_quotas a ON a.user_id = 0
+const ownerHasRoom = `-- name: OwnerHasRoom :one
+SELECT r.documents, r.bytes, r.max_documents, r.max_bytes FROM moves.owner_has_room($1::integer) r
 `
 
-type OwnerStoresRow struct {
-	Documents    int64
-	Rows         int64
-	TextBytes    int64
-	MaxDocuments int64
-	MaxTextBytes int64
+type OwnerHasRoomRow struct {
+	Documents    *int64
+	Bytes        *int64
+	MaxDocuments *int64
+	MaxBytes     *int64
 }
 
-// What an owner's connectors have stored, as far as it is committed, and may have; 0 = no bound.
-func (q *Queries) OwnerStores(ctx context.Context, owner int32) (OwnerStoresRow, error) {
-	row := q.db.QueryRow(ctx, ownerStores, owner)
-	var i OwnerStoresRow
+func (q *Queries) OwnerHasRoom(ctx context.Context, owner int32) (OwnerHasRoomRow, error) {
+	row := q.db.QueryRow(ctx, ownerHasRoom, owner)
+	var i OwnerHasRoomRow
 	err := row.Scan(
 		&i.Documents,
-		&i.Rows,
-		&i.TextBytes,
+		&i.Bytes,
 		&i.MaxDocuments,
-		&i.MaxTextBytes,
+		&i.MaxBytes,
 	)
 	return i, err
 }

@@ -63,10 +63,7 @@ func (q *Queries) DeletedConnectors(ctx context.Context, arg DeletedConnectorsPa
 }
 
 const forgetDeletedConnector = `-- name: ForgetDeletedConnector :exec
-WITH counts AS (
-    DELETE FROM document_counts n WHERE n.connector_id = $1::integer AND NOT EXISTS (SELECT FROM connectors c WHERE c.id = $1::integer)
-        AND NOT EXISTS (SELECT FROM documents d WHERE d.connector_id = $1::integer))
-DELETE FROM deleted_connectors WHERE id = $1::integer AND config_version = $2::bigint
+DELETE FROM deleted_connectors WHERE id = $1 AND config_version = $2
 `
 
 type ForgetDeletedConnectorParams struct {

@@ -1,0 +1,8 @@
+package crawl
+
+// SetMaxURLBytes returns how to undo it.
+func SetMaxURLBytes(n int) (undo func()) {
+	before := maxURLBytes
+	maxURLBytes = n
+	return func() { maxURLBytes = before }
+}
