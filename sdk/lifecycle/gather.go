@@ -13,15 +13,18 @@ import (
 // gather makes one transaction of what several ask for at the same time: while a call is under way the others wait, and go together
 // in the next. Who asks while nobody else does waits for nobody.
 type gather[Q, A any] struct {
-	// most is how many go together.
+	// most is how many may go together.
 	most int
 	// alike says whether two may go together. Nil: all may.
 	alike func(a, b Q) bool
 	// together asks for all of them, and answers in their order; nil for one that has to be asked for alone.
 	together func(ctx context.Context, asked []Q) ([]*A, error)
 	alone    func(ctx context.Context, asked Q) (A, error)
+	// answers asks the server something small: an error of a call for several may be one row's.
+	answers func(ctx context.Context) error
 
 	mu      sync.Mutex
+	size    int  // how many go together now; 0: most
 	works   bool // a goroutine works off those who wait
 	waiting []*asking[Q, A]
 }
@@ -57,7 +60,7 @@ func (g *gather[Q, A]) ask(ctx context.Context, asked Q) (answer A, err error) {
 	g.waiting = append(g.waiting, a)
 	if !g.works {
 		g.works = true
-		go g.work(context.WithoutCancel(ctx))
+		go g.work() // for all of them: with nothing of this ctx
 	}
 	g.mu.Unlock()
 	var t told[A]
@@ -78,9 +81,9 @@ func (g *gather[Q, A]) ask(ctx context.Context, asked Q) (answer A, err error) {
 }
 
 // work asks until nobody waits.
-func (g *gather[Q, A]) work(ctx context.Context) {
+func (g *gather[Q, A]) work() {
 	for {
-		ctx, end := context.WithCancel(ctx)
+		ctx, end := context.WithCancel(context.Background())
 		going := g.next(end)
 		if going == nil {
 			end()
@@ -91,21 +94,67 @@ func (g *gather[Q, A]) work(ctx context.Context) {
 			asked[i] = a.asked
 		}
 		answers, err := g.together(ctx, asked)
-		end()
-		if errors.Is(err, context.DeadlineExceeded) {
-			going = append(going, g.all()...) // they have waited for as long, and would for as long again
-		}
-		for i, a := range going {
-			switch {
-			case err == nil:
+		g.resize(len(going), err)
+		if err == nil {
+			for i, a := range going {
 				a.told <- told[A]{answer: answers[i]}
-			case postgres.Unavailable(err):
-				a.told <- told[A]{err: err}
-			default: // one of them was refused, or somebody holds what all need: each finds out alone
-				a.told <- told[A]{}
 			}
+		} else {
+			g.failed(ctx, going, err)
+		}
+		end()
+	}
+}
+
+// failed tells those of a call what to make of its error. The error of a call for several is nobody's own: a row of one of them may
+// be slow, or break, so that the server is away for all of them only where it does not answer a small question either.
+func (g *gather[Q, A]) failed(ctx context.Context, going []*asking[Q, A], err error) {
+	tell := func(to []*asking[Q, A], t told[A]) {
+		for _, a := range to {
+			a.told <- t
 		}
 	}
+	if !postgres.Unavailable(err) { // one of them was refused, or somebody holds what all need: each finds out alone
+		tell(going, told[A]{})
+		return
+	}
+	if len(going) == 1 {
+		tell(going, told[A]{err: err})
+		going = nil
+	}
+	late := errors.Is(err, context.DeadlineExceeded)
+	if going == nil && !(late && g.waits()) {
+		return
+	}
+	if g.answers(ctx) == nil {
+		tell(going, told[A]{})
+		return
+	}
+	if late && ctx.Err() == nil {
+		going = append(going, g.all()...) // they have waited for as long, and would for as long again
+	}
+	tell(going, told[A]{err: err})
+}
+
+// resize lets half as many go together after a call for several that failed, so that it may be through in time, and the fault of one
+// is fewer others' matter; and twice as many again after one that was answered.
+func (g *gather[Q, A]) resize(went int, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case err == nil:
+		g.size = min(2*g.room(), g.most)
+	case went > 1:
+		g.size = went / 2
+	}
+}
+
+// room is how many go together now. g.mu is held.
+func (g *gather[Q, A]) room() int {
+	if g.size == 0 {
+		return g.most
+	}
+	return g.size
 }
 
 // next takes the first of those who wait, and whoever may go with it, into a call. Nil: nobody waits.
@@ -113,7 +162,7 @@ func (g *gather[Q, A]) next(end context.CancelFunc) (going []*asking[Q, A]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.waiting = slices.DeleteFunc(g.waiting, func(a *asking[Q, A]) bool {
-		goes := len(going) == 0 || len(going) < g.most && (g.alike == nil || g.alike(going[0].asked, a.asked))
+		goes := len(going) == 0 || len(going) < g.room() && (g.alike == nil || g.alike(going[0].asked, a.asked))
 		if goes {
 			going = append(going, a)
 		}
@@ -125,6 +174,12 @@ func (g *gather[Q, A]) next(end context.CancelFunc) (going []*asking[Q, A]) {
 		a.in = in
 	}
 	return going
+}
+
+func (g *gather[Q, A]) waits() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.waiting) > 0
 }
 
 // all takes all who wait.

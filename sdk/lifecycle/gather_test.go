@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/internal/testkit"
@@ -17,18 +18,20 @@ import (
 // asked is a gather whose calls wait for the test.
 type asked struct {
 	*gather[int, string]
-	t     *testing.T
-	mu    sync.Mutex
-	calls [][]int
-	let   chan struct{} // one for each call
-	alone []int
-	fails error
-	skips func(int) bool
+	t      *testing.T
+	mu     sync.Mutex
+	calls  [][]int
+	let    chan struct{} // one for each call
+	alone  []int
+	fails  func(all []int) error
+	away   error // what comes of the small question
+	probes int   // how often it was put
+	skips  func(int) bool
 }
 
 func newAsked(t *testing.T) *asked {
 	t.Helper()
-	a := &asked{t: t, let: make(chan struct{}, 100), skips: func(int) bool { return false }}
+	a := &asked{t: t, let: make(chan struct{}, 100), skips: func(int) bool { return false }, fails: func([]int) error { return nil }}
 	a.gather = &gather[int, string]{
 		most:  3,
 		alike: func(x, y int) bool { return x/100 == y/100 },
@@ -48,8 +51,14 @@ func newAsked(t *testing.T) *asked {
 					answers[i] = &text
 				}
 			}
-			return answers, a.fails
+			return answers, a.fails(all)
 		},
+	}
+	a.answers = func(context.Context) error {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.probes++
+		return a.away
 	}
 	a.gather.alone = func(_ context.Context, n int) (string, error) {
 		a.mu.Lock()
@@ -126,7 +135,7 @@ func TestWhoIsNotAnsweredAsksAlone(t *testing.T) {
 
 func TestWhereACallIsRefusedEachAsksAlone(t *testing.T) {
 	a := newAsked(t)
-	a.fails = errors.New("one of them is refused")
+	a.fails = func([]int) error { return errors.New("one of them is refused") }
 	end := a.begin(1, 2, 3)
 	a.letAll()
 	require.Equal(t, []string{"alone 1", "alone 2", "alone 3"}, end())
@@ -134,22 +143,76 @@ func TestWhereACallIsRefusedEachAsksAlone(t *testing.T) {
 
 func TestAServerThatIsAwayIsAwayForAll(t *testing.T) {
 	a := newAsked(t)
-	a.fails = fmt.Errorf("ask: %w", context.DeadlineExceeded)
+	late := fmt.Errorf("ask: %w", context.DeadlineExceeded)
+	a.fails = func([]int) error { return late }
+	a.away = errors.New("no answer")
 	end := a.begin(1, 2, 3)
 	a.letAll()
-	require.Equal(t, slices.Repeat([]string{a.fails.Error()}, 3), end())
+	require.Equal(t, slices.Repeat([]string{late.Error()}, 3), end())
 	require.Empty(t, a.alone)
 }
 
 // Each of them has waited for as long as the one that was asked for, and would take a deadline of its own.
 func TestAServerThatIsAwayIsAwayForThoseWhoWaitToo(t *testing.T) {
 	a := newAsked(t)
-	a.fails = fmt.Errorf("ask: %w", context.DeadlineExceeded)
+	late := fmt.Errorf("ask: %w", context.DeadlineExceeded)
+	a.fails = func([]int) error { return late }
+	a.away = errors.New("no answer")
 	end := a.begin(1, 2, 3, 4, 5, 100)
 	a.let <- struct{}{}
-	require.Equal(t, slices.Repeat([]string{a.fails.Error()}, 6), end())
+	require.Equal(t, slices.Repeat([]string{late.Error()}, 6), end())
 	require.Equal(t, [][]int{{1}}, a.calls)
 	a.rests()
+}
+
+// The fault may be one row's: a bad block, a trigger that asks elsewhere, or one that is slow.
+func TestWhereACallForSeveralFailsAndTheServerAnswersEachAsksAlone(t *testing.T) {
+	for name, fault := range map[string]error{
+		"late": context.DeadlineExceeded, "a bad block": &pgconn.PgError{Code: "58030"}, "a trigger's": &pgconn.PgError{Code: "08001"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAsked(t)
+			a.fails = func(all []int) error {
+				if slices.Contains(all, 3) {
+					return fmt.Errorf("ask: %w", fault)
+				}
+				return nil
+			}
+			end := a.begin(1, 2, 3, 4, 5)
+			a.letAll()
+			require.Equal(t, []string{"together 1", "alone 2", "alone 3", "alone 4", "together 5"}, end())
+			require.Equal(t, 1, a.probes)
+		})
+	}
+}
+
+func TestOneThatIsLateAloneIsNotTheOthersMatter(t *testing.T) {
+	a := newAsked(t)
+	late := fmt.Errorf("ask: %w", context.DeadlineExceeded)
+	a.fails = func(all []int) error {
+		if all[0] == 1 {
+			return late
+		}
+		return nil
+	}
+	end := a.begin(1, 2, 3)
+	a.letAll()
+	require.Equal(t, []string{late.Error(), "together 2", "together 3"}, end())
+}
+
+func TestHalfAsManyGoTogetherAfterACallThatFailedAndTwiceAsManyAfterOneThatDidNot(t *testing.T) {
+	a := newAsked(t)
+	a.most = 4
+	a.fails = func(all []int) error {
+		if slices.Contains(all, 2) {
+			return context.DeadlineExceeded
+		}
+		return nil
+	}
+	end := a.begin(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)
+	a.letAll()
+	end()
+	require.Equal(t, [][]int{{1}, {2, 3, 4, 5}, {6, 7}, {8, 9, 10, 11}, {12, 13, 14}}, a.calls)
 }
 
 // What is under way may be committed already: who leaves at once would not know of it.

@@ -2,13 +2,16 @@ package lifecycle_test
 
 import (
 	"encoding/json"
+	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/sdk/lifecycle"
 )
 
@@ -224,4 +227,59 @@ func TestAStateThatNoTriggerCouldCarryIsNotKept(t *testing.T) {
 	require.NoError(t, err)
 	require.Error(t, f.Skip(ctx, c.try, large, "", 0))
 	require.Equal(t, "SYNCING", of[string](f, c, "status"))
+}
+
+// faults are what a row may do to the call that it is in: errors that are elsewhere the server's.
+var faults = map[string]string{
+	"a bad block":           `RAISE EXCEPTION 'could not read block 7' USING ERRCODE = '58030'`,
+	"a trigger's own fault": `RAISE EXCEPTION 'could not connect to server "audit"' USING ERRCODE = '08001'`,
+	"late":                  `PERFORM pg_sleep(8)`,
+}
+
+func TestOneOfManyThatBreaksOrIsLateIsAloneToldThatPostgresIsAway(t *testing.T) {
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			trips := f.many(40, f.pending)
+			_, err := f.Heartbeat(ctx, trips[0].worker, time.Hour, nil)
+			require.NoError(t, err)
+			f.exec(`CREATE FUNCTION bad() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+				IF NEW.id = ` + strconv.Itoa(int(trips[7].id)) + ` THEN ` + fault + `; END IF; RETURN NEW; END $$`)
+			f.exec(`CREATE TRIGGER bad BEFORE UPDATE ON connectors FOR EACH ROW EXECUTE FUNCTION bad()`)
+			for i, err := range all(trips, func(c trip) error { return f.PickUp(ctx, c.id, c.try, c.worker, lease) }) {
+				if i == 7 {
+					require.True(t, postgres.Unavailable(err), "%v", err)
+					continue
+				}
+				require.NoError(t, err)
+			}
+		})
+	}
+}
+
+// Together they take 12 s, and a call has 7 s.
+func TestManyRowsThatAreSlowTogetherAreMovedAllTheSame(t *testing.T) {
+	for _, name := range []string{"pick-up", "completion"} {
+		t.Run(name, func(t *testing.T) {
+			f, m := newFixture(t), togethers[name]
+			trips := f.many(100, m.before(f))
+			_, err := f.Heartbeat(ctx, trips[0].worker, time.Hour, nil)
+			require.NoError(t, err)
+			f.exec(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.12); RETURN NEW; END $$`)
+			f.exec(`CREATE TRIGGER slow BEFORE UPDATE ON connectors FOR EACH ROW EXECUTE FUNCTION slow()`)
+			for _, err := range all(trips, func(c trip) error {
+				err := m.move(f, c)
+				for range 2 { // as those who ask do
+					if !postgres.Unavailable(err) {
+						break
+					}
+					err = m.move(f, c)
+				}
+				return err
+			}) {
+				require.NoError(t, err)
+			}
+			require.Equal(t, 100, one[int](f, m.after, ids(trips)))
+		})
+	}
 }

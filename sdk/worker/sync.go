@@ -137,7 +137,9 @@ func (w *Worker) complete(
 ) (outcome, error) {
 	failpoint.At("worker.fetched")
 	if run.outbox.total() == 0 {
-		return w.skip(ctx, run, end)
+		if how, ended, err := w.skip(ctx, run, end); ended {
+			return how, err
+		}
 	}
 	seq, err := run.complete(end)
 	if err != nil {
@@ -152,35 +154,34 @@ func (w *Worker) complete(
 	return completes, err
 }
 
-// skip ends a run that has sent nothing: there is nothing for semantic to store, and no need to ask it.
-func (w *Worker) skip(ctx context.Context, run *Run, end error) (outcome, error) {
+// skip ends a run that has sent nothing: there is nothing for semantic to store, and no need to ask it. It asks once. Where somebody
+// holds the connector, Postgres gives no answer in time, or the service stops, the run has not ended here, and is to be completed as
+// every other: no slot and no stop waits then. Where the skip was written all the same, sync completed is fenced.
+func (w *Worker) skip(ctx context.Context, run *Run, end error) (how outcome, ended bool, err error) {
 	run.mu.Lock()
 	newState := run.finalState()
 	run.mu.Unlock()
 	state, err := wire.JSON(newState)
 	if err != nil {
-		return failsForNow, err
+		return failsForNow, true, err
 	}
 	failpoint.At("worker.skipping")
-	lost := false // an answer, of which nobody knows whether it was yes
-	err = w.persistAtStop(ctx, func(ctx context.Context) error {
-		err := w.lifecycle.Skip(ctx, run.try, state, clip(skipReason(end), maxReasonBytes), run.unchanged.Load())
-		lost = lost || postgres.Unavailable(err)
-		return err
+	err = deadline.Do(ctx, "worker.skip", lastWrite, func(ctx context.Context) error {
+		return w.lifecycle.Skip(ctx, run.try, state, clip(skipReason(end), maxReasonBytes), run.unchanged.Load())
 	})
 	failpoint.At("worker.skipped")
 	switch {
 	case err == nil:
 		tracing.Of(ctx).Set(tracing.Verdict(string(lifecycle.Skipped)))
 		run.log.Info("the sync has ended", "event", telemetry.Skipped)
+		return skips, true, nil
 	case errors.Is(err, lifecycle.ErrFenced):
-		if !lost {
-			return abandoned, err
-		}
-	case !postgres.Unavailable(err) && !errors.Is(err, lifecycle.ErrHeld):
-		return failsForNow, err // refused, and would be again
+		return abandoned, true, err
+	case postgres.Unavailable(err), errors.Is(err, lifecycle.ErrHeld), ctx.Err() != nil:
+		run.log.Info("the sync is left to semantic to end", "err", err)
+		return completes, false, nil
 	}
-	return skips, err
+	return failsForNow, true, err // refused, and would be again
 }
 
 // settle writes down what becomes of the connector.
@@ -201,7 +202,6 @@ func (w *Worker) settle(ctx context.Context, try lifecycle.Try, how outcome, err
 		return
 	case skips:
 		ended("skipped")
-		notWritten(err, log)
 		return
 	case abandoned:
 		ended("fenced")

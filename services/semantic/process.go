@@ -211,7 +211,7 @@ func (s *Semantic) complete(ctx context.Context, run uuid.UUID) error {
 	case errors.Is(err, lifecycle.ErrHeld):
 		span.Set(tracing.Outcome("held"))
 		return nil
-	case errors.Is(ctx.Err(), context.Canceled): // the service stops: another one completes it
+	case err != nil && errors.Is(ctx.Err(), context.Canceled): // the service stops: another one completes it
 		span.Set(tracing.Outcome("handed back"))
 		return err
 	case err != nil:

@@ -2,9 +2,11 @@ package semantic
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/internal/testkit"
@@ -68,6 +70,37 @@ func TestACompletionThatAStopEndsIsNoProblemOfItsRun(t *testing.T) {
 	span := collector.Trace(c.session).One(t, "complete")
 	require.Empty(t, span.Problem)
 	require.Equal(t, "handed back", span.Attributes["echomind.outcome"])
+}
+
+// It is committed: nobody else is told of it.
+func TestACompletionThatIsAnsweredDuringAStopHasItsVerdict(t *testing.T) {
+	f := newFlow(t)
+	collector := f.collect()
+	c := f.syncing()
+	f.exec(`UPDATE open_runs SET total = 0, stored = 0, whole = true WHERE id = $1`, c.session)
+	f.exec(`CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NEW; END $$`)
+	f.exec(`CREATE TRIGGER late BEFORE UPDATE ON connectors FOR EACH ROW EXECUTE FUNCTION late()`)
+	holder, err := f.pool.Begin(ctx)
+	require.NoError(t, err)
+	defer func() { _ = holder.Rollback(ctx) }()
+	_, err = holder.Exec(ctx, `SELECT pg_advisory_xact_lock(7)`)
+	require.NoError(t, err)
+	stopping, stop := context.WithCancel(ctx)
+	answer := make(chan error, 1)
+	go func() { answer <- f.complete(stopping, c.session) }()
+	testkit.Eventually(t, soon, func() error {
+		if one[int](f.fixture, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) == 0 {
+			return errors.New("the completion does not wait")
+		}
+		return nil
+	})
+	stop()
+	require.NoError(t, holder.Rollback(ctx))
+	require.NoError(t, <-answer)
+	require.NoError(t, f.servers.Tracer.Close())
+	require.Equal(t, "skipped", collector.Trace(c.session).One(t, "complete").Attributes["echomind.verdict"])
+	require.InDelta(t, 1, testutil.ToFloat64(f.metrics.verdicts.WithLabelValues("skipped")), 0)
 }
 
 func TestADeadLetterIsInItsRunsTrace(t *testing.T) {
