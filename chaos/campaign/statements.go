@@ -58,6 +58,8 @@ var allowed = map[string]struct {
 	"Plan":                    {60 * 500, "one row for a batch of up to 500 plans"},
 	"ConnectorsByStatus":      {150, "every 10 s; a few rows that count everything in flight"},
 	"Backlog":                 {150, "every 10 s; a row that counts everything due of a type"},
+	"OwnerHasRoom":            {20_000, "one row of what all connectors of an owner have; every 10 s, or each second while something is refused"},
+	"TakeUnswept":             {100, "the first batch of a look passes by what was taken since the last vacuum"},
 	"CountSearchIndexChanges": {200, "one row that counts what waits"},
 	"Redispatch":              {800, firstCall},
 	"Rescue":                  {800, firstCall},

@@ -149,6 +149,8 @@ CREATE TABLE passed_slots (
     connector_id   integer NOT NULL,
     type           text NOT NULL,
     config_version bigint NOT NULL,
+    -- As of the connector: the ledger's rows before it are of a deleted one of the same id.
+    added_version  bigint NOT NULL,
     schedule_cron  text NOT NULL,
     time_zone      text NOT NULL,
     after          timestamptz NOT NULL,

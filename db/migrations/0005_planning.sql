@@ -117,13 +117,14 @@ CREATE FUNCTION moves.end_runs(ended uuid[], verdict text, why text, message tex
 $$;
 -- +goose StatementEnd
 
--- Whether a slot has no verdict in the ledger. Asked of slots up to slots_through only, which a clock that steps back brings:
--- those behind it have none. A verdict is not a day older than its slot: only the weeks since then are read.
+-- Whether a slot of a connector that was added with a version has no verdict in the ledger; those of a deleted connector of
+-- the same id are none. Asked of slots up to slots_through only, which a clock that steps back brings: those behind it have
+-- none. A verdict is not a day older than its slot: only the weeks since then are read.
 -- +goose StatementBegin
-CREATE FUNCTION moves.is_unanswered(connector integer, moment timestamptz) RETURNS boolean
+CREATE FUNCTION moves.is_unanswered(connector integer, added bigint, moment timestamptz) RETURNS boolean
     LANGUAGE sql STABLE AS $$
     SELECT NOT EXISTS (
-        SELECT FROM runs r WHERE r.connector_id = connector AND r.started_at > moment - interval '1 day'
+        SELECT FROM runs r WHERE r.connector_id = connector AND r.config_version >= added AND r.started_at > moment - interval '1 day'
             AND r.completed_at > moment - interval '1 day' AND moment BETWEEN r.slot AND coalesce(r.slot_last, r.slot))
 $$;
 -- +goose StatementEnd
@@ -138,13 +139,13 @@ DECLARE
 BEGIN
     IF c.schedule_cron IS NOT NULL THEN
         IF c.planned_through < moment THEN
-            INSERT INTO passed_slots (connector_id, type, config_version, schedule_cron, time_zone, after, through, reason)
-            VALUES (c.id, c.type, c.config_version, c.schedule_cron, c.time_zone, c.planned_through, moment, why);
+            INSERT INTO passed_slots (connector_id, type, config_version, added_version, schedule_cron, time_zone, after, through, reason)
+            VALUES (c.id, c.type, c.config_version, c.added_version, c.schedule_cron, c.time_zone, c.planned_through, moment, why);
         END IF;
         c.planned_through := NULL;
         c.slots_through := greatest(c.slots_through, moment);
     ELSIF c.run_id IS NULL AND c.slot_at <= moment
-        AND (c.slot_at > coalesce(c.slots_through, '-infinity') OR moves.is_unanswered(c.id, c.slot_at)) THEN
+        AND (c.slot_at > coalesce(c.slots_through, '-infinity') OR moves.is_unanswered(c.id, c.added_version, c.slot_at)) THEN
         INSERT INTO runs (id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at,
             completed_at, status, reason, config_version)
         VALUES (gen_random_uuid(), c.id, c.type, 'schedule', c.slot_at, c.slot_at, 1, c.slot_at, moment, moment, 'missed', why,
@@ -180,7 +181,7 @@ END $$;
 -- +goose Down
 DROP FUNCTION moves.wake(connectors, boolean);
 DROP FUNCTION moves.miss_slots(connectors, text);
-DROP FUNCTION moves.is_unanswered(integer, timestamptz);
+DROP FUNCTION moves.is_unanswered(integer, bigint, timestamptz);
 DROP FUNCTION moves.end_runs(uuid[], text, text, text);
 DROP FUNCTION moves.put(connectors);
 DROP FUNCTION moves.failed(connectors, boolean);

@@ -68,11 +68,11 @@ BEGIN
     FROM jsonb_to_recordset(claims) k(id integer, missed_first timestamptz, missed_last timestamptz, missed_count integer)
     JOIN connectors c ON c.id = k.id
     WHERE k.missed_count > 0
-        AND (k.missed_first > coalesce(c.slots_through, '-infinity') OR moves.is_unanswered(c.id, k.missed_first));
+        AND (k.missed_first > coalesce(c.slots_through, '-infinity') OR moves.is_unanswered(c.id, c.added_version, k.missed_first));
     INSERT INTO open_runs (id, connector_id, type, user_id, trigger, slot, due_at, started_at, config_version, dispatched_at)
     SELECT k.run_id, c.id, c.type, c.user_id, c.due_reason,
         CASE WHEN c.due_reason = 'schedule'
-            AND (k.slot > coalesce(c.slots_through, '-infinity') OR moves.is_unanswered(c.id, k.slot)) THEN k.slot END,
+            AND (k.slot > coalesce(c.slots_through, '-infinity') OR moves.is_unanswered(c.id, c.added_version, k.slot)) THEN k.slot END,
         c.next_sync_at, clock_timestamp(), c.config_version, moment
     FROM jsonb_to_recordset(claims) k(id integer, run_id uuid, slot timestamptz)
     JOIN connectors c ON c.id = k.id AND c.status IN ('ACTIVE', 'ERROR') AND c.next_sync_at IS NOT NULL;
@@ -138,7 +138,7 @@ BEGIN
         clock_timestamp(), clock_timestamp(), 'missed', s.reason, s.config_version
     FROM jsonb_to_recordset(passed) k(id bigint, missed_first timestamptz, missed_last timestamptz, missed_count integer)
     JOIN passed_slots s ON s.id = k.id
-    WHERE k.missed_count > 0 AND moves.is_unanswered(s.connector_id, k.missed_first);
+    WHERE k.missed_count > 0 AND moves.is_unanswered(s.connector_id, s.added_version, k.missed_first);
     DELETE FROM passed_slots s USING jsonb_to_recordset(passed) k(id bigint) WHERE s.id = k.id;
     GET DIAGNOSTICS answered = ROW_COUNT;
     RETURN answered;

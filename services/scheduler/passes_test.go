@@ -11,8 +11,8 @@ import (
 // Counting what has passed takes twenty seconds here, batch after batch.
 func TestAPlanDoesNotWaitForSlotsThatPassed(t *testing.T) {
 	s := setStage(t)
-	s.exec(`INSERT INTO passed_slots (connector_id, type, config_version, schedule_cron, time_zone, after, through, reason)
-		SELECT i, 'web', 1, '0 * * * *', 'UTC', now() - interval '1 day', now(), 'x' FROM generate_series(1, 4000) i`)
+	s.exec(`INSERT INTO passed_slots (connector_id, type, config_version, added_version, schedule_cron, time_zone, after, through, reason)
+		SELECT i, 'web', 1, 1, '0 * * * *', 'UTC', now() - interval '1 day', now(), 'x' FROM generate_series(1, 4000) i`)
 	s.exec(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.005); RETURN OLD; END $$`)
 	s.exec(`CREATE TRIGGER slow BEFORE DELETE ON passed_slots FOR EACH ROW EXECUTE FUNCTION slow()`)
 	scheduler := s.scheduler()
@@ -34,7 +34,7 @@ func TestWhetherASlotIsAnsweredIsAskedOfItsWeeksOnly(t *testing.T) {
 		EXECUTE format('CREATE TABLE runs_%s PARTITION OF runs FOR VALUES FROM (%L) TO (%L)',
 			to_char((w - make_interval(days => 7*n)) AT TIME ZONE 'UTC', 'YYYYMMDD'), w - make_interval(days => 7*n), w - make_interval(days => 7*n-7));
 		END LOOP; END $$`)
-	rows, err := s.servers.Pool.Query(t.Context(), `EXPLAIN ANALYZE SELECT moves.is_unanswered(i, now() - make_interval(mins => i)) FROM generate_series(1, 3) i`)
+	rows, err := s.servers.Pool.Query(t.Context(), `EXPLAIN ANALYZE SELECT moves.is_unanswered(i, 0, now() - make_interval(mins => i)) FROM generate_series(1, 3) i`)
 	s.do(err)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	s.do(err)

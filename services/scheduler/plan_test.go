@@ -117,6 +117,31 @@ func TestNoSlotIsAnsweredTwiceWhereTheClockStepsBackAndItsScheduleIsChanged(t *t
 	}
 }
 
+// The clock was ahead when the first connector's slots were claimed, and stepped back before it was deleted.
+func TestASlotOfADeletedConnectorIsNoAnswerToOneOfTheSameID(t *testing.T) {
+	s := setStage(t)
+	id := s.cronConnector("* * * * *", 0)
+	s.plan()
+	slot := time.Now().Add(-10 * time.Minute).Truncate(time.Minute)
+	s.force(`INSERT INTO runs (id, connector_id, type, trigger, slot, due_at, started_at, completed_at, status, reason, config_version)
+		SELECT gen_random_uuid(), id, type, 'schedule', $2, $2, $2, $2, 'superseded', 'connector deleted', config_version FROM connectors WHERE id = $1`, id, slot)
+	answered := `SELECT count(*) FROM runs WHERE status = 'missed' AND $1 BETWEEN slot AND slot_last`
+	s.exec(`DELETE FROM connectors WHERE id = $1`, id)
+	s.exec(`DELETE FROM passed_slots`)
+	s.exec(`INSERT INTO connectors (id, name, type, user_id, schedule_cron) VALUES ($1, 'again', 'web', 1, '* * * * *')`, id)
+	s.plan()
+	s.force(`UPDATE connectors SET planned_through = $2, slots_through = clock_timestamp() WHERE id = $1`, id, slot.Add(-time.Minute))
+	s.exec(`UPDATE connectors SET schedule_cron = NULL WHERE id = $1`, id)
+	s.do(s.scheduler().MissPassed(t.Context()))
+	want(s, 1, answered, slot)
+
+	s.exec(`UPDATE connectors SET refresh_freq_minutes = 1 WHERE id = $1`, id)
+	s.force(`UPDATE connectors SET slot_at = $2, next_sync_at = $2, due_reason = 'schedule', slots_through = clock_timestamp(),
+		added_version = config_version + 1, config_version = config_version + 1 WHERE id = $1`, id, slot)
+	s.exec(`UPDATE connectors SET refresh_freq_minutes = 60 WHERE id = $1`, id)
+	want(s, 2, answered, slot)
+}
+
 func TestWhatIsCountedAsPassedDoesNotComeAgain(t *testing.T) {
 	s := setStage(t)
 	id := s.cronConnector("* * * * *", time.Hour)

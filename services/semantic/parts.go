@@ -80,8 +80,8 @@ func (t *storing) wholeDocuments(
 	return whole, nil
 }
 
-// completeParts says of which documents of several parts all are there, and how long their text is, and ends the waiting of those parts and of parts whose
-// document has failed.
+// completeParts says of which documents of several parts all are there, and how long their text is, and ends the waiting of
+// those parts and of parts whose document has failed.
 func (t *storing) completeParts(
 	ctx context.Context, items []*item, rows map[string]dbgen.LockDocumentsRow,
 ) (map[uuid.UUID]int64, error) {

@@ -20,6 +20,8 @@ const (
 	roomForgotten = 5 * time.Minute
 	// smallBytes is how much may be said anew of a document whose content stays, whether or not there is room.
 	smallBytes = 8 << 10
+	// unbounded is what an owner without a quota may have: no more is stored while an answer is kept, and nothing overflows.
+	unbounded = math.MaxInt64 / 2
 )
 
 // rooms remembers how much more owners may store. What other processes store meanwhile is not seen: together they may go beyond
@@ -37,7 +39,9 @@ func (a *amount) add(more amount) {
 	a.bytes += more.bytes
 }
 
-// room is what one owner may have and what is left of it; no bound is math.MaxInt64.
+func (a *amount) sub(less amount) { a.add(amount{-less.documents, -less.bytes}) }
+
+// room is what one owner may have and what is left of it.
 type room struct {
 	mu        *sync.Mutex
 	owner     int32
@@ -87,7 +91,7 @@ func (r *rooms) known(owner int32, at time.Time, full bool) *room {
 
 func bound(n *int64) int64 {
 	if n == nil {
-		return math.MaxInt64
+		return unbounded
 	}
 	return *n
 }
@@ -120,7 +124,7 @@ func (r *room) take(more amount) error {
 	default:
 		return r.refuse(column, fmt.Sprintf("no room for %d bytes more, of %d", more.bytes, r.may.bytes))
 	}
-	r.left = r.left.less(more)
+	r.left.sub(more)
 	return nil
 }
 
@@ -133,15 +137,5 @@ func (r *room) refuse(column, why string) error {
 func (r *room) giveBack(took amount) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.left = r.left.less(amount{-took.documents, -took.bytes})
-}
-
-// less is what is left; where there is no bound, as much as before.
-func (a amount) less(took amount) amount {
-	for _, n := range []struct{ left, took *int64 }{{&a.documents, &took.documents}, {&a.bytes, &took.bytes}} {
-		if *n.left != math.MaxInt64 {
-			*n.left -= *n.took
-		}
-	}
-	return a
+	r.left.add(took)
 }

@@ -47,16 +47,20 @@ var (
 // cannot be swept waits, and holds up no other.
 func (s *Semantic) Sweep(ctx context.Context) error {
 	var problems []error
+	var behind time.Time
 	for ctx.Err() == nil {
 		var runs []dbgen.TakeUnsweptRow
 		err := s.sweeping(ctx, func(ctx context.Context, q *dbgen.Queries) (err error) {
-			runs, err = q.TakeUnswept(ctx, dbgen.TakeUnsweptParams{Held: sweepHeld, Batch: sweepRuns})
+			runs, err = q.TakeUnswept(ctx, dbgen.TakeUnsweptParams{Behind: behind, Held: sweepHeld, Batch: sweepRuns})
 			return err
 		})
 		if err != nil {
 			return errors.Join(append(problems, err)...)
 		}
 		for _, run := range runs {
+			if run.WasAt.After(behind) {
+				behind = run.WasAt
+			}
 			if err := s.sweepRun(ctx, run); err != nil && len(problems) < maxProblems {
 				problems = append(problems, fmt.Errorf("sweep run %s: %w", run.RunID, err))
 			}

@@ -1,10 +1,12 @@
 -- name: TakeUnswept :many
--- Takes a batch of what is to be swept for a while, so that nobody else is at it. What is taken and not swept comes again.
-UPDATE unswept_runs u SET next_at = clock_timestamp() + @held::interval
-WHERE u.run_id IN (
-    SELECT o.run_id FROM unswept_runs o WHERE o.next_at <= (SELECT clock_timestamp())
+-- Takes a batch of what is to be swept for a while, so that nobody else is at it. What is taken and not swept comes again. `behind` is
+-- where the batch before has ended: what was taken and is not yet vacuumed is not read again.
+WITH taken AS MATERIALIZED (
+    SELECT o.run_id, o.next_at FROM unswept_runs o WHERE o.next_at >= @behind::timestamptz AND o.next_at <= (SELECT clock_timestamp())
     ORDER BY o.next_at LIMIT @batch::integer FOR UPDATE SKIP LOCKED)
-RETURNING run_id, connector_id, try_id, config_version, outdated, place, attempts;
+UPDATE unswept_runs u SET next_at = clock_timestamp() + @held::interval
+FROM taken t WHERE u.run_id = t.run_id
+RETURNING u.run_id, u.connector_id, u.try_id, u.config_version, u.outdated, u.place, u.attempts, t.next_at AS was_at;
 
 -- name: PostponeSweep :exec
 -- One that cannot be swept now, or that is not through, lets the others pass.

@@ -7,9 +7,9 @@ package dbgen
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
-	"time"
 )
 
 const countUnswept = `-- name: CountUnswept :one
@@ -514,16 +514,18 @@ func (q *Queries) Swept(ctx context.Context, runID uuid.UUID) error {
 }
 
 const takeUnswept = `-- name: TakeUnswept :many
+WITH taken AS MATERIALIZED (
+    SELECT o.run_id, o.next_at FROM unswept_runs o WHERE o.next_at >= $2::timestamptz AND o.next_at <= (SELECT clock_timestamp())
+    ORDER BY o.next_at LIMIT $3::integer FOR UPDATE SKIP LOCKED)
 UPDATE unswept_runs u SET next_at = clock_timestamp() + $1::interval
-WHERE u.run_id IN (
-    SELECT o.run_id FROM unswept_runs o WHERE o.next_at <= (SELECT clock_timestamp())
-    ORDER BY o.next_at LIMIT $2::integer FOR UPDATE SKIP LOCKED)
-RETURNING run_id, connector_id, try_id, config_version, outdated, place, attempts
+FROM taken t WHERE u.run_id = t.run_id
+RETURNING u.run_id, u.connector_id, u.try_id, u.config_version, u.outdated, u.place, u.attempts, t.next_at AS was_at
 `
 
 type TakeUnsweptParams struct {
-	Held  time.Duration
-	Batch int32
+	Held   time.Duration
+	Behind time.Time
+	Batch  int32
 }
 
 type TakeUnsweptRow struct {
@@ -534,11 +536,13 @@ type TakeUnsweptRow struct {
 	Outdated      bool
 	Place         []byte
 	Attempts      int32
+	WasAt         time.Time
 }
 
-// Takes a batch of what is to be swept for a while, so that nobody else is at it. What is taken and not swept comes again.
+// Takes a batch of what is to be swept for a while, so that nobody else is at it. What is taken and not swept comes again. `behind` is
+// where the batch before has ended: what was taken and is not yet vacuumed is not read again.
 func (q *Queries) TakeUnswept(ctx context.Context, arg TakeUnsweptParams) ([]TakeUnsweptRow, error) {
-	rows, err := q.db.Query(ctx, takeUnswept, arg.Held, arg.Batch)
+	rows, err := q.db.Query(ctx, takeUnswept, arg.Held, arg.Behind, arg.Batch)
 	if err != nil {
 		return nil, err
 	}
@@ -554,6 +558,7 @@ func (q *Queries) TakeUnswept(ctx context.Context, arg TakeUnsweptParams) ([]Tak
 			&i.Outdated,
 			&i.Place,
 			&i.Attempts,
+			&i.WasAt,
 		); err != nil {
 			return nil, err
 		}
