@@ -30,8 +30,8 @@ func (f *fixture) wronglyCounted() []string {
 	f.t.Helper()
 	return many[string](f, `SELECT format('connector %s: %s documents, %s bytes too many', connector_id, sum(documents), sum(bytes)) FROM (
 		SELECT connector_id, config_version, documents, bytes FROM document_counts UNION ALL
-		SELECT connector_id, config_version, -count(*) FILTER (WHERE status = 'stored' OR try_id IS NOT NULL),
-			-sum(text_bytes + octet_length(title) + octet_length(url) + octet_length(array_to_string(links, ''))) FROM documents GROUP BY 1, 2) n
+		SELECT connector_id, config_version, -count(*) FILTER (WHERE EXISTS (SELECT FROM chunks c WHERE c.try_id = d.try_id AND c.first_no = d.first_no AND c.document_id = d.id)),
+			-sum(text_bytes + octet_length(title) + octet_length(url) + octet_length(array_to_string(links, ''))) FROM documents d GROUP BY 1, 2) n
 		GROUP BY connector_id, config_version HAVING sum(documents) <> 0 OR sum(bytes) <> 0`)
 }
 
@@ -111,6 +111,56 @@ func TestLinksTitlesAndHeadingsTakeRoomToo(t *testing.T) {
 	require.Empty(t, f.wronglyCounted())
 }
 
+func TestWhatIsRefusedOrGivenUpKeepsTheLinksThatItHad(t *testing.T) {
+	f := newFixture(t)
+	for name, fails := range map[string]func(c trip){
+		"refused": func(c trip) { c.stores(c.doc(1, "hub", "hub with more words")) },
+		"given up": func(c trip) {
+			require.NoError(t, f.countPoison(ctx, delivery{request: c.doc(1, "hub", "x"), try: c.of(), msg: silentMessage{}}, errPoison))
+		},
+	} {
+		f.exec(`DELETE FROM owner_quotas`)
+		f.later()
+		c := f.synced(map[string]string{"hub": "hub"})
+		f.may(1, "max_bytes", one[int64](f, `SELECT sum(n.bytes)::bigint FROM document_counts n JOIN connectors c ON c.id = n.connector_id`))
+		c = c.again()
+		fails(c)
+		require.Contains(t, c.documents(), `hub | failed |  |  | {"to hub"} | 1 |`, name)
+		f.exec(`UPDATE connectors SET config = '{"changed": true}' WHERE id = $1`, c.connector)
+		c = c.again()
+		fails(c)
+		require.Contains(t, c.documents(), `hub | failed |  |  | {} | 0 |`, "links of another configuration are not kept: "+name)
+	}
+	require.Empty(t, f.wronglyCounted())
+}
+
+func TestADocumentWithoutTextIsRefusedWhenWhatItSaysIsLong(t *testing.T) {
+	f := newFixture(t)
+	says := func(kilobytes int) func(p *internalpb.DocumentPart) {
+		return func(p *internalpb.DocumentPart) {
+			for n := range kilobytes {
+				p.Links = append(p.Links, fmt.Sprint(n, strings.Repeat("x", 1000)))
+			}
+		}
+	}
+	folder := func(p *internalpb.DocumentPart) { p.Chunks, p.ChunkCount = nil, 0 }
+	c := f.synced(map[string]string{"a": "apple", "b": "banana"})
+	f.may(1, "max_bytes", 1)
+	f.may(1, "max_documents", 1)
+	for _, kilobytes := range []int{8, 9} {
+		want := "a stored\nb failed unreadable\nfolder stored\nnew failed unreadable"
+		if kilobytes > 8 {
+			want = "a" + tooLong + ".*\nb failed unreadable\nfolder" + tooLong + ".*\nnew failed unreadable"
+		}
+		c = c.again()
+		c.stores(c.doc(1, "a", "x", touched("hash of apple", "v2"), says(kilobytes)), c.doc(2, "b", "x", unreadable, says(kilobytes)),
+			c.doc(3, "folder", "", folder, says(kilobytes)), c.doc(4, "new", "x", unreadable, says(kilobytes)), c.completed(4))
+		require.Regexp(t, want, c.statuses())
+		require.LessOrEqual(t, one[int](f, `SELECT max(cardinality(links)) FROM documents`), 9)
+	}
+	require.Empty(t, f.wronglyCounted())
+}
+
 func TestADocumentOfSeveralPartsIsCountedWhole(t *testing.T) {
 	f := newFixture(t)
 	f.may(1, "max_bytes", 34)
@@ -186,6 +236,15 @@ func TestNothingIsRefusedByAnAnswerThatIsOld(t *testing.T) {
 	c = c.again()
 	c.stores(c.doc(1, "b", "banana"), c.completed(1))
 	require.Equal(t, "a stored\nb stored", c.statuses())
+}
+
+func TestAnAnswerIsForgottenAfterAMinute(t *testing.T) {
+	f := newFixture(t)
+	f.may(1, "max_documents", 1)
+	f.synced(map[string]string{"a": "apple"})
+	old := f.rooms.owners[1]
+	require.NotNil(t, f.rooms.known(1, old.asked.Add(roomKept), false))
+	require.Nil(t, f.rooms.known(1, old.asked.Add(roomKeptLong+time.Millisecond), false))
 }
 
 func TestAnOperatorGivesAnOwnerAnotherQuotaOfDocuments(t *testing.T) {

@@ -17,43 +17,52 @@ func (it *item) textBytes() (n int64) {
 	return n
 }
 
-// adds is what a whole document counts more than its row did.
+// saidBytes is how long the title, address and links of its document are.
+func (it *item) saidBytes() int64 {
+	n := len(it.part.Title) + len(it.part.Url)
+	for _, link := range it.part.Links {
+		n += len(link)
+	}
+	return int64(n)
+}
+
+// adds is what a whole document counts more than its row did. What is said of one that brings no text has room as long as it is
+// small: its source may need it to know its documents again, as Google Drive does of folders.
 func (it *item) adds(row dbgen.LockDocumentsRow) amount {
-	isCounted := row.Status == "stored" || row.TryID != nil
+	isCounted := int64(min(row.ChunkCount, 1))
 	switch {
 	case it.poison != "":
 		return amount{}
-	case it.part == nil && isCounted:
-		return amount{-1, -row.TextBytes - row.OtherBytes}
-	case it.part == nil || it.part.Error != "":
-		return amount{}
+	case it.part == nil:
+		return amount{-isCounted, -row.TextBytes - row.OtherBytes}
 	}
-	more := amount{bytes: int64(len(it.part.Title)+len(it.part.Url)) - row.OtherBytes}
-	for _, link := range it.part.Links {
-		more.bytes += int64(len(link))
+	said := it.saidBytes()
+	more := said - row.OtherBytes
+	if said <= smallBytes && (it.textStays() || it.part.ChunkCount == 0) {
+		more = min(more, 0)
 	}
-	if it.part.KeepChunks {
-		if more.bytes <= smallBytes {
-			more.bytes = min(more.bytes, 0)
-		}
-		return more
+	if it.textStays() {
+		return amount{0, more}
 	}
-	more.bytes += it.wholeText - row.TextBytes
-	if !isCounted {
-		more.documents = 1
-	}
-	return more
+	return amount{int64(min(it.part.ChunkCount, 1)) - isCounted, more + it.wholeText - row.TextBytes}
 }
 
-// makeRoom asks how much room the owner has; again where there is not enough for all, as others may have made some.
+// textStays says whether its document, once it is whole, shows no chunks of this try.
+func (it *item) textStays() bool { return it.part.KeepChunks || it.part.Error != "" }
+
+// makeRoom takes room for all of them. Where there is not enough it asks again, as others may have made some, and each finds out.
 func (t *storing) makeRoom(ctx context.Context, rows map[string]dbgen.LockDocumentsRow, whole map[string]*item) (err error) {
 	var all amount
 	for id, it := range whole {
 		more := it.adds(rows[id])
 		all.add(amount{max(more.documents, 0), max(more.bytes, 0)})
 	}
-	if t.room, err = t.rooms.of(ctx, t.q, t.run.UserID, false); err != nil || t.room.has(all) {
+	if t.room, err = t.rooms.of(ctx, t.q, t.run.UserID, false); err != nil {
 		return err
+	}
+	if t.fits = t.room.take(all) == nil; t.fits {
+		t.took = all
+		return nil
 	}
 	t.room, err = t.rooms.of(ctx, t.q, t.run.UserID, true)
 	return err
@@ -62,6 +71,9 @@ func (t *storing) makeRoom(ctx context.Context, rows map[string]dbgen.LockDocume
 // take counts a document that is about to be stored or deleted, or says why its owner has no room for it.
 func (t *storing) take(it *item, row dbgen.LockDocumentsRow) error {
 	more := it.adds(row)
+	if t.fits { // there is room already
+		more = amount{min(more.documents, 0), min(more.bytes, 0)}
+	}
 	err := t.room.take(more)
 	if err == nil {
 		t.took.add(more)

@@ -78,11 +78,15 @@ func (w *write) become(t *storing, it *item, row dbgen.LockDocumentsRow) {
 	switch {
 	case it.poison != "":
 		w.fail(it.poison)
+		w.Links = nil
 	case it.part == nil:
 		w.Status = "deleted"
 		_ = t.take(it, row)
 	case it.part.Error != "":
 		w.fail(it.part.Error)
+		if err := t.take(it, row); err != nil {
+			w.Links = nil
+		}
 	case contradiction(it.part) != nil:
 		w.fail(contradiction(it.part).Error())
 	case it.part.KeepChunks && row.Status == "stored" && hasOld && current && row.ContentHash == it.part.ContentHash:
@@ -143,7 +147,7 @@ type write struct {
 	MediaType    string     `json:"media_type"`
 	ContentHash  string     `json:"content_hash"`
 	VersionToken string     `json:"version_token"`
-	Links        []string   `json:"links"`
+	Links        []string   `json:"links"` // nil: those that were stored stay
 	ChunkCount   int32      `json:"chunk_count"`
 	TextBytes    int64      `json:"text_bytes"`
 	Status       string     `json:"status"`
@@ -163,10 +167,11 @@ func newWrite(it *item, document int64) write {
 
 func (w *write) fail(why string) { w.Status, w.VersionToken, w.Error = "failed", "", why }
 
-// refuse fails a document for which there is no room: nothing of it is kept, nor taken for what is stored by a later run.
+// refuse fails a document for which there is no room: nothing of it is kept, nor taken for what is stored by a later run. What was
+// stored of it stays.
 func (w *write) refuse(err error) {
 	w.fail(err.Error())
-	w.Title, w.URL, w.ContentHash, w.Links = "", "", "", []string{}
+	w.Title, w.URL, w.MediaType, w.ContentHash, w.Links = "", "", "", "", nil
 }
 
 func (w *write) show(key Key) { w.TryID, w.FirstNo = &key.Try, &key.FirstNo }
