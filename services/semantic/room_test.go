@@ -103,7 +103,7 @@ func TestLinksTitlesAndHeadingsTakeRoomToo(t *testing.T) {
 		p.Chunks[0].HeadingPath = []string{long, long, long, long, long, long}
 	}), c.doc(3, "small", "a"), c.completed(3))
 	require.Equal(t, 2, strings.Count(c.statuses(), tooLong))
-	require.Zero(t, f.count("documents WHERE status = 'failed' AND (links <> '{}' OR title <> '')"), "nothing of it is kept")
+	require.Zero(t, f.count("documents WHERE source_id = 'links' AND (links <> '{}' OR title <> '')"), "nothing of it is kept")
 
 	c = c.again()
 	c.stores(c.doc(1, "small", "b", touched("hash of a", "v2"), six), c.completed(1))
@@ -114,7 +114,9 @@ func TestLinksTitlesAndHeadingsTakeRoomToo(t *testing.T) {
 func TestWhatIsRefusedOrGivenUpKeepsTheLinksThatItHad(t *testing.T) {
 	f := newFixture(t)
 	for name, fails := range map[string]func(c trip){
-		"refused": func(c trip) { c.stores(c.doc(1, "hub", "hub with more words")) },
+		"refused": func(c trip) {
+			c.stores(c.doc(1, "hub", "hub with more words", func(p *internalpb.DocumentPart) { p.Links = []string{strings.Repeat("x", smallBytes)} }))
+		},
 		"given up": func(c trip) {
 			require.NoError(t, f.countPoison(ctx, delivery{request: c.doc(1, "hub", "x"), try: c.of(), msg: silentMessage{}}, errPoison))
 		},

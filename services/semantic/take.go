@@ -28,23 +28,26 @@ func (it *item) saidBytes() int64 {
 
 // adds is what a whole document counts more than its row did. What is said of one that brings no text has room as long as it is
 // small: its source may need it to know its documents again, as Google Drive does of folders.
-func (it *item) adds(row dbgen.LockDocumentsRow) amount {
-	isCounted := int64(min(row.ChunkCount, 1))
+func (t *storing) adds(it *item, row dbgen.LockDocumentsRow) amount {
+	if row.ConfigVersion != t.run.ConfigVersion { // that has a room of its own
+		row = dbgen.LockDocumentsRow{}
+	}
+	counted := int64(min(row.ChunkCount, 1))
 	switch {
 	case it.poison != "":
 		return amount{}
 	case it.part == nil:
-		return amount{-isCounted, -row.TextBytes - row.OtherBytes}
+		return amount{-counted, -row.TextBytes - row.OtherBytes}
 	}
-	said := it.saidBytes()
+	said, brings := it.saidBytes(), !it.textStays() && contradiction(it.part) == nil
 	more := said - row.OtherBytes
-	if said <= smallBytes && (it.textStays() || it.part.ChunkCount == 0) {
+	if said <= smallBytes && !(brings && it.part.ChunkCount > 0) {
 		more = min(more, 0)
 	}
-	if it.textStays() {
+	if !brings {
 		return amount{0, more}
 	}
-	return amount{int64(min(it.part.ChunkCount, 1)) - isCounted, more + it.wholeText - row.TextBytes}
+	return amount{int64(min(it.part.ChunkCount, 1)) - counted, more + it.wholeText - row.TextBytes}
 }
 
 // textStays says whether its document, once it is whole, shows no chunks of this try.
@@ -54,7 +57,10 @@ func (it *item) textStays() bool { return it.part.KeepChunks || it.part.Error !=
 func (t *storing) makeRoom(ctx context.Context, rows map[string]dbgen.LockDocumentsRow, whole map[string]*item) (err error) {
 	var all amount
 	for id, it := range whole {
-		more := it.adds(rows[id])
+		if t.isPast(it, rows[id]) {
+			continue
+		}
+		more := t.adds(it, rows[id])
 		all.add(amount{max(more.documents, 0), max(more.bytes, 0)})
 	}
 	if t.room, err = t.rooms.of(ctx, t.q, t.run.UserID, false); err != nil {
@@ -70,7 +76,7 @@ func (t *storing) makeRoom(ctx context.Context, rows map[string]dbgen.LockDocume
 
 // take counts a document that is about to be stored or deleted, or says why its owner has no room for it.
 func (t *storing) take(it *item, row dbgen.LockDocumentsRow) error {
-	more := it.adds(row)
+	more := t.adds(it, row)
 	if t.fits { // there is room already
 		more = amount{min(more.documents, 0), min(more.bytes, 0)}
 	}

@@ -32,7 +32,7 @@ type crawler struct {
 	waiting map[string][]string
 	// settled counts pages, silent those in a row that gave no answer.
 	settled, silent int
-	// blind says that a page failed whose links are not known: what is behind it cannot be told from gone.
+	// blind says that a page failed of which nothing is known: what is behind it cannot be told from gone.
 	blind  bool
 	result Result
 }

@@ -177,17 +177,6 @@ func TestANewPageThatFailsHoldsDeletionsBackOnce(t *testing.T) {
 	require.Zero(t, res.Held)
 }
 
-func TestAPageThatTheStoreHasGivenUpHoldsDeletionsBackWhenItFails(t *testing.T) {
-	s := newSite(t).page("/", "home", "/hub").page("/hub", "hub", "/a").page("/a", "A")
-	st := newStore()
-	crawlOK(t, s, st)
-	st.docs[s.URL+"/hub"] = worker.Document{SourceID: s.URL + "/hub", Err: "no room for it"}
-	s.status("/hub", 503)
-	res := crawlOK(t, s, st)
-	require.Empty(t, st.deleted)
-	require.Equal(t, 1, res.Held)
-}
-
 // Not parallel: it lowers a bound of all crawls. What is held is told the next crawl, which may hold it again beside its own.
 func TestDocumentsWhoseURLsTakeTooMuchMemoryAreNotHeld(t *testing.T) {
 	s := newSite(t).page("/", "home", "/old").redirect("/old", "/hub", 301).page("/hub", "hub", "/a").page("/a", "A")

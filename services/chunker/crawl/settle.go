@@ -132,7 +132,7 @@ func (c *crawler) fail(ctx context.Context, v visit, level int) error {
 		c.result.Skipped++
 		return nil
 	}
-	known, before := c.known[v.id]
+	_, before := c.known[v.id]
 	c.found(v.id)
 	links := v.outline.links
 	if !v.outlined && before {
@@ -141,14 +141,14 @@ func (c *crawler) fail(ctx context.Context, v visit, level int) error {
 			return err
 		}
 	}
-	if v.fail.kind == unanswered && known.VersionToken == "" && known.ContentHash == "" { // new, or the store has given it up
+	if v.fail.kind == unanswered && !before {
 		c.blind = true
 	}
 	c.opt.Logger.Debug("page failed", "url", secret.URL(v.id), "err", v.fail)
 	c.follow(links, level)
 	reason := clip(v.fail.Error(), maxErrBytes)
 	doc := worker.Document{SourceID: v.id, URL: v.id, Links: links, Err: reason, ContentHash: hashOfFailure(reason, links)}
-	if known.VersionToken == "" && known.ContentHash == doc.ContentHash {
+	if known := c.known[v.id]; known.VersionToken == "" && known.ContentHash == doc.ContentHash {
 		c.unchanged() // stored already, with this very reason
 		return nil
 	}

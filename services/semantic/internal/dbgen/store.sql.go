@@ -547,9 +547,9 @@ WITH beyond AS (
     WHERE n.try_id = $2::uuid AND c.try_id = n.try_id AND c.first_no = n.first_no AND c.document_id = n.id
         AND c.no >= n.chunk_count)
 UPDATE documents d
-SET title = coalesce(nullif(w.title, ''), CASE WHEN d.config_version = $1::bigint THEN d.title END, ''),
-    url = coalesce(nullif(w.url, ''), CASE WHEN d.config_version = $1::bigint THEN d.url END, ''),
-    media_type = coalesce(nullif(w.media_type, ''), CASE WHEN d.config_version = $1::bigint THEN d.media_type END, ''),
+SET title = coalesce(nullif(w.title, ''), CASE WHEN w.status <> 'deleted' AND d.config_version = $1::bigint THEN d.title END, ''),
+    url = coalesce(nullif(w.url, ''), CASE WHEN w.status <> 'deleted' AND d.config_version = $1::bigint THEN d.url END, ''),
+    media_type = coalesce(nullif(w.media_type, ''), CASE WHEN w.status = 'failed' AND d.config_version = $1::bigint THEN d.media_type END, ''),
     content_hash = w.content_hash, version_token = w.version_token, chunk_count = w.chunk_count,
     text_bytes = w.text_bytes, status = w.status,
     error = nullif(w.error, ''), written_by = $2::uuid, written_no = w.written_no, try_id = w.try_id,
@@ -568,8 +568,9 @@ type WriteDocumentsParams struct {
 	Documents     []byte
 }
 
-// What is not said (a title, a URL, a media type, links that are null) stays, unless it is of an earlier configuration: its owner may
-// have been another. Chunks beyond a document's own are of a part that said its number and something else: they go.
+// What is not said (a title, a URL, links that are null, a media type where it failed) stays, unless it is of an earlier configuration: its
+// owner may have been another; nothing stays of what is deleted. Chunks beyond a document's own are of a part that said its number and
+// something else: they go.
 func (q *Queries) WriteDocuments(ctx context.Context, arg WriteDocumentsParams) error {
 	_, err := q.db.Exec(ctx, writeDocuments, arg.ConfigVersion, arg.WrittenBy, arg.Documents)
 	return err
