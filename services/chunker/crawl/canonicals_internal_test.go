@@ -192,10 +192,10 @@ func TestPagesThatWaitForTheirCanonicalOnesTakeBoundedMemory(t *testing.T) {
 func TestACanonicalPageIsReadInThePlaceOfThePageThatNamesIt(t *testing.T) {
 	s := &index{}
 	s.crawl(t, 5, func(path string) string {
-		switch {
-		case path == "/":
+		switch path {
+		case "/":
 			return "<a href=/0><a href=/1><a href=/2><a href=/3><a href=/4><a href=/5><a href=/6><a href=/7><a href=/8><a href=/9><a href=/named>"
-		case path == "/0":
+		case "/0":
 			return "<link rel=canonical href=/named>"
 		}
 		return "page " + path
@@ -211,10 +211,10 @@ func TestACrawlThatEndsForLackOfRequestsDeletesNothingThatItDidNotLookAt(t *test
 		known["https://site.example/"+path] = worker.Known{VersionToken: "{}", ContentHash: "old"}
 	}
 	site := func(path string) string {
-		switch {
-		case path == "/robots.txt":
+		switch path {
+		case "/robots.txt":
 			return "User-agent: *\nDisallow: /secret"
-		case path == "/":
+		case "/":
 			var b strings.Builder
 			for i := range 500 {
 				_, _ = fmt.Fprintf(&b, "<a href=/%d>", i)

@@ -85,14 +85,7 @@ func (c *crawler) standsFor(v visit) bool {
 	if c.settledURLs.has(named) || !c.allowed(named) {
 		return false
 	}
-	key, wait := hashed(named), false
-	if c.reading[named] || len(c.waiting[key]) > 0 {
-		wait = c.frontier.takes(len(v.id)+waitBytes, 0)
-	} else {
-		wait = c.frontier.stand(named, v.id)
-	}
-	if wait {
-		c.waiting[key] = append(c.waiting[key], v.id)
+	if c.waitsFor(named, v.id) {
 		return true
 	}
 	if c.known[named].VersionToken == "" {
@@ -101,6 +94,18 @@ func (c *crawler) standsFor(v visit) bool {
 	// There is no memory to read it now: as it is stored it is better than v under another name beside it.
 	c.found(named)
 	c.result.Held++
+	return true
+}
+
+// waitsFor has a page wait for the canonical one, which is read next unless it is read already or another waits for it. It is false
+// where there is no memory for that.
+func (c *crawler) waitsFor(named, id string) bool {
+	key := hashed(named)
+	asked := c.reading[named] || len(c.waiting[key]) > 0
+	if asked && !c.frontier.takes(len(id)+waitBytes, 0) || !asked && !c.frontier.stand(named, id) {
+		return false
+	}
+	c.waiting[key] = append(c.waiting[key], id)
 	return true
 }
 
