@@ -68,7 +68,7 @@ func (c *crawler) hold(lost []string) (others []string) {
 // truncated notes that the site has more than the crawl may read. What is noted first stays.
 func (c *crawler) truncated(bound string) {
 	if !c.result.Truncated {
-		c.result.Truncated, c.result.Bound = true, bound+": "+smaller
+		c.result.Truncated, c.result.Bound = true, bound+smaller
 	}
 }
 
@@ -80,11 +80,11 @@ func (c *crawler) limit(underWay int) string {
 	most := c.cfg.maxPages()
 	switch {
 	case len(c.docs)+underWay >= most:
-		return fmt.Sprintf("the site has more than the %d documents of max_pages; raise it (at most %d), or", most, MaxMaxPages)
+		return fmt.Sprintf("the site has more than the %d documents of max_pages: raise it (at most %d), or ", most, MaxMaxPages)
 	case c.settled+underWay >= maxFetches(most):
-		return fmt.Sprintf("%d pages were read, as many as max_pages %d allows, and only %d gave a document", c.settled, most, len(c.docs))
+		return fmt.Sprintf("%d pages were read, as many as max_pages %d allows, and only %d gave a document: ", c.settled, most, len(c.docs))
 	case c.ids+(underWay+1)*maxSourceIDBytes > maxURLBytes:
-		return fmt.Sprintf("the addresses of the documents take more memory than a crawl has for them, %d bytes", maxURLBytes)
+		return fmt.Sprintf("the addresses of the documents take more memory than a crawl has for them, %d bytes: ", maxURLBytes)
 	}
 	return ""
 }
@@ -93,8 +93,8 @@ func (c *crawler) limit(underWay int) string {
 func (c *crawler) leftOut() {
 	switch {
 	case c.frontier.noMemory:
-		c.truncated(fmt.Sprintf("the addresses that waited to be read take more memory than a crawl has for them, %d bytes", maxURLBytes))
+		c.truncated(fmt.Sprintf("the addresses that waited to be read take more memory than a crawl has for them, %d bytes: ", maxURLBytes))
 	case c.frontier.full:
-		c.truncated(fmt.Sprintf("the site has more links than max_pages %d lets be looked at", c.cfg.maxPages()))
+		c.truncated(fmt.Sprintf("the site has more links than max_pages %d lets be looked at: ", c.cfg.maxPages()))
 	}
 }
