@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -239,5 +240,33 @@ func TestACrawlThatEndsForLackOfRequestsDeletesNothingThatItDidNotLookAt(t *test
 		} else {
 			require.Contains(t, c.result.Bound, "the 1 documents of max_pages")
 		}
+	}
+}
+
+func TestACanonicalPageIsAskedForOnceWhereverItsTurnIs(t *testing.T) {
+	for name, links := range map[string]string{
+		"unseen":              "<a href=/a><a href=/b>",
+		"read meanwhile":      "<a href=/a><a href=/named><a href=/b>",
+		"read before":         "<a href=/named><a href=/a><a href=/b>",
+		"to be read later":    "<a href=/a><a href=/b><a href=/1><a href=/2><a href=/3><a href=/4><a href=/5><a href=/6><a href=/7><a href=/named>",
+		"named by one it led": "<a href=/a><a href=/1><a href=/2><a href=/3><a href=/4><a href=/5><a href=/6><a href=/7><a href=/8><a href=/b>",
+	} {
+		var asked atomic.Int64
+		s := &index{}
+		s.crawl(t, 500, func(path string) string {
+			switch path {
+			case "/":
+				return links
+			case "/named":
+				asked.Add(1)
+				return "<a href=/b>"
+			case "/a", "/b":
+				return "<link rel=canonical href=/named>"
+			}
+			return "page " + path
+		})
+		require.Equal(t, int64(1), asked.Load(), name)
+		require.Contains(t, s.put, "https://site.example/named", name)
+		require.NotContains(t, s.put, "https://site.example/a", name)
 	}
 }
