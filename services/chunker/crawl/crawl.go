@@ -170,7 +170,7 @@ func (c *crawler) read(ctx context.Context, level int) error {
 			if !ok {
 				break
 			}
-			if c.settledURLs.has(e.url) && !e.own { // it stood for another page
+			if !e.own && (c.reading[e.url] || c.settledURLs.has(e.url)) { // it stands for another page, and was read in its place
 				c.frontier.read(e)
 				continue
 			}
