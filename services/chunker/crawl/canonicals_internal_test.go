@@ -270,3 +270,63 @@ func TestACanonicalPageIsAskedForOnceWhereverItsTurnIs(t *testing.T) {
 		require.NotContains(t, s.put, "https://site.example/a", name)
 	}
 }
+
+func TestACanonicalPageThatComesToNothingIsNotReadAgainAtItsOwnTurn(t *testing.T) {
+	var asked atomic.Int64
+	s := &index{}
+	s.crawl(t, 500, func(path string) string {
+		switch path {
+		case "/":
+			return "<a href=/a><a href=/1><a href=/2><a href=/3><a href=/4><a href=/5><a href=/6><a href=/7><a href=/8>" +
+				"<a href=/9><a href=/10><a href=/11><a href=/12><a href=/13><a href=/14><a href=/15><a href=/16><a href=/17><a href=/named>"
+		case "/named":
+			asked.Add(1)
+			return "<meta name=robots content=noindex>"
+		case "/a":
+			return "<link rel=canonical href=/named>"
+		}
+		return "page " + path
+	})
+	require.Equal(t, int64(1), asked.Load())
+	require.Contains(t, s.put, "https://site.example/a", "it stands for itself")
+}
+
+func TestAPageWhoseCanonicalOneTheCrawlDidNotComeToIsKept(t *testing.T) {
+	s := &index{known: map[string]worker.Known{"https://site.example/last": {VersionToken: "{}", ContentHash: "old"}}}
+	c := s.crawl(t, 3, func(path string) string {
+		switch path {
+		case "/":
+			var b strings.Builder
+			for i := range maxFetches(3) - 2 {
+				_, _ = fmt.Fprintf(&b, "<a href=/%d>", i)
+			}
+			return b.String() + "<a href=/last>"
+		case "/last":
+			return "<link rel=canonical href=/named>"
+		}
+		return "<meta name=robots content=noindex>"
+	})
+	require.True(t, c.result.Truncated)
+	require.Len(t, c.waiting, 1)
+	require.Empty(t, s.deleted)
+	require.Equal(t, 1, c.result.Held)
+}
+
+func TestWhatATruncatedCrawlKeepsHasRoomInTheMemoryOfTheNext(t *testing.T) {
+	const most = 64 << 10
+	defer SetMaxURLBytes(most)()
+	s := &index{known: map[string]worker.Known{}}
+	for i := range 100 {
+		s.known[fmt.Sprintf("https://site.example/unseen/%03d%s", i, strings.Repeat("a", 1000))] = worker.Known{VersionToken: "{}", ContentHash: "old"}
+	}
+	c := s.crawl(t, 200, func(path string) string {
+		var b strings.Builder
+		for i := range 50 {
+			_, _ = fmt.Fprintf(&b, "<a href=%s/%d>", strings.TrimSuffix(path, "/"), i)
+		}
+		return "<meta name=robots content=noindex>" + b.String()
+	})
+	require.True(t, c.result.Truncated)
+	require.Equal(t, most/1032, c.result.Held)
+	require.Len(t, s.deleted, 100-c.result.Held)
+}
