@@ -97,11 +97,11 @@ func (c *crawler) standsFor(v visit) bool {
 	return true
 }
 
-// waitsFor has a page wait for the canonical one, which is read next unless it is read already or another waits for it. It is false
-// where there is no memory for that.
+// waitsFor has a page wait for the canonical one, which is read next unless another waits for it already. It is false where there is
+// no memory for that.
 func (c *crawler) waitsFor(named, id string) bool {
 	key := hashed(named)
-	asked := c.reading[named] || len(c.waiting[key]) > 0
+	asked := len(c.waiting[key]) > 0
 	if asked && !c.frontier.takes(len(id)+waitBytes, 0) || !asked && !c.frontier.stand(named, id) {
 		return false
 	}
