@@ -151,13 +151,13 @@ func TestGlobsThatTakeMoreThanANameBringsRestForEachShare(t *testing.T) {
 	t.Parallel()
 	g, rests := counted(t, Config{Exclude: numbered(20, "**/*"+strings.Repeat("a", 50)+"[b%d]*")})
 	name := strings.Repeat(strings.Repeat("a", 200)+"/", 20)
-	const names = 5
+	const names = 3
 	for range names {
 		taken, err := g.takes(t.Context(), name)
 		require.NoError(t, err)
 		require.True(t, taken)
 	}
-	require.InDelta(t, names*20*20*(150*53+50*25)/stepsOfRest, *rests, 0.1*float64(*rests))
+	require.InDelta(t, names*20*20*(150*53+50*25)/stepsOfRest-1, *rests, 1)
 	before := *rests
 	for range names {
 		require.False(t, g.skipsDir(t.Context(), name))
