@@ -163,6 +163,64 @@ func TestADocumentWithoutTextIsRefusedWhenWhatItSaysIsLong(t *testing.T) {
 	require.Empty(t, f.wronglyCounted())
 }
 
+func TestWhatFailsBringsNoMoreThanThereIsRoomFor(t *testing.T) {
+	for name, fails := range map[string]func(p *internalpb.DocumentPart){
+		"other content to keep": touched("hash of nothing", "v2"),
+		"contradiction":         func(p *internalpb.DocumentPart) { p.ChunkCount = 2 },
+		"unreadable":            unreadable,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.may(1, "max_bytes", 20_000)
+			f.may(1, "max_documents", 3)
+			c := f.syncing()
+			for no := range int64(9) {
+				c.stores(c.doc(no+1, fmt.Sprint("bad", no), "x", fails, func(p *internalpb.DocumentPart) { p.Links = []string{strings.Repeat("x", 9000)} }))
+			}
+			require.EqualValues(t, 2, f.count("documents WHERE links <> '{}'"))
+			require.EqualValues(t, 7, f.count("documents WHERE links = '{}' AND content_hash = ''"), "they are brought again")
+			c.stores(c.doc(10, "a", "x"), c.doc(11, "b", "x"), c.doc(12, "c", "x"), c.completed(12))
+			require.EqualValues(t, 3, f.count("documents WHERE status = 'stored'"), "nothing is kept free for what has failed")
+			require.Empty(t, f.wronglyCounted())
+		})
+	}
+}
+
+func TestWhatIsDeletedMakesRoomOnce(t *testing.T) {
+	f := newFixture(t)
+	f.may(1, "max_bytes", 5000)
+	c := f.syncing()
+	c.stores(c.doc(1, "gone", "x", func(p *internalpb.DocumentPart) { p.Title = strings.Repeat("t", 1000) }))
+	for no := range int64(9) {
+		c.stores(c.deletion(no+2, "gone"))
+	}
+	require.EqualValues(t, 5000, f.rooms.owners[1].left.bytes)
+	require.Empty(t, f.wronglyCounted())
+}
+
+func TestWhatALaterMessageHasWrittenTakesNoRoom(t *testing.T) {
+	f := newFixture(t)
+	f.may(1, "max_documents", 2)
+	c := f.syncing()
+	c.stores(c.doc(3, "a", "x", unreadable), c.doc(4, "b", "x", unreadable))
+	c.stores(c.doc(1, "a", "x"), c.doc(2, "b", "x"))
+	c.stores(c.doc(5, "c", "x"), c.doc(6, "d", "x"), c.completed(6))
+	require.EqualValues(t, 2, f.count("documents WHERE status = 'stored'"))
+	require.Empty(t, f.wronglyCounted())
+}
+
+func TestAnotherConfigurationHasNoMoreThanTheQuota(t *testing.T) {
+	f := newFixture(t)
+	f.may(1, "max_documents", 2)
+	c := f.synced(map[string]string{"a": "apple", "b": "banana"})
+	f.exec(`UPDATE connectors SET config = '{"changed": true}' WHERE id = $1`, c.connector)
+	f.later()
+	c = c.again()
+	c.stores(c.doc(1, "a", "apple"), c.doc(2, "b", "banana"))
+	c.stores(c.doc(3, "c", "cherry"), c.completed(3))
+	require.Equal(t, "a stored\nb stored\nc"+tooMany, c.statuses())
+}
+
 func TestADocumentOfSeveralPartsIsCountedWhole(t *testing.T) {
 	f := newFixture(t)
 	f.may(1, "max_bytes", 34)
