@@ -27,38 +27,35 @@ func TestOfANameThatIsCutNothingElseIsKept(t *testing.T) {
 	require.Equal(t, item{Name: "plan.docx", Link: "https://drive.example/1"}, f)
 }
 
-func TestFoldersAreHeldUpToABoundOfBytes(t *testing.T) {
-	s := &syncer{changed: folders{}}
-	name, parents := strings.Repeat("n", worker.MaxTitleBytes), []string{strings.Repeat("p", maxIDBytes)}
-	var err error
-	for i := 0; err == nil; i++ {
-		require.Less(t, i, maxHeldBytes/len(name))
-		err = s.hold(s.changed, item{ID: fmt.Sprint(i), Name: name, Parents: parents})
+// heldSyncer is one whose tree has a root, and that has nowhere to store.
+func heldSyncer(bytes int) *syncer {
+	s := &syncer{opts: Options{HeldBytes: bytes}, state: state{Roots: map[string]string{"": "root"}, Cursors: map[string]string{"": "1"}}}
+	s.known = map[string]worker.Known{}
+	s.begin()
+	return s
+}
+
+func TestFoldersBelowNoRootAreNotHeld(t *testing.T) {
+	s := heldSyncer(1)
+	for i := range 1000 {
+		f := item{ID: fmt.Sprint(i), Name: "foreign", MimeType: folderType, Parents: []string{fmt.Sprint(i / 2)}}
+		require.NoError(t, s.changesPage(t.Context(), "", []change{{FileID: f.ID, File: &f}}))
 	}
-	require.ErrorIs(t, err, errHeld)
-	require.ErrorIs(t, tooManyFolders(err), ErrPermanent)
-	require.ErrorContains(t, tooManyFolders(err), "source: there are more folders and shortcuts than are held at once: "+
-		"at most 100663296 bytes of their names and addresses; make connectors of its folders")
-	for id := range s.changed {
-		s.drop(s.changed, id)
-	}
+	require.Empty(t, s.tree.folders)
+	require.Empty(t, s.come)
+	require.Empty(t, s.changed)
+	require.Empty(t, s.left)
 	require.Zero(t, s.held)
 }
 
 func TestAFolderThatIsReportedAgainIsHeldOnce(t *testing.T) {
-	s := &syncer{changed: folders{}}
-	for range maxHeldBytes / (64 << 10) {
-		require.NoError(t, s.hold(s.changed, item{ID: "a", Link: strings.Repeat("x", 64<<10), Parents: []string{"p"}}))
+	s := heldSyncer(128 << 10)
+	for range 100 {
+		require.NoError(t, s.hold(t.Context(), item{ID: "a", Link: strings.Repeat("x", 64<<10), Parents: []string{"p"}}))
 	}
-	require.NoError(t, s.hold(s.changed, item{ID: "a", Name: "last"}))
+	require.NoError(t, s.hold(t.Context(), item{ID: "a", Name: "last"}))
 	require.Equal(t, "last", s.changed["a"].title)
 	require.Equal(t, s.changed["a"].weight("a"), s.held)
-}
-
-// 300,000 folders with names and ids as Drive has them.
-func TestAsManyFoldersAsAreTakenAreHeldWithUsualNames(t *testing.T) {
-	s := &syncer{}
-	usual := item{ID: strings.Repeat("i", 33), Name: "Quarterly figures of 2026", Parents: []string{strings.Repeat("p", 33)}}
-	usual.Link = "https://drive.google.com/drive/folders/" + usual.ID
-	require.NoError(t, s.weigh(maxFolders*folder{title: usual.Name, link: usual.Link, parents: usual.Parents}.weight(usual.ID)))
+	s.drop("a")
+	require.Zero(t, s.held)
 }
