@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// DefaultHeldBytes bounds what a sync holds of folders, shortcuts and their targets. 75,000 folders with usual names take it.
-	DefaultHeldBytes = 32 << 20
+	// DefaultHeldBytes bounds what a sync holds of folders, shortcuts and their targets. 32,000 folders with usual names take it.
+	DefaultHeldBytes = 16 << 20
 	// heldBeside is about what is taken by a folder or shortcut beside its texts: in maps, and by the texts' ends.
 	heldBeside = 320
 	// maxExt is the longest extension that says what a file is read as.

@@ -31,7 +31,6 @@ func (s *syncer) page(ctx context.Context, items []graph.Item) error {
 			// lies in it.
 			if _, had := s.tree.folders[item.ID]; had || item.Folder != nil {
 				s.tree.lost(item.ID)
-				s.named[item.ID] = struct{}{}
 				s.lost++
 			}
 		case item.IsFolder():
