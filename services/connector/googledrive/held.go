@@ -67,18 +67,13 @@ func (f folder) weight(id string) int {
 // folders are held by their ids.
 type folders map[string]folder
 
-// hold takes a folder that has changed, in place of what was said of it before. Where there is no room for it, what is held of
-// folders is stored first: a folder that turns out to be below no root is removed at the end of the round.
+// hold takes a folder that has changed, in place of what was said of it before. One for which there is no room is
+// stored at once; where it turns out to be below no root, it is removed at the end of the round.
 func (s *syncer) hold(ctx context.Context, f item) error {
 	s.drop(f.ID)
 	one := folder{title: f.Name, link: f.Link, parents: f.Parents}
 	if !s.takes(one.weight(f.ID)) {
-		if err := s.storeChanged(ctx); err != nil {
-			return err
-		}
-		if !s.takes(one.weight(f.ID)) {
-			return s.storeFolder(ctx, f.ID, one)
-		}
+		return s.storeFolder(ctx, f.ID, one)
 	}
 	s.changed[f.ID] = one
 	return nil

@@ -101,16 +101,53 @@ func TestShortcutsThatAreNotHeldAreSettledAllTheSame(t *testing.T) {
 	}
 }
 
-func TestLongNamesAreCutWhereverTheyComeFrom(t *testing.T) {
+func TestALongNameIsCutInAnItemThatIsAskedFor(t *testing.T) {
 	f := newFixture(t)
-	long := strings.Repeat("n", 5000) + ".txt"
-	a := f.File(root, "a.txt", "text/plain", "a")
-	failing := f.File(root, "b.txt", "text/plain", "b")
-	f.Inject(fakedrive.Fault{Kind: "media", Status: 403, Reason: "forbidden", Times: 9})
+	a := f.File(root, strings.Repeat("n", 5000)+".txt", "text/plain", "a")
+	f.Inject(fakedrive.Fault{Kind: "media", Status: 403, Reason: "forbidden", Times: 1})
 	f.sync()
-	f.Heal()
-	f.Rename(a, long)
+	require.Contains(t, f.store.text(a), "failed")
+	f.sync() // asks for what had failed
+	require.Equal(t, "a", f.store.text(a))
+	require.Len(t, f.store.docs[a].Title, 1024)
+}
+
+func TestNoCheckpointPassesAFolderThatIsStillToBeListedOrRemoved(t *testing.T) {
+	for _, in := range []bool{true, false} {
+		f := newFixture(t)
+		f.MaxPage = 1
+		top := f.Folder(root, "Top")
+		moving, from := f.Folder("", "moving"), ""
+		if !in {
+			f.Move(moving, top)
+			from = moving
+		}
+		f.File(moving, "a.txt", "text/plain", "a")
+		f.cfg = googledrive.Config{FolderID: top}
+		f.sync()
+		if in {
+			f.Move(moving, top)
+		} else {
+			f.Move(from, "")
+		}
+		f.File(top, "b.txt", "text/plain", "b")
+		f.store.kill = func(int) (bool, bool) { return false, true }
+		_, err := f.try()
+		f.store.kill = nil
+		if err != nil {
+			f.sync()
+		}
+		require.Equal(t, map[bool][]string{true: {"a.txt", "b.txt"}, false: {"b.txt"}}[in], f.store.files())
+	}
+}
+
+func TestFoldersInEachOtherAreNotEndlessWhenTheyAreListedByLevels(t *testing.T) {
+	f := newFixture(t)
+	f.opts.HeldBytes = 1
+	a := f.Folder(root, "a")
+	b := f.Folder(a, "b")
+	f.Move(a, root, b)
+	f.File(b, "b.txt", "text/plain", "b")
 	f.sync()
-	require.Len(t, f.store.docs[a].Title, 1024, "of a change")
-	_ = failing
+	require.Equal(t, []string{"b.txt"}, f.store.files())
 }
