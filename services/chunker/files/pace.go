@@ -34,8 +34,10 @@ func (p *pace) take(ctx context.Context, steps int) error {
 	return p.rest(ctx)
 }
 
-func rest(ctx context.Context) error {
-	timer := time.NewTimer(restTime)
+func rest(ctx context.Context) error { return pause(ctx, restTime) }
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
