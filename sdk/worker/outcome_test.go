@@ -156,6 +156,21 @@ func TestASyncThatSentDocumentsGivesNoReasonToSkip(t *testing.T) {
 	require.False(t, completed.ListingWhole)
 }
 
+func TestARemarkTravelsWithSyncCompletedWhateverBecomesOfTheRun(t *testing.T) {
+	f := newFixture(t)
+	c := f.inside(func(ctx context.Context, run *worker.Run) error {
+		run.Remark("a bound was reached")
+		run.Remark("half of it was left out")
+		return run.Put(ctx, note(1))
+	})
+	require.Equal(t, "half of it was left out", f.whole(c, 1)[0].GetCompleted().Reason)
+	c = f.inside(func(_ context.Context, run *worker.Run) error {
+		run.Remark("half of it was left out")
+		return nil
+	})
+	require.Equal(t, "nothing had changed; half of it was left out", f.whole(c, 0)[0].GetCompleted().Reason)
+}
+
 // blocked is a handler that says when it begins, and goes on when it is told to or its context ends.
 func blocked() (handle worker.Handler, begun chan *worker.Run, goOn chan struct{}) {
 	begun, goOn = make(chan *worker.Run, 8), make(chan struct{})
