@@ -36,6 +36,14 @@ func TestATotalOfNothingIsSkipped(t *testing.T) {
 	require.Equal(t, int64(7), one[int64](f, `SELECT docs_analyzed FROM connectors WHERE id = $1`, c.connector))
 }
 
+func TestASkipThatGivesNoReasonHasOneInTheLedger(t *testing.T) {
+	f := newFixture(t)
+	c := f.syncing()
+	c.stores(c.completed(0))
+	require.Equal(t, "skipped", c.verdict())
+	require.Equal(t, "nothing had changed", one[string](f, `SELECT reason FROM scheduler_runs WHERE id = $1`, c.session))
+}
+
 func TestACompletedRunKeepsWhatItsWorkerRemarked(t *testing.T) {
 	f := newFixture(t)
 	c := f.syncing()
