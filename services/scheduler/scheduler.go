@@ -8,7 +8,7 @@
 //	a worker                                  its lease has run out, and it is silent       claimed again, new session
 //
 // A worker that is lost again, and documents that are lost, are semantic's to settle. The tick, the plans of cron schedules
-// and each look are loops of their own, and each type is claimed in a lane of its own: none holds up another.
+// and each look are loops of their own: none holds up another.
 //
 // Several schedulers at once are harmless: every step is a guarded statement, and safety comes from the database. An
 // election (package leader) only saves work; while another leads, this scheduler does none of the above.
