@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/internal/fakegraph"
 	"github.com/echomind/sync/services/connector/internal/memsink"
 	"github.com/echomind/sync/services/connector/onedrive"
@@ -54,6 +55,7 @@ func TestAnyHistoryEndsWithTheStoreEqualToTheDrive(t *testing.T) {
 			"folder":       m.onFolder,
 			"expire":       func(t *rapid.T) { m.fake.ExpireTokens("resyncChangesApplyDifferences") },
 			"fault":        m.fault,
+			"full":         m.full,
 			"sync":         m.disturbed,
 			"killed":       m.killed,
 			"reconfigure":  m.reconfigure,
@@ -110,6 +112,13 @@ func (m *model) onFolder(t *rapid.T) {
 		m.fake.Delete(id)
 		m.forget()
 	}
+}
+
+// full has no room for every so many documents, until a quiet sync.
+func (m *model) full(t *rapid.T) {
+	every := int64(rapid.IntRange(1, 3).Draw(t, "every"))
+	var n atomic.Int64
+	m.sink.Refuses = func(worker.Document) bool { return n.Add(1)%every == 0 }
 }
 
 func (m *model) fault(t *rapid.T) {
@@ -189,6 +198,7 @@ func (m *model) reconfigure(t *rapid.T) {
 
 func (m *model) quiet(t *rapid.T) {
 	m.fake.Heal()
+	m.sink.Refuses = nil
 	if _, err := m.try(context.Background()); err != nil {
 		t.Fatalf("a sync with nothing going on fails: %v", err)
 	}

@@ -108,14 +108,16 @@ func (s *syncer) files(ctx context.Context, files []graph.Item) error {
 	if waited := group.Wait(); waited != nil {
 		return waited
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return s.markSeen(ctx)
 }
 
 // shown takes a document off what is missing, and counts.
 func (s *syncer) shown(id string) error {
 	s.result.Listed++
-	delete(s.stamped, id)
-	delete(s.unstamped, id)
+	delete(s.missing, id)
 	s.mu.Lock()
 	stored := len(s.known)
 	s.mu.Unlock()

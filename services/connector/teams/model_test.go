@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/internal/fakegraph"
 	"github.com/echomind/sync/services/connector/teams"
 )
@@ -55,6 +56,7 @@ func TestAnyHistoryEndsWithTheStoreEqualToTheChannel(t *testing.T) {
 			},
 			"expire":      func(t *rapid.T) { m.fake.ExpireTokens("resyncChangesApplyDifferences") },
 			"fault":       m.fault,
+			"full":        m.full,
 			"disturbed":   m.disturbed,
 			"killed":      m.killed,
 			"reconfigure": func(t *rapid.T) { m.sink.Reconfigure() },
@@ -107,6 +109,13 @@ func (m *model) drop(_ *rapid.T, do func(channel, id string), id string) {
 	m.roots, m.messages = slices.DeleteFunc(m.roots, gone), slices.DeleteFunc(m.messages, func(one string) bool {
 		return one == id || gone(one)
 	})
+}
+
+// full has no room for every so many documents, until a quiet sync.
+func (m *model) full(t *rapid.T) {
+	every := int64(rapid.IntRange(1, 3).Draw(t, "every"))
+	var n atomic.Int64
+	m.sink.Refuses = func(worker.Document) bool { return n.Add(1)%every == 0 }
 }
 
 func (m *model) fault(t *rapid.T) {
@@ -165,6 +174,7 @@ func (m *model) killed(t *rapid.T) {
 
 func (m *model) quiet(t *rapid.T) {
 	m.fake.Heal()
+	m.sink.Refuses = nil
 	if _, err := m.try(context.Background()); err != nil {
 		t.Fatalf("a sync with nothing going on fails: %v", err)
 	}
