@@ -55,7 +55,6 @@ func TestAnyHistoryEndsWithTheStoreEqualToTheDrive(t *testing.T) {
 			"folder":       m.onFolder,
 			"expire":       func(t *rapid.T) { m.fake.ExpireTokens("resyncChangesApplyDifferences") },
 			"fault":        m.fault,
-			"full":         m.full,
 			"sync":         m.disturbed,
 			"killed":       m.killed,
 			"reconfigure":  m.reconfigure,
@@ -114,9 +113,12 @@ func (m *model) onFolder(t *rapid.T) {
 	}
 }
 
-// full has no room for every so many documents, until a quiet sync.
+// full has no room, or not for every so many documents, until a quiet sync.
 func (m *model) full(t *rapid.T) {
-	every := int64(rapid.IntRange(1, 3).Draw(t, "every"))
+	every := int64(rapid.IntRange(0, 3).Draw(t, "refuses every"))
+	if every == 0 {
+		return
+	}
 	var n atomic.Int64
 	m.sink.Refuses = func(worker.Document) bool { return n.Add(1)%every == 0 }
 }
@@ -133,6 +135,7 @@ func (m *model) fault(t *rapid.T) {
 
 // disturbed is a sync during which somebody works in the drive.
 func (m *model) disturbed(t *rapid.T) {
+	m.full(t)
 	during := rapid.IntRange(0, 8).Draw(t, "after requests")
 	what := rapid.IntRange(0, 4).Draw(t, "what")
 	where := m.folder(t)
@@ -170,6 +173,7 @@ func (m *model) disturbed(t *rapid.T) {
 
 // killed is a sync that ends at any request.
 func (m *model) killed(t *rapid.T) {
+	m.full(t)
 	ctx, kill := context.WithCancel(context.Background())
 	defer kill()
 	at := int64(rapid.IntRange(1, 15).Draw(t, "at request"))
