@@ -51,8 +51,8 @@ type Options struct {
 	Workers int
 	// InFlightBytes bounds the content of the files read at the same time; 0 means DefaultInFlightBytes.
 	InFlightBytes int64
-	// HeldBytes bounds what is held of folders that are not remembered with documents; 0 means DefaultHeldBytes. Where there is
-	// no room for more, folders are asked for again.
+	// HeldBytes bounds what is held of folders that are not remembered with documents, or that are to be listed; 0 means
+	// DefaultHeldBytes. Where there is no room for more, folders are asked for again.
 	HeldBytes int
 	// PageSize is how many items are asked for at once; 0 means DefaultPageSize.
 	PageSize int
@@ -104,6 +104,8 @@ type syncer struct {
 	named map[string]struct{}
 	// lost are the folders that have gone in this round.
 	lost int
+	// waiting is about how many bytes the folders take that are to be listed.
+	waiting int
 
 	mu    sync.Mutex
 	known map[string]worker.Known
@@ -216,7 +218,7 @@ func (s *syncer) wholeRound(ctx context.Context) (delta string, err error) {
 		return "", err
 	}
 	if s.movedTo != "" {
-		if err := s.under(ctx, s.state.Root); err != nil {
+		if err := s.under(ctx, s.state.Root, 0); err != nil {
 			return "", err
 		}
 		s.state.URL, s.movedTo = s.movedTo, ""
