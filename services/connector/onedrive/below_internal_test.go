@@ -23,7 +23,7 @@ type wide struct {
 	look    func()
 }
 
-const widePage = 200
+const widePage = 50
 
 func (w *wide) RoundTrip(r *http.Request) (*http.Response, error) {
 	var page struct {
@@ -54,7 +54,7 @@ func (w *wide) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func TestWhatIsHeldOfFoldersBelowOneIsBounded(t *testing.T) {
-	const bound, folders = 64 << 10, 4_000
+	const bound, folders = 16 << 10, 1_500
 	s := &syncer{opts: Options{HeldBytes: bound, PageSize: widePage, Workers: 1}, named: map[string]struct{}{}, known: map[string]worker.Known{}}
 	s.state.Drive, s.state.Root = "d", "root"
 	s.tree = newTree("root", nil)
