@@ -22,6 +22,8 @@ type crawler struct {
 
 	// docs are the source ids that this crawl found, read or failed: what is not here at the end is gone.
 	docs urls
+	// textless are those of them that failed, and of which no text is stored; leads are the URLs that redirect to the others.
+	textless, leads urls
 	// ids are the bytes of their source ids, which the next crawl is told.
 	ids int
 	// deleted are those deleted on the way.
@@ -34,8 +36,13 @@ type crawler struct {
 	reading map[string]bool
 	// settled counts pages, silent those in a row that gave no answer.
 	settled, silent int
-	// blind says that a page failed of which nothing is known: what is behind it cannot be told from gone.
-	blind  bool
+	// blind says that a page failed whose links are not known: what is behind it cannot be told from gone.
+	blind bool
+	// unread are those pages. They are stored at the end: a crawl that ends before has kept nothing, and the next one is to.
+	unread []unread
+	// heldBefore counts the crawls in a row before this one that kept what may be behind such pages.
+	heldBefore int
+
 	result Result
 }
 
@@ -70,7 +77,8 @@ func newCrawler(cfg Config, opt Options, sink Sink, known map[string]worker.Know
 		fetch:       newFetcher(opt, known),
 		robotsToken: productToken(opt.UserAgent),
 		frontier:    newFrontier(cfg.maxDepth(), cfg.maxPages()),
-		docs:        urls{}, deleted: urls{}, settledURLs: urls{}, waiting: map[uint64][]string{}, reading: map[string]bool{},
+		docs:        urls{}, textless: urls{}, leads: urls{}, deleted: urls{}, settledURLs: urls{},
+		waiting: map[uint64][]string{}, reading: map[string]bool{}, heldBefore: heldBefore(known),
 	}
 }
 

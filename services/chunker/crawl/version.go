@@ -78,15 +78,6 @@ func hashOf(p Page) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// hashOfFailure tells a failure that is stored already from a new one.
-func hashOfFailure(reason string, links []string) string {
-	h := sha256.New()
-	enc := json.NewEncoder(h)
-	_ = enc.Encode(reason)
-	_ = enc.Encode(links)
-	return "failed:" + hex.EncodeToString(h.Sum(nil))
-}
-
 // sameLinks compares links as sets: a page that only shuffles them has not changed.
 func sameLinks(a, b []string) bool {
 	if len(a) != len(b) {

@@ -24,8 +24,10 @@ type visit struct {
 	// outlined says that outline was read from a fresh body.
 	outlined bool
 	outline  outline
-	token    string
-	page     Page
+	// leaf says that a fresh body came, of a kind that has no links.
+	leaf  bool
+	token string
+	page  Page
 	// duplicate says that the page was known to be settled before it was asked for.
 	duplicate bool
 }
@@ -103,6 +105,7 @@ func (c *crawler) examine(ctx context.Context, e entry, got *answer, in *stay) (
 		}
 		v.outlined, v.outline = true, read
 	}
+	v.leaf = !text.html
 	v.outline.noindex = v.outline.noindex || header.noindex
 	v.outline.nofollow = v.outline.nofollow || header.nofollow
 	if v.outline.nofollow {
