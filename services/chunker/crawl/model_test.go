@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -47,20 +45,20 @@ func draw(seed uint64) *drawn {
 
 func (d *drawn) redraw(n int) {
 	d.edition++
-	any := func() int { return d.random.IntN(len(d.pages)) }
+	some := func() int { return d.random.IntN(len(d.pages)) }
 	p := drawnPage{status: 200, redirect: -1, canonical: -1, etag: d.random.IntN(2) == 0, edition: d.edition}
 	for range d.random.IntN(4) + 3*max(0, 1-n) {
-		p.links = append(p.links, any())
+		p.links = append(p.links, some())
 	}
 	if d.random.IntN(3) == 0 {
-		p.canonical = any()
+		p.canonical = some()
 	}
 	switch kind := d.random.IntN(10); {
 	case n == 0:
 	case kind == 0:
 		p.status = 404
-	case kind == 1:
-		p.redirect = any()
+	case kind == 1 && n+1 < len(d.pages): // never back: that fails for ever
+		p.redirect = n + 1 + d.random.IntN(len(d.pages)-n-1)
 	case kind == 2:
 		p.noindex = true
 	}
@@ -111,11 +109,11 @@ func (d *drawn) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// fail has some pages that have documents fail.
+// fail has some pages fail whose documents are known. Of one that names another as canonical no link leads there.
 func (d *drawn) fail(st *store) {
 	d.failing = map[int]int{}
 	for n := 1; n < len(d.pages); n++ {
-		if _, stored := st.docs[d.url(n)]; stored && d.random.IntN(4) == 0 {
+		if d.isOriginal(st, n) && d.random.IntN(4) == 0 {
 			d.failing[n] = []int{503, 500, 403}[d.random.IntN(3)]
 		}
 	}
@@ -160,7 +158,39 @@ func (d *drawn) crawl(t *testing.T, sink crawl.Sink) (crawl.Result, error) {
 	return res, err
 }
 
-const drawnSites = 600
+// originals are the documents of pages that name no other as canonical. Which of several copies that name each other are stored depends
+// on the order in which they are read.
+func (d *drawn) originals(st *store) []string {
+	ids := []string{}
+	for n := range d.pages {
+		if d.isOriginal(st, n) {
+			ids = append(ids, d.url(n))
+		}
+	}
+	return ids
+}
+
+func (d *drawn) isOriginal(st *store, n int) bool {
+	_, stored := st.docs[d.url(n)]
+	p := d.pages[n]
+	return stored && p.redirect < 0 && (p.canonical < 0 || p.canonical == n)
+}
+
+// standsSomewhere tells whether there is text in the place of a page: its own, or that of one that it names, or that one.
+func (d *drawn) standsSomewhere(st *store, n int) bool {
+	for range d.pages {
+		if len(st.docs[d.url(n)].Chunks) > 0 {
+			return true
+		}
+		if n = max(d.pages[n].redirect, d.pages[n].canonical); n < 0 {
+			return false
+		}
+	}
+	return false
+}
+
+// drawnSites is a sample of the 6,000 that were tried when it was written.
+const drawnSites = 100
 
 // A store that refuses what it likes, crawls that die, pages that fail: while they do, nothing that was there before is deleted. Once
 // all answer, the index is what a crawl finds that begins with an empty one.
@@ -173,7 +203,7 @@ func TestWhateverFailsForAWhileAnIndexIsWhatItsSiteIs(t *testing.T) {
 			sink.refuses = d.random.IntN(2) == 0
 			_, err := d.crawl(t, sink)
 			require.NoError(t, err)
-			there := slices.Sorted(maps.Keys(st.docs))
+			there := d.originals(st)
 
 			for range crawl.MaxHeldCrawls {
 				d.fail(st)
@@ -183,23 +213,25 @@ func TestWhateverFailsForAWhileAnIndexIsWhatItsSiteIs(t *testing.T) {
 				if _, err := d.crawl(t, sink); err != nil {
 					require.ErrorIs(t, err, errDied)
 				}
-				require.Subset(t, slices.Collect(maps.Keys(st.docs)), there, "seed %d: %+v fail %v", seed, d.pages, d.failing)
+				require.Subset(t, d.originals(st), there, "seed %d: %+v fail %v", seed, d.pages, d.failing)
 			}
 			d.failing, sink.left, sink.refuses = map[int]int{}, -1, false
-			_, err = d.crawl(t, sink)
+			res, err := d.crawl(t, sink)
 			require.NoError(t, err)
+			require.Zero(t, res.Held)
 			fresh := newStore()
 			_, err = d.crawl(t, fresh)
 			require.NoError(t, err)
-			for id, want := range fresh.docs {
-				require.Equal(t, want.Err, st.docs[id].Err, "seed %d: %s of %+v", seed, id, d.pages)
-				if want.Err != "" {
-					continue
+			require.Equal(t, d.originals(fresh), d.originals(st), "seed %d: %+v", seed, d.pages)
+			for n := range d.pages {
+				want, stored := fresh.docs[d.url(n)]
+				require.True(t, !stored || d.standsSomewhere(st, n), "seed %d: %d of %+v", seed, n, d.pages)
+				if got, is := st.docs[d.url(n)]; stored && is {
+					require.Empty(t, got.Err)
+					require.Equal(t, want.Chunks, got.Chunks, "seed %d: %d of %+v", seed, n, d.pages)
+					require.ElementsMatch(t, want.Links, got.Links, "seed %d: %d of %+v", seed, n, d.pages)
 				}
-				require.Equal(t, want.Chunks, st.docs[id].Chunks, "seed %d: %s of %+v", seed, id, d.pages)
-				require.ElementsMatch(t, want.Links, st.docs[id].Links, "seed %d: %s of %+v", seed, id, d.pages)
 			}
-			require.Len(t, st.docs, len(fresh.docs), "seed %d: %+v", seed, d.pages)
 		}
 	}
 }

@@ -94,7 +94,7 @@ func (c *crawler) record(ctx context.Context, v visit, level int) error {
 // comes to nothing, v is read again for itself.
 func (c *crawler) standsFor(v visit) bool {
 	named := v.outline.canonical
-	if named == "" || named == v.id || named == v.entry.url { // the last redirects to it
+	if !v.namesAnother() || named == v.entry.url { // that redirects to it
 		return false
 	}
 	if c.stands(named) {
@@ -137,6 +137,9 @@ func (c *crawler) store(ctx context.Context, v visit, level int) error {
 		VersionToken: v.token,
 		Links:        v.outline.links,
 		Chunks:       v.page.Chunks,
+	}
+	if v.namesAnother() { // which may have a document by the next crawl: a 304 would not name it
+		doc.VersionToken = noValidators
 	}
 	c.follow(v.outline.links, level)
 	if before := c.before(v.id); before.VersionToken == "" || before.ContentHash != doc.ContentHash {

@@ -11,11 +11,13 @@ import (
 )
 
 // version is what a version token says, as compact JSON: the validators of a page's last answer (RFC 9110,
-// 8.8). A page without any has the token "{}", because an empty token means "not stored".
+// 8.8). A page without any has the token noValidators, because an empty token means "not stored".
 type version struct {
 	ETag     string `json:"etag,omitempty"`
 	Modified string `json:"modified,omitempty"`
 }
+
+const noValidators = "{}"
 
 // maxValidatorBytes bounds an ETag that is kept; with a longer one the page is compared by content. JSON may write a byte as six, and a
 // token has at most worker.MaxTokenBytes.
@@ -34,7 +36,7 @@ func tokenOf(h http.Header) string {
 	}
 	token, err := json.Marshal(v)
 	if err != nil {
-		return "{}"
+		return noValidators
 	}
 	return string(token)
 }

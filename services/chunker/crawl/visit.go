@@ -32,6 +32,9 @@ type visit struct {
 	duplicate bool
 }
 
+// namesAnother tells whether a page names another URL than its own as canonical.
+func (v visit) namesAnother() bool { return v.outline.canonical != "" && v.outline.canonical != v.id }
+
 // visit reads a page within the scope. Its error is ctx's. A page that has something panic fails alone.
 func (c *crawler) visit(ctx context.Context, e entry, in *stay) (v visit, err error) {
 	broken := caught.Do(func() error {
