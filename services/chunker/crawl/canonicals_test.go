@@ -41,6 +41,19 @@ func TestAPageStandsForItselfWhereItsCanonicalOneFails(t *testing.T) {
 	}
 }
 
+// A 304 would not say what it names.
+func TestAPageThatStoodForItselfIsReadWholeUntilItsCanonicalOneStandsForIt(t *testing.T) {
+	s, st := newSite(t).page("/", "home", "/x").status("/y", 403), newStore()
+	s.on("/x", validated("<main>text of x</main><link rel=canonical href=/y>"))
+	for range 2 {
+		crawlOK(t, s, st)
+		require.Equal(t, "text of x", st.text(s.URL+"/x"))
+	}
+	s.page("/y", "text of y")
+	crawlOK(t, s, st)
+	require.Equal(t, []string{"/", "/y"}, st.ids(s))
+}
+
 // What was stored of it is found all the while.
 func TestACanonicalPageThatIsStoredStandsForOthersWhenItFails(t *testing.T) {
 	s, st := newSite(t).page("/", "home", "/x").copyOf("/x", "text of x", "/y").page("/y", "text of y"), newStore()
@@ -84,7 +97,7 @@ func TestAPageThatWasDeletedOnTheWayIsStoredAgainWhenItAnswers(t *testing.T) {
 				s.on("/x", func(w http.ResponseWriter, r *http.Request) {
 					select {
 					case <-asked:
-						w.WriteHeader(404)
+						w.WriteHeader(http.StatusNotFound)
 						return
 					default:
 					}

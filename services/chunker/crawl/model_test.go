@@ -74,7 +74,7 @@ func (d *drawn) url(n int) string {
 
 func (d *drawn) RoundTrip(r *http.Request) (*http.Response, error) {
 	n, _ := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/"))
-	res := &http.Response{StatusCode: 404, Header: http.Header{"Content-Type": {"text/html"}}, Request: r, ContentLength: -1, Body: http.NoBody}
+	res := &http.Response{StatusCode: http.StatusNotFound, Header: http.Header{"Content-Type": {"text/html"}}, Request: r, ContentLength: -1, Body: http.NoBody}
 	if r.URL.Path == "/robots.txt" {
 		return res, nil
 	}
