@@ -27,6 +27,17 @@ func TestANewPageThatFailsHoldsDeletionsBackOnce(t *testing.T) {
 	require.Zero(t, res.Held)
 }
 
+func TestAPageThatRedirectsToANewOneThatFailsIsKeptOnce(t *testing.T) {
+	s := newSite(t).page("/", "home", "/a").page("/a", "A")
+	st := newStore()
+	crawlOK(t, s, st)
+	s.redirect("/a", "/b", 301).status("/b", 503)
+	crawlOK(t, s, st)
+	require.Equal(t, "A", st.text(s.URL+"/a"))
+	crawlOK(t, s, st)
+	require.Equal(t, []string{"/a"}, paths(s, st.deleted))
+}
+
 func TestACrawlThatDoesNotCompleteSpendsNoGraceOfANewPage(t *testing.T) {
 	for name, ends := range map[string]func(s *site, st *store) error{
 		"killed": func(s *site, st *store) error {

@@ -26,6 +26,8 @@ type crawler struct {
 	textless, leads urls
 	// ids are the bytes of their source ids, which the next crawl is told.
 	ids int
+	// undecided are URLs that redirect to pages that failed: nothing was learnt of their own documents.
+	undecided urls
 	// deleted are those deleted on the way.
 	deleted urls
 	// settledURLs are the URLs whose turn is over.
@@ -77,7 +79,7 @@ func newCrawler(cfg Config, opt Options, sink Sink, known map[string]worker.Know
 		fetch:       newFetcher(opt, known),
 		robotsToken: productToken(opt.UserAgent),
 		frontier:    newFrontier(cfg.maxDepth(), cfg.maxPages()),
-		docs:        urls{}, textless: urls{}, leads: urls{}, deleted: urls{}, settledURLs: urls{},
+		docs:        urls{}, textless: urls{}, leads: urls{}, undecided: urls{}, deleted: urls{}, settledURLs: urls{},
 		waiting: map[uint64][]string{}, reading: map[string]bool{}, heldBefore: heldBefore(known),
 	}
 }

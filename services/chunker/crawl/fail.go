@@ -45,6 +45,9 @@ func (c *crawler) fail(ctx context.Context, v visit, level int) error {
 	}
 	c.opt.Logger.Debug("page failed", "url", secret.URL(v.id), "err", v.fail)
 	c.found(v.id)
+	if v.entry.url != v.id {
+		c.frontier.remember(c.undecided, v.entry.url)
+	}
 	if c.before(v.id).VersionToken == "" { // else what is stored of it is found until it is read again
 		c.frontier.remember(c.textless, v.id)
 	}

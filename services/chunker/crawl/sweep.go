@@ -46,15 +46,14 @@ func (c *crawler) sweep(ctx context.Context) error {
 // that the index is what it lets in. A blind one has as much again for them as for what it found: it keeps all that one crawl before
 // it left.
 func (c *crawler) hold(lost []string, most, mostBytes int, because string) (others []string) {
-	undecided := urls{} // their canonical pages were not read
-	for _, ids := range c.waiting {
+	for _, ids := range c.waiting { // their canonical pages were not read
 		for _, id := range ids {
-			undecided.add(id)
+			c.undecided.add(id)
 		}
 	}
 	held, bytes := 0, 0
 	for _, id := range lost {
-		lookedAt := c.settledURLs.has(id) && !undecided.has(id)
+		lookedAt := c.settledURLs.has(id) && !c.undecided.has(id)
 		if held == most || bytes+len(id) > mostBytes || lookedAt || !c.allowed(id) {
 			others = append(others, id)
 			continue
