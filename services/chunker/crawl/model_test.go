@@ -47,10 +47,10 @@ func (d *drawn) redraw(n int) {
 	d.edition++
 	some := func() int { return d.random.IntN(len(d.pages)) }
 	p := drawnPage{status: 200, redirect: -1, canonical: -1, etag: d.random.IntN(2) == 0, edition: d.edition}
-	for range d.random.IntN(4) + 3*max(0, 1-n) {
+	for range d.random.IntN(3) + max(0, 2-n) {
 		p.links = append(p.links, some())
 	}
-	if d.random.IntN(3) == 0 {
+	if d.random.IntN(4) == 0 {
 		p.canonical = some()
 	}
 	switch kind := d.random.IntN(10); {
