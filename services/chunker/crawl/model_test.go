@@ -189,8 +189,8 @@ func (d *drawn) standsSomewhere(st *store, n int) bool {
 	return false
 }
 
-// drawnSites is a sample of the 6,000 that were tried when it was written.
-const drawnSites = 100
+// drawnSites is a sample of some thousands that were tried when it was written.
+const drawnSites = 200
 
 // A store that refuses what it likes, crawls that die, pages that fail: while they do, nothing that was there before is deleted. Once
 // all answer, the index is what a crawl finds that begins with an empty one.
