@@ -64,6 +64,16 @@ func TestACanonicalPageThatIsStoredStandsForOthersWhenItFails(t *testing.T) {
 	require.Equal(t, []string{"/y"}, paths(s, st.put))
 }
 
+func TestAPageThatIsStoredIsNotDeletedForACanonicalOneThatFails(t *testing.T) {
+	for _, status := range []int{503, 403} {
+		s, st := newSite(t).page("/", "home", "/x", "/y").page("/x", "text of x").page("/y", "text of y"), newStore()
+		crawlOK(t, s, st)
+		s.copyOf("/x", "text of x", "/y").status("/y", status)
+		crawlOK(t, s, st)
+		require.Empty(t, st.deleted)
+	}
+}
+
 func TestACanonicalAddressThatRedirectsStandsForThosePagesThatNameIt(t *testing.T) {
 	for name, named := range map[string]string{"itself": "/p/", "what led to it": "/p"} {
 		for _, more := range []string{"/nothing", "/p", "/p/"} {

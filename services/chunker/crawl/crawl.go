@@ -22,8 +22,8 @@ type crawler struct {
 
 	// docs are the source ids that this crawl found, read or failed: what is not here at the end is gone.
 	docs urls
-	// textless are those of them that failed, and of which no text is stored; leads are the URLs that redirect to the others.
-	textless, leads urls
+	// textless are those of them that failed, old those of these that were stored before; leads are URLs that redirect to the others.
+	textless, old, leads urls
 	// ids are the bytes of their source ids, which the next crawl is told.
 	ids int
 	// undecided are URLs that redirect to pages that failed: nothing was learnt of their own documents.
@@ -79,7 +79,7 @@ func newCrawler(cfg Config, opt Options, sink Sink, known map[string]worker.Know
 		fetch:       newFetcher(opt, known),
 		robotsToken: productToken(opt.UserAgent),
 		frontier:    newFrontier(cfg.maxDepth(), cfg.maxPages()),
-		docs:        urls{}, textless: urls{}, leads: urls{}, undecided: urls{}, deleted: urls{}, settledURLs: urls{},
+		docs:        urls{}, textless: urls{}, old: urls{}, leads: urls{}, undecided: urls{}, deleted: urls{}, settledURLs: urls{},
 		waiting: map[uint64][]string{}, reading: map[string]bool{}, heldBefore: heldBefore(known),
 	}
 }

@@ -31,6 +31,6 @@
 // nothing need be kept.
 //
 // A page that names another of the crawl as canonical gives no document of its own: that one, or what it redirects to, is read in its
-// place, at once. It stands for itself where there is no text in that place: the other is gone, not to be indexed, outside, or fails
-// and was not stored before.
+// place, at once. It stands for itself where there is no text in that place: the other is gone, not to be indexed, outside, or
+// fails. (An earlier text of one that fails stands for pages that are not stored, for one crawl.)
 package crawl

@@ -48,8 +48,9 @@ func (c *crawler) fail(ctx context.Context, v visit, level int) error {
 	if v.entry.url != v.id {
 		c.frontier.remember(c.undecided, v.entry.url)
 	}
-	if c.before(v.id).VersionToken == "" { // else what is stored of it is found until it is read again
-		c.frontier.remember(c.textless, v.id)
+	c.frontier.remember(c.textless, v.id)
+	if c.before(v.id).VersionToken != "" { // what is stored of it is found until it is read again
+		c.frontier.remember(c.old, v.id)
 	}
 	links := v.outline.links
 	if !v.outlined {

@@ -22,7 +22,7 @@ func (c *crawler) settle(ctx context.Context, v visit, level int) error {
 		return err
 	}
 	c.frontier.remember(c.settledURLs, v.entry.url)
-	if v.entry.url != v.id && c.stands(v.id) {
+	if v.entry.url != v.id && c.docs.has(v.id) && !c.textless.has(v.id) {
 		c.frontier.remember(c.leads, v.entry.url)
 	}
 	c.answer(v.entry.url)
@@ -34,7 +34,7 @@ func (c *crawler) answer(named string) {
 	key := hashed(named)
 	for _, id := range c.waiting[key] {
 		c.frontier.left += len(id) + waitBytes
-		if !c.stands(named) {
+		if !c.stands(named, id) {
 			c.frontier.again(id)
 		}
 	}
@@ -49,9 +49,10 @@ func (c *crawler) found(id string) {
 	}
 }
 
-// stands tells whether a document with text is there in the place of the pages that name a URL: its own, or one that it redirects to.
-func (c *crawler) stands(url string) bool {
-	return c.docs.has(url) && !c.textless.has(url) || c.leads.has(url)
+// stands tells whether a document with text is there in the place of a page that names a URL: that of the URL, or of one that it
+// redirects to. An earlier text of one that fails now stands for pages that are not stored.
+func (c *crawler) stands(url, id string) bool {
+	return c.docs.has(url) && !c.textless.has(url) || c.leads.has(url) || c.old.has(url) && c.before(id).VersionToken == ""
 }
 
 // before is what is known of a document that is stored, as long as the crawl has not deleted it.
@@ -97,7 +98,7 @@ func (c *crawler) standsFor(v visit) bool {
 	if !v.namesAnother() || named == v.entry.url { // that redirects to it
 		return false
 	}
-	if c.stands(named) {
+	if c.stands(named, v.id) {
 		return true
 	}
 	if c.settledURLs.has(named) || !c.allowed(named) {
