@@ -22,8 +22,12 @@ type crawler struct {
 
 	// docs are the source ids that this crawl found, read or failed: what is not here at the end is gone.
 	docs urls
+	// textless are those of them that failed, old those of these that were stored before; leads are URLs that redirect to the others.
+	textless, old, leads urls
 	// ids are the bytes of their source ids, which the next crawl is told.
 	ids int
+	// undecided are URLs that redirect to pages that failed: nothing was learnt of their own documents.
+	undecided urls
 	// deleted are those deleted on the way.
 	deleted urls
 	// settledURLs are the URLs whose turn is over.
@@ -34,8 +38,13 @@ type crawler struct {
 	reading map[string]bool
 	// settled counts pages, silent those in a row that gave no answer.
 	settled, silent int
-	// blind says that a page failed of which nothing is known: what is behind it cannot be told from gone.
-	blind  bool
+	// blind says that a page failed whose links are not known: what is behind it cannot be told from gone.
+	blind bool
+	// unread are those pages. They are stored at the end: a crawl that ends before has kept nothing, and the next one is to.
+	unread []unread
+	// heldBefore counts the crawls in a row before this one that kept what may be behind such pages.
+	heldBefore int
+
 	result Result
 }
 
@@ -70,7 +79,8 @@ func newCrawler(cfg Config, opt Options, sink Sink, known map[string]worker.Know
 		fetch:       newFetcher(opt, known),
 		robotsToken: productToken(opt.UserAgent),
 		frontier:    newFrontier(cfg.maxDepth(), cfg.maxPages()),
-		docs:        urls{}, deleted: urls{}, settledURLs: urls{}, waiting: map[uint64][]string{}, reading: map[string]bool{},
+		docs:        urls{}, textless: urls{}, old: urls{}, leads: urls{}, undecided: urls{}, deleted: urls{}, settledURLs: urls{},
+		waiting: map[uint64][]string{}, reading: map[string]bool{}, heldBefore: heldBefore(known),
 	}
 }
 

@@ -21,7 +21,16 @@
 //	nothing, because no link leads there,     Deleted, once the whole crawl has ended without error
 //	or max_depth, robots.txt or noindex forbid
 //	nothing, because the crawl had to end     kept, as far as max_pages has room for it (Result.Held)
+//	nothing, and a page that may lead to it   kept, unless the crawl looked at its URL or may not ask for it (Result.Held)
+//	failed whose links are not known
 //
-// A page that names another of the crawl as canonical gives no document of its own: that one is read in its place, at once. It
-// stands for itself where the other comes to nothing.
+// The links of a page that failed are not known where it is new and gave no answer: what may be behind it is kept by one crawl. Nor are
+// they where the store had no room for the page or gave it up, for its links may be too many to be written then, and where the
+// configuration has changed since: what may be behind such pages is kept until they are read, by maxHeldCrawls in a row at most. Such
+// failures are stored when the crawl has ended, so that one that dies on the way counts for nothing. Where these pages are read,
+// nothing need be kept.
+//
+// A page that names another of the crawl as canonical gives no document of its own: that one, or what it redirects to, is read in its
+// place, at once. It stands for itself where there is no text in that place: the other is gone, not to be indexed, outside, or
+// fails. (An earlier text of one that fails stands for pages that are not stored, for one crawl.)
 package crawl

@@ -6,3 +6,6 @@ func SetMaxURLBytes(n int) (undo func()) {
 	maxURLBytes = n
 	return func() { maxURLBytes = before }
 }
+
+// MaxHeldCrawls is how many crawls in a row hold deletions back.
+const MaxHeldCrawls = maxHeldCrawls

@@ -23,6 +23,8 @@ type fetcher struct {
 	guest  *guest
 	known  map[string]worker.Known
 	robots *robotsFiles
+	// forgotten are the URLs whose documents the crawl has deleted: what is known of them asks for nothing that is stored.
+	forgotten sync.Map
 }
 
 // answer is a page's content, or the word that it has not changed.
@@ -50,6 +52,17 @@ func newFetcher(opt Options, known map[string]worker.Known) *fetcher {
 
 // close gives up what the fetcher holds of shared limits.
 func (f *fetcher) close() { f.guest.leave() }
+
+// forget has a URL asked for as if nothing was known of it.
+func (f *fetcher) forget(url string) { f.forgotten.Store(hashed(url), nil) }
+
+// knownOf is what is stored of a URL's document.
+func (f *fetcher) knownOf(url string) worker.Known {
+	if _, is := f.forgotten.Load(hashed(url)); is {
+		return worker.Known{}
+	}
+	return f.known[url]
+}
 
 // page asks for u and follows its redirects; each hop passes may and robots.txt before it is asked for.
 // Where no content comes the error is a *failure, unless ctx ended.
@@ -127,7 +140,7 @@ func (f *fetcher) ask(ctx context.Context, u *url.URL, in *stay) (r *reply, late
 	}
 	req.Header.Set("User-Agent", f.opt.UserAgent)
 	req.Header.Set("Accept", "text/html,application/xhtml+xml,text/markdown,text/plain,application/json,text/csv,*/*;q=0.5")
-	conditional := askConditionally(req.Header, f.known[u.String()])
+	conditional := askConditionally(req.Header, f.knownOf(u.String()))
 
 	res, err := f.client.Do(req)
 	if err != nil {

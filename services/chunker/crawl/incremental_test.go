@@ -164,38 +164,6 @@ func TestAPageThatFailsForTheSameReasonAgainIsUnchanged(t *testing.T) {
 	require.Equal(t, []string{"/broken"}, paths(s, st.put))
 }
 
-func TestANewPageThatFailsHoldsDeletionsBackOnce(t *testing.T) {
-	s := newSite(t).page("/", "home", "/old").redirect("/old", "/hub", 301).page("/hub", "hub", "/a").page("/a", "A")
-	st := newStore()
-	crawlOK(t, s, st)
-	s.status("/old", 500)
-	res := crawlOK(t, s, st)
-	require.Empty(t, st.deleted, "a redirect that fails must not make its target look gone")
-	require.Equal(t, 2, res.Held)
-	res = crawlOK(t, s, st)
-	require.Equal(t, []string{"/a", "/hub"}, paths(s, st.deleted))
-	require.Zero(t, res.Held)
-}
-
-// Not parallel: it lowers a bound of all crawls. What is held is told the next crawl, which may hold it again beside its own.
-func TestDocumentsWhoseURLsTakeTooMuchMemoryAreNotHeld(t *testing.T) {
-	s := newSite(t).page("/", "home", "/old").redirect("/old", "/hub", 301).page("/hub", "hub", "/a").page("/a", "A")
-	st := newStore()
-	crawlOK(t, s, st)
-	defer crawl.SetMaxURLBytes(40_000)()
-	s.status("/old", 500)
-	res := crawlOK(t, s, st)
-	require.Equal(t, 2, res.Held)
-	for i := range 20 {
-		id := fmt.Sprintf("%s/%d%s", s.URL, i, strings.Repeat("a", 2000))
-		st.docs[id] = worker.Document{SourceID: id}
-	}
-	s.status("/new", 500).page("/", "home", "/new")
-	res = crawlOK(t, s, st)
-	require.Zero(t, res.Held)
-	require.Equal(t, []string{"/", "/new"}, st.ids(s))
-}
-
 func TestEveryWayToFailIsAReason(t *testing.T) {
 	s := newSite(t).page("/", "home", "/403", "/500", "/204", "/big", "/pdf", "/video", "/brotli", "/loop", "/304", "/slow", "/cut", "/deep")
 	s.status("/403", 403).status("/500", 500).status("/204", 204).status("/304", 304)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/url"
 
-	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/worker"
 )
 
@@ -23,16 +22,19 @@ func (c *crawler) settle(ctx context.Context, v visit, level int) error {
 		return err
 	}
 	c.frontier.remember(c.settledURLs, v.entry.url)
+	if v.entry.url != v.id && c.docs.has(v.id) && !c.textless.has(v.id) {
+		c.frontier.remember(c.leads, v.entry.url)
+	}
 	c.answer(v.entry.url)
 	return nil
 }
 
-// answer settles the pages that wait for the one that they named: it has a document, or they are to be taken for themselves.
+// answer settles the pages that wait for the one that they named: there is a text in their place, or they are to be taken for themselves.
 func (c *crawler) answer(named string) {
 	key := hashed(named)
 	for _, id := range c.waiting[key] {
 		c.frontier.left += len(id) + waitBytes
-		if !c.docs.has(named) {
+		if !c.stands(named, id) {
 			c.frontier.again(id)
 		}
 	}
@@ -45,6 +47,20 @@ func (c *crawler) found(id string) {
 		c.frontier.remember(c.docs, id)
 		c.ids += len(id)
 	}
+}
+
+// stands tells whether a document with text is there in the place of a page that names a URL: that of the URL, or of one that it
+// redirects to. An earlier text of one that fails now stands for pages that are not stored.
+func (c *crawler) stands(url, id string) bool {
+	return c.docs.has(url) && !c.textless.has(url) || c.leads.has(url) || c.old.has(url) && c.before(id).VersionToken == ""
+}
+
+// before is what is known of a document that is stored, as long as the crawl has not deleted it.
+func (c *crawler) before(id string) worker.Known {
+	if c.deleted.has(id) {
+		return worker.Known{}
+	}
+	return c.known[id]
 }
 
 func (c *crawler) record(ctx context.Context, v visit, level int) error {
@@ -62,6 +78,9 @@ func (c *crawler) record(ctx context.Context, v visit, level int) error {
 		c.result.Skipped++
 		c.follow(v.outline.links, level)
 		return nil
+	case v.notModified && c.deleted.has(v.id): // it was asked for before that
+		c.frontier.again(v.id)
+		return nil
 	case v.notModified:
 		c.found(v.id)
 		c.unchanged()
@@ -72,14 +91,14 @@ func (c *crawler) record(ctx context.Context, v visit, level int) error {
 	}
 }
 
-// standsFor tells whether the page that v names as canonical takes v's place: it has a document, or is read next. If that comes
-// to nothing, v is read again for itself.
+// standsFor tells whether the page that v names as canonical takes v's place: it has a document with text, or is read next. If that
+// comes to nothing, v is read again for itself.
 func (c *crawler) standsFor(v visit) bool {
 	named := v.outline.canonical
-	if named == "" || named == v.id {
+	if !v.namesAnother() || named == v.entry.url { // that redirects to it
 		return false
 	}
-	if c.docs.has(named) {
+	if c.stands(named, v.id) {
 		return true
 	}
 	if c.settledURLs.has(named) || !c.allowed(named) {
@@ -88,7 +107,7 @@ func (c *crawler) standsFor(v visit) bool {
 	if c.waitsFor(named, v.id) {
 		return true
 	}
-	if c.known[named].VersionToken == "" {
+	if c.before(named).VersionToken == "" {
 		return false
 	}
 	// There is no memory to read it now: as it is stored it is better than v under another name beside it.
@@ -120,8 +139,11 @@ func (c *crawler) store(ctx context.Context, v visit, level int) error {
 		Links:        v.outline.links,
 		Chunks:       v.page.Chunks,
 	}
+	if v.namesAnother() { // which may have a document by the next crawl: a 304 would not name it
+		doc.VersionToken = noValidators
+	}
 	c.follow(v.outline.links, level)
-	if before := c.known[v.id]; before.VersionToken == "" || before.ContentHash != doc.ContentHash {
+	if before := c.before(v.id); before.VersionToken == "" || before.ContentHash != doc.ContentHash {
 		c.result.Stored++
 		return c.sink.Put(ctx, doc)
 	}
@@ -136,50 +158,6 @@ func (c *crawler) store(ctx context.Context, v visit, level int) error {
 	doc.Chunks = nil
 	c.result.Touched++
 	return c.sink.Touch(ctx, doc)
-}
-
-// fail notes why a page has no content. The links that its document has stay, so that one page that cannot
-// be read does not make everything behind it look gone.
-func (c *crawler) fail(ctx context.Context, v visit, level int) error {
-	switch v.fail.kind {
-	case gone:
-		return c.gone(ctx, v.id)
-	case outside, disallowed:
-		c.result.Skipped++
-		return nil
-	}
-	_, before := c.known[v.id]
-	c.found(v.id)
-	links := v.outline.links
-	if !v.outlined && before {
-		var err error
-		if links, err = c.sink.Links(ctx, v.id); err != nil {
-			return err
-		}
-	}
-	if v.fail.kind == unanswered && !before {
-		c.blind = true
-	}
-	c.opt.Logger.Debug("page failed", "url", secret.URL(v.id), "err", v.fail)
-	c.follow(links, level)
-	reason := clip(v.fail.Error(), maxErrBytes)
-	doc := worker.Document{SourceID: v.id, URL: v.id, Links: links, Err: reason, ContentHash: hashOfFailure(reason, links)}
-	if known := c.known[v.id]; known.VersionToken == "" && known.ContentHash == doc.ContentHash {
-		c.unchanged() // stored already, with this very reason
-		return nil
-	}
-	c.result.Failed++
-	return c.sink.Put(ctx, doc)
-}
-
-// gone deletes the document of a page that says it is no more.
-func (c *crawler) gone(ctx context.Context, id string) error {
-	if _, ok := c.known[id]; !ok || c.deleted.has(id) {
-		return nil
-	}
-	c.deleted.add(id)
-	c.result.Deleted++
-	return c.sink.Delete(ctx, id)
 }
 
 // onward follows a page's links: the stored ones if the page did not come again.

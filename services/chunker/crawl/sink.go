@@ -53,7 +53,7 @@ type Result struct {
 	// URLs) let in. Bound says which of them, and what a person can do about it.
 	Truncated bool
 	Bound     string
-	// Held is the number of documents that no link led to and that were kept all the same: a page that might lead to them failed
-	// for the first time, or the crawl was truncated before it came to them.
+	// Held is the number of documents that no link led to and that were kept all the same: a page failed whose links are not known
+	// and may lead to them, or the crawl was truncated before it came to them.
 	Held int
 }

@@ -10,21 +10,16 @@ import (
 // sweep deletes the documents that this crawl did not come across.
 func (c *crawler) sweep(ctx context.Context) error {
 	var lost []string
-	bytes := 0
 	for _, id := range slices.Sorted(maps.Keys(c.known)) {
-		bytes += len(id)
 		if !c.docs.has(id) && !c.deleted.has(id) {
 			lost = append(lost, id)
 		}
 	}
-	if c.blind && len(lost) > 0 && bytes < maxURLBytes {
-		c.result.Held += len(lost)
-		c.opt.Logger.Warn("documents that no link leads to are kept until the next crawl, because a new page failed that may lead to them",
-			"documents", len(lost))
-		return nil
-	}
-	if c.result.Truncated {
-		lost = c.hold(lost)
+	switch {
+	case c.blind:
+		lost = c.hold(lost, c.cfg.maxPages(), maxURLBytes, "a page failed that may lead to them")
+	case c.result.Truncated:
+		lost = c.hold(lost, c.cfg.maxPages()-len(c.docs), maxURLBytes-c.ids, c.result.Bound)
 	}
 	for _, id := range lost {
 		if ctx.Err() != nil {
@@ -35,22 +30,31 @@ func (c *crawler) sweep(ctx context.Context) error {
 			return err
 		}
 	}
+	for _, u := range c.unread {
+		if ctx.Err() != nil {
+			return stopped(ctx, nil)
+		}
+		if err := c.storeUnread(ctx, u); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-// hold keeps those of lost that the crawl may only not have come to, as many as max_pages and the memory of the next crawl have
-// room for, and returns the others. Where max_pages was the bound there is no room, so that the index is what it lets in.
-func (c *crawler) hold(lost []string) (others []string) {
-	undecided := urls{} // their canonical pages were not read
-	for _, ids := range c.waiting {
+// hold keeps those of lost that the crawl may only not have come to, at most so many and of so many bytes, and returns the others.
+// A truncated crawl has room for what max_pages and the memory of the next crawl leave; where max_pages was the bound there is none, so
+// that the index is what it lets in. A blind one has as much again for them as for what it found: it keeps all that one crawl before
+// it left.
+func (c *crawler) hold(lost []string, most, mostBytes int, because string) (others []string) {
+	for _, ids := range c.waiting { // their canonical pages were not read
 		for _, id := range ids {
-			undecided.add(id)
+			c.undecided.add(id)
 		}
 	}
-	held, bytes, most := 0, c.ids, c.cfg.maxPages()-len(c.docs)
+	held, bytes := 0, 0
 	for _, id := range lost {
-		lookedAt := c.settledURLs.has(id) && !undecided.has(id)
-		if held == most || bytes+len(id) > maxURLBytes || lookedAt || !c.allowed(id) {
+		lookedAt := c.settledURLs.has(id) && !c.undecided.has(id)
+		if held == most || bytes+len(id) > mostBytes || lookedAt || !c.allowed(id) {
 			others = append(others, id)
 			continue
 		}
@@ -59,8 +63,7 @@ func (c *crawler) hold(lost []string) (others []string) {
 	}
 	c.result.Held += held
 	if held > 0 {
-		c.opt.Logger.Warn("documents that the crawl did not come to are kept, because it had to end before the site did",
-			"documents", held, "because", c.result.Bound)
+		c.opt.Logger.Warn("documents that the crawl did not come to are kept", "documents", held, "because", because)
 	}
 	return others
 }

@@ -11,11 +11,13 @@ import (
 )
 
 // version is what a version token says, as compact JSON: the validators of a page's last answer (RFC 9110,
-// 8.8). A page without any has the token "{}", because an empty token means "not stored".
+// 8.8). A page without any has the token noValidators, because an empty token means "not stored".
 type version struct {
 	ETag     string `json:"etag,omitempty"`
 	Modified string `json:"modified,omitempty"`
 }
+
+const noValidators = "{}"
 
 // maxValidatorBytes bounds an ETag that is kept; with a longer one the page is compared by content. JSON may write a byte as six, and a
 // token has at most worker.MaxTokenBytes.
@@ -34,7 +36,7 @@ func tokenOf(h http.Header) string {
 	}
 	token, err := json.Marshal(v)
 	if err != nil {
-		return "{}"
+		return noValidators
 	}
 	return string(token)
 }
@@ -76,15 +78,6 @@ func hashOf(p Page) string {
 		_ = enc.Encode(c.Text)
 	}
 	return hex.EncodeToString(h.Sum(nil))
-}
-
-// hashOfFailure tells a failure that is stored already from a new one.
-func hashOfFailure(reason string, links []string) string {
-	h := sha256.New()
-	enc := json.NewEncoder(h)
-	_ = enc.Encode(reason)
-	_ = enc.Encode(links)
-	return "failed:" + hex.EncodeToString(h.Sum(nil))
 }
 
 // sameLinks compares links as sets: a page that only shuffles them has not changed.

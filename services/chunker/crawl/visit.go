@@ -24,11 +24,16 @@ type visit struct {
 	// outlined says that outline was read from a fresh body.
 	outlined bool
 	outline  outline
-	token    string
-	page     Page
+	// leaf says that a fresh body came, of a kind that has no links.
+	leaf  bool
+	token string
+	page  Page
 	// duplicate says that the page was known to be settled before it was asked for.
 	duplicate bool
 }
+
+// namesAnother tells whether a page names another URL than its own as canonical.
+func (v visit) namesAnother() bool { return v.outline.canonical != "" && v.outline.canonical != v.id }
 
 // visit reads a page within the scope. Its error is ctx's. A page that has something panic fails alone.
 func (c *crawler) visit(ctx context.Context, e entry, in *stay) (v visit, err error) {
@@ -103,6 +108,7 @@ func (c *crawler) examine(ctx context.Context, e entry, got *answer, in *stay) (
 		}
 		v.outlined, v.outline = true, read
 	}
+	v.leaf = !text.html
 	v.outline.noindex = v.outline.noindex || header.noindex
 	v.outline.nofollow = v.outline.nofollow || header.nofollow
 	if v.outline.nofollow {

@@ -1,0 +1,220 @@
+package crawl_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/chunker/crawl"
+)
+
+func TestANewPageThatFailsHoldsDeletionsBackOnce(t *testing.T) {
+	s := newSite(t).page("/", "home", "/old").redirect("/old", "/hub", 301).page("/hub", "hub", "/a").page("/a", "A")
+	st := newStore()
+	crawlOK(t, s, st)
+	s.status("/old", 500)
+	res := crawlOK(t, s, st)
+	require.Empty(t, st.deleted, "a redirect that fails must not make its target look gone")
+	require.Equal(t, 2, res.Held)
+	require.Equal(t, 1, res.Failed)
+	res = crawlOK(t, s, st)
+	require.Equal(t, []string{"/a", "/hub"}, paths(s, st.deleted))
+	require.Zero(t, res.Held)
+}
+
+func TestAPageThatRedirectsToANewOneThatFailsIsKeptOnce(t *testing.T) {
+	s := newSite(t).page("/", "home", "/a").page("/a", "A")
+	st := newStore()
+	crawlOK(t, s, st)
+	s.redirect("/a", "/b", 301).status("/b", 503)
+	crawlOK(t, s, st)
+	require.Equal(t, "A", st.text(s.URL+"/a"))
+	crawlOK(t, s, st)
+	require.Equal(t, []string{"/a"}, paths(s, st.deleted))
+}
+
+func TestACrawlThatDoesNotCompleteSpendsNoGraceOfANewPage(t *testing.T) {
+	for name, ends := range map[string]func(s *site, st *store) error{
+		"killed": func(s *site, st *store) error {
+			st.failOn = "delete"
+			defer func() { st.failOn = "" }()
+			s.status("/gone", 404)
+			_, err := crawlSite(t, s, st)
+			return err
+		},
+		"site down": func(s *site, st *store) error {
+			for _, p := range []string{"/1", "/2", "/3"} {
+				s.status(p, 503)
+			}
+			_, err := crawlSite(t, s, st, func(_ *crawl.Config, o *crawl.Options) { o.MaxSilence = 3 })
+			s.page("/1", "1").page("/2", "2").page("/3", "3")
+			return err
+		},
+	} {
+		s := newSite(t).page("/", "home", "/old-hub", "/gone").page("/gone", "gone").page("/old-hub", "hub", "/a", "/b").page("/a", "A").page("/b", "B")
+		st := newStore()
+		crawlOK(t, s, st)
+		s.page("/", "home", "/new-hub", "/gone", "/1", "/2", "/3").status("/new-hub", 500).remove("/old-hub")
+		require.Error(t, ends(s, st), name)
+		crawlOK(t, s, st)
+		require.NotContains(t, st.deleted, s.URL+"/a", name)
+		require.Contains(t, st.docs[s.URL+"/new-hub"].Err, "500", name)
+		crawlOK(t, s, st)
+		require.Contains(t, st.deleted, s.URL+"/a", "%s: it was kept by a crawl that completed", name)
+	}
+}
+
+// refused is what a store without room for a document, or that has given it up, leaves of it: its links may be those of an earlier text.
+func (st *store) refused(id string) {
+	st.docs[id] = worker.Document{SourceID: id, Err: "no room for it", Links: st.docs[id].Links}
+}
+
+func TestWhatIsBehindAPageThatTheStoreRefusedIsKeptUntilItIsReadOrFailsForLong(t *testing.T) {
+	for _, status := range []int{503, 403, 204} {
+		s := newSite(t).page("/", "home", "/hub").page("/hub", "hub", "/a").page("/a", "A").page("/b", "B")
+		st := newStore()
+		crawlOK(t, s, st)
+		s.page("/hub", "hub", "/a", "/b")
+		crawlOK(t, s, st)
+		hub := s.URL + "/hub"
+		st.docs[hub] = worker.Document{SourceID: hub, Err: "no room for it", Links: []string{s.URL + "/a"}} // /b would be too much
+
+		s.status("/hub", status)
+		for range crawl.MaxHeldCrawls {
+			res := crawlOK(t, s, st)
+			require.Empty(t, st.deleted, "answers %d", status)
+			require.Equal(t, 1, res.Held)
+			require.Contains(t, st.docs[hub].Err, fmt.Sprint(status))
+			require.Equal(t, []string{s.URL + "/a"}, st.docs[hub].Links)
+		}
+		s.page("/hub", "hub", "/a", "/b")
+		crawlOK(t, s, st)
+		require.Equal(t, []string{"/", "/a", "/b", "/hub"}, st.ids(s))
+		require.Empty(t, st.deleted)
+
+		st.docs[hub] = worker.Document{SourceID: hub, Err: "no room for it", Links: []string{s.URL + "/a"}}
+		s.status("/hub", status)
+		for range crawl.MaxHeldCrawls {
+			crawlOK(t, s, st)
+		}
+		crawlOK(t, s, st)
+		require.Equal(t, []string{"/b"}, paths(s, st.deleted), "it has failed for long")
+		crawlOK(t, s, st)
+		require.Empty(t, st.put, "the failure is stored")
+	}
+}
+
+func TestARefusedPageThatIsReadHoldsNothingBack(t *testing.T) {
+	s := newSite(t).page("/", "home", "/hub", "/old").page("/hub", "hub", "/a").page("/a", "A").page("/old", "old")
+	st := newStore()
+	crawlOK(t, s, st)
+	s.page("/", "home", "/hub")
+	st.refused(s.URL + "/hub")
+	res := crawlOK(t, s, st)
+	require.Equal(t, []string{"/old"}, paths(s, st.deleted))
+	require.Zero(t, res.Held)
+}
+
+// withoutRoom is a store at a full quota: of pages below /p it keeps their links alone.
+type withoutRoom struct{ *store }
+
+func (s withoutRoom) Put(ctx context.Context, d worker.Document) error {
+	if err := s.store.Put(ctx, d); err != nil || d.Err != "" || !strings.Contains(d.SourceID, "/p") {
+		return err
+	}
+	s.refused(d.SourceID)
+	return nil
+}
+
+// At a full quota, which deletions alone may relieve.
+func TestPagesThatFailInTurnsDoNotHoldDeletionsBackForEver(t *testing.T) {
+	s := newSite(t).page("/", "home", "/p0", "/p1", "/p2", "/old").page("/old", "old")
+	pages := func() {
+		for i := range 3 {
+			s.page(fmt.Sprint("/p", i), fmt.Sprint("page ", i))
+		}
+	}
+	pages()
+	st := newStore()
+	sink := withoutRoom{st}
+	reads := func() {
+		st.forget()
+		_, err := crawl.Crawl(t.Context(), crawl.Config{URL: s.URL + "/"}, options(t), sink)
+		require.NoError(t, err)
+	}
+	reads()
+	s.page("/", "home", "/p0", "/p1", "/p2")
+	for n := range crawl.MaxHeldCrawls + 1 {
+		pages()
+		s.status(fmt.Sprint("/p", n%3), 503)
+		require.Contains(t, st.docs, s.URL+"/old")
+		reads()
+	}
+	require.NotContains(t, st.docs, s.URL+"/old")
+}
+
+// What an owner has taken out of the configuration is to go, whatever fails.
+func TestWhatIsOutOfScopeOrWasLookedAtIsNotHeld(t *testing.T) {
+	s := newSite(t).page("/docs/", "home", "/docs/a", "/docs/b", "/docs/to", "/private").page("/docs/a", "A").page("/docs/b", "B", "/docs/c").
+		page("/docs/c", "C").page("/docs/to", "to").page("/private", "secret")
+	st := newStore()
+	crawlOK(t, s, st, func(c *crawl.Config, _ *crawl.Options) { c.URL = s.URL + "/docs/" })
+	for id, d := range st.docs { // as the next configuration is told of them
+		d.ContentHash, d.VersionToken, d.Links = "", "", nil
+		st.docs[id] = d
+	}
+	s.status("/docs/b", 503).redirect("/docs/to", "/docs/a", 301)
+	res := crawlOK(t, s, st, func(c *crawl.Config, _ *crawl.Options) { c.URL, c.PathPrefix = s.URL+"/docs/", "/docs/" })
+	require.Equal(t, []string{"/docs/to", "/private"}, paths(s, st.deleted))
+	require.Equal(t, 1, res.Held)
+}
+
+// Not parallel, like the next: they lower a bound of all crawls. What is held is told the next crawl, which may hold it again beside its own.
+func TestAsManyDocumentsAreHeldAsThereIsMemoryForTheirURLs(t *testing.T) {
+	s := newSite(t).page("/", "home", "/new").page("/new", "new")
+	st := newStore()
+	crawlOK(t, s, st)
+	for i := range 40 {
+		id := fmt.Sprintf("%s/%03d%s", s.URL, i, strings.Repeat("a", 1900))
+		st.docs[id] = worker.Document{SourceID: id, VersionToken: "{}"}
+	}
+	defer crawl.SetMaxURLBytes(40_000)()
+	s.page("/", "home", "/failing").status("/failing", 500)
+	res := crawlOK(t, s, st)
+	require.Equal(t, 21, res.Held)
+	require.Len(t, st.deleted, 20)
+}
+
+func TestNoMoreDocumentsAreHeldThanMaxPages(t *testing.T) {
+	s := newSite(t).page("/", "home", "/a", "/b", "/c", "/d").page("/a", "A").page("/b", "B").page("/c", "C").page("/d", "D")
+	st := newStore()
+	crawlOK(t, s, st)
+	s.page("/", "home", "/failing").status("/failing", 500)
+	res := crawlOK(t, s, st, func(c *crawl.Config, _ *crawl.Options) { c.MaxPages = ptr(3) })
+	require.Equal(t, 3, res.Held)
+	require.Equal(t, []string{"/d"}, paths(s, st.deleted))
+}
+
+func TestFailuresThatThereIsNoMemoryToKeepAreStoredAtOnce(t *testing.T) {
+	var hrefs []string
+	s, st := newSite(t), newStore()
+	for i := range 70 {
+		path := fmt.Sprintf("/%03d%s", i, strings.Repeat("a", 200))
+		hrefs = append(hrefs, path)
+		s.status(path, 500)
+	}
+	s.page("/", "home", append(hrefs, "/last")...).page("/last", "last")
+	defer crawl.SetMaxURLBytes(30_000)()
+	res := crawlOK(t, s, st)
+	require.False(t, res.Truncated, res.Bound)
+	require.Equal(t, 70, res.Failed)
+	require.Len(t, st.docs, 72)
+	last := slices.Index(st.put, s.URL+"/last")
+	require.Greater(t, last, 1, "some are stored before")
+	require.Less(t, last, 70, "others after")
+}

@@ -1,0 +1,129 @@
+package crawl_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/services/chunker/crawl"
+)
+
+// copyOf serves a page that names another as canonical.
+func (s *site) copyOf(path, text, named string) *site {
+	return s.html(path, "<title>"+text+"</title><link rel=canonical href="+named+"><main>"+text+"</main>")
+}
+
+func TestAPageStandsForItselfWhereItsCanonicalOneFails(t *testing.T) {
+	for name, fails := range map[string]func(s *site){
+		"refused":    func(s *site) { s.status("/y", 403) },
+		"loop":       func(s *site) { s.redirect("/y", "/z", 302).redirect("/z", "/y", 302) },
+		"unreadable": func(s *site) { s.html("/y", "<main></main>") },
+		"unanswered": func(s *site) { s.status("/y", 500) },
+	} {
+		for _, links := range [][]string{{"/x"}, {"/x", "/y"}, {"/y", "/x"}, {"/y", "/1", "/2", "/3", "/4", "/5", "/6", "/7", "/8", "/9", "/x"}} {
+			s, st := newSite(t), newStore()
+			s.page("/", "home", links...).page("/x", "text of x").page("/y", "text of y")
+			unreadable := func(_ *crawl.Config, o *crawl.Options) { o.Extract = failEmpty }
+			fails(s)
+			crawlOK(t, s, st, unreadable)
+			require.Equal(t, "text of x", st.text(s.URL+"/x"), name)
+			s.copyOf("/x", "text of x", "/y")
+			for range 3 {
+				crawlOK(t, s, st, unreadable)
+				require.Equal(t, "text of x", st.text(s.URL+"/x"), "%s %v", name, links)
+			}
+			s.page("/y", "text of y")
+			crawlOK(t, s, st, unreadable)
+			require.Equal(t, []string{"/x"}, paths(s, st.deleted), "%s %v: it is read under its canonical address", name, links)
+		}
+	}
+}
+
+// A 304 would not say what it names.
+func TestAPageThatStoodForItselfIsReadWholeUntilItsCanonicalOneStandsForIt(t *testing.T) {
+	s, st := newSite(t).page("/", "home", "/x").status("/y", 403), newStore()
+	s.on("/x", validated("<main>text of x</main><link rel=canonical href=/y>"))
+	for range 2 {
+		crawlOK(t, s, st)
+		require.Equal(t, "text of x", st.text(s.URL+"/x"))
+	}
+	s.page("/y", "text of y")
+	crawlOK(t, s, st)
+	require.Equal(t, []string{"/", "/y"}, st.ids(s))
+}
+
+// What was stored of it is found all the while.
+func TestACanonicalPageThatIsStoredStandsForOthersWhenItFails(t *testing.T) {
+	s, st := newSite(t).page("/", "home", "/x").copyOf("/x", "text of x", "/y").page("/y", "text of y"), newStore()
+	crawlOK(t, s, st)
+	s.status("/y", 503)
+	crawlOK(t, s, st)
+	require.Equal(t, []string{"/", "/y"}, st.ids(s))
+	require.Equal(t, []string{"/y"}, paths(s, st.put))
+}
+
+func TestAPageThatIsStoredIsNotDeletedForACanonicalOneThatFails(t *testing.T) {
+	for _, status := range []int{503, 403} {
+		s, st := newSite(t).page("/", "home", "/x", "/y").page("/x", "text of x").page("/y", "text of y"), newStore()
+		crawlOK(t, s, st)
+		s.copyOf("/x", "text of x", "/y").status("/y", status)
+		crawlOK(t, s, st)
+		require.Empty(t, st.deleted)
+	}
+}
+
+func TestACanonicalAddressThatRedirectsStandsForThosePagesThatNameIt(t *testing.T) {
+	for name, named := range map[string]string{"itself": "/p/", "what led to it": "/p"} {
+		for _, more := range []string{"/nothing", "/p", "/p/"} {
+			s, st := newSite(t), newStore()
+			s.page("/", "home", "/c1/p", "/c2/p", more, "/1", "/2", "/3", "/4", "/5", "/6", "/7", "/8", "/9", "/c3/p")
+			for _, c := range []string{"/c1/p", "/c2/p", "/c3/p"} {
+				s.copyOf(c, "product", "/p")
+			}
+			s.redirect("/p", "/p/", 301).copyOf("/p/", "product", named)
+			for range 2 {
+				crawlOK(t, s, st)
+				require.Equal(t, []string{"/", "/p/"}, st.ids(s), "%s %s", name, more)
+			}
+		}
+	}
+}
+
+// An answer that does not last: a redirect to the page meets a 404, before or after the page itself answers.
+func TestAPageThatWasDeletedOnTheWayIsStoredAgainWhenItAnswers(t *testing.T) {
+	others := []string{"/1", "/2", "/3", "/4", "/5", "/6", "/7", "/8", "/9"}
+	for name, order := range map[string][]string{
+		"redirect first": append(append([]string{"/to-x"}, others...), "/x"),
+		"page first":     append(append([]string{"/x"}, others...), "/to-x"),
+		"side by side":   {"/to-x", "/x"},
+	} {
+		for _, etag := range []bool{false, true} {
+			for _, concurrency := range []int{1, 4} {
+				s, st := newSite(t), newStore()
+				s.page("/", "home", order...).redirect("/to-x", "/x", 302)
+				asked := make(chan struct{}, 1)
+				s.on("/x", func(w http.ResponseWriter, r *http.Request) {
+					select {
+					case <-asked:
+						w.WriteHeader(http.StatusNotFound)
+						return
+					default:
+					}
+					if etag {
+						validated("<main>text of x</main>")(w, r)
+						return
+					}
+					w.Header().Set("Content-Type", "text/html; charset=utf-8")
+					_, _ = fmt.Fprint(w, "<main>text of x</main>")
+				})
+				with := func(_ *crawl.Config, o *crawl.Options) { o.Concurrency = concurrency }
+				crawlOK(t, s, st, with)
+				asked <- struct{}{}
+				crawlOK(t, s, st, with)
+				require.Equal(t, "text of x", st.text(s.URL+"/x"), "%s, ETag %v, %d at once", name, etag, concurrency)
+			}
+		}
+	}
+}

@@ -1,0 +1,237 @@
+package crawl_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/chunker/crawl"
+)
+
+// drawn is a random site. Its pages are numbers, of which 0 is the start page.
+type drawn struct {
+	random *rand.Rand
+	pages  []drawnPage
+	// failing are the pages that fail for now, by their status.
+	failing map[int]int
+	edition int
+}
+
+type drawnPage struct {
+	status, redirect int // redirect and canonical: none where negative
+	canonical        int
+	noindex, etag    bool
+	links            []int
+	edition          int
+}
+
+func draw(seed uint64) *drawn {
+	d := &drawn{random: rand.New(rand.NewPCG(seed, 0)), failing: map[int]int{}}
+	d.pages = make([]drawnPage, 3+d.random.IntN(8))
+	for n := range d.pages {
+		d.redraw(n)
+	}
+	return d
+}
+
+func (d *drawn) redraw(n int) {
+	d.edition++
+	some := func() int { return d.random.IntN(len(d.pages)) }
+	p := drawnPage{status: 200, redirect: -1, canonical: -1, etag: d.random.IntN(2) == 0, edition: d.edition}
+	for range d.random.IntN(3) + max(0, 2-n) {
+		p.links = append(p.links, some())
+	}
+	if d.random.IntN(4) == 0 {
+		p.canonical = some()
+	}
+	switch kind := d.random.IntN(10); {
+	case n == 0:
+	case kind == 0:
+		p.status = 404
+	case kind == 1 && n+1 < len(d.pages): // never back: that fails for ever
+		p.redirect = n + 1 + d.random.IntN(len(d.pages)-n-1)
+	case kind == 2:
+		p.noindex = true
+	}
+	d.pages[n] = p
+}
+
+func (d *drawn) url(n int) string {
+	if n == 0 {
+		return "https://site.example/"
+	}
+	return fmt.Sprint("https://site.example/", n)
+}
+
+func (d *drawn) RoundTrip(r *http.Request) (*http.Response, error) {
+	n, _ := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/"))
+	res := &http.Response{StatusCode: http.StatusNotFound, Header: http.Header{"Content-Type": {"text/html"}}, Request: r, ContentLength: -1, Body: http.NoBody}
+	if r.URL.Path == "/robots.txt" {
+		return res, nil
+	}
+	p := d.pages[n]
+	res.StatusCode = p.status
+	tag := fmt.Sprintf(`"%d"`, p.edition)
+	switch {
+	case d.failing[n] != 0:
+		res.StatusCode = d.failing[n]
+	case p.status != 200:
+	case p.redirect >= 0:
+		res.StatusCode = 302
+		res.Header.Set("Location", d.url(p.redirect))
+	case p.etag && r.Header.Get("If-None-Match") == tag:
+		res.StatusCode = 304
+	default:
+		body := fmt.Sprintf("<title>%d</title><main>edition %d of %d</main>", n, p.edition, n)
+		if p.noindex {
+			body += "<meta name=robots content=noindex>"
+		}
+		if p.canonical >= 0 {
+			body += "<link rel=canonical href=" + d.url(p.canonical) + ">"
+		}
+		for _, to := range p.links {
+			body += "<a href=" + d.url(to) + ">"
+		}
+		if p.etag {
+			res.Header.Set("ETag", tag)
+		}
+		res.Body = io.NopCloser(strings.NewReader(body))
+	}
+	return res, nil
+}
+
+// fail has some pages fail whose documents are known. Of one that names another as canonical no link leads there.
+func (d *drawn) fail(st *store) {
+	d.failing = map[int]int{}
+	for n := 1; n < len(d.pages); n++ {
+		if d.isOriginal(st, n) && d.random.IntN(4) == 0 {
+			d.failing[n] = []int{503, 500, 403}[d.random.IntN(3)]
+		}
+	}
+}
+
+// full is a store that has no room for some documents, and may die.
+type full struct {
+	*store
+	random  *rand.Rand
+	refuses bool
+	// left counts the calls until it dies; negative: it does not.
+	left int
+}
+
+var errDied = errors.New("died")
+
+func (s *full) Put(ctx context.Context, d worker.Document) error {
+	if s.left--; s.left == -1 {
+		return errDied
+	}
+	before := s.docs[d.SourceID]
+	if d.Err != "" { // its text stays
+		d.Chunks = before.Chunks
+	}
+	if err := s.store.Put(ctx, d); err != nil || d.Err != "" || !s.refuses || s.random.IntN(3) > 0 {
+		return err
+	}
+	refused := worker.Document{SourceID: d.SourceID, Err: "no room for it", Links: d.Links, Chunks: before.Chunks}
+	if s.random.IntN(2) == 0 { // there are too many, or it was given up
+		refused.Links = before.Links
+	}
+	s.docs[d.SourceID] = refused
+	return nil
+}
+
+func (d *drawn) crawl(t *testing.T, sink crawl.Sink) (crawl.Result, error) {
+	t.Helper()
+	c := newClock()
+	opt := crawl.Options{Extract: extractMain, Runner: crawl.InProcess{}, Transport: d, Now: c.Now, Wait: c.Wait, MaxSilence: 1 << 20, Concurrency: 1 + d.random.IntN(4)}
+	res, err := crawl.Crawl(t.Context(), crawl.Config{URL: d.url(0), MaxDepth: ptr(20)}, opt, sink)
+	require.False(t, res.Truncated)
+	return res, err
+}
+
+// originals are the documents of pages that name no other as canonical. Which of several copies that name each other are stored depends
+// on the order in which they are read.
+func (d *drawn) originals(st *store) []string {
+	ids := []string{}
+	for n := range d.pages {
+		if d.isOriginal(st, n) {
+			ids = append(ids, d.url(n))
+		}
+	}
+	return ids
+}
+
+func (d *drawn) isOriginal(st *store, n int) bool {
+	_, stored := st.docs[d.url(n)]
+	p := d.pages[n]
+	return stored && p.redirect < 0 && (p.canonical < 0 || p.canonical == n)
+}
+
+// standsSomewhere tells whether there is text in the place of a page: its own, or that of one that it names, or that one.
+func (d *drawn) standsSomewhere(st *store, n int) bool {
+	for range d.pages {
+		if len(st.docs[d.url(n)].Chunks) > 0 {
+			return true
+		}
+		if n = max(d.pages[n].redirect, d.pages[n].canonical); n < 0 {
+			return false
+		}
+	}
+	return false
+}
+
+// drawnSites is a sample of some thousands that were tried when it was written.
+const drawnSites = 200
+
+// A store that refuses what it likes, crawls that die, pages that fail: while they do, nothing that was there before is deleted. Once
+// all answer, the index is what a crawl finds that begins with an empty one.
+func TestWhateverFailsForAWhileAnIndexIsWhatItsSiteIs(t *testing.T) {
+	for seed := range uint64(drawnSites) {
+		d, st := draw(seed), newStore()
+		sink := &full{store: st, random: d.random, left: -1}
+		for range 3 {
+			d.redraw(1 + d.random.IntN(len(d.pages)-1))
+			sink.refuses = d.random.IntN(2) == 0
+			_, err := d.crawl(t, sink)
+			require.NoError(t, err)
+			there := d.originals(st)
+
+			for range crawl.MaxHeldCrawls {
+				d.fail(st)
+				if sink.left = -1; d.random.IntN(3) == 0 {
+					sink.left = d.random.IntN(3)
+				}
+				if _, err := d.crawl(t, sink); err != nil {
+					require.ErrorIs(t, err, errDied)
+				}
+				require.Subset(t, d.originals(st), there, "seed %d: %+v fail %v", seed, d.pages, d.failing)
+			}
+			d.failing, sink.left, sink.refuses = map[int]int{}, -1, false
+			res, err := d.crawl(t, sink)
+			require.NoError(t, err)
+			require.Zero(t, res.Held)
+			fresh := newStore()
+			_, err = d.crawl(t, fresh)
+			require.NoError(t, err)
+			require.Equal(t, d.originals(fresh), d.originals(st), "seed %d: %+v", seed, d.pages)
+			for n := range d.pages {
+				want, stored := fresh.docs[d.url(n)]
+				require.True(t, !stored || d.standsSomewhere(st, n), "seed %d: %d of %+v", seed, n, d.pages)
+				if got, is := st.docs[d.url(n)]; stored && is {
+					require.Empty(t, got.Err)
+					require.Equal(t, want.Chunks, got.Chunks, "seed %d: %d of %+v", seed, n, d.pages)
+					require.ElementsMatch(t, want.Links, got.Links, "seed %d: %d of %+v", seed, n, d.pages)
+				}
+			}
+		}
+	}
+}
