@@ -145,12 +145,7 @@ func (s *session) peers(ctx context.Context) (*peers.River, *peers.DBOS, error) 
 		return nil, nil, err
 	}
 	s.onClose(func() error { river.Close(); return nil })
-	dbos, err := peers.NewDBOS(ctx, urls["dbos"], s.place.Checkpoint, s.log)
-	if err != nil {
-		return nil, nil, err
-	}
-	s.onClose(func() error { dbos.Close(); return nil })
-	return river, dbos, nil
+	return river, peers.NewDBOS(urls["dbos"], s.place.Checkpoint), nil
 }
 
 // inFlight compares whole syncs beside many runs that wait for a worker with the same beside few.

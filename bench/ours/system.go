@@ -101,6 +101,12 @@ func (s *System) makeDue(ctx context.Context, kind string) error {
 	})
 }
 
+// now is Postgres's clock.
+func (s *System) now(ctx context.Context) (now time.Time, err error) {
+	err = s.with(ctx, func(conn *pgx.Conn) error { return conn.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now) })
+	return now, err
+}
+
 // with works on a connection that is gone afterwards, so that what it reads is counted before anything is measured.
 func (s *System) with(ctx context.Context, work func(*pgx.Conn) error) (err error) {
 	conn, err := postgres.Connect(ctx, s.url, "echomind-bench")

@@ -26,31 +26,29 @@ const (
 
 // DBOS is dbos-inc/dbos-transact-golang: workflows whose every run is a row, as ours is.
 type DBOS struct {
-	pool   *pgxpool.Pool
+	url    string
 	settle func(context.Context) error
-	log    *slog.Logger
 }
 
-// NewDBOS connects to an empty database. settle lets each measurement begin behind a checkpoint.
-func NewDBOS(ctx context.Context, url string, settle func(context.Context) error, log *slog.Logger) (*DBOS, error) {
-	pool, err := open(ctx, url)
-	if err != nil {
-		return nil, err
-	}
-	return &DBOS{pool, settle, log}, nil
-}
-
-// Close ends the connections.
-func (d *DBOS) Close() { d.pool.Close() }
+// NewDBOS takes an empty database. settle lets each measurement begin behind a checkpoint.
+func NewDBOS(url string, settle func(context.Context) error) *DBOS { return &DBOS{url, settle} }
 
 // Rates enqueues n workflows that do nothing, then works them; both is one after the other.
 func (d *DBOS) Rates(ctx context.Context, n int) (out []float64, err error) {
-	own, err := dbos.NewContext(ctx, dbos.Config{AppName: "bench", SystemDBPool: d.pool, Logger: d.log, ApplicationVersion: "1"})
+	pool, err := open(ctx, d.url)
+	if err != nil {
+		return nil, err
+	}
+	defer pool.Close() // its shutdown closes it, too
+	own, err := dbos.NewContext(ctx, dbos.Config{
+		AppName: "bench", SystemDBPool: pool, ApplicationVersion: "1",
+		Logger: slog.New(slog.DiscardHandler), // it tells its own shutdown as an error
+	})
 	if err != nil {
 		return nil, fmt.Errorf("make the DBOS context: %w", err)
 	}
 	defer func() { err = errors.Join(err, dbos.Shutdown(own, dbosTimeout)) }()
-	if err := reset(ctx, d.pool, d.settle, `TRUNCATE dbos.workflow_status CASCADE`); err != nil {
+	if err := reset(ctx, pool, d.settle, `TRUNCATE dbos.workflow_status CASCADE`); err != nil {
 		return nil, err
 	}
 	var done atomic.Int64
@@ -59,18 +57,18 @@ func (d *DBOS) Rates(ctx context.Context, n int) (out []float64, err error) {
 		return 0, nil
 	}, dbos.WithWorkflowName(dbosQueue))
 	began := time.Now()
-	if err := d.enqueue(ctx, own, n); err != nil {
+	if err := enqueue(ctx, own, n); err != nil {
 		return nil, fmt.Errorf("enqueue into DBOS: %w", err)
 	}
 	inserting := time.Since(began)
-	working, err := d.work(ctx, own, n, &done)
+	working, err := work(ctx, own, pool, n, &done)
 	if err != nil {
 		return nil, fmt.Errorf("work DBOS's workflows: %w", err)
 	}
 	return rates(n, inserting, working), nil
 }
 
-func (d *DBOS) enqueue(ctx context.Context, own dbos.Context, n int) error {
+func enqueue(ctx context.Context, own dbos.Context, n int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(dbosWriters)
 	for i := range n {
@@ -86,7 +84,7 @@ func (d *DBOS) enqueue(ctx context.Context, own dbos.Context, n int) error {
 }
 
 // work starts the queue, and counts what is completed in the database once every workflow has run.
-func (d *DBOS) work(ctx context.Context, own dbos.Context, n int, done *atomic.Int64) (time.Duration, error) {
+func work(ctx context.Context, own dbos.Context, pool *pgxpool.Pool, n int, done *atomic.Int64) (time.Duration, error) {
 	_, err := dbos.RegisterQueue(own, dbosQueue, dbos.WithQueueBasePollingInterval(dbosPoll), dbos.WithWorkerConcurrency(dbosWorkers))
 	if err != nil {
 		return 0, err
@@ -100,7 +98,7 @@ func (d *DBOS) work(ctx context.Context, own dbos.Context, n int, done *atomic.I
 	for {
 		if done.Load() >= int64(n) {
 			var completed int
-			err := d.pool.QueryRow(ctx, `SELECT count(*) FROM dbos.workflow_status WHERE status = 'SUCCESS'`).Scan(&completed)
+			err := pool.QueryRow(ctx, `SELECT count(*) FROM dbos.workflow_status WHERE status = 'SUCCESS'`).Scan(&completed)
 			if err != nil || completed >= n {
 				return time.Since(began), err
 			}
