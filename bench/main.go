@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -37,7 +38,7 @@ func run() error {
 	asJSON := flag.Bool("json", false, "print the report as JSON")
 	dir := flag.String("dir", os.TempDir(), "where the servers keep their data: the disk that is measured")
 	atRest := flag.Int("at-rest", 0, "how many connectors are at rest beside the few that are due; 0 = 1,000,000, with -short 20,000")
-	only := flag.String("only", "", "one group: dispatch, cycles, in-flight, at-rest or trigger")
+	only := flag.String("only", "", "one group: "+strings.Join(names(), ", "))
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -66,6 +67,10 @@ func run() error {
 
 // measure takes one group after the other, on servers of their own.
 func measure(ctx context.Context, dir string, size sizes, only string) (report figures.Report, err error) {
+	chosen, err := choose(only)
+	if err != nil {
+		return report, err
+	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	p, err := place.Open(ctx, dir, log)
 	if err != nil {
@@ -82,21 +87,13 @@ func measure(ctx context.Context, dir string, size sizes, only string) (report f
 	if err != nil {
 		return report, err
 	}
-	found := false
-	for _, g := range groups {
-		if only != "" && only != g.name {
-			continue
-		}
-		found = true
+	for _, g := range chosen {
 		s := &session{place: p, size: size, log: log}
 		rows, err := g.take(s, ctx)
 		if err = errors.Join(err, s.close()); err != nil {
 			return report, fmt.Errorf("group %s: %w", g.name, err)
 		}
 		report.Rows = append(report.Rows, rows...)
-	}
-	if !found {
-		return report, fmt.Errorf("-only %s: there is no such group", only)
 	}
 	return report, nil
 }

@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/echomind/sync/bench/figures"
 )
@@ -37,13 +40,35 @@ const (
 	placesOfCapped        = 64
 )
 
-var groups = []struct {
+// group is what is measured on connections of its own.
+type group struct {
 	name string
 	take func(*session, context.Context) ([]figures.Row, error)
-}{
+}
+
+var groups = []group{
 	{"dispatch", (*session).dispatch},
 	{"cycles", (*session).cycles},
 	{"in-flight", (*session).inFlight},
 	{"at-rest", (*session).atRest},
 	{"trigger", (*session).trigger},
+}
+
+func names() (all []string) {
+	for _, g := range groups {
+		all = append(all, g.name)
+	}
+	return all
+}
+
+// choose is all groups, or the one of a name.
+func choose(only string) ([]group, error) {
+	if only == "" {
+		return groups, nil
+	}
+	i := slices.Index(names(), only)
+	if i < 0 {
+		return nil, fmt.Errorf("-only %q is no group; there are %s", only, strings.Join(names(), ", "))
+	}
+	return groups[i : i+1], nil
 }

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/services/scheduler"
+)
+
+func TestOneGroupIsChosenByItsNameAndAnUnknownNameIsRefused(t *testing.T) {
+	all, err := choose("")
+	require.NoError(t, err)
+	require.Len(t, all, len(groups))
+	for i, name := range names() {
+		one, err := choose(name)
+		require.NoError(t, err)
+		require.Len(t, one, 1)
+		require.Equal(t, groups[i].name, one[0].name)
+	}
+	_, err = choose("dispath")
+	require.ErrorContains(t, err, "there are dispatch, cycles")
+}
+
+func TestTheCeilingClaimsInBatchesOfTheSchedulersDefault(t *testing.T) {
+	var cfg scheduler.Config
+	require.NoError(t, config.Load(&cfg))
+	require.Equal(t, cfg.ClaimBatch, claimBatch)
+}
+
+func TestTheShortFormIsSmallerInEverySize(t *testing.T) {
+	for name, sizes := range map[string][2]int{
+		"turns": {small.turns, long.turns}, "dispatch": {small.dispatch, long.dispatch}, "loop": {small.loop, long.loop},
+		"workflow": {small.workflow, long.workflow}, "cycles": {small.cycles, long.cycles}, "many": {small.many, long.many},
+		"few": {small.few, long.few}, "at rest": {small.atRest, long.atRest}, "due": {small.due, long.due},
+		"ticks": {small.ticks, long.ticks}, "triggers": {small.triggers, long.triggers},
+	} {
+		require.Positive(t, sizes[0], name)
+		require.Less(t, sizes[0], sizes[1], name)
+	}
+	require.Less(t, small.few, small.many)
+	require.Less(t, small.few, small.atRest)
+}
