@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -38,6 +39,7 @@ func run() error {
 	asJSON := flag.Bool("json", false, "print the report as JSON")
 	dir := flag.String("dir", os.TempDir(), "where the servers keep their data: the disk that is measured")
 	atRest := flag.Int("at-rest", 0, "how many connectors are at rest beside the few that are due; 0 = 1,000,000, with -short 20,000")
+	turns := flag.Int("turns", 0, "how many turns; 0 = 5, with -short 3")
 	only := flag.String("only", "", "one group: "+strings.Join(names(), ", "))
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -46,8 +48,9 @@ func run() error {
 	if *short {
 		size = small
 	}
-	if *atRest > 0 {
-		size.atRest = *atRest
+	size.atRest, size.turns = cmp.Or(*atRest, size.atRest), cmp.Or(*turns, size.turns)
+	if err := size.check(); err != nil {
+		return err
 	}
 	report, err := measure(ctx, *dir, size, *only)
 	if err != nil {

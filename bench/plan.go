@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,6 +31,18 @@ var (
 	small = sizes{turns: 3, dispatch: 4000, loop: 300, workflow: 300, cycles: 500, many: 4000, few: 100,
 		atRest: 20_000, due: 1000, ticks: 50, triggers: 20}
 )
+
+// check refuses what can be asked for by a flag and cannot be measured.
+func (s sizes) check() error {
+	var err error
+	if s.turns < 1 || s.turns > 100 {
+		err = errors.Join(err, fmt.Errorf("-turns %d: must be 1 to 100", s.turns))
+	}
+	if s.atRest <= s.few || s.atRest > 10_000_000 {
+		err = errors.Join(err, fmt.Errorf("-at-rest %d: must be more than %d, beside which it is measured, and at most 10000000", s.atRest, s.few))
+	}
+	return err
+}
 
 // claimBatch is the scheduler's default, for the ceilings.
 const claimBatch = 500

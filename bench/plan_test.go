@@ -42,3 +42,12 @@ func TestTheShortFormIsSmallerInEverySize(t *testing.T) {
 	require.Less(t, small.few, small.many)
 	require.Less(t, small.few, small.atRest)
 }
+
+func TestASizeThatCannotBeMeasuredIsRefusedByItsFlag(t *testing.T) {
+	require.NoError(t, long.check())
+	require.NoError(t, small.check())
+	wrong := long
+	wrong.turns, wrong.atRest = -1, long.few
+	require.ErrorContains(t, wrong.check(), "-turns -1: must be 1 to 100")
+	require.ErrorContains(t, wrong.check(), "-at-rest 1000: must be more than 1000")
+}
