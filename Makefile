@@ -144,6 +144,9 @@ bench-dispatch: ## dispatch and whole syncs beside the servers' ceilings, the ob
 bench-dispatch-short: ## the same on a small scale; it fails where a ratio is worse than half its target
 	go run ./bench -short $(BENCH)
 
+bench-scale: ## what does not depend on how much there is, at 10 million connectors and 100 million runs in the ledger: hours, and 60 GB of disk
+	go run ./bench -at-rest 10000000 -ledger 100000000 -only at-rest,ledger -turns 3 $(BENCH)
+
 fuzz: ## every fuzz target for FUZZ_MINUTES=60, or those of FUZZ=a name; what fails is kept in its testdata
 	for file in $$(git grep -l '^func Fuzz$(FUZZ)' -- '*_test.go'); do for target in $$(sed -n 's/^func \(Fuzz$(FUZZ)[A-Za-z]*\).*/\1/p' $$file); do \
 		go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(or $(FUZZ_MINUTES),60)m -fuzzminimizetime 20x ./$$(dirname $$file); done; done
@@ -224,4 +227,4 @@ clean: ## remove what was built; data/ stays
 	rm -rf bin
 
 
-.PHONY: images up test-compose help build run demo test test-upgrade test-kube test-helm test-drive-mock test-node race model test-alerts chaos chaos-failover chaos-cluster chaos-crowd chaos-tenant chaos-mutants chaos-build recovery bench bench-short bench-dispatch bench-dispatch-short fuzz generate verify lint licences vulncheck sbom tidy tools clean
+.PHONY: images up test-compose help build run demo test test-upgrade test-kube test-helm test-drive-mock test-node race model test-alerts chaos chaos-failover chaos-cluster chaos-crowd chaos-tenant chaos-mutants chaos-build recovery bench bench-short bench-dispatch bench-dispatch-short bench-scale fuzz generate verify lint licences vulncheck sbom tidy tools clean

@@ -39,8 +39,9 @@ func run() error {
 	asJSON := flag.Bool("json", false, "print the report as JSON")
 	dir := flag.String("dir", os.TempDir(), "where the servers keep their data: the disk that is measured")
 	atRest := flag.Int("at-rest", 0, "how many connectors are at rest beside the few that are due; 0 = 1,000,000, with -short 20,000")
+	ledger := flag.Int("ledger", 0, "how many runs the ledger has for syncs beside a long one; 0 = that is not measured")
 	turns := flag.Int("turns", 0, "how many turns; 0 = 5, with -short 3")
-	only := flag.String("only", "", "one group: "+strings.Join(names(), ", "))
+	only := flag.String("only", "", "only these groups: "+strings.Join(names(), ","))
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -49,6 +50,7 @@ func run() error {
 		size = small
 	}
 	size.atRest, size.turns = cmp.Or(*atRest, size.atRest), cmp.Or(*turns, size.turns)
+	size.ledger = *ledger
 	if err := size.check(); err != nil {
 		return err
 	}

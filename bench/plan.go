@@ -21,6 +21,7 @@ type sizes struct {
 	few      int // the same, or connectors at rest, where there are few
 	atRest   int // connectors at rest
 	due      int // of which are due
+	ledger   int // runs in the ledger; 0 = it is not measured
 	ticks    int
 	triggers int
 }
@@ -40,6 +41,9 @@ func (s sizes) check() error {
 	}
 	if s.atRest <= s.few || s.atRest > 10_000_000 {
 		err = errors.Join(err, fmt.Errorf("-at-rest %d: must be more than %d, beside which it is measured, and at most 10000000", s.atRest, s.few))
+	}
+	if s.ledger < 0 || s.ledger > 100_000_000 {
+		err = errors.Join(err, fmt.Errorf("-ledger %d: must be 0 to 100000000", s.ledger))
 	}
 	return err
 }
@@ -65,6 +69,7 @@ var groups = []group{
 	{"in-flight", (*session).inFlight},
 	{"at-rest", (*session).atRest},
 	{"trigger", (*session).trigger},
+	{"ledger", (*session).ledger},
 }
 
 func names() (all []string) {
@@ -74,14 +79,18 @@ func names() (all []string) {
 	return all
 }
 
-// choose is all groups, or the one of a name.
+// choose is all groups, or those whose names are given, with commas between them.
 func choose(only string) ([]group, error) {
 	if only == "" {
 		return groups, nil
 	}
-	i := slices.Index(names(), only)
-	if i < 0 {
-		return nil, fmt.Errorf("-only %q is no group; there are %s", only, strings.Join(names(), ", "))
+	var chosen []group
+	for name := range strings.SplitSeq(only, ",") {
+		i := slices.Index(names(), name)
+		if i < 0 {
+			return nil, fmt.Errorf("-only %s: %q is no group; there are %s", only, name, strings.Join(names(), ", "))
+		}
+		chosen = append(chosen, groups[i])
 	}
-	return groups[i : i+1], nil
+	return chosen, nil
 }

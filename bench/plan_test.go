@@ -9,7 +9,7 @@ import (
 	"github.com/echomind/sync/services/scheduler"
 )
 
-func TestOneGroupIsChosenByItsNameAndAnUnknownNameIsRefused(t *testing.T) {
+func TestGroupsAreChosenByTheirNamesAndAnUnknownNameIsRefused(t *testing.T) {
 	all, err := choose("")
 	require.NoError(t, err)
 	require.Len(t, all, len(groups))
@@ -19,7 +19,11 @@ func TestOneGroupIsChosenByItsNameAndAnUnknownNameIsRefused(t *testing.T) {
 		require.Len(t, one, 1)
 		require.Equal(t, groups[i].name, one[0].name)
 	}
-	_, err = choose("dispath")
+	two, err := choose("trigger,dispatch")
+	require.NoError(t, err)
+	require.Len(t, two, 2)
+	require.Equal(t, "dispatch", two[1].name)
+	_, err = choose("dispatch,everything")
 	require.ErrorContains(t, err, "there are dispatch, cycles")
 }
 
@@ -47,7 +51,8 @@ func TestASizeThatCannotBeMeasuredIsRefusedByItsFlag(t *testing.T) {
 	require.NoError(t, long.check())
 	require.NoError(t, small.check())
 	wrong := long
-	wrong.turns, wrong.atRest = -1, long.few
+	wrong.turns, wrong.atRest, wrong.ledger = -1, long.few, -1
 	require.ErrorContains(t, wrong.check(), "-turns -1: must be 1 to 100")
 	require.ErrorContains(t, wrong.check(), "-at-rest 1000: must be more than 1000")
+	require.ErrorContains(t, wrong.check(), "-ledger -1: must be 0 to 100000000")
 }

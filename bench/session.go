@@ -71,8 +71,8 @@ func (s *session) dispatch(ctx context.Context) ([]figures.Row, error) {
 			}),
 		},
 		Ratios: []figures.Ratio{
-			{Name: "our dispatch / the lower ceiling with a ledger row", Of: dispatches, To: []string{publishes, claimsLedger}, AtLeast: 0.8},
-			{Name: "our dispatch / claim statement, no ledger", Of: dispatches, To: []string{claims}, AtLeast: 0.4},
+			{Name: "our dispatch / the lower ceiling with a ledger row", Of: dispatches, To: []string{publishes, claimsLedger}, AtLeast: 0.8, LongOnly: true},
+			{Name: "our dispatch / claim statement, no ledger", Of: dispatches, To: []string{claims}, AtLeast: 0.4, LongOnly: true},
 		},
 	})
 }
@@ -127,7 +127,7 @@ func (s *session) cycles(ctx context.Context) ([]figures.Row, error) {
 				Take: func(ctx context.Context) ([]float64, error) { return dbos.Rates(ctx, s.size.workflow) }},
 		},
 		Ratios: []figures.Ratio{
-			{Name: "our cycle, no cap / River: insert and work", Of: uncapped, To: []string{riverBoth}, AtLeast: 0.5},
+			{Name: "our cycle, no cap / River: insert and work", Of: uncapped, To: []string{riverBoth}, AtLeast: 0.5, LongOnly: true},
 			{Name: "our cycle, cap of 64 / no cap", Of: underCap, To: []string{uncapped}, AtLeast: 0.8},
 		},
 	})
@@ -234,6 +234,33 @@ func (s *session) trigger(ctx context.Context) ([]figures.Row, error) {
 			},
 		}},
 	})
+}
+
+// ledger compares whole syncs with a ledger of many runs with the same with an empty one.
+func (s *session) ledger(ctx context.Context) ([]figures.Row, error) {
+	if s.size.ledger == 0 {
+		return nil, nil
+	}
+	g := figures.Group{Name: fmt.Sprintf("%d whole syncs by the length of the ledger", s.size.cycles)}
+	var names []string
+	for _, n := range []int{0, s.size.ledger} {
+		system, err := ours.New(ctx, s.place, fmt.Sprintf("ledger%d", n), s.log)
+		if err != nil {
+			return nil, err
+		}
+		if err := errors.Join(system.Type(ctx, free, 0), system.Add(ctx, free, s.size.cycles)); err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			if err := system.FillLedger(ctx, n); err != nil {
+				return nil, err
+			}
+		}
+		names = append(names, fmt.Sprintf("our cycle, %d runs in the ledger", n))
+		g.Measurements = append(g.Measurements, s.cyclesOf(system, names[len(names)-1], free))
+	}
+	g.Ratios = []figures.Ratio{{Name: fmt.Sprintf("with %d runs in the ledger / with none", s.size.ledger), Of: names[1], To: names[:1]}}
+	return s.measure(ctx, g)
 }
 
 // system is one of ours with n connectors of a type without a cap, and its dispatcher.

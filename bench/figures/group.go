@@ -38,7 +38,8 @@ type Ratio struct {
 	To []string
 	// AtLeast or AtMost is the target; 0 = this one is none.
 	AtLeast, AtMost float64
-	// LongOnly is for a ratio that is too noisy at the size of the short form to be judged there.
+	// LongOnly is for a ratio that the short form shows and does not judge: one that is too noisy at its size, or whose target is
+	// still far away.
 	LongOnly bool
 }
 
