@@ -18,6 +18,7 @@ import (
 // Names of figures that ratios are made of.
 const (
 	publishes, claims, claimsLedger = "publish and acknowledgement, 250 B", "claim statement, no ledger", "claim statement, with its ledger row"
+	claimsLikeOurs                  = "the same on tables with our columns, constraints and indexes"
 	dispatches                      = "our dispatch: claim, ledger, trigger, publish, acknowledgement"
 	uncapped, underCap              = "our cycle, no cap", "our cycle, cap of 64"
 	riverBoth                       = "River: insert and work"
@@ -51,20 +52,26 @@ func (s *session) dispatch(ctx context.Context) ([]figures.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, dispatcher, err := s.system(ctx, "dispatch", s.size.dispatch)
+	system, dispatcher, err := s.system(ctx, "dispatch", s.size.dispatch)
 	if err != nil {
 		return nil, err
 	}
 	n := s.size.dispatch
-	claim := func(withLedger bool) func(context.Context) (float64, error) {
-		return func(ctx context.Context) (float64, error) { return claimer.Rate(ctx, claimBatch, withLedger) }
+	onOurs, err := ceiling.NewClaimerLikeOurs(ctx, system.URL(), n, s.place.Checkpoint)
+	if err != nil {
+		return nil, err
+	}
+	s.onClose(func() error { return onOurs.Close(context.WithoutCancel(ctx)) })
+	claim := func(from *ceiling.Claimer, withLedger bool) func(context.Context) (float64, error) {
+		return func(ctx context.Context) (float64, error) { return from.Rate(ctx, claimBatch, withLedger) }
 	}
 	return s.measure(ctx, figures.Group{
 		Name: fmt.Sprintf("dispatch of %d due, batches of %d", n, claimBatch),
 		Measurements: []figures.Measurement{
 			one(publishes, perSecond, func(ctx context.Context) (float64, error) { return publisher.Rate(ctx, n) }),
-			one(claims, perSecond, claim(false)),
-			one(claimsLedger, perSecond, claim(true)),
+			one(claims, perSecond, claim(claimer, false)),
+			one(claimsLedger, perSecond, claim(claimer, true)),
+			one(claimsLikeOurs, perSecond, claim(onOurs, true)),
 			one(dispatches, perSecond, func(ctx context.Context) (float64, error) { return dispatcher.Rate(ctx, free, n) }),
 			one("the obvious loop: row by row, no ledger", perSecond, func(ctx context.Context) (float64, error) {
 				return claimer.LoopRate(ctx, publisher, s.size.loop)
@@ -73,6 +80,7 @@ func (s *session) dispatch(ctx context.Context) ([]figures.Row, error) {
 		Ratios: []figures.Ratio{
 			{Name: "our dispatch / the lower ceiling with a ledger row", Of: dispatches, To: []string{publishes, claimsLedger}, AtLeast: 0.8, LongOnly: true},
 			{Name: "our dispatch / claim statement, no ledger", Of: dispatches, To: []string{claims}, AtLeast: 0.4, LongOnly: true},
+			{Name: "our dispatch / claim statement on tables like ours", Of: dispatches, To: []string{claimsLikeOurs}},
 		},
 	})
 }

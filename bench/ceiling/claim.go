@@ -8,36 +8,42 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The least that a claim needs: a table of sources with an index of what is due, and a ledger with its key.
-const schema = `
+// least are the tables that a claim needs at least: sources with an index of what is due, and a ledger with its key.
+const least = `
 CREATE TABLE sources (
-	id integer PRIMARY KEY, type text NOT NULL, user_id integer NOT NULL, config jsonb NOT NULL, status text NOT NULL,
-	session uuid, dispatched_at timestamptz, next_sync_at timestamptz
+	id integer PRIMARY KEY, name text NOT NULL, type text NOT NULL, user_id integer NOT NULL, config jsonb NOT NULL DEFAULT '{}',
+	status text NOT NULL DEFAULT 'ACTIVE', run_id uuid, next_sync_at timestamptz, due_reason text
 ) WITH (fillfactor = 80);
 CREATE INDEX sources_due ON sources (type, next_sync_at) WHERE next_sync_at IS NOT NULL;
 CREATE TABLE ledger (
-	session uuid PRIMARY KEY, source_id integer NOT NULL, type text NOT NULL, due_at timestamptz NOT NULL,
-	started_at timestamptz NOT NULL, status text NOT NULL
+	id uuid PRIMARY KEY, connector_id integer NOT NULL, type text NOT NULL, user_id integer NOT NULL, trigger text NOT NULL,
+	due_at timestamptz NOT NULL, started_at timestamptz NOT NULL, config_version bigint NOT NULL, dispatched_at timestamptz NOT NULL
 );`
+
+// likeOurs are the same with all columns, constraints and indexes of ours, and without our functions and triggers.
+const likeOurs = `
+CREATE TABLE sources (LIKE connectors INCLUDING ALL) WITH (fillfactor = 80);
+CREATE TABLE ledger (LIKE open_runs INCLUDING ALL) WITH (fillfactor = 60);`
 
 const claim = `
 WITH due AS (
-	SELECT id, next_sync_at FROM sources WHERE type = 'web' AND next_sync_at <= $1
+	SELECT id, next_sync_at, due_reason FROM sources WHERE type = 'web' AND next_sync_at <= $1
 	ORDER BY next_sync_at LIMIT $2 FOR UPDATE SKIP LOCKED
 ), claimed AS (
-	UPDATE sources s SET status = 'PENDING', session = gen_random_uuid(), dispatched_at = clock_timestamp(), next_sync_at = NULL
+	UPDATE sources s SET status = 'PENDING', run_id = gen_random_uuid(), next_sync_at = NULL, due_reason = NULL
 	FROM due WHERE s.id = due.id
-	RETURNING s.id, s.type, s.user_id, s.config, s.session, due.next_sync_at
+	RETURNING s.id, s.type, s.user_id, s.config, s.run_id, due.next_sync_at, due.due_reason
 )`
 
 const (
-	claimAlone      = claim + ` SELECT id, type, user_id, config, session FROM claimed`
+	claimAlone      = claim + ` SELECT id, type, user_id, config, run_id FROM claimed`
 	claimWithLedger = claim + `, opened AS (
-	INSERT INTO ledger SELECT session, id, type, next_sync_at, clock_timestamp(), 'running' FROM claimed
-) SELECT id, type, user_id, config, session FROM claimed`
+	INSERT INTO ledger (id, connector_id, type, user_id, trigger, due_at, started_at, config_version, dispatched_at)
+	SELECT run_id, id, type, user_id, due_reason, next_sync_at, clock_timestamp(), 1, clock_timestamp() FROM claimed
+) SELECT id, type, user_id, config, run_id FROM claimed`
 )
 
-// Claimer claims from a table that has nothing but what a claim needs.
+// Claimer claims by one statement, with nothing around it.
 type Claimer struct {
 	conn *pgx.Conn
 	due  int
@@ -45,15 +51,25 @@ type Claimer struct {
 	settle func(context.Context) error
 }
 
-// NewClaimer makes the tables in an empty database, with a number of sources.
+// NewClaimer makes tables that have what a claim needs and no more, in an empty database, with a number of sources.
 func NewClaimer(ctx context.Context, url string, due int, settle func(context.Context) error) (*Claimer, error) {
+	return newClaimer(ctx, url, least, due, settle)
+}
+
+// NewClaimerLikeOurs makes tables like ours, in a database that has our schema.
+func NewClaimerLikeOurs(ctx context.Context, url string, due int, settle func(context.Context) error) (*Claimer, error) {
+	return newClaimer(ctx, url, likeOurs, due, settle)
+}
+
+func newClaimer(ctx context.Context, url, schema string, due int, settle func(context.Context) error) (*Claimer, error) {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return nil, fmt.Errorf("connect to Postgres: %w", err)
 	}
 	c := &Claimer{conn: conn, due: due, settle: settle}
 	if _, err = conn.Exec(ctx, schema); err == nil {
-		_, err = conn.Exec(ctx, `INSERT INTO sources SELECT i, 'web', 1 + i % 1000, '{}', 'ACTIVE' FROM generate_series(1, $1::integer) i`, due)
+		_, err = conn.Exec(ctx, `INSERT INTO sources (id, name, type, user_id)
+			SELECT i, 'c' || i, 'web', 1 + i % 1000 FROM generate_series(1, $1::integer) i`, due)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("make the tables: %w", err)
@@ -66,7 +82,7 @@ func (c *Claimer) Close(ctx context.Context) error { return c.conn.Close(ctx) }
 
 // reset makes n sources due, and lets nobody pay for what the last measurement left.
 func (c *Claimer) reset(ctx context.Context, n int) error {
-	_, err := c.conn.Exec(ctx, `UPDATE sources SET status = 'ACTIVE', session = NULL, dispatched_at = NULL,
+	_, err := c.conn.Exec(ctx, `UPDATE sources SET status = 'ACTIVE', run_id = NULL, due_reason = 'schedule',
 		next_sync_at = CASE WHEN id <= $1 THEN clock_timestamp() END`, n)
 	for _, sql := range []string{`TRUNCATE ledger`, `VACUUM ANALYZE sources`} {
 		if err == nil {

@@ -73,7 +73,15 @@ func (p *Publisher) Rate(ctx context.Context, n int) (float64, error) {
 			return 0, context.Cause(ctx)
 		}
 	}
-	return float64(n) / time.Since(began).Seconds(), p.stream.Purge(ctx)
+	took := time.Since(began).Seconds()
+	info, err := p.stream.Info(ctx)
+	if err == nil && info.State.Msgs != uint64(n) {
+		err = fmt.Errorf("%d messages were acknowledged, and %d are in the stream", n, info.State.Msgs)
+	}
+	if err == nil {
+		err = p.stream.Purge(ctx)
+	}
+	return float64(n) / took, err
 }
 
 // one publishes a message and waits for its acknowledgement.

@@ -52,6 +52,9 @@ func New(ctx context.Context, p *place.Place, name string, log *slog.Logger) (*S
 	return s, err
 }
 
+// URL is where its database is.
+func (s *System) URL() string { return s.url }
+
 // Type adds a type of connectors. A cap of 0 is none.
 func (s *System) Type(ctx context.Context, name string, limit int) error {
 	return s.with(ctx, func(conn *pgx.Conn) error {
