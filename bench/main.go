@@ -22,7 +22,11 @@ import (
 
 	"github.com/echomind/sync/bench/figures"
 	"github.com/echomind/sync/bench/place"
+	"github.com/echomind/sync/sdk/deadline"
 )
+
+// groupTimeout bounds a group with its preparation, which at full scale takes hours.
+const groupTimeout = 12 * time.Hour
 
 // errBroken says that a ratio is worse than half its target.
 var errBroken = errors.New("worse than half its target")
@@ -94,7 +98,7 @@ func measure(ctx context.Context, dir string, size sizes, only string) (report f
 	}
 	for _, g := range chosen {
 		s := &session{place: p, size: size, log: log}
-		rows, err := g.take(s, ctx)
+		rows, err := deadline.Get(ctx, "bench."+g.name, groupTimeout, func(ctx context.Context) ([]figures.Row, error) { return g.take(s, ctx) })
 		if err = errors.Join(err, s.close()); err != nil {
 			return report, fmt.Errorf("group %s: %w", g.name, err)
 		}
