@@ -28,9 +28,9 @@ type sizes struct {
 
 var (
 	long = sizes{turns: 5, dispatch: 100_000, loop: 5000, workflow: 5000, cycles: 10_000, many: 200_000, few: 1000,
-		atRest: 1_000_000, due: 10_000, ticks: 200, triggers: 200}
+		atRest: 1_000_000, due: 10_000, ticks: 1000, triggers: 200}
 	small = sizes{turns: 3, dispatch: 4000, loop: 300, workflow: 300, cycles: 500, many: 4000, few: 100,
-		atRest: 20_000, due: 1000, ticks: 50, triggers: 20}
+		atRest: 20_000, due: 1000, ticks: 200, triggers: 20}
 )
 
 // check refuses what can be asked for by a flag and cannot be measured.
