@@ -46,7 +46,7 @@ var leftoverQueries = []struct{ what, query string }{
 		SELECT count(*), count(*) FILTER (WHERE bad), coalesce(min(key) FILTER (WHERE bad), '') FROM (
 			SELECT format('connector %s', n.connector_id) AS key, sum(n.documents) <> 0 OR sum(n.bytes) <> 0 AS bad
 			FROM (SELECT connector_id, config_version, documents, bytes FROM document_counts UNION ALL
-				SELECT connector_id, config_version, -count(*) FILTER (WHERE status = 'stored' OR try_id IS NOT NULL),
+				SELECT connector_id, config_version, -count(*) FILTER (WHERE chunk_count > 0),
 					-sum(text_bytes + octet_length(title) + octet_length(url) + octet_length(array_to_string(links, '')))
 				FROM documents GROUP BY 1, 2) n GROUP BY n.connector_id, n.config_version) x`},
 	{"runs that nobody has swept", `

@@ -61,6 +61,7 @@ var allowed = map[string]struct {
 	"OwnerHasRoom":            {20_000, "one row of what all connectors of an owner have; every 10 s, or each second while something is refused"},
 	"TakeUnswept":             {100, "the first batch of a look passes by what was taken since the last vacuum"},
 	"CountSearchIndexChanges": {200, "one row that counts what waits"},
+	"CountUnswept":            {200, "one row that counts what waits, up to 100,000"},
 	"Redispatch":              {800, firstCall},
 	"Rescue":                  {800, firstCall},
 	"Abandon":                 {800, firstCall},

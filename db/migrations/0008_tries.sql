@@ -1,7 +1,7 @@
 -- +goose Up
 -- The moves of those who fetch: pick_up, heartbeat, drain, cut, release, fail, finish, hold. Each names the run and the try.
--- Those with _all make a move of many runs in one transaction, one after another. They wait for nobody's row: of a run that
--- somebody holds they answer nothing, and it is asked for alone.
+-- Those with _all make a move of many runs in one transaction, one after another. They wait for nobody's connector or run: of one
+-- that somebody holds they answer nothing, and it is asked for alone.
 
 -- PENDING -> SYNCING: the run is this try's from now on. With a worker, under its lease; without one, under no lease, until
 -- foreign_timeout. True also where this very try holds it already: the commit whose answer was lost. False: old news.
@@ -29,7 +29,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- pick_up for many runs of one worker process. asked: [{connector, run, try}]; place: where in it, from 0.
+-- pick_up for many runs of one worker process. asked: [{connector, run, try}]; place: where in it, from 0. Where half of its lease
+-- has passed without a heartbeat, it waits for its process's row, and holds it until it is through: its caller bounds it.
 -- +goose StatementBegin
 CREATE FUNCTION moves.pick_up_all(asked jsonb, worker uuid, lease interval) RETURNS TABLE (place integer, taken boolean)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$

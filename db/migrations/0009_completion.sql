@@ -272,7 +272,7 @@ DECLARE
     -- worker says: it may have found its source closed.
     whole_source boolean := r.listing_whole AND verdict = 'completed' AND r.unnamed = 0 AND r.waiting = 0;
 BEGIN
-    PERFORM moves.end_runs(ARRAY[r.id], verdict, r.reason);
+    PERFORM moves.end_runs(ARRAY[r.id], verdict, coalesce(r.reason, CASE verdict WHEN 'skipped' THEN 'nothing had changed' END));
     -- The first run that lists the whole source under a configuration: what it did not bring is not in the source.
     UPDATE unswept_runs SET outdated = true
     WHERE run_id = r.id AND whole_source AND c.listed_version IS DISTINCT FROM r.config_version;

@@ -197,11 +197,11 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- What a document counts: whether it is found, and its bytes.
+-- What a document counts: whether search finds something of it, and its bytes.
 -- +goose StatementBegin
 CREATE FUNCTION moves.counted(d documents, OUT documents bigint, OUT bytes bigint)
     LANGUAGE sql IMMUTABLE AS $$
-    SELECT (d.status = 'stored' OR d.try_id IS NOT NULL)::integer::bigint,
+    SELECT (d.chunk_count > 0)::integer::bigint,
         d.text_bytes + octet_length(d.title) + octet_length(d.url) + octet_length(array_to_string(d.links, ''))
 $$;
 -- +goose StatementEnd

@@ -43,9 +43,6 @@ var ErrUnchanged = errors.New("nothing to change")
 // row behind another waits for its turn first, and then for the row.
 const callTimeout = 7 * time.Second
 
-// probeTimeout bounds the question whether Postgres answers, after a call for several that failed.
-const probeTimeout = 2 * time.Second
-
 // maxMessageBytes bounds what is kept of an error message.
 const maxMessageBytes = 2000
 
@@ -61,6 +58,7 @@ type Try struct {
 // completion, is one transaction.
 type Lifecycle struct {
 	q           *dbgen.Queries
+	many        *dbgen.Queries // moves of many
 	pickUps     *gather[pickUp, bool]
 	drains      *gather[drain, bool]
 	skips       *gather[skip, bool]
@@ -69,17 +67,11 @@ type Lifecycle struct {
 
 // New makes a Lifecycle on a pool.
 func New(pool *pgxpool.Pool) *Lifecycle {
-	l := &Lifecycle{q: dbgen.New(pool)}
-	answers := func(ctx context.Context) error {
-		return deadline.Do(ctx, "lifecycle.probe", probeTimeout, func(ctx context.Context) error {
-			_, err := pool.Exec(ctx, `SELECT 1`)
-			return err
-		})
-	}
-	l.pickUps = &gather[pickUp, bool]{most: mostTogether, alike: pickUp.alike, together: l.pickUpAll, alone: l.pickUp, answers: answers}
-	l.drains = &gather[drain, bool]{most: mostTogether, together: l.drainAll, alone: l.drain, answers: answers}
-	l.skips = &gather[skip, bool]{most: mostTogether, together: l.skipAll, alone: l.skip, answers: answers}
-	l.completions = &gather[uuid.UUID, Ended]{most: mostTogether, together: l.completeAll, alone: l.complete, answers: answers}
+	l := &Lifecycle{q: dbgen.New(pool), many: dbgen.New(timed{Pool: pool, after: togetherTime})}
+	l.pickUps = &gather[pickUp, bool]{most: mostTogether, alike: pickUp.alike, together: l.pickUpAll, alone: l.pickUp}
+	l.drains = &gather[drain, bool]{most: mostTogether, together: l.drainAll, alone: l.drain}
+	l.skips = &gather[skip, bool]{most: mostTogether, together: l.skipAll, alone: l.skip}
+	l.completions = &gather[uuid.UUID, Ended]{most: mostTogether, together: l.completeAll, alone: l.complete}
 	return l
 }
 

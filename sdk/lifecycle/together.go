@@ -12,8 +12,14 @@ import (
 	"github.com/echomind/sync/sdk/lifecycle/internal/dbgen"
 )
 
-// mostTogether bounds a transaction of several moves.
-const mostTogether = 100
+const (
+	// mostTogether bounds a transaction of several moves.
+	mostTogether = 100
+	// togetherTime is when Postgres ends a transaction of several moves: it has locked the rows of all of them.
+	togetherTime = time.Second
+	// togetherTimeout bounds the call to Postgres. It is longer, so that one that answers has ended the transaction first.
+	togetherTimeout = togetherTime + 500*time.Millisecond
+)
 
 // What is asked of the database together, in its words.
 type (
@@ -52,7 +58,7 @@ func (l *Lifecycle) pickUp(ctx context.Context, p pickUp) (bool, error) {
 
 func (l *Lifecycle) pickUpAll(ctx context.Context, all []pickUp) ([]*bool, error) {
 	return together(ctx, "lifecycle.pick_up", all, func(ctx context.Context, asked []byte) ([]dbgen.PickUpAllRow, error) {
-		return l.q.PickUpAll(ctx, dbgen.PickUpAllParams{Asked: asked, WorkerID: all[0].worker, Lease: all[0].lease})
+		return l.many.PickUpAll(ctx, dbgen.PickUpAllParams{Asked: asked, WorkerID: all[0].worker, Lease: all[0].lease})
 	}, func(r dbgen.PickUpAllRow) (int32, bool) { return r.Place, r.Done })
 }
 
@@ -65,7 +71,7 @@ func (l *Lifecycle) drain(ctx context.Context, d drain) (bool, error) {
 }
 
 func (l *Lifecycle) drainAll(ctx context.Context, all []drain) ([]*bool, error) {
-	return together(ctx, "lifecycle.drain", all, l.q.DrainAll,
+	return together(ctx, "lifecycle.drain", all, l.many.DrainAll,
 		func(r dbgen.DrainAllRow) (int32, bool) { return r.Place, r.Done })
 }
 
@@ -80,7 +86,7 @@ func (l *Lifecycle) skip(ctx context.Context, s skip) (bool, error) {
 }
 
 func (l *Lifecycle) skipAll(ctx context.Context, all []skip) ([]*bool, error) {
-	return together(ctx, "lifecycle.skip", all, l.q.SkipAll,
+	return together(ctx, "lifecycle.skip", all, l.many.SkipAll,
 		func(r dbgen.SkipAllRow) (int32, bool) { return r.Place, r.Done })
 }
 
@@ -97,14 +103,17 @@ func (l *Lifecycle) complete(ctx context.Context, run uuid.UUID) (Ended, error) 
 
 func (l *Lifecycle) completeAll(ctx context.Context, runs []uuid.UUID) ([]*Ended, error) {
 	const name = "lifecycle.complete"
-	rows, err := deadline.Get(ctx, name, callTimeout, func(ctx context.Context) ([]dbgen.CompleteAllRow, error) {
-		return l.q.CompleteAll(ctx, runs)
+	rows, err := deadline.Get(ctx, name, togetherTimeout, func(ctx context.Context) ([]dbgen.CompleteAllRow, error) {
+		return l.many.CompleteAll(ctx, runs)
 	})
+	if err != nil {
+		return nil, err
+	}
 	answers := make([]*Ended, len(runs))
 	for _, r := range rows {
 		answers[r.Place] = &Ended{ConnectorID: r.ConnectorID, Type: r.Type, Verdict: Verdict(r.Verdict)}
 	}
-	return answers, translated(name, err)
+	return answers, nil
 }
 
 // together asks for all of them in one statement, of which each row is a place and an answer.
@@ -115,11 +124,14 @@ func together[Q, R any](
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	rows, err := deadline.Get(ctx, name, callTimeout, func(ctx context.Context) ([]R, error) { return ask(ctx, asked) })
+	rows, err := deadline.Get(ctx, name, togetherTimeout, func(ctx context.Context) ([]R, error) { return ask(ctx, asked) })
+	if err != nil {
+		return nil, err
+	}
 	answers := make([]*bool, len(all))
 	for _, row := range rows {
 		place, done := read(row)
 		answers[place] = &done
 	}
-	return answers, translated(name, err)
+	return answers, nil
 }

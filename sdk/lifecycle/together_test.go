@@ -2,6 +2,8 @@ package lifecycle_test
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/lifecycle"
 )
 
@@ -59,26 +62,36 @@ func (f *fixture) refuse(c trip) {
 	f.exec(`CREATE TRIGGER refuse BEFORE UPDATE ON connectors FOR EACH ROW EXECUTE FUNCTION refuse()`)
 }
 
-// each move that is made of many at once: what must be before it, the move, and what is after it.
+// each move that is made of many at once: what must be before it, the move, what is after it, and the rows that it has written; and
+// the same for many in one call of Postgres: the places that it answers.
 var togethers = map[string]struct {
-	before func(*fixture) func() trip
-	move   func(*fixture, trip) error
-	after  string
+	before  func(*fixture) func() trip
+	move    func(*fixture, trip) error
+	after   string
+	written string
+	many    string
 }{
 	"pick-up": {func(f *fixture) func() trip { return f.pending }, func(f *fixture, c trip) error {
 		return f.PickUp(ctx, c.id, c.try, c.worker, lease)
-	}, `SELECT count(*) FROM connectors c JOIN open_runs r ON r.id = c.run_id WHERE c.status = 'SYNCING' AND r.try_id IS NOT NULL AND c.id = ANY ($1)`},
+	}, `SELECT count(*) FROM connectors c JOIN open_runs r ON r.id = c.run_id WHERE c.status = 'SYNCING' AND r.try_id IS NOT NULL AND c.id = ANY ($1)`, `connectors WHERE id`,
+		`moves.pick_up_all((SELECT jsonb_agg(jsonb_build_object('connector', connector_id, 'run', id, 'try', gen_random_uuid()) ORDER BY connector_id)
+			FROM open_runs WHERE connector_id = ANY ($1)), gen_random_uuid(), '15 s')`},
 	"drain": {func(f *fixture) func() trip { return f.syncing }, func(f *fixture, c trip) error {
 		return f.Drain(ctx, c.try, uint64(c.id))
-	}, `SELECT count(*) FROM open_runs WHERE worker_id IS NULL AND drain_seq = connector_id AND connector_id = ANY ($1)`},
+	}, `SELECT count(*) FROM open_runs WHERE worker_id IS NULL AND drain_seq = connector_id AND connector_id = ANY ($1)`, `open_runs WHERE connector_id`,
+		`moves.drain_all((SELECT jsonb_agg(jsonb_build_object('run', id, 'try', try_id, 'seq', connector_id) ORDER BY connector_id)
+			FROM open_runs WHERE connector_id = ANY ($1)))`},
 	"skip": {func(f *fixture) func() trip { return f.syncing }, func(f *fixture, c trip) error {
 		return f.Skip(ctx, c.try, json.RawMessage(`{"at": 7}`), "nothing new", 3)
 	}, `SELECT count(*) FROM connectors c JOIN runs r ON r.connector_id = c.id WHERE c.status = 'ACTIVE' AND c.state->>'at' = '7'
-		AND r.status = 'skipped' AND r.reason = 'nothing new' AND r.documents_unchanged = 3 AND c.docs_analyzed = 3 AND c.id = ANY ($1)`},
+		AND r.status = 'skipped' AND r.reason = 'nothing new' AND r.documents_unchanged = 3 AND c.docs_analyzed = 3 AND c.id = ANY ($1)`, `connectors WHERE id`,
+		`moves.skip_all((SELECT jsonb_agg(jsonb_build_object('run', id, 'try', try_id, 'new_state', '{"at": 7}'::jsonb,
+			'reason', 'nothing new', 'unchanged', 3) ORDER BY connector_id) FROM open_runs WHERE connector_id = ANY ($1)))`},
 	"completion": {func(f *fixture) func() trip { return func() trip { return f.stored(2) } }, func(f *fixture, c trip) error {
 		_, err := f.Complete(ctx, c.try.Run)
 		return err
-	}, `SELECT count(*) FROM connectors c JOIN runs r ON r.connector_id = c.id WHERE c.status = 'ACTIVE' AND r.status = 'completed' AND c.id = ANY ($1)`},
+	}, `SELECT count(*) FROM connectors c JOIN runs r ON r.connector_id = c.id WHERE c.status = 'ACTIVE' AND r.status = 'completed' AND c.id = ANY ($1)`, `connectors WHERE id`,
+		`moves.complete_all((SELECT array_agg(id ORDER BY connector_id) FROM open_runs WHERE connector_id = ANY ($1)))`},
 }
 
 func TestWhatManyAskAtOnceIsDoneForEach(t *testing.T) {
@@ -94,6 +107,48 @@ func TestWhatManyAskAtOnceIsDoneForEach(t *testing.T) {
 	}
 }
 
+// More than one at a time. How many depends on who comes when, so that it is tried again.
+func TestWhatManyAskAtOnceIsFewTransactions(t *testing.T) {
+	for name, m := range togethers {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			testkit.Eventually(t, time.Minute, func() error {
+				trips := f.many(crowd, m.before(f))
+				for _, err := range all(trips, func(c trip) error { return m.move(f, c) }) {
+					require.NoError(t, err)
+				}
+				if n := one[int](f, `SELECT count(DISTINCT xmin::text) FROM `+m.written+` = ANY ($1)`, ids(trips)); n > crowd/2 {
+					return fmt.Errorf("%d transactions", n)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// One that somebody holds is left out, and the others are moved in the same call, without a wait.
+func TestACallForManyLeavesOutWhatSomebodyHolds(t *testing.T) {
+	for name, m := range togethers {
+		for what, sql := range held {
+			if name == "drain" && what == "connector" {
+				continue // it touches none
+			}
+			t.Run(name+", "+what, func(t *testing.T) {
+				f := newFixture(t)
+				trips := f.many(3, m.before(f))
+				f.keep(sql, trips[1].id)
+				require.Equal(t, []int32{0, 2}, column[int32](f, `SELECT place FROM `+m.many, ids(trips)))
+				require.Equal(t, 2, one[int](f, m.after, ids(trips)))
+			})
+		}
+	}
+}
+
+// held are what somebody may hold of a connector on its way.
+var held = map[string]string{
+	"connector": `SELECT FROM connectors WHERE id = $1 FOR UPDATE`, "run": `SELECT FROM open_runs WHERE connector_id = $1 FOR UPDATE`,
+}
+
 func ids(trips []trip) (all []int32) {
 	for _, c := range trips {
 		all = append(all, c.id)
@@ -103,9 +158,7 @@ func ids(trips []trip) (all []int32) {
 
 func TestWhoHoldsOneOfManyHoldsNoOther(t *testing.T) {
 	for name, m := range togethers {
-		for what, sql := range map[string]string{
-			"connector": `SELECT FROM connectors WHERE id = $1 FOR UPDATE`, "run": `SELECT FROM open_runs WHERE connector_id = $1 FOR UPDATE`,
-		} {
+		for what, sql := range held {
 			if name == "drain" && what == "connector" {
 				continue // it touches none
 			}
@@ -200,9 +253,9 @@ func TestASkippedRunLeavesNothingToSweepUnlessItEndsAListing(t *testing.T) {
 	require.True(t, of[bool](f, listed, "listing IS NOT NULL"), "it goes on")
 }
 
-func column[T any](f *fixture, sql string) []T {
+func column[T any](f *fixture, sql string, args ...any) []T {
 	f.t.Helper()
-	rows, err := f.pool.Query(ctx, sql)
+	rows, err := f.pool.Query(ctx, sql, args...)
 	require.NoError(f.t, err)
 	values, err := pgx.CollectRows(rows, pgx.RowTo[T])
 	require.NoError(f.t, err)
@@ -229,11 +282,32 @@ func TestAStateThatNoTriggerCouldCarryIsNotKept(t *testing.T) {
 	require.Equal(t, "SYNCING", of[string](f, c, "status"))
 }
 
+// Every column but those that the end of a run fills in: a slot without its verdict would be a slot that nobody can ask about.
+func TestTheLedgersRowOfASkippedRunSaysAllThatItsRunSaid(t *testing.T) {
+	f := newFixture(t)
+	c := f.syncing()
+	f.exec(`UPDATE open_runs SET trigger = 'schedule', slot = due_at - interval '1 minute', trigger_requested_at = due_at - interval '1 hour', dispatches = 3,
+		config_version = 77, started_at = due_at + interval '1 s', picked_up_at = due_at + interval '2 s' WHERE id = $1`, c.try.Run)
+	const said = `SELECT (to_jsonb(r) - ARRAY['status', 'reason', 'worker_id', 'fetched_at', 'completed_at', 'total', 'documents_unchanged',
+		'listing_whole', 'dispatched_at', 'fails_if_lost'])::text FROM scheduler_runs r WHERE id = $1`
+	before := one[string](f, said, c.try.Run)
+	require.NoError(t, f.Skip(ctx, c.try, nil, "", 3))
+	require.JSONEq(t, before, one[string](f, said, c.try.Run))
+}
+
 // faults are what a row may do to the call that it is in: errors that are elsewhere the server's.
 var faults = map[string]string{
 	"a bad block":           `RAISE EXCEPTION 'could not read block 7' USING ERRCODE = '58030'`,
 	"a trigger's own fault": `RAISE EXCEPTION 'could not connect to server "audit"' USING ERRCODE = '08001'`,
 	"late":                  `PERFORM pg_sleep(8)`,
+}
+
+// spoil makes every write of a connector do something else first.
+func (f *fixture) spoil(c trip, fault string) {
+	f.t.Helper()
+	f.exec(`CREATE FUNCTION bad() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		IF NEW.id = ` + strconv.Itoa(int(c.id)) + ` THEN ` + fault + `; END IF; RETURN NEW; END $$`)
+	f.exec(`CREATE TRIGGER bad BEFORE UPDATE ON connectors FOR EACH ROW EXECUTE FUNCTION bad()`)
 }
 
 func TestOneOfManyThatBreaksOrIsLateIsAloneToldThatPostgresIsAway(t *testing.T) {
@@ -243,9 +317,7 @@ func TestOneOfManyThatBreaksOrIsLateIsAloneToldThatPostgresIsAway(t *testing.T) 
 			trips := f.many(40, f.pending)
 			_, err := f.Heartbeat(ctx, trips[0].worker, time.Hour, nil)
 			require.NoError(t, err)
-			f.exec(`CREATE FUNCTION bad() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-				IF NEW.id = ` + strconv.Itoa(int(trips[7].id)) + ` THEN ` + fault + `; END IF; RETURN NEW; END $$`)
-			f.exec(`CREATE TRIGGER bad BEFORE UPDATE ON connectors FOR EACH ROW EXECUTE FUNCTION bad()`)
+			f.spoil(trips[7], fault)
 			for i, err := range all(trips, func(c trip) error { return f.PickUp(ctx, c.id, c.try, c.worker, lease) }) {
 				if i == 7 {
 					require.True(t, postgres.Unavailable(err), "%v", err)
@@ -257,7 +329,40 @@ func TestOneOfManyThatBreaksOrIsLateIsAloneToldThatPostgresIsAway(t *testing.T) 
 	}
 }
 
-// Together they take 12 s, and a call has 7 s.
+// Whoever waits behind the call that it is in has long been answered.
+func TestOneThatIsLateHoldsUpNoOtherOfItsProcess(t *testing.T) {
+	for name, m := range togethers {
+		if name == "drain" {
+			continue // it writes no connector
+		}
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			trips := f.many(40, m.before(f))
+			_, err := f.Heartbeat(ctx, trips[0].worker, time.Hour, nil)
+			require.NoError(t, err)
+			f.spoil(trips[0], faults["late"])
+			late := make(chan error, 1)
+			go func() { late <- m.move(f, trips[0]) }()
+			testkit.Eventually(t, time.Minute, func() error {
+				if one[int](f, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`) != 1 {
+					return errors.New("the late row is not written yet")
+				}
+				return nil
+			})
+			for _, err := range all(trips[1:], func(c trip) error { return m.move(f, c) }) {
+				require.NoError(t, err)
+			}
+			select {
+			case err := <-late:
+				require.Fail(t, "the others were answered after the one that is late", "%v", err)
+			default:
+			}
+			require.True(t, postgres.Unavailable(<-late))
+		})
+	}
+}
+
+// Together they take 12 s, and a call for several has 1 s. Nobody finds its own row held by the call that has failed.
 func TestManyRowsThatAreSlowTogetherAreMovedAllTheSame(t *testing.T) {
 	for _, name := range []string{"pick-up", "completion"} {
 		t.Run(name, func(t *testing.T) {

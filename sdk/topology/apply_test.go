@@ -20,6 +20,10 @@ func TestApplyMendsWhatWouldLoseWorkAndKeepsWhatIsHeld(t *testing.T) {
 	require.NoError(t, err)
 	_, err = js.Publish(ctx, "connector.sync.web", []byte("x"))
 	require.NoError(t, err)
+	_, err = js.CreateStream(ctx, jetstream.StreamConfig{
+		Name: DocumentStream, Subjects: []string{DocumentSubject}, Retention: jetstream.WorkQueuePolicy,
+	})
+	require.NoError(t, err)
 	require.ErrorIs(t, EnsureStreams(ctx, js), ErrMisconfigured)
 	standing, err := Inspect(ctx, js)
 	require.NoError(t, err)
@@ -31,6 +35,8 @@ func TestApplyMendsWhatWouldLoseWorkAndKeepsWhatIsHeld(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, standing[SyncStream].Info.State.Msgs)
 	require.Len(t, standing[SyncStream].Warnings, 1, "the one replica")
+	_, err = js.Publish(ctx, DocumentSubject, make([]byte, MaxMessageBytes+20<<10))
+	require.ErrorContains(t, err, "maximum", "it takes no larger messages than one that is made anew")
 }
 
 func TestApplyRefusesWhatCannotBeChangedInPlace(t *testing.T) {

@@ -49,8 +49,10 @@ type fixture struct {
 	nats *natsserver.Server
 	js   jetstream.JetStream
 
-	// What the next worker is given: another way to NATS, where its spans go, and where its log and metrics are found.
+	// What the next worker is given: another way to NATS, how many connections, where its spans go, and where its log and metrics are
+	// found.
 	natsURL string
+	conns   int32
 	tracing config.Tracing
 	said    *said
 	metrics prometheus.Gatherer
@@ -117,7 +119,7 @@ func (f *fixture) newWorker(set func(*worker.Config), handle worker.Handler) *wo
 	process := connect.NewProcess(slog.New(slog.NewMultiHandler(testkit.Logger(f.t).Handler(), slog.NewTextHandler(f.said, nil))))
 	f.metrics = process.Gatherer
 	common := config.Common{
-		DatabaseURL: f.url, NATSURL: cmp.Or(f.natsURL, f.nats.URL()), DatabaseMaxConns: 4, Tracing: f.tracing,
+		DatabaseURL: f.url, NATSURL: cmp.Or(f.natsURL, f.nats.URL()), DatabaseMaxConns: cmp.Or(f.conns, 4), Tracing: f.tracing,
 	}
 	servers, err := connect.Open(ctx, common, "worker", process)
 	require.NoError(f.t, err)

@@ -89,18 +89,33 @@ func TestARunThatSentNothingIsSkippedWhileTheBrokerIsAway(t *testing.T) {
 	}
 }
 
-// What Postgres refuses it refuses again: the sync fails and says why, instead of counting as a lost worker a lease later.
-func TestASkipThatPostgresRefusesFailsTheSync(t *testing.T) {
-	f := newFixture(t)
-	c := f.triggered()
-	f.work(func(_ context.Context, run *worker.Run) error {
-		f.exec(`UPDATE open_runs SET stored = 1 WHERE id = $1`, run.Try().Run)
-		return nil
-	})
-	f.settled(c)
-	f.is(c, `status = 'ERROR' AND failure_count = 1 AND verdict = 'failed' AND reason = 'transient failure'
-		AND status_message LIKE '%has sent something%'`)
-	f.measures("worker_syncs_total", 1)
+// What is wrong with this move alone fails no sync: semantic ends it as every other, or says what is wrong.
+func TestASkipThatPostgresCannotCarryOutIsLeftToSemantic(t *testing.T) {
+	raises := func(code string) string {
+		return `CREATE FUNCTION bad() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'bad' USING ERRCODE = '` + code + `'; END $$;
+			CREATE TRIGGER bad BEFORE INSERT ON runs FOR EACH ROW WHEN (NEW.status = 'skipped') EXECUTE FUNCTION bad()`
+	}
+	for name, fault := range map[string]string{
+		"a bad block": raises("XX001"), "an internal error": raises("XX000"), "no room": raises("53000"), "not allowed": raises("42501"),
+		"refused":               raises("P0001"),
+		"no such function":      `DROP FUNCTION moves.skip(uuid, uuid, jsonb, text, bigint); DROP FUNCTION moves.skip_all(jsonb)`,
+		"it has sent something": `UPDATE open_runs SET total = 0, whole = true`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			c := f.pending()
+			f.exec(`UPDATE connectors SET max_retries = 1 WHERE id = $1`, c.id)
+			f.work(func(context.Context, *worker.Run) error {
+				f.exec(fault)
+				return nil
+			})
+			f.publish(c)
+			f.settled(c)
+			f.is(c, drains+` AND failure_count = 0`)
+			f.whole(c, 0)
+			f.says("it is left to semantic to end")
+		})
+	}
 }
 
 // A mistake in what is counted for the ledger alone fails no sync, and is not written down.
@@ -139,6 +154,21 @@ func TestASyncThatSentDocumentsGivesNoReasonToSkip(t *testing.T) {
 	completed := f.whole(c, 1)[0].GetCompleted()
 	require.Empty(t, completed.Reason)
 	require.False(t, completed.ListingWhole)
+}
+
+func TestARemarkTravelsWithSyncCompletedWhateverBecomesOfTheRun(t *testing.T) {
+	f := newFixture(t)
+	c := f.inside(func(ctx context.Context, run *worker.Run) error {
+		run.Remark("a bound was reached")
+		run.Remark("half of it was left out")
+		return run.Put(ctx, note(1))
+	})
+	require.Equal(t, "half of it was left out", f.whole(c, 1)[0].GetCompleted().Reason)
+	c = f.inside(func(_ context.Context, run *worker.Run) error {
+		run.Remark("half of it was left out")
+		return nil
+	})
+	require.Equal(t, "nothing had changed; half of it was left out", f.whole(c, 0)[0].GetCompleted().Reason)
 }
 
 // blocked is a handler that says when it begins, and goes on when it is told to or its context ends.

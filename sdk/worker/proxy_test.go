@@ -13,7 +13,8 @@ import (
 )
 
 // proxy stands between a worker and Postgres. Once armed, it passes the next Bind message that names a run on, keeps
-// Postgres's answer to itself, and cuts the connection when the test says so: a commit of unknown outcome.
+// Postgres's answer to itself, and cuts the connection when the test says so: a commit of unknown outcome. A heartbeat names all
+// runs, and is none of these.
 type proxy struct {
 	url     string
 	armed   atomic.Pointer[uuid.UUID]
@@ -74,14 +75,15 @@ func (p *proxy) serve(client net.Conn, server string) {
 			}
 		}
 	}()
-	buffer := make([]byte, 1<<16)
+	buffer, beats := make([]byte, 1<<16), false
 	for {
 		n, err := client.Read(buffer)
 		if err != nil {
 			return
 		}
+		beats = beats || bytes.Contains(buffer[:n], []byte("moves.heartbeat"))
 		const bind = 'B'
-		if run := p.armed.Load(); run != nil && buffer[0] == bind && names(buffer[:n], *run) &&
+		if run := p.armed.Load(); run != nil && !beats && buffer[0] == bind && names(buffer[:n], *run) &&
 			p.armed.CompareAndSwap(run, nil) {
 			deaf.Store(true)
 			p.swallow <- client

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/connect"
@@ -85,6 +86,15 @@ func TestOldNewsIsAcknowledgedAndChangesNothing(t *testing.T) {
 	require.Equal(t, before, f.everything(other)+f.everything(taken)+f.everything(resting))
 }
 
+// hollow is a configuration whose fields take two bytes each on the wire and a hundred in memory.
+func hollow(n int) *structpb.Struct {
+	empty := make([]*structpb.Value, n)
+	for i := range empty {
+		empty[i] = &structpb.Value{}
+	}
+	return &structpb.Struct{Fields: map[string]*structpb.Value{"a": structpb.NewListValue(&structpb.ListValue{Values: empty})}}
+}
+
 func TestAnUndecodableTriggerBecomesADeadLetter(t *testing.T) {
 	f := newFixture(t)
 	encode := func(r *internalpb.ConnectorSyncRequest) []byte {
@@ -95,6 +105,7 @@ func TestAnUndecodableTriggerBecomesADeadLetter(t *testing.T) {
 	session := uuid.NewString()
 	bad := map[string][]byte{
 		"decode":           {0xff, 0xff, 0xff},
+		"fields":           encode(&internalpb.ConnectorSyncRequest{ConnectorId: 1, ChunkingSession: session, Config: hollow(240_000)}),
 		"chunking_session": encode(&internalpb.ConnectorSyncRequest{ConnectorId: 1, ChunkingSession: "x"}),
 		"connector_id":     encode(&internalpb.ConnectorSyncRequest{ChunkingSession: session}),
 		"type_name":        encode(&internalpb.ConnectorSyncRequest{ConnectorId: 1, ChunkingSession: session, TypeName: "web"}),

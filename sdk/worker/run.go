@@ -49,6 +49,7 @@ type Run struct {
 	newState       *structpb.Struct
 	lastCheckpoint checkpoint
 	partial        bool
+	remark         string
 	inListing      *listing // nil until it is asked for; see carried
 }
 
@@ -88,6 +89,14 @@ func (r *Run) ListingPartial() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.partial = true
+}
+
+// Remark is what the user should know of a run that completes all the same: that it left something out, why, and what to do. The
+// ledger shows it as the run's reason; of several the last. It is cut at 1,000 bytes.
+func (r *Run) Remark(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.remark = text
 }
 
 // Known returns what is stored of the connector's documents, by source id. One without a version token has failed, or
@@ -244,11 +253,14 @@ func (r *Run) envelope(number int64) *internalpb.DocumentProcessRequest {
 
 // complete publishes sync completed and returns its place in the stream. end is what the handler returned.
 func (r *Run) complete(end error) (uint64, error) {
-	reason := skipReason(end)
-	if r.outbox.total() > r.notes.Load() {
-		reason = ""
-	}
 	r.mu.Lock()
+	reason := r.remark
+	if r.outbox.total() == r.notes.Load() {
+		reason = skipReason(end)
+		if r.remark != "" {
+			reason += "; " + r.remark
+		}
+	}
 	m := r.envelope(0)
 	m.Body = &internalpb.DocumentProcessRequest_Completed{Completed: &internalpb.SyncCompleted{
 		Total: r.outbox.total(), NewState: r.finalState(), ListingWhole: end == nil && r.isWhole() && !r.goesOn(),

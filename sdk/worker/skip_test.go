@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -54,4 +55,28 @@ func TestARunThatSentNothingAndWhoseConnectorSomebodyHoldsAtAStopIsNotLost(t *te
 	require.NoError(t, r.stop())
 	f.is(c, drains+` AND worker_id IS NULL`)
 	f.whole(c, 0)
+}
+
+// Whatever goes together with the slow one is asked for alone; and the slow one is asked for 3 s, and ends as every other run.
+func TestASkipThatIsSlowToWriteIsLeftToSemanticAndNoOtherIs(t *testing.T) {
+	f := newFixture(t)
+	f.conns = 10
+	handle, begun, goOn := atTheEnd()
+	f.workWith(slots(8), handle)
+	var all []trip
+	for range 8 {
+		all = append(all, f.triggered())
+	}
+	for range all {
+		await(t, "a handler", begun)
+	}
+	slow := all[0]
+	f.exec(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(5); RETURN NEW; END $$`)
+	f.exec(fmt.Sprintf(`CREATE TRIGGER slow BEFORE UPDATE ON connectors FOR EACH ROW WHEN (NEW.id = %d) EXECUTE FUNCTION slow()`, slow.id))
+	close(goOn)
+	for _, c := range all[1:] {
+		f.becomes(c, `verdict = 'skipped'`)
+	}
+	f.becomes(slow, drains)
+	f.whole(slow, 0)
 }

@@ -146,6 +146,7 @@ func (w *Worker) complete(
 		return outcomeOf(err, context.Cause(run.outbox.ctx)), err
 	}
 	failpoint.At("worker.completed")
+	defer w.heart.await(run.try)() // the lease is kept until it is given up
 	letGo()
 	err = w.persistAtStop(ctx, func(ctx context.Context) error { return w.lifecycle.Drain(ctx, run.try, seq) })
 	if errors.Is(err, lifecycle.ErrFenced) {
@@ -154,9 +155,9 @@ func (w *Worker) complete(
 	return completes, err
 }
 
-// skip ends a run that has sent nothing: there is nothing for semantic to store, and no need to ask it. It asks once. Where somebody
-// holds the connector, Postgres gives no answer in time, or the service stops, the run has not ended here, and is to be completed as
-// every other: no slot and no stop waits then. Where the skip was written all the same, sync completed is fenced.
+// skip ends a run that has sent nothing: there is nothing for semantic to store, and no need to ask it. It asks once. Where it has no
+// answer in time, or another than that the run is over, the run is to be completed as every other: no slot and no stop waits, and
+// what is wrong with this move alone fails no sync. Where the skip was written all the same, sync completed is fenced.
 func (w *Worker) skip(ctx context.Context, run *Run, end error) (how outcome, ended bool, err error) {
 	run.mu.Lock()
 	newState := run.finalState()
@@ -179,9 +180,10 @@ func (w *Worker) skip(ctx context.Context, run *Run, end error) (how outcome, en
 		return abandoned, true, err
 	case postgres.Unavailable(err), errors.Is(err, lifecycle.ErrHeld), ctx.Err() != nil:
 		run.log.Info("the sync is left to semantic to end", "err", err)
-		return completes, false, nil
+	default:
+		run.log.Warn("Postgres refuses to end a sync that has sent nothing; it is left to semantic to end", "err", err)
 	}
-	return failsForNow, true, err // refused, and would be again
+	return completes, false, nil
 }
 
 // settle writes down what becomes of the connector.

@@ -3,6 +3,7 @@ package chunker
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 
 	"github.com/echomind/sync/internal/confine"
@@ -47,20 +48,29 @@ func (w *web) sync(ctx context.Context, run *worker.Run) error {
 	if err := cfg.Validate(); err != nil {
 		return worker.Permanent(err)
 	}
-	share := w.pool.Share(ownerOf(run))
-	result, err := crawl.Crawl(ctx, cfg, crawl.Options{
-		Extract: w.extract(extract.In(share)), Runner: share, Transport: counted{w.transport, w.metrics}, Hosts: w.hosts, Logger: run.Log(),
-		Owner: ownerOf(run), Room: w.room.For(ownerOf(run)),
-	}, run)
+	result, err := crawl.Crawl(ctx, cfg, w.options(ownerOf(run), run.Log()), run)
 	if result.Truncated || result.Held > 0 {
 		run.ListingPartial()
 	}
+	if result.Truncated {
+		run.Remark(result.Bound)
+	}
 	run.Log().Info("crawled", "start", secret.URL(result.Start), "stored", result.Stored, "touched", result.Touched,
-		"unchanged", result.Unchanged, "failed", result.Failed, "deleted", result.Deleted, "err", err)
+		"unchanged", result.Unchanged, "failed", result.Failed, "deleted", result.Deleted, "skipped", result.Skipped, "held", result.Held,
+		"truncated", result.Bound, "err", err)
 	if errors.Is(err, crawl.ErrPermanent) {
 		return worker.Permanent(err)
 	}
 	return err
+}
+
+// options are those of a crawl of an owner's.
+func (w *web) options(owner string, log *slog.Logger) crawl.Options {
+	share := w.pool.Share(owner)
+	return crawl.Options{
+		Extract: w.extract(extract.In(share)), Runner: share, Transport: counted{w.transport, w.metrics}, Hosts: w.hosts, Logger: log,
+		Owner: owner, Room: w.room.For(owner),
+	}
 }
 
 func (w *web) extract(reader extract.Reader) crawl.Extract {

@@ -142,6 +142,19 @@ func TestASlotOfADeletedConnectorIsNoAnswerToOneOfTheSameID(t *testing.T) {
 	want(s, 2, answered, slot)
 }
 
+func TestAClaimAnswersSlotsThatADeletedConnectorOfTheSameIDHasAnswered(t *testing.T) {
+	s := setStage(t)
+	id := s.cronConnector("* * * * *", 5*time.Minute+30*time.Second)
+	s.force(`INSERT INTO runs (id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, completed_at, status, reason, config_version)
+		SELECT gen_random_uuid(), id, type, 'schedule', planned_through, clock_timestamp(), 6, planned_through, clock_timestamp(), clock_timestamp(),
+			'missed', 'overdue', added_version - 1 FROM connectors WHERE id = $1`, id)
+	s.force(`UPDATE connectors SET slots_through = clock_timestamp() + interval '1 minute' WHERE id = $1`, id)
+	s.plan()
+	s.claim(s.scheduler())
+	want(s, 1, `SELECT count(*) FROM scheduler_runs WHERE connector_id = $1 AND status = 'running' AND slot IS NOT NULL`, id)
+	want(s, 1, `SELECT count(*) FROM scheduler_runs WHERE connector_id = $1 AND status = 'missed' AND missed_count BETWEEN 4 AND 5`, id)
+}
+
 func TestWhatIsCountedAsPassedDoesNotComeAgain(t *testing.T) {
 	s := setStage(t)
 	id := s.cronConnector("* * * * *", time.Hour)

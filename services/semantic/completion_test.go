@@ -36,6 +36,25 @@ func TestATotalOfNothingIsSkipped(t *testing.T) {
 	require.Equal(t, int64(7), one[int64](f, `SELECT docs_analyzed FROM connectors WHERE id = $1`, c.connector))
 }
 
+func TestASkipThatGivesNoReasonHasOneInTheLedger(t *testing.T) {
+	f := newFixture(t)
+	c := f.syncing()
+	c.stores(c.completed(0))
+	require.Equal(t, "skipped", c.verdict())
+	require.Equal(t, "nothing had changed", one[string](f, `SELECT reason FROM scheduler_runs WHERE id = $1`, c.session))
+}
+
+func TestACompletedRunKeepsWhatItsWorkerRemarked(t *testing.T) {
+	f := newFixture(t)
+	c := f.syncing()
+	m := c.completed(1)
+	m.GetCompleted().Reason = "half of it was left out"
+	c.stores(c.doc(1, "a", "apple"))
+	c.stores(m)
+	require.Equal(t, "completed", c.verdict())
+	require.Equal(t, "half of it was left out", one[string](f, `SELECT reason FROM scheduler_runs WHERE id = $1`, c.session))
+}
+
 func TestACrashBetweenStoreAndCompletionIsCompletedAfterwards(t *testing.T) {
 	f := newFixture(t)
 	c, other := f.syncing(), f.syncing()

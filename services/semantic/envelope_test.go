@@ -200,5 +200,10 @@ func TestAMessageThatIsLargerThanAnyIsTakenByNeitherStreamNorService(t *testing.
 	f := newFlow(t)
 	_, err := f.js.Publish(ctx, topology.DocumentSubject, make([]byte, topology.MaxMessageBytes+20<<10))
 	require.ErrorContains(t, err, "maximum")
-	require.ErrorContains(t, fits(make([]byte, topology.MaxMessageBytes+1)), "more than 524288")
+	_, err = decode(tooLarge{})
+	require.ErrorContains(t, err, "more than 524288")
 }
+
+type tooLarge struct{ silentMessage }
+
+func (tooLarge) Data() []byte { return make([]byte, topology.MaxMessageBytes+1) }

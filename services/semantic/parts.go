@@ -21,9 +21,6 @@ func (it *item) claim(try uuid.UUID) uuid.UUID {
 		p.Error != "", p.KeepChunks))
 }
 
-// hasChunks says whether the item's document, once it is whole, shows chunks of this try.
-func (it *item) hasChunks() bool { return it.part.Error == "" && !it.part.KeepChunks }
-
 // parts is what a store knows of one document of several parts.
 type parts struct {
 	it  *item // one of them
@@ -46,7 +43,7 @@ func (p *parts) areAll(counted dbgen.CountPartsRow, try uuid.UUID) bool {
 	switch {
 	case counted.HasFailed || counted.Parts != int64(said.Parts):
 		return false
-	case !p.it.hasChunks() || superseded(p.row, try, p.it.firstNo):
+	case p.it.textStays() || superseded(p.row, try, p.it.firstNo):
 		return true
 	}
 	return counted.Brought == int64(said.ChunkCount) && counted.Chunks+p.chunks == int64(said.ChunkCount) &&

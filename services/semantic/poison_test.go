@@ -50,7 +50,7 @@ func TestAMessageThatAlwaysFailsIsGivenUpAndItsRunCompletes(t *testing.T) {
 		letters[0].Header.Get(topology.HeaderTries), letters[0].Header.Get(topology.HeaderSequence),
 	})
 	require.Contains(t, letters[0].Header.Get(topology.HeaderReason), errPoison.Error())
-	require.Equal(t, "bad | failed |  |  | {} | 1 | given up: write chunks: this one always fails | old\n"+
+	require.Equal(t, "bad | failed |  |  | {\"to old\"} | 1 | given up: write chunks: this one always fails | old\n"+
 		line("fine", "banana")+"\n"+line("good", "apple"), c.documents())
 	require.Equal(t, int64(3), c.stored())
 	require.Equal(t, int64(1), one[int64](f.fixture, `SELECT documents_failed FROM scheduler_runs WHERE id = $1`, c.session))

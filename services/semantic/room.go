@@ -18,7 +18,7 @@ const (
 	roomShare = 100
 	// roomForgotten is how long an owner is remembered of whom nothing is stored.
 	roomForgotten = 5 * time.Minute
-	// smallBytes is how much may be said anew of a document whose content stays, whether or not there is room.
+	// smallBytes is how long the title, address and links of a document without new text may be whether or not there is room.
 	smallBytes = 8 << 10
 	// unbounded is what an owner without a quota may have: no more is stored while an answer is kept, and nothing overflows.
 	unbounded = math.MaxInt64 / 2
@@ -94,13 +94,6 @@ func bound(n *int64) int64 {
 		return unbounded
 	}
 	return *n
-}
-
-// has says whether there is room for more.
-func (r *room) has(more amount) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.misses(more) == ""
 }
 
 func (r *room) misses(more amount) (column string) {

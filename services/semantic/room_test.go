@@ -30,8 +30,8 @@ func (f *fixture) wronglyCounted() []string {
 	f.t.Helper()
 	return many[string](f, `SELECT format('connector %s: %s documents, %s bytes too many', connector_id, sum(documents), sum(bytes)) FROM (
 		SELECT connector_id, config_version, documents, bytes FROM document_counts UNION ALL
-		SELECT connector_id, config_version, -count(*) FILTER (WHERE status = 'stored' OR try_id IS NOT NULL),
-			-sum(text_bytes + octet_length(title) + octet_length(url) + octet_length(array_to_string(links, ''))) FROM documents GROUP BY 1, 2) n
+		SELECT connector_id, config_version, -count(*) FILTER (WHERE EXISTS (SELECT FROM chunks c WHERE c.try_id = d.try_id AND c.first_no = d.first_no AND c.document_id = d.id)),
+			-sum(text_bytes + octet_length(title) + octet_length(url) + octet_length(array_to_string(links, ''))) FROM documents d GROUP BY 1, 2) n
 		GROUP BY connector_id, config_version HAVING sum(documents) <> 0 OR sum(bytes) <> 0`)
 }
 
@@ -103,12 +103,122 @@ func TestLinksTitlesAndHeadingsTakeRoomToo(t *testing.T) {
 		p.Chunks[0].HeadingPath = []string{long, long, long, long, long, long}
 	}), c.doc(3, "small", "a"), c.completed(3))
 	require.Equal(t, 2, strings.Count(c.statuses(), tooLong))
-	require.Zero(t, f.count("documents WHERE status = 'failed' AND (links <> '{}' OR title <> '')"), "nothing of it is kept")
+	require.Zero(t, f.count("documents WHERE source_id = 'links' AND (links <> '{}' OR title <> '')"), "nothing of it is kept")
 
 	c = c.again()
 	c.stores(c.doc(1, "small", "b", touched("hash of a", "v2"), six), c.completed(1))
 	require.Contains(t, strings.Split(c.documents(), "\n")[2], "small | failed |")
 	require.Empty(t, f.wronglyCounted())
+}
+
+func TestWhatIsRefusedOrGivenUpKeepsTheLinksThatItHad(t *testing.T) {
+	f := newFixture(t)
+	for name, fails := range map[string]func(c trip){
+		"refused": func(c trip) {
+			c.stores(c.doc(1, "hub", "hub with more words", func(p *internalpb.DocumentPart) { p.Links = []string{strings.Repeat("x", smallBytes)} }))
+		},
+		"given up": func(c trip) {
+			require.NoError(t, f.countPoison(ctx, delivery{request: c.doc(1, "hub", "x"), try: c.of(), msg: silentMessage{}}, errPoison))
+		},
+	} {
+		f.exec(`DELETE FROM owner_quotas`)
+		f.later()
+		c := f.synced(map[string]string{"hub": "hub"})
+		f.may(1, "max_bytes", one[int64](f, `SELECT sum(n.bytes)::bigint FROM document_counts n JOIN connectors c ON c.id = n.connector_id`))
+		c = c.again()
+		fails(c)
+		require.Contains(t, c.documents(), `hub | failed |  |  | {"to hub"} | 1 |`, name)
+		f.exec(`UPDATE connectors SET config = '{"changed": true}' WHERE id = $1`, c.connector)
+		c = c.again()
+		fails(c)
+		require.Contains(t, c.documents(), `hub | failed |  |  | {} | 0 |`, "links of another configuration are not kept: "+name)
+	}
+	require.Empty(t, f.wronglyCounted())
+}
+
+func TestADocumentWithoutTextIsRefusedWhenWhatItSaysIsLong(t *testing.T) {
+	f := newFixture(t)
+	says := func(kilobytes int) func(p *internalpb.DocumentPart) {
+		return func(p *internalpb.DocumentPart) {
+			for n := range kilobytes {
+				p.Links = append(p.Links, fmt.Sprint(n, strings.Repeat("x", 1000)))
+			}
+		}
+	}
+	folder := func(p *internalpb.DocumentPart) { p.Chunks, p.ChunkCount = nil, 0 }
+	c := f.synced(map[string]string{"a": "apple", "b": "banana"})
+	f.may(1, "max_bytes", 1)
+	f.may(1, "max_documents", 1)
+	for _, kilobytes := range []int{8, 9} {
+		want := "a stored\nb failed unreadable\nfolder stored\nnew failed unreadable"
+		if kilobytes > 8 {
+			want = "a" + tooLong + ".*\nb failed unreadable\nfolder" + tooLong + ".*\nnew failed unreadable"
+		}
+		c = c.again()
+		c.stores(c.doc(1, "a", "x", touched("hash of apple", "v2"), says(kilobytes)), c.doc(2, "b", "x", unreadable, says(kilobytes)),
+			c.doc(3, "folder", "", folder, says(kilobytes)), c.doc(4, "new", "x", unreadable, says(kilobytes)), c.completed(4))
+		require.Regexp(t, want, c.statuses())
+		require.LessOrEqual(t, one[int](f, `SELECT max(cardinality(links)) FROM documents`), 9)
+	}
+	require.Empty(t, f.wronglyCounted())
+}
+
+func TestWhatFailsBringsNoMoreThanThereIsRoomFor(t *testing.T) {
+	for name, fails := range map[string]func(p *internalpb.DocumentPart){
+		"other content to keep": touched("hash of nothing", "v2"),
+		"contradiction":         func(p *internalpb.DocumentPart) { p.ChunkCount = 2 },
+		"unreadable":            unreadable,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.may(1, "max_bytes", 20_000)
+			f.may(1, "max_documents", 3)
+			c := f.syncing()
+			for no := range int64(9) {
+				c.stores(c.doc(no+1, fmt.Sprint("bad", no), "x", fails, func(p *internalpb.DocumentPart) { p.Links = []string{strings.Repeat("x", 9000)} }))
+			}
+			require.EqualValues(t, 2, f.count("documents WHERE links <> '{}'"))
+			require.EqualValues(t, 7, f.count("documents WHERE links = '{}' AND content_hash = ''"), "they are brought again")
+			c.stores(c.doc(10, "a", "x"), c.doc(11, "b", "x"), c.doc(12, "c", "x"), c.completed(12))
+			require.EqualValues(t, 3, f.count("documents WHERE status = 'stored'"), "nothing is kept free for what has failed")
+			require.Empty(t, f.wronglyCounted())
+		})
+	}
+}
+
+func TestWhatIsDeletedMakesRoomOnce(t *testing.T) {
+	f := newFixture(t)
+	f.may(1, "max_bytes", 5000)
+	c := f.syncing()
+	c.stores(c.doc(1, "gone", "x", func(p *internalpb.DocumentPart) { p.Title = strings.Repeat("t", 1000) }))
+	for no := range int64(9) {
+		c.stores(c.deletion(no+2, "gone"))
+	}
+	require.EqualValues(t, 5000, f.rooms.owners[1].left.bytes)
+	require.Empty(t, f.wronglyCounted())
+}
+
+func TestWhatALaterMessageHasWrittenTakesNoRoom(t *testing.T) {
+	f := newFixture(t)
+	f.may(1, "max_documents", 2)
+	c := f.syncing()
+	c.stores(c.doc(3, "a", "x", unreadable), c.doc(4, "b", "x", unreadable))
+	c.stores(c.doc(1, "a", "x"), c.doc(2, "b", "x"))
+	c.stores(c.doc(5, "c", "x"), c.doc(6, "d", "x"), c.completed(6))
+	require.EqualValues(t, 2, f.count("documents WHERE status = 'stored'"))
+	require.Empty(t, f.wronglyCounted())
+}
+
+func TestAnotherConfigurationHasNoMoreThanTheQuota(t *testing.T) {
+	f := newFixture(t)
+	f.may(1, "max_documents", 2)
+	c := f.synced(map[string]string{"a": "apple", "b": "banana"})
+	f.exec(`UPDATE connectors SET config = '{"changed": true}' WHERE id = $1`, c.connector)
+	f.later()
+	c = c.again()
+	c.stores(c.doc(1, "a", "apple"), c.doc(2, "b", "banana"))
+	c.stores(c.doc(3, "c", "cherry"), c.completed(3))
+	require.Equal(t, "a stored\nb stored\nc"+tooMany, c.statuses())
 }
 
 func TestADocumentOfSeveralPartsIsCountedWhole(t *testing.T) {
@@ -186,6 +296,15 @@ func TestNothingIsRefusedByAnAnswerThatIsOld(t *testing.T) {
 	c = c.again()
 	c.stores(c.doc(1, "b", "banana"), c.completed(1))
 	require.Equal(t, "a stored\nb stored", c.statuses())
+}
+
+func TestAnAnswerIsForgottenAfterAMinute(t *testing.T) {
+	f := newFixture(t)
+	f.may(1, "max_documents", 1)
+	f.synced(map[string]string{"a": "apple"})
+	old := f.rooms.owners[1]
+	require.NotNil(t, f.rooms.known(1, old.asked.Add(roomKept), false))
+	require.Nil(t, f.rooms.known(1, old.asked.Add(roomKeptLong+time.Millisecond), false))
 }
 
 func TestAnOperatorGivesAnOwnerAnotherQuotaOfDocuments(t *testing.T) {

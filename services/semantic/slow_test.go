@@ -1,6 +1,7 @@
 package semantic
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -130,4 +131,19 @@ func TestAStoreDuringWhichPostgresWasAwayIsNotCalledSlow(t *testing.T) {
 	require.True(t, isWait(stores()))
 	f.writing = nil
 	require.ErrorIs(t, stores(), errSlow, "the next time it is the document")
+}
+
+func TestAPostgresThatGaveOneNoAnswerWasAwayForWhoeverStoredMeanwhile(t *testing.T) {
+	f := newFlow(t)
+	c := f.syncing()
+	began := time.Now()
+	slow := func(began time.Time) error { return f.slow(ctx, c.of(), 1, began, context.DeadlineExceeded) }
+	holder, err := f.pool.Begin(ctx)
+	require.NoError(t, err)
+	_, err = holder.Exec(ctx, `LOCK TABLE message_tries`)
+	require.NoError(t, err)
+	require.NotErrorIs(t, slow(began), errSlow)
+	require.NoError(t, holder.Rollback(ctx))
+	require.NotErrorIs(t, slow(began), errSlow, "it answers again")
+	require.ErrorIs(t, slow(time.Now()), errSlow)
 }

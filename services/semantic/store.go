@@ -112,6 +112,7 @@ type storing struct {
 	rooms    *rooms
 	room     *room  // its owner's
 	took     amount // of it
+	fits     bool   // all of them have room: it is taken
 	// What the transaction adds, for the metrics.
 	counted, chunks int
 	failed          int64

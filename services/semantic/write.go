@@ -30,13 +30,10 @@ func (t *storing) plan(items []*item, rows map[string]dbgen.LockDocumentsRow, wh
 			continue
 		}
 		row := rows[it.sourceID]
-		if superseded(row, t.try.ID, it.firstNo) || whole[it.sourceID] != nil && whole[it.sourceID].firstNo > it.firstNo {
+		if t.isPast(it, row) || whole[it.sourceID] != nil && whole[it.sourceID].firstNo > it.firstNo {
 			continue
 		}
-		key := Key{Try: t.try.ID, FirstNo: it.firstNo, DocumentID: row.ID}
-		if shown, is := keyOf(row); is && shown == key {
-			continue // it is whole already: this part contradicts it
-		}
+		key := t.key(it, row)
 		if whole[it.sourceID] != it {
 			c.bring(t, it, key)
 			continue
@@ -66,6 +63,16 @@ func (c *change) bring(t *storing, it *item, key Key) {
 	}
 }
 
+// isPast says whether nothing becomes of an item: a later one has written its document, or it contradicts one that is whole already.
+func (t *storing) isPast(it *item, row dbgen.LockDocumentsRow) bool {
+	shown, is := keyOf(row)
+	return superseded(row, t.try.ID, it.firstNo) || is && shown == t.key(it, row)
+}
+
+func (t *storing) key(it *item, row dbgen.LockDocumentsRow) Key {
+	return Key{Try: t.try.ID, FirstNo: it.firstNo, DocumentID: row.ID}
+}
+
 // superseded says whether this try wrote the document with a later message already.
 func superseded(row dbgen.LockDocumentsRow, try uuid.UUID, firstNo int64) bool {
 	return row.WrittenBy != nil && *row.WrittenBy == try && row.WrittenNo != nil && *row.WrittenNo > firstNo
@@ -78,30 +85,35 @@ func (w *write) become(t *storing, it *item, row dbgen.LockDocumentsRow) {
 	switch {
 	case it.poison != "":
 		w.fail(it.poison)
+		w.Links = nil
 	case it.part == nil:
 		w.Status = "deleted"
 		_ = t.take(it, row)
 	case it.part.Error != "":
 		w.fail(it.part.Error)
+		w.sayIf(t.take(it, row) == nil)
 	case contradiction(it.part) != nil:
 		w.fail(contradiction(it.part).Error())
-	case it.part.KeepChunks && row.Status == "stored" && hasOld && current && row.ContentHash == it.part.ContentHash:
-		if err := t.take(it, row); err != nil {
-			w.refuse(err)
-			break
-		}
-		w.Status, w.VersionToken, w.ChunkCount, w.TextBytes = "stored", it.part.VersionToken, row.ChunkCount, row.TextBytes
-		w.show(old)
-	case it.part.KeepChunks:
+		w.sayIf(t.take(it, row) == nil)
+	case it.part.KeepChunks && !(row.Status == "stored" && hasOld && current && row.ContentHash == it.part.ContentHash):
 		w.fail("the content to keep is not what is stored; it is fetched again")
+		w.sayIf(t.take(it, row) == nil)
 		w.ContentHash = "" // what is kept is not the content that it speaks of
 	default:
 		if err := t.take(it, row); err != nil {
-			w.refuse(err)
+			w.fail(err.Error())
+			w.sayIf(it.saidBytes() <= smallBytes)
+			w.ContentHash = "" // no later run takes it for what is stored
 			break
 		}
-		w.Status, w.VersionToken, w.ChunkCount, w.TextBytes = "stored", it.part.VersionToken, it.part.ChunkCount, it.wholeText
-		w.show(Key{Try: t.try.ID, FirstNo: it.firstNo, DocumentID: row.ID})
+		w.Status, w.VersionToken = "stored", it.part.VersionToken
+		if it.part.KeepChunks {
+			w.ChunkCount, w.TextBytes = row.ChunkCount, row.TextBytes
+			w.show(old)
+			break
+		}
+		w.ChunkCount, w.TextBytes = it.part.ChunkCount, it.wholeText
+		w.show(t.key(it, row))
 	}
 	// What was stored before stays findable, unless it was fetched under another configuration.
 	if w.Status == "failed" && hasOld && current {
@@ -143,7 +155,7 @@ type write struct {
 	MediaType    string     `json:"media_type"`
 	ContentHash  string     `json:"content_hash"`
 	VersionToken string     `json:"version_token"`
-	Links        []string   `json:"links"`
+	Links        []string   `json:"links"` // nil: those that were stored stay
 	ChunkCount   int32      `json:"chunk_count"`
 	TextBytes    int64      `json:"text_bytes"`
 	Status       string     `json:"status"`
@@ -163,10 +175,12 @@ func newWrite(it *item, document int64) write {
 
 func (w *write) fail(why string) { w.Status, w.VersionToken, w.Error = "failed", "", why }
 
-// refuse fails a document for which there is no room: nothing of it is kept, nor taken for what is stored by a later run.
-func (w *write) refuse(err error) {
-	w.fail(err.Error())
-	w.Title, w.URL, w.ContentHash, w.Links = "", "", "", []string{}
+// sayIf takes back what a document that failed says of itself where that has no room: what was stored of it stays. Without its hash
+// its source brings it again.
+func (w *write) sayIf(hasRoom bool) {
+	if !hasRoom {
+		w.Title, w.URL, w.MediaType, w.ContentHash, w.Links = "", "", "", "", nil
+	}
 }
 
 func (w *write) show(key Key) { w.TryID, w.FirstNo = &key.Try, &key.FirstNo }

@@ -772,7 +772,7 @@ type SyncCompleted struct {
 	ListingWhole bool `protobuf:"varint,3,opt,name=listing_whole,json=listingWhole,proto3" json:"listing_whole,omitempty"`
 	// Documents found unchanged.
 	Unchanged int64 `protobuf:"varint,4,opt,name=unchanged,proto3" json:"unchanged,omitempty"`
-	// Why there was nothing to do, where the handler said so.
+	// Why there was nothing to do, or what the user should know of a run that completes all the same, where the handler said so.
 	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

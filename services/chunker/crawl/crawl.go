@@ -28,8 +28,10 @@ type crawler struct {
 	deleted urls
 	// settledURLs are the URLs whose turn is over.
 	settledURLs urls
-	// waiting are the pages that named the key as canonical and may have to stand for themselves.
-	waiting map[string][]string
+	// waiting are the pages that named a page as canonical, by its hash, and may have to stand for themselves.
+	waiting map[uint64][]string
+	// reading are the URLs that are read now.
+	reading map[string]bool
 	// settled counts pages, silent those in a row that gave no answer.
 	settled, silent int
 	// blind says that a page failed of which nothing is known: what is behind it cannot be told from gone.
@@ -56,16 +58,20 @@ func Crawl(ctx context.Context, cfg Config, opt Options, sink Sink) (Result, err
 	if err != nil {
 		return Result{}, err
 	}
-	c := &crawler{
+	c := newCrawler(cfg, opt, sink, known)
+	defer c.fetch.close()
+	err = c.run(ctx)
+	return c.result, err
+}
+
+func newCrawler(cfg Config, opt Options, sink Sink, known map[string]worker.Known) *crawler {
+	return &crawler{
 		cfg: cfg, opt: opt, sink: sink, known: known,
 		fetch:       newFetcher(opt, known),
 		robotsToken: productToken(opt.UserAgent),
 		frontier:    newFrontier(cfg.maxDepth(), cfg.maxPages()),
-		docs:        urls{}, deleted: urls{}, settledURLs: urls{}, waiting: map[string][]string{},
+		docs:        urls{}, deleted: urls{}, settledURLs: urls{}, waiting: map[uint64][]string{}, reading: map[string]bool{},
 	}
-	defer c.fetch.close()
-	err = c.run(ctx)
-	return c.result, err
 }
 
 func (c *crawler) run(ctx context.Context) error {
@@ -76,9 +82,9 @@ func (c *crawler) run(ctx context.Context) error {
 		if err := c.read(ctx, level); err != nil {
 			return err
 		}
-		c.frontier.levels[level] = nil
+		c.frontier.leave(level)
 	}
-	c.result.Truncated = c.result.Truncated || c.frontier.full
+	c.leftOut()
 	return c.sweep(ctx)
 }
 
@@ -158,10 +164,17 @@ func (c *crawler) read(ctx context.Context, level int) error {
 	}()
 	defer cancel()
 
-	for next := 0; ; {
-		for len(window) < 2*c.opt.Concurrency && next < len(c.frontier.levels[level]) && c.mayVisit(len(window)) {
-			e := c.frontier.levels[level][next]
-			next++
+	for {
+		for len(window) < 2*c.opt.Concurrency && c.limit(len(window)) == "" {
+			e, ok := c.frontier.next(level)
+			if !ok {
+				break
+			}
+			if !e.own && (c.reading[e.url] || c.settledURLs.has(e.url)) { // it stands for another page, and was read in its place
+				c.frontier.read(e)
+				continue
+			}
+			c.reading[e.url] = true
 			done := make(chan outcome, 1)
 			in := newStay(last)
 			last, window, stays = in, append(window, done), append(stays, in)
@@ -176,7 +189,9 @@ func (c *crawler) read(ctx context.Context, level int) error {
 			})
 		}
 		if len(window) == 0 {
-			c.result.Truncated = c.result.Truncated || next < len(c.frontier.levels[level])
+			if c.frontier.waits(level) {
+				c.truncated(c.limit(0))
+			}
 			return nil
 		}
 		o := <-window[0]
@@ -184,18 +199,14 @@ func (c *crawler) read(ctx context.Context, level int) error {
 			return o.err
 		}
 		stays[0].turn(c.opt.Room)
+		delete(c.reading, o.visit.entry.url)
+		c.frontier.read(o.visit.entry)
 		if err := c.settle(ctx, o.visit, level); err != nil {
 			return err
 		}
 		stays[0].leave()
 		window, stays = window[1:], stays[1:]
 	}
-}
-
-// mayVisit tells whether one more page can be within the limits, whatever those under way turn out to be.
-func (c *crawler) mayVisit(underWay int) bool {
-	return len(c.docs)+underWay < c.cfg.maxPages() && c.settled+underWay < maxFetches(c.cfg.maxPages()) &&
-		c.ids+(underWay+1)*maxSourceIDBytes <= maxURLBytes
 }
 
 // tooSilent counts pages without an answer, and returns an error when the site seems to be down.

@@ -105,6 +105,8 @@ func TestMaxPagesKeepsTheSamePagesEachTime(t *testing.T) {
 		st := newStore()
 		res := crawlOK(t, s, st, limit)
 		require.True(t, res.Truncated)
+		require.Equal(t, "the site has more than the 25 documents of max_pages: raise it (at most 50000), or crawl less of the site "+
+			"(path_prefix, ignore_query, max_depth), or give its parts connectors of their own, each with a path_prefix", res.Bound)
 		require.Len(t, st.put, 25)
 		if want == nil {
 			want = paths(s, st.put)

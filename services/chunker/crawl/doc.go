@@ -19,5 +19,9 @@
 //	404, 410                                  Deleted at once
 //	anything that cannot be read              Put with Err; its stored links are followed
 //	nothing, because no link leads there,     Deleted, once the whole crawl has ended without error
-//	or limits, robots.txt or noindex forbid
+//	or max_depth, robots.txt or noindex forbid
+//	nothing, because the crawl had to end     kept, as far as max_pages has room for it (Result.Held)
+//
+// A page that names another of the crawl as canonical gives no document of its own: that one is read in its place, at once. It
+// stands for itself where the other comes to nothing.
 package crawl

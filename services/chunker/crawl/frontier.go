@@ -5,15 +5,22 @@ import "hash/maphash"
 // frontier is the order in which pages are read: breadth first, and within a level in the order in which
 // the pages before named them. It decides what max_pages keeps, so only settled pages may add to it.
 //
-// A spider trap makes endless URLs; therefore the frontier takes a bounded number of them, and of bytes, whatever comes.
+// A spider trap makes endless URLs; therefore the frontier takes a bounded number of them, and of bytes, whatever comes. What
+// has been read gives its bytes back; what is remembered of it is a hash.
 type frontier struct {
 	levels [][]entry
-	seen   urls
+	// begun is how many pages of the level that is read have been taken.
+	begun int
+	// ahead are pages that come before the rest of that level: canonical ones that take the place of pages just read, and pages
+	// whose canonical one came to nothing.
+	ahead []entry
+	seen  urls
 	// room is how many URLs may still be looked at, slots how many may still be added.
 	room, slots int
 	// left is how many bytes of memory the crawl may still take for URLs.
 	left int
-	full bool
+	// full says that a URL was left out, noMemory that one was for its bytes.
+	full, noMemory bool
 }
 
 // entry is a page to read.
@@ -28,10 +35,14 @@ type entry struct {
 var maxURLBytes = 32 << 20
 
 const (
-	// seenBytes is what a URL takes in a set, entryBytes what a page to read takes beside its URL: its entry, and its places in
-	// the sets of what is settled and what is a document.
+	// seenBytes is what a URL takes in a set, entryBytes what a page to read takes beside its URL, waitBytes what one does that
+	// waits for the page that it names as canonical.
 	seenBytes  = 40
-	entryBytes = 24 + 2*seenBytes
+	entryBytes = 24
+	waitBytes  = 104
+	// reserve is the part of the memory that links may not take: a page finds room for its canonical one whatever else is to
+	// be read.
+	reserve = 32
 )
 
 // urls is a set of URLs by their hashes: a URL may have 2 KB. Two that share one, which no site can choose, are taken for
@@ -40,10 +51,12 @@ type urls map[uint64]struct{}
 
 var seed = maphash.MakeSeed()
 
-func (u urls) add(url string) { u[maphash.String(seed, url)] = struct{}{} }
+func hashed(url string) uint64 { return maphash.String(seed, url) }
+
+func (u urls) add(url string) { u[hashed(url)] = struct{}{} }
 
 func (u urls) has(url string) bool {
-	_, ok := u[maphash.String(seed, url)]
+	_, ok := u[hashed(url)]
 	return ok
 }
 
@@ -66,6 +79,14 @@ func newFrontier(maxDepth, maxPages int) *frontier {
 // mark notes a URL as seen without reading it.
 func (f *frontier) mark(url string) { f.seen.add(url) }
 
+// remember adds a URL to a set of those that were read, whose memory counts.
+func (f *frontier) remember(set urls, url string) {
+	if !set.has(url) {
+		set.add(url)
+		f.left -= seenBytes
+	}
+}
+
 // offer adds a URL to a level if it is new, allowed is true of it, and there is room.
 func (f *frontier) offer(url string, level int, allowed func(string) bool) {
 	if level >= len(f.levels) || f.seen.has(url) {
@@ -79,7 +100,7 @@ func (f *frontier) offer(url string, level int, allowed func(string) bool) {
 	if may {
 		bytes += len(url) + entryBytes
 	}
-	if !f.takes(bytes) {
+	if !f.takes(bytes, maxURLBytes/reserve) {
 		return
 	}
 	f.room--
@@ -90,17 +111,61 @@ func (f *frontier) offer(url string, level int, allowed func(string) bool) {
 	}
 }
 
-// takes tells whether the crawl may take so many bytes more.
-func (f *frontier) takes(bytes int) bool {
-	if bytes > f.left {
-		f.full = true
+// next takes the page that is to be read next out of a level. Its URL's bytes are given back when it has been read.
+func (f *frontier) next(level int) (e entry, ok bool) {
+	if len(f.ahead) > 0 {
+		e, f.ahead[0] = f.ahead[0], entry{}
+		f.ahead = f.ahead[1:]
+		f.left += entryBytes
+		return e, true
+	}
+	if f.begun == len(f.levels[level]) {
+		return entry{}, false
+	}
+	e, f.levels[level][f.begun] = f.levels[level][f.begun], entry{}
+	f.begun++
+	return e, true
+}
+
+// waits tells whether pages of a level are still to be read.
+func (f *frontier) waits(level int) bool { return len(f.ahead) > 0 || f.begun < len(f.levels[level]) }
+
+// read gives the bytes of a page that has been read back.
+func (f *frontier) read(e entry) { f.left += len(e.url) }
+
+// leave gives back what a level took that has been read.
+func (f *frontier) leave(level int) {
+	f.left += entryBytes * len(f.levels[level])
+	f.levels[level], f.begun = nil, 0
+}
+
+// takes tells whether the crawl may take so many bytes more, and leave spare ones.
+func (f *frontier) takes(bytes, spare int) bool {
+	if bytes > f.left-spare {
+		f.full, f.noMemory = true, true
 		return false
 	}
 	f.left -= bytes
 	return true
 }
 
-// again puts a URL that has been read once at the end of a level, to be taken for itself. Its bytes are taken already.
-func (f *frontier) again(url string, level int) {
-	f.levels[level] = append(f.levels[level], entry{url: url, own: true})
+// stand adds a canonical page ahead of the level that is read, and makes room for a page that waits for it. There is one for each
+// page that is read, at most: it needs no slot.
+func (f *frontier) stand(named, waiting string) bool {
+	bytes := len(named) + entryBytes
+	if !f.seen.has(named) {
+		bytes += seenBytes
+	}
+	if !f.takes(bytes+len(waiting)+waitBytes, 0) {
+		return false
+	}
+	f.seen.add(named)
+	f.ahead = append(f.ahead, entry{url: named})
+	return true
+}
+
+// again has a URL that has been read once read next, to be taken for itself.
+func (f *frontier) again(url string) {
+	f.left -= len(url) + entryBytes
+	f.ahead = append(f.ahead, entry{url: url, own: true})
 }

@@ -43,6 +43,33 @@ func TestAFrontierRemembersOfWhatIsNotReadItsHashAlone(t *testing.T) {
 	require.False(t, f.seen.has("7/"+long))
 }
 
+func TestWhatIsReadGivesItsMemoryBackButForAHash(t *testing.T) {
+	f := newFrontier(MaxMaxDepth, MaxMaxPages)
+	for i := range 1000 {
+		f.offer(fmt.Sprintf("https://site.example/%060d", i), i%2, func(string) bool { return true })
+	}
+	require.True(t, f.stand("https://site.example/named", "https://site.example/waiting"))
+	for level := range 2 {
+		for e, ok := f.next(level); ok; e, ok = f.next(level) {
+			f.read(e)
+		}
+		require.False(t, f.waits(level))
+		f.leave(level)
+		require.Zero(t, cap(f.levels[level]), "nothing of it is held")
+	}
+	waiting := len("https://site.example/waiting") + waitBytes
+	require.Equal(t, maxURLBytes-1001*seenBytes-waiting, f.left)
+}
+
+func TestLinksLeaveRoomForCanonicalPages(t *testing.T) {
+	f := newFrontier(MaxMaxDepth, MaxMaxPages)
+	long := strings.Repeat("a", maxSourceIDBytes-10)
+	for i := 0; !f.full; i++ {
+		f.offer(fmt.Sprintf("%09d/%s", i, long), 1, func(string) bool { return true })
+	}
+	require.True(t, f.stand("https://site.example/"+long, "https://site.example/"+long+"?"))
+}
+
 func TestTheLargestCrawlHasMemoryForOrdinaryURLs(t *testing.T) {
 	f := newFrontier(MaxMaxDepth, MaxMaxPages)
 	for i := range 2 * MaxMaxPages {

@@ -2,6 +2,9 @@ package crawl
 
 import (
 	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"runtime"
@@ -62,8 +65,49 @@ func TestLinksOutsideOfTheScopeAreNotBelieved(t *testing.T) {
 	} {
 		c := crawler{scope: sc, opt: Options{Runner: saying(answer)}}
 		_, err := c.outlineOf(t.Context(), nil, at)
-		require.Error(t, err, answer)
+		require.ErrorIs(t, err, errAnswer, answer)
 	}
+}
+
+func TestAProblemThatAChildTellsIsShownWhereItIsShort(t *testing.T) {
+	at, sc := place(t)
+	c := crawler{scope: sc, opt: Options{Runner: saying(`{"Problem":"` + strings.Repeat("a", 1000) + `"}`)}}
+	_, err := c.outlineOf(t.Context(), nil, at)
+	require.EqualError(t, err, strings.Repeat("a", 1000))
+}
+
+func TestALinkThatIsNotUTF8IsNotCovered(t *testing.T) {
+	_, sc := place(t)
+	c := crawler{scope: sc}
+	require.True(t, c.covers("http://site.example/?q=ä"))
+	require.False(t, c.covers("http://site.example/?q=\xff"))
+}
+
+// asked is a Runner that keeps how many bytes an answer may have.
+type asked struct{ most *int64 }
+
+func (a asked) Do(_ context.Context, _ string, most int64, read func(string) error, _ ...[]byte) error {
+	*a.most = most
+	return read("{}")
+}
+
+func TestAnAnswerHasRoomForTheMostThatAPageMaySayAndNoMore(t *testing.T) {
+	at, sc := place(t)
+	var most int64
+	c := crawler{scope: sc, opt: Options{Runner: asked{&most}}}
+	_, err := c.outlineOf(t.Context(), nil, at)
+	require.NoError(t, err)
+	var page strings.Builder
+	for i := range maxLinks {
+		_, _ = fmt.Fprintf(&page, "<a href='/%03d%s'>", i, strings.Repeat("&", 95))
+	}
+	head, err := json.Marshal(question{At: at.String(), Origin: sc.origin.String()})
+	require.NoError(t, err)
+	head = append(binary.BigEndian.AppendUint32(nil, uint32(len(head))), head...)
+	answer := answerOutline(append(head, page.String()...))
+	require.Greater(t, len(answer), 5*100*1000, "JSON writes each as six bytes")
+	require.LessOrEqual(t, int64(len(answer)), most)
+	require.LessOrEqual(t, most, int64(1<<20))
 }
 
 type saying string

@@ -2,9 +2,7 @@ package crawl
 
 import (
 	"context"
-	"maps"
 	"net/url"
-	"slices"
 
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/worker"
@@ -24,25 +22,27 @@ func (c *crawler) settle(ctx context.Context, v visit, level int) error {
 	if err := c.record(ctx, v, level); err != nil {
 		return err
 	}
-	c.settledURLs.add(v.entry.url)
-	for _, url := range c.waiting[v.entry.url] {
-		if c.docs.has(v.entry.url) {
-			c.frontier.left += waitingBytes(v.entry.url, url)
-		} else {
-			c.frontier.again(url, level)
-		}
-	}
-	delete(c.waiting, v.entry.url)
+	c.frontier.remember(c.settledURLs, v.entry.url)
+	c.answer(v.entry.url)
 	return nil
 }
 
-// waitingBytes is the memory of a page that waits for the one that it named.
-func waitingBytes(named, id string) int { return len(named) + len(id) + entryBytes }
+// answer settles the pages that wait for the one that they named: it has a document, or they are to be taken for themselves.
+func (c *crawler) answer(named string) {
+	key := hashed(named)
+	for _, id := range c.waiting[key] {
+		c.frontier.left += len(id) + waitBytes
+		if !c.docs.has(named) {
+			c.frontier.again(id)
+		}
+	}
+	delete(c.waiting, key)
+}
 
 // found notes a document.
 func (c *crawler) found(id string) {
 	if !c.docs.has(id) {
-		c.docs.add(id)
+		c.frontier.remember(c.docs, id)
 		c.ids += len(id)
 	}
 }
@@ -58,7 +58,7 @@ func (c *crawler) record(ctx context.Context, v visit, level int) error {
 	case v.outline.noindex:
 		c.result.Skipped++
 		return c.onward(ctx, v, level)
-	case !v.entry.own && c.standsFor(v, level):
+	case !v.entry.own && c.standsFor(v):
 		c.result.Skipped++
 		c.follow(v.outline.links, level)
 		return nil
@@ -72,9 +72,9 @@ func (c *crawler) record(ctx context.Context, v visit, level int) error {
 	}
 }
 
-// standsFor tells whether the page that v names as canonical takes v's place: it has a document, or will be
-// asked for one. If that comes to nothing, v is read again for itself.
-func (c *crawler) standsFor(v visit, level int) bool {
+// standsFor tells whether the page that v names as canonical takes v's place: it has a document, or is read next. If that comes
+// to nothing, v is read again for itself.
+func (c *crawler) standsFor(v visit) bool {
 	named := v.outline.canonical
 	if named == "" || named == v.id {
 		return false
@@ -85,11 +85,27 @@ func (c *crawler) standsFor(v visit, level int) bool {
 	if c.settledURLs.has(named) || !c.allowed(named) {
 		return false
 	}
-	c.frontier.offer(named, level, c.allowed)
-	if !c.frontier.seen.has(named) || !c.frontier.takes(waitingBytes(named, v.id)) {
+	if c.waitsFor(named, v.id) {
+		return true
+	}
+	if c.known[named].VersionToken == "" {
 		return false
 	}
-	c.waiting[named] = append(c.waiting[named], v.id)
+	// There is no memory to read it now: as it is stored it is better than v under another name beside it.
+	c.found(named)
+	c.result.Held++
+	return true
+}
+
+// waitsFor has a page wait for the canonical one, which is read next unless another waits for it already. It is false where there is
+// no memory for that.
+func (c *crawler) waitsFor(named, id string) bool {
+	key := hashed(named)
+	asked := len(c.waiting[key]) > 0
+	if asked && !c.frontier.takes(len(id)+waitBytes, 0) || !asked && !c.frontier.stand(named, id) {
+		return false
+	}
+	c.waiting[key] = append(c.waiting[key], id)
 	return true
 }
 
@@ -202,32 +218,4 @@ func (c *crawler) allowed(link string) bool {
 func (c *crawler) unchanged() {
 	c.result.Unchanged++
 	c.sink.Unchanged(1)
-}
-
-// sweep deletes the documents that this crawl did not come across.
-func (c *crawler) sweep(ctx context.Context) error {
-	var lost []string
-	bytes := 0
-	for _, id := range slices.Sorted(maps.Keys(c.known)) {
-		bytes += len(id)
-		if !c.docs.has(id) && !c.deleted.has(id) {
-			lost = append(lost, id)
-		}
-	}
-	if c.blind && len(lost) > 0 && bytes < maxURLBytes {
-		c.result.Held = len(lost)
-		c.opt.Logger.Warn("documents that no link leads to are kept until the next crawl, because a new page failed that may lead to them",
-			"documents", len(lost))
-		return nil
-	}
-	for _, id := range lost {
-		if ctx.Err() != nil {
-			return stopped(ctx, nil)
-		}
-		c.result.Deleted++
-		if err := c.sink.Delete(ctx, id); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -50,9 +50,10 @@ type Result struct {
 	// forbidden by robots.txt, redirected out of the site.
 	Skipped int
 	// Truncated says that the site has more pages than max_pages (or the bounds derived from it, or that of the memory for
-	// URLs) let in.
+	// URLs) let in. Bound says which of them, and what a person can do about it.
 	Truncated bool
-	// Held is the number of documents that no link led to and that were kept all the same, because a page
-	// that might lead to them failed for the first time.
+	Bound     string
+	// Held is the number of documents that no link led to and that were kept all the same: a page that might lead to them failed
+	// for the first time, or the crawl was truncated before it came to them.
 	Held int
 }

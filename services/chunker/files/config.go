@@ -43,7 +43,8 @@ type Config struct {
 	// MaxFileBytes is the size up to which a file is read; larger ones fail as documents. 0 means
 	// DefaultMaxFileBytes.
 	MaxFileBytes int64 `json:"max_file_bytes,omitempty"`
-	// MaxFiles bounds the files taken; a folder with more fails the sync. 0 means DefaultMaxFiles.
+	// MaxFiles bounds the files taken; a folder with more fails the sync. 0 means DefaultMaxFiles. The names of one folder, and of
+	// those that it is in, have 32 MB as well: a million of 25 bytes, or 450,000 of 64.
 	MaxFiles int `json:"max_files,omitempty"`
 }
 

@@ -13,3 +13,10 @@ func SetMaxIDBytes(n int) (undo func()) {
 	maxIDBytes = n
 	return func() { maxIDBytes = before }
 }
+
+// SetMaxNamesBytes returns how to undo it.
+func SetMaxNamesBytes(n int) (undo func()) {
+	before := maxNamesBytes
+	maxNamesBytes = n
+	return func() { maxNamesBytes = before }
+}

@@ -13,6 +13,7 @@ import (
 
 	"gocloud.dev/blob"
 
+	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/files/rootblob"
 )
 
@@ -77,7 +78,12 @@ func sourceID(key string) string {
 	return key[:cut] + hash
 }
 
+// fileURL is the link to a file; none where it would be longer than what is stored, since a part of it leads elsewhere.
 func fileURL(folder, path string) string {
 	u := url.URL{Scheme: "file", Path: strings.TrimSuffix(folder, "/") + "/" + path}
-	return u.String()
+	link := u.String()
+	if len(link) > worker.MaxURLBytes {
+		return ""
+	}
+	return link
 }

@@ -172,14 +172,14 @@ func TestAFolderTooDeepKeepsItsDocuments(t *testing.T) {
 	require.Contains(t, s.docs, deep+"x.txt")
 }
 
-// within makes folders in a folder whose key is as long as keys may be, less than one name.
+// within makes folders in a folder whose path is as long as paths may be, less than one name.
 func within(t *testing.T, dir string, folders int) (key string) {
 	t.Helper()
 	root, err := os.OpenRoot(dir)
 	require.NoError(t, err)
 	defer root.Close()
 	name := strings.Repeat("\x01", 255) // 765 bytes of a key
-	deep := strings.Repeat(name+"/", 5)
+	deep := strings.Repeat(name+"/", 15) + name[:100] + "/"
 	require.NoError(t, root.MkdirAll(deep, 0o700))
 	for i := range folders {
 		require.NoError(t, root.Mkdir(fmt.Sprintf("%s%04d%s", deep, i, name[:200]), 0o700))
@@ -199,14 +199,36 @@ func TestWhatHasTooLongAPathIsRefusedAndKeepsItsDocuments(t *testing.T) {
 	r := run(t, dir, s)
 	require.Equal(t, files.Result{Listed: 3, Put: 1, Failed: 2, Unchanged: 1, Deleted: 1}, r)
 	require.Contains(t, s.docs, below)
+	const tooLong = "its path in the source's folder is longer than 4096 bytes; shorten the names of the folders that it is in"
 	reasons := map[string]int{}
 	for _, d := range s.docs {
 		reasons[d.Err]++
 	}
 	require.Equal(t, map[string]int{
-		"": 2, "its path is longer than 4096 bytes": 1, "folder cannot be read: its path is longer than 4096 bytes": 1,
+		"": 2, tooLong: 1, "folder cannot be read: " + tooLong: 1,
 	}, reasons)
 	require.Equal(t, files.Result{Listed: 3, Unchanged: 4}, run(t, dir, s))
+}
+
+// Each byte of a name in EUC-KR is three in a key.
+func TestAPathIsBoundedAsItIsAndNotAsItIsWritten(t *testing.T) {
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	require.NoError(t, err)
+	defer root.Close()
+	deep := strings.Repeat(strings.Repeat("\xb0\xa1", 127)+"/", 16)
+	require.NoError(t, root.MkdirAll(deep, 0o700))
+	longest := deep + strings.Repeat("b", 4096-len(deep))
+	require.NoError(t, root.WriteFile(longest, []byte("some words"), 0o600))
+	require.NoError(t, root.WriteFile(longest+"b", []byte("some words"), 0o600))
+	s := newStore()
+	require.Equal(t, files.Result{Listed: 2, Put: 1, Failed: 1, Whole: true}, run(t, dir, s))
+	for id, d := range s.docs {
+		require.LessOrEqual(t, len(id), files.MaxSourceIDBytes)
+		require.Empty(t, d.URL, "a part of a link leads elsewhere")
+		require.Equal(t, d.Err == "", len(d.Chunks) == 1, d.Err)
+	}
+	require.Equal(t, files.Result{Listed: 2, Unchanged: 2, Whole: true}, run(t, dir, s))
 }
 
 func TestMoreFoldersThatCannotBeReadThanAreToldApartKeepAllDocuments(t *testing.T) {

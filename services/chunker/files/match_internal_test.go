@@ -2,9 +2,9 @@ package files
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
 	"github.com/stretchr/testify/require"
@@ -65,30 +65,146 @@ func TestExpandedGlobsMatchAllThatTheLibraryMatches(t *testing.T) {
 		expanded, _ := expand(pattern)
 		got := false
 		for _, p := range expanded {
-			got = got || match(p, name)
+			got = got || matches(t, p, name)
 		}
-		require.True(t, got || !match(pattern, name), "%q on %q: %q", pattern, name, expanded)
+		require.True(t, got || !doublestar.MatchUnvalidated(pattern, name), "%q on %q: %q", pattern, name, expanded)
 	})
 }
 
-// waited counts how often somebody waits for a context.
-type waited struct {
-	context.Context
-	times int
+func matches(t require.TestingT, glob, name string) bool {
+	matched, err := compile(glob).matches(context.Background(), newPace(), name)
+	require.NoError(t, err)
+	return matched
 }
 
-func (w *waited) Done() <-chan struct{} { w.times++; return nil }
-
-func TestAListingRestsAfterANameThatTookLong(t *testing.T) {
+func TestGlobsWithoutBracesMatchWhatTheLibraryMatches(t *testing.T) {
 	t.Parallel()
-	require.Zero(t, pauseAfter(time.Millisecond))
-	require.Equal(t, 40*time.Millisecond, pauseAfter(10*time.Millisecond))
-	require.Equal(t, time.Second, pauseAfter(time.Hour))
-	hostile := "**/" + strings.Repeat("*a", 400) + "b"
-	g, err := Config{URL: "file:///a", Exclude: []string{hostile}}.globs()
+	for glob, name := range map[string]string{
+		`a\bc`: "abc", `a\*`: "a*", "a\uFFFD": "a\xff", "**/a/**/": "b/a", "**/a[/b]c": "a/c", "a**b/**": "axb",
+	} {
+		require.Equal(t, doublestar.MatchUnvalidated(glob, name), matches(t, glob, name), "%q on %q", glob, name)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		globs := rapid.SampledFrom([]string{
+			"a", "b", "ab", "/", "*", "**", "**/", "/**", "/**/", "?", "[ab]", "[!a]", "[^a-b]", "[a-]", "[\\]a]", "[*]", "[é-ü]", "[b-a]",
+			"\\*", "\\a", "\\/", "é", "\uFFFD", "]", "-", ".",
+		})
+		glob := strings.Join(rapid.SliceOfN(globs, 0, 8).Filter(func(pieces []string) bool {
+			return doublestar.ValidatePattern(strings.Join(pieces, ""))
+		}).Draw(t, "glob"), "")
+		names := rapid.SampledFrom([]string{"a", "b", "ab", "/", "*", "é", "ö", "\xff", "\xc3", "\uFFFD", "]", "\\", "-", "."})
+		name := strings.Join(rapid.SliceOfN(names, 0, 8).Draw(t, "name"), "")
+		require.Equal(t, doublestar.MatchUnvalidated(glob, name), matches(t, glob, name), "%q on %q", glob, name)
+	})
+}
+
+// counted are the globs of a listing whose rests are counted, and take no time.
+func counted(t *testing.T, c Config) (g globs, rests *int) {
+	t.Helper()
+	c.URL = "file:///a"
+	g, err := c.globs()
 	require.NoError(t, err)
-	long := &waited{Context: t.Context()}
-	_, err = g.takes(long, strings.Repeat("a", 100_000))
+	rests = new(int)
+	g.pace.rest = func(context.Context) error { *rests++; return nil }
+	return g, rests
+}
+
+func numbered(n int, format string) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf(format, i)
+	}
+	return all
+}
+
+const ordinary = "department/projects/2024/customer-a/documents/final/a/b/c/d/e/f/g/minutes of the meeting.docx"
+
+func TestGlobsThatPeopleWriteNeverRest(t *testing.T) {
+	t.Parallel()
+	extensions := "{" + strings.Join(numbered(100, "x%02d"), ",") + "}"
+	for name, c := range map[string]struct {
+		Config
+		steps int // for a name, at most
+	}{
+		"100 extensions":               {Config{Include: []string{"**/*." + extensions}}, 101},
+		"20 folders of 100 extensions": {Config{Exclude: numbered(20, "**/team%02d/**/*."+extensions)}, 2001},
+		"200 folders anywhere":         {Config{Exclude: numbered(200, "**/folder-%d/**")}, 2000},
+		"all alternatives that there may be, twice": {Config{
+			Include: append(numbered(19, "**/folder-%d-"+extensions+"/**"), "**"), Exclude: numbered(20, "**/other-%d-"+extensions+"/**"),
+		}, stepsOfName},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, rests := counted(t, c.Config)
+			g.pace.left = 1 // as after everything that was allowed
+			for range 300 {
+				_, err := g.takes(t.Context(), ordinary)
+				require.NoError(t, err)
+				g.skipsDir(t.Context(), ordinary)
+			}
+			require.Zero(t, *rests)
+			g.pace.left = stepsOfRest
+			_, err := g.takes(t.Context(), ordinary)
+			require.NoError(t, err)
+			require.LessOrEqual(t, stepsOfRest-g.pace.left, c.steps)
+		})
+	}
+}
+
+// A character of a name takes 50 steps of each.
+func TestGlobsThatTakeMoreThanANameBringsRestForEachShare(t *testing.T) {
+	t.Parallel()
+	g, rests := counted(t, Config{Exclude: numbered(60, "**/*"+strings.Repeat("a", 50)+"[b%d]*")})
+	name := strings.Repeat(strings.Repeat("a", 200)+"/", 20)
+	taken, err := g.takes(t.Context(), name)
 	require.NoError(t, err)
-	require.Equal(t, 1, long.times)
+	require.True(t, taken)
+	require.InDelta(t, 60*20*(150*53+50*25)/stepsOfRest-1, *rests, 1)
+	before := *rests
+	require.False(t, g.skipsDir(t.Context(), name))
+	require.Greater(t, *rests, before)
+}
+
+func TestAFolderIsLeftOutIfAllInItIs(t *testing.T) {
+	t.Parallel()
+	for _, glob := range []string{"a/**", "a*/**", "**/a*/**", "*/**", "**/**", "[a]/**"} {
+		g, _ := counted(t, Config{Exclude: []string{glob}})
+		require.True(t, g.skipsDir(t.Context(), "a"), glob)
+	}
+	pieces := rapid.SampledFrom([]string{"a", "b", "/", "*", "**/", "?", "[ab]"})
+	globs := rapid.Map(rapid.SliceOfN(pieces, 1, 6), func(all []string) string {
+		return strings.TrimPrefix(strings.Join(all, ""), "/") + "/**"
+	}).Filter(func(glob string) bool {
+		_, err := Config{URL: "file:///a", Exclude: []string{glob}}.globs()
+		return err == nil // none that is absolute
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		glob := globs.Draw(t, "glob")
+		name := strings.Trim(strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "a/", "b/"}), 1, 5).Draw(t, "name"), ""), "/")
+		g, err := Config{URL: "file:///a", Exclude: []string{glob}}.globs()
+		require.NoError(t, err)
+		want := doublestar.MatchUnvalidated(glob, name) || doublestar.MatchUnvalidated(strings.TrimSuffix(glob, "/**"), name)
+		require.Equal(t, want, g.skipsDir(context.Background(), name), "%q on %q", glob, name)
+	})
+}
+
+func TestALongClassIsCountedByItsLength(t *testing.T) {
+	t.Parallel()
+	g, _ := counted(t, Config{Exclude: []string{"*[" + strings.Repeat("b", 1000) + "]*"}})
+	_, err := g.takes(t.Context(), strings.Repeat("a", 200))
+	require.NoError(t, err)
+	require.Greater(t, stepsOfRest-g.pace.left, 200*1000/4)
+}
+
+// One glob may take as long as a thousand names.
+func TestARestEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	g, _ := counted(t, Config{Include: []string{"**/" + strings.Repeat("*a", 400) + "[b]*"}})
+	ctx, cancel := context.WithCancel(t.Context())
+	g.pace.rest = func(ctx context.Context) error { cancel(); return rest(ctx) }
+	g.pace.left = -stepsOfName + 100
+	_, err := g.takes(ctx, strings.Repeat("a", 200))
+	require.ErrorIs(t, err, context.Canceled)
+	g.pace.left = -stepsOfName + 100
+	require.True(t, g.skipsDir(ctx, "a"))
 }

@@ -211,14 +211,7 @@ func (s *syncer) settle(ctx context.Context, modified time.Time) error {
 	if age < 0 || age >= tick {
 		return nil
 	}
-	timer := time.NewTimer(tick - age)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return pause(ctx, tick-age)
 }
 
 // readFailure is the content hash of a document that could not be read.

@@ -288,6 +288,22 @@ func TestAFolderOfManyNamesFailsTheSyncBeforeAllAreRead(t *testing.T) {
 	require.ErrorContains(t, err, "max_files: the folder holds more than 2 files")
 }
 
+func TestNamesThatTakeTooMuchMemoryAtOnceFailTheSync(t *testing.T) {
+	defer files.SetMaxNamesBytes(1 << 20)()
+	dir := t.TempDir()
+	for i := range 4200 {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, strconv.Itoa(i)+strings.Repeat("x", 240)), nil, 0o600))
+	}
+	cfg := config(dir)
+	_, err := files.Sync(t.Context(), cfg, options(dir), newStore())
+	require.ErrorIs(t, err, files.ErrPermanent)
+	require.ErrorContains(t, err, "takes more than 1 MB at once; spread its files over more folders, or narrow include and exclude")
+	cfg.Exclude = []string{"1*"}
+	r, err := files.Sync(t.Context(), cfg, options(dir), newStore())
+	require.NoError(t, err)
+	require.Equal(t, 3089, r.Listed)
+}
+
 func TestPathsThatTakeTooMuchMemoryTogetherFailTheSync(t *testing.T) {
 	defer files.SetMaxIDBytes(5)()
 	for n, ok := range map[int]bool{5: true, 6: false} {

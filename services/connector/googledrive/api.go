@@ -156,14 +156,19 @@ func (p *page) Stream(dec *answer.Decoder) error {
 	})
 }
 
-// elements decodes an array.
-func elements[T any](dec *answer.Decoder, into *[]T) error {
+// elements decodes an array. Each is cut before the next is read.
+func elements[T any, P interface {
+	*T
+	clip()
+}](dec *answer.Decoder, into *[]T,
+) error {
 	return answer.Array(dec, func() error {
 		if len(*into) == maxPage {
 			return fmt.Errorf("%w: it lists more than %d", answer.ErrTooLarge, maxPage)
 		}
 		var one T
 		err := dec.Decode(&one)
+		P(&one).clip()
 		*into = append(*into, one)
 		return err
 	})
@@ -181,9 +186,6 @@ func (a *api) list(ctx context.Context, drive, q, token string, size int) (p pag
 		query.Set("includeItemsFromAllDrives", "true")
 	}
 	err = a.call(ctx, "files", query, nil, &p)
-	for i := range p.Files {
-		p.Files[i].clip()
-	}
 	switch {
 	case token != "" && isStale(err):
 		return p, fmt.Errorf("list files: %w (%w)", errStale, err)
@@ -204,6 +206,12 @@ type change struct {
 	DriveID string `json:"driveId"`
 	Removed bool   `json:"removed"`
 	File    *item  `json:"file"`
+}
+
+func (c *change) clip() {
+	if c.File != nil {
+		c.File.clip()
+	}
 }
 
 // feed is one page of changes.
@@ -253,11 +261,6 @@ func (a *api) changes(ctx context.Context, drive, token string, size int) (f fee
 		query.Set("includeItemsFromAllDrives", "true")
 	}
 	err = a.call(ctx, "changes", query, nil, &f)
-	for _, c := range f.Changes {
-		if c.File != nil {
-			c.File.clip()
-		}
-	}
 	switch {
 	case isStale(err):
 		return f, fmt.Errorf("list changes: %w (%w)", errStale, err)

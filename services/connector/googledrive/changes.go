@@ -35,7 +35,7 @@ func (s *syncer) changesOf(ctx context.Context, drive string) error {
 			return nil
 		}
 		// What is still to be done about folders is known to this run only.
-		if !s.listing && len(s.changed) == 0 && !s.unsettled {
+		if !s.listing && len(s.come)+len(s.left) == 0 && !s.unsettled {
 			if err := s.checkpoint(ctx); err != nil {
 				return err
 			}
@@ -45,7 +45,7 @@ func (s *syncer) changesOf(ctx context.Context, drive string) error {
 
 // changesPage applies one page. Its folders come first: whether a file is below a root depends on them.
 func (s *syncer) changesPage(ctx context.Context, drive string, changes []change) error {
-	var files []item
+	var files, folders []item
 	for _, c := range changes {
 		if c.Type == "drive" && c.Removed && c.DriveID == drive {
 			return s.driveGone(ctx, drive)
@@ -81,11 +81,15 @@ func (s *syncer) changesPage(ctx context.Context, drive string, changes []change
 				return err
 			}
 		case f.isFolder():
-			if err := s.folderChanged(*f); err != nil {
-				return err
-			}
+			s.tree.set(id, f.Parents)
+			folders = append(folders, *f)
 		default:
 			files = append(files, *f)
+		}
+	}
+	for _, f := range folders { // now that all of the page say what they are in
+		if err := s.folderChanged(ctx, f); err != nil {
+			return err
 		}
 	}
 	return s.changedFiles(ctx, files)
@@ -113,14 +117,13 @@ func (s *syncer) tell(id string, f *item) {
 		return
 	}
 	if before := s.targets[id]; before.ID != "" {
-		s.held -= before.weight()
+		s.gives(before.weight())
 	}
 	s.targets[id] = item{}
 	if f == nil {
 		return
 	}
-	if s.held+f.weight() <= maxHeldBytes {
-		s.held += f.weight()
+	if s.takes(f.weight()) {
 		s.targets[id] = *f
 	}
 }
@@ -129,20 +132,24 @@ func (s *syncer) tell(id string, f *item) {
 func (s *syncer) gone(ctx context.Context, id string) error {
 	if _, was := s.tree.folders[id]; was {
 		delete(s.tree.folders, id)
-		s.drop(s.changed, id)
+		s.drop(id)
 		delete(s.come, id)
+		delete(s.left, id)
 		s.unsettled = true
 	}
 	return s.remove(ctx, id)
 }
 
-func (s *syncer) folderChanged(f item) error {
-	s.tree.set(f.ID, f.Parents)
-	s.come[f.ID] = struct{}{}
-	if err := s.hold(s.changed, f); err != nil {
-		return fmt.Errorf("list changes: %w", err)
+// folderChanged takes a folder that the tree has already. Whoever shares folders with the account decides how many there
+// are, so those below no root cost nothing that lasts.
+func (s *syncer) folderChanged(ctx context.Context, f item) error {
+	if !s.tree.holds(f.ID) {
+		s.drop(f.ID)
+		s.leaves(f.ID)
+		return nil
 	}
-	return nil
+	s.come[f.ID] = struct{}{}
+	return s.hold(ctx, f)
 }
 
 // driveGone ends the sync where the drive is all there is to sync.

@@ -6,6 +6,7 @@
 //	locate.go    which drives and roots that is
 //	api.go       requests; item.go: what they answer; errors.go: what a refusal means
 //	list.go      everything, page by page, with checkpoints
+//	folders.go   the folders of a listing, and what is below those that have come
 //	changes.go   what has changed since
 //	tree.go      which folder is in which; held.go: what is kept of folders meanwhile
 //	file.go      one file; download.go: its content

@@ -85,3 +85,29 @@ func TestAnExportIsReadAsFarAsGoogleExports(t *testing.T) {
 	require.Contains(t, f.store.text(doc), "more than 10485760 bytes, which is what Google Drive exports")
 	require.Less(t, read.Load(), int64(11<<20))
 }
+
+// growing has a file grow as soon as its content, cut short, has been served once.
+type growing struct {
+	http.RoundTripper
+	grow func()
+}
+
+func (g *growing) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := g.RoundTripper.RoundTrip(r)
+	if err == nil && strings.Contains(r.URL.RawQuery, "alt=media") && g.grow != nil {
+		_ = resp.Body.Close()
+		resp.Body, resp.ContentLength = io.NopCloser(strings.NewReader("cut")), -1
+		g.grow()
+		g.grow = nil
+	}
+	return resp, err
+}
+
+func TestAFileThatHasGrownBeyondItsRoomIsNotDownloadedAgain(t *testing.T) {
+	f := newFixture(t)
+	a := f.File(root, "a.txt", "text/plain", "ten bytes.")
+	f.opts.Client.Transport = &growing{f.opts.Client.Transport, func() { f.Write(a, strings.Repeat("x", 1<<20)) }}
+	f.sync()
+	require.Equal(t, 2, f.Calls("media"), "the second is of the change that the same sync is told of")
+	require.Len(t, f.store.text(a), 1<<20)
+}

@@ -1,8 +1,7 @@
 package googledrive
 
 import (
-	"errors"
-	"fmt"
+	"context"
 	"path"
 	"unicode/utf8"
 
@@ -10,19 +9,13 @@ import (
 )
 
 const (
-	// maxFolders bounds what is held of the folders of a drive, or of all that are shared with the user.
-	maxFolders = 300_000
-	// maxHeldBytes bounds what a sync holds of folders and shortcuts until it knows where they are. 300,000 folders with usual
-	// names take 80 MB.
-	maxHeldBytes = 96 << 20
-	// heldBeside is about what a map takes for one of these beside its texts.
-	heldBeside = 128
+	// DefaultHeldBytes bounds what a sync holds of folders, shortcuts and their targets. 32,000 folders with usual names take it.
+	DefaultHeldBytes = 16 << 20
+	// heldBeside is about what is taken by a folder or shortcut beside its texts: in maps, and by the texts' ends.
+	heldBeside = 320
 	// maxExt is the longest extension that says what a file is read as.
 	maxExt = 32
 )
-
-// errHeld says that there is more than is held.
-var errHeld = errors.New("there are more folders and shortcuts than are held at once")
 
 // clip bounds what people see of an item to what is stored of it. Google takes names of 32,767 characters. What is cut is
 // copied, so that nothing holds the whole.
@@ -45,15 +38,15 @@ func (f *item) clip() {
 
 // weight is about what an item takes.
 func (f item) weight() int {
-	n := 4*heldBeside + len(f.ID) + len(f.Name) + len(f.MimeType) + len(f.DriveID) + len(f.MD5) + len(f.Revision) + len(f.Modified) +
+	n := 2*heldBeside + len(f.ID) + len(f.Name) + len(f.MimeType) + len(f.DriveID) + len(f.MD5) + len(f.Revision) + len(f.Modified) +
 		len(f.Link) + len(f.key) + len(f.Shortcut.Target) + len(f.Shortcut.TargetKey)
 	for _, p := range f.Parents {
-		n += heldBeside/4 + len(p)
+		n += heldBeside/8 + len(p)
 	}
 	return n
 }
 
-// folder is what is held of a folder until it is known where it is.
+// folder is what is held of a folder until it is stored.
 type folder struct {
 	title, link string
 	parents     []string
@@ -66,7 +59,7 @@ func (f folder) item(id string) item {
 func (f folder) weight(id string) int {
 	n := heldBeside + len(id) + len(f.title) + len(f.link)
 	for _, p := range f.parents {
-		n += heldBeside/4 + len(p)
+		n += heldBeside/8 + len(p)
 	}
 	return n
 }
@@ -74,36 +67,76 @@ func (f folder) weight(id string) int {
 // folders are held by their ids.
 type folders map[string]folder
 
-// hold takes a folder, in place of what was said of it before.
-func (s *syncer) hold(in folders, f item) error {
-	s.drop(in, f.ID)
-	in[f.ID] = folder{title: f.Name, link: f.Link, parents: f.Parents}
-	if len(in) > maxFolders {
-		return fmt.Errorf("%w: at most %d folders", errHeld, maxFolders)
+// hold takes a folder that has changed, in place of what was said of it before. One for which there is no room is
+// stored at once; where it turns out to be below no root, it is removed at the end of the round.
+func (s *syncer) hold(ctx context.Context, f item) error {
+	s.drop(f.ID)
+	one := folder{title: f.Name, link: f.Link, parents: f.Parents}
+	if !s.takes(one.weight(f.ID)) {
+		return s.storeFolder(ctx, f.ID, one)
 	}
-	return s.weigh(in[f.ID].weight(f.ID))
+	s.changed[f.ID] = one
+	return nil
 }
 
 // drop forgets a folder.
-func (s *syncer) drop(in folders, id string) {
-	if f, had := in[id]; had {
-		s.held -= f.weight(id)
-		delete(in, id)
+func (s *syncer) drop(id string) {
+	if f, had := s.changed[id]; had {
+		s.gives(f.weight(id))
+		delete(s.changed, id)
 	}
 }
 
-// weigh counts what is held.
-func (s *syncer) weigh(bytes int) error {
-	if s.held += bytes; s.held > maxHeldBytes {
-		return fmt.Errorf("%w: at most %d bytes of their names and addresses", errHeld, maxHeldBytes)
+// storeChanged stores the folders that are held.
+func (s *syncer) storeChanged(ctx context.Context) error {
+	for id, f := range s.changed {
+		if err := s.storeFolder(ctx, id, f); err != nil {
+			return err
+		}
+		s.drop(id)
 	}
 	return nil
 }
 
-// tooManyFolders says of a listing what its user can do about it.
-func tooManyFolders(err error) error {
-	if errors.Is(err, errHeld) {
-		return permanentf("source: %w; make connectors of its folders", err)
+func (s *syncer) storeFolder(ctx context.Context, id string, f folder) error {
+	parents, in := s.tree.place(f.parents)
+	if !in {
+		s.leaves(id)
+		return nil
 	}
-	return err
+	return s.folder(ctx, f.item(id), parents)
+}
+
+// leaves takes note of a folder that is below no root. Of one that is stored it is known at the end of the round whether it
+// stays so; any other is not held: what brings it below a root is a folder that comes, and all that is below that is listed.
+func (s *syncer) leaves(id string) {
+	if _, stored := s.stored(id); stored {
+		s.left[id] = struct{}{}
+		return
+	}
+	delete(s.tree.folders, id)
+}
+
+// takes counts what is to be held, if there is room for it.
+func (s *syncer) takes(bytes int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held+bytes > s.opts.HeldBytes {
+		return false
+	}
+	s.held += bytes
+	return true
+}
+
+// room is how much more is held.
+func (s *syncer) room() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.opts.HeldBytes - s.held
+}
+
+func (s *syncer) gives(bytes int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held -= bytes
 }

@@ -2,8 +2,6 @@ package googledrive
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -83,52 +81,6 @@ func (s *syncer) startOf(ctx context.Context, drive string) error {
 
 // whole tells whether a drive is synced as a whole, and not one folder of it.
 func (s *syncer) whole() bool { return s.cfg.source() != Folder }
-
-// listFolders stores the folders of a drive.
-func (s *syncer) listFolders(ctx context.Context, drive string) error {
-	found, held := folders{}, s.held
-	defer func() { s.held = held }()
-	var news []string
-	take := func(page []item) error {
-		for _, f := range lastOf(page, func(f item) string { return f.ID }) {
-			if !f.isFolder() || s.tree.roots[f.ID] {
-				continue
-			}
-			if _, had := found[f.ID]; !had { // folders that are in each other would never end
-				news = append(news, f.ID)
-			}
-			s.tree.set(f.ID, f.Parents)
-			if err := s.hold(found, f); err != nil { // the last of several reports of a folder is the one that counts
-				return tooManyFolders(err)
-			}
-		}
-		return nil
-	}
-	if s.whole() {
-		if err := s.pages(ctx, drive, onlyFolders, "", func(page []item, _ string) error { return take(page) }); err != nil {
-			return err
-		}
-	} else {
-		for level := []string{s.state.Roots[drive]}; len(level) > 0; level, news = news, nil {
-			for batch := range slices.Chunk(level, parentsAtOnce) {
-				if err := s.below(ctx, drive, onlyFolders, batch, take); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	for id, f := range found {
-		parents, in := s.tree.place(f.parents)
-		if !in {
-			delete(s.tree.folders, id) // nothing that is synced is below it
-			continue
-		}
-		if err := s.folder(ctx, f.item(id), parents); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // listFiles brings the files of a drive up to date, from where at is.
 func (s *syncer) listFiles(ctx context.Context, drive string, at *listing, checkpoint func(context.Context) error) error {
@@ -277,71 +229,6 @@ func (s *syncer) checkCount() error {
 			most, MaxMaxFiles)
 	}
 	return nil
-}
-
-// listCome lists what is below folders that have come or changed.
-func (s *syncer) listCome(ctx context.Context) error {
-	done := map[string]bool{}
-	for {
-		var batch []string
-		drive := ""
-		for _, id := range slices.Sorted(maps.Keys(s.come)) {
-			if done[id] {
-				delete(s.come, id)
-				continue
-			}
-			if !s.tree.holds(id) || len(batch) == parentsAtOnce {
-				continue
-			}
-			if len(batch) == 0 {
-				drive = s.driveOf(id)
-			} else if s.driveOf(id) != drive {
-				continue
-			}
-			batch = append(batch, id)
-		}
-		if len(batch) == 0 {
-			return nil
-		}
-		err := s.below(ctx, drive, "trashed = false", batch, func(page []item) error {
-			for _, f := range page {
-				if f.isFolder() && validID(f.ID) && !s.tree.roots[f.ID] {
-					s.tree.set(f.ID, f.Parents)
-					if err := s.hold(s.changed, f); err != nil {
-						return fmt.Errorf("list what is below a folder that has changed: %w", err)
-					}
-					if !done[f.ID] {
-						s.come[f.ID] = struct{}{}
-					}
-				}
-			}
-			return s.files(ctx, page)
-		})
-		if err != nil {
-			return err
-		}
-		for _, id := range batch {
-			done[id] = true
-		}
-	}
-}
-
-// driveOf is the drive to ask for what is in a folder.
-func (s *syncer) driveOf(id string) string {
-	if len(s.state.Roots) == 1 {
-		return s.state.drives()[0]
-	}
-	for range maxDepth {
-		if _, is := s.state.Roots[id]; is {
-			return id
-		}
-		parents := s.tree.folders[id]
-		if len(parents) == 0 {
-			break
-		}
-		id = parents[0]
-	}
-	return ""
 }
 
 // checkpoint lets a sync that dies go on from here.

@@ -43,6 +43,7 @@ func TestAfterAnyHistoryWhatIsStoredIsTheDrive(t *testing.T) {
 		}
 		m.fixed = slices.Clone(m.folders)
 		f.opts.OwnerAlone = rapid.Bool().Draw(r, "the owner reads alone")
+		f.opts.HeldBytes = rapid.SampledFrom([]int{0, 1, 2000}).Draw(r, "held bytes")
 		f.opts.Workers = rapid.IntRange(1, 3).Draw(r, "workers")
 		for range rapid.IntRange(1, 30).Draw(r, "steps") {
 			m.step()

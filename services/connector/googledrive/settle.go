@@ -17,15 +17,14 @@ func (s *syncer) settle(ctx context.Context) error {
 	if err := s.listCome(ctx); err != nil {
 		return err
 	}
-	for id, f := range s.changed {
-		parents, in := s.tree.place(f.parents)
-		var err error
-		if in {
-			err = s.folder(ctx, f.item(id), parents)
-		} else {
-			err = s.remove(ctx, id)
+	if err := s.storeChanged(ctx); err != nil {
+		return err
+	}
+	for id := range s.left {
+		if s.tree.holds(id) {
+			continue // a folder above it has come
 		}
-		if err != nil {
+		if err := s.remove(ctx, id); err != nil {
 			return err
 		}
 	}

@@ -31,9 +31,7 @@ func (s *syncer) sight(ctx context.Context, e entry) error {
 	if !validID(e.target) {
 		e.target = ""
 	}
-	if err := s.holdShortcut(&e); err != nil {
-		return err
-	}
+	e = s.holdShortcut(e)
 	stored, _ := s.stored(e.id)
 	old, ok := recordOf(stored)
 	if !ok || old.failed() || old.target != e.target || old.content == "" {
@@ -47,20 +45,27 @@ func (s *syncer) sight(ctx context.Context, e entry) error {
 	return s.touch(ctx, e, now, stored.ContentHash)
 }
 
-// holdShortcut keeps of a shortcut what settling it needs.
-func (s *syncer) holdShortcut(e *entry) error {
+// holdShortcut keeps of a shortcut what settling it needs. One for which there is no room is asked for again.
+func (s *syncer) holdShortcut(e entry) entry {
 	f := item{ID: e.item.ID, Name: e.item.Name, MimeType: shortcutType, Link: e.item.Link}
 	if validID(e.item.Shortcut.TargetKey) {
 		f.Shortcut.TargetKey = e.item.Shortcut.TargetKey
 	}
 	e.item, e.source = &f, &f
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if before := s.shortcuts[e.id]; before.item != nil {
-		s.held -= before.item.weight()
+	before := s.shortcuts[e.id]
+	s.mu.Unlock()
+	if before.item != nil {
+		s.gives(before.item.weight())
 	}
-	s.shortcuts[e.id], s.isTarget[e.target] = *e, true
-	return tooManyFolders(s.weigh(f.weight()))
+	kept := e
+	if !s.takes(f.weight()) {
+		kept.item, kept.source = nil, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shortcuts[e.id], s.isTarget[e.target] = kept, true
+	return e
 }
 
 // settleShortcuts gives each target that is not synced itself to one shortcut: that one is stored with its text, any
@@ -206,6 +211,12 @@ func (s *syncer) targetOf(ctx context.Context, e entry) (item, error) {
 		return item{Trashed: true}, nil
 	}
 	t, err := s.api.item(ctx, e.target, key)
+	if e.item == nil && isRefused(err) { // the key that opens it is the shortcut's to say
+		own, asked := s.api.item(ctx, e.id, "")
+		if key = own.Shortcut.TargetKey; asked == nil && validID(key) {
+			t, err = s.api.item(ctx, e.target, key)
+		}
+	}
 	t.key = key
 	return t, err
 }

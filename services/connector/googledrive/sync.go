@@ -97,6 +97,9 @@ type Options struct {
 	Workers int
 	// InFlightBytes bounds the content of the files read at the same time; 0 means DefaultInFlightBytes.
 	InFlightBytes int64
+	// HeldBytes bounds what is held of folders, shortcuts and their targets; 0 means DefaultHeldBytes. Where there is no room
+	// for more, folders are listed level by level or stored at once, and shortcuts are asked for again.
+	HeldBytes int
 	// PageSize is how many items are asked for at once, up to 1,000; 0 means DefaultPageSize.
 	PageSize int
 	// Pause is before an answer that broke off is asked for again; it doubles. 0 means none.
@@ -128,12 +131,10 @@ type syncer struct {
 	listing bool
 	// resumed: an earlier run has shown some of it.
 	resumed bool
-	// changed are folders that are not stored yet as they are now; come are those of them whose contents are to be
-	// listed.
-	changed folders
-	come    map[string]struct{}
-	// held is about how many bytes of folders, shortcuts and their targets are held.
-	held int
+	// changed are folders that are not stored yet as they are now; come are those whose contents are to be listed; left are
+	// stored ones that were reported below no root.
+	changed    folders
+	come, left map[string]struct{}
 	// unsettled: something below a folder is still to be deleted.
 	unsettled bool
 	// shortcuts are all that are stored or were seen, by id; targets is what the changes say of theirs.
@@ -142,6 +143,7 @@ type syncer struct {
 	isTarget  map[string]bool
 
 	mu        sync.Mutex
+	held      int // about how many bytes of folders, shortcuts and their targets are held
 	known     map[string]worker.Known
 	fresh     map[string]struct{} // put by this run
 	shown     map[string]struct{} // by this run of the listing
@@ -185,6 +187,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.InFlightBytes <= 0 {
 		o.InFlightBytes = DefaultInFlightBytes
+	}
+	if o.HeldBytes <= 0 {
+		o.HeldBytes = DefaultHeldBytes
 	}
 	if o.PageSize <= 0 || o.PageSize > DefaultPageSize {
 		o.PageSize = DefaultPageSize
@@ -262,7 +267,7 @@ func (s *syncer) begin() {
 		s.sink.BeginListing()
 	}
 	s.tree = newTree(s.state.roots())
-	s.changed, s.come, s.unsettled = folders{}, map[string]struct{}{}, false
+	s.changed, s.come, s.left, s.unsettled = folders{}, map[string]struct{}{}, map[string]struct{}{}, false
 	s.held = 0
 	s.shortcuts, s.targets, s.isTarget = map[string]entry{}, map[string]item{}, map[string]bool{}
 	s.shown, s.stand, s.failedNow = map[string]struct{}{}, nil, map[string]bool{}

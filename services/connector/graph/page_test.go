@@ -133,3 +133,17 @@ func TestAMessageThatIsLargerThanAnyIsRefusedBeforeItIsHeld(t *testing.T) {
 		require.Less(t, took, uint64(120), name)
 	}
 }
+
+func TestAMessageWeighsTheTextAndNameOfItsMentions(t *testing.T) {
+	var m, bare graph.Message
+	for _, one := range []struct {
+		into *graph.Message
+		json string
+	}{
+		{&m, `{"mentions":[{"mentionText":"0123456789","mentioned":{"user":{"displayName":"01234567"}}}]}`},
+		{&bare, `{"mentions":[{}]}`},
+	} {
+		require.NoError(t, json.Unmarshal([]byte(one.json), one.into))
+	}
+	require.Equal(t, bare.Weight()+18, m.Weight())
+}

@@ -48,6 +48,7 @@ type world struct {
 	drive, root string
 	cfg         onedrive.Config
 	extract     graph.Extractor
+	heldBytes   int
 }
 
 func newWorld(t testing.TB) *world {
@@ -61,6 +62,7 @@ func newWorld(t testing.TB) *world {
 func (w *world) options() onedrive.Options {
 	return onedrive.Options{
 		Endpoint: w.fake.Endpoint(), API: w.fake.Client(), Plain: w.fake.Plain(), Extract: w.extract, Workers: 4,
+		HeldBytes: w.heldBytes,
 	}
 }
 

@@ -30,6 +30,7 @@ func TestAnyHistoryEndsWithTheStoreEqualToTheDrive(t *testing.T) {
 		w.drive, w.root = w.fake.NewDrive("Documents", "")
 		w.cfg = onedrive.Config{Drive: w.drive}
 		w.fake.PageSize = rapid.IntRange(1, 5).Draw(t, "page size")
+		w.heldBytes = rapid.SampledFrom([]int{0, 1, 1000}).Draw(t, "held bytes")
 		w.fake.Business = rapid.Bool().Draw(t, "business")
 		w.fake.ReportBelow = rapid.Bool().Draw(t, "report below")
 		w.fake.RepeatItems = rapid.Bool().Draw(t, "repeat items")

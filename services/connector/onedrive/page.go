@@ -13,6 +13,8 @@ import (
 // page applies one page of changes, and returns when all of it is sent.
 func (s *syncer) page(ctx context.Context, items []graph.Item) error {
 	items = lastOf(items)
+	clear(s.named)
+	s.forget()
 	var files, again []graph.Item
 	for _, item := range items {
 		switch {
@@ -32,15 +34,13 @@ func (s *syncer) page(ctx context.Context, items []graph.Item) error {
 				s.lost++
 			}
 		case item.IsFolder():
+			s.named[item.ID] = struct{}{}
 			if s.folderChanged(item) {
 				again = append(again, item)
 			}
 		default:
 			files = append(files, item)
 		}
-	}
-	if err := s.tree.full(); err != nil {
-		return err
 	}
 	// First, so that a file that has changed in a folder that has, too, is read only once: with its new URL.
 	for _, item := range again {
@@ -160,9 +160,7 @@ func (s *syncer) under(ctx context.Context, top string) error {
 					files = append(files, item)
 				}
 			}
-			if err := s.tree.full(); err != nil {
-				return err
-			}
+			s.forget()
 			if err := s.files(ctx, files); err != nil {
 				return err
 			}

@@ -2,6 +2,7 @@ package onedrive_test
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"testing"
 
@@ -163,4 +164,31 @@ func TestAStoredDocumentThatVanishedDuringAnInterruptedListingIsForgotten(t *tes
 	require.Error(t, err)
 	w.sync()
 	require.NotContains(t, w.sink.IDs(), ids[0])
+}
+
+func TestARenamedFolderIsFollowedWhereNoFolderIsHeld(t *testing.T) {
+	w := newWorld(t)
+	top := w.fake.Folder(w.root, "Top")
+	w.files(top, 3)
+	w.sync()
+	w.heldBytes = 1
+	w.fake.Folder(top, "Empty")
+	w.fake.Rename(top, "Renamed")
+	w.sync()
+}
+
+func TestAFolderThatIsGoneStaysSoWhereNoFolderIsHeld(t *testing.T) {
+	w := newWorld(t)
+	w.fake.PageSize = 1
+	top := w.fake.Folder(w.root, "Top")
+	w.files(w.fake.Folder(top, "Deep"), 3)
+	w.cfg.Item = w.fake.Folder(w.root, "Synced")
+	w.fake.Move(top, w.cfg.Item)
+	w.sync()
+	w.heldBytes = 1
+	w.fake.Move(top, w.root)
+	for i := range 5 {
+		w.fake.Folder(w.cfg.Item, fmt.Sprint("new ", i))
+	}
+	w.sync()
 }

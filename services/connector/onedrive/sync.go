@@ -53,6 +53,9 @@ type Options struct {
 	Workers int
 	// InFlightBytes bounds the content of the files read at the same time; 0 means DefaultInFlightBytes.
 	InFlightBytes int64
+	// HeldBytes bounds what is held of folders that are not remembered with documents; 0 means DefaultHeldBytes. Where there is
+	// no room for more, folders are asked for again.
+	HeldBytes int
 	// PageSize is how many items are asked for at once; 0 means DefaultPageSize.
 	PageSize int
 	// Pause is before an answer that broke off is asked for again; it doubles. 0 means none.
@@ -103,6 +106,8 @@ type syncer struct {
 	stamped, unstamped map[string]struct{}
 	// movedTo is the folder's URL where it has changed since the last sync that completed.
 	movedTo string
+	// named are the folders that the page names.
+	named map[string]struct{}
 	// lost are the folders that have gone in this round.
 	lost int
 
@@ -133,6 +138,7 @@ func Sync(ctx context.Context, cfg Config, opts Options, sink graph.Sink) (Resul
 		return Result{}, err
 	}
 	s := &syncer{cfg: cfg, opts: opts, sink: sink, api: api, bytes: semaphore.NewWeighted(opts.InFlightBytes)}
+	s.named = map[string]struct{}{}
 	s.reader = graph.Reader{Client: api, Extract: opts.Extract, MaxBytes: cfg.maxFileBytes()}
 	err = s.run(ctx)
 	if n := int(s.unchanged.Load()); n > 0 && err == nil {
@@ -147,6 +153,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.InFlightBytes <= 0 {
 		o.InFlightBytes = DefaultInFlightBytes
+	}
+	if o.HeldBytes <= 0 {
+		o.HeldBytes = DefaultHeldBytes
 	}
 	if o.PageSize <= 0 {
 		o.PageSize = DefaultPageSize

@@ -2,7 +2,6 @@ package onedrive
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/graph"
@@ -26,15 +25,15 @@ const unsureName = "unsure"
 type tree struct {
 	root    string
 	folders map[string]folder
-	// held is about how many bytes the folders take that are not stored.
+	// held is about how many bytes the folders take that are not remembered with documents.
 	held int
 }
 
 const (
-	// maxHeldBytes bounds them. 300,000 folders take 70 MB.
-	maxHeldBytes = 96 << 20
-	// heldBeside is about what a map takes for a folder beside its texts.
-	heldBeside = 128
+	// DefaultHeldBytes bounds them. 65,000 folders take it.
+	DefaultHeldBytes = 16 << 20
+	// heldBeside is about what a folder takes beside its texts: in a map, and by the texts' ends.
+	heldBeside = 176
 )
 
 // set takes what is known of a folder.
@@ -47,13 +46,27 @@ func (t *tree) set(id string, f folder) {
 	t.folders[id] = f
 }
 
-// full says that there are more folders than are held.
-func (t *tree) full() error {
-	if t.held <= maxHeldBytes {
-		return nil
+// forget makes room where more folders are held than may be. What stays is what is remembered with documents, as when a sync
+// dies and another goes on; which of these folders are gone; and those that the page names, below which not all documents
+// may have been touched yet. Any other folder is asked for when it is needed.
+func (s *syncer) forget() {
+	if s.tree.held <= s.opts.HeldBytes {
+		return
 	}
-	return fmt.Errorf("%w: the drive or folder has more folders than are held at once: at most %d bytes of their ids; make connectors of its folders",
-		ErrPermanent, maxHeldBytes)
+	before := s.tree
+	s.mu.Lock()
+	s.tree = newTree(before.root, s.known)
+	s.mu.Unlock()
+	for id := range s.tree.folders {
+		if before.folders[id].gone {
+			s.tree.lost(id)
+		}
+	}
+	for id := range s.named {
+		if f, is := before.folders[id]; is {
+			s.tree.set(id, f)
+		}
+	}
 }
 
 // newTree builds the tree again from what is remembered with documents.
@@ -137,9 +150,7 @@ func (s *syncer) above(ctx context.Context, id string) ([]step, where, error) {
 				}
 			}
 			s.tree.set(id, f)
-			if err := s.tree.full(); err != nil {
-				return nil, outside, err
-			}
+			s.forget()
 		}
 		if f.gone {
 			return nil, outside, nil

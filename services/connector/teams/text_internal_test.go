@@ -89,6 +89,17 @@ func TestEachAttachmentIsNamedOnce(t *testing.T) {
 	require.Equal(t, "see\n[file: plan.docx]\nand\n[file: plan.docx]\n[file: of two lines.txt]", text)
 }
 
+func TestAnAttachmentThatNoTagNamesIsNamedOnce(t *testing.T) {
+	var m graph.Message
+	m.MessageType, m.Body.ContentType, m.Body.Content = "message", "html", "see below"
+	for i := range 3 {
+		m.Attachments = append(m.Attachments, graph.Attachment{ID: fmt.Sprint(i), Name: "plan.docx", ContentType: "reference"})
+	}
+	text, err := messageText(t.Context(), m)
+	require.NoError(t, err)
+	require.Equal(t, "see below\n[file: plan.docx]", text)
+}
+
 // 10,000 attachments in 1.6 MB took 24 s and 9 GB.
 func TestAttachmentsCostAsMuchAsTheyAreLong(t *testing.T) {
 	var m graph.Message

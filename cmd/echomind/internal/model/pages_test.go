@@ -65,7 +65,7 @@ func (r *reading) store() {
 		}
 		run := r.look().latest(r.c.id)
 		want = max(want, run.Stored)
-		if c := r.look().connector(r.c.id); c.Status == "SYNCING" && run.CheckpointNo < run.Stored && run.Total == nil {
+		if c := r.look().connector(r.c.id); c.Status == "SYNCING" && (run.Stored == 0 || run.CheckpointNo < run.Stored) && run.Total == nil {
 			return fmt.Errorf("%s: what it sent is not stored", run)
 		}
 		return nil

@@ -78,14 +78,33 @@ func (p *process) alive(ctx context.Context) context.Context {
 
 // TraceQueryStart lets a dead process send nothing.
 func (p *process) TraceQueryStart(ctx context.Context, c *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
-	if text := p.mute.Load(); text != nil && strings.Contains(q.SQL, *text) && p.mute.CompareAndSwap(text, nil) {
+	return p.sends(ctx, c, q.SQL)
+}
+
+// TraceBatchStart is the same for statements that are sent together: one event.
+func (p *process) TraceBatchStart(ctx context.Context, c *pgx.Conn, b pgx.TraceBatchStartData) context.Context {
+	var all strings.Builder
+	for _, q := range b.Batch.QueuedQueries {
+		all.WriteString(q.SQL)
+	}
+	return p.sends(ctx, c, all.String())
+}
+
+func (p *process) sends(ctx context.Context, c *pgx.Conn, sql string) context.Context {
+	if text := p.mute.Load(); text != nil && strings.Contains(sql, *text) && p.mute.CompareAndSwap(text, nil) {
 		c.PgConn().Conn().(*wire).armed.Store(true)
 	}
-	if text := p.fatal.Load(); text != nil && strings.Contains(q.SQL, *text) && p.fatal.CompareAndSwap(text, nil) {
+	if text := p.fatal.Load(); text != nil && strings.Contains(sql, *text) && p.fatal.CompareAndSwap(text, nil) {
 		p.life.Load().left.Store(0)
 	}
 	return p.alive(ctx)
 }
+
+// TraceBatchQuery is part of pgx.BatchTracer.
+func (*process) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+
+// TraceBatchEnd is part of pgx.BatchTracer.
+func (*process) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
 // TraceQueryEnd is part of pgx.QueryTracer.
 func (*process) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}

@@ -32,8 +32,8 @@ var ErrTooMany = errors.New("too many names")
 // ErrNames says that the names of the folders that are open at once take more memory than a listing has. It ends the listing.
 var ErrNames = errors.New("too many names, or too long ones")
 
-// ErrTooLong says that the key of an entry is longer than any that is listed. What is under it is unknown.
-var ErrTooLong = fmt.Errorf("its path is longer than %d bytes", maxKeyBytes)
+// ErrTooLong says that the path of an entry is longer than any that is listed. What is under it is unknown.
+var ErrTooLong = fmt.Errorf("its path in the source's folder is longer than %d bytes; shorten the names of the folders that it is in", maxPathBytes)
 
 // ErrReadOnly is what every write returns.
 var ErrReadOnly = errors.New("folder is read-only here")

@@ -272,16 +272,16 @@ func TestNoMoreIsHeldOfAFolderThanIsTaken(t *testing.T) {
 	names, err := list(t.Context(), rootblob.Listing{Most: 100, Takes: func(file string) bool { return strings.HasSuffix(file, "00.txt") }})
 	require.NoError(t, err)
 	require.Len(t, names, 29, "0.txt is none of them")
-	_, err = list(t.Context(), rootblob.Listing{MostBytes: 100 << 10})
+	_, err = list(t.Context(), rootblob.Listing{MostBytes: 32 << 10})
 	require.ErrorIs(t, err, rootblob.ErrNames)
-	names, err = list(t.Context(), rootblob.Listing{MostBytes: 300 << 10})
+	names, err = list(t.Context(), rootblob.Listing{MostBytes: 70 << 10})
 	require.NoError(t, err)
 	require.Len(t, names, 3000)
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "1"), 0o700))
 	for i := range 2000 {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "1", fmt.Sprintf("%d.txt", i)), nil, 0o600))
 	}
-	_, err = list(t.Context(), rootblob.Listing{MostBytes: 300 << 10})
+	_, err = list(t.Context(), rootblob.Listing{MostBytes: 70 << 10})
 	require.ErrorIs(t, err, rootblob.ErrNames, "those of both folders are held at once")
 	ctx, cancel := context.WithCancel(t.Context())
 	looked = 0

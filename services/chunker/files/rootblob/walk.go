@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"slices"
 	"strings"
 
 	"gocloud.dev/blob/driver"
@@ -16,10 +15,8 @@ import (
 const (
 	// maxDepth bounds the folders that are open at once.
 	maxDepth = 200
-	// maxKeyBytes bounds keys: no program opens a path of more by its name.
-	maxKeyBytes = 4096
-	// itemBytes is what an item takes beside its name.
-	itemBytes = 40 + 16
+	// maxPathBytes bounds paths: no program opens a longer one by its name. A key may be three times as long.
+	maxPathBytes = 4096
 )
 
 // item is one name in a folder. It does not hold its key, which may be twenty times as long.
@@ -29,33 +26,12 @@ type item struct {
 	mode    fs.FileMode
 }
 
-// bytes is the memory of an item.
-func (i item) bytes() int {
-	bytes := itemBytes + len(i.name)
-	if i.escaped != i.name {
-		bytes += len(i.escaped)
-	}
-	return bytes
-}
-
 // key is that of an item in the folder of this key; a folder's own ends in a slash, so that names sort as the keys under them.
-func (i item) key(folder string) string { return folder + i.from(0) }
-
-// from is what stands from the n-th byte on in the last part of an item's key.
-func (i item) from(n int) string {
+func (i item) key(folder string) string {
 	if i.mode.IsDir() {
-		return i.escaped[n:] + "/"
+		return folder + i.escaped + "/"
 	}
-	return i.escaped[n:]
-}
-
-// compare sorts items as their keys.
-func compare(a, b item) int {
-	n := min(len(a.escaped), len(b.escaped))
-	if c := strings.Compare(a.escaped[:n], b.escaped[:n]); c != 0 {
-		return c
-	}
-	return strings.Compare(a.from(n), b.from(n))
+	return folder + i.escaped
 }
 
 // level is one open folder.
@@ -63,8 +39,8 @@ type level struct {
 	root  *os.Root
 	path  string // with a slash at its end, but for the first
 	key   string
-	items []item
-	bytes int // of all the items that it had
+	names names
+	bytes int // of all the names that it had
 }
 
 // walk goes through a tree depth first, which with those names is the order of keys.
@@ -103,13 +79,14 @@ func (w *walk) close() {
 
 // enter reads the names of a folder and takes over root.
 func (w *walk) enter(ctx context.Context, root *os.Root, path, key string) error {
-	items, bytes, err := w.read(ctx, root, path, key)
+	names, err := w.read(ctx, root, path, key)
 	if err != nil {
 		_ = root.Close()
 		return err
 	}
+	bytes := names.bytes()
 	w.bytes += bytes
-	w.levels = append(w.levels, level{root: root, path: path, key: key, items: items, bytes: bytes})
+	w.levels = append(w.levels, level{root: root, path: path, key: key, names: names, bytes: bytes})
 	return nil
 }
 
@@ -117,10 +94,10 @@ func (w *walk) enter(ctx context.Context, root *os.Root, path, key string) error
 const namesAtOnce = 1000
 
 // read holds no more of a folder than what may be listed of it.
-func (w *walk) read(ctx context.Context, root *os.Root, path, key string) (items []item, bytes int, err error) {
+func (w *walk) read(ctx context.Context, root *os.Root, path, key string) (all names, err error) {
 	dir, err := root.Open(".")
 	if err != nil {
-		return nil, 0, err
+		return names{}, err
 	}
 	defer dir.Close()
 	for {
@@ -129,29 +106,25 @@ func (w *walk) read(ctx context.Context, root *os.Root, path, key string) (items
 			break
 		}
 		if err != nil {
-			return nil, 0, err
+			return names{}, err
 		}
 		if err := ctx.Err(); err != nil {
-			return nil, 0, err
+			return names{}, err
 		}
-		before := len(items)
-		items = w.take(items, entries, path, key)
-		for _, it := range items[before:] {
-			bytes += it.bytes()
+		w.take(&all, entries, path, key)
+		if most := w.listing.Most; most > 0 && len(all.at) > most {
+			return names{}, fmt.Errorf("%w: more than %d in one folder", ErrTooMany, most)
 		}
-		if most := w.listing.Most; most > 0 && len(items) > most {
-			return nil, 0, fmt.Errorf("%w: more than %d in one folder", ErrTooMany, most)
-		}
-		if most := w.listing.MostBytes; most > 0 && w.bytes+bytes > most {
-			return nil, 0, fmt.Errorf("%w: they take more than %d bytes", ErrNames, most)
+		if most := w.listing.MostBytes; most > 0 && w.bytes+all.bytes() > most {
+			return names{}, fmt.Errorf("%w: they take more than %d bytes", ErrNames, most)
 		}
 	}
-	slices.SortFunc(items, compare)
-	return items, bytes, nil
+	all.sort()
+	return all, nil
 }
 
 // take adds the entries that may be listed.
-func (w *walk) take(items []item, entries []fs.DirEntry, path, key string) []item {
+func (w *walk) take(all *names, entries []fs.DirEntry, path, key string) {
 	for _, e := range entries {
 		it := item{name: e.Name(), escaped: Escape(e.Name()), mode: e.Type()}
 		own := it.key(key)
@@ -161,25 +134,23 @@ func (w *walk) take(items []item, entries []fs.DirEntry, path, key string) []ite
 		}
 		if it.mode.IsDir() && mayHold(own, w.prefix) || strings.HasPrefix(own, w.prefix) {
 			if it.mode.IsDir() || w.listing.Takes == nil || w.listing.Takes(path+it.name) {
-				items = append(items, it)
+				all.add(it)
 			}
 		}
 	}
-	return items
 }
 
 // next returns the next object, or nil at the end.
 func (w *walk) next(ctx context.Context) (*driver.ListObject, error) {
 	for len(w.levels) > 0 {
 		top := &w.levels[len(w.levels)-1]
-		if len(top.items) == 0 {
+		it, ok := top.names.next()
+		if !ok {
 			_ = top.root.Close()
 			w.bytes -= top.bytes
 			w.levels = w.levels[:len(w.levels)-1]
 			continue
 		}
-		it := top.items[0]
-		top.items = top.items[1:]
 		object, err := w.visit(ctx, top, it)
 		if err != nil || object != nil {
 			return object, err
@@ -196,7 +167,7 @@ func (w *walk) visit(ctx context.Context, in *level, it item) (*driver.ListObjec
 	if cut, ok := w.cut(key); ok {
 		return w.roll(cut), nil
 	}
-	if len(key) > maxKeyBytes {
+	if len(path) > maxPathBytes {
 		return failed(key, Entry{Path: path, Mode: it.mode, Err: ErrTooLong}), nil
 	}
 	if it.mode.IsDir() {

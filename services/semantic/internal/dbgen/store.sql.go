@@ -547,13 +547,15 @@ WITH beyond AS (
     WHERE n.try_id = $2::uuid AND c.try_id = n.try_id AND c.first_no = n.first_no AND c.document_id = n.id
         AND c.no >= n.chunk_count)
 UPDATE documents d
-SET title = coalesce(nullif(w.title, ''), CASE WHEN d.config_version = $1::bigint THEN d.title END, ''),
-    url = coalesce(nullif(w.url, ''), CASE WHEN d.config_version = $1::bigint THEN d.url END, ''), media_type = w.media_type,
+SET title = coalesce(nullif(w.title, ''), CASE WHEN w.status <> 'deleted' AND d.config_version = $1::bigint THEN d.title END, ''),
+    url = coalesce(nullif(w.url, ''), CASE WHEN w.status <> 'deleted' AND d.config_version = $1::bigint THEN d.url END, ''),
+    media_type = coalesce(nullif(w.media_type, ''), CASE WHEN w.status = 'failed' AND d.config_version = $1::bigint THEN d.media_type END, ''),
     content_hash = w.content_hash, version_token = w.version_token, chunk_count = w.chunk_count,
     text_bytes = w.text_bytes, status = w.status,
     error = nullif(w.error, ''), written_by = $2::uuid, written_no = w.written_no, try_id = w.try_id,
     first_no = w.first_no, config_version = $1::bigint, updated_at = clock_timestamp(),
-    links = ARRAY(SELECT jsonb_array_elements_text(w.links)),
+    links = CASE WHEN jsonb_typeof(w.links) = 'array' THEN ARRAY(SELECT jsonb_array_elements_text(w.links))
+        WHEN d.config_version = $1::bigint THEN d.links ELSE '{}' END,
     deleted_at = CASE WHEN w.status = 'deleted' THEN clock_timestamp() END
 FROM jsonb_to_recordset($3::jsonb) AS w(id bigint, written_no bigint, title text, url text, media_type text,
     content_hash text, version_token text, links jsonb, chunk_count integer, text_bytes bigint, status text, error text, try_id uuid, first_no bigint)
@@ -566,8 +568,9 @@ type WriteDocumentsParams struct {
 	Documents     []byte
 }
 
-// A title and a URL that are not said stay, unless they are of an earlier configuration: its owner may have been another. Chunks
-// beyond a document's own are of a part that said its number and something else: they go.
+// What is not said (a title, a URL, links that are null, a media type where it failed) stays, unless it is of an earlier configuration: its
+// owner may have been another; nothing stays of what is deleted. Chunks beyond a document's own are of a part that said its number and
+// something else: they go.
 func (q *Queries) WriteDocuments(ctx context.Context, arg WriteDocumentsParams) error {
 	_, err := q.db.Exec(ctx, writeDocuments, arg.ConfigVersion, arg.WrittenBy, arg.Documents)
 	return err

@@ -1,0 +1,48 @@
+package files
+
+import (
+	"context"
+	"time"
+)
+
+// Matching is paced by its steps, and not by the clock: what else a machine does makes no listing rest. Each name brings more
+// steps than the patterns that people write take for it. A listing that needs more has about a fifth of a processor.
+const (
+	stepsOfName = 30_000
+	stepsOfRest = 2_000_000 // 10 to 20 ms of a processor
+	restTime    = 50 * time.Millisecond
+)
+
+// pace counts the steps of one listing. It is not safe for concurrent use.
+type pace struct {
+	left int // steps until the next rest
+	rest func(context.Context) error
+}
+
+func newPace() *pace { return &pace{left: stepsOfRest, rest: rest} }
+
+// name begins another name. The steps that one leaves are the next ones', up to those that a rest brings.
+func (p *pace) name() { p.left = min(p.left+stepsOfName, stepsOfRest) }
+
+// take counts steps, and rests once there are none left. Its error is ctx's.
+func (p *pace) take(ctx context.Context, steps int) error {
+	p.left -= steps
+	if p.left > 0 {
+		return nil
+	}
+	p.left += stepsOfRest
+	return p.rest(ctx)
+}
+
+func rest(ctx context.Context) error { return pause(ctx, restTime) }
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,160 @@
+package googledrive
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+)
+
+// listFolders stores the folders of a drive.
+func (s *syncer) listFolders(ctx context.Context, drive string) error {
+	if s.whole() {
+		if held, err := s.listFlat(ctx, drive); held || err != nil {
+			return err
+		}
+	}
+	return s.listLevels(ctx, drive)
+}
+
+// listFlat lists all folders, in no order, those that others share with the user among them. Where there are more than are
+// held, nothing is stored, and held is false.
+func (s *syncer) listFlat(ctx context.Context, drive string) (held bool, err error) {
+	found, room := folders{}, s.room()
+	err = s.pages(ctx, drive, onlyFolders, "", func(page []item, _ string) error {
+		for _, f := range lastOf(page, func(f item) string { return f.ID }) {
+			if !f.isFolder() || s.tree.roots[f.ID] {
+				continue
+			}
+			if before, had := found[f.ID]; had { // the last of several reports of a folder is the one that counts
+				room += before.weight(f.ID)
+			}
+			one := folder{title: f.Name, link: f.Link, parents: f.Parents}
+			found[f.ID] = one
+			s.tree.set(f.ID, f.Parents)
+			if room -= one.weight(f.ID); room < 0 {
+				return errNoRoom
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, errNoRoom) {
+		for id := range found {
+			delete(s.tree.folders, id)
+		}
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	for id, f := range found {
+		parents, in := s.tree.place(f.parents)
+		if !in {
+			delete(s.tree.folders, id) // nothing that is synced is below it
+			continue
+		}
+		if err := s.folder(ctx, f.item(id), parents); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// errNoRoom says that there are more folders than are held.
+var errNoRoom = errors.New("there are more folders than are held")
+
+// listLevels lists the folders below a root, level by level. None of them has to be held until it is known where it is.
+func (s *syncer) listLevels(ctx context.Context, drive string) error {
+	had := map[string]struct{}{} // folders that are in each other would never end
+	for level := []string{s.state.Roots[drive]}; len(level) > 0; {
+		var next []string
+		for batch := range slices.Chunk(level, parentsAtOnce) {
+			err := s.below(ctx, drive, onlyFolders, batch, func(page []item) error {
+				for _, f := range lastOf(page, func(f item) string { return f.ID }) {
+					if !f.isFolder() || s.tree.roots[f.ID] {
+						continue
+					}
+					s.tree.set(f.ID, f.Parents)
+					parents, in := s.tree.place(f.Parents)
+					if !in { // it was moved meanwhile: the changes say so
+						delete(s.tree.folders, f.ID)
+						continue
+					}
+					if _, is := had[f.ID]; !is {
+						had[f.ID] = struct{}{}
+						next = append(next, f.ID)
+					}
+					if err := s.folder(ctx, f, parents); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		level = next
+	}
+	return nil
+}
+
+// listCome lists what is below folders that have come or changed.
+func (s *syncer) listCome(ctx context.Context) error {
+	done := map[string]bool{}
+	for {
+		byDrive := map[string][]string{}
+		for id := range s.come {
+			if !done[id] && s.tree.holds(id) {
+				drive := s.driveOf(id)
+				byDrive[drive] = append(byDrive[drive], id)
+			}
+		}
+		if len(byDrive) == 0 {
+			return nil
+		}
+		for _, drive := range slices.Sorted(maps.Keys(byDrive)) {
+			slices.Sort(byDrive[drive])
+			for batch := range slices.Chunk(byDrive[drive], parentsAtOnce) {
+				if err := s.below(ctx, drive, "trashed = false", batch, func(page []item) error { return s.hasCome(ctx, page) }); err != nil {
+					return err
+				}
+				for _, id := range batch {
+					done[id] = true
+				}
+			}
+		}
+	}
+}
+
+// hasCome takes what is below a folder that has come or changed.
+func (s *syncer) hasCome(ctx context.Context, page []item) error {
+	for _, f := range page {
+		if !f.isFolder() || !validID(f.ID) || s.tree.roots[f.ID] {
+			continue
+		}
+		s.tree.set(f.ID, f.Parents)
+		if err := s.folderChanged(ctx, f); err != nil {
+			return err
+		}
+	}
+	return s.files(ctx, page)
+}
+
+// driveOf is the drive to ask for what is in a folder.
+func (s *syncer) driveOf(id string) string {
+	if len(s.state.Roots) == 1 {
+		return s.state.drives()[0]
+	}
+	for range maxDepth {
+		if _, is := s.state.Roots[id]; is {
+			return id
+		}
+		parents := s.tree.folders[id]
+		if len(parents) == 0 {
+			break
+		}
+		id = parents[0]
+	}
+	return ""
+}
