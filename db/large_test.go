@@ -79,7 +79,10 @@ func TestACheckpointThatIsMillionsBehindCostsEachCallABoundedNumberOfBuffers(t *
 	b.exec(`INSERT INTO run_messages (try_id, no) VALUES ($1, $2)`, try.ID, late)
 	b.exec(`UPDATE open_runs SET stored = $2, total = $2, whole = true WHERE id = $1`, try.Run, inOneRun)
 	w.exec(`BEGIN`)
-	if verdict := w.calls(spanBuffers, `SELECT verdict FROM moves.complete($1)`, try.Run); verdict != "completed" {
+	w.exec(`SELECT FROM moves.complete($1)`, try.Run) // a session's first reads the catalog, too
+	w.exec(`ROLLBACK`)
+	w.exec(`BEGIN`)
+	if verdict := w.calls(stillBuffers, `SELECT verdict FROM moves.complete($1)`, try.Run); verdict != "completed" {
 		t.Error(verdict)
 	}
 	w.holds(id, `c.status = 'ACTIVE' AND c.state = '{"page": 2000000}' AND r.checkpoint_no = 2000000`)

@@ -81,24 +81,29 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Writes down where a connector stands after a move.
+-- Writes down where connectors stand after a move, all in one statement: each reads the checks of the table anew from the catalog,
+-- which costs more than a row. In PL/pgSQL, which keeps the plan; a function in SQL makes one for each call.
 -- +goose StatementBegin
-CREATE FUNCTION moves.put(c connectors) RETURNS void
-    LANGUAGE sql AS $$
-    UPDATE connectors SET status = c.status, status_message = c.status_message, state = c.state, listing = c.listing,
+CREATE FUNCTION moves.put(moved connectors[]) RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    ids integer[] := ARRAY(SELECT c.id FROM unnest(moved) c);
+BEGIN
+    UPDATE connectors k SET status = c.status, status_message = c.status_message, state = c.state, listing = c.listing,
         last_sync_at = c.last_sync_at, synced_version = c.synced_version,
         listed_version = c.listed_version, next_sync_at = c.next_sync_at,
         due_reason = c.due_reason, slot_at = c.slot_at, slots_through = c.slots_through,
         planned_through = c.planned_through, needs_plan = c.needs_plan, run_id = c.run_id,
         failure_count = c.failure_count, docs_analyzed = c.docs_analyzed, trigger_requested_at = c.trigger_requested_at
-    WHERE id = c.id
-$$;
+    FROM unnest(moved) c WHERE k.id = c.id AND k.id = ANY(ids);   -- which bounds it whatever the join
+END $$;
 -- +goose StatementEnd
 
 -- Gives open runs their verdict: from open_runs into the ledger, and onto the list of what is to be swept.
 -- +goose StatementBegin
 CREATE FUNCTION moves.end_runs(ended uuid[], verdict text, why text, message text DEFAULT NULL) RETURNS void
-    LANGUAGE sql AS $$
+    LANGUAGE plpgsql AS $$
+BEGIN
     WITH gone AS (DELETE FROM open_runs WHERE id = ANY(ended) RETURNING *),
     kept AS (
         INSERT INTO runs (id, connector_id, type, trigger, slot, due_at, started_at, config_version, dispatches,
@@ -113,8 +118,8 @@ CREATE FUNCTION moves.end_runs(ended uuid[], verdict text, why text, message tex
     -- Also one that was never picked up: a change may have taken the state that earlier tries' sightings were kept for.
     INSERT INTO unswept_runs (run_id, connector_id, try_id, config_version, outdated)
     SELECT id, connector_id, try_id, config_version, false FROM gone
-    ON CONFLICT (run_id) DO NOTHING
-$$;
+    ON CONFLICT (run_id) DO NOTHING;
+END $$;
 -- +goose StatementEnd
 
 -- Whether a slot of a connector that was added with a version has no verdict in the ledger; those of a deleted connector of
@@ -183,7 +188,7 @@ DROP FUNCTION moves.wake(connectors, boolean);
 DROP FUNCTION moves.miss_slots(connectors, text);
 DROP FUNCTION moves.is_unanswered(integer, bigint, timestamptz);
 DROP FUNCTION moves.end_runs(uuid[], text, text, text);
-DROP FUNCTION moves.put(connectors);
+DROP FUNCTION moves.put(connectors[]);
 DROP FUNCTION moves.failed(connectors, boolean);
 DROP FUNCTION moves.planned(connectors, timestamptz);
 DROP FUNCTION moves.allowed(text, text);

@@ -218,7 +218,7 @@ BEGIN
     c.slot_at := NULL;
     c.needs_plan := false;
     c.trigger_requested_at := NULL;
-    PERFORM moves.put(c);
+    PERFORM moves.put(ARRAY[c]);
     PERFORM moves.wake(c, was_run IS NOT NULL);
     RETURN true;
 END $$;
@@ -241,7 +241,7 @@ BEGIN
     -- Slots while it was off are not due.
     c.planned_through := CASE WHEN c.schedule_cron IS NOT NULL THEN greatest(clock_timestamp(), c.slots_through) END;
     c := moves.planned(c, clock_timestamp());
-    PERFORM moves.put(c);
+    PERFORM moves.put(ARRAY[c]);
     PERFORM moves.wake(c, false);
     RETURN true;
 END $$;

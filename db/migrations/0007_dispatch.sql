@@ -246,7 +246,7 @@ BEGIN
     c.failure_count := c.failure_count + 1;
     INSERT INTO open_runs (id, connector_id, type, user_id, trigger, due_at, started_at, config_version, dispatched_at)
     VALUES (c.run_id, c.id, c.type, c.user_id, 'rescue', present, present, c.config_version, present);
-    PERFORM moves.put(c);
+    PERFORM moves.put(ARRAY[c]);
     RETURN c.run_id;
 END $$;
 -- +goose StatementEnd

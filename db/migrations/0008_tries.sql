@@ -25,7 +25,11 @@ BEGIN
     IF NOT FOUND OR run IS NULL OR c.run_id IS DISTINCT FROM run THEN
         RETURN false;
     END IF;
-    RETURN moves.take(c, try, worker);
+    IF c.status = 'SYNCING' THEN
+        RETURN moves.has_taken(c.run_id, try, worker);
+    END IF;
+    PERFORM moves.take(ARRAY[c.id], ARRAY[c.run_id], ARRAY[try], worker);
+    RETURN true;
 END $$;
 -- +goose StatementEnd
 
@@ -35,8 +39,11 @@ END $$;
 CREATE FUNCTION moves.pick_up_all(asked jsonb, worker uuid, lease interval) RETURNS TABLE (place integer, taken boolean)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
 DECLARE
-    a record;
-    c connectors;
+    a     record;
+    c     record;
+    ids   integer[] := '{}';
+    runs  uuid[] := '{}';
+    tries uuid[] := '{}';
 BEGIN
     IF worker IS NULL OR lease IS NULL OR lease NOT BETWEEN '1 second' AND '1 hour' THEN
         RAISE EXCEPTION 'pick_up_all: worker and lease (1 s to 1 h) are needed' USING ERRCODE = 'invalid_parameter_value';
@@ -49,36 +56,49 @@ BEGIN
         IF a.try IS NULL OR a.try = a.run THEN
             RAISE EXCEPTION 'pick_up_all: try is needed, a new UUID each time' USING ERRCODE = 'invalid_parameter_value';
         END IF;
-        SELECT k.* INTO c FROM connectors k JOIN open_runs r ON r.id = k.run_id
+        SELECT k.status INTO c FROM connectors k JOIN open_runs r ON r.id = k.run_id
         WHERE k.id = a.connector AND k.run_id = a.run FOR UPDATE SKIP LOCKED;
         IF FOUND THEN
-            place := a.no;
-            taken := moves.take(c, a.try, worker);
-            RETURN NEXT;
+            taken := CASE WHEN a.run = ANY(runs) THEN a.try = tries[array_position(runs, a.run)]
+                ELSE c.status <> 'SYNCING' OR moves.has_taken(a.run, a.try, worker) END;
+            IF c.status <> 'SYNCING' AND NOT a.run = ANY(runs) THEN
+                ids := ids || a.connector;
+                runs := runs || a.run;
+                tries := tries || a.try;
+            END IF;
         ELSIF NOT EXISTS (SELECT FROM connectors k WHERE k.id = a.connector AND k.run_id = a.run) THEN
-            place := a.no;
             taken := false;
-            RETURN NEXT;
+        ELSE
+            CONTINUE;
         END IF;
+        place := a.no;
+        RETURN NEXT;
     END LOOP;
+    PERFORM moves.take(ids, runs, tries, worker);
 END $$;
 -- +goose StatementEnd
 
--- PENDING -> SYNCING for a connector that is locked, whose run is the one that is asked for. See pick_up.
+-- PENDING -> SYNCING for connectors that are locked, each by a try of its own: in two statements for all, see put.
 -- +goose StatementBegin
-CREATE FUNCTION moves.take(c connectors, try uuid, worker uuid) RETURNS boolean
+CREATE FUNCTION moves.take(ids integer[], runs uuid[], tries uuid[], worker uuid) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
-    IF c.status = 'SYNCING' THEN
-        RETURN EXISTS (SELECT FROM open_runs r WHERE r.id = c.run_id AND r.try_id = try
-            AND r.worker_id IS NOT DISTINCT FROM worker AND r.drain_seq IS NULL);
-    END IF;
     -- Reading starts now: a trigger asked for before is answered by this run.
-    UPDATE open_runs r SET picked_up_at = clock_timestamp(), try_id = try, worker_id = worker,
-        trigger_requested_at = c.trigger_requested_at, fails_if_lost = (c.failure_count > 0 OR c.max_retries = 1)
-    WHERE r.id = c.run_id AND r.try_id IS NULL;   -- not picked_up_at: its index is of everything that waits
-    UPDATE connectors SET status = 'SYNCING', trigger_requested_at = NULL WHERE id = c.id;
-    RETURN true;
+    UPDATE open_runs r SET picked_up_at = clock_timestamp(), try_id = tries[array_position(runs, r.id)], worker_id = worker,
+        (trigger_requested_at, fails_if_lost) = (
+            SELECT c.trigger_requested_at, c.failure_count > 0 OR c.max_retries = 1 FROM connectors c WHERE c.id = r.connector_id)
+    WHERE r.id = ANY(runs) AND r.try_id IS NULL;   -- not picked_up_at: its index is of everything that waits
+    UPDATE connectors SET status = 'SYNCING', trigger_requested_at = NULL WHERE id = ANY(ids);
+END $$;
+-- +goose StatementEnd
+
+-- Whether a run is this very try's, and not done.
+-- +goose StatementBegin
+CREATE FUNCTION moves.has_taken(run uuid, try uuid, worker uuid) RETURNS boolean
+    LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM open_runs r WHERE r.id = run AND r.try_id = try
+        AND r.worker_id IS NOT DISTINCT FROM worker AND r.drain_seq IS NULL);
 END $$;
 -- +goose StatementEnd
 
@@ -229,7 +249,7 @@ BEGIN
     c.run_id := NULL;
     c.next_sync_at := clock_timestamp();
     c.due_reason := CASE WHEN c.trigger_requested_at IS NULL THEN 'release' ELSE 'manual' END;
-    PERFORM moves.put(c);
+    PERFORM moves.put(ARRAY[c]);
     PERFORM moves.wake(c, true);
     RETURN true;
 END $$;
@@ -273,7 +293,7 @@ BEGIN
         WHEN 'too_long' THEN 'took too long' ELSE 'transient failure' END, c.status_message);
     c.run_id := NULL;
     c := CASE kind WHEN 'too_long' THEN moves.took_too_long(c, advanced) ELSE moves.failed(c, kind = 'permanent') END;
-    PERFORM moves.put(c);
+    PERFORM moves.put(ARRAY[c]);
     PERFORM moves.wake(c, true);
     RETURN true;
 END $$;
@@ -304,7 +324,9 @@ BEGIN
         c.state := new_state;
         c.listing := NULL;
     END IF;
-    PERFORM moves.settled(c);
+    c := moves.settled(c);
+    PERFORM moves.put(ARRAY[c]);
+    PERFORM moves.wake(c, true);
     RETURN true;
 END $$;
 -- +goose StatementEnd
@@ -399,6 +421,7 @@ DROP FUNCTION moves.drain_all(jsonb);
 DROP FUNCTION moves.drain(uuid, uuid, bigint);
 DROP FUNCTION moves.heartbeat(uuid, interval, uuid[], uuid[]);
 DROP FUNCTION moves.beat(uuid, interval);
-DROP FUNCTION moves.take(connectors, uuid, uuid);
+DROP FUNCTION moves.has_taken(uuid, uuid, uuid);
+DROP FUNCTION moves.take(integer[], uuid[], uuid[], uuid);
 DROP FUNCTION moves.pick_up_all(jsonb, uuid, interval);
 DROP FUNCTION moves.pick_up(integer, uuid, uuid, uuid, interval);

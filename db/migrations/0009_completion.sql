@@ -13,7 +13,7 @@ BEGIN
     IF c.id IS NULL THEN
         RETURN false;
     END IF;
-    PERFORM moves.end_unsent(c, new_state, reason, unchanged);
+    PERFORM moves.end_unsent(ARRAY[c], ARRAY[new_state], ARRAY[reason], ARRAY[unchanged]);
     RETURN true;
 END $$;
 -- +goose StatementEnd
@@ -23,8 +23,12 @@ END $$;
 CREATE FUNCTION moves.skip_all(asked jsonb) RETURNS TABLE (place integer, skipped boolean)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
 DECLARE
-    a record;
-    c connectors;
+    a         record;
+    c         connectors;
+    cs        connectors[] := '{}';
+    states    jsonb[] := '{}';
+    reasons   text[] := '{}';
+    unchanged bigint[] := '{}';
 BEGIN
     FOR a IN SELECT (k.item->>'run')::uuid AS run, (k.item->>'try')::uuid AS try, nullif(k.item->'new_state', 'null') AS new_state,
             k.item->>'reason' AS reason, (k.item->>'unchanged')::bigint AS unchanged, k.no - 1 AS no
@@ -32,59 +36,78 @@ BEGIN
         SELECT k.* INTO c FROM open_runs r JOIN connectors k ON k.id = r.connector_id AND k.run_id = r.id AND k.status = 'SYNCING'
         WHERE r.id = a.run AND r.try_id = a.try FOR UPDATE SKIP LOCKED;
         IF FOUND THEN
-            PERFORM moves.end_unsent(c, a.new_state, a.reason, a.unchanged);
-            place := a.no;
             skipped := true;
-            RETURN NEXT;
+            c.config := '{}';   -- which no move writes, and which may be large
+            IF NOT EXISTS (SELECT FROM unnest(cs) k WHERE k.id = c.id) THEN
+                cs := cs || c;
+                states := states || a.new_state;
+                reasons := reasons || a.reason;
+                unchanged := unchanged || a.unchanged;
+            END IF;
         ELSIF NOT EXISTS (SELECT FROM open_runs r JOIN connectors k ON k.id = r.connector_id AND k.run_id = r.id AND k.status = 'SYNCING'
                 WHERE r.id = a.run AND r.try_id = a.try) THEN
-            place := a.no;
             skipped := false;
-            RETURN NEXT;
+        ELSE
+            CONTINUE;
         END IF;
+        place := a.no;
+        RETURN NEXT;
+    END LOOP;
+    PERFORM moves.end_unsent(cs, states, reasons, unchanged);
+END $$;
+-- +goose StatementEnd
+
+-- SYNCING -> ACTIVE for connectors that are locked, whose runs have sent nothing: in a few statements for all, see put. Their ledger
+-- rows are written once, and nothing is left to be swept, unless a new state ends a listing that earlier runs have begun.
+-- +goose StatementBegin
+CREATE FUNCTION moves.end_unsent(cs connectors[], states jsonb[], reasons text[], unchanged bigint[]) RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    runs uuid[] := ARRAY(SELECT k.run_id FROM unnest(cs) k);
+    c    connectors;
+    r    record;
+BEGIN
+    FOR r IN SELECT octet_length(s::text) AS bytes FROM unnest(states) s
+        WHERE octet_length(s::text) > 65536 OR jsonb_path_exists(s, '$.**{31}') LOOP
+        RAISE EXCEPTION 'skip: new_state has % bytes, at most 65536, nested at most 30 levels deep', r.bytes
+            USING ERRCODE = 'invalid_parameter_value';
+    END LOOP;
+    FOR r IN SELECT o.id FROM open_runs o
+        WHERE o.id = ANY(runs) AND (o.stored > 0 OR o.total IS NOT NULL OR o.drain_seq IS NOT NULL OR unchanged[array_position(runs, o.id)] < 0) LOOP
+        RAISE EXCEPTION 'skip: run % has sent something, which semantic completes; send sync completed instead', r.id
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END LOOP;
+    INSERT INTO unswept_runs (run_id, connector_id, try_id, config_version, outdated)
+    SELECT o.id, o.connector_id, o.try_id, o.config_version, false FROM open_runs o
+    WHERE o.id = ANY(ARRAY(SELECT k.run_id FROM unnest(cs) k WHERE k.listing IS NOT NULL));
+    WITH gone AS (
+        DELETE FROM open_runs o WHERE o.id = ANY(runs) RETURNING o.*, array_position(runs, o.id) AS no)
+    INSERT INTO runs (id, connector_id, type, trigger, slot, due_at, started_at, config_version, dispatches,
+        trigger_requested_at, picked_up_at, try_id, fetched_at, completed_at, status, reason, total, stored,
+        documents_unchanged, listing_whole)
+    SELECT g.id, g.connector_id, g.type, g.trigger, g.slot, g.due_at, g.started_at, g.config_version, g.dispatches,
+        g.trigger_requested_at, g.picked_up_at, g.try_id, clock_timestamp(), clock_timestamp(), 'skipped',
+        left(coalesce(nullif(reasons[g.no], ''), 'nothing had changed'), 2000), 0, 0, coalesce(unchanged[g.no], 0), false
+    FROM gone g;
+    FOR i IN 1..cardinality(cs) LOOP
+        c := cs[i];
+        IF states[i] IS NOT NULL THEN
+            c.state := states[i];
+            c.listing := NULL;
+        END IF;
+        c.docs_analyzed := coalesce(unchanged[i], 0);
+        cs[i] := moves.settled(c);
+    END LOOP;
+    PERFORM moves.put(cs);
+    FOREACH c IN ARRAY cs LOOP
+        PERFORM moves.wake(c, true);
     END LOOP;
 END $$;
 -- +goose StatementEnd
 
--- SYNCING -> ACTIVE for a connector that is locked, whose run has sent nothing. Its ledger row is written once, and nothing is
--- left to be swept, unless the new state ends a listing that earlier runs have begun.
+-- Where a connector stands whose run has completed: ACTIVE, and planned.
 -- +goose StatementBegin
-CREATE FUNCTION moves.end_unsent(c connectors, new_state jsonb, why text, unchanged bigint) RETURNS void
-    LANGUAGE plpgsql AS $$
-DECLARE
-    r open_runs;
-BEGIN
-    IF octet_length(new_state::text) > 65536 OR jsonb_path_exists(new_state, '$.**{31}') THEN
-        RAISE EXCEPTION 'skip: new_state has % bytes, at most 65536, nested at most 30 levels deep', octet_length(new_state::text)
-            USING ERRCODE = 'invalid_parameter_value';
-    END IF;
-    DELETE FROM open_runs o WHERE o.id = c.run_id RETURNING * INTO r;
-    IF r.stored > 0 OR r.total IS NOT NULL OR r.drain_seq IS NOT NULL OR unchanged < 0 THEN
-        RAISE EXCEPTION 'skip: run % has sent something, which semantic completes; send sync completed instead', r.id
-            USING ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    INSERT INTO runs (id, connector_id, type, trigger, slot, due_at, started_at, config_version, dispatches,
-        trigger_requested_at, picked_up_at, try_id, fetched_at, completed_at, status, reason, total, stored,
-        documents_unchanged, listing_whole)
-    VALUES (r.id, r.connector_id, r.type, r.trigger, r.slot, r.due_at, r.started_at, r.config_version, r.dispatches,
-        r.trigger_requested_at, r.picked_up_at, r.try_id, clock_timestamp(), clock_timestamp(), 'skipped',
-        left(coalesce(nullif(why, ''), 'nothing had changed'), 2000), 0, 0, coalesce(unchanged, 0), false);
-    IF c.listing IS NOT NULL THEN
-        INSERT INTO unswept_runs (run_id, connector_id, try_id, config_version, outdated)
-        VALUES (r.id, r.connector_id, r.try_id, r.config_version, false);
-    END IF;
-    IF new_state IS NOT NULL THEN
-        c.state := new_state;
-        c.listing := NULL;
-    END IF;
-    c.docs_analyzed := coalesce(unchanged, 0);
-    PERFORM moves.settled(c);
-END $$;
--- +goose StatementEnd
-
--- A connector whose run has completed: ACTIVE, and planned.
--- +goose StatementBegin
-CREATE FUNCTION moves.settled(c connectors) RETURNS void
+CREATE FUNCTION moves.settled(c connectors) RETURNS connectors
     LANGUAGE plpgsql AS $$
 BEGIN
     c.status := 'ACTIVE';
@@ -93,9 +116,7 @@ BEGIN
     c.failure_count := 0;
     c.last_sync_at := clock_timestamp();
     c.synced_version := c.config_version;
-    c := moves.planned(c, c.last_sync_at);
-    PERFORM moves.put(c);
-    PERFORM moves.wake(c, true);
+    RETURN moves.planned(c, c.last_sync_at);
 END $$;
 -- +goose StatementEnd
 
@@ -278,7 +299,9 @@ BEGIN
     WHERE run_id = r.id AND whole_source AND c.listed_version IS DISTINCT FROM r.config_version;
     c.listed_version := CASE WHEN whole_source THEN r.config_version ELSE c.listed_version END;
     c.docs_analyzed := r.documents_processed + r.documents_failed + r.documents_unchanged;
-    PERFORM moves.settled(c);
+    c := moves.settled(c);
+    PERFORM moves.put(ARRAY[c]);
+    PERFORM moves.wake(c, true);
 END $$;
 -- +goose StatementEnd
 
@@ -294,7 +317,7 @@ BEGIN
     c.status_message := r.cut;
     c.run_id := NULL;
     c := moves.took_too_long(c, advanced);
-    PERFORM moves.put(c);
+    PERFORM moves.put(ARRAY[c]);
     PERFORM moves.wake(c, true);
 END $$;
 -- +goose StatementEnd
@@ -319,7 +342,7 @@ BEGIN
     ELSE
         c := moves.failed(c, false);
     END IF;
-    PERFORM moves.put(c);
+    PERFORM moves.put(ARRAY[c]);
     PERFORM moves.wake(c, true);
 END $$;
 -- +goose StatementEnd
@@ -419,6 +442,6 @@ DROP FUNCTION moves.advance(uuid, integer);
 DROP FUNCTION moves.pass_checkpoint(connectors, open_runs, bigint);
 DROP FUNCTION moves.counted_through(open_runs, integer);
 DROP FUNCTION moves.settled(connectors);
-DROP FUNCTION moves.end_unsent(connectors, jsonb, text, bigint);
+DROP FUNCTION moves.end_unsent(connectors[], jsonb[], text[], bigint[]);
 DROP FUNCTION moves.skip_all(jsonb);
 DROP FUNCTION moves.skip(uuid, uuid, jsonb, text, bigint);

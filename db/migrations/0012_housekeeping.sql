@@ -190,8 +190,8 @@ END $$;
 -- +goose StatementEnd
 
 -- A session keeps the plans of a function. One that was made in a quiet hour, when open_runs and workers had a page, would
--- read all of them for as long as nobody analyses them: with 20,000 runs in flight 1,100 pages for each statement. Moves of one
--- run find it by a key, so that forbidding the walk is enough; those of a batch are planned each time. Never by a bitmap: it
+-- read all of them for as long as nobody analyses them: with 20,000 runs in flight 1,100 pages for each statement. Moves that
+-- are told their runs find each by a key, so that forbidding every other walk and join is enough; those of a batch are planned each time. Never by a bitmap: it
 -- reads everything before a LIMIT, and leaves dead entries in the index for the next to read again.
 -- +goose StatementBegin
 DO $$
@@ -204,6 +204,8 @@ BEGIN
                 'skip', 'skip_all', 'hold', 'known', 'links', 'complete', 'complete_all', 'advance', 'replace_secret', 'disable',
                 'enable', 'trigger_sync', 'sweep_chunks') THEN
             EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off', move.oid::regprocedure);
+            EXECUTE format('ALTER FUNCTION %s SET enable_hashjoin = off', move.oid::regprocedure);
+            EXECUTE format('ALTER FUNCTION %s SET enable_mergejoin = off', move.oid::regprocedure);
             EXECUTE format('ALTER FUNCTION %s SET plan_cache_mode = auto', move.oid::regprocedure);
         ELSE
             EXECUTE format('ALTER FUNCTION %s SET plan_cache_mode = force_custom_plan', move.oid::regprocedure);

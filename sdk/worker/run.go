@@ -251,9 +251,8 @@ func (r *Run) envelope(number int64) *internalpb.DocumentProcessRequest {
 	}
 }
 
-// complete publishes sync completed and returns its place in the stream. end is what the handler returned.
-func (r *Run) complete(end error) (uint64, error) {
-	r.mu.Lock()
+// reason is what the ledger says of a run that did not fail; r.mu is held. A run that brought nothing says why it is skipped.
+func (r *Run) reason(end error) string {
 	reason := r.remark
 	if r.outbox.total() == r.notes.Load() {
 		reason = skipReason(end)
@@ -261,10 +260,16 @@ func (r *Run) complete(end error) (uint64, error) {
 			reason += "; " + r.remark
 		}
 	}
+	return clip(reason, maxReasonBytes)
+}
+
+// complete publishes sync completed and returns its place in the stream. end is what the handler returned.
+func (r *Run) complete(end error) (uint64, error) {
+	r.mu.Lock()
 	m := r.envelope(0)
 	m.Body = &internalpb.DocumentProcessRequest_Completed{Completed: &internalpb.SyncCompleted{
 		Total: r.outbox.total(), NewState: r.finalState(), ListingWhole: end == nil && r.isWhole() && !r.goesOn(),
-		Unchanged: r.unchanged.Load(), Reason: clip(reason, maxReasonBytes),
+		Unchanged: r.unchanged.Load(), Reason: r.reason(end),
 	}}
 	r.mu.Unlock()
 	msg, err := r.outbox.encode(m)

@@ -160,7 +160,7 @@ func (w *Worker) complete(
 // what is wrong with this move alone fails no sync. Where the skip was written all the same, sync completed is fenced.
 func (w *Worker) skip(ctx context.Context, run *Run, end error) (how outcome, ended bool, err error) {
 	run.mu.Lock()
-	newState := run.finalState()
+	newState, reason := run.finalState(), run.reason(end)
 	run.mu.Unlock()
 	state, err := wire.JSON(newState)
 	if err != nil {
@@ -168,7 +168,7 @@ func (w *Worker) skip(ctx context.Context, run *Run, end error) (how outcome, en
 	}
 	failpoint.At("worker.skipping")
 	err = deadline.Do(ctx, "worker.skip", lastWrite, func(ctx context.Context) error {
-		return w.lifecycle.Skip(ctx, run.try, state, clip(skipReason(end), maxReasonBytes), run.unchanged.Load())
+		return w.lifecycle.Skip(ctx, run.try, state, reason, run.unchanged.Load())
 	})
 	failpoint.At("worker.skipped")
 	switch {
