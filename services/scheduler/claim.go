@@ -41,6 +41,8 @@ func (s *Scheduler) tick(ctx context.Context) (again time.Duration, problem erro
 	done := map[string]bool{} // types that have nothing more to claim in this tick
 	room := 0                 // asked for again after each publish
 	unanswered := 0           // claims in a row
+	pipe := &pipeline{publish: s.dispatcher.publish}
+	defer pipe.wait()
 	for ctx.Err() == nil {
 		types, err := deadline.Get(ctx, "scheduler.due_types", queryTimeout,
 			func(ctx context.Context) ([]dbgen.DueTypesRow, error) { return s.queries.DueTypes(ctx, nil) })
@@ -54,12 +56,16 @@ func (s *Scheduler) tick(ctx context.Context) (again time.Duration, problem erro
 			}
 			s.log.Debug("looking for what is due", "event", telemetry.Checking, "type", t.Name)
 			if room == 0 {
-				if room = s.dispatcher.room(ctx); room == 0 {
+				if room = s.dispatcher.room(ctx) - pipe.size; room <= 0 {
+					pipe.wait() // what is on its way may be counted already
+					room = s.dispatcher.room(ctx)
+				}
+				if room == 0 {
 					return again, problem
 				}
 			}
 			limit := s.capOf(t)
-			n, err := s.dispatch(ctx, t.Name, limit, room)
+			n, err := s.dispatch(ctx, pipe, t.Name, limit, room)
 			problem = errors.Join(problem, err)
 			switch {
 			case n > 0:
@@ -95,8 +101,8 @@ func (s *Scheduler) capOf(t dbgen.DueTypesRow) int {
 	return s.config.MaxConcurrentSyncs
 }
 
-// dispatch claims one batch of a type, of at most room, and publishes it.
-func (s *Scheduler) dispatch(ctx context.Context, kind string, limit, room int) (int, error) {
+// dispatch claims one batch of a type, of at most room, and hands it on to be published.
+func (s *Scheduler) dispatch(ctx context.Context, pipe *pipeline, kind string, limit, room int) (int, error) {
 	batch, err := s.Claim(ctx, kind, limit, min(s.config.ClaimBatch, room))
 	if err != nil {
 		return 0, fmt.Errorf("claim connectors of type %s: %w", kind, err)
@@ -106,7 +112,7 @@ func (s *Scheduler) dispatch(ctx context.Context, kind string, limit, room int) 
 	}
 	s.metrics.claimed.WithLabelValues(kind).Add(float64(len(batch)))
 	failpoint.At("scheduler.claimed")
-	s.dispatcher.publish(ctx, batch)
+	pipe.send(ctx, batch)
 	return len(batch), nil
 }
 
