@@ -124,7 +124,7 @@ func (s *session) cycles(ctx context.Context) ([]figures.Row, error) {
 		return nil, err
 	}
 	return s.measure(ctx, figures.Group{
-		Name: fmt.Sprintf("%d whole syncs with nothing to do, one worker of 32 slots", s.size.cycles),
+		Name: fmt.Sprintf("%d whole syncs with nothing to do, one worker of %d slots", s.size.cycles, ours.Slots),
 		Measurements: []figures.Measurement{
 			s.cyclesOf(system, uncapped, free),
 			s.cyclesOf(system, underCap, capped),

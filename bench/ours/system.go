@@ -25,8 +25,8 @@ import (
 const (
 	// owners share the connectors evenly.
 	owners = 5000
-	// slots is how many syncs the worker has under way at once.
-	slots       = 32
+	// Slots is how many syncs the worker has under way at once: an eighth of River's workers.
+	Slots       = 256
 	workerConns = 20
 )
 
@@ -153,7 +153,7 @@ func (s *System) serve(ctx context.Context, kind string, handle worker.Handler) 
 		return nil, err
 	}
 	tuning := worker.DefaultConfig()
-	tuning.Slots = slots
+	tuning.Slots = Slots
 	w, err := worker.New(kind, handle, tuning, servers, process)
 	if err != nil {
 		return nil, errors.Join(err, servers.Close())
