@@ -26,6 +26,7 @@ DECLARE
     a         record;
     c         connectors;
     cs        connectors[] := '{}';
+    runs      uuid[] := '{}';
     states    jsonb[] := '{}';
     reasons   text[] := '{}';
     unchanged bigint[] := '{}';
@@ -38,8 +39,9 @@ BEGIN
         IF FOUND THEN
             skipped := true;
             c.config := '{}';   -- which no move writes, and which may be large
-            IF NOT EXISTS (SELECT FROM unnest(cs) k WHERE k.id = c.id) THEN
+            IF NOT a.run = ANY(runs) THEN
                 cs := cs || c;
+                runs := runs || a.run;
                 states := states || a.new_state;
                 reasons := reasons || a.reason;
                 unchanged := unchanged || a.unchanged;
@@ -63,9 +65,10 @@ END $$;
 CREATE FUNCTION moves.end_unsent(cs connectors[], states jsonb[], reasons text[], unchanged bigint[]) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
-    runs uuid[] := ARRAY(SELECT k.run_id FROM unnest(cs) k);
-    c    connectors;
-    r    record;
+    runs       uuid[] := ARRAY(SELECT k.run_id FROM unnest(cs) k);
+    left_place text[] := '{}';   -- once for each type
+    c          connectors;
+    r          record;
 BEGIN
     FOR r IN SELECT octet_length(s::text) AS bytes FROM unnest(states) s
         WHERE octet_length(s::text) > 65536 OR jsonb_path_exists(s, '$.**{31}') LOOP
@@ -100,7 +103,10 @@ BEGIN
     END LOOP;
     PERFORM moves.put(cs);
     FOREACH c IN ARRAY cs LOOP
-        PERFORM moves.wake(c, true);
+        IF c.needs_plan OR c.next_sync_at <= clock_timestamp() OR NOT c.type = ANY(left_place) THEN
+            PERFORM moves.wake(c, true);
+            left_place := left_place || c.type;
+        END IF;
     END LOOP;
 END $$;
 -- +goose StatementEnd
