@@ -81,21 +81,21 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Writes down where connectors stand after a move, all in one statement: each reads the checks of the table anew from the catalog,
--- which costs more than a row. In PL/pgSQL, which keeps the plan; a function in SQL makes one for each call.
+-- Writes down where connectors stand after a move; of one without a state, that and its listing stay. All in one statement: each
+-- reads the checks of the table anew from the catalog, which costs more than a row. In PL/pgSQL, which keeps the plan; a function in SQL makes one for each call.
 -- +goose StatementBegin
 CREATE FUNCTION moves.put(moved connectors[]) RETURNS void
     LANGUAGE plpgsql AS $$
-DECLARE
-    ids integer[] := ARRAY(SELECT c.id FROM unnest(moved) c);
 BEGIN
-    UPDATE connectors k SET status = c.status, status_message = c.status_message, state = c.state, listing = c.listing,
+    UPDATE connectors k SET status = c.status, status_message = c.status_message,
+        state = coalesce(c.state, k.state), listing = CASE WHEN c.state IS NULL THEN k.listing ELSE c.listing END,
         last_sync_at = c.last_sync_at, synced_version = c.synced_version,
         listed_version = c.listed_version, next_sync_at = c.next_sync_at,
         due_reason = c.due_reason, slot_at = c.slot_at, slots_through = c.slots_through,
         planned_through = c.planned_through, needs_plan = c.needs_plan, run_id = c.run_id,
         failure_count = c.failure_count, docs_analyzed = c.docs_analyzed, trigger_requested_at = c.trigger_requested_at
-    FROM unnest(moved) c WHERE k.id = c.id AND k.id = ANY(ids);   -- which bounds it whatever the join
+    -- The rows are locked, so that they stay where they are. Whatever the planner believes of the table, it reads each by its key.
+    FROM unnest(moved) c, LATERAL (SELECT l.ctid FROM connectors l WHERE l.id = c.id OFFSET 0) at WHERE k.ctid = at.ctid;
 END $$;
 -- +goose StatementEnd
 

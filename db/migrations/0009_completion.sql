@@ -13,6 +13,7 @@ BEGIN
     IF c.id IS NULL THEN
         RETURN false;
     END IF;
+    PERFORM FROM open_runs r WHERE r.id = run FOR UPDATE;   -- a store that is under way counts
     PERFORM moves.end_unsent(ARRAY[c], ARRAY[new_state], ARRAY[reason], ARRAY[unchanged]);
     RETURN true;
 END $$;
@@ -38,7 +39,9 @@ BEGIN
         WHERE r.id = a.run AND r.try_id = a.try FOR UPDATE SKIP LOCKED;
         IF FOUND THEN
             skipped := true;
-            c.config := '{}';   -- which no move writes, and which may be large
+            c.config := '{}';   -- may be large, as those may be, and are not needed
+            c.state := NULL;
+            c.listing := CASE WHEN c.listing IS NOT NULL THEN '{}'::jsonb END;
             IF NOT a.run = ANY(runs) THEN
                 cs := cs || c;
                 runs := runs || a.run;
@@ -59,8 +62,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- SYNCING -> ACTIVE for connectors that are locked, whose runs have sent nothing: in a few statements for all, see put. Their ledger
--- rows are written once, and nothing is left to be swept, unless a new state ends a listing that earlier runs have begun.
+-- SYNCING -> ACTIVE for connectors that are locked, they and their runs, which have sent nothing: in a few statements for all, see
+-- put. Their ledger rows are written once, and nothing is left to be swept, unless a new state ends a listing that earlier runs have
+-- begun, or a message of theirs was refused.
 -- +goose StatementBegin
 CREATE FUNCTION moves.end_unsent(cs connectors[], states jsonb[], reasons text[], unchanged bigint[]) RETURNS void
     LANGUAGE plpgsql AS $$
@@ -82,7 +86,8 @@ BEGIN
     END LOOP;
     INSERT INTO unswept_runs (run_id, connector_id, try_id, config_version, outdated)
     SELECT o.id, o.connector_id, o.try_id, o.config_version, false FROM open_runs o
-    WHERE o.id = ANY(ARRAY(SELECT k.run_id FROM unnest(cs) k WHERE k.listing IS NOT NULL));
+    WHERE o.id = ANY(runs) AND (o.id = ANY(ARRAY(SELECT k.run_id FROM unnest(cs) k WHERE k.listing IS NOT NULL))
+        OR EXISTS (SELECT FROM message_tries t WHERE t.try_id = o.try_id));
     WITH gone AS (
         DELETE FROM open_runs o WHERE o.id = ANY(runs) RETURNING o.*, array_position(runs, o.id) AS no)
     INSERT INTO runs (id, connector_id, type, trigger, slot, due_at, started_at, config_version, dispatches,
@@ -103,7 +108,9 @@ BEGIN
     END LOOP;
     PERFORM moves.put(cs);
     FOREACH c IN ARRAY cs LOOP
-        IF c.needs_plan OR c.next_sync_at <= clock_timestamp() OR NOT c.type = ANY(left_place) THEN
+        IF c.needs_plan OR c.next_sync_at <= clock_timestamp() THEN
+            PERFORM moves.wake(c, true);
+        ELSIF NOT c.type = ANY(left_place) THEN
             PERFORM moves.wake(c, true);
             left_place := left_place || c.type;
         END IF;

@@ -114,7 +114,11 @@ func (l *Lifecycle) Drain(ctx context.Context, try Try, seq uint64) error {
 // one that it has. reason is for the ledger; unchanged is how many documents stand as they are stored. ErrFenced also means that
 // it was written before, and the answer was lost.
 func (l *Lifecycle) Skip(ctx context.Context, try Try, newState json.RawMessage, reason string, unchanged int64) error {
-	return moved(l.skips.ask(ctx, skip{Run: try.Run, Try: try.ID, NewState: newState, Reason: clean(reason), Unchanged: unchanged}))
+	asked := skip{Run: try.Run, Try: try.ID, NewState: newState, Reason: clean(reason), Unchanged: unchanged}
+	if len(newState) > largeState {
+		return moved(l.skip(ctx, asked))
+	}
+	return moved(l.skips.ask(ctx, asked))
 }
 
 // Cut gives up a run that took too long: its worker has sent the messages 1..sent, the last of them at place seq of the document

@@ -15,6 +15,8 @@ import (
 const (
 	// mostTogether bounds a transaction of several moves.
 	mostTogether = 100
+	// largeState is a state, in bytes, that is written alone: a hundred of them are more than Postgres holds in memory for a statement.
+	largeState = 4 << 10
 	// togetherTime is when Postgres ends a transaction of several moves: it has locked the rows of all of them.
 	togetherTime = time.Second
 	// togetherTimeout bounds the call to Postgres. It is longer, so that one that answers has ended the transaction first.
