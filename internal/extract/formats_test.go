@@ -28,6 +28,22 @@ func TestFirstTopHeadingIsTheTitle(t *testing.T) {
 	require.Equal(t, "Hugo", read(t, "+++\ntitle = 'Hugo'\n+++\n# One\n", extract.Hint{Name: "a.md"}).Title)
 }
 
+func TestAHeadingOfMegabytesIsNotRepeatedInThePathsBelowIt(t *testing.T) {
+	for name, content := range map[string]string{
+		"a.md":   "# " + strings.Repeat("long ", 1000) + "\n\n" + strings.Repeat("## short\n\ntext\n\n", 100),
+		"b.md":   "# " + strings.Repeat("long ", 1<<18) + "\n\n" + strings.Repeat("## short\n\ntext\n\n", 100),
+		"a.html": "<main><h1>" + strings.Repeat("long ", 1<<18) + "</h1>" + strings.Repeat("<h2>short</h2><p>text</p>", 100) + "</main>",
+	} {
+		got := read(t, content, extract.Hint{Name: name})
+		require.NotEmpty(t, got.Sections, name)
+		for _, s := range got.Sections {
+			for _, heading := range s.HeadingPath {
+				require.LessOrEqual(t, len(heading), 300, name)
+			}
+		}
+	}
+}
+
 const page = `<!DOCTYPE html><html><head><title>The &amp; Page</title><style>p{}</style></head><body>
 <header><a href="/">Home</a></header><nav><ul><li>Menu one</li><li>Menu two</li></ul></nav>
 <main><h1>The Page</h1><p>%s</p>

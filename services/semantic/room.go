@@ -41,6 +41,8 @@ func (a *amount) add(more amount) {
 
 func (a *amount) sub(less amount) { a.add(amount{-less.documents, -less.bytes}) }
 
+func (a amount) positive() amount { return amount{max(a.documents, 0), max(a.bytes, 0)} }
+
 // room is what one owner may have and what is left of it.
 type room struct {
 	mu        *sync.Mutex
@@ -96,30 +98,34 @@ func bound(n *int64) int64 {
 	return *n
 }
 
-func (r *room) misses(more amount) (column string) {
+func (r *room) misses(needs amount) (column string) {
 	switch {
-	case more.documents > 0 && more.documents > r.left.documents:
+	case needs.documents > 0 && needs.documents > r.left.documents:
 		return "max_documents"
-	case more.bytes > 0 && more.bytes > r.left.bytes:
+	case needs.bytes > 0 && needs.bytes > r.left.bytes:
 		return "max_bytes"
 	}
 	return ""
 }
 
-// take counts what is about to be stored, or says why there is no room for it. Less than nothing makes room.
-func (r *room) take(more amount) error {
+// take counts what is about to be stored, or says why there is no room for what it needs. Less than nothing makes room; what takes
+// more than it needs may leave less than nothing.
+func (r *room) take(more, needs amount) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch column := r.misses(more); column {
+	switch column := r.misses(needs); column {
 	case "":
 	case "max_documents":
 		return r.refuse(column, fmt.Sprintf("as many documents as it may have, %d", r.may.documents))
 	default:
-		return r.refuse(column, fmt.Sprintf("no room for %d bytes more, of %d", more.bytes, r.may.bytes))
+		return r.refuse(column, fmt.Sprintf("no room for %d bytes more, of %d", needs.bytes, r.may.bytes))
 	}
 	r.left.sub(more)
 	return nil
 }
+
+// takeAnyhow counts what is stored whether or not there is room for it.
+func (r *room) takeAnyhow(more amount) { r.giveBack(amount{-more.documents, -more.bytes}) }
 
 func (r *room) refuse(column, why string) error {
 	return fmt.Errorf("not stored: user_id %d has %s; delete what is not needed, or have an operator raise %s of this user_id in owner_quotas",

@@ -79,7 +79,7 @@ func TestAnOwnerStoresNoMoreBytesThanTheQuota(t *testing.T) {
 	ten := strings.Repeat("a", 10)
 	f.may(1, "max_bytes", 2*(10+said("a", ten)))
 	c := f.synced(map[string]string{"a": ten}).again()
-	c.stores(c.doc(1, "b", ten+"ä"), c.doc(2, "c", ten), c.doc(3, "a", ten+"b"), c.completed(3))
+	c.stores(c.doc(1, "c", ten), c.doc(2, "b", ten+"ä"), c.doc(3, "a", ten+"b"), c.completed(3))
 	documents := strings.Split(c.documents(), "\n")
 	require.Contains(t, documents[0], "a | failed |")
 	require.Contains(t, documents[0], "| aaaaaaaaaa", "what was stored stays")

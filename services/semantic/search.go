@@ -31,6 +31,8 @@ const (
 	leastScore = 0.1
 	// MaxSearchLimit bounds how many hits one search may ask for.
 	MaxSearchLimit = 100
+	// MaxSearchBytes bounds the text of a search: that of the longest chunk can be searched for.
+	MaxSearchBytes = 64 << 10
 )
 
 // Hit is one chunk that a search found.
@@ -69,8 +71,12 @@ func NewSearcher(pool *pgxpool.Pool, cfg config.Qdrant) *Searcher {
 }
 
 // Search returns the best hits for a text among the documents that a reader may see: their own, their groups' and
-// the organisation's; none that has nothing to do with it. It returns an error for an empty text or a limit outside 1..MaxSearchLimit.
+// the organisation's; none that has nothing to do with it. It returns an error for a text that is empty or longer than
+// MaxSearchBytes, or a limit outside 1..MaxSearchLimit.
 func (s *Searcher) Search(ctx context.Context, reader Reader, text string, limit int) ([]Hit, error) {
+	if len(text) > MaxSearchBytes {
+		return nil, fmt.Errorf("search text of %d bytes: must have at most %d", len(text), MaxSearchBytes)
+	}
 	words := embed.Words(text)
 	switch {
 	case len(words) == 0:

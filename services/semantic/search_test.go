@@ -106,6 +106,10 @@ func TestAnEmptyTextAndALimitOutOfRangeAreErrors(t *testing.T) {
 			_, err := s.Search(ctx, Reader{UserID: 1}, text, 1)
 			require.ErrorContains(t, err, "at least one word", text)
 		}
+		_, err := s.Search(ctx, Reader{UserID: 1}, strings.Repeat("zebra ", MaxSearchBytes/6+1), 1)
+		require.ErrorContains(t, err, "search text of 65538 bytes: must have at most 65536")
+		_, err = s.Search(ctx, Reader{UserID: 1}, strings.Repeat("zebra ", MaxSearchBytes/6), 1)
+		require.NoError(t, err, "the text of a chunk can be searched for")
 		for _, limit := range []int{0, -1, MaxSearchLimit + 1} {
 			_, err := s.Search(ctx, Reader{UserID: 1}, "zebra", limit)
 			require.ErrorContains(t, err, "must be 1 to 100")

@@ -102,7 +102,7 @@ func (w *write) become(t *storing, it *item, row dbgen.LockDocumentsRow) {
 	default:
 		if err := t.take(it, row); err != nil {
 			w.fail(err.Error())
-			w.sayIf(it.saidBytes() <= smallBytes)
+			w.sayIf(t.takeSaid(it, row))
 			w.ContentHash = "" // no later run takes it for what is stored
 			break
 		}

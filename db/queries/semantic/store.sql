@@ -30,7 +30,8 @@ SELECT @connector_id, s.source_id, @config_version, @try_id::uuid
 FROM (SELECT unnest(@source_ids::text[]) AS source_id) s ORDER BY s.source_id
 ON CONFLICT (connector_id, source_id) DO UPDATE SET touched_by = EXCLUDED.touched_by, updated_at = clock_timestamp()
 RETURNING id, source_id, content_hash, chunk_count, text_bytes,
-    (octet_length(title) + octet_length(url) + octet_length(array_to_string(links, '')))::bigint AS other_bytes, status, try_id,
+    octet_length(title)::bigint AS title_bytes, octet_length(url)::bigint AS url_bytes, octet_length(array_to_string(links, ''))::bigint AS links_bytes,
+    status, try_id,
     first_no, written_by, written_no, config_version;
 
 -- name: CountParts :many

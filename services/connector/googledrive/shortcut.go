@@ -22,9 +22,11 @@ const (
 	targetElsewhere = "what the shortcut leads to is not among what this connector syncs, and its readers may have no right to read it; " +
 		"make a connector of it, or one that its owner reads alone (scope user)"
 	targetShortcut = "a shortcut to a shortcut is not followed"
+	// notLookedAt is said of one that has text, between its report and the look at its target.
+	notLookedAt = "what the shortcut leads to has not been looked at yet"
 )
 
-// sight stores a shortcut that was listed, without text. What it stands for is settled when all is listed: its target
+// sight stores a shortcut that was listed, without text if it has none. What it stands for is settled when all is listed: its target
 // may be among what is synced, and is then there already.
 func (s *syncer) sight(ctx context.Context, e entry) error {
 	e.kind, e.target = aShortcut, e.item.Shortcut.Target
@@ -32,9 +34,12 @@ func (s *syncer) sight(ctx context.Context, e entry) error {
 		e.target = ""
 	}
 	e = s.holdShortcut(e)
-	stored, _ := s.stored(e.id)
+	stored, is := s.stored(e.id)
 	old, ok := recordOf(stored)
-	if !ok || old.failed() || old.target != e.target || old.content == "" {
+	switch {
+	case is && !ok && !s.anew, old.failed() && old.target == e.target:
+		return s.await(ctx, e)
+	case !ok || old.failed() || old.target != e.target || old.content == "":
 		return s.without(ctx, e, e.record(""))
 	}
 	now := e.record(old.content)
@@ -44,6 +49,16 @@ func (s *syncer) sight(ctx context.Context, e entry) error {
 	}
 	return s.touch(ctx, e, now, stored.ContentHash)
 }
+
+// await stores of a shortcut what is needed to go on with it. What it failed with, or was refused, it may have a text beside: that
+// stays until there is another, because what failed keeps the text that it had.
+func (s *syncer) await(ctx context.Context, e entry) error {
+	doc := e.document()
+	doc.ContentHash, doc.Err = s.failure(e, inReading, notLookedAt).failure(), notLookedAt
+	return s.send(ctx, doc)
+}
+
+func (r record) awaits() bool { return r.cause == inReading && r.hash == short("", notLookedAt) }
 
 // holdShortcut keeps of a shortcut what settling it needs. One for which there is no room is asked for again.
 func (s *syncer) holdShortcut(e entry) entry {
@@ -119,7 +134,7 @@ func (s *syncer) settleShortcuts(ctx context.Context) error {
 func (s *syncer) settled(id string) bool {
 	stored, _ := s.stored(id)
 	r, ok := recordOf(stored)
-	return ok && (r.failed() || r.content != "")
+	return ok && !r.awaits() && (r.failed() || r.content != "")
 }
 
 func (s *syncer) told(target string) bool {
@@ -129,7 +144,8 @@ func (s *syncer) told(target string) bool {
 
 // settleWithout stores a shortcut without text.
 func (s *syncer) settleWithout(ctx context.Context, e entry) error {
-	if !s.settled(e.id) {
+	stored, _ := s.stored(e.id)
+	if r, ok := recordOf(stored); ok && !r.failed() && r.content == "" {
 		s.unchanged.Add(1)
 		return nil
 	}

@@ -68,7 +68,9 @@ type store struct {
 	// kill ends the sync at a checkpoint: "before" or "after" it is committed.
 	kill func(checkpoint int) (before, after bool)
 	// dies ends the sync at a document.
-	dies    func() bool
+	dies func() bool
+	// refuses says of a document that its owner has no room for it, as semantic does.
+	refuses func() bool
 	journal *journal
 }
 
@@ -106,6 +108,12 @@ func (s *store) Put(_ context.Context, d worker.Document) error {
 	}
 	if d.SourceID == "" || len(d.ContentHash) > 255 || len(d.VersionToken) > worker.MaxTokenBytes {
 		return fmt.Errorf("%w: %q", worker.ErrDocument, d.SourceID)
+	}
+	if s.refuses != nil && d.Err == "" && len(d.Chunks) > 0 && s.refuses() {
+		d.Err, d.VersionToken, d.ContentHash = "not stored: there is no room", "", ""
+	}
+	if d.Err != "" {
+		d.Chunks = s.docs[d.SourceID].Chunks // what was stored of it stays
 	}
 	s.note(journalEntry{id: d.SourceID, doc: &d})
 	s.put = append(s.put, d.SourceID)
@@ -229,8 +237,13 @@ func (s *store) text(id string) string {
 	case d.Err != "":
 		return "(failed: " + d.Err + ")"
 	}
+	return s.found(id)
+}
+
+// found is the text that search finds of a document, failed or not.
+func (s *store) found(id string) string {
 	var b strings.Builder
-	for _, c := range d.Chunks {
+	for _, c := range s.docs[id].Chunks {
 		b.WriteString(c.Text)
 	}
 	return b.String()

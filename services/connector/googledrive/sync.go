@@ -127,6 +127,8 @@ type syncer struct {
 	tree  *tree
 	bytes *semaphore.Weighted
 
+	// anew: nothing was synced under this configuration before.
+	anew bool
 	// listing: everything is listed; what it does not show is gone.
 	listing bool
 	// resumed: an earlier run has shown some of it.
@@ -208,6 +210,7 @@ func (s *syncer) run(ctx context.Context) error {
 	if err := s.sink.State(&s.state); err != nil {
 		return permanent{err}
 	}
+	s.anew = len(s.state.Cursors) == 0
 	known, err := s.sink.Known(ctx)
 	if err != nil {
 		return err

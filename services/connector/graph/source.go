@@ -27,6 +27,12 @@ type Sink interface {
 	SetState(v any) error
 	// Checkpoint commits a state as soon as everything sent before it is stored, while the sync goes on.
 	Checkpoint(ctx context.Context, state any) error
+	// BeginListing begins a listing of everything: what it shows is marked, for the sync that goes on with it.
+	BeginListing()
+	// Seen marks documents that the listing has shown and that stand as they are stored.
+	Seen(ctx context.Context, sourceIDs ...string) error
+	// EndListing ends it.
+	EndListing()
 }
 
 // Text is what can be read in a document.

@@ -21,14 +21,14 @@ func (s *syncer) file(ctx context.Context, item graph.Item, folders []step) erro
 		now.Version = now.Merge(old.Version)
 		switch {
 		case now.same(old):
-			s.unchanged.Add(1)
+			s.standsAsStored(item.ID)
 			return nil
 		case now.SameContent(old.Version) && !s.isFresh(item.ID):
 			return s.touch(ctx, document(item), now, stored.ContentHash)
 		}
 	}
 	if known && stored.VersionToken == "" && stored.ContentHash == s.failure(&graph.Unreadable{Content: true}, now).String() {
-		s.unchanged.Add(1)
+		s.standsAsStored(item.ID)
 		return nil
 	}
 	weight := min(max(item.Size, 1), s.opts.InFlightBytes)
@@ -125,7 +125,7 @@ func (s *syncer) fail(ctx context.Context, item graph.Item, now token, why *grap
 	doc := document(item)
 	doc.ContentHash, doc.Err = s.failure(why, now).String(), strings.Join(strings.Fields(why.Reason), " ")
 	if stored, ok := s.stored(item.ID); ok && stored.VersionToken == "" && stored.ContentHash == doc.ContentHash {
-		s.unchanged.Add(1)
+		s.standsAsStored(item.ID)
 		return nil
 	}
 	s.failed.Add(1)

@@ -49,6 +49,7 @@ type world struct {
 	cfg         onedrive.Config
 	extract     graph.Extractor
 	heldBytes   int
+	pageSize    int
 }
 
 func newWorld(t testing.TB) *world {
@@ -62,7 +63,7 @@ func newWorld(t testing.TB) *world {
 func (w *world) options() onedrive.Options {
 	return onedrive.Options{
 		Endpoint: w.fake.Endpoint(), API: w.fake.Client(), Plain: w.fake.Plain(), Extract: w.extract, Workers: 4,
-		HeldBytes: w.heldBytes,
+		HeldBytes: w.heldBytes, PageSize: w.pageSize,
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/internal/fakegraph"
 	"github.com/echomind/sync/services/connector/internal/memsink"
 	"github.com/echomind/sync/services/connector/onedrive"
@@ -30,6 +31,7 @@ func TestAnyHistoryEndsWithTheStoreEqualToTheDrive(t *testing.T) {
 		w.drive, w.root = w.fake.NewDrive("Documents", "")
 		w.cfg = onedrive.Config{Drive: w.drive}
 		w.fake.PageSize = rapid.IntRange(1, 5).Draw(t, "page size")
+		w.pageSize = rapid.IntRange(0, 3).Draw(t, "page size asked for")
 		w.heldBytes = rapid.SampledFrom([]int{0, 1, 1000}).Draw(t, "held bytes")
 		w.fake.Business = rapid.Bool().Draw(t, "business")
 		w.fake.ReportBelow = rapid.Bool().Draw(t, "report below")
@@ -112,6 +114,16 @@ func (m *model) onFolder(t *rapid.T) {
 	}
 }
 
+// full has no room, or not for every so many documents, until a quiet sync.
+func (m *model) full(t *rapid.T) {
+	every := int64(rapid.IntRange(0, 3).Draw(t, "refuses every"))
+	if every == 0 {
+		return
+	}
+	var n atomic.Int64
+	m.sink.Refuses = func(worker.Document) bool { return n.Add(1)%every == 0 }
+}
+
 func (m *model) fault(t *rapid.T) {
 	fault := rapid.SampledFrom([]fakegraph.Fault{
 		fakegraph.Throttled, fakegraph.Unavailable, fakegraph.Broken, fakegraph.BadGateway, fakegraph.Reset, fakegraph.Truncated,
@@ -124,6 +136,7 @@ func (m *model) fault(t *rapid.T) {
 
 // disturbed is a sync during which somebody works in the drive.
 func (m *model) disturbed(t *rapid.T) {
+	m.full(t)
 	during := rapid.IntRange(0, 8).Draw(t, "after requests")
 	what := rapid.IntRange(0, 4).Draw(t, "what")
 	where := m.folder(t)
@@ -161,6 +174,7 @@ func (m *model) disturbed(t *rapid.T) {
 
 // killed is a sync that ends at any request.
 func (m *model) killed(t *rapid.T) {
+	m.full(t)
 	ctx, kill := context.WithCancel(context.Background())
 	defer kill()
 	at := int64(rapid.IntRange(1, 15).Draw(t, "at request"))
@@ -189,6 +203,7 @@ func (m *model) reconfigure(t *rapid.T) {
 
 func (m *model) quiet(t *rapid.T) {
 	m.fake.Heal()
+	m.sink.Refuses = nil
 	if _, err := m.try(context.Background()); err != nil {
 		t.Fatalf("a sync with nothing going on fails: %v", err)
 	}

@@ -108,71 +108,22 @@ func (s *syncer) files(ctx context.Context, files []graph.Item) error {
 	if waited := group.Wait(); waited != nil {
 		return waited
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return s.markSeen(ctx)
 }
 
 // shown takes a document off what is missing, and counts.
 func (s *syncer) shown(id string) error {
 	s.result.Listed++
-	delete(s.stamped, id)
-	delete(s.unstamped, id)
+	delete(s.missing, id)
 	s.mu.Lock()
 	stored := len(s.known)
 	s.mu.Unlock()
 	if most := s.cfg.maxFiles(); stored > most {
 		return fmt.Errorf("%w: max_files: the drive holds more than %d files; raise max_files (up to %d), or name a folder of it",
 			ErrPermanent, most, MaxMaxFiles)
-	}
-	return nil
-}
-
-// below reads what lies below a folder that has come, or stands elsewhere now. Items that come or go meanwhile may
-// be missed by it, and are in the next delta.
-func (s *syncer) below(ctx context.Context, top graph.Item) error {
-	if _, at, err := s.above(ctx, top.Parent.ID); err != nil || at == outside {
-		if err == nil {
-			s.tree.lost(top.ID)
-			s.lost++
-		}
-		return err
-	}
-	return s.under(ctx, top.ID)
-}
-
-func (s *syncer) under(ctx context.Context, top string) error {
-	for queue := []string{top}; len(queue) > 0; {
-		id := queue[0]
-		queue = queue[1:]
-		for link := s.api.Children(s.state.Drive, id, s.opts.PageSize); link != ""; {
-			page, err := s.api.Items(ctx, link)
-			if graph.IsGone(err) || graph.IsRefused(err) {
-				break // the next delta says so
-			}
-			if err != nil {
-				return fmt.Errorf("list a folder: %w", err)
-			}
-			var files []graph.Item
-			for _, item := range lastOf(page.Value) {
-				if item.IsFolder() {
-					s.tree.reported(item)
-					queue = append(queue, item.ID)
-				} else {
-					files = append(files, item)
-				}
-			}
-			s.forget()
-			if err := s.files(ctx, files); err != nil {
-				return err
-			}
-			if page.Next == link {
-				break
-			}
-			if link = page.Next; link != "" {
-				if err := s.api.CheckLink(link); err != nil {
-					return fmt.Errorf("list a folder: %w", err)
-				}
-			}
-		}
 	}
 	return nil
 }

@@ -14,13 +14,13 @@ const maxAgain = 200
 // settle deletes, at the end of a round, what is gone without having been reported.
 func (s *syncer) settle(ctx context.Context) error {
 	if s.listing {
-		for _, missing := range []map[string]struct{}{s.stamped, s.unstamped} {
-			for id := range missing {
-				if err := s.remove(ctx, id); err != nil {
-					return err
-				}
+		for id := range s.missing {
+			if err := s.remove(ctx, id); err != nil {
+				return err
 			}
 		}
+		s.listing, s.missing = false, nil
+		s.sink.EndListing()
 	}
 	if s.lost == 0 {
 		return nil

@@ -30,8 +30,6 @@ const (
 	DefaultPageSize = 200
 	// maxRestarts ends a sync whose tokens become useless faster than they can be used.
 	maxRestarts = 3
-	// maxMissingBytes bounds the part of the state that lists stored documents not seen yet.
-	maxMissingBytes = 24 << 10
 	// maxTroubles in a row are not the documents' own.
 	maxTroubles = 20
 )
@@ -53,8 +51,8 @@ type Options struct {
 	Workers int
 	// InFlightBytes bounds the content of the files read at the same time; 0 means DefaultInFlightBytes.
 	InFlightBytes int64
-	// HeldBytes bounds what is held of folders that are not remembered with documents; 0 means DefaultHeldBytes. Where there is
-	// no room for more, folders are asked for again.
+	// HeldBytes bounds what is held of folders that are not remembered with documents, or that are to be listed; 0 means
+	// DefaultHeldBytes. Where there is no room for more, folders are asked for again.
 	HeldBytes int
 	// PageSize is how many items are asked for at once; 0 means DefaultPageSize.
 	PageSize int
@@ -82,11 +80,8 @@ type state struct {
 	// Link is where to go on: a page of an unfinished listing, or the changes since the last.
 	Link string `json:"link,omitempty"`
 	// Paging says that Link continues a round that an earlier sync began; Listing that this round lists everything.
-	// Missing are then the documents that were stored
-	// before it began and have not been listed so far: what is left of them at its end is gone.
-	Paging  bool     `json:"paging,omitempty"`
-	Listing bool     `json:"listing,omitempty"`
-	Missing []string `json:"missing,omitempty"`
+	Paging  bool `json:"paging,omitempty"`
+	Listing bool `json:"listing,omitempty"`
 }
 
 // syncer is one sync.
@@ -100,20 +95,22 @@ type syncer struct {
 	bytes  *semaphore.Weighted
 	tree   *tree
 
-	// stamped and unstamped are what a listing has not shown yet of what was stored before it: with a token or a
-	// failure of this configuration, or without (so that a continued listing knows them by that).
-	listing            bool
-	stamped, unstamped map[string]struct{}
+	// missing is what a listing has not shown yet of what was stored before it: what is left of it at its end is gone.
+	listing bool
+	missing map[string]struct{}
 	// movedTo is the folder's URL where it has changed since the last sync that completed.
 	movedTo string
 	// named are the folders that the page names.
 	named map[string]struct{}
 	// lost are the folders that have gone in this round.
 	lost int
+	// waiting is about how many bytes the folders take that are to be listed.
+	waiting int
 
 	mu    sync.Mutex
 	known map[string]worker.Known
 	fresh map[string]struct{} // put by this sync
+	stand []string            // shown by the listing, and not written: to be marked
 
 	result                                             Result
 	put, touched, unchanged, deleted, failed, troubles atomic.Int64
@@ -192,7 +189,7 @@ func (s *syncer) run(ctx context.Context) error {
 	case began:
 		s.beginListing()
 	case s.state.Listing:
-		s.continueListing()
+		s.expect(false)
 	}
 	delta, err := s.wholeRound(ctx)
 	if err != nil {
@@ -200,7 +197,7 @@ func (s *syncer) run(ctx context.Context) error {
 	}
 	if s.state.Paging {
 		// It shows the drive as of when it began, which may be long ago.
-		s.state.Link, s.listing, s.lost = delta, false, 0
+		s.state.Link, s.lost = delta, 0
 		if delta, err = s.wholeRound(ctx); err != nil {
 			return err
 		}
@@ -221,7 +218,7 @@ func (s *syncer) wholeRound(ctx context.Context) (delta string, err error) {
 		return "", err
 	}
 	if s.movedTo != "" {
-		if err := s.under(ctx, s.state.Root); err != nil {
+		if err := s.under(ctx, s.state.Root, 0); err != nil {
 			return "", err
 		}
 		s.state.URL, s.movedTo = s.movedTo, ""
@@ -278,52 +275,54 @@ func (s *syncer) round(ctx context.Context) (delta string, err error) {
 	}
 }
 
-// beginListing expects everything that is stored.
+// beginListing lists everything from the beginning.
 func (s *syncer) beginListing() {
-	s.listing, s.lost = true, 0
-	s.stamped, s.unstamped = map[string]struct{}{}, map[string]struct{}{}
-	for id, k := range s.known {
-		if k.VersionToken == "" && k.ContentHash == "" {
-			s.unstamped[id] = struct{}{}
-		} else {
-			s.stamped[id] = struct{}{}
-		}
-	}
+	s.sink.BeginListing()
+	s.lost = 0
+	s.expect(true)
 	s.tree = newTree(s.state.Root, s.known)
 }
 
-// continueListing goes on with a listing of which some pages are stored. What these pages showed has a token or a
-// failure of this configuration by now.
-func (s *syncer) continueListing() {
-	s.listing = true
-	s.stamped, s.unstamped = map[string]struct{}{}, map[string]struct{}{}
+// expect notes what a listing must show: what is stored and was not shown by the part of it that an earlier sync has listed. Only
+// its mark tells that: what semantic has refused, or given up, has neither token nor hash, as what nobody has listed.
+func (s *syncer) expect(begins bool) {
+	s.listing, s.missing, s.stand = true, map[string]struct{}{}, nil
 	for id, k := range s.known {
-		if k.VersionToken == "" && k.ContentHash == "" {
-			s.unstamped[id] = struct{}{}
-		}
-	}
-	for _, id := range s.state.Missing {
-		if _, stored := s.known[id]; stored {
-			s.stamped[id] = struct{}{}
+		if begins || !k.Seen {
+			s.missing[id] = struct{}{}
 		}
 	}
 }
 
-// checkpoint sets one, unless what would have to be remembered with it is too much: then the pages since the last
-// one are read again after a crash, but no content that has not changed.
+// standsAsStored: nothing has to be written.
+func (s *syncer) standsAsStored(id string) {
+	s.unchanged.Add(1)
+	if !s.listing {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stand = append(s.stand, id)
+}
+
+// markSeen says which documents of a page stand as they are stored.
+func (s *syncer) markSeen(ctx context.Context) error {
+	s.mu.Lock()
+	stand := s.stand
+	s.stand = nil
+	s.mu.Unlock()
+	if !s.listing || len(stand) == 0 {
+		return nil
+	}
+	return s.sink.Seen(ctx, stand...)
+}
+
+// checkpoint lets a sync that dies go on from here.
 func (s *syncer) checkpoint(ctx context.Context) error {
 	if s.lost > 0 {
 		return nil // the folders that are gone are known to this round only
 	}
-	at, size := s.state, 0
-	at.Paging, at.Listing, at.Missing = true, s.listing, nil
-	if s.listing {
-		for id := range s.stamped {
-			if size += len(id) + 4; size > maxMissingBytes {
-				return nil
-			}
-			at.Missing = append(at.Missing, id)
-		}
-	}
+	at := s.state
+	at.Paging, at.Listing = true, s.listing
 	return s.sink.Checkpoint(ctx, at)
 }

@@ -64,7 +64,7 @@ func TestTheTreeIsBuiltFromWhatIsRemembered(t *testing.T) {
 	require.False(t, tr.folders["c"].unsure)
 }
 
-func TestAStateWithTheLongestLinkAndListFits(t *testing.T) {
+func TestAStateWithTheLongestLinkFits(t *testing.T) {
 	const rest = 4 << 10 // ids, field names, and what the kit adds
-	require.Less(t, graph.MaxLinkBytes+maxMissingBytes+rest, worker.MaxStateBytes)
+	require.Less(t, graph.MaxLinkBytes+rest, worker.MaxStateBytes)
 }

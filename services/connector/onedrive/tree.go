@@ -50,7 +50,7 @@ func (t *tree) set(id string, f folder) {
 // dies and another goes on; which of these folders are gone; and those that the page names, below which not all documents
 // may have been touched yet. Any other folder is asked for when it is needed.
 func (s *syncer) forget() {
-	if s.tree.held <= s.opts.HeldBytes {
+	if s.tree.held+s.waiting <= s.opts.HeldBytes {
 		return
 	}
 	before := s.tree

@@ -70,7 +70,7 @@ func TestNoMoreFoldersAreHeldThanThereIsRoomFor(t *testing.T) {
 	})
 	t.Run("below a folder", func(t *testing.T) {
 		s := newSyncer()
-		require.NoError(t, s.under(t.Context(), top))
+		require.NoError(t, s.under(t.Context(), top, 0))
 		require.LessOrEqual(t, s.tree.held, bytes)
 	})
 	t.Run("above an item", func(t *testing.T) {

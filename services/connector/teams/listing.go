@@ -61,41 +61,32 @@ func (s *syncer) list(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, missing := range []map[string]struct{}{s.stamped, s.unstamped} {
-		for id := range missing {
-			if err := s.removeThread(ctx, id); err != nil {
-				return err
-			}
+	for id := range s.missing {
+		if err := s.removeThread(ctx, id); err != nil {
+			return err
 		}
 	}
-	s.stamped, s.unstamped = nil, nil
+	s.missing, s.stand = nil, nil
 	if err := s.removeOrphans(ctx); err != nil {
 		return err
 	}
+	s.sink.EndListing()
 	s.state.Listing, s.state.Listed = "", true
 	return s.checkpoint(ctx)
 }
 
-// expect notes what a listing must show. Where one is continued, what its earlier pages showed is told by having a
-// token of this configuration, unless it had one before.
+// expect notes what a listing must show: the threads that are stored and that were not shown by the part of it that an earlier
+// sync has listed. Only its mark tells that: what semantic has refused, or given up, has neither token nor hash, as what nobody has
+// listed.
 func (s *syncer) expect() {
-	s.stamped, s.unstamped = map[string]struct{}{}, map[string]struct{}{}
+	begins := s.state.Listing == ""
+	if begins {
+		s.sink.BeginListing()
+	}
+	s.missing, s.stand = map[string]struct{}{}, nil
 	for id, k := range s.known {
-		if _, file := split(id); file {
-			continue
-		}
-		if k.VersionToken == "" && k.ContentHash == "" {
-			s.unstamped[id] = struct{}{}
-		} else if s.state.Listing == "" {
-			s.stamped[id] = struct{}{}
-		}
-	}
-	if s.state.Listing == "" {
-		return
-	}
-	for _, id := range s.state.Missing {
-		if _, stored := s.known[id]; stored {
-			s.stamped[id] = struct{}{}
+		if _, file := split(id); !file && (begins || !k.Seen) {
+			s.missing[id] = struct{}{}
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/internal/fakegraph"
 	"github.com/echomind/sync/services/connector/teams"
 )
@@ -109,6 +110,16 @@ func (m *model) drop(_ *rapid.T, do func(channel, id string), id string) {
 	})
 }
 
+// full has no room, or not for every so many documents, until a quiet sync.
+func (m *model) full(t *rapid.T) {
+	every := int64(rapid.IntRange(0, 3).Draw(t, "refuses every"))
+	if every == 0 {
+		return
+	}
+	var n atomic.Int64
+	m.sink.Refuses = func(worker.Document) bool { return n.Add(1)%every == 0 }
+}
+
 func (m *model) fault(t *rapid.T) {
 	fault := rapid.SampledFrom([]fakegraph.Fault{
 		fakegraph.Throttled, fakegraph.Unavailable, fakegraph.Broken, fakegraph.Reset, fakegraph.Truncated,
@@ -121,6 +132,7 @@ func (m *model) fault(t *rapid.T) {
 
 // disturbed is a sync during which somebody writes in the channel.
 func (m *model) disturbed(t *rapid.T) {
+	m.full(t)
 	during, what := int64(rapid.IntRange(1, 8).Draw(t, "at request")), rapid.IntRange(0, 3).Draw(t, "what")
 	text := m.text(t)
 	var n atomic.Int64
@@ -145,6 +157,7 @@ func (m *model) disturbed(t *rapid.T) {
 
 // killed is a sync that ends at any request.
 func (m *model) killed(t *rapid.T) {
+	m.full(t)
 	ctx, kill := context.WithCancel(context.Background())
 	defer kill()
 	at := int64(rapid.IntRange(1, 15).Draw(t, "at request"))
@@ -165,6 +178,7 @@ func (m *model) killed(t *rapid.T) {
 
 func (m *model) quiet(t *rapid.T) {
 	m.fake.Heal()
+	m.sink.Refuses = nil
 	if _, err := m.try(context.Background()); err != nil {
 		t.Fatalf("a sync with nothing going on fails: %v", err)
 	}

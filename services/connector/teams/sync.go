@@ -25,8 +25,6 @@ const (
 	DefaultWorkers = 2
 	// maxRestarts ends a sync whose tokens become useless faster than they can be used.
 	maxRestarts = 3
-	// maxMissingBytes bounds the part of the state that lists stored threads not seen yet.
-	maxMissingBytes = 16 << 10
 	// maxLinkBytes bounds the two links of a state together.
 	maxLinkBytes = 40 << 10
 	// maxAgain bounds how many threads with failed attachments are read again beside a delta.
@@ -66,10 +64,8 @@ type Result struct {
 type state struct {
 	// Since is when the listing of everything began, by the service's clock: the first delta begins there.
 	Since string `json:"since,omitempty"`
-	// Listing is where an unfinished listing goes on; Missing are the threads that were stored before it began and
-	// have not been listed so far.
-	Listing string   `json:"listing,omitempty"`
-	Missing []string `json:"missing,omitempty"`
+	// Listing is where an unfinished listing goes on.
+	Listing string `json:"listing,omitempty"`
 	// Listed says that the listing is done.
 	Listed bool `json:"listed,omitempty"`
 	// Delta is where the changes of messages go on; Paging says that it is in the middle of a round.
@@ -92,9 +88,10 @@ type syncer struct {
 
 	// now is the service's time as far as it was said.
 	now time.Time
-	// stamped and unstamped are the threads that a listing has not shown yet: stored under this configuration, or
-	// under an earlier one.
-	stamped, unstamped map[string]struct{}
+	// missing are the threads that were stored before the listing and that it has not shown yet; stand are those that it has shown
+	// and that are not written: to be marked.
+	missing map[string]struct{}
+	stand   []string
 	// shown are the threads that this sync has looked at.
 	shown map[string]struct{}
 
@@ -218,19 +215,17 @@ func (s *syncer) channel(rest string) string {
 // checkpoint sets one, unless what would have to be remembered with it is too much: then the pages since the last one
 // are read again after a crash.
 func (s *syncer) checkpoint(ctx context.Context) error {
-	at := s.state
-	at.Missing = nil
-	size := 0
-	for id := range s.stamped {
-		if size += len(id) + 4; size > maxMissingBytes {
-			return nil
+	stand := s.stand
+	s.stand = nil
+	if len(stand) > 0 {
+		if err := s.sink.Seen(ctx, stand...); err != nil {
+			return err
 		}
-		at.Missing = append(at.Missing, id)
 	}
-	if len(at.Listing)+len(at.Delta)+len(at.Files) > maxLinkBytes {
+	if len(s.state.Listing)+len(s.state.Delta)+len(s.state.Files) > maxLinkBytes {
 		return nil
 	}
-	return s.sink.Checkpoint(ctx, at)
+	return s.sink.Checkpoint(ctx, s.state)
 }
 
 func (s *syncer) stored(id string) (worker.Known, bool) {

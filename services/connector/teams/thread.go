@@ -49,8 +49,7 @@ func (s *syncer) thread(ctx context.Context, root graph.Message) ([]attachment, 
 	id := threadID(root.ID)
 	s.result.Threads++
 	s.shown[id] = struct{}{}
-	delete(s.stamped, id)
-	delete(s.unstamped, id)
+	delete(s.missing, id)
 	if root.Removed != nil {
 		return nil, s.removeThread(ctx, id)
 	}
@@ -88,6 +87,9 @@ func (s *syncer) thread(ctx context.Context, root graph.Message) ([]attachment, 
 	switch {
 	case known && stored.VersionToken != "" && stored.ContentHash == hash && stored.VersionToken == doc.VersionToken:
 		s.unchanged.Add(1)
+		if s.missing != nil { // in a listing
+			s.stand = append(s.stand, id)
+		}
 	case known && stored.VersionToken != "" && stored.ContentHash == hash && !s.isFresh(id):
 		s.touched.Add(1)
 		s.remember(doc)

@@ -149,7 +149,7 @@ func TestWhatComesOfMistakesOnTheWire(t *testing.T) {
 		"nothing to keep":               {[]string{`1 {"part": {"sourceId": "a", "firstNo": 1, "parts": 1, "keepChunks": true, "contentHash": "x"}}`, completed(1)}, moved + "a failed | 0"},
 		"a checkpoint that overtakes":   {[]string{`2 {"checkpoint": {"state": {"cursor": 2}}}`}, untouched},
 		"a checkpoint after a gap":      {[]string{document1("a", 1), `3 {"checkpoint": {"state": {"cursor": 3}}}`}, fetching + " | {} | a stored | 0"},
-		"a checkpoint that is no state": {[]string{`1 {"checkpoint": {}}`, completed(1)}, `ACTIVE schedule | skipped | {"cursor": "new"} | nothing | 1`},
+		"a checkpoint that is no state": {[]string{`1 {"checkpoint": {}}`, completed(1)}, `ACTIVE schedule | skipped: nothing had changed | {"cursor": "new"} | nothing | 1`},
 		"listing 0":                     {[]string{`1 {"seen": {"sourceIds": ["a"], "listing": 0}}`, completed(1)}, asItWas + "nothing | 1"},
 		"a part that is never sent":     {[]string{"1 " + part("a", 1, 3, 0, 3), "2 " + part("a", 1, 3, 1, 3), completed(2)}, asItWas + "nothing | 0"},
 		"parts that do not agree":       {[]string{"1 " + part("a", 1, 2, 0, 2), "2 " + part("a", 1, 3, 1, 3), completed(2)}, asItWas + "nothing | 0"},

@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/internal/extract"
+	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/googledrive"
 	"github.com/echomind/sync/services/connector/internal/fakedrive"
@@ -53,7 +55,7 @@ func (g *google) connector(wrap func(*worker.Run) googledrive.Sink) worker.Handl
 			return err
 		}
 		_, err := googledrive.Sync(ctx, cfg, googledrive.Options{
-			Endpoint: g.fake.URL, Client: g.fake.Client(), Extract: googleText{},
+			Endpoint: g.fake.URL, Client: g.fake.Client(), Extract: googleText{}, OwnerAlone: true,
 		}, wrap(run))
 		if errors.Is(err, googledrive.ErrPermanent) {
 			return worker.Permanent(err)
@@ -80,6 +82,31 @@ func (g *google) equal() {
 		want[id] = d
 	}
 	require.Equal(g, want, g.documents())
+}
+
+func TestAShortcutForWhichThereIsNoRoomKeepsItsTextUntilThereIs(t *testing.T) {
+	g := newGoogle(t)
+	target := g.fake.File(fakedrive.Root, "target.txt", "text/plain", "old words")
+	s := g.fake.Shortcut(g.root, "short", target)
+	syncs := func() string {
+		g.Helper()
+		require.Equal(g, "completed", g.sync(g.connector(func(run *worker.Run) googledrive.Sink { return run })))
+		return g.documents()[s].Text
+	}
+	g.exec(`INSERT INTO owner_quotas (user_id, max_bytes) VALUES ($1, 1000)`, 1)
+	require.Equal(t, "old words", syncs())
+	g.fake.Write(target, "new words"+strings.Repeat(", and many more of them", 100))
+	for range 3 {
+		require.Equal(t, "old words", syncs())
+		require.Contains(t, g.documents()[s].Err, "no room")
+	}
+	g.exec(`UPDATE owner_quotas SET max_bytes = NULL WHERE user_id = $1`, 1)
+	testkit.Eventually(t, soon, func() error { // what is left is asked for again after a second
+		if text := syncs(); !strings.HasPrefix(text, "new words") {
+			return errors.New(text)
+		}
+		return nil
+	})
 }
 
 func TestAGoogleDriveIsKeptInSync(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/graph"
 	"github.com/echomind/sync/services/connector/internal/fakegraph"
@@ -154,6 +155,31 @@ func TestAFirstSyncThatDiesBetweenEveryTwoPagesGoesOnWhereItWas(t *testing.T) {
 		}
 	}
 	require.Equal(t, 8, pages, "each page once, and once what changed meanwhile")
+}
+
+func TestWhatAFullQuotaRefusesInAFirstSyncThatDiesComesOnceThereIsRoom(t *testing.T) {
+	d := newDrive(t)
+	d.fake.PageSize = 5
+	for i := range 20 {
+		d.fake.File(d.root, fmt.Sprint(i, ".txt"), fmt.Sprint("the text of ", i))
+	}
+	d.exec(`INSERT INTO owner_quotas (user_id, max_documents) VALUES ($1, 2)`, 1)
+	count := func(of string) (n int) {
+		d.Helper()
+		require.NoError(d, d.pool.QueryRow(t.Context(), `SELECT count(*) FROM documents WHERE connector_id = $1 AND status = $2`, d.id, of).Scan(&n))
+		return n
+	}
+	require.Equal(t, "failed: killed", d.sync(d.connector(func(run *worker.Run) graph.Sink { return &dying{Run: run, d: d, in: 3} })))
+	require.Equal(t, "completed", d.sync(d.connector(plain)))
+	require.Equal(t, []int{2, 18}, []int{count("stored"), count("failed")})
+	d.exec(`UPDATE owner_quotas SET max_documents = 100 WHERE user_id = $1`, 1)
+	testkit.Eventually(t, soon, func() error { // what is left is asked for again after a second
+		if d.sync(d.connector(plain)); count("stored") < 20 {
+			return fmt.Errorf("%d of 20 are stored", count("stored"))
+		}
+		return nil
+	})
+	d.equal()
 }
 
 func TestAMissingFolderIsAPermanentFailureOfItsConnector(t *testing.T) {

@@ -5,6 +5,7 @@ package memsink
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,6 +20,9 @@ type Sink struct {
 	// OnPut and OnCheckpoint may refuse; they run before anything is stored.
 	OnPut        func(worker.Document) error
 	OnCheckpoint func(n int) error
+	// Refuses says of a document that its owner has no room for it, as semantic does: what was stored of it stays, with neither
+	// token nor hash.
+	Refuses func(worker.Document) bool
 
 	mu          sync.Mutex
 	docs        map[string]doc
@@ -30,6 +34,9 @@ type Sink struct {
 	ops         []string
 	fresh       map[string]bool // put by this run
 	unchanged   int
+	// listing is what the listing has shown that this run is in; nil: it is in none. shown and shownBefore are what the committed
+	// state and the one before it hand on of theirs.
+	listing, shown, shownBefore map[string]bool
 }
 
 type doc struct {
@@ -46,6 +53,7 @@ func (s *Sink) Known(context.Context) (map[string]worker.Known, error) {
 	defer s.mu.Unlock()
 	known := map[string]worker.Known{}
 	s.fresh = map[string]bool{}
+	s.listing = maps.Clone(s.shown)
 	for id, d := range s.docs {
 		k := worker.Known{VersionToken: d.VersionToken, ContentHash: d.ContentHash}
 		if d.Err != "" {
@@ -54,6 +62,7 @@ func (s *Sink) Known(context.Context) (map[string]worker.Known, error) {
 		if d.version != s.version {
 			k = worker.Known{}
 		}
+		k.Seen = s.shown[id]
 		known[id] = k
 	}
 	return known, nil
@@ -74,7 +83,7 @@ func (s *Sink) Put(ctx context.Context, d worker.Document) error {
 	if err := check(d); err != nil {
 		return err
 	}
-	s.docs[d.SourceID] = doc{d, s.version}
+	s.keep(d)
 	s.fresh[d.SourceID] = true
 	s.ops = append(s.ops, "put "+d.SourceID)
 	return nil
@@ -96,9 +105,27 @@ func (s *Sink) Touch(ctx context.Context, d worker.Document) error {
 		return fmt.Errorf("%s is touched, and is not stored with this content before this run", d.SourceID)
 	}
 	d.Chunks = old.Chunks
-	s.docs[d.SourceID] = doc{d, s.version}
+	s.keep(d)
 	s.ops = append(s.ops, "touch "+d.SourceID)
 	return nil
+}
+
+// keep stores a document: of one that failed, what was stored before stays.
+func (s *Sink) keep(d worker.Document) {
+	old := s.docs[d.SourceID]
+	if s.Refuses != nil && d.Err == "" && s.Refuses(d) {
+		d.Err, d.VersionToken, d.ContentHash = "not stored: there is no room", "", ""
+	}
+	if d.Err != "" {
+		d.Chunks = nil
+		if old.version == s.version {
+			d.Chunks = old.Chunks
+		}
+	}
+	s.docs[d.SourceID] = doc{d, s.version}
+	if s.listing != nil {
+		s.listing[d.SourceID] = true
+	}
 }
 
 func check(d worker.Document) error {
@@ -122,6 +149,36 @@ func (s *Sink) Delete(ctx context.Context, id string) error {
 	delete(s.docs, id)
 	s.ops = append(s.ops, "delete "+id)
 	return nil
+}
+
+// BeginListing begins a listing of everything.
+func (s *Sink) BeginListing() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listing = map[string]bool{}
+}
+
+// Seen marks documents that the listing has shown.
+func (s *Sink) Seen(ctx context.Context, ids ...string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listing == nil {
+		return errors.New("documents are seen outside a listing")
+	}
+	for _, id := range ids {
+		if _, stored := s.docs[id]; !stored {
+			return fmt.Errorf("%s is seen, and is not stored", id)
+		}
+		s.listing[id] = true
+	}
+	return ctx.Err()
+}
+
+// EndListing ends it.
+func (s *Sink) EndListing() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listing = nil
 }
 
 // Unchanged counts.
@@ -168,6 +225,7 @@ func (s *Sink) Checkpoint(ctx context.Context, v any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.before, s.state = s.state, data
+	s.shownBefore, s.shown = s.shown, maps.Clone(s.listing)
 	return ctx.Err()
 }
 
@@ -185,6 +243,7 @@ func (s *Sink) Complete() {
 	defer s.mu.Unlock()
 	if s.pending != nil {
 		s.state, s.before = s.pending, nil
+		s.shown, s.shownBefore = nil, nil
 	}
 	s.pending = nil
 }
@@ -194,9 +253,9 @@ func (s *Sink) Killed(lastCheckpointLost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if lastCheckpointLost && s.before != nil {
-		s.state = s.before
+		s.state, s.shown = s.before, s.shownBefore
 	}
-	s.pending, s.before = nil, nil
+	s.pending, s.before, s.shownBefore = nil, nil, nil
 }
 
 // Reconfigure is a change of the configuration: the state is gone, and no token counts any more.
@@ -205,6 +264,7 @@ func (s *Sink) Reconfigure() {
 	defer s.mu.Unlock()
 	s.version++
 	s.state, s.pending, s.before = nil, nil, nil
+	s.shown, s.shownBefore = nil, nil
 }
 
 // SetRawState puts something into the state, as somebody might who writes connectors.

@@ -276,7 +276,8 @@ SELECT $1, s.source_id, $2, $3::uuid
 FROM (SELECT unnest($4::text[]) AS source_id) s ORDER BY s.source_id
 ON CONFLICT (connector_id, source_id) DO UPDATE SET touched_by = EXCLUDED.touched_by, updated_at = clock_timestamp()
 RETURNING id, source_id, content_hash, chunk_count, text_bytes,
-    (octet_length(title) + octet_length(url) + octet_length(array_to_string(links, '')))::bigint AS other_bytes, status, try_id,
+    octet_length(title)::bigint AS title_bytes, octet_length(url)::bigint AS url_bytes, octet_length(array_to_string(links, ''))::bigint AS links_bytes,
+    status, try_id,
     first_no, written_by, written_no, config_version
 `
 
@@ -293,7 +294,9 @@ type LockDocumentsRow struct {
 	ContentHash   string
 	ChunkCount    int32
 	TextBytes     int64
-	OtherBytes    int64
+	TitleBytes    int64
+	UrlBytes      int64
+	LinksBytes    int64
 	Status        string
 	TryID         *uuid.UUID
 	FirstNo       *int64
@@ -324,7 +327,9 @@ func (q *Queries) LockDocuments(ctx context.Context, arg LockDocumentsParams) ([
 			&i.ContentHash,
 			&i.ChunkCount,
 			&i.TextBytes,
-			&i.OtherBytes,
+			&i.TitleBytes,
+			&i.UrlBytes,
+			&i.LinksBytes,
 			&i.Status,
 			&i.TryID,
 			&i.FirstNo,
