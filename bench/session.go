@@ -136,7 +136,7 @@ func (s *session) cycles(ctx context.Context) ([]figures.Row, error) {
 		},
 		Ratios: []figures.Ratio{
 			{Name: "our cycle, no cap / River: insert and work", Of: uncapped, To: []string{riverBoth}, AtLeast: 0.5, LongOnly: true},
-			{Name: "our cycle, cap of 64 / no cap", Of: underCap, To: []string{uncapped}, AtLeast: 0.8},
+			{Name: "our cycle, cap of 64 / no cap", Of: underCap, To: []string{uncapped}, AtLeast: 0.8, LongOnly: true},
 		},
 	})
 }
