@@ -5,7 +5,7 @@ SHELL := /bin/bash
 
 SERVICES := $(addprefix ./services/,scheduler/cmd/scheduler chunker/cmd/chunker connector/cmd/connector semantic/cmd/semantic)
 PROGRAMS := ./cmd/echomind $(SERVICES)
-MODULES  := . chaos cmd/echomind services/chunker services/connector services/scheduler services/semantic
+MODULES  := . bench chaos cmd/echomind services/chunker services/connector services/scheduler services/semantic
 TOOLS    := $(CURDIR)/bin/tools
 BUF      := $(TOOLS)/buf
 SQLC     := $(TOOLS)/sqlc
@@ -137,6 +137,16 @@ bench: build ## the figures of docs/performance.md, as benchmarks
 bench-short: ## the same on a small scale, so that they cannot rot
 	go test -short -run '^$$' -bench . -benchtime 1x ./cmd/echomind/internal/bench ./sdk/chunk ./services/semantic ./services/semantic/embed ./services/chunker/files ./internal/confine
 
+# One program, so that ours, the ceilings and the peers take turns on the same servers.
+bench-dispatch: ## dispatch and whole syncs beside the servers' ceilings, the obvious loop, River and DBOS, in one table (about 20 minutes); BENCH=-json
+	go run ./bench $(BENCH)
+
+bench-dispatch-short: ## the same on a small scale; it fails where a ratio is worse than half its target
+	go run ./bench -short $(BENCH)
+
+bench-scale: ## what does not depend on how much there is, at 10 million connectors and 100 million runs in the ledger: hours, and 60 GB of disk
+	go run ./bench -at-rest 10000000 -ledger 100000000 -only at-rest,ledger -turns 3 $(BENCH)
+
 fuzz: ## every fuzz target for FUZZ_MINUTES=60, or those of FUZZ=a name; what fails is kept in its testdata
 	for file in $$(git grep -l '^func Fuzz$(FUZZ)' -- '*_test.go'); do for target in $$(sed -n 's/^func \(Fuzz$(FUZZ)[A-Za-z]*\).*/\1/p' $$file); do \
 		go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(or $(FUZZ_MINUTES),60)m -fuzzminimizetime 20x ./$$(dirname $$file); done; done
@@ -217,4 +227,4 @@ clean: ## remove what was built; data/ stays
 	rm -rf bin
 
 
-.PHONY: images up test-compose help build run demo test test-upgrade test-kube test-helm test-drive-mock test-node race model test-alerts chaos chaos-failover chaos-cluster chaos-crowd chaos-tenant chaos-mutants chaos-build recovery bench bench-short fuzz generate verify lint licences vulncheck sbom tidy tools clean
+.PHONY: images up test-compose help build run demo test test-upgrade test-kube test-helm test-drive-mock test-node race model test-alerts chaos chaos-failover chaos-cluster chaos-crowd chaos-tenant chaos-mutants chaos-build recovery bench bench-short bench-dispatch bench-dispatch-short bench-scale fuzz generate verify lint licences vulncheck sbom tidy tools clean

@@ -75,9 +75,8 @@ func (p *program) add(folder string) (id int32) {
 	return id
 }
 
-// sync triggers a connector and returns its verdict, and the seconds from trigger to verdict and to pick-up, both by
-// Postgres's clock.
-func (p *program) sync(id int32) (verdict string, took, pickedUp float64) {
+// sync triggers a connector and returns its verdict, and the seconds from trigger to verdict by Postgres's clock.
+func (p *program) sync(id int32) (verdict string, took float64) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	var since time.Time
@@ -86,7 +85,7 @@ func (p *program) sync(id int32) (verdict string, took, pickedUp float64) {
 	require.NoError(p.b, err)
 	run, err := await.Verdict(ctx, p.pool, id, since, nil)
 	require.NoError(p.b, err)
-	return run.Status, run.CompletedAt.Sub(since).Seconds(), run.PickedUpAt.Sub(since).Seconds()
+	return run.Status, run.CompletedAt.Sub(since).Seconds()
 }
 
 // peakRSS is the most memory the process has used so far, in MB.

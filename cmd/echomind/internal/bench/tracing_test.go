@@ -49,9 +49,9 @@ func BenchmarkTracedSync(b *testing.B) {
 			on := start(b, folder, "OTEL_EXPORTER_OTLP_ENDPOINT="+tracingtest.New(b).Config().OTLPEndpoint)
 			var offTimes, onTimes []float64
 			for range rounds { // in turns, of a new connector each
-				_, took, _ := off.sync(off.add(folder))
+				_, took := off.sync(off.add(folder))
 				offTimes = append(offTimes, took)
-				_, took, _ = on.sync(on.add(folder))
+				_, took = on.sync(on.add(folder))
 				onTimes = append(onTimes, took)
 			}
 			slices.Sort(offTimes)
