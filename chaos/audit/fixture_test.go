@@ -185,7 +185,7 @@ func (l *lab) fail(id int32, kind string) {
 	case "rescue":
 		l.together(func(do func(string, ...any)) {
 			do(giveUp, id, "worker lost")
-			do(`SELECT moves.put(f) FROM (SELECT c::connectors AS c FROM connectors c WHERE id = $1) o,
+			do(`SELECT moves.put(ARRAY[f]) FROM (SELECT c::connectors AS c FROM connectors c WHERE id = $1) o,
 				LATERAL moves.failed(jsonb_populate_record(o.c, '{"run_id": null}'), false) f`, id)
 		})
 	case "lost":

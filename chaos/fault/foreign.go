@@ -158,7 +158,7 @@ var mistakes = []string{
 	`DELETE FROM workers`,
 	`SELECT moves.disable(id) FROM connectors`,
 	`SELECT moves.end_runs(ARRAY[$3::uuid], 'completed', 'so it is')`,
-	`SELECT moves.put(c) FROM connectors c`,
+	`SELECT moves.put(array_agg(c)) FROM connectors c`,
 }
 
 // mistake makes one, in a transaction of its own.

@@ -88,7 +88,7 @@ func (f *fixture) someOf(worker uuid.UUID) (trips []trip) {
 }
 
 func someAsked(random *rand.Rand, trips []trip) []asked {
-	all := make([]asked, random.IntN(30))
+	all := make([]asked, 1+random.IntN(30))
 	for i := range all {
 		c, other := trips[random.IntN(len(trips))], trips[random.IntN(len(trips))]
 		reason, unchanged := fmt.Sprint("why ", i), int64(i)
