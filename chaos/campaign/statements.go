@@ -48,7 +48,7 @@ var allowed = map[string]struct {
 	"Fail":                    {800, firstCall},
 	"Release":                 {800, firstCall},
 	"Advance":                 {200, "a move: the harness's own triggers look at what is stored at a checkpoint"},
-	"Known":                   {120, "a call of few rows, or none; each process reads the catalogue for its first"},
+	"Known":                   {200, "a call of few rows, or none; each connection reads the catalogue for its first"},
 	"LockDue":                 {150, "a call of a row or two, which counts what is in flight up to the cap, and asks whose turn it is"},
 	"Heartbeat":               {200, "the harness's own triggers watch the leases; each process reads the catalogue for its first"},
 	"WriteDocuments":          {120, "the harness's own triggers write the history of documents"},
