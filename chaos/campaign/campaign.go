@@ -81,7 +81,7 @@ func programs() []world.Program {
 	all := two("scheduler", "SCHEDULER_LEADER_ELECTION=postgres")
 	all = append(all, two("synthetic", "SYNTHETIC_TYPES="+typeSynthetic+","+typeCapped, "WORKER_SLOTS=8", "WORKER_MAX_RUN_MINUTES=1")...)
 	all = append(all, two("chunker")...)
-	all = append(all, two("semantic", "SEMANTIC_MAX_TRIES=3")...) // each try of what kills costs a redelivery
+	all = append(all, two("semantic")...) // with its own number of tries: faults may kill it three times over one message
 	// Nobody kills this one: what fails there has failed for others' work, or for an outage.
 	return append(all, world.Program{Name: "starved", Binary: "synthetic", Env: []string{
 		"SYNTHETIC_TYPES=" + typeStarved, "WORKER_SLOTS=1", "ECHOMIND_FAILPOINTS=",
