@@ -1,6 +1,7 @@
 package db_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -199,6 +200,19 @@ func TestAVerdictWakesTheSchedulerWhoeverHoldsTheFlagOfItsType(t *testing.T) {
 		if n := b.notified(`SELECT moves.disable($1)`, id); n != 1 {
 			t.Errorf("%d notifications of a place that is free", n)
 		}
+	}
+}
+
+func TestANotificationSaysOfWhichTypeSomethingIsDueOrAPlaceFree(t *testing.T) {
+	b := newBase(t)
+	due, leaves := b.synced(), b.in("SYNCING")
+	b.exec(`INSERT INTO waiting_types SELECT name, true FROM connector_types ON CONFLICT (name) DO UPDATE SET waits = true`)
+	if types := b.told(trigger, due); !slices.Equal(types, []string{"web"}) {
+		t.Errorf("a trigger told of %v", types)
+	}
+	// It is due as what it is now, and has left a place of what it was.
+	if types := b.told(`UPDATE connectors SET type = 'file' WHERE id = $1`, leaves); !slices.Equal(types, []string{"file", "web"}) {
+		t.Errorf("a change of type in flight told of %v", types)
 	}
 }
 

@@ -37,6 +37,7 @@ var mayReadMore = []struct {
 	{"SELECT c.place::integer AS place", "moves.complete_all, as above", 80},
 	{"SELECT at - 1, c.id, c.type, moves.complete_locked(", "what it does of one run, whose statements are counted one by one", 80},
 	{"-- The types of which something is due", "walks over the index entries of what was claimed since the last vacuum, here everything", 150},
+	{"-- Whether a type has something due", "as above", 150},
 	{"SELECT * FROM moves.lock_by_owner(", "what lock_due does of a capped type, whose statements are counted one by one", 80},
 	{"SELECT id, config_version FROM moves.lock_due(", "as above", 80},
 }
@@ -170,7 +171,9 @@ func (w *watched) cycle(q map[string]string, kind string, limit int, goes way) {
 	run, try, worker := uuid.New(), uuid.New(), uuid.New()
 	var id int32
 	var version int64
-	do("DueTypes", pgx.NamedArgs{"now": nil})
+	do("DueTypes", pgx.NamedArgs{"now": nil, "only": nil})
+	do("DueTypes", pgx.NamedArgs{"now": nil, "only": []string{kind}})
+	do("MayClaim", pgx.NamedArgs{"type": kind, "cap": limit})
 	if err := tx.QueryRow(w.Context(), `SELECT id, config_version FROM moves.lock_due($1, $2, 1, NULL)`, kind, limit).Scan(&id, &version); err != nil {
 		w.Fatalf("lock_due: %v", err)
 	}
@@ -217,6 +220,7 @@ func (w *watched) cycle(q map[string]string, kind string, limit int, goes way) {
 			document, no, try, no)}))
 		do("CountStored", of(pgx.NamedArgs{"stored": 1, "notes": 0, "waiting": 0, "unnamed": 0, "processed": 1, "failed": 0, "deleted": 0, "chunks": 1,
 			"highest": no}))
+		do("StoredUpTo", pgx.NamedArgs{"try_ids": []uuid.UUID{try}})
 		if no == 1 {
 			do("LockRun", of(nil))
 			do("HighestNumber", of(nil))
@@ -248,7 +252,7 @@ func (w *watched) rests(id int32) {
 func TestNoHotStatementReadsMoreThanAFewDozenBuffersWhateverIsInFlight(t *testing.T) {
 	b := newBase(t)
 	q := map[string]string{}
-	for _, owner := range []string{"scheduler", "lifecycle", "semantic"} {
+	for _, owner := range []string{"scheduler", "lifecycle", "semantic", "worker"} {
 		for name, sql := range queries(t, owner) {
 			q[name] = sql
 		}

@@ -3,6 +3,7 @@ package db_test
 import (
 	"errors"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -165,6 +166,12 @@ func (b *base) fail(id int32, kind string) {
 // notified counts the notifications that a statement causes.
 func (b *base) notified(sql string, args ...any) int {
 	b.Helper()
+	return len(b.told(sql, args...))
+}
+
+// told are the types of which a statement notifies, in order.
+func (b *base) told(sql string, args ...any) (types []string) {
+	b.Helper()
 	listener, err := pgx.Connect(b.Context(), b.url)
 	if err != nil {
 		b.Fatal(err)
@@ -178,14 +185,14 @@ func (b *base) notified(sql string, args ...any) int {
 	if err := listener.Ping(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	n := 0
 	for {
 		ctx, cancel := contextWithin(b.T, 100*time.Millisecond)
-		_, err := listener.WaitForNotification(ctx)
+		told, err := listener.WaitForNotification(ctx)
 		cancel()
 		if err != nil {
-			return n
+			slices.Sort(types)
+			return types
 		}
-		n++
+		types = append(types, told.Payload)
 	}
 }

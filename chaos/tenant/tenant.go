@@ -19,6 +19,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/echomind/sync/chaos/audit"
@@ -31,6 +33,8 @@ import (
 type Config struct {
 	// Alone plays each attack by itself before all of them together.
 	Alone bool
+	// Only leaves out every attack whose name does not contain it.
+	Only string
 	// Strict makes the bound on the others' p99 count like every other check.
 	Strict bool
 	// Users is the configuration of nats-server whose users the programs and the forger are.
@@ -126,14 +130,15 @@ func (l *lab) play(ctx context.Context) error {
 	if err := l.stretch(ctx, "quiet", quiet, nil); err != nil {
 		return err
 	}
+	chosen := slices.DeleteFunc(attacks(), func(a attack) bool { return !strings.Contains(a.name, l.cfg.Only) })
 	if l.cfg.Alone {
-		for _, a := range attacks() {
+		for _, a := range chosen {
 			if err := l.stretch(ctx, a.name, single, []attack{a}); err != nil {
 				return err
 			}
 		}
 	}
-	return l.stretch(ctx, "all attacks", hostile, attacks())
+	return l.stretch(ctx, "all attacks", hostile, chosen)
 }
 
 // until polls a question until its answer is true.

@@ -161,7 +161,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Wakes the scheduler when something is due, or when a place of a capped type is waited for. The latter once for each claim
+-- Wakes the scheduler for a type when something of it is due, or when a place of a capped type is waited for. The latter once for each claim
 -- that was cut short: commits that notify take turns (950 a second instead of 3,500 with eight writers), and one wake is enough.
 -- Where somebody holds the flag, for however long, it stays up, and each verdict wakes. So it does in a transaction of a stricter
 -- isolation, which would fail because others have moved the flag.
@@ -170,7 +170,7 @@ CREATE FUNCTION moves.wake(c connectors, left_place boolean) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
     IF c.needs_plan OR c.next_sync_at <= clock_timestamp() THEN
-        PERFORM pg_notify('connectors_due', '');
+        PERFORM pg_notify('connectors_due', c.type);
     ELSIF left_place AND EXISTS (SELECT FROM waiting_types t WHERE t.name = c.type AND t.waits) THEN
         IF current_setting('transaction_isolation') = 'read committed' THEN
             PERFORM FROM waiting_types t WHERE t.name = c.type AND t.waits FOR NO KEY UPDATE SKIP LOCKED;
@@ -178,7 +178,7 @@ BEGIN
                 UPDATE waiting_types SET waits = false WHERE name = c.type;
             END IF;
         END IF;
-        PERFORM pg_notify('connectors_due', '');
+        PERFORM pg_notify('connectors_due', c.type);
     END IF;
 END $$;
 -- +goose StatementEnd

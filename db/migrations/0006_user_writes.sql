@@ -82,7 +82,8 @@ DECLARE
         AND NEW.trigger_requested_at IS DISTINCT FROM OLD.trigger_requested_at;
 BEGIN
     -- On in the transactions of `echomind secrets rotate` alone; the comparison makes sure that nothing else passes with it.
-    IF current_setting('echomind.resealing', true) = 'on' AND connector_resealed(OLD, NEW) THEN
+    -- Never null: what is unknown and false are both looked at, and the comparison writes out the whole row twice.
+    IF current_setting('echomind.resealing', true) IS NOT DISTINCT FROM 'on' AND connector_resealed(OLD, NEW) THEN
         RETURN NEW;
     END IF;
     PERFORM connectors_refuse_moves(OLD, NEW);
@@ -119,6 +120,9 @@ BEGIN
             NEW.next_sync_at := moment;
             NEW.due_reason := 'changed';
             PERFORM moves.wake(NEW, true);
+            IF NEW.type <> OLD.type THEN
+                PERFORM moves.wake(OLD, true);
+            END IF;
         END IF;   -- a trigger or a schedule in flight is looked at with the verdict
     ELSE
         NEW := connectors_replanned(OLD, NEW, changed, triggered,

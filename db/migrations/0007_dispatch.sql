@@ -50,6 +50,14 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- What of a connector its message carries: at most 64 KiB of each, in text as it is sent to the scheduler.
+-- +goose StatementBegin
+CREATE FUNCTION moves.message_bytes(config jsonb, state jsonb, listing jsonb) RETURNS bigint
+    LANGUAGE sql IMMUTABLE AS $$
+    SELECT octet_length(config::text) + octet_length(state::text) + coalesce(octet_length(listing::text), 0)
+$$;
+-- +goose StatementEnd
+
 -- ACTIVE, ERROR -> PENDING for connectors that the transaction has locked: opens their runs, and writes the slots that have
 -- passed before them as missed. A slot that has its verdict already is claimed without one, and a run that stands open all
 -- the same is closed, so that no row ever stops the batch. claims: [{id, run_id, slot, missed_first, missed_last, missed_count}].
@@ -149,14 +157,16 @@ END $$;
 -- the dispatch of the oldest queued message, null where none is queued; a moment ahead of Postgres's clock is no evidence.
 -- Of two schedulers that ask, one gets the row.
 -- The batch is read off the index, in its order. The planner expects that next to no run has its connector, and would join and
--- sort all that wait: with 250,000 of them 5 s for each batch.
+-- sort all that wait: with 250,000 of them 5 s for each batch. Those whose messages have more than most_bytes together stay for the
+-- next batch, but for the first.
 -- +goose StatementBegin
 CREATE FUNCTION moves.redispatch(
-    lost_type text, oldest timestamptz, grace interval, max_grace interval, batch integer, moment timestamptz DEFAULT NULL
+    lost_type text, oldest timestamptz, grace interval, max_grace interval, batch integer, moment timestamptz DEFAULT NULL,
+    most_bytes bigint DEFAULT 2097152
 ) RETURNS TABLE (run_id uuid, dispatched_at timestamptz, dispatches integer, reason text, connector_id integer, user_id integer,
         scope text, scope_id text, config jsonb, state jsonb, listing jsonb, config_version bigint)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s'
-    SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+    SET enable_sort = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     present timestamptz := coalesce(moment, clock_timestamp());
@@ -171,10 +181,16 @@ BEGIN
             AND r.dispatched_at + least(power(2, least(r.dispatches - 1, 10)) * grace, max_grace) < present
         ORDER BY r.dispatched_at
         LIMIT batch
-        FOR UPDATE OF c SKIP LOCKED)
+        FOR UPDATE OF c SKIP LOCKED),
+    fitting AS (
+        SELECT * FROM (
+            SELECT *, sum(moves.message_bytes(config, state, listing)) OVER (ROWS UNBOUNDED PRECEDING) AS bytes, row_number() OVER () AS place
+            FROM lost) l
+        WHERE bytes <= most_bytes OR place = 1)
     UPDATE open_runs r SET dispatched_at = present, dispatches = r.dispatches + 1
-    FROM lost
-    WHERE r.id = lost.id AND r.picked_up_at IS NULL AND r.dispatched_at < before - grace
+    -- Each by its key: on statistics of a quiet time the planner would read all that waits for each.
+    FROM fitting lost, LATERAL (SELECT o.ctid FROM open_runs o WHERE o.id = lost.id OFFSET 0) at
+    WHERE r.ctid = at.ctid AND r.picked_up_at IS NULL AND r.dispatched_at < before - grace
     RETURNING r.id, r.dispatched_at, r.dispatches, r.trigger, lost.connector, lost.user_id, lost.scope, lost.scope_id,
         lost.config, lost.state, lost.listing, lost.config_version;
 END $$;
@@ -256,7 +272,7 @@ END $$;
 -- its own, only after a whole batch failed: a refused row is named in `problem`; refused are connectors that are left out.
 -- +goose StatementBegin
 CREATE FUNCTION moves.rescue(silent jsonb, foreign_timeout interval, batch integer, apart boolean DEFAULT false,
-        refused integer[] DEFAULT NULL)
+        refused integer[] DEFAULT NULL, most_bytes bigint DEFAULT 2097152)
     RETURNS TABLE (lost_run uuid, run_id uuid, connector_id integer, type text, user_id integer, scope text, scope_id text,
         config jsonb, state jsonb, listing jsonb, config_version bigint, dispatched_at timestamptz, problem text)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s'
@@ -266,8 +282,11 @@ DECLARE
     c       connectors;
     run     uuid;
     because text;
+    bytes   bigint := 0;
 BEGIN
     FOR c IN SELECT * FROM moves.lock_lost(silent, foreign_timeout, false, batch, refused) LOOP
+        EXIT WHEN bytes >= most_bytes;
+        bytes := bytes + moves.message_bytes(c.config, c.state, c.listing);
         CONTINUE WHEN NOT moves.lock_run(c.run_id, false);
         IF apart THEN
             BEGIN
@@ -288,15 +307,16 @@ END $$;
 -- +goose StatementEnd
 
 -- +goose Down
-DROP FUNCTION moves.rescue(jsonb, interval, integer, boolean, integer[]);
+DROP FUNCTION moves.rescue(jsonb, interval, integer, boolean, integer[], bigint);
 DROP FUNCTION moves.claim_again(connectors);
 DROP FUNCTION moves.lock_run(uuid, boolean);
 DROP FUNCTION moves.lock_lost(jsonb, interval, boolean, integer, integer[]);
 DROP FUNCTION moves.miss_passed(jsonb);
 DROP FUNCTION moves.lock_passed(integer, bigint[]);
-DROP FUNCTION moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz);
+DROP FUNCTION moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz, bigint);
 DROP FUNCTION moves.plan(jsonb);
 DROP FUNCTION moves.lock_unplanned(integer, integer[]);
 DROP FUNCTION moves.claim(jsonb, timestamptz);
+DROP FUNCTION moves.message_bytes(jsonb, jsonb, jsonb);
 DROP FUNCTION moves.note_waiting(text, boolean);
 DROP FUNCTION moves.lock_due(text, integer, integer, timestamptz, integer[], integer);

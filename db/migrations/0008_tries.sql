@@ -391,6 +391,21 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- The highest number of each of these tries that is stored; no row for one of which nothing is. A sender holds back by it: what has a
+-- higher number still waits, or is lost. Not how many are stored: of lost ones nobody would know whether they still wait.
+-- +goose StatementBegin
+CREATE FUNCTION moves.stored_up_to(tries uuid[]) RETURNS TABLE (try uuid, no bigint)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF tries IS NULL OR cardinality(tries) > 1000 THEN
+        RAISE EXCEPTION 'stored_up_to: % tries, must be an array of at most 1000', coalesce(cardinality(tries)::text, 'null')
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN QUERY SELECT k.id, m.no FROM unnest(tries) k(id)
+        CROSS JOIN LATERAL (SELECT r.no FROM run_messages r WHERE r.try_id = k.id ORDER BY r.no DESC LIMIT 1) m;
+END $$;
+-- +goose StatementEnd
+
 -- A try's open run, for who reads; an error where it is the try's no more: nothing would read as nothing stored.
 -- +goose StatementBegin
 CREATE FUNCTION moves.of_try(run uuid, try uuid, asked text) RETURNS open_runs
@@ -408,6 +423,7 @@ END $$;
 
 -- +goose Down
 DROP FUNCTION moves.of_try(uuid, uuid, text);
+DROP FUNCTION moves.stored_up_to(uuid[]);
 DROP FUNCTION moves.links(uuid, uuid, text);
 DROP FUNCTION moves.known(uuid, uuid, text, integer, uuid[], integer[], bigint[]);
 DROP FUNCTION moves.hold(uuid, uuid);

@@ -42,15 +42,17 @@ END $$;
 -- The scheduler sets PENDING.
 GRANT EXECUTE ON FUNCTION moves.lock_due(text, integer, integer, timestamptz, integer[], integer), moves.claim(jsonb, timestamptz),
     moves.lock_unplanned(integer, integer[]), moves.plan(jsonb), moves.lock_passed(integer, bigint[]), moves.miss_passed(jsonb),
-    moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz), moves.rescue(jsonb, interval, integer, boolean, integer[])
+    moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz, bigint),
+    moves.rescue(jsonb, interval, integer, boolean, integer[], bigint), moves.message_bytes(jsonb, jsonb, jsonb)
     TO echomind_scheduler;
-GRANT SELECT ON connectors, connector_types, open_runs, owner_turns, runs, scheduler_runs, workers TO echomind_scheduler;
+GRANT SELECT ON connectors, connector_types, open_runs, owner_turns, runs, scheduler_runs, waiting_types, workers TO echomind_scheduler;
 
 -- Workers, and other teams' subscribers, set SYNCING, ERROR and, by handing back or by a store of their own, ACTIVE.
 GRANT EXECUTE ON FUNCTION moves.pick_up(integer, uuid, uuid, uuid, interval),
     moves.heartbeat(uuid, interval, uuid[], uuid[]), moves.drain(uuid, uuid, bigint),
     moves.cut(uuid, uuid, bigint, bigint, text), moves.release(uuid, uuid), moves.fail(uuid, uuid, text, text),
-    moves.known(uuid, uuid, text, integer, uuid[], integer[], bigint[]), moves.links(uuid, uuid, text)
+    moves.known(uuid, uuid, text, integer, uuid[], integer[], bigint[]), moves.links(uuid, uuid, text),
+    moves.stored_up_to(uuid[])
     TO echomind_worker, echomind_subscriber;
 GRANT EXECUTE ON FUNCTION moves.pick_up_all(jsonb, uuid, interval), moves.drain_all(jsonb), moves.skip(uuid, uuid, jsonb, text, bigint),
     moves.skip_all(jsonb) TO echomind_worker;

@@ -30,6 +30,8 @@ const (
 	Spent Cause = "spent"
 	// Killed: somebody killed the child, and the next one.
 	Killed Cause = "killed"
+	// pressed: another owner waits for its place. It begins again, so that nobody sees this.
+	pressed Cause = "pressed"
 )
 
 // Failure is a request that a child could not answer. Its text is fit to be shown to people as the reason why a

@@ -33,6 +33,11 @@ type lanes struct {
 	wasSlow  bool           // the last place went to the slow lane
 	owners   map[string]*owner
 	arrivals int
+	// patience is how long the quick requests of an owner who has several places may have them while somebody waits who has none;
+	// 0 = to their end.
+	patience time.Duration
+	running  map[*ticket]bool // those that have a place; true: they were asked to give it back
+	later    *time.Timer      // looks again who has had a place for so long
 }
 
 // owner is somebody who waits for places or has some.
@@ -50,20 +55,22 @@ type ticket struct {
 	arrival int
 	granted chan struct{}
 	since   time.Time
+	// press asks the request to give its place back, and to begin again in the slow lane.
+	press func()
 }
 
 func newLanes(places int) *lanes {
-	l := &lanes{places: places, now: time.Now, owners: map[string]*owner{}}
+	l := &lanes{places: places, now: time.Now, owners: map[string]*owner{}, running: map[*ticket]bool{}}
 	l.idle = sync.NewCond(&l.mu)
 	return l
 }
 
-// enter waits for a place until ctx ends; leave gives it back.
-func (l *lanes) enter(ctx context.Context, name string, in lane) (leave func(), err error) {
+// enter waits for a place until ctx ends; leave gives it back, and press asks for that before its time.
+func (l *lanes) enter(ctx context.Context, name string, in lane, press func()) (leave func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	t := l.queue(name, in)
+	t := l.queue(name, in, press)
 	select {
 	case <-t.granted:
 	case <-ctx.Done():
@@ -75,7 +82,7 @@ func (l *lanes) enter(ctx context.Context, name string, in lane) (leave func(), 
 	return sync.OnceFunc(func() { l.leave(t) }), nil
 }
 
-func (l *lanes) queue(name string, in lane) *ticket {
+func (l *lanes) queue(name string, in lane, press func()) *ticket {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	o := l.owners[name]
@@ -84,9 +91,10 @@ func (l *lanes) queue(name string, in lane) *ticket {
 		l.owners[name] = o
 	}
 	l.arrivals++
-	t := &ticket{owner: o, lane: in, arrival: l.arrivals, granted: make(chan struct{})}
+	t := &ticket{owner: o, lane: in, arrival: l.arrivals, granted: make(chan struct{}), press: press}
 	o.waiting[in] = append(o.waiting[in], t)
 	l.grant()
+	l.hurry()
 	return t
 }
 
@@ -122,11 +130,13 @@ func (l *lanes) leave(t *ticket) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.taken--
+	delete(l.running, t)
 	t.owner.taken--
 	t.owner.used += l.now().Sub(t.since)
 	l.busy[t.lane]--
 	l.forget(t.owner)
 	l.grant()
+	l.hurry()
 	if l.taken == 0 {
 		l.idle.Broadcast()
 	}
@@ -149,10 +159,58 @@ func (l *lanes) grant() {
 		t.owner.taken++
 		t.since = l.now()
 		l.taken++
+		l.running[t] = false
 		l.busy[t.lane]++
 		l.wasSlow = t.lane == slow
 		close(t.granted)
 	}
+}
+
+// hurry asks for a place back while somebody waits who has none: of the owner with the most, if it has several, what has run longest.
+// What runs in the slow lane stays: it takes one place only, and has begun anew already.
+func (l *lanes) hurry() {
+	if l.patience == 0 || l.taken < l.places || !l.somebodyHasNone() {
+		return
+	}
+	var longest *ticket
+	for t, asked := range l.running {
+		if asked {
+			return // its place comes
+		}
+		if t.lane == slow || t.owner.taken < 2 {
+			continue
+		}
+		if longest == nil || t.owner.taken > longest.owner.taken || t.owner.taken == longest.owner.taken && t.since.Before(longest.since) {
+			longest = t
+		}
+	}
+	if longest == nil {
+		return
+	}
+	if early := l.patience - l.now().Sub(longest.since); early > 0 {
+		if l.later == nil {
+			l.later = time.AfterFunc(early, l.hurryLater)
+		}
+		return
+	}
+	l.running[longest] = true
+	longest.press()
+}
+
+func (l *lanes) hurryLater() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.later = nil
+	l.hurry()
+}
+
+func (l *lanes) somebodyHasNone() bool {
+	for _, o := range l.owners {
+		if o.taken == 0 && len(o.waiting[fast])+len(o.waiting[heavy]) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // next is who gets the place that is free. The slow lane goes first, since it takes one place only; where there is

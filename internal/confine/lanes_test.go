@@ -14,6 +14,8 @@ type queueing struct {
 	t       *testing.T
 	clock   time.Time
 	tickets []*ticket
+	// pressed are the owners of what was asked to give its place back.
+	pressed []string
 }
 
 func newQueueing(t *testing.T, places int) *queueing {
@@ -24,7 +26,7 @@ func newQueueing(t *testing.T, places int) *queueing {
 
 func (q *queueing) asks(owner string, in lane, times int) {
 	for range times {
-		q.tickets = append(q.tickets, q.queue(owner, in))
+		q.tickets = append(q.tickets, q.queue(owner, in, func() { q.pressed = append(q.pressed, owner) }))
 	}
 }
 
@@ -155,12 +157,12 @@ func TestTheLanesTakeTurnsWhereThereIsOnePlace(t *testing.T) {
 func TestWhoGivesUpLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	q := newQueueing(t, 1)
-	leave, err := q.enter(t.Context(), "a", fast)
+	leave, err := q.enter(t.Context(), "a", fast, nil)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		_, err := q.enter(ctx, "b", fast)
+		_, err := q.enter(ctx, "b", fast, nil)
 		ended <- err
 	}()
 	require.Eventually(t, func() bool { return q.waiting() == 1 }, time.Minute, time.Millisecond)
@@ -170,4 +172,36 @@ func TestWhoGivesUpLeavesNothingBehind(t *testing.T) {
 	leave()
 	q.wait()
 	require.Empty(t, q.owners)
+}
+
+func TestAnOwnerWithSeveralPlacesGivesOneBackToWhoHasNone(t *testing.T) {
+	q := newQueueing(t, 3)
+	q.patience = time.Second
+	q.asks("many", slow, 1)
+	q.asks("many", fast, 2)
+	q.clock = q.clock.Add(2 * time.Second)
+	require.Empty(t, q.pressed, "nobody else waits")
+	q.asks("one", fast, 1)
+	require.Equal(t, []string{"many"}, q.pressed)
+	q.asks("another", fast, 1)
+	require.Len(t, q.pressed, 1, "a place is on its way")
+	q.leave(q.tickets[1])
+	require.Equal(t, 3, q.taken)
+	require.Equal(t, []string{"many", "many"}, q.pressed, "the other waits as well, and it has two")
+	q.leave(q.tickets[2])
+	q.asks("a third", fast, 1)
+	require.Len(t, q.pressed, 2, "each has one")
+}
+
+func TestAPlaceIsNotAskedForBackBeforeItsTime(t *testing.T) {
+	q := newQueueing(t, 2)
+	q.patience = time.Hour
+	q.asks("many", fast, 2)
+	q.asks("one", fast, 1)
+	require.Empty(t, q.pressed)
+	require.NotNil(t, q.later)
+	q.later.Stop()
+	q.clock = q.clock.Add(time.Hour)
+	q.hurryLater()
+	require.Equal(t, []string{"many"}, q.pressed)
 }

@@ -44,6 +44,7 @@ func New(ctx context.Context, children int, limits Limits, log *slog.Logger, met
 		limits: limits.withDefaults(), children: max(children, 1), lanes: newLanes(max(children, 1)),
 		log: log, metrics: metrics, used: time.Now(),
 	}
+	p.lanes.patience = p.limits.Slice / long
 	p.reaper = time.AfterFunc(idleTime, p.reap)
 	first, err := start(ctx, p.limits)
 	if err != nil {
@@ -72,15 +73,23 @@ func (p *Pool) Close() {
 
 // do has a child answer a request, and says how long it had one. Its error is ctx's, or a *Failure.
 func (p *Pool) do(ctx context.Context, owner string, in lane, r request) (took time.Duration, err error) {
-	leave, err := p.lanes.enter(ctx, owner, in)
+	within, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	leave, err := p.lanes.enter(within, owner, in, func() { end(errPressed) })
 	if err != nil {
 		return 0, err
 	}
 	defer leave()
 	began := time.Now()
-	err = p.have(ctx, r)
+	err = p.have(within, r)
+	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(within), errPressed) {
+		err = &Failure{pressed, "another owner waits"}
+	}
 	return time.Since(began), err
 }
+
+// errPressed ends a request whose place another owner waits for.
+var errPressed = errors.New("another owner waits for the place")
 
 // have asks a child, and another one where somebody killed it. A child whose answer is not right is ended: something has
 // taken it over, and would answer others.

@@ -52,9 +52,14 @@ func (s *Share) Do(ctx context.Context, task string, most int64, read func(answe
 			s.took(took)
 			return err
 		}
-		if failure.Cause != CPU {
-			s.waste(took)
-		} else {
+		switch failure.Cause {
+		case pressed:
+			s.pool.metrics.slow.Inc()
+			if in, cpu = slow, s.pool.limits.CPU; !s.waste(took) {
+				cpu = s.pool.limits.Slice
+			}
+			continue
+		case CPU:
 			more := s.waste(cpu)
 			if whole := s.pool.limits.CPU; cpu < whole {
 				s.pool.metrics.slow.Inc()
@@ -65,6 +70,8 @@ func (s *Share) Do(ctx context.Context, task string, most int64, read func(answe
 				failure = &Failure{Spent, fmt.Sprintf("needs more than %s of computing, and this sync has used up the %s that it has for such documents",
 					cpu, s.pool.limits.Slow)}
 			}
+		default:
+			s.waste(took)
 		}
 		s.pool.metrics.failed.WithLabelValues(string(failure.Cause)).Inc()
 		return failure

@@ -16,6 +16,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// known is how many owners wait for a place or have one.
+func (l *lanes) known() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.owners)
+}
+
 // waiting is how many requests wait for a place.
 func (l *lanes) waiting() (n int) {
 	l.mu.Lock()
@@ -34,7 +41,7 @@ func TestContentThatWaitsForAChildIsNotCopied(t *testing.T) {
 	defer cancel()
 	wg.Go(func() { _, _ = f.Share("first").ask(ctx, "linger") })
 	content := make([]byte, 32<<20)
-	require.Eventually(t, func() bool { return f.lanes.waiting() == 0 && len(f.lanes.owners) == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return f.lanes.waiting() == 0 && f.lanes.known() == 1 }, time.Minute, time.Millisecond)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for range 8 {
@@ -146,6 +153,28 @@ func TestAChildThatIsBeingKilledAnswersNobodyElse(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "answer", answer)
 	require.True(t, c.retire)
+}
+
+func TestADocumentDoesNotWaitForTheSlicesOfAnOwnerWhoHasAllChildren(t *testing.T) {
+	t.Parallel()
+	f := newPool(t, 2, Limits{MemoryMB: 64, Slice: time.Minute, CPU: time.Minute, Wall: time.Minute})
+	f.lanes.mu.Lock()
+	f.lanes.patience = time.Millisecond
+	f.lanes.mu.Unlock()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	for range cap(ended) {
+		go func() { _, err := f.Share("hostile").ask(ctx, "linger"); ended <- err }()
+	}
+	require.Eventually(t, func() bool { f.lanes.mu.Lock(); defer f.lanes.mu.Unlock(); return f.lanes.taken == 2 }, 10*time.Second, time.Millisecond)
+	answer, err := f.Share("ordinary").ask(t.Context(), "pid")
+	require.NoError(t, err)
+	require.NotEmpty(t, answer)
+	require.Empty(t, ended, "the hostile one is still at it")
+	cancel()
+	for range cap(ended) {
+		require.ErrorIs(t, <-ended, context.Canceled)
+	}
 }
 
 func TestChildrenGiveWayToTheService(t *testing.T) {

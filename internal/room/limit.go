@@ -14,7 +14,7 @@ import (
 const (
 	// share is how much of what is left Go aims at: the kernel counts some memory beside Go's.
 	share = 0.9
-	// least is what a service needs at least. Below it the collector would do nothing but collect.
+	// least is what a service with children needs at least. Below it the collector would do nothing but collect.
 	least = 128 << 20
 )
 
@@ -39,7 +39,7 @@ func LimitHeap(children int64, log *slog.Logger) {
 	defer reserved.Unlock()
 	reserved.bytes += children
 	left := int64(float64(container-reserved.bytes) * share)
-	if left < least {
+	if reserved.bytes > 0 && left < least {
 		log.Warn("the container has too little memory for all children that may read at once: hostile documents can have it ended. "+
 			"Raise its limit, or lower READ_CHILDREN or READ_MEMORY_MB", "container_bytes", container, "children_bytes", reserved.bytes)
 		left = least

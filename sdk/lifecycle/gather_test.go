@@ -161,9 +161,9 @@ func TestWhereACallFailsEachAsksAloneAndTheOthersGoOn(t *testing.T) {
 func TestWhoHasWaitedForAQuarterOfASecondAsksAlone(t *testing.T) {
 	gathers(t, func(t *testing.T, a *asked) {
 		end := a.begin(1, 2, 3)
-		time.Sleep(250*time.Millisecond - 1)
+		<-time.After(250*time.Millisecond - 1) // of the bubble's clock
 		a.stands(1, 2)
-		time.Sleep(time.Nanosecond)
+		<-time.After(time.Nanosecond)
 		a.stands(1, 0)
 		require.ElementsMatch(t, []int{2, 3}, a.alone)
 		a.letAll()

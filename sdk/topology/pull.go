@@ -26,25 +26,55 @@ const (
 func Pull(
 	ctx context.Context, js jetstream.JetStream, stream string, declared jetstream.ConsumerConfig, batch int,
 	log *slog.Logger, handle func([]jetstream.Msg) error,
-) error {
+) (end error) {
+	repeat(ctx, js, stream, declared, log, func(consumer jetstream.Consumer) (bool, error) {
+		messages, err := pull(ctx, consumer, batch)
+		if len(messages) > 0 {
+			end = handle(messages)
+		}
+		return len(messages) > 0, err
+	}, func() bool { return end != nil })
+	return end
+}
+
+// Feed hands messages to take, one by one, until ctx ends, then returns. It asks for as many as there is room for: room waits until
+// there is any, is told how much of what it gave before is unused, and returns how much there is with it; 0 = ctx has ended. take
+// is not waited for, so that it returns at once. Stream and consumer are made again whenever they are gone.
+func Feed(
+	ctx context.Context, js jetstream.JetStream, stream string, declared jetstream.ConsumerConfig, log *slog.Logger,
+	room func(unused int) int, take func(jetstream.Msg),
+) {
+	unused := 0
+	repeat(ctx, js, stream, declared, log, func(consumer jetstream.Consumer) (bool, error) {
+		if unused = room(unused); unused == 0 {
+			return false, nil
+		}
+		came, err := feed(ctx, consumer, unused, take)
+		unused -= came
+		return came > 0, err
+	}, func() bool { return false })
+}
+
+// repeat asks a consumer until ctx ends, or done says so. After an error it pauses, unless something came all the same.
+func repeat(
+	ctx context.Context, js jetstream.JetStream, stream string, declared jetstream.ConsumerConfig, log *slog.Logger,
+	ask func(jetstream.Consumer) (came bool, err error), done func() bool,
+) {
 	var consumer jetstream.Consumer
 	var told string // the problem that was last told of, and when: it may last for hours
 	var toldAt time.Time
-	for pause := pullPause; ctx.Err() == nil; {
-		var messages []jetstream.Msg
+	for pause := pullPause; ctx.Err() == nil && !done(); {
+		var came bool
 		var err error
 		if consumer == nil {
 			consumer, err = EnsureConsumer(ctx, js, stream, declared)
 		}
 		if err == nil {
-			messages, err = pull(ctx, consumer, batch)
+			came, err = ask(consumer)
 		}
 		switch {
-		case len(messages) > 0:
+		case came:
 			pause = pullPause
-			if err := handle(messages); err != nil {
-				return err
-			}
 		case err != nil && ctx.Err() == nil:
 			level := slog.LevelDebug
 			if pause == pullPauses && (err.Error() != told || time.Since(toldAt) > pullTellAgain) {
@@ -59,7 +89,26 @@ func Pull(
 			pause = min(2*pause, pullPauses)
 		}
 	}
-	return nil
+}
+
+// feed asks for up to n messages in one request, and returns how many were taken when all have come, or none has come any more for a
+// while, or ctx has ended: what comes then is handed back. Its error is pull's.
+func feed(ctx context.Context, consumer jetstream.Consumer, n int, take func(jetstream.Msg)) (taken int, err error) {
+	waiting, cancel := context.WithTimeout(ctx, pullWait)
+	defer cancel()
+	batch, err := consumer.Fetch(n, jetstream.FetchContext(waiting), jetstream.FetchHeartbeat(pullHeartbeat))
+	if err != nil {
+		return 0, pulled(err)
+	}
+	for msg := range batch.Messages() {
+		if ctx.Err() != nil {
+			_ = msg.Nak()
+			continue
+		}
+		take(msg)
+		taken++
+	}
+	return taken, pulled(batch.Error())
 }
 
 // pull returns no messages and no error when nothing came in time, and a *deadline.Error when the server fell silent:
@@ -68,14 +117,8 @@ func pull(ctx context.Context, consumer jetstream.Consumer, batch int) ([]jetstr
 	waiting, cancel := context.WithTimeout(ctx, pullWait)
 	defer cancel()
 	first, err := consumer.Next(jetstream.FetchContext(waiting), jetstream.FetchHeartbeat(pullHeartbeat))
-	if errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) {
-		return nil, nil
-	}
-	if errors.Is(err, jetstream.ErrNoHeartbeat) {
-		err = &deadline.Error{Name: "topology.pull", After: 2 * pullHeartbeat}
-	}
 	if err != nil {
-		return nil, err
+		return nil, pulled(err)
 	}
 	messages := []jetstream.Msg{first}
 	if batch == 1 {
@@ -90,4 +133,15 @@ func pull(ctx context.Context, consumer jetstream.Consumer, batch int) ([]jetstr
 		messages = append(messages, msg)
 	}
 	return messages, nil
+}
+
+// pulled is nil where nothing came in time.
+func pulled(err error) error {
+	switch {
+	case errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+		return nil
+	case errors.Is(err, jetstream.ErrNoHeartbeat):
+		return &deadline.Error{Name: "topology.pull", After: 2 * pullHeartbeat}
+	}
+	return err
 }

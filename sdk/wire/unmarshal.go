@@ -18,10 +18,17 @@ const (
 
 // Unmarshal decodes a message from outside, as proto.Unmarshal does. It returns an error where it has more than MaxFields.
 func Unmarshal(data []byte, m proto.Message) error {
+	if err := bounded(data, m); err != nil {
+		return err
+	}
+	return proto.Unmarshal(data, m)
+}
+
+func bounded(data []byte, m proto.Message) error {
 	if n := fields(data, m.ProtoReflect().Descriptor(), 0); n > MaxFields {
 		return fmt.Errorf("it has more than %d fields", MaxFields)
 	}
-	return proto.Unmarshal(data, m)
+	return nil
 }
 
 // Weight is about how many bytes of memory a message takes that Unmarshal decodes, and holds as it came.

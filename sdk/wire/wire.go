@@ -2,10 +2,8 @@
 package wire
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"math/big"
 	"time"
 
 	"google.golang.org/protobuf/types/known/structpb"
@@ -64,76 +62,6 @@ const timeLayout = "2006-01-02T15:04:05.000000Z"
 
 // FormatTime writes a time for a header.
 func FormatTime(t time.Time) string { return t.UTC().Format(timeLayout) }
-
-// maxExact is the largest integer that a double, and so a Struct, holds exactly (IEEE 754).
-const maxExact = 1 << 53
-
-// MaxDepth is how deep a configuration or a state may be nested. A level is up to three messages on the wire, and decoders of most
-// languages refuse more than 100 by default. The database has the same limit.
-const MaxDepth = 30
-
-// Struct turns a JSON object into a protobuf Struct. Numbers that a double cannot hold exactly become strings. It returns an
-// error for what is nested deeper than MaxDepth. Nil or empty input gives nil.
-func Struct(object []byte) (*structpb.Struct, error) {
-	if len(object) == 0 {
-		return nil, nil
-	}
-	decoder := json.NewDecoder(bytes.NewReader(object))
-	decoder.UseNumber()
-	var fields map[string]any
-	if err := decoder.Decode(&fields); err != nil {
-		return nil, fmt.Errorf("read a JSON object: %w", err)
-	}
-	if depth(fields) > MaxDepth {
-		return nil, fmt.Errorf("make a Struct: the object is nested more than %d levels deep; keep it flat", MaxDepth)
-	}
-	exact, _ := exactNumbers(fields).(map[string]any)
-	s, err := structpb.NewStruct(exact)
-	if err != nil {
-		return nil, fmt.Errorf("make a Struct: %w", err)
-	}
-	return s, nil
-}
-
-// depth is the deepest level of a value that holds something, as Postgres counts them: the value itself is level 0.
-func depth(value any) (deepest int) {
-	switch v := value.(type) {
-	case map[string]any:
-		for _, e := range v {
-			deepest = max(deepest, depth(e)+1)
-		}
-	case []any:
-		for _, e := range v {
-			deepest = max(deepest, depth(e)+1)
-		}
-	}
-	return deepest
-}
-
-func exactNumbers(value any) any {
-	switch v := value.(type) {
-	case json.Number:
-		if i, ok := new(big.Int).SetString(v.String(), 10); ok {
-			if i.CmpAbs(big.NewInt(maxExact)) > 0 {
-				return v.String()
-			}
-			return float64(i.Int64())
-		}
-		if f, err := v.Float64(); err == nil {
-			return f
-		}
-		return v.String()
-	case map[string]any:
-		for k, e := range v {
-			v[k] = exactNumbers(e)
-		}
-	case []any:
-		for i, e := range v {
-			v[i] = exactNumbers(e)
-		}
-	}
-	return value
-}
 
 // JSON turns a Struct into a JSON object; nil gives nil.
 func JSON(s *structpb.Struct) ([]byte, error) {

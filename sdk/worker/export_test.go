@@ -4,7 +4,10 @@ import (
 	"context"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/sdk/worker/internal/dbgen"
 )
 
 // SetMaxRun makes MaxRunMinutes short enough to be waited for.
@@ -40,4 +43,26 @@ func (r *Run) HoldPlaces(n int64) (release func()) {
 // SendPanic panics in the place of a call that has a number and has not sent its message.
 func (r *Run) SendPanic(ctx context.Context) error {
 	return r.sendOne(ctx, func(*internalpb.DocumentProcessRequest) { panic("no message") })
+}
+
+// SetCreditPatience makes how long nothing may be stored of a run that waits short enough to be waited for, or too long for a test.
+func (w *Worker) SetCreditPatience(d time.Duration) { w.credits.silence, w.credits.patience = d, d }
+
+// WatchCredit has watch told of each question how far runs are stored, and what it returns of its end.
+func (w *Worker) WatchCredit(watch func(tries int) (answered func())) {
+	ask := w.credits.stored
+	w.credits.stored = func(ctx context.Context, tries []uuid.UUID) ([]dbgen.StoredUpToRow, error) {
+		defer watch(len(tries))()
+		return ask(ctx, tries)
+	}
+}
+
+// TakesTooLong ends the run as its clock does.
+func (r *Run) TakesTooLong() { r.clock.late() }
+
+// ClockStands says whether what passes now is no work of the run.
+func (r *Run) ClockStands() bool {
+	r.clock.mu.Lock()
+	defer r.clock.mu.Unlock()
+	return r.clock.waits > 0
 }

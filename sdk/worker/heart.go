@@ -211,7 +211,8 @@ func (h *heart) fence(try lifecycle.Try) {
 	}
 }
 
-// begin starts the heart of this worker, and waits until Postgres knows it. The returned function stops it.
+// begin starts the heart of this worker, and what asks for its runs' credit, and waits until Postgres knows it. The returned
+// function stops them.
 func (w *Worker) begin(ctx context.Context) (stop func(), err error) {
 	pool, err := heartPool(w.servers.Pool)
 	if err != nil {
@@ -221,6 +222,7 @@ func (w *Worker) begin(ctx context.Context) (stop func(), err error) {
 	beating, end := context.WithCancel(context.WithoutCancel(ctx))
 	var beats sync.WaitGroup
 	beats.Go(func() { w.heart.run(beating) })
+	beats.Go(func() { w.credits.run(beating) })
 	stop = func() {
 		end()
 		beats.Wait()

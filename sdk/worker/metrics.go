@@ -19,6 +19,8 @@ type metrics struct {
 	published      prometheus.Counter
 	publishRetries prometheus.Counter
 	deadLetters    prometheus.Counter
+	waiting        prometheus.Gauge
+	writtenOff     prometheus.Counter
 }
 
 // What became of a trigger, and of a renewal.
@@ -66,6 +68,8 @@ func newMetrics(registry prometheus.Registerer, connectorType string, slots int)
 		stuck:          gauge("worker_stuck_handlers", "Handlers that were left behind: their contexts have ended, they have not."),
 		published:      counter("worker_documents_published_total", "document.process messages acknowledged."),
 		publishRetries: counter("worker_publish_retries_total", "Publishes that had to be repeated."),
+		waiting:        gauge("worker_syncs_waiting", "Syncs that wait until more of what they have sent is stored."),
+		writtenOff:     counter("worker_credit_written_off_total", "Messages that a sync no longer waits for, as nothing of it was stored for long."),
 		deadLetters:    counter("worker_dead_letters_total", "Triggers that were given up."),
 	}
 }

@@ -40,6 +40,7 @@ type outbox struct {
 	stream        jetstream.JetStream
 	gate          *gate
 	clock         *workClock
+	credit        *credit
 	metrics       *metrics
 	stall         *stall
 	places        *semaphore.Weighted
@@ -56,10 +57,11 @@ type outbox struct {
 
 func newOutbox(
 	ctx, handling context.Context, try lifecycle.Try, connectorType string, stream jetstream.JetStream, tracer *tracing.Tracer,
-	gate *gate, clock *workClock, m *metrics, stall *stall, cfg Config,
+	gate *gate, clock *workClock, credit *credit, m *metrics, stall *stall, cfg Config,
 ) *outbox {
 	return &outbox{
 		ctx: ctx, handling: handling, try: try, connectorType: connectorType, tracer: tracer, stream: stream, gate: gate, clock: clock, metrics: m,
+		credit: credit,
 		stall:  stall,
 		places: semaphore.NewWeighted(int64(cfg.MaxInFlight)),
 		bytes:  semaphore.NewWeighted(cfg.MaxInFlightBytes),
@@ -67,21 +69,40 @@ func newOutbox(
 	}
 }
 
-// number takes the next n numbers and returns the first. It returns errReturned once the outbox is sealed, and why the
-// run has ended where it has. flush waits for what is taken here, so nothing is added to sending once it waits.
-func (o *outbox) number(n int) (int64, error) {
+// number takes the next n numbers and returns the first, once the run has credit for them. It returns errReturned once the outbox is
+// sealed, and why the run has ended where it has. A run whose message cannot be numbered because ctx ends cannot complete.
+func (o *outbox) number(ctx context.Context, n int) (int64, error) {
+	for {
+		first, more, err := o.take(n)
+		if more == nil {
+			return first, err
+		}
+		if err := o.awaitRoom(ctx, more); err != nil {
+			err = fmt.Errorf("wait until more of the sync is stored: %w", err)
+			o.breaks(err)
+			return 0, err
+		}
+	}
+}
+
+// take is number where there is credit; else more is closed when it is worth another try. flush waits for what is taken here, so
+// nothing is added to sending once it waits.
+func (o *outbox) take(n int) (first int64, more <-chan struct{}, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch cause := context.Cause(o.handling); {
 	case cause != nil && !errors.Is(cause, context.Canceled): // that is a run which ended in order
-		return 0, cause
+		return 0, nil, cause
 	case o.sealed:
-		return 0, errReturned
+		return 0, nil, errReturned
 	}
-	first := o.last + 1
+	if more := o.credit.room(o.last); more != nil {
+		return 0, more, nil
+	}
+	first = o.last + 1
 	o.last += int64(n)
 	o.sending.Add(n)
-	return first, nil
+	return first, nil, nil
 }
 
 // seal ends the numbering: what a goroutine of the handler's sends after the handler has returned would come after
@@ -99,12 +120,12 @@ func (o *outbox) total() int64 {
 	return o.last
 }
 
-// send takes n numbers and publishes the n messages that are made for them; first is the first one's. It waits for places,
-// not for acknowledgements. Where a number is taken and not sent, the run cannot complete, whatever its handler makes of it.
+// send takes n numbers and publishes the n messages that are made for them; first is the first one's. It waits for credit
+// and for places, not for acknowledgements. Where a number is taken and not sent, the run cannot complete, whatever its handler makes of it.
 func (o *outbox) send(
 	ctx context.Context, n int, messages func(first int64) []*internalpb.DocumentProcessRequest,
 ) (err error) {
-	first, err := o.number(n)
+	first, err := o.number(ctx, n)
 	if err != nil {
 		return err
 	}

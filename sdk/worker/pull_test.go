@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,6 +62,60 @@ func TestTwoWorkersShareTheLoad(t *testing.T) {
 	close(goOn)
 	f.settled(first)
 	f.settled(second)
+}
+
+func TestAllFreeSlotsAskInOneRequestAndEachMessageHasASlotOfItsOwn(t *testing.T) {
+	f := newFixture(t)
+	handle, begun, goOn := blocked()
+	const slots = 8
+	f.workWith(func(cfg *worker.Config) { cfg.Slots = slots }, handle)
+	f.pulls()
+	f.triggered()
+	await(t, "the first handler", begun)
+	f.pulls() // the same request, for the others
+	for range slots - 1 {
+		f.triggered()
+		await(t, "a handler", begun)
+	}
+	f.triggered()
+	consumer, err := f.js.Consumer(ctx, topology.SyncStream, "sync_file")
+	require.NoError(t, err)
+	require.Zero(t, consumer.CachedInfo().NumWaiting, "no slot is free")
+	require.EqualValues(t, 1, consumer.CachedInfo().NumPending)
+	goOn <- struct{}{}
+	await(t, "a handler in the slot that came free", begun)
+	goOn <- struct{}{}
+	f.pulls()
+	close(goOn)
+}
+
+func TestTwoWorkersWithManyFreeSlotsShareABurst(t *testing.T) {
+	f := newFixture(t)
+	var counts [2]atomic.Int32
+	const slots, burst = 16, 16
+	for i := range counts {
+		f.workWith(func(cfg *worker.Config) { cfg.Slots = slots }, func(ctx context.Context, _ *worker.Run) error {
+			counts[i].Add(1)
+			<-ctx.Done()
+			return ctx.Err()
+		})
+	}
+	testkit.Eventually(t, soon, func() error {
+		consumer, err := f.js.Consumer(ctx, topology.SyncStream, "sync_file")
+		if err == nil && consumer.CachedInfo().NumWaiting != 2 {
+			err = fmt.Errorf("%d pulls wait", consumer.CachedInfo().NumWaiting)
+		}
+		return err
+	})
+	for range burst {
+		f.triggered()
+	}
+	testkit.Eventually(t, soon, func() error {
+		if a, b := counts[0].Load(), counts[1].Load(); a+b != burst || a < burst/4 || b < burst/4 {
+			return fmt.Errorf("one has %d, the other %d", a, b)
+		}
+		return nil
+	})
 }
 
 func TestOldNewsIsAcknowledgedAndChangesNothing(t *testing.T) {

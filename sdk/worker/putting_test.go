@@ -108,7 +108,7 @@ func TestACutIsWholeHoweverManyGoroutinesPutWhenItsTimeIsOver(t *testing.T) {
 	for _, putters := range []int{8, 300} {
 		c := f.triggered()
 		var puts sync.WaitGroup
-		r := f.workWith(func(cfg *worker.Config) { cfg.MaxInFlight = 2 }, func(ctx context.Context, run *worker.Run) error {
+		r := f.workWith(func(cfg *worker.Config) { cfg.MaxInFlight, cfg.Credit = 2, 1<<30 }, func(ctx context.Context, run *worker.Run) error {
 			for p := range putters {
 				puts.Go(func() {
 					for i := 0; run.Put(ctx, note(p*100_000+i)) == nil; i++ {

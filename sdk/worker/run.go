@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/echomind/sync/internal/postgres"
@@ -35,7 +36,8 @@ const (
 // Run is one sync of one connector, as its handler sees it. Its methods are safe for concurrent use, and wait
 // where one of our own servers is away; after an error of theirs the run is over.
 type Run struct {
-	request   *internalpb.ConnectorSyncRequest
+	request   *trigger
+	whole     sync.Once // the request has its Config
 	try       lifecycle.Try
 	clock     *workClock
 	log       *slog.Logger
@@ -54,7 +56,14 @@ type Run struct {
 }
 
 // Request is the message that asked for this sync.
-func (r *Run) Request() *internalpb.ConnectorSyncRequest { return r.request }
+func (r *Run) Request() *internalpb.ConnectorSyncRequest {
+	r.whole.Do(func() {
+		if config := (&structpb.Struct{}); r.request.encoded != nil && proto.Unmarshal(r.request.encoded, config) == nil {
+			r.request.Config = config // it was read before: it is one
+		}
+	})
+	return &r.request.ConnectorSyncRequest
+}
 
 // Try is this pick-up of the run. A handler that writes to Postgres itself names both of its parts in every write, so that
 // nothing is changed once the run is somebody else's.
@@ -67,12 +76,12 @@ func (r *Run) Log() *slog.Logger { return r.log }
 // a permanent error that names it. A field that v does not know is a transient one: during a rollout a newer worker may
 // know it, and a permanent failure would need a person to mend it.
 func (r *Run) Config(v any) error {
-	if err := decodeStruct("config", r.request.Config, v, false); err != nil {
+	if err := decodeJSON("config", r.request.config, v, false); err != nil {
 		return Permanent(err)
 	}
 	// What decodes, but not strictly, has a field that v does not know. The library's error says so in its text alone.
 	again := reflect.New(reflect.TypeOf(v).Elem()).Interface()
-	if err := decodeStruct("config", r.request.Config, again, true); err != nil {
+	if err := decodeJSON("config", r.request.config, again, true); err != nil {
 		return fmt.Errorf("%w: either the configuration has a typo, or this worker is older than the configuration", err)
 	}
 	return nil
@@ -162,6 +171,9 @@ func asFenced(err error) error {
 // Put stores a new or changed document, or says why it could not be read. It returns ErrDocument for one whose SourceID,
 // VersionToken, ContentHash or Links break a limit. A text that is too large to be stored (Oversize) fails as a document,
 // with the reason; Put returns nil then.
+//
+// It waits where Config.Credit messages of the run are sent and not stored yet, so that others' documents get their turn; that does
+// not count as the run's work.
 //
 // A handler waits for its goroutines before it returns. A call of theirs that is still under way then is either sent before
 // the run ends, or refused with an error like one that begins later: the run may complete without what is refused. A call
@@ -279,10 +291,17 @@ func (r *Run) complete(end error) (uint64, error) {
 	return r.outbox.publish(m.Number, msg)
 }
 
-func decodeStruct(name string, s *structpb.Struct, v any, strict bool) error {
+func decodeStruct(name string, s *structpb.Struct, v any) error {
 	data, err := wire.JSON(s)
-	if err != nil || data == nil {
+	if err != nil {
 		return err
+	}
+	return decodeJSON(name, data, v, false)
+}
+
+func decodeJSON(name string, data []byte, v any, strict bool) error {
+	if data == nil {
+		return nil
 	}
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	if strict {

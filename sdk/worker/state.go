@@ -20,7 +20,7 @@ const MaxStateBytes = 64 << 10
 // not complete. An empty state leaves v as it is. Integers above 2^53 come back as strings: a field for them must be a
 // string, or tagged `json:",string"`.
 func (r *Run) State(v any) error {
-	return decodeStruct("state", r.request.GetState(), v, false)
+	return decodeStruct("state", r.request.GetState(), v)
 }
 
 // SetState says what State is to return at the next sync; v must be a JSON object. It is committed together with the

@@ -12,7 +12,6 @@ import (
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/internal/tracing"
-	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/failpoint"
 	"github.com/echomind/sync/sdk/lifecycle"
@@ -21,7 +20,7 @@ import (
 
 // sync runs the handler, with the run in hand, and settles what becomes of the connector.
 func (w *Worker) sync(
-	ctx context.Context, request *internalpb.ConnectorSyncRequest, try lifecycle.Try, log *slog.Logger,
+	ctx context.Context, request *trigger, try lifecycle.Try, log *slog.Logger,
 ) error {
 	running, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
@@ -37,8 +36,8 @@ func (w *Worker) sync(
 
 	run := &Run{
 		request: request, try: try, clock: clock, log: log, queries: w.queries, patience: w.queryTimeout,
-		outbox: newOutbox(running, handling, try, w.connectorType, w.servers.Stream, w.servers.Tracer, w.heart.gate, clock, w.metrics,
-			w.stall, w.config),
+		outbox: newOutbox(running, handling, try, w.connectorType, w.servers.Stream, w.servers.Tracer, w.heart.gate, clock,
+			w.credits.of(try.ID, w.config.Credit, log), w.metrics, w.stall, w.config),
 	}
 	began := time.Now()
 	err, returned := w.call(ctx, handling, run)

@@ -74,6 +74,7 @@ type Worker struct {
 	lifecycle     *lifecycle.Lifecycle
 	queries       *dbgen.Queries
 	heart         *heart // of the present Run
+	credits       *credits
 	metrics       *metrics
 	stall         *stall
 	log           *slog.Logger
@@ -92,11 +93,12 @@ func New(
 	log := process.Log.With("type", connectorType)
 	stall := &stall{log: log}
 	process.Ready.Note("worker.documents."+connectorType, stall.String)
+	queries, measures := dbgen.New(servers.Pool), newMetrics(process.Metrics, connectorType, cfg.Slots)
 	return &Worker{
 		connectorType: connectorType, handle: handle, config: cfg, servers: servers,
 		maxRun: time.Duration(cfg.MaxRunMinutes) * time.Minute, stuckAfter: stuckAfter, queryTimeout: queryTimeout,
-		lifecycle: lifecycle.New(servers.Pool), queries: dbgen.New(servers.Pool),
-		metrics: newMetrics(process.Metrics, connectorType, cfg.Slots), stall: stall, log: log,
+		lifecycle: lifecycle.New(servers.Pool), queries: queries, credits: newCredits(queries, measures, log),
+		metrics: measures, stall: stall, log: log,
 	}, nil
 }
 
@@ -108,25 +110,30 @@ func (w *Worker) Run(ctx context.Context) error {
 		return err
 	}
 	defer stop()
-	slots, working := errgroup.WithContext(ctx)
-	for range w.config.Slots {
-		slots.Go(func() error { return w.slot(working) })
-	}
-	if err := slots.Wait(); err != nil {
+	if err := w.fill(ctx); err != nil {
 		return err
 	}
 	return w.whileSlotsAreFree(ctx)
 }
 
-// slot pulls one message at a time, so that none waits behind a sync that is at work.
-func (w *Worker) slot(ctx context.Context) error {
+// fill asks for a message for each free slot, for all of them in one request, so that none waits behind a sync that is at work. It
+// returns when ctx has ended and all slots are free.
+func (w *Worker) fill(ctx context.Context) error {
 	declared, err := topology.SyncConsumer(w.connectorType)
 	if err != nil {
 		return err
 	}
-	return topology.Pull(ctx, w.servers.Stream, topology.SyncStream, declared, 1, w.log, func(messages []jetstream.Msg) error {
-		return w.receive(ctx, messages[0])
-	})
+	slots, working := errgroup.WithContext(ctx)
+	free := newSlots(w.config.Slots)
+	topology.Feed(working, w.servers.Stream, topology.SyncStream, declared, w.log,
+		func(unused int) int { return free.take(working, unused) },
+		func(msg jetstream.Msg) {
+			slots.Go(func() error {
+				defer free.put()
+				return w.receive(working, msg)
+			})
+		})
+	return slots.Wait()
 }
 
 // receive takes one message from the stream to its end.
@@ -146,7 +153,7 @@ func (w *Worker) receive(ctx context.Context, msg jetstream.Msg) error {
 	}
 	try, began := lifecycle.Try{Run: session, ID: uuid.New()}, time.Now()
 	log := w.log.With("connector", request.ConnectorId, "session", request.ChunkingSession)
-	ctx, span := w.trace(ctx, msg, request, session)
+	ctx, span := w.trace(ctx, msg, &request.ConnectorSyncRequest, session)
 	defer span.End()
 	defer w.heart.await(try)()
 	if err := w.pickUp(ctx, msg, request.ConnectorId, try, log); err != nil {
@@ -233,10 +240,23 @@ func (w *Worker) pickUp(
 	})
 }
 
+// configField is the number of ConnectorSyncRequest.config.
+const configField = 6
+
+// trigger is what a message asks for, without a Config: as messages it takes up to a hundred times what it takes encoded, or as JSON.
+type trigger struct {
+	internalpb.ConnectorSyncRequest
+	encoded, config []byte
+}
+
 // decode checks a trigger: everything on the wire is bad input until then.
-func decode(data []byte, connectorType string) (*internalpb.ConnectorSyncRequest, uuid.UUID, error) {
-	request := &internalpb.ConnectorSyncRequest{}
-	if err := wire.Unmarshal(data, request); err != nil {
+func decode(data []byte, connectorType string) (*trigger, uuid.UUID, error) {
+	request := &trigger{}
+	var err error
+	if request.encoded, err = wire.UnmarshalApart(data, &request.ConnectorSyncRequest, configField); err == nil {
+		request.config, err = wire.DecodeStruct(request.encoded)
+	}
+	if err != nil {
 		return nil, uuid.Nil, fmt.Errorf("decode ConnectorSyncRequest: %w", err)
 	}
 	session, err := uuid.Parse(request.ChunkingSession)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/echomind/sync/services/scheduler/internal/dbgen"
+
 	"github.com/echomind/sync/sdk/topology"
 )
 
@@ -73,6 +75,29 @@ func TestNothingIsClaimedWhileTheStreamIsFull(t *testing.T) {
 			s.do(scheduler.Tick(t.Context()))
 			want(s, 3, `SELECT count(*) FROM connectors WHERE status = 'PENDING'`)
 		})
+	}
+}
+
+// Another lane may find room before anybody asks whether the stream has any.
+func TestATypeForWhichTheStreamHadNoRoomAsksForAnotherLookByItself(t *testing.T) {
+	s := setStage(t)
+	s.connectors(2)
+	scheduler := s.scheduler(func(cfg *Config) { cfg.ClaimBatch = 1 })
+	web := &lane{of: dbgen.DueTypesRow{Name: "web"}}
+	s.limit(func(cfg *jetstream.StreamConfig) { cfg.MaxMsgs = 1 })
+	for _, claimed := range []int{1, 1} {
+		again, err := scheduler.lanes.empty(t.Context(), web)
+		s.do(err)
+		want(s, claimed, `SELECT count(*) FROM connectors WHERE status = 'PENDING'`)
+		if again != probeEvery {
+			t.Errorf("the stream is full: again after %s, want %s", again, probeEvery)
+		}
+	}
+	s.limit(func(cfg *jetstream.StreamConfig) { cfg.MaxMsgs, cfg.MaxMsgSize = -1, 10 })
+	again, err := scheduler.lanes.empty(t.Context(), web)
+	s.do(err)
+	if again != pollEvery {
+		t.Errorf("the stream refuses: again after %s, want %s", again, pollEvery)
 	}
 }
 

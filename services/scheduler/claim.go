@@ -1,19 +1,15 @@
 package scheduler
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/echomind/sync/internal/postgres"
-	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/failpoint"
@@ -25,6 +21,9 @@ const (
 	queryTimeout = 5 * time.Second
 	// mostTurns bounds how often one claim looks behind connectors that are refused. The next look goes on there.
 	mostTurns = 100
+	// mostBatchBytes is how much the configurations and states of a batch have together, in text. On the wire it may be several
+	// times as much. One connector may have 192 KiB.
+	mostBatchBytes = 2 << 20
 )
 
 // Tick claims and publishes until nothing is due or nothing more may be in flight. A type that fails does not keep the
@@ -35,62 +34,12 @@ func (s *Scheduler) Tick(ctx context.Context) error {
 	return err
 }
 
-// tick says after how long to look again because something stayed due that could not be claimed, 0 = not at all: the cap of its type
-// is full, somebody holds its row, or its owner's turn has not come.
+// tick is one look, and what it has sent on its way; it says after how long to look again, 0 = not at all.
 func (s *Scheduler) tick(ctx context.Context) (again time.Duration, problem error) {
-	done := map[string]bool{} // types that have nothing more to claim in this tick
-	room := 0                 // asked for again after each publish
-	unanswered := 0           // claims in a row
-	pipe := &pipeline{publish: s.dispatcher.publish}
-	defer pipe.wait()
-	for ctx.Err() == nil {
-		types, err := deadline.Get(ctx, "scheduler.due_types", queryTimeout,
-			func(ctx context.Context) ([]dbgen.DueTypesRow, error) { return s.queries.DueTypes(ctx, nil) })
-		if err != nil {
-			return again, errors.Join(problem, fmt.Errorf("ask what is due: %w", err))
-		}
-		dispatched := 0
-		for _, t := range types {
-			if done[t.Name] {
-				continue
-			}
-			s.log.Debug("looking for what is due", "event", telemetry.Checking, "type", t.Name)
-			if room == 0 {
-				if room = s.dispatcher.room(ctx) - pipe.size; room <= 0 {
-					pipe.wait() // what is on its way may be counted already
-					room = s.dispatcher.room(ctx)
-				}
-				if room == 0 {
-					return again, problem
-				}
-			}
-			limit := s.capOf(t)
-			n, err := s.dispatch(ctx, pipe, t.Name, limit, room)
-			problem = errors.Join(problem, err)
-			switch {
-			case n > 0:
-				s.turns.found(t.Name)
-				dispatched, room = dispatched+n, 0
-			case limit > 0 && err == nil && s.turnsOn(ctx, t.Name):
-				done[t.Name], again = true, turnEvery
-			default:
-				done[t.Name], again = true, cmp.Or(again, pollEvery)
-			}
-			unanswered++
-			if !postgres.Unavailable(err) {
-				unanswered = 0
-			}
-			// One claim without an answer may be its type's; two are Postgres's. A type that published nothing has not asked the
-			// stream: the next one does.
-			if n > 0 && s.dispatcher.waiting() || unanswered > 1 {
-				return again, problem
-			}
-		}
-		if dispatched == 0 {
-			return again, problem
-		}
-	}
-	return again, problem
+	err := s.lanes.look(ctx, nil)
+	s.lanes.wait()
+	came := s.lanes.outcome()
+	return came.again, errors.Join(err, came.problem)
 }
 
 // capOf is how many of a type may be in flight; 0 = no cap.
@@ -99,21 +48,6 @@ func (s *Scheduler) capOf(t dbgen.DueTypesRow) int {
 		return int(*t.MaxConcurrentSyncs)
 	}
 	return s.config.MaxConcurrentSyncs
-}
-
-// dispatch claims one batch of a type, of at most room, and hands it on to be published.
-func (s *Scheduler) dispatch(ctx context.Context, pipe *pipeline, kind string, limit, room int) (int, error) {
-	batch, err := s.Claim(ctx, kind, limit, min(s.config.ClaimBatch, room))
-	if err != nil {
-		return 0, fmt.Errorf("claim connectors of type %s: %w", kind, err)
-	}
-	if len(batch) == 0 {
-		return 0, nil
-	}
-	s.metrics.claimed.WithLabelValues(kind).Add(float64(len(batch)))
-	failpoint.At("scheduler.claimed")
-	pipe.send(ctx, batch)
-	return len(batch), nil
 }
 
 // Trigger is one claimed connector: what its message says.
@@ -169,7 +103,7 @@ func (s *Scheduler) claim(
 ) (claimed []Trigger, refused int, err error) {
 	rows, err := s.queries.WithTx(tx).LockDue(ctx, dbgen.LockDueParams{
 		Type: connectorType, Cap: int32(limit), Batch: int32(batch), Refused: s.unclaimed.skipped(time.Now()),
-		Share: int32(s.config.OwnerSharePercent),
+		Share: int32(s.config.OwnerSharePercent), MostBytes: mostBatchBytes,
 	})
 	if err != nil || len(rows) == 0 {
 		return nil, 0, wrap("lock due connectors", err)

@@ -287,3 +287,29 @@ func TestATickThatFindsACapFullLooksAgain(t *testing.T) {
 	s.do(s.moves.Disable(t.Context(), first))
 	s.eventually(pollEvery+5*time.Second, s.messagesAre(2))
 }
+
+func TestATypeWhoseTurnSomebodyHoldsDelaysNoOther(t *testing.T) {
+	s := setStage(t)
+	s.connectors(1) // web
+	turn, err := s.servers.Pool.Begin(t.Context())
+	s.do(err)
+	defer func() { s.do(turn.Rollback(context.WithoutCancel(t.Context()))) }()
+	s.takeTurn(turn)
+	scheduler := s.scheduler(rarely, func(cfg *Config) { cfg.MaxConcurrentSyncs = 5 })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- scheduler.ticks(ctx) }()
+	defer func() { cancel(); s.do(<-ended) }()
+	waits := s.countIs(1, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
+	s.eventually(wakes, waits)
+	s.connector(row{"type": "file"})
+	scheduler.Wake()
+	s.eventually(wakes, func() error {
+		if n := len(s.messages("file")); n != 1 {
+			return fmt.Errorf("%d messages", n)
+		}
+		return nil
+	})
+	s.do(waits()) // it still does
+}

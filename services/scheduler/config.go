@@ -23,7 +23,8 @@ type Config struct {
 	// OwnerSharePercent is how many percent of a type's places one owner (user_id) may hold, at least one place, while others have
 	// connectors of the type, 1 to 100. A row of owner_quotas may give an owner another number.
 	OwnerSharePercent int `env:"SCHEDULER_OWNER_SHARE_PERCENT" envDefault:"50"`
-	// ClaimBatch is how many connectors one transaction claims.
+	// ClaimBatch is how many connectors one transaction claims at most; fewer where their configurations and states have more than
+	// 2 MiB together.
 	ClaimBatch int `env:"SCHEDULER_CLAIM_BATCH" envDefault:"500"`
 	// WatchIntervalSeconds is the time between two looks for lost messages, and between two for lost workers, in
 	// seconds.

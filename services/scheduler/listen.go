@@ -72,29 +72,31 @@ func (s *Scheduler) listenOnce(ctx context.Context, url string) error {
 		_ = conn.Close(closing)
 	}()
 	s.listening.Store(true)
+	s.Wake()
 	for {
-		s.Wake()
-		if err := s.notified(ctx, conn); err != nil {
+		kind, err := s.notified(ctx, conn)
+		if err != nil {
 			return err
 		}
+		s.wakeFor(kind)
 	}
 }
 
-// notified returns nil when something was notified. A silent connection is asked for a sign of life, so that one
+// notified returns the type of which something was notified. A silent connection is asked for a sign of life, so that one
 // that is dead without having been closed is noticed.
-func (s *Scheduler) notified(ctx context.Context, conn *pgx.Conn) error {
+func (s *Scheduler) notified(ctx context.Context, conn *pgx.Conn) (kind string, err error) {
 	for {
 		waiting, cancel := context.WithTimeout(ctx, listenKeepalive)
-		_, err := conn.WaitForNotification(waiting)
+		told, err := conn.WaitForNotification(waiting)
 		cancel()
 		if err == nil {
-			return nil
+			return told.Payload, nil
 		}
 		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
-			return fmt.Errorf("wait for a notification: %w", err)
+			return "", fmt.Errorf("wait for a notification: %w", err)
 		}
 		if err := deadline.Do(ctx, "scheduler.listen_keepalive", queryTimeout, conn.Ping); err != nil {
-			return err
+			return "", err
 		}
 	}
 }

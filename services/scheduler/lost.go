@@ -110,6 +110,7 @@ func (s *Scheduler) republish(ctx context.Context, connectorType string, grace t
 		func(ctx context.Context) ([]dbgen.RedispatchRow, error) {
 			return s.queries.Redispatch(ctx, dbgen.RedispatchParams{
 				Type: connectorType, Oldest: oldest, Arrived: arrived, Grace: grace, MaxGrace: maxLostGrace, Batch: int32(limit),
+				MostBytes: mostBatchBytes,
 			})
 		})
 	if err != nil {
@@ -130,7 +131,7 @@ func (s *Scheduler) republish(ctx context.Context, connectorType string, grace t
 	s.metrics.republished.WithLabelValues(connectorType).Add(float64(len(batch)))
 	failpoint.At("scheduler.redispatched")
 	s.dispatcher.publish(ctx, batch)
-	return len(batch) == limit, nil
+	return true, nil
 }
 
 // fromStream wraps an error of the broker's, so that its silence is not taken for Postgres's.

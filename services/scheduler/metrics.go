@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -36,7 +37,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		ticks:      m.counter("scheduler_ticks_total", "Ticks: looks for what is due."),
 		tickErrors: m.counter("scheduler_tick_errors_total", "Ticks that ended early."),
 		ticking: telemetry.Register(registry, prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "scheduler_tick_duration_seconds", Help: "Time of one tick, with all that it claims and publishes.",
+			Name: "scheduler_tick_duration_seconds", Help: "Time that a tick takes for one type of which something is due, with all that it claims and publishes.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),
 		})),
 		claimed: m.counters("scheduler_claimed_total", "Connectors claimed: PENDING in Postgres, and about to be published.", "type"),
@@ -89,8 +90,11 @@ func (m *metrics) dispatched(t *Trigger) {
 	}
 }
 
-func (m *metrics) ticked(began time.Time, err error) {
-	m.ticks.Inc()
+// ticked counts what one type had to do in a tick; not what was broken off.
+func (m *metrics) ticked(ctx context.Context, began time.Time, err error) {
+	if ctx.Err() != nil {
+		return
+	}
 	m.ticking.Observe(time.Since(began).Seconds())
 	if err != nil {
 		m.tickErrors.Inc()

@@ -1,24 +1,20 @@
 package scheduler
 
-import "context"
-
-// pipeline publishes one batch while the next is claimed, so that Postgres and the broker work at the same time. The first batch of
-// a tick is waited for: a stream that takes nothing costs one batch, and not two.
+// pipeline publishes one batch of a type while its next is claimed, so that Postgres and the broker work at the same time. The first
+// batch is waited for: a stream that takes nothing costs one batch, and not two.
 type pipeline struct {
-	publish func(context.Context, []Trigger)
-	steady  bool          // the first batch is through
-	size    int           // of the batch that is being published
-	under   chan struct{} // closed when it is through; nil: none is
+	steady bool          // the first batch is through
+	under  chan struct{} // closed when the batch that is being published is through; nil: none is
 }
 
-// send publishes a batch behind the one before.
-func (p *pipeline) send(ctx context.Context, batch []Trigger) {
+// send has a batch be published behind the one before.
+func (p *pipeline) send(publish func()) {
 	p.wait()
 	under := make(chan struct{})
-	p.under, p.size = under, len(batch)
+	p.under = under
 	go func() {
 		defer close(under)
-		p.publish(ctx, batch)
+		publish()
 	}()
 	if !p.steady {
 		p.wait()
@@ -31,5 +27,5 @@ func (p *pipeline) wait() {
 	if p.under != nil {
 		<-p.under
 	}
-	p.under, p.size = nil, 0
+	p.under = nil
 }

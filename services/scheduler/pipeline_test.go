@@ -1,23 +1,24 @@
 package scheduler
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// held is a publish that says which batch has come to it, and ends when it is let go.
-func held(t *testing.T) (p *pipeline, came chan int32, letGo chan struct{}) {
+// held makes publishes that say which batch has come to them, and end when they are let go.
+func held(t *testing.T) (publish func(batch int32) func(), came chan int32, letGo chan struct{}) {
 	came, letGo = make(chan int32, 3), make(chan struct{})
-	return &pipeline{publish: func(ctx context.Context, batch []Trigger) {
-		came <- batch[0].ID
-		select {
-		case <-letGo:
-		case <-t.Context().Done():
+	return func(batch int32) func() {
+		return func() {
+			came <- batch
+			select {
+			case <-letGo:
+			case <-t.Context().Done():
+			}
 		}
-	}}, came, letGo
+	}, came, letGo
 }
 
 func (s *stage) published(came <-chan int32, want int32) {
@@ -34,39 +35,34 @@ func (s *stage) published(came <-chan int32, want int32) {
 
 func TestASecondBatchIsClaimedWhileTheFirstIsPublishedOnceTheStreamHasTakenOne(t *testing.T) {
 	s := &stage{T: t}
-	p, came, letGo := held(t)
+	publish, came, letGo := held(t)
+	var p pipeline
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		p.send(t.Context(), []Trigger{{ID: 1}})
+		p.send(publish(1))
 	}()
 	s.published(came, 1)
 	select {
 	case <-ended:
-		t.Error("the first batch of a tick is not waited for")
+		t.Error("the first batch of a type is not waited for")
 	default:
 	}
 	letGo <- struct{}{}
 	<-ended
 
-	p.send(t.Context(), []Trigger{{ID: 2}, {ID: 3}}) // returns while it is published
+	p.send(publish(2)) // returns while it is published
 	s.published(came, 2)
-	if p.size != 2 {
-		t.Errorf("%d are on their way, want 2", p.size)
-	}
 	ended = make(chan struct{})
 	go func() {
 		defer close(ended)
-		p.send(t.Context(), []Trigger{{ID: 4}})
+		p.send(publish(3))
 	}()
 	letGo <- struct{}{} // only then the next one
-	s.published(came, 4)
+	s.published(came, 3)
 	<-ended
 	letGo <- struct{}{}
 	p.wait()
-	if p.size != 0 {
-		t.Errorf("%d are on their way, want none", p.size)
-	}
 }
 
 func TestATickReturnsWhenItsLastBatchIsInTheStream(t *testing.T) {
@@ -87,4 +83,14 @@ func TestManyBatchesNeverBringMoreThanTheStreamHasRoomFor(t *testing.T) {
 	if n := len(s.messages("web")); n != 7 {
 		t.Errorf("%d messages, want 7", n)
 	}
+}
+
+func TestManyTypesNeverBringMoreThanTheStreamHasRoomFor(t *testing.T) {
+	s := setStage(t)
+	s.limit(func(cfg *jetstream.StreamConfig) { cfg.MaxMsgs = 2*mostBatches + 4 })
+	s.exec(`INSERT INTO connector_types (name) SELECT 't' || i FROM generate_series(1, 12) i`)
+	s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes)
+		SELECT 'c', 't' || i, 1, 60 FROM generate_series(1, 12) i, generate_series(1, 5)`)
+	s.do(s.scheduler(func(cfg *Config) { cfg.ClaimBatch = 2 }).Tick(t.Context()))
+	want(s, 2*mostBatches+4, `SELECT count(*) FROM connectors WHERE status = 'PENDING'`)
 }

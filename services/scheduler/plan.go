@@ -57,6 +57,7 @@ func (s *Scheduler) Plan(ctx context.Context) error {
 			return fmt.Errorf("plan cron schedules: %w", err)
 		}
 		if b.due {
+			s.wishes.add("")
 			signal(s.wake)
 		}
 		if b.written == 0 || b.found < s.config.ClaimBatch {

@@ -169,17 +169,19 @@ func TestALookReadsFewBuffersWhateverIsInFlight(t *testing.T) {
 		each              int // what a row may cost that is moved
 		more              int // what the call may cost besides
 	}{
-		"types with nothing due":        {statement: "DueTypes", args: []any{nil}},
-		"types with something due":      {before: due, statement: "DueTypes", args: []any{nil}, rows: 1},
-		"nothing is due":                {statement: "LockDue", args: []any{nil, "web", 0, 500, nil, 80}},
-		"one is due":                    {before: due, statement: "LockDue", args: []any{nil, "web", 0, 500, nil, 80}, rows: 1},
-		"the cap is full":               {before: due, statement: "LockDue", args: []any{nil, "web", 5, 500, nil, 80}},
-		"a cap of an idle type":         {before: known, statement: "LockDue", args: []any{nil, "onedrive", 5, 500, nil, 80}, more: 40}, // whose turn it is
+		"types with nothing due":        {statement: "DueTypes", args: []any{nil, nil}},
+		"types with something due":      {before: due, statement: "DueTypes", args: []any{nil, nil}, rows: 1},
+		"something due of one type":     {before: due, statement: "DueTypes", args: []any{nil, []string{"web"}}, rows: 1},
+		"whether a type may be claimed": {before: due, statement: "MayClaim", args: []any{"web", 5}, rows: 1},
+		"nothing is due":                {statement: "LockDue", args: []any{nil, "web", 0, 500, nil, 80, mostBatchBytes}},
+		"one is due":                    {before: due, statement: "LockDue", args: []any{nil, "web", 0, 500, nil, 80, mostBatchBytes}, rows: 1},
+		"the cap is full":               {before: due, statement: "LockDue", args: []any{nil, "web", 5, 500, nil, 80, mostBatchBytes}},
+		"a cap of an idle type":         {before: known, statement: "LockDue", args: []any{nil, "onedrive", 5, 500, nil, 80, mostBatchBytes}, more: 40}, // whose turn it is
 		"no type has lost a message":    {statement: "PendingTypes", args: []any{nil, long}},
-		"no message is lost":            {statement: "Redispatch", args: []any{"file", nil, nil, nil, long, long, 500}},
-		"one message is lost":           {before: lost, statement: "Redispatch", args: []any{"teams", nil, nil, nil, long, long, 500}, rows: 1},
-		"no worker is lost":             {statement: "Rescue", args: []any{nobody, 6 * time.Hour, 500, false, nil}},
-		"a worker with one run is lost": {statement: "Rescue", args: []any{one, 6 * time.Hour, 500, false, nil}, rows: 1, each: 60},
+		"no message is lost":            {statement: "Redispatch", args: []any{"file", nil, nil, nil, long, long, 500, mostBatchBytes}},
+		"one message is lost":           {before: lost, statement: "Redispatch", args: []any{"teams", nil, nil, nil, long, long, 500, mostBatchBytes}, rows: 1},
+		"no worker is lost":             {statement: "Rescue", args: []any{nobody, 6 * time.Hour, 500, false, nil, mostBatchBytes}},
+		"a worker with one run is lost": {statement: "Rescue", args: []any{one, 6 * time.Hour, 500, false, nil, mostBatchBytes}, rows: 1, each: 60},
 		"the workers' heartbeats":       {statement: "Beats", args: []any{uuid.Nil, 1000}, rows: 101},
 	} {
 		for _, mode := range []string{"auto", "force_generic_plan"} {

@@ -1,16 +1,19 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/internal/tracing"
@@ -22,8 +25,10 @@ import (
 )
 
 const (
-	// publishTimeout bounds how long a batch waits for its acknowledgements.
+	// publishTimeout bounds how long a batch is sent, and waits for its acknowledgements.
 	publishTimeout = 5 * time.Second
+	// mostUnacknowledged is how many bytes of a batch's messages are in flight, and in memory.
+	mostUnacknowledged = 2 << 20
 	// probeEvery is how often the scheduler ticks while the stream takes nothing, so that it dispatches in the second in
 	// which NATS is back. Nothing is claimed before NATS has answered.
 	probeEvery = time.Second
@@ -94,19 +99,27 @@ func roomIn(info *jetstream.StreamInfo, refused int64) int {
 }
 
 // publish sends a batch, many messages in flight, and waits for the acknowledgements. A message that is not
-// acknowledged is left to the check for lost messages.
+// acknowledged, or not sent in time, is left to the check for lost messages. What is claimed is sent also when ctx has ended; nobody waits
+// for its acknowledgement then.
 func (d *dispatcher) publish(ctx context.Context, batch []Trigger) {
 	if len(batch) == 0 {
 		return
 	}
-	late := time.NewTimer(publishTimeout)
-	defer late.Stop()
-	futures := make([]jetstream.PubAckFuture, 0, len(batch))
-	sent := make([]*Trigger, 0, len(batch))
-	largest := int64(1)
-	var problem error
+	late, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), publishTimeout,
+		&deadline.Error{Name: "scheduler.publish", After: publishTimeout})
+	defer cancel()
+	// What is small goes first: it does not wait until another's 64 KiB are written.
+	slices.SortStableFunc(batch, func(a, b Trigger) int { return a.size() - b.size() })
 	defer endSpans(batch)
+	f := &flight{dispatcher: d, late: late}
+	largest := int64(1)
 	for i := range batch {
+		for f.bytes > mostUnacknowledged && f.land(ctx) {
+		}
+		if late.Err() != nil || f.bytes > mostUnacknowledged {
+			f.problem = cmp.Or(f.problem, context.Cause(late))
+			break
+		}
 		msg, err := message(d.trace(ctx, &batch[i]), &batch[i])
 		if err != nil {
 			telemetry.OfRun(d.log, batch[i].ID, batch[i].Session.String(), batch[i].Type).Error(
@@ -114,33 +127,12 @@ func (d *dispatcher) publish(ctx context.Context, batch []Trigger) {
 			continue
 		}
 		largest = max(largest, int64(msg.Size()))
-		future, err := d.stream.PublishMsgAsync(msg, jetstream.WithRetryAttempts(0))
-		if err != nil {
-			problem = err
-			continue
-		}
-		futures, sent = append(futures, future), append(sent, &batch[i])
+		f.send(msg, &batch[i])
 	}
 	failpoint.At("scheduler.published")
-	for i, future := range futures {
-		select {
-		case <-future.Ok():
-			d.metrics.dispatched(sent[i])
-			telemetry.OfRun(d.log, sent[i].ID, sent[i].Session.String(), sent[i].Type).Info("dispatched", "event", telemetry.Triggered,
-				"because", sent[i].Reason, "again", sent[i].claimedAt.IsZero())
-			sent[i].span.End()
-			continue
-		case err := <-future.Err():
-			problem = err
-			continue
-		case <-late.C:
-			problem = &deadline.Error{Name: "scheduler.publish", After: publishTimeout}
-		case <-ctx.Done():
-			problem = context.Cause(ctx)
-		}
-		break
+	for f.land(ctx) {
 	}
-	if problem == nil {
+	if f.problem == nil {
 		d.refused.Store(0)
 		return
 	}
@@ -148,9 +140,62 @@ func (d *dispatcher) publish(ctx context.Context, batch []Trigger) {
 	if ctx.Err() == nil {
 		d.metrics.publishErrors.Inc()
 		d.log.Warn("some triggers were not acknowledged; those that are lost are published again",
-			"batch", len(batch), "err", problem)
+			"batch", len(batch), "err", f.problem)
 	}
 }
+
+// flight is what of a batch is sent and not acknowledged.
+type flight struct {
+	dispatcher *dispatcher
+	late       context.Context // ends when nothing is waited for any more
+	sent       []sending
+	bytes      int
+	problem    error
+}
+
+type sending struct {
+	trigger *Trigger
+	future  jetstream.PubAckFuture
+	bytes   int
+}
+
+func (f *flight) send(msg *nats.Msg, t *Trigger) {
+	future, err := f.dispatcher.stream.PublishMsgAsync(msg, jetstream.WithRetryAttempts(0))
+	if err != nil {
+		f.problem = err
+		return
+	}
+	f.bytes += msg.Size()
+	f.sent = append(f.sent, sending{t, future, msg.Size()})
+}
+
+// land waits for the acknowledgement of the first, and says whether there was one to wait for, and time to.
+func (f *flight) land(ctx context.Context) bool {
+	if len(f.sent) == 0 {
+		return false
+	}
+	first, d := f.sent[0], f.dispatcher
+	select {
+	case <-first.future.Ok():
+		d.metrics.dispatched(first.trigger)
+		telemetry.OfRun(d.log, first.trigger.ID, first.trigger.Session.String(), first.trigger.Type).Info("dispatched",
+			"event", telemetry.Triggered, "because", first.trigger.Reason, "again", first.trigger.claimedAt.IsZero())
+		first.trigger.span.End()
+	case err := <-first.future.Err():
+		f.problem = err
+	case <-f.late.Done():
+		f.problem = context.Cause(f.late)
+		return false
+	case <-ctx.Done():
+		f.problem = context.Cause(ctx)
+		return false
+	}
+	f.sent, f.bytes = f.sent[1:], f.bytes-first.bytes
+	return true
+}
+
+// size is how much of a trigger's message its users decide.
+func (t Trigger) size() int { return len(t.Config) + len(t.State) + len(t.Listing) }
 
 // message writes a trigger without a Nats-Msg-Id: a duplicate is harmless, while the stream's duplicate window
 // survives a purge and would swallow the repeat that is wanted then.
@@ -176,23 +221,26 @@ func encode(t *Trigger) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	config, err := wire.Struct(t.Config)
+	data, err := proto.Marshal(&internalpb.ConnectorSyncRequest{
+		ConnectorId: t.ID, Type: wire.Type(t.Type), TypeName: t.Type, UserId: t.UserID,
+		Scope: scope, ScopeId: t.ScopeID, ChunkingSession: t.Session.String(),
+		ConfigVersion: t.ConfigVersion, DueReason: t.Reason,
+	})
 	if err != nil {
-		return nil, wrap("config", err)
+		return nil, err
 	}
-	state, err := wire.Struct(t.State)
-	if err != nil {
-		return nil, wrap("state", err)
-	}
-	var listing *structpb.Struct
-	if len(t.Listing) > 0 {
-		if listing, err = wire.Struct(t.Listing); err != nil {
-			return nil, wrap("listing", err)
+	for _, o := range []struct {
+		field  protoreflect.Name
+		object []byte
+	}{{"config", t.Config}, {"state", t.State}, {"listing", t.Listing}} {
+		encoded, err := wire.EncodeStruct(o.object)
+		if err != nil {
+			return nil, wrap(string(o.field), err)
+		}
+		if len(o.object) > 0 {
+			number := (*internalpb.ConnectorSyncRequest)(nil).ProtoReflect().Descriptor().Fields().ByName(o.field).Number()
+			data = protowire.AppendBytes(protowire.AppendTag(data, number, protowire.BytesType), encoded)
 		}
 	}
-	return proto.Marshal(&internalpb.ConnectorSyncRequest{
-		ConnectorId: t.ID, Type: wire.Type(t.Type), TypeName: t.Type, UserId: t.UserID,
-		Scope: scope, ScopeId: t.ScopeID, Config: config, State: state, ChunkingSession: t.Session.String(),
-		ConfigVersion: t.ConfigVersion, DueReason: t.Reason, Listing: listing,
-	})
+	return data, nil
 }

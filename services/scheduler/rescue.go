@@ -71,7 +71,7 @@ func (s *Scheduler) claimAgain(ctx context.Context, silent []byte) (settled int,
 		return s.batch(ctx, func(tx pgx.Tx, how attempt) (err error) {
 			found, err = s.queries.WithTx(tx).Rescue(ctx, dbgen.RescueParams{
 				Silent: silent, ForeignTimeout: s.config.ForeignTimeout, Batch: int32(s.config.ClaimBatch),
-				Apart: how == inHalves, Refused: s.unrescued.skipped(time.Now()),
+				Apart: how == inHalves, Refused: s.unrescued.skipped(time.Now()), MostBytes: mostBatchBytes,
 			})
 			return err
 		})

@@ -105,6 +105,20 @@ func TestAVerdictGivesItsPlaceToTheNext(t *testing.T) {
 	s.eventually(wakes, s.countIs(1, `SELECT count(*) FROM connectors WHERE status = 'PENDING' AND id = $1`, second))
 }
 
+func TestAVerdictGivesItsPlaceToTheNextWhereABatchHasFilledTheCap(t *testing.T) {
+	s := setStage(t)
+	s.exec(`UPDATE connector_types SET max_concurrent_syncs = 2`)
+	s.connectors(2)
+	scheduler := s.scheduler(rarely, func(cfg *Config) { cfg.ClaimBatch = 2 })
+	s.run(scheduler)
+	s.listening(scheduler)
+	s.eventually(wakes, s.messagesAre(2))
+	third := s.connector(nil)
+	s.capIsFull()
+	s.complete(s.messages("web")[0].ConnectorId)
+	s.eventually(wakes, s.countIs(1, `SELECT count(*) FROM connectors WHERE status = 'PENDING' AND id = $1`, third))
+}
+
 // capIsFull waits until a claim has found a full cap, and asked to be told of a place.
 func (s *stage) capIsFull() {
 	s.Helper()

@@ -8,7 +8,8 @@
 //	a worker                                  its lease has run out, and it is silent       claimed again, new session
 //
 // A worker that is lost again, and documents that are lost, are semantic's to settle. The tick, the plans of cron schedules
-// and each look are loops of their own: none holds up another.
+// and each look are loops of their own, and each type is claimed in a lane of its own, which publishes one batch while it claims the
+// next: none holds up another. What is claimed and not yet published is bounded, over all types.
 //
 // Several schedulers at once are harmless: every step is a guarded statement, and safety comes from the database. An
 // election (package leader) only saves work; while another leads, this scheduler does none of the above.
@@ -20,6 +21,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,6 +31,7 @@ import (
 
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/leases"
+	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
 	"github.com/echomind/sync/services/scheduler/leader"
@@ -57,6 +61,8 @@ type Scheduler struct {
 	unplanned  *refusals[int32] // connectors whose plan is refused
 	unrescued  *refusals[int32] // connectors whose rescue is
 	turns      *turns
+	lanes      *lanes
+	wishes     wishes // of which types a tick is asked for
 }
 
 // Kubernetes makes the elector that a Lease decides; package leader/lease has the one there is.
@@ -80,6 +86,7 @@ func RunOn(kubernetes Kubernetes) func(context.Context, Config, connect.Process)
 		if cfg.Election.By == leader.ByKubernetes && kubernetes == nil {
 			return errNoKubernetes
 		}
+		room.LimitHeap(0, process.Log)
 		servers, err := connect.Open(ctx, cfg.Common, "scheduler", process)
 		if err != nil {
 			return err
@@ -94,7 +101,7 @@ func RunOn(kubernetes Kubernetes) func(context.Context, Config, connect.Process)
 func New(cfg Config, servers *connect.Servers, process connect.Process) *Scheduler {
 	log := process.Log.With("service", "scheduler")
 	m := newMetrics(process.Metrics)
-	return &Scheduler{
+	s := &Scheduler{
 		config: cfg, servers: servers, queries: dbgen.New(servers.Pool),
 		dispatcher: newDispatcher(servers.Stream, servers.Tracer, m, log), metrics: m, ready: process.Ready, log: log,
 		wake: make(chan struct{}, 1), planWake: make(chan struct{}, 1), passWake: make(chan struct{}, 1), listening: &listening{},
@@ -102,6 +109,8 @@ func New(cfg Config, servers *connect.Servers, process connect.Process) *Schedul
 		leases: leases.NewWatch(servers.Pool, seconds(cfg.LeaseSeconds)), unclaimed: newRefusals[int32](),
 		unanswered: newRefusals[int64](), unplanned: newRefusals[int32](), unrescued: newRefusals[int32](), turns: &turns{laps: map[string]*lap{}},
 	}
+	s.lanes = newLanes(s)
+	return s
 }
 
 // Run works until ctx ends.
@@ -162,10 +171,47 @@ func (s *Scheduler) lead(ctx context.Context) error {
 }
 
 // Wake asks for a tick and for plans now. One that is asked for while another is running follows it; more than one are one.
-func (s *Scheduler) Wake() {
+func (s *Scheduler) Wake() { s.wakeFor("") }
+
+// wakeFor is Wake for one type; "" = all.
+func (s *Scheduler) wakeFor(kind string) {
+	s.wishes.add(kind)
 	signal(s.wake)
 	signal(s.planWake)
 	signal(s.passWake)
+}
+
+// mostWishes bounds how many types are remembered by name: anybody may notify of anything.
+const mostWishes = 100
+
+// wishes are the types for which a tick is asked.
+type wishes struct {
+	mu    sync.Mutex
+	types map[string]bool
+}
+
+func (w *wishes) add(kind string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.types == nil {
+		w.types = map[string]bool{}
+	}
+	if len(w.types) >= mostWishes {
+		kind = ""
+	}
+	w.types[kind] = true
+}
+
+// take returns them, and forgets them; nil = all.
+func (w *wishes) take() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	types := w.types
+	w.types = nil
+	if types[""] {
+		return nil
+	}
+	return slices.Collect(maps.Keys(types))
 }
 
 func signal(wake chan struct{}) {
@@ -175,31 +221,62 @@ func signal(wake chan struct{}) {
 	}
 }
 
+// ticks looks for what is due whenever it is asked to, until ctx ends. It does not wait for what a look has sent on its way.
 func (s *Scheduler) ticks(ctx context.Context) error {
+	defer s.lanes.wait()
+	s.wishes.add("")
 	signal(s.wake)
-	var again <-chan time.Time
+	again := newAlarm()
+	defer again.stop()
 	for {
+		var problem error
+		pause := time.Duration(0)
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-s.wake:
-		case <-again:
+			problem = s.lanes.look(ctx, s.wishes.take())
+		case <-again.rings():
+			again.rang()
+			problem = s.lanes.look(ctx, nil)
+		case <-s.lanes.ended:
+			came := s.lanes.outcome()
+			pause, problem = came.again, came.problem
 		}
-		again = nil
-		began := time.Now()
-		pause, err := s.tick(ctx)
-		if ctx.Err() == nil {
-			s.metrics.ticked(began, err)
-		}
-		if err != nil && ctx.Err() == nil {
-			s.log.Warn("the tick ended early; what is due stays due", "err", err)
+		if problem != nil && ctx.Err() == nil {
+			s.log.Warn("the tick ended early; what is due stays due", "err", problem)
 		}
 		switch {
-		case err == nil && s.dispatcher.away.Load():
-			again = time.After(probeEvery)
+		case problem == nil && s.dispatcher.away.Load():
+			again.in(probeEvery)
 		// A verdict that came between the count of a full cap and the flag for it wakes nobody.
-		case pause > 0 || err != nil || s.dispatcher.waiting():
-			again = time.After(cmp.Or(pause, pollEvery))
+		case pause > 0 || problem != nil || s.dispatcher.waiting():
+			again.in(cmp.Or(pause, pollEvery))
 		}
 	}
 }
+
+// alarm rings once, at the earliest moment that it was set to.
+type alarm struct {
+	timer *time.Timer
+	at    time.Time // zero = it is not set
+}
+
+func newAlarm() *alarm {
+	a := &alarm{timer: time.NewTimer(time.Hour)}
+	a.timer.Stop()
+	return a
+}
+
+func (a *alarm) in(pause time.Duration) {
+	if at := time.Now().Add(pause); a.at.IsZero() || at.Before(a.at) {
+		a.at = at
+		a.timer.Reset(pause)
+	}
+}
+
+func (a *alarm) rings() <-chan time.Time { return a.timer.C }
+
+func (a *alarm) rang() { a.at = time.Time{} }
+
+func (a *alarm) stop() { a.timer.Stop() }

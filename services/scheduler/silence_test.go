@@ -187,8 +187,8 @@ func TestAStopWhileAServerIsSilentEnds(t *testing.T) {
 			b.nats.Silence(c.nats...)
 			s.connectors(3)
 			s.eventually(10*time.Second, func() error {
-				if len(b.wake) == 0 {
-					return errors.New("no tick is at work: every wish for one is taken")
+				if len(b.wake) == 0 && b.lanes.atWork() == 0 {
+					return errors.New("no tick is at work: every wish for one is taken, and no type is")
 				}
 				return nil
 			})

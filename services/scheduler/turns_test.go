@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
@@ -83,5 +85,32 @@ func TestAFullCapIsLookedAtAgainLater(t *testing.T) {
 	}
 	if pauses[2] != pollEvery || pauses[3] != pollEvery {
 		t.Errorf("it looks again after %v", pauses)
+	}
+}
+
+func TestATickLooksAtTheTypesItIsAskedForAndAtAllWhereThereAreMany(t *testing.T) {
+	var w wishes
+	if got := w.take(); got != nil {
+		t.Errorf("nobody asked for a type: %v, want all", got)
+	}
+	w.add("web")
+	w.add("file")
+	w.add("web")
+	if got := slices.Sorted(slices.Values(w.take())); !slices.Equal(got, []string{"file", "web"}) {
+		t.Errorf("%v", got)
+	}
+	w.add("web")
+	w.add("")
+	if got := w.take(); got != nil {
+		t.Errorf("all were asked for: %v", got)
+	}
+	for i := range 10 * mostWishes {
+		w.add(fmt.Sprint("type", i))
+	}
+	if n := len(w.types); n > mostWishes+1 {
+		t.Errorf("%d types are remembered", n)
+	}
+	if got := w.take(); got != nil {
+		t.Errorf("too many were asked for: %v, want all", got)
 	}
 }

@@ -26,7 +26,7 @@ func run() int {
 	minutes := flag.Float64("minutes", 0, "how long faults are begun; 0 = the short form, in which every fault happens once")
 	seed := flag.Uint64("seed", 0, "what decides connectors and faults; 0 = a random one")
 	connectors := flag.Int("connectors", 0, "how many synthetic connectors; 0 = 500 in the short form, 2000 else")
-	only := flag.String("only", "", "only faults whose name contains this")
+	only := flag.String("only", "", "only faults, with -tenant attacks, whose name contains this")
 	bin := flag.String("bin", "bin/chaos", "where the programs are")
 	keep := flag.Bool("keep", false, "keep the folder with the logs")
 	failover := flag.Bool("failover", false, "the short form with a replica of Postgres and a failover that loses its last commits")
@@ -61,7 +61,7 @@ func run() int {
 	case *crowded:
 		ok, err = crowd.Measure(ctx, os.Stdout, crowd.Config{Pending: *pending, InFlight: *inFlight, Bin: programs, Dir: dir, Log: log})
 	case *owner:
-		ok, err = tenant.Measure(ctx, os.Stdout, tenant.Config{Alone: *alone, Strict: *strict, Users: *users, Bin: programs, Dir: dir, Log: log})
+		ok, err = tenant.Measure(ctx, os.Stdout, tenant.Config{Alone: *alone, Only: *only, Strict: *strict, Users: *users, Bin: programs, Dir: dir, Log: log})
 	case *times:
 		ok, err = recovery.Measure(ctx, os.Stdout, recovery.Config{Bin: programs, Dir: dir, Log: log})
 	default:

@@ -1,5 +1,5 @@
 -- name: DueTypes :many
--- The types of which something is due, with their caps. The earliest due time of each type is the first entry of its
+-- The types of which something is due, with their caps; of `only` these, null = of all. The earliest due time of each type is the first entry of its
 -- part of the index, however many connectors there are; written with EXISTS the planner may read the whole table.
 SELECT t.name, t.max_concurrent_syncs
 FROM connector_types t
@@ -8,16 +8,30 @@ CROSS JOIN LATERAL (
     WHERE c.type = t.name AND c.next_sync_at IS NOT NULL
     ORDER BY c.next_sync_at LIMIT 1) earliest
 WHERE earliest.next_sync_at <= (SELECT coalesce(sqlc.narg('now')::timestamptz, clock_timestamp()))
+    AND (sqlc.narg('only')::text[] IS NULL OR t.name = ANY (sqlc.narg('only')::text[]))
 ORDER BY earliest.next_sync_at;
 
 -- name: LockDue :many
--- Within the transaction of Claim.
+-- Within the transaction of Claim. Those whose messages have more than most_bytes together stay due, but for the first.
 SELECT c.id::integer AS id, c.user_id::integer AS user_id, c.scope::text AS scope, c.scope_id, c.config::jsonb AS config,
     c.state::jsonb AS state, c.listing, c.config_version::bigint AS config_version, c.next_sync_at::timestamptz AS next_sync_at,
     c.due_reason::text AS due_reason, c.slot_at, c.schedule_cron, c.time_zone::text AS time_zone,
     (SELECT coalesce(sqlc.narg('now')::timestamptz, clock_timestamp()))::timestamptz AS now
-FROM moves.lock_due(@type::text, @cap::integer, @batch::integer, sqlc.narg('now')::timestamptz, @refused::integer[],
-    @share::integer) c;
+FROM (
+    SELECT d.*, sum(moves.message_bytes(d.config, d.state, d.listing)) OVER (ROWS UNBOUNDED PRECEDING) AS bytes, row_number() OVER () AS place
+    FROM moves.lock_due(@type::text, @cap::integer, @batch::integer, sqlc.narg('now')::timestamptz, @refused::integer[],
+        @share::integer) d) c
+WHERE c.bytes <= @most_bytes::bigint OR c.place = 1;
+
+-- name: MayClaim :one
+-- Whether a type has something due and, where it has a cap, a free place, or nobody who is told of the next one, which a claim sees to:
+-- without the claim's transaction, its lock and its look for the next owner, which each verdict would otherwise cost twice.
+SELECT (coalesce((
+        SELECT c.next_sync_at <= (SELECT clock_timestamp()) FROM connectors c
+        WHERE c.type = @type::text AND c.next_sync_at IS NOT NULL
+        ORDER BY c.next_sync_at LIMIT 1), false)
+    AND (@cap::integer = 0 OR NOT EXISTS (SELECT FROM waiting_types t WHERE t.name = @type::text AND t.waits) OR
+        (SELECT count(*) FROM (SELECT FROM open_runs r WHERE r.type = @type::text LIMIT @cap::integer) held) < @cap::integer))::boolean;
 
 -- name: OwnerTurn :one
 -- How far the looks for the next owner have come.

@@ -16,7 +16,7 @@ SELECT r.run_id::uuid AS run_id, r.dispatched_at::timestamptz AS dispatched_at, 
 FROM moves.redispatch(@type::text,
     CASE WHEN sqlc.narg('oldest')::timestamptz > coalesce(sqlc.narg('now')::timestamptz, clock_timestamp())
         THEN sqlc.narg('arrived')::timestamptz ELSE sqlc.narg('oldest')::timestamptz END,
-    @grace::interval, @max_grace::interval, @batch::integer, sqlc.narg('now')::timestamptz) r;
+    @grace::interval, @max_grace::interval, @batch::integer, sqlc.narg('now')::timestamptz, @most_bytes::bigint) r;
 
 -- name: PendingLeft :one
 -- How many connectors of these types may have lost their message; counted up to a bound.

@@ -9,7 +9,8 @@ FROM pg_stat_activity WHERE datid IS NOT NULL;
 SELECT r.lost_run::uuid AS lost_run, r.run_id::uuid AS run_id, r.connector_id::integer AS connector_id, r.type::text AS type,
     r.user_id::integer AS user_id, r.scope::text AS scope, r.scope_id, r.config::jsonb AS config, r.state::jsonb AS state, r.listing,
     r.config_version::bigint AS config_version, r.dispatched_at, r.problem
-FROM moves.rescue(@silent::jsonb, @foreign_timeout::interval, @batch::integer, @apart::boolean, @refused::integer[]) r;
+FROM moves.rescue(@silent::jsonb, @foreign_timeout::interval, @batch::integer, @apart::boolean, @refused::integer[],
+    @most_bytes::bigint) r;
 
 -- name: LostLeft :one
 -- How many runs lost workers hold; counted up to a bound.

@@ -3,6 +3,7 @@ package crawl_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -39,19 +40,21 @@ func TestAPageThatRedirectsToANewOneThatFailsIsKeptOnce(t *testing.T) {
 }
 
 func TestACrawlThatDoesNotCompleteSpendsNoGraceOfANewPage(t *testing.T) {
-	for name, ends := range map[string]func(s *site, st *store) error{
-		"killed": func(s *site, st *store) error {
+	for name, ends := range map[string]func(s *site, st *store, home func()) error{
+		"killed": func(s *site, st *store, _ func()) error {
 			st.failOn = "delete"
 			defer func() { st.failOn = "" }()
 			s.status("/gone", 404)
 			_, err := crawlSite(t, s, st)
 			return err
 		},
-		"site down": func(s *site, st *store) error {
+		"site down": func(s *site, st *store, home func()) error {
 			for _, p := range []string{"/1", "/2", "/3"} {
 				s.status(p, 503)
 			}
+			s.onceThen("/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
 			_, err := crawlSite(t, s, st, func(_ *crawl.Config, o *crawl.Options) { o.MaxSilence = 3 })
+			home()
 			s.page("/1", "1").page("/2", "2").page("/3", "3")
 			return err
 		},
@@ -59,8 +62,10 @@ func TestACrawlThatDoesNotCompleteSpendsNoGraceOfANewPage(t *testing.T) {
 		s := newSite(t).page("/", "home", "/old-hub", "/gone").page("/gone", "gone").page("/old-hub", "hub", "/a", "/b").page("/a", "A").page("/b", "B")
 		st := newStore()
 		crawlOK(t, s, st)
-		s.page("/", "home", "/new-hub", "/gone", "/1", "/2", "/3").status("/new-hub", 500).remove("/old-hub")
-		require.Error(t, ends(s, st), name)
+		home := func() { s.page("/", "home", "/new-hub", "/gone", "/1", "/2", "/3") }
+		home()
+		s.status("/new-hub", 500).remove("/old-hub")
+		require.Error(t, ends(s, st, home), name)
 		crawlOK(t, s, st)
 		require.NotContains(t, st.deleted, s.URL+"/a", name)
 		require.Contains(t, st.docs[s.URL+"/new-hub"].Err, "500", name)
@@ -217,4 +222,83 @@ func TestFailuresThatThereIsNoMemoryToKeepAreStoredAtOnce(t *testing.T) {
 	last := slices.Index(st.put, s.URL+"/last")
 	require.Greater(t, last, 1, "some are stored before")
 	require.Less(t, last, 70, "others after")
+}
+
+// A link whose address is new at each crawl, and fails: a token in it, a session, a day.
+func TestPagesThatAreNewAtEachCrawlAndFailDoNotHoldDeletionsBackForEver(t *testing.T) {
+	s := newSite(t).page("/", "home", "/old", "/a").page("/old", "withdrawn", "/behind").page("/behind", "more").page("/a", "A")
+	s.status("/export", 500)
+	st := newStore()
+	crawlOK(t, s, st)
+	s.remove("/old")
+	s.remove("/behind")
+	for n := range 3 * (crawl.MaxHeldCrawls + 1) {
+		s.page("/", "home", "/a", fmt.Sprint("/export?token=", n))
+		res := crawlOK(t, s, st)
+		require.Equal(t, n < crawl.MaxHeldCrawls, st.docs[s.URL+"/old"].Title != "", "crawl %d", n)
+		require.Equal(t, n >= crawl.MaxHeldCrawls, res.Held == 0)
+		failures := slices.DeleteFunc(st.ids(s), func(id string) bool { return !strings.HasPrefix(id, "/export") })
+		require.Equal(t, []string{fmt.Sprint("/export?token=", n)}, failures, "there was never anything behind those that nothing links to")
+	}
+}
+
+// What redirects has no document, so that each of its failures is new.
+func TestRedirectsThatFailInTurnsDoNotHoldDeletionsBackForEver(t *testing.T) {
+	s, hrefs := newSite(t).page("/a", "A").page("/old", "withdrawn"), []string{"/0", "/1", "/2"}
+	redirects := func() {
+		for _, href := range hrefs {
+			s.redirect(href, "/a", 302)
+		}
+	}
+	redirects()
+	s.page("/", "home", append(hrefs, "/old")...)
+	st := newStore()
+	crawlOK(t, s, st)
+	s.page("/", "home", hrefs...)
+	for n := range crawl.MaxHeldCrawls + 1 {
+		require.Contains(t, st.docs, s.URL+"/old")
+		redirects()
+		s.status(hrefs[n%3], 503)
+		crawlOK(t, s, st)
+	}
+	require.NotContains(t, st.docs, s.URL+"/old")
+}
+
+func TestACrawlThatHoldsNothingBackEndsTheRowOfThoseThatDid(t *testing.T) {
+	s := newSite(t).page("/", "home", "/hub").redirect("/hub", "/b", 301).page("/b", "hub", "/c").page("/c", "C")
+	st := newStore()
+	crawlOK(t, s, st)
+	for n := range 2 * crawl.MaxHeldCrawls {
+		s.page("/", "home", "/hub", fmt.Sprint("/new", n)).status(fmt.Sprint("/new", n), 500).redirect("/hub", "/b", 301)
+		if n%2 == 1 {
+			s.page("/", "home", "/hub")
+		}
+		crawlOK(t, s, st)
+	}
+	s.status("/hub", 500)
+	crawlOK(t, s, st)
+	require.Empty(t, st.deleted)
+}
+
+// A truncated crawl keeps the mark of a page that it did not come to, though it holds back nothing for it.
+func TestATruncatedCrawlEndsTheRowOfThoseThatHeldDeletionsBack(t *testing.T) {
+	hrefs := []string{"/hub"}
+	s, st := newSite(t), newStore()
+	for i := range 130 {
+		path := fmt.Sprint("/", i)
+		hrefs = append(hrefs, path)
+		s.html(path, "<meta name=robots content=noindex>")
+	}
+	s.page("/", "home", "/hub").redirect("/hub", "/b", 301).page("/b", "hub", "/c").page("/c", "C")
+	crawlOK(t, s, st)
+	s.page("/", "home", append(hrefs, "/refused")...)
+	st.docs[s.URL+"/refused"] = worker.Document{SourceID: s.URL + "/refused", Err: "no room for it", ContentHash: fmt.Sprint("unread:", crawl.MaxHeldCrawls, ":0")}
+	few := func(c *crawl.Config, _ *crawl.Options) { c.MaxPages = ptr(5) }
+	require.True(t, crawlOK(t, s, st, few).Truncated)
+	require.Equal(t, []string{"/", "/b", "/c", "/refused"}, st.ids(s))
+
+	s.page("/", "home", "/hub", "/refused").page("/refused", "text").status("/hub", 500)
+	res := crawlOK(t, s, st, few)
+	require.Equal(t, 2, res.Held)
+	require.Empty(t, st.deleted)
 }

@@ -150,6 +150,15 @@ func TestACrawlGivesBackAllMemoryButForHashes(t *testing.T) {
 			}
 			return "<link rel=canonical href=/missing>" + path
 		},
+		"pages that name one through others": func(path string) string {
+			switch path {
+			case "/":
+				return "<a href=/a><a href=/b><a href=/c><a href=/d>"
+			case "/a", "/b", "/c":
+				return "<link rel=canonical href=" + string(rune(path[1]+1)) + ">" + path
+			}
+			return "page " + path
+		},
 		"pages that name one that is to be read later": func(path string) string {
 			if path == "/" {
 				return "<a href=/a><a href=/b><a href=/c><a href=/1><a href=/2><a href=/3><a href=/4><a href=/5><a href=/6><a href=/7><a href=/named>"
@@ -163,6 +172,7 @@ func TestACrawlGivesBackAllMemoryButForHashes(t *testing.T) {
 		hashes := len(c.frontier.seen) - 1 + len(c.settledURLs) + len(c.docs) + len(c.textless) + len(c.old) + len(c.leads) + len(c.undecided) // the start page's is seen for nothing
 		require.Equal(t, maxURLBytes-seenBytes*hashes, c.frontier.left, name)
 		require.Empty(t, c.waiting, name)
+		require.Empty(t, c.waitsFor, name)
 		require.Empty(t, c.reading, name)
 	}
 }

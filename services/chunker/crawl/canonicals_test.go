@@ -66,11 +66,14 @@ func TestACanonicalPageThatIsStoredStandsForOthersWhenItFails(t *testing.T) {
 
 func TestAPageThatIsStoredIsNotDeletedForACanonicalOneThatFails(t *testing.T) {
 	for _, status := range []int{503, 403} {
-		s, st := newSite(t).page("/", "home", "/x", "/y").page("/x", "text of x").page("/y", "text of y"), newStore()
-		crawlOK(t, s, st)
-		s.copyOf("/x", "text of x", "/y").status("/y", status)
-		crawlOK(t, s, st)
-		require.Empty(t, st.deleted)
+		for _, named := range []string{"/y", "/new"} { // /new names it in turn
+			s, st := newSite(t).page("/", "home", "/x", "/y").page("/x", "text of x").page("/y", "text of y"), newStore()
+			crawlOK(t, s, st)
+			s.page("/", "home", "/x").copyOf("/x", "text of x", named).copyOf("/new", "text of y", "/y").status("/y", status)
+			crawlOK(t, s, st)
+			require.Empty(t, st.deleted)
+			require.NotContains(t, st.docs, s.URL+"/new")
+		}
 	}
 }
 
@@ -124,6 +127,59 @@ func TestAPageThatWasDeletedOnTheWayIsStoredAgainWhenItAnswers(t *testing.T) {
 				crawlOK(t, s, st, with)
 				require.Equal(t, "text of x", st.text(s.URL+"/x"), "%s, ETag %v, %d at once", name, etag, concurrency)
 			}
+		}
+	}
+}
+
+// What a page names is gone, or redirects back to it: it stands for itself, and for those that name it.
+func TestAPageThatStandsForItselfStandsForItsCopies(t *testing.T) {
+	for name, named := range map[string]func(s *site){
+		"gone":           func(s *site) { s.status("/named", 410) },
+		"redirects back": func(s *site) { s.redirect("/named", "/page", 301) },
+		"not indexed":    func(s *site) { s.html("/named", "<meta name=robots content=noindex>") },
+		"fails":          func(s *site) { s.status("/named", 403) },
+	} {
+		for _, links := range [][]string{{"/page", "/copy"}, {"/copy", "/page"}, {"/copy"}, {"/named", "/copy", "/page"}, {"/page", "/1", "/2", "/3", "/4", "/5", "/6", "/7", "/8", "/9", "/copy"}} {
+			s, st := newSite(t), newStore()
+			s.page("/", "home", links...).copyOf("/page", "text", "/named").copyOf("/copy", "text", "/page")
+			named(s)
+			for range 2 {
+				crawlOK(t, s, st)
+				require.Equal(t, "text", st.text(s.URL+"/page"), "%s %v", name, links)
+				require.NotContains(t, st.docs, s.URL+"/copy", "%s %v", name, links)
+			}
+		}
+	}
+}
+
+func TestAPageStandsForThoseThatNameItThroughOthers(t *testing.T) {
+	others := []string{"/1", "/2", "/3", "/4", "/5", "/6", "/7", "/8", "/9"}
+	for name, second := range map[string]func(s *site){
+		"a copy":             func(s *site) { s.copyOf("/b", "text", "/c") },
+		"redirect to a copy": func(s *site) { s.redirect("/b", "/bb", 302).copyOf("/bb", "text", "/c") },
+	} {
+		for _, links := range [][]string{{"/a", "/b", "/c"}, {"/c", "/b", "/a"}, {"/b", "/a"}, {"/a"}, append(append([]string{"/b"}, others...), "/a")} {
+			s, st := newSite(t), newStore()
+			s.page("/", "home", links...).copyOf("/a", "text", "/b").page("/c", "text")
+			second(s)
+			crawlOK(t, s, st)
+			require.Equal(t, []string{"/", "/c"}, st.ids(s), "%s %v", name, links)
+		}
+	}
+}
+
+func TestOfPagesThatNameEachOtherOneStandsForAll(t *testing.T) {
+	for _, n := range []int{2, 3, 5} {
+		s, st := newSite(t), newStore()
+		var links []string
+		for i := range n {
+			links = append(links, fmt.Sprint("/", i))
+			s.copyOf(links[i], "text", fmt.Sprint("/", (i+1)%n))
+		}
+		s.page("/", "home", links...)
+		for range 2 {
+			crawlOK(t, s, st)
+			require.Len(t, st.docs, 2, "%d pages", n)
 		}
 	}
 }

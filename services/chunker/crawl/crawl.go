@@ -17,12 +17,14 @@ type crawler struct {
 	fetch       *fetcher
 	robotsToken string
 	scope       *scope
+	start       *url.URL // after redirects
 	frontier    *frontier
 	known       map[string]worker.Known
 
 	// docs are the source ids that this crawl found, read or failed: what is not here at the end is gone.
 	docs urls
-	// textless are those of them that failed, old those of these that were stored before; leads are URLs that redirect to the others.
+	// textless are those of them that failed, old those of these that were stored before; leads are URLs that redirect to the others, or
+	// name them as canonical. What names one of old is old, too.
 	textless, old, leads urls
 	// ids are the bytes of their source ids, which the next crawl is told.
 	ids int
@@ -32,8 +34,10 @@ type crawler struct {
 	deleted urls
 	// settledURLs are the URLs whose turn is over.
 	settledURLs urls
-	// waiting are the pages that named a page as canonical, by its hash, and may have to stand for themselves.
-	waiting map[uint64][]string
+	// waiting are the pages that named a page as canonical, by its hash, and may have to stand for themselves; what redirects to one of
+	// them waits for it. waitsFor is for whom each waits, by hashes.
+	waiting  map[uint64][]string
+	waitsFor map[uint64]uint64
 	// reading are the URLs that are read now.
 	reading map[string]bool
 	// settled counts pages, silent those in a row that gave no answer.
@@ -80,7 +84,7 @@ func newCrawler(cfg Config, opt Options, sink Sink, known map[string]worker.Know
 		robotsToken: productToken(opt.UserAgent),
 		frontier:    newFrontier(cfg.maxDepth(), cfg.maxPages()),
 		docs:        urls{}, textless: urls{}, old: urls{}, leads: urls{}, undecided: urls{}, deleted: urls{}, settledURLs: urls{},
-		waiting: map[uint64][]string{}, reading: map[string]bool{}, heldBefore: heldBefore(known),
+		waiting: map[uint64][]string{}, waitsFor: map[uint64]uint64{}, reading: map[string]bool{}, heldBefore: heldBefore(known),
 	}
 }
 
@@ -127,7 +131,7 @@ func (c *crawler) begin(ctx context.Context) error {
 		return c.noStart(ctx, v)
 	}
 	in.turn(c.opt.Room)
-	c.result.Start = v.id
+	c.start, c.result.Start = got.url, v.id
 	c.frontier.mark(e.url)
 	c.frontier.mark(v.id)
 	return c.settle(ctx, v, 0)
@@ -219,8 +223,9 @@ func (c *crawler) read(ctx context.Context, level int) error {
 	}
 }
 
-// tooSilent counts pages without an answer, and returns an error when the site seems to be down.
-func (c *crawler) tooSilent(f *failure) error {
+// tooSilent counts pages without an answer, and returns an error when the site seems to be down: its start page, which has answered
+// before, does not answer either. Where it does, these pages are dead links, and each fails alone.
+func (c *crawler) tooSilent(ctx context.Context, f *failure) error {
 	if f == nil || !f.down {
 		c.silent = 0
 		return nil
@@ -228,5 +233,12 @@ func (c *crawler) tooSilent(f *failure) error {
 	if c.silent++; c.silent < c.opt.MaxSilence {
 		return nil
 	}
-	return fmt.Errorf("%w: %d pages in a row gave no answer, the last one: %w", ErrTransient, c.silent, f)
+	if err := c.fetch.answers(ctx, c.start); err != nil {
+		if ctx.Err() != nil {
+			return stopped(ctx, err)
+		}
+		return fmt.Errorf("%w: %d pages in a row gave no answer, the last one: %w; nor does the start page: %w", ErrTransient, c.silent, f, err)
+	}
+	c.silent = 0
+	return nil
 }

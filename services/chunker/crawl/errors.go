@@ -13,7 +13,7 @@ var (
 	// robots.txt, leads to another site, or is an address that the guard blocks (guard.ErrBlocked).
 	ErrPermanent = errors.New("the site cannot be crawled")
 	// ErrTransient marks a crawl that may work later: the start page or robots.txt timed out, did not
-	// resolve or answered 5xx or 429, or the site stopped answering on the way.
+	// resolve or answered 5xx or 429, or the site, its start page too, stopped answering on the way.
 	ErrTransient = errors.New("the site cannot be crawled now")
 )
 

@@ -6,32 +6,31 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/worker"
 )
 
-// maxHeldCrawls is how many crawls in a row keep what may be behind pages that were read once, whose links are not stored, and that
-// fail: a page that fails for ever must not keep for ever what nothing links to.
+// maxHeldCrawls is how many crawls in a row keep what may be behind pages that fail and whose links are not known: neither one that
+// fails for ever nor others at each crawl must keep for ever what nothing links to.
 const maxHeldCrawls = 3
 
 // unreadBytes is what a failure that is kept takes beside its URL and reason.
 const unreadBytes = 64
 
-// failure hashes begin with failedHash. Those of pages whose links are not known begin with unreadHash, followed by how many crawls in
-// a row have kept what may be behind such pages.
+// failure hashes begin with failedHash. Those of pages of which nothing is stored, neither text nor links, begin with nothingHash, those
+// of other pages whose links are not known with unreadHash. Both are followed by how many crawls in a row have kept what may be behind
+// pages that failed; 0 where the last one kept nothing.
 const (
-	failedHash = "failed:"
-	unreadHash = "unread:"
+	failedHash  = "failed:"
+	nothingHash = "nothing:"
+	unreadHash  = "unread:"
 )
 
 // unread is a page that failed and whose links are not known.
-type unread struct {
-	id, reason string
-	// crawls counts those in a row that kept what may be behind it; 0 for a page that is new, which one crawl does.
-	crawls int
-}
+type unread struct{ id, reason string }
 
 // fail notes why a page has no content. The links that its document has stay, so that one page that cannot
 // be read does not make everything behind it look gone.
@@ -61,49 +60,72 @@ func (c *crawler) fail(ctx context.Context, v visit, level int) error {
 	}
 	c.follow(links, level)
 	reason := clip(v.fail.Error(), maxErrBytes)
-	if crawls, is := c.isUnread(v); is {
+	if c.isUnread(v) {
 		c.blind = true
-		u := unread{v.id, reason, crawls}
+		u := unread{v.id, reason}
 		if bytes := len(u.id) + len(u.reason) + unreadBytes; c.frontier.left >= bytes {
 			c.frontier.left -= bytes
 			c.unread = append(c.unread, u)
 			return nil
 		}
-		return c.storeUnread(ctx, u)
+		return c.storeUnread(ctx, u, c.heldBefore+1)
 	}
-	return c.storeFailure(ctx, v.id, reason, links, hashOfFailure(reason, links))
+	prefix := failedHash
+	if c.isNothing(v.id) && len(links) == 0 {
+		prefix = marked(nothingHash, 0)
+	}
+	return c.storeFailure(ctx, v.id, reason, links, prefix)
 }
 
 // isUnread tells whether a page that failed has links that are not known, behind which may be what the crawl does not find. Those of a
 // new page are not. Those of a document without token and hash may be of another text: the store had no room for it or has given it up,
 // or the configuration has changed.
-func (c *crawler) isUnread(v visit) (crawls int, is bool) {
+func (c *crawler) isUnread(v visit) bool {
 	before, known := c.known[v.id]
 	switch {
-	case v.outlined || v.leaf:
-		return 0, false
+	case v.outlined || v.leaf || c.heldBefore >= maxHeldCrawls:
+		return false
 	case !known || c.deleted.has(v.id):
-		return 0, v.fail.kind == unanswered
-	case before.VersionToken != "" || before.ContentHash != "" && !strings.HasPrefix(before.ContentHash, unreadHash):
-		return 0, false
+		return v.fail.kind == unanswered
 	}
-	return c.heldBefore + 1, c.heldBefore < maxHeldCrawls
+	return before.VersionToken == "" && (before.ContentHash == "" || strings.HasPrefix(before.ContentHash, unreadHash))
 }
 
-// storeUnread stores a failure after the crawl has kept what may be behind it. The next crawl takes a new page's for any other.
-func (c *crawler) storeUnread(ctx context.Context, u unread) error {
+// isNothing tells whether nothing is stored of a page but that it failed.
+func (c *crawler) isNothing(id string) bool {
+	before, known := c.known[id]
+	return !known || c.deleted.has(id) || before.VersionToken == "" && strings.HasPrefix(before.ContentHash, nothingHash)
+}
+
+// storeUnread stores a failure, and that so many crawls in a row have kept what may be behind such pages. The next crawl takes that of a
+// new page for any other.
+func (c *crawler) storeUnread(ctx context.Context, u unread, crawls int) error {
 	links, err := c.storedLinks(ctx, u.id)
 	if err != nil {
 		return err
 	}
-	hash := hashOfFailure(u.reason, links)
-	if u.crawls > 0 {
-		hash = fmt.Sprint(unreadHash, u.crawls, ":", strings.TrimPrefix(hash, failedHash))
+	prefix := marked(unreadHash, crawls)
+	if c.isNothing(u.id) {
+		prefix = marked(nothingHash, crawls)
 	}
-	return c.storeFailure(ctx, u.id, u.reason, links, hash)
+	return c.storeFailure(ctx, u.id, u.reason, links, prefix)
 }
 
-func (c *crawler) storeFailure(ctx context.Context, id, reason string, links []string, hash string) error {
+// storeUnreads ends a crawl whose deletions are done: what it kept has been kept by one more.
+func (c *crawler) storeUnreads(ctx context.Context) error {
+	for _, u := range c.unread {
+		if ctx.Err() != nil {
+			return stopped(ctx, nil)
+		}
+		if err := c.storeUnread(ctx, u, c.heldBefore+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *crawler) storeFailure(ctx context.Context, id, reason string, links []string, prefix string) error {
+	hash := hashOfFailure(prefix, reason, links)
 	if before := c.before(id); before.VersionToken == "" && before.ContentHash == hash {
 		c.unchanged() // stored already, with this very reason
 		return nil
@@ -132,21 +154,31 @@ func (c *crawler) gone(ctx context.Context, id string) error {
 }
 
 // hashOfFailure tells a failure that is stored already from a new one.
-func hashOfFailure(reason string, links []string) string {
+func hashOfFailure(prefix, reason string, links []string) string {
 	h := sha256.New()
 	enc := json.NewEncoder(h)
 	_ = enc.Encode(reason)
 	_ = enc.Encode(links)
-	return failedHash + hex.EncodeToString(h.Sum(nil))
+	return prefix + hex.EncodeToString(h.Sum(nil))
 }
 
-// heldBefore is how many crawls in a row before this one have kept what may be behind pages that failed.
+func marked(prefix string, crawls int) string { return fmt.Sprint(prefix, crawls, ":") }
+
+// crawlsOf is how many crawls in a row have kept what may be behind pages that failed, as a failure's hash says.
+func crawlsOf(hash string) (crawls int) {
+	for _, prefix := range []string{nothingHash, unreadHash} {
+		if rest, is := strings.CutPrefix(hash, prefix); is {
+			number, _, _ := strings.Cut(rest, ":")
+			crawls, _ = strconv.Atoi(number)
+		}
+	}
+	return crawls
+}
+
+// heldBefore is that of all: the last crawl has marked all the pages that it failed to read, and those that it did not come to.
 func heldBefore(known map[string]worker.Known) (most int) {
 	for _, k := range known {
-		var crawls int
-		if n, _ := fmt.Sscanf(k.ContentHash, unreadHash+"%d:", &crawls); n == 1 {
-			most = max(most, crawls)
-		}
+		most = max(most, crawlsOf(k.ContentHash))
 	}
 	return most
 }

@@ -121,7 +121,14 @@ func (f *fetcher) persist(ctx context.Context, u *url.URL, in *stay) (*reply, er
 	}
 }
 
-// ask sends one request. later is set where the server says that the same request may work after a while.
+// answers asks for u once, and reads nothing of what comes: its error says why u gives no page.
+func (f *fetcher) answers(ctx context.Context, u *url.URL) error {
+	_, _, err := f.ask(ctx, u, nil)
+	return err
+}
+
+// ask sends one request. later is set where the server says that the same request may work after a while. Without a stay nobody wants
+// the body.
 func (f *fetcher) ask(ctx context.Context, u *url.URL, in *stay) (r *reply, later time.Duration, err error) {
 	release, err := f.guest.acquire(ctx, u.Host, max(f.opt.MinDelay, f.robots.delay(u)))
 	if err != nil {
@@ -147,6 +154,9 @@ func (f *fetcher) ask(ctx context.Context, u *url.URL, in *stay) (r *reply, late
 		return nil, 0, silence(ctx, u, err)
 	}
 	defer func() { _ = res.Body.Close() }()
+	if in == nil {
+		return f.read(ctx, u, res, conditional, nil)
+	}
 	return f.read(ctx, u, res, conditional, func(body int64) error {
 		// Waiting for room is no fault of the host's, which may have other requests meanwhile: an earlier page may be among them.
 		waited := false
@@ -175,6 +185,9 @@ func (f *fetcher) read(
 	case isRedirect(status) && res.Header.Get("Location") != "":
 		return &reply{header: res.Header, location: res.Header.Get("Location")}, 0, nil
 	case status == http.StatusOK, status == http.StatusNonAuthoritativeInfo:
+		if take == nil {
+			return &reply{header: res.Header}, 0, nil
+		}
 		body, err := f.body(ctx, u, res, take)
 		return &reply{header: res.Header, body: body}, 0, err
 	}

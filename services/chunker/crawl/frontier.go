@@ -39,7 +39,7 @@ const (
 	// waits for the page that it names as canonical.
 	seenBytes  = 40
 	entryBytes = 24
-	waitBytes  = 104
+	waitBytes  = 144
 	// reserve is the part of the memory that links may not take: a page finds room for its canonical one whatever else is to
 	// be read.
 	reserve = 32

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -99,6 +100,21 @@ func (s *site) redirect(path, to string, code int) *site {
 
 func (s *site) status(path string, code int) *site {
 	return s.on(path, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) })
+}
+
+// onceThen has a path that is set answer as it does once, and then in another way.
+func (s *site) onceThen(path string, then http.HandlerFunc) *site {
+	s.mu.Lock()
+	first := s.pages[path]
+	s.mu.Unlock()
+	var asked atomic.Bool
+	return s.on(path, func(w http.ResponseWriter, r *http.Request) {
+		if asked.Swap(true) {
+			then(w, r)
+			return
+		}
+		first(w, r)
+	})
 }
 
 func (s *site) remove(path string) {

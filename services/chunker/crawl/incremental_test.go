@@ -156,6 +156,7 @@ func TestAPageThatFailsForTheSameReasonAgainIsUnchanged(t *testing.T) {
 	st := newStore()
 	crawlOK(t, s, st)
 	require.Contains(t, paths(s, st.put), "/broken")
+	crawlOK(t, s, st) // it is new no more
 	res := crawlOK(t, s, st)
 	require.Empty(t, st.put)
 	require.Equal(t, 2, res.Unchanged)
@@ -241,11 +242,18 @@ func TestASiteThatStopsAnsweringEndsTheCrawlForNow(t *testing.T) {
 	for _, h := range hrefs {
 		s.on(h, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	}
-	s.page("/", "home", hrefs[1:]...)
-	_, err := crawlSite(t, s, st, func(_ *crawl.Config, o *crawl.Options) { o.MaxSilence = 5 })
-	require.ErrorIs(t, err, crawl.ErrTransient)
-	require.Empty(t, st.deleted)
-	require.Len(t, st.put, 4)
+	for name, down := range map[string]http.HandlerFunc{
+		"503":       func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },
+		"500":       func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"no answer": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	} {
+		s.page("/", "home", hrefs[1:]...).onceThen("/", down)
+		_, err := crawlSite(t, s, st, func(_ *crawl.Config, o *crawl.Options) { o.MaxSilence = 5 })
+		require.ErrorIs(t, err, crawl.ErrTransient, name)
+		require.ErrorContains(t, err, "5 pages in a row gave no answer")
+		require.Empty(t, st.deleted)
+		require.Equal(t, 2, s.requests("/"), name)
+	}
 }
 
 func TestNoETagMakesATokenThatIsTooLong(t *testing.T) {
@@ -261,5 +269,32 @@ func TestNoETagMakesATokenThatIsTooLong(t *testing.T) {
 		crawlOK(t, s, st)
 		require.Less(t, len(st.docs[s.URL+"/"].VersionToken), worker.MaxTokenBytes)
 		require.Equal(t, n <= 256, strings.Contains(st.docs[s.URL+"/"].VersionToken, "etag"))
+	}
+}
+
+// Each fails alone, and what the site has withdrawn goes.
+func TestLinksThatAreDeadDoNotMakeASiteLookDown(t *testing.T) {
+	for name, dead := range map[string]http.HandlerFunc{
+		"503":       func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },
+		"429":       func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) },
+		"no answer": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	} {
+		hrefs := []string{"/good"}
+		s := newSite(t).page("/good", "good").page("/old", "withdrawn").page("/last", "last")
+		for i := range 12 {
+			path := fmt.Sprint("/dead", i)
+			hrefs = append(hrefs, path)
+			s.on(path, dead)
+		}
+		hrefs = append(hrefs, "/last")
+		s.on("/", validated("<main>home</main><a href=/old>"+anchors(hrefs...)))
+		st, five := newStore(), func(_ *crawl.Config, o *crawl.Options) { o.MaxSilence = 5 }
+		crawlOK(t, s, st, five)
+		require.Contains(t, st.docs, s.URL+"/last", name)
+		require.Equal(t, 3, s.requests("/"), "%s: once more for each five that are silent", name)
+		s.page("/", "home", hrefs...)
+		res := crawlOK(t, s, st, five)
+		require.Equal(t, []string{"/old"}, paths(s, st.deleted), name)
+		require.Zero(t, res.Held)
 	}
 }

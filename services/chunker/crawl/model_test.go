@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -76,6 +77,10 @@ func (d *drawn) RoundTrip(r *http.Request) (*http.Response, error) {
 	n, _ := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/"))
 	res := &http.Response{StatusCode: http.StatusNotFound, Header: http.Header{"Content-Type": {"text/html"}}, Request: r, ContentLength: -1, Body: http.NoBody}
 	if r.URL.Path == "/robots.txt" {
+		return res, nil
+	}
+	if n >= len(d.pages) {
+		res.StatusCode = http.StatusInternalServerError
 		return res, nil
 	}
 	p := d.pages[n]
@@ -152,7 +157,7 @@ func (s *full) Put(ctx context.Context, d worker.Document) error {
 func (d *drawn) crawl(t *testing.T, sink crawl.Sink) (crawl.Result, error) {
 	t.Helper()
 	c := newClock()
-	opt := crawl.Options{Extract: extractMain, Runner: crawl.InProcess{}, Transport: d, Now: c.Now, Wait: c.Wait, MaxSilence: 1 << 20, Concurrency: 1 + d.random.IntN(4)}
+	opt := crawl.Options{Extract: extractMain, Runner: crawl.InProcess{}, Transport: d, Now: c.Now, Wait: c.Wait, MaxSilence: 2, Concurrency: 1 + d.random.IntN(4)}
 	res, err := crawl.Crawl(t.Context(), crawl.Config{URL: d.url(0), MaxDepth: ptr(20)}, opt, sink)
 	require.False(t, res.Truncated)
 	return res, err
@@ -230,6 +235,78 @@ func TestWhateverFailsForAWhileAnIndexIsWhatItsSiteIs(t *testing.T) {
 					require.Empty(t, got.Err)
 					require.Equal(t, want.Chunks, got.Chunks, "seed %d: %d of %+v", seed, n, d.pages)
 					require.ElementsMatch(t, want.Links, got.Links, "seed %d: %d of %+v", seed, n, d.pages)
+				}
+			}
+		}
+	}
+}
+
+// reachable are the pages to which something leads.
+func (d *drawn) reachable() map[int]bool {
+	seen, next := map[int]bool{}, []int{0}
+	for len(next) > 0 {
+		n := next[0]
+		next = next[1:]
+		if n < 0 || n >= len(d.pages) || seen[n] {
+			continue
+		}
+		seen[n] = true
+		next = append(append(next, d.pages[n].links...), d.pages[n].redirect, d.pages[n].canonical)
+	}
+	return seen
+}
+
+// Any page but those whose links have changed, and at each crawl one that is new.
+func TestWhateverFailsForEverWhatNothingLinksToIsDeleted(t *testing.T) {
+	for seed := range uint64(drawnSites) {
+		d, st := draw(seed), newStore()
+		_, err := d.crawl(t, st)
+		require.NoError(t, err)
+		changed := 1 + d.random.IntN(len(d.pages)-1)
+		d.redraw(changed)
+		home := d.pages[0]
+		for n := range crawl.MaxHeldCrawls + 1 {
+			d.failing = map[int]int{}
+			for n := 1; n < len(d.pages); n++ {
+				if n != changed && d.random.IntN(3) == 0 {
+					d.failing[n] = []int{503, 500, 403}[d.random.IntN(3)]
+				}
+			}
+			d.pages[0] = home
+			d.pages[0].links = append(slices.Clone(home.links), len(d.pages)+n)
+			d.pages[0].edition = 1000 + n
+			_, err := d.crawl(t, st)
+			require.NoError(t, err)
+		}
+		reachable := d.reachable()
+		for n := range d.pages {
+			_, stored := st.docs[d.url(n)]
+			require.True(t, reachable[n] || !stored, "seed %d: %d of %+v, changed %d", seed, n, d.pages, changed)
+		}
+		for n := range crawl.MaxHeldCrawls {
+			require.NotContains(t, st.docs, d.url(len(d.pages)+n), "seed %d", seed)
+		}
+	}
+}
+
+// A page that another stands for, through whatever it names or redirects to, has no document beside it.
+func TestWhereAllAnswerNoCopyIsStoredBesideThePageThatStandsForIt(t *testing.T) {
+	for seed := range uint64(drawnSites) {
+		d, st := draw(seed), newStore()
+		for range 2 {
+			_, err := d.crawl(t, st)
+			require.NoError(t, err)
+			for n := range d.pages {
+				_, stored := st.docs[d.url(n)]
+				for at, steps := n, 0; stored && steps < len(d.pages); steps++ {
+					p := d.pages[at]
+					if at = max(p.redirect, p.canonical); p.redirect >= 0 {
+						at = p.redirect
+					}
+					if at < 0 || at == n || p.noindex || p.status != 200 {
+						break
+					}
+					require.NotContains(t, st.docs, d.url(at), "seed %d: %d beside %d of %+v", seed, n, at, d.pages)
 				}
 			}
 		}

@@ -50,8 +50,9 @@ type Options struct {
 	// MaxRetryAfter is the longest Retry-After that is waited for; for a longer one the page fails instead
 	// of being asked too early. Default: 30 s.
 	MaxRetryAfter time.Duration
-	// MaxSilence is how many pages in a row may fail without an answer (or with 429 or 503) before the site
-	// counts as down and the crawl ends with ErrTransient. Default: 20.
+	// MaxSilence is how many pages in a row may fail without an answer (or with 429 or 503) before the start
+	// page is asked for once more. If that fails, too, the site counts as down and the crawl ends with
+	// ErrTransient; else the count begins again. Default: 20.
 	MaxSilence int
 
 	// RobotsTimeout bounds each request for robots.txt. Default: 10 s.

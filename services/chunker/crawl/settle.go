@@ -14,7 +14,7 @@ func (c *crawler) settle(ctx context.Context, v visit, level int) error {
 	}
 	c.settled++
 	if !v.duplicate {
-		if err := c.tooSilent(v.fail); err != nil {
+		if err := c.tooSilent(ctx, v.fail); err != nil {
 			return err
 		}
 	}
@@ -22,23 +22,88 @@ func (c *crawler) settle(ctx context.Context, v visit, level int) error {
 		return err
 	}
 	c.frontier.remember(c.settledURLs, v.entry.url)
-	if v.entry.url != v.id && c.docs.has(v.id) && !c.textless.has(v.id) {
-		c.frontier.remember(c.leads, v.entry.url)
+	if v.entry.own && c.pending(v.entry.url) {
+		delete(c.waitsFor, hashed(v.entry.url))
+		c.frontier.left += seenBytes
 	}
-	c.answer(v.entry.url)
+	if v.entry.url != v.id {
+		c.redirects(v)
+	}
+	if !c.pending(v.entry.url) {
+		c.answer(v.entry.url)
+	}
 	return nil
+}
+
+// redirects notes what a URL that redirects to a page leads to: its text, or what it waits for.
+func (c *crawler) redirects(v visit) {
+	switch {
+	case c.docs.has(v.id) && !c.textless.has(v.id) || c.leads.has(v.id):
+		c.frontier.remember(c.leads, v.entry.url)
+	case !v.entry.own && c.pending(v.id) && !c.circles(v.id, v) && c.frontier.takes(len(v.entry.url)+waitBytes, 0):
+		c.wait(v.entry.url, v.id)
+	}
 }
 
 // answer settles the pages that wait for the one that they named: there is a text in their place, or they are to be taken for themselves.
 func (c *crawler) answer(named string) {
 	key := hashed(named)
-	for _, id := range c.waiting[key] {
+	ids := c.waiting[key]
+	delete(c.waiting, key)
+	for _, id := range ids {
 		c.frontier.left += len(id) + waitBytes
 		if !c.stands(named, id) {
+			c.frontier.left -= seenBytes
+			c.waitsFor[hashed(id)] = itself
 			c.frontier.again(id)
+			continue
 		}
+		delete(c.waitsFor, hashed(id))
+		c.stoodFor(id, named)
+		c.answer(id)
 	}
-	delete(c.waiting, key)
+}
+
+// itself is for whom a page waits that is to be read again.
+const itself = 0
+
+// pending tells whether a page waits for the one that it names as canonical, or is to be read again.
+func (c *crawler) pending(url string) bool {
+	_, is := c.waitsFor[hashed(url)]
+	return is
+}
+
+func (c *crawler) wait(id, named string) {
+	c.waiting[hashed(named)] = append(c.waiting[hashed(named)], id)
+	c.waitsFor[hashed(id)] = hashed(named)
+}
+
+// maxChain bounds how many pages wait for one another.
+const maxChain = 100
+
+// circles tells whether a page that named waits for, directly or through others, is that of v: one of them has to stand for itself.
+func (c *crawler) circles(named string, v visit) bool {
+	at := hashed(named)
+	for range maxChain {
+		next, is := c.waitsFor[at]
+		if !is {
+			return false
+		}
+		if next == hashed(v.id) || next == hashed(v.entry.url) {
+			return true
+		}
+		at = next
+	}
+	return true
+}
+
+// stoodFor notes a page in whose place there is the text of another. An earlier text stands in fewer places.
+func (c *crawler) stoodFor(id, named string) {
+	if c.docs.has(named) && !c.textless.has(named) || c.leads.has(named) {
+		c.frontier.remember(c.leads, id)
+		return
+	}
+	c.frontier.remember(c.old, id)
 }
 
 // found notes a document.
@@ -49,8 +114,8 @@ func (c *crawler) found(id string) {
 	}
 }
 
-// stands tells whether a document with text is there in the place of a page that names a URL: that of the URL, or of one that it
-// redirects to. An earlier text of one that fails now stands for pages that are not stored.
+// stands tells whether a document with text is there in the place of a page that names a URL: that of the URL, or of one to
+// which it leads. An earlier text of one that fails now stands for pages that are not stored.
 func (c *crawler) stands(url, id string) bool {
 	return c.docs.has(url) && !c.textless.has(url) || c.leads.has(url) || c.old.has(url) && c.before(id).VersionToken == ""
 }
@@ -99,12 +164,13 @@ func (c *crawler) standsFor(v visit) bool {
 		return false
 	}
 	if c.stands(named, v.id) {
+		c.stoodFor(v.id, named)
 		return true
 	}
-	if c.settledURLs.has(named) || !c.allowed(named) {
+	if c.settledURLs.has(named) && !c.pending(named) || !c.allowed(named) || c.circles(named, v) {
 		return false
 	}
-	if c.waitsFor(named, v.id) {
+	if c.pending(v.id) || c.waits(named, v.id) {
 		return true
 	}
 	if c.before(named).VersionToken == "" {
@@ -116,15 +182,14 @@ func (c *crawler) standsFor(v visit) bool {
 	return true
 }
 
-// waitsFor has a page wait for the canonical one, which is read next unless another waits for it already. It is false where there is
-// no memory for that.
-func (c *crawler) waitsFor(named, id string) bool {
-	key := hashed(named)
-	asked := len(c.waiting[key]) > 0
+// waits has a page wait for the canonical one, which is read next unless another waits for it already, or it waits itself. It is false
+// where there is no memory for that.
+func (c *crawler) waits(named, id string) bool {
+	asked := len(c.waiting[hashed(named)]) > 0 || c.pending(named)
 	if asked && !c.frontier.takes(len(id)+waitBytes, 0) || !asked && !c.frontier.stand(named, id) {
 		return false
 	}
-	c.waiting[key] = append(c.waiting[key], id)
+	c.wait(id, named)
 	return true
 }
 

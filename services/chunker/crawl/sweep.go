@@ -9,19 +9,37 @@ import (
 
 // sweep deletes the documents that this crawl did not come across.
 func (c *crawler) sweep(ctx context.Context) error {
-	var lost []string
+	var lost, nothing []string
 	for _, id := range slices.Sorted(maps.Keys(c.known)) {
-		if !c.docs.has(id) && !c.deleted.has(id) {
+		switch {
+		case c.docs.has(id) || c.deleted.has(id):
+		case c.isNothing(id):
+			nothing = append(nothing, id)
+		default:
 			lost = append(lost, id)
 		}
 	}
+	var held []string
 	switch {
 	case c.blind:
-		lost = c.hold(lost, c.cfg.maxPages(), maxURLBytes, "a page failed that may lead to them")
+		held, lost = c.hold(lost, c.cfg.maxPages(), maxURLBytes, "a page failed that may lead to them")
 	case c.result.Truncated:
-		lost = c.hold(lost, c.cfg.maxPages()-len(c.docs), maxURLBytes-c.ids, c.result.Bound)
+		held, lost = c.hold(lost, c.cfg.maxPages()-len(c.docs), maxURLBytes-c.ids, c.result.Bound)
 	}
-	for _, id := range lost {
+	if err := c.deleteAll(ctx, lost); err != nil {
+		return err
+	}
+	if err := c.storeUnreads(ctx); err != nil {
+		return err
+	}
+	if err := c.endRow(ctx, held); err != nil {
+		return err
+	}
+	return c.deleteAll(ctx, nothing) // they may be all that says how many crawls in a row have kept deletions back
+}
+
+func (c *crawler) deleteAll(ctx context.Context, ids []string) error {
+	for _, id := range ids {
 		if ctx.Err() != nil {
 			return stopped(ctx, nil)
 		}
@@ -30,42 +48,46 @@ func (c *crawler) sweep(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, u := range c.unread {
+	return nil
+}
+
+// endRow marks pages that failed, and that a truncated crawl did not come to, as kept by no crawl in a row: this one has kept nothing
+// for them.
+func (c *crawler) endRow(ctx context.Context, held []string) error {
+	for _, id := range held {
+		if c.blind || crawlsOf(c.known[id].ContentHash) == 0 {
+			continue
+		}
 		if ctx.Err() != nil {
 			return stopped(ctx, nil)
 		}
-		if err := c.storeUnread(ctx, u); err != nil {
+		if err := c.storeUnread(ctx, unread{id, "it failed before, and the crawl did not come to it again"}, 0); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// hold keeps those of lost that the crawl may only not have come to, at most so many and of so many bytes, and returns the others.
+// hold parts those of lost that the crawl may only not have come to, at most so many and of so many bytes, from the others.
 // A truncated crawl has room for what max_pages and the memory of the next crawl leave; where max_pages was the bound there is none, so
 // that the index is what it lets in. A blind one has as much again for them as for what it found: it keeps all that one crawl before
 // it left.
-func (c *crawler) hold(lost []string, most, mostBytes int, because string) (others []string) {
-	for _, ids := range c.waiting { // their canonical pages were not read
-		for _, id := range ids {
-			c.undecided.add(id)
-		}
-	}
-	held, bytes := 0, 0
+func (c *crawler) hold(lost []string, most, mostBytes int, because string) (held, others []string) {
+	bytes := 0
 	for _, id := range lost {
-		lookedAt := c.settledURLs.has(id) && !c.undecided.has(id)
-		if held == most || bytes+len(id) > mostBytes || lookedAt || !c.allowed(id) {
+		lookedAt := c.settledURLs.has(id) && !c.undecided.has(id) && !c.pending(id)
+		if len(held) >= most || bytes+len(id) > mostBytes || lookedAt || !c.allowed(id) {
 			others = append(others, id)
 			continue
 		}
-		held++
+		held = append(held, id)
 		bytes += len(id)
 	}
-	c.result.Held += held
-	if held > 0 {
-		c.opt.Logger.Warn("documents that the crawl did not come to are kept", "documents", held, "because", because)
+	c.result.Held += len(held)
+	if len(held) > 0 {
+		c.opt.Logger.Warn("documents that the crawl did not come to are kept", "documents", len(held), "because", because)
 	}
-	return others
+	return held, others
 }
 
 // truncated notes that the site has more than the crawl may read. What is noted first stays.

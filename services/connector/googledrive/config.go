@@ -40,7 +40,7 @@ type Config struct {
 	// MaxFileBytes is the size up to which a file is read; larger ones fail as documents. 0 means
 	// DefaultMaxFileBytes. Google's own documents are exported up to 10 MB in any case.
 	MaxFileBytes int64 `json:"max_file_bytes,omitempty"`
-	// MaxFiles bounds the files and folders taken; a drive with more fails the sync. 0 means DefaultMaxFiles.
+	// MaxFiles bounds the files and folders that are there at the end of a sync; a drive with more fails it. 0 means DefaultMaxFiles.
 	MaxFiles int `json:"max_files,omitempty"`
 }
 

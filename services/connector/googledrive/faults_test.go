@@ -313,12 +313,14 @@ func TestAnErrorOfTheAccountIsNoFailureOfADocument(t *testing.T) {
 	require.Empty(t, f.store.files())
 }
 
-func TestManyFailuresInARowAreNotTheDocuments(t *testing.T) {
+func TestAServiceThatIsAwayEndsTheSyncInsteadOfFailingEveryDocument(t *testing.T) {
 	f := newFixture(t)
 	for i := range 50 {
 		f.File(root, fmt.Sprintf("%d.txt", i), "text/plain", "words")
 	}
-	f.Inject(fakedrive.Broken.On("media", 1000))
+	afterTheRoot := fakedrive.Broken.On("get", 1000)
+	afterTheRoot.Skip = 1
+	f.Inject(fakedrive.Broken.On("media", 1000), afterTheRoot)
 	_, err := f.try()
 	require.ErrorContains(t, err, "20 files in a row")
 	f.Heal()

@@ -54,6 +54,9 @@ func (s *syncer) file(ctx context.Context, e entry) error {
 		s.standsAsStored(e.id, true)
 		return nil
 	}
+	if known && s.standsUnread(e, stored) {
+		return nil
+	}
 	weight := e.source.Size
 	if e.source.isGoogles() {
 		weight = s.bound(*e.source)
@@ -89,16 +92,19 @@ func (s *syncer) read(ctx context.Context, e entry, place *room.Place) error {
 	case err != nil && endsSync(err):
 		return fmt.Errorf("download: %w", err)
 	case err != nil:
-		if !isRefused(err) && s.troubles.Add(1) >= maxTroubles {
-			return fmt.Errorf("download: %d files in a row cannot be read: %w", maxTroubles, err)
-		}
+		why := inReading
 		reason, lasting := ofDocument(err)
 		if lasting {
-			return s.fail(ctx, e, inContent, reason)
+			why = inContent
 		}
-		return s.fail(ctx, e, inReading, reason)
+		if !isRefused(err) && !s.failsAsBefore(e, why, reason) {
+			if err := s.troubles.Goes(ctx, s.answers); err != nil {
+				return fmt.Errorf("download: %w; the last: %s", err, reason)
+			}
+		}
+		return s.fail(ctx, e, why, reason)
 	}
-	s.troubles.Store(0)
+	s.troubles.Ends()
 	text, err := s.opts.Extract.Extract(ctx, content, e.source.Name, mediaType)
 	switch {
 	case ctx.Err() != nil:
@@ -187,7 +193,7 @@ func (s *syncer) without(ctx context.Context, e entry, now record) error {
 		s.standsAsStored(e.id, false)
 		return nil
 	}
-	if err := s.checkCount(); err != nil {
+	if err := s.bounded(2); err != nil {
 		return err
 	}
 	doc := e.document()
@@ -240,12 +246,12 @@ func (s *syncer) failure(e entry, why cause, reason string) record {
 
 // fail puts the failure of a file, unless the same one is stored already.
 func (s *syncer) fail(ctx context.Context, e entry, why cause, reason string) error {
-	doc := e.document()
-	doc.ContentHash, doc.Err = s.failure(e, why, reason).failure(), oneLine(reason, 900)
-	if stored, ok := s.stored(e.id); ok && stored.VersionToken == "" && stored.ContentHash == doc.ContentHash {
+	if s.failsAsBefore(e, why, reason) {
 		s.standsAsStored(e.id, true)
 		return nil
 	}
+	doc := e.document()
+	doc.ContentHash, doc.Err = s.failure(e, why, reason).failure(), oneLine(reason, 900)
 	s.failed.Add(1)
 	s.mu.Lock()
 	s.failedNow[e.id] = true
@@ -253,12 +259,24 @@ func (s *syncer) fail(ctx context.Context, e entry, why cause, reason string) er
 	return s.send(ctx, doc)
 }
 
+// failsAsBefore tells whether the same failure is stored already.
+func (s *syncer) failsAsBefore(e entry, why cause, reason string) bool {
+	stored, ok := s.stored(e.id)
+	return ok && stored.VersionToken == "" && stored.ContentHash == s.failure(e, why, reason).failure()
+}
+
+// answers asks for what is synced.
+func (s *syncer) answers(ctx context.Context) error {
+	_, err := s.api.item(ctx, s.state.roots()[0], "")
+	return err
+}
+
 // remove deletes a document if it is stored.
 func (s *syncer) remove(ctx context.Context, id string) error {
 	s.mu.Lock()
 	k, known := s.known[id]
 	delete(s.known, id)
-	delete(s.shown, id)
+	delete(s.missing, id)
 	if e := s.shortcuts[id]; e.item != nil {
 		s.held -= e.item.weight()
 	}
@@ -288,7 +306,7 @@ func (s *syncer) standsAsStored(id string, isFile bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.listing {
-		s.shown[id] = struct{}{}
+		delete(s.missing, id)
 		s.stand = append(s.stand, id)
 	}
 }
@@ -298,7 +316,5 @@ func (s *syncer) remember(doc worker.Document) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.known[doc.SourceID] = worker.Known{VersionToken: doc.VersionToken, ContentHash: doc.ContentHash}
-	if s.listing {
-		s.shown[doc.SourceID] = struct{}{}
-	}
+	delete(s.missing, doc.SourceID)
 }

@@ -217,14 +217,16 @@ func (s *syncer) files(ctx context.Context, items []item) error {
 
 func (s *syncer) count() error {
 	s.result.Listed++
-	return s.checkCount()
+	return s.bounded(2)
 }
 
-func (s *syncer) checkCount() error {
+// bounded fails a sync of more than times as many files and folders as there may be. What a listing has not shown yet counts for
+// nothing. What else is to be deleted is known when all is settled only, so until then twice as many are taken.
+func (s *syncer) bounded(times int) error {
 	s.mu.Lock()
-	stored := len(s.known)
+	stored := len(s.known) - len(s.missing)
 	s.mu.Unlock()
-	if most := s.cfg.maxFiles(); stored > most {
+	if most := s.cfg.maxFiles(); stored > times*most {
 		return permanentf("max_files: there are more than %d files and folders; raise max_files (up to %d), or sync one folder",
 			most, MaxMaxFiles)
 	}

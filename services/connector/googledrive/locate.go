@@ -10,7 +10,9 @@ import (
 func (s *syncer) locate(ctx context.Context) (news []string, err error) {
 	known := len(s.state.Cursors) > 0 && len(s.state.Roots) > 0
 	if !known {
-		s.state = state{Roots: map[string]string{}, Cursors: map[string]string{}}
+		s.state = state{
+			Roots: map[string]string{}, Cursors: map[string]string{}, Failed: s.state.Failed, Refused: s.state.Refused,
+		}
 		if err := s.locateRoot(ctx); err != nil {
 			return nil, err
 		}
@@ -26,6 +28,7 @@ func (s *syncer) locate(ctx context.Context) (news []string, err error) {
 		if drive != "" && !slices.Contains(now, drive) {
 			delete(s.state.Roots, drive) // the sweep deletes what was in it
 			delete(s.state.Cursors, drive)
+			s.driveLeft = true
 		}
 	}
 	for _, drive := range now {

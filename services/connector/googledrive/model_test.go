@@ -143,12 +143,13 @@ func (m *model) noisy() {
 	if every := rapid.IntRange(0, 3).Draw(m.r, "refuses every"); every > 0 {
 		n := 0
 		m.store.refuses = func() bool { n++; return n%every == 0 }
+		m.store.givesUp = m.store.refuses
 	}
 	m.store.open()
 	if _, err := m.try(); err != nil {
 		m.store.crash(func(n int) int { return rapid.IntRange(0, n-1).Draw(m.r, "left by the kill") })
 	}
-	m.store.dies, m.store.journal, m.store.refuses = nil, nil, nil
+	m.store.dies, m.store.journal, m.store.refuses, m.store.givesUp = nil, nil, nil, nil
 	m.Before(nil)
 	m.Heal()
 }

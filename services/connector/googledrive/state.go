@@ -3,6 +3,8 @@ package googledrive
 import (
 	"fmt"
 	"slices"
+
+	"github.com/echomind/sync/services/connector/internal/again"
 )
 
 // state is what a connector's state holds.
@@ -14,6 +16,9 @@ type state struct {
 	Cursors map[string]string `json:"cursors,omitempty"`
 	// Listing is set until everything was listed once.
 	Listing *listing `json:"listing,omitempty"`
+	// Failed and Refused are what the last sync has tried again of what could not be read, and of what could not be stored.
+	Failed  again.Share `json:"failed,omitzero"`
+	Refused again.Share `json:"refused,omitzero"`
 }
 
 // listing says how far a listing of everything has come. Drives before Drive, in their order, are done.
@@ -61,7 +66,7 @@ func (s state) roots() []string {
 
 // clone is for checkpoints: what is sent must not change any more.
 func (s state) clone() state {
-	c := state{Roots: map[string]string{}, Cursors: map[string]string{}}
+	c := state{Roots: map[string]string{}, Cursors: map[string]string{}, Failed: s.Failed, Refused: s.Refused}
 	for k, v := range s.Roots {
 		c.Roots[k] = v
 	}

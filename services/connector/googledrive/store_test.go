@@ -71,6 +71,8 @@ type store struct {
 	dies func() bool
 	// refuses says of a document that its owner has no room for it, as semantic does.
 	refuses func() bool
+	// givesUp says of a deletion that semantic gives it up: what was stored stays, with neither token nor hash.
+	givesUp func() bool
 	journal *journal
 }
 
@@ -146,8 +148,15 @@ func (s *store) Delete(_ context.Context, id string) error {
 	if err := s.killed(); err != nil {
 		return err
 	}
-	s.note(journalEntry{id: id})
 	s.deleted = append(s.deleted, id)
+	if s.givesUp != nil && s.givesUp() {
+		d := s.docs[id]
+		d.Err, d.VersionToken, d.ContentHash = "given up", "", ""
+		s.note(journalEntry{id: id, doc: &d})
+		s.docs[id] = d
+		return nil
+	}
+	s.note(journalEntry{id: id})
 	delete(s.docs, id)
 	return nil
 }

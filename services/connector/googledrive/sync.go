@@ -15,6 +15,7 @@ import (
 	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/connector/internal/trouble"
 )
 
 const (
@@ -26,8 +27,6 @@ const (
 	DefaultPageSize = 1000
 	// maxRestarts ends a sync whose tokens become useless faster than they can be used.
 	maxRestarts = 3
-	// maxTroubles in a row are not the documents' own.
-	maxTroubles = 20
 )
 
 // Sink takes what a sync finds; *worker.Run is one. It must be safe for concurrent use. An error of any method ends
@@ -137,8 +136,12 @@ type syncer struct {
 	// stored ones that were reported below no root.
 	changed    folders
 	come, left map[string]struct{}
-	// unsettled: something below a folder is still to be deleted.
-	unsettled bool
+	// unsettled: something below a folder is still to be deleted. driveLeft: so it is below a drive that is not there any more.
+	unsettled, driveLeft bool
+	// unconfirmed are documents that may not be asked for, and of which nothing is known; confirming: everything is listed to find out
+	// where such documents are.
+	unconfirmed map[string]struct{}
+	confirming  bool
 	// shortcuts are all that are stored or were seen, by id; targets is what the changes say of theirs.
 	shortcuts map[string]entry
 	targets   map[string]item
@@ -148,12 +151,13 @@ type syncer struct {
 	held      int // about how many bytes of folders, shortcuts and their targets are held
 	known     map[string]worker.Known
 	fresh     map[string]struct{} // put by this run
-	shown     map[string]struct{} // by this run of the listing
+	missing   map[string]struct{} // stored before the listing, and not shown by it so far
 	stand     []string            // shown, and not written: to be marked
 	failedNow map[string]bool     // in this sync
 
-	result                                                    Result
-	put, touched, unchanged, deleted, failed, troubles, calls atomic.Int64
+	troubles                                        trouble.Row
+	result                                          Result
+	put, touched, unchanged, deleted, failed, calls atomic.Int64
 }
 
 // Sync brings sink up to date with what cfg names.
@@ -218,17 +222,21 @@ func (s *syncer) run(ctx context.Context) error {
 	if s.known = known; known == nil {
 		s.known = map[string]worker.Known{}
 	}
-	s.fresh = map[string]struct{}{}
-	for restarts := 0; ; restarts++ {
+	s.fresh, s.unconfirmed = map[string]struct{}{}, map[string]struct{}{}
+	for restarts := 0; ; {
 		err := s.round(ctx)
-		if !errors.Is(err, errStale) {
+		switch {
+		case errors.Is(err, errUnplaced):
+			s.confirming = true
+		case !errors.Is(err, errStale):
 			return err
-		}
-		if restarts == maxRestarts {
+		case restarts == maxRestarts:
 			return fmt.Errorf("after starting again %d times: %w", maxRestarts, err)
+		default:
+			restarts++
+			s.result.Restarted = true
 		}
-		s.state = state{}
-		s.result.Restarted = true
+		s.state = state{Failed: s.state.Failed, Refused: s.state.Refused}
 	}
 }
 
@@ -270,11 +278,14 @@ func (s *syncer) begin() {
 		s.sink.BeginListing()
 	}
 	s.tree = newTree(s.state.roots())
-	s.changed, s.come, s.left, s.unsettled = folders{}, map[string]struct{}{}, map[string]struct{}{}, false
+	s.changed, s.come, s.left, s.unsettled = folders{}, map[string]struct{}{}, map[string]struct{}{}, s.driveLeft
 	s.held = 0
 	s.shortcuts, s.targets, s.isTarget = map[string]entry{}, map[string]item{}, map[string]bool{}
-	s.shown, s.stand, s.failedNow = map[string]struct{}{}, nil, map[string]bool{}
+	s.missing, s.stand, s.failedNow = map[string]struct{}{}, nil, map[string]bool{}
 	for id, k := range s.known {
+		if s.listing && !(s.resumed && k.Seen) {
+			s.missing[id] = struct{}{}
+		}
 		r, ok := recordOf(k)
 		if !ok || s.listing && !(s.resumed && k.Seen) {
 			continue // a listing finds out by itself what there is

@@ -16,8 +16,7 @@ const heldWaiting = 64
 func (s *syncer) below(ctx context.Context, top graph.Item) error {
 	if _, at, err := s.above(ctx, top.Parent.ID); err != nil || at == outside {
 		if err == nil {
-			s.tree.lost(top.ID)
-			s.lost++
+			s.loses(top.ID)
 		}
 		return err
 	}

@@ -7,7 +7,8 @@
 //	file.go     one file
 //	tree.go     which folder is in which
 //	token.go    what is remembered with a document
-//	settle.go   the end of a round: what is gone, what had failed
+//	settle.go   the end of a round: what is gone
+//	again.go    what had failed
 //
 // # What is remembered where
 //
@@ -63,7 +64,7 @@ type Config struct {
 	// MaxFileBytes is the size up to which a file is read; larger ones fail as documents. 0 means
 	// DefaultMaxFileBytes.
 	MaxFileBytes int64 `json:"max_file_bytes,omitempty"`
-	// MaxFiles bounds the files taken; a drive with more fails the sync. 0 means DefaultMaxFiles.
+	// MaxFiles bounds the files that are there at the end of a sync; a drive with more fails it. 0 means DefaultMaxFiles.
 	MaxFiles int `json:"max_files,omitempty"`
 }
 

@@ -201,12 +201,15 @@ func TestThrottlingWithoutEndFailsTheSyncAndNoDocument(t *testing.T) {
 	w.sync()
 }
 
-func TestABrokenDownloadHostEndsTheSyncInsteadOfFailingEveryDocument(t *testing.T) {
+func TestAServiceThatIsAwayEndsTheSyncInsteadOfFailingEveryDocument(t *testing.T) {
 	w := newWorld(t)
 	w.files(w.root, 100)
-	w.fake.Inject(fakegraph.Broken.On("/download/", 100_000))
+	afterTheListing := fakegraph.Broken.On("/items/", 100_000)
+	afterTheListing.Skip = 1
+	w.fake.Inject(fakegraph.Broken.On("/download/", 100_000), afterTheListing)
 	_, err := w.try(t.Context())
 	require.ErrorContains(t, err, "20 files in a row")
+	require.NotErrorIs(t, err, onedrive.ErrPermanent)
 	w.fake.Heal()
 	w.sync()
 }

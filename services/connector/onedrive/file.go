@@ -31,6 +31,9 @@ func (s *syncer) file(ctx context.Context, item graph.Item, folders []step) erro
 		s.standsAsStored(item.ID)
 		return nil
 	}
+	if known && s.standsUnread(item.ID, stored, now) {
+		return nil
+	}
 	weight := min(max(item.Size, 1), s.opts.InFlightBytes)
 	if refused {
 		weight = 1
@@ -60,14 +63,11 @@ func (s *syncer) read(ctx context.Context, item graph.Item, now token, place *ro
 	case errors.Is(err, graph.ErrVanished):
 		return s.remove(ctx, item.ID)
 	case errors.As(err, &unreadable):
-		if unreadable.Trouble && s.troubles.Add(1) >= maxTroubles {
-			return fmt.Errorf("%d files in a row cannot be read: %w", maxTroubles, err)
-		}
 		return s.fail(ctx, fresh, now, unreadable)
 	case err != nil:
 		return err
 	}
-	s.troubles.Store(0)
+	s.troubles.Ends()
 	doc := document(fresh)
 	doc.MediaType, doc.ContentHash, doc.VersionToken = text.MediaType, text.Hash, now.String()
 	if stored, ok := s.stored(fresh.ID); ok && stored.VersionToken != "" && stored.ContentHash == text.Hash && !s.isFresh(fresh.ID) {
@@ -128,8 +128,19 @@ func (s *syncer) fail(ctx context.Context, item graph.Item, now token, why *grap
 		s.standsAsStored(item.ID)
 		return nil
 	}
+	if why.Trouble {
+		if err := s.troubles.Goes(ctx, s.answers); err != nil {
+			return fmt.Errorf("%w; the last: %w", err, why)
+		}
+	}
 	s.failed.Add(1)
 	return s.send(ctx, doc)
+}
+
+// answers asks for the folder that is synced.
+func (s *syncer) answers(ctx context.Context) error {
+	_, err := s.api.Item(ctx, s.state.Drive, s.state.Root)
+	return err
 }
 
 // remove deletes a document if it is stored.

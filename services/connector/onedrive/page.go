@@ -24,14 +24,16 @@ func (s *syncer) page(ctx context.Context, items []graph.Item) error {
 			}
 		case item.Root != nil:
 		case item.Deleted != nil:
+			_, stored := s.stored(item.ID)
 			if err := s.remove(ctx, item.ID); err != nil {
 				return err
 			}
 			// A deleted item lists little ("driveItem: delta", Remarks); that it was a folder is known from what
-			// lies in it.
+			// lies in it. What is not known may have been the folder of documents whose place is not.
 			if _, had := s.tree.folders[item.ID]; had || item.Folder != nil {
-				s.tree.lost(item.ID)
-				s.lost++
+				s.loses(item.ID)
+			} else if !stored && item.File == nil {
+				s.went = true
 			}
 		case item.IsFolder():
 			s.named[item.ID] = struct{}{}
@@ -118,10 +120,16 @@ func (s *syncer) files(ctx context.Context, files []graph.Item) error {
 func (s *syncer) shown(id string) error {
 	s.result.Listed++
 	delete(s.missing, id)
+	return s.bounded(2)
+}
+
+// bounded fails a sync of a drive that holds more than times as many files as it may. What a listing has not shown yet counts for
+// nothing. What else is to be deleted is known at the end of a round only, so until then twice as many are taken.
+func (s *syncer) bounded(times int) error {
 	s.mu.Lock()
-	stored := len(s.known)
+	files := len(s.known) - len(s.missing)
 	s.mu.Unlock()
-	if most := s.cfg.maxFiles(); stored > most {
+	if most := s.cfg.maxFiles(); files > times*most {
 		return fmt.Errorf("%w: max_files: the drive holds more than %d files; raise max_files (up to %d), or name a folder of it",
 			ErrPermanent, most, MaxMaxFiles)
 	}

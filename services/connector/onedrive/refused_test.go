@@ -2,6 +2,7 @@ package onedrive_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -61,27 +62,87 @@ func TestTheTextOfWhatAListingOfSeveralRunsRefusesStays(t *testing.T) {
 }
 
 // What a folder that has gone held is known by where it was; of what was refused nothing is known.
-func TestWhatWasRefusedBelowAFolderThatHasGoneGoesWithinAFewSyncs(t *testing.T) {
+func TestWhatWasRefusedBelowAFolderThatHasGoneGoesAtOnceThoughTheQuotaStaysFull(t *testing.T) {
+	for name, goes := range map[string]func(w *world, folder string){
+		"moved out": func(w *world, folder string) { w.fake.Move(folder, w.root) },
+		"deleted":   func(w *world, folder string) { w.fake.Delete(folder) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.fake.Business = true
+			w.cfg.Item = w.fake.Folder(w.root, "Synced")
+			top := w.fake.Folder(w.cfg.Item, "Top")
+			stays := w.files(w.cfg.Item, 250)
+			ids := append(w.files(top, 250), stays...)
+			w.sync()
+			for _, id := range ids {
+				w.fake.Write(id, "new "+id)
+			}
+			w.sink.Refuses = full
+			_, err := w.try(t.Context())
+			require.NoError(t, err)
+			goes(w, top)
+			w.fake.Downloads()
+			r, err := w.try(t.Context())
+			require.NoError(t, err)
+			require.ElementsMatch(t, stays, w.sink.IDs())
+			require.LessOrEqual(t, r.Put, 200, "what is refused is not all read again")
+			w.sink.Refuses = nil
+			_, err = w.try(t.Context())
+			require.NoError(t, err)
+			w.sync()
+		})
+	}
+}
+
+// What may not be asked for any more may have moved to where others may not read it.
+func TestTheOldTextOfWhatWasRefusedAndMayNotBeAskedForGoesUnlessAListingShowsIt(t *testing.T) {
 	w := newWorld(t)
-	top := w.fake.Folder(w.root, "Top")
-	w.cfg.Item = w.fake.Folder(w.root, "Synced")
-	w.fake.Move(top, w.cfg.Item)
-	for _, id := range w.files(top, 250) {
-		w.fake.Write(id, "old "+id)
-	}
+	w.fake.Business = true
+	w.cfg.Item = w.fake.Folder(w.root, "top")
+	sub, out := w.fake.Folder(w.cfg.Item, "sub"), w.fake.Folder(w.root, "out")
+	moves, stays := w.fake.File(sub, "x.txt", "withdrawn later"), w.fake.File(w.cfg.Item, "y.txt", "not withdrawn")
 	w.sync()
-	for id := range w.sink.Docs() {
-		w.fake.Write(id, "new "+id)
+	w.sink.Refuses = full
+	w.fake.Write(moves, "a longer text")
+	w.fake.Write(stays, "another longer text")
+	_, err := w.try(t.Context())
+	require.NoError(t, err)
+	w.sink.Refuses = nil
+	w.fake.Forbid(moves, true)
+	w.fake.Forbid(stays, true)
+	w.fake.Move(sub, out)
+	w.sync()
+	require.Equal(t, []string{stays}, w.sink.IDs())
+	w.fake.Requests()
+	w.sync()
+	lists := 0
+	for _, path := range w.fake.Requests() {
+		if strings.HasSuffix(path, "/delta") {
+			lists++
+		}
 	}
+	require.Equal(t, 1, lists, "nothing is listed again")
+	w.fake.Forbid(stays, false)
+	w.sync()
+}
+
+// Whether there is room again shows what the last sync tried.
+func TestWhatWasRefusedComesInEverLargerSharesOnceThereIsRoom(t *testing.T) {
+	w := newWorld(t)
+	w.files(w.root, 2500)
 	w.sink.Refuses = full
 	_, err := w.try(t.Context())
 	require.NoError(t, err)
-	w.fake.Move(top, w.root)
-	for range 2 {
-		_, err = w.try(t.Context())
+	put := func() int {
+		r, err := w.try(t.Context())
 		require.NoError(t, err)
+		return r.Put
 	}
-	require.Empty(t, w.sink.IDs())
+	require.Equal(t, []int{200, 200}, []int{put(), put()})
+	w.sink.Refuses = nil
+	require.Equal(t, []int{200, 800, 1500}, []int{put(), put(), put()})
+	w.sync()
 }
 
 // Where many documents stand as they are, a listing of several runs does not begin anew with each.

@@ -16,6 +16,8 @@ import (
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/graph"
+	"github.com/echomind/sync/services/connector/internal/again"
+	"github.com/echomind/sync/services/connector/internal/trouble"
 )
 
 // ErrPermanent marks errors that only a change of the configuration, or of the drive, can mend.
@@ -30,8 +32,6 @@ const (
 	DefaultPageSize = 200
 	// maxRestarts ends a sync whose tokens become useless faster than they can be used.
 	maxRestarts = 3
-	// maxTroubles in a row are not the documents' own.
-	maxTroubles = 20
 )
 
 // Options tune Sync. They belong to the service, not to the connector.
@@ -82,6 +82,9 @@ type state struct {
 	// Paging says that Link continues a round that an earlier sync began; Listing that this round lists everything.
 	Paging  bool `json:"paging,omitempty"`
 	Listing bool `json:"listing,omitempty"`
+	// Failed and Refused are what the last sync has tried again of what could not be read, and of what could not be stored.
+	Failed  again.Share `json:"failed,omitzero"`
+	Refused again.Share `json:"refused,omitzero"`
 }
 
 // syncer is one sync.
@@ -104,6 +107,12 @@ type syncer struct {
 	named map[string]struct{}
 	// lost are the folders that have gone in this round.
 	lost int
+	// unplaced says that documents are stored with which nothing is remembered, not even where they are; went, that a folder has gone in
+	// this sync that may have held some; unconfirmed are those that may not be asked for.
+	unplaced, went bool
+	unconfirmed    map[string]struct{}
+	// confirming: everything is listed to find out where they are.
+	confirming bool
 	// waiting is about how many bytes the folders take that are to be listed.
 	waiting int
 
@@ -112,8 +121,9 @@ type syncer struct {
 	fresh map[string]struct{} // put by this sync
 	stand []string            // shown by the listing, and not written: to be marked
 
-	result                                             Result
-	put, touched, unchanged, deleted, failed, troubles atomic.Int64
+	troubles                                 trouble.Row
+	result                                   Result
+	put, touched, unchanged, deleted, failed atomic.Int64
 }
 
 // Sync brings sink up to date with the drive or folder that cfg names.
@@ -135,7 +145,7 @@ func Sync(ctx context.Context, cfg Config, opts Options, sink graph.Sink) (Resul
 		return Result{}, err
 	}
 	s := &syncer{cfg: cfg, opts: opts, sink: sink, api: api, bytes: semaphore.NewWeighted(opts.InFlightBytes)}
-	s.named = map[string]struct{}{}
+	s.named, s.unconfirmed = map[string]struct{}{}, map[string]struct{}{}
 	s.reader = graph.Reader{Client: api, Extract: opts.Extract, MaxBytes: cfg.maxFileBytes()}
 	err = s.run(ctx)
 	if n := int(s.unchanged.Load()); n > 0 && err == nil {
@@ -184,12 +194,16 @@ func (s *syncer) run(ctx context.Context) error {
 	}
 	s.fresh = map[string]struct{}{}
 	s.tree = newTree(s.state.Root, s.known)
-	began, failed := s.state.Link == "", s.failedBefore()
+	began := s.state.Link == ""
 	switch {
 	case began:
 		s.beginListing()
 	case s.state.Listing:
 		s.expect(false)
+	}
+	failed := map[string]string{}
+	if !began {
+		failed = s.failedBefore()
 	}
 	delta, err := s.wholeRound(ctx)
 	if err != nil {
@@ -203,13 +217,21 @@ func (s *syncer) run(ctx context.Context) error {
 		}
 	}
 	if !began && !s.result.Restarted {
-		if err := s.tryAgain(ctx, failed); err != nil {
+		if delta, err = s.makeUp(ctx, failed, delta); err != nil {
 			return err
 		}
 	}
-	return s.sink.SetState(state{
-		Drive: s.state.Drive, Root: s.state.Root, Whole: s.state.Whole, URL: s.state.URL, Link: delta,
-	})
+	if err := s.bounded(1); err != nil {
+		return err
+	}
+	return s.sink.SetState(s.after(delta))
+}
+
+// after is the state once all is done up to a delta.
+func (s *syncer) after(delta string) state {
+	at := s.state
+	at.Link, at.Paging, at.Listing = delta, false, false
+	return at
 }
 
 // wholeRound reads a round and settles what only its end shows.
@@ -319,7 +341,7 @@ func (s *syncer) markSeen(ctx context.Context) error {
 
 // checkpoint lets a sync that dies go on from here.
 func (s *syncer) checkpoint(ctx context.Context) error {
-	if s.lost > 0 {
+	if s.lost > 0 || s.went && s.unplaced {
 		return nil // the folders that are gone are known to this round only
 	}
 	at := s.state

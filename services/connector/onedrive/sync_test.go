@@ -252,6 +252,49 @@ func TestTooManyFilesAreAPermanentFailure(t *testing.T) {
 	require.ErrorContains(t, err, "max_files")
 }
 
+// What a sync is about to delete counts for nothing.
+func TestMaxFilesCountsWhatIsInTheDriveAndNotWhatWasThereBefore(t *testing.T) {
+	t.Run("another folder", func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.fake.Folder(w.root, "a"), w.fake.Folder(w.root, "b")
+		w.files(a, 60)
+		w.files(b, 60)
+		w.cfg.MaxFiles, w.cfg.Item = 100, a
+		w.sync()
+		w.cfg.Item = b
+		w.sink.Reconfigure()
+		w.sync()
+	})
+	for _, expired := range []bool{true, false} {
+		t.Run(fmt.Sprint("others in their place, tokens expired ", expired), func(t *testing.T) {
+			w := newWorld(t)
+			w.cfg.MaxFiles = 100
+			w.fake.PageSize = 10
+			ids := w.files(w.root, 60)
+			w.sync()
+			w.files(w.fake.Folder(w.root, "new"), 60)
+			for _, id := range ids {
+				w.fake.Delete(id)
+			}
+			if expired {
+				w.fake.ExpireTokens("resyncChangesApplyDifferences")
+			}
+			w.sync()
+		})
+	}
+}
+
+func TestFewTooManyFilesFailTheSyncAtItsEnd(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.MaxFiles = 5
+	ids := w.files(w.root, 6)
+	_, err := w.try(t.Context())
+	require.ErrorIs(t, err, onedrive.ErrPermanent)
+	require.ErrorContains(t, err, "max_files")
+	w.fake.Delete(ids[0])
+	w.sync()
+}
+
 func TestALostPermissionForTheWholeDriveIsPermanent(t *testing.T) {
 	w := newWorld(t)
 	w.files(w.root, 1)

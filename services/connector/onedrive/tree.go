@@ -112,6 +112,13 @@ func (t *tree) lost(id string) {
 	t.set(id, f)
 }
 
+// loses takes note of a folder whose contents are to go at the end of the round.
+func (s *syncer) loses(id string) {
+	s.tree.lost(id)
+	s.lost++
+	s.went = true
+}
+
 type where int
 
 const (

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/echomind/sync/services/connector/graph"
+	"github.com/echomind/sync/services/connector/internal/again"
 )
 
 // delta reads what has changed since the last sync, or since the listing began.
@@ -58,25 +58,45 @@ func (s *syncer) delta(ctx context.Context) error {
 	}
 }
 
-// failedThreads are the threads that have failed, or an attachment of theirs, and may not fail now.
-func (s *syncer) failedThreads() []string {
-	var all []string
+// failedThreads are the threads that have failed, or an attachment of theirs, and may not fail now: as many as are tried again. Those
+// with an attachment that may have gone from the library are all among them.
+func (s *syncer) failedThreads(gone bool) map[string]struct{} {
+	all, unplaced := map[string]struct{}{}, map[string]struct{}{}
 	for id, k := range s.known {
 		f, failed := parseFailure(k)
-		thread, _ := split(id)
-		again := k.VersionToken == "" && (!failed || f.again(s.opts.Extract.Version()))
-		if again && !slices.Contains(all, thread) {
-			if all = append(all, thread); len(all) == maxAgain {
-				break
-			}
+		thread, file := split(id)
+		if k.VersionToken == "" && (!failed || f.again(s.opts.Extract.Version())) {
+			all[thread] = struct{}{}
+		}
+		if file && itemOf(k) == "" {
+			unplaced[thread] = struct{}{}
 		}
 	}
-	return all
+	s.state.Failed = s.state.Failed.Of(len(all), maxAgain)
+	failed := map[string]struct{}{}
+	for thread := range all { // in no order
+		if len(failed) == s.state.Failed.Tried {
+			break
+		}
+		failed[thread] = struct{}{}
+	}
+	for thread := range unplaced {
+		if !gone || len(failed) >= again.Most {
+			break
+		}
+		failed[thread] = struct{}{}
+	}
+	return failed
 }
 
 // recheck asks for the replies of threads that were active lately, and for the threads whose attachments could not be
 // read, unless this sync has looked at them already.
-func (s *syncer) recheck(ctx context.Context, failed []string) error {
+func (s *syncer) recheck(ctx context.Context, failed map[string]struct{}) error {
+	if len(failed) > 0 {
+		if err := s.checkpoint(ctx); err != nil {
+			return err
+		}
+	}
 	recent := s.now.AddDate(0, 0, -s.cfg.recheckDays())
 	if s.cfg.recheckDays() == NoRecheck || s.now.IsZero() {
 		recent = time.Now().AddDate(100, 0, 0)
@@ -85,17 +105,19 @@ func (s *syncer) recheck(ctx context.Context, failed []string) error {
 	s.mu.Lock()
 	for id, k := range s.known {
 		t, ok := parseThread(k.VersionToken)
-		if _, shown := s.shown[id]; !shown && (ok && t.active.After(recent) || slices.Contains(failed, id)) {
+		_, again := failed[id]
+		if _, shown := s.shown[id]; !shown && (ok && t.active.After(recent) || again) {
 			due = append(due, id)
 		}
 	}
 	s.mu.Unlock()
 	for _, id := range due {
-		if err := s.recheckThread(ctx, id, slices.Contains(failed, id)); err != nil {
+		_, again := failed[id]
+		if err := s.recheckThread(ctx, id, again); err != nil {
 			return err
 		}
 	}
-	return nil
+	return s.removeOrphans(ctx)
 }
 
 func (s *syncer) recheckThread(ctx context.Context, id string, whole bool) error {

@@ -105,6 +105,7 @@ func (s *syncer) item(ctx context.Context, id string, item graph.Item) error {
 	case err != nil:
 		return err
 	}
+	s.troubles.Ends()
 	now.version = graph.VersionOf(fresh).Merge(now.version)
 	if ok && stored.ContentHash == text.Hash && !s.isFresh(id) {
 		return s.touchFile(ctx, id, fresh, now, text.Hash)
@@ -143,7 +144,21 @@ func (s *syncer) failFile(ctx context.Context, id string, item graph.Item, why *
 		s.unchanged.Add(1)
 		return nil
 	}
+	if why.Trouble {
+		if err := s.troubles.Goes(ctx, s.answers); err != nil {
+			return fmt.Errorf("%w; the last: %w", err, why)
+		}
+	}
 	return s.send(ctx, doc)
+}
+
+// answers asks for the channel's folder in its library.
+func (s *syncer) answers(ctx context.Context) error {
+	_, err := s.api.Item(ctx, s.state.Drive, s.state.Folder)
+	if graph.IsGone(err) || graph.IsRefused(err) {
+		return nil // the next sync finds out, when it asks for what has changed in it
+	}
+	return err
 }
 
 // fileToken is what is remembered with an attached file: as its version token, "f1 item ctag hash etag".

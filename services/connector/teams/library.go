@@ -14,6 +14,8 @@ type changes struct {
 	items map[string]struct{}
 	// all says that folders have, or that the service does not know what has: every attached file is asked for.
 	all bool
+	// gone says that something is gone that may have been an attached file of which nothing is remembered.
+	gone bool
 	// next is where the changes after these go on. It becomes the state's when these are applied: a checkpoint
 	// before would lose them.
 	next string
@@ -27,6 +29,8 @@ func (c *changes) take(page []graph.Item, folder string, attached map[string]str
 		}
 		if _, is := attached[item.ID]; is {
 			c.items[item.ID] = struct{}{}
+		} else if item.Deleted != nil {
+			c.gone = true
 		}
 	}
 }
@@ -53,6 +57,7 @@ func (s *syncer) library(ctx context.Context) (changes, error) {
 	}
 	latest := s.api.ItemDelta(s.state.Drive, s.state.Folder, 0, "latest")
 	found, attached := none, s.attachedItems()
+	first := s.state.Files == ""
 	if found.next = s.state.Files; found.next == "" {
 		// Nothing is known of what happened before the token that is asked for now.
 		found.next, found.all = latest, true
@@ -85,7 +90,8 @@ func (s *syncer) library(ctx context.Context) (changes, error) {
 			break
 		}
 	}
-	if found.all && len(attached) == 0 {
+	found.gone = found.gone || found.all && !first
+	if found.all && len(s.attached) == 0 {
 		found.all, s.state.Files = false, found.next // there is nothing that a checkpoint could lose
 	}
 	return found, nil

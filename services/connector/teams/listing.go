@@ -67,9 +67,6 @@ func (s *syncer) list(ctx context.Context) error {
 		}
 	}
 	s.missing, s.stand = nil, nil
-	if err := s.removeOrphans(ctx); err != nil {
-		return err
-	}
 	s.sink.EndListing()
 	s.state.Listing, s.state.Listed = "", true
 	return s.checkpoint(ctx)
@@ -91,7 +88,7 @@ func (s *syncer) expect() {
 	}
 }
 
-// removeOrphans removes attachments whose thread is not stored: a sync died between the two.
+// removeOrphans removes attachments whose thread is not stored: a sync died between the two, or their deletion was given up.
 func (s *syncer) removeOrphans(ctx context.Context) error {
 	s.mu.Lock()
 	var orphans []string

@@ -110,7 +110,7 @@ func (m *model) drop(_ *rapid.T, do func(channel, id string), id string) {
 	})
 }
 
-// full has no room, or not for every so many documents, until a quiet sync.
+// full has no room, or not for every so many documents, until a quiet sync; so many deletions are given up.
 func (m *model) full(t *rapid.T) {
 	every := int64(rapid.IntRange(0, 3).Draw(t, "refuses every"))
 	if every == 0 {
@@ -118,6 +118,7 @@ func (m *model) full(t *rapid.T) {
 	}
 	var n atomic.Int64
 	m.sink.Refuses = func(worker.Document) bool { return n.Add(1)%every == 0 }
+	m.sink.GivesUp = func(string) bool { return n.Add(1)%every == 0 }
 }
 
 func (m *model) fault(t *rapid.T) {
@@ -178,7 +179,7 @@ func (m *model) killed(t *rapid.T) {
 
 func (m *model) quiet(t *rapid.T) {
 	m.fake.Heal()
-	m.sink.Refuses = nil
+	m.sink.Refuses, m.sink.GivesUp = nil, nil
 	if _, err := m.try(context.Background()); err != nil {
 		t.Fatalf("a sync with nothing going on fails: %v", err)
 	}

@@ -3,6 +3,7 @@ package teams_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,4 +82,67 @@ func TestALongListingOfWhatIsStoredGoesOnFromItsLastPage(t *testing.T) {
 	r := w.sync()
 	require.LessOrEqual(t, r.Threads, 150)
 	require.Zero(t, r.Deleted)
+}
+
+func TestAnAttachmentWhoseDeletionWasGivenUpGoesAfterItsThread(t *testing.T) {
+	w := newWorld(t)
+	file := w.fake.File(w.folder, "plan.txt", "the withdrawn plan")
+	root := w.say("", "Ann", "look", file)
+	w.say("", "Bob", "something else")
+	w.sync()
+	w.sink.GivesUp = func(id string) bool { return strings.Contains(id, "/guid") }
+	w.fake.Remove(channelID, root)
+	w.fake.Delete(file)
+	_, err := w.try(t.Context())
+	require.NoError(t, err)
+	require.Len(t, w.sink.IDs(), 2)
+	w.sink.GivesUp = nil
+	w.sync()
+}
+
+// Whether there is room again shows what the last sync tried.
+func TestWhatWasRefusedComesInEverLargerSharesOnceThereIsRoom(t *testing.T) {
+	w := newWorld(t)
+	w.saidLongAgo(1200)
+	w.sink.Refuses = full
+	_, err := w.try(t.Context())
+	require.NoError(t, err)
+	w.fake.Pass(60 * 24 * time.Hour)
+	put := func() int {
+		r, err := w.try(t.Context())
+		require.NoError(t, err)
+		return r.Put
+	}
+	require.Equal(t, []int{100, 100}, []int{put(), put()})
+	w.sink.Refuses = nil
+	require.Equal(t, []int{100, 400, 700, 0}, []int{put(), put(), put(), put()})
+	w.sync()
+}
+
+// Of an attachment that was refused nothing is remembered, not even which file of the library it is.
+func TestRefusedAttachmentsThatAreDeletedFromTheLibraryGoAtOnceThoughTheQuotaStaysFull(t *testing.T) {
+	w := newWorld(t)
+	var files []string
+	for i := range 130 {
+		files = append(files, w.fake.File(w.folder, fmt.Sprintf("%03d.txt", i), fmt.Sprint("old words ", i)))
+		w.say("", "Ann", fmt.Sprint("word", i), files[i])
+	}
+	w.fake.Pass(60 * 24 * time.Hour)
+	w.sync()
+	for i, id := range files {
+		w.fake.Write(id, fmt.Sprint("longer words of a file ", i))
+	}
+	w.sink.Refuses = func(d worker.Document) bool { return strings.Contains(d.SourceID, "/guid") }
+	_, err := w.try(t.Context())
+	require.NoError(t, err)
+	for _, id := range files[:20] {
+		w.fake.Delete(id)
+	}
+	_, err = w.try(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 130+110, len(w.sink.IDs()))
+	w.sink.Refuses = nil
+	_, err = w.try(t.Context())
+	require.NoError(t, err)
+	w.sync()
 }

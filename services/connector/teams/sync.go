@@ -15,6 +15,8 @@ import (
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/graph"
+	"github.com/echomind/sync/services/connector/internal/again"
+	"github.com/echomind/sync/services/connector/internal/trouble"
 )
 
 // ErrPermanent marks errors that only a change of the configuration, or of the channel, can mend.
@@ -27,7 +29,8 @@ const (
 	maxRestarts = 3
 	// maxLinkBytes bounds the two links of a state together.
 	maxLinkBytes = 40 << 10
-	// maxAgain bounds how many threads with failed attachments are read again beside a delta.
+	// maxAgain is how many threads that failed, or whose attachments did, are read again beside a delta until it shows that it helps;
+	// which ones is left to chance, so that all have their turn.
 	maxAgain = 100
 )
 
@@ -75,6 +78,8 @@ type state struct {
 	Drive  string `json:"drive,omitempty"`
 	Folder string `json:"folder,omitempty"`
 	Files  string `json:"files,omitempty"`
+	// Failed is what the last sync has tried again.
+	Failed again.Share `json:"failed,omitzero"`
 }
 
 // syncer is one sync.
@@ -101,6 +106,7 @@ type syncer struct {
 	// attached are the stored attachments of each thread.
 	attached map[string]map[string]struct{}
 
+	troubles                                 trouble.Row
 	result                                   Result
 	put, touched, unchanged, deleted, failed atomic.Int64
 }
@@ -144,11 +150,11 @@ func (s *syncer) run(ctx context.Context) error {
 	if err := s.readKnown(ctx); err != nil {
 		return err
 	}
-	failed := s.failedThreads()
 	changes, err := s.library(ctx)
 	if err != nil {
 		return err
 	}
+	failed := s.failedThreads(changes.gone)
 	for restarts := 0; ; restarts++ {
 		err := s.messages(ctx)
 		if _, resync := graph.Resync(err); !resync {
@@ -171,6 +177,7 @@ func (s *syncer) run(ctx context.Context) error {
 	}
 	return s.sink.SetState(state{
 		Listed: true, Delta: s.state.Delta, Drive: s.state.Drive, Folder: s.state.Folder, Files: s.state.Files,
+		Failed: s.state.Failed,
 	})
 }
 

@@ -87,6 +87,13 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 			_, err = w.js.UpdateStream(context.Background(), full)
 			require.NoError(w.t, err)
 		}, evidence.DocumentsFull, true, []string{"document stream: full, 0 of 5 bytes"}},
+		{"a worker fetches and semantic stores", func(w *world) {
+			w.syncing("10 seconds")
+			w.documents(3)
+			w.service("echomind-semantic")
+		}, evidence.Fetching, true, []string{"3 messages waiting; a worker that has sent much waits"}},
+		{"a worker fetches and nobody stores", func(w *world) { w.syncing("10 seconds"); w.documents(3) },
+			evidence.NobodyStores, true, []string{"3 messages waiting", "no connection is named echomind-semantic", "nobody stores what is fetched"}},
 		{"a worker fetches and the broker is away", func(w *world) { w.syncing("10 seconds"); w.away = errors.New("no route") },
 			evidence.BrokerAway, true, []string{"NATS: no route"}},
 		{"its worker is lost", func(w *world) { w.syncing("-3 seconds"); w.service("echomind-scheduler") },

@@ -45,9 +45,12 @@ func (x *explanation) syncing() {
 	}
 }
 
-// fetching: a worker is at work, or waits for room.
+// fetching: a worker is at work, or waits for room, or until more of what it has sent is stored.
 func (x *explanation) fetching() {
 	s := x.Streams
+	if n := s.Documents.Messages; n > 0 {
+		x.fact("document stream: %s waiting; a worker that has sent much waits until more of it is stored", plural(int64(n), "message"))
+	}
 	switch {
 	case s.Unknown != nil:
 		x.fact("NATS: %v", s.Unknown)
@@ -55,9 +58,17 @@ func (x *explanation) fetching() {
 	case s.Documents.Full():
 		x.fact("document stream: full, %d of %d bytes", s.Documents.Bytes, s.Documents.Limit)
 		x.conclude(DocumentsFull, "its worker waits for room in the document stream", "it goes on as semantic stores what the stream holds")
+	case s.Documents.Messages > 0 && x.nobodyStores():
+		x.conclude(NobodyStores, "a worker is fetching it, and nobody stores what is fetched: no semantic service runs",
+			"it goes on slowly, and at full speed as soon as semantic runs; nothing is lost meanwhile")
 	default:
 		x.conclude(Fetching, "a worker is fetching it", "when everything is fetched and stored it becomes ACTIVE")
 	}
+}
+
+// nobodyStores says whether no semantic service is there, and none without its name pulls or holds messages.
+func (x *explanation) nobodyStores() bool {
+	return !x.semantic() && !pulling(x.Streams.Storers) && held(x.Streams.Storers) == 0
 }
 
 func (x *explanation) completing() {
@@ -122,7 +133,7 @@ func (x *explanation) draining() {
 		x.fact("at most %s to go before it is complete, its own included", plural(int64(ahead), "message"))
 	}
 	x.answer.Running = true
-	if !x.semantic() && !pulling(s.Storers) && held(s.Storers) == 0 {
+	if x.nobodyStores() {
 		x.answer.Running = false
 		x.conclude(NobodyStores, "everything is fetched, and nobody stores it: no semantic service runs",
 			"it goes on as soon as semantic runs; nothing is lost meanwhile")

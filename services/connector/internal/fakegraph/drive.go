@@ -124,6 +124,9 @@ func MediaType(t string) Oddity { return func(i *item) { i.mediaType = t } }
 // Rewritten serves a file with more bytes than are listed.
 func Rewritten(i *item) { i.sizeOff = -3 }
 
+// Shortened serves a file with fewer bytes than are listed.
+func Shortened(i *item) { i.sizeOff = 3 }
+
 // Revoke takes a file out of the account's sight, or gives it back: deltas report it as deleted, as they do with the
 // header deltashowremovedasdeleted.
 func (s *Server) Revoke(id string, revoked bool) {

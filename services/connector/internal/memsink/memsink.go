@@ -23,6 +23,8 @@ type Sink struct {
 	// Refuses says of a document that its owner has no room for it, as semantic does: what was stored of it stays, with neither
 	// token nor hash.
 	Refuses func(worker.Document) bool
+	// GivesUp says of a deletion that semantic gives it up: what was stored stays, with neither token nor hash.
+	GivesUp func(sourceID string) bool
 
 	mu          sync.Mutex
 	docs        map[string]doc
@@ -146,8 +148,14 @@ func (s *Sink) Delete(ctx context.Context, id string) error {
 	if _, stored := s.docs[id]; !stored {
 		return fmt.Errorf("%s is deleted, and is not stored", id)
 	}
-	delete(s.docs, id)
 	s.ops = append(s.ops, "delete "+id)
+	if s.GivesUp != nil && s.GivesUp(id) {
+		d := s.docs[id]
+		d.Err, d.VersionToken, d.ContentHash = "given up", "", ""
+		s.docs[id] = d
+		return nil
+	}
+	delete(s.docs, id)
 	return nil
 }
 

@@ -34,18 +34,24 @@ CROSS JOIN LATERAL (
     WHERE c.type = t.name AND c.next_sync_at IS NOT NULL
     ORDER BY c.next_sync_at LIMIT 1) earliest
 WHERE earliest.next_sync_at <= (SELECT coalesce($1::timestamptz, clock_timestamp()))
+    AND ($2::text[] IS NULL OR t.name = ANY ($2::text[]))
 ORDER BY earliest.next_sync_at
 `
+
+type DueTypesParams struct {
+	Now  *time.Time
+	Only []string
+}
 
 type DueTypesRow struct {
 	Name               string
 	MaxConcurrentSyncs *int32
 }
 
-// The types of which something is due, with their caps. The earliest due time of each type is the first entry of its
+// The types of which something is due, with their caps; of `only` these, null = of all. The earliest due time of each type is the first entry of its
 // part of the index, however many connectors there are; written with EXISTS the planner may read the whole table.
-func (q *Queries) DueTypes(ctx context.Context, now *time.Time) ([]DueTypesRow, error) {
-	rows, err := q.db.Query(ctx, dueTypes, now)
+func (q *Queries) DueTypes(ctx context.Context, arg DueTypesParams) ([]DueTypesRow, error) {
+	rows, err := q.db.Query(ctx, dueTypes, arg.Now, arg.Only)
 	if err != nil {
 		return nil, err
 	}
@@ -69,17 +75,21 @@ SELECT c.id::integer AS id, c.user_id::integer AS user_id, c.scope::text AS scop
     c.state::jsonb AS state, c.listing, c.config_version::bigint AS config_version, c.next_sync_at::timestamptz AS next_sync_at,
     c.due_reason::text AS due_reason, c.slot_at, c.schedule_cron, c.time_zone::text AS time_zone,
     (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now
-FROM moves.lock_due($2::text, $3::integer, $4::integer, $1::timestamptz, $5::integer[],
-    $6::integer) c
+FROM (
+    SELECT d.id, d.name, d.type, d.user_id, d.scope, d.scope_id, d.config, d.refresh_freq_minutes, d.schedule_cron, d.time_zone, d.max_retries, d.trigger_requested_at, d.created_at, d.created_by, d.updated_at, d.updated_by, d.status, d.status_message, d.config_version, d.added_version, d.synced_version, d.listed_version, d.state, d.listing, d.last_sync_at, d.next_sync_at, d.due_reason, d.slot_at, d.slots_through, d.planned_through, d.needs_plan, d.run_id, d.failure_count, d.docs_analyzed, d.at_fault, sum(moves.message_bytes(d.config, d.state, d.listing)) OVER (ROWS UNBOUNDED PRECEDING) AS bytes, row_number() OVER () AS place
+    FROM moves.lock_due($2::text, $3::integer, $4::integer, $1::timestamptz, $5::integer[],
+        $6::integer) d) c
+WHERE c.bytes <= $7::bigint OR c.place = 1
 `
 
 type LockDueParams struct {
-	Now     *time.Time
-	Type    string
-	Cap     int32
-	Batch   int32
-	Refused []int32
-	Share   int32
+	Now       *time.Time
+	Type      string
+	Cap       int32
+	Batch     int32
+	Refused   []int32
+	Share     int32
+	MostBytes int64
 }
 
 type LockDueRow struct {
@@ -99,7 +109,7 @@ type LockDueRow struct {
 	Now           time.Time
 }
 
-// Within the transaction of Claim.
+// Within the transaction of Claim. Those whose messages have more than most_bytes together stay due, but for the first.
 func (q *Queries) LockDue(ctx context.Context, arg LockDueParams) ([]LockDueRow, error) {
 	rows, err := q.db.Query(ctx, lockDue,
 		arg.Now,
@@ -108,6 +118,7 @@ func (q *Queries) LockDue(ctx context.Context, arg LockDueParams) ([]LockDueRow,
 		arg.Batch,
 		arg.Refused,
 		arg.Share,
+		arg.MostBytes,
 	)
 	if err != nil {
 		return nil, err
@@ -140,6 +151,29 @@ func (q *Queries) LockDue(ctx context.Context, arg LockDueParams) ([]LockDueRow,
 		return nil, err
 	}
 	return items, nil
+}
+
+const mayClaim = `-- name: MayClaim :one
+SELECT (coalesce((
+        SELECT c.next_sync_at <= (SELECT clock_timestamp()) FROM connectors c
+        WHERE c.type = $1::text AND c.next_sync_at IS NOT NULL
+        ORDER BY c.next_sync_at LIMIT 1), false)
+    AND ($2::integer = 0 OR NOT EXISTS (SELECT FROM waiting_types t WHERE t.name = $1::text AND t.waits) OR
+        (SELECT count(*) FROM (SELECT FROM open_runs r WHERE r.type = $1::text LIMIT $2::integer) held) < $2::integer))::boolean
+`
+
+type MayClaimParams struct {
+	Type string
+	Cap  int32
+}
+
+// Whether a type has something due and, where it has a cap, a free place, or nobody who is told of the next one, which a claim sees to:
+// without the claim's transaction, its lock and its look for the next owner, which each verdict would otherwise cost twice.
+func (q *Queries) MayClaim(ctx context.Context, arg MayClaimParams) (bool, error) {
+	row := q.db.QueryRow(ctx, mayClaim, arg.Type, arg.Cap)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const ownerTurn = `-- name: OwnerTurn :one

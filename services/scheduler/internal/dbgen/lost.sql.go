@@ -77,17 +77,18 @@ SELECT r.run_id::uuid AS run_id, r.dispatched_at::timestamptz AS dispatched_at, 
 FROM moves.redispatch($1::text,
     CASE WHEN $2::timestamptz > coalesce($3::timestamptz, clock_timestamp())
         THEN $4::timestamptz ELSE $2::timestamptz END,
-    $5::interval, $6::interval, $7::integer, $3::timestamptz) r
+    $5::interval, $6::interval, $7::integer, $3::timestamptz, $8::bigint) r
 `
 
 type RedispatchParams struct {
-	Type     string
-	Oldest   *time.Time
-	Now      *time.Time
-	Arrived  *time.Time
-	Grace    time.Duration
-	MaxGrace time.Duration
-	Batch    int32
+	Type      string
+	Oldest    *time.Time
+	Now       *time.Time
+	Arrived   *time.Time
+	Grace     time.Duration
+	MaxGrace  time.Duration
+	Batch     int32
+	MostBytes int64
 }
 
 type RedispatchRow struct {
@@ -115,6 +116,7 @@ func (q *Queries) Redispatch(ctx context.Context, arg RedispatchParams) ([]Redis
 		arg.Grace,
 		arg.MaxGrace,
 		arg.Batch,
+		arg.MostBytes,
 	)
 	if err != nil {
 		return nil, err

@@ -51,7 +51,8 @@ const rescue = `-- name: Rescue :many
 SELECT r.lost_run::uuid AS lost_run, r.run_id::uuid AS run_id, r.connector_id::integer AS connector_id, r.type::text AS type,
     r.user_id::integer AS user_id, r.scope::text AS scope, r.scope_id, r.config::jsonb AS config, r.state::jsonb AS state, r.listing,
     r.config_version::bigint AS config_version, r.dispatched_at, r.problem
-FROM moves.rescue($1::jsonb, $2::interval, $3::integer, $4::boolean, $5::integer[]) r
+FROM moves.rescue($1::jsonb, $2::interval, $3::integer, $4::boolean, $5::integer[],
+    $6::bigint) r
 `
 
 type RescueParams struct {
@@ -60,6 +61,7 @@ type RescueParams struct {
 	Batch          int32
 	Apart          bool
 	Refused        []int32
+	MostBytes      int64
 }
 
 type RescueRow struct {
@@ -85,6 +87,7 @@ func (q *Queries) Rescue(ctx context.Context, arg RescueParams) ([]RescueRow, er
 		arg.Batch,
 		arg.Apart,
 		arg.Refused,
+		arg.MostBytes,
 	)
 	if err != nil {
 		return nil, err

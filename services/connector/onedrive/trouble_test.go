@@ -1,0 +1,60 @@
+package onedrive_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/services/connector/internal/fakegraph"
+	"github.com/echomind/sync/services/connector/internal/trouble"
+)
+
+// Where the drive itself answers, files that cannot be read are at fault, however many there are.
+func TestFilesThatCannotBeReadFailAloneHoweverManyThereAre(t *testing.T) {
+	for name, breaks := range map[string]func(w *world, id string){
+		"shorter than listed": func(w *world, id string) { w.fake.Set(id, fakegraph.Shortened) },
+		"answered with 500":   func(w *world, id string) { w.fake.Inject(fakegraph.Broken.On("/download/"+id, 1<<30)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			for i := range trouble.Most + 5 {
+				breaks(w, w.fake.File(w.root, fmt.Sprintf("a%03d.txt", i), "some text"))
+			}
+			w.files(w.root, 10)
+			for n := range 3 {
+				fresh := w.fake.File(w.root, fmt.Sprintf("new%d.txt", n), "new")
+				_, err := w.try(t.Context())
+				require.NoError(t, err)
+				require.Contains(t, w.sink.IDs(), fresh)
+				require.Len(t, failures(w.sink), trouble.Most+5)
+			}
+		})
+	}
+}
+
+func TestAFileThatFailsAsBeforeAsksTheServiceNothing(t *testing.T) {
+	w := newWorld(t)
+	for _, id := range w.files(w.root, 2*trouble.Most) {
+		w.fake.Set(id, fakegraph.Shortened)
+	}
+	_, err := w.try(t.Context())
+	require.NoError(t, err)
+	root := "/v1.0/drives/" + w.drive + "/items/" + w.root
+	w.fake.Requests()
+	_, err = w.try(t.Context())
+	require.NoError(t, err)
+	require.NotContains(t, w.fake.Requests(), root)
+}
+
+// The drive answers, so that nothing tells a host of downloads that is away from files that cannot be read. None of them is lost.
+func TestWhatAHostOfDownloadsThatIsAwayHasFailedComesOnceItIsBack(t *testing.T) {
+	w := newWorld(t)
+	w.files(w.root, 100)
+	w.fake.Inject(fakegraph.Broken.On("/download/", 1<<30))
+	_, err := w.try(t.Context())
+	require.NoError(t, err)
+	require.Len(t, failures(w.sink), 100)
+	w.fake.Heal()
+	require.Equal(t, 100, w.sync().Put)
+}

@@ -1,0 +1,102 @@
+package scheduler
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// Configurations that are as large as they may be; the second is several times as large on the wire.
+	words   = `jsonb_build_object('words', repeat('x', 65400))`
+	numbers = `jsonb_build_object('numbers', (SELECT jsonb_agg(1) FROM generate_series(1, 21800)))`
+)
+
+func (s *stage) large(n int, config string) {
+	s.Helper()
+	s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, config)
+		SELECT 'c' || i, 'web', 1, 60, `+config+` FROM generate_series(1, $1::int) i`, n)
+}
+
+// until looks, as often as a look has time for part of it only, until so many are found.
+func (s *stage) until(want int, look func(), sql string) {
+	s.Helper()
+	s.eventually(time.Minute, func() error {
+		look()
+		return s.countIs(want, sql)()
+	})
+}
+
+// claimAll claims until nothing is due, and says how many each claim took.
+func (s *stage) claimAll() (triggers []Trigger, counts []int) {
+	s.Helper()
+	scheduler := s.scheduler()
+	for batch := s.claim(scheduler); len(batch) > 0; batch = s.claim(scheduler) {
+		triggers, counts = append(triggers, batch...), append(counts, len(batch))
+	}
+	return triggers, counts
+}
+
+func TestABatchIsBoundedInBytesHoweverManyAreDue(t *testing.T) {
+	const many, most = 70, 32 // 2 MiB of 64 KiB less a little
+	s := setStage(t)
+	s.large(many, words)
+	triggers, counts := s.claimAll()
+	for _, n := range counts {
+		if n > most {
+			t.Errorf("a claim took %d, want at most %d", n, most)
+		}
+	}
+	if len(triggers) != many || len(counts) > many/most+1 {
+		t.Errorf("%d claimed in batches of %v, want %d", len(triggers), counts, many)
+	}
+
+	s.age(pastTheGrace)
+	want(s, most, `SELECT count(*) FROM moves.redispatch('web', NULL, '15 s', '1 min', 1000)`)
+	s.until(many, s.republish, `SELECT count(*) FROM open_runs WHERE dispatches = 2`)
+	if n := len(s.messages("web")); n != many-most {
+		t.Errorf("%d messages, want those of the %d that the first statement left", n, many-most)
+	}
+
+	for i := range triggers {
+		s.pickUp(triggers[i].ID, gone)
+	}
+	s.purge()
+	silent := one[string](s, `SELECT jsonb_agg(jsonb_build_object('id', id, 'beats', beats))::text FROM workers`)
+	want(s, most+1, `SELECT count(*) FROM moves.rescue($1::jsonb, '6 hours', 1000)`, silent)
+	s.until(many, s.rescue, `SELECT count(*) FROM open_runs WHERE trigger = 'rescue'`)
+	if n := len(s.messages("web")); n != many-most-1 {
+		t.Errorf("%d messages of connectors that were rescued, want %d", n, many-most-1)
+	}
+}
+
+func TestAStreamThatAnswersNothingHoldsABatchForItsDeadlineAndFewBytesOfIt(t *testing.T) {
+	s := setStage(t)
+	s.large(20, numbers)
+	scheduler := s.scheduler()
+	batch := s.claim(scheduler)
+	s.limit(func(cfg *jetstream.StreamConfig) { cfg.NoAck = true })
+	scheduler.dispatcher.publish(t.Context(), batch)
+	if !scheduler.dispatcher.waiting() {
+		t.Error("a batch without an acknowledgement counts as published")
+	}
+	sent, size := s.messages("web"), scheduler.dispatcher.refused.Load()
+	if n := int64(len(sent)); n == 0 || n*size > mostUnacknowledged+size {
+		t.Errorf("%d messages of %d bytes were in flight, more than %d bytes", n, size, mostUnacknowledged)
+	}
+}
+
+func TestWhatIsClaimedIsSentAlsoWhenTheSchedulerIsToldToStop(t *testing.T) {
+	s := setStage(t)
+	s.connectors(3)
+	scheduler := s.scheduler()
+	batch := s.claim(scheduler)
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	scheduler.dispatcher.publish(stopped, batch)
+	s.eventually(20*time.Second, func() error {
+		return s.countIs(3, `SELECT $1::int`, len(s.messages("web")))()
+	})
+}

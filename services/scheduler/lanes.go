@@ -1,0 +1,210 @@
+package scheduler
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/echomind/sync/internal/telemetry"
+	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/sdk/failpoint"
+	"github.com/echomind/sync/services/scheduler/internal/dbgen"
+)
+
+// mostBatches is how many batches, of all types, are claimed and not yet published at once: two of a type, so that four types whose
+// publishing is slow hold up no fifth. With more types they take turns, batch by batch.
+const mostBatches = 8
+
+// lanes claim and publish what is due, each type in a lane of its own: no other type waits for one of which somebody holds the turn,
+// or whose configurations are large.
+type lanes struct {
+	scheduler *Scheduler
+	places    *semaphore.Weighted // one for each batch
+	group     sync.WaitGroup
+	ended     chan struct{} // says that a lane has ended
+
+	mu   sync.Mutex
+	busy map[string]*lane
+	said outcomeOfLanes
+}
+
+// lane is a type at work.
+type lane struct {
+	of    dbgen.DueTypesRow
+	again bool // asked for while it was at work
+}
+
+// outcomeOfLanes is what has come of the lanes that have ended since it was last asked for.
+type outcomeOfLanes struct {
+	// again is after how long to look again because something stayed due that could not be claimed, 0 = not at all: the cap of its
+	// type is full, somebody holds its row, or its owner's turn has not come.
+	again   time.Duration
+	problem error
+}
+
+func newLanes(s *Scheduler) *lanes {
+	return &lanes{scheduler: s, places: semaphore.NewWeighted(mostBatches), ended: make(chan struct{}, 1), busy: map[string]*lane{}}
+}
+
+// look asks which of some types have something due, nil = of all, and sends each on its way. It waits for none.
+func (l *lanes) look(ctx context.Context, only []string) error {
+	s := l.scheduler
+	s.metrics.ticks.Inc()
+	types, err := deadline.Get(ctx, "scheduler.due_types", queryTimeout,
+		func(ctx context.Context) ([]dbgen.DueTypesRow, error) {
+			return s.queries.DueTypes(ctx, dbgen.DueTypesParams{Only: only})
+		})
+	if err != nil {
+		s.metrics.tickErrors.Inc()
+		return fmt.Errorf("ask what is due: %w", err)
+	}
+	for _, t := range types {
+		l.start(ctx, t)
+	}
+	return nil
+}
+
+func (l *lanes) start(ctx context.Context, t dbgen.DueTypesRow) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if at := l.busy[t.Name]; at != nil {
+		at.of, at.again = t, true
+		return
+	}
+	at := &lane{of: t}
+	l.busy[t.Name] = at
+	l.group.Go(func() {
+		for more := true; more; {
+			began := time.Now()
+			again, err := l.empty(ctx, at)
+			l.scheduler.metrics.ticked(ctx, began, err)
+			more = l.goesOn(ctx, at, again, err)
+		}
+		signal(l.ended)
+	})
+}
+
+// goesOn writes down what has come of a lane, and says whether it was asked for again meanwhile.
+func (l *lanes) goesOn(ctx context.Context, at *lane, again time.Duration, err error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if at.again && err == nil && ctx.Err() == nil {
+		at.again = false
+		return true
+	}
+	delete(l.busy, at.of.Name)
+	l.said.again = sooner(l.said.again, again)
+	l.said.problem = errors.Join(l.said.problem, err)
+	return false
+}
+
+// outcome is what has come of the lanes since it was last asked for.
+func (l *lanes) outcome() (o outcomeOfLanes) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o, l.said = l.said, outcomeOfLanes{}
+	return o
+}
+
+// wait returns when no lane is at work.
+func (l *lanes) wait() { l.group.Wait() }
+
+// atWork is how many lanes are.
+func (l *lanes) atWork() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.busy)
+}
+
+// sooner is the shorter of two pauses of which 0 is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return cmp.Or(a, b)
+	}
+	return min(a, b)
+}
+
+// empty claims and publishes a type batch by batch until nothing of it can be claimed, or the stream takes no more.
+func (l *lanes) empty(ctx context.Context, at *lane) (again time.Duration, err error) {
+	s := l.scheduler
+	pipe := &pipeline{}
+	defer pipe.wait()
+	for ctx.Err() == nil {
+		l.mu.Lock()
+		t := at.of
+		l.mu.Unlock()
+		s.log.Debug("looking for what is due", "event", telemetry.Checking, "type", t.Name)
+		limit := min(s.capOf(t), math.MaxInt32)
+		may, err := s.mayClaim(ctx, t.Name, limit)
+		if err != nil || !may {
+			return pollEvery, err
+		}
+		n, room, err := l.batch(ctx, pipe, t.Name, limit)
+		switch {
+		case room == 0: // another lane may have found room meanwhile
+			return probeEvery, err
+		case n > 0 && s.dispatcher.waiting():
+			return pollEvery, err
+		case n > 0:
+			s.turns.found(t.Name)
+		case limit > 0 && err == nil && s.turnsOn(ctx, t.Name):
+			return turnEvery, nil
+		default:
+			return pollEvery, err
+		}
+	}
+	return 0, nil
+}
+
+func (s *Scheduler) mayClaim(ctx context.Context, kind string, limit int) (bool, error) {
+	may, err := deadline.Get(ctx, "scheduler.may_claim", queryTimeout, func(ctx context.Context) (bool, error) {
+		return s.queries.MayClaim(ctx, dbgen.MayClaimParams{Type: kind, Cap: int32(limit)})
+	})
+	return may, wrap("ask what may be claimed", err)
+}
+
+// batch claims one batch, of at most what the stream takes, and hands it on to be published. Its places are taken until it is.
+func (l *lanes) batch(ctx context.Context, pipe *pipeline, kind string, limit int) (n, room int, err error) {
+	places, room := l.take(ctx)
+	if room == 0 {
+		return 0, 0, nil
+	}
+	s := l.scheduler
+	batch, err := s.Claim(ctx, kind, limit, min(s.config.ClaimBatch, room))
+	if err != nil || len(batch) == 0 {
+		l.places.Release(places)
+		return 0, room, wrap("claim connectors of type "+kind, err)
+	}
+	s.metrics.claimed.WithLabelValues(kind).Add(float64(len(batch)))
+	failpoint.At("scheduler.claimed")
+	pipe.send(func() {
+		defer l.places.Release(places)
+		s.dispatcher.publish(ctx, batch)
+	})
+	return len(batch), room, nil
+}
+
+// take waits for the places of a batch, and says how many messages the stream has room for; 0 = none, and no place is taken. Where that
+// is less than all batches together may bring, one batch takes all places: two would see the same room.
+func (l *lanes) take(ctx context.Context) (places int64, room int) {
+	for _, places := range []int64{1, mostBatches} {
+		if l.places.Acquire(ctx, places) != nil {
+			return 0, 0
+		}
+		room := l.scheduler.dispatcher.room(ctx)
+		if room >= mostBatches*l.scheduler.config.ClaimBatch || room > 0 && places == mostBatches {
+			return places, room
+		}
+		l.places.Release(places)
+		if room == 0 {
+			return 0, 0
+		}
+	}
+	return 0, 0
+}
