@@ -179,7 +179,7 @@ func TestALookReadsFewBuffersWhateverIsInFlight(t *testing.T) {
 		"a cap of an idle type":         {before: known, statement: "LockDue", args: []any{nil, "onedrive", 5, 500, nil, 80, mostBatchBytes}, more: 40}, // whose turn it is
 		"no type has lost a message":    {statement: "PendingTypes", args: []any{nil, long}},
 		"no message is lost":            {statement: "Redispatch", args: []any{"file", nil, nil, nil, long, long, 500, mostBatchBytes}},
-		"one message is lost":           {before: lost, statement: "Redispatch", args: []any{"teams", nil, nil, nil, long, long, 500, mostBatchBytes}, rows: 1},
+		"one message is lost":           {before: lost, statement: "Redispatch", args: []any{"teams", nil, nil, nil, long, long, 500, mostBatchBytes}, rows: 1, each: 20},
 		"no worker is lost":             {statement: "Rescue", args: []any{nobody, 6 * time.Hour, 500, false, nil, mostBatchBytes}},
 		"a worker with one run is lost": {statement: "Rescue", args: []any{one, 6 * time.Hour, 500, false, nil, mostBatchBytes}, rows: 1, each: 60},
 		"the workers' heartbeats":       {statement: "Beats", args: []any{uuid.Nil, 1000}, rows: 101},
