@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/echomind/sync/internal/natsserver"
 	"github.com/echomind/sync/internal/testkit"
 )
 
@@ -19,11 +20,13 @@ func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
 type broker struct {
 	*testing.T
 	jetstream.JetStream
+	server *natsserver.Server
 }
 
 func newBroker(t *testing.T) *broker {
 	t.Helper()
-	conn, err := nats.Connect(testkit.NATS(t).URL())
+	server := testkit.NATS(t)
+	conn, err := nats.Connect(server.URL(), nats.ReconnectWait(50*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +35,7 @@ func newBroker(t *testing.T) *broker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &broker{t, js}
+	return &broker{t, js, server}
 }
 
 func (b *broker) do(err error) {

@@ -32,6 +32,7 @@ func (s *Scheduler) Republish(ctx context.Context) error {
 func (s *Scheduler) lookForMessages(ctx context.Context) (outcome, error) {
 	s.looking.Lock()
 	defer s.looking.Unlock()
+	problem := s.removeAcknowledged(ctx)
 	grace := seconds(s.config.LostGraceSeconds)
 	until := time.Now().Add(s.lookTime)
 	types, err := deadline.Get(ctx, "scheduler.pending_types", queryTimeout,
@@ -39,11 +40,10 @@ func (s *Scheduler) lookForMessages(ctx context.Context) (outcome, error) {
 			return s.queries.PendingTypes(ctx, dbgen.PendingTypesParams{Grace: grace})
 		})
 	if err != nil {
-		return outcome{}, fmt.Errorf("ask which types are pending: %w", err)
+		return outcome{}, errors.Join(problem, fmt.Errorf("ask which types are pending: %w", err))
 	}
 	turns := s.inTurn(types)
 	s.behind = nil
-	var problem error
 	for i := 0; i < len(turns) && ctx.Err() == nil; i++ {
 		if i > 0 && time.Now().After(until) {
 			s.behind = turns[i:]
@@ -67,6 +67,15 @@ func (s *Scheduler) lookForMessages(ctx context.Context) (outcome, error) {
 		}
 	}
 	return outcome{}, problem
+}
+
+// removeAcknowledged keeps triggers that nobody waits for any more from being taken for the oldest that are queued.
+func (s *Scheduler) removeAcknowledged(ctx context.Context) error {
+	subjects, err := topology.RemoveAcknowledged(ctx, s.servers.Stream, topology.SyncStream)
+	if len(subjects) > 0 {
+		s.log.Warn("messages were removed that the server kept though they were acknowledged", "subjects", subjects)
+	}
+	return fromStream("look for what is acknowledged", err)
 }
 
 // inTurn puts those types first to which the last look did not come.

@@ -117,6 +117,28 @@ func TestWipedStorageIsMadeAgainAndFilled(t *testing.T) {
 	s.queued(s.session(id))
 }
 
+func TestAMessageIsFoundToBeLostBehindOneThatAKilledServerBroughtBackThoughItWasAcknowledged(t *testing.T) {
+	s := setStage(t)
+	first := s.connector(nil)
+	scheduler := s.scheduler()
+	trigger := s.claim(scheduler)[0]
+	trigger.DispatchedAt = trigger.DispatchedAt.Add(-time.Hour)
+	scheduler.dispatcher.publish(t.Context(), []Trigger{trigger})
+	s.pickUp(first, gone)
+	s.do(s.broker.RestartAsKilled(topology.SyncStream, func() error { return s.acknowledge("web") }))
+	s.eventually(15*time.Second, func() error {
+		_, err := s.servers.Stream.Stream(t.Context(), topology.SyncStream)
+		return err
+	})
+	s.queued(trigger.Session)
+
+	s.connector(nil)
+	lost := s.claim(scheduler)[0].Session // and here the process dies
+	s.age(pastTheGrace)
+	s.do(scheduler.Republish(t.Context()))
+	s.queued(lost)
+}
+
 func TestAQueuedMessageIsNeverRepeatedHoweverOld(t *testing.T) {
 	s := setStage(t)
 	s.connectors(3)

@@ -243,6 +243,24 @@ func (s *stage) queued(sessions ...uuid.UUID) {
 	}
 }
 
+// acknowledge is what a worker does that picks nothing up: it takes one message of a type, as soon as the broker answers.
+func (s *stage) acknowledge(connectorType string) error {
+	declared, err := topology.SyncConsumer(connectorType)
+	s.do(err)
+	s.eventually(15*time.Second, func() error {
+		consumer, err := topology.EnsureConsumer(s.Context(), s.servers.Stream, topology.SyncStream, declared)
+		if err != nil {
+			return err
+		}
+		msg, err := consumer.Next(jetstream.FetchMaxWait(5 * time.Second))
+		if err != nil {
+			return err
+		}
+		return msg.DoubleAck(s.Context())
+	})
+	return nil
+}
+
 func (s *stage) purge() {
 	s.Helper()
 	stream, err := s.servers.Stream.Stream(s.Context(), topology.SyncStream)

@@ -19,6 +19,7 @@ import (
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/natsserver"
 	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/topology"
@@ -27,7 +28,8 @@ import (
 // flow is a fixture with a broker, on which the service can be run.
 type flow struct {
 	*fixture
-	js jetstream.JetStream
+	js     jetstream.JetStream
+	broker *natsserver.Server
 }
 
 func newFlow(t *testing.T) *flow {
@@ -37,12 +39,13 @@ func newFlow(t *testing.T) *flow {
 
 func newFlowOn(t *testing.T, url string) *flow {
 	f := &fixture{t: t, url: url}
-	common := config.Common{DatabaseURL: url, DatabaseRole: role, NATSURL: testkit.NATS(t).URL(), DatabaseMaxConns: 8}
+	broker := testkit.NATS(t)
+	common := config.Common{DatabaseURL: url, DatabaseRole: role, NATSURL: broker.URL(), DatabaseMaxConns: 8}
 	servers, err := connect.Open(ctx, common, "semantic", connect.NewProcess(testkit.Logger(t)))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = servers.Close() })
 	f.pool, f.Semantic = openPool(t, url), f.service(servers)
-	return &flow{fixture: f, js: servers.Stream}
+	return &flow{fixture: f, js: servers.Stream, broker: broker}
 }
 
 // runs starts the service; the returned function stops it.

@@ -130,6 +130,14 @@ func (s *Semantic) told(ctx context.Context, reason lifecycle.Reason, failed []v
 // once. The order is Postgres, stream, Postgres: a run that began to drain after the stream was asked may be newer than its
 // answer, and one whose last store was committed before must be seen as stored. What is missing must be missing for a while.
 func (s *Semantic) FailLostInTransit(ctx context.Context) error {
+	subjects, problem := topology.RemoveAcknowledged(ctx, s.servers.Stream, topology.DocumentStream)
+	if len(subjects) > 0 {
+		s.log.Warn("messages were removed that the server kept though they were acknowledged", "subjects", subjects)
+	}
+	return errors.Join(problem, s.failLostInTransit(ctx))
+}
+
+func (s *Semantic) failLostInTransit(ctx context.Context) error {
 	draining, err := deadline.Get(ctx, "semantic.draining_runs", queryTimeout, func(ctx context.Context) ([]dbgen.DrainingRunsRow, error) {
 		return s.queries.DrainingRuns(ctx, drainingPage)
 	})

@@ -117,6 +117,26 @@ func TestDocumentsAreLostWithADeletedStreamWhichIsMadeAgain(t *testing.T) {
 	require.NoError(t, err)
 }
 
+func TestDocumentsAreLostThatAKilledServerBroughtBackThoughTheyWereAcknowledged(t *testing.T) {
+	f := newFlow(t)
+	c, place := f.draining()
+	require.NoError(t, f.broker.RestartAsKilled(topology.DocumentStream, func() error {
+		testkit.Eventually(t, soon, func() error { // as soon as the client is connected again
+			_, err := f.js.Stream(ctx, topology.DocumentStream)
+			return err
+		})
+		for _, msg := range f.pulled(int(place)) {
+			require.NoError(t, msg.DoubleAck(ctx))
+		}
+		return nil
+	}))
+	testkit.Eventually(t, soon, func() error { return f.FailLostInTransit(ctx) })
+	c.lostInTransit()
+	stream, err := f.js.Stream(ctx, topology.DocumentStream)
+	require.NoError(t, err)
+	require.Zero(t, stream.CachedInfo().State.Msgs)
+}
+
 func TestARunThatBeganToDrainAfterTheQuestionIsLeftAlone(t *testing.T) {
 	f := newFlow(t)
 	before, err := f.queries.DrainingRuns(ctx, drainingPage)

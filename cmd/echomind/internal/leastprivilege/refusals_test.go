@@ -38,10 +38,11 @@ var mayPublish = map[string]string{
 	api("STREAM.CREATE.OTHER"):              "",
 	api("STREAM.UPDATE.DOCUMENT_PROCESS"):   "setup",
 	api("STREAM.DELETE.CONNECTOR_SYNC"):     "",
-	api("STREAM.PURGE.CONNECTOR_SYNC"):      "",
+	api("STREAM.PURGE.CONNECTOR_SYNC"):      "scheduler",
+	api("STREAM.PURGE.DOCUMENT_PROCESS"):    "semantic",
 	api("STREAM.PURGE.DEAD_LETTERS"):        "operator",
 	api("STREAM.MSG.GET.CONNECTOR_SYNC"):    "scheduler operator",
-	api("STREAM.MSG.GET.DOCUMENT_PROCESS"):  "operator",
+	api("STREAM.MSG.GET.DOCUMENT_PROCESS"):  "semantic operator",
 	api("STREAM.MSG.DELETE.DEAD_LETTERS"):   "operator",
 	api("STREAM.MSG.DELETE.CONNECTOR_SYNC"): "",
 
