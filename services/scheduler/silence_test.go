@@ -123,7 +123,7 @@ func TestASilentBrokerStopsNoLoopForLongerThanItsDeadline(t *testing.T) {
 			b.nats.Silence(silent...)
 			s.connectors(3)
 			s.logs(b, "scheduler.probe: no answer within 5s")
-			s.logs(b, "scheduler.oldest_message: no answer within 5s")
+			s.logs(b, "topology.acknowledged: no answer within 5s")
 			s.logs(b, "NATS is away")
 			want(s, 3, `SELECT count(*) FROM connectors WHERE status = 'ACTIVE' AND next_sync_at <= clock_timestamp()`)
 			b.heal()
