@@ -22,8 +22,8 @@ type Config struct {
 	MaxInFlight int `env:"WORKER_MAX_IN_FLIGHT" envDefault:"256"`
 	// MaxInFlightBytes is how many bytes of them; at least one message of the largest size.
 	MaxInFlightBytes int64 `env:"WORKER_MAX_IN_FLIGHT_BYTES" envDefault:"16777216"`
-	// Credit is how many document messages of a run may be sent and not stored yet; a document of several messages may go beyond it.
-	// With more of it others' documents stand behind more, with much less a large sync is slower.
+	// Credit is how many small documents of a run may be sent and not stored yet; a long one counts as one for every four chunks, and
+	// may go beyond it. The large runs of a worker share it, so that others' documents do not wait behind them all.
 	Credit int `env:"WORKER_CREDIT" envDefault:"500"`
 	// Grace is how long a clean stop may take. Handlers go on for all of it but the last 5 s (or half, if that is
 	// less); then they are cancelled and their connectors released.

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -22,6 +23,12 @@ const (
 	// creditPatience is how long nothing may be stored of one run while others get on: its messages may stand behind theirs.
 	creditSilence  = 30 * time.Second
 	creditPatience = time.Minute
+	// creditLeast is the part of the credit that each of many large runs has all the same.
+	creditLeast = 10
+	// chunksAsMuch and seenAsMuch are how many chunks cost semantic about as much as a small document, and how many documents that are
+	// said to be there.
+	chunksAsMuch = 4
+	seenAsMuch   = 50
 )
 
 // credits is how far the runs of a worker are stored. It asks Postgres while a run waits for that, one question at a time for all
@@ -36,29 +43,37 @@ type credits struct {
 
 	mu      sync.Mutex
 	waiting map[*credit]struct{}
-	moved   time.Time // when something was last stored, or the first of the runs began to wait
-	all     int64     // what storedOfAll said since then; -1 = it was not asked
+	large   map[*credit]struct{} // those of which much is not known to be stored: they share the credit
+	moved   time.Time            // when something was last stored, or the first of the runs began to wait
+	all     int64                // what storedOfAll said since then; -1 = it was not asked
 }
 
-// credit is how many messages of a run may stand in the document stream, so that others' stand behind few. credits.mu guards it.
+// credit is how much of a run may stand in the document stream, so that others' documents stand behind little. credits.mu guards it.
 type credit struct {
 	of   *credits
 	try  uuid.UUID
 	most int64
 	log  *slog.Logger
 
-	taken   int64         // its highest number
-	stored  int64         // the highest that is known to be stored: the stream has passed all before it
-	through int64         // the highest that needs no credit any more: it is stored, or written off
-	more    chan struct{} // closed when through moves
-	waits   int           // how many of the handler's goroutines wait
-	moved   time.Time     // when stored last moved, something was written off, or the run began to wait
+	taken    int64         // its highest number
+	stored   int64         // the highest that is known to be stored: the stream has passed all before it
+	through  int64         // the highest that needs no credit any more: it is stored, or written off
+	sent     []load        // what needs credit, by its number
+	standing int64         // the weight of all that
+	more     chan struct{} // closed when there is room again
+	waits    int           // how many of the handler's goroutines wait
+	moved    time.Time     // when stored last moved, something was written off, or the run began to wait
 }
+
+// load is what was sent together: the last number of it, and how many small documents cost semantic as much.
+type load struct{ no, weight int64 }
+
+func weightOf(chunks, seen int) int64 { return int64(1 + chunks/chunksAsMuch + seen/seenAsMuch) }
 
 func newCredits(queries *dbgen.Queries, m *metrics, log *slog.Logger) *credits {
 	return &credits{
 		stored: queries.StoredUpTo, storedOfAll: queries.StoredOfAll, silence: creditSilence, patience: creditPatience, metrics: m, log: log,
-		begun: make(chan struct{}, 1), waiting: map[*credit]struct{}{},
+		begun: make(chan struct{}, 1), waiting: map[*credit]struct{}{}, large: map[*credit]struct{}{},
 	}
 }
 
@@ -66,16 +81,48 @@ func (c *credits) of(try uuid.UUID, most int, log *slog.Logger) *credit {
 	return &credit{of: c, try: try, most: int64(most), log: log, more: make(chan struct{})}
 }
 
-// room says whether a run that has taken the numbers up to taken may take one more: more is nil then. Else more is closed when it is
-// worth another look. A document's messages are taken together, and may go beyond by as many.
-func (r *credit) room(taken int64) (more <-chan struct{}) {
+// room says whether a run may send something: more is nil then. Else more is closed when it is worth another look. What is sent
+// together may go beyond the credit by all of it.
+func (r *credit) room() (more <-chan struct{}) {
 	r.of.mu.Lock()
 	defer r.of.mu.Unlock()
-	r.taken = taken
-	if taken-r.through < r.most {
+	if r.mayGoOn() {
 		return nil
 	}
 	return r.more
+}
+
+// mayGoOn says whether less stands than the run's share. credits.mu is held.
+func (r *credit) mayGoOn() bool {
+	least := max(r.most/creditLeast, 1)
+	share := max(r.most/int64(max(len(r.of.large), 1)), least)
+	return r.standing < share
+}
+
+// takes notes that a run sends something whose last number is no.
+func (r *credit) takes(no, weight int64) {
+	r.of.mu.Lock()
+	defer r.of.mu.Unlock()
+	r.taken = no
+	r.sent = append(r.sent, load{no, weight})
+	r.stands(weight)
+}
+
+// stands counts what stands. credits.mu is held.
+func (r *credit) stands(more int64) {
+	r.standing += more
+	if r.standing < max(r.most/creditLeast, 1) {
+		delete(r.of.large, r)
+	} else {
+		r.of.large[r] = struct{}{}
+	}
+}
+
+// end leaves its share to the others.
+func (r *credit) end() {
+	r.of.mu.Lock()
+	defer r.of.mu.Unlock()
+	delete(r.of.large, r)
 }
 
 // wait has Postgres asked for the run, until the returned function is called.
@@ -120,7 +167,10 @@ func (c *credits) run(ctx context.Context) {
 // isWaitedFor waits until a run waits. It says no when ctx has ended.
 func (c *credits) isWaitedFor(ctx context.Context) bool {
 	for ctx.Err() == nil {
-		if len(c.runs()) > 0 {
+		c.mu.Lock()
+		waited := len(c.waiting) > 0
+		c.mu.Unlock()
+		if waited {
 			return true
 		}
 		select {
@@ -131,14 +181,13 @@ func (c *credits) isWaitedFor(ctx context.Context) bool {
 	return false
 }
 
+// runs are those that wait, and the large ones with which they share.
 func (c *credits) runs() []*credit {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := make([]*credit, 0, len(c.waiting))
-	for r := range c.waiting {
-		all = append(all, r)
-	}
-	return all
+	all := maps.Clone(c.large)
+	maps.Copy(all, c.waiting)
+	return slices.Collect(maps.Keys(all))
 }
 
 // look asks once for all runs that wait, and lets go on those that may.
@@ -148,6 +197,7 @@ func (c *credits) look(ctx context.Context) {
 		c.log.Debug("nobody knows how far the syncs that wait are stored", "err", err)
 	}
 	c.writeOff(runs)
+	c.wake()
 }
 
 func (c *credits) ask(ctx context.Context, runs []*credit) error {
@@ -201,7 +251,7 @@ func (c *credits) answered(runs []*credit, stored []dbgen.StoredUpToRow) {
 		if no := min(highest[r.try], r.taken); no > r.stored {
 			r.stored, r.moved = no, time.Now()
 			c.moves()
-			r.goOn(no)
+			r.passes(no)
 		}
 	}
 }
@@ -218,16 +268,30 @@ func (c *credits) writeOff(runs []*credit) {
 		r.log.Info("nothing of what the sync has sent was stored for long; it goes on", "sent", r.taken, "stored_up_to", r.stored)
 		c.metrics.writtenOff.Add(float64(r.taken - r.through))
 		r.moved = time.Now()
-		r.goOn(r.taken)
+		r.passes(r.taken)
 	}
 }
 
-// goOn wakes who waits, where the run has more room than it had. credits.mu is held.
-func (r *credit) goOn(through int64) {
-	if through > r.through {
-		r.through = through
-		close(r.more)
-		r.more = make(chan struct{})
+// passes takes off what needs no credit any more. credits.mu is held.
+func (r *credit) passes(through int64) {
+	r.through = max(r.through, through)
+	gone, n := int64(0), 0
+	for ; n < len(r.sent) && r.sent[n].no <= r.through; n++ {
+		gone += r.sent[n].weight
+	}
+	r.sent = slices.Delete(r.sent, 0, n)
+	r.stands(-gone)
+}
+
+// wake lets go on those that have room.
+func (c *credits) wake() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for r := range c.waiting {
+		if r.mayGoOn() {
+			close(r.more)
+			r.more = make(chan struct{})
+		}
 	}
 }
 

@@ -92,6 +92,22 @@ func TestADocumentOfSeveralMessagesIsSentWholeBeyondTheCredit(t *testing.T) {
 	require.Greater(t, len(f.sent(c)), credit)
 }
 
+func TestALongDocumentNeedsTheCreditOfManyShortOnes(t *testing.T) {
+	f := newFixture(t)
+	long := note(1)
+	long.Chunks = slices.Repeat([]chunk.Chunk{{Text: "x"}}, 4*credit)
+	begun := make(chan *worker.Run, 1)
+	f.workWith(withCredit, func(ctx context.Context, run *worker.Run) error {
+		begun <- run
+		return errors.Join(run.Put(ctx, long), run.Put(ctx, note(2)))
+	}, forEver)
+	c := f.triggered()
+	f.waitsAt(await(t, "the run", begun), 1)
+	f.storesNumbers(c, 1, 1)
+	f.settled(c)
+	f.whole(c, 2)
+}
+
 func TestEverythingThatHasANumberNeedsCredit(t *testing.T) {
 	for name, send := range map[string]func(context.Context, *worker.Run) error{
 		"a touch":      func(ctx context.Context, run *worker.Run) error { return run.Touch(ctx, note(11)) },
@@ -342,7 +358,7 @@ func TestOneQuestionAtATimeIsAskedForAllSyncsThatWait(t *testing.T) {
 	}
 	await(t, "a question for all", all)
 	for _, c := range trips {
-		f.storesNumbers(c, 1, credit)
+		f.storesNumbers(c, 1, 2*credit)
 	}
 	for range trips {
 		require.NoError(t, await(t, "the end of a run", ended))

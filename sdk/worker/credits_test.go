@@ -83,6 +83,13 @@ func asks(t *testing.T, body func(c *asking, pass func(time.Duration))) {
 	})
 }
 
+// takesUpTo takes numbers one by one, each of a small document.
+func (r *credit) takesUpTo(no int64) {
+	for n := r.taken + 1; n <= no; n++ {
+		r.takes(n, 1)
+	}
+}
+
 // waiting is a run that has taken numbers and waits, and whether it still does.
 func (c *asking) waiting(taken int64) (r *credit, stillWaits func() bool) {
 	r = c.of(uuid.New(), 10, c.log)
@@ -91,9 +98,10 @@ func (c *asking) waiting(taken int64) (r *credit, stillWaits func() bool) {
 
 func (c *asking) waits(r *credit, taken int64) (stillWaits func() bool) {
 	gone := make(chan struct{})
+	r.takesUpTo(taken)
 	go func() {
 		defer close(gone)
-		for more := r.room(taken); more != nil; more = r.room(taken) {
+		for more := r.room(); more != nil; more = r.room() {
 			end := r.wait()
 			select {
 			case <-more:
@@ -193,12 +201,77 @@ func TestASyncBehindOthersWaitsLongerThanOneOfWhichNobodyGetsOn(t *testing.T) {
 			othersWaits := c.waits(other, 10+n)
 			require.True(t, waits())
 			pass(creditPatience / 12)
-			c.stores(other, 1+n)
+			c.stores(other, 6+n)
 			pass(2 * creditPause)
 			require.False(t, othersWaits())
 		}
 		pass(creditPatience / 12)
 		require.False(t, waits())
+	})
+}
+
+func TestLargeSyncsShareTheCredit(t *testing.T) {
+	asks(t, func(c *asking, pass func(time.Duration)) {
+		const runs = 4
+		var all []*credit
+		var waits []func() bool
+		for range runs {
+			r := c.of(uuid.New(), 100, c.log)
+			all, waits = append(all, r), append(waits, c.waits(r, 100))
+		}
+		upTo := func(no int64) {
+			t.Helper()
+			for _, r := range all {
+				c.stores(r, no)
+			}
+			pass(2 * creditPause)
+		}
+		upTo(75)
+		for _, stillWaits := range waits {
+			require.True(t, stillWaits(), "25 of 100 stand of each of four")
+		}
+		upTo(76)
+		for _, stillWaits := range waits {
+			require.False(t, stillWaits())
+		}
+		waiting := c.waits(all[0], 150)
+		c.stores(all[0], 100)
+		pass(2 * creditPause)
+		require.True(t, waiting(), "50 stand where others have much, too")
+		for _, r := range all[2:] {
+			r.end()
+		}
+		c.stores(all[0], 101)
+		pass(2 * creditPause)
+		require.False(t, waiting(), "and go on where they have ended")
+	})
+}
+
+func TestASyncThatIsStoredLeavesItsShareThoughItDoesNotWait(t *testing.T) {
+	asks(t, func(c *asking, pass func(time.Duration)) {
+		quiet := c.of(uuid.New(), 100, c.log)
+		quiet.takesUpTo(20)
+		r := c.of(uuid.New(), 100, c.log)
+		waits := c.waits(r, 100)
+		c.stores(r, 40)
+		pass(2 * creditPause)
+		require.True(t, waits(), "60 stand of one of two")
+		c.stores(quiet, 20)
+		pass(2 * creditPause)
+		require.False(t, waits())
+	})
+}
+
+func TestWithManyLargeSyncsEachHasATenthOfTheCredit(t *testing.T) {
+	asks(t, func(c *asking, _ func(time.Duration)) {
+		for range 50 {
+			c.of(uuid.New(), 100, c.log).takesUpTo(10)
+		}
+		r := c.of(uuid.New(), 100, c.log)
+		r.takesUpTo(9)
+		require.Nil(t, r.room())
+		r.takesUpTo(10)
+		require.NotNil(t, r.room())
 	})
 }
 

@@ -99,7 +99,7 @@ func (r *Run) mark(ctx context.Context, current int32, sourceIDs []string) (last
 }
 
 func (r *Run) sendSeen(ctx context.Context, ids []string, listing int32) (no int64, err error) {
-	err = r.sendOne(ctx, func(m *internalpb.DocumentProcessRequest) {
+	err = r.sendWeighing(ctx, weightOf(0, len(ids)), func(m *internalpb.DocumentProcessRequest) {
 		r.notes.Add(1)
 		no = m.Number
 		m.Body = &internalpb.DocumentProcessRequest_Seen{Seen: &internalpb.DocumentsSeen{SourceIds: ids, Listing: listing}}

@@ -71,9 +71,9 @@ func newOutbox(
 
 // number takes the next n numbers and returns the first, once the run has credit for them. It returns errReturned once the outbox is
 // sealed, and why the run has ended where it has. A run whose message cannot be numbered because ctx ends cannot complete.
-func (o *outbox) number(ctx context.Context, n int) (int64, error) {
+func (o *outbox) number(ctx context.Context, n int, weight int64) (int64, error) {
 	for {
-		first, more, err := o.take(n)
+		first, more, err := o.take(n, weight)
 		if more == nil {
 			return first, err
 		}
@@ -87,7 +87,7 @@ func (o *outbox) number(ctx context.Context, n int) (int64, error) {
 
 // take is number where there is credit; else more is closed when it is worth another try. flush waits for what is taken here, so
 // nothing is added to sending once it waits.
-func (o *outbox) take(n int) (first int64, more <-chan struct{}, err error) {
+func (o *outbox) take(n int, weight int64) (first int64, more <-chan struct{}, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch cause := context.Cause(o.handling); {
@@ -96,11 +96,12 @@ func (o *outbox) take(n int) (first int64, more <-chan struct{}, err error) {
 	case o.sealed:
 		return 0, nil, errReturned
 	}
-	if more := o.credit.room(o.last); more != nil {
+	if more := o.credit.room(); more != nil {
 		return 0, more, nil
 	}
 	first = o.last + 1
 	o.last += int64(n)
+	o.credit.takes(o.last, weight)
 	o.sending.Add(n)
 	return first, nil, nil
 }
@@ -111,6 +112,7 @@ func (o *outbox) seal() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sealed = true
+	o.credit.end()
 }
 
 // total is N: how many numbers were taken.
@@ -120,12 +122,12 @@ func (o *outbox) total() int64 {
 	return o.last
 }
 
-// send takes n numbers and publishes the n messages that are made for them; first is the first one's. It waits for credit
+// send takes n numbers and publishes the n messages that are made for them; first is the first one's, and weight what they weigh together. It waits for credit
 // and for places, not for acknowledgements. Where a number is taken and not sent, the run cannot complete, whatever its handler makes of it.
 func (o *outbox) send(
-	ctx context.Context, n int, messages func(first int64) []*internalpb.DocumentProcessRequest,
+	ctx context.Context, n int, weight int64, messages func(first int64) []*internalpb.DocumentProcessRequest,
 ) (err error) {
-	first, err := o.number(ctx, n)
+	first, err := o.number(ctx, n, weight)
 	if err != nil {
 		return err
 	}

@@ -172,7 +172,7 @@ func asFenced(err error) error {
 // VersionToken, ContentHash or Links break a limit. A text that is too large to be stored (Oversize) fails as a document,
 // with the reason; Put returns nil then.
 //
-// It waits where Config.Credit messages of the run are sent and not stored yet, so that others' documents get their turn; that does
+// It waits where as much of the run as Config.Credit says is sent and not stored yet, so that others' documents get their turn; that does
 // not count as the run's work.
 //
 // A handler waits for its goroutines before it returns. A call of theirs that is still under way then is either sent before
@@ -184,7 +184,7 @@ func (r *Run) Put(ctx context.Context, d Document) error {
 	if err != nil {
 		return err
 	}
-	err = r.outbox.send(ctx, len(all), func(first int64) []*internalpb.DocumentProcessRequest {
+	err = r.outbox.send(ctx, len(all), weightOf(int(all[0].ChunkCount), 0), func(first int64) []*internalpb.DocumentProcessRequest {
 		failpoint.At("worker.fetching")
 		listing, messages := r.listingNow(), make([]*internalpb.DocumentProcessRequest, len(all))
 		for i, part := range all {
@@ -244,9 +244,13 @@ func (r *Run) Unchanged(n int) {
 	r.unchanged.Add(int64(n))
 }
 
-// sendOne sends one message, whose body is filled in once it has its number.
+// sendOne sends one light message, whose body is filled in once it has its number.
 func (r *Run) sendOne(ctx context.Context, fill func(*internalpb.DocumentProcessRequest)) error {
-	return r.outbox.send(ctx, 1, func(no int64) []*internalpb.DocumentProcessRequest {
+	return r.sendWeighing(ctx, weightOf(0, 0), fill)
+}
+
+func (r *Run) sendWeighing(ctx context.Context, weight int64, fill func(*internalpb.DocumentProcessRequest)) error {
+	return r.outbox.send(ctx, 1, weight, func(no int64) []*internalpb.DocumentProcessRequest {
 		m := r.envelope(no)
 		fill(m)
 		return []*internalpb.DocumentProcessRequest{m}
