@@ -82,7 +82,7 @@ func TestAStreamThatAnswersNothingHoldsABatchForItsDeadlineAndFewBytesOfIt(t *te
 	if !scheduler.dispatcher.waiting() {
 		t.Error("a batch without an acknowledgement counts as published")
 	}
-	sent, size := s.messages("web"), scheduler.dispatcher.refused.Load()
+	sent, size := s.messages("web"), scheduler.dispatcher.refusedOf("web")
 	if n := int64(len(sent)); n == 0 || n*size > mostUnacknowledged+size {
 		t.Errorf("%d messages of %d bytes were in flight, more than %d bytes", n, size, mostUnacknowledged)
 	}
@@ -90,13 +90,21 @@ func TestAStreamThatAnswersNothingHoldsABatchForItsDeadlineAndFewBytesOfIt(t *te
 
 func TestWhatIsClaimedIsSentAlsoWhenTheSchedulerIsToldToStop(t *testing.T) {
 	s := setStage(t)
-	s.connectors(3)
+	s.large(10, numbers)
+	s.force(`UPDATE connectors SET state = config, listing = config`)
 	scheduler := s.scheduler()
 	batch := s.claim(scheduler)
+	bytes := 0
+	for _, trigger := range batch {
+		bytes += trigger.size()
+	}
+	if bytes < mostUnacknowledged/2 { // twice and more of it on the wire
+		t.Fatalf("the configurations of %d connectors have %d bytes: all of them are in flight at once", len(batch), bytes)
+	}
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	scheduler.dispatcher.publish(stopped, batch)
 	s.eventually(20*time.Second, func() error {
-		return s.countIs(3, `SELECT $1::int`, len(s.messages("web")))()
+		return s.countIs(len(batch), `SELECT $1::int`, len(s.messages("web")))()
 	})
 }

@@ -29,9 +29,12 @@ type lanes struct {
 	group     sync.WaitGroup
 	ended     chan struct{} // says that a lane has ended
 
-	mu   sync.Mutex
-	busy map[string]*lane
-	said outcomeOfLanes
+	mu       sync.Mutex
+	busy     map[string]*lane
+	said     outcomeOfLanes
+	promised int           // room in the stream that batches have taken which are not published
+	given    int           // how much room was ever taken
+	back     chan struct{} // closed when some is given back
 }
 
 // lane is a type at work.
@@ -49,7 +52,7 @@ type outcomeOfLanes struct {
 }
 
 func newLanes(s *Scheduler) *lanes {
-	return &lanes{scheduler: s, places: semaphore.NewWeighted(mostBatches), ended: make(chan struct{}, 1), busy: map[string]*lane{}}
+	return &lanes{scheduler: s, places: semaphore.NewWeighted(mostBatches), ended: make(chan struct{}, 1), busy: map[string]*lane{}, back: make(chan struct{})}
 }
 
 // look asks which of some types have something due, nil = of all, and sends each on its way. It waits for none.
@@ -149,7 +152,7 @@ func (l *lanes) empty(ctx context.Context, at *lane) (again time.Duration, err e
 		switch {
 		case room == 0: // another lane may have found room meanwhile
 			return probeEvery, err
-		case n > 0 && s.dispatcher.waiting():
+		case n > 0 && (s.dispatcher.away.Load() || s.dispatcher.refusedOf(t.Name) > 0):
 			return pollEvery, err
 		case n > 0:
 			s.turns.found(t.Name)
@@ -169,42 +172,73 @@ func (s *Scheduler) mayClaim(ctx context.Context, kind string, limit int) (bool,
 	return may, wrap("ask what may be claimed", err)
 }
 
-// batch claims one batch, of at most what the stream takes, and hands it on to be published. Its places are taken until it is.
+// batch claims one batch, of at most what the stream takes, and hands it on to be published. Its place is taken until it is, and its room.
 func (l *lanes) batch(ctx context.Context, pipe *pipeline, kind string, limit int) (n, room int, err error) {
-	places, room := l.take(ctx)
+	room, done := l.take(ctx, kind)
 	if room == 0 {
 		return 0, 0, nil
 	}
 	s := l.scheduler
-	batch, err := s.Claim(ctx, kind, limit, min(s.config.ClaimBatch, room))
+	batch, err := s.Claim(ctx, kind, limit, room)
 	if err != nil || len(batch) == 0 {
-		l.places.Release(places)
+		done()
 		return 0, room, wrap("claim connectors of type "+kind, err)
 	}
 	s.metrics.claimed.WithLabelValues(kind).Add(float64(len(batch)))
 	failpoint.At("scheduler.claimed")
 	pipe.send(func() {
-		defer l.places.Release(places)
+		defer done()
 		s.dispatcher.publish(ctx, batch)
 	})
 	return len(batch), room, nil
 }
 
-// take waits for the places of a batch, and says how many messages the stream has room for; 0 = none, and no place is taken. Where that
-// is less than all batches together may bring, one batch takes all places: two would see the same room.
-func (l *lanes) take(ctx context.Context) (places int64, room int) {
-	for _, places := range []int64{1, mostBatches} {
-		if l.places.Acquire(ctx, places) != nil {
-			return 0, 0
+// take waits for a place and for room in the stream, and says how many messages may be brought; 0 = none, and nothing is taken. Two batches
+// see the same room, so that each takes what it may bring until it has. Where that may be not enough for all, it takes half.
+func (l *lanes) take(ctx context.Context, kind string) (n int, done func()) {
+	if l.places.Acquire(ctx, 1) != nil {
+		return 0, nil
+	}
+	d, most := l.scheduler.dispatcher, l.scheduler.config.ClaimBatch
+	for ctx.Err() == nil {
+		l.mu.Lock()
+		promised, given, back := l.promised, l.given, l.back
+		l.mu.Unlock()
+		room := d.room(ctx, kind)
+		l.mu.Lock()
+		// What is given back meanwhile counts as well: it may have been published behind the answer.
+		free := room - promised - (l.given - given)
+		if n = most; free < mostBatches*most {
+			n = min((free+1)/2, most)
 		}
-		room := l.scheduler.dispatcher.room(ctx)
-		if room >= mostBatches*l.scheduler.config.ClaimBatch || room > 0 && places == mostBatches {
-			return places, room
+		n = d.oneOf(kind, n)
+		if n > 0 {
+			l.promised, l.given = l.promised+n, l.given+n
 		}
-		l.places.Release(places)
-		if room == 0 {
-			return 0, 0
+		wait := l.promised > 0
+		l.mu.Unlock()
+		switch {
+		case n > 0:
+			return n, func() { l.giveBack(n) }
+		case room == 0:
+			l.places.Release(1)
+			return 0, nil
+		case wait:
+			select {
+			case <-back:
+			case <-ctx.Done():
+			}
 		}
 	}
-	return 0, 0
+	l.places.Release(1)
+	return 0, nil
+}
+
+func (l *lanes) giveBack(n int) {
+	l.mu.Lock()
+	l.promised -= n
+	close(l.back)
+	l.back = make(chan struct{})
+	l.mu.Unlock()
+	l.places.Release(1)
 }

@@ -61,10 +61,10 @@ func (s *Scheduler) lookForMessages(ctx context.Context) (outcome, error) {
 			}
 			continue
 		}
-		if more {
+		if more && s.dispatcher.refusedOf(turns[i]) == 0 {
 			turns = append(turns, turns[i])
 		}
-		if s.dispatcher.waiting() {
+		if s.dispatcher.away.Load() {
 			s.behind = turns[i+1:]
 			return s.pendingLeft(ctx, false, grace, problem)
 		}
@@ -114,7 +114,7 @@ func (s *Scheduler) republish(ctx context.Context, connectorType string, grace t
 	if err != nil {
 		return false, err
 	}
-	limit := min(s.config.ClaimBatch, s.dispatcher.room(ctx))
+	limit := s.dispatcher.oneOf(connectorType, min(s.config.ClaimBatch, s.dispatcher.room(ctx, connectorType)))
 	if limit == 0 {
 		return true, nil
 	}

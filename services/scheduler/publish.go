@@ -1,11 +1,11 @@
 package scheduler
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,20 +48,50 @@ type dispatcher struct {
 	tracer  *tracing.Tracer
 	metrics *metrics
 	log     *slog.Logger
-	away    atomic.Bool  // the last question found no stream, or no room in it
-	refused atomic.Int64 // size of the largest message of the last batch, where that was not acknowledged; else 0
+	away    atomic.Bool // the last question found no stream, or no room in it
+	mu      sync.Mutex
+	refused map[string]int64 // the types of which not all of the last batch was acknowledged, with the size of its largest message
 }
 
 func newDispatcher(stream jetstream.JetStream, tracer *tracing.Tracer, m *metrics, log *slog.Logger) *dispatcher {
-	return &dispatcher{stream: stream, tracer: tracer, metrics: m, log: log}
+	return &dispatcher{stream: stream, tracer: tracer, metrics: m, log: log, refused: map[string]int64{}}
 }
 
-// waiting says whether what is due waits for the stream.
-func (d *dispatcher) waiting() bool { return d.away.Load() || d.refused.Load() > 0 }
+// waiting says whether something that is due waits for the stream.
+func (d *dispatcher) waiting() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.away.Load() || len(d.refused) > 0
+}
 
-// room asks the stream how many messages it takes: 0 while it is away or full; 1 after a publish that was not
-// acknowledged, so that one connector at a time finds out. A stream that is gone is created again.
-func (d *dispatcher) room(ctx context.Context) int {
+// refusedOf is the size of the largest message of a type's last batch, where that was not acknowledged; else 0.
+func (d *dispatcher) refusedOf(kind string) int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.refused[kind]
+}
+
+// judge notes what has come of a batch of some types: of each the size of its largest message, and which were not acknowledged.
+func (d *dispatcher) judge(largest map[string]int64, lost map[string]bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for kind, size := range largest {
+		if delete(d.refused, kind); lost[kind] {
+			d.refused[kind] = size
+		}
+	}
+}
+
+// oneOf is n, but 1 at most after a publish of a type that was not acknowledged, so that one connector at a time finds out.
+func (d *dispatcher) oneOf(kind string, n int) int {
+	if d.refusedOf(kind) > 0 {
+		return min(n, 1)
+	}
+	return n
+}
+
+// room asks the stream how many messages of a type it takes: 0 while it is away or full. A stream that is gone is created again.
+func (d *dispatcher) room(ctx context.Context, kind string) int {
 	info, err := deadline.Get(ctx, "scheduler.probe", queryTimeout,
 		func(ctx context.Context) (*jetstream.StreamInfo, error) {
 			stream, err := d.stream.Stream(ctx, topology.SyncStream)
@@ -75,7 +105,7 @@ func (d *dispatcher) room(ctx context.Context) int {
 	}
 	room := 0
 	if err == nil {
-		room = roomIn(info, d.refused.Load())
+		room = roomIn(info, d.refusedOf(kind))
 	}
 	if wasAway := d.away.Swap(room == 0); room == 0 && !wasAway && ctx.Err() == nil {
 		d.log.Warn("the sync stream takes nothing; connectors stay due", "full", err == nil, "err", err)
@@ -91,9 +121,6 @@ func roomIn(info *jetstream.StreamInfo, refused int64) int {
 	if most := info.Config.MaxBytes; most > 0 {
 		size := min(max(triggerBytes, refused), max(most/2, 1))
 		room = min(room, (most-int64(info.State.Bytes))/size)
-	}
-	if refused > 0 {
-		room = min(room, 1)
 	}
 	return int(max(room, 0))
 }
@@ -111,33 +138,30 @@ func (d *dispatcher) publish(ctx context.Context, batch []Trigger) {
 	// What is small goes first: it does not wait until another's 64 KiB are written.
 	slices.SortStableFunc(batch, func(a, b Trigger) int { return a.size() - b.size() })
 	defer endSpans(batch)
-	f := &flight{dispatcher: d, late: late}
-	largest := int64(1)
+	f := &flight{dispatcher: d, late: late, lost: map[string]bool{}}
+	largest := map[string]int64{}
 	for i := range batch {
-		for f.bytes > mostUnacknowledged && f.land(ctx) {
+		t := &batch[i]
+		largest[t.Type] = max(largest[t.Type], 1)
+		for f.bytes > mostUnacknowledged && f.land(late) {
 		}
-		if late.Err() != nil || f.bytes > mostUnacknowledged {
-			f.problem = cmp.Or(f.problem, context.Cause(late))
-			break
-		}
-		msg, err := message(d.trace(ctx, &batch[i]), &batch[i])
-		if err != nil {
-			telemetry.OfRun(d.log, batch[i].ID, batch[i].Session.String(), batch[i].Type).Error(
-				"a trigger cannot be written; change the connector's config", "err", err)
+		if late.Err() != nil {
+			f.loses(t, context.Cause(late))
 			continue
 		}
-		largest = max(largest, int64(msg.Size()))
-		f.send(msg, &batch[i])
+		msg, err := message(d.trace(ctx, t), t)
+		if err != nil {
+			telemetry.OfRun(d.log, t.ID, t.Session.String(), t.Type).Error("a trigger cannot be written; change the connector's config", "err", err)
+			continue
+		}
+		largest[t.Type] = max(largest[t.Type], int64(msg.Size()))
+		f.send(msg, t)
 	}
 	failpoint.At("scheduler.published")
 	for f.land(ctx) {
 	}
-	if f.problem == nil {
-		d.refused.Store(0)
-		return
-	}
-	d.refused.Store(largest)
-	if ctx.Err() == nil {
+	d.judge(largest, f.lost)
+	if f.problem != nil && ctx.Err() == nil {
 		d.metrics.publishErrors.Inc()
 		d.log.Warn("some triggers were not acknowledged; those that are lost are published again",
 			"batch", len(batch), "err", f.problem)
@@ -150,6 +174,7 @@ type flight struct {
 	late       context.Context // ends when nothing is waited for any more
 	sent       []sending
 	bytes      int
+	lost       map[string]bool // types of which something was not sent, or not acknowledged
 	problem    error
 }
 
@@ -162,14 +187,16 @@ type sending struct {
 func (f *flight) send(msg *nats.Msg, t *Trigger) {
 	future, err := f.dispatcher.stream.PublishMsgAsync(msg, jetstream.WithRetryAttempts(0))
 	if err != nil {
-		f.problem = err
+		f.loses(t, err)
 		return
 	}
 	f.bytes += msg.Size()
 	f.sent = append(f.sent, sending{t, future, msg.Size()})
 }
 
-// land waits for the acknowledgement of the first, and says whether there was one to wait for, and time to.
+func (f *flight) loses(t *Trigger, why error) { f.lost[t.Type], f.problem = true, why }
+
+// land waits for the acknowledgement of the first, and says whether there is another to wait for, and time to.
 func (f *flight) land(ctx context.Context) bool {
 	if len(f.sent) == 0 {
 		return false
@@ -182,16 +209,22 @@ func (f *flight) land(ctx context.Context) bool {
 			"event", telemetry.Triggered, "because", first.trigger.Reason, "again", first.trigger.claimedAt.IsZero())
 		first.trigger.span.End()
 	case err := <-first.future.Err():
-		f.problem = err
+		f.loses(first.trigger, err)
 	case <-f.late.Done():
-		f.problem = context.Cause(f.late)
-		return false
+		return f.givesUp(context.Cause(f.late))
 	case <-ctx.Done():
-		f.problem = context.Cause(ctx)
-		return false
+		return f.givesUp(context.Cause(ctx))
 	}
 	f.sent, f.bytes = f.sent[1:], f.bytes-first.bytes
 	return true
+}
+
+// givesUp takes what is not acknowledged for lost.
+func (f *flight) givesUp(why error) bool {
+	for _, s := range f.sent {
+		f.loses(s.trigger, why)
+	}
+	return false
 }
 
 // size is how much of a trigger's message its users decide.

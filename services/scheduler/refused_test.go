@@ -99,7 +99,7 @@ func TestARefusedConnectorDoesNotKeepTheRoomForOne(t *testing.T) {
 	s.front("1")
 	s.refuses("open_runs", "1")
 	scheduler := s.scheduler()
-	scheduler.dispatcher.refused.Store(100)
+	scheduler.dispatcher.judge(map[string]int64{"web": 100}, map[string]bool{"web": true})
 	s.do(scheduler.Tick(t.Context()))
 	want(s, 4, `SELECT count(*) FROM open_runs`)
 	if scheduler.dispatcher.waiting() {
@@ -123,10 +123,10 @@ func TestATypeThatPublishesNothingDoesNotKeepTheRoomForOneFromTheOthers(t *testi
 			prepare(s)
 			file := s.connector(row{"type": "file"})
 			scheduler := s.scheduler()
-			scheduler.dispatcher.refused.Store(100)
+			scheduler.dispatcher.judge(map[string]int64{"web": 100}, map[string]bool{"web": true})
 			s.do(scheduler.Tick(t.Context()))
 			want(s, "PENDING", `SELECT status FROM connectors WHERE id = $1`, file)
-			if scheduler.dispatcher.waiting() {
+			if scheduler.dispatcher.refusedOf("file") > 0 {
 				t.Error("the scheduler waits for the stream, which took everything it was given")
 			}
 		})
