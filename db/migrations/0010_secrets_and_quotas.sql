@@ -262,38 +262,44 @@ CREATE TABLE owner_turns (
 ) WITH (fillfactor = 50);
 
 -- How many more connectors of a capped type an owner may have in flight, of `cap` places of which `share` are a quota's default.
+-- This and what follows is called by lock_due alone, in PL/pgSQL, which keeps its plans: to make them costs more than they do.
 -- +goose StatementBegin
 CREATE FUNCTION moves.owner_room(of_type text, owner integer, cap integer, share integer) RETURNS integer
-    LANGUAGE sql STABLE AS $$
-    SELECT m.most - (SELECT count(*)::integer FROM (
-            SELECT FROM open_runs r WHERE r.type = of_type AND r.user_id = owner LIMIT m.most) held)
-    FROM (SELECT least(cap, coalesce(nullif(coalesce((SELECT q.max_concurrent_syncs FROM owner_quotas q WHERE q.user_id = owner),
-        share), 0), cap)) AS most) m
-$$;
+    LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (
+        SELECT m.most - (SELECT count(*)::integer FROM (
+                SELECT FROM open_runs r WHERE r.type = of_type AND r.user_id = owner LIMIT m.most) held)
+        FROM (SELECT least(cap, coalesce(nullif(coalesce((SELECT q.max_concurrent_syncs FROM owner_quotas q WHERE q.user_id = owner),
+            share), 0), cap)) AS most OFFSET 0) m);
+END $$;
 -- +goose StatementEnd
 
 -- Whether nobody else has a connector of the type planned, due or in flight.
 -- +goose StatementBegin
 CREATE FUNCTION moves.is_alone(of_type text, owner integer) RETURNS boolean
-    LANGUAGE sql STABLE AS $$
-    SELECT coalesce(bool_and(o.user_id = owner), true) FROM (
-        (SELECT c.user_id FROM connectors c WHERE c.type = of_type AND c.next_sync_at IS NOT NULL ORDER BY c.user_id LIMIT 1)
-        UNION ALL
-        (SELECT c.user_id FROM connectors c WHERE c.type = of_type AND c.next_sync_at IS NOT NULL ORDER BY c.user_id DESC LIMIT 1)
-        UNION ALL
-        (SELECT r.user_id FROM open_runs r WHERE r.type = of_type ORDER BY r.user_id LIMIT 1)
-        UNION ALL
-        (SELECT r.user_id FROM open_runs r WHERE r.type = of_type ORDER BY r.user_id DESC LIMIT 1)) o
-$$;
+    LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (
+        SELECT coalesce(bool_and(o.user_id = owner), true) FROM (
+            (SELECT c.user_id FROM connectors c WHERE c.type = of_type AND c.next_sync_at IS NOT NULL ORDER BY c.user_id LIMIT 1)
+            UNION ALL
+            (SELECT c.user_id FROM connectors c WHERE c.type = of_type AND c.next_sync_at IS NOT NULL ORDER BY c.user_id DESC LIMIT 1)
+            UNION ALL
+            (SELECT r.user_id FROM open_runs r WHERE r.type = of_type ORDER BY r.user_id LIMIT 1)
+            UNION ALL
+            (SELECT r.user_id FROM open_runs r WHERE r.type = of_type ORDER BY r.user_id DESC LIMIT 1)) o);
+END $$;
 -- +goose StatementEnd
 
--- Whose turn it is, from `turn` on: up to `most` owners who have something due and room, and the last one that was looked at.
+-- Whose turn it is, from `turn` on: up to `most` owners who have something due, with their room, and the last one that was looked at.
 -- It hops from owner to owner, also over those who have nothing due: 500 at most.
 -- +goose StatementBegin
 CREATE FUNCTION moves.owners_in_turn(
     due_type text, cap integer, share integer, moment timestamptz, refused integer[], turn integer, most integer,
-    OUT owners integer[], OUT looked_at integer
-) LANGUAGE sql STABLE AS $$
+    OUT owners integer[], OUT rooms integer[], OUT looked_at integer
+) LANGUAGE plpgsql STABLE AS $$
+BEGIN
     WITH RECURSIVE hops AS (
         SELECT turn AS user_id, NULL::timestamptz AS due, 0 AS hop, 0 AS lap
         UNION ALL
@@ -304,31 +310,32 @@ CREATE FUNCTION moves.owners_in_turn(
                 AND (refused IS NULL OR c.id <> ALL (refused))
             ORDER BY c.user_id, c.next_sync_at LIMIT 1) next ON true
         WHERE h.hop < 500 AND (h.lap = 0 OR (h.lap = 1 AND h.user_id < turn)))
-    SELECT array_agg(f.user_id ORDER BY f.hop) FILTER (WHERE f.room > 0), (array_agg(f.user_id ORDER BY f.hop DESC))[1]
+    SELECT array_agg(f.user_id ORDER BY f.hop) FILTER (WHERE f.room > 0), array_agg(f.room ORDER BY f.hop) FILTER (WHERE f.room > 0),
+        (array_agg(f.user_id ORDER BY f.hop DESC))[1]
+    INTO owners, rooms, looked_at
     FROM (
         SELECT h.user_id, h.hop, r.room FROM hops h
         CROSS JOIN LATERAL (
             SELECT CASE WHEN h.due <= moment THEN moves.owner_room(due_type, h.user_id, cap, share) ELSE 0 END AS room OFFSET 0) r
         WHERE h.hop > 0 AND (h.lap = 0 OR h.user_id <= turn) AND (r.room > 0 OR h.hop = 500)
-        LIMIT most) f
-$$;
+        LIMIT most) f;
+END $$;
 -- +goose StatementEnd
 
 -- lock_due where the type has a cap, and `free` places: they go from owner to owner, the longest due of each first. Where more
 -- is due than has a place, those who are near are not all: so the turn goes on from the owner who was served last.
--- A sort would have the planner take all that is due of a type, or of an owner, for a few rows; and compiling the hops, which it
--- takes for many, takes twenty times as long as they do.
 -- +goose StatementBegin
 CREATE FUNCTION moves.lock_by_owner(
     due_type text, cap integer, free integer, share integer, moment timestamptz, refused integer[]
 ) RETURNS SETOF connectors
-    LANGUAGE plpgsql SET enable_sort = off SET jit = off AS $$
+    LANGUAGE plpgsql AS $$
 DECLARE
     more      CONSTANT integer := 16;
     turn      integer := coalesce((SELECT t.served FROM owner_turns t WHERE t.type = due_type), 0);
     seen      integer;
     near      integer[];
-    owners    integer[];
+    owners    integer[] := '{}';
+    rooms     integer[] := '{}';
     ids       integer[];
     looked_at integer; reached integer; served integer;
 BEGIN
@@ -340,30 +347,33 @@ BEGIN
     IF cardinality(near) = 1 AND moves.is_alone(due_type, near[1]) THEN
         share := cap;
     ELSIF seen = free + more THEN
-        SELECT o.owners, o.looked_at INTO owners, looked_at
+        SELECT coalesce(o.owners, '{}'), coalesce(o.rooms, '{}'), o.looked_at INTO owners, rooms, looked_at
             FROM moves.owners_in_turn(due_type, cap, share, moment, refused, turn, free + 2) o;
-        IF coalesce(cardinality(owners), 0) < free THEN
+        IF cardinality(owners) < free THEN
             reached := looked_at;
             near := near || ARRAY(SELECT c.user_id FROM connectors c
                 WHERE c.type = due_type AND c.next_sync_at <= moment AND (refused IS NULL OR c.id <> ALL (refused))
                 ORDER BY c.next_sync_at DESC LIMIT more);
         END IF;
     END IF;
-    IF coalesce(cardinality(owners), 0) < free THEN
-        owners := owners || ARRAY(SELECT n.user_id FROM (SELECT DISTINCT unnest(near) AS user_id) n
-            WHERE (owners IS NULL OR n.user_id <> ALL (owners)) AND moves.owner_room(due_type, n.user_id, cap, share) > 0
-            ORDER BY n.user_id <= turn, n.user_id);
+    IF cardinality(owners) < free THEN
+        SELECT owners || array_agg(n.user_id ORDER BY n.user_id <= turn, n.user_id),
+            rooms || array_agg(n.room ORDER BY n.user_id <= turn, n.user_id)
+        INTO owners, rooms
+        FROM (
+            SELECT d.user_id, moves.owner_room(due_type, d.user_id, cap, share) AS room
+            FROM (SELECT DISTINCT unnest(near) AS user_id) d WHERE d.user_id <> ALL (owners) OFFSET 0) n
+        WHERE n.room > 0;
     END IF;
     SELECT array_agg(l.id), (array_agg(l.user_id))[count(*)] INTO ids, served FROM (
         SELECT c.id, c.user_id
-        FROM unnest(owners) o(user_id)
-        CROSS JOIN LATERAL (SELECT moves.owner_room(due_type, o.user_id, cap, share) AS room OFFSET 0) r
+        FROM unnest(owners, rooms) o(user_id, room)
         CROSS JOIN LATERAL (
             SELECT d.id, d.user_id FROM connectors d
             WHERE d.type = due_type AND d.user_id >= o.user_id AND (d.user_id, d.next_sync_at) <= (o.user_id, moment)
                 AND d.next_sync_at IS NOT NULL AND (refused IS NULL OR d.id <> ALL (refused))
             ORDER BY d.user_id, d.next_sync_at
-            LIMIT least(r.room, CASE WHEN seen <= free THEN free ELSE (free - 1) / greatest(1, least(cardinality(owners), free)) + 1 END)
+            LIMIT least(o.room, CASE WHEN seen <= free THEN free ELSE (free - 1) / greatest(1, least(cardinality(owners), free)) + 1 END)
             FOR UPDATE SKIP LOCKED) c
         LIMIT free) l;
     IF seen > free THEN
@@ -374,7 +384,7 @@ BEGIN
     IF coalesce(cardinality(ids), 0) < least(free, seen) THEN
         PERFORM moves.note_waiting(due_type, true);
     END IF;
-    RETURN QUERY SELECT * FROM connectors c WHERE c.id = ANY (ids) ORDER BY c.next_sync_at;
+    RETURN QUERY SELECT c.* FROM unnest(ids) l(id), LATERAL (SELECT * FROM connectors k WHERE k.id = l.id OFFSET 0) c ORDER BY c.next_sync_at;
 END $$;
 -- +goose StatementEnd
 

@@ -191,8 +191,10 @@ END $$;
 
 -- A session keeps the plans of a function. One that was made in a quiet hour, when open_runs and workers had a page, would
 -- read all of them for as long as nobody analyses them: with 20,000 runs in flight 1,100 pages for each statement. Moves that
--- are told their runs find each by a key, so that forbidding every other walk and join is enough; those of a batch are planned each time. Never by a bitmap: it
--- reads everything before a LIMIT, and leaves dead entries in the index for the next to read again.
+-- are told their runs or connectors find each by a key, so that forbidding every other walk and join is enough; lock_due walks
+-- indexes in their order, and as it may not sort, too. Its plans are kept from the first call: one for a known number of places
+-- would always seem cheaper. Other moves of a batch are planned each time. Never by a bitmap: it reads everything before a LIMIT,
+-- and leaves dead entries in the index for the next to read again.
 -- +goose StatementBegin
 DO $$
 DECLARE
@@ -203,12 +205,13 @@ BEGIN
         EXECUTE format('ALTER FUNCTION %s SET enable_bitmapscan = off', move.oid::regprocedure);
         IF move.proname IN ('pick_up', 'pick_up_all', 'heartbeat', 'drain', 'drain_all', 'cut', 'release', 'fail', 'finish',
                 'skip', 'skip_all', 'hold', 'known', 'links', 'stored_up_to', 'complete', 'complete_all', 'advance', 'replace_secret', 'disable',
-                'enable', 'trigger_sync', 'sweep_chunks', 'connectors_user_insert', 'connectors_user_update',
+                'enable', 'trigger_sync', 'sweep_chunks', 'lock_due', 'claim', 'connectors_user_insert', 'connectors_user_update',
                 'connectors_user_delete') THEN
             EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off', move.oid::regprocedure);
             EXECUTE format('ALTER FUNCTION %s SET enable_hashjoin = off', move.oid::regprocedure);
             EXECUTE format('ALTER FUNCTION %s SET enable_mergejoin = off', move.oid::regprocedure);
-            EXECUTE format('ALTER FUNCTION %s SET plan_cache_mode = auto', move.oid::regprocedure);
+            EXECUTE format('ALTER FUNCTION %s SET plan_cache_mode = %s', move.oid::regprocedure,
+                CASE move.proname WHEN 'lock_due' THEN 'force_generic_plan' ELSE 'auto' END);
         ELSE
             EXECUTE format('ALTER FUNCTION %s SET plan_cache_mode = force_custom_plan', move.oid::regprocedure);
         END IF;

@@ -274,6 +274,40 @@ func TestALookForTheNextOwnerReadsFewBuffersWhateverOthersHaveDue(t *testing.T) 
 	}
 }
 
+// The first claims of a session are of a handful of connectors, and it keeps their plans.
+func TestASessionThatPlannedItsClaimsOnASmallDatabaseReadsNoMoreOnALargeOne(t *testing.T) {
+	s := setStage(t).lone()
+	for _, table := range []string{"connectors", "open_runs", "owner_turns", "owner_quotas", "waiting_types"} {
+		s.exec(`ALTER TABLE ` + table + ` SET (autovacuum_enabled = false)`)
+	}
+	s.exec(`ALTER TABLE connectors DISABLE TRIGGER USER`) // later it would take the plans away
+	due := func(from, to, owners int) {
+		s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, next_sync_at, due_reason)
+			SELECT 'due', 'web', $3 + n % $3, 60, clock_timestamp() - interval '1 hour' + n * interval '1 ms', 'new'
+			FROM generate_series($1::integer, $2::integer) n`, from, to, owners)
+	}
+	const claim = `SELECT moves.claim(jsonb_agg(jsonb_build_object('id', c.id, 'run_id', gen_random_uuid())), clock_timestamp())
+		FROM moves.lock_due('web', $1, 5, NULL, NULL, 50) c`
+	limits := []int{0, 5, 60}
+	due(1, 30, 10)
+	s.exec(`VACUUM ANALYZE`) // a table that was never looked at is taken for ten pages
+	for _, limit := range limits {
+		s.buffers("force_custom_plan", "", claim, limit)
+	}
+	due(1, 100_000, 1000)
+	s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, status, run_id)
+		SELECT 'in flight', 'file', 1 + n % 1000, 60, 'PENDING', gen_random_uuid() FROM generate_series(1, 20000) n`)
+	s.exec(`INSERT INTO open_runs (id, connector_id, user_id, type, trigger, due_at, started_at, dispatched_at, config_version)
+		SELECT run_id, id, user_id, type, 'new', now(), now(), now(), 1 FROM connectors WHERE run_id IS NOT NULL`)
+	for _, limit := range limits {
+		buffers, _ := s.buffers("force_custom_plan", "", claim, limit)
+		t.Logf("cap %d: %d buffers for five claims", limit, buffers)
+		if buffers > 5*80 {
+			t.Errorf("cap %d: %d buffers are read for five claims", limit, buffers)
+		}
+	}
+}
+
 func TestTwoClaimersTakeTurnsByOneList(t *testing.T) {
 	s := setStage(t)
 	for owner := 1; owner <= 10; owner++ {

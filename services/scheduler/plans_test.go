@@ -54,6 +54,20 @@ func (s *stage) recorded() (*stage, *recorder) {
 	return &other, r
 }
 
+// lone is the stage with a pool of one connection.
+func (s *stage) lone() *stage {
+	s.Helper()
+	cfg, err := pgxpool.ParseConfig(s.url)
+	s.do(err)
+	cfg.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(s.Context(), cfg)
+	s.do(err)
+	s.Cleanup(pool.Close)
+	other := *s
+	other.servers = &connect.Servers{Pool: pool, NATS: s.servers.NATS, Stream: s.servers.Stream}
+	return &other
+}
+
 func TestEveryLookUsesAnIndex(t *testing.T) {
 	s := setStage(t)
 	s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, last_sync_at)
