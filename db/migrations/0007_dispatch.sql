@@ -4,17 +4,22 @@
 -- Locks up to `batch` due connectors of a type for the transaction, the longest due first, skipping what is locked. `cap`
 -- bounds how many of the type are in flight; 0 = no cap. Claimers of a capped type take turns: without it two of them count
 -- the same free places, and the places go from owner to owner; `share` is how many of a hundred one of them may hold. `refused`
--- are connectors whose claim was refused: they leave their place to the next.
+-- are connectors whose claim was refused: they leave their place to the next. Those whose messages have more than `most_bytes` together
+-- stay due, but for the first, and are not read: to write them out is what costs most.
 -- A sort would have the planner take all that is due of a type, or of an owner, for a few rows; and compiling the hops from owner
 -- to owner, which it takes for many, takes twenty times as long as they do.
 -- +goose StatementBegin
 CREATE FUNCTION moves.lock_due(
     due_type text, cap integer, batch integer, moment timestamptz DEFAULT NULL, refused integer[] DEFAULT NULL,
-    share integer DEFAULT 100
+    share integer DEFAULT 100, most_bytes bigint DEFAULT 2097152
 ) RETURNS SETOF connectors
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' SET enable_sort = off SET jit = off AS $$
 DECLARE
-    free integer := batch;
+    free  integer := batch;
+    due   refcursor;
+    c     connectors;
+    size  bigint;
+    bytes bigint := 0;
 BEGIN
     moment := coalesce(moment, clock_timestamp());
     IF cap > 0 THEN
@@ -24,13 +29,24 @@ BEGIN
         PERFORM moves.note_waiting(due_type, free < batch);
         free := least(free, batch);
     END IF;
-    IF free > 0 AND cap > 0 THEN
-        RETURN QUERY SELECT * FROM moves.lock_by_owner(due_type, cap, free, share, moment, refused);
-    ELSIF free > 0 THEN
-        RETURN QUERY SELECT * FROM connectors
+    IF free <= 0 THEN
+        RETURN;
+    ELSIF cap > 0 THEN
+        OPEN due FOR SELECT * FROM moves.lock_by_owner(due_type, cap, free, share, moment, refused);
+    ELSE
+        OPEN due FOR SELECT * FROM connectors
             WHERE type = due_type AND next_sync_at <= moment AND (refused IS NULL OR id <> ALL (refused))
             ORDER BY next_sync_at LIMIT free FOR UPDATE SKIP LOCKED;
     END IF;
+    LOOP
+        FETCH due INTO c;
+        EXIT WHEN NOT FOUND;
+        size := moves.message_bytes(c.config, c.state, c.listing);
+        bytes := bytes + size;
+        EXIT WHEN bytes > most_bytes AND bytes > size;
+        RETURN NEXT c;
+    END LOOP;
+    CLOSE due;
 END $$;
 -- +goose StatementEnd
 
@@ -185,30 +201,43 @@ CREATE FUNCTION moves.redispatch(
     SET enable_sort = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
-    present timestamptz := coalesce(moment, clock_timestamp());
-    before  timestamptz := least(coalesce(oldest, present), present);
-BEGIN
-    RETURN QUERY
-    WITH lost AS (
-        SELECT r.id, c.id AS connector, c.user_id, c.scope, c.scope_id, c.config, c.state, c.listing, c.config_version
+    present    timestamptz := coalesce(moment, clock_timestamp());
+    before     timestamptz := least(coalesce(oldest, present), present);
+    run        uuid;
+    connector  integer;
+    size       bigint;
+    bytes      bigint := 0;
+    run_ids    uuid[] := '{}';
+    ids        integer[] := '{}';
+    lost CURSOR FOR
+        SELECT r.id, c.id, moves.message_bytes(c.config, c.state, c.listing)
         FROM open_runs r
         JOIN connectors c ON c.id = r.connector_id AND c.run_id = r.id AND c.status = 'PENDING'
         WHERE r.type = lost_type AND r.picked_up_at IS NULL AND r.dispatched_at < before - grace
             AND r.dispatched_at + least(power(2, least(r.dispatches - 1, 10)) * grace, max_grace) < present
         ORDER BY r.dispatched_at
         LIMIT batch
-        FOR UPDATE OF c SKIP LOCKED),
-    fitting AS (
-        SELECT * FROM (
-            SELECT *, sum(moves.message_bytes(config, state, listing)) OVER (ROWS UNBOUNDED PRECEDING) AS bytes, row_number() OVER () AS place
-            FROM lost) l
-        WHERE bytes <= most_bytes OR place = 1)
+        FOR UPDATE OF c SKIP LOCKED;
+BEGIN
+    OPEN lost;
+    LOOP
+        FETCH lost INTO run, connector, size;
+        EXIT WHEN NOT FOUND;
+        bytes := bytes + size;
+        EXIT WHEN bytes > most_bytes AND bytes > size;
+        run_ids := run_ids || run;
+        ids := ids || connector;
+    END LOOP;
+    CLOSE lost;
+    RETURN QUERY
     UPDATE open_runs r SET dispatched_at = present, dispatches = r.dispatches + 1
     -- Each by its key: on statistics of a quiet time the planner would read all that waits for each.
-    FROM fitting lost, LATERAL (SELECT o.ctid FROM open_runs o WHERE o.id = lost.id OFFSET 0) at
+    FROM unnest(run_ids, ids) k(run, connector),
+        LATERAL (SELECT * FROM connectors l WHERE l.id = k.connector OFFSET 0) c,
+        LATERAL (SELECT o.ctid FROM open_runs o WHERE o.id = k.run OFFSET 0) at
     WHERE r.ctid = at.ctid AND r.picked_up_at IS NULL AND r.dispatched_at < before - grace
-    RETURNING r.id, r.dispatched_at, r.dispatches, r.trigger, lost.connector, lost.user_id, lost.scope, lost.scope_id,
-        lost.config, lost.state, lost.listing, lost.config_version;
+    RETURNING r.id, r.dispatched_at, r.dispatches, r.trigger, c.id, c.user_id, c.scope, c.scope_id,
+        c.config, c.state, c.listing, c.config_version;
 END $$;
 -- +goose StatementEnd
 
@@ -335,4 +364,4 @@ DROP FUNCTION moves.lock_unplanned(integer, integer[]);
 DROP FUNCTION moves.claim(jsonb, timestamptz);
 DROP FUNCTION moves.message_bytes(jsonb, jsonb, jsonb);
 DROP FUNCTION moves.note_waiting(text, boolean);
-DROP FUNCTION moves.lock_due(text, integer, integer, timestamptz, integer[], integer);
+DROP FUNCTION moves.lock_due(text, integer, integer, timestamptz, integer[], integer, bigint);

@@ -40,7 +40,7 @@ END $$;
 -- +goose StatementEnd
 
 -- The scheduler sets PENDING.
-GRANT EXECUTE ON FUNCTION moves.lock_due(text, integer, integer, timestamptz, integer[], integer), moves.claim(jsonb, timestamptz),
+GRANT EXECUTE ON FUNCTION moves.lock_due(text, integer, integer, timestamptz, integer[], integer, bigint), moves.claim(jsonb, timestamptz),
     moves.lock_unplanned(integer, integer[]), moves.plan(jsonb), moves.lock_passed(integer, bigint[]), moves.miss_passed(jsonb),
     moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz, bigint),
     moves.rescue(jsonb, interval, integer, boolean, integer[], bigint), moves.message_bytes(jsonb, jsonb, jsonb)

@@ -12,16 +12,13 @@ WHERE earliest.next_sync_at <= (SELECT coalesce(sqlc.narg('now')::timestamptz, c
 ORDER BY earliest.next_sync_at;
 
 -- name: LockDue :many
--- Within the transaction of Claim. Those whose messages have more than most_bytes together stay due, but for the first.
+-- Within the transaction of Claim.
 SELECT c.id::integer AS id, c.user_id::integer AS user_id, c.scope::text AS scope, c.scope_id, c.config::jsonb AS config,
     c.state::jsonb AS state, c.listing, c.config_version::bigint AS config_version, c.next_sync_at::timestamptz AS next_sync_at,
     c.due_reason::text AS due_reason, c.slot_at, c.schedule_cron, c.time_zone::text AS time_zone,
     (SELECT coalesce(sqlc.narg('now')::timestamptz, clock_timestamp()))::timestamptz AS now
-FROM (
-    SELECT d.*, sum(moves.message_bytes(d.config, d.state, d.listing)) OVER (ROWS UNBOUNDED PRECEDING) AS bytes, row_number() OVER () AS place
-    FROM moves.lock_due(@type::text, @cap::integer, @batch::integer, sqlc.narg('now')::timestamptz, @refused::integer[],
-        @share::integer) d) c
-WHERE c.bytes <= @most_bytes::bigint OR c.place = 1;
+FROM moves.lock_due(@type::text, @cap::integer, @batch::integer, sqlc.narg('now')::timestamptz, @refused::integer[],
+    @share::integer, @most_bytes::bigint) c;
 
 -- name: MayClaim :one
 -- Whether a type has something due and, where it has a cap, a free place, or nobody who is told of the next one, which a claim sees to:

@@ -75,11 +75,8 @@ SELECT c.id::integer AS id, c.user_id::integer AS user_id, c.scope::text AS scop
     c.state::jsonb AS state, c.listing, c.config_version::bigint AS config_version, c.next_sync_at::timestamptz AS next_sync_at,
     c.due_reason::text AS due_reason, c.slot_at, c.schedule_cron, c.time_zone::text AS time_zone,
     (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now
-FROM (
-    SELECT d.id, d.name, d.type, d.user_id, d.scope, d.scope_id, d.config, d.refresh_freq_minutes, d.schedule_cron, d.time_zone, d.max_retries, d.trigger_requested_at, d.created_at, d.created_by, d.updated_at, d.updated_by, d.status, d.status_message, d.config_version, d.added_version, d.synced_version, d.listed_version, d.state, d.listing, d.last_sync_at, d.next_sync_at, d.due_reason, d.slot_at, d.slots_through, d.planned_through, d.needs_plan, d.run_id, d.failure_count, d.docs_analyzed, d.at_fault, sum(moves.message_bytes(d.config, d.state, d.listing)) OVER (ROWS UNBOUNDED PRECEDING) AS bytes, row_number() OVER () AS place
-    FROM moves.lock_due($2::text, $3::integer, $4::integer, $1::timestamptz, $5::integer[],
-        $6::integer) d) c
-WHERE c.bytes <= $7::bigint OR c.place = 1
+FROM moves.lock_due($2::text, $3::integer, $4::integer, $1::timestamptz, $5::integer[],
+    $6::integer, $7::bigint) c
 `
 
 type LockDueParams struct {
@@ -109,7 +106,7 @@ type LockDueRow struct {
 	Now           time.Time
 }
 
-// Within the transaction of Claim. Those whose messages have more than most_bytes together stay due, but for the first.
+// Within the transaction of Claim.
 func (q *Queries) LockDue(ctx context.Context, arg LockDueParams) ([]LockDueRow, error) {
 	rows, err := q.db.Query(ctx, lockDue,
 		arg.Now,
