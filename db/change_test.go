@@ -216,6 +216,25 @@ func TestANotificationSaysOfWhichTypeSomethingIsDueOrAPlaceFree(t *testing.T) {
 	}
 }
 
+func TestSkippedTogetherTheyTellOfEachTypeOnce(t *testing.T) {
+	b := newBase(t)
+	b.exec(`INSERT INTO waiting_types SELECT name, name = 'teams' FROM connector_types ON CONFLICT (name) DO UPDATE SET waits = EXCLUDED.waits`)
+	for _, of := range []struct {
+		kind string
+		due  bool
+	}{{"web", true}, {"web", true}, {"web", false}, {"teams", false}, {"teams", false}, {"onedrive", false}} {
+		id := one[int32](b, `INSERT INTO connectors (name, type, user_id, refresh_freq_minutes) VALUES ('docs', $1, 1, 60) RETURNING id`, of.kind)
+		b.syncing(id)
+		if of.due {
+			b.exec(trigger, id)
+		}
+	}
+	skips := `SELECT count(*) FROM moves.skip_all((SELECT jsonb_agg(jsonb_build_object('run', id, 'try', try_id)) FROM open_runs))`
+	if types := b.told(skips); !slices.Equal(types, []string{"teams", "web"}) {
+		t.Errorf("told of %v", types)
+	}
+}
+
 func TestWhoIsDueOrGivesUpAPlaceNotifiesOncePerStatement(t *testing.T) {
 	b := newBase(t)
 	quiet, busy := b.synced(), map[bool]int32{true: b.in("SYNCING"), false: b.in("SYNCING")}

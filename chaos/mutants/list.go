@@ -73,8 +73,8 @@ var All = []Mutant{
 		Name: "pick-up", Was: "a trigger that is delivered again takes the run from who is reading",
 		SQL: []Edit{
 			{"moves.pick_up", "IF c.status = 'SYNCING' THEN", "IF false THEN"},
-			{"moves.pick_up_all", "ELSE c.status <> 'SYNCING' OR moves.has_taken(a.run, a.try, worker) END", "ELSE true END"},
-			{"moves.pick_up_all", "IF c.status <> 'SYNCING' AND NOT a.run", "IF NOT a.run"},
+			{"moves.pick_up_all", "ELSE a.status <> 'SYNCING' OR moves.has_taken(a.run, a.try, worker) END", "ELSE true END"},
+			{"moves.pick_up_all", "IF a.status <> 'SYNCING' AND NOT a.run", "IF NOT a.run"},
 			{"moves.take", "AND r.try_id IS NULL;", ";"},
 		},
 		Faults: "messages repeated", Seed: 8, Finds: []string{takesTurns},

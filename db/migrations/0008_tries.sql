@@ -40,7 +40,6 @@ CREATE FUNCTION moves.pick_up_all(asked jsonb, worker uuid, lease interval) RETU
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
 DECLARE
     a     record;
-    c     record;
     ids   integer[] := '{}';
     runs  uuid[] := '{}';
     tries uuid[] := '{}';
@@ -51,17 +50,18 @@ BEGIN
     IF NOT EXISTS (SELECT FROM workers w WHERE w.id = worker AND w.expires_at > (SELECT clock_timestamp()) + lease / 2) THEN
         PERFORM moves.beat(worker, lease);
     END IF;
-    FOR a IN SELECT (k.item->>'connector')::integer AS connector, (k.item->>'run')::uuid AS run, (k.item->>'try')::uuid AS try, k.no - 1 AS no
-        FROM jsonb_array_elements(asked) WITH ORDINALITY k(item, no) LOOP
+    -- In the order asked, and in one statement: a statement for each costs as much as the lock.
+    FOR a IN SELECT k.connector, k.run, k.try, k.no - 1 AS no, l.status
+        FROM ROWS FROM (jsonb_to_recordset(asked) AS (connector integer, run uuid, try uuid)) WITH ORDINALITY k(connector, run, try, no)
+        LEFT JOIN LATERAL (SELECT c.status FROM connectors c JOIN open_runs r ON r.id = c.run_id
+            WHERE c.id = k.connector AND c.run_id = k.run FOR UPDATE SKIP LOCKED) l ON true LOOP
         IF a.try IS NULL OR a.try = a.run THEN
             RAISE EXCEPTION 'pick_up_all: try is needed, a new UUID each time' USING ERRCODE = 'invalid_parameter_value';
         END IF;
-        SELECT k.status INTO c FROM connectors k JOIN open_runs r ON r.id = k.run_id
-        WHERE k.id = a.connector AND k.run_id = a.run FOR UPDATE SKIP LOCKED;
-        IF FOUND THEN
+        IF a.status IS NOT NULL THEN
             taken := CASE WHEN a.run = ANY(runs) THEN a.try = tries[array_position(runs, a.run)]
-                ELSE c.status <> 'SYNCING' OR moves.has_taken(a.run, a.try, worker) END;
-            IF c.status <> 'SYNCING' AND NOT a.run = ANY(runs) THEN
+                ELSE a.status <> 'SYNCING' OR moves.has_taken(a.run, a.try, worker) END;
+            IF a.status <> 'SYNCING' AND NOT a.run = ANY(runs) THEN
                 ids := ids || a.connector;
                 runs := runs || a.run;
                 tries := tries || a.try;

@@ -14,7 +14,7 @@ BEGIN
         RETURN false;
     END IF;
     PERFORM FROM open_runs r WHERE r.id = run FOR UPDATE;   -- a store that is under way counts
-    PERFORM moves.end_unsent(ARRAY[c], ARRAY[new_state], ARRAY[reason], ARRAY[unchanged]);
+    PERFORM moves.end_unsent(ARRAY[c.id], ARRAY[run], ARRAY[new_state], ARRAY[reason], ARRAY[unchanged]);
     RETURN true;
 END $$;
 -- +goose StatementEnd
@@ -25,25 +25,22 @@ CREATE FUNCTION moves.skip_all(asked jsonb) RETURNS TABLE (place integer, skippe
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
 DECLARE
     a         record;
-    c         connectors;
-    cs        connectors[] := '{}';
+    ids       integer[] := '{}';
     runs      uuid[] := '{}';
     states    jsonb[] := '{}';
     reasons   text[] := '{}';
     unchanged bigint[] := '{}';
 BEGIN
-    FOR a IN SELECT (k.item->>'run')::uuid AS run, (k.item->>'try')::uuid AS try, nullif(k.item->'new_state', 'null') AS new_state,
-            k.item->>'reason' AS reason, (k.item->>'unchanged')::bigint AS unchanged, k.no - 1 AS no
-        FROM jsonb_array_elements(asked) WITH ORDINALITY k(item, no) LOOP
-        SELECT k.* INTO c FROM open_runs r JOIN connectors k ON k.id = r.connector_id AND k.run_id = r.id AND k.status = 'SYNCING'
-        WHERE r.id = a.run AND r.try_id = a.try FOR UPDATE SKIP LOCKED;
-        IF FOUND THEN
+    FOR a IN SELECT k.run, k.try, nullif(k.new_state, 'null') AS new_state, k.reason, k.unchanged, k.no - 1 AS no, l.id
+        FROM ROWS FROM (jsonb_to_recordset(asked) AS (run uuid, try uuid, new_state jsonb, reason text, unchanged bigint))
+            WITH ORDINALITY k(run, try, new_state, reason, unchanged, no)
+        LEFT JOIN LATERAL (SELECT c.id FROM open_runs r
+            JOIN connectors c ON c.id = r.connector_id AND c.run_id = r.id AND c.status = 'SYNCING'
+            WHERE r.id = k.run AND r.try_id = k.try FOR UPDATE SKIP LOCKED) l ON true LOOP
+        IF a.id IS NOT NULL THEN
             skipped := true;
-            c.config := '{}';   -- may be large, as those may be, and are not needed
-            c.state := NULL;
-            c.listing := CASE WHEN c.listing IS NOT NULL THEN '{}'::jsonb END;
             IF NOT a.run = ANY(runs) THEN
-                cs := cs || c;
+                ids := ids || a.id;
                 runs := runs || a.run;
                 states := states || a.new_state;
                 reasons := reasons || a.reason;
@@ -58,21 +55,21 @@ BEGIN
         place := a.no;
         RETURN NEXT;
     END LOOP;
-    PERFORM moves.end_unsent(cs, states, reasons, unchanged);
+    PERFORM moves.end_unsent(ids, runs, states, reasons, unchanged);
 END $$;
 -- +goose StatementEnd
 
 -- SYNCING -> ACTIVE for connectors that are locked, they and their runs, which have sent nothing: in a few statements for all, see
--- put. Their ledger rows are written once, and nothing is left to be swept, unless a new state ends a listing that earlier runs have
--- begun, or a message of theirs was refused.
+-- put; without a copy of each whole connector, which settled needs, and which costs as much as the write. Their ledger rows are
+-- written once, and nothing is left to be swept, unless a new state ends a listing that earlier runs have begun, or a message of
+-- theirs was refused.
 -- +goose StatementBegin
-CREATE FUNCTION moves.end_unsent(cs connectors[], states jsonb[], reasons text[], unchanged bigint[]) RETURNS void
+CREATE FUNCTION moves.end_unsent(ids integer[], ended uuid[], states jsonb[], reasons text[], unchanged bigint[]) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
-    runs       uuid[] := ARRAY(SELECT k.run_id FROM unnest(cs) k);
-    left_place text[] := '{}';   -- once for each type
-    c          connectors;
-    r          record;
+    moment timestamptz;
+    c      connectors;
+    r      record;
 BEGIN
     FOR r IN SELECT octet_length(s::text) AS bytes FROM unnest(states) s
         WHERE octet_length(s::text) > 65536 OR jsonb_path_exists(s, '$.**{31}') LOOP
@@ -80,16 +77,16 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value';
     END LOOP;
     FOR r IN SELECT o.id FROM open_runs o
-        WHERE o.id = ANY(runs) AND (o.stored > 0 OR o.total IS NOT NULL OR o.drain_seq IS NOT NULL OR unchanged[array_position(runs, o.id)] < 0) LOOP
+        WHERE o.id = ANY(ended) AND (o.stored > 0 OR o.total IS NOT NULL OR o.drain_seq IS NOT NULL OR unchanged[array_position(ended, o.id)] < 0) LOOP
         RAISE EXCEPTION 'skip: run % has sent something, which semantic completes; send sync completed instead', r.id
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END LOOP;
     INSERT INTO unswept_runs (run_id, connector_id, try_id, config_version, outdated)
     SELECT o.id, o.connector_id, o.try_id, o.config_version, false FROM open_runs o
-    WHERE o.id = ANY(runs) AND (o.id = ANY(ARRAY(SELECT k.run_id FROM unnest(cs) k WHERE k.listing IS NOT NULL))
+    WHERE o.id = ANY(ended) AND (EXISTS (SELECT FROM connectors k WHERE k.id = o.connector_id AND k.listing IS NOT NULL)
         OR EXISTS (SELECT FROM message_tries t WHERE t.try_id = o.try_id));
     WITH gone AS (
-        DELETE FROM open_runs o WHERE o.id = ANY(runs) RETURNING o.*, array_position(runs, o.id) AS no)
+        DELETE FROM open_runs o WHERE o.id = ANY(ended) RETURNING o.*, array_position(ended, o.id) AS no)
     INSERT INTO runs (id, connector_id, type, trigger, slot, due_at, started_at, config_version, dispatches,
         trigger_requested_at, picked_up_at, try_id, fetched_at, completed_at, status, reason, total, stored,
         documents_unchanged, listing_whole)
@@ -97,23 +94,28 @@ BEGIN
         g.trigger_requested_at, g.picked_up_at, g.try_id, clock_timestamp(), clock_timestamp(), 'skipped',
         left(coalesce(nullif(reasons[g.no], ''), 'nothing had changed'), 2000), 0, 0, coalesce(unchanged[g.no], 0), false
     FROM gone g;
-    FOR i IN 1..cardinality(cs) LOOP
-        c := cs[i];
-        IF states[i] IS NOT NULL THEN
-            c.state := states[i];
-            c.listing := NULL;
-        END IF;
-        c.docs_analyzed := coalesce(unchanged[i], 0);
-        cs[i] := moves.settled(c);
-    END LOOP;
-    PERFORM moves.put(cs);
-    FOREACH c IN ARRAY cs LOOP
-        IF c.needs_plan OR c.next_sync_at <= clock_timestamp() THEN
-            PERFORM moves.wake(c, true);
-        ELSIF NOT c.type = ANY(left_place) THEN
-            PERFORM moves.wake(c, true);
-            left_place := left_place || c.type;
-        END IF;
+    moment := clock_timestamp();
+    -- Planned as settled does it. The scheduler is woken once for what is due of a type, and once for the places of others.
+    FOR r IN WITH moved AS (
+        UPDATE connectors k SET status = 'ACTIVE', status_message = NULL, run_id = NULL, failure_count = 0, last_sync_at = moment,
+            synced_version = k.config_version, docs_analyzed = coalesce(s.unchanged, 0),
+            state = coalesce(s.state, k.state), listing = CASE WHEN s.state IS NULL THEN k.listing END,
+            needs_plan = k.trigger_requested_at IS NULL AND k.schedule_cron IS NOT NULL,
+            next_sync_at = CASE WHEN k.trigger_requested_at IS NOT NULL THEN moment ELSE s.slot END,
+            due_reason = CASE WHEN k.trigger_requested_at IS NOT NULL THEN 'manual' WHEN s.slot IS NOT NULL THEN 'schedule' END,
+            slot_at = CASE WHEN k.trigger_requested_at IS NULL THEN s.slot END
+        -- The rows are locked: see put.
+        FROM unnest(ids, states, unchanged) a(id, state, unchanged), LATERAL (
+            SELECT l.ctid, a.state, a.unchanged, CASE WHEN l.schedule_cron IS NULL AND l.refresh_freq_minutes > 0
+                THEN moment + make_interval(mins => l.refresh_freq_minutes) END AS slot
+            FROM connectors l WHERE l.id = a.id OFFSET 0) s
+        WHERE k.ctid = s.ctid
+        RETURNING k.type, k.needs_plan OR coalesce(k.next_sync_at <= moment, false) AS due)
+        SELECT DISTINCT m.type, m.due FROM moved m
+    LOOP
+        c.type := r.type;
+        c.needs_plan := r.due;
+        PERFORM moves.wake(c, true);
     END LOOP;
 END $$;
 -- +goose StatementEnd
@@ -455,6 +457,6 @@ DROP FUNCTION moves.advance(uuid, integer);
 DROP FUNCTION moves.pass_checkpoint(connectors, open_runs, bigint);
 DROP FUNCTION moves.counted_through(open_runs, integer);
 DROP FUNCTION moves.settled(connectors);
-DROP FUNCTION moves.end_unsent(connectors[], jsonb[], text[], bigint[]);
+DROP FUNCTION moves.end_unsent(integer[], uuid[], jsonb[], text[], bigint[]);
 DROP FUNCTION moves.skip_all(jsonb);
 DROP FUNCTION moves.skip(uuid, uuid, jsonb, text, bigint);

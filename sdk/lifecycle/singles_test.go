@@ -225,3 +225,38 @@ func TestAUsersSessionThatPlannedOnAnEmptyDatabaseReadsNoMoreOnAFullOne(t *testi
 		require.Less(t, buffers(sql), 100, sql)
 	}
 }
+
+// Both write down when the next sync is due, each in words of its own.
+func TestASkippedConnectorIsPlannedAsOneThatHasCompleted(t *testing.T) {
+	f := newFixture(t)
+	const planned = `SELECT (to_jsonb(c) - ARRAY['last_sync_at', 'next_sync_at', 'slot_at', 'docs_analyzed'])::text || concat_ws(' ', '',
+		last_sync_at > now(), round(extract(epoch FROM next_sync_at - last_sync_at) / 60), slot_at = next_sync_at) FROM connectors c WHERE id = $1`
+	for _, schedule := range []string{
+		`refresh_freq_minutes = 60`, `refresh_freq_minutes = 0`, `refresh_freq_minutes = NULL`,
+		`refresh_freq_minutes = NULL, schedule_cron = '*/5 * * * *'`,
+	} {
+		for _, triggered := range []bool{false, true} {
+			for _, state := range []*string{nil, new(`{"at": 7}`)} {
+				c := f.syncing()
+				f.exec(`UPDATE connectors SET `+schedule+` WHERE id = $1`, c.id)
+				f.force(`UPDATE connectors SET status_message = 'slow', failure_count = 2, state = '{"at": 1}', listing = '{"seen": 1}' WHERE id = $1`, c.id)
+				if triggered {
+					f.exec(`SELECT moves.trigger_sync($1)`, c.id)
+				}
+				var rows []string
+				for _, move := range []string{`SELECT moves.finish($1, $2, $3)`, `SELECT moves.skip($1, $2, $3, NULL, 0)`} {
+					tx, err := f.pool.Begin(ctx)
+					require.NoError(t, err)
+					var done bool
+					require.NoError(t, tx.QueryRow(ctx, move, c.try.Run, c.try.ID, state).Scan(&done))
+					require.True(t, done)
+					var row string
+					require.NoError(t, tx.QueryRow(ctx, planned, c.id).Scan(&row))
+					require.NoError(t, tx.Rollback(ctx))
+					rows = append(rows, row)
+				}
+				require.Equal(t, rows[0], rows[1], "%s, triggered: %v", schedule, triggered)
+			}
+		}
+	}
+}
