@@ -124,7 +124,7 @@ func TestBadInputNamesFieldValueAndFix(t *testing.T) {
 		{"interval and cron", 2, []string{"refresh", "cron"}, []string{"--refresh", "1h", "--cron", "0 3 * * *"}},
 		{"no retries", 2, []string{"--max-retries 0", "1 to 1000"}, []string{"--max-retries", "0"}},
 		{"unknown flag", 2, []string{"--colour", "--help"}, []string{"--colour", "red"}},
-		{"unknown output", 2, []string{"table or json"}, []string{"-o", "yaml"}},
+		{"unknown output", 2, []string{"table, wide or json"}, []string{"-o", "yaml"}},
 		{"stray word", 2, []string{"stray"}, []string{"stray"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -234,7 +234,10 @@ func TestListFiltersAndShowsATable(t *testing.T) {
 	u.add("--name", "first\x1b[31m")
 	u.add("--type", "web", "--user", "2", "--config", site, "--refresh", "7d")
 	u.succeed("connectors", "disable", "2")
-	lines := strings.Split(strings.TrimSpace(u.succeed("connectors", "list")), "\n")
+	narrow := u.succeed("connectors", "list")
+	require.Regexp(t, `(?m)^2 +docs +web +DISABLED .*\n    disabled by the user$`, narrow)
+	fits(t, narrow)
+	lines := strings.Split(strings.TrimSpace(u.succeed("connectors", "list", "-o", "wide")), "\n")
 	require.Len(t, lines, 3)
 	require.Contains(t, lines[0], "NEXT SYNC")
 	require.NotContains(t, lines[1], "\x1b")

@@ -33,7 +33,11 @@ func get(f *finder) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("read the time: %w", err)
 			}
-			return out.show(c.OutOrStdout(), view(found), func(w io.Writer) error { return details(w, found, now) })
+			counted, err := countDocuments(c.Context(), pool, []dbgen.Connector{found})
+			if err != nil {
+				return err
+			}
+			return out.show(c.OutOrStdout(), counted.of(view(found)), func(w io.Writer) error { return details(w, found, counted, now) })
 		})
 	}
 	return c

@@ -15,6 +15,8 @@ import (
 	"github.com/echomind/sync/cmd/echomind/internal/await"
 	"github.com/echomind/sync/cmd/echomind/internal/clock"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/cmd/echomind/internal/failures"
+	"github.com/echomind/sync/sdk/lifecycle"
 )
 
 const maxRuns = 10000
@@ -52,14 +54,21 @@ disabled or deleted in flight; missed, the slot passed before it could be claime
 			for i, r := range found {
 				views[i] = runView(r, now)
 			}
-			return out.show(c.OutOrStdout(), views, func(w io.Writer) error { return printRuns(w, found, now) })
+			return out.show(c.OutOrStdout(), views, func(w io.Writer) error {
+				if err := printRuns(w, *out, found, now); err != nil {
+					return err
+				}
+				return printFailures(c.Context(), w, pool, id)
+			})
 		})
 	}
 	return c
 }
 
 // PrintRuns writes runs as a table, as `echomind runs` does.
-func PrintRuns(w io.Writer, found []dbgen.SchedulerRun) error { return printRuns(w, found, time.Now()) }
+func PrintRuns(w io.Writer, found []dbgen.SchedulerRun) error {
+	return printRuns(w, forPeople, found, time.Now())
+}
 
 func ledger(ctx context.Context, pool *pgxpool.Pool, id int32, limit int) ([]dbgen.SchedulerRun, time.Time, error) {
 	var moment time.Time
@@ -154,32 +163,83 @@ func durations(r dbgen.SchedulerRun, now time.Time) (queued, fetching, storing *
 	return queued, between(*r.PickedUpAt, *r.FetchedAt), between(*r.FetchedAt, end)
 }
 
-func printRuns(w io.Writer, found []dbgen.SchedulerRun, now time.Time) error {
+func printRuns(w io.Writer, out output, found []dbgen.SchedulerRun, now time.Time) error {
 	if len(found) == 0 {
 		_, err := fmt.Fprintln(w, "it was never due yet; `echomind why ID` tells why")
 		return err
 	}
-	rows := make([][]string, len(found))
+	rows, notes := make([][]string, len(found)), make([]string, len(found))
 	for i, r := range found {
 		queued, fetching, storing := durations(r, now)
 		due := clock.At(r.DueAt, now)
-		if r.SlotLast != nil {
+		if r.SlotLast != nil && out == allColumns {
 			due += " … " + clock.At(*r.SlotLast, now)
 		}
 		verdict := r.Status
 		if r.MissedCount != nil {
 			verdict += fmt.Sprintf(" %d", *r.MissedCount)
 		}
-		rows[i] = []string{
-			due, r.Trigger, verdict, span(queued), span(fetching), span(storing), messages(r),
+		if notes[i] = await.Reason(r); r.Status == string(lifecycle.Skipped) && notes[i] == "nothing had changed" {
+			notes[i] = "" // the verdict says so
+		}
+		documents := []string{
 			count(r.DocumentsProcessed), count(r.DocumentsUnchanged), count(r.DocumentsDeleted), count(r.DocumentsFailed),
-			count(r.ChunksStored), clip(await.Reason(r), 80),
+		}
+		if out == allColumns {
+			rows[i] = append([]string{due, r.Trigger, verdict, span(queued), span(fetching), span(storing), messages(r)}, documents...)
+			rows[i] = append(rows[i], count(r.ChunksStored), notes[i])
+			continue
+		}
+		rows[i] = append([]string{due, r.Trigger, verdict, span(sum(queued, fetching, storing))}, documents...)
+	}
+	if out == allColumns {
+		return table(w, []string{
+			"DUE", "WHY", "VERDICT", "QUEUED", "FETCHING", "STORING", "MESSAGES", "STORED", "UNCHANGED", "DELETED", "FAILED",
+			"CHUNKS", "REASON",
+		}, rows)
+	}
+	return fitted(w, []string{"DUE", "WHY", "VERDICT", "TOOK", "STORED", "UNCHANGED", "DELETED", "FAILED"}, rows, notes)
+}
+
+// sum adds up the durations that are known; nil where none is.
+func sum(parts ...*time.Duration) *time.Duration {
+	var all *time.Duration
+	for _, part := range parts {
+		if part == nil {
+			continue
+		}
+		if all == nil {
+			all = new(time.Duration)
+		}
+		*all += *part
+	}
+	return all
+}
+
+// printFailures says what is failed of a connector now. That it cannot be counted in time is said, and is no error.
+func printFailures(ctx context.Context, w io.Writer, pool *pgxpool.Pool, id int32) error {
+	summary, err := failures.Of(ctx, pool, id)
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		_, err = fmt.Fprintf(w, "%v\n", err)
+		return err
+	}
+	return printSummary(w, summary)
+}
+
+func printSummary(w io.Writer, s failures.Summary) error {
+	for i, line := range s.Lines() {
+		text := printable(line) + "\n"
+		if i > 0 {
+			text = wrapped(line)
+		}
+		if _, err := io.WriteString(w, text); err != nil {
+			return err
 		}
 	}
-	return table(w, []string{
-		"DUE", "WHY", "VERDICT", "QUEUED", "FETCHING", "STORING", "MESSAGES", "DOCUMENTS", "UNCHANGED", "DELETED", "FAILED",
-		"CHUNKS", "REASON",
-	}, rows)
+	return nil
 }
 
 func messages(r dbgen.SchedulerRun) string {

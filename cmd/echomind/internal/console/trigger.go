@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/echomind/sync/cmd/echomind/internal/await"
-	"github.com/echomind/sync/cmd/echomind/internal/clock"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/cmd/echomind/internal/failures"
 	"github.com/echomind/sync/internal/postgres"
 )
 
@@ -94,28 +94,28 @@ func waitFor(
 	show, end := Progress(lines)
 	run, err := await.Verdict(ctx, pool, id, since, show)
 	end()
-	if run != nil && out == forPrograms {
-		now, problem := ask(c.Context(), pool, "now", now)
-		if problem != nil {
-			return errors.Join(err, problem)
-		}
-		err = errors.Join(err, out.show(c.OutOrStdout(), runView(*run, now), nil))
+	if run == nil || run.CompletedAt == nil {
+		return err
 	}
-	return err
+	if out != forPrograms {
+		return errors.Join(err, printFailures(c.Context(), lines, pool, id))
+	}
+	now, problem := ask(c.Context(), pool, "now", now)
+	if problem != nil {
+		return errors.Join(err, problem)
+	}
+	waited := waitedFor{run: runView(*run, now)}
+	if summary, problem := failures.Of(c.Context(), pool, id); problem == nil {
+		waited.StillFailed = &summary
+	}
+	return errors.Join(err, out.show(c.OutOrStdout(), waited, nil))
 }
 
-// Progress shows what await.Verdict sees: on a terminal in one line that is written over, elsewhere one line for
-// each change. end closes the line.
-func Progress(w io.Writer) (show func(await.Progress), end func()) {
-	began := time.Now()
-	if !terminal(w) {
-		return func(p await.Progress) { _, _ = fmt.Fprintln(w, printable(p.String())) }, func() {}
-	}
-	return func(p await.Progress) {
-			_, _ = fmt.Fprintf(w, "\r\x1b[K%s  %s", printable(p.String()), clock.Span(time.Since(began)))
-		}, func() {
-			_, _ = fmt.Fprintln(w)
-		}
+// waitedFor is what programs are shown of a run that was waited for.
+type waitedFor struct {
+	run
+	// StillFailed is what is failed of the connector now, also by earlier runs; null where it could not be counted.
+	StillFailed *failures.Summary `json:"still_failed"`
 }
 
 func terminal(w io.Writer) bool {

@@ -60,6 +60,13 @@ func TestTriggerWaitShowsProgressUntilTheVerdict(t *testing.T) {
 	wait()
 	require.Contains(t, shown, "completed: 3 documents, 0 unchanged, 0 deleted, 0 failed\n")
 
+	u.exec(`INSERT INTO documents (connector_id, source_id, status, error, chunk_count, config_version)
+		VALUES (1, 'of an earlier run', 'failed', 'not a PDF', 0, 1)`)
+	wait = u.services(completes)
+	require.Contains(t, u.succeed("connectors", "trigger", "1", "--wait"), "completed: 3 documents, 0 unchanged, 0 deleted, 0 failed\n"+
+		"1 document is failed; `echomind documents 1 --failed` lists what failed:\n    1 × not a PDF\n")
+	wait()
+
 	wait = u.services(completes)
 	out := u.run("connectors", "trigger", "1", "--wait", "-o", "json")
 	wait()
@@ -68,6 +75,9 @@ func TestTriggerWaitShowsProgressUntilTheVerdict(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(out.stdout), &run), out.stdout)
 	require.Equal(t, "completed", run["status"])
 	require.InDelta(t, 3, run["stored"], 0)
+	failed, ok := run["still_failed"].(map[string]any)
+	require.True(t, ok)
+	require.InDelta(t, 1, failed["documents"], 0)
 }
 
 func TestTriggerWaitExitsWith1WhereTheSyncFails(t *testing.T) {
