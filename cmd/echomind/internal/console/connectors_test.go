@@ -96,7 +96,9 @@ func TestBadInputNamesFieldValueAndFix(t *testing.T) {
 		{"user beyond integers", 2, []string{"4294967296", "--user"}, []string{"--user", "4294967296"}},
 		{"bad scope", 2, []string{`--scope "team"`, "user, group or org"}, []string{"--scope", "team"}},
 		{"group without id", 2, []string{"--scope group", "--scope-id"}, []string{"--scope", "group"}},
-		{"bad scope id", 2, []string{`--scope-id "a b"`, "letters"}, []string{"--scope-id", "a b"}},
+		{"bad scope id", 2, []string{`--scope-id "a b"`, "letters"}, []string{"--scope", "group", "--scope-id", "a b"}},
+		{"scope id without its scope", 2, []string{`--scope-id "sales"`, "--scope group", "the scope is user"}, []string{"--scope-id", "sales"}},
+		{"scope id of another scope", 2, []string{`--scope-id "sales"`, "the scope is org"}, []string{"--scope", "org", "--scope-id", "sales"}},
 		{"bad JSON", 2, []string{`--config "{bad"`, "JSON object"}, []string{"--config", "{bad"}},
 		{"JSON array", 2, []string{`--config "[1]"`, "JSON object"}, []string{"--config", "[1]"}},
 		{"JSON null", 2, []string{`--config "null"`, "JSON object"}, []string{"--config", "null"}},
@@ -280,6 +282,7 @@ func TestUpdateChangesOnlyWhatIsGiven(t *testing.T) {
 	} {
 		require.Equal(t, before[field], after[field], field)
 	}
+	require.Nil(t, u.object("connectors", "update", "1", "--scope", "org")["scope_id"], "no group is left over")
 	after = u.object("connectors", "update", "1", "--cron", "@daily", "--time-zone", "Europe/Berlin")
 	require.Nil(t, after["refresh_freq_minutes"])
 	require.Equal(t, "@daily", after["schedule_cron"])

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -36,6 +37,8 @@ type whereabouts struct {
 	natsAccess                     config.NATSAccess
 	// databaseFound and natsFound: from the data folder, and not from the environment.
 	databaseFound, natsFound bool
+	// reach is what the sources of the stack in the data folder may read; empty where that is not known.
+	reach json.RawMessage
 }
 
 // find looks up each server on its own: in the environment, else in the data folder. notRunning says why a server
@@ -59,7 +62,7 @@ func (f *finder) find() (w whereabouts, notRunning, err error) {
 	}
 	w.httpAddr = info.HTTPAddr
 	if w.databaseURL == "" {
-		w.databaseURL, w.databaseFound, w.databaseRole = info.DatabaseURL, true, ""
+		w.databaseURL, w.databaseFound, w.databaseRole, w.reach = info.DatabaseURL, true, "", info.Reach
 	}
 	if w.natsURL == "" {
 		w.natsURL, w.natsFound, w.natsAccess = info.NATSURL, true, config.NATSAccess{}

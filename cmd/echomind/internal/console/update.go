@@ -35,8 +35,14 @@ A change of type, config, scope or user ends a sync in flight and makes everythi
 		}
 		id := mustID(args)
 		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+			if err := flags.checkChange(c, f, pool, id); err != nil {
+				return err
+			}
 			updated, err := change(c.Context(), pool, id, func(p *dbgen.AddConnectorParams) error {
 				flags.apply(c, p)
+				if err := flags.checkScope(c, p); err != nil {
+					return err
+				}
 				if c.Flags().Changed("config") || c.Flags().Changed("type") { // what stands may be renamed
 					if err := flags.checkSource(*p); err != nil {
 						return err

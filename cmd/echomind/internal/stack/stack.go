@@ -102,6 +102,9 @@ func work(ctx context.Context, cfg Config, servers *devstack.Stack) error {
 		return err
 	}
 	cfg.Chunker.Private = private(cfg, servers)
+	if err := servers.SetReach(cfg.Chunker.Reach()); err != nil {
+		return err
+	}
 	process := connect.NewProcess(cfg.Log)
 	process.Embedded = cfg.Devstack.NATSURL == ""
 
