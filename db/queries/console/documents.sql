@@ -14,7 +14,7 @@ SELECT status, error, updated_at FROM documents WHERE connector_id = @connector_
 -- are one; reason is one of them.
 SELECT min(error)::text AS reason, count(*) AS documents, sum(count(*)) OVER ()::bigint AS all_documents, count(*) OVER () AS reasons
 FROM documents
-WHERE connector_id = @connector_id AND status = 'failed'
+WHERE connector_id = @connector_id AND status = 'failed' AND EXISTS (SELECT FROM connectors WHERE id = @connector_id)
 GROUP BY regexp_replace(left(error, 300), '[a-z]+://[^ ]+|[0-9]{4,}', '', 'g')
 ORDER BY count(*) DESC, min(error)
 LIMIT @page::integer;

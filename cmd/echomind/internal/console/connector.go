@@ -126,28 +126,3 @@ func nextSync(c dbgen.Connector, now time.Time) string {
 	}
 	return clock.At(*c.NextSyncAt, now)
 }
-
-// idArgument accepts exactly one connector's number.
-func idArgument(c *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return usagef("%s needs one ID, the connector's number as `echomind connectors list` shows it", c.CommandPath())
-	}
-	_, err := parseID(args[0])
-	return err
-}
-
-func parseID(text string) (int32, error) {
-	id, err := strconv.ParseInt(text, 10, 32)
-	if err != nil || id < 1 {
-		return 0, usagef("ID %q: must be a connector's number, 1 or more", clip(text, 40))
-	}
-	return int32(id), nil
-}
-
-func mustID(args []string) int32 {
-	id, err := parseID(args[0])
-	if err != nil {
-		panic(err) // idArgument has checked it
-	}
-	return id
-}

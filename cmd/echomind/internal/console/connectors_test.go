@@ -160,7 +160,9 @@ func TestUsageErrorsExitWith2(t *testing.T) {
 		{"connectors add --name x", "required flag"},
 		{"connectors get", "needs one ID"},
 		{"connectors get 1 2", "needs one ID"},
-		{"connectors get x", `ID "x"`},
+		{"connectors delete 1", "add --yes"},
+		{"connectors delete", "at least one ID"},
+		{"connectors trigger 1 2 --wait", "goes with one connector"},
 		{"connectors get 0", "1 or more"},
 		{"connectors get 99999999999", "1 or more"},
 		{"connectors update 1", "nothing to change"},
@@ -315,9 +317,71 @@ func TestDisableEnableDelete(t *testing.T) {
 	require.Equal(t, "ACTIVE", u.object("connectors", "enable", "1")["status"])
 	require.Contains(t, u.succeed("connectors", "trigger", "1"), "why 1")
 	require.NotEmpty(t, u.object("connectors", "trigger", "1")["trigger_requested_at"])
-	require.Equal(t, true, u.object("connectors", "delete", "1")["deleted"])
+	require.Equal(t, true, u.object("connectors", "delete", "1", "--yes")["deleted"])
 	u.add()
-	require.Contains(t, u.succeed("connectors", "delete", "2"), "deleted connector 2 (docs)")
+	require.Contains(t, u.succeed("connectors", "delete", "2", "--yes"), "deleted connector 2 (docs)")
+}
+
+func TestAConnectorIsNamedByItsNumberOrItsName(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t)
+	for _, name := range []string{"mine", "twice", "twice", "7"} {
+		u.add("--name", name, "--refresh", "manual")
+	}
+	require.Equal(t, "mine", u.object("connectors", "get", "mine")["name"])
+	for _, command := range []string{"why mine", "runs mine", "documents mine", "connectors update mine --refresh 2h"} {
+		u.succeed(strings.Fields(command)...)
+	}
+	require.Len(t, u.array("connectors", "disable", "mine", "2", "3"), 3)
+	require.Equal(t, "connector 1 is enabled\nconnector 2 is enabled\n", u.succeed("connectors", "enable", "mine", "2"))
+	require.Len(t, u.array("connectors", "trigger", "mine", "2"), 2)
+	out := u.run("why", "twice")
+	require.Equal(t, 1, out.code)
+	require.Contains(t, out.stderr, `several connectors are named "twice"; give the number of one: 2 (file, user 1), 3 (file, user 1)`)
+	require.Contains(t, u.run("why", "nobody").stderr, `there is no connector "nobody"; `+"`echomind connectors list`")
+	require.Contains(t, u.run("connectors", "get", "7").stderr, "there is no connector 7", "a number is never a name")
+
+	out = u.run("connectors", "delete", "9", "mine", "2", "--yes")
+	require.Equal(t, 1, out.code)
+	require.Contains(t, out.stderr, "there is no connector 9")
+	require.Contains(t, out.stdout, "deleted connector 1 (mine)")
+	require.Contains(t, out.stdout, "deleted connector 2 (twice)")
+	require.Len(t, u.array("connectors", "list"), 2)
+}
+
+func TestTheShellIsOfferedWhatACommandTakes(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t)
+	u.add("--name", "mine")
+	u.add("--name", "papers")
+	for _, c := range []struct {
+		line    string
+		offered []string
+	}{
+		{"why ", []string{"1\tmine", "2\tpapers"}},
+		{"why mi", []string{"mine\tfile"}},
+		{"connectors delete 1 ", []string{"1\tmine", "2\tpapers"}},
+		{"why 1 ", nil},
+		{"connectors list --status ", []string{"ACTIVE"}},
+		{"connectors list --type ", []string{"google_drive"}},
+		{"connectors add --scope ", []string{"group"}},
+		{"runs 1 -o ", []string{"wide"}},
+		{"dlq show ", nil},
+		{"status ", nil},
+	} {
+		words := append([]string{"__complete"}, strings.Split(c.line, " ")...)
+		out := u.run(words...)
+		require.Equal(t, 0, out.code, c.line)
+		require.Contains(t, out.stderr, "ShellCompDirectiveNoFileComp", c.line)
+		lines := strings.Split(strings.TrimSpace(out.stdout), "\n")
+		for _, word := range c.offered {
+			require.Contains(t, lines, word, c.line)
+		}
+		if c.offered == nil {
+			require.Len(t, lines, 1, c.line)
+		}
+	}
+	require.Contains(t, u.succeed("--help"), "completion", "it can be found")
 }
 
 func TestWhatDoesNotExistIsAnError(t *testing.T) {
@@ -325,7 +389,7 @@ func TestWhatDoesNotExistIsAnError(t *testing.T) {
 	u := newTerminal(t)
 	for _, command := range []string{
 		"connectors get 7", "connectors update 7 --name x", "connectors enable 7", "connectors disable 7",
-		"connectors delete 7", "connectors trigger 7", "connectors trigger 7 --wait", "runs 7", "why 7", "documents 7",
+		"connectors delete 7 --yes", "connectors trigger 7", "connectors trigger 7 --wait", "runs 7", "why 7", "documents 7",
 	} {
 		out := u.run(strings.Fields(command)...)
 		require.Equal(t, 1, out.code, command)

@@ -36,7 +36,7 @@ func documents(f *finder) *cobra.Command {
 		Long: `List the documents of a connector by their names in the source, with what became of each: stored; failed, and why: it
 is tried again at the next sync or, where the reason lies in its content, when that changes; deleted, not swept yet; partial, some part of it is on its way.`,
 		Example: "  echomind documents 3 --failed\n  echomind documents 3 --limit 1000 -o json",
-		Args:    idArgument,
+		Args:    oneConnector,
 	}
 	failed := c.Flags().Bool("failed", false, "only those that failed")
 	after := c.Flags().String("after", "", "only those whose names come after this `NAME`")
@@ -46,14 +46,18 @@ is tried again at the next sync or, where the reason lies in its content, when t
 		if *limit < 1 || *limit > maxDocuments {
 			return usagef("--limit %d: must be 1 to %d", *limit, maxDocuments)
 		}
-		id := mustID(args)
-		p := dbgen.ListDocumentsParams{ConnectorID: id, After: *after, Page: int32(*limit) + 1}
+		p := dbgen.ListDocumentsParams{After: *after, Page: int32(*limit) + 1}
 		none := "no documents"
 		if *failed {
 			status := "failed"
 			p.Status, none = &status, "no failed documents"
 		}
 		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+			id, err := connectorID(c.Context(), pool, args[0])
+			if err != nil {
+				return err
+			}
+			p.ConnectorID = id
 			if _, err := connectorByID(c.Context(), pool, id); err != nil {
 				return err
 			}

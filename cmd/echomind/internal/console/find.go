@@ -34,7 +34,9 @@ type finder struct {
 type whereabouts struct {
 	databaseURL, natsURL, httpAddr string
 	databaseRole                   string
-	natsAccess                     config.NATSAccess
+	// dataDir is the folder of the stack in which a server was found.
+	dataDir    string
+	natsAccess config.NATSAccess
 	// databaseFound and natsFound: from the data folder, and not from the environment.
 	databaseFound, natsFound bool
 	// reach is what the sources of the stack in the data folder may read; empty where that is not known.
@@ -60,7 +62,7 @@ func (f *finder) find() (w whereabouts, notRunning, err error) {
 	if err != nil {
 		return w, nil, err
 	}
-	w.httpAddr = info.HTTPAddr
+	w.httpAddr, w.dataDir = info.HTTPAddr, lookup.DataDir
 	if w.databaseURL == "" {
 		w.databaseURL, w.databaseFound, w.databaseRole, w.reach = info.DatabaseURL, true, "", info.Reach
 	}
@@ -111,6 +113,38 @@ func ask[T any](
 	out, err := deadline.Get(ctx, "console."+name, queryTimeout,
 		func(ctx context.Context) (T, error) { return call(ctx, dbgen.New(pool)) })
 	return out, err
+}
+
+// stackLook is the time between two looks whether the stack still runs.
+const stackLook = time.Second
+
+// whileRunning ends the returned context, with that as its cause, when the stack that the database was found in stops.
+func (w whereabouts) whileRunning(ctx context.Context, id int32) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	if !w.databaseFound {
+		return ctx, func() { cancel(nil) }
+	}
+	ticker := time.NewTicker(stackLook)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			if _, err := devstack.Discover(w.dataDir); errors.Is(err, devstack.ErrNotRunning) {
+				cancel(fmt.Errorf("the stack stopped before there was a verdict; the sync goes on when `echomind run` runs again, "+
+					"and `echomind why %d` tells where it stands then", id))
+			}
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		<-watched
+	}
 }
 
 // broker connects to NATS; the caller closes what is not nil.

@@ -20,7 +20,7 @@ const progressEvery = 5 * time.Second
 func Progress(w io.Writer) (show func(await.Progress), end func()) {
 	began := time.Now()
 	pace := &pace{}
-	if !terminal(w) {
+	if !isTerminal(w) {
 		lines := &sparse{}
 		return func(p await.Progress) {
 			now := time.Now()

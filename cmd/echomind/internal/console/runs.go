@@ -3,12 +3,14 @@ package console
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
@@ -31,7 +33,7 @@ stored, and how long it was queued (due until picked up), fetched and stored.
 Verdicts: completed; skipped, nothing had changed; failed; superseded, handed back by a clean stop, or changed,
 disabled or deleted in flight; missed, the slot passed before it could be claimed; running, no verdict yet.`,
 		Example: "  echomind runs 3 --limit 5\n  echomind runs 3 -o json",
-		Args:    idArgument,
+		Args:    oneConnector,
 	}
 	limit := c.Flags().Int("limit", 20, "how many runs, the latest first")
 	out := withOutput(c)
@@ -39,14 +41,17 @@ disabled or deleted in flight; missed, the slot passed before it could be claime
 		if *limit < 1 || *limit > maxRuns {
 			return usagef("--limit %d: must be 1 to %d", *limit, maxRuns)
 		}
-		id := mustID(args)
 		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+			id, err := connectorID(c.Context(), pool, args[0])
+			if err != nil {
+				return err
+			}
 			found, now, err := ledger(c.Context(), pool, id, *limit)
 			if err != nil {
 				return err
 			}
 			if len(found) == 0 {
-				if _, err := connectorByID(c.Context(), pool, id); err != nil {
+				if err := neverDue(c.Context(), pool, id); err != nil {
 					return err
 				}
 			}
@@ -63,6 +68,17 @@ disabled or deleted in flight; missed, the slot passed before it could be claime
 		})
 	}
 	return c
+}
+
+// neverDue is nil for a connector that is there and has no ledger yet.
+func neverDue(ctx context.Context, pool *pgxpool.Pool, id int32) error {
+	_, err := ask(ctx, pool, "get", func(ctx context.Context, q *dbgen.Queries) (dbgen.Connector, error) {
+		return q.GetConnector(ctx, id)
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return gone(ctx, pool, id)
+	}
+	return err
 }
 
 // PrintRuns writes runs as a table, as `echomind runs` does.

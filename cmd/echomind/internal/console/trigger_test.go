@@ -13,6 +13,7 @@ import (
 
 	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/lifecycle"
+	"github.com/echomind/sync/services/chunker"
 )
 
 // services sync connector 1 once, as soon as it is triggered. The returned function waits for them.
@@ -99,4 +100,23 @@ func TestTriggerWaitEndsAtItsTimeout(t *testing.T) {
 	require.Equal(t, 1, out.code)
 	require.Contains(t, out.stderr, "no verdict within 300ms")
 	require.Contains(t, out.stdout, "due: waiting to be claimed\n")
+}
+
+func TestTriggerWaitEndsWhenTheStackStops(t *testing.T) {
+	t.Parallel()
+	u, stack := runningStack(t, chunker.Reach{})
+	u.add("--no-config-check", "--refresh", "manual")
+	ended := make(chan output, 1)
+	go func() { ended <- u.run("connectors", "trigger", "1", "--wait") }()
+	testkit.Eventually(t, 20*time.Second, func() error {
+		if u.object("connectors", "get", "1")["trigger_requested_at"] == nil {
+			return errors.New("not triggered yet")
+		}
+		return nil
+	})
+	require.NoError(t, stack.Stop(context.Background()))
+	out := <-ended
+	require.Equal(t, 1, out.code)
+	require.Contains(t, out.stderr, "the stack stopped before there was a verdict")
+	require.Contains(t, out.stderr, "echomind why 1")
 }

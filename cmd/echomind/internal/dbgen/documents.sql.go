@@ -76,7 +76,7 @@ func (q *Queries) CountFound(ctx context.Context, connectorIds []int32) ([]Count
 const failedDocuments = `-- name: FailedDocuments :many
 SELECT min(error)::text AS reason, count(*) AS documents, sum(count(*)) OVER ()::bigint AS all_documents, count(*) OVER () AS reasons
 FROM documents
-WHERE connector_id = $1 AND status = 'failed'
+WHERE connector_id = $1 AND status = 'failed' AND EXISTS (SELECT FROM connectors WHERE id = $1)
 GROUP BY regexp_replace(left(error, 300), '[a-z]+://[^ ]+|[0-9]{4,}', '', 'g')
 ORDER BY count(*) DESC, min(error)
 LIMIT $2::integer

@@ -72,6 +72,9 @@ func LoadConfig(logs io.Writer) (Config, error) {
 // Run starts everything, works until ctx ends, and stops in order: services, NATS, Postgres. It returns nil on a
 // clean stop.
 func Run(ctx context.Context, cfg Config) error {
+	if err := telemetry.CheckFree(ctx, cfg.HTTPAddr); err != nil {
+		return err
+	}
 	servers, err := devstack.Start(ctx, cfg.Devstack)
 	if err != nil {
 		return err
@@ -160,7 +163,10 @@ func private(cfg Config, servers *devstack.Stack) []string {
 
 // announce tells once that every service is ready.
 func announce(ctx context.Context, cfg Config, servers *devstack.Stack, ready *telemetry.Readiness) error {
-	const expected = 13 // the start and the two servers of each service, and the scheduler's LISTEN
+	expected := 13 // the start and the two servers of each service, and the scheduler's LISTEN
+	if !cfg.Scheduler.Enabled {
+		expected--
+	}
 	for {
 		if asked, problems := ready.Ask(ctx); asked >= expected && len(problems) == 0 {
 			if cfg.Started != nil {
