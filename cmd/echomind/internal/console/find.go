@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -27,7 +28,31 @@ const (
 
 // finder finds the servers of the running stack.
 type finder struct {
-	lookup func() (config.Lookup, error)
+	fromEnvironment func() (config.Lookup, error)
+	// registry has word of the stacks of this user; empty = there is none.
+	registry string
+}
+
+// lookup is what the environment says. Where it names no servers, and no stack runs on the data folder of this folder, it is the
+// data folder of the only one that runs.
+func (f *finder) lookup() (config.Lookup, error) {
+	lookup, err := f.fromEnvironment()
+	if err != nil || f.registry == "" || lookup.DatabaseURL != "" || lookup.DataDir != config.DefaultDataDir {
+		return lookup, err
+	}
+	if _, err := devstack.Discover(lookup.DataDir); !errors.Is(err, devstack.ErrNotRunning) {
+		return lookup, nil
+	}
+	running, err := devstack.Registered(f.registry)
+	switch {
+	case err != nil || len(running) == 0:
+		return lookup, err
+	case len(running) > 1:
+		return lookup, fmt.Errorf("several stacks run, and none on the data folder of this folder: name one of %s with ECHOMIND_DATA_DIR",
+			strings.Join(running, ", "))
+	}
+	lookup.DataDir = running[0]
+	return lookup, nil
 }
 
 // whereabouts is where the servers are.

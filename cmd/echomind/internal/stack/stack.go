@@ -36,6 +36,8 @@ type Config struct {
 	Chunker   chunker.Config
 	Connector connector.Config
 	Semantic  semantic.Config
+	// Registry is where the command line finds the stack from any folder; empty = it is not told.
+	Registry string
 	// HTTPAddr is where health and metrics of all services are served; empty = nowhere.
 	HTTPAddr string
 	Log      *slog.Logger
@@ -62,7 +64,7 @@ func LoadConfig(logs io.Writer) (Config, error) {
 		return cfg, err
 	}
 	cfg.Devstack = devstack.Config{DataDir: own.DataDir, DatabaseURL: own.DatabaseURL, NATSURL: own.NATSURL}
-	cfg.HTTPAddr = own.HTTPAddr
+	cfg.HTTPAddr, cfg.Registry = own.HTTPAddr, devstack.Registry()
 	cfg.Log = telemetry.Logger(logs, own.LogFormat, own.LogLevel)
 	cfg.Chunker.ShutdownGraceSeconds = own.ShutdownGraceSeconds
 	cfg.Connector.ShutdownGraceSeconds = own.ShutdownGraceSeconds
@@ -79,10 +81,25 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	err = work(ctx, cfg, servers)
+	forget := register(cfg, servers)
+	err = errors.Join(work(ctx, cfg, servers), forget())
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	return errors.Join(err, servers.Stop(stopping))
+}
+
+// register leaves word of the stack. Without it the command line is to be told where it is.
+func register(cfg Config, servers *devstack.Stack) (forget func() error) {
+	none := func() error { return nil }
+	if cfg.Registry == "" {
+		return none
+	}
+	forget, err := servers.Register(cfg.Registry)
+	if err != nil {
+		cfg.Log.Warn("commands in other folders need ECHOMIND_DATA_DIR", "err", err)
+		return none
+	}
+	return forget
 }
 
 func work(ctx context.Context, cfg Config, servers *devstack.Stack) error {
