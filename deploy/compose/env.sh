@@ -1,6 +1,16 @@
 #!/bin/sh
 # Writes a fresh password for everybody into .env, and leaves those that are there. Run in the root of the repository.
 set -eu
+case "$*" in
+  "") ;;
+  --help | -h)
+    echo "usage: deploy/compose/env.sh"
+    echo "Writes a fresh password for everybody, and SECRETS_KEY, into .env of this folder; what is there stays as it is."
+    exit 0 ;;
+  *)
+    echo "env.sh takes no arguments but --help, and was given: $*" >&2
+    exit 2 ;;
+esac
 umask 077
 if [ ! -e .env ]; then
   echo "# Made by deploy/compose/env.sh. Keep it: the volumes were made with these passwords, and without SECRETS_KEY the" > .env

@@ -11,5 +11,5 @@ if [ "$status" != ACTIVE ]; then
   exit 1
 fi
 echomind search --user 1 "${1:-lease}"
-echomind connectors delete "$id" >/dev/null
+echomind connectors delete "$id" --yes >/dev/null
 echo "connector $id became ACTIVE"

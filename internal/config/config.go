@@ -73,6 +73,9 @@ func (c Common) checkDirect() error {
 	return checkURL("DATABASE_DIRECT_URL", c.DatabaseDirectURL, "postgres", "postgresql")
 }
 
+// DefaultDataDir is where `echomind run` keeps its data where nobody says where.
+const DefaultDataDir = "./data"
+
 // Lookup is Load for one variable of the command line's own.
 type Lookup struct {
 	// DataDir is where `echomind run` keeps its data.

@@ -22,8 +22,10 @@ type Info struct {
 	DatabaseURL string `json:"database_url"`
 	NATSURL     string `json:"nats_url"`
 	// HTTPAddr is where health and metrics are served; empty = nowhere, or not yet.
-	HTTPAddr  string    `json:"http_addr"`
-	StartedAt time.Time `json:"started_at"`
+	HTTPAddr string `json:"http_addr"`
+	// Reach is what its sources may read, as their service says it; null where no services run.
+	Reach     json.RawMessage `json:"reach,omitempty"`
+	StartedAt time.Time       `json:"started_at"`
 }
 
 // Discover finds the stack that runs on a data folder. It returns ErrNotRunning where none does, also where one was

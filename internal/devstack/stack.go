@@ -9,6 +9,7 @@ package devstack
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -128,6 +129,18 @@ func (s *Stack) SetHTTPAddr(addr string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.info.HTTPAddr = addr
+	return s.info.write(s.dir)
+}
+
+// SetReach leaves word of what sources may read.
+func (s *Stack) SetReach(reach any) error {
+	raw, err := json.Marshal(reach)
+	if err != nil {
+		return fmt.Errorf("encode what sources may read: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.info.Reach = raw
 	return s.info.write(s.dir)
 }
 

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -109,9 +110,9 @@ func Serve(ctx context.Context, addr string, metrics prometheus.Gatherer, ready 
 		<-ctx.Done()
 		return nil
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	listener, err := listen(ctx, addr)
 	if err != nil {
-		return fmt.Errorf("listen on HTTP_ADDR %q: %w", addr, err)
+		return err
 	}
 	if started != nil {
 		started(listener.Addr().String())
@@ -138,6 +139,29 @@ func Serve(ctx context.Context, addr string, metrics prometheus.Gatherer, ready 
 		return errors.Join(err, server.Close())
 	}
 	return nil
+}
+
+// CheckFree says whether Serve could listen: before anything is started that would have to be stopped again.
+func CheckFree(ctx context.Context, addr string) error {
+	if addr == "" {
+		return nil
+	}
+	listener, err := listen(ctx, addr)
+	if err != nil {
+		return err
+	}
+	return listener.Close()
+}
+
+func listen(ctx context.Context, addr string) (net.Listener, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("listen on HTTP_ADDR %q: another program listens there; stop it, or set HTTP_ADDR to a free address: %w", addr, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listen on HTTP_ADDR %q: %w", addr, err)
+	}
+	return listener, nil
 }
 
 func ignoreClosed(err error) error {

@@ -1,7 +1,17 @@
 package chunker
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"github.com/echomind/sync/internal/guard"
 	"github.com/echomind/sync/internal/strictjson"
+	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/services/chunker/crawl"
 	"github.com/echomind/sync/services/chunker/files"
 )
@@ -17,4 +27,67 @@ func CheckConfig(connectorType string, config []byte) error {
 		return strictjson.Check[files.Config](config)
 	}
 	return nil
+}
+
+// Reach is what a running chunker may read; see Config.
+type Reach struct {
+	FileRoots  []string `json:"file_roots"`
+	AllowCIDRs []string `json:"allow_cidrs"`
+	Private    []string `json:"private"`
+}
+
+// Reach is what a chunker of this configuration may read.
+func (c Config) Reach() Reach {
+	return Reach{FileRoots: c.FileRoots, AllowCIDRs: c.AllowCIDRs, Private: c.private()}
+}
+
+// resolveTimeout bounds the look-up of a host's addresses.
+const resolveTimeout = 2 * time.Second
+
+// CheckReach says whether a chunker with that reach would refuse the folder or the site of a configuration that CheckConfig
+// accepts. nil also for a type that is not the chunker's, and where it cannot be told.
+func CheckReach(ctx context.Context, connectorType string, config []byte, reach Reach) error {
+	switch connectorType {
+	case "web":
+		var cfg crawl.Config
+		if err := json.Unmarshal(config, &cfg); err != nil {
+			return err
+		}
+		return checkSite(ctx, cfg.URL, reach)
+	case "file":
+		var cfg files.Config
+		if err := json.Unmarshal(config, &cfg); err != nil {
+			return err
+		}
+		roots := files.OpenRoots(reach.FileRoots, reach.Private...)
+		defer func() { _ = roots.Close() }()
+		return files.CheckReach(cfg, roots)
+	}
+	return nil
+}
+
+// checkSite refuses a site when none of its addresses may be connected to. A crawl looks again at each connection.
+func checkSite(ctx context.Context, address string, reach Reach) error {
+	u, err := url.Parse(address)
+	if err != nil {
+		return err
+	}
+	allowed, err := guard.Prefixes(allowSetting, reach.AllowCIDRs)
+	if err != nil {
+		return err
+	}
+	found, err := deadline.Get(ctx, "chunker.resolve", resolveTimeout, func(ctx context.Context) ([]netip.Addr, error) {
+		return net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
+	})
+	if err != nil || len(found) == 0 {
+		return ctx.Err() // it may be known where the chunker runs, or tomorrow
+	}
+	check := guard.New(allowHint, allowed)
+	var refused error
+	for _, addr := range found {
+		if refused = check.Check(addr); refused == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("url: %s: %w", u.Hostname(), refused)
 }

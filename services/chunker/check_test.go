@@ -1,6 +1,8 @@
 package chunker
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -36,4 +38,30 @@ func TestAConfigurationIsCheckedBeforeAnythingRuns(t *testing.T) {
 			require.Contains(t, lines[i], want[i], c.config)
 		}
 	}
+}
+
+func TestWhatTheServiceWouldNotReadIsRefusedBefore(t *testing.T) {
+	root := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(root, "docs"), 0o700))
+	reach := Config{FileRoots: []string{root}, AllowCIDRs: []string{"127.0.0.2/32"}}.Reach()
+	for _, c := range []struct{ connectorType, url, problem string }{
+		{"file", "file://" + root + "/docs", ""},
+		{"file", "file://" + root + "/nowhere", "does not exist; create it, or correct the url"},
+		{"file", "file:///etc", "\"/etc\" is not in an allowed root; add its root to CHUNKER_FILE_ROOTS (--file-roots of `echomind run`)"},
+		{"web", "http://127.0.0.2/", ""},
+		{"web", "http://127.0.0.1:8080/", "address 127.0.0.1 is refused (loopback): add 127.0.0.1/32 to CHUNKER_ALLOW_CIDRS (--allow-cidrs of `echomind run`)"},
+		{"web", "http://[::1]/", "::1/128 to CHUNKER_ALLOW_CIDRS"},
+		{"web", "http://localhost/", "refused (loopback)"},
+		{"web", "http://nobody.invalid/", ""},
+		{"web", "http://1.1.1.1/", ""},
+		{"wiki", "http://127.0.0.1/", ""},
+	} {
+		err := CheckReach(t.Context(), c.connectorType, []byte(`{"url":"`+c.url+`"}`), reach)
+		if c.problem == "" {
+			require.NoError(t, err, c.url)
+			continue
+		}
+		require.ErrorContains(t, err, c.problem, c.url)
+	}
+	require.ErrorContains(t, CheckReach(t.Context(), "file", []byte(`{"url":"file:///srv"}`), Config{}.Reach()), "no folders are")
 }

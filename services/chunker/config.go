@@ -73,6 +73,10 @@ func (c Config) private() []string {
 	return append(own, config.PostgresFiles()...)
 }
 
-const allowSetting = "CHUNKER_ALLOW_CIDRS"
+const (
+	allowSetting = "CHUNKER_ALLOW_CIDRS"
+	// allowHint is the same for people who run the whole stack on their machine.
+	allowHint = allowSetting + " (--allow-cidrs of `echomind run`)"
+)
 
 func (c Config) prefixes() ([]netip.Prefix, error) { return guard.Prefixes(allowSetting, c.AllowCIDRs) }

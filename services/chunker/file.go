@@ -3,12 +3,15 @@ package chunker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strconv"
+	"strings"
 
 	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/internal/room"
+	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/files"
 )
@@ -48,10 +51,25 @@ func (f *file) sync(ctx context.Context, run *worker.Run) error {
 	if !result.Whole {
 		run.ListingPartial()
 	}
+	if err == nil {
+		run.Remark(remarkOf(cfg, result))
+	}
 	run.Log().Info("folder read", "listed", result.Listed, "put", result.Put, "touched", result.Touched,
 		"unchanged", result.Unchanged, "failed", result.Failed, "deleted", result.Deleted, "err", err)
 	if errors.Is(err, files.ErrPermanent) {
 		return worker.Permanent(err)
 	}
 	return err
+}
+
+// remarkOf is what its user should know of a folder that was read: that no file of it is taken. Empty for nothing.
+func remarkOf(cfg files.Config, result files.Result) string {
+	switch {
+	case result.Listed > 0 || !result.Whole:
+		return ""
+	case len(cfg.Include) > 0:
+		return fmt.Sprintf("no file is taken: none matches include (%s) and no exclude; correct the patterns, which are relative to the folder",
+			secret.Short(strings.Join(cfg.Include, ", "), 200))
+	}
+	return "no file is taken: the folder is empty, or its files are hidden or excluded"
 }

@@ -32,7 +32,7 @@ func newWeb(cfg Config, pool *confine.Pool, content *room.Room, m *metrics) (*we
 		return nil, err
 	}
 	return &web{
-		transport: guard.New(allowSetting, allowed).Transport(guard.TransportConfig{}),
+		transport: guard.New(allowHint, allowed).Transport(guard.TransportConfig{}),
 		metrics:   m, hosts: crawl.NewHosts(), chunks: cfg.chunks(), pool: pool, room: content,
 	}, nil
 }

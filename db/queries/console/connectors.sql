@@ -49,3 +49,6 @@ RETURNING *;
 
 -- name: ListConnectorTypes :many
 SELECT * FROM connector_types ORDER BY name;
+
+-- name: ConnectorsNamed :many
+SELECT id, type, user_id FROM connectors WHERE name = @name ORDER BY id LIMIT @page::integer;

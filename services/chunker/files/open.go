@@ -25,7 +25,7 @@ func permanentf(format string, args ...any) error { return permanent{fmt.Errorf(
 // opened when the service started, so that nothing that is put in its way leads out of it.
 func openFolder(folder string, roots *Roots) (*os.Root, *rootblob.Private, error) {
 	if roots == nil || len(roots.all) == 0 {
-		return nil, nil, permanentf("url: the folder %q is not allowed, since no folders are; list allowed roots in %s", folder, rootsSetting)
+		return nil, nil, permanentf("url: the folder %q is not allowed, since no folders are; list allowed roots in %s", folder, rootsHint)
 	}
 	private := roots.private
 	private.Look() // key files come and go
@@ -38,7 +38,7 @@ func openFolder(folder string, roots *Roots) (*os.Root, *rootblob.Private, error
 	}
 	if errors.Is(err, errOutside) {
 		// It says neither whether the folder exists nor which roots there are: both may be somebody else's.
-		err = permanentf("url: the folder %q is not in an allowed root; add its root to %s", folder, rootsSetting)
+		err = permanentf("url: the folder %q is not in an allowed root; add its root to %s", folder, rootsHint)
 	}
 	return opened, private, err
 }

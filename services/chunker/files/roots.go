@@ -12,6 +12,9 @@ import (
 // rootsSetting lists the roots; errors point to it.
 const rootsSetting = "CHUNKER_FILE_ROOTS"
 
+// rootsHint is the same for people who run the whole stack on their machine.
+const rootsHint = rootsSetting + " (--file-roots of `echomind run`)"
+
 // Roots are the folders in which sources may lie. They are opened once: whoever may rename one, and puts a link in its
 // place, does not lead a later sync to wherever the link points.
 type Roots struct {

@@ -195,3 +195,19 @@ func TestEveryValueHasALineInTheREADME(t *testing.T) {
 		}
 	}
 }
+
+func TestAnAllowedRangeIsLetThroughToTheChunkerAlone(t *testing.T) {
+	t.Parallel()
+	all := render.Template(t, with(production, `chunker.env.CHUNKER_ALLOW_CIDRS=10.1.0.0/16\, fd00:1::/32`)...)
+	for _, component := range services {
+		policy := render.Find[networkingv1.NetworkPolicy](t, all, "NetworkPolicy", "e-echomind-"+component)
+		for address, port := range map[string]int32{"10.1.2.3": 443, "fd00:1::7": 80} {
+			if reaches(policy, address, port) != (component == "chunker") {
+				t.Errorf("%s reaches %s: %v", component, address, component != "chunker")
+			}
+		}
+		if reaches(policy, "10.2.0.1", 443) || reaches(policy, "10.1.2.3", 5432) {
+			t.Errorf("%s reaches what no range, or no port, lets through", component)
+		}
+	}
+}

@@ -43,6 +43,9 @@ teams, …_FILE (once) for file.`,
 		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
 			p := dbgen.AddConnectorParams{Config: []byte("{}"), Scope: "user", TimeZone: "UTC", MaxRetries: flags.maxRetries}
 			flags.apply(c, &p)
+			if err := flags.checkScope(c, &p); err != nil {
+				return err
+			}
 			if !c.Flags().Changed("refresh") && !c.Flags().Changed("cron") {
 				minutes, err := defaultRefresh(c.Context(), pool, p.Type)
 				if err != nil {
@@ -51,6 +54,9 @@ teams, …_FILE (once) for file.`,
 				p.RefreshFreqMinutes = &minutes
 			}
 			if err := flags.checkSource(p); err != nil {
+				return err
+			}
+			if err := flags.checkReach(c.Context(), f, p.Type, p.Config); err != nil {
 				return err
 			}
 			if err := f.sealNew(c.Context(), pool, &p); err != nil {

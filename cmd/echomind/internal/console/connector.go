@@ -37,6 +37,9 @@ type connector struct {
 	StatusMessage      *string         `json:"status_message"`
 	FailureCount       int32           `json:"failure_count"`
 	DocsAnalyzed       int64           `json:"docs_analyzed"`
+	// Documents is how many search can find; DocumentsFailed how many are failed now. Both are null where they were not counted.
+	Documents          *int64          `json:"documents"`
+	DocumentsFailed    *int64          `json:"documents_failed"`
 	State              json.RawMessage `json:"state"`
 	LastSyncAt         *time.Time      `json:"last_sync_at"`
 	NextSyncAt         *time.Time      `json:"next_sync_at"`
@@ -89,7 +92,7 @@ func scope(c dbgen.Connector) string {
 }
 
 // details writes one connector for people.
-func details(w io.Writer, c dbgen.Connector, now time.Time) error {
+func details(w io.Writer, c dbgen.Connector, counted documentCounts, now time.Time) error {
 	rows := [][]string{
 		{"name", c.Name},
 		{"type", c.Type},
@@ -100,7 +103,8 @@ func details(w io.Writer, c dbgen.Connector, now time.Time) error {
 		{"status", c.Status},
 		{"message", orDash(c.StatusMessage)},
 		{"failures in a row", fmt.Sprintf("%d of %d", c.FailureCount, c.MaxRetries)},
-		{"documents", strconv.FormatInt(c.DocsAnalyzed, 10)},
+		{"documents", count(counted.found[c.ID])},
+		{"failed documents", counted.failedOf(c.ID)},
 		{"last sync", clock.Optional(c.LastSyncAt, now)},
 		{"next sync", nextSync(c, now)},
 		{"created", clock.At(c.CreatedAt, now) + " by " + orDash(c.CreatedBy)},
@@ -121,29 +125,4 @@ func nextSync(c dbgen.Connector, now time.Time) string {
 		return "due"
 	}
 	return clock.At(*c.NextSyncAt, now)
-}
-
-// idArgument accepts exactly one connector's number.
-func idArgument(c *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return usagef("%s needs one ID, the connector's number as `echomind connectors list` shows it", c.CommandPath())
-	}
-	_, err := parseID(args[0])
-	return err
-}
-
-func parseID(text string) (int32, error) {
-	id, err := strconv.ParseInt(text, 10, 32)
-	if err != nil || id < 1 {
-		return 0, usagef("ID %q: must be a connector's number, 1 or more", clip(text, 40))
-	}
-	return int32(id), nil
-}
-
-func mustID(args []string) int32 {
-	id, err := parseID(args[0])
-	if err != nil {
-		panic(err) // idArgument has checked it
-	}
-	return id
 }

@@ -96,7 +96,9 @@ func TestBadInputNamesFieldValueAndFix(t *testing.T) {
 		{"user beyond integers", 2, []string{"4294967296", "--user"}, []string{"--user", "4294967296"}},
 		{"bad scope", 2, []string{`--scope "team"`, "user, group or org"}, []string{"--scope", "team"}},
 		{"group without id", 2, []string{"--scope group", "--scope-id"}, []string{"--scope", "group"}},
-		{"bad scope id", 2, []string{`--scope-id "a b"`, "letters"}, []string{"--scope-id", "a b"}},
+		{"bad scope id", 2, []string{`--scope-id "a b"`, "letters"}, []string{"--scope", "group", "--scope-id", "a b"}},
+		{"scope id without its scope", 2, []string{`--scope-id "sales"`, "--scope group", "the scope is user"}, []string{"--scope-id", "sales"}},
+		{"scope id of another scope", 2, []string{`--scope-id "sales"`, "the scope is org"}, []string{"--scope", "org", "--scope-id", "sales"}},
 		{"bad JSON", 2, []string{`--config "{bad"`, "JSON object"}, []string{"--config", "{bad"}},
 		{"JSON array", 2, []string{`--config "[1]"`, "JSON object"}, []string{"--config", "[1]"}},
 		{"JSON null", 2, []string{`--config "null"`, "JSON object"}, []string{"--config", "null"}},
@@ -124,7 +126,7 @@ func TestBadInputNamesFieldValueAndFix(t *testing.T) {
 		{"interval and cron", 2, []string{"refresh", "cron"}, []string{"--refresh", "1h", "--cron", "0 3 * * *"}},
 		{"no retries", 2, []string{"--max-retries 0", "1 to 1000"}, []string{"--max-retries", "0"}},
 		{"unknown flag", 2, []string{"--colour", "--help"}, []string{"--colour", "red"}},
-		{"unknown output", 2, []string{"table or json"}, []string{"-o", "yaml"}},
+		{"unknown output", 2, []string{"table, wide or json"}, []string{"-o", "yaml"}},
 		{"stray word", 2, []string{"stray"}, []string{"stray"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -158,7 +160,9 @@ func TestUsageErrorsExitWith2(t *testing.T) {
 		{"connectors add --name x", "required flag"},
 		{"connectors get", "needs one ID"},
 		{"connectors get 1 2", "needs one ID"},
-		{"connectors get x", `ID "x"`},
+		{"connectors delete 1", "add --yes"},
+		{"connectors delete", "at least one ID"},
+		{"connectors trigger 1 2 --wait", "goes with one connector"},
 		{"connectors get 0", "1 or more"},
 		{"connectors get 99999999999", "1 or more"},
 		{"connectors update 1", "nothing to change"},
@@ -234,7 +238,10 @@ func TestListFiltersAndShowsATable(t *testing.T) {
 	u.add("--name", "first\x1b[31m")
 	u.add("--type", "web", "--user", "2", "--config", site, "--refresh", "7d")
 	u.succeed("connectors", "disable", "2")
-	lines := strings.Split(strings.TrimSpace(u.succeed("connectors", "list")), "\n")
+	narrow := u.succeed("connectors", "list")
+	require.Regexp(t, `(?m)^2 +docs +web +DISABLED .*\n    disabled by the user$`, narrow)
+	fits(t, narrow)
+	lines := strings.Split(strings.TrimSpace(u.succeed("connectors", "list", "-o", "wide")), "\n")
 	require.Len(t, lines, 3)
 	require.Contains(t, lines[0], "NEXT SYNC")
 	require.NotContains(t, lines[1], "\x1b")
@@ -277,6 +284,7 @@ func TestUpdateChangesOnlyWhatIsGiven(t *testing.T) {
 	} {
 		require.Equal(t, before[field], after[field], field)
 	}
+	require.Nil(t, u.object("connectors", "update", "1", "--scope", "org")["scope_id"], "no group is left over")
 	after = u.object("connectors", "update", "1", "--cron", "@daily", "--time-zone", "Europe/Berlin")
 	require.Nil(t, after["refresh_freq_minutes"])
 	require.Equal(t, "@daily", after["schedule_cron"])
@@ -309,9 +317,71 @@ func TestDisableEnableDelete(t *testing.T) {
 	require.Equal(t, "ACTIVE", u.object("connectors", "enable", "1")["status"])
 	require.Contains(t, u.succeed("connectors", "trigger", "1"), "why 1")
 	require.NotEmpty(t, u.object("connectors", "trigger", "1")["trigger_requested_at"])
-	require.Equal(t, true, u.object("connectors", "delete", "1")["deleted"])
+	require.Equal(t, true, u.object("connectors", "delete", "1", "--yes")["deleted"])
 	u.add()
-	require.Contains(t, u.succeed("connectors", "delete", "2"), "deleted connector 2 (docs)")
+	require.Contains(t, u.succeed("connectors", "delete", "2", "--yes"), "deleted connector 2 (docs)")
+}
+
+func TestAConnectorIsNamedByItsNumberOrItsName(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t)
+	for _, name := range []string{"mine", "twice", "twice", "7"} {
+		u.add("--name", name, "--refresh", "manual")
+	}
+	require.Equal(t, "mine", u.object("connectors", "get", "mine")["name"])
+	for _, command := range []string{"why mine", "runs mine", "documents mine", "connectors update mine --refresh 2h"} {
+		u.succeed(strings.Fields(command)...)
+	}
+	require.Len(t, u.array("connectors", "disable", "mine", "2", "3"), 3)
+	require.Equal(t, "connector 1 is enabled\nconnector 2 is enabled\n", u.succeed("connectors", "enable", "mine", "2"))
+	require.Len(t, u.array("connectors", "trigger", "mine", "2"), 2)
+	out := u.run("why", "twice")
+	require.Equal(t, 1, out.code)
+	require.Contains(t, out.stderr, `several connectors are named "twice"; give the number of one: 2 (file, user 1), 3 (file, user 1)`)
+	require.Contains(t, u.run("why", "nobody").stderr, `there is no connector "nobody"; `+"`echomind connectors list`")
+	require.Contains(t, u.run("connectors", "get", "7").stderr, "there is no connector 7", "a number is never a name")
+
+	out = u.run("connectors", "delete", "9", "mine", "2", "--yes")
+	require.Equal(t, 1, out.code)
+	require.Contains(t, out.stderr, "there is no connector 9")
+	require.Contains(t, out.stdout, "deleted connector 1 (mine)")
+	require.Contains(t, out.stdout, "deleted connector 2 (twice)")
+	require.Len(t, u.array("connectors", "list"), 2)
+}
+
+func TestTheShellIsOfferedWhatACommandTakes(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t)
+	u.add("--name", "mine")
+	u.add("--name", "papers")
+	for _, c := range []struct {
+		line    string
+		offered []string
+	}{
+		{"why ", []string{"1\tmine", "2\tpapers"}},
+		{"why mi", []string{"mine\tfile"}},
+		{"connectors delete 1 ", []string{"1\tmine", "2\tpapers"}},
+		{"why 1 ", nil},
+		{"connectors list --status ", []string{"ACTIVE"}},
+		{"connectors list --type ", []string{"google_drive"}},
+		{"connectors add --scope ", []string{"group"}},
+		{"runs 1 -o ", []string{"wide"}},
+		{"dlq show ", nil},
+		{"status ", nil},
+	} {
+		words := append([]string{"__complete"}, strings.Split(c.line, " ")...)
+		out := u.run(words...)
+		require.Equal(t, 0, out.code, c.line)
+		require.Contains(t, out.stderr, "ShellCompDirectiveNoFileComp", c.line)
+		lines := strings.Split(strings.TrimSpace(out.stdout), "\n")
+		for _, word := range c.offered {
+			require.Contains(t, lines, word, c.line)
+		}
+		if c.offered == nil {
+			require.Len(t, lines, 1, c.line)
+		}
+	}
+	require.Contains(t, u.succeed("--help"), "completion", "it can be found")
 }
 
 func TestWhatDoesNotExistIsAnError(t *testing.T) {
@@ -319,7 +389,7 @@ func TestWhatDoesNotExistIsAnError(t *testing.T) {
 	u := newTerminal(t)
 	for _, command := range []string{
 		"connectors get 7", "connectors update 7 --name x", "connectors enable 7", "connectors disable 7",
-		"connectors delete 7", "connectors trigger 7", "connectors trigger 7 --wait", "runs 7", "why 7", "documents 7",
+		"connectors delete 7 --yes", "connectors trigger 7", "connectors trigger 7 --wait", "runs 7", "why 7", "documents 7",
 	} {
 		out := u.run(strings.Fields(command)...)
 		require.Equal(t, 1, out.code, command)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -22,53 +23,100 @@ type deletion struct {
 	Name     string     `json:"name"`
 	Deleted  bool       `json:"deleted"`
 	EndedRun *uuid.UUID `json:"ended_run"`
+
+	hasLedger bool
 }
 
 func remove(f *finder) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "delete ID",
-		Short: "Delete a connector and its documents",
-		Long: `Delete a connector, without asking. A sync in flight is ended, its documents are not found any more and are
-swept. Its ledger stays: see echomind runs ID.`,
-		Example: "  echomind connectors delete 3",
-		Args:    idArgument,
+		Use:   "delete ID...",
+		Short: "Delete connectors and their documents",
+		Long: `Delete connectors, by number or name. It asks first on a terminal, and elsewhere wants --yes. A sync in flight is ended, the
+documents are not found any more and are swept. The ledger stays: see echomind runs ID.`,
+		Example: "  echomind connectors delete 3\n  echomind connectors delete 3 papers --yes",
+		Args:    someConnectors,
 	}
+	yes := c.Flags().Bool("yes", false, "delete without asking")
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		id := mustID(args)
+		if !*yes && !isTerminal(c.InOrStdin()) {
+			return usagef("%s: the documents are lost for good; add --yes if you mean it", c.CommandPath())
+		}
 		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
-			old, err := deleteConnector(c.Context(), pool, id)
-			if errors.Is(err, pgx.ErrNoRows) {
-				return noConnector(id)
-			}
-			if err != nil {
-				return told(fmt.Sprintf("delete connector %d", id), err)
-			}
-			done := deletion{ID: id, Name: old.Name, Deleted: true, EndedRun: old.RunID}
-			return out.show(c.OutOrStdout(), done, func(w io.Writer) error {
-				ended := ""
-				if old.RunID != nil {
-					ended = "; the sync in flight was ended"
+			if !*yes {
+				if err := confirmDeletion(c, pool, args); err != nil {
+					return err
 				}
-				_, err := fmt.Fprintf(w, "deleted connector %d (%s)%s; its documents are not found any more and are swept; "+
-					"its ledger stays: echomind runs %d\n", id, printable(old.Name), ended, id)
-				return err
+			}
+			done, err := eachConnector(c.Context(), pool, args, func(ctx context.Context, id int32) (deletion, error) {
+				return deleteConnector(ctx, pool, id)
 			})
+			if len(done) == 0 {
+				return err
+			}
+			return errors.Join(out.show(c.OutOrStdout(), shownAs(done, args), func(w io.Writer) error { return printDeletions(w, done) }), err)
 		})
 	}
 	return c
 }
 
-func deleteConnector(ctx context.Context, pool *pgxpool.Pool, id int32) (old dbgen.Connector, err error) {
-	err = deadline.Do(ctx, "console.delete", queryTimeout, func(ctx context.Context) error {
+func printDeletions(w io.Writer, done []deletion) (err error) {
+	for _, d := range done {
+		line := fmt.Sprintf("deleted connector %d (%s)", d.ID, printable(d.Name))
+		if d.EndedRun != nil {
+			line += "; the sync in flight was ended"
+		}
+		line += "; its documents are not found any more and are swept"
+		if d.hasLedger {
+			line += fmt.Sprintf("; its ledger stays: echomind runs %d", d.ID)
+		}
+		_, problem := fmt.Fprintln(w, line)
+		err = errors.Join(err, problem)
+	}
+	return err
+}
+
+// confirmDeletion shows what would be deleted, and asks.
+func confirmDeletion(c *cobra.Command, pool *pgxpool.Pool, args []string) error {
+	named, err := eachConnector(c.Context(), pool, args, func(ctx context.Context, id int32) (dbgen.Connector, error) {
+		return connectorByID(ctx, pool, id)
+	})
+	if err != nil {
+		return err
+	}
+	counted, err := countDocuments(c.Context(), pool, named)
+	if err != nil {
+		return err
+	}
+	var question strings.Builder
+	for _, one := range named {
+		fmt.Fprintf(&question, "connector %d %q (%s, user %d) with %d documents\n",
+			one.ID, printable(one.Name), one.Type, one.UserID, counted.found[one.ID])
+	}
+	return confirm(c.InOrStdin(), c.ErrOrStderr(), question.String()+"Delete? [y/N] ")
+}
+
+func deleteConnector(ctx context.Context, pool *pgxpool.Pool, id int32) (deletion, error) {
+	var old dbgen.Connector
+	ran := false
+	err := deadline.Do(ctx, "console.delete", queryTimeout, func(ctx context.Context) error {
 		return postgres.Tx(ctx, pool, func(tx pgx.Tx) (err error) {
 			q := dbgen.New(tx)
 			if old, err = q.LockConnector(ctx, id); err != nil {
 				return err
 			}
-			_, err = q.DeleteConnector(ctx, id)
+			if _, err = q.DeleteConnector(ctx, id); err != nil {
+				return err
+			}
+			ran, err = q.HasRuns(ctx, id)
 			return err
 		})
 	})
-	return old, err
+	if errors.Is(err, pgx.ErrNoRows) {
+		return deletion{}, noConnector(id)
+	}
+	if err != nil {
+		return deletion{}, told(fmt.Sprintf("delete connector %d", id), err)
+	}
+	return deletion{ID: id, Name: old.Name, Deleted: true, EndedRun: old.RunID, hasLedger: ran}, nil
 }

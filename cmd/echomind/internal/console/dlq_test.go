@@ -287,7 +287,7 @@ func TestAReplayThatCannotBeSaysWhatToDoAndKeepsTheLetter(t *testing.T) {
 	u.add("--refresh", "manual")
 	u.succeed("connectors", "disable", "1")
 	u.add("--refresh", "manual")
-	u.succeed("connectors", "delete", "2")
+	u.succeed("connectors", "delete", "2", "--yes")
 	u.exec(`INSERT INTO documents (connector_id, source_id, status, version_token, config_version) VALUES (1, 'a', 'stored', 'v1', 1)`)
 	u.letter(js, topology.DocumentSubject, part(1, 1, "a"))
 	u.letter(js, topology.DocumentSubject, part(2, 1, "a"))

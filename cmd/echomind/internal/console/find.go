@@ -2,8 +2,10 @@ package console
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -26,16 +28,44 @@ const (
 
 // finder finds the servers of the running stack.
 type finder struct {
-	lookup func() (config.Lookup, error)
+	fromEnvironment func() (config.Lookup, error)
+	// registry has word of the stacks of this user; empty = there is none.
+	registry string
+}
+
+// lookup is what the environment says. Where it names no servers, and no stack runs on the data folder of this folder, it is the
+// data folder of the only one that runs.
+func (f *finder) lookup() (config.Lookup, error) {
+	lookup, err := f.fromEnvironment()
+	if err != nil || f.registry == "" || lookup.DatabaseURL != "" || lookup.DataDir != config.DefaultDataDir {
+		return lookup, err
+	}
+	if _, err := devstack.Discover(lookup.DataDir); !errors.Is(err, devstack.ErrNotRunning) {
+		return lookup, nil
+	}
+	running, err := devstack.Registered(f.registry)
+	switch {
+	case err != nil || len(running) == 0:
+		return lookup, err
+	case len(running) > 1:
+		return lookup, fmt.Errorf("several stacks run, and none on the data folder of this folder: name one of %s with ECHOMIND_DATA_DIR",
+			strings.Join(running, ", "))
+	}
+	lookup.DataDir = running[0]
+	return lookup, nil
 }
 
 // whereabouts is where the servers are.
 type whereabouts struct {
 	databaseURL, natsURL, httpAddr string
 	databaseRole                   string
-	natsAccess                     config.NATSAccess
+	// dataDir is the folder of the stack in which a server was found.
+	dataDir    string
+	natsAccess config.NATSAccess
 	// databaseFound and natsFound: from the data folder, and not from the environment.
 	databaseFound, natsFound bool
+	// reach is what the sources of the stack in the data folder may read; empty where that is not known.
+	reach json.RawMessage
 }
 
 // find looks up each server on its own: in the environment, else in the data folder. notRunning says why a server
@@ -57,9 +87,9 @@ func (f *finder) find() (w whereabouts, notRunning, err error) {
 	if err != nil {
 		return w, nil, err
 	}
-	w.httpAddr = info.HTTPAddr
+	w.httpAddr, w.dataDir = info.HTTPAddr, lookup.DataDir
 	if w.databaseURL == "" {
-		w.databaseURL, w.databaseFound, w.databaseRole = info.DatabaseURL, true, ""
+		w.databaseURL, w.databaseFound, w.databaseRole, w.reach = info.DatabaseURL, true, "", info.Reach
 	}
 	if w.natsURL == "" {
 		w.natsURL, w.natsFound, w.natsAccess = info.NATSURL, true, config.NATSAccess{}
@@ -108,6 +138,38 @@ func ask[T any](
 	out, err := deadline.Get(ctx, "console."+name, queryTimeout,
 		func(ctx context.Context) (T, error) { return call(ctx, dbgen.New(pool)) })
 	return out, err
+}
+
+// stackLook is the time between two looks whether the stack still runs.
+const stackLook = time.Second
+
+// whileRunning ends the returned context, with that as its cause, when the stack that the database was found in stops.
+func (w whereabouts) whileRunning(ctx context.Context, id int32) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	if !w.databaseFound {
+		return ctx, func() { cancel(nil) }
+	}
+	ticker := time.NewTicker(stackLook)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			if _, err := devstack.Discover(w.dataDir); errors.Is(err, devstack.ErrNotRunning) {
+				cancel(fmt.Errorf("the stack stopped before there was a verdict; the sync goes on when `echomind run` runs again, "+
+					"and `echomind why %d` tells where it stands then", id))
+			}
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		<-watched
+	}
 }
 
 // broker connects to NATS; the caller closes what is not nil.

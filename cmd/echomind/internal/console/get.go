@@ -20,12 +20,16 @@ func get(f *finder) *cobra.Command {
 		Short:   "Show one connector",
 		Long:    "Show one connector. Secrets in its configuration are masked.",
 		Example: "  echomind connectors get 3\n  echomind connectors get 3 -o json",
-		Args:    idArgument,
+		Args:    oneConnector,
 	}
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
-			found, err := connectorByID(c.Context(), pool, mustID(args))
+			id, err := connectorID(c.Context(), pool, args[0])
+			if err != nil {
+				return err
+			}
+			found, err := connectorByID(c.Context(), pool, id)
 			if err != nil {
 				return err
 			}
@@ -33,7 +37,11 @@ func get(f *finder) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("read the time: %w", err)
 			}
-			return out.show(c.OutOrStdout(), view(found), func(w io.Writer) error { return details(w, found, now) })
+			counted, err := countDocuments(c.Context(), pool, []dbgen.Connector{found})
+			if err != nil {
+				return err
+			}
+			return out.show(c.OutOrStdout(), counted.of(view(found)), func(w io.Writer) error { return details(w, found, counted, now) })
 		})
 	}
 	return c

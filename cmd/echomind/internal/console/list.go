@@ -51,16 +51,20 @@ func list(f *finder) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			counted, err := countDocuments(c.Context(), pool, found)
+			if err != nil {
+				return err
+			}
 			views := make([]connector, len(found))
 			for i, one := range found {
-				views[i] = view(one)
+				views[i] = counted.of(view(one))
 			}
 			return out.show(c.OutOrStdout(), views, func(w io.Writer) error {
 				if len(found) == 0 && c.Flags().NFlag() > 0 {
 					_, err := fmt.Fprintln(w, "no connectors match")
 					return err
 				}
-				return listed(c.Context(), w, pool, found)
+				return listed(c.Context(), w, pool, *out, found, counted)
 			})
 		})
 	}
@@ -92,27 +96,39 @@ func allConnectors(ctx context.Context, pool *pgxpool.Pool, p dbgen.ListConnecto
 	}
 }
 
-func listed(ctx context.Context, w io.Writer, pool *pgxpool.Pool, found []dbgen.Connector) error {
+func listed(
+	ctx context.Context, w io.Writer, pool *pgxpool.Pool, out output, found []dbgen.Connector, counted documentCounts,
+) error {
+	if len(found) == 0 {
+		_, err := fmt.Fprintln(w, "no connectors; `echomind connectors add --help` says how to add one")
+		return err
+	}
 	now, err := ask(ctx, pool, "now", now)
 	if err != nil {
 		return fmt.Errorf("read the time: %w", err)
 	}
-	rows := make([][]string, len(found))
+	rows, notes := make([][]string, len(found)), make([]string, len(found))
 	for i, c := range found {
-		message := orDash(c.StatusMessage)
-		if c.Status == string(lifecycle.Active) && c.StatusMessage == nil {
-			message = ""
+		id, documents, failed := strconv.Itoa(int(c.ID)), count(counted.found[c.ID]), counted.failedOf(c.ID)
+		if c.StatusMessage != nil {
+			notes[i] = *c.StatusMessage
 		}
-		rows[i] = []string{
-			strconv.Itoa(int(c.ID)), clip(c.Name, 40), c.Type, c.Status, strconv.Itoa(int(c.UserID)), scope(c), refresh(c),
-			clock.Optional(c.LastSyncAt, now), nextSync(c, now), strconv.FormatInt(c.DocsAnalyzed, 10), clip(message, 60),
+		if out == allColumns {
+			rows[i] = []string{
+				id, c.Name, c.Type, c.Status, strconv.Itoa(int(c.UserID)), scope(c), refresh(c), clock.Optional(c.LastSyncAt, now),
+				nextSync(c, now), documents, failed, notes[i],
+			}
+			continue
 		}
+		rows[i] = []string{id, c.Name, c.Type, c.Status, nextSync(c, now), documents, failed}
 	}
-	if len(rows) == 0 {
-		_, err := fmt.Fprintln(w, "no connectors; `echomind connectors add --help` says how to add one")
+	if out == allColumns {
+		return table(w, []string{
+			"ID", "NAME", "TYPE", "STATUS", "USER", "SCOPE", "REFRESH", "LAST SYNC", "NEXT SYNC", "DOCUMENTS", "FAILED", "MESSAGE",
+		}, rows)
+	}
+	if err := fitted(w, []string{"ID", "NAME", "TYPE", "STATUS", "NEXT SYNC", "DOCUMENTS", "FAILED"}, rows, notes); err != nil {
 		return err
 	}
-	return table(w, []string{
-		"ID", "NAME", "TYPE", "STATUS", "USER", "SCOPE", "REFRESH", "LAST SYNC", "NEXT SYNC", "DOCUMENTS", "MESSAGE",
-	}, rows)
+	return counted.hint(w)
 }

@@ -29,7 +29,11 @@ func TestRunsShowsTheLedger(t *testing.T) {
 	require.Contains(t, u.succeed("runs", "1"), "never due yet")
 	require.Empty(t, u.array("runs", "1"))
 	u.verdicts()
-	shown := u.succeed("runs", "1")
+	narrow := u.succeed("runs", "1")
+	require.Regexp(t, `(?m)^.* failed +1m30s .*\n    transient failure: no such folder\n`, narrow)
+	require.Regexp(t, `new +completed +6s +7 +0 +0 +0\n`, narrow)
+	fits(t, narrow)
+	shown := u.succeed("runs", "1", "-o", "wide")
 	lines := strings.Split(strings.TrimSpace(shown), "\n")
 	require.Len(t, lines, 5)
 	require.Contains(t, lines[1], "running")
@@ -45,7 +49,7 @@ func TestRunsShowsTheLedger(t *testing.T) {
 	require.Nil(t, u.array("runs", "1")[1]["queued_seconds"])
 	require.NotNil(t, u.array("runs", "1")[0]["dispatched_at"], "of an open run")
 	require.Nil(t, first["dispatched_at"])
-	u.succeed("connectors", "delete", "1")
+	u.succeed("connectors", "delete", "1", "--yes")
 	require.Contains(t, u.succeed("runs", "1"), "no such folder", "the ledger outlives its connector")
 }
 
@@ -61,13 +65,19 @@ func TestWhyTellsPeopleAndPrograms(t *testing.T) {
 	require.Equal(t, "manual_only", answer["cause"])
 	require.Equal(t, false, answer["running"])
 	require.IsType(t, []any{}, answer["evidence"])
-	u.succeed("connectors", "delete", "1")
+	u.succeed("connectors", "delete", "1", "--yes")
 	out := u.run("why", "1")
 	require.Equal(t, 1, out.code)
 	require.Contains(t, out.stderr, "connector 1 was deleted")
 	u.verdicts()
 	u.exec(`DELETE FROM deleted_connectors`)
 	require.Contains(t, u.run("why", "1").stderr, "connector 1 was deleted; its ledger: echomind runs 1")
+	u.add("--refresh", "manual")
+	u.force(`DELETE FROM runs; UPDATE connectors SET run_id = NULL WHERE id = 2; DELETE FROM open_runs`)
+	require.NotContains(t, u.succeed("connectors", "delete", "2", "--yes"), "echomind runs")
+	for _, command := range []string{"runs", "why"} {
+		require.Regexp(t, `connector 2 was deleted .*; it was never due, and has no ledger`, u.run(command, "2").stderr)
+	}
 }
 
 func TestWhyAnswersWithoutABroker(t *testing.T) {
@@ -126,9 +136,12 @@ func TestDocumentsAreListedWithWhyTheyFailed(t *testing.T) {
 		SELECT 1, 'page ' || to_char(i, 'FM000'), 'Title', CASE WHEN i % 50 = 0 THEN 'failed' ELSE 'stored' END,
 			CASE WHEN i % 50 = 0 THEN 'not a PDF' || E'\x1b' END, 3, now(), 1 FROM generate_series(1, 150) i`)
 	u.exec(`INSERT INTO documents (connector_id, source_id, status, error, config_version) VALUES (2, 'of another', 'failed', 'x', 1)`)
-	shown := u.succeed("documents", "1", "--failed")
+	narrow := u.succeed("documents", "1", "--failed")
+	require.Regexp(t, `(?m)^Title +page 050 +failed +3 +\d\d:\d\d:\d\d\n    not a PDF$`, narrow)
+	fits(t, narrow)
+	shown := u.succeed("documents", "1", "--failed", "-o", "wide")
 	require.Len(t, strings.Split(strings.TrimSpace(shown), "\n"), 4)
-	require.Regexp(t, `(?m)^page 050 +failed +3 +\d\d:\d\d:\d\d +not a PDF$`, shown)
+	require.Regexp(t, `(?m)^page 050 +Title +- +failed +3 +\d\d:\d\d:\d\d +not a PDF$`, shown)
 	failed := u.array("documents", "1", "--failed", "--after", "page 050")
 	require.Len(t, failed, 2)
 	require.Equal(t, "page 100", failed[0]["source_id"])

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"unicode"
 	"unicode/utf8"
 
@@ -17,55 +16,44 @@ type output string
 
 const (
 	forPeople   output = "table"
+	allColumns  output = "wide"
 	forPrograms output = "json"
 )
+
+// terminalWidth is how wide a table may be that is not asked for with all columns.
+const terminalWidth = 80
 
 func (o *output) String() string { return string(*o) }
 
 // Type is part of pflag.Value.
-func (o *output) Type() string { return "table|json" }
+func (o *output) Type() string { return "table|wide|json" }
 
 // Set is part of pflag.Value.
 func (o *output) Set(value string) error {
 	switch output(value) {
-	case forPeople, forPrograms:
+	case forPeople, allColumns, forPrograms:
 		*o = output(value)
 		return nil
 	}
-	return fmt.Errorf("must be table or json")
+	return fmt.Errorf("must be table, wide or json")
 }
 
 // withOutput gives a command the flag -o.
 func withOutput(c *cobra.Command) *output {
 	o := forPeople
-	c.Flags().VarP(&o, "output", "o", "table for people, json for programs")
+	c.Flags().VarP(&o, "output", "o", "table for people, wide for all of it, json for programs")
 	return &o
 }
 
 // show writes value as JSON for programs, and for people what table writes.
 func (o output) show(w io.Writer, value any, people func(io.Writer) error) error {
-	if o == forPeople {
+	if o != forPrograms {
 		return people(w)
 	}
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(value)
-}
-
-// table writes aligned columns.
-func table(w io.Writer, header []string, rows [][]string) error {
-	tabs := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, row := range append([][]string{header}, rows...) {
-		cells := make([]string, len(row))
-		for i, cell := range row {
-			cells[i] = printable(cell)
-		}
-		if _, err := fmt.Fprintln(tabs, strings.Join(cells, "\t")); err != nil {
-			return err
-		}
-	}
-	return tabs.Flush()
 }
 
 // printable replaces what would move the cursor or change the terminal: names and texts come from anywhere.

@@ -78,7 +78,7 @@ func TestEveryCommandWorksInTheConsolesRole(t *testing.T) {
 	require.Empty(t, status["problems"])
 	require.Regexp(t, `scheduler +1 +- +-`, u.succeed("status"), "since when, and when last, is not for this role to see")
 	require.Contains(t, u.succeed("streams", "show"), "CONNECTOR_SYNC")
-	u.succeed("connectors", "delete", "1")
+	u.succeed("connectors", "delete", "1", "--yes")
 	require.Contains(t, u.run("why", "1").stderr, "connector 1 was deleted")
 	require.NotEmpty(t, u.array("runs", "1"))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/devstack"
 	"github.com/echomind/sync/internal/program"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/internal/version"
@@ -24,19 +25,19 @@ const (
 
 // Root is the command line of a user: it finds the running stack by the environment.
 func Root() *cobra.Command {
-	return root(func() (config.Lookup, error) {
+	return root(&finder{registry: devstack.Registry(), fromEnvironment: func() (config.Lookup, error) {
 		var lookup config.Lookup
 		err := config.Load(&lookup)
 		return lookup, err
-	})
+	}})
 }
 
 // RootFor is Root for a stack that is named, whatever the environment says.
 func RootFor(lookup config.Lookup) *cobra.Command {
-	return root(func() (config.Lookup, error) { return lookup, nil })
+	return root(&finder{fromEnvironment: func() (config.Lookup, error) { return lookup, nil }})
 }
 
-func root(lookup func() (config.Lookup, error)) *cobra.Command {
+func root(f *finder) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "echomind",
 		Short: "Keep knowledge sources in sync and search them",
@@ -45,21 +46,22 @@ func root(lookup func() (config.Lookup, error)) *cobra.Command {
 A connector is one source of one user: a web site, a folder of files. When it is due it is fetched, split into
 chunks, embedded and stored for search.
 
-The commands find the running stack by its data folder ($ECHOMIND_DATA_DIR, else ./data), or by DATABASE_URL and
-NATS_URL where they are set. Errors exit with 1, usage errors with 2.`,
+A connector is named by its number or, where no other has it, by its name.
+
+The commands find the running stack by its data folder ($ECHOMIND_DATA_DIR, else ./data, else that of the only stack of
+yours that runs), or by DATABASE_URL and NATS_URL where they are set. Errors exit with 1, usage errors with 2.`,
 		Example: `  echomind connectors add --name docs --type file --user 1 --config '{"url":"file:///srv/docs"}' --refresh 60m
   echomind connectors list
-  echomind why 1
+  echomind why docs
   echomind search --user 1 "backup policy"`,
 		Version:       version.String(),
 		SilenceErrors: true, SilenceUsage: true,
 		Args: noCommand,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.CompletionOptions.HiddenDefaultCmd = true
 	c.SetHelpCommand(help())
-	f := &finder{lookup: lookup}
 	c.AddCommand(connectors(f), types(f), runs(f), documents(f), why(f), search(f), dlq(f), secrets(f), migrate(f), streams(f), status(f))
+	completions(f, c)
 	c.InitDefaultCompletionCmd()
 	for _, sub := range c.Commands() {
 		if sub.Name() == "completion" {

@@ -3,18 +3,22 @@ package console
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/echomind/sync/cmd/echomind/internal/await"
 	"github.com/echomind/sync/cmd/echomind/internal/clock"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/cmd/echomind/internal/failures"
+	"github.com/echomind/sync/sdk/lifecycle"
 )
 
 const maxRuns = 10000
@@ -29,7 +33,7 @@ stored, and how long it was queued (due until picked up), fetched and stored.
 Verdicts: completed; skipped, nothing had changed; failed; superseded, handed back by a clean stop, or changed,
 disabled or deleted in flight; missed, the slot passed before it could be claimed; running, no verdict yet.`,
 		Example: "  echomind runs 3 --limit 5\n  echomind runs 3 -o json",
-		Args:    idArgument,
+		Args:    oneConnector,
 	}
 	limit := c.Flags().Int("limit", 20, "how many runs, the latest first")
 	out := withOutput(c)
@@ -37,14 +41,17 @@ disabled or deleted in flight; missed, the slot passed before it could be claime
 		if *limit < 1 || *limit > maxRuns {
 			return usagef("--limit %d: must be 1 to %d", *limit, maxRuns)
 		}
-		id := mustID(args)
 		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+			id, err := connectorID(c.Context(), pool, args[0])
+			if err != nil {
+				return err
+			}
 			found, now, err := ledger(c.Context(), pool, id, *limit)
 			if err != nil {
 				return err
 			}
 			if len(found) == 0 {
-				if _, err := connectorByID(c.Context(), pool, id); err != nil {
+				if err := neverDue(c.Context(), pool, id); err != nil {
 					return err
 				}
 			}
@@ -52,14 +59,32 @@ disabled or deleted in flight; missed, the slot passed before it could be claime
 			for i, r := range found {
 				views[i] = runView(r, now)
 			}
-			return out.show(c.OutOrStdout(), views, func(w io.Writer) error { return printRuns(w, found, now) })
+			return out.show(c.OutOrStdout(), views, func(w io.Writer) error {
+				if err := printRuns(w, *out, found, now); err != nil {
+					return err
+				}
+				return printFailures(c.Context(), w, pool, id)
+			})
 		})
 	}
 	return c
 }
 
+// neverDue is nil for a connector that is there and has no ledger yet.
+func neverDue(ctx context.Context, pool *pgxpool.Pool, id int32) error {
+	_, err := ask(ctx, pool, "get", func(ctx context.Context, q *dbgen.Queries) (dbgen.Connector, error) {
+		return q.GetConnector(ctx, id)
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return gone(ctx, pool, id)
+	}
+	return err
+}
+
 // PrintRuns writes runs as a table, as `echomind runs` does.
-func PrintRuns(w io.Writer, found []dbgen.SchedulerRun) error { return printRuns(w, found, time.Now()) }
+func PrintRuns(w io.Writer, found []dbgen.SchedulerRun) error {
+	return printRuns(w, forPeople, found, time.Now())
+}
 
 func ledger(ctx context.Context, pool *pgxpool.Pool, id int32, limit int) ([]dbgen.SchedulerRun, time.Time, error) {
 	var moment time.Time
@@ -154,32 +179,83 @@ func durations(r dbgen.SchedulerRun, now time.Time) (queued, fetching, storing *
 	return queued, between(*r.PickedUpAt, *r.FetchedAt), between(*r.FetchedAt, end)
 }
 
-func printRuns(w io.Writer, found []dbgen.SchedulerRun, now time.Time) error {
+func printRuns(w io.Writer, out output, found []dbgen.SchedulerRun, now time.Time) error {
 	if len(found) == 0 {
 		_, err := fmt.Fprintln(w, "it was never due yet; `echomind why ID` tells why")
 		return err
 	}
-	rows := make([][]string, len(found))
+	rows, notes := make([][]string, len(found)), make([]string, len(found))
 	for i, r := range found {
 		queued, fetching, storing := durations(r, now)
 		due := clock.At(r.DueAt, now)
-		if r.SlotLast != nil {
+		if r.SlotLast != nil && out == allColumns {
 			due += " … " + clock.At(*r.SlotLast, now)
 		}
 		verdict := r.Status
 		if r.MissedCount != nil {
 			verdict += fmt.Sprintf(" %d", *r.MissedCount)
 		}
-		rows[i] = []string{
-			due, r.Trigger, verdict, span(queued), span(fetching), span(storing), messages(r),
+		if notes[i] = await.Reason(r); r.Status == string(lifecycle.Skipped) && notes[i] == "nothing had changed" {
+			notes[i] = "" // the verdict says so
+		}
+		documents := []string{
 			count(r.DocumentsProcessed), count(r.DocumentsUnchanged), count(r.DocumentsDeleted), count(r.DocumentsFailed),
-			count(r.ChunksStored), clip(await.Reason(r), 80),
+		}
+		if out == allColumns {
+			rows[i] = append([]string{due, r.Trigger, verdict, span(queued), span(fetching), span(storing), messages(r)}, documents...)
+			rows[i] = append(rows[i], count(r.ChunksStored), notes[i])
+			continue
+		}
+		rows[i] = append([]string{due, r.Trigger, verdict, span(sum(queued, fetching, storing))}, documents...)
+	}
+	if out == allColumns {
+		return table(w, []string{
+			"DUE", "WHY", "VERDICT", "QUEUED", "FETCHING", "STORING", "MESSAGES", "STORED", "UNCHANGED", "DELETED", "FAILED",
+			"CHUNKS", "REASON",
+		}, rows)
+	}
+	return fitted(w, []string{"DUE", "WHY", "VERDICT", "TOOK", "STORED", "UNCHANGED", "DELETED", "FAILED"}, rows, notes)
+}
+
+// sum adds up the durations that are known; nil where none is.
+func sum(parts ...*time.Duration) *time.Duration {
+	var all *time.Duration
+	for _, part := range parts {
+		if part == nil {
+			continue
+		}
+		if all == nil {
+			all = new(time.Duration)
+		}
+		*all += *part
+	}
+	return all
+}
+
+// printFailures says what is failed of a connector now. That it cannot be counted in time is said, and is no error.
+func printFailures(ctx context.Context, w io.Writer, pool *pgxpool.Pool, id int32) error {
+	summary, err := failures.Of(ctx, pool, id)
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		_, err = fmt.Fprintf(w, "%v\n", err)
+		return err
+	}
+	return printSummary(w, summary)
+}
+
+func printSummary(w io.Writer, s failures.Summary) error {
+	for i, line := range s.Lines() {
+		text := printable(line) + "\n"
+		if i > 0 {
+			text = wrapped(line)
+		}
+		if _, err := io.WriteString(w, text); err != nil {
+			return err
 		}
 	}
-	return table(w, []string{
-		"DUE", "WHY", "VERDICT", "QUEUED", "FETCHING", "STORING", "MESSAGES", "DOCUMENTS", "UNCHANGED", "DELETED", "FAILED",
-		"CHUNKS", "REASON",
-	}, rows)
+	return nil
 }
 
 func messages(r dbgen.SchedulerRun) string {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/echomind/sync/cmd/echomind/internal/await"
-	"github.com/echomind/sync/cmd/echomind/internal/clock"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/cmd/echomind/internal/failures"
 	"github.com/echomind/sync/internal/postgres"
 )
 
@@ -26,15 +25,15 @@ type triggered struct {
 
 func trigger(f *finder) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "trigger ID",
-		Short: "Sync a connector now, without waiting for its time",
+		Use:   "trigger ID...",
+		Short: "Sync connectors now, without waiting for their time",
 		Long: `Sync a connector now, without waiting for its time. While a sync is in flight that began to read before, another
 one follows it.
 
 With --wait, progress is shown until there is a verdict; the exit code is 1 if the sync failed. Ending the wait does
 not end the sync.`,
 		Example: "  echomind connectors trigger 3\n  echomind connectors trigger 3 --wait --timeout 10m",
-		Args:    idArgument,
+		Args:    someConnectors,
 	}
 	wait := c.Flags().Bool("wait", false, "show progress until the verdict")
 	timeout := c.Flags().Duration("timeout", 0, "with --wait, how long to wait; 0 = as long as it takes")
@@ -43,19 +42,44 @@ not end the sync.`,
 		if *timeout < 0 || (*timeout > 0 && !*wait) {
 			return usagef("--timeout %s: must be positive, and goes with --wait", *timeout)
 		}
-		id := mustID(args)
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
-			at, err := requestSync(c.Context(), pool, id)
-			if err != nil {
-				return err
-			}
+		if *wait && len(args) > 1 {
+			return usagef("--wait: goes with one connector, and %d are named", len(args))
+		}
+		where, notRunning, err := f.find()
+		if err != nil {
+			return err
+		}
+		if where.databaseURL == "" {
+			return notRunning
+		}
+		return where.withPool(c.Context(), func(pool *pgxpool.Pool) error {
 			if *wait {
-				return waitFor(c, *out, pool, id, at, *timeout)
+				id, err := connectorID(c.Context(), pool, args[0])
+				if err != nil {
+					return err
+				}
+				at, err := requestSync(c.Context(), pool, id)
+				if err != nil {
+					return err
+				}
+				running, done := where.whileRunning(c.Context(), id)
+				defer done()
+				return waitFor(running, c, *out, pool, id, at, *timeout)
 			}
-			return out.show(c.OutOrStdout(), triggered{id, at.UTC()}, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "connector %d is triggered; `echomind why %d` tells what happens\n", id, id)
-				return err
+			done, err := eachConnector(c.Context(), pool, args, func(ctx context.Context, id int32) (triggered, error) {
+				at, err := requestSync(ctx, pool, id)
+				return triggered{id, at.UTC()}, err
 			})
+			if len(done) == 0 {
+				return err
+			}
+			return errors.Join(out.show(c.OutOrStdout(), shownAs(done, args), func(w io.Writer) (err error) {
+				for _, t := range done {
+					_, problem := fmt.Fprintf(w, "connector %d is triggered; `echomind why %d` tells what happens\n", t.ConnectorID, t.ConnectorID)
+					err = errors.Join(err, problem)
+				}
+				return err
+			}), err)
 		})
 	}
 	return c
@@ -78,9 +102,8 @@ func requestSync(ctx context.Context, pool *pgxpool.Pool, id int32) (time.Time, 
 }
 
 func waitFor(
-	c *cobra.Command, out output, pool *pgxpool.Pool, id int32, since time.Time, timeout time.Duration,
+	ctx context.Context, c *cobra.Command, out output, pool *pgxpool.Pool, id int32, since time.Time, timeout time.Duration,
 ) error {
-	ctx := c.Context()
 	if timeout > 0 {
 		late := fmt.Errorf("no verdict within %s; the sync goes on, `echomind why %d` tells where it stands", timeout, id)
 		var cancel context.CancelFunc
@@ -94,35 +117,26 @@ func waitFor(
 	show, end := Progress(lines)
 	run, err := await.Verdict(ctx, pool, id, since, show)
 	end()
-	if run != nil && out == forPrograms {
-		now, problem := ask(c.Context(), pool, "now", now)
-		if problem != nil {
-			return errors.Join(err, problem)
-		}
-		err = errors.Join(err, out.show(c.OutOrStdout(), runView(*run, now), nil))
+	if run == nil || run.CompletedAt == nil {
+		return err
 	}
-	return err
+	if out != forPrograms {
+		return errors.Join(err, printFailures(c.Context(), lines, pool, id))
+	}
+	now, problem := ask(c.Context(), pool, "now", now)
+	if problem != nil {
+		return errors.Join(err, problem)
+	}
+	waited := waitedFor{run: runView(*run, now)}
+	if summary, problem := failures.Of(c.Context(), pool, id); problem == nil {
+		waited.StillFailed = &summary
+	}
+	return errors.Join(err, out.show(c.OutOrStdout(), waited, nil))
 }
 
-// Progress shows what await.Verdict sees: on a terminal in one line that is written over, elsewhere one line for
-// each change. end closes the line.
-func Progress(w io.Writer) (show func(await.Progress), end func()) {
-	began := time.Now()
-	if !terminal(w) {
-		return func(p await.Progress) { _, _ = fmt.Fprintln(w, printable(p.String())) }, func() {}
-	}
-	return func(p await.Progress) {
-			_, _ = fmt.Fprintf(w, "\r\x1b[K%s  %s", printable(p.String()), clock.Span(time.Since(began)))
-		}, func() {
-			_, _ = fmt.Fprintln(w)
-		}
-}
-
-func terminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+// waitedFor is what programs are shown of a run that was waited for.
+type waitedFor struct {
+	run
+	// StillFailed is what is failed of the connector now, also by earlier runs; null where it could not be counted.
+	StillFailed *failures.Summary `json:"still_failed"`
 }

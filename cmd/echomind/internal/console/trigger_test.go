@@ -13,6 +13,7 @@ import (
 
 	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/lifecycle"
+	"github.com/echomind/sync/services/chunker"
 )
 
 // services sync connector 1 once, as soon as it is triggered. The returned function waits for them.
@@ -60,6 +61,13 @@ func TestTriggerWaitShowsProgressUntilTheVerdict(t *testing.T) {
 	wait()
 	require.Contains(t, shown, "completed: 3 documents, 0 unchanged, 0 deleted, 0 failed\n")
 
+	u.exec(`INSERT INTO documents (connector_id, source_id, status, error, chunk_count, config_version)
+		VALUES (1, 'of an earlier run', 'failed', 'not a PDF', 0, 1)`)
+	wait = u.services(completes)
+	require.Contains(t, u.succeed("connectors", "trigger", "1", "--wait"), "completed: 3 documents, 0 unchanged, 0 deleted, 0 failed\n"+
+		"1 document is failed; `echomind documents 1 --failed` lists what failed:\n    1 × not a PDF\n")
+	wait()
+
 	wait = u.services(completes)
 	out := u.run("connectors", "trigger", "1", "--wait", "-o", "json")
 	wait()
@@ -68,6 +76,9 @@ func TestTriggerWaitShowsProgressUntilTheVerdict(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(out.stdout), &run), out.stdout)
 	require.Equal(t, "completed", run["status"])
 	require.InDelta(t, 3, run["stored"], 0)
+	failed, ok := run["still_failed"].(map[string]any)
+	require.True(t, ok)
+	require.InDelta(t, 1, failed["documents"], 0)
 }
 
 func TestTriggerWaitExitsWith1WhereTheSyncFails(t *testing.T) {
@@ -89,4 +100,23 @@ func TestTriggerWaitEndsAtItsTimeout(t *testing.T) {
 	require.Equal(t, 1, out.code)
 	require.Contains(t, out.stderr, "no verdict within 300ms")
 	require.Contains(t, out.stdout, "due: waiting to be claimed\n")
+}
+
+func TestTriggerWaitEndsWhenTheStackStops(t *testing.T) {
+	t.Parallel()
+	u, stack := runningStack(t, chunker.Reach{})
+	u.add("--no-config-check", "--refresh", "manual")
+	ended := make(chan output, 1)
+	go func() { ended <- u.run("connectors", "trigger", "1", "--wait") }()
+	testkit.Eventually(t, 20*time.Second, func() error {
+		if u.object("connectors", "get", "1")["trigger_requested_at"] == nil {
+			return errors.New("not triggered yet")
+		}
+		return nil
+	})
+	require.NoError(t, stack.Stop(context.Background()))
+	out := <-ended
+	require.Equal(t, 1, out.code)
+	require.Contains(t, out.stderr, "the stack stopped before there was a verdict")
+	require.Contains(t, out.stderr, "echomind why 1")
 }

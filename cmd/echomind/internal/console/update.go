@@ -26,17 +26,26 @@ func update(f *finder) *cobra.Command {
 A change of type, config, scope or user ends a sync in flight and makes everything be fetched again.`,
 		Example: `  echomind connectors update 3 --refresh 24h
   echomind connectors update 3 --config '{"url":"https://example.org/docs","max_depth":2}'`,
-		Args: idArgument,
+		Args: oneConnector,
 	}
 	flags, out := addConnectorFlags(c), withOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := errors.Join(somethingGiven(c), flags.check(c)); err != nil {
 			return err
 		}
-		id := mustID(args)
 		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+			id, err := connectorID(c.Context(), pool, args[0])
+			if err != nil {
+				return err
+			}
+			if err := flags.checkChange(c, f, pool, id); err != nil {
+				return err
+			}
 			updated, err := change(c.Context(), pool, id, func(p *dbgen.AddConnectorParams) error {
 				flags.apply(c, p)
+				if err := flags.checkScope(c, p); err != nil {
+					return err
+				}
 				if c.Flags().Changed("config") || c.Flags().Changed("type") { // what stands may be renamed
 					if err := flags.checkSource(*p); err != nil {
 						return err

@@ -26,11 +26,10 @@ func why(f *finder) *cobra.Command {
 the streams. It changes nothing. Where the scheduler's settings matter (its cap, its intervals) they are taken from
 this environment, or are the defaults.`,
 		Example: "  echomind why 3\n  echomind why 3 -o json",
-		Args:    idArgument,
+		Args:    oneConnector,
 	}
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		id := mustID(args)
 		settings, err := settings()
 		if err != nil {
 			return err
@@ -43,6 +42,10 @@ this environment, or are the defaults.`,
 			return notRunning
 		}
 		return where.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+			id, err := connectorID(c.Context(), pool, args[0])
+			if err != nil {
+				return err
+			}
 			asked, away := where.broker(notRunning)
 			if asked != nil {
 				defer asked.Close()
@@ -92,15 +95,13 @@ func explain(w io.Writer, a evidence.Answer) error {
 	return err
 }
 
-// gone tells a connector that was deleted from one that never was.
+// gone tells a connector that was deleted from one that never was, and says whether it has a ledger.
 func gone(ctx context.Context, pool *pgxpool.Pool, id int32) error {
 	deleted, err := ask(ctx, pool, "deleted_at", func(ctx context.Context, q *dbgen.Queries) (time.Time, error) {
 		return q.DeletedAt(ctx, id)
 	})
-	if err == nil {
-		return fmt.Errorf("connector %d was deleted %s; its ledger: echomind runs %d", id, clock.At(deleted, time.Now()), id)
-	}
-	if !errors.Is(err, pgx.ErrNoRows) {
+	known := err == nil
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("ask for deleted connectors: %w", err)
 	}
 	ran, err := ask(ctx, pool, "has_runs", func(ctx context.Context, q *dbgen.Queries) (bool, error) {
@@ -109,7 +110,12 @@ func gone(ctx context.Context, pool *pgxpool.Pool, id int32) error {
 	if err != nil {
 		return fmt.Errorf("read the ledger of connector %d: %w", id, err)
 	}
-	if ran {
+	switch {
+	case known && ran:
+		return fmt.Errorf("connector %d was deleted %s; its ledger: echomind runs %d", id, clock.At(deleted, time.Now()), id)
+	case known:
+		return fmt.Errorf("connector %d was deleted %s; it was never due, and has no ledger", id, clock.At(deleted, time.Now()))
+	case ran:
 		return fmt.Errorf("connector %d was deleted; its ledger: echomind runs %d", id, id)
 	}
 	return noConnector(id)

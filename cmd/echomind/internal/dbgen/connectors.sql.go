@@ -100,6 +100,41 @@ func (q *Queries) ConnectorType(ctx context.Context, name string) (ConnectorType
 	return i, err
 }
 
+const connectorsNamed = `-- name: ConnectorsNamed :many
+SELECT id, type, user_id FROM connectors WHERE name = $1 ORDER BY id LIMIT $2::integer
+`
+
+type ConnectorsNamedParams struct {
+	Name string
+	Page int32
+}
+
+type ConnectorsNamedRow struct {
+	ID     int32
+	Type   string
+	UserID int32
+}
+
+func (q *Queries) ConnectorsNamed(ctx context.Context, arg ConnectorsNamedParams) ([]ConnectorsNamedRow, error) {
+	rows, err := q.db.Query(ctx, connectorsNamed, arg.Name, arg.Page)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ConnectorsNamedRow{}
+	for rows.Next() {
+		var i ConnectorsNamedRow
+		if err := rows.Scan(&i.ID, &i.Type, &i.UserID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const deleteConnector = `-- name: DeleteConnector :execrows
 DELETE FROM connectors WHERE id = $1
 `

@@ -39,6 +39,7 @@ behind, and exits with 1 if anything is not as it should be.`,
 				return err
 			}
 			cfg.Log = telemetry.Logger(cmd.ErrOrStderr(), "text", slog.LevelWarn)
+			cfg.Registry = "" // it is gone in a minute, and hides no other stack
 			return Run(cmd.Context(), Config{Docs: folder, Out: cmd.OutOrStdout(), PrintRuns: printRuns, Stack: cfg})
 		},
 	}

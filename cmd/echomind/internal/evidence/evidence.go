@@ -9,6 +9,7 @@ import (
 
 	"github.com/echomind/sync/cmd/echomind/internal/broker"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/cmd/echomind/internal/failures"
 )
 
 // Settings are those of the scheduler, as far as this process knows them.
@@ -37,6 +38,10 @@ type Evidence struct {
 	Connector dbgen.ConnectorEvidence
 	// Past are the latest runs that have a verdict, the latest first.
 	Past []dbgen.SchedulerRun
+
+	// Failed are the documents that are failed now; FailedUnknown says why they could not be counted.
+	Failed        failures.Summary
+	FailedUnknown error
 
 	// Services are those that are seen connected to Postgres.
 	Services []dbgen.ServicesRow
@@ -81,6 +86,8 @@ type Answer struct {
 	Evidence []string `json:"evidence"`
 	// Next is what happens next, and who does it.
 	Next string `json:"next"`
+	// Failed are the documents that are failed now; null where they could not be counted.
+	Failed *failures.Summary `json:"failed"`
 }
 
 // Cause is why a connector is where it is.

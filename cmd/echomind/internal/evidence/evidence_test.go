@@ -174,6 +174,8 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 		}, evidence.DueNow, false, []string{"its connection is not seen, but other connectors were dispatched"}},
 		{"the scheduler is connected and does nothing", func(w *world) { w.due("10 minutes"); w.service("echomind-scheduler") },
 			evidence.SchedulerIdle, false, []string{"SCHEDULER_ENABLED"}},
+		{"the scheduler is connected, and switched off or led by nobody", func(w *world) { w.due("20 seconds"); w.service("echomind-scheduler") },
+			evidence.SchedulerIdle, false, []string{"SCHEDULER_ENABLED may be false", "none of several may lead"}},
 		{"it is due and the broker is away", func(w *world) {
 			w.due("10 minutes")
 			w.service("echomind-scheduler")

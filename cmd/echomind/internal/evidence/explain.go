@@ -35,6 +35,7 @@ func Explain(e Evidence) Answer {
 		x.atRest()
 	}
 	x.past()
+	x.failed()
 	return x.answer
 }
 
@@ -80,6 +81,18 @@ func (x *explanation) past() {
 		if i == 1 {
 			return
 		}
+	}
+}
+
+// failed says which documents are failed, in whichever run they failed.
+func (x *explanation) failed() {
+	if x.FailedUnknown != nil {
+		x.fact("%v", x.FailedUnknown)
+		return
+	}
+	x.answer.Failed = &x.Failed
+	for _, line := range x.Failed.Lines() {
+		x.fact("%s", line)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/echomind/sync/cmd/echomind/internal/broker"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/cmd/echomind/internal/failures"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/lifecycle"
@@ -47,6 +48,9 @@ func Gather(
 	streams.Unknown = away
 	after, err := read(ctx, pool, id, settings)
 	after.Streams = streams
+	if err == nil {
+		after.Failed, after.FailedUnknown = failures.Of(ctx, pool, id)
+	}
 	return after, err
 }
 

@@ -86,13 +86,14 @@ func (x *explanation) due() {
 			c.UserID))
 	case c.DispatchedSince && c.DueBefore > 0:
 		x.conclude(DueNow, "others that are due for longer are dispatched before it", "the scheduler dispatches it in its turn")
-	case idle || age > x.Settings.CheckInterval+x.schedulerActive():
-		x.conclude(SchedulerIdle, "it is due and nothing is in its way, but the scheduler does not dispatch it",
-			"look at the scheduler's log and /readyz; "+strings.Join([]string{"SCHEDULER_ENABLED may be false there",
+	case idle || age > x.schedulerActive():
+		x.conclude(SchedulerIdle, "it is due and nothing is in its way, but no scheduler dispatches it",
+			"one that works looks at least every "+clock.Span(x.Settings.CheckInterval)+"; if none does, look at the scheduler's log and "+
+				"/readyz: "+strings.Join([]string{"SCHEDULER_ENABLED may be false there", "none of several may lead",
 				"its own NATS may be away", "its SCHEDULER_MAX_CONCURRENT_SYNCS may be lower than here"}, ", "))
 	default:
-		x.conclude(DueNow, "it became due a moment ago", "the scheduler dispatches it within moments, at the latest in "+
-			clock.Span(x.Settings.CheckInterval))
+		x.conclude(DueNow, "it became due a moment ago", "a scheduler that is enabled and leads dispatches it within moments, "+
+			"at the latest in "+clock.Span(x.Settings.CheckInterval))
 	}
 }
 

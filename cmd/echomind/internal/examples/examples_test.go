@@ -112,11 +112,30 @@ func services(t *testing.T) {
 	})
 }
 
+// moduleOf copies a program of examples/ into a module of its own, as another team has it.
+func moduleOf(t *testing.T, name string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	repository, err := filepath.Abs("../../../..")
+	require.NoError(t, err)
+	for from, to := range map[string]string{"examples/" + name + "/main.go": "main.go", "go.sum": "go.sum"} {
+		text, err := os.ReadFile(filepath.Join(repository, from))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, to), text, 0o600))
+	}
+	mod := fmt.Sprintf("module example.com/%s\n\ngo 1.26.0\n\nrequire github.com/echomind/sync v0.0.0\n\nreplace github.com/echomind/sync => %s\n",
+		name, repository)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte(mod), 0o600))
+	return dir
+}
+
 // example builds and starts a program of examples/. The returned function asks it to stop and waits until it has.
 func example(t *testing.T, name string) (stop func()) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), name)
-	build := exec.Command("go", "build", "-o", program, "github.com/echomind/sync/examples/"+name)
+	build := exec.Command("go", "build", "-o", program, ".")
+	build.Dir = moduleOf(t, name)
+	build.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
 	output, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", output)
 	cmd := exec.Command(program)

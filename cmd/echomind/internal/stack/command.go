@@ -99,19 +99,23 @@ func announceStart(out io.Writer, cfg Config, info devstack.Info, servers *devst
 		read = "no folder; start it with --file-roots /absolute/folder for connectors of type file"
 		next = command + " connectors add --name site --type web --user 1 --config '{\"url\":\"https://…\"}' --refresh 60m"
 	}
+	scheduler := "scheduler"
+	if !cfg.Scheduler.Enabled {
+		scheduler = "scheduler (switched off by SCHEDULER_ENABLED=false: nothing is dispatched)"
+	}
 	_, _ = fmt.Fprintf(out, `EchoMind Sync is running.
   data       %s
   postgres   %s
   nats       %s
   http       %s  (/healthz /readyz /metrics)
-  services   scheduler, chunker (web, file), connector (google_drive, onedrive, teams), semantic
+  services   %s, chunker (web, file), connector (google_drive, onedrive, teams), semantic
   may read   %s
 
 Next, in a second terminal:
   %s
 
 Ctrl-C stops it.
-`, folder, postgres, nats, served, read, next)
+`, folder, postgres, nats, served, scheduler, read, next)
 }
 
 // shown is a server's URL without its password: terminals are recorded, and what a service prints goes to a journal.

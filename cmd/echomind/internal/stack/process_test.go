@@ -63,7 +63,9 @@ func echomindRun(t *testing.T, dataDir, root string) (*exec.Cmd, devstack.Info) 
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	return cmd, discover(t, dataDir, cmd.Process.Pid)
+	info := discover(t, dataDir, cmd.Process.Pid)
+	require.Contains(t, string(info.Reach), root, "the command line refuses what sources may not read")
+	return cmd, info
 }
 
 func discover(t *testing.T, dataDir string, pid int) (info devstack.Info) {

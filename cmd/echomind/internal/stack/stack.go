@@ -36,6 +36,8 @@ type Config struct {
 	Chunker   chunker.Config
 	Connector connector.Config
 	Semantic  semantic.Config
+	// Registry is where the command line finds the stack from any folder; empty = it is not told.
+	Registry string
 	// HTTPAddr is where health and metrics of all services are served; empty = nowhere.
 	HTTPAddr string
 	Log      *slog.Logger
@@ -62,7 +64,7 @@ func LoadConfig(logs io.Writer) (Config, error) {
 		return cfg, err
 	}
 	cfg.Devstack = devstack.Config{DataDir: own.DataDir, DatabaseURL: own.DatabaseURL, NATSURL: own.NATSURL}
-	cfg.HTTPAddr = own.HTTPAddr
+	cfg.HTTPAddr, cfg.Registry = own.HTTPAddr, devstack.Registry()
 	cfg.Log = telemetry.Logger(logs, own.LogFormat, own.LogLevel)
 	cfg.Chunker.ShutdownGraceSeconds = own.ShutdownGraceSeconds
 	cfg.Connector.ShutdownGraceSeconds = own.ShutdownGraceSeconds
@@ -72,14 +74,32 @@ func LoadConfig(logs io.Writer) (Config, error) {
 // Run starts everything, works until ctx ends, and stops in order: services, NATS, Postgres. It returns nil on a
 // clean stop.
 func Run(ctx context.Context, cfg Config) error {
+	if err := telemetry.CheckFree(ctx, cfg.HTTPAddr); err != nil {
+		return err
+	}
 	servers, err := devstack.Start(ctx, cfg.Devstack)
 	if err != nil {
 		return err
 	}
-	err = work(ctx, cfg, servers)
+	forget := register(cfg, servers)
+	err = errors.Join(work(ctx, cfg, servers), forget())
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	return errors.Join(err, servers.Stop(stopping))
+}
+
+// register leaves word of the stack. Without it the command line is to be told where it is.
+func register(cfg Config, servers *devstack.Stack) (forget func() error) {
+	none := func() error { return nil }
+	if cfg.Registry == "" {
+		return none
+	}
+	forget, err := servers.Register(cfg.Registry)
+	if err != nil {
+		cfg.Log.Warn("commands in other folders need ECHOMIND_DATA_DIR", "err", err)
+		return none
+	}
+	return forget
 }
 
 func work(ctx context.Context, cfg Config, servers *devstack.Stack) error {
@@ -102,6 +122,9 @@ func work(ctx context.Context, cfg Config, servers *devstack.Stack) error {
 		return err
 	}
 	cfg.Chunker.Private = private(cfg, servers)
+	if err := servers.SetReach(cfg.Chunker.Reach()); err != nil {
+		return err
+	}
 	process := connect.NewProcess(cfg.Log)
 	process.Embedded = cfg.Devstack.NATSURL == ""
 
@@ -157,7 +180,10 @@ func private(cfg Config, servers *devstack.Stack) []string {
 
 // announce tells once that every service is ready.
 func announce(ctx context.Context, cfg Config, servers *devstack.Stack, ready *telemetry.Readiness) error {
-	const expected = 13 // the start and the two servers of each service, and the scheduler's LISTEN
+	expected := 13 // the start and the two servers of each service, and the scheduler's LISTEN
+	if !cfg.Scheduler.Enabled {
+		expected--
+	}
 	for {
 		if asked, problems := ready.Ask(ctx); asked >= expected && len(problems) == 0 {
 			if cfg.Started != nil {

@@ -3,9 +3,11 @@ package stack_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -119,4 +121,15 @@ func TestAPrivateAddressIsRefusedUnlessItIsAllowed(t *testing.T) {
 	require.Equal(t, "ERROR", status)
 	require.Contains(t, message, "CHUNKER_ALLOW_CIDRS")
 	require.Nil(t, next, "a permanent failure is not tried again")
+}
+
+func TestATakenPortIsSaidBeforeAnythingStarts(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, listener.Close()) }()
+	dir := filepath.Join(t.TempDir(), "data")
+	taken := listener.Addr().String()
+	err = stack.Run(context.Background(), stack.Config{Devstack: devstack.Config{DataDir: dir}, HTTPAddr: taken})
+	require.ErrorContains(t, err, "HTTP_ADDR \""+taken+"\": another program listens there")
+	require.NoDirExists(t, dir)
 }

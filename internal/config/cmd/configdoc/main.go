@@ -18,7 +18,7 @@ var sections = []struct{ title, note, file, structName string }{
 	{"Access to NATS", "Read by every service and by the command line. See [nats.md](nats.md).", "internal/config/nats.go", "NATSAccess"},
 	{"Traces", "Read by every service. See [tracing.md](tracing.md).", "internal/config/tracing.go", "Tracing"},
 	{"Scheduler", "", "services/scheduler/config.go", "Config"},
-	{"Scheduler: leader election", "Those of the Lease count where a Lease elects.", "services/scheduler/leader/config.go", "Config"},
+	{"Scheduler: leader election", "Settings whose names begin with `SCHEDULER_LEASE_`, and `SCHEDULER_KUBECONFIG`, count only where a Kubernetes Lease elects.", "services/scheduler/leader/config.go", "Config"},
 	{"Worker kit", "Read by the chunker and by every service that calls `worker.Serve`.", "sdk/worker/config.go", "Config"},
 	{"Reading", "Read by the chunker and the connector. See [ADR 21](adr/0021-content-is-read-in-a-child-that-may-die.md).",
 		"internal/config/reading.go", "Reading"},

@@ -28,6 +28,10 @@ var (
 	natsFile = schema{"type": "object", "additionalProperties": false, "properties": schema{
 		"secret": schema{"type": "string"}, "configMap": schema{"type": "string"}, "key": schema{"type": "string"},
 	}}
+	probe = schema{"type": "object", "additionalProperties": false, "properties": schema{
+		"initialDelaySeconds": whole(0, 3600), "periodSeconds": whole(1, 3600), "timeoutSeconds": whole(1, 3600),
+		"failureThreshold": whole(1, 1000), "successThreshold": whole(1, 1000),
+	}}
 	digest  = text("^sha256:[0-9a-f]{64}$")
 	seconds = text(`^[0-9]+(ms|s|m|h)$`)
 	amount  = schema{"type": []string{"integer", "string"}, "pattern": "^[0-9]+%$", "minimum": 0}
@@ -46,6 +50,9 @@ var exact = map[string]schema{
 	"activeDeadlineSeconds": whole(1, 86400), "backoffLimit": whole(0, 100),
 	"pdb.maxUnavailable": amount, "pdb.minAvailable": {"type": []string{"integer", "string", "null"}, "pattern": "^[0-9]+%$", "minimum": 0},
 	"natsFiles.creds": natsFile, "natsFiles.nkey": natsFile, "natsFiles.ca": natsFile, "natsFiles.cert": natsFile, "natsFiles.key": natsFile,
+	"podSecurityContext": object, "affinity": object, "strategy": object, "hostAliases": listOf(object),
+	"initContainers": listOf(object), "extraContainers": listOf(object),
+	"livenessProbe": probe, "readinessProbe": probe, "startupProbe": probe,
 	"podLabels": texts, "podAnnotations": texts, "nodeSelector": texts, "labels": texts, "annotations": texts,
 	"tolerations": listOf(object), "extraEnv": listOf(object), "extraVolumes": listOf(object), "extraVolumeMounts": listOf(object),
 	"extraEgress": listOf(object), "to": peers, "metricsFrom": peers,

@@ -1,0 +1,109 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+)
+
+// sameName is how many connectors of one name are listed in an error.
+const sameName = 10
+
+// oneConnector accepts one connector, by its number or its name.
+func oneConnector(c *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usagef("%s needs one ID, the connector's number or name as `echomind connectors list` shows it", c.CommandPath())
+	}
+	return checkConnector(args[0])
+}
+
+// someConnectors accepts one connector or more.
+func someConnectors(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return usagef("%s needs at least one ID, a connector's number or name as `echomind connectors list` shows it", c.CommandPath())
+	}
+	problems := make([]error, len(args))
+	for i, text := range args {
+		problems[i] = checkConnector(text)
+	}
+	return errors.Join(problems...)
+}
+
+// checkConnector refuses what can be neither a number nor a name.
+func checkConnector(text string) error {
+	switch {
+	case text == "":
+		return usagef("ID \"\": must be a connector's number or name")
+	case isNumber(text):
+		_, err := parseID(text)
+		return err
+	}
+	return nil
+}
+
+func isNumber(text string) bool { return strings.Trim(text, "0123456789") == "" }
+
+func parseID(text string) (int32, error) {
+	id, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || id < 1 {
+		return 0, usagef("ID %q: must be a connector's number, 1 or more, or its name", clip(text, 40))
+	}
+	return int32(id), nil
+}
+
+// connectorID is the number of the connector that somebody names. A number is always one, whatever connectors are called.
+func connectorID(ctx context.Context, pool *pgxpool.Pool, text string) (int32, error) {
+	if isNumber(text) {
+		return parseID(text)
+	}
+	found, err := ask(ctx, pool, "named", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.ConnectorsNamedRow, error) {
+		return q.ConnectorsNamed(ctx, dbgen.ConnectorsNamedParams{Name: text, Page: sameName})
+	})
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("look for connector %q: %w", clip(text, 40), err)
+	case len(found) == 0:
+		return 0, fmt.Errorf("there is no connector %q; `echomind connectors list` shows those there are", clip(text, 40))
+	case len(found) == 1:
+		return found[0].ID, nil
+	}
+	all := make([]string, len(found))
+	for i, c := range found {
+		all[i] = fmt.Sprintf("%d (%s, user %d)", c.ID, c.Type, c.UserID)
+	}
+	return 0, fmt.Errorf("several connectors are named %q; give the number of one: %s", clip(text, 40), strings.Join(all, ", "))
+}
+
+// eachConnector does something to each connector that is named. What fails for one does not keep it from the others.
+func eachConnector[T any](
+	ctx context.Context, pool *pgxpool.Pool, args []string, do func(context.Context, int32) (T, error),
+) (done []T, err error) {
+	for _, text := range args {
+		id, problem := connectorID(ctx, pool, text)
+		if problem == nil {
+			var one T
+			if one, problem = do(ctx, id); problem == nil {
+				done = append(done, one)
+			}
+		}
+		if err = errors.Join(err, problem); ctx.Err() != nil {
+			break
+		}
+	}
+	return done, err
+}
+
+// shownAs is what programs are shown of what was done: an object where one connector was named, else an array.
+func shownAs[T any](done []T, args []string) any {
+	if len(args) == 1 {
+		return done[0]
+	}
+	return done
+}

@@ -1,0 +1,72 @@
+// Package failures says which documents of a connector are failed, grouped by reason.
+package failures
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/sdk/deadline"
+)
+
+const (
+	// queryTimeout bounds a count, which reads every document of the connector.
+	queryTimeout = 5 * time.Second
+	// maxReasons is how many reasons are told apart.
+	maxReasons = 5
+)
+
+// Summary is what is failed of a connector now, whichever run it failed in.
+type Summary struct {
+	Documents int64 `json:"documents"`
+	// Reasons are the most frequent ones, the most frequent first.
+	Reasons []Reason `json:"reasons"`
+
+	connector int32
+	// others is how many reasons there are beside those.
+	others int64
+}
+
+// Reason is why documents failed, in the words of one of them.
+type Reason struct {
+	Reason    string `json:"reason"`
+	Documents int64  `json:"documents"`
+}
+
+// Of counts the failed documents of a connector.
+func Of(ctx context.Context, pool *pgxpool.Pool, connector int32) (Summary, error) {
+	s := Summary{Reasons: []Reason{}, connector: connector}
+	rows, err := deadline.Get(ctx, "failures.count", queryTimeout, func(ctx context.Context) ([]dbgen.FailedDocumentsRow, error) {
+		return dbgen.New(pool).FailedDocuments(ctx, dbgen.FailedDocumentsParams{ConnectorID: connector, Page: maxReasons})
+	})
+	if err != nil {
+		return s, fmt.Errorf("count the failed documents of connector %d: %w", connector, err)
+	}
+	for _, r := range rows {
+		s.Documents, s.others = r.AllDocuments, r.Reasons-int64(len(rows))
+		s.Reasons = append(s.Reasons, Reason{Reason: r.Reason, Documents: r.Documents})
+	}
+	return s, nil
+}
+
+// Lines are the summary for people, with the command that shows the documents; none where nothing is failed.
+func (s Summary) Lines() []string {
+	if s.Documents == 0 {
+		return nil
+	}
+	what := "1 document is failed"
+	if s.Documents > 1 {
+		what = fmt.Sprintf("%d documents are failed", s.Documents)
+	}
+	lines := []string{fmt.Sprintf("%s; `echomind documents %d --failed` lists what failed:", what, s.connector)}
+	for _, r := range s.Reasons {
+		lines = append(lines, fmt.Sprintf("%d × %s", r.Documents, r.Reason))
+	}
+	if s.others > 0 {
+		lines = append(lines, fmt.Sprintf("and %d other reasons", s.others))
+	}
+	return lines
+}
