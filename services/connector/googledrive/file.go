@@ -142,7 +142,8 @@ func (s *syncer) vanished(ctx context.Context, e entry, reason error) error {
 	case isGone(err) || err == nil && f.Trashed:
 		return s.remove(ctx, e.id)
 	}
-	return s.fail(ctx, e, inReading, reason.Error())
+	text, _ := ofDocument(reason)
+	return s.fail(ctx, e, inReading, text)
 }
 
 // withSource takes what a file turned out to be when it was asked for again. Where it is, is left to the changes.

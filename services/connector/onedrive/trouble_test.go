@@ -58,3 +58,23 @@ func TestWhatAHostOfDownloadsThatIsAwayHasFailedComesOnceItIsBack(t *testing.T) 
 	w.fake.Heal()
 	require.Equal(t, 100, w.sync().Put)
 }
+
+// What a connection that breaks off says of itself names its ports.
+func TestAFailureThatIsTheSameIsNotWrittenAgain(t *testing.T) {
+	for name, fault := range map[string]fakegraph.Fault{"reset": fakegraph.Reset, "truncated": fakegraph.Truncated} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			for _, id := range w.files(w.root, 10) {
+				w.fake.Inject(fault.On("/download/"+id, 1<<30))
+			}
+			r, err := w.try(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, 10, r.Failed)
+			for range 2 {
+				r, err = w.try(t.Context())
+				require.NoError(t, err)
+				require.Zero(t, r.Failed)
+			}
+		})
+	}
+}
