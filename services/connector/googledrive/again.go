@@ -58,7 +58,9 @@ func (s *syncer) lookAt(ctx context.Context, ids []string) error {
 		case isRefused(err):
 			s.unconfirmed[id] = struct{}{}
 		case err != nil:
-			return fmt.Errorf("look at a document that was given up: %w", err)
+			if err := s.alone(ctx, err); err != nil {
+				return fmt.Errorf("look at a document that was given up: %w", err)
+			}
 		default:
 			changes = append(changes, change{FileID: id, File: &f})
 		}
@@ -103,7 +105,10 @@ func (s *syncer) tryFailedAgain(ctx context.Context) error {
 		case isRefused(err):
 			s.unchanged.Add(1)
 		case err != nil:
-			return fmt.Errorf("try a failed document again: %w", err)
+			if err := s.alone(ctx, err); err != nil {
+				return fmt.Errorf("try a failed document again: %w", err)
+			}
+			s.unchanged.Add(1)
 		default:
 			files = append(files, f)
 		}

@@ -272,6 +272,11 @@ func (s *syncer) answers(ctx context.Context) error {
 	return err
 }
 
+// alone takes an error of asking for one item, and returns nil where the sync goes on without it.
+func (s *syncer) alone(ctx context.Context, err error) error {
+	return s.troubles.Alone(ctx, err, endsSync, s.answers)
+}
+
 // remove deletes a document if it is stored.
 func (s *syncer) remove(ctx context.Context, id string) error {
 	s.mu.Lock()

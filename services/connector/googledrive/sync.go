@@ -155,6 +155,8 @@ type syncer struct {
 	stand     []string            // shown, and not written: to be marked
 	failedNow map[string]bool     // in this sync
 
+	// unasked counts the shortcuts that may not be asked for.
+	unasked                                         atomic.Int64
 	troubles                                        trouble.Row
 	result                                          Result
 	put, touched, unchanged, deleted, failed, calls atomic.Int64

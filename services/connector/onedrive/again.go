@@ -103,7 +103,10 @@ func (s *syncer) look(ctx context.Context, ids []string) (files []graph.Item, er
 						s.unconfirmed[id] = struct{}{}
 					}
 				case err != nil:
-					return fmt.Errorf("try a failed document again: %w", err)
+					if err := s.troubles.Alone(grouped, err, graph.EndsAsking, s.answers); err != nil {
+						return fmt.Errorf("try a failed document again: %w", err)
+					}
+					s.unchanged.Add(1)
 				default:
 					s.mu.Lock()
 					defer s.mu.Unlock()

@@ -78,3 +78,37 @@ func TestAFailureThatIsTheSameIsNotWrittenAgain(t *testing.T) {
 		})
 	}
 }
+
+func TestAFailedFileThatCannotBeAskedForFailsAlone(t *testing.T) {
+	for _, status := range []int{400, 409, 500, 503} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			w := newWorld(t)
+			bad := w.fake.File(w.root, "bad.txt", "bad")
+			w.fake.Inject(fakegraph.Broken.On("/download/"+bad, 1<<30),
+				fakegraph.Fault{Path: "/items/" + bad, Times: 1 << 30, Status: status, Code: "generalException"})
+			for n := range 3 {
+				fresh := w.fake.File(w.root, fmt.Sprintf("new%d.txt", n), "new")
+				_, err := w.try(t.Context())
+				require.NoError(t, err)
+				require.Contains(t, w.sink.IDs(), fresh)
+			}
+			w.fake.Heal()
+			w.sync()
+		})
+	}
+}
+
+func TestADriveThatIsAwayWhileFailedFilesAreTriedEndsTheSync(t *testing.T) {
+	w := newWorld(t)
+	w.files(w.root, 2*trouble.Most)
+	w.fake.Inject(fakegraph.Broken.On("/download/", 1<<30))
+	_, err := w.try(t.Context())
+	require.NoError(t, err)
+	away := fakegraph.Broken.On("/items/", 1<<30)
+	away.Skip = 1 // the delta
+	w.fake.Inject(away)
+	_, err = w.try(t.Context())
+	require.ErrorContains(t, err, "20 files in a row")
+	w.fake.Heal()
+	w.sync()
+}
