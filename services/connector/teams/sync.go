@@ -78,6 +78,8 @@ type state struct {
 	Drive  string `json:"drive,omitempty"`
 	Folder string `json:"folder,omitempty"`
 	Files  string `json:"files,omitempty"`
+	// Away says that the library was not there at the last sync.
+	Away bool `json:"away,omitempty"`
 	// Failed is what the last sync has tried again.
 	Failed again.Share `json:"failed,omitzero"`
 }
@@ -97,6 +99,8 @@ type syncer struct {
 	// and that are not written: to be marked.
 	missing map[string]struct{}
 	stand   []string
+	// told: the library has said that something is gone of which nothing is remembered.
+	told bool
 	// shown are the threads that this sync has looked at.
 	shown map[string]struct{}
 
@@ -106,7 +110,7 @@ type syncer struct {
 	// attached are the stored attachments of each thread.
 	attached map[string]map[string]struct{}
 
-	troubles                                 trouble.Row
+	troubles, silent                         trouble.Row // of files, and of threads
 	result                                   Result
 	put, touched, unchanged, deleted, failed atomic.Int64
 }
@@ -167,7 +171,7 @@ func (s *syncer) run(ctx context.Context) error {
 			return fmt.Errorf("after starting again %d times: %w", maxRestarts, err)
 		}
 		s.result.Restarted = true
-		s.state.Since, s.state.Listing, s.state.Listed, s.state.Delta, s.state.Paging = "", "", false, "", false
+		s.listAgain()
 	}
 	if err := s.recheck(ctx, failed); err != nil {
 		return err
@@ -177,8 +181,13 @@ func (s *syncer) run(ctx context.Context) error {
 	}
 	return s.sink.SetState(state{
 		Listed: true, Delta: s.state.Delta, Drive: s.state.Drive, Folder: s.state.Folder, Files: s.state.Files,
-		Failed: s.state.Failed,
+		Away: s.state.Away, Failed: s.state.Failed,
 	})
+}
+
+// listAgain lists all messages from the beginning.
+func (s *syncer) listAgain() {
+	s.state.Since, s.state.Listing, s.state.Listed, s.state.Delta, s.state.Paging = "", "", false, "", false
 }
 
 func (s *syncer) readKnown(ctx context.Context) error {
