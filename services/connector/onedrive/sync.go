@@ -32,6 +32,8 @@ const (
 	DefaultPageSize = 200
 	// maxRestarts ends a sync whose tokens become useless faster than they can be used.
 	maxRestarts = 3
+	// maxFollows bounds how often a listing asks for what has changed meanwhile before it deletes what it has not shown.
+	maxFollows = 4
 )
 
 // Options tune Sync. They belong to the service, not to the connector.
@@ -101,6 +103,8 @@ type syncer struct {
 	// missing is what a listing has not shown yet of what was stored before it: what is left of it at its end is gone.
 	listing bool
 	missing map[string]struct{}
+	// following: the listing is done, and what has changed since it began is read.
+	following bool
 	// movedTo is the folder's URL where it has changed since the last sync that completed.
 	movedTo string
 	// named are the folders that the page names.
@@ -236,8 +240,17 @@ func (s *syncer) after(delta string) state {
 
 // wholeRound reads a round and settles what only its end shows.
 func (s *syncer) wholeRound(ctx context.Context) (delta string, err error) {
-	if delta, err = s.round(ctx); err != nil {
-		return "", err
+	s.following = false
+	for follows := 0; ; follows++ {
+		listed := s.result.Listed
+		if delta, err = s.round(ctx); err != nil {
+			return "", err
+		}
+		// What a listing has not shown may have changed since it began: then it is in the changes after it, unless it changes again.
+		if !s.listing || len(s.missing) == 0 || s.following && (s.result.Listed == listed || follows >= maxFollows) {
+			break
+		}
+		s.following, s.state.Link = true, delta
 	}
 	if s.movedTo != "" {
 		if err := s.under(ctx, s.state.Root, 0); err != nil {
@@ -300,7 +313,7 @@ func (s *syncer) round(ctx context.Context) (delta string, err error) {
 // beginListing lists everything from the beginning.
 func (s *syncer) beginListing() {
 	s.sink.BeginListing()
-	s.lost = 0
+	s.lost, s.following = 0, false
 	s.expect(true)
 	s.tree = newTree(s.state.Root, s.known)
 }
@@ -341,7 +354,7 @@ func (s *syncer) markSeen(ctx context.Context) error {
 
 // checkpoint lets a sync that dies go on from here.
 func (s *syncer) checkpoint(ctx context.Context) error {
-	if s.lost > 0 || s.went && s.unplaced {
+	if s.lost > 0 || s.went && s.unplaced || s.following {
 		return nil // the folders that are gone are known to this round only
 	}
 	at := s.state
