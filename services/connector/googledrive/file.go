@@ -54,8 +54,10 @@ func (s *syncer) file(ctx context.Context, e entry) error {
 		s.standsAsStored(e.id, true)
 		return nil
 	}
-	if known && s.standsUnread(e, stored) {
-		return nil
+	if known {
+		if stands, err := s.standsUnread(ctx, e, stored); stands || err != nil {
+			return err
+		}
 	}
 	weight := e.source.Size
 	if e.source.isGoogles() {

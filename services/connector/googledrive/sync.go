@@ -142,6 +142,9 @@ type syncer struct {
 	// where such documents are.
 	unconfirmed map[string]struct{}
 	confirming  bool
+	// placing are those that are asked for only to find out where they are; above are the folders of which nothing is known and in which
+	// something is stored.
+	placing, above map[string]struct{}
 	// shortcuts are all that are stored or were seen, by id; targets is what the changes say of theirs.
 	shortcuts map[string]entry
 	targets   map[string]item
@@ -224,7 +227,7 @@ func (s *syncer) run(ctx context.Context) error {
 	if s.known = known; known == nil {
 		s.known = map[string]worker.Known{}
 	}
-	s.fresh, s.unconfirmed = map[string]struct{}{}, map[string]struct{}{}
+	s.fresh, s.unconfirmed, s.placing = map[string]struct{}{}, map[string]struct{}{}, map[string]struct{}{}
 	for restarts := 0; ; {
 		err := s.round(ctx)
 		switch {
@@ -249,6 +252,9 @@ func (s *syncer) round(ctx context.Context) error {
 		return err
 	}
 	s.begin()
+	if err := s.placeGivenUp(ctx); err != nil {
+		return err
+	}
 	if s.listing {
 		if err := s.listEverything(ctx); err != nil {
 			return err

@@ -92,11 +92,11 @@ func TestWhatWasRefusedBelowAFolderThatHasGoneGoesAtOnceThoughTheQuotaStaysFull(
 			f.sync()
 			f.edits(append(ids, lost...)...)
 			goes(f, gone)
-			f.sync()
+			f.again()
 			for _, id := range lost {
 				require.NotContains(t, f.store.docs, id)
 			}
-			require.LessOrEqual(t, len(f.store.put), 110, "what is refused is not all read again")
+			require.LessOrEqual(t, f.Calls("media"), 110, "what is refused is not all read again")
 			for _, id := range ids {
 				require.NotEmpty(t, f.store.found(id))
 			}

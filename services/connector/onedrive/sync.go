@@ -115,6 +115,8 @@ type syncer struct {
 	// this sync that may have held some; unconfirmed are those that may not be asked for.
 	unplaced, went bool
 	unconfirmed    map[string]struct{}
+	// placing are those that are asked for only to find out where they are.
+	placing map[string]struct{}
 	// confirming: everything is listed to find out where they are.
 	confirming bool
 	// waiting is about how many bytes the folders take that are to be listed.
@@ -149,7 +151,7 @@ func Sync(ctx context.Context, cfg Config, opts Options, sink graph.Sink) (Resul
 		return Result{}, err
 	}
 	s := &syncer{cfg: cfg, opts: opts, sink: sink, api: api, bytes: semaphore.NewWeighted(opts.InFlightBytes)}
-	s.named, s.unconfirmed = map[string]struct{}{}, map[string]struct{}{}
+	s.named, s.unconfirmed, s.placing = map[string]struct{}{}, map[string]struct{}{}, map[string]struct{}{}
 	s.reader = graph.Reader{Client: api, Extract: opts.Extract, MaxBytes: cfg.maxFileBytes()}
 	err = s.run(ctx)
 	if n := int(s.unchanged.Load()); n > 0 && err == nil {
