@@ -122,9 +122,6 @@ func EndsSync(err error) bool {
 		e.Has("activityLimitReached", "throttledRequest", "quotaLimitReached"))
 }
 
-// EndsAsking is EndsSync of what the API answered. A download has a 401 where its URL is too old.
-func EndsAsking(err error) bool { return EndsSync(err) || status(err) == http.StatusUnauthorized }
-
 // statusBandwidth is SharePoint's answer to too many bytes.
 const statusBandwidth = 509
 

@@ -75,7 +75,7 @@ func (s *syncer) unasked(ctx context.Context, id string, item graph.Item, err er
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if graph.EndsAsking(err) {
+	if graph.EndsSync(err) {
 		return fmt.Errorf("find an attachment: %w", err)
 	}
 	return s.failFile(ctx, id, item, &graph.Unreadable{Reason: graph.Reason(err), Trouble: !graph.IsRefused(err)})
@@ -87,7 +87,7 @@ func (s *syncer) goneFile(ctx context.Context, id, name, url string) error {
 	k, stored := s.stored(id)
 	f, failed := parseFailure(k)
 	if !stored || failed && f.hash == goneHash || s.told && itemOf(k) == "" {
-		return s.remove(ctx, id)
+		return s.lose(ctx, id)
 	}
 	return s.failFile(ctx, id, graph.Item{ID: itemOf(k), Name: name, WebURL: url}, &graph.Unreadable{Reason: reasonGone})
 }
@@ -118,7 +118,7 @@ func (s *syncer) item(ctx context.Context, id string, item graph.Item) error {
 	var unreadable *graph.Unreadable
 	switch {
 	case errors.Is(err, graph.ErrVanished):
-		return s.remove(ctx, id)
+		return s.lose(ctx, id)
 	case errors.As(err, &unreadable):
 		return s.failFile(ctx, id, fresh, unreadable)
 	case err != nil:

@@ -72,6 +72,7 @@ func (s *syncer) library(ctx context.Context) (changes, error) {
 			return none, fmt.Errorf("list changed files: %w", err)
 		}
 		found.take(page.Value, s.state.Folder, attached)
+		s.comesBack(page.Value, attached)
 		next := page.Next
 		if next == "" {
 			next = page.Delta
@@ -87,6 +88,9 @@ func (s *syncer) library(ctx context.Context) (changes, error) {
 		}
 	}
 	s.state.Away = false
+	for i := range s.state.Gone {
+		s.state.Gone[i].Back = s.state.Gone[i].Back || found.all
+	}
 	s.told = found.gone
 	found.gone = found.gone || found.all && !first
 	if found.all && len(s.attached) == 0 {
@@ -146,14 +150,14 @@ func (s *syncer) changed(ctx context.Context, found changes) error {
 		switch {
 		case graph.IsGone(err) || err == nil && item.Deleted != nil:
 			if _, told := found.items[itemID]; told {
-				err = s.remove(ctx, id)
+				err = s.lose(ctx, id)
 			} else if k, _ := s.stored(id); k.VersionToken != "" {
 				err = s.goneFile(ctx, id, "attachment", "")
 			} else {
 				continue // it could not be read before, and is looked for with its thread
 			}
 		case err != nil:
-			if k, _ := s.stored(id); k.VersionToken == "" && !graph.EndsAsking(err) && ctx.Err() == nil {
+			if k, _ := s.stored(id); k.VersionToken == "" && !graph.EndsSync(err) && ctx.Err() == nil {
 				continue // it could not be read before
 			}
 			err = s.unasked(ctx, id, graph.Item{ID: itemID, Name: "attachment"}, err)

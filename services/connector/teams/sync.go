@@ -80,6 +80,9 @@ type state struct {
 	Files  string `json:"files,omitempty"`
 	// Away says that the library was not there at the last sync.
 	Away bool `json:"away,omitempty"`
+	// Gone are attached files that are gone and may come back; GoneMore says that there were very many.
+	Gone     []gone `json:"gone,omitempty"`
+	GoneMore bool   `json:"gone_more,omitempty"`
 	// Failed is what the last sync has tried again.
 	Failed again.Share `json:"failed,omitzero"`
 }
@@ -105,6 +108,7 @@ type syncer struct {
 	shown map[string]struct{}
 
 	mu    sync.Mutex
+	lost  int // attached files that have gone in this sync
 	known map[string]worker.Known
 	fresh map[string]struct{} // put by this sync
 	// attached are the stored attachments of each thread.
@@ -159,6 +163,7 @@ func (s *syncer) run(ctx context.Context) error {
 		return err
 	}
 	failed := s.failedThreads(changes.gone)
+	s.backIn(failed)
 	for restarts := 0; ; restarts++ {
 		err := s.messages(ctx)
 		if _, resync := graph.Resync(err); !resync {
@@ -181,7 +186,7 @@ func (s *syncer) run(ctx context.Context) error {
 	}
 	return s.sink.SetState(state{
 		Listed: true, Delta: s.state.Delta, Drive: s.state.Drive, Folder: s.state.Folder, Files: s.state.Files,
-		Away: s.state.Away, Failed: s.state.Failed,
+		Away: s.state.Away, Failed: s.state.Failed, Gone: s.stillGone(), GoneMore: s.state.GoneMore,
 	})
 }
 

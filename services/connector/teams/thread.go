@@ -105,7 +105,7 @@ func (s *syncer) thread(ctx context.Context, root graph.Message) ([]attachment, 
 
 // alone takes an error of asking for one thread, and returns nil where the sync goes on without it.
 func (s *syncer) alone(ctx context.Context, err error) error {
-	return s.silent.Alone(ctx, err, graph.EndsAsking, func(ctx context.Context) error {
+	return s.silent.Alone(ctx, err, graph.EndsSync, func(ctx context.Context) error {
 		_, _, err := s.api.Messages(ctx, s.api.URL(s.channel("/messages"), url.Values{"$top": {"1"}}))
 		return err
 	})

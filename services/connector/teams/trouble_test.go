@@ -175,3 +175,18 @@ func TestALibraryThatIsFoundLaterBringsTheFilesOfAllThreads(t *testing.T) {
 	require.NoError(t, err)
 	w.sync()
 }
+
+// The account is asked for at each request; what says so of one link alone is the link's own.
+func TestALinkThatTheAccountMayNotFollowFailsAlone(t *testing.T) {
+	w := newWorld(t)
+	bad := w.fake.File(w.folder, "bad.txt", "bad")
+	w.say("", "Ann", "one", bad)
+	w.fake.Inject(fakegraph.Fault{Path: w.share(bad), Times: 1 << 30, Status: http.StatusUnauthorized, Code: "accessDenied"})
+	for range 2 {
+		_, err := w.try(t.Context())
+		require.NoError(t, err)
+		require.Len(t, w.sink.IDs(), 2)
+	}
+	w.fake.Heal()
+	w.sync()
+}
