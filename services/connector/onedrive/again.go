@@ -111,7 +111,7 @@ func (s *syncer) look(ctx context.Context, ids []string) (files []graph.Item, er
 						s.unconfirmed[id] = struct{}{}
 					}
 				case err != nil:
-					if err := s.troubles.Alone(grouped, err, graph.EndsAsking, s.answers); err != nil {
+					if err := s.troubles.Alone(grouped, err, graph.EndsSync, s.answers); err != nil {
 						return fmt.Errorf("try a failed document again: %w", err)
 					}
 					s.unchanged.Add(1)

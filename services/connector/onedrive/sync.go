@@ -84,6 +84,8 @@ type state struct {
 	// Paging says that Link continues a round that an earlier sync began; Listing that this round lists everything.
 	Paging  bool `json:"paging,omitempty"`
 	Listing bool `json:"listing,omitempty"`
+	// Unlisted are folders that could not be listed when what lies below them may have changed its place.
+	Unlisted []string `json:"unlisted,omitempty"`
 	// Failed and Refused are what the last sync has tried again of what could not be read, and of what could not be stored.
 	Failed  again.Share `json:"failed,omitzero"`
 	Refused again.Share `json:"refused,omitzero"`
@@ -211,8 +213,12 @@ func (s *syncer) run(ctx context.Context) error {
 	if !began {
 		failed = s.failedBefore()
 	}
+	unlisted := s.state.Unlisted
 	delta, err := s.wholeRound(ctx)
 	if err != nil {
+		return err
+	}
+	if err := s.listUnlisted(ctx, unlisted); err != nil {
 		return err
 	}
 	if s.state.Paging {

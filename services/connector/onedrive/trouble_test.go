@@ -112,3 +112,33 @@ func TestADriveThatIsAwayWhileFailedFilesAreTriedEndsTheSync(t *testing.T) {
 	w.fake.Heal()
 	w.sync()
 }
+
+func TestAFolderThatCannotBeListedFailsAloneAndIsListedOnceItCan(t *testing.T) {
+	for _, status := range []int{400, 500} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			w := newWorld(t)
+			w.fake.PageSize = 5
+			w.cfg.Item = w.fake.Folder(w.root, "synced")
+			top, out := w.fake.Folder(w.cfg.Item, "top"), w.fake.Folder(w.root, "out")
+			w.files(top, 3)
+			w.files(out, 3)
+			w.sync()
+			w.fake.Rename(top, "renamed")
+			w.fake.Move(out, w.cfg.Item)
+			for _, id := range []string{top, out} {
+				w.fake.Inject(fakegraph.Fault{Path: "/items/" + id + "/children", Times: 1 << 30, Status: status, Code: "generalException"})
+			}
+			for n := range 3 {
+				fresh := w.fake.File(w.cfg.Item, fmt.Sprintf("new%d.txt", n), "new")
+				_, err := w.try(t.Context())
+				require.NoError(t, err)
+				require.Contains(t, w.sink.IDs(), fresh)
+			}
+			w.fake.Heal()
+			w.sync()
+			w.fake.Requests()
+			w.sync()
+			require.Len(t, w.fake.Requests(), 2, "nothing is listed any more")
+		})
+	}
+}
