@@ -84,7 +84,9 @@ func (s *syncer) failedThreads(gone bool) map[string]struct{} {
 		if !gone || len(failed) >= again.Most {
 			break
 		}
-		failed[thread] = struct{}{}
+		if _, tried := failed[thread]; !tried {
+			failed[thread], s.placing[thread] = struct{}{}, struct{}{}
+		}
 	}
 	return failed
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/graph"
+	"github.com/echomind/sync/services/connector/internal/again"
 )
 
 // attachment is an attached file that is to be read.
@@ -27,7 +28,7 @@ func (s *syncer) filesOf(ctx context.Context, thread string, messages []graph.Me
 		for _, m := range messages {
 			for _, a := range m.Attachments {
 				id := thread + "/" + clipID(a.ID)
-				if _, again := here[id]; again || a.ContentType != "reference" || a.ContentURL == "" || a.ID == "" {
+				if _, had := here[id]; had || a.ContentType != "reference" || a.ContentURL == "" || a.ID == "" {
 					continue
 				}
 				here[id] = struct{}{}
@@ -66,6 +67,11 @@ func (s *syncer) file(ctx context.Context, a attachment) error {
 		return s.unasked(ctx, a.id, graph.Item{Name: a.name, WebURL: a.url}, err)
 	case item.Parent.DriveID != s.state.Drive || item.IsFolder():
 		return s.remove(ctx, a.id) // it lies elsewhere, where the people in the channel may have no right to read
+	}
+	thread, _ := split(a.id)
+	k, stored := s.stored(a.id)
+	if _, place := s.placing[thread]; place && stored && k.VersionToken == "" && k.ContentHash == "" {
+		return s.failFile(ctx, a.id, item, &graph.Unreadable{Reason: again.Waits})
 	}
 	return s.item(ctx, a.id, item)
 }

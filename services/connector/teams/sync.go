@@ -104,6 +104,8 @@ type syncer struct {
 	stand   []string
 	// told: the library has said that something is gone of which nothing is remembered.
 	told bool
+	// placing are the threads that are read again only to find out which files theirs are.
+	placing map[string]struct{}
 	// shown are the threads that this sync has looked at.
 	shown map[string]struct{}
 
@@ -139,7 +141,7 @@ func Sync(ctx context.Context, cfg Config, opts Options, sink graph.Sink) (Resul
 		return Result{}, err
 	}
 	s := &syncer{
-		cfg: cfg, opts: opts, sink: sink, api: api, shown: map[string]struct{}{},
+		cfg: cfg, opts: opts, sink: sink, api: api, shown: map[string]struct{}{}, placing: map[string]struct{}{},
 		reader: graph.Reader{Client: api, Extract: opts.Extract, MaxBytes: cfg.maxFileBytes()},
 	}
 	err = s.run(ctx)
