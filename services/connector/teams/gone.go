@@ -34,7 +34,7 @@ func (s *syncer) lose(ctx context.Context, id string) error {
 			s.state.Gone = slices.Clone(s.state.Gone[1:])
 		}
 		s.state.Gone = append(s.state.Gone, gone{Item: item, Thread: strings.TrimPrefix(thread, "message/")})
-		if s.lost++; s.lost > maxGone {
+		if s.lost++; s.lost > maxGone/2 {
 			s.state.GoneMore = true
 		}
 		s.mu.Unlock()
@@ -57,6 +57,18 @@ func (s *syncer) comesBack(page []graph.Item, attached map[string]struct{}) {
 			s.state.GoneMore = false
 			s.listAgain()
 		}
+	}
+}
+
+// allComesBack is where folders have changed, of whose files the library says nothing, or where the library itself was away.
+func (s *syncer) allComesBack(wasAway bool) {
+	s.state.Gone = slices.Clone(s.state.Gone)
+	for i := range s.state.Gone {
+		s.state.Gone[i].Back = true
+	}
+	if wasAway && s.state.GoneMore {
+		s.state.GoneMore = false
+		s.listAgain()
 	}
 }
 

@@ -87,10 +87,10 @@ func (s *syncer) library(ctx context.Context) (changes, error) {
 			break
 		}
 	}
-	s.state.Away = false
-	for i := range s.state.Gone {
-		s.state.Gone[i].Back = s.state.Gone[i].Back || found.all
+	if s.state.Away || found.all {
+		s.allComesBack(s.state.Away)
 	}
+	s.state.Away = false
 	s.told = found.gone
 	found.gone = found.gone || found.all && !first
 	if found.all && len(s.attached) == 0 {
@@ -140,7 +140,7 @@ func (s *syncer) changed(ctx context.Context, found changes) error {
 		if _, file := split(id); !file || item == "" {
 			continue
 		}
-		if _, is := found.items[item]; is || found.all {
+		if _, is := found.items[item]; is || found.all && k.VersionToken != "" { // what has failed is tried again with its thread
 			due[id] = item
 		}
 	}

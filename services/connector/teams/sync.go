@@ -125,7 +125,9 @@ type syncer struct {
 //
 // After each page a checkpoint is set, so that a first sync that dies goes on from its last page. A thread is stored
 // again when its text has changed, and deleted when nothing of it is left to read. An attached file that cannot be read
-// fails as a document; one that is gone, or lies elsewhere than in the channel's library, is none.
+// fails as a document; one that is gone, or lies elsewhere than in the channel's library, is none. What a delta or a whole listing calls
+// gone is deleted at once; what is only not there when it is asked for, once it is not there at the next sync either. A file that
+// comes back is stored again.
 func Sync(ctx context.Context, cfg Config, opts Options, sink graph.Sink) (Result, error) {
 	if err := errors.Join(cfg.Validate(), opts.Chunk.Validate()); err != nil {
 		return Result{}, fmt.Errorf("%w: %w", ErrPermanent, err)

@@ -190,3 +190,29 @@ func TestALinkThatTheAccountMayNotFollowFailsAlone(t *testing.T) {
 	w.fake.Heal()
 	w.sync()
 }
+
+func TestALibraryThatIsAwayForLongBringsItsFilesBack(t *testing.T) {
+	for _, n := range []int{1, 150} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			w := newWorld(t)
+			w.attached(n)
+			w.fake.Pass(60 * 24 * time.Hour)
+			w.sync()
+			away := fakegraph.Fault{Times: 1 << 30, Status: http.StatusNotFound, Code: "itemNotFound"}
+			for _, path := range []string{"/items/", "/filesFolder", "/shares/"} {
+				away.Path = path
+				w.fake.Inject(away)
+			}
+			for range 5 {
+				_, err := w.try(t.Context())
+				require.NoError(t, err)
+			}
+			w.fake.Heal()
+			for range 3 {
+				_, err := w.try(t.Context())
+				require.NoError(t, err)
+			}
+			w.sync()
+		})
+	}
+}
