@@ -302,3 +302,20 @@ func TestATruncatedCrawlEndsTheRowOfThoseThatHeldDeletionsBack(t *testing.T) {
 	require.Equal(t, 2, res.Held)
 	require.Empty(t, st.deleted)
 }
+
+// A site may have a link that is new at each crawl, and fails.
+func TestCrawlsThatHoldNothingBackSpendNothingOfTheRow(t *testing.T) {
+	s := newSite(t).page("/hub", "hub", "/behind").page("/behind", "behind").redirect("/to", "/hub", http.StatusFound)
+	s.page("/", "home", "/to")
+	st := newStore()
+	crawlOK(t, s, st)
+	for n := range 9 {
+		trap := fmt.Sprint("/trap", n)
+		s.page("/", "home", "/to", trap).status(trap, http.StatusInternalServerError).redirect("/to", "/hub", http.StatusFound)
+		if n%4 == 3 {
+			s.status("/to", http.StatusServiceUnavailable)
+		}
+		crawlOK(t, s, st)
+		require.Contains(t, st.docs, s.URL+"/behind", n)
+	}
+}

@@ -34,7 +34,7 @@
 // failures themselves say how many crawls in a row it were. They are stored when the crawl has ended, so that one that dies on the way
 // counts for nothing; it may begin the row again.
 //
-// Pages without an answer fail alone as long as the start page answers, which is asked once more for each MaxSilence of them in a row.
+// Pages without an answer fail alone as long as the start page answers, which is asked again for each MaxSilence of them in a row.
 // Where it does not, the site is down, and the crawl ends without deleting anything more.
 //
 // A page that names another of the crawl as canonical gives no document of its own: that one, or what it redirects to or names in turn, is

@@ -111,13 +111,17 @@ func (c *crawler) storeUnread(ctx context.Context, u unread, crawls int) error {
 	return c.storeFailure(ctx, u.id, u.reason, links, prefix)
 }
 
-// storeUnreads ends a crawl whose deletions are done: what it kept has been kept by one more.
-func (c *crawler) storeUnreads(ctx context.Context) error {
+// storeUnreads ends a crawl whose deletions are done: what it kept has been kept by one more. Where it kept nothing the row ends.
+func (c *crawler) storeUnreads(ctx context.Context, kept bool) error {
+	crawls := 0
+	if kept {
+		crawls = c.heldBefore + 1
+	}
 	for _, u := range c.unread {
 		if ctx.Err() != nil {
 			return stopped(ctx, nil)
 		}
-		if err := c.storeUnread(ctx, u, c.heldBefore+1); err != nil {
+		if err := c.storeUnread(ctx, u, crawls); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -121,9 +122,9 @@ func (f *fetcher) persist(ctx context.Context, u *url.URL, in *stay) (*reply, er
 	}
 }
 
-// answers asks for u once, and reads nothing of what comes: its error says why u gives no page.
+// answers asks for u as for any page, and reads nothing of what comes: its error says why u gives no page.
 func (f *fetcher) answers(ctx context.Context, u *url.URL) error {
-	_, _, err := f.ask(ctx, u, nil)
+	_, err := f.persist(ctx, u, nil)
 	return err
 }
 
@@ -257,7 +258,16 @@ func silence(ctx context.Context, u *url.URL, err error) error {
 		}
 		err = cause
 	}
-	return &failure{kind: unanswered, url: u.String(), down: true, err: fmt.Errorf("GET %s: %w", shown(u), unwrapURLError(err))}
+	return &failure{kind: unanswered, url: u.String(), down: true, err: fmt.Errorf("GET %s: %w", shown(u), withoutPorts(unwrapURLError(err)))}
+}
+
+// withoutPorts leaves out of a network's error our own address, which is another each time: the same failure is stored once.
+func withoutPorts(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Source != nil {
+		return fmt.Errorf("%s %s: %w", op.Op, op.Net, op.Err)
+	}
+	return err
 }
 
 func isRedirect(status int) bool {

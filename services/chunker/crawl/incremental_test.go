@@ -2,8 +2,10 @@ package crawl_test
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -252,7 +254,55 @@ func TestASiteThatStopsAnsweringEndsTheCrawlForNow(t *testing.T) {
 		require.ErrorIs(t, err, crawl.ErrTransient, name)
 		require.ErrorContains(t, err, "5 pages in a row gave no answer")
 		require.Empty(t, st.deleted)
-		require.Equal(t, 2, s.requests("/"), name)
+		require.Equal(t, map[string]int{"503": 5, "500": 2, "no answer": 2}[name], s.requests("/"), name) // 503: asked again as any page
+	}
+}
+
+func TestAStartPageThatAsksToComeBackLaterIsNoSiteThatIsDown(t *testing.T) {
+	for _, code := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
+		s := newSite(t)
+		var hrefs []string
+		for i := range 10 {
+			dead := fmt.Sprint("/dead", i)
+			hrefs = append(hrefs, dead)
+			s.on(dead, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+		}
+		hrefs = append(hrefs, "/page")
+		s.page("/page", "page")
+		home := anchors(hrefs...)
+		var asked atomic.Int32
+		s.on("/", func(w http.ResponseWriter, r *http.Request) {
+			if asked.Add(1)%2 == 0 {
+				w.Header().Set("Retry-After", "1")
+				w.WriteHeader(code)
+				return
+			}
+			raw("text/html", []byte("<title>home</title><main>home</main>"+home))(w, r)
+		})
+		st, clk := newStore(), newClock()
+		crawlOK(t, s, st, func(_ *crawl.Config, o *crawl.Options) { o.MaxSilence, o.Now, o.Wait = 5, clk.Now, clk.Wait })
+		require.Empty(t, st.docs[s.URL+"/page"].Err)
+		require.Contains(t, st.docs, s.URL+"/page")
+	}
+}
+
+// What a connection that breaks off says of itself names its ports.
+func TestAConnectionThatBreaksOffFailsItsPageOnce(t *testing.T) {
+	s := newSite(t).page("/", "home", "/a").on("/a", func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		_ = conn.(*net.TCPConn).SetLinger(0)
+		_ = conn.Close()
+	})
+	st := newStore()
+	crawlOK(t, s, st)
+	why := st.docs[s.URL+"/a"].Err
+	require.Contains(t, why, "connection reset by peer")
+	for range 3 {
+		require.Zero(t, crawlOK(t, s, st).Failed)
+		require.Equal(t, why, st.docs[s.URL+"/a"].Err)
 	}
 }
 

@@ -29,7 +29,7 @@ func (c *crawler) sweep(ctx context.Context) error {
 	if err := c.deleteAll(ctx, lost); err != nil {
 		return err
 	}
-	if err := c.storeUnreads(ctx); err != nil {
+	if err := c.storeUnreads(ctx, len(held) > 0); err != nil {
 		return err
 	}
 	if err := c.endRow(ctx, held); err != nil {

@@ -103,6 +103,9 @@ func (s *syncer) changedFiles(ctx context.Context, files []item) error {
 			in = append(in, f)
 			continue
 		}
+		if s.isUnplaced(usable(f.Parents)) {
+			continue // it is listed with its folder, once that is known
+		}
 		if err := s.remove(ctx, f.ID); err != nil {
 			return err
 		}

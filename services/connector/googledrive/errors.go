@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
+
+	"github.com/echomind/sync/services/connector/internal/trouble"
 )
 
 // ErrPermanent marks errors that only a change of the configuration, or of the drive, can mend.
@@ -36,12 +38,18 @@ type refusal struct {
 }
 
 func (r *refusal) Error() string {
+	text := r.brief()
+	if r.Message != "" {
+		text += ": " + r.Message
+	}
+	return text
+}
+
+// brief leaves out the message, which may name what differs from one answer to the next.
+func (r *refusal) brief() string {
 	text := fmt.Sprintf("Google Drive answered %d", r.Status)
 	if r.Reason != "" {
 		text += " " + r.Reason
-	}
-	if r.Message != "" {
-		text += ": " + r.Message
 	}
 	return text
 }
@@ -113,7 +121,7 @@ func ofDocument(err error) (reason string, lasting bool) {
 		if errors.Is(err, errBroken) {
 			return errBroken.Error(), false
 		}
-		return "the download broke off", false
+		return trouble.Text(err), false
 	}
 	switch r.Reason {
 	case "exportSizeLimitExceeded":
@@ -130,7 +138,7 @@ func ofDocument(err error) (reason string, lasting bool) {
 	case "downloadQuotaExceeded":
 		return "it was downloaded too often lately (downloadQuotaExceeded); it is tried again", false
 	}
-	return r.Error(), false
+	return r.brief(), false
 }
 
 // aboutSource turns a refusal of the drive or root itself into something its user can act on.

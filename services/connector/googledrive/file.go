@@ -54,8 +54,10 @@ func (s *syncer) file(ctx context.Context, e entry) error {
 		s.standsAsStored(e.id, true)
 		return nil
 	}
-	if known && s.standsUnread(e, stored) {
-		return nil
+	if known {
+		if stands, err := s.standsUnread(ctx, e, stored); stands || err != nil {
+			return err
+		}
 	}
 	weight := e.source.Size
 	if e.source.isGoogles() {
@@ -142,7 +144,8 @@ func (s *syncer) vanished(ctx context.Context, e entry, reason error) error {
 	case isGone(err) || err == nil && f.Trashed:
 		return s.remove(ctx, e.id)
 	}
-	return s.fail(ctx, e, inReading, reason.Error())
+	text, _ := ofDocument(reason)
+	return s.fail(ctx, e, inReading, text)
 }
 
 // withSource takes what a file turned out to be when it was asked for again. Where it is, is left to the changes.
@@ -269,6 +272,11 @@ func (s *syncer) failsAsBefore(e entry, why cause, reason string) bool {
 func (s *syncer) answers(ctx context.Context) error {
 	_, err := s.api.item(ctx, s.state.roots()[0], "")
 	return err
+}
+
+// alone takes an error of asking for one item, and returns nil where the sync goes on without it.
+func (s *syncer) alone(ctx context.Context, err error) error {
+	return s.troubles.Alone(ctx, err, endsSync, s.answers)
 }
 
 // remove deletes a document if it is stored.

@@ -1,6 +1,7 @@
 package googledrive_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -114,4 +115,103 @@ func TestASyncThatDiesWhileItLooksAtARefusedShortcutIsGoneOnWith(t *testing.T) {
 	f.sync()
 	require.Equal(t, "new words", f.store.text(s))
 	require.NotEqual(t, worker.Document{}, f.store.docs[s])
+}
+
+// many makes files for which there is no room.
+func (f *fixture) many(n int) (ids []string) {
+	for i := range n {
+		ids = append(ids, f.File(root, fmt.Sprintf("k%d.txt", i), "text/plain", fmt.Sprint("words ", i)))
+	}
+	f.store.refuses = full
+	f.sync()
+	return ids
+}
+
+// comesOnceThereIsRoom syncs until all is stored.
+func (f *fixture) comesOnceThereIsRoom(ids []string) {
+	f.t.Helper()
+	f.store.refuses = nil
+	for range 40 {
+		f.sync()
+	}
+	for i, id := range ids {
+		require.Equal(f.t, fmt.Sprint("words ", i), f.store.text(id))
+	}
+}
+
+func TestWhatWasRefusedAndMayNotBeAskedForIsLookedForInOneListing(t *testing.T) {
+	f := newFixture(t)
+	f.cfg = googledrive.Config{}
+	f.MaxPage = 100
+	ids := f.many(1000)
+	for _, id := range ids[:500] {
+		f.Inject(fakedrive.NoPermission.On("get", 1<<30).Of(id), fakedrive.NoPermission.On("media", 1<<30).Of(id))
+	}
+	lists := 0
+	for range 12 {
+		if f.again().Pages > 5 {
+			lists++
+		}
+		require.LessOrEqual(t, f.Calls("media"), 5*maxAgain)
+		require.LessOrEqual(t, f.Calls("get"), 6*maxAgain)
+	}
+	require.Equal(t, 1, lists)
+	f.Heal()
+	f.comesOnceThereIsRoom(ids)
+}
+
+// maxAgain is how many a sync tries.
+const maxAgain = 100
+
+func TestAFullQuotaDoesNotListEverythingForEachFolderThatGoes(t *testing.T) {
+	f := newFixture(t)
+	f.cfg = googledrive.Config{}
+	f.MaxPage = 100
+	ids := f.many(1000)
+	lists := 0
+	for n := range 12 {
+		empty := f.Folder(root, fmt.Sprint("empty", n))
+		f.again()
+		f.Trash(empty, true)
+		if f.again().Pages > 5 {
+			lists++
+		}
+	}
+	require.LessOrEqual(t, lists, 1)
+	f.comesOnceThereIsRoom(ids)
+}
+
+// What lies below a folder is known by where that is.
+func TestAFolderThatWasGivenUpTakesNothingWithIt(t *testing.T) {
+	f := newFixture(t)
+	f.cfg = googledrive.Config{}
+	dir := f.Folder(root, "Dir")
+	sub := f.Folder(dir, "Sub")
+	var below []string
+	for i := range 20 {
+		below = append(below, f.File(sub, fmt.Sprintf("b%d.txt", i), "text/plain", fmt.Sprint("below ", i)))
+	}
+	ids := f.many(500)
+	f.store.refuses = nil
+	for range 40 {
+		f.sync()
+	}
+	f.edits(ids...)
+	for _, id := range []string{dir, sub} {
+		d := f.store.docs[id]
+		f.store.docs[id] = worker.Document{SourceID: id, Title: d.Title, URL: d.URL, MediaType: d.MediaType, Err: "given up"}
+	}
+	for n := range 4 {
+		f.Rename(below[n], fmt.Sprint("renamed", n))
+		f.sync()
+		for i, id := range below {
+			require.Equal(t, fmt.Sprint("below ", i), f.store.found(id))
+		}
+		require.Empty(t, f.store.deleted)
+	}
+	f.Delete(dir)
+	f.sync()
+	for _, id := range below {
+		require.NotContains(t, f.store.docs, id)
+	}
 }

@@ -51,6 +51,7 @@ func (s *syncer) sweep(ctx context.Context) error {
 		stays := !missing
 		if stays && ok {
 			_, stays = s.tree.place(r.parents)
+			stays = stays || s.isUnplaced(r.parents)
 		}
 		if !stays {
 			if err := s.remove(ctx, id); err != nil {

@@ -237,17 +237,25 @@ func (s *syncer) targetOf(ctx context.Context, e entry) (item, error) {
 	return t, err
 }
 
-// withItem asks for a shortcut that this sync has not seen, but only remembers.
+// withItem asks for a shortcut that this sync has not seen, but only remembers. One that may not be asked for stays as it is stored, and
+// is asked for by the next sync; beyond maxLooks of these, others are not asked for either.
 func (s *syncer) withItem(ctx context.Context, e entry) (entry, bool, error) {
 	if e.item != nil {
 		return e, true, nil
+	}
+	if s.unasked.Load() >= maxLooks {
+		return e, false, nil
 	}
 	f, err := s.api.item(ctx, e.id, "")
 	switch {
 	case isGone(err) || err == nil && f.Trashed:
 		return e, false, s.remove(ctx, e.id)
 	case err != nil:
-		return e, false, fmt.Errorf("look at a shortcut: %w", err)
+		s.unasked.Add(1)
+		if err := s.alone(ctx, err); err != nil {
+			return e, false, fmt.Errorf("look at a shortcut: %w", err)
+		}
+		return e, false, nil
 	}
 	e.item = &f
 	if e.source == nil {

@@ -142,6 +142,9 @@ type syncer struct {
 	// where such documents are.
 	unconfirmed map[string]struct{}
 	confirming  bool
+	// placing are those that are asked for only to find out where they are; above are the folders of which nothing is known and in which
+	// something is stored.
+	placing, above map[string]struct{}
 	// shortcuts are all that are stored or were seen, by id; targets is what the changes say of theirs.
 	shortcuts map[string]entry
 	targets   map[string]item
@@ -155,6 +158,8 @@ type syncer struct {
 	stand     []string            // shown, and not written: to be marked
 	failedNow map[string]bool     // in this sync
 
+	// unasked counts the shortcuts that may not be asked for.
+	unasked                                         atomic.Int64
 	troubles                                        trouble.Row
 	result                                          Result
 	put, touched, unchanged, deleted, failed, calls atomic.Int64
@@ -222,7 +227,7 @@ func (s *syncer) run(ctx context.Context) error {
 	if s.known = known; known == nil {
 		s.known = map[string]worker.Known{}
 	}
-	s.fresh, s.unconfirmed = map[string]struct{}{}, map[string]struct{}{}
+	s.fresh, s.unconfirmed, s.placing = map[string]struct{}{}, map[string]struct{}{}, map[string]struct{}{}
 	for restarts := 0; ; {
 		err := s.round(ctx)
 		switch {
@@ -247,6 +252,9 @@ func (s *syncer) round(ctx context.Context) error {
 		return err
 	}
 	s.begin()
+	if err := s.placeGivenUp(ctx); err != nil {
+		return err
+	}
 	if s.listing {
 		if err := s.listEverything(ctx); err != nil {
 			return err

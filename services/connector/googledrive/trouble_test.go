@@ -92,11 +92,11 @@ func TestWhatWasRefusedBelowAFolderThatHasGoneGoesAtOnceThoughTheQuotaStaysFull(
 			f.sync()
 			f.edits(append(ids, lost...)...)
 			goes(f, gone)
-			f.sync()
+			f.again()
 			for _, id := range lost {
 				require.NotContains(t, f.store.docs, id)
 			}
-			require.LessOrEqual(t, len(f.store.put), 110, "what is refused is not all read again")
+			require.LessOrEqual(t, f.Calls("media"), 110, "what is refused is not all read again")
 			for _, id := range ids {
 				require.NotEmpty(t, f.store.found(id))
 			}
@@ -169,4 +169,43 @@ func TestWhatWasRefusedComesInEverLargerSharesOnceThereIsRoom(t *testing.T) {
 	require.Equal(t, []int{100, 100}, []int{put(), put()})
 	f.store.refuses = nil
 	require.Equal(t, []int{100, 400, 700, 0}, []int{put(), put(), put(), put()})
+}
+
+func TestAFailedFileThatCannotBeAskedForFailsAlone(t *testing.T) {
+	f := newFixture(t)
+	f.cfg = googledrive.Config{}
+	bad := f.File(root, "bad.txt", "text/plain", "bad")
+	f.Inject(fakedrive.Broken.On("media", 1<<30).Of(bad), fakedrive.Broken.On("get", 1<<30).Of(bad))
+	for n := range 3 {
+		fresh := f.File(root, fmt.Sprintf("new%d.txt", n), "text/plain", "new")
+		f.sync()
+		require.Equal(t, "new", f.store.text(fresh))
+	}
+	f.Heal()
+	f.sync()
+	require.Equal(t, "bad", f.store.text(bad))
+}
+
+func TestAShortcutThatMayNotBeAskedForFailsAlone(t *testing.T) {
+	for name, fault := range map[string]fakedrive.Fault{"refused": fakedrive.NoPermission, "broken": fakedrive.Broken} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			top, out := f.Folder(root, "Top"), f.Folder(root, "Out")
+			f.cfg = googledrive.Config{FolderID: top}
+			f.opts.OwnerAlone = false
+			target := f.File(top, "a.txt", "text/plain", "words")
+			short := f.Shortcut(top, "short", target)
+			f.sync()
+			f.Move(target, out)
+			f.Inject(fault.On("get", 1<<30).Of(short))
+			for n := range 3 {
+				fresh := f.File(top, fmt.Sprintf("new%d.txt", n), "text/plain", "new")
+				f.sync()
+				require.Equal(t, "new", f.store.text(fresh))
+			}
+			f.Heal()
+			f.sync()
+			require.Contains(t, f.store.text(short), "failed")
+		})
+	}
 }

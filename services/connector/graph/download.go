@@ -21,6 +21,8 @@ var ErrGrown = answer.ErrGrown
 // errDiffers says that what was downloaded is not what was listed: cut short, or newer.
 var errDiffers = errors.New("the content is not what was listed")
 
+var errNoURL = errors.New("the service gives no download URL for it")
+
 // Download returns the content of a file of at most most bytes, and the item as it was then. It returns
 // ErrVanished for an item that is gone by now, ErrTooLarge for one that has grown beyond most, and ErrGrown for one that is
 // much larger than listed.
@@ -49,7 +51,7 @@ func (c *Client) Download(ctx context.Context, drive string, item Item, most int
 				return nil, item, err
 			}
 			if item = fresh; item.DownloadURL == "" {
-				return nil, item, fmt.Errorf("item %s has no download URL", item.ID)
+				return nil, item, errNoURL
 			}
 		}
 		if item.Size > most {
@@ -119,7 +121,7 @@ func tooLarge(size, most int64) error {
 // verify compares content with what the item says of it.
 func verify(item Item, content []byte) error {
 	if int64(len(content)) != item.Size {
-		return fmt.Errorf("%w: %d bytes came, %d are listed", errDiffers, len(content), item.Size)
+		return fmt.Errorf("%w: not as many bytes came as are listed", errDiffers)
 	}
 	if item.File == nil {
 		return nil

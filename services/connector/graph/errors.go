@@ -7,6 +7,9 @@ import (
 	"io"
 	"net/http"
 	"strings"
+
+	"github.com/echomind/sync/services/connector/internal/answer"
+	"github.com/echomind/sync/services/connector/internal/trouble"
 )
 
 // ErrPermanent marks what trying again cannot mend: the configuration names what does not exist, or what the
@@ -138,12 +141,14 @@ func Resync(err error) (start string, resync bool) {
 
 const reasonMalware = "malware was detected in this file; it is not downloaded"
 
-// Reason is what people read of a document that could not be fetched.
+// Reason is what people read of a document that could not be fetched. It is the same as long as the same is wrong.
 func Reason(err error) string {
 	var e *Error
 	switch {
-	case !errors.As(err, &e):
+	case errors.Is(err, errDiffers), errors.Is(err, errNoURL), errors.Is(err, answer.ErrTooLarge), errors.Is(err, ErrLink):
 		return err.Error()
+	case !errors.As(err, &e):
+		return trouble.Text(err)
 	case e.Has("malwareDetected", "virusSuspicious"):
 		return reasonMalware
 	case e.Status == http.StatusForbidden:

@@ -3,12 +3,14 @@ package onedrive
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/echomind/sync/internal/caught"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/graph"
+	"github.com/echomind/sync/services/connector/internal/again"
 )
 
 // maxAgain is how many documents that failed are tried again beside a delta, of those that could not be read and of those that could not
@@ -21,7 +23,7 @@ func nothingKnown(k worker.Known) bool { return k.VersionToken == "" && k.Conten
 // failedBefore are the documents that have failed and may not fail now, by what is remembered: those that an earlier
 // sync could not read, those of another version of the extraction, and those that could not be stored.
 func (s *syncer) failedBefore() map[string]string {
-	var refused, unread []string
+	var refused, waiting, unread []string
 	for id, k := range s.known {
 		f, ok := parseFailure(k.ContentHash)
 		switch {
@@ -30,15 +32,21 @@ func (s *syncer) failedBefore() map[string]string {
 				s.unplaced = true
 			}
 			refused = append(refused, id)
+		case ok && f.hash == waits:
+			waiting = append(waiting, id)
 		case k.VersionToken == "" && !(ok && f.kind == ofContent+s.opts.Extract.Version()):
 			unread = append(unread, id)
 		}
 	}
-	s.state.Refused = s.state.Refused.Of(len(refused), maxAgain)
+	var try, place []string
+	s.state.Refused, try, place = s.state.Refused.Refused(refused, waiting, maxAgain)
 	s.state.Failed = s.state.Failed.Of(len(unread), maxAgain)
 	failed := map[string]string{}
-	for _, id := range append(refused[:s.state.Refused.Tried:s.state.Refused.Tried], unread[:s.state.Failed.Tried]...) { // in no order
+	for _, id := range slices.Concat(try, place, unread[:s.state.Failed.Tried]) { // in no order
 		failed[id] = s.known[id].ContentHash
+	}
+	for _, id := range place {
+		s.placing[id] = struct{}{}
 	}
 	return failed
 }
@@ -103,7 +111,10 @@ func (s *syncer) look(ctx context.Context, ids []string) (files []graph.Item, er
 						s.unconfirmed[id] = struct{}{}
 					}
 				case err != nil:
-					return fmt.Errorf("try a failed document again: %w", err)
+					if err := s.troubles.Alone(grouped, err, graph.EndsSync, s.answers); err != nil {
+						return fmt.Errorf("try a failed document again: %w", err)
+					}
+					s.unchanged.Add(1)
 				default:
 					s.mu.Lock()
 					defer s.mu.Unlock()
@@ -132,15 +143,31 @@ func (s *syncer) confirm(ctx context.Context, delta string) (string, error) {
 	return s.wholeRound(ctx)
 }
 
-// standsUnread tells whether a document is not read that is listed only to find out where it is: it has its turn when it is tried again.
-// What may not be asked for is read, because it then fails with its place.
-func (s *syncer) standsUnread(id string, stored worker.Known, now token) bool {
-	if _, ask := s.unconfirmed[id]; !s.confirming || ask || !nothingKnown(stored) {
-		return false
+// waits is the hash of a document that could not be stored, and of which only its place is known.
+var waits = graph.Short(again.Waits)
+
+// standsUnread tells whether a document is not read that is asked for only to find out where it is: it has its turn when it is tried
+// again. In a listing for that, what may not be asked for is read, because it then fails with its place.
+func (s *syncer) standsUnread(ctx context.Context, item graph.Item, stored worker.Known, now token) (bool, error) {
+	_, place := s.placing[item.ID]
+	_, ask := s.unconfirmed[item.ID]
+	if !place && (!s.confirming || ask) || stored.VersionToken != "" {
+		return false, nil
 	}
-	s.mu.Lock()
-	s.known[id] = worker.Known{ContentHash: failure{kind: ofReading, folders: now.folders}.String()} // should its folder go in this listing
-	s.mu.Unlock()
-	s.standsAsStored(id)
-	return true
+	placed := failure{kind: ofReading, hash: waits, folders: now.folders}
+	if f, ok := parseFailure(stored.ContentHash); ok && f.kind == ofReading {
+		f.folders = now.folders
+		placed = f
+	}
+	switch {
+	case stored.ContentHash == placed.String():
+		s.standsAsStored(item.ID)
+		return true, nil
+	case !nothingKnown(stored):
+		return false, nil
+	}
+	doc := document(item)
+	doc.ContentHash, doc.Err = placed.String(), again.Waits
+	s.failed.Add(1)
+	return true, s.send(ctx, doc)
 }

@@ -56,7 +56,10 @@ func (s *syncer) children(ctx context.Context, id, behind string) (waiting []str
 			break // the next delta says so
 		}
 		if err != nil {
-			return nil, false, fmt.Errorf("list a folder: %w", err)
+			if err := s.notListed(ctx, id, err); err != nil {
+				return nil, false, fmt.Errorf("list a folder: %w", err)
+			}
+			break
 		}
 		var files []graph.Item
 		for _, item := range lastOf(page.Value) {
@@ -90,6 +93,49 @@ func (s *syncer) children(ctx context.Context, id, behind string) (waiting []str
 		}
 	}
 	return s.first(waiting, len(waiting)), more, nil
+}
+
+// maxUnlisted bounds the folders that are remembered because they could not be listed, maxUnlistedBytes the id of one: they have their
+// place in the state.
+const (
+	maxUnlisted      = 50
+	maxUnlistedBytes = 200
+)
+
+// notListed remembers a folder that cannot be listed, so that the next sync lists it. It returns nil where this one goes on.
+func (s *syncer) notListed(ctx context.Context, id string, why error) error {
+	if err := s.troubles.Alone(ctx, why, graph.EndsSync, s.answers); err != nil {
+		return err
+	}
+	switch {
+	case slices.Contains(s.state.Unlisted, id):
+	case len(s.state.Unlisted) == maxUnlisted || len(id) > maxUnlistedBytes:
+		return why
+	default:
+		s.state.Unlisted = append(slices.Clone(s.state.Unlisted), id)
+	}
+	return nil
+}
+
+// listUnlisted lists the folders that earlier syncs could not list.
+func (s *syncer) listUnlisted(ctx context.Context, folders []string) error {
+	for _, id := range folders {
+		_, at, err := s.above(ctx, id)
+		if err != nil {
+			if err := s.troubles.Alone(ctx, err, graph.EndsSync, s.answers); err != nil {
+				return fmt.Errorf("find a folder: %w", err)
+			}
+			continue
+		}
+		s.state.Unlisted = slices.DeleteFunc(slices.Clone(s.state.Unlisted), func(one string) bool { return one == id })
+		if at != inside {
+			continue
+		}
+		if err := s.under(ctx, id, 0); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // first returns the folders that come first, sorted, each once. The others do not wait.

@@ -176,7 +176,7 @@ func TestABodyThatIsNeverWholeFailsAsADocumentAndIsTriedAgain(t *testing.T) {
 	r, err := w.try(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, r.Failed)
-	require.Contains(t, w.sink.Docs()[ids[0]].Err, "bytes came")
+	require.Contains(t, w.sink.Docs()[ids[0]].Err, "as many bytes came")
 	w.fake.Heal()
 	require.Equal(t, 1, w.sync().Put)
 }

@@ -31,8 +31,10 @@ func (s *syncer) file(ctx context.Context, item graph.Item, folders []step) erro
 		s.standsAsStored(item.ID)
 		return nil
 	}
-	if known && s.standsUnread(item.ID, stored, now) {
-		return nil
+	if known {
+		if stands, err := s.standsUnread(ctx, item, stored, now); stands || err != nil {
+			return err
+		}
 	}
 	weight := min(max(item.Size, 1), s.opts.InFlightBytes)
 	if refused {

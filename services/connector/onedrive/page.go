@@ -75,7 +75,7 @@ func (s *syncer) folderChanged(item graph.Item) bool {
 	switch {
 	case changed:
 		return true
-	case s.listing:
+	case s.listing && !s.following:
 		return false
 	}
 	// It may have come from outside the connector's folder, or out of the recycle bin, with all that is in it.

@@ -157,3 +157,77 @@ func TestALongListingOfWhatIsStoredGoesOnFromItsLastPage(t *testing.T) {
 	require.LessOrEqual(t, r.Listed, 225)
 	require.Zero(t, r.Deleted)
 }
+
+// asked counts the pages and the items that were asked for.
+func (w *world) asked() (pages, items int) {
+	for _, path := range w.fake.Requests() {
+		if strings.HasSuffix(path, "/delta") {
+			pages++
+		} else if strings.Contains(path, "/items/") {
+			items++
+		}
+	}
+	return pages, items
+}
+
+func TestWhatWasRefusedAndMayNotBeAskedForIsLookedForInOneListing(t *testing.T) {
+	w := newWorld(t)
+	w.fake.Business = true
+	w.fake.PageSize = 100
+	ids := w.files(w.root, 1000)
+	w.sink.Refuses = full
+	_, err := w.try(t.Context())
+	require.NoError(t, err)
+	for _, id := range ids[:500] {
+		w.fake.Forbid(id, true)
+	}
+	w.fake.Requests()
+	lists := 0
+	for range 12 {
+		_, err := w.try(t.Context())
+		require.NoError(t, err)
+		pages, items := w.asked()
+		if pages > 2 {
+			lists++
+		}
+		require.LessOrEqual(t, items, 1000)
+	}
+	require.Equal(t, 1, lists)
+	w.sink.Refuses = nil
+	for n := 0; w.differs() != ""; n++ {
+		require.Less(t, n, 40)
+		_, err := w.try(t.Context())
+		require.NoError(t, err)
+	}
+}
+
+func TestAFullQuotaDoesNotListEverythingForEachFileThatGoes(t *testing.T) {
+	w := newWorld(t)
+	w.fake.Business = true
+	w.fake.PageSize = 100
+	ids := w.files(w.root, 1000)
+	w.sink.Refuses = full
+	_, err := w.try(t.Context())
+	require.NoError(t, err)
+	w.fake.Requests()
+	lists := 0
+	for n := range 12 {
+		w.fake.Delete(ids[n])
+		w.fake.Delete(w.fake.File(w.root, "short-lived.txt", "x"))
+		_, err := w.try(t.Context())
+		require.NoError(t, err)
+		require.Len(t, w.sink.IDs(), 999-n)
+		pages, items := w.asked()
+		if pages > 2 {
+			lists++
+		}
+		require.LessOrEqual(t, items, 1000)
+	}
+	require.Equal(t, 1, lists)
+	w.sink.Refuses = nil
+	for range 4 {
+		_, err := w.try(t.Context())
+		require.NoError(t, err)
+	}
+	w.sync()
+}

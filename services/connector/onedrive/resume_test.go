@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -191,4 +193,34 @@ func TestAFolderThatIsGoneStaysSoWhereNoFolderIsHeld(t *testing.T) {
 		w.fake.Folder(w.cfg.Item, fmt.Sprint("new ", i))
 	}
 	w.sync()
+}
+
+// What changes while a round is read is left to the next one.
+func TestWhatIsEditedWhileEverythingIsListedAgainStays(t *testing.T) {
+	for _, again := range []int{0, 12} { // requests of the listing, and of the changes after it
+		w := newWorld(t)
+		w.fake.PageSize = 10
+		ids := w.files(w.root, 100)
+		w.sync()
+		gone := w.fake.File(w.root, "gone.txt", "gone")
+		w.sync()
+		w.fake.ExpireTokens("resyncChangesApplyDifferences")
+		w.fake.Delete(gone)
+		asked := 0
+		w.fake.Before(func(r *http.Request) {
+			if !strings.HasSuffix(r.URL.Path, "/delta") {
+				return
+			}
+			if asked++; asked == 4 || asked == again {
+				for _, id := range ids[60:90] {
+					w.fake.Write(id, fmt.Sprint("edited meanwhile ", asked, id))
+				}
+			}
+		})
+		r, err := w.try(t.Context())
+		w.fake.Before(nil)
+		require.NoError(t, err)
+		require.Equal(t, 1, r.Deleted)
+		w.sync()
+	}
 }

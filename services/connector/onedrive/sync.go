@@ -32,6 +32,8 @@ const (
 	DefaultPageSize = 200
 	// maxRestarts ends a sync whose tokens become useless faster than they can be used.
 	maxRestarts = 3
+	// maxFollows bounds how often a listing asks for what has changed meanwhile before it deletes what it has not shown.
+	maxFollows = 4
 )
 
 // Options tune Sync. They belong to the service, not to the connector.
@@ -82,6 +84,8 @@ type state struct {
 	// Paging says that Link continues a round that an earlier sync began; Listing that this round lists everything.
 	Paging  bool `json:"paging,omitempty"`
 	Listing bool `json:"listing,omitempty"`
+	// Unlisted are folders that could not be listed when what lies below them may have changed its place.
+	Unlisted []string `json:"unlisted,omitempty"`
 	// Failed and Refused are what the last sync has tried again of what could not be read, and of what could not be stored.
 	Failed  again.Share `json:"failed,omitzero"`
 	Refused again.Share `json:"refused,omitzero"`
@@ -101,6 +105,8 @@ type syncer struct {
 	// missing is what a listing has not shown yet of what was stored before it: what is left of it at its end is gone.
 	listing bool
 	missing map[string]struct{}
+	// following: the listing is done, and what has changed since it began is read.
+	following bool
 	// movedTo is the folder's URL where it has changed since the last sync that completed.
 	movedTo string
 	// named are the folders that the page names.
@@ -111,6 +117,8 @@ type syncer struct {
 	// this sync that may have held some; unconfirmed are those that may not be asked for.
 	unplaced, went bool
 	unconfirmed    map[string]struct{}
+	// placing are those that are asked for only to find out where they are.
+	placing map[string]struct{}
 	// confirming: everything is listed to find out where they are.
 	confirming bool
 	// waiting is about how many bytes the folders take that are to be listed.
@@ -145,7 +153,7 @@ func Sync(ctx context.Context, cfg Config, opts Options, sink graph.Sink) (Resul
 		return Result{}, err
 	}
 	s := &syncer{cfg: cfg, opts: opts, sink: sink, api: api, bytes: semaphore.NewWeighted(opts.InFlightBytes)}
-	s.named, s.unconfirmed = map[string]struct{}{}, map[string]struct{}{}
+	s.named, s.unconfirmed, s.placing = map[string]struct{}{}, map[string]struct{}{}, map[string]struct{}{}
 	s.reader = graph.Reader{Client: api, Extract: opts.Extract, MaxBytes: cfg.maxFileBytes()}
 	err = s.run(ctx)
 	if n := int(s.unchanged.Load()); n > 0 && err == nil {
@@ -205,8 +213,12 @@ func (s *syncer) run(ctx context.Context) error {
 	if !began {
 		failed = s.failedBefore()
 	}
+	unlisted := s.state.Unlisted
 	delta, err := s.wholeRound(ctx)
 	if err != nil {
+		return err
+	}
+	if err := s.listUnlisted(ctx, unlisted); err != nil {
 		return err
 	}
 	if s.state.Paging {
@@ -236,8 +248,17 @@ func (s *syncer) after(delta string) state {
 
 // wholeRound reads a round and settles what only its end shows.
 func (s *syncer) wholeRound(ctx context.Context) (delta string, err error) {
-	if delta, err = s.round(ctx); err != nil {
-		return "", err
+	s.following = false
+	for follows := 0; ; follows++ {
+		listed := s.result.Listed
+		if delta, err = s.round(ctx); err != nil {
+			return "", err
+		}
+		// What a listing has not shown may have changed since it began: then it is in the changes after it, unless it changes again.
+		if !s.listing || len(s.missing) == 0 || s.following && (s.result.Listed == listed || follows >= maxFollows) {
+			break
+		}
+		s.following, s.state.Link = true, delta
 	}
 	if s.movedTo != "" {
 		if err := s.under(ctx, s.state.Root, 0); err != nil {
@@ -300,7 +321,7 @@ func (s *syncer) round(ctx context.Context) (delta string, err error) {
 // beginListing lists everything from the beginning.
 func (s *syncer) beginListing() {
 	s.sink.BeginListing()
-	s.lost = 0
+	s.lost, s.following = 0, false
 	s.expect(true)
 	s.tree = newTree(s.state.Root, s.known)
 }
@@ -341,7 +362,7 @@ func (s *syncer) markSeen(ctx context.Context) error {
 
 // checkpoint lets a sync that dies go on from here.
 func (s *syncer) checkpoint(ctx context.Context) error {
-	if s.lost > 0 || s.went && s.unplaced {
+	if s.lost > 0 || s.went && s.unplaced || s.following {
 		return nil // the folders that are gone are known to this round only
 	}
 	at := s.state

@@ -84,7 +84,9 @@ func (s *syncer) failedThreads(gone bool) map[string]struct{} {
 		if !gone || len(failed) >= again.Most {
 			break
 		}
-		failed[thread] = struct{}{}
+		if _, tried := failed[thread]; !tried {
+			failed[thread], s.placing[thread] = struct{}{}, struct{}{}
+		}
 	}
 	return failed
 }
@@ -124,10 +126,14 @@ func (s *syncer) recheckThread(ctx context.Context, id string, whole bool) error
 	message := s.channel("/messages/" + graph.Segment(strings.TrimPrefix(id, "message/")))
 	replies, err := s.moreReplies(ctx, s.replies(strings.TrimPrefix(id, "message/")))
 	if graph.IsGone(err) {
-		return s.removeThread(ctx, id)
+		return s.goneThread(ctx, id)
 	}
 	if err != nil {
-		return err
+		var root graph.Message
+		if s.api.Get(ctx, s.api.URL(message, nil), nil, &root) != nil {
+			return s.alone(ctx, fmt.Errorf("read a thread again: %w", err)) // it stays as it is stored
+		}
+		return s.failThread(ctx, id, root, err)
 	}
 	hash, err := repliesHash(ctx, replies)
 	if err != nil {
@@ -140,9 +146,9 @@ func (s *syncer) recheckThread(ctx context.Context, id string, whole bool) error
 	}
 	var root graph.Message
 	if err := s.api.Get(ctx, s.api.URL(message, nil), nil, &root); graph.IsGone(err) {
-		return s.removeThread(ctx, id)
+		return s.goneThread(ctx, id)
 	} else if err != nil {
-		return fmt.Errorf("read a thread again: %w", err)
+		return s.alone(ctx, fmt.Errorf("read a thread again: %w", err))
 	}
 	root.Replies, root.NextReplies = replies, ""
 	return s.threads(ctx, []graph.Message{root})

@@ -11,6 +11,7 @@ import (
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/graph"
+	"github.com/echomind/sync/services/connector/internal/again"
 )
 
 // attachment is an attached file that is to be read.
@@ -23,17 +24,17 @@ type attachment struct {
 func (s *syncer) filesOf(ctx context.Context, thread string, messages []graph.Message) ([]attachment, error) {
 	var due []attachment
 	here := map[string]struct{}{}
-	if !s.cfg.NoAttachments && s.state.Drive != "" {
+	if !s.cfg.NoAttachments {
 		for _, m := range messages {
 			for _, a := range m.Attachments {
 				id := thread + "/" + clipID(a.ID)
-				if _, again := here[id]; again || a.ContentType != "reference" || a.ContentURL == "" || a.ID == "" {
+				if _, had := here[id]; had || a.ContentType != "reference" || a.ContentURL == "" || a.ID == "" {
 					continue
 				}
 				here[id] = struct{}{}
 				k, stored := s.stored(id)
 				f, failed := parseFailure(k)
-				if !stored || k.VersionToken == "" && (!failed || f.again(s.opts.Extract.Version())) {
+				if s.state.Drive != "" && (!stored || k.VersionToken == "" && (!failed || f.again(s.opts.Extract.Version()))) {
 					due = append(due, attachment{id: id, name: a.Name, url: a.ContentURL})
 				}
 			}
@@ -61,16 +62,40 @@ func (s *syncer) file(ctx context.Context, a attachment) error {
 	item, err := s.api.Shared(ctx, a.url)
 	switch {
 	case graph.IsGone(err) || err == nil && item.Deleted != nil:
-		return s.remove(ctx, a.id)
-	case graph.IsRefused(err):
-		item.Name, item.WebURL = a.name, a.url
-		return s.failFile(ctx, a.id, item, &graph.Unreadable{Reason: graph.Reason(err)})
+		return s.goneFile(ctx, a.id, a.name, a.url)
 	case err != nil:
-		return fmt.Errorf("find an attachment: %w", err)
+		return s.unasked(ctx, a.id, graph.Item{Name: a.name, WebURL: a.url}, err)
 	case item.Parent.DriveID != s.state.Drive || item.IsFolder():
 		return s.remove(ctx, a.id) // it lies elsewhere, where the people in the channel may have no right to read
 	}
+	thread, _ := split(a.id)
+	k, stored := s.stored(a.id)
+	if _, place := s.placing[thread]; place && stored && k.VersionToken == "" && k.ContentHash == "" {
+		return s.failFile(ctx, a.id, item, &graph.Unreadable{Reason: again.Waits})
+	}
 	return s.item(ctx, a.id, item)
+}
+
+// unasked fails an attached file that cannot be asked for.
+func (s *syncer) unasked(ctx context.Context, id string, item graph.Item, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if graph.EndsSync(err) {
+		return fmt.Errorf("find an attachment: %w", err)
+	}
+	return s.failFile(ctx, id, item, &graph.Unreadable{Reason: graph.Reason(err), Trouble: !graph.IsRefused(err)})
+}
+
+// goneFile removes an attached file that was not there before either, or that may be what the library has said is gone. Any other stays until it is not there again: a library answers so
+// for a moment, too.
+func (s *syncer) goneFile(ctx context.Context, id, name, url string) error {
+	k, stored := s.stored(id)
+	f, failed := parseFailure(k)
+	if !stored || failed && f.hash == goneHash || s.told && itemOf(k) == "" {
+		return s.lose(ctx, id)
+	}
+	return s.failFile(ctx, id, graph.Item{ID: itemOf(k), Name: name, WebURL: url}, &graph.Unreadable{Reason: reasonGone})
 }
 
 // item brings an attached file up to date.
@@ -99,7 +124,7 @@ func (s *syncer) item(ctx context.Context, id string, item graph.Item) error {
 	var unreadable *graph.Unreadable
 	switch {
 	case errors.Is(err, graph.ErrVanished):
-		return s.remove(ctx, id)
+		return s.lose(ctx, id)
 	case errors.As(err, &unreadable):
 		return s.failFile(ctx, id, fresh, unreadable)
 	case err != nil:
@@ -135,6 +160,9 @@ func (s *syncer) failFile(ctx context.Context, id string, item graph.Item, why *
 	f := failure{kind: ofReading, item: item.ID, hash: graph.Short(item.ETag, item.Name, why.Reason)}
 	if why.Content {
 		f.kind, f.hash = ofContent+s.opts.Extract.Version(), graph.Short(item.ETag, item.Name)
+	}
+	if why.Reason == reasonGone {
+		f.hash = goneHash
 	}
 	doc := worker.Document{
 		SourceID: id, Title: item.Name, URL: item.WebURL, MediaType: item.MediaType(), ContentHash: f.String(),
@@ -186,6 +214,10 @@ func parseFile(token string) (fileToken, bool) {
 type failure struct{ kind, item, hash string }
 
 const (
+	// reasonGone is said of what is stored and not there; where it is not there at the next sync either, it is removed.
+	reasonGone = "it is not there now; it is looked for again by the next sync"
+	goneHash   = "gone"
+
 	ofReading = "read"
 	ofContent = "content" // followed by the version of the extraction
 )

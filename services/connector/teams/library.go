@@ -43,17 +43,13 @@ func (s *syncer) library(ctx context.Context) (changes, error) {
 		s.state.Drive, s.state.Folder, s.state.Files = "", "", ""
 		return none, nil
 	}
-	if s.state.Drive == "" {
-		var folder graph.Item
-		err := s.api.Get(ctx, s.api.URL(s.channel("/filesFolder"), nil), nil, &folder)
-		if graph.IsGone(err) {
-			return none, nil // it is made with the channel's first file
+	none.next = s.state.Files
+	if s.state.Drive == "" || s.state.Away {
+		if there, err := s.findFolder(ctx); err != nil || !there {
+			none.all = s.state.Away
+			return none, err
 		}
-		if err != nil {
-			return none, graph.AsPermanent(fmt.Errorf("find the channel's files: %w", err),
-				"the channel's files (no_attachments leaves them out)")
-		}
-		s.state.Drive, s.state.Folder = folder.Parent.DriveID, folder.ID
+		none.next = s.state.Files
 	}
 	latest := s.api.ItemDelta(s.state.Drive, s.state.Folder, 0, "latest")
 	found, attached := none, s.attachedItems()
@@ -69,13 +65,14 @@ func (s *syncer) library(ctx context.Context) (changes, error) {
 			continue
 		}
 		if graph.IsGone(err) {
-			s.state.Drive, s.state.Folder, s.state.Files = "", "", ""
-			return none, nil // the folder is gone: the next sync looks for another
+			s.state.Away = true // for a moment, or for ever: the next sync looks for another
+			return none, nil
 		}
 		if err != nil {
 			return none, fmt.Errorf("list changed files: %w", err)
 		}
 		found.take(page.Value, s.state.Folder, attached)
+		s.comesBack(page.Value, attached)
 		next := page.Next
 		if next == "" {
 			next = page.Delta
@@ -90,11 +87,37 @@ func (s *syncer) library(ctx context.Context) (changes, error) {
 			break
 		}
 	}
+	if s.state.Away || found.all {
+		s.allComesBack(s.state.Away)
+	}
+	s.state.Away = false
+	s.told = found.gone
 	found.gone = found.gone || found.all && !first
 	if found.all && len(s.attached) == 0 {
 		found.all, s.state.Files = false, found.next // there is nothing that a checkpoint could lose
 	}
 	return found, nil
+}
+
+// findFolder finds the channel's folder, which is made with the channel's first file. Where it has come, or is in another library now,
+// all messages are listed: their attachments may be in it.
+func (s *syncer) findFolder(ctx context.Context) (there bool, err error) {
+	var folder graph.Item
+	err = s.api.Get(ctx, s.api.URL(s.channel("/filesFolder"), nil), nil, &folder)
+	if graph.IsGone(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, graph.AsPermanent(fmt.Errorf("find the channel's files: %w", err),
+			"the channel's files (no_attachments leaves them out)")
+	}
+	if folder.Parent.DriveID != s.state.Drive {
+		s.listAgain()
+	}
+	if folder.Parent.DriveID != s.state.Drive || folder.ID != s.state.Folder {
+		s.state.Drive, s.state.Folder, s.state.Files = folder.Parent.DriveID, folder.ID, ""
+	}
+	return true, nil
 }
 
 // attachedItems are the drive items of the stored attachments. What this sync stores beside these is read after the changes.
@@ -117,7 +140,7 @@ func (s *syncer) changed(ctx context.Context, found changes) error {
 		if _, file := split(id); !file || item == "" {
 			continue
 		}
-		if _, is := found.items[item]; is || found.all {
+		if _, is := found.items[item]; is || found.all && k.VersionToken != "" { // what has failed is tried again with its thread
 			due[id] = item
 		}
 	}
@@ -126,16 +149,18 @@ func (s *syncer) changed(ctx context.Context, found changes) error {
 		item, err := s.api.Item(ctx, s.state.Drive, itemID)
 		switch {
 		case graph.IsGone(err) || err == nil && item.Deleted != nil:
-			err = s.remove(ctx, id)
-		case graph.IsRefused(err):
-			k, _ := s.stored(id)
-			item.ID, item.Name = itemID, "attachment"
-			if k.VersionToken == "" {
+			if _, told := found.items[itemID]; told {
+				err = s.lose(ctx, id)
+			} else if k, _ := s.stored(id); k.VersionToken != "" {
+				err = s.goneFile(ctx, id, "attachment", "")
+			} else {
+				continue // it could not be read before, and is looked for with its thread
+			}
+		case err != nil:
+			if k, _ := s.stored(id); k.VersionToken == "" && !graph.EndsSync(err) && ctx.Err() == nil {
 				continue // it could not be read before
 			}
-			err = s.failFile(ctx, id, item, &graph.Unreadable{Reason: graph.Reason(err)})
-		case err != nil:
-			return fmt.Errorf("ask for a changed file: %w", err)
+			err = s.unasked(ctx, id, graph.Item{ID: itemID, Name: "attachment"}, err)
 		default:
 			err = s.item(ctx, id, item)
 		}

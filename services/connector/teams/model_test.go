@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -182,6 +183,15 @@ func (m *model) quiet(t *rapid.T) {
 	m.sink.Refuses, m.sink.GivesUp = nil, nil
 	if _, err := m.try(context.Background()); err != nil {
 		t.Fatalf("a sync with nothing going on fails: %v", err)
+	}
+	for _, d := range m.sink.Docs() {
+		if !strings.Contains(d.Err, "looked for again by the next sync") {
+			continue
+		}
+		if _, err := m.try(context.Background()); err != nil {
+			t.Fatalf("a sync that looks again fails: %v", err)
+		}
+		break
 	}
 	if problem := m.differs(); problem != "" {
 		t.Fatal(problem)

@@ -146,3 +146,34 @@ func TestRefusedAttachmentsThatAreDeletedFromTheLibraryGoAtOnceThoughTheQuotaSta
 	require.NoError(t, err)
 	w.sync()
 }
+
+// Which file of the library an attachment is is remembered once it was looked for.
+func TestAFullQuotaLooksForRefusedAttachmentsOnceHoweverManyFilesAreDeleted(t *testing.T) {
+	w := newWorld(t)
+	for i := range 400 {
+		w.say("", "Ann", fmt.Sprint("word", i), w.fake.File(w.folder, fmt.Sprintf("%03d.txt", i), fmt.Sprint("old words ", i)))
+	}
+	w.fake.Pass(60 * 24 * time.Hour)
+	w.sink.Refuses = func(d worker.Document) bool { return strings.Contains(d.SourceID, "/guid") }
+	for range 2 {
+		_, err := w.try(t.Context())
+		require.NoError(t, err)
+	}
+	for n := range 4 {
+		w.fake.Delete(w.fake.File(w.folder, "unrelated.txt", "x"))
+		w.fake.Requests()
+		w.fake.Downloads()
+		_, err := w.try(t.Context())
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(w.fake.Downloads()), 100)
+		if n > 0 {
+			require.LessOrEqual(t, len(w.fake.Requests()), 700)
+		}
+	}
+	w.sink.Refuses = nil
+	for range 4 {
+		_, err := w.try(t.Context())
+		require.NoError(t, err)
+	}
+	w.sync()
+}

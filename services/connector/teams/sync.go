@@ -78,6 +78,11 @@ type state struct {
 	Drive  string `json:"drive,omitempty"`
 	Folder string `json:"folder,omitempty"`
 	Files  string `json:"files,omitempty"`
+	// Away says that the library was not there at the last sync.
+	Away bool `json:"away,omitempty"`
+	// Gone are attached files that are gone and may come back; GoneMore says that there were very many.
+	Gone     []gone `json:"gone,omitempty"`
+	GoneMore bool   `json:"gone_more,omitempty"`
 	// Failed is what the last sync has tried again.
 	Failed again.Share `json:"failed,omitzero"`
 }
@@ -97,16 +102,21 @@ type syncer struct {
 	// and that are not written: to be marked.
 	missing map[string]struct{}
 	stand   []string
+	// told: the library has said that something is gone of which nothing is remembered.
+	told bool
+	// placing are the threads that are read again only to find out which files theirs are.
+	placing map[string]struct{}
 	// shown are the threads that this sync has looked at.
 	shown map[string]struct{}
 
 	mu    sync.Mutex
+	lost  int // attached files that have gone in this sync
 	known map[string]worker.Known
 	fresh map[string]struct{} // put by this sync
 	// attached are the stored attachments of each thread.
 	attached map[string]map[string]struct{}
 
-	troubles                                 trouble.Row
+	troubles, silent                         trouble.Row // of files, and of threads
 	result                                   Result
 	put, touched, unchanged, deleted, failed atomic.Int64
 }
@@ -115,7 +125,9 @@ type syncer struct {
 //
 // After each page a checkpoint is set, so that a first sync that dies goes on from its last page. A thread is stored
 // again when its text has changed, and deleted when nothing of it is left to read. An attached file that cannot be read
-// fails as a document; one that is gone, or lies elsewhere than in the channel's library, is none.
+// fails as a document; one that is gone, or lies elsewhere than in the channel's library, is none. What a delta or a whole listing calls
+// gone is deleted at once; what is only not there when it is asked for, once it is not there at the next sync either. A file that
+// comes back is stored again.
 func Sync(ctx context.Context, cfg Config, opts Options, sink graph.Sink) (Result, error) {
 	if err := errors.Join(cfg.Validate(), opts.Chunk.Validate()); err != nil {
 		return Result{}, fmt.Errorf("%w: %w", ErrPermanent, err)
@@ -131,7 +143,7 @@ func Sync(ctx context.Context, cfg Config, opts Options, sink graph.Sink) (Resul
 		return Result{}, err
 	}
 	s := &syncer{
-		cfg: cfg, opts: opts, sink: sink, api: api, shown: map[string]struct{}{},
+		cfg: cfg, opts: opts, sink: sink, api: api, shown: map[string]struct{}{}, placing: map[string]struct{}{},
 		reader: graph.Reader{Client: api, Extract: opts.Extract, MaxBytes: cfg.maxFileBytes()},
 	}
 	err = s.run(ctx)
@@ -155,6 +167,7 @@ func (s *syncer) run(ctx context.Context) error {
 		return err
 	}
 	failed := s.failedThreads(changes.gone)
+	s.backIn(failed)
 	for restarts := 0; ; restarts++ {
 		err := s.messages(ctx)
 		if _, resync := graph.Resync(err); !resync {
@@ -167,7 +180,7 @@ func (s *syncer) run(ctx context.Context) error {
 			return fmt.Errorf("after starting again %d times: %w", maxRestarts, err)
 		}
 		s.result.Restarted = true
-		s.state.Since, s.state.Listing, s.state.Listed, s.state.Delta, s.state.Paging = "", "", false, "", false
+		s.listAgain()
 	}
 	if err := s.recheck(ctx, failed); err != nil {
 		return err
@@ -177,8 +190,13 @@ func (s *syncer) run(ctx context.Context) error {
 	}
 	return s.sink.SetState(state{
 		Listed: true, Delta: s.state.Delta, Drive: s.state.Drive, Folder: s.state.Folder, Files: s.state.Files,
-		Failed: s.state.Failed,
+		Away: s.state.Away, Failed: s.state.Failed, Gone: s.stillGone(), GoneMore: s.state.GoneMore,
 	})
+}
+
+// listAgain lists all messages from the beginning.
+func (s *syncer) listAgain() {
+	s.state.Since, s.state.Listing, s.state.Listed, s.state.Delta, s.state.Paging = "", "", false, "", false
 }
 
 func (s *syncer) readKnown(ctx context.Context) error {

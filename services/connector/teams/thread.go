@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"io"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -59,7 +60,7 @@ func (s *syncer) thread(ctx context.Context, root graph.Message) ([]attachment, 
 	if root.NextReplies != "" {
 		more, err := s.moreReplies(ctx, root.NextReplies)
 		if err != nil {
-			return nil, err
+			return nil, s.failThread(ctx, id, root, err)
 		}
 		root.Replies = append(root.Replies, more...)
 	}
@@ -86,10 +87,7 @@ func (s *syncer) thread(ctx context.Context, root graph.Message) ([]attachment, 
 	stored, known := s.stored(id)
 	switch {
 	case known && stored.VersionToken != "" && stored.ContentHash == hash && stored.VersionToken == doc.VersionToken:
-		s.unchanged.Add(1)
-		if s.missing != nil { // in a listing
-			s.stand = append(s.stand, id)
-		}
+		s.thereAsStored(id)
 	case known && stored.VersionToken != "" && stored.ContentHash == hash && !s.isFresh(id):
 		s.touched.Add(1)
 		s.remember(doc)
@@ -103,6 +101,54 @@ func (s *syncer) thread(ctx context.Context, root graph.Message) ([]attachment, 
 		}
 	}
 	return s.filesOf(ctx, id, visible)
+}
+
+// alone takes an error of asking for one thread, and returns nil where the sync goes on without it.
+func (s *syncer) alone(ctx context.Context, err error) error {
+	return s.silent.Alone(ctx, err, graph.EndsSync, func(ctx context.Context) error {
+		_, _, err := s.api.Messages(ctx, s.api.URL(s.channel("/messages"), url.Values{"$top": {"1"}}))
+		return err
+	})
+}
+
+// failThread fails a thread whose replies cannot be read. What was stored of it stays, and it is tried again.
+func (s *syncer) failThread(ctx context.Context, id string, root graph.Message, why error) error {
+	f := failure{kind: ofReading, hash: graph.Short(graph.Reason(why))}
+	if k, stored := s.stored(id); stored && k.VersionToken == "" && k.ContentHash == f.String() {
+		s.thereAsStored(id)
+		return nil
+	}
+	if err := s.alone(ctx, why); err != nil {
+		return err
+	}
+	said, err := messageText(ctx, root)
+	if err != nil {
+		return err
+	}
+	return s.send(ctx, worker.Document{
+		SourceID: id, Title: titleOf(root, said), URL: root.WebURL, MediaType: "text/plain", ContentHash: f.String(),
+		Err: "its replies cannot be read: " + graph.Reason(why),
+	})
+}
+
+// goneThread removes a thread that was not there at an earlier sync either. Any other stays until it is not there again: only the delta
+// and a whole listing say for certain that one is gone.
+func (s *syncer) goneThread(ctx context.Context, id string) error {
+	f := failure{kind: ofReading, hash: goneHash}
+	if k, _ := s.stored(id); k.VersionToken == "" && k.ContentHash == f.String() {
+		return s.removeThread(ctx, id)
+	}
+	return s.send(ctx, worker.Document{
+		SourceID: id, Title: "Thread", MediaType: "text/plain", ContentHash: f.String(), Err: reasonGone,
+	})
+}
+
+// thereAsStored: nothing has to be written.
+func (s *syncer) thereAsStored(id string) {
+	s.unchanged.Add(1)
+	if s.missing != nil { // in a listing
+		s.stand = append(s.stand, id)
+	}
 }
 
 // visibleOf are the messages of a thread that people see: no events of the channel's, nothing deleted, nothing that a

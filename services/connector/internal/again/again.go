@@ -1,6 +1,11 @@
 // Package again says how many of the documents that have failed a sync tries again.
 package again
 
+import "slices"
+
+// Waits is said of what could not be stored, once it is known again where it is.
+const Waits = "there was no room for it, or it could not be stored; it is tried again"
+
 const (
 	// Most bounds how many documents that have failed a sync tries again.
 	Most = 20_000
@@ -25,4 +30,22 @@ func (last Share) Of(left, least int) Share {
 		most = min(growth*last.Tried, Most)
 	}
 	return Share{Tried: min(most, left), Left: left}
+}
+
+// Refused chooses among what could not be stored. Of the unknown nothing is remembered, not even where they are; of the waiting that is.
+// What is tried and refused again is unknown then. As long as the unknown are more than the share, some of them are tried; once they are
+// not, they are only asked where they are, and become waiting: so they stay few, and nobody has to list everything to find them. Beside
+// some that wait, up to twice the share is asked: others may have been refused meanwhile.
+func (last Share) Refused(unknown, waiting []string, least int) (now Share, try, place []string) {
+	now = last.Of(len(unknown)+len(waiting), least)
+	switch room := now.Tried - len(unknown); {
+	case room < 0 && len(waiting) > 0 && len(unknown) <= 2*now.Tried:
+		return now, nil, unknown
+	case room < 0:
+		return now, slices.Clone(unknown[:now.Tried]), nil
+	case len(waiting) <= room:
+		return now, slices.Concat(unknown, waiting), nil
+	default:
+		return now, slices.Clone(waiting[:room]), unknown
+	}
 }

@@ -30,3 +30,16 @@ func TestFewDocumentsAreAllTried(t *testing.T) {
 	require.Equal(t, again.Share{}, s.Of(0, 200))
 	require.Equal(t, 200, s.Of(500, 200).Tried)
 }
+
+func TestTheUnknownAreTriedUntilTheyAreFewAndThenAskedWhereTheyAre(t *testing.T) {
+	for _, c := range []struct{ unknown, waiting, try, place int }{
+		{0, 0, 0, 0}, {2, 0, 2, 0}, {2, 3, 5, 0}, {9, 0, 5, 0}, {9, 9, 0, 9}, {11, 9, 5, 0}, {0, 9, 5, 0}, {2, 9, 3, 2}, {5, 9, 0, 5}, {5, 0, 5, 0},
+	} {
+		unknown, waiting := make([]string, c.unknown), make([]string, c.waiting)
+		now, try, place := again.Share{}.Refused(unknown, waiting, 5)
+		require.Len(t, try, c.try, "%+v", c)
+		require.Len(t, place, c.place, "%+v", c)
+		require.Equal(t, c.unknown+c.waiting, now.Left)
+		require.LessOrEqual(t, len(try)+len(place), 10)
+	}
+}

@@ -28,3 +28,18 @@ func (r *Row) Goes(ctx context.Context, ask func(context.Context) error) error {
 	}
 	return nil
 }
+
+// Alone says that one thing could not be asked for, because of err. It returns nil where that thing fails alone and the sync goes on. ends
+// tells which errors are about the account or the service as a whole.
+func (r *Row) Alone(ctx context.Context, err error, ends func(error) bool, ask func(context.Context) error) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case ends(err):
+		return err
+	}
+	if away := r.Goes(ctx, ask); away != nil {
+		return fmt.Errorf("%w; the last: %w", away, err)
+	}
+	return nil
+}
