@@ -20,7 +20,7 @@ var attempts = map[string]struct{ in, refusedBy, sql string }{
 	"a plan while DISABLED":                  {"DISABLED", "connectors_moved_only", `UPDATE connectors SET needs_plan = true WHERE id = $1`},
 	"due while DISABLED":                     {"DISABLED", "connectors_moved_only", `UPDATE connectors SET next_sync_at = now(), due_reason = 'manual' WHERE id = $1`},
 	"the cursor":                             {"ACTIVE", "connectors_moved_only", `UPDATE connectors SET state = '{"cursor":9}' WHERE id = $1`},
-	"the configuration's version":            {"ACTIVE", "connectors_moved_only", `UPDATE connectors SET config_version = 1 WHERE id = $1`},
+	"the configuration's version":            {"ACTIVE", "connectors_moved_only", `UPDATE connectors SET config_version = config_version + 1 WHERE id = $1`},
 	"failures forgotten":                     {"ERROR", "connectors_moved_only", `UPDATE connectors SET failure_count = 0 WHERE id = $1`},
 	"slots taken as answered":                {"ACTIVE", "connectors_moved_only", `UPDATE connectors SET slots_through = now() WHERE id = $1`},
 	"another id":                             {"ACTIVE", "connectors_id_stays", `UPDATE connectors SET id = id + 1000 WHERE id = $1`},
