@@ -60,6 +60,7 @@ type credit struct {
 	through  int64         // the highest that needs no credit any more: it is stored, or written off
 	sent     []load        // what needs credit, by its number
 	standing int64         // the weight of all that
+	ended    bool          // it shares no more
 	more     chan struct{} // closed when there is room again
 	waits    int           // how many of the handler's goroutines wait
 	moved    time.Time     // when stored last moved, something was written off, or the run began to wait
@@ -111,7 +112,7 @@ func (r *credit) takes(no, weight int64) {
 // stands counts what stands. credits.mu is held.
 func (r *credit) stands(more int64) {
 	r.standing += more
-	if r.standing < max(r.most/creditLeast, 1) {
+	if r.ended || r.standing < max(r.most/creditLeast, 1) {
 		delete(r.of.large, r)
 	} else {
 		r.of.large[r] = struct{}{}
@@ -122,7 +123,8 @@ func (r *credit) stands(more int64) {
 func (r *credit) end() {
 	r.of.mu.Lock()
 	defer r.of.mu.Unlock()
-	delete(r.of.large, r)
+	r.ended = true
+	r.stands(0)
 }
 
 // wait has Postgres asked for the run, until the returned function is called.

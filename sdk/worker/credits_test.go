@@ -247,6 +247,19 @@ func TestLargeSyncsShareTheCredit(t *testing.T) {
 	})
 }
 
+// The answer to a question may come behind the end of a run that was asked for.
+func TestASyncThatHasEndedLeavesItsShareWhateverIsAnsweredLater(t *testing.T) {
+	asks(t, func(c *asking, _ func(time.Duration)) {
+		r := c.of(uuid.New(), 100, c.log)
+		r.takesUpTo(100)
+		asked := c.runs()
+		require.Equal(t, []*credit{r}, asked)
+		r.end()
+		c.answered(asked, []dbgen.StoredUpToRow{{TryID: r.try, No: 50}})
+		require.Empty(t, c.runs())
+	})
+}
+
 func TestASyncThatIsStoredLeavesItsShareThoughItDoesNotWait(t *testing.T) {
 	asks(t, func(c *asking, pass func(time.Duration)) {
 		quiet := c.of(uuid.New(), 100, c.log)
