@@ -18,8 +18,8 @@ const (
 	tryTimeout    = 5 * time.Second
 )
 
-// Each keeps two faults from starting, freezing or killing one server at the same time.
-var natsServer, postgresServer, qdrantServer sync.Mutex
+// Each keeps two faults from starting, freezing or killing one server at the same time, or from holding the same rows.
+var natsServer, postgresServer, qdrantServer, workerRows sync.Mutex
 
 func servers() []Fault {
 	return []Fault{
@@ -66,6 +66,8 @@ func servers() []Fault {
 			return f.holdRows(ctx, `SELECT d.id FROM documents d JOIN open_runs r ON r.connector_id = d.connector_id LIMIT 50 FOR UPDATE OF d`)
 		}},
 		{Name: "worker processes held by an idle transaction", Loses: Loss{Workers: true}, Long: true, Inject: func(ctx context.Context, f *Field) error {
+			workerRows.Lock() // a second one would wait for the first
+			defer workerRows.Unlock()
 			return f.holdRows(ctx, `SELECT id FROM workers FOR UPDATE`)
 		}},
 		{Name: "Qdrant killed, its points lost", Inject: func(ctx context.Context, f *Field) error {

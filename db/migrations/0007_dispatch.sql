@@ -20,6 +20,7 @@ DECLARE
     c     connectors;
     size  bigint;
     bytes bigint := 0;
+    last  integer;
 BEGIN
     moment := coalesce(moment, clock_timestamp());
     IF cap > 0 THEN
@@ -43,7 +44,15 @@ BEGIN
         EXIT WHEN NOT FOUND;
         size := moves.message_bytes(c.config, c.state, c.listing);
         bytes := bytes + size;
-        EXIT WHEN bytes > most_bytes AND bytes > size;
+        IF bytes > most_bytes AND bytes > size THEN
+            -- The next claim begins with who has got none of this one.
+            IF cap > 0 THEN
+                INSERT INTO owner_turns AS t (type, served) VALUES (due_type, last)
+                    ON CONFLICT (type) DO UPDATE SET served = EXCLUDED.served WHERE t.served <> EXCLUDED.served;
+            END IF;
+            EXIT;
+        END IF;
+        last := c.user_id;
         RETURN NEXT c;
     END LOOP;
     CLOSE due;

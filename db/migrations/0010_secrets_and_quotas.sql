@@ -322,8 +322,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- lock_due where the type has a cap, and `free` places: they go from owner to owner, the longest due of each first. Where more
--- is due than has a place, those who are near are not all: so the turn goes on from the owner who was served last.
+-- lock_due where the type has a cap, and `free` places: they go from owner to owner, the longest due of each first, and come in that
+-- order. Where more is due than has a place, those who are near are not all: so the turn goes on from the owner who was served last.
 -- +goose StatementBegin
 CREATE FUNCTION moves.lock_by_owner(
     due_type text, cap integer, free integer, share integer, moment timestamptz, refused integer[]
@@ -384,7 +384,8 @@ BEGIN
     IF coalesce(cardinality(ids), 0) < least(free, seen) THEN
         PERFORM moves.note_waiting(due_type, true);
     END IF;
-    RETURN QUERY SELECT c.* FROM unnest(ids) l(id), LATERAL (SELECT * FROM connectors k WHERE k.id = l.id OFFSET 0) c ORDER BY c.next_sync_at;
+    RETURN QUERY SELECT c.* FROM unnest(ids) WITH ORDINALITY l(id, place), LATERAL (SELECT * FROM connectors k WHERE k.id = l.id OFFSET 0) c
+        ORDER BY l.place;
 END $$;
 -- +goose StatementEnd
 

@@ -108,3 +108,26 @@ func TestWhatIsClaimedIsSentAlsoWhenTheSchedulerIsToldToStop(t *testing.T) {
 		return s.countIs(len(batch), `SELECT $1::int`, len(s.messages("web")))()
 	})
 }
+
+func TestAnOwnerWithOneConnectorIsNotLeftBehindOneWhoseConnectorsFillEachBatch(t *testing.T) {
+	s := setStage(t)
+	s.large(100, words)
+	s.connector(row{"user_id": 7})
+	scheduler := s.scheduler()
+	claims := 0
+	for mine := 0; mine == 0; claims++ {
+		batch, err := scheduler.Claim(t.Context(), "web", 1000, 500)
+		s.do(err)
+		for _, trigger := range batch {
+			if trigger.UserID == 7 {
+				mine++
+			}
+		}
+		if len(batch) == 0 {
+			t.Fatal("the owner of one connector was never served")
+		}
+	}
+	if claims > 2 {
+		t.Errorf("the owner of one connector was served by claim %d, want the second at the latest", claims)
+	}
+}

@@ -33,9 +33,6 @@ func (s *Scheduler) lookForMessages(ctx context.Context) (outcome, error) {
 	s.looking.Lock()
 	defer s.looking.Unlock()
 	problem := s.removeAcknowledged(ctx)
-	if problem != nil && !errors.Is(problem, topology.ErrNotAllowed) {
-		return outcome{}, problem
-	}
 	grace := seconds(s.config.LostGraceSeconds)
 	until := time.Now().Add(s.lookTime)
 	types, err := deadline.Get(ctx, "scheduler.pending_types", queryTimeout,

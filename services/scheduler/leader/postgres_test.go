@@ -99,11 +99,8 @@ func TestALeaderWhoseConnectionIsEndedMakesWayForAnother(t *testing.T) {
 	if cause := context.Cause(term); !errors.Is(cause, leader.ErrLost) {
 		t.Errorf("the term ended by %v", cause)
 	}
-	second.Term(handover)
+	second.Term(handover) // Postgres has given the lock away when the first learns of it: for a moment both may be at work
 	t.Logf("noticed in %s", took)
-	if most := g.MostAtOnce(); most != 1 {
-		t.Errorf("%d worked at once", most)
-	}
 }
 
 func TestALeaderThatIsCutOffGivesUpBeforeAnotherIsElected(t *testing.T) {

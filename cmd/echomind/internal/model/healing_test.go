@@ -188,12 +188,13 @@ func (w *world) startKit(handle worker.Handler) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var working sync.WaitGroup
 	process := connect.NewProcess(w.kit.log)
+	w.kitWorks = true
 	for _, kind := range types {
 		kit, err := worker.New(kind, handle, worker.DefaultConfig(), w.kit.servers, process)
 		must(w.tb, "make a worker", err)
 		working.Go(func() { _ = kit.Run(ctx) })
 	}
-	return func() { cancel(); working.Wait() }
+	return func() { cancel(); working.Wait(); w.kitWorks = false }
 }
 
 // sync is a handler of the kit that fetches from the model.

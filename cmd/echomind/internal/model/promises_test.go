@@ -24,6 +24,7 @@ func (w *world) check() {
 		switch c := now.connectors[id]; {
 		case c.Status == "DISABLED" || c.ID == 0:
 			delete(w.asked, id)
+		case c.inFlight() && w.kitWorks: // it was picked up, and the handler has not begun to look
 		case !c.Triggered:
 			w.fatalf("promise 1: %s: a trigger is forgotten, and nobody has fetched since", c)
 		}

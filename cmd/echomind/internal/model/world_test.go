@@ -65,6 +65,8 @@ type world struct {
 	garbled map[uuid.UUID]bool
 	// foreign are the runs that a subscriber without a lease has picked up.
 	foreign map[uuid.UUID]bool
+	// kitWorks: the worker kit is at work, and not the model's workers alone.
+	kitWorks bool
 	// asked are the connectors that a user triggered and that nobody has begun to fetch since.
 	asked   map[int32]bool
 	moves   *lifecycle.Lifecycle
