@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -43,12 +44,14 @@ documents are not found any more and are swept. The ledger stays: see echomind r
 			return usagef("%s: the documents are lost for good; add --yes if you mean it", c.CommandPath())
 		}
 		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+			those := args
 			if !*yes {
-				if err := confirmDeletion(c, pool, args); err != nil {
+				var err error
+				if those, err = confirmDeletion(c, pool, args); err != nil {
 					return err
 				}
 			}
-			done, err := eachConnector(c.Context(), pool, args, func(ctx context.Context, id int32) (deletion, error) {
+			done, err := eachConnector(c.Context(), pool, those, func(ctx context.Context, id int32) (deletion, error) {
 				return deleteConnector(ctx, pool, id)
 			})
 			if len(done) == 0 {
@@ -76,24 +79,25 @@ func printDeletions(w io.Writer, done []deletion) (err error) {
 	return err
 }
 
-// confirmDeletion shows what would be deleted, and asks.
-func confirmDeletion(c *cobra.Command, pool *pgxpool.Pool, args []string) error {
+// confirmDeletion shows what would be deleted, asks, and returns the numbers of what was shown: another may have the name by then.
+func confirmDeletion(c *cobra.Command, pool *pgxpool.Pool, args []string) (numbers []string, err error) {
 	named, err := eachConnector(c.Context(), pool, args, func(ctx context.Context, id int32) (dbgen.Connector, error) {
 		return connectorByID(ctx, pool, id)
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	counted, err := countDocuments(c.Context(), pool, named)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var question strings.Builder
 	for _, one := range named {
 		fmt.Fprintf(&question, "connector %d %q (%s, user %d) with %d documents\n",
 			one.ID, printable(one.Name), one.Type, one.UserID, counted.found[one.ID])
+		numbers = append(numbers, strconv.Itoa(int(one.ID)))
 	}
-	return confirm(c.InOrStdin(), c.ErrOrStderr(), question.String()+"Delete? [y/N] ")
+	return numbers, confirm(c.InOrStdin(), c.ErrOrStderr(), question.String()+"Delete? [y/N] ")
 }
 
 func deleteConnector(ctx context.Context, pool *pgxpool.Pool, id int32) (deletion, error) {

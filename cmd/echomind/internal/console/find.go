@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -31,16 +34,19 @@ type finder struct {
 	fromEnvironment func() (config.Lookup, error)
 	// registry has word of the stacks of this user; empty = there is none.
 	registry string
+	// say takes what a person should know.
+	say  io.Writer
+	once sync.Once
 }
 
-// lookup is what the environment says. Where it names no servers, and no stack runs on the data folder of this folder, it is the
-// data folder of the only one that runs.
+// lookup is what the environment says. Where it names no servers, and this folder has no data folder, it is the data folder of the
+// only stack that runs, and a person is told so. A folder with one has a stack of its own, though it may not run.
 func (f *finder) lookup() (config.Lookup, error) {
 	lookup, err := f.fromEnvironment()
 	if err != nil || f.registry == "" || lookup.DatabaseURL != "" || lookup.DataDir != config.DefaultDataDir {
 		return lookup, err
 	}
-	if _, err := devstack.Discover(lookup.DataDir); !errors.Is(err, devstack.ErrNotRunning) {
+	if _, err := os.Stat(lookup.DataDir); !errors.Is(err, os.ErrNotExist) {
 		return lookup, nil
 	}
 	running, err := devstack.Registered(f.registry)
@@ -48,10 +54,11 @@ func (f *finder) lookup() (config.Lookup, error) {
 	case err != nil || len(running) == 0:
 		return lookup, err
 	case len(running) > 1:
-		return lookup, fmt.Errorf("several stacks run, and none on the data folder of this folder: name one of %s with ECHOMIND_DATA_DIR",
+		return lookup, fmt.Errorf("several stacks run, and this folder has no data folder: name one of %s with ECHOMIND_DATA_DIR",
 			strings.Join(running, ", "))
 	}
 	lookup.DataDir = running[0]
+	f.once.Do(func() { _, _ = fmt.Fprintf(f.say, "of the stack in %s\n", printable(lookup.DataDir)) })
 	return lookup, nil
 }
 

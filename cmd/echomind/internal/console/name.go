@@ -48,7 +48,10 @@ func checkConnector(text string) error {
 	return nil
 }
 
-func isNumber(text string) bool { return strings.Trim(text, "0123456789") == "" }
+// isNumber says whether a text is a connector's number, as it is shown: 007 is a name.
+func isNumber(text string) bool {
+	return strings.Trim(text, "0123456789") == "" && (len(text) == 1 || !strings.HasPrefix(text, "0"))
+}
 
 func parseID(text string) (int32, error) {
 	id, err := strconv.ParseInt(text, 10, 32)

@@ -1,7 +1,9 @@
 package console
 
 import (
+	"bytes"
 	"context"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,7 +29,8 @@ func TestTheOnlyRunningStackIsFoundFromAnyFolder(t *testing.T) {
 	lookup := config.Lookup{}
 	require.NoError(t, config.Load(&lookup))
 	require.Equal(t, config.DefaultDataDir, lookup.DataDir)
-	f := &finder{registry: t.TempDir(), fromEnvironment: func() (config.Lookup, error) { return lookup, nil }}
+	var said bytes.Buffer
+	f := &finder{registry: t.TempDir(), say: &said, fromEnvironment: func() (config.Lookup, error) { return lookup, nil }}
 	_, notRunning, err := f.find()
 	require.NoError(t, err)
 	require.ErrorIs(t, notRunning, devstack.ErrNotRunning)
@@ -36,6 +39,8 @@ func TestTheOnlyRunningStackIsFoundFromAnyFolder(t *testing.T) {
 	found, err := f.lookup()
 	require.NoError(t, err)
 	require.Equal(t, first, found.DataDir)
+
+	require.Equal(t, "of the stack in "+first+"\n", said.String())
 
 	second, forget := registered(t, f.registry)
 	_, err = f.lookup()
@@ -52,4 +57,14 @@ func TestTheOnlyRunningStackIsFoundFromAnyFolder(t *testing.T) {
 	found, err = f.lookup()
 	require.NoError(t, err)
 	require.Equal(t, first, found.DataDir)
+	require.NoError(t, os.Mkdir(config.DefaultDataDir, 0o700))
+	found, err = f.lookup()
+	require.NoError(t, err, "a folder with a stack of its own, which does not run")
+	require.Equal(t, config.DefaultDataDir, found.DataDir)
+}
+
+func TestOnlyANumberAsItIsShownIsAConnectorsNumber(t *testing.T) {
+	for text, number := range map[string]bool{"7": true, "42": true, "0": true, "0002": false, "00": false, "7a": false, "-7": false} {
+		require.Equal(t, number, isNumber(text), text)
+	}
 }

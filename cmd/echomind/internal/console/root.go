@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,7 +26,7 @@ const (
 
 // Root is the command line of a user: it finds the running stack by the environment.
 func Root() *cobra.Command {
-	return root(&finder{registry: devstack.Registry(), fromEnvironment: func() (config.Lookup, error) {
+	return root(&finder{registry: devstack.Registry(), say: os.Stderr, fromEnvironment: func() (config.Lookup, error) {
 		var lookup config.Lookup
 		err := config.Load(&lookup)
 		return lookup, err
@@ -48,8 +49,8 @@ chunks, embedded and stored for search.
 
 A connector is named by its number or, where no other has it, by its name.
 
-The commands find the running stack by its data folder ($ECHOMIND_DATA_DIR, else ./data, else that of the only stack of
-yours that runs), or by DATABASE_URL and NATS_URL where they are set. Errors exit with 1, usage errors with 2.`,
+The commands find the running stack by its data folder ($ECHOMIND_DATA_DIR, else ./data; where there is no such folder
+that of the only stack of yours that runs, which they say), or by DATABASE_URL and NATS_URL where they are set. Errors exit with 1, usage errors with 2.`,
 		Example: `  echomind connectors add --name docs --type file --user 1 --config '{"url":"file:///srv/docs"}' --refresh 60m
   echomind connectors list
   echomind why docs
