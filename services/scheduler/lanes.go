@@ -186,6 +186,10 @@ func (l *lanes) batch(ctx context.Context, pipe *pipeline, kind string, limit in
 	}
 	s.metrics.claimed.WithLabelValues(kind).Add(float64(len(batch)))
 	failpoint.At("scheduler.claimed")
+	if s.dispatcher.refusedOf(kind) > 0 { // one message, which may get no answer: others have the place meanwhile
+		done()
+		done = func() {}
+	}
 	pipe.send(func() {
 		defer done()
 		s.dispatcher.publish(ctx, batch)

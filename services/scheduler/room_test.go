@@ -44,6 +44,34 @@ func TestATypeThatGetsNoAnswerBrakesItselfAndNoOther(t *testing.T) {
 	}
 }
 
+// stuck publishes nothing until it is let go.
+type stuck struct {
+	jetstream.JetStream
+	begun, goesOn chan struct{}
+}
+
+func (s stuck) PublishMsgAsync(msg *nats.Msg, opts ...jetstream.PublishOpt) (jetstream.PubAckFuture, error) {
+	s.begun <- struct{}{}
+	<-s.goesOn
+	return s.JetStream.PublishMsgAsync(msg, opts...)
+}
+
+func TestATypeThatIsBrakedHoldsNoPlaceWhileItWaitsForAnAnswer(t *testing.T) {
+	s := setStage(t)
+	slow := stuck{s.servers.Stream, make(chan struct{}), make(chan struct{})}
+	s.servers.Stream = slow
+	s.connectors(1)
+	scheduler := s.scheduler()
+	scheduler.dispatcher.judge(map[string]int64{"web": 100}, map[string]bool{"web": true})
+	s.do(scheduler.lanes.look(t.Context(), nil))
+	<-slow.begun
+	if !scheduler.lanes.places.TryAcquire(mostBatches) {
+		t.Error("its place is taken")
+	}
+	close(slow.goesOn)
+	scheduler.lanes.wait()
+}
+
 // A claim that waits for somebody holds the room that it may bring messages into.
 func TestOfAStreamWithLittleRoomAClaimThatWaitsLeavesSomeToOthers(t *testing.T) {
 	s := setStage(t)
