@@ -6,6 +6,9 @@ import (
 
 // settle ends a round: what depends on all of it.
 func (s *syncer) settle(ctx context.Context) error {
+	if err := s.lookAtLater(ctx); err != nil {
+		return err
+	}
 	if err := s.lookAtGivenUp(ctx); err != nil {
 		return err
 	}

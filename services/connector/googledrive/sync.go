@@ -145,6 +145,8 @@ type syncer struct {
 	// placing are those that are asked for only to find out where they are; above are the folders of which nothing is known and in which
 	// something is stored.
 	placing, above map[string]struct{}
+	// due are what earlier syncs have left to be looked at.
+	due []string
 	// shortcuts are all that are stored or were seen, by id; targets is what the changes say of theirs.
 	shortcuts map[string]entry
 	targets   map[string]item
@@ -241,7 +243,7 @@ func (s *syncer) run(ctx context.Context) error {
 			restarts++
 			s.result.Restarted = true
 		}
-		s.state = state{Failed: s.state.Failed, Refused: s.state.Refused}
+		s.state = state{Failed: s.state.Failed, Refused: s.state.Refused, Later: s.state.Later}
 	}
 }
 
@@ -252,6 +254,7 @@ func (s *syncer) round(ctx context.Context) error {
 		return err
 	}
 	s.begin()
+	s.due = s.state.Later
 	if err := s.placeGivenUp(ctx); err != nil {
 		return err
 	}
