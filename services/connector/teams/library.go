@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/echomind/sync/services/connector/graph"
 )
@@ -133,7 +135,7 @@ func (s *syncer) attachedItems() map[string]struct{} {
 
 // changed brings the attached files up to date that have changed.
 func (s *syncer) changed(ctx context.Context, found changes) error {
-	due := map[string]string{}
+	due, lost := map[string]string{}, map[string]struct{}{}
 	s.mu.Lock()
 	for id, k := range s.known {
 		item := itemOf(k)
@@ -150,7 +152,9 @@ func (s *syncer) changed(ctx context.Context, found changes) error {
 		switch {
 		case graph.IsGone(err) || err == nil && item.Deleted != nil:
 			if _, told := found.items[itemID]; told {
-				err = s.lose(ctx, id)
+				thread, _ := split(id)
+				lost[thread] = struct{}{}
+				err = s.lose(ctx, id, "")
 			} else if k, _ := s.stored(id); k.VersionToken != "" {
 				err = s.goneFile(ctx, id, "attachment", "")
 			} else {
@@ -165,6 +169,15 @@ func (s *syncer) changed(ctx context.Context, found changes) error {
 			err = s.item(ctx, id, item)
 		}
 		if err != nil {
+			return err
+		}
+	}
+	// Their links may lead to others by now.
+	for n, thread := range slices.Sorted(maps.Keys(lost)) {
+		if _, there := s.stored(thread); n >= maxGone || !there {
+			continue
+		}
+		if err := s.recheckThread(ctx, thread, true); err != nil {
 			return err
 		}
 	}
