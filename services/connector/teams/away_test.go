@@ -135,3 +135,33 @@ func TestWhatIsGoneForGoodIsLookedForOnceWhenAFolderComes(t *testing.T) {
 	w.sync()
 	require.Len(t, w.fake.Requests(), 2)
 }
+
+func TestManyThreadsThatAreNotThereForTwoSyncsStay(t *testing.T) {
+	w := newWorld(t)
+	for i := range 60 {
+		w.say("", "Ann", fmt.Sprint("word", i))
+	}
+	w.sync()
+	w.fake.Inject(fakegraph.Fault{Path: "/replies", Times: 1 << 30, Status: http.StatusNotFound, Code: "NotFound"})
+	for range 2 {
+		r, err := w.try(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, r.Deleted)
+	}
+	w.fake.Heal()
+	w.sync()
+}
+
+// A deleted folder lists little, and what was in it is not listed.
+func TestFilesGoWithTheFolderThatTheyWereIn(t *testing.T) {
+	w := newWorld(t)
+	w.fake.ReportBelow = false
+	dir := w.fake.Folder(w.folder, "2025")
+	for i := range 3 {
+		w.say("", "Ann", fmt.Sprint("word", i), w.fake.File(dir, fmt.Sprintf("%03d.txt", i), "words"))
+	}
+	w.fake.Pass(60 * 24 * time.Hour)
+	w.sync()
+	w.fake.Delete(dir)
+	w.comes(t)
+}

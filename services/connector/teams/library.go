@@ -32,7 +32,8 @@ func (c *changes) take(page []graph.Item, folder string, attached map[string]str
 		if _, is := attached[item.ID]; is {
 			c.items[item.ID] = struct{}{}
 		} else if item.Deleted != nil {
-			c.gone = true
+			// A deleted item lists little: it may have been a folder.
+			c.gone, c.all = true, c.all || item.File == nil
 		}
 	}
 }
