@@ -52,6 +52,46 @@ func (s *syncer) lookAtLater(ctx context.Context) error {
 	return s.changesPage(ctx, "", changes)
 }
 
+// notListed takes note of a folder that is not there when what is in it is listed: the next sync looks at it. What a listing of everything
+// does not show because of that is kept, until another does not find the folder either.
+func (s *syncer) notListed(id string) {
+	switch {
+	case !s.listing:
+		s.later(id)
+	case !slices.Contains(s.state.Away, id) && !slices.Contains(s.state.Kept, id):
+		if len(s.state.Kept) >= maxLater { // as many have their place in the state: all is kept
+			s.state.Kept = s.state.roots()
+			return
+		}
+		s.state.Kept = append(slices.Clone(s.state.Kept), id)
+	}
+}
+
+// isKept tells whether what has these parents is below a folder of which all is kept.
+func (s *syncer) isKept(parents []string) bool {
+	for range maxDepth {
+		if len(s.state.Kept) == 0 || len(parents) == 0 {
+			return false
+		}
+		if slices.ContainsFunc(parents, func(id string) bool { return slices.Contains(s.state.Kept, id) }) {
+			return true
+		}
+		k, _ := s.stored(parents[0])
+		r, _ := recordOf(k)
+		parents = r.parents
+	}
+	return false
+}
+
+// next is the state that the next sync goes on from. Where something was kept, that one lists everything again.
+func (s *syncer) next() state {
+	if len(s.state.Kept) == 0 {
+		s.state.Away = nil
+		return s.state.clone()
+	}
+	return state{Failed: s.state.Failed, Refused: s.state.Refused, Later: s.state.Later, Away: s.state.Kept}.clone()
+}
+
 // away keeps what is stored of a document that is not there now, and marks it: the next sync looks for it again. Where that does not find
 // it either, it is deleted (again.Goes). One that is not stored is only looked for again.
 func (s *syncer) away(ctx context.Context, doc worker.Document, at record) error {

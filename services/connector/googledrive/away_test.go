@@ -92,3 +92,27 @@ func TestAFileThatTwoSyncsDoNotFindIsDeleted(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, f.store.files(), 1)
 }
+
+// The folder alone is asked for as well, so that two answers are one finding.
+func TestAFolderThatIsNotThereForAMomentInAListingKeepsWhatIsBelowIt(t *testing.T) {
+	for skip := range 4 {
+		t.Run(fmt.Sprint("after ", skip), func(t *testing.T) {
+			f := newFixture(t)
+			top := f.Folder(root, "Top")
+			sub := f.Folder(top, "Sub")
+			f.cfg = googledrive.Config{FolderID: top}
+			for i := range 5 {
+				f.File(top, fmt.Sprint(i, ".txt"), "text/plain", "a")
+				f.File(sub, fmt.Sprint("sub", i, ".txt"), "text/plain", "a")
+			}
+			f.sync()
+			f.ExpireTokens()
+			f.Inject(fakedrive.Fault{Kind: "list", Times: 2, Skip: skip, Status: http.StatusNotFound, Reason: "notFound"})
+			require.Zero(t, f.sync().Deleted)
+			f.Heal()
+			require.Zero(t, f.sync().Deleted)
+			require.Len(t, f.store.files(), 10)
+			require.Equal(t, 1, f.again().Pages, "nothing is listed any more")
+		})
+	}
+}

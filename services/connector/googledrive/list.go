@@ -135,7 +135,7 @@ func (s *syncer) below(ctx context.Context, drive, filter string, folders []stri
 		return err
 	}
 	if len(folders) == 1 {
-		s.later(folders[0])
+		s.notListed(folders[0])
 		return nil
 	}
 	for _, id := range folders {

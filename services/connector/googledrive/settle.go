@@ -51,8 +51,8 @@ func (s *syncer) sweep(ctx context.Context) error {
 		k, _ := s.stored(id)
 		r, ok := recordOf(k)
 		_, missing := s.missing[id]
-		stays := !missing
-		if stays && ok {
+		stays := !missing || ok && s.isKept(r.parents)
+		if !missing && ok {
 			_, stays = s.tree.place(r.parents)
 			stays = stays || s.isUnplaced(r.parents)
 		}
