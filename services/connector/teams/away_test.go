@@ -165,3 +165,23 @@ func TestFilesGoWithTheFolderThatTheyWereIn(t *testing.T) {
 	w.fake.Delete(dir)
 	w.comes(t)
 }
+
+// Only the folder is reported.
+func TestManyFilesComeBackWithTheirFolder(t *testing.T) {
+	w := newWorld(t)
+	var files []string
+	for i := range 150 {
+		files = append(files, w.fake.File(w.folder, fmt.Sprintf("%03d.txt", i), "words"))
+		w.say("", "Ann", fmt.Sprint("word", i), files[i])
+	}
+	w.fake.Pass(60 * 24 * time.Hour)
+	w.sync()
+	for _, f := range files {
+		w.fake.Delete(f)
+	}
+	w.sync()
+	w.fake.Folder(w.folder, "one that comes")
+	r := w.sync()
+	require.Equal(t, 150, r.Threads, "all messages are listed once")
+	require.Zero(t, w.sync().Threads)
+}

@@ -93,12 +93,12 @@ func (s *syncer) comesBack(page []graph.Item, attached map[string]struct{}) {
 }
 
 // allComesBack is where folders have changed, of whose files the library says nothing, or where the library itself was away.
-func (s *syncer) allComesBack(wasAway bool) {
+func (s *syncer) allComesBack(came bool) {
 	s.state.Gone = slices.Clone(s.state.Gone)
 	for i := range s.state.Gone {
 		s.state.Gone[i].Back = true
 	}
-	if wasAway && s.state.GoneMore {
+	if came && s.state.GoneMore {
 		s.state.GoneMore = false
 		s.listAgain()
 	}

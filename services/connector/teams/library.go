@@ -16,6 +16,8 @@ type changes struct {
 	items map[string]struct{}
 	// all says that folders have, or that the service does not know what has: every attached file is asked for.
 	all bool
+	// came says that a folder has come, or is another now.
+	came bool
 	// gone says that something is gone that may have been an attached file of which nothing is remembered.
 	gone bool
 	// next is where the changes after these go on. It becomes the state's when these are applied: a checkpoint
@@ -27,7 +29,7 @@ type changes struct {
 func (c *changes) take(page []graph.Item, folder string, attached map[string]struct{}) {
 	for _, item := range page {
 		if item.Folder != nil && item.ID != folder {
-			c.all = true
+			c.all, c.came = true, c.came || item.Deleted == nil
 		}
 		if _, is := attached[item.ID]; is {
 			c.items[item.ID] = struct{}{}
@@ -91,7 +93,7 @@ func (s *syncer) library(ctx context.Context) (changes, error) {
 		}
 	}
 	if s.state.Away || found.all {
-		s.allComesBack(s.state.Away)
+		s.allComesBack(s.state.Away || found.came)
 	}
 	s.state.Away = false
 	s.told = found.gone
