@@ -136,6 +136,13 @@ func (s *syncer) lookAt(ctx context.Context, ids []string) error {
 		f, err := s.api.item(ctx, id, "")
 		switch {
 		case isGone(err):
+			k, _ := s.stored(id)
+			if r, ok := recordOf(k); ok && r.waits() {
+				if err := s.away(ctx, worker.Document{SourceID: id, Title: "File"}, r); err != nil {
+					return err
+				}
+				continue
+			}
 			changes = append(changes, change{FileID: id, Removed: true})
 		case isRefused(err):
 			if k, _ := s.stored(id); nothingKnown(k) {
@@ -198,7 +205,9 @@ func (s *syncer) tryFailedAgain(ctx context.Context) error {
 		f, err := s.api.item(ctx, id, "")
 		switch {
 		case isGone(err):
-			if err := s.remove(ctx, id); err != nil {
+			k, _ := s.stored(id)
+			r, _ := recordOf(k)
+			if err := s.away(ctx, worker.Document{SourceID: id, Title: "File"}, r); err != nil {
 				return err
 			}
 		case isRefused(err):

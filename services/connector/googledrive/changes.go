@@ -1,6 +1,7 @@
 package googledrive
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 )
@@ -67,7 +68,10 @@ func (s *syncer) changesPage(ctx context.Context, drive string, changes []change
 				case err == nil:
 					f = &there
 				case !isGone(err) && !isRefused(err):
-					return fmt.Errorf("look for a removed item: %w", err)
+					if away := s.alone(ctx, err); away != nil || !s.later(id) {
+						return fmt.Errorf("look for a removed item: %w", cmp.Or(away, err))
+					}
+					continue
 				}
 			}
 		}

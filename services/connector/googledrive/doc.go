@@ -11,7 +11,7 @@
 //	tree.go      which folder is in which; held.go: what is kept of folders meanwhile
 //	file.go      one file; download.go: its content
 //	shortcut.go  what a shortcut stands for
-//	settle.go    the end of a round: folders, what is gone; again.go: what had failed
+//	settle.go    the end of a round: folders, what is gone; again.go: what had failed; away.go: what is not there for a moment
 //	token.go     what is remembered with a document
 //
 // # What is stored

@@ -141,7 +141,9 @@ func (s *syncer) vanished(ctx context.Context, e entry, reason error) error {
 		return fmt.Errorf("look for a file without content: %w", err)
 	case (isGone(err) || err == nil && f.Trashed) && e.kind == aShortcut:
 		return s.fail(ctx, e, inReading, targetGone)
-	case isGone(err) || err == nil && f.Trashed:
+	case isGone(err):
+		return s.away(ctx, e.document(), e.record(""))
+	case err == nil && f.Trashed:
 		return s.remove(ctx, e.id)
 	}
 	text, _ := ofDocument(reason)

@@ -135,7 +135,8 @@ func (s *syncer) below(ctx context.Context, drive, filter string, folders []stri
 		return err
 	}
 	if len(folders) == 1 {
-		return nil // the changes say so
+		s.notListed(folders[0])
+		return nil
 	}
 	for _, id := range folders {
 		if err := s.below(ctx, drive, filter, []string{id}, take); err != nil {

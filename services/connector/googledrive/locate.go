@@ -12,6 +12,7 @@ func (s *syncer) locate(ctx context.Context) (news []string, err error) {
 	if !known {
 		s.state = state{
 			Roots: map[string]string{}, Cursors: map[string]string{}, Failed: s.state.Failed, Refused: s.state.Refused,
+			Later: s.state.Later, Away: s.state.Away,
 		}
 		if err := s.locateRoot(ctx); err != nil {
 			return nil, err

@@ -6,6 +6,9 @@ import (
 
 // settle ends a round: what depends on all of it.
 func (s *syncer) settle(ctx context.Context) error {
+	if err := s.lookAtLater(ctx); err != nil {
+		return err
+	}
 	if err := s.lookAtGivenUp(ctx); err != nil {
 		return err
 	}
@@ -48,8 +51,8 @@ func (s *syncer) sweep(ctx context.Context) error {
 		k, _ := s.stored(id)
 		r, ok := recordOf(k)
 		_, missing := s.missing[id]
-		stays := !missing
-		if stays && ok {
+		stays := !missing || ok && s.isKept(r.parents)
+		if !missing && ok {
 			_, stays = s.tree.place(r.parents)
 			stays = stays || s.isUnplaced(r.parents)
 		}

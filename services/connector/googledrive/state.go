@@ -19,6 +19,12 @@ type state struct {
 	// Failed and Refused are what the last sync has tried again of what could not be read, and of what could not be stored.
 	Failed  again.Share `json:"failed,omitzero"`
 	Refused again.Share `json:"refused,omitzero"`
+	// Later are what the next sync looks at as if it had changed: it could not be asked for, or listed.
+	Later []string `json:"later,omitempty"`
+	// Away are folders that the last listing of everything did not find; Kept are those that this one does not find, and below which all
+	// is kept.
+	Away []string `json:"away,omitempty"`
+	Kept []string `json:"kept,omitempty"`
 }
 
 // listing says how far a listing of everything has come. Drives before Drive, in their order, are done.
@@ -66,7 +72,8 @@ func (s state) roots() []string {
 
 // clone is for checkpoints: what is sent must not change any more.
 func (s state) clone() state {
-	c := state{Roots: map[string]string{}, Cursors: map[string]string{}, Failed: s.Failed, Refused: s.Refused}
+	c := state{Roots: map[string]string{}, Cursors: map[string]string{}, Failed: s.Failed, Refused: s.Refused, Later: slices.Clone(s.Later)}
+	c.Away, c.Kept = slices.Clone(s.Away), slices.Clone(s.Kept)
 	for k, v := range s.Roots {
 		c.Roots[k] = v
 	}

@@ -145,6 +145,8 @@ type syncer struct {
 	// placing are those that are asked for only to find out where they are; above are the folders of which nothing is known and in which
 	// something is stored.
 	placing, above map[string]struct{}
+	// due are what earlier syncs have left to be looked at.
+	due []string
 	// shortcuts are all that are stored or were seen, by id; targets is what the changes say of theirs.
 	shortcuts map[string]entry
 	targets   map[string]item
@@ -172,7 +174,8 @@ type syncer struct {
 // again; what has not changed is not read again.
 //
 // What cannot be read fails as a document (Document.Err). A failure that lies in the content waits for the content
-// to change; any other is tried again at the next sync. An item that vanishes is no failure.
+// to change; any other is tried again at the next sync. What is not there when it is asked for is kept until
+// the next sync does not find it either.
 func Sync(ctx context.Context, cfg Config, opts Options, sink Sink) (Result, error) {
 	if err := errors.Join(cfg.Validate(), opts.Chunk.Validate()); err != nil {
 		return Result{}, permanent{err}
@@ -241,7 +244,7 @@ func (s *syncer) run(ctx context.Context) error {
 			restarts++
 			s.result.Restarted = true
 		}
-		s.state = state{Failed: s.state.Failed, Refused: s.state.Refused}
+		s.state = state{Failed: s.state.Failed, Refused: s.state.Refused, Later: s.state.Later, Away: s.state.Away}
 	}
 }
 
@@ -252,6 +255,7 @@ func (s *syncer) round(ctx context.Context) error {
 		return err
 	}
 	s.begin()
+	s.due = s.state.Later
 	if err := s.placeGivenUp(ctx); err != nil {
 		return err
 	}
@@ -273,7 +277,7 @@ func (s *syncer) round(ctx context.Context) error {
 	if err := s.settle(ctx); err != nil {
 		return err
 	}
-	return s.sink.SetState(s.state.clone())
+	return s.sink.SetState(s.next())
 }
 
 // begin builds what is known of the tree.

@@ -101,7 +101,9 @@ func (s *syncer) look(ctx context.Context, ids []string) (files []graph.Item, er
 			return caught.Do(func() error {
 				item, err := s.api.Item(grouped, s.state.Drive, id)
 				switch {
-				case graph.IsGone(err) || err == nil && item.Deleted != nil:
+				case graph.IsGone(err):
+					return s.awayAlone(grouped, id)
+				case err == nil && item.Deleted != nil:
 					return s.remove(grouped, id)
 				case graph.IsRefused(err):
 					s.unchanged.Add(1)

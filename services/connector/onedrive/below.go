@@ -14,11 +14,16 @@ const heldWaiting = 64
 // below reads what lies below a folder that has come, or stands elsewhere now. Items that come or go meanwhile may
 // be missed by it, and are in the next delta.
 func (s *syncer) below(ctx context.Context, top graph.Item) error {
-	if _, at, err := s.above(ctx, top.Parent.ID); err != nil || at == outside {
-		if err == nil {
-			s.loses(top.ID)
-		}
+	_, at, err := s.above(ctx, top.Parent.ID)
+	switch {
+	case err != nil:
 		return err
+	case at == outside:
+		s.loses(top.ID)
+		return nil
+	case at != inside:
+		s.listLater(top.ID)
+		return nil
 	}
 	return s.under(ctx, top.ID, 0)
 }
@@ -53,7 +58,8 @@ func (s *syncer) children(ctx context.Context, id, behind string) (waiting []str
 	for link := s.api.Children(s.state.Drive, id, s.opts.PageSize); link != ""; {
 		page, err := s.api.Items(ctx, link)
 		if graph.IsGone(err) || graph.IsRefused(err) {
-			break // the next delta says so
+			s.listLater(id)
+			break
 		}
 		if err != nil {
 			if err := s.notListed(ctx, id, err); err != nil {
@@ -107,35 +113,46 @@ func (s *syncer) notListed(ctx context.Context, id string, why error) error {
 	if err := s.troubles.Alone(ctx, why, graph.EndsSync, s.answers); err != nil {
 		return err
 	}
-	switch {
-	case slices.Contains(s.state.Unlisted, id):
-	case len(s.state.Unlisted) == maxUnlisted || len(id) > maxUnlistedBytes:
+	if !s.listLater(id) {
 		return why
-	default:
-		s.state.Unlisted = append(slices.Clone(s.state.Unlisted), id)
 	}
 	return nil
 }
 
-// listUnlisted lists the folders that earlier syncs could not list.
+// listLater has the next sync list a folder. It returns false where no more are remembered.
+func (s *syncer) listLater(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case slices.Contains(s.state.Unlisted, id):
+	case len(s.state.Unlisted) >= maxUnlisted || len(id) > maxUnlistedBytes:
+		return false
+	default:
+		s.state.Unlisted = append(slices.Clone(s.state.Unlisted), id)
+	}
+	return true
+}
+
+// listUnlisted lists the folders that earlier syncs could not list. What is below one that is not there now either goes.
 func (s *syncer) listUnlisted(ctx context.Context, folders []string) error {
 	for _, id := range folders {
 		_, at, err := s.above(ctx, id)
 		if err != nil {
-			if err := s.troubles.Alone(ctx, err, graph.EndsSync, s.answers); err != nil {
-				return fmt.Errorf("find a folder: %w", err)
-			}
+			return err
+		}
+		if at == unknown {
 			continue
 		}
 		s.state.Unlisted = slices.DeleteFunc(slices.Clone(s.state.Unlisted), func(one string) bool { return one == id })
 		if at != inside {
+			s.loses(id)
 			continue
 		}
 		if err := s.under(ctx, id, 0); err != nil {
 			return err
 		}
 	}
-	return nil
+	return s.settleLost(ctx)
 }
 
 // first returns the folders that come first, sorted, each once. The others do not wait.

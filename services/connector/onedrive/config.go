@@ -9,6 +9,7 @@
 //	token.go    what is remembered with a document
 //	settle.go   the end of a round: what is gone
 //	again.go    what had failed
+//	away.go     what is not there for a moment
 //
 // # What is remembered where
 //

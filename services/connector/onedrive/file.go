@@ -63,7 +63,7 @@ func (s *syncer) read(ctx context.Context, item graph.Item, now token, place *ro
 	var unreadable *graph.Unreadable
 	switch {
 	case errors.Is(err, graph.ErrVanished):
-		return s.remove(ctx, item.ID)
+		return s.away(ctx, item, now.folders, away)
 	case errors.As(err, &unreadable):
 		return s.fail(ctx, fresh, now, unreadable)
 	case err != nil:

@@ -92,7 +92,7 @@ func (s *syncer) files(ctx context.Context, files []graph.Item) error {
 		for _, item := range files {
 			folders, at, err := s.above(grouped, item.Parent.ID)
 			if err != nil {
-				return graph.AsPermanent(fmt.Errorf("find the folder of %s: %w", item.ID, err), "the drive or folder")
+				return fmt.Errorf("find the folder of %s: %w", item.ID, err)
 			}
 			if at == outside {
 				if err := s.remove(grouped, item.ID); err != nil {
@@ -102,6 +102,12 @@ func (s *syncer) files(ctx context.Context, files []graph.Item) error {
 			}
 			if err := s.shown(item.ID); err != nil {
 				return err
+			}
+			if at != inside {
+				if err := s.away(grouped, item, placeless(), at); err != nil {
+					return err
+				}
+				continue
 			}
 			group.Go(func() error { return caught.Do(func() error { return s.file(grouped, item, folders) }) })
 		}

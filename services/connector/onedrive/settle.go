@@ -3,6 +3,8 @@ package onedrive
 import (
 	"context"
 	"fmt"
+
+	"github.com/echomind/sync/services/connector/graph"
 )
 
 // settle deletes, at the end of a round, what is gone without having been reported.
@@ -16,6 +18,11 @@ func (s *syncer) settle(ctx context.Context) error {
 		s.listing, s.missing = false, nil
 		s.sink.EndListing()
 	}
+	return s.settleLost(ctx)
+}
+
+// settleLost deletes what is below folders that have gone.
+func (s *syncer) settleLost(ctx context.Context) error {
 	if s.lost == 0 {
 		return nil
 	}
@@ -30,6 +37,11 @@ func (s *syncer) settle(ctx context.Context) error {
 			var err error
 			if _, at, err = s.above(ctx, folders[0].id); err != nil {
 				return fmt.Errorf("find the folder of %s: %w", id, err)
+			}
+		}
+		if at == away || at == unknown {
+			if err := s.away(ctx, graph.Item{ID: id, Name: "File"}, folders, at); err != nil {
+				return err
 			}
 		}
 		if at == outside {

@@ -218,6 +218,7 @@ func (s *syncer) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.lost = 0
 	if err := s.listUnlisted(ctx, unlisted); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package onedrive
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/graph"
@@ -16,6 +17,8 @@ type folder struct {
 	unsure bool
 	// gone: deleted, or moved out of the connector's folder, in this round.
 	gone bool
+	// away: it was not there when this sync asked for it, or could not be asked for.
+	away where
 }
 
 // unsureName stands in a token for the name of a folder that is unsure.
@@ -124,6 +127,8 @@ type where int
 const (
 	inside  where = iota // below the connector's folder
 	outside              // not, or no longer
+	away                 // a folder above is not there now, or may not be asked for
+	unknown              // one could not be asked for
 )
 
 // maxDepth ends a walk upwards in a tree that is none.
@@ -145,9 +150,12 @@ func (s *syncer) above(ctx context.Context, id string) ([]step, where, error) {
 			item, err := s.api.Item(ctx, s.state.Drive, id)
 			switch {
 			case graph.IsGone(err) || graph.IsRefused(err):
-				f.gone = true
+				f.away = away
 			case err != nil:
-				return nil, outside, err
+				if err := s.troubles.Alone(ctx, err, graph.EndsSync, s.answers); err != nil {
+					return nil, unknown, fmt.Errorf("find a folder: %w", err)
+				}
+				f.away = unknown
 			case item.Deleted != nil:
 				f.gone = true
 			default:
@@ -161,6 +169,9 @@ func (s *syncer) above(ctx context.Context, id string) ([]step, where, error) {
 		}
 		if f.gone {
 			return nil, outside, nil
+		}
+		if f.away != inside {
+			return nil, f.away, nil
 		}
 		above := step{id: id, name: f.name}
 		if f.unsure {

@@ -92,8 +92,8 @@ func (s *syncer) unasked(ctx context.Context, id string, item graph.Item, err er
 func (s *syncer) goneFile(ctx context.Context, id, name, url string) error {
 	k, stored := s.stored(id)
 	f, failed := parseFailure(k)
-	if !stored || failed && f.hash == goneHash || s.told && itemOf(k) == "" {
-		return s.lose(ctx, id)
+	if !stored || again.Goes(failed && f.hash == goneHash, s.isFresh(id)) || s.told && itemOf(k) == "" {
+		return s.lose(ctx, id, url)
 	}
 	return s.failFile(ctx, id, graph.Item{ID: itemOf(k), Name: name, WebURL: url}, &graph.Unreadable{Reason: reasonGone})
 }
@@ -124,7 +124,7 @@ func (s *syncer) item(ctx context.Context, id string, item graph.Item) error {
 	var unreadable *graph.Unreadable
 	switch {
 	case errors.Is(err, graph.ErrVanished):
-		return s.lose(ctx, id)
+		return s.goneFile(ctx, id, item.Name, item.WebURL)
 	case errors.As(err, &unreadable):
 		return s.failFile(ctx, id, fresh, unreadable)
 	case err != nil:
@@ -215,7 +215,7 @@ type failure struct{ kind, item, hash string }
 
 const (
 	// reasonGone is said of what is stored and not there; where it is not there at the next sync either, it is removed.
-	reasonGone = "it is not there now; it is looked for again by the next sync"
+	reasonGone = again.Away
 	goneHash   = "gone"
 
 	ofReading = "read"

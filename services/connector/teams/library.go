@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/echomind/sync/services/connector/graph"
 )
@@ -14,6 +16,8 @@ type changes struct {
 	items map[string]struct{}
 	// all says that folders have, or that the service does not know what has: every attached file is asked for.
 	all bool
+	// came says that a folder has come, or is another now.
+	came bool
 	// gone says that something is gone that may have been an attached file of which nothing is remembered.
 	gone bool
 	// next is where the changes after these go on. It becomes the state's when these are applied: a checkpoint
@@ -25,12 +29,13 @@ type changes struct {
 func (c *changes) take(page []graph.Item, folder string, attached map[string]struct{}) {
 	for _, item := range page {
 		if item.Folder != nil && item.ID != folder {
-			c.all = true
+			c.all, c.came = true, c.came || item.Deleted == nil
 		}
 		if _, is := attached[item.ID]; is {
 			c.items[item.ID] = struct{}{}
 		} else if item.Deleted != nil {
-			c.gone = true
+			// A deleted item lists little: it may have been a folder.
+			c.gone, c.all = true, c.all || item.File == nil
 		}
 	}
 }
@@ -88,7 +93,7 @@ func (s *syncer) library(ctx context.Context) (changes, error) {
 		}
 	}
 	if s.state.Away || found.all {
-		s.allComesBack(s.state.Away)
+		s.allComesBack(s.state.Away || found.came)
 	}
 	s.state.Away = false
 	s.told = found.gone
@@ -133,7 +138,7 @@ func (s *syncer) attachedItems() map[string]struct{} {
 
 // changed brings the attached files up to date that have changed.
 func (s *syncer) changed(ctx context.Context, found changes) error {
-	due := map[string]string{}
+	due, lost := map[string]string{}, map[string]struct{}{}
 	s.mu.Lock()
 	for id, k := range s.known {
 		item := itemOf(k)
@@ -150,7 +155,9 @@ func (s *syncer) changed(ctx context.Context, found changes) error {
 		switch {
 		case graph.IsGone(err) || err == nil && item.Deleted != nil:
 			if _, told := found.items[itemID]; told {
-				err = s.lose(ctx, id)
+				thread, _ := split(id)
+				lost[thread] = struct{}{}
+				err = s.lose(ctx, id, "")
 			} else if k, _ := s.stored(id); k.VersionToken != "" {
 				err = s.goneFile(ctx, id, "attachment", "")
 			} else {
@@ -165,6 +172,15 @@ func (s *syncer) changed(ctx context.Context, found changes) error {
 			err = s.item(ctx, id, item)
 		}
 		if err != nil {
+			return err
+		}
+	}
+	// Their links may lead to others by now.
+	for n, thread := range slices.Sorted(maps.Keys(lost)) {
+		if _, there := s.stored(thread); n >= maxGone || !there {
+			continue
+		}
+		if err := s.recheckThread(ctx, thread, true); err != nil {
 			return err
 		}
 	}

@@ -106,6 +106,8 @@ type syncer struct {
 	told bool
 	// placing are the threads that are read again only to find out which files theirs are.
 	placing map[string]struct{}
+	// notThere are the threads that neither this sync nor an earlier one has found.
+	notThere []string
 	// shown are the threads that this sync has looked at.
 	shown map[string]struct{}
 
@@ -188,8 +190,11 @@ func (s *syncer) run(ctx context.Context) error {
 	if err := s.changed(ctx, changes); err != nil {
 		return err
 	}
+	if err := s.removeNotThere(ctx); err != nil {
+		return err
+	}
 	return s.sink.SetState(state{
-		Listed: true, Delta: s.state.Delta, Drive: s.state.Drive, Folder: s.state.Folder, Files: s.state.Files,
+		Listed: s.state.Listed, Delta: s.state.Delta, Drive: s.state.Drive, Folder: s.state.Folder, Files: s.state.Files,
 		Away: s.state.Away, Failed: s.state.Failed, Gone: s.stillGone(), GoneMore: s.state.GoneMore,
 	})
 }

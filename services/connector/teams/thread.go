@@ -17,6 +17,8 @@ import (
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/graph"
+	"github.com/echomind/sync/services/connector/internal/again"
+	"github.com/echomind/sync/services/connector/internal/trouble"
 )
 
 // threads brings a page of threads up to date, and returns when all of it is sent. Their attachments are read several
@@ -135,12 +137,30 @@ func (s *syncer) failThread(ctx context.Context, id string, root graph.Message, 
 // and a whole listing say for certain that one is gone.
 func (s *syncer) goneThread(ctx context.Context, id string) error {
 	f := failure{kind: ofReading, hash: goneHash}
-	if k, _ := s.stored(id); k.VersionToken == "" && k.ContentHash == f.String() {
-		return s.removeThread(ctx, id)
+	if k, _ := s.stored(id); k.VersionToken == "" && again.Goes(k.ContentHash == f.String(), s.isFresh(id)) {
+		s.notThere = append(s.notThere, id)
+		return nil
 	}
 	return s.send(ctx, worker.Document{
 		SourceID: id, Title: "Thread", MediaType: "text/plain", ContentHash: f.String(), Err: reasonGone,
 	})
+}
+
+// removeNotThere removes the threads that two syncs have not found. Where they are many, all are kept, and the next sync lists all messages:
+// only known threads are asked for, so that none would ever come back.
+func (s *syncer) removeNotThere(ctx context.Context) error {
+	if len(s.notThere) > trouble.Most {
+		s.unchanged.Add(int64(len(s.notThere)))
+		s.listAgain()
+		return nil
+	}
+	for _, id := range s.notThere {
+		if err := s.removeThread(ctx, id); err != nil {
+			return err
+		}
+	}
+	s.state.Listed = true
+	return nil
 }
 
 // thereAsStored: nothing has to be written.

@@ -6,6 +6,14 @@ import "slices"
 // Waits is said of what could not be stored, once it is known again where it is.
 const Waits = "there was no room for it, or it could not be stored; it is tried again"
 
+// Away is said of what is not there when it is asked for, and that nothing else has said to be gone.
+const Away = "it is not there now; it is looked for again by the next sync"
+
+// Goes tells whether a document is deleted that is not there when it is asked for. A service answers so for a moment, too: only the
+// changes and a listing of everything say for certain that something is gone. So it stays, marked as away, until a later sync does not
+// find it either; marked tells whether it is, thisSync that it was put by the sync that asks.
+func Goes(marked, thisSync bool) bool { return marked && !thisSync }
+
 const (
 	// Most bounds how many documents that have failed a sync tries again.
 	Most = 20_000

@@ -1,0 +1,118 @@
+package googledrive_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/services/connector/googledrive"
+	"github.com/echomind/sync/services/connector/internal/fakedrive"
+)
+
+func TestARemovedItemThatCannotBeAskedForStopsNothing(t *testing.T) {
+	f := newFixture(t)
+	f.Drive("One")
+	f.cfg = googledrive.Config{IncludeSharedDrives: true}
+	bad := f.File(root, "bad.txt", "text/plain", "bad")
+	f.sync()
+	f.Delete(bad)
+	f.Inject(fakedrive.Fault{Kind: "get", ID: bad, Times: 1 << 30, Status: http.StatusInternalServerError, Reason: "backendError"})
+	for n := range 3 {
+		f.File(root, fmt.Sprint("new", n, ".txt"), "text/plain", "later")
+		_, err := f.try()
+		require.NoError(t, err)
+		require.Len(t, f.store.files(), n+2)
+	}
+	f.Heal()
+	f.sync()
+	require.Len(t, f.store.files(), 3)
+}
+
+func TestAFolderThatComesAndIsNotThereForAMomentIsListedByTheNextSync(t *testing.T) {
+	f := newFixture(t)
+	in, out := f.Folder(root, "in"), f.Folder(root, "out")
+	f.cfg = googledrive.Config{FolderID: in}
+	f.File(in, "a.txt", "text/plain", "a")
+	top := f.Folder(out, "top")
+	f.File(top, "b.txt", "text/plain", "b")
+	f.sync()
+	f.Move(top, in)
+	f.Inject(fakedrive.Fault{Kind: "list", Times: 1, Status: http.StatusNotFound, Reason: "notFound"})
+	_, err := f.try()
+	require.NoError(t, err)
+	f.Heal()
+	f.sync()
+	require.Len(t, f.store.files(), 2)
+}
+
+func TestAFileThatIsNotThereForAMomentStaysAndIsReadAgain(t *testing.T) {
+	for name, faults := range map[string]func(id string) []fakedrive.Fault{
+		"while it is downloaded": func(id string) []fakedrive.Fault {
+			return []fakedrive.Fault{{Kind: "media", ID: id, Times: 1, Status: http.StatusNotFound, Reason: "notFound"}}
+		},
+		"once it has failed": func(id string) []fakedrive.Fault {
+			return []fakedrive.Fault{fakedrive.DownloadQuota.On("media", 5).Of(id)}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.cfg = googledrive.Config{}
+			a := f.File(root, "a.txt", "text/plain", "a")
+			f.File(root, "b.txt", "text/plain", "b")
+			f.sync()
+			f.Write(a, "new")
+			f.Inject(append(faults(a), fakedrive.Fault{Kind: "get", ID: a, Times: 1, Status: http.StatusNotFound, Reason: "notFound"})...)
+			for range 2 {
+				_, err := f.try()
+				require.NoError(t, err)
+				require.Len(t, f.store.files(), 2)
+			}
+			f.Heal()
+			f.sync()
+			require.Len(t, f.store.files(), 2)
+		})
+	}
+}
+
+func TestAFileThatTwoSyncsDoNotFindIsDeleted(t *testing.T) {
+	f := newFixture(t)
+	f.cfg = googledrive.Config{}
+	a := f.File(root, "a.txt", "text/plain", "a")
+	f.File(root, "b.txt", "text/plain", "b")
+	f.sync()
+	f.Write(a, "new")
+	notThere := fakedrive.Fault{Kind: "get", ID: a, Times: 1, Status: http.StatusNotFound, Reason: "notFound"}
+	f.Inject(fakedrive.Fault{Kind: "media", ID: a, Times: 1, Status: http.StatusNotFound, Reason: "notFound"}, notThere)
+	_, err := f.try()
+	require.NoError(t, err)
+	f.Inject(notThere)
+	_, err = f.try()
+	require.NoError(t, err)
+	require.Len(t, f.store.files(), 1)
+}
+
+// The folder alone is asked for as well, so that two answers are one finding.
+func TestAFolderThatIsNotThereForAMomentInAListingKeepsWhatIsBelowIt(t *testing.T) {
+	for skip := range 4 {
+		t.Run(fmt.Sprint("after ", skip), func(t *testing.T) {
+			f := newFixture(t)
+			top := f.Folder(root, "Top")
+			sub := f.Folder(top, "Sub")
+			f.cfg = googledrive.Config{FolderID: top}
+			for i := range 5 {
+				f.File(top, fmt.Sprint(i, ".txt"), "text/plain", "a")
+				f.File(sub, fmt.Sprint("sub", i, ".txt"), "text/plain", "a")
+			}
+			f.sync()
+			f.ExpireTokens()
+			f.Inject(fakedrive.Fault{Kind: "list", Times: 2, Skip: skip, Status: http.StatusNotFound, Reason: "notFound"})
+			require.Zero(t, f.sync().Deleted)
+			f.Heal()
+			require.Zero(t, f.sync().Deleted)
+			require.Len(t, f.store.files(), 10)
+			require.Equal(t, 1, f.again().Pages, "nothing is listed any more")
+		})
+	}
+}
