@@ -12,8 +12,8 @@ import (
 
 // RemoveAcknowledged removes from a work queue what its consumers have acknowledged, and returns the subjects of which it removed
 // something. A server removes a message when it is acknowledged. One that is killed may have written down the acknowledgement and
-// not the removal: the message comes back with it, is delivered to nobody, and stays (nats-server 2.15.2, streams of one replica).
-// A stream that does not exist holds nothing.
+// not the removal: the message comes back with it, is delivered to nobody, and stays (nats-server 2.15.2, streams of one replica). So
+// does what waits when a consumer's filter is widened to it behind its place. A stream that does not exist holds nothing.
 func RemoveAcknowledged(ctx context.Context, js jetstream.JetStream, name string) ([]string, error) {
 	removed, err := deadline.Get(ctx, "topology.acknowledged", queryTimeout, func(ctx context.Context) ([]string, error) {
 		stream, err := js.Stream(ctx, name)
@@ -26,7 +26,19 @@ func RemoveAcknowledged(ctx context.Context, js jetstream.JetStream, name string
 		}
 		var removed []string
 		floors, err := floorsFrom(ctx, stream, state.FirstSeq)
+		if err != nil || len(floors) == 0 {
+			return nil, err
+		}
+		info, err := stream.Info(ctx) // behind the floors, which never pass it
+		if err != nil {
+			return nil, err
+		}
 		for subject, floor := range floors {
+			if last := info.State.LastSeq; floor > last {
+				err = errors.Join(err, fmt.Errorf("the consumer of %s has acknowledged up to %d, and the stream ends at %d: it has lost what came last, "+
+					"and may deliver nothing until it is past that; remove the consumer, which its worker makes again", subject, floor, last))
+				continue
+			}
 			some, whenRemoved := removeThrough(ctx, stream, subject, floor)
 			if some {
 				removed = append(removed, subject)

@@ -84,7 +84,7 @@ func TestWithPlentyThereIsNotOneQuestionForEveryRequest(t *testing.T) {
 	var tokens float64
 	require.NoError(t, p.QueryRow(t.Context(), `SELECT tokens FROM provider_quotas`).Scan(&tokens))
 	require.GreaterOrEqual(t, tokens, 840.0)
-	require.Less(t, tokens, 990.0, "what was taken is taken for everybody; Postgres's clock has brought some back")
+	require.LessOrEqual(t, tokens, 990.0, "what was taken is taken for everybody; Postgres's clock has brought some back")
 }
 
 func TestWhatOneReplicaIsToldHoldsForAll(t *testing.T) {
