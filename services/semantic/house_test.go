@@ -115,7 +115,7 @@ func TestEveryLookIsBoundedAndTheCompletionLeavesTheIndexItsTurn(t *testing.T) {
 }
 
 func TestKeepingHouseStopsWhileALookIsUnderWay(t *testing.T) {
-	f := newFixture(t)
+	f := newFlow(t)
 	c := f.syncing()
 	c.tells(0)
 	f.holds(`LOCK TABLE open_runs`) // every look waits
