@@ -9,10 +9,13 @@ import (
 	"github.com/echomind/sync/sdk/lifecycle"
 )
 
+// ErrPermanent is among what an error of Permanent wraps.
+var ErrPermanent = errors.New("trying again cannot mend it")
+
 type permanentError struct{ err error }
 
-func (e *permanentError) Error() string { return e.err.Error() }
-func (e *permanentError) Unwrap() error { return e.err }
+func (e *permanentError) Error() string   { return e.err.Error() }
+func (e *permanentError) Unwrap() []error { return []error{ErrPermanent, e.err} }
 
 // Permanent marks an error that trying again cannot mend (bad credentials, a source that is gone, a bad
 // configuration): the connector stays in ERROR until its user changes or triggers it.
@@ -21,12 +24,6 @@ func Permanent(err error) error {
 		return nil
 	}
 	return &permanentError{err: err}
-}
-
-// IsPermanent says whether an error was marked by Permanent.
-func IsPermanent(err error) bool {
-	var permanent *permanentError
-	return errors.As(err, &permanent)
 }
 
 type skippedError struct{ reason string }
@@ -66,7 +63,6 @@ const (
 // outcomeOf is the one place that turns a handler's error into what is done about it. cause is the cause of the
 // end of the run's context, nil while it has not ended.
 func outcomeOf(err, cause error) outcome {
-	var permanent *permanentError
 	switch {
 	case errors.Is(cause, lifecycle.ErrFenced), errors.Is(err, lifecycle.ErrFenced):
 		return abandoned
@@ -74,7 +70,7 @@ func outcomeOf(err, cause error) outcome {
 		return released
 	case inOrder(err):
 		return completes
-	case errors.As(err, &permanent):
+	case errors.Is(err, ErrPermanent):
 		return failsForGood
 	case errors.Is(cause, errTooLong):
 		return tooLong

@@ -21,6 +21,7 @@ const (
 	MaxTitleBytes    = 1024
 	MaxURLBytes      = 4096
 	MaxLinkBytes     = 128 << 10
+	MaxMemoBytes     = 8192
 	MaxChunkBytes    = 64 << 10
 	MaxChunks        = topology.MaxDocumentChunks // pieces
 	maxHeadingBytes  = 4096

@@ -1,0 +1,79 @@
+package source
+
+import (
+	"context"
+	"slices"
+)
+
+const (
+	// mostAgain bounds how many items that failed a sync tries again.
+	mostAgain = 20_000
+	// growth is how many times as many are tried as at the sync before, where that has helped.
+	growth = 4
+)
+
+// share is what a sync has tried again, as the next one remembers it. Whether what was tried again was stored is known to the next sync
+// only: what a sync sends is stored, or refused, after it.
+type share struct {
+	// Tried is how many items were tried again, Left how many there were then.
+	Tried int `json:"tried,omitempty"`
+	Left  int `json:"left,omitempty"`
+}
+
+// of is the share of a sync that finds left items to be tried again. A sync tries least of them, so that files that cannot be
+// read, and a quota that is full, cost no request for each item at every sync. Where at least half of what the last one has tried
+// have gone from what is left, there are growth times as many of them.
+func (last share) of(left, least int) share {
+	most := least
+	if last.Tried >= least && 2*(last.Left-left) >= last.Tried {
+		most = min(growth*last.Tried, mostAgain)
+	}
+	return share{Tried: min(most, left), Left: left}
+}
+
+// tryAgain has a source look at items that failed before, and that this sync was not given; which ones is left to chance, so that all have
+// their turn. Those that could not be stored have a share of their own: they may be very many.
+func (s *Sync) tryAgain(ctx context.Context, src Looker, cursor any) error {
+	var unread, notStored []string
+	s.mu.Lock()
+	for id, e := range s.stored { // in no order
+		switch of := e.describe(s.opts.Reading); {
+		case e.shown || e.fresh:
+		case of.Failed == NotStored || of.Failed == Unknown:
+			notStored = append(notStored, id)
+		case of.Failed == Reading || of.Failed == IsAway || of.Failed == Outdated:
+			unread = append(unread, id)
+		}
+	}
+	s.mu.Unlock()
+	s.state.Unread = s.state.Unread.of(len(unread), s.opts.Again)
+	s.state.NotStored = s.state.NotStored.of(len(notStored), s.opts.Again)
+	ids := slices.Concat(unread[:s.state.Unread.Tried], notStored[:s.state.NotStored.Tried])
+	if len(ids) == 0 {
+		return nil
+	}
+	if err := s.Checkpoint(ctx, cursor); err != nil {
+		return err
+	}
+	for batch := range slices.Chunk(ids, s.opts.Again) {
+		if err := src.Look(ctx, s, batch); err != nil {
+			return err
+		}
+		if err := s.Wait(); err != nil {
+			return err
+		}
+		s.countUnseen(batch)
+	}
+	return nil
+}
+
+// countUnseen counts what was looked at and stays as it is.
+func (s *Sync) countUnseen(ids []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		if e, is := s.stored[id]; is && !e.shown && !e.fresh {
+			s.unchanged.Add(1)
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// A listing of everything that would remove more than maxWiped items, and more than maxWipedPart in 100 of what is stored, removes
+// nothing: an unmounted folder and a site that answers "we are back soon" look the same as an owner who tidies up.
+const (
+	maxWiped     = 20
+	maxWipedPart = 30
+)
+
+// BeginListing says that what is given from here on is all that there is: what it does not show is removed by EndListing.
+func (s *Sync) BeginListing() {
+	s.store.BeginListing()
+	s.expect(func(entry) bool { return true })
+}
+
+// ResumeListing says that this run goes on with the listing that an earlier one began, from its checkpoint.
+func (s *Sync) ResumeListing() { s.expect(func(e entry) bool { return !e.Seen }) }
+
+func (s *Sync) expect(is func(entry) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listing, s.missing, s.stand = true, 0, nil
+	for id, e := range s.stored {
+		if e.missing = is(e); e.missing {
+			s.missing++
+		}
+		s.stored[id] = e
+	}
+}
+
+// Partial says that the listing leaves out what it could not list.
+func (s *Sync) Partial() { s.store.ListingPartial() }
+
+// Missing tells whether the listing has not shown a stored item so far.
+func (s *Sync) Missing(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.listing && s.stored[id].missing
+}
+
+// EndListing ends a listing of everything, and removes what it has not shown, but for what keep keeps; nil keeps nothing. Where that is
+// suspiciously much nothing is removed, and the sync fails until the owner allows it.
+func (s *Sync) EndListing(ctx context.Context, keep func(id string, of Stored) bool) error {
+	if err := s.Wait(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	var gone []string
+	wiped, shown := 0, false
+	for id, e := range s.stored {
+		of := e.describe(s.opts.Reading)
+		if !e.missing || keep != nil && keep(id, of) {
+			shown = shown || !e.missing
+			continue
+		}
+		gone = append(gone, id)
+		if of.Failed != Unknown {
+			wiped++
+		}
+	}
+	s.mu.Unlock()
+	if err := Guard(ctx, s.store, s.opts.Connector, wiped, s.expects, !shown); err != nil {
+		return err
+	}
+	slices.Sort(gone)
+	for _, id := range gone {
+		if err := s.Remove(ctx, id); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	for id, e := range s.stored {
+		e.missing = false
+		s.stored[id] = e
+	}
+	s.listing, s.missing, s.stand = false, 0, nil
+	s.mu.Unlock()
+	s.store.EndListing()
+	return nil
+}
+
+// Guard is the error of a listing of everything that would remove suspiciously many of the items that are stored: nil where it would not,
+// or where the connector's owner allows it. empty says that it has shown nothing at all. EndListing asks it; a source that removes by
+// itself what it did not find asks it before.
+func Guard(ctx context.Context, store Store, connector int32, removed, stored int, empty bool) error {
+	many := removed > maxWiped && 100*removed > maxWipedPart*stored
+	if removed == 0 || !many && !empty {
+		return nil
+	}
+	if allowed, err := store.DeletionsAllowed(ctx); err != nil || allowed {
+		return err
+	}
+	return fmt.Errorf("the listing does not show %d of the %d documents that are stored, and nothing was deleted: if they are gone for good, "+
+		"allow it with: echomind connectors trigger %d --allow-deletions; if the source was away, the next try finds them", removed, stored, connector)
+}
+
+// shows takes an item off what is missing.
+func (s *Sync) shows(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, is := s.stored[id]
+	if !is {
+		return
+	}
+	if e.missing {
+		s.missing--
+	}
+	e.shown, e.missing = true, false
+	s.stored[id] = e
+}
+
+// stands says that an item needs nothing to be written.
+func (s *Sync) stands(id string, counts bool) {
+	if counts {
+		s.unchanged.Add(1)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listing {
+		s.stand = append(s.stand, id)
+	}
+}
+
+// markSeen marks what the listing has shown and what was not written.
+func (s *Sync) markSeen(ctx context.Context) error {
+	s.mu.Lock()
+	stand := s.stand
+	s.stand = nil
+	s.mu.Unlock()
+	if len(stand) == 0 {
+		return nil
+	}
+	return s.store.Seen(ctx, stand...)
+}

@@ -1,0 +1,224 @@
+package source
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/echomind/sync/sdk/worker"
+)
+
+// Sync is one sync of a place. Item, Wait, Checkpoint, BeginListing, ResumeListing and EndListing are called by one goroutine at a time;
+// the other methods by any, at any time, but not by Item.Read for its own item.
+type Sync struct {
+	store Store
+	opts  Options
+	state state
+	bytes *semaphore.Weighted
+
+	trouble row
+	// listing: everything is listed, and what is not shown is gone.
+	listing bool
+
+	group   *errgroup.Group // reads items; nil: none
+	grouped context.Context // ends with an error of group's
+	broken  error           // what ended the group
+
+	mu      sync.Mutex
+	stored  map[string]entry
+	reading map[string]chan struct{} // closed when the item's reading is over
+	missing int                      // of stored, how many the listing has not shown
+	expects int                      // of stored when the sync began, how many the place had at the last
+	stand   []string                 // shown, and not written: to be marked
+
+	listed, put, touched, unchanged, deleted, failed atomic.Int64
+}
+
+// state is what a connector's state holds.
+type state struct {
+	Cursor json.RawMessage `json:"cursor,omitempty"`
+	// Unread and NotStored are what the last sync has tried again.
+	Unread    share `json:"unread,omitzero"`
+	NotStored share `json:"not_stored,omitzero"`
+}
+
+// entry is what is stored of an item, and what this sync has made of it.
+type entry struct {
+	worker.Known
+	shown, fresh, missing bool
+}
+
+// Run brings store up to date with a place. When it returns, no goroutine of its own is left.
+//
+// A listing of everything that List has begun and not ended ends with it (Sync.EndListing). Then what failed before is tried again, where
+// src is a Looker, and the cursor becomes the connector's state.
+func Run(ctx context.Context, store Store, src Source, opts Options) (Result, error) {
+	if err := opts.Chunk.Validate(); err != nil {
+		return Result{}, worker.Permanent(err)
+	}
+	s := &Sync{store: store, opts: opts.withDefaults(), reading: map[string]chan struct{}{}}
+	s.bytes = semaphore.NewWeighted(s.opts.InFlightBytes)
+	if err := store.State(&s.state); err != nil {
+		return Result{}, worker.Permanent(err)
+	}
+	known, err := store.Known(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	s.take(known)
+	err = s.run(ctx, src)
+	if err == nil && s.unchanged.Load() > 0 {
+		store.Unchanged(int(s.unchanged.Load()))
+	}
+	return s.Result(), err
+}
+
+func (s *Sync) take(known map[string]worker.Known) {
+	s.stored = make(map[string]entry, len(known))
+	for id, k := range known {
+		e := entry{Known: k}
+		if e.describe(s.opts.Reading).Failed != Unknown {
+			s.expects++
+		}
+		s.stored[id] = e
+	}
+}
+
+func (s *Sync) run(ctx context.Context, src Source) error {
+	cursor, err := src.List(ctx, s)
+	if err = s.over(err); err != nil {
+		return err
+	}
+	if s.listing {
+		if err := s.EndListing(ctx, nil); err != nil {
+			return err
+		}
+	}
+	if looker, can := src.(Looker); can {
+		if err := s.over(s.tryAgain(ctx, looker, cursor)); err != nil {
+			return err
+		}
+	}
+	if err := s.bounded(1); err != nil {
+		return err
+	}
+	at, err := s.at(cursor)
+	if err != nil {
+		return err
+	}
+	return s.store.SetState(at)
+}
+
+// over waits for what is still read. Of two errors that of the reading comes first: the other may only follow from it.
+func (s *Sync) over(err error) error {
+	if waited := s.Wait(); waited != nil && !errors.Is(waited, context.Canceled) {
+		return waited
+	} else if err == nil {
+		return waited
+	}
+	return err
+}
+
+// Cursor decodes what List returned at the last sync that completed, or what it checkpointed since; v, a pointer, stays as it is at the
+// first sync.
+func (s *Sync) Cursor(v any) error {
+	if len(s.state.Cursor) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(s.state.Cursor, v); err != nil {
+		return worker.Permanent(fmt.Errorf("the cursor cannot be read: %w; change the connector's configuration to begin again", err))
+	}
+	return nil
+}
+
+// Checkpoint waits until all that was given is sent, and has a run that follows, should this one die, go on from a cursor: a value
+// that encodes as a JSON object.
+func (s *Sync) Checkpoint(ctx context.Context, cursor any) error {
+	if err := s.Wait(); err != nil {
+		return err
+	}
+	if err := s.markSeen(ctx); err != nil {
+		return err
+	}
+	at, err := s.at(cursor)
+	if err != nil {
+		return err
+	}
+	return s.store.Checkpoint(ctx, at)
+}
+
+func (s *Sync) at(cursor any) (state, error) {
+	data, err := json.Marshal(cursor)
+	if err != nil {
+		return state{}, fmt.Errorf("encode the cursor: %w", err)
+	}
+	now := s.state
+	now.Cursor = data
+	return now, nil
+}
+
+// Wait returns when everything that was given is sent.
+func (s *Sync) Wait() error {
+	if s.group != nil {
+		s.broken = s.group.Wait()
+		s.group, s.grouped = nil, nil
+	}
+	return s.broken
+}
+
+// Stored returns what is stored of an item, as of now.
+func (s *Sync) Stored(id string) (Stored, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, is := s.stored[id]
+	return e.describe(s.opts.Reading), is
+}
+
+// All are the items that are stored as of now, in no order. What is stored or removed meanwhile may be among them.
+func (s *Sync) All() iter.Seq2[string, Stored] {
+	s.mu.Lock()
+	ids := make([]string, 0, len(s.stored))
+	for id := range maps.Keys(s.stored) {
+		ids = append(ids, id)
+	}
+	s.mu.Unlock()
+	return func(yield func(string, Stored) bool) {
+		for _, id := range ids {
+			if one, is := s.Stored(id); is && !yield(id, one) {
+				return
+			}
+		}
+	}
+}
+
+// Len is how many items are stored as of now, without those that a listing has not shown so far.
+func (s *Sync) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.stored) - s.missing
+}
+
+// Result is what the sync has done so far.
+func (s *Sync) Result() Result {
+	return Result{
+		Listed: int(s.listed.Load()), Put: int(s.put.Load()), Touched: int(s.touched.Load()), Unchanged: int(s.unchanged.Load()),
+		Deleted: int(s.deleted.Load()), Failed: int(s.failed.Load()),
+	}
+}
+
+// bounded fails a sync of a place that has more than times as many items as it may. What a listing has not shown yet counts for
+// nothing. What else is to be removed may be known at the end only, so until then twice as many are taken.
+func (s *Sync) bounded(times int) error {
+	if s.opts.MaxItems > 0 && s.Len() > times*s.opts.MaxItems {
+		return worker.Permanent(s.opts.TooMany)
+	}
+	return nil
+}
