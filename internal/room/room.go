@@ -109,6 +109,14 @@ func (o Owned) Take(ctx context.Context, content int64, wait func()) (*Place, er
 	return nil, ctx.Err()
 }
 
+// Enter is Take for a caller that knows nothing of this package.
+func (o Owned) Enter(ctx context.Context, content int64) (interface {
+	Hold(bytes int64)
+	Leave()
+}, error) {
+	return o.Take(ctx, content, nil)
+}
+
 // grant lets in who waits, for the owner with the least first. Who does not fit is waited for, so that small content does not
 // keep large content out for ever; an owner with all that he may have keeps nobody out.
 func (r *Room) grant() {

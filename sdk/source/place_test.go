@@ -7,12 +7,10 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/source"
-	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/sdk/worker/workertest"
 )
 
@@ -233,12 +231,4 @@ func (p *place) differs(store *workertest.Store) error {
 		}
 	}
 	return errors.Join(problems...)
-}
-
-func texts(docs map[string]worker.Document) string {
-	var all []string
-	for _, id := range slices.Sorted(maps.Keys(docs)) {
-		all = append(all, id+"="+workertest.Text(docs[id])+docs[id].Err)
-	}
-	return strings.Join(all, " ")
 }

@@ -8,13 +8,14 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/internal/answer"
 	"github.com/echomind/sync/services/connector/internal/trouble"
 )
 
 // ErrPermanent marks what trying again cannot mend: the configuration names what does not exist, or what the
 // account may not read.
-var ErrPermanent = errors.New("permanent")
+var ErrPermanent = worker.ErrPermanent
 
 // ErrLink says that a link must not be followed.
 var ErrLink = errors.New("the link is refused")
@@ -164,17 +165,16 @@ func Reason(err error) string {
 func AsPermanent(err error, named string) error {
 	switch status(err) {
 	case http.StatusUnauthorized:
-		return fmt.Errorf("%w: the account's consent is not valid any more; connect it again: %w", ErrPermanent, err)
+		return worker.Permanent(fmt.Errorf("the account's consent is not valid any more; connect it again: %w", err))
 	case http.StatusForbidden:
-		return fmt.Errorf("%w: %s: the account may not read it; grant access, or connect another account: %w",
-			ErrPermanent, named, err)
+		return worker.Permanent(fmt.Errorf("%s: the account may not read it; grant access, or connect another account: %w", named, err))
 	case http.StatusNotFound:
-		return fmt.Errorf("%w: %s: it does not exist, or the account cannot see it: %w", ErrPermanent, named, err)
+		return worker.Permanent(fmt.Errorf("%s: it does not exist, or the account cannot see it: %w", named, err))
 	case http.StatusBadRequest:
-		return fmt.Errorf("%w: %s: it is not understood: %w", ErrPermanent, named, err)
+		return worker.Permanent(fmt.Errorf("%s: it is not understood: %w", named, err))
 	}
 	if errors.Is(err, ErrLink) {
-		return fmt.Errorf("%w: %s: %w", ErrPermanent, named, err)
+		return worker.Permanent(fmt.Errorf("%s: %w", named, err))
 	}
 	return err
 }

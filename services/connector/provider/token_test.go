@@ -27,7 +27,7 @@ import (
 )
 
 // permanent says whether the worker kit would not try again.
-func permanent(err error) bool { return worker.IsPermanent(err) }
+func permanent(err error) bool { return errors.Is(err, worker.ErrPermanent) }
 
 func TestATokenIsFetchedOnceForAllAndAgainBeforeItEnds(t *testing.T) {
 	t.Parallel()
