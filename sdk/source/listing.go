@@ -55,8 +55,12 @@ func (s *Sync) EndListing(ctx context.Context, keep func(id string, of Stored) b
 	wiped, shown := 0, false
 	for id, e := range s.stored {
 		of := e.describe(s.opts.Reading)
-		if !e.missing || keep != nil && keep(id, of) {
-			shown = shown || !e.missing
+		if !e.missing {
+			shown = true
+			continue
+		}
+		if keep != nil && keep(id, of) {
+			s.unchanged.Add(1)
 			continue
 		}
 		gone = append(gone, id)

@@ -139,6 +139,10 @@ func (s *Sync) Cursor(v any) error {
 	return nil
 }
 
+// First tells whether the place has not been found so far, under this configuration: nothing was stored, no sync has completed, nor
+// checkpointed. What is not there then may be a mistake of the configuration; later it is away.
+func (s *Sync) First() bool { return len(s.state.Cursor) == 0 && s.expects == 0 }
+
 // Checkpoint waits until all that was given is sent, and has a run that follows, should this one die, go on from a cursor: a value
 // that encodes as a JSON object.
 func (s *Sync) Checkpoint(ctx context.Context, cursor any) error {

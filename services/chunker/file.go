@@ -2,7 +2,6 @@ package chunker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -44,21 +43,16 @@ func (f *file) sync(ctx context.Context, run *worker.Run) error {
 		return err
 	}
 	options := f.options
+	options.Connector = run.Request().ConnectorId
 	options.Room = f.room.For(ownerOf(run))
 	options.Reader = extract.In(f.pool.Share(ownerOf(run)))
 	result, err := files.Sync(ctx, cfg, options, run)
 	f.metrics.folder(result)
-	if !result.Whole {
-		run.ListingPartial()
-	}
 	if err == nil {
 		run.Remark(remarkOf(cfg, result))
 	}
 	run.Log().Info("folder read", "listed", result.Listed, "put", result.Put, "touched", result.Touched,
 		"unchanged", result.Unchanged, "failed", result.Failed, "deleted", result.Deleted, "err", err)
-	if errors.Is(err, files.ErrPermanent) {
-		return worker.Permanent(err)
-	}
 	return err
 }
 

@@ -18,7 +18,7 @@ import (
 
 // Store is one connector.
 type Store struct {
-	// OnPut and OnCheckpoint may refuse; they run before anything is stored.
+	// OnPut and OnCheckpoint may refuse; they run before anything is stored. As all hooks, they may be called by several goroutines.
 	OnPut        func(worker.Document) error
 	OnCheckpoint func(n int) error
 	// Refuses says of a document that its owner has no room for it: what was stored of it stays, with neither token nor hash.
@@ -302,6 +302,15 @@ func (s *Store) SetRawState(v any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state = data
+}
+
+// Seed stores documents as if an earlier sync had.
+func (s *Store) Seed(docs ...worker.Document) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range docs {
+		s.docs[d.SourceID] = doc{d, s.version}
+	}
 }
 
 // Docs are what is stored.

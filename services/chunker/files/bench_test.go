@@ -16,10 +16,12 @@ import (
 	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/sdk/worker/workertest"
 	"github.com/echomind/sync/services/chunker/files"
 )
 
 type noop struct {
+	*workertest.Store
 	known map[string]worker.Known
 	n     atomic.Int64
 }
@@ -63,7 +65,7 @@ func BenchmarkSync(b *testing.B) {
 	}
 	sync := func(b *testing.B, reader extract.Reader, known map[string]worker.Known) time.Duration {
 		began := time.Now()
-		_, err := files.Sync(b.Context(), config(dir), files.Options{Reader: reader, Roots: files.OpenRoots([]string{dir})}, &noop{known: known})
+		_, err := files.Sync(b.Context(), config(dir), files.Options{Reader: reader, Roots: files.OpenRoots([]string{dir})}, &noop{Store: workertest.New(), known: known})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/internal/extract"
+	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/files"
 	"github.com/echomind/sync/services/chunker/files/rootblob"
@@ -46,7 +47,7 @@ func TestNothingOutsideTheFolderIsRead(t *testing.T) {
 	require.True(t, r.Whole)
 	require.Equal(t, 3, r.Put)
 	require.Equal(t, len(links)-1, r.Failed)
-	for id, d := range s.docs {
+	for id, d := range s.Docs() {
 		switch id {
 		case "real.txt", "sub/file.txt", "sub/inside.txt":
 			require.Empty(t, d.Err)
@@ -57,8 +58,8 @@ func TestNothingOutsideTheFolderIsRead(t *testing.T) {
 			require.NotContains(t, d.Err, dir)
 		}
 	}
-	require.Contains(t, s.docs["dir-in"].Err, "folder")
-	require.Equal(t, len(s.docs), run(t, dir, s).Unchanged)
+	require.Contains(t, s.Docs()["dir-in"].Err, "folder")
+	require.Equal(t, len(s.Docs()), run(t, dir, s).Unchanged)
 }
 
 func TestPipesSocketsAndDevicesFailWithoutBlocking(t *testing.T) {
@@ -77,7 +78,7 @@ func TestPipesSocketsAndDevicesFailWithoutBlocking(t *testing.T) {
 	s := newStore()
 	require.Equal(t, len(want), run(t, dir, s).Failed)
 	for id, kind := range want {
-		require.Contains(t, s.docs[id].Err, kind)
+		require.Contains(t, s.Docs()[id].Err, kind)
 	}
 }
 
@@ -93,9 +94,9 @@ func TestStrangeNamesKeepTheirDocumentsApart(t *testing.T) {
 	cfg := config(dir)
 	cfg.Hidden = true
 	s := newStore()
-	require.Equal(t, files.Result{Listed: len(names), Put: len(names), Whole: true}, runWith(t, cfg, dir, s))
+	require.Equal(t, files.Result{Result: source.Result{Listed: len(names), Put: len(names)}, Whole: true}, runWith(t, cfg, dir, s))
 	seen := map[string]bool{}
-	for id, d := range s.docs {
+	for id, d := range s.Docs() {
 		require.True(t, strings.ToValidUTF8(id, "") == id && !strings.ContainsAny(id, "\n\t\x00"), "%q", id)
 		u, err := url.Parse(d.URL)
 		require.NoError(t, err)
@@ -106,8 +107,8 @@ func TestStrangeNamesKeepTheirDocumentsApart(t *testing.T) {
 	}
 	require.Len(t, seen, len(names))
 	require.Equal(t, len(names), runWith(t, cfg, dir, s).Unchanged)
-	require.Contains(t, s.docs, "bad%FF%FE.txt")
-	require.Contains(t, s.docs, "bad%25FF%25FE.txt")
+	require.Contains(t, s.Docs(), "bad%FF%FE.txt")
+	require.Contains(t, s.Docs(), "bad%25FF%25FE.txt")
 }
 
 func TestLongPathsHaveBoundedIDs(t *testing.T) {
@@ -118,8 +119,8 @@ func TestLongPathsHaveBoundedIDs(t *testing.T) {
 	write(t, dir, deep+"b.txt", "two", time.Hour)
 	s := newStore()
 	run(t, dir, s)
-	require.Len(t, s.docs, 2)
-	for id := range s.docs {
+	require.Len(t, s.Docs(), 2)
+	for id := range s.Docs() {
 		require.LessOrEqual(t, len(id), files.MaxSourceIDBytes)
 		require.Equal(t, strings.ToValidUTF8(id, ""), id)
 	}
@@ -136,12 +137,12 @@ func TestAFolderThatCannotBeReadKeepsItsDocuments(t *testing.T) {
 	mode(t, filepath.Join(dir, "locked"), 0)
 	require.NoError(t, os.Remove(filepath.Join(dir, "lockedx.txt")))
 	r := run(t, dir, s)
-	require.Equal(t, files.Result{Listed: 2, Failed: 1, Unchanged: 3, Deleted: 1, Whole: false}, r)
-	require.Contains(t, s.docs["locked/"].Err, "permission denied")
-	require.Equal(t, files.Result{Listed: 2, Unchanged: 4, Whole: false}, run(t, dir, s))
+	require.Equal(t, files.Result{Result: source.Result{Listed: 2, Failed: 1, Unchanged: 3, Deleted: 1}, Whole: false}, r)
+	require.Contains(t, s.Docs()["locked/"].Err, "permission denied")
+	require.Equal(t, files.Result{Result: source.Result{Listed: 2, Unchanged: 4}, Whole: false}, run(t, dir, s))
 	mode(t, filepath.Join(dir, "locked"), 0o755)
-	require.Equal(t, files.Result{Listed: 3, Unchanged: 3, Deleted: 1, Whole: true}, run(t, dir, s))
-	require.Equal(t, []string{"a.txt", "locked/b.txt", "locked/c/d.txt"}, s.ids())
+	require.Equal(t, files.Result{Result: source.Result{Listed: 3, Unchanged: 3, Deleted: 1}, Whole: true}, run(t, dir, s))
+	require.Equal(t, []string{"a.txt", "locked/b.txt", "locked/c/d.txt"}, s.IDs())
 }
 
 func TestAFileThatMayNotBeReadFailsAloneAndIsTriedAgain(t *testing.T) {
@@ -151,12 +152,12 @@ func TestAFileThatMayNotBeReadFailsAloneAndIsTriedAgain(t *testing.T) {
 	dir := folder(t, map[string]string{"a.txt": "a", "b.txt": "b"})
 	mode(t, filepath.Join(dir, "a.txt"), 0)
 	s := newStore()
-	require.Equal(t, files.Result{Listed: 2, Put: 1, Failed: 1, Whole: true}, run(t, dir, s))
-	require.Equal(t, "permission denied", s.docs["a.txt"].Err)
-	require.Equal(t, files.Result{Listed: 2, Unchanged: 2, Whole: true}, run(t, dir, s))
+	require.Equal(t, files.Result{Result: source.Result{Listed: 2, Put: 1, Failed: 1}, Whole: true}, run(t, dir, s))
+	require.Equal(t, "permission denied", s.Docs()["a.txt"].Err)
+	require.Equal(t, files.Result{Result: source.Result{Listed: 2, Unchanged: 2}, Whole: true}, run(t, dir, s))
 	mode(t, filepath.Join(dir, "a.txt"), 0o644)
-	require.Equal(t, files.Result{Listed: 2, Put: 1, Unchanged: 1, Whole: true}, run(t, dir, s))
-	require.Empty(t, s.docs["a.txt"].Err)
+	require.Equal(t, files.Result{Result: source.Result{Listed: 2, Put: 1, Unchanged: 1}, Whole: true}, run(t, dir, s))
+	require.Empty(t, s.Docs()["a.txt"].Err)
 }
 
 func TestAFolderTooDeepKeepsItsDocuments(t *testing.T) {
@@ -164,12 +165,12 @@ func TestAFolderTooDeepKeepsItsDocuments(t *testing.T) {
 	deep := strings.Repeat("d/", 201)
 	write(t, dir, deep+"x.txt", "x", time.Hour)
 	s := newStore()
-	s.docs[deep+"x.txt"] = worker.Document{VersionToken: "1-1", ContentHash: "x"}
+	s.Seed(worker.Document{SourceID: deep+"x.txt", VersionToken: "1-1", ContentHash: "x"})
 	r := run(t, dir, s)
 	require.False(t, r.Whole)
 	require.Zero(t, r.Deleted)
-	require.Contains(t, s.docs[strings.Repeat("d/", 200)].Err, "levels deep")
-	require.Contains(t, s.docs, deep+"x.txt")
+	require.Contains(t, s.Docs()[strings.Repeat("d/", 200)].Err, "levels deep")
+	require.Contains(t, s.Docs(), deep+"x.txt")
 }
 
 // within makes folders in a folder whose path is as long as paths may be, less than one name.
@@ -194,20 +195,20 @@ func TestWhatHasTooLongAPathIsRefusedAndKeepsItsDocuments(t *testing.T) {
 	key := within(t, dir, 1)
 	s := newStore()
 	below := key[:1980] + "~below" // as ids of long paths are cut
-	s.docs[below] = worker.Document{VersionToken: "1-1", ContentHash: "x"}
-	s.docs["gone.txt"] = worker.Document{VersionToken: "1-1", ContentHash: "x"}
+	s.Seed(worker.Document{SourceID: below, VersionToken: "1-1", ContentHash: "x"})
+	s.Seed(worker.Document{SourceID: "gone.txt", VersionToken: "1-1", ContentHash: "x"})
 	r := run(t, dir, s)
-	require.Equal(t, files.Result{Listed: 3, Put: 1, Failed: 2, Unchanged: 1, Deleted: 1}, r)
-	require.Contains(t, s.docs, below)
+	require.Equal(t, files.Result{Result: source.Result{Listed: 3, Put: 1, Failed: 2, Unchanged: 1, Deleted: 1}}, r)
+	require.Contains(t, s.Docs(), below)
 	const tooLong = "its path in the source's folder is longer than 4096 bytes; shorten the names of the folders that it is in"
 	reasons := map[string]int{}
-	for _, d := range s.docs {
+	for _, d := range s.Docs() {
 		reasons[d.Err]++
 	}
 	require.Equal(t, map[string]int{
 		"": 2, tooLong: 1, "folder cannot be read: " + tooLong: 1,
 	}, reasons)
-	require.Equal(t, files.Result{Listed: 3, Unchanged: 4}, run(t, dir, s))
+	require.Equal(t, files.Result{Result: source.Result{Listed: 3, Unchanged: 4}}, run(t, dir, s))
 }
 
 // Each byte of a name in EUC-KR is three in a key.
@@ -222,13 +223,13 @@ func TestAPathIsBoundedAsItIsAndNotAsItIsWritten(t *testing.T) {
 	require.NoError(t, root.WriteFile(longest, []byte("some words"), 0o600))
 	require.NoError(t, root.WriteFile(longest+"b", []byte("some words"), 0o600))
 	s := newStore()
-	require.Equal(t, files.Result{Listed: 2, Put: 1, Failed: 1, Whole: true}, run(t, dir, s))
-	for id, d := range s.docs {
+	require.Equal(t, files.Result{Result: source.Result{Listed: 2, Put: 1, Failed: 1}, Whole: true}, run(t, dir, s))
+	for id, d := range s.Docs() {
 		require.LessOrEqual(t, len(id), files.MaxSourceIDBytes)
 		require.Empty(t, d.URL, "a part of a link leads elsewhere")
 		require.Equal(t, d.Err == "", len(d.Chunks) == 1, d.Err)
 	}
-	require.Equal(t, files.Result{Listed: 2, Unchanged: 2, Whole: true}, run(t, dir, s))
+	require.Equal(t, files.Result{Result: source.Result{Listed: 2, Unchanged: 2}, Whole: true}, run(t, dir, s))
 }
 
 func TestMoreFoldersThatCannotBeReadThanAreToldApartKeepAllDocuments(t *testing.T) {
@@ -236,9 +237,9 @@ func TestMoreFoldersThatCannotBeReadThanAreToldApartKeepAllDocuments(t *testing.
 		dir := t.TempDir()
 		within(t, dir, folders)
 		s := newStore()
-		s.docs["gone.txt"] = worker.Document{VersionToken: "1-1", ContentHash: "x"}
+		s.Seed(worker.Document{SourceID: "gone.txt", VersionToken: "1-1", ContentHash: "x"})
 		r := run(t, dir, s)
-		require.Equal(t, files.Result{Listed: folders + 2, Put: 1, Failed: folders + 1, Unchanged: 1 - deleted, Deleted: deleted}, r)
+		require.Equal(t, files.Result{Result: source.Result{Listed: folders + 2, Put: 1, Failed: folders + 1, Unchanged: 1 - deleted, Deleted: deleted}}, r)
 	}
 }
 
@@ -254,13 +255,13 @@ func TestAGrowingFileIsReadOnceAndSeenAgain(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, f.Close())
 	}
-	s.onPut = func(worker.Document) error { grow(); return nil }
+	s.OnPut = func(worker.Document) error { grow(); return nil }
 	runWith(t, cfg, dir, s)
 	require.Equal(t, 1, runWith(t, cfg, dir, s).Put, "what grew after the reading is seen by the next sync")
 	for range 5 {
 		runWith(t, cfg, dir, s)
 	}
-	require.Contains(t, s.docs["log.txt"].Err, "at most 1000")
+	require.Contains(t, s.Docs()["log.txt"].Err, "at most 1000")
 }
 
 func TestHostileContentInFilesFailsOrIsReadAlone(t *testing.T) {
@@ -269,12 +270,12 @@ func TestHostileContentInFilesFailsOrIsReadAlone(t *testing.T) {
 		"bomb.html": "<html>" + strings.Repeat("<div>", 100_000) + "inner", "zip.md": "PK\x03\x04\x00\x00",
 	})
 	s := newStore()
-	require.Equal(t, files.Result{Listed: 5, Put: 3, Failed: 2, Whole: true}, run(t, dir, s))
-	require.Equal(t, "hi", s.docs["utf16.txt"].Chunks[0].Text)
-	require.Equal(t, "a | b\nx, \"y\" | 2", s.docs["quotes.csv"].Chunks[0].Text)
-	require.Equal(t, "inner", s.docs["bomb.html"].Chunks[0].Text)
-	require.Contains(t, s.docs["deep.json"].Err, "nested 5000 levels")
-	require.Contains(t, s.docs["zip.md"].Err, "Archive")
+	require.Equal(t, files.Result{Result: source.Result{Listed: 5, Put: 3, Failed: 2}, Whole: true}, run(t, dir, s))
+	require.Equal(t, "hi", s.Docs()["utf16.txt"].Chunks[0].Text)
+	require.Equal(t, "a | b\nx, \"y\" | 2", s.Docs()["quotes.csv"].Chunks[0].Text)
+	require.Equal(t, "inner", s.Docs()["bomb.html"].Chunks[0].Text)
+	require.Contains(t, s.Docs()["deep.json"].Err, "nested 5000 levels")
+	require.Contains(t, s.Docs()["zip.md"].Err, "Archive")
 }
 
 func TestOnlyAllowedFoldersAreOpened(t *testing.T) {
@@ -312,7 +313,7 @@ func TestOnlyAllowedFoldersAreOpened(t *testing.T) {
 		"dots":                 open(allowed+"/../other", allowed),
 		"percent-encoded dots": open(allowed+"/%2e%2e/other", allowed),
 	} {
-		require.ErrorIs(t, err, files.ErrPermanent, name)
+		require.ErrorIs(t, err, worker.ErrPermanent, name)
 	}
 	require.ErrorContains(t, open(filepath.Join(allowed, "missing"), allowed), "does not exist")
 	require.ErrorContains(t, open("/nonexistent/x", allowed), "not in an allowed root", "nothing is told about what is outside")
@@ -326,10 +327,10 @@ func TestAFolderThatCannotBeListedIsWorthARetry(t *testing.T) {
 	dir := folder(t, map[string]string{"a": "1"})
 	mode(t, dir, 0)
 	s := newStore()
-	s.docs["a"] = worker.Document{VersionToken: "1-1"}
+	s.Seed(worker.Document{SourceID: "a", VersionToken: "1-1"})
 	_, err := files.Sync(t.Context(), config(dir), files.Options{Reader: extract.InProcess{}, Roots: files.OpenRoots([]string{filepath.Dir(dir)})}, s)
 	require.ErrorContains(t, err, "permission denied")
-	require.NotErrorIs(t, err, files.ErrPermanent)
+	require.NotErrorIs(t, err, worker.ErrPermanent)
 	require.Empty(t, s.deleted)
 }
 
@@ -348,8 +349,8 @@ func TestAFolderRemovedWhileItIsListedDeletesNothing(t *testing.T) {
 				require.NoError(t, after(dir))
 			}})
 			require.Error(t, err)
-			require.NotErrorIs(t, err, files.ErrPermanent)
-			require.Equal(t, []string{"a.txt"}, s.ids())
+			require.NotErrorIs(t, err, worker.ErrPermanent)
+			require.Equal(t, []string{"a.txt"}, s.IDs())
 		})
 	}
 }

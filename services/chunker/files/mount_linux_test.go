@@ -40,9 +40,9 @@ func TestWhatIsMountedOfTheDataFolderIsNeverRead(t *testing.T) {
 	s := newStore()
 	_, err := files.Sync(t.Context(), config(filepath.Join(dir, "docs")), files.Options{Reader: extract.InProcess{}, Roots: roots}, s)
 	require.NoError(t, err)
-	require.Equal(t, rootblob.ErrPrivate.Error(), s.docs["folder"].Err)
-	require.Equal(t, rootblob.ErrPrivate.Error(), s.docs["file.md"].Err)
-	require.Len(t, s.docs, 3)
+	require.Equal(t, rootblob.ErrPrivate.Error(), s.Docs()["folder"].Err)
+	require.Equal(t, rootblob.ErrPrivate.Error(), s.Docs()["file.md"].Err)
+	require.Len(t, s.Docs(), 3)
 	for _, inside := range []string{"root", "root/jetstream"} {
 		_, err = files.Sync(t.Context(), config(filepath.Join(dir, inside)), files.Options{Reader: extract.InProcess{}, Roots: roots}, newStore())
 		require.ErrorContains(t, err, "is this program's own", inside)

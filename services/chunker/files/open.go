@@ -8,22 +8,16 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/files/rootblob"
 )
 
-// ErrPermanent says that a sync cannot succeed until its configuration, or the folder, is changed.
-var ErrPermanent = errors.New("cannot succeed as configured")
-
-// permanent keeps the text of err free of the sentinel, which means nothing to people.
-type permanent struct{ error }
-
-func (p permanent) Unwrap() []error { return []error{ErrPermanent, p.error} }
-
-func permanentf(format string, args ...any) error { return permanent{fmt.Errorf(format, args...)} }
+func permanentf(format string, args ...any) error { return worker.Permanent(fmt.Errorf(format, args...)) }
 
 // openFolder opens folder if it is, or is in, one of roots once links are resolved. It is opened from that root as it was
-// opened when the service started, so that nothing that is put in its way leads out of it.
-func openFolder(folder string, roots *Roots) (*os.Root, *rootblob.Private, error) {
+// opened when the service started, so that nothing that is put in its way leads out of it. One that never was there is the
+// configuration's fault; one that was, and is not, is away.
+func openFolder(folder string, roots *Roots, first bool) (*os.Root, *rootblob.Private, error) {
 	if roots == nil || len(roots.all) == 0 {
 		return nil, nil, permanentf("url: the folder %q is not allowed, since no folders are; list allowed roots in %s", folder, rootsHint)
 	}
@@ -40,8 +34,14 @@ func openFolder(folder string, roots *Roots) (*os.Root, *rootblob.Private, error
 		// It says neither whether the folder exists nor which roots there are: both may be somebody else's.
 		err = permanentf("url: the folder %q is not in an allowed root; add its root to %s", folder, rootsHint)
 	}
+	if errors.Is(err, errAbsent) && !first {
+		err = fmt.Errorf("the folder %q is not there now; mount it again, or correct the url", folder)
+	}
 	return opened, private, err
 }
+
+// errAbsent says that a folder does not exist.
+var errAbsent = errors.New("does not exist")
 
 // errOutside says that a folder is in no root.
 var errOutside = errors.New("outside")
@@ -51,7 +51,7 @@ func (r *Roots) open(folder, path string, private *rootblob.Private) (*os.Root, 
 	unusable := errOutside
 	for _, root := range r.all {
 		rel, is := root.in(path)
-		if root.err != nil && (is || errors.Is(root.err, ErrPermanent)) {
+		if root.err != nil && (is || errors.Is(root.err, worker.ErrPermanent)) {
 			unusable = root.err
 			continue
 		}
@@ -87,7 +87,7 @@ func folderError(folder string, err error) error {
 	case errors.Is(err, syscall.ENOTDIR):
 		return permanentf("url: %q is not a folder; name the folder that holds it and include it by name", folder)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ELOOP):
-		return permanentf("url: the folder %q does not exist; create it, or correct the url", folder)
+		return permanentf("url: the folder %q %w; create it, or correct the url", folder, errAbsent)
 	}
 	return fmt.Errorf("open folder %q: %w", folder, reasonOf(err))
 }

@@ -48,7 +48,7 @@ func TestTheProgramsOwnDataKeysAndEnvironmentFilesAreNeverRead(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, r.Whole, "what is never read does not keep other documents from being deleted")
 	read := map[string]bool{"notes.md": true, "sub/more.md": true, "environment.md": true}
-	for id, d := range s.docs {
+	for id, d := range s.Docs() {
 		if read[id] {
 			require.Empty(t, d.Err, id)
 			continue
@@ -60,12 +60,12 @@ func TestTheProgramsOwnDataKeysAndEnvironmentFilesAreNeverRead(t *testing.T) {
 		"data", ".env", ".envrc", "sub/.ENV", "sub/.env.production", "keys/nats.creds", "second-name.txt", "to-key.txt", "sub/up.txt",
 		"to-creds.txt", "to-env.txt", "twice.txt", "sub/around.txt", "case.txt",
 	} {
-		require.Contains(t, s.docs[id].Err, "it may hold this program's own secrets", id)
+		require.Contains(t, s.Docs()[id].Err, "it may hold this program's own secrets", id)
 	}
-	require.NotContains(t, strings.Join(s.ids(), " "), "postgres", "nor are the names in it told")
+	require.NotContains(t, strings.Join(s.IDs(), " "), "postgres", "nor are the names in it told")
 	r, err = files.Sync(context.Background(), cfg, files.Options{Reader: extract.InProcess{}, Roots: roots}, s)
 	require.NoError(t, err)
-	require.Equal(t, len(s.docs), r.Unchanged)
+	require.Equal(t, len(s.Docs()), r.Unchanged)
 }
 
 func TestTheProgramsOwnFolderIsNoSourceHoweverItIsSpelled(t *testing.T) {
@@ -85,9 +85,9 @@ func TestTheProgramsOwnFolderIsNoSourceHoweverItIsSpelled(t *testing.T) {
 	} {
 		s := newStore()
 		_, err := files.Sync(context.Background(), files.Config{URL: "file://" + c.path}, files.Options{Reader: extract.InProcess{}, Roots: c.roots}, s)
-		require.ErrorIs(t, err, files.ErrPermanent, c.path)
+		require.ErrorIs(t, err, worker.ErrPermanent, c.path)
 		require.ErrorContains(t, err, "is this program's own, and is never read", c.path)
-		require.Empty(t, s.docs)
+		require.Empty(t, s.Docs())
 	}
 }
 
@@ -99,7 +99,7 @@ func TestTheEnvironmentOfProcessesIsNeverRead(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, roots.Close()) })
 	for _, path := range []string{"/proc/self", "/proc", "/proc/1", "/sys/kernel"} {
 		_, err := files.Sync(context.Background(), files.Config{URL: "file://" + path}, files.Options{Reader: extract.InProcess{}, Roots: roots}, newStore())
-		require.ErrorIs(t, err, files.ErrPermanent, path)
+		require.ErrorIs(t, err, worker.ErrPermanent, path)
 	}
 }
 
@@ -112,10 +112,10 @@ func TestASecondNameOfAFileInTheDataFolderIsNeverRead(t *testing.T) {
 	_, err := files.Sync(context.Background(), config(dir), files.Options{Reader: extract.InProcess{}, Roots: roots}, s)
 	require.NoError(t, err)
 	for _, id := range []string{"innocent.md", "sub/page.md"} {
-		require.Contains(t, s.docs[id].Err, "it may hold this program's own secrets", id)
-		require.Empty(t, s.docs[id].Chunks)
+		require.Contains(t, s.Docs()[id].Err, "it may hold this program's own secrets", id)
+		require.Empty(t, s.Docs()[id].Chunks)
 	}
-	require.Empty(t, s.docs["twin.md"].Err, "two names of what is nobody's secret are read")
+	require.Empty(t, s.Docs()["twin.md"].Err, "two names of what is nobody's secret are read")
 }
 
 // rotating replaces a key once a sync has begun.
@@ -145,9 +145,9 @@ func TestAKeyThatIsReplacedOrMadeWhileASyncRunsIsNeverRead(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	for _, id := range []string{"keys/nats.creds", "late.key", "versions/1/tls.key", "versions/2/tls.key"} {
-		require.Contains(t, s.docs[id].Err, "it may hold this program's own secrets", id)
+		require.Contains(t, s.Docs()[id].Err, "it may hold this program's own secrets", id)
 	}
-	require.Empty(t, s.docs["a.md"].Err)
+	require.Empty(t, s.Docs()["a.md"].Err)
 }
 
 // An author who may write into the folder puts a link to the data folder in the place of a folder that was just listed.
@@ -156,7 +156,7 @@ func TestAFolderThatBecomesALinkToTheProgramsOwnIsNotFollowed(t *testing.T) {
 	roots := files.OpenRoots([]string{dir}, filepath.Join(dir, "data"))
 	t.Cleanup(func() { require.NoError(t, roots.Close()) })
 	s := newStore()
-	s.onPut = func(d worker.Document) error {
+	s.OnPut = func(d worker.Document) error {
 		if d.SourceID != "a-first.md" {
 			return nil
 		}
@@ -164,7 +164,7 @@ func TestAFolderThatBecomesALinkToTheProgramsOwnIsNotFollowed(t *testing.T) {
 	}
 	_, err := files.Sync(context.Background(), config(dir), files.Options{Reader: extract.InProcess{}, Roots: roots, Workers: 1}, s)
 	require.NoError(t, err)
-	for id, d := range s.docs {
+	for id, d := range s.Docs() {
 		for _, c := range d.Chunks {
 			require.NotContains(t, c.Text, ownSecret, id)
 		}
@@ -181,14 +181,14 @@ func TestARootThatIsRenamedAndReplacedByALinkLeadsNowhere(t *testing.T) {
 	s := newStore()
 	_, err := files.Sync(context.Background(), config(root), files.Options{Reader: extract.InProcess{}, Roots: roots}, s)
 	require.ErrorContains(t, err, "is not the folder any more that it was when this service started")
-	require.NotErrorIs(t, err, files.ErrPermanent, "it may be put back")
-	require.Empty(t, s.docs)
+	require.NotErrorIs(t, err, worker.ErrPermanent, "it may be put back")
+	require.Empty(t, s.Docs())
 
 	require.NoError(t, os.Remove(root))
 	require.NoError(t, os.Rename(root+"-away", root))
 	_, err = files.Sync(context.Background(), config(root), files.Options{Reader: extract.InProcess{}, Roots: roots}, s)
 	require.NoError(t, err)
-	require.Equal(t, []string{"a.md"}, s.ids())
+	require.Equal(t, []string{"a.md"}, s.IDs())
 }
 
 func TestARootThatIsMissingAtTheStartIsNotTakenFromWhoeverMakesItLater(t *testing.T) {
@@ -200,8 +200,8 @@ func TestARootThatIsMissingAtTheStartIsNotTakenFromWhoeverMakesItLater(t *testin
 	s := newStore()
 	_, err := files.Sync(context.Background(), config(root), files.Options{Reader: extract.InProcess{}, Roots: roots}, s)
 	require.ErrorContains(t, err, "could not be opened when this service started")
-	require.NotErrorIs(t, err, files.ErrPermanent)
-	require.Empty(t, s.docs)
+	require.NotErrorIs(t, err, worker.ErrPermanent)
+	require.Empty(t, s.Docs())
 }
 
 func TestTheErrorTellsNeitherWhichRootsThereAreNorWhatIsOutside(t *testing.T) {
@@ -212,7 +212,7 @@ func TestTheErrorTellsNeitherWhichRootsThereAreNorWhatIsOutside(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, roots.Close()) })
 	said := func(path string) string {
 		_, err := files.Sync(context.Background(), config(path), files.Options{Reader: extract.InProcess{}, Roots: roots}, newStore())
-		require.ErrorIs(t, err, files.ErrPermanent)
+		require.ErrorIs(t, err, worker.ErrPermanent)
 		return strings.ReplaceAll(err.Error(), path, "PATH")
 	}
 	exists, missing := said(filepath.Join(base, "private-names")), said(filepath.Join(base, "nothing"))
@@ -235,9 +235,9 @@ func TestASecondNameOfWhatWasReplacedIsNeverRead(t *testing.T) {
 	s := newStore()
 	_, err := files.Sync(t.Context(), config(dir), files.Options{Reader: extract.InProcess{}, Roots: roots}, s)
 	require.NoError(t, err)
-	require.Empty(t, s.docs["a.md"].Err)
+	require.Empty(t, s.Docs()["a.md"].Err)
 	for _, id := range []string{"k.md", "n.md"} {
-		require.Equal(t, rootblob.ErrPrivate.Error(), s.docs[id].Err, id)
+		require.Equal(t, rootblob.ErrPrivate.Error(), s.Docs()[id].Err, id)
 	}
 }
 
@@ -251,7 +251,7 @@ func TestAKeyThatIsReplacedAndLinkedWhileASyncRunsIsNotReadByItsSecondName(t *te
 			os.Link(filepath.Join(dir, "key"), filepath.Join(dir, "docs/innocent.md")))
 	}})
 	require.NoError(t, err)
-	require.Equal(t, rootblob.ErrPrivate.Error(), s.docs["innocent.md"].Err)
+	require.Equal(t, rootblob.ErrPrivate.Error(), s.Docs()["innocent.md"].Err)
 }
 
 func TestWhatALinkInTheDataFolderLeadsToIsPrivateAsWell(t *testing.T) {
@@ -264,11 +264,11 @@ func TestWhatALinkInTheDataFolderLeadsToIsPrivateAsWell(t *testing.T) {
 	s := newStore()
 	_, err := files.Sync(t.Context(), config(filepath.Join(dir, "docs")), files.Options{Reader: extract.InProcess{}, Roots: roots}, s)
 	require.NoError(t, err)
-	require.Empty(t, s.docs["a.md"].Err)
+	require.Empty(t, s.Docs()["a.md"].Err)
 	for _, id := range []string{"pg", "seed.md"} {
-		require.Equal(t, rootblob.ErrPrivate.Error(), s.docs[id].Err, id)
+		require.Equal(t, rootblob.ErrPrivate.Error(), s.Docs()[id].Err, id)
 	}
-	require.NotContains(t, s.docs, "pg/base.md")
+	require.NotContains(t, s.Docs(), "pg/base.md")
 }
 
 // A file system gives the number of a file that is gone to the next one.
@@ -285,7 +285,7 @@ func TestAFileThatHasTheNumberOfAnOldKeyIsReadLikeAnyOther(t *testing.T) {
 	s := newStore()
 	_, err := files.Sync(t.Context(), config(filepath.Join(dir, "docs")), files.Options{Reader: extract.InProcess{}, Roots: roots}, s)
 	require.NoError(t, err)
-	for id, d := range s.docs {
+	for id, d := range s.Docs() {
 		require.Empty(t, d.Err, id)
 	}
 }

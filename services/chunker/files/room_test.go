@@ -36,7 +36,7 @@ func TestAFileThatHasGrownSinceItWasListedHasRoomForWhatIsRead(t *testing.T) {
 	roots := files.OpenRoots([]string{dir})
 	t.Cleanup(func() { require.NoError(t, roots.Close()) })
 	s := newStore()
-	s.onPut = func(d worker.Document) error {
+	s.OnPut = func(d worker.Document) error {
 		if d.SourceID != "a.md" {
 			return nil
 		}
@@ -47,7 +47,7 @@ func TestAFileThatHasGrownSinceItWasListedHasRoomForWhatIsRead(t *testing.T) {
 	_, err := files.Sync(t.Context(), config(dir), files.Options{Reader: reader, Roots: roots, Workers: 1, Room: shared.For("a")}, s)
 	require.NoError(t, err)
 	require.Equal(t, 600_000, reader.most)
-	require.Empty(t, s.docs["b.md"].Err)
+	require.Empty(t, s.Docs()["b.md"].Err)
 	require.Zero(t, shared.Taken())
 }
 
@@ -72,6 +72,6 @@ func TestAFileThatHasItsReaderPanicFailsAlone(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2, r.Put)
 	require.Equal(t, 2, r.Failed)
-	require.Contains(t, s.docs["b.md"].Err, "an odd file")
+	require.Contains(t, s.Docs()["b.md"].Err, "an odd file")
 	require.Zero(t, shared.Taken())
 }

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,7 +18,9 @@ import (
 
 	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/extract"
+	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/sdk/worker/workertest"
 	"github.com/echomind/sync/services/chunker/files"
 )
 
@@ -29,72 +29,45 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// store is a sink that keeps what it is told, as the database would.
+// store is a connector of one sync after the other, and what the last of them has sent.
 type store struct {
-	mu        sync.Mutex
-	docs      map[string]worker.Document
-	put       []string
-	touched   []string
-	deleted   []string
-	unchanged int
-	onPut     func(worker.Document) error
+	*workertest.Store
+	mu                    sync.Mutex
+	put, touched, deleted []string
+	unchanged             int
 }
 
-func newStore() *store { return &store{docs: map[string]worker.Document{}} }
+func newStore() *store { return &store{Store: workertest.New()} }
 
-func (s *store) Known(context.Context) (map[string]worker.Known, error) {
+func (s *store) Known(ctx context.Context) (map[string]worker.Known, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.put, s.touched, s.deleted, s.unchanged = nil, nil, nil, 0
-	known := map[string]worker.Known{}
-	for id, d := range s.docs {
-		k := worker.Known{VersionToken: d.VersionToken, ContentHash: d.ContentHash}
-		if d.Err != "" {
-			k.VersionToken = ""
-		}
-		known[id] = k
-	}
-	return known, nil
+	return s.Store.Known(ctx)
 }
 
-func (s *store) Put(_ context.Context, d worker.Document) error {
-	if s.onPut != nil {
-		if err := s.onPut(d); err != nil {
-			return err
-		}
-	}
+func (s *store) Put(ctx context.Context, d worker.Document) error {
+	s.note(&s.put, d.SourceID)
+	return s.Store.Put(ctx, d)
+}
+
+func (s *store) Touch(ctx context.Context, d worker.Document) error {
+	s.note(&s.touched, d.SourceID)
+	return s.Store.Touch(ctx, d)
+}
+
+func (s *store) Delete(ctx context.Context, id string) error {
+	s.note(&s.deleted, id)
+	return s.Store.Delete(ctx, id)
+}
+
+func (s *store) Unchanged(n int) { s.unchanged += n }
+
+func (s *store) note(in *[]string, id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.put = append(s.put, d.SourceID)
-	s.docs[d.SourceID] = d
-	return nil
+	*in = append(*in, id)
 }
-
-func (s *store) Touch(_ context.Context, d worker.Document) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.touched = append(s.touched, d.SourceID)
-	old := s.docs[d.SourceID]
-	old.VersionToken = d.VersionToken
-	s.docs[d.SourceID] = old
-	return nil
-}
-
-func (s *store) Delete(_ context.Context, id string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.deleted = append(s.deleted, id)
-	delete(s.docs, id)
-	return nil
-}
-
-func (s *store) Unchanged(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.unchanged += n
-}
-
-func (s *store) ids() []string { return slices.Sorted(maps.Keys(s.docs)) }
 
 // folder writes files into a new folder, changed an hour ago.
 func folder(t testing.TB, content map[string]string) string {
@@ -130,6 +103,7 @@ func runWith(t testing.TB, cfg files.Config, dir string, s *store) files.Result 
 	t.Helper()
 	r, err := files.Sync(context.Background(), cfg, options(dir), s)
 	require.NoError(t, err)
+	s.Complete()
 	require.Equal(t, r.Unchanged, s.unchanged)
 	require.Equal(t, r.Deleted, len(s.deleted))
 	require.Equal(t, r.Put+r.Failed, len(s.put))
@@ -139,22 +113,22 @@ func runWith(t testing.TB, cfg files.Config, dir string, s *store) files.Result 
 func TestAddedChangedAndDeletedFilesAreFound(t *testing.T) {
 	dir := folder(t, map[string]string{"a.md": "# A\n\ntext", "sub/b.txt": "b text", "sub/c.txt": "c text"})
 	s := newStore()
-	require.Equal(t, files.Result{Listed: 3, Put: 3, Whole: true}, run(t, dir, s))
-	require.Equal(t, []string{"a.md", "sub/b.txt", "sub/c.txt"}, s.ids())
-	a := s.docs["a.md"]
+	require.Equal(t, files.Result{Result: source.Result{Listed: 3, Put: 3}, Whole: true}, run(t, dir, s))
+	require.Equal(t, []string{"a.md", "sub/b.txt", "sub/c.txt"}, s.IDs())
+	a := s.Docs()["a.md"]
 	require.Equal(t, "A", a.Title)
 	require.Equal(t, "text/markdown", a.MediaType)
 	require.Equal(t, "file://"+dir+"/a.md", a.URL)
 	require.Len(t, a.Chunks, 1)
-	require.Equal(t, "b.txt", s.docs["sub/b.txt"].Title)
+	require.Equal(t, "b.txt", s.Docs()["sub/b.txt"].Title)
 	info, err := os.Stat(filepath.Join(dir, "a.md"))
 	require.NoError(t, err)
-	require.Equal(t, fmt.Sprintf("%d-%d", info.Size(), info.ModTime().UnixNano()), a.VersionToken)
+	require.Equal(t, fmt.Sprintf("%d-%d", info.Size(), info.ModTime().UnixNano()), a.VersionToken[strings.Index(a.VersionToken, " ")+1:])
 
 	write(t, dir, "a.md", "# A\n\nother", time.Minute)
 	write(t, dir, "d.md", "new", time.Minute)
 	require.NoError(t, os.Remove(filepath.Join(dir, "sub/c.txt")))
-	require.Equal(t, files.Result{Listed: 3, Put: 2, Unchanged: 1, Deleted: 1, Whole: true}, run(t, dir, s))
+	require.Equal(t, files.Result{Result: source.Result{Listed: 3, Put: 2, Unchanged: 1, Deleted: 1}, Whole: true}, run(t, dir, s))
 	require.ElementsMatch(t, []string{"a.md", "d.md"}, s.put)
 	require.Equal(t, []string{"sub/c.txt"}, s.deleted)
 }
@@ -168,7 +142,7 @@ func TestAnUnchangedFileIsNotRead(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.txt"), []byte("other"), 0o644))
 	require.NoError(t, os.Chtimes(filepath.Join(dir, "a.txt"), info.ModTime(), info.ModTime()))
 	r := run(t, dir, s)
-	require.Equal(t, files.Result{Listed: 1, Unchanged: 1, Whole: true}, r)
+	require.Equal(t, files.Result{Result: source.Result{Listed: 1, Unchanged: 1}, Whole: true}, r)
 	require.False(t, r.Changed())
 }
 
@@ -176,11 +150,11 @@ func TestATouchedFileOnlyGetsANewToken(t *testing.T) {
 	dir := folder(t, map[string]string{"a.txt": "same"})
 	s := newStore()
 	run(t, dir, s)
-	before := s.docs["a.txt"].VersionToken
+	before := s.Docs()["a.txt"].VersionToken
 	write(t, dir, "a.txt", "same", time.Minute)
-	require.Equal(t, files.Result{Listed: 1, Touched: 1, Whole: true}, run(t, dir, s))
-	require.NotEqual(t, before, s.docs["a.txt"].VersionToken)
-	require.Equal(t, files.Result{Listed: 1, Unchanged: 1, Whole: true}, run(t, dir, s))
+	require.Equal(t, files.Result{Result: source.Result{Listed: 1, Touched: 1}, Whole: true}, run(t, dir, s))
+	require.NotEqual(t, before, s.Docs()["a.txt"].VersionToken)
+	require.Equal(t, files.Result{Result: source.Result{Listed: 1, Unchanged: 1}, Whole: true}, run(t, dir, s))
 }
 
 func TestABadFileFailsAloneAndOnlyOnce(t *testing.T) {
@@ -188,30 +162,27 @@ func TestABadFileFailsAloneAndOnlyOnce(t *testing.T) {
 	cfg := config(dir)
 	cfg.MaxFileBytes = 100
 	s := newStore()
-	require.Equal(t, files.Result{Listed: 3, Put: 1, Failed: 2, Whole: true}, runWith(t, cfg, dir, s))
-	require.Contains(t, s.docs["bad.pdf"].Err, "PDF (application/pdf)")
-	require.Contains(t, s.docs["big.txt"].Err, "200 bytes, at most 100")
-	require.Empty(t, s.docs["bad.pdf"].VersionToken)
+	require.Equal(t, files.Result{Result: source.Result{Listed: 3, Put: 1, Failed: 2}, Whole: true}, runWith(t, cfg, dir, s))
+	require.Contains(t, s.Docs()["bad.pdf"].Err, "PDF (application/pdf)")
+	require.Contains(t, s.Docs()["big.txt"].Err, "200 bytes, at most 100")
+	require.Empty(t, s.Docs()["bad.pdf"].VersionToken)
 	r := runWith(t, cfg, dir, s)
-	require.Equal(t, files.Result{Listed: 3, Unchanged: 3, Whole: true}, r)
+	require.Equal(t, files.Result{Result: source.Result{Listed: 3, Unchanged: 3}, Whole: true}, r)
 	require.False(t, r.Changed(), "a known failure does not make a sync")
 
 	write(t, dir, "bad.pdf", "%PDF-1.8 changed", time.Minute)
-	require.Equal(t, files.Result{Listed: 3, Failed: 1, Unchanged: 2, Whole: true}, runWith(t, cfg, dir, s))
+	require.Equal(t, files.Result{Result: source.Result{Listed: 3, Failed: 1, Unchanged: 2}, Whole: true}, runWith(t, cfg, dir, s))
 	write(t, dir, "bad.pdf", "text now", time.Second)
-	require.Equal(t, files.Result{Listed: 3, Put: 1, Unchanged: 2, Whole: true}, runWith(t, cfg, dir, s))
-	require.Empty(t, s.docs["bad.pdf"].Err)
+	require.Equal(t, files.Result{Result: source.Result{Listed: 3, Put: 1, Unchanged: 2}, Whole: true}, runWith(t, cfg, dir, s))
+	require.Empty(t, s.Docs()["bad.pdf"].Err)
 }
 
 func TestADocumentOfAnEarlierConfigurationIsPutAgain(t *testing.T) {
 	dir := folder(t, map[string]string{"a.txt": "a", "b.pdf": "%PDF-1.7"})
 	s := newStore()
 	run(t, dir, s)
-	for id, d := range s.docs {
-		d.VersionToken, d.ContentHash = "", ""
-		s.docs[id] = d
-	}
-	require.Equal(t, files.Result{Listed: 2, Put: 1, Failed: 1, Whole: true}, run(t, dir, s))
+	s.Reconfigure()
+	require.Equal(t, files.Result{Result: source.Result{Listed: 2, Put: 1, Failed: 1}, Whole: true}, run(t, dir, s))
 }
 
 func TestAFileThatVanishesBeforeItIsReadIsGone(t *testing.T) {
@@ -223,7 +194,7 @@ func TestAFileThatVanishesBeforeItIsReadIsGone(t *testing.T) {
 	}
 	write(t, dir, "d.txt", "never known", time.Minute)
 	var once sync.Once
-	s.onPut = func(worker.Document) error {
+	s.OnPut = func(worker.Document) error {
 		once.Do(func() {
 			for _, name := range []string{"b.txt", "c.txt", "d.txt"} {
 				require.NoError(t, os.Remove(filepath.Join(dir, name)))
@@ -235,8 +206,8 @@ func TestAFileThatVanishesBeforeItIsReadIsGone(t *testing.T) {
 	opts.Workers = 1
 	r, err := files.Sync(t.Context(), config(dir), opts, s)
 	require.NoError(t, err)
-	require.Equal(t, files.Result{Listed: 4, Put: 1, Deleted: 2, Whole: true}, r)
-	require.Equal(t, []string{"a.txt"}, s.ids())
+	require.Equal(t, files.Result{Result: source.Result{Listed: 4, Put: 1, Deleted: 2}, Whole: true}, r)
+	require.Equal(t, []string{"a.txt"}, s.IDs())
 }
 
 func TestIncludeExcludeAndHiddenFilesAreFollowed(t *testing.T) {
@@ -257,7 +228,7 @@ func TestIncludeExcludeAndHiddenFilesAreFollowed(t *testing.T) {
 			c.cfg.URL = "file://" + dir
 			s := newStore()
 			runWith(t, c.cfg, dir, s)
-			require.Equal(t, c.want, s.ids())
+			require.Equal(t, c.want, s.IDs())
 		})
 	}
 }
@@ -267,9 +238,9 @@ func TestTooManyFilesFailTheSync(t *testing.T) {
 	cfg := config(dir)
 	cfg.MaxFiles = 2
 	s := newStore()
-	s.docs["gone"] = worker.Document{VersionToken: "1-1"}
+	s.Seed(worker.Document{SourceID: "gone", VersionToken: "1-1"})
 	_, err := files.Sync(t.Context(), cfg, options(dir), s)
-	require.ErrorIs(t, err, files.ErrPermanent)
+	require.ErrorIs(t, err, worker.ErrPermanent)
 	require.ErrorContains(t, err, "max_files")
 	require.Empty(t, s.deleted, "the listing did not end")
 }
@@ -284,7 +255,7 @@ func TestAFolderOfManyNamesFailsTheSyncBeforeAllAreRead(t *testing.T) {
 	cfg := config(dir)
 	cfg.MaxFiles = 2
 	_, err := files.Sync(t.Context(), cfg, options(dir), newStore())
-	require.ErrorIs(t, err, files.ErrPermanent)
+	require.ErrorIs(t, err, worker.ErrPermanent)
 	require.ErrorContains(t, err, "max_files: the folder holds more than 2 files")
 }
 
@@ -296,7 +267,7 @@ func TestNamesThatTakeTooMuchMemoryAtOnceFailTheSync(t *testing.T) {
 	}
 	cfg := config(dir)
 	_, err := files.Sync(t.Context(), cfg, options(dir), newStore())
-	require.ErrorIs(t, err, files.ErrPermanent)
+	require.ErrorIs(t, err, worker.ErrPermanent)
 	require.ErrorContains(t, err, "takes more than 1 MB at once; spread its files over more folders, or narrow include and exclude")
 	cfg.Exclude = []string{"1*"}
 	r, err := files.Sync(t.Context(), cfg, options(dir), newStore())
@@ -316,33 +287,53 @@ func TestPathsThatTakeTooMuchMemoryTogetherFailTheSync(t *testing.T) {
 			require.NoError(t, err)
 			continue
 		}
-		require.ErrorIs(t, err, files.ErrPermanent)
+		require.ErrorIs(t, err, worker.ErrPermanent)
 		require.ErrorContains(t, err, "the paths of the files take more than 5 bytes together")
 	}
 }
 
-func TestAnEmptiedFolderDeletesEverything(t *testing.T) {
+func TestAnEmptiedFolderDeletesEverythingOnceThatIsAllowed(t *testing.T) {
 	dir := folder(t, map[string]string{"a": "1", "b/c": "2"})
 	s := newStore()
 	run(t, dir, s)
 	require.NoError(t, os.Remove(filepath.Join(dir, "a")))
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, "b")))
-	require.Equal(t, files.Result{Deleted: 2, Whole: true}, run(t, dir, s))
+	_, err := files.Sync(t.Context(), config(dir), options(dir), s)
+	require.ErrorContains(t, err, "--allow-deletions")
+	require.NotErrorIs(t, err, worker.ErrPermanent)
+	require.Empty(t, s.deleted)
+	s.Allows = true
+	require.Equal(t, files.Result{Result: source.Result{Deleted: 2}, Whole: true}, run(t, dir, s))
+}
+
+func TestAFolderThatWasThereAndIsNotIsAway(t *testing.T) {
+	base := folder(t, map[string]string{"source/a.txt": "a"})
+	dir := filepath.Join(base, "source")
+	s := newStore()
+	_, err := files.Sync(t.Context(), config(dir), options(base), s)
+	require.NoError(t, err)
+	s.Complete()
+	require.NoError(t, os.Rename(dir, dir+"-elsewhere"))
+	_, err = files.Sync(t.Context(), config(dir), options(base), s)
+	require.ErrorContains(t, err, "is not there now")
+	require.NotErrorIs(t, err, worker.ErrPermanent)
+	require.NoError(t, os.Rename(dir+"-elsewhere", dir))
+	require.Equal(t, 1, runWith(t, config(dir), base, s).Unchanged)
 }
 
 func TestAnEmptyFileIsADocumentWithoutChunks(t *testing.T) {
 	dir := folder(t, map[string]string{"a.txt": " \n"})
 	s := newStore()
 	run(t, dir, s)
-	require.Empty(t, s.docs["a.txt"].Chunks)
-	require.Empty(t, s.docs["a.txt"].Err)
+	require.Empty(t, s.Docs()["a.txt"].Chunks)
+	require.Empty(t, s.Docs()["a.txt"].Err)
 }
 
 func TestSinkErrorsEndTheSyncAsTheyAre(t *testing.T) {
 	dir := folder(t, map[string]string{"a": "1", "b": "2", "c": "3"})
 	broken := errors.New("fenced")
 	s := newStore()
-	s.onPut = func(worker.Document) error { return broken }
+	s.OnPut = func(worker.Document) error { return broken }
 	_, err := files.Sync(t.Context(), config(dir), options(dir), s)
 	require.Equal(t, broken, err)
 	_, err = files.Sync(t.Context(), config(dir), options(dir), brokenSink{s, broken})
@@ -360,8 +351,8 @@ func TestAnEndedContextEndsTheSync(t *testing.T) {
 	dir := folder(t, map[string]string{"a": "1", "b": "2"})
 	ctx, cancel := context.WithCancel(t.Context())
 	s := newStore()
-	s.docs["gone"] = worker.Document{VersionToken: "1-1"}
-	s.onPut = func(worker.Document) error { cancel(); return ctx.Err() }
+	s.Seed(worker.Document{SourceID: "gone", VersionToken: "1-1"})
+	s.OnPut = func(worker.Document) error { cancel(); return ctx.Err() }
 	_, err := files.Sync(ctx, config(dir), options(dir), s)
 	require.Equal(t, context.Canceled, err)
 	require.Empty(t, s.deleted)
@@ -392,7 +383,7 @@ func TestAFreshlyWrittenFileIsReadAfterItsTick(t *testing.T) {
 	_, err = files.Sync(t.Context(), config(dir), opts, s)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, time.Since(start), 20*time.Millisecond)
-	require.Equal(t, []string{"a.txt"}, s.ids())
+	require.Equal(t, []string{"a.txt"}, s.IDs())
 }
 
 func TestALinkThatLeadsNowhereIsTriedAgain(t *testing.T) {
@@ -403,7 +394,7 @@ func TestALinkThatLeadsNowhereIsTriedAgain(t *testing.T) {
 	require.Equal(t, 1, run(t, dir, s).Unchanged)
 	write(t, dir, "target.txt", "there now", time.Hour)
 	require.Equal(t, 2, run(t, dir, s).Put)
-	require.Empty(t, s.docs["link.txt"].Err)
+	require.Empty(t, s.Docs()["link.txt"].Err)
 }
 
 func mode(t *testing.T, path string, m fs.FileMode) {
