@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/services/chunker/crawl"
+	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/services/chunker/files"
 )
 
@@ -25,7 +26,7 @@ func TestTheManualsNameEveryField(t *testing.T) {
 }
 
 func TestAFolderOfWhichNothingIsTakenSaysSo(t *testing.T) {
-	none, some := files.Result{Whole: true}, files.Result{Whole: true, Listed: 1}
+	none, some := files.Result{Whole: true}, files.Result{Whole: true, Result: source.Result{Listed: 1}}
 	nix := files.Config{Include: []string{"*.nix"}}
 	require.Contains(t, remarkOf(nix, none), "none matches include (*.nix)")
 	require.Contains(t, remarkOf(files.Config{}, none), "the folder is empty")
