@@ -350,3 +350,6 @@ func persist(
 		sleep(ctx, pause)
 	}
 }
+
+// DeletionsAllowed is temporary.
+func (r *Run) DeletionsAllowed(context.Context) (bool, error) { return false, nil }
