@@ -92,12 +92,14 @@ func (s *Sync) EndListing(ctx context.Context, keep func(id string, of Stored) b
 // Guard is the error of a listing of everything that would remove suspiciously many of the items that are stored: nil where it would not,
 // or where the connector's owner allows it. empty says that it has shown nothing at all. EndListing asks it; a source that removes by
 // itself what it did not find asks it before.
-func Guard(ctx context.Context, store Store, connector int32, removed, stored int, empty bool) error {
+func Guard(ctx context.Context, asked interface {
+	DeletionsAllowed(ctx context.Context) (bool, error)
+}, connector int32, removed, stored int, empty bool) error {
 	many := removed > maxWiped && 100*removed > maxWipedPart*stored
 	if removed == 0 || !many && !empty {
 		return nil
 	}
-	if allowed, err := store.DeletionsAllowed(ctx); err != nil || allowed {
+	if allowed, err := asked.DeletionsAllowed(ctx); err != nil || allowed {
 		return err
 	}
 	return fmt.Errorf("the listing does not show %d of the %d documents that are stored, and nothing was deleted: if they are gone for good, "+

@@ -2,7 +2,6 @@ package chunker
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net/http"
 
@@ -48,7 +47,7 @@ func (w *web) sync(ctx context.Context, run *worker.Run) error {
 	if err := cfg.Validate(); err != nil {
 		return worker.Permanent(err)
 	}
-	result, err := crawl.Crawl(ctx, cfg, w.options(ownerOf(run), run.Log()), run)
+	result, err := crawl.Crawl(ctx, cfg, w.options(run.Request().ConnectorId, ownerOf(run), run.Log()), run)
 	if result.Truncated || result.Held > 0 {
 		run.ListingPartial()
 	}
@@ -58,18 +57,15 @@ func (w *web) sync(ctx context.Context, run *worker.Run) error {
 	run.Log().Info("crawled", "start", secret.URL(result.Start), "stored", result.Stored, "touched", result.Touched,
 		"unchanged", result.Unchanged, "failed", result.Failed, "deleted", result.Deleted, "skipped", result.Skipped, "held", result.Held,
 		"truncated", result.Bound, "err", err)
-	if errors.Is(err, crawl.ErrPermanent) {
-		return worker.Permanent(err)
-	}
 	return err
 }
 
 // options are those of a crawl of an owner's.
-func (w *web) options(owner string, log *slog.Logger) crawl.Options {
+func (w *web) options(connector int32, owner string, log *slog.Logger) crawl.Options {
 	share := w.pool.Share(owner)
 	return crawl.Options{
 		Extract: w.extract(extract.In(share)), Runner: share, Transport: counted{w.transport, w.metrics}, Hosts: w.hosts, Logger: log,
-		Owner: owner, Room: w.room.For(owner),
+		Connector: connector, Owner: owner, Room: w.room.For(owner),
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/sdk/worker"
 )
 
 func TestEachPageHasOneSpelling(t *testing.T) {
@@ -124,7 +126,7 @@ func TestConfigProblemsAreReportedTogether(t *testing.T) {
 
 func TestABadConfigIsPermanent(t *testing.T) {
 	_, err := Crawl(t.Context(), Config{}, Options{}, nil)
-	require.ErrorIs(t, err, ErrPermanent)
+	require.ErrorIs(t, err, worker.ErrPermanent)
 }
 
 func TestClipKeepsWholeCharactersOnOneLine(t *testing.T) {

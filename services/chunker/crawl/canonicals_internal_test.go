@@ -45,7 +45,8 @@ func (s *index) Delete(_ context.Context, id string) error {
 	s.deleted = append(s.deleted, id)
 	return nil
 }
-func (s *index) Unchanged(int) {}
+func (s *index) Unchanged(int)                                {}
+func (*index) DeletionsAllowed(context.Context) (bool, error) { return true, nil }
 func (s *index) crawl(t *testing.T, pages int, site written) *crawler {
 	t.Helper()
 	depth := MaxMaxDepth

@@ -30,8 +30,9 @@ type crawler struct {
 	ids int
 	// undecided are URLs that redirect to pages that failed: nothing was learnt of their own documents.
 	undecided urls
-	// deleted are those deleted on the way.
+	// deleted are those whose pages say that they are gone, gone their ids: they are deleted at the end.
 	deleted urls
+	gone    []string
 	// settledURLs are the URLs whose turn is over.
 	settledURLs urls
 	// waiting are the pages that named a page as canonical, by its hash, and may have to stand for themselves; what redirects to one of
@@ -55,12 +56,14 @@ type crawler struct {
 // Crawl reads the site that cfg describes and tells sink what it found. It returns when everything is done
 // and no goroutine is left.
 //
-// Errors match ErrPermanent or ErrTransient where the site is the reason. An error of sink is returned as it
+// An error is a worker.ErrPermanent where it stays until somebody changes the connector, the site or the service's settings: at the first
+// crawl the start page is gone (404, 410), refuses (401, 403), is forbidden by robots.txt, leads to another site, or is an address
+// that the guard blocks (guard.ErrBlocked). A site that was crawled before is away then. An error of sink is returned as it
 // is; where ctx ended, the error wraps its cause. Documents that no link leads to any more are deleted only
 // when the error is nil.
 func Crawl(ctx context.Context, cfg Config, opt Options, sink Sink) (Result, error) {
 	if err := cfg.Validate(); err != nil {
-		return Result{}, fmt.Errorf("%w: read the connector's config: %w", ErrPermanent, err)
+		return Result{}, worker.Permanent(fmt.Errorf("read the connector's config: %w", err))
 	}
 	opt, release, err := opt.withDefaults()
 	if err != nil {
@@ -106,7 +109,7 @@ func (c *crawler) run(ctx context.Context) error {
 func (c *crawler) begin(ctx context.Context) error {
 	start, err := c.cfg.start()
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrPermanent, err)
+		return worker.Permanent(err)
 	}
 	e := entry{url: start.String()}
 	in := newStay(nil)
@@ -117,18 +120,18 @@ func (c *crawler) begin(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return c.noStart(ctx, v)
+		return c.noStart(v)
 	}
 	c.scope = newScope(got.url, got.via, c.cfg)
 	if _, ok := c.scope.admit(got.url); !ok {
-		return fmt.Errorf("%w: the start page redirects to %s, which is not below path_prefix %q", ErrPermanent, shown(got.url), c.cfg.PathPrefix)
+		return worker.Permanent(fmt.Errorf("the start page redirects to %s, which is not below path_prefix %q", shown(got.url), c.cfg.PathPrefix))
 	}
 	v, err := c.examine(ctx, e, got, in)
 	if err != nil {
 		return err
 	}
 	if v.fail != nil && !v.outlined {
-		return c.noStart(ctx, v)
+		return c.noStart(v)
 	}
 	in.turn(c.opt.Room)
 	c.start, c.result.Start = got.url, v.id
@@ -138,17 +141,12 @@ func (c *crawler) begin(ctx context.Context) error {
 }
 
 // noStart ends a crawl that has no page to start from.
-func (c *crawler) noStart(ctx context.Context, v visit) error {
-	if v.fail.kind == gone {
-		if err := c.gone(ctx, v.id); err != nil {
-			return err
-		}
+func (c *crawler) noStart(v visit) error {
+	err := fmt.Errorf("start page: %w", v.fail)
+	if v.fail.permanent() && len(c.known) == 0 {
+		return worker.Permanent(err)
 	}
-	outcome := ErrTransient
-	if v.fail.permanent() {
-		outcome = ErrPermanent
-	}
-	return fmt.Errorf("%w: start page: %w", outcome, v.fail)
+	return err
 }
 
 // withinSite follows a redirect of the start page.
@@ -237,7 +235,7 @@ func (c *crawler) tooSilent(ctx context.Context, f *failure) error {
 		if ctx.Err() != nil {
 			return stopped(ctx, err)
 		}
-		return fmt.Errorf("%w: %d pages in a row gave no answer, the last one: %w; nor does the start page: %w", ErrTransient, c.silent, f, err)
+		return fmt.Errorf("%d pages in a row gave no answer, the last one: %w; nor does the start page: %w", c.silent, f, err)
 	}
 	c.silent = 0
 	return nil

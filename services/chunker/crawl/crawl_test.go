@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/sdk/worker"
+
 	"github.com/echomind/sync/services/chunker/crawl"
 )
 
@@ -265,8 +267,7 @@ func TestACrawlThatIsStoppedSaysSoAndDeletesNothing(t *testing.T) {
 	st.forget()
 	_, err := crawl.Crawl(ctx, crawl.Config{URL: s.URL}, options(t), st)
 	require.ErrorIs(t, err, fenced)
-	require.NotErrorIs(t, err, crawl.ErrTransient)
-	require.NotErrorIs(t, err, crawl.ErrPermanent)
+	require.NotErrorIs(t, err, worker.ErrPermanent)
 	require.Empty(t, st.deleted)
 	require.NotContains(t, st.put, s.URL+"/a")
 }

@@ -16,7 +16,7 @@
 //	the page answers                          the document is
 //	304, or the same content as stored        Unchanged; Touched if only its links differ
 //	new or other content                      Put
-//	404, 410                                  Deleted at once
+//	404, 410                                  Deleted, once the whole crawl has ended without error
 //	anything that cannot be read              Put with Err; its stored links are followed
 //	nothing, because no link leads there,     Deleted, once the whole crawl has ended without error
 //	or max_depth, robots.txt or noindex forbid
@@ -33,6 +33,8 @@
 // pages that are new at each crawl, and fail. What it deletes by mistake is stored again by the next crawl that comes to it. The
 // failures themselves say how many crawls in a row it were. They are stored when the crawl has ended, so that one that dies on the way
 // counts for nothing; it may begin the row again.
+//
+// A crawl that would delete suspiciously many deletes none, and fails (source.Guard).
 //
 // Pages without an answer fail alone as long as the start page answers, which is asked again for each MaxSilence of them in a row.
 // Where it does not, the site is down, and the crawl ends without deleting anything more.

@@ -7,16 +7,6 @@ import (
 	"github.com/echomind/sync/internal/guard"
 )
 
-var (
-	// ErrPermanent marks a crawl that fails in the same way until somebody changes the connector, the
-	// site or the service's settings: the start page is gone (404, 410), refuses (401, 403), is forbidden by
-	// robots.txt, leads to another site, or is an address that the guard blocks (guard.ErrBlocked).
-	ErrPermanent = errors.New("the site cannot be crawled")
-	// ErrTransient marks a crawl that may work later: the start page or robots.txt timed out, did not
-	// resolve or answered 5xx or 429, or the site, its start page too, stopped answering on the way.
-	ErrTransient = errors.New("the site cannot be crawled now")
-)
-
 // kind is what a page that gave no content means for its document.
 type kind int
 
@@ -48,7 +38,7 @@ type failure struct {
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// permanent tells whether a crawl whose start page failed like this is worth trying again.
+// permanent tells whether the first crawl of a site, whose start page failed like this, is worth trying again.
 func (f *failure) permanent() bool {
 	return f.kind != unanswered || errors.Is(f.err, guard.ErrBlocked)
 }

@@ -37,7 +37,8 @@ type unread struct{ id, reason string }
 func (c *crawler) fail(ctx context.Context, v visit, level int) error {
 	switch v.fail.kind {
 	case gone:
-		return c.gone(ctx, v.id)
+		c.isGone(v.id)
+		return nil
 	case outside, disallowed:
 		c.result.Skipped++
 		return nil
@@ -146,15 +147,14 @@ func (c *crawler) storedLinks(ctx context.Context, id string) ([]string, error) 
 	return c.sink.Links(ctx, id)
 }
 
-// gone deletes the document of a page that says it is no more.
-func (c *crawler) gone(ctx context.Context, id string) error {
+// isGone notes that a page says it is no more.
+func (c *crawler) isGone(id string) {
 	if _, ok := c.known[id]; !ok || c.deleted.has(id) {
-		return nil
+		return
 	}
 	c.deleted.add(id)
 	c.fetch.forget(id)
-	c.result.Deleted++
-	return c.sink.Delete(ctx, id)
+	c.gone = append(c.gone, id)
 }
 
 // hashOfFailure tells a failure that is stored already from a new one.

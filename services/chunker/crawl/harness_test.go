@@ -164,6 +164,7 @@ type store struct {
 	deleted   []string
 	unchanged int
 	failOn    string
+	allows    bool
 }
 
 var errStore = errors.New("the store is away")
@@ -214,6 +215,8 @@ func (s *store) Delete(_ context.Context, id string) error {
 }
 
 func (s *store) Unchanged(n int) { s.unchanged += n }
+
+func (s *store) DeletionsAllowed(context.Context) (bool, error) { return s.allows, nil }
 
 func (s *store) text(id string) string {
 	var b strings.Builder

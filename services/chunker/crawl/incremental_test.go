@@ -251,7 +251,7 @@ func TestASiteThatStopsAnsweringEndsTheCrawlForNow(t *testing.T) {
 	} {
 		s.page("/", "home", hrefs[1:]...).onceThen("/", down)
 		_, err := crawlSite(t, s, st, func(_ *crawl.Config, o *crawl.Options) { o.MaxSilence = 5 })
-		require.ErrorIs(t, err, crawl.ErrTransient, name)
+		require.NotErrorIs(t, err, worker.ErrPermanent, name)
 		require.ErrorContains(t, err, "5 pages in a row gave no answer")
 		require.Empty(t, st.deleted)
 		require.Equal(t, map[string]int{"503": 5, "500": 2, "no answer": 2}[name], s.requests("/"), name) // 503: asked again as any page

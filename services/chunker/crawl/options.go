@@ -22,6 +22,8 @@ type Options struct {
 	Transport http.RoundTripper
 	// Hosts shares the limits per host among the crawls of a process. Default: limits for this crawl alone.
 	Hosts *Hosts
+	// Connector is the connector's id, for what people are told to do.
+	Connector int32
 	// Owner is whose crawl this is: "come back later" holds the crawls of one owner alone. Default: nobody's.
 	Owner string
 	// Room is memory for bodies, from their reading until their documents are sent. Default: without end.
@@ -51,8 +53,8 @@ type Options struct {
 	// of being asked too early. Default: 30 s.
 	MaxRetryAfter time.Duration
 	// MaxSilence is how many pages in a row may fail without an answer (or with 429 or 503) before the start
-	// page is asked for once more. If that fails, too, the site counts as down and the crawl ends with
-	// ErrTransient; else the count begins again. Default: 20.
+	// page is asked for once more. If that fails, too, the site counts as down and the crawl ends;
+	// else the count begins again. Default: 20.
 	MaxSilence int
 
 	// RobotsTimeout bounds each request for robots.txt. Default: 10 s.

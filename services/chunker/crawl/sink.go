@@ -22,6 +22,8 @@ type Sink interface {
 	Delete(ctx context.Context, sourceID string) error
 	// Unchanged counts documents that are stored already as they should be.
 	Unchanged(n int)
+	// DeletionsAllowed says whether a crawl may delete suspiciously much: see source.Guard.
+	DeletionsAllowed(ctx context.Context) (bool, error)
 }
 
 // Extract turns a body into what is to be stored of it. Text of any kind comes as UTF-8, with

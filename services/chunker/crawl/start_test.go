@@ -2,6 +2,7 @@ package crawl_test
 
 import (
 	"crypto/x509"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/sdk/worker"
 
 	"github.com/echomind/sync/internal/guard"
 	"github.com/echomind/sync/services/chunker/crawl"
@@ -19,30 +22,30 @@ func TestAStartPageThatFailsFailsTheCrawl(t *testing.T) {
 		setUp func(s *site)
 		want  error
 	}{
-		"404":        {func(s *site) { s.status("/", 404) }, crawl.ErrPermanent},
-		"410":        {func(s *site) { s.status("/", 410) }, crawl.ErrPermanent},
-		"401":        {func(s *site) { s.status("/", 401) }, crawl.ErrPermanent},
-		"403":        {func(s *site) { s.status("/", 403) }, crawl.ErrPermanent},
-		"500":        {func(s *site) { s.status("/", 500) }, crawl.ErrTransient},
-		"503":        {func(s *site) { s.status("/", 503) }, crawl.ErrTransient},
-		"429":        {func(s *site) { s.status("/", 429) }, crawl.ErrTransient},
-		"408":        {func(s *site) { s.status("/", 408) }, crawl.ErrTransient},
-		"loop":       {func(s *site) { s.redirect("/", "/", 302) }, crawl.ErrPermanent},
-		"other site": {func(s *site) { s.redirect("/", "https://example.com/", 301) }, crawl.ErrPermanent},
-		"metadata":   {func(s *site) { s.redirect("/", "http://169.254.169.254/latest/", 302) }, crawl.ErrPermanent},
-		"file":       {func(s *site) { s.redirect("/", "file:///etc/passwd", 302) }, crawl.ErrPermanent},
-		"robots":     {func(s *site) { s.robots("User-agent: *\nDisallow: /") }, crawl.ErrPermanent},
-		"robots 500": {func(s *site) { s.status("/robots.txt", 500) }, crawl.ErrTransient},
-		"robots 503": {func(s *site) { s.status("/robots.txt", 503) }, crawl.ErrTransient},
-		"robots 429": {func(s *site) { s.status("/robots.txt", 429) }, crawl.ErrTransient},
+		"404":        {func(s *site) { s.status("/", 404) }, worker.ErrPermanent},
+		"410":        {func(s *site) { s.status("/", 410) }, worker.ErrPermanent},
+		"401":        {func(s *site) { s.status("/", 401) }, worker.ErrPermanent},
+		"403":        {func(s *site) { s.status("/", 403) }, worker.ErrPermanent},
+		"500":        {func(s *site) { s.status("/", 500) }, nil},
+		"503":        {func(s *site) { s.status("/", 503) }, nil},
+		"429":        {func(s *site) { s.status("/", 429) }, nil},
+		"408":        {func(s *site) { s.status("/", 408) }, nil},
+		"loop":       {func(s *site) { s.redirect("/", "/", 302) }, worker.ErrPermanent},
+		"other site": {func(s *site) { s.redirect("/", "https://example.com/", 301) }, worker.ErrPermanent},
+		"metadata":   {func(s *site) { s.redirect("/", "http://169.254.169.254/latest/", 302) }, worker.ErrPermanent},
+		"file":       {func(s *site) { s.redirect("/", "file:///etc/passwd", 302) }, worker.ErrPermanent},
+		"robots":     {func(s *site) { s.robots("User-agent: *\nDisallow: /") }, worker.ErrPermanent},
+		"robots 500": {func(s *site) { s.status("/robots.txt", 500) }, nil},
+		"robots 503": {func(s *site) { s.status("/robots.txt", 503) }, nil},
+		"robots 429": {func(s *site) { s.status("/robots.txt", 429) }, nil},
 		"not a text": {func(s *site) {
 			s.on("/", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Type", "image/png") })
-		}, crawl.ErrPermanent},
-		"no answer": {func(s *site) { s.on("/", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }) }, crawl.ErrTransient},
-		"timeout":   {func(s *site) { s.on("/", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }) }, crawl.ErrTransient},
+		}, worker.ErrPermanent},
+		"no answer": {func(s *site) { s.on("/", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }) }, nil},
+		"timeout":   {func(s *site) { s.on("/", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }) }, nil},
 		"robots hangs": {func(s *site) {
 			s.on("/robots.txt", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-		}, crawl.ErrTransient},
+		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t).page("/", "home", "/a").page("/a", "A")
@@ -52,14 +55,14 @@ func TestAStartPageThatFailsFailsTheCrawl(t *testing.T) {
 			_, err := crawlSite(t, s, st, func(_ *crawl.Config, o *crawl.Options) {
 				o.RequestTimeout, o.RobotsTimeout = 200*time.Millisecond, 200*time.Millisecond
 			})
-			require.ErrorIs(t, err, c.want)
-			other := map[error]error{crawl.ErrPermanent: crawl.ErrTransient, crawl.ErrTransient: crawl.ErrPermanent}[c.want]
-			require.NotErrorIs(t, err, other)
+			require.Error(t, err)
+			require.NotErrorIs(t, err, worker.ErrPermanent, "it was crawled before: it is away")
 			require.Empty(t, st.put)
-			require.NotContains(t, st.deleted, s.URL+"/a", "a crawl that failed deletes nothing that did not say so itself")
-			if name == "404" || name == "410" {
-				require.Equal(t, []string{"/"}, paths(s, st.deleted))
-			}
+			require.Empty(t, st.deleted, "a crawl that failed deletes nothing")
+			_, err = crawlSite(t, s, newStore(), func(_ *crawl.Config, o *crawl.Options) {
+				o.RequestTimeout, o.RobotsTimeout = 200*time.Millisecond, 200*time.Millisecond
+			})
+			require.Equal(t, c.want != nil, errors.Is(err, worker.ErrPermanent))
 		})
 	}
 }
@@ -76,13 +79,13 @@ func TestADeadServerIsTransientAndABlockedOneIsNot(t *testing.T) {
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
 	_, err := crawl.Crawl(t.Context(), crawl.Config{URL: gone.URL}, options(t), newStore())
-	require.ErrorIs(t, err, crawl.ErrTransient)
+	require.NotErrorIs(t, err, worker.ErrPermanent)
 
 	s := newSite(t).page("/", "home")
 	opt := options(t)
 	opt.Transport = nil
 	_, err = crawl.Crawl(t.Context(), crawl.Config{URL: s.URL}, opt, newStore())
-	require.ErrorIs(t, err, crawl.ErrPermanent)
+	require.ErrorIs(t, err, worker.ErrPermanent)
 	require.ErrorIs(t, err, guard.ErrBlocked)
 	require.ErrorContains(t, err, "add 127.0.0.1/32 to CHUNKER_ALLOW_CIDRS")
 	require.Zero(t, s.total())
@@ -90,7 +93,7 @@ func TestADeadServerIsTransientAndABlockedOneIsNot(t *testing.T) {
 
 func TestANameThatLeadsIntoThePrivateNetworkIsRefused(t *testing.T) {
 	s := newSite(t).page("/", "home")
-	for allow, want := range map[string]error{"": crawl.ErrPermanent, "127.0.0.0/8": nil} {
+	for allow, want := range map[string]error{"": worker.ErrPermanent, "127.0.0.0/8": nil} {
 		opt := options(t)
 		opt.Transport = transportTo(t, allow, [4]byte{127, 0, 0, 1})
 		url := strings.Replace(s.URL, "127.0.0.1", "innocent.example", 1)
@@ -159,7 +162,7 @@ func TestTheStartPageDoesNotMoveToAnotherSite(t *testing.T) {
 		opt := options(t)
 		opt.Transport = moved{from: start, to: target, site: s}
 		_, err := crawl.Crawl(t.Context(), crawl.Config{URL: start}, opt, newStore())
-		require.ErrorIs(t, err, crawl.ErrPermanent, start)
+		require.ErrorIs(t, err, worker.ErrPermanent, start)
 	}
 }
 
@@ -187,7 +190,7 @@ func TestHTTPMayBecomeHTTPSOnOneHost(t *testing.T) {
 func TestAStartPageThatMovesOutOfThePrefixIsRefused(t *testing.T) {
 	s := newSite(t).redirect("/docs/", "/blog/", 301).page("/blog/", "blog")
 	_, err := crawlSite(t, s, newStore(), func(c *crawl.Config, _ *crawl.Options) { c.URL += "docs/"; c.PathPrefix = "/docs/" })
-	require.ErrorIs(t, err, crawl.ErrPermanent)
+	require.ErrorIs(t, err, worker.ErrPermanent)
 	require.ErrorContains(t, err, `not below path_prefix "/docs/"`)
 }
 

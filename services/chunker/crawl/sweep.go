@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/echomind/sync/sdk/source"
 )
 
 // sweep deletes the documents that this crawl did not come across.
@@ -26,6 +28,10 @@ func (c *crawler) sweep(ctx context.Context) error {
 	case c.result.Truncated:
 		held, lost = c.hold(lost, c.cfg.maxPages()-len(c.docs), maxURLBytes-c.ids, c.result.Bound)
 	}
+	lost = append(lost, c.stillGone()...)
+	if err := c.guarded(ctx, lost); err != nil {
+		return err
+	}
 	if err := c.deleteAll(ctx, lost); err != nil {
 		return err
 	}
@@ -36,6 +42,28 @@ func (c *crawler) sweep(ctx context.Context) error {
 		return err
 	}
 	return c.deleteAll(ctx, nothing) // they may be all that says how many crawls in a row have kept deletions back
+}
+
+// stillGone are those whose pages said that they are gone, and that were not found later under another URL.
+func (c *crawler) stillGone() []string {
+	return slices.DeleteFunc(c.gone, c.docs.has)
+}
+
+// guarded fails a crawl that would delete suspiciously many of the documents that are stored under this configuration: a site that answers
+// "we are back soon", or nothing but 404, has not lost its pages.
+func (c *crawler) guarded(ctx context.Context, lost []string) error {
+	stored, gone := 0, 0
+	for _, k := range c.known {
+		if k.VersionToken+k.ContentHash != "" {
+			stored++
+		}
+	}
+	for _, id := range lost {
+		if k := c.known[id]; k.VersionToken+k.ContentHash != "" {
+			gone++
+		}
+	}
+	return source.Guard(ctx, c.sink, c.opt.Connector, gone, stored, len(c.docs) == 0)
 }
 
 func (c *crawler) deleteAll(ctx context.Context, ids []string) error {
