@@ -1,6 +1,10 @@
 package worker
 
-import "github.com/echomind/sync/sdk/chunk"
+import (
+	"encoding/json"
+
+	"github.com/echomind/sync/sdk/chunk"
+)
 
 // Document is one thing of the source that is to be stored: a file, a page, a thread.
 //
@@ -21,6 +25,10 @@ type Document struct {
 	VersionToken string
 	// Links are what is needed to go on from this document when it has not changed (a page's links).
 	Links []string
+	// Memo is what the source wants back from Known, as the folders above a file: any JSON value of at most MaxMemoBytes bytes,
+	// without spaces between its parts; nil = nothing. It is stored with a document that has an Err as well, and also where the
+	// document itself is refused, as for its owner's quota. Search does not see it.
+	Memo json.RawMessage
 	// Chunks are the pieces to embed, in reading order.
 	Chunks []chunk.Chunk
 	// Err says in one line why the document could not be read. Chunks are ignored when it is set.
@@ -35,6 +43,10 @@ type Known struct {
 	// ContentHash is what the document was put with; of a failed one too. It is empty when the document was
 	// stored under an earlier configuration.
 	ContentHash string
+	// Memo is the Memo of the Put or Touch that was handled last, also where its document failed, was refused or was given up,
+	// and before a deletion that was given up. It is nil where the document was stored without one, or under an earlier
+	// configuration.
+	Memo json.RawMessage
 	// Seen says that an earlier run of the listing that this run goes on with has shown the document, up to the
 	// checkpoint that this run began from. At the end of a listing of everything, what is known, was not Seen and was not
 	// shown by this run either is gone from the source. Always false in a run that begins its listing.
