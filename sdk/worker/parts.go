@@ -144,12 +144,11 @@ func compactMemo(d Document) ([]byte, error) {
 		return nil, nil
 	}
 	var compact bytes.Buffer
-	err := json.Compact(&compact, d.Memo)
-	if err == nil {
-		err = wire.CheckMemo(compact.Bytes())
+	if err := json.Compact(&compact, d.Memo); err != nil {
+		return nil, fmt.Errorf("%w: Memo is not valid JSON: %w; give it what json.Marshal returned", ErrDocument, err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: the Memo of %q %w", ErrDocument, d.SourceID, err)
+	if err := wire.CheckMemo(compact.Bytes()); err != nil {
+		return nil, fmt.Errorf("%w: Memo %w", ErrDocument, err)
 	}
 	return compact.Bytes(), nil
 }
