@@ -113,7 +113,7 @@ func (r *Run) Remark(text string) {
 // changes names it, because a cursor, and a checkpoint too, has passed it.
 //
 // All of it is in memory at once: for each document its id, token, hash and Memo, which may have MaxMemoBytes, so that 100,000
-// documents with memos of 200 bytes are some 50 MB, and with the longest 1 GB. Keep memos short.
+// documents with memos of 200 bytes are some 45 MB, and with the longest 850 MB. Keep memos short.
 func (r *Run) Known(ctx context.Context) (map[string]Known, error) { return r.knownOf(ctx, r.legs()) }
 
 // knownOf says of each document whether one of these parts of the listing has shown it.
