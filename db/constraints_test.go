@@ -107,6 +107,11 @@ var nonsense = map[string]struct{ before, sql string }{
 	"documents_text_bytes_range": {"", `INSERT INTO documents (config_version, connector_id, source_id, text_bytes) VALUES (1, 1, 'a', -1)`},
 	"documents_deleted_has_no_token": {"", `INSERT INTO documents (config_version, connector_id, source_id, deleted_at, version_token)
 		VALUES (1, 1, 'a', now(), 't')`},
+	"documents_deleted_has_no_memo": {"", `INSERT INTO documents (config_version, connector_id, source_id, deleted_at, memo)
+		VALUES (1, 1, 'a', now(), '1')`},
+	"documents_memo_size": {"", `INSERT INTO documents (config_version, connector_id, source_id, memo) VALUES (1, 1, 'a',
+		to_json(repeat('x', 8191)))`},
+	"documents_memo_has_no_nul": {"", `INSERT INTO documents (config_version, connector_id, source_id, memo) VALUES (1, 1, 'a', '["\\\u0000"]')`},
 	"documents_failed_says_why": {"", `INSERT INTO documents (config_version, connector_id, source_id, status) VALUES (1, 1, 'a', 'failed')`},
 
 	"connector_secrets_name_form":     {"", `INSERT INTO connector_secrets (connector_id, name, envelope) VALUES (1, 'A b', 'enc:v1:k:AA')`},

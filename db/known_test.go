@@ -13,8 +13,8 @@ func TestATryKnowsTheDocumentsOfItsOwnConnectorAndNoOther(t *testing.T) {
 	mine, others := b.synced(), b.synced()
 	b.exec(`UPDATE connectors SET config = '{"a": 1}'`)
 	try := b.syncing(mine)
-	b.exec(`INSERT INTO documents (connector_id, source_id, status, version_token, content_hash, links, error, config_version)
-		SELECT c.id, d.id, d.status, 'v1', 'h', ARRAY[d.id || c.id], CASE d.status WHEN 'failed' THEN 'no' END, CASE d.age WHEN 0 THEN c.config_version WHEN 1 THEN c.added_version ELSE c.added_version - 1 END
+	b.exec(`INSERT INTO documents (connector_id, source_id, status, version_token, content_hash, links, error, memo, config_version)
+		SELECT c.id, d.id, d.status, 'v1', 'h', ARRAY[d.id || c.id], CASE d.status WHEN 'failed' THEN 'no' END, CASE d.status WHEN 'deleted' THEN NULL ELSE '{"n":1e999, "n":"\\u0000"}'::json END, CASE d.age WHEN 0 THEN c.config_version WHEN 1 THEN c.added_version ELSE c.added_version - 1 END
 		FROM connectors c, (VALUES ('a', 'stored', 0), ('b', 'failed', 0), ('c', 'stored', 1), ('d', 'deleted', 0), ('e', 'stored', 0), ('f', 'stored', 2)) d(id, status, age)`)
 	b.exec(`INSERT INTO sightings (connector_id, try_id, listing, source_id, no) VALUES ($1, $2, 1, 'a', 3), ($1, $2, 1, 'e', 9)`, mine, try.ID)
 
@@ -23,6 +23,8 @@ func TestATryKnowsTheDocumentsOfItsOwnConnectorAndNoOther(t *testing.T) {
 	b.moves("a <v1h> t, b <v1h> f, c <> f, e <v1h> f", known, try.Run, try.ID, "", 10)
 	b.moves("a <v1h> t, b <v1h> f", known, try.Run, try.ID, "", 2)
 	b.moves("c <> f, e <v1h> f", known, try.Run, try.ID, "b", 2)
+	b.moves(`a {"n":1e999, "n":"\\u0000"}, b {"n":1e999, "n":"\\u0000"}, c , e {"n":1e999, "n":"\\u0000"}`,
+		`SELECT string_agg(source_id || ' ' || coalesce(memo::text, ''), ', ') FROM moves.known($1, $2)`, try.Run, try.ID)
 	b.moves(fmt.Sprintf("{a%d}", mine), `SELECT l FROM moves.links($1, $2, 'a') l`, try.Run, try.ID)
 	b.moves("nothing", `SELECT l FROM moves.links($1, $2, 'x') l`, try.Run, try.ID)
 	b.moves("nothing", `SELECT l FROM moves.links($1, $2, 'f') l`, try.Run, try.ID) // of a deleted connector of the same id

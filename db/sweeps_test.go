@@ -45,7 +45,7 @@ func (s storing) write(sources ...string) {
 	for no, source := range sources {
 		id := one[int64](s.base, `SELECT id FROM documents WHERE connector_id = $1 AND source_id = $2`, s.id, source)
 		if _, err := s.conn.Exec(s.Context(), s.queries["WriteDocuments"], pgx.NamedArgs{"written_by": s.try.ID, "config_version": s.version(),
-			"documents": fmt.Sprintf(`[{"id":%d,"written_no":%d,"media_type":"text","links":[],"content_hash":"h","version_token":"v",
+			"documents": fmt.Sprintf(`[{"id":%d,"written_no":%d,"media_type":"text","links":[],"memo":"1","content_hash":"h","version_token":"v",
 				"chunk_count":1,"text_bytes":4,"status":"stored","try_id":%q,"first_no":%d}]`, id, no+1, s.try.ID, no+1)}); err != nil {
 			s.Fatal(err)
 		}
@@ -153,7 +153,7 @@ func TestASweepAndAStoreOfOneDocumentTakeTurns(t *testing.T) {
 		t.Fatal(got)
 	}
 	b.have(id, "a sweep behind a store", "doc")
-	if !one[bool](b, `SELECT try_id IS NULL AND title = '' AND status = 'partial' FROM documents WHERE connector_id = $1`, id) {
+	if !one[bool](b, `SELECT try_id IS NULL AND title = '' AND memo IS NULL AND status = 'partial' FROM documents WHERE connector_id = $1`, id) {
 		t.Error("a document that is being written keeps what an earlier configuration has left in it")
 	}
 

@@ -111,15 +111,18 @@ func TestAListingIsComparedToTheChangesThatTheSourceKnowsOf(t *testing.T) {
 
 func TestOnlyAnotherTitleIsTouchedAndOnlyWhereTheTextIsStored(t *testing.T) {
 	listing := map[string]source.Document{"doc/0": {Title: "new", Text: "text", Token: "2"}}
-	for known, kind := range map[worker.Known]source.Kind{
-		{VersionToken: "1", ContentHash: source.Hash("text")}:  source.Renamed,
-		{VersionToken: "1", ContentHash: source.Hash("other")}: source.Written,
-		{VersionToken: "", ContentHash: source.Hash("text")}:   source.Written, // it failed, or is of another configuration
-		{}: source.Written,
+	for _, c := range []struct {
+		known worker.Known
+		kind  source.Kind
+	}{
+		{worker.Known{VersionToken: "1", ContentHash: source.Hash("text")}, source.Renamed},
+		{worker.Known{VersionToken: "1", ContentHash: source.Hash("other")}, source.Written},
+		{worker.Known{VersionToken: "", ContentHash: source.Hash("text")}, source.Written}, // it failed, or is of another configuration
+		{worker.Known{}, source.Written},
 	} {
-		changes, _ := compare(listing, map[string]worker.Known{"doc/0": known}, source.State{Version: 1})
+		changes, _ := compare(listing, map[string]worker.Known{"doc/0": c.known}, source.State{Version: 1})
 		require.Len(t, changes, 1)
-		require.Equal(t, kind, changes[0].Kind)
+		require.Equal(t, c.kind, changes[0].Kind)
 	}
 }
 

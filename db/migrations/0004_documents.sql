@@ -12,6 +12,11 @@ CREATE TABLE documents (
     -- Empty: must be fetched again.
     version_token  text NOT NULL DEFAULT '',
     links          text[] NOT NULL DEFAULT '{}',
+    -- What the source gets back by moves.known; null = nothing. Not jsonb, which writes numbers out: its size is what was sent.
+    memo           json
+        CONSTRAINT documents_memo_size CHECK (octet_length(memo::text) <= 8192)
+        -- An escaped NUL, which no text of Postgres can hold.
+        CONSTRAINT documents_memo_has_no_nul CHECK (strpos(memo::text, '\u0000') = 0 OR memo::text !~ '(^|[^\\])(\\\\)*\\u0000'),
     chunk_count    integer NOT NULL DEFAULT 0,
     -- Of the chunks that search may read: how long their texts and heading paths are, as UTF-8.
     text_bytes     bigint NOT NULL DEFAULT 0
@@ -35,6 +40,7 @@ CREATE TABLE documents (
     CONSTRAINT documents_chunks_named CHECK ((try_id IS NULL) = (first_no IS NULL)),
     CONSTRAINT documents_text_is_named CHECK (text_bytes = 0 OR try_id IS NOT NULL),
     CONSTRAINT documents_deleted_has_no_token CHECK (deleted_at IS NULL OR version_token = ''),
+    CONSTRAINT documents_deleted_has_no_memo CHECK (deleted_at IS NULL OR memo IS NULL),
     CONSTRAINT documents_failed_says_why CHECK ((status = 'failed') = (error IS NOT NULL))
 );
 

@@ -343,12 +343,12 @@ END $$;
 -- +goose StatementEnd
 
 -- What is stored of the documents of a try's connector, a page of them behind `after`, in the order of their ids. A token counts
--- only if it was stored under the run's configuration; a deleted document is not known. seen: one of these tries showed it, in
+-- only if it was stored under the run's configuration, and so does a memo; a deleted document is not known. seen: one of these tries showed it, in
 -- that listing of its, by that number.
 -- +goose StatementBegin
 CREATE FUNCTION moves.known(run uuid, try uuid, after text DEFAULT '', page integer DEFAULT 1000,
     tries uuid[] DEFAULT '{}', listings integer[] DEFAULT '{}', nos bigint[] DEFAULT '{}')
-    RETURNS TABLE (source_id text, version_token text, content_hash text, seen boolean)
+    RETURNS TABLE (source_id text, version_token text, content_hash text, seen boolean, memo json)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
     r     open_runs := moves.of_try(run, try, 'known');
@@ -365,7 +365,8 @@ BEGIN
     RETURN QUERY SELECT k.source_id,
         CASE WHEN k.config_version = r.config_version THEN k.version_token ELSE '' END,
         CASE WHEN k.config_version = r.config_version THEN k.content_hash ELSE '' END,
-        s.seen IS NOT NULL
+        s.seen IS NOT NULL,
+        CASE WHEN k.config_version = r.config_version THEN k.memo END
     FROM (SELECT d.* FROM documents d
         WHERE d.connector_id = r.connector_id AND d.status IN ('stored', 'failed') AND d.source_id > after
             AND d.config_version >= since   -- before it are those of a deleted connector of the same id

@@ -78,7 +78,7 @@ CREATE FUNCTION moves.empty_documents(ids bigint[], version bigint) RETURNS void
     INSERT INTO unnamed_chunks (try_id, first_no, document_id)
     SELECT d.try_id, d.first_no, d.id FROM documents d WHERE d.id = ANY(ids) AND d.try_id IS NOT NULL ORDER BY d.id;
     UPDATE documents SET status = 'partial', title = '', url = '', media_type = '', content_hash = '', version_token = '',
-        links = '{}', chunk_count = 0, text_bytes = 0, error = NULL, deleted_at = NULL, written_by = NULL, written_no = NULL, try_id = NULL,
+        links = '{}', memo = NULL, chunk_count = 0, text_bytes = 0, error = NULL, deleted_at = NULL, written_by = NULL, written_no = NULL, try_id = NULL,
         first_no = NULL, config_version = version
     WHERE id = ANY(ids)
 $$;

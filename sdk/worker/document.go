@@ -25,9 +25,10 @@ type Document struct {
 	VersionToken string
 	// Links are what is needed to go on from this document when it has not changed (a page's links).
 	Links []string
-	// Memo is what the source wants back from Known, as the folders above a file: any JSON value of at most MaxMemoBytes bytes,
-	// without spaces between its parts; nil = nothing. It is stored with a document that has an Err as well, and also where the
-	// document itself is refused, as for its owner's quota. Search does not see it.
+	// Memo is what the source wants back from Known, for example the folders above a file: any JSON value of at most MaxMemoBytes
+	// bytes (spaces between its parts do not count), nested at most 100 levels deep, without NUL; nil = nothing. Each Put and Touch
+	// replaces it. It is stored with a document that has an Err as well, and also where the document itself is refused, for
+	// example because its owner's quota is full. It counts towards no quota, and search does not see it.
 	Memo json.RawMessage
 	// Chunks are the pieces to embed, in reading order.
 	Chunks []chunk.Chunk
@@ -43,9 +44,8 @@ type Known struct {
 	// ContentHash is what the document was put with; of a failed one too. It is empty when the document was
 	// stored under an earlier configuration.
 	ContentHash string
-	// Memo is the Memo of the Put or Touch that was handled last, also where its document failed, was refused or was given up,
-	// and before a deletion that was given up. It is nil where the document was stored without one, or under an earlier
-	// configuration.
+	// Memo is that of the last Put or Touch, also where that document failed, was refused or was given up. A deletion that was
+	// given up leaves it as it was. It is nil where there was none, or the document was stored under an earlier configuration.
 	Memo json.RawMessage
 	// Seen says that an earlier run of the listing that this run goes on with has shown the document, up to the
 	// checkpoint that this run began from. At the end of a listing of everything, what is known, was not Seen and was not

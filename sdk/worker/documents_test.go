@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -106,6 +107,13 @@ func TestABadDocumentIsRefusedByTheNameOfItsFieldAndTakesNoNumber(t *testing.T) 
 		"Links is empty":                func(d *worker.Document) { d.Links = []string{""} },
 		"Links has 204800 bytes":        func(d *worker.Document) { d.Links = []string{big} },
 		"Links have 160160 bytes":       func(d *worker.Document) { d.Links = manyLinks },
+		"Memo has 8193 bytes: at most":  func(d *worker.Document) { d.Memo = json.RawMessage(`"` + big[:worker.MaxMemoBytes-1] + `"`) },
+		"Memo is not valid JSON":        func(d *worker.Document) { d.Memo = json.RawMessage(`{"a"`) },
+		"Memo is not UTF-8":             func(d *worker.Document) { d.Memo = json.RawMessage("\"\xff\"") },
+		"Memo holds a NUL character":    func(d *worker.Document) { d.Memo = json.RawMessage(`["\u0000"]`) },
+		"Memo is nested 101 levels": func(d *worker.Document) {
+			d.Memo = json.RawMessage(strings.Repeat("[", 101) + strings.Repeat("]", 101))
+		},
 	}
 	c := f.inside(func(ctx context.Context, run *worker.Run) error {
 		for reason, spoil := range bad {
@@ -208,6 +216,28 @@ func TestTouchAndDeleteAreNumberedWithTheDocuments(t *testing.T) {
 		touch.SourceId, touch.KeepChunks, touch.VersionToken, touch.ContentHash, touch.Error, touch.FirstNo, len(touch.Chunks),
 	})
 	require.Equal(t, "note/3", sent[3].GetDeletion().SourceId)
+}
+
+func TestAMemoTravelsCompactlyWithEachPartOfAPutATouchAndAFailure(t *testing.T) {
+	f := newFixture(t)
+	longest := `{"a":"` + strings.Repeat("x", worker.MaxMemoBytes-8) + `"}`
+	c := f.inside(func(ctx context.Context, run *worker.Run) error {
+		put, touched, failed, none := note(1), note(2), note(3), note(4)
+		put.Chunks = nil
+		for range 20 {
+			put.Chunks = append(put.Chunks, chunk.Chunk{Text: strings.Repeat("x", worker.MaxChunkBytes)})
+		}
+		put.Memo = json.RawMessage(" { \"a\" : \"" + longest[6:len(longest)-1] + "\n}")
+		touched.Memo, failed.Memo, failed.Err = json.RawMessage("null"), json.RawMessage(`[1e999, "<\\u0000"]`), "encrypted"
+		none.Memo = json.RawMessage{}
+		return errors.Join(run.Put(ctx, put), run.Touch(ctx, touched), run.Put(ctx, failed), run.Put(ctx, none))
+	})
+	sent := f.whole(c, 6)
+	var memos []string
+	for no := range int64(6) {
+		memos = append(memos, string(sent[no+1].GetPart().GetMemo()))
+	}
+	require.Equal(t, []string{longest, longest, longest, "null", `[1e999,"<\\u0000"]`, ""}, memos)
 }
 
 func TestManySendersLeaveNoGap(t *testing.T) {

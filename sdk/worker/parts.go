@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/sdk/wire"
 )
 
 // Limits of a document, in bytes unless said otherwise.
@@ -21,7 +24,7 @@ const (
 	MaxTitleBytes    = 1024
 	MaxURLBytes      = 4096
 	MaxLinkBytes     = 128 << 10
-	MaxMemoBytes     = 8192
+	MaxMemoBytes     = wire.MaxMemoBytes
 	MaxChunkBytes    = 64 << 10
 	MaxChunks        = topology.MaxDocumentChunks // pieces
 	maxHeadingBytes  = 4096
@@ -31,7 +34,7 @@ const (
 // slack is kept free in every message for field tags, numbers and the session.
 const slack = 1024
 
-// ErrDocument says that what identifies a document breaks a limit or holds what cannot be stored.
+// ErrDocument says that what identifies a document, its Links or its Memo break a limit or hold what cannot be stored.
 var ErrDocument = errors.New("bad document")
 
 // Oversize says why a text cannot be stored, in words for people; nil if it can.
@@ -51,7 +54,8 @@ func Oversize(chunks []chunk.Chunk) error {
 // read is cut to size and cleaned; what identifies must be right. A text that cannot be stored is the failure of this
 // document: whoever writes one must not end the syncs of all the others.
 func parts(d Document) ([]*internalpb.DocumentPart, error) {
-	if err := checkIdentity(d); err != nil {
+	memo, err := compactMemo(d)
+	if err := errors.Join(checkIdentity(d), err); err != nil {
 		return nil, err
 	}
 	if why := Oversize(d.Chunks); why != nil && d.Err == "" {
@@ -65,6 +69,7 @@ func parts(d Document) ([]*internalpb.DocumentPart, error) {
 		ContentHash:  d.ContentHash,
 		VersionToken: d.VersionToken,
 		Links:        d.Links,
+		Memo:         memo,
 		Error:        clip(secret.Text(d.Err), maxReasonBytes),
 		Parts:        1,
 		ChunkCount:   int32(len(d.Chunks)),
@@ -103,7 +108,7 @@ func parts(d Document) ([]*internalpb.DocumentPart, error) {
 func withoutChunks(p *internalpb.DocumentPart) *internalpb.DocumentPart {
 	return &internalpb.DocumentPart{
 		SourceId: p.SourceId, Title: p.Title, Url: p.Url, MediaType: p.MediaType, ContentHash: p.ContentHash,
-		VersionToken: p.VersionToken, Links: p.Links, ChunkCount: p.ChunkCount,
+		VersionToken: p.VersionToken, Links: p.Links, Memo: p.Memo, ChunkCount: p.ChunkCount,
 	}
 }
 
@@ -131,6 +136,21 @@ func checkIdentity(d Document) error {
 		problems = append(problems, fmt.Errorf("%w: Links have %d bytes, more than %d", ErrDocument, links, MaxLinkBytes))
 	}
 	return errors.Join(problems...)
+}
+
+// compactMemo is a document's memo as it travels; nil for none.
+func compactMemo(d Document) ([]byte, error) {
+	if len(d.Memo) == 0 {
+		return nil, nil
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, d.Memo); err != nil {
+		return nil, fmt.Errorf("%w: Memo is not valid JSON: %w; give it what json.Marshal returned", ErrDocument, err)
+	}
+	if err := wire.CheckMemo(compact.Bytes()); err != nil {
+		return nil, fmt.Errorf("%w: Memo %w", ErrDocument, err)
+	}
+	return compact.Bytes(), nil
 }
 
 func wireChunk(c chunk.Chunk) *internalpb.Chunk {

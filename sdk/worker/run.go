@@ -30,7 +30,7 @@ import (
 
 const (
 	queryTimeout = 10 * time.Second
-	knownPage    = 5000
+	knownPage    = 1000 // with memos up to 8 MiB
 )
 
 // Run is one sync of one connector, as its handler sees it. Its methods are safe for concurrent use, and wait
@@ -111,6 +111,9 @@ func (r *Run) Remark(text string) {
 // Known returns what is stored of the connector's documents, by source id. One without a version token has failed, or
 // is of an earlier configuration: it is the handler's to fetch again in every sync, whether or not the source's list of
 // changes names it, because a cursor, and a checkpoint too, has passed it.
+//
+// All of it is in memory at once: for each document its id, token, hash and Memo, which may have MaxMemoBytes, so that 100,000
+// documents with memos of 200 bytes are some 45 MB, and with the longest 850 MB. Keep memos short.
 func (r *Run) Known(ctx context.Context) (map[string]Known, error) { return r.knownOf(ctx, r.legs()) }
 
 // knownOf says of each document whether one of these parts of the listing has shown it.
@@ -134,7 +137,11 @@ func (r *Run) knownOf(ctx context.Context, legs []leg) (map[string]Known, error)
 			return nil, fmt.Errorf("read known documents: %w", asFenced(err))
 		}
 		for _, d := range page {
-			known[d.SourceID] = Known{VersionToken: d.VersionToken, ContentHash: d.ContentHash, Seen: d.Seen}
+			k := Known{VersionToken: d.VersionToken, ContentHash: d.ContentHash, Seen: d.Seen}
+			if d.Memo != "" {
+				k.Memo = json.RawMessage(d.Memo)
+			}
+			known[d.SourceID] = k
 			after = d.SourceID
 		}
 		if len(page) < knownPage {
@@ -169,7 +176,7 @@ func asFenced(err error) error {
 }
 
 // Put stores a new or changed document, or says why it could not be read. It returns ErrDocument for one whose SourceID,
-// VersionToken, ContentHash or Links break a limit. A text that is too large to be stored (Oversize) fails as a document,
+// VersionToken, ContentHash, Links or Memo break a limit. A text that is too large to be stored (Oversize) fails as a document,
 // with the reason; Put returns nil then.
 //
 // It waits where as much of the run as Config.Credit says is sent and not stored yet, so that others' documents get their turn; that does
@@ -200,7 +207,7 @@ func (r *Run) Put(ctx context.Context, d Document) error {
 	return nil
 }
 
-// Touch updates the title, URL, version token and links of a document whose content (its ContentHash) stands as
+// Touch updates the title, URL, version token, links and Memo of a document whose content (its ContentHash) stands as
 // it is stored; its chunks stay. Put a document again that this run has put: what a run sends is stored in any order, so that the
 // content to keep may not be there yet, and the document fails, until the next run fetches it.
 func (r *Run) Touch(ctx context.Context, d Document) error {

@@ -164,6 +164,8 @@ func TestKnownDocumentsAndLinks(t *testing.T) {
 	insert(other, "another's", "stored", "v1", other.version, "NULL, NULL")
 	f.exec(`INSERT INTO documents (connector_id, source_id, status, version_token, config_version)
 		SELECT $1, 'page/' || i, 'stored', 'v', $2 FROM generate_series(1, 12000) i`, c.id, c.version)
+	f.exec(`UPDATE documents SET memo = '{"in":["a","b"]}' WHERE source_id IN ('stored', 'failed', 'old config', 'another''s')`)
+	f.exec(`UPDATE documents SET memo = 'null' WHERE source_id = 'page/7'`)
 	f.publish(c)
 	var known map[string]worker.Known
 	links := map[string][]string{}
@@ -179,9 +181,11 @@ func TestKnownDocumentsAndLinks(t *testing.T) {
 		return nil
 	})
 	f.settled(c)
+	memo := json.RawMessage(`{"in":["a","b"]}`)
 	require.Len(t, known, 12003)
-	require.Equal(t, worker.Known{VersionToken: "v1", ContentHash: "hash"}, known["stored"])
-	require.Equal(t, worker.Known{ContentHash: "hash"}, known["failed"])
+	require.Equal(t, worker.Known{VersionToken: "v", Memo: json.RawMessage("null")}, known["page/7"])
+	require.Equal(t, worker.Known{VersionToken: "v1", ContentHash: "hash", Memo: memo}, known["stored"])
+	require.Equal(t, worker.Known{ContentHash: "hash", Memo: memo}, known["failed"])
 	require.Equal(t, worker.Known{}, known["old config"])
 	require.Contains(t, known, "old config")
 	require.Equal(t, worker.Known{VersionToken: "v"}, known["page/12000"])

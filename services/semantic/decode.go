@@ -56,6 +56,7 @@ func decode(msg jetstream.Msg) (delivery, error) {
 			p := request.GetPart()
 			d.request.Body = &internalpb.DocumentProcessRequest_Part{Part: &internalpb.DocumentPart{
 				SourceId: p.SourceId, FirstNo: p.FirstNo, Parts: p.Parts, ChunkCount: p.ChunkCount, Listing: p.Listing,
+				Memo: p.Memo,
 			}}
 		}
 		return d, err
@@ -190,6 +191,9 @@ func limits(p *internalpb.DocumentPart) error {
 	most("title", p.Title, maxTitleBytes)
 	most("url", p.Url, maxURLBytes)
 	most("version_token", p.VersionToken, maxTokenBytes)
+	if err := wire.CheckMemo(p.Memo); err != nil {
+		problems = append(problems, fmt.Errorf("memo %w", err))
+	}
 	for _, l := range p.Links {
 		if len(problems) < maxProblems {
 			most("a link", l, maxURLBytes)

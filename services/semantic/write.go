@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/echomind/sync/sdk/wire"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 )
 
@@ -87,7 +88,7 @@ func (w *write) become(t *storing, it *item, row dbgen.LockDocumentsRow) {
 		w.fail(it.poison)
 		w.Links = nil
 	case it.part == nil:
-		w.Status = "deleted"
+		w.Status, w.Memo = "deleted", new("")
 		_ = t.take(it, row)
 	case it.part.Error != "":
 		w.fail(it.part.Error)
@@ -156,6 +157,7 @@ type write struct {
 	ContentHash  string     `json:"content_hash"`
 	VersionToken string     `json:"version_token"`
 	Links        []string   `json:"links"` // nil: those that were stored stay
+	Memo         *string    `json:"memo"`  // nil: what was stored stays; empty: none
 	ChunkCount   int32      `json:"chunk_count"`
 	TextBytes    int64      `json:"text_bytes"`
 	Status       string     `json:"status"`
@@ -169,6 +171,10 @@ func newWrite(it *item, document int64) write {
 	if p := it.part; p != nil && it.poison == "" {
 		w.Title, w.URL, w.MediaType, w.ContentHash = p.Title, p.Url, p.MediaType, p.ContentHash
 		w.Links = append(w.Links, p.Links...)
+	}
+	// Also of what is refused or given up: its source finds the document again by it.
+	if p := it.part; p != nil && wire.CheckMemo(p.Memo) == nil {
+		w.Memo = new(string(p.Memo))
 	}
 	return w
 }

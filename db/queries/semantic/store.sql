@@ -61,7 +61,7 @@ WHERE m.try_id = @try_id AND m.no >= d.first_no AND m.no < d.first_no + d.parts 
     AND m.waits_for = d.claim;
 
 -- name: WriteDocuments :exec
--- What is not said (a title, a URL, links that are null, a media type where it failed) stays, unless it is of an earlier configuration: its
+-- What is not said (a title, a URL, links or a memo that are null, a media type where it failed) stays, unless it is of an earlier configuration: its
 -- owner may have been another; nothing stays of what is deleted. Chunks beyond a document's own are of a part that said its number and
 -- something else: they go.
 WITH beyond AS (
@@ -79,9 +79,10 @@ SET title = coalesce(nullif(w.title, ''), CASE WHEN w.status <> 'deleted' AND d.
     first_no = w.first_no, config_version = @config_version::bigint, updated_at = clock_timestamp(),
     links = CASE WHEN jsonb_typeof(w.links) = 'array' THEN ARRAY(SELECT jsonb_array_elements_text(w.links))
         WHEN d.config_version = @config_version::bigint THEN d.links ELSE '{}' END,
+    memo = CASE WHEN w.memo IS NOT NULL THEN nullif(w.memo, '')::json WHEN d.config_version = @config_version::bigint THEN d.memo END,
     deleted_at = CASE WHEN w.status = 'deleted' THEN clock_timestamp() END
 FROM jsonb_to_recordset(@documents::jsonb) AS w(id bigint, written_no bigint, title text, url text, media_type text,
-    content_hash text, version_token text, links jsonb, chunk_count integer, text_bytes bigint, status text, error text, try_id uuid, first_no bigint)
+    content_hash text, version_token text, links jsonb, memo text, chunk_count integer, text_bytes bigint, status text, error text, try_id uuid, first_no bigint)
 WHERE d.id = w.id;
 
 -- name: DeleteChunks :exec

@@ -390,7 +390,9 @@ type DocumentPart struct {
 	// How many chunks all parts of the document have together.
 	ChunkCount int32 `protobuf:"varint,14,opt,name=chunk_count,json=chunkCount,proto3" json:"chunk_count,omitempty"`
 	// Which of the session's listings showed the document, from 1; 0 = none.
-	Listing       int32 `protobuf:"varint,15,opt,name=listing,proto3" json:"listing,omitempty"`
+	Listing int32 `protobuf:"varint,15,opt,name=listing,proto3" json:"listing,omitempty"`
+	// What the source gets back with what is stored of the document: JSON text of at most 8192 bytes; empty = nothing.
+	Memo          []byte `protobuf:"bytes,16,opt,name=memo,proto3" json:"memo,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -528,6 +530,13 @@ func (x *DocumentPart) GetListing() int32 {
 		return x.Listing
 	}
 	return 0
+}
+
+func (x *DocumentPart) GetMemo() []byte {
+	if x != nil {
+		return x.Memo
+	}
+	return nil
 }
 
 // Chunk is one piece of a document.
@@ -878,7 +887,7 @@ const file_echomind_internal_sync_proto_rawDesc = "" +
 	"\x04seen\x18\t \x01(\v2 .echomind.internal.DocumentsSeenH\x00R\x04seen\x12\x10\n" +
 	"\x03try\x18\n" +
 	" \x01(\tR\x03tryB\x06\n" +
-	"\x04body\"\xc6\x03\n" +
+	"\x04body\"\xda\x03\n" +
 	"\fDocumentPart\x12\x1b\n" +
 	"\tsource_id\x18\x01 \x01(\tR\bsourceId\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12\x10\n" +
@@ -899,7 +908,8 @@ const file_echomind_internal_sync_proto_rawDesc = "" +
 	"keepChunks\x12\x1f\n" +
 	"\vchunk_count\x18\x0e \x01(\x05R\n" +
 	"chunkCount\x12\x18\n" +
-	"\alisting\x18\x0f \x01(\x05R\alisting\"f\n" +
+	"\alisting\x18\x0f \x01(\x05R\alisting\x12\x12\n" +
+	"\x04memo\x18\x10 \x01(\fR\x04memo\"f\n" +
 	"\x05Chunk\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12!\n" +
 	"\fheading_path\x18\x02 \x03(\tR\vheadingPath\x12\x14\n" +

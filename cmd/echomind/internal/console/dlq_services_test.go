@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -36,12 +37,19 @@ const soon = 60 * time.Second
 type journal struct {
 	mu      sync.Mutex
 	entries []string // source ids, in the order in which they changed
+	memos   []string // what the last sync got back
 }
 
 func (j *journal) write(ids ...string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.entries = append(j.entries, ids...)
+}
+
+func (j *journal) gotBack() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.memos
 }
 
 func (j *journal) sync(ctx context.Context, run *worker.Run) error {
@@ -59,13 +67,15 @@ func (j *journal) sync(ctx context.Context, run *worker.Run) error {
 	for _, id := range j.entries[cursor.Seen:] {
 		changed[id] = true
 	}
+	j.memos = nil
 	for id, stored := range known {
+		j.memos = append(j.memos, id+" "+string(stored.Memo))
 		if stored.VersionToken == "" {
 			changed[id] = true
 		}
 	}
 	for id := range changed {
-		doc := worker.Document{SourceID: id, VersionToken: "v1", ContentHash: "1", Chunks: chunk.Split([]chunk.Section{{Text: id}}, chunk.Options{})}
+		doc := worker.Document{SourceID: id, Memo: json.RawMessage(`{ "entry": 1 }`), VersionToken: "v1", ContentHash: "1", Chunks: chunk.Split([]chunk.Section{{Text: id}}, chunk.Options{})}
 		if err := run.Put(ctx, doc); err != nil {
 			return err
 		}
@@ -206,6 +216,7 @@ func TestADocumentThatWasGivenUpNeverHoldsUpItsConnectorAndComesBackByReplay(t *
 	p.nextSlot()
 	p.verdicts("new completed", "schedule completed")
 	require.Equal(t, []string{"fine stored", "later stored", "poison failed"}, p.documents())
+	require.ElementsMatch(t, []string{`fine {"entry":1}`, `poison {"entry":1}`}, p.journal.gotBack())
 	require.Equal(t, 1, p.ids()[0], "it stays until somebody decides")
 
 	p.healed.Store(true)

@@ -173,6 +173,7 @@ func TestADeadLetterIsShownWithoutSecrets(t *testing.T) {
 	request := part(1, 2, "a.md")
 	request.GetPart().Links = []string{"https://example.org/?sig=hunter2"}
 	request.GetPart().Chunks = nil
+	request.GetPart().Memo = []byte(`{"folders":["shelf"],"refresh_token":"hunter2"}`)
 	for i := range 8 {
 		request.GetPart().Chunks = append(request.GetPart().Chunks, &internalpb.Chunk{Text: fmt.Sprint(i, strings.Repeat(" x\x1b", 500))})
 	}
@@ -206,6 +207,7 @@ func TestADeadLetterIsShownWithoutSecrets(t *testing.T) {
 	require.Regexp(t, `document +a.md, failed since .*: given up: it always fails\n`, shown)
 	require.Regexp(t, `tries +5, delivered 6 times\n`, shown)
 	require.Contains(t, shown, `"version_token": "etag-1"`)
+	require.Regexp(t, `"memo": {\s+"folders": \[\s+"shelf"\s+\],\s+"refresh_token": "REDACTED"`, shown)
 	require.Contains(t, shown, `"… and 3 more"`)
 	require.Less(t, len(shown), 4000, "people see the beginning of long texts")
 	require.Contains(t, u.succeed("dlq", "show", "3"), `"delta_token": "REDACTED"`)

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,7 @@ import (
 	"github.com/echomind/sync/cmd/echomind/internal/clock"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/cmd/echomind/internal/deadletter"
+	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/topology"
 )
 
@@ -149,12 +151,25 @@ func messageJSON(m proto.Message) (json.RawMessage, error) {
 			part = found
 		}
 	}
+	if request, is := m.(*internalpb.DocumentProcessRequest); is && len(request.GetPart().GetMemo()) > 0 {
+		part["memo"] = memoValue(request.GetPart().GetMemo())
+	}
 	version, given := part["version_token"]
 	maskValue(value)
 	if given { // it tells versions apart, and opens nothing
 		part["version_token"] = version
 	}
 	return encoded(value)
+}
+
+// memoValue is a memo as JSON, so that its secrets are masked too; one that is no JSON is text.
+func memoValue(memo []byte) any {
+	if json.Valid(memo) {
+		if value, err := decode(memo); err == nil {
+			return value
+		}
+	}
+	return string(bytes.ToValidUTF8(memo, []byte("?")))
 }
 
 // shortened is a value as people are shown it.

@@ -13,7 +13,7 @@ import (
 
 const known = `-- name: Known :many
 SELECT k.source_id::text AS source_id, k.version_token::text AS version_token, k.content_hash::text AS content_hash,
-    k.seen::boolean AS seen
+    k.seen::boolean AS seen, coalesce(k.memo::text, '')::text AS memo
 FROM moves.known($1, $2, $3::text, $4::integer, $5::uuid[], $6::integer[], $7::bigint[]) k
 `
 
@@ -32,6 +32,7 @@ type KnownRow struct {
 	VersionToken string
 	ContentHash  string
 	Seen         bool
+	Memo         string
 }
 
 func (q *Queries) Known(ctx context.Context, arg KnownParams) ([]KnownRow, error) {
@@ -56,6 +57,7 @@ func (q *Queries) Known(ctx context.Context, arg KnownParams) ([]KnownRow, error
 			&i.VersionToken,
 			&i.ContentHash,
 			&i.Seen,
+			&i.Memo,
 		); err != nil {
 			return nil, err
 		}

@@ -3,6 +3,7 @@
 package memsink
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/echomind/sync/sdk/wire"
 	"github.com/echomind/sync/sdk/worker"
 )
 
@@ -21,9 +23,9 @@ type Sink struct {
 	OnPut        func(worker.Document) error
 	OnCheckpoint func(n int) error
 	// Refuses says of a document that its owner has no room for it, as semantic does: what was stored of it stays, with neither
-	// token nor hash.
+	// token nor hash, beside the memo of what was refused.
 	Refuses func(worker.Document) bool
-	// GivesUp says of a deletion that semantic gives it up: what was stored stays, with neither token nor hash.
+	// GivesUp says of a deletion that semantic gives it up: what was stored stays, with neither token nor hash, and with its memo.
 	GivesUp func(sourceID string) bool
 
 	mu          sync.Mutex
@@ -57,7 +59,7 @@ func (s *Sink) Known(context.Context) (map[string]worker.Known, error) {
 	s.fresh = map[string]bool{}
 	s.listing = maps.Clone(s.shown)
 	for id, d := range s.docs {
-		k := worker.Known{VersionToken: d.VersionToken, ContentHash: d.ContentHash}
+		k := worker.Known{VersionToken: d.VersionToken, ContentHash: d.ContentHash, Memo: d.Memo}
 		if d.Err != "" {
 			k.VersionToken = ""
 		}
@@ -115,6 +117,7 @@ func (s *Sink) Touch(ctx context.Context, d worker.Document) error {
 // keep stores a document: of one that failed, what was stored before stays.
 func (s *Sink) keep(d worker.Document) {
 	old := s.docs[d.SourceID]
+	d.Memo = compact(d.Memo)
 	if s.Refuses != nil && d.Err == "" && s.Refuses(d) {
 		d.Err, d.VersionToken, d.ContentHash = "not stored: there is no room", "", ""
 	}
@@ -135,7 +138,22 @@ func check(d worker.Document) error {
 		len(d.ContentHash) > 255 || d.ContentHash == "" || d.Err == "" && d.VersionToken == "" {
 		return fmt.Errorf("the document breaks a limit: %q %q %q", d.SourceID, d.VersionToken, d.ContentHash)
 	}
+	if err := wire.CheckMemo(compact(d.Memo)); err != nil {
+		return fmt.Errorf("%s: memo %w", d.SourceID, err)
+	}
 	return nil
+}
+
+// compact is a memo as the kit sends it: one that is no JSON as it is.
+func compact(memo json.RawMessage) json.RawMessage {
+	var b bytes.Buffer
+	if len(memo) == 0 {
+		return nil
+	}
+	if json.Compact(&b, memo) != nil {
+		return memo
+	}
+	return b.Bytes()
 }
 
 // Delete removes a document.
