@@ -95,6 +95,35 @@ func TestAFailureThatIsNotTriedAgainTakesThePermissionBack(t *testing.T) {
 	b.holds(again, `c.due_reason = 'manual' AND c.deletions_allowed_at = r.deletions_allowed_at`)
 }
 
+func TestAListingThatGoesOnKeepsThePermission(t *testing.T) {
+	b := newBase(t)
+	const through, goesOn = `{"whole": true}`, `{"whole": true, "seen": {}}`
+	for end, call := range map[string]string{
+		"completed": `SELECT verdict FROM moves.complete($1)`,
+		"skipped":   `SELECT 'skipped' FROM moves.skip($1, (SELECT try_id FROM open_runs WHERE id = $1), NULL, NULL, 0)`,
+	} {
+		for listing, stays := range map[string]bool{through: false, goesOn: true} {
+			id := b.permitted()
+			b.force(`UPDATE connectors SET listing = $2 WHERE id = $1`, id, listing)
+			run := b.run(id)
+			if end == "completed" {
+				b.whole(run, 1, "")
+			}
+			b.moves(end, call, run)
+			b.holds(id, `c.listing IS NOT NULL AND c.deletions_allowed_at IS NOT DISTINCT FROM `+
+				map[bool]string{true: `r.deletions_allowed_at`, false: `NULL`}[stays])
+			b.syncing(id)
+			b.allowed(stays, id)
+			if end == "completed" { // the run that ends it
+				b.ends(id)
+			} else {
+				b.moves("true", `SELECT moves.skip(id, try_id, '{}', NULL, 0) FROM open_runs WHERE connector_id = $1`, id)
+			}
+			b.holds(id, `c.listing IS NULL AND c.deletions_allowed_at IS NULL`)
+		}
+	}
+}
+
 func TestAPermissionOfNowIsNotTheRunsThatReadsAlready(t *testing.T) {
 	b := newBase(t)
 	id := b.in("SYNCING")

@@ -22,8 +22,8 @@ CREATE TABLE open_runs (
     dispatched_at        timestamptz NOT NULL,
     dispatches           integer NOT NULL DEFAULT 1,
     trigger_requested_at timestamptz,
-    -- When the user allowed this run to delete many documents at once; null where nobody did. Where the run does not complete, its
-    -- connector gets it back.
+    -- When the user allowed this run to delete many documents at once; null where nobody did. Where another run is to
+    -- do it, the connector gets it back.
     deletions_allowed_at timestamptz,
     picked_up_at         timestamptz,
     -- The fence: minted at each pick-up, carried by every message and every write of the run.

@@ -264,9 +264,8 @@ END $$;
 -- +goose StatementEnd
 
 -- Asks for a sync now: of a connector at rest at once, of one in flight again after it, unless reading has not begun.
--- allow_deletions: it may delete many documents at once. A run that was allowed to keeps that from its pick-up to its verdict; until
--- one completes or is skipped, each further try of the request has it. A change, a disabling, or a failure after which there is no
--- further try takes it back.
+-- allow_deletions: it may delete many documents at once. The pick-up hands that to the run, and a run that ends without having
+-- completed, or in the middle of its listing, to the next. A change, a disabling, or a failure that is not tried again takes it back.
 -- Null where there is no such connector; an error (connectors_trigger_disabled) while it is disabled.
 -- +goose StatementBegin
 CREATE FUNCTION moves.trigger_sync(connector integer, allow_deletions boolean DEFAULT false) RETURNS timestamptz

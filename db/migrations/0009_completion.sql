@@ -86,7 +86,11 @@ BEGIN
     WHERE o.id = ANY(ended) AND (EXISTS (SELECT FROM connectors k WHERE k.id = o.connector_id AND k.listing IS NOT NULL)
         OR EXISTS (SELECT FROM message_tries t WHERE t.try_id = o.try_id));
     WITH gone AS (
-        DELETE FROM open_runs o WHERE o.id = ANY(ended) RETURNING o.*, array_position(ended, o.id) AS no)
+        DELETE FROM open_runs o WHERE o.id = ANY(ended) RETURNING o.*, array_position(ended, o.id) AS no),
+    listing AS (   -- goes on in the next run, which may delete what this one might
+        UPDATE connectors k SET deletions_allowed_at = coalesce(k.deletions_allowed_at, g.deletions_allowed_at)
+        FROM gone g WHERE g.deletions_allowed_at IS NOT NULL AND k.id = g.connector_id AND k.listing->'seen' IS NOT NULL
+            AND states[g.no] IS NULL)
     INSERT INTO runs (id, connector_id, type, trigger, slot, due_at, started_at, config_version, dispatches,
         trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, fetched_at, completed_at, status, reason, total, stored,
         documents_unchanged, listing_whole)
@@ -314,6 +318,9 @@ BEGIN
     WHERE run_id = r.id AND whole_source AND c.listed_version IS DISTINCT FROM r.config_version;
     c.listed_version := CASE WHEN whole_source THEN r.config_version ELSE c.listed_version END;
     c.docs_analyzed := r.documents_processed + r.documents_failed + r.documents_unchanged;
+    IF c.listing->'seen' IS NOT NULL THEN   -- it goes on in the next run, which may delete what this one might
+        c.deletions_allowed_at := coalesce(c.deletions_allowed_at, r.deletions_allowed_at);
+    END IF;
     c := moves.settled(c);
     PERFORM moves.put(ARRAY[c]);
     PERFORM moves.wake(c, true);
