@@ -32,9 +32,9 @@ func trigger(f *finder) *cobra.Command {
 one follows it.
 
 A sync that finds most of its documents gone from the source fails and deletes nothing, for the source may be away and not
-empty. --allow-deletions is for when they are really gone: the sync may delete them. It counts until a sync has
-completed with it, also over failures that are tried again; disabling the connector, or changing its type, config, scope or
-user, takes it back.
+empty. --allow-deletions is for when they are really gone: the sync may delete them. It counts until a sync has completed
+with it, also over failures that are tried again; disabling the connector, or changing its type, config, scope or user, takes
+it back.
 
 With --wait, progress is shown until there is a verdict; the exit code is 1 if the sync failed. Ending the wait does
 not end the sync.`,
