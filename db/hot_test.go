@@ -188,6 +188,7 @@ func (w *watched) cycle(q map[string]string, kind string, limit int, goes way) {
 		do("PickUpAll", pgx.NamedArgs{"asked": asked, "worker_id": worker, "lease": "15 s"})
 	}
 	do("Heartbeat", pgx.NamedArgs{"worker_id": worker, "lease": "15 s", "run_ids": []uuid.UUID{run}, "try_ids": []uuid.UUID{try}})
+	do("DeletionsAllowed", pgx.NamedArgs{"run_id": run, "try_id": try})
 	if goes == empty {
 		do("SkipAll", pgx.NamedArgs{"asked": asked})
 		w.rests(id)

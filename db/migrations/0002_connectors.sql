@@ -25,6 +25,8 @@ CREATE TABLE connectors (
         CONSTRAINT connectors_time_zone_length CHECK (length(time_zone) BETWEEN 1 AND 64),
     max_retries          integer NOT NULL DEFAULT 5
         CONSTRAINT connectors_max_retries_range CHECK (max_retries BETWEEN 1 AND 1000),
+    -- Whether a run asks for a permission before it deletes many documents at once.
+    deletion_guard       boolean NOT NULL DEFAULT true,
     trigger_requested_at timestamptz
         CONSTRAINT connectors_trigger_range CHECK (trigger_requested_at BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00'),
     created_at           timestamptz NOT NULL DEFAULT clock_timestamp()
@@ -65,6 +67,8 @@ CREATE TABLE connectors (
     planned_through      timestamptz
         CONSTRAINT connectors_planned_range CHECK (planned_through BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00'),
     needs_plan           boolean NOT NULL DEFAULT false,
+    -- When the user allowed the next run to delete many documents at once. The pick-up hands it to the run.
+    deletions_allowed_at timestamptz,
     -- The open run; on the wire it is chunking_session.
     run_id               uuid,
     failure_count        integer NOT NULL DEFAULT 0

@@ -52,7 +52,7 @@ END $$;
 -- +goose StatementEnd
 
 -- The failure policy: ERROR with the next try after min(2^n, 60) minutes and jitter, none after a permanent failure,
--- DISABLED after max_retries failures in a row.
+-- DISABLED after max_retries failures in a row. A permission to delete many documents ends with the tries of its request.
 -- +goose StatementBegin
 CREATE FUNCTION moves.failed(c connectors, permanent boolean) RETURNS connectors
     LANGUAGE plpgsql AS $$
@@ -69,6 +69,7 @@ BEGIN
         c.status_message := left(format('disabled after %s failures in a row: %s',
             c.failure_count, coalesce(c.status_message, 'no message')), 2000);
         c.trigger_requested_at := NULL;
+        c.deletions_allowed_at := NULL;
     ELSIF c.trigger_requested_at IS NOT NULL THEN
         c.next_sync_at := clock_timestamp();
         c.due_reason := 'manual';
@@ -76,6 +77,8 @@ BEGIN
         c.next_sync_at := clock_timestamp()
             + make_interval(secs => 60 * least(power(2, least(c.failure_count, 10)), 60) * (0.8 + 0.4 * random()));
         c.due_reason := 'retry';
+    ELSE
+        c.deletions_allowed_at := NULL;
     END IF;
     RETURN c;
 END $$;
@@ -93,7 +96,8 @@ BEGIN
         listed_version = c.listed_version, next_sync_at = c.next_sync_at,
         due_reason = c.due_reason, slot_at = c.slot_at, slots_through = c.slots_through,
         planned_through = c.planned_through, needs_plan = c.needs_plan, run_id = c.run_id,
-        failure_count = c.failure_count, docs_analyzed = c.docs_analyzed, trigger_requested_at = c.trigger_requested_at
+        failure_count = c.failure_count, docs_analyzed = c.docs_analyzed, trigger_requested_at = c.trigger_requested_at,
+        deletions_allowed_at = c.deletions_allowed_at
     -- The rows are locked, so that they stay where they are. Whatever the planner believes of the table, it reads each by its key.
     FROM unnest(moved) c, LATERAL (SELECT l.ctid FROM connectors l WHERE l.id = c.id OFFSET 0) at WHERE k.ctid = at.ctid;
 END $$;
@@ -107,18 +111,28 @@ BEGIN
     WITH gone AS (DELETE FROM open_runs WHERE id = ANY(ended) RETURNING *),
     kept AS (
         INSERT INTO runs (id, connector_id, type, trigger, slot, due_at, started_at, config_version, dispatches,
-            trigger_requested_at, picked_up_at, try_id, fetched_at, completed_at, status, reason, error_message, total, stored,
-            checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged,
-            chunks_stored, listing_whole)
+            trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, fetched_at, completed_at, status, reason,
+            error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted,
+            documents_unchanged, chunks_stored, listing_whole)
         SELECT id, connector_id, type, trigger, slot, due_at, started_at, config_version, dispatches,
-            trigger_requested_at, picked_up_at, try_id, fetched_at, clock_timestamp(), verdict, why, message, total, stored,
-            checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged,
-            chunks_stored, listing_whole
+            trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, fetched_at, clock_timestamp(), verdict, why,
+            message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted,
+            documents_unchanged, chunks_stored, listing_whole
         FROM gone)
     -- Also one that was never picked up: a change may have taken the state that earlier tries' sightings were kept for.
     INSERT INTO unswept_runs (run_id, connector_id, try_id, config_version, outdated)
     SELECT id, connector_id, try_id, config_version, false FROM gone
     ON CONFLICT (run_id) DO NOTHING;
+END $$;
+-- +goose StatementEnd
+
+-- The permission to delete many documents that a connector has once its open run ends without having completed: the user's for
+-- the next run, else this run's, whose request is tried again. Asked before the run ends.
+-- +goose StatementBegin
+CREATE FUNCTION moves.unspent_permission(c connectors) RETURNS timestamptz
+    LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN coalesce(c.deletions_allowed_at, (SELECT r.deletions_allowed_at FROM open_runs r WHERE r.id = c.run_id));
 END $$;
 -- +goose StatementEnd
 
@@ -187,6 +201,7 @@ END $$;
 DROP FUNCTION moves.wake(connectors, boolean);
 DROP FUNCTION moves.miss_slots(connectors, text);
 DROP FUNCTION moves.is_unanswered(integer, bigint, timestamptz);
+DROP FUNCTION moves.unspent_permission(connectors);
 DROP FUNCTION moves.end_runs(uuid[], text, text, text);
 DROP FUNCTION moves.put(connectors[]);
 DROP FUNCTION moves.failed(connectors, boolean);

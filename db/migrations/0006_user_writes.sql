@@ -1,5 +1,5 @@
 -- +goose Up
--- What users write themselves: name, type, config, scope, owner, schedule, max_retries, trigger_requested_at. The trigger
+-- What users write themselves: name, type, config, scope, owner, schedule, max_retries, deletion_guard, trigger_requested_at. The trigger
 -- keeps the due time right whoever writes, gives a changed configuration its version, and refuses the columns that are
 -- moved. It stands aside where schema moves writes.
 -- +goose StatementBegin
@@ -14,6 +14,7 @@ BEGIN
     NEW.added_version := NEW.config_version;
     NEW.listed_version := NULL;
     NEW.listing := NULL;
+    NEW.deletions_allowed_at := NULL;
     NEW.synced_version := CASE WHEN NEW.last_sync_at IS NOT NULL THEN NEW.config_version END;
     NEW.run_id := NULL;
     NEW.failure_count := 0;
@@ -43,11 +44,11 @@ CREATE FUNCTION connectors_refuse_moves(old connectors, new connectors) RETURNS 
 BEGIN
     IF (new.status, new.status_message, new.config_version, new.added_version, new.synced_version, new.listed_version, new.state, new.listing, new.last_sync_at, new.next_sync_at,
             new.due_reason, new.slot_at, new.slots_through, new.planned_through, new.needs_plan, new.run_id,
-            new.failure_count, new.docs_analyzed)
+            new.failure_count, new.docs_analyzed, new.deletions_allowed_at)
         IS DISTINCT FROM
        (old.status, old.status_message, old.config_version, old.added_version, old.synced_version, old.listed_version, old.state, old.listing, old.last_sync_at, old.next_sync_at,
             old.due_reason, old.slot_at, old.slots_through, old.planned_through, old.needs_plan, old.run_id,
-            old.failure_count, old.docs_analyzed) THEN
+            old.failure_count, old.docs_analyzed, old.deletions_allowed_at) THEN
         RAISE EXCEPTION 'connector %: status, plan, run, state and counts are not written but moved', old.id
             USING ERRCODE = 'check_violation', CONSTRAINT = 'connectors_moved_only',
                 HINT = 'Call a function of schema moves: enable, disable, trigger_sync, pick_up, fail, release, ... See docs/contract.md.';
@@ -93,6 +94,7 @@ BEGIN
         NEW.state := '{}';
         NEW.failure_count := 0;
         NEW.listing := NULL;
+        NEW.deletions_allowed_at := NULL;   -- it was given for another source
         IF OLD.run_id IS NULL AND OLD.listing IS NOT NULL THEN   -- what it spoke of is to be swept
             INSERT INTO unswept_runs (run_id, connector_id, config_version, outdated)
             VALUES (gen_random_uuid(), OLD.id, OLD.config_version, false);
@@ -222,6 +224,7 @@ BEGIN
     c.slot_at := NULL;
     c.needs_plan := false;
     c.trigger_requested_at := NULL;
+    c.deletions_allowed_at := NULL;
     PERFORM moves.put(ARRAY[c]);
     PERFORM moves.wake(c, was_run IS NOT NULL);
     RETURN true;
@@ -251,17 +254,36 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Writes down that the next run of a connector may delete many documents at once.
+-- +goose StatementBegin
+CREATE FUNCTION moves.allow_deletions(connector integer, moment timestamptz) RETURNS void
+    LANGUAGE plpgsql SET echomind.moving = 'on' AS $$
+BEGIN
+    UPDATE connectors SET deletions_allowed_at = moment WHERE id = connector;
+END $$;
+-- +goose StatementEnd
+
 -- Asks for a sync now: of a connector at rest at once, of one in flight again after it, unless reading has not begun.
+-- allow_deletions: it may delete many documents at once. The pick-up hands that to the run, and a run that ends without having
+-- completed, or in the middle of its listing, to the next. A change, a disabling, or a failure that is not tried again takes it back.
 -- Null where there is no such connector; an error (connectors_trigger_disabled) while it is disabled.
 -- +goose StatementBegin
-CREATE FUNCTION moves.trigger_sync(connector integer) RETURNS timestamptz
-    LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
-    UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = connector RETURNING trigger_requested_at
-$$;
+CREATE FUNCTION moves.trigger_sync(connector integer, allow_deletions boolean DEFAULT false) RETURNS timestamptz
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
+DECLARE
+    asked timestamptz;
+BEGIN
+    UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = connector RETURNING trigger_requested_at INTO asked;
+    IF allow_deletions AND asked IS NOT NULL THEN
+        PERFORM moves.allow_deletions(connector, asked);
+    END IF;
+    RETURN asked;
+END $$;
 -- +goose StatementEnd
 
 -- +goose Down
-DROP FUNCTION moves.trigger_sync(integer);
+DROP FUNCTION moves.trigger_sync(integer, boolean);
+DROP FUNCTION moves.allow_deletions(integer, timestamptz);
 DROP FUNCTION moves.enable(integer);
 DROP FUNCTION moves.disable(integer, text);
 DROP TRIGGER connectors_user_delete ON connectors;

@@ -310,6 +310,7 @@ DECLARE
     present timestamptz := clock_timestamp();
 BEGIN
     c.status_message := 'worker lost: its lease ran out';
+    c.deletions_allowed_at := moves.unspent_permission(c);
     PERFORM moves.end_runs(ARRAY[c.run_id], 'failed', 'worker lost', c.status_message);
     c.run_id := gen_random_uuid();
     c.status := 'PENDING';

@@ -83,12 +83,12 @@ END $$;
 CREATE FUNCTION moves.take(ids integer[], runs uuid[], tries uuid[], worker uuid) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
-    -- Reading starts now: a trigger asked for before is answered by this run.
+    -- Reading starts now: a trigger asked for before is answered by this run, and has what that allows.
     UPDATE open_runs r SET picked_up_at = clock_timestamp(), try_id = tries[array_position(runs, r.id)], worker_id = worker,
-        (trigger_requested_at, fails_if_lost) = (
-            SELECT c.trigger_requested_at, c.failure_count > 0 OR c.max_retries = 1 FROM connectors c WHERE c.id = r.connector_id)
+        (trigger_requested_at, deletions_allowed_at, fails_if_lost) = (
+            SELECT c.trigger_requested_at, c.deletions_allowed_at, c.failure_count > 0 OR c.max_retries = 1 FROM connectors c WHERE c.id = r.connector_id)
     WHERE r.id = ANY(runs) AND r.try_id IS NULL;   -- not picked_up_at: its index is of everything that waits
-    UPDATE connectors SET status = 'SYNCING', trigger_requested_at = NULL WHERE id = ANY(ids);
+    UPDATE connectors SET status = 'SYNCING', trigger_requested_at = NULL, deletions_allowed_at = NULL WHERE id = ANY(ids);
 END $$;
 -- +goose StatementEnd
 
@@ -244,6 +244,7 @@ BEGIN
         OR NOT EXISTS (SELECT FROM open_runs r WHERE r.id = run AND (r.try_id IS NULL OR r.try_id = try)) THEN
         RETURN false;
     END IF;
+    c.deletions_allowed_at := moves.unspent_permission(c);
     PERFORM moves.end_runs(ARRAY[run], 'superseded', 'released');
     c.status := 'ACTIVE';
     c.run_id := NULL;
@@ -289,6 +290,7 @@ BEGIN
     END IF;
     SELECT r.advanced INTO advanced FROM open_runs r WHERE r.id = run;
     c.status_message := left(coalesce(message, 'no message'), 2000);
+    c.deletions_allowed_at := moves.unspent_permission(c);
     PERFORM moves.end_runs(ARRAY[run], 'failed', CASE kind WHEN 'permanent' THEN 'permanent failure'
         WHEN 'too_long' THEN 'took too long' ELSE 'transient failure' END, c.status_message);
     c.run_id := NULL;
@@ -392,6 +394,19 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Whether a try's run may delete many documents at once: its user has allowed it, or its connector has no deletion_guard. Asked only
+-- where a listing would in fact do so.
+-- +goose StatementBegin
+CREATE FUNCTION moves.deletions_allowed(run uuid, try uuid) RETURNS boolean
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    r open_runs := moves.of_try(run, try, 'deletions_allowed');
+BEGIN
+    RETURN r.deletions_allowed_at IS NOT NULL
+        OR EXISTS (SELECT FROM connectors c WHERE c.id = r.connector_id AND NOT c.deletion_guard);
+END $$;
+-- +goose StatementEnd
+
 -- The highest number of each of these tries that is stored; no row for one of which nothing is. A sender holds back by it: what has a
 -- higher number still waits, or is lost. Not how many are stored: of lost ones nobody would know whether they still wait.
 -- +goose StatementBegin
@@ -425,6 +440,7 @@ END $$;
 -- +goose Down
 DROP FUNCTION moves.of_try(uuid, uuid, text);
 DROP FUNCTION moves.stored_up_to(uuid[]);
+DROP FUNCTION moves.deletions_allowed(uuid, uuid);
 DROP FUNCTION moves.links(uuid, uuid, text);
 DROP FUNCTION moves.known(uuid, uuid, text, integer, uuid[], integer[], bigint[]);
 DROP FUNCTION moves.hold(uuid, uuid);

@@ -86,12 +86,16 @@ BEGIN
     WHERE o.id = ANY(ended) AND (EXISTS (SELECT FROM connectors k WHERE k.id = o.connector_id AND k.listing IS NOT NULL)
         OR EXISTS (SELECT FROM message_tries t WHERE t.try_id = o.try_id));
     WITH gone AS (
-        DELETE FROM open_runs o WHERE o.id = ANY(ended) RETURNING o.*, array_position(ended, o.id) AS no)
+        DELETE FROM open_runs o WHERE o.id = ANY(ended) RETURNING o.*, array_position(ended, o.id) AS no),
+    listing AS (   -- goes on in the next run, which may delete what this one might
+        UPDATE connectors k SET deletions_allowed_at = coalesce(k.deletions_allowed_at, g.deletions_allowed_at)
+        FROM gone g WHERE g.deletions_allowed_at IS NOT NULL AND k.id = g.connector_id AND k.listing->'seen' IS NOT NULL
+            AND states[g.no] IS NULL)
     INSERT INTO runs (id, connector_id, type, trigger, slot, due_at, started_at, config_version, dispatches,
-        trigger_requested_at, picked_up_at, try_id, fetched_at, completed_at, status, reason, total, stored,
+        trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, fetched_at, completed_at, status, reason, total, stored,
         documents_unchanged, listing_whole)
     SELECT g.id, g.connector_id, g.type, g.trigger, g.slot, g.due_at, g.started_at, g.config_version, g.dispatches,
-        g.trigger_requested_at, g.picked_up_at, g.try_id, clock_timestamp(), clock_timestamp(), 'skipped',
+        g.trigger_requested_at, g.deletions_allowed_at, g.picked_up_at, g.try_id, clock_timestamp(), clock_timestamp(), 'skipped',
         left(coalesce(nullif(reasons[g.no], ''), 'nothing had changed'), 2000), 0, 0, coalesce(unchanged[g.no], 0), false
     FROM gone g;
     moment := clock_timestamp();
@@ -314,6 +318,9 @@ BEGIN
     WHERE run_id = r.id AND whole_source AND c.listed_version IS DISTINCT FROM r.config_version;
     c.listed_version := CASE WHEN whole_source THEN r.config_version ELSE c.listed_version END;
     c.docs_analyzed := r.documents_processed + r.documents_failed + r.documents_unchanged;
+    IF c.listing->'seen' IS NOT NULL THEN   -- it goes on in the next run, which may delete what this one might
+        c.deletions_allowed_at := coalesce(c.deletions_allowed_at, r.deletions_allowed_at);
+    END IF;
     c := moves.settled(c);
     PERFORM moves.put(ARRAY[c]);
     PERFORM moves.wake(c, true);
@@ -328,6 +335,7 @@ DECLARE
     advanced boolean;
 BEGIN
     SELECT o.advanced INTO advanced FROM open_runs o WHERE o.id = r.id;
+    c.deletions_allowed_at := moves.unspent_permission(c);
     PERFORM moves.end_runs(ARRAY[r.id], 'failed', 'took too long', r.cut);
     c.status_message := r.cut;
     c.run_id := NULL;
@@ -347,6 +355,7 @@ BEGIN
         WHEN 'transit' THEN 'documents were lost in transit; syncing again'
         WHEN 'message' THEN 'nobody could take its message: it was published 10 times and nobody began to sync; look at the workers'' logs and at the dead letters'
         ELSE 'worker lost again: its lease ran out' END;
+    c.deletions_allowed_at := moves.unspent_permission(c);
     PERFORM moves.end_runs(ARRAY[c.run_id], 'failed', CASE what WHEN 'transit' THEN 'lost in transit'
         WHEN 'message' THEN 'message not taken' ELSE 'worker lost' END, c.status_message);
     c.run_id := NULL;

@@ -52,7 +52,7 @@ GRANT EXECUTE ON FUNCTION moves.pick_up(integer, uuid, uuid, uuid, interval),
     moves.heartbeat(uuid, interval, uuid[], uuid[]), moves.drain(uuid, uuid, bigint),
     moves.cut(uuid, uuid, bigint, bigint, text), moves.release(uuid, uuid), moves.fail(uuid, uuid, text, text),
     moves.known(uuid, uuid, text, integer, uuid[], integer[], bigint[]), moves.links(uuid, uuid, text),
-    moves.stored_up_to(uuid[])
+    moves.deletions_allowed(uuid, uuid), moves.stored_up_to(uuid[])
     TO echomind_worker, echomind_subscriber;
 GRANT EXECUTE ON FUNCTION moves.pick_up_all(jsonb, uuid, interval), moves.drain_all(jsonb), moves.skip(uuid, uuid, jsonb, text, bigint),
     moves.skip_all(jsonb) TO echomind_worker;
@@ -85,13 +85,13 @@ GRANT SELECT, INSERT ON unnamed_chunks TO echomind_semantic;
 GRANT UPDATE (place), DELETE ON deleted_connectors TO echomind_semantic;
 
 -- People, by the command line: what users write, and their moves.
-GRANT EXECUTE ON FUNCTION moves.enable(integer), moves.disable(integer, text), moves.trigger_sync(integer) TO echomind_console;
+GRANT EXECUTE ON FUNCTION moves.enable(integer), moves.disable(integer, text), moves.trigger_sync(integer, boolean) TO echomind_console;
 GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, connector_evidence, workers, deleted_connectors,
     documents, chunks, connector_secrets, search_index, search_index_changes, provider_quotas TO echomind_console;
 GRANT INSERT (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries,
-    trigger_requested_at, created_by, updated_by, status) ON connectors TO echomind_console;
+    deletion_guard, trigger_requested_at, created_by, updated_by, status) ON connectors TO echomind_console;
 GRANT UPDATE (name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries,
-    trigger_requested_at, updated_by, updated_at) ON connectors TO echomind_console;
+    deletion_guard, trigger_requested_at, updated_by, updated_at) ON connectors TO echomind_console;
 GRANT DELETE ON connectors TO echomind_console;
 GRANT USAGE ON SEQUENCE connectors_id_seq TO echomind_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON owner_quotas TO echomind_console;
@@ -104,11 +104,11 @@ GRANT UPDATE (envelope) ON connector_secrets TO echomind_console;
 
 -- Dashboards: what goes on, and nothing of what is in it.
 GRANT SELECT (id, name, type, user_id, scope, scope_id, refresh_freq_minutes, schedule_cron, time_zone, max_retries,
-    trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version,
+    deletion_guard, deletions_allowed_at, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version,
     added_version, synced_version, listed_version, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan,
     failure_count, docs_analyzed, at_fault) ON connectors TO echomind_reader;
 GRANT SELECT (id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at,
-    dispatches, trigger_requested_at, picked_up_at, fetched_at, drain_seq, completed_at, status, reason, error_message, total,
+    dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, fetched_at, drain_seq, completed_at, status, reason, error_message, total,
     stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole,
     config_version) ON scheduler_runs TO echomind_reader;
 GRANT SELECT ON connector_types, workers TO echomind_reader;

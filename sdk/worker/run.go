@@ -166,7 +166,23 @@ func (r *Run) Links(ctx context.Context, sourceID string) ([]string, error) {
 	return links, nil
 }
 
-// asFenced adds lifecycle.ErrFenced to the error by which moves.known and moves.links say that the run is another's.
+// DeletionsAllowed says whether this run may delete many documents at once: its user has allowed it, or has switched the
+// connector's deletion_guard off. It asks Postgres each time, so a handler asks only where a listing would in fact delete many.
+// The error is lifecycle.ErrFenced where the run is another's.
+func (r *Run) DeletionsAllowed(ctx context.Context) (bool, error) {
+	var allowed bool
+	err := r.Patiently(ctx, "worker.deletions_allowed", func(ctx context.Context) (err error) {
+		allowed, err = r.queries.DeletionsAllowed(ctx, dbgen.DeletionsAllowedParams{RunID: r.try.Run, TryID: r.try.ID})
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("read whether many documents may be deleted: %w", asFenced(err))
+	}
+	return allowed, nil
+}
+
+// asFenced adds lifecycle.ErrFenced to the error by which moves.known, moves.links and moves.deletions_allowed say that the run is
+// another's.
 func asFenced(err error) error {
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) && refused.Code == "P0002" {

@@ -7,9 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/internal/movestest"
+	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/sdk/wire"
 	"github.com/echomind/sync/sdk/worker"
 )
@@ -193,4 +195,76 @@ func TestKnownDocumentsAndLinks(t *testing.T) {
 	require.Equal(t, map[string][]string{
 		"stored": stored, "failed": stored, "deleted": nil, "partial": nil, "another's": nil, "none": nil,
 	}, links)
+}
+
+func TestDeletionsAreAllowedByTheTriggerUntilARunCompletes(t *testing.T) {
+	f := newFixture(t)
+	const trigger = `SELECT moves.trigger_sync($1, $2)`
+	type answer struct {
+		allowed bool
+		err     error
+	}
+	answers, begun := make(chan answer, 1), make(chan *worker.Run, 1)
+	f.work(func(ctx context.Context, run *worker.Run) error {
+		begun <- run
+		allowed, err := run.DeletionsAllowed(ctx)
+		answers <- answer{allowed, err}
+		return err
+	})
+	syncs := func(c trip) answer {
+		t.Helper()
+		f.publish(c)
+		await(t, "the handler", begun)
+		got := await(t, "the answer", answers)
+		f.settled(c)
+		return got
+	}
+	again := func(c trip, allow bool) trip {
+		t.Helper()
+		f.exec(trigger, c.id, allow)
+		c.session = movestest.Claim(t, f.pool, c.id)
+		return c
+	}
+
+	c := f.pending()
+	f.exec(trigger, c.id, false)
+	require.Equal(t, answer{}, syncs(c))
+	require.Equal(t, answer{allowed: true}, syncs(again(c, true)))
+	require.Equal(t, answer{}, syncs(again(c, false)), "a run has completed with it")
+
+	published := again(c, false)
+	f.exec(trigger, c.id, true)
+	require.Equal(t, answer{allowed: true}, syncs(published), "the message knew nothing of it")
+
+	f.exec(`UPDATE connectors SET deletion_guard = false WHERE id = $1`, c.id)
+	require.Equal(t, answer{allowed: true}, syncs(again(c, false)))
+}
+
+func TestDeletionsAreAllowedToTheRunThatTakesARescuedOnesPlace(t *testing.T) {
+	f := newFixture(t)
+	handle, begun, letGo := deaf(t)
+	f.workWith(slots(2), handle)
+	c := f.pending()
+	f.exec(`SELECT moves.trigger_sync($1, true)`, c.id)
+	f.publish(c)
+	stale := await(t, "the handler", begun)
+	allowed, err := stale.DeletionsAllowed(ctx)
+	require.NoError(t, err)
+	require.True(t, allowed)
+	require.NoError(t, pgx.BeginFunc(ctx, f.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `UPDATE workers SET expires_at = clock_timestamp() - interval '1 s'`); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, `SELECT run_id FROM moves.rescue((SELECT jsonb_agg(jsonb_build_object('id', id, 'beats', beats))
+			FROM workers), '1 hour', 10)`).Scan(&c.session)
+	}))
+	_, err = stale.DeletionsAllowed(ctx)
+	require.ErrorIs(t, err, lifecycle.ErrFenced)
+	f.publish(c)
+	fresh := await(t, "the handler of the new run", begun)
+	allowed, err = fresh.DeletionsAllowed(ctx)
+	require.NoError(t, err)
+	require.True(t, allowed)
+	letGo()
+	f.becomes(c, `status = 'ACTIVE' AND verdict = 'skipped' AND deletions_allowed_at IS NULL`)
 }

@@ -150,11 +150,12 @@ func TestNothingThatAHandlerDoesAfterTheEndOfItsRunHasAnEffect(t *testing.T) {
 	before := f.everything(c)
 	// A context that knows nothing of the run's: that of a handler which has made one of its own.
 	for name, call := range map[string]func() error{
-		"put":    func() error { return run.Put(ctx, note(1)) },
-		"touch":  func() error { return run.Touch(ctx, note(1)) },
-		"delete": func() error { return run.Delete(ctx, "note/1") },
-		"known":  func() error { _, err := run.Known(ctx); return err },
-		"links":  func() error { _, err := run.Links(ctx, "note/1"); return err },
+		"put":        func() error { return run.Put(ctx, note(1)) },
+		"touch":      func() error { return run.Touch(ctx, note(1)) },
+		"delete":     func() error { return run.Delete(ctx, "note/1") },
+		"known":      func() error { _, err := run.Known(ctx); return err },
+		"links":      func() error { _, err := run.Links(ctx, "note/1"); return err },
+		"permission": func() error { _, err := run.DeletionsAllowed(ctx); return err },
 		"its own question": func() error {
 			return run.Patiently(ctx, "test.question", func(context.Context) error { t.Error("asked"); return nil })
 		},

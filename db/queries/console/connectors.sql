@@ -1,8 +1,9 @@
 -- name: AddConnector :one
 INSERT INTO connectors (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
-    max_retries, created_by, updated_by)
+    max_retries, deletion_guard, created_by, updated_by)
 VALUES (coalesce(sqlc.narg('id')::integer, nextval('connectors_id_seq'))::integer, @name, @type, @user_id, @scope,
-    @scope_id, @config, @refresh_freq_minutes, @schedule_cron, @time_zone, @max_retries, @by, @by)
+    @scope_id, @config, @refresh_freq_minutes, @schedule_cron, @time_zone, @max_retries,
+    coalesce(sqlc.narg('deletion_guard')::boolean, true), @by, @by)
 RETURNING *;
 
 -- name: GetConnector :one
@@ -21,7 +22,7 @@ LIMIT @page::integer;
 UPDATE connectors
 SET name = @name, type = @type, config = @config, scope = @scope, scope_id = @scope_id, user_id = @user_id,
     refresh_freq_minutes = @refresh_freq_minutes, schedule_cron = @schedule_cron, time_zone = @time_zone,
-    max_retries = @max_retries, updated_by = @by, updated_at = clock_timestamp()
+    max_retries = @max_retries, deletion_guard = coalesce(sqlc.narg('deletion_guard')::boolean, deletion_guard), updated_by = @by, updated_at = clock_timestamp()
 WHERE id = @id
 RETURNING *;
 
@@ -33,7 +34,7 @@ DELETE FROM connectors WHERE id = @id;
 
 -- name: TriggerConnector :one
 -- No row where there is no such connector.
-SELECT t.at::timestamptz AS at FROM moves.trigger_sync(@id::integer) t(at) WHERE t.at IS NOT NULL;
+SELECT t.at::timestamptz AS at FROM moves.trigger_sync(@id::integer, @allow_deletions::boolean) t(at) WHERE t.at IS NOT NULL;
 
 -- name: ConnectorType :one
 SELECT * FROM connector_types WHERE name = @name;

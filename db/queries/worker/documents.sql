@@ -5,3 +5,6 @@ FROM moves.known(@run_id, @try_id, @after::text, @page::integer, @try_ids::uuid[
 
 -- name: Links :one
 SELECT l.links::text[] AS links FROM moves.links(@run_id, @try_id, @source_id::text) l(links);
+
+-- name: DeletionsAllowed :one
+SELECT moves.deletions_allowed(@run_id, @try_id)::boolean;

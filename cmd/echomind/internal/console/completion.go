@@ -17,10 +17,11 @@ const maxCompletions = 500
 // completions tells the shell what words a command takes, and that none of them is a file's name.
 func completions(f *finder, c *cobra.Command) {
 	flags := map[string]cobra.CompletionFunc{
-		"output": cobra.FixedCompletions([]cobra.Completion{string(forPeople), string(allColumns), string(forPrograms)}, cobra.ShellCompDirectiveNoFileComp),
-		"status": cobra.FixedCompletions(statuses(), cobra.ShellCompDirectiveNoFileComp),
-		"scope":  cobra.FixedCompletions([]cobra.Completion{"user", "group", "org"}, cobra.ShellCompDirectiveNoFileComp),
-		"type":   f.completeTypes,
+		"output":         cobra.FixedCompletions([]cobra.Completion{string(forPeople), string(allColumns), string(forPrograms)}, cobra.ShellCompDirectiveNoFileComp),
+		"status":         cobra.FixedCompletions(statuses(), cobra.ShellCompDirectiveNoFileComp),
+		"scope":          cobra.FixedCompletions([]cobra.Completion{"user", "group", "org"}, cobra.ShellCompDirectiveNoFileComp),
+		"type":           f.completeTypes,
+		"deletion-guard": cobra.FixedCompletions([]cobra.Completion{guardOn, guardOff}, cobra.ShellCompDirectiveNoFileComp),
 	}
 	for name, complete := range flags {
 		if c.Flags().Lookup(name) != nil {

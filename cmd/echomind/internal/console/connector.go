@@ -33,6 +33,7 @@ type connector struct {
 	ScheduleCron       *string         `json:"schedule_cron"`
 	TimeZone           string          `json:"time_zone"`
 	MaxRetries         int32           `json:"max_retries"`
+	DeletionGuard      bool            `json:"deletion_guard"`
 	Status             string          `json:"status"`
 	StatusMessage      *string         `json:"status_message"`
 	FailureCount       int32           `json:"failure_count"`
@@ -45,22 +46,24 @@ type connector struct {
 	NextSyncAt         *time.Time      `json:"next_sync_at"`
 	DueReason          *string         `json:"due_reason"`
 	TriggerRequestedAt *time.Time      `json:"trigger_requested_at"`
-	RunID              *uuid.UUID      `json:"run_id"`
-	ConfigVersion      int64           `json:"config_version"`
-	CreatedAt          time.Time       `json:"created_at"`
-	CreatedBy          *string         `json:"created_by"`
-	UpdatedAt          time.Time       `json:"updated_at"`
-	UpdatedBy          *string         `json:"updated_by"`
+	// DeletionsAllowedAt is when the next run was allowed to delete many documents at once; null where it is not.
+	DeletionsAllowedAt *time.Time `json:"deletions_allowed_at"`
+	RunID              *uuid.UUID `json:"run_id"`
+	ConfigVersion      int64      `json:"config_version"`
+	CreatedAt          time.Time  `json:"created_at"`
+	CreatedBy          *string    `json:"created_by"`
+	UpdatedAt          time.Time  `json:"updated_at"`
+	UpdatedBy          *string    `json:"updated_by"`
 }
 
 func view(c dbgen.Connector) connector {
 	return connector{
 		ID: c.ID, Name: c.Name, Type: c.Type, UserID: c.UserID, Scope: c.Scope, ScopeID: c.ScopeID,
 		Config: redacted(c.Config), RefreshFreqMinutes: c.RefreshFreqMinutes, ScheduleCron: c.ScheduleCron,
-		TimeZone: c.TimeZone, MaxRetries: c.MaxRetries, Status: c.Status, StatusMessage: c.StatusMessage,
+		TimeZone: c.TimeZone, MaxRetries: c.MaxRetries, DeletionGuard: c.DeletionGuard, Status: c.Status, StatusMessage: c.StatusMessage,
 		FailureCount: c.FailureCount, DocsAnalyzed: c.DocsAnalyzed, State: redacted(c.State),
 		LastSyncAt: utc(c.LastSyncAt), NextSyncAt: utc(c.NextSyncAt), DueReason: c.DueReason,
-		TriggerRequestedAt: utc(c.TriggerRequestedAt), RunID: c.RunID, ConfigVersion: c.ConfigVersion,
+		TriggerRequestedAt: utc(c.TriggerRequestedAt), DeletionsAllowedAt: utc(c.DeletionsAllowedAt), RunID: c.RunID, ConfigVersion: c.ConfigVersion,
 		CreatedAt: c.CreatedAt.UTC(), CreatedBy: c.CreatedBy, UpdatedAt: c.UpdatedAt.UTC(), UpdatedBy: c.UpdatedBy,
 	}
 }
@@ -103,6 +106,7 @@ func details(w io.Writer, c dbgen.Connector, counted documentCounts, now time.Ti
 		{"status", c.Status},
 		{"message", orDash(c.StatusMessage)},
 		{"failures in a row", fmt.Sprintf("%d of %d", c.FailureCount, c.MaxRetries)},
+		{"deletion guard", deletionGuard(c)},
 		{"documents", count(counted.found[c.ID])},
 		{"failed documents", counted.failedOf(c.ID)},
 		{"last sync", clock.Optional(c.LastSyncAt, now)},
@@ -111,6 +115,16 @@ func details(w io.Writer, c dbgen.Connector, counted documentCounts, now time.Ti
 		{"updated", clock.At(c.UpdatedAt, now) + " by " + orDash(c.UpdatedBy)},
 	}
 	return table(w, []string{"id", strconv.Itoa(int(c.ID))}, rows)
+}
+
+func deletionGuard(c dbgen.Connector) string {
+	switch {
+	case !c.DeletionGuard:
+		return guardOff
+	case c.DeletionsAllowedAt != nil:
+		return guardOn + ", but the next sync may delete many documents"
+	}
+	return guardOn
 }
 
 func nextSync(c dbgen.Connector, now time.Time) string {

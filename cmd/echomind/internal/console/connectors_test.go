@@ -23,6 +23,7 @@ func TestAddPrintsTheIDAndForProgramsTheConnector(t *testing.T) {
 	require.Equal(t, "Europe/Berlin", c["time_zone"])
 	require.Nil(t, c["refresh_freq_minutes"])
 	require.InDelta(t, 9, c["max_retries"], 0)
+	require.Equal(t, true, c["deletion_guard"])
 	require.Equal(t, "ACTIVE", c["status"])
 	require.NotEmpty(t, c["created_by"])
 }
@@ -124,6 +125,7 @@ func TestBadInputNamesFieldValueAndFix(t *testing.T) {
 		{"cron that never comes due", 2, []string{`--cron "0 2 30 2 *"`, "never comes due"}, []string{"--cron", "0 2 30 2 *"}},
 		{"time zone without cron", 2, []string{"--time-zone", "--cron"}, []string{"--time-zone", "Europe/Berlin"}},
 		{"interval and cron", 2, []string{"refresh", "cron"}, []string{"--refresh", "1h", "--cron", "0 3 * * *"}},
+		{"a guard that is neither", 2, []string{`--deletion-guard "false"`, "on or off"}, []string{"--deletion-guard", "false"}},
 		{"no retries", 2, []string{"--max-retries 0", "1 to 1000"}, []string{"--max-retries", "0"}},
 		{"unknown flag", 2, []string{"--colour", "--help"}, []string{"--colour", "red"}},
 		{"unknown output", 2, []string{"table, wide or json"}, []string{"-o", "yaml"}},

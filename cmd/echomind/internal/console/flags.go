@@ -22,10 +22,10 @@ import (
 
 // connectorFlags are what a user says of a connector; those that are not given leave it as it is.
 type connectorFlags struct {
-	name, connectorType, scope, scopeID, config, cron, timeZone string
-	user, maxRetries                                            int32
-	refresh                                                     interval
-	unchecked                                                   bool
+	name, connectorType, scope, scopeID, config, cron, timeZone, deletionGuard string
+	user, maxRetries                                                           int32
+	refresh                                                                    interval
+	unchecked                                                                  bool
 }
 
 func addConnectorFlags(c *cobra.Command) *connectorFlags {
@@ -41,10 +41,13 @@ func addConnectorFlags(c *cobra.Command) *connectorFlags {
 	flags.StringVar(&f.cron, "cron", "", "sync at these times instead: five fields as in crontab, such as \"0 3 * * *\"")
 	flags.StringVar(&f.timeZone, "time-zone", "UTC", "the zone that --cron is meant in, such as Europe/Berlin")
 	flags.Int32Var(&f.maxRetries, "max-retries", 5, "disable it after so many failures in a row")
+	flags.StringVar(&f.deletionGuard, "deletion-guard", guardOn, "whether a sync that would delete many documents at once asks first, by failing until triggered with --allow-deletions: on or off")
 	flags.BoolVar(&f.unchecked, "no-config-check", false, "take a --config that the type's service of this version would refuse")
 	c.MarkFlagsMutuallyExclusive("refresh", "cron")
 	return f
 }
+
+const guardOn, guardOff = "on", "off"
 
 // check refuses values that can never be right.
 func (f *connectorFlags) check(c *cobra.Command) error {
@@ -56,6 +59,9 @@ func (f *connectorFlags) check(c *cobra.Command) error {
 	}
 	if given("scope") && !slices.Contains([]string{"user", "group", "org"}, f.scope) {
 		return usagef("--scope %q: must be user, group or org", f.scope)
+	}
+	if !slices.Contains([]string{guardOn, guardOff}, f.deletionGuard) {
+		return usagef("--deletion-guard %q: must be on or off", f.deletionGuard)
 	}
 	if given("config") {
 		if err := f.readConfig(c.InOrStdin()); err != nil {
@@ -180,6 +186,9 @@ func (f *connectorFlags) apply(c *cobra.Command, p *dbgen.AddConnectorParams) {
 	}
 	if given("max-retries") {
 		p.MaxRetries = f.maxRetries
+	}
+	if given("deletion-guard") {
+		p.DeletionGuard = new(f.deletionGuard == guardOn)
 	}
 	p.By = person()
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -114,6 +115,8 @@ type run struct {
 	DispatchedAt       *time.Time `json:"dispatched_at"`
 	Dispatches         int32      `json:"dispatches"`
 	TriggerRequestedAt *time.Time `json:"trigger_requested_at"`
+	// DeletionsAllowedAt is when the run was allowed to delete many documents at once; null where it was not.
+	DeletionsAllowedAt *time.Time `json:"deletions_allowed_at"`
 	PickedUpAt         *time.Time `json:"picked_up_at"`
 	TryID              *uuid.UUID `json:"try_id"`
 	WorkerID           *uuid.UUID `json:"worker_id"`
@@ -147,7 +150,7 @@ func runView(r dbgen.SchedulerRun, now time.Time) run {
 		ID: r.ID, ConnectorID: r.ConnectorID, Trigger: r.Trigger, Slot: utc(r.Slot), SlotLast: utc(r.SlotLast),
 		MissedCount: r.MissedCount, DueAt: r.DueAt.UTC(), StartedAt: r.StartedAt.UTC(),
 		DispatchedAt: utc(r.DispatchedAt), Dispatches: r.Dispatches, TriggerRequestedAt: utc(r.TriggerRequestedAt),
-		PickedUpAt: utc(r.PickedUpAt), TryID: r.TryID, WorkerID: r.WorkerID, FetchedAt: utc(r.FetchedAt),
+		DeletionsAllowedAt: utc(r.DeletionsAllowedAt), PickedUpAt: utc(r.PickedUpAt), TryID: r.TryID, WorkerID: r.WorkerID, FetchedAt: utc(r.FetchedAt),
 		CompletedAt: utc(r.CompletedAt), Status: r.Status, Reason: r.Reason, ErrorMessage: r.ErrorMessage,
 		Total: r.Total, Stored: r.Stored, DocumentsProcessed: r.DocumentsProcessed, DocumentsFailed: r.DocumentsFailed,
 		DocumentsDeleted: r.DocumentsDeleted, DocumentsUnchanged: r.DocumentsUnchanged, ChunksStored: r.ChunksStored,
@@ -197,6 +200,9 @@ func printRuns(w io.Writer, out output, found []dbgen.SchedulerRun, now time.Tim
 		}
 		if notes[i] = await.Reason(r); r.Status == string(lifecycle.Skipped) && notes[i] == "nothing had changed" {
 			notes[i] = "" // the verdict says so
+		}
+		if r.DeletionsAllowedAt != nil {
+			notes[i] = strings.TrimSuffix("deletions allowed; "+notes[i], "; ")
 		}
 		documents := []string{
 			count(r.DocumentsProcessed), count(r.DocumentsUnchanged), count(r.DocumentsDeleted), count(r.DocumentsFailed),

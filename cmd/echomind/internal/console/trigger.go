@@ -21,6 +21,7 @@ import (
 type triggered struct {
 	ConnectorID        int32     `json:"connector_id"`
 	TriggerRequestedAt time.Time `json:"trigger_requested_at"`
+	DeletionsAllowed   bool      `json:"deletions_allowed"`
 }
 
 func trigger(f *finder) *cobra.Command {
@@ -30,12 +31,19 @@ func trigger(f *finder) *cobra.Command {
 		Long: `Sync a connector now, without waiting for its time. While a sync is in flight that began to read before, another
 one follows it.
 
+A sync that finds most of its documents gone from the source fails and deletes nothing, for the source may be away and not
+empty. --allow-deletions is for when they are really gone: the sync may delete them. It counts until a sync has completed
+with it, also over failures that are tried again; disabling the connector, or changing its type, config, scope or user, takes
+it back.
+
 With --wait, progress is shown until there is a verdict; the exit code is 1 if the sync failed. Ending the wait does
 not end the sync.`,
-		Example: "  echomind connectors trigger 3\n  echomind connectors trigger 3 --wait --timeout 10m",
-		Args:    someConnectors,
+		Example: "  echomind connectors trigger 3\n  echomind connectors trigger 3 --wait --timeout 10m\n" +
+			"  echomind connectors trigger 3 --allow-deletions",
+		Args: someConnectors,
 	}
 	wait := c.Flags().Bool("wait", false, "show progress until the verdict")
+	allow := c.Flags().Bool("allow-deletions", false, "the sync may delete many documents at once")
 	timeout := c.Flags().Duration("timeout", 0, "with --wait, how long to wait; 0 = as long as it takes")
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -58,7 +66,7 @@ not end the sync.`,
 				if err != nil {
 					return err
 				}
-				at, err := requestSync(c.Context(), pool, id)
+				at, err := requestSync(c.Context(), pool, id, *allow)
 				if err != nil {
 					return err
 				}
@@ -67,15 +75,19 @@ not end the sync.`,
 				return waitFor(running, c, *out, pool, id, at, *timeout)
 			}
 			done, err := eachConnector(c.Context(), pool, args, func(ctx context.Context, id int32) (triggered, error) {
-				at, err := requestSync(ctx, pool, id)
-				return triggered{id, at.UTC()}, err
+				at, err := requestSync(ctx, pool, id, *allow)
+				return triggered{id, at.UTC(), *allow}, err
 			})
 			if len(done) == 0 {
 				return err
 			}
 			return errors.Join(out.show(c.OutOrStdout(), shownAs(done, args), func(w io.Writer) (err error) {
 				for _, t := range done {
-					_, problem := fmt.Fprintf(w, "connector %d is triggered; `echomind why %d` tells what happens\n", t.ConnectorID, t.ConnectorID)
+					may := ""
+					if t.DeletionsAllowed {
+						may = ", and may delete many documents"
+					}
+					_, problem := fmt.Fprintf(w, "connector %d is triggered%s; `echomind why %d` tells what happens\n", t.ConnectorID, may, t.ConnectorID)
 					err = errors.Join(err, problem)
 				}
 				return err
@@ -85,10 +97,10 @@ not end the sync.`,
 	return c
 }
 
-// requestSync asks for a sync and returns when, by Postgres's clock.
-func requestSync(ctx context.Context, pool *pgxpool.Pool, id int32) (time.Time, error) {
+// requestSync asks for a sync, which may delete many documents where that is allowed, and returns when, by Postgres's clock.
+func requestSync(ctx context.Context, pool *pgxpool.Pool, id int32, allowDeletions bool) (time.Time, error) {
 	at, err := ask(ctx, pool, "trigger", func(ctx context.Context, q *dbgen.Queries) (time.Time, error) {
-		return q.TriggerConnector(ctx, id)
+		return q.TriggerConnector(ctx, dbgen.TriggerConnectorParams{ID: id, AllowDeletions: allowDeletions})
 	})
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -90,6 +91,52 @@ func TestTriggerWaitExitsWith1WhereTheSyncFails(t *testing.T) {
 	wait()
 	require.Equal(t, 1, out.code)
 	require.Contains(t, out.stderr, "the sync failed: permanent failure: no such folder")
+}
+
+func TestASyncMayDeleteManyDocumentsWhereItsTriggerSaysSo(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t).as(consoleRole)
+	u.add("--refresh", "manual")
+	require.Nil(t, u.object("connectors", "get", "1")["deletions_allowed_at"])
+	require.Contains(t, u.succeed("connectors", "trigger", "1", "--allow-deletions"), "connector 1 is triggered, and may delete many documents; ")
+	require.NotNil(t, u.object("connectors", "get", "1")["deletions_allowed_at"])
+	require.Regexp(t, `deletion guard +on, but the next sync may delete many documents\n`, u.succeed("connectors", "get", "1"))
+
+	said := "300 of 305 documents are not in the source any more; if they are gone for good: echomind connectors trigger 1 --allow-deletions"
+	wait := u.services(func(ctx context.Context, moves *lifecycle.Lifecycle, try lifecycle.Try) error {
+		return moves.Fail(ctx, try, lifecycle.Transient, said)
+	})
+	wait()
+	require.Contains(t, strings.Join(strings.Fields(u.succeed("why", "1")), " "), "error: "+said)
+	require.Contains(t, strings.Join(strings.Fields(u.succeed("connectors", "list")), " "), said)
+	require.NotNil(t, u.array("connectors", "list")[0]["deletions_allowed_at"], "it is tried again")
+
+	wait = u.services(completes)
+	require.Contains(t, u.succeed("connectors", "trigger", "1", "--allow-deletions", "--wait"), "completed: 3 documents")
+	wait()
+	wait = u.services(completes)
+	require.Equal(t, false, u.object("connectors", "trigger", "1")["deletions_allowed"])
+	wait()
+	runs := u.array("runs", "1")
+	require.Nil(t, runs[0]["deletions_allowed_at"])
+	require.NotNil(t, runs[1]["deletions_allowed_at"])
+	shown := strings.Join(strings.Fields(u.succeed("runs", "1")), " ")
+	require.Contains(t, shown, "deletions allowed; transient failure: "+said)
+	require.Equal(t, 2, strings.Count(shown, "deletions allowed"), shown)
+	require.Regexp(t, `(?m)completed.* deletions allowed *$`, u.succeed("runs", "1", "-o", "wide"))
+}
+
+func TestADeletionGuardIsSwitchedOffAndOn(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t).as(consoleRole)
+	u.add("--deletion-guard", "off")
+	version := u.object("connectors", "get", "1")["config_version"]
+	require.Equal(t, false, u.array("connectors", "list")[0]["deletion_guard"])
+	require.Regexp(t, `deletion guard +off\n`, u.succeed("connectors", "get", "1"))
+	require.Equal(t, false, u.object("connectors", "update", "1", "--name", "papers")["deletion_guard"], "it stays")
+	require.Equal(t, true, u.object("connectors", "update", "1", "--deletion-guard=on")["deletion_guard"])
+	require.Equal(t, version, u.object("connectors", "get", "1")["config_version"])
+	require.Equal(t, 2, u.run("connectors", "update", "1", "--deletion-guard", "").code)
 }
 
 func TestTriggerWaitEndsAtItsTimeout(t *testing.T) {

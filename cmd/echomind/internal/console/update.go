@@ -101,7 +101,7 @@ func change(
 			updated, err = q.UpdateConnector(ctx, dbgen.UpdateConnectorParams{
 				ID: id, Name: p.Name, Type: p.Type, UserID: p.UserID, Scope: p.Scope, ScopeID: p.ScopeID, Config: p.Config,
 				RefreshFreqMinutes: p.RefreshFreqMinutes, ScheduleCron: p.ScheduleCron, TimeZone: p.TimeZone,
-				MaxRetries: p.MaxRetries, By: p.By,
+				MaxRetries: p.MaxRetries, DeletionGuard: p.DeletionGuard, By: p.By,
 			})
 			return err
 		})

@@ -12,10 +12,11 @@ import (
 
 const addConnector = `-- name: AddConnector :one
 INSERT INTO connectors (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
-    max_retries, created_by, updated_by)
+    max_retries, deletion_guard, created_by, updated_by)
 VALUES (coalesce($1::integer, nextval('connectors_id_seq'))::integer, $2, $3, $4, $5,
-    $6, $7, $8, $9, $10, $11, $12, $12)
-RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, run_id, failure_count, docs_analyzed, at_fault
+    $6, $7, $8, $9, $10, $11,
+    coalesce($12::boolean, true), $13, $13)
+RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, at_fault
 `
 
 type AddConnectorParams struct {
@@ -30,6 +31,7 @@ type AddConnectorParams struct {
 	ScheduleCron       *string
 	TimeZone           string
 	MaxRetries         int32
+	DeletionGuard      *bool
 	By                 *string
 }
 
@@ -46,6 +48,7 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 		arg.ScheduleCron,
 		arg.TimeZone,
 		arg.MaxRetries,
+		arg.DeletionGuard,
 		arg.By,
 	)
 	var i Connector
@@ -61,6 +64,7 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 		&i.ScheduleCron,
 		&i.TimeZone,
 		&i.MaxRetries,
+		&i.DeletionGuard,
 		&i.TriggerRequestedAt,
 		&i.CreatedAt,
 		&i.CreatedBy,
@@ -81,6 +85,7 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 		&i.SlotsThrough,
 		&i.PlannedThrough,
 		&i.NeedsPlan,
+		&i.DeletionsAllowedAt,
 		&i.RunID,
 		&i.FailureCount,
 		&i.DocsAnalyzed,
@@ -148,7 +153,7 @@ func (q *Queries) DeleteConnector(ctx context.Context, id int32) (int64, error) 
 }
 
 const getConnector = `-- name: GetConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, run_id, failure_count, docs_analyzed, at_fault FROM connectors WHERE id = $1
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, at_fault FROM connectors WHERE id = $1
 `
 
 func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error) {
@@ -166,6 +171,7 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error)
 		&i.ScheduleCron,
 		&i.TimeZone,
 		&i.MaxRetries,
+		&i.DeletionGuard,
 		&i.TriggerRequestedAt,
 		&i.CreatedAt,
 		&i.CreatedBy,
@@ -186,6 +192,7 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error)
 		&i.SlotsThrough,
 		&i.PlannedThrough,
 		&i.NeedsPlan,
+		&i.DeletionsAllowedAt,
 		&i.RunID,
 		&i.FailureCount,
 		&i.DocsAnalyzed,
@@ -219,7 +226,7 @@ func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, erro
 }
 
 const listConnectors = `-- name: ListConnectors :many
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, run_id, failure_count, docs_analyzed, at_fault FROM connectors
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, at_fault FROM connectors
 WHERE id > $1
     AND ($2::text IS NULL OR type = $2)
     AND ($3::text IS NULL OR status = $3)
@@ -263,6 +270,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 			&i.ScheduleCron,
 			&i.TimeZone,
 			&i.MaxRetries,
+			&i.DeletionGuard,
 			&i.TriggerRequestedAt,
 			&i.CreatedAt,
 			&i.CreatedBy,
@@ -283,6 +291,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 			&i.SlotsThrough,
 			&i.PlannedThrough,
 			&i.NeedsPlan,
+			&i.DeletionsAllowedAt,
 			&i.RunID,
 			&i.FailureCount,
 			&i.DocsAnalyzed,
@@ -299,7 +308,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 }
 
 const lockConnector = `-- name: LockConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, run_id, failure_count, docs_analyzed, at_fault FROM connectors WHERE id = $1 FOR UPDATE
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, at_fault FROM connectors WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error) {
@@ -317,6 +326,7 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error
 		&i.ScheduleCron,
 		&i.TimeZone,
 		&i.MaxRetries,
+		&i.DeletionGuard,
 		&i.TriggerRequestedAt,
 		&i.CreatedAt,
 		&i.CreatedBy,
@@ -337,6 +347,7 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error
 		&i.SlotsThrough,
 		&i.PlannedThrough,
 		&i.NeedsPlan,
+		&i.DeletionsAllowedAt,
 		&i.RunID,
 		&i.FailureCount,
 		&i.DocsAnalyzed,
@@ -369,12 +380,17 @@ func (q *Queries) SetConnectorType(ctx context.Context, arg SetConnectorTypePara
 }
 
 const triggerConnector = `-- name: TriggerConnector :one
-SELECT t.at::timestamptz AS at FROM moves.trigger_sync($1::integer) t(at) WHERE t.at IS NOT NULL
+SELECT t.at::timestamptz AS at FROM moves.trigger_sync($1::integer, $2::boolean) t(at) WHERE t.at IS NOT NULL
 `
 
+type TriggerConnectorParams struct {
+	ID             int32
+	AllowDeletions bool
+}
+
 // No row where there is no such connector.
-func (q *Queries) TriggerConnector(ctx context.Context, id int32) (time.Time, error) {
-	row := q.db.QueryRow(ctx, triggerConnector, id)
+func (q *Queries) TriggerConnector(ctx context.Context, arg TriggerConnectorParams) (time.Time, error) {
+	row := q.db.QueryRow(ctx, triggerConnector, arg.ID, arg.AllowDeletions)
 	var at time.Time
 	err := row.Scan(&at)
 	return at, err
@@ -384,9 +400,9 @@ const updateConnector = `-- name: UpdateConnector :one
 UPDATE connectors
 SET name = $1, type = $2, config = $3, scope = $4, scope_id = $5, user_id = $6,
     refresh_freq_minutes = $7, schedule_cron = $8, time_zone = $9,
-    max_retries = $10, updated_by = $11, updated_at = clock_timestamp()
-WHERE id = $12
-RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, run_id, failure_count, docs_analyzed, at_fault
+    max_retries = $10, deletion_guard = coalesce($11::boolean, deletion_guard), updated_by = $12, updated_at = clock_timestamp()
+WHERE id = $13
+RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, at_fault
 `
 
 type UpdateConnectorParams struct {
@@ -400,6 +416,7 @@ type UpdateConnectorParams struct {
 	ScheduleCron       *string
 	TimeZone           string
 	MaxRetries         int32
+	DeletionGuard      *bool
 	By                 *string
 	ID                 int32
 }
@@ -416,6 +433,7 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		arg.ScheduleCron,
 		arg.TimeZone,
 		arg.MaxRetries,
+		arg.DeletionGuard,
 		arg.By,
 		arg.ID,
 	)
@@ -432,6 +450,7 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		&i.ScheduleCron,
 		&i.TimeZone,
 		&i.MaxRetries,
+		&i.DeletionGuard,
 		&i.TriggerRequestedAt,
 		&i.CreatedAt,
 		&i.CreatedBy,
@@ -452,6 +471,7 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		&i.SlotsThrough,
 		&i.PlannedThrough,
 		&i.NeedsPlan,
+		&i.DeletionsAllowedAt,
 		&i.RunID,
 		&i.FailureCount,
 		&i.DocsAnalyzed,

@@ -41,7 +41,7 @@ func (q *Queries) CountByStatus(ctx context.Context) ([]CountByStatusRow, error)
 }
 
 const listRuns = `-- name: ListRuns :many
-SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version FROM scheduler_runs WHERE connector_id = $1
+SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version FROM scheduler_runs WHERE connector_id = $1
 ORDER BY started_at DESC, id
 LIMIT $2::integer
 `
@@ -74,6 +74,7 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]Scheduler
 			&i.DispatchedAt,
 			&i.Dispatches,
 			&i.TriggerRequestedAt,
+			&i.DeletionsAllowedAt,
 			&i.PickedUpAt,
 			&i.TryID,
 			&i.WorkerID,
@@ -118,7 +119,7 @@ func (q *Queries) Now(ctx context.Context) (time.Time, error) {
 }
 
 const openRun = `-- name: OpenRun :one
-SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version FROM scheduler_runs WHERE connector_id = $1 AND status = 'running'
+SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version FROM scheduler_runs WHERE connector_id = $1 AND status = 'running'
 `
 
 func (q *Queries) OpenRun(ctx context.Context, connectorID int32) (SchedulerRun, error) {
@@ -138,6 +139,7 @@ func (q *Queries) OpenRun(ctx context.Context, connectorID int32) (SchedulerRun,
 		&i.DispatchedAt,
 		&i.Dispatches,
 		&i.TriggerRequestedAt,
+		&i.DeletionsAllowedAt,
 		&i.PickedUpAt,
 		&i.TryID,
 		&i.WorkerID,
@@ -164,7 +166,7 @@ func (q *Queries) OpenRun(ctx context.Context, connectorID int32) (SchedulerRun,
 }
 
 const runsAnswering = `-- name: RunsAnswering :many
-SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version FROM scheduler_runs WHERE connector_id = $1::integer AND id IN (
+SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version FROM scheduler_runs WHERE connector_id = $1::integer AND id IN (
     SELECT r.id FROM scheduler_runs r WHERE r.connector_id = $1::integer AND r.status <> 'missed'
     ORDER BY r.started_at DESC LIMIT 50)
     AND (started_at >= $2::timestamptz OR trigger_requested_at >= $2::timestamptz)
@@ -201,6 +203,7 @@ func (q *Queries) RunsAnswering(ctx context.Context, arg RunsAnsweringParams) ([
 			&i.DispatchedAt,
 			&i.Dispatches,
 			&i.TriggerRequestedAt,
+			&i.DeletionsAllowedAt,
 			&i.PickedUpAt,
 			&i.TryID,
 			&i.WorkerID,

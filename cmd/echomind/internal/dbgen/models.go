@@ -22,6 +22,7 @@ type Connector struct {
 	ScheduleCron       *string
 	TimeZone           string
 	MaxRetries         int32
+	DeletionGuard      bool
 	TriggerRequestedAt *time.Time
 	CreatedAt          time.Time
 	CreatedBy          *string
@@ -42,6 +43,7 @@ type Connector struct {
 	SlotsThrough       *time.Time
 	PlannedThrough     *time.Time
 	NeedsPlan          bool
+	DeletionsAllowedAt *time.Time
 	RunID              *uuid.UUID
 	FailureCount       int32
 	DocsAnalyzed       int64
@@ -114,6 +116,7 @@ type SchedulerRun struct {
 	DispatchedAt       *time.Time
 	Dispatches         int32
 	TriggerRequestedAt *time.Time
+	DeletionsAllowedAt *time.Time
 	PickedUpAt         *time.Time
 	TryID              *uuid.UUID
 	WorkerID           *uuid.UUID

@@ -72,7 +72,7 @@ func Replay(ctx context.Context, pool *pgxpool.Pool, connectorID int32, letters 
 	err = deadline.Do(ctx, "deadletter.replay", queryTimeout, func(ctx context.Context) error {
 		return postgres.Tx(ctx, pool, func(tx pgx.Tx) (err error) {
 			q := dbgen.New(tx)
-			if at, err = q.TriggerConnector(ctx, connectorID); err != nil {
+			if at, err = q.TriggerConnector(ctx, dbgen.TriggerConnectorParams{ID: connectorID}); err != nil {
 				return err
 			}
 			_, err = q.ForgetTokens(ctx, p)

@@ -167,7 +167,7 @@ func (s *story) change(ctx context.Context, pages *site, docs string, web, file 
 	}
 	for _, id := range []int32{web, file} {
 		err := deadline.Do(ctx, "demo.trigger", queryTimeout, func(ctx context.Context) error {
-			_, err := s.queries.TriggerConnector(ctx, id)
+			_, err := s.queries.TriggerConnector(ctx, dbgen.TriggerConnectorParams{ID: id})
 			return err
 		})
 		if err != nil {

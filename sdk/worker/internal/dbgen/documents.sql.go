@@ -11,6 +11,22 @@ import (
 	"github.com/google/uuid"
 )
 
+const deletionsAllowed = `-- name: DeletionsAllowed :one
+SELECT moves.deletions_allowed($1, $2)::boolean
+`
+
+type DeletionsAllowedParams struct {
+	RunID uuid.UUID
+	TryID uuid.UUID
+}
+
+func (q *Queries) DeletionsAllowed(ctx context.Context, arg DeletionsAllowedParams) (bool, error) {
+	row := q.db.QueryRow(ctx, deletionsAllowed, arg.RunID, arg.TryID)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const known = `-- name: Known :many
 SELECT k.source_id::text AS source_id, k.version_token::text AS version_token, k.content_hash::text AS content_hash,
     k.seen::boolean AS seen, coalesce(k.memo::text, '')::text AS memo

@@ -27,6 +27,8 @@ type Sink struct {
 	Refuses func(worker.Document) bool
 	// GivesUp says of a deletion that semantic gives it up: what was stored stays, with neither token nor hash, and with its memo.
 	GivesUp func(sourceID string) bool
+	// Allows is whether a sync may delete many documents at once.
+	Allows bool
 
 	mu          sync.Mutex
 	docs        map[string]doc
@@ -71,6 +73,9 @@ func (s *Sink) Known(context.Context) (map[string]worker.Known, error) {
 	}
 	return known, nil
 }
+
+// DeletionsAllowed says what Allows does.
+func (s *Sink) DeletionsAllowed(ctx context.Context) (bool, error) { return s.Allows, ctx.Err() }
 
 // Put stores a document.
 func (s *Sink) Put(ctx context.Context, d worker.Document) error {
