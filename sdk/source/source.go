@@ -199,3 +199,5 @@ var (
 	// ErrAway is what Item.Read returns for what is not there, and that nothing else has said to be gone: see Sync.Away.
 	ErrAway = errors.New("it is not there")
 )
+
+var _ Store = (*worker.Run)(nil)

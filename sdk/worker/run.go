@@ -373,6 +373,3 @@ func persist(
 		sleep(ctx, pause)
 	}
 }
-
-// DeletionsAllowed is temporary.
-func (r *Run) DeletionsAllowed(context.Context) (bool, error) { return false, nil }
