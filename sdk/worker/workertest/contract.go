@@ -116,7 +116,9 @@ func Contract(t *testing.T, open func(t *testing.T) Connector) {
 	t.Run("what is deleted is not known", func(t *testing.T) {
 		c := open(t)
 		c.Sync(t, puts(Document("a", "v1", "apple", 1), Document("b", "v1", "banana", 1)))
-		c.Sync(t, func(ctx context.Context, run Run) error { return errors.Join(run.Delete(ctx, "a"), run.SetState(at{"end"})) })
+		c.Sync(t, func(ctx context.Context, run Run) error {
+			return errors.Join(run.Delete(ctx, "a"), run.SetState(at{"end"}))
+		})
 		require.NotContains(t, known(t, c), "a")
 	})
 	t.Run("links come back", func(t *testing.T) {
@@ -136,12 +138,14 @@ func Contract(t *testing.T, open func(t *testing.T) Connector) {
 		c := open(t)
 		c.Sync(t, func(ctx context.Context, run Run) error {
 			for name, spoil := range map[string]func(*worker.Document){
-				"no id":          func(d *worker.Document) { d.SourceID = "" },
-				"a long id":      func(d *worker.Document) { d.SourceID = strings.Repeat("x", worker.MaxSourceIDBytes+1) },
-				"a long token":   func(d *worker.Document) { d.VersionToken = strings.Repeat("x", worker.MaxTokenBytes+1) },
-				"a long hash":    func(d *worker.Document) { d.ContentHash = strings.Repeat("x", 256) },
-				"no JSON":        func(d *worker.Document) { d.Memo = json.RawMessage("{") },
-				"a large memo":   func(d *worker.Document) { d.Memo = json.RawMessage(`"` + strings.Repeat("x", worker.MaxMemoBytes) + `"`) },
+				"no id":        func(d *worker.Document) { d.SourceID = "" },
+				"a long id":    func(d *worker.Document) { d.SourceID = strings.Repeat("x", worker.MaxSourceIDBytes+1) },
+				"a long token": func(d *worker.Document) { d.VersionToken = strings.Repeat("x", worker.MaxTokenBytes+1) },
+				"a long hash":  func(d *worker.Document) { d.ContentHash = strings.Repeat("x", 256) },
+				"no JSON":      func(d *worker.Document) { d.Memo = json.RawMessage("{") },
+				"a large memo": func(d *worker.Document) {
+					d.Memo = json.RawMessage(`"` + strings.Repeat("x", worker.MaxMemoBytes) + `"`)
+				},
 				"NUL in an id":   func(d *worker.Document) { d.SourceID = "a\x00" },
 				"NUL in a memo":  func(d *worker.Document) { d.Memo = json.RawMessage(`"\u0000"`) },
 				"bytes in an id": func(d *worker.Document) { d.SourceID = "a\xff" },
