@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/line"
 )
 
 const (
@@ -162,11 +163,7 @@ func (e *exporter) complain(lost int, err error) {
 	if time.Since(e.complained) < complainEvery {
 		return
 	}
-	why := strings.Join(strings.Fields(strings.ToValidUTF8(err.Error(), "")), " ")
-	if len(why) > maxComplaint {
-		why = strings.ToValidUTF8(why[:maxComplaint], "") + "…"
-	}
-	e.log.Warn("spans are lost, and nothing else; look after the collector at OTEL_EXPORTER_OTLP_ENDPOINT", "spans", e.lost, "err", why)
+	e.log.Warn("spans are lost, and nothing else; look after the collector at OTEL_EXPORTER_OTLP_ENDPOINT", "spans", e.lost, "err", line.Clip(err.Error(), maxComplaint))
 	e.lost, e.complained = 0, time.Now()
 }
 
