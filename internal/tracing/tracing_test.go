@@ -229,10 +229,10 @@ func TestACollectorThatIsAwayHoldsUpNothingAndIsSpokenOfOnce(t *testing.T) {
 				_, span := tracer.Start(ctx, uuid.New(), tracing.Sync)
 				span.End()
 			}
-			require.Less(t, time.Since(began), 2*time.Second, name)
+			require.Less(t, time.Since(began), 30*time.Second, name) // were each batch waited for: 195 s
 			began = time.Now()
 			require.NoError(t, tracer.Close())
-			require.Less(t, time.Since(began), 4*time.Second, name)
+			require.Less(t, time.Since(began), 20*time.Second, name) // were each batch that waits: 40 s
 			require.Equal(t, 1, strings.Count(said.String(), "spans are lost"), said)
 			require.NoError(t, goleak.Find(before), "%s, %s", name, protocol)
 		}
