@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/echomind/sync/internal/guard"
+	"github.com/echomind/sync/internal/repeat"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/worker"
 )
@@ -48,7 +49,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			if ctx.Err() != nil || !repeatable || errors.Is(err, guard.ErrBlocked) || failures >= t.limits.Tries {
 				return nil, t.Cleaner.Error(err)
 			}
-			if err := t.Clock.Sleep(ctx, backoff(failures, firstPause, lastPause)); err != nil {
+			if err := t.Clock.Sleep(ctx, pauses.Scattered(failures)); err != nil {
 				return nil, err
 			}
 			continue
@@ -76,7 +77,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			if !repeatable || failures >= t.limits.Tries {
 				return resp, nil
 			}
-			pause := max(retryAfter(resp.Header, t.Clock.Now()), backoff(failures, firstPause, lastPause))
+			pause := max(repeat.RetryAfter(resp.Header, t.Clock.Now()), pauses.Scattered(failures))
 			if err := t.Clock.Sleep(ctx, min(pause, t.limits.LongestWait)); err != nil {
 				return nil, err
 			}
@@ -94,13 +95,13 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 func (t *transport) throttle(
 	ctx context.Context, resp *http.Response, how verdict, reason, message string, times int, repeatable bool,
 ) error {
-	asked := retryAfter(resp.Header, t.Clock.Now())
+	asked := repeat.RetryAfter(resp.Header, t.Clock.Now())
 	pause := asked
 	switch {
 	case how == exhausted:
 		pause = max(asked, exhaustedFor)
 	case asked == 0:
-		pause = backoff(times, firstThrottle, lastThrottle)
+		pause = throttlePauses.Scattered(times)
 	}
 	answer := &Error{
 		Provider: t.Dialect.Name, Status: resp.StatusCode, Reason: reason, Message: message, RetryAfter: asked,
