@@ -99,6 +99,8 @@ type lister struct {
 	tree   *tree
 	// listing: everything is listed. following: the listing is done, and what has changed since it began is read.
 	listing, following bool
+	// looking: files are asked for that failed before. Where their folders are is asked for, too, where it is not sure.
+	looking bool
 	// movedTo is a hash of the folder's URL where that has changed since the last sync that completed.
 	movedTo string
 	// named are the folders that the page names.
@@ -178,6 +180,8 @@ func (l *lister) List(ctx context.Context, s *source.Sync) (any, error) {
 		}
 	}
 	l.at.Paging, l.at.Listing, l.at.Synced = false, false, true
+	l.looking = true
+	l.tree.onlySure()
 	return &l.at, nil // Look may change it
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 
 	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/services/connector/graph"
@@ -47,27 +48,51 @@ const (
 	maxDepth = 400
 )
 
-// newTree builds the tree again from what is remembered with files.
+// newTree builds the tree again from what is remembered with files. Of what could not be stored that is where it was: its deletion
+// may have been given up. So names of folders that are known from such files alone are not sure.
 func newTree(root string, stored iter.Seq2[string, source.Stored]) *tree {
 	t := &tree{root: root, folders: map[string]folder{}}
+	var notStored []memo
 	for _, of := range stored {
 		m := memoOf(of)
 		t.cut = t.cut || m.Cut
-		steps := m.steps()
-		for i, s := range steps {
-			now := folder{parent: root, name: s.name}
-			if i+1 < len(steps) {
-				now.parent = steps[i+1].id
-			} else if m.Cut {
-				break // it is asked for
-			}
-			if had, is := t.folders[s.id]; is && had != now {
+		if of.Failed == source.NotStored {
+			notStored = append(notStored, m)
+			continue
+		}
+		m.above(root, func(id string, now folder) {
+			if had, is := t.folders[id]; is && had != now {
 				now.name = ""
 			}
-			t.folders[s.id] = now
-		}
+			t.folders[id] = now
+		})
+	}
+	for _, m := range notStored {
+		m.above(root, func(id string, was folder) {
+			if _, is := t.folders[id]; !is {
+				t.folders[id] = folder{parent: was.parent}
+			}
+		})
 	}
 	return t
+}
+
+// above calls f for each folder above a file whose own folder is known, too.
+func (m memo) above(root string, f func(id string, of folder)) {
+	steps := m.steps()
+	for i, s := range steps {
+		switch {
+		case i+1 < len(steps):
+			f(s.id, folder{parent: steps[i+1].id, name: s.name})
+		case !m.Cut: // otherwise it is asked for
+			f(s.id, folder{parent: root, name: s.name})
+		}
+	}
+}
+
+// onlySure has folders whose names are not sure asked for again.
+func (t *tree) onlySure() {
+	maps.DeleteFunc(t.folders, func(_ string, f folder) bool { return f.name == "" })
 }
 
 // set takes what is known of a folder.
@@ -107,6 +132,9 @@ func (l *lister) forget() error {
 	}
 	before := l.tree
 	l.tree = newTree(before.root, l.s.All())
+	if l.looking {
+		l.tree.onlySure()
+	}
 	for id := range l.tree.folders {
 		if before.folders[id].at == outside {
 			l.tree.lost(id)
