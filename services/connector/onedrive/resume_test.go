@@ -224,3 +224,59 @@ func TestWhatIsEditedWhileEverythingIsListedAgainStays(t *testing.T) {
 		w.sync()
 	}
 }
+
+func TestASyncThatDiesAfterAFolderHasGoneRemovesWhatWasInIt(t *testing.T) {
+	w := newWorld(t)
+	w.fake.PageSize = 1
+	top := w.fake.Folder(w.root, "Top")
+	w.files(w.fake.Folder(top, "Deep"), 3)
+	stays := w.files(w.root, 3)
+	w.sync()
+	w.fake.Delete(top)
+	for _, id := range stays {
+		w.fake.Write(id, "new text of "+id)
+	}
+	w.killedAt(2)
+	require.Len(t, w.sink.IDs(), 6)
+	require.Equal(t, 3, w.sync().Deleted)
+}
+
+// As from a service that has lost its index for a moment.
+func TestAListingThatSuddenlyShowsLittleRemovesNothingAndIsAskedForFromItsBeginningAgain(t *testing.T) {
+	w := newWorld(t)
+	w.fake.PageSize = 10
+	top := w.fake.Folder(w.root, "Top")
+	away := w.files(top, 60)
+	w.files(w.root, 40)
+	w.sync()
+	for _, id := range away {
+		w.fake.Revoke(id, true)
+	}
+	w.fake.ExpireTokens("resyncChangesApplyDifferences")
+	for range 2 {
+		_, err := w.try(t.Context())
+		require.ErrorContains(t, err, "60 of the 100 documents")
+		require.NotErrorIs(t, err, worker.ErrPermanent)
+		require.Len(t, w.sink.IDs(), 100)
+	}
+	for _, id := range away[:30] {
+		w.fake.Revoke(id, false)
+	}
+	r := w.sync()
+	require.Equal(t, 30, r.Deleted, "that few may go")
+	require.Equal(t, 70, r.Listed, "everything is asked for again")
+}
+
+func TestARoundWithDeletedFoldersThatHeldNothingIsCheckpointed(t *testing.T) {
+	w := newWorld(t)
+	w.fake.PageSize = 5
+	w.files(w.root, 20)
+	w.sync()
+	before := w.sink.Checkpoints()
+	for range 30 {
+		w.fake.Delete(w.fake.Folder(w.root, "short-lived"))
+	}
+	w.files(w.root, 20)
+	r := w.sync()
+	require.Equal(t, r.Pages-1+before, w.sink.Checkpoints())
+}
