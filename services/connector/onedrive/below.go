@@ -3,26 +3,25 @@ package onedrive
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/echomind/sync/services/connector/graph"
 )
 
 // below lists what lies below a folder that has come, or changed its place. Items that come or go meanwhile may be missed by
-// it, and are in the next delta.
+// it, and are in the next delta. Where a folder cannot be listed, the next sync lists everything: that shows what is below it.
 func (l *lister) below(ctx context.Context, top graph.Item) error {
 	_, at, err := l.above(ctx, top.Parent.ID)
 	switch {
 	case err != nil:
 		return err
+	case at == inside:
+		return l.under(ctx, top.ID, 0)
 	case at == outside:
 		l.loses(top.ID)
-		return nil
-	case at != inside:
-		l.listLater(top.ID)
-		return nil
+	default:
+		l.at.Relist = true
 	}
-	return l.under(ctx, top.ID, 0)
+	return nil
 }
 
 // under gives all that lies below a folder to the engine: page by page its files, and then the folders of the page, so that only the ids
@@ -31,8 +30,8 @@ func (l *lister) under(ctx context.Context, id string, depth int) error {
 	if depth > maxDepth {
 		return nil // nothing below it is inside, either
 	}
-	for link := l.api.Children(l.at.Drive, id, l.opts.PageSize); link != ""; {
-		folders, next, err := l.children(ctx, id, link)
+	for link := l.api.Children(l.drive, id, l.opts.PageSize); link != ""; {
+		folders, next, err := l.children(ctx, link)
 		if err != nil {
 			return err
 		}
@@ -50,18 +49,18 @@ func (l *lister) under(ctx context.Context, id string, depth int) error {
 }
 
 // children lists a page of a folder. It gives the files to the engine, and returns the folders, and the link of the next page.
-func (l *lister) children(ctx context.Context, id, link string) (folders []string, next string, err error) {
+func (l *lister) children(ctx context.Context, link string) (folders []string, next string, err error) {
 	page, err := l.api.Items(ctx, link)
-	switch {
-	case graph.IsGone(err) || graph.IsRefused(err):
-		l.listLater(id)
+	if graph.IsGone(err) || graph.IsRefused(err) {
+		l.at.Relist = true
 		return nil, "", nil
-	case err != nil:
-		if err := l.s.Alone(ctx, err); err != nil {
-			return nil, "", fmt.Errorf("list a folder: %w", err)
+	}
+	if err != nil {
+		l.at.Relist = true
+		if err = l.s.Alone(ctx, err); err != nil {
+			err = fmt.Errorf("list a folder: %w", err)
 		}
-		l.listLater(id)
-		return nil, "", nil
+		return nil, "", err
 	}
 	items := lastOf(page.Value)
 	for _, item := range items {
@@ -73,13 +72,8 @@ func (l *lister) children(ctx context.Context, id, link string) (folders []strin
 	if err := l.forget(); err != nil {
 		return nil, "", err
 	}
-	for _, item := range items {
-		if item.IsFolder() {
-			continue
-		}
-		if err := l.file(ctx, item); err != nil {
-			return nil, "", err
-		}
+	if err := l.files(ctx, items); err != nil {
+		return nil, "", err
 	}
 	if page.Next != "" {
 		if err := l.api.CheckLink(page.Next); err != nil {
@@ -87,43 +81,4 @@ func (l *lister) children(ctx context.Context, id, link string) (folders []strin
 		}
 	}
 	return folders, page.Next, nil
-}
-
-// maxListed bounds the folders that the cursor holds, maxListedBytes the id of one of them.
-const (
-	maxListed      = 50
-	maxListedBytes = 200
-)
-
-// listLater has the next sync list a folder that cannot be listed now; everything, where it would be too many.
-func (l *lister) listLater(id string) {
-	switch {
-	case slices.Contains(l.at.Unlisted, id):
-	case len(l.at.Unlisted) >= maxListed || len(id) > maxListedBytes:
-		l.at.Relist = true
-	default:
-		l.at.Unlisted = append(l.at.Unlisted, id)
-	}
-}
-
-// listUnlisted lists the folders that earlier syncs could not list. What is below one that is not there now either goes.
-func (l *lister) listUnlisted(ctx context.Context, folders []string) error {
-	for _, id := range folders {
-		_, at, err := l.above(ctx, id)
-		if err != nil {
-			return err
-		}
-		if at == unknown {
-			continue
-		}
-		l.at.Unlisted = slices.DeleteFunc(l.at.Unlisted, func(one string) bool { return one == id })
-		if at != inside {
-			l.loses(id)
-			continue
-		}
-		if err := l.under(ctx, id, 0); err != nil {
-			return err
-		}
-	}
-	return l.removeLost(ctx)
 }

@@ -81,5 +81,5 @@ func TestTheTreeIsBuiltFromWhatIsRemembered(t *testing.T) {
 
 func TestACursorWithTheLongestLinkFits(t *testing.T) {
 	const rest = 4 << 10 // ids, field names, and what the engine and the kit add
-	require.Less(t, graph.MaxLinkBytes+2*maxListed*(maxListedBytes+3)+rest, worker.MaxStateBytes)
+	require.Less(t, graph.MaxLinkBytes+maxLost*(maxLostBytes+3)+rest, worker.MaxStateBytes)
 }

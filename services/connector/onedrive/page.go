@@ -17,7 +17,7 @@ func (l *lister) page(ctx context.Context, items []graph.Item) error {
 	var files, again []graph.Item
 	for _, item := range lastOf(items) {
 		switch {
-		case item.ID == l.at.Root:
+		case item.ID == l.root:
 			if item.Deleted != nil {
 				return l.notThere(graph.ErrVanished, "the connector's folder")
 			}
@@ -45,7 +45,15 @@ func (l *lister) page(ctx context.Context, items []graph.Item) error {
 			return err
 		}
 	}
-	for _, item := range files {
+	return l.files(ctx, files)
+}
+
+// files gives the files among some items to the engine.
+func (l *lister) files(ctx context.Context, items []graph.Item) error {
+	for _, item := range items {
+		if item.IsFolder() {
+			continue
+		}
 		if err := l.file(ctx, item); err != nil {
 			return err
 		}
@@ -117,7 +125,7 @@ func (l *lister) item(item graph.Item, m memo) source.Item {
 		ID: item.ID, Title: item.Name, URL: item.WebURL, MediaType: item.MediaType(), Version: m.Version, Memo: m, Bytes: item.Size,
 		Unread: l.reader.Refusal(item),
 		Read: func(ctx context.Context) (source.Content, error) {
-			content, fresh, err := l.reader.Content(ctx, l.at.Drive, item)
+			content, fresh, err := l.reader.Content(ctx, l.drive, item)
 			// It may have been asked for again. If it was moved meanwhile, the delta after this one reports it.
 			now := l.item(fresh, m.of(fresh, m))
 			content.Now = &now

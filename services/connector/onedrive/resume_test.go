@@ -1,10 +1,14 @@
 package onedrive_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -241,30 +245,62 @@ func TestASyncThatDiesAfterAFolderHasGoneRemovesWhatWasInIt(t *testing.T) {
 	require.Equal(t, 3, w.sync().Deleted)
 }
 
-// As from a service that has lost its index for a moment.
-func TestAListingThatSuddenlyShowsLittleRemovesNothingAndIsAskedForFromItsBeginningAgain(t *testing.T) {
+// hiding is a service that leaves files out of its answers for a while.
+type hiding struct {
+	http.RoundTripper
+	hidden []string
+}
+
+func (h hiding) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := h.RoundTripper.RoundTrip(r)
+	if err != nil || resp.StatusCode != http.StatusOK || !strings.HasSuffix(r.URL.Path, "/delta") {
+		return resp, err
+	}
+	var page map[string]any
+	err = json.NewDecoder(resp.Body).Decode(&page)
+	_ = resp.Body.Close()
+	page["value"] = slices.DeleteFunc(page["value"].([]any), func(v any) bool {
+		return slices.Contains(h.hidden, v.(map[string]any)["id"].(string))
+	})
+	body, _ := json.Marshal(page)
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return resp, err
+}
+
+func TestAListingThatSuddenlyShowsLittleRemovesNothingAndTheNextTryAsksForEverythingAgain(t *testing.T) {
 	w := newWorld(t)
 	w.fake.PageSize = 10
-	top := w.fake.Folder(w.root, "Top")
-	away := w.files(top, 60)
-	w.files(w.root, 40)
+	ids := w.files(w.root, 100)
 	w.sync()
-	for _, id := range away {
-		w.fake.Revoke(id, true)
-	}
 	w.fake.ExpireTokens("resyncChangesApplyDifferences")
+	opts := w.options()
+	opts.API = &http.Client{Transport: hiding{opts.API.Transport, ids[:60]}}
 	for range 2 {
-		_, err := w.try(t.Context())
+		_, err := onedrive.Sync(t.Context(), w.cfg, opts, w.sink)
 		require.ErrorContains(t, err, "60 of the 100 documents")
 		require.NotErrorIs(t, err, worker.ErrPermanent)
 		require.Len(t, w.sink.IDs(), 100)
+		w.sink.Killed(false)
 	}
-	for _, id := range away[:30] {
-		w.fake.Revoke(id, false)
-	}
+	w.fake.Delete(ids[0])
 	r := w.sync()
-	require.Equal(t, 30, r.Deleted, "that few may go")
-	require.Equal(t, 70, r.Listed, "everything is asked for again")
+	require.Equal(t, 1, r.Deleted)
+	require.Zero(t, r.Put)
+	require.GreaterOrEqual(t, r.Unchanged, 99)
+}
+
+func TestAListingThatShowsLittleRemovesTheRestOnceItsOwnerAllowsThat(t *testing.T) {
+	w := newWorld(t)
+	ids := w.files(w.root, 100)
+	w.sync()
+	w.fake.ExpireTokens("resyncChangesApplyDifferences")
+	for _, id := range ids[:60] {
+		w.fake.Delete(id)
+	}
+	_, err := w.try(t.Context())
+	require.ErrorContains(t, err, "60 of the 100 documents")
+	w.sink.Allows = true
+	require.Equal(t, 60, w.sync().Deleted)
 }
 
 func TestARoundWithDeletedFoldersThatHeldNothingIsCheckpointed(t *testing.T) {

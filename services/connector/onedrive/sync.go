@@ -1,6 +1,7 @@
 package onedrive
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,9 @@ const (
 	DefaultPageSize = 200
 	// maxRestarts ends a sync whose tokens become useless faster than they can be used.
 	maxRestarts = 3
+	// maxLost bounds the folders that a cursor holds, maxLostBytes the id of one.
+	maxLost      = 50
+	maxLostBytes = 200
 	// maxFollows bounds how often a listing asks for what has changed meanwhile before it removes what it has not shown.
 	maxFollows = 4
 )
@@ -77,13 +81,12 @@ type cursor struct {
 	Listing bool `json:"listing,omitempty"`
 	// Lost are folders that have gone in this round.
 	Lost []string `json:"lost,omitempty"`
-	// Unlisted are folders that could not be listed when what lies below them may have changed its place. Relist says that
-	// everything is to be listed instead.
-	Unlisted []string `json:"unlisted,omitempty"`
-	Relist   bool     `json:"relist,omitempty"`
+	// Relist has the next sync list everything: a folder could not be listed when what lies below it may have changed its place, or
+	// nothing else tells whether a file is still here.
+	Relist bool `json:"relist,omitempty"`
 }
 
-// anew is the cursor that lists everything from the beginning. That shows what lies below folders, too.
+// anew is the cursor that lists everything from the beginning.
 func (c cursor) anew() cursor {
 	return cursor{Drive: c.Drive, Root: c.Root, Whole: c.Whole, Synced: c.Synced, URL: c.URL}
 }
@@ -97,6 +100,8 @@ type lister struct {
 	s      *source.Sync
 	at     cursor
 	tree   *tree
+	// drive and root are the cursor's. They stay as they are while files are read.
+	drive, root string
 	// listing: everything is listed. following: the listing is done, and what has changed since it began is read.
 	listing, following bool
 	// looking: files are asked for that failed before. Where their folders are is asked for, too, where it is not sure.
@@ -118,12 +123,7 @@ func Sync(ctx context.Context, cfg Config, opts Options, store source.Store) (Re
 	if err := cfg.Validate(); err != nil {
 		return Result{}, worker.Permanent(err)
 	}
-	if opts.HeldBytes <= 0 {
-		opts.HeldBytes = DefaultHeldBytes
-	}
-	if opts.PageSize <= 0 {
-		opts.PageSize = DefaultPageSize
-	}
+	opts.HeldBytes, opts.PageSize = cmp.Or(opts.HeldBytes, DefaultHeldBytes), cmp.Or(opts.PageSize, DefaultPageSize)
 	api, err := graph.New(graph.Options{Endpoint: opts.Endpoint, API: opts.API, Plain: opts.Plain, Pause: opts.Pause})
 	if err != nil {
 		return Result{}, err
@@ -141,7 +141,7 @@ func Sync(ctx context.Context, cfg Config, opts Options, store source.Store) (Re
 
 // answers asks for the folder that is synced.
 func (l *lister) answers(ctx context.Context) error {
-	_, err := l.api.Item(ctx, l.at.Drive, l.at.Root)
+	_, err := l.api.Item(ctx, l.drive, l.root)
 	return err
 }
 
@@ -154,24 +154,22 @@ func (l *lister) List(ctx context.Context, s *source.Sync) (any, error) {
 	if err := l.locate(ctx); err != nil {
 		return nil, err
 	}
+	l.drive, l.root = l.at.Drive, l.at.Root
 	switch {
 	case l.at.Listing:
 		s.ResumeListing()
 		l.listing = true
 		fallthrough
 	case l.at.Link != "" && !l.at.Relist:
-		l.tree = newTree(l.at.Root, s.All())
+		l.tree = newTree(l.root, s.All())
 		for _, id := range l.at.Lost {
 			l.tree.lost(id)
 		}
 	default:
 		l.beginListing()
 	}
-	unlisted, goesOn := slices.Clone(l.at.Unlisted), l.at.Paging
+	goesOn := l.at.Paging
 	if err := l.wholeRound(ctx); err != nil {
-		return nil, err
-	}
-	if err := l.listUnlisted(ctx, unlisted); err != nil {
 		return nil, err
 	}
 	if goesOn { // the round shows the drive as of when it began, which may be long ago
@@ -190,7 +188,7 @@ func (l *lister) beginListing() {
 	l.at = l.at.anew()
 	l.listing, l.following = true, false
 	l.s.BeginListing()
-	l.tree = newTree(l.at.Root, l.s.All())
+	l.tree = newTree(l.root, l.s.All())
 }
 
 // wholeRound reads a round, and removes what only its end shows to be gone.
@@ -208,15 +206,19 @@ func (l *lister) wholeRound(ctx context.Context) error {
 		l.following = true
 	}
 	if l.movedTo != "" {
-		if err := l.under(ctx, l.at.Root, 0); err != nil {
+		if err := l.under(ctx, l.root, 0); err != nil {
 			return err
 		}
 		l.at.URL, l.movedTo = l.movedTo, ""
 	}
 	if l.listing {
-		if err := l.s.EndListing(ctx, nil); err != nil {
-			// The next try asks for everything again, in case the service was wrong.
-			_ = l.s.Checkpoint(ctx, l.at.anew())
+		err := l.s.EndListing(ctx, nil)
+		if err != nil && l.at.Paging {
+			// The sync that began the listing may have been shown too little. What is there now is to decide.
+			l.beginListing()
+			return l.wholeRound(ctx)
+		}
+		if err != nil {
 			return err
 		}
 		l.listing = false
@@ -239,7 +241,7 @@ func (l *lister) round(ctx context.Context) error {
 	for restarts := 0; ; {
 		link := l.at.Link
 		if link == "" {
-			link = l.api.ItemDelta(l.at.Drive, l.at.Root, l.opts.PageSize, "")
+			link = l.api.ItemDelta(l.drive, l.root, l.opts.PageSize, "")
 		}
 		page, err := l.api.Items(ctx, link)
 		if start, resync := graph.Resync(err); resync {
@@ -283,8 +285,8 @@ func (l *lister) round(ctx context.Context) error {
 
 // checkpoint lets a sync that dies go on from here; not where what this round knows has no room in the cursor.
 func (l *lister) checkpoint(ctx context.Context) error {
-	long := func(id string) bool { return len(id) > maxListedBytes }
-	if l.following || len(l.at.Lost) > maxListed || slices.ContainsFunc(l.at.Lost, long) {
+	long := func(id string) bool { return len(id) > maxLostBytes }
+	if l.following || len(l.at.Lost) > maxLost || slices.ContainsFunc(l.at.Lost, long) {
 		return nil
 	}
 	at := l.at

@@ -182,7 +182,7 @@ func (l *lister) above(ctx context.Context, id string) (steps []step, at where, 
 
 // ask asks for a folder. The error is one that ends the sync.
 func (l *lister) ask(ctx context.Context, id string) (folder, error) {
-	item, err := l.api.Item(ctx, l.at.Drive, id)
+	item, err := l.api.Item(ctx, l.drive, id)
 	switch {
 	case graph.IsGone(err) || graph.IsRefused(err):
 		return folder{at: away}, nil
