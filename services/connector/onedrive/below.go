@@ -65,7 +65,7 @@ func (l *lister) children(ctx context.Context, link string) (folders []string, n
 	items := lastOf(page.Value)
 	for _, item := range items {
 		if item.IsFolder() {
-			l.tree.reported(item)
+			l.known().reported(item)
 			folders = append(folders, item.ID)
 		}
 	}

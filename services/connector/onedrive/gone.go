@@ -8,7 +8,7 @@ import (
 
 // loses notes a folder that is gone. What lies below it goes at the end of the round.
 func (l *lister) loses(id string) {
-	l.tree.lost(id)
+	l.known().lost(id)
 	l.at.Lost = append(l.at.Lost, id)
 }
 

@@ -27,7 +27,7 @@ func (l *lister) page(ctx context.Context, items []graph.Item) error {
 				return err
 			}
 			// A deleted item lists little ("driveItem: delta", Remarks); that it was a folder is known from what lies in it.
-			if _, had := l.tree.folders[item.ID]; had || l.tree.cut {
+			if _, had := l.known().folders[item.ID]; had || l.tree.cut {
 				l.loses(item.ID)
 			}
 		case item.IsFolder():
@@ -79,7 +79,7 @@ func lastOf(items []graph.Item) []graph.Item {
 // folderChanged takes a reported folder, and tells whether it must be listed. A listing of everything shows what is below it
 // by itself, unless it comes after files whose folders were only remembered.
 func (l *lister) folderChanged(item graph.Item) bool {
-	changed, had := l.tree.reported(item)
+	changed, had := l.known().reported(item)
 	switch {
 	case changed:
 		return true
@@ -106,7 +106,9 @@ func (l *lister) file(ctx context.Context, item graph.Item) error {
 	}
 	before, stored := l.s.Stored(item.ID)
 	m := placed(folders, at != inside).of(item, memoOf(before))
-	l.tree.cut = l.tree.cut || m.Cut
+	if m.Cut {
+		l.known().cut = true
+	}
 	it := l.item(item, m)
 	switch {
 	case at == inside:

@@ -159,13 +159,7 @@ func (l *lister) List(ctx context.Context, s *source.Sync) (any, error) {
 	case l.at.Listing:
 		s.ResumeListing()
 		l.listing = true
-		fallthrough
-	case l.at.Link != "" && !l.at.Relist:
-		l.tree = newTree(l.root, s.All())
-		for _, id := range l.at.Lost {
-			l.tree.lost(id)
-		}
-	default:
+	case l.at.Link == "" || l.at.Relist:
 		l.beginListing()
 	}
 	goesOn := l.at.Paging
@@ -178,8 +172,7 @@ func (l *lister) List(ctx context.Context, s *source.Sync) (any, error) {
 		}
 	}
 	l.at.Paging, l.at.Listing, l.at.Synced = false, false, true
-	l.looking = true
-	l.tree.onlySure()
+	l.looking, l.tree = true, nil
 	return &l.at, nil // Look may change it
 }
 
@@ -188,7 +181,7 @@ func (l *lister) beginListing() {
 	l.at = l.at.anew()
 	l.listing, l.following = true, false
 	l.s.BeginListing()
-	l.tree = newTree(l.root, l.s.All())
+	l.tree = nil
 }
 
 // wholeRound reads a round, and removes what only its end shows to be gone.

@@ -31,7 +31,6 @@ const (
 
 // tree says which folder is in which.
 type tree struct {
-	root    string
 	folders map[string]folder
 	// held is about how many bytes the folders take that are not remembered with files.
 	held int
@@ -51,7 +50,7 @@ const (
 // newTree builds the tree again from what is remembered with files. Of what could not be stored that is where it was: its deletion
 // may have been given up. So names of folders that are known from such files alone are not sure.
 func newTree(root string, stored iter.Seq2[string, source.Stored]) *tree {
-	t := &tree{root: root, folders: map[string]folder{}}
+	t := &tree{folders: map[string]folder{}}
 	var notStored []memo
 	for _, of := range stored {
 		m := memoOf(of)
@@ -124,18 +123,15 @@ func (t *tree) lost(id string) {
 // dies and another goes on; which folders are gone; and those that the page names, below which not all files may have been
 // given yet. Any other folder is asked for when it is needed.
 func (l *lister) forget() error {
-	if l.tree.held <= l.opts.HeldBytes {
+	before := l.tree
+	if before == nil || before.held <= l.opts.HeldBytes {
 		return nil
 	}
 	if err := l.s.Wait(); err != nil {
 		return err // until then memos of files are missing
 	}
-	before := l.tree
-	l.tree = newTree(before.root, l.s.All())
-	if l.looking {
-		l.tree.onlySure()
-	}
-	for id := range l.tree.folders {
+	l.tree = nil
+	for id := range l.known().folders {
 		if before.folders[id].at == outside {
 			l.tree.lost(id)
 		}
@@ -148,22 +144,39 @@ func (l *lister) forget() error {
 	return nil
 }
 
+// known is the tree. It is built when it is needed first: a sync without changes needs none.
+func (l *lister) known() *tree {
+	if l.tree != nil {
+		return l.tree
+	}
+	l.tree = newTree(l.root, l.s.All())
+	if l.looking {
+		l.tree.onlySure()
+	}
+	for _, id := range l.at.Lost {
+		if _, is := l.tree.folders[id]; is || l.tree.cut {
+			l.tree.lost(id)
+		}
+	}
+	return l.tree
+}
+
 // above returns the folders above an item whose parent is id, nearest first; where not all can be asked for, those up to the first that
 // cannot. A folder that is not known is asked for, once.
 func (l *lister) above(ctx context.Context, id string) (steps []step, at where, err error) {
 	for range maxDepth {
-		if id == l.tree.root {
+		if id == l.root {
 			return steps, inside, nil
 		}
 		if id == "" {
 			break
 		}
-		f, is := l.tree.folders[id]
+		f, is := l.known().folders[id]
 		if !is {
 			if f, err = l.ask(ctx, id); err != nil {
 				return nil, unknown, fmt.Errorf("find a folder: %w", err)
 			}
-			l.tree.set(id, f)
+			l.known().set(id, f)
 			if err := l.forget(); err != nil {
 				return nil, unknown, err
 			}
