@@ -51,16 +51,12 @@ func (l *lister) under(ctx context.Context, id string, depth int) error {
 // children lists a page of a folder. It gives the files to the engine, and returns the folders, and the link of the next page.
 func (l *lister) children(ctx context.Context, link string) (folders []string, next string, err error) {
 	page, err := l.api.Items(ctx, link)
-	if graph.IsGone(err) || graph.IsRefused(err) {
-		l.at.Relist = true
-		return nil, "", nil
-	}
 	if err != nil {
 		l.at.Relist = true
-		if err = l.s.Alone(ctx, err); err != nil {
-			err = fmt.Errorf("list a folder: %w", err)
+		if graph.IsGone(err) || graph.IsRefused(err) {
+			return nil, "", nil
 		}
-		return nil, "", err
+		return nil, "", l.s.Alone(ctx, err)
 	}
 	items := lastOf(page.Value)
 	for _, item := range items {

@@ -123,17 +123,3 @@ func (c Config) Validate() error {
 	}
 	return errors.Join(errs...)
 }
-
-func (c Config) maxFileBytes() int64 {
-	if c.MaxFileBytes == 0 {
-		return DefaultMaxFileBytes
-	}
-	return c.MaxFileBytes
-}
-
-func (c Config) maxFiles() int {
-	if c.MaxFiles == 0 {
-		return DefaultMaxFiles
-	}
-	return c.MaxFiles
-}

@@ -3,7 +3,6 @@ package onedrive
 import (
 	"context"
 	"fmt"
-	"slices"
 )
 
 // loses notes a folder that is gone. What lies below it goes at the end of the round.
@@ -20,7 +19,6 @@ func (l *lister) removeLost(ctx context.Context) error {
 	if err := l.s.Wait(); err != nil {
 		return err // until then memos of files are missing
 	}
-	var look []string
 	for id, of := range l.s.All() {
 		folders := memoOf(of).steps()
 		if len(folders) == 0 {
@@ -36,14 +34,9 @@ func (l *lister) removeLost(ctx context.Context) error {
 				return err
 			}
 		case away, unknown:
-			look = append(look, id)
+			l.at.Relist = true
 		}
 	}
 	l.at.Lost = nil
-	for some := range slices.Chunk(look, maxAgain) {
-		if err := l.Look(ctx, l.s, some); err != nil {
-			return err
-		}
-	}
 	return nil
 }

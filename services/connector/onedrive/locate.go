@@ -24,11 +24,7 @@ func (l *lister) locate(ctx context.Context) error {
 	case l.cfg.Item != "":
 		path, named = "/drives/"+graph.Segment(drive)+"/items/"+graph.Segment(l.cfg.Item), "item_id "+l.cfg.Item
 	case strings.Trim(l.cfg.Folder, "/") != "":
-		segments := strings.Split(strings.Trim(l.cfg.Folder, "/"), "/")
-		for i := range segments {
-			segments[i] = graph.Segment(segments[i])
-		}
-		path, named = path+":/"+strings.Join(segments, "/"), "folder "+l.cfg.Folder
+		path, named = path+":/"+escaped(l.cfg.Folder), "folder "+l.cfg.Folder
 	}
 	var root graph.Item
 	if err := l.api.Get(ctx, l.api.URL(path, nil), nil, &root); err != nil {
@@ -133,9 +129,14 @@ func sitePath(site, rest string) string {
 	if !found {
 		return "/sites/" + graph.Segment(site) + rest
 	}
+	return "/sites/" + graph.Segment(host) + ":/" + escaped(path) + ":" + rest
+}
+
+// escaped escapes the segments of a path.
+func escaped(path string) string {
 	segments := strings.Split(strings.Trim(path, "/"), "/")
 	for i := range segments {
 		segments[i] = graph.Segment(segments[i])
 	}
-	return "/sites/" + graph.Segment(host) + ":/" + strings.Join(segments, "/") + ":" + rest
+	return strings.Join(segments, "/")
 }

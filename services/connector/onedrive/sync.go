@@ -129,20 +129,19 @@ func Sync(ctx context.Context, cfg Config, opts Options, store source.Store) (Re
 		return Result{}, err
 	}
 	l := &lister{cfg: cfg, opts: opts, api: api, named: map[string]struct{}{}}
-	l.reader = graph.Reader{Client: api, Extract: opts.Extract, MaxBytes: cfg.maxFileBytes()}
+	l.reader = graph.Reader{Client: api, Extract: opts.Extract, MaxBytes: cmp.Or(cfg.MaxFileBytes, DefaultMaxFileBytes)}
+	most := cmp.Or(cfg.MaxFiles, DefaultMaxFiles)
 	result, err := source.Run(ctx, store, l, source.Options{
 		Connector: opts.Connector, Chunk: opts.Chunk, Workers: opts.Workers, Room: opts.Room, Reading: opts.Extract.Version(),
-		MaxItems: cfg.maxFiles(), TooMany: fmt.Errorf("max_files: the drive holds more than %d files; raise max_files (up to %d), or name "+
-			"a folder of it", cfg.maxFiles(), MaxMaxFiles),
-		Again: maxAgain, Ends: graph.EndsSync, Answers: l.answers, Clean: opts.Clean,
+		MaxItems: most,
+		TooMany:  fmt.Errorf("max_files: the drive holds more than %d files; raise max_files (up to %d), or name a folder of it", most, MaxMaxFiles),
+		Again:    maxAgain, Ends: graph.EndsSync, Clean: opts.Clean,
+		Answers: func(ctx context.Context) error {
+			_, err := api.Item(ctx, l.drive, l.root)
+			return err
+		},
 	})
 	return Result{Result: result, Pages: l.pages, Restarted: l.restarted}, err
-}
-
-// answers asks for the folder that is synced.
-func (l *lister) answers(ctx context.Context) error {
-	_, err := l.api.Item(ctx, l.drive, l.root)
-	return err
 }
 
 // List gives what has changed since the last sync, or everything.
