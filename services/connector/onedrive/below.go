@@ -2,7 +2,6 @@ package onedrive
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/echomind/sync/services/connector/graph"
 )
@@ -68,13 +67,5 @@ func (l *lister) children(ctx context.Context, link string) (folders []string, n
 	if err := l.forget(); err != nil {
 		return nil, "", err
 	}
-	if err := l.files(ctx, items); err != nil {
-		return nil, "", err
-	}
-	if page.Next != "" {
-		if err := l.api.CheckLink(page.Next); err != nil {
-			return nil, "", fmt.Errorf("list a folder: %w", err)
-		}
-	}
-	return folders, page.Next, nil
+	return folders, page.Next, l.files(ctx, items)
 }
