@@ -58,6 +58,7 @@ func TestAnyHistoryEndsWithTheStoreEqualToTheDrive(t *testing.T) {
 			"folder":       m.onFolder,
 			"expire":       func(t *rapid.T) { m.fake.ExpireTokens("resyncChangesApplyDifferences") },
 			"fault":        m.fault,
+			"not listed":   m.notListed,
 			"sync":         m.disturbed,
 			"killed":       m.killed,
 			"reconfigure":  m.reconfigure,
@@ -135,6 +136,14 @@ func (m *model) fault(t *rapid.T) {
 		rapid.IntRange(1, 12).Draw(t, "times"))
 	fault.Skip = rapid.IntRange(0, 6).Draw(t, "skip")
 	m.fake.Inject(fault)
+}
+
+// notListed are folders that may not be listed for a while, or are not there.
+func (m *model) notListed(t *rapid.T) {
+	m.fake.Inject(fakegraph.Fault{
+		Path: "/children", Times: rapid.IntRange(1, 12).Draw(t, "times"), Skip: rapid.IntRange(0, 3).Draw(t, "skip"),
+		Status: rapid.SampledFrom([]int{http.StatusForbidden, http.StatusNotFound, http.StatusLocked}).Draw(t, "status"), Code: "accessDenied",
+	})
 }
 
 // disturbed is a sync during which somebody works in the drive.
