@@ -217,7 +217,7 @@ func (l *line) exec(sql string, args ...any) {
 func (l *line) committed(ctx context.Context, link string) error {
 	for {
 		var is bool
-		err := l.pool.QueryRow(ctx, `SELECT coalesce(state->'cursor'->>'link', state->>'link', state->>'listing', '') = $2 FROM connectors WHERE id = $1`, l.id, link).Scan(&is)
+		err := l.pool.QueryRow(ctx, `SELECT coalesce(state->>'link', state->>'listing', '') = $2 FROM connectors WHERE id = $1`, l.id, link).Scan(&is)
 		if err != nil || is {
 			return err
 		}
