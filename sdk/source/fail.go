@@ -109,12 +109,14 @@ func (s *Sync) Away(ctx context.Context, it Item) (removed bool, err error) {
 	if err := s.idle(ctx, it.ID); err != nil {
 		return false, err
 	}
-	return s.away(ctx, c)
+	return s.away(ctx, c, false)
 }
 
-func (s *Sync) away(ctx context.Context, c candidate) (removed bool, err error) {
+// away takes an item that is not there. given says that the place has listed it in this sync: then it is looked for again also where
+// nothing is stored of it.
+func (s *Sync) away(ctx context.Context, c candidate, given bool) (removed bool, err error) {
 	e, known := s.entry(c.ID)
-	if !known {
+	if !known && !given {
 		return false, nil
 	}
 	marked := e.describe(s.opts.Reading).Failed == IsAway

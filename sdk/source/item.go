@@ -219,7 +219,7 @@ func (s *Sync) unread(ctx context.Context, c candidate, err error) error {
 	case errors.Is(err, ErrGone):
 		return s.remove(ctx, c.ID)
 	case errors.Is(err, ErrAway):
-		_, err := s.away(ctx, c)
+		_, err := s.away(ctx, c, true)
 		return err
 	}
 	return err
@@ -255,17 +255,17 @@ func (s *Sync) keep(ctx context.Context, c candidate, content Content, place Pla
 func (s *Sync) touch(ctx context.Context, doc worker.Document, hash string) error {
 	doc.ContentHash = hash
 	s.touched.Add(1)
-	s.remember(doc)
+	s.remember(doc, false)
 	return s.store.Touch(ctx, doc)
 }
 
 func (s *Sync) send(ctx context.Context, doc worker.Document) error {
-	s.remember(doc)
+	s.remember(doc, true)
 	return s.store.Put(ctx, doc)
 }
 
-// remember keeps what is stored as of now: an item may be given again.
-func (s *Sync) remember(doc worker.Document) {
+// remember keeps what is stored as of now: an item may be given again. put says that it was not only touched: what was may be touched again.
+func (s *Sync) remember(doc worker.Document, put bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.stored[doc.SourceID]
@@ -274,7 +274,7 @@ func (s *Sync) remember(doc worker.Document) {
 		s.missing--
 	}
 	e.VersionToken, e.ContentHash, e.Memo = doc.VersionToken, doc.ContentHash, doc.Memo
-	e.fresh = true
+	e.fresh = e.fresh || put
 	e.shown = e.shown || doc.Err == ""
 	s.stored[doc.SourceID] = e
 }

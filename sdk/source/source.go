@@ -75,7 +75,7 @@ type Stored struct {
 	Failed Failure
 	// Seen says that the listing that this run goes on with has shown it before; see worker.Known.
 	Seen bool
-	// Fresh says that this run has sent it, or its failure.
+	// Fresh says that this run has put it, or its failure.
 	Fresh bool
 }
 

@@ -75,6 +75,20 @@ func TestWhatARunHasPutIsPutAgainWhenItIsRenamed(t *testing.T) {
 	require.NoError(t, p.differs(store))
 }
 
+func TestWhatARunHasTouchedIsTouchedAgainWhenItIsRenamed(t *testing.T) {
+	p, store := stocked(t, 1)
+	p.page = 1
+	p.set("t000", func(t *thing) { t.title = "Renamed" })
+	p.between = func() {
+		if p.things["t000"].title == "Renamed" && len(store.Ops()) > 0 {
+			p.set("t000", func(t *thing) { t.title = "Renamed again" })
+		}
+	}
+	require.Equal(t, 2, quiet(t, store, p).Touched)
+	require.Zero(t, p.reads)
+	require.NoError(t, p.differs(store))
+}
+
 func TestWhatIsGoneIsRemovedAtOnce(t *testing.T) {
 	p, store := stocked(t, 3)
 	p.remove("t001")
@@ -99,6 +113,25 @@ func TestWhatIsOnlyNotThereStaysForOneSync(t *testing.T) {
 	require.Contains(t, store.IDs(), "t001")
 	quiet(t, store, p)
 	require.NotContains(t, store.IDs(), "t001", "the second sync does not find it either")
+}
+
+func TestANewItemThatIsNotThereWhenItIsReadIsLookedForByTheNextSync(t *testing.T) {
+	p, store := stocked(t, 3)
+	p.write("new", "text of it")
+	p.hidden["new"] = true
+	away := lister(func(ctx context.Context, s *source.Sync) (any, error) {
+		at := cursor{}
+		if err := s.Cursor(&at); err != nil {
+			return nil, err
+		}
+		at.Changes = len(p.changes) // it is not listed again
+		return at, s.Item(ctx, p.item("new", p.things["new"]))
+	})
+	_, err := sync1(t.Context(), store, away, source.Options{})
+	require.NoError(t, err)
+	delete(p.hidden, "new")
+	quiet(t, store, p)
+	require.NoError(t, p.differs(store))
 }
 
 func TestAnItemThatIsNotThereTwiceInOneSyncIsAwayOnce(t *testing.T) {

@@ -2,7 +2,6 @@ package connector
 
 import (
 	"context"
-	"errors"
 
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/onedrive"
@@ -24,16 +23,13 @@ func (s *service) oneDrive(ctx context.Context, run *worker.Run) error {
 	}
 	defer account.close()
 	result, err := onedrive.Sync(ctx, cfg, onedrive.Options{
-		Endpoint: s.config.MicrosoftGraphURL, API: account.api, Plain: account.plain,
-		Extract: s.text(run), Chunk: s.config.chunks(), Room: s.room.For(ownerOf(run)), Pause: brokenOffPause,
-	}, sink{run, account.cleaner})
+		Connector: run.Request().ConnectorId, Endpoint: s.config.MicrosoftGraphURL, API: account.api, Plain: account.plain,
+		Extract: s.text(run), Chunk: s.config.chunks(), Room: s.room.For(ownerOf(run)), Clean: account.cleaner.Text, Pause: brokenOffPause,
+	}, run)
 	err = account.cleaner.Error(err)
 	run.Log().Info("drive read", "pages", result.Pages, "listed", result.Listed, "put", result.Put,
 		"touched", result.Touched, "unchanged", result.Unchanged, "failed", result.Failed, "deleted", result.Deleted,
 		"restarted", result.Restarted, "err", err)
-	if errors.Is(err, onedrive.ErrPermanent) {
-		return worker.Permanent(err)
-	}
 	return err
 }
 

@@ -21,7 +21,8 @@ type Store struct {
 	// OnPut and OnCheckpoint may refuse; they run before anything is stored. As all hooks, they may be called by several goroutines.
 	OnPut        func(worker.Document) error
 	OnCheckpoint func(n int) error
-	// Refuses says of a document that its owner has no room for it: what was stored of it stays, with neither token nor hash.
+	// Refuses says of a document that its owner has no room for it: what was stored of it stays, with neither token nor hash. What
+	// takes no room is not refused: a touch, and a failure.
 	Refuses func(worker.Document) bool
 	// GivesUp says of a deletion that it is given up: what was stored stays, with neither token nor hash.
 	GivesUp func(sourceID string) bool
@@ -95,6 +96,9 @@ func (s *Store) Put(ctx context.Context, d worker.Document) error {
 	if err := check(d); err != nil {
 		return err
 	}
+	if s.Refuses != nil && d.Err == "" && s.Refuses(d) {
+		d.Err, d.VersionToken, d.ContentHash = "not stored: there is no room", "", ""
+	}
 	s.keep(d)
 	s.fresh[d.SourceID] = true
 	s.ops = append(s.ops, "put "+d.SourceID)
@@ -125,9 +129,6 @@ func (s *Store) Touch(ctx context.Context, d worker.Document) error {
 // keep stores a document: of one that failed, what was stored before stays.
 func (s *Store) keep(d worker.Document) {
 	old := s.docs[d.SourceID]
-	if s.Refuses != nil && d.Err == "" && s.Refuses(d) {
-		d.Err, d.VersionToken, d.ContentHash = "not stored: there is no room", "", ""
-	}
 	if d.Err != "" {
 		d.Chunks = nil
 		if old.version == s.version {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/internal/fakegraph"
 )
 
@@ -61,8 +62,11 @@ func TestADeepFileStaysWhenAFolderAboveItIsNotThereForAMoment(t *testing.T) {
 	for _, status := range []int{403, 404, 500} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			w := newWorld(t)
+			for range 900 { // so that the ids are long
+				w.fake.Folder(w.root, "beside")
+			}
 			at, first := w.root, ""
-			for i := range 380 {
+			for i := range 395 {
 				at = w.fake.Folder(at, fmt.Sprint("deep", i))
 				if i == 0 {
 					first = at
@@ -76,6 +80,7 @@ func TestADeepFileStaysWhenAFolderAboveItIsNotThereForAMoment(t *testing.T) {
 			w.fake.Inject(fakegraph.Fault{Path: "/items/" + first, Times: 1, Status: status, Code: "accessDenied"})
 			_, err := w.try(t.Context())
 			require.NoError(t, err)
+			require.Zero(t, w.fake.Heal(), "it was asked for")
 			require.Len(t, w.sink.IDs(), 3)
 			require.Empty(t, w.heals(t))
 		})
@@ -147,4 +152,75 @@ func TestAFolderThatCannotBeListedForAMomentIsListedByTheNextSync(t *testing.T) 
 			require.Empty(t, w.heals(t))
 		})
 	}
+}
+
+func TestHoweverManyFoldersCannotBeListedTheSyncGoesOnAndWhatIsInThemComes(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.Item = w.fake.Folder(w.root, "synced")
+	out := w.fake.Folder(w.root, "out")
+	var tops []string
+	for i := range 60 {
+		top := w.fake.Folder(out, fmt.Sprint("top ", i))
+		w.files(top, 1)
+		tops = append(tops, top)
+	}
+	w.files(w.cfg.Item, 1)
+	w.sync()
+	for _, top := range tops {
+		w.fake.Move(top, w.cfg.Item)
+	}
+	w.fake.Inject(fakegraph.Fault{Path: "/children", Times: 1 << 20, Status: 423, Code: "resourceLocked"})
+	_, err := w.try(t.Context())
+	require.NoError(t, err)
+	require.Len(t, w.sink.IDs(), 1)
+	w.sync() // everything is listed, without listing folders
+	w.sync()
+	w.fake.Requests()
+	w.sync()
+	require.Len(t, w.fake.Requests(), 2, "nothing is listed any more")
+}
+
+func TestADriveOrFolderThatIsAwayIsLookedForAgainOnceItWasSynced(t *testing.T) {
+	for name, path := range map[string]string{"folder": "/items/", "changes": "/delta"} {
+		for _, status := range []int{http.StatusNotFound, http.StatusGone, http.StatusServiceUnavailable} {
+			if path == "/delta" && status == http.StatusGone {
+				continue // this says that the token is useless
+			}
+			t.Run(fmt.Sprint(name, " ", status), func(t *testing.T) {
+				w := newWorld(t)
+				w.cfg.Item = w.fake.Folder(w.root, "synced")
+				w.files(w.cfg.Item, 3)
+				away := fakegraph.Fault{Path: path, Times: 1 << 20, Status: status, Code: "itemNotFound"}
+				if status == http.StatusNotFound {
+					w.fake.Inject(away)
+					_, err := w.try(t.Context())
+					require.ErrorIs(t, err, worker.ErrPermanent, "it was never there")
+					w.fake.Heal()
+				}
+				w.sync()
+				w.fake.Inject(away)
+				_, err := w.try(t.Context())
+				require.Error(t, err)
+				require.NotErrorIs(t, err, worker.ErrPermanent)
+				if status == http.StatusNotFound {
+					require.ErrorContains(t, err, "was synced before, and is not there now")
+				}
+				w.fake.Heal()
+				w.sync()
+				require.Len(t, w.sink.IDs(), 3)
+			})
+		}
+	}
+}
+
+func TestAFolderThatIsDeletedKeepsWhatWasStoredOfIt(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.Item = w.fake.Folder(w.root, "synced")
+	w.files(w.cfg.Item, 3)
+	w.sync()
+	w.fake.Delete(w.cfg.Item)
+	_, err := w.try(t.Context())
+	require.ErrorContains(t, err, "the connector's folder was synced before, and is not there now")
+	require.NotErrorIs(t, err, worker.ErrPermanent)
+	require.Len(t, w.sink.IDs(), 3)
 }

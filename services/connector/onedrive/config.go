@@ -1,26 +1,24 @@
-// Package onedrive keeps a OneDrive, a SharePoint library, or one folder of either in sync.
+// Package onedrive describes a OneDrive, a SharePoint library, or one folder of either to the engine of syncs (sdk/source).
 //
 //	config.go   what a connector says
 //	locate.go   which drive and folder that is
-//	sync.go     the rounds of a sync: pages, checkpoints, starting again
-//	page.go     one page of changes
-//	file.go     one file
+//	sync.go     the cursor, and the rounds of a sync: pages, checkpoints, starting again
+//	page.go     one page of changes, and one file
+//	memo.go     what is remembered with a file
 //	tree.go     which folder is in which
-//	token.go    what is remembered with a document
-//	settle.go   the end of a round: what is gone
-//	again.go    what had failed
-//	away.go     what is not there for a moment
+//	below.go    what lies below a folder that has changed its place
+//	gone.go     what lay below a folder that is gone
+//	look.go     what failed before
 //
 // # What is remembered where
 //
-// The connector's state holds the link to go on from. A document's version token holds what its content and its
-// metadata are called, and the folders above it: from the tokens of what is stored the tree of folders is built
-// again at every sync, so that no list of folders has to fit anywhere.
+// The cursor holds the link to go on from. A file's memo holds the names of its content and the folders above it: from the
+// memos of what is stored the tree of folders is built again at every sync, so that no list of folders has to fit anywhere.
 //
 // # Folders
 //
 // A folder that was renamed or moved is reported alone ("driveItem: delta", Remarks). What lies below it keeps its
-// content and gets another URL: its listing is read and its documents are touched. A folder that was deleted, or
+// content and gets another URL: the folder is listed, and its files are given again. A folder that was deleted, or
 // moved out of the connector's folder, takes with it what is still below it once the whole round was read: what
 // moved out of it before may be reported later in the same round.
 package onedrive
@@ -124,18 +122,4 @@ func (c Config) Validate() error {
 			c.MaxFiles, MaxMaxFiles, DefaultMaxFiles))
 	}
 	return errors.Join(errs...)
-}
-
-func (c Config) maxFileBytes() int64 {
-	if c.MaxFileBytes == 0 {
-		return DefaultMaxFileBytes
-	}
-	return c.MaxFileBytes
-}
-
-func (c Config) maxFiles() int {
-	if c.MaxFiles == 0 {
-		return DefaultMaxFiles
-	}
-	return c.MaxFiles
 }

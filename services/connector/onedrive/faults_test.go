@@ -8,6 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/sdk/source"
+	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/sdk/worker/workertest"
 	"github.com/echomind/sync/services/connector/internal/fakegraph"
 	"github.com/echomind/sync/services/connector/internal/memsink"
 	"github.com/echomind/sync/services/connector/onedrive"
@@ -35,7 +38,7 @@ func TestEveryFaultOnTheWayIsSurvived(t *testing.T) {
 	}
 }
 
-func failures(s *memsink.Sink) (all []string) {
+func failures(s *workertest.Store) (all []string) {
 	for _, d := range s.Docs() {
 		if d.Err != "" {
 			all = append(all, d.Err)
@@ -90,8 +93,8 @@ func TestAnItemThatVanishesBeforeItsDownloadGoesOnceItIsNotThereAgain(t *testing
 	})
 	r, err := w.try(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, onedrive.Result{Pages: 1, Listed: 2, Failed: 1}, r)
-	require.Equal(t, 1, w.sync().Deleted)
+	require.Equal(t, counts(source.Result{Listed: 2, Failed: 2}), r)
+	require.Equal(t, 2, w.sync().Deleted)
 }
 
 func TestContentThatChangesBetweenListingAndDownloadIsStoredWithItsOwnVersion(t *testing.T) {
@@ -104,7 +107,7 @@ func TestContentThatChangesBetweenListingAndDownloadIsStoredWithItsOwnVersion(t 
 		}
 	})
 	w.sync()
-	require.Equal(t, "a newer text", memsink.Text(w.sink.Docs()[id]))
+	require.Equal(t, "a newer text", workertest.Text(w.sink.Docs()[id]))
 	r := w.sync() // the delta reports what is known
 	require.Equal(t, 1, r.Unchanged)
 	require.Zero(t, r.Put)
@@ -117,7 +120,7 @@ func TestAFileWithoutPermissionFailsAloneAndIsReadOnceItIsGranted(t *testing.T) 
 	r := w.sync()
 	require.Equal(t, 1, r.Failed)
 	require.Equal(t, []string{"no permission to read this file (accessDenied)"}, failures(w.sink))
-	require.Equal(t, onedrive.Result{Pages: 1, Unchanged: 1}, w.sync(), "the same failure is not stored again")
+	require.Equal(t, counts(source.Result{Unchanged: 1}), w.sync(), "the same failure is not stored again")
 	w.fake.Forbid(ids[1], false)
 	require.Equal(t, 1, w.sync().Put)
 }
@@ -147,7 +150,7 @@ func TestAnItemThatCannotBeReadSaysWhy(t *testing.T) {
 		require.Equal(t, c.reason == "", w.sink.Docs()[id].Err == "", name)
 	}
 	w.fake.Downloads()
-	require.Equal(t, onedrive.Result{Pages: 1}, must(w.try(t.Context())))
+	require.Equal(t, counts(source.Result{}), must(w.try(t.Context())))
 	require.Empty(t, w.fake.Downloads(), "what will not change by itself is not read again")
 }
 
@@ -196,7 +199,7 @@ func TestThrottlingWithoutEndFailsTheSyncAndNoDocument(t *testing.T) {
 	w.fake.Inject(fakegraph.Throttled.On("/download/", 1000))
 	_, err := w.try(t.Context())
 	require.ErrorContains(t, err, "activityLimitReached")
-	require.NotErrorIs(t, err, onedrive.ErrPermanent)
+	require.NotErrorIs(t, err, worker.ErrPermanent)
 	require.Empty(t, failures(w.sink))
 	w.fake.Heal()
 	w.sync()
@@ -209,8 +212,8 @@ func TestAServiceThatIsAwayEndsTheSyncInsteadOfFailingEveryDocument(t *testing.T
 	afterTheListing.Skip = 1
 	w.fake.Inject(fakegraph.Broken.On("/download/", 100_000), afterTheListing)
 	_, err := w.try(t.Context())
-	require.ErrorContains(t, err, "20 files in a row")
-	require.NotErrorIs(t, err, onedrive.ErrPermanent)
+	require.ErrorContains(t, err, "20 items in a row")
+	require.NotErrorIs(t, err, worker.ErrPermanent)
 	w.fake.Heal()
 	w.sync()
 }
@@ -233,7 +236,7 @@ func TestAnErrorAboutTheAccountEndsTheSyncAndFailsNoDocument(t *testing.T) {
 		opts(&o)
 		_, err := onedrive.Sync(t.Context(), w.cfg, o, w.sink)
 		require.ErrorAs(t, err, &quotaSpent{})
-		require.NotErrorIs(t, err, onedrive.ErrPermanent)
+		require.NotErrorIs(t, err, worker.ErrPermanent)
 		w.sink.Killed(false)
 		require.Empty(t, failures(w.sink))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/sdk/worker/workertest"
 	"github.com/echomind/sync/services/connector/internal/fakegraph"
 	"github.com/echomind/sync/services/connector/internal/memsink"
 	"github.com/echomind/sync/services/connector/onedrive"
@@ -27,7 +28,7 @@ func size(most int) int {
 }
 
 // forgetful stores nothing, and so takes no memory of its own.
-type forgetful struct{ memsink.Sink }
+type forgetful struct{ workertest.Store }
 
 func (*forgetful) Known(context.Context) (map[string]worker.Known, error) { return nil, nil }
 func (*forgetful) Put(context.Context, worker.Document) error             { return nil }

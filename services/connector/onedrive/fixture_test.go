@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/echomind/sync/sdk/source"
+	"github.com/echomind/sync/sdk/worker/workertest"
 	"github.com/echomind/sync/services/connector/graph"
 	"github.com/echomind/sync/services/connector/internal/fakegraph"
 	"github.com/echomind/sync/services/connector/internal/memsink"
@@ -32,6 +34,15 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// troubled is how many items in a row the engine takes for their own trouble.
+const troubled = 20
+
+// notThere is what the engine says of what is away.
+const notThere = "it is not there now"
+
+// counts is the result of a sync that reads one page.
+func counts(of source.Result) onedrive.Result { return onedrive.Result{Pages: 1, Result: of} }
+
 // tester is what testing.T and rapid.T have in common.
 type tester interface {
 	require.TestingT
@@ -44,7 +55,7 @@ type tester interface {
 type world struct {
 	t           tester
 	fake        *fakegraph.Server
-	sink        *memsink.Sink
+	sink        *workertest.Store
 	drive, root string
 	cfg         onedrive.Config
 	extract     graph.Extractor
@@ -53,7 +64,7 @@ type world struct {
 }
 
 func newWorld(t testing.TB) *world {
-	w := &world{t: t, fake: fakegraph.New(), sink: memsink.New(), extract: memsink.Plain{}}
+	w := &world{t: t, fake: fakegraph.New(), sink: workertest.New(), extract: memsink.Plain{}}
 	t.Cleanup(w.fake.Close)
 	w.drive, w.root = w.fake.NewDrive("Documents", "")
 	w.cfg = onedrive.Config{Drive: w.drive}
@@ -113,8 +124,8 @@ func (w *world) differs() string {
 		case c.Refused && d.Err != "":
 		case !c.Refused && d.Err != "":
 			return fmt.Sprintf("%s (%s): refused %v, stored error %q", id, c.URL, c.Refused, d.Err)
-		case d.Title != c.Name || d.URL != c.URL || memsink.Text(d) != c.Text:
-			return fmt.Sprintf("%s: %+v is stored as %q %q %q", id, c, d.Title, d.URL, memsink.Text(d))
+		case d.Title != c.Name || d.URL != c.URL || workertest.Text(d) != c.Text:
+			return fmt.Sprintf("%s: %+v is stored as %q %q %q", id, c, d.Title, d.URL, workertest.Text(d))
 		}
 	}
 	for id := range maps.Keys(have) {

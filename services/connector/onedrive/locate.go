@@ -5,103 +5,112 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/graph"
 )
 
-// locate finds the drive and the folder that the configuration names, once: their ids are kept in the state, so that
+// locate finds the drive and the folder that the configuration names, once: their ids are kept in the cursor, so that
 // a folder that is renamed stays the connector's, and later syncs ask for nothing but changes.
-func (s *syncer) locate(ctx context.Context) error {
-	if s.state.Drive != "" && s.state.Root != "" {
-		return s.moved(ctx)
+func (l *lister) locate(ctx context.Context) error {
+	if l.at.Drive != "" && l.at.Root != "" {
+		return l.moved(ctx)
 	}
-	drive, named, err := s.findDrive(ctx)
+	drive, named, err := l.findDrive(ctx)
 	if err != nil {
 		return graph.AsPermanent(err, named)
 	}
 	path := "/drives/" + graph.Segment(drive) + "/root"
 	switch {
-	case s.cfg.Item != "":
-		path, named = "/drives/"+graph.Segment(drive)+"/items/"+graph.Segment(s.cfg.Item), "item_id "+s.cfg.Item
-	case strings.Trim(s.cfg.Folder, "/") != "":
-		segments := strings.Split(strings.Trim(s.cfg.Folder, "/"), "/")
-		for i := range segments {
-			segments[i] = graph.Segment(segments[i])
-		}
-		path, named = path+":/"+strings.Join(segments, "/"), "folder "+s.cfg.Folder
+	case l.cfg.Item != "":
+		path, named = "/drives/"+graph.Segment(drive)+"/items/"+graph.Segment(l.cfg.Item), "item_id "+l.cfg.Item
+	case strings.Trim(l.cfg.Folder, "/") != "":
+		path, named = path+":/"+escaped(l.cfg.Folder), "folder "+l.cfg.Folder
 	}
 	var root graph.Item
-	if err := s.api.Get(ctx, s.api.URL(path, nil), nil, &root); err != nil {
+	if err := l.api.Get(ctx, l.api.URL(path, nil), nil, &root); err != nil {
 		return graph.AsPermanent(err, named)
 	}
 	if root.RemoteItem != nil {
-		return fmt.Errorf("%w: %s: it is a shortcut to another drive; name that drive's folder itself", graph.ErrPermanent, named)
+		return worker.Permanent(fmt.Errorf("%s: it is a shortcut to another drive; name that drive's folder itself", named))
 	}
 	if !root.IsFolder() && root.Root == nil {
-		return fmt.Errorf("%w: %s: it is not a folder; name the folder it is in", graph.ErrPermanent, named)
+		return worker.Permanent(fmt.Errorf("%s: it is not a folder; name the folder it is in", named))
 	}
-	s.state.Drive, s.state.Root, s.state.Whole = drive, root.ID, root.Root != nil
-	s.state.URL = graph.Short(root.WebURL)
+	l.at.Drive, l.at.Root, l.at.Whole = drive, root.ID, root.Root != nil
+	l.at.URL = graph.Short(root.WebURL)
 	return nil
 }
 
 // moved asks where the connector's folder is now. Its delta does not report that a folder above it was renamed, and all
 // documents' URLs change with that. The root of a drive stays where it is.
-func (s *syncer) moved(ctx context.Context) error {
-	if s.state.Whole {
+func (l *lister) moved(ctx context.Context) error {
+	if l.at.Whole {
 		return nil
 	}
-	root, err := s.api.Item(ctx, s.state.Drive, s.state.Root)
+	root, err := l.api.Item(ctx, l.at.Drive, l.at.Root)
+	if err == nil && root.Deleted != nil {
+		err = graph.ErrVanished
+	}
 	if err != nil {
-		return graph.AsPermanent(err, "the connector's folder")
+		return l.notThere(err, "the connector's folder")
 	}
-	if root.Deleted != nil {
-		return errDeleted
-	}
-	if url := graph.Short(root.WebURL); url != s.state.URL {
-		s.movedTo = url
+	if url := graph.Short(root.WebURL); url != l.at.URL {
+		l.movedTo = url
 	}
 	return nil
 }
 
-var errDeleted = fmt.Errorf("%w: the connector's folder was deleted; name another, or delete the connector", graph.ErrPermanent)
+// notThere draws the consequences of an answer about the drive or folder that is synced. What was synced before, and is not there now, may
+// be back in a moment: an administrator restores it, or a service has its bad hour. Anything else that is not there is a mistake in the
+// configuration.
+func (l *lister) notThere(err error, named string) error {
+	switch {
+	case !graph.IsGone(err):
+		return graph.AsPermanent(err, named)
+	case l.at.Synced:
+		return fmt.Errorf("%s was synced before, and is not there now; the next try looks for it again: if it is gone for good, "+
+			"name another in the configuration, or delete the connector: %w", named, err)
+	}
+	return worker.Permanent(fmt.Errorf("%s: it does not exist, or the account cannot see it: %w", named, err))
+}
 
-func (s *syncer) findDrive(ctx context.Context) (id, named string, err error) {
+func (l *lister) findDrive(ctx context.Context) (id, named string, err error) {
 	var path string
 	switch {
-	case s.cfg.Drive != "":
-		return s.cfg.Drive, "drive_id " + s.cfg.Drive, nil
-	case s.cfg.Site != "" && s.cfg.Library != "":
-		return s.findLibrary(ctx)
-	case s.cfg.Site != "":
-		path, named = sitePath(s.cfg.Site, "/drive"), "site "+s.cfg.Site
-	case s.cfg.Group != "":
-		path, named = "/groups/"+graph.Segment(s.cfg.Group)+"/drive", "group_id "+s.cfg.Group
-	case s.cfg.User != "":
-		path, named = "/users/"+graph.Segment(s.cfg.User)+"/drive", "user "+s.cfg.User
+	case l.cfg.Drive != "":
+		return l.cfg.Drive, "drive_id " + l.cfg.Drive, nil
+	case l.cfg.Site != "" && l.cfg.Library != "":
+		return l.findLibrary(ctx)
+	case l.cfg.Site != "":
+		path, named = sitePath(l.cfg.Site, "/drive"), "site "+l.cfg.Site
+	case l.cfg.Group != "":
+		path, named = "/groups/"+graph.Segment(l.cfg.Group)+"/drive", "group_id "+l.cfg.Group
+	case l.cfg.User != "":
+		path, named = "/users/"+graph.Segment(l.cfg.User)+"/drive", "user "+l.cfg.User
 	default:
 		path, named = "/me/drive", "the account's own drive"
 	}
 	var drive struct {
 		ID string `json:"id"`
 	}
-	if err := s.api.Get(ctx, s.api.URL(path, nil), nil, &drive); err != nil {
+	if err := l.api.Get(ctx, l.api.URL(path, nil), nil, &drive); err != nil {
 		return "", named, err
 	}
 	return drive.ID, named, nil
 }
 
-func (s *syncer) findLibrary(ctx context.Context) (id, named string, err error) {
-	named = "site " + s.cfg.Site
-	for link := s.api.URL(sitePath(s.cfg.Site, "/drives"), nil); link != ""; {
+func (l *lister) findLibrary(ctx context.Context) (id, named string, err error) {
+	named = "site " + l.cfg.Site
+	for link := l.api.URL(sitePath(l.cfg.Site, "/drives"), nil); link != ""; {
 		var page graph.Page[struct {
 			ID   string `json:"id"`
 			Name string `json:"name"`
 		}]
-		if err := s.api.Get(ctx, link, nil, &page); err != nil {
+		if err := l.api.Get(ctx, link, nil, &page); err != nil {
 			return "", named, err
 		}
 		for _, d := range page.Value {
-			if strings.EqualFold(d.Name, s.cfg.Library) {
+			if strings.EqualFold(d.Name, l.cfg.Library) {
 				return d.ID, named, nil
 			}
 		}
@@ -111,7 +120,7 @@ func (s *syncer) findLibrary(ctx context.Context) (id, named string, err error) 
 		link = page.Next
 	}
 	// Not which there are: the application may see more than the connector's author.
-	return "", named, fmt.Errorf("%w: library: %q is not in the site; write its name as the site shows it", graph.ErrPermanent, s.cfg.Library)
+	return "", named, worker.Permanent(fmt.Errorf("library: %q is not in the site; write its name as the site shows it", l.cfg.Library))
 }
 
 // sitePath addresses a site by id or by host:/path ("Get a SharePoint site").
@@ -120,9 +129,14 @@ func sitePath(site, rest string) string {
 	if !found {
 		return "/sites/" + graph.Segment(site) + rest
 	}
+	return "/sites/" + graph.Segment(host) + ":/" + escaped(path) + ":" + rest
+}
+
+// escaped escapes the segments of a path.
+func escaped(path string) string {
 	segments := strings.Split(strings.Trim(path, "/"), "/")
 	for i := range segments {
 		segments[i] = graph.Segment(segments[i])
 	}
-	return "/sites/" + graph.Segment(host) + ":/" + strings.Join(segments, "/") + ":" + rest
+	return strings.Join(segments, "/")
 }

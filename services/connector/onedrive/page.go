@@ -4,40 +4,35 @@ import (
 	"context"
 	"fmt"
 
-	"golang.org/x/sync/errgroup"
-
-	"github.com/echomind/sync/internal/caught"
+	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/services/connector/graph"
 )
 
-// page applies one page of changes, and returns when all of it is sent.
-func (s *syncer) page(ctx context.Context, items []graph.Item) error {
-	items = lastOf(items)
-	clear(s.named)
-	s.forget()
+// page gives one page of changes to the engine.
+func (l *lister) page(ctx context.Context, items []graph.Item) error {
+	clear(l.named)
+	if err := l.forget(); err != nil {
+		return err
+	}
 	var files, again []graph.Item
-	for _, item := range items {
+	for _, item := range lastOf(items) {
 		switch {
-		case item.ID == s.state.Root:
+		case item.ID == l.root:
 			if item.Deleted != nil {
-				return errDeleted
+				return l.notThere(graph.ErrVanished, "the connector's folder")
 			}
 		case item.Root != nil:
 		case item.Deleted != nil:
-			_, stored := s.stored(item.ID)
-			if err := s.remove(ctx, item.ID); err != nil {
+			if err := l.s.Remove(ctx, item.ID); err != nil {
 				return err
 			}
-			// A deleted item lists little ("driveItem: delta", Remarks); that it was a folder is known from what
-			// lies in it. What is not known may have been the folder of documents whose place is not.
-			if _, had := s.tree.folders[item.ID]; had || item.Folder != nil {
-				s.loses(item.ID)
-			} else if !stored && item.File == nil {
-				s.went = true
+			// A deleted item lists little ("driveItem: delta", Remarks); that it was a folder is known from what lies in it.
+			if _, had := l.known().folders[item.ID]; had || l.tree.cut {
+				l.loses(item.ID)
 			}
 		case item.IsFolder():
-			s.named[item.ID] = struct{}{}
-			if s.folderChanged(item) {
+			l.named[item.ID] = struct{}{}
+			if l.folderChanged(item) {
 				again = append(again, item)
 			}
 		default:
@@ -46,11 +41,24 @@ func (s *syncer) page(ctx context.Context, items []graph.Item) error {
 	}
 	// First, so that a file that has changed in a folder that has, too, is read only once: with its new URL.
 	for _, item := range again {
-		if err := s.below(ctx, item); err != nil {
+		if err := l.below(ctx, item); err != nil {
 			return err
 		}
 	}
-	return s.files(ctx, files)
+	return l.files(ctx, files)
+}
+
+// files gives the files among some items to the engine.
+func (l *lister) files(ctx context.Context, items []graph.Item) error {
+	for _, item := range items {
+		if item.IsFolder() {
+			continue
+		}
+		if err := l.file(ctx, item); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // lastOf keeps the last of several occurrences of an item ("driveItem: delta", Remarks).
@@ -68,76 +76,62 @@ func lastOf(items []graph.Item) []graph.Item {
 	return kept
 }
 
-// folderChanged takes a reported folder, and tells whether what lies below it must be looked at. A listing of
-// everything shows that by itself, unless it comes after files whose folders were only remembered.
-func (s *syncer) folderChanged(item graph.Item) bool {
-	changed, had := s.tree.reported(item)
+// folderChanged takes a reported folder, and tells whether it must be listed. A listing of everything shows what is below it
+// by itself, unless it comes after files whose folders were only remembered.
+func (l *lister) folderChanged(item graph.Item) bool {
+	changed, had := l.known().reported(item)
 	switch {
 	case changed:
 		return true
-	case s.listing && !s.following:
+	case l.listing && !l.following:
 		return false
 	}
 	// It may have come from outside the connector's folder, or out of the recycle bin, with all that is in it.
-	// Whether the documents below it are all there is not known from some of them: a sync may have died.
+	// Whether the files below it are all there is not known from some of them: a sync may have died.
 	empty := item.Folder.ChildCount != nil && *item.Folder.ChildCount == 0
-	return !empty && (!had || !s.state.Whole)
+	return !empty && (!had || !l.at.Whole)
 }
 
-// files brings files up to date, several at a time.
-func (s *syncer) files(ctx context.Context, files []graph.Item) error {
-	group, grouped := errgroup.WithContext(ctx)
-	group.SetLimit(s.opts.Workers)
-	err := func() error {
-		for _, item := range files {
-			folders, at, err := s.above(grouped, item.Parent.ID)
-			if err != nil {
-				return fmt.Errorf("find the folder of %s: %w", item.ID, err)
-			}
-			if at == outside {
-				if err := s.remove(grouped, item.ID); err != nil {
-					return err
-				}
-				continue
-			}
-			if err := s.shown(item.ID); err != nil {
-				return err
-			}
-			if at != inside {
-				if err := s.away(grouped, item, placeless(), at); err != nil {
-					return err
-				}
-				continue
-			}
-			group.Go(func() error { return caught.Do(func() error { return s.file(grouped, item, folders) }) })
-		}
-		return nil
-	}()
-	if waited := group.Wait(); waited != nil {
-		return waited
-	}
+// notFound is said of a file whose folder is not there, or cannot be asked for.
+const notFound = "its folder cannot be asked for now; it is looked for again by the next sync"
+
+// file gives a file to the engine.
+func (l *lister) file(ctx context.Context, item graph.Item) error {
+	folders, at, err := l.above(ctx, item.Parent.ID)
 	if err != nil {
+		return fmt.Errorf("find the folder of %s: %w", item.ID, err)
+	}
+	if at == outside {
+		return l.s.Remove(ctx, item.ID)
+	}
+	before, stored := l.s.Stored(item.ID)
+	m := placed(folders, at != inside).of(item, memoOf(before))
+	if m.Cut {
+		l.known().cut = true
+	}
+	it := l.item(item, m)
+	switch {
+	case at == inside:
+		return l.s.Item(ctx, it)
+	case at == away && stored:
+		_, err := l.s.Away(ctx, it)
 		return err
 	}
-	return s.markSeen(ctx)
+	return l.s.Fail(ctx, it, source.Unreadable{Reason: notFound})
 }
 
-// shown takes a document off what is missing, and counts.
-func (s *syncer) shown(id string) error {
-	s.result.Listed++
-	delete(s.missing, id)
-	return s.bounded(2)
-}
-
-// bounded fails a sync of a drive that holds more than times as many files as it may. What a listing has not shown yet counts for
-// nothing. What else is to be deleted is known at the end of a round only, so until then twice as many are taken.
-func (s *syncer) bounded(times int) error {
-	s.mu.Lock()
-	files := len(s.known) - len(s.missing)
-	s.mu.Unlock()
-	if most := s.cfg.maxFiles(); files > times*most {
-		return fmt.Errorf("%w: max_files: the drive holds more than %d files; raise max_files (up to %d), or name a folder of it",
-			ErrPermanent, most, MaxMaxFiles)
+// item is a file for the engine. Its title is the file's name: a renamed file is touched without being read, so the title
+// cannot come from its content.
+func (l *lister) item(item graph.Item, m memo) source.Item {
+	return source.Item{
+		ID: item.ID, Title: item.Name, URL: item.WebURL, MediaType: item.MediaType(), Version: m.Version, Memo: m, Bytes: item.Size,
+		Unread: l.reader.Refusal(item),
+		Read: func(ctx context.Context) (source.Content, error) {
+			content, fresh, err := l.reader.Content(ctx, l.drive, item)
+			// It may have been asked for again. If it was moved meanwhile, the delta after this one reports it.
+			now := l.item(fresh, m.of(fresh, m))
+			content.Now = &now
+			return content, err
+		},
 	}
-	return nil
 }

@@ -223,7 +223,7 @@ func TestAFullQuotaDoesNotListEverythingForEachFileThatGoes(t *testing.T) {
 		}
 		require.LessOrEqual(t, items, 1000)
 	}
-	require.Equal(t, 1, lists)
+	require.Zero(t, lists, "it is known where they are")
 	w.sink.Refuses = nil
 	for range 4 {
 		_, err := w.try(t.Context())

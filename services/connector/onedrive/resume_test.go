@@ -1,10 +1,14 @@
 package onedrive_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -223,4 +227,92 @@ func TestWhatIsEditedWhileEverythingIsListedAgainStays(t *testing.T) {
 		require.Equal(t, 1, r.Deleted)
 		w.sync()
 	}
+}
+
+func TestASyncThatDiesAfterAFolderHasGoneRemovesWhatWasInIt(t *testing.T) {
+	w := newWorld(t)
+	w.fake.PageSize = 1
+	top := w.fake.Folder(w.root, "Top")
+	w.files(w.fake.Folder(top, "Deep"), 3)
+	stays := w.files(w.root, 3)
+	w.sync()
+	w.fake.Delete(top)
+	for _, id := range stays {
+		w.fake.Write(id, "new text of "+id)
+	}
+	w.killedAt(2)
+	require.Len(t, w.sink.IDs(), 6)
+	require.Equal(t, 3, w.sync().Deleted)
+}
+
+// hiding is a service that leaves files out of its answers for a while.
+type hiding struct {
+	http.RoundTripper
+	hidden []string
+}
+
+func (h hiding) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := h.RoundTripper.RoundTrip(r)
+	if err != nil || resp.StatusCode != http.StatusOK || !strings.HasSuffix(r.URL.Path, "/delta") {
+		return resp, err
+	}
+	var page map[string]any
+	err = json.NewDecoder(resp.Body).Decode(&page)
+	_ = resp.Body.Close()
+	page["value"] = slices.DeleteFunc(page["value"].([]any), func(v any) bool {
+		return slices.Contains(h.hidden, v.(map[string]any)["id"].(string))
+	})
+	body, _ := json.Marshal(page)
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return resp, err
+}
+
+func TestAListingThatSuddenlyShowsLittleRemovesNothingAndTheNextTryAsksForEverythingAgain(t *testing.T) {
+	w := newWorld(t)
+	w.fake.PageSize = 10
+	ids := w.files(w.root, 100)
+	w.sync()
+	w.fake.ExpireTokens("resyncChangesApplyDifferences")
+	opts := w.options()
+	opts.API = &http.Client{Transport: hiding{opts.API.Transport, ids[:60]}}
+	for range 2 {
+		_, err := onedrive.Sync(t.Context(), w.cfg, opts, w.sink)
+		require.ErrorContains(t, err, "60 of the 100 documents")
+		require.NotErrorIs(t, err, worker.ErrPermanent)
+		require.Len(t, w.sink.IDs(), 100)
+		w.sink.Killed(false)
+	}
+	w.fake.Delete(ids[0])
+	r := w.sync()
+	require.Equal(t, 1, r.Deleted)
+	require.Zero(t, r.Put)
+	require.GreaterOrEqual(t, r.Unchanged, 99)
+}
+
+func TestAListingThatShowsLittleRemovesTheRestOnceItsOwnerAllowsThat(t *testing.T) {
+	w := newWorld(t)
+	ids := w.files(w.root, 100)
+	w.sync()
+	w.fake.ExpireTokens("resyncChangesApplyDifferences")
+	for _, id := range ids[:60] {
+		w.fake.Delete(id)
+	}
+	_, err := w.try(t.Context())
+	require.ErrorContains(t, err, "60 of the 100 documents")
+	w.sink.Allows = true
+	require.Equal(t, 60, w.sync().Deleted)
+}
+
+func TestARoundWithDeletedFoldersThatHeldNothingIsCheckpointed(t *testing.T) {
+	w := newWorld(t)
+	w.fake.PageSize = 5
+	w.files(w.root, 20)
+	w.sync()
+	before := w.sink.Checkpoints()
+	for range 30 {
+		w.fake.Delete(w.fake.Folder(w.root, "short-lived"))
+	}
+	w.files(w.root, 20)
+	r := w.sync()
+	require.Equal(t, r.Pages-1+before, w.sink.Checkpoints())
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/internal/fakegraph"
 	"github.com/echomind/sync/services/connector/onedrive"
@@ -39,11 +40,11 @@ func TestChangesCostOneRequest(t *testing.T) {
 		w.fake.Write(id, "other text of "+id)
 	}
 	r := w.sync()
-	require.Equal(t, onedrive.Result{Pages: 1, Listed: 10, Put: 10}, r)
+	require.Equal(t, counts(source.Result{Listed: 10, Put: 10}), r)
 	require.Len(t, w.fake.Requests(), 1)
 
 	r = w.sync()
-	require.Equal(t, onedrive.Result{Pages: 1}, r)
+	require.Equal(t, counts(source.Result{}), r)
 	require.Len(t, w.fake.Requests(), 1)
 }
 
@@ -56,7 +57,7 @@ func TestARenamedFileIsTouchedWithoutBeingRead(t *testing.T) {
 		w.sync()
 		w.fake.Downloads()
 		w.fake.Rename(id, "new.txt")
-		require.Equal(t, onedrive.Result{Pages: 1, Listed: 1, Touched: 1}, w.sync(), "business %v", business)
+		require.Equal(t, counts(source.Result{Listed: 1, Touched: 1}), w.sync(), "business %v", business)
 		w.fake.Move(id, folder)
 		require.Equal(t, 1, w.sync().Touched)
 		require.Empty(t, w.fake.Downloads())
@@ -198,7 +199,7 @@ func TestWhatDoesNotExistIsAPermanentFailureThatNamesIt(t *testing.T) {
 	} {
 		w.cfg = cfg
 		_, err := w.try(t.Context())
-		require.ErrorIs(t, err, onedrive.ErrPermanent, named)
+		require.ErrorIs(t, err, worker.ErrPermanent, named)
 		require.ErrorContains(t, err, named)
 	}
 }
@@ -210,9 +211,9 @@ func TestLinksToAnotherHostAreNotFollowed(t *testing.T) {
 		"http://evil.example/v1.0/delta", "http://user@" + strings.TrimPrefix(w.fake.Endpoint(), "http://"), "file:///etc/passwd",
 		w.fake.Endpoint() + "/" + strings.Repeat("x", 30<<10),
 	} {
-		w.sink.SetRawState(map[string]any{"drive": w.drive, "root": w.root, "whole": true, "link": link})
+		w.sink.SetRawState(map[string]any{"cursor": map[string]any{"drive": w.drive, "root": w.root, "whole": true, "link": link}})
 		_, err := w.try(t.Context())
-		require.ErrorIs(t, err, onedrive.ErrPermanent)
+		require.ErrorIs(t, err, worker.ErrPermanent)
 		require.ErrorContains(t, err, "link is refused")
 	}
 	require.Empty(t, w.fake.Requests())
@@ -248,7 +249,7 @@ func TestTooManyFilesAreAPermanentFailure(t *testing.T) {
 	w.cfg.MaxFiles = 5
 	w.files(w.root, 12)
 	_, err := w.try(t.Context())
-	require.ErrorIs(t, err, onedrive.ErrPermanent)
+	require.ErrorIs(t, err, worker.ErrPermanent)
 	require.ErrorContains(t, err, "max_files")
 }
 
@@ -268,7 +269,7 @@ func TestMaxFilesCountsWhatIsInTheDriveAndNotWhatWasThereBefore(t *testing.T) {
 	for _, expired := range []bool{true, false} {
 		t.Run(fmt.Sprint("others in their place, tokens expired ", expired), func(t *testing.T) {
 			w := newWorld(t)
-			w.cfg.MaxFiles = 100
+			w.cfg.MaxFiles, w.sink.Allows = 100, true
 			w.fake.PageSize = 10
 			ids := w.files(w.root, 60)
 			w.sync()
@@ -289,7 +290,7 @@ func TestFewTooManyFilesFailTheSyncAtItsEnd(t *testing.T) {
 	w.cfg.MaxFiles = 5
 	ids := w.files(w.root, 6)
 	_, err := w.try(t.Context())
-	require.ErrorIs(t, err, onedrive.ErrPermanent)
+	require.ErrorIs(t, err, worker.ErrPermanent)
 	require.ErrorContains(t, err, "max_files")
 	w.fake.Delete(ids[0])
 	w.sync()
@@ -301,7 +302,7 @@ func TestALostPermissionForTheWholeDriveIsPermanent(t *testing.T) {
 	w.sync()
 	w.fake.Inject(fakegraph.Fault{Path: "/delta", Times: 1, Status: http.StatusForbidden, Code: "accessDenied"})
 	_, err := w.try(t.Context())
-	require.ErrorIs(t, err, onedrive.ErrPermanent)
+	require.ErrorIs(t, err, worker.ErrPermanent)
 	require.ErrorContains(t, err, "may not read it")
 	w.sync()
 	require.Len(t, w.sink.IDs(), 1)

@@ -3,45 +3,100 @@ package onedrive
 import (
 	"context"
 	"fmt"
+	"iter"
+	"maps"
 
-	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/services/connector/graph"
 )
 
 // folder is what is known of one.
 type folder struct {
-	parent, name string // name is hashed
-	// unsure: what is known may be newer than the URLs of documents below it, since it was asked for after they were
-	// listed; or they disagree about it, as a sync leaves them that died while it touched them. When the folder is
-	// reported next, what lies below it is looked at.
-	unsure bool
-	// gone: deleted, or moved out of the connector's folder, in this round.
-	gone bool
-	// away: it was not there when this sync asked for it, or could not be asked for.
-	away where
+	parent string
+	// name is hashed. It is empty where it may be newer than the URLs of files below the folder, since the folder was asked for after
+	// they were listed; or where they disagree about it, as a sync leaves them that died while it gave them again. When the folder is
+	// reported next, what lies below it is listed.
+	name string
+	at   where
 }
 
-// unsureName stands in a token for the name of a folder that is unsure.
-const unsureName = "unsure"
+type where int
 
-// tree says which folder is in which. It belongs to the listing, not to the workers.
+const (
+	inside  where = iota // below the connector's folder, as far as this folder tells
+	outside              // not, or no longer
+	away                 // it is not there now, or may not be asked for
+	unknown              // it could not be asked for
+)
+
+// tree says which folder is in which.
 type tree struct {
-	root    string
 	folders map[string]folder
-	// held is about how many bytes the folders take that are not remembered with documents.
+	// held is about how many bytes the folders take that are not remembered with files.
 	held int
+	// cut says that not all folders above all files are remembered.
+	cut bool
 }
 
 const (
-	// DefaultHeldBytes bounds them. 65,000 folders take it.
+	// DefaultHeldBytes bounds tree.held. 65,000 folders take it.
 	DefaultHeldBytes = 16 << 20
 	// heldBeside is about what a folder takes beside its texts: in a map, and by the texts' ends.
 	heldBeside = 176
+	// maxDepth ends a walk in a tree that is none.
+	maxDepth = 400
 )
+
+// newTree builds the tree again from what is remembered with files. Of what could not be stored that is where it was: its deletion
+// may have been given up. So names of folders that are known from such files alone are not sure.
+func newTree(root string, stored iter.Seq2[string, source.Stored]) *tree {
+	t := &tree{folders: map[string]folder{}}
+	var notStored []memo
+	for _, of := range stored {
+		m := memoOf(of)
+		t.cut = t.cut || m.Cut
+		if of.Failed == source.NotStored {
+			notStored = append(notStored, m)
+			continue
+		}
+		m.above(root, func(id string, now folder) {
+			if had, is := t.folders[id]; is && had != now {
+				now.name = ""
+			}
+			t.folders[id] = now
+		})
+	}
+	for _, m := range notStored {
+		m.above(root, func(id string, was folder) {
+			if _, is := t.folders[id]; !is {
+				t.folders[id] = folder{parent: was.parent}
+			}
+		})
+	}
+	return t
+}
+
+// above calls f for each folder above a file whose own folder is known, too.
+func (m memo) above(root string, f func(id string, of folder)) {
+	steps := m.steps()
+	for i, s := range steps {
+		switch {
+		case i+1 < len(steps):
+			f(s.id, folder{parent: steps[i+1].id, name: s.name})
+		case !m.Cut: // otherwise it is asked for
+			f(s.id, folder{parent: root, name: s.name})
+		}
+	}
+}
+
+// onlySure has folders whose names are not sure asked for again.
+func (t *tree) onlySure() {
+	maps.DeleteFunc(t.folders, func(_ string, f folder) bool { return f.name == "" })
+}
 
 // set takes what is known of a folder.
 func (t *tree) set(id string, f folder) {
-	if had, ok := t.folders[id]; ok {
+	if had, is := t.folders[id]; is {
 		t.held += len(f.parent) - len(had.parent)
 	} else {
 		t.held += heldBeside + len(id) + len(f.parent) + len(f.name)
@@ -49,136 +104,107 @@ func (t *tree) set(id string, f folder) {
 	t.folders[id] = f
 }
 
-// forget makes room where more folders are held than may be. What stays is what is remembered with documents, as when a sync
-// dies and another goes on; which of these folders are gone; and those that the page names, below which not all documents
-// may have been touched yet. Any other folder is asked for when it is needed.
-func (s *syncer) forget() {
-	if s.tree.held+s.waiting <= s.opts.HeldBytes {
-		return
-	}
-	before := s.tree
-	s.mu.Lock()
-	s.tree = newTree(before.root, s.known)
-	s.mu.Unlock()
-	for id := range s.tree.folders {
-		if before.folders[id].gone {
-			s.tree.lost(id)
-		}
-	}
-	for id := range s.named {
-		if f, is := before.folders[id]; is {
-			s.tree.set(id, f)
-		}
-	}
-}
-
-// newTree builds the tree again from what is remembered with documents.
-func newTree(root string, known map[string]worker.Known) *tree {
-	t := &tree{root: root, folders: map[string]folder{}}
-	for _, k := range known {
-		steps, _ := foldersOf(k)
-		for i, s := range steps {
-			if s.id == cut {
-				break
-			}
-			parent := root
-			if i+1 < len(steps) {
-				parent = steps[i+1].id
-			}
-			if parent == cut {
-				break // what follows is asked for
-			}
-			had, ok := t.folders[s.id]
-			now := folder{parent: parent, name: s.name}
-			if s.name == unsureName || ok && (had.parent != now.parent || had.name != now.name) {
-				now.unsure = true
-			}
-			now.unsure = now.unsure || had.unsure
-			t.folders[s.id] = now
-		}
-	}
-	return t
-}
-
-// reported takes a folder out of an answer, and tells whether documents below it may now stand elsewhere.
+// reported takes a folder out of an answer, and tells whether it was known, and whether URLs of files below it may have changed.
 func (t *tree) reported(item graph.Item) (changed, had bool) {
 	before, had := t.folders[item.ID]
 	now := folder{parent: item.Parent.ID, name: nameHash(item.Name)}
 	t.set(item.ID, now)
-	return had && (before.unsure || before.parent != now.parent || before.name != now.name), had
+	return had && (before.parent != now.parent || before.name != now.name), had
 }
 
-// lost marks a folder whose contents are to go.
+// lost marks a folder that is gone.
 func (t *tree) lost(id string) {
 	f := t.folders[id]
-	f.gone = true
+	f.at = outside
 	t.set(id, f)
 }
 
-// loses takes note of a folder whose contents are to go at the end of the round.
-func (s *syncer) loses(id string) {
-	s.tree.lost(id)
-	s.lost++
-	s.went = true
+// forget makes room where more folders are held than may be. What stays is what is remembered with files, as when a sync
+// dies and another goes on; which folders are gone; and those that the page names, below which not all files may have been
+// given yet. Any other folder is asked for when it is needed.
+func (l *lister) forget() error {
+	before := l.tree
+	if before == nil || before.held <= l.opts.HeldBytes {
+		return nil
+	}
+	if err := l.s.Wait(); err != nil {
+		return err // until then memos of files are missing
+	}
+	l.tree = nil
+	for id := range l.known().folders {
+		if before.folders[id].at == outside {
+			l.tree.lost(id)
+		}
+	}
+	for id := range l.named {
+		if f, is := before.folders[id]; is {
+			l.tree.set(id, f)
+		}
+	}
+	return nil
 }
 
-type where int
+// known is the tree. It is built when it is needed first: a sync without changes needs none.
+func (l *lister) known() *tree {
+	if l.tree != nil {
+		return l.tree
+	}
+	l.tree = newTree(l.root, l.s.All())
+	if l.looking {
+		l.tree.onlySure()
+	}
+	for _, id := range l.at.Lost {
+		if _, is := l.tree.folders[id]; is || l.tree.cut {
+			l.tree.lost(id)
+		}
+	}
+	return l.tree
+}
 
-const (
-	inside  where = iota // below the connector's folder
-	outside              // not, or no longer
-	away                 // a folder above is not there now, or may not be asked for
-	unknown              // one could not be asked for
-)
-
-// maxDepth ends a walk upwards in a tree that is none.
-const maxDepth = 400
-
-// above returns the folders above an item whose parent is id, nearest first. A folder that is not known is asked
-// for, once.
-func (s *syncer) above(ctx context.Context, id string) ([]step, where, error) {
-	var steps []step
+// above returns the folders above an item whose parent is id, nearest first; where not all can be asked for, those up to the first that
+// cannot. A folder that is not known is asked for, once.
+func (l *lister) above(ctx context.Context, id string) (steps []step, at where, err error) {
 	for range maxDepth {
-		if id == s.tree.root {
+		if id == l.root {
 			return steps, inside, nil
 		}
 		if id == "" {
-			return nil, outside, nil
+			break
 		}
-		f, ok := s.tree.folders[id]
-		if !ok {
-			item, err := s.api.Item(ctx, s.state.Drive, id)
-			switch {
-			case graph.IsGone(err) || graph.IsRefused(err):
-				f.away = away
-			case err != nil:
-				if err := s.troubles.Alone(ctx, err, graph.EndsSync, s.answers); err != nil {
-					return nil, unknown, fmt.Errorf("find a folder: %w", err)
-				}
-				f.away = unknown
-			case item.Deleted != nil:
-				f.gone = true
-			default:
-				f = folder{parent: item.Parent.ID, name: nameHash(item.Name), unsure: true}
-				if item.Root != nil {
-					f.parent = ""
-				}
+		f, is := l.known().folders[id]
+		if !is {
+			if f, err = l.ask(ctx, id); err != nil {
+				return nil, unknown, fmt.Errorf("find a folder: %w", err)
 			}
-			s.tree.set(id, f)
-			s.forget()
+			l.known().set(id, f)
+			if err := l.forget(); err != nil {
+				return nil, unknown, err
+			}
 		}
-		if f.gone {
-			return nil, outside, nil
+		if f.at == outside {
+			break
 		}
-		if f.away != inside {
-			return nil, f.away, nil
+		steps = append(steps, step{id: id, name: f.name})
+		if f.at != inside {
+			return steps, f.at, nil
 		}
-		above := step{id: id, name: f.name}
-		if f.unsure {
-			above.name = unsureName
-		}
-		steps = append(steps, above)
 		id = f.parent
 	}
 	return nil, outside, nil
+}
+
+// ask asks for a folder. The error is one that ends the sync.
+func (l *lister) ask(ctx context.Context, id string) (folder, error) {
+	item, err := l.api.Item(ctx, l.drive, id)
+	switch {
+	case graph.IsGone(err) || graph.IsRefused(err):
+		return folder{at: away}, nil
+	case err != nil:
+		return folder{at: unknown}, l.s.Alone(ctx, err)
+	case item.Deleted != nil:
+		return folder{at: outside}, nil
+	case item.Root != nil:
+		return folder{}, nil
+	}
+	return folder{parent: item.Parent.ID}, nil
 }

@@ -1,22 +1,20 @@
 package onedrive
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/sdk/worker/workertest"
 	"github.com/echomind/sync/services/connector/graph"
 	"github.com/echomind/sync/services/connector/internal/fakegraph"
 )
-
-func heldSyncer(bytes int) *syncer {
-	s := &syncer{opts: Options{HeldBytes: bytes}, named: map[string]struct{}{}, known: map[string]worker.Known{}}
-	s.state.Root, s.tree = "root", newTree("root", nil)
-	return s
-}
 
 func folderIn(parent, id string) graph.Item {
 	item := graph.Item{ID: id, Name: "folder", Folder: &struct {
@@ -27,7 +25,7 @@ func folderIn(parent, id string) graph.Item {
 }
 
 func TestAFolderThatIsReportedAgainIsHeldOnce(t *testing.T) {
-	tree := newTree("root", nil)
+	tree := heldLister(0).tree
 	id := strings.Repeat("i", 16<<10)
 	for range 10 {
 		tree.reported(folderIn("parent", id))
@@ -47,17 +45,17 @@ func TestNoMoreFoldersAreHeldThanThereIsRoomFor(t *testing.T) {
 		deepest = fake.Folder(deepest, "deep")
 	}
 	const bytes, page = 2000, 10
-	newSyncer := func() *syncer {
-		s := heldSyncer(bytes)
-		s.state.Drive, s.state.Root, s.opts.PageSize = drive, root, page
-		s.tree = newTree(root, nil)
+	newLister := func() *lister {
+		s := heldLister(bytes)
+		s.drive, s.root, s.opts.PageSize = drive, root, page
+		s.tree = newTree(root, s.s.All())
 		api, err := graph.New(graph.Options{Endpoint: fake.Endpoint(), API: fake.Client(), Plain: fake.Plain()})
 		require.NoError(t, err)
 		s.api = api
 		return s
 	}
 	t.Run("of pages", func(t *testing.T) {
-		s := newSyncer()
+		s := newLister()
 		for i := range 50 {
 			var items []graph.Item
 			for j := range page {
@@ -69,12 +67,12 @@ func TestNoMoreFoldersAreHeldThanThereIsRoomFor(t *testing.T) {
 		}
 	})
 	t.Run("below a folder", func(t *testing.T) {
-		s := newSyncer()
+		s := newLister()
 		require.NoError(t, s.under(t.Context(), top, 0))
 		require.LessOrEqual(t, s.tree.held, bytes)
 	})
 	t.Run("above an item", func(t *testing.T) {
-		s := newSyncer()
+		s := newLister()
 		steps, at, err := s.above(t.Context(), deepest)
 		require.NoError(t, err)
 		require.Equal(t, inside, at)
@@ -82,16 +80,29 @@ func TestNoMoreFoldersAreHeldThanThereIsRoomFor(t *testing.T) {
 		require.LessOrEqual(t, s.tree.held, bytes)
 	})
 	t.Run("what the page names stays", func(t *testing.T) {
-		s := newSyncer()
-		named := folderIn(root, "named")
-		s.known["doc"] = worker.Known{VersionToken: token{folders: []step{{"named", "old"}, {"stored", "s"}}}.String()}
-		s.tree.lost("stored")
-		s.tree.reported(named)
-		s.named["named"] = struct{}{}
-		s.opts.HeldBytes = 1
-		s.forget()
-		require.Equal(t, folder{parent: root, name: nameHash("folder")}, s.tree.folders["named"])
-		require.True(t, s.tree.folders["stored"].gone)
-		require.Len(t, s.tree.folders, 2)
+		store := workertest.New()
+		_, err := store.Known(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, store.Put(t.Context(), worker.Document{
+			SourceID: "doc", VersionToken: "token", ContentHash: "hash", Memo: json.RawMessage(`{"in":["named~old","stored~s"]}`),
+		}))
+		_, err = source.Run(t.Context(), store, listerFunc(func(ctx context.Context, in *source.Sync) (any, error) {
+			s := newLister()
+			s.s, s.tree = in, newTree(root, in.All())
+			s.tree.lost("stored")
+			s.tree.reported(folderIn(root, "named"))
+			s.named["named"] = struct{}{}
+			s.opts.HeldBytes = 1
+			require.NoError(t, s.forget())
+			require.Equal(t, folder{parent: root, name: nameHash("folder")}, s.tree.folders["named"])
+			require.Equal(t, outside, s.tree.folders["stored"].at)
+			require.Len(t, s.tree.folders, 2)
+			return nil, nil
+		}), source.Options{})
+		require.NoError(t, err)
 	})
 }
+
+type listerFunc func(ctx context.Context, s *source.Sync) (any, error)
+
+func (f listerFunc) List(ctx context.Context, s *source.Sync) (any, error) { return f(ctx, s) }

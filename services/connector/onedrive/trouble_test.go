@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/services/connector/internal/fakegraph"
-	"github.com/echomind/sync/services/connector/internal/trouble"
 )
 
 // Where the drive itself answers, files that cannot be read are at fault, however many there are.
@@ -18,7 +17,7 @@ func TestFilesThatCannotBeReadFailAloneHoweverManyThereAre(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			for i := range trouble.Most + 5 {
+			for i := range troubled + 5 {
 				breaks(w, w.fake.File(w.root, fmt.Sprintf("a%03d.txt", i), "some text"))
 			}
 			w.files(w.root, 10)
@@ -27,7 +26,7 @@ func TestFilesThatCannotBeReadFailAloneHoweverManyThereAre(t *testing.T) {
 				_, err := w.try(t.Context())
 				require.NoError(t, err)
 				require.Contains(t, w.sink.IDs(), fresh)
-				require.Len(t, failures(w.sink), trouble.Most+5)
+				require.Len(t, failures(w.sink), troubled+5)
 			}
 		})
 	}
@@ -35,7 +34,7 @@ func TestFilesThatCannotBeReadFailAloneHoweverManyThereAre(t *testing.T) {
 
 func TestAFileThatFailsAsBeforeAsksTheServiceNothing(t *testing.T) {
 	w := newWorld(t)
-	for _, id := range w.files(w.root, 2*trouble.Most) {
+	for _, id := range w.files(w.root, 2*troubled) {
 		w.fake.Set(id, fakegraph.Shortened)
 	}
 	_, err := w.try(t.Context())
@@ -100,7 +99,7 @@ func TestAFailedFileThatCannotBeAskedForFailsAlone(t *testing.T) {
 
 func TestADriveThatIsAwayWhileFailedFilesAreTriedEndsTheSync(t *testing.T) {
 	w := newWorld(t)
-	w.files(w.root, 2*trouble.Most)
+	w.files(w.root, 2*troubled)
 	w.fake.Inject(fakegraph.Broken.On("/download/", 1<<30))
 	_, err := w.try(t.Context())
 	require.NoError(t, err)
@@ -108,7 +107,7 @@ func TestADriveThatIsAwayWhileFailedFilesAreTriedEndsTheSync(t *testing.T) {
 	away.Skip = 1 // the delta
 	w.fake.Inject(away)
 	_, err = w.try(t.Context())
-	require.ErrorContains(t, err, "20 files in a row")
+	require.ErrorContains(t, err, "20 items in a row")
 	w.fake.Heal()
 	w.sync()
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
-	"github.com/echomind/sync/services/connector/graph"
 	"github.com/echomind/sync/services/connector/internal/fakegraph"
 	"github.com/echomind/sync/services/connector/internal/memsink"
 	"github.com/echomind/sync/services/connector/onedrive"
@@ -33,7 +33,7 @@ func newDrive(t *testing.T) *drive {
 	return &drive{line: newLine(t, "onedrive", fmt.Sprintf(`{"drive_id": %q}`, id)), fake: fake, root: root}
 }
 
-func (d *drive) connector(wrap func(*worker.Run) graph.Sink) worker.Handler {
+func (d *drive) connector(wrap func(*worker.Run) source.Store) worker.Handler {
 	return func(ctx context.Context, run *worker.Run) error {
 		var cfg onedrive.Config
 		if err := run.Config(&cfg); err != nil {
@@ -42,14 +42,11 @@ func (d *drive) connector(wrap func(*worker.Run) graph.Sink) worker.Handler {
 		_, err := onedrive.Sync(ctx, cfg, onedrive.Options{
 			Endpoint: d.fake.Endpoint(), API: d.fake.Client(), Plain: d.fake.Plain(), Extract: memsink.Plain{},
 		}, wrap(run))
-		if errors.Is(err, onedrive.ErrPermanent) {
-			return worker.Permanent(err)
-		}
 		return err
 	}
 }
 
-func plain(run *worker.Run) graph.Sink { return run }
+func plain(run *worker.Run) source.Store { return run }
 
 func (d *drive) syncs() {
 	d.Helper()
@@ -115,12 +112,14 @@ func (s *dying) Checkpoint(ctx context.Context, state any) error {
 		return err
 	}
 	var at struct {
-		Link string `json:"link"`
+		Cursor struct {
+			Link string `json:"link"`
+		} `json:"cursor"`
 	}
 	if err := json.Unmarshal(data, &at); err != nil {
 		return err
 	}
-	if err := s.d.committed(ctx, at.Link); err != nil {
+	if err := s.d.committed(ctx, at.Cursor.Link); err != nil {
 		return err
 	}
 	return errors.New("killed")
@@ -134,7 +133,7 @@ func TestAFirstSyncThatDiesBetweenEveryTwoPagesGoesOnWhereItWas(t *testing.T) {
 	}
 	kills := 0
 	for {
-		verdict := d.sync(d.connector(func(run *worker.Run) graph.Sink { return &dying{Run: run, d: d, in: 1} }))
+		verdict := d.sync(d.connector(func(run *worker.Run) source.Store { return &dying{Run: run, d: d, in: 1} }))
 		if verdict == "completed" {
 			break
 		}
@@ -169,7 +168,7 @@ func TestWhatAFullQuotaRefusesInAFirstSyncThatDiesComesOnceThereIsRoom(t *testin
 		require.NoError(d, d.pool.QueryRow(t.Context(), `SELECT count(*) FROM documents WHERE connector_id = $1 AND status = $2`, d.id, of).Scan(&n))
 		return n
 	}
-	require.Equal(t, "failed: killed", d.sync(d.connector(func(run *worker.Run) graph.Sink { return &dying{Run: run, d: d, in: 3} })))
+	require.Equal(t, "failed: killed", d.sync(d.connector(func(run *worker.Run) source.Store { return &dying{Run: run, d: d, in: 3} })))
 	require.Equal(t, "completed", d.sync(d.connector(plain)))
 	// Two have room; stores that were under way together may have gone beyond.
 	require.Equal(t, 20, count("stored")+count("failed"))

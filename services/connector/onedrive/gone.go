@@ -1,0 +1,42 @@
+package onedrive
+
+import (
+	"context"
+	"fmt"
+)
+
+// loses notes a folder that is gone. What lies below it goes at the end of the round.
+func (l *lister) loses(id string) {
+	l.known().lost(id)
+	l.at.Lost = append(l.at.Lost, id)
+}
+
+// removeLost removes what is below folders that are gone.
+func (l *lister) removeLost(ctx context.Context) error {
+	if len(l.at.Lost) == 0 {
+		return nil
+	}
+	if err := l.s.Wait(); err != nil {
+		return err // until then memos of files are missing
+	}
+	for id, of := range l.s.All() {
+		folders := memoOf(of).steps()
+		if len(folders) == 0 {
+			continue
+		}
+		_, at, err := l.above(ctx, folders[0].id)
+		if err != nil {
+			return fmt.Errorf("find the folder of %s: %w", id, err)
+		}
+		switch at {
+		case outside:
+			if err := l.s.Remove(ctx, id); err != nil {
+				return err
+			}
+		case away, unknown:
+			l.at.Relist = true
+		}
+	}
+	l.at.Lost = nil
+	return nil
+}

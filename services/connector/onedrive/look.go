@@ -1,0 +1,63 @@
+package onedrive
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/echomind/sync/internal/caught"
+	"github.com/echomind/sync/sdk/source"
+	"github.com/echomind/sync/services/connector/graph"
+)
+
+// maxAgain is how many files that failed are looked at beside a delta, until it shows that it helps.
+const maxAgain = 200
+
+// Look asks for files that failed before, several at a time: a permission that is granted does not change the item.
+func (l *lister) Look(ctx context.Context, s *source.Sync, ids []string) error {
+	items, errs := make([]graph.Item, len(ids)), make([]error, len(ids))
+	group, grouped := errgroup.WithContext(ctx)
+	group.SetLimit(cmp.Or(l.opts.Workers, source.DefaultWorkers))
+	for i, id := range ids {
+		group.Go(func() error {
+			return caught.Do(func() error {
+				items[i], errs[i] = l.api.Item(grouped, l.drive, id)
+				if err := errs[i]; err != nil && !graph.IsGone(err) && !graph.IsRefused(err) {
+					return s.Alone(grouped, err)
+				}
+				return nil
+			})
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("ask for files that failed: %w", err)
+	}
+	for i, id := range ids {
+		if err := l.looked(ctx, id, items[i], errs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// looked takes what the service says of a file.
+func (l *lister) looked(ctx context.Context, id string, item graph.Item, err error) error {
+	switch {
+	case graph.IsGone(err):
+		_, err := l.s.Away(ctx, source.Item{ID: id})
+		return err
+	case graph.IsRefused(err):
+		// Its earlier text would be found for ever, were it where others may not read it: its deletion may have been given up. Only
+		// a listing of everything tells whether it is still here.
+		of, _ := l.s.Stored(id)
+		l.at.Relist = l.at.Relist || of.Failed == source.NotStored || of.Failed == source.Unknown
+		return nil
+	case err != nil:
+		return nil // it stays as it is
+	case item.Deleted != nil:
+		return l.s.Remove(ctx, id)
+	}
+	return l.file(ctx, item)
+}
