@@ -107,6 +107,11 @@ const (
 func (c *channel) file(ctx context.Context, id string, a attached, told, retry bool) error {
 	item, at, err := c.find(ctx, a, told)
 	of, known := c.sync.Stored(id)
+	if of.Failed == source.NotStored && (retry || err != nil || at != inFolder) {
+		if still, bad := c.stillAttached(ctx, id); bad != nil || !still {
+			return bad
+		}
+	}
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -135,6 +140,19 @@ func (c *channel) file(ctx context.Context, id string, a attached, told, retry b
 		return content, err
 	}
 	return c.sync.Item(ctx, given)
+}
+
+// stillAttached reads the thread again of a file that could not be stored: that may be its deletion.
+func (c *channel) stillAttached(ctx context.Context, id string) (bool, error) {
+	thread, _ := split(id)
+	if _, shown := c.shown[thread]; !shown {
+		if err := c.recheckThread(ctx, thread, true); err != nil {
+			return false, err
+		}
+	}
+	of, known := c.sync.Stored(id)
+	_, shown := c.shown[thread]
+	return known && shown && !of.Fresh, nil
 }
 
 // item is an attached file as the library has it.
@@ -176,7 +194,7 @@ func (c *channel) missing(ctx context.Context, id string, a attached, certain bo
 // long as that is in the channel's folder, and not told to be gone: it has another name now.
 func (c *channel) find(ctx context.Context, a attached, told bool) (graph.Item, where, error) {
 	at, found := nowhere, graph.Item{}
-	for _, ask := range []func() (graph.Item, error){
+	for n, ask := range []func() (graph.Item, error){
 		func() (graph.Item, error) { return c.api.Shared(ctx, a.Link) },
 		func() (graph.Item, error) { return c.api.Item(ctx, c.state.Drive, a.Item) },
 	} {
@@ -187,6 +205,8 @@ func (c *channel) find(ctx context.Context, a attached, told bool) (graph.Item, 
 		}
 		switch {
 		case graph.IsGone(err) || err == nil && item.Deleted != nil:
+		case n > 0 && graph.IsRefused(err):
+			at = elsewhere // it has left its place for one that the account may not read
 		case err != nil:
 			return item, at, err
 		case inside && !item.IsFolder():

@@ -138,8 +138,9 @@ func (w *world) differs() string {
 					f, there = files[memo.I]
 				}
 				switch {
+				case !there && strings.Contains(d.Err, "no permission") && len(d.Chunks) == 0: // nor to see that it lies elsewhere
 				case there != stored:
-					return fmt.Sprintf("%s: there %v, stored %v %s", file, there, stored, w.store.Docs()[file].Memo)
+					return fmt.Sprintf("%s: there %v, stored %v %s %q", file, there, stored, w.store.Docs()[file].Memo, d.Err)
 				case there && f.Refused && d.Err != "":
 				case there && (d.Err != "" || workertest.Text(d) != f.Text || d.URL != f.URL):
 					return fmt.Sprintf("%s: %+v is stored as %q %q %q", file, f, d.URL, workertest.Text(d), d.Err)

@@ -172,7 +172,7 @@ func TestAFullQuotaLooksForRefusedAttachmentsOnceHoweverManyFilesAreDeleted(t *t
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(w.fake.Downloads()), 100)
 		if n > 0 {
-			require.LessOrEqual(t, len(w.fake.Requests()), 700)
+			require.LessOrEqual(t, len(w.fake.Requests()), 710)
 		}
 	}
 	w.store.Refuses = nil
