@@ -135,6 +135,9 @@ func (c *channel) removeNotThere(ctx context.Context) error {
 
 // removeOrphans removes attachments whose thread is not stored: a sync died between the two, or their deletion was given up.
 func (c *channel) removeOrphans(ctx context.Context) error {
+	if err := c.sync.Wait(); err != nil { // a thread may still be on its way
+		return err
+	}
 	for id := range c.sync.All() {
 		thread, file := split(id)
 		if _, stored := c.sync.Stored(thread); file && !stored {

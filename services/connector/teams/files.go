@@ -59,7 +59,7 @@ func (c *channel) filesOf(ctx context.Context, thread string, messages []graph.M
 				continue
 			}
 			here[id] = struct{}{}
-			if of, _ := c.sync.Stored(id); memo[attached](of).Link == a.ContentURL {
+			if of, _ := c.sync.Stored(id); c.state.Drive == "" || memo[attached](of).Link == a.ContentURL {
 				continue
 			}
 			c.attach(thread, id)
@@ -121,8 +121,10 @@ func (c *channel) file(ctx context.Context, id string, a attached, told, retry b
 		a.Look = false
 		why := source.Unreadable{Reason: graph.Reason(err), Trouble: !graph.IsRefused(err)}
 		return c.sync.Fail(ctx, source.Item{ID: id, Title: a.name(), URL: a.Link, Memo: a}, why)
+	case item.ID != "" && item.Parent.DriveID != c.state.Drive:
+		return c.sync.Remove(ctx, id) // in another library: its link never leads here
 	case at != inFolder:
-		if item.Parent.DriveID == c.state.Drive && len(item.ID) <= maxItem {
+		if len(item.ID) <= maxItem {
 			a.Item = cmp.Or(item.ID, a.Item) // it may come into the folder
 		}
 		return c.missing(ctx, id, a, told || at == elsewhere, of, known)
@@ -224,7 +226,7 @@ func (c *channel) find(ctx context.Context, a attached, told bool) (graph.Item, 
 // inside tells whether an item lies in the channel's folder. Elsewhere the people in the channel may have no right to read, and nobody tells
 // when it changes or is gone.
 func (c *channel) inside(ctx context.Context, item graph.Item) (in bool, err error) {
-	if item.Parent.DriveID != c.state.Drive || c.state.Folder == "" {
+	if item.Parent.DriveID != c.state.Drive {
 		return false, nil
 	}
 	var up []string

@@ -16,8 +16,9 @@ type changes struct {
 	byItem, byName map[string][]string
 	// due are those that have changed, or may be back, or whose name another file has now; told are the items of theirs that are gone.
 	due, told map[string]struct{}
-	// all says that folders have changed, or that the service does not know what has: every attached file is looked for.
-	all bool
+	// all says that folders have changed, or that the service does not know what has: every attached file is looked for. came says that
+	// files may have come so, and not only gone: those are looked for, too, that are not there.
+	all, came bool
 	// next is where the changes after these go on. It becomes the state's when these are applied: a checkpoint
 	// before would lose them.
 	next string
@@ -38,15 +39,15 @@ func (c *channel) library(ctx context.Context) (*changes, error) {
 		}
 	}
 	latest := c.api.ItemDelta(c.state.Drive, c.state.Folder, 0, "latest")
-	found.all = wasAway
+	found.all, found.came = wasAway, wasAway
 	if found.next = c.state.Files; found.next == "" {
 		// Nothing is known of what happened before the token that is asked for now.
-		found.next, found.all = latest, true
+		found.next, found.all, found.came = latest, true, true
 	}
 	for {
 		page, err := c.api.Items(ctx, found.next)
 		if _, resync := graph.Resync(err); resync && found.next != latest {
-			found.next, found.all = latest, true
+			found.next, found.all, found.came = latest, true, true
 			continue
 		}
 		if graph.IsGone(err) {
@@ -102,7 +103,7 @@ func (f *changes) take(page []graph.Item, folder string) {
 		ids, attached := f.byItem[item.ID]
 		switch {
 		case item.Folder != nil && item.ID != folder:
-			f.all = true
+			f.all, f.came = true, f.came || item.Deleted == nil
 		case item.Deleted == nil:
 			delete(f.told, item.ID)
 			ids = append(ids[:len(ids):len(ids)], f.byName[strings.ToLower(item.Name)]...)
@@ -117,7 +118,8 @@ func (f *changes) take(page []graph.Item, folder string) {
 	}
 }
 
-// findFolder finds the channel's folder, which is made with the channel's first file.
+// findFolder finds the channel's folder, which is made with the channel's first file. Where it has come, or is in another library now, all
+// messages are listed: their attachments may be in it.
 func (c *channel) findFolder(ctx context.Context) (there bool, err error) {
 	var folder graph.Item
 	err = c.api.Get(ctx, c.api.URL(c.path("/filesFolder"), nil), nil, &folder)
@@ -128,18 +130,21 @@ func (c *channel) findFolder(ctx context.Context) (there bool, err error) {
 		return false, graph.AsPermanent(fmt.Errorf("find the channel's files: %w", err),
 			"the channel's files (no_attachments leaves them out)")
 	}
+	if folder.Parent.DriveID != c.state.Drive {
+		c.listAgain()
+	}
 	if folder.Parent.DriveID != c.state.Drive || folder.ID != c.state.Folder {
 		c.state.Drive, c.state.Folder, c.state.Files = folder.Parent.DriveID, folder.ID, ""
 	}
 	return true, nil
 }
 
-// changed looks for the attached files that have changed. While the library is away, those without text stay so.
+// changed looks for the attached files that have changed.
 func (c *channel) changed(ctx context.Context, found *changes) error {
 	for id, of := range c.sync.All() {
 		a := memo[attached](of)
 		_, due := found.due[id]
-		if a.Link == "" || of.Fresh || !due && !found.all || a.Gone && c.state.Away {
+		if a.Link == "" || of.Fresh || !due && (!found.all || a.Gone && !found.came) {
 			continue
 		}
 		_, told := found.told[a.Item]

@@ -178,7 +178,7 @@ func TestAFileElsewhereIsNotRead(t *testing.T) {
 	a := w.fake.Say(channelID, "", fakegraph.Post{Author: "Mallory", HTML: "look", Files: map[string]string{"salaries.txt": w.fake.URL(salaries)}})
 	_, err := w.try(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []string{"message/" + a}, w.ids())
+	require.Equal(t, []string{"message/" + a}, w.store.IDs())
 	require.Empty(t, w.fake.Downloads())
 }
 
