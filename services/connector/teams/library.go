@@ -1,6 +1,7 @@
 package teams
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,33 +27,30 @@ type changes struct {
 
 // library finds the channel's folder in its library, and reads what has changed there.
 func (c *channel) library(ctx context.Context) (*changes, error) {
-	found := c.attachments()
+	found, away := c.attachments(), &changes{all: c.state.Away}
 	if c.cfg.NoAttachments {
-		c.state.Drive, c.state.Folder, c.state.Files, c.state.Away, found.due = "", "", "", false, nil
-		return found, nil
+		return away, nil
 	}
-	wasAway := c.state.Away
-	if c.state.Drive == "" || wasAway {
+	if c.state.Drive == "" || c.state.Away {
 		if there, err := c.findFolder(ctx); err != nil || !there {
-			found.all, found.due = wasAway, nil
-			return found, err
+			return away, err
 		}
 	}
 	latest := c.api.ItemDelta(c.state.Drive, c.state.Folder, 0, "latest")
-	found.all, found.came = wasAway, wasAway
+	found.came = c.state.Away
 	if found.next = c.state.Files; found.next == "" {
 		// Nothing is known of what happened before the token that is asked for now.
-		found.next, found.all, found.came = latest, true, true
+		found.next, found.came = latest, true
 	}
 	for {
 		page, err := c.api.Items(ctx, found.next)
 		if _, resync := graph.Resync(err); resync && found.next != latest {
-			found.next, found.all, found.came = latest, true, true
+			found.next, found.came = latest, true
 			continue
 		}
 		if graph.IsGone(err) {
 			c.state.Away = true // for a moment, or for ever: the next sync looks for another
-			return &changes{next: c.state.Files, all: wasAway}, nil
+			return away, nil
 		}
 		if err == nil {
 			err = checkNext(c.api, "list changed files", found.next, &page)
@@ -68,7 +66,7 @@ func (c *channel) library(ctx context.Context) (*changes, error) {
 			break
 		}
 	}
-	c.state.Away = false
+	c.state.Away, found.all = false, found.all || found.came
 	if len(found.byName) == 0 {
 		c.state.Files = found.next // there is nothing that a checkpoint could lose
 	}
@@ -77,9 +75,7 @@ func (c *channel) library(ctx context.Context) (*changes, error) {
 
 // attachments are those that are stored as of now. What this sync stores beside them is read after the changes.
 func (c *channel) attachments() *changes {
-	found := &changes{
-		byItem: map[string][]string{}, byName: map[string][]string{}, due: map[string]struct{}{}, told: map[string]struct{}{}, next: c.state.Files,
-	}
+	found := &changes{byItem: map[string][]string{}, byName: map[string][]string{}, due: map[string]struct{}{}, told: map[string]struct{}{}}
 	for id, of := range c.sync.All() {
 		a := memo[attached](of)
 		if a.Link == "" {
@@ -152,6 +148,6 @@ func (c *channel) changed(ctx context.Context, found *changes) error {
 			return err
 		}
 	}
-	c.state.Files = found.next
+	c.state.Files = cmp.Or(found.next, c.state.Files)
 	return nil
 }
