@@ -283,3 +283,25 @@ func TestALinkThatIsTooLongToBeRememberedIsNotFollowed(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, w.store.IDs(), 1)
 }
+
+func TestFilesComeBackWithTheirLibraryThoughTheSyncThatFindsItDies(t *testing.T) {
+	w := newWorld(t)
+	w.fake.PageSize = 1
+	w.attached(3)
+	w.fake.Pass(60 * 24 * time.Hour)
+	w.sync()
+	for _, path := range []string{"/items/", "/filesFolder", "/shares/"} {
+		w.fake.Inject(fakegraph.Fault{Path: path, Times: 1 << 30, Status: http.StatusNotFound, Code: "itemNotFound"})
+	}
+	for range 5 {
+		_, err := w.try(t.Context())
+		require.NoError(t, err)
+	}
+	require.Len(t, w.ids(), 3, "its files are gone")
+	w.fake.Heal()
+	w.say("", "Ann", "more")
+	w.say("", "Ann", "than a page")
+	w.killedAt(1)
+	w.sync()
+	require.Len(t, w.ids(), 8)
+}

@@ -51,29 +51,29 @@ func isLink(link string) bool {
 // filesOf removes the attachments that a thread has no more, and looks for those that are new. What is stored is left to the changes of the
 // library, and what has failed to Look.
 func (c *channel) filesOf(ctx context.Context, thread string, messages []graph.Message) error {
-	here := map[string]struct{}{}
+	links := map[string]string{}
 	for _, m := range messages {
 		for _, a := range m.Attachments {
-			id := thread + "/" + clipID(a.ID)
-			if _, had := here[id]; had || c.cfg.NoAttachments || a.ContentType != "reference" || a.ID == "" || !isLink(a.ContentURL) {
-				continue
-			}
-			here[id] = struct{}{}
-			if of, _ := c.sync.Stored(id); c.state.Drive == "" || memo[attached](of).Link == a.ContentURL {
-				continue
-			}
-			c.attach(thread, id)
-			if err := c.file(ctx, id, attached{Link: a.ContentURL}, false, true); err != nil {
-				return err
+			if !c.cfg.NoAttachments && a.ContentType == "reference" && a.ID != "" && isLink(a.ContentURL) {
+				links[thread+"/"+clipID(a.ID)] = a.ContentURL // of a file that is attached twice the newest is right
 			}
 		}
 	}
 	for id := range c.files[thread] {
-		if _, still := here[id]; !still {
+		if links[id] == "" {
 			delete(c.files[thread], id)
 			if err := c.sync.Remove(ctx, id); err != nil {
 				return err
 			}
+		}
+	}
+	for id, link := range links {
+		if of, _ := c.sync.Stored(id); c.state.Drive == "" || memo[attached](of).Link == link {
+			continue
+		}
+		c.attach(thread, id)
+		if err := c.file(ctx, id, attached{Link: link}, false, true); err != nil {
+			return err
 		}
 	}
 	return nil

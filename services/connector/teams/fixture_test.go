@@ -126,25 +126,27 @@ func (w *world) differs() string {
 		if n := strings.Count(text, " UTC):\n"); n != len(threads[root]) {
 			return fmt.Sprintf("%s has %d messages instead of %d: %q", id, n, len(threads[root]), text)
 		}
+		links := map[string]string{} // of a file that is attached twice the newest
 		for _, m := range threads[root] {
-			for name, url := range m.Files {
-				file := id + "/guid-of-" + name
-				f, there := byURL[url]
-				d, stored := docs[file]
-				drop(file)
-				if stored && !there { // renamed, where an earlier sync has found it
-					var memo struct{ I string }
-					_ = json.Unmarshal(d.Memo, &memo)
-					f, there = files[memo.I]
-				}
-				switch {
-				case !there && strings.Contains(d.Err, "no permission") && len(d.Chunks) == 0: // nor to see that it lies elsewhere
-				case there != stored:
-					return fmt.Sprintf("%s: there %v, stored %v %s %q", file, there, stored, w.store.Docs()[file].Memo, d.Err)
-				case there && f.Refused && d.Err != "":
-				case there && (d.Err != "" || workertest.Text(d) != f.Text || d.URL != f.URL):
-					return fmt.Sprintf("%s: %+v is stored as %q %q %q", file, f, d.URL, workertest.Text(d), d.Err)
-				}
+			maps.Copy(links, m.Files)
+		}
+		for name, url := range links {
+			file := id + "/guid-of-" + name
+			f, there := byURL[url]
+			d, stored := docs[file]
+			drop(file)
+			if stored && !there { // renamed, where an earlier sync has found it
+				var memo struct{ I string }
+				_ = json.Unmarshal(d.Memo, &memo)
+				f, there = files[memo.I]
+			}
+			switch {
+			case !there && strings.Contains(d.Err, "no permission") && len(d.Chunks) == 0: // nor to see that it lies elsewhere
+			case there != stored:
+				return fmt.Sprintf("%s: there %v, stored %v %s %q", file, there, stored, w.store.Docs()[file].Memo, d.Err)
+			case there && f.Refused && d.Err != "":
+			case there && (d.Err != "" || workertest.Text(d) != f.Text || d.URL != f.URL):
+				return fmt.Sprintf("%s: %+v is stored as %q %q %q", file, f, d.URL, workertest.Text(d), d.Err)
 			}
 		}
 	}

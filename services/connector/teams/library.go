@@ -1,7 +1,6 @@
 package teams
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,8 +19,8 @@ type changes struct {
 	// all says that folders have changed, or that the service does not know what has: every attached file is looked for. came says that
 	// files may have come so, and not only gone: those are looked for, too, that are not there.
 	all, came bool
-	// next is where the changes after these go on. It becomes the state's when these are applied: a checkpoint
-	// before would lose them.
+	// next is where the changes after these go on; empty while the library is away. It becomes the state's when these are applied: a
+	// checkpoint before would lose them.
 	next string
 }
 
@@ -66,7 +65,7 @@ func (c *channel) library(ctx context.Context) (*changes, error) {
 			break
 		}
 	}
-	c.state.Away, found.all = false, found.all || found.came
+	found.all = found.all || found.came
 	if len(found.byName) == 0 {
 		c.state.Files = found.next // there is nothing that a checkpoint could lose
 	}
@@ -148,6 +147,8 @@ func (c *channel) changed(ctx context.Context, found *changes) error {
 			return err
 		}
 	}
-	c.state.Files = cmp.Or(found.next, c.state.Files)
+	if found.next != "" {
+		c.state.Files, c.state.Away = found.next, false
+	}
 	return nil
 }

@@ -75,8 +75,11 @@ func TestAnyHistoryEndsWithTheStoreEqualToTheChannel(t *testing.T) {
 					m.files = append(m.files, m.fake.File(to, name, m.word()))
 				}
 			},
-			"expire":      func(t *rapid.T) { m.fake.ExpireTokens("resyncChangesApplyDifferences") },
-			"fault":       m.fault,
+			"expire": func(t *rapid.T) { m.fake.ExpireTokens("resyncChangesApplyDifferences") },
+			"fault":  m.fault,
+			"library away": func(t *rapid.T) {
+				m.fake.Inject(fakegraph.Fault{Path: "/items/" + m.folder, Times: rapid.IntRange(1, 3).Draw(t, "times"), Status: http.StatusNotFound})
+			},
 			"disturbed":   m.disturbed,
 			"killed":      m.killed,
 			"reconfigure": func(t *rapid.T) { m.store.Reconfigure() },
