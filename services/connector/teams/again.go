@@ -74,7 +74,7 @@ func (c *channel) recheckThread(ctx context.Context, id string, whole bool) erro
 		return c.failThread(ctx, root, unread)
 	}
 	root.Replies, root.NextReplies = replies, ""
-	return c.thread(ctx, root)
+	return c.thread(ctx, root, false)
 }
 
 // replies is where the listing of a thread's replies begins.

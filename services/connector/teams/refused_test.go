@@ -182,3 +182,21 @@ func TestAFullQuotaLooksForRefusedAttachmentsOnceHoweverManyFilesAreDeleted(t *t
 	}
 	w.sync()
 }
+
+func TestTheFileOfAReplyIsStoredThoughTheSyncThatFindsItDies(t *testing.T) {
+	w := newWorld(t)
+	w.fake.RepliesHidden = true
+	root := w.say("", "Ann", "one")
+	w.sync()
+	w.say(root, "Bob", "look", w.fake.File(w.folder, "plan.txt", "the plan"))
+	w.store.OnPut = func(d worker.Document) error {
+		if strings.Contains(d.SourceID, "/guid") {
+			return errors.New("killed")
+		}
+		return nil
+	}
+	_, err := w.try(t.Context())
+	require.ErrorContains(t, err, "killed")
+	w.store.OnPut = nil
+	w.sync()
+}

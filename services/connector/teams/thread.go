@@ -28,15 +28,16 @@ func (c *channel) threads(ctx context.Context, roots []graph.Message) error {
 		if root.ID == "" || slices.ContainsFunc(roots[i+1:], func(m graph.Message) bool { return m.ID == root.ID }) {
 			continue // a message may be listed more than once: the last is right
 		}
-		if err := c.thread(ctx, root); err != nil {
+		if err := c.thread(ctx, root, true); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// thread gives a thread and its attachments to the engine.
-func (c *channel) thread(ctx context.Context, root graph.Message) error {
+// thread gives a thread and its attachments to the engine. One that is not listed is not shown again to a run that goes on from this one,
+// should it die, once its text is stored: so its attachments are stored before.
+func (c *channel) thread(ctx context.Context, root graph.Message, listed bool) error {
 	id := "message/" + root.ID
 	c.result.Threads++
 	c.shown[id] = struct{}{}
@@ -68,17 +69,21 @@ func (c *channel) thread(ctx context.Context, root graph.Message) error {
 	if err != nil {
 		return err
 	}
+	if err := c.filesOf(ctx, id, visible); err != nil {
+		return err
+	}
+	if !listed {
+		if err := c.sync.Wait(); err != nil {
+			return err
+		}
+	}
 	text := source.Content{Sections: sections, Hash: textHash(title, sections), AtHand: true}
 	last := sections[len(sections)-1]
-	err = c.sync.Item(ctx, source.Item{
+	return c.sync.Item(ctx, source.Item{
 		ID: id, Title: title, URL: root.WebURL, MediaType: "text/plain", Version: text.Hash, Bytes: last.Start + int64(len(last.Text)),
 		Memo: thread{Active: activity(root).Unix(), Replies: replies},
 		Read: func(context.Context) (source.Content, error) { return text, nil },
 	})
-	if err != nil {
-		return err
-	}
-	return c.filesOf(ctx, id, visible)
 }
 
 // failThread fails a thread whose replies cannot be read. What was stored of it stays, and it is tried again.
