@@ -87,9 +87,7 @@ func (s *Sync) withoutReading(ctx context.Context, c candidate) (done bool, err 
 		s.stands(c.ID, !c.hidden())
 		return true, nil
 	case c.hidden():
-		doc := c.document()
-		doc.ContentHash = noText
-		return true, s.send(ctx, doc)
+		return true, s.hide(ctx, c)
 	case known && of.Failed == InContent && e.ContentHash == c.inContent(s.opts.Reading):
 		s.stands(c.ID, true)
 		return true, nil
@@ -97,6 +95,16 @@ func (s *Sync) withoutReading(ctx context.Context, c candidate) (done bool, err 
 		return true, s.touch(ctx, c.document(), of.Hash)
 	}
 	return false, nil
+}
+
+// hide stores an item that only stands for its place. A document that people had is deleted by that.
+func (s *Sync) hide(ctx context.Context, c candidate) error {
+	if e, known := s.entry(c.ID); known && e.ContentHash != noText {
+		s.deleted.Add(1)
+	}
+	doc := c.document()
+	doc.ContentHash = noText
+	return s.send(ctx, doc)
 }
 
 // start has an item read.
@@ -197,7 +205,9 @@ func (s *Sync) readOnce(ctx context.Context, c candidate) error {
 	if err != nil {
 		return s.unread(ctx, c, err)
 	}
-	s.trouble.ends()
+	if !content.AtHand {
+		s.trouble.ends()
+	}
 	return s.keep(ctx, c, content, place)
 }
 
@@ -218,6 +228,8 @@ func (s *Sync) unread(ctx context.Context, c candidate, err error) error {
 		return s.fail(ctx, c, why)
 	case errors.Is(err, ErrGone):
 		return s.remove(ctx, c.ID)
+	case errors.Is(err, ErrNoText):
+		return s.hide(ctx, c)
 	case errors.Is(err, ErrAway):
 		_, err := s.away(ctx, c, true)
 		return err

@@ -44,7 +44,7 @@ type Item struct {
 	// Unread says why the item is not even read, in words for its owner: it fails with that, until Version, Title, URL or Memo change.
 	Unread string
 	// Read reads the item. It is called by several goroutines at once, for different items. Its error is an *Unreadable, ErrGone,
-	// ErrAway, a *Grown, or ends the sync. nil: the item has no text, and is no document that people count; it only stands for its place.
+	// ErrAway, ErrNoText, a *Grown, or ends the sync. nil: the item has no text, and is no document that people count; it only stands for its place.
 	Read func(ctx context.Context) (Content, error)
 }
 
@@ -61,6 +61,8 @@ type Content struct {
 	// Now is the item as it was when it was read, where that may be newer than what was listed; nil is as listed. Its ID, Bytes, Unread
 	// and Read say nothing.
 	Now *Item
+	// AtHand says that the place was asked for nothing to read it: that it was read does not mean that the place answers.
+	AtHand bool
 }
 
 // Stored is what is stored of an item.
@@ -198,6 +200,8 @@ var (
 	ErrGone = errors.New("it is gone")
 	// ErrAway is what Item.Read returns for what is not there, and that nothing else has said to be gone: see Sync.Away.
 	ErrAway = errors.New("it is not there")
+	// ErrNoText is what Item.Read returns for what has no text after all: it is stored as an item without Read is.
+	ErrNoText = errors.New("it has no text")
 )
 
 var _ Store = (*worker.Run)(nil)

@@ -2,7 +2,6 @@ package connector
 
 import (
 	"context"
-	"errors"
 
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/teams"
@@ -23,15 +22,12 @@ func (s *service) teams(ctx context.Context, run *worker.Run) error {
 	}
 	defer account.close()
 	result, err := teams.Sync(ctx, cfg, teams.Options{
-		Endpoint: s.config.MicrosoftGraphURL, API: account.api, Plain: account.plain,
-		Extract: s.text(run), Chunk: s.config.chunks(), Room: s.room.For(ownerOf(run)), Pause: brokenOffPause,
-	}, sink{run, account.cleaner})
+		Connector: run.Request().ConnectorId, Endpoint: s.config.MicrosoftGraphURL, API: account.api, Plain: account.plain,
+		Extract: s.text(run), Chunk: s.config.chunks(), Room: s.room.For(ownerOf(run)), Pause: brokenOffPause, Clean: account.cleaner.Text,
+	}, run)
 	err = account.cleaner.Error(err)
 	run.Log().Info("channel read", "pages", result.Pages, "threads", result.Threads, "put", result.Put,
 		"touched", result.Touched, "unchanged", result.Unchanged, "failed", result.Failed, "deleted", result.Deleted,
 		"restarted", result.Restarted, "err", err)
-	if errors.Is(err, teams.ErrPermanent) {
-		return worker.Permanent(err)
-	}
 	return err
 }

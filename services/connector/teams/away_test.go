@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/sdk/worker/workertest"
 	"github.com/echomind/sync/services/connector/internal/fakegraph"
 )
 
@@ -77,14 +78,12 @@ func TestAFileThatVanishesForAMomentWhileItIsReadIsStored(t *testing.T) {
 			plan := w.fake.File(w.folder, "plan.txt", "the plan")
 			w.say("", "Ann", "look", plan)
 			w.fake.Pass(60 * 24 * time.Hour)
-			skip := 0
 			if stored {
 				w.sync()
 				w.fake.Write(plan, "the new plan")
-				skip = 1
 			}
 			w.fake.Inject(fakegraph.Fault{Path: "/download/", Times: 1, Status: 401, Code: "unauthenticated"},
-				fakegraph.Fault{Path: "/items/" + plan, Skip: skip, Times: 1, Status: http.StatusNotFound, Code: "itemNotFound"})
+				fakegraph.Fault{Path: "/items/" + plan, Times: 1, Status: http.StatusNotFound, Code: "itemNotFound"})
 			r, err := w.try(t.Context())
 			require.NoError(t, err)
 			require.Zero(t, r.Deleted)
@@ -111,7 +110,7 @@ func TestManyFilesComeBackThatWentBitByBit(t *testing.T) {
 		w.fake.Revoke(f, false)
 	}
 	w.comes(t)
-	require.Equal(t, 160, strings.Count(strings.Join(w.sink.IDs(), " "), "guid-of"))
+	require.Equal(t, 160, strings.Count(strings.Join(w.ids(), " "), "guid-of"))
 }
 
 func TestWhatIsGoneForGoodIsLookedForOnceWhenAFolderComes(t *testing.T) {
@@ -167,7 +166,28 @@ func TestFilesGoWithTheFolderThatTheyWereIn(t *testing.T) {
 }
 
 // Only the folder is reported.
-func TestManyFilesComeBackWithTheirFolder(t *testing.T) {
+func TestManyFilesGoAndComeBackWithTheirFolder(t *testing.T) {
+	w := newWorld(t)
+	dir := w.fake.Folder(w.folder, "2025")
+	for i := range 150 {
+		w.say("", "Ann", fmt.Sprint("word", i), w.fake.File(dir, fmt.Sprintf("%03d.txt", i), "words"))
+	}
+	w.fake.Pass(60 * 24 * time.Hour)
+	w.sync()
+	for range 2 {
+		w.fake.Move(dir, w.root)
+		require.Equal(t, 150, w.sync().Deleted)
+		w.fake.Requests()
+		w.sync()
+		require.Len(t, w.fake.Requests(), 2, "nothing is looked for")
+		w.fake.Move(dir, w.folder)
+		r := w.sync()
+		require.Equal(t, 150, r.Put)
+		require.Zero(t, r.Threads)
+	}
+}
+
+func TestFilesThatAreGoneForGoodAreLookedForOnceWhenAFolderComes(t *testing.T) {
 	w := newWorld(t)
 	var files []string
 	for i := range 150 {
@@ -181,7 +201,107 @@ func TestManyFilesComeBackWithTheirFolder(t *testing.T) {
 	}
 	w.sync()
 	w.fake.Folder(w.folder, "one that comes")
-	r := w.sync()
-	require.Equal(t, 150, r.Threads, "all messages are listed once")
+	w.fake.Requests()
 	require.Zero(t, w.sync().Threads)
+	require.LessOrEqual(t, len(w.fake.Requests()), 302)
+	w.sync()
+	require.Len(t, w.fake.Requests(), 2)
+}
+
+func TestAFileThatLeavesTheChannelsFolderIsNotStoredUntilItIsBack(t *testing.T) {
+	w := newWorld(t)
+	for n, away := range []string{w.root, w.fake.Folder(w.root, "Another channel")} {
+		dir := w.fake.Folder(w.folder, fmt.Sprint("folder", n))
+		plan, inFolder := w.fake.File(w.folder, fmt.Sprint(n, ".txt"), "the plan"), w.fake.File(dir, "below.txt", "another plan")
+		w.say("", "Ann", "look", plan, inFolder)
+		w.fake.Pass(60 * 24 * time.Hour)
+		w.sync()
+		w.fake.Move(plan, away)
+		w.fake.Move(dir, away)
+		require.Equal(t, 2, w.sync().Deleted)
+		w.fake.Write(plan, "nobody in the channel may read this")
+		w.sync()
+		w.fake.Move(plan, w.folder)
+		w.fake.Move(dir, w.folder)
+		require.Equal(t, 2, w.sync().Put)
+	}
+}
+
+func TestAnAttachmentIsTheFileThatItsLinkLeadsTo(t *testing.T) {
+	w := newWorld(t)
+	plan := w.fake.File(w.folder, "plan.txt", "the plan")
+	id := "message/" + w.say("", "Ann", "look", plan) + "/guid-of-plan.txt"
+	w.fake.Pass(60 * 24 * time.Hour)
+	w.sync()
+	w.fake.Rename(plan, "old plan.txt")
+	require.Equal(t, 1, w.sync().Touched, "it was renamed")
+	require.Equal(t, "old plan.txt", w.docs()[id].Title)
+	other := w.fake.File(w.folder, "Plan.txt", "another plan")
+	w.sync()
+	require.Equal(t, "the plan", workertest.Text(w.docs()[id]), "of a name that is only much the same")
+	w.fake.Rename(other, "plan.txt")
+	w.sync()
+	require.Equal(t, "another plan", workertest.Text(w.docs()[id]), "another file took its name")
+	w.fake.Delete(other)
+	require.Equal(t, 1, w.sync().Deleted)
+	w.fake.Rename(plan, "plan.txt")
+	require.Equal(t, 1, w.sync().Put)
+}
+
+func TestTheFilesOfAChannelWhoseFolderIsDeletedAreNotStored(t *testing.T) {
+	w := newWorld(t)
+	root := w.say("", "Ann", "look", w.fake.File(w.folder, "plan.txt", "the plan"))
+	w.fake.Pass(60 * 24 * time.Hour)
+	w.sync()
+	w.fake.Delete(w.folder)
+	for range 4 {
+		_, err := w.try(t.Context())
+		require.NoError(t, err)
+	}
+	require.Equal(t, []string{"message/" + root}, w.ids())
+}
+
+func TestAMessageWhoseAttachmentGetsAnotherLinkHasTheFileBehindIt(t *testing.T) {
+	w := newWorld(t)
+	first, second := w.fake.File(w.folder, "first.txt", "first"), w.fake.File(w.folder, "second.txt", "second")
+	say := func(file string) fakegraph.Post {
+		return fakegraph.Post{Author: "Ann", HTML: "look", Files: map[string]string{"plan.txt": w.fake.URL(file)}}
+	}
+	root := w.fake.Say(channelID, "", say(first))
+	w.sync()
+	w.fake.Edit(channelID, root, say(second))
+	w.sync()
+	require.Equal(t, "second", workertest.Text(w.docs()["message/"+root+"/guid-of-plan.txt"]))
+}
+
+func TestALinkThatIsTooLongToBeRememberedIsNotFollowed(t *testing.T) {
+	w := newWorld(t)
+	w.fake.Say(channelID, "", fakegraph.Post{Author: "Ann", HTML: "look", Files: map[string]string{
+		"plan.txt": w.fake.URL(w.folder) + "/" + strings.Repeat("&", 2000), "empty.txt": "",
+	}})
+	_, err := w.try(t.Context())
+	require.NoError(t, err)
+	require.Len(t, w.store.IDs(), 1)
+}
+
+func TestFilesComeBackWithTheirLibraryThoughTheSyncThatFindsItDies(t *testing.T) {
+	w := newWorld(t)
+	w.fake.PageSize = 1
+	w.attached(3)
+	w.fake.Pass(60 * 24 * time.Hour)
+	w.sync()
+	for _, path := range []string{"/items/", "/filesFolder", "/shares/"} {
+		w.fake.Inject(fakegraph.Fault{Path: path, Times: 1 << 30, Status: http.StatusNotFound, Code: "itemNotFound"})
+	}
+	for range 5 {
+		_, err := w.try(t.Context())
+		require.NoError(t, err)
+	}
+	require.Len(t, w.ids(), 3, "its files are gone")
+	w.fake.Heal()
+	w.say("", "Ann", "more")
+	w.say("", "Ann", "than a page")
+	w.killedAt(1)
+	w.sync()
+	require.Len(t, w.ids(), 8)
 }

@@ -1,14 +1,14 @@
 // Package teams keeps a channel of Microsoft Teams in sync: one document per thread, and one per attached file.
 //
 //	config.go   what a connector says
-//	sync.go     the parts of a sync: listing, changes, what is asked for again
-//	listing.go  everything, once
-//	changes.go  the delta of messages, and threads that it may not report
+//	sync.go     one sync, and where it goes on
+//	listing.go  everything, once, and then the delta of messages
+//	again.go    threads that the delta may not report, or that failed
 //	thread.go   one thread
 //	text.go     what a thread reads like
 //	html.go     the text of a message
-//	files.go    attached files
-//	library.go  changes in the channel's library
+//	library.go  changes in the channel's folder
+//	files.go    one attached file
 //
 // # Messages
 //
@@ -24,9 +24,13 @@
 // # Files
 //
 // An attachment is a URL ("chatMessageAttachment resource type"). It is resolved by the service ("Access shared
-// items"), and read only if it lies in the channel's own library: an application may read far more than the people in
-// the channel, and a URL in a message must not let them read along. The library's own delta tells which of the attached
-// files have changed.
+// items"), and read only if it lies in the channel's own folder: an application may read far more than the people in
+// the channel, and a URL in a message must not let them read along. The folder's own delta tells which of the attached
+// files have changed, or left it.
+//
+// An attachment is the file that its link leads to. Where its link leads nowhere any more, it is the file that was there last, as long as
+// that is in the folder: it was renamed. Where there is no such file, the document of the attachment has no text, and only remembers its
+// link: the file may come back, and another may take its name.
 package teams
 
 import (

@@ -1,53 +1,89 @@
 package teams
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
-	"strings"
+	"path"
 
-	"github.com/echomind/sync/internal/room"
-	"github.com/echomind/sync/sdk/chunk"
-	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/services/connector/graph"
-	"github.com/echomind/sync/services/connector/internal/again"
 )
 
-// attachment is an attached file that is to be read.
-type attachment struct {
-	id, name, url string
+const (
+	// maxLink bounds the link of an attachment, as JSON. A path in a library has at most 400 characters ("Restrictions and limitations
+	// in OneDrive and SharePoint"); a longer link leads to none.
+	maxLink = 4 << 10
+	// maxItem bounds the id of a drive item in a memo; real ones have some 30 bytes. A longer one is left out: the link leads to it.
+	maxItem = 1 << 10
+	// maxDepth bounds how far up the folders of a file are followed.
+	maxDepth = 400
+)
+
+// attached is the memo of an attached file. With maxLink and maxItem it is below worker.MaxMemoBytes.
+type attached struct {
+	// Link is where the message says that the file is.
+	Link string `json:"l"`
+	// Item is the drive item that was there last.
+	Item string `json:"i,omitempty"`
+	// Gone says that there is no such file in the channel's folder. The document has no text then, and only keeps this memo.
+	Gone bool `json:"g,omitempty"`
+	// Look says that the next sync looks for it again though nothing has changed in the library.
+	Look bool `json:"n,omitempty"`
 }
 
-// filesOf removes the attachments that a thread has no more, and returns those that are to be read. What is stored is
-// left to the changes of the library; only what could not be read before is tried again.
-func (s *syncer) filesOf(ctx context.Context, thread string, messages []graph.Message) ([]attachment, error) {
-	var due []attachment
-	here := map[string]struct{}{}
-	if !s.cfg.NoAttachments {
-		for _, m := range messages {
-			for _, a := range m.Attachments {
-				id := thread + "/" + clipID(a.ID)
-				if _, had := here[id]; had || a.ContentType != "reference" || a.ContentURL == "" || a.ID == "" {
-					continue
-				}
-				here[id] = struct{}{}
-				k, stored := s.stored(id)
-				f, failed := parseFailure(k)
-				if s.state.Drive != "" && (!stored || k.VersionToken == "" && (!failed || f.again(s.opts.Extract.Version()))) {
-					due = append(due, attachment{id: id, name: a.Name, url: a.ContentURL})
-				}
+// name is how a link ends, in the words of the library.
+func (a attached) name() string {
+	if u, err := url.Parse(a.Link); err == nil && u.Path != "" {
+		return path.Base(u.Path)
+	}
+	return "attachment"
+}
+
+func isLink(link string) bool {
+	data, err := json.Marshal(link)
+	return err == nil && link != "" && len(data) <= maxLink
+}
+
+// filesOf removes the attachments that a thread has no more, and looks for those that are new. What is stored is left to the changes of the
+// library, and what has failed to Look.
+func (c *channel) filesOf(ctx context.Context, thread string, messages []graph.Message) error {
+	links := map[string]string{}
+	for _, m := range messages {
+		for _, a := range m.Attachments {
+			if !c.cfg.NoAttachments && a.ContentType == "reference" && a.ID != "" && isLink(a.ContentURL) {
+				links[thread+"/"+clipID(a.ID)] = a.ContentURL // of a file that is attached twice the newest is right
 			}
 		}
 	}
-	for _, id := range s.attachments(thread) {
-		if _, still := here[id]; !still {
-			if err := s.remove(ctx, id); err != nil {
-				return nil, err
+	for id := range c.files[thread] {
+		if links[id] == "" {
+			delete(c.files[thread], id)
+			if err := c.sync.Remove(ctx, id); err != nil {
+				return err
 			}
 		}
 	}
-	return due, nil
+	for id, link := range links {
+		if of, _ := c.sync.Stored(id); c.state.Drive == "" || memo[attached](of).Link == link {
+			continue
+		}
+		c.attach(thread, id)
+		if err := c.file(ctx, id, attached{Link: link}, false, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *channel) attach(thread, id string) {
+	if c.files[thread] == nil {
+		c.files[thread] = map[string]struct{}{}
+	}
+	c.files[thread][id] = struct{}{}
 }
 
 func clipID(id string) string {
@@ -57,190 +93,157 @@ func clipID(id string) string {
 	return url.PathEscape(id)
 }
 
-// file resolves and reads an attachment.
-func (s *syncer) file(ctx context.Context, a attachment) error {
-	item, err := s.api.Shared(ctx, a.url)
-	switch {
-	case graph.IsGone(err) || err == nil && item.Deleted != nil:
-		return s.goneFile(ctx, a.id, a.name, a.url)
-	case err != nil:
-		return s.unasked(ctx, a.id, graph.Item{Name: a.name, WebURL: a.url}, err)
-	case item.Parent.DriveID != s.state.Drive || item.IsFolder():
-		return s.remove(ctx, a.id) // it lies elsewhere, where the people in the channel may have no right to read
-	}
-	thread, _ := split(a.id)
-	k, stored := s.stored(a.id)
-	if _, place := s.placing[thread]; place && stored && k.VersionToken == "" && k.ContentHash == "" {
-		return s.failFile(ctx, a.id, item, &graph.Unreadable{Reason: again.Waits})
-	}
-	return s.item(ctx, a.id, item)
-}
+// where is where an attached file was found.
+type where int
 
-// unasked fails an attached file that cannot be asked for.
-func (s *syncer) unasked(ctx context.Context, id string, item graph.Item, err error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if graph.EndsSync(err) {
-		return fmt.Errorf("find an attachment: %w", err)
-	}
-	return s.failFile(ctx, id, item, &graph.Unreadable{Reason: graph.Reason(err), Trouble: !graph.IsRefused(err)})
-}
+const (
+	inFolder where = iota
+	elsewhere
+	nowhere
+)
 
-// goneFile removes an attached file that was not there before either, or that may be what the library has said is gone. Any other stays until it is not there again: a library answers so
-// for a moment, too.
-func (s *syncer) goneFile(ctx context.Context, id, name, url string) error {
-	k, stored := s.stored(id)
-	f, failed := parseFailure(k)
-	if !stored || again.Goes(failed && f.hash == goneHash, s.isFresh(id)) || s.told && itemOf(k) == "" {
-		return s.lose(ctx, id, url)
-	}
-	return s.failFile(ctx, id, graph.Item{ID: itemOf(k), Name: name, WebURL: url}, &graph.Unreadable{Reason: reasonGone})
-}
-
-// item brings an attached file up to date.
-func (s *syncer) item(ctx context.Context, id string, item graph.Item) error {
-	now := fileToken{item: item.ID, version: graph.VersionOf(item)}
-	stored, _ := s.stored(id)
-	old, ok := parseFile(stored.VersionToken)
-	now.version = now.version.Merge(old.version)
-	switch {
-	case ok && now == old:
-		s.unchanged.Add(1)
-		return nil
-	case ok && now.version.SameContent(old.version) && !s.isFresh(id):
-		return s.touchFile(ctx, id, item, now, stored.ContentHash)
-	}
-	size := item.Size
-	if s.reader.Refusal(item) != "" {
-		size = 0
-	}
-	place, err := s.opts.Room.Take(ctx, size, nil)
-	if err != nil {
-		return err
-	}
-	defer place.Leave()
-	text, fresh, err := s.reader.Read(ctx, s.state.Drive, item)
-	var unreadable *graph.Unreadable
-	switch {
-	case errors.Is(err, graph.ErrVanished):
-		return s.goneFile(ctx, id, item.Name, item.WebURL)
-	case errors.As(err, &unreadable):
-		return s.failFile(ctx, id, fresh, unreadable)
-	case err != nil:
-		return err
-	}
-	s.troubles.Ends()
-	now.version = graph.VersionOf(fresh).Merge(now.version)
-	if ok && stored.ContentHash == text.Hash && !s.isFresh(id) {
-		return s.touchFile(ctx, id, fresh, now, text.Hash)
-	}
-	chunks := chunk.Split(text.Sections, s.opts.Chunk)
-	if err := worker.Oversize(chunks); err != nil {
-		return s.failFile(ctx, id, fresh, &graph.Unreadable{Reason: err.Error(), Content: true})
-	}
-	place.Hold(room.Of(chunks))
-	return s.send(ctx, worker.Document{
-		SourceID: id, Title: fresh.Name, URL: fresh.WebURL, MediaType: text.MediaType, ContentHash: text.Hash,
-		VersionToken: now.String(), Chunks: chunks,
-	})
-}
-
-func (s *syncer) touchFile(ctx context.Context, id string, item graph.Item, now fileToken, hash string) error {
-	doc := worker.Document{
-		SourceID: id, Title: item.Name, URL: item.WebURL, MediaType: item.MediaType(), ContentHash: hash,
-		VersionToken: now.String(),
-	}
-	s.touched.Add(1)
-	s.remember(doc)
-	return s.sink.Touch(ctx, doc)
-}
-
-func (s *syncer) failFile(ctx context.Context, id string, item graph.Item, why *graph.Unreadable) error {
-	f := failure{kind: ofReading, item: item.ID, hash: graph.Short(item.ETag, item.Name, why.Reason)}
-	if why.Content {
-		f.kind, f.hash = ofContent+s.opts.Extract.Version(), graph.Short(item.ETag, item.Name)
-	}
-	if why.Reason == reasonGone {
-		f.hash = goneHash
-	}
-	doc := worker.Document{
-		SourceID: id, Title: item.Name, URL: item.WebURL, MediaType: item.MediaType(), ContentHash: f.String(),
-		Err: strings.Join(strings.Fields(why.Reason), " "),
-	}
-	if stored, ok := s.stored(id); ok && stored.VersionToken == "" && stored.ContentHash == doc.ContentHash {
-		s.unchanged.Add(1)
-		return nil
-	}
-	if why.Trouble {
-		if err := s.troubles.Goes(ctx, s.answers); err != nil {
-			return fmt.Errorf("%w; the last: %w", err, why)
+// file looks for an attached file, and gives it to the engine. told says that the library has reported its item as gone. retry reads it
+// also where it has failed before.
+func (c *channel) file(ctx context.Context, id string, a attached, told, retry bool) error {
+	item, at, err := c.find(ctx, a, told)
+	of, known := c.sync.Stored(id)
+	if of.Failed == source.NotStored && (retry || err != nil || at != inFolder) {
+		if still, bad := c.stillAttached(ctx, id); bad != nil || !still {
+			return bad
 		}
 	}
-	return s.send(ctx, doc)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case graph.EndsSync(err):
+		return fmt.Errorf("find an attachment: %w", err)
+	case err != nil:
+		a.Look = false
+		why := source.Unreadable{Reason: graph.Reason(err), Trouble: !graph.IsRefused(err)}
+		return c.sync.Fail(ctx, source.Item{ID: id, Title: a.name(), URL: a.Link, Memo: a}, why)
+	case item.ID != "" && item.Parent.DriveID != c.state.Drive:
+		return c.sync.Remove(ctx, id) // in another library: its link never leads here
+	case at != inFolder:
+		if len(item.ID) <= maxItem {
+			a.Item = cmp.Or(item.ID, a.Item) // it may come into the folder
+		}
+		return c.missing(ctx, id, a, told || at == elsewhere, of, known)
+	case !retry && of.Failed != source.None && of.Failed != source.InContent && of.Failed != source.IsAway:
+		return nil // Look tries it again in its turn
+	}
+	given := c.item(id, a, item)
+	given.Read = func(ctx context.Context) (source.Content, error) {
+		content, fresh, err := c.reader.Content(ctx, c.state.Drive, item)
+		now := c.item(id, a, fresh)
+		if errors.Is(err, source.ErrAway) && (of.Hash == "" || a.Gone) {
+			now, err = without(id, given.Memo.(attached), true), source.ErrNoText
+		}
+		content.Now = &now
+		return content, err
+	}
+	return c.sync.Item(ctx, given)
 }
 
-// answers asks for the channel's folder in its library.
-func (s *syncer) answers(ctx context.Context) error {
-	_, err := s.api.Item(ctx, s.state.Drive, s.state.Folder)
-	if graph.IsGone(err) || graph.IsRefused(err) {
-		return nil // the next sync finds out, when it asks for what has changed in it
+// stillAttached reads the thread again of a file that could not be stored: that may be its deletion.
+func (c *channel) stillAttached(ctx context.Context, id string) (bool, error) {
+	thread, _ := split(id)
+	if _, shown := c.shown[thread]; !shown {
+		if err := c.recheckThread(ctx, thread, true); err != nil {
+			return false, err
+		}
 	}
+	of, known := c.sync.Stored(id)
+	_, shown := c.shown[thread]
+	return known && shown && !of.Fresh, nil
+}
+
+// item is an attached file as the library has it.
+func (c *channel) item(id string, a attached, item graph.Item) source.Item {
+	now := attached{Link: a.Link}
+	if len(item.ID) <= maxItem {
+		now.Item = item.ID
+	}
+	version := graph.VersionOf(item)
+	return source.Item{
+		ID: id, Title: cmp.Or(item.Name, a.name()), URL: item.WebURL, MediaType: item.MediaType(), Version: cmp.Or(version.CTag, version.Hash),
+		Memo: now, Bytes: item.Size, Unread: c.reader.Refusal(item),
+	}
+}
+
+// without is an attached file of which there is no text. Its title and address are what the message says.
+func without(id string, a attached, look bool) source.Item {
+	a.Gone, a.Look = true, look
+	return source.Item{ID: id, Title: a.name(), URL: a.Link, Memo: a}
+}
+
+// missing takes the text of an attached file away that is not in the channel's folder. Its memo stays: its thread does not change when it
+// comes back, as when a permission is granted again, when it leaves the recycle bin, or when another file is uploaded under its name.
+//
+// A library says for a moment, too, that a file is not there: where nothing else says so, what is stored stays until the next sync does not
+// find it either, and what was never stored is looked for once more.
+func (c *channel) missing(ctx context.Context, id string, a attached, certain bool, of source.Stored, known bool) error {
+	switch {
+	case !known || of.Failed == source.Unknown:
+		return c.sync.Item(ctx, without(id, a, !certain))
+	case certain || a.Gone || of.Failed == source.IsAway && !of.Fresh:
+		return c.sync.Item(ctx, without(id, a, false))
+	}
+	_, err := c.sync.Away(ctx, source.Item{ID: id, Title: a.name(), URL: a.Link, Memo: a})
 	return err
 }
 
-// fileToken is what is remembered with an attached file: as its version token, "f1 item ctag hash etag".
-type fileToken struct {
-	item    string
-	version graph.Version
-}
-
-const fileVersion = "f1"
-
-func (f fileToken) String() string {
-	return fileVersion + " " + url.QueryEscape(f.item) + " " + f.version.String()
-}
-
-func parseFile(token string) (fileToken, bool) {
-	words := strings.Split(token, " ")
-	if len(words) != 5 || words[0] != fileVersion {
-		return fileToken{}, false
+// find looks for an attached file where its link leads. Where that is not into the channel's folder, it is the item that was there last, as
+// long as that is in the channel's folder, and not told to be gone: it has another name now.
+func (c *channel) find(ctx context.Context, a attached, told bool) (graph.Item, where, error) {
+	at, found := nowhere, graph.Item{}
+	for n, ask := range []func() (graph.Item, error){
+		func() (graph.Item, error) { return c.api.Shared(ctx, a.Link) },
+		func() (graph.Item, error) { return c.api.Item(ctx, c.state.Drive, a.Item) },
+	} {
+		item, err := ask()
+		var inside bool
+		if err == nil && item.Deleted == nil {
+			inside, err = c.inside(ctx, item)
+		}
+		switch {
+		case graph.IsGone(err) || err == nil && item.Deleted != nil:
+		case n > 0 && graph.IsRefused(err):
+			at = elsewhere // it has left its place for one that the account may not read
+		case err != nil:
+			return item, at, err
+		case inside && !item.IsFolder():
+			return item, inFolder, nil
+		default:
+			at, found = elsewhere, item
+		}
+		if a.Item == "" || told {
+			break
+		}
 	}
-	id, err := url.QueryUnescape(words[1])
-	return fileToken{item: id, version: graph.ParseVersion(words[2:])}, err == nil
+	return found, at, nil
 }
 
-// failure is what is remembered of an attached file that could not be read: as its content hash, "kind item hash".
-type failure struct{ kind, item, hash string }
-
-const (
-	// reasonGone is said of what is stored and not there; where it is not there at the next sync either, it is removed.
-	reasonGone = again.Away
-	goneHash   = "gone"
-
-	ofReading = "read"
-	ofContent = "content" // followed by the version of the extraction
-)
-
-func (f failure) String() string { return f.kind + " -" + url.QueryEscape(f.item) + " " + f.hash }
-
-// again tells whether it may be readable now.
-func (f failure) again(version string) bool { return f.kind != ofContent+version }
-
-func parseFailure(k worker.Known) (failure, bool) {
-	words := strings.Split(k.ContentHash, " ")
-	if k.VersionToken != "" || len(words) != 3 || words[0] != ofReading && !strings.HasPrefix(words[0], ofContent) {
-		return failure{}, false
+// inside tells whether an item lies in the channel's folder. Elsewhere the people in the channel may have no right to read, and nobody tells
+// when it changes or is gone.
+func (c *channel) inside(ctx context.Context, item graph.Item) (in bool, err error) {
+	if item.Parent.DriveID != c.state.Drive {
+		return false, nil
 	}
-	id, err := url.QueryUnescape(strings.TrimPrefix(words[1], "-"))
-	return failure{kind: words[0], item: id, hash: words[2]}, err == nil
-}
-
-// itemOf is the drive item of a stored attachment; empty where it is not known.
-func itemOf(k worker.Known) string {
-	if f, ok := parseFile(k.VersionToken); ok {
-		return f.item
+	var up []string
+	for at := cmp.Or(item.Parent.ID, item.ID); at != "" && len(up) < maxDepth; {
+		known, is := c.inFolder[at]
+		if in = at == c.state.Folder || known; in || is {
+			break
+		}
+		up = append(up, at)
+		folder, err := c.api.Item(ctx, c.state.Drive, at)
+		if err != nil {
+			return false, err
+		}
+		at = folder.Parent.ID
 	}
-	f, _ := parseFailure(k)
-	return f.item
+	for _, folder := range up {
+		c.inFolder[folder] = in
+	}
+	return in, nil
 }

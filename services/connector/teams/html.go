@@ -1,14 +1,11 @@
 package teams
 
 import (
-	"strconv"
 	"strings"
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 )
-
-func itoa(n int) string { return strconv.Itoa(n) }
 
 // htmlText writes the text of a message, until w is full. It reads tags as a stream, so that a message of any depth takes
 // what it is long. names are what <at id> and <attachment id> stand for.

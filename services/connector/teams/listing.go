@@ -7,109 +7,126 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/echomind/sync/sdk/source"
+	"github.com/echomind/sync/services/connector/graph"
 )
 
 // slack is how far the first delta reaches back before the listing began: clocks of a large service differ.
 const slack = 5 * time.Minute
 
 // messages reads everything once, and then changes.
-func (s *syncer) messages(ctx context.Context) error {
-	if s.state.Delta == "" && !s.state.Listed {
-		if err := s.list(ctx); err != nil {
+func (c *channel) messages(ctx context.Context) error {
+	if c.state.Delta == "" && !c.state.Listed {
+		if err := c.list(ctx); err != nil {
 			return err
 		}
 	}
-	return s.delta(ctx)
+	return c.delta(ctx)
 }
 
-// list reads all messages of the channel.
-func (s *syncer) list(ctx context.Context) error {
-	s.expect()
+// list reads all messages of the channel. Only threads are listed: an attachment goes with its thread.
+func (c *channel) list(ctx context.Context) error {
+	link := c.state.Listing
+	if link == "" {
+		link = c.api.URL(c.path("/messages"), url.Values{"$top": {strconv.Itoa(c.pageSize)}, "$expand": {"replies"}})
+		c.sync.BeginListing()
+	} else {
+		c.sync.ResumeListing()
+	}
 	for {
-		link := s.state.Listing
-		if link == "" {
-			link = s.api.URL(s.channel("/messages"), url.Values{
-				"$top": {strconv.Itoa(s.opts.PageSize)}, "$expand": {"replies"},
-			})
-		}
-		page, at, err := s.api.Messages(ctx, link)
+		page, at, err := c.page(ctx, "list messages", link)
 		if err != nil {
-			return fmt.Errorf("list messages: %w", err)
+			return err
 		}
-		s.result.Pages++
-		s.tick(at)
-		if s.state.Since == "" {
+		if c.state.Since == "" {
 			if at.IsZero() {
 				return errors.New("list messages: the answer does not say the time")
 			}
-			s.state.Since = at.Add(-slack).UTC().Format(time.RFC3339)
+			c.state.Since = at.Add(-slack).UTC().Format(time.RFC3339)
 		}
-		if err := s.threads(ctx, page.Value); err != nil {
+		if err := c.threads(ctx, page.Value); err != nil {
 			return err
 		}
 		if page.Next == "" {
 			break
 		}
-		if page.Next == link {
-			return errors.New("list messages: a page leads to itself")
-		}
-		if err := s.api.CheckLink(page.Next); err != nil {
-			return fmt.Errorf("list messages: %w", err)
-		}
-		s.state.Listing = page.Next
-		if err := s.checkpoint(ctx); err != nil {
+		link, c.state.Listing = page.Next, page.Next
+		if err := c.sync.Checkpoint(ctx, c.state); err != nil {
 			return err
 		}
 	}
-	for id := range s.missing {
-		if err := s.removeThread(ctx, id); err != nil {
-			return err
-		}
-	}
-	s.missing, s.stand = nil, nil
-	s.sink.EndListing()
-	s.state.Listing, s.state.Listed = "", true
-	return s.checkpoint(ctx)
-}
-
-// expect notes what a listing must show: the threads that are stored and that were not shown by the part of it that an earlier
-// sync has listed. Only its mark tells that: what semantic has refused, or given up, has neither token nor hash, as what nobody has
-// listed.
-func (s *syncer) expect() {
-	begins := s.state.Listing == ""
-	if begins {
-		s.sink.BeginListing()
-	}
-	s.missing, s.stand = map[string]struct{}{}, nil
-	for id, k := range s.known {
-		if _, file := split(id); !file && (begins || !k.Seen) {
-			s.missing[id] = struct{}{}
-		}
-	}
-}
-
-// removeOrphans removes attachments whose thread is not stored: a sync died between the two, or their deletion was given up.
-func (s *syncer) removeOrphans(ctx context.Context) error {
-	s.mu.Lock()
-	var orphans []string
-	for id := range s.known {
+	err := c.sync.EndListing(ctx, func(id string, _ source.Stored) bool {
 		thread, file := split(id)
-		if _, stored := s.known[thread]; file && !stored {
-			orphans = append(orphans, id)
+		return file && !c.sync.Missing(thread)
+	})
+	if err != nil {
+		return err
+	}
+	c.state.Listing, c.state.Listed = "", true
+	return c.sync.Checkpoint(ctx, c.state)
+}
+
+// delta reads what has changed since the last sync, or since the listing began.
+func (c *channel) delta(ctx context.Context) error {
+	if c.state.Delta == "" {
+		query := url.Values{"$top": {strconv.Itoa(c.pageSize)}, "$expand": {"replies"}}
+		if c.state.Since != "" {
+			query.Set("$filter", "lastModifiedDateTime gt "+c.state.Since)
+		}
+		c.state.Delta = c.api.URL(c.path("/messages/delta"), query)
+	}
+	continued := c.state.Paging
+	for {
+		page, _, err := c.page(ctx, "list changed messages", c.state.Delta)
+		if err != nil {
+			return err
+		}
+		if err := c.threads(ctx, page.Value); err != nil {
+			return err
+		}
+		if c.state.Delta, c.state.Paging = page.Next+page.Delta, page.Next != ""; c.state.Delta == "" {
+			return errors.New("list changed messages: the answer does not say how to go on")
+		}
+		switch {
+		case page.Next != "":
+		case continued:
+			continued = false // the round shows the channel as of when it began, which may be long ago
+			continue
+		default:
+			return nil
+		}
+		if err := c.sync.Checkpoint(ctx, c.state); err != nil {
+			return err
 		}
 	}
-	s.mu.Unlock()
-	for _, id := range orphans {
-		if err := s.remove(ctx, id); err != nil {
-			return err
+}
+
+// page asks for a page of messages. It leads to the next one, or to a delta, or nowhere.
+func (c *channel) page(ctx context.Context, doing, link string) (page graph.Page[graph.Message], at time.Time, err error) {
+	page, at, err = c.api.Messages(ctx, link)
+	if err != nil {
+		return page, at, fmt.Errorf("%s: %w", doing, err)
+	}
+	c.result.Pages++
+	c.tick(at)
+	return page, at, checkNext(c.api, doing, link, &page)
+}
+
+// checkNext refuses a page that leads to itself, or to another host.
+func checkNext[T any](api *graph.Client, doing, link string, page *graph.Page[T]) error {
+	if page.Next != "" {
+		page.Delta = ""
+	}
+	switch next := page.Next + page.Delta; {
+	case next == "":
+		return nil
+	case page.Next == link:
+		return fmt.Errorf("%s: a page leads to itself", doing)
+	default:
+		if err := api.CheckLink(next); err != nil {
+			return fmt.Errorf("%s: %w", doing, err)
 		}
 	}
 	return nil
-}
-
-// tick takes the service's time.
-func (s *syncer) tick(at time.Time) {
-	if at.After(s.now) {
-		s.now = at
-	}
 }

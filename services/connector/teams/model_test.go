@@ -21,6 +21,7 @@ type model struct {
 	*world
 	roots, messages, files []string
 	words                  int
+	below                  string // a folder in the channel's
 }
 
 // After each sync with nothing going on, what is stored is what is in the channel, whatever happened before.
@@ -32,6 +33,8 @@ func TestAnyHistoryEndsWithTheStoreEqualToTheChannel(t *testing.T) {
 		w.fake.MaxReplies = rapid.IntRange(1, 4).Draw(t, "replies expanded")
 		w.fake.RepliesHidden = rapid.Bool().Draw(t, "replies hidden")
 		m := &model{world: w.in(t)}
+		m.store.Allows = true
+		m.below = m.fake.Folder(m.folder, "below")
 		t.Repeat(map[string]func(*rapid.T){
 			"post": m.post,
 			"reply": func(t *rapid.T) {
@@ -55,11 +58,31 @@ func TestAnyHistoryEndsWithTheStoreEqualToTheChannel(t *testing.T) {
 				m.fake.Delete(id)
 				m.files = slices.DeleteFunc(m.files, func(f string) bool { return f == id })
 			},
-			"expire":      func(t *rapid.T) { m.fake.ExpireTokens("resyncChangesApplyDifferences") },
-			"fault":       m.fault,
+			"rename file": func(t *rapid.T) { m.fake.Rename(m.one(t, m.files, "file"), m.word()+"txt") },
+			"move file": func(t *rapid.T) {
+				id, to := m.one(t, m.files, "file"), rapid.SampledFrom([]string{m.folder, m.below, m.root}).Draw(t, "to")
+				if url := m.fake.URL(id); m.free(t, to, url[strings.LastIndex(url, "/")+1:]) {
+					m.fake.Move(id, to)
+				}
+			},
+			"move folder": func(t *rapid.T) {
+				m.fake.Move(m.below, rapid.SampledFrom([]string{m.folder, m.root}).Draw(t, "to"))
+			},
+			"take a name": func(t *rapid.T) {
+				name := fmt.Sprintf("word%d.txt", rapid.IntRange(1, m.words+1).Draw(t, "name"))
+				to := rapid.SampledFrom([]string{m.folder, m.below}).Draw(t, "in")
+				if m.free(t, to, name) {
+					m.files = append(m.files, m.fake.File(to, name, m.word()))
+				}
+			},
+			"expire": func(t *rapid.T) { m.fake.ExpireTokens("resyncChangesApplyDifferences") },
+			"fault":  m.fault,
+			"library away": func(t *rapid.T) {
+				m.fake.Inject(fakegraph.Fault{Path: "/items/" + m.folder, Times: rapid.IntRange(1, 3).Draw(t, "times"), Status: http.StatusNotFound})
+			},
 			"disturbed":   m.disturbed,
 			"killed":      m.killed,
-			"reconfigure": func(t *rapid.T) { m.sink.Reconfigure() },
+			"reconfigure": func(t *rapid.T) { m.store.Reconfigure() },
 			"quiet sync":  m.quiet,
 		})
 		m.quiet(t)
@@ -73,6 +96,16 @@ func (m *model) one(t *rapid.T, of []string, what string) string {
 	return rapid.SampledFrom(of).Draw(t, what)
 }
 
+// free tells whether no file of a folder has a name.
+func (m *model) free(_ *rapid.T, folder, name string) bool {
+	for _, f := range m.fake.Contents(m.root) {
+		if f.URL == m.fake.URL(folder)+"/"+name {
+			return false
+		}
+	}
+	return true
+}
+
 // heard tells whether a reply in a thread can be found out about.
 func (m *model) heard(root string) bool {
 	return !m.fake.RepliesHidden || len(m.fake.Threads(channelID)[root]) > 0
@@ -84,7 +117,7 @@ func (m *model) text(t *rapid.T) fakegraph.Post {
 	var files []string
 	if rapid.IntRange(0, 2).Draw(t, "with a file") == 0 {
 		if len(m.files) == 0 || rapid.Bool().Draw(t, "new file") {
-			m.files = append(m.files, m.fake.File(m.folder, m.word()+"txt", m.word()))
+			m.files = append(m.files, m.fake.File(rapid.SampledFrom([]string{m.folder, m.below}).Draw(t, "in"), m.word()+"txt", m.word()))
 		}
 		files = append(files, m.files[len(m.files)-1])
 	}
@@ -118,8 +151,8 @@ func (m *model) full(t *rapid.T) {
 		return
 	}
 	var n atomic.Int64
-	m.sink.Refuses = func(worker.Document) bool { return n.Add(1)%every == 0 }
-	m.sink.GivesUp = func(string) bool { return n.Add(1)%every == 0 }
+	m.store.Refuses = func(d worker.Document) bool { return len(d.Chunks) > 0 && n.Add(1)%every == 0 }
+	m.store.GivesUp = func(string) bool { return n.Add(1)%every == 0 }
 }
 
 func (m *model) fault(t *rapid.T) {
@@ -169,22 +202,22 @@ func (m *model) killed(t *rapid.T) {
 			kill()
 		}
 	})
-	_, err := teams.Sync(ctx, m.cfg, m.options(), m.sink)
+	_, err := teams.Sync(ctx, m.cfg, m.options(), m.store)
 	m.fake.Before(nil)
 	if err == nil {
-		m.sink.Complete()
+		m.store.Complete()
 	} else {
-		m.sink.Killed(rapid.Bool().Draw(t, "last checkpoint lost"))
+		m.store.Killed(rapid.Bool().Draw(t, "last checkpoint lost"))
 	}
 }
 
 func (m *model) quiet(t *rapid.T) {
 	m.fake.Heal()
-	m.sink.Refuses, m.sink.GivesUp = nil, nil
+	m.store.Refuses, m.store.GivesUp = nil, nil
 	if _, err := m.try(context.Background()); err != nil {
 		t.Fatalf("a sync with nothing going on fails: %v", err)
 	}
-	for _, d := range m.sink.Docs() {
+	for _, d := range m.store.Docs() {
 		if !strings.Contains(d.Err, "looked for again by the next sync") {
 			continue
 		}

@@ -14,11 +14,16 @@ import (
 
 func full(worker.Document) bool { return true }
 
+// fullForFiles has no room for the text of files. What has no text is stored all the same.
+func fullForFiles(d worker.Document) bool {
+	return strings.Contains(d.SourceID, "/guid") && len(d.Chunks) > 0
+}
+
 // killedAt ends a sync at its nth checkpoint from now on.
 func (w *world) killedAt(n int) {
 	w.t.Helper()
-	at := w.sink.Checkpoints() + n
-	w.sink.OnCheckpoint = func(n int) error {
+	at := w.store.Checkpoints() + n
+	w.store.OnCheckpoint = func(n int) error {
 		if n == at {
 			return errors.New("killed")
 		}
@@ -26,7 +31,7 @@ func (w *world) killedAt(n int) {
 	}
 	_, err := w.try(w.t.Context())
 	require.ErrorContains(w.t, err, "killed")
-	w.sink.OnCheckpoint = nil
+	w.store.OnCheckpoint = nil
 }
 
 // saidLongAgo posts threads that nobody asks for again by themselves.
@@ -41,12 +46,12 @@ func TestWhatAFullQuotaRefusesInAListingOfSeveralRunsComesOnceThereIsRoom(t *tes
 	w := newWorld(t)
 	w.fake.PageSize = 5
 	w.saidLongAgo(20)
-	w.sink.Refuses = full
+	w.store.Refuses = full
 	w.killedAt(3)
 	_, err := w.try(t.Context())
 	require.NoError(t, err)
-	require.Len(t, w.sink.Docs(), 20)
-	w.sink.Refuses = nil
+	require.Len(t, w.docs(), 20)
+	w.store.Refuses = nil
 	w.sync()
 }
 
@@ -60,14 +65,14 @@ func TestTheTextOfWhatAListingOfSeveralRunsRefusesStays(t *testing.T) {
 	}
 	w.fake.Pass(60 * 24 * time.Hour)
 	w.fake.ExpireTokens("resyncChangesApplyDifferences")
-	w.sink.Refuses = full
+	w.store.Refuses = full
 	w.killedAt(3)
 	_, err := w.try(t.Context())
 	require.NoError(t, err)
-	for id, d := range w.sink.Docs() {
+	for id, d := range w.docs() {
 		require.NotEmpty(t, d.Chunks, id)
 	}
-	w.sink.Refuses = nil
+	w.store.Refuses = nil
 	w.sync()
 }
 
@@ -90,13 +95,13 @@ func TestAnAttachmentWhoseDeletionWasGivenUpGoesAfterItsThread(t *testing.T) {
 	root := w.say("", "Ann", "look", file)
 	w.say("", "Bob", "something else")
 	w.sync()
-	w.sink.GivesUp = func(id string) bool { return strings.Contains(id, "/guid") }
+	w.store.GivesUp = func(id string) bool { return strings.Contains(id, "/guid") }
 	w.fake.Remove(channelID, root)
 	w.fake.Delete(file)
 	_, err := w.try(t.Context())
 	require.NoError(t, err)
-	require.Len(t, w.sink.IDs(), 2)
-	w.sink.GivesUp = nil
+	require.Len(t, w.ids(), 2)
+	w.store.GivesUp = nil
 	w.sync()
 }
 
@@ -104,7 +109,7 @@ func TestAnAttachmentWhoseDeletionWasGivenUpGoesAfterItsThread(t *testing.T) {
 func TestWhatWasRefusedComesInEverLargerSharesOnceThereIsRoom(t *testing.T) {
 	w := newWorld(t)
 	w.saidLongAgo(1200)
-	w.sink.Refuses = full
+	w.store.Refuses = full
 	_, err := w.try(t.Context())
 	require.NoError(t, err)
 	w.fake.Pass(60 * 24 * time.Hour)
@@ -114,7 +119,7 @@ func TestWhatWasRefusedComesInEverLargerSharesOnceThereIsRoom(t *testing.T) {
 		return r.Put
 	}
 	require.Equal(t, []int{100, 100}, []int{put(), put()})
-	w.sink.Refuses = nil
+	w.store.Refuses = nil
 	require.Equal(t, []int{100, 400, 700, 0}, []int{put(), put(), put(), put()})
 	w.sync()
 }
@@ -132,7 +137,7 @@ func TestRefusedAttachmentsThatAreDeletedFromTheLibraryGoAtOnceThoughTheQuotaSta
 	for i, id := range files {
 		w.fake.Write(id, fmt.Sprint("longer words of a file ", i))
 	}
-	w.sink.Refuses = func(d worker.Document) bool { return strings.Contains(d.SourceID, "/guid") }
+	w.store.Refuses = fullForFiles
 	_, err := w.try(t.Context())
 	require.NoError(t, err)
 	for _, id := range files[:20] {
@@ -140,8 +145,8 @@ func TestRefusedAttachmentsThatAreDeletedFromTheLibraryGoAtOnceThoughTheQuotaSta
 	}
 	_, err = w.try(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, 130+110, len(w.sink.IDs()))
-	w.sink.Refuses = nil
+	require.Equal(t, 130+110, len(w.ids()))
+	w.store.Refuses = nil
 	_, err = w.try(t.Context())
 	require.NoError(t, err)
 	w.sync()
@@ -154,7 +159,7 @@ func TestAFullQuotaLooksForRefusedAttachmentsOnceHoweverManyFilesAreDeleted(t *t
 		w.say("", "Ann", fmt.Sprint("word", i), w.fake.File(w.folder, fmt.Sprintf("%03d.txt", i), fmt.Sprint("old words ", i)))
 	}
 	w.fake.Pass(60 * 24 * time.Hour)
-	w.sink.Refuses = func(d worker.Document) bool { return strings.Contains(d.SourceID, "/guid") }
+	w.store.Refuses = fullForFiles
 	for range 2 {
 		_, err := w.try(t.Context())
 		require.NoError(t, err)
@@ -167,13 +172,31 @@ func TestAFullQuotaLooksForRefusedAttachmentsOnceHoweverManyFilesAreDeleted(t *t
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(w.fake.Downloads()), 100)
 		if n > 0 {
-			require.LessOrEqual(t, len(w.fake.Requests()), 700)
+			require.LessOrEqual(t, len(w.fake.Requests()), 710)
 		}
 	}
-	w.sink.Refuses = nil
+	w.store.Refuses = nil
 	for range 4 {
 		_, err := w.try(t.Context())
 		require.NoError(t, err)
 	}
+	w.sync()
+}
+
+func TestTheFileOfAReplyIsStoredThoughTheSyncThatFindsItDies(t *testing.T) {
+	w := newWorld(t)
+	w.fake.RepliesHidden = true
+	root := w.say("", "Ann", "one")
+	w.sync()
+	w.say(root, "Bob", "look", w.fake.File(w.folder, "plan.txt", "the plan"))
+	w.store.OnPut = func(d worker.Document) error {
+		if strings.Contains(d.SourceID, "/guid") {
+			return errors.New("killed")
+		}
+		return nil
+	}
+	_, err := w.try(t.Context())
+	require.ErrorContains(t, err, "killed")
+	w.store.OnPut = nil
 	w.sync()
 }

@@ -2,40 +2,32 @@ package teams
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
+	"net/url"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/sdk/chunk"
+	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/graph"
-	"github.com/echomind/sync/services/connector/internal/again"
-	"github.com/echomind/sync/services/connector/internal/trouble"
 )
-
-// ErrPermanent marks errors that only a change of the configuration, or of the channel, can mend.
-var ErrPermanent = graph.ErrPermanent
 
 const (
 	// DefaultWorkers is how many attached files are downloaded at the same time.
 	DefaultWorkers = 2
 	// maxRestarts ends a sync whose tokens become useless faster than they can be used.
 	maxRestarts = 3
-	// maxLinkBytes bounds the two links of a state together.
-	maxLinkBytes = 40 << 10
-	// maxAgain is how many threads that failed, or whose attachments did, are read again beside a delta until it shows that it helps;
-	// which ones is left to chance, so that all have their turn.
+	// maxAgain is how many documents that failed are tried again by a sync until that helps.
 	maxAgain = 100
 )
 
 // Options tune Sync. They belong to the service, not to the connector.
 type Options struct {
+	// Connector is the connector's id.
+	Connector int32
 	// Endpoint is the base URL of Microsoft Graph; empty means graph.DefaultEndpoint.
 	Endpoint string
 	// API authorises, keeps to the quota and retries. Plain downloads by pre-authenticated URL, and must not
@@ -45,25 +37,28 @@ type Options struct {
 	Extract graph.Extractor
 	// Chunk is the size of chunks.
 	Chunk chunk.Options
-	// Room is memory for files, from their download until their documents are sent. Its zero value has no end.
-	Room room.Owned
+	// Room bounds the memory of several syncs together; nil has no end.
+	Room source.Room
 	// Workers is how many attached files are downloaded at the same time; 0 means DefaultWorkers.
 	Workers int
 	// PageSize is how many threads are asked for at once; 0 means 50, the most that the service takes.
 	PageSize int
 	// Pause is before an answer that broke off is asked for again; it doubles. 0 means none.
 	Pause time.Duration
+	// Clean cleans what people are told of a failure, of secrets; nil leaves it.
+	Clean func(string) string
 }
 
-// Result counts what a sync did.
+// Result counts what a sync did, in documents: threads and attached files.
 type Result struct {
-	// Pages were read. Threads were looked at; the others count documents, of threads and attached files.
-	Pages, Threads, Put, Touched, Unchanged, Deleted, Failed int
+	source.Result
+	// Pages were read. Threads were looked at.
+	Pages, Threads int
 	// Restarted says that the service could not go on from the stored cursor, and everything was listed again.
 	Restarted bool
 }
 
-// state is what a connector's state holds.
+// state is the cursor of a channel. Its links have at most graph.MaxLinkBytes each, and only two of them are set at the same time.
 type state struct {
 	// Since is when the listing of everything began, by the service's clock: the first delta begins there.
 	Since string `json:"since,omitempty"`
@@ -80,59 +75,40 @@ type state struct {
 	Files  string `json:"files,omitempty"`
 	// Away says that the library was not there at the last sync.
 	Away bool `json:"away,omitempty"`
-	// Gone are attached files that are gone and may come back; GoneMore says that there were very many.
-	Gone     []gone `json:"gone,omitempty"`
-	GoneMore bool   `json:"gone_more,omitempty"`
-	// Failed is what the last sync has tried again.
-	Failed again.Share `json:"failed,omitzero"`
 }
 
-// syncer is one sync.
-type syncer struct {
-	cfg    Config
-	opts   Options
-	sink   graph.Sink
-	api    *graph.Client
-	reader graph.Reader
-	state  state
+// channel is the source of one sync. Its fields are used by the goroutine that lists; the readers of files use none that change.
+type channel struct {
+	cfg      Config
+	pageSize int
+	api      *graph.Client
+	reader   graph.Reader
+	sync     *source.Sync
+	state    state
+	result   Result
 
+	// synced says that an earlier sync has found the channel.
+	synced bool
 	// now is the service's time as far as it was said.
 	now time.Time
-	// missing are the threads that were stored before the listing and that it has not shown yet; stand are those that it has shown
-	// and that are not written: to be marked.
-	missing map[string]struct{}
-	stand   []string
-	// told: the library has said that something is gone of which nothing is remembered.
-	told bool
-	// placing are the threads that are read again only to find out which files theirs are.
-	placing map[string]struct{}
-	// notThere are the threads that neither this sync nor an earlier one has found.
-	notThere []string
-	// shown are the threads that this sync has looked at.
+	// shown are the threads that this sync has looked at, files the stored attachments of each thread.
 	shown map[string]struct{}
-
-	mu    sync.Mutex
-	lost  int // attached files that have gone in this sync
-	known map[string]worker.Known
-	fresh map[string]struct{} // put by this sync
-	// attached are the stored attachments of each thread.
-	attached map[string]map[string]struct{}
-
-	troubles, silent                         trouble.Row // of files, and of threads
-	result                                   Result
-	put, touched, unchanged, deleted, failed atomic.Int64
+	files map[string]map[string]struct{}
+	// inFolder tells of folders whether they lie in the channel's folder.
+	inFolder map[string]bool
+	// notThere are the threads that neither this sync nor an earlier one has found; lost counts them.
+	notThere []string
+	lost     int
 }
 
-// Sync brings sink up to date with the channel that cfg names.
+// Sync brings store up to date with the channel that cfg names.
 //
 // After each page a checkpoint is set, so that a first sync that dies goes on from its last page. A thread is stored
 // again when its text has changed, and deleted when nothing of it is left to read. An attached file that cannot be read
-// fails as a document; one that is gone, or lies elsewhere than in the channel's library, is none. What a delta or a whole listing calls
-// gone is deleted at once; what is only not there when it is asked for, once it is not there at the next sync either. A file that
-// comes back is stored again.
-func Sync(ctx context.Context, cfg Config, opts Options, sink graph.Sink) (Result, error) {
-	if err := errors.Join(cfg.Validate(), opts.Chunk.Validate()); err != nil {
-		return Result{}, fmt.Errorf("%w: %w", ErrPermanent, err)
+// fails as a document.
+func Sync(ctx context.Context, cfg Config, opts Options, store source.Store) (Result, error) {
+	if err := cfg.Validate(); err != nil {
+		return Result{}, worker.Permanent(err)
 	}
 	if opts.Workers <= 0 {
 		opts.Workers = DefaultWorkers
@@ -144,82 +120,88 @@ func Sync(ctx context.Context, cfg Config, opts Options, sink graph.Sink) (Resul
 	if err != nil {
 		return Result{}, err
 	}
-	s := &syncer{
-		cfg: cfg, opts: opts, sink: sink, api: api, shown: map[string]struct{}{}, placing: map[string]struct{}{},
-		reader: graph.Reader{Client: api, Extract: opts.Extract, MaxBytes: cfg.maxFileBytes()},
+	c := &channel{
+		cfg: cfg, pageSize: opts.PageSize, api: api, shown: map[string]struct{}{}, files: map[string]map[string]struct{}{},
+		reader:   graph.Reader{Client: api, Extract: opts.Extract, MaxBytes: cfg.maxFileBytes()},
+		inFolder: map[string]bool{},
 	}
-	err = s.run(ctx)
-	if n := int(s.unchanged.Load()); n > 0 && err == nil {
-		sink.Unchanged(n)
-	}
-	s.result.Put, s.result.Touched, s.result.Unchanged = int(s.put.Load()), int(s.touched.Load()), int(s.unchanged.Load())
-	s.result.Deleted, s.result.Failed = int(s.deleted.Load()), int(s.failed.Load())
-	return s.result, err
+	result, err := source.Run(ctx, store, c, source.Options{
+		Connector: opts.Connector, Chunk: opts.Chunk, Workers: opts.Workers, Room: opts.Room, Reading: opts.Extract.Version(),
+		Again: maxAgain, Ends: graph.EndsSync, Answers: c.answers, Clean: opts.Clean,
+	})
+	c.result.Result = result
+	return c.result, err
 }
 
-func (s *syncer) run(ctx context.Context) error {
-	if err := s.sink.State(&s.state); err != nil {
-		return fmt.Errorf("%w: %w", ErrPermanent, err)
+// List lists all messages once, and then what has changed. The library's changes are read before the messages, and applied after them:
+// what changes there meanwhile is found by the next sync.
+func (c *channel) List(ctx context.Context, s *source.Sync) (any, error) {
+	c.sync = s
+	if err := s.Cursor(&c.state); err != nil {
+		return nil, err
 	}
-	if err := s.readKnown(ctx); err != nil {
-		return err
+	c.synced = c.state != state{}
+	for id := range s.All() {
+		if thread, file := split(id); file {
+			c.attach(thread, id)
+		}
 	}
-	changes, err := s.library(ctx)
+	changes, err := c.library(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	failed := s.failedThreads(changes.gone)
-	s.backIn(failed)
 	for restarts := 0; ; restarts++ {
-		err := s.messages(ctx)
-		if _, resync := graph.Resync(err); !resync {
-			if err != nil {
-				return graph.AsPermanent(err, "team_id, channel_id")
-			}
+		err := c.messages(ctx)
+		if err == nil {
 			break
 		}
-		if restarts == maxRestarts {
-			return fmt.Errorf("after starting again %d times: %w", maxRestarts, err)
+		if _, resync := graph.Resync(err); !resync {
+			return nil, c.ofChannel(err)
 		}
-		s.result.Restarted = true
-		s.listAgain()
+		if restarts == maxRestarts {
+			return nil, fmt.Errorf("after starting again %d times: %w", maxRestarts, err)
+		}
+		c.result.Restarted = true
+		c.listAgain()
 	}
-	if err := s.recheck(ctx, failed); err != nil {
+	if err := c.recheck(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.removeOrphans(ctx); err != nil {
+		return nil, err
+	}
+	return &c.state, c.changed(ctx, changes) // Look may still have it list everything again
+}
+
+// ofChannel says what an error of the channel's messages means: before the first sync its configuration is at fault.
+func (c *channel) ofChannel(err error) error {
+	if c.synced && graph.IsGone(err) {
+		return fmt.Errorf("the channel is not there now, and what is stored of it stays; if it was deleted, delete this connector: %w", err)
+	}
+	return graph.AsPermanent(err, "team_id, channel_id")
+}
+
+// answers asks for what must be there: a message, and the channel's folder.
+func (c *channel) answers(ctx context.Context) error {
+	_, _, err := c.api.Messages(ctx, c.api.URL(c.path("/messages"), url.Values{"$top": {"1"}}))
+	if err != nil || c.state.Drive == "" {
 		return err
 	}
-	if err := s.changed(ctx, changes); err != nil {
-		return err
+	_, err = c.api.Item(ctx, c.state.Drive, c.state.Folder)
+	if graph.IsGone(err) || graph.IsRefused(err) {
+		return nil // the next sync finds out, when it asks for what has changed in it
 	}
-	if err := s.removeNotThere(ctx); err != nil {
-		return err
-	}
-	return s.sink.SetState(state{
-		Listed: s.state.Listed, Delta: s.state.Delta, Drive: s.state.Drive, Folder: s.state.Folder, Files: s.state.Files,
-		Away: s.state.Away, Failed: s.state.Failed, Gone: s.stillGone(), GoneMore: s.state.GoneMore,
-	})
+	return err
 }
 
 // listAgain lists all messages from the beginning.
-func (s *syncer) listAgain() {
-	s.state.Since, s.state.Listing, s.state.Listed, s.state.Delta, s.state.Paging = "", "", false, "", false
+func (c *channel) listAgain() {
+	c.state.Since, c.state.Listing, c.state.Listed, c.state.Delta, c.state.Paging = "", "", false, "", false
 }
 
-func (s *syncer) readKnown(ctx context.Context) error {
-	known, err := s.sink.Known(ctx)
-	if err != nil {
-		return err
-	}
-	if s.known = maps.Clone(known); s.known == nil {
-		s.known = map[string]worker.Known{}
-	}
-	s.fresh = map[string]struct{}{}
-	s.attached = map[string]map[string]struct{}{}
-	for id := range s.known {
-		if thread, file := split(id); file {
-			s.attach(thread, id)
-		}
-	}
-	return nil
+// path is the address of something of the channel's.
+func (c *channel) path(rest string) string {
+	return "/teams/" + graph.Segment(c.cfg.Team) + "/channels/" + graph.Segment(c.cfg.Channel) + rest
 }
 
 // split returns the thread that a document belongs to, and whether it is an attached file.
@@ -228,98 +210,15 @@ func split(id string) (thread string, file bool) {
 	return "message/" + root, file
 }
 
-func threadID(root string) string { return "message/" + root }
-
-func (s *syncer) attach(thread, id string) {
-	if s.attached[thread] == nil {
-		s.attached[thread] = map[string]struct{}{}
-	}
-	s.attached[thread][id] = struct{}{}
+// memo decodes what is stored with a document; it stays empty where there is nothing, or something else.
+func memo[T any](of source.Stored) (m T) {
+	_ = json.Unmarshal(of.Memo, &m)
+	return m
 }
 
-// channel is the address of something of the channel's.
-func (s *syncer) channel(rest string) string {
-	return "/teams/" + graph.Segment(s.cfg.Team) + "/channels/" + graph.Segment(s.cfg.Channel) + rest
-}
-
-// checkpoint sets one, unless what would have to be remembered with it is too much: then the pages since the last one
-// are read again after a crash.
-func (s *syncer) checkpoint(ctx context.Context) error {
-	stand := s.stand
-	s.stand = nil
-	if len(stand) > 0 {
-		if err := s.sink.Seen(ctx, stand...); err != nil {
-			return err
-		}
+// tick takes the service's time.
+func (c *channel) tick(at time.Time) {
+	if at.After(c.now) {
+		c.now = at
 	}
-	if len(s.state.Listing)+len(s.state.Delta)+len(s.state.Files) > maxLinkBytes {
-		return nil
-	}
-	return s.sink.Checkpoint(ctx, s.state)
-}
-
-func (s *syncer) stored(id string) (worker.Known, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	k, ok := s.known[id]
-	return k, ok
-}
-
-// send stores a document and remembers it: it may come again in this very sync.
-func (s *syncer) send(ctx context.Context, doc worker.Document) error {
-	s.remember(doc)
-	s.mu.Lock()
-	s.fresh[doc.SourceID] = struct{}{}
-	s.mu.Unlock()
-	if doc.Err != "" {
-		s.failed.Add(1)
-	} else {
-		s.put.Add(1)
-	}
-	return s.sink.Put(ctx, doc)
-}
-
-// isFresh tells whether this run has put a document. It must not be touched then: what a run sends is stored in any
-// order, and the content to keep may not be there yet.
-func (s *syncer) isFresh(id string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, is := s.fresh[id]
-	return is
-}
-
-func (s *syncer) remember(doc worker.Document) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.known[doc.SourceID] = worker.Known{VersionToken: doc.VersionToken, ContentHash: doc.ContentHash}
-	if thread, file := split(doc.SourceID); file {
-		s.attach(thread, doc.SourceID)
-	}
-}
-
-// remove deletes a document if it is stored.
-func (s *syncer) remove(ctx context.Context, id string) error {
-	s.mu.Lock()
-	_, known := s.known[id]
-	delete(s.known, id)
-	if thread, file := split(id); file {
-		delete(s.attached[thread], id)
-	}
-	s.mu.Unlock()
-	if !known {
-		return nil
-	}
-	s.deleted.Add(1)
-	return s.sink.Delete(ctx, id)
-}
-
-// attachments are the stored ones of a thread.
-func (s *syncer) attachments(thread string) []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	ids := make([]string, 0, len(s.attached[thread]))
-	for id := range s.attached[thread] {
-		ids = append(ids, id)
-	}
-	return ids
 }

@@ -11,8 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/sdk/worker/workertest"
 	"github.com/echomind/sync/services/connector/internal/fakegraph"
-	"github.com/echomind/sync/services/connector/internal/memsink"
 	"github.com/echomind/sync/services/connector/teams"
 )
 
@@ -27,11 +28,11 @@ func TestAThreadIsOneDocument(t *testing.T) {
 	r, err := w.try(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 2, r.Put)
-	d := w.sink.Docs()["message/"+root]
+	d := w.docs()["message/"+root]
 	require.Equal(t, "Release plan", d.Title)
 	require.Equal(t, "https://teams.example/l/message/19:4a95f7d8@thread.tacv2/"+root, d.URL)
 	require.Equal(t, "Robin Kline (2026-03-01 09:00 UTC):\nHi @Jane Smith, see this (https://x.example/a) & that\n- one\n- two\n\n"+
-		"Jane Smith (2026-03-01 09:00 UTC):\nanswer", memsink.Text(d))
+		"Jane Smith (2026-03-01 09:00 UTC):\nanswer", workertest.Text(d))
 }
 
 func TestNewEditedAndDeletedMessagesAreFound(t *testing.T) {
@@ -56,7 +57,7 @@ func TestNewEditedAndDeletedMessagesAreFound(t *testing.T) {
 			require.Equal(t, 1, w.sync().Deleted, "nothing is left of a thread")
 			w.fake.Remove(channelID, b)
 			require.Equal(t, 1, w.sync().Deleted, "a thread that was removed")
-			require.Empty(t, w.sink.IDs())
+			require.Empty(t, w.ids())
 		})
 	}
 }
@@ -107,10 +108,10 @@ func TestRepliesThatAreTooMuchForAPageAreAskedForThreadByThread(t *testing.T) {
 	}
 	_, err := w.try(t.Context())
 	require.NoError(t, err)
-	docs := w.sink.Docs()
+	docs := w.docs()
 	require.Len(t, docs, 2)
 	for id, d := range docs {
-		text := memsink.Text(d)
+		text := workertest.Text(d)
 		for i := range 110 {
 			require.True(t, strings.Contains(text, fmt.Sprintf("reply%d.", i)), "%s %d", id, i)
 		}
@@ -156,7 +157,7 @@ func TestAttachedFilesOfTheLibraryAreStored(t *testing.T) {
 	a := w.say("", "Ann", "see", plan)
 	reply := w.say(a, "Bob", "and", notes)
 	require.Equal(t, 3, w.sync().Put)
-	require.Contains(t, memsink.Text(w.sink.Docs()["message/"+a]), "see\n[file: plan.txt]")
+	require.Contains(t, workertest.Text(w.docs()["message/"+a]), "see\n[file: plan.txt]")
 
 	w.fake.Write(plan, "a better plan")
 	require.Equal(t, 1, w.sync().Put, "a changed file")
@@ -177,7 +178,7 @@ func TestAFileElsewhereIsNotRead(t *testing.T) {
 	a := w.fake.Say(channelID, "", fakegraph.Post{Author: "Mallory", HTML: "look", Files: map[string]string{"salaries.txt": w.fake.URL(salaries)}})
 	_, err := w.try(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []string{"message/" + a}, w.sink.IDs())
+	require.Equal(t, []string{"message/" + a}, w.store.IDs())
 	require.Empty(t, w.fake.Downloads())
 }
 
@@ -212,7 +213,7 @@ func TestAttachmentsCanBeLeftOut(t *testing.T) {
 	w.cfg.NoAttachments = true
 	_, err := w.try(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []string{"message/" + a}, w.sink.IDs())
+	require.Equal(t, []string{"message/" + a}, w.ids())
 	require.NotContains(t, w.fake.Requests(), "/v1.0/teams/team/channels/"+channelID+"/filesFolder")
 }
 
@@ -227,7 +228,7 @@ func TestAKillBetweenEveryTwoPagesGoesOn(t *testing.T) {
 	kills := 0
 	for {
 		fresh := true
-		w.sink.OnCheckpoint = func(int) error {
+		w.store.OnCheckpoint = func(int) error {
 			if fresh = !fresh; fresh {
 				return killed
 			}
@@ -270,7 +271,7 @@ func TestAnotherConfigurationStoresTheChannelAgainAndForgetsTheRest(t *testing.T
 	w.say("", "Ann", "alpha", plan)
 	b := w.say("", "Ann", "beta", plan)
 	w.sync()
-	w.sink.Reconfigure()
+	w.store.Reconfigure()
 	w.fake.Remove(channelID, b)
 	r := w.sync()
 	require.Equal(t, 2, r.Put)
@@ -313,7 +314,7 @@ func TestWhatDoesNotExistIsAPermanentFailure(t *testing.T) {
 			require.Error(t, err)
 			continue
 		}
-		require.ErrorIs(t, err, teams.ErrPermanent, named)
+		require.ErrorIs(t, err, worker.ErrPermanent, named)
 		require.ErrorContains(t, err, named)
 	}
 }
@@ -324,7 +325,7 @@ func TestLinksToAnotherHostAreNotFollowed(t *testing.T) {
 		state := map[string]any{"listed": true, "drive": w.drive, "folder": w.folder, "delta": w.fake.Endpoint() + "/x",
 			"files": w.fake.Endpoint() + "/drives/" + w.drive + "/items/" + w.folder + "/delta"}
 		state[field] = "http://evil.example/v1.0/x"
-		w.sink.SetRawState(state)
+		w.store.SetRawState(map[string]any{"cursor": state})
 		_, err := w.try(t.Context())
 		require.ErrorContains(t, err, "link is refused", field)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -94,7 +95,7 @@ func namesOf(m graph.Message) (names, int) {
 			name = at.Mentioned.Name()
 		}
 		name = inOneLine(name)
-		n.mentions[itoa(at.ID)] = name
+		n.mentions[strconv.Itoa(at.ID)] = name
 		size += len(name)
 	}
 	for _, a := range m.Attachments {

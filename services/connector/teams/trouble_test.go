@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/sdk/worker/workertest"
 	"github.com/echomind/sync/services/connector/internal/fakegraph"
-	"github.com/echomind/sync/services/connector/internal/memsink"
-	"github.com/echomind/sync/services/connector/internal/trouble"
 )
 
 // attached posts threads with a file each.
@@ -25,7 +25,7 @@ func (w *world) attached(n int) {
 // Where the channel's folder itself answers, files that cannot be read are at fault, however many there are.
 func TestAttachmentsThatCannotBeReadFailAloneHoweverManyThereAre(t *testing.T) {
 	w := newWorld(t)
-	w.attached(trouble.Most + 5)
+	w.attached(20 + 5)
 	w.fake.Inject(fakegraph.Broken.On("/download/", 1<<30))
 	for range 2 {
 		_, err := w.try(t.Context())
@@ -37,12 +37,12 @@ func TestAttachmentsThatCannotBeReadFailAloneHoweverManyThereAre(t *testing.T) {
 
 func TestALibraryThatIsAwayEndsTheSyncInsteadOfFailingEveryAttachment(t *testing.T) {
 	w := newWorld(t)
-	w.attached(trouble.Most + 5)
+	w.attached(20 + 5)
 	afterTheChanges := fakegraph.Broken.On("/items/", 1<<30)
 	afterTheChanges.Skip = 1
 	w.fake.Inject(fakegraph.Broken.On("/download/", 1<<30), afterTheChanges)
 	_, err := w.try(t.Context())
-	require.ErrorContains(t, err, "20 files in a row")
+	require.ErrorContains(t, err, "20 items in a row")
 	w.fake.Heal()
 	w.sync()
 }
@@ -50,7 +50,7 @@ func TestALibraryThatIsAwayEndsTheSyncInsteadOfFailingEveryAttachment(t *testing
 // The next sync looks for another folder; what the channel says is read all the same.
 func TestALibraryThatIsGoneMeanwhileFailsAttachmentsAndNotTheConnector(t *testing.T) {
 	w := newWorld(t)
-	w.attached(trouble.Most + 5)
+	w.attached(20 + 5)
 	gone := fakegraph.Fault{Path: "/items/" + w.folder, Times: 1, Skip: 1, Status: http.StatusNotFound, Code: "itemNotFound"}
 	w.fake.Inject(fakegraph.Broken.On("/download/", 1<<30), gone)
 	_, err := w.try(t.Context())
@@ -75,7 +75,7 @@ func TestAnAttachmentThatCannotBeAskedForFailsAlone(t *testing.T) {
 				later := w.say("", "Bob", fmt.Sprint("later", n))
 				_, err := w.try(t.Context())
 				require.NoError(t, err)
-				require.Contains(t, w.sink.IDs(), "message/"+later)
+				require.Contains(t, w.ids(), "message/"+later)
 			}
 			w.fake.Heal()
 			w.sync()
@@ -101,8 +101,8 @@ func TestAThreadWhoseRepliesCannotBeReadFailsAlone(t *testing.T) {
 					r, err := w.try(t.Context())
 					require.NoError(t, err)
 					require.False(t, r.Restarted)
-					require.Contains(t, w.sink.IDs(), "message/"+later)
-					require.Contains(t, memsink.Text(w.sink.Docs()["message/"+root]), "one")
+					require.Contains(t, w.ids(), "message/"+later)
+					require.Contains(t, workertest.Text(w.docs()["message/"+root]), "one")
 				}
 				w.fake.Heal()
 				w.sync()
@@ -124,8 +124,8 @@ func TestAChangedFileThatCannotBeAskedForFailsAlone(t *testing.T) {
 		w.fake.Write(other, words)
 		_, err := w.try(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, words, memsink.Text(w.sink.Docs()["message/"+b+"/guid-of-other.txt"]))
-		require.Equal(t, "the plan", memsink.Text(w.sink.Docs()["message/"+a+"/guid-of-plan.txt"]))
+		require.Equal(t, words, workertest.Text(w.docs()["message/"+b+"/guid-of-other.txt"]))
+		require.Equal(t, "the plan", workertest.Text(w.docs()["message/"+a+"/guid-of-plan.txt"]))
 	}
 	w.fake.Heal()
 	w.sync()
@@ -139,14 +139,14 @@ func TestAThreadThatIsNotThereForAMomentStays(t *testing.T) {
 	r, err := w.try(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, r.Deleted)
-	require.Contains(t, memsink.Text(w.sink.Docs()["message/"+root]), "one")
+	require.Contains(t, workertest.Text(w.docs()["message/"+root]), "one")
 	w.sync()
 	w.fake.Inject(fakegraph.Fault{Path: "/messages/" + root + "/replies", Times: 2, Status: http.StatusNotFound, Code: "NotFound"})
 	for range 2 {
 		_, err = w.try(t.Context())
 		require.NoError(t, err)
 	}
-	require.Empty(t, w.sink.IDs())
+	require.Empty(t, w.ids())
 }
 
 func TestALibraryThatIsNotThereForAMomentTakesNothingWithIt(t *testing.T) {
@@ -159,7 +159,7 @@ func TestALibraryThatIsNotThereForAMomentTakesNothingWithIt(t *testing.T) {
 			w.say(root, "Bob", "thanks")
 			_, err := w.try(t.Context())
 			require.NoError(t, err)
-			require.Equal(t, "the plan", memsink.Text(w.sink.Docs()["message/"+root+"/guid-of-plan.txt"]))
+			require.Equal(t, "the plan", workertest.Text(w.docs()["message/"+root+"/guid-of-plan.txt"]))
 		}
 		w.say("", "Ann", "look too", w.fake.File(w.folder, fmt.Sprint(times, ".txt"), "other"))
 		w.sync()
@@ -185,7 +185,7 @@ func TestALinkThatTheAccountMayNotFollowFailsAlone(t *testing.T) {
 	for range 2 {
 		_, err := w.try(t.Context())
 		require.NoError(t, err)
-		require.Len(t, w.sink.IDs(), 2)
+		require.Len(t, w.ids(), 2)
 	}
 	w.fake.Heal()
 	w.sync()
@@ -215,4 +215,32 @@ func TestALibraryThatIsAwayForLongBringsItsFilesBack(t *testing.T) {
 			w.sync()
 		})
 	}
+}
+
+func TestAChannelThatWasThereAndIsNotIsLookedForAgain(t *testing.T) {
+	w := newWorld(t)
+	w.say("", "Ann", "one")
+	w.sync()
+	w.fake.Inject(fakegraph.Fault{Path: "/messages", Times: 1 << 30, Status: http.StatusNotFound, Code: "NotFound"})
+	for range 2 {
+		_, err := w.try(t.Context())
+		require.ErrorContains(t, err, "the channel is not there now")
+		require.NotErrorIs(t, err, worker.ErrPermanent)
+		require.Len(t, w.ids(), 1)
+	}
+	w.fake.Heal()
+	w.sync()
+}
+
+func TestAListingThatShowsNothingOfAChannelRemovesNothingUntilThatIsAllowed(t *testing.T) {
+	w := newWorld(t)
+	root := w.say("", "Ann", "look", w.fake.File(w.folder, "plan.txt", "the plan"))
+	w.sync()
+	w.fake.Remove(channelID, root)
+	w.fake.ExpireTokens("resyncChangesApplyDifferences")
+	_, err := w.try(t.Context())
+	require.ErrorContains(t, err, "--allow-deletions")
+	require.Len(t, w.ids(), 2)
+	w.store.Allows = true
+	require.Equal(t, 2, w.sync().Deleted)
 }

@@ -1,0 +1,150 @@
+package teams
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/echomind/sync/sdk/source"
+	"github.com/echomind/sync/services/connector/graph"
+)
+
+// maxLost is how many threads are removed because two syncs have not found them. Where they are more, the next sync lists all messages.
+const maxLost = 20
+
+// recheck asks for the replies of threads that were active lately, unless this sync has looked at them already.
+func (c *channel) recheck(ctx context.Context) error {
+	if c.cfg.recheckDays() == NoRecheck || c.now.IsZero() {
+		return nil
+	}
+	recent := c.now.AddDate(0, 0, -c.cfg.recheckDays()).Unix()
+	for id, of := range c.sync.All() {
+		_, file := split(id)
+		if _, shown := c.shown[id]; shown || file || of.Failed != source.None || memo[thread](of).Active <= recent {
+			continue
+		}
+		if err := c.recheckThread(ctx, id, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Look looks for threads and attached files that have failed.
+func (c *channel) Look(ctx context.Context, s *source.Sync, ids []string) error {
+	for _, id := range ids {
+		thread, file := split(id)
+		of, _ := s.Stored(id)
+		f := memo[attached](of)
+		var err error
+		if _, shown := c.shown[thread]; file && f.Link != "" {
+			err = c.file(ctx, id, f, false, true)
+		} else if !shown {
+			err = c.recheckThread(ctx, thread, true)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return c.removeNotThere(ctx)
+}
+
+// recheckThread reads a thread again whose replies have changed, or any where whole is set.
+func (c *channel) recheckThread(ctx context.Context, id string, whole bool) error {
+	root := graph.Message{ID: strings.TrimPrefix(id, "message/")}
+	message := c.api.URL(c.path("/messages/"+graph.Segment(root.ID)), nil)
+	replies, unread := c.moreReplies(ctx, c.replies(root.ID))
+	if graph.IsGone(unread) {
+		return c.goneThread(ctx, id)
+	}
+	if unread == nil && !whole {
+		hash, err := repliesHash(ctx, replies)
+		of, _ := c.sync.Stored(id)
+		if err != nil || memo[thread](of).Replies == hash {
+			return err
+		}
+	}
+	if err := c.api.Get(ctx, message, nil, &root); graph.IsGone(err) {
+		return c.goneThread(ctx, id)
+	} else if err != nil {
+		return c.sync.Alone(ctx, fmt.Errorf("read a thread again: %w", err)) // it stays as it is stored
+	}
+	if unread != nil {
+		return c.failThread(ctx, root, unread)
+	}
+	root.Replies, root.NextReplies = replies, ""
+	return c.thread(ctx, root, false)
+}
+
+// replies is where the listing of a thread's replies begins.
+func (c *channel) replies(root string) string {
+	return c.api.URL(c.path("/messages/"+graph.Segment(root))+"/replies", url.Values{"$top": {"50"}})
+}
+
+// moreReplies follows the pages of a thread's replies, as far as a thread's text may go.
+func (c *channel) moreReplies(ctx context.Context, link string) ([]graph.Message, error) {
+	var all []graph.Message
+	for size := 0; link != "" && size <= maxThreadBytes; {
+		if err := c.api.CheckLink(link); err != nil {
+			return nil, fmt.Errorf("list replies: %w", err)
+		}
+		page, at, err := c.api.Messages(ctx, link)
+		if err == nil {
+			err = checkNext(c.api, "list replies", link, &page)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list replies: %w", err)
+		}
+		c.tick(at)
+		all = append(all, page.Value...)
+		for _, m := range page.Value {
+			size += m.Weight()
+		}
+		link = page.Next
+	}
+	return all, nil
+}
+
+// goneThread marks a thread that is not there, and notes one that was not there at an earlier sync either.
+func (c *channel) goneThread(ctx context.Context, id string) error {
+	if of, _ := c.sync.Stored(id); of.Failed == source.IsAway && !of.Fresh {
+		c.notThere = append(c.notThere, id)
+		return nil
+	}
+	_, err := c.sync.Away(ctx, source.Item{ID: id, Title: "Thread", MediaType: "text/plain"})
+	return err
+}
+
+// removeNotThere removes the threads that two syncs have not found. Where they are many, the rest is kept, and the next sync lists all
+// messages: only known threads are asked for, so that none would ever come back.
+func (c *channel) removeNotThere(ctx context.Context) error {
+	gone := c.notThere
+	c.notThere = nil
+	if c.lost += len(gone); c.lost > maxLost {
+		c.listAgain()
+		return nil
+	}
+	for _, id := range gone {
+		if err := c.removeThread(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeOrphans removes attachments whose thread is not stored: a sync died between the two, or their deletion was given up.
+func (c *channel) removeOrphans(ctx context.Context) error {
+	if err := c.sync.Wait(); err != nil { // a thread may still be on its way
+		return err
+	}
+	for id := range c.sync.All() {
+		thread, file := split(id)
+		if _, stored := c.sync.Stored(thread); file && !stored {
+			if err := c.sync.Remove(ctx, id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
