@@ -281,8 +281,8 @@ DECLARE
     c connectors := moves.lock_syncing(run, try);
     advanced boolean;
 BEGIN
-    IF kind IS NULL OR kind NOT IN ('transient', 'permanent', 'too_long') THEN
-        RAISE EXCEPTION 'fail: kind is %, must be transient, permanent or too_long', coalesce(kind, 'null')
+    IF kind IS NULL OR kind NOT IN ('transient', 'permanent', 'too_long', 'relist') THEN
+        RAISE EXCEPTION 'fail: kind is %, must be transient, permanent, too_long or relist', coalesce(kind, 'null')
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     IF c.id IS NULL THEN
@@ -294,6 +294,10 @@ BEGIN
     PERFORM moves.end_runs(ARRAY[run], 'failed', CASE kind WHEN 'permanent' THEN 'permanent failure'
         WHEN 'too_long' THEN 'took too long' ELSE 'transient failure' END, c.status_message);
     c.run_id := NULL;
+    IF kind = 'relist' THEN
+        c.state := NULL;
+        c.listing := NULL;
+    END IF;
     c := CASE kind WHEN 'too_long' THEN moves.took_too_long(c, advanced) ELSE moves.failed(c, kind = 'permanent') END;
     PERFORM moves.put(ARRAY[c]);
     PERFORM moves.wake(c, true);

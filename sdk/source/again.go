@@ -34,18 +34,21 @@ func (last share) of(left, least int) share {
 // tryAgain has a source look at items that failed before, and that this sync was not given; which ones is left to chance, so that all have
 // their turn. Those that could not be stored have a share of their own: they may be very many.
 func (s *Sync) tryAgain(ctx context.Context, src Looker, cursor any) error {
-	var unread, notStored []string
+	var away, unread, notStored []string
 	s.mu.Lock()
 	for id, e := range s.stored { // in no order
 		switch of := e.describe(s.opts.Reading); {
 		case e.shown || e.fresh:
 		case of.Failed == NotStored || of.Failed == Unknown:
 			notStored = append(notStored, id)
-		case of.Failed == Reading || of.Failed == IsAway || of.Failed == Outdated:
+		case of.Failed == IsAway:
+			away = append(away, id)
+		case of.Failed == Reading || of.Failed == Outdated:
 			unread = append(unread, id)
 		}
 	}
 	s.mu.Unlock()
+	unread = append(away, unread...) // what is not there is looked for first
 	s.state.Unread = s.state.Unread.of(len(unread), s.opts.Again)
 	s.state.NotStored = s.state.NotStored.of(len(notStored), s.opts.Again)
 	ids := slices.Concat(unread[:s.state.Unread.Tried], notStored[:s.state.NotStored.Tried])

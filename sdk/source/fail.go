@@ -1,6 +1,7 @@
 package source
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -28,7 +29,10 @@ const failed = "failed "
 
 // describe tells what is stored.
 func (e entry) describe(reading string) Stored {
-	of := Stored{Memo: e.Memo, Seen: e.Seen, Fresh: e.fresh}
+	of := Stored{Seen: e.Seen, Fresh: e.fresh}
+	if !bytes.Equal(e.Memo, noMemo) {
+		of.Memo = e.Memo
+	}
 	if e.VersionToken != "" {
 		of.Hash = e.ContentHash
 		if len(e.VersionToken) > metaBytes {
@@ -100,7 +104,8 @@ func (s *Sync) sendFailure(ctx context.Context, doc worker.Document, hash, reaso
 
 // Away says that an item is not there, and that nothing else says it is gone. A place answers so for a moment, too: only a list of changes
 // and a listing of everything say for certain that something is gone. So what is stored stays, marked as away, and is looked for by
-// the next sync (Looker). Where that does not find it either, it is removed. Memo may be left out: it stays as it is.
+// the next sync (Looker). Where that does not find it either, it is removed. Of very many only some are, and the next sync lists everything.
+// Memo may be left out: it stays as it is.
 func (s *Sync) Away(ctx context.Context, it Item) (removed bool, err error) {
 	c, err := asCandidate(it)
 	if err != nil {
@@ -113,21 +118,22 @@ func (s *Sync) Away(ctx context.Context, it Item) (removed bool, err error) {
 }
 
 // away takes an item that is not there. given says that the place has listed it in this sync: then it is looked for again also where
-// nothing is stored of it.
+// nothing is stored of it, and never removed.
 func (s *Sync) away(ctx context.Context, c candidate, given bool) (removed bool, err error) {
 	e, known := s.entry(c.ID)
 	if !known && !given {
 		return false, nil
 	}
-	marked := e.describe(s.opts.Reading).Failed == IsAway
-	if marked && !e.fresh {
-		return true, s.remove(ctx, c.ID)
-	}
-	if marked {
+	if e.describe(s.opts.Reading).Failed == IsAway {
+		if !given && !e.fresh && s.lost.Add(1) <= maxWiped {
+			return true, s.remove(ctx, c.ID)
+		}
+		s.shows(c.ID)
+		s.stands(c.ID, true)
 		return false, nil
 	}
 	doc := c.document()
-	if doc.Memo == nil {
+	if c.Memo == nil && e.Memo != nil {
 		doc.Memo = e.Memo
 	}
 	return false, s.sendFailure(ctx, doc, failed+string(IsAway), awayText)

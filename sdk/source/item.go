@@ -1,6 +1,8 @@
 package source
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -8,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/sync/errgroup"
 
@@ -20,6 +23,9 @@ import (
 // noText is the hash of an item that has none.
 const noText = "no text"
 
+// noMemo is stored with an item that has none: so what could not be stored is told from what was stored under another configuration.
+var noMemo = json.RawMessage(`{}`)
+
 // candidate is an item that was given, and what is to be stored of it whatever it holds.
 type candidate struct {
 	Item
@@ -31,7 +37,7 @@ type candidate struct {
 // by a goroutine, and stored, or fails with its reason. The error is one that ends the sync, of this item or of one given before.
 func (s *Sync) Item(ctx context.Context, it Item) error {
 	c, err := asCandidate(it)
-	if err != nil {
+	if err != nil || !s.named(it.ID) {
 		return err
 	}
 	if err := s.idle(ctx, it.ID); err != nil {
@@ -51,18 +57,36 @@ func (s *Sync) Item(ctx context.Context, it Item) error {
 }
 
 func asCandidate(it Item) (candidate, error) {
-	c := candidate{Item: it}
-	if most := worker.MaxTokenBytes - metaBytes - 1; len(c.Version) > most {
+	c := candidate{Item: it, memo: noMemo}
+	if most := worker.MaxTokenBytes - metaBytes - 1; len(c.Version) > most || !storable(c.Version) {
 		c.Version = short(c.Version)
 	}
 	if it.Memo != nil {
-		var err error
-		if c.memo, err = json.Marshal(it.Memo); err != nil {
+		var text bytes.Buffer
+		encoder := json.NewEncoder(&text)
+		encoder.SetEscapeHTML(false)
+		if err := encoder.Encode(it.Memo); err != nil {
 			return c, fmt.Errorf("encode the memo of %q: %w", it.ID, err)
+		}
+		c.memo = bytes.TrimSpace(text.Bytes())
+		if err := (worker.Document{SourceID: "memo", Memo: c.memo}).Validate(); err != nil {
+			c.memo, c.Unread = noMemo, "what has to be remembered of it cannot be stored: "+err.Error()
 		}
 	}
 	c.meta = short(it.Title, it.URL, string(c.memo))
 	return c, nil
+}
+
+func storable(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
+
+// named tells whether an item's id can be stored. One that cannot is left out: it must not end the sync of all the others.
+func (s *Sync) named(id string) bool {
+	if (worker.Document{SourceID: id}).Validate() == nil {
+		return true
+	}
+	s.failed.Add(1)
+	s.unnamed.Add(1)
+	return false
 }
 
 // hidden tells whether an item only stands for its place.
@@ -79,7 +103,7 @@ func (c candidate) document() worker.Document {
 // withoutReading does what needs no reading, and tells whether that was all.
 func (s *Sync) withoutReading(ctx context.Context, c candidate) (done bool, err error) {
 	e, known := s.entry(c.ID)
-	same := known && e.VersionToken == c.token() && (c.Version != "" || c.hidden())
+	same := known && e.VersionToken == c.token() && (c.Version != "" || c.hidden()) && c.hidden() == (e.ContentHash == noText)
 	switch of := e.describe(s.opts.Reading); {
 	case c.Unread != "":
 		return true, s.fail(ctx, c, &Unreadable{Reason: c.Unread, Content: true})
@@ -88,13 +112,22 @@ func (s *Sync) withoutReading(ctx context.Context, c candidate) (done bool, err 
 		return true, nil
 	case c.hidden():
 		return true, s.hide(ctx, c)
-	case known && of.Failed == InContent && e.ContentHash == c.inContent(s.opts.Reading):
+	case known && of.Failed == InContent && c.Version != "" && e.ContentHash == c.inContent(s.opts.Reading):
 		s.stands(c.ID, true)
 		return true, nil
 	case known && of.Version != "" && of.Version == c.Version && of.Hash != noText && c.Title != "" && !e.fresh:
 		return true, s.touch(ctx, c.document(), of.Hash)
+	case s.listing && of.Failed == NotStored && bytes.Equal(e.Memo, c.memo) && !s.hasRoom():
+		s.stands(c.ID, true)
+		return true, nil
 	}
 	return false, nil
+}
+
+// hasRoom tells whether one more of what could not be stored is read by a listing: a full quota must not cost everything at each.
+func (s *Sync) hasRoom() bool {
+	s.room--
+	return s.room >= 0
 }
 
 // hide stores an item that only stands for its place. A document that people had is deleted by that.
@@ -112,12 +145,15 @@ func (s *Sync) start(ctx context.Context, c candidate) error {
 	if s.broken != nil {
 		return s.broken
 	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if s.group == nil {
-		s.group, s.grouped = errgroup.WithContext(ctx)
+		s.group, s.grouped = errgroup.WithContext(s.ctx)
 		s.group.SetLimit(s.opts.Workers)
 	}
 	if s.grouped.Err() != nil {
-		return errors.Join(s.Wait(), ctx.Err())
+		return cmp.Or(s.Wait(), context.Cause(s.ctx))
 	}
 	grouped, done := s.grouped, make(chan struct{})
 	s.mu.Lock()
@@ -130,7 +166,7 @@ func (s *Sync) start(ctx context.Context, c candidate) error {
 			s.mu.Unlock()
 			close(done)
 		}()
-		return s.read(grouped, c)
+		return caught.Do(func() error { return s.read(grouped, c) })
 	})
 	return nil
 }
@@ -227,6 +263,10 @@ func (s *Sync) unread(ctx context.Context, c candidate, err error) error {
 	case errors.As(err, &why):
 		return s.fail(ctx, c, why)
 	case errors.Is(err, ErrGone):
+		if s.listing {
+			s.unshown(c.ID)
+			return nil
+		}
 		return s.remove(ctx, c.ID)
 	case errors.Is(err, ErrNoText):
 		return s.hide(ctx, c)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"github.com/echomind/sync/sdk/worker"
 )
 
 // A listing of everything that would remove more than maxWiped items, and more than maxWipedPart in 100 of what is stored, removes
@@ -25,7 +27,7 @@ func (s *Sync) ResumeListing() { s.expect(func(e entry) bool { return !e.Seen })
 func (s *Sync) expect(is func(entry) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.listing, s.missing, s.stand = true, 0, nil
+	s.listing, s.partial, s.missing, s.stand = true, false, 0, nil
 	for id, e := range s.stored {
 		if e.missing = is(e); e.missing {
 			s.missing++
@@ -34,8 +36,11 @@ func (s *Sync) expect(is func(entry) bool) {
 	}
 }
 
-// Partial says that the listing leaves out what it could not list.
-func (s *Sync) Partial() { s.store.ListingPartial() }
+// Partial says that the listing leaves out what it could not list. EndListing removes nothing then, unless it is told what to keep.
+func (s *Sync) Partial() {
+	s.partial = true
+	s.store.ListingPartial()
+}
 
 // Missing tells whether the listing has not shown a stored item so far.
 func (s *Sync) Missing(id string) bool {
@@ -45,7 +50,8 @@ func (s *Sync) Missing(id string) bool {
 }
 
 // EndListing ends a listing of everything, and removes what it has not shown, but for what keep keeps; nil keeps nothing. Where that is
-// suspiciously much nothing is removed, and the sync fails until the owner allows it. keep may ask the Sync.
+// suspiciously much nothing is removed, and the sync fails until the owner allows it: the next lists everything from the beginning. keep may
+// ask the Sync.
 func (s *Sync) EndListing(ctx context.Context, keep func(id string, of Stored) bool) error {
 	if err := s.Wait(); err != nil {
 		return err
@@ -53,17 +59,16 @@ func (s *Sync) EndListing(ctx context.Context, keep func(id string, of Stored) b
 	var gone []string
 	wiped, shown := 0, false
 	for id, of := range s.All() {
-		if !s.Missing(id) {
-			shown = true
-			continue
-		}
-		if keep != nil && keep(id, of) {
+		switch {
+		case !s.Missing(id):
+			shown = shown || of.found()
+		case keep == nil && s.partial, keep != nil && keep(id, of):
 			s.unchanged.Add(1)
-			continue
-		}
-		gone = append(gone, id)
-		if of.Failed != Unknown {
-			wiped++
+		default:
+			gone = append(gone, id)
+			if of.found() {
+				wiped++
+			}
 		}
 	}
 	if err := Guard(ctx, s.store, s.opts.Connector, wiped, s.expects, !shown); err != nil {
@@ -80,14 +85,14 @@ func (s *Sync) EndListing(ctx context.Context, keep func(id string, of Stored) b
 		e.missing = false
 		s.stored[id] = e
 	}
-	s.listing, s.missing, s.stand = false, 0, nil
+	s.listing, s.partial, s.missing, s.stand = false, false, 0, nil
 	s.mu.Unlock()
 	s.store.EndListing()
 	return nil
 }
 
-// Guard is the error of a listing of everything that would remove suspiciously many of the items that are stored: nil where it would not,
-// or where the connector's owner allows it. empty says that it has shown nothing at all. EndListing asks it; a source that removes by
+// Guard is the error (worker.Relist) of a listing of everything that would remove suspiciously many of the documents that are stored and may be
+// found: nil where it would not, or where the connector's owner allows it. empty says that it has shown none at all. EndListing asks it; a source that removes by
 // itself what it did not find asks it before.
 func Guard(ctx context.Context, asked interface {
 	DeletionsAllowed(ctx context.Context) (bool, error)
@@ -99,8 +104,8 @@ func Guard(ctx context.Context, asked interface {
 	if allowed, err := asked.DeletionsAllowed(ctx); err != nil || allowed {
 		return err
 	}
-	return fmt.Errorf("the listing does not show %d of the %d documents that are stored, and nothing was deleted: if they are gone for good, "+
-		"allow it with: echomind connectors trigger %d --allow-deletions; if the source was away, the next try finds them", removed, stored, connector)
+	return worker.Relist(fmt.Errorf("the listing does not show %d of the %d documents that are stored, and nothing was deleted: if they are gone for good, "+
+		"allow it with: echomind connectors trigger %d --allow-deletions; if the source was away, the next try finds them", removed, stored, connector))
 }
 
 // shows takes an item off what is missing.
@@ -125,8 +130,19 @@ func (s *Sync) stands(id string, counts bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.listing {
+	if s.listing && !s.opts.Unresumed {
 		s.stand = append(s.stand, id)
+	}
+}
+
+// unshown says that an item which the listing has shown is gone after all.
+func (s *Sync) unshown(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e, is := s.stored[id]; is && !e.missing {
+		e.missing = true
+		s.missing++
+		s.stored[id] = e
 	}
 }
 

@@ -202,12 +202,8 @@ func (p *place) Look(ctx context.Context, s *source.Sync, ids []string) error {
 func sync1(ctx context.Context, store *workertest.Store, p source.Source, opts source.Options) (source.Result, error) {
 	opts.Chunk, opts.Connector = chunk.Options{MaxTokens: 200}, 7
 	result, err := source.Run(ctx, store, p, opts)
-	if err != nil {
-		store.Killed(false)
-		return result, err
-	}
-	store.Complete()
-	return result, nil
+	store.End(err)
+	return result, err
 }
 
 // differs says how what is stored differs from the place.

@@ -58,8 +58,8 @@ type Content struct {
 	Sections []chunk.Section
 	// Hash tells whether two texts differ: at most 255 bytes.
 	Hash string
-	// Now is the item as it was when it was read, where that may be newer than what was listed; nil is as listed. Its ID, Bytes, Unread
-	// and Read say nothing.
+	// Now is the item as it was when it was read, where that may be newer than what was listed, never older; nil is as listed. Its ID,
+	// Bytes, Unread and Read say nothing.
 	Now *Item
 	// AtHand says that the place was asked for nothing to read it: that it was read does not mean that the place answers.
 	AtHand bool
@@ -79,6 +79,17 @@ type Stored struct {
 	Seen bool
 	// Fresh says that this run has put it, or its failure.
 	Fresh bool
+}
+
+// found tells whether somebody may find a document of it: not of what has no text, nor of what could never be read.
+func (of Stored) found() bool {
+	switch of.Failed {
+	case None:
+		return of.Hash != noText
+	case Reading, IsAway, NotStored:
+		return true
+	}
+	return false
 }
 
 // Failure is why there is no content.
@@ -111,6 +122,7 @@ type Store interface {
 	EndListing()
 	ListingPartial()
 	DeletionsAllowed(ctx context.Context) (bool, error)
+	Remark(text string)
 }
 
 // Room is memory for content that several syncs share.
@@ -152,6 +164,8 @@ type Options struct {
 	// MaxItems bounds the items that are stored at the end of a sync; 0 has no bound. TooMany is the error of a sync with more.
 	MaxItems int
 	TooMany  error
+	// Unresumed says that List lists everything in one run, and sets no checkpoint: what it shows need not be marked.
+	Unresumed bool
 	// Again is how many items that failed are tried again by a sync until that helps; see Looker. 0 means DefaultAgain.
 	Again int
 	// Ends tells which errors are about the account or the place as a whole; nil: none.
@@ -196,9 +210,9 @@ type Result struct {
 func (r Result) Changed() bool { return r.Put+r.Touched+r.Deleted+r.Failed > 0 }
 
 var (
-	// ErrGone is what Item.Read returns for what the place says is gone: it is removed.
+	// ErrGone is what Item.Read returns for what the place says is gone: it is removed, in a listing as if it had not been shown.
 	ErrGone = errors.New("it is gone")
-	// ErrAway is what Item.Read returns for what is not there, and that nothing else has said to be gone: see Sync.Away.
+	// ErrAway is what Item.Read returns for what was listed and is not there: it fails, and is looked for again. See Sync.Away.
 	ErrAway = errors.New("it is not there")
 	// ErrNoText is what Item.Read returns for what has no text after all: it is stored as an item without Read is.
 	ErrNoText = errors.New("it has no text")

@@ -17,16 +17,17 @@ import (
 )
 
 // Sync is one sync of a place. Item, Wait, Checkpoint, BeginListing, ResumeListing and EndListing are called by one goroutine at a time;
-// the other methods by any, at any time, but not by Item.Read for its own item.
+// the other methods by any, at any time. Item.Read calls none but Stored.
 type Sync struct {
+	ctx   context.Context // the sync's
 	store Store
 	opts  Options
 	state state
 	bytes *semaphore.Weighted
 
 	trouble row
-	// listing: everything is listed, and what is not shown is gone.
-	listing bool
+	// listing: everything is listed, and what is not shown is gone. partial: something was left out.
+	listing, partial bool
 
 	group   *errgroup.Group // reads items; nil: none
 	grouped context.Context // ends with an error of group's
@@ -36,10 +37,14 @@ type Sync struct {
 	stored  map[string]entry
 	reading map[string]chan struct{} // closed when the item's reading is over
 	missing int                      // of stored, how many the listing has not shown
-	expects int                      // of stored when the sync began, how many the place had at the last
+	known   int                      // how many were stored under this configuration when the sync began
+	expects int                      // how many of these may be found by somebody
 	stand   []string                 // shown, and not written: to be marked
+	room    int                      // how many that could not be stored a listing still reads
 
-	listed, put, touched, unchanged, deleted, failed atomic.Int64
+	// lost are those that neither an earlier sync nor this one has found.
+	listed, put, touched, unchanged, deleted, failed, lost atomic.Int64
+	unnamed                                                atomic.Int64 // items whose ids cannot be stored
 }
 
 // state is what a connector's state holds.
@@ -64,7 +69,12 @@ func Run(ctx context.Context, store Store, src Source, opts Options) (Result, er
 	if err := opts.Chunk.Validate(); err != nil {
 		return Result{}, worker.Permanent(err)
 	}
-	s := &Sync{store: store, opts: opts.withDefaults(), reading: map[string]chan struct{}{}}
+	ctx, cancel := context.WithCancel(ctx)
+	s := &Sync{ctx: ctx, store: store, opts: opts.withDefaults(), reading: map[string]chan struct{}{}}
+	defer func() { // also where List panics
+		cancel()
+		_ = s.Wait()
+	}()
 	s.bytes = semaphore.NewWeighted(s.opts.InFlightBytes)
 	if err := store.State(&s.state); err != nil {
 		return Result{}, worker.Permanent(err)
@@ -85,11 +95,19 @@ func (s *Sync) take(known map[string]worker.Known) {
 	s.stored = make(map[string]entry, len(known))
 	for id, k := range known {
 		e := entry{Known: k}
-		if e.describe(s.opts.Reading).Failed != Unknown {
+		of := e.describe(s.opts.Reading)
+		if of.Failed != Unknown {
+			s.known++
+		}
+		if of.found() {
 			s.expects++
+		}
+		if of.Failed == NotStored {
+			s.room++
 		}
 		s.stored[id] = e
 	}
+	s.room = s.state.NotStored.of(s.room, s.opts.Again).Tried
 }
 
 func (s *Sync) run(ctx context.Context, src Source) error {
@@ -110,6 +128,12 @@ func (s *Sync) run(ctx context.Context, src Source) error {
 	if err := s.bounded(1); err != nil {
 		return err
 	}
+	if n := s.unnamed.Load(); n > 0 {
+		s.store.Remark(fmt.Sprintf("%d items have ids that cannot be stored; they are left out", n))
+	}
+	if s.lost.Load() > maxWiped { // a list says for certain what is gone
+		return s.store.SetState(state{Unread: s.state.Unread, NotStored: s.state.NotStored})
+	}
 	at, err := s.at(cursor)
 	if err != nil {
 		return err
@@ -128,7 +152,7 @@ func (s *Sync) over(err error) error {
 }
 
 // Cursor decodes what List returned at the last sync that completed, or what it checkpointed since; v, a pointer, stays as it is at the
-// first sync.
+// first sync, and where everything is to be listed again. An integer above 2^53 comes back as a string: write one (`json:",string"`).
 func (s *Sync) Cursor(v any) error {
 	if len(s.state.Cursor) == 0 {
 		return nil
@@ -141,7 +165,7 @@ func (s *Sync) Cursor(v any) error {
 
 // First tells whether the place has not been found so far, under this configuration: nothing was stored, no sync has completed, nor
 // checkpointed. What is not there then may be a mistake of the configuration; later it is away.
-func (s *Sync) First() bool { return len(s.state.Cursor) == 0 && s.expects == 0 }
+func (s *Sync) First() bool { return len(s.state.Cursor) == 0 && s.known == 0 }
 
 // Checkpoint waits until all that was given is sent, and has a run that follows, should this one die, go on from a cursor: a value
 // that encodes as a JSON object.
@@ -222,6 +246,9 @@ func (s *Sync) Result() Result {
 // nothing. What else is to be removed may be known at the end only, so until then twice as many are taken.
 func (s *Sync) bounded(times int) error {
 	if s.opts.MaxItems > 0 && s.Len() > times*s.opts.MaxItems {
+		if s.opts.TooMany == nil {
+			return worker.Permanent(fmt.Errorf("there are more than %d items", s.opts.MaxItems))
+		}
 		return worker.Permanent(s.opts.TooMany)
 	}
 	return nil

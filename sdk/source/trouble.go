@@ -37,7 +37,7 @@ func (s *Sync) Alone(ctx context.Context, err error) error {
 		return err
 	}
 	if away := s.trouble.goesOn(ctx, s.opts.Answers); away != nil {
-		return fmt.Errorf("%w; the last: %w", away, err)
+		return fmt.Errorf("%w; the last: %v", away, err) //nolint:errorlint // it is about the place, not about this one
 	}
 	return nil
 }

@@ -26,6 +26,23 @@ func Permanent(err error) error {
 	return &permanentError{err: err}
 }
 
+// ErrRelist is among what an error of Relist wraps.
+var ErrRelist = errors.New("the source is to be listed again")
+
+type relistError struct{ err error }
+
+func (e *relistError) Error() string   { return e.err.Error() }
+func (e *relistError) Unwrap() []error { return []error{ErrRelist, e.err} }
+
+// Relist marks an error after which what was listed so far is not to be believed: it fails the run like any other error, and the next
+// begins with an empty State.
+func Relist(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &relistError{err: err}
+}
+
 type skippedError struct{ reason string }
 
 func (e *skippedError) Error() string { return "skipped: " + e.reason }
@@ -54,6 +71,7 @@ const (
 	skips             // has sent nothing, and is complete
 	failsForNow
 	failsForGood
+	failsAndRelists
 	tooLong
 	cut // too long, and what was sent is all in the stream
 	released
@@ -74,6 +92,8 @@ func outcomeOf(err, cause error) outcome {
 		return failsForGood
 	case errors.Is(cause, errTooLong):
 		return tooLong
+	case errors.Is(err, ErrRelist):
+		return failsAndRelists
 	default:
 		return failsForNow
 	}
@@ -82,6 +102,7 @@ func outcomeOf(err, cause error) outcome {
 // kinds are what the database is told of a run that fails.
 var kinds = map[outcome]lifecycle.Failure{
 	failsForNow: lifecycle.Transient, failsForGood: lifecycle.Permanent, tooLong: lifecycle.TooLong,
+	failsAndRelists: lifecycle.Relist,
 }
 
 // message is what the user reads of a failure.

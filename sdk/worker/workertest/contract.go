@@ -183,6 +183,23 @@ func Contract(t *testing.T, open func(t *testing.T) Connector) {
 		require.Equal(t, at{"half"}, then)
 		require.Contains(t, known(t, c), "a")
 	})
+	t.Run("a sync that asks to list again leaves no state", func(t *testing.T) {
+		c := open(t)
+		c.Sync(t, func(ctx context.Context, run Run) error {
+			return errors.Join(run.Put(ctx, Document("a", "v1", "apple", nil)), run.SetState(at{"one"}))
+		})
+		c.Sync(t, func(ctx context.Context, run Run) error {
+			run.BeginListing()
+			err := errors.Join(run.Put(ctx, Document("b", "v1", "banana", nil)), run.Checkpoint(ctx, at{"half"}), c.Committed(ctx, "half"))
+			return errors.Join(err, worker.Relist(errors.New("it shows little")))
+		})
+		var then at
+		c.Sync(t, func(_ context.Context, run Run) error { return run.State(&then) })
+		require.Zero(t, then)
+		after := known(t, c)
+		require.False(t, after["b"].Seen)
+		require.Len(t, after, 2)
+	})
 	t.Run("what a listing has shown is seen by the sync that goes on with it, and by none later", func(t *testing.T) {
 		c := open(t)
 		c.Sync(t, puts(Document("old", "v1", "x", nil), Document("gone", "v1", "x", nil)))

@@ -16,11 +16,7 @@ func (k kept) Sync(t *testing.T, handle func(context.Context, workertest.Run) er
 	if _, err := k.Known(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if handle(t.Context(), k.Store) != nil {
-		k.Killed(false)
-		return
-	}
-	k.Complete()
+	k.End(handle(t.Context(), k.Store))
 }
 
 func (k kept) Committed(context.Context, string) error { return nil }

@@ -40,6 +40,7 @@ type Store struct {
 	fresh       map[string]bool // put by this run
 	unchanged   int
 	partial     bool
+	remark      string
 	// listing is what the listing has shown that this run is in; nil: it is in none. shown and shownBefore are what the committed
 	// state and the one before it hand on of theirs.
 	listing, shown, shownBefore map[string]bool
@@ -185,9 +186,6 @@ func (s *Store) Seen(ctx context.Context, ids ...string) error {
 		return errors.New("documents are seen outside a listing")
 	}
 	for _, id := range ids {
-		if _, stored := s.docs[id]; !stored {
-			return fmt.Errorf("%s is seen, and is not stored", id)
-		}
 		s.listing[id] = true
 	}
 	return ctx.Err()
@@ -205,6 +203,20 @@ func (s *Store) ListingPartial() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.partial = true
+}
+
+// Remark is kept: see Remarked.
+func (s *Store) Remark(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.remark = text
+}
+
+// Remarked is the last remark.
+func (s *Store) Remarked() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.remark
 }
 
 // Partial says whether the last sync called ListingPartial.
@@ -282,6 +294,21 @@ func (s *Store) Complete() {
 		s.shown, s.shownBefore = nil, nil
 	}
 	s.pending = nil
+}
+
+// End is a sync that has ended with an error, or nil, as the kit ends its run.
+func (s *Store) End(err error) {
+	switch {
+	case err == nil:
+		s.Complete()
+	case errors.Is(err, worker.ErrRelist):
+		s.Killed(false)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.state, s.shown = nil, nil
+	default:
+		s.Killed(false)
+	}
 }
 
 // Killed is a sync that has not: its last checkpoint may not be committed though documents after it are stored.

@@ -80,7 +80,7 @@ func Sync(ctx context.Context, cfg Config, opts Options, store source.Store) (Re
 	f := &folder{cfg: cfg, globs: globs, opts: opts, name: name}
 	result, err := source.Run(ctx, store, f, source.Options{
 		Connector: opts.Connector, Chunk: opts.Chunk, Workers: opts.Workers, InFlightBytes: opts.InFlightBytes, Room: opts.Room,
-		Reading: opts.Reader.Version(),
+		Reading: opts.Reader.Version(), Unresumed: true,
 	})
 	return Result{Result: result, Whole: err == nil && len(f.unread) == 0}, err
 }
