@@ -50,12 +50,10 @@ func (s *Sync) EndListing(ctx context.Context, keep func(id string, of Stored) b
 	if err := s.Wait(); err != nil {
 		return err
 	}
-	s.mu.Lock()
 	var gone []string
 	wiped, shown := 0, false
-	for id, e := range s.stored {
-		of := e.describe(s.opts.Reading)
-		if !e.missing {
+	for id, of := range s.All() {
+		if !s.Missing(id) {
 			shown = true
 			continue
 		}
@@ -68,7 +66,6 @@ func (s *Sync) EndListing(ctx context.Context, keep func(id string, of Stored) b
 			wiped++
 		}
 	}
-	s.mu.Unlock()
 	if err := Guard(ctx, s.store, s.opts.Connector, wiped, s.expects, !shown); err != nil {
 		return err
 	}

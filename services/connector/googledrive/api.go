@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/internal/answer"
 )
 
@@ -293,8 +294,8 @@ func (a *api) drives(ctx context.Context) (ids []string, err error) {
 			}
 		}
 		if len(ids) > maxDrives {
-			return nil, permanentf("include_shared_drives: the account is a member of more than %d shared drives; make a connector of its own for each",
-				maxDrives)
+			return nil, worker.Permanent(fmt.Errorf(
+				"include_shared_drives: the account is a member of more than %d shared drives; make a connector of its own for each", maxDrives))
 		}
 		if answer.Next == "" || answer.Next == token {
 			return ids, nil

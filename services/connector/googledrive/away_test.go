@@ -116,3 +116,61 @@ func TestAFolderThatIsNotThereForAMomentInAListingKeepsWhatIsBelowIt(t *testing.
 		})
 	}
 }
+
+// The list of drives says which there are.
+func TestASharedDriveThatIsListedAndNotThereForAMomentStays(t *testing.T) {
+	for _, kind := range []string{"changes", "start"} {
+		t.Run(kind, func(t *testing.T) {
+			f := newFixture(t)
+			f.cfg = googledrive.Config{IncludeSharedDrives: true}
+			f.File(root, "mine.txt", "text/plain", "mine")
+			one := f.Drive("One")
+			f.File(one, "a.txt", "text/plain", "a")
+			f.sync()
+			f.File(f.Drive("Two"), "b.txt", "text/plain", "b")
+			f.Write(f.File(one, "c.txt", "text/plain", "c"), "changed")
+			skip := map[string]int{"changes": 1, "start": 0}[kind] // My Drive's come first
+			f.Inject(fakedrive.Fault{Kind: kind, Skip: skip, Times: 1, Status: http.StatusNotFound, Reason: "notFound"})
+			require.Zero(t, f.sync().Deleted)
+			require.Contains(t, f.store.files(), "a.txt")
+			require.Zero(t, f.Heal())
+			f.sync()
+			require.Equal(t, []string{"a.txt", "b.txt", "c.txt", "mine.txt"}, f.store.files())
+		})
+	}
+}
+
+func TestAListWithoutDrivesRemovesManyFilesOnlyIfTheOwnerAllowsIt(t *testing.T) {
+	f := newFixture(t)
+	f.cfg = googledrive.Config{IncludeSharedDrives: true}
+	f.File(root, "mine.txt", "text/plain", "mine")
+	team := f.Drive("Team")
+	for i := range 30 {
+		f.File(team, fmt.Sprint(i, ".txt"), "text/plain", "words")
+	}
+	f.sync()
+	f.Leave(team, false)
+	for range 2 {
+		_, err := f.try()
+		require.ErrorContains(t, err, "does not show 30 of the 31 documents")
+		require.Len(t, f.store.files(), 31)
+	}
+	f.store.allows = true
+	f.sync()
+	require.Equal(t, []string{"mine.txt"}, f.store.files())
+}
+
+func TestANewFileThatIsNotThereForAMomentIsReadByTheNextSync(t *testing.T) {
+	f := newFixture(t)
+	f.cfg = googledrive.Config{}
+	f.sync()
+	a := f.File(root, "a.txt", "text/plain", "a")
+	for _, kind := range []string{"media", "get"} {
+		f.Inject(fakedrive.Fault{Kind: kind, ID: a, Times: 1, Status: http.StatusNotFound, Reason: "notFound"})
+	}
+	require.Zero(t, f.sync().Failed)
+	require.Empty(t, f.store.files())
+	f.sync()
+	require.Equal(t, "a", f.store.text(a))
+	require.Equal(t, 1, f.again().Calls)
+}

@@ -114,13 +114,13 @@ func (c Config) maxFiles() int {
 	return c.MaxFiles
 }
 
-// maxIDBytes is twice what any id of Drive has. What is remembered with a failed document has room for two.
+// maxIDBytes is twice what any id of Drive has. A memo has room for some of them.
 const maxIDBytes = 90
 
 // validID tells whether an id can be put into paths and queries, and be remembered.
 func validID(id string) bool {
 	return id != "" && len(id) <= maxIDBytes && utf8.ValidString(id) && id != "." && id != ".." &&
 		!strings.ContainsFunc(id, func(r rune) bool {
-			return r <= ' ' || r == 0x7f || strings.ContainsRune(`/?#%'"\,~`, r)
+			return r <= ' ' || r == 0x7f || strings.ContainsRune(`/?#%'"\,~<>&`, r)
 		})
 }

@@ -11,16 +11,6 @@ import (
 	"github.com/echomind/sync/services/connector/internal/trouble"
 )
 
-// ErrPermanent marks errors that only a change of the configuration, or of the drive, can mend.
-var ErrPermanent = errors.New("cannot succeed as configured")
-
-// permanent keeps the text free of the sentinel, which means nothing to people.
-type permanent struct{ error }
-
-func (p permanent) Unwrap() []error { return []error{ErrPermanent, p.error} }
-
-func permanentf(format string, args ...any) error { return permanent{fmt.Errorf(format, args...)} }
-
 var (
 	// errStale says that a page token is not accepted any more.
 	errStale = errors.New("the page token is no longer accepted")
@@ -139,15 +129,6 @@ func ofDocument(err error) (reason string, lasting bool) {
 		return "it was downloaded too often lately (downloadQuotaExceeded); it is tried again", false
 	}
 	return r.brief(), false
-}
-
-// aboutSource turns a refusal of the drive or root itself into something its user can act on.
-func aboutSource(err error, field, id string) error {
-	if isGone(err) || isRefused(err) {
-		return permanentf("%s: %q is not there for the connected account, or not any more (%w); share it with the account, or name another",
-			field, id, err)
-	}
-	return err
 }
 
 func oneLine(s string, most int) string {

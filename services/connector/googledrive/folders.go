@@ -7,6 +7,28 @@ import (
 	"slices"
 )
 
+// folder is what is held of a folder until it is known where it is.
+type folder struct {
+	title, link string
+	parents     []string
+}
+
+// folderBeside is about what a folder takes beside its texts: in maps, and by the texts' ends.
+const folderBeside = 320
+
+func (f folder) weight(id string) int {
+	n := folderBeside + len(id) + len(f.title) + len(f.link)
+	for _, p := range f.parents {
+		n += folderBeside/8 + len(p)
+	}
+	return n
+}
+
+// folder stores a folder: a document without text, by which later syncs know the tree.
+func (s *syncer) folder(ctx context.Context, f item, parents []string) error {
+	return s.sync.Item(ctx, described(f, memo{Kind: aFolder, Parents: parents}))
+}
+
 // listFolders stores the folders of a drive.
 func (s *syncer) listFolders(ctx context.Context, drive string) error {
 	if s.whole() {
@@ -20,7 +42,7 @@ func (s *syncer) listFolders(ctx context.Context, drive string) error {
 // listFlat lists all folders, in no order, those that others share with the user among them. Where there are more than are
 // held, nothing is stored, and held is false.
 func (s *syncer) listFlat(ctx context.Context, drive string) (held bool, err error) {
-	found, room := folders{}, s.room()
+	found, room := map[string]folder{}, s.opts.HeldBytes
 	err = s.pages(ctx, drive, onlyFolders, "", func(page []item, _ string) error {
 		for _, f := range lastOf(page, func(f item) string { return f.ID }) {
 			if !f.isFolder() || s.tree.roots[f.ID] {
@@ -53,7 +75,8 @@ func (s *syncer) listFlat(ctx context.Context, drive string) (held bool, err err
 			delete(s.tree.folders, id) // nothing that is synced is below it
 			continue
 		}
-		if err := s.folder(ctx, f.item(id), parents); err != nil {
+		one := item{ID: id, Name: f.title, MimeType: folderType, Link: f.link}
+		if err := s.folder(ctx, one, parents); err != nil {
 			return false, err
 		}
 	}
@@ -66,7 +89,7 @@ var errNoRoom = errors.New("there are more folders than are held")
 // listLevels lists the folders below a root, level by level. None of them has to be held until it is known where it is.
 func (s *syncer) listLevels(ctx context.Context, drive string) error {
 	had := map[string]struct{}{} // folders that are in each other would never end
-	for level := []string{s.state.Roots[drive]}; len(level) > 0; {
+	for level := []string{s.at.Roots[drive]}; len(level) > 0; {
 		var next []string
 		for batch := range slices.Chunk(level, parentsAtOnce) {
 			err := s.below(ctx, drive, onlyFolders, batch, func(page []item) error {
@@ -111,6 +134,7 @@ func (s *syncer) listCome(ctx context.Context) error {
 			}
 		}
 		if len(byDrive) == 0 {
+			clear(s.come)
 			return nil
 		}
 		for _, drive := range slices.Sorted(maps.Keys(byDrive)) {
@@ -138,16 +162,38 @@ func (s *syncer) hasCome(ctx context.Context, page []item) error {
 			return err
 		}
 	}
-	return s.files(ctx, page)
+	return s.files(ctx, page, false)
+}
+
+// folderChanged takes a folder that the tree has already.
+func (s *syncer) folderChanged(ctx context.Context, f item) error {
+	parents, in := s.tree.place(f.Parents)
+	if !in {
+		s.leaves(f.ID)
+		return nil
+	}
+	s.come[f.ID] = struct{}{}
+	return s.folder(ctx, f, parents)
+}
+
+// leaves takes note of a folder that is below no root. One that is stored may come below a root by the end of what is listed. Any other is
+// not held, as those who share folders with the account decide how many there are: what brings it below a root is a folder that comes,
+// and all that is below that is listed.
+func (s *syncer) leaves(id string) {
+	if _, stored := s.sync.Stored(id); !stored {
+		delete(s.tree.folders, id)
+		return
+	}
+	s.loose = true
 }
 
 // driveOf is the drive to ask for what is in a folder.
 func (s *syncer) driveOf(id string) string {
-	if len(s.state.Roots) == 1 {
-		return s.state.drives()[0]
+	if len(s.at.Roots) == 1 {
+		return s.at.drives()[0]
 	}
 	for range maxDepth {
-		if _, is := s.state.Roots[id]; is {
+		if _, is := s.at.Roots[id]; is {
 			return id
 		}
 		parents := s.tree.folders[id]

@@ -58,18 +58,22 @@ func (t *tree) search(id string) bool {
 	return false
 }
 
-// place are the parents to remember, those below a root first; in says whether there are any of these.
+// place are the parents to remember; in says whether any of them is below a root. Of very many those below a root come first.
 func (t *tree) place(parents []string) (kept []string, in bool) {
-	var outside []string
-	for _, p := range usable(parents) {
-		if t.holds(p) {
-			kept, in = append(kept, p), true
-		} else {
-			outside = append(outside, p)
-		}
+	kept = usable(parents)
+	if len(kept) > maxParents {
+		kept = slices.Clone(kept)
+		slices.SortStableFunc(kept, func(a, b string) int { return t.rank(a) - t.rank(b) })
+		kept = slices.Clip(kept[:maxParents])
 	}
-	kept = append(kept, outside...)
-	return kept[:min(len(kept), maxParents)], in
+	return kept, slices.ContainsFunc(kept, t.holds)
+}
+
+func (t *tree) rank(id string) int {
+	if t.holds(id) {
+		return 0
+	}
+	return 1
 }
 
 // usable sorts parents, so that their order says nothing.

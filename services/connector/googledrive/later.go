@@ -1,0 +1,164 @@
+package googledrive
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/echomind/sync/internal/caught"
+	"github.com/echomind/sync/sdk/source"
+)
+
+// maxLater bounds what the next sync is to look at: it has its place in the cursor.
+const maxLater = 100
+
+var errTooMuchLater = errors.New("more could not be asked for than the next sync can be left with; everything since the last checkpoint is tried again")
+
+// later has the next sync look at an item.
+func (s *syncer) later(id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case slices.Contains(s.at.Later, id):
+	case len(s.at.Later) >= maxLater:
+		return errTooMuchLater
+	default:
+		s.at.Later = append(s.at.Later, id)
+	}
+	return nil
+}
+
+// forget takes items off what the next sync is to look at.
+func (s *syncer) forget(ids ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at.Later = slices.DeleteFunc(s.at.Later, func(id string) bool { return slices.Contains(ids, id) })
+}
+
+// question asks for an item.
+type question struct {
+	id, key string
+	item    item
+	err     error
+}
+
+// ask asks several questions at the same time.
+func (s *syncer) ask(ctx context.Context, questions []question) {
+	var group errgroup.Group
+	group.SetLimit(s.opts.Workers)
+	for i := range questions {
+		group.Go(func() error {
+			q := &questions[i]
+			if q.id == "" {
+				q.err = errVanished
+				return nil
+			}
+			q.err = caught.Do(func() (err error) {
+				q.item, err = s.api.item(ctx, q.id, q.key)
+				return err
+			})
+			return nil
+		})
+	}
+	_ = group.Wait()
+}
+
+// Look asks for items that failed before. Those shortcuts that are known to be there have their turn with all shortcuts.
+func (s *syncer) Look(ctx context.Context, sync *source.Sync, ids []string) error {
+	var due []string
+	for _, id := range ids {
+		of, _ := sync.Stored(id)
+		if memoOf(of).Kind != aShortcut || of.Failed == source.NotStored || of.Failed == source.IsAway {
+			due = append(due, id)
+		}
+	}
+	if err := s.look(ctx, due, false); err != nil {
+		return err
+	}
+	if err := s.listCome(ctx); err != nil {
+		return err
+	}
+	if s.loose {
+		if err := s.sweep(ctx); err != nil {
+			return err
+		}
+	}
+	return s.shortcuts(ctx, 0)
+}
+
+// look looks at items as if they had changed. What an earlier sync has left (later) is gone where it is not there now either.
+func (s *syncer) look(ctx context.Context, ids []string, later bool) error {
+	questions := make([]question, len(ids))
+	for i, id := range ids {
+		questions[i].id = id
+	}
+	s.ask(ctx, questions)
+	var changes []change
+	for _, q := range questions {
+		switch {
+		case s.tree.roots[q.id]:
+			if err := s.sync.Remove(ctx, q.id); err != nil {
+				return err
+			}
+		case q.err == nil:
+			changes = append(changes, change{FileID: q.id, File: &q.item})
+		case later && (isGone(q.err) || isRefused(q.err)):
+			changes = append(changes, change{FileID: q.id, Removed: true})
+		case isGone(q.err):
+			removed, err := s.sync.Away(ctx, source.Item{ID: q.id})
+			if err != nil {
+				return err
+			}
+			if removed {
+				if err := s.gone(ctx, q.id); err != nil {
+					return err
+				}
+			}
+		case isRefused(q.err): // it stays as it is
+		default:
+			if err := s.sync.Alone(ctx, q.err); err != nil {
+				return err
+			}
+			if later {
+				if err := s.later(q.id); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return s.changesPage(ctx, "", changes)
+}
+
+// notListed takes note of a folder that is not there when what is in it is listed: the next sync looks at it. What a listing of everything
+// does not show because of that is kept, until another does not find the folder either.
+func (s *syncer) notListed(id string) error {
+	if !s.listing {
+		return s.later(id)
+	}
+	s.sync.Partial()
+	switch {
+	case slices.Contains(s.at.Away, id) || slices.Contains(s.at.Kept, id):
+	case len(s.at.Kept) >= maxLater: // as many have their place in the cursor: all is kept
+		s.at.Kept = s.at.roots()
+	default:
+		s.at.Kept = append(s.at.Kept, id)
+	}
+	return nil
+}
+
+// isKept tells whether what has these parents is below a folder of which all is kept.
+func (s *syncer) isKept(parents []string) bool {
+	for range maxDepth {
+		if len(s.at.Kept) == 0 || len(parents) == 0 {
+			return false
+		}
+		if slices.ContainsFunc(parents, func(id string) bool { return slices.Contains(s.at.Kept, id) }) {
+			return true
+		}
+		of, _ := s.sync.Stored(parents[0])
+		parents = memoOf(of).Parents
+	}
+	return false
+}
