@@ -62,7 +62,7 @@ type store struct {
 	seen      map[string]int
 	fresh     map[string]bool // put by this run
 	allows    bool            // the owner allows deletions of very much
-	committed int // the listing that the committed checkpoint is in
+	committed int             // the listing that the committed checkpoint is in
 	begun     int
 
 	put, touched, deleted []string
