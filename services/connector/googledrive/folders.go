@@ -7,22 +7,8 @@ import (
 	"slices"
 )
 
-// folder is what is held of a folder until it is known where it is.
-type folder struct {
-	title, link string
-	parents     []string
-}
-
-// folderBeside is about what a folder takes beside its texts: in maps, and by the texts' ends.
-const folderBeside = 320
-
-func (f folder) weight(id string) int {
-	n := folderBeside + len(id) + len(f.title) + len(f.link)
-	for _, p := range f.parents {
-		n += folderBeside/8 + len(p)
-	}
-	return n
-}
+// heldBeside is about what a folder takes beside its texts until it is known where it is: in maps, and by the texts' ends.
+const heldBeside = 500
 
 // folder stores a folder: a document without text, by which later syncs know the tree.
 func (s *syncer) folder(ctx context.Context, f item, parents []string) error {
@@ -42,19 +28,21 @@ func (s *syncer) listFolders(ctx context.Context, drive string) error {
 // listFlat lists all folders, in no order, those that others share with the user among them. Where there are more than are
 // held, nothing is stored, and held is false.
 func (s *syncer) listFlat(ctx context.Context, drive string) (held bool, err error) {
-	found, room := map[string]folder{}, s.opts.HeldBytes
+	found, room := map[string]item{}, s.opts.HeldBytes
+	weight := func(f item) int {
+		return heldBeside + len(f.ID) + len(f.Name) + len(f.Link) + len(f.Parents)*2*maxIDBytes
+	}
 	err = s.pages(ctx, drive, onlyFolders, "", func(page []item, _ string) error {
 		for _, f := range lastOf(page, func(f item) string { return f.ID }) {
 			if !f.isFolder() || s.tree.roots[f.ID] {
 				continue
 			}
 			if before, had := found[f.ID]; had { // the last of several reports of a folder is the one that counts
-				room += before.weight(f.ID)
+				room += weight(before)
 			}
-			one := folder{title: f.Name, link: f.Link, parents: f.Parents}
-			found[f.ID] = one
+			found[f.ID] = f
 			s.tree.set(f.ID, f.Parents)
-			if room -= one.weight(f.ID); room < 0 {
+			if room -= weight(f); room < 0 {
 				return errNoRoom
 			}
 		}
@@ -70,13 +58,12 @@ func (s *syncer) listFlat(ctx context.Context, drive string) (held bool, err err
 		return false, err
 	}
 	for id, f := range found {
-		parents, in := s.tree.place(f.parents)
+		parents, in := s.tree.place(f.Parents)
 		if !in {
 			delete(s.tree.folders, id) // nothing that is synced is below it
 			continue
 		}
-		one := item{ID: id, Name: f.title, MimeType: folderType, Link: f.link}
-		if err := s.folder(ctx, one, parents); err != nil {
+		if err := s.folder(ctx, f, parents); err != nil {
 			return false, err
 		}
 	}

@@ -3,6 +3,7 @@ package googledrive
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -42,6 +43,8 @@ type question struct {
 	id, key string
 	item    item
 	err     error
+	// of is the shortcut that leads to it.
+	of source.Item
 }
 
 // ask asks several questions at the same time.
@@ -98,6 +101,8 @@ func (s *syncer) look(ctx context.Context, ids []string, later bool) error {
 	var changes []change
 	for _, q := range questions {
 		switch {
+		case s.tree.roots[q.id] && later:
+			s.come[q.id] = struct{}{}
 		case s.tree.roots[q.id]:
 			if err := s.sync.Remove(ctx, q.id); err != nil {
 				return err
@@ -131,34 +136,13 @@ func (s *syncer) look(ctx context.Context, ids []string, later bool) error {
 	return s.changesPage(ctx, "", changes)
 }
 
-// notListed takes note of a folder that is not there when what is in it is listed: the next sync looks at it. What a listing of everything
-// does not show because of that is kept, until another does not find the folder either.
+// notListed takes note of a folder that is not there when what is in it is listed. The sync that lists everything lists it once more at its
+// end, and the next one looks at it.
 func (s *syncer) notListed(id string) error {
-	if !s.listing {
-		return s.later(id)
+	if s.at.Listing != nil {
+		s.come[id] = struct{}{}
+	} else if s.listing {
+		return fmt.Errorf("what is in the folder %q cannot be listed: it is not there, though nothing says that it is gone; it is tried again", id)
 	}
-	s.sync.Partial()
-	switch {
-	case slices.Contains(s.at.Away, id) || slices.Contains(s.at.Kept, id):
-	case len(s.at.Kept) >= maxLater: // as many have their place in the cursor: all is kept
-		s.at.Kept = s.at.roots()
-	default:
-		s.at.Kept = append(s.at.Kept, id)
-	}
-	return nil
-}
-
-// isKept tells whether what has these parents is below a folder of which all is kept.
-func (s *syncer) isKept(parents []string) bool {
-	for range maxDepth {
-		if len(s.at.Kept) == 0 || len(parents) == 0 {
-			return false
-		}
-		if slices.ContainsFunc(parents, func(id string) bool { return slices.Contains(s.at.Kept, id) }) {
-			return true
-		}
-		of, _ := s.sync.Stored(parents[0])
-		parents = memoOf(of).Parents
-	}
-	return false
+	return s.later(id)
 }

@@ -35,16 +35,7 @@ func (s *syncer) listEverything(ctx context.Context) error {
 		if drive != s.at.Listing.Drive {
 			s.at.Listing = &listing{Drive: drive}
 		}
-		if !s.at.Listing.Files {
-			if err := s.listFolders(ctx, drive); err != nil {
-				return err
-			}
-			s.at.Listing.Files = true
-			if err := s.sync.Checkpoint(ctx, &s.at); err != nil {
-				return err
-			}
-		}
-		if err := s.listFiles(ctx, drive, s.at.Listing, func() error { return s.sync.Checkpoint(ctx, &s.at) }); err != nil {
+		if err := s.listDrive(ctx, drive, s.at.Listing); err != nil {
 			return err
 		}
 	}
@@ -60,13 +51,31 @@ func (s *syncer) listNew(ctx context.Context, drive string) error {
 		delete(s.tree.roots, drive)
 		return s.sync.Alone(ctx, err)
 	}
-	if err == nil {
-		err = s.listFolders(ctx, drive)
-	}
 	if err != nil {
 		return err
 	}
-	return s.listFiles(ctx, drive, &listing{}, func() error { return nil })
+	return s.listDrive(ctx, drive, &listing{})
+}
+
+// listDrive lists a drive from where at is. at is the cursor's where everything is listed: then there are checkpoints.
+func (s *syncer) listDrive(ctx context.Context, drive string, at *listing) error {
+	if !at.Files {
+		if err := s.listFolders(ctx, drive); err != nil {
+			return err
+		}
+		at.Files = true
+		if err := s.listedUpTo(ctx, at); err != nil {
+			return err
+		}
+	}
+	return s.listFiles(ctx, drive, at)
+}
+
+func (s *syncer) listedUpTo(ctx context.Context, at *listing) error {
+	if at != s.at.Listing {
+		return nil
+	}
+	return s.sync.Checkpoint(ctx, &s.at)
 }
 
 // startOf sets the cursor of a drive.
@@ -86,9 +95,9 @@ func (s *syncer) startOf(ctx context.Context, drive string) error {
 func (s *syncer) whole() bool { return s.cfg.source() != Folder }
 
 // listFiles brings the files of a drive up to date, from where at is.
-func (s *syncer) listFiles(ctx context.Context, drive string, at *listing, checkpoint func() error) error {
+func (s *syncer) listFiles(ctx context.Context, drive string, at *listing) error {
 	if s.whole() {
-		return s.filesOf(ctx, drive, noFolders, at, checkpoint)
+		return s.filesOf(ctx, drive, noFolders, at)
 	}
 	ids := []string{s.at.Roots[drive]}
 	for id := range s.tree.folders {
@@ -108,7 +117,7 @@ func (s *syncer) listFiles(ctx context.Context, drive string, at *listing, check
 			return nil
 		}
 		at.Upto = batch[len(batch)-1]
-		err := s.filesOf(ctx, drive, noFolders+" and "+inParents(batch), at, checkpoint)
+		err := s.filesOf(ctx, drive, noFolders+" and "+inParents(batch), at)
 		if isGone(err) {
 			err = s.below(ctx, drive, noFolders, batch, func(page []item) error { return s.files(ctx, page, false) })
 		}
@@ -119,7 +128,7 @@ func (s *syncer) listFiles(ctx context.Context, drive string, at *listing, check
 	}
 }
 
-func (s *syncer) filesOf(ctx context.Context, drive, q string, at *listing, checkpoint func() error) error {
+func (s *syncer) filesOf(ctx context.Context, drive, q string, at *listing) error {
 	return s.pages(ctx, drive, q, at.Page, func(page []item, next string) error {
 		if err := s.files(ctx, page, false); err != nil {
 			return err
@@ -127,7 +136,7 @@ func (s *syncer) filesOf(ctx context.Context, drive, q string, at *listing, chec
 		if at.Page = next; next == "" {
 			return nil
 		}
-		return checkpoint()
+		return s.listedUpTo(ctx, at)
 	})
 }
 

@@ -14,7 +14,7 @@ import (
 func (s *syncer) locate(ctx context.Context) (news []string, err error) {
 	known := len(s.at.Cursors) > 0 && len(s.at.Roots) > 0
 	if !known {
-		s.at = cursor{Roots: map[string]string{}, Cursors: map[string]string{}, Later: s.at.Later, Away: s.at.Away}
+		s.at.Roots, s.at.Cursors = map[string]string{}, map[string]string{}
 		if err := s.locateRoot(ctx); err != nil {
 			return nil, err
 		}

@@ -60,12 +60,6 @@ func (s *syncer) listed(ctx context.Context, f item, parents []string) error {
 	return s.sync.Item(ctx, described(f, m))
 }
 
-// aLook is a shortcut whose target is looked at.
-type aLook struct {
-	shortcut item
-	memo     memo
-}
-
 // shortcuts gives each target that is not synced itself to one shortcut: that one is stored with its text, any other without. Where others
 // than the owner read, there is no such text. Of the targets that nothing has been told of at most looks are looked at. A shortcut that
 // may be a deletion that was given up is left to Look.
@@ -79,7 +73,7 @@ func (s *syncer) shortcuts(ctx context.Context, looks int) error {
 			byTarget[m.Target] = append(byTarget[m.Target], id)
 		}
 	}
-	var due []aLook
+	var due []question
 	for target, ids := range byTarget {
 		slices.Sort(ids)
 		_, inside := s.sync.Stored(target)
@@ -105,13 +99,14 @@ func (s *syncer) shortcuts(ctx context.Context, looks int) error {
 				return err
 			case !there:
 				continue
-			case follow:
-				due = append(due, aLook{shortcut: f, memo: m})
-				continue
 			}
 			m.Waits = false
 			it := described(f, m)
-			if elsewhere {
+			switch {
+			case follow:
+				due = append(due, question{id: target, key: f.Shortcut.TargetKey, of: it})
+				continue
+			case elsewhere:
 				it.Unread = targetElsewhere
 			}
 			if err := s.sync.Item(ctx, it); err != nil {
@@ -120,8 +115,12 @@ func (s *syncer) shortcuts(ctx context.Context, looks int) error {
 		}
 	}
 	for batch := range slices.Chunk(due, looksAtOnce) {
-		if err := s.follow(ctx, batch); err != nil {
-			return err
+		s.ask(ctx, batch)
+		for _, q := range batch {
+			s.told[q.id], q.item.key = false, q.key
+			if err := s.followed(ctx, q.of, q.item, q.err); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -145,27 +144,8 @@ func (s *syncer) own(ctx context.Context, id string, m memo) (f item, there bool
 	return f, !f.Trashed, nil
 }
 
-// follow stores shortcuts with the texts of their targets.
-func (s *syncer) follow(ctx context.Context, looks []aLook) error {
-	targets := make([]question, len(looks))
-	for i, l := range looks {
-		targets[i] = question{id: l.memo.Target, key: l.shortcut.Shortcut.TargetKey}
-	}
-	s.ask(ctx, targets)
-	for i, l := range looks {
-		q := targets[i]
-		q.item.key = q.key
-		s.told[q.id] = false
-		if err := s.followed(ctx, l, q.item, q.err); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *syncer) followed(ctx context.Context, l aLook, target item, err error) error {
-	l.memo.Waits = false
-	it := described(l.shortcut, l.memo)
+// followed stores a shortcut with the text of its target.
+func (s *syncer) followed(ctx context.Context, it source.Item, target item, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -181,8 +161,8 @@ func (s *syncer) followed(ctx context.Context, l aLook, target item, err error) 
 	case target.isShortcut():
 		it.Unread = targetShortcut
 	default:
-		as := func(item) source.Item { return described(l.shortcut, l.memo) }
-		s.contentOf(&it, target, as, func(bool) error { return &source.Unreadable{Reason: targetGone} })
+		as := it
+		s.contentOf(&it, target, func(item) source.Item { return as }, func(bool) error { return &source.Unreadable{Reason: targetGone} })
 	}
 	return s.sync.Item(ctx, it)
 }

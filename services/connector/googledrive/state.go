@@ -17,10 +17,6 @@ type cursor struct {
 	Listing *listing `json:"listing,omitempty"`
 	// Later are what the next sync looks at as if it had changed: it could not be asked for, or listed.
 	Later []string `json:"later,omitempty"`
-	// Kept are folders that this listing of everything does not find, and below which all is kept: the next sync lists everything again.
-	// Away are those that the listing before did not find.
-	Kept []string `json:"kept,omitempty"`
-	Away []string `json:"away,omitempty"`
 }
 
 // listing says how far a listing of everything has come. Drives before Drive, in their order, are done.

@@ -140,9 +140,6 @@ func (s *syncer) List(ctx context.Context, sync *source.Sync) (any, error) {
 	if err := sync.Cursor(&s.at); err != nil {
 		return nil, err
 	}
-	if s.at.Listing == nil && len(s.at.Kept) > 0 {
-		s.at = cursor{Later: s.at.Later, Away: s.at.Kept}
-	}
 	for restarts := 0; ; restarts++ {
 		err := s.round(ctx)
 		if !errors.Is(err, errStale) {
@@ -155,7 +152,7 @@ func (s *syncer) List(ctx context.Context, sync *source.Sync) (any, error) {
 			return nil, err
 		}
 		s.restarted = true
-		s.at = cursor{Later: s.at.Later, Away: s.at.Away}
+		s.at = cursor{Later: s.at.Later}
 	}
 }
 
@@ -230,10 +227,10 @@ func (s *syncer) end(ctx context.Context) error {
 		return err
 	}
 	if s.listing {
-		if err := s.sync.EndListing(ctx, func(_ string, of source.Stored) bool { return s.isKept(memoOf(of).Parents) }); err != nil {
+		if err := s.sync.EndListing(ctx, nil); err != nil {
 			return err
 		}
-		s.listing, s.at.Away = false, nil
+		s.listing = false
 	}
 	if err := s.sweep(ctx); err != nil {
 		return err
@@ -253,7 +250,7 @@ func (s *syncer) sweep(ctx context.Context) error {
 		if m.Kind != aFolder {
 			_, in = s.tree.place(m.Parents)
 		}
-		if !in && of.Memo != nil && !s.isKept(m.Parents) {
+		if !in && of.Memo != nil {
 			gone = append(gone, id)
 		}
 	}

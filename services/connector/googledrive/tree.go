@@ -62,18 +62,10 @@ func (t *tree) search(id string) bool {
 func (t *tree) place(parents []string) (kept []string, in bool) {
 	kept = usable(parents)
 	if len(kept) > maxParents {
-		kept = slices.Clone(kept)
-		slices.SortStableFunc(kept, func(a, b string) int { return t.rank(a) - t.rank(b) })
-		kept = slices.Clip(kept[:maxParents])
+		inside := slices.DeleteFunc(slices.Clone(kept), func(id string) bool { return !t.holds(id) })
+		kept = slices.Concat(inside, kept)[:maxParents]
 	}
 	return kept, slices.ContainsFunc(kept, t.holds)
-}
-
-func (t *tree) rank(id string) int {
-	if t.holds(id) {
-		return 0
-	}
-	return 1
 }
 
 // usable sorts parents, so that their order says nothing.
