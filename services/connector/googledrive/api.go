@@ -134,24 +134,44 @@ func resourceKey(id, key string) http.Header {
 	return http.Header{"X-Goog-Drive-Resource-Keys": {id + "/" + key}}
 }
 
-// page is one of a listing.
+// page is one of a listing, or of the changes.
 type page struct {
-	Next       string `json:"nextPageToken"`
-	Incomplete bool   `json:"incompleteSearch"`
-	Files      []item `json:"files"`
+	Next, Start string
+	Incomplete  bool
+	Files       []item
+	Changes     []change
 }
 
-// Stream decodes a page item by item.
+// change is one of the feed ("REST Resource: changes").
+type change struct {
+	Type    string `json:"changeType"`
+	FileID  string `json:"fileId"`
+	DriveID string `json:"driveId"`
+	Removed bool   `json:"removed"`
+	File    *item  `json:"file"`
+}
+
+func (c *change) clip() {
+	if c.File != nil {
+		c.File.clip()
+	}
+}
+
+// Stream decodes a page element by element.
 func (p *page) Stream(dec *answer.Decoder) error {
 	*p = page{}
 	return answer.Object(dec, func(name string) error {
 		switch name {
 		case "nextPageToken":
 			return dec.Decode(&p.Next)
+		case "newStartPageToken":
+			return dec.Decode(&p.Start)
 		case "incompleteSearch":
 			return dec.Decode(&p.Incomplete)
 		case "files":
 			return elements(dec, &p.Files)
+		case "changes":
+			return elements(dec, &p.Changes)
 		}
 		return answer.Skip(dec)
 	})
@@ -186,56 +206,27 @@ func (a *api) list(ctx context.Context, drive, q, token string, size int) (p pag
 		query.Set("driveId", drive)
 		query.Set("includeItemsFromAllDrives", "true")
 	}
-	err = a.call(ctx, "files", query, nil, &p)
+	return a.paged(ctx, "files", query)
+}
+
+// paged asks for a page.
+func (a *api) paged(ctx context.Context, of string, query url.Values) (p page, err error) {
+	token := query.Get("pageToken")
+	err = a.call(ctx, of, query, nil, &p)
 	switch {
+	case err == nil && p.Incomplete:
+		err = errors.New("Google Drive says that it did not search everything; it is tried again")
+	case err == nil && p.Next != "" && p.Next == token:
+		err = errors.New("the answer leads to itself")
+	case err == nil && max(len(p.Next), len(p.Start)) > maxTokenBytes:
+		err = fmt.Errorf("a page token has more than %d bytes", maxTokenBytes)
 	case token != "" && isStale(err):
-		return p, fmt.Errorf("list files: %w (%w)", errStale, err)
-	case err != nil:
-		return p, fmt.Errorf("list files: %w", err)
-	case p.Incomplete:
-		return p, errors.New("list files: Google Drive says that it did not search everything; it is tried again")
-	case p.Next != "" && p.Next == token:
-		return p, errors.New("list files: the answer leads to itself")
+		err = fmt.Errorf("%w (%w)", errStale, err)
+	}
+	if err != nil {
+		return p, fmt.Errorf("list %s: %w", of, err)
 	}
 	return p, nil
-}
-
-// change is one of the feed ("REST Resource: changes").
-type change struct {
-	Type    string `json:"changeType"`
-	FileID  string `json:"fileId"`
-	DriveID string `json:"driveId"`
-	Removed bool   `json:"removed"`
-	File    *item  `json:"file"`
-}
-
-func (c *change) clip() {
-	if c.File != nil {
-		c.File.clip()
-	}
-}
-
-// feed is one page of changes.
-type feed struct {
-	Next    string   `json:"nextPageToken"`
-	Start   string   `json:"newStartPageToken"`
-	Changes []change `json:"changes"`
-}
-
-// Stream decodes a page change by change.
-func (f *feed) Stream(dec *answer.Decoder) error {
-	*f = feed{}
-	return answer.Object(dec, func(name string) error {
-		switch name {
-		case "nextPageToken":
-			return dec.Decode(&f.Next)
-		case "newStartPageToken":
-			return dec.Decode(&f.Start)
-		case "changes":
-			return elements(dec, &f.Changes)
-		}
-		return answer.Skip(dec)
-	})
 }
 
 // startToken is where the changes from now on begin ("Method: changes.getStartPageToken").
@@ -244,8 +235,8 @@ func (a *api) startToken(ctx context.Context, drive string) (string, error) {
 		Token string `json:"startPageToken"`
 	}
 	err := a.call(ctx, "changes/startPageToken", values("driveId", drive, "supportsAllDrives", "true"), nil, &answer)
-	if err == nil && answer.Token == "" {
-		err = errors.New("it is missing")
+	if err == nil && (answer.Token == "" || len(answer.Token) > maxTokenBytes) {
+		err = fmt.Errorf("it is missing, or has more than %d bytes", maxTokenBytes)
 	}
 	if err != nil {
 		return "", fmt.Errorf("ask where changes begin: %w", err)
@@ -254,25 +245,18 @@ func (a *api) startToken(ctx context.Context, drive string) (string, error) {
 }
 
 // changes lists changes ("Method: changes.list"). Those outside My Drive are wanted too: they say what has left it.
-func (a *api) changes(ctx context.Context, drive, token string, size int) (f feed, err error) {
+func (a *api) changes(ctx context.Context, drive, token string, size int) (p page, err error) {
 	query := values("pageToken", token, "pageSize", strconv.Itoa(size), "spaces", "drive", "includeRemoved", "true",
 		"restrictToMyDrive", "false", "supportsAllDrives", "true", "driveId", drive,
 		"fields", "nextPageToken,newStartPageToken,changes(changeType,fileId,driveId,removed,file("+itemFields+"))")
 	if drive != "" {
 		query.Set("includeItemsFromAllDrives", "true")
 	}
-	err = a.call(ctx, "changes", query, nil, &f)
-	switch {
-	case isStale(err):
-		return f, fmt.Errorf("list changes: %w (%w)", errStale, err)
-	case err != nil:
-		return f, fmt.Errorf("list changes: %w", err)
-	case f.Next == "" && f.Start == "":
-		return f, errors.New("list changes: the answer does not say how to go on")
-	case f.Next != "" && f.Next == token:
-		return f, errors.New("list changes: the answer leads to itself")
+	p, err = a.paged(ctx, "changes", query)
+	if err == nil && p.Next == "" && p.Start == "" {
+		err = errors.New("list changes: the answer does not say how to go on")
 	}
-	return f, nil
+	return p, err
 }
 
 // drives lists the shared drives that the user is a member of ("Method: drives.list").

@@ -140,6 +140,18 @@ func TestASharedDriveThatIsListedAndNotThereForAMomentStays(t *testing.T) {
 	}
 }
 
+func TestAnExpiredTokenOfASharedDriveIsNoDriveThatIsGone(t *testing.T) {
+	f := newFixture(t)
+	f.cfg = googledrive.Config{IncludeSharedDrives: true}
+	a := f.File(f.Drive("One"), "a.txt", "text/plain", "a")
+	f.sync()
+	f.Inject(fakedrive.Fault{Kind: "changes", Skip: 1, Times: 1, Status: http.StatusGone, Reason: "gone"})
+	f.ResetCalls()
+	require.True(t, f.sync().Restarted)
+	require.Zero(t, f.Reads(a))
+	require.Equal(t, []string{"a.txt"}, f.store.files())
+}
+
 func TestAListWithoutDrivesRemovesManyFilesOnlyIfTheOwnerAllowsIt(t *testing.T) {
 	f := newFixture(t)
 	f.cfg = googledrive.Config{IncludeSharedDrives: true}
@@ -173,4 +185,47 @@ func TestANewFileThatIsNotThereForAMomentIsReadByTheNextSync(t *testing.T) {
 	f.sync()
 	require.Equal(t, "a", f.store.text(a))
 	require.Equal(t, 1, f.again().Calls)
+}
+
+func TestAFolderThatAListingDoesNotFindTwiceEndsTheSyncAndDeletesNothing(t *testing.T) {
+	t.Run("it is there again", func(t *testing.T) {
+		f := listedWithout(t)
+		f.Heal()
+		f.File(f.sub, "new.txt", "text/plain", "new")
+		require.Zero(t, f.sync().Deleted)
+		require.Len(t, f.store.files(), 6)
+		require.Equal(t, 1, f.again().Pages)
+	})
+	t.Run("it stays away", func(t *testing.T) {
+		f := listedWithout(t)
+		require.Equal(t, 5, f.sync().Deleted)
+		f.sync()
+		f.Heal()
+		f.sync()
+		require.Len(t, f.store.files(), 5)
+	})
+}
+
+type withSub struct {
+	*fixture
+	sub string
+}
+
+// listedWithout is a folder whose listing has failed, as a folder below it is not there when it is listed.
+func listedWithout(t *testing.T) withSub {
+	f := newFixture(t)
+	top := f.Folder(root, "Top")
+	sub := f.Folder(top, "Sub")
+	f.cfg = googledrive.Config{FolderID: top}
+	for i := range 5 {
+		f.File(sub, fmt.Sprint(i, ".txt"), "text/plain", "a")
+	}
+	f.sync()
+	f.ExpireTokens()
+	f.store.allows = true // the next but one deletes all
+	f.Inject(fakedrive.Fault{Kind: "list", Times: 50, Skip: 1, Status: http.StatusNotFound, Reason: "notFound"})
+	_, err := f.try()
+	require.ErrorContains(t, err, "nothing says that it is gone")
+	require.Len(t, f.store.files(), 5)
+	return withSub{f, sub}
 }

@@ -2,6 +2,7 @@ package googledrive
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -9,12 +10,13 @@ import (
 func (s *syncer) changesOf(ctx context.Context, drive string) error {
 	for {
 		feed, err := s.api.changes(ctx, drive, s.at.Cursors[drive], s.opts.PageSize)
-		switch {
-		case drive != "" && isGone(err) && s.cfg.IncludeSharedDrives:
-			return s.sync.Alone(ctx, err) // the list of drives has it: only that says that a drive is gone
-		case drive != "" && isGone(err):
-			return s.driveGone(drive)
-		case err != nil:
+		if err != nil {
+			switch notThere := drive != "" && isGone(err) && !errors.Is(err, errStale); {
+			case notThere && s.cfg.IncludeSharedDrives:
+				return s.sync.Alone(ctx, err) // the list of drives has it: only that says that a drive is gone
+			case notThere:
+				return s.driveGone(drive)
+			}
 			return err
 		}
 		s.pagesRead++
@@ -24,9 +26,6 @@ func (s *syncer) changesOf(ctx context.Context, drive string) error {
 		next := feed.Next
 		if next == "" {
 			next = feed.Start
-		}
-		if err := checkToken(next); err != nil {
-			return err
 		}
 		if _, still := s.at.Cursors[drive]; !still {
 			return nil

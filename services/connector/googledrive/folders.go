@@ -114,9 +114,8 @@ func (s *syncer) listCome(ctx context.Context) error {
 	done := map[string]bool{}
 	for {
 		byDrive := map[string][]string{}
-		for id := range s.come {
+		for id, drive := range s.come {
 			if !done[id] && s.tree.holds(id) {
-				drive := s.driveOf(id)
 				byDrive[drive] = append(byDrive[drive], id)
 			}
 		}
@@ -159,7 +158,7 @@ func (s *syncer) folderChanged(ctx context.Context, f item) error {
 		s.leaves(f.ID)
 		return nil
 	}
-	s.come[f.ID] = struct{}{}
+	s.come[f.ID] = f.DriveID
 	return s.folder(ctx, f, parents)
 }
 
@@ -172,22 +171,4 @@ func (s *syncer) leaves(id string) {
 		return
 	}
 	s.loose = true
-}
-
-// driveOf is the drive to ask for what is in a folder.
-func (s *syncer) driveOf(id string) string {
-	if len(s.at.Roots) == 1 {
-		return s.at.drives()[0]
-	}
-	for range maxDepth {
-		if _, is := s.at.Roots[id]; is {
-			return id
-		}
-		parents := s.tree.folders[id]
-		if len(parents) == 0 {
-			break
-		}
-		id = parents[0]
-	}
-	return ""
 }

@@ -50,7 +50,7 @@ type question struct {
 // ask asks several questions at the same time.
 func (s *syncer) ask(ctx context.Context, questions []question) {
 	var group errgroup.Group
-	group.SetLimit(s.opts.Workers)
+	group.SetLimit(source.DefaultWorkers)
 	for i := range questions {
 		group.Go(func() error {
 			q := &questions[i]
@@ -102,7 +102,7 @@ func (s *syncer) look(ctx context.Context, ids []string, later bool) error {
 	for _, q := range questions {
 		switch {
 		case s.tree.roots[q.id] && later:
-			s.come[q.id] = struct{}{}
+			s.come[q.id] = q.item.DriveID
 		case s.tree.roots[q.id]:
 			if err := s.sync.Remove(ctx, q.id); err != nil {
 				return err
@@ -136,12 +136,13 @@ func (s *syncer) look(ctx context.Context, ids []string, later bool) error {
 	return s.changesPage(ctx, "", changes)
 }
 
-// notListed takes note of a folder that is not there when what is in it is listed. The sync that lists everything lists it once more at its
-// end, and the next one looks at it.
-func (s *syncer) notListed(id string) error {
-	if s.at.Listing != nil {
-		s.come[id] = struct{}{}
-	} else if s.listing {
+// notListed takes note of a folder that is not there when what is in it is listed: the next sync looks at it. A sync that lists everything
+// lists it once more at its end, and fails where it is not there again. Where the next try does not find it either, what is in it goes.
+func (s *syncer) notListed(drive, id string) error {
+	switch {
+	case s.at.Listing != nil:
+		s.come[id] = drive
+	case s.listing && !slices.Contains(s.due, id):
 		return fmt.Errorf("what is in the folder %q cannot be listed: it is not there, though nothing says that it is gone; it is tried again", id)
 	}
 	return s.later(id)

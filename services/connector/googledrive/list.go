@@ -88,7 +88,7 @@ func (s *syncer) startOf(ctx context.Context, drive string) error {
 		return err
 	}
 	s.at.Cursors[drive] = token
-	return checkToken(token)
+	return nil
 }
 
 // whole tells whether a drive is synced as a whole, and not one folder of it.
@@ -118,13 +118,19 @@ func (s *syncer) listFiles(ctx context.Context, drive string, at *listing) error
 		}
 		at.Upto = batch[len(batch)-1]
 		err := s.filesOf(ctx, drive, noFolders+" and "+inParents(batch), at)
-		if isGone(err) {
+		gone := isGone(err)
+		if gone {
 			err = s.below(ctx, drive, noFolders, batch, func(page []item) error { return s.files(ctx, page, false) })
 		}
 		if err != nil {
 			return err
 		}
 		at.After, at.Upto, at.Page = at.Upto, "", ""
+		if gone { // the next try knows what this one has not found
+			if err := s.listedUpTo(ctx, at); err != nil {
+				return err
+			}
+		}
 	}
 }
 
@@ -147,7 +153,7 @@ func (s *syncer) below(ctx context.Context, drive, filter string, folders []stri
 		return err
 	}
 	if len(folders) == 1 {
-		return s.notListed(folders[0])
+		return s.notListed(drive, folders[0])
 	}
 	for _, id := range folders {
 		if err := s.below(ctx, drive, filter, []string{id}, take); err != nil {
@@ -162,9 +168,6 @@ func (s *syncer) pages(ctx context.Context, drive, q, token string, take func(pa
 	for {
 		p, err := s.api.list(ctx, drive, q, token, s.opts.PageSize)
 		if err != nil {
-			return err
-		}
-		if err := checkToken(p.Next); err != nil {
 			return err
 		}
 		s.pagesRead++

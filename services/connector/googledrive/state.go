@@ -1,7 +1,6 @@
 package googledrive
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 )
@@ -36,13 +35,6 @@ const maxDrives = 100
 
 // maxTokenBytes bounds a page token: one for each drive, and one more, are at most 64 KiB.
 const maxTokenBytes = 512
-
-func checkToken(token string) error {
-	if len(token) > maxTokenBytes {
-		return fmt.Errorf("a page token has %d bytes, more than %d", len(token), maxTokenBytes)
-	}
-	return nil
-}
 
 // drives are the drives, in their order.
 func (c cursor) drives() []string { return slices.Sorted(maps.Keys(c.Roots)) }

@@ -45,8 +45,6 @@ type Options struct {
 	Room source.Room
 	// Workers is how many files are downloaded at the same time; 0 means source.DefaultWorkers.
 	Workers int
-	// InFlightBytes bounds the content of the files read at the same time; 0 means source.DefaultInFlightBytes.
-	InFlightBytes int64
 	// HeldBytes bounds what is held of the folders of a drive until it is known where they are; 0 means DefaultHeldBytes. Where there is
 	// no room for more, folders are listed level by level.
 	HeldBytes int
@@ -79,10 +77,12 @@ type syncer struct {
 
 	// listing: everything is listed, and what is not shown is gone.
 	listing bool
-	// come are folders whose contents are to be listed.
-	come map[string]struct{}
+	// come are folders whose contents are to be listed, and their drives.
+	come map[string]string
 	// loose: something that is stored may be below no root any more. driveLeft: so it is because a shared drive is not listed any more.
 	loose, driveLeft bool
+	// due are what earlier syncs have left to be looked at.
+	due []string
 	// told has the targets of all shortcuts; true: the changes have named it.
 	told map[string]bool
 	// unnamed counts the shortcuts that were asked for because their memo does not have their name.
@@ -109,7 +109,7 @@ func Sync(ctx context.Context, cfg Config, opts Options, store source.Store) (Re
 		base: strings.TrimRight(opts.Endpoint, "/"), client: opts.Client, pause: opts.Pause, calls: func() { s.calls.Add(1) },
 	}
 	done, err := source.Run(ctx, store, s, source.Options{
-		Connector: opts.Connector, Chunk: opts.Chunk, Workers: opts.Workers, InFlightBytes: opts.InFlightBytes, Room: opts.Room,
+		Connector: opts.Connector, Chunk: opts.Chunk, Workers: opts.Workers, Room: opts.Room,
 		Reading: opts.Extract.Version(), MaxItems: cfg.maxFiles(),
 		TooMany: fmt.Errorf("max_files: there are more than %d files and folders; raise max_files (up to %d), or sync one folder",
 			cfg.maxFiles(), MaxMaxFiles),
@@ -121,9 +121,6 @@ func Sync(ctx context.Context, cfg Config, opts Options, store source.Store) (Re
 func (o Options) withDefaults() Options {
 	if o.Endpoint == "" {
 		o.Endpoint = DefaultEndpoint
-	}
-	if o.Workers <= 0 {
-		o.Workers = source.DefaultWorkers
 	}
 	if o.HeldBytes <= 0 {
 		o.HeldBytes = DefaultHeldBytes
@@ -162,7 +159,7 @@ func (s *syncer) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	due := slices.Clone(s.at.Later)
+	s.due = slices.Clone(s.at.Later)
 	doubtful := s.begin()
 	if s.listing {
 		err = s.listEverything(ctx)
@@ -185,8 +182,8 @@ func (s *syncer) round(ctx context.Context) error {
 			return err
 		}
 	}
-	s.forget(due...)
-	if err := s.look(ctx, due, true); err != nil {
+	s.forget(s.due...)
+	if err := s.look(ctx, s.due, true); err != nil {
 		return err
 	}
 	return s.end(ctx)
@@ -203,7 +200,7 @@ func (s *syncer) begin() (doubtful []string) {
 		s.sync.BeginListing()
 	}
 	s.tree = newTree(s.at.roots())
-	s.come, s.told, s.loose = map[string]struct{}{}, map[string]bool{}, s.driveLeft
+	s.come, s.told, s.loose = map[string]string{}, map[string]bool{}, s.driveLeft
 	for id, of := range s.sync.All() {
 		if s.sync.Missing(id) {
 			continue // a listing finds out by itself what there is
