@@ -198,11 +198,16 @@ func TestAFolderThatAListingDoesNotFindTwiceEndsTheSyncAndDeletesNothing(t *test
 	})
 	t.Run("it stays away", func(t *testing.T) {
 		f := listedWithout(t)
+		f.Heal()
+		notThere := fakedrive.Fault{Kind: "list", Times: 1, Status: http.StatusNotFound, Reason: "notFound"}
+		second := notThere
+		second.Skip = 1
+		f.Inject(notThere, second) // both, and of each alone the second
 		require.Equal(t, 5, f.sync().Deleted)
 		f.sync()
-		f.Heal()
-		f.sync()
-		require.Len(t, f.store.files(), 5)
+		require.Len(t, f.store.files(), 5, "it is there again")
+		f.again()
+		require.Empty(t, f.store.put)
 	})
 }
 

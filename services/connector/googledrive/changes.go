@@ -67,7 +67,7 @@ func (s *syncer) changesPage(ctx context.Context, drive string, changes []change
 			if err := s.sync.Alone(ctx, err); err != nil {
 				return fmt.Errorf("look for a removed item: %w", err)
 			}
-			err = s.later(c.FileID)
+			_, err = s.away(ctx, c.FileID)
 		case f == nil || f.Trashed:
 			err = s.gone(ctx, c.FileID)
 		case f.isFolder():
@@ -113,7 +113,6 @@ func (s *syncer) gone(ctx context.Context, id string) error {
 		delete(s.come, id)
 		s.loose = true
 	}
-	s.forget(id)
 	return s.sync.Remove(ctx, id)
 }
 

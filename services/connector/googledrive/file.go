@@ -19,7 +19,7 @@ func (s *syncer) file(f item, parents []string) source.Item {
 		switch {
 		case trashed:
 			return source.ErrGone
-		case !stored && s.later(f.ID) != nil:
+		case !stored && !s.later(f.ID):
 			return &source.Unreadable{Reason: "it was not there when it was read"}
 		}
 		return source.ErrAway

@@ -22,7 +22,12 @@ func (s *syncer) listFolders(ctx context.Context, drive string) error {
 			return err
 		}
 	}
-	return s.listLevels(ctx, drive)
+	// Level by level none of them has to be held until it is known where it is.
+	come := s.come
+	s.come = map[string]string{s.at.Roots[drive]: drive}
+	err := s.listCome(ctx, onlyFolders)
+	s.come = come
+	return err
 }
 
 // listFlat lists all folders, in no order, those that others share with the user among them. Where there are more than are
@@ -73,44 +78,8 @@ func (s *syncer) listFlat(ctx context.Context, drive string) (held bool, err err
 // errNoRoom says that there are more folders than are held.
 var errNoRoom = errors.New("there are more folders than are held")
 
-// listLevels lists the folders below a root, level by level. None of them has to be held until it is known where it is.
-func (s *syncer) listLevels(ctx context.Context, drive string) error {
-	had := map[string]struct{}{} // folders that are in each other would never end
-	for level := []string{s.at.Roots[drive]}; len(level) > 0; {
-		var next []string
-		for batch := range slices.Chunk(level, parentsAtOnce) {
-			err := s.below(ctx, drive, onlyFolders, batch, func(page []item) error {
-				for _, f := range lastOf(page, func(f item) string { return f.ID }) {
-					if !f.isFolder() || s.tree.roots[f.ID] {
-						continue
-					}
-					s.tree.set(f.ID, f.Parents)
-					parents, in := s.tree.place(f.Parents)
-					if !in { // it was moved meanwhile: the changes say so
-						delete(s.tree.folders, f.ID)
-						continue
-					}
-					if _, is := had[f.ID]; !is {
-						had[f.ID] = struct{}{}
-						next = append(next, f.ID)
-					}
-					if err := s.folder(ctx, f, parents); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-			if err != nil {
-				return err
-			}
-		}
-		level = next
-	}
-	return nil
-}
-
-// listCome lists what is below folders that have come or changed.
-func (s *syncer) listCome(ctx context.Context) error {
+// listCome lists what is below folders that have come or changed, level by level.
+func (s *syncer) listCome(ctx context.Context, filter string) error {
 	done := map[string]bool{}
 	for {
 		byDrive := map[string][]string{}
@@ -126,7 +95,7 @@ func (s *syncer) listCome(ctx context.Context) error {
 		for _, drive := range slices.Sorted(maps.Keys(byDrive)) {
 			slices.Sort(byDrive[drive])
 			for batch := range slices.Chunk(byDrive[drive], parentsAtOnce) {
-				if err := s.below(ctx, drive, "trashed = false", batch, func(page []item) error { return s.hasCome(ctx, page) }); err != nil {
+				if err := s.below(ctx, drive, filter, batch, func(page []item) error { return s.hasCome(ctx, page) }); err != nil {
 					return err
 				}
 				for _, id := range batch {

@@ -2,9 +2,7 @@ package googledrive
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -15,27 +13,15 @@ import (
 // maxLater bounds what the next sync is to look at: it has its place in the cursor.
 const maxLater = 100
 
-var errTooMuchLater = errors.New("more could not be asked for than the next sync can be left with; everything since the last checkpoint is tried again")
-
-// later has the next sync look at an item.
-func (s *syncer) later(id string) error {
+// later has the next sync look at a file that is not stored; false: no more are remembered.
+func (s *syncer) later(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case slices.Contains(s.at.Later, id):
-	case len(s.at.Later) >= maxLater:
-		return errTooMuchLater
-	default:
-		s.at.Later = append(s.at.Later, id)
+	if len(s.at.Later) >= maxLater {
+		return false
 	}
-	return nil
-}
-
-// forget takes items off what the next sync is to look at.
-func (s *syncer) forget(ids ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.at.Later = slices.DeleteFunc(s.at.Later, func(id string) bool { return slices.Contains(ids, id) })
+	s.at.Later = append(s.at.Later, id)
+	return true
 }
 
 // question asks for an item.
@@ -77,10 +63,10 @@ func (s *syncer) Look(ctx context.Context, sync *source.Sync, ids []string) erro
 			due = append(due, id)
 		}
 	}
-	if err := s.look(ctx, due, false); err != nil {
+	if err := s.look(ctx, due); err != nil {
 		return err
 	}
-	if err := s.listCome(ctx); err != nil {
+	if err := s.listCome(ctx, notTrashed); err != nil {
 		return err
 	}
 	if s.loose {
@@ -91,8 +77,8 @@ func (s *syncer) Look(ctx context.Context, sync *source.Sync, ids []string) erro
 	return s.shortcuts(ctx, 0)
 }
 
-// look looks at items as if they had changed. What an earlier sync has left (later) is gone where it is not there now either.
-func (s *syncer) look(ctx context.Context, ids []string, later bool) error {
+// look looks at items as if they had changed.
+func (s *syncer) look(ctx context.Context, ids []string) error {
 	questions := make([]question, len(ids))
 	for i, id := range ids {
 		questions[i].id = id
@@ -100,50 +86,49 @@ func (s *syncer) look(ctx context.Context, ids []string, later bool) error {
 	s.ask(ctx, questions)
 	var changes []change
 	for _, q := range questions {
+		var err error
 		switch {
-		case s.tree.roots[q.id] && later:
-			s.come[q.id] = q.item.DriveID
 		case s.tree.roots[q.id]:
-			if err := s.sync.Remove(ctx, q.id); err != nil {
-				return err
-			}
+			err = s.sync.Remove(ctx, q.id)
 		case q.err == nil:
 			changes = append(changes, change{FileID: q.id, File: &q.item})
-		case later && (isGone(q.err) || isRefused(q.err)):
-			changes = append(changes, change{FileID: q.id, Removed: true})
 		case isGone(q.err):
-			removed, err := s.sync.Away(ctx, source.Item{ID: q.id})
-			if err != nil {
-				return err
-			}
-			if removed {
-				if err := s.gone(ctx, q.id); err != nil {
-					return err
-				}
-			}
+			_, err = s.away(ctx, q.id)
 		case isRefused(q.err): // it stays as it is
 		default:
-			if err := s.sync.Alone(ctx, q.err); err != nil {
-				return err
+			err = s.sync.Alone(ctx, q.err)
+			if _, stored := s.sync.Stored(q.id); !stored {
+				s.later(q.id)
 			}
-			if later {
-				if err := s.later(q.id); err != nil {
-					return err
-				}
-			}
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return s.changesPage(ctx, "", changes)
 }
 
+// away marks what is not there; what an earlier sync has not found either goes, with what is below it.
+func (s *syncer) away(ctx context.Context, id string) (gone bool, err error) {
+	if gone, err = s.sync.Away(ctx, source.Item{ID: id}); gone && err == nil {
+		err = s.gone(ctx, id)
+	}
+	return gone, err
+}
+
 // notListed takes note of a folder that is not there when what is in it is listed: the next sync looks at it. A sync that lists everything
-// lists it once more at its end, and fails where it is not there again. Where the next try does not find it either, what is in it goes.
-func (s *syncer) notListed(drive, id string) error {
+// lists it once more at its end, and fails where it is not there again. What goes comes again once the folder is found.
+func (s *syncer) notListed(ctx context.Context, drive, id string) error {
+	gone, err := s.away(ctx, id)
 	switch {
-	case s.at.Listing != nil:
-		s.come[id] = drive
-	case s.listing && !slices.Contains(s.due, id):
+	case gone:
+		s.later(id)
+		return err
+	case err != nil || !s.listing:
+		return err
+	case s.ending:
 		return fmt.Errorf("what is in the folder %q cannot be listed: it is not there, though nothing says that it is gone; it is tried again", id)
 	}
-	return s.later(id)
+	s.missed[id] = drive
+	return nil
 }

@@ -9,8 +9,9 @@ import (
 const (
 	// parentsAtOnce bounds a query for what is in several folders.
 	parentsAtOnce = 25
-	onlyFolders   = "mimeType = '" + folderType + "' and trashed = false"
-	noFolders     = "mimeType != '" + folderType + "' and trashed = false"
+	notTrashed    = "trashed = false"
+	onlyFolders   = "mimeType = '" + folderType + "' and " + notTrashed
+	noFolders     = "mimeType != '" + folderType + "' and " + notTrashed
 )
 
 // listEverything lists drive by drive, first the folders, so that each file is known to be below a root or not.
@@ -118,19 +119,13 @@ func (s *syncer) listFiles(ctx context.Context, drive string, at *listing) error
 		}
 		at.Upto = batch[len(batch)-1]
 		err := s.filesOf(ctx, drive, noFolders+" and "+inParents(batch), at)
-		gone := isGone(err)
-		if gone {
+		if isGone(err) {
 			err = s.below(ctx, drive, noFolders, batch, func(page []item) error { return s.files(ctx, page, false) })
 		}
 		if err != nil {
 			return err
 		}
 		at.After, at.Upto, at.Page = at.Upto, "", ""
-		if gone { // the next try knows what this one has not found
-			if err := s.listedUpTo(ctx, at); err != nil {
-				return err
-			}
-		}
 	}
 }
 
@@ -153,7 +148,7 @@ func (s *syncer) below(ctx context.Context, drive, filter string, folders []stri
 		return err
 	}
 	if len(folders) == 1 {
-		return s.notListed(drive, folders[0])
+		return s.notListed(ctx, drive, folders[0])
 	}
 	for _, id := range folders {
 		if err := s.below(ctx, drive, filter, []string{id}, take); err != nil {

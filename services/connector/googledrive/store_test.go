@@ -1,6 +1,7 @@
 package googledrive_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -119,8 +120,9 @@ func (s *store) Put(_ context.Context, d worker.Document) error {
 	if s.refuses != nil && d.Err == "" && len(d.Chunks) > 0 && s.refuses() {
 		d.Err, d.VersionToken, d.ContentHash = "not stored: there is no room", "", ""
 	}
-	if d.Err != "" {
-		d.Chunks = s.docs[d.SourceID].Chunks // what was stored of it stays
+	if old := s.docs[d.SourceID]; d.Err != "" { // what was stored of it, and is not said, stays
+		d.Title, d.URL, d.MediaType = cmp.Or(d.Title, old.Title), cmp.Or(d.URL, old.URL), cmp.Or(d.MediaType, old.MediaType)
+		d.Chunks = old.Chunks
 	}
 	s.note(journalEntry{id: d.SourceID, doc: &d})
 	s.put = append(s.put, d.SourceID)

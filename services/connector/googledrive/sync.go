@@ -1,11 +1,12 @@
 package googledrive
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -77,12 +78,12 @@ type syncer struct {
 
 	// listing: everything is listed, and what is not shown is gone.
 	listing bool
-	// come are folders whose contents are to be listed, and their drives.
-	come map[string]string
+	// come are folders whose contents are to be listed, and their drives; missed are those that a listing of everything has not found.
+	come, missed map[string]string
+	// ending: everything that the service lists and tells by itself was read.
+	ending bool
 	// loose: something that is stored may be below no root any more. driveLeft: so it is because a shared drive is not listed any more.
 	loose, driveLeft bool
-	// due are what earlier syncs have left to be looked at.
-	due []string
 	// told has the targets of all shortcuts; true: the changes have named it.
 	told map[string]bool
 	// unnamed counts the shortcuts that were asked for because their memo does not have their name.
@@ -119,12 +120,7 @@ func Sync(ctx context.Context, cfg Config, opts Options, store source.Store) (Re
 }
 
 func (o Options) withDefaults() Options {
-	if o.Endpoint == "" {
-		o.Endpoint = DefaultEndpoint
-	}
-	if o.HeldBytes <= 0 {
-		o.HeldBytes = DefaultHeldBytes
-	}
+	o.Endpoint, o.HeldBytes = cmp.Or(o.Endpoint, DefaultEndpoint), cmp.Or(o.HeldBytes, DefaultHeldBytes)
 	if o.PageSize <= 0 || o.PageSize > DefaultPageSize {
 		o.PageSize = DefaultPageSize
 	}
@@ -159,12 +155,12 @@ func (s *syncer) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.due = slices.Clone(s.at.Later)
-	doubtful := s.begin()
+	due := append(s.begin(), s.at.Later...)
+	s.at.Later = nil
 	if s.listing {
 		err = s.listEverything(ctx)
 	} else {
-		err = s.look(ctx, doubtful, false)
+		err = s.look(ctx, due)
 	}
 	if err != nil {
 		return err
@@ -182,16 +178,19 @@ func (s *syncer) round(ctx context.Context) error {
 			return err
 		}
 	}
-	s.forget(s.due...)
-	if err := s.look(ctx, s.due, true); err != nil {
-		return err
+	s.ending = true
+	if s.listing {
+		if err := s.look(ctx, due); err != nil {
+			return err
+		}
 	}
 	return s.end(ctx)
 }
 
-// begin builds what is known of the tree. It returns folders that have failed: a deletion that was given up leaves one behind, and what is
-// known of its place may be wrong.
+// begin builds what is known of the tree. It returns folders that have failed: they were away, or their deletion was given up, and what is
+// known of their place may be wrong.
 func (s *syncer) begin() (doubtful []string) {
+	s.ending = false
 	s.listing = len(s.at.Cursors) == 0 || s.at.Listing != nil
 	switch {
 	case s.at.Listing != nil:
@@ -200,7 +199,7 @@ func (s *syncer) begin() (doubtful []string) {
 		s.sync.BeginListing()
 	}
 	s.tree = newTree(s.at.roots())
-	s.come, s.told, s.loose = map[string]string{}, map[string]bool{}, s.driveLeft
+	s.come, s.missed, s.told, s.loose = map[string]string{}, map[string]string{}, map[string]bool{}, s.driveLeft
 	for id, of := range s.sync.All() {
 		if s.sync.Missing(id) {
 			continue // a listing finds out by itself what there is
@@ -220,7 +219,8 @@ func (s *syncer) begin() (doubtful []string) {
 
 // end does what depends on all that was listed.
 func (s *syncer) end(ctx context.Context) error {
-	if err := s.listCome(ctx); err != nil {
+	maps.Copy(s.come, s.missed)
+	if err := s.listCome(ctx, notTrashed); err != nil {
 		return err
 	}
 	if s.listing {
