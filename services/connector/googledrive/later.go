@@ -3,6 +3,7 @@ package googledrive
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -117,14 +118,15 @@ func (s *syncer) away(ctx context.Context, id string) (gone bool, err error) {
 }
 
 // notListed takes note of a folder that is not there when what is in it is listed: the next sync looks at it. A sync that lists everything
-// lists it once more at its end, and fails where it is not there again. What goes comes again once the folder is found.
+// lists it once more at its end, and fails where it is not there again: what is in it goes once the next try does not find it either. It
+// comes again once the folder is found.
 func (s *syncer) notListed(ctx context.Context, drive, id string) error {
 	gone, err := s.away(ctx, id)
 	switch {
 	case gone:
 		s.later(id)
 		return err
-	case err != nil || !s.listing:
+	case err != nil || !s.listing || s.ending && slices.Contains(s.due, id):
 		return err
 	case s.ending:
 		return fmt.Errorf("what is in the folder %q cannot be listed: it is not there, though nothing says that it is gone; it is tried again", id)

@@ -80,6 +80,8 @@ type syncer struct {
 	listing bool
 	// come are folders whose contents are to be listed, and their drives; missed are those that a listing of everything has not found.
 	come, missed map[string]string
+	// due are what earlier syncs have left to be looked at.
+	due []string
 	// ending: everything that the service lists and tells by itself was read.
 	ending bool
 	// loose: something that is stored may be below no root any more. driveLeft: so it is because a shared drive is not listed any more.
@@ -155,12 +157,12 @@ func (s *syncer) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	due := append(s.begin(), s.at.Later...)
+	s.due = append(s.begin(), s.at.Later...)
 	s.at.Later = nil
 	if s.listing {
 		err = s.listEverything(ctx)
 	} else {
-		err = s.look(ctx, due)
+		err = s.look(ctx, s.due)
 	}
 	if err != nil {
 		return err
@@ -180,7 +182,7 @@ func (s *syncer) round(ctx context.Context) error {
 	}
 	s.ending = true
 	if s.listing {
-		if err := s.look(ctx, due); err != nil {
+		if err := s.look(ctx, s.due); err != nil {
 			return err
 		}
 	}
