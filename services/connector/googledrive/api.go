@@ -44,10 +44,7 @@ func (a *api) call(ctx context.Context, path string, query url.Values, header ht
 		if err != nil {
 			return err
 		}
-		defer func() {
-			drain(resp.Body)
-			_ = resp.Body.Close()
-		}()
+		defer over(resp)
 		err = answer.Decode(resp.Body, limits, into)
 		if err == nil || errors.Is(err, answer.ErrTooLarge) {
 			return err
@@ -94,16 +91,17 @@ func (a *api) get(ctx context.Context, path string, query url.Values, header htt
 		return nil, fmt.Errorf("ask Google Drive for %s: %w", strings.SplitN(path, "/", 2)[0], err)
 	}
 	if resp.StatusCode/100 != 2 {
-		refused := readRefusal(resp)
-		drain(resp.Body)
-		_ = resp.Body.Close()
-		return nil, refused
+		defer over(resp)
+		return nil, readRefusal(resp)
 	}
 	return resp, nil
 }
 
-// drain lets the connection be used again.
-func drain(body io.Reader) { _, _ = io.CopyN(io.Discard, body, 64<<10) }
+// over ends an answer, so that the connection can be used again.
+func over(resp *http.Response) {
+	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
+	_ = resp.Body.Close()
+}
 
 func values(pairs ...string) url.Values {
 	v := url.Values{}
@@ -134,12 +132,12 @@ func resourceKey(id, key string) http.Header {
 	return http.Header{"X-Goog-Drive-Resource-Keys": {id + "/" + key}}
 }
 
-// page is one of a listing, or of the changes.
+// page is one of a listing, or of the changes; Start is where the changes from now on begin.
 type page struct {
-	Next, Start string
-	Incomplete  bool
-	Files       []item
-	Changes     []change
+	Next, Start   string
+	Incomplete    bool
+	Files, Drives []item
+	Changes       []change
 }
 
 // change is one of the feed ("REST Resource: changes").
@@ -164,12 +162,14 @@ func (p *page) Stream(dec *answer.Decoder) error {
 		switch name {
 		case "nextPageToken":
 			return dec.Decode(&p.Next)
-		case "newStartPageToken":
+		case "newStartPageToken", "startPageToken":
 			return dec.Decode(&p.Start)
 		case "incompleteSearch":
 			return dec.Decode(&p.Incomplete)
 		case "files":
 			return elements(dec, &p.Files)
+		case "drives":
+			return elements(dec, &p.Drives)
 		case "changes":
 			return elements(dec, &p.Changes)
 		}
@@ -231,17 +231,11 @@ func (a *api) paged(ctx context.Context, of string, query url.Values) (p page, e
 
 // startToken is where the changes from now on begin ("Method: changes.getStartPageToken").
 func (a *api) startToken(ctx context.Context, drive string) (string, error) {
-	var answer struct {
-		Token string `json:"startPageToken"`
+	p, err := a.paged(ctx, "changes/startPageToken", values("driveId", drive, "supportsAllDrives", "true"))
+	if err == nil && p.Start == "" {
+		err = errors.New("list changes: the answer does not say where they begin")
 	}
-	err := a.call(ctx, "changes/startPageToken", values("driveId", drive, "supportsAllDrives", "true"), nil, &answer)
-	if err == nil && (answer.Token == "" || len(answer.Token) > maxTokenBytes) {
-		err = fmt.Errorf("it is missing, or has more than %d bytes", maxTokenBytes)
-	}
-	if err != nil {
-		return "", fmt.Errorf("ask where changes begin: %w", err)
-	}
-	return answer.Token, nil
+	return p.Start, err
 }
 
 // changes lists changes ("Method: changes.list"). Those outside My Drive are wanted too: they say what has left it.
@@ -262,17 +256,11 @@ func (a *api) changes(ctx context.Context, drive, token string, size int) (p pag
 // drives lists the shared drives that the user is a member of ("Method: drives.list").
 func (a *api) drives(ctx context.Context) (ids []string, err error) {
 	for token := ""; ; {
-		var answer struct {
-			Next   string `json:"nextPageToken"`
-			Drives []struct {
-				ID string `json:"id"`
-			} `json:"drives"`
+		p, err := a.paged(ctx, "drives", values("pageSize", "100", "pageToken", token, "fields", "nextPageToken,drives(id)"))
+		if err != nil {
+			return nil, err
 		}
-		if err := a.call(ctx, "drives", values("pageSize", "100", "pageToken", token,
-			"fields", "nextPageToken,drives(id)"), nil, &answer); err != nil {
-			return nil, fmt.Errorf("list shared drives: %w", err)
-		}
-		for _, d := range answer.Drives {
+		for _, d := range p.Drives {
 			if validID(d.ID) {
 				ids = append(ids, d.ID)
 			}
@@ -281,9 +269,8 @@ func (a *api) drives(ctx context.Context) (ids []string, err error) {
 			return nil, worker.Permanent(fmt.Errorf(
 				"include_shared_drives: the account is a member of more than %d shared drives; make a connector of its own for each", maxDrives))
 		}
-		if answer.Next == "" || answer.Next == token {
+		if token = p.Next; token == "" {
 			return ids, nil
 		}
-		token = answer.Next
 	}
 }

@@ -1,6 +1,7 @@
 package googledrive
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,14 +24,10 @@ func (s *syncer) changesOf(ctx context.Context, drive string) error {
 		if err := s.changesPage(ctx, drive, feed.Changes); err != nil {
 			return err
 		}
-		next := feed.Next
-		if next == "" {
-			next = feed.Start
-		}
 		if _, still := s.at.Cursors[drive]; !still {
 			return nil
 		}
-		s.at.Cursors[drive] = next
+		s.at.Cursors[drive] = cmp.Or(feed.Next, feed.Start)
 		if feed.Next == "" {
 			return nil
 		}

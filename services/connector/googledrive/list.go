@@ -108,15 +108,11 @@ func (s *syncer) listFiles(ctx context.Context, drive string, at *listing) error
 	}
 	slices.Sort(ids)
 	for {
-		var batch []string
-		for _, id := range ids {
-			if id > at.After && (at.Upto == "" || id <= at.Upto) && len(batch) < parentsAtOnce {
-				batch = append(batch, id)
-			}
-		}
+		batch := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id <= at.After || at.Upto != "" && id > at.Upto })
 		if len(batch) == 0 {
 			return nil
 		}
+		batch = batch[:min(len(batch), parentsAtOnce)]
 		at.Upto = batch[len(batch)-1]
 		err := s.filesOf(ctx, drive, noFolders+" and "+inParents(batch), at)
 		if isGone(err) {

@@ -38,11 +38,3 @@ const maxTokenBytes = 512
 
 // drives are the drives, in their order.
 func (c cursor) drives() []string { return slices.Sorted(maps.Keys(c.Roots)) }
-
-func (c cursor) roots() []string {
-	var roots []string
-	for _, d := range c.drives() {
-		roots = append(roots, c.Roots[d])
-	}
-	return roots
-}

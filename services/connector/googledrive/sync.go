@@ -29,23 +29,21 @@ const (
 
 // Options tune Sync. They belong to the service, not to the connector.
 type Options struct {
-	// Connector is the connector's id.
+	// Connector, Chunk, Room, Workers and Clean are those of source.Options.
 	Connector int32
+	Chunk     chunk.Options
+	Room      source.Room
+	Workers   int
+	Clean     func(string) string
 	// Endpoint is the base URL of the API, without /drive/v3; empty means DefaultEndpoint.
 	Endpoint string
 	// Client authorises, keeps to the quota and retries.
 	Client *http.Client
 	// Extract reads content.
 	Extract graph.Extractor
-	// Chunk is the size of chunks.
-	Chunk chunk.Options
 	// OwnerAlone says that nobody but the connector's owner, whose account is asked, reads what is stored. Then shortcuts are
 	// followed to wherever the account may read.
 	OwnerAlone bool
-	// Room is memory for files; nil has no end.
-	Room source.Room
-	// Workers is how many files are downloaded at the same time; 0 means source.DefaultWorkers.
-	Workers int
 	// HeldBytes bounds what is held of the folders of a drive until it is known where they are; 0 means DefaultHeldBytes. Where there is
 	// no room for more, folders are listed level by level.
 	HeldBytes int
@@ -53,8 +51,6 @@ type Options struct {
 	PageSize int
 	// Pause is before an answer that broke off is asked for again; it doubles. 0 means none.
 	Pause time.Duration
-	// Clean cleans what people are told of a failure, of secrets.
-	Clean func(string) string
 }
 
 // Result counts what a sync did.
@@ -200,7 +196,7 @@ func (s *syncer) begin() (doubtful []string) {
 	case s.listing:
 		s.sync.BeginListing()
 	}
-	s.tree = newTree(s.at.roots())
+	s.tree = newTree(s.at.Roots)
 	s.come, s.missed, s.told, s.loose = map[string]string{}, map[string]string{}, map[string]bool{}, s.driveLeft
 	for id, of := range s.sync.All() {
 		if s.sync.Missing(id) {
@@ -269,6 +265,6 @@ func (s *syncer) sweep(ctx context.Context) error {
 
 // answers asks for what is synced.
 func (s *syncer) answers(ctx context.Context) error {
-	_, err := s.api.item(ctx, s.at.roots()[0], "")
+	_, err := s.api.item(ctx, s.at.Roots[s.at.drives()[0]], "")
 	return err
 }

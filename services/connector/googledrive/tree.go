@@ -13,10 +13,10 @@ type tree struct {
 // maxDepth ends a walk upwards in a tree that is none. Drive allows 100 levels ("Limits").
 const maxDepth = 1000
 
-func newTree(roots []string) *tree {
+func newTree(drives map[string]string) *tree {
 	t := &tree{roots: map[string]bool{}, folders: map[string][]string{}}
-	for _, r := range roots {
-		t.roots[r] = true
+	for _, root := range drives {
+		t.roots[root] = true
 	}
 	return t
 }
