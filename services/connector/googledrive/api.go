@@ -215,7 +215,7 @@ func (a *api) paged(ctx context.Context, of string, query url.Values) (p page, e
 	err = a.call(ctx, of, query, nil, &p)
 	switch {
 	case err == nil && p.Incomplete:
-		err = errors.New("Google Drive says that it did not search everything; it is tried again")
+		err = errors.New("not everything was searched; it is tried again")
 	case err == nil && p.Next != "" && p.Next == token:
 		err = errors.New("the answer leads to itself")
 	case err == nil && max(len(p.Next), len(p.Start)) > maxTokenBytes:
