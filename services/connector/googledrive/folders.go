@@ -132,7 +132,7 @@ func (s *syncer) folderChanged(ctx context.Context, f item) error {
 }
 
 // leaves takes note of a folder that is below no root. One that is stored may come below a root by the end of what is listed. Any other is
-// not held, as those who share folders with the account decide how many there are: what brings it below a root is a folder that comes,
+// not held, as those who share folders with the account decide how many there are: what puts it below a root is a folder that comes,
 // and all that is below that is listed.
 func (s *syncer) leaves(id string) {
 	if _, stored := s.sync.Stored(id); !stored {

@@ -24,7 +24,7 @@ func (s *syncer) listEverything(ctx context.Context) error {
 			}
 		}
 		s.at.Listing = &listing{Drive: drives[0]}
-		// Before anything is stored, so that whoever goes on knows that all of it was stored by this listing.
+		// Before anything is stored, so that the run that goes on knows that all of it was stored by this listing.
 		if err := s.sync.Checkpoint(ctx, &s.at); err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func (s *syncer) startOf(ctx context.Context, drive string) error {
 // whole tells whether a drive is synced as a whole, and not one folder of it.
 func (s *syncer) whole() bool { return s.cfg.source() != Folder }
 
-// listFiles brings the files of a drive up to date, from where at is.
+// listFiles gives the files of a drive to the sync, from where at is.
 func (s *syncer) listFiles(ctx context.Context, drive string, at *listing) error {
 	if s.whole() {
 		return s.filesOf(ctx, drive, noFolders, at)
