@@ -122,8 +122,8 @@ func (m *model) noisy() {
 			{Times: 1, Status: 404, Reason: "notFound"}, {Times: 6, Cut: true},
 		}).Draw(m.r, "fault")
 		fault.Kind = rapid.SampledFrom([]string{"media", "media", "export", "list", "changes", "get", "start", "drives"}).Draw(m.r, "kind")
-		if fault.Status == 404 && fault.Kind != "media" && fault.Kind != "export" && fault.Kind != "list" {
-			fault.Kind = "media" // elsewhere it would not be a fault, but a lie
+		if fault.Status == 404 && fault.Kind != "media" && fault.Kind != "export" && fault.Kind != "list" && (fault.Kind != "get" || len(m.roots) > 1) {
+			fault.Kind = "media" // elsewhere nothing could tell that it is a lie
 		}
 		if fault.Status == 403 && fault.Kind != "media" && fault.Kind != "export" && fault.Reason == fakedrive.NoPermission.Reason {
 			fault.Kind = "media"
