@@ -78,6 +78,14 @@ func (s *syncer) Look(ctx context.Context, sync *source.Sync, ids []string) erro
 	return s.shortcuts(ctx, 0)
 }
 
+// lookAtDue looks at what earlier syncs have left. Until then a checkpoint leaves it to the run that follows.
+func (s *syncer) lookAtDue(ctx context.Context) error {
+	s.mu.Lock()
+	s.at.Later = slices.DeleteFunc(s.at.Later, func(id string) bool { return slices.Contains(s.due, id) })
+	s.mu.Unlock()
+	return s.look(ctx, s.due)
+}
+
 // look looks at items as if they had changed.
 func (s *syncer) look(ctx context.Context, ids []string) error {
 	questions := make([]question, len(ids))

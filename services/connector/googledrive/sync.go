@@ -154,11 +154,10 @@ func (s *syncer) round(ctx context.Context) error {
 		return err
 	}
 	s.due = append(s.begin(), s.at.Later...)
-	s.at.Later = nil
 	if s.listing {
 		err = s.listEverything(ctx)
 	} else {
-		err = s.look(ctx, s.due)
+		err = s.lookAtDue(ctx)
 	}
 	if err != nil {
 		return err
@@ -178,7 +177,7 @@ func (s *syncer) round(ctx context.Context) error {
 	}
 	s.ending = true
 	if s.listing {
-		if err := s.look(ctx, s.due); err != nil {
+		if err := s.lookAtDue(ctx); err != nil {
 			return err
 		}
 	}
