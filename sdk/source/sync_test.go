@@ -272,6 +272,22 @@ func TestAListingThatDiedGoesOnAndRemovesWhatNoPartOfItHasShown(t *testing.T) {
 	require.NoError(t, p.differs(store))
 }
 
+func TestWhatAListingKeepsMayDependOnWhatElseIsStored(t *testing.T) {
+	_, store := stocked(t, 3)
+	_, err := sync1(t.Context(), store, lister(func(ctx context.Context, s *source.Sync) (any, error) {
+		s.BeginListing()
+		if err := s.Item(ctx, source.Item{ID: "folder", Title: "A folder"}); err != nil {
+			return nil, err
+		}
+		return cursor{}, s.EndListing(ctx, func(id string, _ source.Stored) bool {
+			_, is := s.Stored("folder")
+			return is && id != "t001"
+		})
+	}), source.Options{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"folder", "t000", "t002"}, store.IDs())
+}
+
 func TestAReaderThatPanicsFailsItsItemAlone(t *testing.T) {
 	p, store := stocked(t, 3)
 	broken := lister(func(ctx context.Context, s *source.Sync) (any, error) {

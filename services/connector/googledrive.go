@@ -2,7 +2,6 @@ package connector
 
 import (
 	"context"
-	"errors"
 
 	"github.com/echomind/sync/proto/gen/publicpb"
 	"github.com/echomind/sync/sdk/worker"
@@ -25,25 +24,14 @@ func (s *service) googleDrive(ctx context.Context, run *worker.Run) error {
 	}
 	defer account.close()
 	result, err := googledrive.Sync(ctx, cfg, googledrive.Options{
-		Endpoint: s.config.GoogleDriveURL, Client: account.api,
+		Connector: run.Request().ConnectorId, Endpoint: s.config.GoogleDriveURL, Client: account.api,
 		OwnerAlone: run.Request().Scope == publicpb.ConnectorScope_CONNECTOR_SCOPE_USER,
-		Extract:    driveText{s.text(run)}, Chunk: s.config.chunks(), Room: s.room.For(ownerOf(run)), Pause: brokenOffPause,
-	}, sink{run, account.cleaner})
+		Extract:    s.text(run), Chunk: s.config.chunks(), Room: s.room.For(ownerOf(run)), Pause: brokenOffPause,
+		Clean: account.cleaner.Text,
+	}, run)
 	err = account.cleaner.Error(err)
 	run.Log().Info("drive read", "pages", result.Pages, "listed", result.Listed, "calls", result.Calls, "put", result.Put,
 		"touched", result.Touched, "unchanged", result.Unchanged, "failed", result.Failed, "deleted", result.Deleted,
 		"restarted", result.Restarted, "err", err)
-	if errors.Is(err, googledrive.ErrPermanent) {
-		return worker.Permanent(err)
-	}
 	return err
-}
-
-// driveText is text in that package's words.
-type driveText struct{ text }
-
-// Extract turns content into text.
-func (d driveText) Extract(ctx context.Context, content []byte, name, mediaType string) (googledrive.Text, error) {
-	read, err := d.text.Extract(ctx, content, name, mediaType)
-	return googledrive.Text(read), err
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/internal/answer"
 )
 
@@ -43,10 +44,7 @@ func (a *api) call(ctx context.Context, path string, query url.Values, header ht
 		if err != nil {
 			return err
 		}
-		defer func() {
-			drain(resp.Body)
-			_ = resp.Body.Close()
-		}()
+		defer over(resp)
 		err = answer.Decode(resp.Body, limits, into)
 		if err == nil || errors.Is(err, answer.ErrTooLarge) {
 			return err
@@ -93,16 +91,17 @@ func (a *api) get(ctx context.Context, path string, query url.Values, header htt
 		return nil, fmt.Errorf("ask Google Drive for %s: %w", strings.SplitN(path, "/", 2)[0], err)
 	}
 	if resp.StatusCode/100 != 2 {
-		refused := readRefusal(resp)
-		drain(resp.Body)
-		_ = resp.Body.Close()
-		return nil, refused
+		defer over(resp)
+		return nil, readRefusal(resp)
 	}
 	return resp, nil
 }
 
-// drain lets the connection be used again.
-func drain(body io.Reader) { _, _ = io.CopyN(io.Discard, body, 64<<10) }
+// over ends an answer, so that the connection can be used again.
+func over(resp *http.Response) {
+	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
+	_ = resp.Body.Close()
+}
 
 func values(pairs ...string) url.Values {
 	v := url.Values{}
@@ -133,24 +132,46 @@ func resourceKey(id, key string) http.Header {
 	return http.Header{"X-Goog-Drive-Resource-Keys": {id + "/" + key}}
 }
 
-// page is one of a listing.
+// page is one of a listing, or of the changes; Start is where the changes from now on begin.
 type page struct {
-	Next       string `json:"nextPageToken"`
-	Incomplete bool   `json:"incompleteSearch"`
-	Files      []item `json:"files"`
+	Next, Start   string
+	Incomplete    bool
+	Files, Drives []item
+	Changes       []change
 }
 
-// Stream decodes a page item by item.
+// change is one of the feed ("REST Resource: changes").
+type change struct {
+	Type    string `json:"changeType"`
+	FileID  string `json:"fileId"`
+	DriveID string `json:"driveId"`
+	Removed bool   `json:"removed"`
+	File    *item  `json:"file"`
+}
+
+func (c *change) clip() {
+	if c.File != nil {
+		c.File.clip()
+	}
+}
+
+// Stream decodes a page element by element.
 func (p *page) Stream(dec *answer.Decoder) error {
 	*p = page{}
 	return answer.Object(dec, func(name string) error {
 		switch name {
 		case "nextPageToken":
 			return dec.Decode(&p.Next)
+		case "newStartPageToken", "startPageToken":
+			return dec.Decode(&p.Start)
 		case "incompleteSearch":
 			return dec.Decode(&p.Incomplete)
 		case "files":
 			return elements(dec, &p.Files)
+		case "drives":
+			return elements(dec, &p.Drives)
+		case "changes":
+			return elements(dec, &p.Changes)
 		}
 		return answer.Skip(dec)
 	})
@@ -185,120 +206,71 @@ func (a *api) list(ctx context.Context, drive, q, token string, size int) (p pag
 		query.Set("driveId", drive)
 		query.Set("includeItemsFromAllDrives", "true")
 	}
-	err = a.call(ctx, "files", query, nil, &p)
+	return a.paged(ctx, "files", query)
+}
+
+// paged asks for a page.
+func (a *api) paged(ctx context.Context, of string, query url.Values) (p page, err error) {
+	token := query.Get("pageToken")
+	err = a.call(ctx, of, query, nil, &p)
 	switch {
+	case err == nil && p.Incomplete:
+		err = errors.New("not everything was searched; it is tried again")
+	case err == nil && p.Next != "" && p.Next == token:
+		err = errors.New("the answer leads to itself")
+	case err == nil && max(len(p.Next), len(p.Start)) > maxTokenBytes:
+		err = fmt.Errorf("a page token has more than %d bytes", maxTokenBytes)
 	case token != "" && isStale(err):
-		return p, fmt.Errorf("list files: %w (%w)", errStale, err)
-	case err != nil:
-		return p, fmt.Errorf("list files: %w", err)
-	case p.Incomplete:
-		return p, errors.New("list files: Google Drive says that it did not search everything; it is tried again")
-	case p.Next != "" && p.Next == token:
-		return p, errors.New("list files: the answer leads to itself")
+		err = fmt.Errorf("%w (%w)", errStale, err)
+	}
+	if err != nil {
+		return p, fmt.Errorf("list %s: %w", of, err)
 	}
 	return p, nil
 }
 
-// change is one of the feed ("REST Resource: changes").
-type change struct {
-	Type    string `json:"changeType"`
-	FileID  string `json:"fileId"`
-	DriveID string `json:"driveId"`
-	Removed bool   `json:"removed"`
-	File    *item  `json:"file"`
-}
-
-func (c *change) clip() {
-	if c.File != nil {
-		c.File.clip()
-	}
-}
-
-// feed is one page of changes.
-type feed struct {
-	Next    string   `json:"nextPageToken"`
-	Start   string   `json:"newStartPageToken"`
-	Changes []change `json:"changes"`
-}
-
-// Stream decodes a page change by change.
-func (f *feed) Stream(dec *answer.Decoder) error {
-	*f = feed{}
-	return answer.Object(dec, func(name string) error {
-		switch name {
-		case "nextPageToken":
-			return dec.Decode(&f.Next)
-		case "newStartPageToken":
-			return dec.Decode(&f.Start)
-		case "changes":
-			return elements(dec, &f.Changes)
-		}
-		return answer.Skip(dec)
-	})
-}
-
 // startToken is where the changes from now on begin ("Method: changes.getStartPageToken").
 func (a *api) startToken(ctx context.Context, drive string) (string, error) {
-	var answer struct {
-		Token string `json:"startPageToken"`
+	p, err := a.paged(ctx, "changes/startPageToken", values("driveId", drive, "supportsAllDrives", "true"))
+	if err == nil && p.Start == "" {
+		err = errors.New("list changes: the answer does not say where they begin")
 	}
-	err := a.call(ctx, "changes/startPageToken", values("driveId", drive, "supportsAllDrives", "true"), nil, &answer)
-	if err == nil && answer.Token == "" {
-		err = errors.New("it is missing")
-	}
-	if err != nil {
-		return "", fmt.Errorf("ask where changes begin: %w", err)
-	}
-	return answer.Token, nil
+	return p.Start, err
 }
 
 // changes lists changes ("Method: changes.list"). Those outside My Drive are wanted too: they say what has left it.
-func (a *api) changes(ctx context.Context, drive, token string, size int) (f feed, err error) {
+func (a *api) changes(ctx context.Context, drive, token string, size int) (p page, err error) {
 	query := values("pageToken", token, "pageSize", strconv.Itoa(size), "spaces", "drive", "includeRemoved", "true",
 		"restrictToMyDrive", "false", "supportsAllDrives", "true", "driveId", drive,
 		"fields", "nextPageToken,newStartPageToken,changes(changeType,fileId,driveId,removed,file("+itemFields+"))")
 	if drive != "" {
 		query.Set("includeItemsFromAllDrives", "true")
 	}
-	err = a.call(ctx, "changes", query, nil, &f)
-	switch {
-	case isStale(err):
-		return f, fmt.Errorf("list changes: %w (%w)", errStale, err)
-	case err != nil:
-		return f, fmt.Errorf("list changes: %w", err)
-	case f.Next == "" && f.Start == "":
-		return f, errors.New("list changes: the answer does not say how to go on")
-	case f.Next != "" && f.Next == token:
-		return f, errors.New("list changes: the answer leads to itself")
+	p, err = a.paged(ctx, "changes", query)
+	if err == nil && p.Next == "" && p.Start == "" {
+		err = errors.New("list changes: the answer does not say how to go on")
 	}
-	return f, nil
+	return p, err
 }
 
 // drives lists the shared drives that the user is a member of ("Method: drives.list").
 func (a *api) drives(ctx context.Context) (ids []string, err error) {
 	for token := ""; ; {
-		var answer struct {
-			Next   string `json:"nextPageToken"`
-			Drives []struct {
-				ID string `json:"id"`
-			} `json:"drives"`
+		p, err := a.paged(ctx, "drives", values("pageSize", "100", "pageToken", token, "fields", "nextPageToken,drives(id)"))
+		if err != nil {
+			return nil, err
 		}
-		if err := a.call(ctx, "drives", values("pageSize", "100", "pageToken", token,
-			"fields", "nextPageToken,drives(id)"), nil, &answer); err != nil {
-			return nil, fmt.Errorf("list shared drives: %w", err)
-		}
-		for _, d := range answer.Drives {
+		for _, d := range p.Drives {
 			if validID(d.ID) {
 				ids = append(ids, d.ID)
 			}
 		}
 		if len(ids) > maxDrives {
-			return nil, permanentf("include_shared_drives: the account is a member of more than %d shared drives; make a connector of its own for each",
-				maxDrives)
+			return nil, worker.Permanent(fmt.Errorf(
+				"include_shared_drives: the account is a member of more than %d shared drives; make a connector of its own for each", maxDrives))
 		}
-		if answer.Next == "" || answer.Next == token {
+		if token = p.Next; token == "" {
 			return ids, nil
 		}
-		token = answer.Next
 	}
 }

@@ -116,3 +116,122 @@ func TestAFolderThatIsNotThereForAMomentInAListingKeepsWhatIsBelowIt(t *testing.
 		})
 	}
 }
+
+// The list of drives says which there are.
+func TestASharedDriveThatIsListedAndNotThereForAMomentStays(t *testing.T) {
+	for _, kind := range []string{"changes", "start"} {
+		t.Run(kind, func(t *testing.T) {
+			f := newFixture(t)
+			f.cfg = googledrive.Config{IncludeSharedDrives: true}
+			f.File(root, "mine.txt", "text/plain", "mine")
+			one := f.Drive("One")
+			f.File(one, "a.txt", "text/plain", "a")
+			f.sync()
+			f.File(f.Drive("Two"), "b.txt", "text/plain", "b")
+			f.Write(f.File(one, "c.txt", "text/plain", "c"), "changed")
+			skip := map[string]int{"changes": 1, "start": 0}[kind] // My Drive's come first
+			f.Inject(fakedrive.Fault{Kind: kind, Skip: skip, Times: 1, Status: http.StatusNotFound, Reason: "notFound"})
+			require.Zero(t, f.sync().Deleted)
+			require.Contains(t, f.store.files(), "a.txt")
+			require.Zero(t, f.Heal())
+			f.sync()
+			require.Equal(t, []string{"a.txt", "b.txt", "c.txt", "mine.txt"}, f.store.files())
+		})
+	}
+}
+
+func TestAnExpiredTokenOfASharedDriveIsNoDriveThatIsGone(t *testing.T) {
+	f := newFixture(t)
+	f.cfg = googledrive.Config{IncludeSharedDrives: true}
+	a := f.File(f.Drive("One"), "a.txt", "text/plain", "a")
+	f.sync()
+	f.Inject(fakedrive.Fault{Kind: "changes", Skip: 1, Times: 1, Status: http.StatusGone, Reason: "gone"})
+	f.ResetCalls()
+	require.True(t, f.sync().Restarted)
+	require.Zero(t, f.Reads(a))
+	require.Equal(t, []string{"a.txt"}, f.store.files())
+}
+
+func TestAListWithoutDrivesRemovesManyFilesOnlyIfTheOwnerAllowsIt(t *testing.T) {
+	f := newFixture(t)
+	f.cfg = googledrive.Config{IncludeSharedDrives: true}
+	f.File(root, "mine.txt", "text/plain", "mine")
+	team := f.Drive("Team")
+	for i := range 30 {
+		f.File(team, fmt.Sprint(i, ".txt"), "text/plain", "words")
+	}
+	f.sync()
+	f.Leave(team, false)
+	for range 2 {
+		_, err := f.try()
+		require.ErrorContains(t, err, "does not show 30 of the 31 documents")
+		require.Len(t, f.store.files(), 31)
+	}
+	f.store.allows = true
+	f.sync()
+	require.Equal(t, []string{"mine.txt"}, f.store.files())
+}
+
+func TestANewFileThatIsNotThereForAMomentIsReadByTheNextSync(t *testing.T) {
+	f := newFixture(t)
+	f.cfg = googledrive.Config{}
+	f.sync()
+	a := f.File(root, "a.txt", "text/plain", "a")
+	for _, kind := range []string{"media", "get"} {
+		f.Inject(fakedrive.Fault{Kind: kind, ID: a, Times: 1, Status: http.StatusNotFound, Reason: "notFound"})
+	}
+	require.Zero(t, f.sync().Failed)
+	require.Empty(t, f.store.files())
+	f.sync()
+	require.Equal(t, "a", f.store.text(a))
+	require.Equal(t, 1, f.again().Calls)
+}
+
+func TestAFolderThatAListingDoesNotFindTwiceEndsTheSyncAndDeletesNothing(t *testing.T) {
+	t.Run("it is there again", func(t *testing.T) {
+		f := listedWithout(t)
+		f.Heal()
+		f.File(f.sub, "new.txt", "text/plain", "new")
+		require.Zero(t, f.sync().Deleted)
+		require.Len(t, f.store.files(), 6)
+		require.Equal(t, 1, f.again().Pages)
+	})
+	t.Run("it stays away", func(t *testing.T) {
+		f := listedWithout(t)
+		f.Heal()
+		notThere := fakedrive.Fault{Kind: "list", Times: 1, Status: http.StatusNotFound, Reason: "notFound"}
+		second := notThere
+		notThere.Times, second.Skip, second.Times = 2, 1, 2
+		f.Inject(notThere, second) // both, of each alone the second, and that again
+		f.sync()
+		require.Empty(t, f.store.files())
+		f.sync()
+		require.Len(t, f.store.files(), 5, "it is there again")
+		f.again()
+		require.Empty(t, f.store.put)
+	})
+}
+
+type withSub struct {
+	*fixture
+	sub string
+}
+
+// listedWithout is a folder whose listing has failed, as a folder below it is not there when it is listed.
+func listedWithout(t *testing.T) withSub {
+	f := newFixture(t)
+	top := f.Folder(root, "Top")
+	sub := f.Folder(top, "Sub")
+	f.cfg = googledrive.Config{FolderID: top}
+	for i := range 5 {
+		f.File(sub, fmt.Sprint(i, ".txt"), "text/plain", "a")
+	}
+	f.sync()
+	f.ExpireTokens()
+	f.store.allows = true // the next but one deletes all
+	f.Inject(fakedrive.Fault{Kind: "list", Times: 50, Skip: 1, Status: http.StatusNotFound, Reason: "notFound"})
+	_, err := f.try()
+	require.ErrorContains(t, err, "nothing says that it is gone")
+	require.Len(t, f.store.files(), 5)
+	return withSub{f, sub}
+}

@@ -1,6 +1,7 @@
 package googledrive
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -100,27 +101,17 @@ func (c Config) source() string {
 	return MyDrive
 }
 
-func (c Config) maxFileBytes() int64 {
-	if c.MaxFileBytes == 0 {
-		return DefaultMaxFileBytes
-	}
-	return c.MaxFileBytes
-}
+func (c Config) maxFileBytes() int64 { return cmp.Or(c.MaxFileBytes, DefaultMaxFileBytes) }
 
-func (c Config) maxFiles() int {
-	if c.MaxFiles == 0 {
-		return DefaultMaxFiles
-	}
-	return c.MaxFiles
-}
+func (c Config) maxFiles() int { return cmp.Or(c.MaxFiles, DefaultMaxFiles) }
 
-// maxIDBytes is twice what any id of Drive has. What is remembered with a failed document has room for two.
+// maxIDBytes is twice what any id of Drive has. A memo has room for some of them.
 const maxIDBytes = 90
 
 // validID tells whether an id can be put into paths and queries, and be remembered.
 func validID(id string) bool {
 	return id != "" && len(id) <= maxIDBytes && utf8.ValidString(id) && id != "." && id != ".." &&
 		!strings.ContainsFunc(id, func(r rune) bool {
-			return r <= ' ' || r == 0x7f || strings.ContainsRune(`/?#%'"\,~`, r)
+			return r <= ' ' || r == 0x7f || strings.ContainsRune(`/?#%'"\,~<>&`, r)
 		})
 }

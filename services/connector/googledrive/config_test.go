@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/googledrive"
 )
 
@@ -30,5 +31,5 @@ func TestEveryProblemOfAConfigurationNamesFieldValueAndFix(t *testing.T) {
 	require.NoError(t, googledrive.Config{IncludeSharedDrives: true}.Validate())
 	require.NoError(t, googledrive.Config{FolderID: "1aB-_c"}.Validate())
 	_, err := googledrive.Sync(t.Context(), googledrive.Config{Source: "?"}, googledrive.Options{}, newStore())
-	require.ErrorIs(t, err, googledrive.ErrPermanent)
+	require.ErrorIs(t, err, worker.ErrPermanent)
 }

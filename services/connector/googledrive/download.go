@@ -50,10 +50,10 @@ func (s *syncer) download(ctx context.Context, f item) (content []byte, mediaTyp
 		}
 		now.key = f.key
 		f, fresh = now, now
-		if now.Size > s.cfg.maxFileBytes() {
+		switch {
+		case now.Size > s.cfg.maxFileBytes():
 			return s.tooLarge(now.Size)
-		}
-		if now.Size > bound {
+		case now.Size > bound:
 			return answer.Grown(now.Size, listed)
 		}
 		return err
@@ -69,17 +69,7 @@ func (s *syncer) bound(f item) int64 {
 	return answer.Bound(f.Size, s.cfg.maxFileBytes())
 }
 
-// beyond says why content is larger than its bound.
-func (s *syncer) beyond(f item, size, listed, bound int64) error {
-	switch {
-	case bound == s.cfg.maxFileBytes():
-		return s.tooLarge(size)
-	case f.isGoogles():
-		return fmt.Errorf("%w: more than %d bytes, which is what Google Drive exports", errTooLarge, bound)
-	}
-	return answer.Grown(size, listed)
-}
-
+// fetch reads content of at most bound bytes.
 func (s *syncer) fetch(ctx context.Context, f item, listed, bound int64) ([]byte, string, error) {
 	path, mediaType := "files/"+url.PathEscape(f.ID), f.MimeType
 	query := values("alt", "media", "supportsAllDrives", "true")
@@ -91,14 +81,15 @@ func (s *syncer) fetch(ctx context.Context, f item, listed, bound int64) ([]byte
 	if err != nil {
 		return nil, "", err
 	}
-	defer func() {
-		drain(resp.Body)
-		_ = resp.Body.Close()
-	}()
+	defer over(resp)
 	content, size, err := answer.Content(resp, bound)
 	switch {
+	case size > bound && bound == s.cfg.maxFileBytes():
+		return nil, "", s.tooLarge(size)
+	case size > bound && f.isGoogles():
+		return nil, "", fmt.Errorf("%w: more than %d bytes, which is what Google Drive exports", errTooLarge, bound)
 	case size > bound:
-		return nil, "", s.beyond(f, size, listed, bound)
+		return nil, "", answer.Grown(size, listed)
 	case err != nil && endsSync(err):
 		return nil, "", err
 	case err != nil:
@@ -109,14 +100,11 @@ func (s *syncer) fetch(ctx context.Context, f item, listed, bound int64) ([]byte
 
 // verify tells whether content is what was listed.
 func verify(f item, content []byte) error {
-	if f.MD5 == "" {
-		if f.Size > 0 && int64(len(content)) != f.Size {
-			return fmt.Errorf("%w: %d bytes of %d", errBroken, len(content), f.Size)
-		}
-		return nil
-	}
 	sum := md5.Sum(content) //nolint:gosec // see above
-	if !strings.EqualFold(hex.EncodeToString(sum[:]), f.MD5) {
+	switch {
+	case f.MD5 == "" && f.Size > 0 && int64(len(content)) != f.Size:
+		return fmt.Errorf("%w: %d bytes of %d", errBroken, len(content), f.Size)
+	case f.MD5 != "" && !strings.EqualFold(hex.EncodeToString(sum[:]), f.MD5):
 		return fmt.Errorf("%w: %d bytes of %d, whose checksum is another", errBroken, len(content), f.Size)
 	}
 	return nil

@@ -11,16 +11,6 @@ import (
 	"github.com/echomind/sync/services/connector/internal/trouble"
 )
 
-// ErrPermanent marks errors that only a change of the configuration, or of the drive, can mend.
-var ErrPermanent = errors.New("cannot succeed as configured")
-
-// permanent keeps the text free of the sentinel, which means nothing to people.
-type permanent struct{ error }
-
-func (p permanent) Unwrap() []error { return []error{ErrPermanent, p.error} }
-
-func permanentf(format string, args ...any) error { return permanent{fmt.Errorf(format, args...)} }
-
 var (
 	// errStale says that a page token is not accepted any more.
 	errStale = errors.New("the page token is no longer accepted")
@@ -77,17 +67,26 @@ func readRefusal(resp *http.Response) error {
 	return r
 }
 
-func isGone(err error) bool {
+// refusedWith is the refusal that an error is; empty: it is none.
+func refusedWith(err error) refusal {
 	var r *refusal
-	return errors.As(err, &r) && (r.Status == http.StatusNotFound || r.Status == http.StatusGone)
+	if errors.As(err, &r) {
+		return *r
+	}
+	return refusal{}
+}
+
+func isGone(err error) bool {
+	status := refusedWith(err).Status
+	return status == http.StatusNotFound || status == http.StatusGone
 }
 
 // isStale tells whether a page token was refused: "if the token is rejected for any reason, it should be discarded,
 // and pagination should be restarted" ("Method: files.list").
 func isStale(err error) bool {
-	var r *refusal
-	return errors.As(err, &r) && (r.Status == http.StatusGone || r.Status == http.StatusBadRequest &&
-		(r.Location == "pageToken" || strings.Contains(strings.ToLower(r.Reason), "pagetoken") || r.Reason == "invalid"))
+	r := refusedWith(err)
+	return r.Status == http.StatusGone || r.Status == http.StatusBadRequest &&
+		(r.Location == "pageToken" || strings.Contains(strings.ToLower(r.Reason), "pagetoken") || r.Reason == "invalid")
 }
 
 // quotaReasons are about the account. They come this far only from a client that does not wait for itself.
@@ -99,30 +98,18 @@ var quotaReasons = map[string]bool{
 // endsSync tells whether an error is about the account and not about one document.
 func endsSync(err error) bool {
 	var about interface{ EndsSync() bool }
-	if errors.As(err, &about) && about.EndsSync() {
-		return true
-	}
-	var r *refusal
-	return errors.As(err, &r) &&
-		(r.Status == http.StatusUnauthorized || r.Status == http.StatusTooManyRequests || quotaReasons[r.Reason])
+	r := refusedWith(err)
+	return errors.As(err, &about) && about.EndsSync() ||
+		r.Status == http.StatusUnauthorized || r.Status == http.StatusTooManyRequests || quotaReasons[r.Reason]
 }
 
 // isRefused tells whether the user, or the application, may not have this one thing.
-func isRefused(err error) bool {
-	var r *refusal
-	return errors.As(err, &r) && r.Status >= 400 && r.Status < 500 && !endsSync(err)
-}
+func isRefused(err error) bool { return refusedWith(err).Status/100 == 4 && !endsSync(err) }
 
 // ofDocument are the reasons why one document is not had, in words for its owner; true says that it stays so until
 // the document changes.
 func ofDocument(err error) (reason string, lasting bool) {
-	var r *refusal
-	if !errors.As(err, &r) {
-		if errors.Is(err, errBroken) {
-			return errBroken.Error(), false
-		}
-		return trouble.Text(err), false
-	}
+	r := refusedWith(err)
 	switch r.Reason {
 	case "exportSizeLimitExceeded":
 		return "too large to be exported: Google Drive exports up to 10 MB (exportSizeLimitExceeded)", true
@@ -138,16 +125,13 @@ func ofDocument(err error) (reason string, lasting bool) {
 	case "downloadQuotaExceeded":
 		return "it was downloaded too often lately (downloadQuotaExceeded); it is tried again", false
 	}
-	return r.brief(), false
-}
-
-// aboutSource turns a refusal of the drive or root itself into something its user can act on.
-func aboutSource(err error, field, id string) error {
-	if isGone(err) || isRefused(err) {
-		return permanentf("%s: %q is not there for the connected account, or not any more (%w); share it with the account, or name another",
-			field, id, err)
+	switch {
+	case r.Status != 0:
+		return r.brief(), false
+	case errors.Is(err, errBroken):
+		return errBroken.Error(), false
 	}
-	return err
+	return trouble.Text(err), false
 }
 
 func oneLine(s string, most int) string {

@@ -257,7 +257,7 @@ func TestWhatWasGivenUpIsFetchedAgainWithoutAChange(t *testing.T) {
 	}
 	f.Delete(gone)
 	for _, id := range []string{a, below, folder, shortcut, gone} {
-		f.store.docs[id] = worker.Document{SourceID: id, Err: "given up"}
+		f.store.docs[id] = worker.Document{SourceID: id, Memo: f.store.docs[id].Memo, Err: "given up"}
 	}
 	f.again()
 	for id, text := range stored {
@@ -279,7 +279,7 @@ func TestQuotaEndsTheSync(t *testing.T) {
 				f.Inject(fault.On(kind, 1))
 				_, err := f.try()
 				require.ErrorContains(t, err, fault.Reason)
-				require.NotErrorIs(t, err, googledrive.ErrPermanent)
+				require.NotErrorIs(t, err, worker.ErrPermanent)
 				f.sync()
 				require.Equal(t, []string{"a.txt"}, f.store.files())
 			})
@@ -322,7 +322,7 @@ func TestAServiceThatIsAwayEndsTheSyncInsteadOfFailingEveryDocument(t *testing.T
 	afterTheRoot.Skip = 1
 	f.Inject(fakedrive.Broken.On("media", 1000), afterTheRoot)
 	_, err := f.try()
-	require.ErrorContains(t, err, "20 files in a row")
+	require.ErrorContains(t, err, "20 items in a row")
 	f.Heal()
 	f.sync()
 	for _, id := range f.store.ids() {

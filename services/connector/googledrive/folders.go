@@ -7,6 +7,14 @@ import (
 	"slices"
 )
 
+// heldBeside is about what a folder takes beside its texts until it is known where it is: in maps, and by the texts' ends.
+const heldBeside = 500
+
+// folder stores a folder: a document without text, by which later syncs know the tree.
+func (s *syncer) folder(ctx context.Context, f item, parents []string) error {
+	return s.sync.Item(ctx, described(f, memo{Kind: aFolder, Parents: parents}))
+}
+
 // listFolders stores the folders of a drive.
 func (s *syncer) listFolders(ctx context.Context, drive string) error {
 	if s.whole() {
@@ -14,25 +22,32 @@ func (s *syncer) listFolders(ctx context.Context, drive string) error {
 			return err
 		}
 	}
-	return s.listLevels(ctx, drive)
+	// Level by level none of them has to be held until it is known where it is.
+	come := s.come
+	s.come = map[string]string{s.at.Roots[drive]: drive}
+	err := s.listCome(ctx, onlyFolders)
+	s.come = come
+	return err
 }
 
 // listFlat lists all folders, in no order, those that others share with the user among them. Where there are more than are
 // held, nothing is stored, and held is false.
 func (s *syncer) listFlat(ctx context.Context, drive string) (held bool, err error) {
-	found, room := folders{}, s.room()
+	found, room := map[string]item{}, s.opts.HeldBytes
+	weight := func(f item) int {
+		return heldBeside + len(f.ID) + len(f.Name) + len(f.Link) + len(f.Parents)*2*maxIDBytes
+	}
 	err = s.pages(ctx, drive, onlyFolders, "", func(page []item, _ string) error {
 		for _, f := range lastOf(page, func(f item) string { return f.ID }) {
 			if !f.isFolder() || s.tree.roots[f.ID] {
 				continue
 			}
 			if before, had := found[f.ID]; had { // the last of several reports of a folder is the one that counts
-				room += before.weight(f.ID)
+				room += weight(before)
 			}
-			one := folder{title: f.Name, link: f.Link, parents: f.Parents}
-			found[f.ID] = one
+			found[f.ID] = f
 			s.tree.set(f.ID, f.Parents)
-			if room -= one.weight(f.ID); room < 0 {
+			if room -= weight(f); room < 0 {
 				return errNoRoom
 			}
 		}
@@ -48,12 +63,12 @@ func (s *syncer) listFlat(ctx context.Context, drive string) (held bool, err err
 		return false, err
 	}
 	for id, f := range found {
-		parents, in := s.tree.place(f.parents)
+		parents, in := s.tree.place(f.Parents)
 		if !in {
 			delete(s.tree.folders, id) // nothing that is synced is below it
 			continue
 		}
-		if err := s.folder(ctx, f.item(id), parents); err != nil {
+		if err := s.folder(ctx, f, parents); err != nil {
 			return false, err
 		}
 	}
@@ -63,60 +78,24 @@ func (s *syncer) listFlat(ctx context.Context, drive string) (held bool, err err
 // errNoRoom says that there are more folders than are held.
 var errNoRoom = errors.New("there are more folders than are held")
 
-// listLevels lists the folders below a root, level by level. None of them has to be held until it is known where it is.
-func (s *syncer) listLevels(ctx context.Context, drive string) error {
-	had := map[string]struct{}{} // folders that are in each other would never end
-	for level := []string{s.state.Roots[drive]}; len(level) > 0; {
-		var next []string
-		for batch := range slices.Chunk(level, parentsAtOnce) {
-			err := s.below(ctx, drive, onlyFolders, batch, func(page []item) error {
-				for _, f := range lastOf(page, func(f item) string { return f.ID }) {
-					if !f.isFolder() || s.tree.roots[f.ID] {
-						continue
-					}
-					s.tree.set(f.ID, f.Parents)
-					parents, in := s.tree.place(f.Parents)
-					if !in { // it was moved meanwhile: the changes say so
-						delete(s.tree.folders, f.ID)
-						continue
-					}
-					if _, is := had[f.ID]; !is {
-						had[f.ID] = struct{}{}
-						next = append(next, f.ID)
-					}
-					if err := s.folder(ctx, f, parents); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-			if err != nil {
-				return err
-			}
-		}
-		level = next
-	}
-	return nil
-}
-
-// listCome lists what is below folders that have come or changed.
-func (s *syncer) listCome(ctx context.Context) error {
+// listCome lists what is below folders that have come or changed, level by level.
+func (s *syncer) listCome(ctx context.Context, filter string) error {
 	done := map[string]bool{}
 	for {
 		byDrive := map[string][]string{}
-		for id := range s.come {
+		for id, drive := range s.come {
 			if !done[id] && s.tree.holds(id) {
-				drive := s.driveOf(id)
 				byDrive[drive] = append(byDrive[drive], id)
 			}
 		}
 		if len(byDrive) == 0 {
+			clear(s.come)
 			return nil
 		}
 		for _, drive := range slices.Sorted(maps.Keys(byDrive)) {
 			slices.Sort(byDrive[drive])
 			for batch := range slices.Chunk(byDrive[drive], parentsAtOnce) {
-				if err := s.below(ctx, drive, "trashed = false", batch, func(page []item) error { return s.hasCome(ctx, page) }); err != nil {
+				if err := s.below(ctx, drive, filter, batch, func(page []item) error { return s.hasCome(ctx, page) }); err != nil {
 					return err
 				}
 				for _, id := range batch {
@@ -138,23 +117,27 @@ func (s *syncer) hasCome(ctx context.Context, page []item) error {
 			return err
 		}
 	}
-	return s.files(ctx, page)
+	return s.files(ctx, page, false)
 }
 
-// driveOf is the drive to ask for what is in a folder.
-func (s *syncer) driveOf(id string) string {
-	if len(s.state.Roots) == 1 {
-		return s.state.drives()[0]
+// folderChanged takes a folder that the tree has already.
+func (s *syncer) folderChanged(ctx context.Context, f item) error {
+	parents, in := s.tree.place(f.Parents)
+	if !in {
+		s.leaves(f.ID)
+		return nil
 	}
-	for range maxDepth {
-		if _, is := s.state.Roots[id]; is {
-			return id
-		}
-		parents := s.tree.folders[id]
-		if len(parents) == 0 {
-			break
-		}
-		id = parents[0]
+	s.come[f.ID] = f.DriveID
+	return s.folder(ctx, f, parents)
+}
+
+// leaves takes note of a folder that is below no root. One that is stored may come below a root by the end of what is listed. Any other is
+// not held, as those who share folders with the account decide how many there are: what puts it below a root is a folder that comes,
+// and all that is below that is listed.
+func (s *syncer) leaves(id string) {
+	if _, stored := s.sync.Stored(id); !stored {
+		delete(s.tree.folders, id)
+		return
 	}
-	return ""
+	s.loose = true
 }

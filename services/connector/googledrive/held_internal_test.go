@@ -2,6 +2,7 @@ package googledrive
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/sdk/worker/workertest"
 	"github.com/echomind/sync/services/connector/internal/answer"
 	"github.com/echomind/sync/services/connector/internal/fakedrive"
 )
@@ -32,43 +35,37 @@ func TestOfANameThatIsCutNothingElseIsKept(t *testing.T) {
 	require.Equal(t, item{Name: "plan.docx", Link: "https://drive.example/1"}, f)
 }
 
-// stored is a sink that stores all it is given.
-type stored struct{ Sink }
+// lister is a source that does one thing.
+type lister func(ctx context.Context, sync *source.Sync) (any, error)
 
-func (stored) Put(context.Context, worker.Document) error { return nil }
-func (stored) Delete(context.Context, string) error       { return nil }
+func (l lister) List(ctx context.Context, sync *source.Sync) (any, error) { return l(ctx, sync) }
 
-// heldSyncer is one whose tree has a root.
-func heldSyncer(bytes int) *syncer {
-	s := &syncer{opts: Options{HeldBytes: bytes, PageSize: 1000}, sink: stored{}, fresh: map[string]struct{}{}, state: state{Roots: map[string]string{"": "root"}, Cursors: map[string]string{"": "1"}}}
-	s.known = map[string]worker.Known{}
-	s.begin()
-	return s
+// within does something within a sync of what is below a root.
+func within(t *testing.T, heldBytes int, api *api, store *workertest.Store, do func(ctx context.Context, s *syncer) error) {
+	t.Helper()
+	s := &syncer{opts: Options{HeldBytes: heldBytes, PageSize: 1000, Workers: 1, OwnerAlone: true}, store: store, api: api}
+	s.at = cursor{Roots: map[string]string{"": fakedrive.Root}, Cursors: map[string]string{"": "1"}}
+	_, err := source.Run(t.Context(), store, lister(func(ctx context.Context, sync *source.Sync) (any, error) {
+		s.sync = sync
+		s.begin()
+		return &s.at, do(ctx, s)
+	}), source.Options{})
+	require.NoError(t, err)
 }
 
 func TestFoldersBelowNoRootAreNotHeld(t *testing.T) {
-	s := heldSyncer(1)
-	for i := range 1000 {
-		f := item{ID: fmt.Sprint(i), Name: "foreign", MimeType: folderType, Parents: []string{fmt.Sprint(i / 2)}}
-		require.NoError(t, s.changesPage(t.Context(), "", []change{{FileID: f.ID, File: &f}}))
-	}
-	require.Empty(t, s.tree.folders)
-	require.Empty(t, s.come)
-	require.Empty(t, s.changed)
-	require.Empty(t, s.left)
-	require.Zero(t, s.held)
-}
-
-func TestAFolderThatIsReportedAgainIsHeldOnce(t *testing.T) {
-	s := heldSyncer(128 << 10)
-	for range 100 {
-		require.NoError(t, s.hold(t.Context(), item{ID: "a", Link: strings.Repeat("x", 64<<10), Parents: []string{"p"}}))
-	}
-	require.NoError(t, s.hold(t.Context(), item{ID: "a", Name: "last"}))
-	require.Equal(t, "last", s.changed["a"].title)
-	require.Equal(t, s.changed["a"].weight("a"), s.held)
-	s.drop("a")
-	require.Zero(t, s.held)
+	store := workertest.New()
+	within(t, 1, nil, store, func(ctx context.Context, s *syncer) error {
+		for i := range 1000 {
+			f := item{ID: fmt.Sprint(i), Name: "foreign", MimeType: folderType, Parents: []string{fmt.Sprint(i / 2)}}
+			require.NoError(t, s.changesPage(ctx, "", []change{{FileID: f.ID, File: &f}}))
+		}
+		require.Empty(t, s.tree.folders)
+		require.Empty(t, s.come)
+		require.False(t, s.loose)
+		return nil
+	})
+	require.Empty(t, store.IDs())
 }
 
 func TestOfAListingTheTreeKeepsWhatIsBelowARoot(t *testing.T) {
@@ -79,93 +76,76 @@ func TestOfAListingTheTreeKeepsWhatIsBelowARoot(t *testing.T) {
 		fake.Folder("", "foreign")
 	}
 	for name, bytes := range map[string]int{"with room": 1 << 20, "without": 2000} {
-		s := heldSyncer(bytes)
-		s.state.Roots[""] = fakedrive.Root
-		s.tree = newTree([]string{fakedrive.Root})
-		s.api = &api{base: fake.URL, client: fake.Client(), calls: func() {}}
-		require.NoError(t, s.listFolders(t.Context(), ""), name)
-		require.Equal(t, map[string][]string{own: {fakedrive.Root}}, s.tree.folders, name)
-		require.Zero(t, s.held, name)
+		within(t, bytes, &api{base: fake.URL, client: fake.Client(), calls: func() {}}, workertest.New(), func(ctx context.Context, s *syncer) error {
+			require.NoError(t, s.listFolders(ctx, ""), name)
+			require.Equal(t, map[string][]string{own: {fakedrive.Root}}, s.tree.folders, name)
+			return nil
+		})
 	}
 }
 
-func TestTargetsAreHeldWhileThereIsRoom(t *testing.T) {
-	one := item{ID: "target", Name: strings.Repeat("n", 100)}
-	s := heldSyncer(one.weight())
-	s.isTarget["target"], s.isTarget["other"] = true, true
-	for range 3 {
-		s.tell("target", &one)
-		require.Equal(t, one, s.targets["target"])
-		require.Equal(t, one.weight(), s.held)
-	}
-	s.tell("other", &one)
-	require.Equal(t, item{}, s.targets["other"], "it is told of, and asked for")
-	require.Equal(t, one.weight(), s.held)
-	s.tell("target", nil)
-	require.Zero(t, s.held)
-	s.tell("other", &one)
-	require.Equal(t, one, s.targets["other"])
-}
-
-func TestShortcutsAreHeldWhileThereIsRoom(t *testing.T) {
-	shortcut := func(id, key string) entry {
-		f := item{ID: id, Name: "shortcut", MimeType: shortcutType, MD5: "not needed", Parents: []string{"root"}}
-		f.Shortcut.Target, f.Shortcut.TargetKey = "target", key
-		return entry{id: id, kind: aShortcut, target: "target", item: &f, source: &f}
-	}
-	s := heldSyncer(DefaultHeldBytes)
-	e := s.holdShortcut(shortcut("a", "0-key"))
-	require.Equal(t, "0-key", e.item.Shortcut.TargetKey)
-	require.Equal(t, e, s.shortcuts["a"])
-	require.Empty(t, e.item.MD5, "no more than is needed")
-	require.Equal(t, e.item.weight(), s.held)
-	s.opts.HeldBytes = s.held
-	s.holdShortcut(shortcut("a", "0-key"))
-	require.NotNil(t, s.shortcuts["a"].item, "in the place of what it was before")
-	e = s.holdShortcut(shortcut("b", ""))
-	require.NotNil(t, e.item)
-	require.Nil(t, s.shortcuts["b"].item, "there is no room for it")
-	require.NoError(t, s.remove(t.Context(), "a"))
-	require.NoError(t, s.remove(t.Context(), "b"))
-	require.Zero(t, s.held)
-	require.Empty(t, s.shortcuts)
-	for _, key := range []string{strings.Repeat("k", maxIDBytes+1), "a/b"} {
-		require.Empty(t, s.holdShortcut(shortcut("c", key)).item.Shortcut.TargetKey)
+func TestWhatIsRememberedOfAShortcutHasItsBounds(t *testing.T) {
+	id := func(i int) string { return strings.Repeat("\u2028", maxIDBytes/3-1) + fmt.Sprintf("%03d", i) }
+	for name, of := range map[string]struct {
+		name, link, key string
+		named           bool
+	}{
+		"as long as may be":      {strings.Repeat("<", maxOwn-20), strings.Repeat("&", 16), "0key", true},
+		"longer":                 {strings.Repeat("n", maxOwn+1), "", "0key", false},
+		"a key that is none":     {"plan", "https://drive.example/1", "a/b", true},
+		"a key that is too long": {"plan", "https://drive.example/1", strings.Repeat("k", maxIDBytes+1), true},
+	} {
+		f := item{ID: "shortcut", MimeType: shortcutType, Name: of.name, Link: of.link}
+		f.Shortcut.Target, f.Shortcut.TargetKey = id(0), of.key
+		for i := range 100 {
+			f.Parents = append(f.Parents, id(i))
+		}
+		f.Parents = append(f.Parents, fakedrive.Root)
+		store := workertest.New()
+		within(t, 1, nil, store, func(ctx context.Context, s *syncer) error {
+			require.NoError(t, s.files(ctx, []item{f}, false))
+			stored, is := s.sync.Stored("shortcut")
+			require.True(t, is, name)
+			m := memoOf(stored)
+			require.LessOrEqual(t, len(stored.Memo), worker.MaxMemoBytes)
+			require.Len(t, m.Parents, maxParents)
+			require.Contains(t, m.Parents, fakedrive.Root, "what is below a root comes first")
+			require.Equal(t, of.named, m.Name == of.name && m.Link == of.link)
+			require.Equal(t, of.named, m.Name != "")
+			require.Equal(t, of.key == "0key" && of.named, m.Key != "")
+			return nil
+		})
 	}
 }
 
 func TestOfAPageEachItemIsCut(t *testing.T) {
 	long := strings.Repeat("n", 5000)
-	for path, into := range map[string]interface{ Stream(*answer.Decoder) error }{
-		`{"files":[{"id":"a","name":"` + long + `"}]}`:                           &page{},
-		`{"changes":[{"fileId":"b"},{"file":{"id":"a","name":"` + long + `"}}]}`: &feed{},
-	} {
-		require.NoError(t, answer.Decode(strings.NewReader(path), limits, into))
-		switch p := into.(type) {
-		case *page:
-			require.Len(t, p.Files[0].Name, worker.MaxTitleBytes)
-		case *feed:
-			require.Len(t, p.Changes[1].File.Name, worker.MaxTitleBytes)
-		}
-	}
+	text := `{"files":[{"id":"a","name":"` + long + `"}],"changes":[{"fileId":"b"},{"file":{"id":"a","name":"` + long + `"}}]}`
+	var p page
+	require.NoError(t, answer.Decode(strings.NewReader(text), limits, &p))
+	require.Len(t, p.Files[0].Name, worker.MaxTitleBytes)
+	require.Len(t, p.Changes[1].File.Name, worker.MaxTitleBytes)
 }
 
 // What is shared by its link is opened by a key that only the shortcut has.
-func TestTheKeyOfAShortcutThatIsNotHeldIsAskedFor(t *testing.T) {
+func TestTheKeyOfAShortcutThatIsNotRememberedIsAskedFor(t *testing.T) {
 	drive := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/files/s"):
-			_, _ = fmt.Fprint(w, `{"id":"s","shortcutDetails":{"targetId":"t","targetResourceKey":"0-key"}}`)
+			_, _ = fmt.Fprint(w, `{"id":"s","name":"own","shortcutDetails":{"targetId":"t","targetResourceKey":"0-key"}}`)
 		case r.Header.Get("X-Goog-Drive-Resource-Keys") == "t/0-key":
-			_, _ = fmt.Fprint(w, `{"id":"t","name":"target"}`)
+			_, _ = fmt.Fprint(w, `{"id":"t","name":"target","mimeType":"image/png"}`)
 		default:
 			w.WriteHeader(http.StatusNotFound)
 		}
 	}))
 	t.Cleanup(drive.Close)
-	s := heldSyncer(1)
-	s.api = &api{base: drive.URL, client: drive.Client(), calls: func() {}}
-	target, err := s.targetOf(t.Context(), entry{id: "s", kind: aShortcut, target: "t"})
-	require.NoError(t, err)
-	require.Equal(t, item{ID: "t", Name: "target", key: "0-key"}, target)
+	store := workertest.New()
+	memo := fmt.Sprintf(`{"k":"s","p":[%q],"t":"t"}`, fakedrive.Root)
+	store.Seed(worker.Document{SourceID: "s", VersionToken: "v", ContentHash: "none", Memo: json.RawMessage(memo)})
+	within(t, 1, &api{base: drive.URL, client: drive.Client(), calls: func() {}}, store, func(ctx context.Context, s *syncer) error {
+		return s.shortcuts(ctx, maxLooks)
+	})
+	require.Equal(t, "own", store.Docs()["s"].Title)
+	require.Contains(t, store.Docs()["s"].Err, "image/png holds no text", "the target was opened")
 }

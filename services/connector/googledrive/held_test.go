@@ -86,7 +86,7 @@ func TestMoreChangedFoldersThanAreHeldAreStored(t *testing.T) {
 	require.Len(t, f.store.docs, 100)
 }
 
-func TestShortcutsThatAreNotHeldAreSettledAllTheSame(t *testing.T) {
+func TestShortcutsAreFollowedWhereFoldersAreNotHeld(t *testing.T) {
 	f := newFixture(t)
 	f.opts.HeldBytes = 1
 	top := f.Folder(root, "Top")

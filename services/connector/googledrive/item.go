@@ -6,6 +6,9 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode/utf8"
+
+	"github.com/echomind/sync/sdk/worker"
 )
 
 // Media types of Google's own ("Google Workspace and Google Drive supported MIME types").
@@ -64,14 +67,34 @@ func (f item) content() string {
 	return short("modified", f.Modified, f.MimeType, kind)
 }
 
-// meta is what people see.
-func (f item) meta() string { return short(f.title(), f.Link) }
-
 func (f item) title() string {
 	if strings.TrimSpace(f.Name) == "" {
 		return "Untitled"
 	}
 	return f.Name
+}
+
+// maxExt is the longest extension that says what a file is read as.
+const maxExt = 32
+
+// clip bounds what people see of an item to what is stored of it. Google takes names of 32,767 characters. What is cut is
+// copied, so that nothing holds the whole.
+func (f *item) clip() {
+	f.Name, f.Link = strings.ReplaceAll(f.Name, "\x00", ""), strings.ReplaceAll(f.Link, "\x00", "")
+	if len(f.Name) > worker.MaxTitleBytes {
+		ext := path.Ext(f.Name)
+		if len(ext) > maxExt {
+			ext = ""
+		}
+		end := worker.MaxTitleBytes - len(ext)
+		for end > 0 && !utf8.RuneStart(f.Name[end]) {
+			end--
+		}
+		f.Name = string(append([]byte(f.Name[:end]), ext...))
+	}
+	if len(f.Link) > worker.MaxURLBytes {
+		f.Link = "" // a part of it leads nowhere
+	}
 }
 
 func short(parts ...string) string {

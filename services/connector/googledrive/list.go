@@ -4,90 +4,103 @@ import (
 	"context"
 	"slices"
 	"strings"
-
-	"golang.org/x/sync/errgroup"
-
-	"github.com/echomind/sync/internal/caught"
 )
 
 const (
 	// parentsAtOnce bounds a query for what is in several folders.
 	parentsAtOnce = 25
-	onlyFolders   = "mimeType = '" + folderType + "' and trashed = false"
-	noFolders     = "mimeType != '" + folderType + "' and trashed = false"
+	notTrashed    = "trashed = false"
+	onlyFolders   = "mimeType = '" + folderType + "' and " + notTrashed
+	noFolders     = "mimeType != '" + folderType + "' and " + notTrashed
 )
 
 // listEverything lists drive by drive, first the folders, so that each file is known to be below a root or not.
 func (s *syncer) listEverything(ctx context.Context) error {
-	drives := s.state.drives()
-	if !s.resumed {
+	drives := s.at.drives()
+	if s.at.Listing == nil {
 		for _, drive := range drives {
 			if err := s.startOf(ctx, drive); err != nil {
 				return err
 			}
 		}
-		s.state.Listing = &listing{Drive: drives[0]}
-		// Before anything is stored, so that whoever goes on knows that all of it was stored by this listing.
-		if err := s.checkpoint(ctx); err != nil {
+		s.at.Listing = &listing{Drive: drives[0]}
+		// Before anything is stored, so that the run that goes on knows that all of it was stored by this listing.
+		if err := s.sync.Checkpoint(ctx, &s.at); err != nil {
 			return err
 		}
 	}
 	for _, drive := range drives {
-		if _, begun := s.state.Cursors[drive]; !begun || drive < s.state.Listing.Drive {
+		if _, begun := s.at.Cursors[drive]; !begun || drive < s.at.Listing.Drive {
 			continue
 		}
-		if drive != s.state.Listing.Drive {
-			s.state.Listing = &listing{Drive: drive}
+		if drive != s.at.Listing.Drive {
+			s.at.Listing = &listing{Drive: drive}
 		}
-		if !s.state.Listing.Files {
-			if err := s.listFolders(ctx, drive); err != nil {
-				return err
-			}
-			s.state.Listing.Files = true
-			if err := s.checkpoint(ctx); err != nil {
-				return err
-			}
-		}
-		if err := s.listFiles(ctx, drive, s.state.Listing, s.checkpoint); err != nil {
+		if err := s.listDrive(ctx, drive, s.at.Listing); err != nil {
 			return err
 		}
 	}
-	s.state.Listing = nil
+	s.at.Listing = nil
 	return nil
 }
 
-// listNew lists a shared drive that has come.
+// listNew lists a shared drive that has come. One that is not there, though it is listed, is left to the next sync.
 func (s *syncer) listNew(ctx context.Context, drive string) error {
-	if err := s.startOf(ctx, drive); err != nil {
-		return err
-	}
-	if err := s.listFolders(ctx, drive); err != nil {
-		return err
-	}
-	return s.listFiles(ctx, drive, &listing{}, func(context.Context) error { return nil })
-}
-
-func (s *syncer) startOf(ctx context.Context, drive string) error {
-	token, err := s.api.startToken(ctx, drive)
-	if err != nil && drive != "" {
-		err = aboutSource(err, "drive_id", drive)
+	err := s.startOf(ctx, drive)
+	if isGone(err) {
+		delete(s.at.Roots, drive)
+		delete(s.tree.roots, drive)
+		return s.sync.Alone(ctx, err)
 	}
 	if err != nil {
 		return err
 	}
-	s.state.Cursors[drive] = token
-	return checkToken(token)
+	return s.listDrive(ctx, drive, &listing{})
+}
+
+// listDrive lists a drive from where at is. at is the cursor's where everything is listed: then there are checkpoints.
+func (s *syncer) listDrive(ctx context.Context, drive string, at *listing) error {
+	if !at.Files {
+		if err := s.listFolders(ctx, drive); err != nil {
+			return err
+		}
+		at.Files = true
+		if err := s.listedUpTo(ctx, at); err != nil {
+			return err
+		}
+	}
+	return s.listFiles(ctx, drive, at)
+}
+
+func (s *syncer) listedUpTo(ctx context.Context, at *listing) error {
+	if at != s.at.Listing {
+		return nil
+	}
+	return s.sync.Checkpoint(ctx, &s.at)
+}
+
+// startOf sets the cursor of a drive.
+func (s *syncer) startOf(ctx context.Context, drive string) error {
+	token, err := s.api.startToken(ctx, drive)
+	if err != nil {
+		if drive != "" && !s.cfg.IncludeSharedDrives {
+			err = s.aboutRoot(err, drive)
+		}
+		return err
+	}
+	s.at.Cursors[drive] = token
+	return nil
 }
 
 // whole tells whether a drive is synced as a whole, and not one folder of it.
 func (s *syncer) whole() bool { return s.cfg.source() != Folder }
 
-// listFiles brings the files of a drive up to date, from where at is.
-func (s *syncer) listFiles(ctx context.Context, drive string, at *listing, checkpoint func(context.Context) error) error {
+// listFiles gives the files of a drive to the sync, from where at is.
+func (s *syncer) listFiles(ctx context.Context, drive string, at *listing) error {
 	if s.whole() {
-		return s.filesOf(ctx, drive, noFolders, at, checkpoint)
+		return s.filesOf(ctx, drive, noFolders, at)
 	}
-	ids := []string{s.state.Roots[drive]}
+	ids := []string{s.at.Roots[drive]}
 	for id := range s.tree.folders {
 		if s.tree.holds(id) {
 			ids = append(ids, id)
@@ -95,19 +108,15 @@ func (s *syncer) listFiles(ctx context.Context, drive string, at *listing, check
 	}
 	slices.Sort(ids)
 	for {
-		var batch []string
-		for _, id := range ids {
-			if id > at.After && (at.Upto == "" || id <= at.Upto) && len(batch) < parentsAtOnce {
-				batch = append(batch, id)
-			}
-		}
+		batch := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id <= at.After || at.Upto != "" && id > at.Upto })
 		if len(batch) == 0 {
 			return nil
 		}
+		batch = batch[:min(len(batch), parentsAtOnce)]
 		at.Upto = batch[len(batch)-1]
-		err := s.filesOf(ctx, drive, noFolders+" and "+inParents(batch), at, checkpoint)
+		err := s.filesOf(ctx, drive, noFolders+" and "+inParents(batch), at)
 		if isGone(err) {
-			err = s.below(ctx, drive, noFolders, batch, func(page []item) error { return s.files(ctx, page) })
+			err = s.below(ctx, drive, noFolders, batch, func(page []item) error { return s.files(ctx, page, false) })
 		}
 		if err != nil {
 			return err
@@ -116,15 +125,15 @@ func (s *syncer) listFiles(ctx context.Context, drive string, at *listing, check
 	}
 }
 
-func (s *syncer) filesOf(ctx context.Context, drive, q string, at *listing, checkpoint func(context.Context) error) error {
+func (s *syncer) filesOf(ctx context.Context, drive, q string, at *listing) error {
 	return s.pages(ctx, drive, q, at.Page, func(page []item, next string) error {
-		if err := s.files(ctx, page); err != nil {
+		if err := s.files(ctx, page, false); err != nil {
 			return err
 		}
 		if at.Page = next; next == "" {
 			return nil
 		}
-		return checkpoint(ctx)
+		return s.listedUpTo(ctx, at)
 	})
 }
 
@@ -135,8 +144,7 @@ func (s *syncer) below(ctx context.Context, drive, filter string, folders []stri
 		return err
 	}
 	if len(folders) == 1 {
-		s.notListed(folders[0])
-		return nil
+		return s.notListed(ctx, drive, folders[0])
 	}
 	for _, id := range folders {
 		if err := s.below(ctx, drive, filter, []string{id}, take); err != nil {
@@ -153,10 +161,7 @@ func (s *syncer) pages(ctx context.Context, drive, q, token string, take func(pa
 		if err != nil {
 			return err
 		}
-		if err := checkToken(p.Next); err != nil {
-			return err
-		}
-		s.result.Pages++
+		s.pagesRead++
 		if err := take(p.Files, p.Next); err != nil {
 			return err
 		}
@@ -174,81 +179,26 @@ func inParents(ids []string) string {
 	return "(" + strings.Join(terms, " or ") + ")"
 }
 
-// files brings files up to date, several at a time.
-func (s *syncer) files(ctx context.Context, items []item) error {
-	group, grouped := errgroup.WithContext(ctx)
-	group.SetLimit(s.opts.Workers)
-	err := func() error {
-		for _, f := range lastOf(items, func(f item) string { return f.ID }) {
-			if grouped.Err() != nil {
-				return nil
+// files gives files to the sync. Those that are elsewhere are removed where changes name them; a listing removes at its end what it has
+// not shown.
+func (s *syncer) files(ctx context.Context, items []item, changed bool) error {
+	for _, f := range lastOf(items, func(f item) string { return f.ID }) {
+		parents, in := s.tree.place(f.Parents)
+		var err error
+		switch {
+		case f.isFolder() || f.Trashed || s.tree.roots[f.ID]:
+		case !in:
+			if changed || !s.listing {
+				err = s.sync.Remove(ctx, f.ID)
 			}
-			parents, in := s.tree.place(f.Parents)
-			if f.isFolder() || f.Trashed || s.tree.roots[f.ID] {
-				continue
-			}
-			if !in {
-				// Elsewhere: a listing deletes at its end what it has not shown.
-				if !s.listing {
-					if err := s.remove(grouped, f.ID); err != nil {
-						return err
-					}
-				}
-				continue
-			}
-			if err := s.count(); err != nil {
-				return err
-			}
-			e := entry{id: f.ID, kind: aFile, parents: parents, item: &f, source: &f}
-			if f.isShortcut() {
-				if err := s.sight(grouped, e); err != nil {
-					return err
-				}
-				continue
-			}
-			group.Go(func() error { return caught.Do(func() error { return s.file(grouped, e) }) })
+		case f.isShortcut():
+			err = s.listed(ctx, f, parents)
+		default:
+			err = s.sync.Item(ctx, s.file(f, parents))
 		}
-		return nil
-	}()
-	if waited := group.Wait(); waited != nil {
-		return waited
-	}
-	return err
-}
-
-func (s *syncer) count() error {
-	s.result.Listed++
-	return s.bounded(2)
-}
-
-// bounded fails a sync of more than times as many files and folders as there may be. What a listing has not shown yet counts for
-// nothing. What else is to be deleted is known when all is settled only, so until then twice as many are taken.
-func (s *syncer) bounded(times int) error {
-	s.mu.Lock()
-	stored := len(s.known) - len(s.missing)
-	s.mu.Unlock()
-	if most := s.cfg.maxFiles(); stored > times*most {
-		return permanentf("max_files: there are more than %d files and folders; raise max_files (up to %d), or sync one folder",
-			most, MaxMaxFiles)
+		if err != nil {
+			return err
+		}
 	}
 	return nil
-}
-
-// checkpoint lets a sync that dies go on from here.
-func (s *syncer) checkpoint(ctx context.Context) error {
-	if err := s.markSeen(ctx); err != nil {
-		return err
-	}
-	return s.sink.Checkpoint(ctx, s.state.clone())
-}
-
-func (s *syncer) markSeen(ctx context.Context) error {
-	s.mu.Lock()
-	stand := s.stand
-	s.stand = nil
-	s.mu.Unlock()
-	if !s.listing || len(stand) == 0 {
-		return nil
-	}
-	return s.sink.Seen(ctx, stand...)
 }

@@ -2,18 +2,19 @@ package googledrive
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
+
+	"github.com/echomind/sync/sdk/worker"
 )
 
 // locate finds the roots, and the drives that they are in. What the state holds is not asked for again, except which
 // shared drives there are. It returns the drives that are new since.
 func (s *syncer) locate(ctx context.Context) (news []string, err error) {
-	known := len(s.state.Cursors) > 0 && len(s.state.Roots) > 0
+	known := len(s.at.Cursors) > 0 && len(s.at.Roots) > 0
 	if !known {
-		s.state = state{
-			Roots: map[string]string{}, Cursors: map[string]string{}, Failed: s.state.Failed, Refused: s.state.Refused,
-			Later: s.state.Later, Away: s.state.Away,
-		}
+		s.at.Roots, s.at.Cursors = map[string]string{}, map[string]string{}
 		if err := s.locateRoot(ctx); err != nil {
 			return nil, err
 		}
@@ -25,17 +26,17 @@ func (s *syncer) locate(ctx context.Context) (news []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for drive := range s.state.Roots {
+	for drive := range s.at.Roots {
 		if drive != "" && !slices.Contains(now, drive) {
-			delete(s.state.Roots, drive) // the sweep deletes what was in it
-			delete(s.state.Cursors, drive)
+			delete(s.at.Roots, drive) // the sweep deletes what was in it
+			delete(s.at.Cursors, drive)
 			s.driveLeft = true
 		}
 	}
 	for _, drive := range now {
-		s.state.Roots[drive] = drive // a shared drive's root folder has its id
+		s.at.Roots[drive] = drive // a shared drive's root folder has its id
 		// A listing that died may have left a root without a cursor.
-		if _, begun := s.state.Cursors[drive]; known && !begun {
+		if _, begun := s.at.Cursors[drive]; known && !begun {
 			news = append(news, drive)
 		}
 	}
@@ -44,50 +45,71 @@ func (s *syncer) locate(ctx context.Context) (news []string, err error) {
 }
 
 func (s *syncer) locateRoot(ctx context.Context) error {
-	field, id, drive := "source", "root", ""
+	id, drive := "root", ""
 	switch s.cfg.source() {
 	case SharedDrive:
-		field, id, drive = "drive_id", s.cfg.DriveID, s.cfg.DriveID
+		id, drive = s.cfg.DriveID, s.cfg.DriveID
 	case Folder:
-		field, id = "folder_id", s.cfg.FolderID
+		id = s.cfg.FolderID
 	}
-	root, err := s.root(ctx, field, id)
+	root, err := s.root(ctx, id)
 	if err != nil {
 		return err
 	}
-	if field == "folder_id" {
+	if s.cfg.source() == Folder {
 		drive = root.DriveID
 	}
-	s.state.Roots[drive] = root.ID
+	s.at.Roots[drive] = root.ID
 	return nil
 }
 
 // root asks for a root, which has to be a folder that is not in the trash.
-func (s *syncer) root(ctx context.Context, field, id string) (item, error) {
+func (s *syncer) root(ctx context.Context, id string) (item, error) {
 	root, err := s.api.item(ctx, id, "")
 	switch {
 	case err != nil:
-		return root, aboutSource(err, field, id)
+		return root, s.aboutRoot(err, id)
 	case root.isShortcut():
-		return root, permanentf("%s: %q is a shortcut; give the id of the folder that it leads to, %q", field, id, root.Shortcut.Target)
+		return root, worker.Permanent(fmt.Errorf("%s: %q is a shortcut; give the id of the folder that it leads to, %q",
+			s.field(), id, root.Shortcut.Target))
 	case !root.isFolder():
-		return root, permanentf("%s: %q is not a folder; give the id of the folder that holds it", field, id)
+		return root, worker.Permanent(fmt.Errorf("%s: %q is not a folder; give the id of the folder that holds it", s.field(), id))
 	case root.Trashed:
-		return root, permanentf("%s: %q is in the trash; restore it, or name another", field, id)
+		return root, s.aboutRoot(errTrashed, id)
 	}
 	return root, nil
 }
 
+// errTrashed says that what is synced is in the trash.
+var errTrashed = errors.New("it is in the trash; restore it")
+
+// field is the field of the configuration that says what is synced.
+func (s *syncer) field() string {
+	return map[string]string{SharedDrive: "drive_id", Folder: "folder_id", MyDrive: "source"}[s.cfg.source()]
+}
+
+// aboutRoot turns an error of asking for what is synced into something its user can act on. What was there before is away, and may be
+// there again.
+func (s *syncer) aboutRoot(err error, id string) error {
+	switch notThere := isGone(err) || errors.Is(err, errTrashed); {
+	case notThere && !s.sync.First():
+		return fmt.Errorf("%s: %q was there and is not there now (%w); it is looked for again; if it is gone for good, name another", s.field(), id, err)
+	case notThere || isRefused(err):
+		return worker.Permanent(fmt.Errorf("%s: %q is not there for the connected account, or not any more (%w); share it with the account, "+
+			"or name another", s.field(), id, err))
+	}
+	return err
+}
+
 // rootChanged looks at a root that the changes name.
 func (s *syncer) rootChanged(ctx context.Context, drive, id string) error {
-	field := map[string]string{SharedDrive: "drive_id", Folder: "folder_id", MyDrive: "source"}[s.cfg.source()]
-	root, err := s.root(ctx, field, id)
+	root, err := s.root(ctx, id)
 	if err != nil {
 		return err
 	}
 	if s.cfg.source() == Folder && root.DriveID != drive {
 		// It was moved to another drive, whose changes are others.
-		s.state.Roots = nil
+		s.at.Roots = nil
 		return errStale
 	}
 	return nil

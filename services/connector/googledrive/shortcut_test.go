@@ -1,10 +1,12 @@
 package googledrive_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/googledrive"
 	"github.com/echomind/sync/services/connector/internal/fakedrive"
 )
@@ -34,6 +36,27 @@ func TestAShortcutStandsForATargetThatIsElsewhere(t *testing.T) {
 }
 
 // Whoever puts a shortcut into a folder that others read may lead to what the connected account alone may open.
+// A long name is not remembered: the shortcut is asked for it.
+func TestAShortcutWithALongNameStandsForItsTargetToo(t *testing.T) {
+	f := newFixture(t)
+	top := f.Folder(root, "Top")
+	target := f.File(root, "target.txt", "text/plain", "words")
+	name := strings.Repeat("long ", 150) + "name"
+	s := f.Shortcut(top, name, target)
+	f.cfg = googledrive.Config{FolderID: top}
+	f.sync()
+	require.Equal(t, "words", f.store.text(s))
+	f.Write(target, "other words")
+	f.sync()
+	require.Equal(t, "other words", f.store.text(s))
+	require.Equal(t, name, f.store.docs[s].Title)
+	f.Move(target, top)
+	f.sync()
+	require.Empty(t, f.store.text(s))
+	f.again()
+	require.Empty(t, f.store.put)
+}
+
 func TestAShortcutLeadsReadersToNothingElsewhere(t *testing.T) {
 	f := newFixture(t)
 	f.opts.OwnerAlone = false
@@ -196,6 +219,6 @@ func TestTooManyFilesFailTheSync(t *testing.T) {
 		f.File(root, "a.txt", "text/plain", "a")
 	}
 	_, err := f.try()
-	require.ErrorIs(t, err, googledrive.ErrPermanent)
+	require.ErrorIs(t, err, worker.ErrPermanent)
 	require.ErrorContains(t, err, "max_files: there are more than 3")
 }

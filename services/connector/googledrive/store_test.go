@@ -1,6 +1,7 @@
 package googledrive_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +19,7 @@ import (
 	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/googledrive"
+	"github.com/echomind/sync/services/connector/graph"
 	"github.com/echomind/sync/services/connector/internal/fakedrive"
 )
 
@@ -28,12 +30,12 @@ func TestMain(m *testing.M) {
 // text reads content as the service does.
 type text struct{}
 
-func (text) Extract(ctx context.Context, content []byte, name, mediaType string) (googledrive.Text, error) {
+func (text) Extract(ctx context.Context, content []byte, name, mediaType string) (graph.Text, error) {
 	read, err := extract.Extract(ctx, content, extract.Hint{MediaType: mediaType, Name: name})
 	if err != nil {
-		return googledrive.Text{}, err
+		return graph.Text{}, err
 	}
-	return googledrive.Text{MediaType: read.MediaType, Sections: read.Sections, Hash: read.ContentHash()}, nil
+	return graph.Text{MediaType: read.MediaType, Sections: read.Sections, Hash: read.ContentHash()}, nil
 }
 
 func (text) OfContent(err error) bool { return extract.OfContent(err) }
@@ -43,8 +45,8 @@ func (text) Version() string { return extract.Version }
 // killed is an extractor whose readers are killed.
 type killed struct{ text }
 
-func (killed) Extract(context.Context, []byte, string, string) (googledrive.Text, error) {
-	return googledrive.Text{}, errors.New("could not be read: its reader was killed")
+func (killed) Extract(context.Context, []byte, string, string) (graph.Text, error) {
+	return graph.Text{}, errors.New("could not be read: its reader was killed")
 }
 
 // errKilled is the end of a sync that is killed.
@@ -59,7 +61,9 @@ type store struct {
 	pending   []byte // by SetState
 	listing   int    // which listing; 0 is none
 	seen      map[string]int
-	committed int // the listing that the committed checkpoint is in
+	fresh     map[string]bool // put by this run
+	allows    bool            // the owner allows deletions of very much
+	committed int             // the listing that the committed checkpoint is in
 	begun     int
 
 	put, touched, deleted []string
@@ -84,8 +88,9 @@ func (s *store) Known(context.Context) (map[string]worker.Known, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := map[string]worker.Known{}
+	s.fresh = map[string]bool{}
 	for id, d := range s.docs {
-		k := worker.Known{VersionToken: d.VersionToken, ContentHash: d.ContentHash}
+		k := worker.Known{VersionToken: d.VersionToken, ContentHash: d.ContentHash, Memo: d.Memo}
 		if d.Err != "" {
 			k.VersionToken = ""
 		}
@@ -108,17 +113,20 @@ func (s *store) Put(_ context.Context, d worker.Document) error {
 	if err := s.killed(); err != nil {
 		return err
 	}
-	if d.SourceID == "" || len(d.ContentHash) > 255 || len(d.VersionToken) > worker.MaxTokenBytes {
-		return fmt.Errorf("%w: %q", worker.ErrDocument, d.SourceID)
+	if d.SourceID == "" || d.ContentHash == "" || len(d.ContentHash) > 255 || len(d.VersionToken) > worker.MaxTokenBytes ||
+		len(d.Memo) > worker.MaxMemoBytes || !json.Valid(d.Memo) {
+		return fmt.Errorf("%w: %q %s", worker.ErrDocument, d.SourceID, d.Memo)
 	}
 	if s.refuses != nil && d.Err == "" && len(d.Chunks) > 0 && s.refuses() {
 		d.Err, d.VersionToken, d.ContentHash = "not stored: there is no room", "", ""
 	}
-	if d.Err != "" {
-		d.Chunks = s.docs[d.SourceID].Chunks // what was stored of it stays
+	if old := s.docs[d.SourceID]; d.Err != "" { // what was stored of it, and is not said, stays
+		d.Title, d.URL, d.MediaType = cmp.Or(d.Title, old.Title), cmp.Or(d.URL, old.URL), cmp.Or(d.MediaType, old.MediaType)
+		d.Chunks = old.Chunks
 	}
 	s.note(journalEntry{id: d.SourceID, doc: &d})
 	s.put = append(s.put, d.SourceID)
+	s.fresh[d.SourceID] = true
 	s.docs[d.SourceID] = d
 	s.seen[d.SourceID] = s.listing
 	return nil
@@ -131,11 +139,11 @@ func (s *store) Touch(_ context.Context, d worker.Document) error {
 		return err
 	}
 	old, is := s.docs[d.SourceID]
-	if !is || old.Err != "" || old.ContentHash != d.ContentHash {
+	if !is || s.fresh[d.SourceID] || old.Err != "" || old.ContentHash != d.ContentHash {
 		return fmt.Errorf("touched %q, which is stored otherwise", d.SourceID)
 	}
 	s.touched = append(s.touched, d.SourceID)
-	old.Title, old.URL, old.VersionToken = d.Title, d.URL, d.VersionToken
+	old.Title, old.URL, old.VersionToken, old.Memo = d.Title, d.URL, d.VersionToken, d.Memo
 	s.docs[d.SourceID] = old
 	s.note(journalEntry{id: d.SourceID, doc: &old})
 	s.seen[d.SourceID] = s.listing
@@ -220,6 +228,10 @@ func (s *store) Seen(_ context.Context, ids ...string) error {
 }
 
 func (s *store) EndListing() { s.listing = 0 }
+
+func (s *store) ListingPartial() {}
+
+func (s *store) DeletionsAllowed(context.Context) (bool, error) { return s.allows, nil }
 
 // reset begins to count anew.
 func (s *store) reset() {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/googledrive"
 	"github.com/echomind/sync/services/connector/internal/fakedrive"
@@ -62,7 +63,7 @@ func TestTenChangesCostOneCallAndTheirContents(t *testing.T) {
 	r := f.again()
 	require.Equal(t, 1+5, f.Calls())
 	require.Equal(t, 5, f.Calls("media"))
-	require.Equal(t, googledrive.Result{Pages: 1, Calls: 6, Listed: 8, Put: 5, Touched: 3, Deleted: 2}, r)
+	require.Equal(t, googledrive.Result{Pages: 1, Calls: 6, Result: source.Result{Listed: 8, Put: 5, Touched: 3, Deleted: 2}}, r)
 	require.Equal(t, "other words 3", f.store.text(ids[3]))
 }
 
@@ -211,8 +212,11 @@ func TestASharedDriveIsSyncedByItsOwnFeed(t *testing.T) {
 	require.Equal(t, []string{"mine.txt"}, f.store.files())
 	f.Leave(drive, false)
 	_, err := f.try()
-	require.ErrorIs(t, err, googledrive.ErrPermanent)
+	require.NotErrorIs(t, err, worker.ErrPermanent)
 	require.ErrorContains(t, err, "no longer a member")
+	require.Equal(t, []string{"mine.txt"}, f.store.files())
+	f.Leave(drive, true)
+	f.sync()
 	require.Equal(t, []string{"mine.txt"}, f.store.files())
 }
 
@@ -256,7 +260,7 @@ func TestAllSharedDrivesCanBeIncluded(t *testing.T) {
 	require.Equal(t, []string{"a.txt", "mine.txt"}, f.store.files())
 }
 
-func TestARootThatIsGoneIsPermanentAndDeletesNothing(t *testing.T) {
+func TestARootThatWasThereAndIsGoneIsAwayAndDeletesNothing(t *testing.T) {
 	f := newFixture(t)
 	top := f.Folder(root, "Top")
 	f.File(top, "a.txt", "text/plain", "a")
@@ -264,9 +268,18 @@ func TestARootThatIsGoneIsPermanentAndDeletesNothing(t *testing.T) {
 	f.sync()
 	f.Trash(top, true)
 	_, err := f.try()
-	require.ErrorIs(t, err, googledrive.ErrPermanent)
+	require.NotErrorIs(t, err, worker.ErrPermanent)
 	require.ErrorContains(t, err, "in the trash")
 	require.Equal(t, []string{"a.txt"}, f.store.files())
+	f.ExpireTokens()
+	f.Inject(fakedrive.Fault{Kind: "get", ID: top, Times: 1, Status: 404, Reason: "notFound"})
+	_, err = f.try()
+	require.NotErrorIs(t, err, worker.ErrPermanent)
+	require.ErrorContains(t, err, "folder_id")
+	require.Equal(t, []string{"a.txt"}, f.store.files())
+	f.Inject(fakedrive.NoPermission.On("get", 1).Of(top))
+	_, err = f.try()
+	require.ErrorIs(t, err, worker.ErrPermanent, "a permission is its user's to give")
 	f.Trash(top, false)
 	f.sync()
 	require.Equal(t, []string{"a.txt"}, f.store.files())
@@ -293,14 +306,21 @@ func TestWhatIsNoFolderCannotBeSynced(t *testing.T) {
 	for name, c := range map[string]struct{ id, want string }{
 		"a file":     {f.File(root, "a.txt", "text/plain", "a"), "is not a folder"},
 		"a shortcut": {f.Shortcut(root, "s", root), "is a shortcut"},
+		"the trash":  {f.trashed(), "is in the trash"},
 		"nothing":    {"1NoSuchId", "is not there for the connected account"},
 	} {
 		f.cfg = googledrive.Config{FolderID: c.id}
 		_, err := f.try()
-		require.ErrorIs(t, err, googledrive.ErrPermanent, name)
+		require.ErrorIs(t, err, worker.ErrPermanent, name)
 		require.ErrorContains(t, err, c.want, name)
 		require.ErrorContains(t, err, "folder_id", name)
 	}
+}
+
+func (f *fixture) trashed() string {
+	id := f.Folder(root, "In the trash")
+	f.Trash(id, true)
+	return id
 }
 
 func TestANewConfigurationListsEverythingAndForgetsTheRest(t *testing.T) {

@@ -13,10 +13,10 @@ type tree struct {
 // maxDepth ends a walk upwards in a tree that is none. Drive allows 100 levels ("Limits").
 const maxDepth = 1000
 
-func newTree(roots []string) *tree {
+func newTree(drives map[string]string) *tree {
 	t := &tree{roots: map[string]bool{}, folders: map[string][]string{}}
-	for _, r := range roots {
-		t.roots[r] = true
+	for _, root := range drives {
+		t.roots[root] = true
 	}
 	return t
 }
@@ -58,18 +58,14 @@ func (t *tree) search(id string) bool {
 	return false
 }
 
-// place are the parents to remember, those below a root first; in says whether there are any of these.
+// place are the parents to remember; in says whether any of them is below a root. Of very many those below a root come first.
 func (t *tree) place(parents []string) (kept []string, in bool) {
-	var outside []string
-	for _, p := range usable(parents) {
-		if t.holds(p) {
-			kept, in = append(kept, p), true
-		} else {
-			outside = append(outside, p)
-		}
+	kept = usable(parents)
+	if len(kept) > maxParents {
+		inside := slices.DeleteFunc(slices.Clone(kept), func(id string) bool { return !t.holds(id) })
+		kept = slices.Concat(inside, kept)[:maxParents]
 	}
-	kept = append(kept, outside...)
-	return kept[:min(len(kept), maxParents)], in
+	return kept, slices.ContainsFunc(kept, t.holds)
 }
 
 // usable sorts parents, so that their order says nothing.

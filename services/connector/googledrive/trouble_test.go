@@ -8,7 +8,6 @@ import (
 
 	"github.com/echomind/sync/services/connector/googledrive"
 	"github.com/echomind/sync/services/connector/internal/fakedrive"
-	"github.com/echomind/sync/services/connector/internal/trouble"
 )
 
 // Where the drive itself answers, files that cannot be read are at fault, however many there are.
@@ -16,7 +15,7 @@ func TestFilesThatCannotBeReadFailAloneHoweverManyThereAre(t *testing.T) {
 	f := newFixture(t)
 	f.cfg = googledrive.Config{}
 	var broken []string
-	for i := range trouble.Most + 10 {
+	for i := range 50 {
 		id := f.File(root, fmt.Sprintf("a%03d.txt", i), "text/plain", fmt.Sprint("words ", i))
 		f.Inject(fakedrive.Broken.On("media", 1<<30).Of(id))
 		broken = append(broken, id)
@@ -43,6 +42,7 @@ func TestMaxFilesCountsWhatIsInTheDriveAndNotWhatWasThereBefore(t *testing.T) {
 			f := newFixture(t)
 			f.cfg = googledrive.Config{MaxFiles: 100}
 			f.MaxPage = 10
+			f.store.allows = true
 			var ids []string
 			for i := range 60 {
 				ids = append(ids, f.File(root, fmt.Sprintf("k%d.txt", i), "text/plain", "words"))

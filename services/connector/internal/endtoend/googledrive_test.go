@@ -13,20 +13,22 @@ import (
 
 	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/googledrive"
+	"github.com/echomind/sync/services/connector/graph"
 	"github.com/echomind/sync/services/connector/internal/fakedrive"
 )
 
 // googleText reads content as the service does.
 type googleText struct{}
 
-func (googleText) Extract(ctx context.Context, content []byte, name, mediaType string) (googledrive.Text, error) {
+func (googleText) Extract(ctx context.Context, content []byte, name, mediaType string) (graph.Text, error) {
 	read, err := extract.Extract(ctx, content, extract.Hint{MediaType: mediaType, Name: name})
 	if err != nil {
-		return googledrive.Text{}, err
+		return graph.Text{}, err
 	}
-	return googledrive.Text{MediaType: read.MediaType, Sections: read.Sections, Hash: read.ContentHash()}, nil
+	return graph.Text{MediaType: read.MediaType, Sections: read.Sections, Hash: read.ContentHash()}, nil
 }
 
 func (googleText) OfContent(err error) bool { return extract.OfContent(err) }
@@ -48,7 +50,7 @@ func newGoogle(t *testing.T) *google {
 	return &google{line: newLine(t, "google_drive", fmt.Sprintf(`{"folder_id": %q}`, top)), fake: fake, root: top}
 }
 
-func (g *google) connector(wrap func(*worker.Run) googledrive.Sink) worker.Handler {
+func (g *google) connector(wrap func(*worker.Run) source.Store) worker.Handler {
 	return func(ctx context.Context, run *worker.Run) error {
 		var cfg googledrive.Config
 		if err := run.Config(&cfg); err != nil {
@@ -57,16 +59,13 @@ func (g *google) connector(wrap func(*worker.Run) googledrive.Sink) worker.Handl
 		_, err := googledrive.Sync(ctx, cfg, googledrive.Options{
 			Endpoint: g.fake.URL, Client: g.fake.Client(), Extract: googleText{}, OwnerAlone: true,
 		}, wrap(run))
-		if errors.Is(err, googledrive.ErrPermanent) {
-			return worker.Permanent(err)
-		}
 		return err
 	}
 }
 
 func (g *google) syncs(want string) {
 	g.Helper()
-	require.Equal(g, want, g.sync(g.connector(func(run *worker.Run) googledrive.Sink { return run })))
+	require.Equal(g, want, g.sync(g.connector(func(run *worker.Run) source.Store { return run })))
 	g.equal()
 }
 
@@ -90,7 +89,7 @@ func TestAShortcutForWhichThereIsNoRoomKeepsItsTextUntilThereIs(t *testing.T) {
 	s := g.fake.Shortcut(g.root, "short", target)
 	syncs := func() string {
 		g.Helper()
-		require.Equal(g, "completed", g.sync(g.connector(func(run *worker.Run) googledrive.Sink { return run })))
+		require.Equal(g, "completed", g.sync(g.connector(func(run *worker.Run) source.Store { return run })))
 		return g.documents()[s].Text
 	}
 	g.exec(`INSERT INTO owner_quotas (user_id, max_bytes) VALUES ($1, 1000)`, 1)
@@ -141,7 +140,7 @@ func TestAGoogleDriveIsKeptInSync(t *testing.T) {
 	g.fake.Delete(ids[5])
 	g.syncs("completed")
 	g.fake.Delete(g.root)
-	require.Contains(t, g.sync(g.connector(func(run *worker.Run) googledrive.Sink { return run })), "failed: folder_id")
+	require.Contains(t, g.sync(g.connector(func(run *worker.Run) source.Store { return run })), "failed: folder_id")
 }
 
 // dyingDrive is a run that dies once a checkpoint of its own is committed.
@@ -188,7 +187,7 @@ func TestAFirstSyncOfAGoogleDriveThatDiesBetweenEveryTwoPagesGoesOnWhereItWas(t 
 	}
 	kills := 0
 	for {
-		verdict := g.sync(g.connector(func(run *worker.Run) googledrive.Sink { return &dyingDrive{Run: run, g: g, in: 1} }))
+		verdict := g.sync(g.connector(func(run *worker.Run) source.Store { return &dyingDrive{Run: run, g: g, in: 1} }))
 		if verdict == "completed" {
 			break
 		}

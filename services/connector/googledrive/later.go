@@ -1,0 +1,144 @@
+package googledrive
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/echomind/sync/internal/caught"
+	"github.com/echomind/sync/sdk/source"
+)
+
+// maxLater bounds what the next sync is to look at: it has its place in the cursor.
+const maxLater = 100
+
+// later has the next sync look at a file that is not stored; false: no more are remembered.
+func (s *syncer) later(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.at.Later) >= maxLater {
+		return false
+	}
+	s.at.Later = append(s.at.Later, id)
+	return true
+}
+
+// question asks for an item.
+type question struct {
+	id, key string
+	item    item
+	err     error
+	// of is the shortcut that leads to it.
+	of source.Item
+}
+
+// ask asks several questions at the same time.
+func (s *syncer) ask(ctx context.Context, questions []question) {
+	var group errgroup.Group
+	group.SetLimit(source.DefaultWorkers)
+	for i := range questions {
+		group.Go(func() error {
+			q := &questions[i]
+			if q.id == "" {
+				q.err = errVanished
+				return nil
+			}
+			q.err = caught.Do(func() (err error) {
+				q.item, err = s.api.item(ctx, q.id, q.key)
+				return err
+			})
+			return nil
+		})
+	}
+	_ = group.Wait()
+}
+
+// Look asks for items that failed before. Those shortcuts that are known to be there have their turn with all shortcuts.
+func (s *syncer) Look(ctx context.Context, sync *source.Sync, ids []string) error {
+	var due []string
+	for _, id := range ids {
+		of, _ := sync.Stored(id)
+		if memoOf(of).Kind != aShortcut || of.Failed == source.NotStored || of.Failed == source.IsAway {
+			due = append(due, id)
+		}
+	}
+	if err := s.look(ctx, due); err != nil {
+		return err
+	}
+	if err := s.listCome(ctx, notTrashed); err != nil {
+		return err
+	}
+	if s.loose {
+		if err := s.sweep(ctx); err != nil {
+			return err
+		}
+	}
+	return s.shortcuts(ctx, 0)
+}
+
+// lookAtDue looks at what earlier syncs have left. Until then a checkpoint leaves it to the run that follows.
+func (s *syncer) lookAtDue(ctx context.Context) error {
+	s.mu.Lock()
+	s.at.Later = slices.DeleteFunc(s.at.Later, func(id string) bool { return slices.Contains(s.due, id) })
+	s.mu.Unlock()
+	return s.look(ctx, s.due)
+}
+
+// look looks at items as if they had changed.
+func (s *syncer) look(ctx context.Context, ids []string) error {
+	questions := make([]question, len(ids))
+	for i, id := range ids {
+		questions[i].id = id
+	}
+	s.ask(ctx, questions)
+	var changes []change
+	for _, q := range questions {
+		var err error
+		switch {
+		case s.tree.roots[q.id]:
+			err = s.sync.Remove(ctx, q.id)
+		case q.err == nil:
+			changes = append(changes, change{FileID: q.id, File: &q.item})
+		case isGone(q.err):
+			_, err = s.away(ctx, q.id)
+		case isRefused(q.err): // it stays as it is
+		default:
+			err = s.sync.Alone(ctx, q.err)
+			if _, stored := s.sync.Stored(q.id); !stored {
+				s.later(q.id)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return s.changesPage(ctx, "", changes)
+}
+
+// away marks what is not there; what an earlier sync has not found either goes, with what is below it.
+func (s *syncer) away(ctx context.Context, id string) (gone bool, err error) {
+	if gone, err = s.sync.Away(ctx, source.Item{ID: id}); gone && err == nil {
+		err = s.gone(ctx, id)
+	}
+	return gone, err
+}
+
+// notListed takes note of a folder that is not there when what is in it is listed: the next sync looks at it. A sync that lists everything
+// lists it once more at its end, and fails where it is not there again: what is in it goes once the next try does not find it either. It
+// comes again once the folder is found.
+func (s *syncer) notListed(ctx context.Context, drive, id string) error {
+	gone, err := s.away(ctx, id)
+	switch {
+	case gone:
+		s.later(id)
+		return err
+	case err != nil || !s.listing || s.ending && slices.Contains(s.due, id):
+		return err
+	case s.ending:
+		return fmt.Errorf("what is in the folder %q cannot be listed: it is not there, though nothing says that it is gone; it is tried again", id)
+	}
+	s.missed[id] = drive
+	return nil
+}
