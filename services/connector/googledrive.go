@@ -36,7 +36,7 @@ func (s *service) googleDrive(ctx context.Context, run *worker.Run) error {
 	if errors.Is(err, googledrive.ErrPermanent) {
 		return worker.Permanent(err)
 	}
-	return err
+	return postponed(err)
 }
 
 // driveText is text in that package's words.

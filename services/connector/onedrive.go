@@ -34,7 +34,7 @@ func (s *service) oneDrive(ctx context.Context, run *worker.Run) error {
 	if errors.Is(err, onedrive.ErrPermanent) {
 		return worker.Permanent(err)
 	}
-	return err
+	return postponed(err)
 }
 
 // microsoft is how Microsoft Graph is asked.

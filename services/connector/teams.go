@@ -33,5 +33,5 @@ func (s *service) teams(ctx context.Context, run *worker.Run) error {
 	if errors.Is(err, teams.ErrPermanent) {
 		return worker.Permanent(err)
 	}
-	return err
+	return postponed(err)
 }

@@ -73,11 +73,14 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			t.Tokens.Refuse(token)
 		case broken:
 			failures++
+			asked := retryAfter(resp.Header, t.Clock.Now())
+			if asked > t.limits.LongestWait {
+				return nil, t.postpone(resp, reason, message, asked, asked)
+			}
 			if !repeatable || failures >= t.limits.Tries {
 				return resp, nil
 			}
-			pause := max(retryAfter(resp.Header, t.Clock.Now()), backoff(failures, firstPause, lastPause))
-			if err := t.Clock.Sleep(ctx, min(pause, t.limits.LongestWait)); err != nil {
+			if err := t.wait(ctx, max(asked, backoff(failures, firstPause, lastPause)), t.Dialect.asked()); err != nil {
 				return nil, err
 			}
 		case throttled, exhausted:
@@ -102,16 +105,34 @@ func (t *transport) throttle(
 	case asked == 0:
 		pause = backoff(times, firstThrottle, lastThrottle)
 	}
-	answer := &Error{
-		Provider: t.Dialect.Name, Status: resp.StatusCode, Reason: reason, Message: message, RetryAfter: asked,
+	isOver := how == exhausted || pause > t.limits.LongestWait || times >= t.limits.Throttles || !repeatable
+	if isOver && asked == 0 {
+		pause = max(pause, leastPostponed)
+	}
+	answer := t.postpone(resp, reason, message, asked, pause)
+	if how == exhausted {
+		answer.Asked = t.Dialect.usedUp()
 	}
 	if err := t.Quota.Block(ctx, pause); err != nil {
 		return errors.Join(answer, err)
 	}
-	if how == exhausted || pause > t.limits.LongestWait || times >= t.limits.Throttles || !repeatable {
+	if isOver {
 		return answer
 	}
 	t.Metrics.waited(t.name, pause)
+	return t.wait(ctx, pause, answer.Asked)
+}
+
+// postpone is the answer of a provider that is waited for, but not by this request.
+func (t *transport) postpone(resp *http.Response, reason, message string, asked, wait time.Duration) *Error {
+	return &Error{
+		Provider: t.Dialect.Name, Status: resp.StatusCode, Reason: reason, Message: message, RetryAfter: asked,
+		Wait: wait, Asked: t.Dialect.asked(),
+	}
+}
+
+func (t *transport) wait(ctx context.Context, pause time.Duration, asked string) error {
+	t.Waits(ctx, pause, asked)
 	return t.Clock.Sleep(ctx, pause)
 }
 
