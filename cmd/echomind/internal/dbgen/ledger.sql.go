@@ -8,6 +8,8 @@ package dbgen
 import (
 	"context"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 const countByStatus = `-- name: CountByStatus :many
@@ -232,6 +234,38 @@ func (q *Queries) RunsAnswering(ctx context.Context, arg RunsAnsweringParams) ([
 			&i.WaitsUntil,
 			&i.WaitMessage,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const waitingRuns = `-- name: WaitingRuns :many
+SELECT id, wait_message::text AS wait_message, waits_until::timestamptz AS waits_until FROM open_runs
+WHERE id = ANY($1::uuid[]) AND waits_until > (SELECT clock_timestamp()) AND wait_message IS NOT NULL
+`
+
+type WaitingRunsRow struct {
+	ID          uuid.UUID
+	WaitMessage string
+	WaitsUntil  time.Time
+}
+
+// Those of these open runs that wait because their source has asked for it.
+func (q *Queries) WaitingRuns(ctx context.Context, ids []uuid.UUID) ([]WaitingRunsRow, error) {
+	rows, err := q.db.Query(ctx, waitingRuns, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []WaitingRunsRow{}
+	for rows.Next() {
+		var i WaitingRunsRow
+		if err := rows.Scan(&i.ID, &i.WaitMessage, &i.WaitsUntil); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -382,7 +382,9 @@ func (w *world) release(t *trip) {
 func (w *world) postpone(t *trip) {
 	w.tb.Helper()
 	before := w.look().connector(t.request.ConnectorId)
-	err := w.move(func(ctx context.Context) error { return w.moves.Postpone(ctx, t.try, time.Second, "the source asked us to wait") })
+	err := w.move(func(ctx context.Context) error {
+		return w.moves.Postpone(ctx, t.try, time.Second, "the source asked us to wait")
+	})
 	w.allowed("postponement", t, err, before.heldBy(t))
 	t.over = true
 }
