@@ -12,12 +12,12 @@ import (
 	"github.com/echomind/sync/sdk/worker"
 )
 
-var errAsked = errors.New("Graph asked us to wait")
+var errAsked = errors.New("the drive asked us to wait")
 
 // put off for an hour, but for what has passed since.
-const putOff = `status = 'ACTIVE' AND due_reason = 'wait' AND failure_count = 0 AND status_message = 'Graph asked us to wait'
+const putOff = `status = 'ACTIVE' AND due_reason = 'wait' AND failure_count = 0 AND status_message = 'the drive asked us to wait'
 	AND next_sync_at BETWEEN clock_timestamp() + interval '55 minutes' AND clock_timestamp() + interval '1 hour'
-	AND verdict = 'superseded' AND reason = 'postponed' AND error_message = 'Graph asked us to wait'`
+	AND verdict = 'superseded' AND reason = 'postponed' AND error_message = 'the drive asked us to wait'`
 
 func TestASourceThatAsksToWaitPutsItsSyncOffAndItIsNoFailure(t *testing.T) {
 	f := newFixture(t)
@@ -61,21 +61,21 @@ func TestAHandlerThatWaitsForItsSourceIsSeenToWait(t *testing.T) {
 	var before, short, long, again, longer string
 	c := f.inside(func(ctx context.Context, run *worker.Run) error {
 		before = waits(run)
-		run.Waits(ctx, 9*time.Second, "Graph asked us to wait")
+		run.Waits(ctx, 9*time.Second, "the drive asked us to wait")
 		short = waits(run)
-		run.Waits(ctx, 5*time.Minute, "Graph asked us to wait")
+		run.Waits(ctx, 5*time.Minute, "the drive asked us to wait")
 		long = waits(run)
-		run.Waits(ctx, 5*time.Minute, "Graph asked us to wait") // another request of it
-		run.Waits(ctx, time.Minute, "Graph asked us to wait")
+		run.Waits(ctx, 5*time.Minute, "the drive asked us to wait") // another request of it
+		run.Waits(ctx, time.Minute, "the drive asked us to wait")
 		again = waits(run)
-		run.Waits(ctx, 8*time.Minute, "Graph asked us to wait")
+		run.Waits(ctx, 8*time.Minute, "the drive asked us to wait")
 		longer = waits(run)
 		return nil
 	})
 	require.Equal(t, before, short)
-	require.Contains(t, long, "Graph asked us to wait 5 ")
+	require.Contains(t, long, "the drive asked us to wait 5 ")
 	require.Equal(t, long, again, "nothing is written")
-	require.Contains(t, longer, "Graph asked us to wait 8 ")
+	require.Contains(t, longer, "the drive asked us to wait 8 ")
 	f.is(c, `failure_count = 0`)
 }
 
@@ -84,9 +84,9 @@ func TestAWaitThatCannotBeWrittenDownEndsNoSync(t *testing.T) {
 	f := newFixture(t)
 	c := f.inside(func(ctx context.Context, run *worker.Run) error {
 		f.exec(`DROP FUNCTION moves.waits(uuid, uuid, interval, text)`)
-		run.Waits(ctx, time.Minute, "Graph asked us to wait")
+		run.Waits(ctx, time.Minute, "the drive asked us to wait")
 		return fmt.Errorf("then: %w", worker.Postponed(time.Hour, errAsked))
 	})
 	f.says("it is not written down that the sync waits for its source")
-	f.is(c, `due_reason = 'wait' AND status_message = 'then: Graph asked us to wait'`)
+	f.is(c, `due_reason = 'wait' AND status_message = 'then: the drive asked us to wait'`)
 }
