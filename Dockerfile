@@ -21,7 +21,7 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
     set -eu; export GOWORK=off; version=github.com/echomind/sync/internal/version; \
     for program in services/scheduler/cmd/scheduler services/chunker/cmd/chunker services/connector/cmd/connector \
         services/semantic/cmd/semantic cmd/echomind; do \
-      go build -C "$program" -trimpath -buildvcs=false -tags timetzdata -o /out/ \
+      go build -C "$program" -trimpath -buildvcs=false -tags timetzdata,grpcnotrace -o /out/ \
         -ldflags "-s -w -buildid= -X '$version.release=$VERSION' -X '$version.commit=$COMMIT'" .; \
     done
 

@@ -12,7 +12,7 @@ import (
 
 // readers are the services that read the settings of each section of docs/configuration.md.
 var readers = map[string][]string{
-	"Every service": programs, "Traces": programs, "Access to NATS": append([]string{"setup", "echomind"}, programs...),
+	"Every service": programs, "Traces": programs, "Traces: OTLP": programs, "Access to NATS": append([]string{"setup", "echomind"}, programs...),
 	"Scheduler": {"scheduler"}, "Scheduler: leader election": {"scheduler"}, "Worker kit": {"chunker", "connector"},
 	"Reading": {"chunker", "connector"},
 	"Chunker": {"chunker"}, "Connector": {"connector"}, "Secrets": {"connector", "echomind"}, "Semantic": {"semantic"},
@@ -32,7 +32,9 @@ var senseless = map[string]string{
 	"DATABASE_ROLE":       "each login has its group",
 	"NATS_CREDS_FILE":     "NATS's users have passwords", "NATS_NKEY_FILE": "NATS's users have passwords",
 	"NATS_CA_FILE": "NATS has no TLS", "NATS_CERT_FILE": "NATS has no TLS", "NATS_KEY_FILE": "NATS has no TLS",
-	"OTEL_SERVICE_NAME":    "all services would have one name",
+	"OTEL_SERVICE_NAME":                     "all services would have one name",
+	"OTEL_EXPORTER_OTLP_CERTIFICATE":        "files of the host are not in the containers",
+	"OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE": "files of the host are not in the containers", "OTEL_EXPORTER_OTLP_CLIENT_KEY": "files of the host are not in the containers",
 	"SCHEDULER_LEASE_NAME": "there is no Kubernetes", "SCHEDULER_LEASE_NAMESPACE": "there is no Kubernetes",
 	"SCHEDULER_LEASE_IDENTITY": "there is no Kubernetes", "SCHEDULER_LEASE_DURATION": "there is no Kubernetes",
 	"SCHEDULER_LEASE_RENEW_DEADLINE": "there is no Kubernetes", "SCHEDULER_LEASE_RETRY_PERIOD": "there is no Kubernetes",

@@ -26,7 +26,7 @@ func Read[C interface{ Validate() error }]() (cfg C, err error) {
 func Load(cfg any) error {
 	err := env.Parse(cfg)
 	if err == nil {
-		keepEmpty(reflect.ValueOf(cfg).Elem())
+		keepEmpty(reflect.ValueOf(cfg).Elem(), "")
 		return nil
 	}
 	var all env.AggregateError
@@ -40,7 +40,7 @@ func Load(cfg any) error {
 		if !errors.As(one, &parse) {
 			continue
 		}
-		if variable := variableOf(reflect.TypeOf(cfg).Elem(), parse); variable != "" {
+		if variable := variableOf(reflect.TypeOf(cfg).Elem(), parse, ""); variable != "" {
 			problems[i] = fmt.Errorf("%s=%q: must be %s", variable, os.Getenv(variable), form(parse.Type))
 		}
 	}
@@ -70,30 +70,30 @@ func LoadAll(configurations ...any) error {
 
 // keepEmpty empties the fields for which empty is a choice, where their variable is set and empty: the library has given
 // them their default.
-func keepEmpty(cfg reflect.Value) {
+func keepEmpty(cfg reflect.Value, prefix string) {
 	for field, value := range cfg.Fields() {
 		variable := field.Tag.Get("env")
 		switch {
 		case field.Tag.Get("envEmpty") == "keep":
-			if set, ok := os.LookupEnv(variable); ok && set == "" {
+			if set, ok := os.LookupEnv(prefix + variable); ok && set == "" {
 				value.SetZero()
 			}
 		case value.Kind() == reflect.Struct && variable == "":
-			keepEmpty(value)
+			keepEmpty(value, prefix+field.Tag.Get("envPrefix"))
 		}
 	}
 }
 
 // variableOf finds the variable of the field that could not be read: the library tells only what it is called in Go.
-func variableOf(t reflect.Type, parse env.ParseError) string {
+func variableOf(t reflect.Type, parse env.ParseError, prefix string) string {
 	for i := range t.NumField() {
 		field := t.Field(i)
 		variable := field.Tag.Get("env")
 		switch {
-		case field.Name == parse.Name && field.Type == parse.Type && os.Getenv(variable) != "":
-			return variable
+		case field.Name == parse.Name && field.Type == parse.Type && os.Getenv(prefix+variable) != "":
+			return prefix + variable
 		case field.Type.Kind() == reflect.Struct && variable == "":
-			if found := variableOf(field.Type, parse); found != "" {
+			if found := variableOf(field.Type, parse, prefix+field.Tag.Get("envPrefix")); found != "" {
 				return found
 			}
 		}

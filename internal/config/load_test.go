@@ -69,6 +69,18 @@ func TestWhatIsSetButEmptyMeansItsDefaultUnlessEmptyIsAChoice(t *testing.T) {
 	}
 }
 
+func TestASettingWithAPrefixIsReadAndNamedWhole(t *testing.T) {
+	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://a/b")
+	var cfg Tracing
+	if err := Load(&cfg); err != nil || cfg.Sender().Endpoint != "http://a/b" {
+		t.Errorf("read %+v, %v", cfg, err)
+	}
+	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "soon")
+	if err := Load(&cfg); err == nil || err.Error() != `OTEL_EXPORTER_OTLP_TRACES_TIMEOUT="soon": must be a whole number that is not too large` {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestAProblemThatConfigurationsShareIsToldOnce(t *testing.T) {
 	t.Setenv("DATABASE_MAX_CONNS", "ten")
 	t.Setenv("TEST_ENABLED", "maybe")

@@ -8,16 +8,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/echomind/sync/internal/repeat"
 	"github.com/echomind/sync/sdk/deadline"
 )
 
-const (
-	// idleTime is how long a child that nobody needs lives on.
-	idleTime = time.Minute
-	// firstPause and longestPause stand between tries to start a child.
-	firstPause   = 100 * time.Millisecond
-	longestPause = 5 * time.Second
-)
+// idleTime is how long a child that nobody needs lives on.
+const idleTime = time.Minute
+
+// pauses stand between tries to start a child.
+var pauses = repeat.Pauses{First: 100 * time.Millisecond, Last: 5 * time.Second}
 
 // Pool is a bounded number of children. It is safe for concurrent use.
 type Pool struct {
@@ -125,7 +124,7 @@ func (p *Pool) have(ctx context.Context, r request) error {
 // take returns a child that waits, or a new one. Where none can be started it tries again: that is no fault of what
 // is to be read.
 func (p *Pool) take(ctx context.Context) (*child, error) {
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+	for try := range pauses.Tries(ctx) {
 		if c := p.pop(); c != nil {
 			return c, nil
 		}
@@ -137,15 +136,9 @@ func (p *Pool) take(ctx context.Context) (*child, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		p.log.Warn("a child cannot be started, so documents wait; it is tried again", "err", err, "pause", pause)
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, ctx.Err()
-		}
+		p.log.Warn("a child cannot be started, so documents wait; it is tried again", "err", err, "pause", pauses.After(try))
 	}
+	return nil, ctx.Err()
 }
 
 // pop is the last used child that waits and lives.

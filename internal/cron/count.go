@@ -47,37 +47,23 @@ func (s Schedule) onTheWall(after, until time.Time) int {
 	first, last := day(after), day(until)
 	n, whole := -s.upTo(after), s.perDay()
 	for at := first; at.Before(last); at = at.Add(24 * time.Hour) {
-		if s.isOn(at) {
+		if s.wall.isOn(at) {
 			n += whole
 		}
 	}
 	return n + s.upTo(until)
 }
 
-// star is the bit by which the parser marks a field that says nothing of the day.
-const star = 1 << 63
-
-func (s Schedule) isOn(day time.Time) bool {
-	if s.wall.Month>>uint(day.Month())&1 == 0 {
-		return false
-	}
-	ofMonth, ofWeek := s.wall.Dom>>uint(day.Day())&1 == 1, s.wall.Dow>>uint(day.Weekday())&1 == 1
-	if (s.wall.Dom|s.wall.Dow)&star != 0 {
-		return ofMonth && ofWeek
-	}
-	return ofMonth || ofWeek
-}
-
 func (s Schedule) perDay() int {
-	return bits.OnesCount64(s.wall.Hour&(1<<24-1)) * bits.OnesCount64(s.wall.Minute&(1<<60-1))
+	return bits.OnesCount64(s.wall.hour&(1<<24-1)) * bits.OnesCount64(s.wall.minute&(1<<60-1))
 }
 
 // upTo is how many slots a day has up to a time of it.
 func (s Schedule) upTo(t time.Time) int {
-	if !s.isOn(t) {
+	if !s.wall.isOn(t) {
 		return 0
 	}
-	hours, minutes := s.wall.Hour&(1<<24-1), s.wall.Minute&(1<<60-1)
+	hours, minutes := s.wall.hour&(1<<24-1), s.wall.minute&(1<<60-1)
 	n := bits.OnesCount64(hours&(1<<t.Hour()-1)) * bits.OnesCount64(minutes)
 	if hours>>t.Hour()&1 == 1 {
 		n += bits.OnesCount64(minutes & (1<<(t.Minute()+1) - 1))

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/robfig/cron/v3"
 )
 
 // ErrSchedule says that a schedule cannot be understood.
@@ -17,7 +15,7 @@ var ErrSchedule = errors.New("bad schedule")
 
 // Schedule is a parsed cron expression in a time zone.
 type Schedule struct {
-	wall     *cron.SpecSchedule
+	wall     fields
 	location *time.Location
 }
 
@@ -33,22 +31,18 @@ func Parse(expression, zone string) (Schedule, error) {
 	if err != nil || zone == "" || zone == "Local" {
 		return Schedule{}, fmt.Errorf("%w: time_zone %q: write an IANA name such as Europe/Berlin", ErrSchedule, zone)
 	}
-	wall, err := cron.ParseStandard(expression)
+	wall, err := read(expression)
 	if err != nil {
 		return Schedule{}, fmt.Errorf("%w: schedule_cron %q: %w", ErrSchedule, expression, err)
 	}
-	fields, ok := wall.(*cron.SpecSchedule)
-	if !ok {
-		return Schedule{}, fmt.Errorf("%w: schedule_cron %q: write five fields", ErrSchedule, expression)
-	}
-	return Schedule{wall: fields, location: location}, nil
+	return Schedule{wall: wall, location: location}, nil
 }
 
 // Next is the first slot after a moment; zero when there is none within five years.
 func (s Schedule) Next(after time.Time) time.Time {
 	wall := asWall(after.In(s.location))
 	for {
-		wall = s.wall.Next(wall)
+		wall = s.wall.next(wall)
 		if wall.IsZero() {
 			return time.Time{}
 		}

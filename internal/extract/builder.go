@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/echomind/sync/internal/line"
 	"github.com/echomind/sync/sdk/chunk"
 )
 
@@ -51,7 +52,7 @@ func (b *builder) mayRepeat(bytes int) bool {
 
 // heading ends the section and begins the next under a heading of the given level (1 is outermost).
 func (b *builder) heading(level int, text string) {
-	text = cutString(oneLine(clean(text)), maxHeadingBytes)
+	text = cutString(line.One(clean(text)), maxHeadingBytes)
 	if text == "" {
 		return
 	}
@@ -107,7 +108,7 @@ func (b *builder) endSection() {
 
 func (b *builder) text(mediaType string) Text {
 	b.endSection()
-	return Text{Title: cutString(oneLine(clean(b.title)), MaxTitleBytes), MediaType: mediaType, Sections: b.sections}
+	return Text{Title: cutString(line.One(clean(b.title)), MaxTitleBytes), MediaType: mediaType, Sections: b.sections}
 }
 
 // clean makes s valid UTF-8 with line feeds only, and without NUL bytes, other control characters, byte
@@ -144,9 +145,6 @@ func isClean(s string) bool {
 	}
 	return utf8.ValidString(s)
 }
-
-// oneLine collapses white space.
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // cutString cuts s to at most n bytes, at a character.
 func cutString(s string, n int) string {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/echomind/sync/internal/line"
 	"github.com/echomind/sync/sdk/chunk"
 )
 
@@ -163,7 +164,7 @@ func csvLine(record []string) string {
 		if i > 0 {
 			b.WriteString(" | ")
 		}
-		b.WriteString(oneLine(field))
+		b.WriteString(line.One(field))
 	}
 	return b.String()
 }

@@ -6,6 +6,8 @@ import (
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+
+	"github.com/echomind/sync/internal/line"
 )
 
 // levelAttr keeps a heading's level where its element is renamed.
@@ -214,7 +216,7 @@ func (r *renderer) flush() {
 func (r *renderer) finish() {
 	r.heading = 0
 	r.flush()
-	if title := oneLine(r.titles.String()); title != "" {
+	if title := line.One(r.titles.String()); title != "" {
 		r.out.title = title
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -41,6 +42,8 @@ type Proxy struct {
 	silent [2]chan struct{}
 	// cutAfter resets the connection that passes so many bytes more, in either direction; 0 = none.
 	cutAfter int
+	// withhold is asked of every block that goes to the server; nil = none is.
+	withhold func(client net.Conn, block []byte) bool
 }
 
 // Start listens on a free port of 127.0.0.1 and passes connections on to target, host:port.
@@ -137,12 +140,20 @@ func (p *Proxy) CutAfter(bytes int) {
 	p.cutAfter = bytes
 }
 
+// Withhold has a function look at every block that goes to the server. From one on for which it says true, which still passes,
+// nothing of the server comes back on that connection: whoever asked learns nothing until the function's client is closed.
+func (p *Proxy) Withhold(after func(client net.Conn, block []byte) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.withhold = after
+}
+
 // Heal takes back every fault; connections that were reset stay so.
 func (p *Proxy) Heal() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.speak()
-	p.latency, p.refuses, p.cutAfter = 0, false, 0
+	p.latency, p.refuses, p.cutAfter, p.withhold = 0, false, 0, nil
 }
 
 // Close ends the proxy and its connections. It may be called again.
@@ -234,6 +245,9 @@ func (p *Proxy) copy(l *link, way Direction) {
 			return
 		}
 		pass := p.weather(l, way, n)
+		if p.isWithheld(l, way, block[:n]) {
+			continue
+		}
 		if _, err := to.Write(block[:pass]); err != nil {
 			return
 		}
@@ -273,6 +287,20 @@ func (p *Proxy) weather(l *link, way Direction, n int) int {
 	return pass
 }
 
+// isWithheld says whether a block on its way to the client is kept from it.
+func (p *Proxy) isWithheld(l *link, way Direction, block []byte) bool {
+	p.mu.Lock()
+	after := p.withhold
+	p.mu.Unlock()
+	if way == ToServer {
+		if after != nil && after(l.client, block) {
+			l.withheld.Store(true)
+		}
+		return false
+	}
+	return l.withheld.Load()
+}
+
 // silence is what a block waits for; nil = nothing.
 func (p *Proxy) silence(l *link, way Direction) chan struct{} {
 	if l.stranded != nil && !l.isReset {
@@ -285,6 +313,7 @@ func (p *Proxy) silence(l *link, way Direction) chan struct{} {
 type link struct {
 	client, server *net.TCPConn
 	isReset        bool
+	withheld       atomic.Bool
 	stranded       chan struct{} // closed by its reset; nil = the proxy's weather is the link's
 }
 

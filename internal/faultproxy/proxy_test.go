@@ -156,3 +156,29 @@ func TestALatePathDelaysTheAnswer(t *testing.T) {
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, time.Since(began), 60*time.Millisecond)
 }
+
+func TestTheAnswerToWhatIsWaitedForIsWithheld(t *testing.T) {
+	p, dial := start(t)
+	asked := make(chan net.Conn, 1)
+	p.Withhold(func(client net.Conn, block []byte) bool {
+		if string(block) != "commit\n" {
+			return false
+		}
+		asked <- client
+		return true
+	})
+	one, other := dial(), dial()
+	answer, err := one.say("begin", time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, "begin\n", answer)
+	_, err = io.WriteString(one, "commit\n")
+	require.NoError(t, err)
+	client := <-asked
+	answer, err = other.say("still there", time.Minute)
+	require.NoError(t, err, "another connection passes")
+	require.Equal(t, "still there\n", answer)
+	require.NoError(t, client.Close())
+	answer, err = one.in.ReadString('\n')
+	require.Error(t, err)
+	require.Empty(t, answer, "nothing has come back")
+}

@@ -1,19 +1,27 @@
 package tracing
 
 import (
-	"bytes"
 	"context"
-	"errors"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
-	"net/url"
+	"os"
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	"google.golang.org/protobuf/proto"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/line"
 )
 
 const (
@@ -21,33 +29,115 @@ const (
 	sendPauses = 2 * time.Second // the longest of them
 	// complainEvery is how often spans that were lost are spoken of.
 	complainEvery = time.Minute
+	// maxComplaint is how many bytes of a problem are logged: it may hold what a collector has answered.
+	maxComplaint = 300
 )
 
-// exporter sends spans by OTLP over HTTP, in protobuf. OpenTelemetry's own brings gRPC along, see docs/dependencies.md.
+// exporter hands spans to OpenTelemetry's own exporter, and says what is lost. The SDK would print each batch that is.
 type exporter struct {
-	url     string
-	headers http.Header
-	client  *http.Client
-	log     *slog.Logger
-	ended   context.Context // why nothing more is sent
-	giveUp  context.CancelFunc
+	sends  sdktrace.SpanExporter
+	close  func()
+	log    *slog.Logger
+	ended  context.Context // why nothing more is sent
+	giveUp context.CancelFunc
 	// Only one batch is sent at a time.
 	lost       int // spans since the last complaint
 	complained time.Time
 }
 
-func newExporter(endpoint string, headers http.Header, log *slog.Logger) *exporter {
-	e := &exporter{
-		url: strings.TrimRight(endpoint, "/") + "/v1/traces", headers: headers.Clone(), log: log,
-		client: &http.Client{
-			Transport: &http.Transport{MaxIdleConns: 1, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true},
+func newExporter(to config.OTLP, log *slog.Logger) (*exporter, error) {
+	headers, err := to.Pairs()
+	if err != nil {
+		return nil, err
+	}
+	secured, err := tlsOf(to)
+	if err != nil {
+		return nil, err
+	}
+	e := &exporter{log: log, close: func() {}}
+	timeout := time.Duration(to.Timeout) * time.Millisecond
+	// Every option is given: what is not would be read from the environment, where nothing has checked it.
+	var client otlptrace.Client
+	if to.Protocol == config.OverGRPC {
+		client = overGRPC(to, headers, secured, timeout)
+	} else {
+		web := &http.Transport{MaxIdleConns: 1, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true, TLSClientConfig: secured}
+		e.close = web.CloseIdleConnections
+		client = overHTTP(to, headers, web, timeout)
+	}
+	// Both only make their client; neither waits for the collector.
+	if e.sends, err = otlptrace.New(context.Background(), client); err != nil {
+		return nil, fmt.Errorf("make the exporter of traces: %w", err)
+	}
+	e.ended, e.giveUp = context.WithCancel(context.Background())
+	return e, nil
+}
+
+func overHTTP(to config.OTLP, headers map[string]string, web http.RoundTripper, timeout time.Duration) otlptrace.Client {
+	encoding, compression := otlptracehttp.EncodingProtobuf, otlptracehttp.NoCompression
+	if to.Protocol == config.AsJSON {
+		encoding = otlptracehttp.EncodingJSON
+	}
+	if to.Compression == config.Gzip {
+		compression = otlptracehttp.GzipCompression
+	}
+	return otlptracehttp.NewClient(
+		otlptracehttp.WithEndpointURL(to.Endpoint), otlptracehttp.WithHeaders(headers),
+		otlptracehttp.WithEncoding(encoding), otlptracehttp.WithCompression(compression), otlptracehttp.WithTimeout(timeout),
+		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{
+			Enabled: true, InitialInterval: sendPause, MaxInterval: sendPauses, MaxElapsedTime: timeout,
+		}),
+		otlptracehttp.WithHTTPClient(&http.Client{
+			Transport: terse{web},
 			// The headers may hold a secret, which is for this collector.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
+		}),
+	)
+}
+
+func overGRPC(to config.OTLP, headers map[string]string, secured *tls.Config, timeout time.Duration) otlptrace.Client {
+	steady := backoff.DefaultConfig
+	steady.BaseDelay, steady.MaxDelay = sendPause, sendPauses
+	options := []otlptracegrpc.Option{
+		otlptracegrpc.WithEndpointURL(to.Endpoint), otlptracegrpc.WithHeaders(headers),
+		otlptracegrpc.WithTimeout(timeout),
+		otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{
+			Enabled: true, InitialInterval: sendPause, MaxInterval: sendPauses, MaxElapsedTime: timeout,
+		}),
+		otlptracegrpc.WithDialOption(grpc.WithNoProxy(), grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: steady, MinConnectTimeout: timeout,
+		})),
 	}
-	e.headers.Set("Content-Type", "application/x-protobuf")
-	e.ended, e.giveUp = context.WithCancel(context.Background())
-	return e
+	if to.Compression == config.Gzip {
+		options = append(options, otlptracegrpc.WithCompressor(config.Gzip))
+	}
+	if strings.HasPrefix(to.Endpoint, "https:") {
+		options = append(options, otlptracegrpc.WithTLSCredentials(credentials.NewTLS(secured)))
+	}
+	return otlptracegrpc.NewClient(options...)
+}
+
+// tlsOf reads the certificates that are named; where none is, the collector's is checked against the system's.
+func tlsOf(to config.OTLP) (*tls.Config, error) {
+	secured := &tls.Config{MinVersion: tls.VersionTLS12}
+	if to.CAFile != "" {
+		certificates, err := os.ReadFile(to.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("read OTEL_EXPORTER_OTLP_CERTIFICATE: %w", err)
+		}
+		secured.RootCAs = x509.NewCertPool()
+		if !secured.RootCAs.AppendCertsFromPEM(certificates) {
+			return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_CERTIFICATE=%q: holds no certificate in PEM", to.CAFile)
+		}
+	}
+	if to.CertFile != "" {
+		own, err := tls.LoadX509KeyPair(to.CertFile, to.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("read OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE and OTEL_EXPORTER_OTLP_CLIENT_KEY: %w", err)
+		}
+		secured.Certificates = []tls.Certificate{own}
+	}
+	return secured, nil
 }
 
 // ExportSpans is part of sdktrace.SpanExporter. It returns no error: the SDK would print it, each time.
@@ -55,61 +145,17 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(e.ended, cancel)()
-	if err := e.send(ctx, spans); err != nil {
+	if err := e.sends.ExportSpans(ctx, spans); err != nil {
 		e.complain(len(spans), err)
 	}
 	return nil
 }
 
 // Shutdown is part of sdktrace.SpanExporter.
-func (e *exporter) Shutdown(context.Context) error {
+func (e *exporter) Shutdown(ctx context.Context) error {
 	e.giveUp()
-	e.client.CloseIdleConnections()
-	return nil
-}
-
-// send repeats what may succeed later, as OTLP asks for, until ctx ends.
-func (e *exporter) send(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
-	body, err := proto.Marshal(request(spans))
-	if err != nil {
-		return fmt.Errorf("encode spans: %w", err)
-	}
-	for pause := sendPause; ; pause = min(2*pause, sendPauses) {
-		again, err := e.post(ctx, body)
-		if err == nil || !again {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(pause):
-		}
-	}
-}
-
-func (e *exporter) post(ctx context.Context, body []byte) (again bool, err error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(body))
-	if err != nil {
-		return false, fmt.Errorf("make the request: %w", err)
-	}
-	r.Header = e.headers
-	answer, err := e.client.Do(r)
-	if err != nil {
-		var named *url.Error
-		if errors.As(err, &named) {
-			err = named.Err
-		}
-		return true, err
-	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10)) // so that the connection can be used again
-	_ = answer.Body.Close()
-	switch answer.StatusCode {
-	case http.StatusOK, http.StatusAccepted, http.StatusNoContent:
-		return false, nil
-	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		again = true
-	}
-	return again, fmt.Errorf("the collector answers %s", answer.Status)
+	defer e.close()
+	return e.sends.Shutdown(ctx)
 }
 
 func (e *exporter) complain(lost int, err error) {
@@ -117,6 +163,33 @@ func (e *exporter) complain(lost int, err error) {
 	if time.Since(e.complained) < complainEvery {
 		return
 	}
-	e.log.Warn("spans are lost, and nothing else; look after the collector at OTEL_EXPORTER_OTLP_ENDPOINT", "spans", e.lost, "err", err)
+	e.log.Warn("spans are lost, and nothing else; look after the collector at OTEL_EXPORTER_OTLP_ENDPOINT", "spans", e.lost, "err", line.Clip(err.Error(), maxComplaint))
 	e.lost, e.complained = 0, time.Now()
 }
+
+// terse leaves of a refusal only its status: the exporter would print the whole answer, which may repeat the headers that
+// were sent. And it lets the exporter repeat a request that no collector has answered.
+type terse struct{ web http.RoundTripper }
+
+// RoundTrip is part of http.RoundTripper.
+func (t terse) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := t.web.RoundTrip(r)
+	if err != nil {
+		return nil, unanswered{err}
+	}
+	if answer.StatusCode < 200 || answer.StatusCode > 299 {
+		_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10)) // so that the connection can be used again
+		_ = answer.Body.Close()
+		answer.Body = io.NopCloser(strings.NewReader(fmt.Sprintf("the collector answers %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))))
+	}
+	return answer, nil
+}
+
+// unanswered is temporary in the words of net/url, which the exporter asks.
+type unanswered struct{ error }
+
+// Temporary says that the request may succeed later.
+func (unanswered) Temporary() bool { return true }
+
+// Unwrap is why there was no answer.
+func (u unanswered) Unwrap() error { return u.error }

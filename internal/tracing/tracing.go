@@ -39,8 +39,6 @@ const (
 	batch  = 512
 	// sendEvery is how long a span waits for others to be sent with.
 	sendEvery = 2 * time.Second
-	// sendTimeout bounds the sending of a batch, with all repeats.
-	sendTimeout = 5 * time.Second
 	// flushTimeout bounds the sending of what is left at a stop.
 	flushTimeout = 2 * time.Second
 )
@@ -56,14 +54,15 @@ type Tracer struct {
 // Open makes a service's tracer; nil where no collector is configured. It waits for nobody: a collector that is away loses
 // spans, and changes nothing else.
 func Open(cfg config.Tracing, service string, log *slog.Logger) (*Tracer, error) {
-	if cfg.OTLPEndpoint == "" {
+	to := cfg.Sender()
+	if to.Endpoint == "" {
 		return nil, nil
 	}
-	headers, err := cfg.Headers()
+	sends, err := newExporter(to, log)
 	if err != nil {
 		return nil, err
 	}
-	t := &Tracer{exporter: newExporter(cfg.OTLPEndpoint, headers, log), share: shareOf(cfg.TracesRatio)}
+	t := &Tracer{exporter: sends, share: shareOf(cfg.TracesRatio)}
 	// Every option is given: the SDK would read the environment for the others.
 	t.provider = sdktrace.NewTracerProvider(
 		sdktrace.WithSampler(sdktrace.ParentBased(t.share)),
@@ -75,7 +74,7 @@ func Open(cfg config.Tracing, service string, log *slog.Logger) (*Tracer, error)
 		}),
 		sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(t.exporter,
 			sdktrace.WithMaxQueueSize(queued), sdktrace.WithMaxExportBatchSize(batch),
-			sdktrace.WithBatchTimeout(sendEvery), sdktrace.WithExportTimeout(sendTimeout))),
+			sdktrace.WithBatchTimeout(sendEvery), sdktrace.WithExportTimeout(time.Duration(to.Timeout)*time.Millisecond))),
 	)
 	t.spans = t.provider.Tracer("github.com/echomind/sync")
 	return t, nil

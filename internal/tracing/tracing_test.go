@@ -3,11 +3,14 @@ package tracing_test
 import (
 	"bytes"
 	"context"
+	"encoding/pem"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +19,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/testkit"
@@ -188,11 +194,11 @@ func TestHeadersAreForTheCollectorAlone(t *testing.T) {
 	got := make(chan string, 1)
 	collector.Answer(func(w http.ResponseWriter, r *http.Request) bool {
 		got <- r.Header.Get("Authorization")
-		http.Redirect(w, r, elsewhere.Config().OTLPEndpoint, http.StatusTemporaryRedirect)
+		http.Redirect(w, r, elsewhere.Config().OTLP.Endpoint, http.StatusTemporaryRedirect)
 		return false
 	})
 	cfg, said := collector.Config(), &bytes.Buffer{}
-	cfg.OTLPHeaders = "authorization=Bearer%20s3cret,x-tenant=a"
+	cfg.OTLP.Headers = "authorization=Bearer%20s3cret,x-tenant=a"
 	tracer, err := tracing.Open(cfg, "worker", slog.New(slog.NewTextHandler(said, nil)))
 	require.NoError(t, err)
 	_, span := tracer.Start(ctx, uuid.New(), tracing.Sync)
@@ -212,39 +218,174 @@ func TestACollectorThatIsAwayHoldsUpNothingAndIsSpokenOfOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, closed.Close())
 	for name, at := range map[string]net.Addr{"silent": silent.Addr(), "closed": closed.Addr()} {
-		before := goleak.IgnoreCurrent()
-		said := &bytes.Buffer{}
-		cfg := config.Tracing{OTLPEndpoint: "http://" + at.String(), TracesRatio: 1}
-		tracer, err := tracing.Open(cfg, "worker", slog.New(slog.NewTextHandler(said, nil)))
-		require.NoError(t, err)
-		began := time.Now()
-		for range 20_000 { // many more than the queue takes
-			_, span := tracer.Start(ctx, uuid.New(), tracing.Sync)
-			span.End()
+		for _, protocol := range []string{config.OverHTTP, config.OverGRPC} {
+			before := goleak.IgnoreCurrent()
+			said := &bytes.Buffer{}
+			cfg := config.Tracing{OTLP: config.OTLP{Protocol: protocol, Endpoint: "http://" + at.String()}, TracesRatio: 1}
+			tracer, err := tracing.Open(cfg, "worker", slog.New(slog.NewTextHandler(said, nil)))
+			require.NoError(t, err)
+			began := time.Now()
+			for range 20_000 { // many more than the queue takes
+				_, span := tracer.Start(ctx, uuid.New(), tracing.Sync)
+				span.End()
+			}
+			require.Less(t, time.Since(began), 30*time.Second, name) // were each batch waited for: 195 s
+			began = time.Now()
+			require.NoError(t, tracer.Close())
+			require.Less(t, time.Since(began), 20*time.Second, name) // were each batch that waits: 40 s
+			require.Equal(t, 1, strings.Count(said.String(), "spans are lost"), said)
+			require.NoError(t, goleak.Find(before), "%s, %s", name, protocol)
 		}
-		require.Less(t, time.Since(began), 2*time.Second, name)
-		began = time.Now()
-		require.NoError(t, tracer.Close())
-		require.Less(t, time.Since(began), 4*time.Second, name)
-		require.Equal(t, 1, strings.Count(said.String(), "spans are lost"), said)
-		require.NoError(t, goleak.Find(before), name)
 	}
+}
+
+// send has a tracer send one span, and returns its session and what was logged.
+func send(t *testing.T, cfg config.Tracing) (uuid.UUID, string) {
+	t.Helper()
+	said := &bytes.Buffer{}
+	tracer, err := tracing.Open(cfg, "worker", slog.New(slog.NewTextHandler(said, nil)))
+	require.NoError(t, err)
+	session := uuid.New()
+	_, span := tracer.Start(ctx, session, tracing.Sync)
+	span.End()
+	require.NoError(t, tracer.Close())
+	return session, said.String()
+}
+
+func TestSpansTravelByGRPCWithTheirHeadersAndAreSentAgain(t *testing.T) {
+	t.Parallel()
+	collector := tracingtest.New(t)
+	var keys []string
+	collector.AnswerCall(func(ctx context.Context) error {
+		given, _ := metadata.FromIncomingContext(ctx)
+		keys = append(keys, given.Get("x-api-key")...)
+		if len(keys) < 3 {
+			return status.Error(codes.Unavailable, "not yet")
+		}
+		return nil
+	})
+	cfg := collector.OverGRPC()
+	cfg.OTLP.Headers, cfg.OTLP.Compression = "X-API-Key=s3cret", config.Gzip
+	session, said := send(t, cfg)
+	collector.Trace(session).One(t, "sync")
+	require.Empty(t, said)
+	require.Equal(t, []string{"s3cret", "s3cret", "s3cret"}, keys)
+}
+
+func TestARequestThatNobodyAnswersIsSentAgain(t *testing.T) {
+	t.Parallel()
+	collector := tracingtest.New(t)
+	dropped := false
+	collector.Answer(func(w http.ResponseWriter, _ *http.Request) bool {
+		if dropped {
+			return true
+		}
+		dropped = true
+		conn, _, err := w.(http.Hijacker).Hijack()
+		require.NoError(t, err)
+		require.NoError(t, conn.Close())
+		return false
+	})
+	session, said := send(t, collector.Config())
+	collector.Trace(session).One(t, "sync")
+	require.Empty(t, said)
+}
+
+func TestWhatIsSetForTracesGoesFirst(t *testing.T) {
+	t.Parallel()
+	collector := tracingtest.New(t)
+	path, packed := "", ""
+	collector.Answer(func(_ http.ResponseWriter, r *http.Request) bool {
+		path, packed = r.URL.Path, r.Header.Get("Content-Encoding")
+		r.URL.Path = "/v1/traces"
+		return true
+	})
+	cfg := collector.Config()
+	cfg.Traces = config.OTLP{Endpoint: cfg.OTLP.Endpoint + "/of/traces", Protocol: config.OverHTTP, Compression: config.Gzip}
+	cfg.OTLP = config.OTLP{Endpoint: "http://127.0.0.1:1", Protocol: config.OverGRPC, Compression: "none"}
+	session, _ := send(t, cfg)
+	collector.Trace(session).One(t, "sync")
+	require.Equal(t, []string{"/of/traces", "gzip"}, []string{path, packed})
+}
+
+func TestSpansTravelAsJSON(t *testing.T) {
+	t.Parallel()
+	collector := tracingtest.New(t)
+	form := make(chan string, 1)
+	collector.Answer(func(_ http.ResponseWriter, r *http.Request) bool {
+		form <- r.Header.Get("Content-Type")
+		return false
+	})
+	cfg := collector.Config()
+	cfg.OTLP.Protocol = config.AsJSON
+	_, said := send(t, cfg)
+	require.Equal(t, "application/json", <-form)
+	require.Empty(t, said)
+}
+
+func TestACollectorIsCheckedAgainstTheCertificatesThatAreNamed(t *testing.T) {
+	t.Parallel()
+	collector := tracingtest.New(t)
+	secure := httptest.NewTLSServer(collector)
+	t.Cleanup(secure.Close)
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}), 0o600))
+	cfg := config.Tracing{OTLP: config.OTLP{Endpoint: secure.URL, CAFile: ca}, TracesRatio: 1}
+	require.NoError(t, cfg.Validate())
+	session, _ := send(t, cfg)
+	collector.Trace(session).One(t, "sync")
+
+	cfg.OTLP.CAFile = ""
+	session, said := send(t, cfg)
+	require.Empty(t, collector.Trace(session))
+	require.Contains(t, said, "certificate")
+}
+
+func TestARefusalsTextIsNotLogged(t *testing.T) {
+	t.Parallel()
+	collector := tracingtest.New(t)
+	collector.Answer(func(w http.ResponseWriter, r *http.Request) bool {
+		http.Error(w, "bad key "+r.Header.Get("Authorization"), http.StatusUnauthorized)
+		return false
+	})
+	cfg := collector.Config()
+	cfg.OTLP.Headers = "authorization=Bearer%20s3cret"
+	_, said := send(t, cfg)
+	require.Contains(t, said, "401 Unauthorized")
+	require.NotContains(t, said, "s3cret")
+}
+
+func TestWithTheExporterNoneThereAreNoTraces(t *testing.T) {
+	t.Parallel()
+	cfg := tracingtest.New(t).Config()
+	cfg.TracesExporter = "none"
+	require.Nil(t, open(t, cfg, "worker"))
 }
 
 func TestBadSettingsAreNamedWithoutTheirSecrets(t *testing.T) {
 	t.Parallel()
 	for want, cfg := range map[string]config.Tracing{
-		"OTEL_EXPORTER_OTLP_ENDPOINT: must be a URL such as http://127.0.0.1:4318":        {OTLPEndpoint: "collector:4317"},
-		"OTEL_EXPORTER_OTLP_ENDPOINT: holds a user, a query or a fragment":                {OTLPEndpoint: "http://u:s3cret@host"},
-		"OTEL_EXPORTER_OTLP_HEADERS: pair 2 is not name=value":                            {OTLPHeaders: "a=b,s3cret"},
+		"OTEL_EXPORTER_OTLP_ENDPOINT: must be a URL such as http://127.0.0.1:4318":        {OTLP: config.OTLP{Endpoint: "collector:4317"}},
+		"OTEL_EXPORTER_OTLP_ENDPOINT: holds a user, a query or a fragment":                {OTLP: config.OTLP{Endpoint: "http://u:s3cret@host"}},
+		"OTEL_EXPORTER_OTLP_HEADERS: pair 2 is not name=value":                            {OTLP: config.OTLP{Headers: "a=b,s3cret"}},
 		"OTEL_TRACES_SAMPLER_ARG=1.5: must be from 0 to 1":                                {TracesRatio: 1.5},
-		"OTEL_EXPORTER_OTLP_HEADERS: pair 1 is not name=value with the value percent-enc": {OTLPHeaders: "a=s3cret%0a"},
+		"OTEL_EXPORTER_OTLP_HEADERS: pair 1 is not name=value with the value percent-enc": {OTLP: config.OTLP{Headers: "a=s3cret%0a"}},
 	} {
 		err := cfg.Validate()
 		require.ErrorContains(t, err, want)
 		require.NotContains(t, err.Error(), "s3cret")
 	}
-	require.NoError(t, config.Tracing{OTLPEndpoint: "https://otlp.example/base/", OTLPHeaders: "a=b", TracesRatio: 0.5}.Validate())
+	for want, cfg := range map[string]config.Tracing{
+		`OTEL_TRACES_EXPORTER="zipkin": must be otlp or none`:                                             {TracesExporter: "zipkin"},
+		`OTEL_EXPORTER_OTLP_TRACES_PROTOCOL="thrift": must be http/protobuf or http/json or grpc`:         {Traces: config.OTLP{Protocol: "thrift"}},
+		`OTEL_EXPORTER_OTLP_TIMEOUT=60001: must be from 1 to 60000`:                                       {OTLP: config.OTLP{Timeout: 60_001}},
+		`OTEL_EXPORTER_OTLP_CERTIFICATE="/nowhere": no such file or directory`:                            {OTLP: config.OTLP{CAFile: "/nowhere"}},
+		`OTEL_EXPORTER_OTLP_CLIENT_KEY="": a certificate needs its key; set both or none`:                 {Traces: config.OTLP{CertFile: "."}},
+		`OTEL_EXPORTER_OTLP_CERTIFICATE, _CLIENT_CERTIFICATE, _CLIENT_KEY: the endpoint is http; name an`: {OTLP: config.OTLP{Endpoint: "http://a", CAFile: "."}},
+	} {
+		require.ErrorContains(t, cfg.Validate(), want)
+	}
+	require.NoError(t, config.Tracing{OTLP: config.OTLP{Endpoint: "https://otlp.example/base/", Headers: "a=b"}, TracesRatio: 0.5}.Validate())
 }
 
 func TestTheDocumentListsEverySpanAndEveryAttribute(t *testing.T) {

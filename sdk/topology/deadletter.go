@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/echomind/sync/internal/line"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/deadline"
 )
@@ -50,11 +51,7 @@ func DeadLetter(ctx context.Context, js jetstream.JetStream, msg jetstream.Msg, 
 			letter.Header[key] = values
 		}
 	}
-	reason := strings.Join(strings.Fields(strings.ToValidUTF8(secret.Text(why.Error()), "\uFFFD")), " ")
-	if len(reason) > maxReasonBytes {
-		reason = strings.ToValidUTF8(reason[:maxReasonBytes], "")
-	}
-	letter.Header.Set(HeaderReason, reason)
+	letter.Header.Set(HeaderReason, line.Clip(secret.Text(why.Error()), maxReasonBytes-len("…")))
 	letter.Header.Set(HeaderTries, strconv.Itoa(tries))
 	if meta, err := msg.Metadata(); err == nil {
 		letter.Header.Set(HeaderSequence, strconv.FormatUint(meta.Sequence.Stream, 10))

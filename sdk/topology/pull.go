@@ -9,16 +9,18 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/echomind/sync/internal/repeat"
 	"github.com/echomind/sync/sdk/deadline"
 )
 
 const (
 	pullWait      = 10 * time.Second
 	pullHeartbeat = 2 * time.Second
-	pullPause     = 500 * time.Millisecond
-	pullPauses    = 2 * time.Second // the longest of them
 	pullTellAgain = time.Minute
 )
+
+// pulls are the pauses between tries while nothing can be pulled.
+var pulls = repeat.Pauses{First: 500 * time.Millisecond, Last: 2 * time.Second}
 
 // Pull hands messages to handle until ctx ends, then returns nil, or until handle returns an error, then that. It asks
 // for a message only when handle has returned: one, with up to batch-1 more that are there already. Stream and consumer
@@ -27,7 +29,7 @@ func Pull(
 	ctx context.Context, js jetstream.JetStream, stream string, declared jetstream.ConsumerConfig, batch int,
 	log *slog.Logger, handle func([]jetstream.Msg) error,
 ) (end error) {
-	repeat(ctx, js, stream, declared, log, func(consumer jetstream.Consumer) (bool, error) {
+	keepPulling(ctx, js, stream, declared, log, func(consumer jetstream.Consumer) (bool, error) {
 		messages, err := pull(ctx, consumer, batch)
 		if len(messages) > 0 {
 			end = handle(messages)
@@ -45,7 +47,7 @@ func Feed(
 	room func(unused int) int, take func(jetstream.Msg),
 ) {
 	unused := 0
-	repeat(ctx, js, stream, declared, log, func(consumer jetstream.Consumer) (bool, error) {
+	keepPulling(ctx, js, stream, declared, log, func(consumer jetstream.Consumer) (bool, error) {
 		if unused = room(unused); unused == 0 {
 			return false, nil
 		}
@@ -55,15 +57,15 @@ func Feed(
 	}, func() bool { return false })
 }
 
-// repeat asks a consumer until ctx ends, or done says so. After an error it pauses, unless something came all the same.
-func repeat(
+// keepPulling asks a consumer until ctx ends, or done says so. After an error it pauses, unless something came all the same.
+func keepPulling(
 	ctx context.Context, js jetstream.JetStream, stream string, declared jetstream.ConsumerConfig, log *slog.Logger,
 	ask func(jetstream.Consumer) (came bool, err error), done func() bool,
 ) {
 	var consumer jetstream.Consumer
 	var told string // the problem that was last told of, and when: it may last for hours
 	var toldAt time.Time
-	for pause := pullPause; ctx.Err() == nil && !done(); {
+	for failures := 0; ctx.Err() == nil && !done(); {
 		var came bool
 		var err error
 		if consumer == nil {
@@ -74,19 +76,16 @@ func repeat(
 		}
 		switch {
 		case came:
-			pause = pullPause
+			failures = 0
 		case err != nil && ctx.Err() == nil:
-			level := slog.LevelDebug
-			if pause == pullPauses && (err.Error() != told || time.Since(toldAt) > pullTellAgain) {
+			failures++
+			level, pause := slog.LevelDebug, pulls.After(failures)
+			if pause == pulls.Last && (err.Error() != told || time.Since(toldAt) > pullTellAgain) {
 				level, told, toldAt = slog.LevelWarn, err.Error(), time.Now()
 			}
 			log.Log(ctx, level, "messages are not pulled; tried again", "consumer", declared.Durable, "err", err, "pause", pause)
 			consumer = nil
-			select {
-			case <-ctx.Done():
-			case <-time.After(pause):
-			}
-			pause = min(2*pause, pullPauses)
+			_ = repeat.Sleep(ctx, pause)
 		}
 	}
 }

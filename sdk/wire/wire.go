@@ -41,22 +41,6 @@ func Scope(name string) (publicpb.ConnectorScope, error) {
 	return 0, fmt.Errorf("scope %q: must be user, group or org", name)
 }
 
-// Collection names the set of documents that one kind of reader may search: user_<user_id>, group_<scope_id> or
-// org. It returns an error for any other scope, and for a group without an id.
-func Collection(scope string, userID int32, scopeID string) (string, error) {
-	switch {
-	case scope == "user":
-		return fmt.Sprintf("user_%d", userID), nil
-	case scope == "group" && scopeID != "":
-		return "group_" + scopeID, nil
-	case scope == "group":
-		return "", fmt.Errorf("scope_id is empty: a connector of scope group needs one")
-	case scope == "org":
-		return "org", nil
-	}
-	return "", fmt.Errorf("scope %q: must be user, group or org", scope)
-}
-
 // timeLayout keeps Postgres's microseconds.
 const timeLayout = "2006-01-02T15:04:05.000000Z"
 

@@ -151,20 +151,6 @@ func TestScopesAreThree(t *testing.T) {
 	}
 }
 
-func TestACollectionIsNamedByWhoMayRead(t *testing.T) {
-	for _, c := range []struct {
-		scope, scopeID, want string
-	}{
-		{"user", "", "user_7"}, {"user", "sales", "user_7"}, {"group", "sales", "group_sales"}, {"org", "", "org"},
-		{"group", "", ""}, {"", "", ""}, {"world", "x", ""},
-	} {
-		got, err := Collection(c.scope, 7, c.scopeID)
-		if got != c.want || (err == nil) != (c.want != "") {
-			t.Errorf("Collection(%q, 7, %q) is %q, %v; want %q", c.scope, c.scopeID, got, err, c.want)
-		}
-	}
-}
-
 func TestATimeKeepsItsMicroseconds(t *testing.T) {
 	at := time.Date(2026, 3, 1, 1, 2, 3, 4000, time.FixedZone("", 3600))
 	if got := FormatTime(at); got != "2026-03-01T00:02:03.000004Z" {

@@ -256,10 +256,10 @@ func TestARunThatWasLostMeanwhileEndsBeforeTheGateOpens(t *testing.T) {
 }
 
 func TestThePauseForAConnectorThatSomebodyHoldsGrowsAndIsBounded(t *testing.T) {
-	require.Equal(t, heldPause, heldPauseAt(0))
-	require.Equal(t, heldPause, heldPauseAt(1))
-	require.Equal(t, 2*heldPause, heldPauseAt(2))
+	require.Equal(t, heldPauses.First, heldPauseAt(0))
+	require.Equal(t, heldPauses.First, heldPauseAt(1))
+	require.Equal(t, 2*heldPauses.First, heldPauseAt(2))
 	for _, delivery := range []uint64{6, 100, 1 << 63} {
-		require.Equal(t, heldPauses, heldPauseAt(delivery))
+		require.Equal(t, heldPauses.Last, heldPauseAt(delivery))
 	}
 }

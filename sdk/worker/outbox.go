@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/semaphore"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/echomind/sync/internal/repeat"
 	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/deadline"
@@ -21,11 +22,10 @@ import (
 	"github.com/echomind/sync/sdk/topology"
 )
 
-const (
-	publishTimeout = 5 * time.Second
-	publishPause   = 100 * time.Millisecond
-	publishPauses  = 2 * time.Second // the longest of them
-)
+const publishTimeout = 5 * time.Second
+
+// pauses are those between tries while a server of ours is away.
+var pauses = repeat.Pauses{First: 100 * time.Millisecond, Last: 2 * time.Second}
 
 // outbox numbers a run's messages and publishes many of them at once. A broker that is away, or a stream that
 // is full, is waited for: only the end of its context ends a publish.
@@ -227,7 +227,7 @@ func (o *outbox) publish(no int64, msg *nats.Msg) (uint64, error) {
 			o.stall.ends()
 		}
 	}()
-	for pause := publishPause; ; pause = min(2*pause, publishPauses) {
+	for range pauses.Tries(o.ctx) {
 		if err := o.gate.wait(o.ctx); err != nil {
 			span.Fail("not acknowledged")
 			return 0, err
@@ -251,13 +251,9 @@ func (o *outbox) publish(no int64, msg *nats.Msg) (uint64, error) {
 			told = true
 			o.stall.begins(began, err)
 		}
-		select {
-		case <-o.ctx.Done():
-			span.Fail("not acknowledged")
-			return 0, context.Cause(o.ctx)
-		case <-time.After(pause):
-		}
 	}
+	span.Fail("not acknowledged")
+	return 0, context.Cause(o.ctx)
 }
 
 func (o *outbox) encode(m *internalpb.DocumentProcessRequest) (*nats.Msg, error) {

@@ -138,6 +138,12 @@ func checkIdentity(d Document) error {
 	return errors.Join(problems...)
 }
 
+// Validate returns every problem of what identifies the document, its links and its memo, joined, as an ErrDocument; or nil.
+func (d Document) Validate() error {
+	_, err := compactMemo(d)
+	return errors.Join(checkIdentity(d), err)
+}
+
 // compactMemo is a document's memo as it travels; nil for none.
 func compactMemo(d Document) ([]byte, error) {
 	if len(d.Memo) == 0 {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/internal/faultproxy"
 )
 
 // proxy stands between a worker and Postgres. Once armed, it passes the next Bind message that names a run on, keeps
@@ -19,77 +21,39 @@ type proxy struct {
 	url     string
 	armed   atomic.Pointer[uuid.UUID]
 	swallow chan net.Conn // the connection whose answer is withheld
+
+	mu    sync.Mutex
+	beats map[net.Conn]bool
 }
 
 func newProxy(t *testing.T, target string) *proxy {
 	t.Helper()
 	u, err := url.Parse(target)
 	require.NoError(t, err)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	way, err := faultproxy.Start(u.Host)
 	require.NoError(t, err)
-	server := u.Host
-	u.Host = listener.Addr().String()
-	p := &proxy{url: u.String(), swallow: make(chan net.Conn, 1)}
-	var open sync.WaitGroup
-	t.Cleanup(func() {
-		_ = listener.Close()
-		open.Wait()
-	})
-	open.Go(func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			open.Go(func() { p.serve(client, server) })
-		}
-	})
+	t.Cleanup(func() { require.NoError(t, way.Close()) })
+	p := &proxy{swallow: make(chan net.Conn, 1), beats: map[net.Conn]bool{}}
+	p.url, err = way.URL(target)
+	require.NoError(t, err)
+	way.Withhold(p.names)
 	return p
-}
-
-// names says whether a message names a run: alone, or among others.
-func names(message []byte, run uuid.UUID) bool {
-	return bytes.Contains(message, run[:]) || bytes.Contains(message, []byte(run.String()))
 }
 
 func (p *proxy) arm(run uuid.UUID) { p.armed.Store(&run) }
 
-func (p *proxy) serve(client net.Conn, server string) {
-	defer func() { _ = client.Close() }()
-	up, err := net.Dial("tcp", server)
-	if err != nil {
-		return
+// names says whether a message names the run that is waited for: alone, or among others.
+func (p *proxy) names(client net.Conn, message []byte) bool {
+	p.mu.Lock()
+	p.beats[client] = p.beats[client] || bytes.Contains(message, []byte("moves.heartbeat"))
+	beats := p.beats[client]
+	p.mu.Unlock()
+	const bind = 'B'
+	run := p.armed.Load()
+	if run == nil || beats || message[0] != bind || !bytes.Contains(message, run[:]) && !bytes.Contains(message, []byte(run.String())) ||
+		!p.armed.CompareAndSwap(run, nil) {
+		return false
 	}
-	defer func() { _ = up.Close() }()
-	var deaf atomic.Bool
-	go func() {
-		buffer := make([]byte, 1<<16)
-		for {
-			n, err := up.Read(buffer)
-			if err != nil {
-				_ = client.Close()
-				return
-			}
-			if !deaf.Load() {
-				_, _ = client.Write(buffer[:n])
-			}
-		}
-	}()
-	buffer, beats := make([]byte, 1<<16), false
-	for {
-		n, err := client.Read(buffer)
-		if err != nil {
-			return
-		}
-		beats = beats || bytes.Contains(buffer[:n], []byte("moves.heartbeat"))
-		const bind = 'B'
-		if run := p.armed.Load(); run != nil && !beats && buffer[0] == bind && names(buffer[:n], *run) &&
-			p.armed.CompareAndSwap(run, nil) {
-			deaf.Store(true)
-			p.swallow <- client
-		}
-		if _, err := up.Write(buffer[:n]); err != nil {
-			return
-		}
-	}
+	p.swallow <- client
+	return true
 }

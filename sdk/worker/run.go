@@ -386,19 +386,19 @@ func (r *Run) Patiently(ctx context.Context, name string, call func(context.Cont
 	}, call)
 }
 
-// persist repeats a call to Postgres until its error is no wait any more, or ctx has ended.
+// persist repeats a call to Postgres until its error is no wait any more, or ctx has ended, and then once more.
 func persist(
 	ctx context.Context, log *slog.Logger, name string, within time.Duration, isWait func(error) bool,
 	call func(context.Context) error,
 ) error {
-	for pause := publishPause; ; pause = min(2*pause, publishPauses) {
+	for try := range pauses.Tries(ctx) {
 		err := deadline.Do(ctx, name, within, call)
 		if !isWait(err) || ctx.Err() != nil {
 			return err
 		}
-		if pause == publishPause {
+		if try == 1 {
 			log.Warn("a sync waits for Postgres", "err", err)
 		}
-		sleep(ctx, pause)
 	}
+	return deadline.Do(ctx, name, within, call) // what the last try did may not be known
 }

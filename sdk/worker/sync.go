@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/repeat"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/internal/tracing"
@@ -89,7 +90,7 @@ func (w *Worker) flush(run *Run, err error) (outcome, error) {
 // the watch.
 func (w *Worker) endAtStop(ctx, running context.Context, end context.CancelCauseFunc) func() {
 	return stopWatch(context.AfterFunc(ctx, func() {
-		sleep(running, w.config.Grace-min(handOver, w.config.Grace/2))
+		_ = repeat.Sleep(running, w.config.Grace-min(handOver, w.config.Grace/2))
 		end(errStopping)
 	}))
 }
@@ -261,14 +262,14 @@ func notWritten(err error, log *slog.Logger) {
 // persistAtStop repeats a write while Postgres is away, or somebody holds the connector. While the service stops it tries
 // once more, and leaves the rest to the rescue.
 func (w *Worker) persistAtStop(ctx context.Context, write func(context.Context) error) error {
-	for pause := publishPause; ; pause = min(2*pause, publishPauses) {
+	for range pauses.Tries(ctx) {
 		if ctx.Err() != nil {
-			return deadline.Do(context.WithoutCancel(ctx), "worker.hand_over", lastWrite, write)
+			break
 		}
 		err := write(context.WithoutCancel(ctx))
 		if !postgres.Unavailable(err) && !errors.Is(err, lifecycle.ErrHeld) {
 			return err
 		}
-		sleep(ctx, pause)
 	}
+	return deadline.Do(context.WithoutCancel(ctx), "worker.hand_over", lastWrite, write)
 }

@@ -39,6 +39,7 @@ import (
 
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/repeat"
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/proto/gen/internalpb"
@@ -53,13 +54,11 @@ import (
 // or when the grace of a clean stop is over; it must return then.
 type Handler func(ctx context.Context, run *Run) error
 
-const (
-	// refusedPause is how long a message waits whose pick-up Postgres refuses.
-	refusedPause = 5 * time.Second
-	// heldPause is how long a message waits whose connector somebody holds, the first time; it doubles with each delivery.
-	heldPause  = time.Second
-	heldPauses = 30 * time.Second // the longest of them
-)
+// refusedPause is how long a message waits whose pick-up Postgres refuses.
+const refusedPause = 5 * time.Second
+
+// heldPauses are how long a message waits whose connector somebody holds: longer with each delivery.
+var heldPauses = repeat.Pauses{First: time.Second, Last: 30 * time.Second}
 
 // Worker subscribes to the triggers of one connector type.
 type Worker struct {
@@ -207,14 +206,14 @@ func (w *Worker) notPickedUp(
 func heldPauseOf(msg jetstream.Msg) time.Duration {
 	meta, err := msg.Metadata()
 	if err != nil {
-		return heldPause
+		return heldPauses.First
 	}
 	return heldPauseAt(meta.NumDelivered)
 }
 
 // heldPauseAt is how long a message waits after its n-th delivery, from 1.
 func heldPauseAt(delivery uint64) time.Duration {
-	return min(heldPause<<(min(max(delivery, 1), 10)-1), heldPauses)
+	return heldPauses.After(int(min(delivery, 100)))
 }
 
 // acknowledge may fail: the message is delivered again then, and is old news.
@@ -269,11 +268,4 @@ func decode(data []byte, connectorType string) (*trigger, uuid.UUID, error) {
 		return nil, uuid.Nil, fmt.Errorf("type_name %q: this subject carries %q", request.TypeName, connectorType)
 	}
 	return request, session, nil
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }

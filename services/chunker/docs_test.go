@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/services/chunker/crawl"
 	"github.com/echomind/sync/sdk/source"
+	"github.com/echomind/sync/services/chunker/crawl"
 	"github.com/echomind/sync/services/chunker/files"
 )
 

@@ -32,6 +32,7 @@ func (nowhere) Put(context.Context, worker.Document) error             { return 
 func (nowhere) Touch(context.Context, worker.Document) error           { return nil }
 func (nowhere) Delete(context.Context, string) error                   { return nil }
 func (nowhere) Unchanged(int)                                          {}
+func (nowhere) DeletionsAllowed(context.Context) (bool, error)         { return false, nil }
 
 // The crawls of a process share what they know of a host, but "come back later" is for who was told so.
 func TestTheCrawlsOfTwoUsersAreThoseOfTwoOwners(t *testing.T) {
@@ -63,7 +64,7 @@ func TestTheCrawlsOfTwoUsersAreThoseOfTwoOwners(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		opt := w.options("1", log)
+		opt := w.options(1, "1", log)
 		opt.Extract = text
 		opt.Wait = func(ctx context.Context, _ time.Duration) error {
 			waiting <- struct{}{}
@@ -76,7 +77,7 @@ func TestTheCrawlsOfTwoUsersAreThoseOfTwoOwners(t *testing.T) {
 	<-waiting
 
 	waited := func(owner string) (n int) {
-		opt := w.options(owner, log)
+		opt := w.options(1, owner, log)
 		opt.Extract = text
 		now := time.Now()
 		opt.Now = func() time.Time { return now }

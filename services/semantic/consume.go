@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/echomind/sync/internal/repeat"
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/proto/gen/internalpb"
@@ -17,10 +18,8 @@ import (
 	"github.com/echomind/sync/sdk/topology"
 )
 
-const (
-	waitPause  = 500 * time.Millisecond
-	waitPauses = 5 * time.Second // the longest of them
-)
+// waits are the pauses while a server of ours is away.
+var waits = repeat.Pauses{First: 500 * time.Millisecond, Last: 5 * time.Second}
 
 // delivery is one message that was pulled and checked.
 type delivery struct {
@@ -151,15 +150,15 @@ func (s *Semantic) handleFresh(ctx context.Context, group []delivery) {
 
 // untilAnswered repeats a call while a server of ours is away: a wait is not a failure.
 func (s *Semantic) untilAnswered(ctx context.Context, d delivery, call func(context.Context) error) error {
-	for pause := waitPause; ; pause = min(2*pause, waitPauses) {
-		err := call(ctx)
-		if !isWait(err) || ctx.Err() != nil {
+	var err error
+	for try := range waits.Tries(ctx) {
+		if err = call(ctx); !isWait(err) || ctx.Err() != nil {
 			return err
 		}
 		s.metrics.waited()
-		s.logOf(d).Warn("documents wait for a server", "err", err, "pause", pause)
-		sleep(ctx, pause)
+		s.logOf(d).Warn("documents wait for a server", "err", err, "pause", waits.After(try))
 	}
+	return err
 }
 
 // keepAlive tells the broker, while a batch is handled, that its messages are. The returned function ends that.
@@ -213,11 +212,4 @@ func unlessStopping(ctx context.Context, pause time.Duration) time.Duration {
 		return 0
 	}
 	return pause
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }

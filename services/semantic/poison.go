@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/echomind/sync/internal/repeat"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/internal/tracing"
@@ -18,15 +19,15 @@ import (
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 )
 
-// maxRetryPause bounds the pause before a message that could not be handled is delivered again.
-const maxRetryPause = time.Minute
+// retries are the pauses before a message that could not be handled is delivered again.
+var retries = repeat.Pauses{First: time.Second, Last: time.Minute}
 
 // handleAlone handles a message that was delivered before. Its try is written down first, in Postgres, so that it
 // counts even if it ends the process; a try that ended in a wait is taken back before the wait.
 func (s *Semantic) handleAlone(ctx context.Context, d delivery) {
 	ctx, span := s.trace(ctx, []delivery{d})
 	defer span.End()
-	for pause := waitPause; ; pause = min(2*pause, waitPauses) {
+	for try := range waits.Tries(ctx) {
 		mark := uuid.New()
 		tries, err := s.beginTry(ctx, d, mark)
 		switch {
@@ -34,7 +35,7 @@ func (s *Semantic) handleAlone(ctx context.Context, d delivery) {
 			acknowledge([]delivery{d})
 			return
 		case err != nil:
-			handBack([]delivery{d}, unlessStopping(ctx, waitPauses))
+			handBack([]delivery{d}, unlessStopping(ctx, waits.Last))
 			return
 		case tries > s.config.MaxTries:
 			s.giveUp(ctx, d, fmt.Errorf("given up after %d tries", tries-1), tries-1)
@@ -58,8 +59,7 @@ func (s *Semantic) handleAlone(ctx context.Context, d delivery) {
 				return
 			}
 			s.metrics.waited()
-			s.logOf(d).Warn("a document waits for a server", "err", err, "pause", pause)
-			sleep(ctx, pause)
+			s.logOf(d).Warn("a document waits for a server", "err", err, "pause", waits.After(try))
 		case tries >= s.config.MaxTries || errors.Is(err, errRefused):
 			s.giveUp(ctx, d, err, tries)
 			return
@@ -71,13 +71,14 @@ func (s *Semantic) handleAlone(ctx context.Context, d delivery) {
 			return
 		}
 	}
+	handBack([]delivery{d}, 0)
 }
 
 // pauseAfter is how long a message waits that could not be handled. Where it took too long, others of its run wait as well, and its
 // tries are minutes apart: a Postgres that has much to do for a while makes no dead letters.
 func (s *Semantic) pauseAfter(d delivery, err error, tries int) time.Duration {
 	if !errors.Is(err, errSlow) {
-		return min(time.Second<<tries, maxRetryPause)
+		return retries.After(tries + 1)
 	}
 	s.held.leave(d.try.Run, s.slowPause)
 	return s.slowPause * time.Duration(tries+1)
@@ -129,7 +130,7 @@ func (s *Semantic) giveUp(ctx context.Context, d delivery, why error, tries int)
 		s.handBackHeld([]delivery{d})
 	default:
 		s.logOf(d).Warn("a dead letter is not counted; it is delivered again", "err", err)
-		handBack([]delivery{d}, unlessStopping(ctx, waitPauses))
+		handBack([]delivery{d}, unlessStopping(ctx, waits.Last))
 	}
 }
 
@@ -138,7 +139,7 @@ func (s *Semantic) letter(ctx context.Context, d delivery, why error, tries int)
 	if s.letters.has(d.msg) {
 		return true
 	}
-	for pause := waitPause; ; pause = min(2*pause, waitPauses) {
+	for range waits.Tries(ctx) {
 		err := topology.DeadLetter(ctx, s.servers.Stream, d.msg, why, tries)
 		if err == nil || errors.Is(err, topology.ErrDeadLettersFull) {
 			s.metrics.deadLetters.Inc()
@@ -153,11 +154,8 @@ func (s *Semantic) letter(ctx context.Context, d delivery, why error, tries int)
 			return true
 		}
 		s.logOf(d).Warn("a dead letter waits for the broker", "err", err)
-		if ctx.Err() != nil {
-			return false
-		}
-		sleep(ctx, pause)
 	}
+	return false
 }
 
 // countPoison counts a message that was given up, so that its run can end. One that names no session is nobody's; a

@@ -2,9 +2,12 @@
 package tracingtest
 
 import (
+	"compress/gzip"
+	"context"
 	"encoding/hex"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -14,8 +17,10 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/echomind/sync/internal/config"
@@ -37,6 +42,7 @@ type Collector struct {
 
 	mu     sync.Mutex
 	answer func(http.ResponseWriter, *http.Request) bool
+	call   func(context.Context) error
 	bodies [][]byte
 	traces map[string]Trace // by their IDs
 }
@@ -51,7 +57,48 @@ func New(t testing.TB) *Collector {
 
 // Config sends all traces here.
 func (c *Collector) Config() config.Tracing {
-	return config.Tracing{OTLPEndpoint: c.server.URL, TracesRatio: 1}
+	return config.Tracing{OTLP: config.OTLP{Endpoint: c.server.URL}, TracesRatio: 1}
+}
+
+// OverGRPC sends all traces here by gRPC, to a server that ends with the test.
+func (c *Collector) OverGRPC() config.Tracing {
+	listener, err := (&net.ListenConfig{}).Listen(c.t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(c.t, err)
+	server := grpc.NewServer()
+	collectorpb.RegisterTraceServiceServer(server, taker{c: c})
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	c.t.Cleanup(func() { server.Stop(); require.NoError(c.t, <-served) })
+	return config.Tracing{
+		OTLP: config.OTLP{Protocol: config.OverGRPC, Endpoint: "http://" + listener.Addr().String()}, TracesRatio: 1,
+	}
+}
+
+// taker takes spans by gRPC.
+type taker struct {
+	collectorpb.UnimplementedTraceServiceServer
+
+	c *Collector
+}
+
+// Export is part of the service.
+func (t taker) Export(ctx context.Context, r *collectorpb.ExportTraceServiceRequest) (*collectorpb.ExportTraceServiceResponse, error) {
+	t.c.mu.Lock()
+	defer t.c.mu.Unlock()
+	if t.c.call != nil {
+		if err := t.c.call(ctx); err != nil {
+			return nil, err
+		}
+	}
+	t.c.take(r.ResourceSpans)
+	return &collectorpb.ExportTraceServiceResponse{}, nil
+}
+
+// AnswerCall has each call by gRPC answered by a function, until it returns nil: then the spans are taken.
+func (c *Collector) AnswerCall(with func(context.Context) error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.call = with
 }
 
 // Answer has each request answered by a function, until it returns true: then the spans are taken.
@@ -63,7 +110,16 @@ func (c *Collector) Answer(with func(http.ResponseWriter, *http.Request) (take b
 
 // ServeHTTP takes spans.
 func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
+	content := r.Body
+	if r.Header.Get("Content-Encoding") == "gzip" {
+		unpacked, err := gzip.NewReader(r.Body)
+		if err != nil {
+			c.t.Errorf("no gzip: %v", err)
+			return
+		}
+		content = unpacked
+	}
+	body, err := io.ReadAll(content)
 	if err != nil {
 		return // the sender has gone
 	}
@@ -80,7 +136,11 @@ func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.t.Errorf("no spans: %v", err)
 	}
 	c.bodies = append(c.bodies, body)
-	for _, resource := range data.ResourceSpans {
+	c.take(data.ResourceSpans)
+}
+
+func (c *Collector) take(spans []*tracepb.ResourceSpans) {
+	for _, resource := range spans {
 		service := words(resource.Resource.Attributes)["service.name"]
 		for _, scope := range resource.ScopeSpans {
 			for _, s := range scope.Spans {

@@ -73,6 +73,13 @@ func (s *Store) Known(context.Context) (map[string]worker.Known, error) {
 	return known, nil
 }
 
+// Links returns the links of a document.
+func (s *Store) Links(ctx context.Context, sourceID string) ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.docs[sourceID].Document.Links), ctx.Err()
+}
+
 // Put stores a document.
 func (s *Store) Put(ctx context.Context, d worker.Document) error {
 	if s.OnPut != nil {
@@ -133,13 +140,12 @@ func (s *Store) keep(d worker.Document) {
 	}
 }
 
+// check is stricter than the kit: what has neither token nor reason, or no hash, would be fetched again by each sync.
 func check(d worker.Document) error {
-	if d.SourceID == "" || len(d.SourceID) > worker.MaxSourceIDBytes || len(d.VersionToken) > worker.MaxTokenBytes ||
-		len(d.ContentHash) > 255 || d.ContentHash == "" || d.Err == "" && d.VersionToken == "" ||
-		len(d.Memo) > worker.MaxMemoBytes || d.Memo != nil && !json.Valid(d.Memo) {
-		return fmt.Errorf("%w: it breaks a limit: %q %q %q %q", worker.ErrDocument, d.SourceID, d.VersionToken, d.ContentHash, d.Memo)
+	if d.ContentHash == "" || d.Err == "" && d.VersionToken == "" {
+		return fmt.Errorf("%w: it has no token or hash: %q %q %q", worker.ErrDocument, d.SourceID, d.VersionToken, d.ContentHash)
 	}
-	return worker.Oversize(d.Chunks)
+	return errors.Join(d.Validate(), worker.Oversize(d.Chunks))
 }
 
 // Delete removes a document.

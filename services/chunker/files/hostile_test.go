@@ -165,7 +165,7 @@ func TestAFolderTooDeepKeepsItsDocuments(t *testing.T) {
 	deep := strings.Repeat("d/", 201)
 	write(t, dir, deep+"x.txt", "x", time.Hour)
 	s := newStore()
-	s.Seed(worker.Document{SourceID: deep+"x.txt", VersionToken: "1-1", ContentHash: "x"})
+	s.Seed(worker.Document{SourceID: deep + "x.txt", VersionToken: "1-1", ContentHash: "x"})
 	r := run(t, dir, s)
 	require.False(t, r.Whole)
 	require.Zero(t, r.Deleted)

@@ -12,7 +12,9 @@ import (
 	"github.com/echomind/sync/services/chunker/files/rootblob"
 )
 
-func permanentf(format string, args ...any) error { return worker.Permanent(fmt.Errorf(format, args...)) }
+func permanentf(format string, args ...any) error {
+	return worker.Permanent(fmt.Errorf(format, args...))
+}
 
 // openFolder opens folder if it is, or is in, one of roots once links are resolved. It is opened from that root as it was
 // opened when the service started, so that nothing that is put in its way leads out of it. One that never was there is the

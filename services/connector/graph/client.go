@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/echomind/sync/internal/repeat"
 	"github.com/echomind/sync/services/connector/internal/answer"
 )
 
@@ -147,17 +148,7 @@ func (c *Client) try(ctx context.Context, link string, header http.Header, v any
 }
 
 func (c *Client) wait(ctx context.Context, try int) error {
-	if c.pause == 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(c.pause << (try - 1))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
+	return repeat.Sleep(ctx, repeat.Pauses{First: c.pause, Last: c.pause << (tries - 1)}.After(try))
 }
 
 // drain lets the connection be used again, unless much is left to read.

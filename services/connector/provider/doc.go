@@ -5,7 +5,6 @@
 //	transport.go    one request, from the quota to the answer
 //	body.go         a body that stalls ends
 //	answer.go       what an answer means, by status and by the provider's reasons
-//	retryafter.go   how long the provider asks to wait
 //	patience.go     how often, and how long, a request is tried
 //	quota.go        the token bucket of an account, shared by all replicas
 //	token.go        access tokens: fetched early, shared, fetched again where one is refused

@@ -2,8 +2,9 @@ package provider
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
+
+	"github.com/echomind/sync/internal/repeat"
 )
 
 // Limits bound what one request may take. The zero value of a field means its default.
@@ -42,29 +43,18 @@ func (l Limits) orDefault() Limits {
 	return l
 }
 
+var (
+	pauses = repeat.Pauses{First: 500 * time.Millisecond, Last: 16 * time.Second}
+	// throttlePauses are those where the provider says to wait but not how long, as "Usage limits" of the Drive API has it.
+	throttlePauses = repeat.Pauses{First: time.Second, Last: 64 * time.Second}
+)
+
 const (
-	firstPause = 500 * time.Millisecond
-	lastPause  = 16 * time.Second
-	// firstThrottle doubles up to lastThrottle, as "Usage limits" of the Drive API has it, where the provider says to
-	// wait but not how long.
-	firstThrottle = time.Second
-	lastThrottle  = 64 * time.Second
 	// leastPostponed is how long nobody asks after a provider has said too often to wait, and never how long.
 	leastPostponed = time.Minute
 	// exhaustedFor keeps an account from asking again at once that has no quota left today.
 	exhaustedFor = 30 * time.Minute
 )
-
-// backoff is the pause before try n+1, n from 1: doubled each time, and jittered, so that workers that failed together
-// do not come back together.
-func backoff(n int, first, last time.Duration) time.Duration {
-	pause := first
-	for i := 1; i < n && pause < last; i++ {
-		pause *= 2
-	}
-	pause = min(pause, last)
-	return pause/2 + time.Duration(rand.Int64N(int64(pause/2)+1))
-}
 
 // Waits is told that a provider is waited for.
 type Waits func(ctx context.Context, wait time.Duration, asked string)
@@ -84,12 +74,5 @@ func (System) Now() time.Time { return time.Now() }
 
 // Sleep waits.
 func (System) Sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
+	return repeat.Sleep(ctx, d)
 }

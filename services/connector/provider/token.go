@@ -15,13 +15,6 @@ type Grant interface {
 	Fetch(ctx context.Context) (*oauth2.Token, error)
 }
 
-// FromSource is a Grant that somebody else keeps.
-func FromSource(source oauth2.TokenSource) Grant { return fromSource{source} }
-
-type fromSource struct{ source oauth2.TokenSource }
-
-func (s fromSource) Fetch(context.Context) (*oauth2.Token, error) { return s.source.Token() }
-
 // early is how long before its end a token is not used any more: the provider's clock, and the way there, may differ
 // from ours. Of a token that lives shorter than four times that, a quarter of its life.
 const early = 5 * time.Minute

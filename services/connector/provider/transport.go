@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/echomind/sync/internal/guard"
+	"github.com/echomind/sync/internal/repeat"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/worker"
 )
@@ -48,7 +49,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			if ctx.Err() != nil || !repeatable || errors.Is(err, guard.ErrBlocked) || failures >= t.limits.Tries {
 				return nil, t.Cleaner.Error(err)
 			}
-			if err := t.Clock.Sleep(ctx, backoff(failures, firstPause, lastPause)); err != nil {
+			if err := t.Clock.Sleep(ctx, pauses.Scattered(failures)); err != nil {
 				return nil, err
 			}
 			continue
@@ -73,14 +74,18 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			t.Tokens.Refuse(token)
 		case broken:
 			failures++
-			asked := retryAfter(resp.Header, t.Clock.Now())
+			asked := repeat.RetryAfter(resp.Header, t.Clock.Now())
 			if asked > t.limits.LongestWait {
 				return nil, t.postpone(resp, reason, message, asked, asked)
 			}
 			if !repeatable || failures >= t.limits.Tries {
 				return resp, nil
 			}
-			if err := t.wait(ctx, max(asked, backoff(failures, firstPause, lastPause)), t.Dialect.asked()); err != nil {
+			if asked > 0 {
+				t.Waits(ctx, asked, t.Dialect.asked())
+			}
+			pause := max(asked, pauses.Scattered(failures))
+			if err := t.Clock.Sleep(ctx, min(pause, t.limits.LongestWait)); err != nil {
 				return nil, err
 			}
 		case throttled, exhausted:
@@ -97,13 +102,13 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 func (t *transport) throttle(
 	ctx context.Context, resp *http.Response, how verdict, reason, message string, times int, repeatable bool,
 ) error {
-	asked := retryAfter(resp.Header, t.Clock.Now())
+	asked := repeat.RetryAfter(resp.Header, t.Clock.Now())
 	pause := asked
 	switch {
 	case how == exhausted:
 		pause = max(asked, exhaustedFor)
 	case asked == 0:
-		pause = backoff(times, firstThrottle, lastThrottle)
+		pause = throttlePauses.Scattered(times)
 	}
 	isOver := how == exhausted || pause > t.limits.LongestWait || times >= t.limits.Throttles || !repeatable
 	if isOver && asked == 0 {
@@ -120,7 +125,8 @@ func (t *transport) throttle(
 		return answer
 	}
 	t.Metrics.waited(t.name, pause)
-	return t.wait(ctx, pause, answer.Asked)
+	t.Waits(ctx, pause, answer.Asked)
+	return t.Clock.Sleep(ctx, pause)
 }
 
 // postpone is the answer of a provider that is waited for, but not by this request.
@@ -129,11 +135,6 @@ func (t *transport) postpone(resp *http.Response, reason, message string, asked,
 		Provider: t.Dialect.Name, Status: resp.StatusCode, Reason: reason, Message: message, RetryAfter: asked,
 		Wait: wait, Asked: t.Dialect.asked(),
 	}
-}
-
-func (t *transport) wait(ctx context.Context, pause time.Duration, asked string) error {
-	t.Waits(ctx, pause, asked)
-	return t.Clock.Sleep(ctx, pause)
 }
 
 // reconnect is what the user is told of an account that the provider does not let in, though its token is fresh.

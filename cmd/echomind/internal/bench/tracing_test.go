@@ -46,7 +46,7 @@ func BenchmarkTracedSync(b *testing.B) {
 		folder := writeFiles(b, files)
 		for b.Loop() {
 			off := start(b, folder)
-			on := start(b, folder, "OTEL_EXPORTER_OTLP_ENDPOINT="+tracingtest.New(b).Config().OTLPEndpoint)
+			on := start(b, folder, "OTEL_EXPORTER_OTLP_ENDPOINT="+tracingtest.New(b).Config().OTLP.Endpoint)
 			var offTimes, onTimes []float64
 			for range rounds { // in turns, of a new connector each
 				_, took := off.sync(off.add(folder))

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/line"
 	"github.com/echomind/sync/services/semantic"
 )
 
@@ -73,8 +74,7 @@ func printHits(w io.Writer, hits []semantic.Hit) error {
 		if len(h.HeadingPath) > 0 && h.HeadingPath[0] == h.Title {
 			title = strings.Join(h.HeadingPath, " › ")
 		}
-		text := strings.Join(strings.Fields(h.Text), " ")
-		rows[i] = []string{fmt.Sprintf("%.2f", h.Score), clip(h.Connector, 20), clip(title, 40), clip(text, 80), where}
+		rows[i] = []string{fmt.Sprintf("%.2f", h.Score), clip(h.Connector, 20), clip(title, 40), clip(line.One(h.Text), 80), where}
 	}
 	return table(w, []string{"SCORE", "CONNECTOR", "TITLE", "TEXT", "WHERE"}, rows)
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -19,6 +18,7 @@ import (
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/cmd/echomind/internal/stack"
 	"github.com/echomind/sync/internal/devstack"
+	"github.com/echomind/sync/internal/line"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/services/semantic"
@@ -261,9 +261,9 @@ func (s *story) ledger(ctx context.Context, id int32) error {
 
 func excerpt(text string) string {
 	const most = 70
-	line := []rune(strings.Join(strings.Fields(text), " "))
-	if len(line) > most {
-		return string(line[:most]) + "…"
+	all := []rune(line.One(text))
+	if len(all) > most {
+		return string(all[:most]) + "…"
 	}
-	return string(line)
+	return string(all)
 }

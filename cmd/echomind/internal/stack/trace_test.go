@@ -109,7 +109,7 @@ func TestAFailedSyncsTraceSaysWhyInTheLedgersWords(t *testing.T) {
 func TestATraceHoldsNothingThatAUserWroteAndNoSecret(t *testing.T) {
 	collector := tracingtest.New(t)
 	to := collector.Config()
-	to.OTLPHeaders = "x-api-key=sEcrEtkey"
+	to.OTLP.Headers = "x-api-key=sEcrEtkey"
 	root := writeDocs(t, 5)
 	conn, stop := run(t, dataFolder(t), root, traced(to), func(cfg *stack.Config) { cfg.Connector.GoogleClientSecret = "sEcrEtclient" })
 	ids := []int{

@@ -17,6 +17,9 @@ var sections = []struct{ title, note, file, structName string }{
 	{"Every service", "", "internal/config/config.go", "Common"},
 	{"Access to NATS", "Read by every service and by the command line. See [nats.md](nats.md).", "internal/config/nats.go", "NATSAccess"},
 	{"Traces", "Read by every service. See [tracing.md](tracing.md).", "internal/config/tracing.go", "Tracing"},
+	{"Traces: OTLP", "OpenTelemetry has each of these once more, with `OTEL_EXPORTER_OTLP_TRACES_` in front, for traces alone; those go first. " +
+		"`OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` is the whole URL; to the other one `/v1/traces` is added, except for grpc.",
+		"internal/config/tracing.go", "OTLP"},
 	{"Scheduler", "", "services/scheduler/config.go", "Config"},
 	{"Scheduler: leader election", "Settings whose names begin with `SCHEDULER_LEASE_`, and `SCHEDULER_KUBECONFIG`, count only where a Kubernetes Lease elects.", "services/scheduler/leader/config.go", "Config"},
 	{"Worker kit", "Read by the chunker and by every service that calls `worker.Serve`.", "sdk/worker/config.go", "Config"},
@@ -36,6 +39,9 @@ var sections = []struct{ title, note, file, structName string }{
 		"internal/config/refresh.go", "Refresh"},
 }
 
+// prefixes are those of the structs whose fields' tags hold only the rest of a name.
+var prefixes = map[string]string{"OTLP": "OTEL_EXPORTER_OTLP_"}
+
 func main() {
 	fmt.Print(`# Configuration
 
@@ -53,7 +59,7 @@ Everything is configured by the environment. This page is generated from the Con
 		}
 		fmt.Print("| variable | default | meaning |\n|---|---|---|\n")
 		for _, f := range fields {
-			fmt.Printf("| `%s` | %s | %s |\n", f.variable, f.otherwise, f.meaning)
+			fmt.Printf("| `%s` | %s | %s |\n", prefixes[s.structName]+f.variable, f.otherwise, f.meaning)
 		}
 	}
 }

@@ -67,6 +67,7 @@ type line struct {
 	database, broker string
 	pool             *pgxpool.Pool
 	js               jetstream.JetStream
+	semantic         *os.Process
 	id               int32
 	kind             string
 	swap             sync.Mutex
@@ -95,10 +96,16 @@ func newStorage(t *testing.T, kind, config_ string) *line {
 	l.js, err = jetstream.New(conn)
 	require.NoError(t, err)
 	require.NoError(t, topology.EnsureStreams(t.Context(), l.js))
-	l.start("semantic")
-	require.NoError(t, l.pool.QueryRow(t.Context(), `INSERT INTO connectors (name, type, user_id, config, max_retries)
-		VALUES ('source', $1, 1, $2, 100) RETURNING id`, kind, config_).Scan(&l.id))
+	l.semantic = l.start("semantic")
+	l.add("source", config_)
 	return l
+}
+
+// add adds a connector, which is the one that is synced from now on.
+func (l *line) add(name, config string) {
+	l.Helper()
+	require.NoError(l, l.pool.QueryRow(context.Background(), `INSERT INTO connectors (name, type, user_id, config, max_retries)
+		VALUES ($1, $2, 1, $3, 100) RETURNING id`, name, l.kind, config).Scan(&l.id))
 }
 
 // start starts a program.
@@ -217,7 +224,7 @@ func (l *line) exec(sql string, args ...any) {
 func (l *line) committed(ctx context.Context, link string) error {
 	for {
 		var is bool
-		err := l.pool.QueryRow(ctx, `SELECT coalesce(state->>'link', state->>'listing', '') = $2 FROM connectors WHERE id = $1`, l.id, link).Scan(&is)
+		err := l.pool.QueryRow(ctx, `SELECT coalesce(state->>'page', state->'cursor'->>'link', state->'cursor'->>'listing', state->>'link', state->>'listing', '') = $2 FROM connectors WHERE id = $1`, l.id, link).Scan(&is)
 		if err != nil || is {
 			return err
 		}

@@ -43,5 +43,6 @@ var looksSecret = regexp.MustCompile(`PASSWORD|SECRET|TOKEN|KEY|CREDS|DATABASE_.
 
 var harmless = map[string]bool{
 	"CHUNKER_MAX_TOKENS": true, "CONNECTOR_MAX_TOKENS": true, // of text
+	"OTEL_EXPORTER_OTLP_CLIENT_KEY": true, "OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY": true, // a file's name
 	"CONNECTOR_GOOGLE_TOKEN_URL": true, "SECRETS_KEY_FILE": true, // where one is
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"os"
@@ -31,11 +32,12 @@ var configs = map[string][]any{
 // chosen are the variables whose values the structs do not list.
 var chosen = map[string][]any{
 	"LOG_FORMAT":                {"json", "text"},
+	"OTEL_TRACES_EXPORTER":      {"otlp", "none"},
 	"SCHEDULER_LEADER_ELECTION": {"none", "postgres", "kubernetes"},
 }
 
 // secret are the variables that come from a Secret. NATS_URL may hold a password, and may stand in either.
-var secret = regexp.MustCompile(`^(DATABASE_URL|DATABASE_DIRECT_URL|NATS_URL|NATS_PASSWORD|OTEL_EXPORTER_OTLP_HEADERS|SECRETS_KEY|QDRANT_API_KEY|.*_CLIENT_SECRET)$`)
+var secret = regexp.MustCompile(`^(DATABASE_URL|DATABASE_DIRECT_URL|NATS_URL|NATS_PASSWORD|OTEL_EXPORTER_OTLP_(TRACES_)?HEADERS|SECRETS_KEY|QDRANT_API_KEY|.*_CLIENT_SECRET)$`)
 
 // ofTheChart are the variables that the chart sets itself, from values of their own.
 var ofTheChart = map[string]bool{
@@ -52,21 +54,21 @@ type variable struct {
 func variables(component string) []variable {
 	var all []variable
 	seen := map[string]bool{}
-	var walk func(reflect.Type)
-	walk = func(t reflect.Type) {
+	var walk func(reflect.Type, string)
+	walk = func(t reflect.Type, prefix string) {
 		for f := range t.Fields() {
 			name, _, _ := strings.Cut(f.Tag.Get("env"), ",")
 			switch {
-			case name != "" && name != "-" && !seen[name]:
-				seen[name] = true
-				all = append(all, variable{name, f.Type})
+			case name != "" && name != "-" && !seen[prefix+name]:
+				seen[prefix+name] = true
+				all = append(all, variable{prefix + name, f.Type})
 			case name == "" && f.Type.Kind() == reflect.Struct:
-				walk(f.Type)
+				walk(f.Type, prefix+f.Tag.Get("envPrefix"))
 			}
 		}
 	}
 	for _, c := range configs[component] {
-		walk(reflect.TypeOf(c))
+		walk(reflect.TypeOf(c), "")
 	}
 	return all
 }
@@ -94,7 +96,7 @@ func environment(component string, secrets bool, meanings map[string]string) sch
 		if !secrets {
 			property = form(v)
 		}
-		property["description"] = meanings[v.name]
+		property["description"] = cmp.Or(meanings[v.name], meanings[strings.Replace(v.name, "_OTLP_TRACES_", "_OTLP_", 1)])
 		properties[v.name] = property
 	}
 	return schema{"type": "object", "additionalProperties": false, "properties": properties}

@@ -1,4 +1,4 @@
-package provider
+package repeat
 
 import (
 	"net/http"
@@ -7,10 +7,13 @@ import (
 	"time"
 )
 
-// retryAfter reads how long an answer asks to wait: seconds, which Microsoft writes with a fraction at times
+// longestRetryAfter bounds what is believed: a date far off would otherwise lock an account for ever.
+const longestRetryAfter = 24 * time.Hour
+
+// RetryAfter reads how long an answer asks to wait: seconds, which Microsoft writes with a fraction at times
 // ("Microsoft Graph throttling guidance"), or a date. A date is compared with the answer's own Date where it has one:
 // our clock may differ. 0 means that the answer does not say.
-func retryAfter(header http.Header, now time.Time) time.Duration {
+func RetryAfter(header http.Header, now time.Time) time.Duration {
 	value := strings.TrimSpace(header.Get("Retry-After"))
 	if value == "" {
 		return 0
@@ -33,6 +36,3 @@ func retryAfter(header http.Header, now time.Time) time.Duration {
 	}
 	return min(max(at.Sub(now), 0), longestRetryAfter)
 }
-
-// longestRetryAfter bounds what is believed: a date far off would otherwise lock an account for ever.
-const longestRetryAfter = 24 * time.Hour

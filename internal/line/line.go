@@ -1,0 +1,24 @@
+// Package line puts what others have written on one line.
+package line
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// One is s with every run of white space as one space, and none at its ends. What is no UTF-8 becomes U+FFFD.
+func One(s string) string {
+	return strings.Join(strings.Fields(strings.ToValidUTF8(s, string(utf8.RuneError))), " ")
+}
+
+// Clip is One, cut at a character to at most so many bytes, with "…" where something was cut off.
+func Clip(s string, most int) string {
+	s = One(s)
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return strings.TrimRight(s[:most], " ") + "…"
+}
