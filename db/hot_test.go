@@ -137,13 +137,14 @@ func queries(t *testing.T, owner string) map[string]string {
 
 var argument = regexp.MustCompile(`@(\w+)`)
 
-// way is how a cycle makes the moves of one run: alone, together with others, or with nothing to store.
+// way is how a cycle makes the moves of one run: alone, together with others, with nothing to store, or until its source asks to wait.
 type way int
 
 const (
 	alone way = iota
 	together
 	empty
+	postponed
 )
 
 // cycle takes one connector of a type through everything, as the services do, and stores two messages of it.
@@ -191,6 +192,13 @@ func (w *watched) cycle(q map[string]string, kind string, limit int, goes way) {
 	do("DeletionsAllowed", pgx.NamedArgs{"run_id": run, "try_id": try})
 	if goes == empty {
 		do("SkipAll", pgx.NamedArgs{"asked": asked})
+		w.rests(id)
+		return
+	}
+	if goes == postponed {
+		wait := pgx.NamedArgs{"run_id": run, "try_id": try, "wait": "1 h", "message": "the source asked us to wait"}
+		do("Waits", wait)
+		do("Postpone", wait)
 		w.rests(id)
 		return
 	}
@@ -270,8 +278,8 @@ func TestNoHotStatementReadsMoreThanAFewDozenBuffersWhateverIsInFlight(t *testin
 	known := b.watched() // has prepared and planned everything while nothing was in flight
 	cycles := func(w *watched, n int) {
 		for i := range n {
-			w.cycle(q, "web", 0, way(i%3))
-			w.cycle(q, "onedrive", 10, way(i%3))
+			w.cycle(q, "web", 0, way(i%4))
+			w.cycle(q, "onedrive", 10, way(i%4))
 		}
 	}
 	cycles(known, 30)

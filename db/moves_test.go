@@ -45,6 +45,8 @@ var moveTable = map[string]move{
 		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Pending: lifecycle.Syncing}},
 	"release": {call: `SELECT moves.release($2, $3)`,
 		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Pending: lifecycle.Active, lifecycle.Syncing: lifecycle.Active}},
+	"postpone": {call: `SELECT moves.postpone($2, $3, '1 hour', 'the source asked us to wait')`,
+		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Active}},
 	"fail": {call: `SELECT moves.fail($2, $3, 'transient', 'no')`,
 		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Error}},
 	"fail, the last time": {call: `SELECT moves.fail($2, $3, 'transient', 'no')`, before: `UPDATE connectors SET max_retries = 1 WHERE id = $1`,
@@ -161,14 +163,15 @@ func TestAMoveWithAnotherTryOrAnOldRunChangesNothing(t *testing.T) {
 		before := b.everything(id)
 		for what, args := range map[string][2]uuid.UUID{"another try": {run, uuid.New()}, "an old run": {old, uuid.New()}} {
 			switch name {
-			case "pick_up", "pick_up_all", "release", "fail", "finish", "skip", "skip_all":
+			case "pick_up", "pick_up_all", "release", "postpone", "fail", "finish", "skip", "skip_all":
 				b.moves("false", `SELECT (`+moveTable[name].call+`) FROM (SELECT $1::int, $2::uuid, $3::uuid) p`, id, args[0], args[1])
 			}
 			if after := b.everything(id); after != before {
 				t.Errorf("%s with %s changed\n%s\nto\n%s", name, what, before, after)
 			}
 		}
-		for _, call := range []string{`SELECT moves.drain($1, $2, 1)`, `SELECT moves.cut($1, $2, 1, 1, 'slow')`, `SELECT moves.hold($1, $2)`, `SELECT moves.replace_secret($1, $2, 'a', '` + sealedOld + `')`} {
+		for _, call := range []string{`SELECT moves.drain($1, $2, 1)`, `SELECT moves.cut($1, $2, 1, 1, 'slow')`, `SELECT moves.hold($1, $2)`,
+			`SELECT moves.waits($1, $2, '1 min', 'the source asked us to wait')`, `SELECT moves.replace_secret($1, $2, 'a', '` + sealedOld + `')`} {
 			b.moves("false", call, run, uuid.New())
 		}
 	}

@@ -133,6 +133,7 @@ var mistakes = []string{
 	`SELECT moves.finish($1, $2, '[]')`,
 	`SELECT moves.finish($1, $2), moves.finish($1, $2), moves.fail($1, $2, 'transient', 'after the end')`,
 	`SELECT moves.release($1, $2), moves.release($1, $2)`,
+	`SELECT moves.waits($1, $2, '-1 s', NULL), moves.postpone($1, $2, '1 ms', 'its own source asks to wait')`,
 	`SELECT moves.drain($1, $2, 9223372036854775807), moves.drain($1, $2, -1)`,
 	`SELECT moves.cut($1, $2, 9223372036854775807, 1, NULL), moves.cut($1, $2, 0, 0, '')`,
 	`SELECT moves.hold($1, $2), pg_sleep(17)`,
@@ -148,6 +149,7 @@ var mistakes = []string{
 	`SELECT moves.cut($3, $2, 1, 1, 'not mine')`,
 	`SELECT moves.hold($3, $2)`,
 	`SELECT moves.release($3, $2)`,
+	`SELECT moves.postpone($3, $2, '1 h', 'not mine'), moves.waits($3, $2, '1 h', 'not mine')`,
 	`SELECT moves.pick_up(r.connector_id, r.id, $2) FROM open_runs r WHERE r.id = $3 AND r.picked_up_at IS NOT NULL`,
 	`SELECT moves.pick_up(1, $3, $2)`,
 	// What it has no right to.

@@ -59,7 +59,7 @@ CREATE TABLE connectors (
     -- Why it is due at next_sync_at; null in flight, where the run says it.
     due_reason           text
         CONSTRAINT connectors_due_reason_known CHECK (due_reason IN
-            ('new', 'schedule', 'manual', 'retry', 'release', 'changed', 'lost')),
+            ('new', 'schedule', 'manual', 'retry', 'release', 'wait', 'changed', 'lost')),
     slot_at              timestamptz,
     -- Every slot up to here has its row in the ledger.
     slots_through        timestamptz,

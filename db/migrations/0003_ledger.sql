@@ -11,7 +11,7 @@ CREATE TABLE open_runs (
     user_id              integer NOT NULL,
     trigger              text NOT NULL
         CONSTRAINT open_runs_trigger_known CHECK (trigger IN
-            ('new', 'schedule', 'manual', 'retry', 'release', 'changed', 'rescue', 'lost')),
+            ('new', 'schedule', 'manual', 'retry', 'release', 'wait', 'changed', 'rescue', 'lost')),
     -- The due time this run answers.
     slot                 timestamptz
         CONSTRAINT open_runs_slot_scheduled CHECK (slot IS NULL OR trigger = 'schedule'),
@@ -65,6 +65,10 @@ CREATE TABLE open_runs (
         CONSTRAINT open_runs_new_state_size CHECK (octet_length(new_state::text) <= 65536)
         CONSTRAINT open_runs_new_state_depth CHECK (NOT jsonb_path_exists(new_state, '$.**{31}')),
     reason               text,
+    -- The last long wait that the source asked for while the run goes on: until when, and who asked. Nobody clears it: it is over
+    -- when its time has passed.
+    waits_until          timestamptz,
+    wait_message         text,
 
     CONSTRAINT open_runs_stored_range CHECK (stored >= 0 AND (total IS NULL OR stored <= total)),
     CONSTRAINT open_runs_whole CHECK (whole = coalesce(stored = total, false)),
@@ -125,6 +129,8 @@ CREATE TABLE runs (
         CONSTRAINT runs_verdict_known CHECK (status IN ('completed', 'skipped', 'failed', 'superseded', 'missed')),
     reason               text,
     error_message        text,
+    -- Of a run that was postponed: when the next try was to be.
+    waits_until          timestamptz,
     total                bigint,
     stored               bigint NOT NULL DEFAULT 0,
     checkpoint_no        bigint NOT NULL DEFAULT 0,
@@ -186,13 +192,13 @@ SELECT id, connector_id, 'connector.sync.' || type AS job_name, type, trigger, s
     NULL::integer AS missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at,
     picked_up_at, try_id, worker_id, fetched_at, drain_seq, NULL::timestamptz AS completed_at, 'running'::text AS status, reason,
     NULL::text AS error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed,
-    documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version
+    documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message
 FROM open_runs
 UNION ALL
 SELECT id, connector_id, 'connector.sync.' || type, type, trigger, slot, slot_last, missed_count, due_at, started_at,
     NULL, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, NULL, fetched_at, NULL, completed_at, status, reason,
     error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted,
-    documents_unchanged, chunks_stored, listing_whole, NULL, config_version
+    documents_unchanged, chunks_stored, listing_whole, NULL, config_version, waits_until, NULL
 FROM runs;
 
 -- What `echomind why` concludes from: where a connector stands, its open run, the lease of its worker, and what its type keeps
@@ -203,6 +209,7 @@ SELECT clock_timestamp() AS seen_at,
     c.time_zone, c.needs_plan, c.next_sync_at, c.due_reason, c.trigger_requested_at, c.last_sync_at, c.docs_analyzed,
     r.id AS run_id, r.trigger, r.due_at, r.started_at, r.dispatched_at, r.dispatches, r.picked_up_at, r.try_id, r.worker_id,
     w.expires_at AS lease_expires_at, r.fetched_at, r.drain_seq, r.total, r.stored, r.whole, r.cut,
+    r.waits_until, r.wait_message,
     t.max_concurrent_syncs AS type_cap,
     (SELECT count(*) FROM connectors d WHERE d.type = c.type AND d.next_sync_at < c.next_sync_at) AS due_before,
     (SELECT count(*) FROM open_runs o WHERE o.type = c.type) AS in_flight,

@@ -160,6 +160,9 @@ BEGIN
     ELSIF rescheduled AND new.status = 'ACTIVE' AND (old.next_sync_at IS NULL OR old.due_reason IN ('schedule', 'new', 'changed')) THEN
         new := moves.planned(new, new.last_sync_at);
     END IF;
+    IF old.due_reason = 'wait' AND new.due_reason IS DISTINCT FROM 'wait' THEN
+        new.status_message := NULL;   -- it does not wait any more
+    END IF;
     RETURN new;
 END $$;
 -- +goose StatementEnd

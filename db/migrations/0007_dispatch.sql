@@ -126,6 +126,7 @@ BEGIN
     WHERE c.status IN ('ACTIVE', 'ERROR') AND c.next_sync_at IS NOT NULL;
     UPDATE connectors c
     SET status = 'PENDING', run_id = k.run_id, next_sync_at = NULL, due_reason = NULL, slot_at = NULL, needs_plan = false,
+        status_message = CASE WHEN c.due_reason = 'wait' THEN NULL ELSE c.status_message END,
         slots_through = CASE WHEN c.due_reason = 'schedule' THEN greatest(c.slots_through, k.slot) ELSE c.slots_through END,
         planned_through = CASE WHEN c.due_reason = 'schedule' AND c.schedule_cron IS NOT NULL
             THEN coalesce(k.slot, c.planned_through) ELSE c.planned_through END

@@ -1,5 +1,5 @@
 -- +goose Up
--- The moves of those who fetch: pick_up, heartbeat, drain, cut, release, fail, finish, hold. Each names the run and the try.
+-- The moves of those who fetch: pick_up, heartbeat, drain, cut, release, postpone, waits, fail, finish, hold. Each names the run and the try.
 -- Those with _all make a move of many runs in one transaction, one after another. They wait for nobody's connector or run: of one
 -- that somebody holds they answer nothing, and it is asked for alone.
 
@@ -256,6 +256,64 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- How long a source's wish to wait is granted: a second at least, so that nobody asks without a pause, and a day at most.
+-- +goose StatementBegin
+CREATE FUNCTION moves.granted(wait interval, asked text) RETURNS interval
+    LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF wait IS NULL THEN
+        RAISE EXCEPTION '%: wait is null, must be an interval, such as 90 seconds', asked USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN least(greatest(wait, interval '1 second'), interval '24 hours');
+END $$;
+-- +goose StatementEnd
+
+-- SYNCING -> ACTIVE, due when a wait is over that the source has asked for; the run superseded, no failure counted. wait: from
+-- now, one second to a day. message says who asked, without the time: whoever shows it reads that in next_sync_at, and in the ledger
+-- in waits_until. Due at once where a sync was asked for while the run went on.
+-- +goose StatementBegin
+CREATE FUNCTION moves.postpone(run uuid, try uuid, wait interval, message text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+DECLARE
+    c     connectors := moves.lock_syncing(run, try);
+    until timestamptz := clock_timestamp() + moves.granted(wait, 'postpone');
+BEGIN
+    IF c.id IS NULL THEN
+        RETURN false;
+    END IF;
+    c.deletions_allowed_at := moves.unspent_permission(c);
+    c.status_message := left(coalesce(message, 'no message'), 2000);
+    UPDATE open_runs SET waits_until = until WHERE id = run;
+    PERFORM moves.end_runs(ARRAY[run], 'superseded', 'postponed', c.status_message);
+    c.status := 'ACTIVE';
+    c.run_id := NULL;
+    IF c.trigger_requested_at IS NULL THEN
+        c.next_sync_at := until;
+        c.due_reason := 'wait';
+    ELSE
+        c.next_sync_at := clock_timestamp();
+        c.due_reason := 'manual';
+        c.status_message := NULL;
+    END IF;
+    PERFORM moves.put(ARRAY[c]);
+    PERFORM moves.wake(c, true);
+    RETURN true;
+END $$;
+-- +goose StatementEnd
+
+-- Writes down that a try waits, because its source has asked for it: for who asks why it takes so long. Nothing else follows from it.
+-- wait and message: as postpone has them. Meant for waits of 10 seconds and more.
+-- +goose StatementBegin
+CREATE FUNCTION moves.waits(run uuid, try uuid, wait interval, message text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
+BEGIN
+    UPDATE open_runs o SET waits_until = clock_timestamp() + moves.granted(wait, 'waits'),
+        wait_message = left(coalesce(message, 'no message'), 2000)
+    WHERE o.id = run AND o.try_id = try;
+    RETURN FOUND;
+END $$;
+-- +goose StatementEnd
+
 -- A connector whose run took too long: it goes on from the checkpoint that has brought it further, at once and without a failure
 -- counted; without one it fails by the failure policy.
 -- +goose StatementBegin
@@ -451,6 +509,9 @@ DROP FUNCTION moves.hold(uuid, uuid);
 DROP FUNCTION moves.finish(uuid, uuid, jsonb);
 DROP FUNCTION moves.fail(uuid, uuid, text, text);
 DROP FUNCTION moves.took_too_long(connectors, boolean);
+DROP FUNCTION moves.waits(uuid, uuid, interval, text);
+DROP FUNCTION moves.postpone(uuid, uuid, interval, text);
+DROP FUNCTION moves.granted(interval, text);
 DROP FUNCTION moves.release(uuid, uuid);
 DROP FUNCTION moves.lock_syncing(uuid, uuid);
 DROP FUNCTION moves.cut(uuid, uuid, bigint, bigint, text);

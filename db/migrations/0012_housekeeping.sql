@@ -203,7 +203,7 @@ BEGIN
     FOR move IN SELECT * FROM pg_proc p WHERE p.pronamespace = 'moves'::regnamespace AND p.prosecdef
         OR p.oid IN ('connectors_user_insert'::regproc, 'connectors_user_update'::regproc, 'connectors_user_delete'::regproc) LOOP
         EXECUTE format('ALTER FUNCTION %s SET enable_bitmapscan = off', move.oid::regprocedure);
-        IF move.proname IN ('pick_up', 'pick_up_all', 'heartbeat', 'drain', 'drain_all', 'cut', 'release', 'fail', 'finish',
+        IF move.proname IN ('pick_up', 'pick_up_all', 'heartbeat', 'drain', 'drain_all', 'cut', 'release', 'postpone', 'waits', 'fail', 'finish',
                 'skip', 'skip_all', 'hold', 'known', 'links', 'deletions_allowed', 'stored_up_to', 'complete', 'complete_all', 'advance', 'replace_secret', 'disable',
                 'enable', 'trigger_sync', 'sweep_chunks', 'lock_due', 'claim', 'connectors_user_insert', 'connectors_user_update',
                 'connectors_user_delete') THEN

@@ -6,6 +6,7 @@
 //	                                     │  └──Fail──▶ ERROR ──backoff over──▶ PENDING
 //	                                     └──lease runs out──▶ PENDING, under a new run
 //	PENDING, SYNCING ──Release──▶ ACTIVE, due now
+//	SYNCING ──Postpone──▶ ACTIVE, due when the wait is over that the source asked for
 //	any ──Disable──▶ DISABLED ──Enable──▶ ACTIVE
 //
 // Every method returns ErrFenced where the run is no longer the try's: the caller is a stale writer, and nothing was
@@ -136,6 +137,23 @@ func (l *Lifecycle) Cut(ctx context.Context, try Try, sent int64, seq uint64, me
 func (l *Lifecycle) Release(ctx context.Context, try Try) error {
 	return guarded(ctx, "lifecycle.release", func(ctx context.Context) (bool, error) {
 		return l.q.Release(ctx, dbgen.ReleaseParams{RunID: try.Run, TryID: try.ID})
+	})
+}
+
+// Postpone ends a run whose source has asked to wait: the connector to ACTIVE, due after that time, the run superseded, no failure
+// counted. wait is taken as a second at least and a day at most. message says who asked, without the time.
+func (l *Lifecycle) Postpone(ctx context.Context, try Try, wait time.Duration, message string) error {
+	message = clean(secret.Text(message))
+	return guarded(ctx, "lifecycle.postpone", func(ctx context.Context) (bool, error) {
+		return l.q.Postpone(ctx, dbgen.PostponeParams{RunID: try.Run, TryID: try.ID, Wait: wait, Message: message})
+	})
+}
+
+// Waits writes down, for whoever asks, that a run waits because its source has asked for it; wait and message are as of Postpone.
+func (l *Lifecycle) Waits(ctx context.Context, try Try, wait time.Duration, message string) error {
+	message = clean(secret.Text(message))
+	return guarded(ctx, "lifecycle.waits", func(ctx context.Context) (bool, error) {
+		return l.q.Waits(ctx, dbgen.WaitsParams{RunID: try.Run, TryID: try.ID, Wait: wait, Message: message})
 	})
 }
 

@@ -13,6 +13,7 @@ const (
 	LostInTransit        Reason = "lost in transit"
 	MessageNotTaken      Reason = "message not taken"
 	Released             Reason = "released"
+	Postponed            Reason = "postponed"
 	ConfigurationChanged Reason = "configuration changed"
 	SwitchedOff          Reason = "disabled"
 	ConnectorDeleted     Reason = "connector deleted"
@@ -28,7 +29,7 @@ const (
 var Reasons = map[Reason]Verdict{
 	TransientFailure: Failed, PermanentFailure: Failed, TookTooLong: Failed, WorkerLost: Failed, LostInTransit: Failed,
 	MessageNotTaken: Failed,
-	Released:        Superseded, ConfigurationChanged: Superseded, SwitchedOff: Superseded, ConnectorDeleted: Superseded,
+	Released:        Superseded, Postponed: Superseded, ConfigurationChanged: Superseded, SwitchedOff: Superseded, ConnectorDeleted: Superseded,
 	ClaimedAgain: Superseded,
 	PassedBefore: Missed, RescheduledBefore: Missed, SwitchedOffBefore: Missed, DeletedBefore: Missed,
 }

@@ -23,7 +23,7 @@ var Moves = map[Move]string{
 	{Active, Pending}:   "due: the scheduler claims it",
 	{Error, Pending}:    "due again: backoff over, triggered or changed",
 	{Pending, Syncing}:  "picked up by a worker",
-	{Syncing, Active}:   "all documents stored; or released",
+	{Syncing, Active}:   "all documents stored; or released, or postponed",
 	{Syncing, Error}:    "failed",
 	{Pending, Error}:    "nobody could take its message",
 	{Syncing, Pending}:  "worker lost: rescued under a new run",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/lifecycle"
@@ -51,6 +52,27 @@ func (e *skippedError) Error() string { return "skipped: " + e.reason }
 // returns nil without having sent anything is skipped as well.
 func Skipped(reason string) error { return &skippedError{reason: reason} }
 
+type postponedError struct {
+	until time.Time // with the monotonic clock
+	err   error
+}
+
+func (e *postponedError) Error() string { return e.err.Error() }
+func (e *postponedError) Unwrap() error { return e.err }
+
+// Postponed is what a handler returns whose source has asked to wait (Retry-After) for longer than a run should: the run ends, and
+// the next one is due when the wait is over, counted from now, at least a second and at most a day. It is no failure, and counts
+// towards nothing. err says who asked, without the time, such as "Microsoft asked us to wait": people are shown it with the time
+// behind it. What the run has sent and semantic has not stored is sent again; so is what is behind the last checkpoint.
+func Postponed(wait time.Duration, err error) error {
+	if err == nil {
+		err = errAskedToWait
+	}
+	return &postponedError{until: time.Now().Add(wait), err: err}
+}
+
+var errAskedToWait = errors.New("the source asked us to wait")
+
 // errStopping ends the handlers that are still at work when the grace of a clean stop is over.
 var errStopping = errors.New("the service is stopping")
 
@@ -75,6 +97,7 @@ const (
 	tooLong
 	cut // too long, and what was sent is all in the stream
 	released
+	postponed
 	abandoned
 )
 
@@ -84,6 +107,8 @@ func outcomeOf(err, cause error) outcome {
 	switch {
 	case errors.Is(cause, lifecycle.ErrFenced), errors.Is(err, lifecycle.ErrFenced):
 		return abandoned
+	case isPostponed(err):
+		return postponed
 	case errors.Is(cause, errStopping) && err != nil:
 		return released
 	case inOrder(err):
@@ -97,6 +122,11 @@ func outcomeOf(err, cause error) outcome {
 	default:
 		return failsForNow
 	}
+}
+
+func isPostponed(err error) bool {
+	var wait *postponedError
+	return errors.As(err, &wait)
 }
 
 // kinds are what the database is told of a run that fails.

@@ -30,6 +30,7 @@ import (
 
 const (
 	queryTimeout = 10 * time.Second
+	waitsTimeout = 2 * time.Second
 	knownPage    = 1000 // with memos up to 8 MiB
 )
 
@@ -42,6 +43,7 @@ type Run struct {
 	clock     *workClock
 	log       *slog.Logger
 	queries   *dbgen.Queries
+	lifecycle *lifecycle.Lifecycle
 	outbox    *outbox
 	patience  time.Duration // with one question to Postgres
 	unchanged atomic.Int64
@@ -53,6 +55,7 @@ type Run struct {
 	partial        bool
 	remark         string
 	inListing      *listing // nil until it is asked for; see carried
+	waitsUntil     time.Time
 }
 
 // Request is the message that asked for this sync.
@@ -106,6 +109,32 @@ func (r *Run) Remark(text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.remark = text
+}
+
+// longWait is how long a wait is that is written down.
+const longWait = 10 * time.Second
+
+// Waits tells people that the run waits now, because its source has asked for it, and goes on then: `echomind why` shows message
+// and the time. message says who asked, as of Postponed. A wait of less than ten seconds is not written down, nor is one that ends with
+// another that is, or before it, so that many requests that wait together cost one write. It does not wait itself, and
+// where Postgres does not take it, it is not tried again.
+func (r *Run) Waits(ctx context.Context, wait time.Duration, message string) {
+	until := time.Now().Add(wait)
+	r.mu.Lock()
+	known := wait < longWait || until.Before(r.waitsUntil.Add(longWait/2))
+	if !known {
+		r.waitsUntil = until
+	}
+	r.mu.Unlock()
+	if known {
+		return
+	}
+	err := deadline.Do(ctx, "worker.waits", waitsTimeout, func(ctx context.Context) error {
+		return r.lifecycle.Waits(ctx, r.try, time.Until(until), message)
+	})
+	if err != nil && ctx.Err() == nil {
+		r.log.Info("it is not written down that the sync waits for its source", "err", err)
+	}
 }
 
 // Known returns what is stored of the connector's documents, by source id. One without a version token has failed, or

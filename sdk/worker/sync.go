@@ -36,7 +36,7 @@ func (w *Worker) sync(
 	defer w.endAtStop(ctx, running, end)()
 
 	run := &Run{
-		request: request, try: try, clock: clock, log: log, queries: w.queries, patience: w.queryTimeout,
+		request: request, try: try, clock: clock, log: log, queries: w.queries, lifecycle: w.lifecycle, patience: w.queryTimeout,
 		outbox: newOutbox(running, handling, try, w.connectorType, w.servers.Stream, w.servers.Tracer, w.heart.gate, clock,
 			w.credits.of(try.ID, w.config.Credit, log), w.metrics, w.stall, w.config),
 	}
@@ -214,6 +214,15 @@ func (w *Worker) settle(ctx context.Context, try lifecycle.Try, how outcome, err
 		verdict = lifecycle.Superseded
 		log.Info("handed back at a clean stop")
 		write = func(ctx context.Context) error { return w.lifecycle.Release(ctx, try) }
+	case postponed:
+		ended("postponed")
+		verdict = lifecycle.Superseded
+		var wait *postponedError
+		_ = errors.As(err, &wait)
+		log.Info("the source asked to wait; the next sync is due then", "wait", time.Until(wait.until).Round(time.Second), "err", err)
+		write = func(ctx context.Context) error {
+			return w.lifecycle.Postpone(ctx, try, time.Until(wait.until), err.Error())
+		}
 	default:
 		kind := kinds[how]
 		ended(string(kind))

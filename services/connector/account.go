@@ -79,16 +79,16 @@ func (s *service) open(ctx context.Context, run *worker.Run, a asked) (*account,
 	cleaner := secret.NewCleaner(append(privateParts(secrets["service_account"]), clientSecret, secrets["refresh_token"],
 		rotated.token, secrets["service_account"])...)
 	issuer := provider.Issuer{
-		Dialect: a.dialect, Base: s.base, Limits: s.config.limits(), Cleaner: cleaner, Metrics: s.metrics,
+		Dialect: a.dialect, Base: s.base, Limits: s.config.limits(), Cleaner: cleaner, Metrics: s.metrics, Waits: run.Waits,
 	}
 	grant, proof, err := s.grant(a, issuer, open, clientSecret, secrets, rotated)
 	if err != nil {
 		return nil, worker.Permanent(fmt.Errorf("config: %w", err))
 	}
-	quota, release := s.quotas.Account(a.dialect, accountName(a, open, proof), a.rate)
+	quota, release := s.quotas.Account(a.dialect, accountName(a, open, proof), a.rate, run.Waits)
 	opts := provider.Options{
 		Dialect: a.dialect, Endpoint: a.endpoint, Tokens: provider.NewTokens(grant, nil), Quota: quota, Base: s.base,
-		Limits: s.config.limits(), Cleaner: cleaner, Metrics: s.metrics,
+		Limits: s.config.limits(), Cleaner: cleaner, Metrics: s.metrics, Waits: run.Waits,
 	}
 	api, err := provider.NewClient(opts)
 	if err != nil {

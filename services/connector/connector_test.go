@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -144,7 +145,7 @@ func TestWhatIsWrongWithTheSecretsIsSaidToWhoCanMendIt(t *testing.T) {
 	}
 }
 
-func TestAServiceAccountAsksGoogleAndAnEmptyQuotaIsAFailureForNowOfAllWhoAskWithIt(t *testing.T) {
+func TestAServiceAccountAsksGoogleAndAnEmptyQuotaIsAWaitOfAllWhoAskWithIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, true)
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -162,13 +163,10 @@ func TestAServiceAccountAsksGoogleAndAnEmptyQuotaIsAFailureForNowOfAllWhoAskWith
 		require.NotContains(t, string(config), "PRIVATE KEY")
 		w.exec(`INSERT INTO connectors (id, name, type, user_id, config) VALUES ($1, 'drive', 'google_drive', 1, $2)`, id, config)
 	}
-	message, permanent := w.failed(w.claim(1))
-	require.Contains(t, message, "Google Drive answered 403 dailyLimitExceeded: Daily Limit Exceeded")
-	require.False(t, permanent)
+	w.postponed(1, "Google Drive allows this account no more requests for now; we wait", 30*time.Minute)
+	require.Contains(t, w.log.String(), "Google Drive answered 403 dailyLimitExceeded: Daily Limit Exceeded")
 	require.Equal(t, []string{fakegraph.Token}, w.drive.requests())
-	message, permanent = w.failed(w.claim(2))
-	require.Contains(t, message, "wait longer than a sync does")
-	require.False(t, permanent)
+	w.postponed(2, "Google asked us to wait", 30*time.Minute)
 	require.Len(t, w.drive.requests(), 1, "nobody asks with this account meanwhile")
 	require.NotContains(t, w.text(`SELECT string_agg(q::text, '') FROM provider_quotas q`), "robot")
 	require.NotContains(t, w.log.String(), "PRIVATE KEY")

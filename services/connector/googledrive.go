@@ -33,5 +33,5 @@ func (s *service) googleDrive(ctx context.Context, run *worker.Run) error {
 	run.Log().Info("drive read", "pages", result.Pages, "listed", result.Listed, "calls", result.Calls, "put", result.Put,
 		"touched", result.Touched, "unchanged", result.Unchanged, "failed", result.Failed, "deleted", result.Deleted,
 		"restarted", result.Restarted, "err", err)
-	return err
+	return postponed(err)
 }

@@ -30,7 +30,7 @@ func (s *service) oneDrive(ctx context.Context, run *worker.Run) error {
 	run.Log().Info("drive read", "pages", result.Pages, "listed", result.Listed, "put", result.Put,
 		"touched", result.Touched, "unchanged", result.Unchanged, "failed", result.Failed, "deleted", result.Deleted,
 		"restarted", result.Restarted, "err", err)
-	return err
+	return postponed(err)
 }
 
 // microsoft is how Microsoft Graph is asked.

@@ -29,5 +29,5 @@ func (s *service) teams(ctx context.Context, run *worker.Run) error {
 	run.Log().Info("channel read", "pages", result.Pages, "threads", result.Threads, "put", result.Put,
 		"touched", result.Touched, "unchanged", result.Unchanged, "failed", result.Failed, "deleted", result.Deleted,
 		"restarted", result.Restarted, "err", err)
-	return err
+	return postponed(err)
 }

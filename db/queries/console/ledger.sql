@@ -12,6 +12,11 @@ SELECT * FROM scheduler_runs WHERE connector_id = @connector_id::integer AND id 
     AND (started_at >= @since::timestamptz OR trigger_requested_at >= @since::timestamptz)
 ORDER BY started_at;
 
+-- name: WaitingRuns :many
+-- Those of these open runs that wait because their source has asked for it.
+SELECT id, wait_message::text AS wait_message, waits_until::timestamptz AS waits_until FROM open_runs
+WHERE id = ANY(@ids::uuid[]) AND waits_until > (SELECT clock_timestamp()) AND wait_message IS NOT NULL;
+
 -- name: OpenRun :one
 SELECT * FROM scheduler_runs WHERE connector_id = @connector_id AND status = 'running';
 

@@ -19,6 +19,12 @@ SELECT moves.cut(@run_id::uuid, @try_id::uuid, @sent::bigint, @seq::bigint, @mes
 -- name: Release :one
 SELECT moves.release(@run_id::uuid, @try_id::uuid)::boolean;
 
+-- name: Postpone :one
+SELECT moves.postpone(@run_id::uuid, @try_id::uuid, @wait::interval, @message::text)::boolean;
+
+-- name: Waits :one
+SELECT moves.waits(@run_id::uuid, @try_id::uuid, @wait::interval, @message::text)::boolean;
+
 -- name: Fail :one
 SELECT moves.fail(@run_id::uuid, @try_id::uuid, @kind::text, @message::text)::boolean;
 

@@ -22,6 +22,8 @@ const (
 type Dialect struct {
 	// Name is the provider's, in messages and metrics.
 	Name string
+	// Maker is who runs it, for people.
+	Maker string
 	// Account is what a user calls what has to be connected again.
 	Account string
 	// Throttled are reasons to wait, whatever the status.
@@ -32,16 +34,29 @@ type Dialect struct {
 
 // Google is the Drive API's ("Resolve errors", "Usage limits").
 var Google = Dialect{
-	Name: "Google Drive", Account: "Google account",
+	Name: "Google Drive", Maker: "Google", Account: "Google account",
 	Throttled: []string{"userRateLimitExceeded", "rateLimitExceeded", "RATE_LIMIT_EXCEEDED"},
 	Exhausted: []string{"dailyLimitExceeded", "dailyLimitExceededUnreg", "quotaExceeded"},
 }
 
 // Microsoft is Graph's ("Microsoft Graph error responses and resource types", "Microsoft Graph throttling guidance").
 var Microsoft = Dialect{
-	Name: "Microsoft Graph", Account: "Microsoft account",
+	Name: "Microsoft Graph", Maker: "Microsoft", Account: "Microsoft account",
 	Throttled: []string{"activityLimitReached", "throttledRequest", "TooManyRequests", "tooManyRequests"},
 	Exhausted: []string{"quotaLimitReached"},
+}
+
+// asked says that the provider wants us to wait.
+func (d Dialect) asked() string {
+	if d.Maker == "" {
+		return d.Name + " asked us to wait"
+	}
+	return d.Maker + " asked us to wait"
+}
+
+// usedUp says that an account may ask no more today.
+func (d Dialect) usedUp() string {
+	return d.Name + " allows this account no more requests for now; we wait"
 }
 
 // statusBandwidth is SharePoint's answer to too many bytes.

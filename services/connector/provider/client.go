@@ -43,6 +43,8 @@ type Options struct {
 	Metrics *Metrics
 	// Clock is System if nil.
 	Clock Clock
+	// Waits is told of each wait that the provider asks for before it begins, and who asks; nil tells nobody.
+	Waits Waits
 	// repeatPosts is for token endpoints: asking twice for a token does no harm.
 	repeatPosts bool
 }
@@ -69,6 +71,9 @@ func NewClient(opts Options) (*http.Client, error) {
 	}
 	if t.Clock == nil {
 		t.Clock = System{}
+	}
+	if t.Waits == nil {
+		t.Waits = func(context.Context, time.Duration, string) {}
 	}
 	return &http.Client{Transport: t, CheckRedirect: checkRedirect}, nil
 }

@@ -19,6 +19,11 @@ type Error struct {
 	Message string
 	// RetryAfter is how long the provider asked to wait; 0 where it did not say.
 	RetryAfter time.Duration
+	// Wait is how long nobody asks with this account: RetryAfter, or what is usual where the provider did not say. 0 for an answer
+	// that waiting does not mend.
+	Wait time.Duration
+	// Asked says in a few words who wants the wait, without how long; empty without Wait.
+	Asked string
 }
 
 func (e *Error) Error() string {

@@ -31,14 +31,16 @@ type Issuer struct {
 	Cleaner *secret.Cleaner
 	Metrics *Metrics
 	Clock   Clock
+	// Waits is told of each wait that the issuer asks for.
+	Waits Waits
 }
 
 // client asks token endpoints. A request for a token may be repeated: the providers that we know accept a refresh token
 // again whose answer was lost.
 func (i Issuer) client() (*http.Client, error) {
 	client, err := NewClient(Options{
-		Dialect: Dialect{Name: i.Dialect.Name + " sign-in", Account: i.Dialect.Account}, Base: i.Base, Limits: i.Limits,
-		Cleaner: i.Cleaner, Metrics: i.Metrics, Clock: i.Clock, repeatPosts: true,
+		Dialect: Dialect{Name: i.Dialect.Name + " sign-in", Maker: i.Dialect.Maker, Account: i.Dialect.Account},
+		Base:    i.Base, Limits: i.Limits, Cleaner: i.Cleaner, Metrics: i.Metrics, Clock: i.Clock, Waits: i.Waits, repeatPosts: true,
 	})
 	if err != nil {
 		return nil, err

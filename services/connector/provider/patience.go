@@ -15,7 +15,8 @@ type Limits struct {
 	Idle time.Duration
 	// Body is how long a body may take altogether; half an hour.
 	Body time.Duration
-	// LongestWait is how long a provider's request to wait is waited for, at a time; ten minutes.
+	// LongestWait is how long a provider's request to wait is waited for, at a time; ten minutes. A longer one is an *Error that
+	// says so.
 	LongestWait time.Duration
 	// Tries is how often a request is made whose answer is broken, or does not come; five times.
 	Tries int
@@ -48,8 +49,15 @@ var (
 	throttlePauses = repeat.Pauses{First: time.Second, Last: 64 * time.Second}
 )
 
-// exhaustedFor keeps an account from asking again at once that has no quota left today.
-const exhaustedFor = 30 * time.Minute
+const (
+	// leastPostponed is how long nobody asks after a provider has said too often to wait, and never how long.
+	leastPostponed = time.Minute
+	// exhaustedFor keeps an account from asking again at once that has no quota left today.
+	exhaustedFor = 30 * time.Minute
+)
+
+// Waits is told that a provider is waited for.
+type Waits func(ctx context.Context, wait time.Duration, asked string)
 
 // Clock is time, for tests to hold.
 type Clock interface {

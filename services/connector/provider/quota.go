@@ -70,8 +70,8 @@ func NewQuotas(pool *pgxpool.Pool, longest time.Duration, clock Clock, log *slog
 }
 
 // Account is the bucket of an account. The runs of one process that share an account share what was taken for it;
-// release is called when a run ends.
-func (q *Quotas) Account(dialect Dialect, account string, rate Rate) (quota Quota, release func()) {
+// release is called when a run ends. waits is told where the provider has said to wait; nil tells nobody.
+func (q *Quotas) Account(dialect Dialect, account string, rate Rate, waits Waits) (quota Quota, release func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	b, known := q.accounts[account]
@@ -80,7 +80,10 @@ func (q *Quotas) Account(dialect Dialect, account string, rate Rate) (quota Quot
 		q.accounts[account] = b
 	}
 	b.users++
-	return b, sync.OnceFunc(func() {
+	if waits == nil {
+		waits = func(context.Context, time.Duration, string) {}
+	}
+	return &taker{b, waits}, sync.OnceFunc(func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		if b.users--; b.users == 0 && q.accounts[account] == b {
@@ -112,8 +115,14 @@ type bucket struct {
 	want int32
 }
 
+// taker is a run that takes from a bucket.
+type taker struct {
+	*bucket
+	waits Waits
+}
+
 // Take takes a permit.
-func (b *bucket) Take(ctx context.Context) error {
+func (b *taker) Take(ctx context.Context) error {
 	for {
 		wait, err := b.next(ctx)
 		if err != nil {
@@ -124,6 +133,7 @@ func (b *bucket) Take(ctx context.Context) error {
 			return ctx.Err()
 		case wait < 0: // ask again then
 			wait = -wait
+			b.waits(ctx, wait, b.dialect.asked())
 			if err := b.quotas.clock.Sleep(ctx, wait); err != nil {
 				return err
 			}
@@ -160,7 +170,7 @@ func (b *bucket) next(ctx context.Context) (time.Duration, error) {
 	switch {
 	case row.Granted == 0 && wait > b.quotas.longest:
 		return 0, &Error{
-			Provider: b.dialect.Name, Reason: "quota", RetryAfter: wait,
+			Provider: b.dialect.Name, Reason: "quota", RetryAfter: wait, Wait: wait, Asked: b.dialect.asked(),
 			Message: "the provider has told this account to wait longer than a sync does; it is tried again later",
 		}
 	case row.Granted == 0:

@@ -34,7 +34,7 @@ func pool(t *testing.T, url string) *pgxpool.Pool {
 
 func account(t *testing.T, q *provider.Quotas, rate provider.Rate) provider.Quota {
 	t.Helper()
-	quota, release := q.Account(provider.Google, "google_drive:alice", rate)
+	quota, release := q.Account(provider.Google, "google_drive:alice", rate, nil)
 	t.Cleanup(release)
 	return quota
 }
@@ -103,7 +103,7 @@ func TestWhatOneReplicaIsToldHoldsForAll(t *testing.T) {
 	require.Zero(t, e.Status, "nobody was asked")
 	require.ErrorAs(t, told.Take(t.Context()), &e, "what it had taken before does not count")
 
-	elsewhere, release := other.Account(provider.Google, "google_drive:bob", rate)
+	elsewhere, release := other.Account(provider.Google, "google_drive:bob", rate, nil)
 	defer release()
 	require.NoError(t, elsewhere.Take(t.Context()))
 
@@ -114,7 +114,14 @@ func TestWhatOneReplicaIsToldHoldsForAll(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	waits := &stopping{clock: newClock(), cancel: cancel}
-	require.ErrorIs(t, account(t, replica(t, url, waits), rate).Take(ctx), context.Canceled)
+	var said string
+	waiting, free := replica(t, url, waits).Account(provider.Google, "google_drive:alice", rate,
+		func(_ context.Context, wait time.Duration, asked string) {
+			said = fmt.Sprintf("%s %.0f", asked, wait.Round(time.Minute).Minutes())
+		})
+	defer free()
+	require.ErrorIs(t, waiting.Take(ctx), context.Canceled)
+	require.Equal(t, "Google asked us to wait 5", said)
 	require.InDelta(t, 5*time.Minute, waits.sleeps()[0], float64(time.Minute))
 }
 

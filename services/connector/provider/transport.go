@@ -74,10 +74,17 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			t.Tokens.Refuse(token)
 		case broken:
 			failures++
+			asked := repeat.RetryAfter(resp.Header, t.Clock.Now())
+			if asked > t.limits.LongestWait {
+				return nil, t.postpone(resp, reason, message, asked, asked)
+			}
 			if !repeatable || failures >= t.limits.Tries {
 				return resp, nil
 			}
-			pause := max(repeat.RetryAfter(resp.Header, t.Clock.Now()), pauses.Scattered(failures))
+			if asked > 0 {
+				t.Waits(ctx, asked, t.Dialect.asked())
+			}
+			pause := max(asked, pauses.Scattered(failures))
 			if err := t.Clock.Sleep(ctx, min(pause, t.limits.LongestWait)); err != nil {
 				return nil, err
 			}
@@ -103,17 +110,31 @@ func (t *transport) throttle(
 	case asked == 0:
 		pause = throttlePauses.Scattered(times)
 	}
-	answer := &Error{
-		Provider: t.Dialect.Name, Status: resp.StatusCode, Reason: reason, Message: message, RetryAfter: asked,
+	isOver := how == exhausted || pause > t.limits.LongestWait || times >= t.limits.Throttles || !repeatable
+	if isOver && asked == 0 {
+		pause = max(pause, leastPostponed)
+	}
+	answer := t.postpone(resp, reason, message, asked, pause)
+	if how == exhausted {
+		answer.Asked = t.Dialect.usedUp()
 	}
 	if err := t.Quota.Block(ctx, pause); err != nil {
 		return errors.Join(answer, err)
 	}
-	if how == exhausted || pause > t.limits.LongestWait || times >= t.limits.Throttles || !repeatable {
+	if isOver {
 		return answer
 	}
 	t.Metrics.waited(t.name, pause)
+	t.Waits(ctx, pause, answer.Asked)
 	return t.Clock.Sleep(ctx, pause)
+}
+
+// postpone is the answer of a provider that is waited for, but not by this request.
+func (t *transport) postpone(resp *http.Response, reason, message string, asked, wait time.Duration) *Error {
+	return &Error{
+		Provider: t.Dialect.Name, Status: resp.StatusCode, Reason: reason, Message: message, RetryAfter: asked,
+		Wait: wait, Asked: t.Dialect.asked(),
+	}
 }
 
 // reconnect is what the user is told of an account that the provider does not let in, though its token is fresh.

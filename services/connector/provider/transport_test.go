@@ -147,7 +147,8 @@ func TestAWaitThatIsTooLongEndsTheSyncAndSaysSo(t *testing.T) {
 	_, _, err := get(t, c, s.URL)
 	var e *provider.Error
 	require.ErrorAs(t, err, &e)
-	require.Equal(t, &provider.Error{Provider: "Microsoft Graph", Status: 429, Reason: "TooManyRequests", Message: "too many", RetryAfter: time.Hour}, e)
+	require.Equal(t, &provider.Error{Provider: "Microsoft Graph", Status: 429, Reason: "TooManyRequests", Message: "too many", RetryAfter: time.Hour,
+		Wait: time.Hour, Asked: "Microsoft asked us to wait"}, e)
 	require.Equal(t, "Microsoft Graph answered 429 TooManyRequests: too many; it asks to wait 1h0m0s", e.Error())
 	require.True(t, e.EndsSync())
 	require.Empty(t, clock.sleeps())
@@ -161,6 +162,8 @@ func TestAWaitThatIsTooLongEndsTheSyncAndSaysSo(t *testing.T) {
 	require.Equal(t, "dailyLimitExceeded", e.Reason)
 	require.Empty(t, clock.sleeps())
 	require.Equal(t, 30*time.Minute, q.blocked[1])
+	require.Equal(t, 30*time.Minute, e.Wait)
+	require.Equal(t, "Google Drive allows this account no more requests for now; we wait", e.Asked)
 
 	s = serve(t, answer{status: 429, header: map[string]string{"Retry-After": "86400000000000000000"}})
 	c, _ = client(t, s, nil)
@@ -174,6 +177,36 @@ func TestAWaitThatIsTooLongEndsTheSyncAndSaysSo(t *testing.T) {
 	require.ErrorAs(t, err, &e)
 	require.Len(t, s.requests(), 10, "nor asked for ever")
 	require.Len(t, clock.sleeps(), 9)
+	require.GreaterOrEqual(t, e.Wait, time.Minute, "a provider that never says how long is left alone for a while")
+
+	s = serve(t, answer{status: 500, header: map[string]string{"Retry-After": "3600"}})
+	q = &quota{}
+	c, clock = client(t, s, func(o *provider.Options) { o.Quota = q })
+	_, _, err = get(t, c, s.URL)
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, time.Hour, e.Wait, "an outage that has an end")
+	require.Len(t, s.requests(), 1)
+	require.Empty(t, clock.sleeps())
+	require.Empty(t, q.blocked, "of one request, which says nothing of others")
+}
+
+func TestWhoWaitsForTheProviderSaysSoBefore(t *testing.T) {
+	t.Parallel()
+	s := serve(t, answer{status: 429, header: map[string]string{"Retry-After": "12"}}, answer{status: 503, header: map[string]string{"Retry-After": "30"}},
+		answer{status: 502, header: map[string]string{"Retry-After": "40"}}, ok)
+	var said []string
+	c, clock := client(t, s, func(o *provider.Options) {
+		o.Dialect = provider.Microsoft
+		o.Waits = func(_ context.Context, wait time.Duration, asked string) {
+			said = append(said, asked+" "+wait.String())
+		}
+	})
+	_, _, err := get(t, c, s.URL)
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		"Microsoft asked us to wait 12s", "Microsoft asked us to wait 30s", "Microsoft asked us to wait 40s",
+	}, said)
+	require.Equal(t, []time.Duration{12 * time.Second, 30 * time.Second, 40 * time.Second}, clock.sleeps())
 }
 
 func TestWithoutATokenTheSyncEndsWhateverWasAskedFor(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/echomind/sync/cmd/echomind/internal/clock"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/sdk/deadline"
@@ -35,6 +36,8 @@ var (
 // Progress is one look at a connector that somebody waits for.
 type Progress struct {
 	Connector dbgen.Connector
+	// Now is Postgres's.
+	Now time.Time
 	// Run is the run that answers the request, or the latest of those that took its place; nil before there is one.
 	Run *dbgen.SchedulerRun
 	// Unreachable says why Postgres could not be asked; it is waited for. Everything else is as of before.
@@ -48,6 +51,8 @@ func (p Progress) String() string {
 		return "waiting for Postgres"
 	case p.Connector.ID == 0:
 		return "the connector is gone"
+	case p.Connector.NextSyncAt != nil && p.Connector.DueReason != nil && *p.Connector.DueReason == "wait":
+		return "put off: " + clock.Wait(message(p.Connector.StatusMessage), *p.Connector.NextSyncAt, p.Now)
 	case p.Run == nil && p.Connector.Status == string(lifecycle.Pending):
 		return "PENDING: waiting for a worker"
 	case p.Run == nil && p.Connector.Status == string(lifecycle.Syncing):
@@ -59,15 +64,30 @@ func (p Progress) String() string {
 	case p.Run.PickedUpAt == nil:
 		return "PENDING: waiting for a worker" + again(*p.Run)
 	case p.Run.Total == nil:
-		return fmt.Sprintf("SYNCING: %d stored, still fetching", p.Run.Stored) + again(*p.Run)
+		return fmt.Sprintf("SYNCING: %d stored, still fetching", p.Run.Stored) + again(*p.Run) + p.waits()
 	}
 	return fmt.Sprintf("SYNCING: %d of %d stored", p.Run.Stored, *p.Run.Total) + again(*p.Run)
+}
+
+// waits says that a run waits for its source, and until when.
+func (p Progress) waits() string {
+	if p.Run.WaitsUntil == nil || !p.Run.WaitsUntil.After(p.Now) {
+		return ""
+	}
+	return "; " + clock.Wait(message(p.Run.WaitMessage), *p.Run.WaitsUntil, p.Now)
+}
+
+func message(text *string) string {
+	if text == nil {
+		return "the source asked us to wait"
+	}
+	return *text
 }
 
 // again says that a run takes the place of another, and why.
 func again(r dbgen.SchedulerRun) string {
 	switch r.Trigger {
-	case "rescue", "lost", "release", "changed":
+	case "rescue", "lost", "release", "wait", "changed":
 		return ", once more: " + r.Trigger
 	}
 	return ""
@@ -91,6 +111,9 @@ func Reason(r dbgen.SchedulerRun) string {
 	if r.ErrorMessage != nil {
 		message = *r.ErrorMessage
 	}
+	if is(r, lifecycle.Postponed) && r.WaitsUntil != nil {
+		message = clock.Wait(message, *r.WaitsUntil, time.Now())
+	}
 	switch {
 	case strings.HasPrefix(message, reason): // "worker lost: worker lost: its lease ran out"
 		return message
@@ -102,7 +125,7 @@ func Reason(r dbgen.SchedulerRun) string {
 
 // Verdict follows connector id until the verdict of the first run that reads its source at or after since, which is
 // a moment by Postgres's clock: the answer to a trigger that was asked for then, or to a connector that was added or
-// changed then. Where such a run is handed back, rescued or lost in transit, the run that takes its place is
+// changed then. Where such a run is handed back, put off, rescued or lost in transit, the run that takes its place is
 // followed. seen, if not nil, is told of every change.
 //
 // It returns the run with verdict completed or skipped. Where the verdict is failed it returns the run and
@@ -147,6 +170,10 @@ func look(ctx context.Context, pool *pgxpool.Pool, id int32, since time.Time) (p
 	err = deadline.Do(ctx, "await.look", queryTimeout, func(ctx context.Context) error {
 		return postgres.Snapshot(ctx, pool, func(tx pgx.Tx) error {
 			q := dbgen.New(tx)
+			var err error
+			if p.Now, err = q.Now(ctx); err != nil {
+				return fmt.Errorf("read the time: %w", err)
+			}
 			runs, err := q.RunsAnswering(ctx, dbgen.RunsAnsweringParams{ConnectorID: id, Since: since})
 			if err != nil {
 				return fmt.Errorf("read the runs: %w", err)

@@ -109,6 +109,11 @@ func (s *source) release() {
 	require.NoError(s.t, s.moves.Release(context.Background(), s.try))
 }
 
+func (s *source) postpone() {
+	s.t.Helper()
+	require.NoError(s.t, s.moves.Postpone(context.Background(), s.try, time.Hour, "Microsoft asked us to wait"))
+}
+
 func (s *source) fail(kind lifecycle.Failure) {
 	s.t.Helper()
 	require.NoError(s.t, s.moves.Fail(context.Background(), s.try, kind, "the site answers 500"))
@@ -182,6 +187,10 @@ func TestTheVerdictIsThatOfTheRunThatAnswers(t *testing.T) {
 		{"it takes too long, without a checkpoint", func(s *source) { s.sync(1) }, []func(*source){
 			func(s *source) { s.claim(); s.pickUp(); s.fail(lifecycle.TooLong) },
 		}, "failed", await.ErrFailed},
+		{"its source asks to wait, and it is triggered again", func(s *source) { s.sync(1) }, []func(*source){
+			func(s *source) { s.claim(); s.pickUp(); s.postpone() },
+			func(s *source) { s.trigger(); s.sync(2) },
+		}, "completed", nil},
 		{"it fails", func(s *source) { s.sync(1) }, []func(*source){
 			func(s *source) { s.claim(); s.pickUp(); s.fail(lifecycle.Transient) },
 		}, "failed", await.ErrFailed},
@@ -240,6 +249,32 @@ func TestTheVerdictIsThatOfTheRunThatAnswers(t *testing.T) {
 			require.Equal(t, c.verdict, run.Status)
 		})
 	}
+}
+
+func TestAWaitThatTheSourceAskedForIsShownWhileItLasts(t *testing.T) {
+	t.Parallel()
+	s := newSource(t)
+	s.sync(1)
+	at := s.trigger()
+	ctx, cancel := context.WithCancel(context.Background())
+	steps := []func(){
+		func() { s.claim(); s.pickUp() },
+		func() {
+			s.exec(`SELECT moves.waits($1, $2, '5 minutes', 'Microsoft asked us to wait')`, s.try.Run, s.try.ID)
+		},
+		s.postpone,
+		cancel,
+	}
+	var seen []string
+	_, err := await.Verdict(ctx, s.pool, s.id, at, func(p await.Progress) {
+		seen = append(seen, p.String())
+		steps[0]()
+		steps = steps[1:]
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Len(t, seen, 4)
+	require.Regexp(t, `^SYNCING: 0 stored, still fetching; Microsoft asked us to wait until [0-9 A-Za-z:]+$`, seen[2])
+	require.Regexp(t, `^put off: Microsoft asked us to wait until [0-9 A-Za-z:]+$`, seen[3])
 }
 
 func TestWaitingForAnAddedConnectorNeedsNoTrigger(t *testing.T) {

@@ -42,6 +42,9 @@ func Until(t, now time.Time) string {
 	return fmt.Sprintf("at %s (in %s)", At(t, now), Span(t.Sub(now)))
 }
 
+// Wait says who asked for a wait, and until when it is.
+func Wait(asked string, until, now time.Time) string { return asked + " until " + At(until, now) }
+
 // Span is a duration in at most two units; a negative one is zero.
 func Span(d time.Duration) string {
 	switch d = max(d, 0); {

@@ -95,7 +95,7 @@ func scope(c dbgen.Connector) string {
 }
 
 // details writes one connector for people.
-func details(w io.Writer, c dbgen.Connector, counted documentCounts, now time.Time) error {
+func details(w io.Writer, c dbgen.Connector, counted documentCounts, waiting waitingRuns, now time.Time) error {
 	rows := [][]string{
 		{"name", c.Name},
 		{"type", c.Type},
@@ -104,7 +104,7 @@ func details(w io.Writer, c dbgen.Connector, counted documentCounts, now time.Ti
 		{"config", string(redacted(c.Config))},
 		{"refresh", refresh(c)},
 		{"status", c.Status},
-		{"message", orDash(c.StatusMessage)},
+		{"message", orDash(waiting.message(c, now))},
 		{"failures in a row", fmt.Sprintf("%d of %d", c.FailureCount, c.MaxRetries)},
 		{"deletion guard", deletionGuard(c)},
 		{"documents", count(counted.found[c.ID])},

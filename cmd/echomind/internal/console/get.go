@@ -41,7 +41,13 @@ func get(f *finder) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return out.show(c.OutOrStdout(), counted.of(view(found)), func(w io.Writer) error { return details(w, found, counted, now) })
+			waiting, err := runsThatWait(c.Context(), pool, []dbgen.Connector{found})
+			if err != nil {
+				return err
+			}
+			return out.show(c.OutOrStdout(), counted.of(view(found)), func(w io.Writer) error {
+				return details(w, found, counted, waiting, now)
+			})
 		})
 	}
 	return c

@@ -107,11 +107,15 @@ func listed(
 	if err != nil {
 		return fmt.Errorf("read the time: %w", err)
 	}
+	waiting, err := runsThatWait(ctx, pool, found)
+	if err != nil {
+		return err
+	}
 	rows, notes := make([][]string, len(found)), make([]string, len(found))
 	for i, c := range found {
 		id, documents, failed := strconv.Itoa(int(c.ID)), count(counted.found[c.ID]), counted.failedOf(c.ID)
-		if c.StatusMessage != nil {
-			notes[i] = *c.StatusMessage
+		if message := waiting.message(c, now); message != nil {
+			notes[i] = *message
 		}
 		if out == allColumns {
 			rows[i] = []string{

@@ -31,8 +31,8 @@ func runs(f *finder) *cobra.Command {
 		Long: `Show the ledger of a connector, the latest first: when it was due and why, the verdict and its reason, what was
 stored, and how long it was queued (due until picked up), fetched and stored.
 
-Verdicts: completed; skipped, nothing had changed; failed; superseded, handed back by a clean stop, or changed,
-disabled or deleted in flight; missed, the slot passed before it could be claimed; running, no verdict yet.`,
+Verdicts: completed; skipped, nothing had changed; failed; superseded, handed back by a clean stop, put off because the
+source asked to wait, or changed, disabled or deleted in flight; missed, the slot passed before it could be claimed; running, no verdict yet.`,
 		Example: "  echomind runs 3 --limit 5\n  echomind runs 3 -o json",
 		Args:    oneConnector,
 	}
@@ -125,6 +125,10 @@ type run struct {
 	Status             string     `json:"status"`
 	Reason             *string    `json:"reason"`
 	ErrorMessage       *string    `json:"error_message"`
+	// WaitsUntil is until when an open run waits, or last waited, because its source asked for it, and WaitMessage who asked; of one that was
+	// postponed, when the next try was to be.
+	WaitsUntil         *time.Time `json:"waits_until"`
+	WaitMessage        *string    `json:"wait_message"`
 	Total              *int64     `json:"total"`
 	Stored             int64      `json:"stored"`
 	DocumentsProcessed int64      `json:"documents_processed"`
@@ -152,6 +156,7 @@ func runView(r dbgen.SchedulerRun, now time.Time) run {
 		DispatchedAt: utc(r.DispatchedAt), Dispatches: r.Dispatches, TriggerRequestedAt: utc(r.TriggerRequestedAt),
 		DeletionsAllowedAt: utc(r.DeletionsAllowedAt), PickedUpAt: utc(r.PickedUpAt), TryID: r.TryID, WorkerID: r.WorkerID, FetchedAt: utc(r.FetchedAt),
 		CompletedAt: utc(r.CompletedAt), Status: r.Status, Reason: r.Reason, ErrorMessage: r.ErrorMessage,
+		WaitsUntil: utc(r.WaitsUntil), WaitMessage: r.WaitMessage,
 		Total: r.Total, Stored: r.Stored, DocumentsProcessed: r.DocumentsProcessed, DocumentsFailed: r.DocumentsFailed,
 		DocumentsDeleted: r.DocumentsDeleted, DocumentsUnchanged: r.DocumentsUnchanged, ChunksStored: r.ChunksStored,
 		ListingWhole: r.ListingWhole, QueuedSeconds: (*seconds)(queued), FetchingSeconds: (*seconds)(fetching),
@@ -200,6 +205,9 @@ func printRuns(w io.Writer, out output, found []dbgen.SchedulerRun, now time.Tim
 		}
 		if notes[i] = await.Reason(r); r.Status == string(lifecycle.Skipped) && notes[i] == "nothing had changed" {
 			notes[i] = "" // the verdict says so
+		}
+		if r.WaitMessage != nil && r.WaitsUntil.After(now) {
+			notes[i] = clock.Wait(*r.WaitMessage, *r.WaitsUntil, now)
 		}
 		if r.DeletionsAllowedAt != nil {
 			notes[i] = strings.TrimSuffix("deletions allowed; "+notes[i], "; ")

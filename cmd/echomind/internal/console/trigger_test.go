@@ -126,6 +126,37 @@ func TestASyncMayDeleteManyDocumentsWhereItsTriggerSaysSo(t *testing.T) {
 	require.Regexp(t, `(?m)completed.* deletions allowed *$`, u.succeed("runs", "1", "-o", "wide"))
 }
 
+func TestAWaitThatTheSourceAskedForIsSaidWhereverOneLooks(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t).as(consoleRole)
+	u.add("--refresh", "manual")
+	words := func(args ...string) string { return strings.Join(strings.Fields(u.succeed(args...)), " ") }
+	const until = `Microsoft asked us to wait until [0-9][0-9A-Za-z: ]*[0-9]`
+	var listed, detailed, ledger string
+	wait := u.services(func(ctx context.Context, moves *lifecycle.Lifecycle, try lifecycle.Try) error {
+		if err := moves.Waits(ctx, try, 5*time.Minute, "Microsoft asked us to wait"); err != nil {
+			return err
+		}
+		listed, detailed, ledger = words("connectors", "list"), words("connectors", "get", "1"), words("runs", "1")
+		return moves.Postpone(ctx, try, time.Hour, "Microsoft asked us to wait")
+	})
+	u.succeed("connectors", "trigger", "1")
+	wait()
+	require.Regexp(t, "in flight 0 0 "+until+"$", listed)
+	require.Regexp(t, "message "+until+" failures", detailed)
+	require.Regexp(t, "running .* "+until, ledger)
+
+	require.Regexp(t, "ACTIVE [0-9: A-Za-z]+ 0 0 "+until+"$", words("connectors", "list"))
+	require.Regexp(t, "message "+until+" failures", words("connectors", "get", "1"))
+	require.Regexp(t, "is ACTIVE, not running: "+until+" ", words("why", "1"))
+	require.Regexp(t, "superseded .* postponed: "+until, words("runs", "1"))
+	out := u.run("connectors", "trigger", "1", "--wait", "--timeout", "100ms")
+	require.Equal(t, 1, out.code)
+	require.NotContains(t, out.stdout, "Microsoft", "the trigger ends the wait")
+	require.NotNil(t, u.array("runs", "1")[0]["waits_until"])
+	require.Equal(t, "manual", u.object("connectors", "get", "1")["due_reason"])
+}
+
 func TestADeletionGuardIsSwitchedOffAndOn(t *testing.T) {
 	t.Parallel()
 	u := newTerminal(t).as(consoleRole)

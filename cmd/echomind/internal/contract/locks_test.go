@@ -121,6 +121,7 @@ func TestAnOldSnapshotPassesNoFence(t *testing.T) {
 	for _, level := range []string{"READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"} {
 		for _, move := range []string{
 			"moves.hold($R, $T)", "moves.finish($R, $T)", "moves.release($R, $T)", "moves.fail($R, $T, 'transient', 'x')", "moves.drain($R, $T, 1)",
+			"moves.postpone($R, $T, '1 h', 'x')",
 		} {
 			p.again()
 			require.Equal(t, "true", p.says(pickUp))

@@ -94,6 +94,14 @@ func TestAMistakeChangesNothing(t *testing.T) {
 		{pickUp, "moves.release($R, $X)", "false"},
 		{pickUp, "moves.release($R, NULL)", "false"},
 		{pickUp, "moves.release($X, $T)", "false"},
+		{"", "moves.postpone($R, $T, '1 h', 'no')", "false"},
+		{"", "moves.waits($R, $T, '1 h', 'no')", "false"},
+		{pickUp, "moves.postpone($R, $X, '1 h', 'no')", "false"},
+		{pickUp, "moves.postpone($X, $T, '1 h', 'no')", "false"},
+		{pickUp, "moves.postpone(NULL, NULL, '1 h', 'no')", "false"},
+		{pickUp, "moves.postpone($R, $T, NULL, 'no')", "22023"},
+		{pickUp, "moves.waits($R, $X, '1 h', 'no')", "false"},
+		{pickUp, "moves.waits($R, $T, NULL, 'no')", "22023"},
 		{pickUp, "moves.fail($R, $X, 'permanent', 'no')", "false"},
 		{pickUp, "moves.fail($X, $T, 'permanent', 'no')", "false"},
 		{pickUp, "moves.fail(NULL, NULL, 'permanent', 'no')", "false"},
@@ -155,6 +163,8 @@ func TestWhatIsDoneTwiceIsDoneOnce(t *testing.T) {
 		{pickUpLeased, "true", fetching},
 		{"moves.finish($R, $T)", "false", "ACTIVE schedule | completed"},
 		{"moves.release($R, $T)", "false", "ACTIVE release | superseded: released"},
+		{"moves.postpone($R, $T, '1 h', 'x')", "false", "ACTIVE wait | superseded: postponed"},
+		{"moves.waits($R, $T, '1 min', 'x')", "true", fetching},
 		{"moves.fail($R, $T, 'transient', 'x')", "false", "ERROR retry | failed: transient failure"},
 		{"moves.fail($R, $T, 'permanent', 'x')", "false", "ERROR | failed: permanent failure"},
 		{"moves.fail($R, $T, 'too_long', 'x')", "false", "ERROR retry | failed: took too long"},
@@ -174,7 +184,7 @@ func TestWhatIsDoneTwiceIsDoneOnce(t *testing.T) {
 
 func TestNothingIsMovedAfterTheEnd(t *testing.T) {
 	p := newTrip(t)
-	for _, end := range []string{"moves.finish($R, $T)", "moves.release($R, $T)", "moves.fail($R, $T, 'transient', 'x')"} {
+	for _, end := range []string{"moves.finish($R, $T)", "moves.release($R, $T)", "moves.postpone($R, $T, '1 h', 'x')", "moves.fail($R, $T, 'transient', 'x')"} {
 		p.again()
 		require.Equal(t, "true", p.says(pickUp))
 		require.Equal(t, "true", p.says(end))
@@ -182,6 +192,7 @@ func TestNothingIsMovedAfterTheEnd(t *testing.T) {
 		for _, late := range []string{
 			pickUp, pickUpLeased, "moves.finish($R, $T)", "moves.release($R, $T)", "moves.fail($R, $T, 'permanent', 'x')",
 			"moves.drain($R, $T, 3)", "moves.cut($R, $T, 2, 3, 'x')", "moves.hold($R, $T)",
+			"moves.postpone($R, $T, '1 h', 'x')", "moves.waits($R, $T, '1 h', 'x')",
 		} {
 			require.Equal(t, "false", p.says(late), "%s, then %s", end, late)
 		}

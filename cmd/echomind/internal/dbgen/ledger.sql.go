@@ -8,6 +8,8 @@ package dbgen
 import (
 	"context"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 const countByStatus = `-- name: CountByStatus :many
@@ -41,7 +43,7 @@ func (q *Queries) CountByStatus(ctx context.Context) ([]CountByStatusRow, error)
 }
 
 const listRuns = `-- name: ListRuns :many
-SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version FROM scheduler_runs WHERE connector_id = $1
+SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE connector_id = $1
 ORDER BY started_at DESC, id
 LIMIT $2::integer
 `
@@ -96,6 +98,8 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]Scheduler
 			&i.ListingWhole,
 			&i.NewState,
 			&i.ConfigVersion,
+			&i.WaitsUntil,
+			&i.WaitMessage,
 		); err != nil {
 			return nil, err
 		}
@@ -119,7 +123,7 @@ func (q *Queries) Now(ctx context.Context) (time.Time, error) {
 }
 
 const openRun = `-- name: OpenRun :one
-SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version FROM scheduler_runs WHERE connector_id = $1 AND status = 'running'
+SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE connector_id = $1 AND status = 'running'
 `
 
 func (q *Queries) OpenRun(ctx context.Context, connectorID int32) (SchedulerRun, error) {
@@ -161,12 +165,14 @@ func (q *Queries) OpenRun(ctx context.Context, connectorID int32) (SchedulerRun,
 		&i.ListingWhole,
 		&i.NewState,
 		&i.ConfigVersion,
+		&i.WaitsUntil,
+		&i.WaitMessage,
 	)
 	return i, err
 }
 
 const runsAnswering = `-- name: RunsAnswering :many
-SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version FROM scheduler_runs WHERE connector_id = $1::integer AND id IN (
+SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE connector_id = $1::integer AND id IN (
     SELECT r.id FROM scheduler_runs r WHERE r.connector_id = $1::integer AND r.status <> 'missed'
     ORDER BY r.started_at DESC LIMIT 50)
     AND (started_at >= $2::timestamptz OR trigger_requested_at >= $2::timestamptz)
@@ -225,7 +231,41 @@ func (q *Queries) RunsAnswering(ctx context.Context, arg RunsAnsweringParams) ([
 			&i.ListingWhole,
 			&i.NewState,
 			&i.ConfigVersion,
+			&i.WaitsUntil,
+			&i.WaitMessage,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const waitingRuns = `-- name: WaitingRuns :many
+SELECT id, wait_message::text AS wait_message, waits_until::timestamptz AS waits_until FROM open_runs
+WHERE id = ANY($1::uuid[]) AND waits_until > (SELECT clock_timestamp()) AND wait_message IS NOT NULL
+`
+
+type WaitingRunsRow struct {
+	ID          uuid.UUID
+	WaitMessage string
+	WaitsUntil  time.Time
+}
+
+// Those of these open runs that wait because their source has asked for it.
+func (q *Queries) WaitingRuns(ctx context.Context, ids []uuid.UUID) ([]WaitingRunsRow, error) {
+	rows, err := q.db.Query(ctx, waitingRuns, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []WaitingRunsRow{}
+	for rows.Next() {
+		var i WaitingRunsRow
+		if err := rows.Scan(&i.ID, &i.WaitMessage, &i.WaitsUntil); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -85,6 +85,8 @@ type ConnectorEvidence struct {
 	Stored             *int64
 	Whole              *bool
 	Cut                *string
+	WaitsUntil         *time.Time
+	WaitMessage        *string
 	TypeCap            *int32
 	DueBefore          int64
 	InFlight           int64
@@ -138,4 +140,6 @@ type SchedulerRun struct {
 	ListingWhole       *bool
 	NewState           []byte
 	ConfigVersion      int64
+	WaitsUntil         *time.Time
+	WaitMessage        *string
 }

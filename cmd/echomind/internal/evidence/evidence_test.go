@@ -74,6 +74,18 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 		// SYNCING
 		{"a worker fetches", func(w *world) { w.syncing("10 seconds") },
 			evidence.Fetching, true, []string{" has it for another", "and renews it", "of how many is not known yet"}},
+		{"its source asked the worker to wait", func(w *world) {
+			w.syncing("10 seconds")
+			w.exec(`SELECT moves.waits(id, try_id, '5 minutes', 'Microsoft asked us to wait') FROM open_runs`)
+		}, evidence.ToldToWait, true, []string{"Microsoft asked us to wait until ", "(a worker is fetching it)"}},
+		{"its source asked the worker to wait, and that is over", func(w *world) {
+			w.syncing("10 seconds")
+			w.exec(`UPDATE open_runs SET waits_until = clock_timestamp() - interval '1 ms', wait_message = 'Microsoft asked us to wait'`)
+		}, evidence.Fetching, true, nil},
+		{"its source asked another team's service to wait", func(w *world) {
+			w.foreign("1 minute")
+			w.exec(`SELECT moves.waits(id, try_id, '5 minutes', 'Microsoft asked us to wait') FROM open_runs`)
+		}, evidence.ToldToWait, true, []string{"Microsoft asked us to wait until ", "lease: none"}},
 		{"a worker fetches and it was triggered meanwhile", func(w *world) {
 			w.syncing("10 seconds")
 			w.exec(`UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = $1`, w.id)
@@ -221,6 +233,16 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 		{"it waits for its slot", func(w *world) {
 			w.connector(", refresh_freq_minutes, last_sync_at", ", 60, clock_timestamp() - interval '10 minutes'")
 		}, evidence.WaitsForSlot, false, []string{"(in 50m)", "no verdict yet"}},
+		{"its source asked to wait", func(w *world) {
+			w.syncing("10 seconds")
+			w.exec(`SELECT moves.postpone(id, try_id, '50 minutes', 'Microsoft asked us to wait') FROM open_runs`)
+		}, evidence.ToldToWait, false, []string{"Microsoft asked us to wait until ", "(in 50m)", "no failure is counted", "superseded (postponed: Microsoft asked us to wait until "}},
+		{"its source asked to wait, and that is over", func(w *world) {
+			w.syncing("10 seconds")
+			w.exec(`SELECT moves.postpone(id, try_id, '1 second', 'Microsoft asked us to wait') FROM open_runs`)
+			movestest.Force(w.t, w.pool, `UPDATE connectors SET next_sync_at = clock_timestamp() WHERE id = $1`, w.id)
+			w.service("echomind-scheduler")
+		}, evidence.DueNow, false, []string{"as wait"}},
 		{"it is manual only", func(w *world) { w.connector("", "") },
 			evidence.ManualOnly, false, []string{"connectors trigger"}},
 		{"it runs once and has", func(w *world) {

@@ -21,6 +21,10 @@ func (x *explanation) atRest() {
 	case c.NextSyncAt != nil && failed:
 		x.conclude(BackingOff, fmt.Sprintf("its last sync failed; the next try is %s", clock.Until(*c.NextSyncAt, x.Now)),
 			fmt.Sprintf("it is tried again then; `echomind connectors trigger %d` tries now", c.ID))
+	case c.NextSyncAt != nil && text(c.DueReason, "") == "wait":
+		x.fact("no failure is counted for the wait")
+		x.conclude(ToldToWait, clock.Wait(text(c.StatusMessage, "its source asked us to wait"), *c.NextSyncAt, x.Now),
+			fmt.Sprintf("it is tried again %s; `echomind connectors trigger %d` tries now", clock.Until(*c.NextSyncAt, x.Now), c.ID))
 	case c.NextSyncAt != nil:
 		x.conclude(WaitsForSlot, fmt.Sprintf("it is not due before %s", clock.At(*c.NextSyncAt, x.Now)),
 			fmt.Sprintf("it runs %s, as %s; `echomind connectors trigger %d` runs it now",

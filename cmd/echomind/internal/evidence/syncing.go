@@ -58,12 +58,23 @@ func (x *explanation) fetching() {
 	case s.Documents.Full():
 		x.fact("document stream: full, %d of %d bytes", s.Documents.Bytes, s.Documents.Limit)
 		x.conclude(DocumentsFull, "its worker waits for room in the document stream", "it goes on as semantic stores what the stream holds")
+	case x.waits():
+		x.conclude(ToldToWait, x.wait()+" (a worker is fetching it)", "the worker goes on then, where it stands; nothing is to be done")
 	case s.Documents.Messages > 0 && x.nobodyStores():
 		x.conclude(NobodyStores, "a worker is fetching it, and nobody stores what is fetched: no semantic service runs",
 			"it goes on slowly, and at full speed as soon as semantic runs; nothing is lost meanwhile")
 	default:
 		x.conclude(Fetching, "a worker is fetching it", "when everything is fetched and stored it becomes ACTIVE")
 	}
+}
+
+// waits says whether the run waits because its source has asked for it.
+func (x *explanation) waits() bool {
+	return x.Connector.WaitsUntil != nil && x.Connector.WaitsUntil.After(x.Now)
+}
+
+func (x *explanation) wait() string {
+	return clock.Wait(text(x.Connector.WaitMessage, "its source asked us to wait"), *x.Connector.WaitsUntil, x.Now)
 }
 
 // nobodyStores says whether no semantic service is there, and none without its name pulls or holds messages.
@@ -152,6 +163,10 @@ func (x *explanation) foreign() {
 	x.answer.Running = true
 	x.fact("lease: none, as is usual for a subscriber without the worker kit")
 	limit := x.Connector.PickedUpAt.Add(x.Settings.ForeignTimeout)
+	if limit.After(x.Now) && x.waits() {
+		x.conclude(ToldToWait, x.wait()+" (a service of another team works on it, and keeps no lease)", "that service goes on then")
+		return
+	}
 	if limit.After(x.Now) {
 		x.conclude(ForeignSubscriber, "a service of another team works on it, and keeps no lease",
 			"that service ends it; if it has not "+clock.Until(limit, x.Now)+", it is taken for lost")

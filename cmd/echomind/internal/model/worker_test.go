@@ -379,6 +379,16 @@ func (w *world) release(t *trip) {
 	t.over = true
 }
 
+func (w *world) postpone(t *trip) {
+	w.tb.Helper()
+	before := w.look().connector(t.request.ConnectorId)
+	err := w.move(func(ctx context.Context) error {
+		return w.moves.Postpone(ctx, t.try, time.Second, "the source asked us to wait")
+	})
+	w.allowed("postponement", t, err, before.heldBy(t))
+	t.over = true
+}
+
 // die ends a trip's worker process with all its trips; what it had not acknowledged goes to another one.
 func (w *world) die(t *trip) {
 	dies := func(o *trip) bool { return o == t || o.worker == t.worker && t.worker != uuid.Nil }

@@ -224,6 +224,29 @@ func (q *Queries) PickUpAll(ctx context.Context, arg PickUpAllParams) ([]PickUpA
 	return items, nil
 }
 
+const postpone = `-- name: Postpone :one
+SELECT moves.postpone($1::uuid, $2::uuid, $3::interval, $4::text)::boolean
+`
+
+type PostponeParams struct {
+	RunID   uuid.UUID
+	TryID   uuid.UUID
+	Wait    time.Duration
+	Message string
+}
+
+func (q *Queries) Postpone(ctx context.Context, arg PostponeParams) (bool, error) {
+	row := q.db.QueryRow(ctx, postpone,
+		arg.RunID,
+		arg.TryID,
+		arg.Wait,
+		arg.Message,
+	)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const release = `-- name: Release :one
 SELECT moves.release($1::uuid, $2::uuid)::boolean
 `
@@ -292,4 +315,27 @@ func (q *Queries) SkipAll(ctx context.Context, asked []byte) ([]SkipAllRow, erro
 		return nil, err
 	}
 	return items, nil
+}
+
+const waits = `-- name: Waits :one
+SELECT moves.waits($1::uuid, $2::uuid, $3::interval, $4::text)::boolean
+`
+
+type WaitsParams struct {
+	RunID   uuid.UUID
+	TryID   uuid.UUID
+	Wait    time.Duration
+	Message string
+}
+
+func (q *Queries) Waits(ctx context.Context, arg WaitsParams) (bool, error) {
+	row := q.db.QueryRow(ctx, waits,
+		arg.RunID,
+		arg.TryID,
+		arg.Wait,
+		arg.Message,
+	)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
 }

@@ -1,0 +1,53 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/echomind/sync/cmd/echomind/internal/clock"
+	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+)
+
+// waitingRuns are open runs that wait because their source has asked for it.
+type waitingRuns map[uuid.UUID]dbgen.WaitingRunsRow
+
+// runsThatWait looks for the open runs of these connectors that wait.
+func runsThatWait(ctx context.Context, pool *pgxpool.Pool, connectors []dbgen.Connector) (waitingRuns, error) {
+	var open []uuid.UUID
+	for _, c := range connectors {
+		if c.RunID != nil {
+			open = append(open, *c.RunID)
+		}
+	}
+	if len(open) == 0 {
+		return nil, nil
+	}
+	found, err := ask(ctx, pool, "waiting_runs", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.WaitingRunsRow, error) {
+		return q.WaitingRuns(ctx, open)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("ask which runs wait: %w", err)
+	}
+	waiting := waitingRuns{}
+	for _, r := range found {
+		waiting[r.ID] = r
+	}
+	return waiting, nil
+}
+
+// message is what there is to say of a connector: what it waits for, else its status message.
+func (w waitingRuns) message(c dbgen.Connector, now time.Time) *string {
+	if c.RunID != nil {
+		if r, waits := w[*c.RunID]; waits {
+			return new(clock.Wait(r.WaitMessage, r.WaitsUntil, now))
+		}
+	}
+	if c.StatusMessage != nil && c.NextSyncAt != nil && c.DueReason != nil && *c.DueReason == "wait" {
+		return new(clock.Wait(*c.StatusMessage, *c.NextSyncAt, now))
+	}
+	return c.StatusMessage
+}

@@ -1,0 +1,92 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/sdk/worker"
+)
+
+var errAsked = errors.New("the drive asked us to wait")
+
+// put off for an hour, but for what has passed since.
+const putOff = `status = 'ACTIVE' AND due_reason = 'wait' AND failure_count = 0 AND status_message = 'the drive asked us to wait'
+	AND next_sync_at BETWEEN clock_timestamp() + interval '55 minutes' AND clock_timestamp() + interval '1 hour'
+	AND verdict = 'superseded' AND reason = 'postponed' AND error_message = 'the drive asked us to wait'`
+
+func TestASourceThatAsksToWaitPutsItsSyncOffAndItIsNoFailure(t *testing.T) {
+	f := newFixture(t)
+	for name, handle := range map[string]worker.Handler{
+		"at once": func(context.Context, *worker.Run) error { return worker.Postponed(time.Hour, errAsked) },
+		"after some documents": func(ctx context.Context, run *worker.Run) error {
+			return errors.Join(run.Put(ctx, note(1)), worker.Postponed(time.Hour, errAsked))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := f.triggered()
+			f.exec(`UPDATE connectors SET max_retries = 1 WHERE id = $1`, c.id)
+			r := f.work(handle)
+			f.settled(c)
+			require.NoError(t, r.stop())
+			f.is(c, putOff)
+		})
+	}
+}
+
+func TestASyncThatIsPutOffWhileItsServiceStopsIsDueWhenTheWaitIsOver(t *testing.T) {
+	f := newFixture(t)
+	c := f.triggered()
+	begun := make(chan struct{})
+	r := f.workWith(func(cfg *worker.Config) { cfg.Grace = 10 * time.Millisecond }, func(ctx context.Context, _ *worker.Run) error {
+		close(begun)
+		<-ctx.Done()
+		return worker.Postponed(time.Hour, errAsked)
+	})
+	await(t, "the handler", begun)
+	require.NoError(t, r.stop())
+	f.is(c, putOff)
+}
+
+func TestAHandlerThatWaitsForItsSourceIsSeenToWait(t *testing.T) {
+	f := newFixture(t)
+	waits := func(run *worker.Run) string {
+		return f.one(`SELECT coalesce(wait_message || ' ' || round(extract(epoch FROM waits_until - clock_timestamp()) / 60), '-') || ' ' || xmin
+			FROM open_runs WHERE id = $1`, run.Try().Run)
+	}
+	var before, short, long, again, longer string
+	c := f.inside(func(ctx context.Context, run *worker.Run) error {
+		before = waits(run)
+		run.Waits(ctx, 9*time.Second, "the drive asked us to wait")
+		short = waits(run)
+		run.Waits(ctx, 5*time.Minute, "the drive asked us to wait")
+		long = waits(run)
+		run.Waits(ctx, 5*time.Minute, "the drive asked us to wait") // another request of it
+		run.Waits(ctx, time.Minute, "the drive asked us to wait")
+		again = waits(run)
+		run.Waits(ctx, 8*time.Minute, "the drive asked us to wait")
+		longer = waits(run)
+		return nil
+	})
+	require.Equal(t, before, short)
+	require.Contains(t, long, "the drive asked us to wait 5 ")
+	require.Equal(t, long, again, "nothing is written")
+	require.Contains(t, longer, "the drive asked us to wait 8 ")
+	f.is(c, `failure_count = 0`)
+}
+
+// It is for people's eyes only.
+func TestAWaitThatCannotBeWrittenDownEndsNoSync(t *testing.T) {
+	f := newFixture(t)
+	c := f.inside(func(ctx context.Context, run *worker.Run) error {
+		f.exec(`DROP FUNCTION moves.waits(uuid, uuid, interval, text)`)
+		run.Waits(ctx, time.Minute, "the drive asked us to wait")
+		return fmt.Errorf("then: %w", worker.Postponed(time.Hour, errAsked))
+	})
+	f.says("it is not written down that the sync waits for its source")
+	f.is(c, `due_reason = 'wait' AND status_message = 'then: the drive asked us to wait'`)
+}
