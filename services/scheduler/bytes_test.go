@@ -141,11 +141,11 @@ func TestAnOwnerBehindHundredsWhoHaveNothingDueIsNotLeftBehindOwnersWhoseConnect
 	s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, last_sync_at)
 		SELECT 'idle' || i, 'web', 100 + i, 60, clock_timestamp() FROM generate_series(1, 700) i`)
 	s.connector(row{"user_id": 900})
+	s.force(`UPDATE connectors SET next_sync_at = clock_timestamp() - interval '50.5 min' WHERE user_id = 900`) // neither first nor last
 	due := func() {
 		s.force(`DELETE FROM open_runs`)
 		s.force(`UPDATE connectors SET status = 'ACTIVE', run_id = NULL, due_reason = 'schedule', slot_at = clock_timestamp(),
-			next_sync_at = clock_timestamp() - CASE user_id % 2 WHEN 0 THEN interval '1 hour' ELSE interval '2 hours' END - id * interval '1 s'
-			WHERE user_id <= $1`, full)
+			next_sync_at = clock_timestamp() - id * interval '1 min' WHERE user_id <= $1`, full)
 	}
 	due()
 	scheduler := s.scheduler()
