@@ -222,8 +222,10 @@ SELECT clock_timestamp() AS seen_at,
         OR EXISTS (SELECT FROM runs e WHERE e.status <> 'missed' AND e.completed_at >= c.next_sync_at
             AND e.started_at >= c.next_sync_at) AS dispatched_since,
     r.publish_error,
-    -- Why the broker has not taken what was published last of the type.
+    -- Why the broker has not taken what was published last of the type. What it does not take is published again each minute or so;
+    -- an older error is of a message that is in the stream, whose acknowledgement was lost.
     (SELECT o.publish_error FROM open_runs o WHERE o.type = c.type AND o.picked_up_at IS NULL
+        AND o.dispatched_at > (SELECT clock_timestamp()) - interval '5 minutes'
         ORDER BY o.dispatched_at DESC LIMIT 1) AS type_publish_error
 FROM connectors c
 JOIN connector_types t ON t.name = c.type

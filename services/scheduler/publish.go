@@ -29,7 +29,7 @@ import (
 const (
 	// publishTimeout bounds how long a batch is sent, and waits for its acknowledgements.
 	publishTimeout = 5 * time.Second
-	// mostUnacknowledged is how many bytes of a batch's messages are in flight, and in memory.
+	// mostUnacknowledged is how many bytes of a batch's messages are in flight, and in memory; of each type.
 	mostUnacknowledged = 2 << 20
 	// probeEvery is how often the scheduler ticks while the stream takes nothing, so that it dispatches in the second in
 	// which NATS is back. Nothing is claimed before NATS has answered.

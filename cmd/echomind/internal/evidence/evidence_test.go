@@ -199,9 +199,15 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 			w.service("echomind-scheduler")
 		}, evidence.BrokerRefuses, false, []string{"NATS takes no message for a file connector: insufficient resources", "it stays due"}},
 		{"NATS refused messages of its type, and takes them again", func(w *world) {
-			w.others(1, "2 hours")
+			w.others(1, "2 minutes")
 			w.exec(`UPDATE open_runs SET publish_error = 'insufficient resources'`)
-			w.others(4, "1 hour")
+			w.others(4, "1 minute")
+			w.due("10 minutes")
+			w.service("echomind-scheduler")
+		}, evidence.CapFull, false, nil},
+		{"an acknowledgement of its type was lost long ago, and nobody takes the message", func(w *world) {
+			w.others(5, "1 hour")
+			w.exec(`UPDATE open_runs SET publish_error = 'no answer within 5s'`)
 			w.due("10 minutes")
 			w.service("echomind-scheduler")
 		}, evidence.CapFull, false, nil},
