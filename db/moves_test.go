@@ -86,10 +86,10 @@ var moveTable = map[string]move{
 		before: `UPDATE open_runs SET worker_id = NULL, drain_seq = 7 WHERE connector_id = $1 AND try_id IS NOT NULL`,
 		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Error}},
 	"fail_not_taken": {call: `SELECT true FROM moves.fail_not_taken(10)`,
-		before: `UPDATE open_runs SET dispatches = 11 WHERE connector_id = $1`,
+		before: `UPDATE open_runs SET not_taken = 10 WHERE connector_id = $1`,
 		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Pending: lifecycle.Error}},
 	"fail_not_taken, the last time": {call: `SELECT true FROM moves.fail_not_taken(10)`,
-		before: `WITH gone AS (UPDATE open_runs SET dispatches = 11 WHERE connector_id = $1) UPDATE connectors SET max_retries = 1 WHERE id = $1`,
+		before: `WITH gone AS (UPDATE open_runs SET not_taken = 10 WHERE connector_id = $1) UPDATE connectors SET max_retries = 1 WHERE id = $1`,
 		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Pending: lifecycle.Disabled}},
 	"disable": {call: `SELECT moves.disable($1)`, to: map[lifecycle.Status]lifecycle.Status{
 		lifecycle.Active: lifecycle.Disabled, lifecycle.Pending: lifecycle.Disabled, lifecycle.Syncing: lifecycle.Disabled,

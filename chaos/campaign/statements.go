@@ -63,6 +63,7 @@ var allowed = map[string]struct {
 	"CountSearchIndexChanges": {200, "one row that counts what waits"},
 	"CountUnswept":            {200, "one row that counts what waits, up to 100,000"},
 	"Redispatch":              {800, firstCall},
+	"NotePublished":           {60 * 500, "one row for a batch of up to 500 answers"},
 	"Rescue":                  {800, firstCall},
 	"Abandon":                 {800, firstCall},
 	"FailLostInTransit":       {800, firstCall},

@@ -21,6 +21,11 @@ CREATE TABLE open_runs (
     -- The last time its message was published, and how often it was.
     dispatched_at        timestamptz NOT NULL,
     dispatches           integer NOT NULL DEFAULT 1,
+    -- Whether the broker has acknowledged the last of these, as far as that is written down: from the third on. Or why it has not.
+    acknowledged         boolean NOT NULL DEFAULT false,
+    publish_error        text,
+    -- How many that it has acknowledged have left the stream, and nobody picked the run up.
+    not_taken            integer NOT NULL DEFAULT 0,
     trigger_requested_at timestamptz,
     -- When the user allowed this run to delete many documents at once; null where nobody did. Where another run is to
     -- do it, the connector gets it back.
@@ -82,8 +87,8 @@ CREATE TABLE open_runs (
 
 -- redispatch: what waits to be picked up, the longest dispatched first.
 CREATE INDEX open_runs_pending ON open_runs (type, dispatched_at) WHERE picked_up_at IS NULL;
--- fail_not_taken: runs whose message left the stream ten times, and nobody picked them up. Almost no run enters it.
-CREATE INDEX open_runs_not_taken ON open_runs (id) WHERE picked_up_at IS NULL AND dispatches > 10;
+-- fail_not_taken: runs whose message the broker took ten times, and nobody picked them up. Almost no run enters it.
+CREATE INDEX open_runs_not_taken ON open_runs (id) WHERE picked_up_at IS NULL AND not_taken >= 10;
 -- lock_due: how many of a capped type are in flight, whatever else is. lock_by_owner: how many of them are an owner's.
 CREATE INDEX open_runs_by_type ON open_runs (type, user_id);
 -- rescue, abandon: the runs of a lost worker.
@@ -226,7 +231,13 @@ SELECT clock_timestamp() AS seen_at,
     -- Whether anything was claimed since it is due: the sign of life of a scheduler that works.
     EXISTS (SELECT FROM open_runs o WHERE o.dispatched_at >= c.next_sync_at)
         OR EXISTS (SELECT FROM runs e WHERE e.status <> 'missed' AND e.completed_at >= c.next_sync_at
-            AND e.started_at >= c.next_sync_at) AS dispatched_since
+            AND e.started_at >= c.next_sync_at) AS dispatched_since,
+    r.publish_error,
+    -- Why the broker has not taken what was published last of the type. What it does not take is published again each minute or so;
+    -- an older error is of a message that is in the stream, whose acknowledgement was lost.
+    (SELECT o.publish_error FROM open_runs o WHERE o.type = c.type AND o.picked_up_at IS NULL
+        AND o.dispatched_at > (SELECT clock_timestamp()) - interval '5 minutes'
+        ORDER BY o.dispatched_at DESC LIMIT 1) AS type_publish_error
 FROM connectors c
 JOIN connector_types t ON t.name = c.type
 LEFT JOIN open_runs r ON r.id = c.run_id

@@ -21,6 +21,7 @@ DECLARE
     size  bigint;
     bytes bigint := 0;
     last  integer;
+    turn  integer;
 BEGIN
     moment := coalesce(moment, clock_timestamp());
     IF cap > 0 THEN
@@ -33,6 +34,7 @@ BEGIN
     IF free <= 0 THEN
         RETURN;
     ELSIF cap > 0 THEN
+        turn := coalesce((SELECT t.served FROM owner_turns t WHERE t.type = due_type), 0);
         OPEN due FOR SELECT * FROM moves.lock_by_owner(due_type, cap, free, share, moment, refused);
     ELSE
         OPEN due FOR SELECT * FROM connectors
@@ -45,10 +47,12 @@ BEGIN
         size := moves.message_bytes(c.config, c.state, c.listing);
         bytes := bytes + size;
         IF bytes > most_bytes AND bytes > size THEN
-            -- The next claim begins with who has got none of this one.
+            -- The next claim begins with who has got none of this one; but behind all owners that were passed over, where those of
+            -- whom something was found between them have got theirs.
             IF cap > 0 THEN
                 INSERT INTO owner_turns AS t (type, served) VALUES (due_type, last)
-                    ON CONFLICT (type) DO UPDATE SET served = EXCLUDED.served WHERE t.served <> EXCLUDED.served;
+                    ON CONFLICT (type) DO UPDATE SET served = EXCLUDED.served
+                    WHERE CASE WHEN turn < t.served THEN last > turn AND last < t.served ELSE last > turn OR last < t.served END;
             END IF;
             EXIT;
         END IF;
@@ -240,7 +244,8 @@ BEGIN
     END LOOP;
     CLOSE lost;
     RETURN QUERY
-    UPDATE open_runs r SET dispatched_at = present, dispatches = r.dispatches + 1
+    UPDATE open_runs r SET dispatched_at = present, dispatches = r.dispatches + 1, not_taken = r.not_taken + r.acknowledged::integer,
+        acknowledged = false, publish_error = NULL
     -- Each by its key: on statistics of a quiet time the planner would read all that waits for each.
     FROM unnest(run_ids, ids) k(run, connector),
         LATERAL (SELECT * FROM connectors l WHERE l.id = k.connector OFFSET 0) c,
@@ -248,6 +253,26 @@ BEGIN
     WHERE r.ctid = at.ctid AND r.picked_up_at IS NULL AND r.dispatched_at < before - grace
     RETURNING r.id, r.dispatched_at, r.dispatches, r.trigger, c.id, c.user_id, c.scope, c.scope_id,
         c.config, c.state, c.listing, c.config_version;
+END $$;
+-- +goose StatementEnd
+
+-- Writes down what the broker has answered: that it has taken a run's message, where there is no problem. Only what it has taken
+-- counts in not_taken; of whatever nobody could write down nothing counts. A run that was published again since, or that somebody
+-- holds, who is picking it up, stays as it is. answers: [{id, dispatched_at, problem}].
+-- +goose StatementBegin
+CREATE FUNCTION moves.note_published(answers jsonb) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s'
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    noted integer;
+BEGIN
+    UPDATE open_runs r SET acknowledged = a.problem IS NULL, publish_error = left(a.problem, 500)
+    FROM jsonb_to_recordset(answers) a(id uuid, dispatched_at timestamptz, problem text),
+        LATERAL (SELECT o.ctid FROM open_runs o WHERE o.id = a.id AND o.dispatched_at = a.dispatched_at AND o.picked_up_at IS NULL
+            FOR NO KEY UPDATE SKIP LOCKED) at
+    WHERE r.ctid = at.ctid;
+    GET DIAGNOSTICS noted = ROW_COUNT;
+    RETURN noted;
 END $$;
 -- +goose StatementEnd
 
@@ -369,6 +394,7 @@ DROP FUNCTION moves.lock_run(uuid, boolean);
 DROP FUNCTION moves.lock_lost(jsonb, interval, boolean, integer, integer[]);
 DROP FUNCTION moves.miss_passed(jsonb);
 DROP FUNCTION moves.lock_passed(integer, bigint[]);
+DROP FUNCTION moves.note_published(jsonb);
 DROP FUNCTION moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz, bigint);
 DROP FUNCTION moves.plan(jsonb);
 DROP FUNCTION moves.lock_unplanned(integer, integer[]);

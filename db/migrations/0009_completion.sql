@@ -353,7 +353,7 @@ CREATE FUNCTION moves.fail_lost(c connectors, what text) RETURNS void
 BEGIN
     c.status_message := CASE what
         WHEN 'transit' THEN 'documents were lost in transit; syncing again'
-        WHEN 'message' THEN 'nobody could take its message: it was published 10 times and nobody began to sync; look at the workers'' logs and at the dead letters'
+        WHEN 'message' THEN 'nobody could take its message: NATS took it 10 times, each time it left the stream, and nobody began to sync; look at the workers'' logs and at the dead letters'
         ELSE 'worker lost again: its lease ran out' END;
     c.deletions_allowed_at := moves.unspent_permission(c);
     PERFORM moves.end_runs(ARRAY[c.run_id], 'failed', CASE what WHEN 'transit' THEN 'lost in transit'
@@ -430,9 +430,10 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- PENDING -> ERROR, or DISABLED, by the failure policy: runs whose message has left the stream ten times, and nobody picked them
--- up: no subscriber can take it. A message that waits stays in the stream and is not published again, so that a run which only
--- waits never comes here. apart, refused: as abandon has them.
+-- PENDING -> ERROR, or DISABLED, by the failure policy: runs whose message the broker has taken ten times, has left the stream each
+-- time, and nobody picked them up: no subscriber can take it. A message that waits stays in the stream and is not published again,
+-- and one that the broker does not take never was in it, so that a run which only waits never comes here. apart, refused: as abandon
+-- has them.
 -- +goose StatementBegin
 CREATE FUNCTION moves.fail_not_taken(batch integer, apart boolean DEFAULT false, refused integer[] DEFAULT NULL)
     RETURNS TABLE (run_id uuid, connector_id integer, type text, problem text)
@@ -443,7 +444,7 @@ DECLARE
     c connectors;
 BEGIN
     FOR c IN SELECT k.* FROM open_runs r JOIN connectors k ON k.id = r.connector_id AND k.run_id = r.id AND k.status = 'PENDING'
-        WHERE r.picked_up_at IS NULL AND r.dispatches > 10 AND (refused IS NULL OR r.connector_id <> ALL (refused))
+        WHERE r.picked_up_at IS NULL AND r.not_taken >= 10 AND (refused IS NULL OR r.connector_id <> ALL (refused))
         LIMIT batch FOR UPDATE OF k, r SKIP LOCKED
     LOOP
         RETURN QUERY SELECT c.run_id, c.id, c.type, moves.try_fail_lost(c, 'message', apart);

@@ -42,7 +42,7 @@ END $$;
 -- The scheduler sets PENDING.
 GRANT EXECUTE ON FUNCTION moves.lock_due(text, integer, integer, timestamptz, integer[], integer, bigint), moves.claim(jsonb, timestamptz),
     moves.lock_unplanned(integer, integer[]), moves.plan(jsonb), moves.lock_passed(integer, bigint[]), moves.miss_passed(jsonb),
-    moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz, bigint),
+    moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz, bigint), moves.note_published(jsonb),
     moves.rescue(jsonb, interval, integer, boolean, integer[], bigint), moves.message_bytes(jsonb, jsonb, jsonb)
     TO echomind_scheduler;
 GRANT SELECT ON connectors, connector_types, open_runs, owner_turns, runs, scheduler_runs, waiting_types, workers TO echomind_scheduler;
@@ -117,7 +117,8 @@ GRANT SELECT ON connector_types, workers TO echomind_reader;
 GRANT SELECT (seen_at, id, name, type, user_id, status, status_message, failure_count, max_retries, refresh_freq_minutes, schedule_cron,
     time_zone, needs_plan, next_sync_at, due_reason, trigger_requested_at, last_sync_at, docs_analyzed, trigger, due_at, started_at,
     dispatched_at, dispatches, picked_up_at, lease_expires_at, fetched_at, total, stored, whole, cut, waits_until, wait_message, type_cap, due_before, in_flight,
-    owner_in_flight, owner_cap, has_other_owners, pending_before, fetching, dispatched_since) ON connector_evidence TO echomind_reader;
+    owner_in_flight, owner_cap, has_other_owners, pending_before, fetching, dispatched_since, publish_error,
+    type_publish_error) ON connector_evidence TO echomind_reader;
 GRANT SELECT (id, connector_id, status, chunk_count, text_bytes, config_version, updated_at, deleted_at) ON documents TO echomind_reader;
 
 -- +goose Down

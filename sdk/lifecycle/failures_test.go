@@ -77,9 +77,9 @@ var endings = map[string]func(*fixture) trip{
 		require.Equal(f.t, 1, one[int](f, `SELECT count(*)::integer FROM moves.fail_lost_in_transit(ARRAY[$1::uuid], 8, 9)`, c.try.Run))
 		return c
 	},
-	"message published 10 times, gone each time, and no worker began": func(f *fixture) trip {
+	"message taken by NATS 10 times, gone each time, and no worker began": func(f *fixture) trip {
 		c := f.pending()
-		f.exec(`UPDATE open_runs SET dispatches = 11 WHERE id = $1`, c.try.Run)
+		f.exec(`UPDATE open_runs SET not_taken = 10 WHERE id = $1`, c.try.Run)
 		require.Equal(f.t, 1, one[int](f, `SELECT count(*)::integer FROM moves.fail_not_taken(10)`))
 		return c
 	},

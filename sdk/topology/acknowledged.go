@@ -13,7 +13,8 @@ import (
 // RemoveAcknowledged removes from a work queue what its consumers have acknowledged, and returns the subjects of which it removed
 // something. A server removes a message when it is acknowledged. One that is killed may have written down the acknowledgement and
 // not the removal: the message comes back with it, is delivered to nobody, and stays (nats-server 2.15.2, streams of one replica). So
-// does what waits when a consumer's filter is widened to it behind its place. A stream that does not exist holds nothing.
+// does what waits when a consumer's filter is widened to it behind its place. A consumer with a max_deliver, which is against the
+// contract, has nothing removed for it. A stream that does not exist holds nothing.
 func RemoveAcknowledged(ctx context.Context, js jetstream.JetStream, name string) ([]string, error) {
 	removed, err := deadline.Get(ctx, "topology.acknowledged", queryTimeout, func(ctx context.Context) ([]string, error) {
 		stream, err := js.Stream(ctx, name)
@@ -61,7 +62,8 @@ func floorsFrom(ctx context.Context, stream jetstream.Stream, first uint64) (map
 	floors := map[string]uint64{}
 	list := stream.ListConsumers(ctx)
 	for info := range list.Info() {
-		if info.AckFloor.Stream < first {
+		// The floor of one that gives up passes what nobody has acknowledged.
+		if info.AckFloor.Stream < first || info.Config.MaxDeliver > 0 {
 			continue
 		}
 		subjects := info.Config.FilterSubjects

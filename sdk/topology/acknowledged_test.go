@@ -111,3 +111,39 @@ func TestAStreamThatIsMissingHoldsNothingThatIsAcknowledged(t *testing.T) {
 		t.Errorf("removed %q, %v", removed, err)
 	}
 }
+
+// A server lets a message go that it has delivered max_deliver times: it stays in the stream, and the floor passes it.
+func TestWhatAConsumerGivesUpIsNotTakenForAcknowledged(t *testing.T) {
+	b := newBroker(t).ensured()
+	publish := func() {
+		t.Helper()
+		_, err := b.Publish(t.Context(), "connector.sync.web", []byte("web"))
+		b.do(err)
+	}
+	publish()
+	publish()
+	web, err := SyncConsumer("web")
+	b.do(err)
+	web.AckWait, web.MaxDeliver = time.Second, 2
+	consumer, err := EnsureConsumer(t.Context(), b, SyncStream, web)
+	b.do(err)
+	for range web.MaxDeliver {
+		for _, msg := range b.take(consumer, 2) {
+			b.do(msg.Nak())
+		}
+	}
+	publish()
+	b.do(b.take(consumer, 1)[0].DoubleAck(t.Context()))
+	testkit.Eventually(t, 30*time.Second, func() error {
+		info, err := consumer.Info(t.Context())
+		if err == nil && info.AckFloor.Stream < 3 {
+			err = fmt.Errorf("the floor is %d", info.AckFloor.Stream)
+		}
+		return err
+	})
+	removed, err := RemoveAcknowledged(t.Context(), b, SyncStream)
+	b.do(err)
+	if held := b.sequences(SyncStream); len(removed) > 0 || !slices.Equal(held, []uint64{1, 2}) {
+		t.Errorf("removed %q; the stream holds %v, want what nobody has acknowledged", removed, held)
+	}
+}

@@ -131,3 +131,33 @@ func TestAnOwnerWithOneConnectorIsNotLeftBehindOneWhoseConnectorsFillEachBatch(t
 		t.Errorf("the owner of one connector was served by claim %d, want the second at the latest", claims)
 	}
 }
+
+// A look passes over 500 owners. What is claimed is synced and due again at once.
+func TestAnOwnerBehindHundredsWhoHaveNothingDueIsNotLeftBehindOwnersWhoseConnectorsFillEachBatch(t *testing.T) {
+	const full, most = 3, 5
+	s := setStage(t)
+	s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, config)
+		SELECT 'c' || i, 'web', 1 + i % $1, 60, `+words+` FROM generate_series(1, 600) i`, full)
+	s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, last_sync_at)
+		SELECT 'idle' || i, 'web', 100 + i, 60, clock_timestamp() FROM generate_series(1, 700) i`)
+	s.connector(row{"user_id": 900})
+	s.force(`UPDATE connectors SET next_sync_at = clock_timestamp() - interval '50.5 min' WHERE user_id = 900`) // neither first nor last
+	due := func() {
+		s.force(`DELETE FROM open_runs`)
+		s.force(`UPDATE connectors SET status = 'ACTIVE', run_id = NULL, due_reason = 'schedule', slot_at = clock_timestamp(),
+			next_sync_at = clock_timestamp() - id * interval '1 min' WHERE user_id <= $1`, full)
+	}
+	due()
+	scheduler := s.scheduler()
+	var turns []int32
+	for claims := 1; claims <= most; claims++ {
+		for _, owner := range owners(s.claims(scheduler, 1000, 500)) {
+			if owner == 900 {
+				return
+			}
+		}
+		turns = append(turns, one[int32](s, `SELECT served FROM owner_turns WHERE type = 'web'`))
+		due()
+	}
+	t.Errorf("the owner of one connector was not served by %d claims, one for each owner who fills a batch and two more; turns %v", most, turns)
+}

@@ -66,9 +66,10 @@ type Trigger struct {
 	DueAt         time.Time
 	DispatchedAt  time.Time
 
-	claimedAt time.Time // by this process's monotonic clock; zero where the message is a repeat
-	rescued   uuid.UUID // the session whose worker was lost; zero where none was
-	span      tracing.Span
+	dispatches int32     // how often it is published by now; zero at its first time
+	claimedAt  time.Time // by this process's monotonic clock; zero where the message is a repeat
+	rescued    uuid.UUID // the session whose worker was lost; zero where none was
+	span       tracing.Span
 }
 
 // Claim takes up to batch due connectors of a type, the longest due first, in one transaction: each gets a new session and an

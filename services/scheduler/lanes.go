@@ -174,7 +174,7 @@ func (s *Scheduler) mayClaim(ctx context.Context, kind string, limit int) (bool,
 
 // batch claims one batch, of at most what the stream takes, and hands it on to be published. Its place is taken until it is, and its room.
 func (l *lanes) batch(ctx context.Context, pipe *pipeline, kind string, limit int) (n, room int, err error) {
-	room, done := l.take(ctx, kind)
+	room, leave, done := l.take(ctx, kind)
 	if room == 0 {
 		return 0, 0, nil
 	}
@@ -186,9 +186,8 @@ func (l *lanes) batch(ctx context.Context, pipe *pipeline, kind string, limit in
 	}
 	s.metrics.claimed.WithLabelValues(kind).Add(float64(len(batch)))
 	failpoint.At("scheduler.claimed")
-	if s.dispatcher.refusedOf(kind) > 0 { // one message, which may get no answer: others have the place meanwhile
-		done()
-		done = func() {}
+	if s.dispatcher.refusedOf(kind) > 0 { // one message, which may get no answer: others have the place meanwhile, and not its room
+		leave()
 	}
 	pipe.send(func() {
 		defer done()
@@ -198,10 +197,11 @@ func (l *lanes) batch(ctx context.Context, pipe *pipeline, kind string, limit in
 }
 
 // take waits for a place and for room in the stream, and says how many messages may be brought; 0 = none, and nothing is taken. Two batches
-// see the same room, so that each takes what it may bring until it has. Where that may be not enough for all, it takes half.
-func (l *lanes) take(ctx context.Context, kind string) (n int, done func()) {
+// see the same room, so that each takes what it may bring until it has. Where that may be not enough for all, it takes half. leave gives back
+// the place alone, done both.
+func (l *lanes) take(ctx context.Context, kind string) (n int, leave, done func()) {
 	if l.places.Acquire(ctx, 1) != nil {
-		return 0, nil
+		return 0, nil, nil
 	}
 	d, most := l.scheduler.dispatcher, l.scheduler.config.ClaimBatch
 	for ctx.Err() == nil {
@@ -223,10 +223,11 @@ func (l *lanes) take(ctx context.Context, kind string) (n int, done func()) {
 		l.mu.Unlock()
 		switch {
 		case n > 0:
-			return n, func() { l.giveBack(n) }
+			leave := sync.OnceFunc(func() { l.places.Release(1) })
+			return n, leave, func() { l.giveBack(n); leave() }
 		case room == 0:
 			l.places.Release(1)
-			return 0, nil
+			return 0, nil, nil
 		case wait:
 			select {
 			case <-back:
@@ -235,7 +236,7 @@ func (l *lanes) take(ctx context.Context, kind string) (n int, done func()) {
 		}
 	}
 	l.places.Release(1)
-	return 0, nil
+	return 0, nil, nil
 }
 
 func (l *lanes) giveBack(n int) {
@@ -244,5 +245,4 @@ func (l *lanes) giveBack(n int) {
 	close(l.back)
 	l.back = make(chan struct{})
 	l.mu.Unlock()
-	l.places.Release(1)
 }

@@ -128,19 +128,25 @@ func (s *Scheduler) republish(ctx context.Context, connectorType string, grace t
 	if len(rows) == 0 {
 		return false, nil
 	}
-	batch := make([]Trigger, len(rows))
-	for i, r := range rows {
-		batch[i] = Trigger{
-			ID: orZero(r.ConnectorID), Type: connectorType, UserID: orZero(r.UserID), Scope: orZero(r.Scope), ScopeID: r.ScopeID,
-			Config: r.Config, State: r.State, Listing: r.Listing, ConfigVersion: orZero(r.ConfigVersion), Session: orZero(r.RunID),
-			Reason: orZero(r.Reason), DispatchedAt: orZero(r.DispatchedAt),
-		}
-	}
+	batch := repeats(connectorType, rows)
 	s.log.Warn("messages were lost; published again", "type", connectorType, "connectors", len(batch))
 	s.metrics.republished.WithLabelValues(connectorType).Add(float64(len(batch)))
 	failpoint.At("scheduler.redispatched")
 	s.dispatcher.publish(ctx, batch)
 	return true, nil
+}
+
+// repeats are the triggers of messages that were lost.
+func repeats(connectorType string, rows []dbgen.RedispatchRow) []Trigger {
+	batch := make([]Trigger, len(rows))
+	for i, r := range rows {
+		batch[i] = Trigger{
+			ID: orZero(r.ConnectorID), Type: connectorType, UserID: orZero(r.UserID), Scope: orZero(r.Scope), ScopeID: r.ScopeID,
+			Config: r.Config, State: r.State, Listing: r.Listing, ConfigVersion: orZero(r.ConfigVersion), Session: orZero(r.RunID),
+			Reason: orZero(r.Reason), DispatchedAt: orZero(r.DispatchedAt), dispatches: orZero(r.Dispatches),
+		}
+	}
+	return batch
 }
 
 // fromStream wraps an error of the broker's, so that its silence is not taken for Postgres's.

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/proto/gen/internalpb"
@@ -22,12 +23,13 @@ import (
 	"github.com/echomind/sync/sdk/failpoint"
 	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/sdk/wire"
+	"github.com/echomind/sync/services/scheduler/internal/dbgen"
 )
 
 const (
 	// publishTimeout bounds how long a batch is sent, and waits for its acknowledgements.
 	publishTimeout = 5 * time.Second
-	// mostUnacknowledged is how many bytes of a batch's messages are in flight, and in memory.
+	// mostUnacknowledged is how many bytes of a batch's messages are in flight, and in memory; of each type.
 	mostUnacknowledged = 2 << 20
 	// probeEvery is how often the scheduler ticks while the stream takes nothing, so that it dispatches in the second in
 	// which NATS is back. Nothing is claimed before NATS has answered.
@@ -41,10 +43,14 @@ const (
 // errStream says that the broker, not Postgres, gave no answer.
 var errStream = errors.New("the broker gave no answer")
 
+// errUnwritable says that a trigger has no message.
+var errUnwritable = errors.New("no message can be written of what it holds")
+
 // dispatcher publishes triggers and remembers whether the stream takes them. "Connected" is no evidence: a stream
 // without a leader answers nothing, and a full one refuses.
 type dispatcher struct {
 	stream  jetstream.JetStream
+	queries *dbgen.Queries
 	tracer  *tracing.Tracer
 	metrics *metrics
 	log     *slog.Logger
@@ -53,8 +59,10 @@ type dispatcher struct {
 	refused map[string]int64 // the types of which not all of the last batch was acknowledged, with the size of its largest message
 }
 
-func newDispatcher(stream jetstream.JetStream, tracer *tracing.Tracer, m *metrics, log *slog.Logger) *dispatcher {
-	return &dispatcher{stream: stream, tracer: tracer, metrics: m, log: log, refused: map[string]int64{}}
+func newDispatcher(servers *connect.Servers, m *metrics, log *slog.Logger) *dispatcher {
+	return &dispatcher{
+		stream: servers.Stream, queries: dbgen.New(servers.Pool), tracer: servers.Tracer, metrics: m, log: log, refused: map[string]int64{},
+	}
 }
 
 // waiting says whether something that is due waits for the stream.
@@ -71,14 +79,12 @@ func (d *dispatcher) refusedOf(kind string) int64 {
 	return d.refused[kind]
 }
 
-// judge notes what has come of a batch of some types: of each the size of its largest message, and which were not acknowledged.
-func (d *dispatcher) judge(largest map[string]int64, lost map[string]bool) {
+// judge remembers what has come of a batch of a type: the size of its largest message, where not all of it was acknowledged.
+func (d *dispatcher) judge(kind string, largest int64, lost bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for kind, size := range largest {
-		if delete(d.refused, kind); lost[kind] {
-			d.refused[kind] = size
-		}
+	if delete(d.refused, kind); lost {
+		d.refused[kind] = largest
 	}
 }
 
@@ -127,22 +133,34 @@ func roomIn(info *jetstream.StreamInfo, refused int64) int {
 
 // publish sends a batch, many messages in flight, and waits for the acknowledgements. A message that is not
 // acknowledged, or not sent in time, is left to the check for lost messages. What is claimed is sent also when ctx has ended; nobody waits
-// for its acknowledgement then.
+// for its acknowledgement then. Where a batch has several types each is sent by itself, so that none waits for one that gets no answer.
 func (d *dispatcher) publish(ctx context.Context, batch []Trigger) {
-	if len(batch) == 0 {
-		return
+	var all sync.WaitGroup
+	for _, some := range byType(batch) {
+		all.Go(func() { d.publishType(ctx, some) })
 	}
+	all.Wait()
+}
+
+func byType(batch []Trigger) map[string][]Trigger {
+	types := map[string][]Trigger{}
+	for _, t := range batch {
+		types[t.Type] = append(types[t.Type], t)
+	}
+	return types
+}
+
+func (d *dispatcher) publishType(ctx context.Context, batch []Trigger) {
 	late, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), publishTimeout,
 		&deadline.Error{Name: "scheduler.publish", After: publishTimeout})
 	defer cancel()
 	// What is small goes first: it does not wait until another's 64 KiB are written.
 	slices.SortStableFunc(batch, func(a, b Trigger) int { return a.size() - b.size() })
 	defer endSpans(batch)
-	f := &flight{dispatcher: d, late: late, lost: map[string]bool{}}
-	largest := map[string]int64{}
+	f := &flight{dispatcher: d, late: late}
+	largest := int64(1)
 	for i := range batch {
 		t := &batch[i]
-		largest[t.Type] = max(largest[t.Type], 1)
 		for f.bytes > mostUnacknowledged && f.land(late) {
 		}
 		if late.Err() != nil {
@@ -152,20 +170,25 @@ func (d *dispatcher) publish(ctx context.Context, batch []Trigger) {
 		msg, err := message(d.trace(ctx, t), t)
 		if err != nil {
 			telemetry.OfRun(d.log, t.ID, t.Session.String(), t.Type).Error("a trigger cannot be written; change the connector's config", "err", err)
+			f.answered(t, errUnwritable)
 			continue
 		}
-		largest[t.Type] = max(largest[t.Type], int64(msg.Size()))
+		largest = max(largest, int64(msg.Size()))
 		f.send(msg, t)
 	}
 	failpoint.At("scheduler.published")
 	for f.land(ctx) {
 	}
-	d.judge(largest, f.lost)
-	if f.problem != nil && ctx.Err() == nil {
+	d.judge(batch[0].Type, largest, f.lost > 0)
+	if ctx.Err() != nil {
+		return
+	}
+	if f.lost > 0 {
 		d.metrics.publishErrors.Inc()
 		d.log.Warn("some triggers were not acknowledged; those that are lost are published again",
-			"batch", len(batch), "err", f.problem)
+			"type", batch[0].Type, "batch", len(batch), "lost", f.lost, "err", f.problem)
 	}
+	d.note(ctx, f.answers)
 }
 
 // flight is what of a batch is sent and not acknowledged.
@@ -174,8 +197,9 @@ type flight struct {
 	late       context.Context // ends when nothing is waited for any more
 	sent       []sending
 	bytes      int
-	lost       map[string]bool // types of which something was not sent, or not acknowledged
+	lost       int // how many were not sent, or not acknowledged
 	problem    error
+	answers    []answer // what is written down
 }
 
 type sending struct {
@@ -194,20 +218,30 @@ func (f *flight) send(msg *nats.Msg, t *Trigger) {
 	f.sent = append(f.sent, sending{t, future, msg.Size()})
 }
 
-func (f *flight) loses(t *Trigger, why error) { f.lost[t.Type], f.problem = true, why }
+func (f *flight) loses(t *Trigger, why error) {
+	f.lost, f.problem = f.lost+1, why
+	f.answered(t, why)
+}
+
+// arrives is for a trigger that the broker has taken.
+func (f *flight) arrives(t *Trigger) {
+	d := f.dispatcher
+	d.metrics.dispatched(t)
+	telemetry.OfRun(d.log, t.ID, t.Session.String(), t.Type).Info("dispatched",
+		"event", telemetry.Triggered, "because", t.Reason, "again", t.claimedAt.IsZero())
+	t.span.End()
+	f.answered(t, nil)
+}
 
 // land waits for the acknowledgement of the first, and says whether there is another to wait for, and time to.
 func (f *flight) land(ctx context.Context) bool {
 	if len(f.sent) == 0 {
 		return false
 	}
-	first, d := f.sent[0], f.dispatcher
+	first := f.sent[0]
 	select {
 	case <-first.future.Ok():
-		d.metrics.dispatched(first.trigger)
-		telemetry.OfRun(d.log, first.trigger.ID, first.trigger.Session.String(), first.trigger.Type).Info("dispatched",
-			"event", telemetry.Triggered, "because", first.trigger.Reason, "again", first.trigger.claimedAt.IsZero())
-		first.trigger.span.End()
+		f.arrives(first.trigger)
 	case err := <-first.future.Err():
 		f.loses(first.trigger, err)
 	case <-f.late.Done():
@@ -219,11 +253,19 @@ func (f *flight) land(ctx context.Context) bool {
 	return true
 }
 
-// givesUp takes what is not acknowledged for lost.
+// givesUp takes what is not acknowledged by now for lost.
 func (f *flight) givesUp(why error) bool {
 	for _, s := range f.sent {
-		f.loses(s.trigger, why)
+		select {
+		case <-s.future.Ok():
+			f.arrives(s.trigger)
+		case err := <-s.future.Err():
+			f.loses(s.trigger, err)
+		default:
+			f.loses(s.trigger, why)
+		}
 	}
+	f.sent = nil
 	return false
 }
 

@@ -99,7 +99,7 @@ func TestARefusedConnectorDoesNotKeepTheRoomForOne(t *testing.T) {
 	s.front("1")
 	s.refuses("open_runs", "1")
 	scheduler := s.scheduler()
-	scheduler.dispatcher.judge(map[string]int64{"web": 100}, map[string]bool{"web": true})
+	scheduler.dispatcher.judge("web", 100, true)
 	s.do(scheduler.Tick(t.Context()))
 	want(s, 4, `SELECT count(*) FROM open_runs`)
 	if scheduler.dispatcher.waiting() {
@@ -123,7 +123,7 @@ func TestATypeThatPublishesNothingDoesNotKeepTheRoomForOneFromTheOthers(t *testi
 			prepare(s)
 			file := s.connector(row{"type": "file"})
 			scheduler := s.scheduler()
-			scheduler.dispatcher.judge(map[string]int64{"web": 100}, map[string]bool{"web": true})
+			scheduler.dispatcher.judge("web", 100, true)
 			s.do(scheduler.Tick(t.Context()))
 			want(s, "PENDING", `SELECT status FROM connectors WHERE id = $1`, file)
 			if scheduler.dispatcher.refusedOf("file") > 0 {

@@ -103,7 +103,7 @@ func New(cfg Config, servers *connect.Servers, process connect.Process) *Schedul
 	m := newMetrics(process.Metrics)
 	s := &Scheduler{
 		config: cfg, servers: servers, queries: dbgen.New(servers.Pool),
-		dispatcher: newDispatcher(servers.Stream, servers.Tracer, m, log), metrics: m, ready: process.Ready, log: log,
+		dispatcher: newDispatcher(servers, m, log), metrics: m, ready: process.Ready, log: log,
 		wake: make(chan struct{}, 1), planWake: make(chan struct{}, 1), passWake: make(chan struct{}, 1), listening: &listening{},
 		candidate: leader.NewCandidate(log, m.leader), lookTime: lookTime,
 		leases: leases.NewWatch(servers.Pool, seconds(cfg.LeaseSeconds)), unclaimed: newRefusals[int32](),

@@ -73,7 +73,7 @@ func TestATriggerThatIsNotAcknowledgedIsSaidInTheTrace(t *testing.T) {
 	collector := s.collect()
 	session := uuid.New()
 	s.do(s.servers.Stream.DeleteStream(s.Context(), topology.SyncStream))
-	d := newDispatcher(s.servers.Stream, s.servers.Tracer, newMetrics(s.process().Metrics), s.process().Log)
+	d := newDispatcher(s.servers, newMetrics(s.process().Metrics), s.process().Log)
 	d.publish(s.Context(), []Trigger{{ID: 1, Type: "web", UserID: 1, Scope: "user", Session: session}})
 	s.do(s.servers.Tracer.Close())
 	require.Equal(t, "not acknowledged", collector.Trace(session).One(t, "dispatch").Problem)

@@ -38,7 +38,7 @@ func TestARunWhoseVerdictIsRefusedKeepsNoOtherFromItsOwn(t *testing.T) {
 			}
 			return s.failBatch(ctx, p)
 		}},
-		"message not taken": {func(f *fixture) trip { return f.notTaken(11) }, func(s *Semantic) error { return s.FailNotTaken(ctx) }},
+		"message not taken": {func(f *fixture) trip { return f.notTaken(10) }, func(s *Semantic) error { return s.FailNotTaken(ctx) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
@@ -57,18 +57,18 @@ func TestARunWhoseVerdictIsRefusedKeepsNoOtherFromItsOwn(t *testing.T) {
 	}
 }
 
-// notTaken is a run that waits, and whose message was published so often.
-func (f *fixture) notTaken(dispatches int) trip {
+// notTaken is a run that waits, and whose message has left the stream so often.
+func (f *fixture) notTaken(times int) trip {
 	f.t.Helper()
 	c := f.connector()
 	c.session = movestest.Claim(f.t, f.pool, c.connector)
-	f.exec(`UPDATE open_runs SET dispatches = $2 WHERE id = $1`, c.session, dispatches)
+	f.exec(`UPDATE open_runs SET dispatches = 20, not_taken = $2 WHERE id = $1`, c.session, times)
 	return c
 }
 
 func TestARunWhoseMessageNobodyCanTakeFailsAndIsTriedAgainLater(t *testing.T) {
 	f := newFixture(t)
-	c, waits := f.notTaken(11), f.notTaken(10)
+	c, waits := f.notTaken(10), f.notTaken(9)
 	require.NoError(t, f.FailNotTaken(ctx))
 	require.True(t, one[bool](f, `SELECT status = 'ERROR' AND failure_count = 1 AND due_reason = 'retry' AND run_id IS NULL
 		AND next_sync_at > clock_timestamp() + interval '1 minute' AND status_message LIKE 'nobody could take its message: %'

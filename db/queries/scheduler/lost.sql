@@ -18,6 +18,9 @@ FROM moves.redispatch(@type::text,
         THEN sqlc.narg('arrived')::timestamptz ELSE sqlc.narg('oldest')::timestamptz END,
     @grace::interval, @max_grace::interval, @batch::integer, sqlc.narg('now')::timestamptz, @most_bytes::bigint) r;
 
+-- name: NotePublished :one
+SELECT moves.note_published(@answers::jsonb)::integer;
+
 -- name: PendingLeft :one
 -- How many connectors of these types may have lost their message; counted up to a bound.
 SELECT count(*) FROM (

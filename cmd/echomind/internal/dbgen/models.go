@@ -96,6 +96,8 @@ type ConnectorEvidence struct {
 	PendingBefore      int64
 	Fetching           int64
 	DispatchedSince    bool
+	PublishError       *string
+	TypePublishError   *string
 }
 
 type ConnectorType struct {

@@ -110,6 +110,7 @@ const (
 	DocumentsLost     Cause = "documents_lost"
 	Completing        Cause = "completing"
 	BrokerAway        Cause = "broker_away"
+	BrokerRefuses     Cause = "broker_refuses"
 	SchedulerAway     Cause = "scheduler_away"
 	SchedulerIdle     Cause = "scheduler_idle"
 	CapFull           Cause = "cap_full"

@@ -70,6 +70,17 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 		}, evidence.MessageLost, false, []string{"stream: it does not exist"}},
 		{"it is pending and the broker is away", func(w *world) { w.pending("1 minute"); w.away = errors.New("no route") },
 			evidence.BrokerAway, false, []string{"NATS: no route"}},
+		{"NATS refuses its message", func(w *world) {
+			w.pending("1 minute")
+			w.exec(`UPDATE open_runs SET publish_error = 'insufficient resources'`)
+			w.service("echomind-scheduler")
+		}, evidence.BrokerRefuses, false, []string{"NATS takes no message for it: insufficient resources", "publishes it again within 5s"}},
+		{"NATS has its message and the acknowledgement was lost", func(w *world) {
+			w.worker(false)
+			w.pending("2 seconds")
+			w.message(2*time.Second, w.session)
+			w.exec(`UPDATE open_runs SET publish_error = 'no answer within 5s'`)
+		}, evidence.Queued, false, []string{"NATS has not acknowledged its message: no answer within 5s"}},
 
 		// SYNCING
 		{"a worker fetches", func(w *world) { w.syncing("10 seconds") },
@@ -193,6 +204,25 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 			w.service("echomind-scheduler")
 			w.away = errors.New("no route")
 		}, evidence.BrokerAway, false, []string{"NATS: no route"}},
+		{"NATS refuses the messages of its type", func(w *world) {
+			w.others(5, "1 minute")
+			w.exec(`UPDATE open_runs SET publish_error = 'insufficient resources'`)
+			w.due("10 minutes")
+			w.service("echomind-scheduler")
+		}, evidence.BrokerRefuses, false, []string{"NATS takes no message for a file connector: insufficient resources", "it stays due"}},
+		{"NATS refused messages of its type, and takes them again", func(w *world) {
+			w.others(1, "2 minutes")
+			w.exec(`UPDATE open_runs SET publish_error = 'insufficient resources'`)
+			w.others(4, "1 minute")
+			w.due("10 minutes")
+			w.service("echomind-scheduler")
+		}, evidence.CapFull, false, nil},
+		{"an acknowledgement of its type was lost long ago, and nobody takes the message", func(w *world) {
+			w.others(5, "1 hour")
+			w.exec(`UPDATE open_runs SET publish_error = 'no answer within 5s'`)
+			w.due("10 minutes")
+			w.service("echomind-scheduler")
+		}, evidence.CapFull, false, nil},
 		{"the cap of its type is full", func(w *world) {
 			w.others(5, "1 hour")
 			w.due("10 minutes")

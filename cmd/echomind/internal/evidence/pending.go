@@ -29,9 +29,15 @@ func (x *explanation) pending() {
 	}
 	x.queue(subject)
 	queued, lost := x.whereabouts()
+	if c.PublishError != nil {
+		x.fact("NATS has not acknowledged its message: %s", *c.PublishError)
+	}
 	switch {
 	case s.TriggersGone:
 		x.republished("the stream that carried its message is gone")
+	case c.PublishError != nil && c.RunID.String() != s.Triggers.OldestSession:
+		x.republished("NATS takes no message for it: " + *c.PublishError)
+		x.answer.Cause = BrokerRefuses
 	case lost:
 		x.republished("its message is not in the stream any more, and nobody picked it up")
 	case !queued && x.Now.Sub(*c.DispatchedAt) > x.Settings.LostGrace:

@@ -74,6 +74,10 @@ func (x *explanation) due() {
 	if x.Streams.Unknown != nil {
 		x.fact("NATS: %v", x.Streams.Unknown)
 	}
+	refused := x.Connector.TypePublishError
+	if refused != nil {
+		x.fact("NATS has not acknowledged the last message of a %s connector: %s", c.Type, *refused)
+	}
 	switch {
 	case !seen:
 		x.conclude(SchedulerAway, "it is due, and no scheduler runs that could dispatch it",
@@ -81,6 +85,10 @@ func (x *explanation) due() {
 	case x.Streams.Unknown != nil:
 		x.conclude(BrokerAway, "it is due, and NATS, which is to carry its message, does not answer",
 			"it stays due, and is dispatched when NATS is back; check NATS_URL and the server")
+	case refused != nil:
+		x.conclude(BrokerRefuses, fmt.Sprintf("it is due, and NATS takes no message for a %s connector: %s", c.Type, *refused),
+			"it stays due; one connector of its type at a time tries, and all are dispatched when NATS takes messages again: look at what "+
+				"the server has left of its limits, and at what the scheduler's user may publish")
 	case limit > 0 && c.InFlight >= int64(limit):
 		x.conclude(CapFull, fmt.Sprintf("as many %s connectors as may be are in flight", c.Type), fmt.Sprintf(
 			"each verdict among them lets the longest due one in; `echomind types add %s --max-concurrent N` allows more", c.Type))

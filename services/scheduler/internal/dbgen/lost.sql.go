@@ -12,6 +12,17 @@ import (
 	"github.com/google/uuid"
 )
 
+const notePublished = `-- name: NotePublished :one
+SELECT moves.note_published($1::jsonb)::integer
+`
+
+func (q *Queries) NotePublished(ctx context.Context, answers []byte) (int32, error) {
+	row := q.db.QueryRow(ctx, notePublished, answers)
+	var column_1 int32
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const pendingLeft = `-- name: PendingLeft :one
 SELECT count(*) FROM (
     SELECT FROM unnest($1::text[]) t(name)
