@@ -300,6 +300,18 @@ func TestARunThatIsTooLongCountsNoFailureOnceItHasAdvanced(t *testing.T) {
 	}
 }
 
+func TestARunWhoseListingIsNotToBeBelievedLeavesNoState(t *testing.T) {
+	b := newBase(t)
+	for kind, state := range map[string]string{"transient": "kept", "relist": "none"} {
+		id := b.synced()
+		try := b.syncing(id)
+		b.force(`UPDATE connectors SET state = '{"at": 1}', listing = '{"seen": {}}' WHERE id = $1`, id)
+		b.moves("true", `SELECT moves.fail($1, $2, $3, 'it shows little')`, try.Run, try.ID, kind)
+		b.holds(id, fmt.Sprintf(`c.status = 'ERROR' AND c.failure_count = 1 AND r.reason = 'transient failure'
+			AND CASE WHEN c.state = '{}' AND c.listing IS NULL THEN 'none' ELSE 'kept' END = '%s'`, state))
+	}
+}
+
 func TestASubscriberThatStoresItselfKeepsLedgerAndPlan(t *testing.T) {
 	b := newBase(t)
 	id := b.connector()

@@ -272,7 +272,7 @@ END $$;
 -- Null where there is no such connector; an error (connectors_trigger_disabled) while it is disabled.
 -- +goose StatementBegin
 CREATE FUNCTION moves.trigger_sync(connector integer, allow_deletions boolean DEFAULT false) RETURNS timestamptz
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'off' SET lock_timeout = '3s' AS $$
 DECLARE
     asked timestamptz;
 BEGIN

@@ -46,7 +46,8 @@ type cursor struct {
 	Listing bool   `json:"listing,omitempty"`
 	After   string `json:"after,omitempty"`
 	// Changes is the place in the changes, taken before the listing began: what changes meanwhile is among them.
-	Changes int64 `json:"changes"`
+	// It is written as a string, as numbers above 2^53 do not come back as they were.
+	Changes int64 `json:"changes,string"`
 }
 
 const (
@@ -58,6 +59,7 @@ var (
 	errNoPage  = errors.New("there is no such page")
 	errTooOld  = errors.New("the changes do not go back so far")
 	errAccount = errors.New("the wiki does not let us in")
+	errOlder   = errors.New("the wiki gives an older text than it has listed; it is read again")
 )
 
 // List lists all pages at the first sync, and what has changed at each later one.
@@ -182,14 +184,18 @@ func (w *wiki) Look(ctx context.Context, s *source.Sync, ids []string) error {
 func (w *wiki) item(p page) source.Item {
 	return source.Item{
 		ID: p.ID, Title: p.Title, URL: w.url + p.Path, MediaType: "text/markdown", Version: strconv.FormatInt(p.Revision, 10),
-		Bytes: maxAnswerBytes / 16, Read: func(ctx context.Context) (source.Content, error) { return w.read(ctx, p.ID) },
+		Bytes: maxAnswerBytes / 16, Read: func(ctx context.Context) (source.Content, error) { return w.read(ctx, p) },
 	}
 }
 
 // read fetches the text of a page. What it is by now may be newer than what was listed.
-func (w *wiki) read(ctx context.Context, id string) (source.Content, error) {
+func (w *wiki) read(ctx context.Context, listed page) (source.Content, error) {
 	var p page
-	switch err := w.get(ctx, "/api/pages/"+url.PathEscape(id), &p); {
+	err := w.get(ctx, "/api/pages/"+url.PathEscape(listed.ID), &p)
+	if err == nil && p.Revision < listed.Revision {
+		err = errOlder
+	}
+	switch {
 	case errors.Is(err, errNoPage):
 		return source.Content{}, source.ErrAway // a list says for certain whether it is gone
 	case errors.Is(err, errAccount):
@@ -199,7 +205,7 @@ func (w *wiki) read(ctx context.Context, id string) (source.Content, error) {
 	}
 	now := w.item(p)
 	sum := sha256.Sum256([]byte(p.Text))
-	return source.Content{Hash: hex.EncodeToString(sum[:]), Sections: []chunk.Section{{HeadingPath: []string{p.Title}, Text: p.Text}}, Now: &now}, nil
+	return source.Content{Hash: hex.EncodeToString(sum[:]), Sections: []chunk.Section{{Text: p.Text}}, Now: &now}, nil
 }
 
 // answers asks the wiki whether it is there at all.
@@ -224,7 +230,7 @@ func (w *wiki) get(ctx context.Context, path string, v any) error {
 		return errNoPage
 	case http.StatusGone:
 		return errTooOld
-	case http.StatusUnauthorized, http.StatusForbidden:
+	case http.StatusUnauthorized:
 		return worker.Permanent(errAccount)
 	default:
 		return fmt.Errorf("the wiki answered %s", response.Status)

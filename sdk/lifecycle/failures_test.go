@@ -83,6 +83,17 @@ var endings = map[string]func(*fixture) trip{
 		require.Equal(f.t, 1, one[int](f, `SELECT count(*)::integer FROM moves.fail_not_taken(10)`))
 		return c
 	},
+	"a listing that is not to be believed": func(f *fixture) trip {
+		c := f.syncing()
+		require.NoError(f.t, f.Fail(ctx, c.try, lifecycle.Relist, "it shows little"))
+		require.Equal(f.t, "{}", of[string](f, c, "state::text"))
+		return c
+	},
+	"the source asked to wait, for longer than a run waits": func(f *fixture) trip {
+		c := f.syncing()
+		require.NoError(f.t, f.Postpone(ctx, c.try, 3*time.Hour, "come back later"))
+		return c
+	},
 	"clean stop of the worker": func(f *fixture) trip {
 		c := f.syncing()
 		require.NoError(f.t, f.Release(ctx, c.try))
@@ -152,6 +163,9 @@ func (f *fixture) nextTry(c trip) string {
 	switch left := next.Sub(one[time.Time](f, `SELECT clock_timestamp()`)); {
 	case left <= 0:
 		return "at once"
+	case of[string](f, c, "due_reason") == "wait":
+		require.InDelta(f.t, 3*time.Hour, left, float64(time.Hour))
+		return "at the time that the source named"
 	case left < 5*time.Minute:
 		return "after 2ⁿ minutes, at most 60, ±20 %"
 	default:

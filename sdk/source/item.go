@@ -117,14 +117,15 @@ func (s *Sync) withoutReading(ctx context.Context, c candidate) (done bool, err 
 		return true, nil
 	case known && of.Version != "" && of.Version == c.Version && of.Hash != noText && c.Title != "" && !e.fresh:
 		return true, s.touch(ctx, c.document(), of.Hash)
-	case s.listing && of.Failed == NotStored && bytes.Equal(e.Memo, c.memo) && !s.hasRoom():
+	case s.listing && !s.looks && of.Failed == NotStored && bytes.Equal(e.Memo, c.memo) && !s.hasRoom():
 		s.stands(c.ID, true)
 		return true, nil
 	}
 	return false, nil
 }
 
-// hasRoom tells whether one more of what could not be stored is read by a listing: a full quota must not cost everything at each.
+// hasRoom tells whether one more of what could not be stored is read by a listing of a source that lists everything at each sync: a full quota
+// must not cost everything each time.
 func (s *Sync) hasRoom() bool {
 	s.room--
 	return s.room >= 0
@@ -132,7 +133,7 @@ func (s *Sync) hasRoom() bool {
 
 // hide stores an item that only stands for its place. A document that people had is deleted by that.
 func (s *Sync) hide(ctx context.Context, c candidate) error {
-	if e, known := s.entry(c.ID); known && e.ContentHash != noText {
+	if e, known := s.entry(c.ID); known && e.VersionToken != "" && e.ContentHash != noText {
 		s.deleted.Add(1)
 	}
 	doc := c.document()

@@ -63,6 +63,7 @@ func (s *Sync) EndListing(ctx context.Context, keep func(id string, of Stored) b
 		case !s.Missing(id):
 			shown = shown || of.found()
 		case keep == nil && s.partial, keep != nil && keep(id, of):
+			shown = shown || of.found()
 			s.unchanged.Add(1)
 		default:
 			gone = append(gone, id)

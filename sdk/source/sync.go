@@ -26,6 +26,8 @@ type Sync struct {
 	bytes *semaphore.Weighted
 
 	trouble row
+	// looks: the source is a Looker.
+	looks bool
 	// listing: everything is listed, and what is not shown is gone. partial: something was left out.
 	listing, partial bool
 
@@ -111,6 +113,8 @@ func (s *Sync) take(known map[string]worker.Known) {
 }
 
 func (s *Sync) run(ctx context.Context, src Source) error {
+	looker, can := src.(Looker)
+	s.looks = can
 	cursor, err := src.List(ctx, s)
 	if err = s.over(err); err != nil {
 		return err
@@ -120,7 +124,7 @@ func (s *Sync) run(ctx context.Context, src Source) error {
 			return err
 		}
 	}
-	if looker, can := src.(Looker); can {
+	if can {
 		if err := s.over(s.tryAgain(ctx, looker, cursor)); err != nil {
 			return err
 		}

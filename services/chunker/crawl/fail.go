@@ -136,7 +136,7 @@ func (c *crawler) storeFailure(ctx context.Context, id, reason string, links []s
 		return nil
 	}
 	c.result.Failed++
-	return c.sink.Put(ctx, worker.Document{SourceID: id, URL: id, Links: links, Err: reason, ContentHash: hash})
+	return c.sink.Put(ctx, worker.Document{SourceID: id, URL: id, Links: links, Memo: stored, Err: reason, ContentHash: hash})
 }
 
 // storedLinks are those of a document that was stored before the crawl and is not deleted.

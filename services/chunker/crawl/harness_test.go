@@ -183,9 +183,9 @@ func (s *store) fails(call string) error {
 func (s *store) Known(context.Context) (map[string]worker.Known, error) {
 	known := map[string]worker.Known{}
 	for id, d := range s.docs {
-		known[id] = worker.Known{VersionToken: d.VersionToken, ContentHash: d.ContentHash}
+		known[id] = worker.Known{VersionToken: d.VersionToken, ContentHash: d.ContentHash, Memo: d.Memo}
 		if d.Err != "" {
-			known[id] = worker.Known{ContentHash: d.ContentHash} // a failed document has no token
+			known[id] = worker.Known{ContentHash: d.ContentHash, Memo: d.Memo} // a failed document has no token
 		}
 	}
 	return known, s.fails("known")

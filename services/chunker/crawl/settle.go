@@ -2,6 +2,7 @@ package crawl
 
 import (
 	"context"
+	"encoding/json"
 	"net/url"
 
 	"github.com/echomind/sync/sdk/worker"
@@ -193,6 +194,9 @@ func (c *crawler) waits(named, id string) bool {
 	return true
 }
 
+// stored is the memo of each document: one that the store had no room for is told by it from one of another configuration.
+var stored = json.RawMessage(`{}`)
+
 // store keeps a page that gave content.
 func (c *crawler) store(ctx context.Context, v visit, level int) error {
 	doc := worker.Document{
@@ -202,6 +206,7 @@ func (c *crawler) store(ctx context.Context, v visit, level int) error {
 		ContentHash:  v.page.ContentHash,
 		VersionToken: v.token,
 		Links:        v.outline.links,
+		Memo:         stored,
 		Chunks:       v.page.Chunks,
 	}
 	if v.namesAnother() { // which may have a document by the next crawl: a 304 would not name it

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/echomind/sync/sdk/source"
+	"github.com/echomind/sync/sdk/worker"
 )
 
 // sweep deletes the documents that this crawl did not come across.
@@ -49,21 +51,24 @@ func (c *crawler) stillGone() []string {
 	return slices.DeleteFunc(c.gone, c.docs.has)
 }
 
-// guarded fails a crawl that would delete suspiciously many of the documents that are stored under this configuration: a site that answers
+// guarded fails a crawl that would delete suspiciously many of the documents that are found and stored under this configuration: a site that answers
 // "we are back soon", or nothing but 404, has not lost its pages.
 func (c *crawler) guarded(ctx context.Context, lost []string) error {
-	stored, gone := 0, 0
-	for _, k := range c.known {
-		if k.VersionToken+k.ContentHash != "" {
-			stored++
+	found := func(k worker.Known) int {
+		elsewhere := k.VersionToken+k.ContentHash == "" && k.Memo == nil
+		if elsewhere || k.VersionToken == "" && strings.HasPrefix(k.ContentHash, nothingHash) {
+			return 0
 		}
+		return 1
+	}
+	all, gone := 0, 0
+	for _, k := range c.known {
+		all += found(k)
 	}
 	for _, id := range lost {
-		if k := c.known[id]; k.VersionToken+k.ContentHash != "" {
-			gone++
-		}
+		gone += found(c.known[id])
 	}
-	return source.Guard(ctx, c.sink, c.opt.Connector, gone, stored, len(c.docs) == 0)
+	return source.Guard(ctx, c.sink, c.opt.Connector, gone, all, len(c.docs) == 0)
 }
 
 func (c *crawler) deleteAll(ctx context.Context, ids []string) error {

@@ -231,6 +231,8 @@ func (s *store) EndListing() { s.listing = 0 }
 
 func (s *store) ListingPartial() {}
 
+func (*store) Remark(string) {}
+
 func (s *store) DeletionsAllowed(context.Context) (bool, error) { return s.allows, nil }
 
 // reset begins to count anew.
