@@ -12,7 +12,6 @@
 //	onedrive.go     (and one file for each other type) from a trigger to the source
 //	account.go      from a connector's secrets to the clients that ask with them
 //	rotate.go       refresh tokens that the provider has rotated
-//	sink.go         what the source says, cleaned of secrets
 //	extract.go      content to text
 //	types.go        which fields of a type's configuration are secret
 package connector

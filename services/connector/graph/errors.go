@@ -13,10 +13,6 @@ import (
 	"github.com/echomind/sync/services/connector/internal/trouble"
 )
 
-// ErrPermanent marks what trying again cannot mend: the configuration names what does not exist, or what the
-// account may not read.
-var ErrPermanent = worker.ErrPermanent
-
 // ErrLink says that a link must not be followed.
 var ErrLink = errors.New("the link is refused")
 

@@ -5,18 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/echomind/sync/sdk/source"
 )
-
-// Unreadable says why a document cannot be read, in words for people.
-type Unreadable struct {
-	Reason string
-	// Content says that the reason lies in the content: it stays until the content, or our reading of it, changes.
-	Content bool
-	// Trouble says that the reason may be the way there, and the same for other documents.
-	Trouble bool
-}
-
-func (u *Unreadable) Error() string { return u.Reason }
 
 // Reader reads files.
 type Reader struct {
@@ -50,37 +41,37 @@ func (r Reader) Refusal(item Item) string {
 	return ""
 }
 
-// Read downloads a file and extracts its text; fresh is the item as it was then. It returns ErrVanished, an
-// *Unreadable, or an error that ends the sync.
-func (r Reader) Read(ctx context.Context, drive string, item Item) (text Text, fresh Item, err error) {
+// Content downloads a file and extracts its text; fresh is the item as it was then, also with an *source.Unreadable. It returns source.ErrAway,
+// an *source.Unreadable, or an error that ends the sync. Content.Now is the caller's to set.
+func (r Reader) Content(ctx context.Context, drive string, item Item) (content source.Content, fresh Item, err error) {
 	if reason := r.Refusal(item); reason != "" {
-		return Text{}, item, &Unreadable{Reason: reason, Content: true}
+		return content, item, &source.Unreadable{Reason: reason, Content: true}
 	}
-	content, fresh, err := r.Client.Download(ctx, drive, item, r.MaxBytes)
+	data, fresh, err := r.Client.Download(ctx, drive, item, r.MaxBytes)
 	switch {
 	case ctx.Err() != nil:
-		return Text{}, item, ctx.Err()
+		return content, item, ctx.Err()
 	case errors.Is(err, ErrVanished):
-		return Text{}, item, err
+		return content, item, source.ErrAway
 	case errors.Is(err, ErrTooLarge):
-		return Text{}, fresh, &Unreadable{Reason: err.Error(), Content: true}
+		return content, fresh, &source.Unreadable{Reason: err.Error(), Content: true}
 	case errors.Is(err, ErrGrown):
-		return Text{}, fresh, &Unreadable{Reason: err.Error()}
+		return content, fresh, &source.Unreadable{Reason: err.Error()}
 	case EndsSync(err):
-		return Text{}, item, fmt.Errorf("download: %w", err)
+		return content, item, fmt.Errorf("download: %w", err)
 	case IsRefused(err):
-		return Text{}, item, &Unreadable{Reason: Reason(err)}
+		return content, item, &source.Unreadable{Reason: Reason(err)}
 	case err != nil:
-		return Text{}, item, &Unreadable{Reason: Reason(err), Trouble: true}
+		return content, item, &source.Unreadable{Reason: Reason(err), Trouble: true}
 	}
-	text, err = r.Extract.Extract(ctx, content, fresh.Name, fresh.MediaType())
+	text, err := r.Extract.Extract(ctx, data, fresh.Name, fresh.MediaType())
 	switch {
 	case ctx.Err() != nil:
-		return Text{}, item, ctx.Err()
+		return content, item, ctx.Err()
 	case err != nil:
 		// What is not the content's own is tried again. It is no Trouble either: a folder of documents that linger
 		// would end the sync.
-		return Text{}, fresh, &Unreadable{Reason: err.Error(), Content: r.Extract.OfContent(err)}
+		return content, fresh, &source.Unreadable{Reason: err.Error(), Content: r.Extract.OfContent(err)}
 	}
-	return text, fresh, nil
+	return source.Content{MediaType: text.MediaType, Sections: text.Sections, Hash: text.Hash}, fresh, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/sdk/worker/workertest"
 	"github.com/echomind/sync/services/connector/internal/fakegraph"
-	"github.com/echomind/sync/services/connector/internal/memsink"
+	"github.com/echomind/sync/services/connector/internal/fakereader"
 	"github.com/echomind/sync/services/connector/onedrive"
 )
 
@@ -157,12 +157,12 @@ func TestAnItemThatCannotBeReadSaysWhy(t *testing.T) {
 func TestADocumentWhoseReaderWasKilledIsReadAgainAtTheNextSync(t *testing.T) {
 	w := newWorld(t)
 	w.files(w.root, 30)
-	w.extract = memsink.Killed{}
+	w.extract = fakereader.Killed{}
 	r, err := w.try(t.Context())
 	require.NoError(t, err, "however many there are")
 	require.Equal(t, 30, r.Failed)
 	require.Contains(t, failures(w.sink)[0], "its reader was killed")
-	w.extract = memsink.Plain{}
+	w.extract = fakereader.Plain{}
 	require.Equal(t, 30, w.sync().Put)
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/sdk/worker/workertest"
 	"github.com/echomind/sync/services/connector/internal/fakegraph"
-	"github.com/echomind/sync/services/connector/internal/memsink"
+	"github.com/echomind/sync/services/connector/internal/fakereader"
 	"github.com/echomind/sync/services/connector/onedrive"
 )
 
@@ -41,7 +41,7 @@ func TestFirstSyncInAProcess(t *testing.T) {
 		return // it is started by peakMemory
 	}
 	r, err := onedrive.Sync(t.Context(), onedrive.Config{Drive: drive}, onedrive.Options{
-		Endpoint: endpoint, API: fakegraph.Client(), Plain: fakegraph.Plain(), Extract: memsink.Plain{},
+		Endpoint: endpoint, API: fakegraph.Client(), Plain: fakegraph.Plain(), Extract: fakereader.Plain{},
 	}, &forgetful{})
 	require.NoError(t, err)
 	status, err := os.ReadFile("/proc/self/status")

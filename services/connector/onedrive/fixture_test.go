@@ -15,7 +15,7 @@ import (
 	"github.com/echomind/sync/sdk/worker/workertest"
 	"github.com/echomind/sync/services/connector/graph"
 	"github.com/echomind/sync/services/connector/internal/fakegraph"
-	"github.com/echomind/sync/services/connector/internal/memsink"
+	"github.com/echomind/sync/services/connector/internal/fakereader"
 	"github.com/echomind/sync/services/connector/onedrive"
 )
 
@@ -64,7 +64,7 @@ type world struct {
 }
 
 func newWorld(t testing.TB) *world {
-	w := &world{t: t, fake: fakegraph.New(), sink: workertest.New(), extract: memsink.Plain{}}
+	w := &world{t: t, fake: fakegraph.New(), sink: workertest.New(), extract: fakereader.Plain{}}
 	t.Cleanup(w.fake.Close)
 	w.drive, w.root = w.fake.NewDrive("Documents", "")
 	w.cfg = onedrive.Config{Drive: w.drive}

@@ -14,7 +14,7 @@ import (
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/sdk/worker/workertest"
 	"github.com/echomind/sync/services/connector/internal/fakegraph"
-	"github.com/echomind/sync/services/connector/internal/memsink"
+	"github.com/echomind/sync/services/connector/internal/fakereader"
 	"github.com/echomind/sync/services/connector/onedrive"
 )
 
@@ -28,7 +28,7 @@ type model struct {
 // After each sync with nothing going on, what is stored is what is in the drive, whatever happened before.
 func TestAnyHistoryEndsWithTheStoreEqualToTheDrive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{t: t, fake: fakegraph.New(), sink: workertest.New(), extract: memsink.Plain{}}
+		w := &world{t: t, fake: fakegraph.New(), sink: workertest.New(), extract: fakereader.Plain{}}
 		defer w.fake.Close()
 		w.drive, w.root = w.fake.NewDrive("Documents", "")
 		w.cfg, w.sink.Allows = onedrive.Config{Drive: w.drive}, true

@@ -17,7 +17,7 @@ import (
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/sdk/worker/workertest"
 	"github.com/echomind/sync/services/connector/internal/fakegraph"
-	"github.com/echomind/sync/services/connector/internal/memsink"
+	"github.com/echomind/sync/services/connector/internal/fakereader"
 	"github.com/echomind/sync/services/connector/teams"
 )
 
@@ -64,7 +64,7 @@ func (w world) in(t tester) *world {
 
 func (w *world) options() teams.Options {
 	return teams.Options{
-		Endpoint: w.fake.Endpoint(), API: w.fake.Client(), Plain: w.fake.Plain(), Extract: memsink.Plain{},
+		Endpoint: w.fake.Endpoint(), API: w.fake.Client(), Plain: w.fake.Plain(), Extract: fakereader.Plain{},
 	}
 }
 

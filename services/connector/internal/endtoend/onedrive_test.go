@@ -14,7 +14,7 @@ import (
 	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/internal/fakegraph"
-	"github.com/echomind/sync/services/connector/internal/memsink"
+	"github.com/echomind/sync/services/connector/internal/fakereader"
 	"github.com/echomind/sync/services/connector/onedrive"
 )
 
@@ -40,7 +40,7 @@ func (d *drive) connector(wrap func(*worker.Run) source.Store) worker.Handler {
 			return err
 		}
 		_, err := onedrive.Sync(ctx, cfg, onedrive.Options{
-			Endpoint: d.fake.Endpoint(), API: d.fake.Client(), Plain: d.fake.Plain(), Extract: memsink.Plain{},
+			Endpoint: d.fake.Endpoint(), API: d.fake.Client(), Plain: d.fake.Plain(), Extract: fakereader.Plain{},
 		}, wrap(run))
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/internal/fakegraph"
-	"github.com/echomind/sync/services/connector/internal/memsink"
+	"github.com/echomind/sync/services/connector/internal/fakereader"
 	"github.com/echomind/sync/services/connector/teams"
 )
 
@@ -29,7 +29,7 @@ func TestAChannelIsKeptInSync(t *testing.T) {
 			return err
 		}
 		_, err := teams.Sync(ctx, cfg, teams.Options{
-			Endpoint: fake.Endpoint(), API: fake.Client(), Plain: fake.Plain(), Extract: memsink.Plain{},
+			Endpoint: fake.Endpoint(), API: fake.Client(), Plain: fake.Plain(), Extract: fakereader.Plain{},
 		}, run)
 		return err
 	}

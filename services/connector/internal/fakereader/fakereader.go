@@ -1,4 +1,5 @@
-package memsink
+// Package fakereader reads content in tests: as it is, or not at all.
+package fakereader
 
 import (
 	"context"
@@ -10,6 +11,9 @@ import (
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/services/connector/graph"
 )
+
+// Plain reads content as it is, and refuses binary content.
+type Plain struct{}
 
 // Extract is the extractor's.
 func (Plain) Extract(_ context.Context, content []byte, _, mediaType string) (graph.Text, error) {
