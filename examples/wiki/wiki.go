@@ -210,8 +210,8 @@ func (w *wiki) read(ctx context.Context, listed page) (source.Content, error) {
 
 // answers asks the wiki whether it is there at all.
 func (w *wiki) answers(ctx context.Context) error {
-	var any struct{}
-	return w.get(ctx, "/api/changes?since=latest", &any)
+	var nothing struct{}
+	return w.get(ctx, "/api/changes?since=latest", &nothing)
 }
 
 func (w *wiki) get(ctx context.Context, path string, v any) error {
@@ -223,7 +223,7 @@ func (w *wiki) get(ctx context.Context, path string, v any) error {
 	if err != nil {
 		return errors.Unwrap(err) // without the address, which may hold a secret
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	switch response.StatusCode {
 	case http.StatusOK:
 	case http.StatusNotFound:

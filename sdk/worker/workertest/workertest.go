@@ -79,7 +79,7 @@ func (s *Store) Known(context.Context) (map[string]worker.Known, error) {
 func (s *Store) Links(ctx context.Context, sourceID string) ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.docs[sourceID].Document.Links), ctx.Err()
+	return slices.Clone(s.docs[sourceID].Links), ctx.Err()
 }
 
 // Put stores a document.

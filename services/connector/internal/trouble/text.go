@@ -1,3 +1,4 @@
+// Package trouble says in plain words why no answer came.
 package trouble
 
 import (
