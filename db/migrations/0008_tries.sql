@@ -353,7 +353,7 @@ BEGIN
         WHEN 'too_long' THEN 'took too long' ELSE 'transient failure' END, c.status_message);
     c.run_id := NULL;
     IF kind = 'relist' THEN
-        c.state := '{}';
+        c.state := CASE WHEN c.state ? 'place' THEN jsonb_build_object('place', c.state -> 'place') ELSE '{}' END;
         c.listing := NULL;
     END IF;
     c := CASE kind WHEN 'too_long' THEN moves.took_too_long(c, advanced) ELSE moves.failed(c, kind = 'permanent') END;

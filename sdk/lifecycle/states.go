@@ -63,6 +63,6 @@ const (
 	// TooLong is a run that took longer than it may, and has sent nothing; see Cut for one that has. Where it has passed a checkpoint it goes on from there at once, and no
 	// failure is counted; else it is like a transient one.
 	TooLong Failure = "too_long"
-	// Relist is transient, and clears the connector's state: the next run begins from nothing.
+	// Relist is transient, and clears the connector's state but for what stands under "place": the next run lists everything.
 	Relist Failure = "relist"
 )

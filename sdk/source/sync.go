@@ -52,6 +52,8 @@ type Sync struct {
 // state is what a connector's state holds.
 type state struct {
 	Cursor json.RawMessage `json:"cursor,omitempty"`
+	// Place stays where the cursor is forgotten: see worker.Relist, which knows its name.
+	Place json.RawMessage `json:"place,omitempty"`
 	// Unread and NotStored are what the last sync has tried again.
 	Unread    share `json:"unread,omitzero"`
 	NotStored share `json:"not_stored,omitzero"`
@@ -136,7 +138,7 @@ func (s *Sync) run(ctx context.Context, src Source) error {
 		s.store.Remark(fmt.Sprintf("%d items have ids that cannot be stored; they are left out", n))
 	}
 	if s.lost.Load() > maxWiped { // a list says for certain what is gone
-		return s.store.SetState(state{Unread: s.state.Unread, NotStored: s.state.NotStored})
+		return s.store.SetState(state{Place: s.state.Place, Unread: s.state.Unread, NotStored: s.state.NotStored})
 	}
 	at, err := s.at(cursor)
 	if err != nil {
@@ -165,6 +167,24 @@ func (s *Sync) Cursor(v any) error {
 		return worker.Permanent(fmt.Errorf("the cursor cannot be read: %w; change the connector's configuration to begin again", err))
 	}
 	return nil
+}
+
+// Place decodes what SetPlace was given by this sync or one before it, under this configuration.
+func (s *Sync) Place(v any) error {
+	if len(s.state.Place) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(s.state.Place, v); err != nil {
+		return worker.Permanent(fmt.Errorf("where the source is cannot be read: %w; change the connector's configuration to begin again", err))
+	}
+	return nil
+}
+
+// SetPlace keeps what finds the place again, such as the id of a folder that the configuration names by its path: it stays also where
+// everything is to be listed again, and the cursor is forgotten. v encodes as a JSON object; it is stored with the next cursor.
+func (s *Sync) SetPlace(v any) (err error) {
+	s.state.Place, err = json.Marshal(v)
+	return err
 }
 
 // First tells whether the place has not been found so far, under this configuration: nothing was stored, no sync has completed, nor

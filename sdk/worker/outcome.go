@@ -36,7 +36,7 @@ func (e *relistError) Error() string   { return e.err.Error() }
 func (e *relistError) Unwrap() []error { return []error{ErrRelist, e.err} }
 
 // Relist marks an error after which what was listed so far is not to be believed: it fails the run like any other error, and the next
-// begins with an empty State.
+// begins with a State that has nothing but "place", if it had that: what finds the source again.
 func Relist(err error) error {
 	if err == nil {
 		return nil

@@ -305,7 +305,12 @@ func (s *Store) End(err error) {
 		s.Killed(false)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.state, s.shown = nil, nil
+		var kept struct {
+			Place json.RawMessage `json:"place,omitempty"`
+		}
+		_ = json.Unmarshal(s.state, &kept)
+		s.state, _ = json.Marshal(kept)
+		s.shown = nil
 	default:
 		s.Killed(false)
 	}

@@ -29,7 +29,7 @@ func (l *lister) under(ctx context.Context, id string, depth int) error {
 	if depth > maxDepth {
 		return nil // nothing below it is inside, either
 	}
-	for link := l.api.Children(l.drive, id, l.opts.PageSize); link != ""; {
+	for link := l.api.Children(l.place.Drive, id, l.opts.PageSize); link != ""; {
 		folders, next, err := l.children(ctx, link)
 		if err != nil {
 			return err

@@ -56,7 +56,7 @@ func (w *wide) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestWhatIsHeldOfFoldersBelowOneIsBounded(t *testing.T) {
 	const bound, folders = 16 << 10, 1_500
 	l := heldLister(bound)
-	l.drive, l.opts.PageSize = "d", widePage
+	l.place.Drive, l.opts.PageSize = "d", widePage
 	l.tree.set("top", folder{parent: "root"})
 	most := 0
 	w := &wide{folders: folders, listed: map[string]int{}, look: func() { most = max(most, l.tree.held) }}
@@ -74,6 +74,6 @@ func TestWhatIsHeldOfFoldersBelowOneIsBounded(t *testing.T) {
 // heldLister is one with which nothing is stored.
 func heldLister(bytes int) *lister {
 	l := &lister{opts: Options{HeldBytes: bytes}, named: map[string]struct{}{}, s: &source.Sync{}}
-	l.root, l.tree = "root", newTree("root", l.s.All())
+	l.place.Root, l.tree = "root", newTree("root", l.s.All())
 	return l
 }

@@ -81,11 +81,7 @@ func (w *world) options() onedrive.Options {
 // try syncs once; the state is committed if it worked.
 func (w *world) try(ctx context.Context) (onedrive.Result, error) {
 	result, err := onedrive.Sync(ctx, w.cfg, w.options(), w.sink)
-	if err == nil {
-		w.sink.Complete()
-	} else {
-		w.sink.Killed(false)
-	}
+	w.sink.End(err)
 	return result, err
 }
 

@@ -9,10 +9,10 @@ import (
 	"github.com/echomind/sync/services/connector/graph"
 )
 
-// locate finds the drive and the folder that the configuration names, once: their ids are kept in the cursor, so that
+// locate finds the drive and the folder that the configuration names, once: their ids are kept, so that
 // a folder that is renamed stays the connector's, and later syncs ask for nothing but changes.
 func (l *lister) locate(ctx context.Context) error {
-	if l.at.Drive != "" && l.at.Root != "" {
+	if l.place.Drive != "" && l.place.Root != "" {
 		return l.moved(ctx)
 	}
 	drive, named, err := l.findDrive(ctx)
@@ -36,25 +36,24 @@ func (l *lister) locate(ctx context.Context) error {
 	if !root.IsFolder() && root.Root == nil {
 		return worker.Permanent(fmt.Errorf("%s: it is not a folder; name the folder it is in", named))
 	}
-	l.at.Drive, l.at.Root, l.at.Whole = drive, root.ID, root.Root != nil
-	l.at.URL = graph.Short(root.WebURL)
-	return nil
+	l.place = place{Drive: drive, Root: root.ID, Whole: root.Root != nil, URL: graph.Short(root.WebURL)}
+	return l.s.SetPlace(l.place)
 }
 
 // moved asks where the connector's folder is now. Its delta does not report that a folder above it was renamed, and all
 // documents' URLs change with that. The root of a drive stays where it is.
 func (l *lister) moved(ctx context.Context) error {
-	if l.at.Whole {
+	if l.place.Whole {
 		return nil
 	}
-	root, err := l.api.Item(ctx, l.at.Drive, l.at.Root)
+	root, err := l.api.Item(ctx, l.place.Drive, l.place.Root)
 	if err == nil && root.Deleted != nil {
 		err = graph.ErrVanished
 	}
 	if err != nil {
 		return l.notThere(err, "the connector's folder")
 	}
-	if url := graph.Short(root.WebURL); url != l.at.URL {
+	if url := graph.Short(root.WebURL); url != l.place.URL {
 		l.movedTo = url
 	}
 	return nil
@@ -67,7 +66,7 @@ func (l *lister) notThere(err error, named string) error {
 	switch {
 	case !graph.IsGone(err):
 		return graph.AsPermanent(err, named)
-	case l.at.Synced:
+	case !l.s.First():
 		return fmt.Errorf("%s was synced before, and is not there now; the next try looks for it again: if it is gone for good, "+
 			"name another in the configuration, or delete the connector: %w", named, err)
 	}

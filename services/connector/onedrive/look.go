@@ -23,7 +23,7 @@ func (l *lister) Look(ctx context.Context, s *source.Sync, ids []string) error {
 	for i, id := range ids {
 		group.Go(func() error {
 			return caught.Do(func() error {
-				items[i], errs[i] = l.api.Item(grouped, l.drive, id)
+				items[i], errs[i] = l.api.Item(grouped, l.place.Drive, id)
 				if err := errs[i]; err != nil && !graph.IsGone(err) && !graph.IsRefused(err) {
 					return s.Alone(grouped, err)
 				}

@@ -17,7 +17,7 @@ func (l *lister) page(ctx context.Context, items []graph.Item) error {
 	var files, again []graph.Item
 	for _, item := range lastOf(items) {
 		switch {
-		case item.ID == l.root:
+		case item.ID == l.place.Root:
 			if item.Deleted != nil {
 				return l.notThere(graph.ErrVanished, "the connector's folder")
 			}
@@ -89,7 +89,7 @@ func (l *lister) folderChanged(item graph.Item) bool {
 	// It may have come from outside the connector's folder, or out of the recycle bin, with all that is in it.
 	// Whether the files below it are all there is not known from some of them: a sync may have died.
 	empty := item.Folder.ChildCount != nil && *item.Folder.ChildCount == 0
-	return !empty && (!had || !l.at.Whole)
+	return !empty && (!had || !l.place.Whole)
 }
 
 // notFound is said of a file whose folder is not there, or cannot be asked for.
@@ -127,7 +127,7 @@ func (l *lister) item(item graph.Item, m memo) source.Item {
 		ID: item.ID, Title: item.Name, URL: item.WebURL, MediaType: item.MediaType(), Version: m.Version, Memo: m, Bytes: item.Size,
 		Unread: l.reader.Refusal(item),
 		Read: func(ctx context.Context) (source.Content, error) {
-			content, fresh, err := l.reader.Content(ctx, l.drive, item)
+			content, fresh, err := l.reader.Content(ctx, l.place.Drive, item)
 			// It may have been asked for again. If it was moved meanwhile, the delta after this one reports it.
 			now := l.item(fresh, m.of(fresh, m))
 			content.Now = &now

@@ -280,13 +280,34 @@ func TestAListingThatSuddenlyShowsLittleRemovesNothingAndTheNextTryAsksForEveryt
 		require.ErrorContains(t, err, "60 of the 100 documents")
 		require.NotErrorIs(t, err, worker.ErrPermanent)
 		require.Len(t, w.sink.IDs(), 100)
-		w.sink.Killed(false)
+		w.sink.End(err)
 	}
 	w.fake.Delete(ids[0])
 	r := w.sync()
 	require.Equal(t, 1, r.Deleted)
 	require.Zero(t, r.Put)
 	require.GreaterOrEqual(t, r.Unchanged, 99)
+}
+
+func TestAFolderThatWasRenamedIsFollowedAlsoWhereAListingIsNotBelieved(t *testing.T) {
+	w := newWorld(t)
+	top := w.fake.Folder(w.root, "Projects")
+	ids := w.files(top, 50)
+	w.cfg.Folder = "Projects"
+	_, err := w.try(t.Context())
+	require.NoError(t, err)
+	w.fake.Rename(top, "Work")
+	for _, id := range ids[:40] {
+		w.fake.Delete(id)
+	}
+	w.fake.ExpireTokens("resyncChangesApplyDifferences")
+	_, err = w.try(t.Context())
+	require.ErrorIs(t, err, worker.ErrRelist)
+	w.sink.Allows = true
+	r, err := w.try(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 40, r.Deleted)
+	require.Len(t, w.sink.IDs(), 10)
 }
 
 func TestAListingThatShowsLittleRemovesTheRestOnceItsOwnerAllowsThat(t *testing.T) {

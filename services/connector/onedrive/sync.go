@@ -64,16 +64,18 @@ type Result struct {
 	Restarted bool
 }
 
-// cursor is where a sync goes on.
-type cursor struct {
-	// Drive and Root are the ids of the drive and of the folder that is synced; Whole says that it is the drive's
-	// own root. Synced says that a sync has completed.
-	Drive  string `json:"drive,omitempty"`
-	Root   string `json:"root,omitempty"`
-	Whole  bool   `json:"whole,omitempty"`
-	Synced bool   `json:"synced,omitempty"`
+// place is what is synced.
+type place struct {
+	// Drive and Root are the ids of the drive and of the folder; Whole says that it is the drive's own root.
+	Drive string `json:"drive,omitempty"`
+	Root  string `json:"root,omitempty"`
+	Whole bool   `json:"whole,omitempty"`
 	// URL is a hash of where that folder is: the files' URLs begin with it.
 	URL string `json:"url,omitempty"`
+}
+
+// cursor is where a sync goes on.
+type cursor struct {
 	// Link is where to go on: a page of an unfinished round, or the changes since the last. Empty: at the beginning of everything.
 	Link string `json:"link,omitempty"`
 	// Paging says that Link continues a round that an earlier sync began; Listing that this round lists everything.
@@ -86,11 +88,6 @@ type cursor struct {
 	Relist bool `json:"relist,omitempty"`
 }
 
-// anew is the cursor that lists everything from the beginning.
-func (c cursor) anew() cursor {
-	return cursor{Drive: c.Drive, Root: c.Root, Whole: c.Whole, Synced: c.Synced, URL: c.URL}
-}
-
 // lister is the source of one sync.
 type lister struct {
 	cfg    Config
@@ -98,10 +95,9 @@ type lister struct {
 	api    *graph.Client
 	reader graph.Reader
 	s      *source.Sync
+	place  place
 	at     cursor
 	tree   *tree
-	// drive and root are the cursor's. They stay as they are while files are read.
-	drive, root string
 	// listing: everything is listed. following: the listing is done, and what has changed since it began is read.
 	listing, following bool
 	// looking: files are asked for that failed before. Where their folders are is asked for, too, where it is not sure.
@@ -137,7 +133,7 @@ func Sync(ctx context.Context, cfg Config, opts Options, store source.Store) (Re
 		TooMany:  fmt.Errorf("max_files: the drive holds more than %d files; raise max_files (up to %d), or name a folder of it", most, MaxMaxFiles),
 		Again:    maxAgain, Ends: graph.EndsSync, Clean: opts.Clean,
 		Answers: func(ctx context.Context) error {
-			_, err := api.Item(ctx, l.drive, l.root)
+			_, err := api.Item(ctx, l.place.Drive, l.place.Root)
 			return err
 		},
 	})
@@ -147,13 +143,12 @@ func Sync(ctx context.Context, cfg Config, opts Options, store source.Store) (Re
 // List gives what has changed since the last sync, or everything.
 func (l *lister) List(ctx context.Context, s *source.Sync) (any, error) {
 	l.s = s
-	if err := s.Cursor(&l.at); err != nil {
+	if err := errors.Join(s.Cursor(&l.at), s.Place(&l.place)); err != nil {
 		return nil, err
 	}
 	if err := l.locate(ctx); err != nil {
 		return nil, err
 	}
-	l.drive, l.root = l.at.Drive, l.at.Root
 	switch {
 	case l.at.Listing:
 		s.ResumeListing()
@@ -170,14 +165,14 @@ func (l *lister) List(ctx context.Context, s *source.Sync) (any, error) {
 			return nil, err
 		}
 	}
-	l.at.Paging, l.at.Listing, l.at.Synced = false, false, true
+	l.at.Paging, l.at.Listing = false, false
 	l.looking, l.tree = true, nil
 	return &l.at, nil // Look may change it
 }
 
 // beginListing lists everything from the beginning.
 func (l *lister) beginListing() {
-	l.at = l.at.anew()
+	l.at = cursor{}
 	l.listing, l.following = true, false
 	l.s.BeginListing()
 	l.tree = nil
@@ -198,19 +193,16 @@ func (l *lister) wholeRound(ctx context.Context) error {
 		l.following = true
 	}
 	if l.movedTo != "" {
-		if err := l.under(ctx, l.root, 0); err != nil {
+		if err := l.under(ctx, l.place.Root, 0); err != nil {
 			return err
 		}
-		l.at.URL, l.movedTo = l.movedTo, ""
+		l.place.URL, l.movedTo = l.movedTo, ""
+		if err := l.s.SetPlace(l.place); err != nil {
+			return err
+		}
 	}
 	if l.listing {
-		err := l.s.EndListing(ctx, nil)
-		if err != nil && l.at.Paging {
-			// The sync that began the listing may have been shown too little. What is there now is to decide.
-			l.beginListing()
-			return l.wholeRound(ctx)
-		}
-		if err != nil {
+		if err := l.s.EndListing(ctx, nil); err != nil {
 			return err
 		}
 		l.listing = false
@@ -233,7 +225,7 @@ func (l *lister) round(ctx context.Context) error {
 	for restarts := 0; ; {
 		link := l.at.Link
 		if link == "" {
-			link = l.api.ItemDelta(l.drive, l.root, l.opts.PageSize, "")
+			link = l.api.ItemDelta(l.place.Drive, l.place.Root, l.opts.PageSize, "")
 		}
 		page, err := l.api.Items(ctx, link)
 		if start, resync := graph.Resync(err); resync {

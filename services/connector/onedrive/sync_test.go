@@ -211,7 +211,9 @@ func TestLinksToAnotherHostAreNotFollowed(t *testing.T) {
 		"http://evil.example/v1.0/delta", "http://user@" + strings.TrimPrefix(w.fake.Endpoint(), "http://"), "file:///etc/passwd",
 		w.fake.Endpoint() + "/" + strings.Repeat("x", 30<<10),
 	} {
-		w.sink.SetRawState(map[string]any{"cursor": map[string]any{"drive": w.drive, "root": w.root, "whole": true, "link": link}})
+		w.sink.SetRawState(map[string]any{
+			"place": map[string]any{"drive": w.drive, "root": w.root, "whole": true}, "cursor": map[string]any{"link": link},
+		})
 		_, err := w.try(t.Context())
 		require.ErrorIs(t, err, worker.ErrPermanent)
 		require.ErrorContains(t, err, "link is refused")

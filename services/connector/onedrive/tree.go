@@ -149,7 +149,7 @@ func (l *lister) known() *tree {
 	if l.tree != nil {
 		return l.tree
 	}
-	l.tree = newTree(l.root, l.s.All())
+	l.tree = newTree(l.place.Root, l.s.All())
 	if l.looking {
 		l.tree.onlySure()
 	}
@@ -165,7 +165,7 @@ func (l *lister) known() *tree {
 // cannot. A folder that is not known is asked for, once.
 func (l *lister) above(ctx context.Context, id string) (steps []step, at where, err error) {
 	for range maxDepth {
-		if id == l.root {
+		if id == l.place.Root {
 			return steps, inside, nil
 		}
 		if id == "" {
@@ -195,7 +195,7 @@ func (l *lister) above(ctx context.Context, id string) (steps []step, at where, 
 
 // ask asks for a folder. The error is one that ends the sync.
 func (l *lister) ask(ctx context.Context, id string) (folder, error) {
-	item, err := l.api.Item(ctx, l.drive, id)
+	item, err := l.api.Item(ctx, l.place.Drive, id)
 	switch {
 	case graph.IsGone(err) || graph.IsRefused(err):
 		return folder{at: away}, nil

@@ -47,7 +47,7 @@ func TestNoMoreFoldersAreHeldThanThereIsRoomFor(t *testing.T) {
 	const bytes, page = 2000, 10
 	newLister := func() *lister {
 		s := heldLister(bytes)
-		s.drive, s.root, s.opts.PageSize = drive, root, page
+		s.place.Drive, s.place.Root, s.opts.PageSize = drive, root, page
 		s.tree = newTree(root, s.s.All())
 		api, err := graph.New(graph.Options{Endpoint: fake.Endpoint(), API: fake.Client(), Plain: fake.Plain()})
 		require.NoError(t, err)
