@@ -5,8 +5,8 @@ import (
 	"strconv"
 
 	"github.com/echomind/sync/internal/extract"
+	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
-	"github.com/echomind/sync/services/connector/graph"
 )
 
 // text reads content for the sources.
@@ -21,12 +21,12 @@ func (s *service) text(run *worker.Run) text {
 func ownerOf(run *worker.Run) string { return strconv.Itoa(int(run.Request().UserId)) }
 
 // Extract turns content into text.
-func (t text) Extract(ctx context.Context, content []byte, name, mediaType string) (graph.Text, error) {
+func (t text) Extract(ctx context.Context, content []byte, name, mediaType string) (source.Content, error) {
 	read, err := t.reader.Extract(ctx, content, extract.Hint{MediaType: mediaType, Name: name})
 	if err != nil {
-		return graph.Text{}, err
+		return source.Content{}, err
 	}
-	return graph.Text{MediaType: read.MediaType, Sections: read.Sections, Hash: read.ContentHash()}, nil
+	return source.Content{MediaType: read.MediaType, Sections: read.Sections, Hash: read.ContentHash()}, nil
 }
 
 // OfContent tells whether an error of Extract says something of the content, and nothing of the machine.

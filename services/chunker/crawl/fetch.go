@@ -8,11 +8,11 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/echomind/sync/internal/repeat"
 	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/sdk/worker"
 )
@@ -278,14 +278,7 @@ func isRedirect(status int) bool {
 	return false
 }
 
-// retryAfter reads Retry-After as seconds or a date; a second where there is none.
+// retryAfter is what an answer asks to wait, and at least a second.
 func retryAfter(h http.Header, now time.Time) time.Duration {
-	value := strings.TrimSpace(h.Get("Retry-After"))
-	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
-		return max(time.Duration(seconds)*time.Second, time.Second)
-	}
-	if at, err := http.ParseTime(value); err == nil {
-		return max(at.Sub(now), time.Second)
-	}
-	return time.Second
+	return max(repeat.RetryAfter(h, now), time.Second)
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/echomind/sync/internal/repeat"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/internal/answer"
 )
@@ -60,14 +61,8 @@ func (a *api) again(ctx context.Context, ask func() error) error {
 		if !errors.Is(err, errBroken) || try == tries || ctx.Err() != nil {
 			return err
 		}
-		if a.pause > 0 {
-			timer := time.NewTimer(a.pause << (try - 1))
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				timer.Stop()
-				return ctx.Err()
-			}
+		if err := repeat.Sleep(ctx, repeat.Pauses{First: a.pause, Last: a.pause << (tries - 1)}.After(try)); err != nil {
+			return err
 		}
 	}
 }

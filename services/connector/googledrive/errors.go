@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/echomind/sync/internal/line"
 	"github.com/echomind/sync/services/connector/internal/trouble"
 )
 
@@ -59,9 +60,9 @@ func readRefusal(resp *http.Response) error {
 	r := &refusal{Status: resp.StatusCode}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBytes))
 	if err == nil && json.Unmarshal(text, &body) == nil {
-		r.Message = oneLine(body.Error.Message, 300)
+		r.Message = line.Clip(body.Error.Message, 300)
 		if len(body.Error.Errors) > 0 {
-			r.Reason, r.Location = oneLine(body.Error.Errors[0].Reason, 100), body.Error.Errors[0].Location
+			r.Reason, r.Location = line.Clip(body.Error.Errors[0].Reason, 100), body.Error.Errors[0].Location
 		}
 	}
 	return r
@@ -132,12 +133,4 @@ func ofDocument(err error) (reason string, lasting bool) {
 		return errBroken.Error(), false
 	}
 	return trouble.Text(err), false
-}
-
-func oneLine(s string, most int) string {
-	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, " ")), " ")
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/echomind/sync/internal/line"
 	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/services/connector/internal/answer"
 )
@@ -49,8 +50,8 @@ func (s *syncer) contentOf(it *source.Item, f item, as func(fresh item) source.I
 		if err != nil {
 			return content, &source.Unreadable{Reason: err.Error(), Content: s.opts.Extract.OfContent(err)}
 		}
-		content.MediaType, content.Sections, content.Hash = text.MediaType, text.Sections, text.Hash
-		return content, nil
+		text.Now = content.Now
+		return text, nil
 	}
 }
 
@@ -85,7 +86,7 @@ func (s *syncer) unreadable(f item) string {
 	}
 	if f.isGoogles() {
 		if _, can := exports[f.MimeType]; !can {
-			return fmt.Sprintf("%s holds no text that Google Drive exports", strings.TrimPrefix(oneLine(f.MimeType, 100), googleTypes))
+			return fmt.Sprintf("%s holds no text that Google Drive exports", strings.TrimPrefix(line.Clip(f.MimeType, 100), googleTypes))
 		}
 		return ""
 	}
@@ -95,7 +96,7 @@ func (s *syncer) unreadable(f item) string {
 	kind, _, _ := strings.Cut(strings.ToLower(f.MimeType), "/")
 	switch kind {
 	case "image", "audio", "video", "font":
-		return oneLine(f.MimeType, 100) + " holds no text that is read"
+		return line.Clip(f.MimeType, 100) + " holds no text that is read"
 	}
 	return ""
 }

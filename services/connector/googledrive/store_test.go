@@ -17,9 +17,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/echomind/sync/internal/extract"
+	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/googledrive"
-	"github.com/echomind/sync/services/connector/graph"
 	"github.com/echomind/sync/services/connector/internal/fakedrive"
 )
 
@@ -30,12 +30,12 @@ func TestMain(m *testing.M) {
 // text reads content as the service does.
 type text struct{}
 
-func (text) Extract(ctx context.Context, content []byte, name, mediaType string) (graph.Text, error) {
+func (text) Extract(ctx context.Context, content []byte, name, mediaType string) (source.Content, error) {
 	read, err := extract.Extract(ctx, content, extract.Hint{MediaType: mediaType, Name: name})
 	if err != nil {
-		return graph.Text{}, err
+		return source.Content{}, err
 	}
-	return graph.Text{MediaType: read.MediaType, Sections: read.Sections, Hash: read.ContentHash()}, nil
+	return source.Content{MediaType: read.MediaType, Sections: read.Sections, Hash: read.ContentHash()}, nil
 }
 
 func (text) OfContent(err error) bool { return extract.OfContent(err) }
@@ -45,8 +45,8 @@ func (text) Version() string { return extract.Version }
 // killed is an extractor whose readers are killed.
 type killed struct{ text }
 
-func (killed) Extract(context.Context, []byte, string, string) (graph.Text, error) {
-	return graph.Text{}, errors.New("could not be read: its reader was killed")
+func (killed) Extract(context.Context, []byte, string, string) (source.Content, error) {
+	return source.Content{}, errors.New("could not be read: its reader was killed")
 }
 
 // errKilled is the end of a sync that is killed.

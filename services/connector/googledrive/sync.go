@@ -15,7 +15,7 @@ import (
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
-	"github.com/echomind/sync/services/connector/graph"
+	"github.com/echomind/sync/services/connector/extraction"
 )
 
 const (
@@ -40,7 +40,7 @@ type Options struct {
 	// Client authorises, keeps to the quota and retries.
 	Client *http.Client
 	// Extract reads content.
-	Extract graph.Extractor
+	Extract extraction.Extractor
 	// OwnerAlone says that nobody but the connector's owner, whose account is asked, reads what is stored. Then shortcuts are
 	// followed to wherever the account may read.
 	OwnerAlone bool

@@ -7,12 +7,13 @@ import (
 	"strings"
 
 	"github.com/echomind/sync/sdk/source"
+	"github.com/echomind/sync/services/connector/extraction"
 )
 
 // Reader reads files.
 type Reader struct {
 	Client  *Client
-	Extract Extractor
+	Extract extraction.Extractor
 	// MaxBytes is the size up to which a file is read.
 	MaxBytes int64
 }
@@ -64,14 +65,14 @@ func (r Reader) Content(ctx context.Context, drive string, item Item) (content s
 	case err != nil:
 		return content, item, &source.Unreadable{Reason: Reason(err), Trouble: true}
 	}
-	text, err := r.Extract.Extract(ctx, data, fresh.Name, fresh.MediaType())
+	content, err = r.Extract.Extract(ctx, data, fresh.Name, fresh.MediaType())
 	switch {
 	case ctx.Err() != nil:
-		return content, item, ctx.Err()
+		return source.Content{}, item, ctx.Err()
 	case err != nil:
 		// What is not the content's own is tried again. It is no Trouble either: a folder of documents that linger
 		// would end the sync.
-		return content, fresh, &source.Unreadable{Reason: err.Error(), Content: r.Extract.OfContent(err)}
+		return source.Content{}, fresh, &source.Unreadable{Reason: err.Error(), Content: r.Extract.OfContent(err)}
 	}
-	return source.Content{MediaType: text.MediaType, Sections: text.Sections, Hash: text.Hash}, fresh, nil
+	return content, fresh, nil
 }

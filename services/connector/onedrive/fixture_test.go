@@ -13,7 +13,7 @@ import (
 
 	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker/workertest"
-	"github.com/echomind/sync/services/connector/graph"
+	"github.com/echomind/sync/services/connector/extraction"
 	"github.com/echomind/sync/services/connector/internal/fakegraph"
 	"github.com/echomind/sync/services/connector/internal/fakereader"
 	"github.com/echomind/sync/services/connector/onedrive"
@@ -58,7 +58,7 @@ type world struct {
 	sink        *workertest.Store
 	drive, root string
 	cfg         onedrive.Config
-	extract     graph.Extractor
+	extract     extraction.Extractor
 	heldBytes   int
 	pageSize    int
 }

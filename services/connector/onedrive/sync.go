@@ -12,6 +12,7 @@ import (
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/connector/extraction"
 	"github.com/echomind/sync/services/connector/graph"
 )
 
@@ -37,7 +38,7 @@ type Options struct {
 	// authorise.
 	API, Plain *http.Client
 	// Extract reads content.
-	Extract graph.Extractor
+	Extract extraction.Extractor
 	// Chunk is the size of chunks.
 	Chunk chunk.Options
 	// Room is memory for files; nil has no end.

@@ -12,6 +12,7 @@ import (
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/connector/extraction"
 	"github.com/echomind/sync/services/connector/graph"
 )
 
@@ -34,7 +35,7 @@ type Options struct {
 	// authorise.
 	API, Plain *http.Client
 	// Extract reads attached files.
-	Extract graph.Extractor
+	Extract extraction.Extractor
 	// Chunk is the size of chunks.
 	Chunk chunk.Options
 	// Room bounds the memory of several syncs together; nil has no end.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/echomind/sync/internal/line"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/services/connector/graph"
 )
@@ -94,20 +95,18 @@ func namesOf(m graph.Message) (names, int) {
 		if name == "" {
 			name = at.Mentioned.Name()
 		}
-		name = inOneLine(name)
+		name = line.One(name)
 		n.mentions[strconv.Itoa(at.ID)] = name
 		size += len(name)
 	}
 	for _, a := range m.Attachments {
-		if name := inOneLine(a.Name); name != "" {
+		if name := line.One(a.Name); name != "" {
 			n.attached[a.ID] = name
 			size += len(name)
 		}
 	}
 	return n, size
 }
-
-func inOneLine(name string) string { return strings.Join(strings.Fields(name), " ") }
 
 // messageText is what a message says, with the names of who is mentioned and of what is attached. A tag may stand for any
 // name, any number of times, so the text has a bound while it is written; what is beyond is left out.
@@ -125,7 +124,7 @@ func messageText(ctx context.Context, m graph.Message) (string, error) {
 	text := strings.TrimSpace(w.String())
 	others := &textWriter{most: w.most - len(text)}
 	for _, a := range m.Attachments {
-		name := inOneLine(a.Name)
+		name := line.One(a.Name)
 		if _, is := names.written[name]; is || name == "" || a.ContentType != "reference" {
 			continue
 		}

@@ -16,19 +16,18 @@ import (
 	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/googledrive"
-	"github.com/echomind/sync/services/connector/graph"
 	"github.com/echomind/sync/services/connector/internal/fakedrive"
 )
 
 // googleText reads content as the service does.
 type googleText struct{}
 
-func (googleText) Extract(ctx context.Context, content []byte, name, mediaType string) (graph.Text, error) {
+func (googleText) Extract(ctx context.Context, content []byte, name, mediaType string) (source.Content, error) {
 	read, err := extract.Extract(ctx, content, extract.Hint{MediaType: mediaType, Name: name})
 	if err != nil {
-		return graph.Text{}, err
+		return source.Content{}, err
 	}
-	return graph.Text{MediaType: read.MediaType, Sections: read.Sections, Hash: read.ContentHash()}, nil
+	return source.Content{MediaType: read.MediaType, Sections: read.Sections, Hash: read.ContentHash()}, nil
 }
 
 func (googleText) OfContent(err error) bool { return extract.OfContent(err) }

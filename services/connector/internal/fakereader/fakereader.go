@@ -9,19 +9,19 @@ import (
 	"strings"
 
 	"github.com/echomind/sync/sdk/chunk"
-	"github.com/echomind/sync/services/connector/graph"
+	"github.com/echomind/sync/sdk/source"
 )
 
 // Plain reads content as it is, and refuses binary content.
 type Plain struct{}
 
 // Extract is the extractor's.
-func (Plain) Extract(_ context.Context, content []byte, _, mediaType string) (graph.Text, error) {
+func (Plain) Extract(_ context.Context, content []byte, _, mediaType string) (source.Content, error) {
 	if strings.HasPrefix(string(content), "\x00") {
-		return graph.Text{}, errors.New("binary content is not supported")
+		return source.Content{}, errors.New("binary content is not supported")
 	}
 	sum := sha256.Sum256(content)
-	return graph.Text{
+	return source.Content{
 		MediaType: mediaType, Hash: hex.EncodeToString(sum[:]), Sections: []chunk.Section{{Text: string(content)}},
 	}, nil
 }
@@ -36,8 +36,8 @@ func (Plain) OfContent(error) bool { return true }
 type Killed struct{ Plain }
 
 // Extract reads nothing.
-func (Killed) Extract(context.Context, []byte, string, string) (graph.Text, error) {
-	return graph.Text{}, errors.New("could not be read: its reader was killed")
+func (Killed) Extract(context.Context, []byte, string, string) (source.Content, error) {
+	return source.Content{}, errors.New("could not be read: its reader was killed")
 }
 
 // OfContent is not so.

@@ -1,0 +1,19 @@
+// Package extraction is how the remote sources have content read.
+package extraction
+
+import (
+	"context"
+
+	"github.com/echomind/sync/sdk/source"
+)
+
+// Extractor turns content into text.
+type Extractor interface {
+	// Extract reads content. An error that OfContent knows is the content's own: it will not go away until the
+	// content, or Version, changes. Any other is trouble of ours, and the content is read again.
+	Extract(ctx context.Context, content []byte, name, mediaType string) (source.Content, error)
+	// OfContent tells whether an error of Extract is the content's own.
+	OfContent(err error) bool
+	// Version changes whenever a document that could not be read before may be readable now. Letters and digits.
+	Version() string
+}
