@@ -2,6 +2,7 @@ package crawl_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -292,7 +293,7 @@ func TestATruncatedCrawlEndsTheRowOfThoseThatHeldDeletionsBack(t *testing.T) {
 	s.page("/", "home", "/hub").redirect("/hub", "/b", 301).page("/b", "hub", "/c").page("/c", "C")
 	crawlOK(t, s, st)
 	s.page("/", "home", append(hrefs, "/refused")...)
-	st.docs[s.URL+"/refused"] = worker.Document{SourceID: s.URL + "/refused", Err: "no room for it", ContentHash: fmt.Sprint("unread:", crawl.MaxHeldCrawls, ":0")}
+	st.docs[s.URL+"/refused"] = worker.Document{SourceID: s.URL + "/refused", Err: "no room for it", ContentHash: "x", Memo: json.RawMessage(fmt.Sprintf(`{"unread":true,"crawls":%d}`, crawl.MaxHeldCrawls))}
 	few := func(c *crawl.Config, _ *crawl.Options) { c.MaxPages = ptr(5) }
 	require.True(t, crawlOK(t, s, st, few).Truncated)
 	require.Equal(t, []string{"/", "/b", "/c", "/refused"}, st.ids(s))

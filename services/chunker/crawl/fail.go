@@ -5,9 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/worker"
@@ -20,14 +17,32 @@ const maxHeldCrawls = 3
 // unreadBytes is what a failure that is kept takes beside its URL and reason.
 const unreadBytes = 64
 
-// failure hashes begin with failedHash. Those of pages of which nothing is stored, neither text nor links, begin with nothingHash, those
-// of other pages whose links are not known with unreadHash. Both are followed by how many crawls in a row have kept what may be behind
-// pages that failed; 0 where the last one kept nothing.
-const (
-	failedHash  = "failed:"
-	nothingHash = "nothing:"
-	unreadHash  = "unread:"
-)
+// remembered is the memo of a document.
+type remembered struct {
+	// Nothing says of a page that failed that nothing is stored of it, neither text nor links; Unread of another that its links are not
+	// known.
+	Nothing bool `json:"nothing,omitempty"`
+	Unread  bool `json:"unread,omitempty"`
+	// Crawls is how many crawls in a row have kept what may be behind such pages; 0 where the last one kept nothing.
+	Crawls int `json:"crawls,omitempty"`
+}
+
+// memo is never nil: by it a document that the store had no room for is told from one of another configuration.
+func (r remembered) memo() json.RawMessage {
+	data, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // it has nothing that cannot be encoded
+	}
+	return data
+}
+
+// recalled is what is remembered of a page that failed.
+func recalled(k worker.Known) (r remembered) {
+	if k.VersionToken != "" || json.Unmarshal(k.Memo, &r) != nil {
+		return remembered{}
+	}
+	return r
+}
 
 // unread is a page that failed and whose links are not known.
 type unread struct{ id, reason string }
@@ -71,11 +86,7 @@ func (c *crawler) fail(ctx context.Context, v visit, level int) error {
 		}
 		return c.storeUnread(ctx, u, c.heldBefore+1)
 	}
-	prefix := failedHash
-	if c.isNothing(v.id) && len(links) == 0 {
-		prefix = marked(nothingHash, 0)
-	}
-	return c.storeFailure(ctx, v.id, reason, links, prefix)
+	return c.storeFailure(ctx, v.id, reason, links, remembered{Nothing: c.isNothing(v.id) && len(links) == 0})
 }
 
 // isUnread tells whether a page that failed has links that are not known, behind which may be what the crawl does not find. Those of a
@@ -89,13 +100,13 @@ func (c *crawler) isUnread(v visit) bool {
 	case !known || c.deleted.has(v.id):
 		return v.fail.kind == unanswered
 	}
-	return before.VersionToken == "" && (before.ContentHash == "" || strings.HasPrefix(before.ContentHash, unreadHash))
+	return before.VersionToken == "" && (before.ContentHash == "" || recalled(before).Unread)
 }
 
 // isNothing tells whether nothing is stored of a page but that it failed.
 func (c *crawler) isNothing(id string) bool {
 	before, known := c.known[id]
-	return !known || c.deleted.has(id) || before.VersionToken == "" && strings.HasPrefix(before.ContentHash, nothingHash)
+	return !known || c.deleted.has(id) || before.ContentHash != "" && recalled(before).Nothing
 }
 
 // storeUnread stores a failure, and that so many crawls in a row have kept what may be behind such pages. The next crawl takes that of a
@@ -105,11 +116,8 @@ func (c *crawler) storeUnread(ctx context.Context, u unread, crawls int) error {
 	if err != nil {
 		return err
 	}
-	prefix := marked(unreadHash, crawls)
-	if c.isNothing(u.id) {
-		prefix = marked(nothingHash, crawls)
-	}
-	return c.storeFailure(ctx, u.id, u.reason, links, prefix)
+	nothing := c.isNothing(u.id)
+	return c.storeFailure(ctx, u.id, u.reason, links, remembered{Nothing: nothing, Unread: !nothing, Crawls: crawls})
 }
 
 // storeUnreads ends a crawl whose deletions are done: what it kept has been kept by one more. Where it kept nothing the row ends.
@@ -129,14 +137,15 @@ func (c *crawler) storeUnreads(ctx context.Context, kept bool) error {
 	return nil
 }
 
-func (c *crawler) storeFailure(ctx context.Context, id, reason string, links []string, prefix string) error {
-	hash := hashOfFailure(prefix, reason, links)
+func (c *crawler) storeFailure(ctx context.Context, id, reason string, links []string, r remembered) error {
+	memo := r.memo()
+	hash := hashOfFailure(memo, reason, links)
 	if before := c.before(id); before.VersionToken == "" && before.ContentHash == hash {
 		c.unchanged() // stored already, with this very reason
 		return nil
 	}
 	c.result.Failed++
-	return c.sink.Put(ctx, worker.Document{SourceID: id, URL: id, Links: links, Memo: stored, Err: reason, ContentHash: hash})
+	return c.sink.Put(ctx, worker.Document{SourceID: id, URL: id, Links: links, Memo: memo, Err: reason, ContentHash: hash})
 }
 
 // storedLinks are those of a document that was stored before the crawl and is not deleted.
@@ -158,31 +167,19 @@ func (c *crawler) isGone(id string) {
 }
 
 // hashOfFailure tells a failure that is stored already from a new one.
-func hashOfFailure(prefix, reason string, links []string) string {
+func hashOfFailure(memo json.RawMessage, reason string, links []string) string {
 	h := sha256.New()
 	enc := json.NewEncoder(h)
+	_ = enc.Encode(memo)
 	_ = enc.Encode(reason)
 	_ = enc.Encode(links)
-	return prefix + hex.EncodeToString(h.Sum(nil))
-}
-
-func marked(prefix string, crawls int) string { return fmt.Sprint(prefix, crawls, ":") }
-
-// crawlsOf is how many crawls in a row have kept what may be behind pages that failed, as a failure's hash says.
-func crawlsOf(hash string) (crawls int) {
-	for _, prefix := range []string{nothingHash, unreadHash} {
-		if rest, is := strings.CutPrefix(hash, prefix); is {
-			number, _, _ := strings.Cut(rest, ":")
-			crawls, _ = strconv.Atoi(number)
-		}
-	}
-	return crawls
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // heldBefore is that of all: the last crawl has marked all the pages that it failed to read, and those that it did not come to.
 func heldBefore(known map[string]worker.Known) (most int) {
 	for _, k := range known {
-		most = max(most, crawlsOf(k.ContentHash))
+		most = max(most, recalled(k).Crawls)
 	}
 	return most
 }

@@ -2,7 +2,6 @@ package crawl
 
 import (
 	"context"
-	"encoding/json"
 	"net/url"
 
 	"github.com/echomind/sync/sdk/worker"
@@ -194,9 +193,6 @@ func (c *crawler) waits(named, id string) bool {
 	return true
 }
 
-// stored is the memo of each document: one that the store had no room for is told by it from one of another configuration.
-var stored = json.RawMessage(`{}`)
-
 // store keeps a page that gave content.
 func (c *crawler) store(ctx context.Context, v visit, level int) error {
 	doc := worker.Document{
@@ -206,7 +202,7 @@ func (c *crawler) store(ctx context.Context, v visit, level int) error {
 		ContentHash:  v.page.ContentHash,
 		VersionToken: v.token,
 		Links:        v.outline.links,
-		Memo:         stored,
+		Memo:         remembered{}.memo(),
 		Chunks:       v.page.Chunks,
 	}
 	if v.namesAnother() { // which may have a document by the next crawl: a 304 would not name it

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
@@ -56,7 +55,7 @@ func (c *crawler) stillGone() []string {
 func (c *crawler) guarded(ctx context.Context, lost []string) error {
 	found := func(k worker.Known) int {
 		elsewhere := k.VersionToken+k.ContentHash == "" && k.Memo == nil
-		if elsewhere || k.VersionToken == "" && strings.HasPrefix(k.ContentHash, nothingHash) {
+		if elsewhere || recalled(k).Nothing {
 			return 0
 		}
 		return 1
@@ -88,7 +87,7 @@ func (c *crawler) deleteAll(ctx context.Context, ids []string) error {
 // for them.
 func (c *crawler) endRow(ctx context.Context, held []string) error {
 	for _, id := range held {
-		if c.blind || crawlsOf(c.known[id].ContentHash) == 0 {
+		if c.blind || recalled(c.known[id]).Crawls == 0 {
 			continue
 		}
 		if ctx.Err() != nil {
