@@ -38,7 +38,7 @@ func (s *Sync) tryAgain(ctx context.Context, src Looker, cursor any) error {
 	s.mu.Lock()
 	for id, e := range s.stored { // in no order
 		switch of := e.describe(s.opts.Reading); {
-		case e.shown || e.fresh || e.Seen: // one that is sent again loses the mark of the listing that goes on, should this run die
+		case e.shown || e.fresh:
 		case of.Failed == NotStored || of.Failed == Unknown:
 			notStored = append(notStored, id)
 		case of.Failed == IsAway:

@@ -57,29 +57,17 @@ func (s *Sync) EndListing(ctx context.Context, keep func(id string, of Stored) b
 		return err
 	}
 	var gone []string
-	wiped, shown := 0, false
 	for id, of := range s.All() {
 		switch {
 		case !s.Missing(id):
-			shown = shown || of.found()
 		case keep == nil && s.partial, keep != nil && keep(id, of):
-			shown = shown || of.found()
 			s.unchanged.Add(1)
 		default:
 			gone = append(gone, id)
-			if of.found() {
-				wiped++
-			}
 		}
 	}
-	if err := Guard(ctx, s.store, s.opts.Connector, wiped, s.expects, !shown); err != nil {
+	if err := s.RemoveUnlisted(ctx, gone); err != nil {
 		return err
-	}
-	slices.Sort(gone)
-	for _, id := range gone {
-		if err := s.Remove(ctx, id); err != nil {
-			return err
-		}
 	}
 	s.mu.Lock()
 	for id, e := range s.stored {
@@ -89,6 +77,39 @@ func (s *Sync) EndListing(ctx context.Context, keep func(id string, of Stored) b
 	s.listing, s.partial, s.missing, s.stand = false, false, 0, nil
 	s.mu.Unlock()
 	s.store.EndListing()
+	return nil
+}
+
+// RemoveUnlisted removes items that are gone because something is not listed any more, and not because a list of changes names each of them: where
+// that is suspiciously much nothing is removed, as by EndListing.
+func (s *Sync) RemoveUnlisted(ctx context.Context, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	gone := make(map[string]struct{}, len(ids))
+	for _, id := range ids {
+		gone[id] = struct{}{}
+	}
+	removed, left := 0, 0
+	for id, of := range s.All() {
+		if !of.found() {
+			continue
+		}
+		if _, is := gone[id]; is {
+			removed++
+		} else {
+			left++
+		}
+	}
+	if err := Guard(ctx, s.store, s.opts.Connector, removed, s.expects, left == 0); err != nil {
+		return err
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		if err := s.Remove(ctx, id); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

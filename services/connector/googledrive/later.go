@@ -117,9 +117,12 @@ func (s *syncer) look(ctx context.Context, ids []string) error {
 	return s.changesPage(ctx, "", changes)
 }
 
-// away marks what is not there; what an earlier sync has not found either goes, with what is below it.
+// away marks what is not there; what an earlier sync has not found either goes, with what is below it, and is looked for once more by
+// the next: no change may tell of it when it is there again.
 func (s *syncer) away(ctx context.Context, id string) (gone bool, err error) {
 	if gone, err = s.sync.Away(ctx, source.Item{ID: id}); gone && err == nil {
+		s.later(id)
+		s.unsaid = true
 		err = s.gone(ctx, id)
 	}
 	return gone, err
@@ -132,7 +135,6 @@ func (s *syncer) notListed(ctx context.Context, drive, id string) error {
 	gone, err := s.away(ctx, id)
 	switch {
 	case gone:
-		s.later(id)
 		return err
 	case err != nil || !s.listing || s.ending && slices.Contains(s.due, id):
 		return err

@@ -80,8 +80,9 @@ type syncer struct {
 	due []string
 	// ending: everything that the service lists and tells by itself was read.
 	ending bool
-	// loose: something that is stored may be below no root any more. driveLeft: so it is because a shared drive is not listed any more.
-	loose, driveLeft bool
+	// loose: something that is stored may be below no root any more. unsaid: so it is because a shared drive is not listed any more, or a folder
+	// was twice not there, though nothing says that it is gone.
+	loose, unsaid bool
 	// told has the targets of all shortcuts; true: the changes have named it.
 	told map[string]bool
 	// unnamed counts the shortcuts that were asked for because their memo does not have their name.
@@ -196,7 +197,7 @@ func (s *syncer) begin() (doubtful []string) {
 		s.sync.BeginListing()
 	}
 	s.tree = newTree(s.at.Roots)
-	s.come, s.missed, s.told, s.loose = map[string]string{}, map[string]string{}, map[string]bool{}, s.driveLeft
+	s.come, s.missed, s.told, s.loose = map[string]string{}, map[string]string{}, map[string]bool{}, s.unsaid
 	for id, of := range s.sync.All() {
 		if s.sync.Missing(id) {
 			continue // a listing finds out by itself what there is
@@ -248,17 +249,18 @@ func (s *syncer) sweep(ctx context.Context) error {
 			gone = append(gone, id)
 		}
 	}
-	if s.driveLeft {
-		if err := source.Guard(ctx, s.store, s.opts.Connector, len(gone), s.sync.Len(), false); err != nil {
+	if s.unsaid { // no list says of each of them that it is gone
+		if err := s.sync.RemoveUnlisted(ctx, gone); err != nil {
 			return err
 		}
+		gone = nil
 	}
 	for _, id := range gone {
 		if err := s.sync.Remove(ctx, id); err != nil {
 			return err
 		}
 	}
-	s.loose, s.driveLeft = false, false
+	s.loose, s.unsaid = false, false
 	return nil
 }
 

@@ -17,7 +17,7 @@ func (l *lister) locate(ctx context.Context) error {
 	}
 	drive, named, err := l.findDrive(ctx)
 	if err != nil {
-		return graph.AsPermanent(err, named)
+		return l.notThere(err, named)
 	}
 	path := "/drives/" + graph.Segment(drive) + "/root"
 	switch {
@@ -28,7 +28,7 @@ func (l *lister) locate(ctx context.Context) error {
 	}
 	var root graph.Item
 	if err := l.api.Get(ctx, l.api.URL(path, nil), nil, &root); err != nil {
-		return graph.AsPermanent(err, named)
+		return l.notThere(err, named)
 	}
 	if root.RemoteItem != nil {
 		return worker.Permanent(fmt.Errorf("%s: it is a shortcut to another drive; name that drive's folder itself", named))

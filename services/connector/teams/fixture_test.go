@@ -70,11 +70,7 @@ func (w *world) options() teams.Options {
 
 func (w *world) try(ctx context.Context) (teams.Result, error) {
 	result, err := teams.Sync(ctx, w.cfg, w.options(), w.store)
-	if err == nil {
-		w.store.Complete()
-	} else {
-		w.store.Killed(false)
-	}
+	w.store.End(err)
 	return result, err
 }
 
