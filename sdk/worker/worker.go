@@ -128,8 +128,11 @@ func (w *Worker) fill(ctx context.Context) error {
 		func(unused int) int { return free.take(working, unused) },
 		func(msg jetstream.Msg) {
 			slots.Go(func() error {
-				defer free.put()
-				return w.receive(working, msg)
+				err := w.receive(working, msg)
+				if err == nil { // no slot is free for another message while Run ends
+					free.put()
+				}
+				return err
 			})
 		})
 	return slots.Wait()
