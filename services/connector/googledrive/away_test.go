@@ -168,7 +168,7 @@ func TestAListWithoutDrivesRemovesManyFilesOnlyIfTheOwnerAllowsIt(t *testing.T) 
 		require.ErrorContains(t, err, "30 of the 31 documents")
 		require.Len(t, f.store.files(), 31)
 	}
-	f.store.allows = true
+	f.store.Allows = true
 	f.sync()
 	require.Equal(t, []string{"mine.txt"}, f.store.files())
 }
@@ -228,7 +228,7 @@ func listedWithout(t *testing.T) withSub {
 	}
 	f.sync()
 	f.ExpireTokens()
-	f.store.allows = true // the next but one deletes all
+	f.store.Allows = true // the next but one deletes all
 	f.Inject(fakedrive.Fault{Kind: "list", Times: 50, Skip: 1, Status: http.StatusNotFound, Reason: "notFound"})
 	_, err := f.try()
 	require.ErrorContains(t, err, "nothing says that it is gone")
