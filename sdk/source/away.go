@@ -32,7 +32,7 @@ func (s *Sync) away(ctx context.Context, c candidate, given bool) (lost bool, er
 	if !known && !given {
 		return false, nil
 	}
-	now := failed + string(IsAway) + " " + strconv.Itoa(s.state.Round)
+	now := failed + string(IsAway) + " " + strconv.Itoa(s.state.Place.Round)
 	if e.describe(s.opts.Reading).Failed == IsAway {
 		s.shows(c.ID)
 		if !given && e.ContentHash != now {
@@ -51,8 +51,8 @@ func (s *Sync) away(ctx context.Context, c candidate, given bool) (lost bool, er
 	return false, s.sendFailure(ctx, doc, now, awayText)
 }
 
-// Lose says that items are gone, though no list of changes and no listing says so of each of them. They are removed when the sync ends, unless
-// it is given them again. Where that is suspiciously much nothing is removed, and the sync fails until the owner allows it: the next lists
+// Lose says that items are gone, though no list of changes and no listing says so of each of them. They are removed once List, or Look, has ended,
+// unless they are given again, or it is said that they stay. A checkpoint does not remember them. Where that is suspiciously much nothing is removed, and the sync fails until the owner allows it: the next lists
 // everything from the beginning.
 func (s *Sync) Lose(ids ...string) {
 	s.mu.Lock()
@@ -61,6 +61,15 @@ func (s *Sync) Lose(ids ...string) {
 		if _, known := s.stored[id]; known {
 			s.lost[id] = Item{ID: id}
 		}
+	}
+}
+
+// Stay takes back what Lose, or Away, has said of items.
+func (s *Sync) Stay(ids ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		delete(s.lost, id)
 	}
 }
 
@@ -79,10 +88,11 @@ func (s *Sync) removeLost(ctx context.Context) error {
 		}
 	}
 	if gone > 0 {
-		if err := Guard(ctx, s.store, s.opts.Connector, gone+away, s.expects, left == 0); err != nil {
+		if err := Guard(ctx, s.store, s.opts.Connector, s.removed+gone+away, s.expects, left == 0); err != nil {
 			return err
 		}
 	}
+	s.removed += gone
 	ids := make([]string, 0, len(s.lost))
 	for id := range s.lost {
 		ids = append(ids, id)

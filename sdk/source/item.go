@@ -131,7 +131,7 @@ func (s *Sync) withoutReading(ctx context.Context, c candidate) (done bool, err 
 
 // isRefused tells whether an item is as it was when it could not be stored.
 func (e entry) isRefused(c candidate) bool {
-	return e.RefusedToken == c.token() || e.RefusedToken == "" && bytes.Equal(e.Memo, c.memo)
+	return c.Version != "" && (e.RefusedToken == c.token() || e.RefusedToken == "" && bytes.Equal(e.Memo, c.memo))
 }
 
 // hide stores an item that only stands for its place. A document that people had is deleted by that.
@@ -274,8 +274,8 @@ func (s *Sync) unread(ctx context.Context, c candidate, err error) error {
 			s.unshown(c.ID)
 			return nil
 		}
-		s.Lose(c.ID)
-		return nil
+		_, err := s.away(ctx, c, true)
+		return err
 	case errors.Is(err, ErrNoText):
 		if e, _ := s.entry(c.ID); e.VersionToken == c.token() && e.ContentHash == noTextRead {
 			s.stands(c.ID, true)

@@ -75,9 +75,12 @@ func (s *Sync) EndListing(ctx context.Context, keep func(id string, of Stored) b
 			removed++
 		}
 	}
-	if err := Guard(ctx, s.store, s.opts.Connector, removed, s.expects, left == 0); err != nil {
-		return err
+	if removed > 0 {
+		if err := Guard(ctx, s.store, s.opts.Connector, s.removed+removed, s.expects, left == 0); err != nil {
+			return err
+		}
 	}
+	s.removed += removed
 	slices.Sort(gone)
 	for _, id := range gone {
 		if err := s.Remove(ctx, id); err != nil {

@@ -201,8 +201,8 @@ type Result struct {
 func (r Result) Changed() bool { return r.Put+r.Touched+r.Deleted+r.Failed > 0 }
 
 var (
-	// ErrGone is what Item.Read returns for what the place says is gone: in a listing it is as if it had not been shown, else as if Sync.Lose
-	// had been called.
+	// ErrGone is what Item.Read returns for what the place says is gone: a listing removes it as if it had not shown it. Else it is as ErrAway, and
+	// a change will tell.
 	ErrGone = errors.New("it is gone")
 	// ErrAway is what Item.Read returns for what was listed and is not there: it fails, and is looked for again. See Sync.Away.
 	ErrAway = errors.New("it is not there")

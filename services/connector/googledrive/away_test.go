@@ -275,3 +275,37 @@ func TestFoldersDoNotCountWhereASharedDriveIsNotListed(t *testing.T) {
 	_, err := f.try()
 	require.ErrorContains(t, err, "40 of the 40 documents")
 }
+
+// A shared drive is not listed for a while, and the sync that sees that first dies after it has begun to look at what failed.
+func TestADriveThatIsNotListedGoesNotUnaskedAfterASyncThatDies(t *testing.T) {
+	for _, how := range []string{"killed after the checkpoint", "401 while it looks", "5xx storm"} {
+		t.Run(how, func(t *testing.T) {
+			f := newFixture(t)
+			f.cfg = googledrive.Config{IncludeSharedDrives: true}
+			f.File(root, "mine.txt", "text/plain", "mine")
+			bad := f.File(root, "bad.txt", "text/plain", "bad")
+			team := f.Drive("Team")
+			f.lots(team, 300)
+			f.Inject(fakedrive.DownloadQuota.On("media", 20).Of(bad))
+			f.sync()
+			f.Heal()
+			require.Len(t, f.store.files(), 302)
+			f.Leave(team, false)
+			switch how {
+			case "killed after the checkpoint":
+				f.store.kill = func(int) (bool, bool) { return false, true }
+			case "401 while it looks":
+				f.Inject(fakedrive.Fault{Kind: "get", ID: bad, Times: 20, Status: http.StatusUnauthorized, Reason: "authError"})
+			case "5xx storm":
+				f.Inject(fakedrive.Fault{Kind: "media", ID: bad, Times: 50, Status: http.StatusForbidden, Reason: "dailyLimitExceeded"})
+			}
+			_, err := f.try()
+			f.store.kill = nil
+			f.Heal()
+			require.Error(t, err)
+			require.Len(t, f.store.files(), 302)
+			_, err = f.try() // the retry
+			require.Len(t, f.store.files(), 302, "300 documents were deleted, and nobody was asked")
+		})
+	}
+}

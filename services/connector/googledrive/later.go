@@ -122,7 +122,7 @@ func (s *syncer) look(ctx context.Context, ids []string) error {
 func (s *syncer) away(ctx context.Context, id string) (lost bool, err error) {
 	if lost, err = s.sync.Away(ctx, source.Item{ID: id}); lost {
 		s.later(id)
-		s.unsaid = true
+		s.at.Unsaid = true
 		s.cutOff(id)
 	}
 	return lost, err

@@ -218,3 +218,31 @@ func TestAFileWhoseFolderMayNotBeAskedForStays(t *testing.T) {
 		})
 	}
 }
+
+func TestFilesOfAForbiddenFolderDoNotHoldUpOthers(t *testing.T) {
+	for _, n := range []int{20, 250} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			w := newWorld(t)
+			top := w.fake.Folder(w.root, "Top")
+			w.cfg.Item = top
+			w.files(top, 3)
+			dir := w.fake.Folder(top, "dir")
+			require.NoError(t, w.as())
+			w.fake.Forbid(dir, true)
+			w.files(dir, n)
+			require.NoError(t, w.as())
+			f := w.fake.File(top, "f.txt", "the words of f")
+			w.fake.Inject(fakegraph.Fault{Path: "/download/" + f, Times: 24, Status: 500})
+			require.NoError(t, w.as())
+			require.NotEmpty(t, w.sink.Docs()[f].Err)
+			w.fake.Heal()
+			for range 25 {
+				require.NoError(t, w.as())
+				if w.sink.Docs()[f].Err == "" {
+					return
+				}
+			}
+			t.Fatal("not read in 25 syncs: ", w.sink.Docs()[f].Err)
+		})
+	}
+}
