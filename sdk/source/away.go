@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -34,15 +35,15 @@ func (s *Sync) away(ctx context.Context, c candidate, given bool) (lost bool, er
 	}
 	now := failed + string(IsAway) + " " + strconv.Itoa(s.state.Place.Round)
 	if e.describe(s.opts.Reading).Failed == IsAway {
+		lost = !given && e.ContentHash != now
 		s.shows(c.ID)
-		if !given && e.ContentHash != now {
+		s.stands(c.ID, !lost)
+		if lost {
 			s.mu.Lock()
-			defer s.mu.Unlock()
 			s.lost[c.ID] = c.Item
-			return true, nil
+			s.mu.Unlock()
 		}
-		s.stands(c.ID, true)
-		return false, nil
+		return lost, nil
 	}
 	doc := c.document()
 	if c.Memo == nil && e.Memo != nil {
@@ -88,7 +89,8 @@ func (s *Sync) removeLost(ctx context.Context) error {
 		}
 	}
 	if gone > 0 {
-		if err := Guard(ctx, s.store, s.opts.Connector, s.removed+gone+away, s.expects, left == 0); err != nil {
+		stored := cmp.Or(s.expects, gone+away+left) // of a first sync nothing is expected
+		if err := Guard(ctx, s.store, s.opts.Connector, s.removed+gone+away, stored, left == 0); err != nil {
 			return err
 		}
 	}

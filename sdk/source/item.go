@@ -270,8 +270,7 @@ func (s *Sync) unread(ctx context.Context, c candidate, err error) error {
 	case errors.As(err, &why):
 		return s.fail(ctx, c, why)
 	case errors.Is(err, ErrGone):
-		if s.listing {
-			s.unshown(c.ID)
+		if s.unshown(c.ID) {
 			return nil
 		}
 		_, err := s.away(ctx, c, true)

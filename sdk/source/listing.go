@@ -144,15 +144,19 @@ func (s *Sync) stands(id string, counts bool) {
 	}
 }
 
-// unshown says that an item which the listing has shown is gone after all.
-func (s *Sync) unshown(id string) {
+// unshown says that an item which the listing has shown is gone after all; false: there is no listing.
+func (s *Sync) unshown(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.listing {
+		return false
+	}
 	if e, is := s.stored[id]; is && !e.missing {
 		e.missing = true
 		s.missing++
 		s.stored[id] = e
 	}
+	return true
 }
 
 // markSeen marks what the listing has shown and what was not written.

@@ -211,3 +211,88 @@ func TestWhatWasRefusedAndHasNoVersionIsReadEachTime(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, reads, 300)
 }
+
+func TestAFirstSyncMayLoseAFew(t *testing.T) {
+	store := workertest.New()
+	src := lister(func(ctx context.Context, s *source.Sync) (any, error) {
+		s.BeginListing()
+		for _, id := range ids(5000) {
+			if err := s.Item(ctx, keeper{}.item(id)); err != nil {
+				return nil, err
+			}
+		}
+		if err := s.EndListing(ctx, nil); err != nil {
+			return nil, err
+		}
+		s.Lose(ids(25)...)
+		return cursor{}, nil
+	})
+	_, err := sync1(t.Context(), store, src, source.Options{})
+	require.NoError(t, err)
+}
+
+func TestAListingMayBeginWhileChangesAreRead(t *testing.T) {
+	_, store := stocked(t, 100)
+	src := lister(func(ctx context.Context, s *source.Sync) (any, error) {
+		for _, id := range store.IDs() {
+			if err := s.Item(ctx, source.Item{ID: id, Title: "T", Version: "new", Read: func(context.Context) (source.Content, error) {
+				return source.Content{}, source.ErrGone
+			}}); err != nil {
+				return nil, err
+			}
+		}
+		s.BeginListing() // the cursor was refused meanwhile
+		s.Partial()
+		for _, id := range store.IDs() {
+			if err := s.Item(ctx, source.Item{ID: id, Title: "T", Version: "new2", Read: func(context.Context) (source.Content, error) {
+				return source.Content{}, source.ErrGone
+			}}); err != nil {
+				return nil, err
+			}
+		}
+		return cursor{}, nil
+	})
+	_, err := sync1(t.Context(), store, src, source.Options{})
+	require.NoError(t, err)
+	require.Len(t, store.IDs(), 100)
+}
+
+func TestWhatIsLostWithAMemoOutlivesAListingThatDies(t *testing.T) {
+	store := workertest.New()
+	step := 0
+	src := lister(func(ctx context.Context, s *source.Sync) (any, error) {
+		at := cursor{}
+		if err := s.Cursor(&at); err != nil {
+			return nil, err
+		}
+		it := keeper{}.item("a")
+		it.Memo = "where it was"
+		b := keeper{}.item("b")
+		switch step {
+		case 0:
+			return cursor{}, errors.Join(s.Item(ctx, it), s.Item(ctx, b))
+		case 1:
+			_, err := s.Away(ctx, source.Item{ID: "a", Title: "T", Memo: "where it was"})
+			return cursor{}, err
+		case 2:
+			s.BeginListing()
+			if err := s.Item(ctx, b); err != nil {
+				return nil, err
+			}
+			if _, err := s.Away(ctx, source.Item{ID: "a", Title: "T", Memo: "away"}); err != nil {
+				return nil, err
+			}
+			if err := s.Checkpoint(ctx, cursor{Listing: true}); err != nil {
+				return nil, err
+			}
+			return nil, errors.New("503")
+		}
+		s.ResumeListing()
+		return cursor{}, nil
+	})
+	for step = range 4 {
+		_, err := sync1(t.Context(), store, src, source.Options{})
+		require.Equal(t, step == 2, err != nil, "%d %v", step, err)
+	}
+	require.Contains(t, store.IDs(), "a", "it has a memo")
+}
