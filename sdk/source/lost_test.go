@@ -296,3 +296,121 @@ func TestWhatIsLostWithAMemoOutlivesAListingThatDies(t *testing.T) {
 	}
 	require.Contains(t, store.IDs(), "a", "it has a memo")
 }
+
+// folders lists folders beside the items of a keeper.
+func folders(k keeper, n int) lister {
+	return func(ctx context.Context, s *source.Sync) (any, error) {
+		s.BeginListing()
+		for i := range n {
+			if err := s.Item(ctx, source.Item{ID: fmt.Sprint("folder", i), Title: "A folder", Version: "1"}); err != nil {
+				return nil, err
+			}
+		}
+		for _, id := range k.ids {
+			if err := s.Item(ctx, k.item(id)); err != nil {
+				return nil, err
+			}
+		}
+		return cursor{}, nil
+	}
+}
+
+func TestFoldersAreNoDocumentsThatAreLeft(t *testing.T) {
+	store := workertest.New()
+	_, err := sync1(t.Context(), store, folders(keeper{ids: ids(5)}, 10), source.Options{})
+	require.NoError(t, err)
+	_, err = sync1(t.Context(), store, folders(keeper{}, 10), source.Options{})
+	require.ErrorContains(t, err, "5 of the 5 documents", "by a listing")
+	_, err = sync1(t.Context(), store, lister(func(_ context.Context, s *source.Sync) (any, error) {
+		s.Lose(ids(5)...)
+		return cursor{}, nil
+	}), source.Options{})
+	require.ErrorContains(t, err, "5 of the 5 documents", "for being lost")
+}
+
+func TestFewThatAreLostAreAskedAboutWhereAllElseIsAway(t *testing.T) {
+	for _, n := range []int{15, 200} {
+		store := workertest.New()
+		k := keeper{ids: ids(n), away: func(string) bool { return false }}
+		_, err := sync1(t.Context(), store, k, source.Options{})
+		require.NoError(t, err)
+		k.away = func(string) bool { return true }
+		_, err = sync1(t.Context(), store, k, source.Options{Again: 1})
+		require.NoError(t, err)
+		_, err = sync1(t.Context(), store, k, source.Options{Again: 1}) // looks at one of them
+		require.ErrorContains(t, err, fmt.Sprintf("%d of the %d documents", n, n))
+	}
+}
+
+func TestWhatIsListedAndNotThereIsNeverLost(t *testing.T) {
+	store := workertest.New()
+	there := true
+	src := listAll(30, func(int) string { return fmt.Sprint(there) }, func(i int) (source.Content, error) {
+		if i == 7 && !there {
+			return source.Content{}, source.ErrAway
+		}
+		return okRead(i)
+	})
+	for n := range 5 {
+		there = n == 0
+		_, err := sync1(t.Context(), store, src, source.Options{})
+		require.NoError(t, err)
+		require.Len(t, store.IDs(), 30)
+	}
+}
+
+func TestWhatIsLostWithAMemoStaysWithoutItsText(t *testing.T) {
+	store := workertest.New()
+	reads := 0
+	item := func(there bool) source.Item {
+		it := source.Item{ID: "t000", Title: "T", Version: "1", Memo: "where it was"}
+		if there {
+			it.Read = func(context.Context) (source.Content, error) {
+				reads++
+				return okRead(0)
+			}
+		}
+		return it
+	}
+	give := func(f func(ctx context.Context, s *source.Sync) error) source.Result {
+		r, err := sync1(t.Context(), store, lister(func(ctx context.Context, s *source.Sync) (any, error) { return cursor{}, f(ctx, s) }), source.Options{})
+		require.NoError(t, err)
+		return r
+	}
+	other := func(ctx context.Context, s *source.Sync) error { return s.Item(ctx, keeper{}.item("t001")) }
+	give(func(ctx context.Context, s *source.Sync) error { return errors.Join(s.Item(ctx, item(true)), other(ctx, s)) })
+	away := func(ctx context.Context, s *source.Sync) error {
+		it := item(true)
+		it.Unread = "it is not even read"
+		_, err := s.Away(ctx, it)
+		return err
+	}
+	give(away)
+	require.NotEmpty(t, workertest.Text(store.Docs()["t000"]))
+	require.Equal(t, 1, give(away).Deleted)
+	d := store.Docs()["t000"]
+	require.Empty(t, d.Err)
+	require.Empty(t, workertest.Text(d))
+	require.Equal(t, `"where it was"`, string(d.Memo))
+	store.Ops()
+	give(func(ctx context.Context, s *source.Sync) error { return s.Item(ctx, item(false)) })
+	require.Empty(t, store.Ops(), "so it is stored")
+	give(func(ctx context.Context, s *source.Sync) error { return s.Item(ctx, item(true)) })
+	require.Equal(t, 2, reads)
+	require.NotEmpty(t, workertest.Text(store.Docs()["t000"]))
+}
+
+func TestWhatIsLostAndGivenAgainStays(t *testing.T) {
+	store := workertest.New()
+	k := keeper{ids: ids(30), away: func(string) bool { return false }}
+	_, err := sync1(t.Context(), store, k, source.Options{})
+	require.NoError(t, err)
+	_, err = sync1(t.Context(), store, lister(func(ctx context.Context, s *source.Sync) (any, error) {
+		s.Lose("t001", "t002", "t003")
+		s.Stay("t002")
+		return cursor{}, s.Item(ctx, k.item("t001"))
+	}), source.Options{})
+	require.NoError(t, err)
+	require.NotContains(t, store.IDs(), "t003")
+	require.Len(t, store.IDs(), 29)
+}
