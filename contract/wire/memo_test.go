@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/sdk/wire"
+	"github.com/echomind/sync/contract/wire"
 )
 
 func TestAMemoIsAnyJSONValueThatPostgresCanHold(t *testing.T) {

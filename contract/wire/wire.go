@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/echomind/sync/proto/gen/publicpb"
+	"github.com/echomind/sync/contract/proto/gen/publicpb"
 )
 
 // types are the names in table connector_types that have a number of their own on the wire.

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"pgregory.net/rapid"
 
-	"github.com/echomind/sync/proto/gen/internalpb"
-	"github.com/echomind/sync/proto/gen/publicpb"
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
+	"github.com/echomind/sync/contract/proto/gen/publicpb"
 )
 
 func TestNumbersThatADoubleCannotHoldTravelAsStrings(t *testing.T) {

@@ -18,11 +18,11 @@ import (
 
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/streams"
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/internal/tracing"
-	"github.com/echomind/sync/sdk/deadline"
-	"github.com/echomind/sync/sdk/topology"
 )
 
 const (
@@ -114,7 +114,7 @@ func (s *Servers) checkNATS(ctx context.Context) error {
 	if *s.waits.Load() != nil {
 		return nil
 	}
-	return topology.Present(ctx, s.Stream)
+	return streams.Present(ctx, s.Stream)
 }
 
 // started keeps what the service waits for before it works; nil = it works.
@@ -124,7 +124,7 @@ func (s *Servers) started(waits error) { s.waits.Store(&waits) }
 func (s *Servers) wait(ctx context.Context) error {
 	err := s.ask(ctx, "connect.schema", func(ctx context.Context) error { return db.Check(ctx, s.Pool) })
 	if err == nil {
-		err = s.ask(ctx, "connect.streams", func(ctx context.Context) error { return topology.EnsureStreams(ctx, s.Stream) })
+		err = s.ask(ctx, "connect.streams", func(ctx context.Context) error { return streams.EnsureStreams(ctx, s.Stream) })
 	}
 	s.started(err)
 	if err == nil && !s.embedded {
@@ -135,7 +135,7 @@ func (s *Servers) wait(ctx context.Context) error {
 
 // warn says once where the streams are less durable than they look.
 func (s *Servers) warn(ctx context.Context) {
-	standing, err := topology.Inspect(ctx, s.Stream)
+	standing, err := streams.Inspect(ctx, s.Stream)
 	if err != nil {
 		s.log.Warn("the streams' durability is not known", "err", err)
 	}
@@ -151,7 +151,7 @@ func (s *Servers) ask(ctx context.Context, name string, call func(context.Contex
 	logged := ""
 	for {
 		err := deadline.Do(ctx, name, askTimeout, call)
-		if err == nil || errors.Is(err, db.ErrSchema) || errors.Is(err, topology.ErrMisconfigured) || errors.Is(err, postgres.ErrPooler) {
+		if err == nil || errors.Is(err, db.ErrSchema) || errors.Is(err, streams.ErrMisconfigured) || errors.Is(err, postgres.ErrPooler) {
 			return err
 		}
 		s.started(fmt.Errorf("%s: %w", name, err))

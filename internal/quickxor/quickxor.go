@@ -1,10 +1,11 @@
-package graph
+// Package quickxor is the hash that OneDrive lists for every file.
+package quickxor
 
 import "encoding/binary"
 
-// quickXor is the hash that OneDrive lists for every file ("QuickXorHash algorithm"): each byte is XORed into 160
+// Sum is the hash as the service writes it, before base64 ("QuickXorHash algorithm"): each byte is XORed into 160
 // bits, 11 bits further than the one before it, in a circle; at the end the length goes into the last 64 bits.
-func quickXor(content []byte) (sum [20]byte) {
+func Sum(content []byte) (sum [20]byte) {
 	const width, shift = 160, 11
 	at := 0
 	for _, b := range content {
@@ -24,6 +25,3 @@ func quickXor(content []byte) (sum [20]byte) {
 	}
 	return sum
 }
-
-// QuickXor is the hash as the service writes it, before base64.
-func QuickXor(content []byte) [20]byte { return quickXor(content) }

@@ -1,4 +1,4 @@
-package topology
+package streams
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/internal/deadline"
 )
 
 // leastForTriggers is what must be left for the triggers, whose stream has no bound of its own: some 16,000 of them.
@@ -17,7 +17,7 @@ const leastForTriggers = 64 << 20
 // AccountWarnings are where the account holds less than the streams may grow to. A full account refuses, and what is
 // refused waits; it is only earlier than the streams' own bounds promise.
 func AccountWarnings(ctx context.Context, js jetstream.JetStream) (found []string, err error) {
-	info, err := deadline.Get(ctx, "topology.account", queryTimeout, js.AccountInfo)
+	info, err := deadline.Get(ctx, "streams.account", queryTimeout, js.AccountInfo)
 	if err != nil {
 		return nil, fmt.Errorf("ask for the account's limits: %w", err)
 	}

@@ -1,4 +1,4 @@
-package topology
+package streams
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/internal/deadline"
 )
 
 // RemoveAcknowledged removes from a work queue what its consumers have acknowledged, and returns the subjects of which it removed
@@ -16,7 +16,7 @@ import (
 // does what waits when a consumer's filter is widened to it behind its place. A consumer with a max_deliver, which is against the
 // contract, has nothing removed for it. A stream that does not exist holds nothing.
 func RemoveAcknowledged(ctx context.Context, js jetstream.JetStream, name string) ([]string, error) {
-	removed, err := deadline.Get(ctx, "topology.acknowledged", queryTimeout, func(ctx context.Context) ([]string, error) {
+	removed, err := deadline.Get(ctx, "streams.acknowledged", queryTimeout, func(ctx context.Context) ([]string, error) {
 		stream, err := js.Stream(ctx, name)
 		if err != nil {
 			return nil, err

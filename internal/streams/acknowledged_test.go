@@ -1,4 +1,4 @@
-package topology
+package streams
 
 import (
 	"errors"
@@ -9,7 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // take pulls n messages of a consumer.
@@ -61,16 +62,16 @@ func TestWhatAKilledServerBringsBackThoughItIsAcknowledgedIsRemoved(t *testing.T
 		_, err := b.Publish(t.Context(), "connector.sync."+kind, []byte(kind))
 		b.do(err)
 	}
-	web, err := SyncConsumer("web") // 2, 3, 5, 6, 8
+	web, err := topology.SyncConsumer("web") // 2, 3, 5, 6, 8
 	b.do(err)
-	wiki, err := SyncConsumer("wiki") // 1, 4
+	wiki, err := topology.SyncConsumer("wiki") // 1, 4
 	b.do(err)
 	web.AckWait = time.Second // what is at work when the server ends comes again after it
-	ofWeb, err := EnsureConsumer(t.Context(), b, SyncStream, web)
+	ofWeb, err := EnsureConsumer(t.Context(), b, topology.SyncStream, web)
 	b.do(err)
-	_, err = EnsureConsumer(t.Context(), b, SyncStream, wiki)
+	_, err = EnsureConsumer(t.Context(), b, topology.SyncStream, wiki)
 	b.do(err)
-	b.do(b.server.RestartAsKilled(SyncStream, func() error {
+	b.do(b.server.RestartAsKilled(topology.SyncStream, func() error {
 		taken := b.take(ofWeb, 5)
 		for _, i := range []int{0, 1, 3} { // 2, 3, 6: the one between is at work
 			if err := taken[i].DoubleAck(t.Context()); err != nil {
@@ -79,20 +80,20 @@ func TestWhatAKilledServerBringsBackThoughItIsAcknowledgedIsRemoved(t *testing.T
 		}
 		return nil
 	}))
-	if held := b.sequences(SyncStream); !slices.Equal(held, []uint64{1, 2, 3, 4, 5, 6, 7, 8}) {
+	if held := b.sequences(topology.SyncStream); !slices.Equal(held, []uint64{1, 2, 3, 4, 5, 6, 7, 8}) {
 		t.Fatalf("the server came back with %v, want all", held)
 	}
 
 	remove := func(want ...string) {
 		t.Helper()
-		removed, err := RemoveAcknowledged(t.Context(), b, SyncStream)
+		removed, err := RemoveAcknowledged(t.Context(), b, topology.SyncStream)
 		b.do(err)
 		if !slices.Equal(removed, want) {
 			t.Errorf("something of %q was removed, want %q", removed, want)
 		}
 	}
 	remove("connector.sync.web")
-	if held := b.sequences(SyncStream); !slices.Equal(held, []uint64{1, 4, 5, 6, 7, 8}) {
+	if held := b.sequences(topology.SyncStream); !slices.Equal(held, []uint64{1, 4, 5, 6, 7, 8}) {
 		t.Errorf("the stream holds %v, want all but 2 and 3", held)
 	}
 	remove()
@@ -100,13 +101,13 @@ func TestWhatAKilledServerBringsBackThoughItIsAcknowledgedIsRemoved(t *testing.T
 		b.do(msg.DoubleAck(t.Context()))
 	}
 	remove("connector.sync.web")
-	if held := b.sequences(SyncStream); !slices.Equal(held, []uint64{1, 4, 7}) {
+	if held := b.sequences(topology.SyncStream); !slices.Equal(held, []uint64{1, 4, 7}) {
 		t.Errorf("the stream holds %v, want what nobody has taken", held)
 	}
 }
 
 func TestAStreamThatIsMissingHoldsNothingThatIsAcknowledged(t *testing.T) {
-	removed, err := RemoveAcknowledged(t.Context(), newBroker(t), SyncStream)
+	removed, err := RemoveAcknowledged(t.Context(), newBroker(t), topology.SyncStream)
 	if len(removed) > 0 || err != nil {
 		t.Errorf("removed %q, %v", removed, err)
 	}
@@ -122,10 +123,10 @@ func TestWhatAConsumerGivesUpIsNotTakenForAcknowledged(t *testing.T) {
 	}
 	publish()
 	publish()
-	web, err := SyncConsumer("web")
+	web, err := topology.SyncConsumer("web")
 	b.do(err)
 	web.AckWait, web.MaxDeliver = time.Second, 2
-	consumer, err := EnsureConsumer(t.Context(), b, SyncStream, web)
+	consumer, err := EnsureConsumer(t.Context(), b, topology.SyncStream, web)
 	b.do(err)
 	for range web.MaxDeliver {
 		for _, msg := range b.take(consumer, 2) {
@@ -141,9 +142,9 @@ func TestWhatAConsumerGivesUpIsNotTakenForAcknowledged(t *testing.T) {
 		}
 		return err
 	})
-	removed, err := RemoveAcknowledged(t.Context(), b, SyncStream)
+	removed, err := RemoveAcknowledged(t.Context(), b, topology.SyncStream)
 	b.do(err)
-	if held := b.sequences(SyncStream); len(removed) > 0 || !slices.Equal(held, []uint64{1, 2}) {
+	if held := b.sequences(topology.SyncStream); len(removed) > 0 || !slices.Equal(held, []uint64{1, 2}) {
 		t.Errorf("removed %q; the stream holds %v, want what nobody has acknowledged", removed, held)
 	}
 }

@@ -1,4 +1,4 @@
-package topology
+package streams
 
 import (
 	"context"
@@ -8,7 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/deadline"
 )
 
 // Size is how large the streams may grow and how often they are kept. A zero field leaves what stands, or takes the
@@ -24,7 +25,7 @@ type Size struct {
 // at once. It returns ErrMisconfigured where a setting would lose work that cannot be changed in place: retention and
 // storage. Settings that the declaration does not name stay as their operator set them.
 func Apply(ctx context.Context, js jetstream.JetStream, size Size) error {
-	for _, want := range Streams(size.MaxDocumentBytes, size.MaxDeadLetterBytes) {
+	for _, want := range topology.Streams(size.MaxDocumentBytes, size.MaxDeadLetterBytes) {
 		want.Replicas = size.Replicas
 		if err := apply(ctx, js, want); err != nil {
 			return fmt.Errorf("apply stream %s: %w", want.Name, err)
@@ -37,7 +38,7 @@ func apply(ctx context.Context, js jetstream.JetStream, want jetstream.StreamCon
 	info, err := lookAt(ctx, js, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		created := withDefaults(want)
-		err = deadline.Do(ctx, "topology.create_stream", queryTimeout, func(ctx context.Context) error {
+		err = deadline.Do(ctx, "streams.create_stream", queryTimeout, func(ctx context.Context) error {
 			_, err := js.CreateStream(ctx, created)
 			return err
 		})
@@ -72,14 +73,14 @@ func apply(ctx context.Context, js jetstream.JetStream, want jetstream.StreamCon
 	if reflect.DeepEqual(changed, have) {
 		return nil
 	}
-	return deadline.Do(ctx, "topology.update_stream", queryTimeout, func(ctx context.Context) error {
+	return deadline.Do(ctx, "streams.update_stream", queryTimeout, func(ctx context.Context) error {
 		_, err := js.UpdateStream(ctx, changed)
 		return err
 	})
 }
 
 func withDefaults(want jetstream.StreamConfig) jetstream.StreamConfig {
-	for _, usual := range Streams(DefaultMaxDocumentBytes, DefaultMaxDeadLetterBytes) {
+	for _, usual := range topology.Streams(topology.DefaultMaxDocumentBytes, topology.DefaultMaxDeadLetterBytes) {
 		if usual.Name == want.Name && want.MaxBytes == 0 {
 			want.MaxBytes = usual.MaxBytes
 		}
@@ -89,7 +90,7 @@ func withDefaults(want jetstream.StreamConfig) jetstream.StreamConfig {
 }
 
 func lookAt(ctx context.Context, js jetstream.JetStream, name string) (*jetstream.StreamInfo, error) {
-	return deadline.Get(ctx, "topology.stream", queryTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
+	return deadline.Get(ctx, "streams.stream", queryTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
 		stream, err := js.Stream(ctx, name)
 		if err != nil {
 			return nil, err
@@ -107,7 +108,7 @@ type Standing struct {
 // Inspect looks at every stream. A stream that is missing has no Info and one warning.
 func Inspect(ctx context.Context, js jetstream.JetStream) (map[string]Standing, error) {
 	all := map[string]Standing{}
-	for _, want := range Streams(DefaultMaxDocumentBytes, DefaultMaxDeadLetterBytes) {
+	for _, want := range topology.Streams(topology.DefaultMaxDocumentBytes, topology.DefaultMaxDeadLetterBytes) {
 		info, err := lookAt(ctx, js, want.Name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			all[want.Name] = Standing{Warnings: []string{"it does not exist; run `echomind streams apply`"}}

@@ -1,7 +1,8 @@
-package topology
+package streams
 
 import (
 	"context"
+	"github.com/echomind/sync/contract/topology"
 	"testing"
 	"time"
 
@@ -14,28 +15,28 @@ func TestApplyMendsWhatWouldLoseWorkAndKeepsWhatIsHeld(t *testing.T) {
 	js := newBroker(t).JetStream
 	ctx := context.Background()
 	_, err := js.CreateStream(ctx, jetstream.StreamConfig{
-		Name: SyncStream, Subjects: []string{"connector.sync.web"}, Retention: jetstream.WorkQueuePolicy, MaxAge: time.Hour,
+		Name: topology.SyncStream, Subjects: []string{"connector.sync.web"}, Retention: jetstream.WorkQueuePolicy, MaxAge: time.Hour,
 		Discard: jetstream.DiscardOld, MaxMsgsPerSubject: 5,
 	})
 	require.NoError(t, err)
 	_, err = js.Publish(ctx, "connector.sync.web", []byte("x"))
 	require.NoError(t, err)
 	_, err = js.CreateStream(ctx, jetstream.StreamConfig{
-		Name: DocumentStream, Subjects: []string{DocumentSubject}, Retention: jetstream.WorkQueuePolicy,
+		Name: topology.DocumentStream, Subjects: []string{topology.DocumentSubject}, Retention: jetstream.WorkQueuePolicy,
 	})
 	require.NoError(t, err)
 	require.ErrorIs(t, EnsureStreams(ctx, js), ErrMisconfigured)
 	standing, err := Inspect(ctx, js)
 	require.NoError(t, err)
-	require.Contains(t, standing[SyncStream].Warnings[0], "discard is DiscardOld")
+	require.Contains(t, standing[topology.SyncStream].Warnings[0], "discard is DiscardOld")
 
 	require.NoError(t, Apply(ctx, js, Size{}))
 	require.NoError(t, EnsureStreams(ctx, js))
 	standing, err = Inspect(ctx, js)
 	require.NoError(t, err)
-	require.EqualValues(t, 1, standing[SyncStream].Info.State.Msgs)
-	require.Len(t, standing[SyncStream].Warnings, 1, "the one replica")
-	_, err = js.Publish(ctx, DocumentSubject, make([]byte, MaxMessageBytes+20<<10))
+	require.EqualValues(t, 1, standing[topology.SyncStream].Info.State.Msgs)
+	require.Len(t, standing[topology.SyncStream].Warnings, 1, "the one replica")
+	_, err = js.Publish(ctx, topology.DocumentSubject, make([]byte, topology.MaxMessageBytes+20<<10))
 	require.ErrorContains(t, err, "maximum", "it takes no larger messages than one that is made anew")
 }
 
@@ -43,7 +44,7 @@ func TestApplyRefusesWhatCannotBeChangedInPlace(t *testing.T) {
 	t.Parallel()
 	js := newBroker(t).JetStream
 	ctx := context.Background()
-	_, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: DocumentStream, Subjects: []string{DocumentSubject}, Storage: jetstream.MemoryStorage})
+	_, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: topology.DocumentStream, Subjects: []string{topology.DocumentSubject}, Storage: jetstream.MemoryStorage})
 	require.NoError(t, err)
 	err = Apply(ctx, js, Size{})
 	require.ErrorIs(t, err, ErrMisconfigured)

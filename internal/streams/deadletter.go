@@ -1,4 +1,4 @@
-package topology
+package streams
 
 import (
 	"context"
@@ -11,9 +11,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/line"
 	"github.com/echomind/sync/internal/secret"
-	"github.com/echomind/sync/sdk/deadline"
 )
 
 const (
@@ -31,8 +32,8 @@ var ErrDeadLettersFull = errors.New("the stream of dead letters is full; look at
 
 // ours are the headers that a dead letter keeps even when it is cut.
 var ours = map[string]bool{
-	HeaderSession: true, HeaderTry: true, HeaderNumber: true, HeaderReason: true, HeaderTries: true, HeaderSequence: true,
-	HeaderDeliveries: true, HeaderFirstAt: true,
+	topology.HeaderSession: true, topology.HeaderTry: true, topology.HeaderNumber: true, topology.HeaderReason: true, topology.HeaderTries: true, topology.HeaderSequence: true,
+	topology.HeaderDeliveries: true, topology.HeaderFirstAt: true,
 }
 
 // DeadLetter publishes a message to dlq.<its subject> with headers that say why it was given up, how often it was
@@ -51,25 +52,25 @@ func DeadLetter(ctx context.Context, js jetstream.JetStream, msg jetstream.Msg, 
 			letter.Header[key] = values
 		}
 	}
-	letter.Header.Set(HeaderReason, line.Clip(secret.Text(why.Error()), maxReasonBytes-len("…")))
-	letter.Header.Set(HeaderTries, strconv.Itoa(tries))
+	letter.Header.Set(topology.HeaderReason, line.Clip(secret.Text(why.Error()), maxReasonBytes-len("…")))
+	letter.Header.Set(topology.HeaderTries, strconv.Itoa(tries))
 	if meta, err := msg.Metadata(); err == nil {
-		letter.Header.Set(HeaderSequence, strconv.FormatUint(meta.Sequence.Stream, 10))
-		letter.Header.Set(HeaderDeliveries, strconv.FormatUint(meta.NumDelivered, 10))
-		letter.Header.Set(HeaderFirstAt, meta.Timestamp.UTC().Format(time.RFC3339Nano))
+		letter.Header.Set(topology.HeaderSequence, strconv.FormatUint(meta.Sequence.Stream, 10))
+		letter.Header.Set(topology.HeaderDeliveries, strconv.FormatUint(meta.NumDelivered, 10))
+		letter.Header.Set(topology.HeaderFirstAt, meta.Timestamp.UTC().Format(time.RFC3339Nano))
 	}
 	publish := func(ctx context.Context) error {
 		_, err := js.PublishMsg(ctx, letter, jetstream.WithRetryAttempts(0))
 		return err
 	}
-	err := deadline.Do(ctx, "topology.dead_letter", queryTimeout, publish)
+	err := deadline.Do(ctx, "streams.dead_letter", queryTimeout, publish)
 	if errors.Is(err, nats.ErrMaxPayload) {
 		cut(letter, max(0, int(js.Conn().MaxPayload())-headerRoom))
-		err = deadline.Do(ctx, "topology.dead_letter", queryTimeout, publish)
+		err = deadline.Do(ctx, "streams.dead_letter", queryTimeout, publish)
 	}
 	if err != nil && noRoom(ctx, js, letter) {
 		cut(letter, 0)
-		err = deadline.Do(ctx, "topology.dead_letter", queryTimeout, publish)
+		err = deadline.Do(ctx, "streams.dead_letter", queryTimeout, publish)
 		if err != nil && noRoom(ctx, js, letter) {
 			err = ErrDeadLettersFull
 		}
@@ -83,20 +84,20 @@ func DeadLetter(ctx context.Context, js jetstream.JetStream, msg jetstream.Msg, 
 // cut leaves a letter the first bytes of its message, and our own headers.
 func cut(letter *nats.Msg, most int) {
 	for key := range letter.Header {
-		if !ours[key] && key != HeaderCutFrom {
+		if !ours[key] && key != topology.HeaderCutFrom {
 			letter.Header.Del(key)
 		}
 	}
-	if letter.Header.Get(HeaderCutFrom) == "" {
-		letter.Header.Set(HeaderCutFrom, strconv.Itoa(len(letter.Data)))
+	if letter.Header.Get(topology.HeaderCutFrom) == "" {
+		letter.Header.Set(topology.HeaderCutFrom, strconv.Itoa(len(letter.Data)))
 	}
 	letter.Data = letter.Data[:min(len(letter.Data), most)]
 }
 
 // noRoom says whether the stream's own limits leave no room for a letter. The server's refusal tells that in words only.
 func noRoom(ctx context.Context, js jetstream.JetStream, letter *nats.Msg) bool {
-	stream, err := deadline.Get(ctx, "topology.dead_letter_room", queryTimeout,
-		func(ctx context.Context) (jetstream.Stream, error) { return js.Stream(ctx, DeadLetterStream) })
+	stream, err := deadline.Get(ctx, "streams.dead_letter_room", queryTimeout,
+		func(ctx context.Context) (jetstream.Stream, error) { return js.Stream(ctx, topology.DeadLetterStream) })
 	if err != nil {
 		return false
 	}
@@ -104,14 +105,4 @@ func noRoom(ctx context.Context, js jetstream.JetStream, letter *nats.Msg) bool 
 	most, held := info.Config.MaxBytes, int64(info.State.Bytes)
 	return most > 0 && held+int64(letter.Size())+storedOverhead > most ||
 		info.Config.MaxMsgs > 0 && int64(info.State.Msgs) >= info.Config.MaxMsgs
-}
-
-// DispatchedAt reads the dispatch time that a trigger carries.
-func DispatchedAt(headers nats.Header) (time.Time, error) {
-	value := headers.Get(HeaderDispatchedAt)
-	at, err := time.Parse(time.RFC3339Nano, value)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("header %s %q: %w", HeaderDispatchedAt, value, err)
-	}
-	return at, nil
 }

@@ -1,7 +1,8 @@
-package topology
+package streams
 
 import (
 	"errors"
+	"github.com/echomind/sync/contract/topology"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ func (b *broker) received(msg *nats.Msg) jetstream.Msg {
 	b.Helper()
 	_, err := b.PublishMsg(b.Context(), msg)
 	b.do(err)
-	consumer, err := EnsureConsumer(b.Context(), b, DocumentStream, DocumentConsumer())
+	consumer, err := EnsureConsumer(b.Context(), b, topology.DocumentStream, topology.DocumentConsumer())
 	b.do(err)
 	got, err := consumer.Next(jetstream.FetchMaxWait(5 * time.Second))
 	b.do(err)
@@ -25,7 +26,7 @@ func (b *broker) received(msg *nats.Msg) jetstream.Msg {
 
 func (b *broker) letter(sequence uint64) *jetstream.RawStreamMsg {
 	b.Helper()
-	stream, err := b.Stream(b.Context(), DeadLetterStream)
+	stream, err := b.Stream(b.Context(), topology.DeadLetterStream)
 	b.do(err)
 	letter, err := stream.GetMsg(b.Context(), sequence)
 	b.do(err)
@@ -33,19 +34,19 @@ func (b *broker) letter(sequence uint64) *jetstream.RawStreamMsg {
 }
 
 func document() *nats.Msg {
-	msg := nats.NewMsg(DocumentSubject)
+	msg := nats.NewMsg(topology.DocumentSubject)
 	msg.Data = []byte{0xff, 0, 1}
-	msg.Header.Set(HeaderSession, "session-1")
-	msg.Header.Set(HeaderNumber, "7")
+	msg.Header.Set(topology.HeaderSession, "session-1")
+	msg.Header.Set(topology.HeaderNumber, "7")
 	msg.Header.Set("Baggage", "token=secret")
 	return msg
 }
 
 func TestADeadLetterSaysWhyHowOftenAndWhere(t *testing.T) {
 	b := newBroker(t).ensured()
-	_, err := b.Publish(t.Context(), DocumentSubject, []byte("before"))
+	_, err := b.Publish(t.Context(), topology.DocumentSubject, []byte("before"))
 	b.do(err)
-	consumer, err := EnsureConsumer(t.Context(), b, DocumentStream, DocumentConsumer())
+	consumer, err := EnsureConsumer(t.Context(), b, topology.DocumentStream, topology.DocumentConsumer())
 	b.do(err)
 	before, err := consumer.Next(jetstream.FetchMaxWait(5 * time.Second))
 	b.do(err)
@@ -59,14 +60,14 @@ func TestADeadLetterSaysWhyHowOftenAndWhere(t *testing.T) {
 	b.do(DeadLetter(t.Context(), b, again, errors.New("a\r\nEvil: header\x00 \xff"), 5))
 	letter := b.letter(1)
 	for header, want := range map[string]string{
-		HeaderTries: "5", HeaderSession: "session-1", HeaderNumber: "7", HeaderSequence: "2", "Evil": "", "Baggage": "",
-		HeaderDeliveries: "2", HeaderFirstAt: arrived.Timestamp.UTC().Format(time.RFC3339Nano),
+		topology.HeaderTries: "5", topology.HeaderSession: "session-1", topology.HeaderNumber: "7", topology.HeaderSequence: "2", "Evil": "", "Baggage": "",
+		topology.HeaderDeliveries: "2", topology.HeaderFirstAt: arrived.Timestamp.UTC().Format(time.RFC3339Nano),
 	} {
 		if got := letter.Header.Get(header); got != want {
 			t.Errorf("%s is %q, want %q", header, got, want)
 		}
 	}
-	if reason := letter.Header.Get(HeaderReason); !strings.HasPrefix(reason, "a Evil: header") || !utf8.ValidString(reason) {
+	if reason := letter.Header.Get(topology.HeaderReason); !strings.HasPrefix(reason, "a Evil: header") || !utf8.ValidString(reason) {
 		t.Errorf("reason %q", reason)
 	}
 	if letter.Subject != "dlq.document.process" || string(letter.Data) != string([]byte{0xff, 0, 1}) {
@@ -77,7 +78,7 @@ func TestADeadLetterSaysWhyHowOftenAndWhere(t *testing.T) {
 func TestALongReasonIsCutBetweenCharacters(t *testing.T) {
 	b := newBroker(t).ensured()
 	b.do(DeadLetter(t.Context(), b, b.received(document()), errors.New("x"+strings.Repeat("ü", 5000)), 1))
-	reason := b.letter(1).Header.Get(HeaderReason)
+	reason := b.letter(1).Header.Get(topology.HeaderReason)
 	if len(reason) > 1000 || len(reason) < 990 || !utf8.ValidString(reason) {
 		t.Errorf("the reason has %d bytes: %.20q", len(reason), reason)
 	}
@@ -87,13 +88,13 @@ func TestTheServersOwnHeadersAreNotRepeated(t *testing.T) {
 	b := newBroker(t).ensured()
 	for i := range uint64(2) {
 		msg := document()
-		msg.Header.Set(nats.ExpectedStreamHdr, DocumentStream)
+		msg.Header.Set(nats.ExpectedStreamHdr, topology.DocumentStream)
 		msg.Header.Set(nats.ExpectedLastSeqHdr, string('0'+rune(i)))
 		received := b.received(msg)
 		received.Headers().Set(nats.MsgIdHdr, "same") // as a publisher may have set it, a duplicate window ago
 		b.do(DeadLetter(t.Context(), b, received, errors.New("poison"), 1))
 		b.do(received.DoubleAck(t.Context()))
-		if got := b.letter(i + 1).Header.Get(HeaderReason); got != "poison" {
+		if got := b.letter(i + 1).Header.Get(topology.HeaderReason); got != "poison" {
 			t.Errorf("letter %d: reason %q", i+1, got)
 		}
 	}
@@ -102,14 +103,14 @@ func TestTheServersOwnHeadersAreNotRepeated(t *testing.T) {
 func TestADeadLetterThatIsNotStoredIsAnError(t *testing.T) {
 	b := newBroker(t).ensured()
 	received := b.received(document())
-	cfg := declared(DeadLetterStream)
+	cfg := declared(topology.DeadLetterStream)
 	cfg.MaxMsgSize = 1
 	_, err := b.UpdateStream(t.Context(), cfg)
 	b.do(err)
 	if err := DeadLetter(t.Context(), b, received, errors.New("poison"), 1); err == nil {
 		t.Error("a refused dead letter is no error")
 	}
-	b.do(b.DeleteStream(t.Context(), DeadLetterStream))
+	b.do(b.DeleteStream(t.Context(), topology.DeadLetterStream))
 	if err := DeadLetter(t.Context(), b, received, errors.New("poison"), 1); err == nil {
 		t.Error("a dead letter without a stream is no error")
 	}
@@ -117,7 +118,7 @@ func TestADeadLetterThatIsNotStoredIsAnError(t *testing.T) {
 
 func TestAFullStreamTakesALetterWithoutItsMessageAndThenNone(t *testing.T) {
 	b := newBroker(t).ensured()
-	config := Streams(DefaultMaxDocumentBytes, 4096)[2]
+	config := topology.Streams(topology.DefaultMaxDocumentBytes, 4096)[2]
 	_, err := b.UpdateStream(t.Context(), config)
 	b.do(err)
 	big := document()
@@ -125,10 +126,10 @@ func TestAFullStreamTakesALetterWithoutItsMessageAndThenNone(t *testing.T) {
 	b.do(DeadLetter(t.Context(), b, b.received(big), errors.New("the first"), 5))
 	b.do(DeadLetter(t.Context(), b, b.received(big), errors.New("the second"), 5))
 	second := b.letter(2)
-	if got := second.Header.Get(HeaderCutFrom); got != "2500" || len(second.Data) > 0 {
+	if got := second.Header.Get(topology.HeaderCutFrom); got != "2500" || len(second.Data) > 0 {
 		t.Errorf("cut from %q, with %d bytes left", got, len(second.Data))
 	}
-	if got := second.Header.Get(HeaderReason); got != "the second" {
+	if got := second.Header.Get(topology.HeaderReason); got != "the second" {
 		t.Errorf("reason %q", got)
 	}
 	for range 10 {

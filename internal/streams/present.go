@@ -1,9 +1,10 @@
-package topology
+package streams
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/echomind/sync/contract/topology"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -11,7 +12,7 @@ import (
 // Present returns nil where every stream exists and answers; else it says which does not, and what to do. It changes
 // nothing.
 func Present(ctx context.Context, js jetstream.JetStream) error {
-	for _, want := range Streams(0, 0) {
+	for _, want := range topology.Streams(0, 0) {
 		_, err := lookAt(ctx, js, want.Name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			return fmt.Errorf("stream %s is missing; unless a service may make it again, run `echomind streams apply`", want.Name)

@@ -1,4 +1,4 @@
-package topology
+package streams
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/repeat"
-	"github.com/echomind/sync/sdk/deadline"
 )
 
 const (
@@ -140,7 +140,7 @@ func pulled(err error) error {
 	case errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 		return nil
 	case errors.Is(err, jetstream.ErrNoHeartbeat):
-		return &deadline.Error{Name: "topology.pull", After: 2 * pullHeartbeat}
+		return &deadline.Error{Name: "streams.pull", After: 2 * pullHeartbeat}
 	}
 	return err
 }

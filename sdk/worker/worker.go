@@ -37,16 +37,17 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/contract/wire"
 	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/failpoint"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/repeat"
+	"github.com/echomind/sync/internal/streams"
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/internal/tracing"
-	"github.com/echomind/sync/proto/gen/internalpb"
-	"github.com/echomind/sync/sdk/failpoint"
 	"github.com/echomind/sync/sdk/lifecycle"
-	"github.com/echomind/sync/sdk/topology"
-	"github.com/echomind/sync/sdk/wire"
 	"github.com/echomind/sync/sdk/worker/internal/dbgen"
 )
 
@@ -124,7 +125,7 @@ func (w *Worker) fill(ctx context.Context) error {
 	}
 	slots, working := errgroup.WithContext(ctx)
 	free := newSlots(w.config.Slots)
-	topology.Feed(working, w.servers.Stream, topology.SyncStream, declared, w.log,
+	streams.Feed(working, w.servers.Stream, topology.SyncStream, declared, w.log,
 		func(unused int) int { return free.take(working, unused) },
 		func(msg jetstream.Msg) {
 			slots.Go(func() error {
@@ -142,7 +143,7 @@ func (w *Worker) fill(ctx context.Context) error {
 func (w *Worker) receive(ctx context.Context, msg jetstream.Msg) error {
 	w.metrics.busy.Inc()
 	defer w.metrics.busy.Dec()
-	if topology.ServersAnswer(msg) {
+	if streams.ServersAnswer(msg) {
 		w.metrics.messages.WithLabelValues(serversAnswer).Inc()
 		_ = msg.Ack()
 		return nil

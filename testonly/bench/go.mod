@@ -1,4 +1,4 @@
-module github.com/echomind/sync/bench
+module github.com/echomind/sync/testonly/bench
 
 go 1.26.0
 
@@ -78,8 +78,8 @@ require (
 )
 
 replace (
-	github.com/echomind/sync => ..
-	github.com/echomind/sync/services/chunker => ../services/chunker
-	github.com/echomind/sync/services/scheduler => ../services/scheduler
-	github.com/echomind/sync/services/semantic => ../services/semantic
+	github.com/echomind/sync => ../..
+	github.com/echomind/sync/services/chunker => ../../services/chunker
+	github.com/echomind/sync/services/scheduler => ../../services/scheduler
+	github.com/echomind/sync/services/semantic => ../../services/semantic
 )

@@ -20,9 +20,9 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"github.com/echomind/sync/bench/figures"
-	"github.com/echomind/sync/bench/place"
-	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/testonly/bench/figures"
+	"github.com/echomind/sync/testonly/bench/place"
 )
 
 // groupTimeout bounds a group with its preparation, which at full scale takes hours.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/echomind/sync/bench/figures"
+	"github.com/echomind/sync/testonly/bench/figures"
 )
 
 // sizes are how much of each is measured.

@@ -8,11 +8,11 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/echomind/sync/bench/ceiling"
-	"github.com/echomind/sync/bench/figures"
-	"github.com/echomind/sync/bench/ours"
-	"github.com/echomind/sync/bench/peers"
-	"github.com/echomind/sync/bench/place"
+	"github.com/echomind/sync/testonly/bench/ceiling"
+	"github.com/echomind/sync/testonly/bench/figures"
+	"github.com/echomind/sync/testonly/bench/ours"
+	"github.com/echomind/sync/testonly/bench/peers"
+	"github.com/echomind/sync/testonly/bench/place"
 )
 
 // Names of figures that ratios are made of.

@@ -1,4 +1,4 @@
-module github.com/echomind/sync/chaos
+module github.com/echomind/sync/testonly/chaos
 
 go 1.26.0
 
@@ -68,8 +68,8 @@ require (
 )
 
 replace (
-	github.com/echomind/sync => ..
-	github.com/echomind/sync/services/chunker => ../services/chunker
-	github.com/echomind/sync/services/scheduler => ../services/scheduler
-	github.com/echomind/sync/services/semantic => ../services/semantic
+	github.com/echomind/sync => ../..
+	github.com/echomind/sync/services/chunker => ../../services/chunker
+	github.com/echomind/sync/services/scheduler => ../../services/scheduler
+	github.com/echomind/sync/services/semantic => ../../services/semantic
 )

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/echomind/sync/services/connector/graph"
+	"github.com/echomind/sync/internal/quickxor"
 )
 
 // cursor is what an opaque token holds.
@@ -149,7 +149,7 @@ func (s *Server) render(it *item, scope string, inDelta bool) map[string]any {
 	if !inDelta || !s.Business {
 		out["cTag"] = fmt.Sprintf(`"c:%s,%d"`, it.id, it.ctag)
 	}
-	xor := graph.QuickXor(it.content)
+	xor := quickxor.Sum(it.content)
 	hashes := map[string]any{"quickXorHash": base64.StdEncoding.EncodeToString(xor[:])}
 	if !s.Business {
 		sum := sha1.Sum(it.content) //nolint:gosec // as the service lists it

@@ -10,7 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/streams"
 )
 
 // pull takes up to n messages off a consumer of a stream.
@@ -18,7 +19,7 @@ func (w *world) pull(stream string, declared jetstream.ConsumerConfig, n int) []
 	w.tb.Helper()
 	ctx, cancel := bounded()
 	defer cancel()
-	consumer, err := topology.EnsureConsumer(ctx, w.worker.servers.Stream, stream, declared)
+	consumer, err := streams.EnsureConsumer(ctx, w.worker.servers.Stream, stream, declared)
 	must(w.tb, "ensure a consumer", err)
 	batch, err := consumer.FetchNoWait(n)
 	must(w.tb, "pull", err)

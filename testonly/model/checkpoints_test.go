@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
 )
 
 // sending is what a fetch sends of one document: change is where it stands in the source's change log.

@@ -6,8 +6,8 @@
 // loses and doubles messages, workers sleep and wake) are played; after each action the promises are checked in
 // the database, and at the end the world is healed and everything must come to rest and be equal to its source.
 //
-//	go test ./internal/model/                                    the fixed seeds, and a fresh one that is printed
-//	go test ./internal/model/ -rapid.seed=7 -rapid.checks=500    one seed, many histories
+//	go test .                                    the fixed seeds, and a fresh one that is printed
+//	go test . -rapid.seed=7 -rapid.checks=500    one seed, many histories
 //
 // Two things are not the real ones in random histories, so that every step can be stopped at: the worker is driven
 // by hand, through the calls that the kit makes in the order that the kit makes them (while healing, and in the

@@ -11,11 +11,12 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/internal/movestest"
-	"github.com/echomind/sync/internal/testkit"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/internal/streams"
+	"github.com/echomind/sync/testonly/movestest"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
@@ -48,7 +49,7 @@ func openLab(t testing.TB, databaseURL, natsURL string) *lab {
 	l.worker = l.open(t, "worker")
 	l.kit = l.open(t, "kit")
 	l.streamsHeld = l.user.servers.Stream
-	if err := topology.EnsureStreams(t.Context(), l.streamsHeld); err != nil {
+	if err := streams.EnsureStreams(t.Context(), l.streamsHeld); err != nil {
 		t.Fatal(err)
 	}
 	return l
@@ -93,7 +94,7 @@ func (l *lab) empty(t tb) {
 		_ = l.streamsHeld.DeleteStream(ctx, stream) // it may be gone already
 	}
 	// The server removes the folder of the last stream for a moment after the stream itself.
-	until(t, func() error { return topology.EnsureStreams(ctx, l.streamsHeld) })
+	until(t, func() error { return streams.EnsureStreams(ctx, l.streamsHeld) })
 	l.force(t, `TRUNCATE connectors, open_runs, runs, unswept_runs, workers, run_messages, run_checkpoints, message_tries, sightings,
 		documents, chunks, unnamed_chunks, deleted_connectors RESTART IDENTITY`)
 	l.book.forget()
@@ -122,7 +123,7 @@ func (l *lab) stream(t tb, name string) jetstream.Stream {
 	t.Helper()
 	ctx, cancel := bounded()
 	defer cancel()
-	must(t, "create the streams", topology.EnsureStreams(ctx, l.streamsHeld))
+	must(t, "create the streams", streams.EnsureStreams(ctx, l.streamsHeld))
 	stream, err := l.streamsHeld.Stream(ctx, name)
 	must(t, "ask for stream "+name, err)
 	return stream

@@ -3,7 +3,7 @@ package model
 import (
 	"testing"
 
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/contract/topology"
 )
 
 func TestARunThatItsWorkerHasForgottenIsRescuedThoughTheWorkerLives(t *testing.T) {

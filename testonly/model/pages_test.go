@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
 	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/worker"
 )
 

@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/devstack/datadir"
-	"github.com/echomind/sync/sdk/deadline"
 )
 
 const (

@@ -14,7 +14,7 @@ import (
 
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/services/connector/googledrive"
-	"github.com/echomind/sync/services/connector/internal/fakedrive"
+	"github.com/echomind/sync/testonly/fakedrive"
 )
 
 // TestAfterAnyHistoryWhatIsStoredIsTheDrive makes random histories, with syncs, faults and kills at any moment.

@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/internal/extract"
 )
 
 func TestALongHeaderOfCSVDoesNotMakeAChunkOfEachRow(t *testing.T) {

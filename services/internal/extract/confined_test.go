@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/extract"
+	"github.com/echomind/sync/services/internal/extract"
 )
 
 // cloned is a page whose open <b> the parser clones with all its attributes at each <p>.

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/text/encoding/unicode"
 	"golang.org/x/text/encoding/unicode/utf32"
 
-	"github.com/echomind/sync/internal/extract"
+	"github.com/echomind/sync/services/internal/extract"
 )
 
 func read(t *testing.T, content string, hint extract.Hint) extract.Text {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/sdk/chunk"
+	"github.com/echomind/sync/services/internal/extract"
 )
 
 func TestMarkdownKeepsHeadingsCodeListsAndTables(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/internal/confine"
-	"github.com/echomind/sync/internal/extract"
+	"github.com/echomind/sync/services/internal/extract"
 )
 
 // maxFuzzBytes keeps what is read in this process from taking it down.

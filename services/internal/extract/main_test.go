@@ -9,7 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/echomind/sync/internal/confine"
-	"github.com/echomind/sync/internal/extract"
+	"github.com/echomind/sync/services/internal/extract"
 )
 
 func TestMain(m *testing.M) {

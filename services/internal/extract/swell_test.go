@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/extract"
+	"github.com/echomind/sync/services/internal/extract"
 )
 
 const longKey = 300

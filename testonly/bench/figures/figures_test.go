@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/bench/figures"
+	"github.com/echomind/sync/testonly/bench/figures"
 )
 
 // script gives one value after the other.

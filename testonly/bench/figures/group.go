@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/internal/deadline"
 )
 
 // takeTimeout bounds one measurement, its preparation included.

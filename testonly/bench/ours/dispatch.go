@@ -8,10 +8,10 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/echomind/sync/bench/figures"
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/services/scheduler"
+	"github.com/echomind/sync/testonly/bench/figures"
 )
 
 // warmTicks make plans and connections before ticks are measured.

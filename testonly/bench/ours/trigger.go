@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/echomind/sync/bench/figures"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/testonly/bench/figures"
 )
 
 // PickUps triggers one connector of a type again and again, while nothing else is due, and returns the median and the 99th

@@ -13,10 +13,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/natsserver"
 	"github.com/echomind/sync/internal/pgserver"
 	"github.com/echomind/sync/internal/postgres"
-	"github.com/echomind/sync/sdk/deadline"
 )
 
 const (

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/internal/observability"
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
@@ -143,7 +143,7 @@ func TestEveryAlertIsTriedOrSaysWhyNotAndItsRunbookTells(t *testing.T) {
 	require.Len(t, tried, len(rules))
 	for _, r := range rules {
 		require.Contains(t, tried, r.Alert)
-		page, err := os.ReadFile(filepath.Join("../../docs/runbooks", r.Alert+".md"))
+		page, err := os.ReadFile(filepath.Join("../../../docs/runbooks", r.Alert+".md"))
 		require.NoError(t, err)
 		_, told, _ := strings.Cut(string(page), "\n## Tried\n\n")
 		require.Equal(t, tried[r.Alert], strings.Join(strings.Fields(told), " "), r.Alert)

@@ -15,9 +15,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/chaos/campaign"
-	"github.com/echomind/sync/chaos/world"
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/testonly/chaos/campaign"
+	"github.com/echomind/sync/testonly/chaos/world"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // programs names the folder of the harness's programs: make test-alerts sets it.

@@ -20,12 +20,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/chaos/world"
 	"github.com/echomind/sync/internal/devstack/loopback"
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/testonly/chaos/world"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
-const rulesFile = "../../helm/echomind/files/alerts.yaml"
+const rulesFile = "../../../helm/echomind/files/alerts.yaml"
 
 // prometheus is a real one that scrapes a world twice a second.
 type prometheus struct{ addr string }

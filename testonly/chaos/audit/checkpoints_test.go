@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/chaos/source"
+	"github.com/echomind/sync/testonly/chaos/source"
 )
 
 // checkpoint does what semantic does when everything before a checkpoint is stored.

@@ -9,15 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/echomind/sync/chaos/audit"
-	"github.com/echomind/sync/chaos/source"
-	"github.com/echomind/sync/chaos/synthetic"
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/internal/testkit"
-	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/services/scheduler"
 	"github.com/echomind/sync/services/semantic"
+	"github.com/echomind/sync/testonly/chaos/audit"
+	"github.com/echomind/sync/testonly/chaos/source"
+	"github.com/echomind/sync/testonly/chaos/synthetic"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 func TestARealPipelineKeepsEveryPromise(t *testing.T) {

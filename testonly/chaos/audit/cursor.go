@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/echomind/sync/chaos/source"
+	"github.com/echomind/sync/testonly/chaos/source"
 )
 
 func (h *history) cursor() Finding {

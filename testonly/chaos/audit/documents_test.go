@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/chaos/source"
-	"github.com/echomind/sync/internal/movestest"
+	"github.com/echomind/sync/testonly/chaos/source"
+	"github.com/echomind/sync/testonly/movestest"
 )
 
 const (

@@ -3,8 +3,8 @@ package audit
 import (
 	"slices"
 
-	"github.com/echomind/sync/chaos/source"
 	"github.com/echomind/sync/sdk/lifecycle"
+	"github.com/echomind/sync/testonly/chaos/source"
 )
 
 // Reasons of failed runs.

@@ -15,12 +15,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/chaos/audit"
-	"github.com/echomind/sync/chaos/source"
 	"github.com/echomind/sync/db"
-	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/postgres"
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/testonly/chaos/audit"
+	"github.com/echomind/sync/testonly/chaos/source"
+	"github.com/echomind/sync/testonly/movestest"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // found are the checks that have found a violation in some test.

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/echomind/sync/chaos/source"
+	"github.com/echomind/sync/testonly/chaos/source"
 )
 
 // event is one move of a connector.

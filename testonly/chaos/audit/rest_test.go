@@ -13,11 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/echomind/sync/chaos/audit"
-	"github.com/echomind/sync/chaos/source"
-	"github.com/echomind/sync/internal/testkit"
-	"github.com/echomind/sync/proto/gen/internalpb"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/streams"
+	"github.com/echomind/sync/testonly/chaos/audit"
+	"github.com/echomind/sync/testonly/chaos/source"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 func TestWhatIsStuckIsFound(t *testing.T) {
@@ -99,7 +100,7 @@ func TestTheStreamsSayWhichSessionsAreQueued(t *testing.T) {
 	none, err := audit.Queued(js)(ctx)
 	require.NoError(t, err)
 	require.Empty(t, none, "there are no streams yet")
-	require.NoError(t, topology.EnsureStreams(ctx, js))
+	require.NoError(t, streams.EnsureStreams(ctx, js))
 	trigger, document, gone := uuid.New(), uuid.New(), uuid.New()
 	publish := func(subject string, session uuid.UUID, data []byte) uint64 {
 		msg := nats.NewMsg(subject)

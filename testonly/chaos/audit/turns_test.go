@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/chaos/audit"
-	"github.com/echomind/sync/chaos/source"
+	"github.com/echomind/sync/testonly/chaos/audit"
+	"github.com/echomind/sync/testonly/chaos/source"
 )
 
 func TestARescueBeforeTheLeaseHasEndedIsFound(t *testing.T) {

@@ -16,10 +16,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/echomind/sync/chaos/audit"
-	"github.com/echomind/sync/chaos/fault"
-	"github.com/echomind/sync/chaos/world"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/testonly/chaos/audit"
+	"github.com/echomind/sync/testonly/chaos/fault"
+	"github.com/echomind/sync/testonly/chaos/world"
 )
 
 // Config says how long and how hard.

@@ -10,10 +10,10 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/echomind/sync/chaos/audit"
-	"github.com/echomind/sync/chaos/fault"
-	"github.com/echomind/sync/chaos/world"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/testonly/chaos/audit"
+	"github.com/echomind/sync/testonly/chaos/fault"
+	"github.com/echomind/sync/testonly/chaos/world"
 )
 
 const askTimeout = 30 * time.Second

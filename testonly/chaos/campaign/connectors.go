@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/echomind/sync/chaos/fault"
-	"github.com/echomind/sync/chaos/world"
+	"github.com/echomind/sync/testonly/chaos/fault"
+	"github.com/echomind/sync/testonly/chaos/world"
 )
 
 // Types of connectors besides web and file.

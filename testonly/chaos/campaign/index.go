@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/echomind/sync/chaos/audit"
-	"github.com/echomind/sync/chaos/world"
+	"github.com/echomind/sync/testonly/chaos/audit"
+	"github.com/echomind/sync/testonly/chaos/world"
 )
 
 // everyPoint is more than a campaign stores.

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/echomind/sync/chaos/audit"
-	"github.com/echomind/sync/chaos/world"
+	"github.com/echomind/sync/testonly/chaos/audit"
+	"github.com/echomind/sync/testonly/chaos/world"
 )
 
 // lookBound is what a look of a scheduler or of semantic may take while nothing is broken.

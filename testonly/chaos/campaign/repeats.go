@@ -8,9 +8,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/echomind/sync/chaos/audit"
-	"github.com/echomind/sync/chaos/fault"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/testonly/chaos/audit"
+	"github.com/echomind/sync/testonly/chaos/fault"
 )
 
 // maxGrace is where the doubling of a message's grace ends.

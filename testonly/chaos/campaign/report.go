@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/echomind/sync/chaos/audit"
-	"github.com/echomind/sync/chaos/fault"
+	"github.com/echomind/sync/testonly/chaos/audit"
+	"github.com/echomind/sync/testonly/chaos/fault"
 )
 
 // Write prints what was injected and the table of the promises, and says whether all of them were kept. A check

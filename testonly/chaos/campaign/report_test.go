@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/chaos/audit"
-	"github.com/echomind/sync/chaos/campaign"
-	"github.com/echomind/sync/chaos/fault"
+	"github.com/echomind/sync/testonly/chaos/audit"
+	"github.com/echomind/sync/testonly/chaos/campaign"
+	"github.com/echomind/sync/testonly/chaos/fault"
 )
 
 func TestWhatMakesACampaignFail(t *testing.T) {

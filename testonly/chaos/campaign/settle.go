@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/echomind/sync/chaos/world"
+	"github.com/echomind/sync/testonly/chaos/world"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/echomind/sync/chaos/audit"
-	"github.com/echomind/sync/chaos/world"
+	"github.com/echomind/sync/testonly/chaos/audit"
+	"github.com/echomind/sync/testonly/chaos/world"
 )
 
 const (

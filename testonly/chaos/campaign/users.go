@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/echomind/sync/chaos/world"
+	"github.com/echomind/sync/testonly/chaos/world"
 )
 
 // users trigger, switch off and on, change and delete connectors, and edit what the real ones read, until ctx ends.

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/echomind/sync/chaos/audit"
-	"github.com/echomind/sync/chaos/world"
+	"github.com/echomind/sync/testonly/chaos/audit"
+	"github.com/echomind/sync/testonly/chaos/world"
 )
 
 const (

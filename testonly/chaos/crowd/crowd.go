@@ -10,10 +10,10 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/echomind/sync/chaos/audit"
-	"github.com/echomind/sync/chaos/campaign"
-	"github.com/echomind/sync/chaos/world"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/testonly/chaos/audit"
+	"github.com/echomind/sync/testonly/chaos/campaign"
+	"github.com/echomind/sync/testonly/chaos/world"
 )
 
 // Config says how many, what to run, and where.

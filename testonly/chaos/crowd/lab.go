@@ -9,10 +9,10 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/echomind/sync/chaos/audit"
-	"github.com/echomind/sync/chaos/campaign"
-	"github.com/echomind/sync/chaos/world"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/testonly/chaos/audit"
+	"github.com/echomind/sync/testonly/chaos/campaign"
+	"github.com/echomind/sync/testonly/chaos/world"
 )
 
 const (

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/echomind/sync/chaos/world"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/testonly/chaos/world"
 )
 
 const (

@@ -24,7 +24,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/echomind/sync/chaos/world"
+	"github.com/echomind/sync/testonly/chaos/world"
 )
 
 // Fault is one thing that goes wrong.

@@ -10,11 +10,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/chaos/fault"
+	"github.com/echomind/sync/testonly/chaos/fault"
 )
 
 func TestTheFaultMatrixIsWhatTheHarnessInjects(t *testing.T) {
-	page, err := os.ReadFile("../../docs/reliability.md")
+	page, err := os.ReadFile("../../../docs/reliability.md")
 	require.NoError(t, err)
 	_, table, found := strings.Cut(string(page), "| fault | may cost |\n|---|---|\n")
 	require.True(t, found, "docs/reliability.md has no fault matrix")

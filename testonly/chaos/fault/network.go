@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/echomind/sync/internal/faultproxy"
+	"github.com/echomind/sync/testonly/faultproxy"
 )
 
 // services are whose connections are disturbed.

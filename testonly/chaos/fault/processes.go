@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/echomind/sync/chaos/world"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/testonly/chaos/world"
 )
 
 const (

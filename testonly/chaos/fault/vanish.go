@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/echomind/sync/chaos/world"
+	"github.com/echomind/sync/testonly/chaos/world"
 )
 
 // standing are the named lines on which a machine vanishes: it holds a transaction, and neither ends it nor hangs up.

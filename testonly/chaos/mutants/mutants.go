@@ -13,7 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/echomind/sync/chaos/audit"
+	"github.com/echomind/sync/testonly/chaos/audit"
 )
 
 // Files that are changed for a mutant.

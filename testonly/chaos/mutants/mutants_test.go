@@ -11,16 +11,16 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/chaos/fault"
-	"github.com/echomind/sync/chaos/mutants"
 	"github.com/echomind/sync/db"
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/testonly/chaos/fault"
+	"github.com/echomind/sync/testonly/chaos/mutants"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
 
 func TestEveryMutantFitsWhatItChanges(t *testing.T) {
-	root, err := filepath.Abs("../..")
+	root, err := filepath.Abs("../../..")
 	require.NoError(t, err)
 	for _, m := range mutants.All {
 		t.Run(m.Name, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestEveryMutantFitsWhatItChanges(t *testing.T) {
 }
 
 func TestTheTableOfMutantsIsTheList(t *testing.T) {
-	page, err := os.ReadFile("../../docs/reliability.md")
+	page, err := os.ReadFile("../../../docs/reliability.md")
 	require.NoError(t, err)
 	_, table, found := strings.Cut(string(page), "| mutant | seed | found by |\n|---|---|---|\n")
 	require.True(t, found, "docs/reliability.md has no table of mutants")

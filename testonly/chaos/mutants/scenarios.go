@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/echomind/sync/chaos/audit"
+	"github.com/echomind/sync/testonly/chaos/audit"
 )
 
 // heldUpBound is what a look may take that finds a row held.

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/echomind/sync/chaos/world"
+	"github.com/echomind/sync/testonly/chaos/world"
 )
 
 // Config says what to run and where.

@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/echomind/sync/chaos/source"
-	"github.com/echomind/sync/sdk/failpoint"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/failpoint"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/testonly/chaos/source"
 )
 
 func anyConfig() *rapid.Generator[source.Config] {

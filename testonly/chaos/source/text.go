@@ -9,8 +9,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/echomind/sync/internal/failpoint"
 	"github.com/echomind/sync/sdk/chunk"
-	"github.com/echomind/sync/sdk/failpoint"
 )
 
 // Sizes of texts and of their chunks, in bytes. A document of more than 512 KiB is published in several parts.

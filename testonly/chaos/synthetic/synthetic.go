@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/echomind/sync/chaos/source"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/testonly/chaos/source"
 )
 
 // errTrouble is what a source says that fails.

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/echomind/sync/chaos/source"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/testonly/chaos/source"
 )
 
 // knownAfter is what the kit knows once changes are stored.

@@ -10,11 +10,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/echomind/sync/chaos/audit"
-	"github.com/echomind/sync/chaos/campaign"
-	"github.com/echomind/sync/chaos/fault"
-	"github.com/echomind/sync/proto/gen/internalpb"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/testonly/chaos/audit"
+	"github.com/echomind/sync/testonly/chaos/campaign"
+	"github.com/echomind/sync/testonly/chaos/fault"
 )
 
 // check waits for rest and holds everything against what must be.

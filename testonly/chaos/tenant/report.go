@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/echomind/sync/chaos/audit"
+	"github.com/echomind/sync/testonly/chaos/audit"
 )
 
 // quantile is the time within which the share q of the runs has done a step.

@@ -7,9 +7,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/echomind/sync/chaos/audit"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/services/semantic"
+	"github.com/echomind/sync/testonly/chaos/audit"
 )
 
 // found is a chunk of the others'.

@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/echomind/sync/internal/devstack/loopback"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/internal/streams"
 )
 
 const (
@@ -163,7 +163,7 @@ func (w *World) replicate(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, serverStartTimeout, fmt.Errorf("world.replicate: no streams within %s", serverStartTimeout))
 	defer cancel()
 	for {
-		err := topology.Apply(ctx, w.Stream, topology.Size{Replicas: clusterSize})
+		err := streams.Apply(ctx, w.Stream, streams.Size{Replicas: clusterSize})
 		if err == nil {
 			err = w.replicated(ctx)
 		}
@@ -179,7 +179,7 @@ func (w *World) replicate(ctx context.Context) error {
 }
 
 func (w *World) replicated(ctx context.Context) error {
-	all, err := topology.Inspect(ctx, w.Stream)
+	all, err := streams.Inspect(ctx, w.Stream)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/echomind/sync/internal/faultproxy"
+	"github.com/echomind/sync/testonly/faultproxy"
 )
 
 const (

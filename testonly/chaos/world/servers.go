@@ -13,7 +13,7 @@ import (
 
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/pgserver"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/internal/streams"
 )
 
 func (w *World) openServers(ctx context.Context, cfg Config) error {
@@ -94,7 +94,7 @@ func (w *World) connect(ctx context.Context, cfg Config) (err error) {
 		}
 	}
 	if w.users != nil { // services make no streams then
-		if err := topology.Apply(ctx, w.Stream, topology.Size{}); err != nil {
+		if err := streams.Apply(ctx, w.Stream, streams.Size{}); err != nil {
 			return fmt.Errorf("make the streams: %w", err)
 		}
 	}

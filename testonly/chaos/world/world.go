@@ -21,8 +21,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/echomind/sync/internal/devstack/loopback"
-	"github.com/echomind/sync/internal/faultproxy"
 	"github.com/echomind/sync/internal/pgserver"
+	"github.com/echomind/sync/testonly/faultproxy"
 )
 
 // Config says what to run and where.

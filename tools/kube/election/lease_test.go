@@ -19,11 +19,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/echomind/sync/internal/config"
-	"github.com/echomind/sync/internal/faultproxy"
-	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/services/scheduler/leader"
 	"github.com/echomind/sync/services/scheduler/leader/leadertest"
 	"github.com/echomind/sync/services/scheduler/leader/lease"
+	"github.com/echomind/sync/testonly/faultproxy"
+	"github.com/echomind/sync/testonly/testkit"
 	"github.com/echomind/sync/tools/kube/election/kubetest"
 )
 

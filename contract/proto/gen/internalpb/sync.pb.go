@@ -9,7 +9,7 @@
 package internalpb
 
 import (
-	publicpb "github.com/echomind/sync/proto/gen/publicpb"
+	publicpb "github.com/echomind/sync/contract/proto/gen/publicpb"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	structpb "google.golang.org/protobuf/types/known/structpb"
@@ -929,7 +929,7 @@ const file_echomind_internal_sync_proto_rawDesc = "" +
 	"\tnew_state\x18\x02 \x01(\v2\x17.google.protobuf.StructR\bnewState\x12#\n" +
 	"\rlisting_whole\x18\x03 \x01(\bR\flistingWhole\x12\x1c\n" +
 	"\tunchanged\x18\x04 \x01(\x03R\tunchanged\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reasonB/Z-github.com/echomind/sync/proto/gen/internalpbb\x06proto3"
+	"\x06reason\x18\x05 \x01(\tR\x06reasonB8Z6github.com/echomind/sync/contract/proto/gen/internalpbb\x06proto3"
 
 var (
 	file_echomind_internal_sync_proto_rawDescOnce sync.Once

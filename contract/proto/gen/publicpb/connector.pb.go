@@ -238,7 +238,7 @@ const file_echomind_public_connector_proto_rawDesc = "" +
 	"\x1bCONNECTOR_SCOPE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14CONNECTOR_SCOPE_USER\x10\x01\x12\x19\n" +
 	"\x15CONNECTOR_SCOPE_GROUP\x10\x02\x12\x17\n" +
-	"\x13CONNECTOR_SCOPE_ORG\x10\x03B-Z+github.com/echomind/sync/proto/gen/publicpbb\x06proto3"
+	"\x13CONNECTOR_SCOPE_ORG\x10\x03B6Z4github.com/echomind/sync/contract/proto/gen/publicpbb\x06proto3"
 
 var (
 	file_echomind_public_connector_proto_rawDescOnce sync.Once

@@ -11,8 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/services/scheduler/leader"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // stopTimeout bounds how long a candidate may take to stop.

@@ -14,10 +14,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/echomind/sync/chaos/campaign"
-	"github.com/echomind/sync/chaos/crowd"
-	"github.com/echomind/sync/chaos/recovery"
-	"github.com/echomind/sync/chaos/tenant"
+	"github.com/echomind/sync/testonly/chaos/campaign"
+	"github.com/echomind/sync/testonly/chaos/crowd"
+	"github.com/echomind/sync/testonly/chaos/recovery"
+	"github.com/echomind/sync/testonly/chaos/tenant"
 )
 
 func main() { os.Exit(run()) }

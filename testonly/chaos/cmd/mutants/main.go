@@ -19,12 +19,12 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/echomind/sync/chaos/audit"
-	"github.com/echomind/sync/chaos/campaign"
-	"github.com/echomind/sync/chaos/mutants"
-	"github.com/echomind/sync/chaos/world"
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/pgserver"
+	"github.com/echomind/sync/testonly/chaos/audit"
+	"github.com/echomind/sync/testonly/chaos/campaign"
+	"github.com/echomind/sync/testonly/chaos/mutants"
+	"github.com/echomind/sync/testonly/chaos/world"
 )
 
 func main() { os.Exit(run()) }

@@ -4,8 +4,8 @@ package main
 import (
 	"os"
 
-	"github.com/echomind/sync/chaos/synthetic"
 	"github.com/echomind/sync/internal/program"
+	"github.com/echomind/sync/testonly/chaos/synthetic"
 )
 
 func main() { os.Exit(program.Main(synthetic.Run)) }
