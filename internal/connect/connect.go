@@ -49,6 +49,15 @@ func NewProcess(log *slog.Logger) Process {
 	return Process{Log: log, Metrics: registry, Gatherer: registry, Ready: &telemetry.Readiness{}}
 }
 
+// Logger is the process's log.
+func (p Process) Logger() *slog.Logger { return p.Log }
+
+// Registerer takes metrics.
+func (p Process) Registerer() prometheus.Registerer { return p.Metrics }
+
+// Note shows beside what is ready what somebody has to say of itself.
+func (p Process) Note(name string, say func() string) { p.Ready.Note(name, say) }
+
 // Servers are a service's connections.
 type Servers struct {
 	Pool   *pgxpool.Pool
@@ -65,6 +74,15 @@ type Servers struct {
 	embedded  bool
 	unmeasure func()
 }
+
+// Postgres is the pool.
+func (s *Servers) Postgres() *pgxpool.Pool { return s.Pool }
+
+// JetStream is NATS's, in our words.
+func (s *Servers) JetStream() jetstream.JetStream { return s.Stream }
+
+// Tracing is nil where tracing is off.
+func (s *Servers) Tracing() *tracing.Tracer { return s.Tracer }
 
 // Open connects a service and waits, as long as ctx allows, for Postgres, the schema's tables and NATS. It
 // returns db.ErrSchema where the schema is one that this program does not work on, and postgres.ErrPooler where Postgres is

@@ -40,7 +40,6 @@ import (
 	"github.com/echomind/sync/contract/proto/gen/internalpb"
 	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/contract/wire"
-	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/failpoint"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/repeat"
@@ -70,7 +69,7 @@ type Worker struct {
 	stuckAfter    time.Duration
 	queryTimeout  time.Duration
 	stuck         atomic.Int32 // handlers that were left behind
-	servers       *connect.Servers
+	servers       servers
 	lifecycle     *lifecycle.Lifecycle
 	queries       *dbgen.Queries
 	heart         *heart // of the present Run
@@ -80,20 +79,20 @@ type Worker struct {
 	log           *slog.Logger
 }
 
-// New makes a worker for a type. It returns an error for a malformed type name or a bad configuration.
-func New(
-	connectorType string, handle Handler, cfg Config, servers *connect.Servers, process connect.Process,
-) (*Worker, error) {
+// New makes a worker for a type. It returns an error for a malformed type name or a bad configuration. Serve is the shorter way: it opens
+// and closes the connections, and serves health and metrics.
+func New(connectorType string, handle Handler, cfg Config, on Servers, process Process) (*Worker, error) {
 	if _, err := topology.SyncSubject(connectorType); err != nil {
 		return nil, err
 	}
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	log := process.Log.With("type", connectorType)
+	log := process.Logger().With("type", connectorType)
 	stall := &stall{log: log}
-	process.Ready.Note("worker.documents."+connectorType, stall.String)
-	queries, measures := dbgen.New(servers.Pool), newMetrics(process.Metrics, connectorType, cfg.Slots)
+	process.Note("worker.documents."+connectorType, stall.String)
+	servers := of(on)
+	queries, measures := dbgen.New(servers.Pool), newMetrics(process.Registerer(), connectorType, cfg.Slots)
 	return &Worker{
 		connectorType: connectorType, handle: handle, config: cfg, servers: servers,
 		maxRun: time.Duration(cfg.MaxRunMinutes) * time.Minute, stuckAfter: stuckAfter, queryTimeout: queryTimeout,
