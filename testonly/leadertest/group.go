@@ -4,6 +4,7 @@ package leadertest
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,15 +12,21 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/echomind/sync/services/scheduler/leader"
 	"github.com/echomind/sync/testonly/testkit"
 )
 
 // stopTimeout bounds how long a candidate may take to stop.
 const stopTimeout = 10 * time.Second
 
-// New makes the elector of a candidate.
-type New func(*testing.T, *leader.Candidate) leader.Elector
+// Candidate is what a candidate says of itself, as leader.Candidate does.
+type Candidate interface {
+	IsLeader(ctx context.Context) error
+	Check(ctx context.Context) error
+}
+
+// New makes a candidate, and what runs work whenever it is elected, as leader.Elector does.
+type New func(t *testing.T, log *slog.Logger, gauge prometheus.Gauge) (
+	c Candidate, run func(ctx context.Context, work func(context.Context) error) error)
 
 // Group are the candidates of one election.
 type Group struct {
@@ -38,7 +45,7 @@ func (g *Group) MostAtOnce() int { return int(g.most.Load()) }
 
 // Member is one candidate.
 type Member struct {
-	*leader.Candidate
+	Candidate
 	Gauge prometheus.Gauge
 	// Terms are the contexts of its terms.
 	Terms chan context.Context
@@ -59,13 +66,13 @@ func (g *Group) Join(elector New) *Member {
 		Gauge: prometheus.NewGauge(prometheus.GaugeOpts{Name: "leader"}),
 		Terms: make(chan context.Context, 100), Fail: make(chan error, 1), group: g, ended: make(chan struct{}),
 	}
-	m.Candidate = leader.NewCandidate(testkit.Logger(g.t), m.Gauge)
-	made := elector(g.t, m.Candidate)
+	candidate, run := elector(g.t, testkit.Logger(g.t), m.Gauge)
+	m.Candidate = candidate
 	var ctx context.Context
 	ctx, m.end = context.WithCancel(context.Background())
 	go func() {
 		defer close(m.ended)
-		m.err = made.Run(ctx, m.work)
+		m.err = run(ctx, m.work)
 	}()
 	g.mu.Lock()
 	g.members = append(g.members, m)
