@@ -51,7 +51,7 @@ func TestAnotherModuleCanCallAllOfTheKit(t *testing.T) {
 	}
 	build := exec.CommandContext(t.Context(), "go", "build", "./...")
 	build.Dir = dir
-	build.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod", "GOPROXY=off")
+	build.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
 	said, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", said)
 }
