@@ -12,8 +12,8 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/echomind/sync/contract/wire"
 	"github.com/echomind/sync/internal/secret"
-	"github.com/echomind/sync/sdk/wire"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/provider"
 )

@@ -1,7 +1,6 @@
 package graph_test
 
 import (
-	"encoding/base64"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,20 +10,6 @@ import (
 
 	"github.com/echomind/sync/services/connector/graph"
 )
-
-func TestTheHashIsTheServices(t *testing.T) {
-	for content, want := range map[string]string{ // base64 of content and of its hash, as other clients have them
-		"":     "AAAAAAAAAAAAAAAAAAAAAAAAAAA=",
-		"Sg==": "SgAAAAAAAAAAAAAAAQAAAAAAAAA=",
-		"tbQ=": "taAFAAAAAAAAAAAAAgAAAAAAAAA=",
-		"0pZP": "0rDEEwAAAAAAAAAAAwAAAAAAAAA=",
-	} {
-		data, err := base64.StdEncoding.DecodeString(content)
-		require.NoError(t, err)
-		sum := graph.QuickXor(data)
-		require.Equal(t, want, base64.StdEncoding.EncodeToString(sum[:]), content)
-	}
-}
 
 func client(t *testing.T, endpoint string) *graph.Client {
 	t.Helper()

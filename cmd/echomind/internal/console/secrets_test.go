@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/secret"
+	"github.com/echomind/sync/testonly/movestest"
 )
 
 const refreshToken = "1//0g-refresh-token-of-alice"

@@ -27,7 +27,7 @@ import (
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/services/connector"
-	"github.com/echomind/sync/services/connector/internal/fakedrive"
+	"github.com/echomind/sync/testonly/fakedrive"
 )
 
 const (
