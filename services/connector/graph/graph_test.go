@@ -127,7 +127,9 @@ func TestABadEndpointIsNamed(t *testing.T) {
 // account is an error about the account, as package provider has them.
 type account struct{}
 
-func (account) Error() string  { return "Microsoft sign-in answered 400 invalid_grant: connect it again" }
+func (account) Error() string {
+	return "Microsoft sign-in answered 400 invalid_grant: connect it again"
+}
 func (account) EndsSync() bool { return true }
 
 type failing struct{ err error }

@@ -43,16 +43,24 @@ func googles(s *signintest.Server, show func(address string) error) *provider.Br
 	}
 }
 
+// page is what a browser shows.
+type page struct {
+	address *url.URL
+	status  int
+	header  http.Header
+	text    string
+}
+
 // visit is a browser.
-func visit(address string) (page *http.Response, text string, err error) {
+func visit(address string) (page, error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 30 * time.Second}
 	resp, err := client.Get(address)
 	if err != nil {
-		return nil, "", err
+		return page{}, err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	content, err := io.ReadAll(resp.Body)
-	return resp, string(content), err
+	return page{resp.Request.URL, resp.StatusCode, resp.Header, string(content)}, err
 }
 
 func requireNoSecret(t *testing.T, text string) {
@@ -71,19 +79,19 @@ func TestAConsentInABrowserLeavesARefreshToken(t *testing.T) {
 		if opened, err = url.Parse(address); err != nil {
 			return err
 		}
-		page, text, err := visit(address)
+		shown, err := visit(address)
 		if err != nil {
 			return err
 		}
-		callback = page.Request.URL
-		require.Equal(t, http.StatusOK, page.StatusCode)
-		require.Contains(t, text, "Done.")
-		require.NotContains(t, text, "code-1", "nothing of the address is repeated")
-		require.Equal(t, "no-referrer", page.Header.Get("Referrer-Policy"))
-		require.Equal(t, "no-store", page.Header.Get("Cache-Control"))
-		again, _, err := visit(callback.String())
+		callback = shown.address
+		require.Equal(t, http.StatusOK, shown.status)
+		require.Contains(t, shown.text, "Done.")
+		require.NotContains(t, shown.text, "code-1", "nothing of the address is repeated")
+		require.Equal(t, "no-referrer", shown.header.Get("Referrer-Policy"))
+		require.Equal(t, "no-store", shown.header.Get("Cache-Control"))
+		again, err := visit(callback.String())
 		require.NoError(t, err)
-		require.Equal(t, http.StatusBadRequest, again.StatusCode, "it is taken once")
+		require.Equal(t, http.StatusBadRequest, again.status, "it is taken once")
 		return nil
 	}).Refresh(t.Context())
 	require.NoError(t, err)
@@ -93,7 +101,7 @@ func TestAConsentInABrowserLeavesARefreshToken(t *testing.T) {
 	require.Equal(t, "S256", asked.Get("code_challenge_method"))
 	require.Regexp(t, `^http://127\.0\.0\.1:\d+$`, asked.Get("redirect_uri"))
 	requireNoSecret(t, opened.String())
-	_, _, err = visit(callback.String())
+	_, err = visit(callback.String())
 	require.Error(t, err, "nothing listens any more")
 }
 
@@ -113,10 +121,10 @@ func TestOnlyTheRedirectWithTheStateIsTaken(t *testing.T) {
 			"a favicon":      "/favicon.ico",
 			"text to repeat": "/?code=<script>&error=<script>",
 		} {
-			page, text, err := visit(back + strange)
+			shown, err := visit(back + strange)
 			require.NoError(t, err, name)
-			require.Equal(t, http.StatusBadRequest, page.StatusCode, name)
-			require.NotContains(t, text, "script", name)
+			require.Equal(t, http.StatusBadRequest, shown.status, name)
+			require.NotContains(t, shown.text, "script", name)
 		}
 		other, err := http.NewRequestWithContext(t.Context(), http.MethodGet, back+"/?code=evil&state="+state, nil)
 		require.NoError(t, err)
@@ -134,7 +142,7 @@ func TestOnlyTheRedirectWithTheStateIsTaken(t *testing.T) {
 			require.NoError(t, resp.Body.Close())
 			require.Equal(t, status, resp.StatusCode)
 		}
-		_, _, err = visit(address)
+		_, err = visit(address)
 		return err
 	}).Refresh(t.Context())
 	require.NoError(t, err, "the right one counts all the same")
@@ -156,7 +164,7 @@ func TestAConsentInABrowserThatIsNoneSaysWhy(t *testing.T) {
 			t.Parallel()
 			s := signIn(t, c.change)
 			_, err := googles(s, func(address string) error {
-				_, _, err := visit(address)
+				_, err := visit(address)
 				return err
 			}).Refresh(t.Context())
 			require.ErrorContains(t, err, c.says)
@@ -166,7 +174,7 @@ func TestAConsentInABrowserThatIsNoneSaysWhy(t *testing.T) {
 	}
 	s := signIn(t, nil)
 	wrong := googles(s, func(address string) error {
-		_, _, err := visit(address)
+		_, err := visit(address)
 		return err
 	})
 	wrong.ClientSecret = "GOCSPX-of-another-application"
@@ -187,7 +195,7 @@ func TestNobodyWhoConsentsIsWaitedForUntilTheEndAndNothingListensThen(t *testing
 	}
 	_, err := googles(s, func(address string) error { defer stop(); return shown(address) }).Refresh(ctx)
 	require.ErrorIs(t, err, context.Canceled)
-	_, _, err = visit(back)
+	_, err = visit(back)
 	require.Error(t, err)
 
 	err = deadline.Do(t.Context(), "connect.consent", time.Millisecond, func(ctx context.Context) error {
@@ -195,7 +203,7 @@ func TestNobodyWhoConsentsIsWaitedForUntilTheEndAndNothingListensThen(t *testing
 		return err
 	})
 	require.EqualError(t, err, "connect.consent: no answer within 1ms")
-	_, _, err = visit(back)
+	_, err = visit(back)
 	require.Error(t, err)
 	cannot := errors.New("no terminal")
 	_, err = googles(s, func(string) error { return cannot }).Refresh(t.Context())
@@ -212,7 +220,7 @@ func TestAConsentForMicrosoftComesBackToLocalhostWithoutASecret(t *testing.T) {
 		AuthURL: s.URL + "/contoso/oauth2/v2.0/authorize", ClientID: signintest.ClientID, Host: "localhost",
 		Scopes: []string{"offline_access", "https://graph.microsoft.com/Files.Read.All"},
 		Show: func(address string) error {
-			_, _, err := visit(address)
+			_, err := visit(address)
 			return err
 		},
 	}).Refresh(t.Context())

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -259,9 +260,9 @@ func TestAConsentThatIsNoneLeavesNothingAndSaysWhy(t *testing.T) {
 			u.keys(u.key())
 			s := u.signIn(c.change)
 			file := filepath.Join(t.TempDir(), "drive.json")
-			args := append(c.args, map[string][]string{
+			args := slices.Concat(c.args, map[string][]string{
 				"google": {"--client-file", u.clientFile()}, "microsoft": {"--client-id", signintest.ClientID},
-			}[c.args[0]]...)
+			}[c.args[0]])
 			for _, into := range [][]string{{"--file", file}, {"--name", "drive", "--user", "1"}} {
 				if c.change != nil {
 					c.change(s)
