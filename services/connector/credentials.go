@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	errNoGoogleCredentials    = errors.New("no credentials: give refresh_token, or service_account")
-	errNoMicrosoftCredentials = errors.New("no credentials: give refresh_token, or tenant_id with client_secret")
+	errNoGoogleCredentials    = errors.New("no credentials: give refresh_token, or service_account; `echomind connect google` connects a user")
+	errNoMicrosoftCredentials = errors.New("no credentials: give refresh_token, or tenant_id with client_secret; `echomind connect microsoft` connects a user")
 )
 
 // given are the fields of a configuration that are there and not empty.
