@@ -120,6 +120,6 @@ func (s *consent) enter(c *cobra.Command) func(page, code string) error {
 }
 
 func (s *consent) say(w io.Writer, format string, args ...any) error {
-	_, err := fmt.Fprintf(w, format+"\nIt is waited for %s; Ctrl-C ends it.\n", append(args, s.timeout)...)
+	_, err := fmt.Fprintf(w, format+"\nThe command waits for %s; Ctrl-C ends it.\n", append(args, s.timeout)...)
 	return err
 }
