@@ -147,6 +147,25 @@ func TestWhatIsWrongWithTheSecretsIsSaidToWhoCanMendIt(t *testing.T) {
 	}
 }
 
+func TestWhatMicrosoftGraphSaysIsToldWithoutTheSecretsThatItRepeats(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, true)
+	w.graph.NewDrive("alice", "")
+	token := strings.TrimPrefix(fakegraph.Token, "Bearer ")
+	w.graph.Inject(fakegraph.Fault{
+		Times: 1, Status: 400, Code: "invalidRequest",
+		Message: "Tenant does not have a SPO license.\r\nAsked with " + token + " and " + first,
+	})
+	w.add(7, first)
+	message, permanent := w.failed(w.claim(7))
+	require.Contains(t, message, "Microsoft Graph does not take it")
+	require.Contains(t, message, "answered 400 invalidRequest: Tenant does not have a SPO license. Asked with REDACTED and REDACTED")
+	require.True(t, permanent)
+	for _, said := range []string{token, first} {
+		require.NotContains(t, message+w.log.String(), said)
+	}
+}
+
 func TestAServiceAccountAsksGoogleAndAnEmptyQuotaIsAWaitOfAllWhoAskWithIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, true)
