@@ -18,6 +18,8 @@ type Fault struct {
 	Status     int
 	Code       string
 	RetryAfter string
+	// Message is what Status and Code say for people; something if empty.
+	Message string
 	// Reset breaks the connection off: after the first half of a download, else before an answer.
 	Reset bool
 	// Cut ends a body in its middle as if that were its end, as a bad proxy does.
@@ -91,7 +93,7 @@ func (s *Server) hit(w http.ResponseWriter, r *http.Request) bool {
 		if f.RetryAfter != "" {
 			w.Header().Set("Retry-After", f.RetryAfter)
 		}
-		fail(w, f.Status, f.Code)
+		refuse(w, f.Status, f.Message, f.Code)
 	}
 	return true
 }

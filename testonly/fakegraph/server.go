@@ -186,12 +186,17 @@ func answer(w http.ResponseWriter, v any) {
 	_, _ = w.Write(data)
 }
 
-func fail(w http.ResponseWriter, status int, codes ...string) {
+func fail(w http.ResponseWriter, status int, codes ...string) { refuse(w, status, "", codes...) }
+
+func refuse(w http.ResponseWriter, status int, message string, codes ...string) {
+	if message == "" {
+		message = "a message for developers"
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	var inner any
 	for i := len(codes) - 1; i >= 0; i-- {
-		e := map[string]any{"code": codes[i], "message": "a message for developers"}
+		e := map[string]any{"code": codes[i], "message": message}
 		if inner != nil {
 			e["innerError"] = inner
 		}
