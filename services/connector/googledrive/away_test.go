@@ -306,6 +306,7 @@ func TestADriveThatIsNotListedGoesNotUnaskedAfterASyncThatDies(t *testing.T) {
 			require.Error(t, err)
 			require.Len(t, f.store.files(), 302)
 			_, err = f.try() // the retry
+			require.ErrorIs(t, err, source.ErrUnasked)
 			require.Len(t, f.store.files(), 302, "300 documents were deleted, and nobody was asked")
 		})
 	}

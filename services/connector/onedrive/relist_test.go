@@ -121,7 +121,7 @@ func TestAListingThatShowsNothingDoesNotChangeTheFolder(t *testing.T) {
 	for _, f := range files {
 		w.fake.Revoke(f, false)
 	}
-	err = w.as() // by itself, nobody has allowed anything
+	require.NoError(t, w.as()) // by itself, nobody has allowed anything
 	w.onlyOf(top)
 }
 
@@ -132,7 +132,7 @@ type rewriting struct {
 
 func (c rewriting) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := c.next.RoundTrip(r)
-	if err != nil || resp.StatusCode != 200 || !strings.Contains(r.URL.Path, "/delta") {
+	if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(r.URL.Path, "/delta") {
 		return resp, err
 	}
 	data, _ := io.ReadAll(resp.Body)
