@@ -63,7 +63,8 @@ func (e *postponedError) Unwrap() error { return e.err }
 // Postponed is what a handler returns whose source has asked to wait (Retry-After) for longer than a run should: the run ends, and
 // the next one is due when the wait is over, counted from now, at least a second and at most a day. It is no failure, and counts
 // towards nothing. err says who asked, without the time, such as "Microsoft asked us to wait": people are shown it with the time
-// behind it. What the run has sent and semantic has not stored is sent again; so is what is behind the last checkpoint.
+// behind it, without what the error is wrapped in. What the run has sent is stored, and its checkpoints are passed, before the wait takes effect; what is
+// behind the last checkpoint is sent again.
 func Postponed(wait time.Duration, err error) error {
 	if err == nil {
 		err = errAskedToWait

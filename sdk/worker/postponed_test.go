@@ -60,15 +60,19 @@ func TestAHandlerThatWaitsForItsSourceIsSeenToWait(t *testing.T) {
 	}
 	var before, short, long, again, longer string
 	c := f.inside(func(ctx context.Context, run *worker.Run) error {
+		wait := func(d time.Duration) {
+			_, err := run.Waits(ctx, d, "the drive asked us to wait")
+			require.NoError(t, err)
+		}
 		before = waits(run)
-		run.Waits(ctx, 9*time.Second, "the drive asked us to wait")
+		wait(9 * time.Second)
 		short = waits(run)
-		run.Waits(ctx, 5*time.Minute, "the drive asked us to wait")
+		wait(5 * time.Minute)
 		long = waits(run)
-		run.Waits(ctx, 5*time.Minute, "the drive asked us to wait") // another request of it
-		run.Waits(ctx, time.Minute, "the drive asked us to wait")
+		wait(5 * time.Minute) // another request of it
+		wait(time.Minute)
 		again = waits(run)
-		run.Waits(ctx, 8*time.Minute, "the drive asked us to wait")
+		wait(8 * time.Minute)
 		longer = waits(run)
 		return nil
 	})
@@ -84,9 +88,39 @@ func TestAWaitThatCannotBeWrittenDownEndsNoSync(t *testing.T) {
 	f := newFixture(t)
 	c := f.inside(func(ctx context.Context, run *worker.Run) error {
 		f.exec(`DROP FUNCTION moves.waits(uuid, uuid, interval, text)`)
-		run.Waits(ctx, time.Minute, "the drive asked us to wait")
-		return fmt.Errorf("then: %w", worker.Postponed(time.Hour, errAsked))
+		_, err := run.Waits(ctx, time.Minute, "the drive asked us to wait")
+		return errors.Join(err, fmt.Errorf("then: %w", worker.Postponed(time.Hour, errAsked)))
 	})
 	f.says("it is not written down that the sync waits for its source")
-	f.is(c, `due_reason = 'wait' AND status_message = 'then: the drive asked us to wait'`)
+	f.is(c, `due_reason = 'wait' AND status_message = 'the drive asked us to wait'`)
+}
+
+func TestASyncDoesNotWorkWhileItWaitsForItsSource(t *testing.T) {
+	f := newFixture(t)
+	var before, during, stillDuring, after bool
+	c := f.inside(func(ctx context.Context, run *worker.Run) error {
+		before = run.ClockStands()
+		over, err := run.Waits(ctx, time.Second, "the drive asked us to wait")
+		during = run.ClockStands()
+		other, err2 := run.Waits(ctx, time.Second, "the drive asked us to wait")
+		over()
+		stillDuring = run.ClockStands()
+		other()
+		after = run.ClockStands()
+		return errors.Join(err, err2)
+	})
+	require.Equal(t, []bool{false, true, true, false}, []bool{before, during, stillDuring, after})
+	f.is(c, `failure_count = 0`)
+}
+
+func TestASyncThatWouldWaitForItsSourceForMoreThanAnHourIsPutOff(t *testing.T) {
+	f := newFixture(t)
+	c := f.triggered()
+	f.exec(`UPDATE connectors SET max_retries = 1 WHERE id = $1`, c.id)
+	f.work(func(ctx context.Context, run *worker.Run) error {
+		_, err := run.Waits(ctx, time.Hour+time.Nanosecond, "the drive asked us to wait")
+		return fmt.Errorf("list the drive: %w", err)
+	})
+	f.settled(c)
+	f.is(c, putOff)
 }

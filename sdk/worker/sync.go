@@ -221,7 +221,7 @@ func (w *Worker) settle(ctx context.Context, try lifecycle.Try, how outcome, err
 		_ = errors.As(err, &wait)
 		log.Info("the source asked to wait; the next sync is due then", "wait", time.Until(wait.until).Round(time.Second), "err", err)
 		write = func(ctx context.Context) error {
-			return w.lifecycle.Postpone(ctx, try, time.Until(wait.until), err.Error())
+			return w.lifecycle.Postpone(ctx, try, time.Until(wait.until), wait.Error())
 		}
 	default:
 		kind := kinds[how]
