@@ -99,6 +99,7 @@ const (
 	cut // too long, and what was sent is all in the stream
 	released
 	postponed
+	postponedWhenStored // what was sent is all in the stream
 	abandoned
 )
 
@@ -108,7 +109,7 @@ func outcomeOf(err, cause error) outcome {
 	switch {
 	case errors.Is(cause, lifecycle.ErrFenced), errors.Is(err, lifecycle.ErrFenced):
 		return abandoned
-	case isPostponed(err):
+	case asPostponed(err) != nil:
 		return postponed
 	case errors.Is(cause, errStopping) && err != nil:
 		return released
@@ -125,9 +126,11 @@ func outcomeOf(err, cause error) outcome {
 	}
 }
 
-func isPostponed(err error) bool {
+// asPostponed is what Postponed has made, or nil.
+func asPostponed(err error) *postponedError {
 	var wait *postponedError
-	return errors.As(err, &wait)
+	_ = errors.As(err, &wait)
+	return wait
 }
 
 // kinds are what the database is told of a run that fails.
