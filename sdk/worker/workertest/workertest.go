@@ -49,7 +49,10 @@ type Store struct {
 type doc struct {
 	worker.Document
 	version int
+	refused string // the token that it was put with when there was no room
 }
+
+func (d doc) found() bool { return d.Err == "" || len(d.Chunks) > 0 }
 
 // New returns an empty one.
 func New() *Store { return &Store{docs: map[string]doc{}} }
@@ -62,14 +65,14 @@ func (s *Store) Known(context.Context) (map[string]worker.Known, error) {
 	s.fresh, s.partial = map[string]bool{}, false
 	s.listing = maps.Clone(s.shown)
 	for id, d := range s.docs {
-		k := worker.Known{VersionToken: d.VersionToken, ContentHash: d.ContentHash, Memo: d.Memo}
+		k := worker.Known{VersionToken: d.VersionToken, ContentHash: d.ContentHash, Memo: d.Memo, RefusedToken: d.refused}
 		if d.Err != "" {
 			k.VersionToken = ""
 		}
 		if d.version != s.version {
 			k = worker.Known{}
 		}
-		k.Seen = s.shown[id]
+		k.Seen, k.Found = s.shown[id], d.found()
 		known[id] = k
 	}
 	return known, nil
@@ -97,10 +100,12 @@ func (s *Store) Put(ctx context.Context, d worker.Document) error {
 	if err := check(d); err != nil {
 		return err
 	}
+	refused := ""
 	if s.Refuses != nil && d.Err == "" && s.Refuses(d) {
+		refused = d.VersionToken
 		d.Err, d.VersionToken, d.ContentHash = "not stored: there is no room", "", ""
 	}
-	s.keep(d)
+	s.keep(doc{d, s.version, refused})
 	s.fresh[d.SourceID] = true
 	s.ops = append(s.ops, "put "+d.SourceID)
 	return nil
@@ -122,13 +127,13 @@ func (s *Store) Touch(ctx context.Context, d worker.Document) error {
 		return fmt.Errorf("%s is touched, and is not stored with this content before this run", d.SourceID)
 	}
 	d.Chunks = old.Chunks
-	s.keep(d)
+	s.keep(doc{Document: d, version: s.version})
 	s.ops = append(s.ops, "touch "+d.SourceID)
 	return nil
 }
 
 // keep stores a document: of one that failed, what was stored before stays.
-func (s *Store) keep(d worker.Document) {
+func (s *Store) keep(d doc) {
 	old := s.docs[d.SourceID]
 	if d.Err != "" {
 		d.Chunks = nil
@@ -136,7 +141,7 @@ func (s *Store) keep(d worker.Document) {
 			d.Chunks = old.Chunks
 		}
 	}
-	s.docs[d.SourceID] = doc{d, s.version}
+	s.docs[d.SourceID] = d
 	if s.listing != nil {
 		s.listing[d.SourceID] = true
 	}
@@ -348,7 +353,7 @@ func (s *Store) Seed(docs ...worker.Document) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, d := range docs {
-		s.docs[d.SourceID] = doc{d, s.version}
+		s.docs[d.SourceID] = doc{Document: d, version: s.version}
 	}
 }
 

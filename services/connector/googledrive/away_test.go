@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/googledrive"
 	"github.com/echomind/sync/services/connector/internal/fakedrive"
 )
@@ -164,7 +165,7 @@ func TestAListWithoutDrivesRemovesManyFilesOnlyIfTheOwnerAllowsIt(t *testing.T) 
 	f.Leave(team, false)
 	for range 2 {
 		_, err := f.try()
-		require.ErrorContains(t, err, "does not show 30 of the 31 documents")
+		require.ErrorContains(t, err, "30 of the 31 documents")
 		require.Len(t, f.store.files(), 31)
 	}
 	f.store.allows = true
@@ -233,4 +234,44 @@ func listedWithout(t *testing.T) withSub {
 	require.ErrorContains(t, err, "nothing says that it is gone")
 	require.Len(t, f.store.files(), 5)
 	return withSub{f, sub}
+}
+
+// lots are n files in a folder.
+func (f *fixture) lots(parent string, n int) (ids []string) {
+	for i := range n {
+		ids = append(ids, f.File(parent, fmt.Sprint(i, ".txt"), "text/plain", fmt.Sprint("words ", i)))
+	}
+	return ids
+}
+
+func TestAFolderThatTwoSyncsDoNotFindTakesNothingAlongUnasked(t *testing.T) {
+	f := newFixture(t)
+	f.cfg = googledrive.Config{}
+	top := f.Folder(root, "Top")
+	f.lots(top, 100)
+	f.sync()
+	f.Rename(top, "Top, renamed")
+	notThere := fakedrive.Fault{Times: 1, Status: http.StatusNotFound, Reason: "notFound"}
+	f.Inject(notThere.On("list", 1))
+	f.sync()
+	f.Inject(notThere.On("get", 1).Of(top))
+	_, err := f.try()
+	require.ErrorIs(t, err, worker.ErrRelist)
+	require.Zero(t, f.Heal())
+	f.sync()
+	require.Len(t, f.store.files(), 100)
+}
+
+func TestFoldersDoNotCountWhereASharedDriveIsNotListed(t *testing.T) {
+	f := newFixture(t)
+	f.cfg = googledrive.Config{IncludeSharedDrives: true}
+	for i := range 100 {
+		f.Folder(root, fmt.Sprint("folder ", i))
+	}
+	team := f.Drive("Team")
+	f.lots(team, 40)
+	f.sync()
+	f.Leave(team, false)
+	_, err := f.try()
+	require.ErrorContains(t, err, "40 of the 40 documents")
 }

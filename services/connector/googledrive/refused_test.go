@@ -267,7 +267,7 @@ func TestAShortcutThatIsGoneAndWhoseDeletionWasGivenUpIsNotFollowed(t *testing.T
 	f.store.givesUp = full
 	f.sync()
 	require.Contains(t, f.store.docs, s)
-	f.store.givesUp = nil
+	f.store.givesUp, f.store.allows = nil, true // it is all there is
 	f.Write(target, "other words")
 	f.ResetCalls()
 	f.sync()

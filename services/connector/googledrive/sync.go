@@ -250,9 +250,7 @@ func (s *syncer) sweep(ctx context.Context) error {
 		}
 	}
 	if s.unsaid { // no list says of each of them that it is gone
-		if err := s.sync.RemoveUnlisted(ctx, gone); err != nil {
-			return err
-		}
+		s.sync.Lose(gone...)
 		gone = nil
 	}
 	for _, id := range gone {
@@ -260,7 +258,7 @@ func (s *syncer) sweep(ctx context.Context) error {
 			return err
 		}
 	}
-	s.loose, s.unsaid = false, false
+	s.loose = false
 	return nil
 }
 
