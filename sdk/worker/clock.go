@@ -56,8 +56,8 @@ func (c *workClock) wait(began time.Time) (over func()) {
 	})
 }
 
-// waitAsAsked stops the clock as wait does, for a wait that the source has asked for and that begins now; false, and the clock goes on, where the run
-// would wait for its source for longer than it may.
+// waitAsAsked stops the clock as wait does, for a wait that the source has asked for and that begins now, and for no longer than that; false, and
+// the clock goes on, where the run would wait for its source for longer than it may.
 func (c *workClock) waitAsAsked(d time.Duration) (over func(), mayWait bool) {
 	now := time.Now()
 	c.mu.Lock()
@@ -75,14 +75,16 @@ func (c *workClock) waitAsAsked(d time.Duration) (over func(), mayWait bool) {
 	c.asking++
 	c.mu.Unlock()
 	goesOn := c.wait(now)
-	return sync.OnceFunc(func() {
+	end := sync.OnceFunc(func() {
 		c.mu.Lock()
 		if c.asking--; c.asking == 0 {
 			c.waited += time.Since(c.asked)
 		}
 		c.mu.Unlock()
 		goesOn()
-	}), true
+	})
+	timer := time.AfterFunc(d, end)
+	return func() { timer.Stop(); end() }, true
 }
 
 // expires looks again: a wait may have begun when the timer fired already.

@@ -119,6 +119,17 @@ func TestAWaitThatTheSourceAskedForIsNoWork(t *testing.T) {
 	})
 }
 
+func TestAWaitForTheSourceThatNobodyEndsIsOverWhenItsTimeHasPassed(t *testing.T) {
+	clocked(t, time.Minute, func(c *workClock, pass func(time.Duration), isLate func() bool) {
+		_, mayWait := c.waitAsAsked(10 * time.Minute)
+		require.True(t, mayWait)
+		pass(11*time.Minute - time.Nanosecond)
+		require.False(t, isLate())
+		pass(time.Nanosecond)
+		require.True(t, isLate())
+	})
+}
+
 func TestARunWaitsForItsSourceForAnHourAltogether(t *testing.T) {
 	clocked(t, time.Minute, func(c *workClock, pass func(time.Duration), isLate func() bool) {
 		for range 5 {

@@ -114,8 +114,8 @@ func (r *Run) Remark(text string) {
 // longWait is how long a wait is that is written down.
 const longWait = 10 * time.Second
 
-// Waits begins a wait that the source has asked for. The run's work stands still until over is called, which the handler does when it goes on:
-// the wait does not count towards Config.MaxRunMinutes. Waits may overlap. It does not wait itself. An error is one of Postponed, for the
+// Waits begins a wait that the source has asked for. The run's work stands still until over is called, which the handler does when it goes on,
+// or until wait has passed: it does not count towards Config.MaxRunMinutes. Waits may overlap. It does not wait itself. An error is one of Postponed, for the
 // handler to return, in whatever it is wrapped: with this wait the run would wait for its source for more than an hour altogether, and is put off instead.
 //
 // `echomind why` shows message and the time: message says who asked, as of Postponed. A wait of less than ten seconds is not written
