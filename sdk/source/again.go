@@ -69,7 +69,7 @@ func (s *Sync) tryAgain(ctx context.Context, src Looker, cursor any) error {
 		}
 	}
 	s.mu.Unlock()
-	unread = append(away, unread...) // what is not there is looked for first
+	unread = inTurns(away, unread)
 	s.state.Unread = s.state.Unread.of(len(unread), s.opts.Again)
 	s.state.NotStored = s.state.NotStored.of(len(notStored), s.opts.Again)
 	ids := slices.Concat(unread[:s.state.Unread.Tried], notStored[:s.state.NotStored.Tried])
@@ -89,6 +89,15 @@ func (s *Sync) tryAgain(ctx context.Context, src Looker, cursor any) error {
 		s.countUnseen(batch)
 	}
 	return nil
+}
+
+// inTurns takes from two lists by turns, so that neither holds up the other.
+func inTurns(a, b []string) []string {
+	var all []string
+	for i := range max(len(a), len(b)) {
+		all = append(append(all, a[min(i, len(a)):min(i+1, len(a))]...), b[min(i, len(b)):min(i+1, len(b))]...)
+	}
+	return all
 }
 
 // countUnseen counts what was looked at and stays as it is.

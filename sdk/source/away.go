@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -32,17 +33,17 @@ func (s *Sync) away(ctx context.Context, c candidate, given bool) (lost bool, er
 	if !known && !given {
 		return false, nil
 	}
-	now := failed + string(IsAway) + " " + strconv.Itoa(s.state.Round)
+	now := awaySince(s.state.Place.Round)
 	if e.describe(s.opts.Reading).Failed == IsAway {
+		lost = !given && e.ContentHash != now
 		s.shows(c.ID)
-		if !given && e.ContentHash != now {
+		s.stands(c.ID, !lost)
+		if lost {
 			s.mu.Lock()
-			defer s.mu.Unlock()
 			s.lost[c.ID] = c.Item
-			return true, nil
+			s.mu.Unlock()
 		}
-		s.stands(c.ID, true)
-		return false, nil
+		return lost, nil
 	}
 	doc := c.document()
 	if c.Memo == nil && e.Memo != nil {
@@ -51,20 +52,33 @@ func (s *Sync) away(ctx context.Context, c candidate, given bool) (lost bool, er
 	return false, s.sendFailure(ctx, doc, now, awayText)
 }
 
-// Lose says that items are gone, though no list of changes and no listing says so of each of them. They are removed when the sync ends, unless
-// it is given them again. Where that is suspiciously much nothing is removed, and the sync fails until the owner allows it: the next lists
-// everything from the beginning.
+// Lose says that items are gone, though no list of changes and no listing says so of each of them. They are removed once List, or Look, has ended,
+// unless this sync was given them, or it is said that they stay. A checkpoint does not remember them. Where that is suspiciously much nothing is
+// removed, and the sync fails (ErrUnasked) until the owner allows it.
 func (s *Sync) Lose(ids ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range ids {
-		if _, known := s.stored[id]; known {
+		if e, known := s.stored[id]; known && !e.shown {
 			s.lost[id] = Item{ID: id}
 		}
 	}
 }
 
-// removeLost removes what is lost. What is away counts with it: a place that is away shows itself a few items at a time.
+// Stay takes back what Lose, or Away, has said of items.
+func (s *Sync) Stay(ids ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		delete(s.lost, id)
+	}
+}
+
+// awaySince is stored as the hash of what was first not there in a round.
+func awaySince(round int) string { return failed + string(IsAway) + " " + strconv.Itoa(round) }
+
+// removeLost removes what is lost. What is away since this round or the one before counts with it: a place that is away shows itself a few items
+// at a time.
 func (s *Sync) removeLost(ctx context.Context) error {
 	gone, away, left := 0, 0, 0
 	for id, of := range s.All() {
@@ -72,17 +86,19 @@ func (s *Sync) removeLost(ctx context.Context) error {
 		case !of.Found:
 		case lost:
 			gone++
-		case of.Failed == IsAway:
+		case s.isAwayLately(id):
 			away++
 		default:
 			left++
 		}
 	}
 	if gone > 0 {
-		if err := Guard(ctx, s.store, s.opts.Connector, gone+away, s.expects, left == 0); err != nil {
+		stored := cmp.Or(s.expects, gone+away+left) // of a first sync nothing is expected
+		if err := guard(ctx, s.store, s.opts.Connector, s.removed+gone+away, stored, left == 0); err != nil {
 			return err
 		}
 	}
+	s.removed += gone
 	ids := make([]string, 0, len(s.lost))
 	for id := range s.lost {
 		ids = append(ids, id)
@@ -94,6 +110,12 @@ func (s *Sync) removeLost(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func (s *Sync) isAwayLately(id string) bool {
+	e, _ := s.entry(id)
+	round := s.state.Place.Round
+	return e.VersionToken == "" && (e.ContentHash == awaySince(round) || e.ContentHash == awaySince(round-1))
 }
 
 func (s *Sync) removeOne(ctx context.Context, it Item) error {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"unicode/utf8"
 
@@ -131,7 +132,7 @@ func (s *Sync) withoutReading(ctx context.Context, c candidate) (done bool, err 
 
 // isRefused tells whether an item is as it was when it could not be stored.
 func (e entry) isRefused(c candidate) bool {
-	return e.RefusedToken == c.token() || e.RefusedToken == "" && bytes.Equal(e.Memo, c.memo)
+	return c.Version != "" && (e.RefusedToken == c.token() || e.RefusedToken == "" && bytes.Equal(e.Memo, c.memo))
 }
 
 // hide stores an item that only stands for its place. A document that people had is deleted by that.
@@ -270,12 +271,12 @@ func (s *Sync) unread(ctx context.Context, c candidate, err error) error {
 	case errors.As(err, &why):
 		return s.fail(ctx, c, why)
 	case errors.Is(err, ErrGone):
-		if s.listing {
-			s.unshown(c.ID)
+		if _, known := s.entry(c.ID); !known {
 			return nil
 		}
-		s.Lose(c.ID)
-		return nil
+		_, err := s.away(ctx, c, true) // should this run die
+		s.unshown(c.ID)
+		return err
 	case errors.Is(err, ErrNoText):
 		if e, _ := s.entry(c.ID); e.VersionToken == c.token() && e.ContentHash == noTextRead {
 			s.stands(c.ID, true)
@@ -298,7 +299,10 @@ func (s *Sync) keep(ctx context.Context, c candidate, content Content, place Pla
 	if content.MediaType != "" {
 		doc.MediaType = content.MediaType
 	}
-	if len(content.Hash) > maxHashBytes {
+	switch {
+	case content.Hash == "":
+		content.Hash = hashOf(content)
+	case len(content.Hash) > maxHashBytes || !storable(content.Hash) || isNoText(content.Hash):
 		content.Hash = short(content.Hash)
 	}
 	e, known := s.entry(c.ID)
@@ -378,6 +382,15 @@ func (s *Sync) remove(ctx context.Context, id string) error {
 		s.deleted.Add(1)
 	}
 	return s.store.Delete(ctx, id)
+}
+
+// hashOf tells whether two contents differ.
+func hashOf(content Content) string {
+	h := sha256.New()
+	for _, s := range content.Sections {
+		_, _ = io.WriteString(h, strings.Join(s.HeadingPath, "\x00")+"\x00\x00"+s.Text+"\x00")
+	}
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
 // maxHashBytes bounds what is stored as a document's hash.

@@ -56,7 +56,7 @@ type Content struct {
 	MediaType string
 	// Sections are the text, in reading order.
 	Sections []chunk.Section
-	// Hash tells whether two texts differ: at most 255 bytes.
+	// Hash tells whether two contents differ. Empty: the engine makes one of the Sections.
 	Hash string
 	// Now is the item as it was when it was read, where that may be newer than what was listed, never older; nil is as listed. Its ID,
 	// Bytes, Unread and Read say nothing.
@@ -201,8 +201,8 @@ type Result struct {
 func (r Result) Changed() bool { return r.Put+r.Touched+r.Deleted+r.Failed > 0 }
 
 var (
-	// ErrGone is what Item.Read returns for what the place says is gone: in a listing it is as if it had not been shown, else as if Sync.Lose
-	// had been called.
+	// ErrGone is what Item.Read returns for what the place says is gone: a listing removes it as if it had not shown it. Else it is as ErrAway, and
+	// a change will tell.
 	ErrGone = errors.New("it is gone")
 	// ErrAway is what Item.Read returns for what was listed and is not there: it fails, and is looked for again. See Sync.Away.
 	ErrAway = errors.New("it is not there")

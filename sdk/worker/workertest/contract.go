@@ -31,6 +31,8 @@ type Connector interface {
 	Reconfigure(t *testing.T)
 	// Full says that the connector's owner has no room for more, from now on, or has again.
 	Full(t *testing.T, full bool)
+	// Said is what is said of a document.
+	Said(t *testing.T, id string) (title, url, mediaType string)
 	// Text is the text that is found of a document, and the reason why it failed.
 	Text(t *testing.T, id string) (text, reason string)
 }
@@ -89,6 +91,18 @@ func Contract(t *testing.T, open func(t *testing.T) Connector) {
 		text, reason := c.Text(t, "a")
 		require.Equal(t, "apple", text)
 		require.Equal(t, "no permission", reason)
+	})
+	t.Run("what is not said of a document stays, but for a media type", func(t *testing.T) {
+		c := open(t)
+		d := Document("a", "v1", "apple", 1)
+		d.URL = "https://place/a"
+		c.Sync(t, puts(d))
+		c.Sync(t, puts(worker.Document{SourceID: "a", Err: "it is not there", ContentHash: "failed"}))
+		title, url, mediaType := c.Said(t, "a")
+		require.Equal(t, []string{"Title of a", "https://place/a", "text/plain"}, []string{title, url, mediaType})
+		c.Sync(t, puts(worker.Document{SourceID: "a", VersionToken: "v2", ContentHash: "none"}))
+		title, url, mediaType = c.Said(t, "a")
+		require.Equal(t, []string{"Title of a", "https://place/a", ""}, []string{title, url, mediaType})
 	})
 	t.Run("what has failed since it came is not found", func(t *testing.T) {
 		c := open(t)

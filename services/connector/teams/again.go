@@ -109,10 +109,13 @@ func (c *channel) moreReplies(ctx context.Context, link string) ([]graph.Message
 func (c *channel) goneThread(ctx context.Context, id string) error {
 	lost, err := c.sync.Away(ctx, source.Item{ID: id, Title: "Thread", MediaType: "text/plain"})
 	if lost {
-		c.sync.Lose(slices.Collect(maps.Keys(c.files[id]))...)
+		c.sync.Lose(c.filesIn(id)...)
 	}
 	return err
 }
+
+// filesIn are the stored attachments of a thread.
+func (c *channel) filesIn(thread string) []string { return slices.Collect(maps.Keys(c.files[thread])) }
 
 // removeOrphans removes attachments whose thread is not stored: a sync died between the two, or their deletion was given up.
 func (c *channel) removeOrphans(ctx context.Context) error {
