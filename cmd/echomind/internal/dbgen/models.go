@@ -47,6 +47,7 @@ type Connector struct {
 	RunID              *uuid.UUID
 	FailureCount       int32
 	DocsAnalyzed       int64
+	PutOffSince        *time.Time
 	AtFault            *bool
 }
 
@@ -69,6 +70,7 @@ type ConnectorEvidence struct {
 	TriggerRequestedAt *time.Time
 	LastSyncAt         *time.Time
 	DocsAnalyzed       int64
+	PutOffSince        *time.Time
 	RunID              *uuid.UUID
 	Trigger            *string
 	DueAt              *time.Time
