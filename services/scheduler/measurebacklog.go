@@ -10,7 +10,7 @@ import (
 
 type backlogMetrics struct {
 	connectors, due, oldestDue, oldestPending, longestPutOff, expired *prometheus.GaugeVec
-	pending, draining, oldestDrain                     prometheus.Gauge
+	pending, draining, oldestDrain                                    prometheus.Gauge
 }
 
 func newBacklogMetrics(m maker) backlogMetrics {
@@ -22,9 +22,9 @@ func newBacklogMetrics(m maker) backlogMetrics {
 		oldestPending: m.gauges("scheduler_oldest_pending_seconds", "For how long the oldest trigger has waited to be picked up; 0 = none does.", "type"),
 		longestPutOff: m.gauges("scheduler_longest_put_off_seconds",
 			"For how long the connector that is put off longest by its source has come no further; 0 = none is.", "type"),
-		expired:       m.gauges("scheduler_expired_leases", "Connectors at work whose worker has not renewed its lease in time.", "type"),
-		draining:      m.gauge("scheduler_draining_runs", "Runs whose worker is done and whose documents are queued."),
-		oldestDrain:   m.gauge("scheduler_oldest_drain_seconds", "For how long the oldest draining run has been; 0 = none is."),
+		expired:     m.gauges("scheduler_expired_leases", "Connectors at work whose worker has not renewed its lease in time.", "type"),
+		draining:    m.gauge("scheduler_draining_runs", "Runs whose worker is done and whose documents are queued."),
+		oldestDrain: m.gauge("scheduler_oldest_drain_seconds", "For how long the oldest draining run has been; 0 = none is."),
 	}
 }
 
