@@ -18,6 +18,7 @@ const (
 // BeginListing says that what is given from here on is all that there is: what it does not show is removed by EndListing.
 func (s *Sync) BeginListing() {
 	s.store.BeginListing()
+	s.state.Partial = false
 	s.expect(func(entry) bool { return true })
 }
 
@@ -27,7 +28,7 @@ func (s *Sync) ResumeListing() { s.expect(func(e entry) bool { return !e.Seen })
 func (s *Sync) expect(is func(entry) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.listing, s.partial, s.missing, s.stand = true, false, 0, nil
+	s.listing, s.partial, s.missing, s.stand = true, s.state.Partial, 0, nil
 	for id, e := range s.stored {
 		if e.missing = is(e); e.missing {
 			s.missing++
@@ -36,9 +37,9 @@ func (s *Sync) expect(is func(entry) bool) {
 	}
 }
 
-// Partial says that the listing leaves out what it could not list. EndListing removes nothing then, unless it is told what to keep.
+// Partial says that the listing leaves out what it could not list; a run that goes on with it need not say so again. EndListing removes nothing then, unless it is told what to keep.
 func (s *Sync) Partial() {
-	s.partial = true
+	s.partial, s.state.Partial = true, true
 	s.store.ListingPartial()
 }
 
@@ -57,17 +58,34 @@ func (s *Sync) EndListing(ctx context.Context, keep func(id string, of Stored) b
 		return err
 	}
 	var gone []string
+	removed, left := 0, 0
 	for id, of := range s.All() {
-		switch {
-		case !s.Missing(id):
-		case keep == nil && s.partial, keep != nil && keep(id, of):
+		stays := !s.Missing(id)
+		if !stays && (keep == nil && s.partial || keep != nil && keep(id, of)) {
+			stays = true
 			s.unchanged.Add(1)
-		default:
+		}
+		if !stays {
 			gone = append(gone, id)
 		}
+		switch {
+		case of.Found && stays:
+			left++
+		case of.Found:
+			removed++
+		}
 	}
-	if err := s.RemoveUnlisted(ctx, gone); err != nil {
-		return err
+	if removed > 0 {
+		if err := Guard(ctx, s.store, s.opts.Connector, s.removed+removed, s.expects, left == 0); err != nil {
+			return err
+		}
+	}
+	s.removed += removed
+	slices.Sort(gone)
+	for _, id := range gone {
+		if err := s.Remove(ctx, id); err != nil {
+			return err
+		}
 	}
 	s.mu.Lock()
 	for id, e := range s.stored {
@@ -76,46 +94,14 @@ func (s *Sync) EndListing(ctx context.Context, keep func(id string, of Stored) b
 	}
 	s.listing, s.partial, s.missing, s.stand = false, false, 0, nil
 	s.mu.Unlock()
+	s.state.Partial = false
 	s.store.EndListing()
 	return nil
 }
 
-// RemoveUnlisted removes items that are gone because something is not listed any more, and not because a list of changes names each of them: where
-// that is suspiciously much nothing is removed, as by EndListing.
-func (s *Sync) RemoveUnlisted(ctx context.Context, ids []string) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	gone := make(map[string]struct{}, len(ids))
-	for _, id := range ids {
-		gone[id] = struct{}{}
-	}
-	removed, left := 0, 0
-	for id, of := range s.All() {
-		if !of.found() {
-			continue
-		}
-		if _, is := gone[id]; is {
-			removed++
-		} else {
-			left++
-		}
-	}
-	if err := Guard(ctx, s.store, s.opts.Connector, removed, s.expects, left == 0); err != nil {
-		return err
-	}
-	slices.Sort(ids)
-	for _, id := range ids {
-		if err := s.Remove(ctx, id); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Guard is the error (worker.Relist) of a listing of everything that would remove suspiciously many of the documents that are stored and may be
-// found: nil where it would not, or where the connector's owner allows it. empty says that it has shown none at all. EndListing asks it; a source that removes by
-// itself what it did not find asks it before.
+// Guard is the error (worker.Relist) of a sync that would remove suspiciously many of the documents that are stored and may be found, though no
+// list of changes names them: nil where it would not, or where the connector's owner allows it. empty says that none at all would be left. The Sync asks
+// it; a source that removes by itself what it did not find asks it before.
 func Guard(ctx context.Context, asked interface {
 	DeletionsAllowed(ctx context.Context) (bool, error)
 }, connector int32, removed, stored int, empty bool) error {
@@ -126,7 +112,7 @@ func Guard(ctx context.Context, asked interface {
 	if allowed, err := asked.DeletionsAllowed(ctx); err != nil || allowed {
 		return err
 	}
-	return worker.Relist(fmt.Errorf("the listing does not show %d of the %d documents that are stored, and nothing was deleted: if they are gone for good, "+
+	return worker.Relist(fmt.Errorf("%d of the %d documents that are stored are not there any more, and nothing was deleted: if they are gone for good, "+
 		"allow it with: echomind connectors trigger %d --allow-deletions; if the source was away, the next try finds them", removed, stored, connector))
 }
 
@@ -138,6 +124,7 @@ func (s *Sync) shows(id string) {
 	if !is {
 		return
 	}
+	delete(s.lost, id)
 	if e.missing {
 		s.missing--
 	}
@@ -157,15 +144,19 @@ func (s *Sync) stands(id string, counts bool) {
 	}
 }
 
-// unshown says that an item which the listing has shown is gone after all.
-func (s *Sync) unshown(id string) {
+// unshown says that an item which the listing has shown is gone after all; false: there is no listing.
+func (s *Sync) unshown(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.listing {
+		return false
+	}
 	if e, is := s.stored[id]; is && !e.missing {
 		e.missing = true
 		s.missing++
 		s.stored[id] = e
 	}
+	return true
 }
 
 // markSeen marks what the listing has shown and what was not written.

@@ -191,7 +191,7 @@ func TestADriveOrFolderThatIsAwayIsLookedForAgainOnceItWasSynced(t *testing.T) {
 				w.cfg.Item = w.fake.Folder(w.root, "synced")
 				w.files(w.cfg.Item, 3)
 				away := fakegraph.Fault{Path: path, Times: 1 << 20, Status: status, Code: "itemNotFound"}
-				if status == http.StatusNotFound {
+				if path == "/items/" && status == http.StatusNotFound {
 					w.fake.Inject(away)
 					_, err := w.try(t.Context())
 					require.ErrorIs(t, err, worker.ErrPermanent, "it was never there")
