@@ -125,6 +125,18 @@ func TestARunWaitsForWhatItsConnectorHasChangedAndForNoOther(t *testing.T) {
 	require.NoError(t, x.mirrors())
 }
 
+func TestASemanticThatHasNotLookedYetBringsARunWhole(t *testing.T) {
+	x := newIndexed(t)
+	started := x.another()
+	x.failing.Store(every)
+	c := x.syncing()
+	c.stores(c.doc(1, "a", "zebra"), c.completed(1))
+	x.failing.Store("")
+	require.NoError(t, started.complete(ctx, c.session))
+	require.Equal(t, "completed", c.verdict())
+	require.NoError(t, x.mirrors())
+}
+
 func TestWhatIsReplacedDeletedOrSweptLeavesTheIndex(t *testing.T) {
 	x := newIndexed(t)
 	c := x.synced(map[string]string{"a": "zebra", "b": "yak", "c": "xerus"}).again()
