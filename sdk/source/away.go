@@ -33,7 +33,7 @@ func (s *Sync) away(ctx context.Context, c candidate, given bool) (lost bool, er
 	if !known && !given {
 		return false, nil
 	}
-	now := failed + string(IsAway) + " " + strconv.Itoa(s.state.Place.Round)
+	now := awaySince(s.state.Place.Round)
 	if e.describe(s.opts.Reading).Failed == IsAway {
 		lost = !given && e.ContentHash != now
 		s.shows(c.ID)
@@ -53,13 +53,13 @@ func (s *Sync) away(ctx context.Context, c candidate, given bool) (lost bool, er
 }
 
 // Lose says that items are gone, though no list of changes and no listing says so of each of them. They are removed once List, or Look, has ended,
-// unless they are given again, or it is said that they stay. A checkpoint does not remember them. Where that is suspiciously much nothing is removed, and the sync fails until the owner allows it: the next lists
-// everything from the beginning.
+// unless this sync was given them, or it is said that they stay. A checkpoint does not remember them. Where that is suspiciously much nothing is
+// removed, and the sync fails (ErrUnasked) until the owner allows it.
 func (s *Sync) Lose(ids ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range ids {
-		if _, known := s.stored[id]; known {
+		if e, known := s.stored[id]; known && !e.shown {
 			s.lost[id] = Item{ID: id}
 		}
 	}
@@ -74,7 +74,11 @@ func (s *Sync) Stay(ids ...string) {
 	}
 }
 
-// removeLost removes what is lost. What is away counts with it: a place that is away shows itself a few items at a time.
+// awaySince is stored as the hash of what was first not there in a round.
+func awaySince(round int) string { return failed + string(IsAway) + " " + strconv.Itoa(round) }
+
+// removeLost removes what is lost. What is away since this round or the one before counts with it: a place that is away shows itself a few items
+// at a time.
 func (s *Sync) removeLost(ctx context.Context) error {
 	gone, away, left := 0, 0, 0
 	for id, of := range s.All() {
@@ -82,7 +86,7 @@ func (s *Sync) removeLost(ctx context.Context) error {
 		case !of.Found:
 		case lost:
 			gone++
-		case of.Failed == IsAway:
+		case s.isAwayLately(id):
 			away++
 		default:
 			left++
@@ -90,7 +94,7 @@ func (s *Sync) removeLost(ctx context.Context) error {
 	}
 	if gone > 0 {
 		stored := cmp.Or(s.expects, gone+away+left) // of a first sync nothing is expected
-		if err := Guard(ctx, s.store, s.opts.Connector, s.removed+gone+away, stored, left == 0); err != nil {
+		if err := guard(ctx, s.store, s.opts.Connector, s.removed+gone+away, stored, left == 0); err != nil {
 			return err
 		}
 	}
@@ -106,6 +110,12 @@ func (s *Sync) removeLost(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func (s *Sync) isAwayLately(id string) bool {
+	e, _ := s.entry(id)
+	round := s.state.Place.Round
+	return e.VersionToken == "" && (e.ContentHash == awaySince(round) || e.ContentHash == awaySince(round-1))
 }
 
 func (s *Sync) removeOne(ctx context.Context, it Item) error {

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/sdk/source"
-	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/sdk/worker/workertest"
 )
 
@@ -18,7 +17,7 @@ func tries(t *testing.T, store *workertest.Store, src source.Source, n int) (ref
 	t.Helper()
 	for range n {
 		_, err := sync1(t.Context(), store, src, source.Options{})
-		if errors.Is(err, worker.ErrRelist) {
+		if errors.Is(err, source.ErrUnasked) {
 			refused++
 			continue
 		}

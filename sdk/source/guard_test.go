@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/sdk/worker/workertest"
@@ -319,6 +320,32 @@ func TestNothingThatAnItemSaysEndsTheSyncOfAllOthers(t *testing.T) {
 				return cursor{}, give(ctx, s)
 			}), source.Options{})
 			require.NoError(t, err)
+		})
+	}
+}
+
+func TestNoContentEndsTheSyncOfAllOthers(t *testing.T) {
+	for name, c := range map[string]source.Content{
+		"hash bytes": {Hash: "\xff\xfe"},
+		"hash NUL":   {Hash: "a\x00"},
+		"no hash":    {},
+		"title":      {Hash: "h", Title: "\xff\x00"},
+		"type":       {Hash: "h", MediaType: "\xff\x00"},
+		"heading":    {Hash: "h", Sections: []chunk.Section{{Text: "a\x00\xff", HeadingPath: []string{"\xff\x00"}}}},
+		"like ours":  {Hash: "no text"},
+		"failed":     {Hash: "failed away 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := workertest.New()
+			for range 2 {
+				_, err := sync1(t.Context(), store, lister(func(ctx context.Context, s *source.Sync) (any, error) {
+					return cursor{}, errors.Join(s.Item(ctx, source.Item{ID: "a", Title: "A", Version: "1", Read: func(context.Context) (source.Content, error) {
+						return c, nil
+					}}), s.Item(ctx, keeper{}.item("b")))
+				}), source.Options{})
+				require.NoError(t, err)
+			}
+			require.Len(t, store.IDs(), 2)
 		})
 	}
 }

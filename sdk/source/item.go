@@ -9,13 +9,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"unicode/utf8"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/echomind/sync/internal/caught"
-	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 )
@@ -270,10 +270,11 @@ func (s *Sync) unread(ctx context.Context, c candidate, err error) error {
 	case errors.As(err, &why):
 		return s.fail(ctx, c, why)
 	case errors.Is(err, ErrGone):
-		if s.unshown(c.ID) {
+		if _, known := s.entry(c.ID); !known {
 			return nil
 		}
-		_, err := s.away(ctx, c, true)
+		_, err := s.away(ctx, c, true) // should this run die
+		s.unshown(c.ID)
 		return err
 	case errors.Is(err, ErrNoText):
 		if e, _ := s.entry(c.ID); e.VersionToken == c.token() && e.ContentHash == noTextRead {
@@ -297,7 +298,10 @@ func (s *Sync) keep(ctx context.Context, c candidate, content Content, place Pla
 	if content.MediaType != "" {
 		doc.MediaType = content.MediaType
 	}
-	if len(content.Hash) > maxHashBytes {
+	switch {
+	case content.Hash == "":
+		content.Hash = hashOf(content)
+	case len(content.Hash) > maxHashBytes || !storable(content.Hash) || isNoText(content.Hash):
 		content.Hash = short(content.Hash)
 	}
 	e, known := s.entry(c.ID)
@@ -310,7 +314,7 @@ func (s *Sync) keep(ctx context.Context, c candidate, content Content, place Pla
 		return s.fail(ctx, c, &Unreadable{Reason: err.Error(), Content: true})
 	}
 	if place != nil {
-		place.Hold(room.Of(doc.Chunks))
+		place.Hold(chunk.Bytes(doc.Chunks))
 	}
 	s.put.Add(1)
 	return s.send(ctx, doc)
@@ -377,6 +381,15 @@ func (s *Sync) remove(ctx context.Context, id string) error {
 		s.deleted.Add(1)
 	}
 	return s.store.Delete(ctx, id)
+}
+
+// hashOf tells whether two contents differ.
+func hashOf(content Content) string {
+	h := sha256.New()
+	for _, s := range content.Sections {
+		_, _ = io.WriteString(h, strings.Join(s.HeadingPath, "\x00")+"\x00\x00"+s.Text+"\x00")
+	}
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
 // maxHashBytes bounds what is stored as a document's hash.

@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -99,12 +100,27 @@ func (s *Sync) EndListing(ctx context.Context, keep func(id string, of Stored) b
 	return nil
 }
 
-// Guard is the error (worker.Relist) of a sync that would remove suspiciously many of the documents that are stored and may be found, though no
-// list of changes names them: nil where it would not, or where the connector's owner allows it. empty says that none at all would be left. The Sync asks
-// it; a source that removes by itself what it did not find asks it before.
-func Guard(ctx context.Context, asked interface {
+// ErrUnasked is what a sync fails with that would remove suspiciously much unless its owner allows it.
+var ErrUnasked = errors.New("nothing was deleted")
+
+// Asked is who knows whether a connector's owner allows that very much is deleted; *worker.Run is one.
+type Asked interface {
 	DeletionsAllowed(ctx context.Context) (bool, error)
-}, connector int32, removed, stored int, empty bool) error {
+}
+
+// Guard is the error (ErrUnasked) of a listing of everything that would remove suspiciously many of the documents that are stored and may be
+// found: nil where it would not, or where the connector's owner allows it. empty says that it shows none at all. The next listing is made from
+// the beginning (worker.Relist): one that went on from the last page would never see the rest. EndListing asks it; a source that removes by
+// itself what it did not find asks it before.
+func Guard(ctx context.Context, asked Asked, connector int32, removed, stored int, empty bool) error {
+	err := guard(ctx, asked, connector, removed, stored, empty)
+	if errors.Is(err, ErrUnasked) {
+		return worker.Relist(err)
+	}
+	return err
+}
+
+func guard(ctx context.Context, asked Asked, connector int32, removed, stored int, empty bool) error {
 	many := removed > maxWiped && 100*removed > maxWipedPart*stored
 	if removed == 0 || !many && !empty {
 		return nil
@@ -112,8 +128,8 @@ func Guard(ctx context.Context, asked interface {
 	if allowed, err := asked.DeletionsAllowed(ctx); err != nil || allowed {
 		return err
 	}
-	return worker.Relist(fmt.Errorf("%d of the %d documents that are stored are not there any more, and nothing was deleted: if they are gone for good, "+
-		"allow it with: echomind connectors trigger %d --allow-deletions; if the source was away, the next try finds them", removed, stored, connector))
+	return fmt.Errorf("%w: %d of the %d documents that are stored are not there any more; if they are gone for good, allow it with: echomind connectors "+
+		"trigger %d --allow-deletions; if the source was away, the next try finds them", ErrUnasked, removed, stored, connector)
 }
 
 // shows takes an item off what is missing.
@@ -144,19 +160,15 @@ func (s *Sync) stands(id string, counts bool) {
 	}
 }
 
-// unshown says that an item which the listing has shown is gone after all; false: there is no listing.
-func (s *Sync) unshown(id string) bool {
+// unshown says that an item which the listing has shown is gone after all.
+func (s *Sync) unshown(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.listing {
-		return false
-	}
-	if e, is := s.stored[id]; is && !e.missing {
+	if e, is := s.stored[id]; is && s.listing && !e.missing {
 		e.missing = true
 		s.missing++
 		s.stored[id] = e
 	}
-	return true
 }
 
 // markSeen marks what the listing has shown and what was not written.

@@ -88,7 +88,7 @@ func TestWhatIsLostGoesOnceItsOwnerAllowsItForOneRun(t *testing.T) {
 	for range 30 {
 		_, err := sync1(t.Context(), store, k, source.Options{})
 		store.Allows = false // one run; spent where it has completed
-		if errors.Is(err, worker.ErrRelist) {
+		if errors.Is(err, source.ErrUnasked) {
 			store.Allows = true
 		} else {
 			require.NoError(t, err)
@@ -115,7 +115,7 @@ func TestWhatIsFirstMissingInASyncThatIsRefusedStaysInItsRetry(t *testing.T) {
 	}
 	require.NoError(t, one()) // marked at round 1
 	away["t090"] = true       // first missing in the sync that is refused
-	require.ErrorIs(t, one(), worker.ErrRelist)
+	require.ErrorIs(t, one(), source.ErrUnasked)
 	for _, id := range k.ids[:50] {
 		delete(away, id)
 	}
@@ -176,12 +176,12 @@ func TestWhatAListingRemovesAndWhatIsLostBesidesCountTogether(t *testing.T) {
 	ids := store.IDs()
 	src := lister(func(ctx context.Context, s *source.Sync) (any, error) {
 		s.BeginListing()
-		for _, id := range ids[30:] {
+		for _, id := range ids[60:] {
 			if err := s.Item(ctx, keeper{}.item(id)); err != nil {
 				return nil, err
 			}
 		}
-		if err := s.EndListing(ctx, nil); err != nil {
+		if err := s.EndListing(ctx, func(id string, _ source.Stored) bool { return id >= ids[30] }); err != nil {
 			return nil, err
 		}
 		s.Lose(ids[30:60]...)
@@ -378,7 +378,9 @@ func TestWhatIsLostWithAMemoStaysWithoutItsText(t *testing.T) {
 		return r
 	}
 	other := func(ctx context.Context, s *source.Sync) error { return s.Item(ctx, keeper{}.item("t001")) }
-	give(func(ctx context.Context, s *source.Sync) error { return errors.Join(s.Item(ctx, item(true)), other(ctx, s)) })
+	give(func(ctx context.Context, s *source.Sync) error {
+		return errors.Join(s.Item(ctx, item(true)), other(ctx, s))
+	})
 	away := func(ctx context.Context, s *source.Sync) error {
 		it := item(true)
 		it.Unread = "it is not even read"
@@ -412,5 +414,89 @@ func TestWhatIsLostAndGivenAgainStays(t *testing.T) {
 	}), source.Options{})
 	require.NoError(t, err)
 	require.NotContains(t, store.IDs(), "t003")
+	require.Len(t, store.IDs(), 29)
+}
+
+// remover says of what it is asked for that it is gone.
+type remover struct{ lister }
+
+func (remover) Look(ctx context.Context, s *source.Sync, ids []string) error {
+	for _, id := range ids {
+		if err := s.Remove(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestWhatAListingHasShownAndIsGoneGoesThoughTheListingDies(t *testing.T) {
+	store := workertest.New()
+	step := 0
+	src := lister(func(ctx context.Context, s *source.Sync) (any, error) {
+		a, b := keeper{}.item("a"), keeper{}.item("b")
+		gone := a
+		gone.Version, gone.Read = "2", func(context.Context) (source.Content, error) { return source.Content{}, source.ErrGone }
+		switch step {
+		case 0:
+			return cursor{}, errors.Join(s.Item(ctx, a), s.Item(ctx, b))
+		case 1:
+			s.BeginListing()
+			if err := errors.Join(s.Item(ctx, a), s.Item(ctx, b), s.Item(ctx, gone), s.Checkpoint(ctx, cursor{Listing: true})); err != nil {
+				return nil, err
+			}
+			return nil, errors.New("503")
+		}
+		s.ResumeListing()
+		return cursor{}, nil
+	})
+	for step = range 3 {
+		_, err := sync1(t.Context(), store, remover{src}, source.Options{})
+		require.Equal(t, step == 1, err != nil, "%d %v", step, err)
+	}
+	require.Equal(t, []string{"b"}, store.IDs())
+}
+
+func TestWhatIsListedAndNotThereGoesOnceItsOwnerAllowsIt(t *testing.T) {
+	p, store := stocked(t, 100)
+	p.hide()
+	refused := 0
+	for range 20 {
+		_, err := sync1(t.Context(), store, p, source.Options{})
+		store.Allows = errors.Is(err, source.ErrUnasked)
+		if store.Allows {
+			refused++
+			continue
+		}
+		require.NoError(t, err)
+	}
+	require.Equal(t, 1, refused)
+	require.Empty(t, store.IDs())
+}
+
+func TestWhatHasBeenAwayForLongIsNoReasonToAsk(t *testing.T) {
+	store := workertest.New()
+	stuck := map[int]bool{}
+	src := listAll(30, func(i int) string { return fmt.Sprint(stuck[i]) }, func(i int) (source.Content, error) {
+		if stuck[i] { // listed, and not there
+			return source.Content{}, source.ErrAway
+		}
+		return okRead(i)
+	})
+	all := func() {
+		_, err := sync1(t.Context(), store, src, source.Options{})
+		require.NoError(t, err)
+	}
+	all()
+	for i := range 25 {
+		stuck[i] = true
+	}
+	for range 3 {
+		all()
+	}
+	_, err := sync1(t.Context(), store, lister(func(_ context.Context, s *source.Sync) (any, error) {
+		s.Lose("f0029")
+		return cursor{}, nil
+	}), source.Options{})
+	require.NoError(t, err)
 	require.Len(t, store.IDs(), 29)
 }

@@ -56,7 +56,7 @@ type Content struct {
 	MediaType string
 	// Sections are the text, in reading order.
 	Sections []chunk.Section
-	// Hash tells whether two texts differ: at most 255 bytes.
+	// Hash tells whether two contents differ. Empty: the engine makes one of the Sections.
 	Hash string
 	// Now is the item as it was when it was read, where that may be newer than what was listed, never older; nil is as listed. Its ID,
 	// Bytes, Unread and Read say nothing.

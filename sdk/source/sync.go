@@ -40,6 +40,7 @@ type Sync struct {
 	reading map[string]chan struct{} // closed when the item's reading is over
 	missing int                      // of stored, how many the listing has not shown
 	known   int                      // how many were stored under this configuration when the sync began
+	placed  bool                     // an earlier sync has called SetPlace
 	expects int                      // how many of these may be found by somebody
 	stand   []string                 // shown, and not written: to be marked
 	again   map[string]struct{}      // what could not be stored, and is read again by a source that is no Looker
@@ -94,6 +95,7 @@ func Run(ctx context.Context, store Store, src Source, opts Options) (Result, er
 	if err := store.State(&s.state); err != nil {
 		return Result{}, worker.Permanent(err)
 	}
+	s.placed = len(s.state.Place.At) > 0
 	known, err := store.Known(ctx)
 	if err != nil {
 		return Result{}, err
@@ -202,10 +204,10 @@ func (s *Sync) SetPlace(v any) (err error) {
 	return err
 }
 
-// First tells whether the place has not been found so far, under this configuration: nothing was stored, no sync has completed, checkpointed,
-// nor called SetPlace. What is not there then may be a mistake of the configuration; later it is away.
+// First tells whether the place has not been found so far, under this configuration: nothing was stored, and no sync has completed or set a
+// checkpoint. What is not there then may be a mistake of the configuration; later it is away.
 func (s *Sync) First() bool {
-	return len(s.state.Cursor) == 0 && len(s.state.Place.At) == 0 && s.known == 0
+	return len(s.state.Cursor) == 0 && !s.placed && s.known == 0
 }
 
 // Checkpoint waits until all that was given is sent, and has a run that follows, should this one die, go on from a cursor: a value

@@ -1,15 +1,16 @@
 package googledrive_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/services/connector/googledrive"
-	"github.com/echomind/sync/services/connector/internal/fakedrive"
+	"github.com/echomind/sync/testonly/fakedrive"
 )
 
 func TestARemovedItemThatCannotBeAskedForStopsNothing(t *testing.T) {
@@ -256,7 +257,7 @@ func TestAFolderThatTwoSyncsDoNotFindTakesNothingAlongUnasked(t *testing.T) {
 	f.sync()
 	f.Inject(notThere.On("get", 1).Of(top))
 	_, err := f.try()
-	require.ErrorIs(t, err, worker.ErrRelist)
+	require.ErrorIs(t, err, source.ErrUnasked)
 	require.Zero(t, f.Heal())
 	f.sync()
 	require.Len(t, f.store.files(), 100)
@@ -306,6 +307,37 @@ func TestADriveThatIsNotListedGoesNotUnaskedAfterASyncThatDies(t *testing.T) {
 			require.Len(t, f.store.files(), 302)
 			_, err = f.try() // the retry
 			require.Len(t, f.store.files(), 302, "300 documents were deleted, and nobody was asked")
+		})
+	}
+}
+
+func TestFilesOfAFolderThatIsTwiceAwayStayWhereTheChangesNameThem(t *testing.T) {
+	for _, written := range []int{60, 100} {
+		t.Run(fmt.Sprint(written), func(t *testing.T) {
+			f := newFixture(t)
+			f.cfg = googledrive.Config{}
+			top := f.Folder(root, "Top")
+			files := f.lots(top, 100)
+			f.lots(root, 20)
+			f.sync()
+			f.Rename(top, "Top, renamed")
+			notThere := fakedrive.Fault{Times: 1, Status: http.StatusNotFound, Reason: "notFound"}
+			f.Inject(notThere.On("list", 1))
+			f.sync()
+			for _, id := range files[:written] {
+				f.Write(id, "new words")
+			}
+			f.Inject(notThere.On("get", 1).Of(top))
+			_, err := f.try()
+			require.Equal(t, written == 60, errors.Is(err, source.ErrUnasked), "those that no change names are asked about: %v", err)
+			require.Zero(t, f.Heal())
+			require.Len(t, f.store.files(), 120)
+			f.sync()
+			f.sync()
+			for _, id := range files[:written] {
+				require.Equal(t, "new words", f.store.text(id))
+			}
+			require.Len(t, f.store.files(), 120)
 		})
 	}
 }

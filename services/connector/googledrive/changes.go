@@ -105,17 +105,12 @@ func (s *syncer) asItIs(ctx context.Context, c change) (*item, error) {
 
 // gone removes an item, and what is below it at the end: some of it may have moved.
 func (s *syncer) gone(ctx context.Context, id string) error {
-	s.cutOff(id)
-	return s.sync.Remove(ctx, id)
-}
-
-// cutOff takes note of an item that is not there, should it be a folder.
-func (s *syncer) cutOff(id string) {
 	if _, was := s.tree.folders[id]; was {
 		delete(s.tree.folders, id)
 		delete(s.come, id)
 		s.loose = true
 	}
+	return s.sync.Remove(ctx, id)
 }
 
 // driveGone ends the sync where the drive is all there is to sync: it may be there again.

@@ -122,8 +122,8 @@ func (s *syncer) look(ctx context.Context, ids []string) error {
 func (s *syncer) away(ctx context.Context, id string) (lost bool, err error) {
 	if lost, err = s.sync.Away(ctx, source.Item{ID: id}); lost {
 		s.later(id)
-		s.at.Unsaid = true
-		s.cutOff(id)
+		delete(s.come, id)
+		s.lost[id], s.loose = true, true
 	}
 	return lost, err
 }

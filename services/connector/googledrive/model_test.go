@@ -14,9 +14,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/echomind/sync/sdk/chunk"
+	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/googledrive"
-	"github.com/echomind/sync/services/connector/internal/fakedrive"
+	"github.com/echomind/sync/testonly/fakedrive"
 )
 
 // TestAfterAnyHistoryWhatIsStoredIsTheDrive makes random histories, with syncs, faults and kills at any moment.
@@ -150,7 +151,7 @@ func (m *model) noisy() {
 		m.store.GivesUp = func(string) bool { return refuses() }
 	}
 	_, err := googledrive.Sync(context.Background(), m.cfg, m.opts, m.store)
-	if err == nil || errors.Is(err, worker.ErrRelist) {
+	if err == nil || errors.Is(err, source.ErrUnasked) {
 		m.store.End(err)
 	} else {
 		m.store.Crash(func(n int) int { return rapid.IntRange(0, n-1).Draw(m.r, "left by the kill") })

@@ -17,7 +17,7 @@ type cursor struct {
 	// Later are what the next sync looks at as if it had changed: it could not be asked for, or listed.
 	Later []string `json:"later,omitempty"`
 	// Unsaid says that something that is stored may be below no root any more though nothing says that it is gone: a shared drive is not listed
-	// any more, or a folder was twice not there.
+	// any more.
 	Unsaid bool `json:"unsaid,omitempty"`
 }
 

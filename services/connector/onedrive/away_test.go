@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/sdk/worker"
-	"github.com/echomind/sync/services/connector/internal/fakegraph"
+	"github.com/echomind/sync/testonly/fakegraph"
 )
 
 // heals has the faults end, and tells what differs from the drive after two more syncs.
@@ -191,7 +191,7 @@ func TestADriveOrFolderThatIsAwayIsLookedForAgainOnceItWasSynced(t *testing.T) {
 				w.cfg.Item = w.fake.Folder(w.root, "synced")
 				w.files(w.cfg.Item, 3)
 				away := fakegraph.Fault{Path: path, Times: 1 << 20, Status: status, Code: "itemNotFound"}
-				if path == "/items/" && status == http.StatusNotFound {
+				if status == http.StatusNotFound {
 					w.fake.Inject(away)
 					_, err := w.try(t.Context())
 					require.ErrorIs(t, err, worker.ErrPermanent, "it was never there")

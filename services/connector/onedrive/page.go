@@ -93,10 +93,13 @@ func (l *lister) folderChanged(item graph.Item) bool {
 	return !empty && (!had || !l.place.Whole)
 }
 
-// reported takes a folder that is there: what an earlier page of the round says to be gone has come back.
+// reported takes a folder that is there. What an earlier page of the round says to be gone has come back, and what is in it may have been removed.
 func (l *lister) reported(item graph.Item) (changed, had bool) {
-	l.at.Lost = slices.DeleteFunc(l.at.Lost, func(id string) bool { return id == item.ID })
-	return l.known().reported(item)
+	if at := slices.Index(l.at.Lost, item.ID); at >= 0 {
+		l.at.Lost, changed = slices.Delete(l.at.Lost, at, at+1), true
+	}
+	moved, had := l.known().reported(item)
+	return changed || moved, had
 }
 
 // notFound is said of a file whose folder could not be asked for.

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/sdk/worker"
-	"github.com/echomind/sync/services/connector/internal/fakegraph"
+	"github.com/echomind/sync/testonly/fakegraph"
 	"github.com/echomind/sync/services/connector/onedrive"
 )
 
@@ -245,4 +245,36 @@ func TestFilesOfAForbiddenFolderDoNotHoldUpOthers(t *testing.T) {
 			t.Fatal("not read in 25 syncs: ", w.sink.Docs()[f].Err)
 		})
 	}
+}
+
+func TestAFolderThatIsRestoredUnderItsNameKeepsAFileThatWasNamedMeanwhile(t *testing.T) {
+	w := newWorld(t)
+	w.fake.PageSize = 2
+	dir := w.fake.Folder(w.root, "dir")
+	files := w.files(dir, 5)
+	w.files(w.root, 6)
+	require.NoError(t, w.as())
+	w.fake.Write(files[0], "changed words")
+	for i := range 3 {
+		w.fake.File(w.root, fmt.Sprintf("new %d.txt", i), "new")
+	}
+	w.fake.Move(dir, w.root) // it is named again, as it was
+	for i := range 6 {
+		w.fake.File(w.root, fmt.Sprintf("newer %d.txt", i), "new")
+	}
+	page := 0
+	opts := w.options()
+	api := *opts.API
+	api.Transport = rewriting{api.Transport, func(_ *http.Request, p map[string]any) {
+		if page++; page == 1 {
+			p["value"] = append([]any{map[string]any{"id": dir, "deleted": map[string]any{"state": "deleted"}}}, p["value"].([]any)...)
+		}
+	}}
+	opts.API = &api
+	_, err := onedrive.Sync(t.Context(), w.cfg, opts, w.sink)
+	w.sink.End(err)
+	for range 3 {
+		require.NoError(t, w.as())
+	}
+	require.Empty(t, w.differs())
 }

@@ -11,9 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/sdk/worker/workertest"
-	"github.com/echomind/sync/services/connector/internal/fakegraph"
+	"github.com/echomind/sync/testonly/fakegraph"
 )
 
 // comes syncs until a file that is there again must be stored.
@@ -147,7 +148,7 @@ func TestManyThreadsThatAreNotThereForTwoSyncsStay(t *testing.T) {
 	_, err := w.try(t.Context())
 	require.NoError(t, err)
 	_, err = w.try(t.Context())
-	require.ErrorIs(t, err, worker.ErrRelist)
+	require.ErrorIs(t, err, source.ErrUnasked)
 	w.fake.Heal()
 	w.sync()
 }
@@ -331,7 +332,7 @@ func TestAChannelThatIsAwayAfterARefusedListingIsNoMistakeOfTheConfiguration(t *
 	w.fake.Pass(300 * 24 * time.Hour) // the delta does not tell
 	w.fake.ExpireTokens("syncStateNotFound")
 	_, err = w.try(t.Context())
-	require.ErrorIs(t, err, worker.ErrRelist)
+	require.ErrorIs(t, err, source.ErrUnasked)
 	w.fake.Inject(fakegraph.Fault{Path: "/messages", Times: 1, Status: http.StatusNotFound, Code: "NotFound"})
 	_, err = w.try(t.Context())
 	require.Error(t, err)
@@ -368,7 +369,7 @@ func TestAttachmentsThatAreNotThereGoOnceTheirOwnerAllowsItForOneRun(t *testing.
 		if err == nil {
 			w.store.Allows = false
 		}
-		if errors.Is(err, worker.ErrRelist) {
+		if errors.Is(err, source.ErrUnasked) {
 			w.store.Allows = true
 		}
 	}

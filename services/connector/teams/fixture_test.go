@@ -13,13 +13,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	_ "pgregory.net/rapid" // its flags
+	_ "pgregory.net/rapid"
 
+	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/sdk/worker/workertest"
-	"github.com/echomind/sync/services/connector/internal/fakegraph"
-	"github.com/echomind/sync/services/connector/internal/fakereader"
 	"github.com/echomind/sync/services/connector/teams"
+	"github.com/echomind/sync/testonly/fakegraph"
+	"github.com/echomind/sync/testonly/fakereader"
 )
 
 func TestMain(m *testing.M) {
@@ -79,7 +80,7 @@ func (w *world) try(ctx context.Context) (teams.Result, error) {
 func (w *world) tries(n int) {
 	w.t.Helper()
 	for range n {
-		if _, err := w.try(w.t.Context()); !errors.Is(err, worker.ErrRelist) {
+		if _, err := w.try(w.t.Context()); !errors.Is(err, source.ErrUnasked) {
 			require.NoError(w.t, err)
 		}
 	}

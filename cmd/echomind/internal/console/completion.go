@@ -21,6 +21,7 @@ func completions(f *finder, c *cobra.Command) {
 		"status":         cobra.FixedCompletions(statuses(), cobra.ShellCompDirectiveNoFileComp),
 		"scope":          cobra.FixedCompletions([]cobra.Completion{"user", "group", "org"}, cobra.ShellCompDirectiveNoFileComp),
 		"type":           f.completeTypes,
+		"connector":      f.completeConnectors,
 		"deletion-guard": cobra.FixedCompletions([]cobra.Completion{guardOn, guardOff}, cobra.ShellCompDirectiveNoFileComp),
 	}
 	for name, complete := range flags {
