@@ -71,6 +71,15 @@ func (s *Sync) tryAgain(ctx context.Context, src Looker, cursor any) error {
 	s.mu.Unlock()
 	unread = inTurns(away, unread)
 	s.state.Unread = s.state.Unread.of(len(unread), s.opts.Again)
+	if len(away) > s.state.Unread.Tried/2 { // who allows that they go does not mean a few of them
+		allowed, err := s.store.DeletionsAllowed(ctx)
+		if err != nil {
+			return err
+		}
+		if allowed {
+			s.state.Unread = s.state.Unread.of(len(unread), min(len(unread), 2*len(away), mostAgain))
+		}
+	}
 	s.state.NotStored = s.state.NotStored.of(len(notStored), s.opts.Again)
 	ids := slices.Concat(unread[:s.state.Unread.Tried], notStored[:s.state.NotStored.Tried])
 	if len(ids) == 0 {

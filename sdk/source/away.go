@@ -52,17 +52,20 @@ func (s *Sync) away(ctx context.Context, c candidate, given bool) (lost bool, er
 	return false, s.sendFailure(ctx, doc, now, awayText)
 }
 
-// Lose says that items are gone, though no list of changes and no listing says so of each of them. They are removed once List, or Look, has ended,
-// unless this sync was given them, or it is said that they stay. A checkpoint does not remember them. Where that is suspiciously much nothing is
-// removed, and the sync fails (ErrUnasked) until the owner allows it.
-func (s *Sync) Lose(ids ...string) {
+// Lose says that an item is gone, though no list of changes and no listing says so of it. It is removed once List, or Look, has ended, unless this
+// sync was given it, or it is said that it stays; false: it was given already. A checkpoint does not remember it. Where what is lost is suspiciously
+// much nothing is removed, and the sync fails (ErrUnasked) until the owner allows it.
+func (s *Sync) Lose(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, id := range ids {
-		if e, known := s.stored[id]; known && !e.shown {
-			s.lost[id] = Item{ID: id}
-		}
+	e, known := s.stored[id]
+	if e.shown {
+		return false
 	}
+	if known {
+		s.lost[id] = Item{ID: id}
+	}
+	return true
 }
 
 // Stay takes back what Lose, or Away, has said of items.
@@ -77,8 +80,7 @@ func (s *Sync) Stay(ids ...string) {
 // awaySince is stored as the hash of what was first not there in a round.
 func awaySince(round int) string { return failed + string(IsAway) + " " + strconv.Itoa(round) }
 
-// removeLost removes what is lost. What is away since this round or the one before counts with it: a place that is away shows itself a few items
-// at a time.
+// removeLost removes what is lost. What is away, or cannot be read now, counts with it: a place that is away shows itself a few items at a time.
 func (s *Sync) removeLost(ctx context.Context) error {
 	gone, away, left := 0, 0, 0
 	for id, of := range s.All() {
@@ -86,7 +88,7 @@ func (s *Sync) removeLost(ctx context.Context) error {
 		case !of.Found:
 		case lost:
 			gone++
-		case s.isAwayLately(id):
+		case of.Failed == IsAway || of.Failed == Reading:
 			away++
 		default:
 			left++
@@ -110,12 +112,6 @@ func (s *Sync) removeLost(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func (s *Sync) isAwayLately(id string) bool {
-	e, _ := s.entry(id)
-	round := s.state.Place.Round
-	return e.VersionToken == "" && (e.ContentHash == awaySince(round) || e.ContentHash == awaySince(round-1))
 }
 
 func (s *Sync) removeOne(ctx context.Context, it Item) error {

@@ -184,7 +184,9 @@ func TestWhatAListingRemovesAndWhatIsLostBesidesCountTogether(t *testing.T) {
 		if err := s.EndListing(ctx, func(id string, _ source.Stored) bool { return id >= ids[30] }); err != nil {
 			return nil, err
 		}
-		s.Lose(ids[30:60]...)
+		for _, id := range ids[30:60] {
+			s.Lose(id)
+		}
 		return cursor{}, nil
 	})
 	_, err := sync1(t.Context(), store, src, source.Options{})
@@ -224,7 +226,9 @@ func TestAFirstSyncMayLoseAFew(t *testing.T) {
 		if err := s.EndListing(ctx, nil); err != nil {
 			return nil, err
 		}
-		s.Lose(ids(25)...)
+		for _, id := range ids(25) {
+			s.Lose(id)
+		}
 		return cursor{}, nil
 	})
 	_, err := sync1(t.Context(), store, src, source.Options{})
@@ -322,7 +326,9 @@ func TestFoldersAreNoDocumentsThatAreLeft(t *testing.T) {
 	_, err = sync1(t.Context(), store, folders(keeper{}, 10), source.Options{})
 	require.ErrorContains(t, err, "5 of the 5 documents", "by a listing")
 	_, err = sync1(t.Context(), store, lister(func(_ context.Context, s *source.Sync) (any, error) {
-		s.Lose(ids(5)...)
+		for _, id := range ids(5) {
+			s.Lose(id)
+		}
 		return cursor{}, nil
 	}), source.Options{})
 	require.ErrorContains(t, err, "5 of the 5 documents", "for being lost")
@@ -408,7 +414,9 @@ func TestWhatIsLostAndGivenAgainStays(t *testing.T) {
 	_, err := sync1(t.Context(), store, k, source.Options{})
 	require.NoError(t, err)
 	_, err = sync1(t.Context(), store, lister(func(ctx context.Context, s *source.Sync) (any, error) {
-		s.Lose("t001", "t002", "t003")
+		for _, id := range []string{"t001", "t002", "t003"} {
+			s.Lose(id)
+		}
 		s.Stay("t002")
 		return cursor{}, s.Item(ctx, k.item("t001"))
 	}), source.Options{})
@@ -473,30 +481,54 @@ func TestWhatIsListedAndNotThereGoesOnceItsOwnerAllowsIt(t *testing.T) {
 	require.Empty(t, store.IDs())
 }
 
-func TestWhatHasBeenAwayForLongIsNoReasonToAsk(t *testing.T) {
-	store := workertest.New()
-	stuck := map[int]bool{}
-	src := listAll(30, func(i int) string { return fmt.Sprint(stuck[i]) }, func(i int) (source.Content, error) {
-		if stuck[i] { // listed, and not there
-			return source.Content{}, source.ErrAway
-		}
-		return okRead(i)
-	})
-	all := func() {
-		_, err := sync1(t.Context(), store, src, source.Options{})
-		require.NoError(t, err)
+// mute says nothing of what it is asked for, as where items answer 403 or 503 while the place answers.
+type mute struct{ *place }
+
+func (mute) Look(context.Context, *source.Sync, []string) error { return nil }
+
+// stockedWith is a place of so many things, and what a first sync stores of it.
+func stockedWith(t *testing.T, n int) (*place, *workertest.Store) {
+	p, store := newPlace(), workertest.New()
+	p.page = 1000
+	for i := range n {
+		p.write(fmt.Sprintf("t%05d", i), fmt.Sprint("text ", i))
 	}
-	all()
-	for i := range 25 {
-		stuck[i] = true
+	quiet(t, store, p)
+	return p, store
+}
+
+func TestAPlaceThatIsAwayLosesNothingBitByBit(t *testing.T) {
+	for _, n := range []int{300, 5000} {
+		t.Run(fmt.Sprint(n, " and a sync between that finds nothing out"), func(t *testing.T) {
+			p, store := stockedWith(t, n)
+			p.hide()
+			require.Equal(t, 1, tries(t, store, p, 2))
+			require.Zero(t, tries(t, store, mute{p}, 1))
+			tries(t, store, p, 20)
+			require.Equal(t, n, texts(store))
+		})
+		t.Run(fmt.Sprint(n, " that had failed before"), func(t *testing.T) {
+			p, store := stockedWith(t, n)
+			for id := range p.things {
+				p.set(id, func(t *thing) { t.damaged, t.version = "quota", p.next() })
+			}
+			quiet(t, store, p)
+			for id := range p.things { // no change names it
+				p.hidden[id] = true
+			}
+			tries(t, store, p, 30)
+			require.Equal(t, n, texts(store))
+		})
 	}
-	for range 3 {
-		all()
+}
+
+func TestAnOwnerAllowsItOnce(t *testing.T) {
+	for _, n := range []int{300, 5000} {
+		p, store := stockedWith(t, n)
+		p.hide()
+		require.Equal(t, 1, tries(t, store, p, 2))
+		store.Allows = true
+		require.Zero(t, tries(t, store, p, 1))
+		require.Empty(t, store.IDs())
 	}
-	_, err := sync1(t.Context(), store, lister(func(_ context.Context, s *source.Sync) (any, error) {
-		s.Lose("f0029")
-		return cursor{}, nil
-	}), source.Options{})
-	require.NoError(t, err)
-	require.Len(t, store.IDs(), 29)
 }

@@ -342,3 +342,85 @@ func TestFilesOfAFolderThatIsTwiceAwayStayWhereTheChangesNameThem(t *testing.T) 
 		})
 	}
 }
+
+func TestFilesThatChangesNamedBelowALostFolderStayHoweverLongItIsAway(t *testing.T) {
+	f := newFixture(t)
+	f.cfg = googledrive.Config{}
+	top := f.Folder(root, "Top")
+	files := f.lots(top, 100)
+	f.lots(root, 20)
+	f.sync()
+	f.Rename(top, "Top, renamed")
+	notThere := fakedrive.Fault{Times: 1, Status: http.StatusNotFound, Reason: "notFound"}
+	f.Inject(notThere.On("list", 1))
+	f.sync()
+	for _, id := range files {
+		f.Write(id, "new words")
+	}
+	f.Inject(notThere.On("get", 1).Of(top))
+	f.sync()
+	require.Zero(t, f.Heal())
+	require.Len(t, f.store.files(), 120)
+	f.Inject(notThere.On("get", 3).Of(top))
+	for range 4 {
+		if _, err := f.try(); !errors.Is(err, source.ErrUnasked) {
+			require.NoError(t, err)
+		}
+	}
+	require.Len(t, f.store.files(), 120)
+}
+
+func TestFilesThatChangesNamedBelowALostFolderStayWhereItMayNotBeAskedFor(t *testing.T) {
+	for _, status := range []int{500, 403} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			f := newFixture(t)
+			f.cfg = googledrive.Config{}
+			top := f.Folder(root, "Top")
+			files := f.lots(top, 100)
+			f.lots(root, 20)
+			f.sync()
+			f.Rename(top, "Top, renamed")
+			notThere := fakedrive.Fault{Times: 1, Status: http.StatusNotFound, Reason: "notFound"}
+			f.Inject(notThere.On("list", 1))
+			f.sync()
+			for _, id := range files {
+				f.Write(id, "new words")
+			}
+			f.Inject(notThere.On("get", 1).Of(top))
+			f.sync()
+			require.Zero(t, f.Heal())
+			require.Len(t, f.store.files(), 120)
+			reason := "backendError"
+			if status == 403 {
+				reason = "insufficientFilePermissions"
+			}
+			f.Inject(fakedrive.Fault{Kind: "get", ID: top, Times: 20, Status: status, Reason: reason})
+			f.sync()
+			f.Heal()
+			require.Len(t, f.store.files(), 120)
+			f.sync()
+			require.Len(t, f.store.files(), 120)
+		})
+	}
+}
+
+func TestShortcutsOfADriveThatIsNotListedGoNotUnasked(t *testing.T) {
+	f := newFixture(t)
+	f.cfg = googledrive.Config{IncludeSharedDrives: true}
+	f.File(root, "mine.txt", "text/plain", "mine")
+	targets, team := f.lots(f.Folder("", "shared with me"), 100), f.Drive("Team")
+	for i, id := range targets {
+		f.Shortcut(team, fmt.Sprint("s", i), id)
+	}
+	f.sync()
+	n := len(f.store.files())
+	f.Leave(team, false)
+	for range 3 {
+		_, err := f.try()
+		require.ErrorIs(t, err, source.ErrUnasked)
+		require.Len(t, f.store.files(), n)
+	}
+	f.Leave(team, true)
+	f.sync()
+	require.Len(t, f.store.files(), n)
+}

@@ -108,7 +108,7 @@ func (s *syncer) gone(ctx context.Context, id string) error {
 	if _, was := s.tree.folders[id]; was {
 		delete(s.tree.folders, id)
 		delete(s.come, id)
-		s.loose = true
+		s.named[id], s.loose = true, true
 	}
 	return s.sync.Remove(ctx, id)
 }
@@ -120,6 +120,7 @@ func (s *syncer) driveGone(drive string) error {
 			s.field(), drive)
 	}
 	delete(s.tree.roots, s.at.Roots[drive])
+	s.named[s.at.Roots[drive]] = true
 	delete(s.at.Roots, drive)
 	delete(s.at.Cursors, drive)
 	s.loose = true

@@ -139,5 +139,5 @@ func (s *syncer) leaves(id string) {
 		delete(s.tree.folders, id)
 		return
 	}
-	s.loose = true
+	s.named[id], s.loose = true, true
 }

@@ -67,9 +67,9 @@ func (s *syncer) shortcuts(ctx context.Context, looks int) error {
 	if err := s.sync.Wait(); err != nil {
 		return err
 	}
-	byTarget := map[string][]string{}
+	byTarget, there := map[string][]string{}, s.tree.without(s.lost)
 	for id, of := range s.sync.All() {
-		if m := memoOf(of); m.Kind == aShortcut && of.Failed != source.NotStored && of.Failed != source.IsAway {
+		if m := memoOf(of); m.Kind == aShortcut && there.holdsItem(id, m) && of.Failed != source.NotStored && of.Failed != source.IsAway {
 			byTarget[m.Target] = append(byTarget[m.Target], id)
 		}
 	}

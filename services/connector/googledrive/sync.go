@@ -84,6 +84,8 @@ type syncer struct {
 	// they are gone: what is below them goes with them, should they go.
 	loose bool
 	lost  map[string]bool
+	// named are the folders and drives that the changes say are gone, or below no root.
+	named map[string]bool
 	// told has the targets of all shortcuts; true: the changes have named it.
 	told map[string]bool
 	// unnamed counts the shortcuts that were asked for because their memo does not have their name.
@@ -199,7 +201,7 @@ func (s *syncer) begin() (doubtful []string) {
 		s.sync.BeginListing()
 	}
 	s.tree = newTree(s.at.Roots)
-	s.lost = map[string]bool{}
+	s.lost, s.named = map[string]bool{}, map[string]bool{}
 	s.come, s.missed, s.told, s.loose = map[string]string{}, map[string]string{}, map[string]bool{}, s.at.Unsaid
 	for id, of := range s.sync.All() {
 		if s.sync.Missing(id) {
@@ -236,24 +238,31 @@ func (s *syncer) end(ctx context.Context) error {
 	return s.shortcuts(ctx, maxLooks)
 }
 
-// sweep removes what is no longer below a root because a folder above it has gone.
+// sweep removes what is no longer below a root because of what the changes have named. Anything else that is below none is lost.
 func (s *syncer) sweep(ctx context.Context) error {
 	if err := s.sync.Wait(); err != nil {
 		return err
 	}
-	there := s.tree.without(s.lost)
+	there, stay := s.tree.without(s.lost), []string{}
 	for id, of := range s.sync.All() {
-		m, in := memoOf(of), (*tree).holdsItem
-		var err error
+		m := memoOf(of)
 		switch {
-		case of.Memo == nil || in(there, id, m):
-		case s.at.Unsaid || in(s.tree, id, m):
-			s.sync.Lose(id)
-		default:
-			err = s.sync.Remove(ctx, id)
+		case of.Memo == nil || s.lost[id] || there.holdsItem(id, m):
+		case s.tree.isBelow(id, m, s.named):
+			if err := s.sync.Remove(ctx, id); err != nil {
+				return err
+			}
+		case !s.sync.Lose(id): // it was given, so what it is in must be there
+			stay = append(stay, id)
 		}
-		if err != nil {
-			return err
+	}
+	for _, id := range stay {
+		of, _ := s.sync.Stored(id)
+		for folder := range s.tree.above(id, memoOf(of)) {
+			if s.lost[folder] {
+				delete(s.lost, folder)
+				s.sync.Stay(folder)
+			}
 		}
 	}
 	s.loose = false

@@ -1,6 +1,7 @@
 package googledrive
 
 import (
+	"iter"
 	"maps"
 	"slices"
 )
@@ -53,6 +54,36 @@ func (t *tree) holdsItem(id string, m memo) bool {
 	}
 	_, in := t.place(m.Parents)
 	return in
+}
+
+// above are something that is stored, and what it is in as far as that is known, up to folders that are not.
+func (t *tree) above(id string, m memo) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		queue, visited := append([]string{id}, m.Parents...), map[string]bool{}
+		for len(queue) > 0 && len(visited) < maxDepth {
+			id, queue = queue[0], queue[1:]
+			if visited[id] {
+				continue
+			}
+			visited[id] = true
+			if !yield(id) {
+				return
+			}
+			queue = append(queue, t.folders[id]...)
+		}
+	}
+}
+
+// isBelow tells whether something that is stored is one of some folders, or is in one of them.
+func (t *tree) isBelow(id string, m memo, folders map[string]bool) bool {
+	if len(folders) > 0 {
+		for up := range t.above(id, m) {
+			if folders[up] {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // without is the tree as if some folders were not there.

@@ -109,7 +109,9 @@ func (c *channel) moreReplies(ctx context.Context, link string) ([]graph.Message
 func (c *channel) goneThread(ctx context.Context, id string) error {
 	lost, err := c.sync.Away(ctx, source.Item{ID: id, Title: "Thread", MediaType: "text/plain"})
 	if lost {
-		c.sync.Lose(c.filesIn(id)...)
+		for _, file := range c.filesIn(id) {
+			c.sync.Lose(file)
+		}
 	}
 	return err
 }
@@ -117,17 +119,15 @@ func (c *channel) goneThread(ctx context.Context, id string) error {
 // filesIn are the stored attachments of a thread.
 func (c *channel) filesIn(thread string) []string { return slices.Collect(maps.Keys(c.files[thread])) }
 
-// removeOrphans removes attachments whose thread is not stored: a sync died between the two, or their deletion was given up.
-func (c *channel) removeOrphans(ctx context.Context) error {
+// loseOrphans loses attachments whose thread is not stored: it was lost, or a sync died between the two, or their deletion was given up.
+func (c *channel) loseOrphans() error {
 	if err := c.sync.Wait(); err != nil { // a thread may still be on its way
 		return err
 	}
 	for id := range c.sync.All() {
 		thread, file := split(id)
 		if _, stored := c.sync.Stored(thread); file && !stored {
-			if err := c.sync.Remove(ctx, id); err != nil {
-				return err
-			}
+			c.sync.Lose(id)
 		}
 	}
 	return nil

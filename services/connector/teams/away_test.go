@@ -407,3 +407,28 @@ func TestAThreadThatIsThereAgainInTheSameSyncKeepsItsAttachments(t *testing.T) {
 	}
 	require.Equal(t, 3, w.texts(), "x, y and z")
 }
+
+func TestAttachmentsOfLostThreadsGoNotUnasked(t *testing.T) {
+	w := newWorld(t)
+	var roots []string
+	for i := range 15 {
+		var files []string
+		for k := range 10 {
+			files = append(files, w.fake.File(w.folder, fmt.Sprintf("%d-%d.txt", i, k), "the words"))
+		}
+		roots = append(roots, w.say("", "Ann", fmt.Sprint("word", i), files...))
+	}
+	for i := range 5 {
+		w.say("", "Bob", fmt.Sprint("other", i))
+	}
+	w.sync()
+	for _, root := range roots {
+		w.fake.Inject(fakegraph.Fault{Path: "/messages/" + root, Times: 1 << 30, Status: http.StatusNotFound, Code: "NotFound"})
+	}
+	w.tries(1)
+	w.fake.Folder(w.folder, "a new folder") // so each attachment is looked for
+	w.tries(1)
+	w.fake.Heal()
+	w.tries(1)
+	require.GreaterOrEqual(t, len(w.ids()), 155, "150 attachments that are there, nobody was asked")
+}

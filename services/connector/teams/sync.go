@@ -162,7 +162,7 @@ func (c *channel) List(ctx context.Context, s *source.Sync) (any, error) {
 	if err := c.recheck(ctx); err != nil {
 		return nil, err
 	}
-	if err := c.removeOrphans(ctx); err != nil {
+	if err := c.loseOrphans(); err != nil {
 		return nil, err
 	}
 	return &c.state, c.changed(ctx, changes) // Look may still have it list everything again
