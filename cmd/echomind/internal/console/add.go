@@ -37,12 +37,17 @@ teams, …_FILE (once) for file.`,
 		if err := flags.check(c); err != nil {
 			return err
 		}
-		if c.Flags().Changed("time-zone") && !c.Flags().Changed("cron") {
-			return usagef("--time-zone: needs --cron, whose zone it is")
+		for _, of := range []string{"time-zone", "dst-gap", "dst-overlap"} {
+			if c.Flags().Changed(of) && !c.Flags().Changed("cron") {
+				return usagef("--%s: needs --cron, which it is about", of)
+			}
 		}
 		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
 			p := dbgen.AddConnectorParams{Config: []byte("{}"), Scope: "user", TimeZone: "UTC", MaxRetries: flags.maxRetries}
 			flags.apply(c, &p)
+			if err := flags.checkSchedule(c, p, 0); err != nil {
+				return err
+			}
 			if err := flags.checkScope(c, &p); err != nil {
 				return err
 			}

@@ -21,6 +21,8 @@ type Connector struct {
 	RefreshFreqMinutes *int32
 	ScheduleCron       *string
 	TimeZone           string
+	DstGap             *string
+	DstOverlap         *string
 	MaxRetries         int32
 	DeletionGuard      bool
 	TriggerRequestedAt *time.Time
@@ -63,7 +65,10 @@ type ConnectorEvidence struct {
 	RefreshFreqMinutes *int32
 	ScheduleCron       *string
 	TimeZone           string
+	DstGap             *string
+	DstOverlap         *string
 	NeedsPlan          bool
+	PlannedThrough     *time.Time
 	NextSyncAt         *time.Time
 	DueReason          *string
 	TriggerRequestedAt *time.Time
