@@ -18,10 +18,10 @@ func TestATryKnowsTheDocumentsOfItsOwnConnectorAndNoOther(t *testing.T) {
 		FROM connectors c, (VALUES ('a', 'stored', 0), ('b', 'failed', 0), ('c', 'stored', 1), ('d', 'deleted', 0), ('e', 'stored', 0), ('f', 'stored', 2)) d(id, status, age)`)
 	b.exec(`INSERT INTO sightings (connector_id, try_id, listing, source_id, no) VALUES ($1, $2, 1, 'a', 3), ($1, $2, 1, 'e', 9)`, mine, try.ID)
 
-	const known = `SELECT string_agg(concat_ws(' ', source_id, '<' || version_token || content_hash || '>', seen), ', ')
+	const known = `SELECT string_agg(concat_ws(' ', source_id, '<' || version_token || content_hash || '>', seen, nullif(refused_token, '')), ', ')
 		FROM moves.known($1, $2, $3, $4, ARRAY[$2::uuid], ARRAY[1], ARRAY[3::bigint])`
-	b.moves("a <v1h> t, b <v1h> f, c <> f, e <v1h> f", known, try.Run, try.ID, "", 10)
-	b.moves("a <v1h> t, b <v1h> f", known, try.Run, try.ID, "", 2)
+	b.moves("a <v1h> t, b <h> f v1, c <> f, e <v1h> f", known, try.Run, try.ID, "", 10)
+	b.moves("a <v1h> t, b <h> f v1", known, try.Run, try.ID, "", 2)
 	b.moves("c <> f, e <v1h> f", known, try.Run, try.ID, "b", 2)
 	b.moves(`a {"n":1e999, "n":"\\u0000"}, b {"n":1e999, "n":"\\u0000"}, c , e {"n":1e999, "n":"\\u0000"}`,
 		`SELECT string_agg(source_id || ' ' || coalesce(memo::text, ''), ', ') FROM moves.known($1, $2)`, try.Run, try.ID)

@@ -9,7 +9,7 @@ CREATE TABLE documents (
     url            text NOT NULL DEFAULT '',
     media_type     text NOT NULL DEFAULT '',
     content_hash   text NOT NULL DEFAULT '',
-    -- Empty: must be fetched again.
+    -- Empty: must be fetched again. Of one that failed: what there was no room for.
     version_token  text NOT NULL DEFAULT '',
     links          text[] NOT NULL DEFAULT '{}',
     -- What the source gets back by moves.known; null = nothing. Not jsonb, which writes numbers out: its size is what was sent.

@@ -412,7 +412,7 @@ END $$;
 -- +goose StatementBegin
 CREATE FUNCTION moves.known(run uuid, try uuid, after text DEFAULT '', page integer DEFAULT 1000,
     tries uuid[] DEFAULT '{}', listings integer[] DEFAULT '{}', nos bigint[] DEFAULT '{}')
-    RETURNS TABLE (source_id text, version_token text, content_hash text, seen boolean, memo json)
+    RETURNS TABLE (source_id text, version_token text, content_hash text, seen boolean, memo json, refused_token text, found boolean)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
     r     open_runs := moves.of_try(run, try, 'known');
@@ -427,10 +427,12 @@ BEGIN
             coalesce(page::text, 'null'), coalesce(after, 'null') USING ERRCODE = 'invalid_parameter_value';
     END IF;
     RETURN QUERY SELECT k.source_id,
-        CASE WHEN k.config_version = r.config_version THEN k.version_token ELSE '' END,
+        CASE WHEN k.config_version = r.config_version AND k.status = 'stored' THEN k.version_token ELSE '' END,
         CASE WHEN k.config_version = r.config_version THEN k.content_hash ELSE '' END,
         s.seen IS NOT NULL,
-        CASE WHEN k.config_version = r.config_version THEN k.memo END
+        CASE WHEN k.config_version = r.config_version THEN k.memo END,
+        CASE WHEN k.config_version = r.config_version AND k.status = 'failed' THEN k.version_token ELSE '' END,
+        k.try_id IS NOT NULL AND (k.status = 'stored' OR k.chunk_count > 0)
     FROM (SELECT d.* FROM documents d
         WHERE d.connector_id = r.connector_id AND d.status IN ('stored', 'failed') AND d.source_id > after
             AND d.config_version >= since   -- before it are those of a deleted connector of the same id

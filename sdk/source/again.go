@@ -31,6 +31,27 @@ func (last share) of(left, least int) share {
 	return share{Tried: min(most, left), Left: left}
 }
 
+// chooseAgain chooses what a source that lists everything at each sync reads again of what could not be stored, by chance: a full quota must not
+// cost everything each time. What has changed meanwhile is read in any case.
+func (s *Sync) chooseAgain() {
+	var notStored []string
+	for id, e := range s.stored { // in no order
+		if e.describe(s.opts.Reading).Failed == NotStored {
+			notStored = append(notStored, id)
+		}
+	}
+	s.state.NotStored = s.state.NotStored.of(len(notStored), s.opts.Again)
+	s.again = make(map[string]struct{}, s.state.NotStored.Tried)
+	for _, id := range notStored[:s.state.NotStored.Tried] {
+		s.again[id] = struct{}{}
+	}
+}
+
+func (s *Sync) readsAgain(id string) bool {
+	_, is := s.again[id]
+	return is
+}
+
 // tryAgain has a source look at items that failed before, and that this sync was not given; which ones is left to chance, so that all have
 // their turn. Those that could not be stored have a share of their own: they may be very many.
 func (s *Sync) tryAgain(ctx context.Context, src Looker, cursor any) error {
@@ -48,7 +69,7 @@ func (s *Sync) tryAgain(ctx context.Context, src Looker, cursor any) error {
 		}
 	}
 	s.mu.Unlock()
-	unread = append(away, unread...) // what is not there is looked for first
+	unread = inTurns(away, unread)
 	s.state.Unread = s.state.Unread.of(len(unread), s.opts.Again)
 	s.state.NotStored = s.state.NotStored.of(len(notStored), s.opts.Again)
 	ids := slices.Concat(unread[:s.state.Unread.Tried], notStored[:s.state.NotStored.Tried])
@@ -68,6 +89,15 @@ func (s *Sync) tryAgain(ctx context.Context, src Looker, cursor any) error {
 		s.countUnseen(batch)
 	}
 	return nil
+}
+
+// inTurns takes from two lists by turns, so that neither holds up the other.
+func inTurns(a, b []string) []string {
+	var all []string
+	for i := range max(len(a), len(b)) {
+		all = append(append(all, a[min(i, len(a)):min(i+1, len(a))]...), b[min(i, len(b)):min(i+1, len(b))]...)
+	}
+	return all
 }
 
 // countUnseen counts what was looked at and stays as it is.

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"unicode/utf8"
 
@@ -20,8 +21,13 @@ import (
 	"github.com/echomind/sync/sdk/worker"
 )
 
-// noText is the hash of an item that has none.
-const noText = "no text"
+// What is stored as the hash of what has no text: of an item that only stands for its place, and of one that was read.
+const (
+	noText     = "no text"
+	noTextRead = "no text in it"
+)
+
+func isNoText(hash string) bool { return hash == noText || hash == noTextRead }
 
 // noMemo is stored with an item that has none: so what could not be stored is told from what was stored under another configuration.
 var noMemo = json.RawMessage(`{}`)
@@ -111,33 +117,31 @@ func (s *Sync) withoutReading(ctx context.Context, c candidate) (done bool, err 
 		s.stands(c.ID, !c.hidden())
 		return true, nil
 	case c.hidden():
-		return true, s.hide(ctx, c)
+		return true, s.hide(ctx, c, noText)
 	case known && of.Failed == InContent && c.Version != "" && e.ContentHash == c.inContent(s.opts.Reading):
 		s.stands(c.ID, true)
 		return true, nil
-	case known && of.Version != "" && of.Version == c.Version && of.Hash != noText && c.Title != "" && !e.fresh:
+	case known && of.Version != "" && of.Version == c.Version && !isNoText(of.Hash) && c.Title != "" && !e.fresh:
 		return true, s.touch(ctx, c.document(), of.Hash)
-	case s.listing && !s.looks && of.Failed == NotStored && bytes.Equal(e.Memo, c.memo) && !s.hasRoom():
+	case s.listing && !s.looks && of.Failed == NotStored && e.isRefused(c) && !s.readsAgain(c.ID):
 		s.stands(c.ID, true)
 		return true, nil
 	}
 	return false, nil
 }
 
-// hasRoom tells whether one more of what could not be stored is read by a listing of a source that lists everything at each sync: a full quota
-// must not cost everything each time.
-func (s *Sync) hasRoom() bool {
-	s.room--
-	return s.room >= 0
+// isRefused tells whether an item is as it was when it could not be stored.
+func (e entry) isRefused(c candidate) bool {
+	return c.Version != "" && (e.RefusedToken == c.token() || e.RefusedToken == "" && bytes.Equal(e.Memo, c.memo))
 }
 
 // hide stores an item that only stands for its place. A document that people had is deleted by that.
-func (s *Sync) hide(ctx context.Context, c candidate) error {
-	if e, known := s.entry(c.ID); known && e.VersionToken != "" && e.ContentHash != noText {
+func (s *Sync) hide(ctx context.Context, c candidate, hash string) error {
+	if e, _ := s.entry(c.ID); e.describe(s.opts.Reading).Found {
 		s.deleted.Add(1)
 	}
 	doc := c.document()
-	doc.ContentHash = noText
+	doc.ContentHash = hash
 	return s.send(ctx, doc)
 }
 
@@ -239,6 +243,9 @@ func (s *Sync) readOnce(ctx context.Context, c candidate) error {
 		}
 		c = fresh
 	}
+	if err == nil && c.Unread != "" {
+		err = &Unreadable{Reason: c.Unread, Content: true}
+	}
 	if err != nil {
 		return s.unread(ctx, c, err)
 	}
@@ -264,13 +271,18 @@ func (s *Sync) unread(ctx context.Context, c candidate, err error) error {
 	case errors.As(err, &why):
 		return s.fail(ctx, c, why)
 	case errors.Is(err, ErrGone):
-		if s.listing {
-			s.unshown(c.ID)
+		if _, known := s.entry(c.ID); !known {
 			return nil
 		}
-		return s.remove(ctx, c.ID)
+		_, err := s.away(ctx, c, true) // should this run die
+		s.unshown(c.ID)
+		return err
 	case errors.Is(err, ErrNoText):
-		return s.hide(ctx, c)
+		if e, _ := s.entry(c.ID); e.VersionToken == c.token() && e.ContentHash == noTextRead {
+			s.stands(c.ID, true)
+			return nil
+		}
+		return s.hide(ctx, c, noTextRead)
 	case errors.Is(err, ErrAway):
 		_, err := s.away(ctx, c, true)
 		return err
@@ -286,6 +298,12 @@ func (s *Sync) keep(ctx context.Context, c candidate, content Content, place Pla
 	}
 	if content.MediaType != "" {
 		doc.MediaType = content.MediaType
+	}
+	switch {
+	case content.Hash == "":
+		content.Hash = hashOf(content)
+	case len(content.Hash) > maxHashBytes || !storable(content.Hash) || isNoText(content.Hash):
+		content.Hash = short(content.Hash)
 	}
 	e, known := s.entry(c.ID)
 	if of := e.describe(s.opts.Reading); known && of.Failed == None && of.Hash == content.Hash && !e.fresh {
@@ -326,6 +344,7 @@ func (s *Sync) remember(doc worker.Document, put bool) {
 		e.missing = false
 		s.missing--
 	}
+	e.Found = doc.Err == "" || e.Found && !isNoText(e.ContentHash)
 	e.VersionToken, e.ContentHash, e.Memo = doc.VersionToken, doc.ContentHash, doc.Memo
 	e.fresh = e.fresh || put
 	e.shown = e.shown || doc.Err == ""
@@ -354,15 +373,28 @@ func (s *Sync) remove(ctx context.Context, id string) error {
 		s.missing--
 	}
 	delete(s.stored, id)
+	delete(s.lost, id)
 	s.mu.Unlock()
 	if !known {
 		return nil
 	}
-	if e.ContentHash != noText {
+	if !isNoText(e.ContentHash) {
 		s.deleted.Add(1)
 	}
 	return s.store.Delete(ctx, id)
 }
+
+// hashOf tells whether two contents differ.
+func hashOf(content Content) string {
+	h := sha256.New()
+	for _, s := range content.Sections {
+		_, _ = io.WriteString(h, strings.Join(s.HeadingPath, "\x00")+"\x00\x00"+s.Text+"\x00")
+	}
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
+}
+
+// maxHashBytes bounds what is stored as a document's hash.
+const maxHashBytes = 255
 
 // metaBytes is the length of what short returns.
 const metaBytes = 16

@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -18,6 +19,7 @@ const (
 // BeginListing says that what is given from here on is all that there is: what it does not show is removed by EndListing.
 func (s *Sync) BeginListing() {
 	s.store.BeginListing()
+	s.state.Partial = false
 	s.expect(func(entry) bool { return true })
 }
 
@@ -27,7 +29,7 @@ func (s *Sync) ResumeListing() { s.expect(func(e entry) bool { return !e.Seen })
 func (s *Sync) expect(is func(entry) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.listing, s.partial, s.missing, s.stand = true, false, 0, nil
+	s.listing, s.partial, s.missing, s.stand = true, s.state.Partial, 0, nil
 	for id, e := range s.stored {
 		if e.missing = is(e); e.missing {
 			s.missing++
@@ -36,9 +38,9 @@ func (s *Sync) expect(is func(entry) bool) {
 	}
 }
 
-// Partial says that the listing leaves out what it could not list. EndListing removes nothing then, unless it is told what to keep.
+// Partial says that the listing leaves out what it could not list; a run that goes on with it need not say so again. EndListing removes nothing then, unless it is told what to keep.
 func (s *Sync) Partial() {
-	s.partial = true
+	s.partial, s.state.Partial = true, true
 	s.store.ListingPartial()
 }
 
@@ -57,17 +59,34 @@ func (s *Sync) EndListing(ctx context.Context, keep func(id string, of Stored) b
 		return err
 	}
 	var gone []string
+	removed, left := 0, 0
 	for id, of := range s.All() {
-		switch {
-		case !s.Missing(id):
-		case keep == nil && s.partial, keep != nil && keep(id, of):
+		stays := !s.Missing(id)
+		if !stays && (keep == nil && s.partial || keep != nil && keep(id, of)) {
+			stays = true
 			s.unchanged.Add(1)
-		default:
+		}
+		if !stays {
 			gone = append(gone, id)
 		}
+		switch {
+		case of.Found && stays:
+			left++
+		case of.Found:
+			removed++
+		}
 	}
-	if err := s.RemoveUnlisted(ctx, gone); err != nil {
-		return err
+	if removed > 0 {
+		if err := Guard(ctx, s.store, s.opts.Connector, s.removed+removed, s.expects, left == 0); err != nil {
+			return err
+		}
+	}
+	s.removed += removed
+	slices.Sort(gone)
+	for _, id := range gone {
+		if err := s.Remove(ctx, id); err != nil {
+			return err
+		}
 	}
 	s.mu.Lock()
 	for id, e := range s.stored {
@@ -76,49 +95,32 @@ func (s *Sync) EndListing(ctx context.Context, keep func(id string, of Stored) b
 	}
 	s.listing, s.partial, s.missing, s.stand = false, false, 0, nil
 	s.mu.Unlock()
+	s.state.Partial = false
 	s.store.EndListing()
 	return nil
 }
 
-// RemoveUnlisted removes items that are gone because something is not listed any more, and not because a list of changes names each of them: where
-// that is suspiciously much nothing is removed, as by EndListing.
-func (s *Sync) RemoveUnlisted(ctx context.Context, ids []string) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	gone := make(map[string]struct{}, len(ids))
-	for _, id := range ids {
-		gone[id] = struct{}{}
-	}
-	removed, left := 0, 0
-	for id, of := range s.All() {
-		if !of.found() {
-			continue
-		}
-		if _, is := gone[id]; is {
-			removed++
-		} else {
-			left++
-		}
-	}
-	if err := Guard(ctx, s.store, s.opts.Connector, removed, s.expects, left == 0); err != nil {
-		return err
-	}
-	slices.Sort(ids)
-	for _, id := range ids {
-		if err := s.Remove(ctx, id); err != nil {
-			return err
-		}
-	}
-	return nil
+// ErrUnasked is what a sync fails with that would remove suspiciously much unless its owner allows it.
+var ErrUnasked = errors.New("nothing was deleted")
+
+// Asked is who knows whether a connector's owner allows that very much is deleted; *worker.Run is one.
+type Asked interface {
+	DeletionsAllowed(ctx context.Context) (bool, error)
 }
 
-// Guard is the error (worker.Relist) of a listing of everything that would remove suspiciously many of the documents that are stored and may be
-// found: nil where it would not, or where the connector's owner allows it. empty says that it has shown none at all. EndListing asks it; a source that removes by
+// Guard is the error (ErrUnasked) of a listing of everything that would remove suspiciously many of the documents that are stored and may be
+// found: nil where it would not, or where the connector's owner allows it. empty says that it shows none at all. The next listing is made from
+// the beginning (worker.Relist): one that went on from the last page would never see the rest. EndListing asks it; a source that removes by
 // itself what it did not find asks it before.
-func Guard(ctx context.Context, asked interface {
-	DeletionsAllowed(ctx context.Context) (bool, error)
-}, connector int32, removed, stored int, empty bool) error {
+func Guard(ctx context.Context, asked Asked, connector int32, removed, stored int, empty bool) error {
+	err := guard(ctx, asked, connector, removed, stored, empty)
+	if errors.Is(err, ErrUnasked) {
+		return worker.Relist(err)
+	}
+	return err
+}
+
+func guard(ctx context.Context, asked Asked, connector int32, removed, stored int, empty bool) error {
 	many := removed > maxWiped && 100*removed > maxWipedPart*stored
 	if removed == 0 || !many && !empty {
 		return nil
@@ -126,8 +128,8 @@ func Guard(ctx context.Context, asked interface {
 	if allowed, err := asked.DeletionsAllowed(ctx); err != nil || allowed {
 		return err
 	}
-	return worker.Relist(fmt.Errorf("the listing does not show %d of the %d documents that are stored, and nothing was deleted: if they are gone for good, "+
-		"allow it with: echomind connectors trigger %d --allow-deletions; if the source was away, the next try finds them", removed, stored, connector))
+	return fmt.Errorf("%w: %d of the %d documents that are stored are not there any more; if they are gone for good, allow it with: echomind connectors "+
+		"trigger %d --allow-deletions; if the source was away, the next try finds them", ErrUnasked, removed, stored, connector)
 }
 
 // shows takes an item off what is missing.
@@ -138,6 +140,7 @@ func (s *Sync) shows(id string) {
 	if !is {
 		return
 	}
+	delete(s.lost, id)
 	if e.missing {
 		s.missing--
 	}
@@ -161,7 +164,7 @@ func (s *Sync) stands(id string, counts bool) {
 func (s *Sync) unshown(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e, is := s.stored[id]; is && !e.missing {
+	if e, is := s.stored[id]; is && s.listing && !e.missing {
 		e.missing = true
 		s.missing++
 		s.stored[id] = e

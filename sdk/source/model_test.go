@@ -18,7 +18,8 @@ import (
 var errKilled = errors.New("killed")
 
 // TestTheStoreComesToShowThePlaceWhateverHappensOnTheWay: things are written, renamed, moved, damaged and removed, also between the pages of
-// a listing; the process is killed at any message and checkpoint, the checkpoint before it is lost or not; the store has no room, gives
+// a listing, which shows some of them twice; the process is killed at any message and
+// checkpoint, and any of what it has sent since any of its checkpoints is lost; the store has no room, gives
 // deletions up, and the configuration changes. Once all that is over a few quiet syncs make what is stored the same as the place.
 func TestTheStoreComesToShowThePlaceWhateverHappensOnTheWay(t *testing.T) {
 	for seed := range uint64(400) {
@@ -55,7 +56,7 @@ func TestTheStoreComesToShowThePlaceWhateverHappensOnTheWay(t *testing.T) {
 					}
 				}
 			}
-			p.between = storm
+			p.between, p.twice = storm, func() bool { return r.IntN(3) == 0 }
 			for range 12 {
 				if r.IntN(8) == 0 {
 					p.stale = true
@@ -83,9 +84,9 @@ func TestTheStoreComesToShowThePlaceWhateverHappensOnTheWay(t *testing.T) {
 					continue
 				}
 				require.ErrorIs(t, err, errKilled)
-				store.Killed(r.IntN(2) == 0)
+				store.Crash(r.IntN)
 			}
-			p.between, store.OnPut, store.OnCheckpoint, store.Refuses, store.GivesUp = nil, nil, nil, nil, nil
+			p.between, p.twice, store.OnPut, store.OnCheckpoint, store.Refuses, store.GivesUp = nil, nil, nil, nil, nil, nil
 			clear(p.hidden)
 			for id := range p.things {
 				p.set(id, func(t *thing) { t.damaged = ""; t.version = p.next() })

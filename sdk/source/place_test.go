@@ -35,6 +35,8 @@ type place struct {
 	listed  int // whole listings that were begun
 	// between runs before each page is given.
 	between func()
+	// twice says of a thing that a later page of a listing shows it again, as it was on the page before.
+	twice func() bool
 	// stale says that cursors are not accepted.
 	stale bool
 }
@@ -123,6 +125,7 @@ func (p *place) List(ctx context.Context, s *source.Sync) (any, error) {
 	case at.Listing:
 		s.ResumeListing()
 	}
+	before := map[string]thing{}
 	for at.Listing {
 		if p.between != nil {
 			p.between()
@@ -142,6 +145,14 @@ func (p *place) List(ctx context.Context, s *source.Sync) (any, error) {
 				return nil, err
 			}
 		}
+		for id, t := range before {
+			if p.twice != nil && p.twice() {
+				if err := s.Item(ctx, p.item(id, t)); err != nil {
+					return nil, err
+				}
+			}
+		}
+		before = page
 		if at.Listing = len(page) > 0; !at.Listing {
 			at.After = ""
 			if err := s.EndListing(ctx, nil); err != nil {

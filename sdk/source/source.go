@@ -56,7 +56,7 @@ type Content struct {
 	MediaType string
 	// Sections are the text, in reading order.
 	Sections []chunk.Section
-	// Hash tells whether two texts differ: at most 255 bytes.
+	// Hash tells whether two contents differ. Empty: the engine makes one of the Sections.
 	Hash string
 	// Now is the item as it was when it was read, where that may be newer than what was listed, never older; nil is as listed. Its ID,
 	// Bytes, Unread and Read say nothing.
@@ -79,17 +79,8 @@ type Stored struct {
 	Seen bool
 	// Fresh says that this run has put it, or its failure.
 	Fresh bool
-}
-
-// found tells whether somebody may find a document of it: not of what has no text, nor of what could never be read.
-func (of Stored) found() bool {
-	switch of.Failed {
-	case None:
-		return of.Hash != noText
-	case Reading, IsAway, NotStored:
-		return true
-	}
-	return false
+	// Found says that somebody may find a document of it, also as it was before it failed: not of what has no text.
+	Found bool
 }
 
 // Failure is why there is no content.
@@ -210,7 +201,8 @@ type Result struct {
 func (r Result) Changed() bool { return r.Put+r.Touched+r.Deleted+r.Failed > 0 }
 
 var (
-	// ErrGone is what Item.Read returns for what the place says is gone: it is removed, in a listing as if it had not been shown.
+	// ErrGone is what Item.Read returns for what the place says is gone: a listing removes it as if it had not shown it. Else it is as ErrAway, and
+	// a change will tell.
 	ErrGone = errors.New("it is gone")
 	// ErrAway is what Item.Read returns for what was listed and is not there: it fails, and is looked for again. See Sync.Away.
 	ErrAway = errors.New("it is not there")

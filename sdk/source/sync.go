@@ -40,23 +40,35 @@ type Sync struct {
 	reading map[string]chan struct{} // closed when the item's reading is over
 	missing int                      // of stored, how many the listing has not shown
 	known   int                      // how many were stored under this configuration when the sync began
+	placed  bool                     // an earlier sync has called SetPlace
 	expects int                      // how many of these may be found by somebody
 	stand   []string                 // shown, and not written: to be marked
-	room    int                      // how many that could not be stored a listing still reads
+	again   map[string]struct{}      // what could not be stored, and is read again by a source that is no Looker
+	lost    map[string]Item          // see Lose
+	removed int                      // of what may be found, how many this sync has removed though no change names them
 
-	// lost are those that neither an earlier sync nor this one has found.
-	listed, put, touched, unchanged, deleted, failed, lost atomic.Int64
-	unnamed                                                atomic.Int64 // items whose ids cannot be stored
+	listed, put, touched, unchanged, deleted, failed atomic.Int64
+	unnamed                                          atomic.Int64 // items whose ids cannot be stored
 }
 
 // state is what a connector's state holds.
 type state struct {
 	Cursor json.RawMessage `json:"cursor,omitempty"`
 	// Place stays where the cursor is forgotten: see worker.Relist, which knows its name.
-	Place json.RawMessage `json:"place,omitempty"`
+	Place stays `json:"place,omitzero"`
 	// Unread and NotStored are what the last sync has tried again.
 	Unread    share `json:"unread,omitzero"`
 	NotStored share `json:"not_stored,omitzero"`
+	// Partial says that the listing that goes on has left something out.
+	Partial bool `json:"partial,omitempty"`
+}
+
+// stays is what finds everything again where it is listed again.
+type stays struct {
+	// At is the source's: see Sync.SetPlace.
+	At json.RawMessage `json:"at,omitempty"`
+	// Round counts the syncs that have completed and left something that was not there: see Sync.Away.
+	Round int `json:"round,omitempty"`
 }
 
 // entry is what is stored of an item, and what this sync has made of it.
@@ -74,7 +86,7 @@ func Run(ctx context.Context, store Store, src Source, opts Options) (Result, er
 		return Result{}, worker.Permanent(err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	s := &Sync{ctx: ctx, store: store, opts: opts.withDefaults(), reading: map[string]chan struct{}{}}
+	s := &Sync{ctx: ctx, store: store, opts: opts.withDefaults(), reading: map[string]chan struct{}{}, lost: map[string]Item{}}
 	defer func() { // also where List panics
 		cancel()
 		_ = s.Wait()
@@ -83,6 +95,7 @@ func Run(ctx context.Context, store Store, src Source, opts Options) (Result, er
 	if err := store.State(&s.state); err != nil {
 		return Result{}, worker.Permanent(err)
 	}
+	s.placed = len(s.state.Place.At) > 0
 	known, err := store.Known(ctx)
 	if err != nil {
 		return Result{}, err
@@ -103,20 +116,18 @@ func (s *Sync) take(known map[string]worker.Known) {
 		if of.Failed != Unknown {
 			s.known++
 		}
-		if of.found() {
+		if of.Found {
 			s.expects++
-		}
-		if of.Failed == NotStored {
-			s.room++
 		}
 		s.stored[id] = e
 	}
-	s.room = s.state.NotStored.of(s.room, s.opts.Again).Tried
 }
 
 func (s *Sync) run(ctx context.Context, src Source) error {
 	looker, can := src.(Looker)
-	s.looks = can
+	if s.looks = can; !can {
+		s.chooseAgain()
+	}
 	cursor, err := src.List(ctx, s)
 	if err = s.over(err); err != nil {
 		return err
@@ -126,8 +137,14 @@ func (s *Sync) run(ctx context.Context, src Source) error {
 			return err
 		}
 	}
+	if err := s.removeLost(ctx); err != nil { // before a checkpoint knows nothing of it any more
+		return err
+	}
 	if can {
 		if err := s.over(s.tryAgain(ctx, looker, cursor)); err != nil {
+			return err
+		}
+		if err := s.removeLost(ctx); err != nil {
 			return err
 		}
 	}
@@ -137,12 +154,12 @@ func (s *Sync) run(ctx context.Context, src Source) error {
 	if n := s.unnamed.Load(); n > 0 {
 		s.store.Remark(fmt.Sprintf("%d items have ids that cannot be stored; they are left out", n))
 	}
-	if s.lost.Load() > maxWiped { // a list says for certain what is gone
-		return s.store.SetState(state{Place: s.state.Place, Unread: s.state.Unread, NotStored: s.state.NotStored})
-	}
 	at, err := s.at(cursor)
 	if err != nil {
 		return err
+	}
+	if s.anyAway() {
+		at.Place.Round++
 	}
 	return s.store.SetState(at)
 }
@@ -171,10 +188,10 @@ func (s *Sync) Cursor(v any) error {
 
 // Place decodes what SetPlace was given by this sync or one before it, under this configuration.
 func (s *Sync) Place(v any) error {
-	if len(s.state.Place) == 0 {
+	if len(s.state.Place.At) == 0 {
 		return nil
 	}
-	if err := json.Unmarshal(s.state.Place, v); err != nil {
+	if err := json.Unmarshal(s.state.Place.At, v); err != nil {
 		return worker.Permanent(fmt.Errorf("where the source is cannot be read: %w; change the connector's configuration to begin again", err))
 	}
 	return nil
@@ -183,13 +200,15 @@ func (s *Sync) Place(v any) error {
 // SetPlace keeps what finds the place again, such as the id of a folder that the configuration names by its path: it stays also where
 // everything is to be listed again, and the cursor is forgotten. v encodes as a JSON object; it is stored with the next cursor.
 func (s *Sync) SetPlace(v any) (err error) {
-	s.state.Place, err = json.Marshal(v)
+	s.state.Place.At, err = json.Marshal(v)
 	return err
 }
 
-// First tells whether the place has not been found so far, under this configuration: nothing was stored, no sync has completed, nor
-// checkpointed. What is not there then may be a mistake of the configuration; later it is away.
-func (s *Sync) First() bool { return len(s.state.Cursor) == 0 && s.known == 0 }
+// First tells whether the place has not been found so far, under this configuration: nothing was stored, and no sync has completed or set a
+// checkpoint. What is not there then may be a mistake of the configuration; later it is away.
+func (s *Sync) First() bool {
+	return len(s.state.Cursor) == 0 && !s.placed && s.known == 0
+}
 
 // Checkpoint waits until all that was given is sent, and has a run that follows, should this one die, go on from a cursor: a value
 // that encodes as a JSON object.
@@ -204,7 +223,11 @@ func (s *Sync) Checkpoint(ctx context.Context, cursor any) error {
 	if err != nil {
 		return err
 	}
-	return s.store.Checkpoint(ctx, at)
+	if err := s.store.Checkpoint(ctx, at); err != nil {
+		return err
+	}
+	s.state.Cursor = at.Cursor
+	return nil
 }
 
 func (s *Sync) at(cursor any) (state, error) {

@@ -44,6 +44,10 @@ type Known struct {
 	// ContentHash is what the document was put with; of a failed one too. It is empty when the document was
 	// stored under an earlier configuration.
 	ContentHash string
+	// RefusedToken is the version token that the document was last put with, where it was not stored because its owner had no room.
+	RefusedToken string
+	// Found says that a search may find something of it: also an earlier version, where the last failed, or was refused.
+	Found bool
 	// Memo is that of the last Put or Touch, also where that document failed, was refused or was given up. A deletion that was
 	// given up leaves it as it was. It is nil where there was none, or the document was stored under an earlier configuration.
 	Memo json.RawMessage

@@ -166,7 +166,9 @@ func (r *Run) knownOf(ctx context.Context, legs []leg) (map[string]Known, error)
 			return nil, fmt.Errorf("read known documents: %w", asFenced(err))
 		}
 		for _, d := range page {
-			k := Known{VersionToken: d.VersionToken, ContentHash: d.ContentHash, Seen: d.Seen}
+			k := Known{
+				VersionToken: d.VersionToken, ContentHash: d.ContentHash, RefusedToken: d.RefusedToken, Found: d.Found, Seen: d.Seen,
+			}
 			if d.Memo != "" {
 				k.Memo = json.RawMessage(d.Memo)
 			}

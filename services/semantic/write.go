@@ -105,6 +105,7 @@ func (w *write) become(t *storing, it *item, row dbgen.LockDocumentsRow) {
 			w.fail(err.Error())
 			w.sayIf(t.takeSaid(it, row))
 			w.ContentHash = "" // no later run takes it for what is stored
+			w.VersionToken = it.part.VersionToken
 			break
 		}
 		w.Status, w.VersionToken = "stored", it.part.VersionToken

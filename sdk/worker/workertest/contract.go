@@ -31,6 +31,8 @@ type Connector interface {
 	Reconfigure(t *testing.T)
 	// Full says that the connector's owner has no room for more, from now on, or has again.
 	Full(t *testing.T, full bool)
+	// Said is what is said of a document.
+	Said(t *testing.T, id string) (title, url, mediaType string)
 	// Text is the text that is found of a document, and the reason why it failed.
 	Text(t *testing.T, id string) (text, reason string)
 }
@@ -75,8 +77,8 @@ func Contract(t *testing.T, open func(t *testing.T) Connector) {
 		c := open(t)
 		c.Sync(t, puts(Document("a", "v1", "apple", map[string]int{"in": 1}), Document("b", "v1", "banana", nil)))
 		require.Equal(t, map[string]worker.Known{
-			"a": {VersionToken: "v1", ContentHash: "hash of apple", Memo: json.RawMessage(`{"in":1}`)},
-			"b": {VersionToken: "v1", ContentHash: "hash of banana"},
+			"a": {VersionToken: "v1", ContentHash: "hash of apple", Found: true, Memo: json.RawMessage(`{"in":1}`)},
+			"b": {VersionToken: "v1", ContentHash: "hash of banana", Found: true},
 		}, known(t, c))
 	})
 	t.Run("what failed has no token, and its earlier text stays", func(t *testing.T) {
@@ -85,10 +87,29 @@ func Contract(t *testing.T, open func(t *testing.T) Connector) {
 		bad := Document("a", "v2", "", 2)
 		bad.Err, bad.ContentHash, bad.VersionToken = "no permission", "failed", ""
 		c.Sync(t, puts(bad))
-		require.Equal(t, map[string]worker.Known{"a": {ContentHash: "failed", Memo: json.RawMessage("2")}}, known(t, c))
+		require.Equal(t, map[string]worker.Known{"a": {ContentHash: "failed", Found: true, Memo: json.RawMessage("2")}}, known(t, c))
 		text, reason := c.Text(t, "a")
 		require.Equal(t, "apple", text)
 		require.Equal(t, "no permission", reason)
+	})
+	t.Run("what is not said of a document stays, but for a media type", func(t *testing.T) {
+		c := open(t)
+		d := Document("a", "v1", "apple", 1)
+		d.URL = "https://place/a"
+		c.Sync(t, puts(d))
+		c.Sync(t, puts(worker.Document{SourceID: "a", Err: "it is not there", ContentHash: "failed"}))
+		title, url, mediaType := c.Said(t, "a")
+		require.Equal(t, []string{"Title of a", "https://place/a", "text/plain"}, []string{title, url, mediaType})
+		c.Sync(t, puts(worker.Document{SourceID: "a", VersionToken: "v2", ContentHash: "none"}))
+		title, url, mediaType = c.Said(t, "a")
+		require.Equal(t, []string{"Title of a", "https://place/a", ""}, []string{title, url, mediaType})
+	})
+	t.Run("what has failed since it came is not found", func(t *testing.T) {
+		c := open(t)
+		bad := Document("a", "", "", nil)
+		bad.Err, bad.ContentHash = "no permission", "failed"
+		c.Sync(t, puts(bad))
+		require.Equal(t, map[string]worker.Known{"a": {ContentHash: "failed"}}, known(t, c))
 	})
 	t.Run("what is touched has a new token and memo, and its text", func(t *testing.T) {
 		c := open(t)
@@ -98,7 +119,7 @@ func Contract(t *testing.T, open func(t *testing.T) Connector) {
 			d.Chunks = nil
 			return errors.Join(run.Touch(ctx, d), run.SetState(at{"end"}))
 		})
-		require.Equal(t, map[string]worker.Known{"a": {VersionToken: "v2", ContentHash: "hash of apple", Memo: json.RawMessage("2")}}, known(t, c))
+		require.Equal(t, map[string]worker.Known{"a": {VersionToken: "v2", ContentHash: "hash of apple", Found: true, Memo: json.RawMessage("2")}}, known(t, c))
 		text, _ := c.Text(t, "a")
 		require.Equal(t, "apple", text)
 	})
@@ -223,14 +244,16 @@ func Contract(t *testing.T, open func(t *testing.T) Connector) {
 		c := open(t)
 		c.Sync(t, puts(Document("a", "v1", "apple", 1)))
 		c.Reconfigure(t)
-		require.Equal(t, map[string]worker.Known{"a": {}}, known(t, c))
+		require.Equal(t, map[string]worker.Known{"a": {Found: true}}, known(t, c))
 	})
-	t.Run("what there is no room for has neither token nor hash, and its memo", func(t *testing.T) {
+	t.Run("what there is no room for has the token that was refused, no hash, and its memo", func(t *testing.T) {
 		c := open(t)
 		c.Sync(t, puts(Document("a", "v1", "apple", 1)))
 		c.Full(t, true)
 		c.Sync(t, puts(Document("a", "v2", "another apple", 2), Document("b", "v1", "banana", 3)))
-		require.Equal(t, map[string]worker.Known{"a": {Memo: json.RawMessage("2")}, "b": {Memo: json.RawMessage("3")}}, known(t, c))
+		require.Equal(t, map[string]worker.Known{
+			"a": {RefusedToken: "v2", Found: true, Memo: json.RawMessage("2")}, "b": {RefusedToken: "v1", Memo: json.RawMessage("3")},
+		}, known(t, c))
 		text, reason := c.Text(t, "a")
 		require.Equal(t, "apple", text)
 		require.NotEmpty(t, reason)

@@ -26,6 +26,11 @@ func (k kept) Full(_ *testing.T, full bool) {
 	k.Refuses = func(worker.Document) bool { return full }
 }
 
+func (k kept) Said(_ *testing.T, id string) (title, url, mediaType string) {
+	d := k.Docs()[id]
+	return d.Title, d.URL, d.MediaType
+}
+
 func (k kept) Text(_ *testing.T, id string) (text, reason string) {
 	d := k.Docs()[id]
 	return workertest.Text(d), d.Err

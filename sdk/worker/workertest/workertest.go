@@ -4,6 +4,7 @@
 package workertest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,22 +35,40 @@ type Store struct {
 	version     int
 	state       []byte // committed
 	pending     []byte // the completion's
-	before      []byte // the state before the last checkpoint
 	checkpoints int
 	ops         []string
 	fresh       map[string]bool // put by this run
 	unchanged   int
 	partial     bool
 	remark      string
-	// listing is what the listing has shown that this run is in; nil: it is in none. shown and shownBefore are what the committed
-	// state and the one before it hand on of theirs.
-	listing, shown, shownBefore map[string]bool
+	// listing is what the listing has shown that this run is in; nil: it is in none. shown is what the committed state hands on of its own.
+	listing, shown map[string]bool
+	// begun is what was stored when the run began, sent what it has stored since, and marks its checkpoints, with what it began from.
+	begun map[string]doc
+	sent  []sent
+	marks []mark
+}
+
+// sent is a document as a run stored it; nil: it was deleted.
+type sent struct {
+	id  string
+	doc *doc
+}
+
+// mark is a state that was committed.
+type mark struct {
+	sent  int // how many were sent before it
+	state []byte
+	shown map[string]bool
 }
 
 type doc struct {
 	worker.Document
 	version int
+	refused string // the token that it was put with when there was no room
 }
+
+func (d doc) found() bool { return d.Err == "" || len(d.Chunks) > 0 }
 
 // New returns an empty one.
 func New() *Store { return &Store{docs: map[string]doc{}} }
@@ -61,15 +80,16 @@ func (s *Store) Known(context.Context) (map[string]worker.Known, error) {
 	known := map[string]worker.Known{}
 	s.fresh, s.partial = map[string]bool{}, false
 	s.listing = maps.Clone(s.shown)
+	s.begun, s.sent, s.marks = maps.Clone(s.docs), nil, []mark{{0, s.state, s.shown}}
 	for id, d := range s.docs {
-		k := worker.Known{VersionToken: d.VersionToken, ContentHash: d.ContentHash, Memo: d.Memo}
+		k := worker.Known{VersionToken: d.VersionToken, ContentHash: d.ContentHash, Memo: d.Memo, RefusedToken: d.refused}
 		if d.Err != "" {
 			k.VersionToken = ""
 		}
 		if d.version != s.version {
 			k = worker.Known{}
 		}
-		k.Seen = s.shown[id]
+		k.Seen, k.Found = s.shown[id], d.found()
 		known[id] = k
 	}
 	return known, nil
@@ -97,10 +117,12 @@ func (s *Store) Put(ctx context.Context, d worker.Document) error {
 	if err := check(d); err != nil {
 		return err
 	}
+	refused := ""
 	if s.Refuses != nil && d.Err == "" && s.Refuses(d) {
+		refused = d.VersionToken
 		d.Err, d.VersionToken, d.ContentHash = "not stored: there is no room", "", ""
 	}
-	s.keep(d)
+	s.keep(doc{d, s.version, refused})
 	s.fresh[d.SourceID] = true
 	s.ops = append(s.ops, "put "+d.SourceID)
 	return nil
@@ -122,21 +144,23 @@ func (s *Store) Touch(ctx context.Context, d worker.Document) error {
 		return fmt.Errorf("%s is touched, and is not stored with this content before this run", d.SourceID)
 	}
 	d.Chunks = old.Chunks
-	s.keep(d)
+	s.keep(doc{Document: d, version: s.version})
 	s.ops = append(s.ops, "touch "+d.SourceID)
 	return nil
 }
 
-// keep stores a document: of one that failed, what was stored before stays.
-func (s *Store) keep(d worker.Document) {
+// keep stores a document. What is not said of it, and of one that failed its text, stays as it was, but for what is of another configuration.
+func (s *Store) keep(d doc) {
 	old := s.docs[d.SourceID]
-	if d.Err != "" {
-		d.Chunks = nil
-		if old.version == s.version {
-			d.Chunks = old.Chunks
-		}
+	if old.version != s.version {
+		old = doc{}
 	}
-	s.docs[d.SourceID] = doc{d, s.version}
+	d.Title, d.URL = cmp.Or(d.Title, old.Title), cmp.Or(d.URL, old.URL)
+	if d.Err != "" {
+		d.MediaType, d.Chunks = cmp.Or(d.MediaType, old.MediaType), old.Chunks
+	}
+	s.docs[d.SourceID] = d
+	s.sent = append(s.sent, sent{d.SourceID, &d})
 	if s.listing != nil {
 		s.listing[d.SourceID] = true
 	}
@@ -162,12 +186,12 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 	}
 	s.ops = append(s.ops, "delete "+id)
 	if s.GivesUp != nil && s.GivesUp(id) {
-		d := s.docs[id]
-		d.Err, d.VersionToken, d.ContentHash = "given up", "", ""
-		s.docs[id] = d
+		d := s.giveUp(id)
+		s.sent = append(s.sent, sent{id, &d})
 		return nil
 	}
 	delete(s.docs, id)
+	s.sent = append(s.sent, sent{id: id})
 	return nil
 }
 
@@ -272,8 +296,8 @@ func (s *Store) Checkpoint(ctx context.Context, v any) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.before, s.state = s.state, data
-	s.shownBefore, s.shown = s.shown, maps.Clone(s.listing)
+	s.state, s.shown = data, maps.Clone(s.listing)
+	s.marks = append(s.marks, mark{len(s.sent), s.state, s.shown})
 	return ctx.Err()
 }
 
@@ -290,10 +314,9 @@ func (s *Store) Complete() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.pending != nil {
-		s.state, s.before = s.pending, nil
-		s.shown, s.shownBefore = nil, nil
+		s.state, s.shown = s.pending, nil
 	}
-	s.pending = nil
+	s.over()
 }
 
 // End is a sync that has ended with an error, or nil, as the kit ends its run.
@@ -320,10 +343,52 @@ func (s *Store) End(err error) {
 func (s *Store) Killed(lastCheckpointLost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if lastCheckpointLost && s.before != nil {
-		s.state, s.shown = s.before, s.shownBefore
+	if lastCheckpointLost && len(s.marks) > 1 {
+		last := s.marks[len(s.marks)-2]
+		s.state, s.shown = last.state, last.shown
 	}
-	s.pending, s.before, s.shownBefore = nil, nil, nil
+	s.over()
+}
+
+// Crash is a sync that was killed, and of what it has sent some is lost: one of its checkpoints is the last that is committed, and of what it
+// has sent of a document after that, the first few messages are stored. choose returns a number from 0 up to, and without, n.
+func (s *Store) Crash(choose func(n int) int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.marks) == 0 {
+		return // no run has begun
+	}
+	last := s.marks[choose(len(s.marks))]
+	s.docs, s.state, s.shown = s.begun, last.state, last.shown
+	lost := map[string]bool{}
+	for i, m := range s.sent {
+		if i >= last.sent && !lost[m.id] {
+			lost[m.id] = choose(2) == 0
+		}
+		switch {
+		case lost[m.id]:
+		case m.doc == nil:
+			delete(s.docs, m.id)
+		default:
+			s.docs[m.id] = *m.doc
+		}
+	}
+	s.over()
+}
+
+// over ends a run. s.mu is held.
+func (s *Store) over() { s.pending, s.begun, s.marks = nil, nil, nil }
+
+// Sent are the documents that the last run has stored so far, each time it did, with what stayed of them.
+func (s *Store) Sent() (docs []worker.Document) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.sent {
+		if m.doc != nil {
+			docs = append(docs, m.doc.Document)
+		}
+	}
+	return docs
 }
 
 // Reconfigure is a change of the configuration: the state is gone, and no token counts any more.
@@ -331,8 +396,7 @@ func (s *Store) Reconfigure() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.version++
-	s.state, s.pending, s.before = nil, nil, nil
-	s.shown, s.shownBefore = nil, nil
+	s.state, s.pending, s.shown = nil, nil, nil
 }
 
 // SetRawState puts something into the state, as somebody might who writes connectors.
@@ -348,8 +412,24 @@ func (s *Store) Seed(docs ...worker.Document) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, d := range docs {
-		s.docs[d.SourceID] = doc{d, s.version}
+		s.docs[d.SourceID] = doc{Document: d, version: s.version}
 	}
+}
+
+// GiveUp has documents be as after a deletion that was given up.
+func (s *Store) GiveUp(ids ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		s.giveUp(id)
+	}
+}
+
+func (s *Store) giveUp(id string) doc {
+	d := s.docs[id]
+	d.Err, d.VersionToken, d.ContentHash = "given up", "", ""
+	s.docs[id] = d
+	return d
 }
 
 // Docs are what is stored.

@@ -1,12 +1,14 @@
 package googledrive_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/services/connector/googledrive"
 	"github.com/echomind/sync/services/connector/internal/fakedrive"
 )
@@ -164,10 +166,10 @@ func TestAListWithoutDrivesRemovesManyFilesOnlyIfTheOwnerAllowsIt(t *testing.T) 
 	f.Leave(team, false)
 	for range 2 {
 		_, err := f.try()
-		require.ErrorContains(t, err, "does not show 30 of the 31 documents")
+		require.ErrorContains(t, err, "30 of the 31 documents")
 		require.Len(t, f.store.files(), 31)
 	}
-	f.store.allows = true
+	f.store.Allows = true
 	f.sync()
 	require.Equal(t, []string{"mine.txt"}, f.store.files())
 }
@@ -227,10 +229,115 @@ func listedWithout(t *testing.T) withSub {
 	}
 	f.sync()
 	f.ExpireTokens()
-	f.store.allows = true // the next but one deletes all
+	f.store.Allows = true // the next but one deletes all
 	f.Inject(fakedrive.Fault{Kind: "list", Times: 50, Skip: 1, Status: http.StatusNotFound, Reason: "notFound"})
 	_, err := f.try()
 	require.ErrorContains(t, err, "nothing says that it is gone")
 	require.Len(t, f.store.files(), 5)
 	return withSub{f, sub}
+}
+
+// lots are n files in a folder.
+func (f *fixture) lots(parent string, n int) (ids []string) {
+	for i := range n {
+		ids = append(ids, f.File(parent, fmt.Sprint(i, ".txt"), "text/plain", fmt.Sprint("words ", i)))
+	}
+	return ids
+}
+
+func TestAFolderThatTwoSyncsDoNotFindTakesNothingAlongUnasked(t *testing.T) {
+	f := newFixture(t)
+	f.cfg = googledrive.Config{}
+	top := f.Folder(root, "Top")
+	f.lots(top, 100)
+	f.sync()
+	f.Rename(top, "Top, renamed")
+	notThere := fakedrive.Fault{Times: 1, Status: http.StatusNotFound, Reason: "notFound"}
+	f.Inject(notThere.On("list", 1))
+	f.sync()
+	f.Inject(notThere.On("get", 1).Of(top))
+	_, err := f.try()
+	require.ErrorIs(t, err, source.ErrUnasked)
+	require.Zero(t, f.Heal())
+	f.sync()
+	require.Len(t, f.store.files(), 100)
+}
+
+func TestFoldersDoNotCountWhereASharedDriveIsNotListed(t *testing.T) {
+	f := newFixture(t)
+	f.cfg = googledrive.Config{IncludeSharedDrives: true}
+	for i := range 100 {
+		f.Folder(root, fmt.Sprint("folder ", i))
+	}
+	team := f.Drive("Team")
+	f.lots(team, 40)
+	f.sync()
+	f.Leave(team, false)
+	_, err := f.try()
+	require.ErrorContains(t, err, "40 of the 40 documents")
+}
+
+// A shared drive is not listed for a while, and the sync that sees that first dies after it has begun to look at what failed.
+func TestADriveThatIsNotListedGoesNotUnaskedAfterASyncThatDies(t *testing.T) {
+	for _, how := range []string{"killed after the checkpoint", "401 while it looks", "5xx storm"} {
+		t.Run(how, func(t *testing.T) {
+			f := newFixture(t)
+			f.cfg = googledrive.Config{IncludeSharedDrives: true}
+			f.File(root, "mine.txt", "text/plain", "mine")
+			bad := f.File(root, "bad.txt", "text/plain", "bad")
+			team := f.Drive("Team")
+			f.lots(team, 300)
+			f.Inject(fakedrive.DownloadQuota.On("media", 20).Of(bad))
+			f.sync()
+			f.Heal()
+			require.Len(t, f.store.files(), 302)
+			f.Leave(team, false)
+			switch how {
+			case "killed after the checkpoint":
+				f.store.kill = func(int) (bool, bool) { return false, true }
+			case "401 while it looks":
+				f.Inject(fakedrive.Fault{Kind: "get", ID: bad, Times: 20, Status: http.StatusUnauthorized, Reason: "authError"})
+			case "5xx storm":
+				f.Inject(fakedrive.Fault{Kind: "media", ID: bad, Times: 50, Status: http.StatusForbidden, Reason: "dailyLimitExceeded"})
+			}
+			_, err := f.try()
+			f.store.kill = nil
+			f.Heal()
+			require.Error(t, err)
+			require.Len(t, f.store.files(), 302)
+			_, err = f.try() // the retry
+			require.Len(t, f.store.files(), 302, "300 documents were deleted, and nobody was asked")
+		})
+	}
+}
+
+func TestFilesOfAFolderThatIsTwiceAwayStayWhereTheChangesNameThem(t *testing.T) {
+	for _, written := range []int{60, 100} {
+		t.Run(fmt.Sprint(written), func(t *testing.T) {
+			f := newFixture(t)
+			f.cfg = googledrive.Config{}
+			top := f.Folder(root, "Top")
+			files := f.lots(top, 100)
+			f.lots(root, 20)
+			f.sync()
+			f.Rename(top, "Top, renamed")
+			notThere := fakedrive.Fault{Times: 1, Status: http.StatusNotFound, Reason: "notFound"}
+			f.Inject(notThere.On("list", 1))
+			f.sync()
+			for _, id := range files[:written] {
+				f.Write(id, "new words")
+			}
+			f.Inject(notThere.On("get", 1).Of(top))
+			_, err := f.try()
+			require.Equal(t, written == 60, errors.Is(err, source.ErrUnasked), "those that no change names are asked about: %v", err)
+			require.Zero(t, f.Heal())
+			require.Len(t, f.store.files(), 120)
+			f.sync()
+			f.sync()
+			for _, id := range files[:written] {
+				require.Equal(t, "new words", f.store.text(id))
+			}
+			require.Len(t, f.store.files(), 120)
+		})
+	}
 }

@@ -71,7 +71,7 @@ func TestAFileThatVanishesBeforeItIsReadGoesWithTheNextSync(t *testing.T) {
 	})
 	require.Equal(t, 2, f.sync().Failed, "they may come back")
 	f.sync()
-	require.Equal(t, []string{c}, f.store.ids())
+	require.Equal(t, []string{c}, f.store.IDs())
 }
 
 func TestAFileThatChangesWhileItIsReadIsReadAsItIsNow(t *testing.T) {
@@ -113,7 +113,7 @@ func TestAFileThatIsRenamedWhileItsRunListsItIsNotTouchedBehindItsContent(t *tes
 	f.sync()
 	require.Empty(t, f.store.touched, "each is put again")
 	for _, id := range ids {
-		require.Equal(t, "renamed "+id+".txt", f.store.docs[id].Title)
+		require.Equal(t, "renamed "+id+".txt", f.store.Docs()[id].Title)
 	}
 	f.Rename(ids[0], "again.txt")
 	f.sync()

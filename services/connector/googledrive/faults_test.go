@@ -104,7 +104,7 @@ func TestAnExpiredPageTokenListsAgainWithoutReadingAgain(t *testing.T) {
 	f.Delete(ids[0])
 	r := f.sync()
 	require.True(t, r.Restarted)
-	require.Len(t, f.store.docs, 19, "what was stored and has gone since is gone")
+	require.Len(t, f.store.Docs(), 19, "what was stored and has gone since is gone")
 
 	f.ExpireTokens() // of the feed
 	f.Delete(ids[1])
@@ -112,7 +112,7 @@ func TestAnExpiredPageTokenListsAgainWithoutReadingAgain(t *testing.T) {
 	r = f.again()
 	require.True(t, r.Restarted)
 	require.Equal(t, 1, f.Reads(""), "only what has changed is read")
-	require.Len(t, f.store.docs, 18)
+	require.Len(t, f.store.Docs(), 18)
 }
 
 func TestARelistingThatIsKilledGoesOnAndDeletesWhatHasGone(t *testing.T) {
@@ -133,7 +133,7 @@ func TestARelistingThatIsKilledGoesOnAndDeletesWhatHasGone(t *testing.T) {
 	f.again()
 	require.Equal(t, 4, f.Calls("list"), "pages before the checkpoint are not listed again")
 	require.Zero(t, f.Reads(""))
-	require.Len(t, f.store.docs, 18)
+	require.Len(t, f.store.Docs(), 18)
 }
 
 func TestASharedDriveThatComesDuringAListingIsListedToo(t *testing.T) {
@@ -180,8 +180,8 @@ func TestAnAnswerThatBreaksOffIsAskedForAgain(t *testing.T) {
 				f.Inject(fault.On(kind, 2))
 				f.sync()
 				require.Zero(t, f.Heal())
-				require.Empty(t, f.store.docs[a].Err)
-				require.Empty(t, f.store.docs[d].Err)
+				require.Empty(t, f.store.Docs()[a].Err)
+				require.Empty(t, f.store.Docs()[d].Err)
 			})
 		}
 	}
@@ -256,9 +256,7 @@ func TestWhatWasGivenUpIsFetchedAgainWithoutAChange(t *testing.T) {
 		stored[id] = f.store.text(id)
 	}
 	f.Delete(gone)
-	for _, id := range []string{a, below, folder, shortcut, gone} {
-		f.store.docs[id] = worker.Document{SourceID: id, Memo: f.store.docs[id].Memo, Err: "given up"}
-	}
+	f.store.GiveUp(a, below, folder, shortcut, gone)
 	f.again()
 	for id, text := range stored {
 		require.Equal(t, text, f.store.text(id), id)
@@ -325,7 +323,7 @@ func TestAServiceThatIsAwayEndsTheSyncInsteadOfFailingEveryDocument(t *testing.T
 	require.ErrorContains(t, err, "20 items in a row")
 	f.Heal()
 	f.sync()
-	for _, id := range f.store.ids() {
+	for _, id := range f.store.IDs() {
 		require.Equal(t, "words", f.store.text(id))
 	}
 }

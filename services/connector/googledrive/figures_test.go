@@ -2,6 +2,7 @@ package googledrive_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -112,11 +113,11 @@ func TestFiguresOfALongListingThatIsKilled(t *testing.T) {
 	ids := f.fill(n, func(i int) string { return fmt.Sprint("words ", i) })
 	began := time.Now()
 	checkpoints := 0
-	f.store.kill = func(int) (bool, bool) { checkpoints++; return false, len(f.store.docs) > n*6/10 }
+	f.store.kill = func(int) (bool, bool) { checkpoints++; return false, len(f.store.Docs()) > n*6/10 }
 	_, err := f.try()
 	require.ErrorIs(t, err, errKilled)
 	f.store.kill = nil
-	stored := len(f.store.docs)
+	stored := len(f.store.Docs())
 	f.sync()
 	listed, read := 0, 0
 	for _, id := range ids {
@@ -127,7 +128,9 @@ func TestFiguresOfALongListingThatIsKilled(t *testing.T) {
 		n, stored, time.Since(began).Round(time.Millisecond), checkpoints+f.store.checkpoints, listed, read)
 	require.Less(t, listed, 1000)
 	require.Zero(t, read)
-	require.Less(t, len(f.store.state), 1000, "the state is small")
+	var state json.RawMessage
+	require.NoError(t, f.store.State(&state))
+	require.Less(t, len(state), 1000, "the state is small")
 	if n == 100_000 {
 		f.peakMemory()
 	}

@@ -34,7 +34,7 @@ func TestFoldersThatOthersShareDoNotStopAFirstSyncOfMyDrive(t *testing.T) {
 	f.opts.HeldBytes = 4 << 10
 	f.sync()
 	require.Equal(t, []string{"a.txt"}, f.store.files())
-	require.Len(t, f.store.docs, 3)
+	require.Len(t, f.store.Docs(), 3)
 	require.Equal(t, 5, f.Calls("list"), "folders: one page of all, three levels; files: one page")
 }
 
@@ -61,7 +61,7 @@ func TestAFolderThatComesWithWhatWasReportedBeforeItIsFound(t *testing.T) {
 	f.Move(above, top)
 	f.sync()
 	require.Equal(t, []string{"deep.txt", "stored.txt"}, f.store.files())
-	require.Len(t, f.store.docs, 4+2)
+	require.Len(t, f.store.Docs(), 4+2)
 	require.Empty(t, f.store.deleted, "what is stored moves with its folder")
 }
 
@@ -82,8 +82,8 @@ func TestMoreChangedFoldersThanAreHeldAreStored(t *testing.T) {
 		f.Rename(id, fmt.Sprint("renamed ", i))
 	}
 	f.sync()
-	require.Equal(t, "renamed 49", f.store.docs[ids[49]].Title)
-	require.Len(t, f.store.docs, 100)
+	require.Equal(t, "renamed 49", f.store.Docs()[ids[49]].Title)
+	require.Len(t, f.store.Docs(), 100)
 }
 
 func TestShortcutsAreFollowedWhereFoldersAreNotHeld(t *testing.T) {
@@ -109,7 +109,7 @@ func TestALongNameIsCutInAnItemThatIsAskedFor(t *testing.T) {
 	require.Contains(t, f.store.text(a), "failed")
 	f.sync() // asks for what had failed
 	require.Equal(t, "a", f.store.text(a))
-	require.Len(t, f.store.docs[a].Title, 1024)
+	require.Len(t, f.store.Docs()[a].Title, 1024)
 }
 
 func TestNoCheckpointPassesAFolderThatIsStillToBeListedOrRemoved(t *testing.T) {

@@ -117,24 +117,24 @@ func (s *syncer) look(ctx context.Context, ids []string) error {
 	return s.changesPage(ctx, "", changes)
 }
 
-// away marks what is not there; what an earlier sync has not found either goes, with what is below it, and is looked for once more by
+// away marks what is not there; what an earlier sync has not found either is lost, with what is below it, and is looked for once more by
 // the next: no change may tell of it when it is there again.
-func (s *syncer) away(ctx context.Context, id string) (gone bool, err error) {
-	if gone, err = s.sync.Away(ctx, source.Item{ID: id}); gone && err == nil {
+func (s *syncer) away(ctx context.Context, id string) (lost bool, err error) {
+	if lost, err = s.sync.Away(ctx, source.Item{ID: id}); lost {
 		s.later(id)
-		s.unsaid = true
-		err = s.gone(ctx, id)
+		delete(s.come, id)
+		s.lost[id], s.loose = true, true
 	}
-	return gone, err
+	return lost, err
 }
 
 // notListed takes note of a folder that is not there when what is in it is listed: the next sync looks at it. A sync that lists everything
 // lists it once more at its end, and fails where it is not there again: what is in it goes once the next try does not find it either. It
 // comes again once the folder is found.
 func (s *syncer) notListed(ctx context.Context, drive, id string) error {
-	gone, err := s.away(ctx, id)
+	lost, err := s.away(ctx, id)
 	switch {
-	case gone:
+	case lost:
 		return err
 	case err != nil || !s.listing || s.ending && slices.Contains(s.due, id):
 		return err

@@ -30,7 +30,7 @@ func (s *syncer) locate(ctx context.Context) (news []string, err error) {
 		if drive != "" && !slices.Contains(now, drive) {
 			delete(s.at.Roots, drive) // the sweep deletes what was in it
 			delete(s.at.Cursors, drive)
-			s.unsaid = true
+			s.at.Unsaid = true
 		}
 	}
 	for _, drive := range now {

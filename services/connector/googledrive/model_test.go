@@ -2,6 +2,7 @@ package googledrive_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +14,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/echomind/sync/sdk/chunk"
+	"github.com/echomind/sync/sdk/source"
+	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/googledrive"
 	"github.com/echomind/sync/services/connector/internal/fakedrive"
 )
@@ -24,7 +27,7 @@ func TestAfterAnyHistoryWhatIsStoredIsTheDrive(t *testing.T) {
 		defer f.Close()
 		f.ReportBelow = rapid.Bool().Draw(r, "the feed names what is below")
 		f.MaxPage = rapid.IntRange(1, 5).Draw(r, "page size")
-		f.store.allows = true
+		f.store.Allows = true
 		m := &model{fixture: f, r: r, folders: []string{root}}
 		switch rapid.IntRange(0, 3).Draw(r, "source") {
 		case 0:
@@ -143,14 +146,17 @@ func (m *model) noisy() {
 	}
 	if every := rapid.IntRange(0, 3).Draw(m.r, "refuses every"); every > 0 {
 		n := 0
-		m.store.refuses = func() bool { n++; return n%every == 0 }
-		m.store.givesUp = m.store.refuses
+		refuses := func() bool { n++; return n%every == 0 } // the store calls it one at a time
+		m.store.Refuses = func(d worker.Document) bool { return len(d.Chunks) > 0 && refuses() }
+		m.store.GivesUp = func(string) bool { return refuses() }
 	}
-	m.store.open()
-	if _, err := m.try(); err != nil {
-		m.store.crash(func(n int) int { return rapid.IntRange(0, n-1).Draw(m.r, "left by the kill") })
+	_, err := googledrive.Sync(context.Background(), m.cfg, m.opts, m.store)
+	if err == nil || errors.Is(err, source.ErrUnasked) {
+		m.store.End(err)
+	} else {
+		m.store.Crash(func(n int) int { return rapid.IntRange(0, n-1).Draw(m.r, "left by the kill") })
 	}
-	m.store.dies, m.store.journal, m.store.refuses, m.store.givesUp = nil, nil, nil, nil
+	m.store.dies, m.store.Refuses, m.store.GivesUp = nil, nil, nil
 	m.Before(nil)
 	m.Heal()
 }
@@ -186,7 +192,7 @@ func (m *model) quiet() {
 	}
 	want := m.want()
 	got := map[string]string{}
-	for id, d := range m.store.docs {
+	for id, d := range m.store.Docs() {
 		text := m.store.text(id)
 		if d.Err != "" {
 			text = "failed: " + reasonClass(d.Err)

@@ -215,7 +215,7 @@ func (o *outside) equal(t *testing.T) googledrive.Result {
 			want[id] = thing.name + "|" + thing.content
 		}
 	}
-	for id, d := range o.store.docs {
+	for id, d := range o.store.Docs() {
 		got[id] = d.Title + "|" + o.store.text(id)
 	}
 	require.Equal(t, want, got)

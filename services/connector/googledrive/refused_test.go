@@ -13,7 +13,10 @@ import (
 )
 
 // full refuses everything, as the quota of an owner does who has no room left.
-func full() bool { return true }
+func full(d worker.Document) bool { return len(d.Chunks) > 0 }
+
+// never gives every deletion up.
+func never(string) bool { return true }
 
 // shortcutTo is a connector's only document: it stands for a file elsewhere.
 func (f *fixture) shortcutTo(words string) (shortcut, target string) {
@@ -26,9 +29,9 @@ func (f *fixture) shortcutTo(words string) (shortcut, target string) {
 // neverLoses fails where a document is stored without the text that it had.
 func (f *fixture) neverLoses(id string) {
 	f.t.Helper()
-	for _, e := range f.store.journal.entries {
-		if e.id == id && e.doc != nil {
-			require.NotEmpty(f.t, e.doc.Chunks, "%+v", e.doc)
+	for _, d := range f.store.Sent() {
+		if d.SourceID == id {
+			require.NotEmpty(f.t, d.Chunks, "%+v", d)
 		}
 	}
 }
@@ -38,23 +41,21 @@ func TestAShortcutThatIsRefusedKeepsItsText(t *testing.T) {
 	s, target := f.shortcutTo("old words")
 	f.sync()
 	f.Write(target, "new words, and many more of them")
-	f.store.refuses = full
+	f.store.Refuses = full
 	for range 3 {
-		f.store.open()
 		f.sync()
 		f.neverLoses(s)
 		require.Equal(t, "old words", f.store.found(s))
 	}
 	f.Rename(s, "renamed")
 	f.ExpireTokens()
-	f.store.open()
 	f.sync()
 	f.neverLoses(s)
-	require.Equal(t, "renamed", f.store.docs[s].Title)
-	f.store.refuses, f.store.journal = nil, nil
+	require.Equal(t, "renamed", f.store.Docs()[s].Title)
+	f.store.Refuses = nil
 	f.sync()
 	require.Equal(t, "new words, and many more of them", f.store.text(s))
-	require.Equal(t, "renamed", f.store.docs[s].Title)
+	require.Equal(t, "renamed", f.store.Docs()[s].Title)
 	f.again()
 	require.Empty(t, f.store.put)
 }
@@ -69,13 +70,11 @@ func TestAShortcutThatFailedAndIsReportedAgainKeepsItsText(t *testing.T) {
 	require.Contains(t, f.store.text(s), "failed")
 	for _, change := range []func(){func() { f.Rename(s, "renamed") }, f.ExpireTokens, func() { f.Move(s, f.Folder(f.cfg.FolderID, "Sub")) }} {
 		change()
-		f.store.open()
 		f.sync()
 		f.neverLoses(s)
 		require.Equal(t, "old words", f.store.found(s))
 	}
 	f.Heal()
-	f.store.journal = nil
 	f.Rename(s, "again")
 	f.sync()
 	require.Equal(t, "new words", f.store.text(s))
@@ -87,10 +86,10 @@ func TestAShortcutThatFailedHasNoTextOnceItsTargetHasCome(t *testing.T) {
 	s, target := f.shortcutTo("old words")
 	f.sync()
 	f.Write(target, "new words, and many more of them")
-	f.store.refuses = full
+	f.store.Refuses = full
 	f.sync()
 	f.Move(target, f.cfg.FolderID)
-	f.store.refuses = nil
+	f.store.Refuses = nil
 	f.sync()
 	require.Empty(t, f.store.text(s))
 	require.Equal(t, "new words, and many more of them", f.store.text(target))
@@ -103,9 +102,9 @@ func TestASyncThatDiesWhileItLooksAtARefusedShortcutIsGoneOnWith(t *testing.T) {
 	s, target := f.shortcutTo("old words")
 	f.sync()
 	f.Write(target, "new words")
-	f.store.refuses = full
+	f.store.Refuses = full
 	f.sync()
-	f.store.refuses = nil
+	f.store.Refuses = nil
 	for left := range 3 {
 		dies := left
 		f.store.dies = func() bool { dies--; return dies < 0 }
@@ -115,7 +114,7 @@ func TestASyncThatDiesWhileItLooksAtARefusedShortcutIsGoneOnWith(t *testing.T) {
 	f.store.dies = nil
 	f.sync()
 	require.Equal(t, "new words", f.store.text(s))
-	require.NotEqual(t, worker.Document{}, f.store.docs[s])
+	require.NotEqual(t, worker.Document{}, f.store.Docs()[s])
 }
 
 // many makes files for which there is no room.
@@ -123,7 +122,7 @@ func (f *fixture) many(n int) (ids []string) {
 	for i := range n {
 		ids = append(ids, f.File(root, fmt.Sprintf("k%d.txt", i), "text/plain", fmt.Sprint("words ", i)))
 	}
-	f.store.refuses = full
+	f.store.Refuses = full
 	f.sync()
 	return ids
 }
@@ -131,7 +130,7 @@ func (f *fixture) many(n int) (ids []string) {
 // comesOnceThereIsRoom syncs until all is stored.
 func (f *fixture) comesOnceThereIsRoom(ids []string) {
 	f.t.Helper()
-	f.store.refuses = nil
+	f.store.Refuses = nil
 	for range 40 {
 		if f.sync(); len(f.store.put) == 0 {
 			break
@@ -197,10 +196,7 @@ func TestAFolderThatWasGivenUpTakesNothingWithIt(t *testing.T) {
 	ids := f.many(500)
 	f.comesOnceThereIsRoom(ids)
 	f.edits(ids...)
-	for _, id := range []string{dir, sub} {
-		d := f.store.docs[id]
-		f.store.docs[id] = worker.Document{SourceID: id, Title: d.Title, URL: d.URL, MediaType: d.MediaType, Memo: d.Memo, Err: "given up"}
-	}
+	f.store.GiveUp(dir, sub)
 	for n := range 4 {
 		f.Rename(below[n], fmt.Sprint("renamed", n))
 		f.sync()
@@ -212,16 +208,7 @@ func TestAFolderThatWasGivenUpTakesNothingWithIt(t *testing.T) {
 	f.Delete(dir)
 	f.sync()
 	for _, id := range below {
-		require.NotContains(t, f.store.docs, id)
-	}
-}
-
-// givenUp has the deletions of documents given up.
-func (f *fixture) givenUp(ids ...string) {
-	for _, id := range ids {
-		d := f.store.docs[id]
-		d.Err, d.VersionToken, d.ContentHash = "given up", "", ""
-		f.store.docs[id] = d
+		require.NotContains(t, f.store.Docs(), id)
 	}
 }
 
@@ -230,7 +217,7 @@ func TestAFolderThatWasGivenUpAndIsNotThereForAMomentKeepsWhatIsBelowIt(t *testi
 	dir := f.Folder(root, "Dir")
 	below := f.File(dir, "below.txt", "text/plain", "below")
 	f.sync()
-	f.givenUp(dir)
+	f.store.GiveUp(dir)
 	f.Inject(fakedrive.Fault{Kind: "get", ID: dir, Times: 5, Status: http.StatusNotFound, Reason: "notFound"})
 	f.sync()
 	require.Equal(t, "below", f.store.text(below), "however often one sync asks")
@@ -250,13 +237,13 @@ func TestNothingIsStoredOfAFolderThatHasLeftAndWhoseDeletionWasGivenUp(t *testin
 	f.File(dir, "a.txt", "text/plain", "a")
 	f.sync()
 	f.Move(dir, out)
-	f.store.givesUp = full
+	f.store.GivesUp = never
 	f.sync()
-	f.store.givesUp = nil
+	f.store.GivesUp = nil
 	secret := f.File(dir, "secret.txt", "text/plain", "secret")
 	f.sync()
 	require.NotContains(t, f.store.put, secret)
-	require.Empty(t, f.store.docs)
+	require.Empty(t, f.store.Docs())
 }
 
 func TestAShortcutThatIsGoneAndWhoseDeletionWasGivenUpIsNotFollowed(t *testing.T) {
@@ -264,14 +251,14 @@ func TestAShortcutThatIsGoneAndWhoseDeletionWasGivenUpIsNotFollowed(t *testing.T
 	s, target := f.shortcutTo("words")
 	f.sync()
 	f.Delete(s)
-	f.store.givesUp = full
+	f.store.GivesUp = never
 	f.sync()
-	require.Contains(t, f.store.docs, s)
-	f.store.givesUp = nil
+	require.Contains(t, f.store.Docs(), s)
+	f.store.GivesUp, f.store.Allows = nil, true // it is all there is
 	f.Write(target, "other words")
 	f.ResetCalls()
 	f.sync()
 	f.sync()
-	require.NotContains(t, f.store.docs, s, "two syncs do not find it")
+	require.NotContains(t, f.store.Docs(), s, "two syncs do not find it")
 	require.Zero(t, f.Reads(target))
 }

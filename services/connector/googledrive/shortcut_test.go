@@ -20,7 +20,7 @@ func TestAShortcutStandsForATargetThatIsElsewhere(t *testing.T) {
 	f.cfg = googledrive.Config{FolderID: top}
 	f.sync()
 	require.Equal(t, "words from elsewhere", f.store.text(one))
-	require.Equal(t, "first", f.store.docs[one].Title)
+	require.Equal(t, "first", f.store.Docs()[one].Title)
 	require.Empty(t, f.store.text(two), "a target is stored once")
 	require.Equal(t, 1, f.Reads(outside))
 
@@ -49,7 +49,7 @@ func TestAShortcutWithALongNameStandsForItsTargetToo(t *testing.T) {
 	f.Write(target, "other words")
 	f.sync()
 	require.Equal(t, "other words", f.store.text(s))
-	require.Equal(t, name, f.store.docs[s].Title)
+	require.Equal(t, name, f.store.Docs()[s].Title)
 	f.Move(target, top)
 	f.sync()
 	require.Empty(t, f.store.text(s))
@@ -166,7 +166,7 @@ func TestShortcutsAreFollowedOnce(t *testing.T) {
 	require.Contains(t, f.store.text(image), "holds no text")
 	f.Rename(chain, "renamed")
 	f.sync()
-	require.Equal(t, "renamed", f.store.docs[chain].Title)
+	require.Equal(t, "renamed", f.store.Docs()[chain].Title)
 	require.Contains(t, f.store.text(chain), "shortcut to a shortcut")
 }
 
@@ -183,7 +183,7 @@ func TestFoldersInEachOtherAreNotEndless(t *testing.T) {
 	f.Move(one, two)
 	f.sync()
 	require.Empty(t, f.store.files())
-	require.Empty(t, f.store.docs)
+	require.Empty(t, f.store.Docs())
 }
 
 func TestStrangeNamesAreStored(t *testing.T) {
@@ -194,7 +194,7 @@ func TestStrangeNamesAreStored(t *testing.T) {
 	r := f.sync()
 	require.Equal(t, 8, r.Put)
 	require.Contains(t, f.store.files(), "Untitled")
-	require.Len(t, f.store.docs, 8)
+	require.Len(t, f.store.Docs(), 8)
 	f.again()
 	require.Equal(t, 1, f.Calls())
 }

@@ -80,9 +80,10 @@ type syncer struct {
 	due []string
 	// ending: everything that the service lists and tells by itself was read.
 	ending bool
-	// loose: something that is stored may be below no root any more. unsaid: so it is because a shared drive is not listed any more, or a folder
-	// was twice not there, though nothing says that it is gone.
-	loose, unsaid bool
+	// loose: something that is stored may be below no root any more. lost are the folders that were twice not there, though nothing says that
+	// they are gone: what is below them goes with them, should they go.
+	loose bool
+	lost  map[string]bool
 	// told has the targets of all shortcuts; true: the changes have named it.
 	told map[string]bool
 	// unnamed counts the shortcuts that were asked for because their memo does not have their name.
@@ -135,6 +136,7 @@ func (s *syncer) List(ctx context.Context, sync *source.Sync) (any, error) {
 	for restarts := 0; ; restarts++ {
 		err := s.round(ctx)
 		if !errors.Is(err, errStale) {
+			s.at.Unsaid = false // the engine knows what is lost
 			return &s.at, err
 		}
 		if restarts == maxRestarts {
@@ -197,7 +199,8 @@ func (s *syncer) begin() (doubtful []string) {
 		s.sync.BeginListing()
 	}
 	s.tree = newTree(s.at.Roots)
-	s.come, s.missed, s.told, s.loose = map[string]string{}, map[string]string{}, map[string]bool{}, s.unsaid
+	s.lost = map[string]bool{}
+	s.come, s.missed, s.told, s.loose = map[string]string{}, map[string]string{}, map[string]bool{}, s.at.Unsaid
 	for id, of := range s.sync.All() {
 		if s.sync.Missing(id) {
 			continue // a listing finds out by itself what there is
@@ -238,29 +241,22 @@ func (s *syncer) sweep(ctx context.Context) error {
 	if err := s.sync.Wait(); err != nil {
 		return err
 	}
-	var gone []string
+	there := s.tree.without(s.lost)
 	for id, of := range s.sync.All() {
-		m := memoOf(of)
-		in := s.tree.holds(id)
-		if m.Kind != aFolder {
-			_, in = s.tree.place(m.Parents)
+		m, in := memoOf(of), (*tree).holdsItem
+		var err error
+		switch {
+		case of.Memo == nil || in(there, id, m):
+		case s.at.Unsaid || in(s.tree, id, m):
+			s.sync.Lose(id)
+		default:
+			err = s.sync.Remove(ctx, id)
 		}
-		if !in && of.Memo != nil {
-			gone = append(gone, id)
-		}
-	}
-	if s.unsaid { // no list says of each of them that it is gone
-		if err := s.sync.RemoveUnlisted(ctx, gone); err != nil {
-			return err
-		}
-		gone = nil
-	}
-	for _, id := range gone {
-		if err := s.sync.Remove(ctx, id); err != nil {
+		if err != nil {
 			return err
 		}
 	}
-	s.loose, s.unsaid = false, false
+	s.loose = false
 	return nil
 }
 

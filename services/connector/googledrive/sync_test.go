@@ -28,10 +28,10 @@ func TestAFirstSyncStoresAllOfMyDrive(t *testing.T) {
 	require.Equal(t, []string{"C", "a.txt", "b.md"}, f.store.files())
 	require.Equal(t, "first words", f.store.text(a))
 	require.Contains(t, f.store.text(c), "written in a browser")
-	require.Equal(t, "text/markdown", f.store.docs[c].MediaType)
-	require.Equal(t, "https://drive.example/file/d/"+b+"/view", f.store.docs[b].URL)
-	require.Len(t, f.store.docs, 5, "folders are stored too")
-	require.Empty(t, f.store.docs[docs].Chunks)
+	require.Equal(t, "text/markdown", f.store.Docs()[c].MediaType)
+	require.Equal(t, "https://drive.example/file/d/"+b+"/view", f.store.Docs()[b].URL)
+	require.Len(t, f.store.Docs(), 5, "folders are stored too")
+	require.Empty(t, f.store.Docs()[docs].Chunks)
 }
 
 func TestAQuietSyncAsksOnce(t *testing.T) {
@@ -114,7 +114,7 @@ func TestGooglesDocumentsAreExported(t *testing.T) {
 	f.sync()
 	require.Contains(t, f.store.text(doc), "of a doc")
 	require.Contains(t, f.store.text(sheet), "Ada")
-	require.Equal(t, "text/csv", f.store.docs[sheet].MediaType)
+	require.Equal(t, "text/csv", f.store.Docs()[sheet].MediaType)
 	require.Equal(t, "words of slides", f.store.text(slides))
 	require.Contains(t, f.store.text(drawing), "drawing holds no text")
 	require.Contains(t, f.store.text(big), "up to 10 MB (exportSizeLimitExceeded)")
@@ -139,7 +139,7 @@ func TestTrashAndDeletionRemoveTheDocument(t *testing.T) {
 			f.Delete(two)
 			f.Share(three, false)
 			r := f.sync()
-			require.Empty(t, f.store.docs)
+			require.Empty(t, f.store.Docs())
 			require.Equal(t, 3, r.Deleted)
 			f.Trash(one, false)
 			f.sync()
@@ -330,14 +330,10 @@ func TestANewConfigurationListsEverythingAndForgetsTheRest(t *testing.T) {
 	f.File(root, "out.txt", "text/plain", "out")
 	f.sync()
 	f.cfg = googledrive.Config{FolderID: sub}
-	f.store.state = nil
-	for id, d := range f.store.docs { // as the kit shows documents of another configuration
-		d.VersionToken, d.ContentHash = "", ""
-		f.store.docs[id] = d
-	}
+	f.store.Reconfigure()
 	f.sync()
 	require.Equal(t, []string{"in.txt"}, f.store.files())
-	require.Len(t, f.store.docs, 1)
+	require.Len(t, f.store.Docs(), 1)
 }
 
 // Google takes names of 32,767 characters, and all folders are held until it is known where they are.
@@ -349,9 +345,9 @@ func TestOfALongNameIsHeldWhatIsStoredOfIt(t *testing.T) {
 	shortcut := f.Shortcut(root, long, f.File("", long, "text/plain", "words"))
 	f.sync()
 	for _, id := range []string{folder, file, shortcut} {
-		require.Len(t, f.store.docs[id].Title, worker.MaxTitleBytes)
+		require.Len(t, f.store.Docs()[id].Title, worker.MaxTitleBytes)
 	}
-	require.Equal(t, "text/csv", f.store.docs[file].MediaType, "its extension says what it is read as")
+	require.Equal(t, "text/csv", f.store.Docs()[file].MediaType, "its extension says what it is read as")
 	f.again()
 	require.Empty(t, append(f.store.put, f.store.touched...))
 	f.ExpireTokens()

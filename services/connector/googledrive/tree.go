@@ -1,6 +1,9 @@
 package googledrive
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // tree says which folder is in which. It holds every folder that is stored or was seen in this sync, and is used by
 // the listing only, not by the workers.
@@ -41,6 +44,25 @@ func (t *tree) holds(id string) bool {
 		return t.search(id)
 	}
 	return false
+}
+
+// holdsItem tells whether something that is stored is below a root.
+func (t *tree) holdsItem(id string, m memo) bool {
+	if m.Kind == aFolder {
+		return t.holds(id)
+	}
+	_, in := t.place(m.Parents)
+	return in
+}
+
+// without is the tree as if some folders were not there.
+func (t *tree) without(ids map[string]bool) *tree {
+	if len(ids) == 0 {
+		return t
+	}
+	folders := maps.Clone(t.folders)
+	maps.DeleteFunc(folders, func(id string, _ []string) bool { return ids[id] })
+	return &tree{roots: t.roots, folders: folders}
 }
 
 func (t *tree) search(id string) bool {

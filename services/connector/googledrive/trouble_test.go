@@ -42,7 +42,7 @@ func TestMaxFilesCountsWhatIsInTheDriveAndNotWhatWasThereBefore(t *testing.T) {
 			f := newFixture(t)
 			f.cfg = googledrive.Config{MaxFiles: 100}
 			f.MaxPage = 10
-			f.store.allows = true
+			f.store.Allows = true
 			var ids []string
 			for i := range 60 {
 				ids = append(ids, f.File(root, fmt.Sprintf("k%d.txt", i), "text/plain", "words"))
@@ -68,7 +68,7 @@ func (f *fixture) edits(ids ...string) {
 	for _, id := range ids {
 		f.Write(id, "longer words "+id)
 	}
-	f.store.refuses = full
+	f.store.Refuses = full
 	f.sync()
 }
 
@@ -94,13 +94,13 @@ func TestWhatWasRefusedBelowAFolderThatHasGoneGoesAtOnceThoughTheQuotaStaysFull(
 			goes(f, gone)
 			f.again()
 			for _, id := range lost {
-				require.NotContains(t, f.store.docs, id)
+				require.NotContains(t, f.store.Docs(), id)
 			}
 			require.LessOrEqual(t, f.Calls("media"), 110, "what is refused is not all read again")
 			for _, id := range ids {
 				require.NotEmpty(t, f.store.found(id))
 			}
-			f.store.refuses = nil
+			f.store.Refuses = nil
 			for range 3 {
 				f.sync()
 			}
@@ -121,7 +121,7 @@ func TestTheOldTextOfWhatWasRefusedAndMayNotBeAskedForGoesUnlessAListingShowsIt(
 	stays := f.File(top, "y.txt", "text/plain", "other words")
 	f.sync()
 	f.edits(moves, stays)
-	f.store.refuses = nil
+	f.store.Refuses = nil
 	f.Move(sub, out)
 	for _, id := range []string{moves, stays} {
 		for _, kind := range []string{"get", "media"} {
@@ -129,7 +129,7 @@ func TestTheOldTextOfWhatWasRefusedAndMayNotBeAskedForGoesUnlessAListingShowsIt(
 		}
 	}
 	f.sync()
-	require.NotContains(t, f.store.docs, moves)
+	require.NotContains(t, f.store.Docs(), moves)
 	require.Contains(t, f.store.text(stays), "failed")
 	require.Equal(t, "other words", f.store.found(stays))
 	require.LessOrEqual(t, f.again().Pages, 1, "nothing is listed again")
@@ -145,9 +145,9 @@ func TestAQuietSyncLooksAtNoMoreThanItsShareOfWhatWasRefused(t *testing.T) {
 	for i := range 500 {
 		f.File(root, fmt.Sprintf("k%d.txt", i), "text/plain", fmt.Sprint("words ", i))
 	}
-	f.store.refuses = full
+	f.store.Refuses = full
 	f.sync()
-	for _, id := range f.store.ids() {
+	for _, id := range f.store.IDs() {
 		f.Inject(fakedrive.NoPermission.On("get", 1<<30).Of(id))
 	}
 	for range 2 {
@@ -163,11 +163,11 @@ func TestWhatWasRefusedComesInEverLargerSharesOnceThereIsRoom(t *testing.T) {
 	for i := range 1200 {
 		f.File(root, fmt.Sprintf("k%d.txt", i), "text/plain", fmt.Sprint("words ", i))
 	}
-	f.store.refuses = full
+	f.store.Refuses = full
 	f.sync()
 	put := func() int { f.sync(); return len(f.store.put) }
 	require.Equal(t, []int{100, 100}, []int{put(), put()})
-	f.store.refuses = nil
+	f.store.Refuses = nil
 	require.Equal(t, []int{100, 400, 700, 0}, []int{put(), put(), put(), put()})
 }
 

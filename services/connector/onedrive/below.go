@@ -60,7 +60,7 @@ func (l *lister) children(ctx context.Context, link string) (folders []string, n
 	items := lastOf(page.Value)
 	for _, item := range items {
 		if item.IsFolder() {
-			l.known().reported(item)
+			l.reported(item)
 			folders = append(folders, item.ID)
 		}
 	}

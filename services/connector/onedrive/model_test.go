@@ -201,7 +201,7 @@ func (m *model) killed(t *rapid.T) {
 	if err == nil {
 		m.sink.Complete()
 	} else {
-		m.sink.Killed(rapid.Bool().Draw(t, "last checkpoint lost"))
+		m.sink.Crash(func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "left by the kill") })
 	}
 }
 

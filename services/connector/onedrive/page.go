@@ -3,6 +3,7 @@ package onedrive
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/services/connector/graph"
@@ -79,7 +80,7 @@ func lastOf(items []graph.Item) []graph.Item {
 // folderChanged takes a reported folder, and tells whether it must be listed. A listing of everything shows what is below it
 // by itself, unless it comes after files whose folders were only remembered.
 func (l *lister) folderChanged(item graph.Item) bool {
-	changed, had := l.known().reported(item)
+	changed, had := l.reported(item)
 	switch {
 	case changed:
 		return true
@@ -92,7 +93,16 @@ func (l *lister) folderChanged(item graph.Item) bool {
 	return !empty && (!had || !l.place.Whole)
 }
 
-// notFound is said of a file whose folder is not there, or cannot be asked for.
+// reported takes a folder that is there. What an earlier page of the round says to be gone has come back, and what is in it may have been removed.
+func (l *lister) reported(item graph.Item) (changed, had bool) {
+	if at := slices.Index(l.at.Lost, item.ID); at >= 0 {
+		l.at.Lost, changed = slices.Delete(l.at.Lost, at, at+1), true
+	}
+	moved, had := l.known().reported(item)
+	return changed || moved, had
+}
+
+// notFound is said of a file whose folder could not be asked for.
 const notFound = "its folder cannot be asked for now; it is looked for again by the next sync"
 
 // file gives a file to the engine.
@@ -104,20 +114,20 @@ func (l *lister) file(ctx context.Context, item graph.Item) error {
 	if at == outside {
 		return l.s.Remove(ctx, item.ID)
 	}
-	before, stored := l.s.Stored(item.ID)
+	before, _ := l.s.Stored(item.ID)
 	m := placed(folders, at != inside).of(item, memoOf(before))
 	if m.Cut {
 		l.known().cut = true
 	}
 	it := l.item(item, m)
 	switch {
-	case at == inside:
-		return l.s.Item(ctx, it)
-	case at == away && stored:
-		_, err := l.s.Away(ctx, it)
-		return err
+	case at == unknown:
+		return l.s.Fail(ctx, it, source.Unreadable{Reason: notFound})
+	case at == away && !l.place.Whole: // it has been listed, and its folder may be anywhere
+		it.Version, it.Unread = "", ""
+		it.Read = func(context.Context) (source.Content, error) { return source.Content{}, source.ErrAway }
 	}
-	return l.s.Fail(ctx, it, source.Unreadable{Reason: notFound})
+	return l.s.Item(ctx, it)
 }
 
 // item is a file for the engine. Its title is the file's name: a renamed file is touched without being read, so the title

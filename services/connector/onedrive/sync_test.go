@@ -212,7 +212,7 @@ func TestLinksToAnotherHostAreNotFollowed(t *testing.T) {
 		w.fake.Endpoint() + "/" + strings.Repeat("x", 30<<10),
 	} {
 		w.sink.SetRawState(map[string]any{
-			"place": map[string]any{"drive": w.drive, "root": w.root, "whole": true}, "cursor": map[string]any{"link": link},
+			"place": map[string]any{"at": map[string]any{"drive": w.drive, "root": w.root, "whole": true}}, "cursor": map[string]any{"link": link},
 		})
 		_, err := w.try(t.Context())
 		require.ErrorIs(t, err, worker.ErrPermanent)

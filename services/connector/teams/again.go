@@ -3,15 +3,14 @@ package teams
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/services/connector/graph"
 )
-
-// maxLost is how many threads are removed because two syncs have not found them. Where they are more, the next sync lists all messages.
-const maxLost = 20
 
 // recheck asks for the replies of threads that were active lately, unless this sync has looked at them already.
 func (c *channel) recheck(ctx context.Context) error {
@@ -47,7 +46,7 @@ func (c *channel) Look(ctx context.Context, s *source.Sync, ids []string) error 
 			return err
 		}
 	}
-	return c.removeNotThere(ctx)
+	return nil
 }
 
 // recheckThread reads a thread again whose replies have changed, or any where whole is set.
@@ -106,32 +105,17 @@ func (c *channel) moreReplies(ctx context.Context, link string) ([]graph.Message
 	return all, nil
 }
 
-// goneThread marks a thread that is not there, and notes one that was not there at an earlier sync either.
+// goneThread marks a thread that is not there. One that was not there at an earlier sync either is lost with its attachments.
 func (c *channel) goneThread(ctx context.Context, id string) error {
-	if of, _ := c.sync.Stored(id); of.Failed == source.IsAway && !of.Fresh {
-		c.notThere = append(c.notThere, id)
-		return nil
+	lost, err := c.sync.Away(ctx, source.Item{ID: id, Title: "Thread", MediaType: "text/plain"})
+	if lost {
+		c.sync.Lose(c.filesIn(id)...)
 	}
-	_, err := c.sync.Away(ctx, source.Item{ID: id, Title: "Thread", MediaType: "text/plain"})
 	return err
 }
 
-// removeNotThere removes the threads that two syncs have not found. Where they are many, the rest is kept, and the next sync lists all
-// messages: only known threads are asked for, so that none would ever come back.
-func (c *channel) removeNotThere(ctx context.Context) error {
-	gone := c.notThere
-	c.notThere = nil
-	if c.lost += len(gone); c.lost > maxLost {
-		c.listAgain()
-		return nil
-	}
-	for _, id := range gone {
-		if err := c.removeThread(ctx, id); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// filesIn are the stored attachments of a thread.
+func (c *channel) filesIn(thread string) []string { return slices.Collect(maps.Keys(c.files[thread])) }
 
 // removeOrphans removes attachments whose thread is not stored: a sync died between the two, or their deletion was given up.
 func (c *channel) removeOrphans(ctx context.Context) error {

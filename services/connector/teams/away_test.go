@@ -1,6 +1,7 @@
 package teams_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/sdk/source"
+	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/sdk/worker/workertest"
 	"github.com/echomind/sync/services/connector/internal/fakegraph"
 )
@@ -142,11 +145,10 @@ func TestManyThreadsThatAreNotThereForTwoSyncsStay(t *testing.T) {
 	}
 	w.sync()
 	w.fake.Inject(fakegraph.Fault{Path: "/replies", Times: 1 << 30, Status: http.StatusNotFound, Code: "NotFound"})
-	for range 2 {
-		r, err := w.try(t.Context())
-		require.NoError(t, err)
-		require.Zero(t, r.Deleted)
-	}
+	_, err := w.try(t.Context())
+	require.NoError(t, err)
+	_, err = w.try(t.Context())
+	require.ErrorIs(t, err, source.ErrUnasked)
 	w.fake.Heal()
 	w.sync()
 }
@@ -304,4 +306,104 @@ func TestFilesComeBackWithTheirLibraryThoughTheSyncThatFindsItDies(t *testing.T)
 	w.killedAt(1)
 	w.sync()
 	require.Len(t, w.ids(), 8)
+}
+
+// texts counts the attachments of which something is found.
+func (w *world) texts() (n int) {
+	for id, d := range w.store.Docs() {
+		if strings.Contains(id, "/guid") && len(d.Chunks) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func TestAChannelThatIsAwayAfterARefusedListingIsNoMistakeOfTheConfiguration(t *testing.T) {
+	w := newWorld(t)
+	var ids []string
+	for i := range 60 {
+		ids = append(ids, w.say("", "Ann", fmt.Sprint("word", i)))
+	}
+	_, err := w.try(t.Context())
+	require.NoError(t, err)
+	for _, id := range ids[:40] {
+		w.fake.Remove(channelID, id)
+	}
+	w.fake.Pass(300 * 24 * time.Hour) // the delta does not tell
+	w.fake.ExpireTokens("syncStateNotFound")
+	_, err = w.try(t.Context())
+	require.ErrorIs(t, err, source.ErrUnasked)
+	w.fake.Inject(fakegraph.Fault{Path: "/messages", Times: 1, Status: http.StatusNotFound, Code: "NotFound"})
+	_, err = w.try(t.Context())
+	require.Error(t, err)
+	require.NotErrorIs(t, err, worker.ErrPermanent)
+}
+
+func TestManyAttachmentsThatAreNotThereTakeNoTextAlongUnasked(t *testing.T) {
+	w := newWorld(t)
+	w.attached(100)
+	w.fake.Pass(60 * 24 * time.Hour)
+	w.sync()
+	w.fake.Folder(w.folder, "a new folder") // so each is looked for
+	for _, path := range []string{"/shares/", "/items/item"} {
+		w.fake.Inject(fakegraph.Fault{Path: path, Times: 1 << 30, Status: http.StatusNotFound, Code: "itemNotFound"})
+	}
+	w.tries(4)
+	require.Equal(t, 100, w.texts())
+	w.fake.Heal()
+	w.tries(2)
+	w.sync()
+}
+
+func TestAttachmentsThatAreNotThereGoOnceTheirOwnerAllowsItForOneRun(t *testing.T) {
+	w := newWorld(t)
+	w.attached(100)
+	w.fake.Pass(60 * 24 * time.Hour)
+	w.sync()
+	w.fake.Folder(w.folder, "a new folder") // so each is looked for
+	for _, path := range []string{"/shares/", "/items/item"} {
+		w.fake.Inject(fakegraph.Fault{Path: path, Times: 1 << 30, Status: http.StatusNotFound, Code: "itemNotFound"})
+	}
+	for range 12 {
+		_, err := w.try(t.Context())
+		if err == nil {
+			w.store.Allows = false
+		}
+		if errors.Is(err, source.ErrUnasked) {
+			w.store.Allows = true
+		}
+	}
+	require.Zero(t, w.texts())
+}
+
+// A thread that is not there when it is asked for, and there when it is asked for once more in the same sync, loses its other attachments.
+func TestAThreadThatIsThereAgainInTheSameSyncKeepsItsAttachments(t *testing.T) {
+	w := newWorld(t)
+	var files []string
+	for _, name := range []string{"x.txt", "y.txt", "z.txt"} {
+		files = append(files, w.fake.File(w.folder, name, "the words of "+name))
+	}
+	root := w.say("", "Ann", "look", files...)
+	w.say("", "Bob", "other")
+	w.fake.Pass(60 * 24 * time.Hour)
+	w.store.Refuses = func(d worker.Document) bool { return strings.Contains(d.SourceID, "guid-of-x") && len(d.Chunks) > 0 }
+	_, err := w.try(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 2, w.texts())
+	notThere := fakegraph.Fault{Path: "/messages/" + root + "/replies", Times: 50, Status: http.StatusNotFound, Code: "NotFound"}
+	w.fake.Inject(notThere)
+	_, err = w.try(t.Context()) // it is away
+	require.NoError(t, err)
+	w.fake.Heal()
+	notThere.Times = 1
+	w.fake.Inject(notThere)
+	w.store.Refuses = nil       // there is room again
+	_, err = w.try(t.Context()) // once more, and there right after
+	require.NoError(t, err)
+	require.Zero(t, w.fake.Heal())
+	for range 10 {
+		_, err = w.try(t.Context())
+		require.NoError(t, err)
+	}
+	require.Equal(t, 3, w.texts(), "x, y and z")
 }

@@ -185,10 +185,14 @@ func (c *channel) missing(ctx context.Context, id string, a attached, certain bo
 	switch {
 	case !known || of.Failed == source.Unknown:
 		return c.sync.Item(ctx, without(id, a, !certain))
-	case certain || a.Gone || of.Failed == source.IsAway && !of.Fresh:
+	case certain || a.Gone:
 		return c.sync.Item(ctx, without(id, a, false))
 	}
-	_, err := c.sync.Away(ctx, source.Item{ID: id, Title: a.name(), URL: a.Link, Memo: a})
+	now := source.Item{ID: id, Title: a.name(), URL: a.Link, Memo: a}
+	if of.Failed == source.IsAway {
+		now = without(id, a, true)
+	}
+	_, err := c.sync.Away(ctx, now)
 	return err
 }
 

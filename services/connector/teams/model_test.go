@@ -207,7 +207,7 @@ func (m *model) killed(t *rapid.T) {
 	if err == nil {
 		m.store.Complete()
 	} else {
-		m.store.Killed(rapid.Bool().Draw(t, "last checkpoint lost"))
+		m.store.Crash(func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "left by the kill") })
 	}
 }
 

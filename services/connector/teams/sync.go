@@ -88,8 +88,6 @@ type channel struct {
 	state    state
 	result   Result
 
-	// synced says that an earlier sync has found the channel.
-	synced bool
 	// now is the service's time as far as it was said.
 	now time.Time
 	// shown are the threads that this sync has looked at, files the stored attachments of each thread.
@@ -97,9 +95,6 @@ type channel struct {
 	files map[string]map[string]struct{}
 	// inFolder tells of folders whether they lie in the channel's folder.
 	inFolder map[string]bool
-	// notThere are the threads that neither this sync nor an earlier one has found; lost counts them.
-	notThere []string
-	lost     int
 }
 
 // Sync brings store up to date with the channel that cfg names.
@@ -141,7 +136,6 @@ func (c *channel) List(ctx context.Context, s *source.Sync) (any, error) {
 	if err := s.Cursor(&c.state); err != nil {
 		return nil, err
 	}
-	c.synced = c.state != state{}
 	for id := range s.All() {
 		if thread, file := split(id); file {
 			c.attach(thread, id)
@@ -176,7 +170,7 @@ func (c *channel) List(ctx context.Context, s *source.Sync) (any, error) {
 
 // ofChannel says what an error of the channel's messages means: before the first sync its configuration is at fault.
 func (c *channel) ofChannel(err error) error {
-	if c.synced && graph.IsGone(err) {
+	if !c.sync.First() && graph.IsGone(err) {
 		return fmt.Errorf("the channel is not there now, and what is stored of it stays; if it was deleted, delete this connector: %w", err)
 	}
 	return graph.AsPermanent(err, "team_id, channel_id")

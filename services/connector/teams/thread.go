@@ -69,6 +69,7 @@ func (c *channel) thread(ctx context.Context, root graph.Message, listed bool) e
 	if err != nil {
 		return err
 	}
+	c.sync.Stay(c.filesIn(id)...) // a thread that was not there a moment ago takes them along
 	if err := c.filesOf(ctx, id, visible); err != nil {
 		return err
 	}

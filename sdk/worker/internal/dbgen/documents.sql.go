@@ -29,7 +29,8 @@ func (q *Queries) DeletionsAllowed(ctx context.Context, arg DeletionsAllowedPara
 
 const known = `-- name: Known :many
 SELECT k.source_id::text AS source_id, k.version_token::text AS version_token, k.content_hash::text AS content_hash,
-    k.seen::boolean AS seen, coalesce(k.memo::text, '')::text AS memo
+    k.seen::boolean AS seen, coalesce(k.memo::text, '')::text AS memo,
+    k.refused_token::text AS refused_token, k.found::boolean AS found
 FROM moves.known($1, $2, $3::text, $4::integer, $5::uuid[], $6::integer[], $7::bigint[]) k
 `
 
@@ -49,6 +50,8 @@ type KnownRow struct {
 	ContentHash  string
 	Seen         bool
 	Memo         string
+	RefusedToken string
+	Found        bool
 }
 
 func (q *Queries) Known(ctx context.Context, arg KnownParams) ([]KnownRow, error) {
@@ -74,6 +77,8 @@ func (q *Queries) Known(ctx context.Context, arg KnownParams) ([]KnownRow, error
 			&i.ContentHash,
 			&i.Seen,
 			&i.Memo,
+			&i.RefusedToken,
+			&i.Found,
 		); err != nil {
 			return nil, err
 		}

@@ -37,6 +37,13 @@ func (r actual) Full(_ *testing.T, full bool) {
 	r.semantic = r.start("semantic")
 }
 
+func (r actual) Said(t *testing.T, id string) (title, url, mediaType string) {
+	t.Helper()
+	require.NoError(t, r.pool.QueryRow(t.Context(), `SELECT title, url, media_type FROM documents WHERE connector_id = $1 AND source_id = $2`,
+		r.id, id).Scan(&title, &url, &mediaType))
+	return title, url, mediaType
+}
+
 func (r actual) Text(_ *testing.T, id string) (text, reason string) {
 	r.Helper()
 	d := r.documents()[id]
