@@ -8,7 +8,7 @@ import (
 )
 
 // days are those of an expression that depend on the month: L, W and #. They mean what they mean to Quartz
-// (org.quartz.CronExpression), with the numbers of crontab(5): 0 and 7 are Sunday. Lists of them are taken, too, which
+// (the documentation of org.quartz.CronExpression, at quartz-scheduler.org), with the numbers of crontab(5): 0 and 7 are Sunday, as in Spring's CronExpression. Lists of them are taken, too, which
 // Quartz refuses; and of days that a month does not have (31W, L-29) there is none in it.
 type days struct {
 	last        uint32   // L, L-3: bit n is the n-th day before the month's last

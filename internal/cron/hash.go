@@ -9,9 +9,10 @@ import (
 	"strings"
 )
 
-// readHash reads H, H/15, H(0-29) and H(0-29)/10, as Jenkins does (its help of "Build periodically"): H is one value of the field,
-// H/15 each fifteenth from one of the first fifteen on, the parentheses bound both. Days of the month are of 1 to 28 then,
-// which every month has. Where Jenkins takes the name of the job we take the id of the connector.
+// readHash reads H, H/15, H(0-29) and H(0-29)/10, as Jenkins does (help-spec.jelly of hudson.triggers.TimerTrigger, the help of
+// "Build periodically", and hudson.scheduler.BaseParser): H is one value of the field, H/15 each fifteenth from one of the first fifteen on, the parentheses bound both. Days of the month are of 1 to 28 then,
+// which every month has. Where Jenkins takes the name of the job we take the id of the connector. To Jenkins H/1 is H, which
+// nobody would think: it is refused.
 func (f field) readHash(written string, id int32) (allowed uint64, err error) {
 	values, every, stepped := strings.Cut(written[1:], "/")
 	low, high := f.min, min(f.max, f.hashed)
@@ -30,8 +31,8 @@ func (f field) readHash(written string, id int32) (allowed uint64, err error) {
 		return 1 << (low + f.spread(id, high-low+1)), nil
 	}
 	step, err := strconv.Atoi(every)
-	if err != nil || step < 1 || step > high-low+1 {
-		return 0, fmt.Errorf("the step %q of H must be a number from 1 to %d", every, high-low+1)
+	if err != nil || step < 2 || step > high-low+1 {
+		return 0, fmt.Errorf("the step %q of H must be a number from 2 to %d; for one value write H without a step, for all *", every, high-low+1)
 	}
 	for v := low + f.spread(id, step); v <= high; v += step {
 		allowed |= 1 << v

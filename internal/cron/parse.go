@@ -23,7 +23,8 @@ type fields struct {
 	minute, hour, dom, month, dow uint64
 	days                          days
 	// periodic says that it runs every so many minutes rather than at times that somebody chose: its minute has * or a step, or it
-	// runs in every hour. cron(8) of Vixie's line makes the same difference, by which jobs the clocks' changes are mended for.
+	// runs in every hour. cron(8) of Vixie's line makes the same difference: it mends changes of the clocks for "jobs that run at a
+	// specific time and jobs that run with a granularity greater than one hour" (man.openbsd.org/cron).
 	periodic bool
 }
 
