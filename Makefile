@@ -5,7 +5,7 @@ SHELL := /bin/bash
 
 SERVICES := $(addprefix ./services/,scheduler/cmd/scheduler chunker/cmd/chunker connector/cmd/connector semantic/cmd/semantic)
 PROGRAMS := ./cmd/echomind $(SERVICES)
-MODULES  := . bench chaos cmd/echomind services/chunker services/connector services/scheduler services/semantic
+MODULES  := . cmd/echomind services/chunker services/connector services/scheduler services/semantic testonly/bench testonly/chaos testonly/model
 TOOLS    := $(CURDIR)/bin/tools
 BUF      := $(TOOLS)/buf
 SQLC     := $(TOOLS)/sqlc
@@ -17,7 +17,7 @@ CHAOS    := bin/chaos
 ELECTION := tools/kube/election
 # The chart's generator and tests: Kubernetes' types, for the same reason.
 CHART    := tools/helm/chart
-GENERATED := proto/gen proto/echomind docs/configuration.md docs/metrics.md helm/echomind/files/dashboards $(addprefix helm/echomind/,values.schema.json README.md files/secret-variables.yaml) ':(glob)**/dbgen/*'
+GENERATED := contract/proto/gen contract/proto/echomind docs/configuration.md docs/metrics.md helm/echomind/files/dashboards $(addprefix helm/echomind/,values.schema.json README.md files/secret-variables.yaml) ':(glob)**/dbgen/*'
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,7 +42,7 @@ race: ## the tests under the race detector
 	go test -p 4 -race $$(go list work | grep -vE '$(RACE_NOTHING)')
 
 model: ## random histories of the model, MODEL_HISTORIES=200, by a fresh seed or MODEL_SEED
-	go test -count=1 -v -timeout 2h -run TestThePromisesHoldInEveryHistory ./cmd/echomind/internal/model \
+	go test -count=1 -v -timeout 2h -run TestThePromisesHoldInEveryHistory ./testonly/model \
 		-rapid.seed=$(or $(MODEL_SEED),0) -rapid.checks=$(or $(MODEL_HISTORIES),200)
 
 test-kube: $(TOOLS)/etcd $(TOOLS)/kube-apiserver $(TOOLS)/helm ## leader election and chart against a real kube-apiserver (the first time it is built: minutes)
@@ -120,16 +120,16 @@ chaos-mutants: chaos-build ## defects put back one at a time: the audit must see
 
 test-alerts: chaos-build ## the alert rules: by promtool, and under faults by a real Prometheus (Debian: apt-get install prometheus)
 	promtool check rules helm/echomind/files/alerts.yaml
-	promtool test rules chaos/alerts/testdata/alerts_test.yaml
-	ALERTS_PROGRAMS=$(CURDIR)/$(CHAOS) go test -tags alerts -vet=all -count=1 ./chaos/alerts
+	promtool test rules testonly/chaos/alerts/testdata/alerts_test.yaml
+	ALERTS_PROGRAMS=$(CURDIR)/$(CHAOS) go test -tags alerts -vet=all -count=1 ./testonly/chaos/alerts
 
 recovery: chaos-build ## measure how long it takes to be back after a fault, with default settings
 	$(CHAOS)/chaos -bin $(CHAOS) -recovery
 
 chaos-build:
-	go run ./chaos/cmd/skewclock $(CHAOS)/clock
-	go build -tags chaos -overlay $(CHAOS)/clock/overlay.json -o $(CHAOS)/ $(SERVICES) ./chaos/cmd/synthetic github.com/nats-io/nats-server/v2
-	go build -o $(CHAOS)/ ./chaos/cmd/chaos ./chaos/cmd/mutants ./services/semantic/internal/qdrant/standin/cmd/qdrant
+	go run ./testonly/chaos/cmd/skewclock $(CHAOS)/clock
+	go build -tags chaos -overlay $(CHAOS)/clock/overlay.json -o $(CHAOS)/ $(SERVICES) ./testonly/chaos/cmd/synthetic github.com/nats-io/nats-server/v2
+	go build -o $(CHAOS)/ ./testonly/chaos/cmd/chaos ./testonly/chaos/cmd/mutants ./services/semantic/internal/qdrant/standin/cmd/qdrant
 
 bench: build ## the figures of docs/performance.md, as benchmarks
 	go test -p 1 -run '^$$' -bench . -benchtime 1x -timeout 30m ./cmd/echomind/internal/bench ./services/semantic ./services/chunker/files
@@ -139,13 +139,13 @@ bench-short: ## the same on a small scale, so that they cannot rot
 
 # One program, so that ours, the ceilings and the peers take turns on the same servers.
 bench-dispatch: ## dispatch and whole syncs beside the servers' ceilings, the obvious loop, River and DBOS, in one table (about 20 minutes); BENCH=-json
-	go run ./bench $(BENCH)
+	go run ./testonly/bench $(BENCH)
 
 bench-dispatch-short: ## the same on a small scale; it fails where a ratio is worse than half its target
-	go run ./bench -short $(BENCH)
+	go run ./testonly/bench -short $(BENCH)
 
 bench-scale: ## what does not depend on how much there is, at 10 million connectors and 100 million runs in the ledger: hours, and 60 GB of disk
-	go run ./bench -at-rest 10000000 -ledger 100000000 -only at-rest,ledger -turns 3 $(BENCH)
+	go run ./testonly/bench -at-rest 10000000 -ledger 100000000 -only at-rest,ledger -turns 3 $(BENCH)
 
 fuzz: ## every fuzz target for FUZZ_MINUTES=60, or those of FUZZ=a name; what fails is kept in its testdata
 	for file in $$(git grep -l '^func Fuzz$(FUZZ)' -- '*_test.go'); do for target in $$(sed -n 's/^func \(Fuzz$(FUZZ)[A-Za-z]*\).*/\1/p' $$file); do \
@@ -170,7 +170,7 @@ verify: generate lint race ## regenerate and prove the tree clean, lint, vet, mo
 lint: $(BUF) $(SQLC) $(LINT) ## lint protos, SQL and Go
 	$(BUF) lint
 	$(BUF) format --diff --exit-code
-	$(BUF) breaking --against proto/baseline.binpb
+	$(BUF) breaking --against contract/proto/baseline.binpb
 	go run ./internal/pgserver/cmd/withpostgres -env SQLC_DATABASE_URL -- $(SQLC) vet
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo "run gofmt"; exit 1; }
 	go vet work

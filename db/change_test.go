@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/echomind/sync/internal/movestest"
+	"github.com/echomind/sync/testonly/movestest"
 )
 
 // run is the open run of a connector.

@@ -9,8 +9,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/sdk/lifecycle"
+	"github.com/echomind/sync/testonly/movestest"
 )
 
 const allow = `SELECT moves.trigger_sync($1, allow_deletions => true)`

@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/echomind/sync/db"
-	"github.com/echomind/sync/internal/movestest"
-	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/lifecycle"
+	"github.com/echomind/sync/testonly/movestest"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/echomind/sync/internal/movestest"
+	"github.com/echomind/sync/testonly/movestest"
 )
 
 const addOf = `INSERT INTO connectors (name, type, user_id) SELECT 'docs', 'web', $1::int FROM generate_series(1, $2::int)`

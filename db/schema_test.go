@@ -15,7 +15,7 @@ import (
 	"github.com/pressly/goose/v3"
 
 	"github.com/echomind/sync/db"
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // next does what a migration after this program's latest one does.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/contract/topology"
 )
 
 const repository = "../.."
@@ -111,7 +111,7 @@ func existing(path string) string {
 
 func TestTheContractNamesEveryHeaderOfADeadLetter(t *testing.T) {
 	names := regexp.MustCompile(`Echomind-[A-Za-z-]+`)
-	declared := names.FindAllString(read(t, "sdk/topology/topology.go"), -1)
+	declared := names.FindAllString(read(t, "contract/topology/topology.go"), -1)
 	require.Greater(t, len(declared), 5)
 	contract := read(t, "docs/contract.md")
 	for _, header := range declared {

@@ -119,7 +119,7 @@ CREATE CONSTRAINT TRIGGER connectors_config_object AFTER INSERT OR UPDATE OF con
 CREATE CONSTRAINT TRIGGER connectors_config_size AFTER INSERT OR UPDATE OF config ON connectors FOR EACH ROW
     WHEN (octet_length(NEW.config::text) > 65536) EXECUTE FUNCTION connectors_refuse_config();
 -- Protobuf decoders of most languages refuse messages nested more than 100 deep, and a level here is up to three of them: its
--- trigger could never be read. sdk/wire has the same limit.
+-- trigger could never be read. contract/wire has the same limit.
 CREATE CONSTRAINT TRIGGER connectors_config_depth AFTER INSERT OR UPDATE OF config ON connectors FOR EACH ROW
     WHEN (jsonb_path_exists(NEW.config, '$.**{31}')) EXECUTE FUNCTION connectors_refuse_config();
 

@@ -1,4 +1,4 @@
-// The messages of proto/echomind, read from the .proto files themselves.
+// The messages of contract/proto/echomind, read from the .proto files themselves.
 import { fileURLToPath } from "node:url";
 import protobuf from "protobufjs";
 

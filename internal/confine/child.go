@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/internal/deadline"
 )
 
 // startTimeout bounds a child's start, on a machine that is very busy.

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/internal/deadline"
 )
 
 // Cause is why a child did not answer.

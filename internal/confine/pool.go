@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/repeat"
-	"github.com/echomind/sync/sdk/deadline"
 )
 
 // idleTime is how long a child that nobody needs lives on.

@@ -18,11 +18,11 @@ import (
 
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/streams"
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/internal/tracing"
-	"github.com/echomind/sync/sdk/deadline"
-	"github.com/echomind/sync/sdk/topology"
 )
 
 const (
@@ -49,6 +49,15 @@ func NewProcess(log *slog.Logger) Process {
 	return Process{Log: log, Metrics: registry, Gatherer: registry, Ready: &telemetry.Readiness{}}
 }
 
+// Logger is the process's log.
+func (p Process) Logger() *slog.Logger { return p.Log }
+
+// Registerer takes metrics.
+func (p Process) Registerer() prometheus.Registerer { return p.Metrics }
+
+// Note shows beside what is ready what somebody has to say of itself.
+func (p Process) Note(name string, say func() string) { p.Ready.Note(name, say) }
+
 // Servers are a service's connections.
 type Servers struct {
 	Pool   *pgxpool.Pool
@@ -65,6 +74,15 @@ type Servers struct {
 	embedded  bool
 	unmeasure func()
 }
+
+// Postgres is the pool.
+func (s *Servers) Postgres() *pgxpool.Pool { return s.Pool }
+
+// JetStream is NATS's, in our words.
+func (s *Servers) JetStream() jetstream.JetStream { return s.Stream }
+
+// Tracing is nil where tracing is off.
+func (s *Servers) Tracing() *tracing.Tracer { return s.Tracer }
 
 // Open connects a service and waits, as long as ctx allows, for Postgres, the schema's tables and NATS. It
 // returns db.ErrSchema where the schema is one that this program does not work on, and postgres.ErrPooler where Postgres is
@@ -114,7 +132,7 @@ func (s *Servers) checkNATS(ctx context.Context) error {
 	if *s.waits.Load() != nil {
 		return nil
 	}
-	return topology.Present(ctx, s.Stream)
+	return streams.Present(ctx, s.Stream)
 }
 
 // started keeps what the service waits for before it works; nil = it works.
@@ -124,7 +142,7 @@ func (s *Servers) started(waits error) { s.waits.Store(&waits) }
 func (s *Servers) wait(ctx context.Context) error {
 	err := s.ask(ctx, "connect.schema", func(ctx context.Context) error { return db.Check(ctx, s.Pool) })
 	if err == nil {
-		err = s.ask(ctx, "connect.streams", func(ctx context.Context) error { return topology.EnsureStreams(ctx, s.Stream) })
+		err = s.ask(ctx, "connect.streams", func(ctx context.Context) error { return streams.EnsureStreams(ctx, s.Stream) })
 	}
 	s.started(err)
 	if err == nil && !s.embedded {
@@ -135,7 +153,7 @@ func (s *Servers) wait(ctx context.Context) error {
 
 // warn says once where the streams are less durable than they look.
 func (s *Servers) warn(ctx context.Context) {
-	standing, err := topology.Inspect(ctx, s.Stream)
+	standing, err := streams.Inspect(ctx, s.Stream)
 	if err != nil {
 		s.log.Warn("the streams' durability is not known", "err", err)
 	}
@@ -151,7 +169,7 @@ func (s *Servers) ask(ctx context.Context, name string, call func(context.Contex
 	logged := ""
 	for {
 		err := deadline.Do(ctx, name, askTimeout, call)
-		if err == nil || errors.Is(err, db.ErrSchema) || errors.Is(err, topology.ErrMisconfigured) || errors.Is(err, postgres.ErrPooler) {
+		if err == nil || errors.Is(err, db.ErrSchema) || errors.Is(err, streams.ErrMisconfigured) || errors.Is(err, postgres.ErrPooler) {
 			return err
 		}
 		s.started(fmt.Errorf("%s: %w", name, err))

@@ -17,13 +17,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/internal/faultproxy"
-	"github.com/echomind/sync/internal/testkit"
-	"github.com/echomind/sync/sdk/deadline"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/streams"
+	"github.com/echomind/sync/testonly/faultproxy"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
@@ -221,7 +222,7 @@ func TestAwayIsWhatIsSaidOfABrokerThatIsAway(t *testing.T) {
 		},
 		"publish":       func() error { _, err := s.Stream.PublishMsg(t.Context(), nats.NewMsg("connector.sync.x")); return err },
 		"publish async": func() error { _, err := s.Stream.PublishMsgAsync(nats.NewMsg("connector.sync.x")); return err },
-		"ensure":        func() error { return topology.EnsureStreams(t.Context(), s.Stream) },
+		"ensure":        func() error { return streams.EnsureStreams(t.Context(), s.Stream) },
 	} {
 		err := call()
 		require.ErrorIs(t, err, connect.ErrAway, name)

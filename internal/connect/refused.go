@@ -11,7 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/internal/streams"
 )
 
 // api begins the subjects of JetStream's requests.
@@ -42,7 +42,7 @@ func (r *refusals) tell(violation error) bool {
 	defer r.mu.Unlock()
 	if strings.HasPrefix(found[1], r.inbox+".") {
 		r.deaf = fmt.Errorf("%w subscribe to %s, where the answers to its requests arrive: set NATS_INBOX_PREFIX to what it may",
-			topology.ErrNotAllowed, found[1])
+			streams.ErrNotAllowed, found[1])
 		for _, all := range r.asking {
 			for cancel := range all {
 				(*cancel)(r.deaf)
@@ -51,7 +51,7 @@ func (r *refusals) tell(violation error) bool {
 		return true
 	}
 	for cancel := range r.asking[found[1]] {
-		(*cancel)(fmt.Errorf("%w publish to %s", topology.ErrNotAllowed, found[1]))
+		(*cancel)(fmt.Errorf("%w publish to %s", streams.ErrNotAllowed, found[1]))
 	}
 	return len(r.asking[found[1]]) > 0
 }
@@ -109,7 +109,7 @@ func (r *refusals) await(subject string, cancel context.CancelCauseFunc) (forget
 	}
 }
 
-// asked sends something to a subject and waits for the answer. It returns topology.ErrNotAllowed where the server refuses it.
+// asked sends something to a subject and waits for the answer. It returns streams.ErrNotAllowed where the server refuses it.
 func asked[T any](ctx context.Context, r *refusals, subject string, call func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -10,9 +10,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/internal/streams"
 )
 
 // restricted runs a server with one user, who may do what permissions say.
@@ -69,7 +70,7 @@ func TestARefusedPublishAndARefusedRequestFailAtOnceWithTheirSubject(t *testing.
 		},
 	} {
 		err := atOnce(t, call)
-		require.ErrorIs(t, err, topology.ErrNotAllowed, subject)
+		require.ErrorIs(t, err, streams.ErrNotAllowed, subject)
 		require.ErrorContains(t, err, "publish to "+subject)
 	}
 }
@@ -84,7 +85,7 @@ func TestAUserWhoMayNotHearItsAnswersIsToldSoForEveryRequest(t *testing.T) {
 	js := once(t, url, config.NATSAccess{NATSUser: "wiki", NATSPassword: "secret", NATSInboxPrefix: "_INBOX_other"})
 	for range 3 {
 		err := atOnce(t, func(ctx context.Context) error { _, err := js.Stream(ctx, topology.SyncStream); return err })
-		require.ErrorIs(t, err, topology.ErrNotAllowed)
+		require.ErrorIs(t, err, streams.ErrNotAllowed)
 		require.ErrorContains(t, err, "set NATS_INBOX_PREFIX")
 	}
 }

@@ -5,9 +5,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/db"
-	"github.com/echomind/sync/internal/testkit"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/internal/streams"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 func TestAServiceIsNotReadyWhileAStreamIsGoneAndNamesTheFix(t *testing.T) {
@@ -17,7 +18,7 @@ func TestAServiceIsNotReadyWhileAStreamIsGoneAndNamesTheFix(t *testing.T) {
 	for _, stream := range []string{topology.SyncStream, topology.DocumentStream, topology.DeadLetterStream} {
 		require.NoError(t, s.Stream.DeleteStream(t.Context(), stream))
 		o.says("test.nats", "stream "+stream+" is missing; unless a service may make it again, run `echomind streams apply`")
-		require.NoError(t, topology.EnsureStreams(t.Context(), s.Stream))
+		require.NoError(t, streams.EnsureStreams(t.Context(), s.Stream))
 		o.isReadyAgain()
 	}
 }

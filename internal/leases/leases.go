@@ -18,8 +18,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/leases/internal/dbgen"
-	"github.com/echomind/sync/sdk/deadline"
 )
 
 const (

@@ -14,7 +14,7 @@ import (
 
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/observability"
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 const dashboards = "../../helm/echomind/files/dashboards"

@@ -73,7 +73,7 @@ func TestTheIndexOfRunbooksIsTheRules(t *testing.T) {
 
 // promtool runs these tests; this one sees that no alert goes without.
 func TestEveryAlertIsTestedBothSilentAndFiring(t *testing.T) {
-	text, err := os.ReadFile("../../chaos/alerts/testdata/alerts_test.yaml")
+	text, err := os.ReadFile("../../testonly/chaos/alerts/testdata/alerts_test.yaml")
 	require.NoError(t, err)
 	for _, r := range rules(t) {
 		fires := false

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/internal/deadline"
 )
 
 // MinVersion is the oldest major version that the schema works with.

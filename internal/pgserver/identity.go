@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/internal/deadline"
 )
 
 const probeTimeout = 10 * time.Second

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/devstack/datadir"
-	"github.com/echomind/sync/sdk/deadline"
 )
 
 const initTimeout = 2 * time.Minute

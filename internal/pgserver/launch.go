@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/devstack/loopback"
-	"github.com/echomind/sync/sdk/deadline"
 )
 
 const (

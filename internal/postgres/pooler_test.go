@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // pooler passes connections on as a pooler does that does not look after prepared statements: the process that it names

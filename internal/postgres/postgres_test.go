@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/echomind/sync/internal/faultproxy"
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/testonly/faultproxy"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // both ways.

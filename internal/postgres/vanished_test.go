@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // locks waits until a process of the server holds an advisory lock, or none.

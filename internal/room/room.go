@@ -8,9 +8,6 @@ package room
 import (
 	"context"
 	"sync"
-	"unsafe"
-
-	"github.com/echomind/sync/sdk/chunk"
 )
 
 const (
@@ -162,14 +159,6 @@ func (p *Place) Hold(bytes int64) {
 
 // Leave gives everything back. More than once is the same as once.
 func (p *Place) Leave() { p.Hold(0) }
-
-// Of is the memory of a document's chunks.
-func Of(chunks []chunk.Chunk) (bytes int64) {
-	for _, c := range chunks {
-		bytes += int64(unsafe.Sizeof(c)) + int64(len(c.Text))
-	}
-	return bytes
-}
 
 // Taken is how many bytes are taken.
 func (r *Room) Taken() int64 {

@@ -19,8 +19,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/secret"
-	"github.com/echomind/sync/sdk/deadline"
 )
 
 // checkTimeout bounds one readiness check.

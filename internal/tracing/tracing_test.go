@@ -24,9 +24,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/echomind/sync/internal/config"
-	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/internal/tracing"
-	"github.com/echomind/sync/internal/tracing/tracingtest"
+	"github.com/echomind/sync/testonly/testkit"
+	"github.com/echomind/sync/testonly/tracingtest"
 )
 
 func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }

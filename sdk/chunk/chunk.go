@@ -1,6 +1,8 @@
 // Package chunk cuts text into pieces that are small enough to embed and still make sense alone.
 package chunk
 
+import "unsafe"
+
 // Chunk is one piece of a document.
 type Chunk struct {
 	// Text is valid UTF-8 without NUL bytes.
@@ -9,4 +11,12 @@ type Chunk struct {
 	HeadingPath []string
 	// Start and End are the byte offsets of the piece in the document's extracted text.
 	Start, End int64
+}
+
+// Bytes is how much memory chunks take.
+func Bytes(chunks []Chunk) (bytes int64) {
+	for _, c := range chunks {
+		bytes += int64(unsafe.Sizeof(c)) + int64(len(c.Text))
+	}
+	return bytes
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/db"
-	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/postgres"
-	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/lifecycle"
+	"github.com/echomind/sync/testonly/movestest"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }

@@ -25,9 +25,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/secret"
-	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/lifecycle/internal/dbgen"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/proto/gen/publicpb"
+	"github.com/echomind/sync/contract/proto/gen/publicpb"
 	"github.com/echomind/sync/sdk/lifecycle"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/sdk/lifecycle/internal/dbgen"
 )
 

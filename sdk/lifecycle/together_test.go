@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/internal/postgres"
-	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/lifecycle"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // crowd is how many ask at the same time: more than go together.

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/echomind/sync/internal/caught"
-	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 )
@@ -315,7 +314,7 @@ func (s *Sync) keep(ctx context.Context, c candidate, content Content, place Pla
 		return s.fail(ctx, c, &Unreadable{Reason: err.Error(), Content: true})
 	}
 	if place != nil {
-		place.Hold(room.Of(doc.Chunks))
+		place.Hold(chunk.Bytes(doc.Chunks))
 	}
 	s.put.Add(1)
 	return s.send(ctx, doc)

@@ -6,8 +6,8 @@ import (
 
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/echomind/sync/proto/gen/internalpb"
-	"github.com/echomind/sync/sdk/failpoint"
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
+	"github.com/echomind/sync/internal/failpoint"
 )
 
 // Checkpoint says what State is to return if this run dies: v, a JSON object within the limits of SetState, becomes the

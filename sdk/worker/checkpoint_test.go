@@ -9,8 +9,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/proto/gen/internalpb"
-	"github.com/echomind/sync/sdk/wire"
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
+	"github.com/echomind/sync/contract/wire"
 	"github.com/echomind/sync/sdk/worker"
 )
 

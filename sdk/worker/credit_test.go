@@ -13,13 +13,13 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/movestest"
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/lifecycle"
-	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/sdk/worker/internal/dbgen"
+	"github.com/echomind/sync/testonly/movestest"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 const credit = 10

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/sdk/worker"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/echomind/sync/sdk/deadline"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/streams"
 )
 
 // giveUp puts a message that can never be handled among the dead letters, waits until that is acknowledged, and
@@ -25,12 +25,12 @@ func (w *Worker) giveUp(ctx context.Context, msg jetstream.Msg, why error) {
 // letter is false where the service stops first.
 func (w *Worker) letter(ctx context.Context, msg jetstream.Msg, why error) bool {
 	for range pauses.Tries(ctx) {
-		err := topology.DeadLetter(ctx, w.servers.Stream, msg, why, 1)
+		err := streams.DeadLetter(ctx, w.servers.Stream, msg, why, 1)
 		switch {
 		case err == nil:
 			w.log.Error("a trigger was given up; `echomind dlq list` shows it", "subject", msg.Subject(), "err", why)
 			return true
-		case errors.Is(err, topology.ErrDeadLettersFull):
+		case errors.Is(err, streams.ErrDeadLettersFull):
 			w.log.Error("a trigger was given up and is lost", "subject", msg.Subject(), "err", errors.Join(why, err))
 			return true
 		}

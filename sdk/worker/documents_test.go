@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/sdk/chunk"
-	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/sdk/worker"
 )
 

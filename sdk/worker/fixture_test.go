@@ -21,17 +21,18 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/natsserver"
 	"github.com/echomind/sync/internal/postgres"
-	"github.com/echomind/sync/internal/testkit"
-	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/internal/streams"
 	"github.com/echomind/sync/sdk/chunk"
-	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/testonly/movestest"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
@@ -74,7 +75,7 @@ func newFixtureOn(t *testing.T, url string) *fixture {
 	t.Cleanup(conn.Close)
 	f.js, err = jetstream.New(conn)
 	require.NoError(t, err)
-	require.NoError(t, topology.EnsureStreams(ctx, f.js))
+	require.NoError(t, streams.EnsureStreams(ctx, f.js))
 	return f
 }
 

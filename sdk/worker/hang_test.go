@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // hangs has some writes hang until the returned function is called, as on a disk that stands still; what only reads is answered.

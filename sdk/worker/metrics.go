@@ -29,7 +29,7 @@ const (
 	oldNews     = "old_news"
 	undecodable = "undecodable"
 	unanswered  = "unanswered"
-	// serversAnswer is no trigger: topology.ServersAnswer.
+	// serversAnswer is no trigger: streams.ServersAnswer.
 	serversAnswer = "servers_answer"
 	renewed       = "renewed"
 	fenced        = "fenced"

@@ -9,11 +9,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/pgserver"
-	"github.com/echomind/sync/internal/testkit"
-	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 func newPrivateFixture(t *testing.T) (*fixture, *pgserver.Server) {

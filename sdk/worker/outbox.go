@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sync/semaphore"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/repeat"
 	"github.com/echomind/sync/internal/tracing"
-	"github.com/echomind/sync/proto/gen/internalpb"
-	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/lifecycle"
-	"github.com/echomind/sync/sdk/topology"
 )
 
 const publishTimeout = 5 * time.Second

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/sdk/lifecycle"
-	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/sdk/worker"
 )
 

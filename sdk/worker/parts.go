@@ -10,11 +10,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/contract/wire"
 	"github.com/echomind/sync/internal/secret"
-	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/chunk"
-	"github.com/echomind/sync/sdk/topology"
-	"github.com/echomind/sync/sdk/wire"
 )
 
 // Limits of a document, in bytes unless said otherwise.

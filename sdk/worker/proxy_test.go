@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/faultproxy"
+	"github.com/echomind/sync/testonly/faultproxy"
 )
 
 // proxy stands between a worker and Postgres. Once armed, it passes the next Bind message that names a run on, keeps

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // putting is a handler whose goroutines are in Put when it returns: each has a number, and waits for a place to publish.

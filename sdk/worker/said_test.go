@@ -5,7 +5,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // said is a log that a test asks.

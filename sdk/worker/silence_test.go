@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/faultproxy"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/testonly/faultproxy"
 )
 
 // ways are how a network loses packets.

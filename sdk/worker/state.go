@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/echomind/sync/sdk/wire"
+	"github.com/echomind/sync/contract/wire"
 )
 
 // MaxStateBytes bounds the state of a connector, as Postgres writes it out: one space after each colon and comma,

@@ -10,10 +10,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/movestest"
+	"github.com/echomind/sync/contract/wire"
 	"github.com/echomind/sync/sdk/lifecycle"
-	"github.com/echomind/sync/sdk/wire"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/testonly/movestest"
 )
 
 type cursor struct {

@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/testkit"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 const handedBack = `status = 'ACTIVE' AND due_reason = 'release' AND next_sync_at <= clock_timestamp()

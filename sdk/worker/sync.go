@@ -8,15 +8,15 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/echomind/sync/contract/wire"
+	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/failpoint"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/repeat"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/internal/tracing"
-	"github.com/echomind/sync/sdk/deadline"
-	"github.com/echomind/sync/sdk/failpoint"
 	"github.com/echomind/sync/sdk/lifecycle"
-	"github.com/echomind/sync/sdk/wire"
 )
 
 // sync runs the handler, with the run in hand, and settles what becomes of the connector.

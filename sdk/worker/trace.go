@@ -7,8 +7,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
 	"github.com/echomind/sync/internal/tracing"
-	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/lifecycle"
 )
 

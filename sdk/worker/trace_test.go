@@ -12,11 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/echomind/sync/internal/testkit"
-	"github.com/echomind/sync/internal/tracing/tracingtest"
-	"github.com/echomind/sync/proto/gen/internalpb"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/testonly/testkit"
+	"github.com/echomind/sync/testonly/tracingtest"
 )
 
 func newTracedFixture(t *testing.T) (*fixture, *tracingtest.Collector) {

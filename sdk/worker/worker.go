@@ -37,16 +37,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/contract/wire"
+	"github.com/echomind/sync/internal/failpoint"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/repeat"
+	"github.com/echomind/sync/internal/streams"
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/internal/tracing"
-	"github.com/echomind/sync/proto/gen/internalpb"
-	"github.com/echomind/sync/sdk/failpoint"
 	"github.com/echomind/sync/sdk/lifecycle"
-	"github.com/echomind/sync/sdk/topology"
-	"github.com/echomind/sync/sdk/wire"
 	"github.com/echomind/sync/sdk/worker/internal/dbgen"
 )
 
@@ -69,7 +69,7 @@ type Worker struct {
 	stuckAfter    time.Duration
 	queryTimeout  time.Duration
 	stuck         atomic.Int32 // handlers that were left behind
-	servers       *connect.Servers
+	servers       servers
 	lifecycle     *lifecycle.Lifecycle
 	queries       *dbgen.Queries
 	heart         *heart // of the present Run
@@ -79,20 +79,20 @@ type Worker struct {
 	log           *slog.Logger
 }
 
-// New makes a worker for a type. It returns an error for a malformed type name or a bad configuration.
-func New(
-	connectorType string, handle Handler, cfg Config, servers *connect.Servers, process connect.Process,
-) (*Worker, error) {
+// New makes a worker for a type. It returns an error for a malformed type name or a bad configuration. Serve is the shorter way: it opens
+// and closes the connections, and serves health and metrics.
+func New(connectorType string, handle Handler, cfg Config, on Servers, process Process) (*Worker, error) {
 	if _, err := topology.SyncSubject(connectorType); err != nil {
 		return nil, err
 	}
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	log := process.Log.With("type", connectorType)
+	log := process.Logger().With("type", connectorType)
 	stall := &stall{log: log}
-	process.Ready.Note("worker.documents."+connectorType, stall.String)
-	queries, measures := dbgen.New(servers.Pool), newMetrics(process.Metrics, connectorType, cfg.Slots)
+	process.Note("worker.documents."+connectorType, stall.String)
+	servers := of(on)
+	queries, measures := dbgen.New(servers.Pool), newMetrics(process.Registerer(), connectorType, cfg.Slots)
 	return &Worker{
 		connectorType: connectorType, handle: handle, config: cfg, servers: servers,
 		maxRun: time.Duration(cfg.MaxRunMinutes) * time.Minute, stuckAfter: stuckAfter, queryTimeout: queryTimeout,
@@ -124,7 +124,7 @@ func (w *Worker) fill(ctx context.Context) error {
 	}
 	slots, working := errgroup.WithContext(ctx)
 	free := newSlots(w.config.Slots)
-	topology.Feed(working, w.servers.Stream, topology.SyncStream, declared, w.log,
+	streams.Feed(working, w.servers.Stream, topology.SyncStream, declared, w.log,
 		func(unused int) int { return free.take(working, unused) },
 		func(msg jetstream.Msg) {
 			slots.Go(func() error {
@@ -142,7 +142,7 @@ func (w *Worker) fill(ctx context.Context) error {
 func (w *Worker) receive(ctx context.Context, msg jetstream.Msg) error {
 	w.metrics.busy.Inc()
 	defer w.metrics.busy.Dec()
-	if topology.ServersAnswer(msg) {
+	if streams.ServersAnswer(msg) {
 		w.metrics.messages.WithLabelValues(serversAnswer).Inc()
 		_ = msg.Ack()
 		return nil

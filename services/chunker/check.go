@@ -9,9 +9,9 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/guard"
 	"github.com/echomind/sync/internal/strictjson"
-	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/services/chunker/crawl"
 	"github.com/echomind/sync/services/chunker/files"
 )

@@ -10,10 +10,10 @@ import (
 
 	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/crawl"
+	"github.com/echomind/sync/services/internal/extract"
 )
 
 // Tasks are what the program's child processes do: confine.Serve takes them, first in main.

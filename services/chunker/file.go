@@ -8,11 +8,11 @@ import (
 	"strings"
 
 	"github.com/echomind/sync/internal/confine"
-	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/files"
+	"github.com/echomind/sync/services/internal/extract"
 )
 
 // file reads folders.

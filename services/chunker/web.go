@@ -6,13 +6,13 @@ import (
 	"net/http"
 
 	"github.com/echomind/sync/internal/confine"
-	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/internal/guard"
 	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/crawl"
+	"github.com/echomind/sync/services/internal/extract"
 )
 
 // web crawls sites. Its transport and the limits per host are shared by all its syncs.

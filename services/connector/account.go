@@ -10,10 +10,9 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"strings"
 
+	"github.com/echomind/sync/contract/wire"
 	"github.com/echomind/sync/internal/secret"
-	"github.com/echomind/sync/sdk/wire"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/provider"
 )
@@ -124,7 +123,7 @@ func (s *service) grant(
 	}
 	scopes := []string{googleScope}
 	if issuer.TokenURL = s.config.GoogleTokenURL; !google {
-		if issuer.TokenURL, err = s.microsoftTokenURL(open.TenantID); err != nil {
+		if issuer.TokenURL, err = s.config.microsoftLogin(open.TenantID, "token"); err != nil {
 			return nil, "", err
 		}
 		u, err := url.Parse(s.config.MicrosoftGraphURL)
@@ -157,16 +156,6 @@ func (s *service) grant(
 		return nil, "", errNoGoogleCredentials
 	}
 	return nil, "", errNoMicrosoftCredentials
-}
-
-func (s *service) microsoftTokenURL(directory string) (string, error) {
-	if directory == "" {
-		directory = "common"
-	}
-	if !tenant.MatchString(directory) {
-		return "", fmt.Errorf("tenant_id: %q is not a directory's id or domain", secret.Typed(directory, 120))
-	}
-	return strings.TrimRight(s.config.MicrosoftLoginURL, "/") + "/" + directory + "/oauth2/v2.0/token", nil
 }
 
 // accountName is the same for all connectors that ask with the same account, and tells nothing of it.

@@ -35,6 +35,8 @@ type Config struct {
 	AllowCIDRs []string `env:"CONNECTOR_ALLOW_CIDRS"`
 	// GoogleDriveURL is the Drive API, without /drive/v3.
 	GoogleDriveURL string `env:"CONNECTOR_GOOGLE_DRIVE_URL" envDefault:"https://www.googleapis.com"`
+	// GoogleAuthURL is where users consent; only echomind connect sends them there.
+	GoogleAuthURL string `env:"CONNECTOR_GOOGLE_AUTH_URL" envDefault:"https://accounts.google.com/o/oauth2/v2/auth"`
 	// GoogleTokenURL gives access tokens for it.
 	GoogleTokenURL string `env:"CONNECTOR_GOOGLE_TOKEN_URL" envDefault:"https://oauth2.googleapis.com/token"`
 	// GoogleClientID is the application that asks for connectors that name none.
@@ -89,6 +91,7 @@ func (c Config) Validate() error {
 	}
 	for _, endpoint := range []struct{ name, value string }{
 		{"CONNECTOR_GOOGLE_DRIVE_URL", c.GoogleDriveURL}, {"CONNECTOR_GOOGLE_TOKEN_URL", c.GoogleTokenURL},
+		{"CONNECTOR_GOOGLE_AUTH_URL", c.GoogleAuthURL},
 		{"CONNECTOR_MICROSOFT_GRAPH_URL", c.MicrosoftGraphURL}, {"CONNECTOR_MICROSOFT_LOGIN_URL", c.MicrosoftLoginURL},
 	} {
 		u, err := url.Parse(endpoint.value)

@@ -11,13 +11,13 @@ import (
 
 	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/internal/guard"
 	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/internal/dbgen"
 	"github.com/echomind/sync/services/connector/provider"
+	"github.com/echomind/sync/services/internal/extract"
 )
 
 const (

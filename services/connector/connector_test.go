@@ -13,9 +13,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/services/connector"
-	"github.com/echomind/sync/services/connector/internal/fakegraph"
+	"github.com/echomind/sync/testonly/fakegraph"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 const (
@@ -126,7 +126,8 @@ func TestWhatIsWrongWithTheSecretsIsSaidToWhoCanMendIt(t *testing.T) {
 		"revoked": {true, func(w *world) {
 			w.add(7, first)
 			w.login.set(func() { w.login.error = "invalid_grant" })
-		}, true, "connect it again: what the provider says of REDACTED"},
+		}, true, "Microsoft sign-in answered 400 invalid_grant: the consent for this Microsoft account has expired or was revoked; " +
+			"connect it again: what the provider says of REDACTED"},
 		"no credentials":          {true, func(w *world) { w.insert(7, `{"client_id":"app"}`) }, true, "no credentials"},
 		"no application":          {true, func(w *world) { w.insert(7, `{}`) }, true, "client_id"},
 		"a tenant that is a path": {true, func(w *world) { w.insert(7, `{"client_id":"app","tenant_id":"../../evil"}`) }, true, "tenant_id"},
@@ -138,10 +139,30 @@ func TestWhatIsWrongWithTheSecretsIsSaidToWhoCanMendIt(t *testing.T) {
 			c.arrange(w)
 			message, permanent := w.failed(w.claim(7))
 			require.Contains(t, message, c.says)
+			require.NotContains(t, message, "raph", "Graph was not asked")
 			require.NotContains(t, message, first)
 			require.Equal(t, c.permanent, permanent)
 			require.NotContains(t, w.log.String(), first)
 		})
+	}
+}
+
+func TestWhatMicrosoftGraphSaysIsToldWithoutTheSecretsThatItRepeats(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, true)
+	w.graph.NewDrive("alice", "")
+	token := strings.TrimPrefix(fakegraph.Token, "Bearer ")
+	w.graph.Inject(fakegraph.Fault{
+		Times: 1, Status: 400, Code: "invalidRequest",
+		Message: "Tenant does not have a SPO license.\r\nAsked with " + token + " and " + first,
+	})
+	w.add(7, first)
+	message, permanent := w.failed(w.claim(7))
+	require.Contains(t, message, "Microsoft Graph does not take it")
+	require.Contains(t, message, "answered 400 invalidRequest: Tenant does not have a SPO license. Asked with REDACTED and REDACTED")
+	require.True(t, permanent)
+	for _, said := range []string{token, first} {
+		require.NotContains(t, message+w.log.String(), said)
 	}
 }
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/internal/extract"
 )
 
 // text reads content for the sources.

@@ -19,19 +19,19 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/contract/wire"
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/secret"
-	"github.com/echomind/sync/internal/testkit"
-	"github.com/echomind/sync/proto/gen/internalpb"
-	"github.com/echomind/sync/sdk/topology"
-	"github.com/echomind/sync/sdk/wire"
 	"github.com/echomind/sync/services/connector"
-	"github.com/echomind/sync/services/connector/internal/fakegraph"
+	"github.com/echomind/sync/testonly/fakegraph"
+	"github.com/echomind/sync/testonly/movestest"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 func TestMain(m *testing.M) {

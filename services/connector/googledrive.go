@@ -3,7 +3,7 @@ package connector
 import (
 	"context"
 
-	"github.com/echomind/sync/proto/gen/publicpb"
+	"github.com/echomind/sync/contract/proto/gen/publicpb"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/googledrive"
 	"github.com/echomind/sync/services/connector/provider"

@@ -11,9 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/services/connector"
-	"github.com/echomind/sync/services/connector/internal/fakegraph"
+	"github.com/echomind/sync/testonly/fakegraph"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // postponed runs a connector once, and fails the test unless that run is put off for so long, less a few minutes, without a failure.

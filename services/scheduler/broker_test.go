@@ -10,7 +10,7 @@ import (
 
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
 
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/contract/topology"
 )
 
 // dueAtRest fails the test unless nothing is in flight and this many connectors are due.

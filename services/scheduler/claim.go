@@ -10,9 +10,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/failpoint"
 	"github.com/echomind/sync/internal/tracing"
-	"github.com/echomind/sync/sdk/deadline"
-	"github.com/echomind/sync/sdk/failpoint"
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
 )
 

@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/failpoint"
 	"github.com/echomind/sync/internal/telemetry"
-	"github.com/echomind/sync/sdk/deadline"
-	"github.com/echomind/sync/sdk/failpoint"
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
 )
 

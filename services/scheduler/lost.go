@@ -9,10 +9,11 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/failpoint"
 	"github.com/echomind/sync/internal/postgres"
-	"github.com/echomind/sync/sdk/deadline"
-	"github.com/echomind/sync/sdk/failpoint"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/internal/streams"
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
 )
 
@@ -71,7 +72,7 @@ func (s *Scheduler) lookForMessages(ctx context.Context) (outcome, error) {
 
 // removeAcknowledged keeps triggers that nobody waits for any more from being taken for the oldest that are queued.
 func (s *Scheduler) removeAcknowledged(ctx context.Context) error {
-	subjects, err := topology.RemoveAcknowledged(ctx, s.servers.Stream, topology.SyncStream)
+	subjects, err := streams.RemoveAcknowledged(ctx, s.servers.Stream, topology.SyncStream)
 	if len(subjects) > 0 {
 		s.log.Warn("messages were removed that the server kept though they were acknowledged", "subjects", subjects)
 	}
@@ -176,7 +177,7 @@ func (s *Scheduler) oldestQueued(ctx context.Context, connectorType string) (at,
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return nil, nil, nil
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return nil, nil, fromStream("make the stream again", topology.EnsureStreams(ctx, s.servers.Stream))
+		return nil, nil, fromStream("make the stream again", streams.EnsureStreams(ctx, s.servers.Stream))
 	case err != nil:
 		return nil, nil, fromStream("ask for the oldest message of "+subject, err)
 	}

@@ -8,7 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/streams"
 )
 
 const pastTheGrace = 20 * time.Second
@@ -196,7 +197,7 @@ func TestADeliveredMessageIsNotRepeated(t *testing.T) {
 	s.do(s.scheduler().Tick(t.Context()))
 	declared, err := topology.SyncConsumer("web")
 	s.do(err)
-	consumer, err := topology.EnsureConsumer(t.Context(), s.servers.Stream, topology.SyncStream, declared)
+	consumer, err := streams.EnsureConsumer(t.Context(), s.servers.Stream, topology.SyncStream, declared)
 	s.do(err)
 	msg, err := consumer.Next(jetstream.FetchMaxWait(5 * time.Second))
 	s.do(err)

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/internal/deadline"
 )
 
 // measureEvery is the time between two looks for the metrics.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/contract/topology"
 )
 
 type streamMetrics struct {

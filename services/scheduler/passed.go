@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/echomind/sync/internal/cron"
-	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/postgres"
-	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/lifecycle"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // patient is a scheduler whose workers have a lease of some seconds.

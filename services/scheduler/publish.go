@@ -15,14 +15,15 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/contract/wire"
 	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/failpoint"
+	"github.com/echomind/sync/internal/streams"
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/internal/tracing"
-	"github.com/echomind/sync/proto/gen/internalpb"
-	"github.com/echomind/sync/sdk/deadline"
-	"github.com/echomind/sync/sdk/failpoint"
-	"github.com/echomind/sync/sdk/topology"
-	"github.com/echomind/sync/sdk/wire"
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
 )
 
@@ -107,7 +108,7 @@ func (d *dispatcher) room(ctx context.Context, kind string) int {
 			return stream.CachedInfo(), nil
 		})
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		info, err = &jetstream.StreamInfo{}, topology.EnsureStreams(ctx, d.stream)
+		info, err = &jetstream.StreamInfo{}, streams.EnsureStreams(ctx, d.stream)
 	}
 	room := 0
 	if err == nil {

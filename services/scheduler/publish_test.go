@@ -8,8 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/echomind/sync/proto/gen/publicpb"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/contract/proto/gen/publicpb"
+	"github.com/echomind/sync/contract/topology"
 )
 
 func TestAMessageCarriesWhatTheContractSays(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/echomind/sync/db"
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // wakes is within which a notification wakes the scheduler: less than what it would take by polling.

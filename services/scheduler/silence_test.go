@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/internal/faultproxy"
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/testonly/faultproxy"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // ways are how a network loses packets.

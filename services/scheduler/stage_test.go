@@ -14,15 +14,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/natsserver"
-	"github.com/echomind/sync/internal/testkit"
-	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/internal/streams"
 	"github.com/echomind/sync/sdk/lifecycle"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/testonly/movestest"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // stage is a database and a broker of one test's own, with what a test says about them in one line.
@@ -248,7 +249,7 @@ func (s *stage) acknowledge(connectorType string) error {
 	declared, err := topology.SyncConsumer(connectorType)
 	s.do(err)
 	s.eventually(15*time.Second, func() error {
-		consumer, err := topology.EnsureConsumer(s.Context(), s.servers.Stream, topology.SyncStream, declared)
+		consumer, err := streams.EnsureConsumer(s.Context(), s.servers.Stream, topology.SyncStream, declared)
 		if err != nil {
 			return err
 		}

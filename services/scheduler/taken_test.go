@@ -9,13 +9,13 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/natsserver"
-	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/lifecycle"
-	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // setSmallStage is a stage whose broker has little room for all streams together.

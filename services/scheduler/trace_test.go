@@ -7,9 +7,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/internal/tracing"
-	"github.com/echomind/sync/internal/tracing/tracingtest"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/testonly/tracingtest"
 )
 
 // collect has the spans of the stage's schedulers sent to a collector.

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/internal/deadline"
 )
 
 // turnEvery is how often the scheduler looks again for the owner whose turn it is, while places of a capped type are free and a

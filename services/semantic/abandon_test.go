@@ -11,9 +11,9 @@ import (
 
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/leases"
-	"github.com/echomind/sync/internal/movestest"
-	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/lifecycle"
+	"github.com/echomind/sync/testonly/movestest"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // lostAgain is a run whose worker is lost, of a connector whose worker was lost before.

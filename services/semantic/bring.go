@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/echomind/sync/sdk/failpoint"
+	"github.com/echomind/sync/internal/failpoint"
 	"github.com/echomind/sync/services/semantic/embed"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 	"github.com/echomind/sync/services/semantic/internal/qdrant"

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
 )
 
 // BenchmarkStoreARunWithCheckpoints stores one long run, in batches of 64 on two workers, with a checkpoint after every

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"pgregory.net/rapid"
 
-	"github.com/echomind/sync/internal/movestest"
-	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
+	"github.com/echomind/sync/testonly/movestest"
 )
 
 // page is the state of the connector as checkpoint sets it; "" where it has none.

@@ -9,13 +9,14 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/failpoint"
 	"github.com/echomind/sync/internal/repeat"
+	"github.com/echomind/sync/internal/streams"
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/internal/tracing"
-	"github.com/echomind/sync/proto/gen/internalpb"
-	"github.com/echomind/sync/sdk/failpoint"
 	"github.com/echomind/sync/sdk/lifecycle"
-	"github.com/echomind/sync/sdk/topology"
 )
 
 // waits are the pauses while a server of ours is away.
@@ -42,7 +43,7 @@ func (s *Semantic) logOf(d delivery) *slog.Logger {
 
 // consume pulls batches and handles each to its end before the next.
 func (s *Semantic) consume(ctx context.Context) error {
-	return topology.Pull(ctx, s.servers.Stream, topology.DocumentStream, topology.DocumentConsumer(), s.config.Batch, s.log,
+	return streams.Pull(ctx, s.servers.Stream, topology.DocumentStream, topology.DocumentConsumer(), s.config.Batch, s.log,
 		func(batch []jetstream.Msg) error {
 			s.handle(ctx, batch)
 			return nil
@@ -73,7 +74,7 @@ func (s *Semantic) handleTogether(ctx context.Context, batch []jetstream.Msg) {
 	groups := map[lifecycle.Try][]delivery{}
 	var alone []delivery
 	for _, msg := range batch {
-		if topology.ServersAnswer(msg) {
+		if streams.ServersAnswer(msg) {
 			s.metrics.messages.WithLabelValues(asServersAnswer).Inc()
 			_ = msg.Ack()
 			continue

@@ -15,15 +15,15 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/postgres"
-	"github.com/echomind/sync/internal/testkit"
-	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/services/semantic/embed"
+	"github.com/echomind/sync/testonly/movestest"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 func TestMain(m *testing.M) {

@@ -16,13 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/natsserver"
-	"github.com/echomind/sync/internal/testkit"
-	"github.com/echomind/sync/proto/gen/internalpb"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/internal/streams"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // flow is a fixture with a broker, on which the service can be run.
@@ -93,7 +94,7 @@ func (f *flow) publishRaw(data []byte, session, try string, no int64) {
 // pulled takes what is queued as a consumer that then dies.
 func (f *flow) pulled(n int) []jetstream.Msg {
 	f.t.Helper()
-	consumer, err := topology.EnsureConsumer(ctx, f.js, topology.DocumentStream, topology.DocumentConsumer())
+	consumer, err := streams.EnsureConsumer(ctx, f.js, topology.DocumentStream, topology.DocumentConsumer())
 	require.NoError(f.t, err)
 	batch, err := consumer.Fetch(n)
 	require.NoError(f.t, err)

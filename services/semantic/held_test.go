@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/testkit"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // holds runs a statement in a transaction that then does nothing, as a user's may; the returned function ends it.

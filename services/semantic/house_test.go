@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // numbered lists pages of two of so many ids, in order.

@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/postgres"
-	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 	"github.com/echomind/sync/services/semantic/internal/qdrant"
 )

@@ -15,12 +15,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/internal/testkit"
-	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 	"github.com/echomind/sync/services/semantic/internal/qdrant/standin"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // indexed is a fixture whose service keeps an index in a stand-in for Qdrant.

@@ -10,12 +10,13 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/streams"
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/internal/tracing"
-	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/lifecycle"
-	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 )
 
@@ -130,7 +131,7 @@ func (s *Semantic) told(ctx context.Context, reason lifecycle.Reason, failed []v
 // once. The order is Postgres, stream, Postgres: a run that began to drain after the stream was asked may be newer than its
 // answer, and one whose last store was committed before must be seen as stored. What is missing must be missing for a while.
 func (s *Semantic) FailLostInTransit(ctx context.Context) error {
-	subjects, problem := topology.RemoveAcknowledged(ctx, s.servers.Stream, topology.DocumentStream)
+	subjects, problem := streams.RemoveAcknowledged(ctx, s.servers.Stream, topology.DocumentStream)
 	if len(subjects) > 0 {
 		s.log.Warn("messages were removed that the server kept though they were acknowledged", "subjects", subjects)
 	}
@@ -243,7 +244,7 @@ func (s *Semantic) documentsHeld(ctx context.Context) (first, last int64, err er
 		return s.servers.Stream.Stream(ctx, topology.DocumentStream)
 	})
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return math.MaxInt64, 0, topology.EnsureStreams(ctx, s.servers.Stream)
+		return math.MaxInt64, 0, streams.EnsureStreams(ctx, s.servers.Stream)
 	}
 	if err != nil {
 		return 0, 0, fmt.Errorf("ask for the document stream: %w", err)

@@ -8,11 +8,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/movestest"
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/streams"
 	"github.com/echomind/sync/sdk/lifecycle"
-	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
+	"github.com/echomind/sync/testonly/movestest"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // document publishes one document message and returns its place in the stream.
@@ -97,7 +98,7 @@ func TestDocumentsAreLostWithAStreamThatWasMadeAgain(t *testing.T) {
 			f := newFlow(t)
 			c, _ := f.draining()
 			require.NoError(t, f.js.DeleteStream(ctx, topology.DocumentStream))
-			require.NoError(t, topology.EnsureStreams(ctx, f.js))
+			require.NoError(t, streams.EnsureStreams(ctx, f.js))
 			for range later {
 				f.document()
 			}

@@ -37,7 +37,7 @@ const (
 	asFenced     = "fenced"
 	asDeadLetter = "dead_letter"
 	asWaited     = "waited"
-	// asServersAnswer is no document: topology.ServersAnswer.
+	// asServersAnswer is no document: streams.ServersAnswer.
 	asServersAnswer = "servers_answer"
 )
 

@@ -9,11 +9,11 @@ import (
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/contract/wire"
 	"github.com/echomind/sync/internal/tracing"
-	"github.com/echomind/sync/proto/gen/internalpb"
 	"github.com/echomind/sync/sdk/lifecycle"
-	"github.com/echomind/sync/sdk/topology"
-	"github.com/echomind/sync/sdk/wire"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 )
 

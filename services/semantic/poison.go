@@ -9,13 +9,13 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/repeat"
 	"github.com/echomind/sync/internal/secret"
+	"github.com/echomind/sync/internal/streams"
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/internal/tracing"
-	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/lifecycle"
-	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 )
 
@@ -140,8 +140,8 @@ func (s *Semantic) letter(ctx context.Context, d delivery, why error, tries int)
 		return true
 	}
 	for range waits.Tries(ctx) {
-		err := topology.DeadLetter(ctx, s.servers.Stream, d.msg, why, tries)
-		if err == nil || errors.Is(err, topology.ErrDeadLettersFull) {
+		err := streams.DeadLetter(ctx, s.servers.Stream, d.msg, why, tries)
+		if err == nil || errors.Is(err, streams.ErrDeadLettersFull) {
 			s.metrics.deadLetters.Inc()
 			s.metrics.messages.WithLabelValues(asDeadLetter).Inc()
 			s.letters.add(d.msg)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/contract/topology"
 )
 
 var errPoison = errors.New("this one always fails")

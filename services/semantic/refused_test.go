@@ -5,9 +5,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
+	"github.com/echomind/sync/testonly/movestest"
 )
 
 // refusesVerdicts lets Postgres refuse the verdict of one connector's runs, as an operator's trigger may.

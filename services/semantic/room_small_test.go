@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
 )
 
 // What is remembered as left is never more than there is: what has room because it is small takes it, too.

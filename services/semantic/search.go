@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/echomind/sync/internal/config"
-	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/services/semantic/embed"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 	"github.com/echomind/sync/services/semantic/internal/qdrant"

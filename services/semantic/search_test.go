@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
 )
 
 // onEveryIndex runs a test with the search in Postgres, and with the search in Qdrant.

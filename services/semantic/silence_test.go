@@ -17,8 +17,8 @@ import (
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/internal/faultproxy"
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/testonly/faultproxy"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // ways are how a network loses packets.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 )

@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/db"
-	"github.com/echomind/sync/internal/testkit"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // sluggish makes Postgres take for ever over each chunk that holds the word slow, or end its statement as its own timeout does.

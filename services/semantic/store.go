@@ -11,11 +11,11 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
+	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/failpoint"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/tracing"
-	"github.com/echomind/sync/proto/gen/internalpb"
-	"github.com/echomind/sync/sdk/deadline"
-	"github.com/echomind/sync/sdk/failpoint"
 	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 )

@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/postgres"
-	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 )
 

@@ -9,9 +9,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
+	"github.com/echomind/sync/testonly/movestest"
 )
 
 // large adds stored documents of many chunks each, and the messages that brought them, to what a run has stored.

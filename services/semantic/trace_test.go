@@ -9,10 +9,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
 	"github.com/echomind/sync/internal/tracing"
-	"github.com/echomind/sync/internal/tracing/tracingtest"
-	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/testonly/testkit"
+	"github.com/echomind/sync/testonly/tracingtest"
 )
 
 // collect has the spans of the flow's service sent to a collector.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/movestest"
-	"github.com/echomind/sync/proto/gen/internalpb"
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
+	"github.com/echomind/sync/testonly/movestest"
 )
 
 // failsOver puts the run back to where its pick-up has not been, as a failover does that loses a commit, and has another try

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/echomind/sync/sdk/wire"
+	"github.com/echomind/sync/contract/wire"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 )
 

@@ -21,11 +21,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/echomind/sync/internal/confine"
-	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/internal/guard"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/crawl"
+	"github.com/echomind/sync/services/internal/extract"
 )
 
 func TestMain(m *testing.M) {

@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/internal/confine"
-	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/services/chunker/crawl"
+	"github.com/echomind/sync/services/internal/extract"
 )
 
 // heap is what is in use.

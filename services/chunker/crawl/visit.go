@@ -10,6 +10,7 @@ import (
 	"github.com/echomind/sync/internal/caught"
 	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/internal/secret"
+	"github.com/echomind/sync/sdk/chunk"
 )
 
 // visit is what one page turned out to be. It is made without touching the crawl's state, so that several
@@ -126,7 +127,7 @@ func (c *crawler) examine(ctx context.Context, e entry, got *answer, in *stay) (
 	}
 	page.ContentHash = hashOf(page)
 	v.page = page
-	in.hold(room.Of(page.Chunks))
+	in.hold(chunk.Bytes(page.Chunks))
 	return v, nil
 }
 

@@ -14,10 +14,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/echomind/sync/internal/confine"
-	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/sdk/worker/workertest"
 	"github.com/echomind/sync/services/chunker/files"
+	"github.com/echomind/sync/services/internal/extract"
 )
 
 type noop struct {

@@ -15,11 +15,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/files"
 	"github.com/echomind/sync/services/chunker/files/rootblob"
+	"github.com/echomind/sync/services/internal/extract"
 )
 
 func TestNothingOutsideTheFolderIsRead(t *testing.T) {

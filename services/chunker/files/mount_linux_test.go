@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/services/chunker/files"
 	"github.com/echomind/sync/services/chunker/files/rootblob"
+	"github.com/echomind/sync/services/internal/extract"
 )
 
 // mounted mounts something a second time, which the system's administrator alone may do.

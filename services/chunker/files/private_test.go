@@ -11,10 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/files"
 	"github.com/echomind/sync/services/chunker/files/rootblob"
+	"github.com/echomind/sync/services/internal/extract"
 )
 
 const ownSecret = "a1b2c3d4:the-key-of-all-secrets"

@@ -11,9 +11,9 @@ import (
 
 	"gocloud.dev/blob"
 
-	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/services/chunker/files/rootblob"
+	"github.com/echomind/sync/services/internal/extract"
 )
 
 // item is a listed file as the engine knows it. Its title is the file's name, unless the content has one.

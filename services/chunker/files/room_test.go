@@ -9,10 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/files"
+	"github.com/echomind/sync/services/internal/extract"
 )
 
 // weighing compares what is read with what has room.

@@ -12,12 +12,12 @@ import (
 
 	"gocloud.dev/blob"
 
-	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/files/rootblob"
+	"github.com/echomind/sync/services/internal/extract"
 )
 
 // DefaultInFlightBytes bounds the content of files that are read at the same time.

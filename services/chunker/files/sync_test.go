@@ -17,11 +17,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/echomind/sync/internal/confine"
-	"github.com/echomind/sync/internal/extract"
 	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/sdk/worker/workertest"
 	"github.com/echomind/sync/services/chunker/files"
+	"github.com/echomind/sync/services/internal/extract"
 )
 
 func TestMain(m *testing.M) {

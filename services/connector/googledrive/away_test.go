@@ -10,7 +10,7 @@ import (
 
 	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/services/connector/googledrive"
-	"github.com/echomind/sync/services/connector/internal/fakedrive"
+	"github.com/echomind/sync/testonly/fakedrive"
 )
 
 func TestARemovedItemThatCannotBeAskedForStopsNothing(t *testing.T) {
@@ -306,6 +306,7 @@ func TestADriveThatIsNotListedGoesNotUnaskedAfterASyncThatDies(t *testing.T) {
 			require.Error(t, err)
 			require.Len(t, f.store.files(), 302)
 			_, err = f.try() // the retry
+			require.ErrorIs(t, err, source.ErrUnasked)
 			require.Len(t, f.store.files(), 302, "300 documents were deleted, and nobody was asked")
 		})
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/sdk/worker/workertest"
 	"github.com/echomind/sync/services/connector/internal/answer"
-	"github.com/echomind/sync/services/connector/internal/fakedrive"
+	"github.com/echomind/sync/testonly/fakedrive"
 )
 
 func TestOfANameThatIsCutNothingElseIsKept(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/services/connector/googledrive"
-	"github.com/echomind/sync/services/connector/internal/fakedrive"
+	"github.com/echomind/sync/testonly/fakedrive"
 )
 
 func TestFoldersThatOthersShareDoNotStopTheSyncOfASmallFolder(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/googledrive"
-	"github.com/echomind/sync/services/connector/internal/fakedrive"
+	"github.com/echomind/sync/testonly/fakedrive"
 )
 
 // TestAfterAnyHistoryWhatIsStoredIsTheDrive makes random histories, with syncs, faults and kills at any moment.

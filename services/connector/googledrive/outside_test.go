@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/services/connector/googledrive"
-	"github.com/echomind/sync/services/connector/internal/fakedrive"
+	"github.com/echomind/sync/testonly/fakedrive"
 )
 
 // mockFolder names the folder where google-drive-mock is installed: see `make test-drive-mock`. Its differences from

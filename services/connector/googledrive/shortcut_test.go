@@ -8,7 +8,7 @@ import (
 
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/googledrive"
-	"github.com/echomind/sync/services/connector/internal/fakedrive"
+	"github.com/echomind/sync/testonly/fakedrive"
 )
 
 func TestAShortcutStandsForATargetThatIsElsewhere(t *testing.T) {

@@ -125,7 +125,10 @@ func (c *Client) try(ctx context.Context, link string, header http.Header, v any
 	}
 	req.Header.Set("Accept", "application/json")
 	resp, err := c.api.Do(req)
-	if err != nil {
+	switch {
+	case err != nil && EndsSync(err):
+		return at, withoutURL(err) // it says who answered: where there is no access token, Graph was never asked
+	case err != nil:
 		return at, fmt.Errorf("ask %s: %w", shown(link), withoutURL(err))
 	}
 	defer func() { drain(resp.Body); _ = resp.Body.Close() }()

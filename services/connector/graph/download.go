@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/echomind/sync/internal/quickxor"
 	"github.com/echomind/sync/services/connector/internal/answer"
 )
 
@@ -132,7 +133,7 @@ func verify(item Item, content []byte) error {
 		sum := sha256.Sum256(content)
 		name, want, got = "sha256Hash", hashes.SHA256, hex.EncodeToString(sum[:])
 	case hashes.QuickXor != "":
-		sum := quickXor(content)
+		sum := quickxor.Sum(content)
 		name, want, got = "quickXorHash", hashes.QuickXor, base64.StdEncoding.EncodeToString(sum[:])
 		if want == got {
 			return nil

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/echomind/sync/internal/line"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/internal/answer"
 	"github.com/echomind/sync/services/connector/internal/trouble"
@@ -29,6 +30,9 @@ type Error struct {
 	// Codes are the error codes of the answer, the most general first ("Microsoft Graph error responses and
 	// resource types": decide by the most detailed code that is understood, never by the message).
 	Codes []string
+	// Message is what the service says for people, in one line; it may be empty. It may name what differs from one
+	// answer to the next.
+	Message string
 	// Location is where a 410 starts again.
 	Location string
 	// Asked is what was asked for.
@@ -36,7 +40,11 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s answered %d %s", e.Asked, e.Status, strings.Join(e.Codes, "/"))
+	text := fmt.Sprintf("%s answered %d %s", e.Asked, e.Status, strings.Join(e.Codes, "/"))
+	if e.Message != "" {
+		text += ": " + e.Message
+	}
+	return text
 }
 
 // Has tells whether the answer carries an error code.
@@ -56,6 +64,7 @@ func answerError(resp *http.Response, asked string) error {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	type inner struct {
 		Code       string `json:"code"`
+		Message    string `json:"message"`
 		InnerError *inner `json:"innerError"`
 		Innererror *inner `json:"innererror"`
 	}
@@ -63,6 +72,9 @@ func answerError(resp *http.Response, asked string) error {
 		Error *inner `json:"error"`
 	}
 	if json.Unmarshal(body, &answer) == nil {
+		if answer.Error != nil {
+			e.Message = words(answer.Error.Message)
+		}
 		for at := answer.Error; at != nil && len(e.Codes) < 8; {
 			// What is longer is no code. The part of it that fits may be the part of a secret, which nobody finds any more.
 			if at.Code != "" && len(at.Code) <= maxCode {
@@ -83,6 +95,19 @@ func answerError(resp *http.Response, asked string) error {
 
 // maxCode is how long an error code may be; the longest that is documented has half of it.
 const maxCode = 64
+
+// maxMessage bounds what is kept of a message.
+const maxMessage = 400
+
+// words are the first whole words of a message: half a word may be half of a secret, which nobody finds any more.
+func words(message string) string {
+	message = line.One(message)
+	if len(message) <= maxMessage {
+		return message
+	}
+	last := strings.LastIndexByte(message[:maxMessage+1], ' ')
+	return strings.TrimSpace(message[:max(last, 0)] + " …")
+}
 
 // status is that of an answer, or 0.
 func status(err error) int {
@@ -167,7 +192,7 @@ func AsPermanent(err error, named string) error {
 	case http.StatusNotFound:
 		return worker.Permanent(fmt.Errorf("%s: it does not exist, or the account cannot see it: %w", named, err))
 	case http.StatusBadRequest:
-		return worker.Permanent(fmt.Errorf("%s: it is not understood: %w", named, err))
+		return worker.Permanent(fmt.Errorf("%s: Microsoft Graph does not take it: %w", named, err))
 	}
 	if errors.Is(err, ErrLink) {
 		return worker.Permanent(fmt.Errorf("%s: %w", named, err))

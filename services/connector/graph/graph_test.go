@@ -1,7 +1,7 @@
 package graph_test
 
 import (
-	"encoding/base64"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,20 +11,6 @@ import (
 
 	"github.com/echomind/sync/services/connector/graph"
 )
-
-func TestTheHashIsTheServices(t *testing.T) {
-	for content, want := range map[string]string{ // base64 of content and of its hash, as other clients have them
-		"":     "AAAAAAAAAAAAAAAAAAAAAAAAAAA=",
-		"Sg==": "SgAAAAAAAAAAAAAAAQAAAAAAAAA=",
-		"tbQ=": "taAFAAAAAAAAAAAAAgAAAAAAAAA=",
-		"0pZP": "0rDEEwAAAAAAAAAAAwAAAAAAAAA=",
-	} {
-		data, err := base64.StdEncoding.DecodeString(content)
-		require.NoError(t, err)
-		sum := graph.QuickXor(data)
-		require.Equal(t, want, base64.StdEncoding.EncodeToString(sum[:]), content)
-	}
-}
 
 func client(t *testing.T, endpoint string) *graph.Client {
 	t.Helper()
@@ -121,4 +107,51 @@ func TestABadEndpointIsNamed(t *testing.T) {
 		_, err := graph.New(graph.Options{Endpoint: endpoint, API: http.DefaultClient, Plain: http.DefaultClient})
 		require.ErrorContains(t, err, endpoint)
 	}
+}
+
+// account is an error about the account, as package provider has them.
+type account struct{}
+
+func (account) Error() string {
+	return "Microsoft sign-in answered 400 invalid_grant: connect it again"
+}
+func (account) EndsSync() bool { return true }
+
+type failing struct{ err error }
+
+func (f failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, f.err }
+
+func TestWhatTheServiceSaysIsKept(t *testing.T) {
+	long := strings.Repeat("word ", 60) + strings.Repeat("x", 400) + " end"
+	for said, kept := range map[string]string{
+		"The site\r\n was  not found.": "The site was not found.",
+		"":                             "",
+		long:                           strings.Repeat("word ", 60) + "…",
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusBadRequest)
+			_ = json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{
+				"code": "invalidRequest", "message": said, "innerError": map[string]any{"code": "badSite"},
+			}})
+		}))
+		t.Cleanup(s.Close)
+		err := client(t, s.URL).Get(t.Context(), s.URL+"/sites/x?token=secret", nil, &struct{}{})
+		text := s.URL + "/sites/x answered 400 invalidRequest/badSite"
+		if kept != "" {
+			text += ": " + kept
+		}
+		require.EqualError(t, err, text)
+		require.EqualError(t, graph.AsPermanent(err, "site x"), "site x: Microsoft Graph does not take it: "+text)
+		require.Equal(t, "the service answered 400 invalidRequest/badSite", graph.Reason(err), "a document's reason is the same at every sync")
+	}
+}
+
+func TestASignInThatFailsIsNotSaidToBeGraph(t *testing.T) {
+	c, err := graph.New(graph.Options{
+		Endpoint: "https://graph.example/v1.0", API: &http.Client{Transport: failing{account{}}}, Plain: http.DefaultClient,
+	})
+	require.NoError(t, err)
+	err = c.Get(t.Context(), "https://graph.example/v1.0/me/drive", nil, &struct{}{})
+	require.EqualError(t, err, account{}.Error())
+	require.True(t, graph.EndsSync(err))
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/sdk/worker"
-	"github.com/echomind/sync/services/connector/internal/fakegraph"
+	"github.com/echomind/sync/testonly/fakegraph"
 )
 
 // heals has the faults end, and tells what differs from the drive after two more syncs.

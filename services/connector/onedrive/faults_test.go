@@ -11,9 +11,9 @@ import (
 	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/sdk/worker/workertest"
-	"github.com/echomind/sync/services/connector/internal/fakegraph"
-	"github.com/echomind/sync/services/connector/internal/fakereader"
 	"github.com/echomind/sync/services/connector/onedrive"
+	"github.com/echomind/sync/testonly/fakegraph"
+	"github.com/echomind/sync/testonly/fakereader"
 )
 
 func TestEveryFaultOnTheWayIsSurvived(t *testing.T) {

@@ -14,9 +14,9 @@ import (
 
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/sdk/worker/workertest"
-	"github.com/echomind/sync/services/connector/internal/fakegraph"
-	"github.com/echomind/sync/services/connector/internal/fakereader"
 	"github.com/echomind/sync/services/connector/onedrive"
+	"github.com/echomind/sync/testonly/fakegraph"
+	"github.com/echomind/sync/testonly/fakereader"
 )
 
 // The figures of docs are printed by these two, with CONNECTOR_FIGURES set; without it they run on small drives.

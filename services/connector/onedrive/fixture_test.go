@@ -14,9 +14,9 @@ import (
 	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker/workertest"
 	"github.com/echomind/sync/services/connector/extraction"
-	"github.com/echomind/sync/services/connector/internal/fakegraph"
-	"github.com/echomind/sync/services/connector/internal/fakereader"
 	"github.com/echomind/sync/services/connector/onedrive"
+	"github.com/echomind/sync/testonly/fakegraph"
+	"github.com/echomind/sync/testonly/fakereader"
 )
 
 func TestMain(m *testing.M) {

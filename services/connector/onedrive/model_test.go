@@ -13,9 +13,9 @@ import (
 
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/sdk/worker/workertest"
-	"github.com/echomind/sync/services/connector/internal/fakegraph"
-	"github.com/echomind/sync/services/connector/internal/fakereader"
 	"github.com/echomind/sync/services/connector/onedrive"
+	"github.com/echomind/sync/testonly/fakegraph"
+	"github.com/echomind/sync/testonly/fakereader"
 )
 
 // model is a drive that people work in while it is synced, with everything going wrong that does.

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/sdk/worker"
-	"github.com/echomind/sync/services/connector/internal/fakegraph"
 	"github.com/echomind/sync/services/connector/onedrive"
+	"github.com/echomind/sync/testonly/fakegraph"
 )
 
 // as is try, for tests that want no result.
@@ -121,7 +121,7 @@ func TestAListingThatShowsNothingDoesNotChangeTheFolder(t *testing.T) {
 	for _, f := range files {
 		w.fake.Revoke(f, false)
 	}
-	err = w.as() // by itself, nobody has allowed anything
+	require.NoError(t, w.as()) // by itself, nobody has allowed anything
 	w.onlyOf(top)
 }
 
@@ -132,7 +132,7 @@ type rewriting struct {
 
 func (c rewriting) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := c.next.RoundTrip(r)
-	if err != nil || resp.StatusCode != 200 || !strings.Contains(r.URL.Path, "/delta") {
+	if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(r.URL.Path, "/delta") {
 		return resp, err
 	}
 	data, _ := io.ReadAll(resp.Body)

@@ -13,8 +13,8 @@ import (
 
 	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
-	"github.com/echomind/sync/services/connector/internal/fakegraph"
 	"github.com/echomind/sync/services/connector/onedrive"
+	"github.com/echomind/sync/testonly/fakegraph"
 )
 
 func TestAFirstSyncStoresEveryFile(t *testing.T) {

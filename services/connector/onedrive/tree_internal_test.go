@@ -13,7 +13,7 @@ import (
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/sdk/worker/workertest"
 	"github.com/echomind/sync/services/connector/graph"
-	"github.com/echomind/sync/services/connector/internal/fakegraph"
+	"github.com/echomind/sync/testonly/fakegraph"
 )
 
 func folderIn(parent, id string) graph.Item {

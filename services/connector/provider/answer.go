@@ -30,6 +30,8 @@ type Dialect struct {
 	Throttled []string
 	// Exhausted are reasons that last until another day.
 	Exhausted []string
+	// Offline says what gives a refresh token, to a user whose consent left none.
+	Offline string
 }
 
 // Google is the Drive API's ("Resolve errors", "Usage limits").
@@ -37,6 +39,8 @@ var Google = Dialect{
 	Name: "Google Drive", Maker: "Google", Account: "Google account",
 	Throttled: []string{"userRateLimitExceeded", "rateLimitExceeded", "RATE_LIMIT_EXCEEDED"},
 	Exhausted: []string{"dailyLimitExceeded", "dailyLimitExceededUnreg", "quotaExceeded"},
+	Offline: "it gives one where access_type=offline and prompt=consent are asked for, as they were; take the application's access away at " +
+		"https://myaccount.google.com/connections, and connect again",
 }
 
 // Microsoft is Graph's ("Microsoft Graph error responses and resource types", "Microsoft Graph throttling guidance").
@@ -44,6 +48,16 @@ var Microsoft = Dialect{
 	Name: "Microsoft Graph", Maker: "Microsoft", Account: "Microsoft account",
 	Throttled: []string{"activityLimitReached", "throttledRequest", "TooManyRequests", "tooManyRequests"},
 	Exhausted: []string{"quotaLimitReached"},
+	Offline: "it gives one with the permission offline_access, which was asked for; add it to the application's registration " +
+		"(API permissions, Microsoft Graph, delegated), consent to it, and connect again",
+}
+
+// signIn is the provider's token endpoint, which is another server than its API.
+func (d Dialect) signIn() string {
+	if d.Maker == "" {
+		return d.Name + " sign-in"
+	}
+	return d.Maker + " sign-in"
 }
 
 // asked says that the provider wants us to wait.

@@ -135,7 +135,7 @@ func (s *ServiceAccount) fetch(ctx context.Context) (token *oauth2.Token, date t
 	}
 	token = &oauth2.Token{}
 	if err := json.Unmarshal(content, token); err != nil || token.AccessToken == "" {
-		return nil, date, fmt.Errorf("get an access token: %s answered something else", s.Dialect.Name)
+		return nil, date, fmt.Errorf("get an access token: %s answered something else", s.Dialect.signIn())
 	}
 	return token, date, nil
 }

@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/internal/deadline"
 )
 
 // body ends a download that stands still, or that takes too long altogether.

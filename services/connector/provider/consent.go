@@ -27,25 +27,31 @@ func isFinal(err error) bool {
 	return errors.As(err, &e) && (slices.Contains(gone, e.Reason) || slices.Contains(wrong, e.Reason))
 }
 
+// said is what a token endpoint gives as its reason, and its words for people.
+func said(answer *oauth2.RetrieveError) (reason, description string) {
+	if answer.ErrorCode != "" {
+		return answer.ErrorCode, answer.ErrorDescription
+	}
+	var body struct {
+		Error       any    `json:"error"`
+		Description string `json:"error_description"`
+	}
+	if json.Unmarshal(answer.Body, &body) == nil {
+		reason, _ = body.Error.(string)
+		description = body.Description
+	}
+	return reason, description
+}
+
 // consent turns a token endpoint's refusal into what the user is to do.
 func (i Issuer) consent(answer *oauth2.RetrieveError) error {
-	reason, description := answer.ErrorCode, answer.ErrorDescription
-	if reason == "" {
-		var body struct {
-			Error       any    `json:"error"`
-			Description string `json:"error_description"`
-		}
-		if json.Unmarshal(answer.Body, &body) == nil {
-			reason, _ = body.Error.(string)
-			description = body.Description
-		}
-	}
+	reason, description := said(answer)
 	status := 0
 	if answer.Response != nil {
 		status = answer.Response.StatusCode
 	}
 	e := &Error{
-		Provider: i.Dialect.Name, Status: status, Reason: line(i.Cleaner.Text(reason)),
+		Provider: i.Dialect.signIn(), Status: status, Reason: line(i.Cleaner.Text(reason)),
 		Message: line(i.Cleaner.Text(description)),
 	}
 	says := ""

@@ -11,6 +11,8 @@
 //	grant.go        OAuth 2: refresh tokens, client credentials
 //	assertion.go    OAuth 2: service accounts
 //	consent.go      what a refused grant means for the user
+//	browser.go      a user's consent, had in a browser on this machine
+//	device.go       a user's consent, had by a code on any machine
 //	credentials.go  the fields of a configuration that say who asks
 //
 // # What a source sees

@@ -37,10 +37,12 @@ type Issuer struct {
 
 // client asks token endpoints. A request for a token may be repeated: the providers that we know accept a refresh token
 // again whose answer was lost.
-func (i Issuer) client() (*http.Client, error) {
+func (i Issuer) client() (*http.Client, error) { return i.clientOf(true) }
+
+func (i Issuer) clientOf(repeatPosts bool) (*http.Client, error) {
 	client, err := NewClient(Options{
-		Dialect: Dialect{Name: i.Dialect.Name + " sign-in", Maker: i.Dialect.Maker, Account: i.Dialect.Account},
-		Base:    i.Base, Limits: i.Limits, Cleaner: i.Cleaner, Metrics: i.Metrics, Clock: i.Clock, Waits: i.Waits, repeatPosts: true,
+		Dialect: Dialect{Name: i.Dialect.signIn(), Maker: i.Dialect.Maker, Account: i.Dialect.Account},
+		Base:    i.Base, Limits: i.Limits, Cleaner: i.Cleaner, Metrics: i.Metrics, Clock: i.Clock, Waits: i.Waits, repeatPosts: repeatPosts,
 	})
 	if err != nil {
 		return nil, err

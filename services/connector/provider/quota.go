@@ -10,8 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/postgres"
-	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/services/connector/internal/dbgen"
 )
 

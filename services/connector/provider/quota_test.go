@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/db"
-	"github.com/echomind/sync/internal/faultproxy"
 	"github.com/echomind/sync/internal/postgres"
-	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/services/connector/provider"
+	"github.com/echomind/sync/testonly/faultproxy"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // replica is a process with its own connections to the same Postgres.

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/guard"
 	"github.com/echomind/sync/internal/repeat"
-	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/worker"
 )
 

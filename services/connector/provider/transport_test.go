@@ -13,9 +13,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/guard"
 	"github.com/echomind/sync/internal/secret"
-	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/services/connector/provider"
 )
 

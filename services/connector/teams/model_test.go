@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/echomind/sync/sdk/worker"
-	"github.com/echomind/sync/services/connector/internal/fakegraph"
 	"github.com/echomind/sync/services/connector/teams"
+	"github.com/echomind/sync/testonly/fakegraph"
 )
 
 // model is a channel in which people write while it is synced, with everything going wrong that does.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/sdk/worker/workertest"
-	"github.com/echomind/sync/services/connector/internal/fakegraph"
 	"github.com/echomind/sync/services/connector/teams"
+	"github.com/echomind/sync/testonly/fakegraph"
 )
 
 func TestAThreadIsOneDocument(t *testing.T) {

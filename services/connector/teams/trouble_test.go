@@ -11,7 +11,7 @@ import (
 
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/sdk/worker/workertest"
-	"github.com/echomind/sync/services/connector/internal/fakegraph"
+	"github.com/echomind/sync/testonly/fakegraph"
 )
 
 // attached posts threads with a file each.

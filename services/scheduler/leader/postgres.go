@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/internal/deadline"
 )
 
 // lockKey is "echomind" in ASCII. The space of single keys is another than that of the claim's pairs; a lock is seen by

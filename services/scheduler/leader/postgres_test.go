@@ -17,10 +17,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/echomind/sync/internal/faultproxy"
-	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/services/scheduler/leader"
-	"github.com/echomind/sync/services/scheduler/leader/leadertest"
+	"github.com/echomind/sync/testonly/faultproxy"
+	"github.com/echomind/sync/testonly/leadertest"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // quick is a pace in which a test need not wait for long.
@@ -54,8 +54,15 @@ func beCandidate(url string) {
 	})
 }
 
-func onPostgres(url string) leadertest.New {
-	return func(_ *testing.T, c *leader.Candidate) leader.Elector { return leader.Postgres(c, url, quick) }
+func onPostgres(url string) leadertest.New { return at(quick, url) }
+
+func at(pace leader.Pace, url string) leadertest.New {
+	return func(_ *testing.T, log *slog.Logger, gauge prometheus.Gauge) (leadertest.Candidate, func(context.Context, func(context.Context) error) error) {
+		c := leader.NewCandidate(log, gauge)
+		return c, func(ctx context.Context, work func(context.Context) error) error {
+			return leader.Postgres(c, url, pace).Run(ctx, work)
+		}
+	}
 }
 
 func onDatabaseOfItsOwn(t *testing.T) leadertest.New { return onPostgres(testkit.Postgres(t)) }
@@ -232,9 +239,7 @@ func TestALeaderThatIsKilledIsFollowedAtOnce(t *testing.T) {
 	}
 	defer func() { _ = killed.Wait() }()
 	bufio.NewScanner(out).Scan()
-	second := leadertest.NewGroup(t).Join(func(_ *testing.T, c *leader.Candidate) leader.Elector {
-		return leader.Postgres(c, url, leader.DefaultPace)
-	})
+	second := leadertest.NewGroup(t).Join(at(leader.DefaultPace, url))
 	testkit.Eventually(t, handover, func() error { return second.Check(t.Context()) })
 	begun := time.Now()
 	signalTo(t, killed, syscall.SIGKILL)

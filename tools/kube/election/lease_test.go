@@ -19,11 +19,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/echomind/sync/internal/config"
-	"github.com/echomind/sync/internal/faultproxy"
-	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/services/scheduler/leader"
-	"github.com/echomind/sync/services/scheduler/leader/leadertest"
 	"github.com/echomind/sync/services/scheduler/leader/lease"
+	"github.com/echomind/sync/testonly/faultproxy"
+	"github.com/echomind/sync/testonly/leadertest"
+	"github.com/echomind/sync/testonly/testkit"
 	"github.com/echomind/sync/tools/kube/election/kubetest"
 )
 
@@ -48,13 +48,14 @@ func settings(kubeconfig string) leader.Config {
 
 // by makes candidates that share a kubeconfig.
 func by(kubeconfig string) leadertest.New {
-	return func(t *testing.T, c *leader.Candidate) leader.Elector {
+	return func(t *testing.T, log *slog.Logger, gauge prometheus.Gauge) (leadertest.Candidate, func(context.Context, func(context.Context) error) error) {
 		t.Helper()
+		c := leader.NewCandidate(log, gauge)
 		elector, err := lease.New(c, settings(kubeconfig), testkit.Logger(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return elector
+		return c, func(ctx context.Context, work func(context.Context) error) error { return elector.Run(ctx, work) }
 	}
 }
 

@@ -10,10 +10,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/services/scheduler/leader"
-	"github.com/echomind/sync/services/scheduler/leader/leadertest"
 	"github.com/echomind/sync/services/scheduler/leader/lease"
+	"github.com/echomind/sync/testonly/leadertest"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 func TestReadinessNamesTheVerbThatIsMissing(t *testing.T) {

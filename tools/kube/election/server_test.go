@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/testonly/testkit"
 	"github.com/echomind/sync/tools/kube/election/kubetest"
 )
 

@@ -12,9 +12,9 @@ import (
 
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // noCredit is so much that no run ever waits for it.

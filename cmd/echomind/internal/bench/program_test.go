@@ -18,7 +18,7 @@ import (
 
 	"github.com/echomind/sync/cmd/echomind/internal/await"
 	"github.com/echomind/sync/internal/devstack"
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }

@@ -10,13 +10,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/internal/testkit"
-	"github.com/echomind/sync/internal/tracing/tracingtest"
-	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/services/scheduler"
+	"github.com/echomind/sync/testonly/testkit"
+	"github.com/echomind/sync/testonly/tracingtest"
 )
 
 // BenchmarkTracedDispatch compares claim and publish with every run traced to the same with tracing off: a span for each

@@ -12,10 +12,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/sdk/deadline"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/internal/deadline"
 )
 
 const queryTimeout = 5 * time.Second

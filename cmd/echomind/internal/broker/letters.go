@@ -7,8 +7,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/echomind/sync/sdk/deadline"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/deadline"
 )
 
 // ErrNoLetter says that there is no such dead letter (any more).

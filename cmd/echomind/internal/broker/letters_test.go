@@ -8,9 +8,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/internal/config"
-	"github.com/echomind/sync/internal/testkit"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/internal/streams"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
@@ -26,7 +27,7 @@ func open(t *testing.T) *Broker {
 func (b *Broker) letters(t *testing.T, subjects ...string) *Letters {
 	t.Helper()
 	ctx := context.Background()
-	require.NoError(t, topology.EnsureStreams(ctx, b.stream))
+	require.NoError(t, streams.EnsureStreams(ctx, b.stream))
 	for _, subject := range subjects {
 		_, err := b.stream.Publish(ctx, subject, []byte(subject))
 		require.NoError(t, err)

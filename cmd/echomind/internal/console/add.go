@@ -23,7 +23,9 @@ func add(f *finder) *cobra.Command {
 
 Without either the type's default applies: of the type itself, where it has one, else
 SCHEDULER_DEFAULT_REFRESH_WEB (7 days) for web, …_DRIVE (7 days) for onedrive and google_drive, …_CHAT (1 day) for
-teams, …_FILE (once) for file.`,
+teams, …_FILE (once) for file.
+
+A Google or Microsoft account is connected with echomind connect, which adds the connector too.`,
 		Example: `  echomind connectors add --name docs --type file --user 1 --config '{"url":"file:///srv/docs"}' --refresh 60m
   echomind connectors add --name site --type web --user 1 --config '{"url":"https://example.org","max_pages":500}' \
     --cron "0 3 * * *" --time-zone Europe/Berlin`,
@@ -34,44 +36,17 @@ teams, …_FILE (once) for file.`,
 		_ = c.MarkFlagRequired(required)
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		if err := flags.check(c); err != nil {
+		if err := errors.Join(flags.check(c), flags.checkNew(c)); err != nil {
 			return err
 		}
-		for _, of := range []string{"time-zone", "dst-gap", "dst-overlap"} {
-			if c.Flags().Changed(of) && !c.Flags().Changed("cron") {
-				return usagef("--%s: needs --cron, which it is about", of)
-			}
-		}
 		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
-			p := dbgen.AddConnectorParams{Config: []byte("{}"), Scope: "user", TimeZone: "UTC", MaxRetries: flags.maxRetries}
-			flags.apply(c, &p)
-			if err := flags.checkSchedule(c, p, 0); err != nil {
-				return err
-			}
-			if err := flags.checkScope(c, &p); err != nil {
-				return err
-			}
-			if !c.Flags().Changed("refresh") && !c.Flags().Changed("cron") {
-				minutes, err := defaultRefresh(c.Context(), pool, p.Type)
-				if err != nil {
-					return err
-				}
-				p.RefreshFreqMinutes = &minutes
-			}
-			if err := flags.checkSource(p); err != nil {
-				return err
-			}
-			if err := flags.checkReach(c.Context(), f, p.Type, p.Config); err != nil {
-				return err
-			}
-			if err := f.sealNew(c.Context(), pool, &p); err != nil {
-				return err
-			}
-			added, err := ask(c.Context(), pool, "add", func(ctx context.Context, q *dbgen.Queries) (dbgen.Connector, error) {
-				return q.AddConnector(ctx, p)
-			})
+			p, err := flags.newConnector(c, f, pool)
 			if err != nil {
-				return refused(c.Context(), pool, "add the connector", p, err)
+				return err
+			}
+			added, err := f.insert(c.Context(), pool, p)
+			if err != nil {
+				return err
 			}
 			return out.show(c.OutOrStdout(), view(added), func(w io.Writer) error {
 				_, err := fmt.Fprintln(w, added.ID)
@@ -80,6 +55,49 @@ teams, …_FILE (once) for file.`,
 		})
 	}
 	return c
+}
+
+// checkNew refuses what can never be right of a connector that is not there yet.
+func (f *connectorFlags) checkNew(c *cobra.Command) error {
+	for _, of := range []string{"time-zone", "dst-gap", "dst-overlap"} {
+		if c.Flags().Changed(of) && !c.Flags().Changed("cron") {
+			return usagef("--%s: needs --cron, which it is about", of)
+		}
+	}
+	p := dbgen.AddConnectorParams{TimeZone: "UTC"}
+	f.apply(c, &p)
+	return f.checkSchedule(c, p, 0)
+}
+
+// newConnector is the connector that the flags describe, checked, with its secrets in the open.
+func (f *connectorFlags) newConnector(c *cobra.Command, find *finder, pool *pgxpool.Pool) (dbgen.AddConnectorParams, error) {
+	p := dbgen.AddConnectorParams{Config: []byte("{}"), Scope: "user", TimeZone: "UTC", MaxRetries: f.maxRetries}
+	f.apply(c, &p)
+	if err := f.checkScope(c, &p); err != nil {
+		return p, err
+	}
+	if !c.Flags().Changed("refresh") && !c.Flags().Changed("cron") {
+		minutes, err := defaultRefresh(c.Context(), pool, p.Type)
+		if err != nil {
+			return p, err
+		}
+		p.RefreshFreqMinutes = &minutes
+	}
+	if err := f.checkSource(p); err != nil {
+		return p, err
+	}
+	return p, f.checkReach(c.Context(), find, p.Type, p.Config)
+}
+
+// insert stores a connector, its secrets sealed.
+func (f *finder) insert(ctx context.Context, pool *pgxpool.Pool, p dbgen.AddConnectorParams) (dbgen.Connector, error) {
+	if err := f.sealNew(ctx, pool, &p); err != nil {
+		return dbgen.Connector{}, err
+	}
+	added, err := ask(ctx, pool, "add", func(ctx context.Context, q *dbgen.Queries) (dbgen.Connector, error) {
+		return q.AddConnector(ctx, p)
+	})
+	return added, refused(ctx, pool, "add the connector", p, err)
 }
 
 // defaultRefresh is the interval of a connector for which nobody chose.

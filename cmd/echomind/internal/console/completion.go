@@ -23,6 +23,7 @@ func completions(f *finder, c *cobra.Command) {
 		"type":           f.completeTypes,
 		"dst-gap":        cobra.FixedCompletions(dstGaps, cobra.ShellCompDirectiveNoFileComp),
 		"dst-overlap":    cobra.FixedCompletions(dstOverlaps, cobra.ShellCompDirectiveNoFileComp),
+		"connector":      f.completeConnectors,
 		"deletion-guard": cobra.FixedCompletions([]cobra.Completion{guardOn, guardOff}, cobra.ShellCompDirectiveNoFileComp),
 	}
 	for name, complete := range flags {

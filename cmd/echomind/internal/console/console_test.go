@@ -18,10 +18,10 @@ import (
 	"github.com/echomind/sync/cmd/echomind/internal/console"
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
-	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/postgres"
-	"github.com/echomind/sync/internal/testkit"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/internal/streams"
+	"github.com/echomind/sync/testonly/movestest"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
@@ -50,7 +50,7 @@ func (u terminal) withStreams() terminal {
 	defer conn.Close()
 	js, err := jetstream.New(conn)
 	require.NoError(u.t, err)
-	require.NoError(u.t, topology.EnsureStreams(context.Background(), js))
+	require.NoError(u.t, streams.EnsureStreams(context.Background(), js))
 	return u
 }
 

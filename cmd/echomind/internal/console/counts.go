@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
-	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/internal/deadline"
 )
 
 // failedTimeout bounds the count of failed documents, for which every document of the connectors is read.

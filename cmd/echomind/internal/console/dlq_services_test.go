@@ -18,15 +18,15 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/chunk"
-	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/scheduler"
 	"github.com/echomind/sync/services/semantic"
 	"github.com/echomind/sync/services/semantic/embed"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // soon bounds what takes a second or two.

@@ -21,8 +21,8 @@ import (
 	"github.com/echomind/sync/cmd/echomind/internal/clock"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/cmd/echomind/internal/deadletter"
-	"github.com/echomind/sync/proto/gen/internalpb"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
+	"github.com/echomind/sync/contract/topology"
 )
 
 const (

@@ -17,9 +17,9 @@ import (
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/devstack"
 	"github.com/echomind/sync/internal/postgres"
-	"github.com/echomind/sync/sdk/deadline"
 )
 
 const (

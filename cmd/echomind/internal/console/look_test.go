@@ -13,13 +13,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/devstack"
-	"github.com/echomind/sync/internal/movestest"
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/internal/streams"
 	"github.com/echomind/sync/internal/version"
-	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/services/semantic/embed"
+	"github.com/echomind/sync/testonly/movestest"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 func TestRunsShowsTheLedger(t *testing.T) {
@@ -335,7 +336,7 @@ func (u terminal) queue() {
 	require.NoError(u.t, err)
 	declared, err := topology.SyncConsumer("file")
 	require.NoError(u.t, err)
-	_, err = topology.EnsureConsumer(ctx, js, topology.SyncStream, declared)
+	_, err = streams.EnsureConsumer(ctx, js, topology.SyncStream, declared)
 	require.NoError(u.t, err)
 	_, err = js.Publish(ctx, "connector.sync.file", []byte("x"))
 	require.NoError(u.t, err)

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/internal/postgres"
-	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/services/semantic/embed"
 )
 

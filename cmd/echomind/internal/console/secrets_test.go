@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/secret"
+	"github.com/echomind/sync/testonly/movestest"
 )
 
 const refreshToken = "1//0g-refresh-token-of-alice"
@@ -68,7 +68,7 @@ func TestSecretsAreSealedBeforeTheyAreStoredAndNeverShown(t *testing.T) {
 	require.Contains(t, update.stderr, "another connector's", "an envelope cannot be taken from connector 1")
 	u.succeed("connectors", "update", "1", "--config", stored, "--name", "still mine")
 	require.Equal(t, stored, u.row(`SELECT config::text FROM connectors WHERE id = 1`))
-	u.succeed("connectors", "update", "2", "--config", `{"tenant_id":"contoso","client_id":"app","client_secret":"hunter-two"}`)
+	u.succeed("connectors", "update", "2", "--config", `{"tenant_id":"contoso","client_id":"app","client_secret":"hunter-two","user":"ann@contoso.example"}`)
 	require.Contains(t, u.row(`SELECT config::text FROM connectors WHERE id = 2`), `"client_secret": "enc:v1:`)
 
 	for _, command := range []string{"connectors get 1", "connectors get 1 -o json", "connectors list -o json", "runs 1", "why 1"} {
@@ -86,7 +86,7 @@ func TestWithoutAKeyAConnectorWithSecretsIsRefusedAndOthersAreNot(t *testing.T) 
 	require.Equal(t, 1, out.code)
 	require.Contains(t, out.stderr, "SECRETS_KEY_FILE")
 	require.NotContains(t, out.stderr, refreshToken)
-	u.succeed("connectors", "add", "--name", "d", "--type", "onedrive", "--user", "1", "--config", `{"tenant_id":"contoso","folder":"x"}`)
+	u.succeed("connectors", "add", "--name", "d", "--type", "onedrive", "--user", "1", "--config", `{"tenant_id":"contoso","site":"contoso.sharepoint.com"}`)
 	out = u.run("secrets", "rotate")
 	require.Equal(t, 1, out.code)
 	require.Contains(t, out.stderr, "echomind secrets key")

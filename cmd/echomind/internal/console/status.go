@@ -14,8 +14,8 @@ import (
 
 	"github.com/echomind/sync/cmd/echomind/internal/broker"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
-	"github.com/echomind/sync/sdk/deadline"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/deadline"
 )
 
 const readyTimeout = 5 * time.Second

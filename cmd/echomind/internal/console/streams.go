@@ -14,8 +14,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/internal/config"
-	"github.com/echomind/sync/sdk/topology"
+	natsstreams "github.com/echomind/sync/internal/streams"
 )
 
 const (
@@ -31,7 +32,7 @@ func streams(f *finder) *cobra.Command {
 }
 
 func streamsApply(f *finder) *cobra.Command {
-	size := topology.Size{}
+	size := natsstreams.Size{}
 	c := &cobra.Command{
 		Use:   "apply",
 		Short: "Create the streams that are missing and mend the others",
@@ -67,12 +68,12 @@ places at once; what a stream holds stays. Sizes and replicas that are not given
 		until := time.Now().Add(*wait)
 		for {
 			err := f.withStreams(c.Context(), func(ctx context.Context, js jetstream.JetStream) error {
-				if err := topology.Apply(ctx, js, size); err != nil {
+				if err := natsstreams.Apply(ctx, js, size); err != nil {
 					return err
 				}
 				return showStreams(ctx, c.OutOrStdout(), out, js)
 			})
-			if err == nil || errors.Is(err, topology.ErrMisconfigured) || errors.Is(err, topology.ErrNotAllowed) || time.Now().After(until) {
+			if err == nil || errors.Is(err, natsstreams.ErrMisconfigured) || errors.Is(err, natsstreams.ErrNotAllowed) || time.Now().After(until) {
 				return err
 			}
 			_, _ = fmt.Fprintln(c.ErrOrStderr(), "echomind: waiting for NATS:", err)
@@ -126,12 +127,12 @@ type streamView struct {
 }
 
 func showStreams(ctx context.Context, w io.Writer, out *output, js jetstream.JetStream) error {
-	standing, err := topology.Inspect(ctx, js)
+	standing, err := natsstreams.Inspect(ctx, js)
 	if err != nil {
 		return err
 	}
-	account, err := topology.AccountWarnings(ctx, js)
-	if errors.Is(err, topology.ErrNotAllowed) {
+	account, err := natsstreams.AccountWarnings(ctx, js)
+	if errors.Is(err, natsstreams.ErrNotAllowed) {
 		account, err = []string{"the account's limits are not known: " + err.Error()}, nil
 	}
 	if err != nil {

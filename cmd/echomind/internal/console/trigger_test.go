@@ -12,9 +12,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/services/chunker"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // services sync connector 1 once, as soon as it is triggered. The returned function waits for them.

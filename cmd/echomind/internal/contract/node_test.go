@@ -21,9 +21,9 @@ import (
 
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/internal/movestest"
-	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/services/semantic"
+	"github.com/echomind/sync/testonly/movestest"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // nodeModules names the folder where the packages of examples/node are installed: see `make test-node`.
@@ -78,7 +78,7 @@ func (s *shelf) start(env ...string) *process {
 	modules, err := filepath.Abs(os.Getenv(nodeModules))
 	require.NoError(s, err)
 	require.NoError(s, os.Symlink(modules, filepath.Join(dir, "node_modules")))
-	protos, err := filepath.Abs(filepath.Join(repository, "proto"))
+	protos, err := filepath.Abs(filepath.Join(repository, "contract", "proto"))
 	require.NoError(s, err)
 
 	p := &process{Cmd: exec.Command("node", "shelf.mjs"), t: s.T, ended: make(chan error, 1)}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/testkit"
-	"github.com/echomind/sync/sdk/wire"
+	"github.com/echomind/sync/contract/wire"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 const (

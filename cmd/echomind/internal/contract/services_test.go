@@ -7,9 +7,9 @@ import (
 
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/services/scheduler"
 	"github.com/echomind/sync/services/semantic"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // serve runs the scheduler and semantic, each as a member of its own group.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/internal/streams"
 )
 
 // configuration is what compose and the chart run NATS with.
@@ -63,6 +63,6 @@ func guarded(t *testing.T) (url string) {
 	conn, js, err := connect.Once(s.ClientURL(), access("setup"))
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
-	require.NoError(t, topology.Apply(ctx, js, topology.Size{}))
+	require.NoError(t, streams.Apply(ctx, js, streams.Size{}))
 	return s.ClientURL()
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/echomind/sync/cmd/echomind/internal/await"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/cmd/echomind/internal/stack"
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/devstack"
 	"github.com/echomind/sync/internal/line"
 	"github.com/echomind/sync/internal/postgres"
-	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/services/semantic"
 )
 

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/cmd/echomind/internal/evidence"
-	"github.com/echomind/sync/internal/movestest"
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/sdk/lifecycle"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/testonly/movestest"
 )
 
 var defaults = evidence.Settings{

@@ -12,10 +12,10 @@ import (
 	"github.com/echomind/sync/cmd/echomind/internal/broker"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/cmd/echomind/internal/failures"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/postgres"
-	"github.com/echomind/sync/sdk/deadline"
 	"github.com/echomind/sync/sdk/lifecycle"
-	"github.com/echomind/sync/sdk/topology"
 )
 
 // ErrNoConnector says that there is no such connector.

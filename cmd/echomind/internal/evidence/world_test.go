@@ -15,14 +15,15 @@ import (
 
 	"github.com/echomind/sync/cmd/echomind/internal/broker"
 	"github.com/echomind/sync/cmd/echomind/internal/evidence"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/contract/wire"
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
-	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/postgres"
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/internal/streams"
 	"github.com/echomind/sync/sdk/lifecycle"
-	"github.com/echomind/sync/sdk/topology"
-	"github.com/echomind/sync/sdk/wire"
+	"github.com/echomind/sync/testonly/movestest"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
@@ -54,7 +55,7 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(conn.Close)
 	w.js, err = jetstream.New(conn)
 	require.NoError(t, err)
-	require.NoError(t, topology.EnsureStreams(ctx, w.js))
+	require.NoError(t, streams.EnsureStreams(ctx, w.js))
 	w.broker, err = broker.Open(server.URL(), config.NATSAccess{})
 	require.NoError(t, err)
 	t.Cleanup(w.broker.Close)
@@ -177,7 +178,7 @@ func (w *world) worker(busy bool) {
 	w.t.Helper()
 	declared, err := topology.SyncConsumer("file")
 	require.NoError(w.t, err)
-	consumer, err := topology.EnsureConsumer(context.Background(), w.js, topology.SyncStream, declared)
+	consumer, err := streams.EnsureConsumer(context.Background(), w.js, topology.SyncStream, declared)
 	require.NoError(w.t, err)
 	if busy {
 		_, err = consumer.Next(jetstream.FetchMaxWait(5 * time.Second))

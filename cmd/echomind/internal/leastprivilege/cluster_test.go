@@ -11,9 +11,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/internal/devstack/loopback"
-	"github.com/echomind/sync/internal/testkit"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/internal/streams"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // cluster runs three servers from the configuration. lose ends one of them for good.
@@ -45,10 +46,10 @@ func TestAClusterKeepsTheStreamsOnThreeServersAndWorksWithoutOneOfThem(t *testin
 	_, setup := as(t, urls[0], "setup")
 	_, scheduler := as(t, urls[0], "scheduler")
 	_, chunker := as(t, urls[1], "chunker")
-	testkit.Eventually(t, soon, func() error { return topology.Apply(ctx, setup, topology.Size{}) }) // once there is a leader
-	require.NoError(t, topology.Apply(ctx, setup, topology.Size{Replicas: 3}))
+	testkit.Eventually(t, soon, func() error { return streams.Apply(ctx, setup, streams.Size{}) }) // once there is a leader
+	require.NoError(t, streams.Apply(ctx, setup, streams.Size{Replicas: 3}))
 	testkit.Eventually(t, soon, func() error {
-		all, err := topology.Inspect(ctx, setup)
+		all, err := streams.Inspect(ctx, setup)
 		if err != nil {
 			return err
 		}
@@ -69,7 +70,7 @@ func TestAClusterKeepsTheStreamsOnThreeServersAndWorksWithoutOneOfThem(t *testin
 		if _, err := scheduler.Publish(ctx, "connector.sync.web", nil); err != nil {
 			return err
 		}
-		consumer, err := topology.EnsureConsumer(ctx, chunker, topology.SyncStream, declared)
+		consumer, err := streams.EnsureConsumer(ctx, chunker, topology.SyncStream, declared)
 		if err != nil {
 			return err
 		}
@@ -81,7 +82,7 @@ func TestAClusterKeepsTheStreamsOnThreeServersAndWorksWithoutOneOfThem(t *testin
 	}
 	testkit.Eventually(t, soon, trip)
 	testkit.Eventually(t, soon, func() error {
-		consumer, err := topology.EnsureConsumer(ctx, chunker, topology.SyncStream, declared)
+		consumer, err := streams.EnsureConsumer(ctx, chunker, topology.SyncStream, declared)
 		if err != nil {
 			return err
 		}

@@ -10,7 +10,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/streams"
 )
 
 // changed is the configuration with one text replaced by another, in a file of the test's own.
@@ -51,12 +52,12 @@ func TestTheUserForAnotherTeamsTypeWorksAsWritten(t *testing.T) {
 	_, js := as(t, s.ClientURL(), "wiki")
 	own, err := topology.SyncConsumer("wiki")
 	require.NoError(t, err)
-	_, err = topology.EnsureConsumer(context.Background(), js, topology.SyncStream, own)
+	_, err = streams.EnsureConsumer(context.Background(), js, topology.SyncStream, own)
 	require.NoError(t, err)
 	others, err := topology.SyncConsumer("web")
 	require.NoError(t, err)
-	_, err = topology.EnsureConsumer(context.Background(), js, topology.SyncStream, others)
-	require.ErrorIs(t, err, topology.ErrNotAllowed)
+	_, err = streams.EnsureConsumer(context.Background(), js, topology.SyncStream, others)
+	require.ErrorIs(t, err, streams.ErrNotAllowed)
 	_, err = js.Publish(context.Background(), topology.DocumentSubject, nil)
 	require.NoError(t, err)
 }
@@ -66,21 +67,21 @@ func TestAnAccountThatHoldsLessThanTheStreamsMayGrowToIsWarnedOf(t *testing.T) {
 	url := serve(t)
 	apply(t, url)
 	_, js := as(t, url, "setup")
-	warnings, err := topology.AccountWarnings(context.Background(), js)
+	warnings, err := streams.AccountWarnings(context.Background(), js)
 	require.NoError(t, err)
 	require.Empty(t, warnings)
 
 	small := run(t, configured(t, changed(t, "jetstream: enabled", "jetstream: { max_file: 2310MB, max_mem: 1MB }")))
 	apply(t, small.ClientURL())
 	_, js = as(t, small.ClientURL(), "setup")
-	warnings, err = topology.AccountWarnings(context.Background(), js)
+	warnings, err = streams.AccountWarnings(context.Background(), js)
 	require.NoError(t, err)
 	require.Len(t, warnings, 1)
 	require.Contains(t, warnings[0], "the account may store 2310 MiB, of which the streams' bounds take 2304")
 
 	_, js = as(t, url, "scheduler")
-	_, err = topology.AccountWarnings(context.Background(), js)
-	require.ErrorIs(t, err, topology.ErrNotAllowed)
+	_, err = streams.AccountWarnings(context.Background(), js)
+	require.ErrorIs(t, err, streams.ErrNotAllowed)
 }
 
 func TestEveryUserIsInTheDocument(t *testing.T) {

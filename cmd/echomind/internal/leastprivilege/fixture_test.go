@@ -17,9 +17,9 @@ import (
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/internal/testkit"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/internal/streams"
 	"github.com/echomind/sync/services/chunker"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // configuration is what compose and the chart run NATS with.
@@ -108,7 +108,7 @@ func refused(conn *nats.Conn) error {
 func apply(t *testing.T, url string) {
 	t.Helper()
 	_, js := as(t, url, "setup")
-	require.NoError(t, topology.Apply(context.Background(), js, topology.Size{}))
+	require.NoError(t, streams.Apply(context.Background(), js, streams.Size{}))
 }
 
 func folder(t *testing.T, documents int) string {

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/cmd/echomind/internal/broker"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/streams"
 )
 
 func TestTheOperatorSeesQueuesSubscribersAndDeadLettersAndMayDropThem(t *testing.T) {
@@ -22,7 +23,7 @@ func TestTheOperatorSeesQueuesSubscribersAndDeadLettersAndMayDropThem(t *testing
 	_, chunker := as(t, url, "chunker")
 	declared, err := topology.SyncConsumer("web")
 	require.NoError(t, err)
-	consumer, err := topology.EnsureConsumer(ctx, chunker, topology.SyncStream, declared)
+	consumer, err := streams.EnsureConsumer(ctx, chunker, topology.SyncStream, declared)
 	require.NoError(t, err)
 
 	b, err := broker.Open(url, access("operator"))
@@ -37,7 +38,7 @@ func TestTheOperatorSeesQueuesSubscribersAndDeadLettersAndMayDropThem(t *testing
 
 	msg, err := consumer.Next()
 	require.NoError(t, err)
-	require.NoError(t, topology.DeadLetter(ctx, chunker, msg, errors.New("it cannot be read"), 1))
+	require.NoError(t, streams.DeadLetter(ctx, chunker, msg, errors.New("it cannot be read"), 1))
 	letters, err := b.Letters(ctx)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, letters.Count)
@@ -47,5 +48,5 @@ func TestTheOperatorSeesQueuesSubscribersAndDeadLettersAndMayDropThem(t *testing
 	require.NoError(t, err)
 	require.NoError(t, stream.DeleteMsg(ctx, 1))
 	_, err = js.CreateOrUpdateConsumer(ctx, topology.DocumentStream, jetstream.ConsumerConfig{Durable: "mine", FilterSubject: "document.process"})
-	require.ErrorIs(t, err, topology.ErrNotAllowed, "looking takes nothing from the services")
+	require.ErrorIs(t, err, streams.ErrNotAllowed, "looking takes nothing from the services")
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/internal/testkit"
-	"github.com/echomind/sync/sdk/topology"
 	"github.com/echomind/sync/services/chunker"
 	"github.com/echomind/sync/services/connector"
 	"github.com/echomind/sync/services/scheduler"
 	"github.com/echomind/sync/services/semantic"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // words are what services log.

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/internal/streams"
 )
 
 // api is a request of JetStream's.
@@ -108,8 +108,8 @@ func TestARefusalIsToldAtOnceAndNamesTheStreamAndTheFix(t *testing.T) {
 	url := serve(t)
 	_, js := as(t, url, "scheduler")
 	began := time.Now()
-	err := topology.EnsureStreams(context.Background(), js)
-	require.ErrorIs(t, err, topology.ErrNotAllowed)
+	err := streams.EnsureStreams(context.Background(), js)
+	require.ErrorIs(t, err, streams.ErrNotAllowed)
 	require.ErrorContains(t, err, "stream CONNECTOR_SYNC is missing")
 	require.ErrorContains(t, err, "echomind streams apply")
 	require.ErrorContains(t, err, "$JS.API.STREAM.CREATE.CONNECTOR_SYNC")

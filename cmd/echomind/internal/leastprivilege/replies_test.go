@@ -12,10 +12,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/internal/testkit"
-	"github.com/echomind/sync/sdk/topology"
+	"github.com/echomind/sync/internal/streams"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // redirected are requests that a user may make whose answers, by the reply subject, land where the user may not publish.
@@ -73,7 +74,7 @@ func TestATriggerThatIsCopiedIntoTheDeadLettersIsNotLost(t *testing.T) {
 	declared, err := topology.SyncConsumer("web")
 	require.NoError(t, err)
 	declared.AckWait = 2 * time.Second
-	consumer, err := topology.EnsureConsumer(t.Context(), own, topology.SyncStream, declared)
+	consumer, err := streams.EnsureConsumer(t.Context(), own, topology.SyncStream, declared)
 	require.NoError(t, err)
 	_, err = js.Publish(t.Context(), "connector.sync.web", []byte("a trigger"))
 	require.NoError(t, err)

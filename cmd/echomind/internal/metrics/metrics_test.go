@@ -22,11 +22,11 @@ import (
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/services/chunker"
 	"github.com/echomind/sync/services/connector"
 	"github.com/echomind/sync/services/scheduler"
 	"github.com/echomind/sync/services/semantic"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 func TestMain(m *testing.M) {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/echomind/sync/cmd/echomind/internal/stack"
 	"github.com/echomind/sync/internal/telemetry"
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // ledger is how a run ended, by session.

@@ -18,7 +18,7 @@ import (
 	"github.com/echomind/sync/cmd/echomind/internal/stack"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/devstack"
-	"github.com/echomind/sync/internal/tracing/tracingtest"
+	"github.com/echomind/sync/testonly/tracingtest"
 )
 
 // planted stands wherever people put what nobody else may read: in queries, users and fragments of URLs, in the wrong

@@ -21,7 +21,7 @@ import (
 
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/devstack"
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // built is where the programs are; TestMain removes it.

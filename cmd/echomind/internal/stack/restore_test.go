@@ -13,7 +13,7 @@ import (
 
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/pgserver"
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // client runs a program that comes with the server's. The commands are those of docs/operations.md.

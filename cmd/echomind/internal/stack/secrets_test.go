@@ -19,7 +19,7 @@ import (
 
 	"github.com/echomind/sync/cmd/echomind/internal/stack"
 	"github.com/echomind/sync/internal/devstack"
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // Everything here that nobody may ever read again.

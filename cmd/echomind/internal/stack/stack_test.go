@@ -19,8 +19,8 @@ import (
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/devstack"
-	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/services/semantic"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 func TestMain(m *testing.M) {

@@ -17,7 +17,7 @@ import (
 	"github.com/echomind/sync/cmd/echomind/internal/stack"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/tracing"
-	"github.com/echomind/sync/internal/tracing/tracingtest"
+	"github.com/echomind/sync/testonly/tracingtest"
 )
 
 // traced sends the spans of every service.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/services/connector/googledrive"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // The figures of docs/performance.md are printed with CONNECTOR_FIGURES set; without it a small drive is synced.

@@ -19,18 +19,19 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/contract/wire"
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/internal/movestest"
 	"github.com/echomind/sync/internal/postgres"
-	"github.com/echomind/sync/internal/testkit"
-	"github.com/echomind/sync/proto/gen/internalpb"
-	"github.com/echomind/sync/sdk/topology"
-	"github.com/echomind/sync/sdk/wire"
+	"github.com/echomind/sync/internal/streams"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector"
+	"github.com/echomind/sync/testonly/movestest"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -95,7 +96,7 @@ func newStorage(t *testing.T, kind, config_ string) *line {
 	t.Cleanup(conn.Close)
 	l.js, err = jetstream.New(conn)
 	require.NoError(t, err)
-	require.NoError(t, topology.EnsureStreams(t.Context(), l.js))
+	require.NoError(t, streams.EnsureStreams(t.Context(), l.js))
 	l.semantic = l.start("semantic")
 	l.add("source", config_)
 	return l

@@ -8,10 +8,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/movestest"
-	"github.com/echomind/sync/internal/testkit"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/testonly/movestest"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // A listing of a hundred runs is taken over by the next: what was shown is known before its checkpoint is passed, when it is, and

@@ -27,7 +27,7 @@ import (
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/services/connector"
-	"github.com/echomind/sync/services/connector/internal/fakedrive"
+	"github.com/echomind/sync/testonly/fakedrive"
 )
 
 const (
@@ -129,6 +129,8 @@ type served struct {
 	*google
 	signIn *signIn
 	key    string
+	// tokenURL is the token endpoint; signIn if empty.
+	tokenURL string
 }
 
 func newServed(t *testing.T) *served {
@@ -167,6 +169,9 @@ func (s *served) serve() (log *bytes.Buffer, stop func()) {
 	require.NoError(s, config.Load(&cfg))
 	cfg.DatabaseURL, cfg.NATSURL, cfg.DatabaseMaxConns = s.database, s.broker, 4
 	cfg.GoogleDriveURL, cfg.GoogleTokenURL = s.fake.URL, s.signIn.URL
+	if s.tokenURL != "" {
+		cfg.GoogleTokenURL = s.tokenURL
+	}
 	cfg.SecretsKey, cfg.SecretsKeyFile = s.key, ""
 	cfg.ShutdownGraceSeconds = 1
 	log = &bytes.Buffer{} // slog's handler writes one line at a time

@@ -12,7 +12,7 @@ import (
 	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/services/scheduler/leader"
 )
 

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/echomind/sync/internal/config"
-	"github.com/echomind/sync/sdk/deadline"
+	"github.com/echomind/sync/internal/deadline"
 )
 
 const (

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/echomind/sync/db"
-	"github.com/echomind/sync/internal/testkit"
+	"github.com/echomind/sync/testonly/testkit"
 	"github.com/echomind/sync/tools/helm/chart/render"
 	"github.com/echomind/sync/tools/kube/election/kubetest"
 )

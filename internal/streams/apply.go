@@ -1,0 +1,150 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/deadline"
+)
+
+// Size is how large the streams may grow and how often they are kept. A zero field leaves what stands, or takes the
+// default for a stream that is made.
+type Size struct {
+	// MaxDocumentBytes and MaxDeadLetterBytes bound the two large streams, in bytes of each replica.
+	MaxDocumentBytes, MaxDeadLetterBytes int64
+	// Replicas is on how many servers of a cluster each stream is kept: 1, 3 or 5.
+	Replicas int
+}
+
+// Apply makes the streams what they are declared to be, as a user who may. It is safe to repeat, and from several places
+// at once. It returns ErrMisconfigured where a setting would lose work that cannot be changed in place: retention and
+// storage. Settings that the declaration does not name stay as their operator set them.
+func Apply(ctx context.Context, js jetstream.JetStream, size Size) error {
+	for _, want := range topology.Streams(size.MaxDocumentBytes, size.MaxDeadLetterBytes) {
+		want.Replicas = size.Replicas
+		if err := apply(ctx, js, want); err != nil {
+			return fmt.Errorf("apply stream %s: %w", want.Name, err)
+		}
+	}
+	return nil
+}
+
+func apply(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) error {
+	info, err := lookAt(ctx, js, want.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		created := withDefaults(want)
+		err = deadline.Do(ctx, "streams.create_stream", queryTimeout, func(ctx context.Context) error {
+			_, err := js.CreateStream(ctx, created)
+			return err
+		})
+		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+			return err
+		}
+		info, err = lookAt(ctx, js, want.Name) // another made it at the same time
+	}
+	if err != nil {
+		return err
+	}
+	have := info.Config
+	if have.Retention != want.Retention || have.Storage != want.Storage {
+		return fmt.Errorf("%w: retention is %s and storage %s, must be %s and %s; neither can be changed: move what it holds, delete it and apply again",
+			ErrMisconfigured, have.Retention, have.Storage, want.Retention, want.Storage)
+	}
+	changed := have
+	changed.Description, changed.Subjects, changed.Discard, changed.RePublish = want.Description, want.Subjects, want.Discard, want.RePublish
+	changed.NoAck, changed.PersistMode = false, jetstream.DefaultPersistMode
+	if want.Retention == jetstream.WorkQueuePolicy {
+		changed.MaxAge, changed.MaxMsgsPerSubject = 0, -1
+	}
+	if want.MaxBytes > 0 {
+		changed.MaxBytes = want.MaxBytes
+	}
+	if want.MaxMsgSize > 0 {
+		changed.MaxMsgSize = want.MaxMsgSize
+	}
+	if want.Replicas > 0 {
+		changed.Replicas = want.Replicas
+	}
+	if reflect.DeepEqual(changed, have) {
+		return nil
+	}
+	return deadline.Do(ctx, "streams.update_stream", queryTimeout, func(ctx context.Context) error {
+		_, err := js.UpdateStream(ctx, changed)
+		return err
+	})
+}
+
+func withDefaults(want jetstream.StreamConfig) jetstream.StreamConfig {
+	for _, usual := range topology.Streams(topology.DefaultMaxDocumentBytes, topology.DefaultMaxDeadLetterBytes) {
+		if usual.Name == want.Name && want.MaxBytes == 0 {
+			want.MaxBytes = usual.MaxBytes
+		}
+	}
+	want.Replicas = max(want.Replicas, 1)
+	return want
+}
+
+func lookAt(ctx context.Context, js jetstream.JetStream, name string) (*jetstream.StreamInfo, error) {
+	return deadline.Get(ctx, "streams.stream", queryTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
+		stream, err := js.Stream(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		return stream.CachedInfo(), nil
+	})
+}
+
+// Standing is a stream as it is, and what is weaker about it than it looks.
+type Standing struct {
+	Info     *jetstream.StreamInfo
+	Warnings []string
+}
+
+// Inspect looks at every stream. A stream that is missing has no Info and one warning.
+func Inspect(ctx context.Context, js jetstream.JetStream) (map[string]Standing, error) {
+	all := map[string]Standing{}
+	for _, want := range topology.Streams(topology.DefaultMaxDocumentBytes, topology.DefaultMaxDeadLetterBytes) {
+		info, err := lookAt(ctx, js, want.Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			all[want.Name] = Standing{Warnings: []string{"it does not exist; run `echomind streams apply`"}}
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("look at stream %s: %w", want.Name, err)
+		}
+		all[want.Name] = Standing{info, weaknesses(info, want)}
+	}
+	return all, nil
+}
+
+// weaknesses are where a stream's durability is less than it looks. None of them breaks a promise: what the broker loses
+// is published again, or fetched again. How often the server syncs its files to disk (sync_interval) is not told to
+// clients; docs/nats.md says what to set.
+func weaknesses(info *jetstream.StreamInfo, want jetstream.StreamConfig) (found []string) {
+	say := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
+	have := info.Config
+	if err := check(have, want); err != nil {
+		say("%v", err)
+	}
+	if have.Replicas < 2 {
+		say("replicas is 1: a lost volume loses what is queued, until it is published or fetched again; set 3 in a cluster")
+	}
+	if have.Storage == jetstream.MemoryStorage {
+		say("storage is memory: a restart of the server loses what is queued; it can only be made anew, with file storage")
+	}
+	if have.PersistMode == jetstream.AsyncPersistMode {
+		say("persist_mode is async: what was acknowledged may be lost; set default")
+	}
+	if want.Retention == jetstream.LimitsPolicy && (have.MaxAge > 0 || have.MaxMsgsPerSubject > 0) {
+		say("max_age is %s and max_msgs_per_subject %d: dead letters go before anybody has read them; set 0 and -1", have.MaxAge, have.MaxMsgsPerSubject)
+	}
+	if info.Cluster != nil && info.Cluster.Leader == "" {
+		say("it has no leader: it takes and gives nothing now")
+	}
+	return found
+}

@@ -1,0 +1,42 @@
+package worker
+
+import (
+	"log/slog"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/echomind/sync/internal/tracing"
+)
+
+// Servers are the connections that a worker works on. They stay open as long as its Run lasts.
+type Servers interface {
+	// Postgres is a pool of connections of a user that has the role echomind_worker.
+	Postgres() *pgxpool.Pool
+	JetStream() jetstream.JetStream
+}
+
+// Process is what a worker shares with what else runs in its process.
+type Process interface {
+	Logger() *slog.Logger
+	// Registerer takes the worker's metrics.
+	Registerer() prometheus.Registerer
+	// Note is given what the worker has to say of itself, to be asked for at any time, such as by a health page; "" = nothing.
+	Note(name string, say func() string)
+}
+
+// servers are those that a worker was given. Those of Serve trace, too.
+type servers struct {
+	Pool   *pgxpool.Pool
+	Stream jetstream.JetStream
+	Tracer *tracing.Tracer
+}
+
+func of(given Servers) servers {
+	s := servers{Pool: given.Postgres(), Stream: given.JetStream()}
+	if traced, ok := given.(interface{ Tracing() *tracing.Tracer }); ok {
+		s.Tracer = traced.Tracing()
+	}
+	return s
+}

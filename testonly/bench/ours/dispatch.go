@@ -1,0 +1,118 @@
+package ours
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/services/scheduler"
+	"github.com/echomind/sync/testonly/bench/figures"
+)
+
+// warmTicks make plans and connections before ticks are measured.
+const warmTicks = 20
+
+// Dispatcher is the real scheduler with its defaults, ticked by hand.
+type Dispatcher struct {
+	system    *System
+	scheduler *scheduler.Scheduler
+	servers   *connect.Servers
+}
+
+// Dispatcher connects a scheduler that does nothing by itself.
+func (s *System) Dispatcher(ctx context.Context) (*Dispatcher, error) {
+	cfg, err := s.scheduling()
+	if err != nil {
+		return nil, err
+	}
+	process := s.process()
+	servers, err := connect.Open(ctx, cfg.Common, "scheduler", process)
+	if err != nil {
+		return nil, err
+	}
+	return &Dispatcher{s, scheduler.New(cfg, servers, process), servers}, nil
+}
+
+// Close ends its connections.
+func (d *Dispatcher) Close() error { return d.servers.Close() }
+
+// Rate makes all connectors of a type due, claims and publishes them, and returns how many a second.
+func (d *Dispatcher) Rate(ctx context.Context, kind string, n int) (float64, error) {
+	if err := d.system.makeDue(ctx, kind); err != nil {
+		return 0, err
+	}
+	if err := d.purge(ctx); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	if err := d.scheduler.Tick(ctx); err != nil {
+		return 0, fmt.Errorf("tick: %w", err)
+	}
+	took := time.Since(began).Seconds()
+	info, err := d.state(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if int(info.State.Msgs) != n {
+		return 0, fmt.Errorf("%d triggers are in the stream, %d are expected", info.State.Msgs, n)
+	}
+	return float64(n) / took, nil
+}
+
+// StandStill puts connectors of a type that nobody serves in flight.
+func (d *Dispatcher) StandStill(ctx context.Context, kind string, n int) error {
+	err := d.system.Type(ctx, kind, 0)
+	if err == nil {
+		err = d.system.Add(ctx, kind, n)
+	}
+	if err == nil {
+		_, err = d.Rate(ctx, kind, n)
+	}
+	if err != nil {
+		return fmt.Errorf("put %d connectors in flight: %w", n, err)
+	}
+	return nil
+}
+
+// TickSeconds is the median time of a tick that finds nothing due.
+func (d *Dispatcher) TickSeconds(ctx context.Context, ticks int) (float64, error) {
+	times := make([]float64, 0, ticks)
+	for i := range warmTicks + ticks {
+		began := time.Now()
+		if err := d.scheduler.Tick(ctx); err != nil {
+			return 0, fmt.Errorf("tick: %w", err)
+		}
+		if i >= warmTicks {
+			times = append(times, time.Since(began).Seconds())
+		}
+	}
+	return figures.Median(times), nil
+}
+
+// state asks for the stream of triggers, which the first tick makes where there is none.
+func (d *Dispatcher) state(ctx context.Context) (*jetstream.StreamInfo, error) {
+	stream, err := d.servers.Stream.Stream(ctx, topology.SyncStream)
+	if err != nil {
+		return nil, fmt.Errorf("look at the stream of triggers: %w", err)
+	}
+	return stream.CachedInfo(), nil
+}
+
+func (d *Dispatcher) purge(ctx context.Context) error {
+	stream, err := d.servers.Stream.Stream(ctx, topology.SyncStream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	if err == nil {
+		err = stream.Purge(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("purge the stream of triggers: %w", err)
+	}
+	return nil
+}

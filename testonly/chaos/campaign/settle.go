@@ -1,0 +1,142 @@
+package campaign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/echomind/sync/testonly/chaos/world"
+)
+
+const (
+	settlePoll = 200 * time.Millisecond
+	settleSay  = 5 * time.Second // how often it says what it waits for
+)
+
+// unrest are the questions whose answer must be 0 before the audit: what is in flight, due, open, or not swept.
+var unrest = []struct{ what, query string }{
+	{"in flight", `SELECT count(*) FROM connectors WHERE run_id IS NOT NULL`},
+	{"due", `SELECT count(*) FROM connectors WHERE next_sync_at <= clock_timestamp() OR needs_plan`},
+	{"open runs", `SELECT count(*) FROM open_runs`},
+	{"runs to sweep", `SELECT count(*) FROM unswept_runs`},
+	{"deleted connectors to sweep", `SELECT count(*) FROM deleted_connectors`},
+	{"chunks to sweep", `SELECT count(*) FROM unnamed_chunks`},
+	{"indexes to fill", `SELECT count(*) FROM search_index WHERE NOT filled`},
+	{"changes to index", `SELECT count(*) FROM search_index_changes`},
+}
+
+// StopSchedules lets nothing become due by itself any more.
+func StopSchedules(ctx context.Context, w *world.World) error {
+	_, err := w.Pool.Exec(ctx, `UPDATE connectors SET refresh_freq_minutes = NULL, schedule_cron = NULL`)
+	return wrap("stop the schedules", err)
+}
+
+// passBackoffs lets the time pass that failed connectors wait before their next try.
+func passBackoffs(ctx context.Context, w *world.World) error {
+	return wrap("let the backoffs pass", w.Force(ctx, `UPDATE connectors SET next_sync_at = clock_timestamp()
+		WHERE status = 'ERROR' AND due_reason = 'retry' AND next_sync_at > clock_timestamp()`))
+}
+
+// passHolds lets the time pass for which a semantic that was killed had taken runs to sweep.
+func passHolds(ctx context.Context, w *world.World) error {
+	_, err := w.Pool.Exec(ctx, `UPDATE unswept_runs SET next_at = clock_timestamp() WHERE next_at > clock_timestamp()`)
+	return wrap("let the holds of sweeps pass", err)
+}
+
+// warmUp waits until some connectors have been synced once, so that faults meet a system at work and not one at its
+// start.
+func warmUp(ctx context.Context, w *world.World, cfg Config) error {
+	ctx, cancel := context.WithTimeout(ctx, cfg.Settle)
+	defer cancel()
+	for {
+		var synced int
+		err := w.Pool.QueryRow(ctx, `SELECT count(DISTINCT connector_id) FROM runs WHERE status IN ('completed', 'skipped')`).Scan(&synced)
+		if err == nil && synced >= cfg.Connectors*cfg.Warm/100 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("only %d of %d connectors have synced before the first fault", synced, cfg.Connectors), err)
+		case <-time.After(settlePoll):
+		}
+	}
+}
+
+// Settle waits until everything is at rest. What is not by then is an error that says what.
+func Settle(ctx context.Context, w *world.World, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for said := time.Now(); ; {
+		if err := passBackoffs(ctx, w); err != nil {
+			return unsettled(within, err, nil)
+		}
+		left, err := restless(ctx, w)
+		if err == nil && len(left) == 0 {
+			return nil
+		}
+		if time.Since(said) > settleSay {
+			said = time.Now()
+			if err := passHolds(ctx, w); err != nil {
+				return unsettled(within, err, nil)
+			}
+			w.Log.Info("not at rest yet", "left", append(left, examples(ctx, w)...))
+		}
+		select {
+		case <-ctx.Done():
+			asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
+			defer cancel()
+			return unsettled(within, err, append(left, examples(asking, w)...))
+		case <-time.After(settlePoll):
+		}
+	}
+}
+
+func unsettled(within time.Duration, err error, left []string) error {
+	return errors.Join(fmt.Errorf("not at rest after %s: %s", within, strings.Join(left, "; ")), err)
+}
+
+func restless(ctx context.Context, w *world.World) ([]string, error) {
+	var left []string
+	for _, u := range unrest {
+		var n int
+		if err := w.Pool.QueryRow(ctx, u.query).Scan(&n); err != nil {
+			return nil, wrap("ask what is "+u.what, err)
+		}
+		if n > 0 {
+			left = append(left, fmt.Sprintf("%d %s", n, u.what))
+		}
+	}
+	lost, err := indexLost(ctx, w)
+	if lost {
+		left = append(left, "no index")
+	}
+	return left, err
+}
+
+// examples are a few connectors that are not at rest.
+func examples(ctx context.Context, w *world.World) []string {
+	rows, err := w.Pool.Query(ctx, `
+		SELECT format('%s %s %s dispatches=%s due=%s/%s lease=%s run: picked up %s, %s of %s, drain %s, trouble %s',
+			c.type, c.id, c.status, r.dispatches, c.next_sync_at - clock_timestamp(), c.due_reason, w.expires_at - clock_timestamp(),
+			r.picked_up_at - clock_timestamp(), r.stored, r.total, r.drain_seq, c.config->>'trouble')
+		FROM connectors c LEFT JOIN open_runs r ON r.connector_id = c.id LEFT JOIN workers w ON w.id = r.worker_id
+		WHERE c.run_id IS NOT NULL OR c.next_sync_at <= clock_timestamp() OR c.needs_plan 
+		UNION ALL
+		SELECT format('run %s of connector %s is to be swept, attempt %s, next in %s', u.run_id, u.connector_id, u.attempts,
+			u.next_at - clock_timestamp()) FROM unswept_runs u
+		LIMIT 8`)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	defer rows.Close()
+	var out []string
+	for rows.Next() {
+		var line string
+		if err := rows.Scan(&line); err == nil {
+			out = append(out, line)
+		}
+	}
+	return out
+}
