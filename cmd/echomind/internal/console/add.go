@@ -64,9 +64,7 @@ func (f *connectorFlags) checkNew(c *cobra.Command) error {
 			return usagef("--%s: needs --cron, which it is about", of)
 		}
 	}
-	p := dbgen.AddConnectorParams{TimeZone: "UTC"}
-	f.apply(c, &p)
-	return f.checkSchedule(c, p, 0)
+	return f.checkSchedule(c, 0)
 }
 
 // newConnector is the connector that the flags describe, checked, with its secrets in the open.

@@ -152,11 +152,11 @@ func (f *connectorFlags) checkSource(p dbgen.AddConnectorParams) error {
 
 // checkSchedule says at once of a --cron what the scheduler would write down later. Before it is added a connector has no id, and
 // what H stands for is not known.
-func (f *connectorFlags) checkSchedule(c *cobra.Command, p dbgen.AddConnectorParams, id int32) error {
+func (f *connectorFlags) checkSchedule(c *cobra.Command, id int32) error {
 	if !c.Flags().Changed("cron") {
 		return nil
 	}
-	schedule, err := cron.Parse(cron.Columns(f.cron, p.TimeZone, id, p.DstGap, p.DstOverlap))
+	schedule, err := cron.Parse(cron.Spec{Expression: f.cron, Zone: "UTC", ID: id})
 	if err != nil {
 		return usagef("--cron %q: must be five fields as in crontab, such as \"0 3 * * *\" (an interval goes into --refresh, "+
 			"a zone into --time-zone): %v", clip(f.cron, 40), err)

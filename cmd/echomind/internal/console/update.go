@@ -43,7 +43,7 @@ A change of type, config, scope or user ends a sync in flight and makes everythi
 			}
 			updated, err := change(c.Context(), pool, id, func(p *dbgen.AddConnectorParams) error {
 				flags.apply(c, p)
-				if err := flags.checkSchedule(c, *p, id); err != nil {
+				if err := flags.checkSchedule(c, id); err != nil {
 					return err
 				}
 				if err := flags.checkScope(c, p); err != nil {
