@@ -67,7 +67,7 @@ PROFILES := $(if $(OBSERVABILITY),observability)$(if $(QDRANT),$(if $(OBSERVABIL
 
 up: ## docker compose up, on fresh passwords the first time; OBSERVABILITY=1 adds Prometheus, Grafana and traces, QDRANT=1 Qdrant
 	deploy/compose/env.sh
-	ECHOMIND_COMMIT=$(COMMIT) $(if $(PROFILES),COMPOSE_PROFILES=$(PROFILES)) $(if $(QDRANT),QDRANT_URL=http://qdrant:6333) \
+	ECHOMIND_COMMIT=$(COMMIT) $(if $(PROFILES),COMPOSE_PROFILES=$(PROFILES)) $(if $(QDRANT),QDRANT_URL=http://qdrant:6334) \
 		$(if $(OBSERVABILITY),OTEL_EXPORTER_OTLP_ENDPOINT=http://jaeger:4318) docker compose up --build -d --wait
 
 test-compose: $(TOOLS)/docker-compose ## the real docker-compose.yml and our images, on stand-ins for the base images (root, dockerd, debootstrap)

@@ -37,7 +37,8 @@ func (b *base) allowed(want bool, id int32) {
 func TestAPermissionToDeleteLastsUntilARunThatHasItCompletes(t *testing.T) {
 	b := newBase(t)
 	spent := []string{"finish", "skip", "skip_all", "complete", "complete_all"}
-	kept := []string{"pick_up", "pick_up_all", "release", "postpone", "fail", "complete, cut", "complete_all, cut", "rescue", "abandon",
+	kept := []string{"pick_up", "pick_up_all", "release", "postpone", "fail", "complete, cut", "complete_all, cut", "complete, cut to wait",
+		"complete_all, cut to wait", "rescue", "abandon",
 		"fail_lost_in_transit", "fail_not_taken"}
 	withdrawn := []string{"disable", "fail, the last time", "complete, cut the last time", "complete_all, cut the last time",
 		"abandon, the last time", "fail_not_taken, the last time"}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -33,6 +34,9 @@ const silent = `(SELECT coalesce(jsonb_agg(jsonb_build_object('id', id, 'beats',
 // cutShort makes an open run one that was cut, and of which everything is stored.
 const cutShort = `cut = 'slow', drain_seq = 7, worker_id = NULL, total = 2, stored = 2, whole = true
 	WHERE connector_id = $1 AND try_id IS NOT NULL`
+
+// cutToWait is cutShort of a run whose source has asked to wait.
+var cutToWait = strings.Replace(cutShort, "cut =", "waits_until = now() + interval '1 hour', cut =", 1)
 
 var moveTable = map[string]move{
 	"claim": {call: `SELECT moves.claim(jsonb_build_array(jsonb_build_object('id', $1::int, 'run_id', gen_random_uuid())), now()) = 1
@@ -65,6 +69,8 @@ var moveTable = map[string]move{
 	"complete, cut the last time": {call: `SELECT verdict = 'failed' FROM moves.complete($2)`,
 		before: `WITH last AS (UPDATE connectors SET max_retries = 1 WHERE id = $1) UPDATE open_runs SET ` + cutShort,
 		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Disabled}},
+	"complete, cut to wait": {call: `SELECT verdict = 'superseded' FROM moves.complete($2)`, before: `UPDATE open_runs SET ` + cutToWait,
+		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Active}},
 	"complete_all": {call: `SELECT verdict IS NOT NULL FROM moves.complete_all(ARRAY[$2])`,
 		before: `UPDATE open_runs SET total = 0, whole = true WHERE connector_id = $1`,
 		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Active}},
@@ -74,6 +80,9 @@ var moveTable = map[string]move{
 	"complete_all, cut the last time": {call: `SELECT coalesce(verdict = 'failed', false) FROM moves.complete_all(ARRAY[$2])`,
 		before: `WITH last AS (UPDATE connectors SET max_retries = 1 WHERE id = $1) UPDATE open_runs SET ` + cutShort,
 		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Disabled}},
+	"complete_all, cut to wait": {call: `SELECT coalesce(verdict = 'superseded', false) FROM moves.complete_all(ARRAY[$2])`,
+		before: `UPDATE open_runs SET ` + cutToWait,
+		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Active}},
 	"rescue": {call: `SELECT true FROM moves.rescue(` + silent + `, '1 hour', 10)`, before: lostWorker,
 		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Pending}},
 	"abandon": {call: `SELECT true FROM moves.abandon(` + silent + `, '1 hour', 10)`,
@@ -170,7 +179,7 @@ func TestAMoveWithAnotherTryOrAnOldRunChangesNothing(t *testing.T) {
 				t.Errorf("%s with %s changed\n%s\nto\n%s", name, what, before, after)
 			}
 		}
-		for _, call := range []string{`SELECT moves.drain($1, $2, 1)`, `SELECT moves.cut($1, $2, 1, 1, 'slow')`, `SELECT moves.hold($1, $2)`,
+		for _, call := range []string{`SELECT moves.drain($1, $2, 1)`, `SELECT moves.cut($1, $2, 1, 1, 'slow')`, `SELECT moves.cut($1, $2, 1, 1, 'slow', '1 h')`, `SELECT moves.hold($1, $2)`,
 			`SELECT moves.waits($1, $2, '1 min', 'the source asked us to wait')`, `SELECT moves.replace_secret($1, $2, 'a', '` + sealedOld + `')`} {
 			b.moves("false", call, run, uuid.New())
 		}

@@ -26,6 +26,144 @@ func TestAWaitThatTheSourceAskedForIsNoFailure(t *testing.T) {
 	}
 }
 
+const cutAndWait = `SELECT moves.cut(id, try_id, 2, 7, 'Microsoft asked us to wait', $2::interval) FROM open_runs WHERE connector_id = $1`
+
+// stored says that everything of a connector's open run is, and completes it.
+func (b *base) stored(id int32, verdict string) {
+	b.Helper()
+	b.force(`UPDATE open_runs SET stored = total, whole = true WHERE connector_id = $1`, id)
+	b.moves(verdict, `SELECT verdict FROM moves.complete($1)`, b.run(id))
+}
+
+func TestARunThatIsToWaitIsPostponedWhenWhatItHasSentIsStored(t *testing.T) {
+	b := newBase(t)
+	id := b.synced()
+	b.syncing(id)
+	b.moves("true", cutAndWait, id, "1 hour")
+	b.moves("true", cutAndWait, id, "2 hours") // again, because the answer was lost
+	b.holds(id, `c.status = 'SYNCING' AND r.drain_seq = 7 AND r.total = 2 AND r.worker_id IS NULL AND r.status = 'running'
+		AND r.waits_until BETWEEN clock_timestamp() + interval '59 minutes' AND clock_timestamp() + interval '1 hour'`)
+	b.moves("false", `SELECT moves.waits(id, try_id, '1 second', 'no') FROM open_runs WHERE connector_id = $1`, id)
+	b.stored(id, "superseded")
+	b.holds(id, `c.status = 'ACTIVE' AND c.failure_count = 0 AND c.run_id IS NULL AND c.due_reason = 'wait'
+		AND c.status_message = 'Microsoft asked us to wait' AND c.next_sync_at = r.waits_until
+		AND r.status = 'superseded' AND r.reason = 'postponed' AND r.error_message = 'Microsoft asked us to wait' AND r.total = 2 AND r.stored = 2`)
+}
+
+func TestAWaitThatIsOverBeforeEverythingIsStoredIsDueAtOnce(t *testing.T) {
+	b := newBase(t)
+	id := b.synced()
+	b.syncing(id)
+	b.moves("true", cutAndWait, id, "1 hour")
+	b.force(`UPDATE open_runs SET waits_until = clock_timestamp() - interval '1 hour' WHERE connector_id = $1`, id)
+	b.stored(id, "superseded")
+	b.holds(id, `c.due_reason = 'wait' AND c.next_sync_at BETWEEN r.completed_at - interval '1 second' AND clock_timestamp()
+		AND r.waits_until < c.next_sync_at - interval '59 minutes'`)
+}
+
+func TestASyncThatIsAskedForWhileARunThatIsToWaitDrainsIsDueAtOnce(t *testing.T) {
+	b := newBase(t)
+	id := b.synced()
+	b.syncing(id)
+	b.moves("true", cutAndWait, id, "1 hour")
+	b.exec(`SELECT moves.trigger_sync($1)`, id)
+	b.stored(id, "superseded")
+	b.holds(id, `c.due_reason = 'manual' AND c.next_sync_at <= clock_timestamp() AND c.status_message IS NULL`)
+}
+
+func TestARunThatTookTooLongIsNotPostponedForAWaitOfBefore(t *testing.T) {
+	b := newBase(t)
+	id := b.synced()
+	b.syncing(id)
+	b.moves("true", `SELECT moves.waits(id, try_id, '1 hour', 'Microsoft asked us to wait') FROM open_runs WHERE connector_id = $1`, id)
+	b.moves("true", `SELECT moves.cut(id, try_id, 2, 7, 'slow') FROM open_runs WHERE connector_id = $1`, id)
+	b.stored(id, "failed")
+	b.holds(id, `c.status = 'ERROR' AND c.failure_count = 1 AND r.reason = 'took too long' AND r.waits_until IS NULL`)
+}
+
+func TestAWaitOutlastsWhatIsLostInTransit(t *testing.T) {
+	b := newBase(t)
+	lost := `SELECT count(*) = 1 FROM moves.fail_lost_in_transit(ARRAY[$1::uuid], 8, 9)`
+	id := b.synced()
+	b.syncing(id)
+	b.moves("true", cutAndWait, id, "1 hour")
+	b.moves("true", lost, b.run(id))
+	b.holds(id, `c.status = 'ERROR' AND c.due_reason = 'lost' AND c.failure_count = 0 AND r.reason = 'lost in transit'
+		AND c.next_sync_at BETWEEN clock_timestamp() + interval '59 minutes' AND clock_timestamp() + interval '1 hour'`)
+	id = b.synced()
+	b.syncing(id)
+	b.moves("true", cutAndWait, id, "1 hour")
+	b.exec(`SELECT moves.trigger_sync($1)`, id)
+	b.moves("true", lost, b.run(id))
+	b.holds(id, `c.next_sync_at <= clock_timestamp()`)
+}
+
+// since says since when a connector is put off, in minutes; -1 where it is not.
+func (b *base) since(id int32) int {
+	b.Helper()
+	return one[int](b, `SELECT coalesce(round(extract(epoch FROM clock_timestamp() - put_off_since) / 60), -1)::int FROM connectors WHERE id = $1`, id)
+}
+
+// putOff postpones a connector's next run.
+func (b *base) putOff(id int32) {
+	b.Helper()
+	b.exec(`SELECT moves.trigger_sync($1)`, id)
+	b.syncing(id)
+	b.moves("true", postpone, id, "1 hour")
+}
+
+func TestAConnectorSaysSinceWhenItIsPutOffAndComesNoFurther(t *testing.T) {
+	b := newBase(t)
+	id := b.synced()
+	if got := b.since(id); got != -1 {
+		t.Errorf("put off for %d minutes, and never was", got)
+	}
+	b.putOff(id)
+	if got := b.since(id); got != 0 {
+		t.Errorf("put off for %d minutes", got)
+	}
+	hourAgo := `UPDATE connectors SET put_off_since = clock_timestamp() - interval '1 hour' WHERE id = $1`
+	b.force(hourAgo, id)
+	for range 3 {
+		b.putOff(id)
+	}
+	if got := b.since(id); got != 60 {
+		t.Errorf("put off for %d minutes, want the first time", got)
+	}
+	for what, c := range map[string]struct {
+		end  string
+		want int
+	}{
+		"released": {`SELECT moves.release(id, try_id) FROM open_runs WHERE connector_id = $1`, 60},
+		"finished": {`SELECT moves.finish(id, try_id) FROM open_runs WHERE connector_id = $1`, -1},
+		"skipped":  {`SELECT moves.skip(id, try_id, NULL, NULL, 0) FROM open_runs WHERE connector_id = $1`, -1},
+		"failed":   {`SELECT moves.fail(id, try_id, 'transient', 'no') FROM open_runs WHERE connector_id = $1`, -1},
+		"disabled": {`SELECT moves.disable($1)`, -1},
+		"changed":  {`UPDATE connectors SET config = '{"folder":"another"}' WHERE id = $1`, -1},
+		"renamed":  {`UPDATE connectors SET name = 'another' WHERE id = $1`, 60},
+	} {
+		id := b.synced()
+		b.putOff(id)
+		b.force(hourAgo, id)
+		b.exec(`SELECT moves.trigger_sync($1)`, id)
+		b.syncing(id)
+		b.exec(c.end, id)
+		if got := b.since(id); got != c.want {
+			t.Errorf("%s: put off for %d minutes, want %d", what, got, c.want)
+		}
+	}
+	id = b.synced()
+	b.putOff(id)
+	b.force(hourAgo, id)
+	b.exec(`SELECT moves.trigger_sync($1)`, id)
+	b.syncing(id)
+	b.force(`UPDATE open_runs SET advanced = true WHERE connector_id = $1`, id)
+	b.moves("true", postpone, id, "1 hour")
+	if got := b.since(id); got != 0 {
+		t.Errorf("put off for %d minutes, and has come further", got)
+	}
+}
+
 func TestAWaitHasABound(t *testing.T) {
 	b := newBase(t)
 	for _, c := range []struct{ asked, granted string }{

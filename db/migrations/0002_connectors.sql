@@ -80,6 +80,9 @@ CREATE TABLE connectors (
     failure_count        integer NOT NULL DEFAULT 0
         CONSTRAINT connectors_failure_count_range CHECK (failure_count >= 0),
     docs_analyzed        bigint NOT NULL DEFAULT 0,
+    -- Since when its source puts it off and it comes no further: no sync has completed, nor passed a checkpoint that brought it further.
+    -- Null where none was postponed since, or one has failed, which is seen.
+    put_off_since        timestamptz,
     -- For the metrics' index, so that a move between other states does not touch it.
     at_fault             boolean GENERATED ALWAYS AS (status IN ('ERROR', 'DISABLED')) STORED,
 
@@ -102,6 +105,8 @@ CREATE INDEX connectors_due_by_owner ON connectors (type, user_id, next_sync_at)
 CREATE INDEX connectors_needs_plan ON connectors (id) WHERE needs_plan;
 -- ConnectorsByStatus: how many have failed or are switched off, for the metrics.
 CREATE INDEX connectors_at_fault ON connectors (type) WHERE at_fault;
+-- Backlog: the one that is put off longest, for the metrics. Few enter it.
+CREATE INDEX connectors_put_off ON connectors (type, put_off_since) WHERE put_off_since IS NOT NULL;
 -- Search: the connectors a user may read.
 CREATE INDEX connectors_reader ON connectors (scope, user_id, scope_id);
 

@@ -41,7 +41,8 @@ CREATE TABLE open_runs (
     fetched_at           timestamptz,
     -- Sequence of sync completed in the document stream, or of the last message of a run that was cut; set when the worker is done.
     drain_seq            bigint,
-    -- Why the worker has cut the run: it took too long. What it has sent is stored, and then the run fails.
+    -- Why the worker has cut the run. What it has sent is stored, and then the run ends: postponed, where waits_until says until when,
+    -- else failed, because it took too long.
     cut                  text,
     -- N of the try, once sync completed or the cut has said it, and how many of them are stored.
     total                bigint,
@@ -70,8 +71,8 @@ CREATE TABLE open_runs (
         CONSTRAINT open_runs_new_state_size CHECK (octet_length(new_state::text) <= 65536)
         CONSTRAINT open_runs_new_state_depth CHECK (NOT jsonb_path_exists(new_state, '$.**{31}')),
     reason               text,
-    -- The last long wait that the source asked for while the run goes on: until when, and who asked. Nobody clears it: it is over
-    -- when its time has passed.
+    -- The last long wait that the source asked for while the run goes on: until when, and who asked. Nobody clears it before the run
+    -- drains: it is over when its time has passed. Of a run that was cut: when the next is due.
     waits_until          timestamptz,
     wait_message         text,
 
@@ -213,7 +214,7 @@ FROM runs;
 CREATE VIEW connector_evidence AS
 SELECT clock_timestamp() AS seen_at,
     c.id, c.name, c.type, c.user_id, c.status, c.status_message, c.failure_count, c.max_retries, c.refresh_freq_minutes, c.schedule_cron,
-    c.time_zone, c.dst_gap, c.dst_overlap, c.needs_plan, c.planned_through, c.next_sync_at, c.due_reason, c.trigger_requested_at, c.last_sync_at, c.docs_analyzed,
+    c.time_zone, c.dst_gap, c.dst_overlap, c.needs_plan, c.planned_through, c.next_sync_at, c.due_reason, c.trigger_requested_at, c.last_sync_at, c.docs_analyzed, c.put_off_since,
     r.id AS run_id, r.trigger, r.due_at, r.started_at, r.dispatched_at, r.dispatches, r.picked_up_at, r.try_id, r.worker_id,
     w.expires_at AS lease_expires_at, r.fetched_at, r.drain_seq, r.total, r.stored, r.whole, r.cut,
     r.waits_until, r.wait_message,

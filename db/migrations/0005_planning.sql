@@ -58,6 +58,7 @@ CREATE FUNCTION moves.failed(c connectors, permanent boolean) RETURNS connectors
     LANGUAGE plpgsql AS $$
 BEGIN
     c.failure_count := c.failure_count + 1;
+    c.put_off_since := NULL;   -- the failures are seen
     c.status := 'ERROR';
     c.next_sync_at := NULL;
     c.due_reason := NULL;
@@ -97,7 +98,7 @@ BEGIN
         due_reason = c.due_reason, slot_at = c.slot_at, slots_through = c.slots_through,
         planned_through = c.planned_through, needs_plan = c.needs_plan, run_id = c.run_id,
         failure_count = c.failure_count, docs_analyzed = c.docs_analyzed, trigger_requested_at = c.trigger_requested_at,
-        deletions_allowed_at = c.deletions_allowed_at
+        deletions_allowed_at = c.deletions_allowed_at, put_off_since = c.put_off_since
     -- The rows are locked, so that they stay where they are. Whatever the planner believes of the table, it reads each by its key.
     FROM unnest(moved) c, LATERAL (SELECT l.ctid FROM connectors l WHERE l.id = c.id OFFSET 0) at WHERE k.ctid = at.ctid;
 END $$;

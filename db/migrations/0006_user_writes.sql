@@ -18,6 +18,7 @@ BEGIN
     NEW.synced_version := CASE WHEN NEW.last_sync_at IS NOT NULL THEN NEW.config_version END;
     NEW.run_id := NULL;
     NEW.failure_count := 0;
+    NEW.put_off_since := NULL;
     NEW.slots_through := NULL;
     -- Slots of a cron schedule count from now, whenever it is planned.
     NEW.planned_through := CASE WHEN NEW.schedule_cron IS NOT NULL AND NEW.status = 'ACTIVE' THEN clock_timestamp() END;
@@ -44,11 +45,11 @@ CREATE FUNCTION connectors_refuse_moves(old connectors, new connectors) RETURNS 
 BEGIN
     IF (new.status, new.status_message, new.config_version, new.added_version, new.synced_version, new.listed_version, new.state, new.listing, new.last_sync_at, new.next_sync_at,
             new.due_reason, new.slot_at, new.slots_through, new.planned_through, new.needs_plan, new.run_id,
-            new.failure_count, new.docs_analyzed, new.deletions_allowed_at)
+            new.failure_count, new.docs_analyzed, new.deletions_allowed_at, new.put_off_since)
         IS DISTINCT FROM
        (old.status, old.status_message, old.config_version, old.added_version, old.synced_version, old.listed_version, old.state, old.listing, old.last_sync_at, old.next_sync_at,
             old.due_reason, old.slot_at, old.slots_through, old.planned_through, old.needs_plan, old.run_id,
-            old.failure_count, old.docs_analyzed, old.deletions_allowed_at) THEN
+            old.failure_count, old.docs_analyzed, old.deletions_allowed_at, old.put_off_since) THEN
         RAISE EXCEPTION 'connector %: status, plan, run, state and counts are not written but moved', old.id
             USING ERRCODE = 'check_violation', CONSTRAINT = 'connectors_moved_only',
                 HINT = 'Call a function of schema moves: enable, disable, trigger_sync, pick_up, fail, release, ... See docs/contract.md.';
@@ -94,6 +95,7 @@ BEGIN
         NEW.config_version := nextval('connector_config_versions');
         NEW.state := '{}';
         NEW.failure_count := 0;
+        NEW.put_off_since := NULL;
         NEW.listing := NULL;
         NEW.deletions_allowed_at := NULL;   -- it was given for another source
         IF OLD.run_id IS NULL AND OLD.listing IS NOT NULL THEN   -- what it spoke of is to be swept
@@ -222,6 +224,7 @@ BEGIN
     c := moves.miss_slots(c, 'disabled before it could be claimed');
     c.status := 'DISABLED';
     c.status_message := left(message, 2000);
+    c.put_off_since := NULL;
     c.run_id := NULL;
     c.next_sync_at := NULL;
     c.due_reason := NULL;

@@ -181,19 +181,20 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- The worker gives up a run that took too long: 1..sent are published, the last of them at this place in the document stream, and
--- no sync completed follows. Semantic stores them, passes the checkpoints among them and then fails the run, so that nobody is
--- failed because semantic is away or behind. True also where it is cut already. False: the run is over, or sync completed was
--- sent, and it completes.
+-- The worker gives up a run that took too long, or, with a wait, whose source has asked to wait: 1..sent are published, the last of
+-- them at this place in the document stream, and no sync completed follows. Semantic stores them, passes the checkpoints among them, and
+-- then the run fails, or is postponed, so that nobody is failed, and nothing is fetched again, because semantic is away or behind.
+-- wait and message: as postpone has them; it counts from now. True also where it is cut already. False: the run is over, or sync
+-- completed was sent, and it completes.
 -- +goose StatementBegin
-CREATE FUNCTION moves.cut(run uuid, try uuid, sent bigint, seq bigint, message text) RETURNS boolean
+CREATE FUNCTION moves.cut(run uuid, try uuid, sent bigint, seq bigint, message text, wait interval DEFAULT NULL) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
 DECLARE
     r       open_runs;
     highest bigint;
 BEGIN
     IF sent IS NULL OR sent < 1 OR seq IS NULL OR seq < 1 THEN
-        RAISE EXCEPTION 'cut: sent is %, seq is %, both must be 1 or more; a run that has sent nothing fails as too_long',
+        RAISE EXCEPTION 'cut: sent is %, seq is %, both must be 1 or more; a run that has sent nothing fails as too_long, or is postponed',
             coalesce(sent::text, 'null'), coalesce(seq::text, 'null') USING ERRCODE = 'invalid_parameter_value';
     END IF;
     SELECT o.* INTO r FROM open_runs o WHERE o.id = run AND o.try_id = try FOR UPDATE;
@@ -207,7 +208,8 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     UPDATE open_runs o SET worker_id = NULL, drain_seq = seq, fetched_at = clock_timestamp(), total = sent,
-        whole = (o.stored = sent), cut = left(coalesce(message, 'no message'), 2000)
+        whole = (o.stored = sent), cut = left(coalesce(message, 'no message'), 2000), wait_message = NULL,
+        waits_until = CASE WHEN wait IS NOT NULL THEN clock_timestamp() + moves.granted(wait, 'cut') END
     WHERE o.id = run;
     RETURN true;
 END $$;
@@ -268,9 +270,36 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- ACTIVE for a connector that is locked, due when a wait is over that the source has asked for: at once where it is over, or where a sync
+-- was asked for while the run went on.
+-- +goose StatementBegin
+CREATE FUNCTION moves.put_off(c connectors, until timestamptz, message text) RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    advanced boolean;
+BEGIN
+    c.deletions_allowed_at := moves.unspent_permission(c);
+    c.status_message := left(coalesce(message, 'no message'), 2000);
+    UPDATE open_runs o SET waits_until = until WHERE o.id = c.run_id RETURNING o.advanced INTO advanced;
+    PERFORM moves.end_runs(ARRAY[c.run_id], 'superseded', 'postponed', c.status_message);
+    c.status := 'ACTIVE';
+    c.run_id := NULL;
+    c.put_off_since := CASE WHEN advanced THEN clock_timestamp() ELSE coalesce(c.put_off_since, clock_timestamp()) END;
+    c.next_sync_at := greatest(until, clock_timestamp());
+    c.due_reason := 'wait';
+    IF c.trigger_requested_at IS NOT NULL THEN
+        c.next_sync_at := clock_timestamp();
+        c.due_reason := 'manual';
+        c.status_message := NULL;
+    END IF;
+    PERFORM moves.put(ARRAY[c]);
+    PERFORM moves.wake(c, true);
+END $$;
+-- +goose StatementEnd
+
 -- SYNCING -> ACTIVE, due when a wait is over that the source has asked for; the run superseded, no failure counted. wait: from
 -- now, one second to a day. message says who asked, without the time: whoever shows it reads that in next_sync_at, and in the ledger
--- in waits_until. Due at once where a sync was asked for while the run went on.
+-- in waits_until. What the run has sent and is not stored is refused: one that has sent something calls cut.
 -- +goose StatementBegin
 CREATE FUNCTION moves.postpone(run uuid, try uuid, wait interval, message text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
@@ -281,35 +310,20 @@ BEGIN
     IF c.id IS NULL THEN
         RETURN false;
     END IF;
-    c.deletions_allowed_at := moves.unspent_permission(c);
-    c.status_message := left(coalesce(message, 'no message'), 2000);
-    UPDATE open_runs SET waits_until = until WHERE id = run;
-    PERFORM moves.end_runs(ARRAY[run], 'superseded', 'postponed', c.status_message);
-    c.status := 'ACTIVE';
-    c.run_id := NULL;
-    IF c.trigger_requested_at IS NULL THEN
-        c.next_sync_at := until;
-        c.due_reason := 'wait';
-    ELSE
-        c.next_sync_at := clock_timestamp();
-        c.due_reason := 'manual';
-        c.status_message := NULL;
-    END IF;
-    PERFORM moves.put(ARRAY[c]);
-    PERFORM moves.wake(c, true);
+    PERFORM moves.put_off(c, until, message);
     RETURN true;
 END $$;
 -- +goose StatementEnd
 
 -- Writes down that a try waits, because its source has asked for it: for who asks why it takes so long. Nothing else follows from it.
--- wait and message: as postpone has them. Meant for waits of 10 seconds and more.
+-- wait and message: as postpone has them. Meant for waits of 10 seconds and more. False also where the run drains.
 -- +goose StatementBegin
 CREATE FUNCTION moves.waits(run uuid, try uuid, wait interval, message text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
 BEGIN
     UPDATE open_runs o SET waits_until = clock_timestamp() + moves.granted(wait, 'waits'),
         wait_message = left(coalesce(message, 'no message'), 2000)
-    WHERE o.id = run AND o.try_id = try;
+    WHERE o.id = run AND o.try_id = try AND o.drain_seq IS NULL;
     RETURN FOUND;
 END $$;
 -- +goose StatementEnd
@@ -324,6 +338,7 @@ BEGIN
         RETURN moves.failed(c, false);
     END IF;
     c.status := 'ERROR';
+    c.put_off_since := NULL;
     c.next_sync_at := clock_timestamp();
     c.due_reason := 'retry';
     RETURN c;
@@ -513,10 +528,11 @@ DROP FUNCTION moves.fail(uuid, uuid, text, text);
 DROP FUNCTION moves.took_too_long(connectors, boolean);
 DROP FUNCTION moves.waits(uuid, uuid, interval, text);
 DROP FUNCTION moves.postpone(uuid, uuid, interval, text);
+DROP FUNCTION moves.put_off(connectors, timestamptz, text);
 DROP FUNCTION moves.granted(interval, text);
 DROP FUNCTION moves.release(uuid, uuid);
 DROP FUNCTION moves.lock_syncing(uuid, uuid);
-DROP FUNCTION moves.cut(uuid, uuid, bigint, bigint, text);
+DROP FUNCTION moves.cut(uuid, uuid, bigint, bigint, text, interval);
 DROP FUNCTION moves.drain_all(jsonb);
 DROP FUNCTION moves.drain(uuid, uuid, bigint);
 DROP FUNCTION moves.heartbeat(uuid, interval, uuid[], uuid[]);

@@ -101,7 +101,7 @@ BEGIN
     moment := clock_timestamp();
     -- Planned as settled does it. The scheduler is woken once for what is due of a type, and once for the places of others.
     FOR r IN WITH moved AS (
-        UPDATE connectors k SET status = 'ACTIVE', status_message = NULL, run_id = NULL, failure_count = 0, last_sync_at = moment,
+        UPDATE connectors k SET status = 'ACTIVE', status_message = NULL, run_id = NULL, failure_count = 0, put_off_since = NULL, last_sync_at = moment,
             synced_version = k.config_version, docs_analyzed = coalesce(s.unchanged, 0),
             state = coalesce(s.state, k.state), listing = CASE WHEN s.state IS NULL THEN k.listing END,
             needs_plan = k.trigger_requested_at IS NULL AND k.schedule_cron IS NOT NULL,
@@ -133,6 +133,7 @@ BEGIN
     c.status_message := NULL;
     c.run_id := NULL;
     c.failure_count := 0;
+    c.put_off_since := NULL;
     c.last_sync_at := clock_timestamp();
     c.synced_version := c.config_version;
     RETURN moves.planned(c, c.last_sync_at);
@@ -223,7 +224,7 @@ END $$;
 
 -- SYNCING -> ACTIVE: ends a run of which everything is stored, in one transaction with its cursor, so that the cursor never
 -- runs ahead of the data. Skipped where there was nothing to store. A document that is neither stored nor known to have failed
--- leaves the cursor where it was. SYNCING -> ERROR, DISABLED: a run that was cut fails. No row where the run is not, or no longer,
+-- leaves the cursor where it was. A run that was cut is postponed, or fails: SYNCING -> ERROR, DISABLED. No row where the run is not, or no longer,
 -- open and whole, or advance has to count first; an error (lock_not_available) where somebody holds the connector: it is asked again.
 -- +goose StatementBegin
 CREATE FUNCTION moves.complete(run uuid, span integer DEFAULT 10000)
@@ -295,6 +296,9 @@ BEGIN
     IF r.cut IS NULL THEN
         what := CASE WHEN r.total = r.notes THEN 'skipped' ELSE 'completed' END;
         PERFORM moves.finish_stored(c, r, what);
+    ELSIF r.waits_until IS NOT NULL THEN
+        what := 'superseded';
+        PERFORM moves.put_off(c, r.waits_until, r.cut);
     ELSE
         what := 'failed';
         PERFORM moves.fail_cut(c, r);
@@ -327,7 +331,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- SYNCING -> ERROR, DISABLED for a run that was cut, once everything that it has sent is stored, and its last checkpoint passed.
+-- SYNCING -> ERROR, DISABLED for a run that was cut because it took too long, once everything that it has sent is stored, and its last checkpoint passed.
 -- +goose StatementBegin
 CREATE FUNCTION moves.fail_cut(c connectors, r open_runs) RETURNS void
     LANGUAGE plpgsql AS $$
@@ -345,11 +349,13 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Fails the run of a connector, both locked: by the failure policy, or, where its documents were lost in transit, due at once
--- and without a failure counted.
+-- Fails the run of a connector, both locked: by the failure policy, or, where its documents were lost in transit, due at once, or when
+-- the wait is over that it was cut with, and without a failure counted.
 -- +goose StatementBegin
 CREATE FUNCTION moves.fail_lost(c connectors, what text) RETURNS void
     LANGUAGE plpgsql AS $$
+DECLARE
+    until timestamptz := (SELECT o.waits_until FROM open_runs o WHERE o.id = c.run_id AND o.cut IS NOT NULL);
 BEGIN
     c.status_message := CASE what
         WHEN 'transit' THEN 'documents were lost in transit; syncing again'
@@ -361,7 +367,8 @@ BEGIN
     c.run_id := NULL;
     IF what = 'transit' THEN
         c.status := 'ERROR';
-        c.next_sync_at := clock_timestamp();
+        -- Its source may have asked to wait.
+        c.next_sync_at := greatest(clock_timestamp(), CASE WHEN c.trigger_requested_at IS NULL THEN until END);
         c.due_reason := 'lost';
     ELSE
         c := moves.failed(c, false);

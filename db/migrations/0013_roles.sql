@@ -50,7 +50,7 @@ GRANT SELECT ON connectors, connector_types, open_runs, owner_turns, runs, sched
 -- Workers, and other teams' subscribers, set SYNCING, ERROR and, by handing back or by a store of their own, ACTIVE.
 GRANT EXECUTE ON FUNCTION moves.pick_up(integer, uuid, uuid, uuid, interval),
     moves.heartbeat(uuid, interval, uuid[], uuid[]), moves.drain(uuid, uuid, bigint),
-    moves.cut(uuid, uuid, bigint, bigint, text), moves.release(uuid, uuid), moves.fail(uuid, uuid, text, text),
+    moves.cut(uuid, uuid, bigint, bigint, text, interval), moves.release(uuid, uuid), moves.fail(uuid, uuid, text, text),
     moves.postpone(uuid, uuid, interval, text), moves.waits(uuid, uuid, interval, text),
     moves.known(uuid, uuid, text, integer, uuid[], integer[], bigint[]), moves.links(uuid, uuid, text),
     moves.deletions_allowed(uuid, uuid), moves.stored_up_to(uuid[])
@@ -107,7 +107,7 @@ GRANT UPDATE (envelope) ON connector_secrets TO echomind_console;
 GRANT SELECT (id, name, type, user_id, scope, scope_id, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, max_retries,
     deletion_guard, deletions_allowed_at, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version,
     added_version, synced_version, listed_version, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan,
-    failure_count, docs_analyzed, at_fault) ON connectors TO echomind_reader;
+    failure_count, docs_analyzed, put_off_since, at_fault) ON connectors TO echomind_reader;
 GRANT SELECT (id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at,
     dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, fetched_at, drain_seq, completed_at, status, reason, error_message, total,
     stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole,
@@ -115,7 +115,7 @@ GRANT SELECT (id, connector_id, job_name, type, trigger, slot, slot_last, missed
 GRANT SELECT ON connector_types, workers TO echomind_reader;
 -- Not the try: who knows it speaks for its run.
 GRANT SELECT (seen_at, id, name, type, user_id, status, status_message, failure_count, max_retries, refresh_freq_minutes, schedule_cron,
-    time_zone, dst_gap, dst_overlap, needs_plan, planned_through, next_sync_at, due_reason, trigger_requested_at, last_sync_at, docs_analyzed, trigger, due_at, started_at,
+    time_zone, dst_gap, dst_overlap, needs_plan, planned_through, next_sync_at, due_reason, trigger_requested_at, last_sync_at, docs_analyzed, put_off_since, trigger, due_at, started_at,
     dispatched_at, dispatches, picked_up_at, lease_expires_at, fetched_at, total, stored, whole, cut, waits_until, wait_message, type_cap, due_before, in_flight,
     owner_in_flight, owner_cap, has_other_owners, pending_before, fetching, dispatched_since, publish_error,
     type_publish_error) ON connector_evidence TO echomind_reader;

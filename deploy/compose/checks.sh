@@ -125,7 +125,7 @@ run connectors trigger "$id" --wait
 
 step "make up QDRANT=1: what is stored already is found there, also after Qdrant has lost everything"
 make up QDRANT=1 COMMIT=0123abc >/dev/null 2>&1
-printf 'COMPOSE_PROFILES=qdrant\nQDRANT_URL=http://qdrant:6333\n' >> .env # as docker-compose.yml says, so that it stays
+printf 'COMPOSE_PROFILES=qdrant\nQDRANT_URL=http://qdrant:6334\n' >> .env # as docker-compose.yml says, so that it stays
 finds() {
   for _ in $(seq 30); do
     found=$(run search --user 1 lease 2>&1 || true)

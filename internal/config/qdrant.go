@@ -5,16 +5,17 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"strings"
 )
 
 // Qdrant is where semantic keeps an index of the vectors, for a faster search; Postgres has them all.
 type Qdrant struct {
-	// URL is the base of Qdrant's REST API, such as http://127.0.0.1:6333, of version 1.10 or later; if empty, vectors are
-	// compared one by one in Postgres.
+	// URL is where Qdrant's gRPC API is, such as http://127.0.0.1:6334, or https:// for TLS, of version 1.16 or later; without a
+	// port it is 6334. If empty, vectors are compared one by one in Postgres.
 	URL string `env:"QDRANT_URL"`
 	// APIKey is Qdrant's service.api_key, where it has one.
 	APIKey string `env:"QDRANT_API_KEY"`
-	// Collection begins the collections' names. A copy of a database needs another one.
+	// Collection begins the names of the alias and the collections. A copy of a database needs another one.
 	Collection string `env:"QDRANT_COLLECTION" envDefault:"echomind"`
 }
 
@@ -27,9 +28,13 @@ func (q Qdrant) Validate() error {
 		u, err := url.Parse(q.URL)
 		switch {
 		case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-			problems = append(problems, errors.New("QDRANT_URL: must be a URL such as http://127.0.0.1:6333"))
+			problems = append(problems, errors.New("QDRANT_URL: must be a URL such as http://127.0.0.1:6334"))
 		case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 			problems = append(problems, errors.New("QDRANT_URL: holds a user, a query or a fragment; a key belongs into QDRANT_API_KEY"))
+		case strings.Trim(u.Path, "/") != "":
+			problems = append(problems, errors.New("QDRANT_URL: holds a path, which gRPC has none of"))
+		case u.Port() == "6333":
+			problems = append(problems, errors.New("QDRANT_URL: 6333 is the port of Qdrant's REST API; gRPC's is 6334"))
 		}
 		if !collectionName.MatchString(q.Collection) {
 			problems = append(problems, fmt.Errorf("QDRANT_COLLECTION=%q: must be 1 to 64 letters, digits, - or _", q.Collection))

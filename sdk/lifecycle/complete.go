@@ -25,7 +25,7 @@ type Ended struct {
 
 // Complete ends a run whose documents are all stored: the run to its verdict, the connector to ACTIVE with the
 // new state, in one transaction, so that the cursor never runs ahead of the data. Its verdict is Completed,
-// or Skipped where there was nothing to store, or Failed where its worker has cut it. It returns ErrFenced where the run is not
+// or Skipped where there was nothing to store, or, where its worker has cut it, Failed, or Superseded because it is postponed. It returns ErrFenced where the run is not
 // (or no longer) open and whole, or has checkpoints that Advance has to look at first, and ErrHeld, at once, where somebody holds
 // the connector.
 func (l *Lifecycle) Complete(ctx context.Context, run uuid.UUID) (Ended, error) {

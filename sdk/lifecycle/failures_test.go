@@ -94,6 +94,22 @@ var endings = map[string]func(*fixture) trip{
 		require.NoError(f.t, f.Postpone(ctx, c.try, 3*time.Hour, "come back later"))
 		return c
 	},
+	"the same, and the run has sent something: once that is stored": func(f *fixture) trip {
+		c := f.syncing()
+		require.NoError(f.t, f.PostponeWhenStored(ctx, c.try, 2, 7, 3*time.Hour, "come back later"))
+		require.Equal(f.t, "SYNCING", of[string](f, c, "status"))
+		f.exec(`UPDATE open_runs SET stored = total, whole = true WHERE id = $1`, c.try.Run)
+		ended, err := f.Complete(ctx, c.try.Run)
+		require.NoError(f.t, err)
+		require.Equal(f.t, lifecycle.Superseded, ended.Verdict)
+		return c
+	},
+	"the same, and something of that is lost in transit": func(f *fixture) trip {
+		c := f.syncing()
+		require.NoError(f.t, f.PostponeWhenStored(ctx, c.try, 2, 7, 3*time.Hour, "come back later"))
+		require.Equal(f.t, 1, one[int](f, `SELECT count(*)::integer FROM moves.fail_lost_in_transit(ARRAY[$1::uuid], 8, 9)`, c.try.Run))
+		return c
+	},
 	"clean stop of the worker": func(f *fixture) trip {
 		c := f.syncing()
 		require.NoError(f.t, f.Release(ctx, c.try))
@@ -163,7 +179,7 @@ func (f *fixture) nextTry(c trip) string {
 	switch left := next.Sub(one[time.Time](f, `SELECT clock_timestamp()`)); {
 	case left <= 0:
 		return "at once"
-	case of[string](f, c, "due_reason") == "wait":
+	case of[string](f, c, "due_reason") == "wait", of[string](f, c, "due_reason") == "lost":
 		require.InDelta(f.t, 3*time.Hour, left, float64(time.Hour))
 		return "at the time that the source named"
 	case left < 5*time.Minute:

@@ -132,6 +132,19 @@ func (l *Lifecycle) Cut(ctx context.Context, try Try, sent int64, seq uint64, me
 	})
 }
 
+// PostponeWhenStored is Postpone for a run that has sent something: semantic stores it first, as of Cut, whose sent and seq it has. The wait
+// counts from now.
+func (l *Lifecycle) PostponeWhenStored(
+	ctx context.Context, try Try, sent int64, seq uint64, wait time.Duration, message string,
+) error {
+	message = clean(secret.Text(message))
+	return guarded(ctx, "lifecycle.cut", func(ctx context.Context) (bool, error) {
+		return l.q.CutToWait(ctx, dbgen.CutToWaitParams{
+			RunID: try.Run, TryID: try.ID, Sent: sent, Seq: int64(seq), Message: message, Wait: wait,
+		})
+	})
+}
+
 // Release hands a connector back: ACTIVE, due now, its run superseded, no failure counted. One that waits to be picked up
 // may be handed back by any try.
 func (l *Lifecycle) Release(ctx context.Context, try Try) error {
@@ -141,7 +154,8 @@ func (l *Lifecycle) Release(ctx context.Context, try Try) error {
 }
 
 // Postpone ends a run whose source has asked to wait: the connector to ACTIVE, due after that time, the run superseded, no failure
-// counted. wait is taken as a second at least and a day at most. message says who asked, without the time.
+// counted. wait is taken as a second at least and a day at most. message says who asked, without the time. What the run has sent and is
+// not stored is refused: see PostponeWhenStored.
 func (l *Lifecycle) Postpone(ctx context.Context, try Try, wait time.Duration, message string) error {
 	message = clean(secret.Text(message))
 	return guarded(ctx, "lifecycle.postpone", func(ctx context.Context) (bool, error) {

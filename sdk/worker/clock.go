@@ -5,8 +5,12 @@ import (
 	"time"
 )
 
+// longestWaits is for how long a run waits for its source altogether, because that has asked for it. A wait that would go beyond puts
+// the run off instead: meanwhile it holds a slot and a place.
+const longestWaits = time.Hour
+
 // workClock measures how long a run works, and says when that is too long. It stands still while the run waits for
-// Postgres or the broker: our own outages are waits, and no run fails for them.
+// Postgres, the broker, or a source that has asked for it: no run fails for a wait.
 type workClock struct {
 	most time.Duration
 	late func()
@@ -16,6 +20,10 @@ type workClock struct {
 	worked time.Duration // up to since
 	since  time.Time     // when the work went on
 	waits  int           // how many waits are under way
+
+	waited time.Duration // for the source, up to asked
+	asked  time.Time     // when the waits for the source began that are under way
+	asking int           // how many of these there are
 }
 
 // startClock starts a clock that calls late after `most` of work.
@@ -46,6 +54,37 @@ func (c *workClock) wait(began time.Time) (over func()) {
 			c.timer.Reset(c.most - c.worked)
 		}
 	})
+}
+
+// waitAsAsked stops the clock as wait does, for a wait that the source has asked for and that begins now, and for no longer than that; false, and
+// the clock goes on, where the run would wait for its source for longer than it may.
+func (c *workClock) waitAsAsked(d time.Duration) (over func(), mayWait bool) {
+	now := time.Now()
+	c.mu.Lock()
+	waited := c.waited
+	if c.asking > 0 {
+		waited += now.Sub(c.asked)
+	}
+	if waited+d > longestWaits {
+		c.mu.Unlock()
+		return nil, false
+	}
+	if c.asking == 0 {
+		c.asked = now
+	}
+	c.asking++
+	c.mu.Unlock()
+	goesOn := c.wait(now)
+	end := sync.OnceFunc(func() {
+		c.mu.Lock()
+		if c.asking--; c.asking == 0 {
+			c.waited += time.Since(c.asked)
+		}
+		c.mu.Unlock()
+		goesOn()
+	})
+	timer := time.AfterFunc(d, end)
+	return func() { timer.Stop(); end() }, true
 }
 
 // expires looks again: a wait may have begun when the timer fired already.

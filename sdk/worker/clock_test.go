@@ -101,3 +101,60 @@ func TestAStoppedClockIsNeverLate(t *testing.T) {
 		require.False(t, isLate())
 	})
 }
+
+func TestAWaitThatTheSourceAskedForIsNoWork(t *testing.T) {
+	clocked(t, time.Minute, func(c *workClock, pass func(time.Duration), isLate func() bool) {
+		for range 3 {
+			pass(15 * time.Second)
+			over, mayWait := c.waitAsAsked(10 * time.Minute)
+			require.True(t, mayWait)
+			pass(10 * time.Minute)
+			over()
+			over() // twice is once
+		}
+		pass(15*time.Second - time.Nanosecond)
+		require.False(t, isLate())
+		pass(time.Nanosecond)
+		require.True(t, isLate())
+	})
+}
+
+func TestAWaitForTheSourceThatNobodyEndsIsOverWhenItsTimeHasPassed(t *testing.T) {
+	clocked(t, time.Minute, func(c *workClock, pass func(time.Duration), isLate func() bool) {
+		_, mayWait := c.waitAsAsked(10 * time.Minute)
+		require.True(t, mayWait)
+		pass(11*time.Minute - time.Nanosecond)
+		require.False(t, isLate())
+		pass(time.Nanosecond)
+		require.True(t, isLate())
+	})
+}
+
+func TestARunWaitsForItsSourceForAnHourAltogether(t *testing.T) {
+	clocked(t, time.Minute, func(c *workClock, pass func(time.Duration), isLate func() bool) {
+		for range 5 {
+			over, mayWait := c.waitAsAsked(10 * time.Minute)
+			require.True(t, mayWait)
+			pass(5 * time.Minute)
+			other, mayWait := c.waitAsAsked(5 * time.Minute) // of another request, and counted once
+			require.True(t, mayWait)
+			pass(5 * time.Minute)
+			over()
+			other()
+		}
+		_, mayWait := c.waitAsAsked(10*time.Minute + time.Second)
+		require.False(t, mayWait)
+		over, mayWait := c.waitAsAsked(10 * time.Minute)
+		require.True(t, mayWait)
+		pass(time.Second)
+		_, mayWait = c.waitAsAsked(10 * time.Minute)
+		require.False(t, mayWait, "it would end later")
+		pass(10*time.Minute - time.Second)
+		over()
+		_, mayWait = c.waitAsAsked(time.Second)
+		require.False(t, mayWait)
+		require.False(t, isLate())
+		pass(time.Minute)
+		require.True(t, isLate(), "a wait that is refused is none")
+	})
+}

@@ -15,8 +15,8 @@ type Config struct {
 	// LeaseSeconds is how long a worker may be silent before its connectors are rescued, in seconds. One heartbeat
 	// renews all its leases, three times in that time.
 	LeaseSeconds int `env:"WORKER_LEASE_SECONDS" envDefault:"15"`
-	// MaxRunMinutes ends a handler that works longer, in minutes. Time in which its run waits for Postgres, NATS or what it
-	// has sent to be stored does not count. The sync goes on from its last checkpoint at once; without one it is a transient failure.
+	// MaxRunMinutes ends a handler that works longer, in minutes. Time in which its run waits for Postgres, NATS, what it
+	// has sent to be stored, or its source that has asked for it does not count. The sync goes on from its last checkpoint at once; without one it is a transient failure.
 	MaxRunMinutes int `env:"WORKER_MAX_RUN_MINUTES" envDefault:"360"`
 	// MaxInFlight is how many document messages of a run may wait for their acknowledgement.
 	MaxInFlight int `env:"WORKER_MAX_IN_FLIGHT" envDefault:"256"`

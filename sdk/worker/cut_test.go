@@ -22,9 +22,14 @@ func maxRun(d time.Duration) func(*worker.Worker) {
 // completed; it returns how many messages these are.
 func (f *fixture) isCut(c trip) int {
 	f.t.Helper()
+	return f.drainsAsIs(c, `cut LIKE '%the sync took longer than it may' AND waits_until IS NULL`)
+}
+
+// drainsAsIs is isCut, for an open run of which a condition holds.
+func (f *fixture) drainsAsIs(c trip, condition string) int {
+	f.t.Helper()
 	f.becomes(c, `status = 'SYNCING' AND drain_seq IS NOT NULL`)
-	f.is(c, `worker_id IS NULL AND failure_count = 0 AND fetched_at IS NOT NULL
-		AND (SELECT cut LIKE '%the sync took longer than it may' AND NOT whole FROM open_runs)`)
+	f.is(c, `worker_id IS NULL AND failure_count = 0 AND fetched_at IS NOT NULL AND (SELECT NOT whole AND `+condition+` FROM open_runs)`)
 	sent := f.sent(c)
 	require.NotContains(f.t, sent, int64(0))
 	for no := range int64(len(sent)) {

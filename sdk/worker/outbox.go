@@ -207,6 +207,13 @@ func (o *outbox) flush() error {
 	return o.broken
 }
 
+// isSent says whether every number that was taken is acknowledged. It is flushed.
+func (o *outbox) isSent() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.broken == nil
+}
+
 // lastPlace is the place in the stream of the last message that was acknowledged.
 func (o *outbox) lastPlace() uint64 {
 	o.mu.Lock()

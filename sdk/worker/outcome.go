@@ -63,7 +63,8 @@ func (e *postponedError) Unwrap() error { return e.err }
 // Postponed is what a handler returns whose source has asked to wait (Retry-After) for longer than a run should: the run ends, and
 // the next one is due when the wait is over, counted from now, at least a second and at most a day. It is no failure, and counts
 // towards nothing. err says who asked, without the time, such as "Microsoft asked us to wait": people are shown it with the time
-// behind it. What the run has sent and semantic has not stored is sent again; so is what is behind the last checkpoint.
+// behind it, without what the error is wrapped in. What the run has sent is stored, and its checkpoints are passed, before the wait takes effect; what is
+// behind the last checkpoint is sent again.
 func Postponed(wait time.Duration, err error) error {
 	if err == nil {
 		err = errAskedToWait
@@ -98,6 +99,7 @@ const (
 	cut // too long, and what was sent is all in the stream
 	released
 	postponed
+	postponedWhenStored // what was sent is all in the stream
 	abandoned
 )
 
@@ -107,7 +109,7 @@ func outcomeOf(err, cause error) outcome {
 	switch {
 	case errors.Is(cause, lifecycle.ErrFenced), errors.Is(err, lifecycle.ErrFenced):
 		return abandoned
-	case isPostponed(err):
+	case asPostponed(err) != nil:
 		return postponed
 	case errors.Is(cause, errStopping) && err != nil:
 		return released
@@ -124,9 +126,11 @@ func outcomeOf(err, cause error) outcome {
 	}
 }
 
-func isPostponed(err error) bool {
+// asPostponed is what Postponed has made, or nil.
+func asPostponed(err error) *postponedError {
 	var wait *postponedError
-	return errors.As(err, &wait)
+	_ = errors.As(err, &wait)
+	return wait
 }
 
 // kinds are what the database is told of a run that fails.

@@ -21,21 +21,57 @@ const putOff = `status = 'ACTIVE' AND due_reason = 'wait' AND failure_count = 0 
 
 func TestASourceThatAsksToWaitPutsItsSyncOffAndItIsNoFailure(t *testing.T) {
 	f := newFixture(t)
-	for name, handle := range map[string]worker.Handler{
-		"at once": func(context.Context, *worker.Run) error { return worker.Postponed(time.Hour, errAsked) },
-		"after some documents": func(ctx context.Context, run *worker.Run) error {
-			return errors.Join(run.Put(ctx, note(1)), worker.Postponed(time.Hour, errAsked))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := f.triggered()
-			f.exec(`UPDATE connectors SET max_retries = 1 WHERE id = $1`, c.id)
-			r := f.work(handle)
-			f.settled(c)
-			require.NoError(t, r.stop())
-			f.is(c, putOff)
-		})
-	}
+	c := f.triggered()
+	f.exec(`UPDATE connectors SET max_retries = 1 WHERE id = $1`, c.id)
+	f.work(func(context.Context, *worker.Run) error { return worker.Postponed(time.Hour, errAsked) })
+	f.settled(c)
+	f.is(c, putOff)
+}
+
+// storesAndCompletes says that everything a connector's run has sent is stored, as semantic does.
+func (f *fixture) storesAndCompletes(c trip) {
+	f.t.Helper()
+	f.exec(`UPDATE open_runs SET stored = total, whole = true WHERE connector_id = $1`, c.id)
+	f.exec(`SELECT moves.complete(id) FROM open_runs WHERE connector_id = $1`, c.id)
+}
+
+func TestASyncThatHasSentSomethingIsPutOffWhenThatIsStored(t *testing.T) {
+	f := newFixture(t)
+	c := f.triggered()
+	f.work(func(ctx context.Context, run *worker.Run) error {
+		return errors.Join(run.Put(ctx, note(1)), run.Checkpoint(ctx, page{1}), fmt.Errorf("list the drive: %w", worker.Postponed(time.Hour, errAsked)))
+	})
+	require.Equal(t, 2, f.drainsAsIs(c, `cut = 'the drive asked us to wait'
+		AND waits_until BETWEEN clock_timestamp() + interval '55 minutes' AND clock_timestamp() + interval '1 hour'`))
+	f.storesAndCompletes(c)
+	f.is(c, putOff)
+}
+
+func TestASyncThatIsPutOffAfterItsTimeIsNoFailure(t *testing.T) {
+	f := newFixture(t)
+	c := f.triggered()
+	f.work(func(ctx context.Context, run *worker.Run) error {
+		err := run.Put(ctx, note(1))
+		<-ctx.Done()
+		return errors.Join(err, worker.Postponed(time.Hour, errAsked))
+	}, maxRun(100*time.Millisecond))
+	f.drainsAsIs(c, `cut = 'the drive asked us to wait'`)
+	f.storesAndCompletes(c)
+	f.is(c, putOff)
+}
+
+func TestASyncWhoseNumberWasNeverSentIsPutOffAtOnce(t *testing.T) {
+	f := newFixture(t)
+	c := f.triggered()
+	f.work(func(ctx context.Context, run *worker.Run) error {
+		func() {
+			defer func() { _ = recover() }()
+			_ = run.SendPanic(ctx)
+		}()
+		return worker.Postponed(time.Hour, errAsked)
+	})
+	f.settled(c)
+	f.is(c, putOff)
 }
 
 func TestASyncThatIsPutOffWhileItsServiceStopsIsDueWhenTheWaitIsOver(t *testing.T) {
@@ -52,6 +88,22 @@ func TestASyncThatIsPutOffWhileItsServiceStopsIsDueWhenTheWaitIsOver(t *testing.
 	f.is(c, putOff)
 }
 
+func TestWhatASyncHasSentThatIsPutOffWhileItsServiceStopsIsStoredBefore(t *testing.T) {
+	f := newFixture(t)
+	c := f.triggered()
+	begun := make(chan struct{})
+	r := f.workWith(func(cfg *worker.Config) { cfg.Grace = 10 * time.Millisecond }, func(ctx context.Context, run *worker.Run) error {
+		err := run.Put(ctx, note(1))
+		close(begun)
+		<-ctx.Done()
+		return errors.Join(err, worker.Postponed(time.Hour, errAsked))
+	})
+	await(t, "the handler", begun)
+	f.measures("worker_documents_published_total", 1)
+	require.NoError(t, r.stop())
+	require.Equal(t, 1, f.drainsAsIs(c, `cut = 'the drive asked us to wait'`))
+}
+
 func TestAHandlerThatWaitsForItsSourceIsSeenToWait(t *testing.T) {
 	f := newFixture(t)
 	waits := func(run *worker.Run) string {
@@ -60,15 +112,19 @@ func TestAHandlerThatWaitsForItsSourceIsSeenToWait(t *testing.T) {
 	}
 	var before, short, long, again, longer string
 	c := f.inside(func(ctx context.Context, run *worker.Run) error {
+		wait := func(d time.Duration) {
+			_, err := run.Waits(ctx, d, "the drive asked us to wait")
+			require.NoError(t, err)
+		}
 		before = waits(run)
-		run.Waits(ctx, 9*time.Second, "the drive asked us to wait")
+		wait(9 * time.Second)
 		short = waits(run)
-		run.Waits(ctx, 5*time.Minute, "the drive asked us to wait")
+		wait(5 * time.Minute)
 		long = waits(run)
-		run.Waits(ctx, 5*time.Minute, "the drive asked us to wait") // another request of it
-		run.Waits(ctx, time.Minute, "the drive asked us to wait")
+		wait(5 * time.Minute) // another request of it
+		wait(time.Minute)
 		again = waits(run)
-		run.Waits(ctx, 8*time.Minute, "the drive asked us to wait")
+		wait(8 * time.Minute)
 		longer = waits(run)
 		return nil
 	})
@@ -84,9 +140,39 @@ func TestAWaitThatCannotBeWrittenDownEndsNoSync(t *testing.T) {
 	f := newFixture(t)
 	c := f.inside(func(ctx context.Context, run *worker.Run) error {
 		f.exec(`DROP FUNCTION moves.waits(uuid, uuid, interval, text)`)
-		run.Waits(ctx, time.Minute, "the drive asked us to wait")
-		return fmt.Errorf("then: %w", worker.Postponed(time.Hour, errAsked))
+		_, err := run.Waits(ctx, time.Minute, "the drive asked us to wait")
+		return errors.Join(err, fmt.Errorf("then: %w", worker.Postponed(time.Hour, errAsked)))
 	})
 	f.says("it is not written down that the sync waits for its source")
-	f.is(c, `due_reason = 'wait' AND status_message = 'then: the drive asked us to wait'`)
+	f.is(c, `due_reason = 'wait' AND status_message = 'the drive asked us to wait'`)
+}
+
+func TestASyncDoesNotWorkWhileItWaitsForItsSource(t *testing.T) {
+	f := newFixture(t)
+	var before, during, stillDuring, after bool
+	c := f.inside(func(ctx context.Context, run *worker.Run) error {
+		before = run.ClockStands()
+		over, err := run.Waits(ctx, time.Second, "the drive asked us to wait")
+		during = run.ClockStands()
+		other, err2 := run.Waits(ctx, time.Second, "the drive asked us to wait")
+		over()
+		stillDuring = run.ClockStands()
+		other()
+		after = run.ClockStands()
+		return errors.Join(err, err2)
+	})
+	require.Equal(t, []bool{false, true, true, false}, []bool{before, during, stillDuring, after})
+	f.is(c, `failure_count = 0`)
+}
+
+func TestASyncThatWouldWaitForItsSourceForMoreThanAnHourIsPutOff(t *testing.T) {
+	f := newFixture(t)
+	c := f.triggered()
+	f.exec(`UPDATE connectors SET max_retries = 1 WHERE id = $1`, c.id)
+	f.work(func(ctx context.Context, run *worker.Run) error {
+		_, err := run.Waits(ctx, time.Hour+time.Nanosecond, "the drive asked us to wait")
+		return fmt.Errorf("list the drive: %w", err)
+	})
+	f.settled(c)
+	f.is(c, putOff)
 }

@@ -114,11 +114,23 @@ func (r *Run) Remark(text string) {
 // longWait is how long a wait is that is written down.
 const longWait = 10 * time.Second
 
-// Waits tells people that the run waits now, because its source has asked for it, and goes on then: `echomind why` shows message
-// and the time. message says who asked, as of Postponed. A wait of less than ten seconds is not written down, nor is one that ends with
-// another that is, or before it, so that many requests that wait together cost one write. It does not wait itself, and
-// where Postgres does not take it, it is not tried again.
-func (r *Run) Waits(ctx context.Context, wait time.Duration, message string) {
+// Waits begins a wait that the source has asked for. The run's work stands still until over is called, which the handler does when it goes on,
+// or until wait has passed: it does not count towards Config.MaxRunMinutes. Waits may overlap. It does not wait itself. An error is one of Postponed, for the
+// handler to return, in whatever it is wrapped: with this wait the run would wait for its source for more than an hour altogether, and is put off instead.
+//
+// `echomind why` shows message and the time: message says who asked, as of Postponed. A wait of less than ten seconds is not written
+// down, nor is one that ends with another that is, or before it, so that many requests that wait together cost one write. Where
+// Postgres does not take it, it is not tried again.
+func (r *Run) Waits(ctx context.Context, wait time.Duration, message string) (over func(), err error) {
+	over, mayWait := r.clock.waitAsAsked(wait)
+	if !mayWait {
+		return nil, Postponed(wait, errors.New(message))
+	}
+	r.saysThatItWaits(ctx, wait, message)
+	return over, nil
+}
+
+func (r *Run) saysThatItWaits(ctx context.Context, wait time.Duration, message string) {
 	until := time.Now().Add(wait)
 	r.mu.Lock()
 	known := wait < longWait || until.Before(r.waitsUntil.Add(longWait/2))

@@ -54,8 +54,12 @@ func (w *Worker) sync(
 	if how == completes {
 		how, err = w.complete(ctx, run, err, letGo)
 	}
-	if how == cut {
+	switch how {
+	case cut:
 		w.cut(ctx, run, err)
+		return nil
+	case postponedWhenStored:
+		w.postponeWhenStored(ctx, run, err)
 		return nil
 	}
 	w.settle(ctx, try, how, err, context.Cause(handling), log)
@@ -69,7 +73,7 @@ func (w *Worker) flush(run *Run, err error) (outcome, error) {
 		if inOrder(err) {
 			err = flushed
 		}
-		return outcomeOf(err, ended), err
+		return whenStored(run, outcomeOf(err, ended)), err
 	}
 	cause := context.Cause(run.outbox.handling)
 	switch {
@@ -79,11 +83,20 @@ func (w *Worker) flush(run *Run, err error) (outcome, error) {
 	case flushed != nil:
 		err = flushed
 	}
-	how := outcomeOf(err, cause)
-	if how == tooLong && flushed == nil && run.outbox.total() > 0 {
-		how = cut
+	return whenStored(run, outcomeOf(err, cause)), err
+}
+
+// whenStored lets semantic store what a run has sent before it ends: where all of it is in the stream, and there is anything.
+func whenStored(run *Run, how outcome) outcome {
+	switch {
+	case run.outbox.total() == 0 || !run.outbox.isSent():
+		return how
+	case how == tooLong:
+		return cut
+	case how == postponed:
+		return postponedWhenStored
 	}
-	return how, err
+	return how
 }
 
 // endAtStop cancels the run when the handlers' share of the grace of a clean stop is over. The returned function ends
@@ -217,11 +230,10 @@ func (w *Worker) settle(ctx context.Context, try lifecycle.Try, how outcome, err
 	case postponed:
 		ended("postponed")
 		verdict = lifecycle.Superseded
-		var wait *postponedError
-		_ = errors.As(err, &wait)
+		wait := asPostponed(err)
 		log.Info("the source asked to wait; the next sync is due then", "wait", time.Until(wait.until).Round(time.Second), "err", err)
 		write = func(ctx context.Context) error {
-			return w.lifecycle.Postpone(ctx, try, time.Until(wait.until), err.Error())
+			return w.lifecycle.Postpone(ctx, try, time.Until(wait.until), wait.Error())
 		}
 	default:
 		kind := kinds[how]
@@ -250,6 +262,19 @@ func (w *Worker) cut(ctx context.Context, run *Run, err error) {
 	run.log.Warn("the sync took too long; it fails when what it has sent is stored", "sent", sent, "err", err)
 	notWritten(w.persistAtStop(ctx, func(ctx context.Context) error {
 		return w.lifecycle.Cut(ctx, run.try, sent, seq, message(err, errTooLong))
+	}), run.log)
+}
+
+// postponeWhenStored puts a run off, once semantic has stored what it has sent and passed its checkpoints: what a scarce quota was spent on
+// is not fetched again because semantic is behind.
+func (w *Worker) postponeWhenStored(ctx context.Context, run *Run, err error) {
+	w.metrics.syncs.WithLabelValues("postponed").Inc()
+	tracing.Of(ctx).Set(tracing.Outcome("postponed"))
+	sent, seq, wait := run.outbox.total(), run.outbox.lastPlace(), asPostponed(err)
+	run.log.Info("the source asked to wait; the next sync is due then, once what this one has sent is stored",
+		"wait", time.Until(wait.until).Round(time.Second), "sent", sent, "err", err)
+	notWritten(w.persistAtStop(ctx, func(ctx context.Context) error {
+		return w.lifecycle.PostponeWhenStored(ctx, run.try, sent, seq, time.Until(wait.until), wait.Error())
 	}), run.log)
 }
 

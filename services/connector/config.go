@@ -26,8 +26,8 @@ type Config struct {
 	MaxTokens int `env:"CONNECTOR_MAX_TOKENS" envDefault:"400"`
 	// OverlapPercent is how much of a chunk repeats the end of the one before it, in percent; -1 = nothing.
 	OverlapPercent int `env:"CONNECTOR_OVERLAP_PERCENT" envDefault:"15"`
-	// QuotaWaitSeconds is how long a sync waits, at a time, when a provider says to wait; where it says longer the
-	// sync is put off until then, which is no failure.
+	// QuotaWaitSeconds is how long a sync waits, at a time, when a provider says to wait; where it says longer, or all waits of a sync
+	// would be more than an hour, the sync is put off until then, which is no failure.
 	QuotaWaitSeconds int `env:"CONNECTOR_QUOTA_WAIT_SECONDS" envDefault:"600"`
 
 	// AllowCIDRs are the loopback, private or link-local ranges, separated by commas, that downloads may lead to all the

@@ -74,6 +74,35 @@ func TestAThrottleOfGoogleThatLastsForHoursDisablesNoConnector(t *testing.T) {
 	require.Equal(t, 5, api.count())
 }
 
+func TestAWaitThatIsMoreThanASyncWaitsAltogetherPutsItOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, true, func(cfg *connector.Config) { cfg.QuotaWaitSeconds = 2 * 3600 })
+	w.graph.NewDrive("alice", "")
+	w.add(7, first)
+	w.graph.Inject(fakegraph.Fault{Times: 1000, Status: http.StatusTooManyRequests, Code: "activityLimitReached", RetryAfter: "3700"})
+	for range 2 { // when it is told so, and by the quota
+		w.postponed(7, "Microsoft asked us to wait", 3700*time.Second)
+	}
+}
+
+func TestAFileWhoseDownloadAsksToWaitForTooLongFailsAlone(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusInternalServerError, http.StatusServiceUnavailable} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, true)
+			_, root := w.graph.NewDrive("alice", "")
+			bad := w.graph.File(root, "bad.md", "# Bad")
+			w.graph.File(root, "plan.md", "# Plan")
+			w.add(7, first)
+			w.exec(`UPDATE connectors SET max_retries = 1 WHERE id = 7`)
+			w.graph.Inject(fakegraph.Fault{Path: "/download/" + bad, Times: 1000, Status: status, RetryAfter: "3600"})
+			w.fetched(w.claim(7))
+			require.Equal(t, "ACTIVE", w.text(`SELECT status FROM connectors WHERE id = 7`))
+		})
+	}
+}
+
 func TestASyncThatWaitsForItsProviderSaysSo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, true)

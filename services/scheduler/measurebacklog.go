@@ -9,8 +9,8 @@ import (
 )
 
 type backlogMetrics struct {
-	connectors, due, oldestDue, oldestPending, expired *prometheus.GaugeVec
-	pending, draining, oldestDrain                     prometheus.Gauge
+	connectors, due, oldestDue, oldestPending, longestPutOff, expired *prometheus.GaugeVec
+	pending, draining, oldestDrain                                    prometheus.Gauge
 }
 
 func newBacklogMetrics(m maker) backlogMetrics {
@@ -20,14 +20,16 @@ func newBacklogMetrics(m maker) backlogMetrics {
 		due:           m.gauges("scheduler_due_connectors", "Connectors that are due and not claimed.", "type"),
 		oldestDue:     m.gauges("scheduler_oldest_due_seconds", "For how long the connector that waits longest has been due; 0 = none is due.", "type"),
 		oldestPending: m.gauges("scheduler_oldest_pending_seconds", "For how long the oldest trigger has waited to be picked up; 0 = none does.", "type"),
-		expired:       m.gauges("scheduler_expired_leases", "Connectors at work whose worker has not renewed its lease in time.", "type"),
-		draining:      m.gauge("scheduler_draining_runs", "Runs whose worker is done and whose documents are queued."),
-		oldestDrain:   m.gauge("scheduler_oldest_drain_seconds", "For how long the oldest draining run has been; 0 = none is."),
+		longestPutOff: m.gauges("scheduler_longest_put_off_seconds",
+			"For how long the connector that is put off longest by its source has come no further; 0 = none is.", "type"),
+		expired:     m.gauges("scheduler_expired_leases", "Connectors at work whose worker has not renewed its lease in time.", "type"),
+		draining:    m.gauge("scheduler_draining_runs", "Runs whose worker is done and whose documents are queued."),
+		oldestDrain: m.gauge("scheduler_oldest_drain_seconds", "For how long the oldest draining run has been; 0 = none is."),
 	}
 }
 
 func (m *backlogMetrics) reset() {
-	for _, vec := range []*prometheus.GaugeVec{m.connectors, m.due, m.oldestDue, m.oldestPending, m.expired} {
+	for _, vec := range []*prometheus.GaugeVec{m.connectors, m.due, m.oldestDue, m.oldestPending, m.longestPutOff, m.expired} {
 		vec.Reset()
 	}
 	for _, gauge := range []prometheus.Gauge{m.pending, m.draining, m.oldestDrain} {
@@ -59,6 +61,7 @@ func (s *Scheduler) measureBacklog(ctx context.Context) error {
 		m.due.WithLabelValues(row.Name).Set(float64(row.Due))
 		m.oldestDue.WithLabelValues(row.Name).Set(row.OldestDue)
 		m.oldestPending.WithLabelValues(row.Name).Set(row.OldestPending)
+		m.longestPutOff.WithLabelValues(row.Name).Set(row.LongestPutOff)
 		m.expired.WithLabelValues(row.Name).Set(float64(row.Expired))
 		// A counter that is born with its first counts hides them from Prometheus, which sees no rise: born at 0.
 		s.metrics.republished.WithLabelValues(row.Name)

@@ -115,6 +115,12 @@ func TestMetricsCountTheBacklogByTypeAndForgetIt(t *testing.T) {
 	if age := m.value("scheduler_oldest_pending_seconds"); age < pastTheGrace.Seconds() {
 		t.Errorf("the oldest trigger has waited %v s", age)
 	}
+	s.force(`UPDATE connectors SET put_off_since = clock_timestamp() - n * interval '1 hour' FROM generate_series(1, 2) n
+		WHERE id = (SELECT id FROM connectors ORDER BY id OFFSET n - 1 LIMIT 1)`)
+	s.do(m.measureBacklog(t.Context()))
+	if age := m.value("scheduler_longest_put_off_seconds"); age < 7200 || age > 7200+60 {
+		t.Errorf("the one that is put off longest has been for %v s", age)
+	}
 	m.forget()
 	if left := m.families("scheduler_connectors"); len(left) > 0 {
 		t.Errorf("a scheduler that leads no more still says %v", left)

@@ -2,63 +2,50 @@ package semantic
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/failpoint"
+	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/services/semantic/embed"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 	"github.com/echomind/sync/services/semantic/internal/qdrant"
 )
 
 const (
-	// turnDocuments and turnChunks bound what is brought in one turn, but for one large document.
-	turnDocuments, turnChunks = 64, 4096
-	// indexPage is how many chunks one request carries, and indexLetters from how much of a chunk's text words are taken: a
-	// request has 2 MiB, and at most a third of the 32 MiB that Qdrant takes.
-	indexPage, indexLetters = 256, 16_384
+	// turnChanges and indexPage bound what one turn brings, but for one large document, which is brought in pages.
+	turnChanges, indexPage = 64, 256
+	// indexLetters is from how much of a chunk's text words are taken: a request has 1 MiB, and at most 8.
+	indexLetters = 16_384
 )
 
 // BringRun brings what waits of a run's connector, unless Qdrant is known to be down.
 func (x *Index) BringRun(ctx context.Context, run uuid.UUID) error {
-	return x.unlessDown(func() error {
-		return x.turns(ctx, func(ctx context.Context, q *dbgen.Queries) ([]int64, error) {
-			return q.SearchIndexChangesBefore(ctx, dbgen.SearchIndexChangesBeforeParams{RunID: run, Batch: turnDocuments})
-		})
-	})
+	return x.unlessDown(func() error { return x.bring(ctx, &run) })
 }
 
-func (x *Index) bringAll(ctx context.Context) error {
-	return x.turns(ctx, func(ctx context.Context, q *dbgen.Queries) ([]int64, error) {
-		return q.SearchIndexChanges(ctx, turnDocuments)
-	})
-}
-
-// turns brings changes, a turn at a time, until none is left.
-func (x *Index) turns(ctx context.Context, waiting func(context.Context, *dbgen.Queries) ([]int64, error)) error {
+// bring brings changes, a turn at a time, until none is left: of a run's connector, or all. All its errors are waits.
+func (x *Index) bring(ctx context.Context, run *uuid.UUID) error {
 	for more := true; more; {
 		began, points := time.Now(), 0
-		err := x.inTurn(ctx, "semantic.index", turnTimeout, func(ctx context.Context, q *dbgen.Queries) error {
-			more = false
-			row, ours, err := x.ours(ctx, q)
-			if err != nil || !ours {
-				return err // one of another name is kept, while a release with ours is rolled out
-			}
-			if !row.Filled {
-				return errIndex
-			}
-			changes, err := waiting(ctx, q)
-			if err != nil || len(changes) == 0 {
+		err := deadline.Do(ctx, "semantic.index", turnTimeout, func(ctx context.Context) error {
+			// Who is frozen with the turn in hand loses it; who waits for it asks again later.
+			bounds := postgres.Bounds{Lock: turnWait, Statement: turnTimeout, Idle: frozenAfter}
+			return postgres.TxBounded(ctx, x.pool, bounds, func(tx pgx.Tx) (err error) {
+				points, more, err = x.turn(ctx, x.queries.WithTx(tx), run)
 				return err
-			}
-			var brought int
-			points, brought, err = x.bring(ctx, q, x.qdrant.Collection(collectionName(row)), changes)
-			more = brought == turnDocuments || brought < len(changes)
-			return err
+			})
 		})
+		if err != nil && !errors.Is(err, errIndex) {
+			err = fmt.Errorf("%w: %w", errIndex, err)
+		}
 		if err != nil {
 			return err
 		}
@@ -70,95 +57,115 @@ func (x *Index) turns(ctx context.Context, waiting func(context.Context, *dbgen.
 	return nil
 }
 
-// bring brings changes to the collection, and says of how many points, and how many changes these were: the first of them.
-func (x *Index) bring(
-	ctx context.Context, q *dbgen.Queries, to *qdrant.Collection, changes []int64,
-) (points, brought int, err error) {
-	if _, err := q.FeedSearchIndex(ctx, dbgen.FeedSearchIndexParams{Name: x.name, Abandoned: abandonedAfter}); err != nil {
-		return 0, 0, err
+// turn has the index for itself: it brings the first changes, as many as have a page of chunks together, or one.
+func (x *Index) turn(ctx context.Context, q *dbgen.Queries, run *uuid.UUID) (written int, more bool, err error) {
+	row, err := q.TakeTurnAtSearchIndex(ctx)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, false, fmt.Errorf("%w: it is not made yet", errIndex)
 	}
-	turn, err := q.TurnAtSearchIndex(ctx)
+	if err != nil || row.Name != x.name {
+		return 0, false, err // one of another name is kept, while a release with ours is rolled out
+	}
+	turn, err := q.FeedSearchIndex(ctx, x.name)
 	if err != nil {
-		return 0, 0, err
+		return 0, false, err
 	}
-	rows, err := q.ChangedDocuments(ctx, changes)
-	if err != nil {
-		return 0, 0, err
+	changes, err := q.SearchIndexChanges(ctx, dbgen.SearchIndexChangesParams{RunID: run, Batch: turnChanges})
+	if err != nil || len(changes) == 0 {
+		return 0, false, err
 	}
-	shown := newShowing(rows, turnChunks)
-	for rest := shown.documents; len(rest) > 0; {
-		group := firstPage(rest)
-		written, err := x.write(ctx, q, to, turn, group)
-		if err != nil {
-			return 0, 0, err
-		}
-		points += written
-		rest = rest[len(group):]
+	to := x.qdrant.Collection(collectionName(dbgen.SearchIndexRow(row)))
+	if first := changes[0]; first.DocumentID == nil {
+		return 0, true, x.queue(ctx, q, to, first)
 	}
-	if err := to.KeepOnly(ctx, turn, shown.ids, shown.versions); err != nil {
-		return 0, 0, x.away(err)
+	page := firstPage(changes)
+	var done, documents []int64
+	for _, c := range page {
+		done, documents = append(done, c.Ids...), append(documents, *c.DocumentID)
+	}
+	if written, err = x.write(ctx, q, to, turn, page); err != nil {
+		return 0, false, err
+	}
+	if err := to.Remove(ctx, turn, documents); err != nil {
+		return 0, false, x.away(err)
 	}
 	failpoint.At("semantic.indexed")
-	return points, len(shown.changes), q.ForgetSearchIndexChanges(ctx, shown.changes)
+	return written, len(page) < len(changes) || len(done) == turnChanges, q.ForgetSearchIndexChanges(ctx, done)
 }
 
-// write brings the chunks of one document, however many, or of several that fit into a page.
-func (x *Index) write(ctx context.Context, q *dbgen.Queries, to *qdrant.Collection, turn int64, group []shownDocument) (written int, err error) {
-	p := dbgen.ChunksToIndexParams{Embedder: x.embedder.Name(), Letters: indexLetters, Page: indexPage, AfterNo: -1}
-	connectors := map[int64]int32{}
-	for _, d := range group {
-		p.TryIds, p.FirstNos, p.Ids = append(p.TryIds, d.Try), append(p.FirstNos, d.FirstNo), append(p.Ids, d.DocumentID)
-		connectors[d.DocumentID] = d.connector
+// queue queues the documents of a connector; or makes the collection, and queues all.
+func (x *Index) queue(ctx context.Context, q *dbgen.Queries, to *qdrant.Collection, change dbgen.SearchIndexChangesRow) error {
+	if change.ConnectorID == nil {
+		if err := to.Create(ctx, x.name, x.embedder.Dimensions()); err != nil {
+			return x.away(err)
+		}
 	}
-	for {
+	documents, err := q.QueueDocuments(ctx, change.ConnectorID)
+	if err != nil {
+		return err
+	}
+	x.log.Info("documents are brought to the search index anew", "collection", to.Name, "documents", documents)
+	return q.ForgetSearchIndexChanges(ctx, change.Ids)
+}
+
+// firstPage are the first changes, of documents alone, that have no more chunks than a page, or one.
+func firstPage(changes []dbgen.SearchIndexChangesRow) []dbgen.SearchIndexChangesRow {
+	var chunks int32
+	for i, c := range changes {
+		if chunks += c.Chunks; i > 0 && (c.DocumentID == nil || chunks > indexPage) {
+			return changes[:i]
+		}
+	}
+	return changes
+}
+
+// write brings the chunks that documents show now.
+func (x *Index) write(
+	ctx context.Context, q *dbgen.Queries, to *qdrant.Collection, turn int64, changes []dbgen.SearchIndexChangesRow,
+) (written int, err error) {
+	p := dbgen.ChunksToIndexParams{Embedder: x.embedder.Name(), Letters: indexLetters, Page: indexPage, AfterNo: -1}
+	shown := map[int64]dbgen.SearchIndexChangesRow{}
+	for _, c := range changes {
+		if c.TryID != nil && c.FirstNo != nil {
+			shown[*c.DocumentID] = c
+			p.TryIds, p.FirstNos, p.Ids = append(p.TryIds, *c.TryID), append(p.FirstNos, *c.FirstNo), append(p.Ids, *c.DocumentID)
+		}
+	}
+	for more := len(p.Ids) > 0; more; {
 		rows, err := q.ChunksToIndex(ctx, p)
 		if err != nil {
 			return written, err
 		}
 		var points []qdrant.Point
 		for _, row := range rows {
-			p.AfterNo = row.No
+			p.AfterID, p.AfterNo = row.DocumentID, row.No
 			if !x.fits(row) {
 				continue
 			}
-			key := Key{Try: row.TryID, FirstNo: row.FirstNo, DocumentID: row.DocumentID}
-			points = append(points, qdrant.Point{ID: pointID(key, row.No), Vector: row.Embedding, Payload: qdrant.Payload{
-				ConnectorID: connectors[row.DocumentID], DocumentID: row.DocumentID, Version: version(key), No: row.No,
-				Turn: turn, Words: embed.Words(row.Text),
-			}})
+			c := shown[row.DocumentID]
+			points = append(points, qdrant.Point{
+				Scope: c.Scope, ConnectorID: *c.ConnectorID, DocumentID: row.DocumentID, TryID: *c.TryID, FirstNo: *c.FirstNo, No: row.No,
+				Words: embed.Words(row.Text), Vector: row.Embedding,
+			})
 		}
 		if len(points) > 0 {
-			if err := to.Upsert(ctx, points); err != nil {
+			if err := to.Upsert(ctx, turn, points); err != nil {
 				return written, x.away(err)
 			}
 		}
-		written += len(points)
-		if len(rows) < indexPage {
-			return written, nil
-		}
-		if len(group) > 1 { // they have more chunks than they say
-			return written, x.writeEach(ctx, q, to, turn, group)
-		}
+		written, more = written+len(points), len(rows) == indexPage
 	}
-}
-
-func (x *Index) writeEach(ctx context.Context, q *dbgen.Queries, to *qdrant.Collection, turn int64, group []shownDocument) error {
-	for i := range group {
-		if _, err := x.write(ctx, q, to, turn, group[i:i+1]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return written, nil
 }
 
 // fits says whether a vector can be a point's; one that cannot must not hold up the others.
 func (x *Index) fits(row dbgen.ChunksToIndexRow) bool {
-	good := len(row.Embedding) == int(x.dimensions.Load()) && !slices.ContainsFunc(row.Embedding, func(f float32) bool {
+	good := len(row.Embedding) == x.embedder.Dimensions() && !slices.ContainsFunc(row.Embedding, func(f float32) bool {
 		return math.IsNaN(float64(f)) || math.IsInf(float64(f), 0)
 	})
 	if !good {
 		x.log.Warn("a chunk cannot be found by its vector: it is of another length, or no number",
-			"try", row.TryID, "document", row.DocumentID, "no", row.No)
+			"document", row.DocumentID, "no", row.No)
 	}
 	return good
 }

@@ -2,6 +2,7 @@ package semantic
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -60,6 +61,44 @@ func TestARunThatIsCutPassesNoCheckpointBehindAPartThatWaits(t *testing.T) {
 	require.NoError(t, c.cut(4, 9))
 	c.stores(c.checkpoint(4, 4), c.doc(3, "b", "half", part(0, 2)), c.checkpoint(2, 2), c.doc(1, "a", "one"))
 	c.tookTooLong(0, true, `{"page": 2}`)
+}
+
+// cutToWait gives a run up that its source has asked to wait, as its worker does.
+func (c trip) cutToWait(sent int64, place uint64) error {
+	c.f.t.Helper()
+	return lifecycle.New(c.f.pool).PostponeWhenStored(ctx, c.of(), sent, place, time.Hour, "the drive asked us to wait")
+}
+
+// putOff says that a run is postponed, and its connector due in an hour from a state.
+func (c trip) putOff(state string) {
+	c.f.t.Helper()
+	require.Equal(c.f.t, "superseded: postponed: the drive asked us to wait",
+		one[string](c.f, `SELECT status || ': ' || reason || ': ' || error_message FROM scheduler_runs WHERE id = $1`, c.session))
+	require.True(c.f.t, one[bool](c.f, `SELECT status = 'ACTIVE' AND due_reason = 'wait' AND failure_count = 0 AND state = $2::jsonb AND run_id IS NULL
+		AND next_sync_at BETWEEN clock_timestamp() + interval '50 minutes' AND clock_timestamp() + interval '1 hour' FROM connectors WHERE id = $1`,
+		c.connector, state))
+}
+
+func TestARunThatIsToWaitWhileSemanticIsAwayIsPostponedWhenItIsStoredAndGoesOnFromItsCheckpoint(t *testing.T) {
+	f := newFixture(t)
+	c := f.syncing()
+	require.NoError(t, c.cutToWait(4, 9))
+	require.NoError(t, c.cutToWait(4, 9), "again, because the answer was lost")
+	c.stores(c.doc(4, "d", "four"), c.checkpoint(3, 3), c.doc(2, "b", "two"))
+	c.stillRuns()
+	c.stores(c.doc(1, "a", "one"))
+	c.putOff(`{"page": 3}`)
+	require.Equal(t, int64(3), f.count("documents WHERE status = 'stored'"))
+}
+
+func TestARunThatIsToWaitIsPostponedByWhoKeepsHouseWhereEverythingIsStoredAlready(t *testing.T) {
+	f := newFixture(t)
+	c := f.syncing()
+	c.stores(c.doc(1, "a", "one"))
+	require.NoError(t, c.cutToWait(1, 9))
+	c.stillRuns()
+	require.NoError(t, f.CompleteStored(ctx))
+	c.putOff(`{}`)
 }
 
 func TestSyncCompletedThatComesAfterACutChangesNothing(t *testing.T) {

@@ -28,8 +28,8 @@ const (
 	handoverAfter, abandonedAfter = time.Minute, 10 * time.Minute
 	// turnWait is how long a turn is waited for, and frozenAfter how long who has it may do nothing, or two slow requests.
 	turnWait, frozenAfter = 5 * time.Second, 18 * time.Second
-	// turnTimeout bounds a turn: a request for each page of the largest document. fillTimeout bounds queueing every document.
-	turnTimeout, fillTimeout = 5 * time.Minute, 10 * time.Minute
+	// turnTimeout bounds a turn: a request for each page of the largest document, or queueing every document.
+	turnTimeout = 5 * time.Minute
 	// longQueue is how far the changes that wait are counted.
 	longQueue = 100_000
 	// maxStored bounds how many runs are remembered to be completed; those beyond are found by who keeps house.
@@ -44,7 +44,7 @@ var (
 
 // Index keeps a collection of Qdrant as Postgres says:
 //
-//	documents ──trigger──▶ search_index_changes ──one at a time──▶ what the document shows now ──▶ Qdrant
+//	documents, connectors ──trigger──▶ search_index_changes ──one at a time──▶ what the document shows now ──▶ Qdrant
 //
 // Postgres has every vector. What is brought again, or in another order, ends in the same collection, and one that is lost
 // is filled again. A point that outlives its chunk is no hit, since hits are read from Postgres.
@@ -57,7 +57,6 @@ type Index struct {
 	metrics  *metrics
 	log      *slog.Logger
 
-	dimensions atomic.Int64 // 0: not known yet
 	// down says that Qdrant was not there the last time; then only the next look asks it.
 	down   atomic.Bool
 	kicked chan struct{}
@@ -119,7 +118,7 @@ func (x *Index) catchUp(ctx context.Context, complete func(context.Context, uuid
 			return err
 		}
 	}
-	return x.unlessDown(func() error { return x.bringAll(ctx) })
+	return x.unlessDown(func() error { return x.bring(ctx, nil) })
 }
 
 // unlessDown calls Qdrant, and remembers if that fails.
@@ -136,138 +135,63 @@ func (x *Index) unlessDown(call func() error) error {
 
 // Look makes the collection where it is missing, and brings every change that waits.
 func (x *Index) Look(ctx context.Context) error {
-	err := x.look(ctx)
+	err := x.keep(ctx)
+	if errors.Is(err, qdrant.ErrMissing) {
+		err = x.keep(ctx)
+	}
 	x.down.Store(err != nil)
 	return err
 }
 
-func (x *Index) look(ctx context.Context) error {
-	dimensions, err := x.askDimensions(ctx)
-	if err != nil {
+// keep brings what waits, and then asks whether the collection is there. One that is not is forgotten: the next is another.
+func (x *Index) keep(ctx context.Context) error {
+	row, err := deadline.Get(ctx, "semantic.index_begin", queryTimeout, x.begin)
+	if err != nil || row.Name != x.name {
 		return err
 	}
-	if err := x.begin(ctx); err != nil {
-		return err
+	if err = x.bring(ctx, nil); err == nil {
+		err = x.away(x.qdrant.Collection(collectionName(row)).Check(ctx, x.embedder.Dimensions()))
 	}
-	if err := x.check(ctx, dimensions); err != nil {
-		return err
-	}
-	if err := x.fill(ctx, dimensions); err != nil {
-		return err
-	}
-	return x.bringAll(ctx)
-}
-
-// askDimensions asks the embedder once.
-func (x *Index) askDimensions(ctx context.Context) (int, error) {
-	if known := x.dimensions.Load(); known > 0 {
-		return int(known), nil
-	}
-	vectors, err := deadline.Get(ctx, "semantic.embed", embedTimeout, func(ctx context.Context) ([][]float32, error) {
-		return x.embedder.Embed(ctx, []string{"dimensions"})
-	})
-	if err == nil && len(vectors) != 1 {
-		err = fmt.Errorf("%d vectors for one text", len(vectors))
-	}
-	if err != nil {
-		return 0, fmt.Errorf("%w: %w", errEmbedder, err)
-	}
-	x.dimensions.Store(int64(len(vectors[0])))
-	return len(vectors[0]), nil
-}
-
-// begin says that this index is kept; from then on documents that change are noted.
-func (x *Index) begin(ctx context.Context) error {
-	return deadline.Do(ctx, "semantic.index_begin", queryTimeout, func(ctx context.Context) error {
-		kept, err := x.queries.FeedSearchIndex(ctx, dbgen.FeedSearchIndexParams{Name: x.name, Abandoned: abandonedAfter})
-		if err != nil || kept > 0 {
-			return err
-		}
-		_, err = x.queries.RenewSearchIndex(ctx, dbgen.RenewSearchIndexParams{
-			Name: x.name, Handover: handoverAfter, Abandoned: abandonedAfter,
-		})
-		if err != nil {
-			return err
-		}
-		if _, err = x.queries.SearchIndex(ctx); !errors.Is(err, pgx.ErrNoRows) {
-			return err
-		}
-		// New stores queue behind who waits for a table.
-		bounds := postgres.Bounds{Lock: 2 * time.Second, Idle: frozenAfter}
-		return postgres.TxBounded(ctx, x.pool, bounds, func(tx pgx.Tx) error {
-			q := x.queries.WithTx(tx)
-			if err := q.LockDocumentsTable(ctx); err != nil {
-				return err
-			}
-			return q.BeginSearchIndex(ctx, x.name)
-		})
-	})
-}
-
-// ours is the row of search_index, if it is of this index.
-func (x *Index) ours(ctx context.Context, q *dbgen.Queries) (row dbgen.SearchIndexRow, ours bool, err error) {
-	row, err = q.SearchIndex(ctx)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return row, false, fmt.Errorf("%w: it is not made yet", errIndex)
-	}
-	return row, err == nil && row.Name == x.name, err
-}
-
-// check asks whether the collection is there; one that is not is filled anew, under another name.
-func (x *Index) check(ctx context.Context, dimensions int) error {
-	row, err := deadline.Get(ctx, "semantic.index_state", queryTimeout, x.queries.SearchIndex)
-	if err != nil || row.Name != x.name || !row.Filled {
-		return err
-	}
-	err = x.qdrant.Collection(collectionName(row)).Check(ctx, dimensions)
 	if errors.Is(err, qdrant.ErrMissing) {
 		x.log.Warn("the search index is lost", "collection", collectionName(row))
-		return deadline.Do(ctx, "semantic.index_state", queryTimeout, func(ctx context.Context) error {
-			return x.queries.LoseSearchIndex(ctx, row.Generation)
-		})
-	}
-	return x.away(err)
-}
-
-// fill makes the collection and queues every document, unless that is done.
-func (x *Index) fill(ctx context.Context, dimensions int) error {
-	return x.inTurn(ctx, "semantic.index_fill", fillTimeout, func(ctx context.Context, q *dbgen.Queries) error {
-		row, ours, err := x.ours(ctx, q)
-		if err != nil || !ours || row.Filled {
-			return err
-		}
-		if err := x.qdrant.Collection(collectionName(row)).Create(ctx, dimensions); err != nil {
-			return x.away(err)
-		}
-		if err := q.EmptySearchIndexChanges(ctx); err != nil {
-			return err
-		}
-		documents, err := q.QueueEveryDocument(ctx)
-		if err != nil {
-			return err
-		}
-		x.log.Info("the search index is filled anew", "collection", collectionName(row), "documents", documents)
-		return q.SearchIndexIsFilled(ctx, row.Generation)
-	})
-}
-
-// inTurn runs a transaction that has the index for itself. All its errors are waits.
-func (x *Index) inTurn(ctx context.Context, name string, after time.Duration, work func(context.Context, *dbgen.Queries) error) error {
-	err := deadline.Do(ctx, name, after, func(ctx context.Context) error {
-		// Who is frozen with the turn in hand loses it; who waits for it asks again later.
-		bounds := postgres.Bounds{Lock: turnWait, Statement: after, Idle: frozenAfter}
-		return postgres.TxBounded(ctx, x.pool, bounds, func(tx pgx.Tx) error {
-			q := x.queries.WithTx(tx)
-			if err := q.AwaitTurnAtSearchIndex(ctx); err != nil {
-				return fmt.Errorf("wait for a turn: %w", err)
-			}
-			return work(ctx, q)
-		})
-	})
-	if err != nil && !errors.Is(err, errIndex) {
-		err = fmt.Errorf("%w: %w", errIndex, err)
+		return errors.Join(err, deadline.Do(ctx, "semantic.index_state", queryTimeout, func(ctx context.Context) error {
+			return x.drop(ctx, &row.Generation)
+		}))
 	}
 	return err
+}
+
+func (x *Index) drop(ctx context.Context, lost *uuid.UUID) error {
+	return x.queries.DropSearchIndex(ctx, dbgen.DropSearchIndexParams{
+		Lost: lost, Name: x.name, Handover: handoverAfter, Abandoned: abandonedAfter,
+	})
+}
+
+// begin says that this index is kept, unless one of another name is; from then on documents that change are noted.
+func (x *Index) begin(ctx context.Context) (dbgen.SearchIndexRow, error) {
+	if err := x.drop(ctx, nil); err != nil {
+		return dbgen.SearchIndexRow{}, err
+	}
+	if _, err := x.queries.FeedSearchIndex(ctx, x.name); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return dbgen.SearchIndexRow{}, err
+	}
+	row, err := x.queries.SearchIndex(ctx)
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return row, err
+	}
+	// New stores queue behind who waits for a table.
+	bounds := postgres.Bounds{Lock: 2 * time.Second, Idle: frozenAfter}
+	err = postgres.TxBounded(ctx, x.pool, bounds, func(tx pgx.Tx) error {
+		q := x.queries.WithTx(tx)
+		if err := q.LockDocumentsTable(ctx); err != nil {
+			return err
+		}
+		return q.BeginSearchIndex(ctx, x.name)
+	})
+	if err != nil {
+		return row, err
+	}
+	return x.queries.SearchIndex(ctx)
 }
 
 // away counts an answer that did not come, and makes it a wait.

@@ -3,18 +3,16 @@ package semantic
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"strings"
+	"net/url"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
+	pb "github.com/qdrant/go-client/qdrant"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/metadata"
 	"pgregory.net/rapid"
 
 	"github.com/echomind/sync/internal/config"
@@ -22,7 +20,7 @@ import (
 
 // hold keeps the first request of its kind from being carried out until it is released.
 type hold struct {
-	method, path           string
+	operation              string
 	taken                  atomic.Bool
 	reached, release, done chan struct{}
 }
@@ -50,18 +48,17 @@ func TestARunIsCompleteWhenItCanBeFound(t *testing.T) {
 
 func TestNoWorkerAsksAQdrantThatIsKnownToBeDown(t *testing.T) {
 	x := newIndexed(t)
-	var asked atomic.Int64
-	x.server.Before = func(string) error { asked.Add(1); return errors.New("overloaded") }
+	x.failing.Store(every)
 	require.ErrorIs(t, x.index.Look(ctx), errIndex)
-	before := asked.Load()
+	before := x.asked.Load()
 	for range 5 {
 		c := x.syncing()
 		c.stores(c.doc(1, "a", "zebra"), c.completed(1))
 		require.Equal(t, int64(1), c.stored())
 	}
 	require.ErrorIs(t, x.CompleteStored(ctx), errDown)
-	require.Equal(t, before, asked.Load())
-	x.server.Before = nil
+	require.Equal(t, before, x.asked.Load())
+	x.failing.Store("")
 	require.NoError(t, x.index.Look(ctx))
 	require.NoError(t, x.CompleteStored(ctx))
 	require.Zero(t, x.count("scheduler_runs WHERE status = 'running'"))
@@ -70,20 +67,19 @@ func TestNoWorkerAsksAQdrantThatIsKnownToBeDown(t *testing.T) {
 
 // A request may be carried out after its caller has given it up, and after a later one's.
 func TestARequestThatIsCarriedOutLateHidesNothing(t *testing.T) {
-	for name, operation := range map[string]string{"a deletion": "POST /points/delete", "an upsert": "PUT /points"} {
+	for name, operation := range map[string]string{"a deletion": remove, "an upsert": upsert} {
 		t.Run(name, func(t *testing.T) {
-			method, path, _ := strings.Cut(operation, " ")
 			x := newIndexed(t)
 			c := x.synced(map[string]string{"a": "zebra", "b": "yak"}).again()
 			x.failing.Store(every)
 			c.stores(c.doc(1, "a", "aardvark"))
 			x.failing.Store("")
 			x.index.down.Store(false)
-			held := &hold{method: method, path: path, reached: make(chan struct{}), release: make(chan struct{}), done: make(chan struct{})}
+			held := &hold{operation: operation, reached: make(chan struct{}), release: make(chan struct{}), done: make(chan struct{})}
 			x.hold.Store(held)
 			dying, kill := context.WithCancel(ctx)
 			ended := make(chan error, 1)
-			go func() { ended <- x.index.bringAll(dying) }()
+			go func() { ended <- x.index.bring(dying, nil) }()
 			<-held.reached
 			kill()
 			require.Error(t, <-ended)
@@ -112,6 +108,7 @@ func TestAnIndexThatIsLostIsFilledAgain(t *testing.T) {
 	require.Equal(t, "running", c.verdict(), "it was lost while a run was stored")
 	require.NoError(t, x.index.Look(ctx))
 	require.NoError(t, x.mirrors())
+	require.Len(t, x.server.Points("tests-hash-512-v1"), len(x.points()), "where others search")
 	require.NoError(t, x.CompleteStored(ctx))
 	require.Equal(t, "completed", c.verdict())
 	require.Equal(t, []string{"b"}, x.finds(Reader{UserID: 1}, "yak"))
@@ -136,17 +133,23 @@ func TestAWrongKeyIsSaid(t *testing.T) {
 func TestAPointThatIsNotOursIsSaid(t *testing.T) {
 	x := newIndexed(t)
 	c := x.synced(map[string]string{"a": "zebra"})
-	for _, version := range []string{"", "zebra", uuid.NewString(), uuid.NewString() + "/x"} {
-		body := fmt.Sprintf(`{"points": [{"id": "x", "vector": [%s1], "payload": {"connector_id": %d, "version": %q}}]}`,
-			strings.Repeat("0,", 511), c.connector, version)
-		request := httptest.NewRequest(http.MethodPut, "/collections/"+x.collection()+"/points?wait=true", strings.NewReader(body))
-		request.Header.Set("api-key", "secret")
-		answer := httptest.NewRecorder()
-		x.server.ServeHTTP(answer, request)
-		require.Equal(t, 200, answer.Code, answer.Body)
-		_, err := NewSearcher(x.pool, x.qdrant).Search(ctx, Reader{UserID: 1}, "zebra", 1)
-		require.ErrorContains(t, err, "a point of collection "+x.collection()+" is not ours")
+	vector := make([]float32, 512)
+	vector[511] = 1
+	foreign := &pb.PointStruct{
+		Id: pb.NewIDUUID(c.session.String()), Vectors: pb.NewVectorsDense(vector),
+		Payload: pb.NewValueMap(map[string]any{"scope": "user_1", "try_id": "zebra"}),
 	}
+	u, err := url.Parse(x.qdrant.URL)
+	require.NoError(t, err)
+	port, err := strconv.Atoi(u.Port())
+	require.NoError(t, err)
+	theirs, err := pb.NewClient(&pb.Config{Host: u.Hostname(), Port: port, SkipCompatibilityCheck: true})
+	require.NoError(t, err)
+	defer func() { _ = theirs.Close() }()
+	_, err = theirs.Upsert(metadata.AppendToOutgoingContext(ctx, "api-key", x.qdrant.APIKey), &pb.UpsertPoints{CollectionName: "tests-hash-512-v1", Points: []*pb.PointStruct{foreign}})
+	require.NoError(t, err)
+	_, err = NewSearcher(x.pool, x.qdrant).Search(ctx, Reader{UserID: 1}, "zebra", 1)
+	require.ErrorContains(t, err, "a point of collection "+x.collection()+" is not ours")
 }
 
 // Two replicas keep the index while runs store, replace and delete; any request may fail, as may the commit after it.
@@ -168,6 +171,9 @@ func TestWhateverFailsTheIndexEndsAsPostgres(t *testing.T) {
 			x.failing.Store(rapid.SampledFrom([]string{"", upsert, remove, every}).Draw(rt, "failing"))
 			if rapid.IntRange(0, 3).Draw(rt, "wiped") == 0 {
 				x.server.Wipe()
+			}
+			if rapid.Bool().Draw(rt, "moved") {
+				x.exec(`UPDATE connectors SET user_id = user_id % 3 + 1 WHERE id = $1`, c.connector)
 			}
 			c = c.again()
 			for _, m := range drawScript(rt) {

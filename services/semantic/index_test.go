@@ -1,19 +1,19 @@
 package semantic
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
+	"net"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
-	"github.com/google/uuid"
+	pb "github.com/qdrant/go-client/qdrant"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/echomind/sync/contract/proto/gen/internalpb"
 	"github.com/echomind/sync/internal/config"
@@ -27,41 +27,39 @@ import (
 type indexed struct {
 	*fixture
 	server *standin.Server
-	// failing, where it holds a text, refuses the operations that contain it.
+	// failing, where it names an operation, or every one, refuses it.
 	failing atomic.Value
-	// biggest is the size of the largest request so far, in bytes.
-	biggest atomic.Int64
-	hold    atomic.Pointer[hold]
+	// asked counts the operations, and biggest is the size of the largest request so far, in bytes.
+	asked, biggest atomic.Int64
+	hold           atomic.Pointer[hold]
 }
 
 const (
-	upsert = "PUT /collections/{name}/points"
-	remove = "POST /collections/{name}/points/delete"
-	every  = "/collections"
+	upsert = "Upsert"
+	remove = "Delete"
+	every  = "every"
 )
 
-func startQdrant(t *testing.T, x *indexed) config.Qdrant {
+func startQdrant(t testing.TB, x *indexed) config.Qdrant {
 	x.failing.Store("")
-	x.server = &standin.Server{Key: "secret", Before: func(operation string) error {
-		if text := x.failing.Load().(string); text != "" && strings.Contains(operation, text) {
-			return errors.New("overloaded")
+	x.server = &standin.Server{Key: "secret", Around: func(operation string, request proto.Message, next func() error) error {
+		x.asked.Add(1)
+		x.biggest.Store(max(x.biggest.Load(), int64(proto.Size(request))))
+		if failing := x.failing.Load().(string); failing == every || failing == operation {
+			return status.Error(codes.Unavailable, "overloaded")
 		}
-		return nil
-	}}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x.biggest.Store(max(x.biggest.Load(), r.ContentLength))
-		h := x.hold.Load()
-		if h != nil && r.Method == h.method && strings.HasSuffix(r.URL.Path, h.path) && h.taken.CompareAndSwap(false, true) {
-			body, _ := io.ReadAll(r.Body)
-			r.Body = io.NopCloser(bytes.NewReader(body))
+		if h := x.hold.Load(); h != nil && operation == h.operation && h.taken.CompareAndSwap(false, true) {
 			close(h.reached)
 			<-h.release
 			defer close(h.done)
 		}
-		x.server.ServeHTTP(w, r)
-	}))
-	t.Cleanup(server.Close)
-	return config.Qdrant{URL: server.URL, APIKey: "secret", Collection: "tests"}
+		return next()
+	}}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	stop, wait := x.server.Serve(listener)
+	t.Cleanup(func() { stop(); require.NoError(t, wait()) })
+	return config.Qdrant{URL: "http://" + listener.Addr().String(), APIKey: "secret", Collection: "tests"}
 }
 
 func newIndexed(t *testing.T) *indexed {
@@ -87,15 +85,17 @@ func (x *indexed) collection() string {
 	return one[string](x.fixture, `SELECT name || '-' || generation FROM search_index`)
 }
 
-func (x *indexed) points() []standin.Point { return x.server.Points(x.collection()) }
+func (x *indexed) points() []map[string]*pb.Value { return x.server.Points(x.collection()) }
 
 // mirrors says that the index holds exactly the chunks that documents show, and that nothing waits to be brought.
 func (x *indexed) mirrors() error {
-	shown := many[string](x.fixture, `SELECT concat_ws(' ', d.connector_id, d.id, d.try_id || '/' || d.first_no, c.no)
-		FROM documents d JOIN chunks c ON c.try_id = d.try_id AND c.first_no = d.first_no AND c.document_id = d.id`)
+	shown := many[string](x.fixture, `SELECT concat_ws(' ', CASE k.scope WHEN 'org' THEN k.scope ELSE k.scope || '_' || coalesce(k.scope_id, k.user_id::text) END,
+			d.connector_id, d.id, d.try_id, d.first_no, c.no)
+		FROM documents d JOIN connectors k ON k.id = d.connector_id JOIN chunks c ON c.try_id = d.try_id AND c.first_no = d.first_no AND c.document_id = d.id`)
 	held := []string{}
 	for _, p := range x.points() {
-		held = append(held, fmt.Sprintf("%v %v %v %v", p.Payload["connector_id"], p.Payload["document_id"], p.Payload["version"], p.Payload["no"]))
+		held = append(held, fmt.Sprint(p["scope"].GetStringValue(), " ", p["connector_id"].GetIntegerValue(), " ", p["document_id"].GetIntegerValue(),
+			" ", p["try_id"].GetStringValue(), " ", p["first_no"].GetIntegerValue(), " ", p["no"].GetIntegerValue()))
 	}
 	slices.Sort(shown)
 	slices.Sort(held)
@@ -125,6 +125,18 @@ func TestARunWaitsForWhatItsConnectorHasChangedAndForNoOther(t *testing.T) {
 	require.NoError(t, x.mirrors())
 }
 
+func TestASemanticThatHasNotLookedYetBringsARunWhole(t *testing.T) {
+	x := newIndexed(t)
+	started := x.another()
+	x.failing.Store(every)
+	c := x.syncing()
+	c.stores(c.doc(1, "a", "zebra"), c.completed(1))
+	x.failing.Store("")
+	require.NoError(t, started.complete(ctx, c.session))
+	require.Equal(t, "completed", c.verdict())
+	require.NoError(t, x.mirrors())
+}
+
 func TestWhatIsReplacedDeletedOrSweptLeavesTheIndex(t *testing.T) {
 	x := newIndexed(t)
 	c := x.synced(map[string]string{"a": "zebra", "b": "yak", "c": "xerus"}).again()
@@ -141,6 +153,23 @@ func TestWhatIsReplacedDeletedOrSweptLeavesTheIndex(t *testing.T) {
 	require.Empty(t, x.points())
 }
 
+func TestPointsSayWhoseTheyAreNow(t *testing.T) {
+	x := newIndexed(t)
+	c := x.synced(map[string]string{"a": "zebra", "b": "yak"})
+	other := x.synced(map[string]string{"c": "xerus"})
+	x.exec(`UPDATE connectors SET scope = 'group', scope_id = 'g' WHERE id = $1`, c.connector)
+	c = c.again()
+	c.stores(c.doc(1, "a", "aardvark"), c.completed(1))
+	require.Equal(t, "completed", c.verdict())
+	require.NoError(t, x.mirrors())
+	x.exec(`UPDATE connectors SET user_id = 7 WHERE id = $1`, other.connector)
+	require.Equal(t, int64(1), x.count("search_index_changes"), "one, however many documents it has")
+	require.NoError(t, x.index.Look(ctx))
+	require.NoError(t, x.mirrors())
+	require.Equal(t, []string{"c"}, x.finds(Reader{UserID: 7}, "xerus"))
+	require.Equal(t, []string{"b"}, x.finds(Reader{UserID: 9, Groups: []string{"g"}}, "yak"))
+}
+
 func TestADocumentOfManyPagesIsBroughtWhole(t *testing.T) {
 	x := newIndexed(t)
 	c := x.syncing()
@@ -155,7 +184,7 @@ func TestADocumentOfManyPagesIsBroughtWhole(t *testing.T) {
 	require.NoError(t, x.mirrors())
 	require.Len(t, x.points(), chunks+1)
 	require.Positive(t, x.biggest.Load())
-	require.Less(t, x.biggest.Load(), int64(4<<20))
+	require.Less(t, x.biggest.Load(), int64(1<<20))
 	hits, err := NewSearcher(x.pool, x.qdrant).Search(ctx, Reader{UserID: 1}, "number521", 1)
 	require.NoError(t, err)
 	require.Equal(t, "zebra number521", hits[0].Text)
@@ -180,7 +209,7 @@ func TestARequestIsBoundedWhateverTheChunksHold(t *testing.T) {
 	c.stores(c.completed(8))
 	require.Equal(t, "completed", c.verdict())
 	require.NoError(t, x.mirrors())
-	require.Less(t, x.biggest.Load(), int64(11<<20))
+	require.Less(t, x.biggest.Load(), int64(8<<20))
 }
 
 func TestWhatWasStoredBeforeThereWasAnIndexIsInIt(t *testing.T) {
@@ -192,7 +221,7 @@ func TestWhatWasStoredBeforeThereWasAnIndexIsInIt(t *testing.T) {
 	x := &indexed{fixture: f}
 	f.qdrant = startQdrant(t, x)
 	f.Semantic = x.another()
-	x.failing.Store("index") // it dies while it makes the collection
+	x.failing.Store("CreateFieldIndex") // it dies while it makes the collection
 	require.Error(t, f.index.Look(ctx))
 	x.failing.Store("")
 	require.NoError(t, f.index.Look(ctx))
@@ -299,26 +328,23 @@ func TestWhoBringsALotKeepsTheIndexMeanwhile(t *testing.T) {
 	c.stores(c.doc(1, "a", "zebra"))
 	x.failing.Store("")
 	x.exec(`UPDATE search_index SET fed_at = clock_timestamp() - interval '9 minutes'`)
-	require.NoError(t, x.index.bringAll(ctx))
+	require.NoError(t, x.index.bring(ctx, nil))
 	require.True(t, one[bool](x.fixture, `SELECT fed_at > clock_timestamp() - interval '1 minute' FROM search_index`))
 }
 
 func TestATurnIsBoundedInChunks(t *testing.T) {
-	try := uuid.New()
-	changes := func(chunks ...int32) (rows []dbgen.ChangedDocumentsRow) {
+	changes := func(chunks ...int32) (rows []dbgen.SearchIndexChangesRow) {
 		for i, n := range chunks {
 			id := int64(i + 1)
-			connector, firstNo := int32(1), id
-			rows = append(rows, dbgen.ChangedDocumentsRow{ID: id, DocumentID: id, ConnectorID: &connector, TryID: &try, FirstNo: &firstNo, Chunks: n})
+			rows = append(rows, dbgen.SearchIndexChangesRow{DocumentID: &id, Chunks: n})
 		}
 		return rows
 	}
-	require.Equal(t, []int64{1, 2}, newShowing(changes(10, 80, 20, 1), 100).ids)
-	require.Equal(t, []int64{1}, newShowing(changes(5000, 1), 100).ids, "one at least")
-	require.Equal(t, []int64{1, 2, 3}, newShowing(append(changes(10, 80), changes(10, 80, 10)...), 100).ids, "a document that has changed twice counts once")
-	require.Len(t, firstPage(newShowing(changes(100, 100, 100), 1000).documents), 2)
-	require.Len(t, firstPage(newShowing(changes(128, 128, 1), 1000).documents), 1, "two of them would fill a page")
-	require.Len(t, firstPage(newShowing(changes(900, 1), 1000).documents), 1)
+	require.Len(t, firstPage(changes(100, 100, 100)), 2)
+	require.Len(t, firstPage(changes(128, 128, 1)), 2)
+	require.Len(t, firstPage(changes(5000, 1)), 1, "one at least")
+	require.Len(t, firstPage(changes(1, 0, 0)), 3)
+	require.Len(t, firstPage(append(changes(1, 1), dbgen.SearchIndexChangesRow{})), 2, "all of a connector are queued in a turn of its own")
 }
 
 func TestADocumentWithMoreChunksThanItsRowSaysIsBroughtWhole(t *testing.T) {

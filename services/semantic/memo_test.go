@@ -102,7 +102,9 @@ func TestWhatSemanticRefusesKeepsTheMemoItCameWith(t *testing.T) {
 		c.doc(3, "new", "cherry", memo(`"new"`)), c.doc(4, "other content", "x", touched("hash of another", "v2"), memo(`"touched"`)),
 		c.doc(5, "unreadable", "x", unreadable, long, memo(`"failed"`)))
 	require.Equal(t, `a "moved", b "moved", new "new", other content "touched", unreadable "failed"`, c.known())
-	require.EqualValues(t, 5, f.count("documents WHERE status = 'failed' AND version_token = '' AND content_hash = ''"))
+	require.EqualValues(t, 5, f.count("documents WHERE status = 'failed' AND content_hash = ''"))
+	require.Equal(t, "a, b, new", one[string](f, `SELECT string_agg(source_id, ', ' ORDER BY source_id) FROM moves.known($1, $2)
+		WHERE version_token = '' AND refused_token <> ''`, c.session, c.try))
 	require.Empty(t, f.wronglyCounted(), "a memo takes no room")
 }
 

@@ -225,6 +225,8 @@ func (s *Semantic) complete(ctx context.Context, run uuid.UUID) error {
 	case lifecycle.Failed: // its worker has cut it
 		span.Fail(string(lifecycle.TookTooLong))
 		log.Warn("the sync failed", "event", telemetry.Failed, "reason", string(lifecycle.TookTooLong))
+	case lifecycle.Superseded: // the same, because its source has asked to wait
+		log.Info("the sync is put off, and what it has sent is stored", "reason", string(lifecycle.Postponed))
 	case lifecycle.Skipped:
 		log.Info("the sync has ended", "event", telemetry.Skipped)
 	default:

@@ -63,8 +63,11 @@ func TestOwnerAndScopeAreTheLiveConnectors(t *testing.T) {
 		c := f.synced(map[string]string{"a": "zebra"})
 		f.exec(`UPDATE connectors SET user_id = 2 WHERE id = $1`, c.connector)
 		require.Empty(t, f.finds(Reader{UserID: 1}, "zebra"))
+		f.brought()
+		require.Empty(t, f.finds(Reader{UserID: 1}, "zebra"))
 		require.Equal(t, []string{"a"}, f.finds(Reader{UserID: 2}, "zebra"))
 		f.exec(`UPDATE connectors SET scope = 'org' WHERE id = $1`, c.connector)
+		f.brought()
 		require.Equal(t, []string{"a"}, f.finds(Reader{UserID: 1}, "zebra"))
 	})
 }

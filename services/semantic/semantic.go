@@ -31,9 +31,11 @@ import (
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 )
 
-// Embedder turns texts into vectors of unit length. An error of its means that it is away, which is a wait.
+// Embedder turns texts into vectors of unit length, all of so many dimensions. An error of its means that it is away, which is a
+// wait.
 type Embedder interface {
 	Name() string
+	Dimensions() int
 	Embed(ctx context.Context, texts []string) ([][]float32, error)
 }
 

@@ -102,7 +102,9 @@ func (s *Semantic) SweepChunks(ctx context.Context) error {
 
 // SweepIndex forgets an index that nobody keeps any more, with its changes, in batches.
 func (s *Semantic) SweepIndex(ctx context.Context) error {
-	err := s.sweeping(ctx, func(ctx context.Context, q *dbgen.Queries) error { return q.AbandonSearchIndex(ctx, abandonedAfter) })
+	err := s.sweeping(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		return q.DropSearchIndex(ctx, dbgen.DropSearchIndexParams{Handover: abandonedAfter, Abandoned: abandonedAfter})
+	})
 	if err == nil {
 		err = s.batches(ctx, sweepChanges, time.Now().Add(sweepShare), func(ctx context.Context, q *dbgen.Queries) (int64, error) {
 			return q.SweepSearchIndexChanges(ctx, sweepChanges)

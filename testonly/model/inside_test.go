@@ -70,7 +70,8 @@ func (w *world) workerActions() []action {
 		of(3, "worker fails", working, func(t *rapid.T, on *trip) {
 			w.fail(on, oneOf(t, "kind", []lifecycle.Failure{lifecycle.Transient, lifecycle.Permanent}))
 		}),
-		of(3, "worker cuts a run short", fetchedSome, func(t *rapid.T, on *trip) { w.cut(on, 1+upTo(t, "sent", int(on.total))) }),
+		of(3, "worker cuts a run short", fetchedSome, func(t *rapid.T, on *trip) { w.cut(on, 1+upTo(t, "sent", int(on.total)), false) }),
+		of(1, "worker is told to wait, and has sent something", fetchedSome, func(t *rapid.T, on *trip) { w.cut(on, 1+upTo(t, "sent", int(on.total)), true) }),
 		of(1, "worker releases", working, func(_ *rapid.T, on *trip) { w.release(on) }),
 		of(1, "worker is told to wait", working, func(_ *rapid.T, on *trip) { w.postpone(on) }),
 		of(2, "worker dies", all, func(_ *rapid.T, on *trip) { w.die(on) }),

@@ -168,8 +168,8 @@ func (w *world) checkRun(now *sight, r runRow) {
 		w.fatalf("promise 5: %s is counted up to %d, and only %d messages of these are stored", r, r.CountedThrough, r.CountedPrefix)
 	case r.SaysWait != r.Wait:
 		w.fatalf("promise 5: %s says that %d parts wait, and %d do", r, r.SaysWait, r.Wait)
-	case !ended && before.Cut != nil && deref(r.Reason) == "took too long" && *r.Total != r.Stored:
-		w.fatalf("promise 3: %s was failed before everything that it had sent was stored", r)
+	case !ended && before.Cut != nil && (deref(r.Reason) == "took too long" || deref(r.Reason) == "postponed") && *r.Total != r.Stored:
+		w.fatalf("promise 3: %s was ended before everything that it had sent was stored", r)
 	case (r.Status == "skipped") != (hasSynced(r) && *r.Total == r.Notes):
 		w.fatalf("promise 4: %s: skipped means that there was nothing to store", r)
 	case r.Status == "running" && r.Stored != r.Counted, r.Counted > r.Stored:

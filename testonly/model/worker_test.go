@@ -281,9 +281,9 @@ func (w *world) skip(t *trip) {
 	t.over = true
 }
 
-// cut ends a fetch that takes too long: what it has numbered up to a number, or further where it has published more, is
+// cut ends a fetch that takes too long, or is to wait: what it has numbered up to a number, or further where it has published more, is
 // published, and the rest is never sent. A connector whose run has passed a checkpoint counts no failure for it.
-func (w *world) cut(t *trip, sent int) {
+func (w *world) cut(t *trip, sent int, isToWait bool) {
 	w.tb.Helper()
 	last := int64(sent)
 	unsent := map[int64]bool{}
@@ -301,7 +301,12 @@ func (w *world) cut(t *trip, sent int) {
 		w.send(t, 0)
 	}
 	before := w.look().connector(t.request.ConnectorId)
-	err := w.move(func(ctx context.Context) error { return w.moves.Cut(ctx, t.try, last, t.place, "it takes its time") })
+	err := w.move(func(ctx context.Context) error {
+		if isToWait {
+			return w.moves.PostponeWhenStored(ctx, t.try, last, t.place, time.Second, "the source asked us to wait")
+		}
+		return w.moves.Cut(ctx, t.try, last, t.place, "it takes its time")
+	})
 	if w.allowed("a cut", t, err, before.heldBy(t) && before.DrainSeq == nil) {
 		w.sessions[t.try.Run].total = last
 	}

@@ -129,6 +129,9 @@ type constant struct{}
 // Name is part of semantic.Embedder.
 func (constant) Name() string { return "constant" }
 
+// Dimensions is part of semantic.Embedder.
+func (constant) Dimensions() int { return 2 }
+
 // Embed is part of semantic.Embedder.
 func (constant) Embed(_ context.Context, texts []string) ([][]float32, error) {
 	vectors := make([][]float32, len(texts))

@@ -16,6 +16,9 @@ SELECT d.place::integer AS place, d.drained::boolean AS done FROM moves.drain_al
 -- name: Cut :one
 SELECT moves.cut(@run_id::uuid, @try_id::uuid, @sent::bigint, @seq::bigint, @message::text)::boolean;
 
+-- name: CutToWait :one
+SELECT moves.cut(@run_id::uuid, @try_id::uuid, @sent::bigint, @seq::bigint, @message::text, @wait::interval)::boolean;
+
 -- name: Release :one
 SELECT moves.release(@run_id::uuid, @try_id::uuid)::boolean;
 

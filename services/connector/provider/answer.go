@@ -77,7 +77,7 @@ func (d Dialect) usedUp() string {
 const statusBandwidth = 509
 
 // judge says what an answer means, and in the provider's words why, which nobody has cleaned yet. body is that of an answer of 400 and above; asked
-// says whether the answer asks to wait: a 503 that does not is about this one request, and no reason to stop all others.
+// says whether the answer asks the account to wait: a 503 that does not is about this one request, and no reason to stop all others.
 func (d Dialect) judge(status int, asked bool, body []byte) (how verdict, reason, message string) {
 	if status < http.StatusBadRequest {
 		return final, "", ""

@@ -43,7 +43,7 @@ type Options struct {
 	Metrics *Metrics
 	// Clock is System if nil.
 	Clock Clock
-	// Waits is told of each wait that the provider asks for before it begins, and who asks; nil tells nobody.
+	// Waits is told of each wait that the provider asks for, and who asks, and may refuse it; nil tells nobody.
 	Waits Waits
 	// repeatPosts is for token endpoints: asking twice for a token does no harm.
 	repeatPosts bool
@@ -73,7 +73,7 @@ func NewClient(opts Options) (*http.Client, error) {
 		t.Clock = System{}
 	}
 	if t.Waits == nil {
-		t.Waits = func(context.Context, time.Duration, string) {}
+		t.Waits = waitsUntold
 	}
 	return &http.Client{Transport: t, CheckRedirect: checkRedirect}, nil
 }

@@ -50,8 +50,8 @@ func (e *Error) Error() string {
 // EndsSync tells sources, without their importing this package, that this is not about one document.
 func (e *Error) EndsSync() bool { return true }
 
-// account marks an error that came before anything was asked for: no token, no place in the quota. It would be the same
-// for every other document.
+// account marks an error that is about no single document, and would be the same for every other: no token, no place in the quota, no
+// more time to wait.
 type account struct{ error }
 
 func (a account) Unwrap() error { return a.error }

@@ -2,6 +2,7 @@ package provider_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -188,4 +189,15 @@ func google(status int, reason, message string) answer {
 // microsoft is an error as Graph writes it.
 func microsoft(status int, code, inner string) answer {
 	return answer{status: status, body: `{"error":{"code":"` + code + `","message":"m","innerError":{"code":"` + inner + `"}}}`}
+}
+
+var errWaitedEnough = errors.New("the sync has waited enough")
+
+func refuseWaits(context.Context, time.Duration, string) (func(), error) { return nil, errWaitedEnough }
+
+func requireEndsSync(t *testing.T, err error) {
+	t.Helper()
+	var ends interface{ EndsSync() bool }
+	require.ErrorAs(t, err, &ends)
+	require.True(t, ends.EndsSync())
 }

@@ -56,8 +56,21 @@ const (
 	exhaustedFor = 30 * time.Minute
 )
 
-// Waits is told that a provider is waited for.
-type Waits func(ctx context.Context, wait time.Duration, asked string)
+// Waits is told of a wait that a provider has asked for before it begins, and over is called when it has ended. It may refuse the wait: the error
+// is what comes through to the source.
+type Waits func(ctx context.Context, wait time.Duration, asked string) (over func(), err error)
+
+func waitsUntold(context.Context, time.Duration, string) (func(), error) { return func() {}, nil }
+
+// sleep waits as a provider has asked. The error of a wait that is refused is an account.
+func (w Waits) sleep(ctx context.Context, clock Clock, wait time.Duration, asked string) error {
+	over, err := w(ctx, wait, asked)
+	if err != nil {
+		return account{err}
+	}
+	defer over()
+	return clock.Sleep(ctx, wait)
+}
 
 // Clock is time, for tests to hold.
 type Clock interface {

@@ -40,6 +40,9 @@ type Rate struct {
 	Burst float64
 }
 
+// pace is the time between two requests, and a little more than that.
+func (r Rate) pace() time.Duration { return time.Duration(1.01 * float64(time.Second) / r.PerSecond) }
+
 const (
 	quotaTimeout = 5 * time.Second
 	quotaPause   = 500 * time.Millisecond
@@ -70,7 +73,7 @@ func NewQuotas(pool *pgxpool.Pool, longest time.Duration, clock Clock, log *slog
 }
 
 // Account is the bucket of an account. The runs of one process that share an account share what was taken for it;
-// release is called when a run ends. waits is told where the provider has said to wait; nil tells nobody.
+// release is called when a run ends. waits is told where the provider has said to wait, and may refuse it; nil tells nobody.
 func (q *Quotas) Account(dialect Dialect, account string, rate Rate, waits Waits) (quota Quota, release func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -81,7 +84,7 @@ func (q *Quotas) Account(dialect Dialect, account string, rate Rate, waits Waits
 	}
 	b.users++
 	if waits == nil {
-		waits = func(context.Context, time.Duration, string) {}
+		waits = waitsUntold
 	}
 	return &taker{b, waits}, sync.OnceFunc(func() {
 		q.mu.Lock()
@@ -131,10 +134,13 @@ func (b *taker) Take(ctx context.Context) error {
 		switch {
 		case wait == 0:
 			return ctx.Err()
-		case wait < 0: // ask again then
+		case -wait > b.rate.pace(): // the provider has said so; ask again then
 			wait = -wait
-			b.waits(ctx, wait, b.dialect.asked())
-			if err := b.quotas.clock.Sleep(ctx, wait); err != nil {
+			if err := b.waits.sleep(ctx, b.quotas.clock, wait, b.dialect.asked()); err != nil {
+				return err
+			}
+		case wait < 0: // so many wait for a permit already
+			if err := b.quotas.clock.Sleep(ctx, -wait); err != nil {
 				return err
 			}
 		default: // a permit of the future

@@ -116,13 +116,45 @@ func TestWhatOneReplicaIsToldHoldsForAll(t *testing.T) {
 	waits := &stopping{clock: newClock(), cancel: cancel}
 	var said string
 	waiting, free := replica(t, url, waits).Account(provider.Google, "google_drive:alice", rate,
-		func(_ context.Context, wait time.Duration, asked string) {
+		func(_ context.Context, wait time.Duration, asked string) (func(), error) {
 			said = fmt.Sprintf("%s %.0f", asked, wait.Round(time.Minute).Minutes())
+			return func() { said += ", and it is over" }, nil
 		})
 	defer free()
 	require.ErrorIs(t, waiting.Take(ctx), context.Canceled)
-	require.Equal(t, "Google asked us to wait 5", said)
+	require.Equal(t, "Google asked us to wait 5, and it is over", said)
 	require.InDelta(t, 5*time.Minute, waits.sleeps()[0], float64(time.Minute))
+}
+
+func TestASyncThatMayWaitNoMoreDoesNotWaitForItsQuota(t *testing.T) {
+	t.Parallel()
+	url := testkit.Database(t, db.Up)
+	c := newClock()
+	quota, release := replica(t, url, c).Account(provider.Google, "google_drive:alice", provider.Rate{PerSecond: 1000, Burst: 1000}, refuseWaits)
+	defer release()
+	require.NoError(t, quota.Take(t.Context()))
+	require.NoError(t, quota.Block(t.Context(), time.Minute))
+	err := quota.Take(t.Context())
+	require.ErrorIs(t, err, errWaitedEnough)
+	requireEndsSync(t, err)
+	require.Empty(t, c.sleeps())
+}
+
+func TestWhoStandsInLineForAPermitIsNotToldThatTheProviderAsked(t *testing.T) {
+	t.Parallel()
+	url := testkit.Database(t, db.Up)
+	p := pool(t, url)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	waits := &stopping{clock: newClock(), cancel: cancel}
+	quota, release := provider.NewQuotas(p, 0, waits, testkit.Logger(t)).Account(
+		provider.Google, "google_drive:alice", provider.Rate{PerSecond: 0.05, Burst: 1}, refuseWaits)
+	defer release()
+	require.NoError(t, quota.Take(ctx))
+	_, err := p.Exec(ctx, `UPDATE provider_quotas SET tokens = -5`)
+	require.NoError(t, err)
+	require.ErrorIs(t, quota.Take(ctx), context.Canceled)
+	require.Equal(t, []time.Duration{20 * time.Second}, waits.sleeps())
 }
 
 // stopping ends a run at its first wait.

@@ -54,7 +54,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			}
 			continue
 		}
-		how, reason, message, err := t.judge(resp)
+		how, reason, message, err := t.judge(req, resp)
 		if err != nil { // its body did not come
 			t.Metrics.count(t.name, "error")
 			how, message = broken, "the answer broke off"
@@ -74,19 +74,12 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			t.Tokens.Refuse(token)
 		case broken:
 			failures++
-			asked := repeat.RetryAfter(resp.Header, t.Clock.Now())
-			if asked > t.limits.LongestWait {
-				return nil, t.postpone(resp, reason, message, asked, asked)
-			}
-			if !repeatable || failures >= t.limits.Tries {
-				return resp, nil
-			}
-			if asked > 0 {
-				t.Waits(ctx, asked, t.Dialect.asked())
-			}
-			pause := max(asked, pauses.Scattered(failures))
-			if err := t.Clock.Sleep(ctx, min(pause, t.limits.LongestWait)); err != nil {
+			isFinal, err := t.broken(req, resp, reason, message, failures, repeatable)
+			if err != nil {
 				return nil, err
+			}
+			if isFinal {
+				return resp, nil
 			}
 		case throttled, exhausted:
 			throttles++
@@ -95,6 +88,37 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			}
 		}
 	}
+}
+
+// broken waits until a request is to be made again whose answer is broken, or says that the answer is final. A host that is not the API's speaks of
+// the one thing that was asked for: whatever it asks for keeps nobody waiting for that for long, and the rest of the source never.
+func (t *transport) broken(
+	req *http.Request, resp *http.Response, reason, message string, times int, repeatable bool,
+) (isFinal bool, err error) {
+	asked := repeat.RetryAfter(resp.Header, t.Clock.Now())
+	isTooLong := asked > t.limits.LongestWait
+	if isTooLong && t.isAccounts(req) {
+		return false, t.postpone(resp, reason, message, asked, asked)
+	}
+	if isTooLong || !repeatable || times >= t.limits.Tries {
+		return true, nil
+	}
+	pause := min(max(asked, pauses.Scattered(times)), t.limits.LongestWait)
+	if asked == 0 {
+		return false, t.Clock.Sleep(req.Context(), pause)
+	}
+	err = t.Waits.sleep(req.Context(), t.Clock, pause, t.Dialect.asked())
+	var refused account
+	if errors.As(err, &refused) && !t.isAccounts(req) {
+		return true, nil
+	}
+	return false, err
+}
+
+// isAccounts says whether what a request asks for is the account's: of the API, or a token. Anything else is content at some host
+// that gives it to whoever has the URL.
+func (t *transport) isAccounts(req *http.Request) bool {
+	return t.repeatPosts || t.Tokens != nil && origin(req.URL) == t.origin
 }
 
 // throttle tells everybody who asks with this account to wait, and waits; or says why it does not. The quota is what
@@ -125,8 +149,7 @@ func (t *transport) throttle(
 		return answer
 	}
 	t.Metrics.waited(t.name, pause)
-	t.Waits(ctx, pause, answer.Asked)
-	return t.Clock.Sleep(ctx, pause)
+	return t.Waits.sleep(ctx, t.Clock, pause, answer.Asked)
 }
 
 // postpone is the answer of a provider that is waited for, but not by this request.
@@ -195,7 +218,7 @@ func (t *transport) send(req *http.Request, token string) (*http.Response, error
 }
 
 // judge says what an answer means. Of an error it reads the body, bounded, and leaves it to be read again.
-func (t *transport) judge(resp *http.Response) (how verdict, reason, message string, err error) {
+func (t *transport) judge(req *http.Request, resp *http.Response) (how verdict, reason, message string, err error) {
 	if resp.StatusCode < http.StatusBadRequest {
 		return final, "", "", nil
 	}
@@ -204,7 +227,7 @@ func (t *transport) judge(resp *http.Response) (how verdict, reason, message str
 	resp.Body = io.NopCloser(bytes.NewReader(content))
 	resp.ContentLength = int64(len(content))
 	resp.Header.Del("Content-Length")
-	how, reason, message = t.Dialect.judge(resp.StatusCode, resp.Header.Get("Retry-After") != "", content)
+	how, reason, message = t.Dialect.judge(resp.StatusCode, t.isAccounts(req) && resp.Header.Get("Retry-After") != "", content)
 	reason, message = t.line(reason), t.line(message)
 	if how != final {
 		err = nil // the status says enough

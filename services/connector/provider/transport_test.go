@@ -3,6 +3,7 @@ package provider_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -181,10 +182,10 @@ func TestAWaitThatIsTooLongEndsTheSyncAndSaysSo(t *testing.T) {
 
 	s = serve(t, answer{status: 500, header: map[string]string{"Retry-After": "3600"}})
 	q = &quota{}
-	c, clock = client(t, s, func(o *provider.Options) { o.Quota = q })
+	c, clock = client(t, s, func(o *provider.Options) { o.Quota, o.Tokens = q, provider.NewTokens(&grant{life: 3600}, nil) })
 	_, _, err = get(t, c, s.URL)
 	require.ErrorAs(t, err, &e)
-	require.Equal(t, time.Hour, e.Wait, "an outage that has an end")
+	require.Equal(t, time.Hour, e.Wait, "an outage of the API that has an end")
 	require.Len(t, s.requests(), 1)
 	require.Empty(t, clock.sleeps())
 	require.Empty(t, q.blocked, "of one request, which says nothing of others")
@@ -197,16 +198,75 @@ func TestWhoWaitsForTheProviderSaysSoBefore(t *testing.T) {
 	var said []string
 	c, clock := client(t, s, func(o *provider.Options) {
 		o.Dialect = provider.Microsoft
-		o.Waits = func(_ context.Context, wait time.Duration, asked string) {
+		o.Waits = func(_ context.Context, wait time.Duration, asked string) (func(), error) {
 			said = append(said, asked+" "+wait.String())
+			return func() { said = append(said, "over") }, nil
 		}
 	})
 	_, _, err := get(t, c, s.URL)
 	require.NoError(t, err)
 	require.Equal(t, []string{
-		"Microsoft asked us to wait 12s", "Microsoft asked us to wait 30s", "Microsoft asked us to wait 40s",
+		"Microsoft asked us to wait 12s", "over", "Microsoft asked us to wait 30s", "over", "Microsoft asked us to wait 40s", "over",
 	}, said)
 	require.Equal(t, []time.Duration{12 * time.Second, 30 * time.Second, 40 * time.Second}, clock.sleeps())
+}
+
+// The token's host is the API's; content comes from others, or by URLs that need none.
+func TestAnOutageOfAHostThatIsNotTheAPIsIsAboutWhatWasAskedForAndNotTheAccount(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		status, requests int
+		asks             string
+		slept            []time.Duration
+	}{
+		"500 that asks for too long":  {500, 1, "3600", nil},
+		"503 that asks for too long":  {503, 1, "3600", nil},
+		"503 that asks for a while":   {503, 5, "40", []time.Duration{40 * time.Second, 40 * time.Second, 40 * time.Second, 40 * time.Second}},
+		"504 that asks for 3 minutes": {504, 5, "180", []time.Duration{3 * time.Minute, 3 * time.Minute, 3 * time.Minute, 3 * time.Minute}},
+	} {
+		for _, hasTokens := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, tokens %v", name, hasTokens), func(t *testing.T) {
+				t.Parallel()
+				s := serve(t, answer{status: c.status, header: map[string]string{"Retry-After": c.asks}})
+				q := &quota{}
+				client, clock := client(t, s, func(o *provider.Options) {
+					o.Quota, o.Endpoint = q, "https://api.example"
+					if hasTokens {
+						o.Tokens = provider.NewTokens(&grant{life: 3600}, nil)
+					}
+				})
+				status, _, err := get(t, client, s.URL)
+				require.NoError(t, err)
+				require.Equal(t, c.status, status, "it is the source's")
+				require.Len(t, s.requests(), c.requests)
+				require.Equal(t, c.slept, clock.sleeps())
+				require.Empty(t, q.blocked, "nobody else waits")
+			})
+		}
+	}
+}
+
+func TestARunThatMayWaitNoMoreIsToldAtOnceAndSoIsWhatAHostElsewhereAskedItToWaitFor(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{429, 503, 502} {
+		s := serve(t, answer{status: status, header: map[string]string{"Retry-After": "30"}}, ok)
+		q := &quota{}
+		c, clock := client(t, s, func(o *provider.Options) {
+			o.Quota, o.Tokens, o.Waits = q, provider.NewTokens(&grant{life: 3600}, nil), refuseWaits
+		})
+		_, _, err := get(t, c, s.URL)
+		require.ErrorIs(t, err, errWaitedEnough)
+		requireEndsSync(t, err)
+		require.Empty(t, clock.sleeps())
+		require.Len(t, s.requests(), 1)
+		require.Equal(t, status != 502, len(q.blocked) == 1, "others of the account know")
+	}
+	s := serve(t, answer{status: 503, header: map[string]string{"Retry-After": "30"}}, ok)
+	c, clock := client(t, s, func(o *provider.Options) { o.Waits = refuseWaits })
+	status, _, err := get(t, c, s.URL)
+	require.NoError(t, err)
+	require.Equal(t, 503, status, "it fails alone")
+	require.Empty(t, clock.sleeps())
 }
 
 func TestWithoutATokenTheSyncEndsWhateverWasAskedFor(t *testing.T) {
@@ -216,9 +276,7 @@ func TestWithoutATokenTheSyncEndsWhateverWasAskedFor(t *testing.T) {
 	g := &grant{err: away}
 	c, _ := client(t, s, func(o *provider.Options) { o.Tokens = provider.NewTokens(g, nil) })
 	_, _, err := get(t, c, s.URL)
-	var ends interface{ EndsSync() bool }
-	require.ErrorAs(t, err, &ends)
-	require.True(t, ends.EndsSync())
+	requireEndsSync(t, err)
 	require.ErrorIs(t, err, away)
 	require.Empty(t, s.requests())
 }

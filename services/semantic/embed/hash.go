@@ -32,6 +32,9 @@ type Hash struct{ tables sync.Pool }
 // Name identifies the embedder and its parameters; vectors of different names are not comparable.
 func (*Hash) Name() string { return "hash-512-v1" }
 
+// Dimensions is the length of its vectors.
+func (*Hash) Dimensions() int { return Dimensions }
+
 // Embed returns one vector of unit length per text; a text without words gives the zero vector.
 func (h *Hash) Embed(ctx context.Context, texts []string) ([][]float32, error) {
 	t, _ := h.tables.Get().(*table)

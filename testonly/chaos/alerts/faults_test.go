@@ -60,6 +60,7 @@ var untried = map[string]string{
 	"EchoMindPublishErrors":      "the scheduler repeats what was refused once a minute, which minutes that last a second do not see",
 	"EchoMindConnectorsDisabled": "connectors are disabled after several failures, minutes apart",
 	"EchoMindProviderThrottles":  "it takes an hour of throttling",
+	"EchoMindPutOff":             "it takes a day",
 	"EchoMindStreamReplicaLost":  "the harness has one broker",
 }
 

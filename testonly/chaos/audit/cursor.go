@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/testonly/chaos/source"
 )
 
@@ -48,10 +49,11 @@ func (e *event) lastCheckpoint() bool {
 	return e.StateMoved && e.From == "SYNCING" && e.To == "ACTIVE" && e.Done > 0 && number(e.Version) == number(e.OldVersion)
 }
 
-// cut says whether the state moved as a run failed that took too long: by the last checkpoint of what it had sent.
+// cut says whether the state moved as a run failed that took too long, or was postponed: by the last checkpoint of what it had sent.
 func (h *history) cut(e *event) bool {
 	r := h.runOf(e.OldRun)
-	return e.StateMoved && e.From == "SYNCING" && !same(e.OldRun, e.Run) && r != nil && r.verdict == "failed" && r.reason == tooLong
+	return e.StateMoved && e.From == "SYNCING" && !same(e.OldRun, e.Run) && r != nil &&
+		(r.verdict == "failed" && r.reason == tooLong || r.verdict == "superseded" && r.reason == string(lifecycle.Postponed))
 }
 
 func (h *history) checkpoints() Finding {

@@ -9,10 +9,12 @@ import (
 
 // Point is what a search index says of one chunk.
 type Point struct {
-	ConnectorID int32  `json:"connector_id"`
-	DocumentID  int64  `json:"document_id"`
-	Version     string `json:"version"`
-	No          int32  `json:"no"`
+	Scope       string
+	ConnectorID int32
+	DocumentID  int64
+	TryID       string
+	FirstNo     int64
+	No          int32
 }
 
 // Index holds the search index against what documents show. read returns every point of a collection.
@@ -54,8 +56,10 @@ func Index(
 
 func shownChunks(ctx context.Context, pool *pgxpool.Pool) ([]Point, error) {
 	rows, err := pool.Query(ctx, `
-		SELECT d.connector_id, d.id, d.try_id || '/' || d.first_no, c.no
-		FROM documents d JOIN chunks c ON c.try_id = d.try_id AND c.first_no = d.first_no AND c.document_id = d.id
+		SELECT CASE k.scope WHEN 'user' THEN 'user_' || k.user_id WHEN 'group' THEN 'group_' || k.scope_id ELSE 'org' END,
+			d.connector_id, d.id, d.try_id::text, d.first_no, c.no
+		FROM documents d JOIN connectors k ON k.id = d.connector_id
+		JOIN chunks c ON c.try_id = d.try_id AND c.first_no = d.first_no AND c.document_id = d.id
 		ORDER BY d.connector_id, d.id, c.no`)
 	if err != nil {
 		return nil, wrap("read what documents show", err)

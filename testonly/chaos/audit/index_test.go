@@ -47,7 +47,7 @@ func (h *held) says(parts ...string) {
 func TestAnIndexThatIsNotWhatDocumentsShowIsFound(t *testing.T) {
 	h := &held{lab: newLab(t)}
 	h.says("nobody keeps an index")
-	h.do(`INSERT INTO search_index (name, generation, filled) VALUES ('tests', '00000000-0000-0000-0000-000000000001', true)`)
+	h.do(`INSERT INTO search_index (name, generation) VALUES ('tests', '00000000-0000-0000-0000-000000000001')`)
 	require.Zero(t, h.look().Checked, "there is nothing to look at")
 
 	cfg := source.Config{Documents: 3, Mode: source.Delta}
@@ -68,7 +68,7 @@ func TestAnIndexThatIsNotWhatDocumentsShowIsFound(t *testing.T) {
 	rows, err := h.pool.Query(ctx, `SELECT document_id, no FROM chunks WHERE try_id = $1`, try)
 	require.NoError(t, err)
 	for rows.Next() {
-		p := audit.Point{ConnectorID: id, Version: try.String() + "/1"}
+		p := audit.Point{Scope: "user_1", ConnectorID: id, TryID: try.String(), FirstNo: 1}
 		require.NoError(t, rows.Scan(&p.DocumentID, &p.No))
 		h.points = append(h.points, p)
 	}
@@ -80,7 +80,7 @@ func TestAnIndexThatIsNotWhatDocumentsShowIsFound(t *testing.T) {
 	require.Equal(t, chunks, f.Checked)
 
 	outdated := h.points[0]
-	outdated.Version = "another"
+	outdated.TryID = "another"
 	h.points = append(h.points, outdated, h.points[1])
 	h.says("which no document shows", "holds it twice")
 	h.lost = true

@@ -23,7 +23,6 @@ var unrest = []struct{ what, query string }{
 	{"runs to sweep", `SELECT count(*) FROM unswept_runs`},
 	{"deleted connectors to sweep", `SELECT count(*) FROM deleted_connectors`},
 	{"chunks to sweep", `SELECT count(*) FROM unnamed_chunks`},
-	{"indexes to fill", `SELECT count(*) FROM search_index WHERE NOT filled`},
 	{"changes to index", `SELECT count(*) FROM search_index_changes`},
 }
 

@@ -136,6 +136,7 @@ var mistakes = []string{
 	`SELECT moves.waits($1, $2, '-1 s', NULL), moves.postpone($1, $2, '1 ms', 'its own source asks to wait')`,
 	`SELECT moves.drain($1, $2, 9223372036854775807), moves.drain($1, $2, -1)`,
 	`SELECT moves.cut($1, $2, 9223372036854775807, 1, NULL), moves.cut($1, $2, 0, 0, '')`,
+	`SELECT moves.cut($1, $2, 1, 1, 'its own source asks to wait', '-1 s'), moves.waits($1, $2, '1 h', 'and again')`,
 	`SELECT moves.hold($1, $2), pg_sleep(17)`,
 	`SELECT moves.pick_up(r.connector_id, r.id, gen_random_uuid(), gen_random_uuid(), '1 hour') FROM open_runs r WHERE r.id = $1`,
 	// Leases that it should not keep.
@@ -146,7 +147,7 @@ var mistakes = []string{
 	`SELECT moves.fail($3, $2, 'permanent', 'not mine')`,
 	`SELECT moves.finish($3, $2, '{"version": 99}')`,
 	`SELECT moves.drain($3, $2, 1)`,
-	`SELECT moves.cut($3, $2, 1, 1, 'not mine')`,
+	`SELECT moves.cut($3, $2, 1, 1, 'not mine'), moves.cut($3, $2, 1, 1, 'not mine', '1 h')`,
 	`SELECT moves.hold($3, $2)`,
 	`SELECT moves.release($3, $2)`,
 	`SELECT moves.postpone($3, $2, '1 h', 'not mine'), moves.waits($3, $2, '1 h', 'not mine')`,

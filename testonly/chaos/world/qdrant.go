@@ -1,19 +1,25 @@
 package world
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strconv"
+
+	"github.com/qdrant/go-client/qdrant"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/echomind/sync/internal/devstack/loopback"
 )
 
-const qdrantKey = "chaos"
+const (
+	qdrantKey = "chaos"
+	// scrollPage is how many points are read at once.
+	scrollPage = 1000
+)
 
 // ErrMissing says that Qdrant has no such collection.
 var ErrMissing = errors.New("there is no such collection")
@@ -22,7 +28,7 @@ var ErrMissing = errors.New("there is no such collection")
 // empty.
 type Qdrant struct {
 	server
-	addr string
+	port int
 }
 
 func newQdrant(path string, log io.Writer) (*Qdrant, error) {
@@ -30,54 +36,63 @@ func newQdrant(path string, log io.Writer) (*Qdrant, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find a port for Qdrant: %w", err)
 	}
-	env := []string{"QDRANT__SERVICE__HTTP_PORT=" + strconv.Itoa(port), "QDRANT__SERVICE__API_KEY=" + qdrantKey}
-	return &Qdrant{server: server{name: "qdrant", path: path, env: env, log: log}, addr: loopback.Address(port)}, nil
+	env := []string{
+		"QDRANT__SERVICE__GRPC_PORT=" + strconv.Itoa(port), "QDRANT__SERVICE__HTTP_PORT=0", "QDRANT__SERVICE__API_KEY=" + qdrantKey,
+	}
+	return &Qdrant{server: server{name: "qdrant", path: path, env: env, log: log}, port: port}, nil
 }
 
 // Start starts the server and returns when it answers.
 func (q *Qdrant) Start(ctx context.Context) error {
 	return q.start(ctx, func(ctx context.Context) error {
-		err := q.Ask(ctx, http.MethodGet, "/collections/none", nil, nil)
-		if errors.Is(err, ErrMissing) {
-			return nil
-		}
-		return err
+		return q.ask(ctx, func(ctx context.Context, c *qdrant.Client) error {
+			_, err := c.HealthCheck(ctx)
+			return err
+		})
 	})
 }
 
 // told is what a program needs to know in order to use it.
 func (q *Qdrant) told() []string {
-	return []string{"QDRANT_URL=http://" + q.addr, "QDRANT_API_KEY=" + qdrantKey}
+	return []string{"QDRANT_URL=http://" + loopback.Address(q.port), "QDRANT_API_KEY=" + qdrantKey}
 }
 
-// Ask sends a request and reads the result of its answer into result, unless that is nil.
-func (q *Qdrant) Ask(ctx context.Context, method, path string, body, result any) error {
-	sent, err := json.Marshal(body)
-	if err != nil {
-		return fmt.Errorf("encode for Qdrant: %w", err)
-	}
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+q.addr+path, bytes.NewReader(sent))
+func (q *Qdrant) ask(ctx context.Context, call func(context.Context, *qdrant.Client) error) error {
+	client, err := qdrant.NewClient(&qdrant.Config{Host: "127.0.0.1", Port: q.port, PoolSize: 1, SkipCompatibilityCheck: true, KeepAliveTime: -1})
 	if err != nil {
 		return err
 	}
-	request.Header.Set("api-key", qdrantKey)
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = response.Body.Close() }()
-	switch response.StatusCode {
-	case http.StatusOK:
-	case http.StatusNotFound:
+	defer func() { _ = client.Close() }()
+	err = call(metadata.AppendToOutgoingContext(ctx, "api-key", qdrantKey), client)
+	if status.Code(err) == codes.NotFound {
 		return ErrMissing
-	default:
-		return fmt.Errorf("qdrant says %s to %s", response.Status, path)
 	}
-	answer := struct {
-		Result any `json:"result"`
-	}{result}
-	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
-		return fmt.Errorf("read Qdrant's answer to %s: %w", path, err)
-	}
-	return nil
+	return err
+}
+
+// Look returns ErrMissing where there is no such collection.
+func (q *Qdrant) Look(ctx context.Context, collection string) error {
+	return q.ask(ctx, func(ctx context.Context, c *qdrant.Client) error {
+		_, err := c.GetCollectionInfo(ctx, collection)
+		return err
+	})
+}
+
+// Each calls a function with these fields of every point of a collection.
+func (q *Qdrant) Each(ctx context.Context, collection string, call func(map[string]*qdrant.Value), fields ...string) error {
+	return q.ask(ctx, func(ctx context.Context, c *qdrant.Client) error {
+		request := &qdrant.ScrollPoints{CollectionName: collection, Limit: new(uint32(scrollPage)), WithPayload: qdrant.NewWithPayloadInclude(fields...)}
+		for {
+			points, next, err := c.ScrollAndOffset(ctx, request)
+			if err != nil {
+				return err
+			}
+			for _, p := range points {
+				call(p.GetPayload())
+			}
+			if request.Offset = next; next == nil {
+				return nil
+			}
+		}
+	})
 }

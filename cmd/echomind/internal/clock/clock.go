@@ -45,6 +45,17 @@ func Until(t, now time.Time) string {
 // Wait says who asked for a wait, and until when it is.
 func Wait(asked string, until, now time.Time) string { return asked + " until " + At(until, now) }
 
+// putOffFor is for how long a connector must have been put off for that to be worth saying.
+const putOffFor = time.Hour
+
+// PutOff says since when a connector is put off and comes no further, to be put behind what it waits for; "" where that is not long.
+func PutOff(since *time.Time, now time.Time) string {
+	if since == nil || now.Sub(*since) < putOffFor {
+		return ""
+	}
+	return ", put off since " + At(*since, now)
+}
+
 // Span is a duration in at most two units; a negative one is zero.
 func Span(d time.Duration) string {
 	switch d = max(d, 0); {

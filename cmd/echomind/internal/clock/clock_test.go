@@ -39,3 +39,10 @@ func TestAMomentIsAsShortAsItsDistanceAllows(t *testing.T) {
 	require.Equal(t, "now", clock.Until(now, now))
 	require.Equal(t, "at 12:05:00 (in 5m)", clock.Until(now.Add(5*time.Minute), now))
 }
+
+func TestWhatIsPutOffSaysSinceWhenAfterAnHour(t *testing.T) {
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.Local)
+	require.Empty(t, clock.PutOff(nil, now))
+	require.Empty(t, clock.PutOff(new(now.Add(-time.Hour+time.Second)), now))
+	require.Equal(t, ", put off since 08:00:00", clock.PutOff(new(now.Add(-4*time.Hour)), now))
+}

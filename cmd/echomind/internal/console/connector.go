@@ -41,13 +41,15 @@ type connector struct {
 	FailureCount       int32           `json:"failure_count"`
 	DocsAnalyzed       int64           `json:"docs_analyzed"`
 	// Documents is how many search can find; DocumentsFailed how many are failed now. Both are null where they were not counted.
-	Documents          *int64          `json:"documents"`
-	DocumentsFailed    *int64          `json:"documents_failed"`
-	State              json.RawMessage `json:"state"`
-	LastSyncAt         *time.Time      `json:"last_sync_at"`
-	NextSyncAt         *time.Time      `json:"next_sync_at"`
-	DueReason          *string         `json:"due_reason"`
-	TriggerRequestedAt *time.Time      `json:"trigger_requested_at"`
+	Documents       *int64          `json:"documents"`
+	DocumentsFailed *int64          `json:"documents_failed"`
+	State           json.RawMessage `json:"state"`
+	LastSyncAt      *time.Time      `json:"last_sync_at"`
+	NextSyncAt      *time.Time      `json:"next_sync_at"`
+	DueReason       *string         `json:"due_reason"`
+	// PutOffSince is since when its source puts it off, and it comes no further; null where it does not.
+	PutOffSince        *time.Time `json:"put_off_since"`
+	TriggerRequestedAt *time.Time `json:"trigger_requested_at"`
 	// DeletionsAllowedAt is when the next run was allowed to delete many documents at once; null where it is not.
 	DeletionsAllowedAt *time.Time `json:"deletions_allowed_at"`
 	RunID              *uuid.UUID `json:"run_id"`
@@ -64,7 +66,7 @@ func view(c dbgen.Connector) connector {
 		Config: redacted(c.Config), RefreshFreqMinutes: c.RefreshFreqMinutes, ScheduleCron: c.ScheduleCron,
 		TimeZone: c.TimeZone, DSTGap: c.DstGap, DSTOverlap: c.DstOverlap, MaxRetries: c.MaxRetries, DeletionGuard: c.DeletionGuard, Status: c.Status, StatusMessage: c.StatusMessage,
 		FailureCount: c.FailureCount, DocsAnalyzed: c.DocsAnalyzed, State: redacted(c.State),
-		LastSyncAt: utc(c.LastSyncAt), NextSyncAt: utc(c.NextSyncAt), DueReason: c.DueReason,
+		LastSyncAt: utc(c.LastSyncAt), NextSyncAt: utc(c.NextSyncAt), DueReason: c.DueReason, PutOffSince: utc(c.PutOffSince),
 		TriggerRequestedAt: utc(c.TriggerRequestedAt), DeletionsAllowedAt: utc(c.DeletionsAllowedAt), RunID: c.RunID, ConfigVersion: c.ConfigVersion,
 		CreatedAt: c.CreatedAt.UTC(), CreatedBy: c.CreatedBy, UpdatedAt: c.UpdatedAt.UTC(), UpdatedBy: c.UpdatedBy,
 	}

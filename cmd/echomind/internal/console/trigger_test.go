@@ -150,6 +150,11 @@ func TestAWaitThatTheSourceAskedForIsSaidWhereverOneLooks(t *testing.T) {
 	require.Regexp(t, "message "+until+" failures", words("connectors", "get", "1"))
 	require.Regexp(t, "is ACTIVE, not running: "+until+" ", words("why", "1"))
 	require.Regexp(t, "superseded .* postponed: "+until, words("runs", "1"))
+	u.force(`UPDATE connectors SET put_off_since = clock_timestamp() - interval '400 days'`)
+	for _, command := range [][]string{{"connectors", "list"}, {"connectors", "get", "1"}, {"why", "1"}} {
+		require.Regexp(t, until+", put off since 20[0-9-]+ [0-9:]+", words(command...))
+	}
+	require.NotNil(t, u.object("connectors", "get", "1")["put_off_since"])
 	out := u.run("connectors", "trigger", "1", "--wait", "--timeout", "100ms")
 	require.Equal(t, 1, out.code)
 	require.NotContains(t, out.stdout, "Microsoft", "the trigger ends the wait")

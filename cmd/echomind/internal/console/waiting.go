@@ -47,7 +47,7 @@ func (w waitingRuns) message(c dbgen.Connector, now time.Time) *string {
 		}
 	}
 	if c.StatusMessage != nil && c.NextSyncAt != nil && c.DueReason != nil && *c.DueReason == "wait" {
-		return new(clock.Wait(*c.StatusMessage, *c.NextSyncAt, now))
+		return new(clock.Wait(*c.StatusMessage, *c.NextSyncAt, now) + clock.PutOff(c.PutOffSince, now))
 	}
 	return c.StatusMessage
 }

@@ -170,6 +170,7 @@ func TestWhatIsDoneTwiceIsDoneOnce(t *testing.T) {
 		{"moves.fail($R, $T, 'too_long', 'x')", "false", "ERROR retry | failed: took too long"},
 		{"moves.drain($R, $T, 3)", "false", fetching},
 		{"moves.cut($R, $T, 2, 3, 'x')", "true", fetching},
+		{"moves.cut($R, $T, 2, 3, 'x', '1 h')", "true", fetching},
 	} {
 		p.again()
 		if !strings.Contains(m.move, "pick_up") {
@@ -191,7 +192,7 @@ func TestNothingIsMovedAfterTheEnd(t *testing.T) {
 		stands := p.stands(p.id)
 		for _, late := range []string{
 			pickUp, pickUpLeased, "moves.finish($R, $T)", "moves.release($R, $T)", "moves.fail($R, $T, 'permanent', 'x')",
-			"moves.drain($R, $T, 3)", "moves.cut($R, $T, 2, 3, 'x')", "moves.hold($R, $T)",
+			"moves.drain($R, $T, 3)", "moves.cut($R, $T, 2, 3, 'x')", "moves.cut($R, $T, 2, 3, 'x', '1 h')", "moves.hold($R, $T)",
 			"moves.postpone($R, $T, '1 h', 'x')", "moves.waits($R, $T, '1 h', 'x')",
 		} {
 			require.Equal(t, "false", p.says(late), "%s, then %s", end, late)

@@ -49,6 +49,7 @@ type Connector struct {
 	RunID              *uuid.UUID
 	FailureCount       int32
 	DocsAnalyzed       int64
+	PutOffSince        *time.Time
 	AtFault            *bool
 }
 
@@ -74,6 +75,7 @@ type ConnectorEvidence struct {
 	TriggerRequestedAt *time.Time
 	LastSyncAt         *time.Time
 	DocsAnalyzed       int64
+	PutOffSince        *time.Time
 	RunID              *uuid.UUID
 	Trigger            *string
 	DueAt              *time.Time

@@ -151,6 +151,17 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 			w.draining(2)
 			w.exec(`UPDATE open_runs SET cut = 'it takes its time', total = 2, stored = 2, whole = true`)
 		}, evidence.Completing, true, []string{"took too long", "about to fail", "syncs again"}},
+		{"its source asked to wait, and it drains", func(w *world) {
+			w.documents(3)
+			w.syncing("10 seconds")
+			w.exec(`SELECT moves.cut(id, try_id, 2, 2, 'Microsoft asked us to wait', '50 minutes') FROM open_runs`)
+			w.service("echomind-semantic")
+		}, evidence.Storing, true, []string{"Microsoft asked us to wait until ", "semantic is storing", "put off until then"}},
+		{"its source asked to wait, and everything is stored", func(w *world) {
+			w.syncing("10 seconds")
+			w.exec(`SELECT moves.cut(id, try_id, 2, 2, 'Microsoft asked us to wait', '50 minutes') FROM open_runs`)
+			w.exec(`UPDATE open_runs SET stored = 2, whole = true`)
+		}, evidence.Completing, true, []string{"its source asked us to wait", "about to be put off"}},
 		{"it drains and nobody stores", func(w *world) { w.documents(3); w.draining(3) },
 			evidence.NobodyStores, false, []string{"no connection is named echomind-semantic"}},
 		{"its documents are purged", func(w *world) {
@@ -267,6 +278,11 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 			w.syncing("10 seconds")
 			w.exec(`SELECT moves.postpone(id, try_id, '50 minutes', 'Microsoft asked us to wait') FROM open_runs`)
 		}, evidence.ToldToWait, false, []string{"Microsoft asked us to wait until ", "(in 50m)", "no failure is counted", "superseded (postponed: Microsoft asked us to wait until "}},
+		{"its source puts it off again and again", func(w *world) {
+			w.syncing("10 seconds")
+			w.exec(`SELECT moves.postpone(id, try_id, '50 minutes', 'Microsoft asked us to wait') FROM open_runs`)
+			movestest.Force(w.t, w.pool, `UPDATE connectors SET put_off_since = clock_timestamp() - interval '3 days' WHERE id = $1`, w.id)
+		}, evidence.ToldToWait, false, []string{", put off since ", "come further since then"}},
 		{"its source asked to wait, and that is over", func(w *world) {
 			w.syncing("10 seconds")
 			w.exec(`SELECT moves.postpone(id, try_id, '1 second', 'Microsoft asked us to wait') FROM open_runs`)

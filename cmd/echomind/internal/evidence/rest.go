@@ -24,7 +24,10 @@ func (x *explanation) atRest() {
 			fmt.Sprintf("it is tried again then; `echomind connectors trigger %d` tries now", c.ID))
 	case c.NextSyncAt != nil && text(c.DueReason, "") == "wait":
 		x.fact("no failure is counted for the wait")
-		x.conclude(ToldToWait, clock.Wait(text(c.StatusMessage, "its source asked us to wait"), *c.NextSyncAt, x.Now),
+		if clock.PutOff(c.PutOffSince, x.Now) != "" {
+			x.fact("no sync has completed or come further since then: the log of its worker says what the source answers, and to what")
+		}
+		x.conclude(ToldToWait, clock.Wait(text(c.StatusMessage, "its source asked us to wait"), *c.NextSyncAt, x.Now)+clock.PutOff(c.PutOffSince, x.Now),
 			fmt.Sprintf("it is tried again %s; `echomind connectors trigger %d` tries now", clock.Until(*c.NextSyncAt, x.Now), c.ID))
 	case c.NextSyncAt != nil:
 		x.clocks()

@@ -84,11 +84,16 @@ func (x *explanation) nobodyStores() bool {
 
 func (x *explanation) completing() {
 	x.answer.Running = true
+	c := x.Connector
 	next := "semantic completes it within " + clock.Span(semanticLook)
 	if !x.semantic() {
 		next += " once it runs"
 	}
-	if x.Connector.Cut != nil {
+	if c.Cut != nil {
+		if c.WaitsUntil != nil {
+			x.conclude(Completing, "its source asked us to wait, and what was fetched is stored; it is about to be put off", next)
+			return
+		}
 		x.conclude(Completing, "it took too long, and what was fetched is stored; it is about to fail", next+", and syncs again")
 		return
 	}
@@ -148,6 +153,11 @@ func (x *explanation) draining() {
 		x.answer.Running = false
 		x.conclude(NobodyStores, "everything is fetched, and nobody stores it: no semantic service runs",
 			"it goes on as soon as semantic runs; nothing is lost meanwhile")
+		return
+	}
+	if c.Cut != nil && c.WaitsUntil != nil {
+		x.conclude(Storing, clock.Wait(*c.Cut, *c.WaitsUntil, x.Now)+"; semantic is storing what was fetched",
+			"when the last document is stored it is put off until then")
 		return
 	}
 	if c.Cut != nil {

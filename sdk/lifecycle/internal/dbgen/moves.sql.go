@@ -37,6 +37,33 @@ func (q *Queries) Cut(ctx context.Context, arg CutParams) (bool, error) {
 	return column_1, err
 }
 
+const cutToWait = `-- name: CutToWait :one
+SELECT moves.cut($1::uuid, $2::uuid, $3::bigint, $4::bigint, $5::text, $6::interval)::boolean
+`
+
+type CutToWaitParams struct {
+	RunID   uuid.UUID
+	TryID   uuid.UUID
+	Sent    int64
+	Seq     int64
+	Message string
+	Wait    time.Duration
+}
+
+func (q *Queries) CutToWait(ctx context.Context, arg CutToWaitParams) (bool, error) {
+	row := q.db.QueryRow(ctx, cutToWait,
+		arg.RunID,
+		arg.TryID,
+		arg.Sent,
+		arg.Seq,
+		arg.Message,
+		arg.Wait,
+	)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const disable = `-- name: Disable :one
 SELECT moves.disable($1::integer)::boolean
 `

@@ -11,7 +11,7 @@ import (
 )
 
 const backlog = `-- name: Backlog :many
-SELECT t.name, due.count AS due, due.age AS oldest_due, pending.age AS oldest_pending, coalesce(expired.count, 0)::bigint AS expired
+SELECT t.name, due.count AS due, due.age AS oldest_due, pending.age AS oldest_pending, put_off.age AS longest_put_off, coalesce(expired.count, 0)::bigint AS expired
 FROM connector_types t
 CROSS JOIN (SELECT clock_timestamp() AS now) clock
 CROSS JOIN LATERAL (
@@ -20,6 +20,9 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT coalesce(extract(epoch FROM clock.now - min(dispatched_at)), 0)::float8 AS age FROM open_runs
     WHERE type = t.name AND picked_up_at IS NULL) pending
+CROSS JOIN LATERAL (
+    SELECT coalesce(extract(epoch FROM clock.now - min(put_off_since)), 0)::float8 AS age FROM connectors
+    WHERE type = t.name AND put_off_since IS NOT NULL) put_off
 LEFT JOIN (
     SELECT r.type, count(*) FROM workers w JOIN open_runs r ON r.worker_id = w.id
     WHERE w.expires_at < (SELECT clock_timestamp()) GROUP BY r.type) expired ON expired.type = t.name
@@ -30,10 +33,11 @@ type BacklogRow struct {
 	Due           int64
 	OldestDue     float64
 	OldestPending float64
+	LongestPutOff float64
 	Expired       int64
 }
 
-// What is due and not claimed, what waits to be picked up, and which leases have run out, by type; ages in seconds.
+// What is due and not claimed, what waits to be picked up, what is put off longest, and which leases have run out, by type; ages in seconds.
 func (q *Queries) Backlog(ctx context.Context) ([]BacklogRow, error) {
 	rows, err := q.db.Query(ctx, backlog)
 	if err != nil {
@@ -48,6 +52,7 @@ func (q *Queries) Backlog(ctx context.Context) ([]BacklogRow, error) {
 			&i.Due,
 			&i.OldestDue,
 			&i.OldestPending,
+			&i.LongestPutOff,
 			&i.Expired,
 		); err != nil {
 			return nil, err

@@ -12,28 +12,9 @@ import (
 	"time"
 )
 
-const abandonSearchIndex = `-- name: AbandonSearchIndex :exec
-DELETE FROM search_index WHERE fed_at < clock_timestamp() - $1::interval
-`
-
-// What nobody keeps any more does not gather changes.
-func (q *Queries) AbandonSearchIndex(ctx context.Context, abandoned time.Duration) error {
-	_, err := q.db.Exec(ctx, abandonSearchIndex, abandoned)
-	return err
-}
-
-const awaitTurnAtSearchIndex = `-- name: AwaitTurnAtSearchIndex :exec
-SELECT pg_advisory_xact_lock(hashtextextended('search_index', 0))
-`
-
-// One at a time brings changes to the index: what it read from Postgres is not overtaken.
-func (q *Queries) AwaitTurnAtSearchIndex(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, awaitTurnAtSearchIndex)
-	return err
-}
-
 const beginSearchIndex = `-- name: BeginSearchIndex :exec
-INSERT INTO search_index (name) VALUES ($1) ON CONFLICT DO NOTHING
+WITH begun AS (INSERT INTO search_index (name) VALUES ($1) ON CONFLICT DO NOTHING RETURNING name)
+INSERT INTO search_index_changes (document_id) SELECT NULL FROM begun
 `
 
 func (q *Queries) BeginSearchIndex(ctx context.Context, name string) error {
@@ -41,57 +22,17 @@ func (q *Queries) BeginSearchIndex(ctx context.Context, name string) error {
 	return err
 }
 
-const changedDocuments = `-- name: ChangedDocuments :many
-SELECT c.id, c.document_id, d.connector_id, d.try_id, d.first_no, coalesce(d.chunk_count, 0)::integer AS chunks
-FROM search_index_changes c LEFT JOIN documents d ON d.id = c.document_id
-WHERE c.id = ANY($1::bigint[])
-ORDER BY c.id
-`
-
-type ChangedDocumentsRow struct {
-	ID          int64
-	DocumentID  int64
-	ConnectorID *int32
-	TryID       *uuid.UUID
-	FirstNo     *int64
-	Chunks      int32
-}
-
-// Those that are gone, or show nothing, have no try.
-func (q *Queries) ChangedDocuments(ctx context.Context, ids []int64) ([]ChangedDocumentsRow, error) {
-	rows, err := q.db.Query(ctx, changedDocuments, ids)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []ChangedDocumentsRow{}
-	for rows.Next() {
-		var i ChangedDocumentsRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.DocumentID,
-			&i.ConnectorID,
-			&i.TryID,
-			&i.FirstNo,
-			&i.Chunks,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const chunksToIndex = `-- name: ChunksToIndex :many
-SELECT c.try_id, c.first_no, c.document_id, c.no, left(c.text, $1::integer) AS text, c.embedding
+SELECT c.document_id, c.no, left(c.text, $1::integer) AS text, c.embedding
 FROM (SELECT unnest($2::uuid[]) AS try_id, unnest($3::bigint[]) AS first_no, unnest($4::bigint[]) AS id) k
-JOIN chunks c ON c.try_id = k.try_id AND c.first_no = k.first_no AND c.document_id = k.id
-WHERE c.embedder = $5 AND c.no > $6
-ORDER BY c.try_id, c.first_no, c.document_id, c.no
-LIMIT $7::integer
+CROSS JOIN LATERAL (
+    SELECT try_id, first_no, document_id, no, text, heading_path, start_offset, end_offset, embedder, embedding FROM chunks
+    WHERE try_id = k.try_id AND first_no = k.first_no AND document_id = k.id
+        AND no > CASE k.id WHEN $5::bigint THEN $6::integer ELSE -1 END AND embedder = $7
+    ORDER BY no LIMIT $8::integer
+) c
+WHERE k.id >= $5::bigint
+ORDER BY c.document_id, c.no LIMIT $8::integer
 `
 
 type ChunksToIndexParams struct {
@@ -99,29 +40,29 @@ type ChunksToIndexParams struct {
 	TryIds   []uuid.UUID
 	FirstNos []int64
 	Ids      []int64
-	Embedder string
+	AfterID  int64
 	AfterNo  int32
+	Embedder string
 	Page     int32
 }
 
 type ChunksToIndexRow struct {
-	TryID      uuid.UUID
-	FirstNo    int64
 	DocumentID int64
 	No         int32
 	Text       string
 	Embedding  []float32
 }
 
-// Of a text as much as words are taken from. Of one document a page behind @after_no; of several all.
+// A page behind a chunk. Of a text as much as words are taken from.
 func (q *Queries) ChunksToIndex(ctx context.Context, arg ChunksToIndexParams) ([]ChunksToIndexRow, error) {
 	rows, err := q.db.Query(ctx, chunksToIndex,
 		arg.Letters,
 		arg.TryIds,
 		arg.FirstNos,
 		arg.Ids,
-		arg.Embedder,
+		arg.AfterID,
 		arg.AfterNo,
+		arg.Embedder,
 		arg.Page,
 	)
 	if err != nil {
@@ -132,8 +73,6 @@ func (q *Queries) ChunksToIndex(ctx context.Context, arg ChunksToIndexParams) ([
 	for rows.Next() {
 		var i ChunksToIndexRow
 		if err := rows.Scan(
-			&i.TryID,
-			&i.FirstNo,
 			&i.DocumentID,
 			&i.No,
 			&i.Text,
@@ -161,32 +100,43 @@ func (q *Queries) CountSearchIndexChanges(ctx context.Context, most int32) (int6
 	return count, err
 }
 
-const emptySearchIndexChanges = `-- name: EmptySearchIndexChanges :exec
-DELETE FROM search_index_changes
+const dropSearchIndex = `-- name: DropSearchIndex :exec
+DELETE FROM search_index
+WHERE generation = $1::uuid
+    OR fed_at < clock_timestamp() - CASE WHEN name = $2 THEN $3::interval ELSE $4::interval END
 `
 
-func (q *Queries) EmptySearchIndexChanges(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, emptySearchIndexChanges)
+type DropSearchIndexParams struct {
+	Lost      *uuid.UUID
+	Name      string
+	Abandoned time.Duration
+	Handover  time.Duration
+}
+
+// One that is lost, that another name has not kept for a while, or that was abandoned: this database may be an earlier one than
+// the index was fed from, restored from a backup. During a rolling upgrade the old name goes on.
+func (q *Queries) DropSearchIndex(ctx context.Context, arg DropSearchIndexParams) error {
+	_, err := q.db.Exec(ctx, dropSearchIndex,
+		arg.Lost,
+		arg.Name,
+		arg.Abandoned,
+		arg.Handover,
+	)
 	return err
 }
 
-const feedSearchIndex = `-- name: FeedSearchIndex :execrows
+const feedSearchIndex = `-- name: FeedSearchIndex :one
 UPDATE search_index SET fed_at = clock_timestamp()
-WHERE name = $1 AND fed_at >= clock_timestamp() - $2::interval
+WHERE name = $1::text AND single IN (SELECT i.single FROM search_index i FOR UPDATE SKIP LOCKED)
+RETURNING nextval('search_index_turns')::bigint AS turn
 `
 
-type FeedSearchIndexParams struct {
-	Name      string
-	Abandoned time.Duration
-}
-
-// Not one that was abandoned: this database may be an earlier one than the index was fed from, restored from a backup.
-func (q *Queries) FeedSearchIndex(ctx context.Context, arg FeedSearchIndexParams) (int64, error) {
-	result, err := q.db.Exec(ctx, feedSearchIndex, arg.Name, arg.Abandoned)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+// The turn's number where it is our turn, so that later turns have larger ones; none where it is somebody else's, who feeds it.
+func (q *Queries) FeedSearchIndex(ctx context.Context, name string) (int64, error) {
+	row := q.db.QueryRow(ctx, feedSearchIndex, name)
+	var turn int64
+	err := row.Scan(&turn)
+	return turn, err
 }
 
 const forgetSearchIndexChanges = `-- name: ForgetSearchIndexChanges :exec
@@ -208,74 +158,16 @@ func (q *Queries) LockDocumentsTable(ctx context.Context) error {
 	return err
 }
 
-const loseSearchIndex = `-- name: LoseSearchIndex :exec
-UPDATE search_index SET generation = gen_random_uuid(), filled = false WHERE generation = $1
-`
-
-func (q *Queries) LoseSearchIndex(ctx context.Context, generation uuid.UUID) error {
-	_, err := q.db.Exec(ctx, loseSearchIndex, generation)
-	return err
-}
-
-const queueEveryDocument = `-- name: QueueEveryDocument :execrows
+const queueDocuments = `-- name: QueueDocuments :execrows
 INSERT INTO search_index_changes (document_id, connector_id)
-SELECT id, connector_id FROM documents WHERE try_id IS NOT NULL
+SELECT id, connector_id FROM documents WHERE try_id IS NOT NULL AND connector_id = $1
+UNION ALL
+SELECT id, connector_id FROM documents WHERE try_id IS NOT NULL AND $1 IS NULL
 `
 
-func (q *Queries) QueueEveryDocument(ctx context.Context) (int64, error) {
-	result, err := q.db.Exec(ctx, queueEveryDocument)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const readableConnectors = `-- name: ReadableConnectors :many
-SELECT id FROM connectors k
-WHERE (k.scope = 'user' AND k.user_id = $1)
-    OR k.scope = 'org'
-    OR (k.scope = 'group' AND k.scope_id = ANY($2::text[]))
-`
-
-type ReadableConnectorsParams struct {
-	UserID int32
-	Groups []string
-}
-
-func (q *Queries) ReadableConnectors(ctx context.Context, arg ReadableConnectorsParams) ([]int32, error) {
-	rows, err := q.db.Query(ctx, readableConnectors, arg.UserID, arg.Groups)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []int32{}
-	for rows.Next() {
-		var id int32
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const renewSearchIndex = `-- name: RenewSearchIndex :execrows
-UPDATE search_index SET name = $1, generation = gen_random_uuid(), filled = false, fed_at = clock_timestamp()
-WHERE fed_at < clock_timestamp() - CASE WHEN name = $1 THEN $2::interval ELSE $3::interval END
-`
-
-type RenewSearchIndexParams struct {
-	Name      string
-	Abandoned time.Duration
-	Handover  time.Duration
-}
-
-// One under another name is replaced when nobody keeps it any more: during a rolling upgrade the old one goes on.
-func (q *Queries) RenewSearchIndex(ctx context.Context, arg RenewSearchIndexParams) (int64, error) {
-	result, err := q.db.Exec(ctx, renewSearchIndex, arg.Name, arg.Abandoned, arg.Handover)
+// Of a connector, or of all.
+func (q *Queries) QueueDocuments(ctx context.Context, connectorID *int32) (int64, error) {
+	result, err := q.db.Exec(ctx, queueDocuments, connectorID)
 	if err != nil {
 		return 0, err
 	}
@@ -283,85 +175,85 @@ func (q *Queries) RenewSearchIndex(ctx context.Context, arg RenewSearchIndexPara
 }
 
 const searchIndex = `-- name: SearchIndex :one
-SELECT name, generation, filled FROM search_index
+SELECT name, generation FROM search_index
 `
 
 type SearchIndexRow struct {
 	Name       string
 	Generation uuid.UUID
-	Filled     bool
 }
 
 func (q *Queries) SearchIndex(ctx context.Context) (SearchIndexRow, error) {
 	row := q.db.QueryRow(ctx, searchIndex)
 	var i SearchIndexRow
-	err := row.Scan(&i.Name, &i.Generation, &i.Filled)
+	err := row.Scan(&i.Name, &i.Generation)
 	return i, err
 }
 
 const searchIndexChanges = `-- name: SearchIndexChanges :many
-SELECT id FROM search_index_changes ORDER BY id LIMIT $1::integer
+WITH waiting AS (
+    (SELECT id, document_id, connector_id FROM search_index_changes WHERE connector_id IS NULL ORDER BY id LIMIT 1)
+    UNION ALL
+    (SELECT id, document_id, connector_id FROM search_index_changes
+        WHERE connector_id = (SELECT r.connector_id FROM open_runs r WHERE r.id = $1)
+        ORDER BY id LIMIT $2::integer)
+    UNION ALL
+    (SELECT id, document_id, connector_id FROM search_index_changes
+        WHERE $1::uuid IS NULL AND connector_id IS NOT NULL ORDER BY id LIMIT $2::integer)
+)
+SELECT array_agg(w.id)::bigint[] AS ids, w.document_id, w.connector_id, d.try_id, d.first_no,
+    coalesce(d.chunk_count, 0)::integer AS chunks,
+    coalesce(CASE k.scope WHEN 'user' THEN 'user_' || k.user_id WHEN 'group' THEN 'group_' || k.scope_id ELSE k.scope END, '')::text AS scope
+FROM waiting w
+LEFT JOIN connectors k ON k.id = w.connector_id
+LEFT JOIN documents d ON d.id = w.document_id AND k.id IS NOT NULL
+GROUP BY w.document_id, w.connector_id, d.id, k.id
+ORDER BY w.connector_id IS NOT NULL, min(w.id)
 `
 
-func (q *Queries) SearchIndexChanges(ctx context.Context, batch int32) ([]int64, error) {
-	rows, err := q.db.Query(ctx, searchIndexChanges, batch)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []int64{}
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const searchIndexChangesBefore = `-- name: SearchIndexChangesBefore :many
-SELECT c.id FROM search_index_changes c
-WHERE c.connector_id = (SELECT r.connector_id FROM open_runs r WHERE r.id = $1)
-ORDER BY c.id LIMIT $2::integer
-`
-
-type SearchIndexChangesBeforeParams struct {
-	RunID uuid.UUID
+type SearchIndexChangesParams struct {
+	RunID *uuid.UUID
 	Batch int32
 }
 
-// Those of a run's connector.
-func (q *Queries) SearchIndexChangesBefore(ctx context.Context, arg SearchIndexChangesBeforeParams) ([]int64, error) {
-	rows, err := q.db.Query(ctx, searchIndexChangesBefore, arg.RunID, arg.Batch)
+type SearchIndexChangesRow struct {
+	Ids         []int64
+	DocumentID  *int64
+	ConnectorID *int32
+	TryID       *uuid.UUID
+	FirstNo     *int64
+	Chunks      int32
+	Scope       string
+}
+
+// The first ones: everything, where that waits, else those of a run's connector, or of all. With what their documents show
+// now; those that are gone, or show nothing, have no try.
+func (q *Queries) SearchIndexChanges(ctx context.Context, arg SearchIndexChangesParams) ([]SearchIndexChangesRow, error) {
+	rows, err := q.db.Query(ctx, searchIndexChanges, arg.RunID, arg.Batch)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []int64{}
+	items := []SearchIndexChangesRow{}
 	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
+		var i SearchIndexChangesRow
+		if err := rows.Scan(
+			&i.Ids,
+			&i.DocumentID,
+			&i.ConnectorID,
+			&i.TryID,
+			&i.FirstNo,
+			&i.Chunks,
+			&i.Scope,
+		); err != nil {
 			return nil, err
 		}
-		items = append(items, id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
 	}
 	return items, nil
-}
-
-const searchIndexIsFilled = `-- name: SearchIndexIsFilled :exec
-UPDATE search_index SET filled = true, fed_at = clock_timestamp() WHERE generation = $1
-`
-
-func (q *Queries) SearchIndexIsFilled(ctx context.Context, generation uuid.UUID) error {
-	_, err := q.db.Exec(ctx, searchIndexIsFilled, generation)
-	return err
 }
 
 const sweepSearchIndexChanges = `-- name: SweepSearchIndexChanges :execrows
@@ -378,14 +270,19 @@ func (q *Queries) SweepSearchIndexChanges(ctx context.Context, batch int32) (int
 	return result.RowsAffected(), nil
 }
 
-const turnAtSearchIndex = `-- name: TurnAtSearchIndex :one
-SELECT nextval('search_index_turns')::bigint
+const takeTurnAtSearchIndex = `-- name: TakeTurnAtSearchIndex :one
+SELECT name, generation FROM search_index FOR UPDATE
 `
 
-// Asked when it is our turn, so that later turns have larger numbers.
-func (q *Queries) TurnAtSearchIndex(ctx context.Context) (int64, error) {
-	row := q.db.QueryRow(ctx, turnAtSearchIndex)
-	var column_1 int64
-	err := row.Scan(&column_1)
-	return column_1, err
+type TakeTurnAtSearchIndexRow struct {
+	Name       string
+	Generation uuid.UUID
+}
+
+// One at a time brings changes to the index: what it read from Postgres is not overtaken.
+func (q *Queries) TakeTurnAtSearchIndex(ctx context.Context) (TakeTurnAtSearchIndexRow, error) {
+	row := q.db.QueryRow(ctx, takeTurnAtSearchIndex)
+	var i TakeTurnAtSearchIndexRow
+	err := row.Scan(&i.Name, &i.Generation)
+	return i, err
 }

@@ -2,186 +2,177 @@ package qdrant
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/google/uuid"
+	"github.com/qdrant/go-client/qdrant"
 )
 
-// Payload is what a point carries beside its vector.
-type Payload struct {
-	ConnectorID int32 `json:"connector_id"`
-	DocumentID  int64 `json:"document_id"`
-	// Version names what the document showed: all its points of another are outdated.
-	Version string `json:"version"`
-	// No is the chunk's place in the document.
-	No int32 `json:"no"`
-	// Turn numbers the writes: a later one has a larger number.
-	Turn int64 `json:"turn"`
-	// Words are the chunk's, each once.
-	Words []string `json:"words,omitempty"`
-}
-
-// Point is one chunk. Its vector has length 1, or 0.
+// Point is one chunk.
 type Point struct {
-	ID      uuid.UUID `json:"id"`
-	Vector  []float32 `json:"vector"`
-	Payload Payload   `json:"payload"`
+	// Scope is whose it is: user_7, group_g or org.
+	Scope       string
+	ConnectorID int32
+	DocumentID  int64
+	// TryID and FirstNo are of the try that the document shows, and No is the chunk's place in it.
+	TryID   uuid.UUID
+	FirstNo int64
+	No      int32
+	// Words are the chunk's, each once.
+	Words []string
+	// Vector has length 1, or 0.
+	Vector []float32
 }
 
 // Hit is a point near a query. Score is the cosine of the angle between their vectors.
 type Hit struct {
-	Score   float32
-	Payload Payload
+	Score      float32
+	DocumentID int64
+	TryID      string
+	FirstNo    int64
+	No         int32
 }
 
-// The fields that points are found by; without an index Qdrant looks at every point.
-var indexed = map[string]string{"connector_id": "integer", "document_id": "integer", "version": "keyword", "words": "keyword", "turn": "integer"}
-
-type vectors struct {
-	Size     int    `json:"size"`
-	Distance string `json:"distance"`
+// Collection is one of a Qdrant's.
+type Collection struct {
+	*Client
+	// Name is the collection's.
+	Name string
 }
+
+// Collection names one; it may be missing. Names are checked by the caller.
+func (c *Client) Collection(name string) *Collection { return &Collection{c, name} }
 
 // Check asks for the collection. It returns ErrMissing where there is none, and an error where its vectors are others.
 func (c *Collection) Check(ctx context.Context, dimensions int) error {
-	var info struct {
-		Config struct {
-			Params struct {
-				Vectors vectors `json:"vectors"`
-			} `json:"params"`
-		} `json:"config"`
-	}
-	if err := c.call(ctx, "check", http.MethodGet, "", nil, &info); err != nil {
-		return err
-	}
-	if got, want := info.Config.Params.Vectors, (vectors{dimensions, "Dot"}); got != want {
-		return fmt.Errorf("qdrant: check %s: its vectors are %+v instead of %+v: set QDRANT_COLLECTION to a name of this database's own",
-			c.Name, got, want)
-	}
-	return nil
+	return c.call(ctx, "check", c.Name, callTimeout, func(ctx context.Context, q *qdrant.Client) error {
+		info, err := q.GetCollectionInfo(ctx, c.Name)
+		if err != nil {
+			return err
+		}
+		got := info.GetConfig().GetParams().GetVectorsConfig().GetParams()
+		if got.GetSize() != uint64(dimensions) || got.GetDistance() != qdrant.Distance_Dot {
+			return fmt.Errorf("its vectors are %d of %s instead of %d of Dot: set QDRANT_COLLECTION to a name of this database's own",
+				got.GetSize(), got.GetDistance(), dimensions)
+		}
+		return nil
+	})
 }
 
-// Create makes the collection, or completes what an earlier call began.
-func (c *Collection) Create(ctx context.Context, dimensions int) error {
-	type create struct {
-		Vectors       vectors `json:"vectors"`
-		OnDiskPayload bool    `json:"on_disk_payload"`
-	}
-	err := c.call(ctx, "create", http.MethodPut, "", create{vectors{dimensions, "Dot"}, true}, nil)
-	if err != nil && !errors.Is(err, errExists) {
+// Create makes the collection, or completes what an earlier call began, and lets an alias name it.
+func (c *Collection) Create(ctx context.Context, alias string, dimensions int) error {
+	if err := c.Check(ctx, dimensions); err != nil && !errors.Is(err, ErrMissing) {
 		return err
-	}
-	type index struct {
-		FieldName   string `json:"field_name"`
-		FieldSchema string `json:"field_schema"`
-	}
-	for name, kind := range indexed {
-		if err := c.call(ctx, "index", http.MethodPut, "/index?wait=true", index{name, kind}, nil); err != nil {
+	} else if err != nil {
+		err := c.call(ctx, "create", c.Name, createTimeout, func(ctx context.Context, q *qdrant.Client) error {
+			return q.CreateCollection(ctx, &qdrant.CreateCollection{
+				CollectionName: c.Name, OnDiskPayload: new(true),
+				VectorsConfig: qdrant.NewVectorsConfig(&qdrant.VectorParams{Size: uint64(dimensions), Distance: qdrant.Distance_Dot}),
+			})
+		})
+		if err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// Upsert writes points; they can be found when it returns.
-func (c *Collection) Upsert(ctx context.Context, points []Point) error {
-	type upsert struct {
-		Points []Point `json:"points"`
-	}
-	return c.update(ctx, "upsert", http.MethodPut, "/points?wait=true", upsert{points})
-}
-
-// update is a call whose answer says whether it is carried out.
-func (c *Collection) update(ctx context.Context, operation, method, path string, body any) error {
-	var result struct {
-		Status string `json:"status"`
-	}
-	if err := c.call(ctx, operation, method, path, body, &result); err != nil {
-		return err
-	}
-	if result.Status != "completed" {
-		return fmt.Errorf("qdrant: %s %s: it is %q and not completed", operation, c.Name, result.Status)
-	}
-	return nil
-}
-
-type anyOf struct {
-	Any any `json:"any"`
-}
-
-type below struct {
-	LT int64 `json:"lt"`
-}
-
-type condition struct {
-	Key   string `json:"key"`
-	Match *anyOf `json:"match,omitempty"`
-	Range *below `json:"range,omitempty"`
-}
-
-func isAnyOf(key string, values any) condition { return condition{Key: key, Match: &anyOf{values}} }
-
-type filter struct {
-	Must    []condition `json:"must,omitempty"`
-	MustNot []condition `json:"must_not,omitempty"`
-}
-
-// KeepOnly removes the points of documents that are of none of the versions and were written before a turn. Carried out
-// late, after the call was given up, it does no harm to what was written since.
-func (c *Collection) KeepOnly(ctx context.Context, turn int64, documents []int64, versions []string) error {
-	others := filter{Must: []condition{isAnyOf("document_id", documents), {Key: "turn", Range: &below{turn}}}}
-	if len(versions) > 0 {
-		others.MustNot = []condition{isAnyOf("version", versions)}
-	}
-	type remove struct {
-		Filter filter `json:"filter"`
-	}
-	return c.update(ctx, "remove", http.MethodPost, "/points/delete?wait=true", remove{others})
-}
-
-// Nearest returns the hits of connectors nearest to a vector, up to limit, and for each word up to wordLimit of those that
-// hold it; none twice.
-func (c *Collection) Nearest(
-	ctx context.Context, vector []float32, connectors []int32, words []string, limit, wordLimit int,
-) ([]Hit, error) {
-	type query struct {
-		Query       []float32 `json:"query"`
-		Filter      filter    `json:"filter"`
-		Limit       int       `json:"limit"`
-		WithPayload []string  `json:"with_payload"`
-	}
-	type batch struct {
-		Searches []query `json:"searches"`
-	}
-	readable := isAnyOf("connector_id", connectors)
-	payload := []string{"connector_id", "document_id", "version", "no"}
-	searches := batch{[]query{{vector, filter{Must: []condition{readable}}, limit, payload}}}
-	for _, word := range words {
-		holding := filter{Must: []condition{readable, isAnyOf("words", []string{word})}}
-		searches.Searches = append(searches.Searches, query{vector, holding, wordLimit, payload})
-	}
-	var answers []struct {
-		Points []struct {
-			ID      json.RawMessage `json:"id"` // a UUID, or a number
-			Score   float32         `json:"score"`
-			Payload Payload         `json:"payload"`
-		} `json:"points"`
-	}
-	if err := c.call(ctx, "query", http.MethodPost, "/points/query/batch", searches, &answers); err != nil {
-		return nil, err
-	}
-	var hits []Hit
-	seen := map[string]bool{}
-	for _, answer := range answers {
-		for _, p := range answer.Points {
-			if id := string(p.ID); !seen[id] {
-				seen[id] = true
-				hits = append(hits, Hit{p.Score, p.Payload})
+	return c.call(ctx, "index", c.Name, createTimeout, func(ctx context.Context, q *qdrant.Client) error {
+		// The fields that points are found by; without an index Qdrant looks at every point. Those of a scope lie together.
+		tenant := qdrant.NewPayloadIndexParamsKeyword(&qdrant.KeywordIndexParams{IsTenant: new(true)})
+		for _, field := range []*qdrant.CreateFieldIndexCollection{
+			{FieldName: "scope", FieldType: qdrant.FieldType_FieldTypeKeyword.Enum(), FieldIndexParams: tenant},
+			{FieldName: "words", FieldType: qdrant.FieldType_FieldTypeKeyword.Enum()},
+			{FieldName: "document_id", FieldType: qdrant.FieldType_FieldTypeInteger.Enum()},
+			{FieldName: "turn", FieldType: qdrant.FieldType_FieldTypeInteger.Enum()},
+		} {
+			field.CollectionName, field.Wait = c.Name, new(true)
+			if err := done(q.CreateFieldIndex(ctx, field)); err != nil {
+				return err
 			}
 		}
+		return q.CreateAlias(ctx, alias, c.Name)
+	})
+}
+
+// done says whether an update is carried out.
+func done(result *qdrant.UpdateResult, err error) error {
+	if err == nil && result.GetStatus() != qdrant.UpdateStatus_Completed {
+		return fmt.Errorf("it is %q and not completed", result.GetStatus())
 	}
-	return hits, nil
+	return err
+}
+
+// before are the points that an earlier turn wrote.
+func before(turn int64, more ...*qdrant.Condition) *qdrant.Filter {
+	return &qdrant.Filter{Must: append(more, qdrant.NewRange("turn", &qdrant.Range{Lt: new(float64(turn))}))}
+}
+
+// Upsert writes points of a turn: a later one has a larger number. They can be found when it returns. Carried out late, after
+// the call was given up, it replaces none of a later turn.
+func (c *Collection) Upsert(ctx context.Context, turn int64, points []Point) error {
+	all := make([]*qdrant.PointStruct, len(points))
+	for i, p := range points {
+		words := make([]*qdrant.Value, len(p.Words))
+		for j, word := range p.Words {
+			words[j] = qdrant.NewValueString(word)
+		}
+		// The same whenever the chunk is brought.
+		id := uuid.NewSHA1(p.TryID, fmt.Appendf(nil, "%d/%d/%d", p.FirstNo, p.DocumentID, p.No))
+		all[i] = &qdrant.PointStruct{
+			Id: qdrant.NewIDUUID(id.String()), Vectors: qdrant.NewVectorsDense(p.Vector),
+			Payload: map[string]*qdrant.Value{
+				"scope": qdrant.NewValueString(p.Scope), "connector_id": qdrant.NewValueInt(int64(p.ConnectorID)),
+				"document_id": qdrant.NewValueInt(p.DocumentID), "try_id": qdrant.NewValueString(p.TryID.String()),
+				"first_no": qdrant.NewValueInt(p.FirstNo), "no": qdrant.NewValueInt(int64(p.No)),
+				"turn": qdrant.NewValueInt(turn), "words": qdrant.NewValueFromList(words...),
+			},
+		}
+	}
+	return c.call(ctx, "upsert", c.Name, callTimeout, func(ctx context.Context, q *qdrant.Client) error {
+		return done(q.Upsert(ctx, &qdrant.UpsertPoints{CollectionName: c.Name, Wait: new(true), Points: all, UpdateFilter: before(turn)}))
+	})
+}
+
+// Remove removes the points of documents that were written before a turn. Carried out late, it does no harm to what was
+// written since.
+func (c *Collection) Remove(ctx context.Context, turn int64, documents []int64) error {
+	return c.call(ctx, "remove", c.Name, callTimeout, func(ctx context.Context, q *qdrant.Client) error {
+		return done(q.Delete(ctx, &qdrant.DeletePoints{
+			CollectionName: c.Name, Wait: new(true),
+			Points: qdrant.NewPointsSelectorFilter(before(turn, qdrant.NewMatchInts("document_id", documents...))),
+		}))
+	})
+}
+
+// Nearest returns the hits of scopes nearest to a vector, up to limit, and for each word up to wordLimit of those that hold
+// it; none twice.
+func (c *Collection) Nearest(ctx context.Context, vector []float32, scopes, words []string, limit, wordLimit uint64) (hits []Hit, err error) {
+	readable := qdrant.NewMatchKeywords("scope", scopes...)
+	search := func(limit uint64, conditions ...*qdrant.Condition) *qdrant.QueryPoints {
+		return &qdrant.QueryPoints{
+			CollectionName: c.Name, Query: qdrant.NewQueryDense(vector), Filter: &qdrant.Filter{Must: conditions}, Limit: &limit,
+			WithPayload: qdrant.NewWithPayloadInclude("document_id", "try_id", "first_no", "no"),
+		}
+	}
+	searches := []*qdrant.QueryPoints{search(limit, readable)}
+	for _, word := range words {
+		searches = append(searches, search(wordLimit, readable, qdrant.NewMatchKeyword("words", word)))
+	}
+	err = c.call(ctx, "query", c.Name, callTimeout, func(ctx context.Context, q *qdrant.Client) error {
+		answers, err := q.QueryBatch(ctx, &qdrant.QueryBatchPoints{CollectionName: c.Name, QueryPoints: searches})
+		seen := map[string]bool{}
+		for _, answer := range answers {
+			for _, p := range answer.GetResult() {
+				if id := p.GetId().GetUuid(); !seen[id] {
+					seen[id] = true
+					has := p.GetPayload()
+					hits = append(hits, Hit{
+						p.GetScore(), has["document_id"].GetIntegerValue(), has["try_id"].GetStringValue(), has["first_no"].GetIntegerValue(),
+						int32(has["no"].GetIntegerValue()),
+					})
+				}
+			}
+		}
+		return err
+	})
+	return hits, err
 }

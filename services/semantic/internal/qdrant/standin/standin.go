@@ -1,320 +1,347 @@
-// Package standin answers what of Qdrant's REST API this repository uses, in memory, by comparing every point. It stands in
-// for Qdrant in tests where none can be had. It is strict: what the API's description does not name, it refuses.
+// Package standin is what this repository uses of a Qdrant, in memory, by comparing every point: it implements the services
+// that Qdrant's makers generate from their protos. It stands in for Qdrant in tests where none can be had. It is strict: what
+// it does not know it refuses.
 package standin
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"maps"
-	"net/http"
+	"context"
+	"net"
 	"slices"
+	"strings"
 	"sync"
+
+	"github.com/google/uuid"
+	"github.com/qdrant/go-client/qdrant"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
+
+// maxMessage bounds a request, in bytes.
+const maxMessage = 32 << 20
 
 // Server is one Qdrant. Its zero value is ready, without a key.
 type Server struct {
+	qdrant.UnimplementedQdrantServer
+	qdrant.UnimplementedCollectionsServer
+
 	// Key is what must come as api-key, where it is set.
 	Key string
-	// Before, where it is set, is called with each operation's name; an error of its is answered as status 503, and the
-	// operation is not done. It may block.
-	Before func(operation string) error
+	// Around, where it is set, is called with each operation's name and request, as "Upsert", and carries it out by next. It
+	// may block.
+	Around func(operation string, request proto.Message, next func() error) error
 
 	mu          sync.Mutex
 	collections map[string]*collection
+	aliases     map[string]string
+}
+
+type points struct {
+	qdrant.UnimplementedPointsServer
+	server *Server
 }
 
 type collection struct {
-	params  json.RawMessage
-	size    int
-	indexes map[string]string
-	points  map[string]Point
+	params *qdrant.VectorParams
+	points map[string]*qdrant.PointStruct // by id
 }
 
-// Point is one that is kept.
-type Point struct {
-	ID      string         `json:"id"`
-	Vector  []float32      `json:"vector"`
-	Payload map[string]any `json:"payload"`
+// Serve answers until the listener is closed, or the function that it returns is called.
+func (s *Server) Serve(listener net.Listener) (stop func(), wait func() error) {
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.UnaryInterceptor(s.intercept))
+	qdrant.RegisterQdrantServer(server, s)
+	qdrant.RegisterCollectionsServer(server, s)
+	qdrant.RegisterPointsServer(server, points{server: s})
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	return server.Stop, func() error { return <-served }
 }
 
-type fault struct {
-	status int
-	text   string
+func (s *Server) intercept(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
+	operation := info.FullMethod[strings.LastIndex(info.FullMethod, "/")+1:]
+	if keys := metadata.ValueFromIncomingContext(ctx, "api-key"); s.Key != "" && operation != "HealthCheck" && !slices.Contains(keys, s.Key) {
+		return nil, status.Error(codes.Unauthenticated, "Invalid API key or JWT")
+	}
+	next := func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		answer, err = handle(ctx, request)
+		return err
+	}
+	if s.Around != nil {
+		return answer, s.Around(operation, request.(proto.Message), next)
+	}
+	return answer, next()
 }
-
-func (f fault) Error() string { return f.text }
 
 func wrong(format string, args ...any) error {
-	return fault{http.StatusBadRequest, "Wrong input: " + fmt.Sprintf(format, args...)}
+	return status.Errorf(codes.InvalidArgument, "Wrong input: "+format, args...)
 }
 
-// ServeHTTP answers one request.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	routes := http.NewServeMux()
-	for pattern, serve := range map[string]func(name string, r *http.Request) (any, error){
-		"GET /collections/{name}":                     s.info,
-		"PUT /collections/{name}":                     s.create,
-		"DELETE /collections/{name}":                  s.remove,
-		"PUT /collections/{name}/index":               s.index,
-		"PUT /collections/{name}/points":              s.upsert,
-		"POST /collections/{name}/points/delete":      s.deletePoints,
-		"POST /collections/{name}/points/query/batch": s.query,
-	} {
-		routes.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			result, err := s.answer(pattern, serve, r)
-			w.Header().Set("Content-Type", "application/json")
-			var f fault
-			if errors.As(err, &f) {
-				w.WriteHeader(f.status)
-				_ = json.NewEncoder(w).Encode(map[string]any{"status": map[string]string{"error": f.text}, "time": 0.001})
-				return
-			}
-			_ = json.NewEncoder(w).Encode(map[string]any{"result": result, "status": "ok", "time": 0.001})
-		})
-	}
-	routes.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("healthz check passed")) })
-	if s.Key != "" && r.URL.Path != "/healthz" && r.Header.Get("api-key") != s.Key {
-		http.Error(w, "Invalid API key or JWT", http.StatusUnauthorized)
-		return
-	}
-	routes.ServeHTTP(w, r)
-}
-
-func (s *Server) answer(pattern string, serve func(string, *http.Request) (any, error), r *http.Request) (any, error) {
-	if s.Before != nil {
-		if err := s.Before(pattern); err != nil {
-			return nil, fault{http.StatusServiceUnavailable, err.Error()}
+// knows refuses a message that says more than these fields.
+func knows(m proto.Message, fields ...protoreflect.Name) (err error) {
+	m.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
+		if !slices.Contains(fields, f.Name()) {
+			err = status.Errorf(codes.Unimplemented, "%s.%s is not known here", f.Parent().Name(), f.Name())
 		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return serve(r.PathValue("name"), r)
+		return err == nil
+	})
+	return err
 }
 
-func read(r *http.Request, body any) error {
-	decoder := json.NewDecoder(r.Body)
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(body); err != nil {
-		return fault{http.StatusUnprocessableEntity, "Json deserialize error: " + err.Error()}
-	}
-	return nil
-}
-
-func (s *Server) find(name string) (*collection, error) {
-	c := s.collections[name]
+// find is the collection of a request that names it.
+func (s *Server) find(request interface {
+	proto.Message
+	GetCollectionName() string
+}, fields ...protoreflect.Name) (*collection, error) {
+	name := request.GetCollectionName()
+	c := s.collections[cmp.Or(s.aliases[name], name)]
 	if c == nil {
-		return nil, fault{http.StatusNotFound, fmt.Sprintf("Not found: Collection `%s` doesn't exist!", name)}
+		return nil, status.Errorf(codes.NotFound, "Not found: Collection `%s` doesn't exist!", name)
 	}
-	return c, nil
+	return c, knows(request, append(fields, "collection_name")...)
 }
 
-func (s *Server) info(name string, _ *http.Request) (any, error) {
-	c, err := s.find(name)
+// HealthCheck says that it is there.
+func (s *Server) HealthCheck(context.Context, *qdrant.HealthCheckRequest) (*qdrant.HealthCheckReply, error) {
+	return &qdrant.HealthCheckReply{Title: "qdrant - vector search engine", Version: "1.17.1"}, nil
+}
+
+// Get describes a collection.
+func (s *Server) Get(_ context.Context, r *qdrant.GetCollectionInfoRequest) (*qdrant.GetCollectionInfoResponse, error) {
+	c, err := s.find(r)
 	if err != nil {
 		return nil, err
 	}
-	return map[string]any{
-		"status": "green", "points_count": len(c.points), "payload_schema": maps.Clone(c.indexes),
-		"config": map[string]any{"params": map[string]any{"vectors": c.params}},
-	}, nil
+	return &qdrant.GetCollectionInfoResponse{Result: &qdrant.CollectionInfo{
+		Status: qdrant.CollectionStatus_Green, PointsCount: new(uint64(len(c.points))),
+		Config: &qdrant.CollectionConfig{Params: &qdrant.CollectionParams{VectorsConfig: &qdrant.VectorsConfig{
+			Config: &qdrant.VectorsConfig_Params{Params: c.params},
+		}}},
+	}}, nil
 }
 
-func (s *Server) create(name string, r *http.Request) (any, error) {
-	var body struct {
-		Vectors       json.RawMessage `json:"vectors"`
-		OnDiskPayload bool            `json:"on_disk_payload"`
-	}
-	var vectors struct {
-		Size     int    `json:"size"`
-		Distance string `json:"distance"`
-	}
-	if err := read(r, &body); err != nil {
+// Create makes a collection.
+func (s *Server) Create(_ context.Context, r *qdrant.CreateCollection) (*qdrant.CollectionOperationResponse, error) {
+	name, params := r.GetCollectionName(), r.GetVectorsConfig().GetParams()
+	if err := knows(r, "collection_name", "vectors_config", "on_disk_payload"); err != nil {
 		return nil, err
 	}
-	decoder := json.NewDecoder(bytes.NewReader(body.Vectors))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&vectors); err != nil || vectors.Size < 1 || !slices.Contains([]string{"Cosine", "Euclid", "Dot", "Manhattan"}, vectors.Distance) {
-		return nil, wrong("vectors %s", body.Vectors)
+	if name == "" || len(name) > 255 || params.GetSize() == 0 || params.GetDistance() != qdrant.Distance_Dot {
+		return nil, wrong("collection %q with %v", name, params)
 	}
-	if s.collections[name] != nil {
-		return nil, fault{http.StatusConflict, fmt.Sprintf("Wrong input: Collection `%s` already exists!", name)}
+	if s.collections[name] != nil || s.aliases[name] != "" {
+		return nil, status.Errorf(codes.AlreadyExists, "Wrong input: Collection `%s` already exists!", name)
 	}
 	if s.collections == nil {
-		s.collections = map[string]*collection{}
+		s.collections, s.aliases = map[string]*collection{}, map[string]string{}
 	}
-	s.collections[name] = &collection{params: body.Vectors, size: vectors.Size, indexes: map[string]string{}, points: map[string]Point{}}
-	return true, nil
+	s.collections[name] = &collection{params, map[string]*qdrant.PointStruct{}}
+	return &qdrant.CollectionOperationResponse{Result: true}, nil
 }
 
-func (s *Server) remove(name string, _ *http.Request) (any, error) {
-	found := s.collections[name] != nil
-	delete(s.collections, name)
+// UpdateAliases lets an alias name a collection, instead of the one that it has named.
+func (s *Server) UpdateAliases(_ context.Context, r *qdrant.ChangeAliases) (*qdrant.CollectionOperationResponse, error) {
+	for _, action := range r.GetActions() {
+		a := action.GetCreateAlias()
+		if a == nil {
+			return nil, status.Error(codes.Unimplemented, "only creating an alias is known here")
+		}
+		if _, err := s.find(a, "alias_name"); err != nil {
+			return nil, err
+		}
+		if s.collections[a.AliasName] != nil {
+			return nil, status.Errorf(codes.AlreadyExists, "Wrong input: Collection `%s` already exists!", a.AliasName)
+		}
+		s.aliases[a.AliasName] = a.CollectionName
+	}
+	return &qdrant.CollectionOperationResponse{Result: true}, nil
+}
+
+func completed() *qdrant.PointsOperationResponse {
+	return &qdrant.PointsOperationResponse{Result: &qdrant.UpdateResult{Status: qdrant.UpdateStatus_Completed}}
+}
+
+// CreateFieldIndex takes an index, and needs none.
+func (s points) CreateFieldIndex(_ context.Context, r *qdrant.CreateFieldIndexCollection) (*qdrant.PointsOperationResponse, error) {
+	if _, err := s.server.find(r, "wait", "field_name", "field_type", "field_index_params"); err != nil {
+		return nil, err
+	}
+	return completed(), nil
+}
+
+// Upsert writes points; all of them, or none.
+func (s points) Upsert(_ context.Context, r *qdrant.UpsertPoints) (*qdrant.PointsOperationResponse, error) {
+	c, err := s.server.find(r, "wait", "points", "update_filter")
+	if err == nil {
+		_, err = passes(r.GetUpdateFilter(), nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range r.GetPoints() {
+		if got := len(vector(p)); uint64(got) != c.params.GetSize() {
+			return nil, wrong("Vector dimension error: expected dim: %d, got %d", c.params.GetSize(), got)
+		}
+		if uuid.Validate(p.GetId().GetUuid()) != nil {
+			return nil, wrong("Unable to parse UUID: %s", p.GetId().GetUuid())
+		}
+	}
+	for _, p := range r.GetPoints() {
+		there := c.points[p.GetId().GetUuid()]
+		if matches, _ := passes(r.GetUpdateFilter(), there); there == nil || matches {
+			c.points[p.GetId().GetUuid()] = p
+		}
+	}
+	return completed(), nil
+}
+
+func vector(p *qdrant.PointStruct) []float32 { return p.GetVectors().GetVector().GetDense().GetData() }
+
+// Delete removes the points that a filter passes.
+func (s points) Delete(_ context.Context, r *qdrant.DeletePoints) (*qdrant.PointsOperationResponse, error) {
+	c, err := s.server.find(r, "wait", "points")
+	if err != nil {
+		return nil, err
+	}
+	if r.GetPoints().GetFilter() == nil {
+		return nil, status.Error(codes.Unimplemented, "only deleting by a filter is known here")
+	}
+	found, err := c.passing(r.GetPoints().GetFilter())
+	for _, p := range found {
+		delete(c.points, p.GetId().GetUuid())
+	}
+	return completed(), err
+}
+
+// Scroll pages through points in the order of their ids.
+func (s points) Scroll(_ context.Context, r *qdrant.ScrollPoints) (*qdrant.ScrollResponse, error) {
+	c, err := s.server.find(r, "filter", "offset", "limit", "with_payload")
+	if err != nil {
+		return nil, err
+	}
+	found, err := c.passing(r.GetFilter())
+	answer := &qdrant.ScrollResponse{}
+	for _, p := range found {
+		if p.GetId().GetUuid() < r.GetOffset().GetUuid() {
+			continue
+		}
+		if len(answer.Result) == int(r.GetLimit()) {
+			answer.NextPageOffset = p.GetId()
+			break
+		}
+		answer.Result = append(answer.Result, &qdrant.RetrievedPoint{Id: p.GetId(), Payload: included(p, r.GetWithPayload())})
+	}
+	return answer, err
+}
+
+// QueryBatch finds the nearest of the points that filters pass.
+func (s points) QueryBatch(_ context.Context, r *qdrant.QueryBatchPoints) (*qdrant.QueryBatchResponse, error) {
+	c, err := s.server.find(r, "query_points")
+	if err != nil {
+		return nil, err
+	}
+	answer := &qdrant.QueryBatchResponse{}
+	for _, query := range r.GetQueryPoints() {
+		if err := knows(query, "collection_name", "query", "filter", "limit", "with_payload"); err != nil {
+			return nil, err
+		}
+		wanted := query.GetQuery().GetNearest().GetDense().GetData()
+		if uint64(len(wanted)) != c.params.GetSize() {
+			return nil, wrong("Vector dimension error: expected dim: %d, got %d", c.params.GetSize(), len(wanted))
+		}
+		found, err := c.passing(query.GetFilter())
+		if err != nil {
+			return nil, err
+		}
+		batch := &qdrant.BatchResult{}
+		for _, p := range found {
+			hit := &qdrant.ScoredPoint{Id: p.GetId(), Payload: included(p, query.GetWithPayload())}
+			for i, v := range vector(p) {
+				hit.Score += v * wanted[i]
+			}
+			batch.Result = append(batch.Result, hit)
+		}
+		slices.SortStableFunc(batch.Result, func(a, b *qdrant.ScoredPoint) int { return cmp.Compare(b.Score, a.Score) })
+		batch.Result = batch.Result[:min(int(query.GetLimit()), len(batch.Result))]
+		answer.Result = append(answer.Result, batch)
+	}
+	return answer, nil
+}
+
+func included(p *qdrant.PointStruct, with *qdrant.WithPayloadSelector) map[string]*qdrant.Value {
+	payload := map[string]*qdrant.Value{}
+	for _, field := range with.GetInclude().GetFields() {
+		payload[field] = p.GetPayload()[field]
+	}
+	return payload
+}
+
+// passing are the points that a filter passes, in the order of their ids.
+func (c *collection) passing(f *qdrant.Filter) (found []*qdrant.PointStruct, err error) {
+	if _, err := passes(f, nil); err != nil {
+		return nil, err
+	}
+	for _, p := range c.points {
+		if matches, _ := passes(f, p); matches {
+			found = append(found, p)
+		}
+	}
+	slices.SortFunc(found, func(a, b *qdrant.PointStruct) int { return cmp.Compare(a.GetId().GetUuid(), b.GetId().GetUuid()) })
 	return found, nil
 }
 
-func (s *Server) index(name string, r *http.Request) (any, error) {
-	var body struct {
-		FieldName   string `json:"field_name"`
-		FieldSchema string `json:"field_schema"`
+func passes(f *qdrant.Filter, p *qdrant.PointStruct) (bool, error) {
+	if err := knows(f, "must"); err != nil {
+		return false, err
 	}
-	c, err := s.find(name)
-	if err == nil {
-		err = read(r, &body)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if !slices.Contains([]string{"keyword", "integer", "float", "geo", "text", "bool", "datetime", "uuid"}, body.FieldSchema) {
-		return nil, wrong("field_schema %q", body.FieldSchema)
-	}
-	c.indexes[body.FieldName] = body.FieldSchema
-	return map[string]any{"operation_id": 1, "status": "completed"}, nil
-}
-
-func (s *Server) upsert(name string, r *http.Request) (any, error) {
-	var body struct {
-		Points []Point `json:"points"`
-	}
-	c, err := s.find(name)
-	if err == nil {
-		err = read(r, &body)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if len(body.Points) == 0 {
-		return nil, wrong("Empty update request")
-	}
-	for _, p := range body.Points {
-		if len(p.Vector) != c.size {
-			return nil, wrong("Vector dimension error: expected dim: %d, got %d", c.size, len(p.Vector))
+	all := true
+	for _, c := range f.GetMust() {
+		field := c.GetField()
+		if err := cmp.Or(knows(c, "field"), knows(field, "key", "match", "range")); err != nil {
+			return false, err
 		}
-		c.points[p.ID] = p
-	}
-	return map[string]any{"operation_id": 2, "status": "completed"}, nil
-}
-
-func (s *Server) deletePoints(name string, r *http.Request) (any, error) {
-	var body struct {
-		Filter filter `json:"filter"`
-	}
-	c, err := s.find(name)
-	if err == nil {
-		err = read(r, &body)
-	}
-	if err != nil {
-		return nil, err
-	}
-	for id, p := range c.points {
-		if body.Filter.passes(p.Payload) {
-			delete(c.points, id)
+		values := []*qdrant.Value{p.GetPayload()[field.GetKey()]}
+		if list := values[0].GetListValue(); list != nil {
+			values = list.GetValues()
 		}
-	}
-	return map[string]any{"operation_id": 3, "status": "completed"}, nil
-}
-
-func (s *Server) query(name string, r *http.Request) (any, error) {
-	var body struct {
-		Searches []struct {
-			Query       []float32 `json:"query"`
-			Filter      filter    `json:"filter"`
-			Limit       int       `json:"limit"`
-			WithPayload []string  `json:"with_payload"`
-		} `json:"searches"`
-	}
-	c, err := s.find(name)
-	if err == nil {
-		err = read(r, &body)
-	}
-	if err != nil {
-		return nil, err
-	}
-	type hit struct {
-		ID      string         `json:"id"`
-		Version int            `json:"version"`
-		Score   float32        `json:"score"`
-		Payload map[string]any `json:"payload"`
-	}
-	answers := []map[string][]hit{}
-	for _, search := range body.Searches {
-		if len(search.Query) != c.size {
-			return nil, wrong("Vector dimension error: expected dim: %d, got %d", c.size, len(search.Query))
-		}
-		hits := []hit{}
-		for _, p := range c.points {
-			if search.Filter.passes(p.Payload) {
-				payload := map[string]any{}
-				for _, key := range search.WithPayload {
-					payload[key] = p.Payload[key]
-				}
-				hits = append(hits, hit{ID: p.ID, Score: dot(p.Vector, search.Query), Payload: payload})
+		all = all && slices.ContainsFunc(values, func(v *qdrant.Value) bool {
+			text, isText := v.GetKind().(*qdrant.Value_StringValue)
+			number, isNumber := v.GetKind().(*qdrant.Value_IntegerValue)
+			switch m := field.GetMatch().GetMatchValue().(type) {
+			case *qdrant.Match_Keyword:
+				return isText && text.StringValue == m.Keyword
+			case *qdrant.Match_Keywords:
+				return isText && slices.Contains(m.Keywords.GetStrings(), text.StringValue)
+			case *qdrant.Match_Integers:
+				return isNumber && slices.Contains(m.Integers.GetIntegers(), number.IntegerValue)
+			default:
+				return isNumber && field.GetRange().Lt != nil && float64(number.IntegerValue) < field.GetRange().GetLt()
 			}
-		}
-		slices.SortFunc(hits, func(a, b hit) int { return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.ID, b.ID)) })
-		answers = append(answers, map[string][]hit{"points": hits[:min(search.Limit, len(hits))]})
+		})
 	}
-	return answers, nil
+	return all, nil
 }
 
-func dot(a, b []float32) (sum float32) {
-	for i := range a {
-		sum += a[i] * b[i]
-	}
-	return sum
-}
-
-type filter struct {
-	Must    []condition `json:"must"`
-	MustNot []condition `json:"must_not"`
-}
-
-type condition struct {
-	Key   string `json:"key"`
-	Match *struct {
-		Any []any `json:"any"`
-	} `json:"match"`
-	Range *struct {
-		LT *float64 `json:"lt"`
-	} `json:"range"`
-}
-
-func (f filter) passes(payload map[string]any) bool {
-	return !slices.ContainsFunc(f.Must, func(c condition) bool { return !c.holds(payload) }) &&
-		!slices.ContainsFunc(f.MustNot, func(c condition) bool { return c.holds(payload) })
-}
-
-// holds says whether the value, or one of them, is among those asked for, or in the range.
-func (c condition) holds(payload map[string]any) bool {
-	values, several := payload[c.Key].([]any)
-	if !several {
-		values = []any{payload[c.Key]}
-	}
-	return slices.ContainsFunc(values, func(v any) bool {
-		number, isNumber := v.(float64)
-		return c.Match != nil && slices.Contains(c.Match.Any, v) ||
-			c.Range != nil && c.Range.LT != nil && isNumber && number < *c.Range.LT
-	})
-}
-
-// Points are the points of a collection.
-func (s *Server) Points(name string) []Point {
+// Points are the payloads of the points of a collection, or of one that an alias names.
+func (s *Server) Points(name string) (payloads []map[string]*qdrant.Value) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var points []Point
-	if c := s.collections[name]; c != nil {
+	if c := s.collections[cmp.Or(s.aliases[name], name)]; c != nil {
 		for _, p := range c.points {
-			points = append(points, p)
+			payloads = append(payloads, p.GetPayload())
 		}
 	}
-	return points
+	return payloads
 }
 
 // Wipe loses everything.
 func (s *Server) Wipe() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.collections = nil
+	s.collections, s.aliases = nil, nil
 }

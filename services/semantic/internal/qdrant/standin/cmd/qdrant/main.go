@@ -1,10 +1,12 @@
-// Qdrant serves the stand-in on the port in QDRANT__SERVICE__HTTP_PORT, or 6333, with the key in QDRANT__SERVICE__API_KEY,
-// for the test of docker-compose.yml and the fault harness.
+// Qdrant serves the stand-in on the port in QDRANT__SERVICE__GRPC_PORT, or 6334, with the key in QDRANT__SERVICE__API_KEY, and
+// /healthz on that in QDRANT__SERVICE__HTTP_PORT, or 6333; for the test of docker-compose.yml and the fault harness.
 package main
 
 import (
 	"cmp"
+	"context"
 	"log"
+	"net"
 	"net/http"
 	"os"
 	"time"
@@ -13,9 +15,16 @@ import (
 )
 
 func main() {
-	server := http.Server{
-		Addr: ":" + cmp.Or(os.Getenv("QDRANT__SERVICE__HTTP_PORT"), "6333"), ReadHeaderTimeout: 10 * time.Second,
-		Handler: &standin.Server{Key: os.Getenv("QDRANT__SERVICE__API_KEY")},
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", ":"+cmp.Or(os.Getenv("QDRANT__SERVICE__GRPC_PORT"), "6334"))
+	if err != nil {
+		log.Fatal(err)
 	}
-	log.Fatal(server.ListenAndServe())
+	server := standin.Server{Key: os.Getenv("QDRANT__SERVICE__API_KEY")}
+	_, wait := server.Serve(listener)
+	go func() { log.Fatal(wait()) }()
+	healthy := http.Server{
+		Addr: ":" + cmp.Or(os.Getenv("QDRANT__SERVICE__HTTP_PORT"), "6333"), ReadHeaderTimeout: 10 * time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("healthz check passed")) }),
+	}
+	log.Fatal(healthy.ListenAndServe())
 }
