@@ -51,6 +51,8 @@ var nonsense = map[string]struct{ before, sql string }{
 	"connectors_refresh_range":       {connector, `UPDATE connectors SET refresh_freq_minutes = -1`},
 	"connectors_cron_length":         {connector, `UPDATE connectors SET schedule_cron = ''`},
 	"connectors_time_zone_length":    {connector, `UPDATE connectors SET time_zone = ''`},
+	"connectors_dst_gap_known":       {connector, `UPDATE connectors SET dst_gap = 'first'`},
+	"connectors_dst_overlap_known":   {connector, `UPDATE connectors SET dst_overlap = 'after'`},
 	"connectors_one_schedule":        {connector, `UPDATE connectors SET schedule_cron = '* * * * *', refresh_freq_minutes = 1`},
 	"connectors_max_retries_range":   {connector, `UPDATE connectors SET max_retries = 0`},
 	"connectors_failure_count_range": {asMover, `UPDATE connectors SET failure_count = -1`},

@@ -23,6 +23,12 @@ CREATE TABLE connectors (
         CONSTRAINT connectors_cron_length CHECK (length(schedule_cron) BETWEEN 1 AND 200),
     time_zone            text NOT NULL DEFAULT 'UTC'
         CONSTRAINT connectors_time_zone_length CHECK (length(time_zone) BETWEEN 1 AND 64),
+    -- What becomes of slots that the zone's clocks leave out, and of those that they show twice; null = as the schedule is: one of
+    -- fixed times runs after the gap and the first time, a periodic one follows elapsed time. See docs/conformance.
+    dst_gap              text
+        CONSTRAINT connectors_dst_gap_known CHECK (dst_gap IN ('after', 'skip', 'before')),
+    dst_overlap          text
+        CONSTRAINT connectors_dst_overlap_known CHECK (dst_overlap IN ('first', 'second', 'both')),
     max_retries          integer NOT NULL DEFAULT 5
         CONSTRAINT connectors_max_retries_range CHECK (max_retries BETWEEN 1 AND 1000),
     -- Whether a run asks for a permission before it deletes many documents at once.

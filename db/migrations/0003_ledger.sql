@@ -169,6 +169,8 @@ CREATE TABLE passed_slots (
     added_version  bigint NOT NULL,
     schedule_cron  text NOT NULL,
     time_zone      text NOT NULL,
+    dst_gap        text,
+    dst_overlap    text,
     after          timestamptz NOT NULL,
     through        timestamptz NOT NULL,
     reason         text NOT NULL,
@@ -212,7 +214,7 @@ FROM runs;
 CREATE VIEW connector_evidence AS
 SELECT clock_timestamp() AS seen_at,
     c.id, c.name, c.type, c.user_id, c.status, c.status_message, c.failure_count, c.max_retries, c.refresh_freq_minutes, c.schedule_cron,
-    c.time_zone, c.needs_plan, c.next_sync_at, c.due_reason, c.trigger_requested_at, c.last_sync_at, c.docs_analyzed, c.put_off_since,
+    c.time_zone, c.dst_gap, c.dst_overlap, c.needs_plan, c.planned_through, c.next_sync_at, c.due_reason, c.trigger_requested_at, c.last_sync_at, c.docs_analyzed, c.put_off_since,
     r.id AS run_id, r.trigger, r.due_at, r.started_at, r.dispatched_at, r.dispatches, r.picked_up_at, r.try_id, r.worker_id,
     w.expires_at AS lease_expires_at, r.fetched_at, r.drain_seq, r.total, r.stored, r.whole, r.cut,
     r.waits_until, r.wait_message,

@@ -159,8 +159,9 @@ DECLARE
 BEGIN
     IF c.schedule_cron IS NOT NULL THEN
         IF c.planned_through < moment THEN
-            INSERT INTO passed_slots (connector_id, type, config_version, added_version, schedule_cron, time_zone, after, through, reason)
-            VALUES (c.id, c.type, c.config_version, c.added_version, c.schedule_cron, c.time_zone, c.planned_through, moment, why);
+            INSERT INTO passed_slots (connector_id, type, config_version, added_version, schedule_cron, time_zone, dst_gap, dst_overlap,
+                after, through, reason)
+            VALUES (c.id, c.type, c.config_version, c.added_version, c.schedule_cron, c.time_zone, c.dst_gap, c.dst_overlap, c.planned_through, moment, why);
         END IF;
         c.planned_through := NULL;
         c.slots_through := greatest(c.slots_through, moment);

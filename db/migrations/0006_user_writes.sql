@@ -79,7 +79,8 @@ DECLARE
     moment    timestamptz := clock_timestamp();
     changed   boolean := (NEW.type, NEW.config, NEW.scope, NEW.scope_id, NEW.user_id)
         IS DISTINCT FROM (OLD.type, OLD.config, OLD.scope, OLD.scope_id, OLD.user_id);
-    recrond   boolean := (NEW.schedule_cron, NEW.time_zone) IS DISTINCT FROM (OLD.schedule_cron, OLD.time_zone);
+    recrond   boolean := (NEW.schedule_cron, NEW.time_zone, NEW.dst_gap, NEW.dst_overlap)
+        IS DISTINCT FROM (OLD.schedule_cron, OLD.time_zone, OLD.dst_gap, OLD.dst_overlap);
     triggered boolean := NEW.trigger_requested_at IS NOT NULL
         AND NEW.trigger_requested_at IS DISTINCT FROM OLD.trigger_requested_at;
 BEGIN

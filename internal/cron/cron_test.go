@@ -2,6 +2,7 @@ package cron
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,7 +10,7 @@ import (
 )
 
 func parse(t interface{ Fatal(...any) }, expression, zone string) Schedule {
-	s, err := Parse(expression, zone)
+	s, err := Parse(Spec{Expression: expression, Zone: zone, ID: 42})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,8 +39,8 @@ func TestSlotsFollowTheClockOnTheWall(t *testing.T) {
 			[]string{"2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"}},
 		"Berlin, autumn: asked in the repeated hour": {"30 2 * * *", "Europe/Berlin", "2026-10-25T02:10:00+01:00",
 			[]string{"2026-10-26T02:30:00+01:00"}},
-		"Berlin, autumn: the hour after the repeated one": {"0 * * * *", "Europe/Berlin", "2026-10-25T01:30:00+02:00",
-			[]string{"2026-10-25T02:00:00+02:00", "2026-10-25T03:00:00+01:00"}},
+		"Berlin, autumn: what runs every hour follows elapsed time": {"0 * * * *", "Europe/Berlin", "2026-10-25T01:30:00+02:00",
+			[]string{"2026-10-25T02:00:00+02:00", "2026-10-25T02:00:00+01:00", "2026-10-25T03:00:00+01:00"}},
 		"New York, spring": {"15 2 * * *", "America/New_York", "2026-03-07T12:00:00-05:00",
 			[]string{"2026-03-08T03:00:00-04:00", "2026-03-09T02:15:00-04:00"}},
 		"New York, autumn": {"15 1 * * *", "America/New_York", "2026-10-31T12:00:00-04:00",
@@ -100,7 +101,7 @@ func TestBadSchedulesAreRefused(t *testing.T) {
 		{"0 3 * * *", "Mars/Olympus"}, {"0 3 * * *", "Local"}, {"0 3 * * *", "../etc/passwd"}, {"0 3 * * *", "CEST"},
 		{"0 3 * * *", " "}, {"0 3 * * *", ""},
 	} {
-		if _, err := Parse(c.expression, c.zone); !errors.Is(err, ErrSchedule) {
+		if _, err := Parse(Spec{Expression: c.expression, Zone: c.zone}); !errors.Is(err, ErrSchedule) {
 			t.Errorf("Parse(%q, %q): %v, want ErrSchedule", c.expression, c.zone, err)
 		}
 	}
@@ -108,9 +109,21 @@ func TestBadSchedulesAreRefused(t *testing.T) {
 
 var (
 	zones = rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe",
-		"Pacific/Apia", "America/Sao_Paulo", "Asia/Kathmandu", "Africa/Casablanca", "America/St_Johns"})
+		"Pacific/Apia", "America/Sao_Paulo", "Asia/Kathmandu", "Africa/Casablanca", "America/St_Johns", "Antarctica/Troll",
+		"Asia/Beirut", "Pacific/Chatham", "Asia/Pyongyang", "America/Caracas", "Asia/Gaza", "Africa/Monrovia"})
 	expressions = rapid.SampledFrom([]string{"* * * * *", "*/7 * * * *", "0 * * * *", "30 2 * * *", "15,45 1-3 * * *",
-		"0 0 * * *", "59 23 * * *", "*/20 0-4 * * 0", "0 12 1 * *", "5 4 * * 1-5", "@hourly", "@weekly", "0 0 29 2 *"})
+		"0 0 * * *", "59 23 * * *", "*/20 0-4 * * 0", "0 12 1 * *", "5 4 * * 1-5", "@hourly", "@weekly", "0 0 29 2 *",
+		"H H * * *", "H/15 * * * *", "30 2 LW * *", "0 0 15W,L-2 * *", "30 1 * * 0L", "59 1 * * sun#4", "0 2 31 * 7", "30 0,1,2,3 * 3,10 6-7"})
+	gaps      = rapid.SampledFrom([]Gap{"", GapAfter, GapSkip, GapBefore})
+	overlaps  = rapid.SampledFrom([]Overlap{"", OverlapFirst, OverlapSecond, OverlapBoth})
+	schedules = rapid.Custom(func(t *rapid.T) Schedule {
+		s, err := Parse(Spec{Expression: expressions.Draw(t, "expression"), Zone: zones.Draw(t, "zone"), ID: rapid.Int32Min(1).Draw(t, "id"),
+			Gap: gaps.Draw(t, "gap"), Overlap: overlaps.Draw(t, "overlap")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	})
 	moments = rapid.Custom(func(t *rapid.T) time.Time {
 		return time.Unix(rapid.Int64Range(1_200_000_000, 1_900_000_000).Draw(t, "second"), 0)
 	})
@@ -118,7 +131,7 @@ var (
 
 func TestSlotsIncreaseAndStandOnTheWall(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		schedule := parse(t, expressions.Draw(t, "expression"), zones.Draw(t, "zone"))
+		schedule := schedules.Draw(t, "schedule")
 		moment := moments.Draw(t, "after")
 		for range 50 {
 			next := schedule.Next(moment)
@@ -136,9 +149,124 @@ func TestSlotsIncreaseAndStandOnTheWall(t *testing.T) {
 	})
 }
 
+func TestSlotsOfAYearAreTheSameFromItsBeginningAndAskedAtAnyMoment(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		schedule, begin := schedules.Draw(t, "schedule"), moments.Draw(t, "begin")
+		if schedule.Count(begin, begin.AddDate(1, 0, 0)) > 20_000 {
+			return // a year of minutes is as good as a month
+		}
+		var walked []time.Time
+		for slot := schedule.Next(begin); within(slot, begin.AddDate(1, 0, 0)); slot = schedule.Next(slot) {
+			if len(walked) > 0 && !slot.After(walked[len(walked)-1]) {
+				t.Fatalf("%s follows %s", slot, walked[len(walked)-1])
+			}
+			walked = append(walked, slot)
+		}
+		for range 50 {
+			asked := begin.Add(time.Duration(rapid.Int64Range(0, 364*24*3600).Draw(t, "seconds")) * time.Second)
+			next := schedule.Next(asked)
+			i, _ := slices.BinarySearchFunc(walked, asked, func(slot, at time.Time) int {
+				if slot.After(at) {
+					return 1
+				}
+				return -1
+			})
+			if i < len(walked) && !next.Equal(walked[i]) || i == len(walked) && within(next, begin.AddDate(1, 0, 0)) {
+				t.Fatalf("after %s comes %s", asked, next)
+			}
+		}
+	})
+}
+
+// A second, slower evaluator: it looks at every minute of real time, and knows the changes of the clocks only by what the wall shows.
+func TestSlotsAreThoseThatEveryMinuteOfRealTimeSays(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		schedule := schedules.Draw(t, "schedule")
+		_, at := moments.Draw(t, "moment").In(schedule.location).ZoneBounds()
+		if at.IsZero() {
+			return
+		}
+		from, until := at.Add(-30*time.Hour), at.Add(30*time.Hour)
+		want := byTheMinute(schedule, from, until)
+		slot := from
+		for _, next := range want {
+			if slot = schedule.Next(slot); !slot.Equal(next) {
+				t.Fatalf("slot %s, want %s", slot, next)
+			}
+		}
+		if slot = schedule.Next(slot); within(slot, until) {
+			t.Fatalf("%s is a slot", slot)
+		}
+	})
+}
+
+func byTheMinute(s Schedule, from, until time.Time) (slots []time.Time) {
+	matches := func(wall time.Time) bool {
+		return s.wall.isOn(wall) && s.wall.hour>>wall.Hour()&1 == 1 && s.wall.minute>>wall.Minute()&1 == 1
+	}
+	shown, all := map[time.Time][]time.Time{}, map[time.Time]bool{}
+	var last time.Time
+	for at := from.Add(-48 * time.Hour).Truncate(time.Minute); at.Before(until.Add(48 * time.Hour)); at = at.Add(time.Minute) {
+		wall := asShown(at.In(s.location))
+		shown[wall] = append(shown[wall], at)
+		for left := last.Add(time.Minute); !last.IsZero() && left.Before(wall); left = left.Add(time.Minute) {
+			switch {
+			case matches(left) && s.gap == GapAfter:
+				all[at] = true
+			case matches(left) && s.gap == GapBefore:
+				all[at.Add(-time.Minute)] = true
+			}
+		}
+		last = wall
+	}
+	for wall, at := range shown {
+		if !matches(wall) {
+			continue
+		}
+		if s.overlap != OverlapSecond {
+			all[at[0]] = true
+		}
+		if s.overlap != OverlapFirst {
+			all[at[len(at)-1]] = true
+		}
+	}
+	for at := range all {
+		if at.After(from) && !at.After(until) {
+			slots = append(slots, at)
+		}
+	}
+	slices.SortFunc(slots, time.Time.Compare)
+	return slots
+}
+
+func asShown(t time.Time) time.Time {
+	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
+}
+
+func TestTheZoneOfTheHostDecidesNothing(t *testing.T) {
+	host := time.Local
+	defer func() { time.Local = host }()
+	schedule, from := parse(t, "*/20 1-3 * * *", "Europe/Berlin"), at(t, "2026-03-27T12:00:00Z")
+	var first []time.Time
+	for _, zone := range []string{"UTC", "Pacific/Apia", "America/Sao_Paulo"} {
+		var err error
+		if time.Local, err = time.LoadLocation(zone); err != nil {
+			t.Fatal(err)
+		}
+		var slots []time.Time
+		for at := from.Local(); len(slots) < 40; {
+			at = schedule.Next(at)
+			slots = append(slots, at)
+		}
+		if first = append(first, slots...)[:40]; !slices.EqualFunc(first, slots, time.Time.Equal) {
+			t.Errorf("on a host in %s: %v instead of %v", zone, slots, first)
+		}
+	}
+}
+
 func TestLastAndCountAgreeWithWalkingFromSlotToSlot(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		schedule := parse(t, expressions.Draw(t, "expression"), zones.Draw(t, "zone"))
+		schedule := schedules.Draw(t, "schedule")
 		after := moments.Draw(t, "after")
 		until := after.Add(time.Duration(rapid.Int64Range(-60, 40*24*3600).Draw(t, "seconds")) * time.Second)
 		count, last := 0, time.Time{}
@@ -204,12 +332,13 @@ func TestDecadesOfAMinutelyScheduleAreCountedInMilliseconds(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{"0 3 * * *", "@daily", "@every 1h", "TZ=UTC 0 0 * * *", "*/5 1-3,7 * jan mon-fri", "?"} {
-		f.Add(seed, "Europe/Berlin")
+	for i, seed := range []string{"0 3 * * *", "@daily", "@every 1h", "TZ=UTC 0 0 * * *", "*/5 1-3,7 * jan mon-fri", "?",
+		"H H(0-7) H/3 * *", "0 0 L,LW,L-3W,15W * *", "0 0 * * 5L,fri#3,L"} {
+		f.Add(seed, "Europe/Berlin", int32(i), "before", "both")
 	}
 	now := time.Date(2026, 3, 29, 0, 30, 0, 0, time.UTC)
-	f.Fuzz(func(t *testing.T, expression, zone string) {
-		schedule, err := Parse(expression, zone)
+	f.Fuzz(func(t *testing.T, expression, zone string, id int32, gap, overlap string) {
+		schedule, err := Parse(Spec{Expression: expression, Zone: zone, ID: id, Gap: Gap(gap), Overlap: Overlap(overlap)})
 		if err != nil {
 			if !errors.Is(err, ErrSchedule) {
 				t.Errorf("error %v is not ErrSchedule", err)

@@ -80,7 +80,7 @@ func (s *Scheduler) missPassedBatch(ctx context.Context, tx pgx.Tx, how attempt)
 // passedOf counts. A schedule that cannot be read has had no slot.
 func passedOf(r dbgen.LockPassedRow) passed {
 	p := passed{ID: r.ID, connector: r.ConnectorID}
-	schedule, err := cron.Parse(r.ScheduleCron, r.TimeZone)
+	schedule, err := cron.Parse(cron.Columns(r.ScheduleCron, r.TimeZone, r.ConnectorID, r.DstGap, r.DstOverlap))
 	if err != nil {
 		return p
 	}

@@ -133,7 +133,7 @@ func planOf(r dbgen.LockUnplannedRow) plan {
 	if r.ScheduleCron == nil {
 		return p
 	}
-	schedule, err := cron.Parse(*r.ScheduleCron, r.TimeZone)
+	schedule, err := cron.Parse(cron.Columns(*r.ScheduleCron, r.TimeZone, r.ID, r.DstGap, r.DstOverlap))
 	if err != nil {
 		p.Problem = err.Error()
 		return p

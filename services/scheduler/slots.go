@@ -24,7 +24,7 @@ func slotOf(r dbgen.LockDueRow) slot {
 	if r.ScheduleCron == nil {
 		return slot{At: &planned}
 	}
-	schedule, err := cron.Parse(*r.ScheduleCron, r.TimeZone)
+	schedule, err := cron.Parse(cron.Columns(*r.ScheduleCron, r.TimeZone, r.ID, r.DstGap, r.DstOverlap))
 	if err != nil {
 		return slot{At: &planned} // it was planned under an earlier time zone database; the slot stands as planned
 	}

@@ -39,6 +39,36 @@ func TestACronConnectorIsPlannedOnItsNextSlot(t *testing.T) {
 		AND (next_sync_at AT TIME ZONE 'Europe/Berlin')::time = '03:00' FROM connectors WHERE id = $1`, id)
 }
 
+func TestHIsSpreadByTheConnectorAndPoliciesReachThePlan(t *testing.T) {
+	s := setStage(t)
+	for id, minute := range map[int32]int{100001: 54, 100002: 19, 2147483647: 48} { // SHA-256("<id> minute"), see docs/conformance
+		s.connector(row{"id": id, "refresh_freq_minutes": nil, "schedule_cron": "H 3 * * *", "last_sync_at": time.Now()})
+		s.plan()
+		want(s, minute, `SELECT extract(minute FROM next_sync_at)::integer FROM connectors WHERE id = $1`, id)
+	}
+	for gap, slot := range map[string]string{"after": "2026-03-29 01:00Z", "skip": "2026-03-30 00:30Z", "before": "2026-03-29 00:59Z"} {
+		id := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": "30 2 * * *", "time_zone": "Europe/Berlin", "dst_gap": gap,
+			"last_sync_at": time.Now()})
+		s.force(`UPDATE connectors SET planned_through = '2026-03-28 12:00Z' WHERE id = $1`, id)
+		s.plan()
+		want(s, true, `SELECT slot_at = $2::timestamptz FROM connectors WHERE id = $1`, id, slot)
+	}
+}
+
+func TestSlotsOfAPolicyThatWasChangedAreCountedByIt(t *testing.T) {
+	s := setStage(t)
+	id := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": "30 2 * * *", "time_zone": "Europe/Berlin", "dst_overlap": "both",
+		"last_sync_at": time.Now()})
+	s.force(`UPDATE connectors SET planned_through = '2025-10-25 12:00Z' WHERE id = $1`, id)
+	s.exec(`UPDATE connectors SET dst_overlap = NULL WHERE id = $1`, id)
+	want(s, true, `SELECT needs_plan AND planned_through > now() - interval '1 minute' FROM connectors WHERE id = $1`, id)
+	want(s, true, `SELECT dst_overlap = 'both' AND dst_gap IS NULL FROM passed_slots WHERE connector_id = $1`, id)
+	s.exec(`UPDATE passed_slots SET through = '2025-10-28 12:00Z'`)
+	s.do(s.scheduler().MissPassed(s.Context()))
+	want(s, true, `SELECT missed_count = 4 AND slot = '2025-10-26 00:30Z' AND slot_last = '2025-10-28 01:30Z'
+		FROM scheduler_runs WHERE connector_id = $1 AND status = 'missed'`, id)
+}
+
 func TestAClaimTakesTheLatestPassedSlotAndCountsTheMissedOnes(t *testing.T) {
 	s := setStage(t)
 	id := s.cronConnector("* * * * *", 5*time.Minute+30*time.Second)

@@ -1,8 +1,8 @@
 -- name: AddConnector :one
 INSERT INTO connectors (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
-    max_retries, deletion_guard, created_by, updated_by)
+    dst_gap, dst_overlap, max_retries, deletion_guard, created_by, updated_by)
 VALUES (coalesce(sqlc.narg('id')::integer, nextval('connectors_id_seq'))::integer, @name, @type, @user_id, @scope,
-    @scope_id, @config, @refresh_freq_minutes, @schedule_cron, @time_zone, @max_retries,
+    @scope_id, @config, @refresh_freq_minutes, @schedule_cron, @time_zone, @dst_gap, @dst_overlap, @max_retries,
     coalesce(sqlc.narg('deletion_guard')::boolean, true), @by, @by)
 RETURNING *;
 
@@ -22,6 +22,7 @@ LIMIT @page::integer;
 UPDATE connectors
 SET name = @name, type = @type, config = @config, scope = @scope, scope_id = @scope_id, user_id = @user_id,
     refresh_freq_minutes = @refresh_freq_minutes, schedule_cron = @schedule_cron, time_zone = @time_zone,
+    dst_gap = @dst_gap, dst_overlap = @dst_overlap,
     max_retries = @max_retries, deletion_guard = coalesce(sqlc.narg('deletion_guard')::boolean, deletion_guard), updated_by = @by, updated_at = clock_timestamp()
 WHERE id = @id
 RETURNING *;

@@ -1,5 +1,5 @@
 -- name: LockUnplanned :many
-SELECT c.id::integer AS id, c.schedule_cron, c.time_zone::text AS time_zone, c.last_sync_at, c.planned_through,
+SELECT c.id::integer AS id, c.schedule_cron, c.time_zone::text AS time_zone, c.dst_gap, c.dst_overlap, c.last_sync_at, c.planned_through,
     (SELECT coalesce(sqlc.narg('now')::timestamptz, clock_timestamp()))::timestamptz AS now
 FROM moves.lock_unplanned(@batch::integer, @refused::integer[]) c;
 
@@ -8,7 +8,7 @@ SELECT moves.plan(@plans::jsonb)::integer;
 
 -- name: LockPassed :many
 SELECT s.id::bigint AS id, s.connector_id::integer AS connector_id, s.schedule_cron::text AS schedule_cron,
-    s.time_zone::text AS time_zone, s.after::timestamptz AS after, s.through::timestamptz AS through
+    s.time_zone::text AS time_zone, s.dst_gap, s.dst_overlap, s.after::timestamptz AS after, s.through::timestamptz AS through
 FROM moves.lock_passed(@batch::integer, @refused::bigint[]) s;
 
 -- name: MissPassed :one

@@ -9,7 +9,7 @@ import (
 // plan is a time in which one cron schedule stood: its slots after from, up to and with through, are in the ledger, and those
 // up to and with latest may be.
 type plan struct {
-	cron, zone            string
+	spec                  cron.Spec
 	from, through, latest time.Time
 }
 
@@ -27,7 +27,8 @@ func plans(events []*event) []plan {
 			}
 			open = false
 		case !open && e.Cron != nil:
-			all = append(all, plan{cron: *e.Cron, zone: e.TimeZone, from: *e.Planned, through: *e.Planned, latest: *e.Planned})
+			all = append(all, plan{spec: cron.Columns(*e.Cron, e.TimeZone, e.Connector, e.DSTGap, e.DSTOverlap),
+				from: *e.Planned, through: *e.Planned, latest: *e.Planned})
 			open = true
 		case open:
 			p := &all[len(all)-1]
@@ -78,10 +79,10 @@ func (h *history) cronSlots() Finding {
 }
 
 func checkPlan(f *Finding, connector int32, p plan, rows []*run, used map[*run]bool) {
-	schedule, err := cron.Parse(p.cron, p.zone)
+	schedule, err := cron.Parse(p.spec)
 	if err != nil {
 		f.Checked++
-		f.violated("connector %d was planned by %q in %q: %s", connector, p.cron, p.zone, err)
+		f.violated("connector %d was planned by %q in %q: %s", connector, p.spec.Expression, p.spec.Zone, err)
 		return
 	}
 	due := func(after, until time.Time) (all []time.Time) {
@@ -111,7 +112,7 @@ func checkPlan(f *Finding, connector int32, p plan, rows []*run, used map[*run]b
 	for _, at := range due(p.from, p.latest) {
 		f.Checked++
 		if n := times[at.UnixMicro()]; n > 1 || n == 0 && !at.After(p.through) {
-			f.violated("connector %d, %q: slot %s is in the ledger %d times", connector, p.cron, at, n)
+			f.violated("connector %d, %q: slot %s is in the ledger %d times", connector, p.spec.Expression, at, n)
 		}
 	}
 }

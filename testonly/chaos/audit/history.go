@@ -29,6 +29,7 @@ type event struct {
 	OldPlanned, Planned    *time.Time
 	Cron                   *string
 	TimeZone               string
+	DSTGap, DSTOverlap     *string
 	ConfigVersion          int64
 	Reconfigured           bool
 	Answered               bool
@@ -141,7 +142,7 @@ func (h *history) loadEvents(ctx context.Context, pool *pgxpool.Pool) error {
 		SELECT seq, txid, at, began, op, connector_id, coalesce(old_type, type), coalesce(type, old_type),
 			coalesce(old_status, ''), coalesce(status, ''), old_run, run,
 			coalesce(failures, 0), coalesce(max_retries, 0), coalesce(old_due_reason, ''), old_slot, slot,
-			old_planned, planned, cron, coalesce(time_zone, ''), config_version, reconfigured, answered,
+			old_planned, planned, cron, coalesce(time_zone, ''), dst_gap, dst_overlap, config_version, reconfigured, answered,
 			state IS NOT NULL, coalesce(state = '{}', false), `+fmt.Sprintf(version, "old_state")+`, `+fmt.Sprintf(version, "state")+`,
 			`+fmt.Sprintf(done, "old_state")+`, `+fmt.Sprintf(done, "state")+`, stored
 		FROM chaos.connector_events ORDER BY seq`)

@@ -18,7 +18,7 @@ CREATE TABLE chaos.connector_events (
     old_due_reason      text, due_reason text,
     old_slot            timestamptz, slot timestamptz,
     old_planned         timestamptz, planned timestamptz,
-    cron                text, time_zone text,
+    cron                text, time_zone text, dst_gap text, dst_overlap text,
     config_version      bigint NOT NULL,
     -- Whether a user changed the configuration.
     reconfigured        boolean NOT NULL,
@@ -84,11 +84,11 @@ CREATE TABLE chaos.violations (
 CREATE FUNCTION chaos.on_connector() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
     INSERT INTO chaos.connector_events (op, connector_id, old_type, type, old_status, status, old_run, run, failures,
-        max_retries, old_due_reason, due_reason, old_slot, slot, old_planned, planned, cron, time_zone, config_version, reconfigured, answered,
+        max_retries, old_due_reason, due_reason, old_slot, slot, old_planned, planned, cron, time_zone, dst_gap, dst_overlap, config_version, reconfigured, answered,
         old_state, state, stored)
     VALUES (TG_OP, coalesce(NEW.id, OLD.id), OLD.type, NEW.type, OLD.status, NEW.status, OLD.run_id, NEW.run_id,
         NEW.failure_count, NEW.max_retries, OLD.due_reason, NEW.due_reason, OLD.slot_at, NEW.slot_at,
-        OLD.planned_through, NEW.planned_through, NEW.schedule_cron, NEW.time_zone, coalesce(NEW.config_version, OLD.config_version),
+        OLD.planned_through, NEW.planned_through, NEW.schedule_cron, NEW.time_zone, NEW.dst_gap, NEW.dst_overlap, coalesce(NEW.config_version, OLD.config_version),
         TG_OP = 'UPDATE' AND OLD.config_version <> NEW.config_version,
         TG_OP = 'UPDATE' AND OLD.trigger_requested_at IS NOT NULL AND NEW.trigger_requested_at IS NULL,
         CASE WHEN TG_OP = 'UPDATE' AND OLD.state <> NEW.state THEN OLD.state END,
@@ -105,10 +105,10 @@ END $$;
 
 CREATE TRIGGER chaos_update AFTER UPDATE ON connectors FOR EACH ROW
     WHEN ((OLD.type, OLD.status, OLD.run_id, OLD.failure_count, OLD.due_reason, OLD.slot_at, OLD.next_sync_at,
-            OLD.planned_through, OLD.state, OLD.config_version, OLD.schedule_cron, OLD.time_zone,
+            OLD.planned_through, OLD.state, OLD.config_version, OLD.schedule_cron, OLD.time_zone, OLD.dst_gap, OLD.dst_overlap,
             OLD.refresh_freq_minutes, OLD.trigger_requested_at)
         IS DISTINCT FROM (NEW.type, NEW.status, NEW.run_id, NEW.failure_count, NEW.due_reason, NEW.slot_at, NEW.next_sync_at,
-            NEW.planned_through, NEW.state, NEW.config_version, NEW.schedule_cron, NEW.time_zone,
+            NEW.planned_through, NEW.state, NEW.config_version, NEW.schedule_cron, NEW.time_zone, NEW.dst_gap, NEW.dst_overlap,
             NEW.refresh_freq_minutes, NEW.trigger_requested_at))
     EXECUTE FUNCTION chaos.on_connector();
 CREATE TRIGGER chaos_write AFTER INSERT OR DELETE ON connectors FOR EACH ROW EXECUTE FUNCTION chaos.on_connector();

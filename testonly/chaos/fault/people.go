@@ -22,6 +22,7 @@ var meddle = []string{
 	`UPDATE connectors SET schedule_cron = CASE WHEN schedule_cron IS NULL THEN '* * * * *' END, refresh_freq_minutes = NULL WHERE id = $1`,
 	`UPDATE connectors SET refresh_freq_minutes = CASE WHEN refresh_freq_minutes = 1 THEN 2 ELSE 1 END, schedule_cron = NULL WHERE id = $1`,
 	`UPDATE connectors SET time_zone = CASE time_zone WHEN 'UTC' THEN 'Europe/Rome' ELSE 'UTC' END WHERE id = $1`,
+	`UPDATE connectors SET dst_gap = CASE WHEN dst_gap IS NULL THEN 'before' END, dst_overlap = CASE WHEN dst_overlap IS NULL THEN 'both' END WHERE id = $1`,
 	`UPDATE connectors SET user_id = user_id % 7 + 1 WHERE id = $1`,
 	`UPDATE connectors SET scope = CASE scope WHEN 'org' THEN 'user' ELSE 'org' END WHERE id = $1`,
 	`UPDATE connectors SET config = config || jsonb_build_object('seed', (config->>'seed')::bigint + 1) WHERE id = $1`,

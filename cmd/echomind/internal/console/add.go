@@ -59,10 +59,12 @@ A Google or Microsoft account is connected with echomind connect, which adds the
 
 // checkNew refuses what can never be right of a connector that is not there yet.
 func (f *connectorFlags) checkNew(c *cobra.Command) error {
-	if c.Flags().Changed("time-zone") && !c.Flags().Changed("cron") {
-		return usagef("--time-zone: needs --cron, whose zone it is")
+	for _, of := range []string{"time-zone", "dst-gap", "dst-overlap"} {
+		if c.Flags().Changed(of) && !c.Flags().Changed("cron") {
+			return usagef("--%s: needs --cron, which it is about", of)
+		}
 	}
-	return nil
+	return f.checkSchedule(c, 0)
 }
 
 // newConnector is the connector that the flags describe, checked, with its secrets in the open.

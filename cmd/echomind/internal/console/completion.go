@@ -21,6 +21,8 @@ func completions(f *finder, c *cobra.Command) {
 		"status":         cobra.FixedCompletions(statuses(), cobra.ShellCompDirectiveNoFileComp),
 		"scope":          cobra.FixedCompletions([]cobra.Completion{"user", "group", "org"}, cobra.ShellCompDirectiveNoFileComp),
 		"type":           f.completeTypes,
+		"dst-gap":        cobra.FixedCompletions(dstGaps, cobra.ShellCompDirectiveNoFileComp),
+		"dst-overlap":    cobra.FixedCompletions(dstOverlaps, cobra.ShellCompDirectiveNoFileComp),
 		"connector":      f.completeConnectors,
 		"deletion-guard": cobra.FixedCompletions([]cobra.Completion{guardOn, guardOff}, cobra.ShellCompDirectiveNoFileComp),
 	}

@@ -32,6 +32,8 @@ type connector struct {
 	RefreshFreqMinutes *int32          `json:"refresh_freq_minutes"`
 	ScheduleCron       *string         `json:"schedule_cron"`
 	TimeZone           string          `json:"time_zone"`
+	DSTGap             *string         `json:"dst_gap"`
+	DSTOverlap         *string         `json:"dst_overlap"`
 	MaxRetries         int32           `json:"max_retries"`
 	DeletionGuard      bool            `json:"deletion_guard"`
 	Status             string          `json:"status"`
@@ -62,7 +64,7 @@ func view(c dbgen.Connector) connector {
 	return connector{
 		ID: c.ID, Name: c.Name, Type: c.Type, UserID: c.UserID, Scope: c.Scope, ScopeID: c.ScopeID,
 		Config: redacted(c.Config), RefreshFreqMinutes: c.RefreshFreqMinutes, ScheduleCron: c.ScheduleCron,
-		TimeZone: c.TimeZone, MaxRetries: c.MaxRetries, DeletionGuard: c.DeletionGuard, Status: c.Status, StatusMessage: c.StatusMessage,
+		TimeZone: c.TimeZone, DSTGap: c.DstGap, DSTOverlap: c.DstOverlap, MaxRetries: c.MaxRetries, DeletionGuard: c.DeletionGuard, Status: c.Status, StatusMessage: c.StatusMessage,
 		FailureCount: c.FailureCount, DocsAnalyzed: c.DocsAnalyzed, State: redacted(c.State),
 		LastSyncAt: utc(c.LastSyncAt), NextSyncAt: utc(c.NextSyncAt), DueReason: c.DueReason, PutOffSince: utc(c.PutOffSince),
 		TriggerRequestedAt: utc(c.TriggerRequestedAt), DeletionsAllowedAt: utc(c.DeletionsAllowedAt), RunID: c.RunID, ConfigVersion: c.ConfigVersion,
@@ -82,11 +84,19 @@ func utc(t *time.Time) *time.Time {
 func refresh(c dbgen.Connector) string {
 	switch {
 	case c.ScheduleCron != nil:
-		return fmt.Sprintf("%s %s", *c.ScheduleCron, c.TimeZone)
+		return fmt.Sprintf("%s %s", *c.ScheduleCron, c.TimeZone) + policy("gap", c.DstGap) + policy("overlap", c.DstOverlap)
 	case c.RefreshFreqMinutes == nil:
 		return "manual"
 	}
 	return every(*c.RefreshFreqMinutes)
+}
+
+// policy names what the user chose for the changes of the clocks.
+func policy(of string, chosen *string) string {
+	if chosen == nil {
+		return ""
+	}
+	return ", " + of + " " + *chosen
 }
 
 func scope(c dbgen.Connector) string {

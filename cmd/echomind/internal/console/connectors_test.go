@@ -124,6 +124,10 @@ func TestBadInputNamesFieldValueAndFix(t *testing.T) {
 		{"bad time zone", 2, []string{`--time-zone "Mars"`, "Europe/Berlin"}, []string{"--cron", "0 3 * * *", "--time-zone", "Mars"}},
 		{"cron that never comes due", 2, []string{`--cron "0 2 30 2 *"`, "never comes due"}, []string{"--cron", "0 2 30 2 *"}},
 		{"time zone without cron", 2, []string{"--time-zone", "--cron"}, []string{"--time-zone", "Europe/Berlin"}},
+		{"gap without cron", 2, []string{"--dst-gap: needs --cron"}, []string{"--dst-gap", "skip"}},
+		{"unknown gap", 2, []string{`--dst-gap "first": must be after, skip, before or default`}, []string{"--cron", "0 3 * * *", "--dst-gap", "first"}},
+		{"unknown overlap", 2, []string{`--dst-overlap "after": must be first, second, both or default`}, []string{"--cron", "0 3 * * *", "--dst-overlap", "after"}},
+		{"a weekday that is none", 2, []string{`the day of week "5#6"`, "third Friday"}, []string{"--cron", "0 3 * * 5#6"}},
 		{"interval and cron", 2, []string{"refresh", "cron"}, []string{"--refresh", "1h", "--cron", "0 3 * * *"}},
 		{"a guard that is neither", 2, []string{`--deletion-guard "false"`, "on or off"}, []string{"--deletion-guard", "false"}},
 		{"no retries", 2, []string{"--max-retries 0", "1 to 1000"}, []string{"--max-retries", "0"}},
@@ -290,6 +294,12 @@ func TestUpdateChangesOnlyWhatIsGiven(t *testing.T) {
 	after = u.object("connectors", "update", "1", "--cron", "@daily", "--time-zone", "Europe/Berlin")
 	require.Nil(t, after["refresh_freq_minutes"])
 	require.Equal(t, "@daily", after["schedule_cron"])
+	require.Nil(t, after["dst_gap"])
+	after = u.object("connectors", "update", "1", "--cron", "H H * * friL", "--dst-gap", "before", "--dst-overlap", "both")
+	require.Equal(t, []any{"before", "both"}, []any{after["dst_gap"], after["dst_overlap"]})
+	require.Contains(t, u.succeed("connectors", "get", "1"), "H H * * friL Europe/Berlin, gap before, overlap both")
+	after = u.object("connectors", "update", "1", "--dst-gap", "default", "--dst-overlap", "default")
+	require.Equal(t, []any{nil, nil}, []any{after["dst_gap"], after["dst_overlap"]})
 	after = u.object("connectors", "update", "1", "--refresh", "2h", "--type", "web", "--config", site,
 		"--scope", "user", "--scope-id", "")
 	require.Nil(t, after["schedule_cron"])

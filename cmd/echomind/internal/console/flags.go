@@ -23,6 +23,7 @@ import (
 // connectorFlags are what a user says of a connector; those that are not given leave it as it is.
 type connectorFlags struct {
 	name, connectorType, scope, scopeID, config, cron, timeZone, deletionGuard string
+	dstGap, dstOverlap                                                         string
 	user, maxRetries                                                           int32
 	refresh                                                                    interval
 	unchecked                                                                  bool
@@ -38,8 +39,10 @@ func addConnectorFlags(c *cobra.Command) *connectorFlags {
 	flags.StringVar(&f.scope, "scope", "user", "who may find its documents: user, group or org")
 	flags.StringVar(&f.scopeID, "scope-id", "", "the group, for --scope group")
 	flags.Var(&f.refresh, "refresh", "sync again so long after each sync; 0 = once, manual = only when triggered; without it and --cron as the type has it")
-	flags.StringVar(&f.cron, "cron", "", "sync at these times instead: five fields as in crontab, such as \"0 3 * * *\"")
+	flags.StringVar(&f.cron, "cron", "", "sync at these times instead: five fields as in crontab, such as \"0 3 * * *\", with H, L, W and #, or @daily")
 	flags.StringVar(&f.timeZone, "time-zone", "UTC", "the zone that --cron is meant in, such as Europe/Berlin")
+	flags.StringVar(&f.dstGap, "dst-gap", dstDefault, "what becomes of times of --cron that the clocks leave out when they are put forward: after the gap, skip, before it, or default (after for fixed times, skip for what runs every so many minutes)")
+	flags.StringVar(&f.dstOverlap, "dst-overlap", dstDefault, "which of two equal times of --cron counts when the clocks are put back: first, second, both, or default (first for fixed times, both for what runs every so many minutes)")
 	flags.Int32Var(&f.maxRetries, "max-retries", 5, "disable it after so many failures in a row")
 	flags.StringVar(&f.deletionGuard, "deletion-guard", guardOn, "whether a sync that would delete many documents at once asks first, by failing until triggered with --allow-deletions: on or off")
 	flags.BoolVar(&f.unchecked, "no-config-check", false, "take a --config that the type's service of this version would refuse")
@@ -48,6 +51,14 @@ func addConnectorFlags(c *cobra.Command) *connectorFlags {
 }
 
 const guardOn, guardOff = "on", "off"
+
+// dstDefault leaves a policy to the schedule.
+const dstDefault = "default"
+
+var (
+	dstGaps     = []string{string(cron.GapAfter), string(cron.GapSkip), string(cron.GapBefore), dstDefault}
+	dstOverlaps = []string{string(cron.OverlapFirst), string(cron.OverlapSecond), string(cron.OverlapBoth), dstDefault}
+)
 
 // check refuses values that can never be right.
 func (f *connectorFlags) check(c *cobra.Command) error {
@@ -63,16 +74,17 @@ func (f *connectorFlags) check(c *cobra.Command) error {
 	if !slices.Contains([]string{guardOn, guardOff}, f.deletionGuard) {
 		return usagef("--deletion-guard %q: must be on or off", f.deletionGuard)
 	}
+	if !slices.Contains(dstGaps, f.dstGap) {
+		return usagef("--dst-gap %q: must be after, skip, before or default", clip(f.dstGap, 40))
+	}
+	if !slices.Contains(dstOverlaps, f.dstOverlap) {
+		return usagef("--dst-overlap %q: must be first, second, both or default", clip(f.dstOverlap, 40))
+	}
 	if given("config") {
 		if err := f.readConfig(c.InOrStdin()); err != nil {
 			return err
 		}
 		if err := checkConfig(f.config); err != nil {
-			return err
-		}
-	}
-	if given("cron") {
-		if err := checkCron(f.cron); err != nil {
 			return err
 		}
 	}
@@ -138,15 +150,19 @@ func (f *connectorFlags) checkSource(p dbgen.AddConnectorParams) error {
 	return nil
 }
 
-// checkCron says at once what the scheduler would write down later.
-func checkCron(text string) error {
-	schedule, err := cron.Parse(text, "UTC")
+// checkSchedule says at once of a --cron what the scheduler would write down later. Before it is added a connector has no id, and
+// what H stands for is not known.
+func (f *connectorFlags) checkSchedule(c *cobra.Command, id int32) error {
+	if !c.Flags().Changed("cron") {
+		return nil
+	}
+	schedule, err := cron.Parse(cron.Spec{Expression: f.cron, Zone: "UTC", ID: id})
 	if err != nil {
 		return usagef("--cron %q: must be five fields as in crontab, such as \"0 3 * * *\" (an interval goes into --refresh, "+
-			"a zone into --time-zone): %v", clip(text, 40), err)
+			"a zone into --time-zone): %v", clip(f.cron, 40), err)
 	}
-	if schedule.Next(time.Now()).IsZero() {
-		return usagef("--cron %q: never comes due; name a day that exists", clip(text, 40))
+	if schedule.Next(time.Now()).IsZero() && (id != 0 || !strings.ContainsAny(f.cron, "hH")) {
+		return usagef("--cron %q: never comes due; name a day that exists", clip(f.cron, 40))
 	}
 	return nil
 }
@@ -178,6 +194,12 @@ func (f *connectorFlags) apply(c *cobra.Command, p *dbgen.AddConnectorParams) {
 	if given("time-zone") {
 		p.TimeZone = f.timeZone
 	}
+	if given("dst-gap") {
+		p.DstGap = chosen(f.dstGap)
+	}
+	if given("dst-overlap") {
+		p.DstOverlap = chosen(f.dstOverlap)
+	}
 	if given("refresh") {
 		p.RefreshFreqMinutes, p.ScheduleCron = f.refresh.column(), nil
 	}
@@ -191,6 +213,14 @@ func (f *connectorFlags) apply(c *cobra.Command, p *dbgen.AddConnectorParams) {
 		p.DeletionGuard = new(f.deletionGuard == guardOn)
 	}
 	p.By = person()
+}
+
+// chosen is a policy as its column holds it.
+func chosen(policy string) *string {
+	if policy == dstDefault {
+		return nil
+	}
+	return &policy
 }
 
 // person is who is written down as having made a change.

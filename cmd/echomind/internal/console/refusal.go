@@ -57,6 +57,12 @@ var refusals = map[string]func(dbgen.AddConnectorParams) string{
 	"connectors_time_zone_length": func(p dbgen.AddConnectorParams) string {
 		return fmt.Sprintf("--time-zone %q: must be an IANA name such as Europe/Berlin", clip(p.TimeZone, 40))
 	},
+	"connectors_dst_gap_known": func(p dbgen.AddConnectorParams) string {
+		return fmt.Sprintf("--dst-gap %q: must be after, skip, before or default", clip(orDash(p.DstGap), 40))
+	},
+	"connectors_dst_overlap_known": func(p dbgen.AddConnectorParams) string {
+		return fmt.Sprintf("--dst-overlap %q: must be first, second, both or default", clip(orDash(p.DstOverlap), 40))
+	},
 	"connectors_max_retries_range": func(p dbgen.AddConnectorParams) string {
 		return fmt.Sprintf("--max-retries %d: must be 1 to 1000", p.MaxRetries)
 	},

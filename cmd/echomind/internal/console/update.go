@@ -43,6 +43,9 @@ A change of type, config, scope or user ends a sync in flight and makes everythi
 			}
 			updated, err := change(c.Context(), pool, id, func(p *dbgen.AddConnectorParams) error {
 				flags.apply(c, p)
+				if err := flags.checkSchedule(c, id); err != nil {
+					return err
+				}
 				if err := flags.checkScope(c, p); err != nil {
 					return err
 				}
@@ -93,6 +96,7 @@ func change(
 			p = dbgen.AddConnectorParams{
 				Name: old.Name, Type: old.Type, UserID: old.UserID, Scope: old.Scope, ScopeID: old.ScopeID, Config: old.Config,
 				RefreshFreqMinutes: old.RefreshFreqMinutes, ScheduleCron: old.ScheduleCron, TimeZone: old.TimeZone,
+				DstGap: old.DstGap, DstOverlap: old.DstOverlap,
 				MaxRetries: old.MaxRetries,
 			}
 			if err := apply(&p); err != nil {
@@ -101,6 +105,7 @@ func change(
 			updated, err = q.UpdateConnector(ctx, dbgen.UpdateConnectorParams{
 				ID: id, Name: p.Name, Type: p.Type, UserID: p.UserID, Scope: p.Scope, ScopeID: p.ScopeID, Config: p.Config,
 				RefreshFreqMinutes: p.RefreshFreqMinutes, ScheduleCron: p.ScheduleCron, TimeZone: p.TimeZone,
+				DstGap: p.DstGap, DstOverlap: p.DstOverlap,
 				MaxRetries: p.MaxRetries, DeletionGuard: p.DeletionGuard, By: p.By,
 			})
 			return err

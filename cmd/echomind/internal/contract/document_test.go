@@ -72,7 +72,7 @@ func TestTheDocumentSaysWhatASubscriberMayRead(t *testing.T) {
 // values are other values for the columns of connectors.
 var values = map[string]string{
 	"name": `'other'`, "type": `'web'`, "user_id": `2`, "scope": `'org'`, "scope_id": `'g'`, "config": `'{"a": 1}'`,
-	"refresh_freq_minutes": `7`, "schedule_cron": `'0 0 * * *', refresh_freq_minutes = NULL`, "time_zone": `'Europe/Berlin'`, "max_retries": `9`, "deletion_guard": `false`,
+	"refresh_freq_minutes": `7`, "schedule_cron": `'0 0 * * *', refresh_freq_minutes = NULL`, "time_zone": `'Europe/Berlin'`, "dst_gap": `'before'`, "dst_overlap": `'both'`, "max_retries": `9`, "deletion_guard": `false`,
 	"trigger_requested_at": `now()`, "created_by": `'me'`, "updated_by": `'me'`, "updated_at": `'2001-01-01'`,
 	"id": `id + 1000`, "created_at": `'2001-01-01'`,
 	"status": `'DISABLED'`, "status_message": `'x'`, "config_version": `config_version + 1`, "synced_version": `1`, "added_version": `99`, "listed_version": `99`, "state": `'{"a": 1}'`, "listing": `'{"a": 1}'`,
@@ -139,6 +139,8 @@ func TestEachErrorOfPlainSQLIsWhatTheDocumentSays(t *testing.T) {
 		"connectors_one_schedule":       insert + `'shelf', 'ACTIVE', 1, '0 0 * * *', 'user')`,
 		"connectors_group_has_scope_id": insert + `'shelf', 'ACTIVE', 1, NULL, 'group')`,
 		"connectors_scope_known":        insert + `'shelf', 'ACTIVE', 1, NULL, 'all')`,
+		"connectors_dst_gap_known":      fmt.Sprintf(`UPDATE connectors SET dst_gap = 'last' WHERE id = %d`, id),
+		"connectors_dst_overlap_known":  fmt.Sprintf(`UPDATE connectors SET dst_overlap = 'last' WHERE id = %d`, id),
 		"connectors_refresh_range":      insert + `'shelf', 'ACTIVE', -1, NULL, 'user')`,
 	} {
 		require.Contains(t, text, "`"+constraint+"`")

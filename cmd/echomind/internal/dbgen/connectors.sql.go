@@ -12,11 +12,11 @@ import (
 
 const addConnector = `-- name: AddConnector :one
 INSERT INTO connectors (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
-    max_retries, deletion_guard, created_by, updated_by)
+    dst_gap, dst_overlap, max_retries, deletion_guard, created_by, updated_by)
 VALUES (coalesce($1::integer, nextval('connectors_id_seq'))::integer, $2, $3, $4, $5,
-    $6, $7, $8, $9, $10, $11,
-    coalesce($12::boolean, true), $13, $13)
-RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault
+    $6, $7, $8, $9, $10, $11, $12, $13,
+    coalesce($14::boolean, true), $15, $15)
+RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault
 `
 
 type AddConnectorParams struct {
@@ -30,6 +30,8 @@ type AddConnectorParams struct {
 	RefreshFreqMinutes *int32
 	ScheduleCron       *string
 	TimeZone           string
+	DstGap             *string
+	DstOverlap         *string
 	MaxRetries         int32
 	DeletionGuard      *bool
 	By                 *string
@@ -47,6 +49,8 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 		arg.RefreshFreqMinutes,
 		arg.ScheduleCron,
 		arg.TimeZone,
+		arg.DstGap,
+		arg.DstOverlap,
 		arg.MaxRetries,
 		arg.DeletionGuard,
 		arg.By,
@@ -63,6 +67,8 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 		&i.RefreshFreqMinutes,
 		&i.ScheduleCron,
 		&i.TimeZone,
+		&i.DstGap,
+		&i.DstOverlap,
 		&i.MaxRetries,
 		&i.DeletionGuard,
 		&i.TriggerRequestedAt,
@@ -154,7 +160,7 @@ func (q *Queries) DeleteConnector(ctx context.Context, id int32) (int64, error) 
 }
 
 const getConnector = `-- name: GetConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault FROM connectors WHERE id = $1
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault FROM connectors WHERE id = $1
 `
 
 func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error) {
@@ -171,6 +177,8 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error)
 		&i.RefreshFreqMinutes,
 		&i.ScheduleCron,
 		&i.TimeZone,
+		&i.DstGap,
+		&i.DstOverlap,
 		&i.MaxRetries,
 		&i.DeletionGuard,
 		&i.TriggerRequestedAt,
@@ -228,7 +236,7 @@ func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, erro
 }
 
 const listConnectors = `-- name: ListConnectors :many
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault FROM connectors
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault FROM connectors
 WHERE id > $1
     AND ($2::text IS NULL OR type = $2)
     AND ($3::text IS NULL OR status = $3)
@@ -271,6 +279,8 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 			&i.RefreshFreqMinutes,
 			&i.ScheduleCron,
 			&i.TimeZone,
+			&i.DstGap,
+			&i.DstOverlap,
 			&i.MaxRetries,
 			&i.DeletionGuard,
 			&i.TriggerRequestedAt,
@@ -311,7 +321,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 }
 
 const lockConnector = `-- name: LockConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault FROM connectors WHERE id = $1 FOR UPDATE
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault FROM connectors WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error) {
@@ -328,6 +338,8 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error
 		&i.RefreshFreqMinutes,
 		&i.ScheduleCron,
 		&i.TimeZone,
+		&i.DstGap,
+		&i.DstOverlap,
 		&i.MaxRetries,
 		&i.DeletionGuard,
 		&i.TriggerRequestedAt,
@@ -404,9 +416,10 @@ const updateConnector = `-- name: UpdateConnector :one
 UPDATE connectors
 SET name = $1, type = $2, config = $3, scope = $4, scope_id = $5, user_id = $6,
     refresh_freq_minutes = $7, schedule_cron = $8, time_zone = $9,
-    max_retries = $10, deletion_guard = coalesce($11::boolean, deletion_guard), updated_by = $12, updated_at = clock_timestamp()
-WHERE id = $13
-RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault
+    dst_gap = $10, dst_overlap = $11,
+    max_retries = $12, deletion_guard = coalesce($13::boolean, deletion_guard), updated_by = $14, updated_at = clock_timestamp()
+WHERE id = $15
+RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault
 `
 
 type UpdateConnectorParams struct {
@@ -419,6 +432,8 @@ type UpdateConnectorParams struct {
 	RefreshFreqMinutes *int32
 	ScheduleCron       *string
 	TimeZone           string
+	DstGap             *string
+	DstOverlap         *string
 	MaxRetries         int32
 	DeletionGuard      *bool
 	By                 *string
@@ -436,6 +451,8 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		arg.RefreshFreqMinutes,
 		arg.ScheduleCron,
 		arg.TimeZone,
+		arg.DstGap,
+		arg.DstOverlap,
 		arg.MaxRetries,
 		arg.DeletionGuard,
 		arg.By,
@@ -453,6 +470,8 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		&i.RefreshFreqMinutes,
 		&i.ScheduleCron,
 		&i.TimeZone,
+		&i.DstGap,
+		&i.DstOverlap,
 		&i.MaxRetries,
 		&i.DeletionGuard,
 		&i.TriggerRequestedAt,

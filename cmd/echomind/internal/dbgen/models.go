@@ -21,6 +21,8 @@ type Connector struct {
 	RefreshFreqMinutes *int32
 	ScheduleCron       *string
 	TimeZone           string
+	DstGap             *string
+	DstOverlap         *string
 	MaxRetries         int32
 	DeletionGuard      bool
 	TriggerRequestedAt *time.Time
@@ -64,7 +66,10 @@ type ConnectorEvidence struct {
 	RefreshFreqMinutes *int32
 	ScheduleCron       *string
 	TimeZone           string
+	DstGap             *string
+	DstOverlap         *string
 	NeedsPlan          bool
+	PlannedThrough     *time.Time
 	NextSyncAt         *time.Time
 	DueReason          *string
 	TriggerRequestedAt *time.Time

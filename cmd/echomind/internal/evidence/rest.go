@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/echomind/sync/cmd/echomind/internal/clock"
+	"github.com/echomind/sync/internal/cron"
 	"github.com/echomind/sync/sdk/lifecycle"
 )
 
@@ -29,6 +30,7 @@ func (x *explanation) atRest() {
 		x.conclude(ToldToWait, clock.Wait(text(c.StatusMessage, "its source asked us to wait"), *c.NextSyncAt, x.Now)+clock.PutOff(c.PutOffSince, x.Now),
 			fmt.Sprintf("it is tried again %s; `echomind connectors trigger %d` tries now", clock.Until(*c.NextSyncAt, x.Now), c.ID))
 	case c.NextSyncAt != nil:
+		x.clocks()
 		x.conclude(WaitsForSlot, fmt.Sprintf("it is not due before %s", clock.At(*c.NextSyncAt, x.Now)),
 			fmt.Sprintf("it runs %s, as %s; `echomind connectors trigger %d` runs it now",
 				clock.Until(*c.NextSyncAt, x.Now), text(c.DueReason, "planned"), c.ID))
@@ -49,6 +51,53 @@ func (x *explanation) atRest() {
 		x.conclude(OnceOnly, "it runs once, and has: its refresh interval is 0", fmt.Sprintf(
 			"nothing, until you run `echomind connectors trigger %d`, or set an interval with `update %d --refresh`", c.ID, c.ID))
 	}
+}
+
+// clocks says what the schedule made of changes of the clocks between its last slot and the next.
+func (x *explanation) clocks() {
+	c := x.Connector
+	if c.ScheduleCron == nil || text(c.DueReason, "") != "schedule" {
+		return
+	}
+	s, err := cron.Parse(cron.Columns(*c.ScheduleCron, c.TimeZone, c.ID, c.DstGap, c.DstOverlap))
+	if err != nil {
+		return // it was planned under an earlier time zone database
+	}
+	x.fact("schedule: %q in %s; next slot %s", *c.ScheduleCron, c.TimeZone, s.Local(*c.NextSyncAt))
+	since := x.Now
+	if c.PlannedThrough != nil {
+		since = *c.PlannedThrough
+	}
+	for _, d := range s.Decisions(since, *c.NextSyncAt) {
+		x.fact("%s", change(d, c.DstGap != nil, c.DstOverlap != nil))
+	}
+}
+
+func change(d cron.Decision, gapGiven, overlapGiven bool) string {
+	const at = "15:04"
+	slots := d.First.Format(at)
+	if d.Count > 1 {
+		slots += " to " + d.Last.Format(at) + fmt.Sprintf(" (%d)", d.Count)
+	}
+	clocks := fmt.Sprintf("on %s the clocks go from %s to %s", d.Before.Format("2006-01-02"), d.Before.Format(at), d.Behind.Format(at))
+	by := func(column, policy string, given bool) string {
+		if given {
+			return column + " " + policy
+		}
+		return column + " " + policy + ", the default of such a schedule"
+	}
+	switch {
+	case d.Gap == cron.GapAfter:
+		return fmt.Sprintf("%s: slot %s, which they leave out, runs at %s (%s)", clocks, slots, d.Behind.Format(at), by("dst_gap", "after", gapGiven))
+	case d.Gap == cron.GapBefore:
+		return fmt.Sprintf("%s: slot %s, which they leave out, runs in the last minute before (%s)", clocks, slots, by("dst_gap", "before", gapGiven))
+	case d.Gap != "":
+		return fmt.Sprintf("%s: slot %s, which they leave out, does not run (%s)", clocks, slots, by("dst_gap", "skip", gapGiven))
+	case d.Overlap == cron.OverlapBoth:
+		return fmt.Sprintf("%s: slot %s, which they show twice, runs both times (%s)", clocks, slots, by("dst_overlap", "both", overlapGiven))
+	}
+	return fmt.Sprintf("%s: slot %s, which they show twice, runs the %s time (%s)", clocks, slots, d.Overlap,
+		by("dst_overlap", string(d.Overlap), overlapGiven))
 }
 
 func schedule(x *explanation) string {

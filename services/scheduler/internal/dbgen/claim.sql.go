@@ -73,7 +73,7 @@ func (q *Queries) DueTypes(ctx context.Context, arg DueTypesParams) ([]DueTypesR
 const lockDue = `-- name: LockDue :many
 SELECT c.id::integer AS id, c.user_id::integer AS user_id, c.scope::text AS scope, c.scope_id, c.config::jsonb AS config,
     c.state::jsonb AS state, c.listing, c.config_version::bigint AS config_version, c.next_sync_at::timestamptz AS next_sync_at,
-    c.due_reason::text AS due_reason, c.slot_at, c.schedule_cron, c.time_zone::text AS time_zone,
+    c.due_reason::text AS due_reason, c.slot_at, c.schedule_cron, c.time_zone::text AS time_zone, c.dst_gap, c.dst_overlap,
     (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now
 FROM moves.lock_due($2::text, $3::integer, $4::integer, $1::timestamptz, $5::integer[],
     $6::integer, $7::bigint) c
@@ -103,6 +103,8 @@ type LockDueRow struct {
 	SlotAt        *time.Time
 	ScheduleCron  *string
 	TimeZone      string
+	DstGap        *string
+	DstOverlap    *string
 	Now           time.Time
 }
 
@@ -138,6 +140,8 @@ func (q *Queries) LockDue(ctx context.Context, arg LockDueParams) ([]LockDueRow,
 			&i.SlotAt,
 			&i.ScheduleCron,
 			&i.TimeZone,
+			&i.DstGap,
+			&i.DstOverlap,
 			&i.Now,
 		); err != nil {
 			return nil, err

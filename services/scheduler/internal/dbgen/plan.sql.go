@@ -12,7 +12,7 @@ import (
 
 const lockPassed = `-- name: LockPassed :many
 SELECT s.id::bigint AS id, s.connector_id::integer AS connector_id, s.schedule_cron::text AS schedule_cron,
-    s.time_zone::text AS time_zone, s.after::timestamptz AS after, s.through::timestamptz AS through
+    s.time_zone::text AS time_zone, s.dst_gap, s.dst_overlap, s.after::timestamptz AS after, s.through::timestamptz AS through
 FROM moves.lock_passed($1::integer, $2::bigint[]) s
 `
 
@@ -26,6 +26,8 @@ type LockPassedRow struct {
 	ConnectorID  int32
 	ScheduleCron string
 	TimeZone     string
+	DstGap       *string
+	DstOverlap   *string
 	After        time.Time
 	Through      time.Time
 }
@@ -44,6 +46,8 @@ func (q *Queries) LockPassed(ctx context.Context, arg LockPassedParams) ([]LockP
 			&i.ConnectorID,
 			&i.ScheduleCron,
 			&i.TimeZone,
+			&i.DstGap,
+			&i.DstOverlap,
 			&i.After,
 			&i.Through,
 		); err != nil {
@@ -58,7 +62,7 @@ func (q *Queries) LockPassed(ctx context.Context, arg LockPassedParams) ([]LockP
 }
 
 const lockUnplanned = `-- name: LockUnplanned :many
-SELECT c.id::integer AS id, c.schedule_cron, c.time_zone::text AS time_zone, c.last_sync_at, c.planned_through,
+SELECT c.id::integer AS id, c.schedule_cron, c.time_zone::text AS time_zone, c.dst_gap, c.dst_overlap, c.last_sync_at, c.planned_through,
     (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now
 FROM moves.lock_unplanned($2::integer, $3::integer[]) c
 `
@@ -73,6 +77,8 @@ type LockUnplannedRow struct {
 	ID             int32
 	ScheduleCron   *string
 	TimeZone       string
+	DstGap         *string
+	DstOverlap     *string
 	LastSyncAt     *time.Time
 	PlannedThrough *time.Time
 	Now            time.Time
@@ -91,6 +97,8 @@ func (q *Queries) LockUnplanned(ctx context.Context, arg LockUnplannedParams) ([
 			&i.ID,
 			&i.ScheduleCron,
 			&i.TimeZone,
+			&i.DstGap,
+			&i.DstOverlap,
 			&i.LastSyncAt,
 			&i.PlannedThrough,
 			&i.Now,
