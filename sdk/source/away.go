@@ -82,6 +82,9 @@ func awaySince(round int) string { return failed + string(IsAway) + " " + strcon
 
 // removeLost removes what is lost. What is away, or cannot be read now, counts with it: a place that is away shows itself a few items at a time.
 func (s *Sync) removeLost(ctx context.Context) error {
+	if len(s.lost) == 0 {
+		return nil
+	}
 	gone, away, left := 0, 0, 0
 	for id, of := range s.All() {
 		switch _, lost := s.lost[id]; {
@@ -111,6 +114,7 @@ func (s *Sync) removeLost(ctx context.Context) error {
 			return err
 		}
 	}
+	clear(s.lost)
 	return nil
 }
 

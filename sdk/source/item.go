@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"unicode/utf8"
 
@@ -381,25 +378,4 @@ func (s *Sync) remove(ctx context.Context, id string) error {
 		s.deleted.Add(1)
 	}
 	return s.store.Delete(ctx, id)
-}
-
-// hashOf tells whether two contents differ.
-func hashOf(content Content) string {
-	h := sha256.New()
-	for _, s := range content.Sections {
-		_, _ = io.WriteString(h, strings.Join(s.HeadingPath, "\x00")+"\x00\x00"+s.Text+"\x00")
-	}
-	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
-}
-
-// maxHashBytes bounds what is stored as a document's hash.
-const maxHashBytes = 255
-
-// metaBytes is the length of what short returns.
-const metaBytes = 16
-
-// short is a hash of some texts in 16 letters.
-func short(parts ...string) string {
-	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
-	return base64.RawURLEncoding.EncodeToString(sum[:12])
 }
