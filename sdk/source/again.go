@@ -71,14 +71,14 @@ func (s *Sync) tryAgain(ctx context.Context, src Looker, cursor any) error {
 	s.mu.Unlock()
 	unread = inTurns(away, unread)
 	s.state.Unread = s.state.Unread.of(len(unread), s.opts.Again)
-	if len(away) > s.state.Unread.Tried/2 { // who allows that they go does not mean a few of them
-		allowed, err := s.store.DeletionsAllowed(ctx)
-		if err != nil {
+	if len(away) > 0 {
+		var err error
+		if s.allowed, err = s.store.DeletionsAllowed(ctx); err != nil {
 			return err
 		}
-		if allowed {
-			s.state.Unread = s.state.Unread.of(len(unread), min(len(unread), 2*len(away), mostAgain))
-		}
+	}
+	if s.allowed { // who allows that they go does not mean a few of them
+		s.state.Unread.Tried = max(s.state.Unread.Tried, min(len(unread), 2*len(away), mostAgain))
 	}
 	s.state.NotStored = s.state.NotStored.of(len(notStored), s.opts.Again)
 	ids := slices.Concat(unread[:s.state.Unread.Tried], notStored[:s.state.NotStored.Tried])
@@ -88,6 +88,22 @@ func (s *Sync) tryAgain(ctx context.Context, src Looker, cursor any) error {
 	if err := s.Checkpoint(ctx, cursor); err != nil {
 		return err
 	}
+	return s.lookAt(ctx, src, ids)
+}
+
+// lookAtAll has a source look at all that cannot be read now, and that this sync was not given.
+func (s *Sync) lookAtAll(ctx context.Context, src Looker) error {
+	var ids []string
+	for id, of := range s.All() {
+		e, _ := s.entry(id)
+		if (of.Failed == IsAway || of.Failed == Reading) && !e.shown && !e.fresh && len(ids) < mostAgain {
+			ids = append(ids, id)
+		}
+	}
+	return s.lookAt(ctx, src, ids)
+}
+
+func (s *Sync) lookAt(ctx context.Context, src Looker, ids []string) error {
 	for batch := range slices.Chunk(ids, s.opts.Again) {
 		if err := src.Look(ctx, s, batch); err != nil {
 			return err

@@ -1,8 +1,8 @@
 package source
 
 import (
-	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,19 +23,18 @@ func (s *Sync) Away(ctx context.Context, it Item) (lost bool, err error) {
 	if err := s.idle(ctx, it.ID); err != nil {
 		return false, err
 	}
-	return s.away(ctx, c, false)
+	return s.away(ctx, c)
 }
 
-// away takes an item that is not there. given says that the place has listed it in this sync: then it is looked for again also where
-// nothing is stored of it, and never lost.
-func (s *Sync) away(ctx context.Context, c candidate, given bool) (lost bool, err error) {
+// away takes an item that is not there.
+func (s *Sync) away(ctx context.Context, c candidate) (lost bool, err error) {
 	e, known := s.entry(c.ID)
-	if !known && !given {
+	if !known {
 		return false, nil
 	}
-	now := awaySince(s.state.Place.Round)
-	if e.describe(s.opts.Reading).Failed == IsAway {
-		lost = !given && e.ContentHash != now
+	now := since(IsAway, s.state.Place.Round)
+	if kind := e.missingAs(); kind != None {
+		lost = e.ContentHash != since(kind, s.state.Place.Round) || s.allowed && !e.fresh
 		s.shows(c.ID)
 		s.stands(c.ID, !lost)
 		if lost {
@@ -77,45 +76,81 @@ func (s *Sync) Stay(ids ...string) {
 	}
 }
 
-// awaySince is stored as the hash of what was first not there in a round.
-func awaySince(round int) string { return failed + string(IsAway) + " " + strconv.Itoa(round) }
+// listed says that a place lists an item that is not there when it is read: it counts as Reading, until Look says that it is not there.
+const listed Failure = "listed"
 
-// removeLost removes what is lost. What is away, or cannot be read now, counts with it: a place that is away shows itself a few items at a time.
-func (s *Sync) removeLost(ctx context.Context) error {
+// since is stored as the hash of what was first not there in a round.
+func since(kind Failure, round int) string { return failed + string(kind) + " " + strconv.Itoa(round) }
+
+// missingAs tells whether an item was not there: IsAway, or listed.
+func (e entry) missingAs() Failure {
+	for _, kind := range []Failure{IsAway, listed} {
+		if e.VersionToken == "" && strings.HasPrefix(e.ContentHash, failed+string(kind)+" ") {
+			return kind
+		}
+	}
+	return None
+}
+
+// notThere takes an item that the place has listed, and that is not there.
+func (s *Sync) notThere(ctx context.Context, c candidate) error {
+	if e, _ := s.entry(c.ID); e.missingAs() == listed {
+		s.stands(c.ID, true)
+		return nil
+	}
+	return s.sendFailure(ctx, c.document(), since(listed, s.state.Place.Round), awayText)
+}
+
+// removeLost removes what is lost. A place that is away shows itself a few items at a time: so where what cannot be read now would make it suspiciously
+// much, look has all of that looked for before; nil looks for nothing.
+func (s *Sync) removeLost(ctx context.Context, cursor any, look func(context.Context) error) error {
 	if len(s.lost) == 0 {
 		return nil
 	}
-	gone, away, left := 0, 0, 0
-	for id, of := range s.All() {
-		switch _, lost := s.lost[id]; {
-		case !of.Found:
-		case lost:
-			gone++
-		case of.Failed == IsAway || of.Failed == Reading:
-			away++
-		default:
-			left++
+	of := s.losses()
+	if look != nil && suspicious(s.removed+of.lost+of.away+of.unread, s.expects) {
+		if err := look(ctx); err != nil {
+			return err
 		}
+		of = s.losses()
 	}
-	if gone > 0 {
-		stored := cmp.Or(s.expects, gone+away+left) // of a first sync nothing is expected
-		if err := guard(ctx, s.store, s.opts.Connector, s.removed+gone+away, stored, left == 0); err != nil {
+	if of.lost > 0 {
+		if err := guard(ctx, s.store, s.opts.Connector, s.removed+of.lost+of.away, s.expects, of.left == 0); err != nil {
 			return err
 		}
 	}
-	s.removed += gone
-	ids := make([]string, 0, len(s.lost))
-	for id := range s.lost {
-		ids = append(ids, id)
+	if err := s.Checkpoint(ctx, cursor); err != nil { // it knows how what is removed may come back
+		return err
 	}
-	slices.Sort(ids)
-	for _, id := range ids {
+	s.removed += of.lost
+	for _, id := range slices.Sorted(maps.Keys(s.lost)) {
 		if err := s.removeOne(ctx, s.lost[id]); err != nil {
 			return err
 		}
 	}
 	clear(s.lost)
 	return nil
+}
+
+// losses counts what may be found: what is lost, what was not there when it was asked for, what cannot be read now, and what is left.
+type losses struct{ lost, away, unread, left int }
+
+func (s *Sync) losses() (n losses) {
+	for id, of := range s.All() {
+		switch _, lost := s.lost[id]; {
+		case !of.Found:
+		case lost:
+			n.lost++
+		case of.Failed == IsAway:
+			n.away++
+		case of.Failed == Reading:
+			n.unread++
+			n.left++
+		default:
+			n.left++
+		}
+	}
+	return n
 }
 
 func (s *Sync) removeOne(ctx context.Context, it Item) error {
@@ -135,7 +170,7 @@ func (s *Sync) anyAway() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.stored {
-		if e.VersionToken == "" && strings.HasPrefix(e.ContentHash, failed+string(IsAway)) {
+		if e.missingAs() != None {
 			return true
 		}
 	}

@@ -45,6 +45,8 @@ func (e entry) describe(reading string) Stored {
 		of.Failed, of.Found = Unknown, false
 	case len(words) < 2 || words[0]+" " != failed: // nothing, or what this engine has not written
 		of.Failed = NotStored
+	case Failure(words[1]) == listed:
+		of.Failed = Reading
 	case Failure(words[1]) == InContent && !strings.HasPrefix(e.ContentHash, inContent(reading)):
 		of.Failed = Outdated
 	default:

@@ -270,7 +270,10 @@ func (s *Sync) unread(ctx context.Context, c candidate, err error) error {
 		if _, known := s.entry(c.ID); !known {
 			return nil
 		}
-		_, err := s.away(ctx, c, true) // should this run die
+		var err error
+		if !s.opts.Unresumed { // should this run die
+			err = s.notThere(ctx, c)
+		}
 		s.unshown(c.ID)
 		return err
 	case errors.Is(err, ErrNoText):
@@ -280,8 +283,7 @@ func (s *Sync) unread(ctx context.Context, c candidate, err error) error {
 		}
 		return s.hide(ctx, c, noTextRead)
 	case errors.Is(err, ErrAway):
-		_, err := s.away(ctx, c, true)
-		return err
+		return s.notThere(ctx, c)
 	}
 	return err
 }

@@ -18,13 +18,17 @@ const (
 
 // BeginListing says that what is given from here on is all that there is: what it does not show is removed by EndListing.
 func (s *Sync) BeginListing() {
+	_ = s.Wait() // what was given before is not shown by it
 	s.store.BeginListing()
 	s.state.Partial = false
 	s.expect(func(entry) bool { return true })
 }
 
 // ResumeListing says that this run goes on with the listing that an earlier one began, from its checkpoint.
-func (s *Sync) ResumeListing() { s.expect(func(e entry) bool { return !e.Seen }) }
+func (s *Sync) ResumeListing() {
+	_ = s.Wait()
+	s.expect(func(e entry) bool { return !e.Seen })
+}
 
 func (s *Sync) expect(is func(entry) bool) {
 	s.mu.Lock()
@@ -120,9 +124,13 @@ func Guard(ctx context.Context, asked Asked, connector int32, removed, stored in
 	return err
 }
 
+// suspicious tells whether so much is removed that its owner is asked.
+func suspicious(removed, stored int) bool {
+	return removed > maxWiped && 100*removed > maxWipedPart*stored
+}
+
 func guard(ctx context.Context, asked Asked, connector int32, removed, stored int, empty bool) error {
-	many := removed > maxWiped && 100*removed > maxWipedPart*stored
-	if removed == 0 || !many && !empty {
+	if removed == 0 || !suspicious(removed, stored) && !empty {
 		return nil
 	}
 	if allowed, err := asked.DeletionsAllowed(ctx); err != nil || allowed {

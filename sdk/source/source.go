@@ -204,7 +204,7 @@ var (
 	// ErrGone is what Item.Read returns for what the place says is gone: a listing removes it as if it had not shown it. Else it is as ErrAway, and
 	// a change will tell.
 	ErrGone = errors.New("it is gone")
-	// ErrAway is what Item.Read returns for what was listed and is not there: it fails, and is looked for again. See Sync.Away.
+	// ErrAway is what Item.Read returns for what was listed and is not there: it fails, and is looked for again. It goes where Look says so.
 	ErrAway = errors.New("it is not there")
 	// ErrNoText is what Item.Read returns for what has no text after all: it is stored as an item without Read is.
 	ErrNoText = errors.New("it has no text")

@@ -45,6 +45,7 @@ type Sync struct {
 	stand   []string                 // shown, and not written: to be marked
 	again   map[string]struct{}      // what could not be stored, and is read again by a source that is no Looker
 	lost    map[string]Item          // see Lose
+	allowed bool                     // the owner allows that very much goes
 	removed int                      // of what may be found, how many this sync has removed though no change names them
 
 	listed, put, touched, unchanged, deleted, failed atomic.Int64
@@ -137,14 +138,18 @@ func (s *Sync) run(ctx context.Context, src Source) error {
 			return err
 		}
 	}
-	if err := s.removeLost(ctx); err != nil { // before a checkpoint knows nothing of it any more
+	var look func(context.Context) error
+	if can {
+		look = func(ctx context.Context) error { return s.over(s.lookAtAll(ctx, looker)) }
+	}
+	if err := s.removeLost(ctx, cursor, look); err != nil { // before a checkpoint knows nothing of it any more
 		return err
 	}
 	if can {
 		if err := s.over(s.tryAgain(ctx, looker, cursor)); err != nil {
 			return err
 		}
-		if err := s.removeLost(ctx); err != nil {
+		if err := s.removeLost(ctx, cursor, look); err != nil {
 			return err
 		}
 	}

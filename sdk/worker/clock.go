@@ -65,7 +65,7 @@ func (c *workClock) waitAsAsked(d time.Duration) (over func(), mayWait bool) {
 	if c.asking > 0 {
 		waited += now.Sub(c.asked)
 	}
-	if waited+d > longestWaits {
+	if d > longestWaits-waited {
 		c.mu.Unlock()
 		return nil, false
 	}

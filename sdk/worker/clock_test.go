@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,5 +157,20 @@ func TestARunWaitsForItsSourceForAnHourAltogether(t *testing.T) {
 		require.False(t, isLate())
 		pass(time.Minute)
 		require.True(t, isLate(), "a wait that is refused is none")
+	})
+}
+
+func TestAnAbsurdWaitIsRefusedAfterAnother(t *testing.T) {
+	clocked(t, time.Minute, func(c *workClock, pass func(time.Duration), isLate func() bool) {
+		_, may := c.waitAsAsked(math.MaxInt64)
+		require.False(t, may)
+		over, may := c.waitAsAsked(time.Second)
+		require.True(t, may)
+		pass(time.Second)
+		over()
+		_, may = c.waitAsAsked(math.MaxInt64)
+		pass(1000 * time.Hour)
+		require.False(t, may)
+		require.True(t, isLate())
 	})
 }

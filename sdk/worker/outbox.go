@@ -53,6 +53,8 @@ type outbox struct {
 	seq    uint64 // the place in the stream of the last message that was acknowledged
 	sealed bool
 	broken error // a number that was taken and never sent: the run can no longer complete
+	// unnumbered is why a message has no number: the run cannot complete, and what has one is sent all the same.
+	unnumbered error
 }
 
 func newOutbox(
@@ -79,7 +81,9 @@ func (o *outbox) number(ctx context.Context, n int, weight int64) (int64, error)
 		}
 		if err := o.awaitRoom(ctx, more); err != nil {
 			err = fmt.Errorf("wait until more of the sync is stored: %w", err)
-			o.breaks(err)
+			o.mu.Lock()
+			o.unnumbered = cmp.Or(o.unnumbered, err)
+			o.mu.Unlock()
 			return 0, err
 		}
 	}
@@ -204,7 +208,7 @@ func (o *outbox) flush() error {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.broken
+	return cmp.Or(o.broken, o.unnumbered)
 }
 
 // isSent says whether every number that was taken is acknowledged. It is flushed.

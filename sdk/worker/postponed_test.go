@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/echomind/sync/sdk/worker"
 )
@@ -175,4 +177,32 @@ func TestASyncThatWouldWaitForItsSourceForMoreThanAnHourIsPutOff(t *testing.T) {
 	})
 	f.settled(c)
 	f.is(c, putOff)
+}
+
+// Two documents at a time, as sdk/source reads them: one waits for credit, as semantic is behind, the other's provider asks to wait.
+func TestWhatWasSentIsStoredThoughASiblingWaitedForCredit(t *testing.T) {
+	f := newFixture(t)
+	c := f.triggered()
+	f.workWith(withCredit, func(ctx context.Context, run *worker.Run) error {
+		for i := 1; i < credit; i++ {
+			if err := run.Put(ctx, note(i)); err != nil {
+				return err
+			}
+		}
+		if err := run.Checkpoint(ctx, page{1}); err != nil {
+			return err
+		}
+		group, grouped := errgroup.WithContext(ctx)
+		group.Go(func() error { return run.Put(grouped, note(credit+1)) }) // waits for credit
+		group.Go(func() error {
+			for !run.ClockStands() { // until the other waits
+				runtime.Gosched()
+			}
+			return fmt.Errorf("read b: %w", worker.Postponed(time.Hour, errAsked))
+		})
+		return group.Wait()
+	}, forEver)
+	if n := f.drainsAsIs(c, `cut = 'the drive asked us to wait'`); n != credit {
+		t.Fatal(n)
+	}
 }

@@ -424,3 +424,96 @@ func TestShortcutsOfADriveThatIsNotListedGoNotUnasked(t *testing.T) {
 	f.sync()
 	require.Len(t, f.store.files(), n)
 }
+
+// Its changes come before those of the folder that it was moved into, whose listing is not there once.
+func TestEditedFilesBelowAFolderThatComesLater(t *testing.T) {
+	for _, missing := range []int{1, 2} {
+		t.Run(fmt.Sprint(missing), func(t *testing.T) {
+			f := newFixture(t)
+			f.cfg = googledrive.Config{}
+			c := f.Folder(root, "C")
+			files := f.lots(c, 100)
+			f.lots(root, 20)
+			f.sync()
+			p := f.Folder(root, "P")
+			f.Move(c, p)
+			for _, id := range files {
+				f.Write(id, "new words")
+			}
+			f.Rename(p, "P, renamed")
+			f.opts.PageSize = 60
+			f.Inject(fakedrive.Fault{Kind: "list", Times: 1, Status: http.StatusNotFound, Reason: "notFound"})
+			f.sync()
+			f.Heal()
+			require.Len(t, f.store.files(), 120)
+			if missing == 2 {
+				f.Inject(fakedrive.Fault{Kind: "get", ID: p, Times: 1, Status: http.StatusNotFound, Reason: "notFound"})
+			}
+			for range 4 {
+				f.sync()
+			}
+			require.Len(t, f.store.files(), 120)
+		})
+	}
+}
+
+// A folder is twice not there for a moment, and is lost with its 30 of 130 files (few); the sync dies among these deletions, or just after.
+// Where it does not die the next sync finds the folder, and all is back.
+func TestAFolderThatIsLostByASyncThatDiesComesBack(t *testing.T) {
+	for _, after := range []int{-1, 0, 1, 5, 31} {
+		t.Run(fmt.Sprint(after), func(t *testing.T) {
+			f := newFixture(t)
+			f.cfg = googledrive.Config{}
+			top := f.Folder(root, "Top")
+			f.lots(top, 30)
+			f.lots(root, 100)
+			f.sync()
+			f.Rename(top, "Top, renamed")
+			notThere := fakedrive.Fault{Times: 1, Status: http.StatusNotFound, Reason: "notFound"}
+			f.Inject(notThere.On("list", 1))
+			f.sync()
+			f.Inject(notThere.On("get", 1).Of(top))
+			if n := after; n >= 0 {
+				f.store.dies = func() bool { n--; return n < 0 }
+			}
+			_, err := f.try()
+			f.store.dies = nil
+			if after >= 0 && err != nil {
+				require.ErrorIs(t, err, errKilled)
+			}
+			require.Zero(t, f.Heal())
+			for range 4 {
+				f.sync()
+			}
+			require.Len(t, f.store.files(), 130)
+		})
+	}
+}
+
+// A shared drive of 19 files (few) is not listed for one sync, which dies among the deletions; then it is listed again.
+func TestADriveThatIsNotListedByASyncThatDiesComesBack(t *testing.T) {
+	for _, after := range []int{-1, 5, 19} {
+		t.Run(fmt.Sprint(after), func(t *testing.T) {
+			f := newFixture(t)
+			f.cfg = googledrive.Config{IncludeSharedDrives: true}
+			f.lots(root, 100)
+			team := f.Drive("Team")
+			f.lots(team, 19)
+			f.sync()
+			f.Leave(team, false)
+			if n := after; n >= 0 {
+				f.store.dies = func() bool { n--; return n < 0 }
+			}
+			_, err := f.try()
+			f.store.dies = nil
+			if after >= 0 && err != nil {
+				require.ErrorIs(t, err, errKilled)
+			}
+			f.Leave(team, true)
+			for range 3 {
+				f.sync()
+			}
+			require.Len(t, f.store.files(), 119)
+		})
+	}
+}

@@ -179,17 +179,18 @@ func inParents(ids []string) string {
 	return "(" + strings.Join(terms, " or ") + ")"
 }
 
-// files gives files to the sync. Those that are elsewhere are removed where changes name them; a listing removes at its end what it has
+// files gives files to the sync. Those that are elsewhere are removed at the end where changes name them; a listing removes at its end what it has
 // not shown.
 func (s *syncer) files(ctx context.Context, items []item, changed bool) error {
 	for _, f := range lastOf(items, func(f item) string { return f.ID }) {
 		parents, in := s.tree.place(f.Parents)
+		delete(s.outside, f.ID)
 		var err error
 		switch {
 		case f.isFolder() || f.Trashed || s.tree.roots[f.ID]:
 		case !in:
-			if changed || !s.listing {
-				err = s.sync.Remove(ctx, f.ID)
+			if _, stored := s.sync.Stored(f.ID); stored && (changed || !s.listing) {
+				s.outside[f.ID], s.loose = f, true // its folder may come below a root by the end
 			}
 		case f.isShortcut():
 			err = s.listed(ctx, f, parents)

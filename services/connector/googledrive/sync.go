@@ -84,6 +84,8 @@ type syncer struct {
 	// they are gone: what is below them goes with them, should they go.
 	loose bool
 	lost  map[string]bool
+	// outside are stored files that the changes have named in a folder that is below no root so far.
+	outside map[string]item
 	// named are the folders and drives that the changes say are gone, or below no root.
 	named map[string]bool
 	// told has the targets of all shortcuts; true: the changes have named it.
@@ -201,7 +203,7 @@ func (s *syncer) begin() (doubtful []string) {
 		s.sync.BeginListing()
 	}
 	s.tree = newTree(s.at.Roots)
-	s.lost, s.named = map[string]bool{}, map[string]bool{}
+	s.lost, s.named, s.outside = map[string]bool{}, map[string]bool{}, map[string]item{}
 	s.come, s.missed, s.told, s.loose = map[string]string{}, map[string]string{}, map[string]bool{}, s.at.Unsaid
 	for id, of := range s.sync.All() {
 		if s.sync.Missing(id) {
@@ -243,6 +245,16 @@ func (s *syncer) sweep(ctx context.Context) error {
 	if err := s.sync.Wait(); err != nil {
 		return err
 	}
+	for id, f := range s.outside {
+		if parents, in := s.tree.place(f.Parents); !in {
+			if err := s.sync.Remove(ctx, id); err != nil {
+				return err
+			}
+		} else if err := s.files(ctx, []item{f}, false); err != nil {
+			return fmt.Errorf("%s in %v: %w", id, parents, err)
+		}
+	}
+	clear(s.outside)
 	there, stay := s.tree.without(s.lost), []string{}
 	for id, of := range s.sync.All() {
 		m := memoOf(of)

@@ -12,7 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/sdk/worker/workertest"
 	"github.com/echomind/sync/services/connector/onedrive"
 	"github.com/echomind/sync/testonly/fakegraph"
 )
@@ -277,4 +279,44 @@ func TestAFolderThatIsRestoredUnderItsNameKeepsAFileThatWasNamedMeanwhile(t *tes
 		require.NoError(t, w.as())
 	}
 	require.Empty(t, w.differs())
+}
+
+func TestALibraryThatIsAwayLosesNothingBitByBit(t *testing.T) {
+	w := newWorld(t)
+	ids := w.files(w.root, 1500)
+	w.sync()
+	for _, id := range ids {
+		w.fake.Write(id, "new words of "+id)
+	}
+	// every file, not the root and not the changes
+	items := func(status int) {
+		w.fake.Heal()
+		for _, part := range []string{"/download/", "/content"} {
+			w.fake.Inject(fakegraph.Fault{Path: part, Times: 1 << 30, Status: status, Code: "itemNotFound"})
+		}
+		for _, id := range ids {
+			w.fake.Inject(fakegraph.Fault{Path: "/items/" + id, Times: 1 << 30, Status: status, Code: "itemNotFound"})
+		}
+	}
+	items(http.StatusNotFound)
+	one := func() {
+		if _, err := w.try(t.Context()); !errors.Is(err, source.ErrUnasked) {
+			require.NoError(t, err)
+		}
+	}
+	one()
+	one()
+	items(http.StatusForbidden)
+	one()
+	items(http.StatusNotFound)
+	for range 12 {
+		one()
+	}
+	n := 0
+	for _, d := range w.sink.Docs() {
+		if workertest.Text(d) != "" {
+			n++
+		}
+	}
+	require.Equal(t, 1500, n)
 }

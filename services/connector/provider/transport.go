@@ -90,29 +90,26 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
+// longestElsewhere is how long a host that is not the API's may ask to wait before one more try.
+const longestElsewhere = 30 * time.Second
+
 // broken waits until a request is to be made again whose answer is broken, or says that the answer is final. A host that is not the API's speaks of
-// the one thing that was asked for: whatever it asks for keeps nobody waiting for that for long, and the rest of the source never.
+// the one thing that was asked for, which fails alone: it is not waited for as the account is.
 func (t *transport) broken(
 	req *http.Request, resp *http.Response, reason, message string, times int, repeatable bool,
 ) (isFinal bool, err error) {
-	asked := repeat.RetryAfter(resp.Header, t.Clock.Now())
-	isTooLong := asked > t.limits.LongestWait
-	if isTooLong && t.isAccounts(req) {
+	ctx, asked, accounts := req.Context(), repeat.RetryAfter(resp.Header, t.Clock.Now()), t.isAccounts(req)
+	switch {
+	case asked > t.limits.LongestWait && accounts:
 		return false, t.postpone(resp, reason, message, asked, asked)
-	}
-	if isTooLong || !repeatable || times >= t.limits.Tries {
+	case !repeatable || times >= t.limits.Tries || asked > longestElsewhere && !accounts:
 		return true, nil
 	}
 	pause := min(max(asked, pauses.Scattered(times)), t.limits.LongestWait)
-	if asked == 0 {
-		return false, t.Clock.Sleep(req.Context(), pause)
+	if asked == 0 || !accounts {
+		return false, t.Clock.Sleep(ctx, pause)
 	}
-	err = t.Waits.sleep(req.Context(), t.Clock, pause, t.Dialect.asked())
-	var refused account
-	if errors.As(err, &refused) && !t.isAccounts(req) {
-		return true, nil
-	}
-	return false, err
+	return false, t.Waits.sleep(ctx, t.Clock, pause, t.Dialect.asked())
 }
 
 // isAccounts says whether what a request asks for is the account's: of the API, or a token. Anything else is content at some host

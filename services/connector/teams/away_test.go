@@ -432,3 +432,46 @@ func TestAttachmentsOfLostThreadsGoNotUnasked(t *testing.T) {
 	w.tries(1)
 	require.GreaterOrEqual(t, len(w.ids()), 155, "150 attachments that are there, nobody was asked")
 }
+
+// A thread that is twice not there, and whose replies cannot be read when it is asked for once more in the same sync.
+func TestAThreadThatFailsAfterItWasLostKeepsItsAttachments(t *testing.T) {
+	w := newWorld(t)
+	var files []string
+	for _, name := range []string{"x.txt", "y.txt", "z.txt"} {
+		files = append(files, w.fake.File(w.folder, name, "the words of "+name))
+	}
+	root := w.say("", "Ann", "look", files...)
+	w.say("", "Bob", "other")
+	w.fake.Pass(60 * 24 * time.Hour)
+	w.store.Refuses = func(d worker.Document) bool { return strings.Contains(d.SourceID, "guid-of-x") && len(d.Chunks) > 0 }
+	_, err := w.try(t.Context())
+	require.NoError(t, err)
+	notThere := fakegraph.Fault{Path: "/messages/" + root + "/replies", Times: 50, Status: http.StatusNotFound, Code: "NotFound"}
+	for range 12 {
+		w.fake.Heal()
+		notThere.Times = 50
+		w.fake.Inject(notThere)
+		_, err = w.try(t.Context()) // it is away
+		require.NoError(t, err)
+		w.fake.Heal()
+		notThere.Times = 1
+		w.fake.Inject(notThere, fakegraph.Fault{Path: "/messages/" + root + "/replies", Times: 1 << 20, Status: 500, Code: "generalException"})
+		_, err = w.try(t.Context())
+		require.NoError(t, err)
+		w.fake.Heal()
+		has := 0
+		for id, d := range w.store.Docs() {
+			if strings.Contains(id, "guid-of-y") || strings.Contains(id, "guid-of-z") {
+				if workertest.Text(d) != "" {
+					has++
+				}
+			}
+		}
+		_, lives := w.store.Docs()["message/"+root]
+		require.False(t, lives && has < 2, "the thread lives, its attachments do not")
+		w.tries(2)
+		if !lives {
+			return
+		}
+	}
+}

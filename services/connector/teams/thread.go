@@ -96,6 +96,7 @@ func (c *channel) failThread(ctx context.Context, root graph.Message, why error)
 	if err != nil {
 		return err
 	}
+	c.sync.Stay(c.filesIn("message/" + root.ID)...)
 	return c.sync.Fail(ctx, source.Item{
 		ID: "message/" + root.ID, Title: titleOf(root, said), URL: root.WebURL, MediaType: "text/plain", Memo: thread{},
 	}, source.Unreadable{Reason: "its replies cannot be read: " + graph.Reason(why), Trouble: true})

@@ -3,6 +3,7 @@ package extract_test
 import (
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -175,15 +176,22 @@ func TestHostileContentIsReadInBoundedTime(t *testing.T) {
 		"one line":               {rows("word "), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			start := time.Now()
+			before := processorTime(t)
 			got, err := extract.Extract(t.Context(), []byte(c.content), extract.Hint{Name: c.name})
 			require.NoError(t, err)
 			checkText(t, got)
-			t.Log(time.Since(start))
-			require.Less(t, time.Since(start), 30*time.Second, "bounded, with room for the race detector")
+			took := processorTime(t) - before
+			t.Log(took)
+			require.Less(t, took, 30*time.Second, "bounded, with room for the race detector")
 		})
 	}
+}
+
+// processorTime is what this process has had: what else runs on the machine counts for nothing.
+func processorTime(t *testing.T) time.Duration {
+	var used syscall.Rusage
+	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 func stairs(n int) string {
