@@ -18,6 +18,7 @@ const maxCompletions = 500
 func completions(f *finder, c *cobra.Command) {
 	flags := map[string]cobra.CompletionFunc{
 		"output":         cobra.FixedCompletions([]cobra.Completion{string(forPeople), string(allColumns), string(forPrograms)}, cobra.ShellCompDirectiveNoFileComp),
+		"verdict":        cobra.FixedCompletions(verdicts(), cobra.ShellCompDirectiveNoFileComp),
 		"status":         cobra.FixedCompletions(statuses(), cobra.ShellCompDirectiveNoFileComp),
 		"scope":          cobra.FixedCompletions([]cobra.Completion{"user", "group", "org"}, cobra.ShellCompDirectiveNoFileComp),
 		"type":           f.completeTypes,
@@ -34,7 +35,7 @@ func completions(f *finder, c *cobra.Command) {
 	switch _, arguments, _ := strings.Cut(c.Use, " "); {
 	case c.HasParent() && c.Parent().Name() == "dlq":
 		c.ValidArgsFunction = cobra.NoFileCompletions
-	case strings.HasPrefix(arguments, "ID"):
+	case strings.HasPrefix(strings.TrimPrefix(arguments, "["), "ID"):
 		c.ValidArgsFunction = f.completeConnectors
 	case !c.HasSubCommands() && c.ValidArgsFunction == nil:
 		c.ValidArgsFunction = cobra.NoFileCompletions

@@ -177,7 +177,23 @@ func TestUsageErrorsExitWith2(t *testing.T) {
 		{"connectors trigger 1 --timeout 1s", "--wait"},
 		{"connectors trigger 1 --wait --timeout soon", "soon"},
 		{"runs 1 --limit 0", "1 to 10000"},
-		{"runs", "needs one ID"},
+		{"runs 1 2", "needs one ID"},
+		{"runs --verdict broken", `--verdict "broken": must be of running, completed`},
+		{"runs --since soon", "write how long ago, such as 90m"},
+		{"runs --since 4000d", "at most 3650d"},
+		{"runs --since 2026-11-01", "2026-11-23T09:00:00Z"},
+		{"runs --since 1h --until 2h", "--since 1h: must be before --until 2h"},
+		{"runs --owner 0", "--owner 0: must be a user's number, 1 or more"},
+		{"runs --limit 10001", "1 to 10000"},
+		{"runs --cursor 7", `--cursor "7": must be the ` + "`next`"},
+		{"runs 1 --cursor ended/2026-11-01T00:00:00.000000Z/00000000-0000-0000-0000-000000000000", "paged with --until"},
+		{"runs 1 --type web", "leave them out where one is named"},
+		{"runs show", "needs one RUN_ID"},
+		{"runs show 0b6f1c", `RUN_ID "0b6f1c": must be 8 characters or more`},
+		{"runs show zzzzzzzz", `RUN_ID "zzzzzzzz"`},
+		{"runs stats --limit 0", "1 to 10000"},
+		{"runs stats --until 2d", "--until 2d: needs --since"},
+		{"runs stats 1 --owner 1", "leave them out"},
 		{"why", "needs one ID"},
 		{"search words", "user"},
 		{"search --user 1", "needs words"},
@@ -229,7 +245,7 @@ func TestEveryCommandHelpsWithAnExample(t *testing.T) {
 	u := newTerminal(t)
 	for _, command := range []string{
 		"", "connectors add", "connectors list", "connectors get", "connectors update", "connectors enable",
-		"connectors disable", "connectors delete", "connectors trigger", "types list", "types add", "runs", "documents", "why", "search",
+		"connectors disable", "connectors delete", "connectors trigger", "types list", "types add", "runs", "runs show", "runs stats", "documents", "why", "search",
 		"dlq list", "dlq show", "dlq replay", "dlq drop", "help", "migrate up", "migrate down", "migrate status", "status",
 	} {
 		require.Contains(t, u.succeed(append(strings.Fields(command), "--help")...), "Examples:", command)
@@ -379,6 +395,10 @@ func TestTheShellIsOfferedWhatACommandTakes(t *testing.T) {
 		{"connectors add --scope ", []string{"group"}},
 		{"runs 1 -o ", []string{"wide"}},
 		{"dlq show ", nil},
+		{"runs ", []string{"1\tmine", "show\tShow all that the ledger knows of a run"}},
+		{"runs --verdict ", []string{"failed", "running"}},
+		{"runs stats ", []string{"1\tmine"}},
+		{"runs show ", nil},
 		{"status ", nil},
 	} {
 		words := append([]string{"__complete"}, strings.Split(c.line, " ")...)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/echomind/sync/cmd/echomind/internal/broker"
@@ -144,6 +145,21 @@ func ask[T any](
 ) (T, error) {
 	out, err := deadline.Get(ctx, "console."+name, queryTimeout,
 		func(ctx context.Context) (T, error) { return call(ctx, dbgen.New(pool)) })
+	return out, err
+}
+
+// askBounded is ask for a look at the ledger, which may be large: the server ends it too, and does not read all of a week before the
+// first rows.
+func askBounded[T any](
+	ctx context.Context, pool *pgxpool.Pool, name string, call func(context.Context, *dbgen.Queries) (T, error),
+) (out T, _ error) {
+	bounds := postgres.Bounds{Statement: queryTimeout, ByIndex: true}
+	err := deadline.Do(ctx, "console."+name, queryTimeout, func(ctx context.Context) error {
+		return postgres.TxBounded(ctx, pool, bounds, func(tx pgx.Tx) (err error) {
+			out, err = call(ctx, dbgen.New(tx))
+			return err
+		})
+	})
 	return out, err
 }
 

@@ -26,49 +26,90 @@ const maxRuns = 10000
 
 func runs(f *finder) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "runs ID",
-		Short: "Show the ledger of a connector: what came of each time it was due",
-		Long: `Show the ledger of a connector, the latest first: when it was due and why, the verdict and its reason, what was
-stored, and how long it was queued (due until picked up), fetched and stored.
+		Use:   "runs [ID]",
+		Short: "Show the ledger: what came of each time connectors were due",
+		Long: `Show the ledger of a connector, or of all connectors, the latest first: when it was due and why, the verdict and its reason, what was
+stored, and how long it was queued (due until picked up), fetched and stored. A connector's runs are in the order in which they began; those
+of all connectors, where no ID is given, in the order in which they ended, open ones first.
 
 Verdicts: completed; skipped, nothing had changed; failed; superseded, handed back by a clean stop, put off because the
-source asked to wait, or changed, disabled or deleted in flight; missed, the slot passed before it could be claimed; running, no verdict yet.`,
-		Example: "  echomind runs 3 --limit 5\n  echomind runs 3 -o json",
-		Args:    oneConnector,
+source asked to wait, or changed, disabled or deleted in flight; missed, the slot passed before it could be claimed; running, no verdict yet.
+
+--since and --until are about when runs ended. Open runs are always since, and never until. A connector has the type that it had when it ran,
+and the owner that it has now: a deleted one has none.
+
+Runs that match are looked for among the latest 1,000,000; where there are more, and where there are more than --limit, the answer
+has a cursor to go on with: "next" in JSON, which is an object with "runs" then. A connector that is called show or stats is named by its number.`,
+		Example: `  echomind runs 3 --limit 5
+  echomind runs 3 -o json
+  echomind runs --since 1h --verdict failed,missed --type web,file --owner 7 -o json
+  echomind runs --since 2026-11-01T00:00:00Z --until 2026-11-02T00:00:00Z --limit 1000
+  echomind runs show 0b6f1c2e
+  echomind runs stats --since 7d`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return oneConnector(c, args)
+		},
 	}
+	chosen := runFilterFlags(c)
+	cursor := c.Flags().String("cursor", "", "go on where an earlier answer ended, with its `next`")
 	limit := c.Flags().Int("limit", 20, "how many runs, the latest first")
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if *limit < 1 || *limit > maxRuns {
 			return usagef("--limit %d: must be 1 to %d", *limit, maxRuns)
 		}
+		from, err := parsePlace(*cursor)
+		if err != nil {
+			return err
+		}
+		if err := chosen.check(c, len(args) > 0); err != nil {
+			return err
+		}
+		if len(args) > 0 && *cursor != "" {
+			return usagef("--cursor: goes on with the runs of all connectors; those of one are paged with --until")
+		}
 		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
-			id, err := connectorID(c.Context(), pool, args[0])
-			if err != nil {
-				return err
+			if len(args) == 0 {
+				return runsOfAll(c, pool, chosen, from, *limit, *out)
 			}
-			found, now, err := ledger(c.Context(), pool, id, *limit)
-			if err != nil {
-				return err
-			}
-			if len(found) == 0 {
-				if err := neverDue(c.Context(), pool, id); err != nil {
-					return err
-				}
-			}
-			views := make([]run, len(found))
-			for i, r := range found {
-				views[i] = runView(r, now)
-			}
-			return out.show(c.OutOrStdout(), views, func(w io.Writer) error {
-				if err := printRuns(w, *out, found, now); err != nil {
-					return err
-				}
-				return printFailures(c.Context(), w, pool, id)
-			})
+			return runsOfOne(c, pool, args[0], chosen, *limit, *out)
 		})
 	}
+	c.AddCommand(showRun(f), runStats(f))
 	return c
+}
+
+func runsOfOne(c *cobra.Command, pool *pgxpool.Pool, named string, chosen *runFilter, limit int, out output) error {
+	id, err := connectorID(c.Context(), pool, named)
+	if err != nil {
+		return err
+	}
+	found, now, err := ledger(c.Context(), pool, id, chosen, limit)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 && !chosen.narrows() {
+		if err := neverDue(c.Context(), pool, id); err != nil {
+			return err
+		}
+	}
+	views := make([]run, len(found))
+	for i, r := range found {
+		views[i] = runView(r, now)
+	}
+	return out.show(c.OutOrStdout(), views, func(w io.Writer) error {
+		if len(found) == 0 && chosen.narrows() {
+			_, err := fmt.Fprintln(w, "no runs match")
+			return err
+		}
+		if err := printRuns(w, out, found, now); err != nil {
+			return err
+		}
+		return printFailures(c.Context(), w, pool, id)
+	})
 }
 
 // neverDue is nil for a connector that is there and has no ledger yet.
@@ -87,13 +128,15 @@ func PrintRuns(w io.Writer, found []dbgen.SchedulerRun) error {
 	return printRuns(w, forPeople, found, time.Now())
 }
 
-func ledger(ctx context.Context, pool *pgxpool.Pool, id int32, limit int) ([]dbgen.SchedulerRun, time.Time, error) {
-	var moment time.Time
-	found, err := ask(ctx, pool, "runs", func(ctx context.Context, q *dbgen.Queries) (rows []dbgen.SchedulerRun, err error) {
-		if moment, err = q.Now(ctx); err != nil {
-			return nil, err
-		}
-		return q.ListRuns(ctx, dbgen.ListRunsParams{ConnectorID: id, Page: int32(limit)})
+func ledger(ctx context.Context, pool *pgxpool.Pool, id int32, chosen *runFilter, limit int) ([]dbgen.SchedulerRun, time.Time, error) {
+	moment, err := chosen.fix(ctx, pool)
+	if err != nil {
+		return nil, moment, err
+	}
+	found, err := askBounded(ctx, pool, "runs", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.SchedulerRun, error) {
+		return q.RunsOf(ctx, dbgen.RunsOfParams{
+			ConnectorID: id, Open: chosen.until.IsZero(), Since: chosen.from, Until: chosen.to, Verdicts: chosen.verdicts, Page: int32(limit),
+		})
 	})
 	if err != nil {
 		return nil, moment, fmt.Errorf("read the ledger of connector %d: %w", id, err)
@@ -106,6 +149,7 @@ func ledger(ctx context.Context, pool *pgxpool.Pool, id int32, limit int) ([]dbg
 type run struct {
 	ID                 uuid.UUID  `json:"id"`
 	ConnectorID        int32      `json:"connector_id"`
+	Type               string     `json:"type"`
 	Trigger            string     `json:"trigger"`
 	Slot               *time.Time `json:"slot"`
 	SlotLast           *time.Time `json:"slot_last"`
@@ -151,7 +195,7 @@ func (s seconds) MarshalJSON() ([]byte, error) { return json.Marshal(time.Durati
 func runView(r dbgen.SchedulerRun, now time.Time) run {
 	queued, fetching, storing := durations(r, now)
 	return run{
-		ID: r.ID, ConnectorID: r.ConnectorID, Trigger: r.Trigger, Slot: utc(r.Slot), SlotLast: utc(r.SlotLast),
+		ID: r.ID, ConnectorID: r.ConnectorID, Type: r.Type, Trigger: r.Trigger, Slot: utc(r.Slot), SlotLast: utc(r.SlotLast),
 		MissedCount: r.MissedCount, DueAt: r.DueAt.UTC(), StartedAt: r.StartedAt.UTC(),
 		DispatchedAt: utc(r.DispatchedAt), Dispatches: r.Dispatches, TriggerRequestedAt: utc(r.TriggerRequestedAt),
 		DeletionsAllowedAt: utc(r.DeletionsAllowedAt), PickedUpAt: utc(r.PickedUpAt), TryID: r.TryID, WorkerID: r.WorkerID, FetchedAt: utc(r.FetchedAt),
@@ -199,24 +243,13 @@ func printRuns(w io.Writer, out output, found []dbgen.SchedulerRun, now time.Tim
 		if r.SlotLast != nil && out == allColumns {
 			due += " … " + clock.At(*r.SlotLast, now)
 		}
-		verdict := r.Status
-		if r.MissedCount != nil {
-			verdict += fmt.Sprintf(" %d", *r.MissedCount)
-		}
-		if notes[i] = await.Reason(r); r.Status == string(lifecycle.Skipped) && notes[i] == "nothing had changed" {
-			notes[i] = "" // the verdict says so
-		}
-		if r.WaitMessage != nil && r.WaitsUntil.After(now) {
-			notes[i] = clock.Wait(*r.WaitMessage, *r.WaitsUntil, now)
-		}
-		if r.DeletionsAllowedAt != nil {
-			notes[i] = strings.TrimSuffix("deletions allowed; "+notes[i], "; ")
-		}
+		verdict := verdictOf(r)
+		notes[i] = noteOf(r, now)
 		documents := []string{
 			count(r.DocumentsProcessed), count(r.DocumentsUnchanged), count(r.DocumentsDeleted), count(r.DocumentsFailed),
 		}
 		if out == allColumns {
-			rows[i] = append([]string{due, r.Trigger, verdict, span(queued), span(fetching), span(storing), messages(r)}, documents...)
+			rows[i] = append([]string{r.ID.String(), due, r.Trigger, verdict, span(queued), span(fetching), span(storing), messages(r)}, documents...)
 			rows[i] = append(rows[i], count(r.ChunksStored), notes[i])
 			continue
 		}
@@ -224,11 +257,33 @@ func printRuns(w io.Writer, out output, found []dbgen.SchedulerRun, now time.Tim
 	}
 	if out == allColumns {
 		return table(w, []string{
-			"DUE", "WHY", "VERDICT", "QUEUED", "FETCHING", "STORING", "MESSAGES", "STORED", "UNCHANGED", "DELETED", "FAILED",
+			"RUN", "DUE", "WHY", "VERDICT", "QUEUED", "FETCHING", "STORING", "MESSAGES", "STORED", "UNCHANGED", "DELETED", "FAILED",
 			"CHUNKS", "REASON",
 		}, rows)
 	}
 	return fitted(w, []string{"DUE", "WHY", "VERDICT", "TOOK", "STORED", "UNCHANGED", "DELETED", "FAILED"}, rows, notes)
+}
+
+func verdictOf(r dbgen.SchedulerRun) string {
+	if r.MissedCount == nil {
+		return r.Status
+	}
+	return fmt.Sprintf("%s %d", r.Status, *r.MissedCount)
+}
+
+// noteOf is what there is to say of a run beside its verdict.
+func noteOf(r dbgen.SchedulerRun, now time.Time) string {
+	note := await.Reason(r)
+	if r.Status == string(lifecycle.Skipped) && note == "nothing had changed" {
+		note = "" // the verdict says so
+	}
+	if r.WaitMessage != nil && r.WaitsUntil.After(now) {
+		note = clock.Wait(*r.WaitMessage, *r.WaitsUntil, now)
+	}
+	if r.DeletionsAllowedAt != nil {
+		note = strings.TrimSuffix("deletions allowed; "+note, "; ")
+	}
+	return note
 }
 
 // sum adds up the durations that are known; nil where none is.

@@ -12,6 +12,42 @@ import (
 	"github.com/google/uuid"
 )
 
+const connectorNames = `-- name: ConnectorNames :many
+SELECT id, name, type, user_id FROM connectors WHERE id = ANY($1::integer[])
+`
+
+type ConnectorNamesRow struct {
+	ID     int32
+	Name   string
+	Type   string
+	UserID int32
+}
+
+func (q *Queries) ConnectorNames(ctx context.Context, ids []int32) ([]ConnectorNamesRow, error) {
+	rows, err := q.db.Query(ctx, connectorNames, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ConnectorNamesRow{}
+	for rows.Next() {
+		var i ConnectorNamesRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.Type,
+			&i.UserID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const countByStatus = `-- name: CountByStatus :many
 SELECT type, status, count(*) AS connectors FROM connectors GROUP BY type, status ORDER BY type, status
 `
@@ -32,6 +68,136 @@ func (q *Queries) CountByStatus(ctx context.Context) ([]CountByStatusRow, error)
 	for rows.Next() {
 		var i CountByStatusRow
 		if err := rows.Scan(&i.Type, &i.Status, &i.Connectors); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const endedRuns = `-- name: EndedRuns :many
+SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE status <> 'running'
+    AND completed_at >= $1::timestamptz AND completed_at < $2::timestamptz
+    AND completed_at <= $3::timestamptz AND (completed_at, id) < ($3::timestamptz, $4::uuid)
+    AND ($5::text[] = '{}' OR status = ANY($5::text[]))
+    AND ($6::text[] = '{}' OR type = ANY($6::text[]))
+    -- By connectors_reader.
+    AND ($7::integer IS NULL OR connector_id IN (SELECT c.id FROM connectors c
+        WHERE c.scope IN ('user', 'group', 'org') AND c.user_id = $7::integer))
+ORDER BY completed_at DESC, id DESC
+LIMIT $8::integer
+`
+
+type EndedRunsParams struct {
+	Since    time.Time
+	Until    time.Time
+	Before   time.Time
+	BeforeID uuid.UUID
+	Verdicts []string
+	Types    []string
+	Owner    *int32
+	Page     int32
+}
+
+// A page of what has ended in a time, the latest first. Where it is filtered the time is to be bounded by RunsBack.
+func (q *Queries) EndedRuns(ctx context.Context, arg EndedRunsParams) ([]SchedulerRun, error) {
+	rows, err := q.db.Query(ctx, endedRuns,
+		arg.Since,
+		arg.Until,
+		arg.Before,
+		arg.BeforeID,
+		arg.Verdicts,
+		arg.Types,
+		arg.Owner,
+		arg.Page,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SchedulerRun{}
+	for rows.Next() {
+		var i SchedulerRun
+		if err := rows.Scan(
+			&i.ID,
+			&i.ConnectorID,
+			&i.JobName,
+			&i.Type,
+			&i.Trigger,
+			&i.Slot,
+			&i.SlotLast,
+			&i.MissedCount,
+			&i.DueAt,
+			&i.StartedAt,
+			&i.DispatchedAt,
+			&i.Dispatches,
+			&i.TriggerRequestedAt,
+			&i.DeletionsAllowedAt,
+			&i.PickedUpAt,
+			&i.TryID,
+			&i.WorkerID,
+			&i.FetchedAt,
+			&i.DrainSeq,
+			&i.CompletedAt,
+			&i.Status,
+			&i.Reason,
+			&i.ErrorMessage,
+			&i.Total,
+			&i.Stored,
+			&i.CheckpointNo,
+			&i.Notes,
+			&i.DocumentsProcessed,
+			&i.DocumentsFailed,
+			&i.DocumentsDeleted,
+			&i.DocumentsUnchanged,
+			&i.ChunksStored,
+			&i.ListingWhole,
+			&i.NewState,
+			&i.ConfigVersion,
+			&i.WaitsUntil,
+			&i.WaitMessage,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const failedInTry = `-- name: FailedInTry :many
+SELECT source_id, error::text AS error FROM documents
+WHERE connector_id = $1 AND status = 'failed' AND written_by = $2::uuid
+ORDER BY source_id LIMIT $3::integer
+`
+
+type FailedInTryParams struct {
+	ConnectorID int32
+	TryID       uuid.UUID
+	Page        int32
+}
+
+type FailedInTryRow struct {
+	SourceID string
+	Error    string
+}
+
+// Documents that a try has left as failed, and no later run has touched. Reads the documents of the connector.
+func (q *Queries) FailedInTry(ctx context.Context, arg FailedInTryParams) ([]FailedInTryRow, error) {
+	rows, err := q.db.Query(ctx, failedInTry, arg.ConnectorID, arg.TryID, arg.Page)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []FailedInTryRow{}
+	for rows.Next() {
+		var i FailedInTryRow
+		if err := rows.Scan(&i.SourceID, &i.Error); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -171,6 +337,120 @@ func (q *Queries) OpenRun(ctx context.Context, connectorID int32) (SchedulerRun,
 	return i, err
 }
 
+const openRuns = `-- name: OpenRuns :many
+SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE status = 'running'
+    AND started_at <= $1::timestamptz AND (started_at, id) < ($1::timestamptz, $2::uuid)
+    AND ($3::text[] = '{}' OR type = ANY($3::text[]))
+    AND ($4::integer IS NULL OR connector_id IN (SELECT c.id FROM connectors c
+        WHERE c.scope IN ('user', 'group', 'org') AND c.user_id = $4::integer))
+ORDER BY started_at DESC, id DESC
+LIMIT $5::integer
+`
+
+type OpenRunsParams struct {
+	Before   time.Time
+	BeforeID uuid.UUID
+	Types    []string
+	Owner    *int32
+	Page     int32
+}
+
+// A page of all that is in flight, the latest claimed first.
+func (q *Queries) OpenRuns(ctx context.Context, arg OpenRunsParams) ([]SchedulerRun, error) {
+	rows, err := q.db.Query(ctx, openRuns,
+		arg.Before,
+		arg.BeforeID,
+		arg.Types,
+		arg.Owner,
+		arg.Page,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SchedulerRun{}
+	for rows.Next() {
+		var i SchedulerRun
+		if err := rows.Scan(
+			&i.ID,
+			&i.ConnectorID,
+			&i.JobName,
+			&i.Type,
+			&i.Trigger,
+			&i.Slot,
+			&i.SlotLast,
+			&i.MissedCount,
+			&i.DueAt,
+			&i.StartedAt,
+			&i.DispatchedAt,
+			&i.Dispatches,
+			&i.TriggerRequestedAt,
+			&i.DeletionsAllowedAt,
+			&i.PickedUpAt,
+			&i.TryID,
+			&i.WorkerID,
+			&i.FetchedAt,
+			&i.DrainSeq,
+			&i.CompletedAt,
+			&i.Status,
+			&i.Reason,
+			&i.ErrorMessage,
+			&i.Total,
+			&i.Stored,
+			&i.CheckpointNo,
+			&i.Notes,
+			&i.DocumentsProcessed,
+			&i.DocumentsFailed,
+			&i.DocumentsDeleted,
+			&i.DocumentsUnchanged,
+			&i.ChunksStored,
+			&i.ListingWhole,
+			&i.NewState,
+			&i.ConfigVersion,
+			&i.WaitsUntil,
+			&i.WaitMessage,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const runInFlight = `-- name: RunInFlight :one
+SELECT r.config_version, r.acknowledged, r.publish_error, r.not_taken, r.cut, r.checkpoint_no, w.expires_at AS lease_expires_at
+FROM open_runs r LEFT JOIN workers w ON w.id = r.worker_id WHERE r.id = $1
+`
+
+type RunInFlightRow struct {
+	ConfigVersion  int64
+	Acknowledged   bool
+	PublishError   *string
+	NotTaken       int32
+	Cut            *string
+	CheckpointNo   int64
+	LeaseExpiresAt *time.Time
+}
+
+// What is known of an open run alone.
+func (q *Queries) RunInFlight(ctx context.Context, id uuid.UUID) (RunInFlightRow, error) {
+	row := q.db.QueryRow(ctx, runInFlight, id)
+	var i RunInFlightRow
+	err := row.Scan(
+		&i.ConfigVersion,
+		&i.Acknowledged,
+		&i.PublishError,
+		&i.NotTaken,
+		&i.Cut,
+		&i.CheckpointNo,
+		&i.LeaseExpiresAt,
+	)
+	return i, err
+}
+
 const runsAnswering = `-- name: RunsAnswering :many
 SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE connector_id = $1::integer AND id IN (
     SELECT r.id FROM scheduler_runs r WHERE r.connector_id = $1::integer AND r.status <> 'missed'
@@ -233,6 +513,337 @@ func (q *Queries) RunsAnswering(ctx context.Context, arg RunsAnsweringParams) ([
 			&i.ConfigVersion,
 			&i.WaitsUntil,
 			&i.WaitMessage,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const runsBack = `-- name: RunsBack :one
+SELECT completed_at FROM runs
+WHERE completed_at >= $1::timestamptz AND completed_at < $2::timestamptz
+ORDER BY completed_at DESC
+OFFSET $3::bigint LIMIT 1
+`
+
+type RunsBackParams struct {
+	Since time.Time
+	Until time.Time
+	Back  int64
+}
+
+// When the run ended that is so many before a moment; no row where there are not so many. It reads the index alone.
+func (q *Queries) RunsBack(ctx context.Context, arg RunsBackParams) (time.Time, error) {
+	row := q.db.QueryRow(ctx, runsBack, arg.Since, arg.Until, arg.Back)
+	var completed_at time.Time
+	err := row.Scan(&completed_at)
+	return completed_at, err
+}
+
+const runsBetween = `-- name: RunsBetween :many
+SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE id BETWEEN $1::uuid AND $2::uuid ORDER BY id LIMIT $3::integer
+`
+
+type RunsBetweenParams struct {
+	Least    uuid.UUID
+	Greatest uuid.UUID
+	Page     int32
+}
+
+// The runs whose ids begin as somebody has typed, by the keys of each week.
+func (q *Queries) RunsBetween(ctx context.Context, arg RunsBetweenParams) ([]SchedulerRun, error) {
+	rows, err := q.db.Query(ctx, runsBetween, arg.Least, arg.Greatest, arg.Page)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SchedulerRun{}
+	for rows.Next() {
+		var i SchedulerRun
+		if err := rows.Scan(
+			&i.ID,
+			&i.ConnectorID,
+			&i.JobName,
+			&i.Type,
+			&i.Trigger,
+			&i.Slot,
+			&i.SlotLast,
+			&i.MissedCount,
+			&i.DueAt,
+			&i.StartedAt,
+			&i.DispatchedAt,
+			&i.Dispatches,
+			&i.TriggerRequestedAt,
+			&i.DeletionsAllowedAt,
+			&i.PickedUpAt,
+			&i.TryID,
+			&i.WorkerID,
+			&i.FetchedAt,
+			&i.DrainSeq,
+			&i.CompletedAt,
+			&i.Status,
+			&i.Reason,
+			&i.ErrorMessage,
+			&i.Total,
+			&i.Stored,
+			&i.CheckpointNo,
+			&i.Notes,
+			&i.DocumentsProcessed,
+			&i.DocumentsFailed,
+			&i.DocumentsDeleted,
+			&i.DocumentsUnchanged,
+			&i.ChunksStored,
+			&i.ListingWhole,
+			&i.NewState,
+			&i.ConfigVersion,
+			&i.WaitsUntil,
+			&i.WaitMessage,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const runsOf = `-- name: RunsOf :many
+SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE connector_id = $1
+    AND ((completed_at IS NULL AND $2::boolean) OR (completed_at >= $3::timestamptz AND completed_at < $4::timestamptz))
+    AND ($5::text[] = '{}' OR status = ANY($5::text[]))
+ORDER BY started_at DESC, id
+LIMIT $6::integer
+`
+
+type RunsOfParams struct {
+	ConnectorID int32
+	Open        bool
+	Since       time.Time
+	Until       time.Time
+	Verdicts    []string
+	Page        int32
+}
+
+// The runs of a connector, the latest first. Ended ones by when they ended; open ones where they are asked for.
+func (q *Queries) RunsOf(ctx context.Context, arg RunsOfParams) ([]SchedulerRun, error) {
+	rows, err := q.db.Query(ctx, runsOf,
+		arg.ConnectorID,
+		arg.Open,
+		arg.Since,
+		arg.Until,
+		arg.Verdicts,
+		arg.Page,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SchedulerRun{}
+	for rows.Next() {
+		var i SchedulerRun
+		if err := rows.Scan(
+			&i.ID,
+			&i.ConnectorID,
+			&i.JobName,
+			&i.Type,
+			&i.Trigger,
+			&i.Slot,
+			&i.SlotLast,
+			&i.MissedCount,
+			&i.DueAt,
+			&i.StartedAt,
+			&i.DispatchedAt,
+			&i.Dispatches,
+			&i.TriggerRequestedAt,
+			&i.DeletionsAllowedAt,
+			&i.PickedUpAt,
+			&i.TryID,
+			&i.WorkerID,
+			&i.FetchedAt,
+			&i.DrainSeq,
+			&i.CompletedAt,
+			&i.Status,
+			&i.Reason,
+			&i.ErrorMessage,
+			&i.Total,
+			&i.Stored,
+			&i.CheckpointNo,
+			&i.Notes,
+			&i.DocumentsProcessed,
+			&i.DocumentsFailed,
+			&i.DocumentsDeleted,
+			&i.DocumentsUnchanged,
+			&i.ChunksStored,
+			&i.ListingWhole,
+			&i.NewState,
+			&i.ConfigVersion,
+			&i.WaitsUntil,
+			&i.WaitMessage,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const statRuns = `-- name: StatRuns :many
+SELECT coalesce(r.connector_id, 0)::integer AS connector_id,
+    count(*) FILTER (WHERE r.status <> 'missed') AS runs,
+    count(*) FILTER (WHERE r.status = 'completed') AS completed,
+    count(*) FILTER (WHERE r.status = 'skipped') AS skipped,
+    count(*) FILTER (WHERE r.status = 'failed') AS failed,
+    count(*) FILTER (WHERE r.status = 'superseded') AS superseded,
+    coalesce(sum(r.missed_count), 0)::bigint AS missed,
+    coalesce(percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY extract(epoch FROM r.completed_at - r.picked_up_at)::float8)
+        FILTER (WHERE r.picked_up_at IS NOT NULL AND r.status IN ('completed', 'skipped', 'failed')), '{}')::float8[] AS took,
+    coalesce(percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY extract(epoch FROM r.picked_up_at - r.due_at)::float8)
+        FILTER (WHERE r.picked_up_at IS NOT NULL), '{}')::float8[] AS queued
+FROM runs r
+WHERE r.completed_at >= $1::timestamptz AND r.completed_at < $2::timestamptz
+    AND ($3::text[] = '{}' OR r.type = ANY($3::text[]))
+    AND ($4::integer IS NULL OR r.connector_id IN (SELECT c.id FROM connectors c
+        WHERE c.scope IN ('user', 'group', 'org') AND c.user_id = $4::integer))
+GROUP BY ROLLUP (r.connector_id)
+ORDER BY grouping(r.connector_id) DESC, failed DESC, runs DESC, connector_id
+LIMIT $5::integer
+`
+
+type StatRunsParams struct {
+	Since time.Time
+	Until time.Time
+	Types []string
+	Owner *int32
+	Page  int32
+}
+
+type StatRunsRow struct {
+	ConnectorID int32
+	Runs        int64
+	Completed   int64
+	Skipped     int64
+	Failed      int64
+	Superseded  int64
+	Missed      int64
+	Took        []float64
+	Queued      []float64
+}
+
+// What came of the runs of each connector that ended in a time; first, with id 0, of all of them. The time is to be bounded by RunsBack.
+func (q *Queries) StatRuns(ctx context.Context, arg StatRunsParams) ([]StatRunsRow, error) {
+	rows, err := q.db.Query(ctx, statRuns,
+		arg.Since,
+		arg.Until,
+		arg.Types,
+		arg.Owner,
+		arg.Page,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []StatRunsRow{}
+	for rows.Next() {
+		var i StatRunsRow
+		if err := rows.Scan(
+			&i.ConnectorID,
+			&i.Runs,
+			&i.Completed,
+			&i.Skipped,
+			&i.Failed,
+			&i.Superseded,
+			&i.Missed,
+			&i.Took,
+			&i.Queued,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const statRunsOf = `-- name: StatRunsOf :many
+SELECT coalesce(r.connector_id, 0)::integer AS connector_id,
+    count(*) FILTER (WHERE r.status <> 'missed') AS runs,
+    count(*) FILTER (WHERE r.status = 'completed') AS completed,
+    count(*) FILTER (WHERE r.status = 'skipped') AS skipped,
+    count(*) FILTER (WHERE r.status = 'failed') AS failed,
+    count(*) FILTER (WHERE r.status = 'superseded') AS superseded,
+    coalesce(sum(r.missed_count), 0)::bigint AS missed,
+    coalesce(percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY extract(epoch FROM r.completed_at - r.picked_up_at)::float8)
+        FILTER (WHERE r.picked_up_at IS NOT NULL AND r.status IN ('completed', 'skipped', 'failed')), '{}')::float8[] AS took,
+    coalesce(percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY extract(epoch FROM r.picked_up_at - r.due_at)::float8)
+        FILTER (WHERE r.picked_up_at IS NOT NULL), '{}')::float8[] AS queued
+FROM unnest($1::integer[]) AS named(id)
+CROSS JOIN LATERAL (
+    SELECT l.id, l.connector_id, l.type, l.trigger, l.slot, l.slot_last, l.missed_count, l.due_at, l.started_at, l.config_version, l.dispatches, l.trigger_requested_at, l.deletions_allowed_at, l.picked_up_at, l.try_id, l.fetched_at, l.completed_at, l.status, l.reason, l.error_message, l.waits_until, l.total, l.stored, l.checkpoint_no, l.notes, l.documents_processed, l.documents_failed, l.documents_deleted, l.documents_unchanged, l.chunks_stored, l.listing_whole FROM runs l WHERE l.connector_id = named.id
+        AND l.completed_at >= $2::timestamptz AND l.completed_at < $3::timestamptz
+    ORDER BY l.started_at DESC LIMIT $4::integer) r
+GROUP BY ROLLUP (r.connector_id)
+ORDER BY grouping(r.connector_id) DESC, failed DESC, runs DESC, connector_id
+LIMIT $5::integer
+`
+
+type StatRunsOfParams struct {
+	ConnectorIds []int32
+	Since        time.Time
+	Until        time.Time
+	Most         int32
+	Page         int32
+}
+
+type StatRunsOfRow struct {
+	ConnectorID int32
+	Runs        int64
+	Completed   int64
+	Skipped     int64
+	Failed      int64
+	Superseded  int64
+	Missed      int64
+	Took        []float64
+	Queued      []float64
+}
+
+// The same of some connectors, of so many of the latest runs of each.
+func (q *Queries) StatRunsOf(ctx context.Context, arg StatRunsOfParams) ([]StatRunsOfRow, error) {
+	rows, err := q.db.Query(ctx, statRunsOf,
+		arg.ConnectorIds,
+		arg.Since,
+		arg.Until,
+		arg.Most,
+		arg.Page,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []StatRunsOfRow{}
+	for rows.Next() {
+		var i StatRunsOfRow
+		if err := rows.Scan(
+			&i.ConnectorID,
+			&i.Runs,
+			&i.Completed,
+			&i.Skipped,
+			&i.Failed,
+			&i.Superseded,
+			&i.Missed,
+			&i.Took,
+			&i.Queued,
 		); err != nil {
 			return nil, err
 		}
