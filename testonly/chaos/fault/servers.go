@@ -57,13 +57,13 @@ func servers() []Fault {
 		}},
 		{Name: "Postgres's connections exhausted", Inject: exhaust},
 		{Name: "rows held by an idle transaction", Long: true, Inject: func(ctx context.Context, f *Field) error {
-			return f.holdRows(ctx, `SELECT id FROM connectors ORDER BY random() LIMIT 50 FOR UPDATE`)
+			return f.holdRows(ctx, `SELECT id FROM connectors ORDER BY random() LIMIT 50 FOR UPDATE SKIP LOCKED`)
 		}},
 		{Name: "open runs held by an idle transaction", Long: true, Inject: func(ctx context.Context, f *Field) error {
-			return f.holdRows(ctx, `SELECT id FROM open_runs ORDER BY picked_up_at DESC NULLS LAST LIMIT 20 FOR UPDATE`)
+			return f.holdRows(ctx, `SELECT id FROM open_runs ORDER BY picked_up_at DESC NULLS LAST LIMIT 20 FOR UPDATE SKIP LOCKED`)
 		}},
 		{Name: "documents held by an idle transaction", Long: true, Inject: func(ctx context.Context, f *Field) error {
-			return f.holdRows(ctx, `SELECT d.id FROM documents d JOIN open_runs r ON r.connector_id = d.connector_id LIMIT 50 FOR UPDATE OF d`)
+			return f.holdRows(ctx, `SELECT d.id FROM documents d JOIN open_runs r ON r.connector_id = d.connector_id LIMIT 50 FOR UPDATE OF d SKIP LOCKED`)
 		}},
 		{Name: "worker processes held by an idle transaction", Loses: Loss{Workers: true}, Long: true, Inject: func(ctx context.Context, f *Field) error {
 			workerRows.Lock() // a second one would wait for the first
@@ -174,7 +174,7 @@ func exhaust(ctx context.Context, f *Field) error {
 	return nil
 }
 
-// holdRows locks what a query selects and sits on it.
+// holdRows locks what a query selects and sits on it. It skips what another fault holds, should the query say so.
 func (f *Field) holdRows(ctx context.Context, query string) error {
 	var conn *pgx.Conn
 	err := untilAnswered(ctx, func(ctx context.Context) (err error) {
