@@ -13,9 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -152,94 +149,6 @@ func (r *Run) saysThatItWaits(ctx context.Context, wait time.Duration, message s
 // Known returns what is stored of the connector's documents, by source id. One without a version token has failed, or
 // is of an earlier configuration: it is the handler's to fetch again in every sync, whether or not the source's list of
 // changes names it, because a cursor, and a checkpoint too, has passed it.
-//
-// All of it is in memory at once: for each document its id, token, hash and Memo, which may have MaxMemoBytes, so that 100,000
-// documents with memos of 200 bytes are some 45 MB, and with the longest 850 MB. Keep memos short.
-func (r *Run) Known(ctx context.Context) (map[string]Known, error) { return r.knownOf(ctx, r.legs()) }
-
-// knownOf says of each document whether one of these parts of the listing has shown it.
-func (r *Run) knownOf(ctx context.Context, legs []leg) (map[string]Known, error) {
-	known, after := map[string]Known{}, ""
-	var tries []uuid.UUID
-	var listings []int32
-	var nos []int64
-	for _, l := range legs {
-		tries, listings, nos = append(tries, l.try), append(listings, l.listing), append(nos, l.no)
-	}
-	for {
-		var page []dbgen.KnownRow
-		err := r.Patiently(ctx, "worker.known", func(ctx context.Context) (err error) {
-			page, err = r.queries.Known(ctx, dbgen.KnownParams{
-				RunID: r.try.Run, TryID: r.try.ID, After: after, Page: knownPage, TryIds: tries, Listings: listings, Nos: nos,
-			})
-			return err
-		})
-		if err != nil {
-			return nil, fmt.Errorf("read known documents: %w", asFenced(err))
-		}
-		for _, d := range page {
-			k := Known{
-				VersionToken: d.VersionToken, ContentHash: d.ContentHash, RefusedToken: d.RefusedToken, Found: d.Found, Seen: d.Seen,
-			}
-			if d.Memo != "" {
-				k.Memo = json.RawMessage(d.Memo)
-			}
-			known[d.SourceID] = k
-			after = d.SourceID
-		}
-		if len(page) < knownPage {
-			return known, nil
-		}
-	}
-}
-
-// Links returns the links that are stored with a document; none for one that is not stored.
-func (r *Run) Links(ctx context.Context, sourceID string) ([]string, error) {
-	var links []string
-	err := r.Patiently(ctx, "worker.links", func(ctx context.Context) (err error) {
-		links, err = r.queries.Links(ctx, dbgen.LinksParams{RunID: r.try.Run, TryID: r.try.ID, SourceID: sourceID})
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read the links of %q: %w", sourceID, asFenced(err))
-	}
-	return links, nil
-}
-
-// DeletionsAllowed says whether this run may delete many documents at once: its user has allowed it, or has switched the
-// connector's deletion_guard off. It asks Postgres each time, so a handler asks only where a listing would in fact delete many.
-// The error is lifecycle.ErrFenced where the run is another's.
-func (r *Run) DeletionsAllowed(ctx context.Context) (bool, error) {
-	var allowed bool
-	err := r.Patiently(ctx, "worker.deletions_allowed", func(ctx context.Context) (err error) {
-		allowed, err = r.queries.DeletionsAllowed(ctx, dbgen.DeletionsAllowedParams{RunID: r.try.Run, TryID: r.try.ID})
-		return err
-	})
-	if err != nil {
-		return false, fmt.Errorf("read whether many documents may be deleted: %w", asFenced(err))
-	}
-	return allowed, nil
-}
-
-// asFenced adds lifecycle.ErrFenced to the error by which moves.known, moves.links and moves.deletions_allowed say that the run is
-// another's.
-func asFenced(err error) error {
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) && refused.Code == "P0002" {
-		return errors.Join(lifecycle.ErrFenced, err)
-	}
-	return err
-}
-
-// Put stores a new or changed document, or says why it could not be read. It returns ErrDocument for one whose SourceID,
-// VersionToken, ContentHash, Links or Memo break a limit. A text that is too large to be stored (Oversize) fails as a document,
-// with the reason; Put returns nil then.
-//
-// It waits where as much of the run as Config.Credit says is sent and not stored yet, so that others' documents get their turn; that does
-// not count as the run's work.
 //
 // A handler waits for its goroutines before it returns. A call of theirs that is still under way then is either sent before
 // the run ends, or refused with an error like one that begins later: the run may complete without what is refused. A call

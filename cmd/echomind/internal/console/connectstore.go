@@ -15,8 +15,8 @@ import (
 	"github.com/echomind/sync/internal/secret"
 )
 
-// placeholder stands for a refresh token while everything else is checked.
-const placeholder = "the refresh token of a consent that is yet to come"
+// notYet is checked in the refresh token's place before anybody is asked for a consent; it is never stored.
+const notYet = "the refresh token of a consent that is yet to come"
 
 // credentialFields are those of any provider: what a new consent leaves takes the place of all of them.
 var credentialFields = []string{"client_id", "client_secret", "refresh_token", "service_account", "subject"}
@@ -77,7 +77,7 @@ func (s *consent) add(c *cobra.Command, have having) error {
 	if err != nil {
 		return err
 	}
-	checked, err := given.with(base, placeholder)
+	checked, err := given.with(base, notYet)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (s *consent) again(c *cobra.Command, types []string, have having) error {
 				return s.flags.checkSource(*p)
 			}
 		}
-		if err := reconnect(placeholder)(&dbgen.AddConnectorParams{Type: standing.Type, Config: standing.Config}); err != nil {
+		if err := reconnect(notYet)(&dbgen.AddConnectorParams{Type: standing.Type, Config: standing.Config}); err != nil {
 			return err
 		}
 		token, err := ask(c.Context())
@@ -183,7 +183,7 @@ func (s *consent) write(c *cobra.Command, have having) (err error) {
 	if err != nil {
 		return err
 	}
-	checked, err := given.with(base, placeholder)
+	checked, err := given.with(base, notYet)
 	if err != nil {
 		return err
 	}
