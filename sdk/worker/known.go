@@ -14,6 +14,10 @@ import (
 	"github.com/echomind/sync/sdk/worker/internal/dbgen"
 )
 
+// Known returns what is stored of the connector's documents, by source id. One without a version token has failed, or
+// is of an earlier configuration: it is the handler's to fetch again in every sync, whether or not the source's list of
+// changes names it, because a cursor, and a checkpoint too, has passed it.
+//
 // All of it is in memory at once: for each document its id, token, hash and Memo, which may have MaxMemoBytes, so that 100,000
 // documents with memos of 200 bytes are some 45 MB, and with the longest 850 MB. Keep memos short.
 func (r *Run) Known(ctx context.Context) (map[string]Known, error) { return r.knownOf(ctx, r.legs()) }
@@ -94,11 +98,3 @@ func asFenced(err error) error {
 	}
 	return err
 }
-
-// Put stores a new or changed document, or says why it could not be read. It returns ErrDocument for one whose SourceID,
-// VersionToken, ContentHash, Links or Memo break a limit. A text that is too large to be stored (Oversize) fails as a document,
-// with the reason; Put returns nil then.
-//
-// It waits where as much of the run as Config.Credit says is sent and not stored yet, so that others' documents get their turn; that does
-// not count as the run's work.
-//

@@ -146,9 +146,12 @@ func (r *Run) saysThatItWaits(ctx context.Context, wait time.Duration, message s
 	}
 }
 
-// Known returns what is stored of the connector's documents, by source id. One without a version token has failed, or
-// is of an earlier configuration: it is the handler's to fetch again in every sync, whether or not the source's list of
-// changes names it, because a cursor, and a checkpoint too, has passed it.
+// Put stores a new or changed document, or says why it could not be read. It returns ErrDocument for one whose SourceID,
+// VersionToken, ContentHash, Links or Memo break a limit. A text that is too large to be stored (Oversize) fails as a document,
+// with the reason; Put returns nil then.
+//
+// It waits where as much of the run as Config.Credit says is sent and not stored yet, so that others' documents get their turn; that does
+// not count as the run's work.
 //
 // A handler waits for its goroutines before it returns. A call of theirs that is still under way then is either sent before
 // the run ends, or refused with an error like one that begins later: the run may complete without what is refused. A call
