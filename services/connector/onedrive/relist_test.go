@@ -33,48 +33,36 @@ func (w *world) onlyOf(top string) {
 	w.equal()
 }
 
-func TestAFolderThatWasRenamedIsFollowedAlsoAfterARefusedListing(t *testing.T) {
-	w := newWorld(t)
-	top := w.fake.Folder(w.root, "Projects")
-	w.cfg.Folder = "Projects"
-	files := w.files(top, 60)
-	require.NoError(t, w.as())
-	w.fake.Rename(top, "Projects 2026")
-	require.NoError(t, w.as())
-	w.onlyOf(top)
-	for _, f := range files[:30] {
+// refused has a listing refused that shows half of what is stored; then its owner allows it.
+func (w *world) refused(files []string) {
+	w.t.Helper()
+	for _, f := range files[:len(files)/2] {
 		w.fake.Delete(f)
 	}
 	w.fake.ExpireTokens("resyncChangesApplyDifferences")
-	err := w.as()
-	require.ErrorIs(t, err, worker.ErrRelist)
-	w.sink.Allows = true // the owner does as he is told
-	err = w.as()
-	require.NoError(t, err)
-	w.onlyOf(top)
+	require.ErrorIs(w.t, w.as(), worker.ErrRelist)
+	w.sink.Allows = true
 }
 
-func TestAFolderWithTheNameOfOneThatWasRenamedIsNotSyncedAfterARefusedListing(t *testing.T) {
-	w := newWorld(t)
-	top := w.fake.Folder(w.root, "Projects")
-	w.cfg.Folder = "Projects"
-	files := w.files(top, 60)
-	require.NoError(t, w.as())
-	w.fake.Rename(top, "Projects 2025")
-	other := w.fake.Folder(w.root, "Projects")
-	w.fake.File(other, "private.txt", "the private text of somebody else")
-	require.NoError(t, w.as())
-	w.onlyOf(top)
-	for _, f := range files[:30] {
-		w.fake.Delete(f)
+func TestAFolderThatWasRenamedIsFollowedAlsoAfterARefusedListing(t *testing.T) {
+	for _, takenByAnother := range []bool{false, true} {
+		t.Run(fmt.Sprint("another has its name: ", takenByAnother), func(t *testing.T) {
+			w := newWorld(t)
+			top := w.fake.Folder(w.root, "Projects")
+			w.cfg.Folder = "Projects"
+			files := w.files(top, 60)
+			require.NoError(t, w.as())
+			w.fake.Rename(top, "Projects 2026")
+			if takenByAnother {
+				w.fake.File(w.fake.Folder(w.root, "Projects"), "private.txt", "the private text of somebody else")
+			}
+			require.NoError(t, w.as())
+			w.onlyOf(top)
+			w.refused(files)
+			require.NoError(t, w.as())
+			w.onlyOf(top)
+		})
 	}
-	w.fake.ExpireTokens("resyncChangesApplyDifferences")
-	err := w.as()
-	require.ErrorIs(t, err, worker.ErrRelist)
-	w.sink.Allows = true // the owner does as he is told
-	err = w.as()
-	require.NoError(t, err)
-	w.onlyOf(top)
 }
 
 func TestADriveThatIsAwayAfterARefusedListingIsNoMistakeOfTheConfiguration(t *testing.T) {
