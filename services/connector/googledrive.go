@@ -26,7 +26,7 @@ func (s *service) googleDrive(ctx context.Context, run *worker.Run) error {
 	result, err := googledrive.Sync(ctx, cfg, googledrive.Options{
 		Connector: run.Request().ConnectorId, Endpoint: s.config.GoogleDriveURL, Client: account.api,
 		OwnerAlone: run.Request().Scope == publicpb.ConnectorScope_CONNECTOR_SCOPE_USER,
-		Extract:    s.text(run), Chunk: s.config.chunks(), Room: s.room.For(ownerOf(run)), Pause: brokenOffPause,
+		Extract:    s.text(run), Chunk: s.config.chunks(), Room: s.room.ForOwner(ownerOf(run)), Pause: brokenOffPause,
 		Clean: account.cleaner.Text,
 	}, run)
 	err = account.cleaner.Error(err)

@@ -24,7 +24,7 @@ func (s *service) oneDrive(ctx context.Context, run *worker.Run) error {
 	defer account.close()
 	result, err := onedrive.Sync(ctx, cfg, onedrive.Options{
 		Connector: run.Request().ConnectorId, Endpoint: s.config.MicrosoftGraphURL, API: account.api, Plain: account.plain,
-		Extract: s.text(run), Chunk: s.config.chunks(), Room: s.room.For(ownerOf(run)), Clean: account.cleaner.Text, Pause: brokenOffPause,
+		Extract: s.text(run), Chunk: s.config.chunks(), Room: s.room.ForOwner(ownerOf(run)), Clean: account.cleaner.Text, Pause: brokenOffPause,
 	}, run)
 	err = account.cleaner.Error(err)
 	run.Log().Info("drive read", "pages", result.Pages, "listed", result.Listed, "put", result.Put,

@@ -23,7 +23,7 @@ func (s *service) teams(ctx context.Context, run *worker.Run) error {
 	defer account.close()
 	result, err := teams.Sync(ctx, cfg, teams.Options{
 		Connector: run.Request().ConnectorId, Endpoint: s.config.MicrosoftGraphURL, API: account.api, Plain: account.plain,
-		Extract: s.text(run), Chunk: s.config.chunks(), Room: s.room.For(ownerOf(run)), Pause: brokenOffPause, Clean: account.cleaner.Text,
+		Extract: s.text(run), Chunk: s.config.chunks(), Room: s.room.ForOwner(ownerOf(run)), Pause: brokenOffPause, Clean: account.cleaner.Text,
 	}, run)
 	err = account.cleaner.Error(err)
 	run.Log().Info("channel read", "pages", result.Pages, "threads", result.Threads, "put", result.Put,

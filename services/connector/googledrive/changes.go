@@ -14,7 +14,7 @@ func (s *syncer) changesOf(ctx context.Context, drive string) error {
 		if err != nil {
 			switch notThere := drive != "" && isGone(err) && !errors.Is(err, errStale); {
 			case notThere && s.cfg.IncludeSharedDrives:
-				return s.sync.Alone(ctx, err) // the list of drives has it: only that says that a drive is gone
+				return s.sync.FailAlone(ctx, err) // the list of drives has it: only that says that a drive is gone
 			case notThere:
 				return s.driveGone(drive)
 			}
@@ -61,7 +61,7 @@ func (s *syncer) changesPage(ctx context.Context, drive string, changes []change
 		f, err := s.asItIs(ctx, c)
 		switch {
 		case err != nil:
-			if err := s.sync.Alone(ctx, err); err != nil {
+			if err := s.sync.FailAlone(ctx, err); err != nil {
 				return fmt.Errorf("look for a removed item: %w", err)
 			}
 			_, err = s.away(ctx, c.FileID)

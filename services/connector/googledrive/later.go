@@ -105,7 +105,7 @@ func (s *syncer) look(ctx context.Context, ids []string) error {
 			_, err = s.away(ctx, q.id)
 		case isRefused(q.err): // it stays as it is
 		default:
-			err = s.sync.Alone(ctx, q.err)
+			err = s.sync.FailAlone(ctx, q.err)
 			if _, stored := s.sync.Stored(q.id); !stored {
 				s.later(q.id)
 			}
@@ -120,7 +120,7 @@ func (s *syncer) look(ctx context.Context, ids []string) error {
 // away marks what is not there; what an earlier sync has not found either is lost, with what is below it, and is looked for once more by
 // the next: no change may tell of it when it is there again.
 func (s *syncer) away(ctx context.Context, id string) (lost bool, err error) {
-	if lost, err = s.sync.Away(ctx, source.Item{ID: id}); lost {
+	if lost, err = s.sync.MarkAway(ctx, source.Item{ID: id}); lost {
 		s.later(id)
 		delete(s.come, id)
 		s.lost[id], s.loose = true, true

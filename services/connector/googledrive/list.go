@@ -50,7 +50,7 @@ func (s *syncer) listNew(ctx context.Context, drive string) error {
 	if isGone(err) {
 		delete(s.at.Roots, drive)
 		delete(s.tree.roots, drive)
-		return s.sync.Alone(ctx, err)
+		return s.sync.FailAlone(ctx, err)
 	}
 	if err != nil {
 		return err

@@ -138,7 +138,7 @@ func (s *syncer) own(ctx context.Context, id string, m memo) (f item, there bool
 	}
 	f, err = s.api.item(ctx, id, "")
 	if err != nil {
-		return f, false, s.sync.Alone(ctx, err)
+		return f, false, s.sync.FailAlone(ctx, err)
 	}
 	f.ID = id
 	return f, !f.Trashed, nil

@@ -264,7 +264,7 @@ func (s *syncer) sweep(ctx context.Context) error {
 			if err := s.sync.Remove(ctx, id); err != nil {
 				return err
 			}
-		case !s.sync.Lose(id): // it was given, so what it is in must be there
+		case !s.sync.MarkLost(id): // it was given, so what it is in must be there
 			stay = append(stay, id)
 		}
 	}
@@ -273,7 +273,7 @@ func (s *syncer) sweep(ctx context.Context) error {
 		for folder := range s.tree.above(id, memoOf(of)) {
 			if s.lost[folder] {
 				delete(s.lost, folder)
-				s.sync.Stay(folder)
+				s.sync.UnmarkLost(folder)
 			}
 		}
 	}

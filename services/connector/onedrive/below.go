@@ -55,7 +55,7 @@ func (l *lister) children(ctx context.Context, link string) (folders []string, n
 		if graph.IsGone(err) || graph.IsRefused(err) {
 			return nil, "", nil
 		}
-		return nil, "", l.s.Alone(ctx, err)
+		return nil, "", l.s.FailAlone(ctx, err)
 	}
 	items := lastOf(page.Value)
 	for _, item := range items {

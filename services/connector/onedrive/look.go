@@ -25,7 +25,7 @@ func (l *lister) Look(ctx context.Context, s *source.Sync, ids []string) error {
 			return caught.Do(func() error {
 				items[i], errs[i] = l.api.Item(grouped, l.place.Drive, id)
 				if err := errs[i]; err != nil && !graph.IsGone(err) && !graph.IsRefused(err) {
-					return s.Alone(grouped, err)
+					return s.FailAlone(grouped, err)
 				}
 				return nil
 			})
@@ -46,7 +46,7 @@ func (l *lister) Look(ctx context.Context, s *source.Sync, ids []string) error {
 func (l *lister) looked(ctx context.Context, id string, item graph.Item, err error) error {
 	switch {
 	case graph.IsGone(err):
-		_, err := l.s.Away(ctx, source.Item{ID: id})
+		_, err := l.s.MarkAway(ctx, source.Item{ID: id})
 		return err
 	case graph.IsRefused(err):
 		// Its earlier text would be found for ever, were it where others may not read it: its deletion may have been given up. Only

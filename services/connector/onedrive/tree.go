@@ -200,7 +200,7 @@ func (l *lister) ask(ctx context.Context, id string) (folder, error) {
 	case graph.IsGone(err) || graph.IsRefused(err):
 		return folder{at: away}, nil
 	case err != nil:
-		return folder{at: unknown}, l.s.Alone(ctx, err)
+		return folder{at: unknown}, l.s.FailAlone(ctx, err)
 	case item.Deleted != nil:
 		return folder{at: outside}, nil
 	case item.Root != nil:

@@ -67,7 +67,7 @@ func (c *channel) recheckThread(ctx context.Context, id string, whole bool) erro
 	if err := c.api.Get(ctx, message, nil, &root); graph.IsGone(err) {
 		return c.goneThread(ctx, id)
 	} else if err != nil {
-		return c.sync.Alone(ctx, fmt.Errorf("read a thread again: %w", err)) // it stays as it is stored
+		return c.sync.FailAlone(ctx, fmt.Errorf("read a thread again: %w", err)) // it stays as it is stored
 	}
 	if unread != nil {
 		return c.failThread(ctx, root, unread)
@@ -107,10 +107,10 @@ func (c *channel) moreReplies(ctx context.Context, link string) ([]graph.Message
 
 // goneThread marks a thread that is not there. One that was not there at an earlier sync either is lost with its attachments.
 func (c *channel) goneThread(ctx context.Context, id string) error {
-	lost, err := c.sync.Away(ctx, source.Item{ID: id, Title: "Thread", MediaType: "text/plain"})
+	lost, err := c.sync.MarkAway(ctx, source.Item{ID: id, Title: "Thread", MediaType: "text/plain"})
 	if lost {
 		for _, file := range c.filesIn(id) {
-			c.sync.Lose(file)
+			c.sync.MarkLost(file)
 		}
 	}
 	return err
@@ -127,7 +127,7 @@ func (c *channel) loseOrphans() error {
 	for id := range c.sync.All() {
 		thread, file := split(id)
 		if _, stored := c.sync.Stored(thread); file && !stored {
-			c.sync.Lose(id)
+			c.sync.MarkLost(id)
 		}
 	}
 	return nil

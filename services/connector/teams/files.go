@@ -192,7 +192,7 @@ func (c *channel) missing(ctx context.Context, id string, a attached, certain bo
 	if of.Failed == source.IsAway {
 		now = without(id, a, true)
 	}
-	_, err := c.sync.Away(ctx, now)
+	_, err := c.sync.MarkAway(ctx, now)
 	return err
 }
 

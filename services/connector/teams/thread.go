@@ -69,7 +69,7 @@ func (c *channel) thread(ctx context.Context, root graph.Message, listed bool) e
 	if err != nil {
 		return err
 	}
-	c.sync.Stay(c.filesIn(id)...) // a thread that was not there a moment ago takes them along
+	c.sync.UnmarkLost(c.filesIn(id)...) // a thread that was not there a moment ago takes them along
 	if err := c.filesOf(ctx, id, visible); err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (c *channel) failThread(ctx context.Context, root graph.Message, why error)
 	if err != nil {
 		return err
 	}
-	c.sync.Stay(c.filesIn("message/" + root.ID)...)
+	c.sync.UnmarkLost(c.filesIn("message/" + root.ID)...)
 	return c.sync.Fail(ctx, source.Item{
 		ID: "message/" + root.ID, Title: titleOf(root, said), URL: root.WebURL, MediaType: "text/plain", Memo: thread{},
 	}, source.Unreadable{Reason: "its replies cannot be read: " + graph.Reason(why), Trouble: true})
