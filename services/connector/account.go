@@ -17,8 +17,8 @@ import (
 	"github.com/echomind/sync/services/connector/provider"
 )
 
-// asked is who is asked, and by whom where the configuration does not say.
-type asked struct {
+// accessRequest is who is asked, and by whom where the configuration does not say.
+type accessRequest struct {
 	connectorType          string
 	dialect                provider.Dialect
 	endpoint               string
@@ -37,8 +37,8 @@ type account struct {
 	close   func()
 }
 
-// who is what a configuration says in the open.
-type who struct {
+// identity is what a configuration says in the open.
+type identity struct {
 	ClientID string `json:"client_id"`
 	TenantID string `json:"tenant_id"`
 	Subject  string `json:"subject"`
@@ -51,8 +51,8 @@ var tenant = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]{0,127}$`)
 // googleScope is to read files.
 const googleScope = "https://www.googleapis.com/auth/drive.readonly"
 
-// open opens a run's secrets, and makes the clients that use them. This is the one place where they are in the open.
-func (s *service) open(ctx context.Context, run *worker.Run, a asked) (*account, error) {
+// openAccount opens a run's secrets, and makes the clients that use them. This is the one place where they are in the open.
+func (s *service) openAccount(ctx context.Context, run *worker.Run, a accessRequest) (*account, error) {
 	request := run.Request()
 	raw, err := wire.JSON(request.Config)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *service) open(ctx context.Context, run *worker.Run, a asked) (*account,
 	if err != nil {
 		return nil, refusedSecret(err)
 	}
-	var open who
+	var open identity
 	if err := json.Unmarshal(raw, &open); err != nil && len(raw) > 0 {
 		return nil, worker.Permanent(errors.New("config: client_id, tenant_id and subject must be texts"))
 	}
@@ -115,7 +115,7 @@ func refusedSecret(err error) error {
 // grant is how access tokens are had. proof is what only the account's owner has: the quota is bound to it, so that
 // nobody uses up, or blocks, the quota of an account that a configuration merely names.
 func (s *service) grant(
-	a asked, issuer provider.Issuer, open who, clientSecret string, secrets map[string]string, rotated *rotation,
+	a accessRequest, issuer provider.Issuer, open identity, clientSecret string, secrets map[string]string, rotated *rotation,
 ) (grant provider.Grant, proof string, err error) {
 	google := a.connectorType == typeGoogleDrive
 	if open.Subject != "" && secrets["service_account"] == "" {
@@ -159,7 +159,7 @@ func (s *service) grant(
 }
 
 // accountName is the same for all connectors that ask with the same account, and tells nothing of it.
-func accountName(a asked, open who, proof string) string {
+func accountName(a accessRequest, open identity, proof string) string {
 	h := sha256.New()
 	for _, part := range []string{open.ClientID, open.TenantID, open.Subject, proof} {
 		sum := sha256.Sum256([]byte(part))

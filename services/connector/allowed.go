@@ -17,8 +17,8 @@ type target struct {
 	field, kind, value string
 }
 
-// whole stands for everything in a tenant.
-const whole = "*"
+// wholeTenant stands for everything in a tenant.
+const wholeTenant = "*"
 
 var kinds = []string{"drive", "site", "group", "user"}
 
@@ -35,7 +35,7 @@ func parseAllowed(text string) (allowed, error) {
 		switch {
 		case !tenant.MatchString(directory) || slices.Contains(notTenants, strings.ToLower(directory)):
 			problems = append(problems, fmt.Errorf("%s: %q: %q is not one directory's id or domain", allowSetting, entry, directory))
-		case rest != whole && (!slices.Contains(kinds, kind) || value == ""):
+		case rest != wholeTenant && (!slices.Contains(kinds, kind) || value == ""):
 			problems = append(problems, fmt.Errorf("%s: %q: after the tenant write /* for everything in it, or one of /%s:…",
 				allowSetting, entry, strings.Join(kinds, ":…, /")))
 		default:
@@ -51,7 +51,7 @@ var notTenants = []string{"common", "organizations", "consumers"}
 // check says whether the service's own application may be used for a target in a tenant. Values are compared as they are
 // written: what is merely spelled alike may be somebody else's.
 func (a allowed) check(directory string, t target) error {
-	if slices.Contains(a, directory+"/"+whole) {
+	if slices.Contains(a, directory+"/"+wholeTenant) {
 		return nil
 	}
 	if t.value == "" {

@@ -14,5 +14,5 @@ func postponed(err error) error {
 	if !errors.As(err, &asked) || asked.Wait <= 0 || errors.Is(err, worker.ErrPermanent) || errors.Is(err, lifecycle.ErrFenced) {
 		return err
 	}
-	return worker.Postponed(asked.Wait, errors.New(asked.Asked))
+	return worker.Postponed(asked.Wait, errors.New(asked.WaitReason))
 }

@@ -62,9 +62,9 @@ func (s *service) rotation(ctx context.Context, run *worker.Run, configured stri
 	if err != nil {
 		return nil, refusedSecret(err)
 	}
-	var stands replacement
-	if err := json.Unmarshal([]byte(text), &stands); err == nil && stands.From == r.from {
-		r.token = stands.Token
+	var rotated replacement
+	if err := json.Unmarshal([]byte(text), &rotated); err == nil && rotated.From == r.from {
+		r.token = rotated.Token
 		return r, nil
 	}
 	err = run.Patiently(ctx, "connector.forget_secret", func(ctx context.Context) error {

@@ -40,12 +40,12 @@ type api struct {
 
 // call asks for JSON.
 func (a *api) call(ctx context.Context, path string, query url.Values, header http.Header, into any) error {
-	return a.again(ctx, func() error {
+	return a.retryBroken(ctx, func() error {
 		resp, err := a.get(ctx, path, query, header)
 		if err != nil {
 			return err
 		}
-		defer over(resp)
+		defer closeBody(resp)
 		err = answer.Decode(resp.Body, limits, into)
 		if err == nil || errors.Is(err, answer.ErrTooLarge) {
 			return err
@@ -54,8 +54,8 @@ func (a *api) call(ctx context.Context, path string, query url.Values, header ht
 	})
 }
 
-// again repeats what ended in an incomplete answer.
-func (a *api) again(ctx context.Context, ask func() error) error {
+// retryBroken repeats what ended in an incomplete answer.
+func (a *api) retryBroken(ctx context.Context, ask func() error) error {
 	for try := 1; ; try++ {
 		err := ask()
 		if !errors.Is(err, errBroken) || try == tries || ctx.Err() != nil {
@@ -86,14 +86,14 @@ func (a *api) get(ctx context.Context, path string, query url.Values, header htt
 		return nil, fmt.Errorf("ask Google Drive for %s: %w", strings.SplitN(path, "/", 2)[0], err)
 	}
 	if resp.StatusCode/100 != 2 {
-		defer over(resp)
+		defer closeBody(resp)
 		return nil, readRefusal(resp)
 	}
 	return resp, nil
 }
 
-// over ends an answer, so that the connection can be used again.
-func over(resp *http.Response) {
+// closeBody ends an answer, so that the connection can be used again.
+func closeBody(resp *http.Response) {
 	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
 	_ = resp.Body.Close()
 }
@@ -201,11 +201,11 @@ func (a *api) list(ctx context.Context, drive, q, token string, size int) (p pag
 		query.Set("driveId", drive)
 		query.Set("includeItemsFromAllDrives", "true")
 	}
-	return a.paged(ctx, "files", query)
+	return a.getPage(ctx, "files", query)
 }
 
-// paged asks for a page.
-func (a *api) paged(ctx context.Context, of string, query url.Values) (p page, err error) {
+// getPage asks for a page.
+func (a *api) getPage(ctx context.Context, of string, query url.Values) (p page, err error) {
 	token := query.Get("pageToken")
 	err = a.call(ctx, of, query, nil, &p)
 	switch {
@@ -226,7 +226,7 @@ func (a *api) paged(ctx context.Context, of string, query url.Values) (p page, e
 
 // startToken is where the changes from now on begin ("Method: changes.getStartPageToken").
 func (a *api) startToken(ctx context.Context, drive string) (string, error) {
-	p, err := a.paged(ctx, "changes/startPageToken", values("driveId", drive, "supportsAllDrives", "true"))
+	p, err := a.getPage(ctx, "changes/startPageToken", values("driveId", drive, "supportsAllDrives", "true"))
 	if err == nil && p.Start == "" {
 		err = errors.New("list changes: the answer does not say where they begin")
 	}
@@ -241,7 +241,7 @@ func (a *api) changes(ctx context.Context, drive, token string, size int) (p pag
 	if drive != "" {
 		query.Set("includeItemsFromAllDrives", "true")
 	}
-	p, err = a.paged(ctx, "changes", query)
+	p, err = a.getPage(ctx, "changes", query)
 	if err == nil && p.Next == "" && p.Start == "" {
 		err = errors.New("list changes: the answer does not say how to go on")
 	}
@@ -251,7 +251,7 @@ func (a *api) changes(ctx context.Context, drive, token string, size int) (p pag
 // drives lists the shared drives that the user is a member of ("Method: drives.list").
 func (a *api) drives(ctx context.Context) (ids []string, err error) {
 	for token := ""; ; {
-		p, err := a.paged(ctx, "drives", values("pageSize", "100", "pageToken", token, "fields", "nextPageToken,drives(id)"))
+		p, err := a.getPage(ctx, "drives", values("pageSize", "100", "pageToken", token, "fields", "nextPageToken,drives(id)"))
 		if err != nil {
 			return nil, err
 		}

@@ -107,9 +107,9 @@ func endsSync(err error) bool {
 // isRefused tells whether the user, or the application, may not have this one thing.
 func isRefused(err error) bool { return refusedWith(err).Status/100 == 4 && !endsSync(err) }
 
-// ofDocument are the reasons why one document is not had, in words for its owner; true says that it stays so until
+// documentReason are the reasons why one document is not had, in words for its owner; true says that it stays so until
 // the document changes.
-func ofDocument(err error) (reason string, lasting bool) {
+func documentReason(err error) (reason string, lasting bool) {
 	r := refusedWith(err)
 	switch r.Reason {
 	case "exportSizeLimitExceeded":

@@ -7,26 +7,26 @@ import (
 	"slices"
 )
 
-// heldBeside is about what a folder takes beside its texts until it is known where it is: in maps, and by the texts' ends.
-const heldBeside = 500
+// folderOverhead is about what a folder takes beside its texts until it is known where it is: in maps, and by the texts' ends.
+const folderOverhead = 500
 
 // folder stores a folder: a document without text, by which later syncs know the tree.
 func (s *syncer) folder(ctx context.Context, f item, parents []string) error {
-	return s.sync.Item(ctx, described(f, memo{Kind: aFolder, Parents: parents}))
+	return s.sync.Item(ctx, newItem(f, memo{Kind: kindFolder, Parents: parents}))
 }
 
 // listFolders stores the folders of a drive.
 func (s *syncer) listFolders(ctx context.Context, drive string) error {
-	if s.whole() {
+	if s.isWholeDrive() {
 		if held, err := s.listFlat(ctx, drive); held || err != nil {
 			return err
 		}
 	}
 	// Level by level none of them has to be held until it is known where it is.
-	come := s.come
-	s.come = map[string]string{s.at.Roots[drive]: drive}
-	err := s.listCome(ctx, onlyFolders)
-	s.come = come
+	come := s.toList
+	s.toList = map[string]string{s.cursor.Roots[drive]: drive}
+	err := s.listQueued(ctx, onlyFolders)
+	s.toList = come
 	return err
 }
 
@@ -35,7 +35,7 @@ func (s *syncer) listFolders(ctx context.Context, drive string) error {
 func (s *syncer) listFlat(ctx context.Context, drive string) (held bool, err error) {
 	found, room := map[string]item{}, s.opts.HeldBytes
 	weight := func(f item) int {
-		return heldBeside + len(f.ID) + len(f.Name) + len(f.Link) + len(f.Parents)*2*maxIDBytes
+		return folderOverhead + len(f.ID) + len(f.Name) + len(f.Link) + len(f.Parents)*2*maxIDBytes
 	}
 	err = s.pages(ctx, drive, onlyFolders, "", func(page []item, _ string) error {
 		for _, f := range lastOf(page, func(f item) string { return f.ID }) {
@@ -78,24 +78,24 @@ func (s *syncer) listFlat(ctx context.Context, drive string) (held bool, err err
 // errNoRoom says that there are more folders than are held.
 var errNoRoom = errors.New("there are more folders than are held")
 
-// listCome lists what is below folders that have come or changed, level by level.
-func (s *syncer) listCome(ctx context.Context, filter string) error {
+// listQueued lists what is below folders that have come or changed, level by level.
+func (s *syncer) listQueued(ctx context.Context, filter string) error {
 	done := map[string]bool{}
 	for {
 		byDrive := map[string][]string{}
-		for id, drive := range s.come {
+		for id, drive := range s.toList {
 			if !done[id] && s.tree.holds(id) {
 				byDrive[drive] = append(byDrive[drive], id)
 			}
 		}
 		if len(byDrive) == 0 {
-			clear(s.come)
+			clear(s.toList)
 			return nil
 		}
 		for _, drive := range slices.Sorted(maps.Keys(byDrive)) {
 			slices.Sort(byDrive[drive])
 			for batch := range slices.Chunk(byDrive[drive], parentsAtOnce) {
-				if err := s.below(ctx, drive, filter, batch, func(page []item) error { return s.hasCome(ctx, page) }); err != nil {
+				if err := s.listChildren(ctx, drive, filter, batch, func(page []item) error { return s.takeListed(ctx, page) }); err != nil {
 					return err
 				}
 				for _, id := range batch {
@@ -106,8 +106,8 @@ func (s *syncer) listCome(ctx context.Context, filter string) error {
 	}
 }
 
-// hasCome takes what is below a folder that has come or changed.
-func (s *syncer) hasCome(ctx context.Context, page []item) error {
+// takeListed takes what is below a folder that has come or changed.
+func (s *syncer) takeListed(ctx context.Context, page []item) error {
 	for _, f := range page {
 		if !f.isFolder() || !validID(f.ID) || s.tree.roots[f.ID] {
 			continue
@@ -124,20 +124,20 @@ func (s *syncer) hasCome(ctx context.Context, page []item) error {
 func (s *syncer) folderChanged(ctx context.Context, f item) error {
 	parents, in := s.tree.place(f.Parents)
 	if !in {
-		s.leaves(f.ID)
+		s.noteDetached(f.ID)
 		return nil
 	}
-	s.come[f.ID] = f.DriveID
+	s.toList[f.ID] = f.DriveID
 	return s.folder(ctx, f, parents)
 }
 
-// leaves takes note of a folder that is below no root. One that is stored may come below a root by the end of what is listed. Any other is
+// noteDetached takes note of a folder that is below no root. One that is stored may come below a root by the end of what is listed. Any other is
 // not held, as those who share folders with the account decide how many there are: what puts it below a root is a folder that comes,
 // and all that is below that is listed.
-func (s *syncer) leaves(id string) {
+func (s *syncer) noteDetached(id string) {
 	if _, stored := s.sync.Stored(id); !stored {
 		delete(s.tree.folders, id)
 		return
 	}
-	s.named[id], s.loose = true, true
+	s.goneFolders[id], s.detached = true, true
 }

@@ -48,8 +48,8 @@ const itemFields = "id,name,mimeType,parents,trashed,driveId,size,md5Checksum,he
 func (f item) isFolder() bool   { return f.MimeType == folderType }
 func (f item) isShortcut() bool { return f.MimeType == shortcutType }
 
-// isGoogles: there are no bytes to download, only exports.
-func (f item) isGoogles() bool { return strings.HasPrefix(f.MimeType, googleTypes) }
+// isGoogleDocument: there are no bytes to download, only exports.
+func (f item) isGoogleDocument() bool { return strings.HasPrefix(f.MimeType, googleTypes) }
 
 // content is what the content is called. Google's own documents have neither checksum nor revision; their version
 // counts every change of metadata too, so that the time of modification says more. Name and type decide what
@@ -57,7 +57,7 @@ func (f item) isGoogles() bool { return strings.HasPrefix(f.MimeType, googleType
 func (f item) content() string {
 	kind := strings.ToLower(path.Ext(f.Name))
 	switch {
-	case f.isGoogles():
+	case f.isGoogleDocument():
 		return short("modified", f.Modified, f.MimeType)
 	case f.MD5 != "":
 		return short("md5", f.MD5, f.MimeType, kind)

@@ -16,39 +16,39 @@ const (
 
 // listEverything lists drive by drive, first the folders, so that each file is known to be below a root or not.
 func (s *syncer) listEverything(ctx context.Context) error {
-	drives := s.at.drives()
-	if s.at.Listing == nil {
+	drives := s.cursor.drives()
+	if s.cursor.Listing == nil {
 		for _, drive := range drives {
-			if err := s.startOf(ctx, drive); err != nil {
+			if err := s.setStart(ctx, drive); err != nil {
 				return err
 			}
 		}
-		s.at.Listing = &listing{Drive: drives[0]}
+		s.cursor.Listing = &listing{Drive: drives[0]}
 		// Before anything is stored, so that the run that goes on knows that all of it was stored by this listing.
-		if err := s.sync.Checkpoint(ctx, &s.at); err != nil {
+		if err := s.sync.Checkpoint(ctx, &s.cursor); err != nil {
 			return err
 		}
 	}
 	for _, drive := range drives {
-		if _, begun := s.at.Cursors[drive]; !begun || drive < s.at.Listing.Drive {
+		if _, begun := s.cursor.Cursors[drive]; !begun || drive < s.cursor.Listing.Drive {
 			continue
 		}
-		if drive != s.at.Listing.Drive {
-			s.at.Listing = &listing{Drive: drive}
+		if drive != s.cursor.Listing.Drive {
+			s.cursor.Listing = &listing{Drive: drive}
 		}
-		if err := s.listDrive(ctx, drive, s.at.Listing); err != nil {
+		if err := s.listDrive(ctx, drive, s.cursor.Listing); err != nil {
 			return err
 		}
 	}
-	s.at.Listing = nil
+	s.cursor.Listing = nil
 	return nil
 }
 
 // listNew lists a shared drive that has come. One that is not there, though it is listed, is left to the next sync.
 func (s *syncer) listNew(ctx context.Context, drive string) error {
-	err := s.startOf(ctx, drive)
+	err := s.setStart(ctx, drive)
 	if isGone(err) {
-		delete(s.at.Roots, drive)
+		delete(s.cursor.Roots, drive)
 		delete(s.tree.roots, drive)
 		return s.sync.FailAlone(ctx, err)
 	}
@@ -65,42 +65,42 @@ func (s *syncer) listDrive(ctx context.Context, drive string, at *listing) error
 			return err
 		}
 		at.Files = true
-		if err := s.listedUpTo(ctx, at); err != nil {
+		if err := s.checkpointListing(ctx, at); err != nil {
 			return err
 		}
 	}
 	return s.listFiles(ctx, drive, at)
 }
 
-func (s *syncer) listedUpTo(ctx context.Context, at *listing) error {
-	if at != s.at.Listing {
+func (s *syncer) checkpointListing(ctx context.Context, at *listing) error {
+	if at != s.cursor.Listing {
 		return nil
 	}
-	return s.sync.Checkpoint(ctx, &s.at)
+	return s.sync.Checkpoint(ctx, &s.cursor)
 }
 
-// startOf sets the cursor of a drive.
-func (s *syncer) startOf(ctx context.Context, drive string) error {
+// setStart sets the cursor of a drive.
+func (s *syncer) setStart(ctx context.Context, drive string) error {
 	token, err := s.api.startToken(ctx, drive)
 	if err != nil {
 		if drive != "" && !s.cfg.IncludeSharedDrives {
-			err = s.aboutRoot(err, drive)
+			err = s.rootError(err, drive)
 		}
 		return err
 	}
-	s.at.Cursors[drive] = token
+	s.cursor.Cursors[drive] = token
 	return nil
 }
 
-// whole tells whether a drive is synced as a whole, and not one folder of it.
-func (s *syncer) whole() bool { return s.cfg.source() != Folder }
+// isWholeDrive tells whether a drive is synced as a whole, and not one folder of it.
+func (s *syncer) isWholeDrive() bool { return s.cfg.source() != Folder }
 
 // listFiles gives the files of a drive to the sync, from where at is.
 func (s *syncer) listFiles(ctx context.Context, drive string, at *listing) error {
-	if s.whole() {
+	if s.isWholeDrive() {
 		return s.filesOf(ctx, drive, noFolders, at)
 	}
-	ids := []string{s.at.Roots[drive]}
+	ids := []string{s.cursor.Roots[drive]}
 	for id := range s.tree.folders {
 		if s.tree.holds(id) {
 			ids = append(ids, id)
@@ -116,7 +116,7 @@ func (s *syncer) listFiles(ctx context.Context, drive string, at *listing) error
 		at.Upto = batch[len(batch)-1]
 		err := s.filesOf(ctx, drive, noFolders+" and "+inParents(batch), at)
 		if isGone(err) {
-			err = s.below(ctx, drive, noFolders, batch, func(page []item) error { return s.files(ctx, page, false) })
+			err = s.listChildren(ctx, drive, noFolders, batch, func(page []item) error { return s.files(ctx, page, false) })
 		}
 		if err != nil {
 			return err
@@ -133,21 +133,21 @@ func (s *syncer) filesOf(ctx context.Context, drive, q string, at *listing) erro
 		if at.Page = next; next == "" {
 			return nil
 		}
-		return s.listedUpTo(ctx, at)
+		return s.checkpointListing(ctx, at)
 	})
 }
 
-// below lists what is in folders. One that is gone makes Google refuse the whole query: it is then left out.
-func (s *syncer) below(ctx context.Context, drive, filter string, folders []string, take func([]item) error) error {
+// listChildren lists what is in folders. One that is gone makes Google refuse the whole query: it is then left out.
+func (s *syncer) listChildren(ctx context.Context, drive, filter string, folders []string, take func([]item) error) error {
 	err := s.pages(ctx, drive, filter+" and "+inParents(folders), "", func(page []item, _ string) error { return take(page) })
 	if !isGone(err) {
 		return err
 	}
 	if len(folders) == 1 {
-		return s.notListed(ctx, drive, folders[0])
+		return s.noteNotListed(ctx, drive, folders[0])
 	}
 	for _, id := range folders {
-		if err := s.below(ctx, drive, filter, []string{id}, take); err != nil {
+		if err := s.listChildren(ctx, drive, filter, []string{id}, take); err != nil {
 			return err
 		}
 	}
@@ -184,16 +184,16 @@ func inParents(ids []string) string {
 func (s *syncer) files(ctx context.Context, items []item, changed bool) error {
 	for _, f := range lastOf(items, func(f item) string { return f.ID }) {
 		parents, in := s.tree.place(f.Parents)
-		delete(s.outside, f.ID)
+		delete(s.unplaced, f.ID)
 		var err error
 		switch {
 		case f.isFolder() || f.Trashed || s.tree.roots[f.ID]:
 		case !in:
 			if _, stored := s.sync.Stored(f.ID); stored && (changed || !s.listing) {
-				s.outside[f.ID], s.loose = f, true // its folder may come below a root by the end
+				s.unplaced[f.ID], s.detached = f, true // its folder may come below a root by the end
 			}
 		case f.isShortcut():
-			err = s.listed(ctx, f, parents)
+			err = s.giveShortcut(ctx, f, parents)
 		default:
 			err = s.sync.Item(ctx, s.file(f, parents))
 		}

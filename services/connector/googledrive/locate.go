@@ -12,9 +12,9 @@ import (
 // locate finds the roots, and the drives that they are in. What the state holds is not asked for again, except which
 // shared drives there are. It returns the drives that are new since.
 func (s *syncer) locate(ctx context.Context) (news []string, err error) {
-	known := len(s.at.Cursors) > 0 && len(s.at.Roots) > 0
+	known := len(s.cursor.Cursors) > 0 && len(s.cursor.Roots) > 0
 	if !known {
-		s.at.Roots, s.at.Cursors = map[string]string{}, map[string]string{}
+		s.cursor.Roots, s.cursor.Cursors = map[string]string{}, map[string]string{}
 		if err := s.locateRoot(ctx); err != nil {
 			return nil, err
 		}
@@ -26,17 +26,17 @@ func (s *syncer) locate(ctx context.Context) (news []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for drive := range s.at.Roots {
+	for drive := range s.cursor.Roots {
 		if drive != "" && !slices.Contains(now, drive) {
-			delete(s.at.Roots, drive) // the sweep deletes what was in it
-			delete(s.at.Cursors, drive)
-			s.at.Unsaid = true
+			delete(s.cursor.Roots, drive) // the sweep deletes what was in it
+			delete(s.cursor.Cursors, drive)
+			s.cursor.Unreported = true
 		}
 	}
 	for _, drive := range now {
-		s.at.Roots[drive] = drive // a shared drive's root folder has its id
+		s.cursor.Roots[drive] = drive // a shared drive's root folder has its id
 		// A listing that died may have left a root without a cursor.
-		if _, begun := s.at.Cursors[drive]; known && !begun {
+		if _, begun := s.cursor.Cursors[drive]; known && !begun {
 			news = append(news, drive)
 		}
 	}
@@ -59,7 +59,7 @@ func (s *syncer) locateRoot(ctx context.Context) error {
 	if s.cfg.source() == Folder {
 		drive = root.DriveID
 	}
-	s.at.Roots[drive] = root.ID
+	s.cursor.Roots[drive] = root.ID
 	return nil
 }
 
@@ -68,14 +68,14 @@ func (s *syncer) root(ctx context.Context, id string) (item, error) {
 	root, err := s.api.item(ctx, id, "")
 	switch {
 	case err != nil:
-		return root, s.aboutRoot(err, id)
+		return root, s.rootError(err, id)
 	case root.isShortcut():
 		return root, worker.Permanent(fmt.Errorf("%s: %q is a shortcut; give the id of the folder that it leads to, %q",
 			s.field(), id, root.Shortcut.Target))
 	case !root.isFolder():
 		return root, worker.Permanent(fmt.Errorf("%s: %q is not a folder; give the id of the folder that holds it", s.field(), id))
 	case root.Trashed:
-		return root, s.aboutRoot(errTrashed, id)
+		return root, s.rootError(errTrashed, id)
 	}
 	return root, nil
 }
@@ -88,9 +88,9 @@ func (s *syncer) field() string {
 	return map[string]string{SharedDrive: "drive_id", Folder: "folder_id", MyDrive: "source"}[s.cfg.source()]
 }
 
-// aboutRoot turns an error of asking for what is synced into something its user can act on. What was there before is away, and may be
+// rootError turns an error of asking for what is synced into something its user can act on. What was there before is away, and may be
 // there again.
-func (s *syncer) aboutRoot(err error, id string) error {
+func (s *syncer) rootError(err error, id string) error {
 	switch notThere := isGone(err) || errors.Is(err, errTrashed); {
 	case notThere && !s.sync.First():
 		return fmt.Errorf("%s: %q was there and is not there now (%w); it is looked for again; if it is gone for good, name another", s.field(), id, err)
@@ -109,7 +109,7 @@ func (s *syncer) rootChanged(ctx context.Context, drive, id string) error {
 	}
 	if s.cfg.source() == Folder && root.DriveID != drive {
 		// It was moved to another drive, whose changes are others.
-		s.at.Roots = nil
+		s.cursor.Roots = nil
 		return errStale
 	}
 	return nil

@@ -10,8 +10,8 @@ import (
 type kind string
 
 const (
-	aFolder   kind = "d"
-	aShortcut kind = "s"
+	kindFolder   kind = "d"
+	kindShortcut kind = "s"
 )
 
 // memo is what is remembered with a document: where it is. It has at most 7,300 bytes: an id has at most 180 in JSON, and what is
@@ -46,7 +46,7 @@ func memoOf(of source.Stored) (m memo) {
 	return m
 }
 
-// described is an item as far as people see it, and its memo.
-func described(f item, m memo) source.Item {
+// newItem is an item as far as people see it, and its memo.
+func newItem(f item, m memo) source.Item {
 	return source.Item{ID: f.ID, Title: f.title(), URL: f.Link, MediaType: f.MimeType, Memo: m}
 }

@@ -16,9 +16,9 @@ type cursor struct {
 	Listing *listing `json:"listing,omitempty"`
 	// Later are what the next sync looks at as if it had changed: it could not be asked for, or listed.
 	Later []string `json:"later,omitempty"`
-	// Unsaid says that something that is stored may be below no root any more though nothing says that it is gone: a shared drive is not listed
+	// Unreported says that something that is stored may be below no root any more though nothing says that it is gone: a shared drive is not listed
 	// any more.
-	Unsaid bool `json:"unsaid,omitempty"`
+	Unreported bool `json:"unsaid,omitempty"`
 }
 
 // listing says how far a listing of everything has come. Drives before Drive, in their order, are done.

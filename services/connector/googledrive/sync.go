@@ -69,29 +69,29 @@ type syncer struct {
 	store source.Store
 	api   *api
 	sync  *source.Sync
-	at    cursor
+	cursor    cursor
 	tree  *tree
 
 	// listing: everything is listed, and what is not shown is gone.
 	listing bool
-	// come are folders whose contents are to be listed, and their drives; missed are those that a listing of everything has not found.
-	come, missed map[string]string
-	// due are what earlier syncs have left to be looked at.
-	due []string
+	// toList are folders whose contents are to be listed, and their drives; missed are those that a listing of everything has not found.
+	toList, missed map[string]string
+	// toCheck are what earlier syncs have left to be looked at.
+	toCheck []string
 	// ending: everything that the service lists and tells by itself was read.
 	ending bool
-	// loose: something that is stored may be below no root any more. lost are the folders that were twice not there, though nothing says that
+	// detached: something that is stored may be below no root any more. lost are the folders that were twice not there, though nothing says that
 	// they are gone: what is below them goes with them, should they go.
-	loose bool
+	detached bool
 	lost  map[string]bool
-	// outside are stored files that the changes have named in a folder that is below no root so far.
-	outside map[string]item
-	// named are the folders and drives that the changes say are gone, or below no root.
-	named map[string]bool
-	// told has the targets of all shortcuts; true: the changes have named it.
-	told map[string]bool
-	// unnamed counts the shortcuts that were asked for because their memo does not have their name.
-	unnamed int
+	// unplaced are stored files that the changes have named in a folder that is below no root so far.
+	unplaced map[string]item
+	// goneFolders are the folders and drives that the changes say are gone, or below no root.
+	goneFolders map[string]bool
+	// targets has the targets of all shortcuts; true: the changes have named it.
+	targets map[string]bool
+	// namesFetched counts the shortcuts that were asked for because their memo does not have their name.
+	namesFetched int
 
 	mu        sync.Mutex // of cursor.Later
 	pagesRead int
@@ -134,14 +134,14 @@ func (o Options) withDefaults() Options {
 // List lists everything, or what has changed since the cursor. Its cursor is a pointer: Look may add to it.
 func (s *syncer) List(ctx context.Context, sync *source.Sync) (any, error) {
 	s.sync = sync
-	if err := sync.Cursor(&s.at); err != nil {
+	if err := sync.Cursor(&s.cursor); err != nil {
 		return nil, err
 	}
 	for restarts := 0; ; restarts++ {
 		err := s.round(ctx)
 		if !errors.Is(err, errStale) {
-			s.at.Unsaid = false // the engine knows what is lost
-			return &s.at, err
+			s.cursor.Unreported = false // the engine knows what is lost
+			return &s.cursor, err
 		}
 		if restarts == maxRestarts {
 			return nil, fmt.Errorf("after starting again %d times: %w", maxRestarts, err)
@@ -150,7 +150,7 @@ func (s *syncer) List(ctx context.Context, sync *source.Sync) (any, error) {
 			return nil, err
 		}
 		s.restarted = true
-		s.at = cursor{Later: s.at.Later}
+		s.cursor = cursor{Later: s.cursor.Later}
 	}
 }
 
@@ -160,11 +160,11 @@ func (s *syncer) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.due = append(s.begin(), s.at.Later...)
+	s.toCheck = append(s.beginRound(), s.cursor.Later...)
 	if s.listing {
 		err = s.listEverything(ctx)
 	} else {
-		err = s.lookAtDue(ctx)
+		err = s.checkDue(ctx)
 	}
 	if err != nil {
 		return err
@@ -177,55 +177,55 @@ func (s *syncer) round(ctx context.Context) error {
 	if err := s.sync.Wait(); err != nil { // what changes while it is read is told of by this sync
 		return err
 	}
-	for _, drive := range s.at.drives() {
-		if err := s.changesOf(ctx, drive); err != nil {
+	for _, drive := range s.cursor.drives() {
+		if err := s.applyChanges(ctx, drive); err != nil {
 			return err
 		}
 	}
 	s.ending = true
 	if s.listing {
-		if err := s.lookAtDue(ctx); err != nil {
+		if err := s.checkDue(ctx); err != nil {
 			return err
 		}
 	}
-	return s.end(ctx)
+	return s.endRound(ctx)
 }
 
-// begin builds what is known of the tree. It returns folders that have failed: they were away, or their deletion was given up, and what is
+// beginRound builds what is known of the tree. It returns folders that have failed: they were away, or their deletion was given up, and what is
 // known of their place may be wrong.
-func (s *syncer) begin() (doubtful []string) {
+func (s *syncer) beginRound() (doubtful []string) {
 	s.ending = false
-	s.listing = len(s.at.Cursors) == 0 || s.at.Listing != nil
+	s.listing = len(s.cursor.Cursors) == 0 || s.cursor.Listing != nil
 	switch {
-	case s.at.Listing != nil:
+	case s.cursor.Listing != nil:
 		s.sync.ResumeListing()
 	case s.listing:
 		s.sync.BeginListing()
 	}
-	s.tree = newTree(s.at.Roots)
-	s.lost, s.named, s.outside = map[string]bool{}, map[string]bool{}, map[string]item{}
-	s.come, s.missed, s.told, s.loose = map[string]string{}, map[string]string{}, map[string]bool{}, s.at.Unsaid
+	s.tree = newTree(s.cursor.Roots)
+	s.lost, s.goneFolders, s.unplaced = map[string]bool{}, map[string]bool{}, map[string]item{}
+	s.toList, s.missed, s.targets, s.detached = map[string]string{}, map[string]string{}, map[string]bool{}, s.cursor.Unreported
 	for id, of := range s.sync.All() {
 		if s.sync.Missing(id) {
 			continue // a listing finds out by itself what there is
 		}
 		switch m := memoOf(of); m.Kind {
-		case aFolder:
+		case kindFolder:
 			s.tree.folders[id] = m.Parents
 			if of.Failed != source.None {
 				doubtful = append(doubtful, id)
 			}
-		case aShortcut:
-			s.told[m.Target] = false
+		case kindShortcut:
+			s.targets[m.Target] = false
 		}
 	}
 	return doubtful
 }
 
-// end does what depends on all that was listed.
-func (s *syncer) end(ctx context.Context) error {
-	maps.Copy(s.come, s.missed)
-	if err := s.listCome(ctx, notTrashed); err != nil {
+// endRound does what depends on all that was listed.
+func (s *syncer) endRound(ctx context.Context) error {
+	maps.Copy(s.toList, s.missed)
+	if err := s.listQueued(ctx, notTrashed); err != nil {
 		return err
 	}
 	if s.listing {
@@ -245,7 +245,7 @@ func (s *syncer) sweep(ctx context.Context) error {
 	if err := s.sync.Wait(); err != nil {
 		return err
 	}
-	for id, f := range s.outside {
+	for id, f := range s.unplaced {
 		if parents, in := s.tree.place(f.Parents); !in {
 			if err := s.sync.Remove(ctx, id); err != nil {
 				return err
@@ -254,13 +254,13 @@ func (s *syncer) sweep(ctx context.Context) error {
 			return fmt.Errorf("%s in %v: %w", id, parents, err)
 		}
 	}
-	clear(s.outside)
+	clear(s.unplaced)
 	there, stay := s.tree.without(s.lost), []string{}
 	for id, of := range s.sync.All() {
 		m := memoOf(of)
 		switch {
 		case of.Memo == nil || s.lost[id] || there.holdsItem(id, m):
-		case s.tree.isBelow(id, m, s.named):
+		case s.tree.isBelow(id, m, s.goneFolders):
 			if err := s.sync.Remove(ctx, id); err != nil {
 				return err
 			}
@@ -277,12 +277,12 @@ func (s *syncer) sweep(ctx context.Context) error {
 			}
 		}
 	}
-	s.loose = false
+	s.detached = false
 	return nil
 }
 
 // answers asks for what is synced.
 func (s *syncer) answers(ctx context.Context) error {
-	_, err := s.api.item(ctx, s.at.Roots[s.at.drives()[0]], "")
+	_, err := s.api.item(ctx, s.cursor.Roots[s.cursor.drives()[0]], "")
 	return err
 }

@@ -25,7 +25,7 @@ func newTree(drives map[string]string) *tree {
 	return t
 }
 
-func (t *tree) set(id string, parents []string) { t.folders[id] = usable(parents) }
+func (t *tree) set(id string, parents []string) { t.folders[id] = validParents(parents) }
 
 // holds tells whether a folder is a root, or is below one.
 func (t *tree) holds(id string) bool {
@@ -49,7 +49,7 @@ func (t *tree) holds(id string) bool {
 
 // holdsItem tells whether something that is stored is below a root.
 func (t *tree) holdsItem(id string, m memo) bool {
-	if m.Kind == aFolder {
+	if m.Kind == kindFolder {
 		return t.holds(id)
 	}
 	_, in := t.place(m.Parents)
@@ -113,7 +113,7 @@ func (t *tree) search(id string) bool {
 
 // place are the parents to remember; in says whether any of them is below a root. Of very many those below a root come first.
 func (t *tree) place(parents []string) (kept []string, in bool) {
-	kept = usable(parents)
+	kept = validParents(parents)
 	if len(kept) > maxParents {
 		inside := slices.DeleteFunc(slices.Clone(kept), func(id string) bool { return !t.holds(id) })
 		kept = slices.Concat(inside, kept)[:maxParents]
@@ -121,8 +121,8 @@ func (t *tree) place(parents []string) (kept []string, in bool) {
 	return kept, slices.ContainsFunc(kept, t.holds)
 }
 
-// usable sorts parents, so that their order says nothing.
-func usable(parents []string) []string {
+// validParents sorts parents, so that their order says nothing.
+func validParents(parents []string) []string {
 	if len(parents) == 1 && validID(parents[0]) {
 		return parents
 	}

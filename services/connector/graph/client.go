@@ -105,7 +105,7 @@ func (c *Client) get(ctx context.Context, link string, header http.Header, v any
 	}
 	for try := 1; ; try++ {
 		at, err := c.try(ctx, link, header, v)
-		var broken *brokenOff
+		var broken *truncatedError
 		if !errors.As(err, &broken) || try == tries {
 			return at, err
 		}
@@ -118,7 +118,7 @@ func (c *Client) get(ctx context.Context, link string, header http.Header, v any
 func (c *Client) try(ctx context.Context, link string, header http.Header, v any) (at time.Time, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, link, nil)
 	if err != nil {
-		return at, fmt.Errorf("ask %s: %w", shown(link), err)
+		return at, fmt.Errorf("ask %s: %w", withoutQuery(link), err)
 	}
 	for name, values := range header {
 		req.Header[name] = values
@@ -129,12 +129,12 @@ func (c *Client) try(ctx context.Context, link string, header http.Header, v any
 	case err != nil && EndsSync(err):
 		return at, withoutURL(err) // it says who answered: where there is no access token, Graph was never asked
 	case err != nil:
-		return at, fmt.Errorf("ask %s: %w", shown(link), withoutURL(err))
+		return at, fmt.Errorf("ask %s: %w", withoutQuery(link), withoutURL(err))
 	}
 	defer func() { drain(resp.Body); _ = resp.Body.Close() }()
 	at, _ = http.ParseTime(resp.Header.Get("Date"))
 	if resp.StatusCode != http.StatusOK {
-		return at, answerError(resp, shown(link))
+		return at, answerError(resp, withoutQuery(link))
 	}
 	err = answer.Decode(resp.Body, limits(v), v)
 	switch {
@@ -143,11 +143,11 @@ func (c *Client) try(ctx context.Context, link string, header http.Header, v any
 	case ctx.Err() != nil:
 		return at, ctx.Err()
 	}
-	err = fmt.Errorf("read the answer of %s: %w", shown(link), err)
+	err = fmt.Errorf("read the answer of %s: %w", withoutQuery(link), err)
 	if errors.Is(err, answer.ErrTooLarge) {
 		return at, err
 	}
-	return at, &brokenOff{err}
+	return at, &truncatedError{err}
 }
 
 func (c *Client) wait(ctx context.Context, try int) error {
@@ -157,8 +157,8 @@ func (c *Client) wait(ctx context.Context, try int) error {
 // drain lets the connection be used again, unless much is left to read.
 func drain(body io.Reader) { _, _ = io.CopyN(io.Discard, body, 64<<10) }
 
-// shown is a link without its query: tokens in it are long, and those of downloads are secrets.
-func shown(link string) string {
+// withoutQuery is a link without its query: tokens in it are long, and those of downloads are secrets.
+func withoutQuery(link string) string {
 	link, _, _ = strings.Cut(link, "?")
 	if len(link) > 300 {
 		link = link[:300] + "…"

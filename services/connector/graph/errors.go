@@ -35,12 +35,12 @@ type Error struct {
 	Message string
 	// Location is where a 410 starts again.
 	Location string
-	// Asked is what was asked for.
-	Asked string
+	// Target is what was asked for.
+	Target string
 }
 
 func (e *Error) Error() string {
-	text := fmt.Sprintf("%s answered %d %s", e.Asked, e.Status, strings.Join(e.Codes, "/"))
+	text := fmt.Sprintf("%s answered %d %s", e.Target, e.Status, strings.Join(e.Codes, "/"))
 	if e.Message != "" {
 		text += ": " + e.Message
 	}
@@ -60,7 +60,7 @@ func (e *Error) Has(codes ...string) bool {
 }
 
 func answerError(resp *http.Response, asked string) error {
-	e := &Error{Status: resp.StatusCode, Location: resp.Header.Get("Location"), Asked: asked}
+	e := &Error{Status: resp.StatusCode, Location: resp.Header.Get("Location"), Target: asked}
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	type inner struct {
 		Code       string `json:"code"`
@@ -73,7 +73,7 @@ func answerError(resp *http.Response, asked string) error {
 	}
 	if json.Unmarshal(body, &answer) == nil {
 		if answer.Error != nil {
-			e.Message = words(answer.Error.Message)
+			e.Message = clipMessage(answer.Error.Message)
 		}
 		for at := answer.Error; at != nil && len(e.Codes) < 8; {
 			// What is longer is no code. The part of it that fits may be the part of a secret, which nobody finds any more.
@@ -99,8 +99,8 @@ const maxCode = 64
 // maxMessage bounds what is kept of a message.
 const maxMessage = 400
 
-// words are the first whole words of a message: half a word may be half of a secret, which nobody finds any more.
-func words(message string) string {
+// clipMessage are the first whole words of a message: half a word may be half of a secret, which nobody finds any more.
+func clipMessage(message string) string {
 	message = line.One(message)
 	if len(message) <= maxMessage {
 		return message
@@ -200,8 +200,8 @@ func AsPermanent(err error, named string) error {
 	return err
 }
 
-// brokenOff is an answer that ended before its end.
-type brokenOff struct{ err error }
+// truncatedError is an answer that ended before its end.
+type truncatedError struct{ err error }
 
-func (b *brokenOff) Error() string { return b.err.Error() }
-func (b *brokenOff) Unwrap() error { return b.err }
+func (b *truncatedError) Error() string { return b.err.Error() }
+func (b *truncatedError) Unwrap() error { return b.err }

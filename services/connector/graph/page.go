@@ -24,24 +24,24 @@ const (
 )
 
 var (
-	// plain is for everything but messages: 1000 items have 4 MB, most of it download URLs.
-	plain = answer.Limits{Bytes: 16 << 20, String: 1 << 20, Values: 500_000, Element: maxElement}
-	// expanded is for messages with their replies. They pass through and are not kept.
-	expanded = answer.Limits{Bytes: 256 << 20, String: 1 << 20, Values: 20_000_000, Element: maxElement}
+	// itemLimits is for everything but messages: 1000 items have 4 MB, most of it download URLs.
+	itemLimits = answer.Limits{Bytes: 16 << 20, String: 1 << 20, Values: 500_000, Element: maxElement}
+	// messageLimits is for messages with their replies. They pass through and are not kept.
+	messageLimits = answer.Limits{Bytes: 256 << 20, String: 1 << 20, Values: 20_000_000, Element: maxElement}
 )
 
 // limits are those of what is decoded into v.
 func limits(v any) answer.Limits {
 	if _, threads := v.(*Page[Message]); threads {
-		return expanded
+		return messageLimits
 	}
-	return plain
+	return itemLimits
 }
 
 // Stream decodes a page element by element.
 func (p *Page[T]) Stream(dec *answer.Decoder) error {
 	*p = Page[T]{}
-	room := &room{}
+	room := &pageBudget{}
 	return answer.Object(dec, func(name string) error {
 		switch name {
 		case "value":
@@ -63,18 +63,18 @@ func (p *Page[T]) Stream(dec *answer.Decoder) error {
 	})
 }
 
-func decodeElement(dec *answer.Decoder, v any, room *room) error {
+func decodeElement(dec *answer.Decoder, v any, room *pageBudget) error {
 	if m, is := v.(*Message); is {
 		return m.decode(dec, room)
 	}
 	return dec.Decode(v)
 }
 
-// room is what a page of messages has taken.
-type room struct{ messages, replies int }
+// pageBudget is what a page of messages has taken.
+type pageBudget struct{ messages, replies int }
 
 // decode decodes a message. Replies that the page has no room for are left out; then CutReplies is set.
-func (m *Message) decode(dec *answer.Decoder, room *room) error {
+func (m *Message) decode(dec *answer.Decoder, room *pageBudget) error {
 	var replies []Message
 	cut := false
 	own, err := fieldsOf(dec, func(name string) (bool, error) {

@@ -6,36 +6,36 @@ import (
 	"github.com/echomind/sync/services/connector/graph"
 )
 
-// below lists what lies below a folder that has come, or changed its place. Items that come or go meanwhile may be missed by
+// listMoved lists what lies below a folder that has come, or changed its place. Items that come or go meanwhile may be missed by
 // it, and are in the next delta. Where a folder cannot be listed, the next sync lists everything: that shows what is below it.
-func (l *lister) below(ctx context.Context, top graph.Item) error {
-	_, at, err := l.above(ctx, top.Parent.ID)
+func (l *lister) listMoved(ctx context.Context, top graph.Item) error {
+	_, at, err := l.foldersAbove(ctx, top.Parent.ID)
 	switch {
 	case err != nil:
 		return err
 	case at == inside:
-		return l.under(ctx, top.ID, 0)
+		return l.listTree(ctx, top.ID, 0)
 	case at == outside:
-		l.loses(top.ID)
+		l.markLost(top.ID)
 	default:
-		l.at.Relist = true
+		l.cursor.Relist = true
 	}
 	return nil
 }
 
-// under gives all that lies below a folder to the engine: page by page its files, and then the folders of the page, so that only the ids
+// listTree gives all that lies below a folder to the engine: page by page its files, and then the folders of the page, so that only the ids
 // of a page of folders are held for each level.
-func (l *lister) under(ctx context.Context, id string, depth int) error {
+func (l *lister) listTree(ctx context.Context, id string, depth int) error {
 	if depth > maxDepth {
 		return nil // nothing below it is inside, either
 	}
 	for link := l.api.Children(l.place.Drive, id, l.opts.PageSize); link != ""; {
-		folders, next, err := l.children(ctx, link)
+		folders, next, err := l.listChildren(ctx, link)
 		if err != nil {
 			return err
 		}
 		for _, one := range folders {
-			if err := l.under(ctx, one, depth+1); err != nil {
+			if err := l.listTree(ctx, one, depth+1); err != nil {
 				return err
 			}
 		}
@@ -47,11 +47,11 @@ func (l *lister) under(ctx context.Context, id string, depth int) error {
 	return nil
 }
 
-// children lists a page of a folder. It gives the files to the engine, and returns the folders, and the link of the next page.
-func (l *lister) children(ctx context.Context, link string) (folders []string, next string, err error) {
+// listChildren lists a page of a folder. It gives the files to the engine, and returns the folders, and the link of the next page.
+func (l *lister) listChildren(ctx context.Context, link string) (folders []string, next string, err error) {
 	page, err := l.api.Items(ctx, link)
 	if err != nil {
-		l.at.Relist = true
+		l.cursor.Relist = true
 		if graph.IsGone(err) || graph.IsRefused(err) {
 			return nil, "", nil
 		}
@@ -60,11 +60,11 @@ func (l *lister) children(ctx context.Context, link string) (folders []string, n
 	items := lastOf(page.Value)
 	for _, item := range items {
 		if item.IsFolder() {
-			l.reported(item)
+			l.updateFolder(item)
 			folders = append(folders, item.ID)
 		}
 	}
-	if err := l.forget(); err != nil {
+	if err := l.shrinkTree(); err != nil {
 		return nil, "", err
 	}
 	return folders, page.Next, l.files(ctx, items)

@@ -13,11 +13,11 @@ import (
 // a folder that is renamed stays the connector's, and later syncs ask for nothing but changes.
 func (l *lister) locate(ctx context.Context) error {
 	if l.place.Drive != "" && l.place.Root != "" {
-		return l.moved(ctx)
+		return l.checkMoved(ctx)
 	}
 	drive, named, err := l.findDrive(ctx)
 	if err != nil {
-		return l.notThere(err, named)
+		return l.rootError(err, named)
 	}
 	path := "/drives/" + graph.Segment(drive) + "/root"
 	switch {
@@ -28,7 +28,7 @@ func (l *lister) locate(ctx context.Context) error {
 	}
 	var root graph.Item
 	if err := l.api.Get(ctx, l.api.URL(path, nil), nil, &root); err != nil {
-		return l.notThere(err, named)
+		return l.rootError(err, named)
 	}
 	if root.RemoteItem != nil {
 		return worker.Permanent(fmt.Errorf("%s: it is a shortcut to another drive; name that drive's folder itself", named))
@@ -40,9 +40,9 @@ func (l *lister) locate(ctx context.Context) error {
 	return l.s.SetPlace(l.place)
 }
 
-// moved asks where the connector's folder is now. Its delta does not report that a folder above it was renamed, and all
+// checkMoved asks where the connector's folder is now. Its delta does not report that a folder above it was renamed, and all
 // documents' URLs change with that. The root of a drive stays where it is.
-func (l *lister) moved(ctx context.Context) error {
+func (l *lister) checkMoved(ctx context.Context) error {
 	if l.place.Whole {
 		return nil
 	}
@@ -51,7 +51,7 @@ func (l *lister) moved(ctx context.Context) error {
 		err = graph.ErrVanished
 	}
 	if err != nil {
-		return l.notThere(err, "the connector's folder")
+		return l.rootError(err, "the connector's folder")
 	}
 	if url := graph.Short(root.WebURL); url != l.place.URL {
 		l.movedTo = url
@@ -59,10 +59,10 @@ func (l *lister) moved(ctx context.Context) error {
 	return nil
 }
 
-// notThere draws the consequences of an answer about the drive or folder that is synced. What was synced before, and is not there now, may
+// rootError draws the consequences of an answer about the drive or folder that is synced. What was synced before, and is not there now, may
 // be back in a moment: an administrator restores it, or a service has its bad hour. Anything else that is not there is a mistake in the
 // configuration.
-func (l *lister) notThere(err error, named string) error {
+func (l *lister) rootError(err error, named string) error {
 	switch {
 	case !graph.IsGone(err):
 		return graph.AsPermanent(err, named)

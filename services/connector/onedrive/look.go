@@ -12,8 +12,8 @@ import (
 	"github.com/echomind/sync/services/connector/graph"
 )
 
-// maxAgain is how many files that failed are looked at beside a delta, until it shows that it helps.
-const maxAgain = 200
+// maxRetried is how many files that failed are looked at beside a delta, until it shows that it helps.
+const maxRetried = 200
 
 // Look asks for files that failed before, several at a time: a permission that is granted does not change the item.
 func (l *lister) Look(ctx context.Context, s *source.Sync, ids []string) error {
@@ -35,15 +35,15 @@ func (l *lister) Look(ctx context.Context, s *source.Sync, ids []string) error {
 		return fmt.Errorf("ask for files that failed: %w", err)
 	}
 	for i, id := range ids {
-		if err := l.looked(ctx, id, items[i], errs[i]); err != nil {
+		if err := l.takeAnswer(ctx, id, items[i], errs[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// looked takes what the service says of a file.
-func (l *lister) looked(ctx context.Context, id string, item graph.Item, err error) error {
+// takeAnswer takes what the service says of a file.
+func (l *lister) takeAnswer(ctx context.Context, id string, item graph.Item, err error) error {
 	switch {
 	case graph.IsGone(err):
 		_, err := l.s.MarkAway(ctx, source.Item{ID: id})
@@ -52,12 +52,12 @@ func (l *lister) looked(ctx context.Context, id string, item graph.Item, err err
 		// Its earlier text would be found for ever, were it where others may not read it: its deletion may have been given up. Only
 		// a listing of everything tells whether it is still here.
 		of, _ := l.s.Stored(id)
-		l.at.Relist = l.at.Relist || of.Failed == source.NotStored || of.Failed == source.Unknown
+		l.cursor.Relist = l.cursor.Relist || of.Failed == source.NotStored || of.Failed == source.Unknown
 		return nil
 	case err != nil:
 		return nil // it stays as it is
 	case item.Deleted != nil:
 		return l.s.Remove(ctx, id)
 	}
-	return l.file(ctx, item)
+	return l.giveFile(ctx, item)
 }

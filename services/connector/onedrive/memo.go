@@ -28,8 +28,8 @@ type memo struct {
 // which name the URL has.
 type step struct{ id, name string }
 
-// besideFolders is what a memo takes without its folders, at most: three names of 16 letters, and the fields' names.
-const besideFolders = 128
+// memoOverhead is what a memo takes without its folders, at most: three names of 16 letters, and the fields' names.
+const memoOverhead = 128
 
 func nameHash(name string) string { return graph.Short(name)[:8] }
 
@@ -38,10 +38,10 @@ func memoOf(of source.Stored) (m memo) {
 	return m
 }
 
-// placed is the memo of a file below some folders. cut says that the last of them is not all there is.
-func placed(steps []step, cut bool) memo {
+// newMemo is the memo of a file below some folders. cut says that the last of them is not all there is.
+func newMemo(steps []step, cut bool) memo {
 	m := memo{Cut: cut}
-	left := worker.MaxMemoBytes - besideFolders
+	left := worker.MaxMemoBytes - memoOverhead
 	for _, s := range steps {
 		one := s.id + "~" + s.name
 		written, _ := json.Marshal(one) // a string always encodes
@@ -54,9 +54,9 @@ func placed(steps []step, cut bool) memo {
 	return m
 }
 
-// of is the memo of an item in the same place. Where before is of the same content, that keeps its Version, and both have the
+// withContent is the memo of an item in the same place. Where before is of the same content, that keeps its Version, and both have the
 // names that either has.
-func (m memo) of(item graph.Item, before memo) memo {
+func (m memo) withContent(item graph.Item, before memo) memo {
 	now := graph.VersionOf(item)
 	m.Version = cmp.Or(now.CTag, now.Hash)
 	if old := (graph.Version{CTag: before.CTag, Hash: before.Hash}); now.SameContent(old) {

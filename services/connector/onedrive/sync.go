@@ -97,7 +97,7 @@ type lister struct {
 	reader graph.Reader
 	s      *source.Sync
 	place  place
-	at     cursor
+	cursor     cursor
 	tree   *tree
 	// listing: everything is listed. following: the listing is done, and what has changed since it began is read.
 	listing, following bool
@@ -105,8 +105,8 @@ type lister struct {
 	looking bool
 	// movedTo is a hash of the folder's URL where that has changed since the last sync that completed.
 	movedTo string
-	// named are the folders that the page names.
-	named     map[string]struct{}
+	// pageFolders are the folders that the page names.
+	pageFolders     map[string]struct{}
 	pages     int
 	restarted bool
 }
@@ -125,14 +125,14 @@ func Sync(ctx context.Context, cfg Config, opts Options, store source.Store) (Re
 	if err != nil {
 		return Result{}, err
 	}
-	l := &lister{cfg: cfg, opts: opts, api: api, named: map[string]struct{}{}}
+	l := &lister{cfg: cfg, opts: opts, api: api, pageFolders: map[string]struct{}{}}
 	l.reader = graph.Reader{Client: api, Extract: opts.Extract, MaxBytes: cmp.Or(cfg.MaxFileBytes, DefaultMaxFileBytes)}
 	most := cmp.Or(cfg.MaxFiles, DefaultMaxFiles)
 	result, err := source.Run(ctx, store, l, source.Options{
 		Connector: opts.Connector, Chunk: opts.Chunk, Workers: opts.Workers, Room: opts.Room, Reading: opts.Extract.Version(),
 		MaxItems: most,
 		TooMany:  fmt.Errorf("max_files: the drive holds more than %d files; raise max_files (up to %d), or name a folder of it", most, MaxMaxFiles),
-		Again:    maxAgain, Ends: graph.EndsSync, Clean: opts.Clean,
+		Again:    maxRetried, Ends: graph.EndsSync, Clean: opts.Clean,
 		Answers: func(ctx context.Context) error {
 			_, err := api.Item(ctx, l.place.Drive, l.place.Root)
 			return err
@@ -144,20 +144,20 @@ func Sync(ctx context.Context, cfg Config, opts Options, store source.Store) (Re
 // List gives what has changed since the last sync, or everything.
 func (l *lister) List(ctx context.Context, s *source.Sync) (any, error) {
 	l.s = s
-	if err := errors.Join(s.Cursor(&l.at), s.Place(&l.place)); err != nil {
+	if err := errors.Join(s.Cursor(&l.cursor), s.Place(&l.place)); err != nil {
 		return nil, err
 	}
 	if err := l.locate(ctx); err != nil {
 		return nil, err
 	}
 	switch {
-	case l.at.Listing:
+	case l.cursor.Listing:
 		s.ResumeListing()
 		l.listing = true
-	case l.at.Link == "" || l.at.Relist:
+	case l.cursor.Link == "" || l.cursor.Relist:
 		l.beginListing()
 	}
-	goesOn := l.at.Paging
+	goesOn := l.cursor.Paging
 	if err := l.wholeRound(ctx); err != nil {
 		return nil, err
 	}
@@ -166,14 +166,14 @@ func (l *lister) List(ctx context.Context, s *source.Sync) (any, error) {
 			return nil, err
 		}
 	}
-	l.at.Paging, l.at.Listing = false, false
+	l.cursor.Paging, l.cursor.Listing = false, false
 	l.looking, l.tree = true, nil
-	return &l.at, nil // Look may change it
+	return &l.cursor, nil // Look may change it
 }
 
 // beginListing lists everything from the beginning.
 func (l *lister) beginListing() {
-	l.at = cursor{}
+	l.cursor = cursor{}
 	l.listing, l.following = true, false
 	l.s.BeginListing()
 	l.tree = nil
@@ -188,13 +188,13 @@ func (l *lister) wholeRound(ctx context.Context) error {
 			return err
 		}
 		// What a listing has not shown may have changed since it began: then it is in the changes after it, unless it changes again.
-		if !l.listing || !l.missing() || l.following && (l.s.Result().Listed == listed || follows >= maxFollows) {
+		if !l.listing || !l.hasMissing() || l.following && (l.s.Result().Listed == listed || follows >= maxFollows) {
 			break
 		}
 		l.following = true
 	}
 	if l.movedTo != "" {
-		if err := l.under(ctx, l.place.Root, 0); err != nil {
+		if err := l.listTree(ctx, l.place.Root, 0); err != nil {
 			return err
 		}
 		l.place.URL, l.movedTo = l.movedTo, ""
@@ -211,8 +211,8 @@ func (l *lister) wholeRound(ctx context.Context) error {
 	return l.removeLost(ctx)
 }
 
-// missing tells whether the listing has not shown everything that is stored.
-func (l *lister) missing() bool {
+// hasMissing tells whether the listing has not shown everything that is stored.
+func (l *lister) hasMissing() bool {
 	for id := range l.s.All() {
 		if l.s.Missing(id) {
 			return true
@@ -224,7 +224,7 @@ func (l *lister) missing() bool {
 // round reads pages until there are no more changes.
 func (l *lister) round(ctx context.Context) error {
 	for restarts := 0; ; {
-		link := l.at.Link
+		link := l.cursor.Link
 		if link == "" {
 			link = l.api.ItemDelta(l.place.Drive, l.place.Root, l.opts.PageSize, "")
 		}
@@ -238,12 +238,12 @@ func (l *lister) round(ctx context.Context) error {
 			l.beginListing()
 			l.restarted = true
 			if start != "" && l.api.CheckLink(start) == nil {
-				l.at.Link = start
+				l.cursor.Link = start
 			}
 			continue
 		}
 		if err != nil {
-			return l.notThere(fmt.Errorf("list changes: %w", err), "the drive or folder")
+			return l.rootError(fmt.Errorf("list changes: %w", err), "the drive or folder")
 		}
 		l.pages++
 		if err := l.page(ctx, page.Value); err != nil {
@@ -259,7 +259,7 @@ func (l *lister) round(ctx context.Context) error {
 		if err := l.api.CheckLink(next); err != nil {
 			return fmt.Errorf("list changes: %w", err)
 		}
-		if l.at.Link = next; next == page.Delta {
+		if l.cursor.Link = next; next == page.Delta {
 			return nil
 		}
 		if err := l.checkpoint(ctx); err != nil {
@@ -271,10 +271,10 @@ func (l *lister) round(ctx context.Context) error {
 // checkpoint lets a sync that dies go on from here; not where what this round knows has no room in the cursor.
 func (l *lister) checkpoint(ctx context.Context) error {
 	long := func(id string) bool { return len(id) > maxLostBytes }
-	if l.following || len(l.at.Lost) > maxLost || slices.ContainsFunc(l.at.Lost, long) {
+	if l.following || len(l.cursor.Lost) > maxLost || slices.ContainsFunc(l.cursor.Lost, long) {
 		return nil
 	}
-	at := l.at
+	at := l.cursor
 	at.Paging, at.Listing = true, l.listing
 	return l.s.Checkpoint(ctx, at)
 }

@@ -17,13 +17,13 @@ type folder struct {
 	// they were listed; or where they disagree about it, as a sync leaves them that died while it gave them again. When the folder is
 	// reported next, what lies below it is listed.
 	name string
-	at   where
+	at   location
 }
 
-type where int
+type location int
 
 const (
-	inside  where = iota // below the connector's folder, as far as this folder tells
+	inside  location = iota // below the connector's folder, as far as this folder tells
 	outside              // not, or no longer
 	away                 // it is not there now, or may not be asked for
 	unknown              // it could not be asked for
@@ -41,8 +41,8 @@ type tree struct {
 const (
 	// DefaultHeldBytes bounds tree.held. 65,000 folders take it.
 	DefaultHeldBytes = 16 << 20
-	// heldBeside is about what a folder takes beside its texts: in a map, and by the texts' ends.
-	heldBeside = 176
+	// folderOverhead is about what a folder takes beside its texts: in a map, and by the texts' ends.
+	folderOverhead = 176
 	// maxDepth ends a walk in a tree that is none.
 	maxDepth = 400
 )
@@ -59,7 +59,7 @@ func newTree(root string, stored iter.Seq2[string, source.Stored]) *tree {
 			notStored = append(notStored, m)
 			continue
 		}
-		m.above(root, func(id string, now folder) {
+		m.eachFolder(root, func(id string, now folder) {
 			if had, is := t.folders[id]; is && had != now {
 				now.name = ""
 			}
@@ -67,7 +67,7 @@ func newTree(root string, stored iter.Seq2[string, source.Stored]) *tree {
 		})
 	}
 	for _, m := range notStored {
-		m.above(root, func(id string, was folder) {
+		m.eachFolder(root, func(id string, was folder) {
 			if _, is := t.folders[id]; !is {
 				t.folders[id] = folder{parent: was.parent}
 			}
@@ -76,8 +76,8 @@ func newTree(root string, stored iter.Seq2[string, source.Stored]) *tree {
 	return t
 }
 
-// above calls f for each folder above a file whose own folder is known, too.
-func (m memo) above(root string, f func(id string, of folder)) {
+// eachFolder calls f for each folder above a file whose own folder is known, too.
+func (m memo) eachFolder(root string, f func(id string, of folder)) {
 	steps := m.steps()
 	for i, s := range steps {
 		switch {
@@ -89,8 +89,8 @@ func (m memo) above(root string, f func(id string, of folder)) {
 	}
 }
 
-// onlySure has folders whose names are not sure asked for again.
-func (t *tree) onlySure() {
+// dropUnsure has folders whose names are not sure asked for again.
+func (t *tree) dropUnsure() {
 	maps.DeleteFunc(t.folders, func(_ string, f folder) bool { return f.name == "" })
 }
 
@@ -99,13 +99,13 @@ func (t *tree) set(id string, f folder) {
 	if had, is := t.folders[id]; is {
 		t.held += len(f.parent) - len(had.parent)
 	} else {
-		t.held += heldBeside + len(id) + len(f.parent) + len(f.name)
+		t.held += folderOverhead + len(id) + len(f.parent) + len(f.name)
 	}
 	t.folders[id] = f
 }
 
-// reported takes a folder out of an answer, and tells whether it was known, and whether URLs of files below it may have changed.
-func (t *tree) reported(item graph.Item) (changed, had bool) {
+// update takes a folder out of an answer, and tells whether it was known, and whether URLs of files below it may have changed.
+func (t *tree) update(item graph.Item) (changed, had bool) {
 	before, had := t.folders[item.ID]
 	now := folder{parent: item.Parent.ID, name: nameHash(item.Name)}
 	t.set(item.ID, now)
@@ -119,10 +119,10 @@ func (t *tree) lost(id string) {
 	t.set(id, f)
 }
 
-// forget makes room where more folders are held than may be. What stays is what is remembered with files, as when a sync
+// shrinkTree makes room where more folders are held than may be. What stays is what is remembered with files, as when a sync
 // dies and another goes on; which folders are gone; and those that the page names, below which not all files may have been
 // given yet. Any other folder is asked for when it is needed.
-func (l *lister) forget() error {
+func (l *lister) shrinkTree() error {
 	before := l.tree
 	if before == nil || before.held <= l.opts.HeldBytes {
 		return nil
@@ -131,12 +131,12 @@ func (l *lister) forget() error {
 		return err // until then memos of files are missing
 	}
 	l.tree = nil
-	for id := range l.known().folders {
+	for id := range l.folderTree().folders {
 		if before.folders[id].at == outside {
 			l.tree.lost(id)
 		}
 	}
-	for id := range l.named {
+	for id := range l.pageFolders {
 		if f, is := before.folders[id]; is {
 			l.tree.set(id, f)
 		}
@@ -144,16 +144,16 @@ func (l *lister) forget() error {
 	return nil
 }
 
-// known is the tree. It is built when it is needed first: a sync without changes needs none.
-func (l *lister) known() *tree {
+// folderTree is the tree. It is built when it is needed first: a sync without changes needs none.
+func (l *lister) folderTree() *tree {
 	if l.tree != nil {
 		return l.tree
 	}
 	l.tree = newTree(l.place.Root, l.s.All())
 	if l.looking {
-		l.tree.onlySure()
+		l.tree.dropUnsure()
 	}
-	for _, id := range l.at.Lost {
+	for _, id := range l.cursor.Lost {
 		if _, is := l.tree.folders[id]; is || l.tree.cut {
 			l.tree.lost(id)
 		}
@@ -161,9 +161,9 @@ func (l *lister) known() *tree {
 	return l.tree
 }
 
-// above returns the folders above an item whose parent is id, nearest first; where not all can be asked for, those up to the first that
+// foldersAbove returns the folders above an item whose parent is id, nearest first; where not all can be asked for, those up to the first that
 // cannot. A folder that is not known is asked for, once.
-func (l *lister) above(ctx context.Context, id string) (steps []step, at where, err error) {
+func (l *lister) foldersAbove(ctx context.Context, id string) (steps []step, at location, err error) {
 	for range maxDepth {
 		if id == l.place.Root {
 			return steps, inside, nil
@@ -171,13 +171,13 @@ func (l *lister) above(ctx context.Context, id string) (steps []step, at where, 
 		if id == "" {
 			break
 		}
-		f, is := l.known().folders[id]
+		f, is := l.folderTree().folders[id]
 		if !is {
-			if f, err = l.ask(ctx, id); err != nil {
+			if f, err = l.fetchFolder(ctx, id); err != nil {
 				return nil, unknown, fmt.Errorf("find a folder: %w", err)
 			}
-			l.known().set(id, f)
-			if err := l.forget(); err != nil {
+			l.folderTree().set(id, f)
+			if err := l.shrinkTree(); err != nil {
 				return nil, unknown, err
 			}
 		}
@@ -193,8 +193,8 @@ func (l *lister) above(ctx context.Context, id string) (steps []step, at where, 
 	return nil, outside, nil
 }
 
-// ask asks for a folder. The error is one that ends the sync.
-func (l *lister) ask(ctx context.Context, id string) (folder, error) {
+// fetchFolder asks for a folder. The error is one that ends the sync.
+func (l *lister) fetchFolder(ctx context.Context, id string) (folder, error) {
 	item, err := l.api.Item(ctx, l.place.Drive, id)
 	switch {
 	case graph.IsGone(err) || graph.IsRefused(err):

@@ -60,16 +60,16 @@ func (d Dialect) signIn() string {
 	return d.Maker + " sign-in"
 }
 
-// asked says that the provider wants us to wait.
-func (d Dialect) asked() string {
+// waitReason says that the provider wants us to wait.
+func (d Dialect) waitReason() string {
 	if d.Maker == "" {
 		return d.Name + " asked us to wait"
 	}
 	return d.Maker + " asked us to wait"
 }
 
-// usedUp says that an account may ask no more today.
-func (d Dialect) usedUp() string {
+// exhaustedReason says that an account may ask no more today.
+func (d Dialect) exhaustedReason() string {
 	return d.Name + " allows this account no more requests for now; we wait"
 }
 
@@ -82,7 +82,7 @@ func (d Dialect) judge(status int, asked bool, body []byte) (how verdict, reason
 	if status < http.StatusBadRequest {
 		return final, "", ""
 	}
-	reasons, message := words(body)
+	reasons, message := errorReasons(body)
 	if len(reasons) > 0 {
 		reason = reasons[0]
 	}
@@ -108,9 +108,9 @@ func (d Dialect) judge(status int, asked bool, body []byte) (how verdict, reason
 	return final, reason, message
 }
 
-// words reads the reasons of an error, most telling first, and its message; both providers write it as an object
+// errorReasons reads the reasons of an error, most telling first, and its message; both providers write it as an object
 // "error", which holds a code, nested ones ("innerError"), or lists ("errors", "details").
-func words(body []byte) (reasons []string, message string) {
+func errorReasons(body []byte) (reasons []string, message string) {
 	type inner struct {
 		Code       any    `json:"code"`
 		Message    string `json:"message"`

@@ -111,11 +111,11 @@ func (b *Browser) redeem(ctx context.Context, cfg oauth2.Config, answer url.Valu
 			}
 		}
 	}
-	return b.left(token.RefreshToken)
+	return b.requireRefreshToken(token.RefreshToken)
 }
 
-// left is the refresh token of a consent, or why there is none.
-func (i Issuer) left(token string) (string, error) {
+// requireRefreshToken is the refresh token of a consent, or why there is none.
+func (i Issuer) requireRefreshToken(token string) (string, error) {
 	if token == "" {
 		return "", &Error{Provider: i.Dialect.signIn(), Message: "the consent left no refresh token; " + i.Dialect.Offline}
 	}
@@ -128,11 +128,11 @@ var denied = []string{"access_denied", "authorization_declined"}
 
 // refusedConsent is what a sign-in says instead of giving a code.
 func (i Issuer) refusedConsent(reason, description string) error {
-	e := &Error{Provider: i.Dialect.signIn(), Reason: line(i.Cleaner.Text(reason)), Message: "it gave no consent"}
+	e := &Error{Provider: i.Dialect.signIn(), Reason: clipLine(i.Cleaner.Text(reason)), Message: "it gave no consent"}
 	if slices.Contains(denied, e.Reason) {
 		e.Message = "the consent was refused; nothing is connected"
 	}
-	if says := line(i.Cleaner.Text(description)); says != "" {
+	if says := clipLine(i.Cleaner.Text(description)); says != "" {
 		e.Message += ": " + says
 	}
 	return e

@@ -73,7 +73,7 @@ func NewClient(opts Options) (*http.Client, error) {
 		t.Clock = System{}
 	}
 	if t.Waits == nil {
-		t.Waits = waitsUntold
+		t.Waits = noWaits
 	}
 	return &http.Client{Transport: t, CheckRedirect: checkRedirect}, nil
 }

@@ -22,8 +22,8 @@ type Error struct {
 	// Wait is how long nobody asks with this account: RetryAfter, or what is usual where the provider did not say. 0 for an answer
 	// that waiting does not mend.
 	Wait time.Duration
-	// Asked says in a few words who wants the wait, without how long; empty without Wait.
-	Asked string
+	// WaitReason says in a few words who wants the wait, without how long; empty without Wait.
+	WaitReason string
 }
 
 func (e *Error) Error() string {
@@ -50,20 +50,20 @@ func (e *Error) Error() string {
 // EndsSync tells sources, without their importing this package, that this is not about one document.
 func (e *Error) EndsSync() bool { return true }
 
-// account marks an error that is about no single document, and would be the same for every other: no token, no place in the quota, no
+// accountError marks an error that is about no single document, and would be the same for every other: no token, no place in the quota, no
 // more time to wait.
-type account struct{ error }
+type accountError struct{ error }
 
-func (a account) Unwrap() error { return a.error }
+func (a accountError) Unwrap() error { return a.error }
 
 // EndsSync is as of Error.
-func (a account) EndsSync() bool { return true }
+func (a accountError) EndsSync() bool { return true }
 
 // maxText bounds what an error repeats of a provider's words.
 const maxText = 300
 
-// line is the first line of a provider's text, bounded, without control characters.
-func line(text string) string {
+// clipLine is the first line of a provider's text, bounded, without control characters.
+func clipLine(text string) string {
 	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -60,13 +60,13 @@ const (
 // is what comes through to the source.
 type Waits func(ctx context.Context, wait time.Duration, asked string) (over func(), err error)
 
-func waitsUntold(context.Context, time.Duration, string) (func(), error) { return func() {}, nil }
+func noWaits(context.Context, time.Duration, string) (func(), error) { return func() {}, nil }
 
 // sleep waits as a provider has asked. The error of a wait that is refused is an account.
 func (w Waits) sleep(ctx context.Context, clock Clock, wait time.Duration, asked string) error {
 	over, err := w(ctx, wait, asked)
 	if err != nil {
-		return account{err}
+		return accountError{err}
 	}
 	defer over()
 	return clock.Sleep(ctx, wait)

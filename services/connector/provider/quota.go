@@ -84,7 +84,7 @@ func (q *Quotas) Account(dialect Dialect, account string, rate Rate, waits Waits
 	}
 	b.users++
 	if waits == nil {
-		waits = waitsUntold
+		waits = noWaits
 	}
 	return &taker{b, waits}, sync.OnceFunc(func() {
 		q.mu.Lock()
@@ -136,7 +136,7 @@ func (b *taker) Take(ctx context.Context) error {
 			return ctx.Err()
 		case -wait > b.rate.pace(): // the provider has said so; ask again then
 			wait = -wait
-			if err := b.waits.sleep(ctx, b.quotas.clock, wait, b.dialect.asked()); err != nil {
+			if err := b.waits.sleep(ctx, b.quotas.clock, wait, b.dialect.waitReason()); err != nil {
 				return err
 			}
 		case wait < 0: // so many wait for a permit already
@@ -176,7 +176,7 @@ func (b *bucket) next(ctx context.Context) (time.Duration, error) {
 	switch {
 	case row.Granted == 0 && wait > b.quotas.longest:
 		return 0, &Error{
-			Provider: b.dialect.Name, Reason: "quota", RetryAfter: wait, Wait: wait, Asked: b.dialect.asked(),
+			Provider: b.dialect.Name, Reason: "quota", RetryAfter: wait, Wait: wait, WaitReason: b.dialect.waitReason(),
 			Message: "the provider has told this account to wait longer than a sync does; it is tried again later",
 		}
 	case row.Granted == 0:

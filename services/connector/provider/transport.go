@@ -36,11 +36,11 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	failures, throttles, renewed := 0, 0, false
 	for {
 		if err := t.Quota.Take(ctx); err != nil {
-			return nil, account{err}
+			return nil, accountError{err}
 		}
 		token, err := t.token(ctx, req)
 		if err != nil {
-			return nil, account{err}
+			return nil, accountError{err}
 		}
 		resp, err := t.send(req, token)
 		if err != nil {
@@ -74,7 +74,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			t.Tokens.Refuse(token)
 		case broken:
 			failures++
-			isFinal, err := t.broken(req, resp, reason, message, failures, repeatable)
+			isFinal, err := t.retryLater(req, resp, reason, message, failures, repeatable)
 			if err != nil {
 				return nil, err
 			}
@@ -90,31 +90,31 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// longestElsewhere is how long a host that is not the API's may ask to wait before one more try.
-const longestElsewhere = 30 * time.Second
+// longestContentWait is how long a host that is not the API's may ask to wait before one more try.
+const longestContentWait = 30 * time.Second
 
-// broken waits until a request is to be made again whose answer is broken, or says that the answer is final. A host that is not the API's speaks of
+// retryLater waits until a request is to be made again whose answer is broken, or says that the answer is final. A host that is not the API's speaks of
 // the one thing that was asked for, which fails alone: it is not waited for as the account is.
-func (t *transport) broken(
+func (t *transport) retryLater(
 	req *http.Request, resp *http.Response, reason, message string, times int, repeatable bool,
 ) (isFinal bool, err error) {
-	ctx, asked, accounts := req.Context(), repeat.RetryAfter(resp.Header, t.Clock.Now()), t.isAccounts(req)
+	ctx, asked, accounts := req.Context(), repeat.RetryAfter(resp.Header, t.Clock.Now()), t.isAccountRequest(req)
 	switch {
 	case asked > t.limits.LongestWait && accounts:
 		return false, t.postpone(resp, reason, message, asked, asked)
-	case !repeatable || times >= t.limits.Tries || asked > longestElsewhere && !accounts:
+	case !repeatable || times >= t.limits.Tries || asked > longestContentWait && !accounts:
 		return true, nil
 	}
 	pause := min(max(asked, pauses.Scattered(times)), t.limits.LongestWait)
 	if asked == 0 || !accounts {
 		return false, t.Clock.Sleep(ctx, pause)
 	}
-	return false, t.Waits.sleep(ctx, t.Clock, pause, t.Dialect.asked())
+	return false, t.Waits.sleep(ctx, t.Clock, pause, t.Dialect.waitReason())
 }
 
-// isAccounts says whether what a request asks for is the account's: of the API, or a token. Anything else is content at some host
+// isAccountRequest says whether what a request asks for is the account's: of the API, or a token. Anything else is content at some host
 // that gives it to whoever has the URL.
-func (t *transport) isAccounts(req *http.Request) bool {
+func (t *transport) isAccountRequest(req *http.Request) bool {
 	return t.repeatPosts || t.Tokens != nil && origin(req.URL) == t.origin
 }
 
@@ -137,7 +137,7 @@ func (t *transport) throttle(
 	}
 	answer := t.postpone(resp, reason, message, asked, pause)
 	if how == exhausted {
-		answer.Asked = t.Dialect.usedUp()
+		answer.WaitReason = t.Dialect.exhaustedReason()
 	}
 	if err := t.Quota.Block(ctx, pause); err != nil {
 		return errors.Join(answer, err)
@@ -146,14 +146,14 @@ func (t *transport) throttle(
 		return answer
 	}
 	t.Metrics.waited(t.name, pause)
-	return t.Waits.sleep(ctx, t.Clock, pause, answer.Asked)
+	return t.Waits.sleep(ctx, t.Clock, pause, answer.WaitReason)
 }
 
 // postpone is the answer of a provider that is waited for, but not by this request.
 func (t *transport) postpone(resp *http.Response, reason, message string, asked, wait time.Duration) *Error {
 	return &Error{
 		Provider: t.Dialect.Name, Status: resp.StatusCode, Reason: reason, Message: message, RetryAfter: asked,
-		Wait: wait, Asked: t.Dialect.asked(),
+		Wait: wait, WaitReason: t.Dialect.waitReason(),
 	}
 }
 
@@ -177,7 +177,7 @@ func (t *transport) token(ctx context.Context, req *http.Request) (string, error
 }
 
 // line is a line of the provider's words, cleaned while it is whole.
-func (t *transport) line(text string) string { return line(t.Cleaner.Text(text)) }
+func (t *transport) line(text string) string { return clipLine(t.Cleaner.Text(text)) }
 
 // send makes the request once.
 func (t *transport) send(req *http.Request, token string) (*http.Response, error) {
@@ -224,7 +224,7 @@ func (t *transport) judge(req *http.Request, resp *http.Response) (how verdict, 
 	resp.Body = io.NopCloser(bytes.NewReader(content))
 	resp.ContentLength = int64(len(content))
 	resp.Header.Del("Content-Length")
-	how, reason, message = t.Dialect.judge(resp.StatusCode, t.isAccounts(req) && resp.Header.Get("Retry-After") != "", content)
+	how, reason, message = t.Dialect.judge(resp.StatusCode, t.isAccountRequest(req) && resp.Header.Get("Retry-After") != "", content)
 	reason, message = t.line(reason), t.line(message)
 	if how != final {
 		err = nil // the status says enough

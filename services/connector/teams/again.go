@@ -38,7 +38,7 @@ func (c *channel) Look(ctx context.Context, s *source.Sync, ids []string) error 
 		f := memo[attached](of)
 		var err error
 		if _, shown := c.shown[thread]; file && f.Link != "" {
-			err = c.file(ctx, id, f, false, true)
+			err = c.updateFile(ctx, id, f, false, true)
 		} else if !shown {
 			err = c.recheckThread(ctx, thread, true)
 		}
@@ -95,7 +95,7 @@ func (c *channel) moreReplies(ctx context.Context, link string) ([]graph.Message
 		if err != nil {
 			return nil, fmt.Errorf("list replies: %w", err)
 		}
-		c.tick(at)
+		c.setTime(at)
 		all = append(all, page.Value...)
 		for _, m := range page.Value {
 			size += m.Weight()

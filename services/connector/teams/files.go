@@ -48,9 +48,9 @@ func isLink(link string) bool {
 	return err == nil && link != "" && len(data) <= maxLink
 }
 
-// filesOf removes the attachments that a thread has no more, and looks for those that are new. What is stored is left to the changes of the
+// updateAttachments removes the attachments that a thread has no more, and looks for those that are new. What is stored is left to the changes of the
 // library, and what has failed to Look.
-func (c *channel) filesOf(ctx context.Context, thread string, messages []graph.Message) error {
+func (c *channel) updateAttachments(ctx context.Context, thread string, messages []graph.Message) error {
 	links := map[string]string{}
 	for _, m := range messages {
 		for _, a := range m.Attachments {
@@ -72,7 +72,7 @@ func (c *channel) filesOf(ctx context.Context, thread string, messages []graph.M
 			continue
 		}
 		c.attach(thread, id)
-		if err := c.file(ctx, id, attached{Link: link}, false, true); err != nil {
+		if err := c.updateFile(ctx, id, attached{Link: link}, false, true); err != nil {
 			return err
 		}
 	}
@@ -93,18 +93,18 @@ func clipID(id string) string {
 	return url.PathEscape(id)
 }
 
-// where is where an attached file was found.
-type where int
+// location is where an attached file was found.
+type location int
 
 const (
-	inFolder where = iota
+	inFolder location = iota
 	elsewhere
 	nowhere
 )
 
-// file looks for an attached file, and gives it to the engine. told says that the library has reported its item as gone. retry reads it
+// updateFile looks for an attached file, and gives it to the engine. told says that the library has reported its item as gone. retry reads it
 // also where it has failed before.
-func (c *channel) file(ctx context.Context, id string, a attached, told, retry bool) error {
+func (c *channel) updateFile(ctx context.Context, id string, a attached, told, retry bool) error {
 	item, at, err := c.find(ctx, a, told)
 	of, known := c.sync.Stored(id)
 	if of.Failed == source.NotStored && (retry || err != nil || at != inFolder) {
@@ -131,12 +131,12 @@ func (c *channel) file(ctx context.Context, id string, a attached, told, retry b
 	case !retry && of.Failed != source.None && of.Failed != source.InContent && of.Failed != source.IsAway:
 		return nil // Look tries it again in its turn
 	}
-	given := c.item(id, a, item)
+	given := c.newItem(id, a, item)
 	given.Read = func(ctx context.Context) (source.Content, error) {
 		content, fresh, err := c.reader.Content(ctx, c.state.Drive, item)
-		now := c.item(id, a, fresh)
+		now := c.newItem(id, a, fresh)
 		if errors.Is(err, source.ErrAway) && (of.Hash == "" || a.Gone) {
-			now, err = without(id, given.Memo.(attached), true), source.ErrNoText
+			now, err = withoutText(id, given.Memo.(attached), true), source.ErrNoText
 		}
 		content.Now = &now
 		return content, err
@@ -157,8 +157,8 @@ func (c *channel) stillAttached(ctx context.Context, id string) (bool, error) {
 	return known && shown && !of.Fresh, nil
 }
 
-// item is an attached file as the library has it.
-func (c *channel) item(id string, a attached, item graph.Item) source.Item {
+// newItem is an attached file as the library has it.
+func (c *channel) newItem(id string, a attached, item graph.Item) source.Item {
 	now := attached{Link: a.Link}
 	if len(item.ID) <= maxItem {
 		now.Item = item.ID
@@ -170,8 +170,8 @@ func (c *channel) item(id string, a attached, item graph.Item) source.Item {
 	}
 }
 
-// without is an attached file of which there is no text. Its title and address are what the message says.
-func without(id string, a attached, look bool) source.Item {
+// withoutText is an attached file of which there is no text. Its title and address are what the message says.
+func withoutText(id string, a attached, look bool) source.Item {
 	a.Gone, a.Look = true, look
 	return source.Item{ID: id, Title: a.name(), URL: a.Link, Memo: a}
 }
@@ -184,13 +184,13 @@ func without(id string, a attached, look bool) source.Item {
 func (c *channel) missing(ctx context.Context, id string, a attached, certain bool, of source.Stored, known bool) error {
 	switch {
 	case !known || of.Failed == source.Unknown:
-		return c.sync.Item(ctx, without(id, a, !certain))
+		return c.sync.Item(ctx, withoutText(id, a, !certain))
 	case certain || a.Gone:
-		return c.sync.Item(ctx, without(id, a, false))
+		return c.sync.Item(ctx, withoutText(id, a, false))
 	}
 	now := source.Item{ID: id, Title: a.name(), URL: a.Link, Memo: a}
 	if of.Failed == source.IsAway {
-		now = without(id, a, true)
+		now = withoutText(id, a, true)
 	}
 	_, err := c.sync.MarkAway(ctx, now)
 	return err
@@ -198,7 +198,7 @@ func (c *channel) missing(ctx context.Context, id string, a attached, certain bo
 
 // find looks for an attached file where its link leads. Where that is not into the channel's folder, it is the item that was there last, as
 // long as that is in the channel's folder, and not told to be gone: it has another name now.
-func (c *channel) find(ctx context.Context, a attached, told bool) (graph.Item, where, error) {
+func (c *channel) find(ctx context.Context, a attached, told bool) (graph.Item, location, error) {
 	at, found := nowhere, graph.Item{}
 	for n, ask := range []func() (graph.Item, error){
 		func() (graph.Item, error) { return c.api.Shared(ctx, a.Link) },

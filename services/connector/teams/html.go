@@ -137,7 +137,7 @@ func (w *textWriter) text(s string) {
 func (w *textWriter) write(s string) {
 	if s != "" && !w.full {
 		if room := w.most - w.b.Len(); len(s) > room {
-			s, w.full = cut(s, room), true
+			s, w.full = truncate(s, room), true
 			if s == "" {
 				return
 			}

@@ -134,8 +134,8 @@ func (c *channel) findFolder(ctx context.Context) (there bool, err error) {
 	return true, nil
 }
 
-// changed looks for the attached files that have changed.
-func (c *channel) changed(ctx context.Context, found *changes) error {
+// applyChanges looks for the attached files that have changed.
+func (c *channel) applyChanges(ctx context.Context, found *changes) error {
 	for id, of := range c.sync.All() {
 		a := memo[attached](of)
 		_, due := found.due[id]
@@ -143,7 +143,7 @@ func (c *channel) changed(ctx context.Context, found *changes) error {
 			continue
 		}
 		_, told := found.told[a.Item]
-		if err := c.file(ctx, id, a, told, due); err != nil {
+		if err := c.updateFile(ctx, id, a, told, due); err != nil {
 			return err
 		}
 	}

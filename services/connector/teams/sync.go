@@ -21,8 +21,8 @@ const (
 	DefaultWorkers = 2
 	// maxRestarts ends a sync whose tokens become useless faster than they can be used.
 	maxRestarts = 3
-	// maxAgain is how many documents that failed are tried again by a sync until that helps.
-	maxAgain = 100
+	// maxRetried is how many documents that failed are tried again by a sync until that helps.
+	maxRetried = 100
 )
 
 // Options tune Sync. They belong to the service, not to the connector.
@@ -123,7 +123,7 @@ func Sync(ctx context.Context, cfg Config, opts Options, store source.Store) (Re
 	}
 	result, err := source.Run(ctx, store, c, source.Options{
 		Connector: opts.Connector, Chunk: opts.Chunk, Workers: opts.Workers, Room: opts.Room, Reading: opts.Extract.Version(),
-		Again: maxAgain, Ends: graph.EndsSync, Answers: c.answers, Clean: opts.Clean,
+		Again: maxRetried, Ends: graph.EndsSync, Answers: c.answers, Clean: opts.Clean,
 	})
 	c.result.Result = result
 	return c.result, err
@@ -151,7 +151,7 @@ func (c *channel) List(ctx context.Context, s *source.Sync) (any, error) {
 			break
 		}
 		if _, resync := graph.Resync(err); !resync {
-			return nil, c.ofChannel(err)
+			return nil, c.channelError(err)
 		}
 		if restarts == maxRestarts {
 			return nil, fmt.Errorf("after starting again %d times: %w", maxRestarts, err)
@@ -165,11 +165,11 @@ func (c *channel) List(ctx context.Context, s *source.Sync) (any, error) {
 	if err := c.loseOrphans(); err != nil {
 		return nil, err
 	}
-	return &c.state, c.changed(ctx, changes) // Look may still have it list everything again
+	return &c.state, c.applyChanges(ctx, changes) // Look may still have it list everything again
 }
 
-// ofChannel says what an error of the channel's messages means: before the first sync its configuration is at fault.
-func (c *channel) ofChannel(err error) error {
+// channelError says what an error of the channel's messages means: before the first sync its configuration is at fault.
+func (c *channel) channelError(err error) error {
 	if !c.sync.First() && graph.IsGone(err) {
 		return fmt.Errorf("the channel is not there now, and what is stored of it stays; if it was deleted, delete this connector: %w", err)
 	}
@@ -211,8 +211,8 @@ func memo[T any](of source.Stored) (m T) {
 	return m
 }
 
-// tick takes the service's time.
-func (c *channel) tick(at time.Time) {
+// setTime takes the service's time.
+func (c *channel) setTime(at time.Time) {
 	if at.After(c.now) {
 		c.now = at
 	}

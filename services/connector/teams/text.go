@@ -27,9 +27,9 @@ const (
 	textBeside     = 1 << 10
 )
 
-// read turns the messages of a thread into a title and text. Each message is a section that begins with who wrote it
+// threadText turns the messages of a thread into a title and text. Each message is a section that begins with who wrote it
 // and when, so that chunks show it.
-func read(ctx context.Context, messages []graph.Message) (title string, sections []chunk.Section, err error) {
+func threadText(ctx context.Context, messages []graph.Message) (title string, sections []chunk.Section, err error) {
 	at := int64(0)
 	for i, m := range messages {
 		said, err := messageText(ctx, m)
@@ -61,7 +61,7 @@ func titleOf(m graph.Message, said string) string {
 	for line := range strings.Lines(said) {
 		if line = strings.TrimSpace(line); line != "" {
 			if len(line) > maxTitle {
-				line = cut(line, maxTitle) + "…"
+				line = truncate(line, maxTitle) + "…"
 			}
 			return line
 		}
@@ -72,8 +72,8 @@ func titleOf(m graph.Message, said string) string {
 	return "Message"
 }
 
-// cut is the beginning of a text of more than most bytes.
-func cut(text string, most int) string {
+// truncate is the beginning of a text of more than most bytes.
+func truncate(text string, most int) string {
 	for most > 0 && !utf8.RuneStart(text[most]) {
 		most--
 	}

@@ -61,7 +61,7 @@ func (c *channel) thread(ctx context.Context, root graph.Message, listed bool) e
 	if len(visible) == 0 {
 		return c.removeThread(ctx, id)
 	}
-	title, sections, err := read(ctx, visible)
+	title, sections, err := threadText(ctx, visible)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (c *channel) thread(ctx context.Context, root graph.Message, listed bool) e
 		return err
 	}
 	c.sync.UnmarkLost(c.filesIn(id)...) // a thread that was not there a moment ago takes them along
-	if err := c.filesOf(ctx, id, visible); err != nil {
+	if err := c.updateAttachments(ctx, id, visible); err != nil {
 		return err
 	}
 	if !listed {
@@ -118,14 +118,14 @@ func (c *channel) removeThread(ctx context.Context, id string) error {
 func visibleOf(root graph.Message) []graph.Message {
 	var visible []graph.Message
 	for _, m := range append([]graph.Message{root}, root.Replies...) {
-		if seen(m) {
+		if isVisible(m) {
 			visible = append(visible, m)
 		}
 	}
 	return visible
 }
 
-func seen(m graph.Message) bool {
+func isVisible(m graph.Message) bool {
 	hidden := m.Policy != nil && strings.Contains(strings.ToLower(m.Policy.Action), "blockaccess")
 	return m.MessageType == "message" && m.Deleted == nil && m.Removed == nil && !hidden
 }
@@ -148,7 +148,7 @@ func repliesHash(ctx context.Context, replies []graph.Message) (string, error) {
 	sorted := slices.SortedFunc(slices.Values(replies), func(a, b graph.Message) int { return strings.Compare(a.ID, b.ID) })
 	h := sha256.New()
 	for _, m := range sorted {
-		if !seen(m) {
+		if !isVisible(m) {
 			continue
 		}
 		text, err := messageText(ctx, m)

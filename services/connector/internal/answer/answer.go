@@ -72,7 +72,7 @@ func Decode(body io.Reader, limits Limits, into any) error {
 
 // Object goes through the fields of the object that comes next; field reads the value of each. Nothing is there of null.
 func Object(dec *Decoder, field func(name string) error) error {
-	return within(dec, '{', func() error {
+	return each(dec, '{', func() error {
 		name, err := dec.Token()
 		if err != nil {
 			return err
@@ -83,9 +83,9 @@ func Object(dec *Decoder, field func(name string) error) error {
 }
 
 // Array goes through the elements of the array that comes next; element reads each.
-func Array(dec *Decoder, element func() error) error { return within(dec, '[', element) }
+func Array(dec *Decoder, element func() error) error { return each(dec, '[', element) }
 
-func within(dec *Decoder, begin json.Delim, each func() error) error {
+func each(dec *Decoder, begin json.Delim, each func() error) error {
 	token, err := dec.Token()
 	if err != nil || token == nil {
 		return err
@@ -144,7 +144,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	n, err := r.from.Read(p)
 	r.bytes += int64(n)
 	for _, c := range p[:n] {
-		r.see(c)
+		r.count(c)
 	}
 	switch {
 	case r.bytes > r.limits.Bytes:
@@ -162,7 +162,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (r *reader) see(c byte) {
+func (r *reader) count(c byte) {
 	if r.inText {
 		switch {
 		case r.escaped:

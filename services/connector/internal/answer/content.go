@@ -11,15 +11,15 @@ import (
 // ErrGrown says that content is larger than there is room for by what was listed.
 var ErrGrown = errors.New("it has grown since it was listed")
 
-// rewritten is how much content may have beside a quarter more than listed: SharePoint adds properties to Office files.
-const rewritten = 256 << 10
+// rewriteSlack is how much content may have beside a quarter more than listed: SharePoint adds properties to Office files.
+const rewriteSlack = 256 << 10
 
 // Bound is how much is read of content that is listed with so many bytes, of which at most most are read.
 func Bound(listed, most int64) int64 {
 	if listed >= most {
 		return most
 	}
-	return min(most, listed+listed/4+rewritten)
+	return min(most, listed+listed/4+rewriteSlack)
 }
 
 // Grown is an ErrGrown that says by how much.
