@@ -16,7 +16,7 @@ var (
 	errNoMicrosoftCredentials = errors.New("no credentials: give refresh_token, or tenant_id with client_secret; `echomind connect microsoft` connects a user")
 )
 
-// credentialFields are the fields of a configuration that are there and not empty.
+// credentialFields are the fields of a configuration that are set and not empty.
 type credentialFields map[string]json.RawMessage
 
 func (g credentialFields) has(name string) bool {
@@ -24,14 +24,13 @@ func (g credentialFields) has(name string) bool {
 	return value != "" && value != `""` && value != "null"
 }
 
-// text is a field's; empty where it is none.
+// text is the value of a text field; else empty.
 func (g credentialFields) text(name string) (text string) {
 	_ = json.Unmarshal(g[name], &text)
 	return text
 }
 
-// checkCredentials returns every combination of credentials with which nobody can ask: one of them would not be used, or
-// another is missing.
+// checkCredentials returns every combination of credentials that cannot work: one of them would not be used, or another is missing.
 func checkCredentials(connectorType string, config []byte) error {
 	var fields credentialFields
 	if json.Unmarshal(config, &fields) != nil {
@@ -71,7 +70,7 @@ func (g credentialFields) checkGoogle() error {
 	return errors.Join(problems...)
 }
 
-// checkKeyFile says of a service account's key what a sync would say, where it is not sealed yet.
+// checkKeyFile returns the problems of a service account's key, where it is not sealed yet.
 func checkKeyFile(value json.RawMessage) error {
 	file := string(value)
 	var text string
@@ -105,8 +104,8 @@ func (g credentialFields) checkMicrosoft() error {
 	return errors.Join(problems...)
 }
 
-// checkApplicationAlone is for an application that asks in its own name: it is in one directory, has a secret, and has no
-// drive of its own.
+// checkApplicationAlone checks an application that asks in its own name: it belongs to one directory, has a secret, and has no
+// drive.
 func (g credentialFields) checkApplicationAlone(directory string) error {
 	var problems []error
 	if slices.Contains(notTenants, strings.ToLower(directory)) {

@@ -17,7 +17,7 @@ func (s *service) textReader(run *worker.Run) textReader {
 	return textReader{extract.In(s.pool.Share(ownerOf(run)))}
 }
 
-// ownerOf is by whom children and memory are shared: a user's syncs together get no more than another's one.
+// ownerOf is the key by which children and memory are shared: all syncs of one user get no more than one sync of another.
 func ownerOf(run *worker.Run) string { return strconv.Itoa(int(run.Request().UserId)) }
 
 // Extract turns content into text.

@@ -33,7 +33,7 @@ func (s *service) oneDrive(ctx context.Context, run *worker.Run) error {
 	return postponed(err)
 }
 
-// microsoft is how Microsoft Graph is asked.
+// microsoft is the accessRequest for Microsoft Graph.
 func (s *service) microsoft(connectorType string, rate provider.Rate, t target) accessRequest {
 	return accessRequest{
 		connectorType: connectorType, dialect: provider.Microsoft, endpoint: s.config.MicrosoftGraphURL, rate: rate,
@@ -42,7 +42,7 @@ func (s *service) microsoft(connectorType string, rate provider.Rate, t target) 
 	}
 }
 
-// driveOf is which drive a configuration names; Validate lets at most one of the fields be set.
+// driveOf is the target of a configuration; Validate allows at most one of the fields.
 func driveOf(cfg onedrive.Config) target {
 	for _, t := range []target{
 		{"drive_id", "drive", cfg.Drive}, {"site", "site", cfg.Site}, {"group_id", "group", cfg.Group}, {"user", "user", cfg.User},

@@ -22,8 +22,8 @@ const DefaultEndpoint = "https://www.googleapis.com"
 const (
 	// maxPage bounds the items of a page; 1,000 are asked for.
 	maxPage = 5000
-	// tries is how often an answer is asked for that breaks off. What comes before an answer (throttling, resets,
-	// 5xx) is repeated by the client that we are given.
+	// tries is how often a request with an incomplete answer is made. Failures before an answer (throttling, resets, 5xx) are
+	// repeated by the client that we are given.
 	tries = 4
 )
 
@@ -54,7 +54,7 @@ func (a *api) call(ctx context.Context, path string, query url.Values, header ht
 	})
 }
 
-// retryBroken repeats what ended in an incomplete answer.
+// retryBroken repeats a call that ended in an incomplete answer.
 func (a *api) retryBroken(ctx context.Context, ask func() error) error {
 	for try := 1; ; try++ {
 		err := ask()
@@ -92,7 +92,7 @@ func (a *api) get(ctx context.Context, path string, query url.Values, header htt
 	return resp, nil
 }
 
-// closeBody ends an answer, so that the connection can be used again.
+// closeBody reads the rest of an answer and closes it, so that the connection can be used again.
 func closeBody(resp *http.Response) {
 	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
 	_ = resp.Body.Close()
@@ -119,7 +119,7 @@ func (a *api) item(ctx context.Context, id, key string) (f item, err error) {
 	return f, err
 }
 
-// resourceKey opens what is shared by its link ("Access link-shared files using resource keys").
+// resourceKey is the header that opens an item that is shared by its link ("Access link-shared files using resource keys").
 func resourceKey(id, key string) http.Header {
 	if !validID(key) {
 		return nil
@@ -127,7 +127,7 @@ func resourceKey(id, key string) http.Header {
 	return http.Header{"X-Goog-Drive-Resource-Keys": {id + "/" + key}}
 }
 
-// page is one of a listing, or of the changes; Start is where the changes from now on begin.
+// page is one page of a listing, or of the changes; Start is the token from which the changes continue.
 type page struct {
 	Next, Start   string
 	Incomplete    bool
@@ -135,7 +135,7 @@ type page struct {
 	Changes       []change
 }
 
-// change is one of the feed ("REST Resource: changes").
+// change is one change ("REST Resource: changes").
 type change struct {
 	Type    string `json:"changeType"`
 	FileID  string `json:"fileId"`
@@ -172,7 +172,7 @@ func (p *page) Stream(dec *answer.Decoder) error {
 	})
 }
 
-// elements decodes an array. Each is cut before the next is read.
+// elements decodes an array. Each element is clipped before the next is read.
 func elements[T any, P interface {
 	*T
 	clip()
@@ -190,7 +190,7 @@ func elements[T any, P interface {
 	})
 }
 
-// list lists a page of what a query finds in a drive, or among what is the user's ("Method: files.list").
+// list lists one page of the results of a query in a drive, or among the user's own items ("Method: files.list").
 func (a *api) list(ctx context.Context, drive, q, token string, size int) (p page, err error) {
 	query := values("q", q, "pageToken", token, "pageSize", strconv.Itoa(size), "spaces", "drive",
 		"fields", "nextPageToken,incompleteSearch,files("+itemFields+")", "supportsAllDrives", "true")
@@ -204,7 +204,7 @@ func (a *api) list(ctx context.Context, drive, q, token string, size int) (p pag
 	return a.getPage(ctx, "files", query)
 }
 
-// getPage asks for a page.
+// getPage asks for one page.
 func (a *api) getPage(ctx context.Context, of string, query url.Values) (p page, err error) {
 	token := query.Get("pageToken")
 	err = a.call(ctx, of, query, nil, &p)
@@ -224,7 +224,7 @@ func (a *api) getPage(ctx context.Context, of string, query url.Values) (p page,
 	return p, nil
 }
 
-// startToken is where the changes from now on begin ("Method: changes.getStartPageToken").
+// startToken returns the token from which later changes are listed ("Method: changes.getStartPageToken").
 func (a *api) startToken(ctx context.Context, drive string) (string, error) {
 	p, err := a.getPage(ctx, "changes/startPageToken", values("driveId", drive, "supportsAllDrives", "true"))
 	if err == nil && p.Start == "" {
@@ -233,7 +233,7 @@ func (a *api) startToken(ctx context.Context, drive string) (string, error) {
 	return p.Start, err
 }
 
-// changes lists changes ("Method: changes.list"). Those outside My Drive are wanted too: they say what has left it.
+// changes lists changes ("Method: changes.list"). Changes outside My Drive are included: they report items that have left it.
 func (a *api) changes(ctx context.Context, drive, token string, size int) (p page, err error) {
 	query := values("pageToken", token, "pageSize", strconv.Itoa(size), "spaces", "drive", "includeRemoved", "true",
 		"restrictToMyDrive", "false", "supportsAllDrives", "true", "driveId", drive,

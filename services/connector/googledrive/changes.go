@@ -7,14 +7,14 @@ import (
 	"fmt"
 )
 
-// applyChanges applies what has changed in a drive since its cursor, and moves the cursor.
+// applyChanges applies the changes of a drive since its cursor, and advances the cursor.
 func (s *syncer) applyChanges(ctx context.Context, drive string) error {
 	for {
 		feed, err := s.api.changes(ctx, drive, s.cursor.Cursors[drive], s.opts.PageSize)
 		if err != nil {
 			switch notThere := drive != "" && isGone(err) && !errors.Is(err, errStale); {
 			case notThere && s.cfg.IncludeSharedDrives:
-				return s.sync.FailAlone(ctx, err) // the list of drives has it: only that says that a drive is gone
+				return s.sync.FailAlone(ctx, err) // the list of drives still has it, and only that list reports a drive as gone
 			case notThere:
 				return s.driveGone(drive)
 			}
@@ -31,7 +31,7 @@ func (s *syncer) applyChanges(ctx context.Context, drive string) error {
 		if feed.Next == "" {
 			return nil
 		}
-		// What is still to be done about folders is known to this run only.
+		// The folders that are still to be listed are known to this run only.
 		if !s.listing && len(s.toList) == 0 && !s.detached {
 			if err := s.sync.Checkpoint(ctx, &s.cursor); err != nil {
 				return err
@@ -40,7 +40,7 @@ func (s *syncer) applyChanges(ctx context.Context, drive string) error {
 	}
 }
 
-// applyPage applies one page. Its folders come first: whether a file is below a root depends on them.
+// applyPage applies one page. Its folders come first, because they decide whether a file is below a root.
 func (s *syncer) applyPage(ctx context.Context, drive string, changes []change) error {
 	var files, folders []item
 	for _, c := range changes {
@@ -77,7 +77,7 @@ func (s *syncer) applyPage(ctx context.Context, drive string, changes []change) 
 			return err
 		}
 	}
-	for _, f := range folders { // now that all of the page say what they are in
+	for _, f := range folders { // after all folders of the page are in the tree
 		if err := s.folderChanged(ctx, f); err != nil {
 			return err
 		}
@@ -85,8 +85,8 @@ func (s *syncer) applyPage(ctx context.Context, drive string, changes []change) 
 	return s.files(ctx, files, true)
 }
 
-// currentItem is the item that a change is about; nil: it is gone. One that went from a drive to another is gone from the one, and there in
-// the other.
+// currentItem is the changed item; nil where it is gone. An item that moved between two drives is reported as gone from one and as
+// present in the other.
 func (s *syncer) currentItem(ctx context.Context, c change) (*item, error) {
 	if !c.Removed && c.File != nil {
 		c.File.ID = c.FileID
@@ -103,7 +103,7 @@ func (s *syncer) currentItem(ctx context.Context, c change) (*item, error) {
 	return &f, err
 }
 
-// removeItem removes an item, and what is below it at the end: some of it may have moved.
+// removeItem removes an item, and at the end of the round everything below it: a part of that may have moved.
 func (s *syncer) removeItem(ctx context.Context, id string) error {
 	if _, was := s.tree.folders[id]; was {
 		delete(s.tree.folders, id)
@@ -113,7 +113,7 @@ func (s *syncer) removeItem(ctx context.Context, id string) error {
 	return s.sync.Remove(ctx, id)
 }
 
-// driveGone ends the sync where the drive is all there is to sync: it may be there again.
+// driveGone fails the sync where it syncs this drive alone, because the drive may come back.
 func (s *syncer) driveGone(drive string) error {
 	if !s.cfg.IncludeSharedDrives {
 		return fmt.Errorf("%s: the shared drive %q is gone, or the connected account is no longer a member of it; it is looked for again",

@@ -11,7 +11,7 @@ import (
 	"github.com/echomind/sync/services/connector/internal/answer"
 )
 
-// file is a file, as the sync is given it. Its title is the file's name: a renamed file is touched without being read, so the title
+// file describes a file to the engine. Its title is the file's name: a renamed file is touched without being read, so the title
 // cannot come from its content.
 func (s *syncer) file(f item, parents []string) source.Item {
 	it := newItem(f, memo{Parents: parents})
@@ -28,8 +28,8 @@ func (s *syncer) file(f item, parents []string) source.Item {
 	return it
 }
 
-// setContent has an item read as the content of f. as is the item where f has changed meanwhile; gone is said where f is not there, or is
-// in the trash.
+// setContent sets how an item's content is read from f. as makes the item from a newer f; gone is called where f does not exist, or
+// is in the trash.
 func (s *syncer) setContent(it *source.Item, f item, as func(fresh item) source.Item, gone func(trashed bool) error) {
 	it.Version, it.Bytes, it.Unread = f.content(), f.Size, s.skipReason(f)
 	if f.isGoogleDocument() {
@@ -60,7 +60,7 @@ func (s *syncer) readError(ctx context.Context, f item, err error, gone func(tra
 	reason, lasting := documentReason(err)
 	switch {
 	case isGone(err):
-		// Where it is still there all the same, the answer was wrong, and no change will say so: it has failed.
+		// Where it still exists, the answer was wrong, and no change will report it: the item fails.
 		now, asked := s.api.item(ctx, f.ID, f.key)
 		switch {
 		case asked != nil && endsSync(asked):
@@ -79,7 +79,7 @@ func (s *syncer) readError(ctx context.Context, f item, err error, gone func(tra
 	return &source.Unreadable{Reason: reason, Content: lasting, Trouble: !isRefused(err)}
 }
 
-// skipReason says why a file is not even downloaded.
+// skipReason says why a file is not even downloaded; empty where it is.
 func (s *syncer) skipReason(f item) string {
 	if can := f.Capabilities.CanDownload; can != nil && !*can {
 		return "its owner does not allow it to be downloaded (canDownload is false); ask for permission to download"

@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// parentsAtOnce bounds a query for what is in several folders.
+	// parentsAtOnce bounds how many folders one query names.
 	parentsAtOnce = 25
 	notTrashed    = "trashed = false"
 	onlyFolders   = "mimeType = '" + folderType + "' and " + notTrashed
 	noFolders     = "mimeType != '" + folderType + "' and " + notTrashed
 )
 
-// listEverything lists drive by drive, first the folders, so that each file is known to be below a root or not.
+// listEverything lists drive by drive, first the folders, which decide whether a file is below a root.
 func (s *syncer) listEverything(ctx context.Context) error {
 	drives := s.cursor.drives()
 	if s.cursor.Listing == nil {
@@ -24,7 +24,7 @@ func (s *syncer) listEverything(ctx context.Context) error {
 			}
 		}
 		s.cursor.Listing = &listing{Drive: drives[0]}
-		// Before anything is stored, so that the run that goes on knows that all of it was stored by this listing.
+		// The checkpoint comes before any document, so that the run that continues knows that this listing has stored all of them.
 		if err := s.sync.Checkpoint(ctx, &s.cursor); err != nil {
 			return err
 		}
@@ -44,7 +44,7 @@ func (s *syncer) listEverything(ctx context.Context) error {
 	return nil
 }
 
-// listNew lists a shared drive that has come. One that is not there, though it is listed, is left to the next sync.
+// listNew lists a shared drive that has appeared. A drive that does not exist, though it is listed, is left to the next sync.
 func (s *syncer) listNew(ctx context.Context, drive string) error {
 	err := s.setStart(ctx, drive)
 	if isGone(err) {
@@ -58,7 +58,7 @@ func (s *syncer) listNew(ctx context.Context, drive string) error {
 	return s.listDrive(ctx, drive, &listing{})
 }
 
-// listDrive lists a drive from where at is. at is the cursor's where everything is listed: then there are checkpoints.
+// listDrive lists a drive from at. Where everything is listed, at belongs to the cursor, and checkpoints are set.
 func (s *syncer) listDrive(ctx context.Context, drive string, at *listing) error {
 	if !at.Files {
 		if err := s.listFolders(ctx, drive); err != nil {
@@ -79,7 +79,7 @@ func (s *syncer) checkpointListing(ctx context.Context, at *listing) error {
 	return s.sync.Checkpoint(ctx, &s.cursor)
 }
 
-// setStart sets the cursor of a drive.
+// setStart sets the cursor of a drive to its current changes.
 func (s *syncer) setStart(ctx context.Context, drive string) error {
 	token, err := s.api.startToken(ctx, drive)
 	if err != nil {
@@ -92,10 +92,10 @@ func (s *syncer) setStart(ctx context.Context, drive string) error {
 	return nil
 }
 
-// isWholeDrive tells whether a drive is synced as a whole, and not one folder of it.
+// isWholeDrive tells whether whole drives are synced, and not one folder.
 func (s *syncer) isWholeDrive() bool { return s.cfg.source() != Folder }
 
-// listFiles gives the files of a drive to the sync, from where at is.
+// listFiles gives the files of a drive to the engine, from at.
 func (s *syncer) listFiles(ctx context.Context, drive string, at *listing) error {
 	if s.isWholeDrive() {
 		return s.filesOf(ctx, drive, noFolders, at)
@@ -137,7 +137,8 @@ func (s *syncer) filesOf(ctx context.Context, drive, q string, at *listing) erro
 	})
 }
 
-// listChildren lists what is in folders. One that is gone makes Google refuse the whole query: it is then left out.
+// listChildren lists the contents of folders. A folder that is gone makes Google refuse the whole query; then each folder is listed
+// by itself.
 func (s *syncer) listChildren(ctx context.Context, drive, filter string, folders []string, take func([]item) error) error {
 	err := s.pages(ctx, drive, filter+" and "+inParents(folders), "", func(page []item, _ string) error { return take(page) })
 	if !isGone(err) {
@@ -154,7 +155,7 @@ func (s *syncer) listChildren(ctx context.Context, drive, filter string, folders
 	return nil
 }
 
-// pages lists all pages of a query from one on.
+// pages lists all pages of a query, from token.
 func (s *syncer) pages(ctx context.Context, drive, q, token string, take func(page []item, next string) error) error {
 	for {
 		p, err := s.api.list(ctx, drive, q, token, s.opts.PageSize)
@@ -179,8 +180,8 @@ func inParents(ids []string) string {
 	return "(" + strings.Join(terms, " or ") + ")"
 }
 
-// files gives files to the sync. Those that are elsewhere are removed at the end where changes name them; a listing removes at its end what it has
-// not shown.
+// files gives files to the engine. A file that a change names and that is below no root is removed at the end of the round; a
+// listing removes at its end the files that it has not shown.
 func (s *syncer) files(ctx context.Context, items []item, changed bool) error {
 	for _, f := range lastOf(items, func(f item) string { return f.ID }) {
 		parents, in := s.tree.place(f.Parents)
@@ -190,7 +191,7 @@ func (s *syncer) files(ctx context.Context, items []item, changed bool) error {
 		case f.isFolder() || f.Trashed || s.tree.roots[f.ID]:
 		case !in:
 			if _, stored := s.sync.Stored(f.ID); stored && (changed || !s.listing) {
-				s.unplaced[f.ID], s.detached = f, true // its folder may come below a root by the end
+				s.unplaced[f.ID], s.detached = f, true // its folder may come below a root by the end of the round
 			}
 		case f.isShortcut():
 			err = s.giveShortcut(ctx, f, parents)

@@ -9,8 +9,8 @@ import (
 	"github.com/echomind/sync/sdk/worker"
 )
 
-// locate finds the roots, and the drives that they are in. What the state holds is not asked for again, except which
-// shared drives there are. It returns the drives that are new since.
+// locate finds the roots and their drives. It asks only for what the cursor does not hold, and for the list of shared drives. It
+// returns drives that are new.
 func (s *syncer) locate(ctx context.Context) (news []string, err error) {
 	known := len(s.cursor.Cursors) > 0 && len(s.cursor.Roots) > 0
 	if !known {
@@ -28,14 +28,14 @@ func (s *syncer) locate(ctx context.Context) (news []string, err error) {
 	}
 	for drive := range s.cursor.Roots {
 		if drive != "" && !slices.Contains(now, drive) {
-			delete(s.cursor.Roots, drive) // the sweep deletes what was in it
+			delete(s.cursor.Roots, drive) // the sweep removes its contents
 			delete(s.cursor.Cursors, drive)
 			s.cursor.Unreported = true
 		}
 	}
 	for _, drive := range now {
 		s.cursor.Roots[drive] = drive // a shared drive's root folder has its id
-		// A listing that died may have left a root without a cursor.
+		// An interrupted listing may have left a root without a cursor.
 		if _, begun := s.cursor.Cursors[drive]; known && !begun {
 			news = append(news, drive)
 		}
@@ -63,7 +63,7 @@ func (s *syncer) locateRoot(ctx context.Context) error {
 	return nil
 }
 
-// root asks for a root, which has to be a folder that is not in the trash.
+// root asks for a root, which must be a folder outside the trash.
 func (s *syncer) root(ctx context.Context, id string) (item, error) {
 	root, err := s.api.item(ctx, id, "")
 	switch {
@@ -80,7 +80,7 @@ func (s *syncer) root(ctx context.Context, id string) (item, error) {
 	return root, nil
 }
 
-// errTrashed says that what is synced is in the trash.
+// errTrashed says that the synced folder is in the trash.
 var errTrashed = errors.New("it is in the trash; restore it")
 
 // field is the field of the configuration that says what is synced.
@@ -88,8 +88,8 @@ func (s *syncer) field() string {
 	return map[string]string{SharedDrive: "drive_id", Folder: "folder_id", MyDrive: "source"}[s.cfg.source()]
 }
 
-// rootError turns an error of asking for what is synced into something its user can act on. What was there before is away, and may be
-// there again.
+// rootError turns an error about a root into a text that its user can act on. A root that existed before is away, and may come
+// back.
 func (s *syncer) rootError(err error, id string) error {
 	switch notThere := isGone(err) || errors.Is(err, errTrashed); {
 	case notThere && !s.sync.First():
@@ -101,7 +101,7 @@ func (s *syncer) rootError(err error, id string) error {
 	return err
 }
 
-// rootChanged looks at a root that the changes name.
+// rootChanged checks a root that the changes name.
 func (s *syncer) rootChanged(ctx context.Context, drive, id string) error {
 	root, err := s.root(ctx, id)
 	if err != nil {

@@ -10,24 +10,25 @@ import (
 )
 
 const (
-	// maxLooks bounds how many targets are looked at in a sync that did nothing about their shortcuts; which ones is
-	// left to chance, so that all have their turn.
+	// maxLooks bounds how many targets a sync looks at whose shortcuts have not changed. They are chosen at random, so that all
+	// have their turn.
 	maxLooks = 200
-	// looksAtOnce bounds the targets that are held.
+	// looksAtOnce bounds how many targets are held at once.
 	looksAtOnce = 100
 
 	targetGone   = "what the shortcut leads to is gone, or is not shared with the connected account"
 	targetFolder = "a shortcut to a folder is not followed; make a connector of that folder to have its content"
-	// targetElsewhere is said without a look at the target: what can be told of it is not the readers' either.
+	// targetElsewhere is the reason of a shortcut whose target was not looked at: its readers may have no right to know anything
+	// about it.
 	targetElsewhere = "what the shortcut leads to is not among what this connector syncs, and its readers may have no right to read it; " +
 		"make a connector of it, or one that its owner reads alone (scope user)"
 	targetShortcut = "a shortcut to a shortcut is not followed"
-	// notLookedAt is said of one that has failed before, between its report and the look at its target.
+	// notLookedAt is the reason of a failed shortcut until its target is looked at again.
 	notLookedAt = "what the shortcut leads to has not been looked at yet"
 )
 
-// giveShortcut takes a shortcut that was listed, or has changed. What it stands for is known when all is listed: its target may be among what
-// is synced, and is then there already. Until then a text that it has stays, as does one that it has beside a failure.
+// giveShortcut gives a listed or changed shortcut to the engine. Its text is known only after everything is listed, because its
+// target may be synced itself. Until then the stored text stays.
 func (s *syncer) giveShortcut(ctx context.Context, f item, parents []string) error {
 	m := memo{Kind: kindShortcut, Parents: parents}
 	if validID(f.Shortcut.Target) {
@@ -60,9 +61,9 @@ func (s *syncer) giveShortcut(ctx context.Context, f item, parents []string) err
 	return s.sync.Item(ctx, newItem(f, m))
 }
 
-// shortcuts gives each target that is not synced itself to one shortcut: that one is stored with its text, any other without. Where others
-// than the owner read, there is no such text. Of the targets that nothing has been told of at most looks are looked at. A shortcut that
-// may be a deletion that was given up is left to Look.
+// shortcuts decides which shortcut is stored with the text of its target: for each target that is not synced itself, the first one;
+// the others have no text. Where others than the owner read the documents, no shortcut has such a text. Of the targets without a
+// change at most looks are looked at. A shortcut whose deletion may have been given up is left to Look.
 func (s *syncer) shortcuts(ctx context.Context, looks int) error {
 	if err := s.sync.Wait(); err != nil {
 		return err
@@ -89,9 +90,9 @@ func (s *syncer) shortcuts(ctx context.Context, looks int) error {
 					continue
 				}
 			case !follow && !elsewhere && of.Failed == source.None && of.Version == "":
-				continue // it has no text, and is to have none
+				continue // it has no text, and needs none
 			case elsewhere && of.Failed == source.InContent && !m.Waits:
-				continue // it has failed so
+				continue // it has failed for this reason already
 			}
 			f, there, err := s.shortcutItem(ctx, id, m)
 			switch {
@@ -126,7 +127,8 @@ func (s *syncer) shortcuts(ctx context.Context, looks int) error {
 	return nil
 }
 
-// shortcutItem is a shortcut as its memo remembers it. One whose name is too long for that is asked for; beyond maxLooks of these it stays as it is.
+// shortcutItem is a shortcut as its memo describes it. Where the name is too long for the memo it is asked for, for at most
+// maxLooks shortcuts.
 func (s *syncer) shortcutItem(ctx context.Context, id string, m memo) (f item, there bool, err error) {
 	if m.Name != "" {
 		f = item{ID: id, Name: m.Name, MimeType: shortcutType, Link: m.Link}

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// DefaultPageSize is what is asked for, and the most there is; the service may give less.
+	// DefaultPageSize is the number of items that is asked for, and the largest possible; the service may give less.
 	DefaultPageSize = 1000
-	// DefaultHeldBytes bounds what a listing holds of folders. 32,000 folders with usual names take it.
+	// DefaultHeldBytes bounds how much a listing holds of folders. 32,000 folders with usual names take it.
 	DefaultHeldBytes = 16 << 20
 	// maxRestarts ends a sync whose tokens become useless faster than they can be used.
 	maxRestarts = 3
@@ -29,7 +29,7 @@ const (
 
 // Options tune Sync. They belong to the service, not to the connector.
 type Options struct {
-	// Connector, Chunk, Room, Workers and Clean are those of source.Options.
+	// Connector, Chunk, Room, Workers and Clean are as in source.Options.
 	Connector int32
 	Chunk     chunk.Options
 	Room      source.Room
@@ -41,11 +41,11 @@ type Options struct {
 	Client *http.Client
 	// Extract reads content.
 	Extract extraction.Extractor
-	// OwnerAlone says that nobody but the connector's owner, whose account is asked, reads what is stored. Then shortcuts are
-	// followed to wherever the account may read.
+	// OwnerAlone says that only the connector's owner, whose account is used, reads the documents. Then shortcuts are followed to
+	// whatever the account may read.
 	OwnerAlone bool
-	// HeldBytes bounds what is held of the folders of a drive until it is known where they are; 0 means DefaultHeldBytes. Where there is
-	// no room for more, folders are listed level by level.
+	// HeldBytes bounds how much is held of the folders of a drive until their place is known; 0 means DefaultHeldBytes. Beyond it,
+	// folders are listed level by level.
 	HeldBytes int
 	// PageSize is how many items are asked for at once, up to 1,000; 0 means DefaultPageSize.
 	PageSize int
@@ -58,39 +58,40 @@ type Result struct {
 	source.Result
 	// Pages were read, and Calls were made to the API, downloads among them.
 	Pages, Calls int
-	// Restarted says that the service could not go on from a page token, and everything was listed again.
+	// Restarted says that a page token was refused, and everything was listed again.
 	Restarted bool
 }
 
-// syncer is a drive, as one sync sees it. It is a source.Looker.
+// syncer is the source of one sync. It is a source.Looker.
 type syncer struct {
-	cfg   Config
-	opts  Options
-	store source.Store
-	api   *api
-	sync  *source.Sync
-	cursor    cursor
-	tree  *tree
+	cfg    Config
+	opts   Options
+	store  source.Store
+	api    *api
+	sync   *source.Sync
+	cursor cursor
+	tree   *tree
 
-	// listing: everything is listed, and what is not shown is gone.
+	// listing says that everything is listed, and that items that are not shown are gone.
 	listing bool
-	// toList are folders whose contents are to be listed, and their drives; missed are those that a listing of everything has not found.
+	// toList are folders whose contents must be listed, with their drives; missed are folders that a listing of everything has not
+	// found.
 	toList, missed map[string]string
-	// toCheck are what earlier syncs have left to be looked at.
+	// toCheck are items that earlier syncs have left to be looked at.
 	toCheck []string
-	// ending: everything that the service lists and tells by itself was read.
+	// ending says that all listings and changes of the service were read.
 	ending bool
-	// detached: something that is stored may be below no root any more. lost are the folders that were twice not there, though nothing says that
-	// they are gone: what is below them goes with them, should they go.
+	// detached says that a stored item may be below no root any more. lost are folders that two syncs did not find, without a
+	// change that reports them as gone: their contents are lost with them.
 	detached bool
-	lost  map[string]bool
-	// unplaced are stored files that the changes have named in a folder that is below no root so far.
+	lost     map[string]bool
+	// unplaced are stored files that a change has named and whose folder is below no root so far.
 	unplaced map[string]item
-	// goneFolders are the folders and drives that the changes say are gone, or below no root.
+	// goneFolders are folders and drives that the changes report as gone, or that are below no root.
 	goneFolders map[string]bool
-	// targets has the targets of all shortcuts; true: the changes have named it.
+	// targets holds the targets of all shortcuts; true: the changes have named the target.
 	targets map[string]bool
-	// namesFetched counts the shortcuts that were asked for because their memo does not have their name.
+	// namesFetched counts the shortcuts that were asked for because their memo has no name.
 	namesFetched int
 
 	mu        sync.Mutex // of cursor.Later
@@ -99,7 +100,7 @@ type syncer struct {
 	restarted bool
 }
 
-// Sync brings store up to date with what cfg names.
+// Sync brings store up to date with the drive or folder of cfg.
 //
 // The first sync lists everything. After each page a checkpoint is set, so that a sync that dies goes on from its last
 // page. Later ones read the changes since. A page token that is no longer accepted makes a sync list everything
@@ -140,7 +141,7 @@ func (s *syncer) List(ctx context.Context, sync *source.Sync) (any, error) {
 	for restarts := 0; ; restarts++ {
 		err := s.round(ctx)
 		if !errors.Is(err, errStale) {
-			s.cursor.Unreported = false // the engine knows what is lost
+			s.cursor.Unreported = false // the engine knows the lost items
 			return &s.cursor, err
 		}
 		if restarts == maxRestarts {
@@ -154,7 +155,7 @@ func (s *syncer) List(ctx context.Context, sync *source.Sync) (any, error) {
 	}
 }
 
-// round does all of a listing, from where the cursor is.
+// round lists, or applies the changes, from the cursor to the end.
 func (s *syncer) round(ctx context.Context) error {
 	news, err := s.locate(ctx)
 	if err != nil {
@@ -174,7 +175,7 @@ func (s *syncer) round(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.sync.Wait(); err != nil { // what changes while it is read is told of by this sync
+	if err := s.sync.Wait(); err != nil { // a change during the reading is applied by this sync
 		return err
 	}
 	for _, drive := range s.cursor.drives() {
@@ -191,8 +192,8 @@ func (s *syncer) round(ctx context.Context) error {
 	return s.endRound(ctx)
 }
 
-// beginRound builds what is known of the tree. It returns folders that have failed: they were away, or their deletion was given up, and what is
-// known of their place may be wrong.
+// beginRound builds the tree from the memos. It returns folders that have failed: they were away, or their deletion was given up,
+// and their stored place may be wrong.
 func (s *syncer) beginRound() (doubtful []string) {
 	s.ending = false
 	s.listing = len(s.cursor.Cursors) == 0 || s.cursor.Listing != nil
@@ -207,7 +208,7 @@ func (s *syncer) beginRound() (doubtful []string) {
 	s.toList, s.missed, s.targets, s.detached = map[string]string{}, map[string]string{}, map[string]bool{}, s.cursor.Unreported
 	for id, of := range s.sync.All() {
 		if s.sync.Missing(id) {
-			continue // a listing finds out by itself what there is
+			continue // the listing shows what exists
 		}
 		switch m := memoOf(of); m.Kind {
 		case kindFolder:
@@ -222,7 +223,7 @@ func (s *syncer) beginRound() (doubtful []string) {
 	return doubtful
 }
 
-// endRound does what depends on all that was listed.
+// endRound does what depends on the whole listing.
 func (s *syncer) endRound(ctx context.Context) error {
 	maps.Copy(s.toList, s.missed)
 	if err := s.listQueued(ctx, notTrashed); err != nil {
@@ -240,7 +241,7 @@ func (s *syncer) endRound(ctx context.Context) error {
 	return s.shortcuts(ctx, maxLooks)
 }
 
-// sweep removes what is no longer below a root because of what the changes have named. Anything else that is below none is lost.
+// sweep removes items that are no longer below a root because a change says so. Any other item that is below no root is lost.
 func (s *syncer) sweep(ctx context.Context) error {
 	if err := s.sync.Wait(); err != nil {
 		return err
@@ -264,7 +265,7 @@ func (s *syncer) sweep(ctx context.Context) error {
 			if err := s.sync.Remove(ctx, id); err != nil {
 				return err
 			}
-		case !s.sync.MarkLost(id): // it was given, so what it is in must be there
+		case !s.sync.MarkLost(id): // it was given, so its folders must exist
 			stay = append(stay, id)
 		}
 	}
@@ -281,7 +282,7 @@ func (s *syncer) sweep(ctx context.Context) error {
 	return nil
 }
 
-// answers asks for what is synced.
+// answers asks for the synced folder.
 func (s *syncer) answers(ctx context.Context) error {
 	_, err := s.api.item(ctx, s.cursor.Roots[s.cursor.drives()[0]], "")
 	return err

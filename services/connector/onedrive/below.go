@@ -6,8 +6,8 @@ import (
 	"github.com/echomind/sync/services/connector/graph"
 )
 
-// listMoved lists what lies below a folder that has come, or changed its place. Items that come or go meanwhile may be missed by
-// it, and are in the next delta. Where a folder cannot be listed, the next sync lists everything: that shows what is below it.
+// listMoved lists the contents of a folder that has appeared or moved. Items that come or go meanwhile may be missed, and are in
+// the next delta. Where a folder cannot be listed, the next sync lists everything.
 func (l *lister) listMoved(ctx context.Context, top graph.Item) error {
 	_, at, err := l.foldersAbove(ctx, top.Parent.ID)
 	switch {
@@ -23,11 +23,11 @@ func (l *lister) listMoved(ctx context.Context, top graph.Item) error {
 	return nil
 }
 
-// listTree gives all that lies below a folder to the engine: page by page its files, and then the folders of the page, so that only the ids
-// of a page of folders are held for each level.
+// listTree gives everything below a folder to the engine, page by page: first the files of the page, then its folders, so that only
+// the ids of one page of folders are held for each level.
 func (l *lister) listTree(ctx context.Context, id string, depth int) error {
 	if depth > maxDepth {
-		return nil // nothing below it is inside, either
+		return nil // nothing that deep is inside the connector's folder
 	}
 	for link := l.api.Children(l.place.Drive, id, l.opts.PageSize); link != ""; {
 		folders, next, err := l.listChildren(ctx, link)
@@ -47,7 +47,8 @@ func (l *lister) listTree(ctx context.Context, id string, depth int) error {
 	return nil
 }
 
-// listChildren lists a page of a folder. It gives the files to the engine, and returns the folders, and the link of the next page.
+// listChildren lists one page of a folder. It gives the files to the engine, and returns the folders, and the link of the next
+// page.
 func (l *lister) listChildren(ctx context.Context, link string) (folders []string, next string, err error) {
 	page, err := l.api.Items(ctx, link)
 	if err != nil {

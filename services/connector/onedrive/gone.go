@@ -5,19 +5,19 @@ import (
 	"fmt"
 )
 
-// markLost notes a folder that is gone. What lies below it goes at the end of the round.
+// markLost notes a folder that is gone. Its contents are removed at the end of the round.
 func (l *lister) markLost(id string) {
 	l.folderTree().lost(id)
 	l.cursor.Lost = append(l.cursor.Lost, id)
 }
 
-// removeLost removes what is below folders that are gone.
+// removeLost removes the files below folders that are gone.
 func (l *lister) removeLost(ctx context.Context) error {
 	if len(l.cursor.Lost) == 0 {
 		return nil
 	}
 	if err := l.s.Wait(); err != nil {
-		return err // until then memos of files are missing
+		return err // the memos of files are complete only after all readings
 	}
 	for id, of := range l.s.All() {
 		folders := memoOf(of).steps()

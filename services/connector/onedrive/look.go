@@ -12,10 +12,11 @@ import (
 	"github.com/echomind/sync/services/connector/graph"
 )
 
-// maxRetried is how many files that failed are looked at beside a delta, until it shows that it helps.
+// maxRetried is how many failed files are looked at beside a delta, until it shows that it helps.
 const maxRetried = 200
 
-// Look asks for files that failed before, several at a time: a permission that is granted does not change the item.
+// Look asks for files that failed before, several at a time: granting a permission does not change the item, so no delta reports
+// it.
 func (l *lister) Look(ctx context.Context, s *source.Sync, ids []string) error {
 	items, errs := make([]graph.Item, len(ids)), make([]error, len(ids))
 	group, grouped := errgroup.WithContext(ctx)
@@ -42,20 +43,20 @@ func (l *lister) Look(ctx context.Context, s *source.Sync, ids []string) error {
 	return nil
 }
 
-// takeAnswer takes what the service says of a file.
+// takeAnswer handles the service's answer about one file.
 func (l *lister) takeAnswer(ctx context.Context, id string, item graph.Item, err error) error {
 	switch {
 	case graph.IsGone(err):
 		_, err := l.s.MarkAway(ctx, source.Item{ID: id})
 		return err
 	case graph.IsRefused(err):
-		// Its earlier text would be found for ever, were it where others may not read it: its deletion may have been given up. Only
-		// a listing of everything tells whether it is still here.
+		// Its deletion may have been given up, and its earlier text could then be found for ever where others may not read it. Only
+		// a listing of everything tells whether the file still exists.
 		of, _ := l.s.Stored(id)
 		l.cursor.Relist = l.cursor.Relist || of.Failed == source.NotStored || of.Failed == source.Unknown
 		return nil
 	case err != nil:
-		return nil // it stays as it is
+		return nil // the stored file stays
 	case item.Deleted != nil:
 		return l.s.Remove(ctx, id)
 	}

@@ -40,7 +40,7 @@ func (l *lister) page(ctx context.Context, items []graph.Item) error {
 			files = append(files, item)
 		}
 	}
-	// First, so that a file that has changed in a folder that has, too, is read only once: with its new URL.
+	// Folders come first, so that a changed file in a changed folder is read only once, with its new URL.
 	for _, item := range again {
 		if err := l.listMoved(ctx, item); err != nil {
 			return err
@@ -77,8 +77,8 @@ func lastOf(items []graph.Item) []graph.Item {
 	return kept
 }
 
-// folderChanged takes a reported folder, and tells whether it must be listed. A listing of everything shows what is below it
-// by itself, unless it comes after files whose folders were only remembered.
+// folderChanged updates a reported folder, and tells whether its contents must be listed. A listing of everything shows them by
+// itself, unless it comes after files whose folders were only remembered.
 func (l *lister) folderChanged(item graph.Item) bool {
 	changed, had := l.updateFolder(item)
 	switch {
@@ -87,13 +87,14 @@ func (l *lister) folderChanged(item graph.Item) bool {
 	case l.listing && !l.following:
 		return false
 	}
-	// It may have come from outside the connector's folder, or out of the recycle bin, with all that is in it.
-	// Whether the files below it are all there is not known from some of them: a sync may have died.
+	// It may have come from outside the connector's folder, or from the recycle bin, with all its contents. Some known files below
+	// it do not prove that all are known: a sync may have died.
 	empty := item.Folder.ChildCount != nil && *item.Folder.ChildCount == 0
 	return !empty && (!had || !l.place.Whole)
 }
 
-// updateFolder takes a folder that is there. What an earlier page of the round says to be gone has come back, and what is in it may have been removed.
+// updateFolder updates a folder that exists. A folder that an earlier page of the round reported as gone has come back, and its
+// contents may have been removed.
 func (l *lister) updateFolder(item graph.Item) (changed, had bool) {
 	if at := slices.Index(l.cursor.Lost, item.ID); at >= 0 {
 		l.cursor.Lost, changed = slices.Delete(l.cursor.Lost, at, at+1), true
@@ -102,7 +103,7 @@ func (l *lister) updateFolder(item graph.Item) (changed, had bool) {
 	return changed || moved, had
 }
 
-// notFound is said of a file whose folder could not be asked for.
+// notFound is the reason of a file whose folder could not be asked for.
 const notFound = "its folder cannot be asked for now; it is looked for again by the next sync"
 
 // giveFile gives a file to the engine.
@@ -123,14 +124,14 @@ func (l *lister) giveFile(ctx context.Context, item graph.Item) error {
 	switch {
 	case at == unknown:
 		return l.s.Fail(ctx, it, source.Unreadable{Reason: notFound})
-	case at == away && !l.place.Whole: // it has been listed, and its folder may be anywhere
+	case at == away && !l.place.Whole: // the file was listed, and its folder may be anywhere
 		it.Version, it.Unread = "", ""
 		it.Read = func(context.Context) (source.Content, error) { return source.Content{}, source.ErrAway }
 	}
 	return l.s.Item(ctx, it)
 }
 
-// newItem is a file for the engine. Its title is the file's name: a renamed file is touched without being read, so the title
+// newItem describes a file to the engine. Its title is the file's name: a renamed file is touched without being read, so the title
 // cannot come from its content.
 func (l *lister) newItem(item graph.Item, m memo) source.Item {
 	return source.Item{
@@ -138,7 +139,7 @@ func (l *lister) newItem(item graph.Item, m memo) source.Item {
 		Unread: l.reader.Refusal(item),
 		Read: func(ctx context.Context) (source.Content, error) {
 			content, fresh, err := l.reader.Content(ctx, l.place.Drive, item)
-			// It may have been asked for again. If it was moved meanwhile, the delta after this one reports it.
+			// The file may have been asked for again. If it was moved meanwhile, the next delta reports it.
 			now := l.newItem(fresh, m.withContent(fresh, m))
 			content.Now = &now
 			return content, err

@@ -10,12 +10,12 @@ import (
 	"github.com/echomind/sync/services/connector/graph"
 )
 
-// folder is what is known of one.
+// folder is a folder of the tree.
 type folder struct {
 	parent string
-	// name is hashed. It is empty where it may be newer than the URLs of files below the folder, since the folder was asked for after
-	// they were listed; or where they disagree about it, as a sync leaves them that died while it gave them again. When the folder is
-	// reported next, what lies below it is listed.
+	// name is a hash. It is empty where the name in the URLs of files below is uncertain: the folder was asked for after they were
+	// listed, or their memos disagree, as an interrupted sync leaves them. When the folder is reported next, its contents are
+	// listed.
 	name string
 	at   location
 }
@@ -24,31 +24,31 @@ type location int
 
 const (
 	inside  location = iota // below the connector's folder, as far as this folder tells
-	outside              // not, or no longer
-	away                 // it is not there now, or may not be asked for
-	unknown              // it could not be asked for
+	outside                 // not below it, or no longer
+	away                    // the folder does not exist now, or may not be asked for
+	unknown                 // the folder could not be asked for
 )
 
-// tree says which folder is in which.
+// tree knows the parent of each folder.
 type tree struct {
 	folders map[string]folder
 	// held is about how many bytes the folders take that are not remembered with files.
 	held int
-	// cut says that not all folders above all files are remembered.
+	// cut says that some files do not remember all their folders.
 	cut bool
 }
 
 const (
 	// DefaultHeldBytes bounds tree.held. 65,000 folders take it.
 	DefaultHeldBytes = 16 << 20
-	// folderOverhead is about what a folder takes beside its texts: in a map, and by the texts' ends.
+	// folderOverhead is about how many bytes a folder takes besides its texts.
 	folderOverhead = 176
 	// maxDepth ends a walk in a tree that is none.
 	maxDepth = 400
 )
 
-// newTree builds the tree again from what is remembered with files. Of what could not be stored that is where it was: its deletion
-// may have been given up. So names of folders that are known from such files alone are not sure.
+// newTree builds the tree from the memos of stored files. A file that could not be stored may be one whose deletion was given up,
+// so the names of folders that only such files mention are uncertain.
 func newTree(root string, stored iter.Seq2[string, source.Stored]) *tree {
 	t := &tree{folders: map[string]folder{}}
 	var notStored []memo
@@ -76,25 +76,25 @@ func newTree(root string, stored iter.Seq2[string, source.Stored]) *tree {
 	return t
 }
 
-// eachFolder calls f for each folder above a file whose own folder is known, too.
+// eachFolder calls f for each folder above a file whose parent is known, too.
 func (m memo) eachFolder(root string, f func(id string, of folder)) {
 	steps := m.steps()
 	for i, s := range steps {
 		switch {
 		case i+1 < len(steps):
 			f(s.id, folder{parent: steps[i+1].id, name: s.name})
-		case !m.Cut: // otherwise it is asked for
+		case !m.Cut: // a cut memo's last folder is asked for
 			f(s.id, folder{parent: root, name: s.name})
 		}
 	}
 }
 
-// dropUnsure has folders whose names are not sure asked for again.
+// dropUnsure removes folders whose names are uncertain, so that they are asked for again.
 func (t *tree) dropUnsure() {
 	maps.DeleteFunc(t.folders, func(_ string, f folder) bool { return f.name == "" })
 }
 
-// set takes what is known of a folder.
+// set stores a folder.
 func (t *tree) set(id string, f folder) {
 	if had, is := t.folders[id]; is {
 		t.held += len(f.parent) - len(had.parent)
@@ -104,7 +104,7 @@ func (t *tree) set(id string, f folder) {
 	t.folders[id] = f
 }
 
-// update takes a folder out of an answer, and tells whether it was known, and whether URLs of files below it may have changed.
+// update stores a folder of an answer, and tells whether it was known, and whether URLs of files below it may have changed.
 func (t *tree) update(item graph.Item) (changed, had bool) {
 	before, had := t.folders[item.ID]
 	now := folder{parent: item.Parent.ID, name: nameHash(item.Name)}
@@ -119,16 +119,15 @@ func (t *tree) lost(id string) {
 	t.set(id, f)
 }
 
-// shrinkTree makes room where more folders are held than may be. What stays is what is remembered with files, as when a sync
-// dies and another goes on; which folders are gone; and those that the page names, below which not all files may have been
-// given yet. Any other folder is asked for when it is needed.
+// shrinkTree rebuilds the tree where it holds more folders than it may. It keeps the folders in the files' memos, lost folders, and
+// the folders of the current page, whose files may not have been given yet. Any other folder is asked for when it is needed.
 func (l *lister) shrinkTree() error {
 	before := l.tree
 	if before == nil || before.held <= l.opts.HeldBytes {
 		return nil
 	}
 	if err := l.s.Wait(); err != nil {
-		return err // until then memos of files are missing
+		return err // the memos of files are complete only after all readings
 	}
 	l.tree = nil
 	for id := range l.folderTree().folders {
@@ -144,7 +143,7 @@ func (l *lister) shrinkTree() error {
 	return nil
 }
 
-// folderTree is the tree. It is built when it is needed first: a sync without changes needs none.
+// folderTree returns the tree. It is built on first use: a sync without changes needs none.
 func (l *lister) folderTree() *tree {
 	if l.tree != nil {
 		return l.tree
@@ -161,8 +160,8 @@ func (l *lister) folderTree() *tree {
 	return l.tree
 }
 
-// foldersAbove returns the folders above an item whose parent is id, nearest first; where not all can be asked for, those up to the first that
-// cannot. A folder that is not known is asked for, once.
+// foldersAbove returns the folders above an item whose parent is id, nearest first, up to the first that cannot be asked for. An
+// unknown folder is asked for, once.
 func (l *lister) foldersAbove(ctx context.Context, id string) (steps []step, at location, err error) {
 	for range maxDepth {
 		if id == l.place.Root {
@@ -193,7 +192,7 @@ func (l *lister) foldersAbove(ctx context.Context, id string) (steps []step, at 
 	return nil, outside, nil
 }
 
-// fetchFolder asks for a folder. The error is one that ends the sync.
+// fetchFolder asks for a folder. An error ends the sync.
 func (l *lister) fetchFolder(ctx context.Context, id string) (folder, error) {
 	item, err := l.api.Item(ctx, l.place.Drive, id)
 	switch {

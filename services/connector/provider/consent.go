@@ -13,9 +13,9 @@ import (
 
 // Reasons of a token endpoint (RFC 6749, section 5.2; "OAuth 2.0 error codes" of the Microsoft identity platform).
 var (
-	// consentReasons means that the user's consent does not hold any more: expired, revoked, or in need of them.
+	// consentReasons mean that the user's consent is no longer valid: expired, revoked, or in need of an interaction.
 	consentReasons = []string{"invalid_grant", "interaction_required", "consent_required", "login_required"}
-	// applicationReasons means that the application is not what the configuration says.
+	// applicationReasons mean that the application differs from the configuration.
 	applicationReasons = []string{"invalid_client", "unauthorized_client", "invalid_scope", "access_denied", "deleted_client",
 		"org_internal", "admin_policy_enforced", "invalid_request", "invalid_target", "unsupported_grant_type",
 		"disabled_client"}
@@ -27,7 +27,7 @@ func isFinal(err error) bool {
 	return errors.As(err, &e) && (slices.Contains(consentReasons, e.Reason) || slices.Contains(applicationReasons, e.Reason))
 }
 
-// refusalReason is what a token endpoint gives as its reason, and its words for people.
+// refusalReason returns the reason of a token endpoint, and its description for people.
 func refusalReason(answer *oauth2.RetrieveError) (reason, description string) {
 	if answer.ErrorCode != "" {
 		return answer.ErrorCode, answer.ErrorDescription

@@ -16,13 +16,13 @@ import (
 	"github.com/echomind/sync/sdk/worker"
 )
 
-// maxErrorBody bounds what is read of an answer that is an error.
+// maxErrorBody bounds how much is read of an error's body.
 const maxErrorBody = 64 << 10
 
 type transport struct {
 	Options
 	name   string
-	origin string // whose requests are authorised
+	origin string // requests to it are authorised
 	limits Limits
 }
 
@@ -55,7 +55,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			continue
 		}
 		how, reason, message, err := t.judge(req, resp)
-		if err != nil { // its body did not come
+		if err != nil { // its body could not be read
 			t.Metrics.count(t.name, "error")
 			how, message = broken, "the answer broke off"
 		}
@@ -90,11 +90,11 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// longestContentWait is how long a host that is not the API's may ask to wait before one more try.
+// longestContentWait is how long a host other than the API may ask to wait before one more try.
 const longestContentWait = 30 * time.Second
 
-// retryLater waits until a request is to be made again whose answer is broken, or says that the answer is final. A host that is not the API's speaks of
-// the one thing that was asked for, which fails alone: it is not waited for as the account is.
+// retryLater waits before a request with a broken answer is repeated, or says that the answer is final. A host other than the API
+// concerns one document, which fails alone: it is not waited for like the account.
 func (t *transport) retryLater(
 	req *http.Request, resp *http.Response, reason, message string, times int, repeatable bool,
 ) (isFinal bool, err error) {
@@ -112,14 +112,13 @@ func (t *transport) retryLater(
 	return false, t.Waits.sleep(ctx, t.Clock, pause, t.Dialect.waitReason())
 }
 
-// isAccountRequest says whether what a request asks for is the account's: of the API, or a token. Anything else is content at some host
-// that gives it to whoever has the URL.
+// isAccountRequest says whether a request is for the API, or for a token. Any other request is for content at a host that gives it
+// to every holder of the URL.
 func (t *transport) isAccountRequest(req *http.Request) bool {
 	return t.repeatPosts || t.Tokens != nil && origin(req.URL) == t.origin
 }
 
-// throttle tells everybody who asks with this account to wait, and waits; or says why it does not. The quota is what
-// waits: the next Take does, here and in every replica.
+// throttle blocks the account in all replicas, and waits; or returns why it does not wait. The next Take waits for the quota.
 func (t *transport) throttle(
 	ctx context.Context, resp *http.Response, how verdict, reason, message string, times int, repeatable bool,
 ) error {
@@ -149,7 +148,7 @@ func (t *transport) throttle(
 	return t.Waits.sleep(ctx, t.Clock, pause, answer.WaitReason)
 }
 
-// postpone is the answer of a provider that is waited for, but not by this request.
+// postpone is the error for a provider that must be waited for, but not by this request.
 func (t *transport) postpone(resp *http.Response, reason, message string, asked, wait time.Duration) *Error {
 	return &Error{
 		Provider: t.Dialect.Name, Status: resp.StatusCode, Reason: reason, Message: message, RetryAfter: asked,
@@ -157,7 +156,7 @@ func (t *transport) postpone(resp *http.Response, reason, message string, asked,
 	}
 }
 
-// reconnect is what the user is told of an account that the provider does not let in, though its token is fresh.
+// reconnect is the error for an account whose fresh token the provider refuses.
 func (t *transport) reconnect(status int, reason, message string) error {
 	return worker.Permanent(&Error{
 		Provider: t.Dialect.Name, Status: status, Reason: reason,
@@ -166,13 +165,13 @@ func (t *transport) reconnect(status int, reason, message string) error {
 	})
 }
 
-// token is what a request is authorised with; "" where it leaves the API's host.
+// token is the token of a request; "" for a host other than the API.
 func (t *transport) token(ctx context.Context, req *http.Request) (string, error) {
 	if t.Tokens == nil || origin(req.URL) != t.origin {
 		return "", nil
 	}
 	token, err := t.Tokens.Token(ctx)
-	t.Cleaner.Learn(token) // providers repeat what they refuse
+	t.Cleaner.Learn(token) // a refusal may repeat the token
 	return token, err
 }
 
@@ -195,7 +194,7 @@ func (t *transport) send(req *http.Request, token string) (*http.Response, error
 	}
 	out.Header.Set("User-Agent", userAgent)
 	if t.Tokens != nil {
-		out.Header.Del("Authorization") // none but ours
+		out.Header.Del("Authorization") // only our own is sent
 	}
 	if token != "" {
 		out.Header.Set("Authorization", "Bearer "+token)
@@ -214,7 +213,7 @@ func (t *transport) send(req *http.Request, token string) (*http.Response, error
 	return resp, nil
 }
 
-// judge says what an answer means. Of an error it reads the body, bounded, and leaves it to be read again.
+// judge says what an answer means. It reads the body of an error, bounded, and leaves it readable.
 func (t *transport) judge(req *http.Request, resp *http.Response) (how verdict, reason, message string, err error) {
 	if resp.StatusCode < http.StatusBadRequest {
 		return final, "", "", nil

@@ -12,7 +12,7 @@ import (
 	"github.com/echomind/sync/services/connector/graph"
 )
 
-// deltaOverlap is how far the first delta reaches back before the listing began: clocks of a large service differ.
+// deltaOverlap is how far the first delta reaches back before the listing began: the clocks of a large service differ.
 const deltaOverlap = 5 * time.Minute
 
 // messages reads everything once, and then changes.
@@ -91,7 +91,7 @@ func (c *channel) delta(ctx context.Context) error {
 		switch {
 		case page.Next != "":
 		case continued:
-			continued = false // the round shows the channel as of when it began, which may be long ago
+			continued = false // the resumed round may have begun long ago
 			continue
 		default:
 			return nil
@@ -102,7 +102,7 @@ func (c *channel) delta(ctx context.Context) error {
 	}
 }
 
-// page asks for a page of messages. It leads to the next one, or to a delta, or nowhere.
+// page asks for a page of messages.
 func (c *channel) page(ctx context.Context, doing, link string) (page graph.Page[graph.Message], at time.Time, err error) {
 	page, at, err = c.api.Messages(ctx, link)
 	if err != nil {

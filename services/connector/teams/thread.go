@@ -26,7 +26,7 @@ type thread struct {
 func (c *channel) threads(ctx context.Context, roots []graph.Message) error {
 	for i, root := range roots {
 		if root.ID == "" || slices.ContainsFunc(roots[i+1:], func(m graph.Message) bool { return m.ID == root.ID }) {
-			continue // a message may be listed more than once: the last is right
+			continue // a message may be listed more than once: the last one counts
 		}
 		if err := c.thread(ctx, root, true); err != nil {
 			return err
@@ -35,8 +35,8 @@ func (c *channel) threads(ctx context.Context, roots []graph.Message) error {
 	return nil
 }
 
-// thread gives a thread and its attachments to the engine. One that is not listed is not shown again to a run that goes on from this one,
-// should it die, once its text is stored: so its attachments are stored before.
+// thread gives a thread and its attachments to the engine. Outside a listing the attachments come first: once the text is stored, a
+// run that continues from this one is not given the thread again.
 func (c *channel) thread(ctx context.Context, root graph.Message, listed bool) error {
 	id := "message/" + root.ID
 	c.result.Threads++
@@ -69,7 +69,7 @@ func (c *channel) thread(ctx context.Context, root graph.Message, listed bool) e
 	if err != nil {
 		return err
 	}
-	c.sync.UnmarkLost(c.filesIn(id)...) // a thread that was not there a moment ago takes them along
+	c.sync.UnmarkLost(c.filesIn(id)...) // a thread that is found again keeps its attachments
 	if err := c.updateAttachments(ctx, id, visible); err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (c *channel) thread(ctx context.Context, root graph.Message, listed bool) e
 	})
 }
 
-// failThread fails a thread whose replies cannot be read. What was stored of it stays, and it is tried again.
+// failThread fails a thread whose replies cannot be read. Its stored text stays, and it is tried again.
 func (c *channel) failThread(ctx context.Context, root graph.Message, why error) error {
 	if ctx.Err() != nil || graph.EndsSync(why) {
 		return cmp.Or(ctx.Err(), why)
@@ -113,7 +113,7 @@ func (c *channel) removeThread(ctx context.Context, id string) error {
 	return c.sync.Remove(ctx, id)
 }
 
-// visibleOf are the messages of a thread that people see: no events of the channel's, nothing deleted, nothing that a
+// visibleOf are the messages of a thread that people see, without events of the channel, deleted messages, and messages that a
 // policy hides.
 func visibleOf(root graph.Message) []graph.Message {
 	var visible []graph.Message
@@ -130,7 +130,7 @@ func isVisible(m graph.Message) bool {
 	return m.MessageType == "message" && m.Deleted == nil && m.Removed == nil && !hidden
 }
 
-// activity is when somebody last wrote or deleted something in a thread. Reactions are none.
+// activity is when somebody last wrote or deleted something in a thread. Reactions do not count.
 func activity(root graph.Message) time.Time {
 	last := root.Created
 	for _, m := range append([]graph.Message{root}, root.Replies...) {
@@ -143,7 +143,7 @@ func activity(root graph.Message) time.Time {
 	return last
 }
 
-// repliesHash tells whether the replies of a thread have changed. No two of their texts are held at once.
+// repliesHash is equal as long as the replies of a thread have not changed. It never holds two of their texts at once.
 func repliesHash(ctx context.Context, replies []graph.Message) (string, error) {
 	sorted := slices.SortedFunc(slices.Values(replies), func(a, b graph.Message) int { return strings.Compare(a.ID, b.ID) })
 	h := sha256.New()
