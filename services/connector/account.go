@@ -75,6 +75,7 @@ func (s *service) openAccount(ctx context.Context, run *worker.Run, a accessRequ
 	if err != nil {
 		return nil, err
 	}
+	a.dialect.Connector = request.ConnectorId
 	cleaner := secret.NewCleaner(append(privateParts(secrets["service_account"]), clientSecret, secrets["refresh_token"],
 		rotated.token, secrets["service_account"])...)
 	issuer := provider.Issuer{

@@ -83,6 +83,9 @@ func (a *api) get(ctx context.Context, path string, query url.Values, header htt
 		if errors.As(err, &wrapped) {
 			err = wrapped.Err
 		}
+		if endsSync(err) {
+			return nil, err // the error names who failed: without an access token Google Drive was never asked
+		}
 		return nil, fmt.Errorf("ask Google Drive for %s: %w", strings.SplitN(path, "/", 2)[0], err)
 	}
 	if resp.StatusCode/100 != 2 {

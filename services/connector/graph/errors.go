@@ -185,7 +185,7 @@ func Reason(err error) string {
 func AsPermanent(err error, named string) error {
 	switch status(err) {
 	case http.StatusUnauthorized:
-		return worker.Permanent(fmt.Errorf("the account's consent is not valid any more; connect it again: %w", err))
+		return worker.Permanent(fmt.Errorf("the account's consent is not valid any more; connect it again with `echomind connect microsoft --connector ID`: %w", err))
 	case http.StatusForbidden:
 		return worker.Permanent(fmt.Errorf("%s: the account may not read it; grant access, or connect another account: %w", named, err))
 	case http.StatusNotFound:

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -26,6 +27,10 @@ type Dialect struct {
 	Maker string
 	// Account is the users' word for the account.
 	Account string
+	// Connect is the command that gets a user's consent.
+	Connect string
+	// Connector is the id in commands that renew its credentials; 0 where there is no connector yet.
+	Connector int32
 	// Throttled are reasons to wait, whatever the status.
 	Throttled []string
 	// Exhausted are reasons that last until another day.
@@ -36,7 +41,7 @@ type Dialect struct {
 
 // Google is the dialect of the Drive API ("Resolve errors", "Usage limits").
 var Google = Dialect{
-	Name: "Google Drive", Maker: "Google", Account: "Google account",
+	Name: "Google Drive", Maker: "Google", Account: "Google account", Connect: "echomind connect google",
 	Throttled: []string{"userRateLimitExceeded", "rateLimitExceeded", "RATE_LIMIT_EXCEEDED"},
 	Exhausted: []string{"dailyLimitExceeded", "dailyLimitExceededUnreg", "quotaExceeded"},
 	Offline: "it gives one where access_type=offline and prompt=consent are asked for, as they were; take the application's access away at " +
@@ -45,7 +50,7 @@ var Google = Dialect{
 
 // Microsoft is the dialect of Graph ("Microsoft Graph error responses and resource types", "Microsoft Graph throttling guidance").
 var Microsoft = Dialect{
-	Name: "Microsoft Graph", Maker: "Microsoft", Account: "Microsoft account",
+	Name: "Microsoft Graph", Maker: "Microsoft", Account: "Microsoft account", Connect: "echomind connect microsoft",
 	Throttled: []string{"activityLimitReached", "throttledRequest", "TooManyRequests", "tooManyRequests"},
 	Exhausted: []string{"quotaLimitReached"},
 	Offline: "it gives one with the permission offline_access, which was asked for; add it to the application's registration " +
@@ -58,6 +63,22 @@ func (d Dialect) signIn() string {
 		return d.Name + " sign-in"
 	}
 	return d.Maker + " sign-in"
+}
+
+// reconnect says how an account is connected again.
+func (d Dialect) reconnect() string {
+	if d.Connector == 0 {
+		return fmt.Sprintf("connect this %s again with `%s`", d.Account, d.Connect)
+	}
+	return fmt.Sprintf("connect this %s again with `%s --connector %d`, or give it other credentials%s", d.Account, d.Connect, d.Connector, d.update())
+}
+
+// update names the command that changes a connector's credentials; empty where there is no connector yet.
+func (d Dialect) update() string {
+	if d.Connector == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" with `echomind connectors update %d --config @FILE`", d.Connector)
 }
 
 // waitReason says that the provider asked us to wait.

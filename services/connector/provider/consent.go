@@ -60,10 +60,14 @@ func (i Issuer) consent(answer *oauth2.RetrieveError) error {
 	}
 	switch {
 	case slices.Contains(consentReasons, e.Reason):
-		e.Message = fmt.Sprintf("the consent for this %s has expired or was revoked; connect it again%s", i.Dialect.Account, says)
+		e.Message = fmt.Sprintf("the consent has expired or was revoked; %s%s", i.Dialect.reconnect(), says)
 		return worker.Permanent(e)
 	case slices.Contains(applicationReasons, e.Reason):
-		e.Message = fmt.Sprintf("the application that asks is refused; check client_id, client_secret and what it may do%s", says)
+		advice := "check client_id, client_secret and what it may do"
+		if i.Dialect.Connector != 0 {
+			advice += ", and change the credentials" + i.Dialect.update()
+		}
+		e.Message = fmt.Sprintf("the application that asks is refused; %s%s", advice, says)
 		return worker.Permanent(e)
 	}
 	e.Message = "no access token" + says

@@ -41,7 +41,7 @@ func (i Issuer) client() (*http.Client, error) { return i.clientOf(true) }
 
 func (i Issuer) clientOf(repeatPosts bool) (*http.Client, error) {
 	client, err := NewClient(Options{
-		Dialect: Dialect{Name: i.Dialect.signIn(), Maker: i.Dialect.Maker, Account: i.Dialect.Account},
+		Dialect: Dialect{Name: i.Dialect.signIn(), Maker: i.Dialect.Maker, Account: i.Dialect.Account, Connect: i.Dialect.Connect, Connector: i.Dialect.Connector},
 		Base:    i.Base, Limits: i.Limits, Cleaner: i.Cleaner, Metrics: i.Metrics, Clock: i.Clock, Waits: i.Waits, repeatPosts: repeatPosts,
 	})
 	if err != nil {
@@ -134,5 +134,5 @@ func (i Issuer) refusal(ctx context.Context, err error) error {
 	if errors.As(err, &answer) {
 		return i.consent(answer)
 	}
-	return i.Cleaner.Error(fmt.Errorf("get an access token: %w", err))
+	return i.Cleaner.Error(fmt.Errorf("get an access token from %s: %w", i.Dialect.signIn(), err))
 }

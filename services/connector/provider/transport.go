@@ -160,8 +160,7 @@ func (t *transport) postpone(resp *http.Response, reason, message string, asked,
 func (t *transport) reconnect(status int, reason, message string) error {
 	return worker.Permanent(&Error{
 		Provider: t.Dialect.Name, Status: status, Reason: reason,
-		Message: strings.TrimSpace(fmt.Sprintf("a fresh access token is refused: connect this %s again. %s",
-			t.Dialect.Account, message)),
+		Message: strings.TrimSpace(fmt.Sprintf("a fresh access token is refused; %s. %s", t.Dialect.reconnect(), message)),
 	})
 }
 

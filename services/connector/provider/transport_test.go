@@ -326,7 +326,7 @@ func TestATokenThatIsRefusedIsReplacedOnce(t *testing.T) {
 		o.Tokens, o.Dialect = provider.NewTokens(&grant{life: 3600}, nil), provider.Microsoft
 	})
 	_, _, err = get(t, c, s.URL)
-	require.ErrorContains(t, err, "connect this Microsoft account again")
+	require.ErrorContains(t, err, "connect this Microsoft account again with `echomind connect microsoft`")
 	require.True(t, permanent(err))
 	require.Len(t, s.requests(), 2)
 
