@@ -125,7 +125,7 @@ func TestARunWaitsForWhatItsConnectorHasChangedAndForNoOther(t *testing.T) {
 	require.NoError(t, x.mirrors())
 }
 
-func TestASemanticThatHasNotLookedYetBringsARunWhole(t *testing.T) {
+func TestASemanticThatHasNotLookedYetIndexesARunWhole(t *testing.T) {
 	x := newIndexed(t)
 	started := x.another()
 	x.failing.Store(every)
@@ -170,7 +170,7 @@ func TestPointsSayWhoseTheyAreNow(t *testing.T) {
 	require.Equal(t, []string{"b"}, x.finds(Reader{UserID: 9, Groups: []string{"g"}}, "yak"))
 }
 
-func TestADocumentOfManyPagesIsBroughtWhole(t *testing.T) {
+func TestADocumentOfManyPagesIsIndexedWhole(t *testing.T) {
 	x := newIndexed(t)
 	c := x.syncing()
 	const chunks = 2*indexPage + 10
@@ -321,14 +321,14 @@ func TestTwoDatabasesOnOneQdrantDoNotTouchEachOther(t *testing.T) {
 	require.Empty(t, y.finds(Reader{UserID: 1}, "zebra"))
 }
 
-func TestWhoBringsALotKeepsTheIndexMeanwhile(t *testing.T) {
+func TestAProcessThatIndexesForLongKeepsTheIndexMeanwhile(t *testing.T) {
 	x := newIndexed(t)
 	x.failing.Store(every)
 	c := x.syncing()
 	c.stores(c.doc(1, "a", "zebra"))
 	x.failing.Store("")
 	x.exec(`UPDATE search_index SET fed_at = clock_timestamp() - interval '9 minutes'`)
-	require.NoError(t, x.index.bring(ctx, nil))
+	require.NoError(t, x.index.applyChanges(ctx, nil))
 	require.True(t, one[bool](x.fixture, `SELECT fed_at > clock_timestamp() - interval '1 minute' FROM search_index`))
 }
 
@@ -347,7 +347,7 @@ func TestATurnIsBoundedInChunks(t *testing.T) {
 	require.Len(t, firstPage(append(changes(1, 1), dbgen.SearchIndexChangesRow{})), 2, "all of a connector are queued in a turn of its own")
 }
 
-func TestADocumentWithMoreChunksThanItsRowSaysIsBroughtWhole(t *testing.T) {
+func TestADocumentWithMoreChunksThanItsRowSaysIsIndexedWhole(t *testing.T) {
 	x := newIndexed(t)
 	x.failing.Store(every)
 	c := x.syncing()
@@ -366,7 +366,7 @@ func TestADocumentWithMoreChunksThanItsRowSaysIsBroughtWhole(t *testing.T) {
 	require.Len(t, x.points(), 400)
 }
 
-func TestAVectorThatIsNoneHoldsUpNoOther(t *testing.T) {
+func TestABadVectorHoldsUpNoOther(t *testing.T) {
 	x := newIndexed(t)
 	x.failing.Store(every)
 	c := x.syncing()
