@@ -170,6 +170,16 @@ func TestPointsSayWhoseTheyAreNow(t *testing.T) {
 	require.Equal(t, []string{"b"}, x.finds(Reader{UserID: 9, Groups: []string{"g"}}, "yak"))
 }
 
+func TestWhatADeletedConnectorLeftIsNotItsSuccessorsInTheIndex(t *testing.T) {
+	x := newIndexed(t)
+	c := x.synced(map[string]string{"plan": "zebra"})
+	x.exec(`DELETE FROM connectors WHERE id = $1`, c.connector)
+	x.exec(`INSERT INTO connectors (id, name, type, user_id, refresh_freq_minutes) VALUES ($1, 'other', 'file', 7, 60)`, c.connector)
+	x.exec(`DELETE FROM search_index`) // it is filled anew
+	require.NoError(t, x.index.Look(ctx))
+	require.Empty(t, x.points())
+}
+
 func TestADocumentOfManyPagesIsIndexedWhole(t *testing.T) {
 	x := newIndexed(t)
 	c := x.syncing()
