@@ -7,7 +7,7 @@ import (
 	"github.com/echomind/sync/sdk/worker"
 )
 
-// applyVisit draws the consequences of one visit: for its document, and for the frontier.
+// applyVisit applies one visit: to its document, and to the frontier.
 func (c *crawler) applyVisit(ctx context.Context, v visit, level int) error {
 	if ctx.Err() != nil {
 		return stopped(ctx, nil)
@@ -35,7 +35,7 @@ func (c *crawler) applyVisit(ctx context.Context, v visit, level int) error {
 	return nil
 }
 
-// redirects notes what a URL that redirects to a page leads to: its text, or what it waits for.
+// redirects notes where a redirecting URL leads: to a text, or to a page that waits.
 func (c *crawler) redirects(v visit) {
 	switch {
 	case c.docs.has(v.id) && !c.textless.has(v.id) || c.redirecting.has(v.id):
@@ -45,7 +45,8 @@ func (c *crawler) redirects(v visit) {
 	}
 }
 
-// resolveWaiting settles the pages that wait for the one that they named: there is a text in their place, or they are to be taken for themselves.
+// resolveWaiting decides about the pages that wait for a canonical page: that has a text in their place, or they are read for
+// themselves.
 func (c *crawler) resolveWaiting(named string) {
 	key := hashed(named)
 	ids := c.waiting[key]
@@ -64,10 +65,10 @@ func (c *crawler) resolveWaiting(named string) {
 	}
 }
 
-// readItself is for whom a page waits that is to be read again.
+// readItself marks a page that waits for no other page and is read again.
 const readItself = 0
 
-// pending tells whether a page waits for the one that it names as canonical, or is to be read again.
+// pending tells whether a page waits for its canonical page, or is to be read again.
 func (c *crawler) pending(url string) bool {
 	_, is := c.waitsFor[hashed(url)]
 	return is
@@ -81,7 +82,7 @@ func (c *crawler) wait(id, named string) {
 // maxChain bounds how many pages wait for one another.
 const maxChain = 100
 
-// isCycle tells whether a page that named waits for, directly or through others, is that of v: one of them has to stand for itself.
+// isCycle tells whether the canonical page waits, directly or through others, for the page of v: one of them must stand for itself.
 func (c *crawler) isCycle(named string, v visit) bool {
 	at := hashed(named)
 	for range maxChain {
@@ -97,7 +98,7 @@ func (c *crawler) isCycle(named string, v visit) bool {
 	return true
 }
 
-// noteReplaced notes a page in whose place there is the text of another. An earlier text stands in fewer places.
+// noteReplaced notes a page whose canonical page has the text. An earlier text replaces fewer pages.
 func (c *crawler) noteReplaced(id, named string) {
 	if c.docs.has(named) && !c.textless.has(named) || c.redirecting.has(named) {
 		c.frontier.remember(c.redirecting, id)
@@ -114,13 +115,13 @@ func (c *crawler) addDocument(id string) {
 	}
 }
 
-// hasText tells whether a document with text is there in the place of a page that names a URL: that of the URL, or of one to
-// which it leads. An earlier text of one that fails now stands for pages that are not stored.
+// hasText tells whether a document with text exists for a URL, or for a page to which it leads. The earlier text of a page that
+// fails now counts for pages that are not stored.
 func (c *crawler) hasText(url, id string) bool {
 	return c.docs.has(url) && !c.textless.has(url) || c.redirecting.has(url) || c.old.has(url) && c.storedBefore(id).VersionToken == ""
 }
 
-// storedBefore is what is known of a document that is stored, as long as the crawl has not deleted it.
+// storedBefore is the stored state of a document that the crawl has not deleted.
 func (c *crawler) storedBefore(id string) worker.Known {
 	if c.deleted.has(id) {
 		return worker.Known{}
@@ -143,7 +144,7 @@ func (c *crawler) record(ctx context.Context, v visit, level int) error {
 		c.result.Skipped++
 		c.follow(v.outline.links, level)
 		return nil
-	case v.notModified && c.deleted.has(v.id): // it was asked for before that
+	case v.notModified && c.deleted.has(v.id): // it was requested before it was deleted
 		c.frontier.readAgain(v.id)
 		return nil
 	case v.notModified:
@@ -156,8 +157,8 @@ func (c *crawler) record(ctx context.Context, v visit, level int) error {
 	}
 }
 
-// isReplaced tells whether the page that v names as canonical takes v's place: it has a document with text, or is read next. If that
-// comes to nothing, v is read again for itself.
+// isReplaced tells whether the canonical page of v takes v's place: it has a document with text, or is read next. If it gives no
+// text, v is read again for itself.
 func (c *crawler) isReplaced(v visit) bool {
 	named := v.outline.canonical
 	if !v.namesAnother() || named == v.entry.url { // that redirects to it
@@ -176,14 +177,14 @@ func (c *crawler) isReplaced(v visit) bool {
 	if c.storedBefore(named).VersionToken == "" {
 		return false
 	}
-	// There is no memory to read it now: as it is stored it is better than v under another name beside it.
+	// There is no memory to read the canonical page now. Its stored document is better than a second one for v.
 	c.addDocument(named)
 	c.result.Held++
 	return true
 }
 
-// waitForCanonical has a page wait for the canonical one, which is read next unless another waits for it already, or it waits itself. It is false
-// where there is no memory for that.
+// waitForCanonical makes a page wait for its canonical page, which is read next unless another page waits for it already, or it
+// waits itself. It returns false where there is no memory for that.
 func (c *crawler) waitForCanonical(named, id string) bool {
 	asked := len(c.waiting[hashed(named)]) > 0 || c.pending(named)
 	if asked && !c.frontier.takeBytes(len(id)+waitBytes, 0) || !asked && !c.frontier.addCanonical(named, id) {
@@ -193,7 +194,7 @@ func (c *crawler) waitForCanonical(named, id string) bool {
 	return true
 }
 
-// store keeps a page that gave content.
+// store stores a page that gave content.
 func (c *crawler) store(ctx context.Context, v visit, level int) error {
 	doc := worker.Document{
 		SourceID: v.id, URL: v.id,
@@ -205,7 +206,7 @@ func (c *crawler) store(ctx context.Context, v visit, level int) error {
 		Memo:         failureMemo{}.memo(),
 		Chunks:       v.page.Chunks,
 	}
-	if v.namesAnother() { // which may have a document by the next crawl: a 304 would not name it
+	if v.namesAnother() { // the canonical page may have a document at the next crawl; a 304 would not name it
 		doc.VersionToken = noValidators
 	}
 	c.follow(v.outline.links, level)
@@ -226,7 +227,7 @@ func (c *crawler) store(ctx context.Context, v visit, level int) error {
 	return c.sink.Touch(ctx, doc)
 }
 
-// followStored follows a page's links: the stored ones if the page did not come again.
+// followStored follows a page's links: the stored links where the page has not changed.
 func (c *crawler) followStored(ctx context.Context, v visit, level int) error {
 	if v.outline.nofollow {
 		return nil
@@ -249,7 +250,7 @@ func (c *crawler) follow(links []string, level int) {
 }
 
 // allowed tells whether a URL may be asked for: it is in the scope, and robots.txt does not forbid it.
-// Links may be stored ones, from before either changed.
+// Stored links may be older than both.
 func (c *crawler) allowed(link string) bool {
 	u, err := url.Parse(link)
 	if err != nil {

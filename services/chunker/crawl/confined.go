@@ -78,7 +78,7 @@ func (c *crawler) outlineOf(ctx context.Context, body []byte, at *url.URL) (outl
 	return outline{links: answer.Links, canonical: answer.Canonical, noindex: answer.Noindex, nofollow: answer.Nofollow}, nil
 }
 
-// checkAnswer takes what a child may say of a page, and nothing else.
+// checkAnswer decodes the answer of a child and accepts only what a child may say.
 func (c *crawler) checkAnswer(raw string) (childAnswer, error) {
 	var answer childAnswer
 	if err := json.Unmarshal([]byte(raw), &answer); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/echomind/sync/sdk/worker"
 )
 
-// crawler is one crawl. Its maps are touched only while settling.
+// crawler is one crawl. Its maps are used only while visits are applied.
 type crawler struct {
 	cfg         Config
 	opt         Options
@@ -21,31 +21,31 @@ type crawler struct {
 	frontier    *frontier
 	known       map[string]worker.Known
 
-	// docs are the source ids that this crawl found, read or failed: what is not here at the end is gone.
+	// docs are the source ids that this crawl found, read or failed: any other stored document is gone at the end.
 	docs urls
-	// textless are those of them that failed, old those of these that were stored before; leads are URLs that redirect to the others, or
-	// name them as canonical. What names one of old is old, too.
+	// textless are documents that failed; old are documents that failed and were stored before; redirecting are URLs that redirect
+	// to the other documents, or name them as canonical. A URL that names an old one is old, too.
 	textless, old, redirecting urls
 	// ids are the bytes of their source ids, which the next crawl is told.
 	ids int
-	// undecided are URLs that redirect to pages that failed: nothing was learnt of their own documents.
+	// undecided are URLs that redirect to pages that failed: nothing is known about documents of their own.
 	undecided urls
-	// deleted are those whose pages say that they are gone, gone their ids: they are deleted at the end.
+	// deleted are documents whose pages say that they are gone, gone are their ids: they are deleted at the end.
 	deleted urls
 	gone    []string
-	// appliedURLs are the URLs whose turn is over.
+	// appliedURLs are the URLs whose visits are applied.
 	appliedURLs urls
-	// waiting are the pages that named a page as canonical, by its hash, and may have to stand for themselves; what redirects to one of
-	// them waits for it. waitsFor is for whom each waits, by hashes.
+	// waiting are the pages that wait for their canonical page, by its hash, and may have to stand for themselves; a URL that
+	// redirects to such a page waits for it. waitsFor is the page that each waits for, by hashes.
 	waiting  map[uint64][]string
 	waitsFor map[uint64]uint64
 	// reading are the URLs that are read now.
 	reading map[string]bool
-	// applied counts pages, silent those in a row that gave no answer.
+	// applied counts pages, silent counts pages in a row without an answer.
 	applied, silent int
-	// hasUnread says that a page failed whose links are not known: what is behind it cannot be told from gone.
+	// hasUnread says that a page failed whose links are not known: pages behind it cannot be told from pages that are gone.
 	hasUnread bool
-	// unread are those pages. They are stored at the end: a crawl that ends before has kept nothing, and the next one is to.
+	// unread are those pages. They are stored at the end, so that an interrupted crawl counts for nothing.
 	unread []unread
 	// heldBefore counts the crawls in a row before this one that kept what may be behind such pages.
 	heldBefore int
@@ -140,7 +140,7 @@ func (c *crawler) begin(ctx context.Context) error {
 	return c.applyVisit(ctx, v, 0)
 }
 
-// noStart ends a crawl that has no page to start from.
+// noStart is the error of a crawl whose start page failed.
 func (c *crawler) noStart(v visit) error {
 	err := fmt.Errorf("start page: %w", v.fail)
 	if v.fail.permanent() && len(c.known) == 0 {
@@ -157,7 +157,7 @@ func (c *crawler) withinSite(from, to *url.URL) (*url.URL, error) {
 	return to, nil
 }
 
-// read visits one level of the frontier: several pages at once, settled in their order.
+// read visits one level of the frontier: several pages at once, applied in their order.
 func (c *crawler) read(ctx context.Context, level int) error {
 	type outcome struct {
 		visit visit
@@ -182,7 +182,7 @@ func (c *crawler) read(ctx context.Context, level int) error {
 			if !ok {
 				break
 			}
-			if !e.own && (c.reading[e.url] || c.appliedURLs.has(e.url)) { // it stands for another page, and was read in its place
+			if !e.own && (c.reading[e.url] || c.appliedURLs.has(e.url)) { // the canonical page was read already in the place of another
 				c.frontier.giveBack(e)
 				continue
 			}
@@ -221,8 +221,8 @@ func (c *crawler) read(ctx context.Context, level int) error {
 	}
 }
 
-// checkSilence counts pages without an answer, and returns an error when the site seems to be down: its start page, which has answered
-// before, does not answer either. Where it does, these pages are dead links, and each fails alone.
+// checkSilence counts pages in a row without an answer, and returns an error when the site seems to be down: its start page, which
+// has answered before, does not answer either. Where that answers, these pages are dead links, and each fails alone.
 func (c *crawler) checkSilence(ctx context.Context, f *failure) error {
 	if f == nil || !f.down {
 		c.silent = 0

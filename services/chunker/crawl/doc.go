@@ -1,11 +1,11 @@
 // Package crawl reads a web site: from a start URL, breadth first, within the site's host.
 //
-//	start URL ─▶ frontier ─▶ visit (several at once) ─▶ settle (one at a time, in order) ─▶ Sink
+//	start URL ─▶ frontier ─▶ visit (several at once) ─▶ apply (one at a time, in order) ─▶ Sink
 //	                ▲          robots, fetch,              Put, Touch, Unchanged, Delete
 //	                │          outline, Extract              │
 //	                └───────────── links, one level deeper ──┘
 //
-// Pages are fetched concurrently but settled strictly in frontier order, and only settling adds to the
+// Pages are fetched concurrently but applied strictly in frontier order, and only applying adds to the
 // frontier. So what max_pages keeps depends on the site alone, never on which answer came first.
 //
 // What is known of a page already (Sink.Known, Sink.Links) makes the crawl incremental: a page that has

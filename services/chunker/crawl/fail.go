@@ -17,7 +17,7 @@ const maxHeldCrawls = 3
 // unreadBytes is what a failure that is kept takes beside its URL and reason.
 const unreadBytes = 64
 
-// failureMemo is the memo of a document.
+// failureMemo is the memo of a document that failed.
 type failureMemo struct {
 	// Nothing says of a page that failed that nothing is stored of it, neither text nor links; Unread of another that its links are not
 	// known.
@@ -36,7 +36,7 @@ func (r failureMemo) memo() json.RawMessage {
 	return data
 }
 
-// failureMemoOf is what is remembered of a page that failed.
+// failureMemoOf is the failureMemo of a stored page.
 func failureMemoOf(k worker.Known) (r failureMemo) {
 	if k.VersionToken != "" || json.Unmarshal(k.Memo, &r) != nil {
 		return failureMemo{}
@@ -156,7 +156,7 @@ func (c *crawler) storedLinks(ctx context.Context, id string) ([]string, error) 
 	return c.sink.Links(ctx, id)
 }
 
-// noteGone notes that a page says it is no more.
+// noteGone notes that a page says it is gone.
 func (c *crawler) noteGone(id string) {
 	if _, ok := c.known[id]; !ok || c.deleted.has(id) {
 		return

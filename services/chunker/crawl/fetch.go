@@ -249,8 +249,7 @@ func (f *fetcher) body(ctx context.Context, u *url.URL, res *http.Response, take
 	}
 }
 
-// noAnswer is the failure of a request that got no complete answer. Where the crawl itself was stopped it
-// is the reason of that instead.
+// noAnswer is the failure of a request without a complete answer. Where the crawl itself was stopped it is the cause of that.
 func noAnswer(ctx context.Context, u *url.URL, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		if late := (tooLate{}); errors.Is(ctx.Err(), context.Canceled) && !errors.As(cause, &late) {

@@ -3,7 +3,7 @@ package crawl
 import "hash/maphash"
 
 // frontier is the order in which pages are read: breadth first, and within a level in the order in which
-// the pages before named them. It decides what max_pages keeps, so only settled pages may add to it.
+// the pages before named them. It decides what max_pages keeps, so only applied pages may add to it.
 //
 // A spider trap makes endless URLs; therefore the frontier takes a bounded number of them, and of bytes, whatever comes. What
 // has been read gives its bytes back; what is remembered of it is a hash.
@@ -130,16 +130,16 @@ func (f *frontier) next(level int) (e entry, ok bool) {
 // hasMore tells whether pages of a level are still to be read.
 func (f *frontier) hasMore(level int) bool { return len(f.ahead) > 0 || f.begun < len(f.levels[level]) }
 
-// giveBack gives the bytes of a page that has been read back.
+// giveBack gives back the bytes of a page that has been read.
 func (f *frontier) giveBack(e entry) { f.left += len(e.url) }
 
-// endLevel gives back what a level took that has been read.
+// endLevel gives back the bytes of a level that has been read.
 func (f *frontier) endLevel(level int) {
 	f.left += entryBytes * len(f.levels[level])
 	f.levels[level], f.begun = nil, 0
 }
 
-// takeBytes tells whether the crawl may take so many bytes more, and leave spare ones.
+// takeBytes takes bytes from the crawl's memory, if spare bytes are left after it.
 func (f *frontier) takeBytes(bytes, spare int) bool {
 	if bytes > f.left-spare {
 		f.full, f.noMemory = true, true
@@ -149,8 +149,8 @@ func (f *frontier) takeBytes(bytes, spare int) bool {
 	return true
 }
 
-// addCanonical adds a canonical page ahead of the level that is read, and makes room for a page that waits for it. There is one for each
-// page that is read, at most: it needs no slot.
+// addCanonical adds a canonical page ahead of the current level, and counts the page that waits for it. Each page adds at most one,
+// so it needs no slot.
 func (f *frontier) addCanonical(named, waiting string) bool {
 	bytes := len(named) + entryBytes
 	if !f.seen.has(named) {
@@ -164,7 +164,7 @@ func (f *frontier) addCanonical(named, waiting string) bool {
 	return true
 }
 
-// readAgain has a URL that has been read once read next, to be taken for itself.
+// readAgain has a URL read again next, for itself.
 func (f *frontier) readAgain(url string) {
 	f.left -= len(url) + entryBytes
 	f.ahead = append(f.ahead, entry{url: url, own: true})

@@ -47,7 +47,7 @@ func (h *Hosts) join(name string, concurrency int) (leave func()) {
 	}
 }
 
-// hostUser is one crawl's use of the hosts it meets. Their state lives until leave is called.
+// hostUser is one crawl's use of hosts. Their state lives until leave is called.
 type hostUser struct {
 	opt    Options
 	mu     sync.Mutex

@@ -8,15 +8,15 @@ import (
 	"github.com/echomind/sync/internal/room"
 )
 
-// visitRoom is the room that one visit has for its body and what is made of it. The visits of a crawl take it in the order in
-// which they are settled: one that has room never waits for another that has none. (A later visit that took the last of it
-// would keep it until the earlier one, which waits for it, is settled.)
+// visitRoom is the memory of one visit, for its body and its result. Visits reserve it in the order in which they are applied, so
+// that a visit with memory never waits for a visit without. (A later visit could otherwise hold the last memory that an earlier one
+// waits for.)
 type visitRoom struct {
-	before      atomic.Pointer[visitRoom] // nil: nobody that is not settled is before
-	done        chan struct{}             // closed once it is known how much room the body takes
+	before      atomic.Pointer[visitRoom] // the visit before; nil: all of them are applied
+	done        chan struct{}             // closed once the size of the body is known
 	decide      func()
 	reservation *room.Reservation
-	deferred    int64 // what a small body makes, and does not count yet
+	deferred    int64 // bytes of a small body that do not count yet
 }
 
 func newVisitRoom(before *visitRoom) *visitRoom {
@@ -49,8 +49,8 @@ func (s *visitRoom) reserve(ctx context.Context, in room.OwnerRoom, body int64, 
 	return nil
 }
 
-// resize counts what the visit takes by now, without waiting. That of a small body, which asked for no room, counts from its
-// turn on: earlier visits may still wait for that room.
+// resize sets how much the visit takes now, without waiting. A small body, which has reserved nothing, counts from countDeferred
+// on: earlier visits may still wait for that room.
 func (s *visitRoom) resize(bytes int64) {
 	if s.reservation == nil {
 		s.deferred = bytes
@@ -59,7 +59,7 @@ func (s *visitRoom) resize(bytes int64) {
 	s.reservation.Resize(bytes)
 }
 
-// countDeferred is when the visit is settled next.
+// countDeferred is called when the visit is applied next.
 func (s *visitRoom) countDeferred(in room.OwnerRoom) {
 	if s.reservation == nil {
 		s.reservation = in.Empty()
