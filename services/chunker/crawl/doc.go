@@ -34,7 +34,7 @@
 // failures themselves say how many crawls in a row it were. They are stored when the crawl has ended, so that one that dies on the way
 // counts for nothing; it may begin the row again.
 //
-// A crawl that would delete suspiciously many deletes none, and fails (source.Guard).
+// A crawl that would delete suspiciously many deletes none, and fails (source.GuardDeletions).
 //
 // Pages without an answer fail alone as long as the start page answers, which is asked again for each MaxSilence of them in a row.
 // Where it does not, the site is down, and the crawl ends without deleting anything more.
