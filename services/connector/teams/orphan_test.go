@@ -1,6 +1,7 @@
 package teams_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -65,4 +66,24 @@ func TestTheAttachmentOfALostThreadGoesThoughTheLibraryIsWorkedIn(t *testing.T) 
 		require.NoError(t, err)
 	}
 	require.Len(t, w.store.IDs(), 10)
+}
+
+func TestAnEditIsReadThoughTheSyncThatLosesItsThreadDiesAndTheThreadIsThereAgain(t *testing.T) {
+	w := newWorld(t)
+	w.say("", "Ann", "hello")
+	plan := w.fake.File(w.folder, "plan.txt", "the plan")
+	root := w.say("", "Ann", "look", plan)
+	w.sync()
+	away := fakegraph.Fault{Path: "/messages/" + root, Times: 1 << 30, Status: http.StatusNotFound, Code: "NotFound"}
+	w.fake.Inject(away)
+	w.tries(1)
+	w.fake.Write(plan, "the new plan")
+	ctx, kill := context.WithCancel(t.Context())
+	w.store.OnCheckpoint = func(int) error { kill(); return nil } // the one before the deletions
+	_, err := w.try(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	w.store.OnCheckpoint = nil
+	w.fake.Heal()
+	w.tries(1)
+	w.sync()
 }
