@@ -188,7 +188,7 @@ func TestAClaimClosesWhatStandsOpenAndTakesNoSlotTwice(t *testing.T) {
 		FROM generate_series(`+earlier+`, `+slot+`, interval '1 hour') s`, id)
 	run := uuid.New()
 	b.moves("1", `SELECT moves.claim(jsonb_build_array(jsonb_build_object('id', $1::int, 'run_id', $2::uuid, 'slot', `+slot+`,
-		'missed_first', `+earlier+`, 'missed_last', `+slot+`, 'missed_count', 8)), now())`, id, run)
+		'passed', jsonb_build_array(jsonb_build_object('verdict', 'missed', 'reason', 'late', 'first', `+earlier+`, 'last', `+slot+`, 'count', 8)))), now())`, id, run)
 	b.holds(id, `c.status = 'PENDING' AND c.run_id = '`+run.String()+`' AND r.slot IS NULL AND c.slots_through = `+slot)
 	if got := b.asked(`SELECT status || ', ' || reason FROM runs WHERE id = $1`, stray); got != "superseded, claimed again" {
 		t.Errorf("the stray run: %s", got)

@@ -29,6 +29,19 @@ CREATE TABLE connectors (
         CONSTRAINT connectors_dst_gap_known CHECK (dst_gap IN ('after', 'skip', 'before')),
     dst_overlap          text
         CONSTRAINT connectors_dst_overlap_known CHECK (dst_overlap IN ('first', 'second', 'both')),
+    -- What is done of the schedule's slots: docs/schedules.md. connectors_policies, a trigger, refuses what is none of it.
+    -- An interval's slots come up to so many percent of it earlier, at a time of the connector's own.
+    spread_percent       integer NOT NULL DEFAULT 10,
+    -- A slot that is not claimed within so many minutes is missed; null = it is never too late.
+    deadline_minutes     integer,
+    -- Of slots that pass while a sync is under way none runs (skip), or the latest right after it (queue).
+    overlap              text NOT NULL DEFAULT 'skip',
+    -- One completed sync in each day, week or month of the time zone is enough; null = each slot runs.
+    once_per             text,
+    -- Of slots that passed at rest none runs, the latest, or all, at most catch_up_most; none that is older than catch_up_minutes.
+    catch_up             text NOT NULL DEFAULT 'latest',
+    catch_up_most        integer NOT NULL DEFAULT 10,
+    catch_up_minutes     integer,
     max_retries          integer NOT NULL DEFAULT 5
         CONSTRAINT connectors_max_retries_range CHECK (max_retries BETWEEN 1 AND 1000),
     -- Whether a run asks for a permission before it deletes many documents at once.
@@ -73,6 +86,11 @@ CREATE TABLE connectors (
     planned_through      timestamptz
         CONSTRAINT connectors_planned_range CHECK (planned_through BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00'),
     needs_plan           boolean NOT NULL DEFAULT false,
+    -- When it was claimed last, but for tries that followed that claim; and what that claim answers: its slot, or the moment.
+    claimed_at           timestamptz,
+    claimed_for          timestamptz,
+    -- The claimed_for of the last sync that was completed or skipped.
+    synced_for           timestamptz,
     -- When the user allowed the next run to delete many documents at once. The pick-up hands it to the run.
     deletions_allowed_at timestamptz,
     -- The open run; on the wire it is chunking_session.
@@ -128,6 +146,37 @@ CREATE CONSTRAINT TRIGGER connectors_config_size AFTER INSERT OR UPDATE OF confi
 CREATE CONSTRAINT TRIGGER connectors_config_depth AFTER INSERT OR UPDATE OF config ON connectors FOR EACH ROW
     WHEN (jsonb_path_exists(NEW.config, '$.**{31}')) EXECUTE FUNCTION connectors_refuse_config();
 
+-- The bounds of the policies: a trigger for the same reason, and because it can say what is wrong. It goes before the one that plans.
+-- +goose StatementBegin
+CREATE FUNCTION connectors_refuse_policy() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    problem text := CASE
+        WHEN coalesce(NEW.spread_percent NOT BETWEEN 0 AND 100, true)
+            THEN format('spread_percent is %s; write 0 (off) to 100', coalesce(NEW.spread_percent::text, 'null'))
+        WHEN NEW.deadline_minutes NOT BETWEEN 1 AND 525600
+            THEN format('deadline_minutes is %s; write 1 to 525600, or null for none', NEW.deadline_minutes)
+        WHEN coalesce(NEW.overlap NOT IN ('skip', 'queue'), true)
+            THEN format('overlap is %s; write skip or queue', coalesce(quote_literal(left(NEW.overlap, 40)), 'null'))
+        WHEN NEW.once_per NOT IN ('day', 'week', 'month')
+            THEN format('once_per is %L; write day, week or month, or null', left(NEW.once_per, 40))
+        WHEN coalesce(NEW.catch_up NOT IN ('none', 'latest', 'all'), true)
+            THEN format('catch_up is %s; write none, latest or all', coalesce(quote_literal(left(NEW.catch_up, 40)), 'null'))
+        WHEN coalesce(NEW.catch_up_most NOT BETWEEN 1 AND 1000, true)
+            THEN format('catch_up_most is %s; write 1 to 1000', coalesce(NEW.catch_up_most::text, 'null'))
+        WHEN NEW.catch_up_minutes NOT BETWEEN 1 AND 525600
+            THEN format('catch_up_minutes is %s; write 1 to 525600, or null for any age', NEW.catch_up_minutes)
+        END;
+BEGIN
+    IF problem IS NOT NULL THEN
+        RAISE EXCEPTION 'connector %: %', NEW.id, problem USING ERRCODE = 'check_violation', SCHEMA = TG_TABLE_SCHEMA,
+            TABLE = TG_TABLE_NAME, CONSTRAINT = 'connectors_policies';
+    END IF;
+    RETURN NEW;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER connectors_policies BEFORE INSERT OR UPDATE OF spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most,
+    catch_up_minutes ON connectors FOR EACH ROW EXECUTE FUNCTION connectors_refuse_policy();
+
 -- Connectors whose documents are to be swept: those of this configuration and earlier ones. A connector that is put back
 -- under the same id has a later one.
 CREATE TABLE deleted_connectors (
@@ -142,5 +191,6 @@ CREATE TABLE deleted_connectors (
 -- +goose Down
 DROP TABLE deleted_connectors;
 DROP TABLE connectors;
+DROP FUNCTION connectors_refuse_policy();
 DROP FUNCTION connectors_refuse_config();
 DROP SEQUENCE connector_config_versions;

@@ -117,7 +117,7 @@ CREATE TABLE runs (
     connector_id         integer NOT NULL,
     type                 text NOT NULL,
     trigger              text NOT NULL,
-    -- For missed, the first of missed_count up to slot_last.
+    -- Of slots that no run answers, missed or skipped by a policy: the first of missed_count up to slot_last.
     slot                 timestamptz,
     slot_last            timestamptz,
     missed_count         integer,
@@ -147,7 +147,8 @@ CREATE TABLE runs (
     documents_unchanged  bigint NOT NULL DEFAULT 0,
     chunks_stored        bigint NOT NULL DEFAULT 0,
     listing_whole        boolean,
-    CONSTRAINT runs_missed_counted CHECK ((status = 'missed') = (missed_count IS NOT NULL)),
+    CONSTRAINT runs_missed_counted CHECK (CASE status WHEN 'missed' THEN missed_count IS NOT NULL
+        WHEN 'skipped' THEN true ELSE missed_count IS NULL END),
     -- Dead letters: whose run a session was.
     PRIMARY KEY (id, completed_at)
 ) PARTITION BY RANGE (completed_at);
@@ -173,6 +174,7 @@ CREATE TABLE passed_slots (
     dst_overlap    text,
     after          timestamptz NOT NULL,
     through        timestamptz NOT NULL,
+    verdict        text NOT NULL DEFAULT 'missed',
     reason         text NOT NULL,
     CONSTRAINT passed_slots_range CHECK (after BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00'
         AND through BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00')
@@ -214,7 +216,8 @@ FROM runs;
 CREATE VIEW connector_evidence AS
 SELECT clock_timestamp() AS seen_at,
     c.id, c.name, c.type, c.user_id, c.status, c.status_message, c.failure_count, c.max_retries, c.refresh_freq_minutes, c.schedule_cron,
-    c.time_zone, c.dst_gap, c.dst_overlap, c.needs_plan, c.planned_through, c.next_sync_at, c.due_reason, c.trigger_requested_at, c.last_sync_at, c.docs_analyzed, c.put_off_since,
+    c.time_zone, c.dst_gap, c.dst_overlap, c.spread_percent, c.deadline_minutes, c.overlap, c.once_per, c.catch_up, c.catch_up_most, c.catch_up_minutes,
+    c.claimed_at, c.synced_for, c.needs_plan, c.planned_through, c.next_sync_at, c.due_reason, c.trigger_requested_at, c.last_sync_at, c.docs_analyzed, c.put_off_since,
     r.id AS run_id, r.trigger, r.due_at, r.started_at, r.dispatched_at, r.dispatches, r.picked_up_at, r.try_id, r.worker_id,
     w.expires_at AS lease_expires_at, r.fetched_at, r.drain_seq, r.total, r.stored, r.whole, r.cut,
     r.waits_until, r.wait_message,
@@ -233,7 +236,7 @@ SELECT clock_timestamp() AS seen_at,
         AND l.expires_at > (SELECT clock_timestamp())) AS fetching,
     -- Whether anything was claimed since it is due: the sign of life of a scheduler that works.
     EXISTS (SELECT FROM open_runs o WHERE o.dispatched_at >= c.next_sync_at)
-        OR EXISTS (SELECT FROM runs e WHERE e.status <> 'missed' AND e.completed_at >= c.next_sync_at
+        OR EXISTS (SELECT FROM runs e WHERE e.missed_count IS NULL AND e.completed_at >= c.next_sync_at
             AND e.started_at >= c.next_sync_at) AS dispatched_since,
     r.publish_error,
     -- Why the broker has not taken what was published last of the type. What it does not take is published again each minute or so;

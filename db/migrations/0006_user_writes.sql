@@ -20,6 +20,9 @@ BEGIN
     NEW.failure_count := 0;
     NEW.put_off_since := NULL;
     NEW.slots_through := NULL;
+    NEW.claimed_at := NULL;
+    NEW.claimed_for := NULL;
+    NEW.synced_for := NULL;
     -- Slots of a cron schedule count from now, whenever it is planned.
     NEW.planned_through := CASE WHEN NEW.schedule_cron IS NOT NULL AND NEW.status = 'ACTIVE' THEN clock_timestamp() END;
     IF NEW.status = 'ACTIVE' THEN
@@ -44,11 +47,11 @@ CREATE FUNCTION connectors_refuse_moves(old connectors, new connectors) RETURNS 
     LANGUAGE plpgsql AS $$
 BEGIN
     IF (new.status, new.status_message, new.config_version, new.added_version, new.synced_version, new.listed_version, new.state, new.listing, new.last_sync_at, new.next_sync_at,
-            new.due_reason, new.slot_at, new.slots_through, new.planned_through, new.needs_plan, new.run_id,
+            new.due_reason, new.slot_at, new.slots_through, new.planned_through, new.needs_plan, new.claimed_at, new.claimed_for, new.synced_for, new.run_id,
             new.failure_count, new.docs_analyzed, new.deletions_allowed_at, new.put_off_since)
         IS DISTINCT FROM
        (old.status, old.status_message, old.config_version, old.added_version, old.synced_version, old.listed_version, old.state, old.listing, old.last_sync_at, old.next_sync_at,
-            old.due_reason, old.slot_at, old.slots_through, old.planned_through, old.needs_plan, old.run_id,
+            old.due_reason, old.slot_at, old.slots_through, old.planned_through, old.needs_plan, old.claimed_at, old.claimed_for, old.synced_for, old.run_id,
             old.failure_count, old.docs_analyzed, old.deletions_allowed_at, old.put_off_since) THEN
         RAISE EXCEPTION 'connector %: status, plan, run, state and counts are not written but moved', old.id
             USING ERRCODE = 'check_violation', CONSTRAINT = 'connectors_moved_only',
@@ -79,8 +82,8 @@ DECLARE
     moment    timestamptz := clock_timestamp();
     changed   boolean := (NEW.type, NEW.config, NEW.scope, NEW.scope_id, NEW.user_id)
         IS DISTINCT FROM (OLD.type, OLD.config, OLD.scope, OLD.scope_id, OLD.user_id);
-    recrond   boolean := (NEW.schedule_cron, NEW.time_zone, NEW.dst_gap, NEW.dst_overlap)
-        IS DISTINCT FROM (OLD.schedule_cron, OLD.time_zone, OLD.dst_gap, OLD.dst_overlap);
+    recrond   boolean := (NEW.schedule_cron, NEW.time_zone, NEW.dst_gap, NEW.dst_overlap, NEW.once_per)
+        IS DISTINCT FROM (OLD.schedule_cron, OLD.time_zone, OLD.dst_gap, OLD.dst_overlap, OLD.once_per);
     triggered boolean := NEW.trigger_requested_at IS NOT NULL
         AND NEW.trigger_requested_at IS DISTINCT FROM OLD.trigger_requested_at;
 BEGIN
@@ -131,7 +134,7 @@ BEGIN
         END IF;   -- a trigger or a schedule in flight is looked at with the verdict
     ELSE
         NEW := connectors_replanned(OLD, NEW, changed, triggered,
-            recrond OR NEW.refresh_freq_minutes IS DISTINCT FROM OLD.refresh_freq_minutes);
+            recrond OR (NEW.refresh_freq_minutes, NEW.spread_percent) IS DISTINCT FROM (OLD.refresh_freq_minutes, OLD.spread_percent));
         IF (NEW.next_sync_at, NEW.needs_plan) IS DISTINCT FROM (OLD.next_sync_at, OLD.needs_plan) THEN
             PERFORM moves.wake(NEW, false);
         END IF;

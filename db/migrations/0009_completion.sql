@@ -104,14 +104,14 @@ BEGIN
         UPDATE connectors k SET status = 'ACTIVE', status_message = NULL, run_id = NULL, failure_count = 0, put_off_since = NULL, last_sync_at = moment,
             synced_version = k.config_version, docs_analyzed = coalesce(s.unchanged, 0),
             state = coalesce(s.state, k.state), listing = CASE WHEN s.state IS NULL THEN k.listing END,
-            needs_plan = k.trigger_requested_at IS NULL AND k.schedule_cron IS NOT NULL,
+            synced_for = k.claimed_for, needs_plan = k.trigger_requested_at IS NULL AND k.schedule_cron IS NOT NULL,
             next_sync_at = CASE WHEN k.trigger_requested_at IS NOT NULL THEN moment ELSE s.slot END,
             due_reason = CASE WHEN k.trigger_requested_at IS NOT NULL THEN 'manual' WHEN s.slot IS NOT NULL THEN 'schedule' END,
             slot_at = CASE WHEN k.trigger_requested_at IS NULL THEN s.slot END
         -- The rows are locked: see put.
         FROM unnest(ids, states, unchanged) a(id, state, unchanged), LATERAL (
             SELECT l.ctid, a.state, a.unchanged, CASE WHEN l.schedule_cron IS NULL AND l.refresh_freq_minutes > 0
-                THEN moment + make_interval(mins => l.refresh_freq_minutes) END AS slot
+                THEN moves.interval_slot(l.id, moment, l.refresh_freq_minutes, l.spread_percent) END AS slot
             FROM connectors l WHERE l.id = a.id OFFSET 0) s
         WHERE k.ctid = s.ctid
         RETURNING k.type, k.needs_plan OR coalesce(k.next_sync_at <= moment, false) AS due)
@@ -136,6 +136,7 @@ BEGIN
     c.put_off_since := NULL;
     c.last_sync_at := clock_timestamp();
     c.synced_version := c.config_version;
+    c.synced_for := c.claimed_for;
     RETURN moves.planned(c, c.last_sync_at);
 END $$;
 -- +goose StatementEnd

@@ -22,6 +22,9 @@ const (
 	RescheduledBefore    Reason = "schedule changed before it could be claimed"
 	SwitchedOffBefore    Reason = "disabled before it could be claimed"
 	DeletedBefore        Reason = "connector deleted before it could be claimed"
+	TooLate              Reason = "too late"
+	NotCaughtUp          Reason = "not caught up"
+	LastRunNotOver       Reason = "its last run was not over"
 )
 
 // Reasons lists them all, with the verdict that each is given for. A test compares it with the migrations and with
@@ -31,5 +34,6 @@ var Reasons = map[Reason]Verdict{
 	MessageNotTaken: Failed,
 	Released:        Superseded, Postponed: Superseded, ConfigurationChanged: Superseded, SwitchedOff: Superseded, ConnectorDeleted: Superseded,
 	ClaimedAgain: Superseded,
-	PassedBefore: Missed, RescheduledBefore: Missed, SwitchedOffBefore: Missed, DeletedBefore: Missed,
+	PassedBefore: Missed, RescheduledBefore: Missed, SwitchedOffBefore: Missed, DeletedBefore: Missed, TooLate: Missed, NotCaughtUp: Missed,
+	LastRunNotOver: Skipped,
 }

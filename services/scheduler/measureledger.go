@@ -75,5 +75,7 @@ func (m *ledgerMetrics) verdict(r dbgen.VerdictsRow) {
 		reason = "other"
 	}
 	m.verdicts.WithLabelValues(r.Type, r.Status, reason).Inc()
-	m.duration.WithLabelValues(r.Type, r.Status).Observe(r.CompletedAt.Sub(r.DueAt).Seconds())
+	if took := r.CompletedAt.Sub(r.DueAt); took >= 0 { // a slot may have its verdict before it comes
+		m.duration.WithLabelValues(r.Type, r.Status).Observe(took.Seconds())
+	}
 }

@@ -98,7 +98,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "missed", Was: "slots that passed before a claim get no verdict",
-		SQL:    []Edit{{"moves.claim", "WHERE k.missed_count > 0", "WHERE false AND k.missed_count > 0"}},
+		SQL:    []Edit{{"moves.answer_slots", "WHERE p.count > 0", "WHERE false AND p.count > 0"}},
 		Faults: "SIGTERM scheduler", Seed: 8, Finds: []string{cronOnce},
 	},
 	{

@@ -24,6 +24,9 @@ func completions(f *finder, c *cobra.Command) {
 		"type":           f.completeTypes,
 		"dst-gap":        cobra.FixedCompletions(dstGaps, cobra.ShellCompDirectiveNoFileComp),
 		"dst-overlap":    cobra.FixedCompletions(dstOverlaps, cobra.ShellCompDirectiveNoFileComp),
+		"overlap":        cobra.FixedCompletions(overlaps, cobra.ShellCompDirectiveNoFileComp),
+		"once-per":       cobra.FixedCompletions(periods, cobra.ShellCompDirectiveNoFileComp),
+		"catch-up":       cobra.FixedCompletions(catchUps, cobra.ShellCompDirectiveNoFileComp),
 		"connector":      f.completeConnectors,
 		"deletion-guard": cobra.FixedCompletions([]cobra.Completion{guardOn, guardOff}, cobra.ShellCompDirectiveNoFileComp),
 	}

@@ -34,6 +34,13 @@ type connector struct {
 	TimeZone           string          `json:"time_zone"`
 	DSTGap             *string         `json:"dst_gap"`
 	DSTOverlap         *string         `json:"dst_overlap"`
+	SpreadPercent      int32           `json:"spread_percent"`
+	DeadlineMinutes    *int32          `json:"deadline_minutes"`
+	Overlap            string          `json:"overlap"`
+	OncePer            *string         `json:"once_per"`
+	CatchUp            string          `json:"catch_up"`
+	CatchUpMost        int32           `json:"catch_up_most"`
+	CatchUpMinutes     *int32          `json:"catch_up_minutes"`
 	MaxRetries         int32           `json:"max_retries"`
 	DeletionGuard      bool            `json:"deletion_guard"`
 	Status             string          `json:"status"`
@@ -64,7 +71,8 @@ func view(c dbgen.Connector) connector {
 	return connector{
 		ID: c.ID, Name: c.Name, Type: c.Type, UserID: c.UserID, Scope: c.Scope, ScopeID: c.ScopeID,
 		Config: redacted(c.Config), RefreshFreqMinutes: c.RefreshFreqMinutes, ScheduleCron: c.ScheduleCron,
-		TimeZone: c.TimeZone, DSTGap: c.DstGap, DSTOverlap: c.DstOverlap, MaxRetries: c.MaxRetries, DeletionGuard: c.DeletionGuard, Status: c.Status, StatusMessage: c.StatusMessage,
+		TimeZone: c.TimeZone, DSTGap: c.DstGap, DSTOverlap: c.DstOverlap, SpreadPercent: c.SpreadPercent, DeadlineMinutes: c.DeadlineMinutes,
+		Overlap: c.Overlap, OncePer: c.OncePer, CatchUp: c.CatchUp, CatchUpMost: c.CatchUpMost, CatchUpMinutes: c.CatchUpMinutes, MaxRetries: c.MaxRetries, DeletionGuard: c.DeletionGuard, Status: c.Status, StatusMessage: c.StatusMessage,
 		FailureCount: c.FailureCount, DocsAnalyzed: c.DocsAnalyzed, State: redacted(c.State),
 		LastSyncAt: utc(c.LastSyncAt), NextSyncAt: utc(c.NextSyncAt), DueReason: c.DueReason, PutOffSince: utc(c.PutOffSince),
 		TriggerRequestedAt: utc(c.TriggerRequestedAt), DeletionsAllowedAt: utc(c.DeletionsAllowedAt), RunID: c.RunID, ConfigVersion: c.ConfigVersion,
@@ -84,11 +92,11 @@ func utc(t *time.Time) *time.Time {
 func refresh(c dbgen.Connector) string {
 	switch {
 	case c.ScheduleCron != nil:
-		return fmt.Sprintf("%s %s", *c.ScheduleCron, c.TimeZone) + policy("gap", c.DstGap) + policy("overlap", c.DstOverlap)
+		return fmt.Sprintf("%s %s", *c.ScheduleCron, c.TimeZone) + policy("gap", c.DstGap) + policy("overlap", c.DstOverlap) + policies(c)
 	case c.RefreshFreqMinutes == nil:
 		return "manual"
 	}
-	return every(*c.RefreshFreqMinutes)
+	return every(*c.RefreshFreqMinutes) + policies(c)
 }
 
 // policy names what the user chose for the changes of the clocks.

@@ -27,6 +27,7 @@ type connectorFlags struct {
 	user, maxRetries                                                           int32
 	refresh                                                                    interval
 	unchecked                                                                  bool
+	policies                                                                   policyFlags
 }
 
 func addConnectorFlags(c *cobra.Command) *connectorFlags {
@@ -43,6 +44,7 @@ func addConnectorFlags(c *cobra.Command) *connectorFlags {
 	flags.StringVar(&f.timeZone, "time-zone", "UTC", "the zone that --cron is meant in, such as Europe/Berlin")
 	flags.StringVar(&f.dstGap, "dst-gap", dstDefault, "what becomes of times of --cron that the clocks leave out when they are put forward: after the gap, skip, before it, or default (after for fixed times, skip for what runs every so many minutes)")
 	flags.StringVar(&f.dstOverlap, "dst-overlap", dstDefault, "which of two equal times of --cron counts when the clocks are put back: first, second, both, or default (first for fixed times, both for what runs every so many minutes)")
+	f.policies.add(c)
 	flags.Int32Var(&f.maxRetries, "max-retries", 5, "disable it after so many failures in a row")
 	flags.StringVar(&f.deletionGuard, "deletion-guard", guardOn, "whether a sync that would delete many documents at once asks first, by failing until triggered with --allow-deletions: on or off")
 	flags.BoolVar(&f.unchecked, "no-config-check", false, "take a --config that the type's service of this version would refuse")
@@ -79,6 +81,9 @@ func (f *connectorFlags) check(c *cobra.Command) error {
 	}
 	if !slices.Contains(dstOverlaps, f.dstOverlap) {
 		return usagef("--dst-overlap %q: must be first, second, both or default", clip(f.dstOverlap, 40))
+	}
+	if err := f.policies.check(); err != nil {
+		return err
 	}
 	if given("config") {
 		if err := f.readConfig(c.InOrStdin()); err != nil {
@@ -200,6 +205,7 @@ func (f *connectorFlags) apply(c *cobra.Command, p *dbgen.AddConnectorParams) {
 	if given("dst-overlap") {
 		p.DstOverlap = chosen(f.dstOverlap)
 	}
+	f.policies.apply(c, p)
 	if given("refresh") {
 		p.RefreshFreqMinutes, p.ScheduleCron = f.refresh.column(), nil
 	}

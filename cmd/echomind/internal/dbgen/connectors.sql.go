@@ -12,11 +12,13 @@ import (
 
 const addConnector = `-- name: AddConnector :one
 INSERT INTO connectors (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
-    dst_gap, dst_overlap, max_retries, deletion_guard, created_by, updated_by)
+    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries,
+    deletion_guard, created_by, updated_by)
 VALUES (coalesce($1::integer, nextval('connectors_id_seq'))::integer, $2, $3, $4, $5,
     $6, $7, $8, $9, $10, $11, $12, $13,
-    coalesce($14::boolean, true), $15, $15)
-RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault
+    $14, $15, $16, $17, $18, $19, $20,
+    coalesce($21::boolean, true), $22, $22)
+RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault
 `
 
 type AddConnectorParams struct {
@@ -32,6 +34,13 @@ type AddConnectorParams struct {
 	TimeZone           string
 	DstGap             *string
 	DstOverlap         *string
+	SpreadPercent      int32
+	DeadlineMinutes    *int32
+	Overlap            string
+	OncePer            *string
+	CatchUp            string
+	CatchUpMost        int32
+	CatchUpMinutes     *int32
 	MaxRetries         int32
 	DeletionGuard      *bool
 	By                 *string
@@ -51,6 +60,13 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 		arg.TimeZone,
 		arg.DstGap,
 		arg.DstOverlap,
+		arg.SpreadPercent,
+		arg.DeadlineMinutes,
+		arg.Overlap,
+		arg.OncePer,
+		arg.CatchUp,
+		arg.CatchUpMost,
+		arg.CatchUpMinutes,
 		arg.MaxRetries,
 		arg.DeletionGuard,
 		arg.By,
@@ -69,6 +85,13 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 		&i.TimeZone,
 		&i.DstGap,
 		&i.DstOverlap,
+		&i.SpreadPercent,
+		&i.DeadlineMinutes,
+		&i.Overlap,
+		&i.OncePer,
+		&i.CatchUp,
+		&i.CatchUpMost,
+		&i.CatchUpMinutes,
 		&i.MaxRetries,
 		&i.DeletionGuard,
 		&i.TriggerRequestedAt,
@@ -91,6 +114,9 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 		&i.SlotsThrough,
 		&i.PlannedThrough,
 		&i.NeedsPlan,
+		&i.ClaimedAt,
+		&i.ClaimedFor,
+		&i.SyncedFor,
 		&i.DeletionsAllowedAt,
 		&i.RunID,
 		&i.FailureCount,
@@ -160,7 +186,7 @@ func (q *Queries) DeleteConnector(ctx context.Context, id int32) (int64, error) 
 }
 
 const getConnector = `-- name: GetConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault FROM connectors WHERE id = $1
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault FROM connectors WHERE id = $1
 `
 
 func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error) {
@@ -179,6 +205,13 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error)
 		&i.TimeZone,
 		&i.DstGap,
 		&i.DstOverlap,
+		&i.SpreadPercent,
+		&i.DeadlineMinutes,
+		&i.Overlap,
+		&i.OncePer,
+		&i.CatchUp,
+		&i.CatchUpMost,
+		&i.CatchUpMinutes,
 		&i.MaxRetries,
 		&i.DeletionGuard,
 		&i.TriggerRequestedAt,
@@ -201,6 +234,9 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error)
 		&i.SlotsThrough,
 		&i.PlannedThrough,
 		&i.NeedsPlan,
+		&i.ClaimedAt,
+		&i.ClaimedFor,
+		&i.SyncedFor,
 		&i.DeletionsAllowedAt,
 		&i.RunID,
 		&i.FailureCount,
@@ -209,6 +245,30 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error)
 		&i.AtFault,
 	)
 	return i, err
+}
+
+const intervalSlot = `-- name: IntervalSlot :one
+SELECT moves.interval_slot($1::integer, $2::timestamptz, $3::integer, $4::integer)::timestamptz
+`
+
+type IntervalSlotParams struct {
+	ID      int32
+	Base    time.Time
+	Minutes int32
+	Spread  int32
+}
+
+// The next slot of an interval that counts from a moment.
+func (q *Queries) IntervalSlot(ctx context.Context, arg IntervalSlotParams) (time.Time, error) {
+	row := q.db.QueryRow(ctx, intervalSlot,
+		arg.ID,
+		arg.Base,
+		arg.Minutes,
+		arg.Spread,
+	)
+	var column_1 time.Time
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const listConnectorTypes = `-- name: ListConnectorTypes :many
@@ -236,7 +296,7 @@ func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, erro
 }
 
 const listConnectors = `-- name: ListConnectors :many
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault FROM connectors
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault FROM connectors
 WHERE id > $1
     AND ($2::text IS NULL OR type = $2)
     AND ($3::text IS NULL OR status = $3)
@@ -281,6 +341,13 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 			&i.TimeZone,
 			&i.DstGap,
 			&i.DstOverlap,
+			&i.SpreadPercent,
+			&i.DeadlineMinutes,
+			&i.Overlap,
+			&i.OncePer,
+			&i.CatchUp,
+			&i.CatchUpMost,
+			&i.CatchUpMinutes,
 			&i.MaxRetries,
 			&i.DeletionGuard,
 			&i.TriggerRequestedAt,
@@ -303,6 +370,9 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 			&i.SlotsThrough,
 			&i.PlannedThrough,
 			&i.NeedsPlan,
+			&i.ClaimedAt,
+			&i.ClaimedFor,
+			&i.SyncedFor,
 			&i.DeletionsAllowedAt,
 			&i.RunID,
 			&i.FailureCount,
@@ -321,7 +391,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 }
 
 const lockConnector = `-- name: LockConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault FROM connectors WHERE id = $1 FOR UPDATE
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault FROM connectors WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error) {
@@ -340,6 +410,13 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error
 		&i.TimeZone,
 		&i.DstGap,
 		&i.DstOverlap,
+		&i.SpreadPercent,
+		&i.DeadlineMinutes,
+		&i.Overlap,
+		&i.OncePer,
+		&i.CatchUp,
+		&i.CatchUpMost,
+		&i.CatchUpMinutes,
 		&i.MaxRetries,
 		&i.DeletionGuard,
 		&i.TriggerRequestedAt,
@@ -362,6 +439,9 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error
 		&i.SlotsThrough,
 		&i.PlannedThrough,
 		&i.NeedsPlan,
+		&i.ClaimedAt,
+		&i.ClaimedFor,
+		&i.SyncedFor,
 		&i.DeletionsAllowedAt,
 		&i.RunID,
 		&i.FailureCount,
@@ -416,10 +496,11 @@ const updateConnector = `-- name: UpdateConnector :one
 UPDATE connectors
 SET name = $1, type = $2, config = $3, scope = $4, scope_id = $5, user_id = $6,
     refresh_freq_minutes = $7, schedule_cron = $8, time_zone = $9,
-    dst_gap = $10, dst_overlap = $11,
-    max_retries = $12, deletion_guard = coalesce($13::boolean, deletion_guard), updated_by = $14, updated_at = clock_timestamp()
-WHERE id = $15
-RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault
+    dst_gap = $10, dst_overlap = $11, spread_percent = $12, deadline_minutes = $13,
+    overlap = $14, once_per = $15, catch_up = $16, catch_up_most = $17, catch_up_minutes = $18,
+    max_retries = $19, deletion_guard = coalesce($20::boolean, deletion_guard), updated_by = $21, updated_at = clock_timestamp()
+WHERE id = $22
+RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault
 `
 
 type UpdateConnectorParams struct {
@@ -434,6 +515,13 @@ type UpdateConnectorParams struct {
 	TimeZone           string
 	DstGap             *string
 	DstOverlap         *string
+	SpreadPercent      int32
+	DeadlineMinutes    *int32
+	Overlap            string
+	OncePer            *string
+	CatchUp            string
+	CatchUpMost        int32
+	CatchUpMinutes     *int32
 	MaxRetries         int32
 	DeletionGuard      *bool
 	By                 *string
@@ -453,6 +541,13 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		arg.TimeZone,
 		arg.DstGap,
 		arg.DstOverlap,
+		arg.SpreadPercent,
+		arg.DeadlineMinutes,
+		arg.Overlap,
+		arg.OncePer,
+		arg.CatchUp,
+		arg.CatchUpMost,
+		arg.CatchUpMinutes,
 		arg.MaxRetries,
 		arg.DeletionGuard,
 		arg.By,
@@ -472,6 +567,13 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		&i.TimeZone,
 		&i.DstGap,
 		&i.DstOverlap,
+		&i.SpreadPercent,
+		&i.DeadlineMinutes,
+		&i.Overlap,
+		&i.OncePer,
+		&i.CatchUp,
+		&i.CatchUpMost,
+		&i.CatchUpMinutes,
 		&i.MaxRetries,
 		&i.DeletionGuard,
 		&i.TriggerRequestedAt,
@@ -494,6 +596,9 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		&i.SlotsThrough,
 		&i.PlannedThrough,
 		&i.NeedsPlan,
+		&i.ClaimedAt,
+		&i.ClaimedFor,
+		&i.SyncedFor,
 		&i.DeletionsAllowedAt,
 		&i.RunID,
 		&i.FailureCount,

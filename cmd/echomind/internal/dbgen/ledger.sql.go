@@ -453,7 +453,7 @@ func (q *Queries) RunInFlight(ctx context.Context, id uuid.UUID) (RunInFlightRow
 
 const runsAnswering = `-- name: RunsAnswering :many
 SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE connector_id = $1::integer AND id IN (
-    SELECT r.id FROM scheduler_runs r WHERE r.connector_id = $1::integer AND r.status <> 'missed'
+    SELECT r.id FROM scheduler_runs r WHERE r.connector_id = $1::integer AND r.missed_count IS NULL
     ORDER BY r.started_at DESC LIMIT 50)
     AND (started_at >= $2::timestamptz OR trigger_requested_at >= $2::timestamptz)
 ORDER BY started_at
@@ -699,12 +699,12 @@ func (q *Queries) RunsOf(ctx context.Context, arg RunsOfParams) ([]SchedulerRun,
 
 const statRuns = `-- name: StatRuns :many
 SELECT coalesce(r.connector_id, 0)::integer AS connector_id,
-    count(*) FILTER (WHERE r.status <> 'missed') AS runs,
+    count(*) FILTER (WHERE r.missed_count IS NULL) AS runs,
     count(*) FILTER (WHERE r.status = 'completed') AS completed,
-    count(*) FILTER (WHERE r.status = 'skipped') AS skipped,
+    count(*) FILTER (WHERE r.status = 'skipped' AND r.missed_count IS NULL) AS skipped,
     count(*) FILTER (WHERE r.status = 'failed') AS failed,
     count(*) FILTER (WHERE r.status = 'superseded') AS superseded,
-    coalesce(sum(r.missed_count), 0)::bigint AS missed,
+    coalesce(sum(r.missed_count) FILTER (WHERE r.status = 'missed'), 0)::bigint AS missed,
     coalesce(percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY extract(epoch FROM r.completed_at - r.picked_up_at)::float8)
         FILTER (WHERE r.picked_up_at IS NOT NULL AND r.status IN ('completed', 'skipped', 'failed')), '{}')::float8[] AS took,
     coalesce(percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY extract(epoch FROM r.picked_up_at - r.due_at)::float8)
@@ -778,12 +778,12 @@ func (q *Queries) StatRuns(ctx context.Context, arg StatRunsParams) ([]StatRunsR
 
 const statRunsOf = `-- name: StatRunsOf :many
 SELECT coalesce(r.connector_id, 0)::integer AS connector_id,
-    count(*) FILTER (WHERE r.status <> 'missed') AS runs,
+    count(*) FILTER (WHERE r.missed_count IS NULL) AS runs,
     count(*) FILTER (WHERE r.status = 'completed') AS completed,
-    count(*) FILTER (WHERE r.status = 'skipped') AS skipped,
+    count(*) FILTER (WHERE r.status = 'skipped' AND r.missed_count IS NULL) AS skipped,
     count(*) FILTER (WHERE r.status = 'failed') AS failed,
     count(*) FILTER (WHERE r.status = 'superseded') AS superseded,
-    coalesce(sum(r.missed_count), 0)::bigint AS missed,
+    coalesce(sum(r.missed_count) FILTER (WHERE r.status = 'missed'), 0)::bigint AS missed,
     coalesce(percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY extract(epoch FROM r.completed_at - r.picked_up_at)::float8)
         FILTER (WHERE r.picked_up_at IS NOT NULL AND r.status IN ('completed', 'skipped', 'failed')), '{}')::float8[] AS took,
     coalesce(percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY extract(epoch FROM r.picked_up_at - r.due_at)::float8)

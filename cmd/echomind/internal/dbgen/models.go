@@ -23,6 +23,13 @@ type Connector struct {
 	TimeZone           string
 	DstGap             *string
 	DstOverlap         *string
+	SpreadPercent      int32
+	DeadlineMinutes    *int32
+	Overlap            string
+	OncePer            *string
+	CatchUp            string
+	CatchUpMost        int32
+	CatchUpMinutes     *int32
 	MaxRetries         int32
 	DeletionGuard      bool
 	TriggerRequestedAt *time.Time
@@ -45,6 +52,9 @@ type Connector struct {
 	SlotsThrough       *time.Time
 	PlannedThrough     *time.Time
 	NeedsPlan          bool
+	ClaimedAt          *time.Time
+	ClaimedFor         *time.Time
+	SyncedFor          *time.Time
 	DeletionsAllowedAt *time.Time
 	RunID              *uuid.UUID
 	FailureCount       int32
@@ -68,6 +78,15 @@ type ConnectorEvidence struct {
 	TimeZone           string
 	DstGap             *string
 	DstOverlap         *string
+	SpreadPercent      int32
+	DeadlineMinutes    *int32
+	Overlap            string
+	OncePer            *string
+	CatchUp            string
+	CatchUpMost        int32
+	CatchUpMinutes     *int32
+	ClaimedAt          *time.Time
+	SyncedFor          *time.Time
 	NeedsPlan          bool
 	PlannedThrough     *time.Time
 	NextSyncAt         *time.Time
