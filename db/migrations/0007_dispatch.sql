@@ -164,7 +164,7 @@ $$;
 -- +goose StatementEnd
 
 -- Writes down the next slots of connectors that the transaction has locked, or why there is none: of cron schedules that are to be
--- worked out, and where no run answers the slot that was due. Of an interval the next slot is worked out here.
+-- worked out, where no run answers the slot that was due, and where its claim is put off. Of an interval the next slot is worked out here.
 -- plans: [{id, next_sync_at, due_reason, slot_at, planned_through, problem, passed}], passed: see answer_slots.
 -- +goose StatementBegin
 CREATE FUNCTION moves.plan(plans jsonb) RETURNS integer
@@ -178,7 +178,7 @@ BEGIN
     END IF;
     UPDATE connectors c
     SET needs_plan = false, next_sync_at = coalesce(p.next_sync_at, n.slot), due_reason = coalesce(p.due_reason, n.reason),
-        slot_at = coalesce(p.slot_at, n.slot), planned_through = p.planned_through,
+        slot_at = coalesce(p.slot_at, n.slot), planned_through = coalesce(p.planned_through, c.planned_through),
         slots_through = greatest(c.slots_through, a.through),
         status_message = coalesce(p.problem, CASE WHEN c.status = 'ACTIVE' THEN NULL ELSE c.status_message END)
     FROM jsonb_to_recordset(plans) p(id integer, next_sync_at timestamptz, due_reason text, slot_at timestamptz,

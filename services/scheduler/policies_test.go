@@ -230,3 +230,43 @@ func TestARescueAnswersWhatItsLostRunDid(t *testing.T) {
 	want(s.stage, true, `SELECT synced_for = '2026-02-05 23:00Z' FROM connectors WHERE id = $1`, id)
 	s.isNext(id, "2026-02-06 23:00")
 }
+
+func TestWhatAnOutageHasLeftIsSpreadOverTheCatchUpWindow(t *testing.T) {
+	s := setClock(t, utc("2026-02-02 12:00"))
+	for range 100 {
+		s.synced(row{"refresh_freq_minutes": 60, "spread_percent": 0})
+	}
+	cron := s.synced(row{"schedule_cron": "0 * * * *"})
+	urgent := s.synced(row{"refresh_freq_minutes": 60, "spread_percent": 0, "deadline_minutes": 301})
+	scheduler := s.scheduler(func(cfg *Config) { cfg.CatchUpWindow = 100 * time.Minute })
+	back := utc("2026-02-02 18:00")
+	s.at(back)
+	due := s.synced(row{"refresh_freq_minutes": 60, "spread_percent": 0, "last_sync_at": utc("2026-02-02 17:00")}) // due just now
+	first := len(s.claim(scheduler))
+	want(s.stage, 2, `SELECT count(*) FROM open_runs WHERE connector_id = ANY($1)`, []int32{due, urgent})
+	if first > 4 {
+		t.Errorf("%d are claimed at once", first)
+	}
+	for minute, claimed := 10, first; minute <= 100; minute += 10 {
+		s.at(back.Add(time.Duration(minute) * time.Minute))
+		claimed += len(s.claim(scheduler))
+		if claimed < minute-2 || claimed > minute+6 {
+			t.Errorf("after %d minutes of 100 %d are claimed", minute, claimed)
+		}
+	}
+	want(s.stage, 103, `SELECT count(*) FROM open_runs WHERE slot IS NOT NULL`)
+	if lines := s.ledger(cron); len(lines) != 2 {
+		t.Errorf("%q, want its latest slot and one line for those before", lines)
+	}
+}
+
+func TestWithoutACatchUpWindowAllIsClaimedAtOnce(t *testing.T) {
+	s := setClock(t, utc("2026-02-02 12:00"))
+	for range 20 {
+		s.synced(row{"refresh_freq_minutes": 60})
+	}
+	s.at(utc("2026-02-02 18:00"))
+	if n := s.look(); n != 20 {
+		t.Errorf("%d were claimed, want 20", n)
+	}
+}
