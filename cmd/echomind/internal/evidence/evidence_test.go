@@ -272,8 +272,17 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 			w.service("echomind-scheduler")
 		}, evidence.DueNow, false, []string{"no cap"}},
 		{"it waits for its slot", func(w *world) {
-			w.connector(", refresh_freq_minutes, last_sync_at", ", 60, clock_timestamp() - interval '10 minutes'")
+			w.connector(", refresh_freq_minutes, spread_percent, last_sync_at", ", 60, 0, clock_timestamp() - interval '10 minutes'")
 		}, evidence.WaitsForSlot, false, []string{"(in 50m)", "no verdict yet"}},
+		{"it waits for its slot, which keeps a place of its own and has a deadline", func(w *world) {
+			w.connector(", refresh_freq_minutes, deadline_minutes, last_sync_at", ", 60, 90, clock_timestamp()")
+		}, evidence.WaitsForSlot, false, []string{"spread: its slots keep a place of their own, up to 10% of the interval earlier", "deadline 1h30m: unless it is claimed by "}},
+		{"its period is completed", func(w *world) {
+			w.connector(", schedule_cron, once_per, overlap, catch_up, catch_up_minutes, last_sync_at", ", '0 * * * *', 'day', 'queue', 'all', 120, clock_timestamp()")
+			movestest.Force(w.t, w.pool, `UPDATE connectors SET needs_plan = false, due_reason = 'schedule', slot_at = clock_timestamp() + interval '1 day',
+				next_sync_at = clock_timestamp() + interval '1 day', synced_for = clock_timestamp() WHERE id = $1`, w.id)
+		}, evidence.WaitsForSlot, false, []string{"once per day: completed for ", "overlap queue: ", "catch_up all: of slots that nobody has claimed the latest 10 run",
+			"catch_up_minutes: slots older than 2h are missed"}},
 		{"its source asked to wait", func(w *world) {
 			w.syncing("10 seconds")
 			w.exec(`SELECT moves.postpone(id, try_id, '50 minutes', 'Microsoft asked us to wait') FROM open_runs`)
