@@ -1,7 +1,10 @@
 package slots
 
 import (
+	"os"
 	"reflect"
+	"regexp"
+	"slices"
 	"testing"
 	"time"
 
@@ -162,5 +165,40 @@ func TestIdsThatFollowEachOtherLieFarApart(t *testing.T) {
 		if n < 98 || n > 102 {
 			t.Errorf("part %d of 100 has %d of 10,000", part, n)
 		}
+	}
+}
+
+func TestThePageHasTheRulesInTheirOrder(t *testing.T) {
+	page, err := os.ReadFile("../../docs/schedules.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rules []string
+	for _, m := range regexp.MustCompile("(?m)^\\| \\d \\|.*\\| `([^`]+)` \\|$").FindAllStringSubmatch(string(page), -1) {
+		rules = append(rules, m[1])
+	}
+	want := []string{Skipped + ": " + AlreadyCompleted + "2026-02-06", Skipped + ": " + NotOver, Missed + ": " + TooLate, Missed + ": " + NotCaughtUp, Missed + ": " + Passed}
+	if !slices.Equal(rules, want) {
+		t.Errorf("the page has %q, want %q", rules, want)
+	}
+}
+
+func BenchmarkClaim(b *testing.B) {
+	for name, of := range map[string]struct{ expression, since string }{
+		"slots=1": {"0 3 * * *", "2026-02-05 03:00"}, "slots=1M": {"* * * * *", "2024-03-15 00:00"},
+	} {
+		parsed, err := cron.Parse(cron.Spec{Expression: of.expression, Zone: "Europe/Berlin"})
+		if err != nil {
+			b.Fatal(err)
+		}
+		s := Cron(parsed, Policies{Overlap: OverlapSkip, CatchUp: CatchUpAll, Most: 10, OncePer: Day, Deadline: 12 * time.Hour, Window: time.Hour})
+		state := State{ClaimedAt: at("2026-02-04 03:00"), SyncedAt: at("2026-02-04 03:10"), SyncedFor: at("2026-02-04 03:00")}
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if c := s.Claim(at(of.since), state, at("2026-02-05 03:00")); c.Run.IsZero() {
+					b.Fatal("nothing runs")
+				}
+			}
+		})
 	}
 }

@@ -270,3 +270,38 @@ func TestWithoutACatchUpWindowAllIsClaimedAtOnce(t *testing.T) {
 		t.Errorf("%d were claimed, want 20", n)
 	}
 }
+
+func TestAChangedPolicyDecidesFromThenOn(t *testing.T) {
+	s := setClock(t, utc("2026-02-06 05:00"))
+	id := s.synced(row{"schedule_cron": "0 * * * *"})
+	s.at(utc("2026-02-06 06:00"))
+	s.look()
+	s.completes(id)
+	s.isNext(id, "2026-02-06 07:00")
+	s.exec(`UPDATE connectors SET once_per = 'day' WHERE id = $1`, id)
+	s.plan()
+	s.isNext(id, "2026-02-07 00:00")
+	s.at(utc("2026-02-06 10:30"))
+	s.exec(`UPDATE connectors SET once_per = NULL WHERE id = $1`, id)
+	s.plan()
+	s.isNext(id, "2026-02-06 11:00")
+	s.at(utc("2026-02-06 11:00"))
+	s.look()
+	s.isLedger(id, "completed 06 06:00", "skipped: already completed for 2026-02-06 06 07:00-06 23:00 x17", "running 06 11:00")
+}
+
+func TestWhatIsDisabledInACompletedPeriodHasNoSecondVerdict(t *testing.T) {
+	s := setClock(t, utc("2026-02-06 05:00"))
+	id := s.synced(row{"schedule_cron": "0 * * * *", "once_per": "day"})
+	s.at(utc("2026-02-06 06:00"))
+	s.look()
+	s.completes(id)
+	s.at(utc("2026-02-06 12:30"))
+	s.exec(`SELECT moves.disable($1)`, id)
+	s.do(s.scheduler().MissPassed(t.Context()))
+	s.isLedger(id, "completed 06 06:00", "skipped: already completed for 2026-02-06 06 07:00-06 23:00 x17")
+	s.at(utc("2026-02-07 12:30"))
+	s.exec(`SELECT moves.enable($1)`, id)
+	s.plan()
+	s.isNext(id, "2026-02-07 13:00")
+}

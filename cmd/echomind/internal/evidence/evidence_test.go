@@ -281,7 +281,7 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 			w.connector(", schedule_cron, once_per, overlap, catch_up, catch_up_minutes, last_sync_at", ", '0 * * * *', 'day', 'queue', 'all', 120, clock_timestamp()")
 			movestest.Force(w.t, w.pool, `UPDATE connectors SET needs_plan = false, due_reason = 'schedule', slot_at = clock_timestamp() + interval '1 day',
 				next_sync_at = clock_timestamp() + interval '1 day', synced_for = clock_timestamp() WHERE id = $1`, w.id)
-		}, evidence.WaitsForSlot, false, []string{"once per day: completed for ", "overlap queue: ", "catch_up all: of slots that nobody has claimed the latest 10 run",
+		}, evidence.WaitsForSlot, false, []string{"once per day: the last sync that completed was for ", "overlap queue: ", "catch_up all: of slots that nobody has claimed the latest 10 run",
 			"catch_up_minutes: slots older than 2h are missed"}},
 		{"its source asked to wait", func(w *world) {
 			w.syncing("10 seconds")

@@ -17,7 +17,7 @@ func (x *explanation) policies() {
 	}
 	if isCron && c.OncePer != nil {
 		if c.SyncedFor != nil && c.NextSyncAt != nil {
-			x.fact("once per %s: completed for %s; one more slot in that %s is skipped", *c.OncePer, clock.At(*c.SyncedFor, x.Now), *c.OncePer)
+			x.fact("once per %s: the last sync that completed was for %s; other slots of that %s are skipped", *c.OncePer, clock.At(*c.SyncedFor, x.Now), *c.OncePer)
 		} else {
 			x.fact("once per %s: slots behind a completed sync of the same %s are skipped", *c.OncePer, *c.OncePer)
 		}
