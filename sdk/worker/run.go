@@ -21,6 +21,7 @@ import (
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/failpoint"
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/sdk/worker/internal/dbgen"
 )
@@ -105,7 +106,7 @@ func (r *Run) ListingPartial() {
 func (r *Run) Remark(text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.remark = text
+	r.remark = secret.Text(text)
 }
 
 // longWait is how long a wait is that is written down.
@@ -155,7 +156,7 @@ func (r *Run) saysThatItWaits(ctx context.Context, wait time.Duration, message s
 //
 // A handler waits for its goroutines before it returns. A call of theirs that is still under way then is either sent before
 // the run ends, or refused with an error like one that begins later: the run may complete without what is refused. A call
-// that was not refused, and cannot send its document because its own ctx ends, fails the run. The same holds for Touch,
+// before whose turn its own ctx ends fails the run, which takes nothing more; a document whose turn has come is sent all the same. The same holds for Touch,
 // Delete, Seen and Checkpoint.
 func (r *Run) Put(ctx context.Context, d Document) error {
 	all, err := parts(d)
