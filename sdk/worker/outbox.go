@@ -79,7 +79,7 @@ func (o *outbox) number(ctx context.Context, n int, weight int64) (int64, error)
 		if more == nil {
 			return first, err
 		}
-		if err := o.awaitRoom(ctx, more); err != nil {
+		if err := o.awaitCredit(ctx, more); err != nil {
 			err = fmt.Errorf("wait until more of the sync is stored: %w", err)
 			o.mu.Lock()
 			o.unnumbered = cmp.Or(o.unnumbered, err)
@@ -105,12 +105,12 @@ func (o *outbox) take(ctx context.Context, n int, weight int64) (first int64, mo
 		o.unnumbered = cmp.Or(o.unnumbered, context.Cause(ctx))
 		return 0, nil, context.Cause(ctx)
 	}
-	if more := o.credit.room(); more != nil {
+	if more := o.credit.roomOrWait(); more != nil {
 		return 0, more, nil
 	}
 	first = o.last + 1
 	o.last += int64(n)
-	o.credit.takes(o.last, weight)
+	o.credit.charge(o.last, weight)
 	o.sending.Add(n)
 	return first, nil, nil
 }

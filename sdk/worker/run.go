@@ -165,7 +165,7 @@ func (r *Run) Put(ctx context.Context, d Document) error {
 	}
 	err = r.outbox.send(ctx, len(all), weightOf(int(all[0].ChunkCount), 0), func(first int64) []*internalpb.DocumentProcessRequest {
 		failpoint.At("worker.fetching")
-		listing, messages := r.listingNow(), make([]*internalpb.DocumentProcessRequest, len(all))
+		listing, messages := r.currentListing(), make([]*internalpb.DocumentProcessRequest, len(all))
 		for i, part := range all {
 			part.FirstNo, part.Listing = first, listing
 			messages[i] = r.envelope(first + int64(i))
@@ -189,7 +189,7 @@ func (r *Run) Touch(ctx context.Context, d Document) error {
 		return err
 	}
 	err = r.sendOne(ctx, func(m *internalpb.DocumentProcessRequest) {
-		all[0].KeepChunks, all[0].FirstNo, all[0].Listing = true, m.Number, r.listingNow()
+		all[0].KeepChunks, all[0].FirstNo, all[0].Listing = true, m.Number, r.currentListing()
 		m.Body = &internalpb.DocumentProcessRequest_Part{Part: all[0]}
 	})
 	if err != nil {
@@ -225,10 +225,10 @@ func (r *Run) Unchanged(n int) {
 
 // sendOne sends one light message, whose body is filled in once it has its number.
 func (r *Run) sendOne(ctx context.Context, fill func(*internalpb.DocumentProcessRequest)) error {
-	return r.sendWeighing(ctx, weightOf(0, 0), fill)
+	return r.sendWeighted(ctx, weightOf(0, 0), fill)
 }
 
-func (r *Run) sendWeighing(ctx context.Context, weight int64, fill func(*internalpb.DocumentProcessRequest)) error {
+func (r *Run) sendWeighted(ctx context.Context, weight int64, fill func(*internalpb.DocumentProcessRequest)) error {
 	return r.outbox.send(ctx, 1, weight, func(no int64) []*internalpb.DocumentProcessRequest {
 		m := r.envelope(no)
 		fill(m)
@@ -263,7 +263,7 @@ func (r *Run) complete(end error) (uint64, error) {
 	r.mu.Lock()
 	m := r.envelope(0)
 	m.Body = &internalpb.DocumentProcessRequest_Completed{Completed: &internalpb.SyncCompleted{
-		Total: r.outbox.total(), NewState: r.finalState(), ListingWhole: end == nil && r.isWhole() && !r.goesOn(),
+		Total: r.outbox.total(), NewState: r.finalState(), ListingWhole: end == nil && r.isWhole() && !r.leavesListing(),
 		Unchanged: r.unchanged.Load(), Reason: r.reason(end),
 	}}
 	r.mu.Unlock()
