@@ -75,7 +75,7 @@ func (m *ledgerMetrics) verdict(r dbgen.VerdictsRow) {
 		reason = "other"
 	}
 	m.verdicts.WithLabelValues(r.Type, r.Status, reason).Inc()
-	if took := r.CompletedAt.Sub(r.DueAt); took >= 0 { // a slot may have its verdict before it comes
-		m.duration.WithLabelValues(r.Type, r.Status).Observe(took.Seconds())
+	if r.Ran || r.Status == string(lifecycle.Missed) { // slots that are skipped may have their verdict before they come
+		m.duration.WithLabelValues(r.Type, r.Status).Observe(r.CompletedAt.Sub(r.DueAt).Seconds())
 	}
 }

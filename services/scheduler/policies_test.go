@@ -305,3 +305,21 @@ func TestWhatIsDisabledInACompletedPeriodHasNoSecondVerdict(t *testing.T) {
 	s.plan()
 	s.isNext(id, "2026-02-07 13:00")
 }
+
+func TestSlotsThatASchedulePassesOverAreNoDurationsOfSyncs(t *testing.T) {
+	s := setStage(t)
+	m := s.metered()
+	s.exec(`INSERT INTO runs (id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, completed_at, status, reason, config_version)
+		SELECT gen_random_uuid(), 1, 'web', 'schedule', now() + interval '1 hour', now() + interval '3 hours', 3, now() + interval '1 hour', now(), now() - interval '1 minute',
+			'skipped', 'already completed for 2026-02-06', 1`)
+	_, err := m.measureLedger(t.Context(), time.Now().Add(-time.Hour))
+	s.do(err)
+	m.values(map[string]float64{"scheduler_verdicts_total": 1})
+	metrics, err := m.gatherer.Gather()
+	s.do(err)
+	for _, family := range metrics {
+		if family.GetName() == "scheduler_sync_duration_seconds" && len(family.GetMetric()) > 0 {
+			t.Errorf("it counts as a duration: %v", family)
+		}
+	}
+}
