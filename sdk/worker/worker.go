@@ -71,6 +71,7 @@ type Worker struct {
 	stuck         atomic.Int32 // handlers that were left behind
 	servers       servers
 	lifecycle     *lifecycle.Lifecycle
+	locks         *lifecycle.Lifecycle // for renewals
 	queries       *dbgen.Queries
 	heart         *heart // of the present Run
 	credits       *credits
