@@ -143,10 +143,10 @@ func (r *Run) acquire(ctx context.Context, key string, ttl, wait time.Duration) 
 }
 
 func (r *Run) askForLock(ctx context.Context, key string, ttl time.Duration, waits bool) (answer lifecycle.LockAnswer, sent time.Time, err error) {
-	if err := r.outbox.gate.wait(ctx); err != nil {
-		return answer, sent, err
-	}
 	err = r.Patiently(ctx, "worker.acquire_lock", func(ctx context.Context) (err error) {
+		if err := r.outbox.gate.wait(ctx); err != nil { // it would be lost at once
+			return err
+		}
 		sent = time.Now()
 		answer, err = r.lifecycle.AcquireLock(ctx, r.try, key, ttl, waits)
 		return err
