@@ -124,10 +124,14 @@ func (l *Lifecycle) NoteProvider(ctx context.Context, try Try, used Provider) er
 
 // passedOver is what fits of why providers were passed over.
 func passedOver(all []PassedOver) (text []byte, err error) {
+	said := make([]string, len(all))
+	for i, one := range all {
+		said[i] = clean(secret.Text(one.Why))
+	}
 	for most := 300; most > 0; most /= 2 {
 		kept := make([]PassedOver, len(all))
 		for i, one := range all {
-			kept[i] = PassedOver{Provider: one.Provider, Why: clipped(clean(secret.Text(one.Why)), most)}
+			kept[i] = PassedOver{Provider: one.Provider, Why: clipped(said[i], most)}
 		}
 		// As Postgres writes it: a space behind each colon and comma.
 		if text, err = json.Marshal(kept); err != nil || len(text)+4*len(all) <= maxPassedBytes {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/lifecycle"
 )
 
@@ -93,7 +94,7 @@ func Failover(ctx context.Context, run *Run, providers ...Provider) (*Chosen, er
 		if locked, is := errors.AsType[*LockedError](passed); is {
 			why = locked.why()
 		}
-		none.Passed = append(none.Passed, lifecycle.PassedOver{Provider: p.Name, Why: why})
+		none.Passed = append(none.Passed, lifecycle.PassedOver{Provider: p.Name, Why: clip(secret.Text(why), maxReasonBytes)})
 		wait := asPostponed(passed)
 		allWait = allWait && wait != nil
 		if wait != nil && (soonest == nil || wait.until.Before(soonest.until)) {
