@@ -36,7 +36,7 @@ var someColumns = map[string]string{
 	"console u connector_secrets": "envelope",
 	"reader r connectors":         "all but config state listing run_id",
 	"reader r scheduler_runs":     "all but try_id worker_id checkpoint_no notes new_state",
-	"reader r connector_evidence": "all but run_id try_id worker_id drain_seq",
+	"reader r connector_evidence": "all but run_id try_id worker_id drain_seq lock_run_id",
 	"reader r documents":          "id connector_id status chunk_count text_bytes config_version updated_at deleted_at",
 }
 

@@ -75,6 +75,10 @@ CREATE TABLE open_runs (
     -- drains: it is over when its time has passed. Of a run that was cut: when the next is due.
     waits_until          timestamptz,
     wait_message         text,
+    -- Whether it has asked for a lock of a scarce thing: what ends it frees those.
+    has_locks            boolean NOT NULL DEFAULT false,
+    -- Which providers it has used, and why not the ones before; which locks people took from it: the last ten, as docs/states.md says.
+    resources            jsonb,
 
     CONSTRAINT open_runs_stored_range CHECK (stored >= 0 AND (total IS NULL OR stored <= total)),
     CONSTRAINT open_runs_whole CHECK (whole = coalesce(stored = total, false)),
@@ -111,6 +115,35 @@ CREATE TABLE workers (
     beats      bigint NOT NULL DEFAULT 1
 ) WITH (fillfactor = 60);
 
+-- Locks of scarce things that runs hold ("ollama:global"), one row while it is held. The epochs of a key only grow, whatever became of the rows before:
+-- they come from one sequence that follows the clock, and are taken in the key's turn.
+CREATE SEQUENCE lock_epochs;
+CREATE TABLE resource_locks (
+    key          text PRIMARY KEY
+        CONSTRAINT resource_locks_key_form CHECK (key ~ '^[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,127}$'),
+    epoch        bigint NOT NULL,
+    run_id       uuid NOT NULL,
+    connector_id integer NOT NULL,
+    ttl          interval NOT NULL,
+    acquired_at  timestamptz NOT NULL,
+    expires_at   timestamptz NOT NULL
+) WITH (fillfactor = 60);
+-- free_locks, acquire_lock: what a run holds.
+CREATE INDEX resource_locks_run ON resource_locks (run_id);
+
+-- Runs that wait for a lock, in the order in which they came. One that does not ask again in time loses its place.
+CREATE TABLE lock_waiters (
+    no           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    key          text NOT NULL,
+    run_id       uuid NOT NULL,
+    connector_id integer NOT NULL,
+    since        timestamptz NOT NULL,
+    expires_at   timestamptz NOT NULL,
+    CONSTRAINT lock_waiters_once UNIQUE (run_id, key)
+) WITH (fillfactor = 60);
+-- acquire_lock: whose turn it is.
+CREATE INDEX lock_waiters_turn ON lock_waiters (key, no);
+
 -- The ledger: what came of each run and of each slot. It is appended to, by week, and dropped by week.
 CREATE TABLE runs (
     id                   uuid NOT NULL,
@@ -137,6 +170,7 @@ CREATE TABLE runs (
     error_message        text,
     -- Of a run that was postponed: when the next try was to be.
     waits_until          timestamptz,
+    resources            jsonb,
     total                bigint,
     stored               bigint NOT NULL DEFAULT 0,
     checkpoint_no        bigint NOT NULL DEFAULT 0,
@@ -202,13 +236,13 @@ SELECT id, connector_id, 'connector.sync.' || type AS job_name, type, trigger, s
     NULL::integer AS missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at,
     picked_up_at, try_id, worker_id, fetched_at, drain_seq, NULL::timestamptz AS completed_at, 'running'::text AS status, reason,
     NULL::text AS error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed,
-    documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message
+    documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message, resources
 FROM open_runs
 UNION ALL
 SELECT id, connector_id, 'connector.sync.' || type, type, trigger, slot, slot_last, missed_count, due_at, started_at,
     NULL, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, NULL, fetched_at, NULL, completed_at, status, reason,
     error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted,
-    documents_unchanged, chunks_stored, listing_whole, NULL, config_version, waits_until, NULL
+    documents_unchanged, chunks_stored, listing_whole, NULL, config_version, waits_until, NULL, resources
 FROM runs;
 
 -- What `echomind why` concludes from: where a connector stands, its open run, the lease of its worker, and what its type keeps
@@ -221,6 +255,7 @@ SELECT clock_timestamp() AS seen_at,
     r.id AS run_id, r.trigger, r.due_at, r.started_at, r.dispatched_at, r.dispatches, r.picked_up_at, r.try_id, r.worker_id,
     w.expires_at AS lease_expires_at, r.fetched_at, r.drain_seq, r.total, r.stored, r.whole, r.cut,
     r.waits_until, r.wait_message,
+    q.key AS lock_key, q.since AS lock_asked_at, l.run_id AS lock_run_id, l.connector_id AS lock_connector_id, l.expires_at AS lock_expires_at,
     t.max_concurrent_syncs AS type_cap,
     (SELECT count(*) FROM connectors d WHERE d.type = c.type AND d.next_sync_at < c.next_sync_at) AS due_before,
     (SELECT count(*) FROM open_runs o WHERE o.type = c.type) AS in_flight,
@@ -247,7 +282,11 @@ SELECT clock_timestamp() AS seen_at,
 FROM connectors c
 JOIN connector_types t ON t.name = c.type
 LEFT JOIN open_runs r ON r.id = c.run_id
-LEFT JOIN workers w ON w.id = r.worker_id;
+LEFT JOIN workers w ON w.id = r.worker_id
+-- The lock that the run has waited for longest.
+LEFT JOIN LATERAL (SELECT a.key, a.since FROM lock_waiters a WHERE a.run_id = r.id AND r.has_locks
+    AND a.expires_at > (SELECT clock_timestamp()) ORDER BY a.no LIMIT 1) q ON true
+LEFT JOIN resource_locks l ON l.key = q.key AND l.expires_at > (SELECT clock_timestamp());
 
 -- +goose Down
 DROP VIEW connector_evidence;
@@ -255,5 +294,8 @@ DROP VIEW scheduler_runs;
 DROP TABLE unswept_runs;
 DROP TABLE passed_slots;
 DROP TABLE runs;
+DROP TABLE lock_waiters;
+DROP TABLE resource_locks;
+DROP SEQUENCE lock_epochs;
 DROP TABLE workers;
 DROP TABLE open_runs;

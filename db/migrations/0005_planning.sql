@@ -136,23 +136,30 @@ END $$;
 -- +goose StatementBegin
 CREATE FUNCTION moves.end_runs(ended uuid[], verdict text, why text, message text DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql AS $$
+DECLARE
+    had_locks boolean;
 BEGIN
     WITH gone AS (DELETE FROM open_runs WHERE id = ANY(ended) RETURNING *),
     kept AS (
         INSERT INTO runs (id, connector_id, type, trigger, slot, due_at, started_at, config_version, dispatches,
             trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, fetched_at, completed_at, status, reason,
-            error_message, waits_until, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted,
+            error_message, waits_until, resources, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted,
             documents_unchanged, chunks_stored, listing_whole)
         SELECT id, connector_id, type, trigger, slot, due_at, started_at, config_version, dispatches,
             trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, fetched_at, clock_timestamp(), verdict, why,
             message, CASE WHEN why = 'postponed' OR (why = 'lost in transit' AND cut IS NOT NULL) THEN waits_until END,
-            total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted,
+            resources, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted,
             documents_unchanged, chunks_stored, listing_whole
-        FROM gone)
+        FROM gone),
     -- Also one that was never picked up: a change may have taken the state that earlier tries' sightings were kept for.
-    INSERT INTO unswept_runs (run_id, connector_id, try_id, config_version, outdated)
-    SELECT id, connector_id, try_id, config_version, false FROM gone
-    ON CONFLICT (run_id) DO NOTHING;
+    unswept AS (
+        INSERT INTO unswept_runs (run_id, connector_id, try_id, config_version, outdated)
+        SELECT id, connector_id, try_id, config_version, false FROM gone
+        ON CONFLICT (run_id) DO NOTHING)
+    SELECT bool_or(has_locks) INTO had_locks FROM gone;
+    IF had_locks THEN
+        PERFORM moves.let_go(ended);
+    END IF;
 END $$;
 -- +goose StatementEnd
 

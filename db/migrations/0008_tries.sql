@@ -147,14 +147,19 @@ END $$;
 -- +goose StatementBegin
 CREATE FUNCTION moves.drain(run uuid, try uuid, seq bigint) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
+DECLARE
+    had_locks boolean;
 BEGIN
     IF seq IS NULL OR seq < 1 THEN
         RAISE EXCEPTION 'drain: seq is %, must be the place of sync completed in the document stream, 1 or more',
             coalesce(seq::text, 'null') USING ERRCODE = 'invalid_parameter_value';
     END IF;
     UPDATE open_runs SET worker_id = NULL, drain_seq = seq, fetched_at = clock_timestamp()
-    WHERE id = run AND try_id = try AND drain_seq IS NULL;
-    RETURN FOUND;
+    WHERE id = run AND try_id = try AND drain_seq IS NULL RETURNING has_locks INTO had_locks;
+    IF had_locks THEN
+        PERFORM moves.let_go(ARRAY[run]);
+    END IF;
+    RETURN had_locks IS NOT NULL;
 END $$;
 -- +goose StatementEnd
 
@@ -211,6 +216,9 @@ BEGIN
         whole = (o.stored = sent), cut = left(coalesce(message, 'no message'), 2000), wait_message = NULL,
         waits_until = CASE WHEN wait IS NOT NULL THEN clock_timestamp() + moves.granted(wait, 'cut') END
     WHERE o.id = run;
+    IF r.has_locks THEN
+        PERFORM moves.let_go(ARRAY[run]);
+    END IF;
     RETURN true;
 END $$;
 -- +goose StatementEnd

@@ -70,6 +70,7 @@ DECLARE
     moment timestamptz;
     c      connectors;
     r      record;
+    locks  boolean;
 BEGIN
     FOR r IN SELECT octet_length(s::text) AS bytes FROM unnest(states) s
         WHERE octet_length(s::text) > 65536 OR jsonb_path_exists(s, '$.**{31}') LOOP
@@ -90,14 +91,16 @@ BEGIN
     listing AS (   -- goes on in the next run, which may delete what this one might
         UPDATE connectors k SET deletions_allowed_at = coalesce(k.deletions_allowed_at, g.deletions_allowed_at)
         FROM gone g WHERE g.deletions_allowed_at IS NOT NULL AND k.id = g.connector_id AND k.listing->'seen' IS NOT NULL
-            AND states[g.no] IS NULL)
-    INSERT INTO runs (id, connector_id, type, trigger, slot, due_at, started_at, config_version, dispatches,
-        trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, fetched_at, completed_at, status, reason, total, stored,
+            AND states[g.no] IS NULL),
+    kept AS (INSERT INTO runs (id, connector_id, type, trigger, slot, due_at, started_at, config_version, dispatches,
+        trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, fetched_at, completed_at, status, reason, resources, total, stored,
         documents_unchanged, listing_whole)
     SELECT g.id, g.connector_id, g.type, g.trigger, g.slot, g.due_at, g.started_at, g.config_version, g.dispatches,
         g.trigger_requested_at, g.deletions_allowed_at, g.picked_up_at, g.try_id, clock_timestamp(), clock_timestamp(), 'skipped',
-        left(coalesce(nullif(reasons[g.no], ''), 'nothing had changed'), 2000), 0, 0, coalesce(unchanged[g.no], 0), false
-    FROM gone g;
+        left(coalesce(nullif(reasons[g.no], ''), 'nothing had changed'), 2000), g.resources, 0, 0, coalesce(unchanged[g.no], 0), false
+    FROM gone g)
+    SELECT bool_or(g.has_locks) INTO locks FROM gone g;
+    PERFORM moves.let_go(ended) WHERE locks;
     moment := clock_timestamp();
     -- Planned as settled does it. The scheduler is woken once for what is due of a type, and once for the places of others.
     FOR r IN WITH moved AS (

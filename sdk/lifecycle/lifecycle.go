@@ -226,9 +226,12 @@ func changed(err error) error {
 
 // clean makes text storable: valid UTF-8 without NUL, bounded.
 func clean(text string) string {
-	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "")
-	if len(text) > maxMessageBytes {
-		text = strings.ToValidUTF8(text[:maxMessageBytes], "") + "…"
+	return clipped(strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", ""), maxMessageBytes)
+}
+
+func clipped(text string, most int) string {
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
 	}
 	return text
 }

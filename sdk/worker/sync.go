@@ -39,11 +39,13 @@ func (w *Worker) sync(
 		request: request, try: try, clock: clock, log: log, queries: w.queries, lifecycle: w.lifecycle, patience: w.queryTimeout,
 		outbox: newOutbox(running, handling, try, w.connectorType, w.servers.Stream, w.servers.Tracer, w.heart.gate, clock,
 			w.credits.of(try.ID, w.config.Credit, log), w.metrics, w.stall, w.config),
+		locks: newLocks(running, try, w.locks, w.heart.gate, w.metrics, log),
 	}
 	began := time.Now()
 	err, returned := w.call(ctx, handling, run)
 	w.metrics.fetching.Observe(time.Since(began).Seconds())
 	run.outbox.seal()
+	run.locks.close()
 	endFetch(fetching, run, err)
 	if !returned {
 		cause := context.Cause(handling)

@@ -35,6 +35,8 @@ type runDetails struct {
 	InFlight *runInFlight `json:"in_flight"`
 	// LeftOut are documents that failed in this run and were not tried again since; null where they could not be read in time.
 	LeftOut []leftOut `json:"left_out"`
+	// Resources are which providers it has used, and which locks were taken from it: the last ten.
+	Resources []resource `json:"resources"`
 }
 
 type runInFlight struct {
@@ -141,7 +143,7 @@ func detailsOfRun(
 	}
 	d = runDetails{
 		namedRun: namedRun{run: runView(r, seen), ConnectorName: called.of(r.ConnectorID)}, ConfigVersion: r.ConfigVersion, CheckpointNo: r.CheckpointNo,
-		LeftOut: []leftOut{},
+		LeftOut: []leftOut{}, Resources: resourcesOf(r),
 	}
 	if r.Status == string(lifecycle.Running) {
 		more, err := ask(ctx, pool, "run_in_flight", func(ctx context.Context, q *dbgen.Queries) (dbgen.RunInFlightRow, error) {
@@ -236,6 +238,9 @@ func (d runDetails) print(w io.Writer, r dbgen.SchedulerRun, now time.Time, prob
 	}
 	if r.WaitsUntil != nil {
 		add("waits", strings.TrimSpace(orDash(r.WaitMessage)+" until "+at(r.WaitsUntil)))
+	}
+	for _, one := range d.Resources {
+		add(one.title(), one.text())
 	}
 	if r.MissedCount == nil {
 		add("messages", fmt.Sprintf("%s, checkpoint %d", messages(r), r.CheckpointNo))

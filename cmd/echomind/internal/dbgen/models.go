@@ -113,6 +113,11 @@ type ConnectorEvidence struct {
 	Cut                *string
 	WaitsUntil         *time.Time
 	WaitMessage        *string
+	LockKey            *string
+	LockAskedAt        *time.Time
+	LockRunID          *uuid.UUID
+	LockConnectorID    *int32
+	LockExpiresAt      *time.Time
 	TypeCap            *int32
 	DueBefore          int64
 	InFlight           int64
@@ -170,4 +175,5 @@ type SchedulerRun struct {
 	ConfigVersion      int64
 	WaitsUntil         *time.Time
 	WaitMessage        *string
+	Resources          []byte
 }

@@ -97,6 +97,21 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 			w.foreign("1 minute")
 			w.exec(`SELECT moves.waits(id, try_id, '5 minutes', 'Microsoft asked us to wait') FROM open_runs`)
 		}, evidence.ToldToWait, true, []string{"Microsoft asked us to wait until ", "lease: none"}},
+		{"it waits for a lock that another run has", func(w *world) {
+			w.syncing("10 seconds")
+			other := w.others(1, "1 minute")[0]
+			w.exec(`SELECT moves.pick_up(connector_id, id, gen_random_uuid()) FROM open_runs WHERE connector_id = $1`, other)
+			w.exec(`SELECT moves.acquire_lock(id, try_id, 'ollama:global', '5 minutes') FROM open_runs WHERE connector_id = $1`, other)
+			w.exec(`SELECT moves.acquire_lock($1, $2, 'ollama:global', '5 minutes', true)`, w.try.Run, w.try.ID)
+		}, evidence.WaitsForLock, true, []string{"waits for lock ollama:global, held by run ", " of connector 2 for another ", "it asked for ollama:global"}},
+		{"another team's service waits for a lock behind others", func(w *world) {
+			w.foreign("1 minute")
+			w.exec(`SELECT moves.acquire_lock(id, try_id, 'ollama:global', '5 minutes', true) FROM open_runs`)
+			w.exec(`DELETE FROM resource_locks`)
+			w.exec(`UPDATE open_runs SET has_locks = true`)
+			w.exec(`INSERT INTO lock_waiters (key, run_id, connector_id, since, expires_at)
+				SELECT 'ollama:global', id, connector_id, clock_timestamp(), clock_timestamp() + interval '5 s' FROM open_runs`)
+		}, evidence.WaitsForLock, true, []string{"waits for lock ollama:global, which others asked for before", "lease: none"}},
 		{"a worker fetches and it was triggered meanwhile", func(w *world) {
 			w.syncing("10 seconds")
 			w.exec(`UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = $1`, w.id)
