@@ -100,6 +100,8 @@ var moveTable = map[string]move{
 	"fail_not_taken, the last time": {call: `SELECT true FROM moves.fail_not_taken(10)`,
 		before: `WITH gone AS (UPDATE open_runs SET not_taken = 10 WHERE connector_id = $1) UPDATE connectors SET max_retries = 1 WHERE id = $1`,
 		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Pending: lifecycle.Disabled}},
+	"cancel": {call: `SELECT moves.cancel($2)`,
+		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Pending: lifecycle.Active, lifecycle.Syncing: lifecycle.Active}},
 	"disable": {call: `SELECT moves.disable($1)`, to: map[lifecycle.Status]lifecycle.Status{
 		lifecycle.Active: lifecycle.Disabled, lifecycle.Pending: lifecycle.Disabled, lifecycle.Syncing: lifecycle.Disabled,
 		lifecycle.Error: lifecycle.Disabled}},

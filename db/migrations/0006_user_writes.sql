@@ -261,6 +261,45 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Ends an open run for its user: PENDING, SYNCING -> ACTIVE, superseded, no failure counted, due next by its plan. What has asked for
+-- the run does not ask again; what was asked for since reading began does. message says who: the ledger has it. False: the run is over,
+-- or there is none.
+-- +goose StatementBegin
+CREATE FUNCTION moves.cancel(run uuid, message text DEFAULT 'cancelled by the user') RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+DECLARE
+    c      connectors;
+    moment timestamptz;
+BEGIN
+    SELECT k.* INTO c FROM connectors k WHERE k.id = (SELECT r.connector_id FROM open_runs r WHERE r.id = run) FOR UPDATE;
+    IF run IS NULL OR c.run_id IS DISTINCT FROM run THEN
+        RETURN false;
+    END IF;
+    PERFORM moves.end_runs(ARRAY[run], 'superseded', 'cancelled', left(coalesce(message, 'cancelled by the user'), 2000));
+    IF c.status = 'PENDING' THEN
+        c.trigger_requested_at := NULL;
+        c.deletions_allowed_at := NULL;
+    END IF;
+    moment := clock_timestamp();
+    c.status := 'ACTIVE';
+    c.run_id := NULL;
+    IF c.trigger_requested_at IS NOT NULL THEN
+        c.next_sync_at := moment;
+        c.due_reason := 'manual';
+    ELSIF c.schedule_cron IS NOT NULL THEN
+        c.needs_plan := true;
+        c.due_reason := 'schedule';   -- at its next slot, also where it never synced
+    ELSIF c.refresh_freq_minutes > 0 THEN
+        c.next_sync_at := moment + make_interval(mins => c.refresh_freq_minutes);
+        c.due_reason := 'schedule';
+        c.slot_at := c.next_sync_at;
+    END IF;
+    PERFORM moves.put(ARRAY[c]);
+    PERFORM moves.wake(c, true);
+    RETURN true;
+END $$;
+-- +goose StatementEnd
+
 -- Writes down that the next run of a connector may delete many documents at once.
 -- +goose StatementBegin
 CREATE FUNCTION moves.allow_deletions(connector integer, moment timestamptz) RETURNS void
@@ -291,6 +330,7 @@ END $$;
 -- +goose Down
 DROP FUNCTION moves.trigger_sync(integer, boolean);
 DROP FUNCTION moves.allow_deletions(integer, timestamptz);
+DROP FUNCTION moves.cancel(uuid, text);
 DROP FUNCTION moves.enable(integer);
 DROP FUNCTION moves.disable(integer, text);
 DROP TRIGGER connectors_user_delete ON connectors;

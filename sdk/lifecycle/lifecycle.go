@@ -7,6 +7,7 @@
 //	                                     └──lease runs out──▶ PENDING, under a new run
 //	PENDING, SYNCING ──Release──▶ ACTIVE, due now
 //	SYNCING ──Postpone──▶ ACTIVE, due when the wait is over that the source asked for
+//	PENDING, SYNCING ──Cancel──▶ ACTIVE, due by its plan
 //	any ──Disable──▶ DISABLED ──Enable──▶ ACTIVE
 //
 // Every method returns ErrFenced where the run is no longer the try's: the caller is a stale writer, and nothing was
@@ -191,6 +192,16 @@ func (l *Lifecycle) Disable(ctx context.Context, connectorID int32) error {
 func (l *Lifecycle) Enable(ctx context.Context, connectorID int32) error {
 	return changed(guarded(ctx, "lifecycle.enable", func(ctx context.Context) (bool, error) {
 		return l.q.Enable(ctx, connectorID)
+	}))
+}
+
+// Cancel ends an open run for its user: the connector to ACTIVE, due next by its plan, the run superseded, no failure counted. message
+// says who, for the ledger. A worker that has the run learns of it with its next heartbeat. ErrUnchanged where the run is over, or there
+// is none.
+func (l *Lifecycle) Cancel(ctx context.Context, run uuid.UUID, message string) error {
+	message = clean(message)
+	return changed(guarded(ctx, "lifecycle.cancel", func(ctx context.Context) (bool, error) {
+		return l.q.Cancel(ctx, dbgen.CancelParams{RunID: run, Message: message})
 	}))
 }
 

@@ -42,3 +42,6 @@ SELECT moves.disable(@connector_id::integer)::boolean;
 
 -- name: Enable :one
 SELECT moves.enable(@connector_id::integer)::boolean;
+
+-- name: Cancel :one
+SELECT moves.cancel(@run_id::uuid, @message::text)::boolean;

@@ -33,19 +33,20 @@ stored, and how long it was queued (due until picked up), fetched and stored. A 
 of all connectors, where no ID is given, in the order in which they ended, open ones first.
 
 Verdicts: completed; skipped, nothing had changed; failed; superseded, handed back by a clean stop, put off because the
-source asked to wait, or changed, disabled or deleted in flight; missed, the slot passed before it could be claimed; running, no verdict yet.
+source asked to wait, or cancelled, changed, disabled or deleted in flight; missed, the slot passed before it could be claimed; running, no verdict yet.
 
 --since and --until are about when runs ended. Open runs are always since, and never until. A connector has the type that it had when it ran,
 and the owner that it has now: a deleted one has none.
 
 Runs that match are looked for among the latest 1,000,000; where there are more, and where there are more than --limit, the answer
-has a cursor to go on with: "next" in JSON, which is an object with "runs" then. A connector that is called show or stats is named by its number.`,
+has a cursor to go on with: "next" in JSON, which is an object with "runs" then. A connector that is called show, stats or cancel is named by its number.`,
 		Example: `  echomind runs 3 --limit 5
   echomind runs 3 -o json
   echomind runs --since 1h --verdict failed,missed --type web,file --owner 7 -o json
   echomind runs --since 2026-11-01T00:00:00Z --until 2026-11-02T00:00:00Z --limit 1000
   echomind runs show 0b6f1c2e
-  echomind runs stats --since 7d`,
+  echomind runs stats --since 7d
+  echomind runs cancel 0b6f1c2e`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -78,7 +79,7 @@ has a cursor to go on with: "next" in JSON, which is an object with "runs" then.
 			return runsOfOne(c, pool, args[0], chosen, *limit, *out)
 		})
 	}
-	c.AddCommand(showRun(f), runStats(f))
+	c.AddCommand(showRun(f), runStats(f), cancelRun(f))
 	return c
 }
 

@@ -12,6 +12,22 @@ import (
 	"time"
 )
 
+const cancel = `-- name: Cancel :one
+SELECT moves.cancel($1::uuid, $2::text)::boolean
+`
+
+type CancelParams struct {
+	RunID   uuid.UUID
+	Message string
+}
+
+func (q *Queries) Cancel(ctx context.Context, arg CancelParams) (bool, error) {
+	row := q.db.QueryRow(ctx, cancel, arg.RunID, arg.Message)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const cut = `-- name: Cut :one
 SELECT moves.cut($1::uuid, $2::uuid, $3::bigint, $4::bigint, $5::text)::boolean
 `

@@ -62,7 +62,7 @@ func (q *Queries) LockPassed(ctx context.Context, arg LockPassedParams) ([]LockP
 }
 
 const lockUnplanned = `-- name: LockUnplanned :many
-SELECT c.id::integer AS id, c.schedule_cron, c.time_zone::text AS time_zone, c.dst_gap, c.dst_overlap, c.last_sync_at, c.planned_through,
+SELECT c.id::integer AS id, c.schedule_cron, c.time_zone::text AS time_zone, c.dst_gap, c.dst_overlap, c.last_sync_at, c.due_reason, c.planned_through,
     (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now
 FROM moves.lock_unplanned($2::integer, $3::integer[]) c
 `
@@ -80,6 +80,7 @@ type LockUnplannedRow struct {
 	DstGap         *string
 	DstOverlap     *string
 	LastSyncAt     *time.Time
+	DueReason      *string
 	PlannedThrough *time.Time
 	Now            time.Time
 }
@@ -100,6 +101,7 @@ func (q *Queries) LockUnplanned(ctx context.Context, arg LockUnplannedParams) ([
 			&i.DstGap,
 			&i.DstOverlap,
 			&i.LastSyncAt,
+			&i.DueReason,
 			&i.PlannedThrough,
 			&i.Now,
 		); err != nil {
