@@ -30,6 +30,9 @@ CREATE TABLE open_runs (
     -- When the user allowed this run to delete many documents at once; null where nobody did. Where another run is to
     -- do it, the connector gets it back.
     deletions_allowed_at timestamptz,
+    -- What its trigger gave it over the configuration. It is beside its connector's own runs: it neither has nor leaves a state, and
+    -- deletes nothing.
+    parameters           jsonb,
     picked_up_at         timestamptz,
     -- The fence: minted at each pick-up, carried by every message and every write of the run.
     try_id               uuid,
@@ -127,6 +130,7 @@ CREATE TABLE runs (
     dispatches           integer NOT NULL DEFAULT 0,
     trigger_requested_at timestamptz,
     deletions_allowed_at timestamptz,
+    parameters           jsonb,
     picked_up_at         timestamptz,
     try_id               uuid,
     fetched_at           timestamptz,
@@ -197,14 +201,14 @@ CREATE INDEX unswept_runs_next ON unswept_runs (next_at);
 -- Open and ended runs together, for whoever reads.
 CREATE VIEW scheduler_runs AS
 SELECT id, connector_id, 'connector.sync.' || type AS job_name, type, trigger, slot, NULL::timestamptz AS slot_last,
-    NULL::integer AS missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at,
+    NULL::integer AS missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters,
     picked_up_at, try_id, worker_id, fetched_at, drain_seq, NULL::timestamptz AS completed_at, 'running'::text AS status, reason,
     NULL::text AS error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed,
     documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message
 FROM open_runs
 UNION ALL
 SELECT id, connector_id, 'connector.sync.' || type, type, trigger, slot, slot_last, missed_count, due_at, started_at,
-    NULL, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, NULL, fetched_at, NULL, completed_at, status, reason,
+    NULL, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, NULL, fetched_at, NULL, completed_at, status, reason,
     error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted,
     documents_unchanged, chunks_stored, listing_whole, NULL, config_version, waits_until, NULL
 FROM runs;

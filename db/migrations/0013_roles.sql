@@ -86,7 +86,7 @@ GRANT SELECT, INSERT ON unnamed_chunks TO echomind_semantic;
 GRANT UPDATE (place), DELETE ON deleted_connectors TO echomind_semantic;
 
 -- People, by the command line: what users write, and their moves.
-GRANT EXECUTE ON FUNCTION moves.enable(integer), moves.disable(integer, text), moves.cancel(uuid, text), moves.trigger_sync(integer, boolean) TO echomind_console;
+GRANT EXECUTE ON FUNCTION moves.enable(integer), moves.disable(integer, text), moves.cancel(uuid, text), moves.trigger_sync(integer, boolean, jsonb) TO echomind_console;
 GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, connector_evidence, workers, deleted_connectors,
     documents, chunks, connector_secrets, search_index, search_index_changes, provider_quotas TO echomind_console;
 GRANT INSERT (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, max_retries,

@@ -35,7 +35,11 @@ DELETE FROM connectors WHERE id = @id;
 
 -- name: TriggerConnector :one
 -- No row where there is no such connector.
-SELECT t.at::timestamptz AS at FROM moves.trigger_sync(@id::integer, @allow_deletions::boolean) t(at) WHERE t.at IS NOT NULL;
+SELECT t.at::timestamptz AS at FROM moves.trigger_sync(@id::integer, @allow_deletions::boolean, sqlc.narg('parameters')::jsonb) t(at) WHERE t.at IS NOT NULL;
+
+-- name: ConfigWith :one
+-- The configuration of a connector with parameters over it, as the run is to have it.
+SELECT type, config_merged(config, @parameters::jsonb)::jsonb AS config FROM connectors WHERE id = @id;
 
 -- name: ConnectorType :one
 SELECT * FROM connector_types WHERE name = @name;

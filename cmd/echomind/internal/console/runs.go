@@ -162,14 +162,16 @@ type run struct {
 	TriggerRequestedAt *time.Time `json:"trigger_requested_at"`
 	// DeletionsAllowedAt is when the run was allowed to delete many documents at once; null where it was not.
 	DeletionsAllowedAt *time.Time `json:"deletions_allowed_at"`
-	PickedUpAt         *time.Time `json:"picked_up_at"`
-	TryID              *uuid.UUID `json:"try_id"`
-	WorkerID           *uuid.UUID `json:"worker_id"`
-	FetchedAt          *time.Time `json:"fetched_at"`
-	CompletedAt        *time.Time `json:"completed_at"`
-	Status             string     `json:"status"`
-	Reason             *string    `json:"reason"`
-	ErrorMessage       *string    `json:"error_message"`
+	// Parameters are what the run has over the configuration; null where its trigger gave none.
+	Parameters   json.RawMessage `json:"parameters"`
+	PickedUpAt   *time.Time      `json:"picked_up_at"`
+	TryID        *uuid.UUID      `json:"try_id"`
+	WorkerID     *uuid.UUID      `json:"worker_id"`
+	FetchedAt    *time.Time      `json:"fetched_at"`
+	CompletedAt  *time.Time      `json:"completed_at"`
+	Status       string          `json:"status"`
+	Reason       *string         `json:"reason"`
+	ErrorMessage *string         `json:"error_message"`
 	// WaitsUntil is until when an open run waits, or last waited, because its source asked for it, and WaitMessage who asked; of one that was
 	// postponed, when the next try was to be.
 	WaitsUntil         *time.Time `json:"waits_until"`
@@ -199,7 +201,7 @@ func runView(r dbgen.SchedulerRun, now time.Time) run {
 		ID: r.ID, ConnectorID: r.ConnectorID, Type: r.Type, Trigger: r.Trigger, Slot: utc(r.Slot), SlotLast: utc(r.SlotLast),
 		MissedCount: r.MissedCount, DueAt: r.DueAt.UTC(), StartedAt: r.StartedAt.UTC(),
 		DispatchedAt: utc(r.DispatchedAt), Dispatches: r.Dispatches, TriggerRequestedAt: utc(r.TriggerRequestedAt),
-		DeletionsAllowedAt: utc(r.DeletionsAllowedAt), PickedUpAt: utc(r.PickedUpAt), TryID: r.TryID, WorkerID: r.WorkerID, FetchedAt: utc(r.FetchedAt),
+		DeletionsAllowedAt: utc(r.DeletionsAllowedAt), Parameters: parametersOf(r.Parameters), PickedUpAt: utc(r.PickedUpAt), TryID: r.TryID, WorkerID: r.WorkerID, FetchedAt: utc(r.FetchedAt),
 		CompletedAt: utc(r.CompletedAt), Status: r.Status, Reason: r.Reason, ErrorMessage: r.ErrorMessage,
 		WaitsUntil: utc(r.WaitsUntil), WaitMessage: r.WaitMessage,
 		Total: r.Total, Stored: r.Stored, DocumentsProcessed: r.DocumentsProcessed, DocumentsFailed: r.DocumentsFailed,
@@ -207,6 +209,14 @@ func runView(r dbgen.SchedulerRun, now time.Time) run {
 		ListingWhole: r.ListingWhole, QueuedSeconds: (*seconds)(queued), FetchingSeconds: (*seconds)(fetching),
 		StoringSeconds: (*seconds)(storing),
 	}
+}
+
+// parametersOf is what is shown of the parameters of a run; nil where it has none.
+func parametersOf(stored []byte) json.RawMessage {
+	if stored == nil {
+		return nil
+	}
+	return redacted(stored)
 }
 
 // durations splits a run into due until picked up, until fetched, and until its verdict.
@@ -280,6 +290,9 @@ func noteOf(r dbgen.SchedulerRun, now time.Time) string {
 	}
 	if r.WaitMessage != nil && r.WaitsUntil.After(now) {
 		note = clock.Wait(*r.WaitMessage, *r.WaitsUntil, now)
+	}
+	if r.Parameters != nil {
+		note = strings.TrimSuffix("with "+string(parametersOf(r.Parameters))+"; "+note, "; ")
 	}
 	if r.DeletionsAllowedAt != nil {
 		note = strings.TrimSuffix("deletions allowed; "+note, "; ")

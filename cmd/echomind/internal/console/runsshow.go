@@ -234,6 +234,9 @@ func (d runDetails) print(w io.Writer, r dbgen.SchedulerRun, now time.Time, prob
 	if r.DeletionsAllowedAt != nil {
 		add("deletions", "allowed "+at(r.DeletionsAllowedAt))
 	}
+	if r.Parameters != nil {
+		add("with", string(parametersOf(r.Parameters)))
+	}
 	if r.WaitsUntil != nil {
 		add("waits", strings.TrimSpace(orDash(r.WaitMessage)+" until "+at(r.WaitsUntil)))
 	}

@@ -16,7 +16,7 @@ INSERT INTO connectors (id, name, type, user_id, scope, scope_id, config, refres
 VALUES (coalesce($1::integer, nextval('connectors_id_seq'))::integer, $2, $3, $4, $5,
     $6, $7, $8, $9, $10, $11, $12, $13,
     coalesce($14::boolean, true), $15, $15)
-RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault
+RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, next_parameters, run_id, failure_count, docs_analyzed, put_off_since, at_fault
 `
 
 type AddConnectorParams struct {
@@ -92,12 +92,35 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 		&i.PlannedThrough,
 		&i.NeedsPlan,
 		&i.DeletionsAllowedAt,
+		&i.NextParameters,
 		&i.RunID,
 		&i.FailureCount,
 		&i.DocsAnalyzed,
 		&i.PutOffSince,
 		&i.AtFault,
 	)
+	return i, err
+}
+
+const configWith = `-- name: ConfigWith :one
+SELECT type, config_merged(config, $1::jsonb)::jsonb AS config FROM connectors WHERE id = $2
+`
+
+type ConfigWithParams struct {
+	Parameters []byte
+	ID         int32
+}
+
+type ConfigWithRow struct {
+	Type   string
+	Config []byte
+}
+
+// The configuration of a connector with parameters over it, as the run is to have it.
+func (q *Queries) ConfigWith(ctx context.Context, arg ConfigWithParams) (ConfigWithRow, error) {
+	row := q.db.QueryRow(ctx, configWith, arg.Parameters, arg.ID)
+	var i ConfigWithRow
+	err := row.Scan(&i.Type, &i.Config)
 	return i, err
 }
 
@@ -160,7 +183,7 @@ func (q *Queries) DeleteConnector(ctx context.Context, id int32) (int64, error) 
 }
 
 const getConnector = `-- name: GetConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault FROM connectors WHERE id = $1
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, next_parameters, run_id, failure_count, docs_analyzed, put_off_since, at_fault FROM connectors WHERE id = $1
 `
 
 func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error) {
@@ -202,6 +225,7 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error)
 		&i.PlannedThrough,
 		&i.NeedsPlan,
 		&i.DeletionsAllowedAt,
+		&i.NextParameters,
 		&i.RunID,
 		&i.FailureCount,
 		&i.DocsAnalyzed,
@@ -236,7 +260,7 @@ func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, erro
 }
 
 const listConnectors = `-- name: ListConnectors :many
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault FROM connectors
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, next_parameters, run_id, failure_count, docs_analyzed, put_off_since, at_fault FROM connectors
 WHERE id > $1
     AND ($2::text IS NULL OR type = $2)
     AND ($3::text IS NULL OR status = $3)
@@ -304,6 +328,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 			&i.PlannedThrough,
 			&i.NeedsPlan,
 			&i.DeletionsAllowedAt,
+			&i.NextParameters,
 			&i.RunID,
 			&i.FailureCount,
 			&i.DocsAnalyzed,
@@ -321,7 +346,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 }
 
 const lockConnector = `-- name: LockConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault FROM connectors WHERE id = $1 FOR UPDATE
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, next_parameters, run_id, failure_count, docs_analyzed, put_off_since, at_fault FROM connectors WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error) {
@@ -363,6 +388,7 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error
 		&i.PlannedThrough,
 		&i.NeedsPlan,
 		&i.DeletionsAllowedAt,
+		&i.NextParameters,
 		&i.RunID,
 		&i.FailureCount,
 		&i.DocsAnalyzed,
@@ -396,17 +422,18 @@ func (q *Queries) SetConnectorType(ctx context.Context, arg SetConnectorTypePara
 }
 
 const triggerConnector = `-- name: TriggerConnector :one
-SELECT t.at::timestamptz AS at FROM moves.trigger_sync($1::integer, $2::boolean) t(at) WHERE t.at IS NOT NULL
+SELECT t.at::timestamptz AS at FROM moves.trigger_sync($1::integer, $2::boolean, $3::jsonb) t(at) WHERE t.at IS NOT NULL
 `
 
 type TriggerConnectorParams struct {
 	ID             int32
 	AllowDeletions bool
+	Parameters     []byte
 }
 
 // No row where there is no such connector.
 func (q *Queries) TriggerConnector(ctx context.Context, arg TriggerConnectorParams) (time.Time, error) {
-	row := q.db.QueryRow(ctx, triggerConnector, arg.ID, arg.AllowDeletions)
+	row := q.db.QueryRow(ctx, triggerConnector, arg.ID, arg.AllowDeletions, arg.Parameters)
 	var at time.Time
 	err := row.Scan(&at)
 	return at, err
@@ -419,7 +446,7 @@ SET name = $1, type = $2, config = $3, scope = $4, scope_id = $5, user_id = $6,
     dst_gap = $10, dst_overlap = $11,
     max_retries = $12, deletion_guard = coalesce($13::boolean, deletion_guard), updated_by = $14, updated_at = clock_timestamp()
 WHERE id = $15
-RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault
+RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, next_parameters, run_id, failure_count, docs_analyzed, put_off_since, at_fault
 `
 
 type UpdateConnectorParams struct {
@@ -495,6 +522,7 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		&i.PlannedThrough,
 		&i.NeedsPlan,
 		&i.DeletionsAllowedAt,
+		&i.NextParameters,
 		&i.RunID,
 		&i.FailureCount,
 		&i.DocsAnalyzed,

@@ -79,7 +79,7 @@ func (q *Queries) CountByStatus(ctx context.Context) ([]CountByStatusRow, error)
 }
 
 const endedRuns = `-- name: EndedRuns :many
-SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE status <> 'running'
+SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE status <> 'running'
     AND completed_at >= $1::timestamptz AND completed_at < $2::timestamptz
     AND completed_at <= $3::timestamptz AND (completed_at, id) < ($3::timestamptz, $4::uuid)
     AND ($5::text[] = '{}' OR status = ANY($5::text[]))
@@ -136,6 +136,7 @@ func (q *Queries) EndedRuns(ctx context.Context, arg EndedRunsParams) ([]Schedul
 			&i.Dispatches,
 			&i.TriggerRequestedAt,
 			&i.DeletionsAllowedAt,
+			&i.Parameters,
 			&i.PickedUpAt,
 			&i.TryID,
 			&i.WorkerID,
@@ -209,7 +210,7 @@ func (q *Queries) FailedInTry(ctx context.Context, arg FailedInTryParams) ([]Fai
 }
 
 const listRuns = `-- name: ListRuns :many
-SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE connector_id = $1
+SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE connector_id = $1
 ORDER BY started_at DESC, id
 LIMIT $2::integer
 `
@@ -243,6 +244,7 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]Scheduler
 			&i.Dispatches,
 			&i.TriggerRequestedAt,
 			&i.DeletionsAllowedAt,
+			&i.Parameters,
 			&i.PickedUpAt,
 			&i.TryID,
 			&i.WorkerID,
@@ -289,7 +291,7 @@ func (q *Queries) Now(ctx context.Context) (time.Time, error) {
 }
 
 const openRun = `-- name: OpenRun :one
-SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE connector_id = $1 AND status = 'running'
+SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE connector_id = $1 AND status = 'running'
 `
 
 func (q *Queries) OpenRun(ctx context.Context, connectorID int32) (SchedulerRun, error) {
@@ -310,6 +312,7 @@ func (q *Queries) OpenRun(ctx context.Context, connectorID int32) (SchedulerRun,
 		&i.Dispatches,
 		&i.TriggerRequestedAt,
 		&i.DeletionsAllowedAt,
+		&i.Parameters,
 		&i.PickedUpAt,
 		&i.TryID,
 		&i.WorkerID,
@@ -338,7 +341,7 @@ func (q *Queries) OpenRun(ctx context.Context, connectorID int32) (SchedulerRun,
 }
 
 const openRuns = `-- name: OpenRuns :many
-SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE status = 'running'
+SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE status = 'running'
     AND started_at <= $1::timestamptz AND (started_at, id) < ($1::timestamptz, $2::uuid)
     AND ($3::text[] = '{}' OR type = ANY($3::text[]))
     AND ($4::integer IS NULL OR connector_id IN (SELECT c.id FROM connectors c
@@ -386,6 +389,7 @@ func (q *Queries) OpenRuns(ctx context.Context, arg OpenRunsParams) ([]Scheduler
 			&i.Dispatches,
 			&i.TriggerRequestedAt,
 			&i.DeletionsAllowedAt,
+			&i.Parameters,
 			&i.PickedUpAt,
 			&i.TryID,
 			&i.WorkerID,
@@ -452,7 +456,7 @@ func (q *Queries) RunInFlight(ctx context.Context, id uuid.UUID) (RunInFlightRow
 }
 
 const runsAnswering = `-- name: RunsAnswering :many
-SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE connector_id = $1::integer AND id IN (
+SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE connector_id = $1::integer AND id IN (
     SELECT r.id FROM scheduler_runs r WHERE r.connector_id = $1::integer AND r.status <> 'missed'
     ORDER BY r.started_at DESC LIMIT 50)
     AND (started_at >= $2::timestamptz OR trigger_requested_at >= $2::timestamptz)
@@ -490,6 +494,7 @@ func (q *Queries) RunsAnswering(ctx context.Context, arg RunsAnsweringParams) ([
 			&i.Dispatches,
 			&i.TriggerRequestedAt,
 			&i.DeletionsAllowedAt,
+			&i.Parameters,
 			&i.PickedUpAt,
 			&i.TryID,
 			&i.WorkerID,
@@ -546,7 +551,7 @@ func (q *Queries) RunsBack(ctx context.Context, arg RunsBackParams) (time.Time, 
 }
 
 const runsBetween = `-- name: RunsBetween :many
-SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE id BETWEEN $1::uuid AND $2::uuid ORDER BY id LIMIT $3::integer
+SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE id BETWEEN $1::uuid AND $2::uuid ORDER BY id LIMIT $3::integer
 `
 
 type RunsBetweenParams struct {
@@ -580,6 +585,7 @@ func (q *Queries) RunsBetween(ctx context.Context, arg RunsBetweenParams) ([]Sch
 			&i.Dispatches,
 			&i.TriggerRequestedAt,
 			&i.DeletionsAllowedAt,
+			&i.Parameters,
 			&i.PickedUpAt,
 			&i.TryID,
 			&i.WorkerID,
@@ -615,7 +621,7 @@ func (q *Queries) RunsBetween(ctx context.Context, arg RunsBetweenParams) ([]Sch
 }
 
 const runsOf = `-- name: RunsOf :many
-SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE connector_id = $1
+SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE connector_id = $1
     AND ((completed_at IS NULL AND $2::boolean) OR (completed_at >= $3::timestamptz AND completed_at < $4::timestamptz))
     AND ($5::text[] = '{}' OR status = ANY($5::text[]))
 ORDER BY started_at DESC, id
@@ -663,6 +669,7 @@ func (q *Queries) RunsOf(ctx context.Context, arg RunsOfParams) ([]SchedulerRun,
 			&i.Dispatches,
 			&i.TriggerRequestedAt,
 			&i.DeletionsAllowedAt,
+			&i.Parameters,
 			&i.PickedUpAt,
 			&i.TryID,
 			&i.WorkerID,
@@ -790,7 +797,7 @@ SELECT coalesce(r.connector_id, 0)::integer AS connector_id,
         FILTER (WHERE r.picked_up_at IS NOT NULL), '{}')::float8[] AS queued
 FROM unnest($1::integer[]) AS named(id)
 CROSS JOIN LATERAL (
-    SELECT l.id, l.connector_id, l.type, l.trigger, l.slot, l.slot_last, l.missed_count, l.due_at, l.started_at, l.config_version, l.dispatches, l.trigger_requested_at, l.deletions_allowed_at, l.picked_up_at, l.try_id, l.fetched_at, l.completed_at, l.status, l.reason, l.error_message, l.waits_until, l.total, l.stored, l.checkpoint_no, l.notes, l.documents_processed, l.documents_failed, l.documents_deleted, l.documents_unchanged, l.chunks_stored, l.listing_whole FROM runs l WHERE l.connector_id = named.id
+    SELECT l.id, l.connector_id, l.type, l.trigger, l.slot, l.slot_last, l.missed_count, l.due_at, l.started_at, l.config_version, l.dispatches, l.trigger_requested_at, l.deletions_allowed_at, l.parameters, l.picked_up_at, l.try_id, l.fetched_at, l.completed_at, l.status, l.reason, l.error_message, l.waits_until, l.total, l.stored, l.checkpoint_no, l.notes, l.documents_processed, l.documents_failed, l.documents_deleted, l.documents_unchanged, l.chunks_stored, l.listing_whole FROM runs l WHERE l.connector_id = named.id
         AND l.completed_at >= $2::timestamptz AND l.completed_at < $3::timestamptz
     ORDER BY l.started_at DESC LIMIT $4::integer) r
 GROUP BY ROLLUP (r.connector_id)

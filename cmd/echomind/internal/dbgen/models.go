@@ -46,6 +46,7 @@ type Connector struct {
 	PlannedThrough     *time.Time
 	NeedsPlan          bool
 	DeletionsAllowedAt *time.Time
+	NextParameters     []byte
 	RunID              *uuid.UUID
 	FailureCount       int32
 	DocsAnalyzed       int64
@@ -128,6 +129,7 @@ type SchedulerRun struct {
 	Dispatches         int32
 	TriggerRequestedAt *time.Time
 	DeletionsAllowedAt *time.Time
+	Parameters         []byte
 	PickedUpAt         *time.Time
 	TryID              *uuid.UUID
 	WorkerID           *uuid.UUID
