@@ -34,7 +34,7 @@ func (b *base) beside() int32 {
 // Of every move out of PENDING or SYNCING it is said here what becomes of the parameters.
 func TestParametersLastUntilARunThatHasThemIsThrough(t *testing.T) {
 	b := newBase(t)
-	spent := []string{"finish", "skip", "complete", "complete_all", "cancel", "pick_up", "pick_up_all"}
+	spent := []string{"finish", "end_job", "skip", "complete", "complete_all", "cancel", "pick_up", "pick_up_all"}
 	kept := []string{"release", "postpone", "fail", "complete, cut", "complete_all, cut", "complete, cut to wait", "complete_all, cut to wait",
 		"abandon", "fail_lost_in_transit", "fail_not_taken"}
 	withdrawn := []string{"disable", "fail, the last time", "complete, cut the last time", "complete_all, cut the last time",
@@ -86,11 +86,13 @@ func TestARunWithParametersIsBesideItsConnectorsOwn(t *testing.T) {
 	b := newBase(t)
 	const kept = `SELECT jsonb_pretty(to_jsonb(c) - ARRAY['status', 'run_id', 'trigger_requested_at', 'next_parameters', 'updated_at', 'failure_count'])
 		FROM connectors c WHERE id = $1`
+	b.exec(`UPDATE connector_types SET kind = 'job' WHERE name = 'web'`)
 	for end, call := range map[string]string{
 		"completed": `SELECT verdict FROM moves.complete($1)`,
 		"all":       `SELECT verdict FROM moves.complete_all(ARRAY[$1::uuid])`,
 		"nothing":   `SELECT verdict FROM moves.complete($1)`,
 		"skipped":   `SELECT 'skipped' FROM moves.skip($1, (SELECT try_id FROM open_runs WHERE id = $1), '{"cursor": 9}', NULL, 3)`,
+		"a job":     `SELECT 'completed' FROM moves.end_job($1, (SELECT try_id FROM open_runs WHERE id = $1), '{"n": 9}')`,
 		"finished":  `SELECT 'completed' FROM moves.finish($1, (SELECT try_id FROM open_runs WHERE id = $1), '{"cursor": 9}')`,
 	} {
 		id := b.synced()

@@ -33,8 +33,8 @@ var someColumns = map[string]string{
 	"console u documents":         "version_token",
 	"console u connector_secrets": "envelope",
 	"reader r connectors":         "all but config state listing run_id next_parameters",
-	"reader r scheduler_runs":     "all but try_id worker_id checkpoint_no notes new_state parameters",
-	"reader r connector_evidence": "all but run_id try_id worker_id drain_seq",
+	"reader r scheduler_runs":     "all but try_id worker_id checkpoint_no notes new_state parameters progress_text warnings result",
+	"reader r connector_evidence": "all but run_id try_id worker_id drain_seq progress_text",
 	"reader r documents":          "id connector_id status chunk_count text_bytes config_version updated_at deleted_at",
 }
 

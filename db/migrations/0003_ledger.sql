@@ -78,6 +78,12 @@ CREATE TABLE open_runs (
     -- drains: it is over when its time has passed. Of a run that was cut: when the next is due.
     waits_until          timestamptz,
     wait_message         text,
+    -- What a job says of itself: how much of its work is done, and in words; what its user should know; and what came of it.
+    progress_done        bigint,
+    progress_total       bigint,
+    progress_text        text,
+    warnings             text[],
+    result               jsonb,
 
     CONSTRAINT open_runs_stored_range CHECK (stored >= 0 AND (total IS NULL OR stored <= total)),
     CONSTRAINT open_runs_whole CHECK (whole = coalesce(stored = total, false)),
@@ -151,6 +157,12 @@ CREATE TABLE runs (
     documents_unchanged  bigint NOT NULL DEFAULT 0,
     chunks_stored        bigint NOT NULL DEFAULT 0,
     listing_whole        boolean,
+    -- Of a job, as open_runs has them.
+    progress_done        bigint,
+    progress_total       bigint,
+    progress_text        text,
+    warnings             text[],
+    result               jsonb,
     CONSTRAINT runs_missed_counted CHECK ((status = 'missed') = (missed_count IS NOT NULL)),
     -- Dead letters: whose run a session was.
     PRIMARY KEY (id, completed_at)
@@ -204,13 +216,15 @@ SELECT id, connector_id, 'connector.sync.' || type AS job_name, type, trigger, s
     NULL::integer AS missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters,
     picked_up_at, try_id, worker_id, fetched_at, drain_seq, NULL::timestamptz AS completed_at, 'running'::text AS status, reason,
     NULL::text AS error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed,
-    documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message
+    documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message,
+    progress_done, progress_total, progress_text, warnings, result
 FROM open_runs
 UNION ALL
 SELECT id, connector_id, 'connector.sync.' || type, type, trigger, slot, slot_last, missed_count, due_at, started_at,
     NULL, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, NULL, fetched_at, NULL, completed_at, status, reason,
     error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted,
-    documents_unchanged, chunks_stored, listing_whole, NULL, config_version, waits_until, NULL
+    documents_unchanged, chunks_stored, listing_whole, NULL, config_version, waits_until, NULL,
+    progress_done, progress_total, progress_text, warnings, result
 FROM runs;
 
 -- What `echomind why` concludes from: where a connector stands, its open run, the lease of its worker, and what its type keeps
@@ -221,8 +235,8 @@ SELECT clock_timestamp() AS seen_at,
     c.time_zone, c.dst_gap, c.dst_overlap, c.needs_plan, c.planned_through, c.next_sync_at, c.due_reason, c.trigger_requested_at, c.last_sync_at, c.docs_analyzed, c.put_off_since,
     r.id AS run_id, r.trigger, r.due_at, r.started_at, r.dispatched_at, r.dispatches, r.picked_up_at, r.try_id, r.worker_id,
     w.expires_at AS lease_expires_at, r.fetched_at, r.drain_seq, r.total, r.stored, r.whole, r.cut,
-    r.waits_until, r.wait_message,
-    t.max_concurrent_syncs AS type_cap,
+    r.waits_until, r.wait_message, r.progress_done, r.progress_total, r.progress_text,
+    t.kind, t.max_concurrent_syncs AS type_cap,
     (SELECT count(*) FROM connectors d WHERE d.type = c.type AND d.next_sync_at < c.next_sync_at) AS due_before,
     (SELECT count(*) FROM open_runs o WHERE o.type = c.type) AS in_flight,
     (SELECT count(*) FROM open_runs o WHERE o.type = c.type AND o.user_id = c.user_id) AS owner_in_flight,

@@ -167,6 +167,56 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- What a try of a job says of itself while it works, for who asks: how much is done, of how much, in words, and what its user should
+-- know. Null says nothing of it. It is cut at 200 characters, at 100 warnings, and each of them at 500.
+-- +goose StatementBegin
+CREATE FUNCTION moves.report(run uuid, try uuid, done bigint, total bigint, line text, warnings text[] DEFAULT NULL) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
+BEGIN
+    UPDATE open_runs o SET progress_done = report.done, progress_total = report.total, progress_text = nullif(left(line, 200), ''),
+        warnings = ARRAY(SELECT left(w.text, 500) FROM unnest(report.warnings) WITH ORDINALITY w(text, no)
+            WHERE w.text IS NOT NULL AND w.no <= 100 ORDER BY w.no)
+    WHERE o.id = run AND o.try_id = try AND o.drain_seq IS NULL;
+    RETURN FOUND;
+END $$;
+-- +goose StatementEnd
+
+-- SYNCING -> ACTIVE by the worker of a job: completed, with its result, or, with a reason, skipped. There are no documents to wait for.
+-- +goose StatementBegin
+CREATE FUNCTION moves.end_job(run uuid, try uuid, result jsonb DEFAULT NULL, reason text DEFAULT NULL) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+DECLARE
+    c       connectors := moves.lock_syncing(run, try);
+    verdict text := CASE WHEN reason IS NULL THEN 'completed' ELSE 'skipped' END;
+    beside  boolean;
+BEGIN
+    IF jsonb_typeof(result) <> 'object' OR octet_length(result::text) > 32768 THEN
+        RAISE EXCEPTION 'end_job: the result is % bytes of %, must be an object of at most 32768', octet_length(result::text), jsonb_typeof(result)
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF c.id IS NULL THEN
+        RETURN false;
+    END IF;
+    IF NOT EXISTS (SELECT FROM connector_types t WHERE t.name = c.type AND t.kind = 'job') THEN
+        RAISE EXCEPTION 'end_job: % is no type of jobs: its runs store documents', c.type USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    UPDATE open_runs o SET result = end_job.result, fetched_at = clock_timestamp() WHERE o.id = run AND o.stored = 0 AND o.total IS NULL
+        AND o.drain_seq IS NULL RETURNING o.parameters IS NOT NULL INTO beside;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'end_job: run % has documents at semantic, which completes it', run USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF beside THEN
+        PERFORM moves.end_beside(c, verdict, left(reason, 2000));
+        RETURN true;
+    END IF;
+    PERFORM moves.end_runs(ARRAY[run], verdict, left(reason, 2000));
+    c := moves.settled(c);
+    PERFORM moves.put(ARRAY[c]);
+    PERFORM moves.wake(c, true);
+    RETURN true;
+END $$;
+-- +goose StatementEnd
+
 -- How far a run's messages are stored without one that is missing, waits for other parts, or was given up so that nobody can
 -- name it. It goes on from where it was known last, over at most span numbers: a run may have millions.
 -- +goose StatementBegin
@@ -508,6 +558,8 @@ DROP FUNCTION moves.complete(uuid, integer);
 DROP FUNCTION moves.advance(uuid, integer);
 DROP FUNCTION moves.pass_checkpoint(connectors, open_runs, bigint);
 DROP FUNCTION moves.counted_through(open_runs, integer);
+DROP FUNCTION moves.end_job(uuid, uuid, jsonb, text);
+DROP FUNCTION moves.report(uuid, uuid, bigint, bigint, text, text[]);
 DROP FUNCTION moves.end_beside(connectors, text, text);
 DROP FUNCTION moves.settled(connectors);
 DROP FUNCTION moves.end_unsent(integer[], uuid[], jsonb[], text[], bigint[]);

@@ -53,7 +53,8 @@ GRANT EXECUTE ON FUNCTION moves.pick_up(integer, uuid, uuid, uuid, interval),
     moves.cut(uuid, uuid, bigint, bigint, text, interval), moves.release(uuid, uuid), moves.fail(uuid, uuid, text, text),
     moves.postpone(uuid, uuid, interval, text), moves.waits(uuid, uuid, interval, text),
     moves.known(uuid, uuid, text, integer, uuid[], integer[], bigint[]), moves.links(uuid, uuid, text),
-    moves.deletions_allowed(uuid, uuid), moves.stored_up_to(uuid[])
+    moves.deletions_allowed(uuid, uuid), moves.stored_up_to(uuid[]),
+    moves.report(uuid, uuid, bigint, bigint, text, text[]), moves.end_job(uuid, uuid, jsonb, text)
     TO echomind_worker, echomind_subscriber;
 GRANT EXECUTE ON FUNCTION moves.pick_up_all(jsonb, uuid, interval), moves.drain_all(jsonb), moves.skip(uuid, uuid, jsonb, text, bigint),
     moves.skip_all(jsonb) TO echomind_worker;
@@ -97,7 +98,7 @@ GRANT DELETE ON connectors TO echomind_console;
 GRANT USAGE ON SEQUENCE connectors_id_seq TO echomind_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON owner_quotas TO echomind_console;
 GRANT SELECT ON owner_counts, document_counts TO echomind_console;
-GRANT INSERT (name, default_refresh_minutes, max_concurrent_syncs), UPDATE (default_refresh_minutes, max_concurrent_syncs)
+GRANT INSERT (name, kind, default_refresh_minutes, max_concurrent_syncs), UPDATE (default_refresh_minutes, max_concurrent_syncs)
     ON connector_types TO echomind_console;
 -- `dlq replay` and `secrets rotate`.
 GRANT UPDATE (version_token) ON documents TO echomind_console;
@@ -111,12 +112,12 @@ GRANT SELECT (id, name, type, user_id, scope, scope_id, refresh_freq_minutes, sc
 GRANT SELECT (id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at,
     dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, fetched_at, drain_seq, completed_at, status, reason, error_message, total,
     stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole,
-    config_version, waits_until, wait_message) ON scheduler_runs TO echomind_reader;
+    config_version, waits_until, wait_message, progress_done, progress_total) ON scheduler_runs TO echomind_reader;
 GRANT SELECT ON connector_types, workers TO echomind_reader;
 -- Not the try: who knows it speaks for its run.
 GRANT SELECT (seen_at, id, name, type, user_id, status, status_message, failure_count, max_retries, refresh_freq_minutes, schedule_cron,
     time_zone, dst_gap, dst_overlap, needs_plan, planned_through, next_sync_at, due_reason, trigger_requested_at, last_sync_at, docs_analyzed, put_off_since, trigger, due_at, started_at,
-    dispatched_at, dispatches, picked_up_at, lease_expires_at, fetched_at, total, stored, whole, cut, waits_until, wait_message, type_cap, due_before, in_flight,
+    dispatched_at, dispatches, picked_up_at, lease_expires_at, fetched_at, total, stored, whole, cut, waits_until, wait_message, progress_done, progress_total, kind, type_cap, due_before, in_flight,
     owner_in_flight, owner_cap, has_other_owners, pending_before, fetching, dispatched_since, publish_error,
     type_publish_error) ON connector_evidence TO echomind_reader;
 GRANT SELECT (id, connector_id, status, chunk_count, text_bytes, config_version, updated_at, deleted_at) ON documents TO echomind_reader;

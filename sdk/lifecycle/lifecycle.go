@@ -180,6 +180,34 @@ func (l *Lifecycle) Fail(ctx context.Context, try Try, kind Failure, message str
 	})
 }
 
+// Report is what a job says of itself while it works. Done and Total are nil where it does not count.
+type Report struct {
+	Done, Total *int64
+	// Line is its progress in words, of at most 200 characters.
+	Line string
+	// Warnings are what its user should know: at most 100, of at most 500 characters each.
+	Warnings []string
+}
+
+// Report writes down, for whoever asks, how far a job has come.
+func (l *Lifecycle) Report(ctx context.Context, try Try, said Report) error {
+	p := dbgen.ReportParams{RunID: try.Run, TryID: try.ID, Done: said.Done, Total: said.Total, Line: clean(secret.Text(said.Line)), Warnings: []string{}}
+	for _, w := range said.Warnings {
+		p.Warnings = append(p.Warnings, clean(secret.Text(w)))
+	}
+	return guarded(ctx, "lifecycle.report", func(ctx context.Context) (bool, error) { return l.q.Report(ctx, p) })
+}
+
+// EndJob ends the run of a job: the connector to ACTIVE, planned. Without a reason it is completed, with its result, a JSON object or nil;
+// with one it is skipped, because there was nothing to do. ErrFenced also means that it was written before, and the answer was lost.
+func (l *Lifecycle) EndJob(ctx context.Context, try Try, result json.RawMessage, reason string) error {
+	p := dbgen.EndJobParams{RunID: try.Run, TryID: try.ID, Result: result}
+	if reason = clean(secret.Text(reason)); reason != "" {
+		p.Reason = &reason
+	}
+	return guarded(ctx, "lifecycle.end_job", func(ctx context.Context) (bool, error) { return l.q.EndJob(ctx, p) })
+}
+
 // Disable switches a connector off and ends its run. ErrUnchanged where it is off already or does not exist.
 func (l *Lifecycle) Disable(ctx context.Context, connectorID int32) error {
 	return changed(guarded(ctx, "lifecycle.disable", func(ctx context.Context) (bool, error) {

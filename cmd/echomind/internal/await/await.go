@@ -65,6 +65,8 @@ func (p Progress) String() string {
 		return settled(*p.Run)
 	case p.Run.PickedUpAt == nil:
 		return "PENDING: waiting for a worker" + again(*p.Run)
+	case p.Run.ProgressDone != nil || p.Run.ProgressText != nil:
+		return "SYNCING: " + clock.Progress(p.Run.ProgressDone, p.Run.ProgressTotal, p.Run.ProgressText) + again(*p.Run) + p.waits()
 	case p.Run.Total == nil:
 		return fmt.Sprintf("SYNCING: %d stored, still fetching", p.Run.Stored) + again(*p.Run) + p.waits()
 	}

@@ -174,19 +174,37 @@ type run struct {
 	ErrorMessage *string         `json:"error_message"`
 	// WaitsUntil is until when an open run waits, or last waited, because its source asked for it, and WaitMessage who asked; of one that was
 	// postponed, when the next try was to be.
-	WaitsUntil         *time.Time `json:"waits_until"`
-	WaitMessage        *string    `json:"wait_message"`
-	Total              *int64     `json:"total"`
-	Stored             int64      `json:"stored"`
-	DocumentsProcessed int64      `json:"documents_processed"`
-	DocumentsFailed    int64      `json:"documents_failed"`
-	DocumentsDeleted   int64      `json:"documents_deleted"`
-	DocumentsUnchanged int64      `json:"documents_unchanged"`
-	ChunksStored       int64      `json:"chunks_stored"`
-	ListingWhole       *bool      `json:"listing_whole"`
-	QueuedSeconds      *seconds   `json:"queued_seconds"`
-	FetchingSeconds    *seconds   `json:"fetching_seconds"`
-	StoringSeconds     *seconds   `json:"storing_seconds"`
+	WaitsUntil  *time.Time `json:"waits_until"`
+	WaitMessage *string    `json:"wait_message"`
+	// Progress, Warnings and Result are what a job says of itself; null of a run that stores documents.
+	Progress           *jobProgress    `json:"progress"`
+	Warnings           []string        `json:"warnings"`
+	Result             json.RawMessage `json:"result"`
+	Total              *int64          `json:"total"`
+	Stored             int64           `json:"stored"`
+	DocumentsProcessed int64           `json:"documents_processed"`
+	DocumentsFailed    int64           `json:"documents_failed"`
+	DocumentsDeleted   int64           `json:"documents_deleted"`
+	DocumentsUnchanged int64           `json:"documents_unchanged"`
+	ChunksStored       int64           `json:"chunks_stored"`
+	ListingWhole       *bool           `json:"listing_whole"`
+	QueuedSeconds      *seconds        `json:"queued_seconds"`
+	FetchingSeconds    *seconds        `json:"fetching_seconds"`
+	StoringSeconds     *seconds        `json:"storing_seconds"`
+}
+
+// jobProgress is how far a job has come: how much is done, of how much, and in words; null where it does not say.
+type jobProgress struct {
+	Done  *int64  `json:"done"`
+	Total *int64  `json:"total"`
+	Text  *string `json:"text"`
+}
+
+func progressOf(r dbgen.SchedulerRun) *jobProgress {
+	if r.ProgressDone == nil && r.ProgressText == nil {
+		return nil
+	}
+	return &jobProgress{Done: r.ProgressDone, Total: r.ProgressTotal, Text: r.ProgressText}
 }
 
 // seconds is a duration that programs read as a number.
@@ -204,6 +222,7 @@ func runView(r dbgen.SchedulerRun, now time.Time) run {
 		DeletionsAllowedAt: utc(r.DeletionsAllowedAt), Parameters: parametersOf(r.Parameters), PickedUpAt: utc(r.PickedUpAt), TryID: r.TryID, WorkerID: r.WorkerID, FetchedAt: utc(r.FetchedAt),
 		CompletedAt: utc(r.CompletedAt), Status: r.Status, Reason: r.Reason, ErrorMessage: r.ErrorMessage,
 		WaitsUntil: utc(r.WaitsUntil), WaitMessage: r.WaitMessage,
+		Progress: progressOf(r), Warnings: r.Warnings, Result: parametersOf(r.Result),
 		Total: r.Total, Stored: r.Stored, DocumentsProcessed: r.DocumentsProcessed, DocumentsFailed: r.DocumentsFailed,
 		DocumentsDeleted: r.DocumentsDeleted, DocumentsUnchanged: r.DocumentsUnchanged, ChunksStored: r.ChunksStored,
 		ListingWhole: r.ListingWhole, QueuedSeconds: (*seconds)(queued), FetchingSeconds: (*seconds)(fetching),
@@ -287,6 +306,12 @@ func noteOf(r dbgen.SchedulerRun, now time.Time) string {
 	note := await.Reason(r)
 	if r.Status == string(lifecycle.Skipped) && note == "nothing had changed" {
 		note = "" // the verdict says so
+	}
+	if line := clock.Progress(r.ProgressDone, r.ProgressTotal, r.ProgressText); line != "" && r.Status == string(lifecycle.Running) {
+		note = line
+	}
+	if len(r.Warnings) > 0 {
+		note = strings.TrimSuffix(fmt.Sprintf("%d warnings; ", len(r.Warnings))+note, "; ")
 	}
 	if r.WaitMessage != nil && r.WaitsUntil.After(now) {
 		note = clock.Wait(*r.WaitMessage, *r.WaitsUntil, now)

@@ -67,3 +67,38 @@ func TestParametersThatAddWouldRefuseAreRefusedAndSoAreSecrets(t *testing.T) {
 	u.succeed("connectors", "trigger", "3", "--with", `{"anything": {"that": "is no secret"}}`)
 	u.succeed("connectors", "trigger", "2", "--with", `{"folder_ids": ["a"]}`, "--no-config-check")
 }
+
+func TestAJobIsShownWithItsProgressItsWarningsAndItsResult(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t).as(consoleRole)
+	require.Equal(t, "type word_count, a job: default refresh 6h, most in flight default\n",
+		u.succeed("types", "add", "word_count", "--kind", "job", "--default-refresh", "6h"))
+	require.Regexp(t, `(?m)^word_count +job +6h +default$`, u.succeed("types", "list"))
+	require.Regexp(t, `(?m)^web +source +`, u.succeed("types", "list"))
+	require.Contains(t, u.run("types", "add", "word_count", "--kind", "source").stderr, "type word_count is a job, and stays one")
+	require.Contains(t, u.run("types", "add", "web", "--kind", "work").stderr, `--kind "work": must be source or job`)
+	require.Equal(t, "job", u.object("types", "add", "word_count", "--max-concurrent", "2")["kind"])
+
+	u.add("--name", "words", "--type", "word_count", "--config", `{"folder":"/a"}`)
+	u.exec(`SELECT moves.claim(jsonb_build_array(jsonb_build_object('id', 1, 'run_id', gen_random_uuid())), clock_timestamp())`)
+	u.exec(`SELECT moves.pick_up(1, run_id, gen_random_uuid(), gen_random_uuid(), '1 min') FROM connectors`)
+	u.exec(`SELECT moves.report(id, try_id, 3, 40, 'three.txt', '{one is odd,two is odd}') FROM open_runs`)
+	why := u.succeed("why", "1")
+	require.Contains(t, why, "a worker does its job")
+	require.Contains(t, why, "progress: 3 of 40: three.txt")
+	require.Contains(t, u.succeed("connectors", "list"), "3 of 40: three.txt")
+	require.Contains(t, u.succeed("runs", "1"), "2 warnings; 3 of 40: three.txt")
+	run := u.row(`SELECT id::text FROM open_runs`)
+	require.Regexp(t, `(?m)^progress +3 of 40: three\.txt$`, u.succeed("runs", "show", run))
+
+	u.exec(`SELECT moves.end_job(id, try_id, '{"texts": 40}') FROM open_runs`)
+	shown := u.succeed("runs", "show", run)
+	for _, line := range []string{`^verdict +completed$`, `^progress +3 of 40: three\.txt$`, `^result +\{"texts":40\}$`, `^warning +one is odd$`, `^warning +two is odd$`} {
+		require.Regexp(t, `(?m)`+line, shown)
+	}
+	seen := u.object("runs", "show", run)
+	require.Equal(t, map[string]any{"texts": 40.0}, seen["result"])
+	require.Equal(t, []any{"one is odd", "two is odd"}, seen["warnings"])
+	require.Equal(t, map[string]any{"done": 3.0, "total": 40.0, "text": "three.txt"}, seen["progress"])
+	require.Nil(t, u.array("runs", "1")[0]["parameters"])
+}

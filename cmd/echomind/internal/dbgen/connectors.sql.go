@@ -125,13 +125,18 @@ func (q *Queries) ConfigWith(ctx context.Context, arg ConfigWithParams) (ConfigW
 }
 
 const connectorType = `-- name: ConnectorType :one
-SELECT name, default_refresh_minutes, max_concurrent_syncs FROM connector_types WHERE name = $1
+SELECT name, kind, default_refresh_minutes, max_concurrent_syncs FROM connector_types WHERE name = $1
 `
 
 func (q *Queries) ConnectorType(ctx context.Context, name string) (ConnectorType, error) {
 	row := q.db.QueryRow(ctx, connectorType, name)
 	var i ConnectorType
-	err := row.Scan(&i.Name, &i.DefaultRefreshMinutes, &i.MaxConcurrentSyncs)
+	err := row.Scan(
+		&i.Name,
+		&i.Kind,
+		&i.DefaultRefreshMinutes,
+		&i.MaxConcurrentSyncs,
+	)
 	return i, err
 }
 
@@ -236,7 +241,7 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error)
 }
 
 const listConnectorTypes = `-- name: ListConnectorTypes :many
-SELECT name, default_refresh_minutes, max_concurrent_syncs FROM connector_types ORDER BY name
+SELECT name, kind, default_refresh_minutes, max_concurrent_syncs FROM connector_types ORDER BY name
 `
 
 func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, error) {
@@ -248,7 +253,12 @@ func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, erro
 	items := []ConnectorType{}
 	for rows.Next() {
 		var i ConnectorType
-		if err := rows.Scan(&i.Name, &i.DefaultRefreshMinutes, &i.MaxConcurrentSyncs); err != nil {
+		if err := rows.Scan(
+			&i.Name,
+			&i.Kind,
+			&i.DefaultRefreshMinutes,
+			&i.MaxConcurrentSyncs,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -399,25 +409,36 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error
 }
 
 const setConnectorType = `-- name: SetConnectorType :one
-INSERT INTO connector_types AS t (name, default_refresh_minutes, max_concurrent_syncs)
-VALUES ($1, $2, $3)
+INSERT INTO connector_types AS t (name, kind, default_refresh_minutes, max_concurrent_syncs)
+VALUES ($1, $2, $3, $4)
 ON CONFLICT (name) DO UPDATE SET
     default_refresh_minutes = coalesce(EXCLUDED.default_refresh_minutes, t.default_refresh_minutes),
     max_concurrent_syncs = coalesce(EXCLUDED.max_concurrent_syncs, t.max_concurrent_syncs)
-RETURNING name, default_refresh_minutes, max_concurrent_syncs
+RETURNING name, kind, default_refresh_minutes, max_concurrent_syncs
 `
 
 type SetConnectorTypeParams struct {
 	Name                  string
+	Kind                  string
 	DefaultRefreshMinutes *int32
 	MaxConcurrentSyncs    *int32
 }
 
-// Adds a type, or changes what is given of one that exists.
+// Adds a type, or changes what is given of one that exists; its kind stays.
 func (q *Queries) SetConnectorType(ctx context.Context, arg SetConnectorTypeParams) (ConnectorType, error) {
-	row := q.db.QueryRow(ctx, setConnectorType, arg.Name, arg.DefaultRefreshMinutes, arg.MaxConcurrentSyncs)
+	row := q.db.QueryRow(ctx, setConnectorType,
+		arg.Name,
+		arg.Kind,
+		arg.DefaultRefreshMinutes,
+		arg.MaxConcurrentSyncs,
+	)
 	var i ConnectorType
-	err := row.Scan(&i.Name, &i.DefaultRefreshMinutes, &i.MaxConcurrentSyncs)
+	err := row.Scan(
+		&i.Name,
+		&i.Kind,
+		&i.DefaultRefreshMinutes,
+		&i.MaxConcurrentSyncs,
+	)
 	return i, err
 }
 

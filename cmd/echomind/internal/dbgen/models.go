@@ -95,6 +95,10 @@ type ConnectorEvidence struct {
 	Cut                *string
 	WaitsUntil         *time.Time
 	WaitMessage        *string
+	ProgressDone       *int64
+	ProgressTotal      *int64
+	ProgressText       *string
+	Kind               string
 	TypeCap            *int32
 	DueBefore          int64
 	InFlight           int64
@@ -110,6 +114,7 @@ type ConnectorEvidence struct {
 
 type ConnectorType struct {
 	Name                  string
+	Kind                  string
 	DefaultRefreshMinutes *int32
 	MaxConcurrentSyncs    *int32
 }
@@ -153,4 +158,9 @@ type SchedulerRun struct {
 	ConfigVersion      int64
 	WaitsUntil         *time.Time
 	WaitMessage        *string
+	ProgressDone       *int64
+	ProgressTotal      *int64
+	ProgressText       *string
+	Warnings           []string
+	Result             []byte
 }
