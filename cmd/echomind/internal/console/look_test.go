@@ -102,7 +102,7 @@ func TestTypesAreListedAddedAndChanged(t *testing.T) {
 	changed := u.object("types", "add", "wiki", "--max-concurrent", "0")
 	require.InDelta(t, 1440, changed["default_refresh_minutes"], 0)
 	require.InDelta(t, 0, changed["max_concurrent_syncs"], 0)
-	require.Regexp(t, `wiki +1d +no cap`, u.succeed("types", "list"))
+	require.Regexp(t, `wiki +source +1d +no cap`, u.succeed("types", "list"))
 	require.Len(t, u.array("types", "list"), 6)
 }
 
