@@ -88,14 +88,31 @@ func TestAWaitOutlastsWhatIsLostInTransit(t *testing.T) {
 	b.syncing(id)
 	b.moves("true", cutAndWait, id, "1 hour")
 	b.moves("true", lost, b.run(id))
-	b.holds(id, `c.status = 'ERROR' AND c.due_reason = 'lost' AND c.failure_count = 0 AND r.reason = 'lost in transit'
-		AND c.next_sync_at BETWEEN clock_timestamp() + interval '59 minutes' AND clock_timestamp() + interval '1 hour'`)
+	b.holds(id, `c.status = 'ERROR' AND c.due_reason = 'wait' AND c.failure_count = 0 AND c.status_message = 'Microsoft asked us to wait'
+		AND r.reason = 'lost in transit' AND r.waits_until = c.next_sync_at AND c.next_sync_at BETWEEN clock_timestamp() + interval '59 minutes' AND clock_timestamp() + interval '1 hour'`)
 	id = b.synced()
 	b.syncing(id)
 	b.moves("true", cutAndWait, id, "1 hour")
 	b.exec(`SELECT moves.trigger_sync($1)`, id)
 	b.moves("true", lost, b.run(id))
-	b.holds(id, `c.next_sync_at <= clock_timestamp()`)
+	b.holds(id, `c.due_reason = 'lost' AND c.next_sync_at <= clock_timestamp()`)
+}
+
+func TestARunThatIsHandedBackWhileItWaitsIsPutOff(t *testing.T) {
+	b := newBase(t)
+	id := b.synced()
+	try := b.syncing(id)
+	b.moves("true", `SELECT moves.waits($1, $2, '5 minutes', 'Google asked us to wait')`, try.Run, try.ID)
+	b.moves("true", `SELECT moves.release($1, $2)`, try.Run, try.ID)
+	b.holds(id, `c.status = 'ACTIVE' AND c.due_reason = 'wait' AND c.failure_count = 0 AND c.status_message = 'Google asked us to wait'
+		AND c.next_sync_at BETWEEN clock_timestamp() + interval '4 minutes' AND clock_timestamp() + interval '5 minutes'
+		AND r.reason = 'postponed' AND r.waits_until = c.next_sync_at`)
+	b.force(`UPDATE connectors SET next_sync_at = clock_timestamp() WHERE id = $1`, id)
+	try = b.syncing(id)
+	b.moves("true", `SELECT moves.waits($1, $2, '1 second', 'Google asked us to wait')`, try.Run, try.ID)
+	b.force(`UPDATE open_runs SET waits_until = clock_timestamp() WHERE id = $1`, try.Run)
+	b.moves("true", `SELECT moves.release($1, $2)`, try.Run, try.ID)
+	b.holds(id, `c.due_reason = 'release' AND c.next_sync_at <= clock_timestamp() AND r.reason = 'released'`)
 }
 
 // since says since when a connector is put off, in minutes; -1 where it is not.
@@ -151,6 +168,14 @@ func TestAConnectorSaysSinceWhenItIsPutOffAndComesNoFurther(t *testing.T) {
 		if got := b.since(id); got != c.want {
 			t.Errorf("%s: put off for %d minutes, want %d", what, got, c.want)
 		}
+	}
+	id = b.synced()
+	b.putOff(id)
+	b.exec(`SELECT moves.trigger_sync($1)`, id)
+	b.syncing(id)
+	b.force(`SELECT moves.claim_again(c) FROM connectors c WHERE id = $1`, id)
+	if got := b.since(id); got != -1 {
+		t.Errorf("put off for %d minutes, and its worker was lost", got)
 	}
 	id = b.synced()
 	b.putOff(id)

@@ -119,7 +119,8 @@ BEGIN
             documents_unchanged, chunks_stored, listing_whole, progress_done, progress_total, progress_text, warnings, result)
         SELECT id, connector_id, type, trigger, slot, due_at, started_at, config_version, dispatches,
             trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, fetched_at, clock_timestamp(), verdict, why,
-            message, CASE WHEN why = 'postponed' THEN waits_until END, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted,
+            message, CASE WHEN why = 'postponed' OR (why = 'lost in transit' AND cut IS NOT NULL) THEN waits_until END,
+            total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted,
             documents_unchanged, chunks_stored, listing_whole, progress_done, progress_total, progress_text, warnings, result
         FROM gone)
     -- Also one that was never picked up: a change may have taken the state that earlier tries' sightings were kept for.

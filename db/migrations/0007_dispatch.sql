@@ -342,6 +342,7 @@ BEGIN
     c.run_id := gen_random_uuid();
     c.status := 'PENDING';
     c.failure_count := c.failure_count + 1;
+    c.put_off_since := NULL;   -- the failure is seen
     INSERT INTO open_runs (id, connector_id, type, user_id, trigger, due_at, started_at, config_version, parameters, dispatched_at)
     VALUES (c.run_id, c.id, c.type, c.user_id, 'rescue', present, present, c.config_version, c.next_parameters, present);
     c.next_parameters := NULL;

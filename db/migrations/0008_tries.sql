@@ -236,18 +236,25 @@ END $$;
 -- +goose StatementEnd
 
 -- PENDING, SYNCING -> ACTIVE, due now, the run superseded, no failure counted: a clean stop. One that waits to be picked up
--- may be handed back by whoever has its message; one that is being fetched by its own try only.
+-- may be handed back by whoever has its message; one that is being fetched by its own try only. One whose source has asked to wait is
+-- put off until then.
 -- +goose StatementBegin
 CREATE FUNCTION moves.release(run uuid, try uuid) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
 DECLARE
-    c connectors;
+    c       connectors;
+    waiting open_runs;
 BEGIN
     SELECT k.* INTO c FROM connectors k
     WHERE k.id = (SELECT r.connector_id FROM open_runs r WHERE r.id = run) FOR UPDATE;
     IF c.run_id IS DISTINCT FROM run
         OR NOT EXISTS (SELECT FROM open_runs r WHERE r.id = run AND (r.try_id IS NULL OR r.try_id = try)) THEN
         RETURN false;
+    END IF;
+    SELECT r.* INTO waiting FROM open_runs r WHERE r.id = run AND r.waits_until > clock_timestamp();
+    IF FOUND THEN
+        PERFORM moves.put_off(c, waiting.waits_until, coalesce(waiting.wait_message, waiting.cut));
+        RETURN true;
     END IF;
     c := moves.unspent(c);
     PERFORM moves.end_runs(ARRAY[run], 'superseded', 'released');
@@ -318,7 +325,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Writes down that a try waits, because its source has asked for it: for who asks why it takes so long. Nothing else follows from it.
+-- Writes down that a try waits, because its source has asked for it: for who asks why it takes so long. A release puts the
+-- run off until then; nothing else follows from it.
 -- wait and message: as postpone has them. Meant for waits of 10 seconds and more. False also where the run drains.
 -- +goose StatementBegin
 CREATE FUNCTION moves.waits(run uuid, try uuid, wait interval, message text) RETURNS boolean

@@ -440,8 +440,9 @@ END $$;
 CREATE FUNCTION moves.fail_lost(c connectors, what text) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
-    until timestamptz := (SELECT o.waits_until FROM open_runs o WHERE o.id = c.run_id AND o.cut IS NOT NULL);
+    cut open_runs;
 BEGIN
+    SELECT o.* INTO cut FROM open_runs o WHERE o.id = c.run_id AND o.cut IS NOT NULL;
     c.status_message := CASE what
         WHEN 'transit' THEN 'documents were lost in transit; syncing again'
         WHEN 'message' THEN 'nobody could take its message: NATS took it 10 times, each time it left the stream, and nobody began to sync; look at the workers'' logs and at the dead letters'
@@ -452,9 +453,13 @@ BEGIN
     c.run_id := NULL;
     IF what = 'transit' THEN
         c.status := 'ERROR';
-        -- Its source may have asked to wait.
-        c.next_sync_at := greatest(clock_timestamp(), CASE WHEN c.trigger_requested_at IS NULL THEN until END);
+        c.next_sync_at := clock_timestamp();
         c.due_reason := 'lost';
+        IF cut.waits_until > c.next_sync_at AND c.trigger_requested_at IS NULL THEN
+            c.next_sync_at := cut.waits_until;
+            c.due_reason := 'wait';
+            c.status_message := cut.cut;
+        END IF;
     ELSE
         c := moves.failed(c, false);
     END IF;

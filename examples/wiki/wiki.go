@@ -168,9 +168,9 @@ func (w *wiki) Look(ctx context.Context, s *source.Sync, ids []string) error {
 		err := w.get(ctx, "/api/pages/"+url.PathEscape(id), &p)
 		switch {
 		case errors.Is(err, errNoPage):
-			_, err = s.Away(ctx, source.Item{ID: id, Title: "A page"})
+			_, err = s.MarkAway(ctx, source.Item{ID: id, Title: "A page"})
 		case err != nil:
-			err = s.Alone(ctx, err)
+			err = s.FailAlone(ctx, err)
 		default:
 			err = s.Item(ctx, w.item(p))
 		}

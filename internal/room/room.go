@@ -1,8 +1,8 @@
 // Package room bounds the memory that a process takes for content: what is being fetched, read and sent.
 //
-// Each document says what it may take before it is fetched, waits until there is room, and gives the room back when it
-// is sent. Nobody waits for more while he has some, so that nobody waits for himself: what turns out to be larger counts as
-// what it is (Hold), and keeps out those who come later.
+// Each document reserves what it may take before it is fetched, waits until there is room, and releases the room when it is sent. A
+// document that holds room never waits for more, so that no document waits for itself: a larger document counts as what it really
+// takes (Resize), and later documents wait.
 package room
 
 import (
@@ -11,72 +11,71 @@ import (
 )
 
 const (
-	// Free is content that is taken without asking: most documents are smaller, and all that a process works on at
-	// once are some tens.
+	// Free is the size of content that needs no reservation: most documents are smaller, and a process works on a few tens at once.
 	Free = 64 << 10
-	// each is how many bytes a process takes for one of content at worst: the content as it came and in UTF-8, its
-	// text, which is extract.TextPerByte times the content at most, and buffers that grow.
+	// each is how many bytes a process takes for one byte of content at worst: the content as it came and in UTF-8, its text, which
+	// is extract.TextPerByte times the content at most, and buffers that grow.
 	each = 6
 )
 
-// Room is memory for content. It is safe for concurrent use. The one of nobody, nil, has no end.
+// Room is memory for content. It is safe for concurrent use. A nil Room has no bound.
 type Room struct {
 	size int64
 
 	mu      sync.Mutex
 	taken   int64
 	owners  map[string]int64
-	waiting []*Place
+	waiting []*Reservation
 }
 
-// New makes room of so many bytes.
+// New makes a Room of so many bytes.
 func New(size int64) *Room { return &Room{size: size, owners: map[string]int64{}} }
 
-// most is what one owner may have: others find the other half.
+// most is how much one owner may have, so that other owners find the other half free.
 func (r *Room) most() int64 { return r.size / 2 }
 
-// Place is room that a document has. One in no room is nil.
-type Place struct {
+// Reservation is the room of one document. It is nil without a Room.
+type Reservation struct {
 	room    *Room
 	owner   string
 	taken   int64
 	granted chan struct{}
 }
 
-// Owned is an owner's way into the room.
-type Owned struct {
+// OwnerRoom makes the reservations of one owner.
+type OwnerRoom struct {
 	room  *Room
 	owner string
 }
 
-// For is the way of an owner.
-func (r *Room) For(owner string) Owned { return Owned{r, owner} }
+// ForOwner returns the OwnerRoom of an owner.
+func (r *Room) ForOwner(owner string) OwnerRoom { return OwnerRoom{r, owner} }
 
-// Cost is what content of so many bytes takes at worst.
+// Cost is how much memory content of so many bytes takes at worst.
 func Cost(content int64) int64 { return each * content }
 
-// Needed tells whether content of so many bytes has to ask.
+// Needed tells whether content of so many bytes needs a reservation.
 func Needed(content int64) bool { return content > Free }
 
-// Place is a place that has nothing so far.
-func (o Owned) Place() *Place {
+// Empty is a reservation of nothing so far.
+func (o OwnerRoom) Empty() *Reservation {
 	if o.room == nil {
 		return nil
 	}
-	return &Place{room: o.room, owner: o.owner}
+	return &Reservation{room: o.room, owner: o.owner}
 }
 
-// Take waits for room for content of so many bytes until ctx ends. What is larger than an owner may have is taken as
-// that much; small content neither waits nor counts until it is held. wait, if not nil, is called where there is no room at once.
-func (o Owned) Take(ctx context.Context, content int64, wait func()) (*Place, error) {
+// Take waits until ctx ends for room for content of so many bytes. Content that is larger than an owner's share takes that share;
+// small content neither waits nor counts until it is resized. wait, if not nil, is called where there is no room at once.
+func (o OwnerRoom) Take(ctx context.Context, content int64, wait func()) (*Reservation, error) {
 	r := o.room
 	if r == nil || ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
 	if !Needed(content) {
-		return o.Place(), nil
+		return o.Empty(), nil
 	}
-	p := &Place{room: r, owner: o.owner, taken: min(Cost(content), r.most()), granted: make(chan struct{})}
+	p := &Reservation{room: r, owner: o.owner, taken: min(Cost(content), r.most()), granted: make(chan struct{})}
 	r.mu.Lock()
 	r.waiting = append(r.waiting, p)
 	r.grant()
@@ -102,23 +101,23 @@ func (o Owned) Take(ctx context.Context, content int64, wait func()) (*Place, er
 		}
 	}
 	r.mu.Unlock()
-	p.Leave() // it may have been granted meanwhile, or have kept out those behind it
+	p.Release() // it may have been granted meanwhile, or have blocked the reservations behind it
 	return nil, ctx.Err()
 }
 
-// Enter is Take for a caller that knows nothing of this package.
-func (o Owned) Enter(ctx context.Context, content int64) (interface {
-	Hold(bytes int64)
-	Leave()
+// Reserve is Take, for callers that do not import this package.
+func (o OwnerRoom) Reserve(ctx context.Context, content int64) (interface {
+	Resize(bytes int64)
+	Release()
 }, error) {
 	return o.Take(ctx, content, nil)
 }
 
-// grant lets in who waits, for the owner with the least first. Who does not fit is waited for, so that small content does not
-// keep large content out for ever; an owner with all that he may have keeps nobody out.
+// grant grants waiting reservations, those of the owner with the least first. A reservation that does not fit blocks the later
+// ones, so that small content does not keep large content out for ever; an owner who has his whole share blocks nobody.
 func (r *Room) grant() {
 	for {
-		var next *Place
+		var next *Reservation
 		for _, p := range r.waiting {
 			if r.owners[p.owner]+p.taken <= r.most() && (next == nil || r.owners[p.owner] < r.owners[next.owner]) {
 				next = p
@@ -139,9 +138,9 @@ func (r *Room) grant() {
 	}
 }
 
-// Hold has the place count as so many bytes of memory, which is what the document takes by now. It never waits, and may go
-// beyond what there is: nobody is let in then until enough is given back.
-func (p *Place) Hold(bytes int64) {
+// Resize sets how many bytes of memory the document takes now. It never waits, and may exceed the room: then nothing is granted
+// until enough is released.
+func (p *Reservation) Resize(bytes int64) {
 	if p == nil {
 		return
 	}
@@ -157,8 +156,8 @@ func (p *Place) Hold(bytes int64) {
 	r.grant()
 }
 
-// Leave gives everything back. More than once is the same as once.
-func (p *Place) Leave() { p.Hold(0) }
+// Release gives everything back. It may be called more than once.
+func (p *Reservation) Release() { p.Resize(0) }
 
 // Taken is how many bytes are taken.
 func (r *Room) Taken() int64 {

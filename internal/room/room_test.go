@@ -12,10 +12,10 @@ import (
 const mb = 1 << 20
 
 // asks takes room in the background; the channel gives what came of it.
-func asks(ctx context.Context, r *Room, owner string, content int64) <-chan *Place {
-	got := make(chan *Place, 1)
+func asks(ctx context.Context, r *Room, owner string, content int64) <-chan *Reservation {
+	got := make(chan *Reservation, 1)
 	go func() {
-		p, _ := r.For(owner).Take(ctx, content, nil)
+		p, _ := r.ForOwner(owner).Take(ctx, content, nil)
 		got <- p
 	}()
 	return got
@@ -30,9 +30,9 @@ func (r *Room) waits(t *testing.T, n int) {
 	}, time.Minute, time.Millisecond)
 }
 
-func take(t *testing.T, r *Room, owner string, content int64) *Place {
+func take(t *testing.T, r *Room, owner string, content int64) *Reservation {
 	t.Helper()
-	p, err := r.For(owner).Take(t.Context(), content, nil)
+	p, err := r.ForOwner(owner).Take(t.Context(), content, nil)
 	require.NoError(t, err)
 	return p
 }
@@ -47,9 +47,9 @@ func TestMoreThanThereIsIsNeverTaken(t *testing.T) {
 				p := take(t, r, owner, size*mb/4)
 				taken := r.Taken()
 				require.LessOrEqual(t, taken, int64(96*mb))
-				p.Hold(Cost(size * mb / 8))
-				p.Leave()
-				p.Leave()
+				p.Resize(Cost(size * mb / 8))
+				p.Release()
+				p.Release()
 			})
 		}
 	}
@@ -66,7 +66,7 @@ func TestSmallContentNeverWaits(t *testing.T) {
 	require.EqualValues(t, 96*mb, r.Taken())
 	small := take(t, r, "c", 64<<10)
 	require.EqualValues(t, 96*mb, r.Taken())
-	small.Hold(mb)
+	small.Resize(mb)
 	require.EqualValues(t, 97*mb, r.Taken(), "what it makes counts")
 }
 
@@ -76,8 +76,8 @@ func TestAnOwnerHasHalfAtMostAndKeepsNobodyOut(t *testing.T) {
 	first := take(t, r, "hostile", 8*mb)
 	second := asks(t.Context(), r, "hostile", 8*mb)
 	r.waits(t, 1)
-	take(t, r, "other", 8*mb).Leave()
-	first.Leave()
+	take(t, r, "other", 8*mb).Release()
+	first.Release()
 	require.NotNil(t, <-second)
 }
 
@@ -90,12 +90,12 @@ func TestWhatFallsFreeGoesToTheOwnerWithTheLeast(t *testing.T) {
 	r.waits(t, 1)
 	newcomer := asks(t.Context(), r, "d", 4*mb)
 	r.waits(t, 2)
-	third.Leave()
+	third.Release()
 	require.NotNil(t, <-newcomer)
 	r.waits(t, 1)
-	b.Leave()
+	b.Release()
 	require.NotNil(t, <-again)
-	a.Leave()
+	a.Release()
 }
 
 func TestWhatIsLargerThanMayBeTakenIsTakenAsThatMuch(t *testing.T) {
@@ -103,7 +103,7 @@ func TestWhatIsLargerThanMayBeTakenIsTakenAsThatMuch(t *testing.T) {
 	r := New(96 * mb)
 	p := take(t, r, "a", 1<<40)
 	require.EqualValues(t, 48*mb, r.Taken())
-	p.Hold(Cost(mb))
+	p.Resize(Cost(mb))
 	require.EqualValues(t, 6*mb, r.Taken())
 }
 
@@ -111,11 +111,11 @@ func TestWhatGrowsBeyondTheRoomWaitsForNobodyAndKeepsOthersOut(t *testing.T) {
 	t.Parallel()
 	r := New(96 * mb)
 	p, q := take(t, r, "a", 8*mb), take(t, r, "b", 8*mb)
-	p.Hold(80 * mb)
+	p.Resize(80 * mb)
 	require.EqualValues(t, 128*mb, r.Taken())
 	late := asks(t.Context(), r, "c", mb)
 	r.waits(t, 1)
-	q.Hold(0)
+	q.Resize(0)
 	require.NotNil(t, <-late)
 	require.EqualValues(t, 86*mb, r.Taken())
 }
@@ -145,7 +145,7 @@ func TestWhoseContextEndsWaitsNoLonger(t *testing.T) {
 	cancel()
 	require.Nil(t, <-second)
 	r.waits(t, 0)
-	first.Leave()
+	first.Release()
 	require.Zero(t, r.Taken())
 	var unbounded *Room
 	require.Nil(t, take(t, unbounded, "a", 1<<40))

@@ -6,55 +6,55 @@ import (
 )
 
 const (
-	// mostAgain bounds how many items that failed a sync tries again.
-	mostAgain = 20_000
-	// growth is how many times as many are tried as at the sync before, where that has helped.
-	growth = 4
+	// maxRetried bounds how many failed items one sync tries again.
+	maxRetried = 20_000
+	// retryGrowth is the factor by which a sync tries more items than the sync before, where that has helped.
+	retryGrowth = 4
 )
 
-// share is what a sync has tried again, as the next one remembers it. Whether what was tried again was stored is known to the next sync
-// only: what a sync sends is stored, or refused, after it.
-type share struct {
+// retries is what a sync has tried again, as the next sync remembers it. Only the next sync knows whether that was stored: what a
+// sync sends is stored, or refused, after it.
+type retries struct {
 	// Tried is how many items were tried again, Left how many there were then.
 	Tried int `json:"tried,omitempty"`
 	Left  int `json:"left,omitempty"`
 }
 
-// of is the share of a sync that finds left items to be tried again. A sync tries least of them, so that files that cannot be
-// read, and a quota that is full, cost no request for each item at every sync. Where at least half of what the last one has tried
-// have gone from what is left, there are growth times as many of them.
-func (last share) of(left, least int) share {
+// next returns how many of left failed items the next sync tries again. It tries least of them, so that unreadable files and a full
+// quota do not cost a request for each item at every sync. Where at least half of the last tries have gone from what is left, it
+// tries retryGrowth times as many.
+func (last retries) next(left, least int) retries {
 	most := least
 	if last.Tried >= least && 2*(last.Left-left) >= last.Tried {
-		most = min(growth*last.Tried, mostAgain)
+		most = min(retryGrowth*last.Tried, maxRetried)
 	}
-	return share{Tried: min(most, left), Left: left}
+	return retries{Tried: min(most, left), Left: left}
 }
 
-// chooseAgain chooses what a source that lists everything at each sync reads again of what could not be stored, by chance: a full quota must not
-// cost everything each time. What has changed meanwhile is read in any case.
-func (s *Sync) chooseAgain() {
+// chooseRetries chooses, at random, the items that could not be stored and are read again, for a source that lists everything at
+// each sync: a full quota must not cost a whole reading each time. Changed items are read in any case.
+func (s *Sync) chooseRetries() {
 	var notStored []string
 	for id, e := range s.stored { // in no order
 		if e.describe(s.opts.Reading).Failed == NotStored {
 			notStored = append(notStored, id)
 		}
 	}
-	s.state.NotStored = s.state.NotStored.of(len(notStored), s.opts.Again)
-	s.again = make(map[string]struct{}, s.state.NotStored.Tried)
+	s.state.NotStored = s.state.NotStored.next(len(notStored), s.opts.Again)
+	s.retried = make(map[string]struct{}, s.state.NotStored.Tried)
 	for _, id := range notStored[:s.state.NotStored.Tried] {
-		s.again[id] = struct{}{}
+		s.retried[id] = struct{}{}
 	}
 }
 
-func (s *Sync) readsAgain(id string) bool {
-	_, is := s.again[id]
+func (s *Sync) isRetried(id string) bool {
+	_, is := s.retried[id]
 	return is
 }
 
-// tryAgain has a source look at items that failed before, and that this sync was not given; which ones is left to chance, so that all have
-// their turn. Those that could not be stored have a share of their own: they may be very many.
-func (s *Sync) tryAgain(ctx context.Context, src Looker, cursor any) error {
+// retryFailed has a source look at items that failed before and that this sync was not given. They are chosen at random, so that
+// all have their turn. Items that could not be stored are counted apart, because they may be very many.
+func (s *Sync) retryFailed(ctx context.Context, src Looker, cursor any) error {
 	var away, unread, notStored []string
 	s.mu.Lock()
 	for id, e := range s.stored { // in no order
@@ -69,18 +69,18 @@ func (s *Sync) tryAgain(ctx context.Context, src Looker, cursor any) error {
 		}
 	}
 	s.mu.Unlock()
-	unread = inTurns(away, unread)
-	s.state.Unread = s.state.Unread.of(len(unread), s.opts.Again)
+	unread = interleave(away, unread)
+	s.state.Unread = s.state.Unread.next(len(unread), s.opts.Again)
 	if len(away) > 0 {
 		var err error
 		if s.allowed, err = s.store.DeletionsAllowed(ctx); err != nil {
 			return err
 		}
 	}
-	if s.allowed { // who allows that they go does not mean a few of them
-		s.state.Unread.Tried = max(s.state.Unread.Tried, min(len(unread), 2*len(away), mostAgain))
+	if s.allowed { // an owner who allows deletions allows all of them
+		s.state.Unread.Tried = max(s.state.Unread.Tried, min(len(unread), 2*len(away), maxRetried))
 	}
-	s.state.NotStored = s.state.NotStored.of(len(notStored), s.opts.Again)
+	s.state.NotStored = s.state.NotStored.next(len(notStored), s.opts.Again)
 	ids := slices.Concat(unread[:s.state.Unread.Tried], notStored[:s.state.NotStored.Tried])
 	if len(ids) == 0 {
 		return nil
@@ -91,12 +91,12 @@ func (s *Sync) tryAgain(ctx context.Context, src Looker, cursor any) error {
 	return s.lookAt(ctx, src, ids)
 }
 
-// lookAtAll has a source look at all that cannot be read now, and that this sync was not given.
+// lookAtAll has a source look at all items that cannot be read now and that this sync was not given.
 func (s *Sync) lookAtAll(ctx context.Context, src Looker) error {
 	var ids []string
 	for id, of := range s.All() {
 		e, _ := s.entry(id)
-		if (of.Failed == IsAway || of.Failed == Reading) && !e.shown && !e.fresh && len(ids) < mostAgain {
+		if (of.Failed == IsAway || of.Failed == Reading) && !e.shown && !e.fresh && len(ids) < maxRetried {
 			ids = append(ids, id)
 		}
 	}
@@ -116,8 +116,8 @@ func (s *Sync) lookAt(ctx context.Context, src Looker, ids []string) error {
 	return nil
 }
 
-// inTurns takes from two lists by turns, so that neither holds up the other.
-func inTurns(a, b []string) []string {
+// interleave merges two lists by turns, so that neither delays the other.
+func interleave(a, b []string) []string {
 	var all []string
 	for i := range max(len(a), len(b)) {
 		all = append(append(all, a[min(i, len(a)):min(i+1, len(a))]...), b[min(i, len(b)):min(i+1, len(b))]...)
@@ -125,7 +125,7 @@ func inTurns(a, b []string) []string {
 	return all
 }
 
-// countUnseen counts what was looked at and stays as it is.
+// countUnseen counts the items that were looked at and stay as they are.
 func (s *Sync) countUnseen(ids []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

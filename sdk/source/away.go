@@ -8,35 +8,35 @@ import (
 	"strings"
 )
 
-// awayText is said of what is not there when it is asked for, and that nothing else has said to be gone.
+// awayText is the reason of an item that is not there when it is asked for, and that nothing has reported as gone.
 const awayText = "it is not there now; it is looked for again by the next sync"
 
-// Away says that an item is not there, and that nothing else says it is gone. A place answers so for a moment, too: only a list of changes
-// and a listing of everything say for certain that something is gone. So what is stored stays, marked as away, and is looked for by
-// the next sync (Looker). Where one that follows a completed sync does not find it either, it is lost, as by Lose. Memo may be left out: it
-// stays as it is. An item that has one is not removed then: it stays as one without text, with this memo.
-func (s *Sync) Away(ctx context.Context, it Item) (lost bool, err error) {
-	c, err := asCandidate(it)
+// MarkAway says that an item is not there, and that nothing else says it is gone. A place may answer so for a moment; only a list
+// of changes and a listing of everything say for certain that something is gone. So the stored document stays, marked as away, and
+// the next sync looks for the item again (Looker). Where a sync after a completed one does not find it either, it is lost, as by
+// MarkLost. Memo may be left out: it stays as it is. An item with a memo is not removed: it stays without text, with this memo.
+func (s *Sync) MarkAway(ctx context.Context, it Item) (lost bool, err error) {
+	c, err := newCandidate(it)
 	if err != nil {
 		return false, err
 	}
-	if err := s.idle(ctx, it.ID); err != nil {
+	if err := s.awaitReading(ctx, it.ID); err != nil {
 		return false, err
 	}
-	return s.away(ctx, c)
+	return s.markAway(ctx, c)
 }
 
-// away takes an item that is not there.
-func (s *Sync) away(ctx context.Context, c candidate) (lost bool, err error) {
+// markAway is MarkAway for a candidate.
+func (s *Sync) markAway(ctx context.Context, c candidate) (lost bool, err error) {
 	e, known := s.entry(c.ID)
 	if !known {
 		return false, nil
 	}
-	now := since(IsAway, s.state.Place.Round)
-	if kind := e.missingAs(); kind != None {
-		lost = e.ContentHash != since(kind, s.state.Place.Round) || s.allowed && !e.fresh
-		s.shows(c.ID)
-		s.stands(c.ID, !lost)
+	now := awaySince(IsAway, s.state.Place.Round)
+	if kind := e.awayKind(); kind != None {
+		lost = e.ContentHash != awaySince(kind, s.state.Place.Round) || s.allowed && !e.fresh
+		s.markShown(c.ID)
+		s.markUnchanged(c.ID, !lost)
 		if lost {
 			s.mu.Lock()
 			s.lost[c.ID] = c.Item
@@ -51,10 +51,11 @@ func (s *Sync) away(ctx context.Context, c candidate) (lost bool, err error) {
 	return false, s.sendFailure(ctx, doc, now, awayText)
 }
 
-// Lose says that an item is gone, though no list of changes and no listing says so of it. It is removed once List, or Look, has ended, unless this
-// sync was given it, or it is said that it stays; false: it was given already. A checkpoint does not remember it. Where what is lost is suspiciously
-// much nothing is removed, and the sync fails (ErrUnasked) until the owner allows it.
-func (s *Sync) Lose(id string) bool {
+// MarkLost says that an item is gone, though no list of changes and no listing says so. It is removed once List, or Look, has
+// ended, unless this sync is given it, or UnmarkLost names it. It returns false where the item was given already. A checkpoint does
+// not remember it. Where suspiciously many items are lost nothing is removed, and the sync fails (ErrDeletionsRefused) until the
+// owner allows it.
+func (s *Sync) MarkLost(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e, known := s.stored[id]
@@ -67,8 +68,8 @@ func (s *Sync) Lose(id string) bool {
 	return true
 }
 
-// Stay takes back what Lose, or Away, has said of items.
-func (s *Sync) Stay(ids ...string) {
+// UnmarkLost takes back MarkLost, or MarkAway, for items.
+func (s *Sync) UnmarkLost(ids ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range ids {
@@ -76,14 +77,17 @@ func (s *Sync) Stay(ids ...string) {
 	}
 }
 
-// listed says that a place lists an item that is not there when it is read: it counts as Reading, until Look says that it is not there.
+// listed is the failure of an item that a place lists and that is not there when it is read: it counts as Reading, until Look says
+// that it is not there.
 const listed Failure = "listed"
 
-// since is stored as the hash of what was first not there in a round.
-func since(kind Failure, round int) string { return failed + string(kind) + " " + strconv.Itoa(round) }
+// awaySince is the hash of an item that was first not there in a round.
+func awaySince(kind Failure, round int) string {
+	return failed + string(kind) + " " + strconv.Itoa(round)
+}
 
-// missingAs tells whether an item was not there: IsAway, or listed.
-func (e entry) missingAs() Failure {
+// awayKind tells whether an item was not there: IsAway, or listed; else None.
+func (e entry) awayKind() Failure {
 	for _, kind := range []Failure{IsAway, listed} {
 		if e.VersionToken == "" && strings.HasPrefix(e.ContentHash, failed+string(kind)+" ") {
 			return kind
@@ -92,34 +96,34 @@ func (e entry) missingAs() Failure {
 	return None
 }
 
-// notThere takes an item that the place has listed, and that is not there.
-func (s *Sync) notThere(ctx context.Context, c candidate) error {
-	if e, _ := s.entry(c.ID); e.missingAs() == listed {
-		s.stands(c.ID, true)
+// failAway stores that the place has listed an item, and that it is not there.
+func (s *Sync) failAway(ctx context.Context, c candidate) error {
+	if e, _ := s.entry(c.ID); e.awayKind() == listed {
+		s.markUnchanged(c.ID, true)
 		return nil
 	}
-	return s.sendFailure(ctx, c.document(), since(listed, s.state.Place.Round), awayText)
+	return s.sendFailure(ctx, c.document(), awaySince(listed, s.state.Place.Round), awayText)
 }
 
-// removeLost removes what is lost. A place that is away shows itself a few items at a time: so where what cannot be read now would make it suspiciously
-// much, look has all of that looked for before; nil looks for nothing.
+// removeLost removes the lost items. A place that is away may show itself a few items at a time. So where the items that cannot be
+// read now would make it suspiciously many, look first looks for all of those; nil looks for nothing.
 func (s *Sync) removeLost(ctx context.Context, cursor any, look func(context.Context) error) error {
 	if len(s.lost) == 0 {
 		return nil
 	}
 	of := s.losses()
-	if look != nil && suspicious(s.removed+of.lost+of.away+of.unread, s.expects) {
+	if look != nil && suspicious(s.removed+of.lost+of.away+of.unread, s.findable) {
 		if err := look(ctx); err != nil {
 			return err
 		}
 		of = s.losses()
 	}
 	if of.lost > 0 {
-		if err := guard(ctx, s.store, s.opts.Connector, s.removed+of.lost+of.away, s.expects, of.left == 0); err != nil {
+		if err := checkDeletions(ctx, s.store, s.opts.Connector, s.removed+of.lost+of.away, s.findable, of.left == 0); err != nil {
 			return err
 		}
 	}
-	if err := s.Checkpoint(ctx, cursor); err != nil { // it knows how what is removed may come back
+	if err := s.Checkpoint(ctx, cursor); err != nil { // this checkpoint knows how a removed item comes back
 		return err
 	}
 	s.removed += of.lost
@@ -132,7 +136,7 @@ func (s *Sync) removeLost(ctx context.Context, cursor any, look func(context.Con
 	return nil
 }
 
-// losses counts what may be found: what is lost, what was not there when it was asked for, what cannot be read now, and what is left.
+// losses counts the items that a search may find: lost, away, unreadable now, and left.
 type losses struct{ lost, away, unread, left int }
 
 func (s *Sync) losses() (n losses) {
@@ -158,19 +162,19 @@ func (s *Sync) removeOne(ctx context.Context, it Item) error {
 		return s.remove(ctx, it.ID)
 	}
 	it.Read, it.Unread = nil, ""
-	c, err := asCandidate(it)
+	c, err := newCandidate(it)
 	if err != nil {
 		return err
 	}
-	return s.hide(ctx, c, noText)
+	return s.storePlaceholder(ctx, c, noText)
 }
 
-// anyAway tells whether something that is stored was not there.
-func (s *Sync) anyAway() bool {
+// hasAway tells whether a stored item was not there.
+func (s *Sync) hasAway() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.stored {
-		if e.missingAs() != None {
+		if e.awayKind() != None {
 			return true
 		}
 	}

@@ -17,7 +17,7 @@ func tries(t *testing.T, store *workertest.Store, src source.Source, n int) (ref
 	t.Helper()
 	for range n {
 		_, err := sync1(t.Context(), store, src, source.Options{})
-		if errors.Is(err, source.ErrUnasked) {
+		if errors.Is(err, source.ErrDeletionsRefused) {
 			refused++
 			continue
 		}

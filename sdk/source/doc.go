@@ -1,4 +1,4 @@
-// Package source keeps a place in sync with what is stored of it: a source describes a place, and one engine syncs it.
+// Package source keeps what is stored in sync with a place: a source describes the place, and one engine syncs it.
 //
 // A source says what there is (Sync.Item), what is gone (Sync.Remove), how far it has come (Sync.Checkpoint), and reads one item's
 // content when it is asked to (Item.Read). What follows is the engine's: what is stored and what has changed, whether an item is put,

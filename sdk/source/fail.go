@@ -12,19 +12,19 @@ import (
 // Unreadable says why an item cannot be read, in words for its owner.
 type Unreadable struct {
 	Reason string
-	// Content says that the reason lies in the content: it stays until the content, or Options.Reading, changes. Any other is tried
-	// again.
+	// Content says that the reason lies in the content: it stays until the content, or Options.Reading, changes. An item with any
+	// other reason is tried again.
 	Content bool
-	// Trouble says that the reason may be the way there, and the same for other items: see Options.Answers.
+	// Trouble says that the reason may be the connection, and may hold for other items too: see Options.Answers.
 	Trouble bool
 }
 
 func (u *Unreadable) Error() string { return u.Reason }
 
-// failed begins the content hash of what failed: "failed kind …". Failures of content go on with Options.Reading.
+// failed is the beginning of the content hash of a failed item: "failed kind …". A failure of content also names Options.Reading.
 const failed = "failed "
 
-// describe tells what is stored.
+// describe returns what is stored of an item.
 func (e entry) describe(reading string) Stored {
 	of := Stored{Seen: e.Seen, Fresh: e.fresh}
 	if !bytes.Equal(e.Memo, noMemo) {
@@ -55,7 +55,7 @@ func (e entry) describe(reading string) Stored {
 	return of
 }
 
-// inContent begins the hash of a failure of content.
+// inContent is the beginning of the hash of a failure of content.
 func inContent(reading string) string { return failed + string(InContent) + " v" + reading + " " }
 
 func (c candidate) inContent(reading string) string {
@@ -69,27 +69,27 @@ func (c candidate) failure(why *Unreadable, reading string) string {
 	return failed + string(Reading) + " " + short(c.Version, c.meta, why.Reason)
 }
 
-// Fail stores that an item cannot be read. What is stored of it stays, and is found.
+// Fail stores that an item cannot be read. The version that is stored stays, and can be found.
 func (s *Sync) Fail(ctx context.Context, it Item, why Unreadable) error {
-	c, err := asCandidate(it)
-	if err != nil || !s.named(it.ID) {
+	c, err := newCandidate(it)
+	if err != nil || !s.hasStorableID(it.ID) {
 		return err
 	}
-	if err := s.idle(ctx, it.ID); err != nil {
+	if err := s.awaitReading(ctx, it.ID); err != nil {
 		return err
 	}
-	s.shows(it.ID)
+	s.markShown(it.ID)
 	return s.fail(ctx, c, &why)
 }
 
 func (s *Sync) fail(ctx context.Context, c candidate, why *Unreadable) error {
 	hash := c.failure(why, s.opts.Reading)
 	if e, known := s.entry(c.ID); known && e.VersionToken == "" && e.ContentHash == hash {
-		s.stands(c.ID, true)
+		s.markUnchanged(c.ID, true)
 		return nil
 	}
 	if why.Trouble {
-		if err := s.trouble.goesOn(ctx, s.opts.Answers); err != nil {
+		if err := s.streak.add(ctx, s.opts.Answers); err != nil {
 			return fmt.Errorf("%w; the last: %w", err, why)
 		}
 	}

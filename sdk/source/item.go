@@ -17,7 +17,7 @@ import (
 	"github.com/echomind/sync/sdk/worker"
 )
 
-// What is stored as the hash of what has no text: of an item that only stands for its place, and of one that was read.
+// The hashes of items without text: of an item that only stands for its place, and of an item that was read.
 const (
 	noText     = "no text"
 	noTextRead = "no text in it"
@@ -25,40 +25,42 @@ const (
 
 func isNoText(hash string) bool { return hash == noText || hash == noTextRead }
 
-// noMemo is stored with an item that has none: so what could not be stored is told from what was stored under another configuration.
+// noMemo is stored with an item without a memo: it distinguishes an item that could not be stored from an item of another
+// configuration.
 var noMemo = json.RawMessage(`{}`)
 
-// candidate is an item that was given, and what is to be stored of it whatever it holds.
+// candidate is an item that was given, with its memo and metadata as they are stored.
 type candidate struct {
 	Item
 	memo json.RawMessage
-	meta string // hash of what people see of it, and of the memo
+	meta string // hash of title, URL and memo
 }
 
-// Item brings one item up to date: nothing is done where it is stored as it is; a new title, URL or memo is stored; anything else is read,
-// by a goroutine, and stored, or fails with its reason. The error is one that ends the sync, of this item or of one given before.
+// Item brings one item up to date. An item that is stored as it is needs nothing. A new title, URL or memo is stored. Any other
+// item is read by a goroutine, and stored, or fails with its reason. The error ends the sync; it may come from an item that was
+// given before.
 func (s *Sync) Item(ctx context.Context, it Item) error {
-	c, err := asCandidate(it)
-	if err != nil || !s.named(it.ID) {
+	c, err := newCandidate(it)
+	if err != nil || !s.hasStorableID(it.ID) {
 		return err
 	}
-	if err := s.idle(ctx, it.ID); err != nil {
+	if err := s.awaitReading(ctx, it.ID); err != nil {
 		return err
 	}
-	if !c.hidden() {
+	if !c.isPlaceholder() {
 		s.listed.Add(1)
 	}
-	s.shows(it.ID)
-	if err := s.bounded(2); err != nil {
+	s.markShown(it.ID)
+	if err := s.checkMaxItems(2); err != nil {
 		return err
 	}
-	if done, err := s.withoutReading(ctx, c); done || err != nil {
+	if done, err := s.updateWithoutReading(ctx, c); done || err != nil {
 		return err
 	}
-	return s.start(ctx, c)
+	return s.startReading(ctx, c)
 }
 
-func asCandidate(it Item) (candidate, error) {
+func newCandidate(it Item) (candidate, error) {
 	c := candidate{Item: it, memo: noMemo}
 	if most := worker.MaxTokenBytes - metaBytes - 1; len(c.Version) > most || !storable(c.Version) {
 		c.Version = short(c.Version)
@@ -81,46 +83,47 @@ func asCandidate(it Item) (candidate, error) {
 
 func storable(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
 
-// named tells whether an item's id can be stored. One that cannot is left out: it must not end the sync of all the others.
-func (s *Sync) named(id string) bool {
+// hasStorableID tells whether an item's id can be stored. An item with a bad id is left out: it must not end the sync of all other
+// items.
+func (s *Sync) hasStorableID(id string) bool {
 	if (worker.Document{SourceID: id}).Validate() == nil {
 		return true
 	}
 	s.failed.Add(1)
-	s.unnamed.Add(1)
+	s.badIDs.Add(1)
 	return false
 }
 
-// hidden tells whether an item only stands for its place.
-func (c candidate) hidden() bool { return c.Read == nil && c.Unread == "" }
+// isPlaceholder tells whether an item only stands for its place.
+func (c candidate) isPlaceholder() bool { return c.Read == nil && c.Unread == "" }
 
-func (c candidate) token() string { return c.meta + " " + c.Version }
+func (c candidate) versionToken() string { return c.meta + " " + c.Version }
 
 func (c candidate) document() worker.Document {
 	return worker.Document{
-		SourceID: c.ID, Title: c.Title, URL: c.URL, MediaType: c.MediaType, VersionToken: c.token(), Memo: c.memo,
+		SourceID: c.ID, Title: c.Title, URL: c.URL, MediaType: c.MediaType, VersionToken: c.versionToken(), Memo: c.memo,
 	}
 }
 
-// withoutReading does what needs no reading, and tells whether that was all.
-func (s *Sync) withoutReading(ctx context.Context, c candidate) (done bool, err error) {
+// updateWithoutReading does what needs no reading, and tells whether that was everything.
+func (s *Sync) updateWithoutReading(ctx context.Context, c candidate) (done bool, err error) {
 	e, known := s.entry(c.ID)
-	same := known && e.VersionToken == c.token() && (c.Version != "" || c.hidden()) && c.hidden() == (e.ContentHash == noText)
+	same := known && e.VersionToken == c.versionToken() && (c.Version != "" || c.isPlaceholder()) && c.isPlaceholder() == (e.ContentHash == noText)
 	switch of := e.describe(s.opts.Reading); {
 	case c.Unread != "":
 		return true, s.fail(ctx, c, &Unreadable{Reason: c.Unread, Content: true})
 	case same:
-		s.stands(c.ID, !c.hidden())
+		s.markUnchanged(c.ID, !c.isPlaceholder())
 		return true, nil
-	case c.hidden():
-		return true, s.hide(ctx, c, noText)
+	case c.isPlaceholder():
+		return true, s.storePlaceholder(ctx, c, noText)
 	case known && of.Failed == InContent && c.Version != "" && e.ContentHash == c.inContent(s.opts.Reading):
-		s.stands(c.ID, true)
+		s.markUnchanged(c.ID, true)
 		return true, nil
 	case known && of.Version != "" && of.Version == c.Version && !isNoText(of.Hash) && c.Title != "" && !e.fresh:
 		return true, s.touch(ctx, c.document(), of.Hash)
-	case s.listing && !s.looks && of.Failed == NotStored && e.isRefused(c) && !s.readsAgain(c.ID):
-		s.stands(c.ID, true)
+	case s.listing && !s.looks && of.Failed == NotStored && e.isRefused(c) && !s.isRetried(c.ID):
+		s.markUnchanged(c.ID, true)
 		return true, nil
 	}
 	return false, nil
@@ -128,11 +131,11 @@ func (s *Sync) withoutReading(ctx context.Context, c candidate) (done bool, err 
 
 // isRefused tells whether an item is as it was when it could not be stored.
 func (e entry) isRefused(c candidate) bool {
-	return c.Version != "" && (e.RefusedToken == c.token() || e.RefusedToken == "" && bytes.Equal(e.Memo, c.memo))
+	return c.Version != "" && (e.RefusedToken == c.versionToken() || e.RefusedToken == "" && bytes.Equal(e.Memo, c.memo))
 }
 
-// hide stores an item that only stands for its place. A document that people had is deleted by that.
-func (s *Sync) hide(ctx context.Context, c candidate, hash string) error {
+// storePlaceholder stores an item that only stands for its place. A document that people could find is deleted by that.
+func (s *Sync) storePlaceholder(ctx context.Context, c candidate, hash string) error {
 	if e, _ := s.entry(c.ID); e.describe(s.opts.Reading).Found {
 		s.deleted.Add(1)
 	}
@@ -141,8 +144,8 @@ func (s *Sync) hide(ctx context.Context, c candidate, hash string) error {
 	return s.send(ctx, doc)
 }
 
-// start has an item read.
-func (s *Sync) start(ctx context.Context, c candidate) error {
+// startReading has a goroutine read an item.
+func (s *Sync) startReading(ctx context.Context, c candidate) error {
 	if s.broken != nil {
 		return s.broken
 	}
@@ -172,8 +175,8 @@ func (s *Sync) start(ctx context.Context, c candidate) error {
 	return nil
 }
 
-// idle waits until an item is not being read.
-func (s *Sync) idle(ctx context.Context, id string) error {
+// awaitReading waits until an item is not being read.
+func (s *Sync) awaitReading(ctx context.Context, id string) error {
 	s.mu.Lock()
 	done := s.reading[id]
 	s.mu.Unlock()
@@ -188,12 +191,13 @@ func (s *Sync) idle(ctx context.Context, id string) error {
 	}
 }
 
-// Grown is what Item.Read returns that has found more content than Item.Bytes: it is called again once there is room for so much.
+// Grown is the error of an Item.Read that has found more content than Item.Bytes: Read is called again once there is room for so
+// much.
 type Grown struct{ Bytes int64 }
 
 func (g *Grown) Error() string { return fmt.Sprintf("it has grown to %d bytes", g.Bytes) }
 
-// maxGrown bounds how often an item is read that grows.
+// maxGrown bounds how often an item is read again because it grows.
 const maxGrown = 3
 
 func (s *Sync) read(ctx context.Context, c candidate) error {
@@ -212,12 +216,12 @@ func (s *Sync) readOnce(ctx context.Context, c candidate) error {
 	if err := s.bytes.Acquire(ctx, weight); err != nil {
 		return err
 	}
-	var place Place
+	var reservation Reservation
 	var content Content
 	err := func() (err error) {
 		defer s.bytes.Release(weight)
 		if s.opts.Room != nil {
-			if place, err = s.opts.Room.Enter(ctx, max(c.Bytes, 0)); err != nil {
+			if reservation, err = s.opts.Room.Reserve(ctx, max(c.Bytes, 0)); err != nil {
 				return err
 			}
 		}
@@ -226,14 +230,14 @@ func (s *Sync) readOnce(ctx context.Context, c candidate) error {
 			return err
 		})
 	}()
-	if place != nil {
-		defer place.Leave()
+	if reservation != nil {
+		defer reservation.Release()
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if content.Now != nil {
-		fresh, bad := c.asRead(*content.Now)
+		fresh, bad := c.atReading(*content.Now)
 		if bad != nil {
 			return bad
 		}
@@ -243,22 +247,22 @@ func (s *Sync) readOnce(ctx context.Context, c candidate) error {
 		err = &Unreadable{Reason: c.Unread, Content: true}
 	}
 	if err != nil {
-		return s.unread(ctx, c, err)
+		return s.failRead(ctx, c, err)
 	}
 	if !content.AtHand {
-		s.trouble.ends()
+		s.streak.reset()
 	}
-	return s.keep(ctx, c, content, place)
+	return s.storeContent(ctx, c, content, reservation)
 }
 
-// asRead is the candidate as it was when it was read.
-func (c candidate) asRead(now Item) (candidate, error) {
+// atReading is the candidate as it was when it was read.
+func (c candidate) atReading(now Item) (candidate, error) {
 	now.ID, now.Bytes, now.Unread, now.Read = c.ID, c.Bytes, c.Unread, c.Read
-	return asCandidate(now)
+	return newCandidate(now)
 }
 
-// unread draws the consequences of an item that was not read.
-func (s *Sync) unread(ctx context.Context, c candidate, err error) error {
+// failRead handles an item that was not read.
+func (s *Sync) failRead(ctx context.Context, c candidate, err error) error {
 	var why *Unreadable
 	var broken *caught.Panic
 	switch {
@@ -272,24 +276,24 @@ func (s *Sync) unread(ctx context.Context, c candidate, err error) error {
 		}
 		var err error
 		if !s.opts.Unresumed { // should this run die
-			err = s.notThere(ctx, c)
+			err = s.failAway(ctx, c)
 		}
-		s.unshown(c.ID)
+		s.unmarkShown(c.ID)
 		return err
 	case errors.Is(err, ErrNoText):
-		if e, _ := s.entry(c.ID); e.VersionToken == c.token() && e.ContentHash == noTextRead {
-			s.stands(c.ID, true)
+		if e, _ := s.entry(c.ID); e.VersionToken == c.versionToken() && e.ContentHash == noTextRead {
+			s.markUnchanged(c.ID, true)
 			return nil
 		}
-		return s.hide(ctx, c, noTextRead)
+		return s.storePlaceholder(ctx, c, noTextRead)
 	case errors.Is(err, ErrAway):
-		return s.notThere(ctx, c)
+		return s.failAway(ctx, c)
 	}
 	return err
 }
 
-// keep stores what was read.
-func (s *Sync) keep(ctx context.Context, c candidate, content Content, place Place) error {
+// storeContent stores the content that was read.
+func (s *Sync) storeContent(ctx context.Context, c candidate, content Content, reservation Reservation) error {
 	doc := c.document()
 	if content.Title != "" {
 		doc.Title = content.Title
@@ -312,15 +316,15 @@ func (s *Sync) keep(ctx context.Context, c candidate, content Content, place Pla
 	if err := worker.Oversize(doc.Chunks); err != nil {
 		return s.fail(ctx, c, &Unreadable{Reason: err.Error(), Content: true})
 	}
-	if place != nil {
-		place.Hold(chunk.Bytes(doc.Chunks))
+	if reservation != nil {
+		reservation.Resize(chunk.Bytes(doc.Chunks))
 	}
 	s.put.Add(1)
 	return s.send(ctx, doc)
 }
 
-// touch stores what people see of a document whose content stands. It must not be one that this run has sent: what a run sends is stored
-// in any order, or refused, and the content to keep may not be there yet.
+// touch stores the metadata of a document whose content has not changed. It must not be a document that this run has sent: a run's
+// messages are stored in any order, or refused, and the content to keep may not be there yet.
 func (s *Sync) touch(ctx context.Context, doc worker.Document, hash string) error {
 	doc.ContentHash = hash
 	s.touched.Add(1)
@@ -333,7 +337,8 @@ func (s *Sync) send(ctx context.Context, doc worker.Document) error {
 	return s.store.Put(ctx, doc)
 }
 
-// remember keeps what is stored as of now: an item may be given again. put says that it was not only touched: what was may be touched again.
+// remember notes what is stored now: an item may be given again. put says that it was not only touched: a touched item may be
+// touched again.
 func (s *Sync) remember(doc worker.Document, put bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -356,9 +361,9 @@ func (s *Sync) entry(id string) (entry, bool) {
 	return e, is
 }
 
-// Remove removes an item that the place says is gone, or that the connector has no more to do with.
+// Remove removes an item that the place says is gone, or that the connector does not cover any more.
 func (s *Sync) Remove(ctx context.Context, id string) error {
-	if err := s.idle(ctx, id); err != nil {
+	if err := s.awaitReading(ctx, id); err != nil {
 		return err
 	}
 	return s.remove(ctx, id)

@@ -16,15 +16,15 @@ const (
 	maxWipedPart = 30
 )
 
-// BeginListing says that what is given from here on is all that there is: what it does not show is removed by EndListing.
+// BeginListing says that a listing of everything begins: EndListing removes what it has not shown.
 func (s *Sync) BeginListing() {
-	_ = s.Wait() // what was given before is not shown by it
+	_ = s.Wait() // items that were given before do not count as shown
 	s.store.BeginListing()
 	s.state.Partial = false
 	s.expect(func(entry) bool { return true })
 }
 
-// ResumeListing says that this run goes on with the listing that an earlier one began, from its checkpoint.
+// ResumeListing says that this run continues the listing of an earlier run, from its checkpoint.
 func (s *Sync) ResumeListing() {
 	_ = s.Wait()
 	s.expect(func(e entry) bool { return !e.Seen })
@@ -33,7 +33,7 @@ func (s *Sync) ResumeListing() {
 func (s *Sync) expect(is func(entry) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.listing, s.partial, s.missing, s.stand = true, s.state.Partial, 0, nil
+	s.listing, s.partial, s.missing, s.unwritten = true, s.state.Partial, 0, nil
 	for id, e := range s.stored {
 		if e.missing = is(e); e.missing {
 			s.missing++
@@ -42,7 +42,8 @@ func (s *Sync) expect(is func(entry) bool) {
 	}
 }
 
-// Partial says that the listing leaves out what it could not list; a run that goes on with it need not say so again. EndListing removes nothing then, unless it is told what to keep.
+// Partial says that the listing leaves out items that it could not list; a run that continues it need not say so again. EndListing
+// then removes nothing, unless it is told what to keep.
 func (s *Sync) Partial() {
 	s.partial, s.state.Partial = true, true
 	s.store.ListingPartial()
@@ -55,9 +56,9 @@ func (s *Sync) Missing(id string) bool {
 	return s.listing && s.stored[id].missing
 }
 
-// EndListing ends a listing of everything, and removes what it has not shown, but for what keep keeps; nil keeps nothing. Where that is
-// suspiciously much nothing is removed, and the sync fails until the owner allows it: the next lists everything from the beginning. keep may
-// ask the Sync.
+// EndListing ends a listing of everything, and removes the items that it has not shown, except those that keep keeps; a nil keep
+// keeps none. Where that would remove suspiciously many nothing is removed, and the sync fails until the owner allows it; the next
+// sync lists everything from the beginning. keep may call methods of the Sync.
 func (s *Sync) EndListing(ctx context.Context, keep func(id string, of Stored) bool) error {
 	if err := s.Wait(); err != nil {
 		return err
@@ -81,7 +82,7 @@ func (s *Sync) EndListing(ctx context.Context, keep func(id string, of Stored) b
 		}
 	}
 	if removed > 0 {
-		if err := Guard(ctx, s.store, s.opts.Connector, s.removed+removed, s.expects, left == 0); err != nil {
+		if err := GuardDeletions(ctx, s.store, s.opts.Connector, s.removed+removed, s.findable, left == 0); err != nil {
 			return err
 		}
 	}
@@ -97,39 +98,39 @@ func (s *Sync) EndListing(ctx context.Context, keep func(id string, of Stored) b
 		e.missing = false
 		s.stored[id] = e
 	}
-	s.listing, s.partial, s.missing, s.stand = false, false, 0, nil
+	s.listing, s.partial, s.missing, s.unwritten = false, false, 0, nil
 	s.mu.Unlock()
 	s.state.Partial = false
 	s.store.EndListing()
 	return nil
 }
 
-// ErrUnasked is what a sync fails with that would remove suspiciously much unless its owner allows it.
-var ErrUnasked = errors.New("nothing was deleted")
+// ErrDeletionsRefused is the error of a sync that would remove suspiciously many documents and whose owner has not allowed it.
+var ErrDeletionsRefused = errors.New("nothing was deleted")
 
-// Asked is who knows whether a connector's owner allows that very much is deleted; *worker.Run is one.
-type Asked interface {
+// DeletionPolicy knows whether a connector's owner allows many deletions at once; *worker.Run is one.
+type DeletionPolicy interface {
 	DeletionsAllowed(ctx context.Context) (bool, error)
 }
 
-// Guard is the error (ErrUnasked) of a listing of everything that would remove suspiciously many of the documents that are stored and may be
-// found: nil where it would not, or where the connector's owner allows it. empty says that it shows none at all. The next listing is made from
-// the beginning (worker.Relist): one that went on from the last page would never see the rest. EndListing asks it; a source that removes by
-// itself what it did not find asks it before.
-func Guard(ctx context.Context, asked Asked, connector int32, removed, stored int, empty bool) error {
-	err := guard(ctx, asked, connector, removed, stored, empty)
-	if errors.Is(err, ErrUnasked) {
+// GuardDeletions returns ErrDeletionsRefused for a listing of everything that would remove suspiciously many of the documents that
+// can be found: nil where it would not, or where the connector's owner allows it. empty says that the listing shows nothing at all.
+// The next listing starts from the beginning (worker.Relist), because a continued listing would never see the missing items.
+// EndListing calls it; a source that removes items by itself calls it before.
+func GuardDeletions(ctx context.Context, asked DeletionPolicy, connector int32, removed, stored int, empty bool) error {
+	err := checkDeletions(ctx, asked, connector, removed, stored, empty)
+	if errors.Is(err, ErrDeletionsRefused) {
 		return worker.Relist(err)
 	}
 	return err
 }
 
-// suspicious tells whether so much is removed that its owner is asked.
+// suspicious tells whether so many are removed that the owner must allow it.
 func suspicious(removed, stored int) bool {
 	return removed > maxWiped && 100*removed > maxWipedPart*stored
 }
 
-func guard(ctx context.Context, asked Asked, connector int32, removed, stored int, empty bool) error {
+func checkDeletions(ctx context.Context, asked DeletionPolicy, connector int32, removed, stored int, empty bool) error {
 	if removed == 0 || !suspicious(removed, stored) && !empty {
 		return nil
 	}
@@ -137,11 +138,11 @@ func guard(ctx context.Context, asked Asked, connector int32, removed, stored in
 		return err
 	}
 	return fmt.Errorf("%w: %d of the %d documents that are stored are not there any more; if they are gone for good, allow it with: echomind connectors "+
-		"trigger %d --allow-deletions; if the source was away, the next try finds them", ErrUnasked, removed, stored, connector)
+		"trigger %d --allow-deletions; if the source was away, the next try finds them", ErrDeletionsRefused, removed, stored, connector)
 }
 
-// shows takes an item off what is missing.
-func (s *Sync) shows(id string) {
+// markShown notes that the listing has shown an item.
+func (s *Sync) markShown(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e, is := s.stored[id]
@@ -156,20 +157,20 @@ func (s *Sync) shows(id string) {
 	s.stored[id] = e
 }
 
-// stands says that an item needs nothing to be written.
-func (s *Sync) stands(id string, counts bool) {
+// markUnchanged notes that an item needs no write.
+func (s *Sync) markUnchanged(id string, counts bool) {
 	if counts {
 		s.unchanged.Add(1)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.listing && !s.opts.Unresumed {
-		s.stand = append(s.stand, id)
+		s.unwritten = append(s.unwritten, id)
 	}
 }
 
-// unshown says that an item which the listing has shown is gone after all.
-func (s *Sync) unshown(id string) {
+// unmarkShown notes that an item that the listing has shown is gone after all.
+func (s *Sync) unmarkShown(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e, is := s.stored[id]; is && s.listing && !e.missing {
@@ -179,11 +180,11 @@ func (s *Sync) unshown(id string) {
 	}
 }
 
-// markSeen marks what the listing has shown and what was not written.
+// markSeen sends which items the listing has shown and the sync has not written.
 func (s *Sync) markSeen(ctx context.Context) error {
 	s.mu.Lock()
-	stand := s.stand
-	s.stand = nil
+	stand := s.unwritten
+	s.unwritten = nil
 	s.mu.Unlock()
 	if len(stand) == 0 {
 		return nil

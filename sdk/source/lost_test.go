@@ -41,7 +41,7 @@ func (k keeper) List(ctx context.Context, s *source.Sync) (any, error) {
 	} else { // the changes name what is away once
 		for _, id := range k.ids {
 			if of, _ := s.Stored(id); k.away(id) && of.Failed == source.None {
-				if _, err := s.Away(ctx, source.Item{ID: id}); err != nil {
+				if _, err := s.MarkAway(ctx, source.Item{ID: id}); err != nil {
 					return nil, err
 				}
 			}
@@ -61,7 +61,7 @@ func (k keeper) Look(ctx context.Context, s *source.Sync, ids []string) error {
 	for _, id := range ids {
 		var err error
 		if k.away(id) {
-			_, err = s.Away(ctx, source.Item{ID: id})
+			_, err = s.MarkAway(ctx, source.Item{ID: id})
 		} else {
 			err = s.Item(ctx, k.item(id))
 		}
@@ -88,7 +88,7 @@ func TestWhatIsLostGoesOnceItsOwnerAllowsItForOneRun(t *testing.T) {
 	for range 30 {
 		_, err := sync1(t.Context(), store, k, source.Options{})
 		store.Allows = false // one run; spent where it has completed
-		if errors.Is(err, source.ErrUnasked) {
+		if errors.Is(err, source.ErrDeletionsRefused) {
 			store.Allows = true
 		} else {
 			require.NoError(t, err)
@@ -115,7 +115,7 @@ func TestWhatIsFirstMissingInASyncThatIsRefusedStaysInItsRetry(t *testing.T) {
 	}
 	require.NoError(t, one()) // marked at round 1
 	away["t090"] = true       // first missing in the sync that is refused
-	require.ErrorIs(t, one(), source.ErrUnasked)
+	require.ErrorIs(t, one(), source.ErrDeletionsRefused)
 	for _, id := range k.ids[:50] {
 		delete(away, id)
 	}
@@ -185,7 +185,7 @@ func TestWhatAListingRemovesAndWhatIsLostBesidesCountTogether(t *testing.T) {
 			return nil, err
 		}
 		for _, id := range ids[30:60] {
-			s.Lose(id)
+			s.MarkLost(id)
 		}
 		return cursor{}, nil
 	})
@@ -255,14 +255,14 @@ func TestWhatIsLostWithAMemoOutlivesAListingThatDies(t *testing.T) {
 		case 0:
 			return cursor{}, errors.Join(s.Item(ctx, it), s.Item(ctx, b))
 		case 1:
-			_, err := s.Away(ctx, source.Item{ID: "a", Title: "T", Memo: "where it was"})
+			_, err := s.MarkAway(ctx, source.Item{ID: "a", Title: "T", Memo: "where it was"})
 			return cursor{}, err
 		case 2:
 			s.BeginListing()
 			if err := s.Item(ctx, b); err != nil {
 				return nil, err
 			}
-			if _, err := s.Away(ctx, source.Item{ID: "a", Title: "T", Memo: "away"}); err != nil {
+			if _, err := s.MarkAway(ctx, source.Item{ID: "a", Title: "T", Memo: "away"}); err != nil {
 				return nil, err
 			}
 			if err := s.Checkpoint(ctx, cursor{Listing: true}); err != nil {
@@ -306,7 +306,7 @@ func TestFoldersAreNoDocumentsThatAreLeft(t *testing.T) {
 	require.ErrorContains(t, err, "5 of the 5 documents", "by a listing")
 	_, err = sync1(t.Context(), store, lister(func(_ context.Context, s *source.Sync) (any, error) {
 		for _, id := range ids(5) {
-			s.Lose(id)
+			s.MarkLost(id)
 		}
 		return cursor{}, nil
 	}), source.Options{})
@@ -369,7 +369,7 @@ func TestWhatIsLostWithAMemoStaysWithoutItsText(t *testing.T) {
 	away := func(ctx context.Context, s *source.Sync) error {
 		it := item(true)
 		it.Unread = "it is not even read"
-		_, err := s.Away(ctx, it)
+		_, err := s.MarkAway(ctx, it)
 		return err
 	}
 	give(away)
@@ -394,9 +394,9 @@ func TestWhatIsLostAndGivenAgainStays(t *testing.T) {
 	require.NoError(t, err)
 	_, err = sync1(t.Context(), store, lister(func(ctx context.Context, s *source.Sync) (any, error) {
 		for _, id := range []string{"t001", "t002", "t003"} {
-			s.Lose(id)
+			s.MarkLost(id)
 		}
-		s.Stay("t002")
+		s.UnmarkLost("t002")
 		return cursor{}, s.Item(ctx, k.item("t001"))
 	}), source.Options{})
 	require.NoError(t, err)
@@ -449,7 +449,7 @@ func TestWhatIsListedAndNotThereGoesOnceItsOwnerAllowsIt(t *testing.T) {
 	refused := 0
 	for range 20 {
 		_, err := sync1(t.Context(), store, p, source.Options{})
-		store.Allows = errors.Is(err, source.ErrUnasked)
+		store.Allows = errors.Is(err, source.ErrDeletionsRefused)
 		if store.Allows {
 			refused++
 			continue
@@ -522,7 +522,7 @@ func (m mixed) Look(ctx context.Context, s *source.Sync, ids []string) error {
 	for _, id := range ids {
 		var err error
 		if id == m.lost {
-			_, err = s.Away(ctx, source.Item{ID: id})
+			_, err = s.MarkAway(ctx, source.Item{ID: id})
 		} else {
 			err = s.Item(ctx, m.item(id, m.things[id]))
 		}

@@ -197,7 +197,7 @@ func (p *place) Look(ctx context.Context, s *source.Sync, ids []string) error {
 		var err error
 		switch {
 		case hidden:
-			_, err = s.Away(ctx, source.Item{ID: id, Title: "A thing"})
+			_, err = s.MarkAway(ctx, source.Item{ID: id, Title: "A thing"})
 		case there:
 			err = s.Item(ctx, p.item(id, t))
 		default:

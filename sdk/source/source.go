@@ -9,20 +9,20 @@ import (
 	"github.com/echomind/sync/sdk/worker"
 )
 
-// Source is a place.
+// Source describes a place.
 type Source interface {
-	// List says what there is in the place, or what has changed since Sync.Cursor, and returns the cursor of the next sync: a value that
-	// encodes as a JSON object. An error ends the sync; what was checkpointed stays. worker.Permanent marks one that only the
-	// connector's user can mend.
+	// List gives what is in the place, or what has changed since Sync.Cursor, to the Sync, and returns the cursor of the next sync:
+	// a value that encodes as a JSON object. An error ends the sync; checkpoints stay. worker.Permanent marks an error that only
+	// the connector's user can mend.
 	List(ctx context.Context, s *Sync) (cursor any, err error)
 }
 
-// Looker is a source that can be asked for single items. One with a cursor needs it: what failed when a change was listed is not
-// listed again.
+// Looker is a source that can be asked for single items. A source with a cursor needs it: an item that failed when its change was
+// listed is not listed again.
 type Looker interface {
 	Source
-	// Look asks the place for items that failed before, and gives each to Sync.Item, Remove or Away. One that it gives to none stays as
-	// it is.
+	// Look asks the place for items that failed before, and gives each to Sync.Item, Remove or MarkAway. An item that it gives to
+	// none of them stays as it is.
 	Look(ctx context.Context, s *Sync, ids []string) error
 }
 
@@ -30,18 +30,19 @@ type Looker interface {
 type Item struct {
 	// ID is the document's worker.Document.SourceID.
 	ID string
-	// Title, URL and MediaType are shown to people beside a search hit. Where the title is that of the content, leave it empty here:
-	// then an item of the same Version whose URL or Memo has changed is read again, as there is no title to touch it with.
+	// Title, URL and MediaType are shown to people beside a search hit. Where the title comes from the content, leave it empty
+	// here: an item of the same Version with another URL or Memo is then read again, because there is no title to touch it with.
 	Title, URL, MediaType string
-	// Version is what the place calls this version of the content: an ETag, a revision, size and time of change. What is stored with
-	// the same one is not read. Empty: the place does not say, and the item is read each time it is given.
+	// Version is the place's name for this version of the content: an ETag, a revision, size and time of change. An item that is
+	// stored with the same Version is not read. Empty: the place gives none, and the item is read each time it is given.
 	Version string
-	// Memo is what the source wants back with what is stored (Stored.Memo): a value that encodes as at most worker.MaxMemoBytes of
-	// JSON, the same for the same item. nil is none.
+	// Memo is a value that the source gets back with the stored item (Stored.Memo): it encodes as at most worker.MaxMemoBytes of
+	// JSON, the same for the same item. nil means none.
 	Memo any
 	// Bytes is about how much content there is: Read is called once there is room for it. See Grown.
 	Bytes int64
-	// Unread says why the item is not even read, in words for its owner: it fails with that, until Version, Title, URL or Memo change.
+	// Unread says why the item is not even read, in words for its owner: it fails with that reason until Version, Title, URL or
+	// Memo change.
 	Unread string
 	// Read reads the item. It is called by several goroutines at once, for different items. Its error is an *Unreadable, ErrGone,
 	// ErrAway, ErrNoText, a *Grown, or ends the sync. nil: the item has no text, and is no document that people count; it only stands for its place.
@@ -50,54 +51,54 @@ type Item struct {
 
 // Content is what an item holds.
 type Content struct {
-	// Title is that of the content; empty leaves Item.Title.
+	// Title is the title in the content; empty leaves Item.Title.
 	Title string
 	// MediaType is what the content turned out to be; empty leaves Item.MediaType.
 	MediaType string
 	// Sections are the text, in reading order.
 	Sections []chunk.Section
-	// Hash tells whether two contents differ. Empty: the engine makes one of the Sections.
+	// Hash distinguishes two contents. Empty: the engine computes one from the Sections.
 	Hash string
-	// Now is the item as it was when it was read, where that may be newer than what was listed, never older; nil is as listed. Its ID,
-	// Bytes, Unread and Read say nothing.
+	// Now is the item as it was when it was read, where that may be newer than the listing, never older; nil means as listed. Its
+	// ID, Bytes, Unread and Read are ignored.
 	Now *Item
-	// AtHand says that the place was asked for nothing to read it: that it was read does not mean that the place answers.
+	// AtHand says that reading it needed no request: a successful reading then says nothing about whether the place answers.
 	AtHand bool
 }
 
 // Stored is what is stored of an item.
 type Stored struct {
-	// Version is the item's; empty where its content is not stored.
+	// Version is the stored version of the item; empty where its content is not stored.
 	Version string
-	// Hash is that of its content; empty where its content is not stored.
+	// Hash is the hash of its content; empty where its content is not stored.
 	Hash string
 	// Memo is Item.Memo as JSON.
 	Memo json.RawMessage
-	// Failed says why its content is not stored, or is not what it was when the item was given last.
+	// Failed says why its content is not stored, or is older than the item as it was last given.
 	Failed Failure
-	// Seen says that the listing that this run goes on with has shown it before; see worker.Known.
+	// Seen says that the listing that this run continues has shown it before; see worker.Known.
 	Seen bool
 	// Fresh says that this run has put it, or its failure.
 	Fresh bool
-	// Found says that somebody may find a document of it, also as it was before it failed: not of what has no text.
+	// Found says that a search may find a document of it, also the version before it failed; never for an item without text.
 	Found bool
 }
 
 // Failure is why there is no content.
 type Failure string
 
-// Failures. Unknown is what was stored under an earlier configuration: it has no Memo.
+// Failures. Unknown is an item that was stored under an earlier configuration: it has no Memo.
 const (
 	None      Failure = ""
 	Reading   Failure = "read"    // it could not be read, and may be readable now
 	InContent Failure = "text"    // its content cannot be read
-	Outdated  Failure = "version" // so it was for an earlier Options.Reading
+	Outdated  Failure = "version" // its content could not be read under an earlier Options.Reading
 	IsAway    Failure = "away"    // it was not there
-	NotStored Failure = "stored"  // it was read, and could not be stored: its owner has no room
+	NotStored Failure = "stored"  // it was read, and could not be stored: its owner's quota is full
 	Unknown   Failure = "unknown"
 )
 
-// Store takes what a sync finds; *worker.Run is one. It is safe for concurrent use. An error of any method ends the sync and is
+// Store receives what a sync finds; *worker.Run is one. It is safe for concurrent use. An error of any method ends the sync and is
 // returned as it is.
 type Store interface {
 	Known(ctx context.Context) (map[string]worker.Known, error)
@@ -118,16 +119,16 @@ type Store interface {
 
 // Room is memory for content that several syncs share.
 type Room interface {
-	// Enter waits for room for content of so many bytes until ctx ends.
-	Enter(ctx context.Context, bytes int64) (Place, error)
+	// Reserve waits until ctx ends for room for content of so many bytes.
+	Reserve(ctx context.Context, bytes int64) (Reservation, error)
 }
 
-// Place is room that an item has.
-type Place = interface {
-	// Hold says how many bytes the item takes as it turned out.
-	Hold(bytes int64)
-	// Leave gives the room back.
-	Leave()
+// Reservation is the room that one item has.
+type Reservation = interface {
+	// Resize sets how many bytes the content really takes.
+	Resize(bytes int64)
+	// Release gives the room back.
+	Release()
 }
 
 // Bounds and defaults of Options.
@@ -139,7 +140,7 @@ const (
 
 // Options tune Run.
 type Options struct {
-	// Connector is the connector's id, for what people are told to do.
+	// Connector is the connector's id, for messages that tell people which command to call.
 	Connector int32
 	// Chunk is the size of chunks.
 	Chunk chunk.Options
@@ -148,23 +149,23 @@ type Options struct {
 	// InFlightBytes bounds the content of the items that are read at the same time; a larger one is read alone. 0 means
 	// DefaultInFlightBytes.
 	InFlightBytes int64
-	// Room bounds the memory of several syncs together; nil has no end.
+	// Room bounds the memory of several syncs together; nil means no bound.
 	Room Room
-	// Reading is the version of how content is read: letters and digits. Where it changes, what could not be read is read again.
+	// Reading is the version of the way content is read: letters and digits. When it changes, unreadable items are read again.
 	Reading string
 	// MaxItems bounds the items that are stored at the end of a sync; 0 has no bound. TooMany is the error of a sync with more.
 	MaxItems int
 	TooMany  error
-	// Unresumed says that List lists everything in one run, and sets no checkpoint: what it shows need not be marked.
+	// Unresumed says that List lists everything in one run, and sets no checkpoint: shown items need not be marked.
 	Unresumed bool
-	// Again is how many items that failed are tried again by a sync until that helps; see Looker. 0 means DefaultAgain.
+	// Again is how many failed items a sync tries again until that helps; see Looker. 0 means DefaultAgain.
 	Again int
-	// Ends tells which errors are about the account or the place as a whole; nil: none.
+	// Ends tells which errors concern the account or the place as a whole and end the sync; nil: none.
 	Ends func(error) bool
-	// Answers asks the place for what must be there, where many items in a row cannot be read: an error ends the sync. nil: it is never
-	// asked, and each item fails alone.
+	// Answers asks the place for something that must be there, when many items in a row cannot be read. An error ends the sync.
+	// nil: it is never asked, and each item fails alone.
 	Answers func(ctx context.Context) error
-	// Clean cleans what people are told of a failure, of secrets; nil leaves it.
+	// Clean removes secrets from the reasons that people see; nil leaves them.
 	Clean func(string) string
 }
 
@@ -192,8 +193,8 @@ func (o Options) withDefaults() Options {
 
 // Result counts what a sync did.
 type Result struct {
-	// Listed are the items with content that were given, each time they were; the others are how these went. A failure that is stored
-	// already counts as Unchanged.
+	// Listed counts the items with content that were given, each time they were given. The other fields say what became of them. A
+	// failure that is stored already counts as Unchanged.
 	Listed, Put, Touched, Unchanged, Deleted, Failed int
 }
 
@@ -201,12 +202,13 @@ type Result struct {
 func (r Result) Changed() bool { return r.Put+r.Touched+r.Deleted+r.Failed > 0 }
 
 var (
-	// ErrGone is what Item.Read returns for what the place says is gone: a listing removes it as if it had not shown it. Else it is as ErrAway, and
-	// a change will tell.
+	// ErrGone is the error of Item.Read for an item that the place says is gone: a listing removes it as if it had not shown it.
+	// Outside a listing it is treated as ErrAway, and a later change removes it.
 	ErrGone = errors.New("it is gone")
-	// ErrAway is what Item.Read returns for what was listed and is not there: it fails, and is looked for again. It goes where Look says so.
+	// ErrAway is the error of Item.Read for an item that was listed and is not there: it fails, and is looked for again. It is
+	// removed when Look says so.
 	ErrAway = errors.New("it is not there")
-	// ErrNoText is what Item.Read returns for what has no text after all: it is stored as an item without Read is.
+	// ErrNoText is the error of Item.Read for an item without text: it is stored like an item without Read.
 	ErrNoText = errors.New("it has no text")
 )
 

@@ -16,8 +16,8 @@ import (
 	"github.com/echomind/sync/sdk/worker"
 )
 
-// Sync is one sync of a place. Item, Wait, Checkpoint, BeginListing, ResumeListing and EndListing are called by one goroutine at a time;
-// the other methods by any, at any time. Item.Read calls none but Stored.
+// Sync is one sync of a place. Item, Wait, Checkpoint, BeginListing, ResumeListing and EndListing are called by one goroutine at a
+// time; the other methods by any goroutine at any time. Item.Read calls none of them but Stored.
 type Sync struct {
 	ctx   context.Context // the sync's
 	store Store
@@ -25,60 +25,60 @@ type Sync struct {
 	state state
 	bytes *semaphore.Weighted
 
-	trouble row
-	// looks: the source is a Looker.
+	streak failureStreak
+	// looks says that the source is a Looker.
 	looks bool
-	// listing: everything is listed, and what is not shown is gone. partial: something was left out.
+	// listing says that everything is listed, and that items that are not shown are gone. partial says that something was left out.
 	listing, partial bool
 
 	group   *errgroup.Group // reads items; nil: none
-	grouped context.Context // ends with an error of group's
+	grouped context.Context // ends with the group's first error
 	broken  error           // what ended the group
 
-	mu      sync.Mutex
-	stored  map[string]entry
-	reading map[string]chan struct{} // closed when the item's reading is over
-	missing int                      // of stored, how many the listing has not shown
-	known   int                      // how many were stored under this configuration when the sync began
-	placed  bool                     // an earlier sync has called SetPlace
-	expects int                      // how many of these may be found by somebody
-	stand   []string                 // shown, and not written: to be marked
-	again   map[string]struct{}      // what could not be stored, and is read again by a source that is no Looker
-	lost    map[string]Item          // see Lose
-	allowed bool                     // the owner allows that very much goes
-	removed int                      // of what may be found, how many this sync has removed though no change names them
+	mu        sync.Mutex
+	stored    map[string]entry
+	reading   map[string]chan struct{} // closed when the item's reading is over
+	missing   int                      // how many stored items the listing has not shown
+	known     int                      // how many were stored under this configuration when the sync began
+	hadPlace  bool                     // an earlier sync has called SetPlace
+	findable  int                      // how many of the known items a search may find
+	unwritten []string                 // items that were shown and not written: to be marked as seen
+	retried   map[string]struct{}      // items that could not be stored and are read again, for a source that is no Looker
+	lost      map[string]Item          // see MarkLost
+	allowed   bool                     // the owner allows many deletions
+	removed   int                      // how many findable items this sync has removed without a change that names them
 
 	listed, put, touched, unchanged, deleted, failed atomic.Int64
-	unnamed                                          atomic.Int64 // items whose ids cannot be stored
+	badIDs                                           atomic.Int64 // items whose ids cannot be stored
 }
 
-// state is what a connector's state holds.
+// state is the state of a connector, as it is stored.
 type state struct {
 	Cursor json.RawMessage `json:"cursor,omitempty"`
-	// Place stays where the cursor is forgotten: see worker.Relist, which knows its name.
-	Place stays `json:"place,omitzero"`
-	// Unread and NotStored are what the last sync has tried again.
-	Unread    share `json:"unread,omitzero"`
-	NotStored share `json:"not_stored,omitzero"`
-	// Partial says that the listing that goes on has left something out.
+	// Place stays when the cursor is forgotten: see worker.Relist, which knows its name.
+	Place placeState `json:"place,omitzero"`
+	// Unread and NotStored are the retries of the last sync.
+	Unread    retries `json:"unread,omitzero"`
+	NotStored retries `json:"not_stored,omitzero"`
+	// Partial says that the listing that continues has left something out.
 	Partial bool `json:"partial,omitempty"`
 }
 
-// stays is what finds everything again where it is listed again.
-type stays struct {
-	// At is the source's: see Sync.SetPlace.
+// placeState is what finds everything again when it is listed again.
+type placeState struct {
+	// At is the value of the source: see Sync.SetPlace.
 	At json.RawMessage `json:"at,omitempty"`
-	// Round counts the syncs that have completed and left something that was not there: see Sync.Away.
+	// Round counts the completed syncs that left an item that was not there: see Sync.MarkAway.
 	Round int `json:"round,omitempty"`
 }
 
-// entry is what is stored of an item, and what this sync has made of it.
+// entry is what is stored of an item, and what this sync has done with it.
 type entry struct {
 	worker.Known
 	shown, fresh, missing bool
 }
 
-// Run brings store up to date with a place. When it returns, no goroutine of its own is left.
+// Run brings store up to date with a place. When it returns, none of its goroutines is left.
 //
 // A listing of everything that List has begun and not ended ends with it (Sync.EndListing). Then what failed before is tried again, where
 // src is a Looker, and the cursor becomes the connector's state.
@@ -96,12 +96,12 @@ func Run(ctx context.Context, store Store, src Source, opts Options) (Result, er
 	if err := store.State(&s.state); err != nil {
 		return Result{}, worker.Permanent(err)
 	}
-	s.placed = len(s.state.Place.At) > 0
+	s.hadPlace = len(s.state.Place.At) > 0
 	known, err := store.Known(ctx)
 	if err != nil {
 		return Result{}, err
 	}
-	s.take(known)
+	s.loadKnown(known)
 	err = s.run(ctx, src)
 	if err == nil && s.unchanged.Load() > 0 {
 		store.Unchanged(int(s.unchanged.Load()))
@@ -109,7 +109,7 @@ func Run(ctx context.Context, store Store, src Source, opts Options) (Result, er
 	return s.Result(), err
 }
 
-func (s *Sync) take(known map[string]worker.Known) {
+func (s *Sync) loadKnown(known map[string]worker.Known) {
 	s.stored = make(map[string]entry, len(known))
 	for id, k := range known {
 		e := entry{Known: k}
@@ -118,7 +118,7 @@ func (s *Sync) take(known map[string]worker.Known) {
 			s.known++
 		}
 		if of.Found {
-			s.expects++
+			s.findable++
 		}
 		s.stored[id] = e
 	}
@@ -127,10 +127,10 @@ func (s *Sync) take(known map[string]worker.Known) {
 func (s *Sync) run(ctx context.Context, src Source) error {
 	looker, can := src.(Looker)
 	if s.looks = can; !can {
-		s.chooseAgain()
+		s.chooseRetries()
 	}
 	cursor, err := src.List(ctx, s)
-	if err = s.over(err); err != nil {
+	if err = s.finishReading(err); err != nil {
 		return err
 	}
 	if s.listing {
@@ -140,37 +140,37 @@ func (s *Sync) run(ctx context.Context, src Source) error {
 	}
 	var look func(context.Context) error
 	if can {
-		look = func(ctx context.Context) error { return s.over(s.lookAtAll(ctx, looker)) }
+		look = func(ctx context.Context) error { return s.finishReading(s.lookAtAll(ctx, looker)) }
 	}
-	if err := s.removeLost(ctx, cursor, look); err != nil { // before a checkpoint knows nothing of it any more
+	if err := s.removeLost(ctx, cursor, look); err != nil { // before the next checkpoint, which does not remember the lost items
 		return err
 	}
 	if can {
-		if err := s.over(s.tryAgain(ctx, looker, cursor)); err != nil {
+		if err := s.finishReading(s.retryFailed(ctx, looker, cursor)); err != nil {
 			return err
 		}
 		if err := s.removeLost(ctx, cursor, look); err != nil {
 			return err
 		}
 	}
-	if err := s.bounded(1); err != nil {
+	if err := s.checkMaxItems(1); err != nil {
 		return err
 	}
-	if n := s.unnamed.Load(); n > 0 {
+	if n := s.badIDs.Load(); n > 0 {
 		s.store.Remark(fmt.Sprintf("%d items have ids that cannot be stored; they are left out", n))
 	}
-	at, err := s.at(cursor)
+	at, err := s.stateAt(cursor)
 	if err != nil {
 		return err
 	}
-	if s.anyAway() {
+	if s.hasAway() {
 		at.Place.Round++
 	}
 	return s.store.SetState(at)
 }
 
-// over waits for what is still read. Of two errors that of the reading comes first: the other may only follow from it.
-func (s *Sync) over(err error) error {
+// finishReading waits for all readings. An error of a reading comes before err, which may only follow from it.
+func (s *Sync) finishReading(err error) error {
 	if waited := s.Wait(); waited != nil && !errors.Is(waited, context.Canceled) {
 		return waited
 	} else if err == nil {
@@ -202,21 +202,21 @@ func (s *Sync) Place(v any) error {
 	return nil
 }
 
-// SetPlace keeps what finds the place again, such as the id of a folder that the configuration names by its path: it stays also where
-// everything is to be listed again, and the cursor is forgotten. v encodes as a JSON object; it is stored with the next cursor.
+// SetPlace stores what finds the place again, such as the id of a folder that the configuration names by its path. It stays when
+// everything is to be listed again and the cursor is forgotten. v encodes as a JSON object; it is stored with the next cursor.
 func (s *Sync) SetPlace(v any) (err error) {
 	s.state.Place.At, err = json.Marshal(v)
 	return err
 }
 
-// First tells whether the place has not been found so far, under this configuration: nothing was stored, and no sync has completed or set a
-// checkpoint. What is not there then may be a mistake of the configuration; later it is away.
+// First tells whether the place has not been found so far under this configuration: nothing was stored, and no sync has completed
+// or set a checkpoint. A missing place may then be a mistake in the configuration; later it is away.
 func (s *Sync) First() bool {
-	return len(s.state.Cursor) == 0 && !s.placed && s.known == 0
+	return len(s.state.Cursor) == 0 && !s.hadPlace && s.known == 0
 }
 
-// Checkpoint waits until all that was given is sent, and has a run that follows, should this one die, go on from a cursor: a value
-// that encodes as a JSON object.
+// Checkpoint waits until everything that was given is sent. Should this run die, the next run continues from cursor: a value that
+// encodes as a JSON object.
 func (s *Sync) Checkpoint(ctx context.Context, cursor any) error {
 	if err := s.Wait(); err != nil {
 		return err
@@ -224,7 +224,7 @@ func (s *Sync) Checkpoint(ctx context.Context, cursor any) error {
 	if err := s.markSeen(ctx); err != nil {
 		return err
 	}
-	at, err := s.at(cursor)
+	at, err := s.stateAt(cursor)
 	if err != nil {
 		return err
 	}
@@ -235,7 +235,7 @@ func (s *Sync) Checkpoint(ctx context.Context, cursor any) error {
 	return nil
 }
 
-func (s *Sync) at(cursor any) (state, error) {
+func (s *Sync) stateAt(cursor any) (state, error) {
 	data, err := json.Marshal(cursor)
 	if err != nil {
 		return state{}, fmt.Errorf("encode the cursor: %w", err)
@@ -262,7 +262,7 @@ func (s *Sync) Stored(id string) (Stored, bool) {
 	return e.describe(s.opts.Reading), is
 }
 
-// All are the items that are stored as of now, in no order. What is stored or removed meanwhile may be among them.
+// All yields the items that are stored now, in no order. Items that are stored or removed meanwhile may be among them.
 func (s *Sync) All() iter.Seq2[string, Stored] {
 	s.mu.Lock()
 	ids := make([]string, 0, len(s.stored))
@@ -279,7 +279,7 @@ func (s *Sync) All() iter.Seq2[string, Stored] {
 	}
 }
 
-// Len is how many items are stored as of now, without those that a listing has not shown so far.
+// Len is how many items are stored now, without the items that a listing has not shown so far.
 func (s *Sync) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -294,9 +294,9 @@ func (s *Sync) Result() Result {
 	}
 }
 
-// bounded fails a sync of a place that has more than times as many items as it may. What a listing has not shown yet counts for
-// nothing. What else is to be removed may be known at the end only, so until then twice as many are taken.
-func (s *Sync) bounded(times int) error {
+// checkMaxItems fails a sync of a place with more than times as many items as allowed. Items that a listing has not shown yet do
+// not count. Other removals may be known only at the end, so until then twice as many are accepted.
+func (s *Sync) checkMaxItems(times int) error {
 	if s.opts.MaxItems > 0 && s.Len() > times*s.opts.MaxItems {
 		if s.opts.TooMany == nil {
 			return worker.Permanent(fmt.Errorf("there are more than %d items", s.opts.MaxItems))

@@ -416,9 +416,9 @@ type rooms struct {
 	inside int
 }
 
-func (r *rooms) Enter(_ context.Context, bytes int64) (source.Place, error) {
+func (r *rooms) Reserve(_ context.Context, bytes int64) (source.Reservation, error) {
 	r.asked, r.inside = append(r.asked, bytes), r.inside+1
 	return r, nil
 }
-func (r *rooms) Hold(int64) {}
-func (r *rooms) Leave()     { r.inside-- }
+func (r *rooms) Resize(int64) {}
+func (r *rooms) Release()     { r.inside-- }

@@ -11,9 +11,9 @@ import (
 )
 
 // Checkpoint says what State is to return if this run dies: v, a JSON object within the limits of SetState, becomes the
-// connector's state as soon as everything that was sent before it is stored, while the run goes on. It does not wait for
-// that, and of several the last that is reached counts. So call it once everything up to the cursor v has been sent:
-// what is sent later is sent again by the run that continues.
+// connector's state as soon as everything that was sent before it is stored, while the run goes on. It does not wait for that. The
+// last checkpoint that is reached counts. So call it once everything up to the cursor v has been sent: the run that continues sends
+// again what was sent later.
 //
 // A document that failed (Document.Err) is stored with its error and holds no checkpoint up; see Known for how it is
 // fetched again. A run that completes without SetState leaves the state of its last checkpoint.
@@ -26,13 +26,13 @@ func (r *Run) Checkpoint(ctx context.Context, v any) error {
 	if err := checkStateSize(state); err != nil {
 		return err
 	}
-	if err := r.mergeLegs(ctx); err != nil {
+	if err := r.mergeListingParts(ctx); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	err = r.sendOne(ctx, func(m *internalpb.DocumentProcessRequest) {
 		r.notes.Add(1)
 		m.Body = &internalpb.DocumentProcessRequest_Checkpoint{
-			Checkpoint: &internalpb.SyncCheckpoint{State: state, Listing: r.handsOn(m.Number, state)},
+			Checkpoint: &internalpb.SyncCheckpoint{State: state, Listing: r.listingToHandOn(m.Number, state)},
 		}
 	})
 	if err != nil {
@@ -42,14 +42,14 @@ func (r *Run) Checkpoint(ctx context.Context, v any) error {
 	return nil
 }
 
-// checkpoint is one that the run has set.
+// checkpoint is a checkpoint that the run has set.
 type checkpoint struct {
 	no    int64 // 0 = none
 	state *structpb.Struct
 }
 
-// handsOn is what the run that continues from checkpoint no is to know of the listing; nil outside one.
-func (r *Run) handsOn(no int64, state *structpb.Struct) *structpb.Struct {
+// listingToHandOn is what the run that continues from checkpoint no must know of the listing; nil outside a listing.
+func (r *Run) listingToHandOn(no int64, state *structpb.Struct) *structpb.Struct {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if no > r.lastCheckpoint.no {
@@ -59,7 +59,7 @@ func (r *Run) handsOn(no int64, state *structpb.Struct) *structpb.Struct {
 	if r.isWhole() {
 		fields[carriedWhole] = structpb.NewBoolValue(true)
 	}
-	if seen := r.carried().covers(r.try.ID, no); len(seen) > 0 {
+	if seen := r.listingState().asFields(r.try.ID, no); len(seen) > 0 {
 		fields[carriedSeen] = structpb.NewStructValue(&structpb.Struct{Fields: seen})
 	}
 	if len(fields) == 0 {

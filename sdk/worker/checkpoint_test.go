@@ -53,8 +53,8 @@ func (f *fixture) sighted(connector int32, id, try string, listing, no int) {
 		connector, try, listing, id, no)
 }
 
-// leg is what a checkpoint says of one try's part of a listing.
-func leg(try string, listing, no int) string {
+// listingPart is what a checkpoint says of one try's part of a listing.
+func listingPart(try string, listing, no int) string {
 	return fmt.Sprintf(`"%s": {"listing": %d, "no": %d}`, try, listing, no)
 }
 
@@ -141,7 +141,7 @@ func TestAListingMarksWhatItShows(t *testing.T) {
 		sent[1].GetPart().Listing, sent[2].GetPart().Listing, sent[3].GetSeen().Listing, sent[5].GetPart().Listing, sent[6].GetPart().Listing,
 	})
 	require.Equal(t, []string{"a", "b"}, sent[3].GetSeen().SourceIds)
-	require.JSONEq(t, `[{"page": 1}, {"whole": true, "seen": {`+leg(sent[4].Try, 1, 4)+`}}]`, handedOn(t, sent[4]))
+	require.JSONEq(t, `[{"page": 1}, {"whole": true, "seen": {`+listingPart(sent[4].Try, 1, 4)+`}}]`, handedOn(t, sent[4]))
 	require.JSONEq(t, `[{"page": 2}, {"whole": true}]`, handedOn(t, sent[7]))
 }
 
@@ -192,7 +192,7 @@ func TestAContinuedListingKnowsWhatEarlierRunsHaveShown(t *testing.T) {
 	require.Equal(t, map[string]any{"page": 1.0}, state)
 	sent := f.whole(c, 3)
 	require.Equal(t, []int32{1, 1}, []int32{sent[1].GetPart().Listing, sent[2].GetSeen().Listing})
-	require.JSONEq(t, `[{"page": 2}, {"whole": true, "seen": {`+leg(old, 1, 1)+`, `+leg(sent[3].Try, 1, 3)+`}}]`, handedOn(t, sent[3]))
+	require.JSONEq(t, `[{"page": 2}, {"whole": true, "seen": {`+listingPart(old, 1, 1)+`, `+listingPart(sent[3].Try, 1, 3)+`}}]`, handedOn(t, sent[3]))
 }
 
 func TestARunThatBeginsAllOverForgetsWhatEarlierRunsHaveShown(t *testing.T) {
@@ -227,7 +227,7 @@ func TestARunThatBeginsAllOverForgetsWhatEarlierRunsHaveShown(t *testing.T) {
 	require.False(t, known["shown"].Seen)
 	sent := f.whole(c, 2)
 	require.Equal(t, []string{"shown"}, sent[1].GetSeen().SourceIds)
-	require.JSONEq(t, `[{"page": 2}, {"whole": true, "seen": {`+leg(sent[2].Try, 2, 2)+`}}]`, handedOn(t, sent[2]))
+	require.JSONEq(t, `[{"page": 2}, {"whole": true, "seen": {`+listingPart(sent[2].Try, 2, 2)+`}}]`, handedOn(t, sent[2]))
 	require.True(t, sent[0].GetCompleted().ListingWhole)
 }
 

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// longestWaits is for how long a run waits for its source altogether, because that has asked for it. A wait that would go beyond puts
-// the run off instead: meanwhile it holds a slot and a place.
+// longestWaits is how long a run may wait altogether because its source asked for it. A longer wait postpones the run instead,
+// because a waiting run holds a slot and a place.
 const longestWaits = time.Hour
 
-// workClock measures how long a run works, and says when that is too long. It stands still while the run waits for
-// Postgres, the broker, or a source that has asked for it: no run fails for a wait.
+// workClock measures how long a run works, and calls late when that is too long. It stops while the run waits for Postgres, the
+// broker, or a source that asked for it: no run fails for a wait.
 type workClock struct {
 	most time.Duration
 	late func()
@@ -36,8 +36,8 @@ func startClock(most time.Duration, late func()) *workClock {
 	return c
 }
 
-// wait stops the clock, until the returned function is called, for a wait that began at a moment: what passed from there
-// on was no work. Waits may overlap.
+// wait stops the clock until the returned function is called. The wait began at began; the time since then was no work. Waits may
+// overlap.
 func (c *workClock) wait(began time.Time) (over func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,8 +56,8 @@ func (c *workClock) wait(began time.Time) (over func()) {
 	})
 }
 
-// waitAsAsked stops the clock as wait does, for a wait that the source has asked for and that begins now, and for no longer than that; false, and
-// the clock goes on, where the run would wait for its source for longer than it may.
+// waitAsAsked stops the clock as wait does, for a wait of d that the source has asked for and that begins now. It returns false,
+// and the clock runs on, where the run would wait for its source for longer than it may.
 func (c *workClock) waitAsAsked(d time.Duration) (over func(), mayWait bool) {
 	now := time.Now()
 	c.mu.Lock()
@@ -87,7 +87,7 @@ func (c *workClock) waitAsAsked(d time.Duration) (over func(), mayWait bool) {
 	return func() { timer.Stop(); end() }, true
 }
 
-// expires looks again: a wait may have begun when the timer fired already.
+// expires checks again: a wait may have begun after the timer fired.
 func (c *workClock) expires() {
 	c.mu.Lock()
 	isLate := c.waits == 0 && c.worked+time.Since(c.since) >= c.most
@@ -104,7 +104,7 @@ func (c *workClock) stop() {
 	c.timer.Stop()
 }
 
-// wait is one that begins with the first of several failures, and ends with the last.
+// wait is a wait that begins with the first of several failures, and ends with the last.
 type wait struct{ over func() }
 
 func (w *wait) begin(c *workClock, began time.Time) {

@@ -15,61 +15,65 @@ import (
 )
 
 const (
-	// creditPause is the least time between two questions. In it semantic stores less than the default credit.
+	// creditPause is the least time between two questions. Semantic stores less than the default credit within it.
 	creditPause   = 50 * time.Millisecond
 	creditTimeout = 2 * time.Second
 	creditPage    = 1000 // what moves.stored_up_to takes
-	// creditSilence is how long nothing may be stored at all: semantic or Postgres is away then, or the stream was purged.
-	// creditPatience is how long nothing may be stored of one run while others get on: its messages may stand behind theirs.
+	// creditSilence is after how long without any store of any run credit is written off: semantic or Postgres is away, or the
+	// stream was purged. creditPatience is the same for one run while other runs are stored: its messages may wait behind theirs.
 	creditSilence  = 30 * time.Second
 	creditPatience = time.Minute
-	// creditLeast is the part of the credit that each of many large runs has all the same.
+	// creditLeast: each of many large runs has at least the credit divided by this.
 	creditLeast = 10
-	// chunksAsMuch and seenAsMuch are how many chunks cost semantic about as much as a small document, and how many documents that are
-	// said to be there.
-	chunksAsMuch = 4
-	seenAsMuch   = 50
+	// chunksPerDocument and seenPerDocument are how many chunks, and how many documents marked as seen, cost semantic about as much
+	// as a small document.
+	chunksPerDocument = 4
+	seenPerDocument   = 50
 )
 
-// credits is how far the runs of a worker are stored. It asks Postgres while a run waits for that, one question at a time for all
-// of them. Nothing depends on an answer: a run of which nothing is stored for long goes on as if all it has sent were.
+// credits knows how far the runs of a worker are stored. It asks Postgres while a run waits for credit, one question at a time for
+// all runs. A missing answer stops nothing: a run that sees no store for long continues as if everything that it has sent were
+// stored.
 type credits struct {
 	stored            func(ctx context.Context, tries []uuid.UUID) ([]dbgen.StoredUpToRow, error)
 	storedOfAll       func(ctx context.Context) (int64, error)
 	silence, patience time.Duration
 	metrics           *metrics
 	log               *slog.Logger
-	begun             chan struct{} // holds one where a run may have begun to wait
+	begun             chan struct{} // holds one element where a run may have begun to wait
 
-	mu      sync.Mutex
-	waiting map[*credit]struct{}
-	large   map[*credit]struct{} // those of which much is not known to be stored: they share the credit
-	moved   time.Time            // when something was last stored, or the first of the runs began to wait
-	all     int64                // what storedOfAll said since then; -1 = it was not asked
+	mu              sync.Mutex
+	waiting         map[*credit]struct{}
+	large           map[*credit]struct{} // runs with much outstanding: they share the credit
+	progressAt      time.Time            // when something was last stored, or the first of the runs began to wait
+	lastStoredOfAll int64                // the last answer of storedOfAll since then; -1 = it was not asked
 }
 
-// credit is how much of a run may stand in the document stream, so that others' documents stand behind little. credits.mu guards it.
+// credit bounds how much of a run waits in the document stream, so that the documents of other runs do not wait behind much.
+// credits.mu guards it.
 type credit struct {
 	of   *credits
 	try  uuid.UUID
 	most int64
 	log  *slog.Logger
 
-	taken    int64         // its highest number
-	stored   int64         // the highest that is known to be stored: the stream has passed all before it
-	through  int64         // the highest that needs no credit any more: it is stored, or written off
-	sent     []load        // what needs credit, by its number
-	standing int64         // the weight of all that
-	ended    bool          // it shares no more
-	more     chan struct{} // closed when there is room again
-	waits    int           // how many of the handler's goroutines wait
-	moved    time.Time     // when stored last moved, something was written off, or the run began to wait
+	taken       int64         // its highest number
+	stored      int64         // the highest number that is known to be stored: the stream has passed all before it
+	through     int64         // the highest number that needs no credit any more: it is stored, or written off
+	sent        []load        // messages that need credit, by number
+	outstanding int64         // the weight of sent
+	ended       bool          // it takes no share any more
+	more        chan struct{} // closed when there is room again
+	waits       int           // how many of the handler's goroutines wait
+	progressAt  time.Time     // when stored last moved, something was written off, or the run began to wait
 }
 
-// load is what was sent together: the last number of it, and how many small documents cost semantic as much.
+// load is messages that were sent together: their last number, and as how many small documents they count.
 type load struct{ no, weight int64 }
 
-func weightOf(chunks, seen int) int64 { return int64(1 + chunks/chunksAsMuch + seen/seenAsMuch) }
+func weightOf(chunks, seen int) int64 {
+	return int64(1 + chunks/chunksPerDocument + seen/seenPerDocument)
+}
 
 func newCredits(queries *dbgen.Queries, m *metrics, log *slog.Logger) *credits {
 	return &credits{
@@ -82,60 +86,60 @@ func (c *credits) of(try uuid.UUID, most int, log *slog.Logger) *credit {
 	return &credit{of: c, try: try, most: int64(most), log: log, more: make(chan struct{})}
 }
 
-// room says whether a run may send something: more is nil then. Else more is closed when it is worth another look. What is sent
-// together may go beyond the credit by all of it.
-func (r *credit) room() (more <-chan struct{}) {
+// roomOrWait returns nil where the run may send; otherwise a channel that is closed when asking again makes sense. Messages that
+// are sent together may exceed the credit.
+func (r *credit) roomOrWait() (more <-chan struct{}) {
 	r.of.mu.Lock()
 	defer r.of.mu.Unlock()
-	if r.mayGoOn() {
+	if r.hasCredit() {
 		return nil
 	}
 	return r.more
 }
 
-// mayGoOn says whether less stands than the run's share. credits.mu is held.
-func (r *credit) mayGoOn() bool {
+// hasCredit says whether less is outstanding than the run's share. credits.mu is held.
+func (r *credit) hasCredit() bool {
 	least := max(r.most/creditLeast, 1)
 	share := max(r.most/int64(max(len(r.of.large), 1)), least)
-	return r.standing < share
+	return r.outstanding < share
 }
 
-// takes notes that a run sends something whose last number is no.
-func (r *credit) takes(no, weight int64) {
+// charge notes that a run sends messages whose last number is no.
+func (r *credit) charge(no, weight int64) {
 	r.of.mu.Lock()
 	defer r.of.mu.Unlock()
 	r.taken = no
 	r.sent = append(r.sent, load{no, weight})
-	r.stands(weight)
+	r.addOutstanding(weight)
 }
 
-// stands counts what stands. credits.mu is held.
-func (r *credit) stands(more int64) {
-	r.standing += more
-	if r.ended || r.standing < max(r.most/creditLeast, 1) {
+// addOutstanding changes the outstanding weight. credits.mu is held.
+func (r *credit) addOutstanding(more int64) {
+	r.outstanding += more
+	if r.ended || r.outstanding < max(r.most/creditLeast, 1) {
 		delete(r.of.large, r)
 	} else {
 		r.of.large[r] = struct{}{}
 	}
 }
 
-// end leaves its share to the others.
+// end gives the run's share to the others.
 func (r *credit) end() {
 	r.of.mu.Lock()
 	defer r.of.mu.Unlock()
 	r.ended = true
-	r.stands(0)
+	r.addOutstanding(0)
 }
 
-// wait has Postgres asked for the run, until the returned function is called.
+// wait has Postgres asked about the run until the returned function is called.
 func (r *credit) wait() (end func()) {
 	c := r.of
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r.waits++; r.waits == 1 {
-		r.moved = time.Now()
+		r.progressAt = time.Now()
 		if len(c.waiting) == 0 {
-			c.moves()
+			c.noteProgress()
 		}
 		c.waiting[r] = struct{}{}
 		c.metrics.waiting.Inc()
@@ -154,11 +158,11 @@ func (r *credit) wait() (end func()) {
 	}
 }
 
-// run asks until ctx ends, and nothing while no run waits.
+// run asks Postgres until ctx ends, while any run waits.
 func (c *credits) run(ctx context.Context) {
-	for c.isWaitedFor(ctx) {
+	for c.awaitWaiting(ctx) {
 		pause := time.After(creditPause)
-		c.look(ctx)
+		c.refresh(ctx)
 		select {
 		case <-pause:
 		case <-ctx.Done():
@@ -166,8 +170,8 @@ func (c *credits) run(ctx context.Context) {
 	}
 }
 
-// isWaitedFor waits until a run waits. It says no when ctx has ended.
-func (c *credits) isWaitedFor(ctx context.Context) bool {
+// awaitWaiting waits until a run waits. It returns false when ctx has ended.
+func (c *credits) awaitWaiting(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		c.mu.Lock()
 		waited := len(c.waiting) > 0
@@ -183,7 +187,7 @@ func (c *credits) isWaitedFor(ctx context.Context) bool {
 	return false
 }
 
-// runs are those that wait, and the large ones with which they share.
+// runs returns the waiting runs, and the large runs that share the credit with them.
 func (c *credits) runs() []*credit {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,10 +196,10 @@ func (c *credits) runs() []*credit {
 	return slices.Collect(maps.Keys(all))
 }
 
-// look asks once for all runs that wait, and lets go on those that may.
-func (c *credits) look(ctx context.Context) {
+// refresh asks once for all waiting runs, and wakes those that have credit.
+func (c *credits) refresh(ctx context.Context) {
 	runs := c.runs()
-	if err := c.ask(ctx, runs); err != nil { // who cares is told by what else asks Postgres
+	if err := c.ask(ctx, runs); err != nil { // other queries report that Postgres is away
 		c.log.Debug("nobody knows how far the syncs that wait are stored", "err", err)
 	}
 	c.writeOff(runs)
@@ -213,15 +217,16 @@ func (c *credits) ask(ctx context.Context, runs []*credit) error {
 		if err != nil {
 			return err
 		}
-		c.answered(page, stored)
+		c.apply(page, stored)
 	}
-	return c.listen(ctx)
+	return c.askOfAll(ctx)
 }
 
-// listen asks whether anything is stored of others where nothing was of the runs of this worker for a while: theirs may stand before it.
-func (c *credits) listen(ctx context.Context) error {
+// askOfAll asks whether anything of other workers' runs is stored, where nothing of this worker's runs was for a while: their
+// messages may wait behind the others.
+func (c *credits) askOfAll(ctx context.Context) error {
 	c.mu.Lock()
-	quiet := time.Since(c.moved) >= c.silence/2
+	quiet := time.Since(c.progressAt) >= c.silence/2
 	c.mu.Unlock()
 	if !quiet {
 		return nil
@@ -232,17 +237,17 @@ func (c *credits) listen(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.all >= 0 && c.all != all {
-		c.moves()
+	if c.lastStoredOfAll >= 0 && c.lastStoredOfAll != all {
+		c.noteProgress()
 	}
-	c.all = all
+	c.lastStoredOfAll = all
 	return nil
 }
 
-// moves notes that something was stored. c.mu is held.
-func (c *credits) moves() { c.moved, c.all = time.Now(), -1 }
+// noteProgress notes that something was stored. c.mu is held.
+func (c *credits) noteProgress() { c.progressAt, c.lastStoredOfAll = time.Now(), -1 }
 
-func (c *credits) answered(runs []*credit, stored []dbgen.StoredUpToRow) {
+func (c *credits) apply(runs []*credit, stored []dbgen.StoredUpToRow) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	highest := make(map[uuid.UUID]int64, len(stored))
@@ -251,54 +256,54 @@ func (c *credits) answered(runs []*credit, stored []dbgen.StoredUpToRow) {
 	}
 	for _, r := range runs {
 		if no := min(highest[r.try], r.taken); no > r.stored {
-			r.stored, r.moved = no, time.Now()
-			c.moves()
-			r.passes(no)
+			r.stored, r.progressAt = no, time.Now()
+			c.noteProgress()
+			r.release(no)
 		}
 	}
 }
 
-// writeOff gives another credit to runs of which nothing was stored for long.
+// writeOff gives new credit to waiting runs that have seen no store for long.
 func (c *credits) writeOff(runs []*credit) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	silent := time.Since(c.moved) >= c.silence
+	silent := time.Since(c.progressAt) >= c.silence
 	for _, r := range runs {
-		if since := time.Since(r.moved); r.waits == 0 || since < c.patience && (!silent || since < c.silence) {
+		if since := time.Since(r.progressAt); r.waits == 0 || since < c.patience && (!silent || since < c.silence) {
 			continue
 		}
 		r.log.Info("nothing of what the sync has sent was stored for long; it goes on", "sent", r.taken, "stored_up_to", r.stored)
 		c.metrics.writtenOff.Add(float64(r.taken - r.through))
-		r.moved = time.Now()
-		r.passes(r.taken)
+		r.progressAt = time.Now()
+		r.release(r.taken)
 	}
 }
 
-// passes takes off what needs no credit any more. credits.mu is held.
-func (r *credit) passes(through int64) {
+// release frees the credit of messages up to a number. credits.mu is held.
+func (r *credit) release(through int64) {
 	r.through = max(r.through, through)
 	gone, n := int64(0), 0
 	for ; n < len(r.sent) && r.sent[n].no <= r.through; n++ {
 		gone += r.sent[n].weight
 	}
 	r.sent = slices.Delete(r.sent, 0, n)
-	r.stands(-gone)
+	r.addOutstanding(-gone)
 }
 
-// wake lets go on those that have room.
+// wake wakes the waiting runs that have credit.
 func (c *credits) wake() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for r := range c.waiting {
-		if r.mayGoOn() {
+		if r.hasCredit() {
 			close(r.more)
 			r.more = make(chan struct{})
 		}
 	}
 }
 
-// awaitRoom waits until there may be room for another number, the run ends, or ctx does: that alone is an error.
-func (o *outbox) awaitRoom(ctx context.Context, more <-chan struct{}) error {
+// awaitCredit waits until the run may have credit, the run ends, or ctx ends; only the last returns an error.
+func (o *outbox) awaitCredit(ctx context.Context, more <-chan struct{}) error {
 	defer o.clock.wait(time.Now())()
 	defer o.credit.wait()()
 	select {

@@ -86,7 +86,7 @@ func asks(t *testing.T, body func(c *asking, pass func(time.Duration))) {
 // takesUpTo takes numbers one by one, each of a small document.
 func (r *credit) takesUpTo(no int64) {
 	for n := r.taken + 1; n <= no; n++ {
-		r.takes(n, 1)
+		r.charge(n, 1)
 	}
 }
 
@@ -101,7 +101,7 @@ func (c *asking) waits(r *credit, taken int64) (stillWaits func() bool) {
 	r.takesUpTo(taken)
 	go func() {
 		defer close(gone)
-		for more := r.room(); more != nil; more = r.room() {
+		for more := r.roomOrWait(); more != nil; more = r.roomOrWait() {
 			end := r.wait()
 			select {
 			case <-more:
@@ -255,7 +255,7 @@ func TestASyncThatHasEndedLeavesItsShareWhateverIsAnsweredLater(t *testing.T) {
 		asked := c.runs()
 		require.Equal(t, []*credit{r}, asked)
 		r.end()
-		c.answered(asked, []dbgen.StoredUpToRow{{TryID: r.try, No: 50}})
+		c.apply(asked, []dbgen.StoredUpToRow{{TryID: r.try, No: 50}})
 		require.Empty(t, c.runs())
 	})
 }
@@ -282,9 +282,9 @@ func TestWithManyLargeSyncsEachHasATenthOfTheCredit(t *testing.T) {
 		}
 		r := c.of(uuid.New(), 100, c.log)
 		r.takesUpTo(9)
-		require.Nil(t, r.room())
+		require.Nil(t, r.roomOrWait())
 		r.takesUpTo(10)
-		require.NotNil(t, r.room())
+		require.NotNil(t, r.roomOrWait())
 	})
 }
 

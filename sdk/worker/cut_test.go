@@ -81,14 +81,11 @@ func TestAHandlerThatReturnsInOrderAfterItsTimeIsCutToo(t *testing.T) {
 func TestASyncWhoseNumberWasNeverSentFailsWhenItTakesTooLong(t *testing.T) {
 	f := newFixture(t)
 	c := f.triggered()
-	ended, cancel := context.WithCancel(ctx)
-	cancel()
-	f.workWith(func(cfg *worker.Config) { cfg.MaxInFlight = 1 }, func(ctx context.Context, run *worker.Run) error {
-		for i := 1; ; i++ { // until one of them has to wait for a place, and gives up
-			if err := run.Put(ended, note(i)); err != nil {
-				break
-			}
-		}
+	f.work(func(ctx context.Context, run *worker.Run) error {
+		func() {
+			defer func() { _ = recover() }()
+			_ = run.SendPanic(ctx)
+		}()
 		<-ctx.Done()
 		return ctx.Err()
 	}, maxRun(500*time.Millisecond))

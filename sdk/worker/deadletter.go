@@ -14,16 +14,16 @@ import (
 // giveUp puts a message that can never be handled among the dead letters, waits until that is acknowledged, and
 // only then takes it out of its stream.
 func (w *Worker) giveUp(ctx context.Context, msg jetstream.Msg, why error) {
-	if !w.letter(ctx, msg, why) {
+	if !w.publishDeadLetter(ctx, msg, why) {
 		return
 	}
 	w.metrics.deadLetters.Inc()
-	// One that is lost brings the message back, and a second dead letter.
+	// A lost acknowledgement brings the message back, and a second dead letter.
 	_ = deadline.Do(ctx, "worker.acknowledge", time.Second, msg.DoubleAck)
 }
 
-// letter is false where the service stops first.
-func (w *Worker) letter(ctx context.Context, msg jetstream.Msg, why error) bool {
+// publishDeadLetter returns false where the service stops first.
+func (w *Worker) publishDeadLetter(ctx context.Context, msg jetstream.Msg, why error) bool {
 	for range pauses.Tries(ctx) {
 		err := streams.DeadLetter(ctx, w.servers.Stream, msg, why, 1)
 		switch {

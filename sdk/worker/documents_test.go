@@ -259,7 +259,7 @@ func TestManySendersLeaveNoGap(t *testing.T) {
 	f.whole(c, 400)
 }
 
-func TestANumberThatWasTakenAndNotSentFailsTheRun(t *testing.T) {
+func TestADocumentThatIsLeftOutBecauseItsContextHasEndedFailsTheRun(t *testing.T) {
 	f := newFixture(t)
 	for name, end := range map[string]error{"nil": nil, "skipped": worker.Skipped("so it seems")} {
 		c := f.triggered()

@@ -20,7 +20,7 @@ func (w *Worker) SetStuckAfter(d time.Duration) { w.stuckAfter = d }
 func (w *Worker) SetQueryTimeout(d time.Duration) { w.queryTimeout = d }
 
 // MaxLegs is over how many runs a listing may go on.
-const MaxLegs = maxLegs
+const MaxLegs = maxListingParts
 
 // Numbers is how many numbers the run's handler has taken.
 func (r *Run) Numbers() int64 { return r.outbox.total() }

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// gate stops the publishing of a worker's runs while their leases may have been lost. It starts open.
+// gate holds back the publishing of a worker's runs while their leases may have been lost. It starts open.
 type gate struct {
 	mu     sync.Mutex
 	passed chan struct{} // closed while the gate is open

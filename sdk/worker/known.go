@@ -14,16 +14,18 @@ import (
 	"github.com/echomind/sync/sdk/worker/internal/dbgen"
 )
 
-// Known returns what is stored of the connector's documents, by source id. One without a version token has failed, or
-// is of an earlier configuration: it is the handler's to fetch again in every sync, whether or not the source's list of
-// changes names it, because a cursor, and a checkpoint too, has passed it.
+// Known returns what is stored of the connector's documents, by source id. A document without a version token has failed, or is of
+// an earlier configuration: the handler must fetch it again in every sync, whether or not the source's list of changes names it,
+// because the cursor has passed it.
 //
 // All of it is in memory at once: for each document its id, token, hash and Memo, which may have MaxMemoBytes, so that 100,000
 // documents with memos of 200 bytes are some 45 MB, and with the longest 850 MB. Keep memos short.
-func (r *Run) Known(ctx context.Context) (map[string]Known, error) { return r.knownOf(ctx, r.legs()) }
+func (r *Run) Known(ctx context.Context) (map[string]Known, error) {
+	return r.knownOf(ctx, r.listingParts())
+}
 
-// knownOf says of each document whether one of these parts of the listing has shown it.
-func (r *Run) knownOf(ctx context.Context, legs []leg) (map[string]Known, error) {
+// knownOf returns the known documents, and whether one of these parts of the listing has shown each.
+func (r *Run) knownOf(ctx context.Context, legs []listingPart) (map[string]Known, error) {
 	known, after := map[string]Known{}, ""
 	var tries []uuid.UUID
 	var listings []int32
@@ -76,7 +78,7 @@ func (r *Run) Links(ctx context.Context, sourceID string) ([]string, error) {
 
 // DeletionsAllowed says whether this run may delete many documents at once: its user has allowed it, or has switched the
 // connector's deletion_guard off. It asks Postgres each time, so a handler asks only where a listing would in fact delete many.
-// The error is lifecycle.ErrFenced where the run is another's.
+// The error is lifecycle.ErrFenced where the run now belongs to another try.
 func (r *Run) DeletionsAllowed(ctx context.Context) (bool, error) {
 	var allowed bool
 	err := r.Patiently(ctx, "worker.deletions_allowed", func(ctx context.Context) (err error) {
@@ -89,8 +91,8 @@ func (r *Run) DeletionsAllowed(ctx context.Context) (bool, error) {
 	return allowed, nil
 }
 
-// asFenced adds lifecycle.ErrFenced to the error by which moves.known, moves.links and moves.deletions_allowed say that the run is
-// another's.
+// asFenced adds lifecycle.ErrFenced to the error by which moves.known, moves.links and moves.deletions_allowed say that the run
+// belongs to another try.
 func asFenced(err error) error {
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) && refused.Code == "P0002" {

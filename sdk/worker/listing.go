@@ -13,35 +13,35 @@ import (
 )
 
 const (
-	// carriedWhole and carriedSeen are the keys of what a checkpoint hands on of a listing.
+	// carriedWhole and carriedSeen are the keys of the listing in a checkpoint.
 	carriedWhole = "whole"
 	carriedSeen  = "seen"
-	// maxLegs bounds of how many runs' parts a listing is made, so that what a checkpoint hands on stays well below its 65,536
-	// bytes. A run that goes on with more takes them over as its own.
-	maxLegs = 100
-	// seenBytes bounds the names of the documents that one message says are there, besides topology.MaxMessageSeen.
+	// maxListingParts bounds how many runs contribute to a listing, so that a checkpoint stays well below its 65,536 bytes. A run
+	// that continues a listing of more parts takes them over as its own.
+	maxListingParts = 100
+	// seenBytes bounds the ids in one message of seen documents, besides topology.MaxMessageSeen.
 	seenBytes = 256 << 10
 )
 
-// listing is the listing of everything that a run is in, and what earlier runs of it have shown.
+// listing is the listing of everything that a run continues or has begun, and what earlier runs have shown in it.
 type listing struct {
-	begun   int32 // how many this try has begun, or gone on with
-	current int32 // which of them it is in; 0 = none
+	begun   int32 // how many listings this try has begun or continued
+	current int32 // the number of the current one; 0 = none
 	whole   bool  // nothing is left out so far
-	// earlier are the parts of it that earlier runs have listed, each up to that run's last checkpoint: what it showed
-	// later, this run lists again.
-	earlier []leg
-	// merged: this try has marked what they showed, too, by its number upTo: no checkpoint names them any more. What was sent is
-	// not stored yet, and what is stored may be swept, so that who asks what was shown asks for both.
+	// earlier are the parts that earlier runs have listed, each up to that run's last checkpoint: what a run showed later is listed
+	// again.
+	earlier []listingPart
+	// merged says that this try has marked the documents of earlier, too, by its number upTo, and that no checkpoint names the
+	// earlier parts any more. Sent marks are not stored yet, and stored parts may be swept, so Known asks for both.
 	merged bool
 	upTo   int64
 }
 
-// leg is the part of a listing that one try has listed, up to a checkpoint.
-type leg struct {
+// listingPart is the part of a listing that one try has listed, up to a checkpoint.
+type listingPart struct {
 	try     uuid.UUID
-	listing int32 // which of the try's
-	no      int64 // of the checkpoint
+	listing int32 // the number of the try's listing
+	no      int64 // the number of the checkpoint
 }
 
 // BeginListing says that this run lists its whole source from the beginning. Documents are marked from here on as shown
@@ -52,7 +52,7 @@ type leg struct {
 func (r *Run) BeginListing() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l := r.carried()
+	l := r.listingState()
 	l.begun++
 	*l = listing{begun: l.begun, current: l.begun, whole: true}
 }
@@ -62,7 +62,7 @@ func (r *Run) BeginListing() {
 func (r *Run) EndListing() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l := r.carried()
+	l := r.listingState()
 	l.current, l.earlier = 0, nil
 }
 
@@ -74,7 +74,7 @@ func (r *Run) Seen(ctx context.Context, sourceIDs ...string) error {
 			return err
 		}
 	}
-	current := r.listingNow()
+	current := r.currentListing()
 	if current == 0 {
 		return nil
 	}
@@ -82,7 +82,7 @@ func (r *Run) Seen(ctx context.Context, sourceIDs ...string) error {
 	return err
 }
 
-// mark sends which documents one of the try's listings has shown, and returns the number of the last message.
+// mark sends which documents a listing of the try has shown, and returns the number of the last message.
 func (r *Run) mark(ctx context.Context, current int32, sourceIDs []string) (last int64, err error) {
 	for len(sourceIDs) > 0 {
 		n, size := 0, 0
@@ -99,7 +99,7 @@ func (r *Run) mark(ctx context.Context, current int32, sourceIDs []string) (last
 }
 
 func (r *Run) sendSeen(ctx context.Context, ids []string, listing int32) (no int64, err error) {
-	err = r.sendWeighing(ctx, weightOf(0, len(ids)), func(m *internalpb.DocumentProcessRequest) {
+	err = r.sendWeighted(ctx, weightOf(0, len(ids)), func(m *internalpb.DocumentProcessRequest) {
 		r.notes.Add(1)
 		no = m.Number
 		m.Body = &internalpb.DocumentProcessRequest_Seen{Seen: &internalpb.DocumentsSeen{SourceIds: ids, Listing: listing}}
@@ -110,40 +110,40 @@ func (r *Run) sendSeen(ctx context.Context, ids []string, listing int32) (no int
 	return no, nil
 }
 
-// listingNow is which of the try's listings is under way; 0 = none.
-func (r *Run) listingNow() int32 {
+// currentListing is the number of the try's listing that is under way; 0 = none.
+func (r *Run) currentListing() int32 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.carried().current
+	return r.listingState().current
 }
 
-// legs are the parts of the listing that earlier runs have listed, and what this try has taken over of them.
-func (r *Run) legs() []leg {
+// listingParts are the parts that earlier runs have listed, and the part that this try has taken over.
+func (r *Run) listingParts() []listingPart {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l := r.carried()
+	l := r.listingState()
 	if l.current == 0 || !l.merged {
 		return l.earlier
 	}
-	return append(slices.Clone(l.earlier), leg{try: r.try.ID, listing: l.current, no: l.upTo})
+	return append(slices.Clone(l.earlier), listingPart{try: r.try.ID, listing: l.current, no: l.upTo})
 }
 
-// carried is what the checkpoint that the run continues from has handed on. r.mu is held.
-func (r *Run) carried() *listing {
+// listingState is the listing of the run; at first what its checkpoint has handed on. r.mu is held.
+func (r *Run) listingState() *listing {
 	if r.inListing != nil {
 		return r.inListing
 	}
 	handedOn := r.request.GetListing().GetFields()
-	// Without a cursor there is nothing to begin from but the beginning.
+	// Without a cursor the listing starts at the beginning.
 	r.inListing = &listing{whole: len(r.request.GetState().GetFields()) == 0 || handedOn[carriedWhole].GetBoolValue()}
 	for name, value := range handedOn[carriedSeen].GetStructValue().GetFields() {
 		try, err := uuid.Parse(name)
 		if err != nil {
-			continue // somebody wrote it by hand: what it does not say was not shown
+			continue // it was written by hand; the documents of this part do not count as shown
 		}
 		of := value.GetStructValue().GetFields()
 		r.inListing.begun, r.inListing.current = 1, 1
-		r.inListing.earlier = append(r.inListing.earlier, leg{
+		r.inListing.earlier = append(r.inListing.earlier, listingPart{
 			try: try, listing: int32(of["listing"].GetNumberValue()), no: int64(of["no"].GetNumberValue()),
 		})
 	}
@@ -151,30 +151,30 @@ func (r *Run) carried() *listing {
 }
 
 // isWhole says whether nothing was left out so far. r.mu is held.
-func (r *Run) isWhole() bool { return r.carried().whole && !r.partial }
+func (r *Run) isWhole() bool { return r.listingState().whole && !r.partial }
 
-// goesOn says whether the run, which completes, leaves its listing to the next. r.mu is held.
-func (r *Run) goesOn() bool {
-	l := r.carried()
+// leavesListing says whether the completing run leaves its listing to the next run. r.mu is held.
+func (r *Run) leavesListing() bool {
+	l := r.listingState()
 	return l.current > 0 && r.newState == nil && (r.lastCheckpoint.no > 0 || len(l.earlier) > 0)
 }
 
-// finalState is the state that the run, which completes, leaves; nil leaves that of the last checkpoint, together with its
-// listing. A listing that is over does not outlive the run. r.mu is held.
+// finalState is the state that the completing run leaves; nil leaves that of the last checkpoint, together with its listing. A
+// listing that is over does not outlive the run. r.mu is held.
 func (r *Run) finalState() *structpb.Struct {
-	if r.newState == nil && r.carried().current == 0 {
+	if r.newState == nil && r.listingState().current == 0 {
 		return r.lastCheckpoint.state
 	}
 	return r.newState
 }
 
-// mergeLegs marks what the earlier runs of a listing have shown as shown by this try, once they are many. So a listing may go on
-// over any number of runs.
-func (r *Run) mergeLegs(ctx context.Context) error {
+// mergeListingParts marks the documents of earlier parts as shown by this try, once there are many parts. So any number of runs may
+// continue a listing.
+func (r *Run) mergeListingParts(ctx context.Context) error {
 	r.mu.Lock()
-	l := *r.carried()
+	l := *r.listingState()
 	r.mu.Unlock()
-	if len(l.earlier) < maxLegs || l.merged {
+	if len(l.earlier) < maxListingParts || l.merged {
 		return nil
 	}
 	known, err := r.knownOf(ctx, l.earlier)
@@ -193,18 +193,18 @@ func (r *Run) mergeLegs(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if now := r.carried(); now.current == l.current {
+	if now := r.listingState(); now.current == l.current {
 		now.merged, now.upTo = true, upTo
 	}
 	return nil
 }
 
-// covers is what a checkpoint says of the listing: what was shown up to it, by earlier runs and by this try.
-func (l *listing) covers(try uuid.UUID, no int64) map[string]*structpb.Value {
+// asFields is the listing as a checkpoint carries it: what was shown up to it, by earlier runs and by this try.
+func (l *listing) asFields(try uuid.UUID, no int64) map[string]*structpb.Value {
 	if l.current == 0 {
 		return nil
 	}
-	parts := []leg{{try: try, listing: l.current, no: no}}
+	parts := []listingPart{{try: try, listing: l.current, no: no}}
 	if !l.merged {
 		parts = append(parts, l.earlier...)
 	}

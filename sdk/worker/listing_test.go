@@ -160,8 +160,8 @@ func TestAListingGoesOnOverAnyNumberOfRuns(t *testing.T) {
 		sent := f.whole(c, 5)
 		require.Equal(t, []string{"shown"}, sent[2].GetSeen().SourceIds)
 		require.Equal(t, int32(1), sent[2].GetSeen().Listing)
-		require.JSONEq(t, `[{"page": 7}, {"whole": true, "seen": {`+leg(sent[3].Try, 1, 3)+`}}]`, handedOn(t, sent[3]))
-		require.JSONEq(t, `[{"page": 8}, {"whole": true, "seen": {`+leg(sent[5].Try, 1, 5)+`}}]`, handedOn(t, sent[5]))
+		require.JSONEq(t, `[{"page": 7}, {"whole": true, "seen": {`+listingPart(sent[3].Try, 1, 3)+`}}]`, handedOn(t, sent[3]))
+		require.JSONEq(t, `[{"page": 8}, {"whole": true, "seen": {`+listingPart(sent[5].Try, 1, 5)+`}}]`, handedOn(t, sent[5]))
 		require.Len(t, known, 2)
 		for _, k := range known {
 			require.True(t, k["shown"].Seen)

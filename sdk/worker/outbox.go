@@ -53,7 +53,7 @@ type outbox struct {
 	seq    uint64 // the place in the stream of the last message that was acknowledged
 	sealed bool
 	broken error // a number that was taken and never sent: the run can no longer complete
-	// unnumbered is why a message has no number: the run cannot complete, and what has one is sent all the same.
+	// unnumbered is why a message has no number: the run cannot complete, no other message gets one, and what has one is sent all the same.
 	unnumbered error
 }
 
@@ -75,11 +75,11 @@ func newOutbox(
 // sealed, and why the run has ended where it has. A run whose message cannot be numbered because ctx ends cannot complete.
 func (o *outbox) number(ctx context.Context, n int, weight int64) (int64, error) {
 	for {
-		first, more, err := o.take(n, weight)
+		first, more, err := o.take(ctx, n, weight)
 		if more == nil {
 			return first, err
 		}
-		if err := o.awaitRoom(ctx, more); err != nil {
+		if err := o.awaitCredit(ctx, more); err != nil {
 			err = fmt.Errorf("wait until more of the sync is stored: %w", err)
 			o.mu.Lock()
 			o.unnumbered = cmp.Or(o.unnumbered, err)
@@ -91,7 +91,7 @@ func (o *outbox) number(ctx context.Context, n int, weight int64) (int64, error)
 
 // take is number where there is credit; else more is closed when it is worth another try. flush waits for what is taken here, so
 // nothing is added to sending once it waits.
-func (o *outbox) take(n int, weight int64) (first int64, more <-chan struct{}, err error) {
+func (o *outbox) take(ctx context.Context, n int, weight int64) (first int64, more <-chan struct{}, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch cause := context.Cause(o.handling); {
@@ -99,13 +99,18 @@ func (o *outbox) take(n int, weight int64) (first int64, more <-chan struct{}, e
 		return 0, nil, cause
 	case o.sealed:
 		return 0, nil, errReturned
+	case o.unnumbered != nil: // a checkpoint behind what is missing would pass
+		return 0, nil, o.unnumbered
+	case ctx.Err() != nil:
+		o.unnumbered = cmp.Or(o.unnumbered, context.Cause(ctx))
+		return 0, nil, context.Cause(ctx)
 	}
-	if more := o.credit.room(); more != nil {
+	if more := o.credit.roomOrWait(); more != nil {
 		return 0, more, nil
 	}
 	first = o.last + 1
 	o.last += int64(n)
-	o.credit.takes(o.last, weight)
+	o.credit.charge(o.last, weight)
 	o.sending.Add(n)
 	return first, nil, nil
 }
@@ -143,7 +148,7 @@ func (o *outbox) send(
 		}
 	}()
 	for _, m := range messages(first) {
-		if err := o.trySend(ctx, m); err != nil {
+		if err := o.trySend(m); err != nil {
 			return err
 		}
 		sent++
@@ -159,17 +164,18 @@ func (o *outbox) breaks(err error) {
 	}
 }
 
-// trySend publishes a numbered message. Where it returns no error, it takes the message out of sending in the end.
-func (o *outbox) trySend(ctx context.Context, m *internalpb.DocumentProcessRequest) error {
+// trySend publishes a numbered message. Where it returns no error, it takes the message out of sending in the end. Nothing but the end of the
+// outbox's context stops it: without a message that has its number, what comes after would never be told apart from what was lost.
+func (o *outbox) trySend(m *internalpb.DocumentProcessRequest) error {
 	msg, err := o.encode(m)
 	if err != nil {
 		return err
 	}
 	size := min(int64(len(msg.Data)), o.most)
-	if err := o.acquire(ctx, o.places, 1); err != nil {
+	if err := o.places.Acquire(o.ctx, 1); err != nil {
 		return fmt.Errorf("wait for a place to publish: %w", err)
 	}
-	if err := o.acquire(ctx, o.bytes, size); err != nil {
+	if err := o.bytes.Acquire(o.ctx, size); err != nil {
 		o.places.Release(1)
 		return fmt.Errorf("wait for room to publish: %w", err)
 	}
@@ -188,16 +194,6 @@ func (o *outbox) trySend(ctx context.Context, m *internalpb.DocumentProcessReque
 		o.seq = max(o.seq, seq)
 	}()
 	return nil
-}
-
-// acquire waits for room as long as the handler's context lasts, and as long as the outbox's where the run took too long: the
-// message has its number, and without it what comes after would never be told apart from what was lost.
-func (o *outbox) acquire(ctx context.Context, room *semaphore.Weighted, n int64) error {
-	err := room.Acquire(ctx, n)
-	if err != nil && errors.Is(context.Cause(o.handling), errTooLong) {
-		return room.Acquire(o.ctx, n)
-	}
-	return err
 }
 
 // flush waits until every number that was taken is acknowledged, or never will be. The outbox is sealed. It returns why the outbox's context ended where it ended before.

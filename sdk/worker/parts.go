@@ -34,7 +34,7 @@ const (
 // slack is kept free in every message for field tags, numbers and the session.
 const slack = 1024
 
-// ErrDocument says that what identifies a document, its Links or its Memo break a limit or hold what cannot be stored.
+// ErrDocument says that the identity of a document, its Links or its Memo break a limit or cannot be stored.
 var ErrDocument = errors.New("bad document")
 
 // Oversize says why a text cannot be stored, in words for people; nil if it can.
@@ -50,9 +50,8 @@ func Oversize(chunks []chunk.Chunk) error {
 	return nil
 }
 
-// parts turns a document into the parts that are published, each small enough for a message. What only people
-// read is cut to size and cleaned; what identifies must be right. A text that cannot be stored is the failure of this
-// document: whoever writes one must not end the syncs of all the others.
+// parts turns a document into the parts that are published, each small enough for a message. Texts for people are cut to size and
+// cleaned; a field that identifies must be right. A text that cannot be stored fails this document alone, and not the whole sync.
 func parts(d Document) ([]*internalpb.DocumentPart, error) {
 	memo, err := compactMemo(d)
 	if err := errors.Join(checkIdentity(d), err); err != nil {
@@ -144,7 +143,7 @@ func (d Document) Validate() error {
 	return errors.Join(checkIdentity(d), err)
 }
 
-// compactMemo is a document's memo as it travels; nil for none.
+// compactMemo is a document's memo as it is sent; nil for none.
 func compactMemo(d Document) ([]byte, error) {
 	if len(d.Memo) == 0 {
 		return nil, nil

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 )
 
@@ -205,4 +208,75 @@ func TestWhatWasSentIsStoredThoughASiblingWaitedForCredit(t *testing.T) {
 	if n := f.drainsAsIs(c, `cut = 'the drive asked us to wait'`); n != credit {
 		t.Fatal(n)
 	}
+}
+
+// The provider asks to wait while a sibling is in the middle of a large document, whose parts have numbers.
+func TestWhatWasSentIsStoredThoughASiblingWasSendingALargeDocument(t *testing.T) {
+	f := newFixture(t)
+	c := f.triggered()
+	large := note(9)
+	large.Chunks = slices.Repeat([]chunk.Chunk{{Text: strings.Repeat("x", worker.MaxChunkBytes)}}, 7*20)
+	f.workWith(func(cfg *worker.Config) { cfg.MaxInFlight, cfg.Credit = 2, 1<<30 }, func(ctx context.Context, run *worker.Run) error {
+		for i := 1; i < 9; i++ {
+			if err := run.Put(ctx, note(i)); err != nil {
+				return err
+			}
+		}
+		group, grouped := errgroup.WithContext(ctx)
+		group.Go(func() error { return run.Put(grouped, large) })
+		group.Go(func() error {
+			for run.Numbers() < 10 {
+				runtime.Gosched()
+			}
+			return fmt.Errorf("read b: %w", worker.Postponed(time.Hour, errAsked))
+		})
+		return group.Wait()
+	}, forEver)
+	f.drainsAsIs(c, `cut = 'the drive asked us to wait' AND total > 10`)
+}
+
+func TestAWaitOutlastsACleanStop(t *testing.T) {
+	f := newFixture(t)
+	c := f.triggered()
+	begun := make(chan struct{})
+	r := f.workWith(func(cfg *worker.Config) { cfg.Grace = 10 * time.Millisecond }, func(ctx context.Context, run *worker.Run) error {
+		over, err := run.Waits(ctx, time.Hour, "the drive asked us to wait")
+		if err != nil {
+			return err
+		}
+		defer over()
+		close(begun)
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	await(t, "the handler", begun)
+	require.NoError(t, r.stop())
+	f.is(c, putOff)
+}
+
+// A document without a number is missing: a checkpoint behind it would pass.
+func TestNothingIsSentBehindADocumentThatCouldNotBeNumbered(t *testing.T) {
+	f := newFixture(t)
+	c := f.triggered()
+	var document, checkpoint error
+	f.workWith(withCredit, func(ctx context.Context, run *worker.Run) error {
+		for i := 1; i <= credit; i++ {
+			if err := run.Put(ctx, note(i)); err != nil {
+				return err
+			}
+		}
+		own, cancel := context.WithCancel(ctx)
+		put := make(chan error)
+		go func() { put <- run.Put(own, note(credit+1)) }()
+		for !run.ClockStands() {
+			runtime.Gosched()
+		}
+		cancel()
+		document = <-put
+		checkpoint = run.Checkpoint(ctx, page{2})
+		return worker.Postponed(time.Hour, errAsked)
+	}, forEver)
+	require.Equal(t, credit, f.drainsAsIs(c, `cut = 'the drive asked us to wait'`))
+	require.ErrorContains(t, document, "wait until more of the sync is stored")
+	require.ErrorContains(t, checkpoint, document.Error()[len(`send "note/11": `):])
 }

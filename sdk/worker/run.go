@@ -21,6 +21,7 @@ import (
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/failpoint"
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/sdk/worker/internal/dbgen"
 )
@@ -106,7 +107,7 @@ func (r *Run) ListingPartial() {
 func (r *Run) Remark(text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.remark = text
+	r.remark = secret.Text(text)
 }
 
 // longWait is how long a wait is that is written down.
@@ -156,7 +157,7 @@ func (r *Run) saysThatItWaits(ctx context.Context, wait time.Duration, message s
 //
 // A handler waits for its goroutines before it returns. A call of theirs that is still under way then is either sent before
 // the run ends, or refused with an error like one that begins later: the run may complete without what is refused. A call
-// that was not refused, and cannot send its document because its own ctx ends, fails the run. The same holds for Touch,
+// before whose turn its own ctx ends fails the run, which takes nothing more; a document whose turn has come is sent all the same. The same holds for Touch,
 // Delete, Seen and Checkpoint.
 func (r *Run) Put(ctx context.Context, d Document) error {
 	all, err := parts(d)
@@ -165,7 +166,7 @@ func (r *Run) Put(ctx context.Context, d Document) error {
 	}
 	err = r.outbox.send(ctx, len(all), weightOf(int(all[0].ChunkCount), 0), func(first int64) []*internalpb.DocumentProcessRequest {
 		failpoint.At("worker.fetching")
-		listing, messages := r.listingNow(), make([]*internalpb.DocumentProcessRequest, len(all))
+		listing, messages := r.currentListing(), make([]*internalpb.DocumentProcessRequest, len(all))
 		for i, part := range all {
 			part.FirstNo, part.Listing = first, listing
 			messages[i] = r.envelope(first + int64(i))
@@ -189,7 +190,7 @@ func (r *Run) Touch(ctx context.Context, d Document) error {
 		return err
 	}
 	err = r.sendOne(ctx, func(m *internalpb.DocumentProcessRequest) {
-		all[0].KeepChunks, all[0].FirstNo, all[0].Listing = true, m.Number, r.listingNow()
+		all[0].KeepChunks, all[0].FirstNo, all[0].Listing = true, m.Number, r.currentListing()
 		m.Body = &internalpb.DocumentProcessRequest_Part{Part: all[0]}
 	})
 	if err != nil {
@@ -225,10 +226,10 @@ func (r *Run) Unchanged(n int) {
 
 // sendOne sends one light message, whose body is filled in once it has its number.
 func (r *Run) sendOne(ctx context.Context, fill func(*internalpb.DocumentProcessRequest)) error {
-	return r.sendWeighing(ctx, weightOf(0, 0), fill)
+	return r.sendWeighted(ctx, weightOf(0, 0), fill)
 }
 
-func (r *Run) sendWeighing(ctx context.Context, weight int64, fill func(*internalpb.DocumentProcessRequest)) error {
+func (r *Run) sendWeighted(ctx context.Context, weight int64, fill func(*internalpb.DocumentProcessRequest)) error {
 	return r.outbox.send(ctx, 1, weight, func(no int64) []*internalpb.DocumentProcessRequest {
 		m := r.envelope(no)
 		fill(m)
@@ -263,7 +264,7 @@ func (r *Run) complete(end error) (uint64, error) {
 	r.mu.Lock()
 	m := r.envelope(0)
 	m.Body = &internalpb.DocumentProcessRequest_Completed{Completed: &internalpb.SyncCompleted{
-		Total: r.outbox.total(), NewState: r.finalState(), ListingWhole: end == nil && r.isWhole() && !r.goesOn(),
+		Total: r.outbox.total(), NewState: r.finalState(), ListingWhole: end == nil && r.isWhole() && !r.leavesListing(),
 		Unchanged: r.unchanged.Load(), Reason: r.reason(end),
 	}}
 	r.mu.Unlock()

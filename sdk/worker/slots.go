@@ -2,7 +2,7 @@ package worker
 
 import "context"
 
-// slots are those of a worker that are free.
+// slots are the free slots of a worker.
 type slots chan struct{}
 
 func newSlots(n int) slots {
@@ -13,8 +13,8 @@ func newSlots(n int) slots {
 	return free
 }
 
-// take returns all that are free, with those that the caller has. It waits for one where the caller has none, and returns 0 when ctx
-// has ended.
+// take returns the number of free slots, together with those that the caller has. It waits for one where the caller has none, and
+// returns 0 when ctx has ended.
 func (s slots) take(ctx context.Context, has int) int {
 	if has == 0 {
 		select {
@@ -34,5 +34,5 @@ func (s slots) take(ctx context.Context, has int) int {
 	}
 }
 
-// put gives one back.
+// put gives one slot back.
 func (s slots) put() { s <- struct{}{} }

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// stallTold is how long a document waits to be published before it is told: a broker that changes its leader is back sooner.
+// stallTold is how long a document waits to be published before it is reported: a broker that changes its leader is back sooner.
 const stallTold = 5 * time.Second
 
-// stall tells, once for all runs of a worker, that documents wait to be published, and that they no longer do.
+// stall reports, once for all runs of a worker, that documents wait to be published, and when they no longer do.
 type stall struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
-	waiting int // publishes that were told of
+	waiting int // publishes that were reported
 	since   time.Time
 	why     error
 }
 
-// begins is told of a publish that has not succeeded since a moment.
+// begins notes a publish that has not succeeded since a moment.
 func (s *stall) begins(since time.Time, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,7 +31,7 @@ func (s *stall) begins(since time.Time, why error) {
 	}
 }
 
-// ends is told of the end of a publish that began was told of.
+// ends notes the end of a publish that begins has noted.
 func (s *stall) ends() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +40,7 @@ func (s *stall) ends() {
 	}
 }
 
-// String is for /readyz: nothing is wrong with this program.
+// String is the note for /readyz.
 func (s *stall) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

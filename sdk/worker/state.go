@@ -23,9 +23,8 @@ func (r *Run) State(v any) error {
 	return decodeStruct("state", r.request.GetState(), v)
 }
 
-// SetState says what State is to return at the next sync; v must be a JSON object. It is committed together with the
-// run's completion, after every document is stored; a run that does not complete leaves the old state, or that of its
-// last checkpoint.
+// SetState sets what State returns at the next sync; v must be a JSON object. It is committed together with the run's completion,
+// after every document is stored; a run that does not complete leaves the old state, or that of its last checkpoint.
 func (r *Run) SetState(v any) error {
 	state, err := handlersState(v)
 	if err != nil {
@@ -40,7 +39,7 @@ func (r *Run) SetState(v any) error {
 	return nil
 }
 
-// handlersState turns a handler's state into what travels.
+// handlersState encodes a handler's state as it is sent.
 func handlersState(v any) (*structpb.Struct, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -64,7 +63,7 @@ func checkStateSize(state *structpb.Struct) error {
 	return nil
 }
 
-// stateSize is how long Postgres writes a value out, or a little more.
+// stateSize is the length of a value as Postgres writes it out, or a little more.
 func stateSize(value *structpb.Value) (int, error) {
 	switch v := value.GetKind().(type) {
 	case *structpb.Value_StringValue:

@@ -44,7 +44,7 @@ func (f *file) sync(ctx context.Context, run *worker.Run) error {
 	}
 	options := f.options
 	options.Connector = run.Request().ConnectorId
-	options.Room = f.room.For(ownerOf(run))
+	options.Room = f.room.ForOwner(ownerOf(run))
 	options.Reader = extract.In(f.pool.Share(ownerOf(run)))
 	result, err := files.Sync(ctx, cfg, options, run)
 	f.metrics.folder(result)

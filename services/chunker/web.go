@@ -65,7 +65,7 @@ func (w *web) options(connector int32, owner string, log *slog.Logger) crawl.Opt
 	share := w.pool.Share(owner)
 	return crawl.Options{
 		Extract: w.extract(extract.In(share)), Runner: share, Transport: counted{w.transport, w.metrics}, Hosts: w.hosts, Logger: log,
-		Connector: connector, Owner: owner, Room: w.room.For(owner),
+		Connector: connector, Owner: owner, Room: w.room.ForOwner(owner),
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/echomind/sync/services/connector/provider"
 )
 
-// asked is who is asked, and by whom where the configuration does not say.
-type asked struct {
+// accessRequest says which provider a run asks, and which application the service uses where the configuration names none.
+type accessRequest struct {
 	connectorType          string
 	dialect                provider.Dialect
 	endpoint               string
@@ -28,7 +28,7 @@ type asked struct {
 	target target
 }
 
-// account is what a run asks its provider with.
+// account is what a run uses to call its provider.
 type account struct {
 	// api authorises; plain is for pre-authenticated URLs.
 	api, plain *http.Client
@@ -37,12 +37,12 @@ type account struct {
 	close   func()
 }
 
-// who is what a configuration says in the open.
-type who struct {
+// identity is the part of a configuration that is not secret.
+type identity struct {
 	ClientID string `json:"client_id"`
 	TenantID string `json:"tenant_id"`
 	Subject  string `json:"subject"`
-	// own says that it names no application, so that the service's own asks.
+	// own says that the configuration names no application, so that the service uses its own.
 	own bool
 }
 
@@ -51,8 +51,8 @@ var tenant = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]{0,127}$`)
 // googleScope is to read files.
 const googleScope = "https://www.googleapis.com/auth/drive.readonly"
 
-// open opens a run's secrets, and makes the clients that use them. This is the one place where they are in the open.
-func (s *service) open(ctx context.Context, run *worker.Run, a asked) (*account, error) {
+// openAccount opens a run's secrets, and makes the clients that use them. No other place decrypts them.
+func (s *service) openAccount(ctx context.Context, run *worker.Run, a accessRequest) (*account, error) {
 	request := run.Request()
 	raw, err := wire.JSON(request.Config)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *service) open(ctx context.Context, run *worker.Run, a asked) (*account,
 	if err != nil {
 		return nil, refusedSecret(err)
 	}
-	var open who
+	var open identity
 	if err := json.Unmarshal(raw, &open); err != nil && len(raw) > 0 {
 		return nil, worker.Permanent(errors.New("config: client_id, tenant_id and subject must be texts"))
 	}
@@ -75,6 +75,7 @@ func (s *service) open(ctx context.Context, run *worker.Run, a asked) (*account,
 	if err != nil {
 		return nil, err
 	}
+	a.dialect.Connector = request.ConnectorId
 	cleaner := secret.NewCleaner(append(privateParts(secrets["service_account"]), clientSecret, secrets["refresh_token"],
 		rotated.token, secrets["service_account"])...)
 	issuer := provider.Issuer{
@@ -103,8 +104,8 @@ func (s *service) open(ctx context.Context, run *worker.Run, a asked) (*account,
 	return &account{api: api, plain: plain, cleaner: cleaner, close: release}, nil
 }
 
-// refusedSecret says what becomes of a run whose secrets do not open. A key that this service was not given is its
-// operator's to mend, and the connector is tried again; the others are the user's.
+// refusedSecret is the error of a run whose secrets cannot be opened. A missing key must be given to the service by its operator,
+// and the connector is tried again; any other problem is the user's to mend.
 func refusedSecret(err error) error {
 	if errors.Is(err, secret.ErrNoKey) || errors.Is(err, secret.ErrUnknownKey) {
 		return fmt.Errorf("config: %w", err)
@@ -112,10 +113,10 @@ func refusedSecret(err error) error {
 	return worker.Permanent(fmt.Errorf("config: %w", err))
 }
 
-// grant is how access tokens are had. proof is what only the account's owner has: the quota is bound to it, so that
-// nobody uses up, or blocks, the quota of an account that a configuration merely names.
+// grant returns the way to get access tokens. proof is known to the account's owner alone: the quota is bound to it, so that a
+// configuration that merely names an account cannot use up, or block, its quota.
 func (s *service) grant(
-	a asked, issuer provider.Issuer, open who, clientSecret string, secrets map[string]string, rotated *rotation,
+	a accessRequest, issuer provider.Issuer, open identity, clientSecret string, secrets map[string]string, rotated *rotation,
 ) (grant provider.Grant, proof string, err error) {
 	google := a.connectorType == typeGoogleDrive
 	if open.Subject != "" && secrets["service_account"] == "" {
@@ -158,8 +159,8 @@ func (s *service) grant(
 	return nil, "", errNoMicrosoftCredentials
 }
 
-// accountName is the same for all connectors that ask with the same account, and tells nothing of it.
-func accountName(a asked, open who, proof string) string {
+// accountName is the same for all connectors of the same account, and reveals nothing about it.
+func accountName(a accessRequest, open identity, proof string) string {
 	h := sha256.New()
 	for _, part := range []string{open.ClientID, open.TenantID, open.Subject, proof} {
 		sum := sha256.Sum256([]byte(part))

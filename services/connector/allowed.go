@@ -10,15 +10,15 @@ import (
 // allowSetting lists what the service's own application may read; errors point to it.
 const allowSetting = "CONNECTOR_MICROSOFT_ALLOW"
 
-// target is what a configuration names in its tenant. With the service's own application that is all that keeps one
-// connector's author from what the application was consented for: nobody proves anything to Microsoft but the service.
+// target is what a configuration names in its tenant. With the service's own application nothing else keeps a connector's author
+// from everything that the application was consented for: only the service proves its identity to Microsoft.
 type target struct {
-	// field names it in the configuration, kind in the setting.
+	// field is its name in the configuration, kind its name in the setting.
 	field, kind, value string
 }
 
-// whole stands for everything in a tenant.
-const whole = "*"
+// wholeTenant stands for everything in a tenant.
+const wholeTenant = "*"
 
 var kinds = []string{"drive", "site", "group", "user"}
 
@@ -35,7 +35,7 @@ func parseAllowed(text string) (allowed, error) {
 		switch {
 		case !tenant.MatchString(directory) || slices.Contains(notTenants, strings.ToLower(directory)):
 			problems = append(problems, fmt.Errorf("%s: %q: %q is not one directory's id or domain", allowSetting, entry, directory))
-		case rest != whole && (!slices.Contains(kinds, kind) || value == ""):
+		case rest != wholeTenant && (!slices.Contains(kinds, kind) || value == ""):
 			problems = append(problems, fmt.Errorf("%s: %q: after the tenant write /* for everything in it, or one of /%s:…",
 				allowSetting, entry, strings.Join(kinds, ":…, /")))
 		default:
@@ -45,13 +45,13 @@ func parseAllowed(text string) (allowed, error) {
 	return entries, errors.Join(problems...)
 }
 
-// notTenants stand for whichever directory an account is in.
+// notTenants are names that stand for any directory.
 var notTenants = []string{"common", "organizations", "consumers"}
 
-// check says whether the service's own application may be used for a target in a tenant. Values are compared as they are
-// written: what is merely spelled alike may be somebody else's.
+// check says whether the service's own application may be used for a target in a tenant. Values are compared as they are written: a
+// value that is merely spelled alike may belong to somebody else.
 func (a allowed) check(directory string, t target) error {
-	if slices.Contains(a, directory+"/"+whole) {
+	if slices.Contains(a, directory+"/"+wholeTenant) {
 		return nil
 	}
 	if t.value == "" {

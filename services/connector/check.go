@@ -9,9 +9,8 @@ import (
 	"github.com/echomind/sync/services/connector/teams"
 )
 
-// CheckConfig says before anything runs what a sync would say of a connector's configuration, as far as that can be
-// told without the source: every problem with its field, its value and the fix. nil also for a type that is not this
-// service's. Secrets may be sealed or not.
+// CheckConfig returns, before anything runs, the problems that a sync would find in a connector's configuration without asking the
+// source: each with its field, its value and the fix. It returns nil for a type of another service. Secrets may be sealed or not.
 func CheckConfig(connectorType string, config []byte) error {
 	switch connectorType {
 	case typeGoogleDrive:

@@ -14,8 +14,8 @@ import (
 	"github.com/echomind/sync/services/connector/provider"
 )
 
-// Config is what the connector is told. Where providers are is told here and never by a connector's configuration:
-// whoever may write that could else have its secrets sent anywhere.
+// Config is the configuration of the service. Providers' addresses are set here and never in a connector's configuration: its
+// author could otherwise have its secrets sent anywhere.
 type Config struct {
 	config.Common
 	config.Secrets

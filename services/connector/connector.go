@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// brokenOffPause is the first pause before an answer that broke off is asked for again.
+	// brokenOffPause is the first pause before an incomplete answer is asked for again.
 	brokenOffPause = 500 * time.Millisecond
 	sweepEvery     = time.Hour
 )

@@ -126,8 +126,8 @@ func TestWhatIsWrongWithTheSecretsIsSaidToWhoCanMendIt(t *testing.T) {
 		"revoked": {true, func(w *world) {
 			w.add(7, first)
 			w.login.set(func() { w.login.error = "invalid_grant" })
-		}, true, "Microsoft sign-in answered 400 invalid_grant: the consent for this Microsoft account has expired or was revoked; " +
-			"connect it again: what the provider says of REDACTED"},
+		}, true, "Microsoft sign-in answered 400 invalid_grant: the consent has expired or was revoked; connect this Microsoft account again " +
+			"with `echomind connect microsoft --connector 7`, or give it other credentials with `echomind connectors update 7 --config @FILE`: what the provider says of REDACTED"},
 		"no credentials":          {true, func(w *world) { w.insert(7, `{"client_id":"app"}`) }, true, "no credentials"},
 		"no application":          {true, func(w *world) { w.insert(7, `{}`) }, true, "client_id"},
 		"a tenant that is a path": {true, func(w *world) { w.insert(7, `{"client_id":"app","tenant_id":"../../evil"}`) }, true, "tenant_id"},

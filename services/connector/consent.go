@@ -19,34 +19,34 @@ var microsoftScopes = map[string][]string{
 
 const siteScope = "Sites.Read.All"
 
-// MicrosoftTypes are the types that a Microsoft account is connected for.
+// MicrosoftTypes are the types for which a Microsoft account is connected.
 func MicrosoftTypes() []string { return []string{typeOneDrive, typeTeams} }
 
-// GoogleType is the type that a Google account is connected for.
+// GoogleType is the type for which a Google account is connected.
 const GoogleType = typeGoogleDrive
 
-// Application is who asks for a user's consent.
+// Application is the application that asks for a user's consent.
 type Application struct {
 	ID, Secret string
-	// Tenant is the Microsoft directory; whichever the user is in, if empty.
+	// Tenant is the Microsoft directory; empty for the directory of the user.
 	Tenant string
 	// Sites says that a SharePoint site is to be read.
 	Sites bool
 }
 
-// GoogleConsent is how a user lets an application read their Google Drive.
+// GoogleConsent lets a user consent that an application reads their Google Drive.
 func (c Config) GoogleConsent(app Application, port int, show func(address string) error) *provider.Browser {
 	return &provider.Browser{
 		Issuer:  provider.Issuer{Dialect: provider.Google, TokenURL: c.GoogleTokenURL, Cleaner: secret.NewCleaner(app.Secret)},
 		AuthURL: c.GoogleAuthURL, ClientID: app.ID, ClientSecret: app.Secret, Scopes: []string{googleScope},
-		// Without them a consent that was given before leaves no refresh token.
+		// Without these parameters a repeated consent gives no refresh token.
 		Ask:  map[string]string{"access_type": "offline", "prompt": "consent"},
 		Port: port, Partial: true, Show: show,
 	}
 }
 
-// MicrosoftConsent is how a user lets an application read their drives, or their channels, by a code that is entered
-// anywhere.
+// MicrosoftConsent lets a user consent that an application reads their drives, or their channels, by a code that can be entered on
+// any machine.
 func (c Config) MicrosoftConsent(connectorType string, app Application, show func(page, code string) error) (*provider.Device, error) {
 	issuer, scopes, err := c.microsoftIssuer(connectorType, app)
 	if err != nil {
@@ -59,9 +59,9 @@ func (c Config) MicrosoftConsent(connectorType string, app Application, show fun
 	return &provider.Device{Issuer: issuer, DeviceURL: codes, ClientID: app.ID, Scopes: scopes, Show: show}, nil
 }
 
-// MicrosoftBrowserConsent is the same in a browser on this machine, for directories that allow no codes. The redirect goes
-// to http://localhost, the one address of this machine whose port Microsoft does not compare ("Redirect URI (reply URL)
-// restrictions and limitations").
+// MicrosoftBrowserConsent does the same in a browser on this machine, for directories that do not allow codes. The redirect goes to
+// http://localhost, the only address of this machine whose port Microsoft does not compare ("Redirect URI (reply URL) restrictions
+// and limitations").
 func (c Config) MicrosoftBrowserConsent(
 	connectorType string, app Application, port int, show func(address string) error,
 ) (*provider.Browser, error) {
@@ -97,7 +97,7 @@ func (c Config) microsoftIssuer(connectorType string, app Application) (issuer p
 	return issuer, scopes, err
 }
 
-// microsoftLogin is an endpoint of a directory's sign-in; common is that of every directory.
+// microsoftLogin returns an endpoint of a directory's sign-in; an empty directory means common, which serves all directories.
 func (c Config) microsoftLogin(directory, endpoint string) (string, error) {
 	if directory == "" {
 		directory = "common"

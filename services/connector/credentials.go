@@ -16,24 +16,23 @@ var (
 	errNoMicrosoftCredentials = errors.New("no credentials: give refresh_token, or tenant_id with client_secret; `echomind connect microsoft` connects a user")
 )
 
-// given are the fields of a configuration that are there and not empty.
-type given map[string]json.RawMessage
+// credentialFields are the fields of a configuration that are set and not empty.
+type credentialFields map[string]json.RawMessage
 
-func (g given) has(name string) bool {
+func (g credentialFields) has(name string) bool {
 	value := string(g[name])
 	return value != "" && value != `""` && value != "null"
 }
 
-// text is a field's; empty where it is none.
-func (g given) text(name string) (text string) {
+// text is the value of a text field; else empty.
+func (g credentialFields) text(name string) (text string) {
 	_ = json.Unmarshal(g[name], &text)
 	return text
 }
 
-// checkCredentials returns every combination of credentials with which nobody can ask: one of them would not be used, or
-// another is missing.
+// checkCredentials returns every combination of credentials that cannot work: one of them would not be used, or another is missing.
 func checkCredentials(connectorType string, config []byte) error {
-	var fields given
+	var fields credentialFields
 	if json.Unmarshal(config, &fields) != nil {
 		return nil // which has been said
 	}
@@ -43,14 +42,14 @@ func checkCredentials(connectorType string, config []byte) error {
 	return errors.Join(fields.checkApplication(), fields.checkMicrosoft())
 }
 
-func (g given) checkApplication() error {
+func (g credentialFields) checkApplication() error {
 	if g.has("client_secret") && !g.has("client_id") {
 		return errors.New("client_secret: it needs client_id, the application whose secret it is")
 	}
 	return nil
 }
 
-func (g given) checkGoogle() error {
+func (g credentialFields) checkGoogle() error {
 	robot := g.has("service_account")
 	var problems []error
 	refuse := func(is bool, problem string) {
@@ -71,7 +70,7 @@ func (g given) checkGoogle() error {
 	return errors.Join(problems...)
 }
 
-// checkKeyFile says of a service account's key what a sync would say, where it is not sealed yet.
+// checkKeyFile returns the problems of a service account's key, where it is not sealed yet.
 func checkKeyFile(value json.RawMessage) error {
 	file := string(value)
 	var text string
@@ -84,7 +83,7 @@ func checkKeyFile(value json.RawMessage) error {
 	return new(provider.ServiceAccount).ReadKey(file)
 }
 
-func (g given) checkMicrosoft() error {
+func (g credentialFields) checkMicrosoft() error {
 	var problems []error
 	for _, name := range []string{"service_account", "subject"} {
 		if g.has(name) {
@@ -105,9 +104,9 @@ func (g given) checkMicrosoft() error {
 	return errors.Join(problems...)
 }
 
-// checkApplicationAlone is for an application that asks in its own name: it is in one directory, has a secret, and has no
-// drive of its own.
-func (g given) checkApplicationAlone(directory string) error {
+// checkApplicationAlone checks an application that asks in its own name: it belongs to one directory, has a secret, and has no
+// drive.
+func (g credentialFields) checkApplicationAlone(directory string) error {
 	var problems []error
 	if slices.Contains(notTenants, strings.ToLower(directory)) {
 		problems = append(problems, fmt.Errorf("tenant_id: %q is no one directory, and without refresh_token it must be one: "+

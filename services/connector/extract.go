@@ -9,19 +9,19 @@ import (
 	"github.com/echomind/sync/services/internal/extract"
 )
 
-// text reads content for the sources.
-type text struct{ reader extract.Reader }
+// textReader reads content for the sources.
+type textReader struct{ reader extract.Reader }
 
-// text is for one sync. Its owner has a share of the children.
-func (s *service) text(run *worker.Run) text {
-	return text{extract.In(s.pool.Share(ownerOf(run)))}
+// textReader is for one sync. Its owner has a share of the children.
+func (s *service) textReader(run *worker.Run) textReader {
+	return textReader{extract.In(s.pool.Share(ownerOf(run)))}
 }
 
-// ownerOf is by whom children and memory are shared: a user's syncs together get no more than another's one.
+// ownerOf is the key by which children and memory are shared: all syncs of one user get no more than one sync of another.
 func ownerOf(run *worker.Run) string { return strconv.Itoa(int(run.Request().UserId)) }
 
 // Extract turns content into text.
-func (t text) Extract(ctx context.Context, content []byte, name, mediaType string) (source.Content, error) {
+func (t textReader) Extract(ctx context.Context, content []byte, name, mediaType string) (source.Content, error) {
 	read, err := t.reader.Extract(ctx, content, extract.Hint{MediaType: mediaType, Name: name})
 	if err != nil {
 		return source.Content{}, err
@@ -30,7 +30,7 @@ func (t text) Extract(ctx context.Context, content []byte, name, mediaType strin
 }
 
 // OfContent tells whether an error of Extract says something of the content, and nothing of the machine.
-func (t text) OfContent(err error) bool { return extract.OfContent(err) }
+func (t textReader) OfContent(err error) bool { return extract.OfContent(err) }
 
 // Version changes with what can be read.
-func (t text) Version() string { return t.reader.Version() }
+func (t textReader) Version() string { return t.reader.Version() }

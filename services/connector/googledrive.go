@@ -15,7 +15,7 @@ func (s *service) googleDrive(ctx context.Context, run *worker.Run) error {
 	if err := run.Config(&cfg); err != nil {
 		return err
 	}
-	account, err := s.open(ctx, run, asked{
+	account, err := s.openAccount(ctx, run, accessRequest{
 		connectorType: typeGoogleDrive, dialect: provider.Google, endpoint: s.config.GoogleDriveURL, rate: s.config.google(),
 		clientID: s.config.GoogleClientID, clientSecret: s.config.GoogleClientSecret,
 	})
@@ -26,7 +26,7 @@ func (s *service) googleDrive(ctx context.Context, run *worker.Run) error {
 	result, err := googledrive.Sync(ctx, cfg, googledrive.Options{
 		Connector: run.Request().ConnectorId, Endpoint: s.config.GoogleDriveURL, Client: account.api,
 		OwnerAlone: run.Request().Scope == publicpb.ConnectorScope_CONNECTOR_SCOPE_USER,
-		Extract:    s.text(run), Chunk: s.config.chunks(), Room: s.room.For(ownerOf(run)), Pause: brokenOffPause,
+		Extract:    s.textReader(run), Chunk: s.config.chunks(), Room: s.room.ForOwner(ownerOf(run)), Pause: brokenOffPause,
 		Clean: account.cleaner.Text,
 	}, run)
 	err = account.cleaner.Error(err)

@@ -17,14 +17,14 @@ func (s *service) oneDrive(ctx context.Context, run *worker.Run) error {
 	if err := cfg.Validate(); err != nil {
 		return worker.Permanent(err)
 	}
-	account, err := s.open(ctx, run, s.microsoft(typeOneDrive, s.config.oneDrive(), driveOf(cfg)))
+	account, err := s.openAccount(ctx, run, s.microsoft(typeOneDrive, s.config.oneDrive(), driveOf(cfg)))
 	if err != nil {
 		return err
 	}
 	defer account.close()
 	result, err := onedrive.Sync(ctx, cfg, onedrive.Options{
 		Connector: run.Request().ConnectorId, Endpoint: s.config.MicrosoftGraphURL, API: account.api, Plain: account.plain,
-		Extract: s.text(run), Chunk: s.config.chunks(), Room: s.room.For(ownerOf(run)), Clean: account.cleaner.Text, Pause: brokenOffPause,
+		Extract: s.textReader(run), Chunk: s.config.chunks(), Room: s.room.ForOwner(ownerOf(run)), Clean: account.cleaner.Text, Pause: brokenOffPause,
 	}, run)
 	err = account.cleaner.Error(err)
 	run.Log().Info("drive read", "pages", result.Pages, "listed", result.Listed, "put", result.Put,
@@ -33,16 +33,16 @@ func (s *service) oneDrive(ctx context.Context, run *worker.Run) error {
 	return postponed(err)
 }
 
-// microsoft is how Microsoft Graph is asked.
-func (s *service) microsoft(connectorType string, rate provider.Rate, t target) asked {
-	return asked{
+// microsoft is the accessRequest for Microsoft Graph.
+func (s *service) microsoft(connectorType string, rate provider.Rate, t target) accessRequest {
+	return accessRequest{
 		connectorType: connectorType, dialect: provider.Microsoft, endpoint: s.config.MicrosoftGraphURL, rate: rate,
 		clientID: s.config.MicrosoftClientID, clientSecret: s.config.MicrosoftClientSecret,
 		target: t,
 	}
 }
 
-// driveOf is which drive a configuration names; Validate lets at most one of the fields be set.
+// driveOf is the target of a configuration; Validate allows at most one of the fields.
 func driveOf(cfg onedrive.Config) target {
 	for _, t := range []target{
 		{"drive_id", "drive", cfg.Drive}, {"site", "site", cfg.Site}, {"group_id", "group", cfg.Group}, {"user", "user", cfg.User},

@@ -8,11 +8,11 @@ import (
 	"github.com/echomind/sync/services/connector/provider"
 )
 
-// postponed turns the error of a sync that its provider asks to wait, for longer than a sync does, into an end that is no failure.
+// postponed turns an error of a provider that asks for a longer wait than a sync waits into worker.Postponed, which is no failure.
 func postponed(err error) error {
 	var asked *provider.Error
 	if !errors.As(err, &asked) || asked.Wait <= 0 || errors.Is(err, worker.ErrPermanent) || errors.Is(err, lifecycle.ErrFenced) {
 		return err
 	}
-	return worker.Postponed(asked.Wait, errors.New(asked.Asked))
+	return worker.Postponed(asked.Wait, errors.New(asked.WaitReason))
 }

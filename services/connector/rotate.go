@@ -16,11 +16,11 @@ import (
 	"github.com/echomind/sync/services/connector/internal/dbgen"
 )
 
-// rotatedName is what stands in place of config's refresh_token. It is also what its envelope is bound to.
+// rotatedName is the name of the stored token that replaces config's refresh_token. Its envelope is bound to this name.
 const rotatedName = "rotated.refresh_token"
 
-// rotation is a run's refresh token: the one in the connector's configuration, or the last one that the provider gave
-// in its place.
+// rotation is a run's refresh token: the token in the connector's configuration, or the last one that the provider gave in its
+// place.
 type rotation struct {
 	queries   *dbgen.Queries
 	ring      *secret.Ring
@@ -30,14 +30,14 @@ type rotation struct {
 	token     string
 }
 
-// replacement is what the envelope holds. From names the token whose place it takes: after the user has connected
-// again it is another, and what the old consent gave is worthless.
+// replacement is the content of the envelope. From identifies the token that it replaces: after the user has connected again that
+// is another, and the replacement is worthless.
 type replacement struct {
 	Token string `json:"token"`
 	From  string `json:"from"`
 }
 
-// rotation reads what stands in place of a refresh token.
+// rotation reads the token that replaces the configured refresh token.
 func (s *service) rotation(ctx context.Context, run *worker.Run, configured string) (*rotation, error) {
 	sum := sha256.Sum256([]byte(configured))
 	r := &rotation{
@@ -62,9 +62,9 @@ func (s *service) rotation(ctx context.Context, run *worker.Run, configured stri
 	if err != nil {
 		return nil, refusedSecret(err)
 	}
-	var stands replacement
-	if err := json.Unmarshal([]byte(text), &stands); err == nil && stands.From == r.from {
-		r.token = stands.Token
+	var rotated replacement
+	if err := json.Unmarshal([]byte(text), &rotated); err == nil && rotated.From == r.from {
+		r.token = rotated.Token
 		return r, nil
 	}
 	err = run.Patiently(ctx, "connector.forget_secret", func(ctx context.Context) error {
@@ -75,8 +75,8 @@ func (s *service) rotation(ctx context.Context, run *worker.Run, configured stri
 	return r, err
 }
 
-// Rotate keeps a refresh token that took the place of the one before. It returns lifecycle.ErrFenced where the run is
-// not its own any more: whoever has the connector now has a token of its own, and keeps that.
+// Rotate stores a refresh token that replaces the previous one. It returns lifecycle.ErrFenced where the run belongs to another
+// try, which then keeps its own token.
 func (r *rotation) Rotate(ctx context.Context, newToken string) error {
 	text, err := json.Marshal(replacement{Token: newToken, From: r.from})
 	if err != nil {

@@ -16,14 +16,14 @@ func (s *service) teams(ctx context.Context, run *worker.Run) error {
 	if err := cfg.Validate(); err != nil {
 		return worker.Permanent(err)
 	}
-	account, err := s.open(ctx, run, s.microsoft(typeTeams, s.config.teams(), target{"team_id", "group", cfg.Team}))
+	account, err := s.openAccount(ctx, run, s.microsoft(typeTeams, s.config.teams(), target{"team_id", "group", cfg.Team}))
 	if err != nil {
 		return err
 	}
 	defer account.close()
 	result, err := teams.Sync(ctx, cfg, teams.Options{
 		Connector: run.Request().ConnectorId, Endpoint: s.config.MicrosoftGraphURL, API: account.api, Plain: account.plain,
-		Extract: s.text(run), Chunk: s.config.chunks(), Room: s.room.For(ownerOf(run)), Pause: brokenOffPause, Clean: account.cleaner.Text,
+		Extract: s.textReader(run), Chunk: s.config.chunks(), Room: s.room.ForOwner(ownerOf(run)), Pause: brokenOffPause, Clean: account.cleaner.Text,
 	}, run)
 	err = account.cleaner.Error(err)
 	run.Log().Info("channel read", "pages", result.Pages, "threads", result.Threads, "put", result.Put,

@@ -14,7 +14,7 @@ const (
 	typeTeams       = "teams"
 )
 
-// secretFields are those that the types' Configs tag.
+// secretFields are the fields that the types' Configs tag as secret.
 var secretFields = map[string][]string{
 	typeGoogleDrive: secret.Fields(googledrive.Config{}),
 	typeOneDrive:    secret.Fields(onedrive.Config{}),

@@ -97,11 +97,9 @@ func (*PostgresStore) Remove(ctx context.Context, tx pgx.Tx, keys []Key) error {
 	return dbgen.New(tx).DeleteChunks(ctx, p)
 }
 
-// searchVectors is not among the generated queries because those gather all rows before the first is looked at:
-// an exact search reads every vector of its reader, and keeps a handful. Owner and scope come from the live connector; what a
-// deleted one has left is nobody's, also where another was put back under its id.
-// The share of the words that a chunk holds is weighed by their lengths, because longer words are rarer: in a long
-// chunk one word is lost in the noise of a hashed vector.
+// searchVectors is not among the generated queries because those gather all rows before the first is looked at: an exact search
+// reads every vector of its reader, and keeps a handful. Owner and scope come from the live connector. The chunks of a deleted
+// connector belong to nobody, even after another connector took its id.
 const searchVectors = `
 SELECT c.try_id, c.first_no, c.document_id, c.no, c.embedding,
     (SELECT coalesce(sum(length(w)) FILTER (WHERE strpos(lower(c.text), w) > 0), 0)::real / greatest(sum(length(w)), 1)

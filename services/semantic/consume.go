@@ -19,8 +19,8 @@ import (
 	"github.com/echomind/sync/sdk/lifecycle"
 )
 
-// waits are the pauses while a server of ours is away.
-var waits = repeat.Pauses{First: 500 * time.Millisecond, Last: 5 * time.Second}
+// serverPauses are the pauses while Postgres, NATS or the embedder does not answer.
+var serverPauses = repeat.Pauses{First: 500 * time.Millisecond, Last: 5 * time.Second}
 
 // delivery is one message that was pulled and checked.
 type delivery struct {
@@ -36,7 +36,7 @@ func (s *Semantic) logOf(d delivery) *slog.Logger {
 	}
 	connectorType := d.msg.Headers().Get(topology.HeaderType)
 	if connectorType == "" {
-		connectorType = "unknown" // of a worker without the kit
+		connectorType = "unknown" // the worker does not use the kit
 	}
 	return telemetry.OfRun(s.log, d.request.ConnectorId, d.try.Run.String(), connectorType)
 }
@@ -50,25 +50,24 @@ func (s *Semantic) consume(ctx context.Context) error {
 		})
 }
 
-// Handle does with messages of document.process what Run does with those that it pulls, for callers that pull
-// themselves.
+// Handle treats messages of document.process as Run does, for callers that pull messages themselves.
 func (s *Semantic) Handle(ctx context.Context, batch []jetstream.Msg) { s.handle(ctx, batch) }
 
-// handle takes a batch to its end: every message is acknowledged, given up, or left to be delivered again. A message
-// that was delivered before is handled alone, so that one that kills the process is found among its neighbours.
+// handle finishes a batch: every message is acknowledged, given up, or left to be delivered again. A message that was delivered
+// before is handled alone, so that a message that kills the process is told from the others of its batch.
 func (s *Semantic) handle(ctx context.Context, batch []jetstream.Msg) {
 	s.metrics.busy.Inc()
 	defer s.metrics.busy.Dec()
 	stop := keepAlive(ctx, batch)
 	defer stop()
 	for len(batch) > 0 {
-		n := fitting(batch)
+		n := countFitting(batch)
 		s.handleTogether(ctx, batch[:n])
 		batch = batch[n:]
 	}
 }
 
-// handleTogether takes messages to their end that memory has room for at once.
+// handleTogether finishes messages that fit in memory together.
 func (s *Semantic) handleTogether(ctx context.Context, batch []jetstream.Msg) {
 	var order []lifecycle.Try
 	groups := map[lifecycle.Try][]delivery{}
@@ -82,7 +81,7 @@ func (s *Semantic) handleTogether(ctx context.Context, batch []jetstream.Msg) {
 		d, err := decode(msg)
 		meta, metaErr := msg.Metadata()
 		switch {
-		case s.held.is(d.try.Run):
+		case s.held.contains(d.try.Run):
 			s.handBackHeld([]delivery{d})
 		case err != nil:
 			s.giveUp(ctx, d, err, 1)
@@ -97,7 +96,7 @@ func (s *Semantic) handleTogether(ctx context.Context, batch []jetstream.Msg) {
 	}
 	for _, try := range order {
 		for _, together := range portions(groups[try]) {
-			if s.held.is(try.Run) {
+			if s.held.contains(try.Run) {
 				s.handBackHeld(together)
 				continue
 			}
@@ -105,7 +104,7 @@ func (s *Semantic) handleTogether(ctx context.Context, batch []jetstream.Msg) {
 		}
 	}
 	for _, d := range alone {
-		if s.held.is(d.try.Run) {
+		if s.held.contains(d.try.Run) {
 			s.handBackHeld([]delivery{d})
 			continue
 		}
@@ -113,8 +112,7 @@ func (s *Semantic) handleTogether(ctx context.Context, batch []jetstream.Msg) {
 	}
 }
 
-// handleFresh stores the messages of one try together. Where that fails for a reason of theirs, each is tried
-// by itself.
+// handleFresh stores the messages of one try together. Where a message makes that fail, each message is tried by itself.
 func (s *Semantic) handleFresh(ctx context.Context, group []delivery) {
 	ctx, span := s.trace(ctx, group)
 	defer span.End()
@@ -122,14 +120,14 @@ func (s *Semantic) handleFresh(ctx context.Context, group []delivery) {
 	switch {
 	case err == nil:
 		failpoint.At("semantic.handled")
-		s.held.free(group[0].try.Run)
+		s.held.remove(group[0].try.Run)
 		acknowledge(group)
 	case ctx.Err() != nil:
 		span.Set(tracing.Outcome("handed back"))
 		handBack(group, 0)
 	case isHeld(err):
 		span.Set(tracing.Outcome("handed back"))
-		s.held.was(group[0].try.Run)
+		s.held.add(group[0].try.Run)
 		s.handBackHeld(group)
 	case len(group) == 1 && errors.Is(err, errRefused):
 		span.Fail("given up")
@@ -140,7 +138,7 @@ func (s *Semantic) handleFresh(ctx context.Context, group []delivery) {
 		handBack(group, s.pauseAfter(group[0], err, 0))
 	default:
 		for i := range group {
-			if s.held.is(group[i].try.Run) {
+			if s.held.contains(group[i].try.Run) {
 				s.handBackHeld(group[i:])
 				return
 			}
@@ -149,20 +147,20 @@ func (s *Semantic) handleFresh(ctx context.Context, group []delivery) {
 	}
 }
 
-// untilAnswered repeats a call while a server of ours is away: a wait is not a failure.
+// untilAnswered repeats a call while a server does not answer: a wait is not a failure.
 func (s *Semantic) untilAnswered(ctx context.Context, d delivery, call func(context.Context) error) error {
 	var err error
-	for try := range waits.Tries(ctx) {
+	for try := range serverPauses.Tries(ctx) {
 		if err = call(ctx); !isWait(err) || ctx.Err() != nil {
 			return err
 		}
 		s.metrics.waited()
-		s.logOf(d).Warn("documents wait for a server", "err", err, "pause", waits.After(try))
+		s.logOf(d).Warn("documents wait for a server", "err", err, "pause", serverPauses.After(try))
 	}
 	return err
 }
 
-// keepAlive tells the broker, while a batch is handled, that its messages are. The returned function ends that.
+// keepAlive tells the broker that messages are being handled. The returned function ends that.
 func keepAlive(ctx context.Context, batch []jetstream.Msg) func() {
 	ctx, cancel := context.WithCancel(ctx)
 	var alive sync.WaitGroup
@@ -176,7 +174,7 @@ func keepAlive(ctx context.Context, batch []jetstream.Msg) func() {
 			case <-ticker.C:
 			}
 			for _, msg := range batch {
-				_ = msg.InProgress() // refused for one that is acknowledged already
+				_ = msg.InProgress() // refused where the message is acknowledged already
 			}
 		}
 	})
@@ -185,7 +183,7 @@ func keepAlive(ctx context.Context, batch []jetstream.Msg) func() {
 
 func acknowledge(group []delivery) {
 	for _, d := range group {
-		_ = d.msg.Ack() // one that is lost is delivered again, and changes nothing
+		_ = d.msg.Ack() // after a lost acknowledgement the message is delivered again, and changes nothing
 	}
 }
 
@@ -195,20 +193,20 @@ func handBack(group []delivery, delay time.Duration) {
 	}
 }
 
-// handBackHeld hands back messages of a run of which somebody holds rows.
+// handBackHeld hands back messages of a run whose rows another transaction holds.
 func (s *Semantic) handBackHeld(group []delivery) {
 	s.metrics.waited()
 	for _, d := range group {
 		pause := heldPause
 		if meta, err := d.msg.Metadata(); err == nil {
-			pause = min(heldPause*time.Duration(min(meta.NumDelivered, 100)), heldPauses)
+			pause = min(heldPause*time.Duration(min(meta.NumDelivered, 100)), longestHeldPause)
 		}
 		_ = d.msg.NakWithDelay(pause)
 	}
 }
 
-// unlessStopping is a pause, or none while the service stops: others may take what it hands back at once.
-func unlessStopping(ctx context.Context, pause time.Duration) time.Duration {
+// pauseOrNone returns the pause, or zero while the service stops: another process may take the messages at once.
+func pauseOrNone(ctx context.Context, pause time.Duration) time.Duration {
 	if ctx.Err() != nil {
 		return 0
 	}

@@ -45,7 +45,7 @@ func TestARunThatIsCutWithoutACheckpointCountsAsAFailure(t *testing.T) {
 	c.tookTooLong(1, false, `{}`)
 }
 
-func TestARunThatIsCutIsCompletedByWhoKeepsHouseWhereEverythingIsStoredAlready(t *testing.T) {
+func TestARunThatIsCutIsCompletedByALookWhereEverythingIsStoredAlready(t *testing.T) {
 	f := newFixture(t)
 	c := f.syncing()
 	c.stores(c.doc(1, "a", "one"), c.checkpoint(2, 2))
@@ -91,7 +91,7 @@ func TestARunThatIsToWaitWhileSemanticIsAwayIsPostponedWhenItIsStoredAndGoesOnFr
 	require.Equal(t, int64(3), f.count("documents WHERE status = 'stored'"))
 }
 
-func TestARunThatIsToWaitIsPostponedByWhoKeepsHouseWhereEverythingIsStoredAlready(t *testing.T) {
+func TestARunThatIsToWaitIsPostponedByALookWhereEverythingIsStoredAlready(t *testing.T) {
 	f := newFixture(t)
 	c := f.syncing()
 	c.stores(c.doc(1, "a", "one"))

@@ -25,12 +25,12 @@ const (
 	maxChunkBytes = 64 << 10
 )
 
-// errDocument says that a part is refused for what it says of its document, which fails then, and no other.
+// errDocument says that a part is refused because of what it says of its document. Only that document fails.
 var errDocument = errors.New("the document is refused")
 
-// decode checks a message: everything on the wire is bad input until then. With an error, the delivery still names
-// its session and number where they can be told, so that the run can count it; its request has no body then, or, with
-// errDocument, one that says no more than whose it is.
+// decode checks a message; before that nothing on the wire is trusted. With an error, the delivery still names its session and
+// number where they are known, so that the run can count it. Its request then has no body; with errDocument it has a body that only
+// identifies the document.
 func decode(msg jetstream.Msg) (delivery, error) {
 	d := delivery{msg: msg}
 	request := &internalpb.DocumentProcessRequest{}
@@ -64,7 +64,7 @@ func decode(msg jetstream.Msg) (delivery, error) {
 	return d, nil
 }
 
-// fits refuses what is larger than any message that is sent, before it is looked at.
+// fits refuses a message that is larger than any that is sent, before it is parsed.
 func fits(data []byte) error {
 	if len(data) > topology.MaxMessageBytes {
 		return fmt.Errorf("it has %d bytes, more than %d", len(data), topology.MaxMessageBytes)
@@ -72,7 +72,7 @@ func fits(data []byte) error {
 	return nil
 }
 
-// tryOf reads whose a message is.
+// tryOf reads the try that a message belongs to.
 func tryOf(session, try string) (lifecycle.Try, error) {
 	run, err := uuid.Parse(session)
 	if err != nil {
@@ -85,7 +85,7 @@ func tryOf(session, try string) (lifecycle.Try, error) {
 	return lifecycle.Try{Run: run, ID: id}, nil
 }
 
-// fromHeaders tells whose an undecodable message is; nil where they do not say.
+// fromHeaders reads the try and number of an undecodable message from its headers; nil where they are missing.
 func fromHeaders(msg jetstream.Msg) (*internalpb.DocumentProcessRequest, lifecycle.Try) {
 	try, err := tryOf(msg.Headers().Get(topology.HeaderSession), msg.Headers().Get(topology.HeaderTry))
 	if err != nil {
@@ -112,7 +112,7 @@ func check(r *internalpb.DocumentProcessRequest) error {
 		if r.Number < 1 {
 			return fmt.Errorf("number %d: a checkpoint's is at least 1", r.Number)
 		}
-		_, err := spelled(body.Checkpoint.GetListing())
+		_, err := canonicalListing(body.Checkpoint.GetListing())
 		return err
 	case *internalpb.DocumentProcessRequest_Seen:
 		return checkSeen(r.Number, body.Seen)
@@ -159,7 +159,7 @@ func checkPart(number int64, p *internalpb.DocumentPart) error {
 	return nil
 }
 
-// contradiction says why a part cannot be what it says it is.
+// contradiction says why the fields of a part exclude each other.
 func contradiction(p *internalpb.DocumentPart) error {
 	last := int(p.FirstChunk) + len(p.Chunks)
 	switch {
@@ -180,7 +180,7 @@ func contradiction(p *internalpb.DocumentPart) error {
 	return nil
 }
 
-// limits says which limits of docs/contract.md a part breaks.
+// limits says which limits of docs/contract.md the part exceeds.
 func limits(p *internalpb.DocumentPart) error {
 	var problems []error
 	most := func(field, text string, bytes int) {

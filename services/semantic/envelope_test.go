@@ -185,11 +185,11 @@ func TestMessagesThatGrowInMemoryAreRefusedOrDecodedAFewAtATime(t *testing.T) {
 		f.publishRaw(c.hollow(2+no, 150_000), c.session.String(), c.try.String(), 2+no)
 	}
 	batch := f.pulled(6)
-	require.Equal(t, 1, fitting(batch), "one of them is 20 MB")
-	require.Equal(t, 2, fitting(batch[1:]))
+	require.Equal(t, 1, countFitting(batch), "one of them is 20 MB")
+	require.Equal(t, 2, countFitting(batch[1:]))
 	_, err := decode(batch[0])
 	require.ErrorContains(t, err, "more than 200000 fields")
-	require.Equal(t, 6, fitting([]jetstream.Msg{small{}, small{}, small{}, small{}, small{}, small{}}))
+	require.Equal(t, 6, countFitting([]jetstream.Msg{small{}, small{}, small{}, small{}, small{}, small{}}))
 }
 
 type small struct{ silentMessage }

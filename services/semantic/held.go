@@ -10,35 +10,34 @@ import (
 )
 
 const (
-	// heldWait is how long a store waits for a row that somebody holds, when nobody was known to hold any of its run: as long as a
-	// neighbour's store may take. heldProbe is how long where somebody was.
+	// heldWait is how long a store waits for a row that another transaction holds: as long as another store may take. heldProbe is
+	// the same for a run that was already found held.
 	heldWait, heldProbe = 1500 * time.Millisecond, 50 * time.Millisecond
-	// heldPause is how long nobody tries a run of which somebody holds rows, and how long its messages wait: longer with each
-	// delivery, up to heldPauses, so that a backlog does not go round and round.
-	heldPause, heldPauses = 3 * time.Second, 30 * time.Second
-	// heldKept is how long such a run is remembered.
+	// heldPause is how long a held run is left alone, and how long its messages wait before they are delivered again: longer with
+	// each delivery, up to longestHeldPause.
+	heldPause, longestHeldPause = 3 * time.Second, 30 * time.Second
+	// heldKept is how long a held run is remembered.
 	heldKept = 5 * time.Minute
 )
 
-// heldRuns remembers the runs of which somebody holds rows. Their messages are handed back, and nobody waits beside them: the
-// others have work.
+// heldRuns remembers runs whose rows another transaction holds. Their messages are handed back, so that no worker waits for them.
 type heldRuns struct {
 	mu    sync.Mutex
 	until map[uuid.UUID]time.Time
 }
 
-// is says whether a run is not to be tried yet.
-func (h *heldRuns) is(run uuid.UUID) bool {
+// contains says whether a run must not be tried yet.
+func (h *heldRuns) contains(run uuid.UUID) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return time.Now().Before(h.until[run])
 }
 
-// was remembers a run of which somebody holds rows.
-func (h *heldRuns) was(run uuid.UUID) { h.leave(run, heldPause) }
+// add remembers a held run.
+func (h *heldRuns) add(run uuid.UUID) { h.addFor(run, heldPause) }
 
-// leave remembers a run for a pause, and forgets those that nobody has asked for in a long time.
-func (h *heldRuns) leave(run uuid.UUID, pause time.Duration) {
+// addFor remembers a run for a pause, and forgets runs that were not asked for in a long time.
+func (h *heldRuns) addFor(run uuid.UUID, pause time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
@@ -53,15 +52,15 @@ func (h *heldRuns) leave(run uuid.UUID, pause time.Duration) {
 	h.until[run] = now.Add(pause)
 }
 
-// free forgets a run whose rows could be had.
-func (h *heldRuns) free(run uuid.UUID) {
+// remove forgets a run whose rows are free again.
+func (h *heldRuns) remove(run uuid.UUID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.until, run)
 }
 
-// bounds bound a transaction of a run: who waits for a row that somebody holds hands its messages back, and a process that freezes
-// loses its locks.
+// bounds limit a transaction of a run: where another transaction holds a row, its messages are handed back soon, and a process that
+// freezes loses its locks.
 func (h *heldRuns) bounds(run uuid.UUID) postgres.Bounds {
 	h.mu.Lock()
 	defer h.mu.Unlock()

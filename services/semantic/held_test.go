@@ -175,19 +175,19 @@ func TestARunWhoseCompletionIsRefusedCostsNoDocument(t *testing.T) {
 func TestAHeldRunIsRememberedUntilItIsFree(t *testing.T) {
 	var h heldRuns
 	c, other := trip{session: uuidOf(1)}, trip{session: uuidOf(2)}
-	require.False(t, h.is(c.session))
+	require.False(t, h.contains(c.session))
 	require.Equal(t, heldWait, h.bounds(c.session).Lock)
-	h.was(c.session)
-	require.True(t, h.is(c.session))
-	require.False(t, h.is(other.session))
+	h.add(c.session)
+	require.True(t, h.contains(c.session))
+	require.False(t, h.contains(other.session))
 	require.Equal(t, heldProbe, h.bounds(c.session).Lock)
 	require.Equal(t, heldWait, h.bounds(other.session).Lock)
 	h.until[c.session] = h.until[c.session].Add(-heldPause)
-	require.False(t, h.is(c.session), "it is tried again")
+	require.False(t, h.contains(c.session), "it is tried again")
 	require.Equal(t, heldProbe, h.bounds(c.session).Lock, "briefly")
 	h.until[c.session] = h.until[c.session].Add(-2 * heldKept)
-	h.was(other.session)
+	h.add(other.session)
 	require.Len(t, h.until, 1)
-	h.free(other.session)
+	h.remove(other.session)
 	require.Empty(t, h.until)
 }

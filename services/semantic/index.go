@@ -21,23 +21,23 @@ import (
 )
 
 const (
-	// lookEvery is how often the index looks whether its collection is there, and for changes that nobody told it of.
+	// lookEvery is how often the index checks that its collection exists, and reads changes that it was not notified of.
 	lookEvery = 5 * time.Second
-	// handoverAfter is how long nobody keeps an index before one of another name replaces it, and abandonedAfter before it
-	// is forgotten, or filled anew by who keeps it again.
+	// handoverAfter is how long after its last keeper an index may be replaced by one of another name; abandonedAfter is when it is
+	// forgotten, or filled anew by its next keeper.
 	handoverAfter, abandonedAfter = time.Minute, 10 * time.Minute
-	// turnWait is how long a turn is waited for, and frozenAfter how long who has it may do nothing, or two slow requests.
+	// turnWait is how long a process waits for its turn, and frozenAfter how long a turn may be idle: two slow requests.
 	turnWait, frozenAfter = 5 * time.Second, 18 * time.Second
 	// turnTimeout bounds a turn: a request for each page of the largest document, or queueing every document.
 	turnTimeout = 5 * time.Minute
-	// longQueue is how far the changes that wait are counted.
+	// longQueue is up to where waiting changes are counted.
 	longQueue = 100_000
-	// maxStored bounds how many runs are remembered to be completed; those beyond are found by who keeps house.
+	// maxStored bounds how many runs are remembered to be completed. Further runs are found by the look for stored runs.
 	maxStored = 10_000
 )
 
 var (
-	// errIndex says that the index could not be asked; it is a wait.
+	// errIndex says that the index did not answer; it is a wait.
 	errIndex = errors.New("the search index is away")
 	errDown  = fmt.Errorf("%w: it was a moment ago", errIndex)
 )
@@ -46,8 +46,8 @@ var (
 //
 //	documents, connectors ──trigger──▶ search_index_changes ──one at a time──▶ what the document shows now ──▶ Qdrant
 //
-// Postgres has every vector. What is brought again, or in another order, ends in the same collection, and one that is lost
-// is filled again. A point that outlives its chunk is no hit, since hits are read from Postgres.
+// Postgres has every vector. Applying changes again, or in another order, gives the same collection, and a lost collection is
+// filled again. A point that outlives its chunk is no hit, since hits are read from Postgres.
 type Index struct {
 	pool     *pgxpool.Pool
 	queries  *dbgen.Queries
@@ -57,35 +57,35 @@ type Index struct {
 	metrics  *metrics
 	log      *slog.Logger
 
-	// down says that Qdrant was not there the last time; then only the next look asks it.
-	down   atomic.Bool
-	kicked chan struct{}
-	mu     sync.Mutex
-	stored []uuid.UUID // runs to be completed
+	// down says that Qdrant did not answer the last time. Then only the next look asks it.
+	down     atomic.Bool
+	notified chan struct{}
+	mu       sync.Mutex
+	stored   []uuid.UUID // runs to be completed
 }
 
 func newIndex(cfg config.Qdrant, pool *pgxpool.Pool, embedder Embedder, metrics *metrics, log *slog.Logger) *Index {
 	name := indexName(cfg, embedder)
 	return &Index{
 		pool: pool, queries: dbgen.New(pool), embedder: embedder, qdrant: qdrant.New(cfg), name: name, metrics: metrics,
-		log: log.With("index", name), kicked: make(chan struct{}, 1),
+		log: log.With("index", name), notified: make(chan struct{}, 1),
 	}
 }
 
-// kick says that something was stored, and of which runs everything is.
-func (x *Index) kick(whole ...uuid.UUID) {
+// notify says that documents were stored, and names runs whose documents are all stored.
+func (x *Index) notify(whole ...uuid.UUID) {
 	x.mu.Lock()
 	if len(x.stored) < maxStored {
 		x.stored = append(x.stored, whole...)
 	}
 	x.mu.Unlock()
 	select {
-	case x.kicked <- struct{}{}:
+	case x.notified <- struct{}{}:
 	default:
 	}
 }
 
-// run keeps the index until ctx ends, and completes the runs that can be found.
+// run keeps the index current until ctx ends, and completes runs whose documents can be found.
 func (x *Index) run(ctx context.Context, complete func(context.Context, uuid.UUID) error) error {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
@@ -98,7 +98,7 @@ func (x *Index) run(ctx context.Context, complete func(context.Context, uuid.UUI
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-x.kicked:
+		case <-x.notified:
 			step = catchUp
 		case <-ticker.C:
 			step = x.Look
@@ -106,8 +106,8 @@ func (x *Index) run(ctx context.Context, complete func(context.Context, uuid.UUI
 	}
 }
 
-// catchUp completes the runs of which everything is stored, and brings what was stored of others. What fails is left to
-// the next look, and to who keeps house.
+// catchUp completes runs whose documents are all stored, and applies the changes of other runs. What fails is left to the next
+// look.
 func (x *Index) catchUp(ctx context.Context, complete func(context.Context, uuid.UUID) error) error {
 	x.mu.Lock()
 	stored := x.stored
@@ -118,11 +118,11 @@ func (x *Index) catchUp(ctx context.Context, complete func(context.Context, uuid
 			return err
 		}
 	}
-	return x.unlessDown(func() error { return x.bring(ctx, nil) })
+	return x.callIfUp(func() error { return x.applyChanges(ctx, nil) })
 }
 
-// unlessDown calls Qdrant, and remembers if that fails.
-func (x *Index) unlessDown(call func() error) error {
+// callIfUp calls Qdrant unless it was down a moment ago, and remembers whether the call failed.
+func (x *Index) callIfUp(call func() error) error {
 	if x.down.Load() {
 		return errDown
 	}
@@ -133,24 +133,25 @@ func (x *Index) unlessDown(call func() error) error {
 	return err
 }
 
-// Look makes the collection where it is missing, and brings every change that waits.
+// Look creates a missing collection, and applies every change that waits.
 func (x *Index) Look(ctx context.Context) error {
-	err := x.keep(ctx)
+	err := x.fill(ctx)
 	if errors.Is(err, qdrant.ErrMissing) {
-		err = x.keep(ctx)
+		err = x.fill(ctx)
 	}
 	x.down.Store(err != nil)
 	return err
 }
 
-// keep brings what waits, and then asks whether the collection is there. One that is not is forgotten: the next is another.
-func (x *Index) keep(ctx context.Context) error {
-	row, err := deadline.Get(ctx, "semantic.index_begin", queryTimeout, x.begin)
+// fill applies the changes that wait, and then checks that the collection exists. A missing collection is forgotten; the next one
+// has another name.
+func (x *Index) fill(ctx context.Context) error {
+	row, err := deadline.Get(ctx, "semantic.index_begin", queryTimeout, x.register)
 	if err != nil || row.Name != x.name {
 		return err
 	}
-	if err = x.bring(ctx, nil); err == nil {
-		err = x.away(x.qdrant.Collection(collectionName(row)).Check(ctx, x.embedder.Dimensions()))
+	if err = x.applyChanges(ctx, nil); err == nil {
+		err = x.unavailable(x.qdrant.Collection(collectionName(row)).Check(ctx, x.embedder.Dimensions()))
 	}
 	if errors.Is(err, qdrant.ErrMissing) {
 		x.log.Warn("the search index is lost", "collection", collectionName(row))
@@ -167,8 +168,8 @@ func (x *Index) drop(ctx context.Context, lost *uuid.UUID) error {
 	})
 }
 
-// begin says that this index is kept, unless one of another name is; from then on documents that change are noted.
-func (x *Index) begin(ctx context.Context) (dbgen.SearchIndexRow, error) {
+// register makes this index the one that is kept, unless an index of another name is. From then on changed documents are recorded.
+func (x *Index) register(ctx context.Context) (dbgen.SearchIndexRow, error) {
 	if err := x.drop(ctx, nil); err != nil {
 		return dbgen.SearchIndexRow{}, err
 	}
@@ -179,7 +180,7 @@ func (x *Index) begin(ctx context.Context) (dbgen.SearchIndexRow, error) {
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return row, err
 	}
-	// New stores queue behind who waits for a table.
+	// New stores would queue behind a transaction that waits for the table lock.
 	bounds := postgres.Bounds{Lock: 2 * time.Second, Idle: frozenAfter}
 	err = postgres.TxBounded(ctx, x.pool, bounds, func(tx pgx.Tx) error {
 		q := x.queries.WithTx(tx)
@@ -194,8 +195,8 @@ func (x *Index) begin(ctx context.Context) (dbgen.SearchIndexRow, error) {
 	return x.queries.SearchIndex(ctx)
 }
 
-// away counts an answer that did not come, and makes it a wait.
-func (x *Index) away(err error) error {
+// unavailable counts a call that failed, and makes its error a wait.
+func (x *Index) unavailable(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -203,7 +204,7 @@ func (x *Index) away(err error) error {
 	return fmt.Errorf("%w: %w", errIndex, err)
 }
 
-// Measure counts what waits to be brought.
+// Measure counts the changes that wait.
 func (x *Index) Measure(ctx context.Context) error {
 	waiting, err := deadline.Get(ctx, "semantic.index_queue", queryTimeout, func(ctx context.Context) (int64, error) {
 		return x.queries.CountSearchIndexChanges(ctx, longQueue)

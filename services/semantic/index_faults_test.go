@@ -79,7 +79,7 @@ func TestARequestThatIsCarriedOutLateHidesNothing(t *testing.T) {
 			x.hold.Store(held)
 			dying, kill := context.WithCancel(ctx)
 			ended := make(chan error, 1)
-			go func() { ended <- x.index.bring(dying, nil) }()
+			go func() { ended <- x.index.applyChanges(dying, nil) }()
 			<-held.reached
 			kill()
 			require.Error(t, <-ended)

@@ -125,7 +125,7 @@ func TestARunWaitsForWhatItsConnectorHasChangedAndForNoOther(t *testing.T) {
 	require.NoError(t, x.mirrors())
 }
 
-func TestASemanticThatHasNotLookedYetBringsARunWhole(t *testing.T) {
+func TestASemanticThatHasNotLookedYetIndexesARunWhole(t *testing.T) {
 	x := newIndexed(t)
 	started := x.another()
 	x.failing.Store(every)
@@ -170,7 +170,17 @@ func TestPointsSayWhoseTheyAreNow(t *testing.T) {
 	require.Equal(t, []string{"b"}, x.finds(Reader{UserID: 9, Groups: []string{"g"}}, "yak"))
 }
 
-func TestADocumentOfManyPagesIsBroughtWhole(t *testing.T) {
+func TestWhatADeletedConnectorLeftIsNotItsSuccessorsInTheIndex(t *testing.T) {
+	x := newIndexed(t)
+	c := x.synced(map[string]string{"plan": "zebra"})
+	x.exec(`DELETE FROM connectors WHERE id = $1`, c.connector)
+	x.exec(`INSERT INTO connectors (id, name, type, user_id, refresh_freq_minutes) VALUES ($1, 'other', 'file', 7, 60)`, c.connector)
+	x.exec(`DELETE FROM search_index`) // it is filled anew
+	require.NoError(t, x.index.Look(ctx))
+	require.Empty(t, x.points())
+}
+
+func TestADocumentOfManyPagesIsIndexedWhole(t *testing.T) {
 	x := newIndexed(t)
 	c := x.syncing()
 	const chunks = 2*indexPage + 10
@@ -321,14 +331,14 @@ func TestTwoDatabasesOnOneQdrantDoNotTouchEachOther(t *testing.T) {
 	require.Empty(t, y.finds(Reader{UserID: 1}, "zebra"))
 }
 
-func TestWhoBringsALotKeepsTheIndexMeanwhile(t *testing.T) {
+func TestAProcessThatIndexesForLongKeepsTheIndexMeanwhile(t *testing.T) {
 	x := newIndexed(t)
 	x.failing.Store(every)
 	c := x.syncing()
 	c.stores(c.doc(1, "a", "zebra"))
 	x.failing.Store("")
 	x.exec(`UPDATE search_index SET fed_at = clock_timestamp() - interval '9 minutes'`)
-	require.NoError(t, x.index.bring(ctx, nil))
+	require.NoError(t, x.index.applyChanges(ctx, nil))
 	require.True(t, one[bool](x.fixture, `SELECT fed_at > clock_timestamp() - interval '1 minute' FROM search_index`))
 }
 
@@ -347,7 +357,7 @@ func TestATurnIsBoundedInChunks(t *testing.T) {
 	require.Len(t, firstPage(append(changes(1, 1), dbgen.SearchIndexChangesRow{})), 2, "all of a connector are queued in a turn of its own")
 }
 
-func TestADocumentWithMoreChunksThanItsRowSaysIsBroughtWhole(t *testing.T) {
+func TestADocumentWithMoreChunksThanItsRowSaysIsIndexedWhole(t *testing.T) {
 	x := newIndexed(t)
 	x.failing.Store(every)
 	c := x.syncing()
@@ -366,7 +376,7 @@ func TestADocumentWithMoreChunksThanItsRowSaysIsBroughtWhole(t *testing.T) {
 	require.Len(t, x.points(), 400)
 }
 
-func TestAVectorThatIsNoneHoldsUpNoOther(t *testing.T) {
+func TestABadVectorHoldsUpNoOther(t *testing.T) {
 	x := newIndexed(t)
 	x.failing.Store(every)
 	c := x.syncing()

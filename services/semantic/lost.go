@@ -23,14 +23,14 @@ import (
 const (
 	// lostBatch is how many runs one statement ends.
 	lostBatch = 200
-	// drainingPage is how many draining runs are looked at, from each end of the stream's order.
+	// drainingPage is how many draining runs are read, from each end of the stream's order.
 	drainingPage = 500
-	// heardWithin is how lately a stream's leader must have heard of a replica; less than it takes to elect another.
+	// heardWithin is how recently a stream's leader must have heard from a replica: less than it takes to elect another leader.
 	heardWithin = 3 * time.Second
 )
 
-// Abandon fails the runs whose worker is lost, and was lost before: by the failure policy, which is how a source that kills
-// its workers is stopped. The first loss is the scheduler's, which claims the connector again at once.
+// Abandon fails runs whose worker is lost for the second time, by the failure policy. This stops a source that kills its workers.
+// After the first loss the scheduler claims the connector again at once.
 func (s *Semantic) Abandon(ctx context.Context) error {
 	full, err := deadline.Get(ctx, "semantic.connections", queryTimeout, s.queries.IsFull)
 	if err != nil || full == nil || *full {
@@ -39,7 +39,7 @@ func (s *Semantic) Abandon(ctx context.Context) error {
 	}
 	silent, err := s.workers.Look(ctx)
 	if err != nil || s.workers.Held() {
-		return err // after an outage of ours nobody is lost for one lease, those without a lease neither
+		return err // after an outage no worker counts as lost for one lease, nor does a run without a lease
 	}
 	return s.failAll(ctx, lifecycle.WorkerLost, func(ctx context.Context, apart bool, refused []int32) ([]verdict, error) {
 		asked := time.Now()
@@ -56,8 +56,8 @@ func (s *Semantic) Abandon(ctx context.Context) error {
 	})
 }
 
-// FailNotTaken fails the runs whose message was published again and again, and each time left the stream without anybody
-// beginning to sync: they would hold their places for ever.
+// FailNotTaken fails runs whose message was published several times and always left the stream without a pick-up: they would hold
+// their places for ever.
 func (s *Semantic) FailNotTaken(ctx context.Context) error {
 	return s.failAll(ctx, lifecycle.MessageNotTaken, func(ctx context.Context, apart bool, refused []int32) ([]verdict, error) {
 		rows, err := deadline.Get(ctx, "semantic.fail_not_taken", queryTimeout,
@@ -68,7 +68,7 @@ func (s *Semantic) FailNotTaken(ctx context.Context) error {
 	})
 }
 
-// verdict is one run that a move has failed, or why that was refused.
+// verdict is one run that a move has failed, or the reason why that was refused.
 type verdict struct {
 	RunID       *uuid.UUID
 	ConnectorID *int32
@@ -84,8 +84,8 @@ func verdicts[R any](rows []R, of func(R) verdict) []verdict {
 	return all
 }
 
-// failAll fails runs batch by batch, until a batch is not full. After a batch that Postgres refused for what a row holds each is
-// tried apart, and what is refused is left out of the look's other batches, so that no row ever stops the others.
+// failAll fails runs batch by batch, until a batch is not full. When Postgres refuses a batch, each run is failed by itself, and
+// refused runs are left out of the following batches: one bad row does not stop the others.
 func (s *Semantic) failAll(
 	ctx context.Context, reason lifecycle.Reason, fail func(ctx context.Context, apart bool, refused []int32) ([]verdict, error),
 ) error {
@@ -99,7 +99,7 @@ func (s *Semantic) failAll(
 		if err != nil {
 			return errors.Join(problem, fmt.Errorf("fail runs: %s: %w", reason, err))
 		}
-		out, why := s.told(ctx, reason, failed)
+		out, why := s.reportAll(ctx, reason, failed)
 		refused, problem = append(refused, out...), errors.Join(problem, why)
 		if len(failed) < lostBatch {
 			return problem
@@ -107,8 +107,8 @@ func (s *Semantic) failAll(
 	}
 }
 
-// told says of each run that it has failed, and returns the connectors of those that were refused.
-func (s *Semantic) told(ctx context.Context, reason lifecycle.Reason, failed []verdict) (refused []int32, problem error) {
+// reportAll reports each failed run, and returns the connectors whose runs were refused.
+func (s *Semantic) reportAll(ctx context.Context, reason lifecycle.Reason, failed []verdict) (refused []int32, problem error) {
 	name := tracing.Rescue
 	if reason == lifecycle.LostInTransit {
 		name = tracing.Lost
@@ -122,14 +122,15 @@ func (s *Semantic) told(ctx context.Context, reason lifecycle.Reason, failed []v
 		if reason == lifecycle.LostInTransit {
 			s.metrics.lostInTransit.Inc()
 		}
-		s.ended(ctx, name, *run.RunID, *run.ConnectorID, *run.Type, reason)
+		s.report(ctx, name, *run.RunID, *run.ConnectorID, *run.Type, reason)
 	}
 	return refused, problem
 }
 
-// FailLostInTransit ends runs whose worker is done and whose documents the stream no longer holds; their connectors are due at
-// once. The order is Postgres, stream, Postgres: a run that began to drain after the stream was asked may be newer than its
-// answer, and one whose last store was committed before must be seen as stored. What is missing must be missing for a while.
+// FailLostInTransit ends runs whose worker is done and whose documents the stream no longer holds. Their connectors are due at
+// once. The order is Postgres, stream, Postgres: a run that began to drain after the stream was asked may be newer than the
+// stream's answer, and a run whose last store has just been committed must be seen as stored. Documents count as lost after they
+// were missing for a lease.
 func (s *Semantic) FailLostInTransit(ctx context.Context) error {
 	subjects, problem := streams.RemoveAcknowledged(ctx, s.servers.Stream, topology.DocumentStream)
 	if len(subjects) > 0 {
@@ -181,7 +182,7 @@ func (s *Semantic) failBatch(ctx context.Context, p dbgen.FailLostInTransitParam
 	if err != nil {
 		return fmt.Errorf("fail runs that were lost in transit: %w", err)
 	}
-	_, problem := s.told(ctx, lifecycle.LostInTransit,
+	_, problem := s.reportAll(ctx, lifecycle.LostInTransit,
 		verdicts(rows, func(r dbgen.FailLostInTransitRow) verdict { return verdict(r) }))
 	return problem
 }
@@ -205,8 +206,8 @@ func (s *Semantic) missingLong(draining []dbgen.DrainingRunsRow, first, last int
 	return lost
 }
 
-// ended says of a run that it has failed, in its trace and in the log.
-func (s *Semantic) ended(
+// report writes a failed run to its trace and to the log.
+func (s *Semantic) report(
 	ctx context.Context, name tracing.Name, run uuid.UUID, connector int32, connectorType string, reason lifecycle.Reason,
 ) {
 	_, span := s.servers.Tracer.Start(ctx, run, name, tracing.Connector(connector), tracing.Verdict("failed"))
@@ -215,12 +216,12 @@ func (s *Semantic) ended(
 	telemetry.OfRun(s.log, connector, run.String(), connectorType).Warn("the sync failed", "event", telemetry.Failed, "reason", string(reason))
 }
 
-// errMinority says that who answered for the document stream may have lost its majority, and know nothing of what came since.
+// errMinority says that the document stream's leader may have lost its majority, and may not know the latest messages.
 var errMinority = errors.New("the document stream's leader does not hear its replicas; nothing is taken for lost")
 
-// hasMajority says whether a leader answered that has heard of enough replicas lately. A server that is cut off from the others
-// calls itself the leader for 20 s and answers from what it has without end; a new leader takes at least 4 s to be elected
-// (measured on nats-server 2.15.2, three servers).
+// hasMajority says whether the leader has heard from enough replicas recently. A server that is cut off from the others calls
+// itself the leader for 20 s and answers from what it has without end; a new leader takes at least 4 s to be elected (measured on
+// nats-server 2.15.2, three servers).
 func hasMajority(info *jetstream.StreamInfo) bool {
 	if info.Config.Replicas <= 1 {
 		return true
@@ -237,8 +238,7 @@ func hasMajority(info *jetstream.StreamInfo) bool {
 	return heard >= info.Config.Replicas/2
 }
 
-// documentsHeld is the range of sequences that the document stream still holds; one that holds nothing begins beyond every
-// sequence.
+// documentsHeld returns the range of sequences that the document stream still holds. An empty stream begins beyond every sequence.
 func (s *Semantic) documentsHeld(ctx context.Context) (first, last int64, err error) {
 	stream, err := deadline.Get(ctx, "semantic.document_stream", queryTimeout, func(ctx context.Context) (jetstream.Stream, error) {
 		return s.servers.Stream.Stream(ctx, topology.DocumentStream)

@@ -24,7 +24,7 @@ type metrics struct {
 	busy        prometheus.Gauge
 	storing     prometheus.Histogram
 	embedding   prometheus.Histogram
-	// lostInTransit, unswept, looks: of keeping house.
+	// lostInTransit, unswept and looks measure the maintenance.
 	lostInTransit prometheus.Counter
 	unswept       prometheus.Gauge
 	looks         *prometheus.HistogramVec
@@ -37,7 +37,7 @@ const (
 	asFenced     = "fenced"
 	asDeadLetter = "dead_letter"
 	asWaited     = "waited"
-	// asServersAnswer is no document: streams.ServersAnswer.
+	// asServersAnswer marks a server's answer, which is no document: streams.ServersAnswer.
 	asServersAnswer = "servers_answer"
 )
 
@@ -85,7 +85,7 @@ func newMetrics(registry prometheus.Registerer, workers int) *metrics {
 	}
 }
 
-// waited counts a batch that a server of ours kept waiting.
+// waited counts a batch that had to wait for a server.
 func (m *metrics) waited() {
 	m.waits.Inc()
 	m.messages.WithLabelValues(asWaited).Inc()

@@ -9,9 +9,8 @@ import (
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 )
 
-// claim is what a part says of its document, as a digest; the zero UUID for what is no part of several. Only parts that say the
-// same make a document whole: one that says that it failed, or that its content stands, says something else than one that brings
-// content.
+// claim is a digest of what a part says of its document; the zero UUID for a document of one part. Only parts with the same claim
+// make a document whole: a part that reports a failure, or keeps the content, has another claim than a part that brings content.
 func (it *item) claim(try uuid.UUID) uuid.UUID {
 	if it.part == nil || it.part.Parts <= 1 {
 		return uuid.UUID{}
@@ -21,11 +20,11 @@ func (it *item) claim(try uuid.UUID) uuid.UUID {
 		p.Error != "", p.KeepChunks))
 }
 
-// parts is what a store knows of one document of several parts.
+// parts collects one document of several parts within a store.
 type parts struct {
-	it  *item // one of them
+	it  *item // any of its parts
 	row dbgen.LockDocumentsRow
-	// Of the items at hand: how many chunks they bring, and which.
+	// Over the items of this store: how many chunks they bring, and the first and last number of those.
 	chunks, first, last int64
 }
 
@@ -36,14 +35,14 @@ func (p *parts) add(it *item) {
 	}
 }
 
-// areAll says whether every part is counted and every chunk is there or at hand. Of a document that a later message of the try
-// has written already, the chunks are not kept.
-func (p *parts) areAll(counted dbgen.CountPartsRow, try uuid.UUID) bool {
+// areComplete says whether every part is counted and every chunk is stored or in this store. The chunks of a document that a later
+// message of the try has replaced are not kept.
+func (p *parts) areComplete(counted dbgen.CountPartsRow, try uuid.UUID) bool {
 	said := p.it.part
 	switch {
 	case counted.HasFailed || counted.Parts != int64(said.Parts):
 		return false
-	case p.it.textStays() || superseded(p.row, try, p.it.firstNo):
+	case p.it.keepsText() || superseded(p.row, try, p.it.firstNo):
 		return true
 	}
 	return counted.Brought == int64(said.ChunkCount) && counted.Chunks+p.chunks == int64(said.ChunkCount) &&
@@ -51,9 +50,9 @@ func (p *parts) areAll(counted dbgen.CountPartsRow, try uuid.UUID) bool {
 			max(p.last, int64(counted.LastChunk)) == int64(said.ChunkCount)-1)
 }
 
-// wholeDocuments finds, per document, the item that makes it whole: all its parts are counted now. Of several of
-// one document in this try the last one counts.
-func (t *storing) wholeDocuments(
+// wholeDocuments finds, per document, the item that makes it whole: all its parts are counted now. Where one try has written the
+// document several times, the last one counts.
+func (t *storeTx) wholeDocuments(
 	ctx context.Context, items []*item, rows map[string]dbgen.LockDocumentsRow,
 ) (map[string]*item, error) {
 	complete, err := t.completeParts(ctx, items, rows)
@@ -77,9 +76,9 @@ func (t *storing) wholeDocuments(
 	return whole, nil
 }
 
-// completeParts says of which documents of several parts all are there, and how long their text is, and ends the waiting of
-// those parts and of parts whose document has failed.
-func (t *storing) completeParts(
+// completeParts says which documents of several parts are complete, and how long their texts are. It ends the waiting of their
+// parts, and of parts whose document has failed.
+func (t *storeTx) completeParts(
 	ctx context.Context, items []*item, rows map[string]dbgen.LockDocumentsRow,
 ) (map[uuid.UUID]int64, error) {
 	p := dbgen.CountPartsParams{TryID: t.try.ID}
@@ -108,7 +107,7 @@ func (t *storing) completeParts(
 	for _, row := range counted {
 		i := row.Place - 1
 		claim := p.Claims[i]
-		areAll := documents[claim].areAll(row, t.try.ID)
+		areAll := documents[claim].areComplete(row, t.try.ID)
 		if areAll {
 			complete[claim] = row.TextBytes
 		}

@@ -15,11 +15,11 @@ import (
 	"github.com/echomind/sync/services/semantic/internal/qdrant"
 )
 
-// rareWords of a query are searched for by themselves, because in a long chunk one word is lost in the noise of a hashed
-// vector: the longest ones, because longer words are rarer. Each brings up to rareLimit candidates.
+// rareWords of a query are searched for by themselves, because in a long chunk one word is lost in the noise of a hashed vector.
+// The longest words are taken, because longer words are rarer. Each adds up to rareLimit candidates.
 const rareWords, rareLimit = 4, 50
 
-// indexName names the index of an embedder's vectors, and collectionName the collection that it is kept in now.
+// indexName names the index for an embedder's vectors, and collectionName the collection that holds it now.
 func indexName(cfg config.Qdrant, embedder Embedder) string {
 	return cfg.Collection + "-" + embedder.Name()
 }

@@ -19,15 +19,15 @@ import (
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 )
 
-// retries are the pauses before a message that could not be handled is delivered again.
-var retries = repeat.Pauses{First: time.Second, Last: time.Minute}
+// retryPauses are the pauses before a message that failed is delivered again.
+var retryPauses = repeat.Pauses{First: time.Second, Last: time.Minute}
 
-// handleAlone handles a message that was delivered before. Its try is written down first, in Postgres, so that it
-// counts even if it ends the process; a try that ended in a wait is taken back before the wait.
+// handleAlone handles a message that was delivered before. Its try is recorded in Postgres first, so that it counts even if the
+// message ends the process. A try that ended in a wait is removed again.
 func (s *Semantic) handleAlone(ctx context.Context, d delivery) {
 	ctx, span := s.trace(ctx, []delivery{d})
 	defer span.End()
-	for try := range waits.Tries(ctx) {
+	for try := range serverPauses.Tries(ctx) {
 		mark := uuid.New()
 		tries, err := s.beginTry(ctx, d, mark)
 		switch {
@@ -35,7 +35,7 @@ func (s *Semantic) handleAlone(ctx context.Context, d delivery) {
 			acknowledge([]delivery{d})
 			return
 		case err != nil:
-			handBack([]delivery{d}, unlessStopping(ctx, waits.Last))
+			handBack([]delivery{d}, pauseOrNone(ctx, serverPauses.Last))
 			return
 		case tries > s.config.MaxTries:
 			s.giveUp(ctx, d, fmt.Errorf("given up after %d tries", tries-1), tries-1)
@@ -44,7 +44,7 @@ func (s *Semantic) handleAlone(ctx context.Context, d delivery) {
 		err = s.process(ctx, []delivery{d})
 		switch {
 		case err == nil:
-			s.held.free(d.try.Run)
+			s.held.remove(d.try.Run)
 			acknowledge([]delivery{d})
 			return
 		case isWait(err) || isHeld(err) || ctx.Err() != nil:
@@ -54,12 +54,12 @@ func (s *Semantic) handleAlone(ctx context.Context, d delivery) {
 				handBack([]delivery{d}, 0)
 				return
 			case isHeld(err):
-				s.held.was(d.try.Run)
+				s.held.add(d.try.Run)
 				s.handBackHeld([]delivery{d})
 				return
 			}
 			s.metrics.waited()
-			s.logOf(d).Warn("a document waits for a server", "err", err, "pause", waits.After(try))
+			s.logOf(d).Warn("a document waits for a server", "err", err, "pause", serverPauses.After(try))
 		case tries >= s.config.MaxTries || errors.Is(err, errRefused):
 			s.giveUp(ctx, d, err, tries)
 			return
@@ -74,18 +74,18 @@ func (s *Semantic) handleAlone(ctx context.Context, d delivery) {
 	handBack([]delivery{d}, 0)
 }
 
-// pauseAfter is how long a message waits that could not be handled. Where it took too long, others of its run wait as well, and its
-// tries are minutes apart: a Postgres that has much to do for a while makes no dead letters.
+// pauseAfter is how long a failed message waits. Where storing took too long, other messages of its run wait as well, and the tries
+// are minutes apart: a Postgres that is busy for a while makes no dead letters.
 func (s *Semantic) pauseAfter(d delivery, err error, tries int) time.Duration {
 	if !errors.Is(err, errSlow) {
-		return retries.After(tries + 1)
+		return retryPauses.After(tries + 1)
 	}
-	s.held.leave(d.try.Run, s.slowPause)
+	s.held.addFor(d.try.Run, s.slowPause)
 	return s.slowPause * time.Duration(tries+1)
 }
 
-// beginTry writes a try down and returns how many there were, with this one. It returns pgx.ErrNoRows where the
-// message's run is over.
+// beginTry records a try and returns the number of tries, this one included. It returns pgx.ErrNoRows where the message's run is
+// over.
 func (s *Semantic) beginTry(ctx context.Context, d delivery, mark uuid.UUID) (int, error) {
 	var tries int32
 	err := s.untilAnswered(ctx, d, func(ctx context.Context) (err error) {
@@ -109,14 +109,14 @@ func (s *Semantic) takeBackTry(ctx context.Context, d delivery, mark uuid.UUID) 
 	}
 }
 
-// giveUp moves a message to the dead letters: published there and acknowledged, then counted as stored with an
-// error, then acknowledged here. Dying between any two of these repeats them: there may be two letters of one message, and nothing
+// giveUp moves a message to the dead letters: it is published there and acknowledged, then counted as stored with an error, then
+// acknowledged here. If the process dies in between, the steps are repeated: a message may then have two dead letters, and nothing
 // else changes.
 func (s *Semantic) giveUp(ctx context.Context, d delivery, why error, tries int) {
 	ctx, span := s.servers.Tracer.Start(ctx, d.try.Run, tracing.DeadLetter, tracing.Tries(tries))
 	defer span.End()
 	span.Fail("given up")
-	if !s.letter(ctx, d, why, tries) {
+	if !s.publishDeadLetter(ctx, d, why, tries) {
 		handBack([]delivery{d}, 0)
 		return
 	}
@@ -126,20 +126,21 @@ func (s *Semantic) giveUp(ctx context.Context, d delivery, why error, tries int)
 		s.letters.forget(d.msg)
 		acknowledge([]delivery{d})
 	case isHeld(err) && ctx.Err() == nil:
-		s.held.was(d.try.Run)
+		s.held.add(d.try.Run)
 		s.handBackHeld([]delivery{d})
 	default:
 		s.logOf(d).Warn("a dead letter is not counted; it is delivered again", "err", err)
-		handBack([]delivery{d}, unlessStopping(ctx, waits.Last))
+		handBack([]delivery{d}, pauseOrNone(ctx, serverPauses.Last))
 	}
 }
 
-// letter publishes a message to the dead letters, once, however often it is given up. False: the service stops first.
-func (s *Semantic) letter(ctx context.Context, d delivery, why error, tries int) bool {
+// publishDeadLetter publishes a message to the dead letters once, however often it is given up. It returns false where the service
+// stops first.
+func (s *Semantic) publishDeadLetter(ctx context.Context, d delivery, why error, tries int) bool {
 	if s.letters.has(d.msg) {
 		return true
 	}
-	for range waits.Tries(ctx) {
+	for range serverPauses.Tries(ctx) {
 		err := streams.DeadLetter(ctx, s.servers.Stream, d.msg, why, tries)
 		if err == nil || errors.Is(err, streams.ErrDeadLettersFull) {
 			s.metrics.deadLetters.Inc()
@@ -158,8 +159,8 @@ func (s *Semantic) letter(ctx context.Context, d delivery, why error, tries int)
 	return false
 }
 
-// countPoison counts a message that was given up, so that its run can end. One that names no session is nobody's; a
-// run that cannot count it, or that cannot end without it (sync completed), fails. No worker sends a negative number.
+// countPoison counts a message that was given up, so that its run can end. A message without a session is ignored. A run that
+// cannot count the message, or cannot end without it (sync completed), fails. No worker sends a negative number.
 func (s *Semantic) countPoison(ctx context.Context, d delivery, why error) error {
 	if d.request == nil || d.request.Number < 0 {
 		return nil
@@ -170,16 +171,16 @@ func (s *Semantic) countPoison(ctx context.Context, d delivery, why error) error
 	it := newItem(d)
 	it.poison = "given up: " + secret.Text(why.Error())
 	if errors.Is(why, errEnvelope) {
-		it.part, it.sourceID, it.note = nil, "", nil // whose document it is cannot be told
+		it.part, it.sourceID, it.note = nil, "", nil // its document is unknown
 	}
-	come, err := s.storeItems(ctx, d.try, []*item{it})
+	reached, err := s.storeItems(ctx, d.try, []*item{it})
 	switch {
 	case isWait(err), isHeld(err):
 		return err
 	case err != nil:
 		return s.failRun(ctx, d, fmt.Errorf("message %d could not be counted: %w", d.request.Number, err))
 	}
-	return s.settle(ctx, d.try.Run, come)
+	return s.completeOrAdvance(ctx, d.try.Run, reached)
 }
 
 func (s *Semantic) failRun(ctx context.Context, d delivery, why error) error {

@@ -12,20 +12,19 @@ import (
 	"github.com/echomind/sync/contract/wire"
 )
 
-// What is embedded and stored together at most, besides the batch: rows that a store writes, and bytes. One message is always
-// within them.
+// The most that is embedded and stored together, besides the batch: rows that a store writes, and bytes. A single message is always
+// below both.
 const (
 	portionRows  = 2 * (topology.MaxMessageChunks + 1)
 	portionBytes = 16 * topology.MaxMessageBytes
-	// decodedBytes is about how much memory the messages take that one worker decodes before it stores any.
+	// decodedBytes is about how much memory the messages take that one worker decodes before it stores them.
 	decodedBytes = 32 << 20
-	// replacedChunks is how many chunks the documents of one store may have had that it replaces or deletes. A single document may
-	// have had more.
+	// replacedChunks is how many chunks one store may replace or delete. A single document may have more.
 	replacedChunks = topology.MaxDocumentChunks / 5
 )
 
-// fitting is how many messages of a batch, at least one, are decoded and held at once.
-func fitting(batch []jetstream.Msg) (n int) {
+// countFitting returns how many messages of a batch, at least one, are decoded and held at once.
+func countFitting(batch []jetstream.Msg) (n int) {
 	weight := 0
 	for _, msg := range batch {
 		weight += wire.Weight(msg.Data(), (*internalpb.DocumentProcessRequest)(nil))
@@ -37,8 +36,8 @@ func fitting(batch []jetstream.Msg) (n int) {
 	return n
 }
 
-// portions cuts messages of one try, in the order of their numbers, into what is embedded and stored together: one sender's many
-// small chunks bound neither our memory nor the time that one store takes. Sync completed comes last.
+// portions cuts messages of one try, in the order of their numbers, into groups that are embedded and stored together. A sender of
+// very many small chunks thus exceeds neither our memory nor the time of one store. Sync completed comes last.
 func portions(group []delivery) (cut [][]delivery) {
 	slices.SortStableFunc(group, func(a, b delivery) int { return cmp.Compare(uint64(a.request.Number-1), uint64(b.request.Number-1)) })
 	begin, rows, size := 0, 0, 0
@@ -53,7 +52,7 @@ func portions(group []delivery) (cut [][]delivery) {
 	return append(cut, group[begin:])
 }
 
-// rowsOf is about how many rows the store of a message writes.
+// rowsOf estimates how many rows the store of a message writes.
 func rowsOf(r *internalpb.DocumentProcessRequest) int {
 	return 1 + len(r.GetPart().GetChunks()) + len(r.GetSeen().GetSourceIds())
 }

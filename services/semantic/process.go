@@ -26,7 +26,7 @@ const (
 	storeTimeout = 30 * time.Second
 	queryTimeout = 5 * time.Second
 	embedTimeout = 60 * time.Second
-	// embedTexts is how many texts are embedded in one call: an embedder that answers slowly is not taken for one that is away.
+	// embedTexts is how many texts are embedded in one call, so that a slow embedder still answers within the deadline.
 	embedTexts = 500
 )
 
@@ -34,9 +34,9 @@ const (
 var errEmbedder = errors.New("the embedder is away")
 
 var (
-	// errRefused says that a message cannot be what its run waits for. Repeating it mends nothing: it is given up at once.
+	// errRefused says that a message contradicts its run. Repeating it does not help: it is given up at once.
 	errRefused = errors.New("the message is refused")
-	// errEnvelope says that a message claims to be of another connector or configuration than its run.
+	// errEnvelope says that a message names another connector or configuration than its run.
 	errEnvelope = fmt.Errorf("%w: it is not of its run", errRefused)
 )
 
@@ -47,18 +47,19 @@ func isWait(err error) bool {
 	return errors.Is(err, errEmbedder) || errors.Is(err, errIndex) || postgres.Unavailable(err)
 }
 
-// isHeld says that somebody holds rows which a message needs: it is handed back, and its worker goes on with others.
+// isHeld says that another transaction holds rows that a message needs. The message is handed back, and its worker goes on with
+// others.
 func isHeld(err error) bool {
 	return postgres.Locked(err) || errors.Is(err, lifecycle.ErrHeld)
 }
 
-// process stores messages of one try, passes the checkpoints that are reached by that, and completes its run where
-// that was the last of it. nil means that they may be acknowledged, also because the run is over and they are old news.
+// process stores messages of one try, advances the cursor to checkpoints that are reached now, and completes the run with its last
+// message. nil means that the messages may be acknowledged, also because the run is over.
 func (s *Semantic) process(ctx context.Context, group []delivery) error {
 	try := group[0].try
 	var items []*item
 	var ends []delivery
-	var come progress
+	var reached progress
 	for _, d := range group {
 		if d.request.GetCompleted() != nil {
 			ends = append(ends, d)
@@ -71,34 +72,34 @@ func (s *Semantic) process(ctx context.Context, group []delivery) error {
 			return err
 		}
 		began := time.Now()
-		for _, together := range beforeTouches(items) {
+		for _, together := range splitBeforeTouches(items) {
 			var err error
-			if come, err = s.storeInParts(ctx, try, together); err != nil {
+			if reached, err = s.storeInParts(ctx, try, together); err != nil {
 				return err
 			}
 		}
 		failpoint.At("semantic.stored")
 		s.metrics.storing.Observe(time.Since(began).Seconds())
 		if s.index != nil {
-			s.index.kick()
+			s.index.notify()
 		}
 	}
-	// Behind the documents that came with it, so that a total which they contradict is refused.
+	// Sync completed is handled after the documents that came with it, so that a total that contradicts them is refused.
 	for _, d := range ends {
 		whole, err := s.recordCompleted(ctx, d, d.request.GetCompleted())
 		if err != nil {
 			return err
 		}
-		come.complete = come.complete || whole
+		reached.complete = reached.complete || whole
 	}
-	return s.settle(ctx, try.Run, come)
+	return s.completeOrAdvance(ctx, try.Run, reached)
 }
 
-// storeInParts stores items together, or in halves where they replace too much for one transaction.
+// storeInParts stores items together, or in halves where they replace too many chunks for one transaction.
 func (s *Semantic) storeInParts(ctx context.Context, try lifecycle.Try, items []*item) (progress, error) {
-	come, err := s.storeItems(ctx, try, items)
+	reached, err := s.storeItems(ctx, try, items)
 	if !errors.Is(err, errLarge) {
-		return come, err
+		return reached, err
 	}
 	half := len(items) / 2
 	if _, err = s.storeInParts(ctx, try, items[:half]); err != nil {
@@ -107,9 +108,9 @@ func (s *Semantic) storeInParts(ctx context.Context, try lifecycle.Try, items []
 	return s.storeInParts(ctx, try, items[half:])
 }
 
-// beforeTouches cuts items, in the order of their numbers, before each that keeps the content of a document which an earlier
-// one of them brings: what it keeps must be stored first.
-func beforeTouches(items []*item) (groups [][]*item) {
+// splitBeforeTouches cuts items, in the order of their numbers, before each touch of a document that an earlier item brings: the
+// content that it keeps must be stored first.
+func splitBeforeTouches(items []*item) (groups [][]*item) {
 	slices.SortFunc(items, func(a, b *item) int { return cmp.Compare(a.no, b.no) })
 	begin, brought := 0, map[string]bool{}
 	for i, it := range items {
@@ -123,17 +124,17 @@ func beforeTouches(items []*item) (groups [][]*item) {
 	return append(groups, items[begin:])
 }
 
-// settle does what is to be done about a run that has come this far: each in a transaction of its own, because a store
-// locks nothing of the connector. It is done again at the latest when the service keeps house, which is why an error that is no
-// wait is not the message's: what it carried is stored.
-func (s *Semantic) settle(ctx context.Context, run uuid.UUID, come progress) error {
+// completeOrAdvance completes a run, or advances its cursor, in a transaction of its own, because a store locks nothing of the
+// connector. The maintenance repeats it. An error here is therefore no error of the message, whose content is stored; only a wait
+// is returned.
+func (s *Semantic) completeOrAdvance(ctx context.Context, run uuid.UUID, reached progress) error {
 	var err error
 	switch {
-	case come.complete && s.index != nil:
-		s.index.kick(run) // it is completed when it can be found; nothing is stored later for it
-	case come.complete:
+	case reached.complete && s.index != nil:
+		s.index.notify(run) // it is completed once its documents can be found
+	case reached.complete:
 		err = s.complete(ctx, run)
-	case come.checkpointed:
+	case reached.checkpointWaits:
 		err = s.advance(ctx, run)
 	}
 	if err == nil || isWait(err) || ctx.Err() != nil {
@@ -143,7 +144,7 @@ func (s *Semantic) settle(ctx context.Context, run uuid.UUID, come progress) err
 	return nil
 }
 
-// recordCompleted writes down what sync completed says, once, and says whether everything is stored.
+// recordCompleted records sync completed, once, and says whether everything is stored.
 func (s *Semantic) recordCompleted(ctx context.Context, d delivery, c *internalpb.SyncCompleted) (whole bool, err error) {
 	state, err := wire.JSON(c.NewState)
 	if err != nil {
@@ -161,9 +162,9 @@ func (s *Semantic) recordCompleted(ctx context.Context, d delivery, c *internalp
 				err = checkEnvelope(d.request, run.ConnectorID, run.ConfigVersion)
 			}
 			if whole = run.Whole; err != nil || run.Total != nil {
-				return err // said twice it changes nothing
+				return err // a second sync completed changes nothing
 			}
-			// Asked after the run is locked: no store is under way that could count a higher number.
+			// This is read after the run is locked: no store is under way that could count a higher number.
 			highest, err := q.HighestNumber(ctx, d.try.ID)
 			if err == nil && c.Total < max(highest, run.Stored) {
 				err = fmt.Errorf("%w: total %d, but number %d is stored already", errRefused, c.Total, highest)
@@ -181,7 +182,8 @@ func (s *Semantic) recordCompleted(ctx context.Context, d delivery, c *internalp
 	return whole && err == nil, err
 }
 
-// checkEnvelope compares what a message says of itself with what its run says. A configuration that is not said is the run's.
+// checkEnvelope compares the connector and configuration that a message names with those of its run. A message may leave out the
+// configuration.
 func checkEnvelope(m *internalpb.DocumentProcessRequest, connector int32, version int64) error {
 	if m.ConnectorId != connector {
 		return fmt.Errorf("%w: connector_id %d, the run is of connector %d", errEnvelope, m.ConnectorId, connector)
@@ -192,13 +194,13 @@ func checkEnvelope(m *internalpb.DocumentProcessRequest, connector int32, versio
 	return nil
 }
 
-// complete completes a run of which everything is stored, once it can be found. Where somebody holds the connector it is left
-// to who keeps house.
+// complete completes a run whose documents are all stored, once they can be found. Where another transaction holds the connector,
+// the look for stored runs does it later.
 func (s *Semantic) complete(ctx context.Context, run uuid.UUID) error {
 	ctx, span := s.servers.Tracer.Start(ctx, run, tracing.Complete)
 	defer span.End()
 	if s.index != nil {
-		if err := s.index.BringRun(ctx, run); err != nil {
+		if err := s.index.IndexRun(ctx, run); err != nil {
 			span.Fail("not found yet")
 			return err
 		}
@@ -222,10 +224,10 @@ func (s *Semantic) complete(ctx context.Context, run uuid.UUID) error {
 	s.metrics.verdicts.WithLabelValues(string(ended.Verdict)).Inc()
 	log := telemetry.OfRun(s.log, ended.ConnectorID, run.String(), ended.Type)
 	switch ended.Verdict {
-	case lifecycle.Failed: // its worker has cut it
+	case lifecycle.Failed: // its worker ended it because it took too long
 		span.Fail(string(lifecycle.TookTooLong))
 		log.Warn("the sync failed", "event", telemetry.Failed, "reason", string(lifecycle.TookTooLong))
-	case lifecycle.Superseded: // the same, because its source has asked to wait
+	case lifecycle.Superseded: // its worker ended it because the source asked us to wait
 		log.Info("the sync is put off, and what it has sent is stored", "reason", string(lifecycle.Postponed))
 	case lifecycle.Skipped:
 		log.Info("the sync has ended", "event", telemetry.Skipped)

@@ -26,12 +26,12 @@ const (
 	shortlist = 200
 	// wordShare is how much of the score the shared words make up.
 	wordShare = 0.5
-	// leastScore is what a hit must have. A hashed vector is noisy: on 770 chunks of this repository the cosine with a
-	// text that shares no word was up to 0.18, which makes up to 0.09 of the score.
+	// leastScore is the least score of a hit. A hashed vector is noisy: on 770 chunks of this repository the cosine with a text
+	// that shares no word was up to 0.18, which makes up to 0.09 of the score.
 	leastScore = 0.1
 	// MaxSearchLimit bounds how many hits one search may ask for.
 	MaxSearchLimit = 100
-	// MaxSearchBytes bounds the text of a search: that of the longest chunk can be searched for.
+	// MaxSearchBytes bounds the text of a search, so that the text of the longest chunk can be searched for.
 	MaxSearchBytes = 64 << 10
 )
 
@@ -70,8 +70,8 @@ func NewSearcher(pool *pgxpool.Pool, cfg config.Qdrant) *Searcher {
 	return s
 }
 
-// Search returns the best hits for a text among the documents that a reader may see: their own, their groups' and
-// the organisation's; none that has nothing to do with it. It returns an error for a text that is empty or longer than
+// Search returns the best hits for a text among the documents that a reader may see: their own, their groups' and the
+// organisation's. Hits that do not match the text are left out. It returns an error for a text that is empty or longer than
 // MaxSearchBytes, or a limit outside 1..MaxSearchLimit.
 func (s *Searcher) Search(ctx context.Context, reader Reader, text string, limit int) ([]Hit, error) {
 	if len(text) > MaxSearchBytes {
@@ -133,7 +133,7 @@ func (s *Searcher) read(ctx context.Context, reader Reader, near []Candidate, wo
 	return hits, nil
 }
 
-// holds says of each word whether a text holds it.
+// holds says, for each word, whether the text holds it.
 func holds(text string, words []string) []bool {
 	found := map[string]bool{}
 	for _, w := range embed.Words(text) {
@@ -146,8 +146,7 @@ func holds(text string, words []string) []bool {
 	return out
 }
 
-// rarity weighs each word by how few of the hits hold it (inverse document frequency): the rare one of several words
-// says more about what is meant.
+// rarity weighs each word by how few of the hits hold it (inverse document frequency): a rare word says more about what is meant.
 func rarity(held [][]bool, words int) []float32 {
 	weights := make([]float32, words)
 	for i := range weights {

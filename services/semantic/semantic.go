@@ -9,8 +9,8 @@
 //	  documents      name the chunks of what is whole
 //	  open_runs      stored + n, last             (no row: as above)
 //
-// Beside that it settles what nobody else can: runs that are stored and not completed, checkpoints that nobody passed, runs
-// whose worker was lost again or whose documents were lost in transit; and it sweeps what ended runs leave.
+// Besides, it completes runs that are stored and not completed, advances cursors to checkpoints, fails runs whose worker was lost
+// again or whose documents were lost in transit, and sweeps what ended runs leave.
 package semantic
 
 import (
@@ -31,15 +31,15 @@ import (
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 )
 
-// Embedder turns texts into vectors of unit length, all of so many dimensions. An error of its means that it is away, which is a
-// wait.
+// Embedder turns texts into vectors of unit length, all with the same number of dimensions. An error means that it is away, which
+// is a wait.
 type Embedder interface {
 	Name() string
 	Dimensions() int
 	Embed(ctx context.Context, texts []string) ([][]float32, error)
 }
 
-// Store keeps chunks with their vectors. What it keeps is visible only once documents names its key.
+// Store keeps chunks with their vectors. A chunk is visible once a documents row names its key.
 type Store interface {
 	Write(ctx context.Context, tx pgx.Tx, pieces []Piece) error
 	Remove(ctx context.Context, tx pgx.Tx, keys []Key) error
@@ -56,23 +56,25 @@ type Semantic struct {
 	index     *Index // nil where nobody asked for one
 	metrics   *metrics
 	log       *slog.Logger
-	// storeTimeout bounds one store transaction. slowPause is for how long a run is left alone of which one message took longer.
+	// storeTimeout bounds one store transaction. slowPause is how long a run is left alone after one of its messages took longer.
 	storeTimeout, slowPause time.Duration
-	// away is when Postgres last gave no answer to a small write, in nanoseconds since 1970.
-	away atomic.Int64
-	// rooms is how much more the owners of runs may store.
-	rooms rooms
-	// held is of which runs somebody holds rows.
+	// unansweredAt is when Postgres last did not answer a small write, in nanoseconds since 1970.
+	unansweredAt atomic.Int64
+	// quotas is how much more the owners of runs may store.
+	quotas quotas
+	// held are the runs whose rows another transaction holds.
 	held heldRuns
-	// letters is of which messages a dead letter is published that are not counted yet.
-	letters letters
-	// workers is which worker processes are lost; the look for them alone touches it.
+	// letters are the messages that have a dead letter and are not counted yet.
+	letters publishedLetters
+	// workers says which worker processes are lost; only the look for lost workers uses it.
 	workers *leases.Watch
-	// missing is since when the documents of draining runs are not in the stream; the look for them alone touches it.
+	// missing says since when the documents of a draining run are not in the stream; only the look for lost documents uses it.
 	missing map[uuid.UUID]time.Time
-	// missingFor is how long they must be missing before they count as lost, so that more than one look says so: a lease.
+	// missingFor is how long documents must be missing before they count as lost: a lease, so that more than one look finds them
+	// missing.
 	missingFor time.Duration
-	// wholeAfter, checkpointedAfter, deletedAfter and chunksAt are where the look of each goes on; it alone touches it.
+	// wholeAfter, checkpointedAfter, deletedAfter and chunksAt are the places where one look each continues; only that look uses
+	// them.
 	wholeAfter, checkpointedAfter uuid.UUID
 	deletedAfter                  dbgen.DeletedConnectorsParams
 	chunksAt                      sweepPlace
@@ -112,7 +114,7 @@ func (s *Semantic) Run(ctx context.Context) error {
 	for range s.config.Workers {
 		group.Go(func() error { return s.consume(ctx) })
 	}
-	group.Go(func() error { return s.keepHouse(ctx) })
+	group.Go(func() error { return s.maintain(ctx) })
 	if s.index != nil {
 		group.Go(func() error { return s.index.run(ctx, s.complete) })
 	}

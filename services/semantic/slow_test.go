@@ -127,17 +127,17 @@ func TestAStoreDuringWhichPostgresWasAwayIsNotCalledSlow(t *testing.T) {
 	stores := func() error {
 		return f.process(ctx, []delivery{{msg: silentMessage{}, request: c.doc(1, "bad", "slow"), try: c.of()}})
 	}
-	f.writing = func([]Piece) error { f.away.Store(time.Now().UnixNano()); return nil }
+	f.writing = func([]Piece) error { f.unansweredAt.Store(time.Now().UnixNano()); return nil }
 	require.True(t, isWait(stores()))
 	f.writing = nil
 	require.ErrorIs(t, stores(), errSlow, "the next time it is the document")
 }
 
-func TestAPostgresThatGaveOneNoAnswerWasAwayForWhoeverStoredMeanwhile(t *testing.T) {
+func TestAPostgresThatGaveOneStoreNoAnswerWasAwayForEveryStoreMeanwhile(t *testing.T) {
 	f := newFlow(t)
 	c := f.syncing()
 	began := time.Now()
-	slow := func(began time.Time) error { return f.slow(ctx, c.of(), 1, began, context.DeadlineExceeded) }
+	slow := func(began time.Time) error { return f.asTooSlow(ctx, c.of(), 1, began, context.DeadlineExceeded) }
 	holder, err := f.pool.Begin(ctx)
 	require.NoError(t, err)
 	_, err = holder.Exec(ctx, `LOCK TABLE message_tries`)

@@ -20,7 +20,7 @@ import (
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 )
 
-// errRunOver says that the run has ended: what was about to be stored is rolled back.
+// errRunOver says that the run has ended: the store is rolled back.
 var errRunOver = errors.New("the run is over")
 
 // item is one numbered message: a part of a document, a deletion, or a note.
@@ -30,9 +30,9 @@ type item struct {
 	part        *internalpb.DocumentPart // nil for a deletion
 	note        *note
 	vectors     [][]float32
-	// poison says why the message itself could not be handled; it is counted, and its document fails.
+	// poison says why the message could not be handled. It is counted, and its document fails.
 	poison string
-	// wholeText is how long the text of its document is, in bytes, where it makes that whole.
+	// wholeText is the length of the document's text in bytes, for the item that makes the document whole.
 	wholeText int64
 	request   *internalpb.DocumentProcessRequest
 }
@@ -68,29 +68,29 @@ func (it *item) chunks() []*internalpb.Chunk {
 	return it.part.Chunks
 }
 
-// storeItems stores messages of one try in one transaction and says how far the run has come with them. Those
-// that are counted already change nothing.
+// storeItems stores messages of one try in one transaction and returns the progress of the run. Messages that are counted already
+// change nothing.
 func (s *Semantic) storeItems(
 	ctx context.Context, try lifecycle.Try, items []*item,
-) (come progress, err error) {
+) (reached progress, err error) {
 	slices.SortFunc(items, func(a, b *item) int { return cmp.Compare(a.no, b.no) })
-	var t storing
+	var t storeTx
 	began := time.Now()
 	ctx, span := s.servers.Tracer.Within(ctx, tracing.Store)
 	defer span.End()
 	err = deadline.Do(ctx, "semantic.store", s.storeTimeout, func(ctx context.Context) error {
 		return postgres.TxBounded(ctx, s.servers.Pool, s.held.bounds(try.Run), func(tx pgx.Tx) (err error) {
-			t.giveBack() // it may be a repetition
-			t = storing{tx: tx, q: s.queries.WithTx(tx), store: s.store, embedder: s.embedder.Name(), try: try, rooms: &s.rooms}
-			come, err = t.all(ctx, items)
+			t.giveBack() // the transaction may be repeated
+			t = storeTx{tx: tx, q: s.queries.WithTx(tx), store: s.store, embedder: s.embedder.Name(), try: try, quotas: &s.quotas}
+			reached, err = t.execute(ctx, items)
 			return err
 		})
 	})
 	if err != nil {
 		t.giveBack()
 	}
-	if t.tx != nil { // Postgres has begun it
-		err = s.slow(ctx, try, items[0].no, began, err)
+	if t.tx != nil { // Postgres has begun the transaction
+		err = s.asTooSlow(ctx, try, items[0].no, began, err)
 	}
 	if errors.Is(err, errRunOver) {
 		span.Set(tracing.Outcome("fenced"))
@@ -107,34 +107,34 @@ func (s *Semantic) storeItems(
 		s.metrics.stored.Add(float64(t.counted))
 		s.metrics.chunks.Add(float64(t.chunks))
 	}
-	return come, err
+	return reached, err
 }
 
-// storing is one store transaction.
-type storing struct {
+// storeTx is one store transaction.
+type storeTx struct {
 	tx       pgx.Tx
 	q        *dbgen.Queries
 	store    Store
 	embedder string
 	try      lifecycle.Try
-	run      dbgen.RunOfTryRow // what the run says of itself: whose it is, and of which configuration
-	rooms    *rooms
-	room     *room  // its owner's
-	took     amount // of it
-	fits     bool   // all of them have room: it is taken
+	run      dbgen.RunOfTryRow // connector, owner and configuration of the run
+	quotas   *quotas
+	quota    *quota // of the run's owner
+	reserved amount // taken from the quota
+	fits     bool   // all items together fit in the quota, and are reserved
 	// What the transaction adds, for the metrics.
 	counted, chunks int
 	failed          int64
-	// How many more parts wait for others of their document.
+	// How many more parts wait for other parts of their document.
 	waiting int64
 }
 
-func (t *storing) all(ctx context.Context, items []*item) (progress, error) {
-	fresh, err := t.count(ctx, items)
+func (t *storeTx) execute(ctx context.Context, items []*item) (progress, error) {
+	fresh, err := t.countMessages(ctx, items)
 	if err != nil {
 		return progress{}, err
 	}
-	// Asked after counting: the sweep forgets what an ended run has counted, so that a late duplicate looks new.
+	// This is read after counting: the sweep removes what an ended run has counted, so that a late duplicate looks new.
 	t.run, err = t.q.RunOfTry(ctx, dbgen.RunOfTryParams{RunID: t.try.Run, TryID: t.try.ID})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return progress{}, errRunOver
@@ -155,7 +155,7 @@ func (t *storing) all(ctx context.Context, items []*item) (progress, error) {
 			it.becomeBeside()
 		}
 	}
-	rows, err := t.lock(ctx, fresh)
+	rows, err := t.lockDocuments(ctx, fresh)
 	if err != nil {
 		return progress{}, err
 	}
@@ -163,11 +163,11 @@ func (t *storing) all(ctx context.Context, items []*item) (progress, error) {
 	if err != nil {
 		return progress{}, err
 	}
-	if err := t.makeRoom(ctx, rows, whole); err != nil {
+	if err := t.reserveAll(ctx, rows, whole); err != nil {
 		return progress{}, err
 	}
 	change := t.plan(fresh, rows, whole)
-	if change.forgets > replacedChunks && len(items) > 1 {
+	if change.replacedChunks > replacedChunks && len(items) > 1 {
 		return progress{}, errLarge
 	}
 	if err := t.store.Write(ctx, t.tx, change.pieces); err != nil {
@@ -187,19 +187,19 @@ func (t *storing) all(ctx context.Context, items []*item) (progress, error) {
 	}
 	failpoint.At("semantic.storing")
 	t.counted, t.chunks, t.failed = len(fresh), len(change.pieces), change.failed
-	come, err := t.q.CountStored(ctx, dbgen.CountStoredParams{
+	reached, err := t.q.CountStored(ctx, dbgen.CountStoredParams{
 		RunID: t.try.Run, TryID: t.try.ID, Stored: int64(len(fresh)), Processed: change.processed, Failed: change.failed,
 		Deleted: change.deleted, Chunks: int64(len(change.pieces)), Notes: notes, Waiting: t.waiting, Unnamed: change.unnamed,
 		Highest: fresh[len(fresh)-1].no,
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return progress{}, t.whyNotCounted(ctx, fresh[len(fresh)-1].no)
+		return progress{}, t.notCountedError(ctx, fresh[len(fresh)-1].no)
 	}
-	return progress{come.Whole, come.Checkpointed}, err
+	return progress{reached.Whole, reached.Checkpointed}, err
 }
 
-// whyNotCounted tells a run that is over from one that has no such number.
-func (t *storing) whyNotCounted(ctx context.Context, highest int64) error {
+// notCountedError distinguishes a run that is over from a number beyond the run's total.
+func (t *storeTx) notCountedError(ctx context.Context, highest int64) error {
 	run, err := t.q.RunOfTry(ctx, dbgen.RunOfTryParams{RunID: t.try.Run, TryID: t.try.ID})
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -212,8 +212,8 @@ func (t *storing) whyNotCounted(ctx context.Context, highest int64) error {
 	return fmt.Errorf("number %d was not counted", highest)
 }
 
-// count marks the numbers as counted and returns the items that were not before.
-func (t *storing) count(ctx context.Context, items []*item) ([]*item, error) {
+// countMessages marks the numbers as counted and returns the items that were not counted before.
+func (t *storeTx) countMessages(ctx context.Context, items []*item) ([]*item, error) {
 	p := dbgen.CountMessagesParams{TryID: t.try.ID}
 	for _, it := range items {
 		var firstNo int64
@@ -248,8 +248,8 @@ func (t *storing) count(ctx context.Context, items []*item) ([]*item, error) {
 	return fresh, nil
 }
 
-// lock takes the documents' rows in the order of their source ids.
-func (t *storing) lock(ctx context.Context, items []*item) (map[string]dbgen.LockDocumentsRow, error) {
+// lockDocuments locks the documents' rows in the order of their source ids.
+func (t *storeTx) lockDocuments(ctx context.Context, items []*item) (map[string]dbgen.LockDocumentsRow, error) {
 	var ids []string
 	for _, it := range items {
 		if it.sourceID != "" {

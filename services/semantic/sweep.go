@@ -15,36 +15,37 @@ import (
 
 const (
 	sweepTimeout = 5 * time.Second
-	// sweepWait is how long one statement waits for a row that somebody holds.
+	// sweepWait is how long one statement waits for a row that another transaction holds.
 	sweepWait = time.Second
-	// sweepRuns is how many ended runs are taken at once, and sweepHeld for how long nobody else takes them.
+	// sweepRuns is how many ended runs are taken at once, and sweepHeld how long no other process takes them.
 	sweepRuns = 10
 	sweepHeld = time.Minute
-	// sweepRows is how many rows one statement removes, and sweepPage how many documents one looks at.
+	// sweepRows is how many rows one statement removes, and sweepPage how many documents one statement reads.
 	sweepRows = 2000
 	sweepPage = 1000
-	// sweepCheckpoints is the same of checkpoints, which may be large, sweepTries of listings, and sweepKeys of keys of chunks.
+	// sweepCheckpoints is how many checkpoints one statement removes, as they may be large; sweepListings is how many listings it
+	// reads, and sweepKeys how many keys of chunks.
 	sweepCheckpoints = 200
 	sweepListings    = 100
 	sweepKeys        = 100
-	// sweepShare is how long one run is swept before others have their turn.
+	// sweepShare is how long one run is swept before other runs have their turn.
 	sweepShare = time.Second
-	// sweepChanges is how many changes for an index that nobody keeps one statement removes.
+	// sweepChanges is how many changes of an abandoned index one statement removes.
 	sweepChanges = 10_000
-	// longSweep is how far the queue of unswept runs is counted.
+	// longSweep is up to where unswept runs are counted.
 	longSweep = 100_000
 )
 
 var (
-	// errMore says that a sweep is not through: others have their turn, then it goes on.
+	// errMore says that a sweep is not finished: other runs have their turn, then it continues.
 	errMore = errors.New("more is left")
-	// errLeft says that a sweep passed over what somebody holds.
+	// errLeft says that a sweep passed over rows that another transaction holds.
 	errLeft = errors.New("somebody holds what is to be removed")
 )
 
-// Sweep removes what ended runs have left: documents of an earlier configuration, messages that were counted, deleted documents,
-// sightings; chunks that no document names it leaves to SweepChunks. It ends when nothing is left that can be swept now, or its time is over. One that
-// cannot be swept waits, and holds up no other.
+// Sweep removes what ended runs have left: documents of an earlier configuration, counted messages, deleted documents, sightings.
+// Chunks that no document names are left to SweepChunks. It ends when nothing is left that can be swept now, or when its time is
+// over. A run that cannot be swept waits, and does not stop the others.
 func (s *Semantic) Sweep(ctx context.Context) error {
 	var problems []error
 	var behind time.Time
@@ -80,7 +81,8 @@ func (s *Semantic) Sweep(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// sweepRun sweeps one ended run, or a share of it. An error says why it is not swept; it comes again later, and goes on where it was.
+// sweepRun sweeps one ended run, or a share of it. An error says why it is not swept; the next sweep continues where this one
+// ended.
 func (s *Semantic) sweepRun(ctx context.Context, run dbgen.TakeUnsweptRow) error {
 	at := readPlace(run.Place, len(runSteps(run)))
 	err := s.sweepSteps(ctx, run, &at, time.Now().Add(sweepShare))
@@ -111,7 +113,7 @@ func (s *Semantic) sweepSteps(ctx context.Context, run dbgen.TakeUnsweptRow, at 
 	return err
 }
 
-// sweeping is one transaction of a sweep, which waits for nobody for long.
+// sweeping runs one short transaction of a sweep, which waits only briefly for locks.
 func (s *Semantic) sweeping(ctx context.Context, do func(ctx context.Context, q *dbgen.Queries) error) error {
 	return deadline.Do(ctx, "semantic.sweep", sweepTimeout, func(ctx context.Context) error {
 		bounds := postgres.Bounds{Lock: sweepWait, Statement: sweepTimeout, Idle: sweepTimeout, ByIndex: true}

@@ -14,7 +14,8 @@ import (
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 )
 
-// The steps of an ended run, by the numbers that their places keep. First what can still be found; last what reads the most.
+// The steps of an ended run, by the numbers that a sweepPlace keeps. First come documents that can still be found; last comes the
+// step that reads the most.
 const (
 	stepOutdated = iota
 	stepMessages
@@ -25,24 +26,24 @@ const (
 	stepOrphans
 )
 
-// sweepPlace is how far a sweep has come. It is kept in the database, so that whoever goes on reads nothing twice.
+// sweepPlace is how far a sweep has come. The database keeps it, so that the next process reads nothing twice.
 type sweepPlace struct {
 	Step int `json:"step,omitempty"`
-	// Each step has its own: the last source, number, id or try behind which it goes on. Of sightings Try and No are the last
-	// listing that is through, and After is behind which to go on in the listing ID of the try In.
-	After string    `json:"after,omitempty"`
-	No    int64     `json:"no,omitempty"`
-	ID    int64     `json:"id,omitempty"`
-	Try   uuid.UUID `json:"try,omitzero"`
-	In    uuid.UUID `json:"in,omitzero"`
+	// Each step continues behind its last source, number, id or try. For sightings, Try and No are the last listing that is
+	// finished, and After is the place within the listing ID of the try ListingTry.
+	After      string    `json:"after,omitempty"`
+	No         int64     `json:"no,omitempty"`
+	ID         int64     `json:"id,omitempty"`
+	Try        uuid.UUID `json:"try,omitzero"`
+	ListingTry uuid.UUID `json:"in,omitzero"`
 	// Halved is how often the step's batches were halved, because a statement took too long.
 	Halved int `json:"halved,omitempty"`
-	// Held says that something was passed over which somebody holds.
+	// Held says that rows were passed over which another transaction holds.
 	Held bool `json:"held,omitempty"`
 }
 
-// readPlace reads where a sweep of so many steps goes on. A place that says nothing to this version, such as one that a newer one
-// has kept, is the beginning: what is read twice is not removed twice.
+// readPlace reads where a sweep of so many steps continues. A place that this version does not understand, such as one of a newer
+// version, means the beginning: reading twice does no harm.
 func readPlace(kept []byte, steps int) (at sweepPlace) {
 	if err := json.Unmarshal(kept, &at); err != nil || at.Step < 0 || at.Step > steps || at.Halved < 0 {
 		return sweepPlace{}
@@ -58,10 +59,10 @@ func (at sweepPlace) json() []byte {
 	return text
 }
 
-// size is how much a statement takes at this place.
+// size is how many rows a statement takes at this place.
 func (at sweepPlace) size(full int32) int32 { return max(1, full>>at.Halved) }
 
-// halve has the next statement take half, where this one took too long: one that is too much for its time would be so for ever.
+// halve makes the next statement take half as many rows where this one took too long; otherwise it would be too long for ever.
 func (at *sweepPlace) halve(ctx context.Context, err error) {
 	var late *deadline.Error
 	var pg *pgconn.PgError
@@ -70,10 +71,11 @@ func (at *sweepPlace) halve(ctx context.Context, err error) {
 	}
 }
 
-// sweepStep is one transaction of a sweep: a bounded number of rows, from a place that it moves. more: there may be more.
+// sweepStep is one transaction of a sweep: a bounded number of rows, from a place that it moves. more says that there may be more
+// rows.
 type sweepStep func(ctx context.Context, q *dbgen.Queries, at *sweepPlace) (more bool, err error)
 
-// walk takes one step after another until all are through, its time is over, or one fails; then at is where to go on.
+// walk takes one step after another until all are finished, its time is over, or a step fails. Then at is where to continue.
 func (s *Semantic) walk(
 	ctx context.Context, at *sweepPlace, until time.Time, steps []sweepStep, keep func(context.Context, *dbgen.Queries, sweepPlace) error,
 ) error {
@@ -102,7 +104,7 @@ func (s *Semantic) walk(
 	return nil
 }
 
-// runSteps are the steps of an ended run. One that was never picked up has no try, but its connector may have something to sweep.
+// runSteps are the steps of an ended run. A run that was never picked up has no try, but its connector may have something to sweep.
 func runSteps(run dbgen.TakeUnsweptRow) []sweepStep {
 	steps := []sweepStep{
 		stepLeftovers: leftovers(run.ConnectorID),
@@ -140,7 +142,7 @@ func outdated(connector int32, version int64) sweepStep {
 	}
 }
 
-// numbers removes what has a number of its own.
+// numbers removes rows that have a number.
 func numbers(batch int32, remove func(ctx context.Context, q *dbgen.Queries, behind int64, batch int32) ([]int64, error)) sweepStep {
 	return func(ctx context.Context, q *dbgen.Queries, at *sweepPlace) (bool, error) {
 		// The number of a message's tries may be 0, which is sync completed.
@@ -163,7 +165,7 @@ func leftovers(connector int32) sweepStep {
 	}
 }
 
-// sightings removes those of a connector's tries that are over, and that no checkpoint speaks of, one listing after another.
+// sightings removes the sightings of tries that are over and that no checkpoint names, one listing after another.
 func sightings(connector int32) sweepStep {
 	return func(ctx context.Context, q *dbgen.Queries, at *sweepPlace) (bool, error) {
 		page, left := at.size(sweepListings), int64(at.size(sweepRows))
@@ -176,14 +178,14 @@ func sightings(connector int32) sweepStep {
 		for _, l := range found {
 			if l.IsOver {
 				p := dbgen.SweepSightingsParams{ConnectorID: connector, TryID: l.TryID, Listing: l.Listing, Batch: int32(left)}
-				if l.TryID == at.In && int64(l.Listing) == at.ID {
+				if l.TryID == at.ListingTry && int64(l.Listing) == at.ID {
 					p.Behind = at.After
 				}
 				gone, err := q.SweepSightings(ctx, p)
 				if err != nil {
 					return false, err
 				}
-				at.In, at.ID, at.After = l.TryID, int64(l.Listing), gone.SourceID
+				at.ListingTry, at.ID, at.After = l.TryID, int64(l.Listing), gone.SourceID
 				if left -= gone.Removed; left == 0 {
 					return true, nil
 				}

@@ -6,8 +6,8 @@ import (
 	"github.com/echomind/sync/internal/tracing"
 )
 
-// trace begins the span of a group of one session's messages, where one of them is recorded, below the span that this
-// message comes from. What follows from the group, such as the verdict, is below it or below that span.
+// trace begins a span for a group of messages of one session, if one of the messages is recorded, below the span that its header
+// names. Spans of what follows, such as the verdict, are below it.
 func (s *Semantic) trace(ctx context.Context, group []delivery) (context.Context, tracing.Span) {
 	if s.servers.Tracer == nil {
 		return ctx, tracing.Span{}

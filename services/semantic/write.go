@@ -14,13 +14,13 @@ import (
 type change struct {
 	pieces                     []Piece
 	replaced                   []Key
-	forgets                    int64 // how many chunks the replaced ones are
+	replacedChunks             int64 // how many chunks are replaced
 	documents                  []write
 	processed, failed, deleted int64
 	unnamed                    int64
 }
 
-func (t *storing) plan(items []*item, rows map[string]dbgen.LockDocumentsRow, whole map[string]*item) change {
+func (t *storeTx) plan(items []*item, rows map[string]dbgen.LockDocumentsRow, whole map[string]*item) change {
 	var c change
 	for _, it := range items {
 		if it.sourceID == "" {
@@ -31,33 +31,33 @@ func (t *storing) plan(items []*item, rows map[string]dbgen.LockDocumentsRow, wh
 			continue
 		}
 		row := rows[it.sourceID]
-		if t.isPast(it, row) || whole[it.sourceID] != nil && whole[it.sourceID].firstNo > it.firstNo {
+		if t.isStale(it, row) || whole[it.sourceID] != nil && whole[it.sourceID].firstNo > it.firstNo {
 			continue
 		}
 		key := t.key(it, row)
 		if whole[it.sourceID] != it {
-			c.bring(t, it, key)
+			c.addChunks(t, it, key)
 			continue
 		}
 		w := newWrite(it, row.ID)
-		w.become(t, it, row)
+		w.decide(t, it, row)
 		if t.run.Beside { // the connector's next own run brings it again
 			w.VersionToken, w.ContentHash, w.Memo = "", "", new("")
 		}
 		switch {
 		case w.shows(key):
-			c.bring(t, it, key)
-		case it.part != nil && it.part.Parts > 1: // of the others, chunks may be there
+			c.addChunks(t, it, key)
+		case it.part != nil && it.part.Parts > 1: // chunks of its other parts may be stored
 			c.replaced = append(c.replaced, key)
-			c.forgets += int64(it.part.ChunkCount)
+			c.replacedChunks += int64(it.part.ChunkCount)
 		}
 		c.write(w, row)
 	}
 	return c
 }
 
-// bring adds the chunks of an item.
-func (c *change) bring(t *storing, it *item, key Key) {
+// addChunks adds the chunks of an item.
+func (c *change) addChunks(t *storeTx, it *item, key Key) {
 	for i, chunk := range it.chunks() {
 		c.pieces = append(c.pieces, Piece{
 			Key: key, No: it.part.FirstChunk + int32(i),
@@ -67,23 +67,24 @@ func (c *change) bring(t *storing, it *item, key Key) {
 	}
 }
 
-// isPast says whether nothing becomes of an item: a later one has written its document, or it contradicts one that is whole already.
-func (t *storing) isPast(it *item, row dbgen.LockDocumentsRow) bool {
+// isStale says whether an item changes nothing: a later item has written its document, or it contradicts a document that is whole
+// already.
+func (t *storeTx) isStale(it *item, row dbgen.LockDocumentsRow) bool {
 	shown, is := keyOf(row)
 	return superseded(row, t.try.ID, it.firstNo) || is && shown == t.key(it, row)
 }
 
-func (t *storing) key(it *item, row dbgen.LockDocumentsRow) Key {
+func (t *storeTx) key(it *item, row dbgen.LockDocumentsRow) Key {
 	return Key{Try: t.try.ID, FirstNo: it.firstNo, DocumentID: row.ID}
 }
 
-// superseded says whether this try wrote the document with a later message already.
+// superseded says whether this try has already written the document with a later message.
 func superseded(row dbgen.LockDocumentsRow, try uuid.UUID, firstNo int64) bool {
 	return row.WrittenBy != nil && *row.WrittenBy == try && row.WrittenNo != nil && *row.WrittenNo > firstNo
 }
 
-// become is what a whole document turns its row into.
-func (w *write) become(t *storing, it *item, row dbgen.LockDocumentsRow) {
+// decide sets what a whole document's row becomes.
+func (w *write) decide(t *storeTx, it *item, row dbgen.LockDocumentsRow) {
 	old, hasOld := keyOf(row)
 	current := row.ConfigVersion == t.run.ConfigVersion
 	switch {
@@ -92,22 +93,22 @@ func (w *write) become(t *storing, it *item, row dbgen.LockDocumentsRow) {
 		w.Links = nil
 	case it.part == nil:
 		w.Status, w.Memo = "deleted", new("")
-		_ = t.take(it, row)
+		_ = t.reserve(it, row)
 	case it.part.Error != "":
 		w.fail(it.part.Error)
-		w.sayIf(t.take(it, row) == nil)
+		w.keepMetadataIf(t.reserve(it, row) == nil)
 	case contradiction(it.part) != nil:
 		w.fail(contradiction(it.part).Error())
-		w.sayIf(t.take(it, row) == nil)
+		w.keepMetadataIf(t.reserve(it, row) == nil)
 	case it.part.KeepChunks && !(row.Status == "stored" && hasOld && current && row.ContentHash == it.part.ContentHash):
 		w.fail("the content to keep is not what is stored; it is fetched again")
-		w.sayIf(t.take(it, row) == nil)
-		w.ContentHash = "" // what is kept is not the content that it speaks of
+		w.keepMetadataIf(t.reserve(it, row) == nil)
+		w.ContentHash = "" // the stored content is not the content of this hash
 	default:
-		if err := t.take(it, row); err != nil {
+		if err := t.reserve(it, row); err != nil {
 			w.fail(err.Error())
-			w.sayIf(t.takeSaid(it, row))
-			w.ContentHash = "" // no later run takes it for what is stored
+			w.keepMetadataIf(t.reserveMetadata(it, row))
+			w.ContentHash = "" // no later run takes this hash for that of the stored content
 			w.VersionToken = it.part.VersionToken
 			break
 		}
@@ -127,7 +128,7 @@ func (w *write) become(t *storing, it *item, row dbgen.LockDocumentsRow) {
 	}
 }
 
-// write adds a document's row, and forgets the chunks that it replaces.
+// write adds a document's row, and the chunks that it replaces.
 func (c *change) write(w write, row dbgen.LockDocumentsRow) {
 	switch w.Status {
 	case "deleted":
@@ -139,7 +140,7 @@ func (c *change) write(w write, row dbgen.LockDocumentsRow) {
 	}
 	if old, hasOld := keyOf(row); hasOld && !w.shows(old) {
 		c.replaced = append(c.replaced, old)
-		c.forgets += int64(row.ChunkCount)
+		c.replacedChunks += int64(row.ChunkCount)
 	}
 	c.documents = append(c.documents, w)
 }
@@ -160,8 +161,8 @@ type write struct {
 	MediaType    string     `json:"media_type"`
 	ContentHash  string     `json:"content_hash"`
 	VersionToken string     `json:"version_token"`
-	Links        []string   `json:"links"` // nil: those that were stored stay
-	Memo         *string    `json:"memo"`  // nil: what was stored stays; empty: none
+	Links        []string   `json:"links"` // nil: the stored links stay
+	Memo         *string    `json:"memo"`  // nil: the stored memo stays; empty: none
 	ChunkCount   int32      `json:"chunk_count"`
 	TextBytes    int64      `json:"text_bytes"`
 	Status       string     `json:"status"`
@@ -176,7 +177,7 @@ func newWrite(it *item, document int64) write {
 		w.Title, w.URL, w.MediaType, w.ContentHash = p.Title, p.Url, p.MediaType, p.ContentHash
 		w.Links = append(w.Links, p.Links...)
 	}
-	// Also of what is refused or given up: its source finds the document again by it.
+	// The memo of a refused document is kept too: its source finds the document again by it.
 	if p := it.part; p != nil && wire.CheckMemo(p.Memo) == nil {
 		w.Memo = new(string(p.Memo))
 	}
@@ -185,9 +186,9 @@ func newWrite(it *item, document int64) write {
 
 func (w *write) fail(why string) { w.Status, w.VersionToken, w.Error = "failed", "", why }
 
-// sayIf takes back what a document that failed says of itself where that has no room: what was stored of it stays. Without its hash
-// its source brings it again.
-func (w *write) sayIf(hasRoom bool) {
+// keepMetadataIf drops the metadata of a failed document for which there is no room: the stored metadata stays. Without its hash
+// its source sends it again.
+func (w *write) keepMetadataIf(hasRoom bool) {
 	if !hasRoom {
 		w.Title, w.URL, w.MediaType, w.ContentHash, w.Links = "", "", "", "", nil
 	}
@@ -199,7 +200,7 @@ func (w *write) shows(key Key) bool {
 	return w.TryID != nil && *w.TryID == key.Try && *w.FirstNo == key.FirstNo
 }
 
-func (t *storing) writeDocuments(ctx context.Context, rows []write) error {
+func (t *storeTx) writeDocuments(ctx context.Context, rows []write) error {
 	documents, err := json.Marshal(rows)
 	if err != nil {
 		return err

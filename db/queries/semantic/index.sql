@@ -51,7 +51,7 @@ SELECT array_agg(w.id)::bigint[] AS ids, w.document_id, w.connector_id, d.try_id
     coalesce(CASE k.scope WHEN 'user' THEN 'user_' || k.user_id WHEN 'group' THEN 'group_' || k.scope_id ELSE k.scope END, '')::text AS scope
 FROM waiting w
 LEFT JOIN connectors k ON k.id = w.connector_id
-LEFT JOIN documents d ON d.id = w.document_id AND k.id IS NOT NULL
+LEFT JOIN documents d ON d.id = w.document_id AND d.config_version >= k.added_version   -- before it are those of a deleted connector of the same id
 GROUP BY w.document_id, w.connector_id, d.id, k.id
 ORDER BY w.connector_id IS NOT NULL, min(w.id);
 

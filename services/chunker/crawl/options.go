@@ -27,7 +27,7 @@ type Options struct {
 	// Owner is whose crawl this is: "come back later" holds the crawls of one owner alone. Default: nobody's.
 	Owner string
 	// Room is memory for bodies, from their reading until their documents are sent. Default: without end.
-	Room room.Owned
+	Room room.OwnerRoom
 	// Logger gets what operators may want to know. Default: none.
 	Logger *slog.Logger
 	// UserAgent is sent with each request; its leading word is the name that robots.txt rules address.

@@ -81,7 +81,7 @@ func TestCrawlsTogetherHoldNoMoreThanThereIsRoomFor(t *testing.T) {
 		own := &held{store: newStore()}
 		wg.Go(func() {
 			opt := crawl.Options{
-				Runner: crawl.InProcess{}, Transport: loopbackTransport(t), Room: shared.For(fmt.Sprint(i)), MaxBodyBytes: 1 << 20,
+				Runner: crawl.InProcess{}, Transport: loopbackTransport(t), Room: shared.ForOwner(fmt.Sprint(i)), MaxBodyBytes: 1 << 20,
 				Extract: func(ctx context.Context, body []byte, contentType, url string) (crawl.Page, error) {
 					all.add(int64(len(body)))
 					return own.extract(ctx, body, contentType, url)
@@ -134,7 +134,7 @@ func TestPagesThatComeOutOfOrderDoNotWaitForEachOther(t *testing.T) {
 	shared := room.New(1 << 20) // half of it is less than one page is said to take
 	own := &held{store: newStore()}
 	result, err := crawl.Crawl(t.Context(), crawl.Config{URL: site.URL + "/"}, crawl.Options{
-		Runner: crawl.InProcess{}, Transport: loopbackTransport(t), Room: shared.For("a"), Extract: own.extract,
+		Runner: crawl.InProcess{}, Transport: loopbackTransport(t), Room: shared.ForOwner("a"), Extract: own.extract,
 	}, own)
 	require.NoError(t, err)
 	require.Equal(t, pages+1, result.Stored)
@@ -153,7 +153,7 @@ func TestSmallPagesThatMakeMuchDoNotKeepAnEarlierOneWaiting(t *testing.T) {
 	own := &held{store: newStore()}
 	var most int64
 	result, err := crawl.Crawl(t.Context(), crawl.Config{URL: site.URL + "/"}, crawl.Options{
-		Runner: crawl.InProcess{}, Transport: loopbackTransport(t), Room: shared.For("a"),
+		Runner: crawl.InProcess{}, Transport: loopbackTransport(t), Room: shared.ForOwner("a"),
 		Extract: func(_ context.Context, _ []byte, _, url string) (crawl.Page, error) {
 			return crawl.Page{ContentHash: url, Chunks: []chunk.Chunk{{Text: strings.Repeat("x", 300_000)}}}, nil
 		},
@@ -205,7 +205,7 @@ func TestAPageThatHasItsReaderPanicFailsAlone(t *testing.T) {
 	shared := room.New(8 << 20)
 	own := &held{store: newStore()}
 	result, err := crawl.Crawl(t.Context(), crawl.Config{URL: site.URL + "/"}, crawl.Options{
-		Runner: crawl.InProcess{}, Transport: panicking{loopbackTransport(t)}, Room: shared.For("a"), Extract: own.extract,
+		Runner: crawl.InProcess{}, Transport: panicking{loopbackTransport(t)}, Room: shared.ForOwner("a"), Extract: own.extract,
 	}, own)
 	require.NoError(t, err)
 	require.Equal(t, 3, result.Stored)

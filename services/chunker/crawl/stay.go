@@ -15,7 +15,7 @@ type stay struct {
 	before atomic.Pointer[stay] // nil: nobody that is not settled is before
 	done   chan struct{}        // closed once it is known how much room the body takes
 	decide func()
-	place  *room.Place
+	place  *room.Reservation
 	owed   int64 // what a small body makes, and does not count yet
 }
 
@@ -27,7 +27,7 @@ func newStay(before *stay) *stay {
 }
 
 // take waits for room for a body of so many bytes. wait is called where there is none at once.
-func (s *stay) take(ctx context.Context, in room.Owned, body int64, wait func()) (err error) {
+func (s *stay) take(ctx context.Context, in room.OwnerRoom, body int64, wait func()) (err error) {
 	wait = sync.OnceFunc(wait)
 	for p := s.before.Load(); p != nil; p = p.before.Load() {
 		select {
@@ -56,14 +56,14 @@ func (s *stay) hold(bytes int64) {
 		s.owed = bytes
 		return
 	}
-	s.place.Hold(bytes)
+	s.place.Resize(bytes)
 }
 
 // turn is when the visit is settled next.
-func (s *stay) turn(in room.Owned) {
+func (s *stay) turn(in room.OwnerRoom) {
 	if s.place == nil {
-		s.place = in.Place()
-		s.place.Hold(s.owed)
+		s.place = in.Empty()
+		s.place.Resize(s.owed)
 	}
 }
 
@@ -71,5 +71,5 @@ func (s *stay) turn(in room.Owned) {
 func (s *stay) leave() {
 	s.decide()
 	s.before.Store(nil)
-	s.place.Leave()
+	s.place.Release()
 }

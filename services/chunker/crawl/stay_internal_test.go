@@ -17,13 +17,13 @@ func TestAPageTakesRoomOnceEveryOneBeforeItHasDecided(t *testing.T) {
 	third := newStay(small)
 	small.decide()
 	waits, took := make(chan struct{}), make(chan error, 1)
-	go func() { took <- third.take(t.Context(), shared.For("a"), 1<<20, func() { close(waits) }) }()
+	go func() { took <- third.take(t.Context(), shared.ForOwner("a"), 1<<20, func() { close(waits) }) }()
 	select {
 	case <-waits:
 	case err := <-took:
 		require.Fail(t, "it takes the room of the first", "%v", err)
 	}
-	require.NoError(t, first.take(t.Context(), shared.For("a"), 1<<20, func() {}))
+	require.NoError(t, first.take(t.Context(), shared.ForOwner("a"), 1<<20, func() {}))
 	first.leave()
 	require.NoError(t, <-took)
 	third.leave()
@@ -36,7 +36,7 @@ func TestWhatASmallPageMakesCountsFromItsTurnOn(t *testing.T) {
 	s := newStay(nil)
 	s.hold(300_000)
 	require.Zero(t, shared.Taken(), "an earlier page may wait for the room")
-	s.turn(shared.For("a"))
+	s.turn(shared.ForOwner("a"))
 	require.EqualValues(t, 300_000, shared.Taken())
 	s.leave()
 	require.Zero(t, shared.Taken())

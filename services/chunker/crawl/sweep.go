@@ -67,7 +67,7 @@ func (c *crawler) guarded(ctx context.Context, lost []string) error {
 	for _, id := range lost {
 		gone += found(c.known[id])
 	}
-	return source.Guard(ctx, c.sink, c.opt.Connector, gone, all, len(c.docs) == 0)
+	return source.GuardDeletions(ctx, c.sink, c.opt.Connector, gone, all, len(c.docs) == 0)
 }
 
 func (c *crawler) deleteAll(ctx context.Context, ids []string) error {

@@ -50,7 +50,7 @@ func TestPagesThatUnpackAsTextTakeNoMoreMemoryThanTheRoomCounts(t *testing.T) {
 	before := heap()
 	var most int64
 	result, err := crawl.Crawl(t.Context(), crawl.Config{URL: s.URL + "/"}, crawl.Options{
-		Runner: share, Transport: loopbackTransport(t), Room: shared.For("owner"),
+		Runner: share, Transport: loopbackTransport(t), Room: shared.ForOwner("owner"),
 		Extract: func(ctx context.Context, body []byte, contentType, url string) (crawl.Page, error) {
 			text, err := reader.Extract(ctx, body, extract.Hint{MediaType: contentType, URL: url})
 			return crawl.Page{MediaType: text.MediaType, ContentHash: text.ContentHash(), Chunks: chunk.Split(text.Sections, chunk.Options{})}, err

@@ -44,7 +44,7 @@ func TestAFileThatHasGrownSinceItWasListedHasRoomForWhatIsRead(t *testing.T) {
 	}
 	shared := room.New(128 << 20)
 	reader := &weighing{t: t, room: shared}
-	_, err := files.Sync(t.Context(), config(dir), files.Options{Reader: reader, Roots: roots, Workers: 1, Room: shared.For("a")}, s)
+	_, err := files.Sync(t.Context(), config(dir), files.Options{Reader: reader, Roots: roots, Workers: 1, Room: shared.ForOwner("a")}, s)
 	require.NoError(t, err)
 	require.Equal(t, 600_000, reader.most)
 	require.Empty(t, s.Docs()["b.md"].Err)
@@ -67,7 +67,7 @@ func TestAFileThatHasItsReaderPanicFailsAlone(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, roots.Close()) })
 	s, shared := newStore(), room.New(1<<20)
 	r, err := files.Sync(t.Context(), config(dir), files.Options{
-		Reader: panicking{}, Roots: roots, Workers: 1, InFlightBytes: 4, Room: shared.For("a"),
+		Reader: panicking{}, Roots: roots, Workers: 1, InFlightBytes: 4, Room: shared.ForOwner("a"),
 	}, s)
 	require.NoError(t, err)
 	require.Equal(t, 2, r.Put)

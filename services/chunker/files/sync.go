@@ -35,7 +35,7 @@ type Options struct {
 	// 0 means DefaultInFlightBytes (32 MiB).
 	InFlightBytes int64
 	// Room is memory for files, from their reading until their documents are sent. Its zero value has no end.
-	Room room.Owned
+	Room room.OwnerRoom
 	// Chunk is the size of chunks.
 	Chunk chunk.Options
 	// Connector is the connector's id, for what people are told to do.

@@ -1,4 +1,4 @@
-// Package extraction is how the remote sources have content read.
+// Package extraction is the interface by which the remote sources extract text.
 package extraction
 
 import (
@@ -9,8 +9,8 @@ import (
 
 // Extractor turns content into text.
 type Extractor interface {
-	// Extract reads content. An error that OfContent knows is the content's own: it will not go away until the
-	// content, or Version, changes. Any other is trouble of ours, and the content is read again.
+	// Extract reads content. An error for which OfContent is true stays until the content, or Version, changes. After any other
+	// error the content is read again.
 	Extract(ctx context.Context, content []byte, name, mediaType string) (source.Content, error)
 	// OfContent tells whether an error of Extract is the content's own.
 	OfContent(err error) bool

@@ -22,8 +22,8 @@ const DefaultEndpoint = "https://www.googleapis.com"
 const (
 	// maxPage bounds the items of a page; 1,000 are asked for.
 	maxPage = 5000
-	// tries is how often an answer is asked for that breaks off. What comes before an answer (throttling, resets,
-	// 5xx) is repeated by the client that we are given.
+	// tries is how often a request with an incomplete answer is made. Failures before an answer (throttling, resets, 5xx) are
+	// repeated by the client that we are given.
 	tries = 4
 )
 
@@ -40,12 +40,12 @@ type api struct {
 
 // call asks for JSON.
 func (a *api) call(ctx context.Context, path string, query url.Values, header http.Header, into any) error {
-	return a.again(ctx, func() error {
+	return a.retryBroken(ctx, func() error {
 		resp, err := a.get(ctx, path, query, header)
 		if err != nil {
 			return err
 		}
-		defer over(resp)
+		defer closeBody(resp)
 		err = answer.Decode(resp.Body, limits, into)
 		if err == nil || errors.Is(err, answer.ErrTooLarge) {
 			return err
@@ -54,8 +54,8 @@ func (a *api) call(ctx context.Context, path string, query url.Values, header ht
 	})
 }
 
-// again repeats what ended in an incomplete answer.
-func (a *api) again(ctx context.Context, ask func() error) error {
+// retryBroken repeats a call that ended in an incomplete answer.
+func (a *api) retryBroken(ctx context.Context, ask func() error) error {
 	for try := 1; ; try++ {
 		err := ask()
 		if !errors.Is(err, errBroken) || try == tries || ctx.Err() != nil {
@@ -83,17 +83,20 @@ func (a *api) get(ctx context.Context, path string, query url.Values, header htt
 		if errors.As(err, &wrapped) {
 			err = wrapped.Err
 		}
+		if endsSync(err) {
+			return nil, err // the error names who failed: without an access token Google Drive was never asked
+		}
 		return nil, fmt.Errorf("ask Google Drive for %s: %w", strings.SplitN(path, "/", 2)[0], err)
 	}
 	if resp.StatusCode/100 != 2 {
-		defer over(resp)
+		defer closeBody(resp)
 		return nil, readRefusal(resp)
 	}
 	return resp, nil
 }
 
-// over ends an answer, so that the connection can be used again.
-func over(resp *http.Response) {
+// closeBody reads the rest of an answer and closes it, so that the connection can be used again.
+func closeBody(resp *http.Response) {
 	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
 	_ = resp.Body.Close()
 }
@@ -119,7 +122,7 @@ func (a *api) item(ctx context.Context, id, key string) (f item, err error) {
 	return f, err
 }
 
-// resourceKey opens what is shared by its link ("Access link-shared files using resource keys").
+// resourceKey is the header that opens an item that is shared by its link ("Access link-shared files using resource keys").
 func resourceKey(id, key string) http.Header {
 	if !validID(key) {
 		return nil
@@ -127,7 +130,7 @@ func resourceKey(id, key string) http.Header {
 	return http.Header{"X-Goog-Drive-Resource-Keys": {id + "/" + key}}
 }
 
-// page is one of a listing, or of the changes; Start is where the changes from now on begin.
+// page is one page of a listing, or of the changes; Start is the token from which the changes continue.
 type page struct {
 	Next, Start   string
 	Incomplete    bool
@@ -135,7 +138,7 @@ type page struct {
 	Changes       []change
 }
 
-// change is one of the feed ("REST Resource: changes").
+// change is one change ("REST Resource: changes").
 type change struct {
 	Type    string `json:"changeType"`
 	FileID  string `json:"fileId"`
@@ -172,7 +175,7 @@ func (p *page) Stream(dec *answer.Decoder) error {
 	})
 }
 
-// elements decodes an array. Each is cut before the next is read.
+// elements decodes an array. Each element is clipped before the next is read.
 func elements[T any, P interface {
 	*T
 	clip()
@@ -190,7 +193,7 @@ func elements[T any, P interface {
 	})
 }
 
-// list lists a page of what a query finds in a drive, or among what is the user's ("Method: files.list").
+// list lists one page of the results of a query in a drive, or among the user's own items ("Method: files.list").
 func (a *api) list(ctx context.Context, drive, q, token string, size int) (p page, err error) {
 	query := values("q", q, "pageToken", token, "pageSize", strconv.Itoa(size), "spaces", "drive",
 		"fields", "nextPageToken,incompleteSearch,files("+itemFields+")", "supportsAllDrives", "true")
@@ -201,11 +204,11 @@ func (a *api) list(ctx context.Context, drive, q, token string, size int) (p pag
 		query.Set("driveId", drive)
 		query.Set("includeItemsFromAllDrives", "true")
 	}
-	return a.paged(ctx, "files", query)
+	return a.getPage(ctx, "files", query)
 }
 
-// paged asks for a page.
-func (a *api) paged(ctx context.Context, of string, query url.Values) (p page, err error) {
+// getPage asks for one page.
+func (a *api) getPage(ctx context.Context, of string, query url.Values) (p page, err error) {
 	token := query.Get("pageToken")
 	err = a.call(ctx, of, query, nil, &p)
 	switch {
@@ -224,16 +227,16 @@ func (a *api) paged(ctx context.Context, of string, query url.Values) (p page, e
 	return p, nil
 }
 
-// startToken is where the changes from now on begin ("Method: changes.getStartPageToken").
+// startToken returns the token from which later changes are listed ("Method: changes.getStartPageToken").
 func (a *api) startToken(ctx context.Context, drive string) (string, error) {
-	p, err := a.paged(ctx, "changes/startPageToken", values("driveId", drive, "supportsAllDrives", "true"))
+	p, err := a.getPage(ctx, "changes/startPageToken", values("driveId", drive, "supportsAllDrives", "true"))
 	if err == nil && p.Start == "" {
 		err = errors.New("list changes: the answer does not say where they begin")
 	}
 	return p.Start, err
 }
 
-// changes lists changes ("Method: changes.list"). Those outside My Drive are wanted too: they say what has left it.
+// changes lists changes ("Method: changes.list"). Changes outside My Drive are included: they report items that have left it.
 func (a *api) changes(ctx context.Context, drive, token string, size int) (p page, err error) {
 	query := values("pageToken", token, "pageSize", strconv.Itoa(size), "spaces", "drive", "includeRemoved", "true",
 		"restrictToMyDrive", "false", "supportsAllDrives", "true", "driveId", drive,
@@ -241,7 +244,7 @@ func (a *api) changes(ctx context.Context, drive, token string, size int) (p pag
 	if drive != "" {
 		query.Set("includeItemsFromAllDrives", "true")
 	}
-	p, err = a.paged(ctx, "changes", query)
+	p, err = a.getPage(ctx, "changes", query)
 	if err == nil && p.Next == "" && p.Start == "" {
 		err = errors.New("list changes: the answer does not say how to go on")
 	}
@@ -251,7 +254,7 @@ func (a *api) changes(ctx context.Context, drive, token string, size int) (p pag
 // drives lists the shared drives that the user is a member of ("Method: drives.list").
 func (a *api) drives(ctx context.Context) (ids []string, err error) {
 	for token := ""; ; {
-		p, err := a.paged(ctx, "drives", values("pageSize", "100", "pageToken", token, "fields", "nextPageToken,drives(id)"))
+		p, err := a.getPage(ctx, "drives", values("pageSize", "100", "pageToken", token, "fields", "nextPageToken,drives(id)"))
 		if err != nil {
 			return nil, err
 		}

@@ -256,7 +256,7 @@ func TestAFolderThatTwoSyncsDoNotFindTakesNothingAlongUnasked(t *testing.T) {
 	f.sync()
 	f.Inject(notThere.On("get", 1).Of(top))
 	_, err := f.try()
-	require.ErrorIs(t, err, source.ErrUnasked)
+	require.ErrorIs(t, err, source.ErrDeletionsRefused)
 	require.Zero(t, f.Heal())
 	f.sync()
 	require.Len(t, f.store.files(), 100)

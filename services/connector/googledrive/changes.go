@@ -7,41 +7,41 @@ import (
 	"fmt"
 )
 
-// changesOf applies what has changed in a drive since its cursor, and moves the cursor.
-func (s *syncer) changesOf(ctx context.Context, drive string) error {
+// applyChanges applies the changes of a drive since its cursor, and advances the cursor.
+func (s *syncer) applyChanges(ctx context.Context, drive string) error {
 	for {
-		feed, err := s.api.changes(ctx, drive, s.at.Cursors[drive], s.opts.PageSize)
+		feed, err := s.api.changes(ctx, drive, s.cursor.Cursors[drive], s.opts.PageSize)
 		if err != nil {
 			switch notThere := drive != "" && isGone(err) && !errors.Is(err, errStale); {
 			case notThere && s.cfg.IncludeSharedDrives:
-				return s.sync.Alone(ctx, err) // the list of drives has it: only that says that a drive is gone
+				return s.sync.FailAlone(ctx, err) // the list of drives still has it, and only that list reports a drive as gone
 			case notThere:
 				return s.driveGone(drive)
 			}
 			return err
 		}
 		s.pagesRead++
-		if err := s.changesPage(ctx, drive, feed.Changes); err != nil {
+		if err := s.applyPage(ctx, drive, feed.Changes); err != nil {
 			return err
 		}
-		if _, still := s.at.Cursors[drive]; !still {
+		if _, still := s.cursor.Cursors[drive]; !still {
 			return nil
 		}
-		s.at.Cursors[drive] = cmp.Or(feed.Next, feed.Start)
+		s.cursor.Cursors[drive] = cmp.Or(feed.Next, feed.Start)
 		if feed.Next == "" {
 			return nil
 		}
-		// What is still to be done about folders is known to this run only.
-		if !s.listing && len(s.come) == 0 && !s.loose {
-			if err := s.sync.Checkpoint(ctx, &s.at); err != nil {
+		// The folders that are still to be listed are known to this run only.
+		if !s.listing && len(s.toList) == 0 && !s.detached {
+			if err := s.sync.Checkpoint(ctx, &s.cursor); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// changesPage applies one page. Its folders come first: whether a file is below a root depends on them.
-func (s *syncer) changesPage(ctx context.Context, drive string, changes []change) error {
+// applyPage applies one page. Its folders come first, because they decide whether a file is below a root.
+func (s *syncer) applyPage(ctx context.Context, drive string, changes []change) error {
 	var files, folders []item
 	for _, c := range changes {
 		if c.Type == "drive" && c.Removed && c.DriveID == drive {
@@ -55,18 +55,18 @@ func (s *syncer) changesPage(ctx context.Context, drive string, changes []change
 			}
 			continue
 		}
-		if _, is := s.told[c.FileID]; is {
-			s.told[c.FileID] = true
+		if _, is := s.targets[c.FileID]; is {
+			s.targets[c.FileID] = true
 		}
-		f, err := s.asItIs(ctx, c)
+		f, err := s.currentItem(ctx, c)
 		switch {
 		case err != nil:
-			if err := s.sync.Alone(ctx, err); err != nil {
+			if err := s.sync.FailAlone(ctx, err); err != nil {
 				return fmt.Errorf("look for a removed item: %w", err)
 			}
-			_, err = s.away(ctx, c.FileID)
+			_, err = s.markAway(ctx, c.FileID)
 		case f == nil || f.Trashed:
-			err = s.gone(ctx, c.FileID)
+			err = s.removeItem(ctx, c.FileID)
 		case f.isFolder():
 			s.tree.set(f.ID, f.Parents)
 			folders = append(folders, *f)
@@ -77,7 +77,7 @@ func (s *syncer) changesPage(ctx context.Context, drive string, changes []change
 			return err
 		}
 	}
-	for _, f := range folders { // now that all of the page say what they are in
+	for _, f := range folders { // after all folders of the page are in the tree
 		if err := s.folderChanged(ctx, f); err != nil {
 			return err
 		}
@@ -85,14 +85,14 @@ func (s *syncer) changesPage(ctx context.Context, drive string, changes []change
 	return s.files(ctx, files, true)
 }
 
-// asItIs is the item that a change is about; nil: it is gone. One that went from a drive to another is gone from the one, and there in
-// the other.
-func (s *syncer) asItIs(ctx context.Context, c change) (*item, error) {
+// currentItem is the changed item; nil where it is gone. An item that moved between two drives is reported as gone from one and as
+// present in the other.
+func (s *syncer) currentItem(ctx context.Context, c change) (*item, error) {
 	if !c.Removed && c.File != nil {
 		c.File.ID = c.FileID
 		return c.File, nil
 	}
-	if len(s.at.Roots) == 1 {
+	if len(s.cursor.Roots) == 1 {
 		return nil, nil
 	}
 	f, err := s.api.item(ctx, c.FileID, "")
@@ -103,26 +103,26 @@ func (s *syncer) asItIs(ctx context.Context, c change) (*item, error) {
 	return &f, err
 }
 
-// gone removes an item, and what is below it at the end: some of it may have moved.
-func (s *syncer) gone(ctx context.Context, id string) error {
+// removeItem removes an item, and at the end of the round everything below it: a part of that may have moved.
+func (s *syncer) removeItem(ctx context.Context, id string) error {
 	if _, was := s.tree.folders[id]; was {
 		delete(s.tree.folders, id)
-		delete(s.come, id)
-		s.named[id], s.loose = true, true
+		delete(s.toList, id)
+		s.goneFolders[id], s.detached = true, true
 	}
 	return s.sync.Remove(ctx, id)
 }
 
-// driveGone ends the sync where the drive is all there is to sync: it may be there again.
+// driveGone fails the sync where it syncs this drive alone, because the drive may come back.
 func (s *syncer) driveGone(drive string) error {
 	if !s.cfg.IncludeSharedDrives {
 		return fmt.Errorf("%s: the shared drive %q is gone, or the connected account is no longer a member of it; it is looked for again",
 			s.field(), drive)
 	}
-	delete(s.tree.roots, s.at.Roots[drive])
-	s.named[s.at.Roots[drive]] = true
-	delete(s.at.Roots, drive)
-	delete(s.at.Cursors, drive)
-	s.loose = true
+	delete(s.tree.roots, s.cursor.Roots[drive])
+	s.goneFolders[s.cursor.Roots[drive]] = true
+	delete(s.cursor.Roots, drive)
+	delete(s.cursor.Cursors, drive)
+	s.detached = true
 	return nil
 }

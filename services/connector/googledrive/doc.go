@@ -1,4 +1,4 @@
-// Package googledrive is a user's My Drive, a shared drive, or one folder of either, as a source of the engine of syncs (Drive API v3).
+// Package googledrive describes a user's My Drive, a shared drive, or one folder of either to the engine of syncs (Drive API v3).
 //
 //	config.go    what a connector says
 //	sync.go      what a sync is given, and its order
@@ -22,8 +22,7 @@
 //
 // # Folders
 //
-// The changes of a folder are reported for the folder alone, not for what is in it ("Retrieve changes"). One that has
-// moved out, or is gone, takes with it what is stored below it; one that has come, moved or changed is listed again
-// with all that is below it, because a sync that died may have stored any part of it. What has not changed is not
-// read again.
+// The changes of a folder are reported for the folder alone, not for what is in it ("Retrieve changes"). Where a folder has moved
+// out, or is gone, everything stored below it is removed. A folder that has appeared, moved or changed is listed again with
+// everything below it, because an interrupted sync may have stored any part of it. Unchanged files are not read again.
 package googledrive

@@ -12,8 +12,8 @@ import (
 	"github.com/echomind/sync/services/connector/internal/answer"
 )
 
-// exports are what Google's own documents are asked for ("Export MIME types for Google Workspace documents"). Of a
-// spreadsheet, CSV is the first sheet only.
+// exports are the media types that Google's own documents are exported to ("Export MIME types for Google Workspace documents"). The
+// CSV of a spreadsheet holds its first sheet only.
 var exports = map[string]string{
 	googleTypes + "document":     "text/markdown",
 	googleTypes + "spreadsheet":  "text/csv",
@@ -27,16 +27,16 @@ const maxExportBytes = 10 << 20
 // errVanished says that a file went into the trash while it was being read.
 var errVanished = &refusal{Status: 404, Reason: "notFound", Message: "it is in the trash"}
 
-// download reads the content of a file. Where it is not what was listed, the file is looked at again: it may have
-// changed meanwhile, and fresh is then what it is now. No more is read than there is room for by what was listed.
+// download reads the content of a file. Where it does not match the listing, the file is asked for again: it may have changed
+// meanwhile, and fresh is then its new state. At most as much is read as the listed size has reserved.
 func (s *syncer) download(ctx context.Context, f item) (content []byte, mediaType string, fresh item, err error) {
 	listed, bound := f.Size, s.bound(f)
-	err = s.api.again(ctx, func() error {
+	err = s.api.retryBroken(ctx, func() error {
 		content, mediaType, err = s.fetch(ctx, f, listed, bound)
-		if err == nil && !f.isGoogles() {
+		if err == nil && !f.isGoogleDocument() {
 			err = verify(f, content)
 		}
-		if !errors.Is(err, errBroken) || f.isGoogles() {
+		if !errors.Is(err, errBroken) || f.isGoogleDocument() {
 			return err
 		}
 		now, asked := s.api.item(ctx, f.ID, f.key)
@@ -61,9 +61,9 @@ func (s *syncer) download(ctx context.Context, f item) (content []byte, mediaTyp
 	return content, mediaType, fresh, err
 }
 
-// bound is how much is read of a file, for which there is room.
+// bound is how many bytes of a file are read at most: there is room for so many.
 func (s *syncer) bound(f item) int64 {
-	if f.isGoogles() {
+	if f.isGoogleDocument() {
 		return min(maxExportBytes, s.cfg.maxFileBytes())
 	}
 	return answer.Bound(f.Size, s.cfg.maxFileBytes())
@@ -73,7 +73,7 @@ func (s *syncer) bound(f item) int64 {
 func (s *syncer) fetch(ctx context.Context, f item, listed, bound int64) ([]byte, string, error) {
 	path, mediaType := "files/"+url.PathEscape(f.ID), f.MimeType
 	query := values("alt", "media", "supportsAllDrives", "true")
-	if f.isGoogles() {
+	if f.isGoogleDocument() {
 		mediaType = exports[f.MimeType]
 		path, query = path+"/export", values("mimeType", mediaType)
 	}
@@ -81,12 +81,12 @@ func (s *syncer) fetch(ctx context.Context, f item, listed, bound int64) ([]byte
 	if err != nil {
 		return nil, "", err
 	}
-	defer over(resp)
+	defer closeBody(resp)
 	content, size, err := answer.Content(resp, bound)
 	switch {
 	case size > bound && bound == s.cfg.maxFileBytes():
 		return nil, "", s.tooLarge(size)
-	case size > bound && f.isGoogles():
+	case size > bound && f.isGoogleDocument():
 		return nil, "", fmt.Errorf("%w: more than %d bytes, which is what Google Drive exports", errTooLarge, bound)
 	case size > bound:
 		return nil, "", answer.Grown(size, listed)

@@ -15,7 +15,7 @@ import (
 var (
 	// errStale says that a page token is not accepted any more.
 	errStale = errors.New("the page token is no longer accepted")
-	// errBroken says that an answer broke off or was not what it said it would be.
+	// errBroken says that an answer was incomplete or did not match the listing.
 	errBroken = errors.New("the answer is incomplete")
 	// errTooLarge says that a file is larger than it may be.
 	errTooLarge = errors.New("file too large")
@@ -36,7 +36,7 @@ func (r *refusal) Error() string {
 	return text
 }
 
-// brief leaves out the message, which may name what differs from one answer to the next.
+// brief leaves out the message, which may differ from one answer to the next.
 func (r *refusal) brief() string {
 	text := fmt.Sprintf("Google Drive answered %d", r.Status)
 	if r.Reason != "" {
@@ -68,7 +68,7 @@ func readRefusal(resp *http.Response) error {
 	return r
 }
 
-// refusedWith is the refusal that an error is; empty: it is none.
+// refusedWith is the refusal in an error; empty where there is none.
 func refusedWith(err error) refusal {
 	var r *refusal
 	if errors.As(err, &r) {
@@ -90,7 +90,7 @@ func isStale(err error) bool {
 		(r.Location == "pageToken" || strings.Contains(strings.ToLower(r.Reason), "pagetoken") || r.Reason == "invalid")
 }
 
-// quotaReasons are about the account. They come this far only from a client that does not wait for itself.
+// quotaReasons concern the account. They arrive here only from a client that does not wait by itself.
 var quotaReasons = map[string]bool{
 	"userRateLimitExceeded": true, "rateLimitExceeded": true, "dailyLimitExceeded": true,
 	"sharingRateLimitExceeded": true, "quotaExceeded": true, "activityLimitReached": true,
@@ -104,12 +104,12 @@ func endsSync(err error) bool {
 		r.Status == http.StatusUnauthorized || r.Status == http.StatusTooManyRequests || quotaReasons[r.Reason]
 }
 
-// isRefused tells whether the user, or the application, may not have this one thing.
+// isRefused tells whether the user, or the application, may not read this one item.
 func isRefused(err error) bool { return refusedWith(err).Status/100 == 4 && !endsSync(err) }
 
-// ofDocument are the reasons why one document is not had, in words for its owner; true says that it stays so until
-// the document changes.
-func ofDocument(err error) (reason string, lasting bool) {
+// documentReason returns why one document could not be read, in words for its owner; true says that this lasts until the document
+// changes.
+func documentReason(err error) (reason string, lasting bool) {
 	r := refusedWith(err)
 	switch r.Reason {
 	case "exportSizeLimitExceeded":

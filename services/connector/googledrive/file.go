@@ -11,16 +11,16 @@ import (
 	"github.com/echomind/sync/services/connector/internal/answer"
 )
 
-// file is a file, as the sync is given it. Its title is the file's name: a renamed file is touched without being read, so the title
+// file describes a file to the engine. Its title is the file's name: a renamed file is touched without being read, so the title
 // cannot come from its content.
 func (s *syncer) file(f item, parents []string) source.Item {
-	it := described(f, memo{Parents: parents})
+	it := newItem(f, memo{Parents: parents})
 	_, stored := s.sync.Stored(f.ID)
-	s.contentOf(&it, f, func(fresh item) source.Item { return described(fresh, memo{Parents: parents}) }, func(trashed bool) error {
+	s.setContent(&it, f, func(fresh item) source.Item { return newItem(fresh, memo{Parents: parents}) }, func(trashed bool) error {
 		switch {
 		case trashed:
 			return source.ErrGone
-		case !stored && !s.later(f.ID):
+		case !stored && !s.checkLater(f.ID):
 			return &source.Unreadable{Reason: "it was not there when it was read"}
 		}
 		return source.ErrAway
@@ -28,11 +28,11 @@ func (s *syncer) file(f item, parents []string) source.Item {
 	return it
 }
 
-// contentOf has an item read as the content of f. as is the item where f has changed meanwhile; gone is said where f is not there, or is
-// in the trash.
-func (s *syncer) contentOf(it *source.Item, f item, as func(fresh item) source.Item, gone func(trashed bool) error) {
-	it.Version, it.Bytes, it.Unread = f.content(), f.Size, s.unreadable(f)
-	if f.isGoogles() {
+// setContent sets how an item's content is read from f. as makes the item from a newer f; gone is called where f does not exist, or
+// is in the trash.
+func (s *syncer) setContent(it *source.Item, f item, as func(fresh item) source.Item, gone func(trashed bool) error) {
+	it.Version, it.Bytes, it.Unread = f.content(), f.Size, s.skipReason(f)
+	if f.isGoogleDocument() {
 		it.Bytes = s.bound(f)
 	}
 	it.Read = func(ctx context.Context) (content source.Content, err error) {
@@ -44,7 +44,7 @@ func (s *syncer) contentOf(it *source.Item, f item, as func(fresh item) source.I
 			content.Now = &now
 		}
 		if err != nil {
-			return content, s.unread(ctx, f, err, gone)
+			return content, s.readError(ctx, f, err, gone)
 		}
 		text, err := s.opts.Extract.Extract(ctx, bytes, name, mediaType)
 		if err != nil {
@@ -55,12 +55,12 @@ func (s *syncer) contentOf(it *source.Item, f item, as func(fresh item) source.I
 	}
 }
 
-// unread says what an error of a download means.
-func (s *syncer) unread(ctx context.Context, f item, err error, gone func(trashed bool) error) error {
-	reason, lasting := ofDocument(err)
+// readError says what an error of a download means.
+func (s *syncer) readError(ctx context.Context, f item, err error, gone func(trashed bool) error) error {
+	reason, lasting := documentReason(err)
 	switch {
 	case isGone(err):
-		// Where it is still there all the same, the answer was wrong, and no change will say so: it has failed.
+		// Where it still exists, the answer was wrong, and no change will report it: the item fails.
 		now, asked := s.api.item(ctx, f.ID, f.key)
 		switch {
 		case asked != nil && endsSync(asked):
@@ -79,12 +79,12 @@ func (s *syncer) unread(ctx context.Context, f item, err error, gone func(trashe
 	return &source.Unreadable{Reason: reason, Content: lasting, Trouble: !isRefused(err)}
 }
 
-// unreadable says why a file is not even downloaded.
-func (s *syncer) unreadable(f item) string {
+// skipReason says why a file is not even downloaded; empty where it is.
+func (s *syncer) skipReason(f item) string {
 	if can := f.Capabilities.CanDownload; can != nil && !*can {
 		return "its owner does not allow it to be downloaded (canDownload is false); ask for permission to download"
 	}
-	if f.isGoogles() {
+	if f.isGoogleDocument() {
 		if _, can := exports[f.MimeType]; !can {
 			return fmt.Sprintf("%s holds no text that Google Drive exports", strings.TrimPrefix(line.Clip(f.MimeType, 100), googleTypes))
 		}

@@ -7,42 +7,42 @@ import (
 	"slices"
 )
 
-// heldBeside is about what a folder takes beside its texts until it is known where it is: in maps, and by the texts' ends.
-const heldBeside = 500
+// folderOverhead is about how many bytes a folder takes besides its texts until its place is known.
+const folderOverhead = 500
 
-// folder stores a folder: a document without text, by which later syncs know the tree.
+// folder stores a folder: a document without text, from which later syncs build the tree.
 func (s *syncer) folder(ctx context.Context, f item, parents []string) error {
-	return s.sync.Item(ctx, described(f, memo{Kind: aFolder, Parents: parents}))
+	return s.sync.Item(ctx, newItem(f, memo{Kind: kindFolder, Parents: parents}))
 }
 
 // listFolders stores the folders of a drive.
 func (s *syncer) listFolders(ctx context.Context, drive string) error {
-	if s.whole() {
+	if s.isWholeDrive() {
 		if held, err := s.listFlat(ctx, drive); held || err != nil {
 			return err
 		}
 	}
-	// Level by level none of them has to be held until it is known where it is.
-	come := s.come
-	s.come = map[string]string{s.at.Roots[drive]: drive}
-	err := s.listCome(ctx, onlyFolders)
-	s.come = come
+	// Listed level by level, no folder has to be held until its place is known.
+	come := s.toList
+	s.toList = map[string]string{s.cursor.Roots[drive]: drive}
+	err := s.listQueued(ctx, onlyFolders)
+	s.toList = come
 	return err
 }
 
-// listFlat lists all folders, in no order, those that others share with the user among them. Where there are more than are
-// held, nothing is stored, and held is false.
+// listFlat lists all folders in no order, including folders that others share with the user. Where there are more than may be held,
+// nothing is stored, and held is false.
 func (s *syncer) listFlat(ctx context.Context, drive string) (held bool, err error) {
 	found, room := map[string]item{}, s.opts.HeldBytes
 	weight := func(f item) int {
-		return heldBeside + len(f.ID) + len(f.Name) + len(f.Link) + len(f.Parents)*2*maxIDBytes
+		return folderOverhead + len(f.ID) + len(f.Name) + len(f.Link) + len(f.Parents)*2*maxIDBytes
 	}
 	err = s.pages(ctx, drive, onlyFolders, "", func(page []item, _ string) error {
 		for _, f := range lastOf(page, func(f item) string { return f.ID }) {
 			if !f.isFolder() || s.tree.roots[f.ID] {
 				continue
 			}
-			if before, had := found[f.ID]; had { // the last of several reports of a folder is the one that counts
+			if before, had := found[f.ID]; had { // of several reports of a folder the last one counts
 				room += weight(before)
 			}
 			found[f.ID] = f
@@ -65,7 +65,7 @@ func (s *syncer) listFlat(ctx context.Context, drive string) (held bool, err err
 	for id, f := range found {
 		parents, in := s.tree.place(f.Parents)
 		if !in {
-			delete(s.tree.folders, id) // nothing that is synced is below it
+			delete(s.tree.folders, id) // nothing below it is synced
 			continue
 		}
 		if err := s.folder(ctx, f, parents); err != nil {
@@ -75,27 +75,27 @@ func (s *syncer) listFlat(ctx context.Context, drive string) (held bool, err err
 	return true, nil
 }
 
-// errNoRoom says that there are more folders than are held.
+// errNoRoom says that there are more folders than may be held.
 var errNoRoom = errors.New("there are more folders than are held")
 
-// listCome lists what is below folders that have come or changed, level by level.
-func (s *syncer) listCome(ctx context.Context, filter string) error {
+// listQueued lists the contents of folders that have appeared or changed, level by level.
+func (s *syncer) listQueued(ctx context.Context, filter string) error {
 	done := map[string]bool{}
 	for {
 		byDrive := map[string][]string{}
-		for id, drive := range s.come {
+		for id, drive := range s.toList {
 			if !done[id] && s.tree.holds(id) {
 				byDrive[drive] = append(byDrive[drive], id)
 			}
 		}
 		if len(byDrive) == 0 {
-			clear(s.come)
+			clear(s.toList)
 			return nil
 		}
 		for _, drive := range slices.Sorted(maps.Keys(byDrive)) {
 			slices.Sort(byDrive[drive])
 			for batch := range slices.Chunk(byDrive[drive], parentsAtOnce) {
-				if err := s.below(ctx, drive, filter, batch, func(page []item) error { return s.hasCome(ctx, page) }); err != nil {
+				if err := s.listChildren(ctx, drive, filter, batch, func(page []item) error { return s.takeListed(ctx, page) }); err != nil {
 					return err
 				}
 				for _, id := range batch {
@@ -106,8 +106,8 @@ func (s *syncer) listCome(ctx context.Context, filter string) error {
 	}
 }
 
-// hasCome takes what is below a folder that has come or changed.
-func (s *syncer) hasCome(ctx context.Context, page []item) error {
+// takeListed takes the contents of a folder that has appeared or changed.
+func (s *syncer) takeListed(ctx context.Context, page []item) error {
 	for _, f := range page {
 		if !f.isFolder() || !validID(f.ID) || s.tree.roots[f.ID] {
 			continue
@@ -120,24 +120,24 @@ func (s *syncer) hasCome(ctx context.Context, page []item) error {
 	return s.files(ctx, page, false)
 }
 
-// folderChanged takes a folder that the tree has already.
+// folderChanged handles a folder that is in the tree already.
 func (s *syncer) folderChanged(ctx context.Context, f item) error {
 	parents, in := s.tree.place(f.Parents)
 	if !in {
-		s.leaves(f.ID)
+		s.noteDetached(f.ID)
 		return nil
 	}
-	s.come[f.ID] = f.DriveID
+	s.toList[f.ID] = f.DriveID
 	return s.folder(ctx, f, parents)
 }
 
-// leaves takes note of a folder that is below no root. One that is stored may come below a root by the end of what is listed. Any other is
-// not held, as those who share folders with the account decide how many there are: what puts it below a root is a folder that comes,
-// and all that is below that is listed.
-func (s *syncer) leaves(id string) {
+// noteDetached notes a folder that is below no root. A stored folder may come below a root by the end of the listing. Any other
+// folder is not held, because people who share folders with the account decide how many there are: a folder that later puts it
+// below a root is listed with everything below it.
+func (s *syncer) noteDetached(id string) {
 	if _, stored := s.sync.Stored(id); !stored {
 		delete(s.tree.folders, id)
 		return
 	}
-	s.named[id], s.loose = true, true
+	s.goneFolders[id], s.detached = true, true
 }

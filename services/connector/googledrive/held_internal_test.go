@@ -44,11 +44,11 @@ func (l lister) List(ctx context.Context, sync *source.Sync) (any, error) { retu
 func within(t *testing.T, heldBytes int, api *api, store *workertest.Store, do func(ctx context.Context, s *syncer) error) {
 	t.Helper()
 	s := &syncer{opts: Options{HeldBytes: heldBytes, PageSize: 1000, Workers: 1, OwnerAlone: true}, store: store, api: api}
-	s.at = cursor{Roots: map[string]string{"": fakedrive.Root}, Cursors: map[string]string{"": "1"}}
+	s.cursor = cursor{Roots: map[string]string{"": fakedrive.Root}, Cursors: map[string]string{"": "1"}}
 	_, err := source.Run(t.Context(), store, lister(func(ctx context.Context, sync *source.Sync) (any, error) {
 		s.sync = sync
-		s.begin()
-		return &s.at, do(ctx, s)
+		s.beginRound()
+		return &s.cursor, do(ctx, s)
 	}), source.Options{})
 	require.NoError(t, err)
 }
@@ -58,11 +58,11 @@ func TestFoldersBelowNoRootAreNotHeld(t *testing.T) {
 	within(t, 1, nil, store, func(ctx context.Context, s *syncer) error {
 		for i := range 1000 {
 			f := item{ID: fmt.Sprint(i), Name: "foreign", MimeType: folderType, Parents: []string{fmt.Sprint(i / 2)}}
-			require.NoError(t, s.changesPage(ctx, "", []change{{FileID: f.ID, File: &f}}))
+			require.NoError(t, s.applyPage(ctx, "", []change{{FileID: f.ID, File: &f}}))
 		}
 		require.Empty(t, s.tree.folders)
-		require.Empty(t, s.come)
-		require.False(t, s.loose)
+		require.Empty(t, s.toList)
+		require.False(t, s.detached)
 		return nil
 	})
 	require.Empty(t, store.IDs())

@@ -48,16 +48,16 @@ const itemFields = "id,name,mimeType,parents,trashed,driveId,size,md5Checksum,he
 func (f item) isFolder() bool   { return f.MimeType == folderType }
 func (f item) isShortcut() bool { return f.MimeType == shortcutType }
 
-// isGoogles: there are no bytes to download, only exports.
-func (f item) isGoogles() bool { return strings.HasPrefix(f.MimeType, googleTypes) }
+// isGoogleDocument tells whether it is a document of Google's own: it has no bytes to download, only exports.
+func (f item) isGoogleDocument() bool { return strings.HasPrefix(f.MimeType, googleTypes) }
 
-// content is what the content is called. Google's own documents have neither checksum nor revision; their version
-// counts every change of metadata too, so that the time of modification says more. Name and type decide what
-// content is read as.
+// content names the version of the content. Google's own documents have neither checksum nor revision; their version counts every
+// change of metadata too, so the time of modification is used. Name and type are part of it because they decide how the content is
+// read.
 func (f item) content() string {
 	kind := strings.ToLower(path.Ext(f.Name))
 	switch {
-	case f.isGoogles():
+	case f.isGoogleDocument():
 		return short("modified", f.Modified, f.MimeType)
 	case f.MD5 != "":
 		return short("md5", f.MD5, f.MimeType, kind)
@@ -74,11 +74,11 @@ func (f item) title() string {
 	return f.Name
 }
 
-// maxExt is the longest extension that says what a file is read as.
+// maxExt is the longest extension that is kept.
 const maxExt = 32
 
-// clip bounds what people see of an item to what is stored of it. Google takes names of 32,767 characters. What is cut is
-// copied, so that nothing holds the whole.
+// clip cuts the texts of an item to the sizes that are stored. Google takes names of 32,767 characters. Cut texts are copied, so
+// that the whole text can be freed.
 func (f *item) clip() {
 	f.Name, f.Link = strings.ReplaceAll(f.Name, "\x00", ""), strings.ReplaceAll(f.Link, "\x00", "")
 	if len(f.Name) > worker.MaxTitleBytes {
@@ -93,7 +93,7 @@ func (f *item) clip() {
 		f.Name = string(append([]byte(f.Name[:end]), ext...))
 	}
 	if len(f.Link) > worker.MaxURLBytes {
-		f.Link = "" // a part of it leads nowhere
+		f.Link = "" // a part of a link leads nowhere
 	}
 }
 
@@ -102,7 +102,7 @@ func short(parts ...string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:12])
 }
 
-// lastOf keeps the last of several occurrences of an item, at its place, and drops what cannot be an item.
+// lastOf keeps the last of several occurrences of an item, at its place, and drops items without a valid id.
 func lastOf[T any](list []T, id func(T) string) []T {
 	last := make(map[string]int, len(list))
 	for i, one := range list {

@@ -11,21 +11,21 @@ import (
 	"github.com/echomind/sync/sdk/source"
 )
 
-// maxLater bounds what the next sync is to look at: it has its place in the cursor.
+// maxLater bounds how many items the cursor remembers for the next sync.
 const maxLater = 100
 
-// later has the next sync look at a file that is not stored; false: no more are remembered.
-func (s *syncer) later(id string) bool {
+// checkLater has the next sync look at a file that is not stored; it returns false where no more can be remembered.
+func (s *syncer) checkLater(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.at.Later) >= maxLater {
+	if len(s.cursor.Later) >= maxLater {
 		return false
 	}
-	s.at.Later = append(s.at.Later, id)
+	s.cursor.Later = append(s.cursor.Later, id)
 	return true
 }
 
-// question asks for an item.
+// question is a request for one item, with its answer.
 type question struct {
 	id, key string
 	item    item
@@ -34,7 +34,7 @@ type question struct {
 	of source.Item
 }
 
-// ask asks several questions at the same time.
+// ask asks several questions concurrently.
 func (s *syncer) ask(ctx context.Context, questions []question) {
 	var group errgroup.Group
 	group.SetLimit(source.DefaultWorkers)
@@ -55,22 +55,22 @@ func (s *syncer) ask(ctx context.Context, questions []question) {
 	_ = group.Wait()
 }
 
-// Look asks for items that failed before. Those shortcuts that are known to be there have their turn with all shortcuts.
+// Look asks for items that failed before. A shortcut that is known to exist is handled together with all shortcuts.
 func (s *syncer) Look(ctx context.Context, sync *source.Sync, ids []string) error {
 	var due []string
 	for _, id := range ids {
 		of, _ := sync.Stored(id)
-		if memoOf(of).Kind != aShortcut || of.Failed == source.NotStored || of.Failed == source.IsAway {
+		if memoOf(of).Kind != kindShortcut || of.Failed == source.NotStored || of.Failed == source.IsAway {
 			due = append(due, id)
 		}
 	}
 	if err := s.look(ctx, due); err != nil {
 		return err
 	}
-	if err := s.listCome(ctx, notTrashed); err != nil {
+	if err := s.listQueued(ctx, notTrashed); err != nil {
 		return err
 	}
-	if s.loose {
+	if s.detached {
 		if err := s.sweep(ctx); err != nil {
 			return err
 		}
@@ -78,12 +78,12 @@ func (s *syncer) Look(ctx context.Context, sync *source.Sync, ids []string) erro
 	return s.shortcuts(ctx, 0)
 }
 
-// lookAtDue looks at what earlier syncs have left. Until then a checkpoint leaves it to the run that follows.
-func (s *syncer) lookAtDue(ctx context.Context) error {
+// checkDue looks at the items that earlier syncs have left. Until then checkpoints keep them for the next run.
+func (s *syncer) checkDue(ctx context.Context) error {
 	s.mu.Lock()
-	s.at.Later = slices.DeleteFunc(s.at.Later, func(id string) bool { return slices.Contains(s.due, id) })
+	s.cursor.Later = slices.DeleteFunc(s.cursor.Later, func(id string) bool { return slices.Contains(s.toCheck, id) })
 	s.mu.Unlock()
-	return s.look(ctx, s.due)
+	return s.look(ctx, s.toCheck)
 }
 
 // look looks at items as if they had changed.
@@ -102,41 +102,41 @@ func (s *syncer) look(ctx context.Context, ids []string) error {
 		case q.err == nil:
 			changes = append(changes, change{FileID: q.id, File: &q.item})
 		case isGone(q.err):
-			_, err = s.away(ctx, q.id)
-		case isRefused(q.err): // it stays as it is
+			_, err = s.markAway(ctx, q.id)
+		case isRefused(q.err): // the stored item stays
 		default:
-			err = s.sync.Alone(ctx, q.err)
+			err = s.sync.FailAlone(ctx, q.err)
 			if _, stored := s.sync.Stored(q.id); !stored {
-				s.later(q.id)
+				s.checkLater(q.id)
 			}
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return s.changesPage(ctx, "", changes)
+	return s.applyPage(ctx, "", changes)
 }
 
-// away marks what is not there; what an earlier sync has not found either is lost, with what is below it, and is looked for once more by
-// the next: no change may tell of it when it is there again.
-func (s *syncer) away(ctx context.Context, id string) (lost bool, err error) {
-	if lost, err = s.sync.Away(ctx, source.Item{ID: id}); lost {
-		s.later(id)
-		delete(s.come, id)
-		s.lost[id], s.loose = true, true
+// markAway marks an item that does not exist now. An item that an earlier sync has not found either is lost, with everything below
+// it, and the next sync looks for it once more: no change reports it when it is back.
+func (s *syncer) markAway(ctx context.Context, id string) (lost bool, err error) {
+	if lost, err = s.sync.MarkAway(ctx, source.Item{ID: id}); lost {
+		s.checkLater(id)
+		delete(s.toList, id)
+		s.lost[id], s.detached = true, true
 	}
 	return lost, err
 }
 
-// notListed takes note of a folder that is not there when what is in it is listed: the next sync looks at it. A sync that lists everything
-// lists it once more at its end, and fails where it is not there again: what is in it goes once the next try does not find it either. It
-// comes again once the folder is found.
-func (s *syncer) notListed(ctx context.Context, drive, id string) error {
-	lost, err := s.away(ctx, id)
+// noteNotListed notes a folder that does not exist while its contents are listed: the next sync looks at it. A listing of
+// everything lists it once more at its end, and fails where the folder is missing again: its contents are removed only when the
+// next try does not find it either, and are stored again once it is found.
+func (s *syncer) noteNotListed(ctx context.Context, drive, id string) error {
+	lost, err := s.markAway(ctx, id)
 	switch {
 	case lost:
 		return err
-	case err != nil || !s.listing || s.ending && slices.Contains(s.due, id):
+	case err != nil || !s.listing || s.ending && slices.Contains(s.toCheck, id):
 		return err
 	case s.ending:
 		return fmt.Errorf("what is in the folder %q cannot be listed: it is not there, though nothing says that it is gone; it is tried again", id)

@@ -9,12 +9,12 @@ import (
 	"github.com/echomind/sync/sdk/worker"
 )
 
-// locate finds the roots, and the drives that they are in. What the state holds is not asked for again, except which
-// shared drives there are. It returns the drives that are new since.
+// locate finds the roots and their drives. It asks only for what the cursor does not hold, and for the list of shared drives. It
+// returns drives that are new.
 func (s *syncer) locate(ctx context.Context) (news []string, err error) {
-	known := len(s.at.Cursors) > 0 && len(s.at.Roots) > 0
+	known := len(s.cursor.Cursors) > 0 && len(s.cursor.Roots) > 0
 	if !known {
-		s.at.Roots, s.at.Cursors = map[string]string{}, map[string]string{}
+		s.cursor.Roots, s.cursor.Cursors = map[string]string{}, map[string]string{}
 		if err := s.locateRoot(ctx); err != nil {
 			return nil, err
 		}
@@ -26,17 +26,17 @@ func (s *syncer) locate(ctx context.Context) (news []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for drive := range s.at.Roots {
+	for drive := range s.cursor.Roots {
 		if drive != "" && !slices.Contains(now, drive) {
-			delete(s.at.Roots, drive) // the sweep deletes what was in it
-			delete(s.at.Cursors, drive)
-			s.at.Unsaid = true
+			delete(s.cursor.Roots, drive) // the sweep removes its contents
+			delete(s.cursor.Cursors, drive)
+			s.cursor.Unreported = true
 		}
 	}
 	for _, drive := range now {
-		s.at.Roots[drive] = drive // a shared drive's root folder has its id
-		// A listing that died may have left a root without a cursor.
-		if _, begun := s.at.Cursors[drive]; known && !begun {
+		s.cursor.Roots[drive] = drive // a shared drive's root folder has its id
+		// An interrupted listing may have left a root without a cursor.
+		if _, begun := s.cursor.Cursors[drive]; known && !begun {
 			news = append(news, drive)
 		}
 	}
@@ -59,28 +59,28 @@ func (s *syncer) locateRoot(ctx context.Context) error {
 	if s.cfg.source() == Folder {
 		drive = root.DriveID
 	}
-	s.at.Roots[drive] = root.ID
+	s.cursor.Roots[drive] = root.ID
 	return nil
 }
 
-// root asks for a root, which has to be a folder that is not in the trash.
+// root asks for a root, which must be a folder outside the trash.
 func (s *syncer) root(ctx context.Context, id string) (item, error) {
 	root, err := s.api.item(ctx, id, "")
 	switch {
 	case err != nil:
-		return root, s.aboutRoot(err, id)
+		return root, s.rootError(err, id)
 	case root.isShortcut():
 		return root, worker.Permanent(fmt.Errorf("%s: %q is a shortcut; give the id of the folder that it leads to, %q",
 			s.field(), id, root.Shortcut.Target))
 	case !root.isFolder():
 		return root, worker.Permanent(fmt.Errorf("%s: %q is not a folder; give the id of the folder that holds it", s.field(), id))
 	case root.Trashed:
-		return root, s.aboutRoot(errTrashed, id)
+		return root, s.rootError(errTrashed, id)
 	}
 	return root, nil
 }
 
-// errTrashed says that what is synced is in the trash.
+// errTrashed says that the synced folder is in the trash.
 var errTrashed = errors.New("it is in the trash; restore it")
 
 // field is the field of the configuration that says what is synced.
@@ -88,9 +88,9 @@ func (s *syncer) field() string {
 	return map[string]string{SharedDrive: "drive_id", Folder: "folder_id", MyDrive: "source"}[s.cfg.source()]
 }
 
-// aboutRoot turns an error of asking for what is synced into something its user can act on. What was there before is away, and may be
-// there again.
-func (s *syncer) aboutRoot(err error, id string) error {
+// rootError turns an error about a root into a text that its user can act on. A root that existed before is away, and may come
+// back.
+func (s *syncer) rootError(err error, id string) error {
 	switch notThere := isGone(err) || errors.Is(err, errTrashed); {
 	case notThere && !s.sync.First():
 		return fmt.Errorf("%s: %q was there and is not there now (%w); it is looked for again; if it is gone for good, name another", s.field(), id, err)
@@ -101,7 +101,7 @@ func (s *syncer) aboutRoot(err error, id string) error {
 	return err
 }
 
-// rootChanged looks at a root that the changes name.
+// rootChanged checks a root that the changes name.
 func (s *syncer) rootChanged(ctx context.Context, drive, id string) error {
 	root, err := s.root(ctx, id)
 	if err != nil {
@@ -109,7 +109,7 @@ func (s *syncer) rootChanged(ctx context.Context, drive, id string) error {
 	}
 	if s.cfg.source() == Folder && root.DriveID != drive {
 		// It was moved to another drive, whose changes are others.
-		s.at.Roots = nil
+		s.cursor.Roots = nil
 		return errStale
 	}
 	return nil

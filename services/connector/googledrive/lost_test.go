@@ -45,7 +45,7 @@ func TestFilesOfAFolderThatIsTwiceAwayStayWhereTheChangesNameThem(t *testing.T) 
 		t.Run(fmt.Sprint(written), func(t *testing.T) {
 			f := lostFolder(t, written)
 			_, err := f.try()
-			require.Equal(t, written == 60, errors.Is(err, source.ErrUnasked), "those that no change names are asked about: %v", err)
+			require.Equal(t, written == 60, errors.Is(err, source.ErrDeletionsRefused), "those that no change names are asked about: %v", err)
 			require.Zero(t, f.Heal())
 			require.Len(t, f.store.files(), 120)
 			f.sync()
@@ -65,7 +65,7 @@ func TestFilesThatChangesNamedBelowALostFolderStayHoweverLongItIsAway(t *testing
 	require.Len(t, f.store.files(), 120)
 	f.Inject(notFound.On("get", 3).Of(f.top))
 	for range 4 {
-		if _, err := f.try(); !errors.Is(err, source.ErrUnasked) {
+		if _, err := f.try(); !errors.Is(err, source.ErrDeletionsRefused) {
 			require.NoError(t, err)
 		}
 	}
@@ -106,7 +106,7 @@ func TestShortcutsOfADriveThatIsNotListedGoNotUnasked(t *testing.T) {
 	f.Leave(team, false)
 	for range 3 {
 		_, err := f.try()
-		require.ErrorIs(t, err, source.ErrUnasked)
+		require.ErrorIs(t, err, source.ErrDeletionsRefused)
 		require.Len(t, f.store.files(), n)
 	}
 	f.Leave(team, true)
@@ -235,7 +235,7 @@ func TestADriveThatIsNotListedGoesNotUnaskedAfterASyncThatDies(t *testing.T) {
 			require.Error(t, err)
 			require.Len(t, f.store.files(), 302)
 			_, err = f.try() // the retry
-			require.ErrorIs(t, err, source.ErrUnasked)
+			require.ErrorIs(t, err, source.ErrDeletionsRefused)
 			require.Len(t, f.store.files(), 302, "300 documents were deleted, and nobody was asked")
 		})
 	}

@@ -6,27 +6,27 @@ import (
 	"github.com/echomind/sync/sdk/source"
 )
 
-// kind is what a stored document is of; "" is a file.
+// kind is the kind of a stored document; "" is a file.
 type kind string
 
 const (
-	aFolder   kind = "d"
-	aShortcut kind = "s"
+	kindFolder   kind = "d"
+	kindShortcut kind = "s"
 )
 
-// memo is what is remembered with a document: where it is. It has at most 7,300 bytes: an id has at most 180 in JSON, and what is
-// remembered of a shortcut at most six times maxOwn.
+// memo is stored with each document and says where it is. It has at most 7,300 bytes: an id has at most 180 in JSON, and the texts
+// of a shortcut at most six times maxOwn.
 type memo struct {
 	Kind kind `json:"k,omitempty"`
-	// Parents are at most maxParents.
+	// Parents are the parents, at most maxParents.
 	Parents []string `json:"p,omitempty"`
-	// Target is a shortcut's. Name, Link and Key are the shortcut's own title, address and key to its target; without Name they are too
-	// long, and are asked for again.
+	// Target is the target of a shortcut. Name, Link and Key are the shortcut's own title, address and key to its target; an empty
+	// Name says that they are too long, and must be asked for again.
 	Target string `json:"t,omitempty"`
 	Name   string `json:"n,omitempty"`
 	Link   string `json:"l,omitempty"`
 	Key    string `json:"y,omitempty"`
-	// Waits: the target has not been looked at since the shortcut was listed.
+	// Waits says that the target has not been looked at since the shortcut was listed.
 	Waits bool `json:"w,omitempty"`
 }
 
@@ -34,11 +34,11 @@ const (
 	// maxParents is how many parents are remembered. Items have had one since 2020 ("Single-parenting behavior changes"); older ones may
 	// have more.
 	maxParents = 25
-	// maxOwn bounds the name, address and key of a shortcut that are remembered together.
+	// maxOwn bounds the remembered name, address and key of a shortcut together.
 	maxOwn = 400
 )
 
-// memoOf is the memo of what is stored; empty of a document of another configuration.
+// memoOf is the memo of a stored document; empty for a document of another configuration.
 func memoOf(of source.Stored) (m memo) {
 	if of.Memo != nil && json.Unmarshal(of.Memo, &m) != nil {
 		return memo{}
@@ -46,7 +46,7 @@ func memoOf(of source.Stored) (m memo) {
 	return m
 }
 
-// described is an item as far as people see it, and its memo.
-func described(f item, m memo) source.Item {
+// newItem describes an item with its memo, without content.
+func newItem(f item, m memo) source.Item {
 	return source.Item{ID: f.ID, Title: f.title(), URL: f.Link, MediaType: f.MimeType, Memo: m}
 }

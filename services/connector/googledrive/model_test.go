@@ -151,7 +151,7 @@ func (m *model) noisy() {
 		m.store.GivesUp = func(string) bool { return refuses() }
 	}
 	_, err := googledrive.Sync(context.Background(), m.cfg, m.opts, m.store)
-	if err == nil || errors.Is(err, source.ErrUnasked) {
+	if err == nil || errors.Is(err, source.ErrDeletionsRefused) {
 		m.store.End(err)
 	} else {
 		m.store.Crash(func(n int) int { return rapid.IntRange(0, n-1).Draw(m.r, "left by the kill") })

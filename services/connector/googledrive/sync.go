@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// DefaultPageSize is what is asked for, and the most there is; the service may give less.
+	// DefaultPageSize is the number of items that is asked for, and the largest possible; the service may give less.
 	DefaultPageSize = 1000
-	// DefaultHeldBytes bounds what a listing holds of folders. 32,000 folders with usual names take it.
+	// DefaultHeldBytes bounds how much a listing holds of folders. 32,000 folders with usual names take it.
 	DefaultHeldBytes = 16 << 20
 	// maxRestarts ends a sync whose tokens become useless faster than they can be used.
 	maxRestarts = 3
@@ -29,7 +29,7 @@ const (
 
 // Options tune Sync. They belong to the service, not to the connector.
 type Options struct {
-	// Connector, Chunk, Room, Workers and Clean are those of source.Options.
+	// Connector, Chunk, Room, Workers and Clean are as in source.Options.
 	Connector int32
 	Chunk     chunk.Options
 	Room      source.Room
@@ -41,11 +41,11 @@ type Options struct {
 	Client *http.Client
 	// Extract reads content.
 	Extract extraction.Extractor
-	// OwnerAlone says that nobody but the connector's owner, whose account is asked, reads what is stored. Then shortcuts are
-	// followed to wherever the account may read.
+	// OwnerAlone says that only the connector's owner, whose account is used, reads the documents. Then shortcuts are followed to
+	// whatever the account may read.
 	OwnerAlone bool
-	// HeldBytes bounds what is held of the folders of a drive until it is known where they are; 0 means DefaultHeldBytes. Where there is
-	// no room for more, folders are listed level by level.
+	// HeldBytes bounds how much is held of the folders of a drive until their place is known; 0 means DefaultHeldBytes. Beyond it,
+	// folders are listed level by level.
 	HeldBytes int
 	// PageSize is how many items are asked for at once, up to 1,000; 0 means DefaultPageSize.
 	PageSize int
@@ -58,40 +58,41 @@ type Result struct {
 	source.Result
 	// Pages were read, and Calls were made to the API, downloads among them.
 	Pages, Calls int
-	// Restarted says that the service could not go on from a page token, and everything was listed again.
+	// Restarted says that a page token was refused, and everything was listed again.
 	Restarted bool
 }
 
-// syncer is a drive, as one sync sees it. It is a source.Looker.
+// syncer is the source of one sync. It is a source.Looker.
 type syncer struct {
-	cfg   Config
-	opts  Options
-	store source.Store
-	api   *api
-	sync  *source.Sync
-	at    cursor
-	tree  *tree
+	cfg    Config
+	opts   Options
+	store  source.Store
+	api    *api
+	sync   *source.Sync
+	cursor cursor
+	tree   *tree
 
-	// listing: everything is listed, and what is not shown is gone.
+	// listing says that everything is listed, and that items that are not shown are gone.
 	listing bool
-	// come are folders whose contents are to be listed, and their drives; missed are those that a listing of everything has not found.
-	come, missed map[string]string
-	// due are what earlier syncs have left to be looked at.
-	due []string
-	// ending: everything that the service lists and tells by itself was read.
+	// toList are folders whose contents must be listed, with their drives; missed are folders that a listing of everything has not
+	// found.
+	toList, missed map[string]string
+	// toCheck are items that earlier syncs have left to be looked at.
+	toCheck []string
+	// ending says that all listings and changes of the service were read.
 	ending bool
-	// loose: something that is stored may be below no root any more. lost are the folders that were twice not there, though nothing says that
-	// they are gone: what is below them goes with them, should they go.
-	loose bool
-	lost  map[string]bool
-	// outside are stored files that the changes have named in a folder that is below no root so far.
-	outside map[string]item
-	// named are the folders and drives that the changes say are gone, or below no root.
-	named map[string]bool
-	// told has the targets of all shortcuts; true: the changes have named it.
-	told map[string]bool
-	// unnamed counts the shortcuts that were asked for because their memo does not have their name.
-	unnamed int
+	// detached says that a stored item may be below no root any more. lost are folders that two syncs did not find, without a
+	// change that reports them as gone: their contents are lost with them.
+	detached bool
+	lost     map[string]bool
+	// unplaced are stored files that a change has named and whose folder is below no root so far.
+	unplaced map[string]item
+	// goneFolders are folders and drives that the changes report as gone, or that are below no root.
+	goneFolders map[string]bool
+	// targets holds the targets of all shortcuts; true: the changes have named the target.
+	targets map[string]bool
+	// namesFetched counts the shortcuts that were asked for because their memo has no name.
+	namesFetched int
 
 	mu        sync.Mutex // of cursor.Later
 	pagesRead int
@@ -99,7 +100,7 @@ type syncer struct {
 	restarted bool
 }
 
-// Sync brings store up to date with what cfg names.
+// Sync brings store up to date with the drive or folder of cfg.
 //
 // The first sync lists everything. After each page a checkpoint is set, so that a sync that dies goes on from its last
 // page. Later ones read the changes since. A page token that is no longer accepted makes a sync list everything
@@ -134,14 +135,14 @@ func (o Options) withDefaults() Options {
 // List lists everything, or what has changed since the cursor. Its cursor is a pointer: Look may add to it.
 func (s *syncer) List(ctx context.Context, sync *source.Sync) (any, error) {
 	s.sync = sync
-	if err := sync.Cursor(&s.at); err != nil {
+	if err := sync.Cursor(&s.cursor); err != nil {
 		return nil, err
 	}
 	for restarts := 0; ; restarts++ {
 		err := s.round(ctx)
 		if !errors.Is(err, errStale) {
-			s.at.Unsaid = false // the engine knows what is lost
-			return &s.at, err
+			s.cursor.Unreported = false // the engine knows the lost items
+			return &s.cursor, err
 		}
 		if restarts == maxRestarts {
 			return nil, fmt.Errorf("after starting again %d times: %w", maxRestarts, err)
@@ -150,21 +151,21 @@ func (s *syncer) List(ctx context.Context, sync *source.Sync) (any, error) {
 			return nil, err
 		}
 		s.restarted = true
-		s.at = cursor{Later: s.at.Later}
+		s.cursor = cursor{Later: s.cursor.Later}
 	}
 }
 
-// round does all of a listing, from where the cursor is.
+// round lists, or applies the changes, from the cursor to the end.
 func (s *syncer) round(ctx context.Context) error {
 	news, err := s.locate(ctx)
 	if err != nil {
 		return err
 	}
-	s.due = append(s.begin(), s.at.Later...)
+	s.toCheck = append(s.beginRound(), s.cursor.Later...)
 	if s.listing {
 		err = s.listEverything(ctx)
 	} else {
-		err = s.lookAtDue(ctx)
+		err = s.checkDue(ctx)
 	}
 	if err != nil {
 		return err
@@ -174,58 +175,58 @@ func (s *syncer) round(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.sync.Wait(); err != nil { // what changes while it is read is told of by this sync
+	if err := s.sync.Wait(); err != nil { // a change during the reading is applied by this sync
 		return err
 	}
-	for _, drive := range s.at.drives() {
-		if err := s.changesOf(ctx, drive); err != nil {
+	for _, drive := range s.cursor.drives() {
+		if err := s.applyChanges(ctx, drive); err != nil {
 			return err
 		}
 	}
 	s.ending = true
 	if s.listing {
-		if err := s.lookAtDue(ctx); err != nil {
+		if err := s.checkDue(ctx); err != nil {
 			return err
 		}
 	}
-	return s.end(ctx)
+	return s.endRound(ctx)
 }
 
-// begin builds what is known of the tree. It returns folders that have failed: they were away, or their deletion was given up, and what is
-// known of their place may be wrong.
-func (s *syncer) begin() (doubtful []string) {
+// beginRound builds the tree from the memos. It returns folders that have failed: they were away, or their deletion was given up,
+// and their stored place may be wrong.
+func (s *syncer) beginRound() (doubtful []string) {
 	s.ending = false
-	s.listing = len(s.at.Cursors) == 0 || s.at.Listing != nil
+	s.listing = len(s.cursor.Cursors) == 0 || s.cursor.Listing != nil
 	switch {
-	case s.at.Listing != nil:
+	case s.cursor.Listing != nil:
 		s.sync.ResumeListing()
 	case s.listing:
 		s.sync.BeginListing()
 	}
-	s.tree = newTree(s.at.Roots)
-	s.lost, s.named, s.outside = map[string]bool{}, map[string]bool{}, map[string]item{}
-	s.come, s.missed, s.told, s.loose = map[string]string{}, map[string]string{}, map[string]bool{}, s.at.Unsaid
+	s.tree = newTree(s.cursor.Roots)
+	s.lost, s.goneFolders, s.unplaced = map[string]bool{}, map[string]bool{}, map[string]item{}
+	s.toList, s.missed, s.targets, s.detached = map[string]string{}, map[string]string{}, map[string]bool{}, s.cursor.Unreported
 	for id, of := range s.sync.All() {
 		if s.sync.Missing(id) {
-			continue // a listing finds out by itself what there is
+			continue // the listing shows what exists
 		}
 		switch m := memoOf(of); m.Kind {
-		case aFolder:
+		case kindFolder:
 			s.tree.folders[id] = m.Parents
 			if of.Failed != source.None {
 				doubtful = append(doubtful, id)
 			}
-		case aShortcut:
-			s.told[m.Target] = false
+		case kindShortcut:
+			s.targets[m.Target] = false
 		}
 	}
 	return doubtful
 }
 
-// end does what depends on all that was listed.
-func (s *syncer) end(ctx context.Context) error {
-	maps.Copy(s.come, s.missed)
-	if err := s.listCome(ctx, notTrashed); err != nil {
+// endRound does what depends on the whole listing.
+func (s *syncer) endRound(ctx context.Context) error {
+	maps.Copy(s.toList, s.missed)
+	if err := s.listQueued(ctx, notTrashed); err != nil {
 		return err
 	}
 	if s.listing {
@@ -240,12 +241,12 @@ func (s *syncer) end(ctx context.Context) error {
 	return s.shortcuts(ctx, maxLooks)
 }
 
-// sweep removes what is no longer below a root because of what the changes have named. Anything else that is below none is lost.
+// sweep removes items that are no longer below a root because a change says so. Any other item that is below no root is lost.
 func (s *syncer) sweep(ctx context.Context) error {
 	if err := s.sync.Wait(); err != nil {
 		return err
 	}
-	for id, f := range s.outside {
+	for id, f := range s.unplaced {
 		if parents, in := s.tree.place(f.Parents); !in {
 			if err := s.sync.Remove(ctx, id); err != nil {
 				return err
@@ -254,17 +255,17 @@ func (s *syncer) sweep(ctx context.Context) error {
 			return fmt.Errorf("%s in %v: %w", id, parents, err)
 		}
 	}
-	clear(s.outside)
+	clear(s.unplaced)
 	there, stay := s.tree.without(s.lost), []string{}
 	for id, of := range s.sync.All() {
 		m := memoOf(of)
 		switch {
 		case of.Memo == nil || s.lost[id] || there.holdsItem(id, m):
-		case s.tree.isBelow(id, m, s.named):
+		case s.tree.isBelow(id, m, s.goneFolders):
 			if err := s.sync.Remove(ctx, id); err != nil {
 				return err
 			}
-		case !s.sync.Lose(id): // it was given, so what it is in must be there
+		case !s.sync.MarkLost(id): // it was given, so its folders must exist
 			stay = append(stay, id)
 		}
 	}
@@ -273,16 +274,16 @@ func (s *syncer) sweep(ctx context.Context) error {
 		for folder := range s.tree.above(id, memoOf(of)) {
 			if s.lost[folder] {
 				delete(s.lost, folder)
-				s.sync.Stay(folder)
+				s.sync.UnmarkLost(folder)
 			}
 		}
 	}
-	s.loose = false
+	s.detached = false
 	return nil
 }
 
-// answers asks for what is synced.
+// answers asks for the synced folder.
 func (s *syncer) answers(ctx context.Context) error {
-	_, err := s.api.item(ctx, s.at.Roots[s.at.drives()[0]], "")
+	_, err := s.api.item(ctx, s.cursor.Roots[s.cursor.drives()[0]], "")
 	return err
 }

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// tree says which folder is in which. It holds every folder that is stored or was seen in this sync, and is used by
-// the listing only, not by the workers.
+// tree knows the parents of each folder. It holds every folder that is stored or was seen in this sync. Only the listing uses it,
+// not the workers.
 type tree struct {
 	// roots are the drives and folders that are synced.
 	roots   map[string]bool
@@ -25,11 +25,11 @@ func newTree(drives map[string]string) *tree {
 	return t
 }
 
-func (t *tree) set(id string, parents []string) { t.folders[id] = usable(parents) }
+func (t *tree) set(id string, parents []string) { t.folders[id] = validParents(parents) }
 
 // holds tells whether a folder is a root, or is below one.
 func (t *tree) holds(id string) bool {
-	// Nearly always there is one parent, and no need to remember where we were.
+	// There is nearly always one parent, and then visited folders need not be remembered.
 	for range maxDepth {
 		if t.roots[id] {
 			return true
@@ -47,16 +47,16 @@ func (t *tree) holds(id string) bool {
 	return false
 }
 
-// holdsItem tells whether something that is stored is below a root.
+// holdsItem tells whether a stored item is below a root.
 func (t *tree) holdsItem(id string, m memo) bool {
-	if m.Kind == aFolder {
+	if m.Kind == kindFolder {
 		return t.holds(id)
 	}
 	_, in := t.place(m.Parents)
 	return in
 }
 
-// above are something that is stored, and what it is in as far as that is known, up to folders that are not.
+// above yields a stored item and the folders above it, as far as they are known.
 func (t *tree) above(id string, m memo) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		queue, visited := append([]string{id}, m.Parents...), map[string]bool{}
@@ -74,7 +74,7 @@ func (t *tree) above(id string, m memo) iter.Seq[string] {
 	}
 }
 
-// isBelow tells whether something that is stored is one of some folders, or is in one of them.
+// isBelow tells whether a stored item is one of some folders, or is below one.
 func (t *tree) isBelow(id string, m memo, folders map[string]bool) bool {
 	if len(folders) > 0 {
 		for up := range t.above(id, m) {
@@ -86,7 +86,7 @@ func (t *tree) isBelow(id string, m memo, folders map[string]bool) bool {
 	return false
 }
 
-// without is the tree as if some folders were not there.
+// without is the tree without some folders.
 func (t *tree) without(ids map[string]bool) *tree {
 	if len(ids) == 0 {
 		return t
@@ -111,9 +111,10 @@ func (t *tree) search(id string) bool {
 	return false
 }
 
-// place are the parents to remember; in says whether any of them is below a root. Of very many those below a root come first.
+// place returns the parents to remember; in says whether any of them is below a root. Where there are very many, parents below a
+// root come first.
 func (t *tree) place(parents []string) (kept []string, in bool) {
-	kept = usable(parents)
+	kept = validParents(parents)
 	if len(kept) > maxParents {
 		inside := slices.DeleteFunc(slices.Clone(kept), func(id string) bool { return !t.holds(id) })
 		kept = slices.Concat(inside, kept)[:maxParents]
@@ -121,8 +122,8 @@ func (t *tree) place(parents []string) (kept []string, in bool) {
 	return kept, slices.ContainsFunc(kept, t.holds)
 }
 
-// usable sorts parents, so that their order says nothing.
-func usable(parents []string) []string {
+// validParents returns the valid parents, sorted, so that their order does not matter.
+func validParents(parents []string) []string {
 	if len(parents) == 1 && validID(parents[0]) {
 		return parents
 	}

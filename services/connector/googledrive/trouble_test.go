@@ -2,6 +2,7 @@ package googledrive_test
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -208,4 +209,20 @@ func TestAShortcutThatMayNotBeAskedForFailsAlone(t *testing.T) {
 			require.Contains(t, f.store.text(short), "failed")
 		})
 	}
+}
+
+// signInFails is an error about the account, as package provider has them.
+type signInFails struct{}
+
+func (signInFails) Error() string {
+	return "Google sign-in answered 400 invalid_grant: connect it again"
+}
+func (signInFails) EndsSync() bool                                    { return true }
+func (f signInFails) RoundTrip(*http.Request) (*http.Response, error) { return nil, f }
+
+func TestASignInThatFailsIsNotSaidToBeGoogleDrive(t *testing.T) {
+	f := newFixture(t)
+	f.opts.Client = &http.Client{Transport: signInFails{}}
+	_, err := f.try()
+	require.EqualError(t, err, signInFails{}.Error())
 }

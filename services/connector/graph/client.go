@@ -21,21 +21,20 @@ const (
 	// MaxLinkBytes bounds the links that an answer may ask us to follow. They are kept in the connector's state,
 	// which is bounded as well.
 	MaxLinkBytes = 24 << 10
-	// tries is how often an answer is asked for again that broke off while it was read.
+	// tries is how often an incomplete answer is asked for.
 	tries = 4
 )
 
-// Options say whom a Client asks, and how.
+// Options configure a Client.
 type Options struct {
 	// Endpoint is the base URL with version; empty means DefaultEndpoint.
 	Endpoint string
 	// API authorises, keeps to the quota, and retries.
 	API *http.Client
-	// Plain downloads by pre-authenticated URL. It must not authorise: the URL's host is another one, and
-	// refuses, or worse learns, the token.
+	// Plain downloads by pre-authenticated URL. It must not authorise: the URL leads to another host, which would refuse, or learn,
+	// the token.
 	Plain *http.Client
-	// Pause is the first of the doubling pauses before an answer that broke off is asked for again. 0 means
-	// none.
+	// Pause is the first of the doubling pauses before an incomplete answer is asked for again. 0 means none.
 	Pause time.Duration
 }
 
@@ -74,9 +73,8 @@ func (c *Client) URL(path string, query url.Values) string {
 	return u
 }
 
-// CheckLink says whether a link out of an answer, or out of the connector's state, may be followed with our token.
-// State is writable by whoever may write connectors, and answers pass through proxies: a link to any other host
-// would send the token there.
+// CheckLink says whether a link from an answer, or from the connector's state, may be followed with our token. Everyone who may
+// write connectors may write the state, and answers pass through proxies: a link to another host would send the token there.
 func (c *Client) CheckLink(link string) error {
 	if len(link) > MaxLinkBytes {
 		return fmt.Errorf("%w: it has %d bytes, more than %d", ErrLink, len(link), MaxLinkBytes)
@@ -105,7 +103,7 @@ func (c *Client) get(ctx context.Context, link string, header http.Header, v any
 	}
 	for try := 1; ; try++ {
 		at, err := c.try(ctx, link, header, v)
-		var broken *brokenOff
+		var broken *truncatedError
 		if !errors.As(err, &broken) || try == tries {
 			return at, err
 		}
@@ -118,7 +116,7 @@ func (c *Client) get(ctx context.Context, link string, header http.Header, v any
 func (c *Client) try(ctx context.Context, link string, header http.Header, v any) (at time.Time, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, link, nil)
 	if err != nil {
-		return at, fmt.Errorf("ask %s: %w", shown(link), err)
+		return at, fmt.Errorf("ask %s: %w", withoutQuery(link), err)
 	}
 	for name, values := range header {
 		req.Header[name] = values
@@ -127,14 +125,14 @@ func (c *Client) try(ctx context.Context, link string, header http.Header, v any
 	resp, err := c.api.Do(req)
 	switch {
 	case err != nil && EndsSync(err):
-		return at, withoutURL(err) // it says who answered: where there is no access token, Graph was never asked
+		return at, withoutURL(err) // the error names who answered: without an access token Graph was never asked
 	case err != nil:
-		return at, fmt.Errorf("ask %s: %w", shown(link), withoutURL(err))
+		return at, fmt.Errorf("ask %s: %w", withoutQuery(link), withoutURL(err))
 	}
 	defer func() { drain(resp.Body); _ = resp.Body.Close() }()
 	at, _ = http.ParseTime(resp.Header.Get("Date"))
 	if resp.StatusCode != http.StatusOK {
-		return at, answerError(resp, shown(link))
+		return at, answerError(resp, withoutQuery(link))
 	}
 	err = answer.Decode(resp.Body, limits(v), v)
 	switch {
@@ -143,11 +141,11 @@ func (c *Client) try(ctx context.Context, link string, header http.Header, v any
 	case ctx.Err() != nil:
 		return at, ctx.Err()
 	}
-	err = fmt.Errorf("read the answer of %s: %w", shown(link), err)
+	err = fmt.Errorf("read the answer of %s: %w", withoutQuery(link), err)
 	if errors.Is(err, answer.ErrTooLarge) {
 		return at, err
 	}
-	return at, &brokenOff{err}
+	return at, &truncatedError{err}
 }
 
 func (c *Client) wait(ctx context.Context, try int) error {
@@ -157,8 +155,8 @@ func (c *Client) wait(ctx context.Context, try int) error {
 // drain lets the connection be used again, unless much is left to read.
 func drain(body io.Reader) { _, _ = io.CopyN(io.Discard, body, 64<<10) }
 
-// shown is a link without its query: tokens in it are long, and those of downloads are secrets.
-func shown(link string) string {
+// withoutQuery is a link without its query: tokens in it are long, and tokens of downloads are secret.
+func withoutQuery(link string) string {
 	link, _, _ = strings.Cut(link, "?")
 	if len(link) > 300 {
 		link = link[:300] + "…"
@@ -166,7 +164,7 @@ func shown(link string) string {
 	return link
 }
 
-// withoutURL takes the URL out of a client's error, for the same reason.
+// withoutURL removes the URL from a client's error, for the same reason.
 func withoutURL(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {

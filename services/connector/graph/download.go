@@ -19,14 +19,13 @@ import (
 // ErrGrown says that content is larger than there is room for by what was listed.
 var ErrGrown = answer.ErrGrown
 
-// errDiffers says that what was downloaded is not what was listed: cut short, or newer.
+// errDiffers says that a download does not match the listing: it is incomplete, or newer.
 var errDiffers = errors.New("the content is not what was listed")
 
 var errNoURL = errors.New("the service gives no download URL for it")
 
-// Download returns the content of a file of at most most bytes, and the item as it was then. It returns
-// ErrVanished for an item that is gone by now, ErrTooLarge for one that has grown beyond most, and ErrGrown for one that is
-// much larger than listed.
+// Download returns the content of a file, at most `most` bytes, and the item as it was then. It returns ErrVanished for an item
+// that is gone, ErrTooLarge for a file larger than most, and ErrGrown for a file that is much larger than listed.
 //
 // The URL of an item is pre-authenticated, leads to another host, and lives for minutes ("Download the contents of
 // a DriveItem"): one that has expired is replaced by asking for the item again. What differs in size or hash from
@@ -35,7 +34,7 @@ var errNoURL = errors.New("the service gives no download URL for it")
 func (c *Client) Download(ctx context.Context, drive string, item Item, most int64) ([]byte, Item, error) {
 	listed := item.Size
 	bound := answer.Bound(listed, most)
-	var before [sha256.Size]byte // of a download that differed: two contents would be twice what there is room for
+	var before [sha256.Size]byte // hash of the last download that differed: a second content would need twice the room
 	var last error
 	for try := 1; try <= tries; try++ {
 		if try > 1 {
@@ -119,7 +118,7 @@ func tooLarge(size, most int64) error {
 	return fmt.Errorf("%w: %d bytes, at most %d are read (max_file_bytes)", ErrTooLarge, size, most)
 }
 
-// verify compares content with what the item says of it.
+// verify compares content with the size and hash of the item.
 func verify(item Item, content []byte) error {
 	if int64(len(content)) != item.Size {
 		return fmt.Errorf("%w: not as many bytes came as are listed", errDiffers)

@@ -17,7 +17,7 @@ import (
 // ErrLink says that a link must not be followed.
 var ErrLink = errors.New("the link is refused")
 
-// ErrVanished says that an item was gone when it was to be read.
+// ErrVanished says that an item is gone when it is read.
 var ErrVanished = errors.New("the item is gone")
 
 // ErrTooLarge says that content is larger than may be read.
@@ -27,20 +27,19 @@ var ErrTooLarge = errors.New("file too large")
 type Error struct {
 	// Status is the HTTP status.
 	Status int
-	// Codes are the error codes of the answer, the most general first ("Microsoft Graph error responses and
-	// resource types": decide by the most detailed code that is understood, never by the message).
+	// Codes are the error codes of the answer, the most general first ("Microsoft Graph error responses and resource types": decide
+	// by the most detailed known code, never by the message).
 	Codes []string
-	// Message is what the service says for people, in one line; it may be empty. It may name what differs from one
-	// answer to the next.
+	// Message is the service's text for people, in one line; it may be empty. It may differ from one answer to the next.
 	Message string
-	// Location is where a 410 starts again.
+	// Location is where to start again after a 410.
 	Location string
-	// Asked is what was asked for.
-	Asked string
+	// Target is the address that was asked for.
+	Target string
 }
 
 func (e *Error) Error() string {
-	text := fmt.Sprintf("%s answered %d %s", e.Asked, e.Status, strings.Join(e.Codes, "/"))
+	text := fmt.Sprintf("%s answered %d %s", e.Target, e.Status, strings.Join(e.Codes, "/"))
 	if e.Message != "" {
 		text += ": " + e.Message
 	}
@@ -60,7 +59,7 @@ func (e *Error) Has(codes ...string) bool {
 }
 
 func answerError(resp *http.Response, asked string) error {
-	e := &Error{Status: resp.StatusCode, Location: resp.Header.Get("Location"), Asked: asked}
+	e := &Error{Status: resp.StatusCode, Location: resp.Header.Get("Location"), Target: asked}
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	type inner struct {
 		Code       string `json:"code"`
@@ -73,10 +72,10 @@ func answerError(resp *http.Response, asked string) error {
 	}
 	if json.Unmarshal(body, &answer) == nil {
 		if answer.Error != nil {
-			e.Message = words(answer.Error.Message)
+			e.Message = clipMessage(answer.Error.Message)
 		}
 		for at := answer.Error; at != nil && len(e.Codes) < 8; {
-			// What is longer is no code. The part of it that fits may be the part of a secret, which nobody finds any more.
+			// A longer text is no code. A cut text may be a part of a secret, which the cleaner would not recognise.
 			if at.Code != "" && len(at.Code) <= maxCode {
 				e.Codes = append(e.Codes, strings.ToValidUTF8(at.Code, ""))
 			}
@@ -99,8 +98,9 @@ const maxCode = 64
 // maxMessage bounds what is kept of a message.
 const maxMessage = 400
 
-// words are the first whole words of a message: half a word may be half of a secret, which nobody finds any more.
-func words(message string) string {
+// clipMessage returns the first whole words of a message: a cut word may be a part of a secret, which the cleaner would not
+// recognise.
+func clipMessage(message string) string {
 	message = line.One(message)
 	if len(message) <= maxMessage {
 		return message
@@ -109,7 +109,7 @@ func words(message string) string {
 	return strings.TrimSpace(message[:max(last, 0)] + " …")
 }
 
-// status is that of an answer, or 0.
+// status is the HTTP status of an error, or 0.
 func status(err error) int {
 	var e *Error
 	if errors.As(err, &e) {
@@ -118,12 +118,12 @@ func status(err error) int {
 	return 0
 }
 
-// IsGone tells whether what was asked for does not exist.
+// IsGone tells whether the answer says that the item does not exist.
 func IsGone(err error) bool {
 	return errors.Is(err, ErrVanished) || status(err) == http.StatusNotFound
 }
 
-// IsRefused tells whether the account may not read what was asked for, or nobody may now.
+// IsRefused tells whether the account may not read the item, or the item is locked for everyone.
 func IsRefused(err error) bool {
 	switch status(err) {
 	case http.StatusForbidden, http.StatusLocked, http.StatusUnavailableForLegalReasons:
@@ -132,8 +132,7 @@ func IsRefused(err error) bool {
 	return false
 }
 
-// EndsSync tells whether an error is about the account or the service as a whole, so that asking for something else
-// would not help either.
+// EndsSync tells whether an error concerns the account or the service as a whole, so that other requests would fail, too.
 func EndsSync(err error) bool {
 	var about interface{ EndsSync() bool }
 	if errors.As(err, &about) {
@@ -147,8 +146,7 @@ func EndsSync(err error) bool {
 // statusBandwidth is SharePoint's answer to too many bytes.
 const statusBandwidth = 509
 
-// Resync tells whether a delta token has become useless, and where to start again; start is empty where the answer
-// does not say.
+// Resync tells whether a delta token is refused, and where to start again; start is empty where the answer does not say.
 func Resync(err error) (start string, resync bool) {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -163,7 +161,8 @@ func Resync(err error) (start string, resync bool) {
 
 const reasonMalware = "malware was detected in this file; it is not downloaded"
 
-// Reason is what people read of a document that could not be fetched. It is the same as long as the same is wrong.
+// Reason is the reason of a document that could not be fetched, in words for people. It stays the same as long as the problem is
+// the same.
 func Reason(err error) string {
 	var e *Error
 	switch {
@@ -181,12 +180,12 @@ func Reason(err error) string {
 	return fmt.Sprintf("the service answered %d %s", e.Status, strings.Join(e.Codes, "/"))
 }
 
-// AsPermanent marks an answer about the source as a whole that trying again cannot mend. named is the
-// configuration that should be looked at.
+// AsPermanent marks an error of the source as a whole as permanent where trying again does not help. named is the configuration to
+// look at.
 func AsPermanent(err error, named string) error {
 	switch status(err) {
 	case http.StatusUnauthorized:
-		return worker.Permanent(fmt.Errorf("the account's consent is not valid any more; connect it again: %w", err))
+		return worker.Permanent(fmt.Errorf("the account's consent is not valid any more; connect it again with `echomind connect microsoft --connector ID`: %w", err))
 	case http.StatusForbidden:
 		return worker.Permanent(fmt.Errorf("%s: the account may not read it; grant access, or connect another account: %w", named, err))
 	case http.StatusNotFound:
@@ -200,8 +199,8 @@ func AsPermanent(err error, named string) error {
 	return err
 }
 
-// brokenOff is an answer that ended before its end.
-type brokenOff struct{ err error }
+// truncatedError is the error of an incomplete answer.
+type truncatedError struct{ err error }
 
-func (b *brokenOff) Error() string { return b.err.Error() }
-func (b *brokenOff) Unwrap() error { return b.err }
+func (b *truncatedError) Error() string { return b.err.Error() }
+func (b *truncatedError) Unwrap() error { return b.err }

@@ -40,10 +40,10 @@ type Item struct {
 	Deleted    *struct{} `json:"deleted"`
 }
 
-// IsFolder tells whether the item holds others. A package (a notebook) looks like a folder and is none.
+// IsFolder tells whether the item can hold other items. A package (a notebook) looks like a folder and is none.
 func (i Item) IsFolder() bool { return i.Folder != nil && i.Package == nil && i.RemoteItem == nil }
 
-// MediaType is that of a file, or empty.
+// MediaType is the media type of a file, or empty.
 func (i Item) MediaType() string {
 	if i.File == nil {
 		return ""
@@ -65,7 +65,7 @@ func (c *Client) Item(ctx context.Context, drive, id string) (Item, error) {
 	return item, err
 }
 
-// ItemDelta is where the delta of a folder begins; "latest" as token leaves out what is there now.
+// ItemDelta is the first link of the delta of a folder; "latest" as token skips the items that exist now.
 func (c *Client) ItemDelta(drive, folder string, pageSize int, token string) string {
 	query := url.Values{}
 	if pageSize > 0 {
@@ -77,8 +77,8 @@ func (c *Client) ItemDelta(drive, folder string, pageSize int, token string) str
 	return c.URL("/drives/"+Segment(drive)+"/items/"+Segment(folder)+"/delta", query)
 }
 
-// deltaHeader leaves out the folders above a changed item: a folder in an answer has then itself changed.
-// removedAsDeleted has items whose permission was taken away reported as deleted ("driveItem: delta").
+// deltaHeader leaves out the folders above a changed item, so that a folder in an answer has changed itself. removedAsDeleted
+// reports items as deleted whose permission was removed ("driveItem: delta").
 var deltaHeader = http.Header{
 	"Deltaexcludeparent": {"true"},
 	"Prefer":             {"deltashowremovedasdeleted"},
@@ -91,7 +91,7 @@ func (c *Client) Items(ctx context.Context, link string) (Page[Item], error) {
 	return page, err
 }
 
-// Children is where a folder's listing begins.
+// Children is the first link of a folder's listing.
 func (c *Client) Children(drive, folder string, pageSize int) string {
 	query := url.Values{}
 	if pageSize > 0 {

@@ -32,11 +32,11 @@ type Message struct {
 	Removed     *struct{} `json:"@removed"`
 	Replies     []Message `json:"replies"`
 	NextReplies string    `json:"replies@odata.nextLink"`
-	// CutReplies says that there are replies, and none of them is here: they did not fit.
+	// CutReplies says that there are replies that did not fit, so that none of them is here.
 	CutReplies bool `json:"-"`
 }
 
-// Identity is who wrote a message, or is mentioned in one.
+// Identity is the author of a message, or a mentioned person or application.
 type Identity struct {
 	User         *named `json:"user"`
 	Application  *named `json:"application"`
@@ -62,7 +62,7 @@ func (i *Identity) Name() string {
 	return ""
 }
 
-// Attachment is a chatMessageAttachment. One of content type "reference" is a file in a drive.
+// Attachment is a chatMessageAttachment. An attachment of content type "reference" is a file in a drive.
 type Attachment struct {
 	ID          string `json:"id"`
 	ContentType string `json:"contentType"`
@@ -76,8 +76,8 @@ func (c *Client) Messages(ctx context.Context, link string) (page Page[Message],
 	return page, at, err
 }
 
-// Shared asks for the drive item behind a URL that people see ("Access shared items": the URL in base64url after
-// "u!"). The URL itself is never asked for by us.
+// Shared asks for the drive item behind a URL that people see ("Access shared items": the URL in base64url after "u!"). The URL
+// itself is never requested by us.
 func (c *Client) Shared(ctx context.Context, contentURL string) (Item, error) {
 	id := "u!" + base64.RawURLEncoding.EncodeToString([]byte(contentURL))
 	var item Item

@@ -11,37 +11,37 @@ import (
 const (
 	// maxPage bounds the elements of a page. Microsoft Graph sends 200 items unless it is asked for up to 1000, and 50 messages.
 	maxPage = 5000
-	// maxReplies bounds the replies that are kept of a page of threads, in bytes. 50 threads of 1000 replies of 28 KB
-	// each are possible; the replies of threads beyond it are asked for thread by thread.
+	// maxReplies bounds the replies that are kept of a page of threads, in bytes. 50 threads of 1000 replies of 28 KB each are
+	// possible; further replies are asked for thread by thread.
 	maxReplies = 8 << 20
 	// maxMessages bounds the messages of a page without their replies.
 	maxMessages = 8 << 20
-	// maxElement bounds an item, a reply, a field of a message, and a message without its replies. One of 28 KB is the largest that
-	// Microsoft documents.
+	// maxElement bounds an item, a reply, a field of a message, and a message without its replies. Microsoft documents 28 KB as the
+	// largest message.
 	maxElement = 2 << 20
-	// objectBytes is about what an object takes that is decoded from two bytes.
+	// objectBytes is about how much memory one decoded object takes, even an empty one of two bytes.
 	objectBytes = 128
 )
 
 var (
-	// plain is for everything but messages: 1000 items have 4 MB, most of it download URLs.
-	plain = answer.Limits{Bytes: 16 << 20, String: 1 << 20, Values: 500_000, Element: maxElement}
-	// expanded is for messages with their replies. They pass through and are not kept.
-	expanded = answer.Limits{Bytes: 256 << 20, String: 1 << 20, Values: 20_000_000, Element: maxElement}
+	// itemLimits are for everything but messages: 1000 items have 4 MB, most of it download URLs.
+	itemLimits = answer.Limits{Bytes: 16 << 20, String: 1 << 20, Values: 500_000, Element: maxElement}
+	// messageLimits are for messages with their replies. They are streamed and not kept.
+	messageLimits = answer.Limits{Bytes: 256 << 20, String: 1 << 20, Values: 20_000_000, Element: maxElement}
 )
 
-// limits are those of what is decoded into v.
+// limits returns the limits for decoding into v.
 func limits(v any) answer.Limits {
 	if _, threads := v.(*Page[Message]); threads {
-		return expanded
+		return messageLimits
 	}
-	return plain
+	return itemLimits
 }
 
 // Stream decodes a page element by element.
 func (p *Page[T]) Stream(dec *answer.Decoder) error {
 	*p = Page[T]{}
-	room := &room{}
+	room := &pageBudget{}
 	return answer.Object(dec, func(name string) error {
 		switch name {
 		case "value":
@@ -63,18 +63,18 @@ func (p *Page[T]) Stream(dec *answer.Decoder) error {
 	})
 }
 
-func decodeElement(dec *answer.Decoder, v any, room *room) error {
+func decodeElement(dec *answer.Decoder, v any, room *pageBudget) error {
 	if m, is := v.(*Message); is {
 		return m.decode(dec, room)
 	}
 	return dec.Decode(v)
 }
 
-// room is what a page of messages has taken.
-type room struct{ messages, replies int }
+// pageBudget is how many bytes a page of messages has taken.
+type pageBudget struct{ messages, replies int }
 
-// decode decodes a message. Replies that the page has no room for are left out; then CutReplies is set.
-func (m *Message) decode(dec *answer.Decoder, room *room) error {
+// decode decodes a message. Replies that do not fit the page's budget are left out; then CutReplies is set.
+func (m *Message) decode(dec *answer.Decoder, room *pageBudget) error {
 	var replies []Message
 	cut := false
 	own, err := fieldsOf(dec, func(name string) (bool, error) {
@@ -112,7 +112,7 @@ func (m *Message) decode(dec *answer.Decoder, room *room) error {
 	return nil
 }
 
-// fieldsOf is an object without the fields that are taken out of it.
+// fieldsOf returns an object without the fields that take consumes.
 func fieldsOf(dec *answer.Decoder, take func(name string) (bool, error)) ([]byte, error) {
 	var own bytes.Buffer
 	err := answer.Object(dec, func(name string) error {
@@ -143,10 +143,10 @@ func fieldsOf(dec *answer.Decoder, take func(name string) (bool, error)) ([]byte
 	return fields, err
 }
 
-// weight is about what something takes once it is decoded.
+// weight is about how much memory JSON takes once it is decoded.
 func weight(raw []byte) int { return len(raw) + objectBytes*bytes.Count(raw, []byte("{")) }
 
-// Weight is about what a message takes, without its replies.
+// Weight is about how much memory a message takes, without its replies.
 func (m Message) Weight() int {
 	n := objectBytes*(4+len(m.Attachments)+len(m.Mentions)) + len(m.Body.Content) + len(m.Subject) + len(m.WebURL) +
 		len(m.ID) + len(m.From.Name())

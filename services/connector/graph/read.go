@@ -18,7 +18,7 @@ type Reader struct {
 	MaxBytes int64
 }
 
-// Refusal says why an item is not even downloaded; empty if it is.
+// Refusal says why an item is not even downloaded; empty where it is.
 func (r Reader) Refusal(item Item) string {
 	switch {
 	case item.Malware != nil:
@@ -42,8 +42,8 @@ func (r Reader) Refusal(item Item) string {
 	return ""
 }
 
-// Content downloads a file and extracts its text; fresh is the item as it was then, also with an *source.Unreadable. It returns source.ErrAway,
-// an *source.Unreadable, or an error that ends the sync. Content.Now is the caller's to set.
+// Content downloads a file and extracts its text; fresh is the item as it was then, also beside an *source.Unreadable. It returns
+// source.ErrAway, an *source.Unreadable, or an error that ends the sync. The caller sets Content.Now.
 func (r Reader) Content(ctx context.Context, drive string, item Item) (content source.Content, fresh Item, err error) {
 	if reason := r.Refusal(item); reason != "" {
 		return content, item, &source.Unreadable{Reason: reason, Content: true}
@@ -70,7 +70,7 @@ func (r Reader) Content(ctx context.Context, drive string, item Item) (content s
 	case ctx.Err() != nil:
 		return source.Content{}, item, ctx.Err()
 	case err != nil:
-		// What is not the content's own is tried again. It is no Trouble either: a folder of documents that linger
+		// An error that is not caused by the content is tried again. It is no Trouble either: a folder of slow documents
 		// would end the sync.
 		return source.Content{}, fresh, &source.Unreadable{Reason: err.Error(), Content: r.Extract.OfContent(err)}
 	}

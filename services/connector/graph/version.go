@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Version is what an item's content and metadata are called, shortened: 100,000 of them are held in memory.
+// Version names an item's content and metadata by short hashes: 100,000 of them are held in memory.
 //
 // The delta of OneDrive for Business does not list the cTag ("driveItem: delta", Remarks), while that of personal
 // OneDrive and a request for the item do. So a content is known by its cTag, by the hash of its bytes, or both.
 type Version struct{ CTag, Hash, ETag string }
 
-// VersionOf is an item's.
+// VersionOf is the Version of an item.
 func VersionOf(item Item) Version {
 	var v Version
 	if item.CTag != "" {
@@ -34,12 +34,12 @@ func VersionOf(item Item) Version {
 	return v
 }
 
-// SameContent tells whether two versions have the same content, by whichever name both have.
+// SameContent tells whether two versions have the same content, by a name that both have.
 func (v Version) SameContent(o Version) bool {
 	return v.CTag != "" && v.CTag == o.CTag || v.Hash != "" && v.Hash == o.Hash
 }
 
-// Merge takes over from a version of the same content what this one does not name.
+// Merge adds the names of the same content that only the old version has.
 func (v Version) Merge(old Version) Version {
 	if v.SameContent(old) {
 		if v.CTag == "" {
@@ -61,7 +61,7 @@ func ParseVersion(words []string) Version {
 	return Version{CTag: undash(words[0]), Hash: undash(words[1]), ETag: undash(words[2])}
 }
 
-// dash marks what is there and what is not, whatever it begins with.
+// dash marks a value, so that an empty one can be told apart.
 func dash(s string) string { return "-" + s }
 
 // Short is a hash of some texts in 16 letters.

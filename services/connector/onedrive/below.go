@@ -6,36 +6,36 @@ import (
 	"github.com/echomind/sync/services/connector/graph"
 )
 
-// below lists what lies below a folder that has come, or changed its place. Items that come or go meanwhile may be missed by
-// it, and are in the next delta. Where a folder cannot be listed, the next sync lists everything: that shows what is below it.
-func (l *lister) below(ctx context.Context, top graph.Item) error {
-	_, at, err := l.above(ctx, top.Parent.ID)
+// listMoved lists the contents of a folder that has appeared or moved. Items that come or go meanwhile may be missed, and are in
+// the next delta. Where a folder cannot be listed, the next sync lists everything.
+func (l *lister) listMoved(ctx context.Context, top graph.Item) error {
+	_, at, err := l.foldersAbove(ctx, top.Parent.ID)
 	switch {
 	case err != nil:
 		return err
 	case at == inside:
-		return l.under(ctx, top.ID, 0)
+		return l.listTree(ctx, top.ID, 0)
 	case at == outside:
-		l.loses(top.ID)
+		l.markLost(top.ID)
 	default:
-		l.at.Relist = true
+		l.cursor.Relist = true
 	}
 	return nil
 }
 
-// under gives all that lies below a folder to the engine: page by page its files, and then the folders of the page, so that only the ids
-// of a page of folders are held for each level.
-func (l *lister) under(ctx context.Context, id string, depth int) error {
+// listTree gives everything below a folder to the engine, page by page: first the files of the page, then its folders, so that only
+// the ids of one page of folders are held for each level.
+func (l *lister) listTree(ctx context.Context, id string, depth int) error {
 	if depth > maxDepth {
-		return nil // nothing below it is inside, either
+		return nil // nothing that deep is inside the connector's folder
 	}
 	for link := l.api.Children(l.place.Drive, id, l.opts.PageSize); link != ""; {
-		folders, next, err := l.children(ctx, link)
+		folders, next, err := l.listChildren(ctx, link)
 		if err != nil {
 			return err
 		}
 		for _, one := range folders {
-			if err := l.under(ctx, one, depth+1); err != nil {
+			if err := l.listTree(ctx, one, depth+1); err != nil {
 				return err
 			}
 		}
@@ -47,24 +47,25 @@ func (l *lister) under(ctx context.Context, id string, depth int) error {
 	return nil
 }
 
-// children lists a page of a folder. It gives the files to the engine, and returns the folders, and the link of the next page.
-func (l *lister) children(ctx context.Context, link string) (folders []string, next string, err error) {
+// listChildren lists one page of a folder. It gives the files to the engine, and returns the folders, and the link of the next
+// page.
+func (l *lister) listChildren(ctx context.Context, link string) (folders []string, next string, err error) {
 	page, err := l.api.Items(ctx, link)
 	if err != nil {
-		l.at.Relist = true
+		l.cursor.Relist = true
 		if graph.IsGone(err) || graph.IsRefused(err) {
 			return nil, "", nil
 		}
-		return nil, "", l.s.Alone(ctx, err)
+		return nil, "", l.s.FailAlone(ctx, err)
 	}
 	items := lastOf(page.Value)
 	for _, item := range items {
 		if item.IsFolder() {
-			l.reported(item)
+			l.updateFolder(item)
 			folders = append(folders, item.ID)
 		}
 	}
-	if err := l.forget(); err != nil {
+	if err := l.shrinkTree(); err != nil {
 		return nil, "", err
 	}
 	return folders, page.Next, l.files(ctx, items)

@@ -63,7 +63,7 @@ func TestWhatIsHeldOfFoldersBelowOneIsBounded(t *testing.T) {
 	api, err := graph.New(graph.Options{Endpoint: "https://graph.example/v1.0", API: &http.Client{Transport: w}, Plain: &http.Client{Transport: w}})
 	require.NoError(t, err)
 	l.api = api
-	require.NoError(t, l.under(context.Background(), "top", 0))
+	require.NoError(t, l.listTree(context.Background(), "top", 0))
 	require.Len(t, w.listed, folders)
 	for id, n := range w.listed {
 		require.Equal(t, 1, n, id)
@@ -73,7 +73,7 @@ func TestWhatIsHeldOfFoldersBelowOneIsBounded(t *testing.T) {
 
 // heldLister is one with which nothing is stored.
 func heldLister(bytes int) *lister {
-	l := &lister{opts: Options{HeldBytes: bytes}, named: map[string]struct{}{}, s: &source.Sync{}}
+	l := &lister{opts: Options{HeldBytes: bytes}, pageFolders: map[string]struct{}{}, s: &source.Sync{}}
 	l.place.Root, l.tree = "root", newTree("root", l.s.All())
 	return l
 }

@@ -5,26 +5,26 @@ import (
 	"fmt"
 )
 
-// loses notes a folder that is gone. What lies below it goes at the end of the round.
-func (l *lister) loses(id string) {
-	l.known().lost(id)
-	l.at.Lost = append(l.at.Lost, id)
+// markLost notes a folder that is gone. Its contents are removed at the end of the round.
+func (l *lister) markLost(id string) {
+	l.folderTree().lost(id)
+	l.cursor.Lost = append(l.cursor.Lost, id)
 }
 
-// removeLost removes what is below folders that are gone.
+// removeLost removes the files below folders that are gone.
 func (l *lister) removeLost(ctx context.Context) error {
-	if len(l.at.Lost) == 0 {
+	if len(l.cursor.Lost) == 0 {
 		return nil
 	}
 	if err := l.s.Wait(); err != nil {
-		return err // until then memos of files are missing
+		return err // the memos of files are complete only after all readings
 	}
 	for id, of := range l.s.All() {
 		folders := memoOf(of).steps()
 		if len(folders) == 0 {
 			continue
 		}
-		_, at, err := l.above(ctx, folders[0].id)
+		_, at, err := l.foldersAbove(ctx, folders[0].id)
 		if err != nil {
 			return fmt.Errorf("find the folder of %s: %w", id, err)
 		}
@@ -34,9 +34,9 @@ func (l *lister) removeLost(ctx context.Context) error {
 				return err
 			}
 		case away, unknown:
-			l.at.Relist = true
+			l.cursor.Relist = true
 		}
 	}
-	l.at.Lost = nil
+	l.cursor.Lost = nil
 	return nil
 }

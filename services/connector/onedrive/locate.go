@@ -9,15 +9,15 @@ import (
 	"github.com/echomind/sync/services/connector/graph"
 )
 
-// locate finds the drive and the folder that the configuration names, once: their ids are kept, so that
-// a folder that is renamed stays the connector's, and later syncs ask for nothing but changes.
+// locate finds the drive and the folder of the configuration, once. Their ids are kept, so that a renamed folder stays the
+// connector's, and later syncs ask for changes only.
 func (l *lister) locate(ctx context.Context) error {
 	if l.place.Drive != "" && l.place.Root != "" {
-		return l.moved(ctx)
+		return l.checkMoved(ctx)
 	}
 	drive, named, err := l.findDrive(ctx)
 	if err != nil {
-		return l.notThere(err, named)
+		return l.rootError(err, named)
 	}
 	path := "/drives/" + graph.Segment(drive) + "/root"
 	switch {
@@ -28,7 +28,7 @@ func (l *lister) locate(ctx context.Context) error {
 	}
 	var root graph.Item
 	if err := l.api.Get(ctx, l.api.URL(path, nil), nil, &root); err != nil {
-		return l.notThere(err, named)
+		return l.rootError(err, named)
 	}
 	if root.RemoteItem != nil {
 		return worker.Permanent(fmt.Errorf("%s: it is a shortcut to another drive; name that drive's folder itself", named))
@@ -40,9 +40,9 @@ func (l *lister) locate(ctx context.Context) error {
 	return l.s.SetPlace(l.place)
 }
 
-// moved asks where the connector's folder is now. Its delta does not report that a folder above it was renamed, and all
-// documents' URLs change with that. The root of a drive stays where it is.
-func (l *lister) moved(ctx context.Context) error {
+// checkMoved asks for the connector's folder. Its delta does not report that a folder above it was renamed, which changes the URLs
+// of all documents. The root of a drive never moves.
+func (l *lister) checkMoved(ctx context.Context) error {
 	if l.place.Whole {
 		return nil
 	}
@@ -51,7 +51,7 @@ func (l *lister) moved(ctx context.Context) error {
 		err = graph.ErrVanished
 	}
 	if err != nil {
-		return l.notThere(err, "the connector's folder")
+		return l.rootError(err, "the connector's folder")
 	}
 	if url := graph.Short(root.WebURL); url != l.place.URL {
 		l.movedTo = url
@@ -59,10 +59,9 @@ func (l *lister) moved(ctx context.Context) error {
 	return nil
 }
 
-// notThere draws the consequences of an answer about the drive or folder that is synced. What was synced before, and is not there now, may
-// be back in a moment: an administrator restores it, or a service has its bad hour. Anything else that is not there is a mistake in the
-// configuration.
-func (l *lister) notThere(err error, named string) error {
+// rootError turns an error about the drive or folder into the error of the sync. A place that was synced before may come back: an
+// administrator restores it, or the service is disturbed. A place that was never synced is a mistake in the configuration.
+func (l *lister) rootError(err error, named string) error {
 	switch {
 	case !graph.IsGone(err):
 		return graph.AsPermanent(err, named)
@@ -118,7 +117,7 @@ func (l *lister) findLibrary(ctx context.Context) (id, named string, err error) 
 		}
 		link = page.Next
 	}
-	// Not which there are: the application may see more than the connector's author.
+	// The error does not list the libraries: the application may see more than the connector's author.
 	return "", named, worker.Permanent(fmt.Errorf("library: %q is not in the site; write its name as the site shows it", l.cfg.Library))
 }
 

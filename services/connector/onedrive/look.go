@@ -12,10 +12,11 @@ import (
 	"github.com/echomind/sync/services/connector/graph"
 )
 
-// maxAgain is how many files that failed are looked at beside a delta, until it shows that it helps.
-const maxAgain = 200
+// maxRetried is how many failed files are looked at beside a delta, until it shows that it helps.
+const maxRetried = 200
 
-// Look asks for files that failed before, several at a time: a permission that is granted does not change the item.
+// Look asks for files that failed before, several at a time: granting a permission does not change the item, so no delta reports
+// it.
 func (l *lister) Look(ctx context.Context, s *source.Sync, ids []string) error {
 	items, errs := make([]graph.Item, len(ids)), make([]error, len(ids))
 	group, grouped := errgroup.WithContext(ctx)
@@ -25,7 +26,7 @@ func (l *lister) Look(ctx context.Context, s *source.Sync, ids []string) error {
 			return caught.Do(func() error {
 				items[i], errs[i] = l.api.Item(grouped, l.place.Drive, id)
 				if err := errs[i]; err != nil && !graph.IsGone(err) && !graph.IsRefused(err) {
-					return s.Alone(grouped, err)
+					return s.FailAlone(grouped, err)
 				}
 				return nil
 			})
@@ -35,29 +36,29 @@ func (l *lister) Look(ctx context.Context, s *source.Sync, ids []string) error {
 		return fmt.Errorf("ask for files that failed: %w", err)
 	}
 	for i, id := range ids {
-		if err := l.looked(ctx, id, items[i], errs[i]); err != nil {
+		if err := l.takeAnswer(ctx, id, items[i], errs[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// looked takes what the service says of a file.
-func (l *lister) looked(ctx context.Context, id string, item graph.Item, err error) error {
+// takeAnswer handles the service's answer about one file.
+func (l *lister) takeAnswer(ctx context.Context, id string, item graph.Item, err error) error {
 	switch {
 	case graph.IsGone(err):
-		_, err := l.s.Away(ctx, source.Item{ID: id})
+		_, err := l.s.MarkAway(ctx, source.Item{ID: id})
 		return err
 	case graph.IsRefused(err):
-		// Its earlier text would be found for ever, were it where others may not read it: its deletion may have been given up. Only
-		// a listing of everything tells whether it is still here.
+		// Its deletion may have been given up, and its earlier text could then be found for ever where others may not read it. Only
+		// a listing of everything tells whether the file still exists.
 		of, _ := l.s.Stored(id)
-		l.at.Relist = l.at.Relist || of.Failed == source.NotStored || of.Failed == source.Unknown
+		l.cursor.Relist = l.cursor.Relist || of.Failed == source.NotStored || of.Failed == source.Unknown
 		return nil
 	case err != nil:
-		return nil // it stays as it is
+		return nil // the stored file stays
 	case item.Deleted != nil:
 		return l.s.Remove(ctx, id)
 	}
-	return l.file(ctx, item)
+	return l.giveFile(ctx, item)
 }

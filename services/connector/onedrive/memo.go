@@ -10,38 +10,38 @@ import (
 	"github.com/echomind/sync/services/connector/graph"
 )
 
-// memo is what is remembered with a file.
+// memo is stored with each file.
 type memo struct {
 	// Version is the file's source.Item.Version: the name of its content that was known first. CTag and Hash are the names that are
 	// known now: an answer may have one of them, or both.
 	Version string `json:"v,omitempty"`
 	CTag    string `json:"c,omitempty"`
 	Hash    string `json:"h,omitempty"`
-	// In are the folders above it, nearest first, without the connector's own: "id~hash of the name".
+	// In are the folders above the file, nearest first, without the connector's own: "id~hash of the name".
 	In []string `json:"in,omitempty"`
-	// Cut says that there are more folders above those: they did not fit, or could not be asked for. They are asked for when they
-	// are needed.
+	// Cut says that more folders are above those: they did not fit, or could not be asked for. They are asked for when they are
+	// needed.
 	Cut bool `json:"cut,omitempty"`
 }
 
-// step is a folder above a file: its id, and a hash of its name, which is part of the file's URL; empty where it is not known
-// which name the URL has.
+// step is a folder above a file: its id, and a hash of its name, which is part of the file's URL. The hash is empty where the name
+// in the URL is uncertain.
 type step struct{ id, name string }
 
-// besideFolders is what a memo takes without its folders, at most: three names of 16 letters, and the fields' names.
-const besideFolders = 128
+// memoOverhead is the size of a memo without its folders, at most: three names of 16 letters, and the fields' names.
+const memoOverhead = 128
 
 func nameHash(name string) string { return graph.Short(name)[:8] }
 
 func memoOf(of source.Stored) (m memo) {
-	_ = json.Unmarshal(of.Memo, &m) // one that is not there has nothing
+	_ = json.Unmarshal(of.Memo, &m) // a missing memo stays empty
 	return m
 }
 
-// placed is the memo of a file below some folders. cut says that the last of them is not all there is.
-func placed(steps []step, cut bool) memo {
+// newMemo is the memo of a file below some folders. cut says that there are more folders above the last one.
+func newMemo(steps []step, cut bool) memo {
 	m := memo{Cut: cut}
-	left := worker.MaxMemoBytes - besideFolders
+	left := worker.MaxMemoBytes - memoOverhead
 	for _, s := range steps {
 		one := s.id + "~" + s.name
 		written, _ := json.Marshal(one) // a string always encodes
@@ -54,9 +54,9 @@ func placed(steps []step, cut bool) memo {
 	return m
 }
 
-// of is the memo of an item in the same place. Where before is of the same content, that keeps its Version, and both have the
-// names that either has.
-func (m memo) of(item graph.Item, before memo) memo {
+// withContent adds the names of an item's content. Where before has the same content, its Version is kept, and the names of both
+// are merged.
+func (m memo) withContent(item graph.Item, before memo) memo {
 	now := graph.VersionOf(item)
 	m.Version = cmp.Or(now.CTag, now.Hash)
 	if old := (graph.Version{CTag: before.CTag, Hash: before.Hash}); now.SameContent(old) {

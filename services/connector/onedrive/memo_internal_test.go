@@ -22,13 +22,13 @@ func TestMemosAreReadAsTheyWereWritten(t *testing.T) {
 			})
 		}
 		item := graph.Item{ID: "id", CTag: rapid.String().Draw(t, "ctag"), ETag: rapid.String().Draw(t, "etag")}
-		now := placed(folders, rapid.Bool().Draw(t, "cut")).of(item, memo{})
+		now := newMemo(folders, rapid.Bool().Draw(t, "cut")).withContent(item, memo{})
 		text, err := json.Marshal(now)
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(text), worker.MaxMemoBytes)
 		read := memoOf(source.Stored{Memo: text})
 		require.Equal(t, now, read)
-		require.Equal(t, read, read.of(item, read), "the same item has the same memo")
+		require.Equal(t, read, read.withContent(item, read), "the same item has the same memo")
 		steps := read.steps()
 		require.Equal(t, append([]step(nil), folders[:len(steps)]...), append([]step(nil), steps...))
 		require.True(t, len(steps) == len(folders) || read.Cut)
@@ -42,15 +42,15 @@ func TestAContentKeepsItsVersionWhicheverOfItsNamesIsListed(t *testing.T) {
 	both.CTag = "c"
 	tagged := graph.Item{ETag: "e", CTag: "c"}
 	for _, order := range [][]graph.Item{{hashed, both, tagged}, {tagged, both, hashed}, {both, hashed, tagged}} {
-		m := memo{}.of(order[0], memo{})
+		m := memo{}.withContent(order[0], memo{})
 		first := m.Version
 		for _, item := range order {
-			m = memo{}.of(item, m)
+			m = memo{}.withContent(item, m)
 			require.Equal(t, first, m.Version)
 		}
 		other := tagged
 		other.CTag = "another"
-		require.NotEqual(t, first, memo{}.of(other, m).Version)
+		require.NotEqual(t, first, memo{}.withContent(other, m).Version)
 	}
 }
 
@@ -63,7 +63,7 @@ func TestWhatIsNoMemoHoldsNothing(t *testing.T) {
 
 func TestTheTreeIsBuiltFromWhatIsRemembered(t *testing.T) {
 	of := func(cut bool, steps ...step) source.Stored {
-		text, err := json.Marshal(placed(steps, cut))
+		text, err := json.Marshal(newMemo(steps, cut))
 		require.NoError(t, err)
 		return source.Stored{Memo: text}
 	}

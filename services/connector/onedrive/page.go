@@ -11,8 +11,8 @@ import (
 
 // page gives one page of changes to the engine.
 func (l *lister) page(ctx context.Context, items []graph.Item) error {
-	clear(l.named)
-	if err := l.forget(); err != nil {
+	clear(l.pageFolders)
+	if err := l.shrinkTree(); err != nil {
 		return err
 	}
 	var files, again []graph.Item
@@ -20,7 +20,7 @@ func (l *lister) page(ctx context.Context, items []graph.Item) error {
 		switch {
 		case item.ID == l.place.Root:
 			if item.Deleted != nil {
-				return l.notThere(graph.ErrVanished, "the connector's folder")
+				return l.rootError(graph.ErrVanished, "the connector's folder")
 			}
 		case item.Root != nil:
 		case item.Deleted != nil:
@@ -28,11 +28,11 @@ func (l *lister) page(ctx context.Context, items []graph.Item) error {
 				return err
 			}
 			// A deleted item lists little ("driveItem: delta", Remarks); that it was a folder is known from what lies in it.
-			if _, had := l.known().folders[item.ID]; had || l.tree.cut {
-				l.loses(item.ID)
+			if _, had := l.folderTree().folders[item.ID]; had || l.tree.cut {
+				l.markLost(item.ID)
 			}
 		case item.IsFolder():
-			l.named[item.ID] = struct{}{}
+			l.pageFolders[item.ID] = struct{}{}
 			if l.folderChanged(item) {
 				again = append(again, item)
 			}
@@ -40,9 +40,9 @@ func (l *lister) page(ctx context.Context, items []graph.Item) error {
 			files = append(files, item)
 		}
 	}
-	// First, so that a file that has changed in a folder that has, too, is read only once: with its new URL.
+	// Folders come first, so that a changed file in a changed folder is read only once, with its new URL.
 	for _, item := range again {
-		if err := l.below(ctx, item); err != nil {
+		if err := l.listMoved(ctx, item); err != nil {
 			return err
 		}
 	}
@@ -55,7 +55,7 @@ func (l *lister) files(ctx context.Context, items []graph.Item) error {
 		if item.IsFolder() {
 			continue
 		}
-		if err := l.file(ctx, item); err != nil {
+		if err := l.giveFile(ctx, item); err != nil {
 			return err
 		}
 	}
@@ -77,37 +77,38 @@ func lastOf(items []graph.Item) []graph.Item {
 	return kept
 }
 
-// folderChanged takes a reported folder, and tells whether it must be listed. A listing of everything shows what is below it
-// by itself, unless it comes after files whose folders were only remembered.
+// folderChanged updates a reported folder, and tells whether its contents must be listed. A listing of everything shows them by
+// itself, unless it comes after files whose folders were only remembered.
 func (l *lister) folderChanged(item graph.Item) bool {
-	changed, had := l.reported(item)
+	changed, had := l.updateFolder(item)
 	switch {
 	case changed:
 		return true
 	case l.listing && !l.following:
 		return false
 	}
-	// It may have come from outside the connector's folder, or out of the recycle bin, with all that is in it.
-	// Whether the files below it are all there is not known from some of them: a sync may have died.
+	// It may have come from outside the connector's folder, or from the recycle bin, with all its contents. Some known files below
+	// it do not prove that all are known: a sync may have died.
 	empty := item.Folder.ChildCount != nil && *item.Folder.ChildCount == 0
 	return !empty && (!had || !l.place.Whole)
 }
 
-// reported takes a folder that is there. What an earlier page of the round says to be gone has come back, and what is in it may have been removed.
-func (l *lister) reported(item graph.Item) (changed, had bool) {
-	if at := slices.Index(l.at.Lost, item.ID); at >= 0 {
-		l.at.Lost, changed = slices.Delete(l.at.Lost, at, at+1), true
+// updateFolder updates a folder that exists. A folder that an earlier page of the round reported as gone has come back, and its
+// contents may have been removed.
+func (l *lister) updateFolder(item graph.Item) (changed, had bool) {
+	if at := slices.Index(l.cursor.Lost, item.ID); at >= 0 {
+		l.cursor.Lost, changed = slices.Delete(l.cursor.Lost, at, at+1), true
 	}
-	moved, had := l.known().reported(item)
+	moved, had := l.folderTree().update(item)
 	return changed || moved, had
 }
 
-// notFound is said of a file whose folder could not be asked for.
+// notFound is the reason of a file whose folder could not be asked for.
 const notFound = "its folder cannot be asked for now; it is looked for again by the next sync"
 
-// file gives a file to the engine.
-func (l *lister) file(ctx context.Context, item graph.Item) error {
-	folders, at, err := l.above(ctx, item.Parent.ID)
+// giveFile gives a file to the engine.
+func (l *lister) giveFile(ctx context.Context, item graph.Item) error {
+	folders, at, err := l.foldersAbove(ctx, item.Parent.ID)
 	if err != nil {
 		return fmt.Errorf("find the folder of %s: %w", item.ID, err)
 	}
@@ -115,31 +116,31 @@ func (l *lister) file(ctx context.Context, item graph.Item) error {
 		return l.s.Remove(ctx, item.ID)
 	}
 	before, _ := l.s.Stored(item.ID)
-	m := placed(folders, at != inside).of(item, memoOf(before))
+	m := newMemo(folders, at != inside).withContent(item, memoOf(before))
 	if m.Cut {
-		l.known().cut = true
+		l.folderTree().cut = true
 	}
-	it := l.item(item, m)
+	it := l.newItem(item, m)
 	switch {
 	case at == unknown:
 		return l.s.Fail(ctx, it, source.Unreadable{Reason: notFound})
-	case at == away && !l.place.Whole: // it has been listed, and its folder may be anywhere
+	case at == away && !l.place.Whole: // the file was listed, and its folder may be anywhere
 		it.Version, it.Unread = "", ""
 		it.Read = func(context.Context) (source.Content, error) { return source.Content{}, source.ErrAway }
 	}
 	return l.s.Item(ctx, it)
 }
 
-// item is a file for the engine. Its title is the file's name: a renamed file is touched without being read, so the title
+// newItem describes a file to the engine. Its title is the file's name: a renamed file is touched without being read, so the title
 // cannot come from its content.
-func (l *lister) item(item graph.Item, m memo) source.Item {
+func (l *lister) newItem(item graph.Item, m memo) source.Item {
 	return source.Item{
 		ID: item.ID, Title: item.Name, URL: item.WebURL, MediaType: item.MediaType(), Version: m.Version, Memo: m, Bytes: item.Size,
 		Unread: l.reader.Refusal(item),
 		Read: func(ctx context.Context) (source.Content, error) {
 			content, fresh, err := l.reader.Content(ctx, l.place.Drive, item)
-			// It may have been asked for again. If it was moved meanwhile, the delta after this one reports it.
-			now := l.item(fresh, m.of(fresh, m))
+			// The file may have been asked for again. If it was moved meanwhile, the next delta reports it.
+			now := l.newItem(fresh, m.withContent(fresh, m))
 			content.Now = &now
 			return content, err
 		},

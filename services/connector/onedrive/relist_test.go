@@ -288,7 +288,7 @@ func TestALibraryThatIsAwayLosesNothingBitByBit(t *testing.T) {
 	}
 	items(http.StatusNotFound)
 	one := func() {
-		if _, err := w.try(t.Context()); !errors.Is(err, source.ErrUnasked) {
+		if _, err := w.try(t.Context()); !errors.Is(err, source.ErrDeletionsRefused) {
 			require.NoError(t, err)
 		}
 	}

@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	// DefaultPageSize is what is asked for; the service may give less.
+	// DefaultPageSize is the number of items that is asked for; the service may give less.
 	DefaultPageSize = 200
 	// maxRestarts ends a sync whose tokens become useless faster than they can be used.
 	maxRestarts = 3
-	// maxLost bounds the folders that a cursor holds, maxLostBytes the id of one.
+	// maxLost bounds how many lost folders a cursor holds, maxLostBytes the length of an id.
 	maxLost      = 50
 	maxLostBytes = 200
-	// maxFollows bounds how often a listing asks for what has changed meanwhile before it removes what it has not shown.
+	// maxFollows bounds how often a listing asks for changes that came meanwhile, before it removes files that it has not shown.
 	maxFollows = 4
 )
 
 // Options tune Sync. They belong to the service, not to the connector.
 type Options struct {
-	// Connector is the connector's id, for what people are told to do.
+	// Connector is the connector's id, for messages that tell people which command to call.
 	Connector int32
 	// Endpoint is the base URL of Microsoft Graph; empty means graph.DefaultEndpoint.
 	Endpoint string
@@ -41,14 +41,14 @@ type Options struct {
 	Extract extraction.Extractor
 	// Chunk is the size of chunks.
 	Chunk chunk.Options
-	// Room is memory for files; nil has no end.
+	// Room bounds the memory for files; nil means no bound.
 	Room source.Room
-	// Clean takes secrets out of what people are told of a failure; nil leaves it.
+	// Clean removes secrets from the reasons that people see; nil leaves them.
 	Clean func(string) string
 	// Workers is how many files are downloaded at the same time; 0 means source.DefaultWorkers.
 	Workers int
-	// HeldBytes bounds what is held of folders that are not remembered with files; 0 means DefaultHeldBytes. Where there is no room for
-	// more, folders are asked for again.
+	// HeldBytes bounds how much is held of folders that are not remembered with files; 0 means DefaultHeldBytes. Beyond it, folders
+	// are asked for again.
 	HeldBytes int
 	// PageSize is how many items are asked for at once; 0 means DefaultPageSize.
 	PageSize int
@@ -65,27 +65,28 @@ type Result struct {
 	Restarted bool
 }
 
-// place is what is synced.
+// place is the synced drive and folder.
 type place struct {
 	// Drive and Root are the ids of the drive and of the folder; Whole says that it is the drive's own root.
 	Drive string `json:"drive,omitempty"`
 	Root  string `json:"root,omitempty"`
 	Whole bool   `json:"whole,omitempty"`
-	// URL is a hash of where that folder is: the files' URLs begin with it.
+	// URL is a hash of the folder's URL: the files' URLs begin with it.
 	URL string `json:"url,omitempty"`
 }
 
 // cursor is where a sync goes on.
 type cursor struct {
-	// Link is where to go on: a page of an unfinished round, or the changes since the last. Empty: at the beginning of everything.
+	// Link is where to continue: a page of an unfinished round, or the changes since the last one. Empty: everything is listed from
+	// the beginning.
 	Link string `json:"link,omitempty"`
-	// Paging says that Link continues a round that an earlier sync began; Listing that this round lists everything.
+	// Paging says that Link continues a round that an earlier sync began; Listing says that this round lists everything.
 	Paging  bool `json:"paging,omitempty"`
 	Listing bool `json:"listing,omitempty"`
-	// Lost are folders that have gone in this round.
+	// Lost are folders that are gone since this round began.
 	Lost []string `json:"lost,omitempty"`
-	// Relist has the next sync list everything: a folder could not be listed when what lies below it may have changed its place, or
-	// nothing else tells whether a file is still here.
+	// Relist has the next sync list everything: a moved folder could not be listed, or only a listing tells whether a file still
+	// exists.
 	Relist bool `json:"relist,omitempty"`
 }
 
@@ -97,25 +98,25 @@ type lister struct {
 	reader graph.Reader
 	s      *source.Sync
 	place  place
-	at     cursor
+	cursor cursor
 	tree   *tree
-	// listing: everything is listed. following: the listing is done, and what has changed since it began is read.
+	// listing says that everything is listed. following says that the listing is done, and changes since its beginning are read.
 	listing, following bool
-	// looking: files are asked for that failed before. Where their folders are is asked for, too, where it is not sure.
+	// looking says that files that failed before are asked for. Their folders are asked for, too, where they are uncertain.
 	looking bool
-	// movedTo is a hash of the folder's URL where that has changed since the last sync that completed.
+	// movedTo is the new hash of the folder's URL where it has changed since the last completed sync.
 	movedTo string
-	// named are the folders that the page names.
-	named     map[string]struct{}
-	pages     int
-	restarted bool
+	// pageFolders are the folders that the current page names.
+	pageFolders map[string]struct{}
+	pages       int
+	restarted   bool
 }
 
 // Sync brings store up to date with the drive or folder that cfg names.
 //
 // A delta token that has become useless (410) makes the sync list everything again; what has not changed is not read again. Files
-// are removed as the service says so, with their folder at the end of a round, and at the end of a listing of
-// everything if it did not show them.
+// are removed when the service reports them as gone, with their folder at the end of a round, and at the end of a listing of
+// everything that did not show them.
 func Sync(ctx context.Context, cfg Config, opts Options, store source.Store) (Result, error) {
 	if err := cfg.Validate(); err != nil {
 		return Result{}, worker.Permanent(err)
@@ -125,14 +126,14 @@ func Sync(ctx context.Context, cfg Config, opts Options, store source.Store) (Re
 	if err != nil {
 		return Result{}, err
 	}
-	l := &lister{cfg: cfg, opts: opts, api: api, named: map[string]struct{}{}}
+	l := &lister{cfg: cfg, opts: opts, api: api, pageFolders: map[string]struct{}{}}
 	l.reader = graph.Reader{Client: api, Extract: opts.Extract, MaxBytes: cmp.Or(cfg.MaxFileBytes, DefaultMaxFileBytes)}
 	most := cmp.Or(cfg.MaxFiles, DefaultMaxFiles)
 	result, err := source.Run(ctx, store, l, source.Options{
 		Connector: opts.Connector, Chunk: opts.Chunk, Workers: opts.Workers, Room: opts.Room, Reading: opts.Extract.Version(),
 		MaxItems: most,
 		TooMany:  fmt.Errorf("max_files: the drive holds more than %d files; raise max_files (up to %d), or name a folder of it", most, MaxMaxFiles),
-		Again:    maxAgain, Ends: graph.EndsSync, Clean: opts.Clean,
+		Again:    maxRetried, Ends: graph.EndsSync, Clean: opts.Clean,
 		Answers: func(ctx context.Context) error {
 			_, err := api.Item(ctx, l.place.Drive, l.place.Root)
 			return err
@@ -144,42 +145,42 @@ func Sync(ctx context.Context, cfg Config, opts Options, store source.Store) (Re
 // List gives what has changed since the last sync, or everything.
 func (l *lister) List(ctx context.Context, s *source.Sync) (any, error) {
 	l.s = s
-	if err := errors.Join(s.Cursor(&l.at), s.Place(&l.place)); err != nil {
+	if err := errors.Join(s.Cursor(&l.cursor), s.Place(&l.place)); err != nil {
 		return nil, err
 	}
 	if err := l.locate(ctx); err != nil {
 		return nil, err
 	}
 	switch {
-	case l.at.Listing:
+	case l.cursor.Listing:
 		s.ResumeListing()
 		l.listing = true
-	case l.at.Link == "" || l.at.Relist:
+	case l.cursor.Link == "" || l.cursor.Relist:
 		l.beginListing()
 	}
-	goesOn := l.at.Paging
+	goesOn := l.cursor.Paging
 	if err := l.wholeRound(ctx); err != nil {
 		return nil, err
 	}
-	if goesOn { // the round shows the drive as of when it began, which may be long ago
+	if goesOn { // the resumed round may have begun long ago
 		if err := l.wholeRound(ctx); err != nil {
 			return nil, err
 		}
 	}
-	l.at.Paging, l.at.Listing = false, false
+	l.cursor.Paging, l.cursor.Listing = false, false
 	l.looking, l.tree = true, nil
-	return &l.at, nil // Look may change it
+	return &l.cursor, nil // Look may change it
 }
 
 // beginListing lists everything from the beginning.
 func (l *lister) beginListing() {
-	l.at = cursor{}
+	l.cursor = cursor{}
 	l.listing, l.following = true, false
 	l.s.BeginListing()
 	l.tree = nil
 }
 
-// wholeRound reads a round, and removes what only its end shows to be gone.
+// wholeRound reads a round, and removes the files that only its end shows to be gone.
 func (l *lister) wholeRound(ctx context.Context) error {
 	l.following = false
 	for follows := 0; ; follows++ {
@@ -187,14 +188,15 @@ func (l *lister) wholeRound(ctx context.Context) error {
 		if err := l.round(ctx); err != nil {
 			return err
 		}
-		// What a listing has not shown may have changed since it began: then it is in the changes after it, unless it changes again.
-		if !l.listing || !l.missing() || l.following && (l.s.Result().Listed == listed || follows >= maxFollows) {
+		// A file that the listing has not shown may have changed since it began: then it is in the changes after it, unless it
+		// changes again.
+		if !l.listing || !l.hasMissing() || l.following && (l.s.Result().Listed == listed || follows >= maxFollows) {
 			break
 		}
 		l.following = true
 	}
 	if l.movedTo != "" {
-		if err := l.under(ctx, l.place.Root, 0); err != nil {
+		if err := l.listTree(ctx, l.place.Root, 0); err != nil {
 			return err
 		}
 		l.place.URL, l.movedTo = l.movedTo, ""
@@ -211,8 +213,8 @@ func (l *lister) wholeRound(ctx context.Context) error {
 	return l.removeLost(ctx)
 }
 
-// missing tells whether the listing has not shown everything that is stored.
-func (l *lister) missing() bool {
+// hasMissing tells whether a stored file has not been shown by the listing.
+func (l *lister) hasMissing() bool {
 	for id := range l.s.All() {
 		if l.s.Missing(id) {
 			return true
@@ -224,7 +226,7 @@ func (l *lister) missing() bool {
 // round reads pages until there are no more changes.
 func (l *lister) round(ctx context.Context) error {
 	for restarts := 0; ; {
-		link := l.at.Link
+		link := l.cursor.Link
 		if link == "" {
 			link = l.api.ItemDelta(l.place.Drive, l.place.Root, l.opts.PageSize, "")
 		}
@@ -233,17 +235,17 @@ func (l *lister) round(ctx context.Context) error {
 			if restarts++; restarts > maxRestarts {
 				return fmt.Errorf("list changes, after starting again %d times: %w", maxRestarts, err)
 			}
-			// Of both kinds of resync the service's version is the right one: nothing is ever written here, so
-			// there are no changes of our own to upload.
+			// Of both kinds of resync the service's version is the right one: nothing is ever written here, so there are no local
+			// changes to upload.
 			l.beginListing()
 			l.restarted = true
 			if start != "" && l.api.CheckLink(start) == nil {
-				l.at.Link = start
+				l.cursor.Link = start
 			}
 			continue
 		}
 		if err != nil {
-			return l.notThere(fmt.Errorf("list changes: %w", err), "the drive or folder")
+			return l.rootError(fmt.Errorf("list changes: %w", err), "the drive or folder")
 		}
 		l.pages++
 		if err := l.page(ctx, page.Value); err != nil {
@@ -259,7 +261,7 @@ func (l *lister) round(ctx context.Context) error {
 		if err := l.api.CheckLink(next); err != nil {
 			return fmt.Errorf("list changes: %w", err)
 		}
-		if l.at.Link = next; next == page.Delta {
+		if l.cursor.Link = next; next == page.Delta {
 			return nil
 		}
 		if err := l.checkpoint(ctx); err != nil {
@@ -268,13 +270,13 @@ func (l *lister) round(ctx context.Context) error {
 	}
 }
 
-// checkpoint lets a sync that dies go on from here; not where what this round knows has no room in the cursor.
+// checkpoint sets a checkpoint, unless the state of this round does not fit in the cursor.
 func (l *lister) checkpoint(ctx context.Context) error {
 	long := func(id string) bool { return len(id) > maxLostBytes }
-	if l.following || len(l.at.Lost) > maxLost || slices.ContainsFunc(l.at.Lost, long) {
+	if l.following || len(l.cursor.Lost) > maxLost || slices.ContainsFunc(l.cursor.Lost, long) {
 		return nil
 	}
-	at := l.at
+	at := l.cursor
 	at.Paging, at.Listing = true, l.listing
 	return l.s.Checkpoint(ctx, at)
 }

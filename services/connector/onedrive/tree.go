@@ -10,45 +10,45 @@ import (
 	"github.com/echomind/sync/services/connector/graph"
 )
 
-// folder is what is known of one.
+// folder is a folder of the tree.
 type folder struct {
 	parent string
-	// name is hashed. It is empty where it may be newer than the URLs of files below the folder, since the folder was asked for after
-	// they were listed; or where they disagree about it, as a sync leaves them that died while it gave them again. When the folder is
-	// reported next, what lies below it is listed.
+	// name is a hash. It is empty where the name in the URLs of files below is uncertain: the folder was asked for after they were
+	// listed, or their memos disagree, as an interrupted sync leaves them. When the folder is reported next, its contents are
+	// listed.
 	name string
-	at   where
+	at   location
 }
 
-type where int
+type location int
 
 const (
-	inside  where = iota // below the connector's folder, as far as this folder tells
-	outside              // not, or no longer
-	away                 // it is not there now, or may not be asked for
-	unknown              // it could not be asked for
+	inside  location = iota // below the connector's folder, as far as this folder tells
+	outside                 // not below it, or no longer
+	away                    // the folder does not exist now, or may not be asked for
+	unknown                 // the folder could not be asked for
 )
 
-// tree says which folder is in which.
+// tree knows the parent of each folder.
 type tree struct {
 	folders map[string]folder
 	// held is about how many bytes the folders take that are not remembered with files.
 	held int
-	// cut says that not all folders above all files are remembered.
+	// cut says that some files do not remember all their folders.
 	cut bool
 }
 
 const (
 	// DefaultHeldBytes bounds tree.held. 65,000 folders take it.
 	DefaultHeldBytes = 16 << 20
-	// heldBeside is about what a folder takes beside its texts: in a map, and by the texts' ends.
-	heldBeside = 176
+	// folderOverhead is about how many bytes a folder takes besides its texts.
+	folderOverhead = 176
 	// maxDepth ends a walk in a tree that is none.
 	maxDepth = 400
 )
 
-// newTree builds the tree again from what is remembered with files. Of what could not be stored that is where it was: its deletion
-// may have been given up. So names of folders that are known from such files alone are not sure.
+// newTree builds the tree from the memos of stored files. A file that could not be stored may be one whose deletion was given up,
+// so the names of folders that only such files mention are uncertain.
 func newTree(root string, stored iter.Seq2[string, source.Stored]) *tree {
 	t := &tree{folders: map[string]folder{}}
 	var notStored []memo
@@ -59,7 +59,7 @@ func newTree(root string, stored iter.Seq2[string, source.Stored]) *tree {
 			notStored = append(notStored, m)
 			continue
 		}
-		m.above(root, func(id string, now folder) {
+		m.eachFolder(root, func(id string, now folder) {
 			if had, is := t.folders[id]; is && had != now {
 				now.name = ""
 			}
@@ -67,7 +67,7 @@ func newTree(root string, stored iter.Seq2[string, source.Stored]) *tree {
 		})
 	}
 	for _, m := range notStored {
-		m.above(root, func(id string, was folder) {
+		m.eachFolder(root, func(id string, was folder) {
 			if _, is := t.folders[id]; !is {
 				t.folders[id] = folder{parent: was.parent}
 			}
@@ -76,36 +76,36 @@ func newTree(root string, stored iter.Seq2[string, source.Stored]) *tree {
 	return t
 }
 
-// above calls f for each folder above a file whose own folder is known, too.
-func (m memo) above(root string, f func(id string, of folder)) {
+// eachFolder calls f for each folder above a file whose parent is known, too.
+func (m memo) eachFolder(root string, f func(id string, of folder)) {
 	steps := m.steps()
 	for i, s := range steps {
 		switch {
 		case i+1 < len(steps):
 			f(s.id, folder{parent: steps[i+1].id, name: s.name})
-		case !m.Cut: // otherwise it is asked for
+		case !m.Cut: // a cut memo's last folder is asked for
 			f(s.id, folder{parent: root, name: s.name})
 		}
 	}
 }
 
-// onlySure has folders whose names are not sure asked for again.
-func (t *tree) onlySure() {
+// dropUnsure removes folders whose names are uncertain, so that they are asked for again.
+func (t *tree) dropUnsure() {
 	maps.DeleteFunc(t.folders, func(_ string, f folder) bool { return f.name == "" })
 }
 
-// set takes what is known of a folder.
+// set stores a folder.
 func (t *tree) set(id string, f folder) {
 	if had, is := t.folders[id]; is {
 		t.held += len(f.parent) - len(had.parent)
 	} else {
-		t.held += heldBeside + len(id) + len(f.parent) + len(f.name)
+		t.held += folderOverhead + len(id) + len(f.parent) + len(f.name)
 	}
 	t.folders[id] = f
 }
 
-// reported takes a folder out of an answer, and tells whether it was known, and whether URLs of files below it may have changed.
-func (t *tree) reported(item graph.Item) (changed, had bool) {
+// update stores a folder of an answer, and tells whether it was known, and whether URLs of files below it may have changed.
+func (t *tree) update(item graph.Item) (changed, had bool) {
 	before, had := t.folders[item.ID]
 	now := folder{parent: item.Parent.ID, name: nameHash(item.Name)}
 	t.set(item.ID, now)
@@ -119,24 +119,23 @@ func (t *tree) lost(id string) {
 	t.set(id, f)
 }
 
-// forget makes room where more folders are held than may be. What stays is what is remembered with files, as when a sync
-// dies and another goes on; which folders are gone; and those that the page names, below which not all files may have been
-// given yet. Any other folder is asked for when it is needed.
-func (l *lister) forget() error {
+// shrinkTree rebuilds the tree where it holds more folders than it may. It keeps the folders in the files' memos, lost folders, and
+// the folders of the current page, whose files may not have been given yet. Any other folder is asked for when it is needed.
+func (l *lister) shrinkTree() error {
 	before := l.tree
 	if before == nil || before.held <= l.opts.HeldBytes {
 		return nil
 	}
 	if err := l.s.Wait(); err != nil {
-		return err // until then memos of files are missing
+		return err // the memos of files are complete only after all readings
 	}
 	l.tree = nil
-	for id := range l.known().folders {
+	for id := range l.folderTree().folders {
 		if before.folders[id].at == outside {
 			l.tree.lost(id)
 		}
 	}
-	for id := range l.named {
+	for id := range l.pageFolders {
 		if f, is := before.folders[id]; is {
 			l.tree.set(id, f)
 		}
@@ -144,16 +143,16 @@ func (l *lister) forget() error {
 	return nil
 }
 
-// known is the tree. It is built when it is needed first: a sync without changes needs none.
-func (l *lister) known() *tree {
+// folderTree returns the tree. It is built on first use: a sync without changes needs none.
+func (l *lister) folderTree() *tree {
 	if l.tree != nil {
 		return l.tree
 	}
 	l.tree = newTree(l.place.Root, l.s.All())
 	if l.looking {
-		l.tree.onlySure()
+		l.tree.dropUnsure()
 	}
-	for _, id := range l.at.Lost {
+	for _, id := range l.cursor.Lost {
 		if _, is := l.tree.folders[id]; is || l.tree.cut {
 			l.tree.lost(id)
 		}
@@ -161,9 +160,9 @@ func (l *lister) known() *tree {
 	return l.tree
 }
 
-// above returns the folders above an item whose parent is id, nearest first; where not all can be asked for, those up to the first that
-// cannot. A folder that is not known is asked for, once.
-func (l *lister) above(ctx context.Context, id string) (steps []step, at where, err error) {
+// foldersAbove returns the folders above an item whose parent is id, nearest first, up to the first that cannot be asked for. An
+// unknown folder is asked for, once.
+func (l *lister) foldersAbove(ctx context.Context, id string) (steps []step, at location, err error) {
 	for range maxDepth {
 		if id == l.place.Root {
 			return steps, inside, nil
@@ -171,13 +170,13 @@ func (l *lister) above(ctx context.Context, id string) (steps []step, at where, 
 		if id == "" {
 			break
 		}
-		f, is := l.known().folders[id]
+		f, is := l.folderTree().folders[id]
 		if !is {
-			if f, err = l.ask(ctx, id); err != nil {
+			if f, err = l.fetchFolder(ctx, id); err != nil {
 				return nil, unknown, fmt.Errorf("find a folder: %w", err)
 			}
-			l.known().set(id, f)
-			if err := l.forget(); err != nil {
+			l.folderTree().set(id, f)
+			if err := l.shrinkTree(); err != nil {
 				return nil, unknown, err
 			}
 		}
@@ -193,14 +192,14 @@ func (l *lister) above(ctx context.Context, id string) (steps []step, at where, 
 	return nil, outside, nil
 }
 
-// ask asks for a folder. The error is one that ends the sync.
-func (l *lister) ask(ctx context.Context, id string) (folder, error) {
+// fetchFolder asks for a folder. An error ends the sync.
+func (l *lister) fetchFolder(ctx context.Context, id string) (folder, error) {
 	item, err := l.api.Item(ctx, l.place.Drive, id)
 	switch {
 	case graph.IsGone(err) || graph.IsRefused(err):
 		return folder{at: away}, nil
 	case err != nil:
-		return folder{at: unknown}, l.s.Alone(ctx, err)
+		return folder{at: unknown}, l.s.FailAlone(ctx, err)
 	case item.Deleted != nil:
 		return folder{at: outside}, nil
 	case item.Root != nil:

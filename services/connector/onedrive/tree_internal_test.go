@@ -28,10 +28,10 @@ func TestAFolderThatIsReportedAgainIsHeldOnce(t *testing.T) {
 	tree := heldLister(0).tree
 	id := strings.Repeat("i", 16<<10)
 	for range 10 {
-		tree.reported(folderIn("parent", id))
+		tree.update(folderIn("parent", id))
 		tree.lost(id)
 	}
-	require.Equal(t, heldBeside+len(id)+len("parent")+len(nameHash("folder")), tree.held)
+	require.Equal(t, folderOverhead+len(id)+len("parent")+len(nameHash("folder")), tree.held)
 }
 
 func TestNoMoreFoldersAreHeldThanThereIsRoomFor(t *testing.T) {
@@ -63,17 +63,17 @@ func TestNoMoreFoldersAreHeldThanThereIsRoomFor(t *testing.T) {
 			}
 			s.listing = true
 			require.NoError(t, s.page(t.Context(), items))
-			require.Less(t, len(s.tree.folders), bytes/heldBeside+page)
+			require.Less(t, len(s.tree.folders), bytes/folderOverhead+page)
 		}
 	})
 	t.Run("below a folder", func(t *testing.T) {
 		s := newLister()
-		require.NoError(t, s.under(t.Context(), top, 0))
+		require.NoError(t, s.listTree(t.Context(), top, 0))
 		require.LessOrEqual(t, s.tree.held, bytes)
 	})
 	t.Run("above an item", func(t *testing.T) {
 		s := newLister()
-		steps, at, err := s.above(t.Context(), deepest)
+		steps, at, err := s.foldersAbove(t.Context(), deepest)
 		require.NoError(t, err)
 		require.Equal(t, inside, at)
 		require.Len(t, steps, 51)
@@ -90,10 +90,10 @@ func TestNoMoreFoldersAreHeldThanThereIsRoomFor(t *testing.T) {
 			s := newLister()
 			s.s, s.tree = in, newTree(root, in.All())
 			s.tree.lost("stored")
-			s.tree.reported(folderIn(root, "named"))
-			s.named["named"] = struct{}{}
+			s.tree.update(folderIn(root, "named"))
+			s.pageFolders["named"] = struct{}{}
 			s.opts.HeldBytes = 1
-			require.NoError(t, s.forget())
+			require.NoError(t, s.shrinkTree())
 			require.Equal(t, folder{parent: root, name: nameHash("folder")}, s.tree.folders["named"])
 			require.Equal(t, outside, s.tree.folders["stored"].at)
 			require.Len(t, s.tree.folders, 2)

@@ -26,25 +26,25 @@ const (
 	jwtBearer = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 	// assertionLife is the longest that Google accepts ("Using OAuth 2.0 for server to server applications").
 	assertionLife = time.Hour
-	// skewed is how far our clock may be from Google's before an assertion says Google's time.
+	// skewed is how far our clock may be from Google's before an assertion uses Google's time.
 	skewed = 30 * time.Second
 )
 
-// ServiceAccount is an application's own account, or by domain-wide delegation a user's. The oauth2 package has it as
-// well, but signs our clock's time into the assertion, and Google refuses one that is minutes off with the same
-// invalid_grant as a revoked one: the user would be told to connect again because of our clock.
+// ServiceAccount is an application's own account, or a user's by domain-wide delegation. The oauth2 package has it as well, but
+// signs our clock's time into the assertion. Google refuses an assertion whose time is minutes off with the same invalid_grant as a
+// revoked one: the user would be told to connect again because of our clock.
 type ServiceAccount struct {
 	Issuer
 	Scopes []string
-	// Subject is the user to act for; none if empty.
+	// Subject is the user that the account acts for; empty for none.
 	Subject string
 
 	email, keyID string
 	key          *rsa.PrivateKey
-	ahead        time.Duration // of Google's clock to ours
+	ahead        time.Duration // how far Google's clock is ahead of ours
 }
 
-// ReadKey takes the account's key file, as it was downloaded. Errors say nothing of its content.
+// ReadKey reads the account's key file, as it was downloaded. Errors reveal nothing of its content.
 func (s *ServiceAccount) ReadKey(file string) error {
 	var read struct {
 		Type  string `json:"type"`
@@ -71,8 +71,8 @@ func (s *ServiceAccount) ReadKey(file string) error {
 	return nil
 }
 
-// KeyHash names the key, after ReadKey: the same for whoever has it, and for nobody who has only read the account's
-// address or its public certificate.
+// KeyHash identifies the key, after ReadKey. Only a holder of the private key can compute it: the account's address and its public
+// certificate are not enough.
 func (s *ServiceAccount) KeyHash() string {
 	if s.key == nil {
 		return ""
@@ -81,7 +81,7 @@ func (s *ServiceAccount) KeyHash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Fetch gets an access token. Where Google refuses and its clock is another, it is asked once more in its own time.
+// Fetch gets an access token. Where Google refuses and its clock differs, it is asked once more with its own time.
 func (s *ServiceAccount) Fetch(ctx context.Context) (*oauth2.Token, error) {
 	token, date, err := s.fetch(ctx)
 	if !isFinal(err) || date.IsZero() {
@@ -103,7 +103,7 @@ func (s *ServiceAccount) now() time.Time {
 	return clock.Now().Add(s.ahead)
 }
 
-// fetch asks once. date is when Google says it answered.
+// fetch asks once. date is the time of Google's answer.
 func (s *ServiceAccount) fetch(ctx context.Context) (token *oauth2.Token, date time.Time, err error) {
 	assertion, err := s.assertion()
 	if err != nil {
@@ -140,7 +140,7 @@ func (s *ServiceAccount) fetch(ctx context.Context) (token *oauth2.Token, date t
 	return token, date, nil
 }
 
-// assertion says who asks, for what, signed (RFC 7523).
+// assertion is the signed assertion of the account and its scopes (RFC 7523).
 func (s *ServiceAccount) assertion() (string, error) {
 	now := s.now()
 	header := map[string]any{"alg": "RS256", "typ": "JWT", "kid": s.keyID}

@@ -9,7 +9,7 @@ import (
 	"github.com/echomind/sync/internal/deadline"
 )
 
-// body ends a download that stands still, or that takes too long altogether.
+// body ends a download that stalls, or that takes too long altogether.
 type body struct {
 	io.ReadCloser
 	ctx context.Context

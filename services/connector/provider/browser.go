@@ -28,9 +28,9 @@ const (
 	callbackShutdown    = 3 * time.Second
 )
 
-// Browser has a user's consent in a browser on this machine: authorisation code, loopback redirect, PKCE with S256, and a
-// state (RFC 8252, RFC 7636; "OAuth 2.0 for Mobile & Desktop Apps" of Google, which gives codes for devices no access to
-// a user's files: "OAuth 2.0 for TV and Limited-Input Device Applications", Allowed scopes).
+// Browser gets a user's consent in a browser on this machine: authorisation code, loopback redirect, PKCE with S256, and a state
+// (RFC 8252, RFC 7636; "OAuth 2.0 for Mobile & Desktop Apps" of Google, whose codes for devices give no access to a user's files:
+// "OAuth 2.0 for TV and Limited-Input Device Applications", Allowed scopes).
 type Browser struct {
 	Issuer
 	// AuthURL is where the user consents.
@@ -39,9 +39,9 @@ type Browser struct {
 	Scopes                 []string
 	// Ask are further parameters of the address.
 	Ask map[string]string
-	// Host is what the address of the redirect calls this machine; 127.0.0.1 if empty. Microsoft takes localhost alone.
+	// Host is the name of this machine in the redirect's address; 127.0.0.1 if empty. Microsoft accepts localhost only.
 	Host string
-	// Port is where the redirect comes to; 0 is any.
+	// Port is the port of the redirect; 0 is any.
 	Port int
 	// Partial says that a user may consent to some of the scopes only.
 	Partial bool
@@ -49,7 +49,7 @@ type Browser struct {
 	Show func(address string) error
 }
 
-// Refresh returns the refresh token that the consent leaves. It waits until ctx ends.
+// Refresh returns the refresh token of the consent. It waits until ctx ends.
 func (b *Browser) Refresh(ctx context.Context) (string, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", net.JoinHostPort(loopback, strconv.Itoa(b.Port)))
 	if err != nil {
@@ -85,8 +85,7 @@ func (b *Browser) Refresh(ctx context.Context) (string, error) {
 	return b.redeem(ctx, cfg, answer, verifier)
 }
 
-// redeem gets the tokens that a code is for. It asks once: a code that is redeemed twice may take the tokens back
-// (RFC 6749, section 4.1.2).
+// redeem exchanges a code for tokens. It asks once: a second use of a code may revoke the tokens (RFC 6749, section 4.1.2).
 func (b *Browser) redeem(ctx context.Context, cfg oauth2.Config, answer url.Values, verifier string) (string, error) {
 	if reason := answer.Get("error"); reason != "" {
 		return "", b.refusedConsent(reason, answer.Get("error_description"))
@@ -111,11 +110,11 @@ func (b *Browser) redeem(ctx context.Context, cfg oauth2.Config, answer url.Valu
 			}
 		}
 	}
-	return b.left(token.RefreshToken)
+	return b.requireRefreshToken(token.RefreshToken)
 }
 
-// left is the refresh token of a consent, or why there is none.
-func (i Issuer) left(token string) (string, error) {
+// requireRefreshToken returns the refresh token of a consent, or an error where there is none.
+func (i Issuer) requireRefreshToken(token string) (string, error) {
 	if token == "" {
 		return "", &Error{Provider: i.Dialect.signIn(), Message: "the consent left no refresh token; " + i.Dialect.Offline}
 	}
@@ -123,29 +122,29 @@ func (i Issuer) left(token string) (string, error) {
 	return token, nil
 }
 
-// denied are the reasons of a user who said no.
+// denied are the reasons of a refused consent.
 var denied = []string{"access_denied", "authorization_declined"}
 
-// refusedConsent is what a sign-in says instead of giving a code.
+// refusedConsent is the error of a sign-in that gives no code.
 func (i Issuer) refusedConsent(reason, description string) error {
-	e := &Error{Provider: i.Dialect.signIn(), Reason: line(i.Cleaner.Text(reason)), Message: "it gave no consent"}
+	e := &Error{Provider: i.Dialect.signIn(), Reason: clipLine(i.Cleaner.Text(reason)), Message: "it gave no consent"}
 	if slices.Contains(denied, e.Reason) {
 		e.Message = "the consent was refused; nothing is connected"
 	}
-	if says := line(i.Cleaner.Text(description)); says != "" {
+	if says := clipLine(i.Cleaner.Text(description)); says != "" {
 		e.Message += ": " + says
 	}
 	return e
 }
 
-// callback answers one request: the redirect with the state that was given out.
+// callback accepts one request: the redirect with the state that was sent.
 type callback struct {
 	state string
 	hosts []string
 	came  chan url.Values
 }
 
-// serve shows the address while it listens, and returns what the redirect says. Nothing listens any more when it returns.
+// serve shows the address while it listens, and returns the parameters of the redirect. When it returns, nothing listens any more.
 func (c *callback) serve(ctx context.Context, listener net.Listener, show func() error) (url.Values, error) {
 	server := &http.Server{
 		Handler: c, MaxHeaderBytes: callbackHeader, ErrorLog: log.New(io.Discard, "", 0),
@@ -158,7 +157,7 @@ func (c *callback) serve(ctx context.Context, listener net.Listener, show func()
 		ended <- server.Serve(netutil.LimitListener(listener, callbackConnections))
 	}()
 	answer, err := c.wait(ctx, ended, show)
-	// The page is sent before the listener closes, also to a user who has just pressed Ctrl-C.
+	// The page is sent before the listener closes, also when the user has just pressed Ctrl-C.
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), callbackShutdown)
 	defer cancel()
 	if server.Shutdown(ending) != nil {
@@ -204,7 +203,7 @@ func (c *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, text)
 }
 
-// take accepts the redirect, once. Without the state it is somebody else's: another page, or another program.
+// take accepts the redirect, once. A request without the state comes from another page, or another program.
 func (c *callback) take(r *http.Request) bool {
 	if r.Method != http.MethodGet || r.URL.Path != "/" || !slices.Contains(c.hosts, r.Host) {
 		return false

@@ -13,8 +13,8 @@ import (
 	"github.com/echomind/sync/internal/secret"
 )
 
-// userAgent names us: providers treat traffic that says where it comes from better ("Avoid getting throttled or
-// blocked in SharePoint Online", How to decorate your HTTP traffic).
+// userAgent names us: providers treat identified traffic better ("Avoid getting throttled or blocked in SharePoint Online", How to
+// decorate your HTTP traffic).
 const userAgent = "NONISV|EchoMind|Sync/1.0"
 
 const maxRedirects = 5
@@ -22,30 +22,30 @@ const maxRedirects = 5
 // errRedirect refuses a redirect.
 var errRedirect = errors.New("the redirect is refused")
 
-// Options say who asks whom. The zero value of a field that is not required means its default.
+// Options configure a client. The zero value of a field that is not required means its default.
 type Options struct {
-	// Dialect is the provider's; required.
+	// Dialect is the dialect of the provider; required.
 	Dialect Dialect
 	// Endpoint is the API's base URL; the access token goes to its host and to no other. It may be empty without
 	// Tokens.
 	Endpoint string
 	// Tokens authorise; nil for pre-authenticated URLs.
 	Tokens *Tokens
-	// Quota is the account's; Unlimited if nil.
+	// Quota is the quota of the account; Unlimited if nil.
 	Quota Quota
 	// Base makes the requests; Transport() if nil. It is shared.
 	Base http.RoundTripper
 	// Limits bound every request.
 	Limits Limits
-	// Cleaner knows what never shows in an error, and learns the access tokens. One that knows nothing yet if nil.
+	// Cleaner removes secrets from errors, and learns the access tokens. If nil, an empty one is made.
 	Cleaner *secret.Cleaner
 	// Metrics count; nil counts nothing.
 	Metrics *Metrics
 	// Clock is System if nil.
 	Clock Clock
-	// Waits is told of each wait that the provider asks for, and who asks, and may refuse it; nil tells nobody.
+	// Waits is called for each wait that the provider asks for, and may refuse it; nil calls nothing.
 	Waits Waits
-	// repeatPosts is for token endpoints: asking twice for a token does no harm.
+	// repeatPosts allows repeating POST requests, for token endpoints: asking twice for a token does no harm.
 	repeatPosts bool
 }
 
@@ -73,12 +73,12 @@ func NewClient(opts Options) (*http.Client, error) {
 		t.Clock = System{}
 	}
 	if t.Waits == nil {
-		t.Waits = waitsUntold
+		t.Waits = noWaits
 	}
 	return &http.Client{Transport: t, CheckRedirect: checkRedirect}, nil
 }
 
-// checkRedirect bounds redirects. Each hop passes through the transport, which authorises none to another host.
+// checkRedirect bounds redirects. Each hop passes through the transport, which authorises no other host.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) >= maxRedirects:
@@ -86,7 +86,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	case req.URL.Scheme != "https" && via[len(via)-1].URL.Scheme == "https":
 		return errors.Join(errRedirect, errors.New("it leads out of TLS"))
 	}
-	req.Header.Del("Referer") // it would carry the URL of the hop before, and that may be pre-authenticated
+	req.Header.Del("Referer") // it would carry the URL of the previous hop, which may be pre-authenticated
 	return nil
 }
 
@@ -110,7 +110,7 @@ func transportOf(proxy func(*http.Request) (*url.URL, error), dial func(context.
 		ForceAttemptHTTP2:   true,
 		MaxIdleConns:        100, MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second,
 		MaxResponseHeaderBytes: guard.MaxHeaderBytes,
-		// A connection that fell silent is found out, not given the next request.
+		// A silent connection is detected and does not get the next request.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
 	}
 }

@@ -19,13 +19,13 @@ const (
 	// deviceInterval is the pause between two questions where the sign-in names none, and what "slow_down" adds to it
 	// (RFC 8628, sections 3.2 and 3.5).
 	deviceInterval = 5 * time.Second
-	// deviceLife is how long a code is good where the sign-in does not say ("Microsoft identity platform and the OAuth
-	// 2.0 device authorization grant flow").
+	// deviceLife is how long a code is valid where the sign-in does not say ("Microsoft identity platform and the OAuth 2.0 device
+	// authorization grant flow").
 	deviceLife = 15 * time.Minute
 )
 
-// Device has a user's consent by a code, which the user enters in a browser on any machine (RFC 8628). The oauth2 package
-// asks for the code without its context and leaves the answer open, and polls by the clock on the wall; so we ask.
+// Device gets a user's consent by a code, which the user enters in a browser on any machine (RFC 8628). The oauth2 package asks for
+// the code without its context, leaves the answer open, and polls by the wall clock; so this package asks by itself.
 type Device struct {
 	Issuer
 	// DeviceURL gives the codes.
@@ -36,7 +36,7 @@ type Device struct {
 	Show func(page, code string) error
 }
 
-// Refresh returns the refresh token that the consent leaves. It waits until ctx ends, or the code is no longer good.
+// Refresh returns the refresh token of the consent. It waits until ctx ends, or the code expires.
 func (d *Device) Refresh(ctx context.Context) (string, error) {
 	client, err := d.client()
 	if err != nil {
@@ -54,7 +54,7 @@ func (d *Device) Refresh(ctx context.Context) (string, error) {
 		Interval int64  `json:"interval"`
 	}
 	if err := d.post(ctx, client, d.DeviceURL, url.Values{"client_id": {d.ClientID}, "scope": {strings.Join(d.Scopes, " ")}}, &code); err != nil {
-		return "", d.unlike(ctx, err)
+		return "", d.deviceError(ctx, err)
 	}
 	page, err := url.Parse(code.Page)
 	if err != nil || page.Host == "" || page.Scheme != "https" && page.Scheme != "http" || code.Device == "" || code.User == "" {
@@ -63,7 +63,7 @@ func (d *Device) Refresh(ctx context.Context) (string, error) {
 	d.Cleaner.Learn(code.Device)
 	life, interval := seconds(code.Expires, deviceLife), seconds(code.Interval, deviceInterval)
 	ends := d.Clock.Now().Add(life)
-	if err := d.Show(line(page.String()), line(code.User)); err != nil {
+	if err := d.Show(clipLine(page.String()), clipLine(code.User)); err != nil {
 		return "", err
 	}
 	form := url.Values{"grant_type": {deviceGrant}, "client_id": {d.ClientID}, "device_code": {code.Device}}
@@ -85,9 +85,9 @@ func (d *Device) Refresh(ctx context.Context) (string, error) {
 			if err != nil {
 				return "", d.refusal(ctx, err)
 			}
-			return d.left(token.Refresh)
+			return d.requireRefreshToken(token.Refresh)
 		}
-		switch reason, description := said(refusal); reason {
+		switch reason, description := refusalReason(refusal); reason {
 		case "authorization_pending":
 		case "slow_down":
 			interval += deviceInterval
@@ -96,7 +96,7 @@ func (d *Device) Refresh(ctx context.Context) (string, error) {
 		case "expired_token":
 			return "", d.expired(life)
 		default:
-			return "", d.unlike(ctx, err)
+			return "", d.deviceError(ctx, err)
 		}
 	}
 }
@@ -106,14 +106,14 @@ func (d *Device) expired(life time.Duration) error {
 		"nobody signed in while the code was good, for %s; connect again for another code", life)}
 }
 
-// unlike is the refusal of a sign-in, with what it means for an application that has no secret.
-func (d *Device) unlike(ctx context.Context, err error) error {
+// deviceError is the error of a refused code, with a hint for applications that have no secret.
+func (d *Device) deviceError(ctx context.Context, err error) error {
 	var refusal *oauth2.RetrieveError
 	if !errors.As(err, &refusal) {
 		return d.refusal(ctx, err)
 	}
 	told := d.consent(refusal)
-	if reason, _ := said(refusal); reason == "invalid_client" || reason == "unauthorized_client" {
+	if reason, _ := refusalReason(refusal); reason == "invalid_client" || reason == "unauthorized_client" {
 		return fmt.Errorf("%w (codes are for applications whose registration allows public client flows)", told)
 	}
 	return told
@@ -144,7 +144,7 @@ func (i Issuer) post(ctx context.Context, client *http.Client, address string, f
 	return nil
 }
 
-// seconds is a number of them, or what is usual where there is none that makes sense.
+// seconds is a duration of n seconds, or the default where n makes no sense.
 func seconds(n int64, otherwise time.Duration) time.Duration {
 	if d := time.Duration(n) * time.Second; n > 0 && n <= int64(24*time.Hour/time.Second) {
 		return d

@@ -31,9 +31,9 @@
 //
 // # Waiting for quota
 //
-// A wait is no failure: the run waits within itself, its lease kept by the worker kit, its slot taken. Up to
-// Limits.LongestWait (10 minutes) is waited; where the provider asks for more, the run fails for now with that as its
-// message, and its slot is free for others. While an account is told to wait nobody asks with it, in any replica.
+// A wait is no failure: the run waits, and keeps its lease and its slot. Up to Limits.LongestWait (10 minutes) is waited; where the
+// provider asks for more, the run fails for now with that as its message, and its slot is free for others. While an account must
+// wait, no replica makes requests with it.
 //
 // Only requests that may be repeated are: GET, HEAD and OPTIONS. A download that breaks off midway is its reader's to
 // repeat: only the reader knows whether the content is still the same.

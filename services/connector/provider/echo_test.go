@@ -48,7 +48,7 @@ func TestATokenThatTheProviderRepeatsIsNotShown(t *testing.T) {
 			})
 			require.NoError(t, err)
 			_, _, err = get(t, client, url+"/x")
-			require.ErrorContains(t, err, "connect this Microsoft account again")
+			require.ErrorContains(t, err, "connect this Microsoft account again with `echomind connect microsoft`")
 			require.NotContains(t, err.Error(), token[:8])
 		}
 		require.Equal(t, "a source says REDACTED", cleaner.Text("a source says "+token), "whoever cleans with it later knows the token too")

@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// Error is an answer about the account, whatever was asked for: its quota, or its consent. It is final: what could be
-// waited for was waited for.
+// Error is an answer about the account: its quota, or its consent. It is final: waits that could be waited for are over.
 type Error struct {
-	// Provider is who answered.
+	// Provider names the server that answered.
 	Provider string
-	// Status is the HTTP status; 0 where nobody was asked, because the account is told to wait.
+	// Status is the HTTP status; 0 where no request was made, because the account must wait.
 	Status int
 	// Reason is the provider's own word, such as userRateLimitExceeded or invalid_grant; it may be empty.
 	Reason string
@@ -19,11 +18,11 @@ type Error struct {
 	Message string
 	// RetryAfter is how long the provider asked to wait; 0 where it did not say.
 	RetryAfter time.Duration
-	// Wait is how long nobody asks with this account: RetryAfter, or what is usual where the provider did not say. 0 for an answer
-	// that waiting does not mend.
+	// Wait is how long the account must wait: RetryAfter, or a usual time where the provider did not say. 0 for an answer that
+	// waiting does not mend.
 	Wait time.Duration
-	// Asked says in a few words who wants the wait, without how long; empty without Wait.
-	Asked string
+	// WaitReason says in a few words who asks for the wait, without how long; empty without Wait.
+	WaitReason string
 }
 
 func (e *Error) Error() string {
@@ -47,23 +46,23 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// EndsSync tells sources, without their importing this package, that this is not about one document.
+// EndsSync tells sources that this error is not about one document. They need not import this package.
 func (e *Error) EndsSync() bool { return true }
 
-// account marks an error that is about no single document, and would be the same for every other: no token, no place in the quota, no
-// more time to wait.
-type account struct{ error }
+// accountError marks an error that would be the same for every request of the account: no token, no place in the quota, no more
+// time to wait.
+type accountError struct{ error }
 
-func (a account) Unwrap() error { return a.error }
+func (a accountError) Unwrap() error { return a.error }
 
 // EndsSync is as of Error.
-func (a account) EndsSync() bool { return true }
+func (a accountError) EndsSync() bool { return true }
 
-// maxText bounds what an error repeats of a provider's words.
+// maxText bounds how much of a provider's text an error repeats.
 const maxText = 300
 
-// line is the first line of a provider's text, bounded, without control characters.
-func line(text string) string {
+// clipLine is the first line of a provider's text, bounded, without control characters.
+func clipLine(text string) string {
 	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

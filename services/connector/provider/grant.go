@@ -12,13 +12,13 @@ import (
 	"github.com/echomind/sync/internal/secret"
 )
 
-// Rotator keeps a refresh token that took another's place. It returns an error where the run is not its own any more:
-// then the token must not be used either.
+// Rotator stores a refresh token that replaces the previous one. It returns an error where the run belongs to another try now: then
+// the token must not be used either.
 type Rotator interface {
 	Rotate(ctx context.Context, newToken string) error
 }
 
-// Issuer is who gives tokens.
+// Issuer is a token endpoint.
 type Issuer struct {
 	Dialect Dialect
 	// TokenURL is the token endpoint.
@@ -27,34 +27,34 @@ type Issuer struct {
 	Base http.RoundTripper
 	// Limits bound every request.
 	Limits Limits
-	// Cleaner knows what never shows in an error, and learns what the issuer gives; nil learns nothing.
+	// Cleaner removes secrets from errors, and learns the issued tokens; nil learns nothing.
 	Cleaner *secret.Cleaner
 	Metrics *Metrics
 	Clock   Clock
-	// Waits is told of each wait that the issuer asks for.
+	// Waits is called for each wait that the issuer asks for.
 	Waits Waits
 }
 
-// client asks token endpoints. A request for a token may be repeated: the providers that we know accept a refresh token
-// again whose answer was lost.
+// client makes a client for the token endpoint. A request for a token may be repeated: the providers that we know accept a refresh
+// token again when the answer was lost.
 func (i Issuer) client() (*http.Client, error) { return i.clientOf(true) }
 
 func (i Issuer) clientOf(repeatPosts bool) (*http.Client, error) {
 	client, err := NewClient(Options{
-		Dialect: Dialect{Name: i.Dialect.signIn(), Maker: i.Dialect.Maker, Account: i.Dialect.Account},
+		Dialect: Dialect{Name: i.Dialect.signIn(), Maker: i.Dialect.Maker, Account: i.Dialect.Account, Connect: i.Dialect.Connect, Connector: i.Dialect.Connector},
 		Base:    i.Base, Limits: i.Limits, Cleaner: i.Cleaner, Metrics: i.Metrics, Clock: i.Clock, Waits: i.Waits, repeatPosts: repeatPosts,
 	})
 	if err != nil {
 		return nil, err
 	}
-	// A 307 asks for the same form again, secrets and all, at another place. The sign-ins that we know redirect nobody.
+	// A 307 would send the same form, with its secrets, to another place. The sign-ins that we know do not redirect.
 	client.CheckRedirect = func(req *http.Request, _ []*http.Request) error {
 		return fmt.Errorf("%w: the sign-in leads to %s, which must not learn the secrets", errRedirect, req.URL.Host)
 	}
 	return client, nil
 }
 
-// with hands the client to the oauth2 package, which looks for it there.
+// with puts the client into the context, where the oauth2 package looks for it.
 func (i Issuer) with(ctx context.Context) (context.Context, error) {
 	client, err := i.client()
 	if err != nil {
@@ -70,12 +70,12 @@ type Refresh struct {
 	Scopes                 []string
 	// Token is the refresh token; it changes where the provider rotates it.
 	Token string
-	// Rotator keeps rotated ones; nil drops them.
+	// Rotator stores rotated tokens; nil drops them.
 	Rotator Rotator
 }
 
-// Fetch gets an access token. A rotated refresh token is kept before the access token is used: who dies in between
-// would otherwise leave an account that nobody can use any more.
+// Fetch gets an access token. A rotated refresh token is stored before the access token is used: if the process died in between,
+// the account could not be used any more.
 func (r *Refresh) Fetch(ctx context.Context) (*oauth2.Token, error) {
 	asking, err := r.with(ctx)
 	if err != nil {
@@ -101,7 +101,7 @@ func (r *Refresh) Fetch(ctx context.Context) (*oauth2.Token, error) {
 	return token, nil
 }
 
-// ClientCredentials are an application's own, with consent of the account's administrator.
+// ClientCredentials are the credentials of an application, which the account's administrator has consented to.
 type ClientCredentials struct {
 	Issuer
 	ClientID, ClientSecret string
@@ -125,7 +125,7 @@ func (c *ClientCredentials) Fetch(ctx context.Context) (*oauth2.Token, error) {
 	return token, nil
 }
 
-// refusal translates the oauth2 package's errors; their texts hold what the provider sent.
+// refusal translates the errors of the oauth2 package, whose texts hold the provider's answer.
 func (i Issuer) refusal(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -134,5 +134,5 @@ func (i Issuer) refusal(ctx context.Context, err error) error {
 	if errors.As(err, &answer) {
 		return i.consent(answer)
 	}
-	return i.Cleaner.Error(fmt.Errorf("get an access token: %w", err))
+	return i.Cleaner.Error(fmt.Errorf("get an access token from %s: %w", i.Dialect.signIn(), err))
 }

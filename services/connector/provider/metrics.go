@@ -8,7 +8,7 @@ import (
 	"github.com/echomind/sync/internal/telemetry"
 )
 
-// Metrics count what providers answer. No label holds an account.
+// Metrics count the answers of providers. No label holds an account.
 type Metrics struct {
 	requests *prometheus.CounterVec
 	waits    *prometheus.CounterVec

@@ -15,10 +15,9 @@ type Limits struct {
 	Idle time.Duration
 	// Body is how long a body may take altogether; half an hour.
 	Body time.Duration
-	// LongestWait is how long a provider's request to wait is waited for, at a time; ten minutes. A longer one is an *Error that
-	// says so.
+	// LongestWait is the longest single wait that a provider may ask for; ten minutes. A longer one ends in an *Error.
 	LongestWait time.Duration
-	// Tries is how often a request is made whose answer is broken, or does not come; five times.
+	// Tries is how often a request is made that gets a broken answer or none; five times.
 	Tries int
 	// Throttles is how often one request may be told to wait; ten times.
 	Throttles int
@@ -45,41 +44,41 @@ func (l Limits) orDefault() Limits {
 
 var (
 	pauses = repeat.Pauses{First: 500 * time.Millisecond, Last: 16 * time.Second}
-	// throttlePauses are those where the provider says to wait but not how long, as "Usage limits" of the Drive API has it.
+	// throttlePauses are the pauses where the provider says to wait but not how long, as "Usage limits" of the Drive API has it.
 	throttlePauses = repeat.Pauses{First: time.Second, Last: 64 * time.Second}
 )
 
 const (
-	// leastPostponed is how long nobody asks after a provider has said too often to wait, and never how long.
+	// leastPostponed is the least wait after a provider has asked to wait too often without saying how long.
 	leastPostponed = time.Minute
-	// exhaustedFor keeps an account from asking again at once that has no quota left today.
+	// exhaustedFor is the least wait of an account that has no quota left today.
 	exhaustedFor = 30 * time.Minute
 )
 
-// Waits is told of a wait that a provider has asked for before it begins, and over is called when it has ended. It may refuse the wait: the error
-// is what comes through to the source.
+// Waits is called before a wait that a provider has asked for, and over is called after it. It may refuse the wait: the source then
+// gets its error.
 type Waits func(ctx context.Context, wait time.Duration, asked string) (over func(), err error)
 
-func waitsUntold(context.Context, time.Duration, string) (func(), error) { return func() {}, nil }
+func noWaits(context.Context, time.Duration, string) (func(), error) { return func() {}, nil }
 
-// sleep waits as a provider has asked. The error of a wait that is refused is an account.
+// sleep waits as a provider has asked. A refused wait is an accountError.
 func (w Waits) sleep(ctx context.Context, clock Clock, wait time.Duration, asked string) error {
 	over, err := w(ctx, wait, asked)
 	if err != nil {
-		return account{err}
+		return accountError{err}
 	}
 	defer over()
 	return clock.Sleep(ctx, wait)
 }
 
-// Clock is time, for tests to hold.
+// Clock is the time, so that tests can control it.
 type Clock interface {
 	Now() time.Time
 	// Sleep returns early with the context's error.
 	Sleep(ctx context.Context, d time.Duration) error
 }
 
-// System is the clock on the wall.
+// System is the wall clock.
 type System struct{}
 
 // Now is the time.

@@ -19,7 +19,7 @@ import (
 type Quota interface {
 	// Take waits until a request may be made. It returns an *Error where the account is to wait for too long.
 	Take(ctx context.Context) error
-	// Block makes everybody who asks with this account wait.
+	// Block makes all requests of this account wait.
 	Block(ctx context.Context, d time.Duration) error
 }
 
@@ -36,24 +36,23 @@ func (Unlimited) Block(context.Context, time.Duration) error { return nil }
 type Rate struct {
 	// PerSecond is how many requests a second, in the long run.
 	PerSecond float64
-	// Burst is how many at once after a rest.
+	// Burst is how many requests may come at once after a rest.
 	Burst float64
 }
 
-// pace is the time between two requests, and a little more than that.
+// pace is slightly more than the time between two requests.
 func (r Rate) pace() time.Duration { return time.Duration(1.01 * float64(time.Second) / r.PerSecond) }
 
 const (
 	quotaTimeout = 5 * time.Second
 	quotaPause   = 500 * time.Millisecond
-	// maxBatch is how many permits one question to Postgres may bring. They are also what a replica may still use
-	// after another was told to wait.
+	// maxBatch is how many permits one query may take. A replica may still use them after another replica was told to wait.
 	maxBatch = 10
-	// stale is how long permits keep that nobody used.
+	// stale is how long unused permits stay valid.
 	stale = time.Second
 )
 
-// Quotas are the buckets of all accounts, in Postgres. Its clock refills them.
+// Quotas are the token buckets of all accounts, in Postgres, whose clock refills them.
 type Quotas struct {
 	queries *dbgen.Queries
 	log     *slog.Logger
@@ -64,7 +63,7 @@ type Quotas struct {
 	accounts map[string]*bucket
 }
 
-// NewQuotas makes the buckets' keeper; there is one in a process. longest is Limits.LongestWait.
+// NewQuotas makes the Quotas of a process. longest is Limits.LongestWait.
 func NewQuotas(pool *pgxpool.Pool, longest time.Duration, clock Clock, log *slog.Logger) *Quotas {
 	return &Quotas{
 		queries: dbgen.New(pool), log: log, longest: Limits{LongestWait: longest}.orDefault().LongestWait, clock: clock,
@@ -72,8 +71,8 @@ func NewQuotas(pool *pgxpool.Pool, longest time.Duration, clock Clock, log *slog
 	}
 }
 
-// Account is the bucket of an account. The runs of one process that share an account share what was taken for it;
-// release is called when a run ends. waits is told where the provider has said to wait, and may refuse it; nil tells nobody.
+// Account returns the bucket of an account. The runs of one process that use the same account share its permits; release is called
+// when a run ends. waits is called where the provider has asked to wait, and may refuse; nil calls nothing.
 func (q *Quotas) Account(dialect Dialect, account string, rate Rate, waits Waits) (quota Quota, release func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -84,7 +83,7 @@ func (q *Quotas) Account(dialect Dialect, account string, rate Rate, waits Waits
 	}
 	b.users++
 	if waits == nil {
-		waits = waitsUntold
+		waits = noWaits
 	}
 	return &taker{b, waits}, sync.OnceFunc(func() {
 		q.mu.Lock()
@@ -95,7 +94,7 @@ func (q *Quotas) Account(dialect Dialect, account string, rate Rate, waits Waits
 	})
 }
 
-// Sweep forgets accounts that nobody has asked with for a day.
+// Sweep removes accounts that were not used for a day.
 func (q *Quotas) Sweep(ctx context.Context) error {
 	return deadline.Do(ctx, "connector.sweep_quotas", quotaTimeout, func(ctx context.Context) error {
 		_, err := q.queries.SweepQuotas(ctx)
@@ -110,15 +109,15 @@ type bucket struct {
 	rate    Rate
 	users   int // guarded by quotas.mu
 
-	turn chan struct{} // held by who looks at what follows
-	// permits are taken and not used yet.
+	turn chan struct{} // a lock for the fields below
+	// permits were taken from Postgres and are not used yet.
 	permits int
 	taken   time.Time
-	// want doubles while Postgres has plenty, so that there is not one question for every request.
+	// want is how many permits to take. It doubles while Postgres has plenty, so that not every request needs a query.
 	want int32
 }
 
-// taker is a run that takes from a bucket.
+// taker is the access of one run to a bucket.
 type taker struct {
 	*bucket
 	waits Waits
@@ -134,22 +133,22 @@ func (b *taker) Take(ctx context.Context) error {
 		switch {
 		case wait == 0:
 			return ctx.Err()
-		case -wait > b.rate.pace(): // the provider has said so; ask again then
+		case -wait > b.rate.pace(): // the provider has asked to wait; ask again after it
 			wait = -wait
-			if err := b.waits.sleep(ctx, b.quotas.clock, wait, b.dialect.asked()); err != nil {
+			if err := b.waits.sleep(ctx, b.quotas.clock, wait, b.dialect.waitReason()); err != nil {
 				return err
 			}
-		case wait < 0: // so many wait for a permit already
+		case wait < 0: // too many wait for a permit already
 			if err := b.quotas.clock.Sleep(ctx, -wait); err != nil {
 				return err
 			}
-		default: // a permit of the future
+		default: // a permit that is valid after the wait
 			return b.quotas.clock.Sleep(ctx, wait)
 		}
 	}
 }
 
-// next is how long to wait for a permit: 0 for one that is there, negative where there will be none by then.
+// next returns how long to wait for a permit: 0 for a permit now, negative where to ask again after the wait.
 func (b *bucket) next(ctx context.Context) (time.Duration, error) {
 	select {
 	case b.turn <- struct{}{}:
@@ -176,7 +175,7 @@ func (b *bucket) next(ctx context.Context) (time.Duration, error) {
 	switch {
 	case row.Granted == 0 && wait > b.quotas.longest:
 		return 0, &Error{
-			Provider: b.dialect.Name, Reason: "quota", RetryAfter: wait, Wait: wait, Asked: b.dialect.asked(),
+			Provider: b.dialect.Name, Reason: "quota", RetryAfter: wait, Wait: wait, WaitReason: b.dialect.waitReason(),
 			Message: "the provider has told this account to wait longer than a sync does; it is tried again later",
 		}
 	case row.Granted == 0:
@@ -192,12 +191,12 @@ func (b *bucket) next(ctx context.Context) (time.Duration, error) {
 	return 0, nil
 }
 
-// batch is at most half a second's worth, and a quarter of the burst, so that two replicas share both.
+// batch is at most the permits of half a second, and a quarter of the burst, so that two replicas share both.
 func (b *bucket) batch() int32 {
 	return int32(max(1, min(maxBatch, b.rate.PerSecond/2, b.rate.Burst/4)))
 }
 
-// Block writes down that the provider said to wait. Nobody waits for it here.
+// Block records that the provider asked to wait. It does not wait itself.
 func (b *bucket) Block(ctx context.Context, d time.Duration) error {
 	select {
 	case b.turn <- struct{}{}:
@@ -215,7 +214,7 @@ func (b *bucket) Block(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// ask repeats a question while Postgres is away, or many ask for the same account: both are waits.
+// ask repeats a query while Postgres is away, or locked by many queries for the same account: both are waits.
 func (b *bucket) ask(ctx context.Context, name string, call func(context.Context) error) error {
 	for logged := false; ; {
 		err := deadline.Do(ctx, name, quotaTimeout, call)

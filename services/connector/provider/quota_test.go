@@ -32,7 +32,7 @@ func pool(t *testing.T, url string) *pgxpool.Pool {
 	return p
 }
 
-func account(t *testing.T, q *provider.Quotas, rate provider.Rate) provider.Quota {
+func accountError(t *testing.T, q *provider.Quotas, rate provider.Rate) provider.Quota {
 	t.Helper()
 	quota, release := q.Account(provider.Google, "google_drive:alice", rate, nil)
 	t.Cleanup(release)
@@ -52,7 +52,7 @@ func TestSeveralReplicasKeepTogetherToOneRate(t *testing.T) {
 	for range 3 {
 		q := replica(t, url, provider.System{})
 		for range 3 {
-			quota := account(t, q, rate)
+			quota := accountError(t, q, rate)
 			group.Go(func() {
 				for quota.Take(ctx) == nil {
 					mu.Lock()
@@ -73,7 +73,7 @@ func TestWithPlentyThereIsNotOneQuestionForEveryRequest(t *testing.T) {
 	url := testkit.Database(t, db.Up)
 	p := pool(t, url)
 	c := newClock()
-	quota := account(t, provider.NewQuotas(p, 0, c, testkit.Logger(t)), provider.Rate{PerSecond: 1000, Burst: 1000})
+	quota := accountError(t, provider.NewQuotas(p, 0, c, testkit.Logger(t)), provider.Rate{PerSecond: 1000, Burst: 1000})
 	before := p.Stat().AcquireCount()
 	for range 100 {
 		require.NoError(t, quota.Take(t.Context()))
@@ -91,12 +91,12 @@ func TestWhatOneReplicaIsToldHoldsForAll(t *testing.T) {
 	t.Parallel()
 	url := testkit.Database(t, db.Up)
 	rate := provider.Rate{PerSecond: 1000, Burst: 1000}
-	told := account(t, replica(t, url, newClock()), rate)
+	told := accountError(t, replica(t, url, newClock()), rate)
 	require.NoError(t, told.Take(t.Context()))
 	require.NoError(t, told.Block(t.Context(), time.Hour))
 	c := newClock()
 	other := replica(t, url, c)
-	err := account(t, other, rate).Take(t.Context())
+	err := accountError(t, other, rate).Take(t.Context())
 	var e *provider.Error
 	require.ErrorAs(t, err, &e, "longer than a sync waits")
 	require.InDelta(t, time.Hour, e.RetryAfter, float64(time.Minute))
@@ -172,7 +172,7 @@ func TestAShorterBlockDoesNotEndALongerOneAndAfterItTheBucketIsEmpty(t *testing.
 	t.Parallel()
 	url := testkit.Database(t, db.Up)
 	p := pool(t, url)
-	quota := account(t, replica(t, url, newClock()), provider.Rate{PerSecond: 10, Burst: 10})
+	quota := accountError(t, replica(t, url, newClock()), provider.Rate{PerSecond: 10, Burst: 10})
 	require.NoError(t, quota.Block(t.Context(), time.Minute))
 	require.NoError(t, quota.Block(t.Context(), time.Second))
 	var until time.Duration
@@ -215,7 +215,7 @@ func TestPostgresAwayIsAWait(t *testing.T) {
 	through, err := proxy.URL(direct)
 	require.NoError(t, err)
 	healing := &healing{clock: newClock(), heal: proxy.Heal}
-	quota := account(t, replica(t, through, healing), provider.Rate{PerSecond: 10, Burst: 10})
+	quota := accountError(t, replica(t, through, healing), provider.Rate{PerSecond: 10, Burst: 10})
 	proxy.Refuse(true)
 	require.NoError(t, quota.Take(t.Context()))
 	require.NotEmpty(t, healing.sleeps())

@@ -13,9 +13,9 @@ import (
 	"github.com/echomind/sync/internal/guard"
 )
 
-// Reach makes connections to providers, to be shared by all accounts. The endpoints are where the service's operator says
-// they are. Wherever else an answer or a redirect leads, only public addresses are reached: who answers may be somebody
-// who wants to see what is next to this service.
+// Reach makes connections to providers, shared by all accounts. The operator has configured the endpoints, which may be anywhere.
+// Any other address in an answer or a redirect must be public: the server that answers may belong to somebody who wants to see the
+// service's network.
 type Reach struct {
 	endpoints     map[string]bool
 	guard         *guard.Guard
@@ -23,8 +23,7 @@ type Reach struct {
 	open, guarded *http.Transport
 }
 
-// NewReach reaches these endpoints without the guard. proxy says which requests pass through which proxy;
-// http.ProxyFromEnvironment if nil.
+// NewReach exempts these endpoints from the guard. proxy returns the proxy of a request; http.ProxyFromEnvironment if nil.
 func NewReach(g *guard.Guard, proxy func(*http.Request) (*url.URL, error), endpoints ...string) (*Reach, error) {
 	if proxy == nil {
 		proxy = http.ProxyFromEnvironment
@@ -42,8 +41,8 @@ func NewReach(g *guard.Guard, proxy func(*http.Request) (*url.URL, error), endpo
 	return r, nil
 }
 
-// RoundTrip makes a request. Behind a proxy it is the proxy that looks names up and connects: then an address that was
-// given as such is judged here, and a name by the proxy.
+// RoundTrip makes a request. Behind a proxy, the proxy resolves names and connects: then an address is checked here, and a name by
+// the proxy.
 func (r *Reach) RoundTrip(req *http.Request) (*http.Response, error) {
 	if r.endpoints[origin(req.URL)] {
 		return r.open.RoundTrip(req)
@@ -61,9 +60,9 @@ func (r *Reach) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.open.RoundTrip(req)
 }
 
-// judge refuses a host that is an address which may not be connected to. It is judged as the proxy is asked for it: the
-// transport spells names in ASCII, and makes 127.0.0.1 of digits in circles. What is no address to us, and one to a proxy
-// that reads numbers as inet_aton does (127.1, 2130706433, 0x7f.0.0.1), is refused as it is: no name ends in a number.
+// judge refuses a host that is an address which may not be connected to. It checks the host as the proxy will see it: the transport
+// spells names in ASCII, and turns circled digits into 127.0.0.1. A text that is no address to us but is to a proxy that reads
+// numbers as inet_aton does (127.1, 2130706433, 0x7f.0.0.1) is refused: no name ends in a number.
 func (r *Reach) judge(host string) error {
 	if strings.IndexFunc(host, func(c rune) bool { return c >= utf8.RuneSelf }) >= 0 {
 		ascii, err := idna.Lookup.ToASCII(host)
@@ -86,7 +85,7 @@ func (r *Reach) judge(host string) error {
 	return nil
 }
 
-// CloseIdleConnections closes what nobody uses.
+// CloseIdleConnections closes connections that are not in use.
 func (r *Reach) CloseIdleConnections() {
 	r.open.CloseIdleConnections()
 	r.guarded.CloseIdleConnections()

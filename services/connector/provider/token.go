@@ -15,19 +15,19 @@ type Grant interface {
 	Fetch(ctx context.Context) (*oauth2.Token, error)
 }
 
-// early is how long before its end a token is not used any more: the provider's clock, and the way there, may differ
-// from ours. Of a token that lives shorter than four times that, a quarter of its life.
+// early is how long before its end a token is renewed: the provider's clock, and the latency, may differ from ours. For a token
+// that lives less than four times that, it is a quarter of its life.
 const early = 5 * time.Minute
 
-// Tokens keeps an account's access token. Its life is counted by our own clock from when it came ("expires_in"), never
-// compared with the provider's.
+// Tokens keeps an account's access token. Its end is computed from our own clock when it came ("expires_in"), never compared with
+// the provider's.
 type Tokens struct {
 	grant Grant
 	clock Clock
 
-	turn   chan struct{} // held by who looks at, or fetches, what follows
+	turn   chan struct{} // a lock for the fields below
 	token  string
-	useful time.Time // until then without asking for another
+	useful time.Time // when to ask for another
 	ends   time.Time
 }
 
@@ -39,8 +39,8 @@ func NewTokens(grant Grant, clock Clock) *Tokens {
 	return &Tokens{grant: grant, clock: clock, turn: make(chan struct{}, 1)}
 }
 
-// Token returns an access token, and fetches one if need be; callers at the same time wait for the same one. While the
-// old one still lives, a provider that does not answer is no error.
+// Token returns an access token, and fetches one if necessary; concurrent callers wait for the same one. While the old token is
+// valid, an error of the provider is ignored.
 func (t *Tokens) Token(ctx context.Context) (string, error) {
 	select {
 	case t.turn <- struct{}{}:
@@ -63,7 +63,7 @@ func (t *Tokens) Token(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("get an access token: it has %d bytes, and at most %d are taken", n, secret.MaxBytes)
 	}
 	t.token = fresh.AccessToken
-	t.ends = t.clock.Now().Add(24 * time.Hour) // one that says nothing of its end; a 401 will
+	t.ends = t.clock.Now().Add(24 * time.Hour) // without a stated end; a 401 ends it
 	if life := lifetime(fresh); life > 0 {
 		t.ends = t.clock.Now().Add(life)
 	}
@@ -71,7 +71,7 @@ func (t *Tokens) Token(ctx context.Context) (string, error) {
 	return t.token, nil
 }
 
-// lifetime prefers how long a token lives to when it ends.
+// lifetime is how long a token lives; a duration in the answer is preferred to a point in time.
 func lifetime(token *oauth2.Token) time.Duration {
 	switch {
 	case token.ExpiresIn > 0:

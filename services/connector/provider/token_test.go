@@ -138,15 +138,15 @@ func TestWhatATokenEndpointRefusesTellsTheUserWhatToDo(t *testing.T) {
 		says      string
 	}{
 		"revoked": {answer{status: 400, body: `{"error":"invalid_grant","error_description":"Token has been expired or revoked."}`}, true,
-			"the consent for this Microsoft account has expired or was revoked; connect it again: Token has been expired or revoked."},
+			"the consent has expired or was revoked; connect this Microsoft account again with `echomind connect microsoft`: Token has been expired or revoked."},
 		"in need of the user": {answer{status: 400, body: `{"error":"interaction_required","error_description":"AADSTS50076: MFA\r\nTrace ID: 1"}`}, true,
-			"connect it again: AADSTS50076: MFA"},
+			"connect this Microsoft account again with `echomind connect microsoft`: AADSTS50076: MFA"},
 		"a wrong secret": {answer{status: 401, body: `{"error":"invalid_client","error_description":"AADSTS7000215: Invalid client secret hunter-two"}`}, true,
 			"check client_id, client_secret and what it may do: AADSTS7000215: Invalid client secret REDACTED"},
 		"something else": {answer{status: 400, body: `{"error":"temporarily_unavailable"}`}, false, "no access token"},
 		"no JSON":        {answer{status: 400, body: `<html>old-refresh</html>`}, false, "no access token"},
 		"away":           {answer{status: 503}, false, "503"},
-		"resets":         {answer{reset: true}, false, "get an access token"},
+		"resets":         {answer{reset: true}, false, "get an access token from Microsoft sign-in: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -248,7 +248,7 @@ func TestAServiceAccountSignsForItsUserAndInGooglesTime(t *testing.T) {
 	fresh := &provider.ServiceAccount{Issuer: grant.Issuer, Scopes: grant.Scopes}
 	require.NoError(t, fresh.ReadKey(keyFile(t, key)))
 	_, err = fresh.Fetch(t.Context())
-	require.ErrorContains(t, err, "connect it again: Invalid email or User ID")
+	require.ErrorContains(t, err, "connect this Google account again with `echomind connect google`: Invalid email or User ID")
 	require.True(t, permanent(err))
 	require.Len(t, refusing.requests(), 1, "our clock was right")
 }

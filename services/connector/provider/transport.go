@@ -16,13 +16,13 @@ import (
 	"github.com/echomind/sync/sdk/worker"
 )
 
-// maxErrorBody bounds what is read of an answer that is an error.
+// maxErrorBody bounds how much is read of an error's body.
 const maxErrorBody = 64 << 10
 
 type transport struct {
 	Options
 	name   string
-	origin string // whose requests are authorised
+	origin string // requests to it are authorised
 	limits Limits
 }
 
@@ -36,11 +36,11 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	failures, throttles, renewed := 0, 0, false
 	for {
 		if err := t.Quota.Take(ctx); err != nil {
-			return nil, account{err}
+			return nil, accountError{err}
 		}
 		token, err := t.token(ctx, req)
 		if err != nil {
-			return nil, account{err}
+			return nil, accountError{err}
 		}
 		resp, err := t.send(req, token)
 		if err != nil {
@@ -55,7 +55,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			continue
 		}
 		how, reason, message, err := t.judge(req, resp)
-		if err != nil { // its body did not come
+		if err != nil { // its body could not be read
 			t.Metrics.count(t.name, "error")
 			how, message = broken, "the answer broke off"
 		}
@@ -74,7 +74,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			t.Tokens.Refuse(token)
 		case broken:
 			failures++
-			isFinal, err := t.broken(req, resp, reason, message, failures, repeatable)
+			isFinal, err := t.retryLater(req, resp, reason, message, failures, repeatable)
 			if err != nil {
 				return nil, err
 			}
@@ -90,36 +90,35 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// longestElsewhere is how long a host that is not the API's may ask to wait before one more try.
-const longestElsewhere = 30 * time.Second
+// longestContentWait is how long a host other than the API may ask to wait before one more try.
+const longestContentWait = 30 * time.Second
 
-// broken waits until a request is to be made again whose answer is broken, or says that the answer is final. A host that is not the API's speaks of
-// the one thing that was asked for, which fails alone: it is not waited for as the account is.
-func (t *transport) broken(
+// retryLater waits before a request with a broken answer is repeated, or says that the answer is final. A host other than the API
+// concerns one document, which fails alone: it is not waited for like the account.
+func (t *transport) retryLater(
 	req *http.Request, resp *http.Response, reason, message string, times int, repeatable bool,
 ) (isFinal bool, err error) {
-	ctx, asked, accounts := req.Context(), repeat.RetryAfter(resp.Header, t.Clock.Now()), t.isAccounts(req)
+	ctx, asked, accounts := req.Context(), repeat.RetryAfter(resp.Header, t.Clock.Now()), t.isAccountRequest(req)
 	switch {
 	case asked > t.limits.LongestWait && accounts:
 		return false, t.postpone(resp, reason, message, asked, asked)
-	case !repeatable || times >= t.limits.Tries || asked > longestElsewhere && !accounts:
+	case !repeatable || times >= t.limits.Tries || asked > longestContentWait && !accounts:
 		return true, nil
 	}
 	pause := min(max(asked, pauses.Scattered(times)), t.limits.LongestWait)
 	if asked == 0 || !accounts {
 		return false, t.Clock.Sleep(ctx, pause)
 	}
-	return false, t.Waits.sleep(ctx, t.Clock, pause, t.Dialect.asked())
+	return false, t.Waits.sleep(ctx, t.Clock, pause, t.Dialect.waitReason())
 }
 
-// isAccounts says whether what a request asks for is the account's: of the API, or a token. Anything else is content at some host
-// that gives it to whoever has the URL.
-func (t *transport) isAccounts(req *http.Request) bool {
+// isAccountRequest says whether a request is for the API, or for a token. Any other request is for content at a host that gives it
+// to every holder of the URL.
+func (t *transport) isAccountRequest(req *http.Request) bool {
 	return t.repeatPosts || t.Tokens != nil && origin(req.URL) == t.origin
 }
 
-// throttle tells everybody who asks with this account to wait, and waits; or says why it does not. The quota is what
-// waits: the next Take does, here and in every replica.
+// throttle blocks the account in all replicas, and waits; or returns why it does not wait. The next Take waits for the quota.
 func (t *transport) throttle(
 	ctx context.Context, resp *http.Response, how verdict, reason, message string, times int, repeatable bool,
 ) error {
@@ -137,7 +136,7 @@ func (t *transport) throttle(
 	}
 	answer := t.postpone(resp, reason, message, asked, pause)
 	if how == exhausted {
-		answer.Asked = t.Dialect.usedUp()
+		answer.WaitReason = t.Dialect.exhaustedReason()
 	}
 	if err := t.Quota.Block(ctx, pause); err != nil {
 		return errors.Join(answer, err)
@@ -146,38 +145,37 @@ func (t *transport) throttle(
 		return answer
 	}
 	t.Metrics.waited(t.name, pause)
-	return t.Waits.sleep(ctx, t.Clock, pause, answer.Asked)
+	return t.Waits.sleep(ctx, t.Clock, pause, answer.WaitReason)
 }
 
-// postpone is the answer of a provider that is waited for, but not by this request.
+// postpone is the error for a provider that must be waited for, but not by this request.
 func (t *transport) postpone(resp *http.Response, reason, message string, asked, wait time.Duration) *Error {
 	return &Error{
 		Provider: t.Dialect.Name, Status: resp.StatusCode, Reason: reason, Message: message, RetryAfter: asked,
-		Wait: wait, Asked: t.Dialect.asked(),
+		Wait: wait, WaitReason: t.Dialect.waitReason(),
 	}
 }
 
-// reconnect is what the user is told of an account that the provider does not let in, though its token is fresh.
+// reconnect is the error for an account whose fresh token the provider refuses.
 func (t *transport) reconnect(status int, reason, message string) error {
 	return worker.Permanent(&Error{
 		Provider: t.Dialect.Name, Status: status, Reason: reason,
-		Message: strings.TrimSpace(fmt.Sprintf("a fresh access token is refused: connect this %s again. %s",
-			t.Dialect.Account, message)),
+		Message: strings.TrimSpace(fmt.Sprintf("a fresh access token is refused; %s. %s", t.Dialect.reconnect(), message)),
 	})
 }
 
-// token is what a request is authorised with; "" where it leaves the API's host.
+// token is the token of a request; "" for a host other than the API.
 func (t *transport) token(ctx context.Context, req *http.Request) (string, error) {
 	if t.Tokens == nil || origin(req.URL) != t.origin {
 		return "", nil
 	}
 	token, err := t.Tokens.Token(ctx)
-	t.Cleaner.Learn(token) // providers repeat what they refuse
+	t.Cleaner.Learn(token) // a refusal may repeat the token
 	return token, err
 }
 
 // line is a line of the provider's words, cleaned while it is whole.
-func (t *transport) line(text string) string { return line(t.Cleaner.Text(text)) }
+func (t *transport) line(text string) string { return clipLine(t.Cleaner.Text(text)) }
 
 // send makes the request once.
 func (t *transport) send(req *http.Request, token string) (*http.Response, error) {
@@ -195,7 +193,7 @@ func (t *transport) send(req *http.Request, token string) (*http.Response, error
 	}
 	out.Header.Set("User-Agent", userAgent)
 	if t.Tokens != nil {
-		out.Header.Del("Authorization") // none but ours
+		out.Header.Del("Authorization") // only our own is sent
 	}
 	if token != "" {
 		out.Header.Set("Authorization", "Bearer "+token)
@@ -214,7 +212,7 @@ func (t *transport) send(req *http.Request, token string) (*http.Response, error
 	return resp, nil
 }
 
-// judge says what an answer means. Of an error it reads the body, bounded, and leaves it to be read again.
+// judge says what an answer means. It reads the body of an error, bounded, and leaves it readable.
 func (t *transport) judge(req *http.Request, resp *http.Response) (how verdict, reason, message string, err error) {
 	if resp.StatusCode < http.StatusBadRequest {
 		return final, "", "", nil
@@ -224,7 +222,7 @@ func (t *transport) judge(req *http.Request, resp *http.Response) (how verdict, 
 	resp.Body = io.NopCloser(bytes.NewReader(content))
 	resp.ContentLength = int64(len(content))
 	resp.Header.Del("Content-Length")
-	how, reason, message = t.Dialect.judge(resp.StatusCode, t.isAccounts(req) && resp.Header.Get("Retry-After") != "", content)
+	how, reason, message = t.Dialect.judge(resp.StatusCode, t.isAccountRequest(req) && resp.Header.Get("Retry-After") != "", content)
 	reason, message = t.line(reason), t.line(message)
 	if how != final {
 		err = nil // the status says enough

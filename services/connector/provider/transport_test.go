@@ -149,7 +149,7 @@ func TestAWaitThatIsTooLongEndsTheSyncAndSaysSo(t *testing.T) {
 	var e *provider.Error
 	require.ErrorAs(t, err, &e)
 	require.Equal(t, &provider.Error{Provider: "Microsoft Graph", Status: 429, Reason: "TooManyRequests", Message: "too many", RetryAfter: time.Hour,
-		Wait: time.Hour, Asked: "Microsoft asked us to wait"}, e)
+		Wait: time.Hour, WaitReason: "Microsoft asked us to wait"}, e)
 	require.Equal(t, "Microsoft Graph answered 429 TooManyRequests: too many; it asks to wait 1h0m0s", e.Error())
 	require.True(t, e.EndsSync())
 	require.Empty(t, clock.sleeps())
@@ -164,7 +164,7 @@ func TestAWaitThatIsTooLongEndsTheSyncAndSaysSo(t *testing.T) {
 	require.Empty(t, clock.sleeps())
 	require.Equal(t, 30*time.Minute, q.blocked[1])
 	require.Equal(t, 30*time.Minute, e.Wait)
-	require.Equal(t, "Google Drive allows this account no more requests for now; we wait", e.Asked)
+	require.Equal(t, "Google Drive allows this account no more requests for now; we wait", e.WaitReason)
 
 	s = serve(t, answer{status: 429, header: map[string]string{"Retry-After": "86400000000000000000"}})
 	c, _ = client(t, s, nil)
@@ -326,7 +326,7 @@ func TestATokenThatIsRefusedIsReplacedOnce(t *testing.T) {
 		o.Tokens, o.Dialect = provider.NewTokens(&grant{life: 3600}, nil), provider.Microsoft
 	})
 	_, _, err = get(t, c, s.URL)
-	require.ErrorContains(t, err, "connect this Microsoft account again")
+	require.ErrorContains(t, err, "connect this Microsoft account again with `echomind connect microsoft`")
 	require.True(t, permanent(err))
 	require.Len(t, s.requests(), 2)
 

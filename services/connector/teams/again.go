@@ -12,7 +12,7 @@ import (
 	"github.com/echomind/sync/services/connector/graph"
 )
 
-// recheck asks for the replies of threads that were active lately, unless this sync has looked at them already.
+// recheck asks for the replies of recently active threads that this sync has not looked at yet.
 func (c *channel) recheck(ctx context.Context) error {
 	if c.cfg.recheckDays() == NoRecheck || c.now.IsZero() {
 		return nil
@@ -38,7 +38,7 @@ func (c *channel) Look(ctx context.Context, s *source.Sync, ids []string) error 
 		f := memo[attached](of)
 		var err error
 		if _, shown := c.shown[thread]; file && f.Link != "" {
-			err = c.file(ctx, id, f, false, true)
+			err = c.updateFile(ctx, id, f, false, true)
 		} else if !shown {
 			err = c.recheckThread(ctx, thread, true)
 		}
@@ -49,7 +49,7 @@ func (c *channel) Look(ctx context.Context, s *source.Sync, ids []string) error 
 	return nil
 }
 
-// recheckThread reads a thread again whose replies have changed, or any where whole is set.
+// recheckThread reads a thread again where its replies have changed, or always where whole is set.
 func (c *channel) recheckThread(ctx context.Context, id string, whole bool) error {
 	root := graph.Message{ID: strings.TrimPrefix(id, "message/")}
 	message := c.api.URL(c.path("/messages/"+graph.Segment(root.ID)), nil)
@@ -67,7 +67,7 @@ func (c *channel) recheckThread(ctx context.Context, id string, whole bool) erro
 	if err := c.api.Get(ctx, message, nil, &root); graph.IsGone(err) {
 		return c.goneThread(ctx, id)
 	} else if err != nil {
-		return c.sync.Alone(ctx, fmt.Errorf("read a thread again: %w", err)) // it stays as it is stored
+		return c.sync.FailAlone(ctx, fmt.Errorf("read a thread again: %w", err)) // it stays as it is stored
 	}
 	if unread != nil {
 		return c.failThread(ctx, root, unread)
@@ -95,7 +95,7 @@ func (c *channel) moreReplies(ctx context.Context, link string) ([]graph.Message
 		if err != nil {
 			return nil, fmt.Errorf("list replies: %w", err)
 		}
-		c.tick(at)
+		c.setTime(at)
 		all = append(all, page.Value...)
 		for _, m := range page.Value {
 			size += m.Weight()
@@ -105,12 +105,12 @@ func (c *channel) moreReplies(ctx context.Context, link string) ([]graph.Message
 	return all, nil
 }
 
-// goneThread marks a thread that is not there. One that was not there at an earlier sync either is lost with its attachments.
+// goneThread marks a thread that does not exist now. Where an earlier sync did not find it either, it is lost with its attachments.
 func (c *channel) goneThread(ctx context.Context, id string) error {
-	lost, err := c.sync.Away(ctx, source.Item{ID: id, Title: "Thread", MediaType: "text/plain"})
+	lost, err := c.sync.MarkAway(ctx, source.Item{ID: id, Title: "Thread", MediaType: "text/plain"})
 	if lost {
 		for _, file := range c.filesIn(id) {
-			c.sync.Lose(file)
+			c.sync.MarkLost(file)
 		}
 	}
 	return err
@@ -119,7 +119,8 @@ func (c *channel) goneThread(ctx context.Context, id string) error {
 // filesIn are the stored attachments of a thread.
 func (c *channel) filesIn(thread string) []string { return slices.Collect(maps.Keys(c.files[thread])) }
 
-// loseOrphans loses attachments whose thread is not stored: it was lost, or a sync died between the two, or their deletion was given up.
+// loseOrphans marks attachments as lost whose thread is not stored: the thread was lost, or a sync died between the two, or their
+// deletion was given up.
 func (c *channel) loseOrphans() error {
 	if err := c.sync.Wait(); err != nil { // a thread may still be on its way
 		return err
@@ -127,7 +128,7 @@ func (c *channel) loseOrphans() error {
 	for id := range c.sync.All() {
 		thread, file := split(id)
 		if _, stored := c.sync.Stored(thread); file && !stored {
-			c.sync.Lose(id)
+			c.sync.MarkLost(id)
 		}
 	}
 	return nil

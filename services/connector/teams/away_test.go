@@ -148,7 +148,7 @@ func TestManyThreadsThatAreNotThereForTwoSyncsStay(t *testing.T) {
 	_, err := w.try(t.Context())
 	require.NoError(t, err)
 	_, err = w.try(t.Context())
-	require.ErrorIs(t, err, source.ErrUnasked)
+	require.ErrorIs(t, err, source.ErrDeletionsRefused)
 	w.fake.Heal()
 	w.sync()
 }
@@ -332,7 +332,7 @@ func TestAChannelThatIsAwayAfterARefusedListingIsNoMistakeOfTheConfiguration(t *
 	w.fake.Pass(300 * 24 * time.Hour) // the delta does not tell
 	w.fake.ExpireTokens("syncStateNotFound")
 	_, err = w.try(t.Context())
-	require.ErrorIs(t, err, source.ErrUnasked)
+	require.ErrorIs(t, err, source.ErrDeletionsRefused)
 	w.fake.Inject(fakegraph.Fault{Path: "/messages", Times: 1, Status: http.StatusNotFound, Code: "NotFound"})
 	_, err = w.try(t.Context())
 	require.Error(t, err)
@@ -369,7 +369,7 @@ func TestAttachmentsThatAreNotThereGoOnceTheirOwnerAllowsItForOneRun(t *testing.
 		if err == nil {
 			w.store.Allows = false
 		}
-		if errors.Is(err, source.ErrUnasked) {
+		if errors.Is(err, source.ErrDeletionsRefused) {
 			w.store.Allows = true
 		}
 	}

@@ -16,8 +16,8 @@
 // expanded ("chatMessage: delta"). So a first sync lists all messages ("List channel messages"), and takes the delta
 // from the time at which that began. Of a thread whose replies alone have changed the page says that a filter by time
 // finds its reply chain; it does not say that the delta reports it. So the replies of threads that were active within
-// recheck_days are asked for at every sync, one request each. What is left to the delta alone is the first reply in a
-// thread of which nothing could be read before.
+// recheck_days are asked for at every sync, one request each. Only the first reply in a thread that had no readable text before is
+// left to the delta alone.
 //
 // Reactions change a message's version and modification time, not its text: a thread is known by its text.
 //
@@ -28,9 +28,9 @@
 // the channel, and a URL in a message must not let them read along. The folder's own delta tells which of the attached
 // files have changed, or left it.
 //
-// An attachment is the file that its link leads to. Where its link leads nowhere any more, it is the file that was there last, as long as
-// that is in the folder: it was renamed. Where there is no such file, the document of the attachment has no text, and only remembers its
-// link: the file may come back, and another may take its name.
+// An attachment is the file that its link leads to. Where the link leads nowhere any more, the attachment is the file that the link
+// led to last, as long as that is in the folder: it was renamed. Where there is no such file, the document of the attachment has no
+// text, and only remembers its link: the file may come back, and another file may take its name.
 package teams
 
 import (

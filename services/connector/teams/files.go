@@ -17,7 +17,8 @@ const (
 	// maxLink bounds the link of an attachment, as JSON. A path in a library has at most 400 characters ("Restrictions and limitations
 	// in OneDrive and SharePoint"); a longer link leads to none.
 	maxLink = 4 << 10
-	// maxItem bounds the id of a drive item in a memo; real ones have some 30 bytes. A longer one is left out: the link leads to it.
+	// maxItem bounds the id of a drive item in a memo; real ones have some 30 bytes. A longer id is left out: the link leads to the
+	// item.
 	maxItem = 1 << 10
 	// maxDepth bounds how far up the folders of a file are followed.
 	maxDepth = 400
@@ -25,17 +26,17 @@ const (
 
 // attached is the memo of an attached file. With maxLink and maxItem it is below worker.MaxMemoBytes.
 type attached struct {
-	// Link is where the message says that the file is.
+	// Link is the address in the message.
 	Link string `json:"l"`
-	// Item is the drive item that was there last.
+	// Item is the drive item that the link led to last.
 	Item string `json:"i,omitempty"`
 	// Gone says that there is no such file in the channel's folder. The document has no text then, and only keeps this memo.
 	Gone bool `json:"g,omitempty"`
-	// Look says that the next sync looks for it again though nothing has changed in the library.
+	// Look says that the next sync looks for the file again though nothing has changed in the library.
 	Look bool `json:"n,omitempty"`
 }
 
-// name is how a link ends, in the words of the library.
+// name is the end of a link, spelled as the library spells names.
 func (a attached) name() string {
 	if u, err := url.Parse(a.Link); err == nil && u.Path != "" {
 		return path.Base(u.Path)
@@ -48,9 +49,9 @@ func isLink(link string) bool {
 	return err == nil && link != "" && len(data) <= maxLink
 }
 
-// filesOf removes the attachments that a thread has no more, and looks for those that are new. What is stored is left to the changes of the
-// library, and what has failed to Look.
-func (c *channel) filesOf(ctx context.Context, thread string, messages []graph.Message) error {
+// updateAttachments removes the attachments that a thread no longer has, and looks for new ones. Stored attachments are left to the
+// changes of the library, and failed ones to Look.
+func (c *channel) updateAttachments(ctx context.Context, thread string, messages []graph.Message) error {
 	links := map[string]string{}
 	for _, m := range messages {
 		for _, a := range m.Attachments {
@@ -72,7 +73,7 @@ func (c *channel) filesOf(ctx context.Context, thread string, messages []graph.M
 			continue
 		}
 		c.attach(thread, id)
-		if err := c.file(ctx, id, attached{Link: link}, false, true); err != nil {
+		if err := c.updateFile(ctx, id, attached{Link: link}, false, true); err != nil {
 			return err
 		}
 	}
@@ -93,18 +94,18 @@ func clipID(id string) string {
 	return url.PathEscape(id)
 }
 
-// where is where an attached file was found.
-type where int
+// location says where an attached file was found.
+type location int
 
 const (
-	inFolder where = iota
+	inFolder location = iota
 	elsewhere
 	nowhere
 )
 
-// file looks for an attached file, and gives it to the engine. told says that the library has reported its item as gone. retry reads it
-// also where it has failed before.
-func (c *channel) file(ctx context.Context, id string, a attached, told, retry bool) error {
+// updateFile looks for an attached file, and gives it to the engine. told says that the library has reported its item as gone.
+// retry reads it again also where it has failed before.
+func (c *channel) updateFile(ctx context.Context, id string, a attached, told, retry bool) error {
 	item, at, err := c.find(ctx, a, told)
 	of, known := c.sync.Stored(id)
 	if of.Failed == source.NotStored && (retry || err != nil || at != inFolder) {
@@ -122,7 +123,7 @@ func (c *channel) file(ctx context.Context, id string, a attached, told, retry b
 		why := source.Unreadable{Reason: graph.Reason(err), Trouble: !graph.IsRefused(err)}
 		return c.sync.Fail(ctx, source.Item{ID: id, Title: a.name(), URL: a.Link, Memo: a}, why)
 	case item.ID != "" && item.Parent.DriveID != c.state.Drive:
-		return c.sync.Remove(ctx, id) // in another library: its link never leads here
+		return c.sync.Remove(ctx, id) // it is in another library: its link never leads here
 	case at != inFolder:
 		if len(item.ID) <= maxItem {
 			a.Item = cmp.Or(item.ID, a.Item) // it may come into the folder
@@ -131,12 +132,12 @@ func (c *channel) file(ctx context.Context, id string, a attached, told, retry b
 	case !retry && of.Failed != source.None && of.Failed != source.InContent && of.Failed != source.IsAway:
 		return nil // Look tries it again in its turn
 	}
-	given := c.item(id, a, item)
+	given := c.newItem(id, a, item)
 	given.Read = func(ctx context.Context) (source.Content, error) {
 		content, fresh, err := c.reader.Content(ctx, c.state.Drive, item)
-		now := c.item(id, a, fresh)
+		now := c.newItem(id, a, fresh)
 		if errors.Is(err, source.ErrAway) && (of.Hash == "" || a.Gone) {
-			now, err = without(id, given.Memo.(attached), true), source.ErrNoText
+			now, err = withoutText(id, given.Memo.(attached), true), source.ErrNoText
 		}
 		content.Now = &now
 		return content, err
@@ -144,7 +145,7 @@ func (c *channel) file(ctx context.Context, id string, a attached, told, retry b
 	return c.sync.Item(ctx, given)
 }
 
-// stillAttached reads the thread again of a file that could not be stored: that may be its deletion.
+// stillAttached reads the thread of a file that could not be stored: the failure may be that of its deletion.
 func (c *channel) stillAttached(ctx context.Context, id string) (bool, error) {
 	thread, _ := split(id)
 	if _, shown := c.shown[thread]; !shown {
@@ -157,8 +158,8 @@ func (c *channel) stillAttached(ctx context.Context, id string) (bool, error) {
 	return known && shown && !of.Fresh, nil
 }
 
-// item is an attached file as the library has it.
-func (c *channel) item(id string, a attached, item graph.Item) source.Item {
+// newItem describes an attached file to the engine.
+func (c *channel) newItem(id string, a attached, item graph.Item) source.Item {
 	now := attached{Link: a.Link}
 	if len(item.ID) <= maxItem {
 		now.Item = item.ID
@@ -170,35 +171,36 @@ func (c *channel) item(id string, a attached, item graph.Item) source.Item {
 	}
 }
 
-// without is an attached file of which there is no text. Its title and address are what the message says.
-func without(id string, a attached, look bool) source.Item {
+// withoutText describes an attachment without a file. Title and address are those of the message.
+func withoutText(id string, a attached, look bool) source.Item {
 	a.Gone, a.Look = true, look
 	return source.Item{ID: id, Title: a.name(), URL: a.Link, Memo: a}
 }
 
-// missing takes the text of an attached file away that is not in the channel's folder. Its memo stays: its thread does not change when it
-// comes back, as when a permission is granted again, when it leaves the recycle bin, or when another file is uploaded under its name.
+// missing removes the text of an attachment whose file is not in the channel's folder. Its memo stays, because its thread does not
+// change when the file comes back: when a permission is granted again, when the file leaves the recycle bin, or when another file
+// is uploaded under its name.
 //
-// A library says for a moment, too, that a file is not there: where nothing else says so, what is stored stays until the next sync does not
-// find it either, and what was never stored is looked for once more.
+// A library may report a file as missing for a moment. Where nothing else says so, the stored text stays until the next sync does
+// not find the file either, and a file that was never stored is looked for once more.
 func (c *channel) missing(ctx context.Context, id string, a attached, certain bool, of source.Stored, known bool) error {
 	switch {
 	case !known || of.Failed == source.Unknown:
-		return c.sync.Item(ctx, without(id, a, !certain))
+		return c.sync.Item(ctx, withoutText(id, a, !certain))
 	case certain || a.Gone:
-		return c.sync.Item(ctx, without(id, a, false))
+		return c.sync.Item(ctx, withoutText(id, a, false))
 	}
 	now := source.Item{ID: id, Title: a.name(), URL: a.Link, Memo: a}
 	if of.Failed == source.IsAway {
-		now = without(id, a, true)
+		now = withoutText(id, a, true)
 	}
-	_, err := c.sync.Away(ctx, now)
+	_, err := c.sync.MarkAway(ctx, now)
 	return err
 }
 
-// find looks for an attached file where its link leads. Where that is not into the channel's folder, it is the item that was there last, as
-// long as that is in the channel's folder, and not told to be gone: it has another name now.
-func (c *channel) find(ctx context.Context, a attached, told bool) (graph.Item, where, error) {
+// find looks for an attached file where its link leads. Where that is not in the channel's folder, it returns the item that the
+// link led to last, as long as that is in the channel's folder and not reported as gone: it was renamed.
+func (c *channel) find(ctx context.Context, a attached, told bool) (graph.Item, location, error) {
 	at, found := nowhere, graph.Item{}
 	for n, ask := range []func() (graph.Item, error){
 		func() (graph.Item, error) { return c.api.Shared(ctx, a.Link) },
@@ -212,7 +214,7 @@ func (c *channel) find(ctx context.Context, a attached, told bool) (graph.Item, 
 		switch {
 		case graph.IsGone(err) || err == nil && item.Deleted != nil:
 		case n > 0 && graph.IsRefused(err):
-			at = elsewhere // it has left its place for one that the account may not read
+			at = elsewhere // it has moved to a place that the account may not read
 		case err != nil:
 			return item, at, err
 		case inside && !item.IsFolder():
@@ -227,8 +229,8 @@ func (c *channel) find(ctx context.Context, a attached, told bool) (graph.Item, 
 	return found, at, nil
 }
 
-// inside tells whether an item lies in the channel's folder. Elsewhere the people in the channel may have no right to read, and nobody tells
-// when it changes or is gone.
+// inside tells whether an item lies in the channel's folder. Elsewhere the people in the channel may have no right to read it, and
+// no delta reports its changes.
 func (c *channel) inside(ctx context.Context, item graph.Item) (in bool, err error) {
 	if item.Parent.DriveID != c.state.Drive {
 		return false, nil

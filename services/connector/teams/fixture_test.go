@@ -80,7 +80,7 @@ func (w *world) try(ctx context.Context) (teams.Result, error) {
 func (w *world) tries(n int) {
 	w.t.Helper()
 	for range n {
-		if _, err := w.try(w.t.Context()); !errors.Is(err, source.ErrUnasked) {
+		if _, err := w.try(w.t.Context()); !errors.Is(err, source.ErrDeletionsRefused) {
 			require.NoError(w.t, err)
 		}
 	}

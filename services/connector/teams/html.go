@@ -7,8 +7,8 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// htmlText writes the text of a message, until w is full. It reads tags as a stream, so that a message of any depth takes
-// what it is long. names are what <at id> and <attachment id> stand for.
+// htmlText writes the text of a message until w is full. It reads tags as a stream, so that nesting costs no memory. names are the
+// texts of <at id> and <attachment id>.
 func htmlText(w *textWriter, source string, names names) {
 	z := html.NewTokenizer(strings.NewReader(source))
 	skipping, links := 0, []string(nil)
@@ -28,7 +28,7 @@ func htmlText(w *textWriter, source string, names names) {
 			case t.Data == "at":
 				name := names.mentions[attr(t, "id")]
 				w.text("@" + name)
-				// The tag holds the same name, or a part of it; without an entry it is all there is.
+				// The tag holds the same name, or a part of it; without an entry only the tag has a name.
 				if name != "" && kind == html.StartTagToken {
 					skipping++
 				}
@@ -137,7 +137,7 @@ func (w *textWriter) text(s string) {
 func (w *textWriter) write(s string) {
 	if s != "" && !w.full {
 		if room := w.most - w.b.Len(); len(s) > room {
-			s, w.full = cut(s, room), true
+			s, w.full = truncate(s, room), true
 			if s == "" {
 				return
 			}

@@ -9,18 +9,19 @@ import (
 	"github.com/echomind/sync/services/connector/graph"
 )
 
-// changes are what has happened in the channel's library since the last sync. Whatever else lies there is of no interest, and there may be
-// any number of it.
+// changes are the changes of the channel's library since the last sync that concern attachments. The library may hold any number of
+// other files.
 type changes struct {
 	// byItem and byName are the attachments that are stored, by their items and by the names that their links end with.
 	byItem, byName map[string][]string
-	// due are those that have changed, or may be back, or whose name another file has now; told are the items of theirs that are gone.
+	// due are attachments that have changed, or may be back, or whose name another file has now; told are the items of attachments
+	// that are gone.
 	due, told map[string]struct{}
-	// all says that folders have changed, or that the service does not know what has: every attached file is looked for. came says that
-	// files may have come so, and not only gone: those are looked for, too, that are not there.
+	// all says that folders have changed, or that the service does not know the changes: every attached file is looked for. came
+	// says that files may have appeared so, and not only gone: attachments without a file are looked for, too.
 	all, came bool
-	// next is where the changes after these go on; empty while the library is away. It becomes the state's when these are applied: a
-	// checkpoint before would lose them.
+	// next is where later changes continue; empty while the library is away. It becomes part of the state when these changes are
+	// applied: an earlier checkpoint would lose them.
 	next string
 }
 
@@ -48,7 +49,7 @@ func (c *channel) library(ctx context.Context) (*changes, error) {
 			continue
 		}
 		if graph.IsGone(err) {
-			c.state.Away = true // for a moment, or for ever: the next sync looks for another
+			c.state.Away = true // the next sync looks for another library
 			return away, nil
 		}
 		if err == nil {
@@ -67,12 +68,12 @@ func (c *channel) library(ctx context.Context) (*changes, error) {
 	}
 	found.all = found.all || found.came
 	if len(found.byName) == 0 {
-		c.state.Files = found.next // there is nothing that a checkpoint could lose
+		c.state.Files = found.next // a checkpoint cannot lose changes here
 	}
 	return found, nil
 }
 
-// attachments are those that are stored as of now. What this sync stores beside them is read after the changes.
+// attachments are the attachments that are stored now. Attachments that this sync stores later are read after the changes.
 func (c *channel) attachments() *changes {
 	found := &changes{byItem: map[string][]string{}, byName: map[string][]string{}, due: map[string]struct{}{}, told: map[string]struct{}{}}
 	for id, of := range c.sync.All() {
@@ -92,7 +93,7 @@ func (c *channel) attachments() *changes {
 	return found
 }
 
-// take takes a page of the library's changes.
+// take adds a page of the library's changes.
 func (f *changes) take(page []graph.Item, folder string) {
 	for _, item := range page {
 		ids, attached := f.byItem[item.ID]
@@ -113,8 +114,8 @@ func (f *changes) take(page []graph.Item, folder string) {
 	}
 }
 
-// findFolder finds the channel's folder, which is made with the channel's first file. Where it has come, or is in another library now, all
-// messages are listed: their attachments may be in it.
+// findFolder finds the channel's folder, which is created with the channel's first file. Where it has appeared, or is in another
+// library now, all messages are listed: their attachments may be in it.
 func (c *channel) findFolder(ctx context.Context) (there bool, err error) {
 	var folder graph.Item
 	err = c.api.Get(ctx, c.api.URL(c.path("/filesFolder"), nil), nil, &folder)
@@ -134,8 +135,8 @@ func (c *channel) findFolder(ctx context.Context) (there bool, err error) {
 	return true, nil
 }
 
-// changed looks for the attached files that have changed.
-func (c *channel) changed(ctx context.Context, found *changes) error {
+// applyChanges looks for the attached files that have changed.
+func (c *channel) applyChanges(ctx context.Context, found *changes) error {
 	for id, of := range c.sync.All() {
 		a := memo[attached](of)
 		_, due := found.due[id]
@@ -143,7 +144,7 @@ func (c *channel) changed(ctx context.Context, found *changes) error {
 			continue
 		}
 		_, told := found.told[a.Item]
-		if err := c.file(ctx, id, a, told, due); err != nil {
+		if err := c.updateFile(ctx, id, a, told, due); err != nil {
 			return err
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/echomind/sync/services/connector/graph"
 )
 
-// slack is how far the first delta reaches back before the listing began: clocks of a large service differ.
-const slack = 5 * time.Minute
+// deltaOverlap is how far the first delta reaches back before the listing began: the clocks of a large service differ.
+const deltaOverlap = 5 * time.Minute
 
 // messages reads everything once, and then changes.
 func (c *channel) messages(ctx context.Context) error {
@@ -43,7 +43,7 @@ func (c *channel) list(ctx context.Context) error {
 			if at.IsZero() {
 				return errors.New("list messages: the answer does not say the time")
 			}
-			c.state.Since = at.Add(-slack).UTC().Format(time.RFC3339)
+			c.state.Since = at.Add(-deltaOverlap).UTC().Format(time.RFC3339)
 		}
 		if err := c.threads(ctx, page.Value); err != nil {
 			return err
@@ -91,7 +91,7 @@ func (c *channel) delta(ctx context.Context) error {
 		switch {
 		case page.Next != "":
 		case continued:
-			continued = false // the round shows the channel as of when it began, which may be long ago
+			continued = false // the resumed round may have begun long ago
 			continue
 		default:
 			return nil
@@ -102,14 +102,14 @@ func (c *channel) delta(ctx context.Context) error {
 	}
 }
 
-// page asks for a page of messages. It leads to the next one, or to a delta, or nowhere.
+// page asks for a page of messages.
 func (c *channel) page(ctx context.Context, doing, link string) (page graph.Page[graph.Message], at time.Time, err error) {
 	page, at, err = c.api.Messages(ctx, link)
 	if err != nil {
 		return page, at, fmt.Errorf("%s: %w", doing, err)
 	}
 	c.result.Pages++
-	c.tick(at)
+	c.setTime(at)
 	return page, at, checkNext(c.api, doing, link, &page)
 }
 

@@ -21,8 +21,8 @@ const (
 	DefaultWorkers = 2
 	// maxRestarts ends a sync whose tokens become useless faster than they can be used.
 	maxRestarts = 3
-	// maxAgain is how many documents that failed are tried again by a sync until that helps.
-	maxAgain = 100
+	// maxRetried is how many failed documents a sync tries again until that helps.
+	maxRetried = 100
 )
 
 // Options tune Sync. They belong to the service, not to the connector.
@@ -59,7 +59,7 @@ type Result struct {
 	Restarted bool
 }
 
-// state is the cursor of a channel. Its links have at most graph.MaxLinkBytes each, and only two of them are set at the same time.
+// state is the cursor of a channel. Its links have at most graph.MaxLinkBytes each, and only two of them are set at once.
 type state struct {
 	// Since is when the listing of everything began, by the service's clock: the first delta begins there.
 	Since string `json:"since,omitempty"`
@@ -88,12 +88,12 @@ type channel struct {
 	state    state
 	result   Result
 
-	// now is the service's time as far as it was said.
+	// now is the service's time, as of its last answer.
 	now time.Time
 	// shown are the threads that this sync has looked at, files the stored attachments of each thread.
 	shown map[string]struct{}
 	files map[string]map[string]struct{}
-	// inFolder tells of folders whether they lie in the channel's folder.
+	// inFolder says of folders whether they lie in the channel's folder.
 	inFolder map[string]bool
 }
 
@@ -123,14 +123,14 @@ func Sync(ctx context.Context, cfg Config, opts Options, store source.Store) (Re
 	}
 	result, err := source.Run(ctx, store, c, source.Options{
 		Connector: opts.Connector, Chunk: opts.Chunk, Workers: opts.Workers, Room: opts.Room, Reading: opts.Extract.Version(),
-		Again: maxAgain, Ends: graph.EndsSync, Answers: c.answers, Clean: opts.Clean,
+		Again: maxRetried, Ends: graph.EndsSync, Answers: c.answers, Clean: opts.Clean,
 	})
 	c.result.Result = result
 	return c.result, err
 }
 
-// List lists all messages once, and then what has changed. The library's changes are read before the messages, and applied after them:
-// what changes there meanwhile is found by the next sync.
+// List lists all messages once, and later the changes. The library's changes are read before the messages, and applied after them:
+// a later change there is found by the next sync.
 func (c *channel) List(ctx context.Context, s *source.Sync) (any, error) {
 	c.sync = s
 	if err := s.Cursor(&c.state); err != nil {
@@ -151,7 +151,7 @@ func (c *channel) List(ctx context.Context, s *source.Sync) (any, error) {
 			break
 		}
 		if _, resync := graph.Resync(err); !resync {
-			return nil, c.ofChannel(err)
+			return nil, c.channelError(err)
 		}
 		if restarts == maxRestarts {
 			return nil, fmt.Errorf("after starting again %d times: %w", maxRestarts, err)
@@ -165,18 +165,19 @@ func (c *channel) List(ctx context.Context, s *source.Sync) (any, error) {
 	if err := c.loseOrphans(); err != nil {
 		return nil, err
 	}
-	return &c.state, c.changed(ctx, changes) // Look may still have it list everything again
+	return &c.state, c.applyChanges(ctx, changes) // Look may still have it list everything again
 }
 
-// ofChannel says what an error of the channel's messages means: before the first sync its configuration is at fault.
-func (c *channel) ofChannel(err error) error {
+// channelError is the error of the sync for an error of the channel's messages: before the first sync its configuration is at
+// fault.
+func (c *channel) channelError(err error) error {
 	if !c.sync.First() && graph.IsGone(err) {
 		return fmt.Errorf("the channel is not there now, and what is stored of it stays; if it was deleted, delete this connector: %w", err)
 	}
 	return graph.AsPermanent(err, "team_id, channel_id")
 }
 
-// answers asks for what must be there: a message, and the channel's folder.
+// answers asks for two things that must exist: a message, and the channel's folder.
 func (c *channel) answers(ctx context.Context) error {
 	_, _, err := c.api.Messages(ctx, c.api.URL(c.path("/messages"), url.Values{"$top": {"1"}}))
 	if err != nil || c.state.Drive == "" {
@@ -184,7 +185,7 @@ func (c *channel) answers(ctx context.Context) error {
 	}
 	_, err = c.api.Item(ctx, c.state.Drive, c.state.Folder)
 	if graph.IsGone(err) || graph.IsRefused(err) {
-		return nil // the next sync finds out, when it asks for what has changed in it
+		return nil // the next sync finds out, when it asks for its changes
 	}
 	return err
 }
@@ -194,7 +195,7 @@ func (c *channel) listAgain() {
 	c.state.Since, c.state.Listing, c.state.Listed, c.state.Delta, c.state.Paging = "", "", false, "", false
 }
 
-// path is the address of something of the channel's.
+// path is the path of one of the channel's resources.
 func (c *channel) path(rest string) string {
 	return "/teams/" + graph.Segment(c.cfg.Team) + "/channels/" + graph.Segment(c.cfg.Channel) + rest
 }
@@ -205,14 +206,14 @@ func split(id string) (thread string, file bool) {
 	return "message/" + root, file
 }
 
-// memo decodes what is stored with a document; it stays empty where there is nothing, or something else.
+// memo decodes the memo of a document; it stays empty where there is none, or another kind.
 func memo[T any](of source.Stored) (m T) {
 	_ = json.Unmarshal(of.Memo, &m)
 	return m
 }
 
-// tick takes the service's time.
-func (c *channel) tick(at time.Time) {
+// setTime notes the service's time.
+func (c *channel) setTime(at time.Time) {
 	if at.After(c.now) {
 		c.now = at
 	}

@@ -14,9 +14,10 @@ import (
 )
 
 const (
-	// textVersion changes whenever the same thread reads differently, so that all are stored again as they come by.
+	// textVersion changes whenever the text of a thread is built differently, so that all threads are stored again when they are
+	// next read.
 	textVersion = "1"
-	// maxTitle is where a title is cut that is taken from a message, in bytes.
+	// maxTitle is the length in bytes to which a title is cut that is taken from a message.
 	maxTitle = 100
 	// maxThreadBytes ends a thread's text. At 1000 replies of usual length it is a hundredth of that.
 	maxThreadBytes = 16 << 20
@@ -27,9 +28,9 @@ const (
 	textBeside     = 1 << 10
 )
 
-// read turns the messages of a thread into a title and text. Each message is a section that begins with who wrote it
-// and when, so that chunks show it.
-func read(ctx context.Context, messages []graph.Message) (title string, sections []chunk.Section, err error) {
+// threadText turns the messages of a thread into a title and text. Each message is a section that begins with its author and time,
+// so that chunks show them.
+func threadText(ctx context.Context, messages []graph.Message) (title string, sections []chunk.Section, err error) {
 	at := int64(0)
 	for i, m := range messages {
 		said, err := messageText(ctx, m)
@@ -61,7 +62,7 @@ func titleOf(m graph.Message, said string) string {
 	for line := range strings.Lines(said) {
 		if line = strings.TrimSpace(line); line != "" {
 			if len(line) > maxTitle {
-				line = cut(line, maxTitle) + "…"
+				line = truncate(line, maxTitle) + "…"
 			}
 			return line
 		}
@@ -72,15 +73,15 @@ func titleOf(m graph.Message, said string) string {
 	return "Message"
 }
 
-// cut is the beginning of a text of more than most bytes.
-func cut(text string, most int) string {
+// truncate returns the beginning of a text, at most `most` bytes.
+func truncate(text string, most int) string {
 	for most > 0 && !utf8.RuneStart(text[most]) {
 		most--
 	}
 	return text[:most]
 }
 
-// names are what the tags of a message stand for.
+// names are the texts of the tags in a message.
 type names struct {
 	mentions, attached map[string]string
 	// written are the attachments that the text names.
@@ -108,8 +109,8 @@ func namesOf(m graph.Message) (names, int) {
 	return n, size
 }
 
-// messageText is what a message says, with the names of who is mentioned and of what is attached. A tag may stand for any
-// name, any number of times, so the text has a bound while it is written; what is beyond is left out.
+// messageText is the text of a message, with the names of mentioned people and attached files. A tag may stand for any name, any
+// number of times, so the text is bounded while it is written; the rest is left out.
 func messageText(ctx context.Context, m graph.Message) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err

@@ -65,7 +65,7 @@ func TestRepliesAreReadOneByOne(t *testing.T) {
 		var err error
 		hash, err = repliesHash(t.Context(), replies)
 		require.NoError(t, err)
-		_, sections, err := read(t.Context(), replies)
+		_, sections, err := threadText(t.Context(), replies)
 		require.NoError(t, err)
 		require.Len(t, sections, 60)
 	})
@@ -122,7 +122,7 @@ func TestNoMessageIsReadForASyncThatHasEnded(t *testing.T) {
 	m := swelling(t, 1, 10, 1)
 	_, err := repliesHash(ctx, []graph.Message{m})
 	require.ErrorIs(t, err, context.Canceled)
-	_, _, err = read(ctx, []graph.Message{m})
+	_, _, err = threadText(ctx, []graph.Message{m})
 	require.ErrorIs(t, err, context.Canceled)
 }
 

@@ -26,7 +26,7 @@ type thread struct {
 func (c *channel) threads(ctx context.Context, roots []graph.Message) error {
 	for i, root := range roots {
 		if root.ID == "" || slices.ContainsFunc(roots[i+1:], func(m graph.Message) bool { return m.ID == root.ID }) {
-			continue // a message may be listed more than once: the last is right
+			continue // a message may be listed more than once: the last one counts
 		}
 		if err := c.thread(ctx, root, true); err != nil {
 			return err
@@ -35,8 +35,8 @@ func (c *channel) threads(ctx context.Context, roots []graph.Message) error {
 	return nil
 }
 
-// thread gives a thread and its attachments to the engine. One that is not listed is not shown again to a run that goes on from this one,
-// should it die, once its text is stored: so its attachments are stored before.
+// thread gives a thread and its attachments to the engine. Outside a listing the attachments come first: once the text is stored, a
+// run that continues from this one is not given the thread again.
 func (c *channel) thread(ctx context.Context, root graph.Message, listed bool) error {
 	id := "message/" + root.ID
 	c.result.Threads++
@@ -61,7 +61,7 @@ func (c *channel) thread(ctx context.Context, root graph.Message, listed bool) e
 	if len(visible) == 0 {
 		return c.removeThread(ctx, id)
 	}
-	title, sections, err := read(ctx, visible)
+	title, sections, err := threadText(ctx, visible)
 	if err != nil {
 		return err
 	}
@@ -69,8 +69,8 @@ func (c *channel) thread(ctx context.Context, root graph.Message, listed bool) e
 	if err != nil {
 		return err
 	}
-	c.sync.Stay(c.filesIn(id)...) // a thread that was not there a moment ago takes them along
-	if err := c.filesOf(ctx, id, visible); err != nil {
+	c.sync.UnmarkLost(c.filesIn(id)...) // a thread that is found again keeps its attachments
+	if err := c.updateAttachments(ctx, id, visible); err != nil {
 		return err
 	}
 	if !listed {
@@ -87,7 +87,7 @@ func (c *channel) thread(ctx context.Context, root graph.Message, listed bool) e
 	})
 }
 
-// failThread fails a thread whose replies cannot be read. What was stored of it stays, and it is tried again.
+// failThread fails a thread whose replies cannot be read. Its stored text stays, and it is tried again.
 func (c *channel) failThread(ctx context.Context, root graph.Message, why error) error {
 	if ctx.Err() != nil || graph.EndsSync(why) {
 		return cmp.Or(ctx.Err(), why)
@@ -96,7 +96,7 @@ func (c *channel) failThread(ctx context.Context, root graph.Message, why error)
 	if err != nil {
 		return err
 	}
-	c.sync.Stay(c.filesIn("message/" + root.ID)...)
+	c.sync.UnmarkLost(c.filesIn("message/" + root.ID)...)
 	return c.sync.Fail(ctx, source.Item{
 		ID: "message/" + root.ID, Title: titleOf(root, said), URL: root.WebURL, MediaType: "text/plain", Memo: thread{},
 	}, source.Unreadable{Reason: "its replies cannot be read: " + graph.Reason(why), Trouble: true})
@@ -113,24 +113,24 @@ func (c *channel) removeThread(ctx context.Context, id string) error {
 	return c.sync.Remove(ctx, id)
 }
 
-// visibleOf are the messages of a thread that people see: no events of the channel's, nothing deleted, nothing that a
+// visibleOf are the messages of a thread that people see, without events of the channel, deleted messages, and messages that a
 // policy hides.
 func visibleOf(root graph.Message) []graph.Message {
 	var visible []graph.Message
 	for _, m := range append([]graph.Message{root}, root.Replies...) {
-		if seen(m) {
+		if isVisible(m) {
 			visible = append(visible, m)
 		}
 	}
 	return visible
 }
 
-func seen(m graph.Message) bool {
+func isVisible(m graph.Message) bool {
 	hidden := m.Policy != nil && strings.Contains(strings.ToLower(m.Policy.Action), "blockaccess")
 	return m.MessageType == "message" && m.Deleted == nil && m.Removed == nil && !hidden
 }
 
-// activity is when somebody last wrote or deleted something in a thread. Reactions are none.
+// activity is when somebody last wrote or deleted something in a thread. Reactions do not count.
 func activity(root graph.Message) time.Time {
 	last := root.Created
 	for _, m := range append([]graph.Message{root}, root.Replies...) {
@@ -143,12 +143,12 @@ func activity(root graph.Message) time.Time {
 	return last
 }
 
-// repliesHash tells whether the replies of a thread have changed. No two of their texts are held at once.
+// repliesHash is equal as long as the replies of a thread have not changed. It never holds two of their texts at once.
 func repliesHash(ctx context.Context, replies []graph.Message) (string, error) {
 	sorted := slices.SortedFunc(slices.Values(replies), func(a, b graph.Message) int { return strings.Compare(a.ID, b.ID) })
 	h := sha256.New()
 	for _, m := range sorted {
-		if !seen(m) {
+		if !isVisible(m) {
 			continue
 		}
 		text, err := messageText(ctx, m)

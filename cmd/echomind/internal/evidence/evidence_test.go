@@ -278,6 +278,11 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 			w.syncing("10 seconds")
 			w.exec(`SELECT moves.postpone(id, try_id, '50 minutes', 'Microsoft asked us to wait') FROM open_runs`)
 		}, evidence.ToldToWait, false, []string{"Microsoft asked us to wait until ", "(in 50m)", "no failure is counted", "superseded (postponed: Microsoft asked us to wait until "}},
+		{"its source asked to wait, and what was sent is lost", func(w *world) {
+			w.syncing("10 seconds")
+			w.exec(`SELECT moves.cut(id, try_id, 2, 7, 'Microsoft asked us to wait', '50 minutes') FROM open_runs`)
+			w.exec(`SELECT moves.fail_lost_in_transit(ARRAY(SELECT id FROM open_runs), 8, 9)`)
+		}, evidence.ToldToWait, false, []string{"Microsoft asked us to wait until ", "(in 50m)", "were lost in transit"}},
 		{"its source puts it off again and again", func(w *world) {
 			w.syncing("10 seconds")
 			w.exec(`SELECT moves.postpone(id, try_id, '50 minutes', 'Microsoft asked us to wait') FROM open_runs`)

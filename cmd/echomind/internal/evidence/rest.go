@@ -13,22 +13,26 @@ import (
 func (x *explanation) atRest() {
 	c := x.Connector
 	failed := c.Status == string(lifecycle.Error)
-	if failed {
+	waits := c.NextSyncAt != nil && text(c.DueReason, "") == "wait"
+	switch {
+	case failed && waits:
+		x.fact("documents of its last sync were lost in transit; they are fetched again then")
+	case failed:
 		x.fact("error: %s", text(c.StatusMessage, "none was given"))
 	}
 	switch {
 	case c.NextSyncAt != nil && !c.NextSyncAt.After(x.Now):
 		x.due()
-	case c.NextSyncAt != nil && failed:
-		x.conclude(BackingOff, fmt.Sprintf("its last sync failed; the next try is %s", clock.Until(*c.NextSyncAt, x.Now)),
-			fmt.Sprintf("it is tried again then; `echomind connectors trigger %d` tries now", c.ID))
-	case c.NextSyncAt != nil && text(c.DueReason, "") == "wait":
+	case waits:
 		x.fact("no failure is counted for the wait")
 		if clock.PutOff(c.PutOffSince, x.Now) != "" {
 			x.fact("no sync has completed or come further since then: the log of its worker says what the source answers, and to what")
 		}
 		x.conclude(ToldToWait, clock.Wait(text(c.StatusMessage, "its source asked us to wait"), *c.NextSyncAt, x.Now)+clock.PutOff(c.PutOffSince, x.Now),
 			fmt.Sprintf("it is tried again %s; `echomind connectors trigger %d` tries now", clock.Until(*c.NextSyncAt, x.Now), c.ID))
+	case c.NextSyncAt != nil && failed:
+		x.conclude(BackingOff, fmt.Sprintf("its last sync failed; the next try is %s", clock.Until(*c.NextSyncAt, x.Now)),
+			fmt.Sprintf("it is tried again then; `echomind connectors trigger %d` tries now", c.ID))
 	case c.NextSyncAt != nil:
 		x.clocks()
 		x.conclude(WaitsForSlot, fmt.Sprintf("it is not due before %s", clock.At(*c.NextSyncAt, x.Now)),

@@ -133,7 +133,7 @@ func TestNoSecretIsEverInALogAMessageAMetricOrATable(t *testing.T) {
 	exposed := metrics(t, info.HTTPAddr)
 	tables := dump(t, conn)
 	require.Contains(t, tables, "enc:v1:")
-	require.Contains(t, tables, "connect it again: REDACTED of REDACTED is revoked")
+	require.Contains(t, tables, "`echomind connectors update 2 --config @FILE`: REDACTED of REDACTED is revoked")
 	require.Contains(t, messages.String(), "enc:v1:", "the message that asks for the sync carries the envelope")
 	require.Contains(t, exposed, "connector_provider_requests_total")
 	requireNowhere(t, allSecrets, map[string]string{

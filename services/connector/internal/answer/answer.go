@@ -1,5 +1,5 @@
-// Package answer decodes the JSON of providers as a stream, with bounds: 12 KB on the wire may be 4 million empty objects,
-// which are gigabytes once they are decoded.
+// Package answer decodes the JSON of providers as a stream, with bounds: 12 KB on the wire may be 4 million empty objects, which
+// take gigabytes once they are decoded.
 package answer
 
 import (
@@ -14,20 +14,20 @@ var ErrTooLarge = errors.New("the answer is larger than is read")
 
 // Limits bound an answer.
 type Limits struct {
-	// Bytes bounds all of it, String one text in it.
+	// Bytes bounds the whole answer, String one text in it.
 	Bytes, String int64
 	// Values bounds the objects, arrays and elements of both.
 	Values int64
-	// Element bounds what is decoded at once of an answer that is streamed: the decoder holds all of it. 0: no bound of its own.
+	// Element bounds a value that is decoded at once in a streamed answer: the decoder holds all of it. 0: no bound of its own.
 	Element int64
 }
 
 // maxDepth is how deep objects and arrays may nest.
 const maxDepth = 64
 
-// Streamed is what is decoded element by element.
+// Streamed is a value that is decoded element by element.
 type Streamed interface {
-	// Stream decodes the answer that comes next.
+	// Stream decodes the next value.
 	Stream(dec *Decoder) error
 }
 
@@ -37,7 +37,7 @@ type Decoder struct {
 	from *reader
 }
 
-// Decode decodes the value that comes next, which is at most Limits.Element bytes.
+// Decode decodes the next value, which has at most Limits.Element bytes.
 func (d *Decoder) Decode(into any) error {
 	if most := d.from.limits.Element; most > 0 {
 		d.from.until = d.InputOffset() + most
@@ -46,7 +46,7 @@ func (d *Decoder) Decode(into any) error {
 	return d.Decoder.Decode(into)
 }
 
-// Decode decodes a whole answer. It returns ErrTooLarge, or what is wrong with an answer that broke off.
+// Decode decodes a whole answer. It returns ErrTooLarge, or the error of an incomplete answer.
 func Decode(body io.Reader, limits Limits, into any) error {
 	from := &reader{from: body, limits: limits}
 	dec := json.NewDecoder(from)
@@ -70,9 +70,9 @@ func Decode(body io.Reader, limits Limits, into any) error {
 	return err
 }
 
-// Object goes through the fields of the object that comes next; field reads the value of each. Nothing is there of null.
+// Object calls field for each field of the next object; field reads the value. A null has no fields.
 func Object(dec *Decoder, field func(name string) error) error {
-	return within(dec, '{', func() error {
+	return each(dec, '{', func() error {
 		name, err := dec.Token()
 		if err != nil {
 			return err
@@ -82,10 +82,10 @@ func Object(dec *Decoder, field func(name string) error) error {
 	})
 }
 
-// Array goes through the elements of the array that comes next; element reads each.
-func Array(dec *Decoder, element func() error) error { return within(dec, '[', element) }
+// Array calls element for each element of the next array; element reads it.
+func Array(dec *Decoder, element func() error) error { return each(dec, '[', element) }
 
-func within(dec *Decoder, begin json.Delim, each func() error) error {
+func each(dec *Decoder, begin json.Delim, each func() error) error {
 	token, err := dec.Token()
 	if err != nil || token == nil {
 		return err
@@ -102,7 +102,7 @@ func within(dec *Decoder, begin json.Delim, each func() error) error {
 	return err
 }
 
-// Skip leaves out the value that comes next.
+// Skip skips the next value.
 func Skip(dec *Decoder) error {
 	for depth := 0; ; {
 		token, err := dec.Token()
@@ -121,14 +121,14 @@ func Skip(dec *Decoder) error {
 	}
 }
 
-// reader looks at what passes before the decoder has it.
+// reader counts bytes, values and depth before the decoder sees them.
 type reader struct {
 	from   io.Reader
 	limits Limits
 	broken error
 
 	bytes, values, text int64
-	// until is where a value ends at the latest; 0 = anywhere. The decoder reads on only where it lacks its end.
+	// until is where a value ends at the latest; 0 = anywhere. The decoder reads on only while the value is incomplete.
 	until           int64
 	depth           int
 	inText, escaped bool
@@ -144,7 +144,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	n, err := r.from.Read(p)
 	r.bytes += int64(n)
 	for _, c := range p[:n] {
-		r.see(c)
+		r.count(c)
 	}
 	switch {
 	case r.bytes > r.limits.Bytes:
@@ -162,7 +162,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (r *reader) see(c byte) {
+func (r *reader) count(c byte) {
 	if r.inText {
 		switch {
 		case r.escaped:

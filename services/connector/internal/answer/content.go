@@ -11,24 +11,24 @@ import (
 // ErrGrown says that content is larger than there is room for by what was listed.
 var ErrGrown = errors.New("it has grown since it was listed")
 
-// rewritten is how much content may have beside a quarter more than listed: SharePoint adds properties to Office files.
-const rewritten = 256 << 10
+// rewriteSlack is how much larger content may be than listed, besides a quarter: SharePoint adds properties to Office files.
+const rewriteSlack = 256 << 10
 
-// Bound is how much is read of content that is listed with so many bytes, of which at most most are read.
+// Bound is how many bytes are read of content of a listed size, of which at most `most` may be read.
 func Bound(listed, most int64) int64 {
 	if listed >= most {
 		return most
 	}
-	return min(most, listed+listed/4+rewritten)
+	return min(most, listed+listed/4+rewriteSlack)
 }
 
-// Grown is an ErrGrown that says by how much.
+// Grown returns an ErrGrown with both sizes.
 func Grown(size, listed int64) error {
 	return fmt.Errorf("%w: %d bytes or more, listed were %d; it is read by a later sync", ErrGrown, size, listed)
 }
 
-// Content reads the content that a download brings. It returns none of more than bound bytes, but how many there are as
-// far as is known; and what came before an error.
+// Content reads the content of a download. Where it is larger than bound it returns no content, and the size as far as it is known.
+// Beside an error it returns what came before.
 func Content(resp *http.Response, bound int64) (content []byte, size int64, err error) {
 	if resp.ContentLength > bound {
 		return nil, resp.ContentLength, nil

@@ -258,7 +258,9 @@ func TestARevokedConsentToAGoogleDriveIsAnErrorThatSaysToConnectAgainAndKeepsWha
 	require.Equal(t, "completed", s.trigger())
 	s.signIn.revoke()
 	s.fake.ResetCalls()
-	const says = "the consent for this Google account has expired or was revoked; connect it again: Token has been expired or revoked."
+	says := fmt.Sprintf("Google sign-in answered 400 invalid_grant: the consent has expired or was revoked; connect this Google account again with "+
+		"`echomind connect google --connector %d`, or give it other credentials with `echomind connectors update %d --config @FILE`: "+
+		"Token has been expired or revoked.", s.id, s.id)
 	verdict := s.trigger()
 	require.Contains(t, verdict, says)
 	status, message := s.status()

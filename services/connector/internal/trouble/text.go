@@ -1,4 +1,4 @@
-// Package trouble says in plain words why no answer came.
+// Package trouble says in plain words why a request got no answer.
 package trouble
 
 import (
@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// Text says why no answer came, in words that are the same whenever the same thing happens: what goes over the network names ports,
-// streams and bytes, and a failure whose text differs is written again at every sync.
+// Text says why a request got no answer, in words that are the same for the same problem: errors of the network name ports, streams
+// and bytes, and a failure with another text would be written again at every sync.
 func Text(err error) string {
 	var timeout interface{ Timeout() bool }
 	var unknown *net.DNSError

@@ -1,4 +1,4 @@
-// Package qdrant keeps points in a collection of Qdrant, by its makers' client.
+// Package qdrant keeps points in a collection of Qdrant, through Qdrant's own Go client.
 package qdrant
 
 import (
@@ -22,21 +22,21 @@ import (
 )
 
 const (
-	// callTimeout bounds one call with its answer; one that makes a collection, on all peers of a cluster, has longer.
+	// callTimeout bounds one call with its answer; createTimeout bounds the creation of a collection, on all peers of a cluster.
 	callTimeout, createTimeout = 10 * time.Second, 60 * time.Second
-	// maxMessage bounds a request and an answer, in bytes, and maxHeaders what stands around it, an error's text too.
+	// maxMessage bounds a request and an answer, in bytes, and maxHeaders their headers, which carry an error's text.
 	maxMessage, maxHeaders = 16 << 20, 64 << 10
-	// maxReason is how much of what Qdrant says about an error is passed on, in bytes.
+	// maxReason is how much of an error's text is passed on, in bytes.
 	maxReason = 300
-	// defaultPort is that of its gRPC API.
+	// defaultPort is the port of Qdrant's gRPC API.
 	defaultPort = 6334
 )
 
-// ErrMissing says that the collection is not there, by Qdrant's own word.
+// ErrMissing says that Qdrant reports no such collection.
 var ErrMissing = errors.New("the collection does not exist")
 
-// Client talks to one Qdrant. It is safe for concurrent use and asks once: callers repeat. It holds no connection between
-// calls, so that after an outage none waits for a backoff, and none needs to be closed.
+// Client talks to one Qdrant. It is safe for concurrent use. It asks once: callers repeat. It holds no connection between calls:
+// after an outage no call waits for a backoff, and nothing needs to be closed.
 type Client struct {
 	at  qdrant.Config
 	key string
@@ -62,7 +62,7 @@ func New(cfg config.Qdrant) *Client {
 	return c
 }
 
-// call makes one call, within a deadline of that name. Its errors name the collection and never the key.
+// call makes one call within a deadline of that name. Its errors name the collection and never the key.
 func (c *Client) call(
 	ctx context.Context, operation, collection string, after time.Duration, call func(context.Context, *qdrant.Client) error,
 ) error {
@@ -72,10 +72,10 @@ func (c *Client) call(
 			return err
 		}
 		defer func() { _ = client.Close() }()
-		if c.key != "" { // not by its own setting, which logs where there is no TLS
+		if c.key != "" { // the client's own setting for it logs a warning without TLS
 			ctx = metadata.AppendToOutgoingContext(ctx, "api-key", c.key)
 		}
-		return meaning(call(ctx, client))
+		return translate(call(ctx, client))
 	})
 	if err != nil {
 		return fmt.Errorf("qdrant: %s %s: %w", operation, collection, err)
@@ -83,8 +83,8 @@ func (c *Client) call(
 	return nil
 }
 
-// meaning is what an answer other than OK says.
-func meaning(err error) error {
+// translate turns a gRPC status into an error.
+func translate(err error) error {
 	var answer interface{ GRPCStatus() *status.Status }
 	if !errors.As(err, &answer) {
 		return err

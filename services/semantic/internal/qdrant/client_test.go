@@ -236,7 +236,7 @@ func TestTheStandinRefusesWhatItDoesNotKnow(t *testing.T) {
 			return err
 		},
 		"a condition": func(ctx context.Context, q *qdrant.Client) error {
-			return done(q.Delete(ctx, &qdrant.DeletePoints{CollectionName: "c", Points: qdrant.NewPointsSelectorFilter(
+			return checkCompleted(q.Delete(ctx, &qdrant.DeletePoints{CollectionName: "c", Points: qdrant.NewPointsSelectorFilter(
 				&qdrant.Filter{Should: []*qdrant.Condition{qdrant.NewMatch("scope", "org")}})}))
 		},
 	} {

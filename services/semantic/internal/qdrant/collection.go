@@ -11,7 +11,7 @@ import (
 
 // Point is one chunk.
 type Point struct {
-	// Scope is whose it is: user_7, group_g or org.
+	// Scope is the scope whose readers may find it: user_7, group_g or org.
 	Scope       string
 	ConnectorID int32
 	DocumentID  int64
@@ -19,7 +19,7 @@ type Point struct {
 	TryID   uuid.UUID
 	FirstNo int64
 	No      int32
-	// Words are the chunk's, each once.
+	// Words are the words of the chunk, each once.
 	Words []string
 	// Vector has length 1, or 0.
 	Vector []float32
@@ -34,17 +34,18 @@ type Hit struct {
 	No         int32
 }
 
-// Collection is one of a Qdrant's.
+// Collection is one collection of a Qdrant.
 type Collection struct {
 	*Client
-	// Name is the collection's.
+	// Name is the name of the collection.
 	Name string
 }
 
-// Collection names one; it may be missing. Names are checked by the caller.
+// Collection returns the collection of that name; it may be missing. The caller has checked the name.
 func (c *Client) Collection(name string) *Collection { return &Collection{c, name} }
 
-// Check asks for the collection. It returns ErrMissing where there is none, and an error where its vectors are others.
+// Check asks for the collection. It returns ErrMissing where there is none, and an error where its vectors have another size or
+// distance.
 func (c *Collection) Check(ctx context.Context, dimensions int) error {
 	return c.call(ctx, "check", c.Name, callTimeout, func(ctx context.Context, q *qdrant.Client) error {
 		info, err := q.GetCollectionInfo(ctx, c.Name)
@@ -60,7 +61,7 @@ func (c *Collection) Check(ctx context.Context, dimensions int) error {
 	})
 }
 
-// Create makes the collection, or completes what an earlier call began, and lets an alias name it.
+// Create makes the collection, or completes an earlier call, and points the alias at it.
 func (c *Collection) Create(ctx context.Context, alias string, dimensions int) error {
 	if err := c.Check(ctx, dimensions); err != nil && !errors.Is(err, ErrMissing) {
 		return err
@@ -85,7 +86,7 @@ func (c *Collection) Create(ctx context.Context, alias string, dimensions int) e
 			{FieldName: "turn", FieldType: qdrant.FieldType_FieldTypeInteger.Enum()},
 		} {
 			field.CollectionName, field.Wait = c.Name, new(true)
-			if err := done(q.CreateFieldIndex(ctx, field)); err != nil {
+			if err := checkCompleted(q.CreateFieldIndex(ctx, field)); err != nil {
 				return err
 			}
 		}
@@ -93,21 +94,21 @@ func (c *Collection) Create(ctx context.Context, alias string, dimensions int) e
 	})
 }
 
-// done says whether an update is carried out.
-func done(result *qdrant.UpdateResult, err error) error {
+// checkCompleted returns an error for an update that is not completed.
+func checkCompleted(result *qdrant.UpdateResult, err error) error {
 	if err == nil && result.GetStatus() != qdrant.UpdateStatus_Completed {
 		return fmt.Errorf("it is %q and not completed", result.GetStatus())
 	}
 	return err
 }
 
-// before are the points that an earlier turn wrote.
-func before(turn int64, more ...*qdrant.Condition) *qdrant.Filter {
+// writtenBefore selects the points that an earlier turn wrote.
+func writtenBefore(turn int64, more ...*qdrant.Condition) *qdrant.Filter {
 	return &qdrant.Filter{Must: append(more, qdrant.NewRange("turn", &qdrant.Range{Lt: new(float64(turn))}))}
 }
 
-// Upsert writes points of a turn: a later one has a larger number. They can be found when it returns. Carried out late, after
-// the call was given up, it replaces none of a later turn.
+// Upsert writes the points of a turn. Later turns have larger numbers. The points can be found when it returns. An upsert that
+// arrives late replaces no point of a later turn.
 func (c *Collection) Upsert(ctx context.Context, turn int64, points []Point) error {
 	all := make([]*qdrant.PointStruct, len(points))
 	for i, p := range points {
@@ -128,23 +129,23 @@ func (c *Collection) Upsert(ctx context.Context, turn int64, points []Point) err
 		}
 	}
 	return c.call(ctx, "upsert", c.Name, callTimeout, func(ctx context.Context, q *qdrant.Client) error {
-		return done(q.Upsert(ctx, &qdrant.UpsertPoints{CollectionName: c.Name, Wait: new(true), Points: all, UpdateFilter: before(turn)}))
+		return checkCompleted(q.Upsert(ctx, &qdrant.UpsertPoints{CollectionName: c.Name, Wait: new(true), Points: all, UpdateFilter: writtenBefore(turn)}))
 	})
 }
 
-// Remove removes the points of documents that were written before a turn. Carried out late, it does no harm to what was
-// written since.
+// Remove removes the points of documents that were written before a turn. A removal that arrives late removes no point of a later
+// turn.
 func (c *Collection) Remove(ctx context.Context, turn int64, documents []int64) error {
 	return c.call(ctx, "remove", c.Name, callTimeout, func(ctx context.Context, q *qdrant.Client) error {
-		return done(q.Delete(ctx, &qdrant.DeletePoints{
+		return checkCompleted(q.Delete(ctx, &qdrant.DeletePoints{
 			CollectionName: c.Name, Wait: new(true),
-			Points: qdrant.NewPointsSelectorFilter(before(turn, qdrant.NewMatchInts("document_id", documents...))),
+			Points: qdrant.NewPointsSelectorFilter(writtenBefore(turn, qdrant.NewMatchInts("document_id", documents...))),
 		}))
 	})
 }
 
-// Nearest returns the hits of scopes nearest to a vector, up to limit, and for each word up to wordLimit of those that hold
-// it; none twice.
+// Nearest returns the hits of the scopes nearest to a vector, up to limit, and for each word up to wordLimit hits that hold it; no
+// hit twice.
 func (c *Collection) Nearest(ctx context.Context, vector []float32, scopes, words []string, limit, wordLimit uint64) (hits []Hit, err error) {
 	readable := qdrant.NewMatchKeywords("scope", scopes...)
 	search := func(limit uint64, conditions ...*qdrant.Condition) *qdrant.QueryPoints {

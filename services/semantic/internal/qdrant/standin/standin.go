@@ -78,12 +78,12 @@ func (s *Server) intercept(ctx context.Context, request any, info *grpc.UnarySer
 	return answer, next()
 }
 
-func wrong(format string, args ...any) error {
+func invalid(format string, args ...any) error {
 	return status.Errorf(codes.InvalidArgument, "Wrong input: "+format, args...)
 }
 
-// knows refuses a message that says more than these fields.
-func knows(m proto.Message, fields ...protoreflect.Name) (err error) {
+// checkFields refuses a message that says more than these fields.
+func checkFields(m proto.Message, fields ...protoreflect.Name) (err error) {
 	m.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
 		if !slices.Contains(fields, f.Name()) {
 			err = status.Errorf(codes.Unimplemented, "%s.%s is not known here", f.Parent().Name(), f.Name())
@@ -103,7 +103,7 @@ func (s *Server) find(request interface {
 	if c == nil {
 		return nil, status.Errorf(codes.NotFound, "Not found: Collection `%s` doesn't exist!", name)
 	}
-	return c, knows(request, append(fields, "collection_name")...)
+	return c, checkFields(request, append(fields, "collection_name")...)
 }
 
 // HealthCheck says that it is there.
@@ -128,11 +128,11 @@ func (s *Server) Get(_ context.Context, r *qdrant.GetCollectionInfoRequest) (*qd
 // Create makes a collection.
 func (s *Server) Create(_ context.Context, r *qdrant.CreateCollection) (*qdrant.CollectionOperationResponse, error) {
 	name, params := r.GetCollectionName(), r.GetVectorsConfig().GetParams()
-	if err := knows(r, "collection_name", "vectors_config", "on_disk_payload"); err != nil {
+	if err := checkFields(r, "collection_name", "vectors_config", "on_disk_payload"); err != nil {
 		return nil, err
 	}
 	if name == "" || len(name) > 255 || params.GetSize() == 0 || params.GetDistance() != qdrant.Distance_Dot {
-		return nil, wrong("collection %q with %v", name, params)
+		return nil, invalid("collection %q with %v", name, params)
 	}
 	if s.collections[name] != nil || s.aliases[name] != "" {
 		return nil, status.Errorf(codes.AlreadyExists, "Wrong input: Collection `%s` already exists!", name)
@@ -185,10 +185,10 @@ func (s points) Upsert(_ context.Context, r *qdrant.UpsertPoints) (*qdrant.Point
 	}
 	for _, p := range r.GetPoints() {
 		if got := len(vector(p)); uint64(got) != c.params.GetSize() {
-			return nil, wrong("Vector dimension error: expected dim: %d, got %d", c.params.GetSize(), got)
+			return nil, invalid("Vector dimension error: expected dim: %d, got %d", c.params.GetSize(), got)
 		}
 		if uuid.Validate(p.GetId().GetUuid()) != nil {
-			return nil, wrong("Unable to parse UUID: %s", p.GetId().GetUuid())
+			return nil, invalid("Unable to parse UUID: %s", p.GetId().GetUuid())
 		}
 	}
 	for _, p := range r.GetPoints() {
@@ -247,12 +247,12 @@ func (s points) QueryBatch(_ context.Context, r *qdrant.QueryBatchPoints) (*qdra
 	}
 	answer := &qdrant.QueryBatchResponse{}
 	for _, query := range r.GetQueryPoints() {
-		if err := knows(query, "collection_name", "query", "filter", "limit", "with_payload"); err != nil {
+		if err := checkFields(query, "collection_name", "query", "filter", "limit", "with_payload"); err != nil {
 			return nil, err
 		}
 		wanted := query.GetQuery().GetNearest().GetDense().GetData()
 		if uint64(len(wanted)) != c.params.GetSize() {
-			return nil, wrong("Vector dimension error: expected dim: %d, got %d", c.params.GetSize(), len(wanted))
+			return nil, invalid("Vector dimension error: expected dim: %d, got %d", c.params.GetSize(), len(wanted))
 		}
 		found, err := c.passing(query.GetFilter())
 		if err != nil {
@@ -296,13 +296,13 @@ func (c *collection) passing(f *qdrant.Filter) (found []*qdrant.PointStruct, err
 }
 
 func passes(f *qdrant.Filter, p *qdrant.PointStruct) (bool, error) {
-	if err := knows(f, "must"); err != nil {
+	if err := checkFields(f, "must"); err != nil {
 		return false, err
 	}
 	all := true
 	for _, c := range f.GetMust() {
 		field := c.GetField()
-		if err := cmp.Or(knows(c, "field"), knows(field, "key", "match", "range")); err != nil {
+		if err := cmp.Or(checkFields(c, "field"), checkFields(field, "key", "match", "range")); err != nil {
 			return false, err
 		}
 		values := []*qdrant.Value{p.GetPayload()[field.GetKey()]}

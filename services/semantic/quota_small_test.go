@@ -12,7 +12,7 @@ import (
 )
 
 // What is remembered as left is never more than there is: what has room because it is small takes it, too.
-func TestWhatGoesMakesNoMoreRoomThanItTook(t *testing.T) {
+func TestADeletedDocumentMakesNoMoreRoomThanItTook(t *testing.T) {
 	small := func(p *internalpb.DocumentPart) { p.Links = []string{strings.Repeat("x", 8000)} }
 	long := strings.Repeat("long ", 2000)
 	for name, c := range map[string]struct {
@@ -41,7 +41,7 @@ func TestWhatGoesMakesNoMoreRoomThanItTook(t *testing.T) {
 				trip.stores(trip.doc(no+2, "small", c.is, append(c.as, func(p *internalpb.DocumentPart) { p.Title = "" })...))
 				no += 2
 			}
-			require.LessOrEqual(t, f.rooms.owners[1].left.bytes, one[int64](f, `SELECT bytes FROM moves.owner_has_room(1)`))
+			require.LessOrEqual(t, f.quotas.owners[1].left.bytes, one[int64](f, `SELECT bytes FROM moves.owner_has_room(1)`))
 			trip.stores(trip.doc(no+1, "long", long))
 			require.Zero(t, one[int64](f, `SELECT text_bytes FROM documents WHERE source_id = 'long'`))
 			require.Empty(t, f.wronglyCounted())
@@ -88,7 +88,7 @@ func TestWhatIsRememberedAsLeftIsNeverMoreThanThereIs(t *testing.T) {
 			}
 		}
 		c.stores(batch...)
-		if room := f.rooms.owners[1]; room != nil {
+		if room := f.quotas.owners[1]; room != nil {
 			require.LessOrEqual(t, room.left.documents, one[int64](f, `SELECT documents FROM moves.owner_has_room(1)`), "%d: %s", op, said)
 			require.LessOrEqual(t, room.left.bytes, one[int64](f, `SELECT bytes FROM moves.owner_has_room(1)`), "%d: %s", op, said)
 		}

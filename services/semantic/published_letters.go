@@ -7,17 +7,17 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// maxLetters bounds how many messages are remembered that are among the dead letters and not counted yet.
+// maxLetters bounds how many dead letters are remembered whose messages are not counted yet.
 const maxLetters = 10_000
 
-// letters remembers the messages of which a dead letter is published, while they cannot be counted: they are delivered again and
-// again until then, and one letter of each is enough.
-type letters struct {
+// publishedLetters remembers messages whose dead letter is published and which are not counted yet. They are delivered again until
+// then, and one letter of each is enough.
+type publishedLetters struct {
 	mu   sync.Mutex
 	sent map[place]bool
 }
 
-// place is where a message is in its stream. The time tells a stream from one that was made again.
+// place is the place of a message in its stream. The time distinguishes the stream from a later one of the same name.
 type place struct {
 	seq uint64
 	at  time.Time
@@ -31,14 +31,14 @@ func placeOf(msg jetstream.Msg) (place, bool) {
 	return place{meta.Sequence.Stream, meta.Timestamp}, true
 }
 
-func (l *letters) has(msg jetstream.Msg) bool {
+func (l *publishedLetters) has(msg jetstream.Msg) bool {
 	p, known := placeOf(msg)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return known && l.sent[p]
 }
 
-func (l *letters) add(msg jetstream.Msg) {
+func (l *publishedLetters) add(msg jetstream.Msg) {
 	p, known := placeOf(msg)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -51,7 +51,7 @@ func (l *letters) add(msg jetstream.Msg) {
 	l.sent[p] = true
 }
 
-func (l *letters) forget(msg jetstream.Msg) {
+func (l *publishedLetters) forget(msg jetstream.Msg) {
 	p, _ := placeOf(msg)
 	l.mu.Lock()
 	defer l.mu.Unlock()

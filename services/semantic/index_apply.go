@@ -20,26 +20,28 @@ import (
 )
 
 const (
-	// turnChanges and indexPage bound what one turn brings, but for one large document, which is brought in pages.
+	// turnChanges and indexPage bound what one turn writes. One large document is written in several pages.
 	turnChanges, indexPage = 64, 256
-	// indexLetters is from how much of a chunk's text words are taken: a request has 1 MiB, and at most 8.
+	// indexLetters is how many letters of a chunk's text are searched for words: a request has 1 MiB, and a letter takes up to 8
+	// bytes of it.
 	indexLetters = 16_384
 )
 
-// BringRun brings what waits of a run's connector, unless Qdrant is known to be down.
-func (x *Index) BringRun(ctx context.Context, run uuid.UUID) error {
-	return x.unlessDown(func() error { return x.bring(ctx, &run) })
+// IndexRun applies the changes that wait for a run's connector, unless Qdrant is known to be down.
+func (x *Index) IndexRun(ctx context.Context, run uuid.UUID) error {
+	return x.callIfUp(func() error { return x.applyChanges(ctx, &run) })
 }
 
-// bring brings changes, a turn at a time, until none is left: of a run's connector, or all. All its errors are waits.
-func (x *Index) bring(ctx context.Context, run *uuid.UUID) error {
+// applyChanges applies changes to the index, turn by turn, until none is left: those of a run's connector, or all. Every error that
+// it returns is a wait.
+func (x *Index) applyChanges(ctx context.Context, run *uuid.UUID) error {
 	for more := true; more; {
 		began, points := time.Now(), 0
 		err := deadline.Do(ctx, "semantic.index", turnTimeout, func(ctx context.Context) error {
-			// Who is frozen with the turn in hand loses it; who waits for it asks again later.
+			// A process that is frozen during its turn loses it. A process that waits for the turn asks again later.
 			bounds := postgres.Bounds{Lock: turnWait, Statement: turnTimeout, Idle: frozenAfter}
 			return postgres.TxBounded(ctx, x.pool, bounds, func(tx pgx.Tx) (err error) {
-				points, more, err = x.turn(ctx, x.queries.WithTx(tx), run)
+				points, more, err = x.applyTurn(ctx, x.queries.WithTx(tx), run)
 				return err
 			})
 		})
@@ -57,14 +59,15 @@ func (x *Index) bring(ctx context.Context, run *uuid.UUID) error {
 	return nil
 }
 
-// turn has the index for itself: it brings the first changes, as many as have a page of chunks together, or one.
-func (x *Index) turn(ctx context.Context, q *dbgen.Queries, run *uuid.UUID) (written int, more bool, err error) {
+// applyTurn applies the first changes, up to one page of chunks, or one document that is larger. No other process writes to the
+// index meanwhile.
+func (x *Index) applyTurn(ctx context.Context, q *dbgen.Queries, run *uuid.UUID) (written int, more bool, err error) {
 	row, err := q.TakeTurnAtSearchIndex(ctx)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, false, fmt.Errorf("%w: it is not made yet", errIndex)
 	}
 	if err != nil || row.Name != x.name {
-		return 0, false, err // one of another name is kept, while a release with ours is rolled out
+		return 0, false, err // the index has another name, while a release with ours is rolled out
 	}
 	turn, err := q.FeedSearchIndex(ctx, x.name)
 	if err != nil {
@@ -76,28 +79,29 @@ func (x *Index) turn(ctx context.Context, q *dbgen.Queries, run *uuid.UUID) (wri
 	}
 	to := x.qdrant.Collection(collectionName(dbgen.SearchIndexRow(row)))
 	if first := changes[0]; first.DocumentID == nil {
-		return 0, true, x.queue(ctx, q, to, first)
+		return 0, true, x.queueDocuments(ctx, q, to, first)
 	}
 	page := firstPage(changes)
 	var done, documents []int64
 	for _, c := range page {
 		done, documents = append(done, c.Ids...), append(documents, *c.DocumentID)
 	}
-	if written, err = x.write(ctx, q, to, turn, page); err != nil {
+	if written, err = x.upsertChunks(ctx, q, to, turn, page); err != nil {
 		return 0, false, err
 	}
 	if err := to.Remove(ctx, turn, documents); err != nil {
-		return 0, false, x.away(err)
+		return 0, false, x.unavailable(err)
 	}
 	failpoint.At("semantic.indexed")
 	return written, len(page) < len(changes) || len(done) == turnChanges, q.ForgetSearchIndexChanges(ctx, done)
 }
 
-// queue queues the documents of a connector; or makes the collection, and queues all.
-func (x *Index) queue(ctx context.Context, q *dbgen.Queries, to *qdrant.Collection, change dbgen.SearchIndexChangesRow) error {
+// queueDocuments queues the documents of one connector. For a change without a connector it creates the collection and queues all
+// documents.
+func (x *Index) queueDocuments(ctx context.Context, q *dbgen.Queries, to *qdrant.Collection, change dbgen.SearchIndexChangesRow) error {
 	if change.ConnectorID == nil {
 		if err := to.Create(ctx, x.name, x.embedder.Dimensions()); err != nil {
-			return x.away(err)
+			return x.unavailable(err)
 		}
 	}
 	documents, err := q.QueueDocuments(ctx, change.ConnectorID)
@@ -108,7 +112,7 @@ func (x *Index) queue(ctx context.Context, q *dbgen.Queries, to *qdrant.Collecti
 	return q.ForgetSearchIndexChanges(ctx, change.Ids)
 }
 
-// firstPage are the first changes, of documents alone, that have no more chunks than a page, or one.
+// firstPage returns the first document changes, up to one page of chunks, or one document that is larger.
 func firstPage(changes []dbgen.SearchIndexChangesRow) []dbgen.SearchIndexChangesRow {
 	var chunks int32
 	for i, c := range changes {
@@ -119,8 +123,8 @@ func firstPage(changes []dbgen.SearchIndexChangesRow) []dbgen.SearchIndexChanges
 	return changes
 }
 
-// write brings the chunks that documents show now.
-func (x *Index) write(
+// upsertChunks writes the chunks that the documents show now.
+func (x *Index) upsertChunks(
 	ctx context.Context, q *dbgen.Queries, to *qdrant.Collection, turn int64, changes []dbgen.SearchIndexChangesRow,
 ) (written int, err error) {
 	p := dbgen.ChunksToIndexParams{Embedder: x.embedder.Name(), Letters: indexLetters, Page: indexPage, AfterNo: -1}
@@ -139,7 +143,7 @@ func (x *Index) write(
 		var points []qdrant.Point
 		for _, row := range rows {
 			p.AfterID, p.AfterNo = row.DocumentID, row.No
-			if !x.fits(row) {
+			if !x.isIndexable(row) {
 				continue
 			}
 			c := shown[row.DocumentID]
@@ -150,7 +154,7 @@ func (x *Index) write(
 		}
 		if len(points) > 0 {
 			if err := to.Upsert(ctx, turn, points); err != nil {
-				return written, x.away(err)
+				return written, x.unavailable(err)
 			}
 		}
 		written, more = written+len(points), len(rows) == indexPage
@@ -158,8 +162,8 @@ func (x *Index) write(
 	return written, nil
 }
 
-// fits says whether a vector can be a point's; one that cannot must not hold up the others.
-func (x *Index) fits(row dbgen.ChunksToIndexRow) bool {
+// isIndexable says whether a vector can become a point. A bad vector must not hold up the others.
+func (x *Index) isIndexable(row dbgen.ChunksToIndexRow) bool {
 	good := len(row.Embedding) == x.embedder.Dimensions() && !slices.ContainsFunc(row.Embedding, func(f float32) bool {
 		return math.IsNaN(float64(f)) || math.IsInf(float64(f), 0)
 	})

@@ -39,7 +39,7 @@ func TestALookThatEndsEarlyKeepsItsPlaceAndTheNextGoesOnceRound(t *testing.T) {
 	}
 	look := func() error {
 		asked = nil
-		return ofEach(ctx, "try", &place, numbered(5), always, do)
+		return eachPaged(ctx, "try", &place, numbered(5), always, do)
 	}
 	require.ErrorContains(t, look(), "try 00000000-0000-0000-0000-000000000003")
 	require.Equal(t, []string{"1", "2", "3"}, asked)
@@ -61,7 +61,7 @@ func TestALookBeginsNothingMoreWhenItsPortionIsOverAndTheNextGoesOn(t *testing.T
 	}
 	for range 2 {
 		left := 3
-		require.NoError(t, ofEach(ctx, "try", &place, numbered(5), func() bool { left--; return left >= 0 }, do))
+		require.NoError(t, eachPaged(ctx, "try", &place, numbered(5), func() bool { left--; return left >= 0 }, do))
 	}
 	require.Equal(t, []string{"1", "2", "3", "4", "5", "1"}, asked)
 }
@@ -71,7 +71,7 @@ func always() bool { return true }
 func TestALookGoesOnPastRefusalsAndNamesAFew(t *testing.T) {
 	var place uuid.UUID
 	count := 0
-	err := ofEach(ctx, "try", &place, numbered(25), always, func(context.Context, uuid.UUID) error {
+	err := eachPaged(ctx, "try", &place, numbered(25), always, func(context.Context, uuid.UUID) error {
 		count++
 		return errors.New("refused")
 	})
@@ -83,7 +83,7 @@ func TestALookEndsWithItsContext(t *testing.T) {
 	var place uuid.UUID
 	bounded, cancel := context.WithCancel(ctx)
 	count := 0
-	err := ofEach(bounded, "try", &place, numbered(1000), always, func(context.Context, uuid.UUID) error {
+	err := eachPaged(bounded, "try", &place, numbered(1000), always, func(context.Context, uuid.UUID) error {
 		if count++; count == 3 {
 			cancel()
 			return bounded.Err()
@@ -114,14 +114,14 @@ func TestEveryLookIsBoundedAndTheCompletionLeavesTheIndexItsTurn(t *testing.T) {
 	}
 }
 
-func TestKeepingHouseStopsWhileALookIsUnderWay(t *testing.T) {
+func TestTheMaintenanceStopsWhileALookIsUnderWay(t *testing.T) {
 	f := newFlow(t)
 	c := f.syncing()
 	c.tells(0)
 	f.holds(`LOCK TABLE open_runs`) // every look waits
 	working, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- f.keepHouse(working) }()
+	go func() { ended <- f.maintain(working) }()
 	f.waitsForLocks(3)
 	began := time.Now()
 	stop()

@@ -9,8 +9,8 @@ import (
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 )
 
-// SweepDeletedConnectors removes the documents of connectors that are deleted, a share of each in turn. Those of one that was
-// put back under the same id are of a later configuration, and stay. A look that ends early keeps its place.
+// SweepDeletedConnectors removes the documents of deleted connectors, a share of each in turn. A connector that was created again
+// under the same id has a later configuration; its documents stay. A look that ends early keeps its place.
 func (s *Semantic) SweepDeletedConnectors(ctx context.Context) error {
 	var problems []error
 	place := &s.deletedAfter
@@ -57,8 +57,8 @@ func (s *Semantic) sweepDeleted(ctx context.Context, c dbgen.DeletedConnectorsRo
 	})
 }
 
-// SweepChunks removes the chunks that no document names any more, key by key, until a whole round finds nothing to remove. One
-// key that cannot be swept holds up no other: a look that ends early keeps its place, and the next one goes on behind it.
+// SweepChunks removes the chunks that no document names any more, key by key, until a whole round finds none. A key that cannot be
+// swept does not stop the others: a look that ends early keeps its place, and the next one continues behind it.
 func (s *Semantic) SweepChunks(ctx context.Context) error {
 	var problems []error
 	at := &s.chunksAt
@@ -74,7 +74,7 @@ func (s *Semantic) SweepChunks(ctx context.Context) error {
 			at.Halved = max(0, at.Halved-1)
 		case ctx.Err() != nil || len(problems) == maxProblems:
 			return errors.Join(append(problems, err)...)
-		case page > 1: // one of them holds up the page
+		case page > 1: // one of its keys holds up the page
 			problems = append(problems, err)
 			at.Halved++
 			continue
@@ -100,7 +100,7 @@ func (s *Semantic) SweepChunks(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// SweepIndex forgets an index that nobody keeps any more, with its changes, in batches.
+// SweepIndex removes an abandoned index with its changes, in batches.
 func (s *Semantic) SweepIndex(ctx context.Context) error {
 	err := s.sweeping(ctx, func(ctx context.Context, q *dbgen.Queries) error {
 		return q.DropSearchIndex(ctx, dbgen.DropSearchIndexParams{Handover: abandonedAfter, Abandoned: abandonedAfter})
@@ -116,8 +116,8 @@ func (s *Semantic) SweepIndex(ctx context.Context) error {
 	return err
 }
 
-// KeepLedger makes the ledger's next weeks and drops those that are older than the retention. It also forgets worker processes
-// that are long gone.
+// KeepLedger creates the ledger's next weeks and drops weeks that are older than the retention. It also removes rows of worker
+// processes that ended long ago.
 func (s *Semantic) KeepLedger(ctx context.Context) error {
 	retention := time.Duration(s.config.LedgerRetentionDays) * 24 * time.Hour
 	err := s.batches(ctx, 1, time.Now().Add(lookTimeout), func(ctx context.Context, q *dbgen.Queries) (int64, error) {

@@ -12,66 +12,66 @@ import (
 )
 
 const (
-	// houseEvery is the time between two looks of one kind.
-	houseEvery = 5 * time.Second
-	// lookTimeout bounds one look; what it leaves is the next one's.
+	// lookInterval is the time between two looks of one kind.
+	lookInterval = 5 * time.Second
+	// lookTimeout bounds one look. The next look continues what it leaves.
 	lookTimeout = 10 * time.Second
-	// lookPortion is when a look begins with no further run: each may wait for its turn at the search index.
+	// lookPortion is after how long a look starts no further run: each run may wait for its turn at the search index.
 	lookPortion = 2 * time.Second
 	// ledgerEvery is the time between two looks at the ledger's weeks.
 	ledgerEvery = time.Minute
 )
 
-// look is one thing that is looked after again and again. Each has a goroutine of its own, so that none holds the others.
+// look is a task that is repeated for ever. Each has its own goroutine, so that none delays the others.
 type look struct {
 	name   string
 	every  time.Duration
 	within time.Duration
-	at     func(context.Context) error
+	run    func(context.Context) error
 }
 
 func (s *Semantic) looks() []look {
-	// Who completes a run brings its documents to the index first, of which the largest takes a turn of its own.
+	// Completing a run first writes its documents to the index, and the largest document takes a turn of its own.
 	completing := lookTimeout
 	if s.index != nil {
 		completing = turnTimeout
 	}
 	all := []look{
-		{"stored runs", houseEvery, completing, s.CompleteStored},
-		{"checkpoints", houseEvery, lookTimeout, s.AdvanceStored},
-		{"lost workers", houseEvery, lookTimeout, s.Abandon},
-		{"lost documents", houseEvery, lookTimeout, s.FailLostInTransit},
-		{"messages not taken", houseEvery, lookTimeout, s.FailNotTaken},
-		{"leftovers", houseEvery, lookTimeout, s.Sweep},
-		{"deleted connectors", houseEvery, lookTimeout, s.SweepDeletedConnectors},
-		{"unnamed chunks", houseEvery, lookTimeout, s.SweepChunks},
+		{"stored runs", lookInterval, completing, s.CompleteStored},
+		{"checkpoints", lookInterval, lookTimeout, s.AdvanceStored},
+		{"lost workers", lookInterval, lookTimeout, s.Abandon},
+		{"lost documents", lookInterval, lookTimeout, s.FailLostInTransit},
+		{"messages not taken", lookInterval, lookTimeout, s.FailNotTaken},
+		{"leftovers", lookInterval, lookTimeout, s.Sweep},
+		{"deleted connectors", lookInterval, lookTimeout, s.SweepDeletedConnectors},
+		{"unnamed chunks", lookInterval, lookTimeout, s.SweepChunks},
 		{"ledger", ledgerEvery, lookTimeout, s.KeepLedger},
 	}
 	if s.index != nil {
-		return append(all, look{"search index", houseEvery, lookTimeout, s.index.Measure})
+		return append(all, look{"search index", lookInterval, lookTimeout, s.index.Measure})
 	}
-	return append(all, look{"abandoned index", houseEvery, lookTimeout, s.SweepIndex})
+	return append(all, look{"abandoned index", lookInterval, lookTimeout, s.SweepIndex})
 }
 
-// keepHouse looks after all of them until ctx ends.
-func (s *Semantic) keepHouse(ctx context.Context) error {
+// maintain repeats all looks until ctx ends.
+func (s *Semantic) maintain(ctx context.Context) error {
 	var group errgroup.Group
 	for _, l := range s.looks() {
 		group.Go(func() error {
-			s.keep(ctx, l)
+			s.repeatLook(ctx, l)
 			return nil
 		})
 	}
 	return group.Wait()
 }
 
-func (s *Semantic) keep(ctx context.Context, l look) {
+func (s *Semantic) repeatLook(ctx context.Context, l look) {
 	ticker := time.NewTicker(l.every)
 	defer ticker.Stop()
 	for {
 		began := time.Now()
 		bounded, cancel := context.WithTimeout(ctx, l.within)
-		err := l.at(bounded)
+		err := l.run(bounded)
 		cancel()
 		s.metrics.looks.WithLabelValues(l.name).Observe(time.Since(began).Seconds())
 		if err != nil && ctx.Err() == nil {
@@ -85,33 +85,33 @@ func (s *Semantic) keep(ctx context.Context, l look) {
 	}
 }
 
-// CompleteStored completes open runs whose documents are all stored: a process may have died between the two.
+// CompleteStored completes open runs whose documents are all stored: a process may have died between storing and completing.
 func (s *Semantic) CompleteStored(ctx context.Context) error {
-	return ofEach(ctx, "complete", &s.wholeAfter, s.lifecycle.WholeRuns, within(lookPortion), s.complete)
+	return eachPaged(ctx, "complete", &s.wholeAfter, s.lifecycle.WholeRuns, withinTime(lookPortion), s.complete)
 }
 
-// AdvanceStored passes the checkpoints of open runs before which everything is stored.
+// AdvanceStored advances cursors to the checkpoints that have everything before them stored.
 func (s *Semantic) AdvanceStored(ctx context.Context) error {
 	runs := map[uuid.UUID]uuid.UUID{}
-	return ofEach(ctx, "advance", &s.checkpointedAfter, func(ctx context.Context, after uuid.UUID) ([]uuid.UUID, error) {
+	return eachPaged(ctx, "advance", &s.checkpointedAfter, func(ctx context.Context, after uuid.UUID) ([]uuid.UUID, error) {
 		tries, err := s.lifecycle.CheckpointedRuns(ctx, after)
 		ids := make([]uuid.UUID, len(tries))
 		for i, t := range tries {
 			ids[i], runs[t.ID] = t.ID, t.Run
 		}
 		return ids, err
-	}, within(lookPortion), func(ctx context.Context, try uuid.UUID) error { return s.advance(ctx, runs[try]) })
+	}, withinTime(lookPortion), func(ctx context.Context, try uuid.UUID) error { return s.advance(ctx, runs[try]) })
 }
 
-// within says whether a time is not over yet.
-func within(d time.Duration) func() bool {
+// withinTime returns a function that says whether the time is not over yet.
+func withinTime(d time.Duration) func() bool {
 	began := time.Now()
 	return func() bool { return time.Since(began) < d }
 }
 
-// ofEach does something of each of several, page by page, as long as goesOn says so. One that cannot be moved holds up no other: a
-// look that ends early keeps its place, and the next one goes on behind it, once round.
-func ofEach(
+// eachPaged calls do for each id that list returns, page by page, while goesOn allows it. An id that fails does not stop the
+// others. A look that ends early keeps its place, and the next one continues behind it, once around the list.
+func eachPaged(
 	ctx context.Context, what string, place *uuid.UUID, list func(context.Context, uuid.UUID) ([]uuid.UUID, error), goesOn func() bool,
 	do func(context.Context, uuid.UUID) error,
 ) error {
@@ -146,16 +146,16 @@ func ofEach(
 				problems = append(problems, fmt.Errorf("%s %s: %w", what, id, err))
 			}
 			if ctx.Err() != nil || isAway(err) {
-				return errors.Join(problems...) // each of the others would end like this, or take a deadline of its own
+				return errors.Join(problems...) // the other ids would fail in the same way, or take a deadline each
 			}
 		}
 	}
 }
 
-// isAway says that a server is away, not that it refuses one run.
+// isAway says that a server is away, in contrast to a run that is refused.
 func isAway(err error) bool {
 	return errors.Is(err, errDown) || isWait(err) && !errors.Is(err, errIndex)
 }
 
-// maxProblems is how many problems a look writes down.
+// maxProblems is how many problems one look reports.
 const maxProblems = 10

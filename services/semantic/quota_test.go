@@ -23,7 +23,7 @@ func (f *fixture) may(owner int, column string, most any) {
 }
 
 // later is when what owners have is asked for again.
-func (f *fixture) later() { clear(f.rooms.owners) }
+func (f *fixture) later() { clear(f.quotas.owners) }
 
 // wronglyCounted are connectors of which document_counts says something else than documents.
 func (f *fixture) wronglyCounted() []string {
@@ -93,7 +93,7 @@ func TestAnOwnerStoresNoMoreBytesThanTheQuota(t *testing.T) {
 	require.Empty(t, f.wronglyCounted())
 }
 
-func TestLinksTitlesAndHeadingsTakeRoomToo(t *testing.T) {
+func TestLinksTitlesAndHeadingsCountInTheQuotaToo(t *testing.T) {
 	f := newFixture(t)
 	f.may(1, "max_bytes", 20_000)
 	c := f.syncing()
@@ -137,7 +137,7 @@ func TestWhatIsRefusedOrGivenUpKeepsTheLinksThatItHad(t *testing.T) {
 	require.Empty(t, f.wronglyCounted())
 }
 
-func TestADocumentWithoutTextIsRefusedWhenWhatItSaysIsLong(t *testing.T) {
+func TestADocumentWithoutTextIsRefusedWhenItsMetadataIsLong(t *testing.T) {
 	f := newFixture(t)
 	says := func(kilobytes int) func(p *internalpb.DocumentPart) {
 		return func(p *internalpb.DocumentPart) {
@@ -195,7 +195,7 @@ func TestWhatIsDeletedMakesRoomOnce(t *testing.T) {
 	for no := range int64(9) {
 		c.stores(c.deletion(no+2, "gone"))
 	}
-	require.EqualValues(t, 5000, f.rooms.owners[1].left.bytes)
+	require.EqualValues(t, 5000, f.quotas.owners[1].left.bytes)
 	require.Empty(t, f.wronglyCounted())
 }
 
@@ -291,8 +291,8 @@ func TestNothingIsRefusedByAnAnswerThatIsOld(t *testing.T) {
 	f.may(1, "max_documents", 1)
 	c := f.synced(map[string]string{"a": "apple"})
 	f.exec(`UPDATE owner_quotas SET max_documents = 5`)
-	for _, room := range f.rooms.owners {
-		room.asked, room.until = room.asked.Add(-2*roomFresh), room.until.Add(time.Hour)
+	for _, room := range f.quotas.owners {
+		room.asked, room.until = room.asked.Add(-2*quotaFresh), room.until.Add(time.Hour)
 	}
 	c = c.again()
 	c.stores(c.doc(1, "b", "banana"), c.completed(1))
@@ -303,9 +303,9 @@ func TestAnAnswerIsForgottenAfterAMinute(t *testing.T) {
 	f := newFixture(t)
 	f.may(1, "max_documents", 1)
 	f.synced(map[string]string{"a": "apple"})
-	old := f.rooms.owners[1]
-	require.NotNil(t, f.rooms.known(1, old.asked.Add(roomKept), false))
-	require.Nil(t, f.rooms.known(1, old.asked.Add(roomKeptLong+time.Millisecond), false))
+	old := f.quotas.owners[1]
+	require.NotNil(t, f.quotas.known(1, old.asked.Add(quotaKept), false))
+	require.Nil(t, f.quotas.known(1, old.asked.Add(quotaKeptLong+time.Millisecond), false))
 }
 
 func TestAnOperatorGivesAnOwnerAnotherQuotaOfDocuments(t *testing.T) {
@@ -347,7 +347,7 @@ func TestWhatADeletedConnectorHadIsNotCounted(t *testing.T) {
 	require.Empty(t, f.wronglyCounted())
 }
 
-func TestWhoStoresWaitsForNobodyElsesCount(t *testing.T) {
+func TestAStoreWaitsForNoOtherStoresCount(t *testing.T) {
 	f := newFixture(t)
 	c := f.syncing()
 	c.stores(c.doc(1, "a", "apple"))

@@ -17,25 +17,25 @@ import (
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 )
 
-// progress is how far a run has come with what was just stored of it.
+// progress says what a run can do after a store.
 type progress struct {
-	complete     bool // everything is stored
-	checkpointed bool // a checkpoint waits
+	complete        bool // everything is stored
+	checkpointWaits bool // a checkpoint waits
 }
 
-// note is a message that carries no document of its own: a checkpoint, or documents that were only seen.
+// note is a message without a document: a checkpoint, or documents that were only seen.
 type note struct {
 	checkpoint *internalpb.SyncCheckpoint
 	seen       *internalpb.DocumentsSeen
 }
 
-// unnamed says whether the item was given up without anybody knowing whose document it carried. A checkpoint carried none.
+// unnamed says whether the item was given up and its document is unknown. A checkpoint has no document.
 func (it *item) unnamed() bool {
 	return it.poison != "" && it.sourceID == "" && (it.note == nil || it.note.checkpoint == nil)
 }
 
-// givenUp is how the count remembers an item: "" for one that is stored. One that was given up is never a part that makes its
-// document whole, nor a checkpoint; past an unnamed one no cursor moves.
+// givenUp is how run_messages records an item: "" for one that is stored. A part that was given up never completes its document,
+// and a checkpoint that was given up is never reached. No cursor moves past an unnamed item.
 func (it *item) givenUp() string {
 	switch {
 	case it.unnamed():
@@ -46,9 +46,9 @@ func (it *item) givenUp() string {
 	return ""
 }
 
-// writeNotes keeps the checkpoints among the items, and what a listing has shown with them, and says how many notes there
-// are. A note that was given up is only counted; a document that was given up has been shown all the same.
-func (t *storing) writeNotes(ctx context.Context, items []*item) (written int64, err error) {
+// writeNotes stores the checkpoints among the items, and records which documents their listings have shown. It returns the number
+// of notes. A note that was given up is only counted; a document that was given up still counts as shown.
+func (t *storeTx) writeNotes(ctx context.Context, items []*item) (written int64, err error) {
 	sightings := dbgen.SightParams{ConnectorID: t.run.ConnectorID, TryID: t.try.ID}
 	sight := func(listing int32, sourceID string, no int64) {
 		if listing > 0 {
@@ -87,13 +87,13 @@ func (t *storing) writeNotes(ctx context.Context, items []*item) (written int64,
 	return written, nil
 }
 
-func (t *storing) keepCheckpoint(ctx context.Context, no int64, checkpoint *internalpb.SyncCheckpoint) (err error) {
+func (t *storeTx) keepCheckpoint(ctx context.Context, no int64, checkpoint *internalpb.SyncCheckpoint) (err error) {
 	p := dbgen.KeepCheckpointParams{TryID: t.try.ID, RunID: t.try.Run, No: no}
 	if p.State, err = wire.JSON(checkpoint.State); err != nil {
 		return fmt.Errorf("state: %w", err)
 	}
 	if checkpoint.Listing != nil {
-		listing, err := spelled(checkpoint.Listing)
+		listing, err := canonicalListing(checkpoint.Listing)
 		if err != nil {
 			return err
 		}
@@ -104,9 +104,9 @@ func (t *storing) keepCheckpoint(ctx context.Context, no int64, checkpoint *inte
 	return t.q.KeepCheckpoint(ctx, p)
 }
 
-// spelled is what a checkpoint hands on of a listing, with its tries spelled as Postgres spells a UUID: the sweep asks whether a
-// listing names a try, by that name, and removes the sightings of one that it does not find.
-func spelled(listing *structpb.Struct) (*structpb.Struct, error) {
+// canonicalListing returns the listing of a checkpoint with its tries spelled as Postgres spells a UUID. The sweep looks for tries
+// under that spelling, and removes the sightings of a try that it does not find.
+func canonicalListing(listing *structpb.Struct) (*structpb.Struct, error) {
 	named, says := listing.GetFields()["seen"]
 	if !says {
 		return listing, nil
@@ -130,8 +130,8 @@ func spelled(listing *structpb.Struct) (*structpb.Struct, error) {
 	return &structpb.Struct{Fields: fields}, nil
 }
 
-// advance passes the checkpoints of a run before which everything is stored. Where somebody holds the connector it is left
-// to who keeps house.
+// advance moves the cursor of a run to the last checkpoint that has everything before it stored. Where another transaction holds
+// the connector, the look for checkpoints does it later.
 func (s *Semantic) advance(ctx context.Context, run uuid.UUID) error {
 	ctx, span := s.servers.Tracer.Start(ctx, run, tracing.Checkpoint)
 	defer span.End()
