@@ -127,7 +127,7 @@ func Open(ctx context.Context, cfg config.Common, service string, p Process) (*S
 // checkNATS asks for the streams once the service works: a broker that has lost its volume is connected, too.
 func (s *Servers) checkNATS(ctx context.Context) error {
 	if !s.NATS.IsConnected() {
-		return fmt.Errorf("NATS is %s%s", s.NATS.Status(), s.refused.why())
+		return fmt.Errorf("NATS is %s%s", s.NATS.Status(), s.refused.hint())
 	}
 	if *s.waits.Load() != nil {
 		return nil

@@ -54,16 +54,16 @@ func openNATS(cfg config.Common, service string, way *line, refused *refusals, l
 			}
 		}),
 		nats.ReconnectHandler(func(*nats.Conn) {
-			refused.again()
+			refused.connected()
 			log.Info("NATS is back")
 		}),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
-			if refused.outside(err) {
+			if refused.connectFailed(err) {
 				log.Warn("NATS cannot be reached, or does not let this program in; it tries again", "err", err)
 			}
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			if errors.Is(err, nats.ErrPermissionViolation) && refused.tell(err) {
+			if errors.Is(err, nats.ErrPermissionViolation) && refused.permissionRefused(err) {
 				return // who asked says more
 			}
 			level := slog.LevelDebug
@@ -169,32 +169,32 @@ type stream struct {
 }
 
 func (s stream) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
-	return asked(ctx, s.refused, api+"STREAM.INFO."+name, func(ctx context.Context) (jetstream.Stream, error) {
+	return request(ctx, s.refused, api+"STREAM.INFO."+name, func(ctx context.Context) (jetstream.Stream, error) {
 		return s.JetStream.Stream(ctx, name)
 	})
 }
 
 func (s stream) CreateStream(ctx context.Context, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
-	return asked(ctx, s.refused, api+"STREAM.CREATE."+cfg.Name, func(ctx context.Context) (jetstream.Stream, error) {
+	return request(ctx, s.refused, api+"STREAM.CREATE."+cfg.Name, func(ctx context.Context) (jetstream.Stream, error) {
 		return s.JetStream.CreateStream(ctx, cfg)
 	})
 }
 
 func (s stream) UpdateStream(ctx context.Context, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
-	return asked(ctx, s.refused, api+"STREAM.UPDATE."+cfg.Name, func(ctx context.Context) (jetstream.Stream, error) {
+	return request(ctx, s.refused, api+"STREAM.UPDATE."+cfg.Name, func(ctx context.Context) (jetstream.Stream, error) {
 		return s.JetStream.UpdateStream(ctx, cfg)
 	})
 }
 
 func (s stream) AccountInfo(ctx context.Context) (*jetstream.AccountInfo, error) {
-	return asked(ctx, s.refused, api+"INFO", s.JetStream.AccountInfo)
+	return request(ctx, s.refused, api+"INFO", s.JetStream.AccountInfo)
 }
 
 func (s stream) CreateOrUpdateConsumer(
 	ctx context.Context, name string, cfg jetstream.ConsumerConfig,
 ) (jetstream.Consumer, error) {
 	subject := api + "CONSUMER.CREATE." + name + "." + cfg.Durable + "." + cfg.FilterSubject
-	return asked(ctx, s.refused, subject, func(ctx context.Context) (jetstream.Consumer, error) {
+	return request(ctx, s.refused, subject, func(ctx context.Context) (jetstream.Consumer, error) {
 		return s.JetStream.CreateOrUpdateConsumer(ctx, name, cfg)
 	})
 }
@@ -202,7 +202,7 @@ func (s stream) CreateOrUpdateConsumer(
 func (s stream) PublishMsg(
 	ctx context.Context, msg *nats.Msg, opts ...jetstream.PublishOpt,
 ) (*jetstream.PubAck, error) {
-	return asked(ctx, s.refused, msg.Subject, func(ctx context.Context) (*jetstream.PubAck, error) {
+	return request(ctx, s.refused, msg.Subject, func(ctx context.Context) (*jetstream.PubAck, error) {
 		return s.JetStream.PublishMsg(ctx, msg, opts...)
 	})
 }

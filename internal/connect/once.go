@@ -26,7 +26,7 @@ func Once(servers string, access config.NATSAccess) (*nats.Conn, jetstream.JetSt
 	conn, err := nats.Connect(servers, append(options, nats.Name("echomind"), nats.CustomInboxPrefix(refused.inbox), nats.Timeout(onceTimeout), nats.NoReconnect(),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			if errors.Is(err, nats.ErrPermissionViolation) {
-				refused.tell(err)
+				refused.permissionRefused(err)
 			}
 		}))...)
 	if err != nil {

@@ -23,17 +23,17 @@ type refusals struct {
 	// inbox begins the subjects on which answers arrive.
 	inbox string
 
-	mu     sync.Mutex
-	asking map[string]map[*context.CancelCauseFunc]struct{} // by subject
-	deaf   error                                            // why no answer can arrive on this connection; nil = they do
-	door   error                                            // why the last attempt to connect failed; nil = it did not
+	mu           sync.Mutex
+	asking       map[string]map[*context.CancelCauseFunc]struct{} // by subject
+	inboxError   error                                            // why no answer can arrive on this connection; nil = they do
+	connectError error                                            // why the last attempt to connect failed; nil = it did not
 }
 
 // quoted finds the subject in the server's words: nothing else carries it.
 var quoted = regexp.MustCompile(`"([^"]+)"`)
 
-// tell ends the requests that a permission error is about, and says whether there are any.
-func (r *refusals) tell(violation error) bool {
+// permissionRefused ends the requests that a permission error is about, and says whether there are any.
+func (r *refusals) permissionRefused(violation error) bool {
 	found := quoted.FindStringSubmatch(violation.Error())
 	if found == nil {
 		return false
@@ -41,11 +41,11 @@ func (r *refusals) tell(violation error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if strings.HasPrefix(found[1], r.inbox+".") {
-		r.deaf = fmt.Errorf("%w subscribe to %s, where the answers to its requests arrive: set NATS_INBOX_PREFIX to what it may",
+		r.inboxError = fmt.Errorf("%w subscribe to %s, where the answers to its requests arrive: set NATS_INBOX_PREFIX to what it may",
 			streams.ErrNotAllowed, found[1])
 		for _, all := range r.asking {
 			for cancel := range all {
-				(*cancel)(r.deaf)
+				(*cancel)(r.inboxError)
 			}
 		}
 		return true
@@ -56,42 +56,42 @@ func (r *refusals) tell(violation error) bool {
 	return len(r.asking[found[1]]) > 0
 }
 
-// again is called for each new connection: its user may have other rights.
-func (r *refusals) again() {
+// connected is called for each new connection: its user may have other rights.
+func (r *refusals) connected() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.deaf, r.door = nil, nil
+	r.inboxError, r.connectError = nil, nil
 }
 
-// outside keeps why an attempt to connect failed, and says whether that is news for a person: a server that is not there
+// connectFailed keeps why an attempt to connect failed, and says whether that is news for a person: a server that is not there
 // was told of before.
-func (r *refusals) outside(err error) (news bool) {
+func (r *refusals) connectFailed(err error) (news bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var dial *net.OpError
-	news = (r.door == nil || r.door.Error() != err.Error()) && (!errors.As(err, &dial) || dial.Op != "dial")
-	r.door = err
+	news = (r.connectError == nil || r.connectError.Error() != err.Error()) && (!errors.As(err, &dial) || dial.Op != "dial")
+	r.connectError = err
 	return news
 }
 
-// why is why the last attempt to connect failed, in words that name the settings; "" = nobody knows.
-func (r *refusals) why() string {
+// hint is why the last attempt to connect failed, in words that name the settings; "" = nobody knows.
+func (r *refusals) hint() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.door == nil:
+	case r.connectError == nil:
 		return ""
-	case errors.Is(r.door, nats.ErrAuthorization), errors.Is(r.door, nats.ErrAuthExpired), errors.Is(r.door, nats.ErrAuthRevoked):
-		return fmt.Sprintf(": %v; check NATS_USER and NATS_PASSWORD, or NATS_CREDS_FILE or NATS_NKEY_FILE", r.door)
+	case errors.Is(r.connectError, nats.ErrAuthorization), errors.Is(r.connectError, nats.ErrAuthExpired), errors.Is(r.connectError, nats.ErrAuthRevoked):
+		return fmt.Sprintf(": %v; check NATS_USER and NATS_PASSWORD, or NATS_CREDS_FILE or NATS_NKEY_FILE", r.connectError)
 	}
-	return ": " + r.door.Error()
+	return ": " + r.connectError.Error()
 }
 
-func (r *refusals) await(subject string, cancel context.CancelCauseFunc) (forget func()) {
+func (r *refusals) register(subject string, cancel context.CancelCauseFunc) (forget func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.deaf != nil {
-		cancel(r.deaf) // the server said so once, and would not say it again
+	if r.inboxError != nil {
+		cancel(r.inboxError) // the server said so once, and would not say it again
 	}
 	if r.asking[subject] == nil {
 		if r.asking == nil {
@@ -109,11 +109,11 @@ func (r *refusals) await(subject string, cancel context.CancelCauseFunc) (forget
 	}
 }
 
-// asked sends something to a subject and waits for the answer. It returns streams.ErrNotAllowed where the server refuses it.
-func asked[T any](ctx context.Context, r *refusals, subject string, call func(context.Context) (T, error)) (T, error) {
+// request sends something to a subject and waits for the answer. It returns streams.ErrNotAllowed where the server refuses it.
+func request[T any](ctx context.Context, r *refusals, subject string, call func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer r.await(subject, cancel)()
+	defer r.register(subject, cancel)()
 	out, err := call(ctx)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)

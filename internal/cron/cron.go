@@ -91,7 +91,7 @@ func Parse(spec Spec) (Schedule, error) {
 		return Schedule{}, fmt.Errorf("%w: schedule_cron %q: %w", ErrSchedule, expression, err)
 	}
 	s := Schedule{wall: wall, location: location, gap: spec.Gap, overlap: spec.Overlap}
-	return s, s.settle()
+	return s, s.setPolicies()
 }
 
 func zone(name string) (*time.Location, error) {
@@ -106,8 +106,8 @@ func zone(name string) (*time.Location, error) {
 	return nil, fmt.Errorf("%w: time_zone %q: write an IANA name such as Europe/Berlin", ErrSchedule, name)
 }
 
-// settle puts in the policies that were left to the schedule, and refuses those that are none.
-func (s *Schedule) settle() error {
+// setPolicies puts in the policies that were left to the schedule, and refuses those that are none.
+func (s *Schedule) setPolicies() error {
 	switch s.gap {
 	case "":
 		s.gap = GapAfter

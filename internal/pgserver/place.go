@@ -77,9 +77,9 @@ func (s *Server) placeElsewhere(ctx context.Context) (err error) {
 	return s.claim(home)
 }
 
-// settle makes the cluster's folder agree with what is known of it: a leftover server is stopped, a cluster whose
+// reconcile makes the cluster's folder agree with what is known of it: a leftover server is stopped, a cluster whose
 // password is lost (its data folder was deleted) is put aside.
-func (s *Server) settle(ctx context.Context, known bool) error {
+func (s *Server) reconcile(ctx context.Context, known bool) error {
 	_, err := os.Stat(s.cluster)
 	missing := errors.Is(err, os.ErrNotExist)
 	if err != nil && !missing {

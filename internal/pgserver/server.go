@@ -90,7 +90,7 @@ func (s *Server) start(ctx context.Context) error {
 	if err := s.place(ctx); err != nil {
 		return err
 	}
-	if err := s.settle(ctx, known); err != nil {
+	if err := s.reconcile(ctx, known); err != nil {
 		return err
 	}
 	if err := s.initialise(ctx); err != nil {
@@ -111,7 +111,7 @@ func (s *Server) Restart(ctx context.Context) error {
 		err = s.claim(filepath.Dir(s.cluster))
 	}
 	if err == nil {
-		err = s.settle(ctx, true)
+		err = s.reconcile(ctx, true)
 	}
 	if err == nil {
 		err = s.launch(ctx, s.state.Port)

@@ -35,7 +35,7 @@ func Apply(ctx context.Context, js jetstream.JetStream, size Size) error {
 }
 
 func apply(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) error {
-	info, err := lookAt(ctx, js, want.Name)
+	info, err := inspectStream(ctx, js, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		created := withDefaults(want)
 		err = deadline.Do(ctx, "streams.create_stream", queryTimeout, func(ctx context.Context) error {
@@ -45,7 +45,7 @@ func apply(ctx context.Context, js jetstream.JetStream, want jetstream.StreamCon
 		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			return err
 		}
-		info, err = lookAt(ctx, js, want.Name) // another made it at the same time
+		info, err = inspectStream(ctx, js, want.Name) // another made it at the same time
 	}
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func withDefaults(want jetstream.StreamConfig) jetstream.StreamConfig {
 	return want
 }
 
-func lookAt(ctx context.Context, js jetstream.JetStream, name string) (*jetstream.StreamInfo, error) {
+func inspectStream(ctx context.Context, js jetstream.JetStream, name string) (*jetstream.StreamInfo, error) {
 	return deadline.Get(ctx, "streams.stream", queryTimeout, func(ctx context.Context) (*jetstream.StreamInfo, error) {
 		stream, err := js.Stream(ctx, name)
 		if err != nil {
@@ -99,25 +99,25 @@ func lookAt(ctx context.Context, js jetstream.JetStream, name string) (*jetstrea
 	})
 }
 
-// Standing is a stream as it is, and what is weaker about it than it looks.
-type Standing struct {
+// State is a stream as it is, and what is weaker about it than it looks.
+type State struct {
 	Info     *jetstream.StreamInfo
 	Warnings []string
 }
 
 // Inspect looks at every stream. A stream that is missing has no Info and one warning.
-func Inspect(ctx context.Context, js jetstream.JetStream) (map[string]Standing, error) {
-	all := map[string]Standing{}
+func Inspect(ctx context.Context, js jetstream.JetStream) (map[string]State, error) {
+	all := map[string]State{}
 	for _, want := range topology.Streams(topology.DefaultMaxDocumentBytes, topology.DefaultMaxDeadLetterBytes) {
-		info, err := lookAt(ctx, js, want.Name)
+		info, err := inspectStream(ctx, js, want.Name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			all[want.Name] = Standing{Warnings: []string{"it does not exist; run `echomind streams apply`"}}
+			all[want.Name] = State{Warnings: []string{"it does not exist; run `echomind streams apply`"}}
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("look at stream %s: %w", want.Name, err)
 		}
-		all[want.Name] = Standing{info, weaknesses(info, want)}
+		all[want.Name] = State{info, weaknesses(info, want)}
 	}
 	return all, nil
 }

@@ -13,7 +13,7 @@ import (
 // nothing.
 func Present(ctx context.Context, js jetstream.JetStream) error {
 	for _, want := range topology.Streams(0, 0) {
-		_, err := lookAt(ctx, js, want.Name)
+		_, err := inspectStream(ctx, js, want.Name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			return fmt.Errorf("stream %s is missing; unless a service may make it again, run `echomind streams apply`", want.Name)
 		}

@@ -23,11 +23,11 @@ var marks = map[Event]string{
 	Checking: "🔍", Triggered: "📤", Started: "🕐", Completed: "✅", Skipped: "⏭️", Failed: "❌",
 }
 
-// marked puts the mark of a line's event before its message.
-type marked struct{ slog.Handler }
+// eventHandler puts the mark of a line's event before its message.
+type eventHandler struct{ slog.Handler }
 
 // Handle is part of slog.Handler.
-func (h marked) Handle(ctx context.Context, line slog.Record) error {
+func (h eventHandler) Handle(ctx context.Context, line slog.Record) error {
 	line.Attrs(func(a slog.Attr) bool {
 		event, is := a.Value.Any().(Event)
 		if is {
@@ -39,7 +39,11 @@ func (h marked) Handle(ctx context.Context, line slog.Record) error {
 }
 
 // WithAttrs is part of slog.Handler.
-func (h marked) WithAttrs(attrs []slog.Attr) slog.Handler { return marked{h.Handler.WithAttrs(attrs)} }
+func (h eventHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return eventHandler{h.Handler.WithAttrs(attrs)}
+}
 
 // WithGroup is part of slog.Handler.
-func (h marked) WithGroup(name string) slog.Handler { return marked{h.Handler.WithGroup(name)} }
+func (h eventHandler) WithGroup(name string) slog.Handler {
+	return eventHandler{h.Handler.WithGroup(name)}
+}

@@ -232,7 +232,7 @@ func OfRun(log *slog.Logger, connectorID int32, session, connectorType string) *
 func Logger(w io.Writer, format string, level slog.Level) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: clean}
 	if format == "text" {
-		return slog.New(marked{slog.NewTextHandler(w, options)})
+		return slog.New(eventHandler{slog.NewTextHandler(w, options)})
 	}
 	return slog.New(slog.NewJSONHandler(w, options))
 }

@@ -72,8 +72,7 @@ func (s *Sync) retryFailed(ctx context.Context, src Looker, cursor any) error {
 	unread = interleave(away, unread)
 	s.state.Unread = s.state.Unread.next(len(unread), s.opts.Again)
 	if len(away) > 0 {
-		var err error
-		if s.allowed, err = s.store.DeletionsAllowed(ctx); err != nil {
+		if err := s.askAllowed(ctx); err != nil {
 			return err
 		}
 	}
@@ -91,17 +90,29 @@ func (s *Sync) retryFailed(ctx context.Context, src Looker, cursor any) error {
 	return s.lookAt(ctx, src, ids)
 }
 
-// lookAtAll has a source look at all items that cannot be read now and that this sync was not given.
+// askAllowed asks whether the owner allows many deletions.
+func (s *Sync) askAllowed(ctx context.Context) (err error) {
+	s.allowed, err = s.store.DeletionsAllowed(ctx)
+	return err
+}
+
+// lookAtAll has a source look at all items that failed before, that a search may find, and that this sync was not given.
 func (s *Sync) lookAtAll(ctx context.Context, src Looker) error {
+	if err := s.askAllowed(ctx); err != nil {
+		return err
+	}
 	var ids []string
 	for id, of := range s.All() {
 		e, _ := s.entry(id)
-		if (of.Failed == IsAway || of.Failed == Reading) && !e.shown && !e.fresh && len(ids) < maxRetried {
+		if of.Found && (of.Failed == IsAway || isRetriable(of.Failed)) && !e.shown && !e.fresh && len(ids) < maxRetried {
 			ids = append(ids, id)
 		}
 	}
 	return s.lookAt(ctx, src, ids)
 }
+
+// isRetriable tells whether an item that failed so is tried again though nothing says that it has changed.
+func isRetriable(f Failure) bool { return f == Reading || f == Outdated || f == NotStored }
 
 func (s *Sync) lookAt(ctx context.Context, src Looker, ids []string) error {
 	for batch := range slices.Chunk(ids, s.opts.Again) {

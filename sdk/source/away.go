@@ -105,8 +105,8 @@ func (s *Sync) failAway(ctx context.Context, c candidate) error {
 	return s.sendFailure(ctx, c.document(), awaySince(listed, s.state.Place.Round), awayText)
 }
 
-// removeLost removes the lost items. A place that is away may show itself a few items at a time. So where the items that cannot be
-// read now would make it suspiciously many, look first looks for all of those; nil looks for nothing.
+// removeLost removes the lost items. A place that is away may show itself a few items at a time. So where the items that failed before
+// would make it suspiciously many, look first looks for all of those; nil looks for nothing.
 func (s *Sync) removeLost(ctx context.Context, cursor any, look func(context.Context) error) error {
 	if len(s.lost) == 0 {
 		return nil
@@ -136,7 +136,7 @@ func (s *Sync) removeLost(ctx context.Context, cursor any, look func(context.Con
 	return nil
 }
 
-// losses counts the items that a search may find: lost, away, unreadable now, and left.
+// losses counts the items that a search may find: lost, away, to be tried again, and left.
 type losses struct{ lost, away, unread, left int }
 
 func (s *Sync) losses() (n losses) {
@@ -147,7 +147,7 @@ func (s *Sync) losses() (n losses) {
 			n.lost++
 		case of.Failed == IsAway:
 			n.away++
-		case of.Failed == Reading:
+		case isRetriable(of.Failed):
 			n.unread++
 			n.left++
 		default:

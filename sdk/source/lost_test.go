@@ -465,53 +465,6 @@ type mute struct{ *place }
 
 func (mute) Look(context.Context, *source.Sync, []string) error { return nil }
 
-// stockedWith is a place of so many things, and what a first sync stores of it.
-func stockedWith(t *testing.T, n int) (*place, *workertest.Store) {
-	p, store := newPlace(), workertest.New()
-	p.page = 1000
-	for i := range n {
-		p.write(fmt.Sprintf("t%05d", i), fmt.Sprint("text ", i))
-	}
-	quiet(t, store, p)
-	return p, store
-}
-
-func TestAPlaceThatIsAwayLosesNothingBitByBit(t *testing.T) {
-	for _, n := range []int{300, 5000} {
-		t.Run(fmt.Sprint(n, " and a sync between that finds nothing out"), func(t *testing.T) {
-			p, store := stockedWith(t, n)
-			p.hide()
-			require.Equal(t, 1, tries(t, store, p, 2))
-			require.Zero(t, tries(t, store, mute{p}, 1))
-			tries(t, store, p, 20)
-			require.Equal(t, n, texts(store))
-		})
-		t.Run(fmt.Sprint(n, " that had failed before"), func(t *testing.T) {
-			p, store := stockedWith(t, n)
-			for id := range p.things {
-				p.set(id, func(t *thing) { t.damaged, t.version = "quota", p.next() })
-			}
-			quiet(t, store, p)
-			for id := range p.things { // no change names it
-				p.hidden[id] = true
-			}
-			tries(t, store, p, 30)
-			require.Equal(t, n, texts(store))
-		})
-	}
-}
-
-func TestAnOwnerAllowsItOnce(t *testing.T) {
-	for _, n := range []int{300, 5000} {
-		p, store := stockedWith(t, n)
-		p.hide()
-		require.Equal(t, 1, tries(t, store, p, 2))
-		store.Allows = true
-		require.Zero(t, tries(t, store, p, 1))
-		require.Empty(t, store.IDs())
-	}
-}
-
 // mixed: one is lost; others are listed, and cannot be given.
 type mixed struct {
 	*place

@@ -94,5 +94,5 @@ func redact(raw string) string { return clip(secret.Typed(raw, maxShown), maxSho
 // maxShown is how many bytes of such a text are shown. Masks look at a few more of it, whatever its length.
 const maxShown = 200
 
-// shown is a URL in messages and logs.
-func shown(u *url.URL) string { return secret.OfURL(u) }
+// withoutSecrets is a URL in messages and logs.
+func withoutSecrets(u *url.URL) string { return secret.OfURL(u) }

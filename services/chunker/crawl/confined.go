@@ -38,8 +38,8 @@ type question struct {
 	IgnoreQuery               bool
 }
 
-// said is an outline, or why there is none.
-type said struct {
+// childAnswer is an outline, or why there is none.
+type childAnswer struct {
 	Links              []string
 	Canonical, Problem string
 	Noindex, Nofollow  bool
@@ -64,9 +64,9 @@ func (c *crawler) outlineOf(ctx context.Context, body []byte, at *url.URL) (outl
 		return outline{}, fmt.Errorf("ask for a page's links: %w", err)
 	}
 	head = append(binary.BigEndian.AppendUint32(nil, uint32(len(head))), head...)
-	var answer said
+	var answer childAnswer
 	err = c.opt.Runner.Do(ctx, Task.Name, maxAnswerBytes, func(raw string) (err error) {
-		answer, err = c.believe(raw)
+		answer, err = c.checkAnswer(raw)
 		return err
 	}, head, body)
 	if err != nil {
@@ -78,21 +78,21 @@ func (c *crawler) outlineOf(ctx context.Context, body []byte, at *url.URL) (outl
 	return outline{links: answer.Links, canonical: answer.Canonical, noindex: answer.Noindex, nofollow: answer.Nofollow}, nil
 }
 
-// believe takes what a child may say of a page, and nothing else.
-func (c *crawler) believe(raw string) (said, error) {
-	var answer said
+// checkAnswer decodes the answer of a child and accepts only what a child may say.
+func (c *crawler) checkAnswer(raw string) (childAnswer, error) {
+	var answer childAnswer
 	if err := json.Unmarshal([]byte(raw), &answer); err != nil {
-		return said{}, errAnswer
+		return childAnswer{}, errAnswer
 	}
 	size := 0
 	for _, link := range answer.Links {
 		if size += len(link) + linkOverhead; !c.covers(link) {
-			return said{}, errAnswer
+			return childAnswer{}, errAnswer
 		}
 	}
 	if len(answer.Links) > maxLinks || size > maxLinkBytes || len(answer.Problem) > maxProblemBytes ||
 		answer.Canonical != "" && !c.covers(answer.Canonical) {
-		return said{}, errAnswer
+		return childAnswer{}, errAnswer
 	}
 	return answer, nil
 }
@@ -111,7 +111,7 @@ func (c *crawler) covers(link string) bool {
 func answerOutline(request []byte) []byte {
 	answer, err := outlineFor(request)
 	if err != nil {
-		answer = said{Problem: clip(err.Error(), maxProblemBytes)}
+		answer = childAnswer{Problem: clip(err.Error(), maxProblemBytes)}
 	}
 	raw, err := json.Marshal(answer)
 	if err != nil {
@@ -120,30 +120,30 @@ func answerOutline(request []byte) []byte {
 	return raw
 }
 
-func outlineFor(request []byte) (said, error) {
+func outlineFor(request []byte) (childAnswer, error) {
 	if len(request) < lengthBytes {
-		return said{}, errors.New("the request is cut off")
+		return childAnswer{}, errors.New("the request is cut off")
 	}
 	size, body := binary.BigEndian.Uint32(request), request[lengthBytes:]
 	if uint64(size) > uint64(len(body)) {
-		return said{}, errors.New("the request is cut off")
+		return childAnswer{}, errors.New("the request is cut off")
 	}
 	var q question
 	if err := json.Unmarshal(body[:size], &q); err != nil {
-		return said{}, err
+		return childAnswer{}, err
 	}
 	at, err := url.Parse(q.At)
 	if err != nil {
-		return said{}, err
+		return childAnswer{}, err
 	}
 	origin, err := url.Parse(q.Origin)
 	if err != nil {
-		return said{}, err
+		return childAnswer{}, err
 	}
 	sc := &scope{origin: origin, prefix: q.Prefix, ignoreQuery: q.IgnoreQuery, aliases: map[string]bool{}}
 	for _, alias := range q.Aliases {
 		sc.aliases[alias] = true
 	}
 	o := readOutline(body[size:], at, sc, q.Token)
-	return said{Links: o.links, Canonical: o.canonical, Noindex: o.noindex, Nofollow: o.nofollow}, nil
+	return childAnswer{Links: o.links, Canonical: o.canonical, Noindex: o.noindex, Nofollow: o.nofollow}, nil
 }

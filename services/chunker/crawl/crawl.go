@@ -9,7 +9,7 @@ import (
 	"github.com/echomind/sync/sdk/worker"
 )
 
-// crawler is one crawl. Its maps are touched only while settling.
+// crawler is one crawl. Its maps are used only while visits are applied.
 type crawler struct {
 	cfg         Config
 	opt         Options
@@ -21,31 +21,31 @@ type crawler struct {
 	frontier    *frontier
 	known       map[string]worker.Known
 
-	// docs are the source ids that this crawl found, read or failed: what is not here at the end is gone.
+	// docs are the source ids that this crawl found, read or failed: any other stored document is gone at the end.
 	docs urls
-	// textless are those of them that failed, old those of these that were stored before; leads are URLs that redirect to the others, or
-	// name them as canonical. What names one of old is old, too.
-	textless, old, leads urls
+	// textless are documents that failed; old are documents that failed and were stored before; redirecting are URLs that redirect
+	// to the other documents, or name them as canonical. A URL that names an old one is old, too.
+	textless, old, redirecting urls
 	// ids are the bytes of their source ids, which the next crawl is told.
 	ids int
-	// undecided are URLs that redirect to pages that failed: nothing was learnt of their own documents.
+	// undecided are URLs that redirect to pages that failed: nothing is known about documents of their own.
 	undecided urls
-	// deleted are those whose pages say that they are gone, gone their ids: they are deleted at the end.
+	// deleted are documents whose pages say that they are gone, gone are their ids: they are deleted at the end.
 	deleted urls
 	gone    []string
-	// settledURLs are the URLs whose turn is over.
-	settledURLs urls
-	// waiting are the pages that named a page as canonical, by its hash, and may have to stand for themselves; what redirects to one of
-	// them waits for it. waitsFor is for whom each waits, by hashes.
+	// appliedURLs are the URLs whose visits are applied.
+	appliedURLs urls
+	// waiting are the pages that wait for their canonical page, by its hash, and may have to stand for themselves; a URL that
+	// redirects to such a page waits for it. waitsFor is the page that each waits for, by hashes.
 	waiting  map[uint64][]string
 	waitsFor map[uint64]uint64
 	// reading are the URLs that are read now.
 	reading map[string]bool
-	// settled counts pages, silent those in a row that gave no answer.
-	settled, silent int
-	// blind says that a page failed whose links are not known: what is behind it cannot be told from gone.
-	blind bool
-	// unread are those pages. They are stored at the end: a crawl that ends before has kept nothing, and the next one is to.
+	// applied counts pages, silent counts pages in a row without an answer.
+	applied, silent int
+	// hasUnread says that a page failed whose links are not known: pages behind it cannot be told from pages that are gone.
+	hasUnread bool
+	// unread are those pages. They are stored at the end, so that an interrupted crawl counts for nothing.
 	unread []unread
 	// heldBefore counts the crawls in a row before this one that kept what may be behind such pages.
 	heldBefore int
@@ -86,7 +86,7 @@ func newCrawler(cfg Config, opt Options, sink Sink, known map[string]worker.Know
 		fetch:       newFetcher(opt, known),
 		robotsToken: productToken(opt.UserAgent),
 		frontier:    newFrontier(cfg.maxDepth(), cfg.maxPages()),
-		docs:        urls{}, textless: urls{}, old: urls{}, leads: urls{}, undecided: urls{}, deleted: urls{}, settledURLs: urls{},
+		docs:        urls{}, textless: urls{}, old: urls{}, redirecting: urls{}, undecided: urls{}, deleted: urls{}, appliedURLs: urls{},
 		waiting: map[uint64][]string{}, waitsFor: map[uint64]uint64{}, reading: map[string]bool{}, heldBefore: heldBefore(known),
 	}
 }
@@ -99,7 +99,7 @@ func (c *crawler) run(ctx context.Context) error {
 		if err := c.read(ctx, level); err != nil {
 			return err
 		}
-		c.frontier.leave(level)
+		c.frontier.endLevel(level)
 	}
 	c.leftOut()
 	return c.sweep(ctx)
@@ -112,8 +112,8 @@ func (c *crawler) begin(ctx context.Context) error {
 		return worker.Permanent(err)
 	}
 	e := entry{url: start.String()}
-	in := newStay(nil)
-	defer in.leave()
+	in := newVisitRoom(nil)
+	defer in.release()
 	got, err := c.fetch.page(ctx, start, c.withinSite, in)
 	if err != nil {
 		v, err := failed(ctx, e, err)
@@ -124,7 +124,7 @@ func (c *crawler) begin(ctx context.Context) error {
 	}
 	c.scope = newScope(got.url, got.via, c.cfg)
 	if _, ok := c.scope.admit(got.url); !ok {
-		return worker.Permanent(fmt.Errorf("the start page redirects to %s, which is not below path_prefix %q", shown(got.url), c.cfg.PathPrefix))
+		return worker.Permanent(fmt.Errorf("the start page redirects to %s, which is not below path_prefix %q", withoutSecrets(got.url), c.cfg.PathPrefix))
 	}
 	v, err := c.examine(ctx, e, got, in)
 	if err != nil {
@@ -133,14 +133,14 @@ func (c *crawler) begin(ctx context.Context) error {
 	if v.fail != nil && !v.outlined {
 		return c.noStart(v)
 	}
-	in.turn(c.opt.Room)
+	in.countDeferred(c.opt.Room)
 	c.start, c.result.Start = got.url, v.id
 	c.frontier.mark(e.url)
 	c.frontier.mark(v.id)
-	return c.settle(ctx, v, 0)
+	return c.applyVisit(ctx, v, 0)
 }
 
-// noStart ends a crawl that has no page to start from.
+// noStart is the error of a crawl whose start page failed.
 func (c *crawler) noStart(v visit) error {
 	err := fmt.Errorf("start page: %w", v.fail)
 	if v.fail.permanent() && len(c.known) == 0 {
@@ -152,12 +152,12 @@ func (c *crawler) noStart(v visit) error {
 // withinSite follows a redirect of the start page.
 func (c *crawler) withinSite(from, to *url.URL) (*url.URL, error) {
 	if !sameSite(from, to) {
-		return nil, fmt.Errorf("%s redirects to another site, %s: set url to where the site is now", shown(from), shown(to))
+		return nil, fmt.Errorf("%s redirects to another site, %s: set url to where the site is now", withoutSecrets(from), withoutSecrets(to))
 	}
 	return to, nil
 }
 
-// read visits one level of the frontier: several pages at once, settled in their order.
+// read visits one level of the frontier: several pages at once, applied in their order.
 func (c *crawler) read(ctx context.Context, level int) error {
 	type outcome struct {
 		visit visit
@@ -166,12 +166,12 @@ func (c *crawler) read(ctx context.Context, level int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	var window []chan outcome
-	var stays []*stay // of the window
-	var last *stay
+	var stays []*visitRoom // of the window
+	var last *visitRoom
 	defer func() {
 		wg.Wait()
 		for _, in := range stays {
-			in.leave()
+			in.release()
 		}
 	}()
 	defer cancel()
@@ -182,13 +182,13 @@ func (c *crawler) read(ctx context.Context, level int) error {
 			if !ok {
 				break
 			}
-			if !e.own && (c.reading[e.url] || c.settledURLs.has(e.url)) { // it stands for another page, and was read in its place
-				c.frontier.read(e)
+			if !e.own && (c.reading[e.url] || c.appliedURLs.has(e.url)) { // the canonical page was read already in the place of another
+				c.frontier.giveBack(e)
 				continue
 			}
 			c.reading[e.url] = true
 			done := make(chan outcome, 1)
-			in := newStay(last)
+			in := newVisitRoom(last)
 			last, window, stays = in, append(window, done), append(stays, in)
 			if c.docs.has(e.url) {
 				in.decide()
@@ -201,7 +201,7 @@ func (c *crawler) read(ctx context.Context, level int) error {
 			})
 		}
 		if len(window) == 0 {
-			if c.frontier.waits(level) {
+			if c.frontier.hasMore(level) {
 				c.truncated(c.limit(0))
 			}
 			return nil
@@ -210,20 +210,20 @@ func (c *crawler) read(ctx context.Context, level int) error {
 		if o.err != nil {
 			return o.err
 		}
-		stays[0].turn(c.opt.Room)
+		stays[0].countDeferred(c.opt.Room)
 		delete(c.reading, o.visit.entry.url)
-		c.frontier.read(o.visit.entry)
-		if err := c.settle(ctx, o.visit, level); err != nil {
+		c.frontier.giveBack(o.visit.entry)
+		if err := c.applyVisit(ctx, o.visit, level); err != nil {
 			return err
 		}
-		stays[0].leave()
+		stays[0].release()
 		window, stays = window[1:], stays[1:]
 	}
 }
 
-// tooSilent counts pages without an answer, and returns an error when the site seems to be down: its start page, which has answered
-// before, does not answer either. Where it does, these pages are dead links, and each fails alone.
-func (c *crawler) tooSilent(ctx context.Context, f *failure) error {
+// checkSilence counts pages in a row without an answer, and returns an error when the site seems to be down: its start page, which
+// has answered before, does not answer either. Where that answers, these pages are dead links, and each fails alone.
+func (c *crawler) checkSilence(ctx context.Context, f *failure) error {
 	if f == nil || !f.down {
 		c.silent = 0
 		return nil

@@ -113,9 +113,9 @@ func tooLong(most int64) error { return fmt.Errorf("body is longer than %d bytes
 // sniffBytes is how much of a body http.DetectContentType looks at.
 const sniffBytes = 512
 
-// pointless returns an error for a body that can be told from its beginning to hold no text at all, so that
+// checkHasText returns an error for a body that can be told from its beginning to hold no text at all, so that
 // videos and pictures are not downloaded. Both the header and the bytes have to say so.
-func pointless(contentType string, beginning []byte) error {
+func checkHasText(contentType string, beginning []byte) error {
 	declared, _, _ := strings.Cut(strings.ToLower(contentType), ";")
 	declared = strings.TrimSpace(declared)
 	sniffed := http.DetectContentType(beginning)

@@ -1,11 +1,11 @@
 // Package crawl reads a web site: from a start URL, breadth first, within the site's host.
 //
-//	start URL ─▶ frontier ─▶ visit (several at once) ─▶ settle (one at a time, in order) ─▶ Sink
+//	start URL ─▶ frontier ─▶ visit (several at once) ─▶ apply (one at a time, in order) ─▶ Sink
 //	                ▲          robots, fetch,              Put, Touch, Unchanged, Delete
 //	                │          outline, Extract              │
 //	                └───────────── links, one level deeper ──┘
 //
-// Pages are fetched concurrently but settled strictly in frontier order, and only settling adds to the
+// Pages are fetched concurrently but applied strictly in frontier order, and only applying adds to the
 // frontier. So what max_pages keeps depends on the site alone, never on which answer came first.
 //
 // What is known of a page already (Sink.Known, Sink.Links) makes the crawl incremental: a page that has
@@ -34,7 +34,7 @@
 // failures themselves say how many crawls in a row it were. They are stored when the crawl has ended, so that one that dies on the way
 // counts for nothing; it may begin the row again.
 //
-// A crawl that would delete suspiciously many deletes none, and fails (source.Guard).
+// A crawl that would delete suspiciously many deletes none, and fails (source.GuardDeletions).
 //
 // Pages without an answer fail alone as long as the start page answers, which is asked again for each MaxSilence of them in a row.
 // Where it does not, the site is down, and the crawl ends without deleting anything more.

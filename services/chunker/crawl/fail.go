@@ -17,8 +17,8 @@ const maxHeldCrawls = 3
 // unreadBytes is what a failure that is kept takes beside its URL and reason.
 const unreadBytes = 64
 
-// remembered is the memo of a document.
-type remembered struct {
+// failureMemo is the memo of a document that failed.
+type failureMemo struct {
 	// Nothing says of a page that failed that nothing is stored of it, neither text nor links; Unread of another that its links are not
 	// known.
 	Nothing bool `json:"nothing,omitempty"`
@@ -28,7 +28,7 @@ type remembered struct {
 }
 
 // memo is never nil: by it a document that the store had no room for is told from one of another configuration.
-func (r remembered) memo() json.RawMessage {
+func (r failureMemo) memo() json.RawMessage {
 	data, err := json.Marshal(r)
 	if err != nil {
 		panic(err) // it has nothing that cannot be encoded
@@ -36,10 +36,10 @@ func (r remembered) memo() json.RawMessage {
 	return data
 }
 
-// recalled is what is remembered of a page that failed.
-func recalled(k worker.Known) (r remembered) {
+// failureMemoOf is the failureMemo of a stored page.
+func failureMemoOf(k worker.Known) (r failureMemo) {
 	if k.VersionToken != "" || json.Unmarshal(k.Memo, &r) != nil {
-		return remembered{}
+		return failureMemo{}
 	}
 	return r
 }
@@ -52,19 +52,19 @@ type unread struct{ id, reason string }
 func (c *crawler) fail(ctx context.Context, v visit, level int) error {
 	switch v.fail.kind {
 	case gone:
-		c.isGone(v.id)
+		c.noteGone(v.id)
 		return nil
 	case outside, disallowed:
 		c.result.Skipped++
 		return nil
 	}
 	c.opt.Logger.Debug("page failed", "url", secret.URL(v.id), "err", v.fail)
-	c.found(v.id)
+	c.addDocument(v.id)
 	if v.entry.url != v.id {
 		c.frontier.remember(c.undecided, v.entry.url)
 	}
 	c.frontier.remember(c.textless, v.id)
-	if c.before(v.id).VersionToken != "" { // what is stored of it is found until it is read again
+	if c.storedBefore(v.id).VersionToken != "" { // what is stored of it is found until it is read again
 		c.frontier.remember(c.old, v.id)
 	}
 	links := v.outline.links
@@ -77,7 +77,7 @@ func (c *crawler) fail(ctx context.Context, v visit, level int) error {
 	c.follow(links, level)
 	reason := clip(v.fail.Error(), maxErrBytes)
 	if c.isUnread(v) {
-		c.blind = true
+		c.hasUnread = true
 		u := unread{v.id, reason}
 		if bytes := len(u.id) + len(u.reason) + unreadBytes; c.frontier.left >= bytes {
 			c.frontier.left -= bytes
@@ -86,7 +86,7 @@ func (c *crawler) fail(ctx context.Context, v visit, level int) error {
 		}
 		return c.storeUnread(ctx, u, c.heldBefore+1)
 	}
-	return c.storeFailure(ctx, v.id, reason, links, remembered{Nothing: c.isNothing(v.id) && len(links) == 0})
+	return c.storeFailure(ctx, v.id, reason, links, failureMemo{Nothing: c.isNothing(v.id) && len(links) == 0})
 }
 
 // isUnread tells whether a page that failed has links that are not known, behind which may be what the crawl does not find. Those of a
@@ -100,13 +100,13 @@ func (c *crawler) isUnread(v visit) bool {
 	case !known || c.deleted.has(v.id):
 		return v.fail.kind == unanswered
 	}
-	return before.VersionToken == "" && (before.ContentHash == "" || recalled(before).Unread)
+	return before.VersionToken == "" && (before.ContentHash == "" || failureMemoOf(before).Unread)
 }
 
 // isNothing tells whether nothing is stored of a page but that it failed.
 func (c *crawler) isNothing(id string) bool {
 	before, known := c.known[id]
-	return !known || c.deleted.has(id) || before.ContentHash != "" && recalled(before).Nothing
+	return !known || c.deleted.has(id) || before.ContentHash != "" && failureMemoOf(before).Nothing
 }
 
 // storeUnread stores a failure, and that so many crawls in a row have kept what may be behind such pages. The next crawl takes that of a
@@ -117,7 +117,7 @@ func (c *crawler) storeUnread(ctx context.Context, u unread, crawls int) error {
 		return err
 	}
 	nothing := c.isNothing(u.id)
-	return c.storeFailure(ctx, u.id, u.reason, links, remembered{Nothing: nothing, Unread: !nothing, Crawls: crawls})
+	return c.storeFailure(ctx, u.id, u.reason, links, failureMemo{Nothing: nothing, Unread: !nothing, Crawls: crawls})
 }
 
 // storeUnreads ends a crawl whose deletions are done: what it kept has been kept by one more. Where it kept nothing the row ends.
@@ -137,10 +137,10 @@ func (c *crawler) storeUnreads(ctx context.Context, kept bool) error {
 	return nil
 }
 
-func (c *crawler) storeFailure(ctx context.Context, id, reason string, links []string, r remembered) error {
+func (c *crawler) storeFailure(ctx context.Context, id, reason string, links []string, r failureMemo) error {
 	memo := r.memo()
 	hash := hashOfFailure(memo, reason, links)
-	if before := c.before(id); before.VersionToken == "" && before.ContentHash == hash {
+	if before := c.storedBefore(id); before.VersionToken == "" && before.ContentHash == hash {
 		c.unchanged() // stored already, with this very reason
 		return nil
 	}
@@ -156,8 +156,8 @@ func (c *crawler) storedLinks(ctx context.Context, id string) ([]string, error) 
 	return c.sink.Links(ctx, id)
 }
 
-// isGone notes that a page says it is no more.
-func (c *crawler) isGone(id string) {
+// noteGone notes that a page says it is gone.
+func (c *crawler) noteGone(id string) {
 	if _, ok := c.known[id]; !ok || c.deleted.has(id) {
 		return
 	}
@@ -179,7 +179,7 @@ func hashOfFailure(memo json.RawMessage, reason string, links []string) string {
 // heldBefore is that of all: the last crawl has marked all the pages that it failed to read, and those that it did not come to.
 func heldBefore(known map[string]worker.Known) (most int) {
 	for _, k := range known {
-		most = max(most, recalled(k).Crawls)
+		most = max(most, failureMemoOf(k).Crawls)
 	}
 	return most
 }

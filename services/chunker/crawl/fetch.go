@@ -21,7 +21,7 @@ import (
 type fetcher struct {
 	opt    Options
 	client *http.Client
-	guest  *guest
+	guest  *hostUser
 	known  map[string]worker.Known
 	robots *robotsFiles
 	// forgotten are the URLs whose documents the crawl has deleted: what is known of them asks for nothing that is stored.
@@ -46,7 +46,7 @@ func newFetcher(opt Options, known map[string]worker.Known) *fetcher {
 		Transport:     opt.Transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	guest := newGuest(opt)
+	guest := newHostUser(opt)
 	robots := &robotsFiles{opt: opt, client: client, guest: guest, files: map[string]*robotsFile{}}
 	return &fetcher{opt: opt, client: client, guest: guest, known: known, robots: robots}
 }
@@ -67,7 +67,7 @@ func (f *fetcher) knownOf(url string) worker.Known {
 
 // page asks for u and follows its redirects; each hop passes may and robots.txt before it is asked for.
 // Where no content comes the error is a *failure, unless ctx ended.
-func (f *fetcher) page(ctx context.Context, u *url.URL, may follow, in *stay) (*answer, error) {
+func (f *fetcher) page(ctx context.Context, u *url.URL, may follow, in *visitRoom) (*answer, error) {
 	var via []*url.URL
 	asked := map[string]bool{}
 	for {
@@ -75,7 +75,7 @@ func (f *fetcher) page(ctx context.Context, u *url.URL, may follow, in *stay) (*
 		if err := f.robots.check(ctx, u); err != nil {
 			return nil, err
 		}
-		res, err := f.persist(ctx, u, in)
+		res, err := f.fetchWithRetries(ctx, u, in)
 		if err != nil {
 			return nil, err
 		}
@@ -84,17 +84,17 @@ func (f *fetcher) page(ctx context.Context, u *url.URL, may follow, in *stay) (*
 		}
 		to, err := canonical(u, res.location, false)
 		if err != nil {
-			return nil, &failure{kind: outside, url: u.String(), err: fmt.Errorf("follow the redirect of %s to %q: %w", shown(u), redact(res.location), err)}
+			return nil, &failure{kind: outside, url: u.String(), err: fmt.Errorf("follow the redirect of %s to %q: %w", withoutSecrets(u), redact(res.location), err)}
 		}
 		via = append(via, u)
 		if to, err = may(u, to); err != nil {
 			return nil, &failure{kind: outside, url: u.String(), err: err}
 		}
 		if asked[to.String()] {
-			return nil, &failure{kind: refused, url: via[0].String(), err: fmt.Errorf("follow the redirects of %s: they lead back to %s", shown(via[0]), shown(to))}
+			return nil, &failure{kind: refused, url: via[0].String(), err: fmt.Errorf("follow the redirects of %s: they lead back to %s", withoutSecrets(via[0]), withoutSecrets(to))}
 		}
 		if len(via) > f.opt.MaxRedirects {
-			return nil, &failure{kind: refused, url: via[0].String(), err: fmt.Errorf("follow the redirects of %s: more than %d", shown(via[0]), f.opt.MaxRedirects)}
+			return nil, &failure{kind: refused, url: via[0].String(), err: fmt.Errorf("follow the redirects of %s: more than %d", withoutSecrets(via[0]), f.opt.MaxRedirects)}
 		}
 		u = to
 	}
@@ -108,8 +108,8 @@ type reply struct {
 	body        []byte
 }
 
-// persist asks for u, and again where the server asks to come back later (RFC 9110, 10.2.3; RFC 6585, 4).
-func (f *fetcher) persist(ctx context.Context, u *url.URL, in *stay) (*reply, error) {
+// fetchWithRetries asks for u, and again where the server asks to come back later (RFC 9110, 10.2.3; RFC 6585, 4).
+func (f *fetcher) fetchWithRetries(ctx context.Context, u *url.URL, in *visitRoom) (*reply, error) {
 	for try := 0; ; try++ {
 		res, later, err := f.ask(ctx, u, in)
 		if err == nil || later == 0 {
@@ -124,13 +124,13 @@ func (f *fetcher) persist(ctx context.Context, u *url.URL, in *stay) (*reply, er
 
 // answers asks for u as for any page, and reads nothing of what comes: its error says why u gives no page.
 func (f *fetcher) answers(ctx context.Context, u *url.URL) error {
-	_, err := f.persist(ctx, u, nil)
+	_, err := f.fetchWithRetries(ctx, u, nil)
 	return err
 }
 
 // ask sends one request. later is set where the server says that the same request may work after a while. Without a stay nobody wants
 // the body.
-func (f *fetcher) ask(ctx context.Context, u *url.URL, in *stay) (r *reply, later time.Duration, err error) {
+func (f *fetcher) ask(ctx context.Context, u *url.URL, in *visitRoom) (r *reply, later time.Duration, err error) {
 	release, err := f.guest.acquire(ctx, u.Host, max(f.opt.MinDelay, f.robots.delay(u)))
 	if err != nil {
 		return nil, 0, err
@@ -152,7 +152,7 @@ func (f *fetcher) ask(ctx context.Context, u *url.URL, in *stay) (r *reply, late
 
 	res, err := f.client.Do(req)
 	if err != nil {
-		return nil, 0, silence(ctx, u, err)
+		return nil, 0, noAnswer(ctx, u, err)
 	}
 	defer func() { _ = res.Body.Close() }()
 	if in == nil {
@@ -161,7 +161,7 @@ func (f *fetcher) ask(ctx context.Context, u *url.URL, in *stay) (r *reply, late
 	return f.read(ctx, u, res, conditional, func(body int64) error {
 		// Waiting for room is no fault of the host's, which may have other requests meanwhile: an earlier page may be among them.
 		waited := false
-		err := in.take(ctx, f.opt.Room, body, func() { waited = true; timer.Stop(); release() })
+		err := in.reserve(ctx, f.opt.Room, body, func() { waited = true; timer.Stop(); release() })
 		if waited {
 			timer.Reset(f.opt.RequestTimeout)
 		}
@@ -192,7 +192,7 @@ func (f *fetcher) read(
 		body, err := f.body(ctx, u, res, take)
 		return &reply{header: res.Header, body: body}, 0, err
 	}
-	fail := &failure{kind: kindOf(status), url: u.String(), err: fmt.Errorf("GET %s answered %d %s", shown(u), status, http.StatusText(status))}
+	fail := &failure{kind: kindOf(status), url: u.String(), err: fmt.Errorf("GET %s answered %d %s", withoutSecrets(u), status, http.StatusText(status))}
 	if status != http.StatusTooManyRequests && status != http.StatusServiceUnavailable {
 		return nil, 0, fail
 	}
@@ -209,9 +209,9 @@ func (f *fetcher) body(ctx context.Context, u *url.URL, res *http.Response, take
 	limited := io.LimitReader(res.Body, f.opt.MaxBodyBytes+1)
 	beginning, err := io.ReadAll(io.LimitReader(limited, sniffBytes))
 	if err != nil {
-		return nil, silence(ctx, u, err)
+		return nil, noAnswer(ctx, u, err)
 	}
-	if err := pointless(res.Header.Get("Content-Type"), beginning); err != nil {
+	if err := checkHasText(res.Header.Get("Content-Type"), beginning); err != nil {
 		return nil, unusable(err)
 	}
 	tooLong := fmt.Errorf("body is longer than %d bytes", f.opt.MaxBodyBytes)
@@ -227,7 +227,7 @@ func (f *fetcher) body(ctx context.Context, u *url.URL, res *http.Response, take
 	for {
 		if len(body) == cap(body) && !taken && room.Needed(int64(len(body))+1) {
 			if err := take(expected); err != nil {
-				return nil, silence(ctx, u, err)
+				return nil, noAnswer(ctx, u, err)
 			}
 			taken = true
 			body = append(make([]byte, 0, max(int64(2*len(body)), res.ContentLength)), body...)
@@ -244,21 +244,20 @@ func (f *fetcher) body(ctx context.Context, u *url.URL, res *http.Response, take
 			return body, nil
 		}
 		if err != nil {
-			return nil, silence(ctx, u, err)
+			return nil, noAnswer(ctx, u, err)
 		}
 	}
 }
 
-// silence is the failure of a request that got no complete answer. Where the crawl itself was stopped it
-// is the reason of that instead.
-func silence(ctx context.Context, u *url.URL, err error) error {
+// noAnswer is the failure of a request without a complete answer. Where the crawl itself was stopped it is the cause of that.
+func noAnswer(ctx context.Context, u *url.URL, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		if late := (tooLate{}); errors.Is(ctx.Err(), context.Canceled) && !errors.As(cause, &late) {
 			return cause
 		}
 		err = cause
 	}
-	return &failure{kind: unanswered, url: u.String(), down: true, err: fmt.Errorf("GET %s: %w", shown(u), withoutPorts(unwrapURLError(err)))}
+	return &failure{kind: unanswered, url: u.String(), down: true, err: fmt.Errorf("GET %s: %w", withoutSecrets(u), withoutPorts(unwrapURLError(err)))}
 }
 
 // withoutPorts leaves out of a network's error our own address, which is another each time: the same failure is stored once.

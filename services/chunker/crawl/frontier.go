@@ -3,7 +3,7 @@ package crawl
 import "hash/maphash"
 
 // frontier is the order in which pages are read: breadth first, and within a level in the order in which
-// the pages before named them. It decides what max_pages keeps, so only settled pages may add to it.
+// the pages before named them. It decides what max_pages keeps, so only applied pages may add to it.
 //
 // A spider trap makes endless URLs; therefore the frontier takes a bounded number of them, and of bytes, whatever comes. What
 // has been read gives its bytes back; what is remembered of it is a hash.
@@ -100,7 +100,7 @@ func (f *frontier) offer(url string, level int, allowed func(string) bool) {
 	if may {
 		bytes += len(url) + entryBytes
 	}
-	if !f.takes(bytes, maxURLBytes/reserve) {
+	if !f.takeBytes(bytes, maxURLBytes/reserve) {
 		return
 	}
 	f.room--
@@ -127,20 +127,20 @@ func (f *frontier) next(level int) (e entry, ok bool) {
 	return e, true
 }
 
-// waits tells whether pages of a level are still to be read.
-func (f *frontier) waits(level int) bool { return len(f.ahead) > 0 || f.begun < len(f.levels[level]) }
+// hasMore tells whether pages of a level are still to be read.
+func (f *frontier) hasMore(level int) bool { return len(f.ahead) > 0 || f.begun < len(f.levels[level]) }
 
-// read gives the bytes of a page that has been read back.
-func (f *frontier) read(e entry) { f.left += len(e.url) }
+// giveBack gives back the bytes of a page that has been read.
+func (f *frontier) giveBack(e entry) { f.left += len(e.url) }
 
-// leave gives back what a level took that has been read.
-func (f *frontier) leave(level int) {
+// endLevel gives back the bytes of a level that has been read.
+func (f *frontier) endLevel(level int) {
 	f.left += entryBytes * len(f.levels[level])
 	f.levels[level], f.begun = nil, 0
 }
 
-// takes tells whether the crawl may take so many bytes more, and leave spare ones.
-func (f *frontier) takes(bytes, spare int) bool {
+// takeBytes takes bytes from the crawl's memory, if spare bytes are left after it.
+func (f *frontier) takeBytes(bytes, spare int) bool {
 	if bytes > f.left-spare {
 		f.full, f.noMemory = true, true
 		return false
@@ -149,14 +149,14 @@ func (f *frontier) takes(bytes, spare int) bool {
 	return true
 }
 
-// stand adds a canonical page ahead of the level that is read, and makes room for a page that waits for it. There is one for each
-// page that is read, at most: it needs no slot.
-func (f *frontier) stand(named, waiting string) bool {
+// addCanonical adds a canonical page ahead of the current level, and counts the page that waits for it. Each page adds at most one,
+// so it needs no slot.
+func (f *frontier) addCanonical(named, waiting string) bool {
 	bytes := len(named) + entryBytes
 	if !f.seen.has(named) {
 		bytes += seenBytes
 	}
-	if !f.takes(bytes+len(waiting)+waitBytes, 0) {
+	if !f.takeBytes(bytes+len(waiting)+waitBytes, 0) {
 		return false
 	}
 	f.seen.add(named)
@@ -164,8 +164,8 @@ func (f *frontier) stand(named, waiting string) bool {
 	return true
 }
 
-// again has a URL that has been read once read next, to be taken for itself.
-func (f *frontier) again(url string) {
+// readAgain has a URL read again next, for itself.
+func (f *frontier) readAgain(url string) {
 	f.left -= len(url) + entryBytes
 	f.ahead = append(f.ahead, entry{url: url, own: true})
 }

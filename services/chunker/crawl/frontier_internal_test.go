@@ -48,13 +48,13 @@ func TestWhatIsReadGivesItsMemoryBackButForAHash(t *testing.T) {
 	for i := range 1000 {
 		f.offer(fmt.Sprintf("https://site.example/%060d", i), i%2, func(string) bool { return true })
 	}
-	require.True(t, f.stand("https://site.example/named", "https://site.example/waiting"))
+	require.True(t, f.addCanonical("https://site.example/named", "https://site.example/waiting"))
 	for level := range 2 {
 		for e, ok := f.next(level); ok; e, ok = f.next(level) {
-			f.read(e)
+			f.giveBack(e)
 		}
-		require.False(t, f.waits(level))
-		f.leave(level)
+		require.False(t, f.hasMore(level))
+		f.endLevel(level)
 		require.Zero(t, cap(f.levels[level]), "nothing of it is held")
 	}
 	waiting := len("https://site.example/waiting") + waitBytes
@@ -67,7 +67,7 @@ func TestLinksLeaveRoomForCanonicalPages(t *testing.T) {
 	for i := 0; !f.full; i++ {
 		f.offer(fmt.Sprintf("%09d/%s", i, long), 1, func(string) bool { return true })
 	}
-	require.True(t, f.stand("https://site.example/"+long, "https://site.example/"+long+"?"))
+	require.True(t, f.addCanonical("https://site.example/"+long, "https://site.example/"+long+"?"))
 }
 
 func TestTheLargestCrawlHasMemoryForOrdinaryURLs(t *testing.T) {

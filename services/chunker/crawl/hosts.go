@@ -47,16 +47,16 @@ func (h *Hosts) join(name string, concurrency int) (leave func()) {
 	}
 }
 
-// guest is one crawl's use of the hosts it meets. Their state lives until leave is called.
-type guest struct {
+// hostUser is one crawl's use of hosts. Their state lives until leave is called.
+type hostUser struct {
 	opt    Options
 	mu     sync.Mutex
 	joined map[string]func()
 }
 
-func newGuest(opt Options) *guest { return &guest{opt: opt, joined: map[string]func(){}} }
+func newHostUser(opt Options) *hostUser { return &hostUser{opt: opt, joined: map[string]func(){}} }
 
-func (g *guest) leave() {
+func (g *hostUser) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, leave := range g.joined {
@@ -65,7 +65,7 @@ func (g *guest) leave() {
 	clear(g.joined)
 }
 
-func (g *guest) join(name string) *host {
+func (g *hostUser) join(name string) *host {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	h := g.opt.Hosts
@@ -79,7 +79,7 @@ func (g *guest) join(name string) *host {
 
 // acquire waits until the host may be asked again, for a slot of it, and for delay since the start of the request before. The
 // slot is kept until release is called. Its errors are ctx's.
-func (g *guest) acquire(ctx context.Context, name string, delay time.Duration) (release func(), err error) {
+func (g *hostUser) acquire(ctx context.Context, name string, delay time.Duration) (release func(), err error) {
 	st := g.join(name)
 	release = func() { <-st.slots }
 	for {
@@ -108,7 +108,7 @@ func (g *guest) acquire(ctx context.Context, name string, delay time.Duration) (
 }
 
 // start is when the next request may start. held says that the owner was told to come back later meanwhile.
-func (g *guest) start(st *host, now time.Time, delay time.Duration) (start time.Time, held bool) {
+func (g *hostUser) start(st *host, now time.Time, delay time.Duration) (start time.Time, held bool) {
 	g.opt.Hosts.mu.Lock()
 	defer g.opt.Hosts.mu.Unlock()
 	if st.held[g.opt.Owner].After(now) {
@@ -123,7 +123,7 @@ func (g *guest) start(st *host, now time.Time, delay time.Duration) (start time.
 }
 
 // await waits, without a slot, while the owner is to come back later.
-func (g *guest) await(ctx context.Context, st *host) error {
+func (g *hostUser) await(ctx context.Context, st *host) error {
 	for {
 		g.opt.Hosts.mu.Lock()
 		until := st.held[g.opt.Owner]
@@ -139,7 +139,7 @@ func (g *guest) await(ctx context.Context, st *host) error {
 }
 
 // hold lets no request of this owner's to the host start within d from now.
-func (g *guest) hold(name string, d time.Duration) {
+func (g *hostUser) hold(name string, d time.Duration) {
 	st, now := g.join(name), g.opt.Now()
 	g.opt.Hosts.mu.Lock()
 	defer g.opt.Hosts.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 const host1 = "site.example"
 
 // standing is a guest of an owner, at a time that passes only while somebody waits.
-func standing(hosts *Hosts, owner string, now *time.Time, waits *[]time.Duration) *guest {
-	return newGuest(Options{
+func standing(hosts *Hosts, owner string, now *time.Time, waits *[]time.Duration) *hostUser {
+	return newHostUser(Options{
 		Hosts: hosts, Owner: owner, Concurrency: 1,
 		Now: func() time.Time { return *now },
 		Wait: func(ctx context.Context, d time.Duration) error {

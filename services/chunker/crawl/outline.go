@@ -41,7 +41,7 @@ func readOutline(body []byte, at *url.URL, sc *scope, token string) outline {
 		switch tag.name {
 		case "meta":
 			if name := strings.TrimSpace(tag.attr("name")); strings.EqualFold(name, "robots") || strings.EqualFold(name, token) {
-				out.obey(tag.attr("content"))
+				out.addDirectives(tag.attr("content"))
 			}
 		case "base":
 			if ref, err := url.Parse(strings.TrimSpace(tag.attr("href"))); err == nil && base == nil && tag.has("href") {
@@ -96,8 +96,8 @@ type tag struct {
 	attributes map[string]string
 }
 
-// interesting are the attributes that are looked at, by element.
-var interesting = map[string][]string{
+// readAttributes are the attributes that are looked at, by element.
+var readAttributes = map[string][]string{
 	"a": {"href", "rel"}, "area": {"href", "rel"}, "link": {"href", "rel"}, "base": {"href"},
 	"iframe": {"src"}, "frame": {"src"}, "meta": {"name", "content", "http-equiv"},
 }
@@ -115,7 +115,7 @@ func tags(body []byte) iter.Seq[tag] {
 				continue
 			}
 			name, more := z.TagName()
-			wanted := interesting[string(name)]
+			wanted := readAttributes[string(name)]
 			if wanted == nil || !more {
 				continue
 			}
@@ -182,8 +182,8 @@ func refreshTarget(content string) string {
 	return strings.Trim(strings.TrimSpace(value), `"'`)
 }
 
-// obey adds the directives of one robots meta element or X-Robots-Tag.
-func (o *outline) obey(directives string) {
+// addDirectives adds the directives of one robots meta element or X-Robots-Tag.
+func (o *outline) addDirectives(directives string) {
 	for d := range strings.SplitSeq(strings.ToLower(directives), ",") {
 		switch strings.TrimSpace(d) {
 		case "noindex":
@@ -199,16 +199,16 @@ func (o *outline) obey(directives string) {
 // valued are directives with a colon of their own, which do not name a crawler.
 var valued = map[string]bool{"unavailable_after": true, "max-snippet": true, "max-image-preview": true, "max-video-preview": true}
 
-// obeyHeader adds the directives of X-Robots-Tag, which may be for one crawler only: "name: noindex".
-func (o *outline) obeyHeader(h http.Header, token string) {
+// addHeaderDirectives adds the directives of X-Robots-Tag, which may be for one crawler only: "name: noindex".
+func (o *outline) addHeaderDirectives(h http.Header, token string) {
 	for _, value := range h.Values("X-Robots-Tag") {
 		name, rest, ok := strings.Cut(value, ":")
 		name = strings.TrimSpace(name)
 		switch {
 		case !ok || strings.Contains(name, ",") || valued[strings.ToLower(name)]:
-			o.obey(value)
+			o.addDirectives(value)
 		case strings.EqualFold(name, token):
-			o.obey(rest)
+			o.addDirectives(rest)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 type robotsFiles struct {
 	opt    Options
 	client *http.Client
-	guest  *guest
+	guest  *hostUser
 	mu     sync.Mutex
 	files  map[string]*robotsFile
 }
@@ -43,7 +43,7 @@ func (r *robotsFiles) check(ctx context.Context, u *url.URL) error {
 			"nothing is asked for, since not all of them can be heeded", originOf(u), maxWildRules)}
 	}
 	if !file.rules.allows(u.RequestURI()) {
-		return &failure{kind: disallowed, url: u.String(), err: fmt.Errorf("robots.txt of %s forbids %s", originOf(u), shown(u))}
+		return &failure{kind: disallowed, url: u.String(), err: fmt.Errorf("robots.txt of %s forbids %s", originOf(u), withoutSecrets(u))}
 	}
 	return nil
 }
@@ -77,7 +77,7 @@ func (r *robotsFiles) fetch(ctx context.Context, u *url.URL) (*robots, error) {
 			break
 		}
 		seen[at.String()] = true
-		rules, next, err := r.persist(ctx, at)
+		rules, next, err := r.fetchWithRetries(ctx, at)
 		if err != nil || next == nil {
 			return rules, err
 		}
@@ -86,7 +86,7 @@ func (r *robotsFiles) fetch(ctx context.Context, u *url.URL) (*robots, error) {
 	return &robots{}, nil
 }
 
-func (r *robotsFiles) persist(ctx context.Context, at *url.URL) (*robots, *url.URL, error) {
+func (r *robotsFiles) fetchWithRetries(ctx context.Context, at *url.URL) (*robots, *url.URL, error) {
 	for try := 0; ; try++ {
 		rules, next, later, err := r.ask(ctx, at)
 		if err == nil || later == 0 || try == r.opt.MaxRetries || later > r.opt.MaxRetryAfter {
@@ -112,7 +112,7 @@ func (r *robotsFiles) ask(ctx context.Context, at *url.URL) (rules *robots, next
 	req.Header.Set("User-Agent", r.opt.UserAgent)
 	res, err := r.client.Do(req)
 	if err != nil {
-		return nil, nil, 0, silence(ctx, at, err)
+		return nil, nil, 0, noAnswer(ctx, at, err)
 	}
 	defer func() { _ = res.Body.Close() }()
 
@@ -134,7 +134,7 @@ func (r *robotsFiles) ask(ctx context.Context, at *url.URL) (rules *robots, next
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, r.opt.MaxRobotsBytes))
 	if err != nil {
-		return nil, nil, 0, silence(ctx, at, err)
+		return nil, nil, 0, noAnswer(ctx, at, err)
 	}
 	if int64(len(body)) == r.opt.MaxRobotsBytes {
 		// The last rule may be cut in half, and then means something else.

@@ -22,7 +22,7 @@ type Sink interface {
 	Delete(ctx context.Context, sourceID string) error
 	// Unchanged counts documents that are stored already as they should be.
 	Unchanged(n int)
-	// DeletionsAllowed says whether a crawl may delete suspiciously much: see source.Guard.
+	// DeletionsAllowed says whether a crawl may delete suspiciously much: see source.GuardDeletions.
 	DeletionsAllowed(ctx context.Context) (bool, error)
 }
 

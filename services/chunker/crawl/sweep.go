@@ -24,7 +24,7 @@ func (c *crawler) sweep(ctx context.Context) error {
 	}
 	var held []string
 	switch {
-	case c.blind:
+	case c.hasUnread:
 		held, lost = c.hold(lost, c.cfg.maxPages(), maxURLBytes, "a page failed that may lead to them")
 	case c.result.Truncated:
 		held, lost = c.hold(lost, c.cfg.maxPages()-len(c.docs), maxURLBytes-c.ids, c.result.Bound)
@@ -55,7 +55,7 @@ func (c *crawler) stillGone() []string {
 func (c *crawler) guarded(ctx context.Context, lost []string) error {
 	found := func(k worker.Known) int {
 		elsewhere := k.VersionToken+k.ContentHash == "" && k.Memo == nil
-		if elsewhere || recalled(k).Nothing {
+		if elsewhere || failureMemoOf(k).Nothing {
 			return 0
 		}
 		return 1
@@ -87,7 +87,7 @@ func (c *crawler) deleteAll(ctx context.Context, ids []string) error {
 // for them.
 func (c *crawler) endRow(ctx context.Context, held []string) error {
 	for _, id := range held {
-		if c.blind || recalled(c.known[id]).Crawls == 0 {
+		if c.hasUnread || failureMemoOf(c.known[id]).Crawls == 0 {
 			continue
 		}
 		if ctx.Err() != nil {
@@ -107,7 +107,7 @@ func (c *crawler) endRow(ctx context.Context, held []string) error {
 func (c *crawler) hold(lost []string, most, mostBytes int, because string) (held, others []string) {
 	bytes := 0
 	for _, id := range lost {
-		lookedAt := c.settledURLs.has(id) && !c.undecided.has(id) && !c.pending(id)
+		lookedAt := c.appliedURLs.has(id) && !c.undecided.has(id) && !c.pending(id)
 		if len(held) >= most || bytes+len(id) > mostBytes || lookedAt || !c.allowed(id) {
 			others = append(others, id)
 			continue
@@ -138,8 +138,8 @@ func (c *crawler) limit(underWay int) string {
 	switch {
 	case len(c.docs)+underWay >= most:
 		return fmt.Sprintf("the site has more than the %d documents of max_pages: raise it (at most %d), or ", most, MaxMaxPages)
-	case c.settled+underWay >= maxFetches(most):
-		return fmt.Sprintf("%d pages were read, as many as max_pages %d allows, and only %d gave a document: ", c.settled, most, len(c.docs))
+	case c.applied+underWay >= maxFetches(most):
+		return fmt.Sprintf("%d pages were read, as many as max_pages %d allows, and only %d gave a document: ", c.applied, most, len(c.docs))
 	case c.ids+(underWay+1)*maxSourceIDBytes > maxURLBytes:
 		return fmt.Sprintf("the addresses of the documents take more memory than a crawl has for them, %d bytes: ", maxURLBytes)
 	}

@@ -37,7 +37,7 @@ type visit struct {
 func (v visit) namesAnother() bool { return v.outline.canonical != "" && v.outline.canonical != v.id }
 
 // visit reads a page within the scope. Its error is ctx's. A page that has something panic fails alone.
-func (c *crawler) visit(ctx context.Context, e entry, in *stay) (v visit, err error) {
+func (c *crawler) visit(ctx context.Context, e entry, in *visitRoom) (v visit, err error) {
 	broken := caught.Do(func() error {
 		v, err = c.look(ctx, e, in)
 		return nil
@@ -49,7 +49,7 @@ func (c *crawler) visit(ctx context.Context, e entry, in *stay) (v visit, err er
 	return v, err
 }
 
-func (c *crawler) look(ctx context.Context, e entry, in *stay) (visit, error) {
+func (c *crawler) look(ctx context.Context, e entry, in *visitRoom) (visit, error) {
 	defer in.decide()
 	u, err := url.Parse(e.url)
 	if err != nil {
@@ -67,7 +67,7 @@ func (c *crawler) look(ctx context.Context, e entry, in *stay) (visit, error) {
 func (c *crawler) within(from, to *url.URL) (*url.URL, error) {
 	to, ok := c.scope.admit(to)
 	if !ok {
-		return nil, fmt.Errorf("%s redirects to %s, which is outside of what is crawled", shown(from), shown(to))
+		return nil, fmt.Errorf("%s redirects to %s, which is outside of what is crawled", withoutSecrets(from), withoutSecrets(to))
 	}
 	return to, nil
 }
@@ -81,10 +81,10 @@ func failed(ctx context.Context, e entry, err error) (visit, error) {
 }
 
 // examine reads what came: where it leads, whether it may be kept, and what is in it.
-func (c *crawler) examine(ctx context.Context, e entry, got *answer, in *stay) (visit, error) {
+func (c *crawler) examine(ctx context.Context, e entry, got *answer, in *visitRoom) (visit, error) {
 	v := visit{entry: e, id: c.identity(got.url), notModified: got.notModified, token: tokenOf(got.header)}
 	var header outline
-	header.obeyHeader(got.header, c.robotsToken)
+	header.addHeaderDirectives(got.header, c.robotsToken)
 	if v.notModified {
 		v.outline = header
 		return v, nil
@@ -92,7 +92,7 @@ func (c *crawler) examine(ctx context.Context, e entry, got *answer, in *stay) (
 	text, err := decode(got.body, got.header.Get("Content-Type"), c.opt.MaxBodyBytes)
 	got.body = nil // text may be a copy
 	if room.Needed(int64(len(text.body))) {
-		in.hold(room.Cost(int64(len(text.body))))
+		in.resize(room.Cost(int64(len(text.body))))
 	}
 	if err != nil {
 		v.fail = &failure{kind: unreadable, url: v.id, err: err}
@@ -127,7 +127,7 @@ func (c *crawler) examine(ctx context.Context, e entry, got *answer, in *stay) (
 	}
 	page.ContentHash = hashOf(page)
 	v.page = page
-	in.hold(chunk.Bytes(page.Chunks))
+	in.resize(chunk.Bytes(page.Chunks))
 	return v, nil
 }
 

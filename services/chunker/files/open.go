@@ -60,7 +60,7 @@ func (r *Roots) open(folder, path string, private *rootblob.Private) (*os.Root, 
 		if root.folder == nil || !is {
 			continue
 		}
-		if err := root.stands(); err != nil {
+		if err := root.exists(); err != nil {
 			return nil, err
 		}
 		if private.Holds(root.resolved) {

@@ -86,9 +86,9 @@ func (r root) in(path string) (rel string, is bool) {
 	return "", false
 }
 
-// stands says whether a root's name still leads to the folder that was opened. A folder that was mounted anew, or put in
+// exists says whether a root's name still leads to the folder that was opened. A folder that was mounted anew, or put in
 // its place, is read after the service was started again.
-func (r root) stands() error {
+func (r root) exists() error {
 	opened, err := r.folder.Stat(".")
 	if err != nil {
 		return fmt.Errorf("check %s: %w", rootsSetting, reasonOf(err))

@@ -56,7 +56,7 @@ type Result struct {
 //
 // A file is read where its size or time of change is not what is stored. Documents whose files are not listed any more are deleted once
 // the listing has ended without error; where these are suspiciously many, as behind a mount point that suddenly lists nothing,
-// none is (source.Guard).
+// none is (source.GuardDeletions).
 //
 // What cannot be read fails as a document (Document.Err). The next sync tries it again. If the reason lay in the content
 // (its type, its size), the file is not even read again until it, or this program's reading of it, changes.

@@ -12,32 +12,32 @@ import (
 func TestAPageTakesRoomOnceEveryOneBeforeItHasDecided(t *testing.T) {
 	t.Parallel()
 	shared := room.New(room.Cost(1 << 20))
-	first := newStay(nil)
-	small := newStay(first)
-	third := newStay(small)
+	first := newVisitRoom(nil)
+	small := newVisitRoom(first)
+	third := newVisitRoom(small)
 	small.decide()
 	waits, took := make(chan struct{}), make(chan error, 1)
-	go func() { took <- third.take(t.Context(), shared.ForOwner("a"), 1<<20, func() { close(waits) }) }()
+	go func() { took <- third.reserve(t.Context(), shared.ForOwner("a"), 1<<20, func() { close(waits) }) }()
 	select {
 	case <-waits:
 	case err := <-took:
 		require.Fail(t, "it takes the room of the first", "%v", err)
 	}
-	require.NoError(t, first.take(t.Context(), shared.ForOwner("a"), 1<<20, func() {}))
-	first.leave()
+	require.NoError(t, first.reserve(t.Context(), shared.ForOwner("a"), 1<<20, func() {}))
+	first.release()
 	require.NoError(t, <-took)
-	third.leave()
+	third.release()
 	require.Zero(t, shared.Taken())
 }
 
 func TestWhatASmallPageMakesCountsFromItsTurnOn(t *testing.T) {
 	t.Parallel()
 	shared := room.New(1 << 20)
-	s := newStay(nil)
-	s.hold(300_000)
+	s := newVisitRoom(nil)
+	s.resize(300_000)
 	require.Zero(t, shared.Taken(), "an earlier page may wait for the room")
-	s.turn(shared.ForOwner("a"))
+	s.countDeferred(shared.ForOwner("a"))
 	require.EqualValues(t, 300_000, shared.Taken())
-	s.leave()
+	s.release()
 	require.Zero(t, shared.Taken())
 }

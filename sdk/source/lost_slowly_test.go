@@ -1,0 +1,164 @@
+package source_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/sdk/chunk"
+	"github.com/echomind/sync/sdk/source"
+	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/sdk/worker/workertest"
+)
+
+// stockedWith is a place of so many things, and what a first sync stores of it.
+func stockedWith(t *testing.T, n int) (*place, *workertest.Store) {
+	p, store := newPlace(), workertest.New()
+	p.page = 1000
+	for i := range n {
+		p.write(fmt.Sprintf("t%05d", i), fmt.Sprint("text ", i))
+	}
+	quiet(t, store, p)
+	return p, store
+}
+
+func TestAPlaceThatIsAwayLosesNothingBitByBit(t *testing.T) {
+	for _, n := range []int{300, 5000} {
+		t.Run(fmt.Sprint(n, " and a sync between that finds nothing out"), func(t *testing.T) {
+			p, store := stockedWith(t, n)
+			p.hide()
+			require.Equal(t, 1, tries(t, store, p, 2))
+			require.Zero(t, tries(t, store, mute{p}, 1))
+			tries(t, store, p, 20)
+			require.Equal(t, n, texts(store))
+		})
+		t.Run(fmt.Sprint(n, " that had failed before"), func(t *testing.T) {
+			p, store := stockedWith(t, n)
+			for id := range p.things {
+				p.set(id, func(t *thing) { t.damaged, t.version = "quota", p.next() })
+			}
+			quiet(t, store, p)
+			for id := range p.things { // no change names it
+				p.hidden[id] = true
+			}
+			tries(t, store, p, 30)
+			require.Equal(t, n, texts(store))
+		})
+	}
+}
+
+func TestAnOwnerAllowsItOnce(t *testing.T) {
+	for _, n := range []int{300, 5000} {
+		p, store := stockedWith(t, n)
+		p.hide()
+		require.Equal(t, 1, tries(t, store, p, 2))
+		store.Allows = true
+		require.Zero(t, tries(t, store, p, 1))
+		require.Empty(t, store.IDs())
+	}
+}
+
+// Their earlier texts are found. A new reader, or room, has them tried again while the place is away.
+func TestWhatFailedOtherwiseIsNotLostBitByBit(t *testing.T) {
+	for _, why := range []string{"no room", "content"} {
+		t.Run(why, func(t *testing.T) {
+			const n = 2000
+			p, store := stockedWith(t, n)
+			failing := map[string]bool{}
+			for i := range n * 4 / 10 {
+				id := fmt.Sprintf("t%05d", i)
+				failing[id] = true
+				p.set(id, func(t *thing) {
+					t.text, t.version = "edited", p.next()
+					if why == "content" {
+						t.damaged, t.content = "broken", true
+					}
+				})
+			}
+			store.Refuses = func(d worker.Document) bool { return why == "no room" && failing[d.SourceID] }
+			quiet(t, store, p)
+			for id := range p.things { // no change names it
+				p.hidden[id] = true
+			}
+			for range 10 {
+				_, err := sync1(t.Context(), store, p, source.Options{Reading: "v2"})
+				if !errors.Is(err, source.ErrDeletionsRefused) {
+					require.NoError(t, err)
+				}
+			}
+			require.GreaterOrEqual(t, len(store.IDs()), n*7/10)
+		})
+	}
+}
+
+// losing loses a itself, and does not find b when it is looked for.
+type losing struct {
+	a, b []string
+	mode int // of the sync: 0 lists both, 1 cannot read b, 2 loses all
+}
+
+func (l *losing) item(id string) source.Item {
+	return source.Item{ID: id, Title: "T", Version: "1", Memo: map[string]string{"f": "x"}, Read: func(context.Context) (source.Content, error) {
+		return source.Content{Hash: "h" + id, Sections: []chunk.Section{{Text: "text " + id}}}, nil
+	}}
+}
+
+func (l *losing) List(ctx context.Context, s *source.Sync) (any, error) {
+	switch l.mode {
+	case 0:
+		s.BeginListing()
+		for _, id := range append(append([]string{}, l.a...), l.b...) {
+			if err := s.Item(ctx, l.item(id)); err != nil {
+				return nil, err
+			}
+		}
+	case 1:
+		for _, id := range l.b {
+			if err := s.Fail(ctx, l.item(id), source.Unreadable{Reason: "a quota"}); err != nil {
+				return nil, err
+			}
+		}
+	default:
+		for _, id := range l.a {
+			s.MarkLost(id)
+		}
+	}
+	return cursor{Changes: 1}, nil
+}
+
+func (l *losing) Look(ctx context.Context, s *source.Sync, ids []string) error {
+	for _, id := range ids {
+		if l.mode < 2 {
+			continue
+		}
+		if _, err := s.MarkAway(ctx, source.Item{ID: id}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// What List loses, and what Look does not find, are refused together. The owner allows it: all of it goes, by one permission.
+func TestOnePermissionIsEnoughForAllThatIsLost(t *testing.T) {
+	l, store := &losing{}, workertest.New()
+	for i := range 400 {
+		l.a = append(l.a, fmt.Sprintf("a%03d", i))
+	}
+	for i := range 300 {
+		l.b = append(l.b, fmt.Sprintf("b%03d", i))
+	}
+	for l.mode = range 2 {
+		_, err := sync1(t.Context(), store, l, source.Options{})
+		require.NoError(t, err)
+	}
+	l.mode = 2
+	_, err := sync1(t.Context(), store, l, source.Options{})
+	require.ErrorIs(t, err, source.ErrDeletionsRefused)
+	store.Allows = true
+	_, err = sync1(t.Context(), store, l, source.Options{})
+	require.NoError(t, err)
+	require.Empty(t, texts(store))
+}
