@@ -120,6 +120,7 @@ var nonsense = map[string]struct{ before, sql string }{
 	"connector_secrets_envelope_form": {"", `INSERT INTO connector_secrets (connector_id, name, envelope) VALUES (1, 'a', 'plain')`},
 	"connector_secrets_envelope_size": {"", `INSERT INTO connector_secrets (connector_id, name, envelope)
 		VALUES (1, 'a', 'enc:v1:k:' || repeat('A', 65536))`},
+	"connector_types_kind_known": {"", `INSERT INTO connector_types (name, kind) VALUES ('odd', 'odd')`},
 	"passed_slots_range": {"", `INSERT INTO passed_slots (connector_id, type, config_version, added_version, schedule_cron, time_zone, after, through, reason)
 		VALUES (1, 'web', 1, 1, '* * * * *', 'UTC', now(), 'infinity', 'a')`},
 	"search_index_single":      {`INSERT INTO search_index (name) VALUES ('a')`, `INSERT INTO search_index (single, name) VALUES (false, 'b')`},

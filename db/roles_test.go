@@ -34,9 +34,9 @@ var someColumns = map[string]string{
 	"console u connector_types":   "default_refresh_minutes max_concurrent_syncs",
 	"console u documents":         "version_token",
 	"console u connector_secrets": "envelope",
-	"reader r connectors":         "all but config state listing run_id",
-	"reader r scheduler_runs":     "all but try_id worker_id checkpoint_no notes new_state",
-	"reader r connector_evidence": "all but run_id try_id worker_id drain_seq lock_run_id",
+	"reader r connectors":         "all but config state listing run_id next_parameters",
+	"reader r scheduler_runs":     "all but try_id worker_id checkpoint_no notes new_state parameters progress_text warnings result",
+	"reader r connector_evidence": "all but run_id try_id worker_id drain_seq lock_run_id progress_text",
 	"reader r documents":          "id connector_id status chunk_count text_bytes config_version updated_at deleted_at",
 }
 

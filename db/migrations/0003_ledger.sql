@@ -30,6 +30,9 @@ CREATE TABLE open_runs (
     -- When the user allowed this run to delete many documents at once; null where nobody did. Where another run is to
     -- do it, the connector gets it back.
     deletions_allowed_at timestamptz,
+    -- What its trigger gave it over the configuration. It is beside its connector's own runs: it neither has nor leaves a state, and
+    -- deletes nothing.
+    parameters           jsonb,
     picked_up_at         timestamptz,
     -- The fence: minted at each pick-up, carried by every message and every write of the run.
     try_id               uuid,
@@ -79,6 +82,12 @@ CREATE TABLE open_runs (
     has_locks            boolean NOT NULL DEFAULT false,
     -- Which providers it has used, and why not the ones before; which locks people took from it: the last ten, as docs/states.md says.
     resources            jsonb,
+    -- What a job says of itself: how much of its work is done, and in words; what its user should know; and what came of it.
+    progress_done        bigint,
+    progress_total       bigint,
+    progress_text        text,
+    warnings             text[],
+    result               jsonb,
 
     CONSTRAINT open_runs_stored_range CHECK (stored >= 0 AND (total IS NULL OR stored <= total)),
     CONSTRAINT open_runs_whole CHECK (whole = coalesce(stored = total, false)),
@@ -160,6 +169,7 @@ CREATE TABLE runs (
     dispatches           integer NOT NULL DEFAULT 0,
     trigger_requested_at timestamptz,
     deletions_allowed_at timestamptz,
+    parameters           jsonb,
     picked_up_at         timestamptz,
     try_id               uuid,
     fetched_at           timestamptz,
@@ -181,6 +191,12 @@ CREATE TABLE runs (
     documents_unchanged  bigint NOT NULL DEFAULT 0,
     chunks_stored        bigint NOT NULL DEFAULT 0,
     listing_whole        boolean,
+    -- Of a job, as open_runs has them.
+    progress_done        bigint,
+    progress_total       bigint,
+    progress_text        text,
+    warnings             text[],
+    result               jsonb,
     CONSTRAINT runs_missed_counted CHECK (CASE status WHEN 'missed' THEN missed_count IS NOT NULL
         WHEN 'skipped' THEN true ELSE missed_count IS NULL END),
     -- Dead letters: whose run a session was.
@@ -233,16 +249,18 @@ CREATE INDEX unswept_runs_next ON unswept_runs (next_at);
 -- Open and ended runs together, for whoever reads.
 CREATE VIEW scheduler_runs AS
 SELECT id, connector_id, 'connector.sync.' || type AS job_name, type, trigger, slot, NULL::timestamptz AS slot_last,
-    NULL::integer AS missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at,
+    NULL::integer AS missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters,
     picked_up_at, try_id, worker_id, fetched_at, drain_seq, NULL::timestamptz AS completed_at, 'running'::text AS status, reason,
     NULL::text AS error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed,
-    documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message, resources
+    documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message, resources,
+    progress_done, progress_total, progress_text, warnings, result
 FROM open_runs
 UNION ALL
 SELECT id, connector_id, 'connector.sync.' || type, type, trigger, slot, slot_last, missed_count, due_at, started_at,
-    NULL, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, NULL, fetched_at, NULL, completed_at, status, reason,
+    NULL, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, NULL, fetched_at, NULL, completed_at, status, reason,
     error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted,
-    documents_unchanged, chunks_stored, listing_whole, NULL, config_version, waits_until, NULL, resources
+    documents_unchanged, chunks_stored, listing_whole, NULL, config_version, waits_until, NULL, resources,
+    progress_done, progress_total, progress_text, warnings, result
 FROM runs;
 
 -- What `echomind why` concludes from: where a connector stands, its open run, the lease of its worker, and what its type keeps
@@ -254,9 +272,9 @@ SELECT clock_timestamp() AS seen_at,
     c.claimed_at, c.synced_for, c.needs_plan, c.planned_through, c.next_sync_at, c.due_reason, c.trigger_requested_at, c.last_sync_at, c.docs_analyzed, c.put_off_since,
     r.id AS run_id, r.trigger, r.due_at, r.started_at, r.dispatched_at, r.dispatches, r.picked_up_at, r.try_id, r.worker_id,
     w.expires_at AS lease_expires_at, r.fetched_at, r.drain_seq, r.total, r.stored, r.whole, r.cut,
-    r.waits_until, r.wait_message,
+    r.waits_until, r.wait_message, r.progress_done, r.progress_total, r.progress_text,
     q.key AS lock_key, q.since AS lock_asked_at, l.run_id AS lock_run_id, l.connector_id AS lock_connector_id, l.expires_at AS lock_expires_at,
-    t.max_concurrent_syncs AS type_cap,
+    t.kind, t.max_concurrent_syncs AS type_cap,
     (SELECT count(*) FROM connectors d WHERE d.type = c.type AND d.next_sync_at < c.next_sync_at) AS due_before,
     (SELECT count(*) FROM open_runs o WHERE o.type = c.type) AS in_flight,
     (SELECT count(*) FROM open_runs o WHERE o.type = c.type AND o.user_id = c.user_id) AS owner_in_flight,

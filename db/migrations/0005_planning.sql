@@ -73,7 +73,7 @@ END $$;
 -- +goose StatementEnd
 
 -- The failure policy: ERROR with the next try after min(2^n, 60) minutes and jitter, none after a permanent failure,
--- DISABLED after max_retries failures in a row. A permission to delete many documents ends with the tries of its request.
+-- DISABLED after max_retries failures in a row. A permission to delete many documents, and parameters, end with the tries of their request.
 -- +goose StatementBegin
 CREATE FUNCTION moves.failed(c connectors, permanent boolean) RETURNS connectors
     LANGUAGE plpgsql AS $$
@@ -92,6 +92,7 @@ BEGIN
             c.failure_count, coalesce(c.status_message, 'no message')), 2000);
         c.trigger_requested_at := NULL;
         c.deletions_allowed_at := NULL;
+        c.next_parameters := NULL;
     ELSIF c.trigger_requested_at IS NOT NULL THEN
         c.next_sync_at := clock_timestamp();
         c.due_reason := 'manual';
@@ -108,6 +109,7 @@ BEGIN
         c.due_reason := 'retry';
     ELSE
         c.deletions_allowed_at := NULL;
+        c.next_parameters := NULL;
     END IF;
     RETURN c;
 END $$;
@@ -126,7 +128,7 @@ BEGIN
         due_reason = c.due_reason, slot_at = c.slot_at, slots_through = c.slots_through,
         planned_through = c.planned_through, needs_plan = c.needs_plan, synced_for = c.synced_for, run_id = c.run_id,
         failure_count = c.failure_count, docs_analyzed = c.docs_analyzed, trigger_requested_at = c.trigger_requested_at,
-        deletions_allowed_at = c.deletions_allowed_at, put_off_since = c.put_off_since
+        deletions_allowed_at = c.deletions_allowed_at, next_parameters = c.next_parameters, put_off_since = c.put_off_since
     -- The rows are locked, so that they stay where they are. Whatever the planner believes of the table, it reads each by its key.
     FROM unnest(moved) c, LATERAL (SELECT l.ctid FROM connectors l WHERE l.id = c.id OFFSET 0) at WHERE k.ctid = at.ctid;
 END $$;
@@ -142,14 +144,14 @@ BEGIN
     WITH gone AS (DELETE FROM open_runs WHERE id = ANY(ended) RETURNING *),
     kept AS (
         INSERT INTO runs (id, connector_id, type, trigger, slot, due_at, started_at, config_version, dispatches,
-            trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, fetched_at, completed_at, status, reason,
+            trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, fetched_at, completed_at, status, reason,
             error_message, waits_until, resources, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted,
-            documents_unchanged, chunks_stored, listing_whole)
+            documents_unchanged, chunks_stored, listing_whole, progress_done, progress_total, progress_text, warnings, result)
         SELECT id, connector_id, type, trigger, slot, due_at, started_at, config_version, dispatches,
-            trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, fetched_at, clock_timestamp(), verdict, why,
+            trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, fetched_at, clock_timestamp(), verdict, why,
             message, CASE WHEN why = 'postponed' OR (why = 'lost in transit' AND cut IS NOT NULL) THEN waits_until END,
             resources, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted,
-            documents_unchanged, chunks_stored, listing_whole
+            documents_unchanged, chunks_stored, listing_whole, progress_done, progress_total, progress_text, warnings, result
         FROM gone),
     -- Also one that was never picked up: a change may have taken the state that earlier tries' sightings were kept for.
     unswept AS (
@@ -163,13 +165,20 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- The permission to delete many documents that a connector has once its open run ends without having completed: the user's for
--- the next run, else this run's, whose request is tried again. Asked before the run ends.
+-- A connector with the permission to delete many documents, and the parameters, that it has once its open run ends without having
+-- completed: the user's for the next run, else this run's, whose request is tried again. Asked before the run ends.
 -- +goose StatementBegin
-CREATE FUNCTION moves.unspent_permission(c connectors) RETURNS timestamptz
+CREATE FUNCTION moves.unspent(c connectors) RETURNS connectors
     LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    r record;
 BEGIN
-    RETURN coalesce(c.deletions_allowed_at, (SELECT r.deletions_allowed_at FROM open_runs r WHERE r.id = c.run_id));
+    SELECT o.deletions_allowed_at, o.parameters INTO r FROM open_runs o WHERE o.id = c.run_id;
+    IF FOUND THEN
+        c.deletions_allowed_at := coalesce(c.deletions_allowed_at, r.deletions_allowed_at);
+        c.next_parameters := coalesce(c.next_parameters, r.parameters);
+    END IF;
+    RETURN c;
 END $$;
 -- +goose StatementEnd
 
@@ -239,7 +248,7 @@ END $$;
 DROP FUNCTION moves.wake(connectors, boolean);
 DROP FUNCTION moves.miss_slots(connectors, text, text);
 DROP FUNCTION moves.is_unanswered(integer, bigint, timestamptz);
-DROP FUNCTION moves.unspent_permission(connectors);
+DROP FUNCTION moves.unspent(connectors);
 DROP FUNCTION moves.end_runs(uuid[], text, text, text);
 DROP FUNCTION moves.put(connectors[]);
 DROP FUNCTION moves.failed(connectors, boolean);

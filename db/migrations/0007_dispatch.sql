@@ -44,7 +44,7 @@ BEGIN
     LOOP
         FETCH due INTO c;
         EXIT WHEN NOT FOUND;
-        size := moves.message_bytes(c.config, c.state, c.listing);
+        size := moves.message_bytes(config_merged(c.config, c.next_parameters), c.state, c.listing);
         bytes := bytes + size;
         IF bytes > most_bytes AND bytes > size THEN
             -- The next claim begins with who has got none of this one; but behind all owners that were passed over, where those of
@@ -130,15 +130,15 @@ BEGIN
     IF passed THEN
         PERFORM moves.answer_slots(claims);
     END IF;
-    INSERT INTO open_runs (id, connector_id, type, user_id, trigger, slot, due_at, started_at, config_version, dispatched_at)
+    INSERT INTO open_runs (id, connector_id, type, user_id, trigger, slot, due_at, started_at, config_version, parameters, dispatched_at)
     SELECT k.run_id, c.id, c.type, c.user_id, c.due_reason,
         CASE WHEN c.due_reason = 'schedule'
             AND (k.slot > coalesce(c.slots_through, '-infinity') OR moves.is_unanswered(c.id, c.added_version, k.slot)) THEN k.slot END,
-        c.next_sync_at, clock_timestamp(), c.config_version, moment
+        c.next_sync_at, clock_timestamp(), c.config_version, c.next_parameters, moment
     FROM unnest(ids, run_ids, slots) k(id, run_id, slot), LATERAL (SELECT * FROM connectors l WHERE l.id = k.id OFFSET 0) c
     WHERE c.status IN ('ACTIVE', 'ERROR') AND c.next_sync_at IS NOT NULL;
     UPDATE connectors c
-    SET status = 'PENDING', run_id = k.run_id, next_sync_at = NULL, due_reason = NULL, slot_at = NULL, needs_plan = false,
+    SET status = 'PENDING', run_id = k.run_id, next_sync_at = NULL, due_reason = NULL, slot_at = NULL, needs_plan = false, next_parameters = NULL,
         status_message = CASE WHEN c.due_reason = 'wait' THEN NULL ELSE c.status_message END,
         slots_through = CASE WHEN c.due_reason = 'schedule' THEN greatest(c.slots_through, k.slot) ELSE c.slots_through END,
         planned_through = CASE WHEN c.due_reason = 'schedule' AND c.schedule_cron IS NOT NULL
@@ -246,7 +246,7 @@ DECLARE
     run_ids    uuid[] := '{}';
     ids        integer[] := '{}';
     lost CURSOR FOR
-        SELECT r.id, c.id, moves.message_bytes(c.config, c.state, c.listing)
+        SELECT r.id, c.id, moves.message_bytes(config_merged(c.config, r.parameters), c.state, c.listing)
         FROM open_runs r
         JOIN connectors c ON c.id = r.connector_id AND c.run_id = r.id AND c.status = 'PENDING'
         WHERE r.type = lost_type AND r.picked_up_at IS NULL AND r.dispatched_at < before - grace
@@ -274,7 +274,8 @@ BEGIN
         LATERAL (SELECT o.ctid FROM open_runs o WHERE o.id = k.run OFFSET 0) at
     WHERE r.ctid = at.ctid AND r.picked_up_at IS NULL AND r.dispatched_at < before - grace
     RETURNING r.id, r.dispatched_at, r.dispatches, r.trigger, c.id, c.user_id, c.scope, c.scope_id,
-        c.config, c.state, c.listing, c.config_version;
+        config_merged(c.config, r.parameters), CASE WHEN r.parameters IS NULL THEN c.state ELSE '{}' END,
+        CASE WHEN r.parameters IS NULL THEN c.listing END, c.config_version;
 END $$;
 -- +goose StatementEnd
 
@@ -358,14 +359,15 @@ DECLARE
     present timestamptz := clock_timestamp();
 BEGIN
     c.status_message := 'worker lost: its lease ran out';
-    c.deletions_allowed_at := moves.unspent_permission(c);
+    c := moves.unspent(c);
     PERFORM moves.end_runs(ARRAY[c.run_id], 'failed', 'worker lost', c.status_message);
     c.run_id := gen_random_uuid();
     c.status := 'PENDING';
     c.failure_count := c.failure_count + 1;
     c.put_off_since := NULL;   -- the failure is seen
-    INSERT INTO open_runs (id, connector_id, type, user_id, trigger, due_at, started_at, config_version, dispatched_at)
-    VALUES (c.run_id, c.id, c.type, c.user_id, 'rescue', present, present, c.config_version, present);
+    INSERT INTO open_runs (id, connector_id, type, user_id, trigger, due_at, started_at, config_version, parameters, dispatched_at)
+    VALUES (c.run_id, c.id, c.type, c.user_id, 'rescue', present, present, c.config_version, c.next_parameters, present);
+    c.next_parameters := NULL;
     PERFORM moves.put(ARRAY[c]);
     RETURN c.run_id;
 END $$;
@@ -403,9 +405,10 @@ BEGIN
         ELSE
             run := moves.claim_again(c);
         END IF;
-        RETURN QUERY SELECT c.run_id, run, c.id, c.type, c.user_id, c.scope, c.scope_id, c.config, c.state, c.listing,
+        RETURN QUERY SELECT c.run_id, run, c.id, c.type, c.user_id, c.scope, c.scope_id, config_merged(c.config, r.parameters),
+            CASE WHEN r.parameters IS NULL THEN c.state ELSE '{}' END, CASE WHEN r.parameters IS NULL THEN c.listing END,
             c.config_version, r.dispatched_at, because
-        FROM (SELECT (SELECT o.dispatched_at FROM open_runs o WHERE o.id = run) AS dispatched_at) r;
+        FROM (SELECT) one LEFT JOIN open_runs r ON r.id = run;
     END LOOP;
 END $$;
 -- +goose StatementEnd

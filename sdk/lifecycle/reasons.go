@@ -15,6 +15,7 @@ const (
 	Released             Reason = "released"
 	Postponed            Reason = "postponed"
 	ConfigurationChanged Reason = "configuration changed"
+	Cancelled            Reason = "cancelled"
 	SwitchedOff          Reason = "disabled"
 	ConnectorDeleted     Reason = "connector deleted"
 	ClaimedAgain         Reason = "claimed again"
@@ -33,7 +34,7 @@ var Reasons = map[Reason]Verdict{
 	TransientFailure: Failed, PermanentFailure: Failed, TookTooLong: Failed, WorkerLost: Failed, LostInTransit: Failed,
 	MessageNotTaken: Failed,
 	Released:        Superseded, Postponed: Superseded, ConfigurationChanged: Superseded, SwitchedOff: Superseded, ConnectorDeleted: Superseded,
-	ClaimedAgain: Superseded,
+	Cancelled: Superseded, ClaimedAgain: Superseded,
 	PassedBefore: Missed, RescheduledBefore: Missed, SwitchedOffBefore: Missed, DeletedBefore: Missed, TooLate: Missed, NotCaughtUp: Missed,
 	LastRunNotOver: Skipped,
 }

@@ -151,6 +151,9 @@ func (w *Worker) complete(
 	ctx context.Context, run *Run, end error, letGo func(),
 ) (outcome, error) {
 	failpoint.At("worker.fetched")
+	if run.job != nil {
+		return w.endJob(ctx, run, end)
+	}
 	if run.outbox.total() == 0 {
 		if how, ended, err := w.skip(ctx, run, end); ended {
 			return how, err
@@ -216,6 +219,9 @@ func (w *Worker) settle(ctx context.Context, try lifecycle.Try, how outcome, err
 		if err != nil {
 			log.Warn("draining is not written down; the run completes, or is rescued, without it", "err", err)
 		}
+		return
+	case done:
+		ended("done")
 		return
 	case skips:
 		ended("skipped")

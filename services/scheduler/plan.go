@@ -144,7 +144,7 @@ func planOf(r dbgen.LockUnplannedRow) plan {
 	if p.PlannedThrough == nil {
 		p.PlannedThrough = &r.Now
 	}
-	if r.LastSyncAt == nil {
+	if r.LastSyncAt == nil && r.DueReason == nil { // else its first run was cancelled
 		p.NextSyncAt, p.DueReason = &r.Now, "new"
 		return p
 	}

@@ -86,9 +86,20 @@ func (w *world) checkStanding(now *sight, c connectorRow) {
 		refuse("promise 1: will never be tried again, though its failure was not permanent")
 	case c.Status == "DISABLED" && deref(c.StatusMessage) == "":
 		refuse("promise 4: DISABLED without a message")
-	case c.Status == "ACTIVE" && c.Refresh != nil && c.NextSyncAt == nil && !(*c.Refresh == 0 && synced(now, c)):
+	case c.Status == "ACTIVE" && c.Refresh != nil && c.NextSyncAt == nil && !(*c.Refresh == 0 && (synced(now, c) || cancelled(now, c))):
 		refuse("promise 1: ACTIVE, not due, and never synced under its present configuration")
 	}
+}
+
+// cancelled says whether a user has cancelled a run of a connector under its present configuration: one that runs once waits for a trigger
+// then.
+func cancelled(now *sight, c connectorRow) bool {
+	for _, r := range now.runs {
+		if r.ConnectorID == c.ID && r.ConfigVersion == c.ConfigVersion && deref(r.Reason) == "cancelled" {
+			return true
+		}
+	}
+	return false
 }
 
 // synced says whether a connector was synced as it is configured now.

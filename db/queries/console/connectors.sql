@@ -38,15 +38,19 @@ DELETE FROM connectors WHERE id = @id;
 
 -- name: TriggerConnector :one
 -- No row where there is no such connector.
-SELECT t.at::timestamptz AS at FROM moves.trigger_sync(@id::integer, @allow_deletions::boolean) t(at) WHERE t.at IS NOT NULL;
+SELECT t.at::timestamptz AS at FROM moves.trigger_sync(@id::integer, @allow_deletions::boolean, sqlc.narg('parameters')::jsonb) t(at) WHERE t.at IS NOT NULL;
+
+-- name: ConfigWith :one
+-- The configuration of a connector with parameters over it, as the run is to have it.
+SELECT type, config_merged(config, @parameters::jsonb)::jsonb AS config FROM connectors WHERE id = @id;
 
 -- name: ConnectorType :one
 SELECT * FROM connector_types WHERE name = @name;
 
 -- name: SetConnectorType :one
--- Adds a type, or changes what is given of one that exists.
-INSERT INTO connector_types AS t (name, default_refresh_minutes, max_concurrent_syncs)
-VALUES (@name, sqlc.narg('default_refresh_minutes'), sqlc.narg('max_concurrent_syncs'))
+-- Adds a type, or changes what is given of one that exists; its kind stays.
+INSERT INTO connector_types AS t (name, kind, default_refresh_minutes, max_concurrent_syncs)
+VALUES (@name, @kind, sqlc.narg('default_refresh_minutes'), sqlc.narg('max_concurrent_syncs'))
 ON CONFLICT (name) DO UPDATE SET
     default_refresh_minutes = coalesce(EXCLUDED.default_refresh_minutes, t.default_refresh_minutes),
     max_concurrent_syncs = coalesce(EXCLUDED.max_concurrent_syncs, t.max_concurrent_syncs)

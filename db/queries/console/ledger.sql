@@ -113,9 +113,10 @@ SELECT * FROM scheduler_runs WHERE connector_id = @connector_id::integer AND id 
 ORDER BY started_at;
 
 -- name: WaitingRuns :many
--- Those of these open runs that wait because their source has asked for it.
-SELECT id, wait_message::text AS wait_message, waits_until::timestamptz AS waits_until FROM open_runs
-WHERE id = ANY(@ids::uuid[]) AND waits_until > (SELECT clock_timestamp()) AND wait_message IS NOT NULL;
+-- Those of these open runs that wait because their source has asked for it, and jobs that say how far they have come.
+SELECT id, wait_message, waits_until, progress_done, progress_total, progress_text FROM open_runs
+WHERE id = ANY(@ids::uuid[]) AND (waits_until > (SELECT clock_timestamp()) AND wait_message IS NOT NULL
+    OR progress_done IS NOT NULL OR progress_text IS NOT NULL);
 
 -- name: OpenRun :one
 SELECT * FROM scheduler_runs WHERE connector_id = @connector_id AND status = 'running';

@@ -21,6 +21,7 @@ func completions(f *finder, c *cobra.Command) {
 		"verdict":        cobra.FixedCompletions(verdicts(), cobra.ShellCompDirectiveNoFileComp),
 		"status":         cobra.FixedCompletions(statuses(), cobra.ShellCompDirectiveNoFileComp),
 		"scope":          cobra.FixedCompletions([]cobra.Completion{"user", "group", "org"}, cobra.ShellCompDirectiveNoFileComp),
+		"kind":           cobra.FixedCompletions([]cobra.Completion{kindSource, kindJob}, cobra.ShellCompDirectiveNoFileComp),
 		"type":           f.completeTypes,
 		"dst-gap":        cobra.FixedCompletions(dstGaps, cobra.ShellCompDirectiveNoFileComp),
 		"dst-overlap":    cobra.FixedCompletions(dstOverlaps, cobra.ShellCompDirectiveNoFileComp),

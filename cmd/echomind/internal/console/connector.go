@@ -59,12 +59,14 @@ type connector struct {
 	TriggerRequestedAt *time.Time `json:"trigger_requested_at"`
 	// DeletionsAllowedAt is when the next run was allowed to delete many documents at once; null where it is not.
 	DeletionsAllowedAt *time.Time `json:"deletions_allowed_at"`
-	RunID              *uuid.UUID `json:"run_id"`
-	ConfigVersion      int64      `json:"config_version"`
-	CreatedAt          time.Time  `json:"created_at"`
-	CreatedBy          *string    `json:"created_by"`
-	UpdatedAt          time.Time  `json:"updated_at"`
-	UpdatedBy          *string    `json:"updated_by"`
+	// NextParameters are what the next run alone has over the configuration; null where nobody gave any.
+	NextParameters json.RawMessage `json:"next_parameters"`
+	RunID          *uuid.UUID      `json:"run_id"`
+	ConfigVersion  int64           `json:"config_version"`
+	CreatedAt      time.Time       `json:"created_at"`
+	CreatedBy      *string         `json:"created_by"`
+	UpdatedAt      time.Time       `json:"updated_at"`
+	UpdatedBy      *string         `json:"updated_by"`
 }
 
 func view(c dbgen.Connector) connector {
@@ -75,7 +77,7 @@ func view(c dbgen.Connector) connector {
 		Overlap: c.Overlap, OncePer: c.OncePer, CatchUp: c.CatchUp, CatchUpMost: c.CatchUpMost, CatchUpMinutes: c.CatchUpMinutes, MaxRetries: c.MaxRetries, DeletionGuard: c.DeletionGuard, Status: c.Status, StatusMessage: c.StatusMessage,
 		FailureCount: c.FailureCount, DocsAnalyzed: c.DocsAnalyzed, State: redacted(c.State),
 		LastSyncAt: utc(c.LastSyncAt), NextSyncAt: utc(c.NextSyncAt), DueReason: c.DueReason, PutOffSince: utc(c.PutOffSince),
-		TriggerRequestedAt: utc(c.TriggerRequestedAt), DeletionsAllowedAt: utc(c.DeletionsAllowedAt), RunID: c.RunID, ConfigVersion: c.ConfigVersion,
+		TriggerRequestedAt: utc(c.TriggerRequestedAt), DeletionsAllowedAt: utc(c.DeletionsAllowedAt), NextParameters: parametersOf(c.NextParameters), RunID: c.RunID, ConfigVersion: c.ConfigVersion,
 		CreatedAt: c.CreatedAt.UTC(), CreatedBy: c.CreatedBy, UpdatedAt: c.UpdatedAt.UTC(), UpdatedBy: c.UpdatedBy,
 	}
 }
@@ -133,6 +135,9 @@ func details(w io.Writer, c dbgen.Connector, counted documentCounts, waiting wai
 		{"next sync", nextSync(c, now)},
 		{"created", clock.At(c.CreatedAt, now) + " by " + orDash(c.CreatedBy)},
 		{"updated", clock.At(c.UpdatedAt, now) + " by " + orDash(c.UpdatedBy)},
+	}
+	if c.NextParameters != nil {
+		rows = append(rows, []string{"next sync with", string(parametersOf(c.NextParameters))})
 	}
 	return table(w, []string{"id", strconv.Itoa(int(c.ID))}, rows)
 }

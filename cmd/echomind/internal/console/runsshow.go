@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"github.com/echomind/sync/cmd/echomind/internal/clock"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/sdk/lifecycle"
 )
@@ -235,6 +236,18 @@ func (d runDetails) print(w io.Writer, r dbgen.SchedulerRun, now time.Time, prob
 	}
 	if r.DeletionsAllowedAt != nil {
 		add("deletions", "allowed "+at(r.DeletionsAllowedAt))
+	}
+	if r.Parameters != nil {
+		add("with", string(parametersOf(r.Parameters)))
+	}
+	if line := clock.Progress(r.ProgressDone, r.ProgressTotal, r.ProgressText); line != "" {
+		add("progress", line)
+	}
+	if r.Result != nil {
+		add("result", string(parametersOf(r.Result)))
+	}
+	for _, warning := range r.Warnings {
+		add("warning", warning)
 	}
 	if r.WaitsUntil != nil {
 		add("waits", strings.TrimSpace(orDash(r.WaitMessage)+" until "+at(r.WaitsUntil)))

@@ -56,6 +56,7 @@ type Connector struct {
 	ClaimedFor         *time.Time
 	SyncedFor          *time.Time
 	DeletionsAllowedAt *time.Time
+	NextParameters     []byte
 	RunID              *uuid.UUID
 	FailureCount       int32
 	DocsAnalyzed       int64
@@ -113,11 +114,15 @@ type ConnectorEvidence struct {
 	Cut                *string
 	WaitsUntil         *time.Time
 	WaitMessage        *string
+	ProgressDone       *int64
+	ProgressTotal      *int64
+	ProgressText       *string
 	LockKey            *string
 	LockAskedAt        *time.Time
 	LockRunID          *uuid.UUID
 	LockConnectorID    *int32
 	LockExpiresAt      *time.Time
+	Kind               string
 	TypeCap            *int32
 	DueBefore          int64
 	InFlight           int64
@@ -133,6 +138,7 @@ type ConnectorEvidence struct {
 
 type ConnectorType struct {
 	Name                  string
+	Kind                  string
 	DefaultRefreshMinutes *int32
 	MaxConcurrentSyncs    *int32
 }
@@ -152,6 +158,7 @@ type SchedulerRun struct {
 	Dispatches         int32
 	TriggerRequestedAt *time.Time
 	DeletionsAllowedAt *time.Time
+	Parameters         []byte
 	PickedUpAt         *time.Time
 	TryID              *uuid.UUID
 	WorkerID           *uuid.UUID
@@ -176,4 +183,9 @@ type SchedulerRun struct {
 	WaitsUntil         *time.Time
 	WaitMessage        *string
 	Resources          []byte
+	ProgressDone       *int64
+	ProgressTotal      *int64
+	ProgressText       *string
+	Warnings           []string
+	Result             []byte
 }

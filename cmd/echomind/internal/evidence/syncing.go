@@ -1,11 +1,15 @@
 package evidence
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	"github.com/echomind/sync/cmd/echomind/internal/clock"
 )
+
+// kindJob is the kind of types whose runs store no documents.
+const kindJob = "job"
 
 const (
 	// semanticLook is the time between two looks of semantic's for what is complete or lost.
@@ -18,11 +22,15 @@ func (x *explanation) syncing() {
 	c := x.Connector
 	x.fact("session %s, try %s", c.RunID, c.TryID)
 	x.fact("picked up %s, due as %s", clock.Ago(*c.PickedUpAt, x.Now), *c.Trigger)
-	total := "of how many is not known yet"
-	if c.Total != nil {
-		total = fmt.Sprintf("of %d", *c.Total)
+	if c.Kind == kindJob {
+		x.fact("progress: %s", cmp.Or(clock.Progress(c.ProgressDone, c.ProgressTotal, c.ProgressText), "it says nothing of it"))
+	} else {
+		total := "of how many is not known yet"
+		if c.Total != nil {
+			total = fmt.Sprintf("of %d", *c.Total)
+		}
+		x.fact("%s stored, %s", plural(*c.Stored, "message"), total)
 	}
-	x.fact("%s stored, %s", plural(*c.Stored, "message"), total)
 	if c.Cut != nil {
 		x.fact("its worker gave it up: %s", *c.Cut)
 	}
@@ -32,6 +40,10 @@ func (x *explanation) syncing() {
 	case c.LeaseExpiresAt != nil && x.Now.Before(*c.LeaseExpiresAt):
 		x.answer.Running = true
 		x.fact("lease: worker %s has it for another %s, and renews it", c.WorkerID, clock.Span(c.LeaseExpiresAt.Sub(x.Now)))
+		if c.Kind == kindJob && !x.waits() {
+			x.conclude(Fetching, "a worker does its job", "when that is done it becomes ACTIVE")
+			break
+		}
 		x.fetching()
 	case c.LeaseExpiresAt != nil:
 		x.workerLost()

@@ -62,7 +62,7 @@ func (q *Queries) LockPassed(ctx context.Context, arg LockPassedParams) ([]LockP
 }
 
 const lockUnplanned = `-- name: LockUnplanned :many
-SELECT c.id::integer AS id, c.schedule_cron, c.time_zone::text AS time_zone, c.dst_gap, c.dst_overlap, c.last_sync_at, c.planned_through,
+SELECT c.id::integer AS id, c.schedule_cron, c.time_zone::text AS time_zone, c.dst_gap, c.dst_overlap, c.last_sync_at, c.due_reason, c.planned_through,
     c.deadline_minutes, c.overlap::text AS overlap, c.once_per, c.catch_up::text AS catch_up, c.catch_up_most::integer AS catch_up_most,
     c.catch_up_minutes, c.claimed_at, c.synced_for,
     (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now
@@ -82,6 +82,7 @@ type LockUnplannedRow struct {
 	DstGap          *string
 	DstOverlap      *string
 	LastSyncAt      *time.Time
+	DueReason       *string
 	PlannedThrough  *time.Time
 	DeadlineMinutes *int32
 	Overlap         string
@@ -110,6 +111,7 @@ func (q *Queries) LockUnplanned(ctx context.Context, arg LockUnplannedParams) ([
 			&i.DstGap,
 			&i.DstOverlap,
 			&i.LastSyncAt,
+			&i.DueReason,
 			&i.PlannedThrough,
 			&i.DeadlineMinutes,
 			&i.Overlap,
