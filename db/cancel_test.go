@@ -10,7 +10,7 @@ func TestACancelledRunIsDueByItsPlanAndNotAtOnce(t *testing.T) {
 	b := newBase(t)
 	for plan, due := range map[string]string{
 		`refresh_freq_minutes = 60`: `NOT c.needs_plan AND c.due_reason = 'schedule' AND c.slot_at = c.next_sync_at
-			AND c.next_sync_at BETWEEN clock_timestamp() + interval '59 minutes' AND clock_timestamp() + interval '1 hour'`,
+			AND c.next_sync_at BETWEEN clock_timestamp() + interval '53 minutes' AND clock_timestamp() + interval '1 hour'`,
 		`refresh_freq_minutes = 0`:                                    `NOT c.needs_plan AND c.next_sync_at IS NULL`,
 		`refresh_freq_minutes = NULL`:                                 `NOT c.needs_plan AND c.next_sync_at IS NULL`,
 		`refresh_freq_minutes = NULL, schedule_cron = '0 3 * * *'`:    `c.needs_plan AND c.due_reason = 'schedule' AND c.next_sync_at IS NULL`,

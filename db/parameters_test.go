@@ -84,7 +84,7 @@ func TestParametersLastUntilARunThatHasThemIsThrough(t *testing.T) {
 // A run with parameters that is through leaves its connector as it was, but for its failures, and what is due.
 func TestARunWithParametersIsBesideItsConnectorsOwn(t *testing.T) {
 	b := newBase(t)
-	const kept = `SELECT jsonb_pretty(to_jsonb(c) - ARRAY['status', 'run_id', 'trigger_requested_at', 'next_parameters', 'updated_at', 'failure_count'])
+	const kept = `SELECT jsonb_pretty(to_jsonb(c) - ARRAY['status', 'run_id', 'trigger_requested_at', 'next_parameters', 'updated_at', 'failure_count', 'claimed_at', 'claimed_for'])
 		FROM connectors c WHERE id = $1`
 	b.exec(`UPDATE connector_types SET kind = 'job' WHERE name = 'web'`)
 	for end, call := range map[string]string{
@@ -98,7 +98,7 @@ func TestARunWithParametersIsBesideItsConnectorsOwn(t *testing.T) {
 		id := b.synced()
 		b.force(`UPDATE connectors SET listing = '{"seen": {}}', failure_count = 2 WHERE id = $1`, id)
 		b.exec(`SELECT moves.trigger_sync($1)`, id)
-		b.exec(`UPDATE connectors SET trigger_requested_at = NULL WHERE id = $1`, id)
+		b.exec(`UPDATE connectors SET trigger_requested_at = NULL, spread_percent = 0 WHERE id = $1`, id)
 		b.force(`UPDATE connectors SET next_sync_at = last_sync_at + interval '1 hour', slot_at = last_sync_at + interval '1 hour', due_reason = 'schedule' WHERE id = $1`, id)
 		before := one[string](b, kept, id)
 		b.exec(gemini, id)
