@@ -28,6 +28,11 @@ build: ## build the programs into bin/
 run: build ## run the whole pipeline on this machine until Ctrl-C; FILES=folder lets connectors of type file read it
 	bin/echomind run $(if $(FILES),--file-roots "$(abspath $(FILES))")
 
+example-job: build ## examples/wordcount, a job, beside `make run`
+	bin/echomind types add word_count --kind job --default-refresh 1h
+	go build -o bin/wordcount ./examples/wordcount
+	go run ./internal/devstack/cmd/withstack -- bin/wordcount
+
 demo: build ## the whole thing in one go, on real input, in a temporary folder
 	bin/echomind demo
 

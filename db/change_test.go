@@ -34,7 +34,7 @@ func TestPlainSQLIsPlanned(t *testing.T) {
 		`trigger_requested_at) VALUES ('docs', 'web', 1, now()`:                  `c.due_reason = 'manual' AND c.next_sync_at <= clock_timestamp()`,
 		`status, refresh_freq_minutes) VALUES ('docs', 'web', 1, 'DISABLED', 60`: `c.next_sync_at IS NULL AND NOT c.needs_plan`,
 		`last_sync_at, refresh_freq_minutes) VALUES ('docs', 'web', 1, now(), 60`: `c.due_reason = 'schedule'
-			AND c.next_sync_at = c.last_sync_at + interval '1 hour' AND c.slot_at = c.next_sync_at`,
+			AND c.next_sync_at = moves.interval_slot(c.id, c.last_sync_at, 60, 10) AND c.slot_at = c.next_sync_at`,
 		`last_sync_at, refresh_freq_minutes) VALUES ('docs', 'web', 1, now(), 0`: `c.next_sync_at IS NULL`,
 	} {
 		id := one[int32](b, `INSERT INTO connectors (name, type, user_id, `+columns+`) RETURNING id`)
@@ -45,11 +45,11 @@ func TestPlainSQLIsPlanned(t *testing.T) {
 func TestTheScheduleAtRestIsPlannedAgain(t *testing.T) {
 	b := newBase(t)
 	for change, plan := range map[string]string{
-		`refresh_freq_minutes = 120`:                               `c.next_sync_at = c.last_sync_at + interval '2 hours' AND c.due_reason = 'schedule'`,
+		`refresh_freq_minutes = 120`:                               `c.next_sync_at = moves.interval_slot(c.id, c.last_sync_at, 120, 10) AND c.due_reason = 'schedule'`,
 		`refresh_freq_minutes = 0`:                                 `c.next_sync_at IS NULL AND c.due_reason IS NULL`,
 		`refresh_freq_minutes = NULL`:                              `c.next_sync_at IS NULL AND c.due_reason IS NULL`,
 		`refresh_freq_minutes = NULL, schedule_cron = '0 3 * * *'`: `c.needs_plan AND c.next_sync_at IS NULL`,
-		`name = 'other', max_retries = 9`:                          `c.next_sync_at = c.last_sync_at + interval '1 hour' AND c.state = '{"cursor":1}'`,
+		`name = 'other', max_retries = 9`:                          `c.next_sync_at = moves.interval_slot(c.id, c.last_sync_at, 60, 10) AND c.state = '{"cursor":1}'`,
 	} {
 		id := b.synced()
 		b.exec(`UPDATE connectors SET `+change+` WHERE id = $1`, id)
@@ -64,7 +64,7 @@ func TestTheScheduleInFlightCountsFromTheVerdict(t *testing.T) {
 	b.exec(`UPDATE connectors SET refresh_freq_minutes = 5 WHERE id = $1`, id)
 	b.holds(id, `c.status = 'SYNCING' AND c.run_id = '`+run.String()+`' AND r.status = 'running' AND c.next_sync_at IS NULL`)
 	b.ends(id)
-	b.holds(id, `c.next_sync_at = c.last_sync_at + interval '5 minutes'`)
+	b.holds(id, `c.next_sync_at = moves.interval_slot(c.id, c.last_sync_at, 5, 10)`)
 
 	cron := b.in("PENDING")
 	b.force(`UPDATE connectors SET planned_through = now() WHERE id = $1`, cron)

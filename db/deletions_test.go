@@ -36,11 +36,11 @@ func (b *base) allowed(want bool, id int32) {
 // Of every move out of PENDING or SYNCING it is said here what becomes of the permission.
 func TestAPermissionToDeleteLastsUntilARunThatHasItCompletes(t *testing.T) {
 	b := newBase(t)
-	spent := []string{"finish", "skip", "skip_all", "complete", "complete_all"}
+	spent := []string{"finish", "end_job", "skip", "skip_all", "complete", "complete_all"}
 	kept := []string{"pick_up", "pick_up_all", "release", "postpone", "fail", "complete, cut", "complete_all, cut", "complete, cut to wait",
 		"complete_all, cut to wait", "rescue", "abandon",
 		"fail_lost_in_transit", "fail_not_taken"}
-	withdrawn := []string{"disable", "fail, the last time", "complete, cut the last time", "complete_all, cut the last time",
+	withdrawn := []string{"disable", "cancel", "fail, the last time", "complete, cut the last time", "complete_all, cut the last time",
 		"abandon, the last time", "fail_not_taken, the last time"}
 	for name, m := range moveTable {
 		for _, from := range []lifecycle.Status{lifecycle.Pending, lifecycle.Syncing} {

@@ -38,6 +38,7 @@ var mayReadMore = []struct {
 	{"SELECT at - 1, c.id, c.type, moves.complete_locked(", "what it does of one run, whose statements are counted one by one", 80},
 	{"-- The types of which something is due", "walks over the index entries of what was claimed since the last vacuum, here everything", 150},
 	{"-- Whether a type has something due", "as above", 150},
+	{"SELECT * FROM moves.acquire_lock(", "as above", 80},
 	{"SELECT * FROM moves.lock_by_owner(", "what lock_due does of a capped type, whose statements are counted one by one", 80},
 	{"SELECT id, config_version FROM moves.lock_due(", "as above", 80},
 }

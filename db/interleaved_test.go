@@ -194,8 +194,9 @@ func TestACompletionAndAChangeNeverMix(t *testing.T) {
 	second := b.other()
 	changes := map[string]string{
 		`UPDATE connectors SET config = '{"url":"https://example.org"}' WHERE id = $1 RETURNING 1`: `c.status = 'ACTIVE' AND c.state = '{}' AND c.due_reason = 'changed'`,
-		`SELECT moves.disable($1)`:                         `c.status = 'DISABLED' AND c.run_id IS NULL`,
-		`DELETE FROM connectors WHERE id = $1 RETURNING 1`: ``,
+		`SELECT moves.disable($1)`: `c.status = 'DISABLED' AND c.run_id IS NULL`,
+		`SELECT moves.cancel((SELECT id FROM open_runs WHERE connector_id = $1))`: `c.status = 'ACTIVE' AND c.next_sync_at > clock_timestamp()`,
+		`DELETE FROM connectors WHERE id = $1 RETURNING 1`:                        ``,
 	}
 	for change, after := range changes {
 		for _, first := range []string{"the completion", "the change"} {

@@ -61,6 +61,9 @@ var moveTable = map[string]move{
 		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Active}},
 	"skip_all": {call: `SELECT skipped FROM moves.skip_all(jsonb_build_array(jsonb_build_object('run', $2, 'try', $3)))`,
 		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Active}},
+	"end_job": {call: `SELECT moves.end_job($2, $3, '{}')`,
+		before: `UPDATE connector_types SET kind = CASE WHEN $1::int > 0 THEN 'job' END WHERE name = 'web'`,
+		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Active}},
 	"complete": {call: `SELECT true FROM moves.complete($2)`,
 		before: `UPDATE open_runs SET total = 0, whole = true WHERE connector_id = $1`,
 		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Active}},
@@ -100,6 +103,8 @@ var moveTable = map[string]move{
 	"fail_not_taken, the last time": {call: `SELECT true FROM moves.fail_not_taken(10)`,
 		before: `WITH gone AS (UPDATE open_runs SET not_taken = 10 WHERE connector_id = $1) UPDATE connectors SET max_retries = 1 WHERE id = $1`,
 		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Pending: lifecycle.Disabled}},
+	"cancel": {call: `SELECT moves.cancel($2)`,
+		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Pending: lifecycle.Active, lifecycle.Syncing: lifecycle.Active}},
 	"disable": {call: `SELECT moves.disable($1)`, to: map[lifecycle.Status]lifecycle.Status{
 		lifecycle.Active: lifecycle.Disabled, lifecycle.Pending: lifecycle.Disabled, lifecycle.Syncing: lifecycle.Disabled,
 		lifecycle.Error: lifecycle.Disabled}},
@@ -172,7 +177,7 @@ func TestAMoveWithAnotherTryOrAnOldRunChangesNothing(t *testing.T) {
 		before := b.everything(id)
 		for what, args := range map[string][2]uuid.UUID{"another try": {run, uuid.New()}, "an old run": {old, uuid.New()}} {
 			switch name {
-			case "pick_up", "pick_up_all", "release", "postpone", "fail", "finish", "skip", "skip_all":
+			case "pick_up", "pick_up_all", "release", "postpone", "fail", "finish", "end_job", "skip", "skip_all":
 				b.moves("false", `SELECT (`+moveTable[name].call+`) FROM (SELECT $1::int, $2::uuid, $3::uuid) p`, id, args[0], args[1])
 			}
 			if after := b.everything(id); after != before {
@@ -180,7 +185,7 @@ func TestAMoveWithAnotherTryOrAnOldRunChangesNothing(t *testing.T) {
 			}
 		}
 		for _, call := range []string{`SELECT moves.drain($1, $2, 1)`, `SELECT moves.cut($1, $2, 1, 1, 'slow')`, `SELECT moves.cut($1, $2, 1, 1, 'slow', '1 h')`, `SELECT moves.hold($1, $2)`,
-			`SELECT moves.waits($1, $2, '1 min', 'the source asked us to wait')`, `SELECT moves.replace_secret($1, $2, 'a', '` + sealedOld + `')`} {
+			`SELECT moves.waits($1, $2, '1 min', 'the source asked us to wait')`, `SELECT moves.report($1, $2, 1, 2, 'half')`, `SELECT moves.replace_secret($1, $2, 'a', '` + sealedOld + `')`} {
 			b.moves("false", call, run, uuid.New())
 		}
 	}
@@ -227,7 +232,7 @@ func TestEnablePlansFromNowAndForgetsFailures(t *testing.T) {
 	b.moves("true", `SELECT moves.disable($1)`, id)
 	b.moves("true", `SELECT moves.enable($1)`, id)
 	b.holds(id, `c.failure_count = 0 AND c.status_message IS NULL AND c.due_reason = 'schedule'
-		AND c.next_sync_at BETWEEN clock_timestamp() + interval '59 minutes' AND clock_timestamp() + interval '1 hour'`)
+		AND c.next_sync_at BETWEEN clock_timestamp() + interval '53 minutes' AND clock_timestamp() + interval '1 hour'`)
 
 	for _, never := range []struct{ columns, plan string }{
 		{`refresh_freq_minutes = NULL`, `c.next_sync_at IS NULL`},
@@ -330,7 +335,7 @@ func TestASubscriberThatStoresItselfKeepsLedgerAndPlan(t *testing.T) {
 	b.moves("true", `SELECT moves.hold($1, $2)`, run, try)
 	b.moves("true", `SELECT moves.finish($1, $2, '{"page":2}')`, run, try)
 	b.holds(id, `r.status = 'completed' AND r.completed_at IS NOT NULL AND c.run_id IS NULL AND c.state = '{"page":2}'
-		AND c.next_sync_at = c.last_sync_at + interval '1 hour' AND c.due_reason = 'schedule' AND c.failure_count = 0`)
+		AND c.next_sync_at = moves.interval_slot(c.id, c.last_sync_at, 60, 10) AND c.due_reason = 'schedule' AND c.failure_count = 0`)
 	again := b.pending(id)
 	for _, call := range []string{`SELECT moves.pick_up(` + fmt.Sprint(id) + `, $1, $2)`, `SELECT moves.finish($1, $2)`, `SELECT moves.release($1, $2)`} {
 		b.moves("false", call, run, try)

@@ -25,16 +25,18 @@ var someColumns = map[string]string{
 	"semantic u open_runs": "total stored whole waiting notes unnamed documents_processed documents_failed documents_deleted " +
 		"documents_unchanged chunks_stored listing_whole new_state reason",
 	"semantic u deleted_connectors": "place",
-	"console i connectors": "id name type user_id scope scope_id config refresh_freq_minutes schedule_cron time_zone dst_gap dst_overlap max_retries " +
+	"console i connectors": "id name type user_id scope scope_id config refresh_freq_minutes schedule_cron time_zone dst_gap dst_overlap spread_percent " +
+		"deadline_minutes overlap once_per catch_up catch_up_most catch_up_minutes max_retries " +
 		"deletion_guard trigger_requested_at created_by updated_by status",
-	"console u connectors": "name type user_id scope scope_id config refresh_freq_minutes schedule_cron time_zone dst_gap dst_overlap max_retries " +
+	"console u connectors": "name type user_id scope scope_id config refresh_freq_minutes schedule_cron time_zone dst_gap dst_overlap spread_percent " +
+		"deadline_minutes overlap once_per catch_up catch_up_most catch_up_minutes max_retries " +
 		"deletion_guard trigger_requested_at updated_at updated_by",
 	"console u connector_types":   "default_refresh_minutes max_concurrent_syncs",
 	"console u documents":         "version_token",
 	"console u connector_secrets": "envelope",
-	"reader r connectors":         "all but config state listing run_id",
-	"reader r scheduler_runs":     "all but try_id worker_id checkpoint_no notes new_state",
-	"reader r connector_evidence": "all but run_id try_id worker_id drain_seq",
+	"reader r connectors":         "all but config state listing run_id next_parameters",
+	"reader r scheduler_runs":     "all but try_id worker_id checkpoint_no notes new_state parameters progress_text warnings result",
+	"reader r connector_evidence": "all but run_id try_id worker_id drain_seq lock_run_id progress_text",
 	"reader r documents":          "id connector_id status chunk_count text_bytes config_version updated_at deleted_at",
 }
 

@@ -80,6 +80,7 @@ var slotSteps = map[string]func(*slotted){
 	"finish 2":     func(s *slotted) { s.ofRun(`SELECT moves.finish(run, try)`) },
 	"fail":         func(s *slotted) { s.ofRun(`SELECT moves.fail(run, try, 'transient', 'no')`) },
 	"release":      func(s *slotted) { s.ofRun(`SELECT moves.release(run, try)`) },
+	"cancel":       func(s *slotted) { s.ofRun(`SELECT moves.cancel(run) FROM (SELECT try) t`) },
 	"postpone":     func(s *slotted) { s.ofRun(`SELECT moves.postpone(run, try, '1 ms', 'wait')`) },
 	"trigger": func(s *slotted) {
 		s.exec(`UPDATE connectors SET trigger_requested_at = now() WHERE id = $1 AND status <> 'DISABLED'`, s.id)

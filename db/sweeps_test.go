@@ -188,7 +188,7 @@ func TestAClaimClosesWhatStandsOpenAndTakesNoSlotTwice(t *testing.T) {
 		FROM generate_series(`+earlier+`, `+slot+`, interval '1 hour') s`, id)
 	run := uuid.New()
 	b.moves("1", `SELECT moves.claim(jsonb_build_array(jsonb_build_object('id', $1::int, 'run_id', $2::uuid, 'slot', `+slot+`,
-		'missed_first', `+earlier+`, 'missed_last', `+slot+`, 'missed_count', 8)), now())`, id, run)
+		'passed', jsonb_build_array(jsonb_build_object('verdict', 'missed', 'reason', 'late', 'first', `+earlier+`, 'last', `+slot+`, 'count', 8)))), now())`, id, run)
 	b.holds(id, `c.status = 'PENDING' AND c.run_id = '`+run.String()+`' AND r.slot IS NULL AND c.slots_through = `+slot)
 	if got := b.asked(`SELECT status || ', ' || reason FROM runs WHERE id = $1`, stray); got != "superseded, claimed again" {
 		t.Errorf("the stray run: %s", got)
@@ -204,9 +204,10 @@ func TestTheLedgerKeepsWhatTheOpenRunHad(t *testing.T) {
 	try := b.syncing(id)
 	b.exec(`UPDATE open_runs SET trigger = 'schedule', slot = now(), dispatches = 3, trigger_requested_at = now(), fetched_at = now(), drain_seq = 5,
 		worker_id = NULL, total = 20, stored = 9, checkpoint_no = 2, notes = 3, unnamed = 1, documents_processed = 4, documents_failed = 5,
-		documents_deleted = 6, documents_unchanged = 7, chunks_stored = 8, listing_whole = true, new_state = '{}', reason = 'of the worker'`)
+		documents_deleted = 6, documents_unchanged = 7, chunks_stored = 8, listing_whole = true, new_state = '{}', reason = 'of the worker',
+		parameters = '{"depth": 1}', progress_done = 10, progress_total = 11, progress_text = 'half', warnings = '{slow}', result = '{"n": 1}'`)
 	const all = `SELECT (to_jsonb(r) - ARRAY['worker_id', 'fails_if_lost', 'new_state', 'reason', 'drain_seq', 'dispatched_at', 'whole', 'unnamed', 'waiting',
-		'counted_through', 'cut', 'advanced', 'user_id', 'acknowledged', 'publish_error', 'not_taken', 'wait_message'])::text FROM open_runs r WHERE id = $1`
+		'counted_through', 'cut', 'advanced', 'user_id', 'acknowledged', 'publish_error', 'not_taken', 'wait_message', 'has_locks'])::text FROM open_runs r WHERE id = $1`
 	before := one[string](b, all, try.Run)
 	for key, value := range one[map[string]any](b, `SELECT jsonb_strip_nulls($1::jsonb)`, before) {
 		if value == 0.0 {

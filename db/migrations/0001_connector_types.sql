@@ -2,6 +2,9 @@
 CREATE TABLE connector_types (
     name text PRIMARY KEY
         CONSTRAINT connector_types_name_form CHECK (name ~ '^[a-z][a-z0-9_]*$' AND length(name) <= 63),
+    -- Whether its runs store documents, or none and have a result.
+    kind text NOT NULL DEFAULT 'source'
+        CONSTRAINT connector_types_kind_known CHECK (kind IN ('source', 'job')),
     -- Minutes between two syncs of a new connector for which nobody chose; null = the service's default.
     default_refresh_minutes integer
         CONSTRAINT connector_types_refresh_range CHECK (default_refresh_minutes BETWEEN 0 AND 5256000),

@@ -30,6 +30,9 @@ CREATE TABLE open_runs (
     -- When the user allowed this run to delete many documents at once; null where nobody did. Where another run is to
     -- do it, the connector gets it back.
     deletions_allowed_at timestamptz,
+    -- What its trigger gave it over the configuration. It is beside its connector's own runs: it neither has nor leaves a state, and
+    -- deletes nothing.
+    parameters           jsonb,
     picked_up_at         timestamptz,
     -- The fence: minted at each pick-up, carried by every message and every write of the run.
     try_id               uuid,
@@ -75,6 +78,16 @@ CREATE TABLE open_runs (
     -- drains: it is over when its time has passed. Of a run that was cut: when the next is due.
     waits_until          timestamptz,
     wait_message         text,
+    -- Whether it has asked for a lock of a scarce thing: what ends it frees those.
+    has_locks            boolean NOT NULL DEFAULT false,
+    -- Which providers it has used, and why not the ones before; which locks people took from it: the last ten, as docs/states.md says.
+    resources            jsonb,
+    -- What a job says of itself: how much of its work is done, and in words; what its user should know; and what came of it.
+    progress_done        bigint,
+    progress_total       bigint,
+    progress_text        text,
+    warnings             text[],
+    result               jsonb,
 
     CONSTRAINT open_runs_stored_range CHECK (stored >= 0 AND (total IS NULL OR stored <= total)),
     CONSTRAINT open_runs_whole CHECK (whole = coalesce(stored = total, false)),
@@ -111,13 +124,42 @@ CREATE TABLE workers (
     beats      bigint NOT NULL DEFAULT 1
 ) WITH (fillfactor = 60);
 
+-- Locks of scarce things that runs hold ("ollama:global"), one row while it is held. The epochs of a key only grow, whatever became of the rows before:
+-- they come from one sequence that follows the clock, and are taken in the key's turn.
+CREATE SEQUENCE lock_epochs;
+CREATE TABLE resource_locks (
+    key          text PRIMARY KEY
+        CONSTRAINT resource_locks_key_form CHECK (key ~ '^[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,127}$'),
+    epoch        bigint NOT NULL,
+    run_id       uuid NOT NULL,
+    connector_id integer NOT NULL,
+    ttl          interval NOT NULL,
+    acquired_at  timestamptz NOT NULL,
+    expires_at   timestamptz NOT NULL
+) WITH (fillfactor = 60);
+-- free_locks, acquire_lock: what a run holds.
+CREATE INDEX resource_locks_run ON resource_locks (run_id);
+
+-- Runs that wait for a lock, in the order in which they came. One that does not ask again in time loses its place.
+CREATE TABLE lock_waiters (
+    no           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    key          text NOT NULL,
+    run_id       uuid NOT NULL,
+    connector_id integer NOT NULL,
+    since        timestamptz NOT NULL,
+    expires_at   timestamptz NOT NULL,
+    CONSTRAINT lock_waiters_once UNIQUE (run_id, key)
+) WITH (fillfactor = 60);
+-- acquire_lock: whose turn it is.
+CREATE INDEX lock_waiters_turn ON lock_waiters (key, no);
+
 -- The ledger: what came of each run and of each slot. It is appended to, by week, and dropped by week.
 CREATE TABLE runs (
     id                   uuid NOT NULL,
     connector_id         integer NOT NULL,
     type                 text NOT NULL,
     trigger              text NOT NULL,
-    -- For missed, the first of missed_count up to slot_last.
+    -- Of slots that no run answers, missed or skipped by a policy: the first of missed_count up to slot_last.
     slot                 timestamptz,
     slot_last            timestamptz,
     missed_count         integer,
@@ -127,6 +169,7 @@ CREATE TABLE runs (
     dispatches           integer NOT NULL DEFAULT 0,
     trigger_requested_at timestamptz,
     deletions_allowed_at timestamptz,
+    parameters           jsonb,
     picked_up_at         timestamptz,
     try_id               uuid,
     fetched_at           timestamptz,
@@ -137,6 +180,7 @@ CREATE TABLE runs (
     error_message        text,
     -- Of a run that was postponed: when the next try was to be.
     waits_until          timestamptz,
+    resources            jsonb,
     total                bigint,
     stored               bigint NOT NULL DEFAULT 0,
     checkpoint_no        bigint NOT NULL DEFAULT 0,
@@ -147,7 +191,14 @@ CREATE TABLE runs (
     documents_unchanged  bigint NOT NULL DEFAULT 0,
     chunks_stored        bigint NOT NULL DEFAULT 0,
     listing_whole        boolean,
-    CONSTRAINT runs_missed_counted CHECK ((status = 'missed') = (missed_count IS NOT NULL)),
+    -- Of a job, as open_runs has them.
+    progress_done        bigint,
+    progress_total       bigint,
+    progress_text        text,
+    warnings             text[],
+    result               jsonb,
+    CONSTRAINT runs_missed_counted CHECK (CASE status WHEN 'missed' THEN missed_count IS NOT NULL
+        WHEN 'skipped' THEN true ELSE missed_count IS NULL END),
     -- Dead letters: whose run a session was.
     PRIMARY KEY (id, completed_at)
 ) PARTITION BY RANGE (completed_at);
@@ -173,6 +224,7 @@ CREATE TABLE passed_slots (
     dst_overlap    text,
     after          timestamptz NOT NULL,
     through        timestamptz NOT NULL,
+    verdict        text NOT NULL DEFAULT 'missed',
     reason         text NOT NULL,
     CONSTRAINT passed_slots_range CHECK (after BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00'
         AND through BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00')
@@ -197,16 +249,18 @@ CREATE INDEX unswept_runs_next ON unswept_runs (next_at);
 -- Open and ended runs together, for whoever reads.
 CREATE VIEW scheduler_runs AS
 SELECT id, connector_id, 'connector.sync.' || type AS job_name, type, trigger, slot, NULL::timestamptz AS slot_last,
-    NULL::integer AS missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at,
+    NULL::integer AS missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters,
     picked_up_at, try_id, worker_id, fetched_at, drain_seq, NULL::timestamptz AS completed_at, 'running'::text AS status, reason,
     NULL::text AS error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed,
-    documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message
+    documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message, resources,
+    progress_done, progress_total, progress_text, warnings, result
 FROM open_runs
 UNION ALL
 SELECT id, connector_id, 'connector.sync.' || type, type, trigger, slot, slot_last, missed_count, due_at, started_at,
-    NULL, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, NULL, fetched_at, NULL, completed_at, status, reason,
+    NULL, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, NULL, fetched_at, NULL, completed_at, status, reason,
     error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted,
-    documents_unchanged, chunks_stored, listing_whole, NULL, config_version, waits_until, NULL
+    documents_unchanged, chunks_stored, listing_whole, NULL, config_version, waits_until, NULL, resources,
+    progress_done, progress_total, progress_text, warnings, result
 FROM runs;
 
 -- What `echomind why` concludes from: where a connector stands, its open run, the lease of its worker, and what its type keeps
@@ -214,11 +268,13 @@ FROM runs;
 CREATE VIEW connector_evidence AS
 SELECT clock_timestamp() AS seen_at,
     c.id, c.name, c.type, c.user_id, c.status, c.status_message, c.failure_count, c.max_retries, c.refresh_freq_minutes, c.schedule_cron,
-    c.time_zone, c.dst_gap, c.dst_overlap, c.needs_plan, c.planned_through, c.next_sync_at, c.due_reason, c.trigger_requested_at, c.last_sync_at, c.docs_analyzed, c.put_off_since,
+    c.time_zone, c.dst_gap, c.dst_overlap, c.spread_percent, c.deadline_minutes, c.overlap, c.once_per, c.catch_up, c.catch_up_most, c.catch_up_minutes,
+    c.claimed_at, c.synced_for, c.needs_plan, c.planned_through, c.next_sync_at, c.due_reason, c.trigger_requested_at, c.last_sync_at, c.docs_analyzed, c.put_off_since,
     r.id AS run_id, r.trigger, r.due_at, r.started_at, r.dispatched_at, r.dispatches, r.picked_up_at, r.try_id, r.worker_id,
     w.expires_at AS lease_expires_at, r.fetched_at, r.drain_seq, r.total, r.stored, r.whole, r.cut,
-    r.waits_until, r.wait_message,
-    t.max_concurrent_syncs AS type_cap,
+    r.waits_until, r.wait_message, r.progress_done, r.progress_total, r.progress_text,
+    q.key AS lock_key, q.since AS lock_asked_at, l.run_id AS lock_run_id, l.connector_id AS lock_connector_id, l.expires_at AS lock_expires_at,
+    t.kind, t.max_concurrent_syncs AS type_cap,
     (SELECT count(*) FROM connectors d WHERE d.type = c.type AND d.next_sync_at < c.next_sync_at) AS due_before,
     (SELECT count(*) FROM open_runs o WHERE o.type = c.type) AS in_flight,
     (SELECT count(*) FROM open_runs o WHERE o.type = c.type AND o.user_id = c.user_id) AS owner_in_flight,
@@ -233,7 +289,7 @@ SELECT clock_timestamp() AS seen_at,
         AND l.expires_at > (SELECT clock_timestamp())) AS fetching,
     -- Whether anything was claimed since it is due: the sign of life of a scheduler that works.
     EXISTS (SELECT FROM open_runs o WHERE o.dispatched_at >= c.next_sync_at)
-        OR EXISTS (SELECT FROM runs e WHERE e.status <> 'missed' AND e.completed_at >= c.next_sync_at
+        OR EXISTS (SELECT FROM runs e WHERE e.missed_count IS NULL AND e.completed_at >= c.next_sync_at
             AND e.started_at >= c.next_sync_at) AS dispatched_since,
     r.publish_error,
     -- Why the broker has not taken what was published last of the type. What it does not take is published again each minute or so;
@@ -244,7 +300,11 @@ SELECT clock_timestamp() AS seen_at,
 FROM connectors c
 JOIN connector_types t ON t.name = c.type
 LEFT JOIN open_runs r ON r.id = c.run_id
-LEFT JOIN workers w ON w.id = r.worker_id;
+LEFT JOIN workers w ON w.id = r.worker_id
+-- The lock that the run has waited for longest.
+LEFT JOIN LATERAL (SELECT a.key, a.since FROM lock_waiters a WHERE a.run_id = r.id AND r.has_locks
+    AND a.expires_at > (SELECT clock_timestamp()) ORDER BY a.no LIMIT 1) q ON true
+LEFT JOIN resource_locks l ON l.key = q.key AND l.expires_at > (SELECT clock_timestamp());
 
 -- +goose Down
 DROP VIEW connector_evidence;
@@ -252,5 +312,8 @@ DROP VIEW scheduler_runs;
 DROP TABLE unswept_runs;
 DROP TABLE passed_slots;
 DROP TABLE runs;
+DROP TABLE lock_waiters;
+DROP TABLE resource_locks;
+DROP SEQUENCE lock_epochs;
 DROP TABLE workers;
 DROP TABLE open_runs;

@@ -18,6 +18,27 @@ CREATE FUNCTION moves.allowed(from_status text, to_status text) RETURNS boolean
 $$;
 -- +goose StatementEnd
 
+-- The next slot of an interval that counts from `base`: up to `spread` percent of it earlier than a whole one, at one of the connector's
+-- own moments. They are so far apart that a whole number of them makes the interval: what comes due at one is due next exactly an
+-- interval later, unless the sync took longer than they are apart. So the phase is the connector's for ever, and nothing adds up.
+-- +goose StatementBegin
+CREATE FUNCTION moves.interval_slot(connector integer, base timestamptz, minutes integer, spread integer) RETURNS timestamptz
+    LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    whole timestamptz := base + make_interval(mins => minutes);
+    apart bigint;   -- microseconds
+    phase bigint;
+BEGIN
+    IF spread = 0 THEN
+        RETURN whole;
+    END IF;
+    apart := minutes * 60000000::bigint / greatest(1, round(100.0 / spread)::bigint);
+    -- A multiplicative hash: ids that follow each other lie as far from each other as there is room.
+    phase := (((connector::bigint * 2654435761) & 4294967295) * apart::numeric / 4294967296)::bigint;
+    RETURN whole - make_interval(secs => (((extract(epoch FROM whole) * 1000000)::bigint - phase) % apart) / 1000000.0);
+END $$;
+-- +goose StatementEnd
+
 -- Puts a connector at rest on its next due time. `base` is what an interval counts from.
 -- +goose StatementBegin
 CREATE FUNCTION moves.planned(c connectors, base timestamptz) RETURNS connectors
@@ -43,7 +64,7 @@ BEGIN
         c.next_sync_at := moment;
         c.due_reason := 'new';
     ELSIF c.refresh_freq_minutes > 0 THEN
-        c.next_sync_at := base + make_interval(mins => c.refresh_freq_minutes);
+        c.next_sync_at := moves.interval_slot(c.id, base, c.refresh_freq_minutes, c.spread_percent);
         c.due_reason := 'schedule';
         c.slot_at := c.next_sync_at;
     END IF;
@@ -52,7 +73,7 @@ END $$;
 -- +goose StatementEnd
 
 -- The failure policy: ERROR with the next try after min(2^n, 60) minutes and jitter, none after a permanent failure,
--- DISABLED after max_retries failures in a row. A permission to delete many documents ends with the tries of its request.
+-- DISABLED after max_retries failures in a row. A permission to delete many documents, and parameters, end with the tries of their request.
 -- +goose StatementBegin
 CREATE FUNCTION moves.failed(c connectors, permanent boolean) RETURNS connectors
     LANGUAGE plpgsql AS $$
@@ -71,15 +92,24 @@ BEGIN
             c.failure_count, coalesce(c.status_message, 'no message')), 2000);
         c.trigger_requested_at := NULL;
         c.deletions_allowed_at := NULL;
+        c.next_parameters := NULL;
     ELSIF c.trigger_requested_at IS NOT NULL THEN
         c.next_sync_at := clock_timestamp();
         c.due_reason := 'manual';
+    ELSIF NOT permanent AND c.once_per IS NOT NULL AND c.schedule_cron IS NOT NULL THEN
+        -- Its next slot is the next try.
+        IF c.overlap = 'skip' AND c.planned_through < clock_timestamp() THEN
+            c := moves.miss_slots(c, 'its last run was not over', 'skipped');
+            c.planned_through := greatest(c.slots_through, clock_timestamp());
+        END IF;
+        c.needs_plan := true;
     ELSIF NOT permanent THEN
         c.next_sync_at := clock_timestamp()
             + make_interval(secs => 60 * least(power(2, least(c.failure_count, 10)), 60) * (0.8 + 0.4 * random()));
         c.due_reason := 'retry';
     ELSE
         c.deletions_allowed_at := NULL;
+        c.next_parameters := NULL;
     END IF;
     RETURN c;
 END $$;
@@ -96,9 +126,9 @@ BEGIN
         last_sync_at = c.last_sync_at, synced_version = c.synced_version,
         listed_version = c.listed_version, next_sync_at = c.next_sync_at,
         due_reason = c.due_reason, slot_at = c.slot_at, slots_through = c.slots_through,
-        planned_through = c.planned_through, needs_plan = c.needs_plan, run_id = c.run_id,
+        planned_through = c.planned_through, needs_plan = c.needs_plan, synced_for = c.synced_for, run_id = c.run_id,
         failure_count = c.failure_count, docs_analyzed = c.docs_analyzed, trigger_requested_at = c.trigger_requested_at,
-        deletions_allowed_at = c.deletions_allowed_at, put_off_since = c.put_off_since
+        deletions_allowed_at = c.deletions_allowed_at, next_parameters = c.next_parameters, put_off_since = c.put_off_since
     -- The rows are locked, so that they stay where they are. Whatever the planner believes of the table, it reads each by its key.
     FROM unnest(moved) c, LATERAL (SELECT l.ctid FROM connectors l WHERE l.id = c.id OFFSET 0) at WHERE k.ctid = at.ctid;
 END $$;
@@ -108,33 +138,47 @@ END $$;
 -- +goose StatementBegin
 CREATE FUNCTION moves.end_runs(ended uuid[], verdict text, why text, message text DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql AS $$
+DECLARE
+    had_locks boolean;
 BEGIN
     WITH gone AS (DELETE FROM open_runs WHERE id = ANY(ended) RETURNING *),
     kept AS (
         INSERT INTO runs (id, connector_id, type, trigger, slot, due_at, started_at, config_version, dispatches,
-            trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, fetched_at, completed_at, status, reason,
-            error_message, waits_until, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted,
-            documents_unchanged, chunks_stored, listing_whole)
+            trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, fetched_at, completed_at, status, reason,
+            error_message, waits_until, resources, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted,
+            documents_unchanged, chunks_stored, listing_whole, progress_done, progress_total, progress_text, warnings, result)
         SELECT id, connector_id, type, trigger, slot, due_at, started_at, config_version, dispatches,
-            trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, fetched_at, clock_timestamp(), verdict, why,
+            trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, fetched_at, clock_timestamp(), verdict, why,
             message, CASE WHEN why = 'postponed' OR (why = 'lost in transit' AND cut IS NOT NULL) THEN waits_until END,
-            total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted,
-            documents_unchanged, chunks_stored, listing_whole
-        FROM gone)
+            resources, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted,
+            documents_unchanged, chunks_stored, listing_whole, progress_done, progress_total, progress_text, warnings, result
+        FROM gone),
     -- Also one that was never picked up: a change may have taken the state that earlier tries' sightings were kept for.
-    INSERT INTO unswept_runs (run_id, connector_id, try_id, config_version, outdated)
-    SELECT id, connector_id, try_id, config_version, false FROM gone
-    ON CONFLICT (run_id) DO NOTHING;
+    unswept AS (
+        INSERT INTO unswept_runs (run_id, connector_id, try_id, config_version, outdated)
+        SELECT id, connector_id, try_id, config_version, false FROM gone
+        ON CONFLICT (run_id) DO NOTHING)
+    SELECT bool_or(has_locks) INTO had_locks FROM gone;
+    IF had_locks THEN
+        PERFORM moves.let_go(ended);
+    END IF;
 END $$;
 -- +goose StatementEnd
 
--- The permission to delete many documents that a connector has once its open run ends without having completed: the user's for
--- the next run, else this run's, whose request is tried again. Asked before the run ends.
+-- A connector with the permission to delete many documents, and the parameters, that it has once its open run ends without having
+-- completed: the user's for the next run, else this run's, whose request is tried again. Asked before the run ends.
 -- +goose StatementBegin
-CREATE FUNCTION moves.unspent_permission(c connectors) RETURNS timestamptz
+CREATE FUNCTION moves.unspent(c connectors) RETURNS connectors
     LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    r record;
 BEGIN
-    RETURN coalesce(c.deletions_allowed_at, (SELECT r.deletions_allowed_at FROM open_runs r WHERE r.id = c.run_id));
+    SELECT o.deletions_allowed_at, o.parameters INTO r FROM open_runs o WHERE o.id = c.run_id;
+    IF FOUND THEN
+        c.deletions_allowed_at := coalesce(c.deletions_allowed_at, r.deletions_allowed_at);
+        c.next_parameters := coalesce(c.next_parameters, r.parameters);
+    END IF;
+    RETURN c;
 END $$;
 -- +goose StatementEnd
 
@@ -153,7 +197,7 @@ $$;
 -- Writes the verdict of slots that have passed and will not be claimed any more: of an interval's one slot at once; those of a
 -- cron schedule are left to the scheduler, which counts them. Returns the connector that answers for them.
 -- +goose StatementBegin
-CREATE FUNCTION moves.miss_slots(c connectors, why text) RETURNS connectors
+CREATE FUNCTION moves.miss_slots(c connectors, why text, verdict text DEFAULT 'missed') RETURNS connectors
     LANGUAGE plpgsql AS $$
 DECLARE
     moment timestamptz := clock_timestamp();
@@ -161,8 +205,8 @@ BEGIN
     IF c.schedule_cron IS NOT NULL THEN
         IF c.planned_through < moment THEN
             INSERT INTO passed_slots (connector_id, type, config_version, added_version, schedule_cron, time_zone, dst_gap, dst_overlap,
-                after, through, reason)
-            VALUES (c.id, c.type, c.config_version, c.added_version, c.schedule_cron, c.time_zone, c.dst_gap, c.dst_overlap, c.planned_through, moment, why);
+                after, through, verdict, reason)
+            VALUES (c.id, c.type, c.config_version, c.added_version, c.schedule_cron, c.time_zone, c.dst_gap, c.dst_overlap, c.planned_through, moment, verdict, why);
         END IF;
         c.planned_through := NULL;
         c.slots_through := greatest(c.slots_through, moment);
@@ -202,12 +246,13 @@ END $$;
 
 -- +goose Down
 DROP FUNCTION moves.wake(connectors, boolean);
-DROP FUNCTION moves.miss_slots(connectors, text);
+DROP FUNCTION moves.miss_slots(connectors, text, text);
 DROP FUNCTION moves.is_unanswered(integer, bigint, timestamptz);
-DROP FUNCTION moves.unspent_permission(connectors);
+DROP FUNCTION moves.unspent(connectors);
 DROP FUNCTION moves.end_runs(uuid[], text, text, text);
 DROP FUNCTION moves.put(connectors[]);
 DROP FUNCTION moves.failed(connectors, boolean);
 DROP FUNCTION moves.planned(connectors, timestamptz);
+DROP FUNCTION moves.interval_slot(integer, timestamptz, integer, integer);
 DROP FUNCTION moves.allowed(text, text);
 DROP SCHEMA moves;

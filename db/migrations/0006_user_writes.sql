@@ -15,11 +15,15 @@ BEGIN
     NEW.listed_version := NULL;
     NEW.listing := NULL;
     NEW.deletions_allowed_at := NULL;
+    NEW.next_parameters := NULL;
     NEW.synced_version := CASE WHEN NEW.last_sync_at IS NOT NULL THEN NEW.config_version END;
     NEW.run_id := NULL;
     NEW.failure_count := 0;
     NEW.put_off_since := NULL;
     NEW.slots_through := NULL;
+    NEW.claimed_at := NULL;
+    NEW.claimed_for := NULL;
+    NEW.synced_for := NULL;
     -- Slots of a cron schedule count from now, whenever it is planned.
     NEW.planned_through := CASE WHEN NEW.schedule_cron IS NOT NULL AND NEW.status = 'ACTIVE' THEN clock_timestamp() END;
     IF NEW.status = 'ACTIVE' THEN
@@ -44,12 +48,12 @@ CREATE FUNCTION connectors_refuse_moves(old connectors, new connectors) RETURNS 
     LANGUAGE plpgsql AS $$
 BEGIN
     IF (new.status, new.status_message, new.config_version, new.added_version, new.synced_version, new.listed_version, new.state, new.listing, new.last_sync_at, new.next_sync_at,
-            new.due_reason, new.slot_at, new.slots_through, new.planned_through, new.needs_plan, new.run_id,
-            new.failure_count, new.docs_analyzed, new.deletions_allowed_at, new.put_off_since)
+            new.due_reason, new.slot_at, new.slots_through, new.planned_through, new.needs_plan, new.claimed_at, new.claimed_for, new.synced_for, new.run_id,
+            new.failure_count, new.docs_analyzed, new.deletions_allowed_at, new.next_parameters, new.put_off_since)
         IS DISTINCT FROM
        (old.status, old.status_message, old.config_version, old.added_version, old.synced_version, old.listed_version, old.state, old.listing, old.last_sync_at, old.next_sync_at,
-            old.due_reason, old.slot_at, old.slots_through, old.planned_through, old.needs_plan, old.run_id,
-            old.failure_count, old.docs_analyzed, old.deletions_allowed_at, old.put_off_since) THEN
+            old.due_reason, old.slot_at, old.slots_through, old.planned_through, old.needs_plan, old.claimed_at, old.claimed_for, old.synced_for, old.run_id,
+            old.failure_count, old.docs_analyzed, old.deletions_allowed_at, old.next_parameters, old.put_off_since) THEN
         RAISE EXCEPTION 'connector %: status, plan, run, state and counts are not written but moved', old.id
             USING ERRCODE = 'check_violation', CONSTRAINT = 'connectors_moved_only',
                 HINT = 'Call a function of schema moves: enable, disable, trigger_sync, pick_up, fail, release, ... See docs/contract.md.';
@@ -79,8 +83,8 @@ DECLARE
     moment    timestamptz := clock_timestamp();
     changed   boolean := (NEW.type, NEW.config, NEW.scope, NEW.scope_id, NEW.user_id)
         IS DISTINCT FROM (OLD.type, OLD.config, OLD.scope, OLD.scope_id, OLD.user_id);
-    recrond   boolean := (NEW.schedule_cron, NEW.time_zone, NEW.dst_gap, NEW.dst_overlap)
-        IS DISTINCT FROM (OLD.schedule_cron, OLD.time_zone, OLD.dst_gap, OLD.dst_overlap);
+    recrond   boolean := (NEW.schedule_cron, NEW.time_zone, NEW.dst_gap, NEW.dst_overlap, NEW.once_per)
+        IS DISTINCT FROM (OLD.schedule_cron, OLD.time_zone, OLD.dst_gap, OLD.dst_overlap, OLD.once_per);
     triggered boolean := NEW.trigger_requested_at IS NOT NULL
         AND NEW.trigger_requested_at IS DISTINCT FROM OLD.trigger_requested_at;
 BEGIN
@@ -98,6 +102,7 @@ BEGIN
         NEW.put_off_since := NULL;
         NEW.listing := NULL;
         NEW.deletions_allowed_at := NULL;   -- it was given for another source
+        NEW.next_parameters := NULL;        -- and these for another configuration
         IF OLD.run_id IS NULL AND OLD.listing IS NOT NULL THEN   -- what it spoke of is to be swept
             INSERT INTO unswept_runs (run_id, connector_id, config_version, outdated)
             VALUES (gen_random_uuid(), OLD.id, OLD.config_version, false);
@@ -131,7 +136,7 @@ BEGIN
         END IF;   -- a trigger or a schedule in flight is looked at with the verdict
     ELSE
         NEW := connectors_replanned(OLD, NEW, changed, triggered,
-            recrond OR NEW.refresh_freq_minutes IS DISTINCT FROM OLD.refresh_freq_minutes);
+            recrond OR (NEW.refresh_freq_minutes, NEW.spread_percent) IS DISTINCT FROM (OLD.refresh_freq_minutes, OLD.spread_percent));
         IF (NEW.next_sync_at, NEW.needs_plan) IS DISTINCT FROM (OLD.next_sync_at, OLD.needs_plan) THEN
             PERFORM moves.wake(NEW, false);
         END IF;
@@ -232,6 +237,7 @@ BEGIN
     c.needs_plan := false;
     c.trigger_requested_at := NULL;
     c.deletions_allowed_at := NULL;
+    c.next_parameters := NULL;
     PERFORM moves.put(ARRAY[c]);
     PERFORM moves.wake(c, was_run IS NOT NULL);
     RETURN true;
@@ -261,6 +267,45 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Ends an open run for its user: PENDING, SYNCING -> ACTIVE, superseded, no failure counted, due next by its plan. What has asked for
+-- the run does not ask again; what was asked for since reading began does. message says who: the ledger has it. False: the run is over,
+-- or there is none.
+-- +goose StatementBegin
+CREATE FUNCTION moves.cancel(run uuid, message text DEFAULT 'cancelled by the user') RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+DECLARE
+    c      connectors;
+    moment timestamptz;
+BEGIN
+    SELECT k.* INTO c FROM connectors k WHERE k.id = (SELECT r.connector_id FROM open_runs r WHERE r.id = run) FOR UPDATE;
+    IF run IS NULL OR c.run_id IS DISTINCT FROM run THEN
+        RETURN false;
+    END IF;
+    PERFORM moves.end_runs(ARRAY[run], 'superseded', 'cancelled', left(coalesce(message, 'cancelled by the user'), 2000));
+    IF c.status = 'PENDING' AND c.next_parameters IS NULL THEN   -- else they were asked for since, and for another run
+        c.trigger_requested_at := NULL;
+        c.deletions_allowed_at := NULL;
+    END IF;
+    moment := clock_timestamp();
+    c.status := 'ACTIVE';
+    c.run_id := NULL;
+    IF c.trigger_requested_at IS NOT NULL THEN
+        c.next_sync_at := moment;
+        c.due_reason := 'manual';
+    ELSIF c.schedule_cron IS NOT NULL THEN
+        c.needs_plan := true;
+        c.due_reason := 'schedule';   -- at its next slot, also where it never synced
+    ELSIF c.refresh_freq_minutes > 0 THEN
+        c.next_sync_at := moves.interval_slot(c.id, moment, c.refresh_freq_minutes, c.spread_percent);
+        c.due_reason := 'schedule';
+        c.slot_at := c.next_sync_at;
+    END IF;
+    PERFORM moves.put(ARRAY[c]);
+    PERFORM moves.wake(c, true);
+    RETURN true;
+END $$;
+-- +goose StatementEnd
+
 -- Writes down that the next run of a connector may delete many documents at once.
 -- +goose StatementBegin
 CREATE FUNCTION moves.allow_deletions(connector integer, moment timestamptz) RETURNS void
@@ -270,27 +315,66 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Writes down what the next run of a connector is to have over its configuration: nothing, where that is empty.
+-- +goose StatementBegin
+CREATE FUNCTION moves.keep_parameters(connector integer, parameters jsonb) RETURNS void
+    LANGUAGE plpgsql SET echomind.moving = 'on' AS $$
+DECLARE
+    standing jsonb := (SELECT c.config FROM connectors c WHERE c.id = connector);
+    merged   jsonb;
+    sealed   text;
+BEGIN
+    IF jsonb_typeof(parameters) <> 'object' OR octet_length(parameters::text) > 16384 THEN
+        RAISE EXCEPTION 'trigger_sync: parameters are % bytes of %, must be an object of at most 16384', octet_length(parameters::text),
+            jsonb_typeof(parameters) USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT k.key INTO sealed FROM jsonb_each(parameters) k
+    WHERE k.value::text LIKE '%"enc:v1:%' OR (standing -> k.key)::text LIKE '%"enc:v1:%' LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'trigger_sync: parameter % is a secret: a run has those of its connector; update the connector instead', sealed
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    merged := config_merged(standing, parameters);
+    IF octet_length(merged::text) > 65536 OR jsonb_path_exists(merged, '$.**{31}') THEN
+        RAISE EXCEPTION 'trigger_sync: the configuration has % bytes with these parameters, must have at most 65536, nested at most 30 levels deep',
+            octet_length(merged::text) USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    UPDATE connectors SET next_parameters = nullif(parameters, '{}') WHERE id = connector;
+END $$;
+-- +goose StatementEnd
+
 -- Asks for a sync now: of a connector at rest at once, of one in flight again after it, unless reading has not begun.
 -- allow_deletions: it may delete many documents at once. The pick-up hands that to the run, and a run that ends without having
 -- completed, or in the middle of its listing, to the next. A change, a disabling, or a failure that is not tried again takes it back.
+-- parameters: what the next run alone has over the configuration, a JSON merge patch. The claim hands that to the run, and a run that
+-- ends without having completed to the next; a trigger without it leaves it, and an empty one takes it back.
 -- Null where there is no such connector; an error (connectors_trigger_disabled) while it is disabled.
 -- +goose StatementBegin
-CREATE FUNCTION moves.trigger_sync(connector integer, allow_deletions boolean DEFAULT false) RETURNS timestamptz
+CREATE FUNCTION moves.trigger_sync(connector integer, allow_deletions boolean DEFAULT false, parameters jsonb DEFAULT NULL) RETURNS timestamptz
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'off' SET lock_timeout = '3s' AS $$
 DECLARE
     asked timestamptz;
 BEGIN
+    IF allow_deletions AND parameters IS NOT NULL THEN
+        RAISE EXCEPTION 'trigger_sync: a run with parameters deletes nothing: allow_deletions does not go with them'
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = connector RETURNING trigger_requested_at INTO asked;
     IF allow_deletions AND asked IS NOT NULL THEN
         PERFORM moves.allow_deletions(connector, asked);
+    END IF;
+    IF parameters IS NOT NULL AND asked IS NOT NULL THEN
+        PERFORM moves.keep_parameters(connector, parameters);
     END IF;
     RETURN asked;
 END $$;
 -- +goose StatementEnd
 
 -- +goose Down
-DROP FUNCTION moves.trigger_sync(integer, boolean);
+DROP FUNCTION moves.trigger_sync(integer, boolean, jsonb);
+DROP FUNCTION moves.keep_parameters(integer, jsonb);
 DROP FUNCTION moves.allow_deletions(integer, timestamptz);
+DROP FUNCTION moves.cancel(uuid, text);
 DROP FUNCTION moves.enable(integer);
 DROP FUNCTION moves.disable(integer, text);
 DROP TRIGGER connectors_user_delete ON connectors;

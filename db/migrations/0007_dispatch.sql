@@ -44,7 +44,7 @@ BEGIN
     LOOP
         FETCH due INTO c;
         EXIT WHEN NOT FOUND;
-        size := moves.message_bytes(c.config, c.state, c.listing);
+        size := moves.message_bytes(config_merged(c.config, c.next_parameters), c.state, c.listing);
         bytes := bytes + size;
         IF bytes > most_bytes AND bytes > size THEN
             -- The next claim begins with who has got none of this one; but behind all owners that were passed over, where those of
@@ -89,9 +89,25 @@ CREATE FUNCTION moves.message_bytes(config jsonb, state jsonb, listing jsonb) RE
 $$;
 -- +goose StatementEnd
 
+-- Writes the verdict of slots that no run answers, of connectors that the transaction has locked: those that have none yet.
+-- answers: [{id, passed: [{verdict, reason, first, last, count}]}].
+-- +goose StatementBegin
+CREATE FUNCTION moves.answer_slots(answers jsonb) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO runs (id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, completed_at, status,
+        reason, config_version)
+    SELECT gen_random_uuid(), c.id, c.type, 'schedule', p.first, p.last, p.count, p.first, clock_timestamp(), clock_timestamp(),
+        p.verdict, p.reason, c.config_version
+    FROM jsonb_to_recordset(answers) a(id integer, passed jsonb),
+        jsonb_to_recordset(a.passed) p(verdict text, reason text, first timestamptz, last timestamptz, count integer),
+        LATERAL (SELECT l.id, l.type, l.config_version, l.added_version, l.slots_through FROM connectors l WHERE l.id = a.id OFFSET 0) c
+    WHERE p.count > 0 AND (p.first > coalesce(c.slots_through, '-infinity') OR moves.is_unanswered(c.id, c.added_version, p.first));
+END $$;
+-- +goose StatementEnd
+
 -- ACTIVE, ERROR -> PENDING for connectors that the transaction has locked: opens their runs, and writes the slots that have
--- passed before them as missed. A slot that has its verdict already is claimed without one, and a run that stands open all
--- the same is closed, so that no row ever stops the batch. claims: [{id, run_id, slot, missed_first, missed_last, missed_count}].
+-- passed before them. A slot that has its verdict already is claimed without one, and a run that stands open all
+-- the same is closed, so that no row ever stops the batch. claims: [{id, run_id, slot, passed}], passed: see answer_slots.
 -- Each row is read by its key alone, see put: a plan that knew they are due would read all that is due off an index.
 -- +goose StatementBegin
 CREATE FUNCTION moves.claim(claims jsonb, moment timestamptz) RETURNS integer
@@ -100,40 +116,36 @@ DECLARE
     ids     integer[];
     run_ids uuid[];
     slots   timestamptz[];
-    missed  boolean;
+    passed  boolean;
     stale   uuid[];
     claimed integer;
 BEGIN
-    SELECT array_agg(k.id), array_agg(k.run_id), array_agg(k.slot), coalesce(bool_or(k.missed_count > 0), false)
-        INTO ids, run_ids, slots, missed
-        FROM jsonb_to_recordset(claims) k(id integer, run_id uuid, slot timestamptz, missed_count integer);
+    SELECT array_agg(k.id), array_agg(k.run_id), array_agg(k.slot), coalesce(bool_or(k.passed IS NOT NULL), false)
+        INTO ids, run_ids, slots, passed
+        FROM jsonb_to_recordset(claims) k(id integer, run_id uuid, slot timestamptz, passed jsonb);
     stale := ARRAY(SELECT r.id FROM unnest(ids) k(id), LATERAL (SELECT o.id FROM open_runs o WHERE o.connector_id = k.id OFFSET 0) r);
     IF stale <> '{}' THEN
         PERFORM moves.end_runs(stale, 'superseded', 'claimed again');
     END IF;
-    IF missed THEN
-        INSERT INTO runs (id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, completed_at, status,
-            reason, config_version)
-        SELECT gen_random_uuid(), c.id, c.type, 'schedule', k.missed_first, k.missed_last, k.missed_count, k.missed_first,
-            clock_timestamp(), clock_timestamp(), 'missed', 'passed before it could be claimed', c.config_version
-        FROM jsonb_to_recordset(claims) k(id integer, missed_first timestamptz, missed_last timestamptz, missed_count integer),
-            LATERAL (SELECT * FROM connectors l WHERE l.id = k.id OFFSET 0) c
-        WHERE k.missed_count > 0
-            AND (k.missed_first > coalesce(c.slots_through, '-infinity') OR moves.is_unanswered(c.id, c.added_version, k.missed_first));
+    IF passed THEN
+        PERFORM moves.answer_slots(claims);
     END IF;
-    INSERT INTO open_runs (id, connector_id, type, user_id, trigger, slot, due_at, started_at, config_version, dispatched_at)
+    INSERT INTO open_runs (id, connector_id, type, user_id, trigger, slot, due_at, started_at, config_version, parameters, dispatched_at)
     SELECT k.run_id, c.id, c.type, c.user_id, c.due_reason,
         CASE WHEN c.due_reason = 'schedule'
             AND (k.slot > coalesce(c.slots_through, '-infinity') OR moves.is_unanswered(c.id, c.added_version, k.slot)) THEN k.slot END,
-        c.next_sync_at, clock_timestamp(), c.config_version, moment
+        c.next_sync_at, clock_timestamp(), c.config_version, c.next_parameters, moment
     FROM unnest(ids, run_ids, slots) k(id, run_id, slot), LATERAL (SELECT * FROM connectors l WHERE l.id = k.id OFFSET 0) c
     WHERE c.status IN ('ACTIVE', 'ERROR') AND c.next_sync_at IS NOT NULL;
     UPDATE connectors c
-    SET status = 'PENDING', run_id = k.run_id, next_sync_at = NULL, due_reason = NULL, slot_at = NULL, needs_plan = false,
+    SET status = 'PENDING', run_id = k.run_id, next_sync_at = NULL, due_reason = NULL, slot_at = NULL, needs_plan = false, next_parameters = NULL,
         status_message = CASE WHEN c.due_reason = 'wait' THEN NULL ELSE c.status_message END,
         slots_through = CASE WHEN c.due_reason = 'schedule' THEN greatest(c.slots_through, k.slot) ELSE c.slots_through END,
         planned_through = CASE WHEN c.due_reason = 'schedule' AND c.schedule_cron IS NOT NULL
-            THEN coalesce(k.slot, c.planned_through) ELSE c.planned_through END
+            THEN coalesce(k.slot, c.planned_through) ELSE c.planned_through END,
+        claimed_at = CASE WHEN c.due_reason IN ('schedule', 'new', 'manual', 'changed') THEN moment ELSE coalesce(c.claimed_at, moment) END,
+        claimed_for = CASE WHEN c.due_reason IN ('schedule', 'new', 'manual', 'changed') THEN coalesce(k.slot, moment)
+            ELSE coalesce(c.claimed_for, moment) END
     FROM unnest(ids, run_ids, slots) k(id, run_id, slot),
         LATERAL (SELECT l.ctid, l.next_sync_at FROM connectors l WHERE l.id = k.id OFFSET 0) at
     WHERE c.ctid = at.ctid AND c.status IN ('ACTIVE', 'ERROR') AND at.next_sync_at IS NOT NULL;
@@ -151,21 +163,31 @@ CREATE FUNCTION moves.lock_unplanned(batch integer, refused integer[] DEFAULT NU
 $$;
 -- +goose StatementEnd
 
--- Writes down the next slots of cron schedules, or why there is none.
--- plans: [{id, next_sync_at, due_reason, slot_at, planned_through, problem}].
+-- Writes down the next slots of connectors that the transaction has locked, or why there is none: of cron schedules that are to be
+-- worked out, where no run answers the slot that was due, and where its claim is put off. Of an interval the next slot is worked out here.
+-- plans: [{id, next_sync_at, due_reason, slot_at, planned_through, problem, passed}], passed: see answer_slots.
 -- +goose StatementBegin
 CREATE FUNCTION moves.plan(plans jsonb) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
 DECLARE
     planned integer;
+    moment  timestamptz := clock_timestamp();
 BEGIN
+    IF jsonb_path_exists(plans, '$[*].passed') THEN
+        PERFORM moves.answer_slots(plans);
+    END IF;
     UPDATE connectors c
-    SET needs_plan = false, next_sync_at = p.next_sync_at, due_reason = p.due_reason, slot_at = p.slot_at,
-        planned_through = p.planned_through,
+    SET needs_plan = false, next_sync_at = coalesce(p.next_sync_at, n.slot), due_reason = coalesce(p.due_reason, n.reason),
+        slot_at = coalesce(p.slot_at, n.slot), planned_through = coalesce(p.planned_through, c.planned_through),
+        slots_through = greatest(c.slots_through, a.through),
         status_message = coalesce(p.problem, CASE WHEN c.status = 'ACTIVE' THEN NULL ELSE c.status_message END)
     FROM jsonb_to_recordset(plans) p(id integer, next_sync_at timestamptz, due_reason text, slot_at timestamptz,
-        planned_through timestamptz, problem text)
-    WHERE c.id = p.id AND c.needs_plan;
+            planned_through timestamptz, problem text, passed jsonb)
+        LEFT JOIN LATERAL (SELECT max(s.last) AS through FROM jsonb_to_recordset(p.passed) s(last timestamptz)
+            WHERE s.last <= moment) a ON true
+        LEFT JOIN LATERAL (SELECT moves.interval_slot(l.id, moment, l.refresh_freq_minutes, l.spread_percent) AS slot, 'schedule' AS reason
+            FROM connectors l WHERE l.id = p.id AND l.schedule_cron IS NULL AND l.refresh_freq_minutes > 0 OFFSET 0) n ON true
+    WHERE c.id = p.id AND (c.needs_plan OR c.due_reason = 'schedule');
     GET DIAGNOSTICS planned = ROW_COUNT;
     RETURN planned;
 END $$;
@@ -189,7 +211,7 @@ BEGIN
     INSERT INTO runs (id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, completed_at, status,
         reason, config_version)
     SELECT gen_random_uuid(), s.connector_id, s.type, 'schedule', k.missed_first, k.missed_last, k.missed_count, k.missed_first,
-        clock_timestamp(), clock_timestamp(), 'missed', s.reason, s.config_version
+        clock_timestamp(), clock_timestamp(), s.verdict, s.reason, s.config_version
     FROM jsonb_to_recordset(passed) k(id bigint, missed_first timestamptz, missed_last timestamptz, missed_count integer)
     JOIN passed_slots s ON s.id = k.id
     WHERE k.missed_count > 0 AND moves.is_unanswered(s.connector_id, s.added_version, k.missed_first);
@@ -224,7 +246,7 @@ DECLARE
     run_ids    uuid[] := '{}';
     ids        integer[] := '{}';
     lost CURSOR FOR
-        SELECT r.id, c.id, moves.message_bytes(c.config, c.state, c.listing)
+        SELECT r.id, c.id, moves.message_bytes(config_merged(c.config, r.parameters), c.state, c.listing)
         FROM open_runs r
         JOIN connectors c ON c.id = r.connector_id AND c.run_id = r.id AND c.status = 'PENDING'
         WHERE r.type = lost_type AND r.picked_up_at IS NULL AND r.dispatched_at < before - grace
@@ -252,7 +274,8 @@ BEGIN
         LATERAL (SELECT o.ctid FROM open_runs o WHERE o.id = k.run OFFSET 0) at
     WHERE r.ctid = at.ctid AND r.picked_up_at IS NULL AND r.dispatched_at < before - grace
     RETURNING r.id, r.dispatched_at, r.dispatches, r.trigger, c.id, c.user_id, c.scope, c.scope_id,
-        c.config, c.state, c.listing, c.config_version;
+        config_merged(c.config, r.parameters), CASE WHEN r.parameters IS NULL THEN c.state ELSE '{}' END,
+        CASE WHEN r.parameters IS NULL THEN c.listing END, c.config_version;
 END $$;
 -- +goose StatementEnd
 
@@ -336,14 +359,15 @@ DECLARE
     present timestamptz := clock_timestamp();
 BEGIN
     c.status_message := 'worker lost: its lease ran out';
-    c.deletions_allowed_at := moves.unspent_permission(c);
+    c := moves.unspent(c);
     PERFORM moves.end_runs(ARRAY[c.run_id], 'failed', 'worker lost', c.status_message);
     c.run_id := gen_random_uuid();
     c.status := 'PENDING';
     c.failure_count := c.failure_count + 1;
     c.put_off_since := NULL;   -- the failure is seen
-    INSERT INTO open_runs (id, connector_id, type, user_id, trigger, due_at, started_at, config_version, dispatched_at)
-    VALUES (c.run_id, c.id, c.type, c.user_id, 'rescue', present, present, c.config_version, present);
+    INSERT INTO open_runs (id, connector_id, type, user_id, trigger, due_at, started_at, config_version, parameters, dispatched_at)
+    VALUES (c.run_id, c.id, c.type, c.user_id, 'rescue', present, present, c.config_version, c.next_parameters, present);
+    c.next_parameters := NULL;
     PERFORM moves.put(ARRAY[c]);
     RETURN c.run_id;
 END $$;
@@ -381,9 +405,10 @@ BEGIN
         ELSE
             run := moves.claim_again(c);
         END IF;
-        RETURN QUERY SELECT c.run_id, run, c.id, c.type, c.user_id, c.scope, c.scope_id, c.config, c.state, c.listing,
+        RETURN QUERY SELECT c.run_id, run, c.id, c.type, c.user_id, c.scope, c.scope_id, config_merged(c.config, r.parameters),
+            CASE WHEN r.parameters IS NULL THEN c.state ELSE '{}' END, CASE WHEN r.parameters IS NULL THEN c.listing END,
             c.config_version, r.dispatched_at, because
-        FROM (SELECT (SELECT o.dispatched_at FROM open_runs o WHERE o.id = run) AS dispatched_at) r;
+        FROM (SELECT) one LEFT JOIN open_runs r ON r.id = run;
     END LOOP;
 END $$;
 -- +goose StatementEnd
@@ -400,6 +425,7 @@ DROP FUNCTION moves.redispatch(text, timestamptz, interval, interval, integer, t
 DROP FUNCTION moves.plan(jsonb);
 DROP FUNCTION moves.lock_unplanned(integer, integer[]);
 DROP FUNCTION moves.claim(jsonb, timestamptz);
+DROP FUNCTION moves.answer_slots(jsonb);
 DROP FUNCTION moves.message_bytes(jsonb, jsonb, jsonb);
 DROP FUNCTION moves.note_waiting(text, boolean);
 DROP FUNCTION moves.lock_due(text, integer, integer, timestamptz, integer[], integer, bigint);

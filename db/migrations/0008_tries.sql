@@ -83,12 +83,15 @@ END $$;
 CREATE FUNCTION moves.take(ids integer[], runs uuid[], tries uuid[], worker uuid) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
-    -- Reading starts now: a trigger asked for before is answered by this run, and has what that allows.
+    -- Reading starts now: a trigger asked for before is answered by this run, and has what that allows; not one with parameters, which
+    -- came after the claim.
     UPDATE open_runs r SET picked_up_at = clock_timestamp(), try_id = tries[array_position(runs, r.id)], worker_id = worker,
         (trigger_requested_at, deletions_allowed_at, fails_if_lost) = (
-            SELECT c.trigger_requested_at, c.deletions_allowed_at, c.failure_count > 0 OR c.max_retries = 1 FROM connectors c WHERE c.id = r.connector_id)
+            SELECT CASE WHEN c.next_parameters IS NULL THEN c.trigger_requested_at END, c.deletions_allowed_at, c.failure_count > 0 OR c.max_retries = 1 FROM connectors c WHERE c.id = r.connector_id)
     WHERE r.id = ANY(runs) AND r.try_id IS NULL;   -- not picked_up_at: its index is of everything that waits
-    UPDATE connectors SET status = 'SYNCING', trigger_requested_at = NULL, deletions_allowed_at = NULL WHERE id = ANY(ids);
+    UPDATE connectors SET status = 'SYNCING', trigger_requested_at = CASE WHEN next_parameters IS NOT NULL THEN trigger_requested_at END,
+        deletions_allowed_at = NULL
+    WHERE id = ANY(ids);
 END $$;
 -- +goose StatementEnd
 
@@ -147,14 +150,19 @@ END $$;
 -- +goose StatementBegin
 CREATE FUNCTION moves.drain(run uuid, try uuid, seq bigint) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
+DECLARE
+    had_locks boolean;
 BEGIN
     IF seq IS NULL OR seq < 1 THEN
         RAISE EXCEPTION 'drain: seq is %, must be the place of sync completed in the document stream, 1 or more',
             coalesce(seq::text, 'null') USING ERRCODE = 'invalid_parameter_value';
     END IF;
     UPDATE open_runs SET worker_id = NULL, drain_seq = seq, fetched_at = clock_timestamp()
-    WHERE id = run AND try_id = try AND drain_seq IS NULL;
-    RETURN FOUND;
+    WHERE id = run AND try_id = try AND drain_seq IS NULL RETURNING has_locks INTO had_locks;
+    IF had_locks THEN
+        PERFORM moves.let_go(ARRAY[run]);
+    END IF;
+    RETURN had_locks IS NOT NULL;
 END $$;
 -- +goose StatementEnd
 
@@ -211,6 +219,9 @@ BEGIN
         whole = (o.stored = sent), cut = left(coalesce(message, 'no message'), 2000), wait_message = NULL,
         waits_until = CASE WHEN wait IS NOT NULL THEN clock_timestamp() + moves.granted(wait, 'cut') END
     WHERE o.id = run;
+    IF r.has_locks THEN
+        PERFORM moves.let_go(ARRAY[run]);
+    END IF;
     RETURN true;
 END $$;
 -- +goose StatementEnd
@@ -253,7 +264,7 @@ BEGIN
         PERFORM moves.put_off(c, waiting.waits_until, coalesce(waiting.wait_message, waiting.cut));
         RETURN true;
     END IF;
-    c.deletions_allowed_at := moves.unspent_permission(c);
+    c := moves.unspent(c);
     PERFORM moves.end_runs(ARRAY[run], 'superseded', 'released');
     c.status := 'ACTIVE';
     c.run_id := NULL;
@@ -285,7 +296,7 @@ CREATE FUNCTION moves.put_off(c connectors, until timestamptz, message text) RET
 DECLARE
     advanced boolean;
 BEGIN
-    c.deletions_allowed_at := moves.unspent_permission(c);
+    c := moves.unspent(c);
     c.status_message := left(coalesce(message, 'no message'), 2000);
     UPDATE open_runs o SET waits_until = until WHERE o.id = c.run_id RETURNING o.advanced INTO advanced;
     PERFORM moves.end_runs(ARRAY[c.run_id], 'superseded', 'postponed', c.status_message);
@@ -361,6 +372,7 @@ CREATE FUNCTION moves.fail(run uuid, try uuid, kind text, message text) RETURNS 
 DECLARE
     c connectors := moves.lock_syncing(run, try);
     advanced boolean;
+    beside   boolean;
 BEGIN
     IF kind IS NULL OR kind NOT IN ('transient', 'permanent', 'too_long', 'relist') THEN
         RAISE EXCEPTION 'fail: kind is %, must be transient, permanent, too_long or relist', coalesce(kind, 'null')
@@ -369,13 +381,13 @@ BEGIN
     IF c.id IS NULL THEN
         RETURN false;
     END IF;
-    SELECT r.advanced INTO advanced FROM open_runs r WHERE r.id = run;
+    SELECT r.advanced, r.parameters IS NOT NULL INTO advanced, beside FROM open_runs r WHERE r.id = run;
     c.status_message := left(coalesce(message, 'no message'), 2000);
-    c.deletions_allowed_at := moves.unspent_permission(c);
+    c := moves.unspent(c);
     PERFORM moves.end_runs(ARRAY[run], 'failed', CASE kind WHEN 'permanent' THEN 'permanent failure'
         WHEN 'too_long' THEN 'took too long' ELSE 'transient failure' END, c.status_message);
     c.run_id := NULL;
-    IF kind = 'relist' THEN
+    IF kind = 'relist' AND NOT beside THEN
         c.state := CASE WHEN c.state ? 'place' THEN jsonb_build_object('place', c.state -> 'place') ELSE '{}' END;
         c.listing := NULL;
     END IF;
@@ -405,6 +417,10 @@ BEGIN
     IF EXISTS (SELECT FROM open_runs r WHERE r.id = run AND (r.stored > 0 OR r.total IS NOT NULL OR r.drain_seq IS NOT NULL)) THEN
         RAISE EXCEPTION 'finish: run % has documents at semantic, which completes it; send sync completed instead', run
             USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF EXISTS (SELECT FROM open_runs r WHERE r.id = run AND r.parameters IS NOT NULL) THEN
+        PERFORM moves.end_beside(c, 'completed', NULL);
+        RETURN true;
     END IF;
     PERFORM moves.end_runs(ARRAY[run], 'completed', NULL);
     IF new_state IS NOT NULL THEN
@@ -445,6 +461,9 @@ DECLARE
         FROM (SELECT n.try, n.listing, max(n.no) AS no FROM unnest(tries, listings, nos) n(try, listing, no)
             WHERE n.try IS NOT NULL AND n.listing IS NOT NULL AND n.no IS NOT NULL GROUP BY 1, 2) l);
 BEGIN
+    IF r.parameters IS NOT NULL THEN
+        RETURN;   -- what is stored is of the configuration without them
+    END IF;
     IF page IS NULL OR page NOT BETWEEN 1 AND 10000 OR after IS NULL THEN
         RAISE EXCEPTION 'known: page is %, must be from 1 to 10000; after is %, must be an id or empty',
             coalesce(page::text, 'null'), coalesce(after, 'null') USING ERRCODE = 'invalid_parameter_value';
@@ -476,7 +495,7 @@ DECLARE
     since bigint := (SELECT c.added_version FROM connectors c WHERE c.id = r.connector_id);
 BEGIN
     RETURN QUERY SELECT d.links FROM documents d
-        WHERE d.connector_id = r.connector_id AND d.source_id = links.source_id AND d.status IN ('stored', 'failed')
+        WHERE r.parameters IS NULL AND d.connector_id = r.connector_id AND d.source_id = links.source_id AND d.status IN ('stored', 'failed')
             AND d.config_version >= since;
 END $$;
 -- +goose StatementEnd
@@ -489,8 +508,8 @@ CREATE FUNCTION moves.deletions_allowed(run uuid, try uuid) RETURNS boolean
 DECLARE
     r open_runs := moves.of_try(run, try, 'deletions_allowed');
 BEGIN
-    RETURN r.deletions_allowed_at IS NOT NULL
-        OR EXISTS (SELECT FROM connectors c WHERE c.id = r.connector_id AND NOT c.deletion_guard);
+    RETURN r.parameters IS NULL AND (r.deletions_allowed_at IS NOT NULL
+        OR EXISTS (SELECT FROM connectors c WHERE c.id = r.connector_id AND NOT c.deletion_guard));
 END $$;
 -- +goose StatementEnd
 

@@ -14,12 +14,19 @@ BEGIN
         RETURN false;
     END IF;
     PERFORM FROM open_runs r WHERE r.id = run FOR UPDATE;   -- a store that is under way counts
+    UPDATE open_runs r SET total = 0, whole = true, fetched_at = clock_timestamp(), documents_unchanged = coalesce(unchanged, 0),
+        listing_whole = false
+    WHERE r.id = run AND r.parameters IS NOT NULL AND r.stored = 0 AND r.total IS NULL AND r.drain_seq IS NULL;
+    IF FOUND THEN
+        PERFORM moves.end_beside(c, 'skipped', left(coalesce(nullif(reason, ''), 'nothing had changed'), 2000));
+        RETURN true;
+    END IF;
     PERFORM moves.end_unsent(ARRAY[c.id], ARRAY[run], ARRAY[new_state], ARRAY[reason], ARRAY[unchanged]);
     RETURN true;
 END $$;
 -- +goose StatementEnd
 
--- skip for many runs. asked: [{run, try, new_state, reason, unchanged}]; place: where in it, from 0.
+-- skip for many runs, but those with parameters, of which it answers nothing: each is asked for alone. asked: [{run, try, new_state, reason, unchanged}]; place: where in it, from 0.
 -- +goose StatementBegin
 CREATE FUNCTION moves.skip_all(asked jsonb) RETURNS TABLE (place integer, skipped boolean)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
@@ -36,7 +43,7 @@ BEGIN
             WITH ORDINALITY k(run, try, new_state, reason, unchanged, no)
         LEFT JOIN LATERAL (SELECT c.id FROM open_runs r
             JOIN connectors c ON c.id = r.connector_id AND c.run_id = r.id AND c.status = 'SYNCING'
-            WHERE r.id = k.run AND r.try_id = k.try FOR UPDATE SKIP LOCKED) l ON true LOOP
+            WHERE r.id = k.run AND r.try_id = k.try AND r.parameters IS NULL FOR UPDATE SKIP LOCKED) l ON true LOOP
         IF a.id IS NOT NULL THEN
             skipped := true;
             IF NOT a.run = ANY(runs) THEN
@@ -70,6 +77,7 @@ DECLARE
     moment timestamptz;
     c      connectors;
     r      record;
+    locks  boolean;
 BEGIN
     FOR r IN SELECT octet_length(s::text) AS bytes FROM unnest(states) s
         WHERE octet_length(s::text) > 65536 OR jsonb_path_exists(s, '$.**{31}') LOOP
@@ -90,28 +98,30 @@ BEGIN
     listing AS (   -- goes on in the next run, which may delete what this one might
         UPDATE connectors k SET deletions_allowed_at = coalesce(k.deletions_allowed_at, g.deletions_allowed_at)
         FROM gone g WHERE g.deletions_allowed_at IS NOT NULL AND k.id = g.connector_id AND k.listing->'seen' IS NOT NULL
-            AND states[g.no] IS NULL)
-    INSERT INTO runs (id, connector_id, type, trigger, slot, due_at, started_at, config_version, dispatches,
-        trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, fetched_at, completed_at, status, reason, total, stored,
+            AND states[g.no] IS NULL),
+    kept AS (INSERT INTO runs (id, connector_id, type, trigger, slot, due_at, started_at, config_version, dispatches,
+        trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, fetched_at, completed_at, status, reason, resources, total, stored,
         documents_unchanged, listing_whole)
     SELECT g.id, g.connector_id, g.type, g.trigger, g.slot, g.due_at, g.started_at, g.config_version, g.dispatches,
         g.trigger_requested_at, g.deletions_allowed_at, g.picked_up_at, g.try_id, clock_timestamp(), clock_timestamp(), 'skipped',
-        left(coalesce(nullif(reasons[g.no], ''), 'nothing had changed'), 2000), 0, 0, coalesce(unchanged[g.no], 0), false
-    FROM gone g;
+        left(coalesce(nullif(reasons[g.no], ''), 'nothing had changed'), 2000), g.resources, 0, 0, coalesce(unchanged[g.no], 0), false
+    FROM gone g)
+    SELECT bool_or(g.has_locks) INTO locks FROM gone g;
+    PERFORM moves.let_go(ended) WHERE locks;
     moment := clock_timestamp();
     -- Planned as settled does it. The scheduler is woken once for what is due of a type, and once for the places of others.
     FOR r IN WITH moved AS (
         UPDATE connectors k SET status = 'ACTIVE', status_message = NULL, run_id = NULL, failure_count = 0, put_off_since = NULL, last_sync_at = moment,
             synced_version = k.config_version, docs_analyzed = coalesce(s.unchanged, 0),
             state = coalesce(s.state, k.state), listing = CASE WHEN s.state IS NULL THEN k.listing END,
-            needs_plan = k.trigger_requested_at IS NULL AND k.schedule_cron IS NOT NULL,
+            synced_for = k.claimed_for, needs_plan = k.trigger_requested_at IS NULL AND k.schedule_cron IS NOT NULL,
             next_sync_at = CASE WHEN k.trigger_requested_at IS NOT NULL THEN moment ELSE s.slot END,
             due_reason = CASE WHEN k.trigger_requested_at IS NOT NULL THEN 'manual' WHEN s.slot IS NOT NULL THEN 'schedule' END,
             slot_at = CASE WHEN k.trigger_requested_at IS NULL THEN s.slot END
         -- The rows are locked: see put.
         FROM unnest(ids, states, unchanged) a(id, state, unchanged), LATERAL (
             SELECT l.ctid, a.state, a.unchanged, CASE WHEN l.schedule_cron IS NULL AND l.refresh_freq_minutes > 0
-                THEN moment + make_interval(mins => l.refresh_freq_minutes) END AS slot
+                THEN moves.interval_slot(l.id, moment, l.refresh_freq_minutes, l.spread_percent) END AS slot
             FROM connectors l WHERE l.id = a.id OFFSET 0) s
         WHERE k.ctid = s.ctid
         RETURNING k.type, k.needs_plan OR coalesce(k.next_sync_at <= moment, false) AS due)
@@ -136,7 +146,78 @@ BEGIN
     c.put_off_since := NULL;
     c.last_sync_at := clock_timestamp();
     c.synced_version := c.config_version;
+    c.synced_for := c.claimed_for;
     RETURN moves.planned(c, c.last_sync_at);
+END $$;
+-- +goose StatementEnd
+
+-- SYNCING -> ACTIVE for a run with parameters that is through, beside its connector's own runs: ACTIVE, and planned as if it had not
+-- been. State, listing, and what a sync of the configuration itself is yet to do, stay; so does a permission to delete, which it cannot
+-- have spent.
+-- +goose StatementBegin
+CREATE FUNCTION moves.end_beside(c connectors, verdict text, why text) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    c.deletions_allowed_at := (moves.unspent(c)).deletions_allowed_at;
+    PERFORM moves.end_runs(ARRAY[c.run_id], verdict, why);
+    c.status := 'ACTIVE';
+    c.status_message := NULL;
+    c.run_id := NULL;
+    c.failure_count := 0;
+    c.put_off_since := NULL;
+    c := moves.planned(c, c.last_sync_at);
+    PERFORM moves.put(ARRAY[c]);
+    PERFORM moves.wake(c, true);
+END $$;
+-- +goose StatementEnd
+
+-- What a try of a job says of itself while it works, for who asks: how much is done, of how much, in words, and what its user should
+-- know. Null says nothing of it. It is cut at 200 characters, at 100 warnings, and each of them at 500.
+-- +goose StatementBegin
+CREATE FUNCTION moves.report(run uuid, try uuid, done bigint, total bigint, line text, warnings text[] DEFAULT NULL) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
+BEGIN
+    UPDATE open_runs o SET progress_done = report.done, progress_total = report.total, progress_text = nullif(left(line, 200), ''),
+        warnings = ARRAY(SELECT left(w.text, 500) FROM unnest(report.warnings) WITH ORDINALITY w(text, no)
+            WHERE w.text IS NOT NULL AND w.no <= 100 ORDER BY w.no)
+    WHERE o.id = run AND o.try_id = try AND o.drain_seq IS NULL;
+    RETURN FOUND;
+END $$;
+-- +goose StatementEnd
+
+-- SYNCING -> ACTIVE by the worker of a job: completed, with its result, or, with a reason, skipped. There are no documents to wait for.
+-- +goose StatementBegin
+CREATE FUNCTION moves.end_job(run uuid, try uuid, result jsonb DEFAULT NULL, reason text DEFAULT NULL) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+DECLARE
+    c       connectors := moves.lock_syncing(run, try);
+    verdict text := CASE WHEN reason IS NULL THEN 'completed' ELSE 'skipped' END;
+    beside  boolean;
+BEGIN
+    IF jsonb_typeof(result) <> 'object' OR octet_length(result::text) > 32768 THEN
+        RAISE EXCEPTION 'end_job: the result is % bytes of %, must be an object of at most 32768', octet_length(result::text), jsonb_typeof(result)
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF c.id IS NULL THEN
+        RETURN false;
+    END IF;
+    IF NOT EXISTS (SELECT FROM connector_types t WHERE t.name = c.type AND t.kind = 'job') THEN
+        RAISE EXCEPTION 'end_job: % is no type of jobs: its runs store documents', c.type USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    UPDATE open_runs o SET result = end_job.result, fetched_at = clock_timestamp() WHERE o.id = run AND o.stored = 0 AND o.total IS NULL
+        AND o.drain_seq IS NULL RETURNING o.parameters IS NOT NULL INTO beside;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'end_job: run % has documents at semantic, which completes it', run USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF beside THEN
+        PERFORM moves.end_beside(c, verdict, left(reason, 2000));
+        RETURN true;
+    END IF;
+    PERFORM moves.end_runs(ARRAY[run], verdict, left(reason, 2000));
+    c := moves.settled(c);
+    PERFORM moves.put(ARRAY[c]);
+    PERFORM moves.wake(c, true);
+    RETURN true;
 END $$;
 -- +goose StatementEnd
 
@@ -168,6 +249,9 @@ CREATE FUNCTION moves.pass_checkpoint(c connectors, r open_runs, through bigint)
 DECLARE
     k run_checkpoints;
 BEGIN
+    IF r.parameters IS NOT NULL THEN
+        RETURN c;   -- it has no state of its connector's
+    END IF;
     SELECT p.* INTO k FROM run_checkpoints p
     WHERE p.try_id = r.try_id AND p.no > r.checkpoint_no AND p.no <= through ORDER BY p.no DESC LIMIT 1;
     IF FOUND THEN
@@ -281,6 +365,11 @@ DECLARE
     clean   boolean;
     what    text;
 BEGIN
+    IF r.parameters IS NOT NULL AND r.cut IS NULL THEN
+        what := CASE WHEN r.total = r.notes THEN 'skipped' ELSE 'completed' END;
+        PERFORM moves.end_beside(c, what, coalesce(r.reason, CASE what WHEN 'skipped' THEN 'nothing had changed' END));
+        RETURN what;
+    END IF;
     clean := r.unnamed = 0 AND r.waiting = 0;
     through := CASE WHEN clean THEN r.total ELSE moves.counted_through(r, span) END;
     IF NOT clean AND through = r.counted_through + span
@@ -339,7 +428,7 @@ DECLARE
     advanced boolean;
 BEGIN
     SELECT o.advanced INTO advanced FROM open_runs o WHERE o.id = r.id;
-    c.deletions_allowed_at := moves.unspent_permission(c);
+    c := moves.unspent(c);
     PERFORM moves.end_runs(ARRAY[r.id], 'failed', 'took too long', r.cut);
     c.status_message := r.cut;
     c.run_id := NULL;
@@ -362,7 +451,7 @@ BEGIN
         WHEN 'transit' THEN 'documents were lost in transit; syncing again'
         WHEN 'message' THEN 'nobody could take its message: NATS took it 10 times, each time it left the stream, and nobody began to sync; look at the workers'' logs and at the dead letters'
         ELSE 'worker lost again: its lease ran out' END;
-    c.deletions_allowed_at := moves.unspent_permission(c);
+    c := moves.unspent(c);
     PERFORM moves.end_runs(ARRAY[c.run_id], 'failed', CASE what WHEN 'transit' THEN 'lost in transit'
         WHEN 'message' THEN 'message not taken' ELSE 'worker lost' END, c.status_message);
     c.run_id := NULL;
@@ -478,6 +567,9 @@ DROP FUNCTION moves.complete(uuid, integer);
 DROP FUNCTION moves.advance(uuid, integer);
 DROP FUNCTION moves.pass_checkpoint(connectors, open_runs, bigint);
 DROP FUNCTION moves.counted_through(open_runs, integer);
+DROP FUNCTION moves.end_job(uuid, uuid, jsonb, text);
+DROP FUNCTION moves.report(uuid, uuid, bigint, bigint, text, text[]);
+DROP FUNCTION moves.end_beside(connectors, text, text);
 DROP FUNCTION moves.settled(connectors);
 DROP FUNCTION moves.end_unsent(integer[], uuid[], jsonb[], text[], bigint[]);
 DROP FUNCTION moves.skip_all(jsonb);

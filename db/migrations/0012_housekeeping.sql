@@ -204,8 +204,8 @@ BEGIN
         OR p.oid IN ('connectors_user_insert'::regproc, 'connectors_user_update'::regproc, 'connectors_user_delete'::regproc) LOOP
         EXECUTE format('ALTER FUNCTION %s SET enable_bitmapscan = off', move.oid::regprocedure);
         IF move.proname IN ('pick_up', 'pick_up_all', 'heartbeat', 'drain', 'drain_all', 'cut', 'release', 'postpone', 'waits', 'fail', 'finish',
-                'skip', 'skip_all', 'hold', 'known', 'links', 'deletions_allowed', 'stored_up_to', 'complete', 'complete_all', 'advance', 'replace_secret', 'disable',
-                'enable', 'trigger_sync', 'sweep_chunks', 'lock_due', 'claim', 'connectors_user_insert', 'connectors_user_update',
+                'skip', 'skip_all', 'hold', 'known', 'links', 'deletions_allowed', 'stored_up_to', 'complete', 'complete_all', 'advance', 'replace_secret', 'acquire_lock', 'renew_lock', 'free_locks', 'release_lock', 'note_provider', 'disable',
+                'enable', 'cancel', 'report', 'end_job', 'trigger_sync', 'sweep_chunks', 'lock_due', 'claim', 'connectors_user_insert', 'connectors_user_update',
                 'connectors_user_delete') THEN
             EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off', move.oid::regprocedure);
             EXECUTE format('ALTER FUNCTION %s SET enable_hashjoin = off', move.oid::regprocedure);

@@ -170,3 +170,6 @@ func (s Schedule) Last(after, until time.Time) time.Time {
 }
 
 func within(slot, until time.Time) bool { return !slot.IsZero() && !slot.After(until) }
+
+// Location is the schedule's time zone.
+func (s Schedule) Location() *time.Location { return s.location }

@@ -120,6 +120,11 @@ var endings = map[string]func(*fixture) trip{
 		f.exec(`UPDATE connectors SET config = '{"a": 1}' WHERE id = $1`, c.id)
 		return c
 	},
+	"cancelled by its user": func(f *fixture) trip {
+		c := f.syncing()
+		require.NoError(f.t, f.Cancel(ctx, c.try.Run, "cancelled by ada"))
+		return c
+	},
 	"disabled by its user": func(f *fixture) trip {
 		c := f.syncing()
 		require.NoError(f.t, f.Disable(ctx, c.id))

@@ -88,21 +88,22 @@ func TestAHeartbeatNamesTheRunsThatAreLost(t *testing.T) {
 	f := newFixture(t)
 	kept := f.syncing()
 	failed, disabled, drained, changed := f.with(kept), f.with(kept), f.with(kept), f.with(kept)
-	taken, rescued, never := f.with(kept), f.with(kept), f.pending()
+	taken, rescued, cancelled, never := f.with(kept), f.with(kept), f.with(kept), f.pending()
 	require.NoError(t, f.Fail(ctx, failed.try, lifecycle.Transient, "no"))
 	require.NoError(t, f.Disable(ctx, disabled.id))
+	require.NoError(t, f.Cancel(ctx, cancelled.try.Run, "cancelled by ada"))
 	require.NoError(t, f.Drain(ctx, drained.try, 7))
 	f.exec(`UPDATE connectors SET config = '{"a": 1}' WHERE id = $1`, changed.id)
 	f.exec(`UPDATE open_runs SET try_id = $2 WHERE id = $1`, taken.try.Run, uuid.New())
 	f.exec(`UPDATE open_runs SET worker_id = $2 WHERE id = $1`, rescued.try.Run, uuid.New())
 	var tries []lifecycle.Try
-	for _, c := range []trip{kept, failed, disabled, drained, changed, taken, rescued, never} {
+	for _, c := range []trip{kept, failed, disabled, drained, changed, taken, rescued, cancelled, never} {
 		tries = append(tries, c.try)
 	}
 	lost, err := f.Heartbeat(ctx, kept.worker, lease, tries)
 	require.NoError(t, err)
 	require.ElementsMatch(t, []lifecycle.Try{
-		failed.try, disabled.try, drained.try, changed.try, taken.try, rescued.try, never.try,
+		failed.try, disabled.try, drained.try, changed.try, taken.try, rescued.try, cancelled.try, never.try,
 	}, lost)
 }
 

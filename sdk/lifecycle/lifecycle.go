@@ -7,6 +7,7 @@
 //	                                     └──lease runs out──▶ PENDING, under a new run
 //	PENDING, SYNCING ──Release──▶ ACTIVE, due now
 //	SYNCING ──Postpone──▶ ACTIVE, due when the wait is over that the source asked for
+//	PENDING, SYNCING ──Cancel──▶ ACTIVE, due by its plan
 //	any ──Disable──▶ DISABLED ──Enable──▶ ACTIVE
 //
 // Every method returns ErrFenced where the run is no longer the try's: the caller is a stale writer, and nothing was
@@ -179,6 +180,34 @@ func (l *Lifecycle) Fail(ctx context.Context, try Try, kind Failure, message str
 	})
 }
 
+// Report is what a job says of itself while it works. Done and Total are nil where it does not count.
+type Report struct {
+	Done, Total *int64
+	// Line is its progress in words, of at most 200 characters.
+	Line string
+	// Warnings are what its user should know: at most 100, of at most 500 characters each.
+	Warnings []string
+}
+
+// Report writes down, for whoever asks, how far a job has come.
+func (l *Lifecycle) Report(ctx context.Context, try Try, said Report) error {
+	p := dbgen.ReportParams{RunID: try.Run, TryID: try.ID, Done: said.Done, Total: said.Total, Line: clean(secret.Text(said.Line)), Warnings: []string{}}
+	for _, w := range said.Warnings {
+		p.Warnings = append(p.Warnings, clean(secret.Text(w)))
+	}
+	return guarded(ctx, "lifecycle.report", func(ctx context.Context) (bool, error) { return l.q.Report(ctx, p) })
+}
+
+// EndJob ends the run of a job: the connector to ACTIVE, planned. Without a reason it is completed, with its result, a JSON object or nil;
+// with one it is skipped, because there was nothing to do. ErrFenced also means that it was written before, and the answer was lost.
+func (l *Lifecycle) EndJob(ctx context.Context, try Try, result json.RawMessage, reason string) error {
+	p := dbgen.EndJobParams{RunID: try.Run, TryID: try.ID, Result: result}
+	if reason = clean(secret.Text(reason)); reason != "" {
+		p.Reason = &reason
+	}
+	return guarded(ctx, "lifecycle.end_job", func(ctx context.Context) (bool, error) { return l.q.EndJob(ctx, p) })
+}
+
 // Disable switches a connector off and ends its run. ErrUnchanged where it is off already or does not exist.
 func (l *Lifecycle) Disable(ctx context.Context, connectorID int32) error {
 	return changed(guarded(ctx, "lifecycle.disable", func(ctx context.Context) (bool, error) {
@@ -191,6 +220,16 @@ func (l *Lifecycle) Disable(ctx context.Context, connectorID int32) error {
 func (l *Lifecycle) Enable(ctx context.Context, connectorID int32) error {
 	return changed(guarded(ctx, "lifecycle.enable", func(ctx context.Context) (bool, error) {
 		return l.q.Enable(ctx, connectorID)
+	}))
+}
+
+// Cancel ends an open run for its user: the connector to ACTIVE, due next by its plan, the run superseded, no failure counted. message
+// says who, for the ledger. A worker that has the run learns of it with its next heartbeat. ErrUnchanged where the run is over, or there
+// is none.
+func (l *Lifecycle) Cancel(ctx context.Context, run uuid.UUID, message string) error {
+	message = clean(message)
+	return changed(guarded(ctx, "lifecycle.cancel", func(ctx context.Context) (bool, error) {
+		return l.q.Cancel(ctx, dbgen.CancelParams{RunID: run, Message: message})
 	}))
 }
 
@@ -226,9 +265,12 @@ func changed(err error) error {
 
 // clean makes text storable: valid UTF-8 without NUL, bounded.
 func clean(text string) string {
-	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "")
-	if len(text) > maxMessageBytes {
-		text = strings.ToValidUTF8(text[:maxMessageBytes], "") + "…"
+	return clipped(strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", ""), maxMessageBytes)
+}
+
+func clipped(text string, most int) string {
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
 	}
 	return text
 }

@@ -23,6 +23,21 @@ func (f *fixture) moves(c trip) map[string]func() error {
 	}
 }
 
+func TestACancelledRunIsNoFailureAndAnotherIsNot(t *testing.T) {
+	f := newFixture(t)
+	for _, begin := range []func() trip{f.pending, f.syncing} {
+		c := begin()
+		require.ErrorIs(t, f.Cancel(ctx, uuid.New(), "cancelled by ada"), lifecycle.ErrUnchanged)
+		require.NoError(t, f.Cancel(ctx, c.try.Run, "cancelled by ada\x00\xff"))
+		require.Equal(t, "superseded", run[string](f, c, "status"))
+		require.Equal(t, "cancelled by ada\uFFFD", run[string](f, c, "error_message"))
+		require.True(t, of[bool](f, c, "status = 'ACTIVE' AND failure_count = 0 AND next_sync_at > clock_timestamp()"))
+		before := f.everything(c)
+		require.ErrorIs(t, f.Cancel(ctx, c.try.Run, "cancelled by ada"), lifecycle.ErrUnchanged)
+		require.Equal(t, before, f.everything(c))
+	}
+}
+
 func TestAStaleRunChangesNothing(t *testing.T) {
 	f := newFixture(t)
 	for stage, begin := range map[string]func() trip{
@@ -42,10 +57,11 @@ func TestAStaleRunChangesNothing(t *testing.T) {
 func TestAnEndedRunIsNotChanged(t *testing.T) {
 	f := newFixture(t)
 	for end, with := range map[string]func(trip) error{
-		"released": func(c trip) error { return f.Release(ctx, c.try) },
-		"failed":   func(c trip) error { return f.Fail(ctx, c.try, lifecycle.Transient, "no") },
-		"complete": func(c trip) error { _, err := f.Complete(ctx, c.try.Run); return err },
-		"disabled": func(c trip) error { return f.Disable(ctx, c.id) },
+		"released":  func(c trip) error { return f.Release(ctx, c.try) },
+		"failed":    func(c trip) error { return f.Fail(ctx, c.try, lifecycle.Transient, "no") },
+		"complete":  func(c trip) error { _, err := f.Complete(ctx, c.try.Run); return err },
+		"disabled":  func(c trip) error { return f.Disable(ctx, c.id) },
+		"cancelled": func(c trip) error { return f.Cancel(ctx, c.try.Run, "cancelled by ada") },
 	} {
 		c := f.stored(3)
 		require.NoError(t, with(c), end)

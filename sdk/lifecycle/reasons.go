@@ -15,6 +15,7 @@ const (
 	Released             Reason = "released"
 	Postponed            Reason = "postponed"
 	ConfigurationChanged Reason = "configuration changed"
+	Cancelled            Reason = "cancelled"
 	SwitchedOff          Reason = "disabled"
 	ConnectorDeleted     Reason = "connector deleted"
 	ClaimedAgain         Reason = "claimed again"
@@ -22,6 +23,9 @@ const (
 	RescheduledBefore    Reason = "schedule changed before it could be claimed"
 	SwitchedOffBefore    Reason = "disabled before it could be claimed"
 	DeletedBefore        Reason = "connector deleted before it could be claimed"
+	TooLate              Reason = "too late"
+	NotCaughtUp          Reason = "not caught up"
+	LastRunNotOver       Reason = "its last run was not over"
 )
 
 // Reasons lists them all, with the verdict that each is given for. A test compares it with the migrations and with
@@ -30,6 +34,7 @@ var Reasons = map[Reason]Verdict{
 	TransientFailure: Failed, PermanentFailure: Failed, TookTooLong: Failed, WorkerLost: Failed, LostInTransit: Failed,
 	MessageNotTaken: Failed,
 	Released:        Superseded, Postponed: Superseded, ConfigurationChanged: Superseded, SwitchedOff: Superseded, ConnectorDeleted: Superseded,
-	ClaimedAgain: Superseded,
-	PassedBefore: Missed, RescheduledBefore: Missed, SwitchedOffBefore: Missed, DeletedBefore: Missed,
+	Cancelled: Superseded, ClaimedAgain: Superseded,
+	PassedBefore: Missed, RescheduledBefore: Missed, SwitchedOffBefore: Missed, DeletedBefore: Missed, TooLate: Missed, NotCaughtUp: Missed,
+	LastRunNotOver: Skipped,
 }

@@ -9,14 +9,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/internal/slots"
 	"github.com/echomind/sync/sdk/lifecycle"
 )
 
 var (
 	// call finds the calls of the two functions that write reasons; what they are given is up to the end of the statement.
 	call = regexp.MustCompile(`(?s)moves\.(end_runs|miss_slots)\((.*?);`)
-	// slots finds the missed slots of a claim, which are written without a call.
-	slots = regexp.MustCompile(`'missed', '([^']+)'`)
 	// chosen finds what a CASE yields.
 	chosen = regexp.MustCompile(`(?:THEN|ELSE) '([^']*)'`)
 	quoted = regexp.MustCompile(`'([^']*)'`)
@@ -36,17 +35,22 @@ func TestTheReasonsAreThoseThatTheMovesWrite(t *testing.T) {
 			args := arguments(m[2])
 			switch {
 			case m[1] == "miss_slots" && strings.HasPrefix(args[1], "'"):
-				written[lifecycle.Reason(strings.Trim(args[1], "'"))] = lifecycle.Missed
+				verdict := lifecycle.Missed
+				if len(args) == 3 {
+					verdict = lifecycle.Verdict(strings.Trim(args[2], "'"))
+				}
+				written[lifecycle.Reason(strings.Trim(args[1], "'"))] = verdict
 			case m[1] == "end_runs" && strings.HasPrefix(args[1], "'"):
 				for _, reason := range texts(args[2]) {
 					written[lifecycle.Reason(reason)] = lifecycle.Verdict(strings.Trim(args[1], "'"))
 				}
 			}
 		}
-		for _, m := range slots.FindAllStringSubmatch(up, -1) {
-			written[lifecycle.Reason(m[1])] = lifecycle.Missed
-		}
 	}
+	for _, reason := range []string{slots.Passed, slots.TooLate, slots.NotCaughtUp} { // the scheduler's, which hands them to the moves
+		written[lifecycle.Reason(reason)] = lifecycle.Missed
+	}
+	require.Equal(t, lifecycle.Skipped, written[slots.NotOver], "the moves and the scheduler say it in the same words")
 	require.Equal(t, lifecycle.Reasons, written)
 }
 
@@ -58,8 +62,10 @@ func TestThePageOnReliabilityNamesEveryReason(t *testing.T) {
 	require.True(t, found)
 	section, _, _ = strings.Cut(section, "\n## ")
 	named := map[lifecycle.Reason]lifecycle.Verdict{}
-	for _, m := range regexp.MustCompile(`(?m)\| (failed|superseded|missed): ([^|\n]+) \|`).FindAllStringSubmatch(section, -1) {
-		named[lifecycle.Reason(m[2])] = lifecycle.Verdict(m[1])
+	for _, m := range regexp.MustCompile(`(?m)\| (failed|superseded|missed|skipped): ([^|\n]+) \|`).FindAllStringSubmatch(section, -1) {
+		if reason := m[2]; reason != "nothing had changed" && !strings.HasPrefix(reason, slots.AlreadyCompleted) { // in words of the store, of a day
+			named[lifecycle.Reason(reason)] = lifecycle.Verdict(m[1])
+		}
 	}
 	require.Equal(t, lifecycle.Reasons, named)
 }

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"time"
 
 	"github.com/echomind/sync/sdk/worker"
 )
@@ -70,3 +71,21 @@ func ExampleRun_BeginListing() {
 		return run.SetState(at)
 	}
 }
+
+// Of two places to embed texts, the first is one GPU that all runs share.
+func ExampleFailover() {
+	_ = func(ctx context.Context, run *worker.Run) error {
+		embedder, err := worker.Failover(ctx, run,
+			worker.Provider{Name: "ollama", Lock: "ollama:global", TTL: time.Minute, Probe: ping},
+			worker.Provider{Name: "openai", Lock: "openai:team-7", Probe: ping})
+		if err != nil {
+			return err // both are locked: the run is put off
+		}
+		defer embedder.Free()
+		return embed(embedder.Lock.Context(), embedder.Name, embedder.Lock.Epoch())
+	}
+}
+
+func ping(context.Context) error { return nil }
+
+func embed(context.Context, string, int64) error { return nil }

@@ -103,7 +103,10 @@ func (f *fixture) work(handle worker.Handler, tune ...func(*worker.Worker)) *run
 
 func (f *fixture) workWith(set func(*worker.Config), handle worker.Handler, tune ...func(*worker.Worker)) *running {
 	f.t.Helper()
-	w := f.newWorker(set, handle)
+	return f.running(f.newWorker(set, handle), tune...)
+}
+
+func (f *fixture) running(w *worker.Worker, tune ...func(*worker.Worker)) *running {
 	for _, t := range tune {
 		t(w)
 	}
@@ -115,6 +118,15 @@ func (f *fixture) workWith(set func(*worker.Config), handle worker.Handler, tune
 }
 
 func (f *fixture) newWorker(set func(*worker.Config), handle worker.Handler) *worker.Worker {
+	f.t.Helper()
+	return f.newWorkerBy(set, func(cfg worker.Config, on worker.Servers, process worker.Process) (*worker.Worker, error) {
+		return worker.New("file", handle, cfg, on, process)
+	})
+}
+
+func (f *fixture) newWorkerBy(
+	set func(*worker.Config), begin func(worker.Config, worker.Servers, worker.Process) (*worker.Worker, error),
+) *worker.Worker {
 	f.t.Helper()
 	f.said = &said{}
 	process := connect.NewProcess(slog.New(slog.NewMultiHandler(testkit.Logger(f.t).Handler(), slog.NewTextHandler(f.said, nil))))
@@ -128,7 +140,7 @@ func (f *fixture) newWorker(set func(*worker.Config), handle worker.Handler) *wo
 	cfg := worker.DefaultConfig()
 	cfg.Slots, cfg.Grace = 1, time.Second
 	set(&cfg)
-	w, err := worker.New("file", handle, cfg, servers, process)
+	w, err := begin(cfg, servers, process)
 	require.NoError(f.t, err)
 	return w
 }
@@ -262,7 +274,7 @@ func (f *fixture) is(c trip, condition string) {
 func (f *fixture) look(c trip, condition string) (holds bool, row string, err error) {
 	err = f.pool.QueryRow(ctx, `SELECT coalesce(`+condition+`, false), concat(v::text, v.run::text) FROM (
 		SELECT k.*, r.drain_seq, r.fetched_at, r.picked_up_at, r.try_id, r.worker_id, r.status AS verdict, r.reason,
-			r.error_message, r AS run, (SELECT w.expires_at FROM workers w WHERE w.id = r.worker_id) AS lease_expires_at
+			r.error_message, r.progress_done, r.progress_total, r.progress_text, r.warnings, r AS run, (SELECT w.expires_at FROM workers w WHERE w.id = r.worker_id) AS lease_expires_at
 		FROM connectors k LEFT JOIN scheduler_runs r ON r.id = $2 WHERE k.id = $1) v`, c.id, c.session).Scan(&holds, &row)
 	return holds, row, err
 }

@@ -9,10 +9,11 @@ import (
 type gate struct {
 	mu     sync.Mutex
 	passed chan struct{} // closed while the gate is open
+	shuts  map[*func()]struct{}
 }
 
 func newGate() *gate {
-	g := &gate{passed: make(chan struct{})}
+	g := &gate{passed: make(chan struct{}), shuts: map[*func()]struct{}{}}
 	close(g.passed)
 	return g
 }
@@ -24,11 +25,31 @@ func (g *gate) set(open bool) {
 	case <-g.passed:
 		if !open {
 			g.passed = make(chan struct{})
+			for told := range g.shuts {
+				(*told)()
+			}
 		}
 	default:
 		if open {
 			close(g.passed)
 		}
+	}
+}
+
+// whenShut calls a function each time the gate shuts, and now if it is shut, until cancel is called. It must not wait, nor ask the gate.
+func (g *gate) whenShut(call func()) (cancel func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case <-g.passed:
+	default:
+		call()
+	}
+	g.shuts[&call] = struct{}{}
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		delete(g.shuts, &call)
 	}
 }
 

@@ -54,14 +54,14 @@ func newHeart(beats *lifecycle.Lifecycle, lease time.Duration, m *metrics, log *
 	}
 }
 
-// heartPool is one connection for the heartbeats. They do not wait for a place behind what slots and handlers ask: all
-// runs of the worker depend on them.
-func heartPool(of *pgxpool.Pool) (*pgxpool.Pool, error) {
+// ownConnection is one connection for the heartbeats, or for the renewals of locks. They do not wait for a place behind what slots and
+// handlers ask: all runs of the worker depend on them. It is made when it is first needed.
+func ownConnection(of *pgxpool.Pool) (*pgxpool.Pool, error) {
 	cfg := of.Config()
 	cfg.MaxConns, cfg.MinConns, cfg.MinIdleConns = 1, 0, 0
 	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
 	if err != nil {
-		return nil, fmt.Errorf("open the connection for heartbeats: %w", err)
+		return nil, fmt.Errorf("open a connection: %w", err)
 	}
 	return pool, nil
 }
@@ -214,10 +214,16 @@ func (h *heart) fence(try lifecycle.Try) {
 // begin starts the heart of this worker, and what asks for its runs' credit, and waits until Postgres knows it. The returned
 // function stops them.
 func (w *Worker) begin(ctx context.Context) (stop func(), err error) {
-	pool, err := heartPool(w.servers.Pool)
+	pool, err := ownConnection(w.servers.Pool)
 	if err != nil {
 		return nil, err
 	}
+	forLocks, err := ownConnection(w.servers.Pool)
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	w.locks = lifecycle.New(forLocks)
 	w.heart = newHeart(lifecycle.New(pool), w.config.lease(), w.metrics, w.log)
 	beating, end := context.WithCancel(context.WithoutCancel(ctx))
 	var beats sync.WaitGroup
@@ -227,6 +233,7 @@ func (w *Worker) begin(ctx context.Context) (stop func(), err error) {
 		end()
 		beats.Wait()
 		pool.Close()
+		forLocks.Close()
 	}
 	select {
 	case <-w.heart.first:

@@ -21,6 +21,11 @@ type metrics struct {
 	deadLetters    prometheus.Counter
 	waiting        prometheus.Gauge
 	writtenOff     prometheus.Counter
+	lockRequests   *prometheus.CounterVec
+	lockWaits      prometheus.Observer
+	locksHeld      prometheus.Gauge
+	locksLost      prometheus.Counter
+	providers      *prometheus.CounterVec
 }
 
 // What became of a trigger, and of a renewal.
@@ -70,6 +75,11 @@ func newMetrics(registry prometheus.Registerer, connectorType string, slots int)
 		publishRetries: counter("worker_publish_retries_total", "Publishes that had to be repeated."),
 		waiting:        gauge("worker_syncs_waiting", "Syncs that wait until more of what they have sent is stored."),
 		writtenOff:     counter("worker_credit_written_off_total", "Messages that a sync no longer waits for, as nothing of it was stored for long."),
+		lockRequests:   counters("worker_lock_requests_total", "Locks that runs asked for, by what came of it.", "result"),
+		lockWaits:      seconds("worker_lock_wait_seconds", "Time from a run's request for a lock until it had it.", 0.001),
+		locksHeld:      gauge("worker_locks_held", "Locks that runs of this process hold."),
+		locksLost:      counter("worker_locks_lost_total", "Locks that were lost while a run held them: not renewed in time, or released by a person."),
+		providers:      counters("worker_provider_choices_total", "Choices of a provider: the first, a later one, or none that could be used.", "result"),
 		deadLetters:    counter("worker_dead_letters_total", "Triggers that were given up."),
 	}
 }

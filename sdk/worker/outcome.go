@@ -92,6 +92,7 @@ type outcome int
 const (
 	completes outcome = iota
 	skips             // has sent nothing, and is complete
+	done              // a job, whose end is written
 	failsForNow
 	failsForGood
 	failsAndRelists

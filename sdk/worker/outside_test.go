@@ -32,7 +32,7 @@ func TestAnotherModuleCanCallAllOfTheKit(t *testing.T) {
 		o.uses(pkg)
 	}
 	require.Greater(t, o.calls, 100)
-	for _, name := range []string{"worker.New(", "worker.Serve(", ".DeletionsAllowed(", "source.Run(", "chunk.Split(", "workertest.Contract("} {
+	for _, name := range []string{"worker.New(", "worker.Serve(", "worker.NewJob[", ".DeletionsAllowed(", "source.Run(", "chunk.Split(", "workertest.Contract("} {
 		require.Contains(t, o.body.String(), name)
 	}
 
@@ -106,11 +106,29 @@ func (o *outside) uses(pkg *types.Package) {
 		case *types.Const, *types.Var:
 			o.is(object.Type(), called)
 		case *types.Func:
-			o.call(called, object.Signature())
+			signature := object.Signature()
+			if of := signature.TypeParams(); of.Len() > 0 {
+				signature, _ = withAny(signature, of.Len()).(*types.Signature)
+				called += "[" + strings.Repeat("any, ", of.Len()) + "]"
+			}
+			o.call(called, signature)
 		case *types.TypeName:
-			o.members(object.Type())
+			of := object.Type()
+			if named, ok := of.(*types.Named); ok && named.TypeParams().Len() > 0 {
+				of = withAny(of, named.TypeParams().Len())
+			}
+			o.members(of)
 		}
 	}
+}
+
+// withAny is a generic type with any for each of its parameters.
+func withAny(generic types.Type, parameters int) types.Type {
+	of, err := types.Instantiate(nil, generic, slices.Repeat([]types.Type{types.Universe.Lookup("any").Type()}, parameters), false)
+	if err != nil {
+		panic(err)
+	}
+	return of
 }
 
 // members uses the fields and methods of a type.

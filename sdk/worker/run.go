@@ -43,9 +43,11 @@ type Run struct {
 	queries   *dbgen.Queries
 	lifecycle *lifecycle.Lifecycle
 	outbox    *outbox
+	locks     *locks
 	patience  time.Duration // with one question to Postgres
 	unchanged atomic.Int64
 	notes     atomic.Int64 // messages that carry no document
+	job       *JobRun      // nil for one that stores documents
 
 	mu             sync.Mutex
 	newState       *structpb.Struct

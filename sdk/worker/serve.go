@@ -24,6 +24,12 @@ func (s settings) Validate() error { return errors.Join(s.Common.Validate(), s.C
 // Serve subscribes to a type with everything taken from the environment (DATABASE_URL, NATS_URL, HTTP_ADDR,
 // WORKER_SLOTS, ...; docs/configuration.md lists it) and works until ctx ends. It returns nil on a clean stop.
 func Serve(ctx context.Context, connectorType string, handle Handler) error {
+	return serve(ctx, connectorType, func(cfg Config, on Servers, process Process) (*Worker, error) {
+		return New(connectorType, handle, cfg, on, process)
+	})
+}
+
+func serve(ctx context.Context, connectorType string, begin func(Config, Servers, Process) (*Worker, error)) error {
 	cfg, err := config.Read[settings]()
 	if err != nil {
 		return err
@@ -39,7 +45,7 @@ func Serve(ctx context.Context, connectorType string, handle Handler) error {
 		if err != nil {
 			return err
 		}
-		w, err := New(connectorType, handle, cfg.Config, servers, process)
+		w, err := begin(cfg.Config, servers, process)
 		if err == nil {
 			err = w.Run(ctx)
 		}

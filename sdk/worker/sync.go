@@ -39,11 +39,13 @@ func (w *Worker) sync(
 		request: request, try: try, clock: clock, log: log, queries: w.queries, lifecycle: w.lifecycle, patience: w.queryTimeout,
 		outbox: newOutbox(running, handling, try, w.connectorType, w.servers.Stream, w.servers.Tracer, w.heart.gate, clock,
 			w.credits.of(try.ID, w.config.Credit, log), w.metrics, w.stall, w.config),
+		locks: newLocks(running, try, w.locks, w.heart.gate, w.metrics, log),
 	}
 	began := time.Now()
 	err, returned := w.call(ctx, handling, run)
 	w.metrics.fetching.Observe(time.Since(began).Seconds())
 	run.outbox.seal()
+	run.locks.close()
 	endFetch(fetching, run, err)
 	if !returned {
 		cause := context.Cause(handling)
@@ -149,6 +151,9 @@ func (w *Worker) complete(
 	ctx context.Context, run *Run, end error, letGo func(),
 ) (outcome, error) {
 	failpoint.At("worker.fetched")
+	if run.job != nil {
+		return w.endJob(ctx, run, end)
+	}
 	if run.outbox.total() == 0 {
 		if how, ended, err := w.skip(ctx, run, end); ended {
 			return how, err
@@ -214,6 +219,9 @@ func (w *Worker) settle(ctx context.Context, try lifecycle.Try, how outcome, err
 		if err != nil {
 			log.Warn("draining is not written down; the run completes, or is rescued, without it", "err", err)
 		}
+		return
+	case done:
+		ended("done")
 		return
 	case skips:
 		ended("skipped")

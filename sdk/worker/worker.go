@@ -14,6 +14,7 @@
 //	nil                   completed once every document is stored; skipped if nothing was sent
 //	Skipped(reason)       the same, with the reason in the ledger
 //	Permanent(err)        ERROR until the user changes or triggers the connector
+//	a *LockedError        put off without a failure: another run has the lock (Acquire)
 //	any other error       ERROR, tried again after a backoff; DISABLED after max_retries in a row
 //	(a panic)             like any other error
 //	(nothing, too long)   its context ends after WORKER_MAX_RUN_MINUTES of work: goes on at once from the last
@@ -71,6 +72,7 @@ type Worker struct {
 	stuck         atomic.Int32 // handlers that were left behind
 	servers       servers
 	lifecycle     *lifecycle.Lifecycle
+	locks         *lifecycle.Lifecycle // for renewals
 	queries       *dbgen.Queries
 	heart         *heart // of the present Run
 	credits       *credits

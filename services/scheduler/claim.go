@@ -98,10 +98,11 @@ func (s *Scheduler) Claim(ctx context.Context, connectorType string, limit, batc
 	}
 }
 
-// claim claims one batch, and says how many of it are refused and skipped from now on.
+// claim claims one batch, and says how many of it leave their place to others: those that are refused and skipped from now on, and
+// those whose slots are passed over.
 func (s *Scheduler) claim(
 	ctx context.Context, tx pgx.Tx, how attempt, connectorType string, limit, batch int,
-) (claimed []Trigger, refused int, err error) {
+) (claimed []Trigger, aside int, err error) {
 	rows, err := s.queries.WithTx(tx).LockDue(ctx, dbgen.LockDueParams{
 		Type: connectorType, Cap: int32(limit), Batch: int32(batch), Refused: s.unclaimed.skipped(time.Now()),
 		Share: int32(s.config.OwnerSharePercent), MostBytes: mostBatchBytes,
@@ -109,11 +110,28 @@ func (s *Scheduler) claim(
 	if err != nil || len(rows) == 0 {
 		return nil, 0, wrap("lock due connectors", err)
 	}
+	over := 0 // of which no slot runs
 	set := func(tx pgx.Tx, part []dbgen.LockDueRow) error {
-		triggers, claims := make([]Trigger, len(part)), make([]claim, len(part))
-		for i, r := range part {
-			triggers[i] = triggerOf(connectorType, r)
-			claims[i] = claim{slot: slotOf(r), ID: r.ID, RunID: triggers[i].Session}
+		triggers, claims, instead := make([]Trigger, 0, len(part)), make([]claim, 0, len(part)), []*plan(nil)
+		for _, r := range part {
+			if at := later(r, s.outage.since(r.Now), s.config.CatchUpWindow); !at.IsZero() {
+				instead = append(instead, &plan{ID: r.ID, NextSyncAt: &at, DueReason: r.DueReason, SlotAt: r.SlotAt})
+				continue
+			}
+			slot, passed := slotOf(r)
+			if passed != nil {
+				instead = append(instead, passed)
+				continue
+			}
+			t := triggerOf(connectorType, r)
+			triggers, claims = append(triggers, t), append(claims, claim{slot: slot, ID: r.ID, RunID: t.Session})
+		}
+		if err := s.passOver(ctx, tx, instead); err != nil {
+			return err
+		}
+		over += len(instead)
+		if len(claims) == 0 {
+			return nil
 		}
 		all, err := json.Marshal(claims)
 		if err != nil {
@@ -123,9 +141,9 @@ func (s *Scheduler) claim(
 		if err != nil {
 			return wrap("set PENDING", err)
 		}
-		if int(n) != len(part) {
+		if int(n) != len(claims) {
 			s.log.Error("some locked connectors could not be set PENDING; they are claimed when they are due again",
-				"type", connectorType, "locked", len(part), "claimed", n)
+				"type", connectorType, "locked", len(claims), "claimed", n)
 		}
 		claimed = append(claimed, triggers...)
 		return nil
@@ -137,11 +155,24 @@ func (s *Scheduler) claim(
 				"type", connectorType, "err", err)
 		}
 		if kept {
-			refused++
+			aside++
 		}
 		return nil
 	})
-	return claimed, refused, err
+	return claimed, aside + over, err
+}
+
+// passOver writes down when connectors are due next of which no slot that has come runs.
+func (s *Scheduler) passOver(ctx context.Context, tx pgx.Tx, plans []*plan) error {
+	if len(plans) == 0 {
+		return nil
+	}
+	text, err := json.Marshal(plans)
+	if err != nil {
+		return wrap("write what is passed over", err)
+	}
+	_, err = s.queries.WithTx(tx).Plan(ctx, text)
+	return wrap("pass slots over", err)
 }
 
 // claim is what one claim writes down, as moves.claim wants it.

@@ -23,6 +23,9 @@ type Config struct {
 	// OwnerSharePercent is how many percent of a type's places one owner (user_id) may hold, at least one place, while others have
 	// connectors of the type, 1 to 100. A row of owner_quotas may give an owner another number.
 	OwnerSharePercent int `env:"SCHEDULER_OWNER_SHARE_PERCENT" envDefault:"50"`
+	// CatchUpWindow is over how much time the work is spread that an outage has left, as in 30m: connectors whose slot came more than a minute before a
+	// scheduler looked again are claimed one after another in this time, each at a place of its own, and not all at once; 0 = at once.
+	CatchUpWindow time.Duration `env:"SCHEDULER_CATCH_UP_WINDOW" envDefault:"0"`
 	// ClaimBatch is how many connectors one transaction claims at most; fewer where their configurations and states have more than
 	// 2 MiB together.
 	ClaimBatch int `env:"SCHEDULER_CLAIM_BATCH" envDefault:"500"`
@@ -56,6 +59,7 @@ func (c Config) Validate() error {
 		config.AtLeast("SCHEDULER_LOST_GRACE_SECONDS", c.LostGraceSeconds, int((claimTimeout+publishTimeout)/time.Second)+1),
 		config.AtLeast("WORKER_LEASE_SECONDS", c.LeaseSeconds, 3),
 		c.checkForeignTimeout(),
+		c.checkCatchUpWindow(),
 		c.Election.Validate(),
 	)
 }
@@ -70,6 +74,13 @@ func (c Config) checkOwnerShare() error {
 func (c Config) checkForeignTimeout() error {
 	if c.ForeignTimeout < time.Minute {
 		return fmt.Errorf("FOREIGN_SYNC_TIMEOUT=%s: must be at least 1m", c.ForeignTimeout)
+	}
+	return nil
+}
+
+func (c Config) checkCatchUpWindow() error {
+	if c.CatchUpWindow < 0 || c.CatchUpWindow > 7*24*time.Hour {
+		return fmt.Errorf("SCHEDULER_CATCH_UP_WINDOW=%s: must be 0 to 168h", c.CatchUpWindow)
 	}
 	return nil
 }

@@ -75,5 +75,7 @@ func (m *ledgerMetrics) verdict(r dbgen.VerdictsRow) {
 		reason = "other"
 	}
 	m.verdicts.WithLabelValues(r.Type, r.Status, reason).Inc()
-	m.duration.WithLabelValues(r.Type, r.Status).Observe(r.CompletedAt.Sub(r.DueAt).Seconds())
+	if r.Ran || r.Status == string(lifecycle.Missed) { // slots that are skipped may have their verdict before they come
+		m.duration.WithLabelValues(r.Type, r.Status).Observe(r.CompletedAt.Sub(r.DueAt).Seconds())
+	}
 }

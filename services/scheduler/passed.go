@@ -15,9 +15,11 @@ import (
 
 // passed is the verdict of slots that passed before their user's change, as moves.miss_passed wants it.
 type passed struct {
-	ID int64 `json:"id"`
-	slot
-	connector int32
+	ID          int64      `json:"id"`
+	MissedFirst *time.Time `json:"missed_first,omitempty"`
+	MissedLast  *time.Time `json:"missed_last,omitempty"`
+	MissedCount int32      `json:"missed_count,omitempty"`
+	connector   int32
 }
 
 // MissPassed writes the verdict of the cron slots that passed before their user changed the schedule, or switched off or
@@ -89,6 +91,6 @@ func passedOf(r dbgen.LockPassedRow) passed {
 		return p
 	}
 	first := schedule.Next(r.After)
-	p.slot = slot{MissedFirst: &first, MissedLast: &last, MissedCount: int32(schedule.Count(r.After, last))}
+	p.MissedFirst, p.MissedLast, p.MissedCount = &first, &last, int32(schedule.Count(r.After, last))
 	return p
 }

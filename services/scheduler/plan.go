@@ -8,9 +8,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/echomind/sync/internal/cron"
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/slots"
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
 )
 
@@ -126,6 +126,8 @@ type plan struct {
 	SlotAt         *time.Time `json:"slot_at,omitempty"`
 	PlannedThrough *time.Time `json:"planned_through,omitempty"`
 	Problem        string     `json:"problem,omitempty"`
+	// Passed are slots that no run answers.
+	Passed []slots.Answer `json:"passed,omitempty"`
 }
 
 func planOf(r dbgen.LockUnplannedRow) plan {
@@ -133,7 +135,8 @@ func planOf(r dbgen.LockUnplannedRow) plan {
 	if r.ScheduleCron == nil {
 		return p
 	}
-	schedule, err := cron.Parse(cron.Columns(*r.ScheduleCron, r.TimeZone, r.ID, r.DstGap, r.DstOverlap))
+	columns := columnsOfUnplanned(r)
+	schedule, err := columns.Schedule()
 	if err != nil {
 		p.Problem = err.Error()
 		return p
@@ -141,15 +144,21 @@ func planOf(r dbgen.LockUnplannedRow) plan {
 	if p.PlannedThrough == nil {
 		p.PlannedThrough = &r.Now
 	}
-	if r.LastSyncAt == nil {
+	if r.LastSyncAt == nil && r.DueReason == nil { // else its first run was cancelled
 		p.NextSyncAt, p.DueReason = &r.Now, "new"
 		return p
 	}
-	next := schedule.Next(*p.PlannedThrough)
-	if next.IsZero() || !known(next) {
-		p.Problem = fmt.Sprintf("schedule_cron %q never comes due", *r.ScheduleCron)
+	columns.Through = p.PlannedThrough
+	return *planOn(r.ID, *r.ScheduleCron, schedule.Plan(columns.State(), r.Now))
+}
+
+// planOn writes down what was worked out of a cron schedule.
+func planOn(id int32, expression string, next slots.Plan) *plan {
+	p := &plan{ID: id, Passed: next.Passed, PlannedThrough: &next.Through}
+	if next.Next.IsZero() || !known(next.Next) {
+		p.Problem = fmt.Sprintf("schedule_cron %q never comes due", expression)
 		return p
 	}
-	p.NextSyncAt, p.SlotAt, p.DueReason = &next, &next, "schedule"
+	p.NextSyncAt, p.SlotAt, p.DueReason = &next.Next, &next.Next, "schedule"
 	return p
 }

@@ -237,3 +237,14 @@ func TestAPlanThatSomebodyHoldsIsMadeWhenItIsFree(t *testing.T) {
 	s.do(holder.Rollback(t.Context())) // nothing is notified
 	s.eventually(pollEvery+5*time.Second, s.countIs(1, planned, held))
 }
+
+func TestACronConnectorWhoseFirstRunIsCancelledWaitsForItsNextSlot(t *testing.T) {
+	s := setStage(t)
+	id := s.connector(row{"schedule_cron": "0 3 1 1 *", "refresh_freq_minutes": nil})
+	s.plan()
+	s.do(s.scheduler().Tick(t.Context()))
+	want(s, "new", `SELECT trigger FROM open_runs WHERE connector_id = $1`, id)
+	want(s, true, `SELECT moves.cancel(id) FROM open_runs`)
+	s.plan()
+	want(s, true, `SELECT due_reason = 'schedule' AND next_sync_at > now() AND slot_at = next_sync_at FROM connectors WHERE id = $1`, id)
+}

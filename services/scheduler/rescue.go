@@ -31,6 +31,7 @@ func (s *Scheduler) lookForWorkers(ctx context.Context) (found outcome, err erro
 		// The workers may not have reached Postgres either. A batch that took too long says nothing of them.
 		if postgres.Unavailable(err) && (asked.IsZero() || !s.leases.Unheard(asked, err)) {
 			s.leases.Forget()
+			s.outage.forget()
 		}
 	}()
 	full, err := deadline.Get(ctx, "scheduler.connections", queryTimeout, s.queries.IsFull)

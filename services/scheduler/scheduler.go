@@ -62,6 +62,7 @@ type Scheduler struct {
 	unrescued  *refusals[int32] // connectors whose rescue is
 	turns      *turns
 	lanes      *lanes
+	outage     outage
 	wishes     wishes // of which types a tick is asked for
 }
 
@@ -160,6 +161,7 @@ func (s *Scheduler) elector() (leader.Elector, error) {
 func (s *Scheduler) lead(ctx context.Context) error {
 	s.metrics.terms.Inc()
 	s.leases.Forget()
+	s.outage.forget()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.ticks(ctx) })
 	group.Go(func() error { return s.plans(ctx) })

@@ -3,40 +3,57 @@ package scheduler
 import (
 	"time"
 
-	"github.com/echomind/sync/internal/cron"
+	"github.com/echomind/sync/internal/slots"
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
 )
 
-// slot is the due time that a claim answers, with the earlier ones that it cannot.
+// slot is the due time that a claim answers, with those that no run answers, as moves.claim wants it.
 type slot struct {
-	At          *time.Time `json:"slot,omitempty"`
-	MissedFirst *time.Time `json:"missed_first,omitempty"`
-	MissedLast  *time.Time `json:"missed_last,omitempty"`
-	MissedCount int32      `json:"missed_count,omitempty"`
+	At     *time.Time     `json:"slot,omitempty"`
+	Passed []slots.Answer `json:"passed,omitempty"`
 }
 
-// slotOf takes the latest passed slot of a cron schedule; the earlier ones are missed. An interval has one slot.
-func slotOf(r dbgen.LockDueRow) slot {
+// slotOf says what becomes of the slots of a connector that is due. Where none of them runs, instead is when it is due next.
+func slotOf(r dbgen.LockDueRow) (s slot, instead *plan) {
 	if r.SlotAt == nil || !known(*r.SlotAt) {
-		return slot{}
+		return slot{}, nil
 	}
 	planned := *r.SlotAt
-	if r.ScheduleCron == nil {
-		return slot{At: &planned}
+	columns := columnsOfDue(r)
+	schedule := slots.Interval(planned, columns.Policies())
+	if r.ScheduleCron != nil {
+		var err error
+		if schedule, err = columns.Schedule(); err != nil {
+			return slot{At: &planned}, nil // it was planned under an earlier time zone database; the slot stands as planned
+		}
 	}
-	schedule, err := cron.Parse(cron.Columns(*r.ScheduleCron, r.TimeZone, r.ID, r.DstGap, r.DstOverlap))
-	if err != nil {
-		return slot{At: &planned} // it was planned under an earlier time zone database; the slot stands as planned
+	state := columns.State()
+	claim := schedule.Claim(planned, state, r.Now)
+	if !claim.Run.IsZero() {
+		return slot{At: &claim.Run, Passed: claim.Passed}, nil
 	}
-	latest := schedule.Last(planned, r.Now)
-	if latest.IsZero() {
-		return slot{At: &planned}
+	state.Through = planned.Add(-1)
+	next := schedule.Plan(state, r.Now)
+	if r.ScheduleCron == nil { // moves.plan knows when an interval's next slot is
+		return slot{}, &plan{ID: r.ID, Passed: next.Passed}
 	}
-	last := planned
-	if before := schedule.Last(planned, latest.Add(-1)); !before.IsZero() {
-		last = before
+	return slot{}, planOn(r.ID, *r.ScheduleCron, next)
+}
+
+func columnsOfDue(r dbgen.LockDueRow) slots.Columns {
+	return slots.Columns{
+		ID: r.ID, Cron: r.ScheduleCron, Zone: r.TimeZone, DSTGap: r.DstGap, DSTOverlap: r.DstOverlap, Deadline: r.DeadlineMinutes,
+		Overlap: r.Overlap, OncePer: r.OncePer, CatchUp: r.CatchUp, Most: r.CatchUpMost, Window: r.CatchUpMinutes,
+		ClaimedAt: r.ClaimedAt, SyncedAt: r.LastSyncAt, SyncedFor: r.SyncedFor,
 	}
-	return slot{At: &latest, MissedFirst: &planned, MissedLast: &last, MissedCount: int32(1 + schedule.Count(planned, last))}
+}
+
+func columnsOfUnplanned(r dbgen.LockUnplannedRow) slots.Columns {
+	return slots.Columns{
+		ID: r.ID, Cron: r.ScheduleCron, Zone: r.TimeZone, DSTGap: r.DstGap, DSTOverlap: r.DstOverlap, Deadline: r.DeadlineMinutes,
+		Overlap: r.Overlap, OncePer: r.OncePer, CatchUp: r.CatchUp, Most: r.CatchUpMost, Window: r.CatchUpMinutes,
+		Through: r.PlannedThrough, ClaimedAt: r.ClaimedAt, SyncedAt: r.LastSyncAt, SyncedFor: r.SyncedFor,
+	}
 }
 
 // known says whether a moment is one that connectors may have: a schedule that goes beyond has no next slot.

@@ -120,6 +120,7 @@ func TestAClaimInTimeMissesNothing(t *testing.T) {
 func TestAfterARunTheScheduleGoesOnWhereItWasPlanned(t *testing.T) {
 	s := setStage(t)
 	id := s.cronConnector("* * * * *", 90*time.Second)
+	s.exec(`UPDATE connectors SET overlap = 'queue'`)
 	s.plan()
 	s.claim(s.scheduler())
 	s.complete(id)
@@ -141,11 +142,11 @@ func (s *stage) complete(id int32) {
 
 func TestAnIntervalCountsFromTheVerdict(t *testing.T) {
 	s := setStage(t)
-	id := s.connector(row{"refresh_freq_minutes": 30})
+	id := s.connector(row{"refresh_freq_minutes": 30, "spread_percent": 0})
 	s.claim(s.scheduler())
 	s.complete(id)
 	want(s, true, `SELECT next_sync_at = last_sync_at + interval '30 minutes' AND slot_at = next_sync_at
-		AND due_reason = 'schedule' AND last_sync_at > clock_timestamp() - interval '1 minute' FROM connectors WHERE id = $1`, id)
+		AND spread_percent = 0 AND due_reason = 'schedule' AND last_sync_at > clock_timestamp() - interval '1 minute' FROM connectors WHERE id = $1`, id)
 	s.force(`UPDATE connectors SET next_sync_at = next_sync_at - interval '5 hours', slot_at = slot_at - interval '5 hours'`)
 	s.claim(s.scheduler())
 	want(s, 0, `SELECT count(*) FROM scheduler_runs WHERE status = 'missed'`)

@@ -100,6 +100,7 @@ func TestOneRunThatCannotBeCompletedHoldsUpNoOther(t *testing.T) {
 // overs are the ways in which a run is over while its documents are still in the queue.
 var overs = map[string]func(trip){
 	"disabled":     func(c trip) { c.f.exec(`SELECT moves.disable($1)`, c.connector) },
+	"cancelled":    func(c trip) { c.f.exec(`SELECT moves.cancel($1)`, c.session) },
 	"deleted":      func(c trip) { c.f.exec(`DELETE FROM connectors WHERE id = $1`, c.connector) },
 	"reconfigured": func(c trip) { c.f.exec(`UPDATE connectors SET config = '{"x":1}' WHERE id = $1`, c.connector) },
 	"released":     func(c trip) { _ = lifecycle.New(c.f.pool).Release(ctx, c.of()) },

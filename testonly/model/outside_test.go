@@ -49,6 +49,7 @@ func (w *world) userActions() []action {
 		{3, "user triggers", w.anyConnector, func(t *rapid.T) { w.trigger(w.oneConnector(t)) }},
 		{2, "user changes a connector", w.anyConnector, w.changeOne},
 		{1, "user disables", w.anyConnector, func(t *rapid.T) { w.disable(w.oneConnector(t)) }},
+		{1, "user cancels", w.anyConnector, func(t *rapid.T) { w.cancel(w.oneConnector(t)) }},
 		{4, "user enables", w.anyDisabled, func(t *rapid.T) { w.enable(oneOf(t, "connector", w.disabled())) }},
 		{1, "user deletes", func() bool { return len(w.living()) > 3 }, func(t *rapid.T) { w.remove(w.oneConnector(t)) }},
 		{6, "time comes", w.anyConnector, func(t *rapid.T) { w.comeDue(w.oneConnector(t)) }},

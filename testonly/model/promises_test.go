@@ -86,9 +86,20 @@ func (w *world) checkStanding(now *sight, c connectorRow) {
 		refuse("promise 1: will never be tried again, though its failure was not permanent")
 	case c.Status == "DISABLED" && deref(c.StatusMessage) == "":
 		refuse("promise 4: DISABLED without a message")
-	case c.Status == "ACTIVE" && c.Refresh != nil && c.NextSyncAt == nil && !(*c.Refresh == 0 && synced(now, c)):
+	case c.Status == "ACTIVE" && c.Refresh != nil && c.NextSyncAt == nil && !(*c.Refresh == 0 && (synced(now, c) || cancelled(now, c))):
 		refuse("promise 1: ACTIVE, not due, and never synced under its present configuration")
 	}
+}
+
+// cancelled says whether a user has cancelled a run of a connector under its present configuration: one that runs once waits for a trigger
+// then.
+func cancelled(now *sight, c connectorRow) bool {
+	for _, r := range now.runs {
+		if r.ConnectorID == c.ID && r.ConfigVersion == c.ConfigVersion && deref(r.Reason) == "cancelled" {
+			return true
+		}
+	}
+	return false
 }
 
 // synced says whether a connector was synced as it is configured now.
@@ -170,13 +181,13 @@ func (w *world) checkRun(now *sight, r runRow) {
 		w.fatalf("promise 5: %s says that %d parts wait, and %d do", r, r.SaysWait, r.Wait)
 	case !ended && before.Cut != nil && (deref(r.Reason) == "took too long" || deref(r.Reason) == "postponed") && *r.Total != r.Stored:
 		w.fatalf("promise 3: %s was ended before everything that it had sent was stored", r)
-	case (r.Status == "skipped") != (hasSynced(r) && *r.Total == r.Notes):
+	case (r.Status == "skipped" && r.MissedCount == nil) != (hasSynced(r) && *r.Total == r.Notes):
 		w.fatalf("promise 4: %s: skipped means that there was nothing to store", r)
 	case r.Status == "running" && r.Stored != r.Counted, r.Counted > r.Stored:
 		w.fatalf("promise 2: %s counts %d messages", r, r.Counted)
 	case r.Trigger == "schedule" && r.Slot == nil:
 		w.fatalf("promise 4: %s answers no slot", r)
-	case (r.Status == "missed") != (r.MissedCount != nil) || r.Status == "missed" && r.TryID != nil:
+	case (r.Status == "missed") != (r.MissedCount != nil && r.Status != "skipped") || r.MissedCount != nil && r.TryID != nil:
 		w.fatalf("promise 4: %s: missed means slots that no run answers", r)
 	case existed && before.TryID != nil && !same(before.TryID, r.TryID):
 		w.fatalf("promise 2: %s has changed its try", r)

@@ -67,6 +67,19 @@ func (w *world) disable(c *connector) {
 	w.toggle("disable", c, w.moves.Disable)
 }
 
+// cancel ends the open run of a connector, and with it what has asked for it.
+func (w *world) cancel(c *connector) {
+	w.tb.Helper()
+	row := w.look().connector(c.id)
+	if row.Run == nil {
+		return
+	}
+	w.toggle("cancel", c, func(ctx context.Context, _ int32) error { return w.moves.Cancel(ctx, *row.Run, "cancelled by a user") })
+	if row.Status == "PENDING" {
+		delete(w.asked, c.id)
+	}
+}
+
 func (w *world) enable(c *connector) {
 	w.tb.Helper()
 	w.toggle("enable", c, w.moves.Enable)

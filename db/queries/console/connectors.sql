@@ -1,8 +1,10 @@
 -- name: AddConnector :one
 INSERT INTO connectors (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
-    dst_gap, dst_overlap, max_retries, deletion_guard, created_by, updated_by)
+    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries,
+    deletion_guard, created_by, updated_by)
 VALUES (coalesce(sqlc.narg('id')::integer, nextval('connectors_id_seq'))::integer, @name, @type, @user_id, @scope,
-    @scope_id, @config, @refresh_freq_minutes, @schedule_cron, @time_zone, @dst_gap, @dst_overlap, @max_retries,
+    @scope_id, @config, @refresh_freq_minutes, @schedule_cron, @time_zone, @dst_gap, @dst_overlap, @spread_percent,
+    @deadline_minutes, @overlap, @once_per, @catch_up, @catch_up_most, @catch_up_minutes, @max_retries,
     coalesce(sqlc.narg('deletion_guard')::boolean, true), @by, @by)
 RETURNING *;
 
@@ -22,7 +24,8 @@ LIMIT @page::integer;
 UPDATE connectors
 SET name = @name, type = @type, config = @config, scope = @scope, scope_id = @scope_id, user_id = @user_id,
     refresh_freq_minutes = @refresh_freq_minutes, schedule_cron = @schedule_cron, time_zone = @time_zone,
-    dst_gap = @dst_gap, dst_overlap = @dst_overlap,
+    dst_gap = @dst_gap, dst_overlap = @dst_overlap, spread_percent = @spread_percent, deadline_minutes = @deadline_minutes,
+    overlap = @overlap, once_per = @once_per, catch_up = @catch_up, catch_up_most = @catch_up_most, catch_up_minutes = @catch_up_minutes,
     max_retries = @max_retries, deletion_guard = coalesce(sqlc.narg('deletion_guard')::boolean, deletion_guard), updated_by = @by, updated_at = clock_timestamp()
 WHERE id = @id
 RETURNING *;
@@ -35,15 +38,19 @@ DELETE FROM connectors WHERE id = @id;
 
 -- name: TriggerConnector :one
 -- No row where there is no such connector.
-SELECT t.at::timestamptz AS at FROM moves.trigger_sync(@id::integer, @allow_deletions::boolean) t(at) WHERE t.at IS NOT NULL;
+SELECT t.at::timestamptz AS at FROM moves.trigger_sync(@id::integer, @allow_deletions::boolean, sqlc.narg('parameters')::jsonb) t(at) WHERE t.at IS NOT NULL;
+
+-- name: ConfigWith :one
+-- The configuration of a connector with parameters over it, as the run is to have it.
+SELECT type, config_merged(config, @parameters::jsonb)::jsonb AS config FROM connectors WHERE id = @id;
 
 -- name: ConnectorType :one
 SELECT * FROM connector_types WHERE name = @name;
 
 -- name: SetConnectorType :one
--- Adds a type, or changes what is given of one that exists.
-INSERT INTO connector_types AS t (name, default_refresh_minutes, max_concurrent_syncs)
-VALUES (@name, sqlc.narg('default_refresh_minutes'), sqlc.narg('max_concurrent_syncs'))
+-- Adds a type, or changes what is given of one that exists; its kind stays.
+INSERT INTO connector_types AS t (name, kind, default_refresh_minutes, max_concurrent_syncs)
+VALUES (@name, @kind, sqlc.narg('default_refresh_minutes'), sqlc.narg('max_concurrent_syncs'))
 ON CONFLICT (name) DO UPDATE SET
     default_refresh_minutes = coalesce(EXCLUDED.default_refresh_minutes, t.default_refresh_minutes),
     max_concurrent_syncs = coalesce(EXCLUDED.max_concurrent_syncs, t.max_concurrent_syncs)
@@ -54,3 +61,7 @@ SELECT * FROM connector_types ORDER BY name;
 
 -- name: ConnectorsNamed :many
 SELECT id, type, user_id FROM connectors WHERE name = @name ORDER BY id LIMIT @page::integer;
+
+-- name: IntervalSlot :one
+-- The next slot of an interval that counts from a moment.
+SELECT moves.interval_slot(@id::integer, @base::timestamptz, @minutes::integer, @spread::integer)::timestamptz;

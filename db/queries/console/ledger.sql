@@ -44,12 +44,12 @@ OFFSET @back::bigint LIMIT 1;
 -- name: StatRuns :many
 -- What came of the runs of each connector that ended in a time; first, with id 0, of all of them. The time is to be bounded by RunsBack.
 SELECT coalesce(r.connector_id, 0)::integer AS connector_id,
-    count(*) FILTER (WHERE r.status <> 'missed') AS runs,
+    count(*) FILTER (WHERE r.missed_count IS NULL) AS runs,
     count(*) FILTER (WHERE r.status = 'completed') AS completed,
-    count(*) FILTER (WHERE r.status = 'skipped') AS skipped,
+    count(*) FILTER (WHERE r.status = 'skipped' AND r.missed_count IS NULL) AS skipped,
     count(*) FILTER (WHERE r.status = 'failed') AS failed,
     count(*) FILTER (WHERE r.status = 'superseded') AS superseded,
-    coalesce(sum(r.missed_count), 0)::bigint AS missed,
+    coalesce(sum(r.missed_count) FILTER (WHERE r.status = 'missed'), 0)::bigint AS missed,
     coalesce(percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY extract(epoch FROM r.completed_at - r.picked_up_at)::float8)
         FILTER (WHERE r.picked_up_at IS NOT NULL AND r.status IN ('completed', 'skipped', 'failed')), '{}')::float8[] AS took,
     coalesce(percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY extract(epoch FROM r.picked_up_at - r.due_at)::float8)
@@ -66,12 +66,12 @@ LIMIT @page::integer;
 -- name: StatRunsOf :many
 -- The same of some connectors, of so many of the latest runs of each.
 SELECT coalesce(r.connector_id, 0)::integer AS connector_id,
-    count(*) FILTER (WHERE r.status <> 'missed') AS runs,
+    count(*) FILTER (WHERE r.missed_count IS NULL) AS runs,
     count(*) FILTER (WHERE r.status = 'completed') AS completed,
-    count(*) FILTER (WHERE r.status = 'skipped') AS skipped,
+    count(*) FILTER (WHERE r.status = 'skipped' AND r.missed_count IS NULL) AS skipped,
     count(*) FILTER (WHERE r.status = 'failed') AS failed,
     count(*) FILTER (WHERE r.status = 'superseded') AS superseded,
-    coalesce(sum(r.missed_count), 0)::bigint AS missed,
+    coalesce(sum(r.missed_count) FILTER (WHERE r.status = 'missed'), 0)::bigint AS missed,
     coalesce(percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY extract(epoch FROM r.completed_at - r.picked_up_at)::float8)
         FILTER (WHERE r.picked_up_at IS NOT NULL AND r.status IN ('completed', 'skipped', 'failed')), '{}')::float8[] AS took,
     coalesce(percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY extract(epoch FROM r.picked_up_at - r.due_at)::float8)
@@ -107,15 +107,16 @@ SELECT id, name, type, user_id FROM connectors WHERE id = ANY(@ids::integer[]);
 -- Of the latest runs of a connector those that read the source at or after a moment, or were asked to: claimed
 -- since then, or picked up with a trigger that was asked for since then. Oldest first.
 SELECT * FROM scheduler_runs WHERE connector_id = @connector_id::integer AND id IN (
-    SELECT r.id FROM scheduler_runs r WHERE r.connector_id = @connector_id::integer AND r.status <> 'missed'
+    SELECT r.id FROM scheduler_runs r WHERE r.connector_id = @connector_id::integer AND r.missed_count IS NULL
     ORDER BY r.started_at DESC LIMIT 50)
     AND (started_at >= @since::timestamptz OR trigger_requested_at >= @since::timestamptz)
 ORDER BY started_at;
 
 -- name: WaitingRuns :many
--- Those of these open runs that wait because their source has asked for it.
-SELECT id, wait_message::text AS wait_message, waits_until::timestamptz AS waits_until FROM open_runs
-WHERE id = ANY(@ids::uuid[]) AND waits_until > (SELECT clock_timestamp()) AND wait_message IS NOT NULL;
+-- Those of these open runs that wait because their source has asked for it, and jobs that say how far they have come.
+SELECT id, wait_message, waits_until, progress_done, progress_total, progress_text FROM open_runs
+WHERE id = ANY(@ids::uuid[]) AND (waits_until > (SELECT clock_timestamp()) AND wait_message IS NOT NULL
+    OR progress_done IS NOT NULL OR progress_text IS NOT NULL);
 
 -- name: OpenRun :one
 SELECT * FROM scheduler_runs WHERE connector_id = @connector_id AND status = 'running';

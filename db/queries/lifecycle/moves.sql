@@ -37,8 +37,17 @@ SELECT moves.skip(@run_id::uuid, @try_id::uuid, sqlc.narg('new_state')::jsonb, @
 -- name: SkipAll :many
 SELECT s.place::integer AS place, s.skipped::boolean AS done FROM moves.skip_all(@asked::jsonb) s;
 
+-- name: Report :one
+SELECT moves.report(@run_id::uuid, @try_id::uuid, sqlc.narg('done')::bigint, sqlc.narg('total')::bigint, @line::text, @warnings::text[])::boolean;
+
+-- name: EndJob :one
+SELECT moves.end_job(@run_id::uuid, @try_id::uuid, sqlc.narg('result')::jsonb, sqlc.narg('reason')::text)::boolean;
+
 -- name: Disable :one
 SELECT moves.disable(@connector_id::integer)::boolean;
 
 -- name: Enable :one
 SELECT moves.enable(@connector_id::integer)::boolean;
+
+-- name: Cancel :one
+SELECT moves.cancel(@run_id::uuid, @message::text)::boolean;

@@ -1,6 +1,6 @@
 -- name: Verdicts :many
 -- Runs that ended since the last look, for the metrics; a page of them.
-SELECT r.type, r.status, r.reason, r.due_at, r.completed_at
+SELECT r.type, r.status, r.reason, r.due_at, r.completed_at, (r.missed_count IS NULL)::boolean AS ran
 FROM runs r
 WHERE r.completed_at > @since::timestamptz AND r.completed_at <= @until::timestamptz
 ORDER BY r.completed_at

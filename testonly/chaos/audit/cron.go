@@ -97,7 +97,7 @@ func checkPlan(f *Finding, connector int32, p plan, rows []*run, used map[*run]b
 			continue
 		}
 		used[r] = true
-		if r.verdict != "missed" {
+		if !r.noRun() {
 			times[r.slot.UnixMicro()]++
 			continue
 		}

@@ -57,7 +57,7 @@ func (h *history) documents(ctx context.Context, pool *pgxpool.Pool) (Finding, e
 func (h *history) standings(ctx context.Context, pool *pgxpool.Pool) ([]standing, error) {
 	last := map[int32]*run{}
 	for _, r := range h.ordered {
-		if r.verdict != "missed" {
+		if !r.noRun() {
 			last[r.life.connector] = r
 		}
 	}

@@ -57,7 +57,7 @@ func (h *history) ownFailures(opts Options) Finding {
 	}
 	for _, r := range h.ordered {
 		c, exists := h.configOf(r)
-		if r.verdict == "" || r.verdict == "missed" {
+		if r.verdict == "" || r.noRun() {
 			continue
 		}
 		f.Checked++

@@ -173,6 +173,9 @@ func (h *history) lifeAt(connector int32, seq, configVersion int64) life {
 	}
 }
 
+// noRun says that it is the verdict of slots that no run answers.
+func (r *run) noRun() bool { return r.verdict == "missed" || r.missed > 0 }
+
 func (h *history) loadRuns(ctx context.Context, pool *pgxpool.Pool) error {
 	rows, err := pool.Query(ctx, `
 		SELECT seq, txid, at, what, id, connector_id, trigger, slot, slot_last, coalesce(missed_count, 0), config_version,

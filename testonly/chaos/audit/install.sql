@@ -290,3 +290,53 @@ CREATE CONSTRAINT TRIGGER chaos_fence_update AFTER UPDATE ON documents DEFERRABL
             IS DISTINCT FROM (NEW.status, NEW.written_by, NEW.written_no, NEW.try_id, NEW.first_no, NEW.config_version)
         OR (OLD.version_token <> NEW.version_token AND NEW.version_token <> ''))
     EXECUTE FUNCTION chaos.on_written();
+
+-- Locks: whom each key was given to, by which epoch.
+CREATE TABLE chaos.lock_events (
+    seq    bigint PRIMARY KEY DEFAULT nextval('chaos.events'),
+    at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    key    text NOT NULL,
+    epoch  bigint NOT NULL,
+    run_id uuid NOT NULL
+);
+CREATE INDEX ON chaos.lock_events (key, epoch);
+
+CREATE FUNCTION chaos.on_lock() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    last chaos.lock_events;
+BEGIN
+    IF TG_OP = 'UPDATE' AND NEW.run_id <> OLD.run_id AND OLD.expires_at > clock_timestamp() THEN
+        INSERT INTO chaos.violations (kind, connector_id, message) VALUES ('lock', OLD.connector_id,
+            format('lock %s was taken from run %s by run %s %s before it ended', OLD.key, OLD.run_id, NEW.run_id, OLD.expires_at - clock_timestamp()));
+    END IF;
+    SELECT * INTO last FROM chaos.lock_events WHERE key = NEW.key ORDER BY epoch DESC LIMIT 1;
+    IF NEW.epoch <= last.epoch THEN
+        INSERT INTO chaos.violations (kind, connector_id, message) VALUES ('lock', NEW.connector_id,
+            format('lock %s was given to run %s in epoch %s, after run %s had it in epoch %s', NEW.key, NEW.run_id, NEW.epoch, last.run_id, last.epoch));
+    END IF;
+    INSERT INTO chaos.lock_events (key, epoch, run_id) VALUES (NEW.key, NEW.epoch, NEW.run_id);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER chaos_insert AFTER INSERT ON resource_locks FOR EACH ROW EXECUTE FUNCTION chaos.on_lock();
+CREATE TRIGGER chaos_update AFTER UPDATE ON resource_locks FOR EACH ROW
+    WHEN (OLD.run_id <> NEW.run_id OR OLD.epoch <> NEW.epoch) EXECUTE FUNCTION chaos.on_lock();
+
+-- Whether a run that has ended, or whose worker is done, holds a lock, looked at when who has done it commits.
+CREATE FUNCTION chaos.on_lock_kept() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    kept  resource_locks;
+    whose uuid := CASE TG_TABLE_NAME WHEN 'open_runs' THEN (to_jsonb(OLD)->>'id')::uuid ELSE (to_jsonb(NEW)->>'run_id')::uuid END;
+BEGIN
+    SELECT * INTO kept FROM resource_locks l WHERE l.run_id = whose LIMIT 1;
+    IF FOUND AND NOT EXISTS (SELECT FROM open_runs r WHERE r.id = whose AND r.try_id IS NOT NULL AND r.drain_seq IS NULL) THEN
+        INSERT INTO chaos.violations (kind, connector_id, message) VALUES ('lock', kept.connector_id,
+            format('run %s holds lock %s, and is not at work', whose, kept.key));
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER chaos_lock_kept AFTER INSERT OR UPDATE ON resource_locks DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    EXECUTE FUNCTION chaos.on_lock_kept();
+CREATE CONSTRAINT TRIGGER chaos_lock_ended AFTER DELETE ON open_runs DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    WHEN (OLD.has_locks) EXECUTE FUNCTION chaos.on_lock_kept();
+CREATE CONSTRAINT TRIGGER chaos_lock_drained AFTER UPDATE ON open_runs DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    WHEN (OLD.has_locks AND OLD.drain_seq IS NULL AND NEW.drain_seq IS NOT NULL) EXECUTE FUNCTION chaos.on_lock_kept();

@@ -14,7 +14,7 @@ func (h *history) oneVerdict() Finding {
 	for _, r := range h.ordered {
 		f.Checked++
 		switch {
-		case r.verdict == "missed" && r.opened == 0 && r.closed == 0 && r.ended == 1:
+		case r.noRun() && r.opened == 0 && r.closed == 0 && r.ended == 1:
 		case r.opened != 1 || r.ended > 1 || r.closed > 1:
 			f.violated("%s was opened %d times, closed %d times and ended %d times", r, r.opened, r.closed, r.ended)
 		case r.closed == 0:
@@ -118,7 +118,7 @@ func (h *history) ledger() ledger {
 			l[r.life] = s
 		}
 		s.rows = append(s.rows, r)
-		if r.verdict == "missed" {
+		if r.noRun() {
 			s.ranges = append(s.ranges, r)
 			continue
 		}

@@ -12,6 +12,7 @@ const (
 	documents  = "documents are the source's"
 	leftBehind = "nothing is left behind"
 	inTheWay   = "nobody is held up by a row that another holds"
+	oneHolder  = "one run has a lock"
 )
 
 // All are the defects that are put back.
@@ -98,8 +99,23 @@ var All = []Mutant{
 	},
 	{
 		Name: "missed", Was: "slots that passed before a claim get no verdict",
-		SQL:    []Edit{{"moves.claim", "WHERE k.missed_count > 0", "WHERE false AND k.missed_count > 0"}},
+		SQL:    []Edit{{"moves.answer_slots", "WHERE p.count > 0", "WHERE false AND p.count > 0"}},
 		Faults: "SIGTERM scheduler", Seed: 8, Finds: []string{cronOnce},
+	},
+	{
+		Name: "lock-taken", Was: "a lock is given though its time is not over",
+		SQL:      []Edit{{"moves.acquire_lock", "l.expires_at <= (SELECT clock_timestamp()) AND acquire_lock.ahead = 0", "acquire_lock.ahead = 0"}},
+		Scenario: lockedTwice, Finds: []string{oneHolder},
+	},
+	{
+		Name: "lock-kept", Was: "a run that ends keeps its locks",
+		SQL:      []Edit{{"moves.end_runs", "IF had_locks THEN", "IF false THEN"}},
+		Scenario: lockedTwice, Finds: []string{oneHolder},
+	},
+	{
+		Name: "lock-epoch", Was: "a lock is given in an epoch that was given before",
+		SQL:      []Edit{{"moves.give_lock", "VALUES (lock_key, next, r.id,", "VALUES (lock_key, 1, r.id,"}},
+		Scenario: lockedTwice, Finds: []string{oneHolder},
 	},
 	{
 		Name: "cap", Was: "claimers of a capped type do not count what is in flight",

@@ -51,6 +51,28 @@ func heldUp(ctx context.Context, pool *pgxpool.Pool) (audit.Finding, error) {
 	return f, nil
 }
 
+// lockedTwice has two runs ask for one lock; the first ends, and the second asks again.
+func lockedTwice(ctx context.Context, pool *pgxpool.Pool) (audit.Finding, error) {
+	if err := audit.Install(ctx, pool); err != nil {
+		return audit.Finding{}, err
+	}
+	const acquire = `SELECT moves.acquire_lock(id, try_id, 'gpu', '1 minute') FROM open_runs WHERE connector_id = `
+	for _, statement := range []string{
+		`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes) SELECT 'one', 'web', 1, 0 FROM generate_series(1, 2)`,
+		`SELECT moves.claim(jsonb_agg(jsonb_build_object('id', id, 'run_id', gen_random_uuid()) ORDER BY id), clock_timestamp()) FROM connectors`,
+		`SELECT moves.pick_up(connector_id, id, gen_random_uuid(), gen_random_uuid(), '1 minute') FROM open_runs`,
+		acquire + `(SELECT min(id) FROM connectors)`,
+		acquire + `(SELECT max(id) FROM connectors)`,
+		`SELECT moves.fail(id, try_id, 'transient', 'no') FROM open_runs WHERE connector_id = (SELECT min(id) FROM connectors)`,
+		acquire + `(SELECT max(id) FROM connectors)`,
+	} {
+		if _, err := pool.Exec(ctx, statement); err != nil {
+			return audit.Finding{}, fmt.Errorf("have a lock asked for: %w", err)
+		}
+	}
+	return found(ctx, pool, oneHolder)
+}
+
 // edited lets a user do something to a connector whose slot has passed, before the scheduler has come by.
 func edited(statement string) func(context.Context, *pgxpool.Pool) (audit.Finding, error) {
 	return func(ctx context.Context, pool *pgxpool.Pool) (audit.Finding, error) {
@@ -66,15 +88,20 @@ func edited(statement string) func(context.Context, *pgxpool.Pool) (audit.Findin
 				return audit.Finding{}, fmt.Errorf("let a slot pass: %w", err)
 			}
 		}
-		findings, err := audit.Audit(ctx, pool, audit.Options{})
-		if err != nil {
-			return audit.Finding{}, err
-		}
-		for _, f := range findings {
-			if f.Name == slotsCome {
-				return f, nil
-			}
-		}
-		return audit.Finding{}, fmt.Errorf("there is no check %q", slotsCome)
+		return found(ctx, pool, slotsCome)
 	}
+}
+
+// found is the finding of one check.
+func found(ctx context.Context, pool *pgxpool.Pool, name string) (audit.Finding, error) {
+	findings, err := audit.Audit(ctx, pool, audit.Options{})
+	if err != nil {
+		return audit.Finding{}, err
+	}
+	for _, f := range findings {
+		if f.Name == name {
+			return f, nil
+		}
+	}
+	return audit.Finding{}, fmt.Errorf("there is no check %q", name)
 }

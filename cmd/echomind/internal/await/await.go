@@ -29,6 +29,8 @@ var (
 	ErrFailed = errors.New("the sync failed")
 	// ErrDisabled says that the connector was disabled before there was a verdict.
 	ErrDisabled = errors.New("the connector is disabled")
+	// ErrCancelled says that the run was cancelled.
+	ErrCancelled = errors.New("the sync was cancelled")
 	// ErrDeleted says that the connector was deleted before there was a verdict.
 	ErrDeleted = errors.New("the connector is deleted")
 )
@@ -63,6 +65,8 @@ func (p Progress) String() string {
 		return settled(*p.Run)
 	case p.Run.PickedUpAt == nil:
 		return "PENDING: waiting for a worker" + again(*p.Run)
+	case p.Run.ProgressDone != nil || p.Run.ProgressText != nil:
+		return "SYNCING: " + clock.Progress(p.Run.ProgressDone, p.Run.ProgressTotal, p.Run.ProgressText) + again(*p.Run) + p.waits()
 	case p.Run.Total == nil:
 		return fmt.Sprintf("SYNCING: %d stored, still fetching", p.Run.Stored) + again(*p.Run) + p.waits()
 	}
@@ -129,7 +133,7 @@ func Reason(r dbgen.SchedulerRun) string {
 // followed. seen, if not nil, is told of every change.
 //
 // It returns the run with verdict completed or skipped. Where the verdict is failed it returns the run and
-// ErrFailed; where there will be none, ErrDisabled or ErrDeleted. Postgres away is waited for, as long as ctx
+// ErrFailed; where there will be none, ErrDisabled, ErrCancelled or ErrDeleted. Postgres away is waited for, as long as ctx
 // allows.
 func Verdict(
 	ctx context.Context, pool *pgxpool.Pool, id int32, since time.Time, seen func(Progress),
@@ -213,6 +217,9 @@ func follow(runs []dbgen.SchedulerRun, c dbgen.Connector, exists bool) (*dbgen.S
 		case lifecycle.Superseded:
 			if is(*run, lifecycle.SwitchedOff) {
 				return run, answer{settled: true, err: ErrDisabled}
+			}
+			if is(*run, lifecycle.Cancelled) {
+				return run, answer{settled: true, err: fmt.Errorf("%w: %s", ErrCancelled, Reason(*run))}
 			}
 		}
 	}

@@ -216,6 +216,24 @@ func TestTheVerdictIsThatOfTheRunThatAnswers(t *testing.T) {
 				require.NoError(s.t, s.moves.Enable(context.Background(), s.id))
 			},
 		}, "superseded", await.ErrDisabled},
+		{"it is cancelled before it is picked up", func(s *source) { s.sync(1) }, []func(*source){
+			func(s *source) { s.claim() },
+			func(s *source) {
+				require.NoError(s.t, s.moves.Cancel(context.Background(), s.try.Run, "cancelled by ada"))
+			},
+		}, "superseded", await.ErrCancelled},
+		{"it is cancelled while it fetches", func(s *source) { s.sync(1) }, []func(*source){
+			func(s *source) { s.claim(); s.pickUp() },
+			func(s *source) {
+				require.NoError(s.t, s.moves.Cancel(context.Background(), s.try.Run, "cancelled by ada"))
+			},
+		}, "superseded", await.ErrCancelled},
+		{"another run is cancelled, that began before", func(s *source) { s.claim(); s.pickUp() }, []func(*source){
+			func(s *source) {
+				require.NoError(s.t, s.moves.Cancel(context.Background(), s.try.Run, "cancelled by ada"))
+			},
+			func(s *source) { s.sync(2) },
+		}, "completed", nil},
 		{"it is deleted", func(s *source) { s.claim() }, []func(*source){
 			func(s *source) { s.exec(`DELETE FROM connectors WHERE id = $1`, s.id) },
 		}, "", await.ErrDeleted},

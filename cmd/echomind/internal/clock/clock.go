@@ -3,6 +3,7 @@ package clock
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -80,4 +81,19 @@ func two(d, large time.Duration, largeName string, small time.Duration, smallNam
 		return fmt.Sprintf("%d%s", n, largeName)
 	}
 	return fmt.Sprintf("%d%s%d%s", n, largeName, rest, smallName)
+}
+
+// Progress says how far a job has come: how much is done, of how much, and in words; "" where it says nothing.
+func Progress(done, total *int64, line *string) string {
+	var said []string
+	switch {
+	case done != nil && total != nil:
+		said = append(said, fmt.Sprintf("%d of %d", *done, *total))
+	case done != nil:
+		said = append(said, fmt.Sprintf("%d done", *done))
+	}
+	if line != nil {
+		said = append(said, *line)
+	}
+	return strings.Join(said, ": ")
 }

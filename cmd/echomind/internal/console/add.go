@@ -19,7 +19,8 @@ func add(f *finder) *cobra.Command {
 		Use:   "add --name NAME --type TYPE --user N [--config JSON]",
 		Short: "Add a connector and print its id",
 		Long: `Add a connector and print its id. It is synced at once, and then again as --refresh or --cron say. With
---refresh manual it waits for echomind connectors trigger.
+--refresh manual it waits for echomind connectors trigger. What becomes of times that come while a sync is under way, or while
+nobody is there to begin one, say --overlap, --deadline, --once-per and --catch-up; echomind schedule preview shows it.
 
 Without either the type's default applies: of the type itself, where it has one, else
 SCHEDULER_DEFAULT_REFRESH_WEB (7 days) for web, …_DRIVE (7 days) for onedrive and google_drive, …_CHAT (1 day) for
@@ -28,7 +29,9 @@ teams, …_FILE (once) for file.
 A Google or Microsoft account is connected with echomind connect, which adds the connector too.`,
 		Example: `  echomind connectors add --name docs --type file --user 1 --config '{"url":"file:///srv/docs"}' --refresh 60m
   echomind connectors add --name site --type web --user 1 --config '{"url":"https://example.org","max_pages":500}' \
-    --cron "0 3 * * *" --time-zone Europe/Berlin`,
+    --cron "0 3 * * *" --time-zone Europe/Berlin
+  echomind connectors add --name mail --type file --user 1 --config '{"url":"file:///srv/mail"}' \
+    --cron "*/30 6-22 * * *" --once-per day --deadline 1h`,
 		Args: cobra.NoArgs,
 	}
 	flags, out := addConnectorFlags(c), withOutput(c)
@@ -64,12 +67,16 @@ func (f *connectorFlags) checkNew(c *cobra.Command) error {
 			return usagef("--%s: needs --cron, which it is about", of)
 		}
 	}
+	if err := f.policies.checkNew(c); err != nil {
+		return err
+	}
 	return f.checkSchedule(c, 0)
 }
 
 // newConnector is the connector that the flags describe, checked, with its secrets in the open.
 func (f *connectorFlags) newConnector(c *cobra.Command, find *finder, pool *pgxpool.Pool) (dbgen.AddConnectorParams, error) {
-	p := dbgen.AddConnectorParams{Config: []byte("{}"), Scope: "user", TimeZone: "UTC", MaxRetries: f.maxRetries}
+	p := dbgen.AddConnectorParams{Config: []byte("{}"), Scope: "user", TimeZone: "UTC", MaxRetries: f.maxRetries,
+		SpreadPercent: int32(f.policies.spread), Overlap: f.policies.overlap, CatchUp: f.policies.catchUp, CatchUpMost: f.policies.catchUpMost}
 	f.apply(c, &p)
 	if err := f.checkScope(c, &p); err != nil {
 		return p, err

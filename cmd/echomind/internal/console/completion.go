@@ -21,9 +21,13 @@ func completions(f *finder, c *cobra.Command) {
 		"verdict":        cobra.FixedCompletions(verdicts(), cobra.ShellCompDirectiveNoFileComp),
 		"status":         cobra.FixedCompletions(statuses(), cobra.ShellCompDirectiveNoFileComp),
 		"scope":          cobra.FixedCompletions([]cobra.Completion{"user", "group", "org"}, cobra.ShellCompDirectiveNoFileComp),
+		"kind":           cobra.FixedCompletions([]cobra.Completion{kindSource, kindJob}, cobra.ShellCompDirectiveNoFileComp),
 		"type":           f.completeTypes,
 		"dst-gap":        cobra.FixedCompletions(dstGaps, cobra.ShellCompDirectiveNoFileComp),
 		"dst-overlap":    cobra.FixedCompletions(dstOverlaps, cobra.ShellCompDirectiveNoFileComp),
+		"overlap":        cobra.FixedCompletions(overlaps, cobra.ShellCompDirectiveNoFileComp),
+		"once-per":       cobra.FixedCompletions(periods, cobra.ShellCompDirectiveNoFileComp),
+		"catch-up":       cobra.FixedCompletions(catchUps, cobra.ShellCompDirectiveNoFileComp),
 		"connector":      f.completeConnectors,
 		"deletion-guard": cobra.FixedCompletions([]cobra.Completion{guardOn, guardOff}, cobra.ShellCompDirectiveNoFileComp),
 	}

@@ -34,6 +34,13 @@ type connector struct {
 	TimeZone           string          `json:"time_zone"`
 	DSTGap             *string         `json:"dst_gap"`
 	DSTOverlap         *string         `json:"dst_overlap"`
+	SpreadPercent      int32           `json:"spread_percent"`
+	DeadlineMinutes    *int32          `json:"deadline_minutes"`
+	Overlap            string          `json:"overlap"`
+	OncePer            *string         `json:"once_per"`
+	CatchUp            string          `json:"catch_up"`
+	CatchUpMost        int32           `json:"catch_up_most"`
+	CatchUpMinutes     *int32          `json:"catch_up_minutes"`
 	MaxRetries         int32           `json:"max_retries"`
 	DeletionGuard      bool            `json:"deletion_guard"`
 	Status             string          `json:"status"`
@@ -52,22 +59,25 @@ type connector struct {
 	TriggerRequestedAt *time.Time `json:"trigger_requested_at"`
 	// DeletionsAllowedAt is when the next run was allowed to delete many documents at once; null where it is not.
 	DeletionsAllowedAt *time.Time `json:"deletions_allowed_at"`
-	RunID              *uuid.UUID `json:"run_id"`
-	ConfigVersion      int64      `json:"config_version"`
-	CreatedAt          time.Time  `json:"created_at"`
-	CreatedBy          *string    `json:"created_by"`
-	UpdatedAt          time.Time  `json:"updated_at"`
-	UpdatedBy          *string    `json:"updated_by"`
+	// NextParameters are what the next run alone has over the configuration; null where nobody gave any.
+	NextParameters json.RawMessage `json:"next_parameters"`
+	RunID          *uuid.UUID      `json:"run_id"`
+	ConfigVersion  int64           `json:"config_version"`
+	CreatedAt      time.Time       `json:"created_at"`
+	CreatedBy      *string         `json:"created_by"`
+	UpdatedAt      time.Time       `json:"updated_at"`
+	UpdatedBy      *string         `json:"updated_by"`
 }
 
 func view(c dbgen.Connector) connector {
 	return connector{
 		ID: c.ID, Name: c.Name, Type: c.Type, UserID: c.UserID, Scope: c.Scope, ScopeID: c.ScopeID,
 		Config: redacted(c.Config), RefreshFreqMinutes: c.RefreshFreqMinutes, ScheduleCron: c.ScheduleCron,
-		TimeZone: c.TimeZone, DSTGap: c.DstGap, DSTOverlap: c.DstOverlap, MaxRetries: c.MaxRetries, DeletionGuard: c.DeletionGuard, Status: c.Status, StatusMessage: c.StatusMessage,
+		TimeZone: c.TimeZone, DSTGap: c.DstGap, DSTOverlap: c.DstOverlap, SpreadPercent: c.SpreadPercent, DeadlineMinutes: c.DeadlineMinutes,
+		Overlap: c.Overlap, OncePer: c.OncePer, CatchUp: c.CatchUp, CatchUpMost: c.CatchUpMost, CatchUpMinutes: c.CatchUpMinutes, MaxRetries: c.MaxRetries, DeletionGuard: c.DeletionGuard, Status: c.Status, StatusMessage: c.StatusMessage,
 		FailureCount: c.FailureCount, DocsAnalyzed: c.DocsAnalyzed, State: redacted(c.State),
 		LastSyncAt: utc(c.LastSyncAt), NextSyncAt: utc(c.NextSyncAt), DueReason: c.DueReason, PutOffSince: utc(c.PutOffSince),
-		TriggerRequestedAt: utc(c.TriggerRequestedAt), DeletionsAllowedAt: utc(c.DeletionsAllowedAt), RunID: c.RunID, ConfigVersion: c.ConfigVersion,
+		TriggerRequestedAt: utc(c.TriggerRequestedAt), DeletionsAllowedAt: utc(c.DeletionsAllowedAt), NextParameters: parametersOf(c.NextParameters), RunID: c.RunID, ConfigVersion: c.ConfigVersion,
 		CreatedAt: c.CreatedAt.UTC(), CreatedBy: c.CreatedBy, UpdatedAt: c.UpdatedAt.UTC(), UpdatedBy: c.UpdatedBy,
 	}
 }
@@ -84,11 +94,11 @@ func utc(t *time.Time) *time.Time {
 func refresh(c dbgen.Connector) string {
 	switch {
 	case c.ScheduleCron != nil:
-		return fmt.Sprintf("%s %s", *c.ScheduleCron, c.TimeZone) + policy("gap", c.DstGap) + policy("overlap", c.DstOverlap)
+		return fmt.Sprintf("%s %s", *c.ScheduleCron, c.TimeZone) + policy("gap", c.DstGap) + policy("overlap", c.DstOverlap) + policies(c)
 	case c.RefreshFreqMinutes == nil:
 		return "manual"
 	}
-	return every(*c.RefreshFreqMinutes)
+	return every(*c.RefreshFreqMinutes) + policies(c)
 }
 
 // policy names what the user chose for the changes of the clocks.
@@ -125,6 +135,9 @@ func details(w io.Writer, c dbgen.Connector, counted documentCounts, waiting wai
 		{"next sync", nextSync(c, now)},
 		{"created", clock.At(c.CreatedAt, now) + " by " + orDash(c.CreatedBy)},
 		{"updated", clock.At(c.UpdatedAt, now) + " by " + orDash(c.UpdatedBy)},
+	}
+	if c.NextParameters != nil {
+		rows = append(rows, []string{"next sync with", string(parametersOf(c.NextParameters))})
 	}
 	return table(w, []string{"id", strconv.Itoa(int(c.ID))}, rows)
 }

@@ -127,6 +127,15 @@ func TestBadInputNamesFieldValueAndFix(t *testing.T) {
 		{"gap without cron", 2, []string{"--dst-gap: needs --cron"}, []string{"--dst-gap", "skip"}},
 		{"unknown gap", 2, []string{`--dst-gap "first": must be after, skip, before or default`}, []string{"--cron", "0 3 * * *", "--dst-gap", "first"}},
 		{"unknown overlap", 2, []string{`--dst-overlap "after": must be first, second, both or default`}, []string{"--cron", "0 3 * * *", "--dst-overlap", "after"}},
+		{"overlap without cron", 2, []string{"--overlap: needs --cron"}, []string{"--overlap", "queue"}},
+		{"spread of a cron schedule", 2, []string{"--spread: is about --refresh", "H 3 * * *"}, []string{"--cron", "0 3 * * *", "--spread", "5%"}},
+		{"spread beyond the interval", 2, []string{"--spread", `"101%": write 0 (off) to 100%`}, []string{"--spread", "101%"}},
+		{"deadline in seconds", 2, []string{"--deadline", `"90s": write 30m, 2h or 7d, at most 365d, or none`}, []string{"--deadline", "90s"}},
+		{"deadline of years", 2, []string{"--deadline", "at most 365d"}, []string{"--deadline", "366d"}},
+		{"unknown overlap policy", 2, []string{`--overlap "run": must be skip or queue`}, []string{"--cron", "0 3 * * *", "--overlap", "run"}},
+		{"unknown period", 2, []string{`--once-per "year": must be day, week, month or none`}, []string{"--cron", "0 3 * * *", "--once-per", "year"}},
+		{"unknown catch-up", 2, []string{`--catch-up "some": must be none, latest or all`}, []string{"--catch-up", "some"}},
+		{"too much to catch up", 2, []string{"--catch-up-most 1001: must be 1 to 1000"}, []string{"--catch-up-most", "1001"}},
 		{"a weekday that is none", 2, []string{`the day of week "5#6"`, "third Friday"}, []string{"--cron", "0 3 * * 5#6"}},
 		{"interval and cron", 2, []string{"refresh", "cron"}, []string{"--refresh", "1h", "--cron", "0 3 * * *"}},
 		{"a guard that is neither", 2, []string{`--deletion-guard "false"`, "on or off"}, []string{"--deletion-guard", "false"}},
@@ -316,6 +325,15 @@ func TestUpdateChangesOnlyWhatIsGiven(t *testing.T) {
 	require.Contains(t, u.succeed("connectors", "get", "1"), "H H * * friL Europe/Berlin, gap before, overlap both")
 	after = u.object("connectors", "update", "1", "--dst-gap", "default", "--dst-overlap", "default")
 	require.Equal(t, []any{nil, nil}, []any{after["dst_gap"], after["dst_overlap"]})
+	after = u.object("connectors", "update", "1", "--deadline", "2h", "--overlap", "queue", "--once-per", "day", "--catch-up", "all",
+		"--catch-up-most", "3", "--catch-up-window", "1d")
+	require.Equal(t, []any{120.0, "queue", "day", "all", 3.0, 1440.0}, []any{after["deadline_minutes"], after["overlap"], after["once_per"],
+		after["catch_up"], after["catch_up_most"], after["catch_up_minutes"]})
+	require.Contains(t, u.succeed("connectors", "get", "1"),
+		"deadline 2h, once per day, in flight: queue, catch up: all, at most 3, catch up the last 1d")
+	after = u.object("connectors", "update", "1", "--deadline", "none", "--once-per", "none", "--catch-up-window", "none", "--spread", "25%")
+	require.Equal(t, []any{nil, nil, nil, 25.0, "queue"}, []any{after["deadline_minutes"], after["once_per"], after["catch_up_minutes"],
+		after["spread_percent"], after["overlap"]})
 	after = u.object("connectors", "update", "1", "--refresh", "2h", "--type", "web", "--config", site,
 		"--scope", "user", "--scope-id", "")
 	require.Nil(t, after["schedule_cron"])

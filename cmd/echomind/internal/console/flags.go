@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,6 +28,9 @@ type connectorFlags struct {
 	user, maxRetries                                                           int32
 	refresh                                                                    interval
 	unchecked                                                                  bool
+	policies                                                                   policyFlags
+	// of is the flag that the configuration comes from; empty = --config.
+	of string
 }
 
 func addConnectorFlags(c *cobra.Command) *connectorFlags {
@@ -43,6 +47,7 @@ func addConnectorFlags(c *cobra.Command) *connectorFlags {
 	flags.StringVar(&f.timeZone, "time-zone", "UTC", "the zone that --cron is meant in, such as Europe/Berlin")
 	flags.StringVar(&f.dstGap, "dst-gap", dstDefault, "what becomes of times of --cron that the clocks leave out when they are put forward: after the gap, skip, before it, or default (after for fixed times, skip for what runs every so many minutes)")
 	flags.StringVar(&f.dstOverlap, "dst-overlap", dstDefault, "which of two equal times of --cron counts when the clocks are put back: first, second, both, or default (first for fixed times, both for what runs every so many minutes)")
+	f.policies.add(c)
 	flags.Int32Var(&f.maxRetries, "max-retries", 5, "disable it after so many failures in a row")
 	flags.StringVar(&f.deletionGuard, "deletion-guard", guardOn, "whether a sync that would delete many documents at once asks first, by failing until triggered with --allow-deletions: on or off")
 	flags.BoolVar(&f.unchecked, "no-config-check", false, "take a --config that the type's service of this version would refuse")
@@ -80,11 +85,14 @@ func (f *connectorFlags) check(c *cobra.Command) error {
 	if !slices.Contains(dstOverlaps, f.dstOverlap) {
 		return usagef("--dst-overlap %q: must be first, second, both or default", clip(f.dstOverlap, 40))
 	}
+	if err := f.policies.check(); err != nil {
+		return err
+	}
 	if given("config") {
-		if err := f.readConfig(c.InOrStdin()); err != nil {
+		if err := readObject("--config", &f.config, c.InOrStdin()); err != nil {
 			return err
 		}
-		if err := checkConfig(f.config); err != nil {
+		if err := checkObject("--config", f.config); err != nil {
 			return err
 		}
 	}
@@ -97,9 +105,9 @@ func (f *connectorFlags) check(c *cobra.Command) error {
 // maxConfigFile is more than a configuration may have, so that one that is too long is refused with its size.
 const maxConfigFile = 1 << 20
 
-// readConfig reads a configuration that is given as @FILE.
-func (f *connectorFlags) readConfig(stdin io.Reader) error {
-	name, isFile := strings.CutPrefix(f.config, "@")
+// readObject reads an object that is given to a flag as @FILE.
+func readObject(flag string, object *string, stdin io.Reader) error {
+	name, isFile := strings.CutPrefix(*object, "@")
 	if !isFile {
 		return nil
 	}
@@ -107,33 +115,33 @@ func (f *connectorFlags) readConfig(stdin io.Reader) error {
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {
-			return usagef("--config @%s: %v", name, err)
+			return usagef("%s @%s: %v", flag, name, err)
 		}
 		defer func() { _ = file.Close() }()
 		from = file
 	}
 	text, err := io.ReadAll(io.LimitReader(from, maxConfigFile))
 	if err != nil {
-		return usagef("--config @%s: %v", name, err)
+		return usagef("%s @%s: %v", flag, name, err)
 	}
-	f.config = string(text)
+	*object = string(text)
 	return nil
 }
 
-func checkConfig(text string) error {
+func checkObject(flag, text string) error {
 	var object map[string]any
 	if err := json.Unmarshal([]byte(text), &object); err != nil || object == nil {
 		problem := "it is another JSON value"
 		if !json.Valid([]byte(text)) {
 			problem = fmt.Sprintf("it is not JSON: %v", err)
 		}
-		return usagef("--config %q: must be a JSON object such as {\"url\":\"…\"}: %s", clip(text, 40), problem)
+		return usagef("%s %q: must be a JSON object such as {\"url\":\"…\"}: %s", flag, clip(text, 40), problem)
 	}
 	if !utf8.ValidString(text) || strings.Contains(text, `\u0000`) {
-		return usagef("--config: must be UTF-8 text without NUL characters, which PostgreSQL cannot store")
+		return usagef("%s: must be UTF-8 text without NUL characters, which PostgreSQL cannot store", flag)
 	}
 	if path := masked(object, "config"); path != "" {
-		return usagef("--config: %s is %s, which stands for a secret in our output; write the secret itself", path, mask)
+		return usagef("%s: %s is %s, which stands for a secret in our output; write the secret itself", flag, path, mask)
 	}
 	return nil
 }
@@ -144,7 +152,7 @@ func (f *connectorFlags) checkSource(p dbgen.AddConnectorParams) error {
 		return nil
 	}
 	if err := errors.Join(chunker.CheckConfig(p.Type, p.Config), sources.CheckConfig(p.Type, p.Config)); err != nil {
-		return usagef("--config, for type %s: %s (--no-config-check takes it all the same)", p.Type,
+		return usagef("%s, for type %s: %s (--no-config-check takes it all the same)", cmp.Or(f.of, "--config"), p.Type,
 			strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	return nil
@@ -200,6 +208,7 @@ func (f *connectorFlags) apply(c *cobra.Command, p *dbgen.AddConnectorParams) {
 	if given("dst-overlap") {
 		p.DstOverlap = chosen(f.dstOverlap)
 	}
+	f.policies.apply(c, p)
 	if given("refresh") {
 		p.RefreshFreqMinutes, p.ScheduleCron = f.refresh.column(), nil
 	}

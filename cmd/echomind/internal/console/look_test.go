@@ -98,11 +98,11 @@ func TestTypesAreListedAddedAndChanged(t *testing.T) {
 	t.Parallel()
 	u := newTerminal(t)
 	require.Contains(t, u.succeed("types", "list"), "google_drive")
-	require.Contains(t, u.succeed("types", "add", "wiki", "--default-refresh", "24h"), "type wiki: default refresh 1d, most in flight default")
+	require.Contains(t, u.succeed("types", "add", "wiki", "--default-refresh", "24h"), "type wiki, a source: default refresh 1d, most in flight default")
 	changed := u.object("types", "add", "wiki", "--max-concurrent", "0")
 	require.InDelta(t, 1440, changed["default_refresh_minutes"], 0)
 	require.InDelta(t, 0, changed["max_concurrent_syncs"], 0)
-	require.Regexp(t, `wiki +1d +no cap`, u.succeed("types", "list"))
+	require.Regexp(t, `wiki +source +1d +no cap`, u.succeed("types", "list"))
 	require.Len(t, u.array("types", "list"), 6)
 }
 

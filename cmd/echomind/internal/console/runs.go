@@ -33,19 +33,20 @@ stored, and how long it was queued (due until picked up), fetched and stored. A 
 of all connectors, where no ID is given, in the order in which they ended, open ones first.
 
 Verdicts: completed; skipped, nothing had changed; failed; superseded, handed back by a clean stop, put off because the
-source asked to wait, or changed, disabled or deleted in flight; missed, the slot passed before it could be claimed; running, no verdict yet.
+source asked to wait, or cancelled, changed, disabled or deleted in flight; missed, the slot passed before it could be claimed; running, no verdict yet.
 
 --since and --until are about when runs ended. Open runs are always since, and never until. A connector has the type that it had when it ran,
 and the owner that it has now: a deleted one has none.
 
 Runs that match are looked for among the latest 1,000,000; where there are more, and where there are more than --limit, the answer
-has a cursor to go on with: "next" in JSON, which is an object with "runs" then. A connector that is called show or stats is named by its number.`,
+has a cursor to go on with: "next" in JSON, which is an object with "runs" then. A connector that is called show, stats or cancel is named by its number.`,
 		Example: `  echomind runs 3 --limit 5
   echomind runs 3 -o json
   echomind runs --since 1h --verdict failed,missed --type web,file --owner 7 -o json
   echomind runs --since 2026-11-01T00:00:00Z --until 2026-11-02T00:00:00Z --limit 1000
   echomind runs show 0b6f1c2e
-  echomind runs stats --since 7d`,
+  echomind runs stats --since 7d
+  echomind runs cancel 0b6f1c2e`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -78,7 +79,7 @@ has a cursor to go on with: "next" in JSON, which is an object with "runs" then.
 			return runsOfOne(c, pool, args[0], chosen, *limit, *out)
 		})
 	}
-	c.AddCommand(showRun(f), runStats(f))
+	c.AddCommand(showRun(f), runStats(f), cancelRun(f))
 	return c
 }
 
@@ -161,29 +162,49 @@ type run struct {
 	TriggerRequestedAt *time.Time `json:"trigger_requested_at"`
 	// DeletionsAllowedAt is when the run was allowed to delete many documents at once; null where it was not.
 	DeletionsAllowedAt *time.Time `json:"deletions_allowed_at"`
-	PickedUpAt         *time.Time `json:"picked_up_at"`
-	TryID              *uuid.UUID `json:"try_id"`
-	WorkerID           *uuid.UUID `json:"worker_id"`
-	FetchedAt          *time.Time `json:"fetched_at"`
-	CompletedAt        *time.Time `json:"completed_at"`
-	Status             string     `json:"status"`
-	Reason             *string    `json:"reason"`
-	ErrorMessage       *string    `json:"error_message"`
+	// Parameters are what the run has over the configuration; null where its trigger gave none.
+	Parameters   json.RawMessage `json:"parameters"`
+	PickedUpAt   *time.Time      `json:"picked_up_at"`
+	TryID        *uuid.UUID      `json:"try_id"`
+	WorkerID     *uuid.UUID      `json:"worker_id"`
+	FetchedAt    *time.Time      `json:"fetched_at"`
+	CompletedAt  *time.Time      `json:"completed_at"`
+	Status       string          `json:"status"`
+	Reason       *string         `json:"reason"`
+	ErrorMessage *string         `json:"error_message"`
 	// WaitsUntil is until when an open run waits, or last waited, because its source asked for it, and WaitMessage who asked; of one that was
 	// postponed, when the next try was to be.
-	WaitsUntil         *time.Time `json:"waits_until"`
-	WaitMessage        *string    `json:"wait_message"`
-	Total              *int64     `json:"total"`
-	Stored             int64      `json:"stored"`
-	DocumentsProcessed int64      `json:"documents_processed"`
-	DocumentsFailed    int64      `json:"documents_failed"`
-	DocumentsDeleted   int64      `json:"documents_deleted"`
-	DocumentsUnchanged int64      `json:"documents_unchanged"`
-	ChunksStored       int64      `json:"chunks_stored"`
-	ListingWhole       *bool      `json:"listing_whole"`
-	QueuedSeconds      *seconds   `json:"queued_seconds"`
-	FetchingSeconds    *seconds   `json:"fetching_seconds"`
-	StoringSeconds     *seconds   `json:"storing_seconds"`
+	WaitsUntil  *time.Time `json:"waits_until"`
+	WaitMessage *string    `json:"wait_message"`
+	// Progress, Warnings and Result are what a job says of itself; null of a run that stores documents.
+	Progress           *jobProgress    `json:"progress"`
+	Warnings           []string        `json:"warnings"`
+	Result             json.RawMessage `json:"result"`
+	Total              *int64          `json:"total"`
+	Stored             int64           `json:"stored"`
+	DocumentsProcessed int64           `json:"documents_processed"`
+	DocumentsFailed    int64           `json:"documents_failed"`
+	DocumentsDeleted   int64           `json:"documents_deleted"`
+	DocumentsUnchanged int64           `json:"documents_unchanged"`
+	ChunksStored       int64           `json:"chunks_stored"`
+	ListingWhole       *bool           `json:"listing_whole"`
+	QueuedSeconds      *seconds        `json:"queued_seconds"`
+	FetchingSeconds    *seconds        `json:"fetching_seconds"`
+	StoringSeconds     *seconds        `json:"storing_seconds"`
+}
+
+// jobProgress is how far a job has come: how much is done, of how much, and in words; null where it does not say.
+type jobProgress struct {
+	Done  *int64  `json:"done"`
+	Total *int64  `json:"total"`
+	Text  *string `json:"text"`
+}
+
+func progressOf(r dbgen.SchedulerRun) *jobProgress {
+	if r.ProgressDone == nil && r.ProgressText == nil {
+		return nil
+	}
+	return &jobProgress{Done: r.ProgressDone, Total: r.ProgressTotal, Text: r.ProgressText}
 }
 
 // seconds is a duration that programs read as a number.
@@ -198,14 +219,23 @@ func runView(r dbgen.SchedulerRun, now time.Time) run {
 		ID: r.ID, ConnectorID: r.ConnectorID, Type: r.Type, Trigger: r.Trigger, Slot: utc(r.Slot), SlotLast: utc(r.SlotLast),
 		MissedCount: r.MissedCount, DueAt: r.DueAt.UTC(), StartedAt: r.StartedAt.UTC(),
 		DispatchedAt: utc(r.DispatchedAt), Dispatches: r.Dispatches, TriggerRequestedAt: utc(r.TriggerRequestedAt),
-		DeletionsAllowedAt: utc(r.DeletionsAllowedAt), PickedUpAt: utc(r.PickedUpAt), TryID: r.TryID, WorkerID: r.WorkerID, FetchedAt: utc(r.FetchedAt),
+		DeletionsAllowedAt: utc(r.DeletionsAllowedAt), Parameters: parametersOf(r.Parameters), PickedUpAt: utc(r.PickedUpAt), TryID: r.TryID, WorkerID: r.WorkerID, FetchedAt: utc(r.FetchedAt),
 		CompletedAt: utc(r.CompletedAt), Status: r.Status, Reason: r.Reason, ErrorMessage: r.ErrorMessage,
 		WaitsUntil: utc(r.WaitsUntil), WaitMessage: r.WaitMessage,
+		Progress: progressOf(r), Warnings: r.Warnings, Result: parametersOf(r.Result),
 		Total: r.Total, Stored: r.Stored, DocumentsProcessed: r.DocumentsProcessed, DocumentsFailed: r.DocumentsFailed,
 		DocumentsDeleted: r.DocumentsDeleted, DocumentsUnchanged: r.DocumentsUnchanged, ChunksStored: r.ChunksStored,
 		ListingWhole: r.ListingWhole, QueuedSeconds: (*seconds)(queued), FetchingSeconds: (*seconds)(fetching),
 		StoringSeconds: (*seconds)(storing),
 	}
+}
+
+// parametersOf is what is shown of the parameters of a run; nil where it has none.
+func parametersOf(stored []byte) json.RawMessage {
+	if stored == nil {
+		return nil
+	}
+	return redacted(stored)
 }
 
 // durations splits a run into due until picked up, until fetched, and until its verdict.
@@ -277,8 +307,17 @@ func noteOf(r dbgen.SchedulerRun, now time.Time) string {
 	if r.Status == string(lifecycle.Skipped) && note == "nothing had changed" {
 		note = "" // the verdict says so
 	}
+	if line := clock.Progress(r.ProgressDone, r.ProgressTotal, r.ProgressText); line != "" && r.Status == string(lifecycle.Running) {
+		note = line
+	}
+	if len(r.Warnings) > 0 {
+		note = strings.TrimSuffix(fmt.Sprintf("%d warnings; ", len(r.Warnings))+note, "; ")
+	}
 	if r.WaitMessage != nil && r.WaitsUntil.After(now) {
 		note = clock.Wait(*r.WaitMessage, *r.WaitsUntil, now)
+	}
+	if r.Parameters != nil {
+		note = strings.TrimSuffix("with "+string(parametersOf(r.Parameters))+"; "+note, "; ")
 	}
 	if r.DeletionsAllowedAt != nil {
 		note = strings.TrimSuffix("deletions allowed; "+note, "; ")

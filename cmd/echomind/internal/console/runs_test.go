@@ -234,3 +234,35 @@ func TestTheLedgerIsReadInTheConsolesRole(t *testing.T) {
 	require.Len(t, u.object("runs", "stats")["connectors"], 3)
 	require.Len(t, u.object("runs", "stats", "docs")["connectors"], 1)
 }
+
+func TestARunIsCancelledOnceAndSaysWhoAsked(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t).as(consoleRole)
+	u.add("--refresh", "manual")
+	claim := func() string {
+		u.succeed("connectors", "trigger", "1")
+		u.exec(`SELECT moves.claim(jsonb_build_array(jsonb_build_object('id', 1, 'run_id', gen_random_uuid())), clock_timestamp())`)
+		return u.row(`SELECT run_id::text FROM connectors`)
+	}
+	run := claim()
+	said := u.succeed("runs", "cancel", run[:8])
+	require.Equal(t, "run "+run[:8]+" of connector 1 is cancelled; `echomind why 1` tells what happens next\n", said)
+	require.Contains(t, u.succeed("runs", "cancel", run), "is cancelled already; ")
+	shown := u.succeed("runs", "show", run)
+	require.Regexp(t, `(?m)^verdict +superseded$`, shown)
+	require.Regexp(t, `(?m)^reason +cancelled$`, shown)
+	require.Regexp(t, `(?m)^error +cancelled by \S+$`, shown)
+	require.Regexp(t, `superseded .*\n +cancelled by \S+\n`, u.succeed("runs", "1"))
+	require.Contains(t, u.succeed("why", "1"), "superseded (cancelled by ")
+	require.Equal(t, "ACTIVE", u.object("connectors", "get", "1")["status"])
+
+	run = claim()
+	require.Equal(t, "superseded", u.object("runs", "cancel", run)["status"])
+	run = claim()
+	u.succeed("connectors", "disable", "1")
+	out := u.run("runs", "cancel", run)
+	require.Equal(t, 1, out.code)
+	require.Contains(t, out.stderr, "run "+run[:8]+" of connector 1 has ended before: superseded")
+	require.Contains(t, u.run("runs", "cancel", "ffffffff").stderr, "there is no run ffffffff")
+	require.Equal(t, 2, u.run("runs", "cancel", "7").code)
+}

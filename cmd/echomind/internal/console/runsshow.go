@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"github.com/echomind/sync/cmd/echomind/internal/clock"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/sdk/lifecycle"
 )
@@ -35,6 +36,8 @@ type runDetails struct {
 	InFlight *runInFlight `json:"in_flight"`
 	// LeftOut are documents that failed in this run and were not tried again since; null where they could not be read in time.
 	LeftOut []leftOut `json:"left_out"`
+	// Resources are which providers it has used, and which locks were taken from it: the last ten.
+	Resources []resource `json:"resources"`
 }
 
 type runInFlight struct {
@@ -141,7 +144,7 @@ func detailsOfRun(
 	}
 	d = runDetails{
 		namedRun: namedRun{run: runView(r, seen), ConnectorName: called.of(r.ConnectorID)}, ConfigVersion: r.ConfigVersion, CheckpointNo: r.CheckpointNo,
-		LeftOut: []leftOut{},
+		LeftOut: []leftOut{}, Resources: resourcesOf(r),
 	}
 	if r.Status == string(lifecycle.Running) {
 		more, err := ask(ctx, pool, "run_in_flight", func(ctx context.Context, q *dbgen.Queries) (dbgen.RunInFlightRow, error) {
@@ -234,8 +237,23 @@ func (d runDetails) print(w io.Writer, r dbgen.SchedulerRun, now time.Time, prob
 	if r.DeletionsAllowedAt != nil {
 		add("deletions", "allowed "+at(r.DeletionsAllowedAt))
 	}
+	if r.Parameters != nil {
+		add("with", string(parametersOf(r.Parameters)))
+	}
+	if line := clock.Progress(r.ProgressDone, r.ProgressTotal, r.ProgressText); line != "" {
+		add("progress", line)
+	}
+	if r.Result != nil {
+		add("result", string(parametersOf(r.Result)))
+	}
+	for _, warning := range r.Warnings {
+		add("warning", warning)
+	}
 	if r.WaitsUntil != nil {
 		add("waits", strings.TrimSpace(orDash(r.WaitMessage)+" until "+at(r.WaitsUntil)))
+	}
+	for _, one := range d.Resources {
+		add(one.title(), one.text())
 	}
 	if r.MissedCount == nil {
 		add("messages", fmt.Sprintf("%s, checkpoint %d", messages(r), r.CheckpointNo))

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +23,8 @@ type triggered struct {
 	ConnectorID        int32     `json:"connector_id"`
 	TriggerRequestedAt time.Time `json:"trigger_requested_at"`
 	DeletionsAllowed   bool      `json:"deletions_allowed"`
+	// Parameters are what the run has over the configuration; null where the trigger gave none.
+	Parameters json.RawMessage `json:"parameters"`
 }
 
 func trigger(f *finder) *cobra.Command {
@@ -36,14 +39,23 @@ empty. --allow-deletions is for when they are really gone: the sync may delete t
 with it, also over failures that are tried again; disabling the connector, or changing its type, config, scope or user, takes
 it back.
 
+--with gives one run parameters over the connector's configuration, as a JSON merge patch (RFC 7396): the keys of the object replace those of
+the configuration, objects are merged, and null takes a key away. The configuration itself stays. What comes out is checked as connectors add
+checks it; secrets are refused. A sync that is tried again keeps its parameters. What it brings is stored beside the connector's own
+syncs: it deletes nothing, and it neither has nor leaves a cursor. --with '{}' takes back parameters that no run has yet.
+
 With --wait, progress is shown until there is a verdict; the exit code is 1 if the sync failed. Ending the wait does
 not end the sync.`,
 		Example: "  echomind connectors trigger 3\n  echomind connectors trigger 3 --wait --timeout 10m\n" +
-			"  echomind connectors trigger 3 --allow-deletions",
+			"  echomind connectors trigger 3 --allow-deletions\n  echomind connectors trigger 3 --with '{\"max_pages\":50}'",
 		Args: someConnectors,
 	}
 	wait := c.Flags().Bool("wait", false, "show progress until the verdict")
 	allow := c.Flags().Bool("allow-deletions", false, "the sync may delete many documents at once")
+	var with runParameters
+	c.Flags().StringVar(&with.text, "with", "", "parameters of this one run, a JSON `object` over the configuration; @FILE reads it from a file, @- from standard input")
+	c.Flags().BoolVar(&with.unchecked, "no-config-check", false, "take parameters with which the type's service of this version would refuse the configuration")
+	c.MarkFlagsMutuallyExclusive("with", "allow-deletions")
 	timeout := c.Flags().Duration("timeout", 0, "with --wait, how long to wait; 0 = as long as it takes")
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -52,6 +64,9 @@ not end the sync.`,
 		}
 		if *wait && len(args) > 1 {
 			return usagef("--wait: goes with one connector, and %d are named", len(args))
+		}
+		if err := with.read(c); err != nil {
+			return err
 		}
 		where, notRunning, err := f.find()
 		if err != nil {
@@ -66,7 +81,7 @@ not end the sync.`,
 				if err != nil {
 					return err
 				}
-				at, err := requestSync(c.Context(), pool, id, *allow)
+				at, err := f.requestSync(c.Context(), pool, id, *allow, &with)
 				if err != nil {
 					return err
 				}
@@ -75,8 +90,8 @@ not end the sync.`,
 				return waitFor(running, c, *out, pool, id, at, *timeout)
 			}
 			done, err := eachConnector(c.Context(), pool, args, func(ctx context.Context, id int32) (triggered, error) {
-				at, err := requestSync(ctx, pool, id, *allow)
-				return triggered{id, at.UTC(), *allow}, err
+				at, err := f.requestSync(ctx, pool, id, *allow, &with)
+				return triggered{id, at.UTC(), *allow, with.json()}, err
 			})
 			if len(done) == 0 {
 				return err
@@ -86,6 +101,9 @@ not end the sync.`,
 					may := ""
 					if t.DeletionsAllowed {
 						may = ", and may delete many documents"
+					}
+					if t.Parameters != nil {
+						may = " with " + string(t.Parameters)
 					}
 					_, problem := fmt.Fprintf(w, "connector %d is triggered%s; `echomind why %d` tells what happens\n", t.ConnectorID, may, t.ConnectorID)
 					err = errors.Join(err, problem)
@@ -97,10 +115,13 @@ not end the sync.`,
 	return c
 }
 
-// requestSync asks for a sync, which may delete many documents where that is allowed, and returns when, by Postgres's clock.
-func requestSync(ctx context.Context, pool *pgxpool.Pool, id int32, allowDeletions bool) (time.Time, error) {
+// requestSync asks for a sync, which may delete many documents where that is allowed, or has parameters, and returns when, by Postgres's clock.
+func (f *finder) requestSync(ctx context.Context, pool *pgxpool.Pool, id int32, allowDeletions bool, with *runParameters) (time.Time, error) {
+	if err := with.check(ctx, f, pool, id); err != nil {
+		return time.Time{}, err
+	}
 	at, err := ask(ctx, pool, "trigger", func(ctx context.Context, q *dbgen.Queries) (time.Time, error) {
-		return q.TriggerConnector(ctx, dbgen.TriggerConnectorParams{ID: id, AllowDeletions: allowDeletions})
+		return q.TriggerConnector(ctx, dbgen.TriggerConnectorParams{ID: id, AllowDeletions: allowDeletions, Parameters: with.json()})
 	})
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):

@@ -2,10 +2,12 @@ package console
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
@@ -15,7 +17,9 @@ import (
 
 // typeView is what programs are shown of a connector type; null = the scheduler's default.
 type typeView struct {
-	Name                  string `json:"name"`
+	Name string `json:"name"`
+	// Kind is source, whose runs store documents, or job, whose runs have a result.
+	Kind                  string `json:"kind"`
 	DefaultRefreshMinutes *int32 `json:"default_refresh_minutes"`
 	MaxConcurrentSyncs    *int32 `json:"max_concurrent_syncs"`
 }
@@ -44,10 +48,10 @@ func typesList(f *finder) *cobra.Command {
 			rows := make([][]string, len(found))
 			for i, t := range found {
 				views[i] = viewType(t)
-				rows[i] = []string{t.Name, defaultOf(t), capOf(t)}
+				rows[i] = []string{t.Name, t.Kind, defaultOf(t), capOf(t)}
 			}
 			return out.show(c.OutOrStdout(), views, func(w io.Writer) error {
-				return table(w, []string{"TYPE", "DEFAULT REFRESH", "MOST IN FLIGHT"}, rows)
+				return table(w, []string{"TYPE", "KIND", "DEFAULT REFRESH", "MOST IN FLIGHT"}, rows)
 			})
 		})
 	}
@@ -55,7 +59,7 @@ func typesList(f *finder) *cobra.Command {
 }
 
 func viewType(t dbgen.ConnectorType) typeView {
-	return typeView{Name: t.Name, DefaultRefreshMinutes: t.DefaultRefreshMinutes, MaxConcurrentSyncs: t.MaxConcurrentSyncs}
+	return typeView{Name: t.Name, Kind: t.Kind, DefaultRefreshMinutes: t.DefaultRefreshMinutes, MaxConcurrentSyncs: t.MaxConcurrentSyncs}
 }
 
 func defaultOf(t dbgen.ConnectorType) string {
@@ -80,8 +84,10 @@ func typesAdd(f *finder) *cobra.Command {
 		Use:   "add NAME",
 		Short: "Add a type of connectors, or change what is given of one",
 		Long: `Add a type of connectors, or change what is given of one that exists. The name is part of a subject:
-small letters, digits and _, beginning with a letter.`,
-		Example: "  echomind types add wiki --default-refresh 24h\n  echomind types add web --max-concurrent 20",
+small letters, digits and _, beginning with a letter. The runs of a source store documents, those of a job store none and have a result;
+which it is cannot be changed.`,
+		Example: "  echomind types add wiki --default-refresh 24h\n  echomind types add web --max-concurrent 20\n" +
+			"  echomind types add word_count --kind job --default-refresh 6h",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usagef("%s needs one NAME, the type's", c.CommandPath())
@@ -92,9 +98,13 @@ small letters, digits and _, beginning with a letter.`,
 	var refresh interval
 	c.Flags().Var(&refresh, "default-refresh", "interval of a new connector for which nobody chose; 0 = once; manual is refused")
 	most := c.Flags().Int32("max-concurrent", 0, "how many may be in flight at once; 0 = no cap")
+	kind := c.Flags().String("kind", kindSource, "what it is: source or job")
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		p := dbgen.SetConnectorTypeParams{Name: args[0]}
+		p := dbgen.SetConnectorTypeParams{Name: args[0], Kind: *kind}
+		if *kind != kindSource && *kind != kindJob {
+			return usagef("--kind %q: must be %s or %s", clip(*kind, 40), kindSource, kindJob)
+		}
 		if c.Flags().Changed("default-refresh") {
 			if refresh.manual {
 				return usagef("--default-refresh manual: must be an interval, or 0 for once")
@@ -105,6 +115,11 @@ small letters, digits and _, beginning with a letter.`,
 			p.MaxConcurrentSyncs = most
 		}
 		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+			if c.Flags().Changed("kind") {
+				if err := kindStays(c.Context(), pool, p); err != nil {
+					return err
+				}
+			}
 			set, err := ask(c.Context(), pool, "add_type", func(ctx context.Context, q *dbgen.Queries) (dbgen.ConnectorType, error) {
 				return q.SetConnectorType(ctx, p)
 			})
@@ -112,12 +127,30 @@ small letters, digits and _, beginning with a letter.`,
 				return refusedType(p, err)
 			}
 			return out.show(c.OutOrStdout(), viewType(set), func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "type %s: default refresh %s, most in flight %s\n", set.Name, defaultOf(set), capOf(set))
+				_, err := fmt.Fprintf(w, "type %s, a %s: default refresh %s, most in flight %s\n", set.Name, set.Kind, defaultOf(set), capOf(set))
 				return err
 			})
 		})
 	}
 	return c
+}
+
+const kindSource, kindJob = "source", "job"
+
+// kindStays refuses another kind for a type that is there.
+func kindStays(ctx context.Context, pool *pgxpool.Pool, p dbgen.SetConnectorTypeParams) error {
+	standing, err := ask(ctx, pool, "type", func(ctx context.Context, q *dbgen.Queries) (dbgen.ConnectorType, error) {
+		return q.ConnectorType(ctx, p.Name)
+	})
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read the connector type: %w", err)
+	case standing.Kind != p.Kind:
+		return fmt.Errorf("type %s is a %s, and stays one: add a type of another name", p.Name, standing.Kind)
+	}
+	return nil
 }
 
 func refusedType(p dbgen.SetConnectorTypeParams, err error) error {

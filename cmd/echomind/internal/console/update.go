@@ -96,7 +96,8 @@ func change(
 			p = dbgen.AddConnectorParams{
 				Name: old.Name, Type: old.Type, UserID: old.UserID, Scope: old.Scope, ScopeID: old.ScopeID, Config: old.Config,
 				RefreshFreqMinutes: old.RefreshFreqMinutes, ScheduleCron: old.ScheduleCron, TimeZone: old.TimeZone,
-				DstGap: old.DstGap, DstOverlap: old.DstOverlap,
+				DstGap: old.DstGap, DstOverlap: old.DstOverlap, SpreadPercent: old.SpreadPercent, DeadlineMinutes: old.DeadlineMinutes,
+				Overlap: old.Overlap, OncePer: old.OncePer, CatchUp: old.CatchUp, CatchUpMost: old.CatchUpMost, CatchUpMinutes: old.CatchUpMinutes,
 				MaxRetries: old.MaxRetries,
 			}
 			if err := apply(&p); err != nil {
@@ -105,7 +106,8 @@ func change(
 			updated, err = q.UpdateConnector(ctx, dbgen.UpdateConnectorParams{
 				ID: id, Name: p.Name, Type: p.Type, UserID: p.UserID, Scope: p.Scope, ScopeID: p.ScopeID, Config: p.Config,
 				RefreshFreqMinutes: p.RefreshFreqMinutes, ScheduleCron: p.ScheduleCron, TimeZone: p.TimeZone,
-				DstGap: p.DstGap, DstOverlap: p.DstOverlap,
+				DstGap: p.DstGap, DstOverlap: p.DstOverlap, SpreadPercent: p.SpreadPercent, DeadlineMinutes: p.DeadlineMinutes,
+				Overlap: p.Overlap, OncePer: p.OncePer, CatchUp: p.CatchUp, CatchUpMost: p.CatchUpMost, CatchUpMinutes: p.CatchUpMinutes,
 				MaxRetries: p.MaxRetries, DeletionGuard: p.DeletionGuard, By: p.By,
 			})
 			return err

@@ -12,7 +12,7 @@ import (
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 )
 
-// waitingRuns are open runs that wait because their source has asked for it.
+// waitingRuns are open runs that wait because their source has asked for it, and jobs that say how far they have come.
 type waitingRuns map[uuid.UUID]dbgen.WaitingRunsRow
 
 // runsThatWait looks for the open runs of these connectors that wait.
@@ -39,11 +39,14 @@ func runsThatWait(ctx context.Context, pool *pgxpool.Pool, connectors []dbgen.Co
 	return waiting, nil
 }
 
-// message is what there is to say of a connector: what it waits for, else its status message.
+// message is what there is to say of a connector: what it waits for, or how far its job has come, else its status message.
 func (w waitingRuns) message(c dbgen.Connector, now time.Time) *string {
 	if c.RunID != nil {
-		if r, waits := w[*c.RunID]; waits {
-			return new(clock.Wait(r.WaitMessage, r.WaitsUntil, now))
+		switch r, says := w[*c.RunID]; {
+		case says && r.WaitMessage != nil && r.WaitsUntil != nil && r.WaitsUntil.After(now):
+			return new(clock.Wait(*r.WaitMessage, *r.WaitsUntil, now))
+		case says && (r.ProgressDone != nil || r.ProgressText != nil):
+			return new(clock.Progress(r.ProgressDone, r.ProgressTotal, r.ProgressText))
 		}
 	}
 	if c.StatusMessage != nil && c.NextSyncAt != nil && c.DueReason != nil && *c.DueReason == "wait" {

@@ -72,12 +72,14 @@ func TestTheDocumentSaysWhatASubscriberMayRead(t *testing.T) {
 // values are other values for the columns of connectors.
 var values = map[string]string{
 	"name": `'other'`, "type": `'web'`, "user_id": `2`, "scope": `'org'`, "scope_id": `'g'`, "config": `'{"a": 1}'`,
-	"refresh_freq_minutes": `7`, "schedule_cron": `'0 0 * * *', refresh_freq_minutes = NULL`, "time_zone": `'Europe/Berlin'`, "dst_gap": `'before'`, "dst_overlap": `'both'`, "max_retries": `9`, "deletion_guard": `false`,
+	"refresh_freq_minutes": `7`, "schedule_cron": `'0 0 * * *', refresh_freq_minutes = NULL`, "time_zone": `'Europe/Berlin'`, "dst_gap": `'before'`, "dst_overlap": `'both'`, "max_retries": `9`,
+	"spread_percent": `50`, "deadline_minutes": `5`, "overlap": `'queue'`, "once_per": `'day'`, "catch_up": `'all'`, "catch_up_most": `5`, "catch_up_minutes": `60`,
+	"claimed_at": `now()`, "claimed_for": `now()`, "synced_for": `now()`, "deletion_guard": `false`,
 	"trigger_requested_at": `now()`, "created_by": `'me'`, "updated_by": `'me'`, "updated_at": `'2001-01-01'`,
 	"id": `id + 1000`, "created_at": `'2001-01-01'`,
 	"status": `'DISABLED'`, "status_message": `'x'`, "config_version": `config_version + 1`, "synced_version": `1`, "added_version": `99`, "listed_version": `99`, "state": `'{"a": 1}'`, "listing": `'{"a": 1}'`,
 	"last_sync_at": `now()`, "next_sync_at": `now()`, "due_reason": `'retry'`, "slot_at": `now()`, "slots_through": `now()`,
-	"planned_through": `now()`, "needs_plan": `true`, "deletions_allowed_at": `now()`, "run_id": `gen_random_uuid()`, "failure_count": `1`, "docs_analyzed": `1`, "put_off_since": `now()`,
+	"planned_through": `now()`, "needs_plan": `true`, "deletions_allowed_at": `now()`, "next_parameters": `'{}'`, "run_id": `gen_random_uuid()`, "failure_count": `1`, "docs_analyzed": `1`, "put_off_since": `now()`,
 }
 
 func TestTheDocumentSaysWhichColumnsAreRefused(t *testing.T) {
@@ -141,6 +143,7 @@ func TestEachErrorOfPlainSQLIsWhatTheDocumentSays(t *testing.T) {
 		"connectors_scope_known":        insert + `'shelf', 'ACTIVE', 1, NULL, 'all')`,
 		"connectors_dst_gap_known":      fmt.Sprintf(`UPDATE connectors SET dst_gap = 'last' WHERE id = %d`, id),
 		"connectors_dst_overlap_known":  fmt.Sprintf(`UPDATE connectors SET dst_overlap = 'last' WHERE id = %d`, id),
+		"connectors_policies":           fmt.Sprintf(`UPDATE connectors SET once_per = 'year' WHERE id = %d`, id),
 		"connectors_refresh_range":      insert + `'shelf', 'ACTIVE', -1, NULL, 'user')`,
 	} {
 		require.Contains(t, text, "`"+constraint+"`")

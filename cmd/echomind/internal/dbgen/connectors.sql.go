@@ -12,11 +12,13 @@ import (
 
 const addConnector = `-- name: AddConnector :one
 INSERT INTO connectors (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
-    dst_gap, dst_overlap, max_retries, deletion_guard, created_by, updated_by)
+    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries,
+    deletion_guard, created_by, updated_by)
 VALUES (coalesce($1::integer, nextval('connectors_id_seq'))::integer, $2, $3, $4, $5,
     $6, $7, $8, $9, $10, $11, $12, $13,
-    coalesce($14::boolean, true), $15, $15)
-RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault
+    $14, $15, $16, $17, $18, $19, $20,
+    coalesce($21::boolean, true), $22, $22)
+RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, docs_analyzed, put_off_since, at_fault
 `
 
 type AddConnectorParams struct {
@@ -32,6 +34,13 @@ type AddConnectorParams struct {
 	TimeZone           string
 	DstGap             *string
 	DstOverlap         *string
+	SpreadPercent      int32
+	DeadlineMinutes    *int32
+	Overlap            string
+	OncePer            *string
+	CatchUp            string
+	CatchUpMost        int32
+	CatchUpMinutes     *int32
 	MaxRetries         int32
 	DeletionGuard      *bool
 	By                 *string
@@ -51,6 +60,13 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 		arg.TimeZone,
 		arg.DstGap,
 		arg.DstOverlap,
+		arg.SpreadPercent,
+		arg.DeadlineMinutes,
+		arg.Overlap,
+		arg.OncePer,
+		arg.CatchUp,
+		arg.CatchUpMost,
+		arg.CatchUpMinutes,
 		arg.MaxRetries,
 		arg.DeletionGuard,
 		arg.By,
@@ -69,6 +85,13 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 		&i.TimeZone,
 		&i.DstGap,
 		&i.DstOverlap,
+		&i.SpreadPercent,
+		&i.DeadlineMinutes,
+		&i.Overlap,
+		&i.OncePer,
+		&i.CatchUp,
+		&i.CatchUpMost,
+		&i.CatchUpMinutes,
 		&i.MaxRetries,
 		&i.DeletionGuard,
 		&i.TriggerRequestedAt,
@@ -91,7 +114,11 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 		&i.SlotsThrough,
 		&i.PlannedThrough,
 		&i.NeedsPlan,
+		&i.ClaimedAt,
+		&i.ClaimedFor,
+		&i.SyncedFor,
 		&i.DeletionsAllowedAt,
+		&i.NextParameters,
 		&i.RunID,
 		&i.FailureCount,
 		&i.DocsAnalyzed,
@@ -101,14 +128,41 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 	return i, err
 }
 
+const configWith = `-- name: ConfigWith :one
+SELECT type, config_merged(config, $1::jsonb)::jsonb AS config FROM connectors WHERE id = $2
+`
+
+type ConfigWithParams struct {
+	Parameters []byte
+	ID         int32
+}
+
+type ConfigWithRow struct {
+	Type   string
+	Config []byte
+}
+
+// The configuration of a connector with parameters over it, as the run is to have it.
+func (q *Queries) ConfigWith(ctx context.Context, arg ConfigWithParams) (ConfigWithRow, error) {
+	row := q.db.QueryRow(ctx, configWith, arg.Parameters, arg.ID)
+	var i ConfigWithRow
+	err := row.Scan(&i.Type, &i.Config)
+	return i, err
+}
+
 const connectorType = `-- name: ConnectorType :one
-SELECT name, default_refresh_minutes, max_concurrent_syncs FROM connector_types WHERE name = $1
+SELECT name, kind, default_refresh_minutes, max_concurrent_syncs FROM connector_types WHERE name = $1
 `
 
 func (q *Queries) ConnectorType(ctx context.Context, name string) (ConnectorType, error) {
 	row := q.db.QueryRow(ctx, connectorType, name)
 	var i ConnectorType
-	err := row.Scan(&i.Name, &i.DefaultRefreshMinutes, &i.MaxConcurrentSyncs)
+	err := row.Scan(
+		&i.Name,
+		&i.Kind,
+		&i.DefaultRefreshMinutes,
+		&i.MaxConcurrentSyncs,
+	)
 	return i, err
 }
 
@@ -160,7 +214,7 @@ func (q *Queries) DeleteConnector(ctx context.Context, id int32) (int64, error) 
 }
 
 const getConnector = `-- name: GetConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault FROM connectors WHERE id = $1
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, docs_analyzed, put_off_since, at_fault FROM connectors WHERE id = $1
 `
 
 func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error) {
@@ -179,6 +233,13 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error)
 		&i.TimeZone,
 		&i.DstGap,
 		&i.DstOverlap,
+		&i.SpreadPercent,
+		&i.DeadlineMinutes,
+		&i.Overlap,
+		&i.OncePer,
+		&i.CatchUp,
+		&i.CatchUpMost,
+		&i.CatchUpMinutes,
 		&i.MaxRetries,
 		&i.DeletionGuard,
 		&i.TriggerRequestedAt,
@@ -201,7 +262,11 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error)
 		&i.SlotsThrough,
 		&i.PlannedThrough,
 		&i.NeedsPlan,
+		&i.ClaimedAt,
+		&i.ClaimedFor,
+		&i.SyncedFor,
 		&i.DeletionsAllowedAt,
+		&i.NextParameters,
 		&i.RunID,
 		&i.FailureCount,
 		&i.DocsAnalyzed,
@@ -211,8 +276,32 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error)
 	return i, err
 }
 
+const intervalSlot = `-- name: IntervalSlot :one
+SELECT moves.interval_slot($1::integer, $2::timestamptz, $3::integer, $4::integer)::timestamptz
+`
+
+type IntervalSlotParams struct {
+	ID      int32
+	Base    time.Time
+	Minutes int32
+	Spread  int32
+}
+
+// The next slot of an interval that counts from a moment.
+func (q *Queries) IntervalSlot(ctx context.Context, arg IntervalSlotParams) (time.Time, error) {
+	row := q.db.QueryRow(ctx, intervalSlot,
+		arg.ID,
+		arg.Base,
+		arg.Minutes,
+		arg.Spread,
+	)
+	var column_1 time.Time
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const listConnectorTypes = `-- name: ListConnectorTypes :many
-SELECT name, default_refresh_minutes, max_concurrent_syncs FROM connector_types ORDER BY name
+SELECT name, kind, default_refresh_minutes, max_concurrent_syncs FROM connector_types ORDER BY name
 `
 
 func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, error) {
@@ -224,7 +313,12 @@ func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, erro
 	items := []ConnectorType{}
 	for rows.Next() {
 		var i ConnectorType
-		if err := rows.Scan(&i.Name, &i.DefaultRefreshMinutes, &i.MaxConcurrentSyncs); err != nil {
+		if err := rows.Scan(
+			&i.Name,
+			&i.Kind,
+			&i.DefaultRefreshMinutes,
+			&i.MaxConcurrentSyncs,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -236,7 +330,7 @@ func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, erro
 }
 
 const listConnectors = `-- name: ListConnectors :many
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault FROM connectors
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, docs_analyzed, put_off_since, at_fault FROM connectors
 WHERE id > $1
     AND ($2::text IS NULL OR type = $2)
     AND ($3::text IS NULL OR status = $3)
@@ -281,6 +375,13 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 			&i.TimeZone,
 			&i.DstGap,
 			&i.DstOverlap,
+			&i.SpreadPercent,
+			&i.DeadlineMinutes,
+			&i.Overlap,
+			&i.OncePer,
+			&i.CatchUp,
+			&i.CatchUpMost,
+			&i.CatchUpMinutes,
 			&i.MaxRetries,
 			&i.DeletionGuard,
 			&i.TriggerRequestedAt,
@@ -303,7 +404,11 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 			&i.SlotsThrough,
 			&i.PlannedThrough,
 			&i.NeedsPlan,
+			&i.ClaimedAt,
+			&i.ClaimedFor,
+			&i.SyncedFor,
 			&i.DeletionsAllowedAt,
+			&i.NextParameters,
 			&i.RunID,
 			&i.FailureCount,
 			&i.DocsAnalyzed,
@@ -321,7 +426,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 }
 
 const lockConnector = `-- name: LockConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault FROM connectors WHERE id = $1 FOR UPDATE
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, docs_analyzed, put_off_since, at_fault FROM connectors WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error) {
@@ -340,6 +445,13 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error
 		&i.TimeZone,
 		&i.DstGap,
 		&i.DstOverlap,
+		&i.SpreadPercent,
+		&i.DeadlineMinutes,
+		&i.Overlap,
+		&i.OncePer,
+		&i.CatchUp,
+		&i.CatchUpMost,
+		&i.CatchUpMinutes,
 		&i.MaxRetries,
 		&i.DeletionGuard,
 		&i.TriggerRequestedAt,
@@ -362,7 +474,11 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error
 		&i.SlotsThrough,
 		&i.PlannedThrough,
 		&i.NeedsPlan,
+		&i.ClaimedAt,
+		&i.ClaimedFor,
+		&i.SyncedFor,
 		&i.DeletionsAllowedAt,
+		&i.NextParameters,
 		&i.RunID,
 		&i.FailureCount,
 		&i.DocsAnalyzed,
@@ -373,40 +489,52 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error
 }
 
 const setConnectorType = `-- name: SetConnectorType :one
-INSERT INTO connector_types AS t (name, default_refresh_minutes, max_concurrent_syncs)
-VALUES ($1, $2, $3)
+INSERT INTO connector_types AS t (name, kind, default_refresh_minutes, max_concurrent_syncs)
+VALUES ($1, $2, $3, $4)
 ON CONFLICT (name) DO UPDATE SET
     default_refresh_minutes = coalesce(EXCLUDED.default_refresh_minutes, t.default_refresh_minutes),
     max_concurrent_syncs = coalesce(EXCLUDED.max_concurrent_syncs, t.max_concurrent_syncs)
-RETURNING name, default_refresh_minutes, max_concurrent_syncs
+RETURNING name, kind, default_refresh_minutes, max_concurrent_syncs
 `
 
 type SetConnectorTypeParams struct {
 	Name                  string
+	Kind                  string
 	DefaultRefreshMinutes *int32
 	MaxConcurrentSyncs    *int32
 }
 
-// Adds a type, or changes what is given of one that exists.
+// Adds a type, or changes what is given of one that exists; its kind stays.
 func (q *Queries) SetConnectorType(ctx context.Context, arg SetConnectorTypeParams) (ConnectorType, error) {
-	row := q.db.QueryRow(ctx, setConnectorType, arg.Name, arg.DefaultRefreshMinutes, arg.MaxConcurrentSyncs)
+	row := q.db.QueryRow(ctx, setConnectorType,
+		arg.Name,
+		arg.Kind,
+		arg.DefaultRefreshMinutes,
+		arg.MaxConcurrentSyncs,
+	)
 	var i ConnectorType
-	err := row.Scan(&i.Name, &i.DefaultRefreshMinutes, &i.MaxConcurrentSyncs)
+	err := row.Scan(
+		&i.Name,
+		&i.Kind,
+		&i.DefaultRefreshMinutes,
+		&i.MaxConcurrentSyncs,
+	)
 	return i, err
 }
 
 const triggerConnector = `-- name: TriggerConnector :one
-SELECT t.at::timestamptz AS at FROM moves.trigger_sync($1::integer, $2::boolean) t(at) WHERE t.at IS NOT NULL
+SELECT t.at::timestamptz AS at FROM moves.trigger_sync($1::integer, $2::boolean, $3::jsonb) t(at) WHERE t.at IS NOT NULL
 `
 
 type TriggerConnectorParams struct {
 	ID             int32
 	AllowDeletions bool
+	Parameters     []byte
 }
 
 // No row where there is no such connector.
 func (q *Queries) TriggerConnector(ctx context.Context, arg TriggerConnectorParams) (time.Time, error) {
-	row := q.db.QueryRow(ctx, triggerConnector, arg.ID, arg.AllowDeletions)
+	row := q.db.QueryRow(ctx, triggerConnector, arg.ID, arg.AllowDeletions, arg.Parameters)
 	var at time.Time
 	err := row.Scan(&at)
 	return at, err
@@ -416,10 +544,11 @@ const updateConnector = `-- name: UpdateConnector :one
 UPDATE connectors
 SET name = $1, type = $2, config = $3, scope = $4, scope_id = $5, user_id = $6,
     refresh_freq_minutes = $7, schedule_cron = $8, time_zone = $9,
-    dst_gap = $10, dst_overlap = $11,
-    max_retries = $12, deletion_guard = coalesce($13::boolean, deletion_guard), updated_by = $14, updated_at = clock_timestamp()
-WHERE id = $15
-RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, deletions_allowed_at, run_id, failure_count, docs_analyzed, put_off_since, at_fault
+    dst_gap = $10, dst_overlap = $11, spread_percent = $12, deadline_minutes = $13,
+    overlap = $14, once_per = $15, catch_up = $16, catch_up_most = $17, catch_up_minutes = $18,
+    max_retries = $19, deletion_guard = coalesce($20::boolean, deletion_guard), updated_by = $21, updated_at = clock_timestamp()
+WHERE id = $22
+RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, docs_analyzed, put_off_since, at_fault
 `
 
 type UpdateConnectorParams struct {
@@ -434,6 +563,13 @@ type UpdateConnectorParams struct {
 	TimeZone           string
 	DstGap             *string
 	DstOverlap         *string
+	SpreadPercent      int32
+	DeadlineMinutes    *int32
+	Overlap            string
+	OncePer            *string
+	CatchUp            string
+	CatchUpMost        int32
+	CatchUpMinutes     *int32
 	MaxRetries         int32
 	DeletionGuard      *bool
 	By                 *string
@@ -453,6 +589,13 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		arg.TimeZone,
 		arg.DstGap,
 		arg.DstOverlap,
+		arg.SpreadPercent,
+		arg.DeadlineMinutes,
+		arg.Overlap,
+		arg.OncePer,
+		arg.CatchUp,
+		arg.CatchUpMost,
+		arg.CatchUpMinutes,
 		arg.MaxRetries,
 		arg.DeletionGuard,
 		arg.By,
@@ -472,6 +615,13 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		&i.TimeZone,
 		&i.DstGap,
 		&i.DstOverlap,
+		&i.SpreadPercent,
+		&i.DeadlineMinutes,
+		&i.Overlap,
+		&i.OncePer,
+		&i.CatchUp,
+		&i.CatchUpMost,
+		&i.CatchUpMinutes,
 		&i.MaxRetries,
 		&i.DeletionGuard,
 		&i.TriggerRequestedAt,
@@ -494,7 +644,11 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		&i.SlotsThrough,
 		&i.PlannedThrough,
 		&i.NeedsPlan,
+		&i.ClaimedAt,
+		&i.ClaimedFor,
+		&i.SyncedFor,
 		&i.DeletionsAllowedAt,
+		&i.NextParameters,
 		&i.RunID,
 		&i.FailureCount,
 		&i.DocsAnalyzed,

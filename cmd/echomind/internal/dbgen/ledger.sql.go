@@ -79,7 +79,7 @@ func (q *Queries) CountByStatus(ctx context.Context) ([]CountByStatusRow, error)
 }
 
 const endedRuns = `-- name: EndedRuns :many
-SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE status <> 'running'
+SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM scheduler_runs WHERE status <> 'running'
     AND completed_at >= $1::timestamptz AND completed_at < $2::timestamptz
     AND completed_at <= $3::timestamptz AND (completed_at, id) < ($3::timestamptz, $4::uuid)
     AND ($5::text[] = '{}' OR status = ANY($5::text[]))
@@ -136,6 +136,7 @@ func (q *Queries) EndedRuns(ctx context.Context, arg EndedRunsParams) ([]Schedul
 			&i.Dispatches,
 			&i.TriggerRequestedAt,
 			&i.DeletionsAllowedAt,
+			&i.Parameters,
 			&i.PickedUpAt,
 			&i.TryID,
 			&i.WorkerID,
@@ -159,6 +160,12 @@ func (q *Queries) EndedRuns(ctx context.Context, arg EndedRunsParams) ([]Schedul
 			&i.ConfigVersion,
 			&i.WaitsUntil,
 			&i.WaitMessage,
+			&i.Resources,
+			&i.ProgressDone,
+			&i.ProgressTotal,
+			&i.ProgressText,
+			&i.Warnings,
+			&i.Result,
 		); err != nil {
 			return nil, err
 		}
@@ -209,7 +216,7 @@ func (q *Queries) FailedInTry(ctx context.Context, arg FailedInTryParams) ([]Fai
 }
 
 const listRuns = `-- name: ListRuns :many
-SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE connector_id = $1
+SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM scheduler_runs WHERE connector_id = $1
 ORDER BY started_at DESC, id
 LIMIT $2::integer
 `
@@ -243,6 +250,7 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]Scheduler
 			&i.Dispatches,
 			&i.TriggerRequestedAt,
 			&i.DeletionsAllowedAt,
+			&i.Parameters,
 			&i.PickedUpAt,
 			&i.TryID,
 			&i.WorkerID,
@@ -266,6 +274,12 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]Scheduler
 			&i.ConfigVersion,
 			&i.WaitsUntil,
 			&i.WaitMessage,
+			&i.Resources,
+			&i.ProgressDone,
+			&i.ProgressTotal,
+			&i.ProgressText,
+			&i.Warnings,
+			&i.Result,
 		); err != nil {
 			return nil, err
 		}
@@ -289,7 +303,7 @@ func (q *Queries) Now(ctx context.Context) (time.Time, error) {
 }
 
 const openRun = `-- name: OpenRun :one
-SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE connector_id = $1 AND status = 'running'
+SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM scheduler_runs WHERE connector_id = $1 AND status = 'running'
 `
 
 func (q *Queries) OpenRun(ctx context.Context, connectorID int32) (SchedulerRun, error) {
@@ -310,6 +324,7 @@ func (q *Queries) OpenRun(ctx context.Context, connectorID int32) (SchedulerRun,
 		&i.Dispatches,
 		&i.TriggerRequestedAt,
 		&i.DeletionsAllowedAt,
+		&i.Parameters,
 		&i.PickedUpAt,
 		&i.TryID,
 		&i.WorkerID,
@@ -333,12 +348,18 @@ func (q *Queries) OpenRun(ctx context.Context, connectorID int32) (SchedulerRun,
 		&i.ConfigVersion,
 		&i.WaitsUntil,
 		&i.WaitMessage,
+		&i.Resources,
+		&i.ProgressDone,
+		&i.ProgressTotal,
+		&i.ProgressText,
+		&i.Warnings,
+		&i.Result,
 	)
 	return i, err
 }
 
 const openRuns = `-- name: OpenRuns :many
-SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE status = 'running'
+SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM scheduler_runs WHERE status = 'running'
     AND started_at <= $1::timestamptz AND (started_at, id) < ($1::timestamptz, $2::uuid)
     AND ($3::text[] = '{}' OR type = ANY($3::text[]))
     AND ($4::integer IS NULL OR connector_id IN (SELECT c.id FROM connectors c
@@ -386,6 +407,7 @@ func (q *Queries) OpenRuns(ctx context.Context, arg OpenRunsParams) ([]Scheduler
 			&i.Dispatches,
 			&i.TriggerRequestedAt,
 			&i.DeletionsAllowedAt,
+			&i.Parameters,
 			&i.PickedUpAt,
 			&i.TryID,
 			&i.WorkerID,
@@ -409,6 +431,12 @@ func (q *Queries) OpenRuns(ctx context.Context, arg OpenRunsParams) ([]Scheduler
 			&i.ConfigVersion,
 			&i.WaitsUntil,
 			&i.WaitMessage,
+			&i.Resources,
+			&i.ProgressDone,
+			&i.ProgressTotal,
+			&i.ProgressText,
+			&i.Warnings,
+			&i.Result,
 		); err != nil {
 			return nil, err
 		}
@@ -452,8 +480,8 @@ func (q *Queries) RunInFlight(ctx context.Context, id uuid.UUID) (RunInFlightRow
 }
 
 const runsAnswering = `-- name: RunsAnswering :many
-SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE connector_id = $1::integer AND id IN (
-    SELECT r.id FROM scheduler_runs r WHERE r.connector_id = $1::integer AND r.status <> 'missed'
+SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM scheduler_runs WHERE connector_id = $1::integer AND id IN (
+    SELECT r.id FROM scheduler_runs r WHERE r.connector_id = $1::integer AND r.missed_count IS NULL
     ORDER BY r.started_at DESC LIMIT 50)
     AND (started_at >= $2::timestamptz OR trigger_requested_at >= $2::timestamptz)
 ORDER BY started_at
@@ -490,6 +518,7 @@ func (q *Queries) RunsAnswering(ctx context.Context, arg RunsAnsweringParams) ([
 			&i.Dispatches,
 			&i.TriggerRequestedAt,
 			&i.DeletionsAllowedAt,
+			&i.Parameters,
 			&i.PickedUpAt,
 			&i.TryID,
 			&i.WorkerID,
@@ -513,6 +542,12 @@ func (q *Queries) RunsAnswering(ctx context.Context, arg RunsAnsweringParams) ([
 			&i.ConfigVersion,
 			&i.WaitsUntil,
 			&i.WaitMessage,
+			&i.Resources,
+			&i.ProgressDone,
+			&i.ProgressTotal,
+			&i.ProgressText,
+			&i.Warnings,
+			&i.Result,
 		); err != nil {
 			return nil, err
 		}
@@ -546,7 +581,7 @@ func (q *Queries) RunsBack(ctx context.Context, arg RunsBackParams) (time.Time, 
 }
 
 const runsBetween = `-- name: RunsBetween :many
-SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE id BETWEEN $1::uuid AND $2::uuid ORDER BY id LIMIT $3::integer
+SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM scheduler_runs WHERE id BETWEEN $1::uuid AND $2::uuid ORDER BY id LIMIT $3::integer
 `
 
 type RunsBetweenParams struct {
@@ -580,6 +615,7 @@ func (q *Queries) RunsBetween(ctx context.Context, arg RunsBetweenParams) ([]Sch
 			&i.Dispatches,
 			&i.TriggerRequestedAt,
 			&i.DeletionsAllowedAt,
+			&i.Parameters,
 			&i.PickedUpAt,
 			&i.TryID,
 			&i.WorkerID,
@@ -603,6 +639,12 @@ func (q *Queries) RunsBetween(ctx context.Context, arg RunsBetweenParams) ([]Sch
 			&i.ConfigVersion,
 			&i.WaitsUntil,
 			&i.WaitMessage,
+			&i.Resources,
+			&i.ProgressDone,
+			&i.ProgressTotal,
+			&i.ProgressText,
+			&i.Warnings,
+			&i.Result,
 		); err != nil {
 			return nil, err
 		}
@@ -615,7 +657,7 @@ func (q *Queries) RunsBetween(ctx context.Context, arg RunsBetweenParams) ([]Sch
 }
 
 const runsOf = `-- name: RunsOf :many
-SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message FROM scheduler_runs WHERE connector_id = $1
+SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM scheduler_runs WHERE connector_id = $1
     AND ((completed_at IS NULL AND $2::boolean) OR (completed_at >= $3::timestamptz AND completed_at < $4::timestamptz))
     AND ($5::text[] = '{}' OR status = ANY($5::text[]))
 ORDER BY started_at DESC, id
@@ -663,6 +705,7 @@ func (q *Queries) RunsOf(ctx context.Context, arg RunsOfParams) ([]SchedulerRun,
 			&i.Dispatches,
 			&i.TriggerRequestedAt,
 			&i.DeletionsAllowedAt,
+			&i.Parameters,
 			&i.PickedUpAt,
 			&i.TryID,
 			&i.WorkerID,
@@ -686,6 +729,12 @@ func (q *Queries) RunsOf(ctx context.Context, arg RunsOfParams) ([]SchedulerRun,
 			&i.ConfigVersion,
 			&i.WaitsUntil,
 			&i.WaitMessage,
+			&i.Resources,
+			&i.ProgressDone,
+			&i.ProgressTotal,
+			&i.ProgressText,
+			&i.Warnings,
+			&i.Result,
 		); err != nil {
 			return nil, err
 		}
@@ -699,12 +748,12 @@ func (q *Queries) RunsOf(ctx context.Context, arg RunsOfParams) ([]SchedulerRun,
 
 const statRuns = `-- name: StatRuns :many
 SELECT coalesce(r.connector_id, 0)::integer AS connector_id,
-    count(*) FILTER (WHERE r.status <> 'missed') AS runs,
+    count(*) FILTER (WHERE r.missed_count IS NULL) AS runs,
     count(*) FILTER (WHERE r.status = 'completed') AS completed,
-    count(*) FILTER (WHERE r.status = 'skipped') AS skipped,
+    count(*) FILTER (WHERE r.status = 'skipped' AND r.missed_count IS NULL) AS skipped,
     count(*) FILTER (WHERE r.status = 'failed') AS failed,
     count(*) FILTER (WHERE r.status = 'superseded') AS superseded,
-    coalesce(sum(r.missed_count), 0)::bigint AS missed,
+    coalesce(sum(r.missed_count) FILTER (WHERE r.status = 'missed'), 0)::bigint AS missed,
     coalesce(percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY extract(epoch FROM r.completed_at - r.picked_up_at)::float8)
         FILTER (WHERE r.picked_up_at IS NOT NULL AND r.status IN ('completed', 'skipped', 'failed')), '{}')::float8[] AS took,
     coalesce(percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY extract(epoch FROM r.picked_up_at - r.due_at)::float8)
@@ -778,19 +827,19 @@ func (q *Queries) StatRuns(ctx context.Context, arg StatRunsParams) ([]StatRunsR
 
 const statRunsOf = `-- name: StatRunsOf :many
 SELECT coalesce(r.connector_id, 0)::integer AS connector_id,
-    count(*) FILTER (WHERE r.status <> 'missed') AS runs,
+    count(*) FILTER (WHERE r.missed_count IS NULL) AS runs,
     count(*) FILTER (WHERE r.status = 'completed') AS completed,
-    count(*) FILTER (WHERE r.status = 'skipped') AS skipped,
+    count(*) FILTER (WHERE r.status = 'skipped' AND r.missed_count IS NULL) AS skipped,
     count(*) FILTER (WHERE r.status = 'failed') AS failed,
     count(*) FILTER (WHERE r.status = 'superseded') AS superseded,
-    coalesce(sum(r.missed_count), 0)::bigint AS missed,
+    coalesce(sum(r.missed_count) FILTER (WHERE r.status = 'missed'), 0)::bigint AS missed,
     coalesce(percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY extract(epoch FROM r.completed_at - r.picked_up_at)::float8)
         FILTER (WHERE r.picked_up_at IS NOT NULL AND r.status IN ('completed', 'skipped', 'failed')), '{}')::float8[] AS took,
     coalesce(percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY extract(epoch FROM r.picked_up_at - r.due_at)::float8)
         FILTER (WHERE r.picked_up_at IS NOT NULL), '{}')::float8[] AS queued
 FROM unnest($1::integer[]) AS named(id)
 CROSS JOIN LATERAL (
-    SELECT l.id, l.connector_id, l.type, l.trigger, l.slot, l.slot_last, l.missed_count, l.due_at, l.started_at, l.config_version, l.dispatches, l.trigger_requested_at, l.deletions_allowed_at, l.picked_up_at, l.try_id, l.fetched_at, l.completed_at, l.status, l.reason, l.error_message, l.waits_until, l.total, l.stored, l.checkpoint_no, l.notes, l.documents_processed, l.documents_failed, l.documents_deleted, l.documents_unchanged, l.chunks_stored, l.listing_whole FROM runs l WHERE l.connector_id = named.id
+    SELECT l.id, l.connector_id, l.type, l.trigger, l.slot, l.slot_last, l.missed_count, l.due_at, l.started_at, l.config_version, l.dispatches, l.trigger_requested_at, l.deletions_allowed_at, l.parameters, l.picked_up_at, l.try_id, l.fetched_at, l.completed_at, l.status, l.reason, l.error_message, l.waits_until, l.resources, l.total, l.stored, l.checkpoint_no, l.notes, l.documents_processed, l.documents_failed, l.documents_deleted, l.documents_unchanged, l.chunks_stored, l.listing_whole, l.progress_done, l.progress_total, l.progress_text, l.warnings, l.result FROM runs l WHERE l.connector_id = named.id
         AND l.completed_at >= $2::timestamptz AND l.completed_at < $3::timestamptz
     ORDER BY l.started_at DESC LIMIT $4::integer) r
 GROUP BY ROLLUP (r.connector_id)
@@ -856,17 +905,21 @@ func (q *Queries) StatRunsOf(ctx context.Context, arg StatRunsOfParams) ([]StatR
 }
 
 const waitingRuns = `-- name: WaitingRuns :many
-SELECT id, wait_message::text AS wait_message, waits_until::timestamptz AS waits_until FROM open_runs
-WHERE id = ANY($1::uuid[]) AND waits_until > (SELECT clock_timestamp()) AND wait_message IS NOT NULL
+SELECT id, wait_message, waits_until, progress_done, progress_total, progress_text FROM open_runs
+WHERE id = ANY($1::uuid[]) AND (waits_until > (SELECT clock_timestamp()) AND wait_message IS NOT NULL
+    OR progress_done IS NOT NULL OR progress_text IS NOT NULL)
 `
 
 type WaitingRunsRow struct {
-	ID          uuid.UUID
-	WaitMessage string
-	WaitsUntil  time.Time
+	ID            uuid.UUID
+	WaitMessage   *string
+	WaitsUntil    *time.Time
+	ProgressDone  *int64
+	ProgressTotal *int64
+	ProgressText  *string
 }
 
-// Those of these open runs that wait because their source has asked for it.
+// Those of these open runs that wait because their source has asked for it, and jobs that say how far they have come.
 func (q *Queries) WaitingRuns(ctx context.Context, ids []uuid.UUID) ([]WaitingRunsRow, error) {
 	rows, err := q.db.Query(ctx, waitingRuns, ids)
 	if err != nil {
@@ -876,7 +929,14 @@ func (q *Queries) WaitingRuns(ctx context.Context, ids []uuid.UUID) ([]WaitingRu
 	items := []WaitingRunsRow{}
 	for rows.Next() {
 		var i WaitingRunsRow
-		if err := rows.Scan(&i.ID, &i.WaitMessage, &i.WaitsUntil); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.WaitMessage,
+			&i.WaitsUntil,
+			&i.ProgressDone,
+			&i.ProgressTotal,
+			&i.ProgressText,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -23,6 +23,13 @@ type Connector struct {
 	TimeZone           string
 	DstGap             *string
 	DstOverlap         *string
+	SpreadPercent      int32
+	DeadlineMinutes    *int32
+	Overlap            string
+	OncePer            *string
+	CatchUp            string
+	CatchUpMost        int32
+	CatchUpMinutes     *int32
 	MaxRetries         int32
 	DeletionGuard      bool
 	TriggerRequestedAt *time.Time
@@ -45,7 +52,11 @@ type Connector struct {
 	SlotsThrough       *time.Time
 	PlannedThrough     *time.Time
 	NeedsPlan          bool
+	ClaimedAt          *time.Time
+	ClaimedFor         *time.Time
+	SyncedFor          *time.Time
 	DeletionsAllowedAt *time.Time
+	NextParameters     []byte
 	RunID              *uuid.UUID
 	FailureCount       int32
 	DocsAnalyzed       int64
@@ -68,6 +79,15 @@ type ConnectorEvidence struct {
 	TimeZone           string
 	DstGap             *string
 	DstOverlap         *string
+	SpreadPercent      int32
+	DeadlineMinutes    *int32
+	Overlap            string
+	OncePer            *string
+	CatchUp            string
+	CatchUpMost        int32
+	CatchUpMinutes     *int32
+	ClaimedAt          *time.Time
+	SyncedFor          *time.Time
 	NeedsPlan          bool
 	PlannedThrough     *time.Time
 	NextSyncAt         *time.Time
@@ -94,6 +114,15 @@ type ConnectorEvidence struct {
 	Cut                *string
 	WaitsUntil         *time.Time
 	WaitMessage        *string
+	ProgressDone       *int64
+	ProgressTotal      *int64
+	ProgressText       *string
+	LockKey            *string
+	LockAskedAt        *time.Time
+	LockRunID          *uuid.UUID
+	LockConnectorID    *int32
+	LockExpiresAt      *time.Time
+	Kind               string
 	TypeCap            *int32
 	DueBefore          int64
 	InFlight           int64
@@ -109,6 +138,7 @@ type ConnectorEvidence struct {
 
 type ConnectorType struct {
 	Name                  string
+	Kind                  string
 	DefaultRefreshMinutes *int32
 	MaxConcurrentSyncs    *int32
 }
@@ -128,6 +158,7 @@ type SchedulerRun struct {
 	Dispatches         int32
 	TriggerRequestedAt *time.Time
 	DeletionsAllowedAt *time.Time
+	Parameters         []byte
 	PickedUpAt         *time.Time
 	TryID              *uuid.UUID
 	WorkerID           *uuid.UUID
@@ -151,4 +182,10 @@ type SchedulerRun struct {
 	ConfigVersion      int64
 	WaitsUntil         *time.Time
 	WaitMessage        *string
+	Resources          []byte
+	ProgressDone       *int64
+	ProgressTotal      *int64
+	ProgressText       *string
+	Warnings           []string
+	Result             []byte
 }

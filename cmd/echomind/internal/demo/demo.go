@@ -21,6 +21,7 @@ import (
 	"github.com/echomind/sync/internal/devstack"
 	"github.com/echomind/sync/internal/line"
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/slots"
 	"github.com/echomind/sync/services/semantic"
 )
 
@@ -194,6 +195,7 @@ func (s *story) add(ctx context.Context, name, connectorType string, config map[
 		return s.queries.AddConnector(ctx, dbgen.AddConnectorParams{
 			Name: name, Type: connectorType, UserID: user, Scope: "user", Config: data,
 			RefreshFreqMinutes: &hourly, TimeZone: "UTC", MaxRetries: 5,
+			SpreadPercent: 10, Overlap: slots.OverlapSkip, CatchUp: slots.CatchUpLatest, CatchUpMost: 10,
 		})
 	})
 	if err != nil {

@@ -123,7 +123,9 @@ const (
 	CannotBePlanned   Cause = "cannot_be_planned"
 	BackingOff        Cause = "backing_off"
 	// ToldToWait is of a source that asked for it, whether a run waits or the next one is put off.
-	ToldToWait         Cause = "told_to_wait"
+	ToldToWait Cause = "told_to_wait"
+	// WaitsForLock is of a run that waits for a lock of a scarce thing, which another run has.
+	WaitsForLock       Cause = "waits_for_lock"
 	FailedForGood      Cause = "failed_for_good"
 	DisabledByUser     Cause = "disabled_by_user"
 	DisabledByFailures Cause = "disabled_by_failures"

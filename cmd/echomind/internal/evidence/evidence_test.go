@@ -97,6 +97,21 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 			w.foreign("1 minute")
 			w.exec(`SELECT moves.waits(id, try_id, '5 minutes', 'Microsoft asked us to wait') FROM open_runs`)
 		}, evidence.ToldToWait, true, []string{"Microsoft asked us to wait until ", "lease: none"}},
+		{"it waits for a lock that another run has", func(w *world) {
+			w.syncing("10 seconds")
+			other := w.others(1, "1 minute")[0]
+			w.exec(`SELECT moves.pick_up(connector_id, id, gen_random_uuid()) FROM open_runs WHERE connector_id = $1`, other)
+			w.exec(`SELECT moves.acquire_lock(id, try_id, 'ollama:global', '5 minutes') FROM open_runs WHERE connector_id = $1`, other)
+			w.exec(`SELECT moves.acquire_lock($1, $2, 'ollama:global', '5 minutes', true)`, w.try.Run, w.try.ID)
+		}, evidence.WaitsForLock, true, []string{"waits for lock ollama:global, held by run ", " of connector 2 for another ", "it asked for ollama:global"}},
+		{"another team's service waits for a lock behind others", func(w *world) {
+			w.foreign("1 minute")
+			w.exec(`SELECT moves.acquire_lock(id, try_id, 'ollama:global', '5 minutes', true) FROM open_runs`)
+			w.exec(`DELETE FROM resource_locks`)
+			w.exec(`UPDATE open_runs SET has_locks = true`)
+			w.exec(`INSERT INTO lock_waiters (key, run_id, connector_id, since, expires_at)
+				SELECT 'ollama:global', id, connector_id, clock_timestamp(), clock_timestamp() + interval '5 s' FROM open_runs`)
+		}, evidence.WaitsForLock, true, []string{"waits for lock ollama:global, which others asked for before", "lease: none"}},
 		{"a worker fetches and it was triggered meanwhile", func(w *world) {
 			w.syncing("10 seconds")
 			w.exec(`UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = $1`, w.id)
@@ -272,8 +287,17 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 			w.service("echomind-scheduler")
 		}, evidence.DueNow, false, []string{"no cap"}},
 		{"it waits for its slot", func(w *world) {
-			w.connector(", refresh_freq_minutes, last_sync_at", ", 60, clock_timestamp() - interval '10 minutes'")
+			w.connector(", refresh_freq_minutes, spread_percent, last_sync_at", ", 60, 0, clock_timestamp() - interval '10 minutes'")
 		}, evidence.WaitsForSlot, false, []string{"(in 50m)", "no verdict yet"}},
+		{"it waits for its slot, which keeps a place of its own and has a deadline", func(w *world) {
+			w.connector(", refresh_freq_minutes, deadline_minutes, last_sync_at", ", 60, 90, clock_timestamp()")
+		}, evidence.WaitsForSlot, false, []string{"spread: its slots keep a place of their own, up to 10% of the interval earlier", "deadline 1h30m: unless it is claimed by "}},
+		{"its period is completed", func(w *world) {
+			w.connector(", schedule_cron, once_per, overlap, catch_up, catch_up_minutes, last_sync_at", ", '0 * * * *', 'day', 'queue', 'all', 120, clock_timestamp()")
+			movestest.Force(w.t, w.pool, `UPDATE connectors SET needs_plan = false, due_reason = 'schedule', slot_at = clock_timestamp() + interval '1 day',
+				next_sync_at = clock_timestamp() + interval '1 day', synced_for = clock_timestamp() WHERE id = $1`, w.id)
+		}, evidence.WaitsForSlot, false, []string{"once per day: the last sync that completed was for ", "overlap queue: ", "catch_up all: of slots that nobody has claimed the latest 10 run",
+			"catch_up_minutes: slots older than 2h are missed"}},
 		{"its source asked to wait", func(w *world) {
 			w.syncing("10 seconds")
 			w.exec(`SELECT moves.postpone(id, try_id, '50 minutes', 'Microsoft asked us to wait') FROM open_runs`)

@@ -34,6 +34,7 @@ func Explain(e Evidence) Answer {
 	default:
 		x.atRest()
 	}
+	x.policies()
 	x.past()
 	x.failed()
 	return x.answer

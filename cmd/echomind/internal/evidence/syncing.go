@@ -1,11 +1,15 @@
 package evidence
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	"github.com/echomind/sync/cmd/echomind/internal/clock"
 )
+
+// kindJob is the kind of types whose runs store no documents.
+const kindJob = "job"
 
 const (
 	// semanticLook is the time between two looks of semantic's for what is complete or lost.
@@ -18,11 +22,15 @@ func (x *explanation) syncing() {
 	c := x.Connector
 	x.fact("session %s, try %s", c.RunID, c.TryID)
 	x.fact("picked up %s, due as %s", clock.Ago(*c.PickedUpAt, x.Now), *c.Trigger)
-	total := "of how many is not known yet"
-	if c.Total != nil {
-		total = fmt.Sprintf("of %d", *c.Total)
+	if c.Kind == kindJob {
+		x.fact("progress: %s", cmp.Or(clock.Progress(c.ProgressDone, c.ProgressTotal, c.ProgressText), "it says nothing of it"))
+	} else {
+		total := "of how many is not known yet"
+		if c.Total != nil {
+			total = fmt.Sprintf("of %d", *c.Total)
+		}
+		x.fact("%s stored, %s", plural(*c.Stored, "message"), total)
 	}
-	x.fact("%s stored, %s", plural(*c.Stored, "message"), total)
 	if c.Cut != nil {
 		x.fact("its worker gave it up: %s", *c.Cut)
 	}
@@ -32,6 +40,10 @@ func (x *explanation) syncing() {
 	case c.LeaseExpiresAt != nil && x.Now.Before(*c.LeaseExpiresAt):
 		x.answer.Running = true
 		x.fact("lease: worker %s has it for another %s, and renews it", c.WorkerID, clock.Span(c.LeaseExpiresAt.Sub(x.Now)))
+		if c.Kind == kindJob && !x.waits() {
+			x.conclude(Fetching, "a worker does its job", "when that is done it becomes ACTIVE")
+			break
+		}
 		x.fetching()
 	case c.LeaseExpiresAt != nil:
 		x.workerLost()
@@ -60,12 +72,27 @@ func (x *explanation) fetching() {
 		x.conclude(DocumentsFull, "its worker waits for room in the document stream", "it goes on as semantic stores what the stream holds")
 	case x.waits():
 		x.conclude(ToldToWait, x.wait()+" (a worker is fetching it)", "the worker goes on then, where it stands; nothing is to be done")
+	case x.Connector.LockKey != nil:
+		x.waitsForLock()
 	case s.Documents.Messages > 0 && x.nobodyStores():
 		x.conclude(NobodyStores, "a worker is fetching it, and nobody stores what is fetched: no semantic service runs",
 			"it goes on slowly, and at full speed as soon as semantic runs; nothing is lost meanwhile")
 	default:
 		x.conclude(Fetching, "a worker is fetching it", "when everything is fetched and stored it becomes ACTIVE")
 	}
+}
+
+// waitsForLock: what it needs is another run's.
+func (x *explanation) waitsForLock() {
+	c := x.Connector
+	x.fact("lock: it asked for %s %s", *c.LockKey, clock.Ago(*c.LockAskedAt, x.Now))
+	next := "it has the lock when those before it are through, or gives up when its worker has waited as long as it may; `echomind locks list` shows who has it"
+	if c.LockRunID == nil {
+		x.conclude(WaitsForLock, fmt.Sprintf("waits for lock %s, which others asked for before", *c.LockKey), next)
+		return
+	}
+	x.conclude(WaitsForLock, fmt.Sprintf("waits for lock %s, held by run %s of connector %d for another %s", *c.LockKey, c.LockRunID, *c.LockConnectorID,
+		clock.Span(c.LockExpiresAt.Sub(x.Now))), next+"; its holder may renew it")
 }
 
 // waits says whether the run waits because its source has asked for it.
@@ -175,6 +202,10 @@ func (x *explanation) foreign() {
 	limit := x.Connector.PickedUpAt.Add(x.Settings.ForeignTimeout)
 	if limit.After(x.Now) && x.waits() {
 		x.conclude(ToldToWait, x.wait()+" (a service of another team works on it, and keeps no lease)", "that service goes on then")
+		return
+	}
+	if limit.After(x.Now) && x.Connector.LockKey != nil {
+		x.waitsForLock()
 		return
 	}
 	if limit.After(x.Now) {

@@ -18,7 +18,7 @@ func TestTheWaitsAreThoseOfTheServices(t *testing.T) {
 	t.Parallel()
 	const services = "../../../../services/"
 	require.Equal(t, constant(t, services+"scheduler", "maxLostGrace"), constant(t, ".", "maxLostGrace"))
-	require.Equal(t, constant(t, services+"semantic", "houseEvery"), constant(t, ".", "semanticLook"))
+	require.Equal(t, constant(t, services+"semantic", "lookInterval"), constant(t, ".", "semanticLook"))
 	var cfg semantic.Config
 	require.NoError(t, config.Load(&cfg))
 	require.Equal(t, fmt.Sprintf("%d * time.Second", cfg.LeaseSeconds), constant(t, ".", "missingFor"))

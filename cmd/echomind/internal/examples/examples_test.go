@@ -92,6 +92,62 @@ func TestACustomSourceIsSyncedAndFound(t *testing.T) {
 	stop()
 }
 
+func TestAJobIsCheckedDoneAndSeen(t *testing.T) {
+	ctx := context.Background()
+	url, broker := testkit.Database(t, db.Up), testkit.NATS(t)
+	t.Setenv("DATABASE_URL", url)
+	t.Setenv("NATS_URL", broker.URL())
+	t.Setenv("HTTP_ADDR", "127.0.0.1:0")
+	services(t)
+	pool, err := pgxpool.New(ctx, url)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	_, err = pool.Exec(ctx, `INSERT INTO connector_types (name, kind) VALUES ('word_count', 'job')`)
+	require.NoError(t, err)
+	stop := example(t, "wordcount")
+
+	folder := t.TempDir()
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
+	}
+	write("one.txt", "the zebra runs")
+	cfg, err := json.Marshal(map[string]any{"folder": folder, "at_least": 2})
+	require.NoError(t, err)
+	var id int
+	require.NoError(t, pool.QueryRow(ctx, `INSERT INTO connectors (name, type, user_id, config, refresh_freq_minutes)
+		VALUES ('mine', 'word_count', 1, $1, 60) RETURNING id`, cfg).Scan(&id))
+	ends := func(runs int, want string) {
+		t.Helper()
+		testkit.Eventually(t, soon, func() error {
+			var ended int
+			var last string
+			err := pool.QueryRow(ctx, `SELECT count(*), coalesce((array_agg(concat_ws(' | ', status, reason, error_message, result::text,
+				warnings::text, progress_done || ' of ' || progress_total) ORDER BY started_at DESC))[1], '') FROM runs WHERE connector_id = $1`, id).Scan(&ended, &last)
+			if err == nil && (ended != runs || last != want) {
+				err = fmt.Errorf("%d runs have ended, the last is %s", ended, last)
+			}
+			return err
+		})
+	}
+	again := func(with any) {
+		_, err := pool.Exec(ctx, `SELECT moves.trigger_sync($1, parameters => $2)`, id, with)
+		require.NoError(t, err)
+	}
+	ends(1, `skipped | 1 texts, fewer than 2`)
+	write("two.txt", "a quiet walrus")
+	write("three.txt", "\xff")
+	again(nil)
+	ends(2, `completed | {"texts": 2, "words": 6} | {"three.txt is left out: it is no text of at most 1 MiB"} | 3 of 3`)
+	again(`{"at_least": 9}`)
+	ends(3, `skipped | 3 texts, fewer than 9`)
+	again(`{"folder": "/no/such/folder"}`)
+	ends(4, `failed | permanent failure | stat /no/such/folder: no such file or directory`)
+	var documents int
+	require.NoError(t, pool.QueryRow(ctx, `SELECT count(*) FROM documents`).Scan(&documents))
+	require.Zero(t, documents)
+	stop()
+}
+
 // services runs what the example needs beside it.
 func services(t *testing.T) {
 	t.Helper()

@@ -12,6 +12,22 @@ import (
 	"time"
 )
 
+const cancel = `-- name: Cancel :one
+SELECT moves.cancel($1::uuid, $2::text)::boolean
+`
+
+type CancelParams struct {
+	RunID   uuid.UUID
+	Message string
+}
+
+func (q *Queries) Cancel(ctx context.Context, arg CancelParams) (bool, error) {
+	row := q.db.QueryRow(ctx, cancel, arg.RunID, arg.Message)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const cut = `-- name: Cut :one
 SELECT moves.cut($1::uuid, $2::uuid, $3::bigint, $4::bigint, $5::text)::boolean
 `
@@ -127,6 +143,29 @@ SELECT moves.enable($1::integer)::boolean
 
 func (q *Queries) Enable(ctx context.Context, connectorID int32) (bool, error) {
 	row := q.db.QueryRow(ctx, enable, connectorID)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const endJob = `-- name: EndJob :one
+SELECT moves.end_job($1::uuid, $2::uuid, $3::jsonb, $4::text)::boolean
+`
+
+type EndJobParams struct {
+	RunID  uuid.UUID
+	TryID  uuid.UUID
+	Result []byte
+	Reason *string
+}
+
+func (q *Queries) EndJob(ctx context.Context, arg EndJobParams) (bool, error) {
+	row := q.db.QueryRow(ctx, endJob,
+		arg.RunID,
+		arg.TryID,
+		arg.Result,
+		arg.Reason,
+	)
 	var column_1 bool
 	err := row.Scan(&column_1)
 	return column_1, err
@@ -285,6 +324,33 @@ type ReleaseParams struct {
 
 func (q *Queries) Release(ctx context.Context, arg ReleaseParams) (bool, error) {
 	row := q.db.QueryRow(ctx, release, arg.RunID, arg.TryID)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const report = `-- name: Report :one
+SELECT moves.report($1::uuid, $2::uuid, $3::bigint, $4::bigint, $5::text, $6::text[])::boolean
+`
+
+type ReportParams struct {
+	RunID    uuid.UUID
+	TryID    uuid.UUID
+	Done     *int64
+	Total    *int64
+	Line     string
+	Warnings []string
+}
+
+func (q *Queries) Report(ctx context.Context, arg ReportParams) (bool, error) {
+	row := q.db.QueryRow(ctx, report,
+		arg.RunID,
+		arg.TryID,
+		arg.Done,
+		arg.Total,
+		arg.Line,
+		arg.Warnings,
+	)
 	var column_1 bool
 	err := row.Scan(&column_1)
 	return column_1, err

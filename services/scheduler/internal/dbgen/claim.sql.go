@@ -71,9 +71,12 @@ func (q *Queries) DueTypes(ctx context.Context, arg DueTypesParams) ([]DueTypesR
 }
 
 const lockDue = `-- name: LockDue :many
-SELECT c.id::integer AS id, c.user_id::integer AS user_id, c.scope::text AS scope, c.scope_id, c.config::jsonb AS config,
-    c.state::jsonb AS state, c.listing, c.config_version::bigint AS config_version, c.next_sync_at::timestamptz AS next_sync_at,
+SELECT c.id::integer AS id, c.user_id::integer AS user_id, c.scope::text AS scope, c.scope_id, config_merged(c.config, c.next_parameters)::jsonb AS config,
+    (CASE WHEN c.next_parameters IS NULL THEN c.state ELSE '{}' END)::jsonb AS state,
+    CASE WHEN c.next_parameters IS NULL THEN c.listing END AS listing, c.config_version::bigint AS config_version, c.next_sync_at::timestamptz AS next_sync_at,
     c.due_reason::text AS due_reason, c.slot_at, c.schedule_cron, c.time_zone::text AS time_zone, c.dst_gap, c.dst_overlap,
+    c.deadline_minutes, c.overlap::text AS overlap, c.once_per, c.catch_up::text AS catch_up, c.catch_up_most::integer AS catch_up_most,
+    c.catch_up_minutes, c.claimed_at, c.last_sync_at, c.synced_for,
     (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now
 FROM moves.lock_due($2::text, $3::integer, $4::integer, $1::timestamptz, $5::integer[],
     $6::integer, $7::bigint) c
@@ -90,22 +93,31 @@ type LockDueParams struct {
 }
 
 type LockDueRow struct {
-	ID            int32
-	UserID        int32
-	Scope         string
-	ScopeID       *string
-	Config        []byte
-	State         []byte
-	Listing       []byte
-	ConfigVersion int64
-	NextSyncAt    time.Time
-	DueReason     string
-	SlotAt        *time.Time
-	ScheduleCron  *string
-	TimeZone      string
-	DstGap        *string
-	DstOverlap    *string
-	Now           time.Time
+	ID              int32
+	UserID          int32
+	Scope           string
+	ScopeID         *string
+	Config          []byte
+	State           []byte
+	Listing         []byte
+	ConfigVersion   int64
+	NextSyncAt      time.Time
+	DueReason       string
+	SlotAt          *time.Time
+	ScheduleCron    *string
+	TimeZone        string
+	DstGap          *string
+	DstOverlap      *string
+	DeadlineMinutes *int32
+	Overlap         string
+	OncePer         *string
+	CatchUp         string
+	CatchUpMost     int32
+	CatchUpMinutes  *int32
+	ClaimedAt       *time.Time
+	LastSyncAt      *time.Time
+	SyncedFor       *time.Time
+	Now             time.Time
 }
 
 // Within the transaction of Claim.
@@ -142,6 +154,15 @@ func (q *Queries) LockDue(ctx context.Context, arg LockDueParams) ([]LockDueRow,
 			&i.TimeZone,
 			&i.DstGap,
 			&i.DstOverlap,
+			&i.DeadlineMinutes,
+			&i.Overlap,
+			&i.OncePer,
+			&i.CatchUp,
+			&i.CatchUpMost,
+			&i.CatchUpMinutes,
+			&i.ClaimedAt,
+			&i.LastSyncAt,
+			&i.SyncedFor,
 			&i.Now,
 		); err != nil {
 			return nil, err

@@ -150,7 +150,7 @@ func (q *Queries) Server(ctx context.Context) (ServerRow, error) {
 }
 
 const verdicts = `-- name: Verdicts :many
-SELECT r.type, r.status, r.reason, r.due_at, r.completed_at
+SELECT r.type, r.status, r.reason, r.due_at, r.completed_at, (r.missed_count IS NULL)::boolean AS ran
 FROM runs r
 WHERE r.completed_at > $1::timestamptz AND r.completed_at <= $2::timestamptz
 ORDER BY r.completed_at
@@ -169,6 +169,7 @@ type VerdictsRow struct {
 	Reason      *string
 	DueAt       time.Time
 	CompletedAt time.Time
+	Ran         bool
 }
 
 // Runs that ended since the last look, for the metrics; a page of them.
@@ -187,6 +188,7 @@ func (q *Queries) Verdicts(ctx context.Context, arg VerdictsParams) ([]VerdictsR
 			&i.Reason,
 			&i.DueAt,
 			&i.CompletedAt,
+			&i.Ran,
 		); err != nil {
 			return nil, err
 		}

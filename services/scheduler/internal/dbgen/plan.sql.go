@@ -62,7 +62,9 @@ func (q *Queries) LockPassed(ctx context.Context, arg LockPassedParams) ([]LockP
 }
 
 const lockUnplanned = `-- name: LockUnplanned :many
-SELECT c.id::integer AS id, c.schedule_cron, c.time_zone::text AS time_zone, c.dst_gap, c.dst_overlap, c.last_sync_at, c.planned_through,
+SELECT c.id::integer AS id, c.schedule_cron, c.time_zone::text AS time_zone, c.dst_gap, c.dst_overlap, c.last_sync_at, c.due_reason, c.planned_through,
+    c.deadline_minutes, c.overlap::text AS overlap, c.once_per, c.catch_up::text AS catch_up, c.catch_up_most::integer AS catch_up_most,
+    c.catch_up_minutes, c.claimed_at, c.synced_for,
     (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now
 FROM moves.lock_unplanned($2::integer, $3::integer[]) c
 `
@@ -74,14 +76,23 @@ type LockUnplannedParams struct {
 }
 
 type LockUnplannedRow struct {
-	ID             int32
-	ScheduleCron   *string
-	TimeZone       string
-	DstGap         *string
-	DstOverlap     *string
-	LastSyncAt     *time.Time
-	PlannedThrough *time.Time
-	Now            time.Time
+	ID              int32
+	ScheduleCron    *string
+	TimeZone        string
+	DstGap          *string
+	DstOverlap      *string
+	LastSyncAt      *time.Time
+	DueReason       *string
+	PlannedThrough  *time.Time
+	DeadlineMinutes *int32
+	Overlap         string
+	OncePer         *string
+	CatchUp         string
+	CatchUpMost     int32
+	CatchUpMinutes  *int32
+	ClaimedAt       *time.Time
+	SyncedFor       *time.Time
+	Now             time.Time
 }
 
 func (q *Queries) LockUnplanned(ctx context.Context, arg LockUnplannedParams) ([]LockUnplannedRow, error) {
@@ -100,7 +111,16 @@ func (q *Queries) LockUnplanned(ctx context.Context, arg LockUnplannedParams) ([
 			&i.DstGap,
 			&i.DstOverlap,
 			&i.LastSyncAt,
+			&i.DueReason,
 			&i.PlannedThrough,
+			&i.DeadlineMinutes,
+			&i.Overlap,
+			&i.OncePer,
+			&i.CatchUp,
+			&i.CatchUpMost,
+			&i.CatchUpMinutes,
+			&i.ClaimedAt,
+			&i.SyncedFor,
 			&i.Now,
 		); err != nil {
 			return nil, err

@@ -1,0 +1,211 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/echomind/sync/cmd/echomind/internal/clock"
+	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+)
+
+// maxLocks is how many locks are listed.
+const maxLocks = 10000
+
+// lockView is what programs are shown of a lock. Of one that nobody has, and that runs wait for, epoch and holder are null.
+type lockView struct {
+	Key           string     `json:"key"`
+	Epoch         *int64     `json:"epoch"`
+	RunID         *uuid.UUID `json:"run_id"`
+	ConnectorID   *int32     `json:"connector_id"`
+	ConnectorName *string    `json:"connector_name"`
+	AcquiredAt    *time.Time `json:"acquired_at"`
+	// ExpiresAt is when it ends without a renewal. One that has ended stands until its run ends, or another run has it.
+	ExpiresAt *time.Time `json:"expires_at"`
+	Waiting   int32      `json:"waiting"`
+}
+
+func locks(f *finder) *cobra.Command {
+	return group("locks", "List the locks that runs hold, and release one",
+		"A lock is on something that there is little of, such as one GPU: one run has it at a time. It is freed when its run ends, and ends by itself where "+
+			"its worker does not renew it.", locksList(f), locksRelease(f))
+}
+
+func locksList(f *finder) *cobra.Command {
+	c := &cobra.Command{
+		Use: "list", Short: "List the locks that runs hold or wait for",
+		Long: `List the locks that runs hold, and those that runs wait for: who has each, since when, for how long without a renewal, and how many wait for it.
+The epoch is a number that grows with each time that a key is given.`,
+		Example: "  echomind locks list\n  echomind locks list -o json", Args: cobra.NoArgs,
+	}
+	out := withOutput(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+			moment, err := ask(c.Context(), pool, "now", now)
+			if err != nil {
+				return fmt.Errorf("read the time: %w", err)
+			}
+			found, err := ask(c.Context(), pool, "locks", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.ListLocksRow, error) {
+				return q.ListLocks(ctx, maxLocks)
+			})
+			if err != nil {
+				return fmt.Errorf("list the locks: %w", err)
+			}
+			views, rows := make([]lockView, len(found)), make([][]string, len(found))
+			for i, l := range found {
+				views[i] = lockView{
+					Key: l.Key, Epoch: l.Epoch, RunID: l.RunID, ConnectorID: l.ConnectorID, ConnectorName: l.ConnectorName, AcquiredAt: utc(l.AcquiredAt),
+					ExpiresAt: utc(l.ExpiresAt), Waiting: l.Waiting,
+				}
+				rows[i] = lockRow(l, moment)
+			}
+			return out.show(c.OutOrStdout(), views, func(w io.Writer) error {
+				if len(found) == 0 {
+					_, err := fmt.Fprintln(w, "no run holds a lock, or waits for one")
+					return err
+				}
+				return table(w, []string{"KEY", "EPOCH", "CONNECTOR", "RUN", "SINCE", "ENDS IN", "WAITING"}, rows)
+			})
+		})
+	}
+	return c
+}
+
+func lockRow(l dbgen.ListLocksRow, now time.Time) []string {
+	waiting := strconv.Itoa(int(l.Waiting))
+	if l.Epoch == nil {
+		return []string{l.Key, "-", "-", "-", "-", "-", waiting}
+	}
+	ends := "ended"
+	if l.ExpiresAt.After(now) {
+		ends = clock.Span(l.ExpiresAt.Sub(now))
+	}
+	return []string{
+		l.Key, strconv.FormatInt(*l.Epoch, 10), numberAndName(*l.ConnectorID, l.ConnectorName), l.RunID.String()[:shortest],
+		clock.At(*l.AcquiredAt, now), ends, waiting,
+	}
+}
+
+func numberAndName(id int32, name *string) string {
+	if name == nil {
+		return strconv.Itoa(int(id))
+	}
+	return fmt.Sprintf("%d (%s)", id, *name)
+}
+
+// released is what was done.
+type released struct {
+	Key         string    `json:"key"`
+	Epoch       int64     `json:"epoch"`
+	RunID       uuid.UUID `json:"run_id"`
+	ConnectorID int32     `json:"connector_id"`
+	ReleasedBy  string    `json:"released_by"`
+}
+
+var errNotReleased = errors.New("nothing is released")
+
+func locksRelease(f *finder) *cobra.Command {
+	c := &cobra.Command{
+		Use: "release KEY", Short: "Take a lock from the run that holds it",
+		Long: `Take a lock from the run that holds it, so that the next run may have it. It asks first on a terminal, and elsewhere wants --yes. The holder
+learns it by its next renewal, and the ledger says who released it (echomind runs show). Until then both may use what is locked: it is safe where that refuses
+the lower of two epochs, or where the holder is known to be gone.`,
+		Example: "  echomind locks release ollama:global\n  echomind locks release ollama:global --yes",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("%s needs one KEY, as `echomind locks list` shows it", c.CommandPath())
+			}
+			return nil
+		},
+	}
+	yes := c.Flags().Bool("yes", false, "release without asking")
+	out := withOutput(c)
+	c.ValidArgsFunction = f.completeLocks
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if !*yes && !isTerminal(c.InOrStdin()) {
+			return usagef("%s: two runs may use what is locked for a while; add --yes if you mean it", c.CommandPath())
+		}
+		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+			var epoch *int64
+			if !*yes {
+				var err error
+				if epoch, err = confirmRelease(c, pool, args[0]); err != nil {
+					return err
+				}
+			}
+			done, err := releaseLock(c.Context(), pool, args[0], epoch)
+			if err != nil {
+				return err
+			}
+			return out.show(c.OutOrStdout(), done, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "released %s, which run %s of connector %d held in epoch %d; it learns that by its next renewal\n",
+					done.Key, done.RunID, done.ConnectorID, done.Epoch)
+				return err
+			})
+		})
+	}
+	return c
+}
+
+// confirmRelease shows who has a lock, asks, and returns its epoch: another may have it by then.
+func confirmRelease(c *cobra.Command, pool *pgxpool.Pool, key string) (*int64, error) {
+	found, err := ask(c.Context(), pool, "lock", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.LockOfRow, error) {
+		return q.LockOf(ctx, key)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for lock %s: %w", key, err)
+	}
+	if len(found) == 0 {
+		return nil, nobodyHas(key)
+	}
+	l := found[0]
+	question := fmt.Sprintf("lock %s is held by run %s of connector %s in epoch %d\nRelease? [y/N] ",
+		printable(l.Key), l.RunID, printable(numberAndName(l.ConnectorID, l.ConnectorName)), l.Epoch)
+	if err = confirm(c.InOrStdin(), c.ErrOrStderr(), question); errors.Is(err, errNotConfirmed) {
+		err = errNotReleased
+	}
+	return &l.Epoch, err
+}
+
+func releaseLock(ctx context.Context, pool *pgxpool.Pool, key string, epoch *int64) (released, error) {
+	by := *person()
+	gone, err := ask(ctx, pool, "release_lock", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.ReleaseLockRow, error) {
+		return q.ReleaseLock(ctx, dbgen.ReleaseLockParams{LockKey: key, LockEpoch: epoch, Who: by})
+	})
+	switch {
+	case err != nil:
+		return released{}, fmt.Errorf("release lock %s: %w", key, err)
+	case len(gone) == 0 && epoch != nil:
+		return released{}, fmt.Errorf("lock %s: who held it has freed it meanwhile; nothing is released", key)
+	case len(gone) == 0:
+		return released{}, nobodyHas(key)
+	}
+	return released{Key: key, Epoch: gone[0].Epoch, RunID: gone[0].RunID, ConnectorID: gone[0].ConnectorID, ReleasedBy: by}, nil
+}
+
+func nobodyHas(key string) error {
+	return fmt.Errorf("no run holds a lock %s; `echomind locks list` shows those that are held", clip(key, 130))
+}
+
+// completeLocks offers the locks that are held.
+func (f *finder) completeLocks(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return f.complete(c.Context(), func(ctx context.Context, q *dbgen.Queries) (offered []cobra.Completion, err error) {
+		found, err := q.ListLocks(ctx, maxCompletions)
+		for _, l := range found {
+			if l.Epoch != nil && len(l.Key) >= len(begun) && l.Key[:len(begun)] == begun {
+				offered = append(offered, cobra.CompletionWithDesc(l.Key, "connector "+numberAndName(*l.ConnectorID, l.ConnectorName)))
+			}
+		}
+		return offered, err
+	})
+}

@@ -1,0 +1,316 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/internal/cron"
+	"github.com/echomind/sync/internal/slots"
+)
+
+// mostEntries is how many lines a preview has at most.
+const mostEntries = 5000
+
+func schedule(f *finder) *cobra.Command {
+	return group("schedule", "Show what a schedule will do",
+		"A schedule is the interval or the cron expression of a connector, with what it makes of times that come at a bad moment.",
+		preview(f))
+}
+
+func preview(f *finder) *cobra.Command {
+	var next, last limit
+	var set []string
+	takes := limit{}
+	c := &cobra.Command{
+		Use:   "preview ID [--set COLUMN=VALUE]... [--next 7d | --last 7d]",
+		Short: "Show the slots of a connector's schedule and what becomes of each",
+		Long: `Show the slots of a connector's schedule and what becomes of each, in its time zone and in UTC. It changes nothing, and asks
+the code that the scheduler plans and claims by. It assumes that a scheduler is there all the time, and that each sync completes
+after --takes.
+
+--next begins where the connector stands; --last goes through a time that is over, as if nothing had been done before it.
+--set shows beside it what another schedule would do: cron, time_zone, refresh (as of --refresh), dst_gap, dst_overlap, spread,
+deadline, overlap, once_per, catch_up, catch_up_most, catch_up_window, with the values of the flags of echomind connectors update.`,
+		Example: `  echomind schedule preview 3
+  echomind schedule preview 3 --set cron='*/30 6-22 * * *' --set once_per=day --next 2d -o json`,
+		Args: oneConnector,
+	}
+	flags := c.Flags()
+	flags.Var(&next, "next", "the slots of so much time from now (default 7d)")
+	flags.Var(&last, "last", "the slots of so much time until now")
+	flags.Var(&takes, "takes", "how long each sync is to take; none = no time")
+	flags.StringArrayVar(&set, "set", nil, "show another `COLUMN=VALUE` beside what stands; may be repeated")
+	c.MarkFlagsMutuallyExclusive("next", "last")
+	out := withOutput(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+			id, err := connectorID(c.Context(), pool, args[0])
+			if err != nil {
+				return err
+			}
+			p, err := newPreview(c.Context(), pool, id)
+			if err != nil {
+				return err
+			}
+			switch {
+			case last.minutes > 0:
+				p.from, p.until, p.past = p.now.Add(-time.Duration(last.minutes)*time.Minute), p.now, true
+			default:
+				if next.minutes == 0 {
+					next.minutes = 7 * 24 * 60
+				}
+				p.from, p.until = p.now, p.now.Add(time.Duration(next.minutes)*time.Minute)
+			}
+			p.takes = time.Duration(takes.minutes) * time.Minute
+			answer, err := p.answer(c.Context(), set)
+			if err != nil {
+				return err
+			}
+			return out.show(c.OutOrStdout(), answer, func(w io.Writer) error { return printPreview(w, answer, p.until) })
+		})
+	}
+	return c
+}
+
+// previewed is one schedule with what it does.
+type previewed struct {
+	Schedule string         `json:"schedule"`
+	TimeZone string         `json:"time_zone"`
+	Slots    []previewEntry `json:"slots"`
+	// Cut says that there are more slots than are shown.
+	Cut bool `json:"cut"`
+}
+
+type previewEntry struct {
+	slots.Entry
+	LocalFirst string `json:"local_first"`
+	LocalLast  string `json:"local_last"`
+}
+
+type previewAnswer struct {
+	ConnectorID int32      `json:"connector_id"`
+	From        time.Time  `json:"from"`
+	Until       time.Time  `json:"until"`
+	Now         previewed  `json:"now"`
+	Set         *previewed `json:"set"`
+}
+
+// slotPreview goes through a time.
+type slotPreview struct {
+	pool             *pgxpool.Pool
+	connector        dbgen.Connector
+	now, from, until time.Time
+	takes            time.Duration
+	past             bool
+}
+
+func newPreview(ctx context.Context, pool *pgxpool.Pool, id int32) (*slotPreview, error) {
+	p := &slotPreview{pool: pool}
+	var err error
+	p.connector, err = ask(ctx, pool, "connector", func(ctx context.Context, q *dbgen.Queries) (dbgen.Connector, error) {
+		return q.GetConnector(ctx, id)
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, gone(ctx, pool, id)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the connector: %w", err)
+	}
+	p.now, err = ask(ctx, pool, "now", func(ctx context.Context, q *dbgen.Queries) (time.Time, error) { return q.Now(ctx) })
+	return p, err
+}
+
+func (p *slotPreview) answer(ctx context.Context, set []string) (a previewAnswer, err error) {
+	a = previewAnswer{ConnectorID: p.connector.ID, From: p.from.UTC(), Until: p.until.UTC()}
+	if a.Now, err = p.of(ctx, p.connector, false); err != nil || len(set) == 0 {
+		return a, err
+	}
+	other, err := p.with(set)
+	if err != nil {
+		return a, err
+	}
+	shown, err := p.of(ctx, other, true)
+	a.Set = &shown
+	return a, err
+}
+
+// with is the connector as it would be. The flags that change a connector read the values.
+func (p *slotPreview) with(set []string) (dbgen.Connector, error) {
+	c := &cobra.Command{}
+	flags := addConnectorFlags(c)
+	known := []string{"cron", "time-zone", "refresh", "dst-gap", "dst-overlap", "spread", "deadline", "overlap", "once-per", "catch-up",
+		"catch-up-most", "catch-up-window"}
+	changed := p.connector
+	for _, s := range set {
+		name, value, found := strings.Cut(s, "=")
+		flag := strings.ReplaceAll(name, "_", "-")
+		if !found || !slices.Contains(known, flag) {
+			return changed, usagef("--set %q: must be COLUMN=VALUE, with one of %s", clip(s, 60), strings.ReplaceAll(strings.Join(known, ", "), "-", "_"))
+		}
+		if err := c.Flags().Set(flag, value); err != nil {
+			return changed, usagef("--set %s: %v", name, errorOf(err))
+		}
+	}
+	if c.Flags().Changed("cron") && c.Flags().Changed("refresh") {
+		return changed, usagef("--set cron and --set refresh: give one of them")
+	}
+	if err := errors.Join(flags.check(c), flags.checkSchedule(c, changed.ID)); err != nil {
+		return changed, err
+	}
+	o := dbgen.AddConnectorParams{
+		RefreshFreqMinutes: changed.RefreshFreqMinutes, ScheduleCron: changed.ScheduleCron, TimeZone: changed.TimeZone, DstGap: changed.DstGap,
+		DstOverlap: changed.DstOverlap, SpreadPercent: changed.SpreadPercent, DeadlineMinutes: changed.DeadlineMinutes, Overlap: changed.Overlap,
+		OncePer: changed.OncePer, CatchUp: changed.CatchUp, CatchUpMost: changed.CatchUpMost, CatchUpMinutes: changed.CatchUpMinutes,
+	}
+	flags.apply(c, &o)
+	changed.RefreshFreqMinutes, changed.ScheduleCron, changed.TimeZone, changed.DstGap = o.RefreshFreqMinutes, o.ScheduleCron, o.TimeZone, o.DstGap
+	changed.DstOverlap, changed.SpreadPercent, changed.DeadlineMinutes, changed.Overlap = o.DstOverlap, o.SpreadPercent, o.DeadlineMinutes, o.Overlap
+	changed.OncePer, changed.CatchUp, changed.CatchUpMost, changed.CatchUpMinutes = o.OncePer, o.CatchUp, o.CatchUpMost, o.CatchUpMinutes
+	return changed, nil
+}
+
+// errorOf is what a flag's value says of itself, without the flag's name.
+func errorOf(err error) error {
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) {
+		return invalid.Unwrap()
+	}
+	return err
+}
+
+// of goes through the slots of a connector; afresh where its schedule would be another from now on.
+func (p *slotPreview) of(ctx context.Context, c dbgen.Connector, afresh bool) (previewed, error) {
+	shown := previewed{Schedule: refresh(c), TimeZone: c.TimeZone, Slots: []previewEntry{}}
+	zone, err := time.LoadLocation(c.TimeZone)
+	if err != nil {
+		return shown, fmt.Errorf("%w: time_zone %q: write an IANA name such as Europe/Berlin", cron.ErrSchedule, c.TimeZone)
+	}
+	entries, err := p.entries(ctx, c, afresh)
+	if err != nil {
+		return shown, err
+	}
+	shown.Cut = len(entries) == mostEntries
+	for _, e := range entries {
+		e.First, e.Last = e.First.UTC(), e.Last.UTC()
+		shown.Slots = append(shown.Slots, previewEntry{e, e.First.In(zone).Format(time.RFC3339), e.Last.In(zone).Format(time.RFC3339)})
+	}
+	return shown, nil
+}
+
+func (p *slotPreview) entries(ctx context.Context, c dbgen.Connector, afresh bool) ([]slots.Entry, error) {
+	if c.ScheduleCron != nil {
+		columns := slots.Columns{
+			ID: c.ID, Cron: c.ScheduleCron, Zone: c.TimeZone, DSTGap: c.DstGap, DSTOverlap: c.DstOverlap, Deadline: c.DeadlineMinutes,
+			Overlap: c.Overlap, OncePer: c.OncePer, CatchUp: c.CatchUp, Most: c.CatchUpMost, Window: c.CatchUpMinutes,
+			Through: c.PlannedThrough, ClaimedAt: c.ClaimedAt, SyncedAt: c.LastSyncAt, SyncedFor: c.SyncedFor,
+		}
+		s, err := columns.Schedule()
+		if err != nil {
+			return nil, err
+		}
+		state := columns.State()
+		if p.past {
+			return s.Preview(slots.State{Through: p.from}, p.from, p.until, p.takes, mostEntries), nil
+		}
+		if afresh || state.Through.IsZero() {
+			state.Through = p.from
+		}
+		var begun []slots.Entry
+		if c.RunID != nil || c.LastSyncAt == nil { // a sync is under way, or the first is due at once
+			claimed, answers := p.from, p.from
+			if c.RunID == nil {
+				begun = append(begun, slots.Entry{Verdict: slots.Runs, Reason: "new", First: p.from, Last: p.from, Count: 1})
+			} else if c.ClaimedAt != nil && c.ClaimedFor != nil {
+				claimed, answers = *c.ClaimedAt, *c.ClaimedFor
+			}
+			state.ClaimedAt, state.SyncedFor, state.SyncedAt = claimed, answers, p.from.Add(p.takes)
+			return append(begun, s.Preview(state, state.SyncedAt, p.until, p.takes, mostEntries)...), nil
+		}
+		return s.Preview(state, p.from, p.until, p.takes, mostEntries), nil
+	}
+	if c.RefreshFreqMinutes == nil || *c.RefreshFreqMinutes == 0 {
+		return nil, nil
+	}
+	after := func(base time.Time) (time.Time, error) {
+		return ask(ctx, p.pool, "slot", func(ctx context.Context, q *dbgen.Queries) (time.Time, error) {
+			return q.IntervalSlot(ctx, dbgen.IntervalSlotParams{ID: c.ID, Base: base, Minutes: *c.RefreshFreqMinutes, Spread: c.SpreadPercent})
+		})
+	}
+	base := p.from
+	if !p.past && c.LastSyncAt != nil {
+		base = *c.LastSyncAt
+	}
+	first := p.from
+	if p.past || c.LastSyncAt != nil {
+		var err error
+		if first, err = after(base); err != nil {
+			return nil, err
+		}
+	}
+	if !afresh && !p.past && c.NextSyncAt != nil {
+		first = *c.NextSyncAt
+	}
+	if first.Before(p.from) {
+		first = p.from
+	}
+	return slots.PreviewInterval(first, p.until, p.takes, mostEntries, after)
+}
+
+func printPreview(w io.Writer, a previewAnswer, until time.Time) error {
+	for i, shown := range []*previewed{&a.Now, a.Set} {
+		if shown == nil {
+			continue
+		}
+		heading := "as it is: "
+		if i == 1 {
+			heading = "\nas it would be: "
+		}
+		if _, err := fmt.Fprintln(w, heading+printable(shown.Schedule)); err != nil {
+			return err
+		}
+		rows := make([][]string, len(shown.Slots))
+		for j, e := range shown.Slots {
+			rows[j] = previewRow(e)
+		}
+		if len(rows) == 0 {
+			if _, err := fmt.Fprintln(w, "no slot comes until "+until.UTC().Format(time.RFC3339)); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := table(w, []string{"LOCAL", "UTC", "SLOTS", "WHAT"}, rows); err != nil {
+			return err
+		}
+		if shown.Cut {
+			if _, err := fmt.Fprintf(w, "and more, of which the first %d are shown\n", mostEntries); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func previewRow(e previewEntry) []string {
+	const form = "Mon 2006-01-02 15:04 -07:00"
+	local, _ := time.Parse(time.RFC3339, e.LocalFirst)
+	at, utc, what := local.Format(form), e.First.Format("2006-01-02 15:04"), e.Verdict
+	if e.Count > 1 {
+		end, _ := time.Parse(time.RFC3339, e.LocalLast)
+		at, utc = at+" … "+end.Format("02 15:04"), utc+" … "+e.Last.Format("02 15:04")
+	}
+	if e.Reason != "" {
+		what += ": " + e.Reason
+	}
+	return []string{at, utc, fmt.Sprint(e.Count), what}
+}

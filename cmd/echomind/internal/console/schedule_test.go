@@ -1,0 +1,121 @@
+package console_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/testonly/movestest"
+)
+
+// foreseen is what `schedule preview` answers.
+type foreseen struct {
+	Now foreseenSlots
+	Set *foreseenSlots
+}
+
+type foreseenSlots struct {
+	Schedule string
+	TimeZone string `json:"time_zone"`
+	Slots    []struct {
+		Verdict, Reason string
+		First, Last     time.Time
+		Count           int
+		LocalFirst      time.Time `json:"local_first"`
+	}
+	Cut bool
+}
+
+func (u terminal) foreseen(args ...string) (p foreseen) {
+	u.t.Helper()
+	u.json(&p, append([]string{"schedule", "preview", "1"}, args...)...)
+	return p
+}
+
+func TestAPreviewShowsWhatASchedulesPoliciesDecideBesideAnother(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t)
+	u.add("--config", `{"url":"file:///a"}`, "--cron", "0 3 * * *", "--time-zone", "Europe/Berlin")
+	p := u.foreseen("--next", "10d")
+	require.Nil(t, p.Set)
+	require.Equal(t, "new", p.Now.Slots[0].Reason, "its first sync is at once")
+	require.Len(t, p.Now.Slots, 11)
+	for _, slot := range p.Now.Slots[1:] {
+		require.Equal(t, []any{"runs", "", 1, 3, 0}, []any{slot.Verdict, slot.Reason, slot.Count, slot.LocalFirst.Hour(), slot.LocalFirst.Minute()})
+		require.True(t, slot.First.Equal(slot.LocalFirst))
+	}
+	p = u.foreseen("--set", "cron=*/30 6-22 * * *", "--set", "once_per=day", "--set", "time_zone=UTC", "--last", "3d")
+	require.Equal(t, "0 3 * * * Europe/Berlin", p.Now.Schedule)
+	require.Equal(t, "*/30 6-22 * * * UTC, once per day", p.Set.Schedule)
+	runs := map[string]int{}
+	for i, slot := range p.Set.Slots {
+		if slot.Verdict == "runs" {
+			runs[slot.First.UTC().Format(time.DateOnly)]++
+			continue
+		}
+		require.Equal(t, []any{"skipped", "already completed for " + slot.First.UTC().Format(time.DateOnly)}, []any{slot.Verdict, slot.Reason}, i)
+	}
+	require.GreaterOrEqual(t, len(runs), 3)
+	for day, n := range runs {
+		require.Equal(t, 1, n, day)
+	}
+	text := u.succeed("schedule", "preview", "1", "--set", "once_per=week", "--next", "14d")
+	require.Contains(t, text, "as it is: 0 3 * * * Europe/Berlin")
+	require.Contains(t, text, "as it would be: 0 3 * * * Europe/Berlin, once per week")
+	require.Regexp(t, `(?m)^... 20\d\d-\d\d-\d\d 03:00 \+0[12]:00 … \d\d 03:00 +20\d\d.* +\d +skipped: already completed for 20\d\d-W\d\d$`, text)
+	require.NotContains(t, u.succeed("connectors", "get", "1"), "once per", "it changes nothing")
+}
+
+func TestAPreviewOfWhatIsUnderWayShowsWhichSlotsItSkips(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t)
+	u.add("--config", `{"url":"file:///a"}`, "--cron", "* * * * *")
+	p := u.foreseen("--next", "1h", "--takes", "10m")
+	require.Equal(t, []any{"skipped", "its last run was not over", 10}, []any{p.Now.Slots[1].Verdict, p.Now.Slots[1].Reason, p.Now.Slots[1].Count})
+	require.Equal(t, "runs", p.Now.Slots[2].Verdict)
+	u.succeed("connectors", "update", "1", "--cron", "* * * * *", "--overlap", "queue")
+	p = u.foreseen("--next", "1h", "--takes", "10m")
+	require.Equal(t, []any{"missed", "passed before it could be claimed", 9}, []any{p.Now.Slots[1].Verdict, p.Now.Slots[1].Reason, p.Now.Slots[1].Count})
+}
+
+func TestAPreviewOfAnIntervalHasTheSlotsThatTheDatabasePlans(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t)
+	u.add("--config", `{"url":"file:///a"}`, "--refresh", "1h")
+	pool := u.pool()
+	movestest.Force(t, pool, `UPDATE connectors SET (last_sync_at, next_sync_at, slot_at, due_reason, synced_version)
+		= (SELECT m, moves.interval_slot(1, m, 60, 10), moves.interval_slot(1, m, 60, 10), 'schedule', config_version FROM (SELECT clock_timestamp() AS m) n)`)
+	var planned time.Time
+	require.NoError(t, pool.QueryRow(t.Context(), `SELECT next_sync_at FROM connectors`).Scan(&planned))
+	p := u.foreseen("--next", "1d", "--takes", "5m")
+	require.GreaterOrEqual(t, len(p.Now.Slots), 23)
+	for i, slot := range p.Now.Slots {
+		require.True(t, planned.Add(time.Duration(i)*time.Hour).Equal(slot.First), "%d: %s", i, slot.First)
+	}
+	u.succeed("connectors", "update", "1", "--refresh", "manual")
+	require.Empty(t, u.foreseen().Now.Slots)
+	require.Contains(t, u.succeed("schedule", "preview", "1"), "no slot comes until ")
+}
+
+func TestAPreviewRefusesWhatCannotBe(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t)
+	u.add("--config", `{"url":"file:///a"}`, "--cron", "0 3 * * *")
+	for set, says := range map[string]string{
+		"cron=at noon":    "five fields",
+		"colour=red":      "must be COLUMN=VALUE, with one of cron, time_zone",
+		"once_per":        "must be COLUMN=VALUE",
+		"once_per=year":   `"year": must be day, week, month or none`,
+		"time_zone=Mars":  "Europe/Berlin",
+		"deadline=5":      "write 30m, 2h or 7d",
+		"config={}":       "must be COLUMN=VALUE",
+		"catch_up_most=0": "must be 1 to 1000",
+	} {
+		out := u.run("schedule", "preview", "1", "--set", set)
+		require.Equal(t, 2, out.code, set)
+		require.Contains(t, out.stderr, says, set)
+	}
+	require.Contains(t, u.run("schedule", "preview", "7").stderr, "there is no connector 7")
+	require.Equal(t, 2, u.run("schedule", "preview", "1", "--next", "1d", "--last", "1d").code)
+}

@@ -1,0 +1,47 @@
+package evidence
+
+import (
+	"time"
+
+	"github.com/echomind/sync/cmd/echomind/internal/clock"
+	"github.com/echomind/sync/internal/slots"
+)
+
+// policies says what the schedule makes of slots that come at a bad time.
+func (x *explanation) policies() {
+	c := x.Connector
+	planned := text(c.DueReason, "") == "schedule" && c.NextSyncAt != nil
+	isCron := c.ScheduleCron != nil
+	if planned && !isCron && c.RefreshFreqMinutes != nil && c.SpreadPercent > 0 {
+		x.fact("spread: its slots keep a place of their own, up to %d%% of the interval earlier", c.SpreadPercent)
+	}
+	if isCron && c.OncePer != nil {
+		if c.SyncedFor != nil && c.NextSyncAt != nil {
+			x.fact("once per %s: the last sync that completed was for %s; other slots of that %s are skipped", *c.OncePer, clock.At(*c.SyncedFor, x.Now), *c.OncePer)
+		} else {
+			x.fact("once per %s: slots behind a completed sync of the same %s are skipped", *c.OncePer, *c.OncePer)
+		}
+	}
+	if isCron && c.Overlap == slots.OverlapQueue {
+		x.fact("overlap queue: of slots that come while a sync is under way the latest runs right after it")
+	} else if isCron && c.RunID != nil {
+		x.fact("overlap skip: slots that come while this sync is under way are skipped")
+	}
+	if c.DeadlineMinutes != nil {
+		deadline := time.Duration(*c.DeadlineMinutes) * time.Minute
+		if planned {
+			x.fact("deadline %s: unless it is claimed by %s its slot is missed", clock.Span(deadline), clock.At(c.NextSyncAt.Add(deadline), x.Now))
+		} else {
+			x.fact("deadline %s: a slot that is not claimed by then is missed", clock.Span(deadline))
+		}
+	}
+	switch c.CatchUp {
+	case slots.CatchUpNone:
+		x.fact("catch_up none: slots that nobody claims in time are missed")
+	case slots.CatchUpAll:
+		x.fact("catch_up all: of slots that nobody has claimed the latest %d run", c.CatchUpMost)
+	}
+	if c.CatchUpMinutes != nil {
+		x.fact("catch_up_minutes: slots older than %s are missed", clock.Span(time.Duration(*c.CatchUpMinutes)*time.Minute))
+	}
+}

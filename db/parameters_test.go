@@ -1,0 +1,239 @@
+package db_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/echomind/sync/sdk/lifecycle"
+	"github.com/echomind/sync/testonly/movestest"
+)
+
+const (
+	gemini = `SELECT moves.trigger_sync($1, parameters => '{"provider": "gemini"}')`
+	// ofGemini is a connector whose next run has its parameters.
+	ofGemini = `c.next_parameters = '{"provider": "gemini"}'`
+)
+
+// beside is a connector that has synced, whose open run was picked up with parameters.
+func (b *base) beside() int32 {
+	b.Helper()
+	id := b.synced()
+	b.exec(gemini, id)
+	b.syncing(id)
+	b.holds(id, `c.next_parameters IS NULL AND c.trigger_requested_at IS NULL AND r.trigger_requested_at IS NOT NULL
+		AND r.parameters = '{"provider": "gemini"}'`)
+	return id
+}
+
+// Of every move out of PENDING or SYNCING it is said here what becomes of the parameters.
+func TestParametersLastUntilARunThatHasThemIsThrough(t *testing.T) {
+	b := newBase(t)
+	spent := []string{"finish", "end_job", "skip", "complete", "complete_all", "cancel", "pick_up", "pick_up_all"}
+	kept := []string{"release", "postpone", "fail", "complete, cut", "complete_all, cut", "complete, cut to wait", "complete_all, cut to wait",
+		"abandon", "fail_lost_in_transit", "fail_not_taken"}
+	withdrawn := []string{"disable", "fail, the last time", "complete, cut the last time", "complete_all, cut the last time",
+		"abandon, the last time", "fail_not_taken, the last time"}
+	for name, m := range moveTable {
+		for _, from := range []lifecycle.Status{lifecycle.Pending, lifecycle.Syncing} {
+			if _, leads := m.to[from]; !leads {
+				continue
+			}
+			var id int32
+			if from == lifecycle.Syncing {
+				id = b.beside()
+			} else {
+				id = b.synced()
+				b.exec(gemini, id)
+				b.pending(id)
+			}
+			if m.before != "" {
+				b.force(m.before, id)
+			}
+			run := b.run(id)
+			var try *uuid.UUID
+			_ = b.conn.QueryRow(t.Context(), `SELECT try_id FROM open_runs WHERE id = $1`, run).Scan(&try)
+			b.exec(`SELECT (`+m.call+` LIMIT 1) FROM (SELECT $1::int, $2::uuid, $3::uuid) p`, id, run, try)
+			switch stands := one[bool](b, `SELECT next_parameters IS NOT NULL FROM connectors WHERE id = $1`, id); {
+			case slices.Contains(spent, name), slices.Contains(withdrawn, name):
+				if stands {
+					t.Errorf("%s from %s: the next run has parameters", name, from)
+				}
+			case name == "rescue":
+				b.holds(id, `c.next_parameters IS NULL AND r.trigger = 'rescue' AND r.parameters = '{"provider": "gemini"}'`)
+			case name == "skip_all": // it is asked for alone
+				b.holds(id, `c.status = 'SYNCING' AND r.status = 'running'`)
+			case !slices.Contains(kept, name):
+				t.Errorf("%s: say what becomes of the parameters", name)
+			default:
+				b.holds(id, ofGemini)
+			}
+			if n := one[int](b, `SELECT count(*) FROM runs WHERE id = $1 AND parameters IS NULL`, run); n != 0 {
+				t.Errorf("%s from %s: the ledger does not say with what it ran", name, from)
+			}
+			b.exec(`DELETE FROM connectors WHERE id = $1`, id)
+		}
+	}
+}
+
+// A run with parameters that is through leaves its connector as it was, but for its failures, and what is due.
+func TestARunWithParametersIsBesideItsConnectorsOwn(t *testing.T) {
+	b := newBase(t)
+	const kept = `SELECT jsonb_pretty(to_jsonb(c) - ARRAY['status', 'run_id', 'trigger_requested_at', 'next_parameters', 'updated_at', 'failure_count', 'claimed_at', 'claimed_for'])
+		FROM connectors c WHERE id = $1`
+	b.exec(`UPDATE connector_types SET kind = 'job' WHERE name = 'web'`)
+	for end, call := range map[string]string{
+		"completed": `SELECT verdict FROM moves.complete($1)`,
+		"all":       `SELECT verdict FROM moves.complete_all(ARRAY[$1::uuid])`,
+		"nothing":   `SELECT verdict FROM moves.complete($1)`,
+		"skipped":   `SELECT 'skipped' FROM moves.skip($1, (SELECT try_id FROM open_runs WHERE id = $1), '{"cursor": 9}', NULL, 3)`,
+		"a job":     `SELECT 'completed' FROM moves.end_job($1, (SELECT try_id FROM open_runs WHERE id = $1), '{"n": 9}')`,
+		"finished":  `SELECT 'completed' FROM moves.finish($1, (SELECT try_id FROM open_runs WHERE id = $1), '{"cursor": 9}')`,
+	} {
+		id := b.synced()
+		b.force(`UPDATE connectors SET listing = '{"seen": {}}', failure_count = 2 WHERE id = $1`, id)
+		b.exec(`SELECT moves.trigger_sync($1)`, id)
+		b.exec(`UPDATE connectors SET trigger_requested_at = NULL, spread_percent = 0 WHERE id = $1`, id)
+		b.force(`UPDATE connectors SET next_sync_at = last_sync_at + interval '1 hour', slot_at = last_sync_at + interval '1 hour', due_reason = 'schedule' WHERE id = $1`, id)
+		before := one[string](b, kept, id)
+		b.exec(gemini, id)
+		run := b.syncing(id).Run
+		verdict := "completed"
+		switch end {
+		case "completed", "all":
+			b.whole(run, 4, `{"cursor": 9}`)
+			b.exec(`UPDATE open_runs SET listing_whole = true WHERE id = $1`, run)
+		case "nothing":
+			b.whole(run, 4, `{"cursor": 9}`)
+			b.exec(`UPDATE open_runs SET notes = 4 WHERE id = $1`, run)
+			verdict = "skipped"
+		case "skipped":
+			verdict = "skipped"
+		}
+		b.moves(verdict, call, run)
+		b.holds(id, `c.status = 'ACTIVE' AND c.failure_count = 0 AND r.status = '`+verdict+`'`)
+		if after := one[string](b, kept, id); after != before {
+			t.Errorf("%s: it was\n%s\nand is\n%s", end, before, after)
+		}
+		if n := one[int](b, `SELECT count(*) FROM unswept_runs WHERE run_id = $1 AND outdated`, run); n != 0 {
+			t.Errorf("%s: what an earlier configuration left is swept", end)
+		}
+	}
+}
+
+func TestAnOwnRunFollowsWhereOneIsStillOwed(t *testing.T) {
+	b := newBase(t)
+	through := func(id int32) {
+		b.exec(gemini, id)
+		b.whole(b.syncing(id).Run, 1, "")
+		b.moves("completed", `SELECT verdict FROM moves.complete((SELECT run_id FROM connectors WHERE id = $1))`, id)
+	}
+	first := b.connector()
+	through(first)
+	b.holds(first, `c.due_reason = 'new' AND c.last_sync_at IS NULL`)
+	changed := b.synced()
+	b.exec(`UPDATE connectors SET config = '{"url": "https://b"}' WHERE id = $1`, changed)
+	through(changed)
+	b.holds(changed, `c.due_reason = 'changed' AND c.next_sync_at <= clock_timestamp()`)
+	late := b.synced()
+	b.force(`UPDATE connectors SET last_sync_at = now() - interval '2 hours' WHERE id = $1`, late)
+	through(late)
+	b.holds(late, `c.due_reason = 'schedule' AND c.next_sync_at <= clock_timestamp()`)
+}
+
+func TestParametersThatComeAfterTheClaimAreOfTheNextRun(t *testing.T) {
+	b := newBase(t)
+	id := b.in("PENDING")
+	b.exec(gemini, id)
+	movestest.PickUp(t, b.conn, id, b.run(id), time.Minute)
+	b.holds(id, `c.trigger_requested_at IS NOT NULL AND r.trigger_requested_at IS NULL AND r.parameters IS NULL AND `+ofGemini)
+	b.ends(id)
+	b.holds(id, `c.due_reason = 'manual' AND `+ofGemini)
+	b.exec(`SELECT moves.trigger_sync($1)`, id) // leaves them
+	b.holds(id, ofGemini)
+	b.syncing(id)
+	b.exec(`SELECT moves.trigger_sync($1, parameters => '{"provider": null}')`, id)
+	b.exec(`SELECT moves.release(id, try_id) FROM open_runs WHERE connector_id = $1`, id)
+	b.holds(id, `r.parameters = '{"provider": "gemini"}' AND c.next_parameters = '{"provider": null}'`)
+	b.exec(`SELECT moves.trigger_sync($1, parameters => '{}')`, id)
+	b.holds(id, `c.next_parameters IS NULL`)
+
+	again := b.in("PENDING")
+	b.exec(gemini, again)
+	b.moves("true", `SELECT moves.cancel(run_id) FROM connectors WHERE id = $1`, again)
+	b.holds(again, `c.due_reason = 'manual' AND `+ofGemini)
+	for _, change := range changes {
+		b.exec(gemini, again)
+		b.exec(`UPDATE connectors SET `+change+` WHERE id = $1`, again)
+		b.holds(again, `c.next_parameters IS NULL`)
+	}
+	b.refused("connectors_moved_only", `UPDATE connectors SET next_parameters = '{}' WHERE id = $1`, again)
+}
+
+func TestARunWithParametersKnowsNothingAndMayNotDeleteMany(t *testing.T) {
+	b := newBase(t)
+	id := b.synced()
+	b.exec(`INSERT INTO documents (connector_id, source_id, status, chunk_count, links, version_token, config_version)
+		SELECT $1, 'a', 'stored', 1, '{b}', 'v', config_version FROM connectors WHERE id = $1`, id)
+	b.exec(`UPDATE connectors SET deletion_guard = false WHERE id = $1`, id)
+	b.exec(allow, id)
+	b.exec(gemini, id)
+	b.syncing(id)
+	b.allowed(false, id)
+	for _, none := range []string{`moves.known(id, try_id)`, `moves.links(id, try_id, 'a')`} {
+		b.moves("0", `SELECT count(*) FROM open_runs, `+none+` WHERE connector_id = $1`, id)
+	}
+	b.whole(b.run(id), 1, "")
+	b.moves("completed", `SELECT verdict FROM moves.complete((SELECT run_id FROM connectors WHERE id = $1))`, id)
+	b.holds(id, `c.deletions_allowed_at IS NOT NULL`)
+	b.exec(`UPDATE connectors SET trigger_requested_at = now() WHERE id = $1`, id)
+	b.syncing(id)
+	b.allowed(true, id)
+	b.moves("1", `SELECT count(*) FROM open_runs, moves.known(id, try_id) WHERE connector_id = $1`, id)
+}
+
+func TestParametersThatNoRunMayHaveAreRefused(t *testing.T) {
+	b := newBase(t)
+	id := b.synced()
+	b.force(`UPDATE connectors SET config = jsonb_build_object('key', $2::text, 'deep', jsonb_build_object('key', $2::text), 'url', 'https://a') WHERE id = $1`, id, sealedOld)
+	before := b.everything(id)
+	for what, parameters := range map[string]string{
+		"an array": `[1]`, "null": `null`, "text": `"a"`, "too long": `{"a": "` + strings.Repeat("x", 16<<10) + `"}`,
+		"a secret": `{"key": "mine"}`, "a secret taken away": `{"key": null}`, "above a secret": `{"deep": {"other": 1}}`,
+		"an envelope": `{"other": "` + sealedOld + `"}`, "too deep": `{"a": ` + strings.Repeat(`{"a": `, 31) + "1" + strings.Repeat("}", 32),
+	} {
+		_, err := b.conn.Exec(t.Context(), `SELECT moves.trigger_sync($1, parameters => $2)`, id, parameters)
+		var pg *pgconn.PgError
+		if !errors.As(err, &pg) || pg.Code != "22023" || !strings.HasPrefix(pg.Message, "trigger_sync: ") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := b.conn.Exec(t.Context(), `SELECT moves.trigger_sync($1, true, '{"a": 1}')`, id); err == nil {
+		t.Error("one run deletes many documents, and none")
+	}
+	if after := b.everything(id); after != before {
+		t.Errorf("a refused trigger changed\n%s\nto\n%s", before, after)
+	}
+	b.refused("connectors_trigger_disabled", gemini, b.in("DISABLED"))
+	b.moves("nothing", `SELECT moves.trigger_sync(-1, parameters => '{"a": 1}')`)
+}
+
+// The examples of RFC 7396, appendix A, whose patch is an object.
+func TestParametersAreAMergePatch(t *testing.T) {
+	b := newBase(t)
+	for _, c := range [][3]string{
+		{`{"a":"b"}`, `{"a":"c"}`, `{"a":"c"}`}, {`{"a":"b"}`, `{"b":"c"}`, `{"a":"b","b":"c"}`}, {`{"a":"b"}`, `{"a":null}`, `{}`},
+		{`{"a":"b","b":"c"}`, `{"a":null}`, `{"b":"c"}`}, {`{"a":["b"]}`, `{"a":"c"}`, `{"a":"c"}`}, {`{"a":"c"}`, `{"a":["b"]}`, `{"a":["b"]}`},
+		{`{"a":{"b":"c"}}`, `{"a":{"b":"d","c":null}}`, `{"a":{"b":"d"}}`}, {`{"a":[{"b":"c"}]}`, `{"a":[1]}`, `{"a":[1]}`},
+		{`{"e":null}`, `{"a":1}`, `{"e":null,"a":1}`}, {`[1,2]`, `{"a":"b","c":null}`, `{"a":"b"}`},
+		{`{}`, `{"a":{"bb":{"ccc":null}}}`, `{"a":{"bb":{}}}`},
+	} {
+		b.moves("true", `SELECT config_merged($1::jsonb, $2::jsonb) = $3::jsonb`, c[0], c[1], c[2])
+	}
+	b.moves("true", `SELECT config_merged('{"a": 1}', NULL) = '{"a": 1}'`)
+}

@@ -1,0 +1,61 @@
+package slots
+
+import (
+	"time"
+
+	"github.com/echomind/sync/internal/cron"
+)
+
+// Columns are what a connector's row says of its schedule and its policies.
+type Columns struct {
+	ID                  int32
+	Cron                *string
+	Zone                string
+	DSTGap, DSTOverlap  *string
+	Deadline            *int32 // minutes
+	Overlap             string
+	OncePer             *string
+	CatchUp             string
+	Most                int32
+	Window              *int32 // minutes
+	Through             *time.Time
+	ClaimedAt, SyncedAt *time.Time
+	SyncedFor           *time.Time
+}
+
+// Policies are those of the columns.
+func (c Columns) Policies() Policies {
+	p := Policies{Deadline: minutes(c.Deadline), Overlap: c.Overlap, CatchUp: c.CatchUp, Most: int(c.Most), Window: minutes(c.Window)}
+	if c.OncePer != nil {
+		p.OncePer = Period(*c.OncePer)
+	}
+	return p
+}
+
+// Schedule is that of the columns' cron expression. It returns cron.ErrSchedule.
+func (c Columns) Schedule() (Schedule, error) {
+	parsed, err := cron.Parse(cron.Columns(*c.Cron, c.Zone, c.ID, c.DSTGap, c.DSTOverlap))
+	if err != nil {
+		return Schedule{}, err
+	}
+	return Cron(parsed, c.Policies()), nil
+}
+
+// State is where the columns stand.
+func (c Columns) State() State {
+	return State{Through: moment(c.Through), ClaimedAt: moment(c.ClaimedAt), SyncedAt: moment(c.SyncedAt), SyncedFor: moment(c.SyncedFor)}
+}
+
+func minutes(n *int32) time.Duration {
+	if n == nil {
+		return 0
+	}
+	return time.Duration(*n) * time.Minute
+}
+
+func moment(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}

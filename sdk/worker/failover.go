@@ -1,0 +1,165 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/secret"
+	"github.com/echomind/sync/sdk/lifecycle"
+)
+
+// Provider is one of several that can do the same. The kit knows nothing else of it.
+type Provider struct {
+	// Name is for people: up to 64 characters.
+	Name string
+	// Lock is the key of the lock that is needed to use it, as of Acquire; empty: it needs none.
+	Lock string
+	// TTL is that lock's, as of Acquire; 0 = a minute.
+	TTL time.Duration
+	// Probe asks whether it can be used now, within ten seconds, under its lock. An error says why not; one of Postponed says for how long. nil: it can.
+	Probe func(ctx context.Context) error
+}
+
+// Chosen is the provider that a run uses.
+type Chosen struct {
+	Name string
+	// Lock is the one that the run holds on it; nil where it needs none.
+	Lock *Lock
+}
+
+// Free gives the provider's lock back.
+func (c *Chosen) Free() {
+	if c.Lock != nil {
+		c.Lock.Free()
+	}
+}
+
+// ErrNoProvider is among what a NoProviderError wraps.
+var ErrNoProvider = errors.New("no provider can be used now")
+
+// NoProviderError says of each provider why it cannot be used. Where they all are locked, or have asked to wait, a handler that returns it is put
+// off until the first of them may be free, as with Postponed.
+type NoProviderError struct {
+	Passed []lifecycle.PassedOver
+	wait   error
+}
+
+// Error names them all.
+func (e *NoProviderError) Error() string {
+	said := make([]string, len(e.Passed))
+	for i, one := range e.Passed {
+		said[i] = one.Provider + ": " + one.Why
+	}
+	return ErrNoProvider.Error() + ": " + strings.Join(said, "; ")
+}
+
+// Unwrap has ErrNoProvider, and what puts the run off.
+func (e *NoProviderError) Unwrap() []error {
+	if e.wait == nil {
+		return []error{ErrNoProvider}
+	}
+	return []error{ErrNoProvider, e.wait}
+}
+
+const (
+	probeTimeout = 10 * time.Second
+	usualTTL     = time.Minute
+	maxProviders = 16
+)
+
+// Failover takes the first provider whose lock is free and whose probe answers, in the order that they are given in, 16 at most. It waits for none. The ledger
+// says which one the run used, and why not each before it (`echomind runs show`). The lock is held until it is freed, as of Acquire. It returns a
+// NoProviderError where none can be used.
+func Failover(ctx context.Context, run *Run, providers ...Provider) (*Chosen, error) {
+	if len(providers) == 0 || len(providers) > maxProviders {
+		return nil, fmt.Errorf("%d providers: must be 1 to %d", len(providers), maxProviders)
+	}
+	none := &NoProviderError{}
+	var soonest *postponedError
+	allWait := true
+	for _, p := range providers {
+		chosen, passed, err := run.take(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		if passed == nil {
+			return run.uses(ctx, chosen, none.Passed)
+		}
+		why := passed.Error()
+		if locked, is := errors.AsType[*LockedError](passed); is {
+			why = locked.why()
+		}
+		none.Passed = append(none.Passed, lifecycle.PassedOver{Provider: p.Name, Why: clip(secret.Text(why), maxReasonBytes)})
+		wait := asPostponed(passed)
+		allWait = allWait && wait != nil
+		if wait != nil && (soonest == nil || wait.until.Before(soonest.until)) {
+			soonest = wait
+		}
+	}
+	run.locks.metrics.providers.WithLabelValues("none").Inc()
+	if allWait {
+		none.wait = soonest
+	}
+	if err := run.notesProvider(ctx, lifecycle.Provider{Before: none.Passed}); err != nil {
+		return nil, err
+	}
+	return nil, none
+}
+
+// take takes a provider, or says why it is passed over. err is what no other provider would mend.
+func (r *Run) take(ctx context.Context, p Provider) (chosen *Chosen, passed, err error) {
+	chosen = &Chosen{Name: p.Name}
+	under := ctx
+	if p.Lock != "" {
+		chosen.Lock, err = r.Acquire(ctx, p.Lock, cmp.Or(p.TTL, usualTTL))
+		if errors.Is(err, ErrLocked) {
+			return nil, err, nil
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		under = chosen.Lock.Context()
+	}
+	if p.Probe == nil {
+		return chosen, nil, nil
+	}
+	if passed = deadline.Do(under, "worker.probe", probeTimeout, p.Probe); passed == nil {
+		return chosen, nil, nil
+	}
+	chosen.Free()
+	if ctx.Err() != nil {
+		return nil, nil, context.Cause(ctx)
+	}
+	return nil, passed, nil
+}
+
+// uses writes down what the run has chosen.
+func (r *Run) uses(ctx context.Context, chosen *Chosen, before []lifecycle.PassedOver) (*Chosen, error) {
+	used := lifecycle.Provider{Name: chosen.Name, Before: before}
+	if chosen.Lock != nil {
+		used.Lock, used.Epoch = chosen.Lock.key, chosen.Lock.epoch
+	}
+	if err := r.notesProvider(ctx, used); err != nil {
+		chosen.Free()
+		return nil, err
+	}
+	result := "first"
+	if len(before) > 0 {
+		result = "later"
+	}
+	r.locks.metrics.providers.WithLabelValues(result).Inc()
+	return chosen, nil
+}
+
+func (r *Run) notesProvider(ctx context.Context, used lifecycle.Provider) error {
+	err := r.Patiently(ctx, "worker.note_provider", func(ctx context.Context) error { return r.lifecycle.NoteProvider(ctx, r.try, used) })
+	if err != nil {
+		return fmt.Errorf("write down the provider: %w", err)
+	}
+	return nil
+}

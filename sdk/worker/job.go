@@ -1,0 +1,224 @@
+package worker
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
+	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/failpoint"
+	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/telemetry"
+	"github.com/echomind/sync/internal/tracing"
+	"github.com/echomind/sync/sdk/lifecycle"
+)
+
+const (
+	// MaxResultBytes is how long the result of a job may be, as JSON.
+	MaxResultBytes = 16 << 10
+	// maxWarnings is how many warnings of a job are kept: the first.
+	maxWarnings = 100
+	// reportTimeout bounds one report of a job's progress.
+	reportTimeout = 2 * time.Second
+)
+
+// Job is what is done for a connector of a type whose kind is job: its runs store no documents, and have a result. D is what Prepare
+// gives to Work; struct{} where there is no Prepare. All three may return Skipped, Permanent or Postponed, as a Handler does. Their
+// context ends when a Handler's would.
+type Job[D any] struct {
+	// Check says whether there is anything to do, and why not: a run that is not due is skipped with that reason, which is no failure. It
+	// should be cheap. Without it every run is due.
+	Check func(ctx context.Context, run *JobRun) (due bool, why string, err error)
+	// Prepare gathers what Work needs; without it Work is given the zero D.
+	Prepare func(ctx context.Context, run *JobRun) (D, error)
+	// Work does the work. Its result is a value whose JSON is an object of at most MaxResultBytes, or nil.
+	Work func(ctx context.Context, run *JobRun, data D) (result any, err error)
+}
+
+// ServeJob is Serve for a job.
+func ServeJob[D any](ctx context.Context, connectorType string, job Job[D]) error {
+	return serve(ctx, connectorType, func(cfg Config, on Servers, process Process) (*Worker, error) {
+		return NewJob(connectorType, job, cfg, on, process)
+	})
+}
+
+// NewJob is New for a job.
+func NewJob[D any](connectorType string, job Job[D], cfg Config, on Servers, process Process) (*Worker, error) {
+	if job.Work == nil {
+		return nil, fmt.Errorf("the job %s has no Work", connectorType)
+	}
+	return New(connectorType, func(ctx context.Context, run *Run) error {
+		r := &JobRun{run: run}
+		defer r.reports(ctx, cfg.lease()/3)()
+		run.job = r
+		result, err := job.do(ctx, r)
+		if err != nil {
+			return err
+		}
+		r.result, err = resultOf(result)
+		return err
+	}, cfg, on, process)
+}
+
+func (j Job[D]) do(ctx context.Context, run *JobRun) (result any, err error) {
+	if j.Check != nil {
+		switch due, why, err := j.Check(ctx, run); {
+		case err != nil:
+			return nil, err
+		case !due:
+			return nil, Skipped(why)
+		}
+	}
+	var data D
+	if j.Prepare != nil {
+		if data, err = j.Prepare(ctx, run); err != nil {
+			return nil, err
+		}
+	}
+	return j.Work(ctx, run, data)
+}
+
+// resultOf is a result as the ledger has it.
+func resultOf(result any) (json.RawMessage, error) {
+	encoded, err := json.Marshal(result)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the result: %w", err)
+	case bytes.Equal(encoded, []byte("null")):
+		return nil, nil
+	case encoded[0] != '{':
+		return nil, fmt.Errorf("the result must be a JSON object, and is %.40s", encoded)
+	case len(encoded) > MaxResultBytes:
+		return nil, fmt.Errorf("the result has %d bytes, may have at most %d", len(encoded), MaxResultBytes)
+	case bytes.Contains(encoded, []byte(`\u0000`)):
+		return nil, errors.New("the result has a NUL character, which PostgreSQL cannot store")
+	}
+	return encoded, nil
+}
+
+// JobRun is one run of a job. Its methods are safe for concurrent use.
+type JobRun struct {
+	run    *Run
+	result json.RawMessage
+
+	mu       sync.Mutex
+	said     lifecycle.Report
+	unsaid   bool // something of it is not written down
+	warnings int  // how many there were
+}
+
+// Request is the message that asked for this run.
+func (r *JobRun) Request() *internalpb.ConnectorSyncRequest { return r.run.Request() }
+
+// Config decodes the connector's configuration, with the parameters of the run over it, into v, as Run.Config does.
+func (r *JobRun) Config(v any) error { return r.run.Config(v) }
+
+// Try is this pick-up of the run. A job that writes to Postgres itself names both of its parts, so that nothing is changed once the run
+// is somebody else's: moves.hold.
+func (r *JobRun) Try() lifecycle.Try { return r.run.Try() }
+
+// Log carries the run's identifiers.
+func (r *JobRun) Log() *slog.Logger { return r.run.Log() }
+
+// Patiently asks Postgres something, as Run.Patiently does.
+func (r *JobRun) Patiently(ctx context.Context, name string, call func(context.Context) error) error {
+	return r.run.Patiently(ctx, name, call)
+}
+
+// Progress is how much of the work is done, of how much, and a line of at most 200 characters about it, for whoever asks. total 0 says
+// that it is not known. It is written down with the next heartbeat, and at the end.
+func (r *JobRun) Progress(done, total int64, line string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.said.Done, r.said.Total, r.said.Line, r.unsaid = &done, nil, line, true
+	if total > 0 {
+		r.said.Total = &total
+	}
+}
+
+// Warn is what the user should know of a run that goes on all the same. The ledger keeps the first 100, each cut at 500 characters.
+func (r *JobRun) Warn(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.warnings++; r.warnings <= maxWarnings {
+		r.said.Warnings, r.unsaid = append(slices.Clip(r.said.Warnings), text), true
+	}
+}
+
+// reports writes down what the job says, as often as its worker beats. The returned function ends that, and writes down the rest.
+func (r *JobRun) reports(ctx context.Context, every time.Duration) (end func()) {
+	reporting, stop := context.WithCancel(ctx)
+	var done sync.WaitGroup
+	done.Go(func() {
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-reporting.Done():
+				return
+			case <-ticker.C:
+				r.report(reporting)
+			}
+		}
+	})
+	return func() {
+		stop()
+		done.Wait()
+		r.report(context.WithoutCancel(ctx))
+	}
+}
+
+func (r *JobRun) report(ctx context.Context) {
+	r.mu.Lock()
+	said, unsaid := r.said, r.unsaid
+	r.unsaid = false
+	r.mu.Unlock()
+	if !unsaid {
+		return
+	}
+	err := deadline.Do(ctx, "worker.report", reportTimeout, func(ctx context.Context) error {
+		return r.run.lifecycle.Report(ctx, r.run.try, said)
+	})
+	if err == nil || errors.Is(err, lifecycle.ErrFenced) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unsaid = true // with the next
+	if ctx.Err() == nil {
+		r.run.log.Info("the progress of a job is not written down", "err", err)
+	}
+}
+
+// endJob ends the run of a job whose work is done, or that had nothing to do. There is no other way to end it: while Postgres is away it
+// waits.
+func (w *Worker) endJob(ctx context.Context, run *Run, end error) (outcome, error) {
+	reason, how, verdict, event := "", done, lifecycle.Completed, telemetry.Completed
+	if end != nil {
+		reason, how, verdict, event = clip(cmp.Or(skipReason(end), "there was nothing to do"), maxReasonBytes), skips, lifecycle.Skipped, telemetry.Skipped
+	}
+	failpoint.At("worker.ending_job")
+	err := w.persistAtStop(ctx, func(ctx context.Context) error {
+		return w.lifecycle.EndJob(ctx, run.try, run.job.result, reason)
+	})
+	switch {
+	case err == nil:
+		tracing.Of(ctx).Set(tracing.Verdict(string(verdict)))
+		run.log.Info("the job has ended", "event", event)
+		return how, nil
+	case errors.Is(err, lifecycle.ErrFenced):
+		return abandoned, err
+	case postgres.Unavailable(err), errors.Is(err, lifecycle.ErrHeld):
+		notWritten(err, run.log)
+		return how, nil
+	}
+	return failsForNow, err // Postgres refuses the end: the type is none of jobs
+}

@@ -1,0 +1,240 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/repeat"
+	"github.com/echomind/sync/sdk/lifecycle"
+)
+
+// Lock is one that a run holds. Its methods are safe for concurrent use.
+type Lock struct {
+	of    *locks
+	key   string
+	ttl   time.Duration
+	epoch int64
+	ctx   context.Context //nolint:containedctx // it is what the lock gives
+	end   context.CancelCauseFunc
+	done  chan struct{} // closed when it is given back, or gone
+
+	mu      sync.Mutex
+	expires time.Time
+}
+
+// Key is what is locked.
+func (l *Lock) Key() string { return l.key }
+
+// Epoch grows with each time that the key is given to anybody. Hand it to whatever is used or written under the lock, so that it can refuse a number lower than one
+// that it has seen: a worker that woke from a long pause does not know yet that its lock is somebody else's.
+func (l *Lock) Epoch() int64 { return l.epoch }
+
+// Holder is whose lock it is.
+func (l *Lock) Holder() lifecycle.Try { return l.of.try }
+
+// ExpiresAt is when the lock ends if it is not renewed again, by Postgres's clock.
+func (l *Lock) ExpiresAt() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.expires
+}
+
+// Context is for what is done under the lock. It ends when the lock is lost (its cause is a lifecycle.ErrLockLost, which says why) or freed, and with the
+// context that Acquire was given.
+func (l *Lock) Context() context.Context { return l.ctx }
+
+// Free gives the lock back. Where Postgres does not answer at once that goes on in the background, as long as the run lasts.
+func (l *Lock) Free() {
+	l.end(errFreed)
+	select {
+	case <-l.done:
+	case <-time.After(freeTimeout):
+	}
+}
+
+var (
+	errFreed = errors.New("the lock was given back")
+	errTwice = errors.New("the run holds the lock already, or asks for it")
+)
+
+const (
+	// renewals is how many fall into a lock's ttl.
+	renewals = 4
+	// freeTimeout bounds how long a handler's end, or Free, waits for Postgres.
+	freeTimeout = 2 * time.Second
+)
+
+// locks are those of one run.
+type locks struct {
+	try       lifecycle.Try
+	lifecycle *lifecycle.Lifecycle // on a connection of its own
+	gate      *gate
+	metrics   *metrics
+	log       *slog.Logger
+	ctx       context.Context //nolint:containedctx // the run's, as long as the handler has not returned
+	stop      context.CancelCauseFunc
+
+	mu      sync.Mutex
+	claimed map[string]*Lock // nil while it is asked for
+	used    bool
+	keepers sync.WaitGroup
+}
+
+func newLocks(
+	running context.Context, try lifecycle.Try, on *lifecycle.Lifecycle, g *gate, m *metrics, log *slog.Logger,
+) *locks {
+	ctx, stop := context.WithCancelCause(running)
+	return &locks{try: try, lifecycle: on, gate: g, metrics: m, log: log, ctx: ctx, stop: stop, claimed: map[string]*Lock{}}
+}
+
+// claim keeps others of the run from asking for a key. It waits for one that was held before, and is being given back.
+func (s *locks) claim(ctx context.Context, key string) error {
+	for {
+		before, err := s.tryClaim(key)
+		if before == nil {
+			return err
+		}
+		select {
+		case <-before.done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (s *locks) tryClaim(key string) (before *Lock, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil {
+		return nil, context.Cause(s.ctx)
+	}
+	before, taken := s.claimed[key]
+	switch {
+	case taken && (before == nil || before.ctx.Err() == nil):
+		return nil, fmt.Errorf("lock %q: %w", key, errTwice)
+	case taken:
+		return before, nil
+	}
+	s.claimed[key], s.used = nil, true
+	return nil, nil
+}
+
+func (s *locks) unclaim(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.claimed, key)
+}
+
+// hold keeps a lock that was given. sent is when it was asked for: its time runs from some moment after that.
+func (s *locks) hold(
+	ctx, handling context.Context, key string, ttl time.Duration, given lifecycle.LockAnswer, sent time.Time,
+) (*Lock, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil {
+		return nil, context.Cause(s.ctx)
+	}
+	l := &Lock{of: s, key: key, ttl: ttl, epoch: given.Epoch, expires: given.ExpiresAt, done: make(chan struct{})}
+	l.ctx, l.end = context.WithCancelCause(ctx)
+	s.claimed[key] = l
+	s.metrics.locksHeld.Inc()
+	s.keepers.Go(func() { l.keep(handling, sent) })
+	return l, nil
+}
+
+// keep renews a lock until it is freed or lost, or its run ends, and gives it back.
+func (l *Lock) keep(handling context.Context, sent time.Time) {
+	defer close(l.done)
+	defer l.of.metrics.locksHeld.Dec()
+	late := time.AfterFunc(time.Until(sent.Add(l.ttl)), func() {
+		l.end(fmt.Errorf("%w: no renewal of %s was answered for %s", lifecycle.ErrLockLost, l.key, l.ttl))
+	})
+	defer late.Stop()
+	defer l.of.gate.whenShut(func() {
+		l.end(fmt.Errorf("%w: the run may have lost its lease", lifecycle.ErrLockLost))
+	})()
+	defer context.AfterFunc(handling, func() { l.end(context.Cause(handling)) })()
+	for repeat.Sleep(l.ctx, l.ttl/renewals) == nil {
+		sent := time.Now()
+		until, err := deadline.Get(l.ctx, "worker.renew_lock", l.ttl/renewals, func(ctx context.Context) (time.Time, error) {
+			return l.of.lifecycle.RenewLock(ctx, l.of.try, l.key, l.epoch)
+		})
+		switch {
+		case err == nil:
+			late.Reset(time.Until(sent.Add(l.ttl)))
+			l.mu.Lock()
+			l.expires = until
+			l.mu.Unlock()
+		case errors.Is(err, lifecycle.ErrLockLost):
+			l.end(err)
+			l.ended(true)
+			return
+		case l.ctx.Err() == nil:
+			l.of.log.Info("a lock was not renewed; it is tried again", "lock", l.key, "err", err)
+		}
+	}
+	l.ended(false)
+}
+
+// ended gives back what is not known to be gone: for all that Postgres knows the run holds it.
+func (l *Lock) ended(gone bool) {
+	if cause := context.Cause(l.ctx); errors.Is(cause, lifecycle.ErrLockLost) {
+		l.of.metrics.locksLost.Inc()
+		l.of.log.Warn("a lock is lost; what is done under it is ended", "lock", l.key, "epoch", l.epoch, "err", cause)
+	}
+	if !gone {
+		for range pauses.Tries(l.of.ctx) {
+			if l.of.ctx.Err() != nil {
+				return // close gives back all of them
+			}
+			if l.of.free(l.key, l.epoch) == nil {
+				break
+			}
+		}
+	}
+	l.of.mu.Lock()
+	defer l.of.mu.Unlock()
+	if l.of.claimed[l.key] == l {
+		delete(l.of.claimed, l.key)
+	}
+}
+
+// free gives back one lock, and with epoch 0 the run's place in the row, also where what asked for it has ended.
+func (s *locks) free(key string, epoch int64) error {
+	err := deadline.Do(context.WithoutCancel(s.ctx), "worker.free_lock", freeTimeout, func(ctx context.Context) error {
+		return s.lifecycle.FreeLock(ctx, s.try, key, epoch)
+	})
+	if err != nil {
+		s.log.Info("a lock is not given back yet", "lock", key, "err", err)
+	}
+	return err
+}
+
+// close gives back all that the run holds, because its handler has returned, and takes no more. What Postgres does not answer is freed when the
+// run ends, or its documents are queued.
+func (s *locks) close() {
+	s.mu.Lock()
+	used := s.used
+	s.stop(errReturned)
+	for _, held := range s.claimed {
+		if held != nil {
+			held.end(errReturned)
+		}
+	}
+	s.mu.Unlock()
+	if !used {
+		return
+	}
+	s.keepers.Wait()
+	err := deadline.Do(context.WithoutCancel(s.ctx), "worker.free_locks", freeTimeout, func(ctx context.Context) error {
+		return s.lifecycle.FreeLocks(ctx, s.try)
+	})
+	if err != nil {
+		s.log.Info("the run's locks are not given back before it ends", "err", err)
+	}
+}

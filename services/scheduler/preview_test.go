@@ -1,0 +1,104 @@
+package scheduler
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/echomind/sync/internal/slots"
+)
+
+// What a preview says becomes true: for schedules drawn at random, the ledger of simulated weeks has its lines and no others.
+func TestAPreviewSaysWhatTheLedgerWillSay(t *testing.T) {
+	begin := utc("2026-03-26 12:00") // clocks change in Berlin on the 29th, in New York before
+	s := setClock(t, begin)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 1))
+	pick := func(all ...string) string { return all[random.IntN(len(all))] }
+	for range 25 {
+		s.at(begin)
+		takes := time.Duration(random.IntN(4)*25) * time.Minute
+		columns := row{
+			"schedule_cron": pick("0 * * * *", "*/30 6-22 * * *", "30 2 * * *", "15 1,2,3 * * 0,1", "H H * * *", "0 4 1 * *"),
+			"time_zone":     pick("UTC", "Europe/Berlin", "Australia/Lord_Howe"), "overlap": pick("skip", "queue"),
+			"catch_up": pick("none", "latest", "all"), "catch_up_most": 1 + random.IntN(5),
+		}
+		if per := pick("", "", "day", "week", "month"); per != "" {
+			columns["once_per"] = per
+		}
+		if random.IntN(3) == 0 {
+			columns["deadline_minutes"] = 10 + random.IntN(100)
+		}
+		until := begin.Add(time.Duration(3+random.IntN(5)) * 24 * time.Hour)
+		id := s.synced(columns)
+		want := s.previewed(id, begin, until, takes)
+		s.simulate(id, until, takes)
+		if got := s.entries(id); !slices.EqualFunc(got, want, equal) {
+			t.Fatalf("%v, each sync taking %s until %s:\nthe ledger has\n%v\nthe preview says\n%v", columns, takes, until, lines(got), lines(want))
+		}
+		s.exec(`DELETE FROM connectors WHERE id = $1`, id)
+	}
+}
+
+func (s simulated) previewed(id int32, from, until time.Time, takes time.Duration) []slots.Entry {
+	s.Helper()
+	c := slots.Columns{ID: id}
+	s.do(s.servers.Pool.QueryRow(s.Context(), `SELECT schedule_cron, time_zone, deadline_minutes, overlap, once_per, catch_up, catch_up_most,
+			catch_up_minutes, claimed_at, last_sync_at, synced_for FROM connectors WHERE id = $1`, id).Scan(&c.Cron, &c.Zone, &c.Deadline,
+		&c.Overlap, &c.OncePer, &c.CatchUp, &c.Most, &c.Window, &c.ClaimedAt, &c.SyncedAt, &c.SyncedFor))
+	c.Through = &from
+	schedule, err := c.Schedule()
+	s.do(err)
+	return schedule.Preview(c.State(), from, until, takes, 1_000_000)
+}
+
+// simulate lets the scheduler do what it does until a moment, each sync taking as long.
+func (s simulated) simulate(id int32, until time.Time, takes time.Duration) {
+	s.Helper()
+	scheduler := s.scheduler()
+	for {
+		next := one[*time.Time](s.stage, `SELECT next_sync_at FROM connectors WHERE id = $1`, id)
+		if next == nil || next.After(until) {
+			return
+		}
+		now := one[time.Time](s.stage, `SELECT clock_timestamp()`)
+		if next.After(now) {
+			now = *next
+			s.at(now)
+		}
+		if len(s.claim(scheduler)) == 0 {
+			continue
+		}
+		s.at(now.Add(takes))
+		s.completes(id)
+	}
+}
+
+func (s simulated) entries(id int32) (all []slots.Entry) {
+	s.Helper()
+	rows, err := s.servers.Pool.Query(s.Context(), `SELECT CASE status WHEN 'completed' THEN 'runs' ELSE status END, coalesce(reason, ''), slot,
+		coalesce(slot_last, slot), coalesce(missed_count, 1) FROM runs WHERE connector_id = $1 AND slot IS NOT NULL ORDER BY slot`, id)
+	s.do(err)
+	defer rows.Close()
+	for rows.Next() {
+		var e slots.Entry
+		s.do(rows.Scan(&e.Verdict, &e.Reason, &e.First, &e.Last, &e.Count))
+		all = append(all, e)
+	}
+	s.do(rows.Err())
+	return all
+}
+
+func equal(a, b slots.Entry) bool {
+	return a.Verdict == b.Verdict && a.Reason == b.Reason && a.First.Equal(b.First) && a.Last.Equal(b.Last) && a.Count == b.Count
+}
+
+func lines(all []slots.Entry) (text string) {
+	for _, e := range all {
+		text += fmt.Sprintf("%s %s %s to %s x%d\n", e.Verdict, e.Reason, e.First.UTC(), e.Last.UTC(), e.Count)
+	}
+	return text
+}
