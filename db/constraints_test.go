@@ -123,6 +123,7 @@ var nonsense = map[string]struct{ before, sql string }{
 	"passed_slots_range": {"", `INSERT INTO passed_slots (connector_id, type, config_version, added_version, schedule_cron, time_zone, after, through, reason)
 		VALUES (1, 'web', 1, 1, '* * * * *', 'UTC', now(), 'infinity', 'a')`},
 	"search_index_single":            {`INSERT INTO search_index (name) VALUES ('a')`, `INSERT INTO search_index (single, name) VALUES (false, 'b')`},
+	"search_index_review_from_length": {"", `INSERT INTO search_index (name, review_from) VALUES ('a', '')`},
 	"search_index_name_length":       {"", `INSERT INTO search_index (name) VALUES ('')`},
 	"provider_quotas_account_length": {"", `INSERT INTO provider_quotas (account, tokens, refilled_at) VALUES ('', 0, now())`},
 }
