@@ -30,7 +30,7 @@ const (
 // It returns how many points it found.
 func (x *Index) review(ctx context.Context) (found int64, err error) {
 	err = deadline.Do(ctx, "semantic.index_review", reviewTimeout, func(ctx context.Context) error {
-		bounds := postgres.Bounds{Statement: queryTimeout, Idle: frozenAfter}
+		bounds := postgres.Bounds{Statement: queryTimeout, Idle: frozenAfter, ByIndex: true}
 		return postgres.TxBounded(ctx, x.pool, bounds, func(tx pgx.Tx) (err error) {
 			found, err = x.reviewPage(ctx, x.queries.WithTx(tx))
 			return err
