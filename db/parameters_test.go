@@ -20,8 +20,14 @@ const (
 	ofGemini = `c.next_parameters = '{"provider": "gemini"}'`
 )
 
-// beside is a connector that has synced, whose open run was picked up with parameters.
-func (b *base) beside() int32 {
+// ofJobs makes what is of the type web a job.
+func (b *base) ofJobs() {
+	b.Helper()
+	b.exec(`UPDATE connector_types SET kind = 'job' WHERE name = 'web'`)
+}
+
+// withParameters is a job that has run, whose open run was picked up with parameters.
+func (b *base) withParameters() int32 {
 	b.Helper()
 	id := b.synced()
 	b.exec(gemini, id)
@@ -34,7 +40,8 @@ func (b *base) beside() int32 {
 // Of every move out of PENDING or SYNCING it is said here what becomes of the parameters.
 func TestParametersLastUntilARunThatHasThemIsThrough(t *testing.T) {
 	b := newBase(t)
-	spent := []string{"finish", "end_job", "skip", "complete", "complete_all", "cancel", "pick_up", "pick_up_all"}
+	b.ofJobs()
+	spent := []string{"finish", "end_job", "skip", "complete", "complete_all", "skip_all", "cancel", "pick_up", "pick_up_all"}
 	kept := []string{"release", "postpone", "fail", "complete, cut", "complete_all, cut", "complete, cut to wait", "complete_all, cut to wait",
 		"abandon", "fail_lost_in_transit", "fail_not_taken"}
 	withdrawn := []string{"disable", "fail, the last time", "complete, cut the last time", "complete_all, cut the last time",
@@ -46,7 +53,7 @@ func TestParametersLastUntilARunThatHasThemIsThrough(t *testing.T) {
 			}
 			var id int32
 			if from == lifecycle.Syncing {
-				id = b.beside()
+				id = b.withParameters()
 			} else {
 				id = b.synced()
 				b.exec(gemini, id)
@@ -66,8 +73,6 @@ func TestParametersLastUntilARunThatHasThemIsThrough(t *testing.T) {
 				}
 			case name == "rescue":
 				b.holds(id, `c.next_parameters IS NULL AND r.trigger = 'rescue' AND r.parameters = '{"provider": "gemini"}'`)
-			case name == "skip_all": // it is asked for alone
-				b.holds(id, `c.status = 'SYNCING' AND r.status = 'running'`)
 			case !slices.Contains(kept, name):
 				t.Errorf("%s: say what becomes of the parameters", name)
 			default:
@@ -81,73 +86,9 @@ func TestParametersLastUntilARunThatHasThemIsThrough(t *testing.T) {
 	}
 }
 
-// A run with parameters that is through leaves its connector as it was, but for its failures, and what is due.
-func TestARunWithParametersIsBesideItsConnectorsOwn(t *testing.T) {
-	b := newBase(t)
-	const kept = `SELECT jsonb_pretty(to_jsonb(c) - ARRAY['status', 'run_id', 'trigger_requested_at', 'next_parameters', 'updated_at', 'failure_count', 'claimed_at', 'claimed_for'])
-		FROM connectors c WHERE id = $1`
-	b.exec(`UPDATE connector_types SET kind = 'job' WHERE name = 'web'`)
-	for end, call := range map[string]string{
-		"completed": `SELECT verdict FROM moves.complete($1)`,
-		"all":       `SELECT verdict FROM moves.complete_all(ARRAY[$1::uuid])`,
-		"nothing":   `SELECT verdict FROM moves.complete($1)`,
-		"skipped":   `SELECT 'skipped' FROM moves.skip($1, (SELECT try_id FROM open_runs WHERE id = $1), '{"cursor": 9}', NULL, 3)`,
-		"a job":     `SELECT 'completed' FROM moves.end_job($1, (SELECT try_id FROM open_runs WHERE id = $1), '{"n": 9}')`,
-		"finished":  `SELECT 'completed' FROM moves.finish($1, (SELECT try_id FROM open_runs WHERE id = $1), '{"cursor": 9}')`,
-	} {
-		id := b.synced()
-		b.force(`UPDATE connectors SET listing = '{"seen": {}}', failure_count = 2 WHERE id = $1`, id)
-		b.exec(`SELECT moves.trigger_sync($1)`, id)
-		b.exec(`UPDATE connectors SET trigger_requested_at = NULL, spread_percent = 0 WHERE id = $1`, id)
-		b.force(`UPDATE connectors SET next_sync_at = last_sync_at + interval '1 hour', slot_at = last_sync_at + interval '1 hour', due_reason = 'schedule' WHERE id = $1`, id)
-		before := one[string](b, kept, id)
-		b.exec(gemini, id)
-		run := b.syncing(id).Run
-		verdict := "completed"
-		switch end {
-		case "completed", "all":
-			b.whole(run, 4, `{"cursor": 9}`)
-			b.exec(`UPDATE open_runs SET listing_whole = true WHERE id = $1`, run)
-		case "nothing":
-			b.whole(run, 4, `{"cursor": 9}`)
-			b.exec(`UPDATE open_runs SET notes = 4 WHERE id = $1`, run)
-			verdict = "skipped"
-		case "skipped":
-			verdict = "skipped"
-		}
-		b.moves(verdict, call, run)
-		b.holds(id, `c.status = 'ACTIVE' AND c.failure_count = 0 AND r.status = '`+verdict+`'`)
-		if after := one[string](b, kept, id); after != before {
-			t.Errorf("%s: it was\n%s\nand is\n%s", end, before, after)
-		}
-		if n := one[int](b, `SELECT count(*) FROM unswept_runs WHERE run_id = $1 AND outdated`, run); n != 0 {
-			t.Errorf("%s: what an earlier configuration left is swept", end)
-		}
-	}
-}
-
-func TestAnOwnRunFollowsWhereOneIsStillOwed(t *testing.T) {
-	b := newBase(t)
-	through := func(id int32) {
-		b.exec(gemini, id)
-		b.whole(b.syncing(id).Run, 1, "")
-		b.moves("completed", `SELECT verdict FROM moves.complete((SELECT run_id FROM connectors WHERE id = $1))`, id)
-	}
-	first := b.connector()
-	through(first)
-	b.holds(first, `c.due_reason = 'new' AND c.last_sync_at IS NULL`)
-	changed := b.synced()
-	b.exec(`UPDATE connectors SET config = '{"url": "https://b"}' WHERE id = $1`, changed)
-	through(changed)
-	b.holds(changed, `c.due_reason = 'changed' AND c.next_sync_at <= clock_timestamp()`)
-	late := b.synced()
-	b.force(`UPDATE connectors SET last_sync_at = now() - interval '2 hours' WHERE id = $1`, late)
-	through(late)
-	b.holds(late, `c.due_reason = 'schedule' AND c.next_sync_at <= clock_timestamp()`)
-}
-
 func TestParametersThatComeAfterTheClaimAreOfTheNextRun(t *testing.T) {
 	b := newBase(t)
+	b.ofJobs()
 	id := b.in("PENDING")
 	b.exec(gemini, id)
 	movestest.PickUp(t, b.conn, id, b.run(id), time.Minute)
@@ -175,30 +116,9 @@ func TestParametersThatComeAfterTheClaimAreOfTheNextRun(t *testing.T) {
 	b.refused("connectors_moved_only", `UPDATE connectors SET next_parameters = '{}' WHERE id = $1`, again)
 }
 
-func TestARunWithParametersKnowsNothingAndMayNotDeleteMany(t *testing.T) {
-	b := newBase(t)
-	id := b.synced()
-	b.exec(`INSERT INTO documents (connector_id, source_id, status, chunk_count, links, version_token, config_version)
-		SELECT $1, 'a', 'stored', 1, '{b}', 'v', config_version FROM connectors WHERE id = $1`, id)
-	b.exec(`UPDATE connectors SET deletion_guard = false WHERE id = $1`, id)
-	b.exec(allow, id)
-	b.exec(gemini, id)
-	b.syncing(id)
-	b.allowed(false, id)
-	for _, none := range []string{`moves.known(id, try_id)`, `moves.links(id, try_id, 'a')`} {
-		b.moves("0", `SELECT count(*) FROM open_runs, `+none+` WHERE connector_id = $1`, id)
-	}
-	b.whole(b.run(id), 1, "")
-	b.moves("completed", `SELECT verdict FROM moves.complete((SELECT run_id FROM connectors WHERE id = $1))`, id)
-	b.holds(id, `c.deletions_allowed_at IS NOT NULL`)
-	b.exec(`UPDATE connectors SET trigger_requested_at = now() WHERE id = $1`, id)
-	b.syncing(id)
-	b.allowed(true, id)
-	b.moves("1", `SELECT count(*) FROM open_runs, moves.known(id, try_id) WHERE connector_id = $1`, id)
-}
-
 func TestParametersThatNoRunMayHaveAreRefused(t *testing.T) {
 	b := newBase(t)
+	b.ofJobs()
 	id := b.synced()
 	b.force(`UPDATE connectors SET config = jsonb_build_object('key', $2::text, 'deep', jsonb_build_object('key', $2::text), 'url', 'https://a') WHERE id = $1`, id, sealedOld)
 	before := b.everything(id)
@@ -236,4 +156,34 @@ func TestParametersAreAMergePatch(t *testing.T) {
 		b.moves("true", `SELECT config_merged($1::jsonb, $2::jsonb) = $3::jsonb`, c[0], c[1], c[2])
 	}
 	b.moves("true", `SELECT config_merged('{"a": 1}', NULL) = '{"a": 1}'`)
+}
+
+func TestASourceRefusesParameters(t *testing.T) {
+	b := newBase(t)
+	id := b.synced()
+	before := b.everything(id)
+	_, err := b.conn.Exec(t.Context(), gemini, id)
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || pg.Code != "22023" || !strings.Contains(pg.Message, "is a source: parameters are for jobs") {
+		t.Error(err)
+	}
+	if after := b.everything(id); after != before {
+		t.Errorf("a refused trigger changed\n%s\nto\n%s", before, after)
+	}
+}
+
+// A trigger that comes while a run goes on asks for a run after it: not for its rescue.
+func TestARescueHasTheParametersOfTheLostRun(t *testing.T) {
+	b := newBase(t)
+	b.ofJobs()
+	for _, with := range []bool{true, false} {
+		id := b.synced()
+		if with {
+			b.exec(gemini, id)
+		}
+		b.syncing(id)
+		b.exec(`SELECT moves.trigger_sync($1, parameters => '{"provider": "ollama"}')`, id)
+		b.force(`SELECT moves.claim_again(c) FROM connectors c WHERE id = $1`, id)
+		b.holds(id, `c.next_parameters = '{"provider": "ollama"}' AND r.trigger = 'rescue' AND r.parameters IS `+map[bool]string{true: "NOT NULL", false: "NULL"}[with])
+	}
 }

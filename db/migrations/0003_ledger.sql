@@ -30,8 +30,7 @@ CREATE TABLE open_runs (
     -- When the user allowed this run to delete many documents at once; null where nobody did. Where another run is to
     -- do it, the connector gets it back.
     deletions_allowed_at timestamptz,
-    -- What its trigger gave it over the configuration. It is beside its connector's own runs: it neither has nor leaves a state, and
-    -- deletes nothing.
+    -- What the trigger of a job gave it over the configuration.
     parameters           jsonb,
     picked_up_at         timestamptz,
     -- The fence: minted at each pick-up, carried by every message and every write of the run.

@@ -289,6 +289,7 @@ BEGIN
     moment := clock_timestamp();
     c.status := 'ACTIVE';
     c.run_id := NULL;
+    c.put_off_since := NULL;
     IF c.trigger_requested_at IS NOT NULL THEN
         c.next_sync_at := moment;
         c.due_reason := 'manual';
@@ -324,6 +325,10 @@ DECLARE
     merged   jsonb;
     sealed   text;
 BEGIN
+    IF NOT EXISTS (SELECT FROM connectors c JOIN connector_types t ON t.name = c.type WHERE c.id = connector AND t.kind = 'job') THEN
+        RAISE EXCEPTION 'trigger_sync: connector % is a source: parameters are for jobs, what is stored of a source is what its configuration says; update that instead',
+            connector USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     IF jsonb_typeof(parameters) <> 'object' OR octet_length(parameters::text) > 16384 THEN
         RAISE EXCEPTION 'trigger_sync: parameters are % bytes of %, must be an object of at most 16384', octet_length(parameters::text),
             jsonb_typeof(parameters) USING ERRCODE = 'invalid_parameter_value';
@@ -356,7 +361,7 @@ DECLARE
     asked timestamptz;
 BEGIN
     IF allow_deletions AND parameters IS NOT NULL THEN
-        RAISE EXCEPTION 'trigger_sync: a run with parameters deletes nothing: allow_deletions does not go with them'
+        RAISE EXCEPTION 'trigger_sync: parameters are for jobs, which delete nothing: allow_deletions does not go with them'
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = connector RETURNING trigger_requested_at INTO asked;

@@ -274,8 +274,7 @@ BEGIN
         LATERAL (SELECT o.ctid FROM open_runs o WHERE o.id = k.run OFFSET 0) at
     WHERE r.ctid = at.ctid AND r.picked_up_at IS NULL AND r.dispatched_at < before - grace
     RETURNING r.id, r.dispatched_at, r.dispatches, r.trigger, c.id, c.user_id, c.scope, c.scope_id,
-        config_merged(c.config, r.parameters), CASE WHEN r.parameters IS NULL THEN c.state ELSE '{}' END,
-        CASE WHEN r.parameters IS NULL THEN c.listing END, c.config_version;
+        config_merged(c.config, r.parameters), c.state, c.listing, c.config_version;
 END $$;
 -- +goose StatementEnd
 
@@ -357,17 +356,17 @@ END $$;
 CREATE FUNCTION moves.claim_again(c connectors) RETURNS uuid LANGUAGE plpgsql AS $$
 DECLARE
     present timestamptz := clock_timestamp();
+    with_it jsonb := (SELECT o.parameters FROM open_runs o WHERE o.id = c.run_id);
 BEGIN
     c.status_message := 'worker lost: its lease ran out';
-    c := moves.unspent(c);
+    c.deletions_allowed_at := (moves.unspent(c)).deletions_allowed_at;
     PERFORM moves.end_runs(ARRAY[c.run_id], 'failed', 'worker lost', c.status_message);
     c.run_id := gen_random_uuid();
     c.status := 'PENDING';
     c.failure_count := c.failure_count + 1;
     c.put_off_since := NULL;   -- the failure is seen
     INSERT INTO open_runs (id, connector_id, type, user_id, trigger, due_at, started_at, config_version, parameters, dispatched_at)
-    VALUES (c.run_id, c.id, c.type, c.user_id, 'rescue', present, present, c.config_version, c.next_parameters, present);
-    c.next_parameters := NULL;
+    VALUES (c.run_id, c.id, c.type, c.user_id, 'rescue', present, present, c.config_version, with_it, present);
     PERFORM moves.put(ARRAY[c]);
     RETURN c.run_id;
 END $$;
@@ -405,8 +404,7 @@ BEGIN
         ELSE
             run := moves.claim_again(c);
         END IF;
-        RETURN QUERY SELECT c.run_id, run, c.id, c.type, c.user_id, c.scope, c.scope_id, config_merged(c.config, r.parameters),
-            CASE WHEN r.parameters IS NULL THEN c.state ELSE '{}' END, CASE WHEN r.parameters IS NULL THEN c.listing END,
+        RETURN QUERY SELECT c.run_id, run, c.id, c.type, c.user_id, c.scope, c.scope_id, config_merged(c.config, r.parameters), c.state, c.listing,
             c.config_version, r.dispatched_at, because
         FROM (SELECT) one LEFT JOIN open_runs r ON r.id = run;
     END LOOP;

@@ -372,7 +372,6 @@ CREATE FUNCTION moves.fail(run uuid, try uuid, kind text, message text) RETURNS 
 DECLARE
     c connectors := moves.lock_syncing(run, try);
     advanced boolean;
-    beside   boolean;
 BEGIN
     IF kind IS NULL OR kind NOT IN ('transient', 'permanent', 'too_long', 'relist') THEN
         RAISE EXCEPTION 'fail: kind is %, must be transient, permanent, too_long or relist', coalesce(kind, 'null')
@@ -381,13 +380,13 @@ BEGIN
     IF c.id IS NULL THEN
         RETURN false;
     END IF;
-    SELECT r.advanced, r.parameters IS NOT NULL INTO advanced, beside FROM open_runs r WHERE r.id = run;
+    SELECT r.advanced INTO advanced FROM open_runs r WHERE r.id = run;
     c.status_message := left(coalesce(message, 'no message'), 2000);
     c := moves.unspent(c);
     PERFORM moves.end_runs(ARRAY[run], 'failed', CASE kind WHEN 'permanent' THEN 'permanent failure'
         WHEN 'too_long' THEN 'took too long' ELSE 'transient failure' END, c.status_message);
     c.run_id := NULL;
-    IF kind = 'relist' AND NOT beside THEN
+    IF kind = 'relist' THEN
         c.state := CASE WHEN c.state ? 'place' THEN jsonb_build_object('place', c.state -> 'place') ELSE '{}' END;
         c.listing := NULL;
     END IF;
@@ -417,10 +416,6 @@ BEGIN
     IF EXISTS (SELECT FROM open_runs r WHERE r.id = run AND (r.stored > 0 OR r.total IS NOT NULL OR r.drain_seq IS NOT NULL)) THEN
         RAISE EXCEPTION 'finish: run % has documents at semantic, which completes it; send sync completed instead', run
             USING ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    IF EXISTS (SELECT FROM open_runs r WHERE r.id = run AND r.parameters IS NOT NULL) THEN
-        PERFORM moves.end_beside(c, 'completed', NULL);
-        RETURN true;
     END IF;
     PERFORM moves.end_runs(ARRAY[run], 'completed', NULL);
     IF new_state IS NOT NULL THEN
@@ -461,9 +456,6 @@ DECLARE
         FROM (SELECT n.try, n.listing, max(n.no) AS no FROM unnest(tries, listings, nos) n(try, listing, no)
             WHERE n.try IS NOT NULL AND n.listing IS NOT NULL AND n.no IS NOT NULL GROUP BY 1, 2) l);
 BEGIN
-    IF r.parameters IS NOT NULL THEN
-        RETURN;   -- what is stored is of the configuration without them
-    END IF;
     IF page IS NULL OR page NOT BETWEEN 1 AND 10000 OR after IS NULL THEN
         RAISE EXCEPTION 'known: page is %, must be from 1 to 10000; after is %, must be an id or empty',
             coalesce(page::text, 'null'), coalesce(after, 'null') USING ERRCODE = 'invalid_parameter_value';
@@ -495,7 +487,7 @@ DECLARE
     since bigint := (SELECT c.added_version FROM connectors c WHERE c.id = r.connector_id);
 BEGIN
     RETURN QUERY SELECT d.links FROM documents d
-        WHERE r.parameters IS NULL AND d.connector_id = r.connector_id AND d.source_id = links.source_id AND d.status IN ('stored', 'failed')
+        WHERE d.connector_id = r.connector_id AND d.source_id = links.source_id AND d.status IN ('stored', 'failed')
             AND d.config_version >= since;
 END $$;
 -- +goose StatementEnd
@@ -508,8 +500,8 @@ CREATE FUNCTION moves.deletions_allowed(run uuid, try uuid) RETURNS boolean
 DECLARE
     r open_runs := moves.of_try(run, try, 'deletions_allowed');
 BEGIN
-    RETURN r.parameters IS NULL AND (r.deletions_allowed_at IS NOT NULL
-        OR EXISTS (SELECT FROM connectors c WHERE c.id = r.connector_id AND NOT c.deletion_guard));
+    RETURN r.deletions_allowed_at IS NOT NULL
+        OR EXISTS (SELECT FROM connectors c WHERE c.id = r.connector_id AND NOT c.deletion_guard);
 END $$;
 -- +goose StatementEnd
 

@@ -14,19 +14,12 @@ BEGIN
         RETURN false;
     END IF;
     PERFORM FROM open_runs r WHERE r.id = run FOR UPDATE;   -- a store that is under way counts
-    UPDATE open_runs r SET total = 0, whole = true, fetched_at = clock_timestamp(), documents_unchanged = coalesce(unchanged, 0),
-        listing_whole = false
-    WHERE r.id = run AND r.parameters IS NOT NULL AND r.stored = 0 AND r.total IS NULL AND r.drain_seq IS NULL;
-    IF FOUND THEN
-        PERFORM moves.end_beside(c, 'skipped', left(coalesce(nullif(reason, ''), 'nothing had changed'), 2000));
-        RETURN true;
-    END IF;
     PERFORM moves.end_unsent(ARRAY[c.id], ARRAY[run], ARRAY[new_state], ARRAY[reason], ARRAY[unchanged]);
     RETURN true;
 END $$;
 -- +goose StatementEnd
 
--- skip for many runs, but those with parameters, of which it answers nothing: each is asked for alone. asked: [{run, try, new_state, reason, unchanged}]; place: where in it, from 0.
+-- skip for many runs, in one transaction. asked: [{run, try, new_state, reason, unchanged}]; place: where in it, from 0.
 -- +goose StatementBegin
 CREATE FUNCTION moves.skip_all(asked jsonb) RETURNS TABLE (place integer, skipped boolean)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
@@ -43,7 +36,7 @@ BEGIN
             WITH ORDINALITY k(run, try, new_state, reason, unchanged, no)
         LEFT JOIN LATERAL (SELECT c.id FROM open_runs r
             JOIN connectors c ON c.id = r.connector_id AND c.run_id = r.id AND c.status = 'SYNCING'
-            WHERE r.id = k.run AND r.try_id = k.try AND r.parameters IS NULL FOR UPDATE SKIP LOCKED) l ON true LOOP
+            WHERE r.id = k.run AND r.try_id = k.try FOR UPDATE SKIP LOCKED) l ON true LOOP
         IF a.id IS NOT NULL THEN
             skipped := true;
             IF NOT a.run = ANY(runs) THEN
@@ -100,10 +93,10 @@ BEGIN
         FROM gone g WHERE g.deletions_allowed_at IS NOT NULL AND k.id = g.connector_id AND k.listing->'seen' IS NOT NULL
             AND states[g.no] IS NULL),
     kept AS (INSERT INTO runs (id, connector_id, type, trigger, slot, due_at, started_at, config_version, dispatches,
-        trigger_requested_at, deletions_allowed_at, picked_up_at, try_id, fetched_at, completed_at, status, reason, resources, total, stored,
+        trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, fetched_at, completed_at, status, reason, resources, total, stored,
         documents_unchanged, listing_whole)
     SELECT g.id, g.connector_id, g.type, g.trigger, g.slot, g.due_at, g.started_at, g.config_version, g.dispatches,
-        g.trigger_requested_at, g.deletions_allowed_at, g.picked_up_at, g.try_id, clock_timestamp(), clock_timestamp(), 'skipped',
+        g.trigger_requested_at, g.deletions_allowed_at, g.parameters, g.picked_up_at, g.try_id, clock_timestamp(), clock_timestamp(), 'skipped',
         left(coalesce(nullif(reasons[g.no], ''), 'nothing had changed'), 2000), g.resources, 0, 0, coalesce(unchanged[g.no], 0), false
     FROM gone g)
     SELECT bool_or(g.has_locks) INTO locks FROM gone g;
@@ -151,26 +144,6 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- SYNCING -> ACTIVE for a run with parameters that is through, beside its connector's own runs: ACTIVE, and planned as if it had not
--- been. State, listing, and what a sync of the configuration itself is yet to do, stay; so does a permission to delete, which it cannot
--- have spent.
--- +goose StatementBegin
-CREATE FUNCTION moves.end_beside(c connectors, verdict text, why text) RETURNS void
-    LANGUAGE plpgsql AS $$
-BEGIN
-    c.deletions_allowed_at := (moves.unspent(c)).deletions_allowed_at;
-    PERFORM moves.end_runs(ARRAY[c.run_id], verdict, why);
-    c.status := 'ACTIVE';
-    c.status_message := NULL;
-    c.run_id := NULL;
-    c.failure_count := 0;
-    c.put_off_since := NULL;
-    c := moves.planned(c, c.last_sync_at);
-    PERFORM moves.put(ARRAY[c]);
-    PERFORM moves.wake(c, true);
-END $$;
--- +goose StatementEnd
-
 -- What a try of a job says of itself while it works, for who asks: how much is done, of how much, in words, and what its user should
 -- know. Null says nothing of it. It is cut at 200 characters, at 100 warnings, and each of them at 500.
 -- +goose StatementBegin
@@ -192,7 +165,6 @@ CREATE FUNCTION moves.end_job(run uuid, try uuid, result jsonb DEFAULT NULL, rea
 DECLARE
     c       connectors := moves.lock_syncing(run, try);
     verdict text := CASE WHEN reason IS NULL THEN 'completed' ELSE 'skipped' END;
-    beside  boolean;
 BEGIN
     IF jsonb_typeof(result) <> 'object' OR octet_length(result::text) > 32768 THEN
         RAISE EXCEPTION 'end_job: the result is % bytes of %, must be an object of at most 32768', octet_length(result::text), jsonb_typeof(result)
@@ -205,13 +177,9 @@ BEGIN
         RAISE EXCEPTION 'end_job: % is no type of jobs: its runs store documents', c.type USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     UPDATE open_runs o SET result = end_job.result, fetched_at = clock_timestamp() WHERE o.id = run AND o.stored = 0 AND o.total IS NULL
-        AND o.drain_seq IS NULL RETURNING o.parameters IS NOT NULL INTO beside;
+        AND o.drain_seq IS NULL;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'end_job: run % has documents at semantic, which completes it', run USING ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    IF beside THEN
-        PERFORM moves.end_beside(c, verdict, left(reason, 2000));
-        RETURN true;
     END IF;
     PERFORM moves.end_runs(ARRAY[run], verdict, left(reason, 2000));
     c := moves.settled(c);
@@ -249,9 +217,6 @@ CREATE FUNCTION moves.pass_checkpoint(c connectors, r open_runs, through bigint)
 DECLARE
     k run_checkpoints;
 BEGIN
-    IF r.parameters IS NOT NULL THEN
-        RETURN c;   -- it has no state of its connector's
-    END IF;
     SELECT p.* INTO k FROM run_checkpoints p
     WHERE p.try_id = r.try_id AND p.no > r.checkpoint_no AND p.no <= through ORDER BY p.no DESC LIMIT 1;
     IF FOUND THEN
@@ -365,11 +330,6 @@ DECLARE
     clean   boolean;
     what    text;
 BEGIN
-    IF r.parameters IS NOT NULL AND r.cut IS NULL THEN
-        what := CASE WHEN r.total = r.notes THEN 'skipped' ELSE 'completed' END;
-        PERFORM moves.end_beside(c, what, coalesce(r.reason, CASE what WHEN 'skipped' THEN 'nothing had changed' END));
-        RETURN what;
-    END IF;
     clean := r.unnamed = 0 AND r.waiting = 0;
     through := CASE WHEN clean THEN r.total ELSE moves.counted_through(r, span) END;
     IF NOT clean AND through = r.counted_through + span
@@ -569,7 +529,6 @@ DROP FUNCTION moves.pass_checkpoint(connectors, open_runs, bigint);
 DROP FUNCTION moves.counted_through(open_runs, integer);
 DROP FUNCTION moves.end_job(uuid, uuid, jsonb, text);
 DROP FUNCTION moves.report(uuid, uuid, bigint, bigint, text, text[]);
-DROP FUNCTION moves.end_beside(connectors, text, text);
 DROP FUNCTION moves.settled(connectors);
 DROP FUNCTION moves.end_unsent(integer[], uuid[], jsonb[], text[], bigint[]);
 DROP FUNCTION moves.skip_all(jsonb);

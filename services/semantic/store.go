@@ -52,15 +52,6 @@ func newItem(d delivery) *item {
 	return it
 }
 
-// becomeBeside makes an item of a run with parameters, which is beside its connector's own, what may be stored of it: no deletion and no
-// checkpoint. They are only counted.
-func (it *item) becomeBeside() {
-	if it.poison != "" || it.part != nil {
-		return
-	}
-	it.sourceID, it.note = "", &note{seen: &internalpb.DocumentsSeen{}}
-}
-
 func (it *item) chunks() []*internalpb.Chunk {
 	if it.part == nil || it.part.Error != "" || it.part.KeepChunks || it.poison != "" {
 		return nil
@@ -148,11 +139,6 @@ func (t *storeTx) execute(ctx context.Context, items []*item) (progress, error) 
 		}
 		if err := checkEnvelope(it.request, t.run.ConnectorID, t.run.ConfigVersion); err != nil {
 			return progress{}, err
-		}
-	}
-	if t.run.Beside {
-		for _, it := range fresh {
-			it.becomeBeside()
 		}
 	}
 	rows, err := t.lockDocuments(ctx, fresh)

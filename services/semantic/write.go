@@ -41,9 +41,6 @@ func (t *storeTx) plan(items []*item, rows map[string]dbgen.LockDocumentsRow, wh
 		}
 		w := newWrite(it, row.ID)
 		w.decide(t, it, row)
-		if t.run.Beside { // the connector's next own run brings it again
-			w.VersionToken, w.ContentHash, w.Memo = "", "", new("")
-		}
 		switch {
 		case w.shows(key):
 			c.addChunks(t, it, key)

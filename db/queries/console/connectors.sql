@@ -40,9 +40,9 @@ DELETE FROM connectors WHERE id = @id;
 -- No row where there is no such connector.
 SELECT t.at::timestamptz AS at FROM moves.trigger_sync(@id::integer, @allow_deletions::boolean, sqlc.narg('parameters')::jsonb) t(at) WHERE t.at IS NOT NULL;
 
--- name: ConfigWith :one
--- The configuration of a connector with parameters over it, as the run is to have it.
-SELECT type, config_merged(config, @parameters::jsonb)::jsonb AS config FROM connectors WHERE id = @id;
+-- name: KindOf :one
+-- What a connector is: a source, or a job.
+SELECT t.name, t.kind FROM connectors c JOIN connector_types t ON t.name = c.type WHERE c.id = @id;
 
 -- name: ConnectorType :one
 SELECT * FROM connector_types WHERE name = @name;

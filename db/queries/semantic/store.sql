@@ -1,7 +1,7 @@
 -- name: RunOfTry :one
 -- What the run says of itself: never the message. No row: the run is over, or another try's. complete and checkpointed say how
 -- far it has come already.
-SELECT r.connector_id, r.user_id, r.config_version, (r.parameters IS NOT NULL)::boolean AS beside, r.total, r.whole, EXISTS (SELECT 1 FROM run_checkpoints k WHERE k.try_id = r.try_id) AS checkpointed
+SELECT r.connector_id, r.user_id, r.config_version, r.total, r.whole, EXISTS (SELECT 1 FROM run_checkpoints k WHERE k.try_id = r.try_id) AS checkpointed
 FROM open_runs r
 WHERE r.id = @run_id AND r.try_id = @try_id::uuid;
 

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,8 +28,6 @@ type connectorFlags struct {
 	refresh                                                                    interval
 	unchecked                                                                  bool
 	policies                                                                   policyFlags
-	// of is the flag that the configuration comes from; empty = --config.
-	of string
 }
 
 func addConnectorFlags(c *cobra.Command) *connectorFlags {
@@ -152,7 +149,7 @@ func (f *connectorFlags) checkSource(p dbgen.AddConnectorParams) error {
 		return nil
 	}
 	if err := errors.Join(chunker.CheckConfig(p.Type, p.Config), sources.CheckConfig(p.Type, p.Config)); err != nil {
-		return usagef("%s, for type %s: %s (--no-config-check takes it all the same)", cmp.Or(f.of, "--config"), p.Type,
+		return usagef("--config, for type %s: %s (--no-config-check takes it all the same)", p.Type,
 			strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	return nil

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -25,7 +24,7 @@ func (f *connectorFlags) checkReach(ctx context.Context, find *finder, connector
 		return fmt.Errorf("read what the running stack may read: %w", err)
 	}
 	if err := chunker.CheckReach(ctx, connectorType, config, reach); err != nil {
-		return usagef("%s, for type %s: %s (--no-config-check takes it all the same)", cmp.Or(f.of, "--config"), connectorType, err)
+		return usagef("--config, for type %s: %s (--no-config-check takes it all the same)", connectorType, err)
 	}
 	return nil
 }

@@ -39,22 +39,20 @@ empty. --allow-deletions is for when they are really gone: the sync may delete t
 with it, also over failures that are tried again; disabling the connector, or changing its type, config, scope or user, takes
 it back.
 
---with gives one run parameters over the connector's configuration, as a JSON merge patch (RFC 7396): the keys of the object replace those of
-the configuration, objects are merged, and null takes a key away. The configuration itself stays. What comes out is checked as connectors add
-checks it; secrets are refused. A sync that is tried again keeps its parameters. What it brings is stored beside the connector's own
-syncs: it deletes nothing, and it neither has nor leaves a cursor. --with '{}' takes back parameters that no run has yet.
+--with gives one run of a job parameters over its configuration, as a JSON merge patch (RFC 7396): the keys of the object replace those of
+the configuration, objects are merged, and null takes a key away. The configuration itself stays. Secrets are refused. A run that is tried again
+keeps its parameters. --with '{}' takes back parameters that no run has yet.
 
 With --wait, progress is shown until there is a verdict; the exit code is 1 if the sync failed. Ending the wait does
 not end the sync.`,
 		Example: "  echomind connectors trigger 3\n  echomind connectors trigger 3 --wait --timeout 10m\n" +
-			"  echomind connectors trigger 3 --allow-deletions\n  echomind connectors trigger 3 --with '{\"max_pages\":50}'",
+			"  echomind connectors trigger 3 --allow-deletions\n  echomind connectors trigger 3 --with '{\"provider\":\"gemini\"}'",
 		Args: someConnectors,
 	}
 	wait := c.Flags().Bool("wait", false, "show progress until the verdict")
 	allow := c.Flags().Bool("allow-deletions", false, "the sync may delete many documents at once")
 	var with runParameters
-	c.Flags().StringVar(&with.text, "with", "", "parameters of this one run, a JSON `object` over the configuration; @FILE reads it from a file, @- from standard input")
-	c.Flags().BoolVar(&with.unchecked, "no-config-check", false, "take parameters with which the type's service of this version would refuse the configuration")
+	c.Flags().StringVar(&with.text, "with", "", "parameters of this one run of a job, a JSON `object` over its configuration; @FILE reads it from a file, @- from standard input")
 	c.MarkFlagsMutuallyExclusive("with", "allow-deletions")
 	timeout := c.Flags().Duration("timeout", 0, "with --wait, how long to wait; 0 = as long as it takes")
 	out := withOutput(c)
@@ -117,7 +115,7 @@ not end the sync.`,
 
 // requestSync asks for a sync, which may delete many documents where that is allowed, or has parameters, and returns when, by Postgres's clock.
 func (f *finder) requestSync(ctx context.Context, pool *pgxpool.Pool, id int32, allowDeletions bool, with *runParameters) (time.Time, error) {
-	if err := with.check(ctx, f, pool, id); err != nil {
+	if err := with.check(ctx, pool, id); err != nil {
 		return time.Time{}, err
 	}
 	at, err := ask(ctx, pool, "trigger", func(ctx context.Context, q *dbgen.Queries) (time.Time, error) {

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
-	sources "github.com/echomind/sync/services/connector"
 )
 
 // maxParameters is how many bytes the parameters of a run may have.
@@ -25,8 +24,6 @@ const maxParameters = 16 << 10
 type runParameters struct {
 	text  string
 	given bool
-	// unchecked: they are taken where the type's service of this version would refuse the configuration that comes out.
-	unchecked bool
 }
 
 // read makes them a JSON object with each key once, or refuses them.
@@ -56,48 +53,35 @@ func (p *runParameters) json() []byte {
 	return []byte(p.text)
 }
 
-// check refuses parameters that the service of a connector would refuse, or that hold a secret.
-func (p *runParameters) check(ctx context.Context, f *finder, pool *pgxpool.Pool, id int32) error {
+// check refuses parameters of a source, and those that hold a secret.
+func (p *runParameters) check(ctx context.Context, pool *pgxpool.Pool, id int32) error {
 	if !p.given {
 		return nil
 	}
-	with, err := ask(ctx, pool, "config_with", func(ctx context.Context, q *dbgen.Queries) (dbgen.ConfigWithRow, error) {
-		return q.ConfigWith(ctx, dbgen.ConfigWithParams{ID: id, Parameters: []byte(p.text)})
+	is, err := ask(ctx, pool, "kind_of_connector", func(ctx context.Context, q *dbgen.Queries) (dbgen.KindOfRow, error) {
+		return q.KindOf(ctx, id)
 	})
-	if errors.Is(err, pgx.ErrNoRows) {
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
 		return noConnector(id)
+	case err != nil:
+		return fmt.Errorf("ask what connector %d is: %w", id, err)
+	case is.Kind != "job":
+		return usagef("--with: connector %d is a source (%s), and parameters are for jobs: what is stored of a source is what its configuration says; "+
+			"`echomind connectors update %d --config …` changes that", id, is.Name, id)
 	}
-	if err != nil {
-		return fmt.Errorf("read the configuration of connector %d: %w", id, err)
-	}
-	if err := p.checkSecrets(id, with.Type); err != nil {
-		return err
-	}
-	as := connectorFlags{unchecked: p.unchecked, of: "--with"}
-	if err := as.checkSource(dbgen.AddConnectorParams{Type: with.Type, Config: with.Config}); err != nil {
-		return err
-	}
-	return as.checkReach(ctx, f, with.Type, with.Config)
+	return p.checkSecrets(id)
 }
 
-// checkSecrets refuses what is a secret of the type, and what looks like one: the ledger keeps parameters as they are.
-func (p *runParameters) checkSecrets(id int32, connectorType string) error {
-	var top map[string]json.RawMessage
+// checkSecrets refuses what looks like a secret: the ledger keeps parameters as they are.
+func (p *runParameters) checkSecrets(id int32) error {
 	value, err := decode([]byte(p.text))
-	if err = errors.Join(err, json.Unmarshal([]byte(p.text), &top)); err != nil {
+	if err != nil {
 		return err
 	}
-	refused := func(key string) error {
-		return usagef("--with: %s is a secret, and the ledger would show it; a run has those of its connector: "+
-			"`echomind connectors update %d --config …` changes them", key, id)
-	}
-	for _, field := range sources.SecretFields(connectorType) {
-		if _, is := top[field]; is {
-			return refused(field)
-		}
-	}
 	if path, is := secretIn(value); is {
-		return refused(path)
+		return usagef("--with: %s is a secret, and the ledger would show it; a run has those of its connector: "+
+			"`echomind connectors update %d --config …` changes them", path, id)
 	}
 	return nil
 }
@@ -107,7 +91,11 @@ func secretIn(value any) (path string, is bool) {
 	switch v := value.(type) {
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if _, flag := v[key].(bool); isSecret(key) && !flag {
+			switch v[key].(type) {
+			case bool, json.Number, float64, nil: // such as max_tokens
+				continue
+			}
+			if isSecret(key) {
 				return key, true
 			}
 			if inner, is := secretIn(v[key]); is {

@@ -128,28 +128,6 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 	return i, err
 }
 
-const configWith = `-- name: ConfigWith :one
-SELECT type, config_merged(config, $1::jsonb)::jsonb AS config FROM connectors WHERE id = $2
-`
-
-type ConfigWithParams struct {
-	Parameters []byte
-	ID         int32
-}
-
-type ConfigWithRow struct {
-	Type   string
-	Config []byte
-}
-
-// The configuration of a connector with parameters over it, as the run is to have it.
-func (q *Queries) ConfigWith(ctx context.Context, arg ConfigWithParams) (ConfigWithRow, error) {
-	row := q.db.QueryRow(ctx, configWith, arg.Parameters, arg.ID)
-	var i ConfigWithRow
-	err := row.Scan(&i.Type, &i.Config)
-	return i, err
-}
-
 const connectorType = `-- name: ConnectorType :one
 SELECT name, kind, default_refresh_minutes, max_concurrent_syncs FROM connector_types WHERE name = $1
 `
@@ -298,6 +276,23 @@ func (q *Queries) IntervalSlot(ctx context.Context, arg IntervalSlotParams) (tim
 	var column_1 time.Time
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const kindOf = `-- name: KindOf :one
+SELECT t.name, t.kind FROM connectors c JOIN connector_types t ON t.name = c.type WHERE c.id = $1
+`
+
+type KindOfRow struct {
+	Name string
+	Kind string
+}
+
+// What a connector is: a source, or a job.
+func (q *Queries) KindOf(ctx context.Context, id int32) (KindOfRow, error) {
+	row := q.db.QueryRow(ctx, kindOf, id)
+	var i KindOfRow
+	err := row.Scan(&i.Name, &i.Kind)
+	return i, err
 }
 
 const listConnectorTypes = `-- name: ListConnectorTypes :many

@@ -72,8 +72,7 @@ func (q *Queries) DueTypes(ctx context.Context, arg DueTypesParams) ([]DueTypesR
 
 const lockDue = `-- name: LockDue :many
 SELECT c.id::integer AS id, c.user_id::integer AS user_id, c.scope::text AS scope, c.scope_id, config_merged(c.config, c.next_parameters)::jsonb AS config,
-    (CASE WHEN c.next_parameters IS NULL THEN c.state ELSE '{}' END)::jsonb AS state,
-    CASE WHEN c.next_parameters IS NULL THEN c.listing END AS listing, c.config_version::bigint AS config_version, c.next_sync_at::timestamptz AS next_sync_at,
+    c.state::jsonb AS state, c.listing, c.config_version::bigint AS config_version, c.next_sync_at::timestamptz AS next_sync_at,
     c.due_reason::text AS due_reason, c.slot_at, c.schedule_cron, c.time_zone::text AS time_zone, c.dst_gap, c.dst_overlap,
     c.deadline_minutes, c.overlap::text AS overlap, c.once_per, c.catch_up::text AS catch_up, c.catch_up_most::integer AS catch_up_most,
     c.catch_up_minutes, c.claimed_at, c.last_sync_at, c.synced_for,

@@ -464,7 +464,7 @@ func (q *Queries) RecordCompleted(ctx context.Context, arg RecordCompletedParams
 }
 
 const runOfTry = `-- name: RunOfTry :one
-SELECT r.connector_id, r.user_id, r.config_version, (r.parameters IS NOT NULL)::boolean AS beside, r.total, r.whole, EXISTS (SELECT 1 FROM run_checkpoints k WHERE k.try_id = r.try_id) AS checkpointed
+SELECT r.connector_id, r.user_id, r.config_version, r.total, r.whole, EXISTS (SELECT 1 FROM run_checkpoints k WHERE k.try_id = r.try_id) AS checkpointed
 FROM open_runs r
 WHERE r.id = $1 AND r.try_id = $2::uuid
 `
@@ -478,7 +478,6 @@ type RunOfTryRow struct {
 	ConnectorID   int32
 	UserID        int32
 	ConfigVersion int64
-	Beside        bool
 	Total         *int64
 	Whole         bool
 	Checkpointed  bool
@@ -493,7 +492,6 @@ func (q *Queries) RunOfTry(ctx context.Context, arg RunOfTryParams) (RunOfTryRow
 		&i.ConnectorID,
 		&i.UserID,
 		&i.ConfigVersion,
-		&i.Beside,
 		&i.Total,
 		&i.Whole,
 		&i.Checkpointed,
