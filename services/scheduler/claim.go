@@ -114,13 +114,13 @@ func (s *Scheduler) claim(
 	set := func(tx pgx.Tx, part []dbgen.LockDueRow) error {
 		triggers, claims, instead := make([]Trigger, 0, len(part)), make([]claim, 0, len(part)), []*plan(nil)
 		for _, r := range part {
-			if at := later(r, s.outage.since(r.Now), s.config.CatchUpWindow); !at.IsZero() {
-				instead = append(instead, &plan{ID: r.ID, NextSyncAt: &at, DueReason: r.DueReason, SlotAt: r.SlotAt})
-				continue
-			}
 			slot, passed := slotOf(r)
 			if passed != nil {
 				instead = append(instead, passed)
+				continue
+			}
+			if at := later(r, slot.At, s.outage.since(r.Now), s.config.CatchUpWindow); !at.IsZero() {
+				instead = append(instead, &plan{ID: r.ID, NextSyncAt: &at, DueReason: r.DueReason, SlotAt: r.SlotAt})
 				continue
 			}
 			t := triggerOf(connectorType, r)
