@@ -196,3 +196,21 @@ func TestAClockThatStepsBackIsNoOutage(t *testing.T) {
 		t.Errorf("%d were claimed, want the one that is due in time", n)
 	}
 }
+
+func TestManyThatAreTooLateDoNotKeepACappedTypeFromItsPlace(t *testing.T) {
+	s := setClock(t, utc("2026-02-02 12:00"))
+	s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, last_sync_at, deadline_minutes)
+		SELECT 'c' || i, 'web', 1, 60, clock_timestamp(), 30 FROM generate_series(1, 1000) i`)
+	var waiting []int32
+	for range 3 {
+		waiting = append(waiting, s.synced(row{"refresh_freq_minutes": 60, "last_sync_at": utc("2026-02-03 10:00"), "spread_percent": 0}))
+	}
+	s.at(utc("2026-02-03 12:00"))
+	claimed, err := s.scheduler().Claim(t.Context(), "web", 1, 500)
+	s.do(err)
+	if len(claimed) != 1 {
+		t.Errorf("%d were claimed, want one for the place that is free", len(claimed))
+	}
+	want(s.stage, 1000, `SELECT count(*) FROM runs WHERE reason = 'too late'`)
+	want(s.stage, 2, `SELECT count(*) FROM connectors WHERE id = ANY($1) AND status = 'ACTIVE' AND next_sync_at = slot_at AND slot_at <= clock_timestamp()`, waiting)
+}
