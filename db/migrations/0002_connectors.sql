@@ -110,7 +110,7 @@ CREATE TABLE connectors (
     -- When it was claimed last, but for tries that followed that claim; and what that claim answers: its slot, or the moment.
     claimed_at           timestamptz,
     claimed_for          timestamptz,
-    -- The claimed_for of the last sync that was completed or skipped.
+    -- The latest claimed_for of the syncs that were completed or skipped.
     synced_for           timestamptz,
     -- When the user allowed the next run to delete many documents at once. The pick-up hands it to the run.
     deletions_allowed_at timestamptz,

@@ -98,11 +98,11 @@ BEGIN
         c.due_reason := 'manual';
     ELSIF NOT permanent AND c.once_per IS NOT NULL AND c.schedule_cron IS NOT NULL THEN
         -- Its next slot is the next try.
-        IF c.overlap = 'skip' AND c.planned_through < clock_timestamp() THEN
-            c := moves.miss_slots(c, 'its last run was not over', 'skipped');
-            c.planned_through := greatest(c.slots_through, clock_timestamp());
+        IF c.overlap = 'skip' THEN   -- up to here those that came since the claim are skipped; those before it wait as they did
+            c.slots_through := greatest(c.slots_through, clock_timestamp());
         END IF;
         c.needs_plan := true;
+        c.due_reason := 'schedule';   -- at its next slot, also where it never synced
     ELSIF NOT permanent THEN
         c.next_sync_at := clock_timestamp()
             + make_interval(secs => 60 * least(power(2, least(c.failure_count, 10)), 60) * (0.8 + 0.4 * random()));

@@ -159,14 +159,19 @@ BEGIN
     END IF;
     IF triggered OR (changed AND (new.schedule_cron IS NOT NULL OR new.refresh_freq_minutes IS NOT NULL)) THEN
         -- What is due already keeps its place; its reason and its slot, too, unless that had its verdict above: the run answers both.
-        IF old.next_sync_at IS NULL OR old.next_sync_at > moment OR rescheduled THEN
+        IF old.due_reason = 'schedule' AND old.slot_at <= moment AND NOT rescheduled THEN
+            new.next_sync_at := least(old.next_sync_at, moment);   -- its claim may have been put off
+        ELSIF old.next_sync_at IS NULL OR old.next_sync_at > moment OR rescheduled THEN
             new.next_sync_at := least(old.next_sync_at, moment);
             new.due_reason := CASE WHEN triggered THEN 'manual' WHEN new.last_sync_at IS NULL THEN 'new' ELSE 'changed' END;
             new.slot_at := NULL;
             new.needs_plan := false;
         END IF;
-    ELSIF rescheduled AND new.status = 'ACTIVE' AND (old.next_sync_at IS NULL OR old.due_reason IN ('schedule', 'new', 'changed')) THEN
+    ELSIF rescheduled AND (old.due_reason IN ('schedule', 'new', 'changed') OR (new.status = 'ACTIVE' AND old.next_sync_at IS NULL)) THEN
         new := moves.planned(new, new.last_sync_at);
+        IF new.status = 'ERROR' AND new.needs_plan THEN
+            new.due_reason := 'schedule';   -- its next slot is still the next try
+        END IF;
     END IF;
     IF old.due_reason = 'wait' AND new.due_reason IS DISTINCT FROM 'wait' THEN
         new.status_message := NULL;   -- it does not wait any more

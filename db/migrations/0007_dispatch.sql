@@ -107,7 +107,8 @@ END $$;
 
 -- ACTIVE, ERROR -> PENDING for connectors that the transaction has locked: opens their runs, and writes the slots that have
 -- passed before them. A slot that has its verdict already is claimed without one, and a run that stands open all
--- the same is closed, so that no row ever stops the batch. claims: [{id, run_id, slot, passed}], passed: see answer_slots.
+-- the same is closed, so that no row ever stops the batch. claims: [{id, run_id, slot, passed, through}], passed: see answer_slots;
+-- through: up to where slots are answered, of a claim without one.
 -- Each row is read by its key alone, see put: a plan that knew they are due would read all that is due off an index.
 -- +goose StatementBegin
 CREATE FUNCTION moves.claim(claims jsonb, moment timestamptz) RETURNS integer
@@ -116,13 +117,14 @@ DECLARE
     ids     integer[];
     run_ids uuid[];
     slots   timestamptz[];
+    through timestamptz[];
     passed  boolean;
     stale   uuid[];
     claimed integer;
 BEGIN
-    SELECT array_agg(k.id), array_agg(k.run_id), array_agg(k.slot), coalesce(bool_or(k.passed IS NOT NULL), false)
-        INTO ids, run_ids, slots, passed
-        FROM jsonb_to_recordset(claims) k(id integer, run_id uuid, slot timestamptz, passed jsonb);
+    SELECT array_agg(k.id), array_agg(k.run_id), array_agg(k.slot), array_agg(k.through), coalesce(bool_or(k.passed IS NOT NULL), false)
+        INTO ids, run_ids, slots, through, passed
+        FROM jsonb_to_recordset(claims) k(id integer, run_id uuid, slot timestamptz, passed jsonb, through timestamptz);
     stale := ARRAY(SELECT r.id FROM unnest(ids) k(id), LATERAL (SELECT o.id FROM open_runs o WHERE o.connector_id = k.id OFFSET 0) r);
     IF stale <> '{}' THEN
         PERFORM moves.end_runs(stale, 'superseded', 'claimed again');
@@ -142,11 +144,11 @@ BEGIN
         status_message = CASE WHEN c.due_reason = 'wait' THEN NULL ELSE c.status_message END,
         slots_through = CASE WHEN c.due_reason = 'schedule' THEN greatest(c.slots_through, k.slot) ELSE c.slots_through END,
         planned_through = CASE WHEN c.due_reason = 'schedule' AND c.schedule_cron IS NOT NULL
-            THEN coalesce(k.slot, c.planned_through) ELSE c.planned_through END,
+            THEN coalesce(k.slot, c.planned_through) ELSE coalesce(k.through, c.planned_through) END,
         claimed_at = CASE WHEN c.due_reason IN ('schedule', 'new', 'manual', 'changed') THEN moment ELSE coalesce(c.claimed_at, moment) END,
         claimed_for = CASE WHEN c.due_reason IN ('schedule', 'new', 'manual', 'changed') THEN coalesce(k.slot, moment)
             ELSE coalesce(c.claimed_for, moment) END
-    FROM unnest(ids, run_ids, slots) k(id, run_id, slot),
+    FROM unnest(ids, run_ids, slots, through) k(id, run_id, slot, through),
         LATERAL (SELECT l.ctid, l.next_sync_at FROM connectors l WHERE l.id = k.id OFFSET 0) at
     WHERE c.ctid = at.ctid AND c.status IN ('ACTIVE', 'ERROR') AND at.next_sync_at IS NOT NULL;
     GET DIAGNOSTICS claimed = ROW_COUNT;
@@ -164,7 +166,8 @@ $$;
 -- +goose StatementEnd
 
 -- Writes down the next slots of connectors that the transaction has locked, or why there is none: of cron schedules that are to be
--- worked out, where no run answers the slot that was due, and where its claim is put off. Of an interval the next slot is worked out here.
+-- worked out, where no run answers the slot that was due, and where its claim is put off. Of an interval the next slot is worked out here,
+-- where none is named.
 -- plans: [{id, next_sync_at, due_reason, slot_at, planned_through, problem, passed}], passed: see answer_slots.
 -- +goose StatementBegin
 CREATE FUNCTION moves.plan(plans jsonb) RETURNS integer
@@ -178,7 +181,7 @@ BEGIN
     END IF;
     UPDATE connectors c
     SET needs_plan = false, next_sync_at = coalesce(p.next_sync_at, n.slot), due_reason = coalesce(p.due_reason, n.reason),
-        slot_at = coalesce(p.slot_at, n.slot), planned_through = coalesce(p.planned_through, c.planned_through),
+        slot_at = CASE WHEN p.next_sync_at IS NULL THEN n.slot ELSE p.slot_at END, planned_through = coalesce(p.planned_through, c.planned_through),
         slots_through = greatest(c.slots_through, a.through),
         status_message = coalesce(p.problem, CASE WHEN c.status = 'ACTIVE' THEN NULL ELSE c.status_message END)
     FROM jsonb_to_recordset(plans) p(id integer, next_sync_at timestamptz, due_reason text, slot_at timestamptz,

@@ -50,6 +50,18 @@ type Policies struct {
 	Window time.Duration
 }
 
+// Oldest is how old a slot may be that runs; 0 = of any age.
+func (p Policies) Oldest() time.Duration {
+	oldest := p.Deadline
+	if p.Window > 0 && (oldest == 0 || p.Window < oldest) {
+		oldest = p.Window
+	}
+	if p.CatchUp == CatchUpNone && p.Deadline == 0 {
+		oldest = onTime
+	}
+	return oldest
+}
+
 // Times are the moments at which a schedule has slots.
 type Times interface {
 	// Next is the first behind a moment; zero where there is none.

@@ -103,24 +103,28 @@ func (s *Scheduler) Claim(ctx context.Context, connectorType string, limit, batc
 func (s *Scheduler) claim(
 	ctx context.Context, tx pgx.Tx, how attempt, connectorType string, limit, batch int,
 ) (claimed []Trigger, aside int, err error) {
-	rows, err := s.queries.WithTx(tx).LockDue(ctx, dbgen.LockDueParams{
+	due := dbgen.LockDueParams{
 		Type: connectorType, Cap: int32(limit), Batch: int32(batch), Refused: s.unclaimed.skipped(time.Now()),
 		Share: int32(s.config.OwnerSharePercent), MostBytes: mostBatchBytes,
-	})
+	}
+	rows, err := s.queries.WithTx(tx).LockDue(ctx, due)
 	if err != nil || len(rows) == 0 {
 		return nil, 0, wrap("lock due connectors", err)
 	}
-	over := 0 // of which no slot runs
+	over, noPlace := 0, false // of which no slot runs; whether nothing else is looked for
 	set := func(tx pgx.Tx, part []dbgen.LockDueRow) error {
 		triggers, claims, instead := make([]Trigger, 0, len(part)), make([]claim, 0, len(part)), []*plan(nil)
 		for _, r := range part {
-			if at := later(r, s.outage.since(r.Now), s.config.CatchUpWindow); !at.IsZero() {
-				instead = append(instead, &plan{ID: r.ID, NextSyncAt: &at, DueReason: r.DueReason, SlotAt: r.SlotAt})
-				continue
-			}
 			slot, passed := slotOf(r)
 			if passed != nil {
 				instead = append(instead, passed)
+				continue
+			}
+			if noPlace {
+				continue
+			}
+			if at := later(r, slot.At, s.outage.since(r.Now), s.config.CatchUpWindow); !at.IsZero() {
+				instead = append(instead, &plan{ID: r.ID, NextSyncAt: &at, DueReason: r.DueReason, SlotAt: r.SlotAt})
 				continue
 			}
 			t := triggerOf(connectorType, r)
@@ -148,7 +152,7 @@ func (s *Scheduler) claim(
 		claimed = append(claimed, triggers...)
 		return nil
 	}
-	err = write(ctx, tx, how, rows, set, func(r dbgen.LockDueRow, err error) error {
+	refuse := func(r dbgen.LockDueRow, err error) error {
 		isNew, kept := s.unclaimed.add(r.ID, time.Now())
 		if isNew {
 			s.log.Error("a due connector cannot be claimed and stays due; the others go on", "connector", r.ID,
@@ -158,7 +162,16 @@ func (s *Scheduler) claim(
 			aside++
 		}
 		return nil
-	})
+	}
+	if err = write(ctx, tx, how, rows, set, refuse); err != nil || limit == 0 || over < len(rows) {
+		return claimed, aside + over, err
+	}
+	// What is passed over holds no place: a whole batch of the longest due is looked through for more of it.
+	due.Cap, due.Batch, noPlace = 0, int32(s.config.ClaimBatch), true
+	if rows, err = s.queries.WithTx(tx).LockDue(ctx, due); err != nil {
+		return nil, 0, wrap("lock due connectors of a type that has a cap", err)
+	}
+	err = write(ctx, tx, how, rows, set, refuse)
 	return claimed, aside + over, err
 }
 

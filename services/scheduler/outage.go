@@ -28,21 +28,22 @@ func (o *outage) forget() {
 func (o *outage) since(now time.Time) time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.back.IsZero() {
+	if o.back.IsZero() || now.Before(o.back) { // the clock may have stepped back
 		o.back = now
 	}
 	return o.back
 }
 
-// later is when a connector is claimed whose slot an outage has left behind; zero = now. Each has its place in the window, by its id. What
-// would be too late then, or has been put off before, is claimed now.
-func later(r dbgen.LockDueRow, back time.Time, window time.Duration) time.Time {
-	if window == 0 || r.SlotAt == nil || r.DueReason != "schedule" || !r.NextSyncAt.Equal(*r.SlotAt) ||
+// later is when a connector is claimed whose slots an outage has left behind, of which one would run now; zero = now. Each has its place in
+// the window, by its id. What would be too late or too old then, has been put off before, or is wanted all the same, is claimed now.
+func later(r dbgen.LockDueRow, runs *time.Time, back time.Time, window time.Duration) time.Time {
+	if window == 0 || runs == nil || r.SlotAt == nil || r.DueReason != "schedule" || r.Wanted != "" || !r.NextSyncAt.Equal(*r.SlotAt) ||
 		!r.NextSyncAt.Before(back.Add(-afterAnOutage)) {
 		return time.Time{}
 	}
 	at := back.Add(time.Duration(slots.Share(r.ID) * float64(window)))
-	if !at.After(r.Now) || r.DeadlineMinutes != nil && at.After(r.SlotAt.Add(time.Duration(*r.DeadlineMinutes)*time.Minute)) {
+	oldest := columnsOfDue(r).Policies().Oldest()
+	if !at.After(r.Now) || oldest > 0 && at.After(runs.Add(oldest)) {
 		return time.Time{}
 	}
 	return at

@@ -75,7 +75,11 @@ SELECT c.id::integer AS id, c.user_id::integer AS user_id, c.scope::text AS scop
     c.state::jsonb AS state, c.listing, c.config_version::bigint AS config_version, c.next_sync_at::timestamptz AS next_sync_at,
     c.due_reason::text AS due_reason, c.slot_at, c.schedule_cron, c.time_zone::text AS time_zone, c.dst_gap, c.dst_overlap,
     c.deadline_minutes, c.overlap::text AS overlap, c.once_per, c.catch_up::text AS catch_up, c.catch_up_most::integer AS catch_up_most,
-    c.catch_up_minutes, c.claimed_at, c.last_sync_at, c.synced_for,
+    c.catch_up_minutes, c.claimed_at, c.synced_for, c.planned_through,
+    c.status::text AS status, c.last_sync_at, c.slots_through,
+    -- Why it would be due if its slot were not.
+    (CASE WHEN c.trigger_requested_at IS NOT NULL THEN 'manual'
+        WHEN c.last_sync_at IS NOT NULL AND c.synced_version IS DISTINCT FROM c.config_version THEN 'changed' ELSE '' END)::text AS wanted,
     (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now
 FROM moves.lock_due($2::text, $3::integer, $4::integer, $1::timestamptz, $5::integer[],
     $6::integer, $7::bigint) c
@@ -114,8 +118,12 @@ type LockDueRow struct {
 	CatchUpMost     int32
 	CatchUpMinutes  *int32
 	ClaimedAt       *time.Time
-	LastSyncAt      *time.Time
 	SyncedFor       *time.Time
+	PlannedThrough  *time.Time
+	Status          string
+	LastSyncAt      *time.Time
+	SlotsThrough    *time.Time
+	Wanted          string
 	Now             time.Time
 }
 
@@ -160,8 +168,12 @@ func (q *Queries) LockDue(ctx context.Context, arg LockDueParams) ([]LockDueRow,
 			&i.CatchUpMost,
 			&i.CatchUpMinutes,
 			&i.ClaimedAt,
-			&i.LastSyncAt,
 			&i.SyncedFor,
+			&i.PlannedThrough,
+			&i.Status,
+			&i.LastSyncAt,
+			&i.SlotsThrough,
+			&i.Wanted,
 			&i.Now,
 		); err != nil {
 			return nil, err

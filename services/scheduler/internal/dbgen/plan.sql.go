@@ -65,6 +65,7 @@ const lockUnplanned = `-- name: LockUnplanned :many
 SELECT c.id::integer AS id, c.schedule_cron, c.time_zone::text AS time_zone, c.dst_gap, c.dst_overlap, c.last_sync_at, c.due_reason, c.planned_through,
     c.deadline_minutes, c.overlap::text AS overlap, c.once_per, c.catch_up::text AS catch_up, c.catch_up_most::integer AS catch_up_most,
     c.catch_up_minutes, c.claimed_at, c.synced_for,
+    c.status::text AS status, c.slots_through,
     (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now
 FROM moves.lock_unplanned($2::integer, $3::integer[]) c
 `
@@ -92,6 +93,8 @@ type LockUnplannedRow struct {
 	CatchUpMinutes  *int32
 	ClaimedAt       *time.Time
 	SyncedFor       *time.Time
+	Status          string
+	SlotsThrough    *time.Time
 	Now             time.Time
 }
 
@@ -121,6 +124,8 @@ func (q *Queries) LockUnplanned(ctx context.Context, arg LockUnplannedParams) ([
 			&i.CatchUpMinutes,
 			&i.ClaimedAt,
 			&i.SyncedFor,
+			&i.Status,
+			&i.SlotsThrough,
 			&i.Now,
 		); err != nil {
 			return nil, err
