@@ -7,7 +7,11 @@ CREATE TABLE search_index (
     -- With the name that of the collection, so that no other database's is written.
     generation uuid NOT NULL DEFAULT gen_random_uuid(),
     -- When a semantic that keeps it was last seen.
-    fed_at     timestamptz NOT NULL DEFAULT clock_timestamp()
+    fed_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- Whether the collection holds what is outdated is reviewed page by page: the next page begins at this point (null: the
+    -- first one), and is read at this time or later.
+    review_from text CONSTRAINT search_index_review_from_length CHECK (length(review_from) BETWEEN 1 AND 36),
+    review_at   timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
 -- What the index may not have: one document, all of a connector (no document), or everything (neither). Whoever brings it

@@ -68,6 +68,14 @@ func (s *Sync) MarkLost(id string) bool {
 	return true
 }
 
+// Lost tells whether an item is lost so far, by MarkLost or MarkAway.
+func (s *Sync) Lost(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, lost := s.lost[id]
+	return lost
+}
+
 // UnmarkLost takes back MarkLost, or MarkAway, for items.
 func (s *Sync) UnmarkLost(ids ...string) {
 	s.mu.Lock()

@@ -130,6 +130,20 @@ func TestAWrongKeyIsSaid(t *testing.T) {
 	require.NotContains(t, err.Error(), `"wrong"`)
 }
 
+// writesDirectly writes points as another program could.
+func (x *indexed) writesDirectly(points ...*pb.PointStruct) {
+	x.t.Helper()
+	u, err := url.Parse(x.qdrant.URL)
+	require.NoError(x.t, err)
+	port, err := strconv.Atoi(u.Port())
+	require.NoError(x.t, err)
+	theirs, err := pb.NewClient(&pb.Config{Host: u.Hostname(), Port: port, SkipCompatibilityCheck: true})
+	require.NoError(x.t, err)
+	defer func() { _ = theirs.Close() }()
+	_, err = theirs.Upsert(metadata.AppendToOutgoingContext(ctx, "api-key", x.qdrant.APIKey), &pb.UpsertPoints{CollectionName: "tests-hash-512-v1", Points: points})
+	require.NoError(x.t, err)
+}
+
 func TestAPointThatIsNotOursIsSaid(t *testing.T) {
 	x := newIndexed(t)
 	c := x.synced(map[string]string{"a": "zebra"})
@@ -139,16 +153,8 @@ func TestAPointThatIsNotOursIsSaid(t *testing.T) {
 		Id: pb.NewIDUUID(c.session.String()), Vectors: pb.NewVectorsDense(vector),
 		Payload: pb.NewValueMap(map[string]any{"scope": "user_1", "try_id": "zebra"}),
 	}
-	u, err := url.Parse(x.qdrant.URL)
-	require.NoError(t, err)
-	port, err := strconv.Atoi(u.Port())
-	require.NoError(t, err)
-	theirs, err := pb.NewClient(&pb.Config{Host: u.Hostname(), Port: port, SkipCompatibilityCheck: true})
-	require.NoError(t, err)
-	defer func() { _ = theirs.Close() }()
-	_, err = theirs.Upsert(metadata.AppendToOutgoingContext(ctx, "api-key", x.qdrant.APIKey), &pb.UpsertPoints{CollectionName: "tests-hash-512-v1", Points: []*pb.PointStruct{foreign}})
-	require.NoError(t, err)
-	_, err = NewSearcher(x.pool, x.qdrant).Search(ctx, Reader{UserID: 1}, "zebra", 1)
+	x.writesDirectly(foreign)
+	_, err := NewSearcher(x.pool, x.qdrant).Search(ctx, Reader{UserID: 1}, "zebra", 1)
 	require.ErrorContains(t, err, "a point of collection "+x.collection()+" is not ours")
 }
 

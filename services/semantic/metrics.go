@@ -18,6 +18,7 @@ type metrics struct {
 	texts       prometheus.Counter
 	documents   prometheus.Counter // stored with an error
 	points      prometheus.Counter
+	outdated    prometheus.Counter // points
 	indexErrors prometheus.Counter
 	indexQueue  prometheus.Gauge
 	indexing    prometheus.Histogram
@@ -71,6 +72,7 @@ func newMetrics(registry prometheus.Registerer, workers int) *metrics {
 		checkpoints:   counter("semantic_checkpoints_total", "Times a checkpoint became a connector's state."),
 		waits:         counter("semantic_waits_total", "Times a batch had to wait for a server of ours."),
 		points:        counter("semantic_index_points_total", "Chunks brought to the search index."),
+		outdated:      counter("semantic_index_outdated_total", "Points that a review of the search index found outdated; they are removed or written anew."),
 		indexErrors:   counter("semantic_index_errors_total", "Times the search index gave no answer, or a wrong one."),
 		indexQueue:    gauge("semantic_index_queue", "Documents that changed and wait to be brought to the search index, up to 100,000."),
 		indexing:      histogram("semantic_index_duration_seconds", "Time to bring one batch of changes to the search index."),

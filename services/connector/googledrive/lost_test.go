@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -239,4 +240,34 @@ func TestADriveThatIsNotListedGoesNotUnaskedAfterASyncThatDies(t *testing.T) {
 			require.Len(t, f.store.files(), 302, "300 documents were deleted, and nobody was asked")
 		})
 	}
+}
+
+// A folder is lost with its files, and other files, which could not be read, are not there when they are looked for.
+func TestOnePermissionIsEnoughForAllThatIsLost(t *testing.T) {
+	f := newFixture(t)
+	top := f.Folder(root, "Top")
+	below, others := f.lots(top, 40), f.lots(root, 30)
+	f.sync()
+	f.Rename(top, "Top, renamed")
+	for _, id := range others {
+		f.Write(id, "edited "+id)
+		f.Inject(fakedrive.NoPermission.On("media", 1000).Of(id))
+	}
+	f.Inject(notFound.On("list", 1000))
+	_, err := f.try()
+	require.NoError(t, err)
+	f.Heal()
+	away := func() error {
+		for _, id := range slices.Concat([]string{top}, others, below) {
+			f.Inject(notFound.On("get", 1000).Of(id))
+		}
+		_, err := f.try()
+		f.Heal()
+		return err
+	}
+	require.ErrorIs(t, away(), source.ErrDeletionsRefused)
+	require.Len(t, f.store.files(), 70)
+	f.store.Allows = true
+	require.NoError(t, away())
+	require.Empty(t, f.store.files())
 }

@@ -38,7 +38,10 @@ func (c *channel) Look(ctx context.Context, s *source.Sync, ids []string) error 
 		f := memo[attached](of)
 		var err error
 		if _, shown := c.shown[thread]; file && f.Link != "" {
-			err = c.updateFile(ctx, id, f, false, true)
+			var goes bool
+			if goes, err = c.goesWithThread(ctx, id); err == nil && !goes {
+				err = c.updateFile(ctx, id, f, false, true)
+			}
 		} else if !shown {
 			err = c.recheckThread(ctx, thread, true)
 		}
@@ -126,10 +129,32 @@ func (c *channel) loseOrphans() error {
 		return err
 	}
 	for id := range c.sync.All() {
-		thread, file := split(id)
-		if _, stored := c.sync.Stored(thread); file && !stored {
+		if _, file := split(id); file && c.isOrphan(id) {
 			c.sync.MarkLost(id)
 		}
 	}
 	return nil
+}
+
+// goesWithThread tells whether an attachment goes with its thread: being given, it would not be lost. A thread that was not there at
+// the last sync is asked for first. updateFile asks for the thread of an attachment that could not be stored.
+func (c *channel) goesWithThread(ctx context.Context, file string) (bool, error) {
+	if of, _ := c.sync.Stored(file); of.Failed == source.NotStored {
+		return false, nil
+	}
+	thread, _ := split(file)
+	if of, _ := c.sync.Stored(thread); of.Failed == source.IsAway && !of.Fresh && !c.sync.Lost(thread) {
+		if err := c.recheckThread(ctx, thread, true); err != nil {
+			return false, err
+		}
+	}
+	_, stored := c.sync.Stored(file)
+	return !stored || c.isOrphan(file), nil
+}
+
+// isOrphan tells whether the thread of an attachment is lost, or not stored.
+func (c *channel) isOrphan(file string) bool {
+	thread, _ := split(file)
+	_, stored := c.sync.Stored(thread)
+	return !stored || c.sync.Lost(thread)
 }

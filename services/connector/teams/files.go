@@ -128,15 +128,16 @@ func (c *channel) updateFile(ctx context.Context, id string, a attached, told, r
 		if len(item.ID) <= maxItem {
 			a.Item = cmp.Or(item.ID, a.Item) // it may come into the folder
 		}
-		return c.missing(ctx, id, a, told || at == elsewhere, of, known)
+		return c.missing(ctx, id, a, told || at == elsewhere, known)
 	case !retry && of.Failed != source.None && of.Failed != source.InContent && of.Failed != source.IsAway:
 		return nil // Look tries it again in its turn
 	}
+	mayHaveText := known && !a.Gone && (of.Found || of.Failed == source.Unknown)
 	given := c.newItem(id, a, item)
 	given.Read = func(ctx context.Context) (source.Content, error) {
 		content, fresh, err := c.reader.Content(ctx, c.state.Drive, item)
 		now := c.newItem(id, a, fresh)
-		if errors.Is(err, source.ErrAway) && (of.Hash == "" || a.Gone) {
+		if errors.Is(err, source.ErrAway) && !mayHaveText {
 			now, err = withoutText(id, given.Memo.(attached), true), source.ErrNoText
 		}
 		content.Now = &now
@@ -182,19 +183,15 @@ func withoutText(id string, a attached, look bool) source.Item {
 // is uploaded under its name.
 //
 // A library may report a file as missing for a moment. Where nothing else says so, the stored text stays until the next sync does
-// not find the file either, and a file that was never stored is looked for once more.
-func (c *channel) missing(ctx context.Context, id string, a attached, certain bool, of source.Stored, known bool) error {
-	switch {
-	case !known || of.Failed == source.Unknown:
-		return c.sync.Item(ctx, withoutText(id, a, !certain))
-	case certain || a.Gone:
-		return c.sync.Item(ctx, withoutText(id, a, false))
+// not find the file either, and a file without a stored text is looked for once more.
+func (c *channel) missing(ctx context.Context, id string, a attached, certain, known bool) error {
+	if !known || certain || a.Gone {
+		return c.sync.Item(ctx, withoutText(id, a, !known && !certain))
 	}
-	now := source.Item{ID: id, Title: a.name(), URL: a.Link, Memo: a}
-	if of.Failed == source.IsAway {
-		now = withoutText(id, a, true)
+	lost, err := c.sync.MarkAway(ctx, source.Item{ID: id, Title: a.name(), URL: a.Link, Memo: a})
+	if lost { // what is left of it says that it is looked for once more
+		_, err = c.sync.MarkAway(ctx, withoutText(id, a, true))
 	}
-	_, err := c.sync.MarkAway(ctx, now)
 	return err
 }
 

@@ -135,12 +135,22 @@ func (c *channel) findFolder(ctx context.Context) (there bool, err error) {
 	return true, nil
 }
 
-// applyChanges looks for the attached files that have changed.
+// applyChanges looks for the attached files that have changed, except those that go with their threads. Such a thread may be found
+// again, so the next sync reads these changes once more.
 func (c *channel) applyChanges(ctx context.Context, found *changes) error {
+	complete := true
 	for id, of := range c.sync.All() {
 		a := memo[attached](of)
 		_, due := found.due[id]
 		if a.Link == "" || of.Fresh || !due && (!found.all || a.Gone && !found.came) {
+			continue
+		}
+		goes, err := c.goesWithThread(ctx, id)
+		if err != nil {
+			return err
+		}
+		if goes {
+			complete = false
 			continue
 		}
 		_, told := found.told[a.Item]
@@ -148,7 +158,7 @@ func (c *channel) applyChanges(ctx context.Context, found *changes) error {
 			return err
 		}
 	}
-	if found.next != "" {
+	if complete && found.next != "" {
 		c.state.Files, c.state.Away = found.next, false
 	}
 	return nil

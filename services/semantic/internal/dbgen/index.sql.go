@@ -148,6 +148,20 @@ func (q *Queries) ForgetSearchIndexChanges(ctx context.Context, ids []int64) err
 	return err
 }
 
+const keepReviewOfSearchIndex = `-- name: KeepReviewOfSearchIndex :exec
+UPDATE search_index SET review_from = $1, review_at = clock_timestamp() + $2::interval
+`
+
+type KeepReviewOfSearchIndexParams struct {
+	ReviewFrom *string
+	Pause      time.Duration
+}
+
+func (q *Queries) KeepReviewOfSearchIndex(ctx context.Context, arg KeepReviewOfSearchIndexParams) error {
+	_, err := q.db.Exec(ctx, keepReviewOfSearchIndex, arg.ReviewFrom, arg.Pause)
+	return err
+}
+
 const lockDocumentsTable = `-- name: LockDocumentsTable :exec
 LOCK TABLE documents IN SHARE ROW EXCLUSIVE MODE
 `
@@ -172,6 +186,53 @@ func (q *Queries) QueueDocuments(ctx context.Context, connectorID *int32) (int64
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const queueOutdated = `-- name: QueueOutdated :one
+WITH waiting AS MATERIALIZED (
+    SELECT document_id, connector_id FROM search_index_changes ORDER BY id LIMIT $1::integer
+), outdated AS MATERIALIZED (
+    SELECT p.document_id, coalesce(d.connector_id, p.connector_id) AS connector_id
+    FROM (SELECT unnest($2::bigint[]) AS document_id, unnest($3::integer[]) AS connector_id,
+        unnest($4::uuid[]) AS try_id, unnest($5::bigint[]) AS first_no, unnest($6::text[]) AS scope) p
+    LEFT JOIN LATERAL (SELECT connector_id, try_id, first_no, config_version FROM documents WHERE id = p.document_id LIMIT 1) d ON true
+    LEFT JOIN LATERAL (SELECT added_version, scope, user_id, scope_id FROM connectors WHERE id = d.connector_id LIMIT 1) k ON true
+    WHERE NOT coalesce(d.config_version >= k.added_version
+        AND (d.connector_id, d.try_id, d.first_no) = (p.connector_id, p.try_id, p.first_no)
+        AND p.scope = CASE k.scope WHEN 'user' THEN 'user_' || k.user_id WHEN 'group' THEN 'group_' || k.scope_id ELSE k.scope END, false)
+), unknown AS (
+    SELECT document_id, connector_id FROM outdated o
+    WHERE NOT EXISTS (SELECT FROM waiting w WHERE w.document_id = o.document_id)
+        AND NOT EXISTS (SELECT FROM waiting w WHERE w.document_id IS NULL AND (w.connector_id = o.connector_id OR w.connector_id IS NULL))
+), queued AS (
+    INSERT INTO search_index_changes (document_id, connector_id) SELECT DISTINCT document_id, connector_id FROM unknown
+)
+SELECT count(*) FROM unknown
+`
+
+type QueueOutdatedParams struct {
+	Long         int32
+	Ids          []int64
+	ConnectorIds []int32
+	TryIds       []uuid.UUID
+	FirstNos     []int64
+	Scopes       []string
+}
+
+// Queues the documents of points that SearchIndexChanges would write otherwise, or not at all, unless they wait already. It
+// returns how many such points there are.
+func (q *Queries) QueueOutdated(ctx context.Context, arg QueueOutdatedParams) (int64, error) {
+	row := q.db.QueryRow(ctx, queueOutdated,
+		arg.Long,
+		arg.Ids,
+		arg.ConnectorIds,
+		arg.TryIds,
+		arg.FirstNos,
+		arg.Scopes,
+	)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const searchIndex = `-- name: SearchIndex :one
@@ -268,6 +329,39 @@ func (q *Queries) SweepSearchIndexChanges(ctx context.Context, batch int32) (int
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const takeReviewOfSearchIndex = `-- name: TakeReviewOfSearchIndex :one
+UPDATE search_index SET fed_at = clock_timestamp()
+WHERE name = $1::text AND review_at <= clock_timestamp()
+    AND (SELECT count(*) FROM (SELECT FROM search_index_changes ORDER BY id LIMIT $2::integer) c) < $2::integer
+    AND single IN (SELECT i.single FROM search_index i FOR UPDATE SKIP LOCKED)
+RETURNING name, generation, coalesce(review_from, '')::text AS review_from, nextval('search_index_turns')::bigint AS turn
+`
+
+type TakeReviewOfSearchIndexParams struct {
+	Name string
+	Long int32
+}
+
+type TakeReviewOfSearchIndexRow struct {
+	Name       string
+	Generation uuid.UUID
+	ReviewFrom string
+	Turn       int64
+}
+
+// The turn, where a page is to be reviewed and nobody else has the turn. A long queue is brought first.
+func (q *Queries) TakeReviewOfSearchIndex(ctx context.Context, arg TakeReviewOfSearchIndexParams) (TakeReviewOfSearchIndexRow, error) {
+	row := q.db.QueryRow(ctx, takeReviewOfSearchIndex, arg.Name, arg.Long)
+	var i TakeReviewOfSearchIndexRow
+	err := row.Scan(
+		&i.Name,
+		&i.Generation,
+		&i.ReviewFrom,
+		&i.Turn,
+	)
+	return i, err
 }
 
 const takeTurnAtSearchIndex = `-- name: TakeTurnAtSearchIndex :one

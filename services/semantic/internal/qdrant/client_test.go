@@ -197,6 +197,69 @@ func TestWhatComesLateUndoesNothingOfALaterTurn(t *testing.T) {
 	require.Empty(t, near(t, c, 9, append(all, "group_g")))
 }
 
+func TestPagesHoldEveryPointOnceInTheOrderOfTheirIDs(t *testing.T) {
+	c := serving(t, &standin.Server{})
+	_, _, err := c.Page(ctx, "", 2)
+	require.ErrorIs(t, err, ErrMissing)
+	require.NoError(t, c.Create(ctx, "alias", 2))
+	held, next, err := c.Page(ctx, "", 2)
+	require.NoError(t, err)
+	require.Empty(t, held)
+	require.Empty(t, next)
+	for no := range 5 {
+		require.NoError(t, c.Upsert(ctx, 1, []Point{point(no, "v")}))
+	}
+	var places []string
+	var ids []string
+	scopes := map[string]int{}
+	for more, place := true, ""; more; more = place != "" {
+		held, place, err = c.Page(ctx, place, 2)
+		require.NoError(t, err)
+		for _, h := range held {
+			require.True(t, h.Named)
+			require.Equal(t, point(0, "v").TryID, h.TryID)
+			ids, scopes[h.Scope] = append(ids, h.id.GetUuid()), scopes[h.Scope]+1
+		}
+		places = append(places, place)
+	}
+	require.Len(t, places, 3)
+	require.Len(t, ids, 5)
+	require.IsIncreasing(t, ids)
+	require.Equal(t, []string{ids[2], ids[4], ""}, places)
+	require.Equal(t, map[string]int{"org": 3, "user_7": 2}, scopes)
+	require.NoError(t, c.Remove(ctx, 2, []int64{0, 1, 2}))
+	held, next, err = c.Page(ctx, places[0], 2)
+	require.NoError(t, err, "the point of that place is gone")
+	require.Empty(t, held)
+	require.Empty(t, next)
+}
+
+func TestAPageGoesOnAtANumberToo(t *testing.T) {
+	var asked []*qdrant.PointId
+	c := answering(t, func(_ context.Context, r any) (any, error) {
+		asked = append(asked, r.(*qdrant.ScrollPoints).GetOffset())
+		return &qdrant.ScrollResponse{Result: []*qdrant.RetrievedPoint{{Id: qdrant.NewIDNum(7)}}, NextPageOffset: qdrant.NewIDNum(1 << 63)}, nil
+	})
+	held, next, err := c.Page(ctx, "", 1)
+	require.NoError(t, err)
+	require.False(t, held[0].Named)
+	_, _, err = c.Page(ctx, next, 1)
+	require.NoError(t, err)
+	require.Nil(t, asked[0])
+	require.Equal(t, uint64(1<<63), asked[1].GetNum())
+}
+
+func TestARemovalOfPointsThatComesLateRemovesNothingOfALaterTurn(t *testing.T) {
+	c := serving(t, &standin.Server{})
+	require.NoError(t, c.Create(ctx, "alias", 2))
+	require.NoError(t, c.Upsert(ctx, 1, []Point{point(0, "v"), point(1, "v"), point(2, "v")}))
+	held, _, err := c.Page(ctx, "", 9)
+	require.NoError(t, err)
+	require.NoError(t, c.Upsert(ctx, 3, []Point{point(1, "v")}))
+	require.NoError(t, c.RemoveHeld(ctx, 2, held))
+	require.Equal(t, []int32{1}, near(t, c, 9, all))
+}
+
 func TestVectorsOfAnotherLengthAreRefusedAllTogether(t *testing.T) {
 	c := serving(t, &standin.Server{})
 	require.NoError(t, c.Create(ctx, "alias", 2))

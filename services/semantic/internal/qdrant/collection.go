@@ -102,9 +102,9 @@ func checkCompleted(result *qdrant.UpdateResult, err error) error {
 	return err
 }
 
-// writtenBefore selects the points that an earlier turn wrote.
+// writtenBefore selects the points that an earlier turn wrote, or no turn of ours.
 func writtenBefore(turn int64, more ...*qdrant.Condition) *qdrant.Filter {
-	return &qdrant.Filter{Must: append(more, qdrant.NewRange("turn", &qdrant.Range{Lt: new(float64(turn))}))}
+	return &qdrant.Filter{Must: more, MustNot: []*qdrant.Condition{qdrant.NewRange("turn", &qdrant.Range{Gte: new(float64(turn))})}}
 }
 
 // Upsert writes the points of a turn. Later turns have larger numbers. The points can be found when it returns. An upsert that
@@ -136,10 +136,14 @@ func (c *Collection) Upsert(ctx context.Context, turn int64, points []Point) err
 // Remove removes the points of documents that were written before a turn. A removal that arrives late removes no point of a later
 // turn.
 func (c *Collection) Remove(ctx context.Context, turn int64, documents []int64) error {
+	return c.remove(ctx, turn, qdrant.NewMatchInts("document_id", documents...))
+}
+
+func (c *Collection) remove(ctx context.Context, turn int64, which *qdrant.Condition) error {
 	return c.call(ctx, "remove", c.Name, callTimeout, func(ctx context.Context, q *qdrant.Client) error {
 		return checkCompleted(q.Delete(ctx, &qdrant.DeletePoints{
 			CollectionName: c.Name, Wait: new(true),
-			Points: qdrant.NewPointsSelectorFilter(writtenBefore(turn, qdrant.NewMatchInts("document_id", documents...))),
+			Points: qdrant.NewPointsSelectorFilter(writtenBefore(turn, which)),
 		}))
 	})
 }

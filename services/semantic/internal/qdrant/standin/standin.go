@@ -6,6 +6,7 @@ package standin
 import (
 	"cmp"
 	"context"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -224,6 +225,9 @@ func (s points) Scroll(_ context.Context, r *qdrant.ScrollPoints) (*qdrant.Scrol
 	if err != nil {
 		return nil, err
 	}
+	if r.GetLimit() == 0 {
+		return nil, invalid("limit: must be greater than or equal to 1")
+	}
 	found, err := c.passing(r.GetFilter())
 	answer := &qdrant.ScrollResponse{}
 	for _, p := range found {
@@ -276,7 +280,9 @@ func (s points) QueryBatch(_ context.Context, r *qdrant.QueryBatchPoints) (*qdra
 func included(p *qdrant.PointStruct, with *qdrant.WithPayloadSelector) map[string]*qdrant.Value {
 	payload := map[string]*qdrant.Value{}
 	for _, field := range with.GetInclude().GetFields() {
-		payload[field] = p.GetPayload()[field]
+		if value := p.GetPayload()[field]; value != nil {
+			payload[field] = value
+		}
 	}
 	return payload
 }
@@ -296,35 +302,47 @@ func (c *collection) passing(f *qdrant.Filter) (found []*qdrant.PointStruct, err
 }
 
 func passes(f *qdrant.Filter, p *qdrant.PointStruct) (bool, error) {
-	if err := checkFields(f, "must"); err != nil {
+	if err := checkFields(f, "must", "must_not"); err != nil {
 		return false, err
 	}
 	all := true
-	for _, c := range f.GetMust() {
-		field := c.GetField()
-		if err := cmp.Or(checkFields(c, "field"), checkFields(field, "key", "match", "range")); err != nil {
+	for i, c := range append(slices.Clone(f.GetMust()), f.GetMustNot()...) {
+		holds, err := meets(c, p)
+		if err != nil {
 			return false, err
 		}
-		values := []*qdrant.Value{p.GetPayload()[field.GetKey()]}
-		if list := values[0].GetListValue(); list != nil {
-			values = list.GetValues()
-		}
-		all = all && slices.ContainsFunc(values, func(v *qdrant.Value) bool {
-			text, isText := v.GetKind().(*qdrant.Value_StringValue)
-			number, isNumber := v.GetKind().(*qdrant.Value_IntegerValue)
-			switch m := field.GetMatch().GetMatchValue().(type) {
-			case *qdrant.Match_Keyword:
-				return isText && text.StringValue == m.Keyword
-			case *qdrant.Match_Keywords:
-				return isText && slices.Contains(m.Keywords.GetStrings(), text.StringValue)
-			case *qdrant.Match_Integers:
-				return isNumber && slices.Contains(m.Integers.GetIntegers(), number.IntegerValue)
-			default:
-				return isNumber && field.GetRange().Lt != nil && float64(number.IntegerValue) < field.GetRange().GetLt()
-			}
-		})
+		all = all && holds == (i < len(f.GetMust()))
 	}
 	return all, nil
+}
+
+func meets(c *qdrant.Condition, p *qdrant.PointStruct) (bool, error) {
+	if ids := c.GetHasId(); ids != nil {
+		is := func(id *qdrant.PointId) bool { return proto.Equal(id, p.GetId()) }
+		return slices.ContainsFunc(ids.GetHasId(), is), nil
+	}
+	field := c.GetField()
+	if err := cmp.Or(checkFields(c, "field"), checkFields(field, "key", "match", "range"), checkFields(field.GetRange(), "gte")); err != nil {
+		return false, err
+	}
+	values := []*qdrant.Value{p.GetPayload()[field.GetKey()]}
+	if list := values[0].GetListValue(); list != nil {
+		values = list.GetValues()
+	}
+	return slices.ContainsFunc(values, func(v *qdrant.Value) bool {
+		text, isText := v.GetKind().(*qdrant.Value_StringValue)
+		number, isNumber := v.GetKind().(*qdrant.Value_IntegerValue)
+		switch m := field.GetMatch().GetMatchValue().(type) {
+		case *qdrant.Match_Keyword:
+			return isText && text.StringValue == m.Keyword
+		case *qdrant.Match_Keywords:
+			return isText && slices.Contains(m.Keywords.GetStrings(), text.StringValue)
+		case *qdrant.Match_Integers:
+			return isNumber && slices.Contains(m.Integers.GetIntegers(), number.IntegerValue)
+		default:
+			return isNumber && field.GetRange().Gte != nil && float64(number.IntegerValue) >= field.GetRange().GetGte()
+		}
+	}), nil
 }
 
 // Points are the payloads of the points of a collection, or of one that an alias names.
@@ -337,6 +355,21 @@ func (s *Server) Points(name string) (payloads []map[string]*qdrant.Value) {
 		}
 	}
 	return payloads
+}
+
+// Snapshot remembers everything, and returns a function that brings it back.
+func (s *Server) Snapshot() (restore func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	collections, aliases := map[string]*collection{}, maps.Clone(s.aliases)
+	for name, c := range s.collections {
+		collections[name] = &collection{c.params, maps.Clone(c.points)}
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.collections, s.aliases = collections, aliases
+	}
 }
 
 // Wipe loses everything.

@@ -1,0 +1,88 @@
+package semantic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/services/semantic/internal/dbgen"
+	"github.com/echomind/sync/services/semantic/internal/qdrant"
+)
+
+const (
+	// reviewPage is how many points one look reviews, and reviewPause how long after the last page the first one is reviewed again.
+	reviewPage, reviewPause = 256, 10 * time.Minute
+	// reviewQueue is how many changes may wait while a page is reviewed.
+	reviewQueue = 1000
+	// reviewTimeout bounds the review of one page: two calls of Qdrant, and four statements.
+	reviewTimeout = 30 * time.Second
+)
+
+// review compares the next page of the collection with Postgres, where its time has come and nobody else has the turn. Outdated
+// points come from a request that Qdrant carried out late, or from an earlier state that was restored. It queues their documents:
+// a turn brings what these show now, and removes the rest.
+//
+// It returns how many points it found.
+func (x *Index) review(ctx context.Context) (found int64, err error) {
+	err = deadline.Do(ctx, "semantic.index_review", reviewTimeout, func(ctx context.Context) error {
+		bounds := postgres.Bounds{Statement: queryTimeout, Idle: frozenAfter, ByIndex: true}
+		return postgres.TxBounded(ctx, x.pool, bounds, func(tx pgx.Tx) (err error) {
+			found, err = x.reviewPage(ctx, x.queries.WithTx(tx))
+			return err
+		})
+	})
+	if err != nil {
+		return 0, fmt.Errorf("review the search index: %w", err)
+	}
+	if found > 0 {
+		x.metrics.outdated.Add(float64(found))
+		x.log.Warn("the search index held outdated points; they are removed or written anew", "points", found)
+	}
+	return found, nil
+}
+
+// reviewPage reviews a page in a turn, so that every document whose points are not brought yet waits in the queue.
+func (x *Index) reviewPage(ctx context.Context, q *dbgen.Queries) (found int64, err error) {
+	row, err := q.TakeReviewOfSearchIndex(ctx, dbgen.TakeReviewOfSearchIndexParams{Name: x.name, Long: reviewQueue})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	from := x.qdrant.Collection(collectionName(dbgen.SearchIndexRow{Name: row.Name, Generation: row.Generation}))
+	held, next, err := from.Page(ctx, row.ReviewFrom, reviewPage)
+	if err != nil {
+		return 0, x.unavailable(err)
+	}
+	var unnamed []qdrant.Held
+	p := dbgen.QueueOutdatedParams{Long: reviewQueue}
+	for _, h := range held {
+		if !h.Named {
+			unnamed = append(unnamed, h)
+			continue
+		}
+		p.Ids, p.ConnectorIds = append(p.Ids, h.DocumentID), append(p.ConnectorIds, h.ConnectorID)
+		p.TryIds, p.FirstNos, p.Scopes = append(p.TryIds, h.TryID), append(p.FirstNos, h.FirstNo), append(p.Scopes, h.Scope)
+	}
+	if len(p.Ids) > 0 {
+		if found, err = q.QueueOutdated(ctx, p); err != nil {
+			return 0, err
+		}
+	}
+	if len(unnamed) > 0 {
+		if err := from.RemoveHeld(ctx, row.Turn, unnamed); err != nil {
+			return 0, x.unavailable(err)
+		}
+	}
+	keep := dbgen.KeepReviewOfSearchIndexParams{ReviewFrom: &next}
+	if next == "" {
+		keep = dbgen.KeepReviewOfSearchIndexParams{Pause: reviewPause}
+	}
+	return found + int64(len(unnamed)), q.KeepReviewOfSearchIndex(ctx, keep)
+}
