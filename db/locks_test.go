@@ -112,24 +112,19 @@ func TestALockThatRanOutIsRenewedUntilAnotherHasIt(t *testing.T) {
 	}
 }
 
-// Each of these ends a run, or its worker's part of it.
+// By each of these a worker ends its run, or its part of it.
 var endsOfLocks = map[string]string{
-	"failed":     `SELECT moves.fail(id, try_id, 'transient', 'no') FROM open_runs WHERE id = $1`,
 	"released":   `SELECT moves.release(id, try_id) FROM open_runs WHERE id = $1`,
 	"postponed":  `SELECT moves.postpone(id, try_id, '1 hour', 'wait') FROM open_runs WHERE id = $1`,
 	"skipped":    `SELECT moves.skip(id, try_id, NULL, NULL, 0) FROM open_runs WHERE id = $1`,
 	"finished":   `SELECT moves.finish(id, try_id) FROM open_runs WHERE id = $1`,
 	"draining":   `SELECT moves.drain(id, try_id, 7) FROM open_runs WHERE id = $1`,
 	"cut":        `SELECT moves.cut(id, try_id, 1, 7, 'slow') FROM open_runs WHERE id = $1`,
-	"disabled":   `SELECT moves.disable(connector_id) FROM open_runs WHERE id = $1`,
-	"changed":    `UPDATE connectors SET config = '{"a": 2}' WHERE run_id = $1`,
-	"deleted":    `DELETE FROM connectors WHERE run_id = $1`,
 	"completed":  `WITH whole AS (UPDATE open_runs SET total = 0, whole = true WHERE id = $1) SELECT 1`,
-	"rescued":    `UPDATE workers SET expires_at = now() - interval '1 s' WHERE id = (SELECT worker_id FROM open_runs WHERE id = $1)`,
 	"given back": `SELECT moves.free_locks(id, try_id) FROM open_runs WHERE id = $1`,
 }
 
-func TestARunThatEndsFreesItsLocksAndItsPlacesAtOnce(t *testing.T) {
+func TestAWorkerThatEndsItsRunFreesItsLocksAndItsPlacesAtOnce(t *testing.T) {
 	for how, end := range endsOfLocks {
 		t.Run(how, func(t *testing.T) {
 			b := newBase(t)
@@ -142,11 +137,8 @@ func TestARunThatEndsFreesItsLocksAndItsPlacesAtOnce(t *testing.T) {
 				t.Fatal("two have a lock")
 			}
 			b.exec(end, try.Run)
-			switch how {
-			case "completed":
+			if how == "completed" {
 				b.moves("completed", `SELECT CASE WHEN verdict IN ('completed', 'skipped') THEN 'completed' END FROM moves.complete($1)`, try.Run)
-			case "rescued":
-				b.moves("1", `SELECT count(*) FROM moves.rescue(`+silent+`, '1 hour', 10)`)
 			}
 			if got := one[string](b, `SELECT concat((SELECT string_agg(key, ' ') FROM resource_locks), ';', (SELECT count(*) FROM lock_waiters))`); got != "other;0" {
 				t.Errorf("left: %s", got)
@@ -158,6 +150,64 @@ func TestARunThatEndsFreesItsLocksAndItsPlacesAtOnce(t *testing.T) {
 				t.Errorf("then it is given epoch %d", epoch)
 			}
 		})
+	}
+}
+
+// By each of these somebody else ends a run, whose worker may be at work.
+var endsFromOutside = map[string]string{
+	"failed":    `SELECT moves.fail(id, try_id, 'transient', 'semantic has given up a document') FROM open_runs WHERE id = $1`,
+	"disabled":  `SELECT moves.disable(connector_id) FROM open_runs WHERE id = $1`,
+	"changed":   `UPDATE connectors SET config = '{"a": 2}' WHERE run_id = $1`,
+	"deleted":   `DELETE FROM connectors WHERE run_id = $1`,
+	"cancelled": `SELECT moves.cancel(id) FROM open_runs WHERE id = $1`,
+	"rescued":   `UPDATE workers SET expires_at = now() - interval '1 s' WHERE id = (SELECT worker_id FROM open_runs WHERE id = $1)`,
+}
+
+func TestARunThatIsEndedFromOutsideKeepsItsLocksUntilItsWorkerKnowsItOrTheirTimeIsOver(t *testing.T) {
+	for how, end := range endsFromOutside {
+		t.Run(how, func(t *testing.T) {
+			b := newBase(t)
+			_, waits := b.at()
+			_, try := b.at()
+			epoch, other := b.acquire(try, gpu), b.acquire(try, "gpu:2")
+			b.waitFor(waits, gpu)
+			b.exec(end, try.Run)
+			if how == "rescued" {
+				b.moves("1", `SELECT count(*) FROM moves.rescue(`+silent+`, '1 hour', 10)`)
+			}
+			if got := b.waitFor(waits, gpu); got != 0 {
+				t.Fatalf("another has it in epoch %d after %d", got, epoch)
+			}
+			if got := b.renew(try, gpu, epoch); got != "the run is over" {
+				t.Errorf("a renewal says %q", got)
+			}
+			b.moves("false", `SELECT moves.free_locks($1, gen_random_uuid())`, try.Run)
+			b.moves("true", `SELECT moves.free_locks($1, $2, $3, $4)`, try.Run, try.ID, gpu, epoch)
+			if got := b.waitFor(waits, gpu); got <= epoch {
+				t.Errorf("once its worker knows it it is given in epoch %d after %d", got, epoch)
+			}
+			b.runsOut("gpu:2")
+			if got := b.acquire(waits, "gpu:2"); got <= other {
+				t.Errorf("when its time is over it is given in epoch %d after %d", got, other)
+			}
+		})
+	}
+}
+
+func TestLocksThatNobodyAsksForAreForgottenAnHourAfterTheirTime(t *testing.T) {
+	b := newBase(t)
+	id, try := b.at()
+	b.acquire(try, gpu)
+	b.exec(`SELECT moves.disable($1)`, id)
+	b.runsOut(gpu)
+	b.exec(`SELECT moves.forget_workers(10)`)
+	if b.count("resource_locks") != 1 {
+		t.Error("it is forgotten at once")
+	}
+	b.exec(`UPDATE resource_locks SET expires_at = clock_timestamp() - interval '61 minutes'`)
+	b.exec(`SELECT moves.forget_workers(10)`)
+	if b.count("resource_locks") != 0 {
+		t.Error("it is not forgotten")
 	}
 }
 
@@ -220,7 +270,7 @@ func TestWhoWaitsIsSeenToWait(t *testing.T) {
 	b.moves(`nothing`, `SELECT lock_key FROM connector_evidence WHERE id = $1`, id)
 }
 
-func TestALockThatAPersonReleasesIsGoneAndItsHolderIsToldByWhom(t *testing.T) {
+func TestALockThatAPersonReleasesIsAnothersOnceItsHolderHasBeenToldByWhom(t *testing.T) {
 	b := newBase(t)
 	id, try := b.at()
 	epoch := b.acquire(try, gpu)
@@ -231,6 +281,10 @@ func TestALockThatAPersonReleasesIsGoneAndItsHolderIsToldByWhom(t *testing.T) {
 		t.Error(got)
 	}
 	_, next := b.at()
+	if b.acquire(next, gpu) != 0 || b.acquire(try, gpu) != 0 {
+		t.Error("it is given while its holder may not know it")
+	}
+	b.moves("true", `SELECT moves.free_locks($1, $2, $3, $4)`, try.Run, try.ID, gpu, epoch)
 	if grown := b.acquire(next, gpu); grown <= epoch {
 		t.Errorf("epoch %d after %d", grown, epoch)
 	}
@@ -353,12 +407,15 @@ func TestWhoAsksForALockWaitsForNobodyWhoEndsRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(context.Background()) }()
-	if _, err := tx.Exec(t.Context(), `SELECT moves.fail($1, $2, 'transient', 'no')`, ends.Run, ends.ID); err != nil {
+	if _, err := tx.Exec(t.Context(), `SELECT moves.release($1, $2)`, ends.Run, ends.ID); err != nil {
 		t.Fatal(err)
 	}
 	b.exec(`SET statement_timeout = '5 s'`)
 	if b.waitFor(asks, gpu) != 0 {
 		t.Error("it is given while its holder has not ended")
+	}
+	if _, err := b.conn.Exec(t.Context(), `SELECT moves.free_locks($1, $2)`, ends.Run, ends.ID); sqlState(err) != "55P03" {
+		t.Error(err)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
@@ -366,6 +423,37 @@ func TestWhoAsksForALockWaitsForNobodyWhoEndsRuns(t *testing.T) {
 	if b.waitFor(asks, gpu) == 0 {
 		t.Error("it is not given then")
 	}
+}
+
+func TestALockWhoseTimeIsOverIsGivenThoughWhoEndedItsRunHasNotCommitted(t *testing.T) {
+	b := newBase(t)
+	id, ends := b.at()
+	epoch := b.acquire(ends, gpu)
+	_, asks := b.at()
+	other := connectTo(t, b.url)
+	other.exec(`BEGIN`)
+	other.exec(`SELECT moves.disable($1)`, id)
+	if got := b.renew(ends, gpu, epoch); got != "renewed true" {
+		t.Errorf("a renewal says %q", got)
+	}
+	b.runsOut(gpu)
+	if got := b.acquire(asks, gpu); got <= epoch {
+		t.Errorf("it is given in epoch %d after %d", got, epoch)
+	}
+}
+
+// Of one whose row somebody holds: others do not come first.
+func TestWhoHoldsALockBackIsNamed(t *testing.T) {
+	b := newBase(t)
+	id, ends := b.at()
+	b.acquire(ends, gpu)
+	_, asks := b.at()
+	b.runsOut(gpu)
+	other := connectTo(t, b.url)
+	other.exec(`BEGIN`)
+	other.exec(`SELECT moves.finish($1, $2)`, ends.Run, ends.ID)
+	b.moves(fmt.Sprint(ends.Run, " ", id, " 00:00:00 0"), `SELECT concat_ws(' ', holder_run, holder_connector, remaining, ahead)
+		FROM moves.acquire_lock($1, $2, $3, '1 second')`, asks.Run, asks.ID, gpu)
 }
 
 // A hundred thousand runs in flight, and a thousand who wait, on statistics of a quiet time.
@@ -376,7 +464,7 @@ func TestLocksReadAFewDozenBuffersWhoeverHoldsAndWaits(t *testing.T) {
 	_, try := b.at()
 	b.waitFor(try, gpu)
 	b.exec(`ANALYZE`)
-	b.exec(`INSERT INTO resource_locks SELECT 'key:' || n, nextval('lock_epochs'), gen_random_uuid(), n, '1 hour', now(), now() + interval '1 hour' FROM generate_series(1, 20000) n`)
+	b.exec(`INSERT INTO resource_locks SELECT 'key:' || n, nextval('lock_epochs'), gen_random_uuid(), n, '1 hour', now(), now() + interval '1 hour', gen_random_uuid() FROM generate_series(1, 20000) n`)
 	b.exec(`INSERT INTO lock_waiters (key, run_id, connector_id, since, expires_at)
 		SELECT CASE n % 2 WHEN 0 THEN 'key:' || n ELSE $1 END, gen_random_uuid(), n, now(), now() + interval '1 hour' FROM generate_series(1, 2000) n`, gpu)
 	w := b.watched()
@@ -411,8 +499,8 @@ func TestARenewalOfALockThatSomebodyHoldsIsRefused(t *testing.T) {
 	other.exec(`BEGIN`)
 	other.exec(`SELECT FROM resource_locks FOR UPDATE`)
 	_, err := b.conn.Exec(t.Context(), `SELECT moves.renew_lock($1, $2, $3, $4)`, try.Run, try.ID, gpu, epoch)
-	if sqlState(err) != "55P03" {
-		t.Error(err)
+	if sqlState(err) != "55P03" || !strings.Contains(err.Error(), "could not obtain lock on row") {
+		t.Errorf("it has waited: %v", err)
 	}
 }
 

@@ -255,6 +255,8 @@ func TestATryThatWaitsIsSeenToWait(t *testing.T) {
 	if got := one[string](b, seen, id); got != "Google asked us to waittrue" {
 		t.Error(got)
 	}
+	b.moves("true", `SELECT moves.waits($1, $2, '0', '')`, try.Run, try.ID)
+	b.moves("nothing", `SELECT coalesce(wait_message, waits_until::text) FROM connector_evidence WHERE id = $1`, id)
 	b.moves("true", `SELECT moves.fail($1, $2, 'transient', 'it broke')`, try.Run, try.ID)
 	b.holds(id, `r.status = 'failed' AND r.waits_until IS NULL AND r.wait_message IS NULL`)
 }

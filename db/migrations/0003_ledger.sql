@@ -123,7 +123,8 @@ CREATE TABLE workers (
     beats      bigint NOT NULL DEFAULT 1
 ) WITH (fillfactor = 60);
 
--- Locks of scarce things that runs hold ("ollama:global"), one row while it is held. The epochs of a key only grow, whatever became of the rows before:
+-- Locks of scarce things that runs hold ("ollama:global"), one row while it is held. What ends a run from outside leaves its rows to its worker, or to
+-- their time. The epochs of a key only grow, whatever became of the rows before:
 -- they come from one sequence that follows the clock, and are taken in the key's turn.
 CREATE SEQUENCE lock_epochs;
 CREATE TABLE resource_locks (
@@ -134,7 +135,11 @@ CREATE TABLE resource_locks (
     connector_id integer NOT NULL,
     ttl          interval NOT NULL,
     acquired_at  timestamptz NOT NULL,
-    expires_at   timestamptz NOT NULL
+    expires_at   timestamptz NOT NULL,
+    -- Whose it is: it gives it back also once its run is over.
+    try_id       uuid NOT NULL,
+    -- Who has taken it from the run: it is renewed no more.
+    released_by  text
 ) WITH (fillfactor = 60);
 -- free_locks, acquire_lock: what a run holds.
 CREATE INDEX resource_locks_run ON resource_locks (run_id);

@@ -134,9 +134,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Gives open runs their verdict: from open_runs into the ledger, and onto the list of what is to be swept.
+-- Gives open runs their verdict: from open_runs into the ledger, and onto the list of what is to be swept. own: their workers say so, and work no more.
 -- +goose StatementBegin
-CREATE FUNCTION moves.end_runs(ended uuid[], verdict text, why text, message text DEFAULT NULL) RETURNS void
+CREATE FUNCTION moves.end_runs(ended uuid[], verdict text, why text, message text DEFAULT NULL, own boolean DEFAULT false) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
     had_locks boolean;
@@ -160,7 +160,7 @@ BEGIN
         ON CONFLICT (run_id) DO NOTHING)
     SELECT bool_or(has_locks) INTO had_locks FROM gone;
     IF had_locks THEN
-        PERFORM moves.let_go(ended);
+        PERFORM moves.let_go(ended, own);
     END IF;
 END $$;
 -- +goose StatementEnd
@@ -249,7 +249,7 @@ DROP FUNCTION moves.wake(connectors, boolean);
 DROP FUNCTION moves.miss_slots(connectors, text, text);
 DROP FUNCTION moves.is_unanswered(integer, bigint, timestamptz);
 DROP FUNCTION moves.unspent(connectors);
-DROP FUNCTION moves.end_runs(uuid[], text, text, text);
+DROP FUNCTION moves.end_runs(uuid[], text, text, text, boolean);
 DROP FUNCTION moves.put(connectors[]);
 DROP FUNCTION moves.failed(connectors, boolean);
 DROP FUNCTION moves.planned(connectors, timestamptz);

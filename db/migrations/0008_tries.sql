@@ -160,7 +160,7 @@ BEGIN
     UPDATE open_runs SET worker_id = NULL, drain_seq = seq, fetched_at = clock_timestamp()
     WHERE id = run AND try_id = try AND drain_seq IS NULL RETURNING has_locks INTO had_locks;
     IF had_locks THEN
-        PERFORM moves.let_go(ARRAY[run]);
+        PERFORM moves.let_go(ARRAY[run], true);
     END IF;
     RETURN had_locks IS NOT NULL;
 END $$;
@@ -220,7 +220,7 @@ BEGIN
         waits_until = CASE WHEN wait IS NOT NULL THEN clock_timestamp() + moves.granted(wait, 'cut') END
     WHERE o.id = run;
     IF r.has_locks THEN
-        PERFORM moves.let_go(ARRAY[run]);
+        PERFORM moves.let_go(ARRAY[run], true);
     END IF;
     RETURN true;
 END $$;
@@ -265,7 +265,7 @@ BEGIN
         RETURN true;
     END IF;
     c := moves.unspent(c);
-    PERFORM moves.end_runs(ARRAY[run], 'superseded', 'released');
+    PERFORM moves.end_runs(ARRAY[run], 'superseded', 'released', own => true);
     c.status := 'ACTIVE';
     c.run_id := NULL;
     c.next_sync_at := clock_timestamp();
@@ -299,7 +299,7 @@ BEGIN
     c := moves.unspent(c);
     c.status_message := left(coalesce(message, 'no message'), 2000);
     UPDATE open_runs o SET waits_until = until WHERE o.id = c.run_id RETURNING o.advanced INTO advanced;
-    PERFORM moves.end_runs(ARRAY[c.run_id], 'superseded', 'postponed', c.status_message);
+    PERFORM moves.end_runs(ARRAY[c.run_id], 'superseded', 'postponed', c.status_message, true);
     c.status := 'ACTIVE';
     c.run_id := NULL;
     c.put_off_since := CASE WHEN advanced THEN clock_timestamp() ELSE coalesce(c.put_off_since, clock_timestamp()) END;
@@ -335,13 +335,13 @@ END $$;
 
 -- Writes down that a try waits, because its source has asked for it: for who asks why it takes so long. A release puts the
 -- run off until then; nothing else follows from it.
--- wait and message: as postpone has them. Meant for waits of 10 seconds and more. False also where the run drains.
+-- wait and message: as postpone has them. Meant for waits of 10 seconds and more. A wait of 0: it is over before its time. False also where the run drains.
 -- +goose StatementBegin
 CREATE FUNCTION moves.waits(run uuid, try uuid, wait interval, message text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
 BEGIN
-    UPDATE open_runs o SET waits_until = clock_timestamp() + moves.granted(wait, 'waits'),
-        wait_message = left(coalesce(message, 'no message'), 2000)
+    UPDATE open_runs o SET waits_until = CASE WHEN wait = '0' THEN NULL ELSE clock_timestamp() + moves.granted(wait, 'waits') END,
+        wait_message = CASE WHEN wait = '0' THEN NULL ELSE left(coalesce(message, 'no message'), 2000) END
     WHERE o.id = run AND o.try_id = try AND o.drain_seq IS NULL;
     RETURN FOUND;
 END $$;
@@ -365,7 +365,7 @@ END $$;
 -- +goose StatementEnd
 
 -- SYNCING -> ERROR, or DISABLED after max_retries failures in a row. kind: transient, permanent, or too_long, which counts
--- no failure where the run has passed a checkpoint, and goes on from it at once.
+-- no failure where the run has passed a checkpoint, and goes on from it at once. It may be semantic that says so: what the run holds is its worker's to give back.
 -- +goose StatementBegin
 CREATE FUNCTION moves.fail(run uuid, try uuid, kind text, message text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
@@ -417,7 +417,7 @@ BEGIN
         RAISE EXCEPTION 'finish: run % has documents at semantic, which completes it; send sync completed instead', run
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    PERFORM moves.end_runs(ARRAY[run], 'completed', NULL);
+    PERFORM moves.end_runs(ARRAY[run], 'completed', NULL, own => true);
     IF new_state IS NOT NULL THEN
         c.state := new_state;
         c.listing := NULL;

@@ -100,7 +100,7 @@ BEGIN
         left(coalesce(nullif(reasons[g.no], ''), 'nothing had changed'), 2000), g.resources, 0, 0, coalesce(unchanged[g.no], 0), false
     FROM gone g)
     SELECT bool_or(g.has_locks) INTO locks FROM gone g;
-    PERFORM moves.let_go(ended) WHERE locks;
+    PERFORM moves.let_go(ended, true) WHERE locks;
     moment := clock_timestamp();
     -- Planned as settled does it. The scheduler is woken once for what is due of a type, and once for the places of others.
     FOR r IN WITH moved AS (
@@ -181,7 +181,7 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'end_job: run % has documents at semantic, which completes it', run USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    PERFORM moves.end_runs(ARRAY[run], verdict, left(reason, 2000));
+    PERFORM moves.end_runs(ARRAY[run], verdict, left(reason, 2000), own => true);
     c := moves.settled(c);
     PERFORM moves.put(ARRAY[c]);
     PERFORM moves.wake(c, true);
@@ -365,7 +365,7 @@ DECLARE
     -- worker says: it may have found its source closed.
     whole_source boolean := r.listing_whole AND verdict = 'completed' AND r.unnamed = 0 AND r.waiting = 0;
 BEGIN
-    PERFORM moves.end_runs(ARRAY[r.id], verdict, coalesce(r.reason, CASE verdict WHEN 'skipped' THEN 'nothing had changed' END));
+    PERFORM moves.end_runs(ARRAY[r.id], verdict, coalesce(r.reason, CASE verdict WHEN 'skipped' THEN 'nothing had changed' END), own => true);
     -- The first run that lists the whole source under a configuration: what it did not bring is not in the source.
     UPDATE unswept_runs SET outdated = true
     WHERE run_id = r.id AND whole_source AND c.listed_version IS DISTINCT FROM r.config_version;

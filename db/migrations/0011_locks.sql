@@ -51,9 +51,13 @@ BEGIN
         WHERE e.key = lock_key AND e.expires_at <= (SELECT clock_timestamp()) ORDER BY e.no LIMIT 100 FOR UPDATE SKIP LOCKED);
     SELECT b.* INTO holder_run, holder_connector, remaining, ahead, ask_again FROM moves.locked_by(run, lock_key) b;
     -- A row that somebody holds is about to go: it is asked for again.
-    PERFORM FROM resource_locks l WHERE l.key = lock_key AND (l.run_id = run OR l.expires_at <= (SELECT clock_timestamp()) AND acquire_lock.ahead = 0)
+    PERFORM FROM resource_locks l WHERE l.key = lock_key AND (l.run_id = run AND l.released_by IS NULL OR l.expires_at <= (SELECT clock_timestamp()) AND acquire_lock.ahead = 0)
     FOR UPDATE SKIP LOCKED;
-    is_free := FOUND OR acquire_lock.ahead = 0 AND NOT EXISTS (SELECT FROM resource_locks l WHERE l.key = lock_key);
+    is_free := FOUND;
+    IF NOT is_free AND acquire_lock.ahead = 0 AND acquire_lock.holder_run IS NULL THEN
+        SELECT l.run_id, l.connector_id, interval '0' INTO holder_run, holder_connector, remaining FROM resource_locks l WHERE l.key = lock_key;
+        is_free := NOT FOUND;
+    END IF;
     IF is_free OR waits THEN
         UPDATE open_runs o SET has_locks = true WHERE o.id = run AND NOT o.has_locks;
     END IF;
@@ -75,7 +79,8 @@ DECLARE
     micros bigint := extract(epoch FROM clock_timestamp()) * 1000000;
     next   bigint;
 BEGIN
-    UPDATE resource_locks l SET ttl = lock_ttl, expires_at = clock_timestamp() + lock_ttl WHERE l.key = lock_key AND l.run_id = r.id
+    UPDATE resource_locks l SET ttl = lock_ttl, expires_at = clock_timestamp() + lock_ttl
+    WHERE l.key = lock_key AND l.run_id = r.id AND l.released_by IS NULL
     RETURNING l.epoch, l.expires_at INTO epoch, expires_at;
     IF epoch IS NULL AND (SELECT count(*) FROM resource_locks l WHERE l.run_id = r.id) >= 16 THEN
         RAISE EXCEPTION 'acquire_lock: run % holds 16 locks, which is all that a run may', r.id USING ERRCODE = 'program_limit_exceeded';
@@ -84,10 +89,11 @@ BEGIN
         IF next < micros THEN
             next := setval('lock_epochs', micros);
         END IF;
-        INSERT INTO resource_locks AS l (key, epoch, run_id, connector_id, ttl, acquired_at, expires_at)
-        VALUES (lock_key, next, r.id, r.connector_id, lock_ttl, clock_timestamp(), clock_timestamp() + lock_ttl)
+        INSERT INTO resource_locks AS l (key, epoch, run_id, connector_id, ttl, acquired_at, expires_at, try_id)
+        VALUES (lock_key, next, r.id, r.connector_id, lock_ttl, clock_timestamp(), clock_timestamp() + lock_ttl, r.try_id)
         ON CONFLICT (key) DO UPDATE SET epoch = EXCLUDED.epoch, run_id = EXCLUDED.run_id, connector_id = EXCLUDED.connector_id,
-            ttl = EXCLUDED.ttl, acquired_at = EXCLUDED.acquired_at, expires_at = EXCLUDED.expires_at
+            ttl = EXCLUDED.ttl, acquired_at = EXCLUDED.acquired_at, expires_at = EXCLUDED.expires_at,
+            try_id = EXCLUDED.try_id, released_by = NULL
         RETURNING l.epoch, l.expires_at INTO epoch, expires_at;
     END IF;
     DELETE FROM lock_waiters w WHERE w.run_id = r.id AND w.key || '' = lock_key;
@@ -108,7 +114,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Keeps a lock for its ttl from now, also one that has run out and that nobody has taken. Else expires_at is null, and why says what became of it.
+-- Keeps a lock for its ttl from now, also one that has run out and that nobody has taken. Else expires_at is null, and why says what became of it:
+-- who asked ends what it does, and calls free_locks. It waits for nobody: a row that somebody holds is an error at once, and is asked for again.
 -- +goose StatementBegin
 CREATE FUNCTION moves.renew_lock(run uuid, try uuid, lock_key text, lock_epoch bigint, OUT expires_at timestamptz, OUT why text)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '1s' AS $$
@@ -121,7 +128,9 @@ BEGIN
         why := 'the run is over';
         RETURN;
     END IF;
-    UPDATE resource_locks l SET expires_at = clock_timestamp() + l.ttl WHERE l.key = lock_key AND l.run_id = run AND l.epoch = lock_epoch
+    PERFORM FROM resource_locks l WHERE l.key = lock_key AND l.run_id = run AND l.epoch = lock_epoch FOR NO KEY UPDATE NOWAIT;
+    UPDATE resource_locks l SET expires_at = clock_timestamp() + l.ttl
+    WHERE l.key = lock_key AND l.run_id = run AND l.epoch = lock_epoch AND l.released_by IS NULL
     RETURNING l.expires_at INTO renew_lock.expires_at;
     IF FOUND THEN
         RETURN;
@@ -136,47 +145,54 @@ END $$;
 -- +goose StatementEnd
 
 -- Gives back a lock that a try holds or waits for; without a key all of its run. lock_epoch: only that one, and no later one of the key. Answers whether it held any.
+-- Also what a run holds that was ended from outside: its worker says that it works no more. It waits for nobody, as a renewal.
 -- +goose StatementBegin
 CREATE FUNCTION moves.free_locks(run uuid, try uuid, lock_key text DEFAULT NULL, lock_epoch bigint DEFAULT NULL) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '1s' AS $$
 BEGIN
-    PERFORM FROM open_runs o WHERE o.id = run AND o.try_id = try AND o.has_locks FOR KEY SHARE;
-    IF NOT FOUND THEN
-        RETURN false;
+    IF lock_epoch IS NULL AND EXISTS (SELECT FROM open_runs o WHERE o.id = run AND o.try_id = try AND o.has_locks) THEN
+        DELETE FROM lock_waiters w WHERE w.no IN (SELECT e.no FROM lock_waiters e
+            WHERE e.run_id = run AND (lock_key IS NULL OR e.key || '' = lock_key) FOR UPDATE SKIP LOCKED);
     END IF;
-    IF lock_epoch IS NULL THEN
-        DELETE FROM lock_waiters w WHERE w.run_id = run AND (lock_key IS NULL OR w.key = lock_key);
-    END IF;
-    DELETE FROM resource_locks l WHERE l.run_id = run AND (lock_key IS NULL OR l.key = lock_key) AND (lock_epoch IS NULL OR l.epoch = lock_epoch);
+    PERFORM FROM resource_locks l WHERE l.run_id = run AND l.try_id = try AND (lock_key IS NULL OR l.key || '' = lock_key)
+        AND (lock_epoch IS NULL OR l.epoch = lock_epoch) FOR UPDATE NOWAIT;
+    DELETE FROM resource_locks l WHERE l.run_id = run AND l.try_id = try AND (lock_key IS NULL OR l.key || '' = lock_key)
+        AND (lock_epoch IS NULL OR l.epoch = lock_epoch);
     RETURN FOUND;
 END $$;
 -- +goose StatementEnd
 
--- Frees all locks of runs that end, or whose worker is done, and their places in the rows of others. They are locked, or gone.
+-- Takes runs that end, or whose worker is done, from the rows of those who wait. own: their workers say so, and their locks are free at once. Else
+-- a worker may be at work that does not know it yet: it gives them back, or their time runs out, and nobody waits for whoever ends a run.
 -- +goose StatementBegin
-CREATE FUNCTION moves.let_go(runs uuid[]) RETURNS void
+CREATE FUNCTION moves.let_go(runs uuid[], own boolean) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM lock_waiters w WHERE w.run_id = ANY(runs);
-    DELETE FROM resource_locks l WHERE l.run_id = ANY(runs);
+    IF own THEN
+        DELETE FROM resource_locks l WHERE l.run_id = ANY(runs);
+    END IF;
 END $$;
 -- +goose StatementEnd
 
--- Takes a lock from the run that holds it, because a person says so: its next renewal says by whom, and so does the ledger. lock_epoch: only if it is still that
--- one; null for whichever it is. Work that does not look at its lock goes on: what it uses must refuse older epochs. No row: nobody holds it.
+-- Takes a lock from the run that holds it, because a person says so: its next renewal says by whom, and so does the ledger. Another run has it once the
+-- holder has given it back, or at expires_at. lock_epoch: only if it is still that one; null for whichever it is. No row: nobody holds it.
 -- +goose StatementBegin
-CREATE FUNCTION moves.release_lock(lock_key text, lock_epoch bigint, who text) RETURNS TABLE (run_id uuid, connector_id integer, epoch bigint)
+CREATE FUNCTION moves.release_lock(lock_key text, lock_epoch bigint, who text)
+    RETURNS TABLE (run_id uuid, connector_id integer, epoch bigint, expires_at timestamptz)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
 DECLARE
-    held resource_locks;
+    person text := left(coalesce(who, 'somebody'), 200);
+    held   resource_locks;
 BEGIN
     SELECT l.* INTO held FROM resource_locks l WHERE l.key = lock_key AND (lock_epoch IS NULL OR l.epoch = lock_epoch);
     PERFORM FROM open_runs o WHERE o.id = held.run_id FOR NO KEY UPDATE;
-    DELETE FROM resource_locks l WHERE l.key = lock_key AND l.epoch = held.epoch;
+    UPDATE resource_locks l SET released_by = person WHERE l.key = lock_key AND l.epoch = held.epoch AND l.released_by IS NULL
+    RETURNING l.expires_at INTO held.expires_at;
     IF FOUND THEN
         UPDATE open_runs o SET resources = moves.noted(o.resources, jsonb_build_object('at', clock_timestamp(), 'released', lock_key,
-            'epoch', held.epoch, 'by', left(coalesce(who, 'somebody'), 200))) WHERE o.id = held.run_id;
-        RETURN QUERY SELECT held.run_id, held.connector_id, held.epoch;
+            'epoch', held.epoch, 'by', person)) WHERE o.id = held.run_id;
+        RETURN QUERY SELECT held.run_id, held.connector_id, held.epoch, held.expires_at;
     END IF;
 END $$;
 -- +goose StatementEnd
@@ -210,7 +226,7 @@ END $$;
 DROP FUNCTION moves.noted(jsonb, jsonb);
 DROP FUNCTION moves.note_provider(uuid, uuid, text, text, bigint, jsonb);
 DROP FUNCTION moves.release_lock(text, bigint, text);
-DROP FUNCTION moves.let_go(uuid[]);
+DROP FUNCTION moves.let_go(uuid[], boolean);
 DROP FUNCTION moves.free_locks(uuid, uuid, text, bigint);
 DROP FUNCTION moves.renew_lock(uuid, uuid, text, bigint);
 DROP FUNCTION moves.wait_for_lock(open_runs, text);

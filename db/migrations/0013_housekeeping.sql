@@ -172,13 +172,15 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Forgets worker processes that are long gone and hold nothing.
+-- Forgets worker processes that are long gone and hold nothing, and locks that ran out long ago and that nobody has asked for.
 -- +goose StatementBegin
 CREATE FUNCTION moves.forget_workers(batch integer) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '1s' AS $$
 DECLARE
     forgotten integer;
 BEGIN
+    DELETE FROM resource_locks k WHERE k.key IN (
+        SELECT l.key FROM resource_locks l WHERE l.expires_at < (SELECT clock_timestamp()) - interval '1 hour' LIMIT batch FOR UPDATE SKIP LOCKED);
     DELETE FROM workers w WHERE w.id IN (
         SELECT l.id FROM workers l WHERE l.expires_at < (SELECT clock_timestamp()) - interval '1 hour'
             AND NOT EXISTS (SELECT FROM open_runs r WHERE r.worker_id = l.id)

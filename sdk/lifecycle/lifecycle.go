@@ -165,6 +165,7 @@ func (l *Lifecycle) Postpone(ctx context.Context, try Try, wait time.Duration, m
 }
 
 // Waits writes down, for whoever asks, that a run waits because its source has asked for it; wait and message are as of Postpone.
+// A wait of 0: it is over before its time.
 func (l *Lifecycle) Waits(ctx context.Context, try Try, wait time.Duration, message string) error {
 	message = clean(secret.Text(message))
 	return guarded(ctx, "lifecycle.waits", func(ctx context.Context) (bool, error) {

@@ -23,10 +23,10 @@ type LockAnswer struct {
 	Epoch int64
 	// ExpiresAt is when the lock ends without a renewal, by Postgres's clock.
 	ExpiresAt time.Time
-	// HolderRun has it, and is a run of HolderConnector; 0 where nobody has it, and others wait for it.
+	// HolderRun has it, and is a run of HolderConnector, which may have ended; 0 where nobody has it, and others wait for it.
 	HolderRun       uuid.UUID
 	HolderConnector int32
-	// Remaining is for how long they have it without a renewal.
+	// Remaining is for how long they have it without a renewal; 0 where a transaction that has to do with them holds it back.
 	Remaining time.Duration
 	// Ahead is how many wait for it before this run; 8 stands for more.
 	Ahead int

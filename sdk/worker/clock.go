@@ -87,6 +87,13 @@ func (c *workClock) waitAsAsked(d time.Duration) (over func(), mayWait bool) {
 	return func() { timer.Stop(); end() }, true
 }
 
+// isAsked says whether a wait is under way that the source has asked for.
+func (c *workClock) isAsked() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asking > 0
+}
+
 // expires checks again: a wait may have begun after the timer fired.
 func (c *workClock) expires() {
 	c.mu.Lock()

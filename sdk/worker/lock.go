@@ -36,6 +36,9 @@ func (e *LockedError) why() string {
 	if e.Connector == 0 {
 		return fmt.Sprintf("asked for by %d others, who come first", e.Ahead)
 	}
+	if e.Remaining <= 0 {
+		return fmt.Sprintf("held by a transaction in Postgres, on run %s of connector %d, which has it no more", e.Run, e.Connector)
+	}
 	return fmt.Sprintf("locked by run %s of connector %d for another %s", e.Run, e.Connector, roughly(e.Remaining))
 }
 
@@ -78,9 +81,9 @@ func WaitUpTo(d time.Duration) LockOption { return func(o *lockOptions) { o.wait
 // and _.:/@-, beginning with a letter or digit. It returns a LockedError where somebody else has it, at once or after WaitUpTo.
 //
 // The worker renews the lock in the background, four times in its ttl, which is one second to one hour: for so long others wait where the worker's machine
-// is gone and the run is not rescued before. It is lost where no renewal is answered in time, where the run may have lost its lease, and where
-// a person releases it (`echomind locks release`). Then the lock's Context ends. It is freed by Free, and at once when the handler returns, or the run ends in
-// whatever way. A run holds 16 locks at most, and each key once.
+// is gone. It is lost where no renewal is answered in time, where the run is ended from outside or may have lost its lease, and where
+// a person releases it (`echomind locks release`). Then the lock's Context ends, and nobody else has the lock before, but for a worker that stood still. It is freed
+// by Free, at once when the handler returns, and when the worker has learned that it is lost. A run holds 16 locks at most, and each key once.
 func (r *Run) Acquire(ctx context.Context, key string, ttl time.Duration, how ...LockOption) (*Lock, error) {
 	var asked lockOptions
 	for _, set := range how {

@@ -210,22 +210,73 @@ func TestALockEndsWithTheLeaseOfItsRun(t *testing.T) {
 	f.locked("0 held, 0 wait")
 }
 
-func TestALockEndsWithItsRunWhoeverTakesThat(t *testing.T) {
+func TestALockEndsWithItsRunWhoeverTakesThatAndIsAnothersAfterwards(t *testing.T) {
 	f := newFixture(t)
-	ended := make(chan error, 1)
+	ended, holder := make(chan error, 1), make(chan string, 1)
 	c := f.triggered()
 	f.workWith(func(cfg *worker.Config) { cfg.LeaseSeconds = 3 }, func(_ context.Context, run *worker.Run) error {
 		lock, err := run.Acquire(context.Background(), gpu, time.Hour)
 		if err != nil {
 			return err
 		}
-		f.exec(`SELECT moves.disable($1)`, c.id)
 		<-lock.Context().Done()
+		holder <- f.one(`SELECT connector_id FROM resource_locks`)
 		ended <- context.Cause(lock.Context())
 		return nil
 	})
+	f.locked("1 held, 0 wait")
+	f.triggered()
+	epochs := make(chan int64, 1)
+	f.work(func(ctx context.Context, run *worker.Run) error {
+		lock, err := run.Acquire(ctx, gpu, time.Minute, worker.WaitUpTo(time.Hour))
+		if err == nil {
+			epochs <- lock.Epoch()
+		}
+		return err
+	})
+	f.locked("1 held, 1 wait")
+	f.exec(`SELECT moves.disable($1)`, c.id)
 	require.ErrorIs(t, await(t, "the end of the lock", ended), lifecycle.ErrFenced)
-	require.Equal(t, "0 held, 0 wait", f.locks())
+	require.Equal(t, fmt.Sprint(c.id), await(t, "the holder", holder))
+	require.Positive(t, await(t, "the next", epochs))
+	f.locked("0 held, 0 wait")
+}
+
+// One connection renews the locks of all runs of a worker.
+func TestAUsersOpenTransactionCostsNoOtherRunItsLock(t *testing.T) {
+	f := newFixture(t)
+	held := make(chan *worker.Lock, 2)
+	users, other := f.triggered(), f.triggered()
+	f.workWith(func(c *worker.Config) { c.Slots = 2 }, func(ctx context.Context, run *worker.Run) error {
+		lock, err := run.Acquire(ctx, fmt.Sprint("key:", run.Request().ConnectorId), time.Second)
+		if err != nil {
+			return err
+		}
+		held <- lock
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	locks := map[string]*worker.Lock{}
+	for range 2 {
+		lock := await(t, "the lock", held)
+		locks[lock.Key()] = lock
+	}
+	tx, err := f.pool.Begin(ctx)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(ctx) }()
+	_, err = tx.Exec(ctx, `SELECT moves.disable($1)`, users.id)
+	require.NoError(t, err)
+	_, err = tx.Exec(ctx, `SELECT FROM resource_locks WHERE connector_id = $1 FOR UPDATE`, users.id)
+	require.NoError(t, err)
+	lock := locks[fmt.Sprint("key:", other.id)]
+	first := lock.ExpiresAt()
+	testkit.Eventually(t, soon, func() error {
+		if now := lock.ExpiresAt(); lock.Context().Err() == nil && now.Sub(first) < 3*time.Second {
+			return fmt.Errorf("it ends at %s, ended at %s first", now, first)
+		}
+		return nil
+	})
+	require.NoError(t, lock.Context().Err())
 }
 
 func TestTheLocksOfARunAreFreeBeforeWhatItHasSentIsStored(t *testing.T) {

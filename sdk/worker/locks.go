@@ -67,6 +67,8 @@ const (
 	renewals = 4
 	// freeTimeout bounds how long a handler's end, or Free, waits for Postgres.
 	freeTimeout = 2 * time.Second
+	// againWithin bounds how long a renewal that was not answered waits for the next.
+	againWithin = 2 * time.Second
 )
 
 // locks are those of one run.
@@ -159,8 +161,10 @@ func (l *Lock) keep(handling context.Context, sent time.Time) {
 		l.end(fmt.Errorf("%w: the run may have lost its lease", lifecycle.ErrLockLost))
 	})()
 	defer context.AfterFunc(handling, func() { l.end(context.Cause(handling)) })()
-	for repeat.Sleep(l.ctx, l.ttl/renewals) == nil {
+	next := l.ttl / renewals
+	for repeat.Sleep(l.ctx, next) == nil {
 		sent := time.Now()
+		next = l.ttl / renewals
 		until, err := deadline.Get(l.ctx, "worker.renew_lock", l.ttl/renewals, func(ctx context.Context) (time.Time, error) {
 			return l.of.lifecycle.RenewLock(ctx, l.of.try, l.key, l.epoch)
 		})
@@ -172,29 +176,26 @@ func (l *Lock) keep(handling context.Context, sent time.Time) {
 			l.mu.Unlock()
 		case errors.Is(err, lifecycle.ErrLockLost):
 			l.end(err)
-			l.ended(true)
-			return
 		case l.ctx.Err() == nil:
+			next = min(next/4, againWithin) // somebody holds its row for a moment, or Postgres is away
 			l.of.log.Info("a lock was not renewed; it is tried again", "lock", l.key, "err", err)
 		}
 	}
-	l.ended(false)
+	l.ended()
 }
 
-// ended gives back what is not known to be gone: for all that Postgres knows the run holds it.
-func (l *Lock) ended(gone bool) {
+// ended gives the lock back: nobody has it before its time is over, or its holder says that nothing is done under it any more.
+func (l *Lock) ended() {
 	if cause := context.Cause(l.ctx); errors.Is(cause, lifecycle.ErrLockLost) {
 		l.of.metrics.locksLost.Inc()
 		l.of.log.Warn("a lock is lost; what is done under it is ended", "lock", l.key, "epoch", l.epoch, "err", cause)
 	}
-	if !gone {
-		for range pauses.Tries(l.of.ctx) {
-			if l.of.ctx.Err() != nil {
-				return // close gives back all of them
-			}
-			if l.of.free(l.key, l.epoch) == nil {
-				break
-			}
+	for range pauses.Tries(l.of.ctx) {
+		if l.of.ctx.Err() != nil {
+			return // close gives back all of them
+		}
+		if l.of.free(l.key, l.epoch) == nil {
+			break
 		}
 	}
 	l.of.mu.Lock()
@@ -216,7 +217,7 @@ func (s *locks) free(key string, epoch int64) error {
 }
 
 // close gives back all that the run holds, because its handler has returned, and takes no more. What Postgres does not answer is freed when the
-// run ends, or its documents are queued.
+// run ends by its own word, its documents are queued, or its time is over.
 func (s *locks) close() {
 	s.mu.Lock()
 	used := s.used

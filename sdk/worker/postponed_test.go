@@ -140,6 +140,34 @@ func TestAHandlerThatWaitsForItsSourceIsSeenToWait(t *testing.T) {
 	f.is(c, `failure_count = 0`)
 }
 
+func TestAWaitThatWasOverBeforeItsTimePutsNoSyncOff(t *testing.T) {
+	f := newFixture(t)
+	written := func(run *worker.Run) string {
+		return f.one(`SELECT coalesce(wait_message, '-') FROM open_runs WHERE id = $1`, run.Try().Run)
+	}
+	var while, after string
+	c := f.triggered()
+	begun := make(chan struct{})
+	r := f.workWith(func(cfg *worker.Config) { cfg.Grace = 10 * time.Millisecond }, func(ctx context.Context, run *worker.Run) error {
+		over, err := run.Waits(ctx, 50*time.Minute, "the drive asked us to wait")
+		other, err2 := run.Waits(ctx, 5*time.Minute, "the drive asked us to wait")
+		if err := errors.Join(err, err2); err != nil {
+			return err
+		}
+		over()
+		while = written(run)
+		other()
+		after = written(run)
+		close(begun)
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	await(t, "the handler", begun)
+	require.NoError(t, r.stop())
+	require.Equal(t, []string{"the drive asked us to wait", "-"}, []string{while, after})
+	f.is(c, `status = 'ACTIVE' AND due_reason = 'release' AND next_sync_at <= clock_timestamp()`)
+}
+
 // It is for people's eyes only.
 func TestAWaitThatCannotBeWrittenDownEndsNoSync(t *testing.T) {
 	f := newFixture(t)

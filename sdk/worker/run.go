@@ -119,15 +119,38 @@ const longWait = 10 * time.Second
 // handler to return, in whatever it is wrapped: with this wait the run would wait for its source for more than an hour altogether, and is put off instead.
 //
 // `echomind why` shows message and the time: message says who asked, as of Postponed. A wait of less than ten seconds is not written
-// down, nor is one that ends with another that is, or before it, so that many requests that wait together cost one write. Where
-// Postgres does not take it, it is not tried again.
+// down, nor is one that ends with another that is, or before it, so that many requests that wait together cost one write. One that is over before its time
+// is taken back with the last of them: a stop would put the run off until then. Where Postgres does not take it, it is not tried again.
 func (r *Run) Waits(ctx context.Context, wait time.Duration, message string) (over func(), err error) {
-	over, mayWait := r.clock.waitAsAsked(wait)
+	goesOn, mayWait := r.clock.waitAsAsked(wait)
 	if !mayWait {
 		return nil, Postponed(wait, errors.New(message))
 	}
 	r.saysThatItWaits(ctx, wait, message)
-	return over, nil
+	return func() {
+		goesOn()
+		r.waitsNoMore(ctx)
+	}, nil
+}
+
+// waitsNoMore takes back what is written down, unless the run waits still, or is being stopped while it waited.
+func (r *Run) waitsNoMore(ctx context.Context) {
+	if ctx.Err() != nil || r.outbox.handling.Err() != nil || r.clock.isAsked() {
+		return
+	}
+	r.mu.Lock()
+	early := time.Until(r.waitsUntil) >= time.Second
+	if early {
+		r.waitsUntil = time.Time{}
+	}
+	r.mu.Unlock()
+	if !early {
+		return
+	}
+	err := deadline.Do(ctx, "worker.waits", waitsTimeout, func(ctx context.Context) error { return r.lifecycle.Waits(ctx, r.try, 0, "") })
+	if err != nil && ctx.Err() == nil {
+		r.log.Info("it is not written down that the sync waits for its source no more", "err", err)
+	}
 }
 
 func (r *Run) saysThatItWaits(ctx context.Context, wait time.Duration, message string) {

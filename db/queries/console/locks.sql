@@ -13,5 +13,5 @@ LIMIT @page::integer;
 SELECT l.*, c.name AS connector_name FROM resource_locks l LEFT JOIN connectors c ON c.id = l.connector_id WHERE l.key = @key;
 
 -- name: ReleaseLock :many
-SELECT r.run_id::uuid AS run_id, r.connector_id::integer AS connector_id, r.epoch::bigint AS epoch
+SELECT r.run_id::uuid AS run_id, r.connector_id::integer AS connector_id, r.epoch::bigint AS epoch, r.expires_at::timestamptz AS expires_at
 FROM moves.release_lock(@lock_key::text, sqlc.narg('lock_epoch')::bigint, @who::text) r;

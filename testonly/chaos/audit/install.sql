@@ -321,21 +321,42 @@ CREATE TRIGGER chaos_insert AFTER INSERT ON resource_locks FOR EACH ROW EXECUTE 
 CREATE TRIGGER chaos_update AFTER UPDATE ON resource_locks FOR EACH ROW
     WHEN (OLD.run_id <> NEW.run_id OR OLD.epoch <> NEW.epoch) EXECUTE FUNCTION chaos.on_lock();
 
--- Whether a run that has ended, or whose worker is done, holds a lock, looked at when who has done it commits.
+-- Whether a run has ended by its own worker's word.
+CREATE FUNCTION chaos.is_own_end(e runs) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT e.status IN ('completed', 'skipped') OR coalesce(e.reason, '') IN ('released', 'postponed')
+$$;
+
+-- Whether a run whose worker is done, by its own word, holds a lock, looked at when that commits. One that was ended from outside keeps its locks until its
+-- worker knows it, or their time is over.
 CREATE FUNCTION chaos.on_lock_kept() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
     kept  resource_locks;
     whose uuid := CASE TG_TABLE_NAME WHEN 'open_runs' THEN (to_jsonb(OLD)->>'id')::uuid ELSE (to_jsonb(NEW)->>'run_id')::uuid END;
 BEGIN
     SELECT * INTO kept FROM resource_locks l WHERE l.run_id = whose LIMIT 1;
-    IF FOUND AND NOT EXISTS (SELECT FROM open_runs r WHERE r.id = whose AND r.try_id IS NOT NULL AND r.drain_seq IS NULL) THEN
+    IF FOUND AND NOT EXISTS (SELECT FROM open_runs r WHERE r.id = whose AND r.try_id IS NOT NULL AND r.drain_seq IS NULL)
+        AND (TG_TABLE_NAME = 'resource_locks' OR NOT EXISTS (SELECT FROM runs e WHERE e.id = whose AND NOT chaos.is_own_end(e))) THEN
         INSERT INTO chaos.violations (kind, connector_id, message) VALUES ('lock', kept.connector_id,
             format('run %s holds lock %s, and is not at work', whose, kept.key));
     END IF;
     RETURN NULL;
 END $$;
-CREATE CONSTRAINT TRIGGER chaos_lock_kept AFTER INSERT OR UPDATE ON resource_locks DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+CREATE CONSTRAINT TRIGGER chaos_lock_kept AFTER INSERT ON resource_locks DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
     EXECUTE FUNCTION chaos.on_lock_kept();
+CREATE CONSTRAINT TRIGGER chaos_lock_taken AFTER UPDATE ON resource_locks DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    WHEN (OLD.run_id <> NEW.run_id OR OLD.epoch <> NEW.epoch) EXECUTE FUNCTION chaos.on_lock_kept();
+
+-- Whether who ends a run from outside frees its locks.
+CREATE FUNCTION chaos.on_lock_freed() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF OLD.expires_at > clock_timestamp()
+        AND EXISTS (SELECT FROM runs e WHERE e.id = OLD.run_id AND e.xmin = pg_current_xact_id()::xid AND NOT chaos.is_own_end(e)) THEN
+        INSERT INTO chaos.violations (kind, connector_id, message) VALUES ('lock', OLD.connector_id,
+            format('lock %s of run %s was freed %s before it ended, and its worker does not know it', OLD.key, OLD.run_id, OLD.expires_at - clock_timestamp()));
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER chaos_lock_freed AFTER DELETE ON resource_locks FOR EACH ROW EXECUTE FUNCTION chaos.on_lock_freed();
 CREATE CONSTRAINT TRIGGER chaos_lock_ended AFTER DELETE ON open_runs DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
     WHEN (OLD.has_locks) EXECUTE FUNCTION chaos.on_lock_kept();
 CREATE CONSTRAINT TRIGGER chaos_lock_drained AFTER UPDATE ON open_runs DEFERRABLE INITIALLY DEFERRED FOR EACH ROW

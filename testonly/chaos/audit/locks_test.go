@@ -43,23 +43,30 @@ func TestALockThatIsTakenBeforeItEndsIsFound(t *testing.T) {
 	l.finds(oneHolder, "before it ended")
 }
 
+func TestALockThatIsFreedWhileItsWorkerDoesNotKnowItIsFound(t *testing.T) {
+	l, holder, _ := locked(t)
+	l.do(`CREATE OR REPLACE FUNCTION moves.let_go(runs uuid[], own boolean) RETURNS void LANGUAGE sql AS 'DELETE FROM resource_locks WHERE run_id = ANY(runs)'`)
+	l.do(`SELECT moves.disable($1)`, holder)
+	l.finds(oneHolder, "its worker does not know it")
+}
+
 func TestAnEpochThatIsGivenTwiceIsFound(t *testing.T) {
 	l, _, other := locked(t)
 	l.do(`DELETE FROM resource_locks`)
-	l.do(`INSERT INTO resource_locks SELECT l.key, l.epoch, r.id, r.connector_id, '1 minute', clock_timestamp(), clock_timestamp() + interval '1 minute'
+	l.do(`INSERT INTO resource_locks SELECT l.key, l.epoch, r.id, r.connector_id, '1 minute', clock_timestamp(), clock_timestamp() + interval '1 minute', r.try_id
 		FROM open_runs r, (SELECT key, epoch FROM chaos.lock_events LIMIT 1) l WHERE r.connector_id = $1`, other)
 	l.finds(oneHolder, "after run ")
 }
 
 func TestALockThatARunKeepsIsFound(t *testing.T) {
 	for name, end := range map[string]string{
-		"ended":    `SELECT moves.fail(id, try_id, 'transient', 'no') FROM open_runs WHERE connector_id = $1`,
+		"ended":    `SELECT moves.release(id, try_id) FROM open_runs WHERE connector_id = $1`,
 		"drained":  `SELECT moves.drain(id, try_id, 7) FROM open_runs WHERE connector_id = $1`,
 		"returned": `DELETE FROM open_runs WHERE connector_id = $1`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, holder, _ := locked(t)
-			l.do(`CREATE OR REPLACE FUNCTION moves.let_go(runs uuid[]) RETURNS void LANGUAGE sql AS 'SELECT'`)
+			l.do(`CREATE OR REPLACE FUNCTION moves.let_go(runs uuid[], own boolean) RETURNS void LANGUAGE sql AS 'SELECT'`)
 			l.force(end, holder)
 			l.finds(oneHolder, "is not at work")
 		})

@@ -113,6 +113,11 @@ var All = []Mutant{
 		Scenario: lockedTwice, Finds: []string{oneHolder},
 	},
 	{
+		Name: "lock-unknown", Was: "a lock is free for another run when a user ends the holder's, whose worker does not know it",
+		SQL:      []Edit{{"moves.let_go", "IF own THEN", "IF true THEN"}},
+		Scenario: lockedTwice, Finds: []string{oneHolder},
+	},
+	{
 		Name: "lock-epoch", Was: "a lock is given in an epoch that was given before",
 		SQL:      []Edit{{"moves.give_lock", "VALUES (lock_key, next, r.id,", "VALUES (lock_key, 1, r.id,"}},
 		Scenario: lockedTwice, Finds: []string{oneHolder},

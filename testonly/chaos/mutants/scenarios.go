@@ -51,7 +51,7 @@ func heldUp(ctx context.Context, pool *pgxpool.Pool) (audit.Finding, error) {
 	return f, nil
 }
 
-// lockedTwice has two runs ask for one lock; the first ends, and the second asks again.
+// lockedTwice has two runs ask for one lock; the first ends, and the second asks again, and is ended by its user.
 func lockedTwice(ctx context.Context, pool *pgxpool.Pool) (audit.Finding, error) {
 	if err := audit.Install(ctx, pool); err != nil {
 		return audit.Finding{}, err
@@ -63,8 +63,9 @@ func lockedTwice(ctx context.Context, pool *pgxpool.Pool) (audit.Finding, error)
 		`SELECT moves.pick_up(connector_id, id, gen_random_uuid(), gen_random_uuid(), '1 minute') FROM open_runs`,
 		acquire + `(SELECT min(id) FROM connectors)`,
 		acquire + `(SELECT max(id) FROM connectors)`,
-		`SELECT moves.fail(id, try_id, 'transient', 'no') FROM open_runs WHERE connector_id = (SELECT min(id) FROM connectors)`,
+		`SELECT moves.release(id, try_id) FROM open_runs WHERE connector_id = (SELECT min(id) FROM connectors)`,
 		acquire + `(SELECT max(id) FROM connectors)`,
+		`SELECT moves.disable(max(id)) FROM connectors`,
 	} {
 		if _, err := pool.Exec(ctx, statement); err != nil {
 			return audit.Finding{}, fmt.Errorf("have a lock asked for: %w", err)

@@ -27,14 +27,14 @@ type lockView struct {
 	ConnectorID   *int32     `json:"connector_id"`
 	ConnectorName *string    `json:"connector_name"`
 	AcquiredAt    *time.Time `json:"acquired_at"`
-	// ExpiresAt is when it ends without a renewal. One that has ended stands until its run ends, or another run has it.
+	// ExpiresAt is when it ends without a renewal. One that has ended stands until another run has it.
 	ExpiresAt *time.Time `json:"expires_at"`
 	Waiting   int32      `json:"waiting"`
 }
 
 func locks(f *finder) *cobra.Command {
 	return group("locks", "List the locks that runs hold, and release one",
-		"A lock is on something that there is little of, such as one GPU: one run has it at a time. It is freed when its run ends, and ends by itself where "+
+		"A lock is on something that there is little of, such as one GPU: one run has it at a time. Its worker frees it, and it ends by itself where "+
 			"its worker does not renew it.", locksList(f), locksRelease(f))
 }
 
@@ -107,6 +107,8 @@ type released struct {
 	RunID       uuid.UUID `json:"run_id"`
 	ConnectorID int32     `json:"connector_id"`
 	ReleasedBy  string    `json:"released_by"`
+	// ExpiresAt is when another run may have it at the latest.
+	ExpiresAt time.Time `json:"expires_at"`
 }
 
 var errNotReleased = errors.New("nothing is released")
@@ -115,8 +117,8 @@ func locksRelease(f *finder) *cobra.Command {
 	c := &cobra.Command{
 		Use: "release KEY", Short: "Take a lock from the run that holds it",
 		Long: `Take a lock from the run that holds it, so that the next run may have it. It asks first on a terminal, and elsewhere wants --yes. The holder
-learns it by its next renewal, and the ledger says who released it (echomind runs show). Until then both may use what is locked: it is safe where that refuses
-the lower of two epochs, or where the holder is known to be gone.`,
+learns it by its next renewal, ends what it does under the lock and gives it back, and the ledger says who released it (echomind runs show). Where the holder is
+gone, the next run has it when the lock's time is over: the answer says when.`,
 		Example: "  echomind locks release ollama:global\n  echomind locks release ollama:global --yes",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -130,7 +132,7 @@ the lower of two epochs, or where the holder is known to be gone.`,
 	c.ValidArgsFunction = f.completeLocks
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if !*yes && !isTerminal(c.InOrStdin()) {
-			return usagef("%s: two runs may use what is locked for a while; add --yes if you mean it", c.CommandPath())
+			return usagef("%s: the run that holds it loses what it does under the lock; add --yes if you mean it", c.CommandPath())
 		}
 		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
 			var epoch *int64
@@ -145,8 +147,8 @@ the lower of two epochs, or where the holder is known to be gone.`,
 				return err
 			}
 			return out.show(c.OutOrStdout(), done, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "released %s, which run %s of connector %d held in epoch %d; it learns that by its next renewal\n",
-					done.Key, done.RunID, done.ConnectorID, done.Epoch)
+				_, err := fmt.Fprintf(w, "released %s, which run %s of connector %d held in epoch %d; the next has it when that run gives it back, by %s at the latest\n",
+					done.Key, done.RunID, done.ConnectorID, done.Epoch, done.ExpiresAt.Local().Format(time.TimeOnly))
 				return err
 			})
 		})
@@ -187,7 +189,7 @@ func releaseLock(ctx context.Context, pool *pgxpool.Pool, key string, epoch *int
 	case len(gone) == 0:
 		return released{}, nobodyHas(key)
 	}
-	return released{Key: key, Epoch: gone[0].Epoch, RunID: gone[0].RunID, ConnectorID: gone[0].ConnectorID, ReleasedBy: by}, nil
+	return released{Key: key, Epoch: gone[0].Epoch, RunID: gone[0].RunID, ConnectorID: gone[0].ConnectorID, ReleasedBy: by, ExpiresAt: gone[0].ExpiresAt.UTC()}, nil
 }
 
 func nobodyHas(key string) error {

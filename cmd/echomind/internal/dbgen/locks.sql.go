@@ -64,7 +64,7 @@ func (q *Queries) ListLocks(ctx context.Context, page int32) ([]ListLocksRow, er
 }
 
 const lockOf = `-- name: LockOf :many
-SELECT l.key, l.epoch, l.run_id, l.connector_id, l.ttl, l.acquired_at, l.expires_at, c.name AS connector_name FROM resource_locks l LEFT JOIN connectors c ON c.id = l.connector_id WHERE l.key = $1
+SELECT l.key, l.epoch, l.run_id, l.connector_id, l.ttl, l.acquired_at, l.expires_at, l.try_id, l.released_by, c.name AS connector_name FROM resource_locks l LEFT JOIN connectors c ON c.id = l.connector_id WHERE l.key = $1
 `
 
 type LockOfRow struct {
@@ -75,6 +75,8 @@ type LockOfRow struct {
 	Ttl           time.Duration
 	AcquiredAt    time.Time
 	ExpiresAt     time.Time
+	TryID         uuid.UUID
+	ReleasedBy    *string
 	ConnectorName *string
 }
 
@@ -96,6 +98,8 @@ func (q *Queries) LockOf(ctx context.Context, key string) ([]LockOfRow, error) {
 			&i.Ttl,
 			&i.AcquiredAt,
 			&i.ExpiresAt,
+			&i.TryID,
+			&i.ReleasedBy,
 			&i.ConnectorName,
 		); err != nil {
 			return nil, err
@@ -109,7 +113,7 @@ func (q *Queries) LockOf(ctx context.Context, key string) ([]LockOfRow, error) {
 }
 
 const releaseLock = `-- name: ReleaseLock :many
-SELECT r.run_id::uuid AS run_id, r.connector_id::integer AS connector_id, r.epoch::bigint AS epoch
+SELECT r.run_id::uuid AS run_id, r.connector_id::integer AS connector_id, r.epoch::bigint AS epoch, r.expires_at::timestamptz AS expires_at
 FROM moves.release_lock($1::text, $2::bigint, $3::text) r
 `
 
@@ -123,6 +127,7 @@ type ReleaseLockRow struct {
 	RunID       uuid.UUID
 	ConnectorID int32
 	Epoch       int64
+	ExpiresAt   time.Time
 }
 
 func (q *Queries) ReleaseLock(ctx context.Context, arg ReleaseLockParams) ([]ReleaseLockRow, error) {
@@ -134,7 +139,12 @@ func (q *Queries) ReleaseLock(ctx context.Context, arg ReleaseLockParams) ([]Rel
 	items := []ReleaseLockRow{}
 	for rows.Next() {
 		var i ReleaseLockRow
-		if err := rows.Scan(&i.RunID, &i.ConnectorID, &i.Epoch); err != nil {
+		if err := rows.Scan(
+			&i.RunID,
+			&i.ConnectorID,
+			&i.Epoch,
+			&i.ExpiresAt,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
