@@ -172,6 +172,23 @@ func TestALockThatAPersonReleasesEndsWhatIsDoneUnderIt(t *testing.T) {
 	require.Equal(t, "0", f.value("worker_locks_held"))
 }
 
+func TestARunWhoseLockIsLostIsPutOffAndItIsNoFailure(t *testing.T) {
+	f := newFixture(t)
+	c := f.triggered()
+	f.exec(`UPDATE connectors SET max_retries = 1 WHERE id = $1`, c.id)
+	f.work(func(ctx context.Context, run *worker.Run) error {
+		lock, err := run.Acquire(ctx, gpu, time.Second)
+		if err != nil {
+			return err
+		}
+		f.exec(`SELECT moves.release_lock($1, $2, 'ann')`, gpu, lock.Epoch())
+		<-lock.Context().Done()
+		return fmt.Errorf("use the card: %w", run.Put(lock.Context(), note(1)))
+	})
+	f.settled(c)
+	f.is(c, `status = 'ACTIVE' AND due_reason = 'wait' AND failure_count = 0 AND reason = 'postponed' AND error_message LIKE '%released by ann%'`)
+}
+
 func TestALockOfWhichNoRenewalIsAnsweredEndsWhatIsDoneUnderIt(t *testing.T) {
 	f := newFixture(t)
 	postgres, _, behind := f.behind()

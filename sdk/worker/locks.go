@@ -44,6 +44,9 @@ func (l *Lock) ExpiresAt() time.Time {
 	return l.expires
 }
 
+// lose ends what is done under the lock. A run that ends with this error is put off, and fails no source.
+func (l *Lock) lose(why error) { l.end(Postponed(leastPutOff, why)) }
+
 // Context is for what is done under the lock. It ends when the lock is lost (its cause is a lifecycle.ErrLockLost, which says why) or freed, and with the
 // context that Acquire was given.
 func (l *Lock) Context() context.Context { return l.ctx }
@@ -154,11 +157,11 @@ func (l *Lock) keep(handling context.Context, sent time.Time) {
 	defer close(l.done)
 	defer l.of.metrics.locksHeld.Dec()
 	late := time.AfterFunc(time.Until(sent.Add(l.ttl)), func() {
-		l.end(fmt.Errorf("%w: no renewal of %s was answered for %s", lifecycle.ErrLockLost, l.key, l.ttl))
+		l.lose(fmt.Errorf("%w: no renewal of %s was answered for %s", lifecycle.ErrLockLost, l.key, l.ttl))
 	})
 	defer late.Stop()
 	defer l.of.gate.whenShut(func() {
-		l.end(fmt.Errorf("%w: the run may have lost its lease", lifecycle.ErrLockLost))
+		l.lose(fmt.Errorf("%w: the run may have lost its lease", lifecycle.ErrLockLost))
 	})()
 	defer context.AfterFunc(handling, func() { l.end(context.Cause(handling)) })()
 	next := l.ttl / renewals
@@ -175,7 +178,7 @@ func (l *Lock) keep(handling context.Context, sent time.Time) {
 			l.expires = until
 			l.mu.Unlock()
 		case errors.Is(err, lifecycle.ErrLockLost):
-			l.end(err)
+			l.lose(err)
 		case l.ctx.Err() == nil:
 			next = min(next/4, againWithin) // somebody holds its row for a moment, or Postgres is away
 			l.of.log.Info("a lock was not renewed; it is tried again", "lock", l.key, "err", err)
