@@ -61,6 +61,8 @@ var allowed = map[string]struct {
 	"OwnerHasRoom":            {20_000, "one row of what all connectors of an owner have; every 10 s, or each second while something is refused"},
 	"TakeUnswept":             {100, "the first batch of a look passes by what was taken since the last vacuum"},
 	"CountSearchIndexChanges": {200, "one row that counts what waits"},
+	"TakeReviewOfSearchIndex": {200, "one row, or none, that counts what waits up to 1,000"},
+	"QueueOutdated":           {60 * 256, "one row for a page of 256 points"},
 	"CountUnswept":            {200, "one row that counts what waits, up to 100,000"},
 	"Redispatch":              {800, firstCall},
 	"NotePublished":           {60 * 500, "one row for a batch of up to 500 answers"},
