@@ -42,45 +42,24 @@ func TestAPermissionToDeleteLastsUntilARunThatHasItCompletes(t *testing.T) {
 		"fail_lost_in_transit", "fail_not_taken"}
 	withdrawn := []string{"disable", "cancel", "fail, the last time", "complete, cut the last time", "complete_all, cut the last time",
 		"abandon, the last time", "fail_not_taken, the last time"}
-	for name, m := range moveTable {
-		for _, from := range []lifecycle.Status{lifecycle.Pending, lifecycle.Syncing} {
-			if _, leads := m.to[from]; !leads {
-				continue
+	b.endEach(allow, func(name string, from lifecycle.Status, id int32, run uuid.UUID) {
+		switch stands := one[bool](b, `SELECT deletions_allowed_at IS NOT NULL FROM connectors WHERE id = $1`, id); {
+		case slices.Contains(spent, name), slices.Contains(withdrawn, name):
+			if stands {
+				t.Errorf("%s from %s: the next run may delete many documents", name, from)
 			}
-			var id int32
-			if from == lifecycle.Syncing {
-				id = b.permitted()
-			} else {
-				id = b.synced()
-				b.exec(allow, id)
-				b.pending(id)
-			}
-			if m.before != "" {
-				b.force(m.before, id)
-			}
-			run := b.run(id)
-			var try *uuid.UUID
-			_ = b.conn.QueryRow(t.Context(), `SELECT try_id FROM open_runs WHERE id = $1`, run).Scan(&try)
-			b.exec(`SELECT (`+m.call+` LIMIT 1) FROM (SELECT $1::int, $2::uuid, $3::uuid) p`, id, run, try)
-			switch stands := one[bool](b, `SELECT deletions_allowed_at IS NOT NULL FROM connectors WHERE id = $1`, id); {
-			case slices.Contains(spent, name), slices.Contains(withdrawn, name):
-				if stands {
-					t.Errorf("%s from %s: the next run may delete many documents", name, from)
-				}
-			case !slices.Contains(kept, name):
-				t.Errorf("%s: say what becomes of the permission", name)
-			case name == "pick_up" || name == "pick_up_all":
-				b.allowed(true, id)
-			case !stands:
-				t.Errorf("%s from %s: the permission is lost", name, from)
-			}
-			if n := one[int](b, `SELECT count(*) FROM runs WHERE id = $1 AND (deletions_allowed_at IS NULL) = $2`,
-				run, from == lifecycle.Syncing); n != 0 {
-				t.Errorf("%s from %s: the ledger does not say whether it was allowed to delete", name, from)
-			}
-			b.exec(`DELETE FROM connectors WHERE id = $1`, id)
+		case !slices.Contains(kept, name):
+			t.Errorf("%s: say what becomes of the permission", name)
+		case name == "pick_up" || name == "pick_up_all":
+			b.allowed(true, id)
+		case !stands:
+			t.Errorf("%s from %s: the permission is lost", name, from)
 		}
-	}
+		if n := one[int](b, `SELECT count(*) FROM runs WHERE id = $1 AND (deletions_allowed_at IS NULL) = $2`,
+			run, from == lifecycle.Syncing); n != 0 {
+			t.Errorf("%s from %s: the ledger does not say whether it was allowed to delete", name, from)
+		}
+	})
 }
 
 func TestAFailureThatIsNotTriedAgainTakesThePermissionBack(t *testing.T) {

@@ -342,3 +342,30 @@ func TestASubscriberThatStoresItselfKeepsLedgerAndPlan(t *testing.T) {
 	}
 	b.holds(id, `c.status = 'PENDING' AND c.run_id = '`+again.String()+`' AND c.state = '{"page":2}'`)
 }
+
+// endEach makes every move out of PENDING and SYNCING of a connector whose run was asked for so, and has look see what came of it.
+func (b *base) endEach(asked string, look func(name string, from lifecycle.Status, id int32, run uuid.UUID)) {
+	b.Helper()
+	for name, m := range moveTable {
+		for _, from := range []lifecycle.Status{lifecycle.Pending, lifecycle.Syncing} {
+			if _, leads := m.to[from]; !leads {
+				continue
+			}
+			id := b.synced()
+			b.exec(asked, id)
+			var try *uuid.UUID
+			if from == lifecycle.Syncing {
+				try = new(b.syncing(id).ID)
+			} else {
+				b.pending(id)
+			}
+			if m.before != "" {
+				b.force(m.before, id)
+			}
+			run := b.run(id)
+			b.exec(`SELECT (`+m.call+` LIMIT 1) FROM (SELECT $1::int, $2::uuid, $3::uuid) p`, id, run, try)
+			look(name, from, id, run)
+			b.exec(`DELETE FROM connectors WHERE id = $1`, id)
+		}
+	}
+}

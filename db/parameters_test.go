@@ -46,44 +46,23 @@ func TestParametersLastUntilARunThatHasThemIsThrough(t *testing.T) {
 		"abandon", "fail_lost_in_transit", "fail_not_taken"}
 	withdrawn := []string{"disable", "fail, the last time", "complete, cut the last time", "complete_all, cut the last time",
 		"abandon, the last time", "fail_not_taken, the last time"}
-	for name, m := range moveTable {
-		for _, from := range []lifecycle.Status{lifecycle.Pending, lifecycle.Syncing} {
-			if _, leads := m.to[from]; !leads {
-				continue
+	b.endEach(gemini, func(name string, from lifecycle.Status, id int32, run uuid.UUID) {
+		switch stands := one[bool](b, `SELECT next_parameters IS NOT NULL FROM connectors WHERE id = $1`, id); {
+		case slices.Contains(spent, name), slices.Contains(withdrawn, name):
+			if stands {
+				t.Errorf("%s from %s: the next run has parameters", name, from)
 			}
-			var id int32
-			if from == lifecycle.Syncing {
-				id = b.withParameters()
-			} else {
-				id = b.synced()
-				b.exec(gemini, id)
-				b.pending(id)
-			}
-			if m.before != "" {
-				b.force(m.before, id)
-			}
-			run := b.run(id)
-			var try *uuid.UUID
-			_ = b.conn.QueryRow(t.Context(), `SELECT try_id FROM open_runs WHERE id = $1`, run).Scan(&try)
-			b.exec(`SELECT (`+m.call+` LIMIT 1) FROM (SELECT $1::int, $2::uuid, $3::uuid) p`, id, run, try)
-			switch stands := one[bool](b, `SELECT next_parameters IS NOT NULL FROM connectors WHERE id = $1`, id); {
-			case slices.Contains(spent, name), slices.Contains(withdrawn, name):
-				if stands {
-					t.Errorf("%s from %s: the next run has parameters", name, from)
-				}
-			case name == "rescue":
-				b.holds(id, `c.next_parameters IS NULL AND r.trigger = 'rescue' AND r.parameters = '{"provider": "gemini"}'`)
-			case !slices.Contains(kept, name):
-				t.Errorf("%s: say what becomes of the parameters", name)
-			default:
-				b.holds(id, ofGemini)
-			}
-			if n := one[int](b, `SELECT count(*) FROM runs WHERE id = $1 AND parameters IS NULL`, run); n != 0 {
-				t.Errorf("%s from %s: the ledger does not say with what it ran", name, from)
-			}
-			b.exec(`DELETE FROM connectors WHERE id = $1`, id)
+		case name == "rescue":
+			b.holds(id, `c.next_parameters IS NULL AND r.trigger = 'rescue' AND r.parameters = '{"provider": "gemini"}'`)
+		case !slices.Contains(kept, name):
+			t.Errorf("%s: say what becomes of the parameters", name)
+		default:
+			b.holds(id, ofGemini)
 		}
-	}
+		if n := one[int](b, `SELECT count(*) FROM runs WHERE id = $1 AND parameters IS NULL`, run); n != 0 {
+			t.Errorf("%s from %s: the ledger does not say with what it ran", name, from)
+		}
+	})
 }
 
 func TestParametersThatComeAfterTheClaimAreOfTheNextRun(t *testing.T) {

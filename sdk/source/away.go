@@ -174,7 +174,7 @@ func (s *Sync) removeOne(ctx context.Context, it Item) error {
 	if err != nil {
 		return err
 	}
-	return s.storePlaceholder(ctx, c, noText)
+	return s.storeWithoutContent(ctx, c, noText)
 }
 
 // hasAway tells whether a stored item was not there.

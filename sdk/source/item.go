@@ -47,7 +47,7 @@ func (s *Sync) Item(ctx context.Context, it Item) error {
 	if err := s.awaitReading(ctx, it.ID); err != nil {
 		return err
 	}
-	if !c.isPlaceholder() {
+	if !c.hasNoContent() {
 		s.listed.Add(1)
 	}
 	s.markShown(it.ID)
@@ -94,8 +94,8 @@ func (s *Sync) hasStorableID(id string) bool {
 	return false
 }
 
-// isPlaceholder tells whether an item only stands for its place.
-func (c candidate) isPlaceholder() bool { return c.Read == nil && c.Unread == "" }
+// hasNoContent tells whether there is nothing of an item to read, such as of a folder.
+func (c candidate) hasNoContent() bool { return c.Read == nil && c.Unread == "" }
 
 func (c candidate) versionToken() string { return c.meta + " " + c.Version }
 
@@ -108,15 +108,15 @@ func (c candidate) document() worker.Document {
 // updateWithoutReading does what needs no reading, and tells whether that was everything.
 func (s *Sync) updateWithoutReading(ctx context.Context, c candidate) (done bool, err error) {
 	e, known := s.entry(c.ID)
-	same := known && e.VersionToken == c.versionToken() && (c.Version != "" || c.isPlaceholder()) && c.isPlaceholder() == (e.ContentHash == noText)
+	same := known && e.VersionToken == c.versionToken() && (c.Version != "" || c.hasNoContent()) && c.hasNoContent() == (e.ContentHash == noText)
 	switch of := e.describe(s.opts.Reading); {
 	case c.Unread != "":
 		return true, s.fail(ctx, c, &Unreadable{Reason: c.Unread, Content: true})
 	case same:
-		s.markUnchanged(c.ID, !c.isPlaceholder())
+		s.markUnchanged(c.ID, !c.hasNoContent())
 		return true, nil
-	case c.isPlaceholder():
-		return true, s.storePlaceholder(ctx, c, noText)
+	case c.hasNoContent():
+		return true, s.storeWithoutContent(ctx, c, noText)
 	case known && of.Failed == InContent && c.Version != "" && e.ContentHash == c.inContent(s.opts.Reading):
 		s.markUnchanged(c.ID, true)
 		return true, nil
@@ -134,8 +134,8 @@ func (e entry) isRefused(c candidate) bool {
 	return c.Version != "" && (e.RefusedToken == c.versionToken() || e.RefusedToken == "" && bytes.Equal(e.Memo, c.memo))
 }
 
-// storePlaceholder stores an item that only stands for its place. A document that people could find is deleted by that.
-func (s *Sync) storePlaceholder(ctx context.Context, c candidate, hash string) error {
+// storeWithoutContent stores an item that has no content. A document that people could find is deleted by that.
+func (s *Sync) storeWithoutContent(ctx context.Context, c candidate, hash string) error {
 	if e, _ := s.entry(c.ID); e.describe(s.opts.Reading).Found {
 		s.deleted.Add(1)
 	}
@@ -285,7 +285,7 @@ func (s *Sync) failRead(ctx context.Context, c candidate, err error) error {
 			s.markUnchanged(c.ID, true)
 			return nil
 		}
-		return s.storePlaceholder(ctx, c, noTextRead)
+		return s.storeWithoutContent(ctx, c, noTextRead)
 	case errors.Is(err, ErrAway):
 		return s.failAway(ctx, c)
 	}

@@ -23,7 +23,7 @@ func (r *Run) Checkpoint(ctx context.Context, v any) error {
 		return err
 	}
 	// Before a number is taken: a number that is never sent ends the run.
-	if err := checkStateSize(state); err != nil {
+	if err := checkObject("state", state, MaxStateBytes); err != nil {
 		return err
 	}
 	if err := r.mergeListingParts(ctx); err != nil {

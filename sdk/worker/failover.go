@@ -39,6 +39,11 @@ func (c *Chosen) Free() {
 	}
 }
 
+// Holder is a run that may hold locks: a *Run or a *JobRun.
+type Holder interface{ holder() *Run }
+
+func (r *Run) holder() *Run { return r }
+
 // ErrNoProvider is among what a NoProviderError wraps.
 var ErrNoProvider = errors.New("no provider can be used now")
 
@@ -75,7 +80,8 @@ const (
 // Failover takes the first provider whose lock is free and whose probe answers, in the order that they are given in, 16 at most. It waits for none. The ledger
 // says which one the run used, and why not each before it (`echomind runs show`). The lock is held until it is freed, as of Acquire. It returns a
 // NoProviderError where none can be used.
-func Failover(ctx context.Context, run *Run, providers ...Provider) (*Chosen, error) {
+func Failover(ctx context.Context, of Holder, providers ...Provider) (*Chosen, error) {
+	run := of.holder()
 	if len(providers) == 0 || len(providers) > maxProviders {
 		return nil, fmt.Errorf("%d providers: must be 1 to %d", len(providers), maxProviders)
 	}

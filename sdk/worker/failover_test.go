@@ -132,3 +132,26 @@ func TestWhatFailoverIsGivenIsBounded(t *testing.T) {
 	f.is(c, `status = 'ACTIVE' AND verdict = 'skipped'`)
 	require.Contains(t, f.resources(c), `"provider": "last"`)
 }
+
+func TestAJobChoosesAmongProvidersAndHoldsALock(t *testing.T) {
+	f := newFixture(t)
+	c := f.triggered()
+	jobs(f, worker.Job[struct{}]{Work: func(ctx context.Context, run *worker.JobRun, _ struct{}) (any, error) {
+		chosen, err := worker.Failover(ctx, run, worker.Provider{Name: "ollama", Lock: gpu, Probe: func(context.Context) error { return errors.New("429") }},
+			worker.Provider{Name: "gemini"})
+		if err != nil {
+			return nil, err
+		}
+		lock, err := run.Acquire(ctx, gpu, time.Minute)
+		if err != nil {
+			return nil, err
+		}
+		f.locked("1 held, 0 wait")
+		lock.Free()
+		return map[string]string{"provider": chosen.Name}, nil
+	}})
+	f.settled(c)
+	require.Equal(t, `completed | {"provider": "gemini"}`, f.ledger(c))
+	require.Contains(t, f.one(`SELECT resources::text FROM runs WHERE id = $1`, c.session), "429")
+	f.locked("0 held, 0 wait")
+}

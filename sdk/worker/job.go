@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/echomind/sync/contract/proto/gen/internalpb"
+	"github.com/echomind/sync/contract/wire"
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/failpoint"
 	"github.com/echomind/sync/internal/postgres"
@@ -39,7 +40,8 @@ type Job[D any] struct {
 	Check func(ctx context.Context, run *JobRun) (due bool, why string, err error)
 	// Prepare gathers what Work needs; without it Work is given the zero D.
 	Prepare func(ctx context.Context, run *JobRun) (D, error)
-	// Work does the work. Its result is a value whose JSON is an object of at most MaxResultBytes, or nil.
+	// Work does the work. Its result is a value whose JSON is an object of at most MaxResultBytes, or nil; an integer above 2^53 is kept as a
+	// string. A result that is not is left out, with a warning: the work is done.
 	Work func(ctx context.Context, run *JobRun, data D) (result any, err error)
 }
 
@@ -63,8 +65,11 @@ func NewJob[D any](connectorType string, job Job[D], cfg Config, on Servers, pro
 		if err != nil {
 			return err
 		}
-		r.result, err = resultOf(result)
-		return err
+		if r.result, err = resultOf(result); err != nil { // the work is done, and would not be done better
+			r.Warn("the result is left out: " + err.Error())
+			run.log.Warn("the result of a job is left out", "err", err)
+		}
+		return nil
 	}, cfg, on, process)
 }
 
@@ -88,20 +93,17 @@ func (j Job[D]) do(ctx context.Context, run *JobRun) (result any, err error) {
 
 // resultOf is a result as the ledger has it.
 func resultOf(result any) (json.RawMessage, error) {
-	encoded, err := json.Marshal(result)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("the result: %w", err)
-	case bytes.Equal(encoded, []byte("null")):
+	if encoded, err := json.Marshal(result); err == nil && bytes.Equal(encoded, []byte("null")) {
 		return nil, nil
-	case encoded[0] != '{':
-		return nil, fmt.Errorf("the result must be a JSON object, and is %.40s", encoded)
-	case len(encoded) > MaxResultBytes:
-		return nil, fmt.Errorf("the result has %d bytes, may have at most %d", len(encoded), MaxResultBytes)
-	case bytes.Contains(encoded, []byte(`\u0000`)):
-		return nil, errors.New("the result has a NUL character, which PostgreSQL cannot store")
 	}
-	return encoded, nil
+	encoded, err := object("result", result)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkObject("result", encoded, MaxResultBytes); err != nil {
+		return nil, err
+	}
+	return wire.JSON(encoded)
 }
 
 // JobRun is one run of a job. Its methods are safe for concurrent use.
@@ -133,12 +135,25 @@ func (r *JobRun) Patiently(ctx context.Context, name string, call func(context.C
 	return r.run.Patiently(ctx, name, call)
 }
 
+// Acquire gives the run a lock, as Run.Acquire does.
+func (r *JobRun) Acquire(ctx context.Context, key string, ttl time.Duration, how ...LockOption) (*Lock, error) {
+	return r.run.Acquire(ctx, key, ttl, how...)
+}
+
+// Waits begins a wait that a provider has asked for, as Run.Waits does.
+func (r *JobRun) Waits(ctx context.Context, wait time.Duration, message string) (over func(), err error) {
+	return r.run.Waits(ctx, wait, message)
+}
+
+func (r *JobRun) holder() *Run { return r.run }
+
 // Progress is how much of the work is done, of how much, and a line of at most 200 characters about it, for whoever asks. total 0 says
 // that it is not known. It is written down with the next heartbeat, and at the end.
 func (r *JobRun) Progress(done, total int64, line string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.said.Done, r.said.Total, r.said.Line, r.unsaid = &done, nil, line, true
+	done = max(done, 0)
 	if total > 0 {
 		r.said.Total = &total
 	}

@@ -86,9 +86,11 @@ func TestAJobEndsAsItsErrorsSay(t *testing.T) {
 		"skipped":     {nil, worker.Skipped("nothing to merge"), `skipped | nothing to merge | {"it began"} | 1 | begun`},
 		"unsaid":      {nil, worker.Skipped(""), `skipped | there was nothing to do | {"it began"} | 1 | begun`},
 		"no result":   {nil, nil, `completed | {"it began"} | 1 | begun`},
-		"no object":   {[]int{1}, nil, `failed | transient failure | the result must be a JSON object, and is [1] | {"it began"} | 1 | begun`},
-		"too large":   {map[string]string{"a": strings.Repeat("x", worker.MaxResultBytes)}, nil, `failed | transient failure | the result has 16392 bytes, may have at most 16384 | {"it began"} | 1 | begun`},
-		"unwritable":  {map[string]any{"a": func() {}}, nil, `failed | transient failure | the result: json: unsupported type: func() | {"it began"} | 1 | begun`},
+		"no object":   {[]int{1}, nil, `completed | {"it began","the result is left out: result must be a JSON object: read a JSON object: json: cannot unmarshal array into Go value of type map[string]interface {}"} | 1 | begun`},
+		"too large":   {map[string]string{"a": strings.Repeat("x", worker.MaxResultBytes)}, nil, `completed | {"it began","the result is left out: result has 16395 bytes, more than 16384"} | 1 | begun`},
+		"unwritable":  {map[string]any{"a": func() {}}, nil, `completed | {"it began","the result is left out: encode the result: json: unsupported type: func()"} | 1 | begun`},
+		"a NUL":       {map[string]string{"a": "b\x00"}, nil, `completed | {"it began","the result is left out: result holds a NUL character, which Postgres cannot store"} | 1 | begun`},
+		"no NUL":      {map[string]string{"a": `C:\u0000tmp`}, nil, `completed | {"a": "C:\\u0000tmp"} | {"it began"} | 1 | begun`},
 		"its own raw": {json.RawMessage(`{"n": 7}`), nil, `completed | {"n": 7} | {"it began"} | 1 | begun`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -46,6 +47,10 @@ func TestWhatTheHandlerReturnsDecidesWhatBecomesOfTheSync(t *testing.T) {
 			func(context.Context, *worker.Run) error { panic("no such luck") },
 			`status = 'ERROR' AND due_reason = 'retry' AND failure_count = 1
 				AND error_message = 'the handler panicked: no such luck'`,
+		},
+		"its goroutine ends": { // a test's FailNow does so
+			func(context.Context, *worker.Run) error { runtime.Goexit(); return nil },
+			`status = 'ERROR' AND due_reason = 'retry' AND failure_count = 1 AND error_message LIKE '%runtime.Goexit%'`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

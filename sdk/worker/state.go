@@ -30,7 +30,7 @@ func (r *Run) SetState(v any) error {
 	if err != nil {
 		return err
 	}
-	if err := checkStateSize(state); err != nil {
+	if err := checkObject("state", state, MaxStateBytes); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -40,31 +40,35 @@ func (r *Run) SetState(v any) error {
 }
 
 // handlersState encodes a handler's state as it is sent.
-func handlersState(v any) (*structpb.Struct, error) {
+func handlersState(v any) (*structpb.Struct, error) { return object("state", v) }
+
+// object encodes what a handler gives as it is sent and stored.
+func object(what string, v any) (*structpb.Struct, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
-		return nil, fmt.Errorf("encode the state: %w", err)
+		return nil, fmt.Errorf("encode the %s: %w", what, err)
 	}
-	state, err := wire.Struct(data)
+	encoded, err := wire.Struct(data)
 	if err != nil {
-		return nil, fmt.Errorf("state must be a JSON object: %w", err)
+		return nil, fmt.Errorf("%s must be a JSON object: %w", what, err)
 	}
-	return state, nil
+	return encoded, nil
 }
 
-func checkStateSize(state *structpb.Struct) error {
-	size, err := stateSize(structpb.NewStructValue(state))
+// checkObject says why Postgres could not store an object, or that it is too long.
+func checkObject(what string, o *structpb.Struct, most int) error {
+	size, err := sizeOf(structpb.NewStructValue(o))
 	if err != nil {
-		return err
+		return fmt.Errorf("%s %w", what, err)
 	}
-	if size > MaxStateBytes {
-		return fmt.Errorf("state has %d bytes, more than %d", size, MaxStateBytes)
+	if size > most {
+		return fmt.Errorf("%s has %d bytes, more than %d", what, size, most)
 	}
 	return nil
 }
 
-// stateSize is the length of a value as Postgres writes it out, or a little more.
-func stateSize(value *structpb.Value) (int, error) {
+// sizeOf is the length of a value as Postgres writes it out, or a little more.
+func sizeOf(value *structpb.Value) (int, error) {
 	switch v := value.GetKind().(type) {
 	case *structpb.Value_StringValue:
 		return textSize(v.StringValue)
@@ -73,7 +77,7 @@ func stateSize(value *structpb.Value) (int, error) {
 	case *structpb.Value_ListValue:
 		size := len("[]")
 		for _, e := range v.ListValue.GetValues() {
-			n, err := stateSize(e)
+			n, err := sizeOf(e)
 			if err != nil {
 				return 0, err
 			}
@@ -87,7 +91,7 @@ func stateSize(value *structpb.Value) (int, error) {
 			if err != nil {
 				return 0, err
 			}
-			n, err := stateSize(e)
+			n, err := sizeOf(e)
 			if err != nil {
 				return 0, err
 			}
@@ -103,7 +107,7 @@ func textSize(text string) (int, error) {
 	for i := range len(text) {
 		switch c := text[i]; {
 		case c == 0:
-			return 0, errors.New("state holds a NUL character, which Postgres cannot store")
+			return 0, errors.New("holds a NUL character, which Postgres cannot store")
 		case strings.IndexByte("\"\\\b\f\n\r\t", c) >= 0:
 			size++
 		case c < ' ':

@@ -117,8 +117,13 @@ func stopWatch(stop func() bool) func() { return func() { stop() } }
 func (w *Worker) call(ctx, running context.Context, run *Run) (err error, returned bool) {
 	ended := make(chan error, 1)
 	go func() {
+		over := false
 		defer func() {
-			if p := recover(); p != nil {
+			p := recover()
+			if p == nil && !over {
+				p = "it ended its goroutine (runtime.Goexit)"
+			}
+			if p != nil {
 				stack := debug.Stack()
 				run.log.Error("the handler panicked; the sync fails and is tried again", "panic", secret.Text(fmt.Sprint(p)),
 					"stack", string(stack))
@@ -126,7 +131,9 @@ func (w *Worker) call(ctx, running context.Context, run *Run) (err error, return
 			}
 		}()
 		// What a source says of itself may hold a URL that is a secret, or a configuration that holds one.
-		ended <- secret.Error(w.handle(running, run))
+		err := secret.Error(w.handle(running, run))
+		over = true
+		ended <- err
 	}()
 	select {
 	case err := <-ended:

@@ -155,7 +155,7 @@ func messageJSON(m proto.Message) (json.RawMessage, error) {
 		part["memo"] = memoValue(request.GetPart().GetMemo())
 	}
 	version, given := part["version_token"]
-	maskValue(value)
+	maskValue(value, true)
 	if given { // it tells versions apart, and opens nothing
 		part["version_token"] = version
 	}

@@ -47,12 +47,15 @@ func words(key string) []string {
 
 // redacted is a JSON object with its secrets masked: the values of keys that look secret, and passwords and
 // tokens in URLs.
-func redacted(object []byte) json.RawMessage {
+func redacted(object []byte) json.RawMessage { return withoutSecrets(object, true) }
+
+// withoutSecrets is redacted; without numbers those are shown whatever their key: they count tokens, in what a job is given and what comes of it.
+func withoutSecrets(object []byte, numbers bool) json.RawMessage {
 	value, err := decode(object)
 	if err != nil {
 		return json.RawMessage(`{}`)
 	}
-	out, err := encoded(maskValue(value))
+	out, err := encoded(maskValue(value, numbers))
 	if err != nil {
 		return json.RawMessage(`{}`)
 	}
@@ -75,19 +78,21 @@ func decode(object []byte) (any, error) {
 	return value, err
 }
 
-func maskValue(value any) any {
+func maskValue(value any, numbers bool) any {
 	switch v := value.(type) {
 	case map[string]any:
 		for key, inner := range v {
-			if _, flag := inner.(bool); isSecret(key) && inner != nil && !flag {
+			_, isFlag := inner.(bool)
+			_, isNumber := inner.(json.Number)
+			if isSecret(key) && inner != nil && !isFlag && (numbers || !isNumber) {
 				v[key] = mask
 			} else {
-				v[key] = maskValue(inner)
+				v[key] = maskValue(inner, numbers)
 			}
 		}
 	case []any:
 		for i, inner := range v {
-			v[i] = maskValue(inner)
+			v[i] = maskValue(inner, numbers)
 		}
 	case string:
 		if secret.IsEnvelope(v) {

@@ -235,7 +235,7 @@ func parametersOf(stored []byte) json.RawMessage {
 	if stored == nil {
 		return nil
 	}
-	return redacted(stored)
+	return withoutSecrets(stored, false)
 }
 
 // durations splits a run into due until picked up, until fetched, and until its verdict.

@@ -92,7 +92,7 @@ func secretIn(value any) (path string, is bool) {
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(v)) {
 			switch v[key].(type) {
-			case bool, json.Number, float64, nil: // such as max_tokens
+			case bool, json.Number, nil: // such as max_tokens
 				continue
 			}
 			if isSecret(key) {
@@ -109,7 +109,7 @@ func secretIn(value any) (path string, is bool) {
 			}
 		}
 	case string:
-		return "", maskValue(v) != any(v)
+		return "", maskValue(v, true) != any(v)
 	}
 	return "", false
 }

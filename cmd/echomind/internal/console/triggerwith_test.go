@@ -84,13 +84,13 @@ func TestAJobIsShownWithItsProgressItsWarningsAndItsResult(t *testing.T) {
 	run := u.row(`SELECT id::text FROM open_runs`)
 	require.Regexp(t, `(?m)^progress +3 of 40: three\.txt$`, u.succeed("runs", "show", run))
 
-	u.exec(`SELECT moves.end_job(id, try_id, '{"texts": 40}') FROM open_runs`)
+	u.exec(`SELECT moves.end_job(id, try_id, '{"texts": 40, "tokens": 7, "password": "hunter2"}') FROM open_runs`)
 	shown := u.succeed("runs", "show", run)
-	for _, line := range []string{`^verdict +completed$`, `^progress +3 of 40: three\.txt$`, `^result +\{"texts":40\}$`, `^warning +one is odd$`, `^warning +two is odd$`} {
+	for _, line := range []string{`^verdict +completed$`, `^progress +3 of 40: three\.txt$`, `^result +\{"password":"REDACTED","texts":40,"tokens":7\}$`, `^warning +one is odd$`, `^warning +two is odd$`} {
 		require.Regexp(t, `(?m)`+line, shown)
 	}
 	seen := u.object("runs", "show", run)
-	require.Equal(t, map[string]any{"texts": 40.0}, seen["result"])
+	require.Equal(t, map[string]any{"texts": 40.0, "tokens": 7.0, "password": "REDACTED"}, seen["result"])
 	require.Equal(t, []any{"one is odd", "two is odd"}, seen["warnings"])
 	require.Equal(t, map[string]any{"done": 3.0, "total": 40.0, "text": "three.txt"}, seen["progress"])
 	require.Nil(t, u.array("runs", "1")[0]["parameters"])
