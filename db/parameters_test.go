@@ -26,17 +26,6 @@ func (b *base) ofJobs() {
 	b.exec(`UPDATE connector_types SET kind = 'job' WHERE name = 'web'`)
 }
 
-// withParameters is a job that has run, whose open run was picked up with parameters.
-func (b *base) withParameters() int32 {
-	b.Helper()
-	id := b.synced()
-	b.exec(gemini, id)
-	b.syncing(id)
-	b.holds(id, `c.next_parameters IS NULL AND c.trigger_requested_at IS NULL AND r.trigger_requested_at IS NOT NULL
-		AND r.parameters = '{"provider": "gemini"}'`)
-	return id
-}
-
 // Of every move out of PENDING or SYNCING it is said here what becomes of the parameters.
 func TestParametersLastUntilARunThatHasThemIsThrough(t *testing.T) {
 	b := newBase(t)
