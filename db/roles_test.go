@@ -17,7 +17,7 @@ import (
 )
 
 // roles are the columns of the page's table of tables.
-var roles = []string{"scheduler", "worker", "semantic", "console", "subscriber", "reader"}
+var roles = []string{"scheduler", "worker", "semantic", "console", "subscriber", "reader", "api"}
 
 // someColumns says of each star on the page which columns it means; "all but" turns the list round.
 var someColumns = map[string]string{
@@ -34,6 +34,11 @@ var someColumns = map[string]string{
 	"console u connector_types":   "default_refresh_minutes max_concurrent_syncs",
 	"console u documents":         "version_token",
 	"console u connector_secrets": "envelope",
+	"console r api_tokens":        "all but secret_sha256",
+	"console i api_tokens":        "user_id name role scopes secret_sha256 created_by expires_at",
+	"console u api_tokens":        "revoked_at",
+	"console u users":             "role",
+	"console u group_members":     "leads",
 	"reader r connectors":         "all but config state listing run_id next_parameters",
 	"reader r scheduler_runs":     "all but try_id worker_id checkpoint_no notes new_state parameters progress_text warnings result",
 	"reader r connector_evidence": "all but run_id try_id worker_id drain_seq lock_run_id progress_text",

@@ -245,6 +245,7 @@ BEGIN
     c.next_parameters := NULL;
     PERFORM moves.put(ARRAY[c]);
     PERFORM moves.wake(c, was_run IS NOT NULL);
+    PERFORM moves.note_change('connectors.disable', c.id::text, NULL, jsonb_build_object('message', c.status_message), c);
     RETURN true;
 END $$;
 -- +goose StatementEnd
@@ -268,6 +269,7 @@ BEGIN
     c := moves.planned(c, clock_timestamp());
     PERFORM moves.put(ARRAY[c]);
     PERFORM moves.wake(c, false);
+    PERFORM moves.note_change('connectors.enable', c.id::text, NULL, NULL, c);
     RETURN true;
 END $$;
 -- +goose StatementEnd
@@ -308,6 +310,7 @@ BEGIN
     END IF;
     PERFORM moves.put(ARRAY[c]);
     PERFORM moves.wake(c, true);
+    PERFORM moves.note_change('runs.cancel', run::text, NULL, jsonb_build_object('message', message), c);
     RETURN true;
 END $$;
 -- +goose StatementEnd
@@ -376,6 +379,8 @@ BEGIN
     IF parameters IS NOT NULL AND asked IS NOT NULL THEN
         PERFORM moves.keep_parameters(connector, parameters);
     END IF;
+    PERFORM moves.note_change('connectors.sync', connector::text, NULL, jsonb_build_object('allow_deletions', coalesce(allow_deletions, false),
+        'parameters', moves.fingerprinted(parameters)), c) FROM connectors c WHERE c.id = connector;
     RETURN asked;
 END $$;
 -- +goose StatementEnd

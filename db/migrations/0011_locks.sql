@@ -192,6 +192,7 @@ BEGIN
     IF FOUND THEN
         UPDATE open_runs o SET resources = moves.noted(o.resources, jsonb_build_object('at', clock_timestamp(), 'released', lock_key,
             'epoch', held.epoch, 'by', person)) WHERE o.id = held.run_id;
+        PERFORM moves.note_change('locks.release', lock_key, NULL, jsonb_build_object('epoch', held.epoch, 'run_id', held.run_id));
         RETURN QUERY SELECT held.run_id, held.connector_id, held.epoch, held.expires_at;
     END IF;
 END $$;

@@ -23,7 +23,7 @@ var ErrPooler = errors.New("the connection to Postgres leads through a pooler")
 // later and win.
 //
 // Plans are made for each call: one that was made while nothing was in flight reads all of open_runs, and a connection
-// would keep it until somebody analyses the table. The moves keep theirs, see 0013_housekeeping.sql.
+// would keep it until somebody analyses the table. The moves keep theirs, see 0014_housekeeping.sql.
 //
 // The role is only taken where the server that answers is the one that we logged in to: $1 is the process that the
 // server named at the login, and a pooler names a number of its own, which may be larger than any of a process.

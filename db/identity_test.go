@@ -1,0 +1,289 @@
+package db_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/echomind/sync/internal/identity"
+)
+
+// serves begins a transaction of services/api for somebody, which the test takes back.
+func (b *base) serves(who identity.Who, work func(tx pgx.Tx)) {
+	b.Helper()
+	tx, err := b.conn.Begin(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(b.Context()) }()
+	if _, err := tx.Exec(b.Context(), `SET LOCAL ROLE echomind_api`); err != nil {
+		b.Fatal(err)
+	}
+	request := identity.Request{Who: who, RequestID: "r-1"}
+	if _, err := tx.Exec(b.Context(), `SELECT set_config('echomind.request', $1, true)`, request.Setting()); err != nil {
+		b.Fatal(err)
+	}
+	work(tx)
+}
+
+// may says whether a statement changes something, in a savepoint.
+func may(b *base, tx pgx.Tx, sql string, args ...any) bool {
+	b.Helper()
+	nested, err := tx.Begin(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = nested.Rollback(b.Context()) }()
+	tag, err := nested.Exec(b.Context(), sql, args...)
+	var pg *pgconn.PgError
+	if err != nil && (!errors.As(err, &pg) || pg.Code != "44000") { // a view's check option
+		b.Fatalf("%s %v: %v", sql, args, err)
+	}
+	return err == nil && tag.RowsAffected() == 1
+}
+
+// viewers are one of each role and standing in group g, as user 7.
+func viewers() map[string]identity.Who {
+	all := map[string]identity.Who{}
+	for _, role := range identity.Roles {
+		for standing, who := range map[string]identity.Who{
+			"in no group": {}, "in g": {Groups: []string{"g"}}, "leads g": {Groups: []string{"g"}, Leads: []string{"g"}},
+		} {
+			who.UserID, who.Role, who.Scopes = 7, role, identity.Scopes
+			all[fmt.Sprintf("%s, %s", role, standing)] = who
+		}
+	}
+	return all
+}
+
+// The rules are written twice, in Go and in the views that services/api has instead of tables.
+func TestTheViewsShowAndChangeWhatTheRulesSay(t *testing.T) {
+	b := newBase(t)
+	b.exec(`INSERT INTO connector_types (name, kind) VALUES ('word_count', 'job')`)
+	owned := map[int32]identity.Ownership{}
+	for _, user := range []int32{7, 8} {
+		for _, scope := range []string{"user", "group g", "group h", "org"} {
+			for _, kind := range []string{"web", "word_count"} {
+				name, group, _ := strings.Cut(scope, " ")
+				id := one[int32](b, `INSERT INTO connectors (name, type, user_id, scope, scope_id) VALUES ('x', $1, $2, $3, nullif($4, '')) RETURNING id`, kind, user, name, group)
+				owned[id] = identity.Ownership{UserID: user, Scope: name, GroupID: group, System: kind == "word_count"}
+			}
+		}
+	}
+	for name, who := range viewers() {
+		b.serves(who, func(tx pgx.Tx) {
+			for id, of := range owned {
+				if sees := may(b, tx, `SELECT FROM api.connectors WHERE id = $1`, id); sees != who.Sees(of) {
+					t.Errorf("%s sees %+v: %v", name, of, sees)
+				}
+				if locks := may(b, tx, `SELECT FROM api.changeable WHERE id = $1 FOR UPDATE`, id); locks != who.Changes(of) {
+					t.Errorf("%s locks %+v: %v", name, of, locks)
+				}
+				if changes := may(b, tx, `UPDATE api.changeable SET name = 'y' WHERE id = $1`, id); changes != who.Changes(of) {
+					t.Errorf("%s changes %+v: %v", name, of, changes)
+				}
+				if deletes := may(b, tx, `DELETE FROM api.changeable WHERE id = $1`, id); deletes != who.Changes(of) {
+					t.Errorf("%s deletes %+v: %v", name, of, deletes)
+				}
+				kind := map[bool]string{true: "word_count", false: "web"}[of.System]
+				if creates := may(b, tx, `INSERT INTO api.creatable (name, type, user_id, scope, scope_id) VALUES ('x', $1, $2, $3, nullif($4, ''))`,
+					kind, of.UserID, of.Scope, of.GroupID); creates != who.Creates(of) {
+					t.Errorf("%s creates %+v: %v", name, of, creates)
+				}
+				for other, to := range owned {
+					given := may(b, tx, `UPDATE api.changeable c SET type = o.type, user_id = o.user_id, scope = o.scope, scope_id = o.scope_id
+						FROM (SELECT $2::text AS type, $3::integer AS user_id, $4::text AS scope, nullif($5, '') AS scope_id) o WHERE c.id = $1`,
+						id, map[bool]string{true: "word_count", false: "web"}[to.System], to.UserID, to.Scope, to.GroupID)
+					if want := who.Changes(of) && who.Changes(to); other != id && given != want {
+						t.Errorf("%s makes %+v to %+v: %v", name, of, to, given)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestWhoeverIsServedForNobodySeesNothing(t *testing.T) {
+	b := newBase(t)
+	b.exec(`INSERT INTO connectors (name, type, user_id, scope) VALUES ('x', 'web', 1, 'org')`)
+	for _, view := range []string{"api.connectors", "api.runs", "api.audit", "api.tokens"} {
+		b.exec(`BEGIN`)
+		b.exec(`SET LOCAL ROLE echomind_api`)
+		if n := one[int](b, `SELECT count(*) FROM `+view); n != 0 {
+			t.Errorf("%s shows %d rows", view, n)
+		}
+		b.exec(`ROLLBACK`)
+	}
+}
+
+// Without a table there is no query that leaves the rules out.
+func TestTheRoleOfServicesAPIReadsNoTableOfUsers(t *testing.T) {
+	b := newBase(t)
+	b.in("SYNCING")
+	tables := b.tables()
+	for table := range tables {
+		if table != "connector_types" && table != "goose_db_version" && b.tries("api", `SELECT FROM `+table) {
+			t.Errorf("it reads %s", table)
+		}
+	}
+}
+
+type entry struct {
+	Source, Login, Person, Action string
+	Before, After                 map[string]any
+}
+
+// audited are the entries since a moment, and takes them as seen.
+func (b *base) audited() (all []entry) {
+	b.Helper()
+	text := one[string](b, `SELECT coalesce(json_agg(json_build_object('source', source, 'login', login, 'person', person, 'action', action,
+		'before', before, 'after', after) ORDER BY id), '[]')::text FROM audit`)
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
+		b.Fatal(err)
+	}
+	return all
+}
+
+func actions(of []entry) (all []string) {
+	for _, e := range of {
+		all = append(all, e.Action)
+	}
+	return all
+}
+
+func TestWhatPlainSQLChangesIsInTheAuditWithItsLogin(t *testing.T) {
+	b := newBase(t)
+	login := one[string](b, `SELECT session_user`)
+	id := b.connector()
+	b.exec(`UPDATE connectors SET name = 'papers', refresh_freq_minutes = 120 WHERE id = $1`, id)
+	b.exec(`UPDATE connectors SET name = 'papers' WHERE id = $1`, id) // changes nothing
+	b.exec(`UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = $1`, id)
+	b.moves("true", `SELECT moves.disable($1, 'not now')`, id)
+	b.moves("true", `SELECT moves.enable($1)`, id)
+	b.exec(`SELECT moves.trigger_sync($1, true)`, id)
+	b.exec(`DELETE FROM connectors WHERE id = $1`, id)
+	b.exec(`UPDATE connector_types SET max_concurrent_syncs = 3 WHERE name = 'web'`)
+	found := b.audited()
+	want := []string{"connectors.create", "connectors.update", "connectors.sync", "connectors.disable", "connectors.enable", "connectors.sync", "connectors.delete", "types.update"}
+	if !slices.Equal(actions(found), want) {
+		t.Fatalf("%v, want %v", actions(found), want)
+	}
+	for _, e := range found {
+		if e.Source != "sql" || e.Login != login || e.Person != "login "+login {
+			t.Errorf("%s is %s's, %s, %s", e.Action, e.Source, e.Login, e.Person)
+		}
+	}
+	if before, after := fmt.Sprint(found[1].Before), fmt.Sprint(found[1].After); before != "map[name:docs refresh_freq_minutes:60]" || after != "map[name:papers refresh_freq_minutes:120]" {
+		t.Errorf("%s, then %s", before, after)
+	}
+	if found[0].After["name"] != "docs" || found[6].Before["name"] != "papers" || found[3].After["message"] != "not now" || found[5].After["allow_deletions"] != true {
+		t.Errorf("%+v", found)
+	}
+}
+
+func TestWhoWroteAConnectorIsTrueHoweverItWasWritten(t *testing.T) {
+	b := newBase(t)
+	login := "login " + one[string](b, `SELECT session_user`)
+	id := b.connector()
+	b.holds(id, fmt.Sprintf(`(created_by, updated_by) = ('%[1]s', '%[1]s')`, login))
+	b.exec(`UPDATE connectors SET updated_by = 'alice' WHERE id = $1`, id)
+	b.exec(`UPDATE connectors SET name = 'x' WHERE id = $1`, id)
+	b.holds(id, fmt.Sprintf(`updated_by = '%s'`, login))
+	b.exec(`SET application_name = 'echomind/alice'`)
+	b.exec(`UPDATE connectors SET name = 'y' WHERE id = $1`, id)
+	b.holds(id, `updated_by = 'alice'`)
+	if last := b.audited(); last[len(last)-1].Source != "console" || last[len(last)-1].Person != "alice" {
+		t.Errorf("%+v", last)
+	}
+	b.serves(identity.Who{UserID: 1, TokenID: 3, Role: identity.User}, func(tx pgx.Tx) {
+		if !may(b, tx, `UPDATE api.changeable SET name = 'z' WHERE id = $1 RETURNING 1/(updated_by = 'user 1')::integer`, id) {
+			t.Error("updated_by is not user 1")
+		}
+	})
+}
+
+// What moves do in each cycle is no change of a person's.
+func TestACycleLeavesNothingInTheAudit(t *testing.T) {
+	b := newBase(t)
+	id := b.connector()
+	b.complete(id)
+	b.fail(id, "transient")
+	if found := b.audited(); len(found) != 1 {
+		t.Errorf("%+v", found)
+	}
+}
+
+func TestASecretIsAFingerprintInTheAudit(t *testing.T) {
+	b := newBase(t)
+	const secret = "hunter2secret"
+	var id int32
+	for _, config := range []string{
+		`{"password": "hunter2secret"}`, `{"apiKey": "hunter2secret"}`, `{"auth": {"user": "hunter2secret"}}`, `{"tokens": ["hunter2secret"]}`,
+		`{"url": "https://me:hunter2secret@example.org/a"}`, `{"url": "https://hunter2secret@example.org"}`, `{"url": "https://example.org/?token=hunter2secret"}`,
+		`{"url": "https://example.org/#access_token=hunter2secret"}`, `{"dsn": "host=db password=hunter2secret"}`, `{"x": "enc:v1:hunter2secret"}`,
+		`{"deep": [{"client_secret": {"a": ["hunter2secret"]}}]}`,
+	} {
+		id = one[int32](b, `INSERT INTO connectors (name, type, user_id, config) VALUES ('x', 'web', 1, $1) RETURNING id`, config)
+		b.exec(`UPDATE connectors SET config = '{}' WHERE id = $1`, id)
+		if found := one[string](b, `SELECT string_agg(a::text, ' ') FROM audit a`); strings.Contains(found, secret) {
+			t.Errorf("%s is in the audit: %s", config, found)
+		}
+	}
+	same := one[bool](b, `SELECT moves.fingerprinted('{"password": "a"}') = moves.fingerprinted('{"password": "a"}')
+		AND moves.fingerprinted('{"password": "a"}') <> moves.fingerprinted('{"password": "b"}')`)
+	if !same {
+		t.Error("equal secrets have no equal fingerprints, or others do")
+	}
+	if plain := one[string](b, `SELECT moves.fingerprinted('{"url": "https://example.org/a", "max_pages": 5, "deep": {"on": true, "no": null}}')::text`); plain !=
+		`{"url": "https://example.org/a", "deep": {"no": null, "on": true}, "max_pages": 5}` {
+		t.Errorf("what is no secret is shown as %s", plain)
+	}
+}
+
+func TestNobodyEditsTheAudit(t *testing.T) {
+	b := newBase(t)
+	b.connector()
+	for _, sql := range []string{`UPDATE audit SET person = 'x'`, `DELETE FROM audit`, `TRUNCATE audit`} {
+		b.refused("audit_appended_only", sql)
+		for _, role := range roles {
+			if b.tries(role, sql) {
+				t.Errorf("%s may %s", role, sql)
+			}
+		}
+	}
+	for _, role := range roles {
+		if b.tries(role, `INSERT INTO audit (source, login, person, action, object_id) VALUES ('sql', 'x', 'x', 'x', '1')`) {
+			t.Errorf("%s writes the audit", role)
+		}
+	}
+}
+
+func TestATokenHasAtMostTheRightsOfItsOwner(t *testing.T) {
+	b := newBase(t)
+	token := one[int32](b, `INSERT INTO api_tokens (user_id, role, scopes, secret_sha256, created_by) VALUES (7, 'admin', '{read,write}', sha256('s'), 'x') RETURNING id`)
+	is := func(want string) {
+		t.Helper()
+		if got := one[string](b, `SELECT coalesce((SELECT concat_ws(' ', a.role, a.groups, a.leads) FROM api.authenticate($1, sha256('s')) a), 'nobody')`, token); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	is("admin {} {}") // nobody has said what user 7 is
+	b.exec(`INSERT INTO users VALUES (7, 'user')`)
+	b.exec(`INSERT INTO group_members VALUES (7, 'g', false), (7, 'h', true), (8, 'i', true)`)
+	is("user {g,h} {h}")
+	b.exec(`UPDATE users SET role = 'superadmin'`)
+	is("admin {g,h} {h}")
+	if one[int](b, `SELECT count(*) FROM api.authenticate($1, sha256('t'))`, token) != 0 {
+		t.Error("another secret is taken")
+	}
+	b.exec(`UPDATE api_tokens SET expires_at = clock_timestamp()`)
+	is("nobody")
+	b.exec(`UPDATE api_tokens SET expires_at = NULL, revoked_at = clock_timestamp()`)
+	is("nobody")
+}

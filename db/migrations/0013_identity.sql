@@ -1,0 +1,426 @@
+-- +goose Up
+-- Who may do what through services/api, and what people have changed, whichever way they did. See docs/adr/0035.
+
+-- What a user may do, where an administrator or a sign-in has said so. A token of somebody who has no row here has the role it was
+-- created with.
+CREATE TABLE users (
+    user_id integer PRIMARY KEY
+        CONSTRAINT users_user_id_positive CHECK (user_id > 0),
+    role    text NOT NULL DEFAULT 'user'
+        CONSTRAINT users_role_known CHECK (role IN ('user', 'admin', 'superadmin'))
+);
+
+-- Who is in a group: group_id is the scope_id of its connectors.
+CREATE TABLE group_members (
+    user_id  integer
+        CONSTRAINT group_members_user_id_positive CHECK (user_id > 0),
+    group_id text
+        CONSTRAINT group_members_group_id_form CHECK (group_id ~ '^[A-Za-z0-9_-]{1,128}$'),
+    leads    boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (user_id, group_id)
+);
+
+-- Tokens of programs. Only a hash of the secret is kept.
+CREATE TABLE api_tokens (
+    id           integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    user_id      integer NOT NULL
+        CONSTRAINT api_tokens_user_id_positive CHECK (user_id > 0),
+    name         text NOT NULL DEFAULT ''
+        CONSTRAINT api_tokens_name_length CHECK (length(name) <= 200),
+    role         text NOT NULL
+        CONSTRAINT api_tokens_role_known CHECK (role IN ('user', 'admin', 'superadmin')),
+    scopes       text[] NOT NULL
+        CONSTRAINT api_tokens_scopes_known CHECK (scopes <@ ARRAY['read', 'operate', 'write', 'admin'] AND cardinality(scopes) BETWEEN 1 AND 4),
+    secret_sha256 bytea NOT NULL
+        CONSTRAINT api_tokens_secret_length CHECK (octet_length(secret_sha256) = 32),
+    created_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+    created_by   text NOT NULL,
+    expires_at   timestamptz
+        CONSTRAINT api_tokens_expires_range CHECK (expires_at BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00'),
+    revoked_at   timestamptz,
+    -- Written at most once an hour.
+    last_used_at timestamptz
+);
+-- Tokens: those of a user.
+CREATE INDEX api_tokens_user ON api_tokens (user_id, id);
+
+-- What people have changed. It is appended to, by the functions and triggers below, in the transaction of the change.
+CREATE TABLE audit (
+    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at           timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- api, console, or sql: whichever program it was that wrote; login is who has logged in to Postgres, and cannot be made up.
+    source       text NOT NULL CONSTRAINT audit_source_known CHECK (source IN ('api', 'console', 'sql')),
+    login        text NOT NULL,
+    person       text NOT NULL,
+    user_id      integer,
+    token_id     integer,
+    request_id   text CONSTRAINT audit_request_id_length CHECK (length(request_id) <= 200),
+    note         text CONSTRAINT audit_note_length CHECK (length(note) <= 2000),
+    action       text NOT NULL,
+    object_id    text NOT NULL,
+    -- The connector that it is about, with whose it was: who sees a connector sees what was done to it.
+    connector_id integer,
+    type         text,
+    owner_id     integer,
+    scope        text,
+    scope_id     text,
+    -- Of a change the columns that have changed. A secret is a fingerprint: equal ones are equal secrets.
+    before       jsonb,
+    after        jsonb
+);
+-- Audit: what was done to a connector, the latest first.
+CREATE INDEX audit_connector ON audit (connector_id, id);
+
+-- What fingerprints are made with, so that nobody finds a short secret by trying.
+CREATE TABLE audit_key (
+    single boolean PRIMARY KEY DEFAULT true CONSTRAINT audit_key_single CHECK (single),
+    key    bytea NOT NULL DEFAULT decode(replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), 'hex')
+);
+INSERT INTO audit_key DEFAULT VALUES;
+
+-- Who is at work: a user of services/api, which says whom it serves; a person at the command line; or a login.
+-- +goose StatementBegin
+CREATE FUNCTION moves.actor(OUT source text, OUT person text, OUT user_id integer, OUT token_id integer, OUT request_id text, OUT note text)
+    LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    request jsonb := nullif(current_setting('echomind.request', true), '')::jsonb;
+    program text := current_setting('application_name');
+BEGIN
+    IF request IS NOT NULL AND pg_has_role(session_user, 'echomind_api', 'MEMBER') THEN
+        source := 'api';
+        user_id := (request ->> 'user_id')::integer;
+        token_id := (request ->> 'token_id')::integer;
+        person := 'user ' || user_id;
+        request_id := left(request ->> 'request_id', 200);
+        note := left(request ->> 'note', 2000);
+    ELSIF program LIKE 'echomind/%' AND pg_has_role(session_user, 'echomind_console', 'MEMBER') THEN
+        source := 'console';
+        person := substr(program, 10);
+    ELSE
+        source := 'sql';
+        person := 'login ' || session_user;
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- Writes down what somebody did: connectors.disable, tokens.create, … of: the connector that it is about.
+-- +goose StatementBegin
+CREATE FUNCTION moves.note_change(action text, object_id text, before jsonb, after jsonb, of connectors DEFAULT NULL) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO audit (source, login, person, user_id, token_id, request_id, note, action, object_id, connector_id, type, owner_id, scope, scope_id, before, after)
+    SELECT a.source, session_user, a.person, a.user_id, a.token_id, a.request_id, a.note, note_change.action, note_change.object_id,
+        of.id, of.type, of.user_id, of.scope, of.scope_id, note_change.before, note_change.after
+    FROM moves.actor() a;
+END $$;
+-- +goose StatementEnd
+
+-- What stands for a secret in the audit.
+-- +goose StatementBegin
+CREATE FUNCTION moves.fingerprint(secret text) RETURNS text
+    LANGUAGE sql STABLE AS $$
+    SELECT 'secret:' || left(encode(sha256(k.key || convert_to(secret, 'UTF8')), 'hex'), 12) FROM audit_key k
+$$;
+-- +goose StatementEnd
+
+-- A configuration with fingerprints for secrets: envelopes, values of keys that look secret, what URLs and connection strings carry.
+-- +goose StatementBegin
+CREATE FUNCTION moves.fingerprinted(value jsonb, is_secret boolean DEFAULT false) RETURNS jsonb
+    LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    plain text;
+    part  text;
+BEGIN
+    CASE jsonb_typeof(value)
+    WHEN 'object' THEN
+        RETURN coalesce((SELECT jsonb_object_agg(k.key, moves.fingerprinted(k.value, is_secret OR lower(k.key)
+            ~ '(token|secret|password|passwd|passphrase|credential|apikey|authorization|cookie|service_?account)'
+            OR lower(regexp_replace(k.key, '([^A-Z])([A-Z])', '\1 \2', 'g')) ~ '(^|[^a-z])(keys?|sig|signature|pwd|pass|auth|jwt|bearer|pin|otp)([^a-z]|$)'))
+            FROM jsonb_each(value) k), '{}');
+    WHEN 'array' THEN
+        RETURN coalesce((SELECT jsonb_agg(moves.fingerprinted(e.value, is_secret) ORDER BY e.ordinality)
+            FROM jsonb_array_elements(value) WITH ORDINALITY e), '[]');
+    WHEN 'string' THEN
+        plain := value #>> '{}';
+    WHEN 'number' THEN
+        IF NOT is_secret THEN
+            RETURN value;
+        END IF;
+        plain := value #>> '{}';
+    ELSE
+        RETURN value;
+    END CASE;
+    IF is_secret OR plain LIKE 'enc:v1:%' THEN
+        RETURN to_jsonb(moves.fingerprint(plain));
+    END IF;
+    part := substring(plain FROM '://([^/?#[:space:]]*)@');
+    IF part IS NOT NULL THEN
+        plain := replace(plain, '://' || part || '@', '://' || moves.fingerprint(part) || '@');
+    END IF;
+    part := substring(plain FROM '://[^?#]*[?#](.*)');
+    IF part <> '' THEN
+        plain := left(plain, -length(part)) || moves.fingerprint(part);
+    END IF;
+    RETURN to_jsonb(regexp_replace(plain, '([A-Za-z_-]*(token|secret|password|passwd|pwd|passphrase|apikey|key|sig)[A-Za-z_-]*[[:space:]]*[=:][[:space:]]*)[^[:space:];&,]+',
+        '\1secret', 'gi'));
+END $$;
+-- +goose StatementEnd
+
+-- Of two rows the columns that differ, as the audit shows them; null where there is no row.
+-- +goose StatementBegin
+CREATE FUNCTION moves.differing(of jsonb, from_ jsonb) RETURNS jsonb
+    LANGUAGE sql STABLE AS $$
+    SELECT coalesce(jsonb_object_agg(k.key, CASE k.key WHEN 'config' THEN moves.fingerprinted(k.value) ELSE k.value END), '{}')
+    FROM jsonb_each(of) k
+    WHERE of IS NOT NULL AND (from_ IS NULL OR k.value IS DISTINCT FROM from_ -> k.key)
+$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION connectors_audit() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    -- What only moves write, and who it was that wrote: both are said elsewhere.
+    moved CONSTANT text[] := ARRAY['status', 'status_message', 'config_version', 'added_version', 'synced_version', 'listed_version', 'state', 'listing',
+        'last_sync_at', 'next_sync_at', 'due_reason', 'slot_at', 'slots_through', 'planned_through', 'needs_plan', 'claimed_at', 'claimed_for', 'synced_for',
+        'deletions_allowed_at', 'next_parameters', 'run_id', 'failure_count', 'docs_analyzed', 'put_off_since', 'at_fault', 'trigger_requested_at',
+        'created_at', 'created_by', 'updated_at', 'updated_by'];
+    old_row jsonb := CASE WHEN TG_OP <> 'INSERT' THEN to_jsonb(OLD) - moved END;
+    new_row jsonb := CASE WHEN TG_OP <> 'DELETE' THEN to_jsonb(NEW) - moved END;
+BEGIN
+    IF TG_OP = 'DELETE' THEN
+        PERFORM moves.note_change('connectors.delete', OLD.id::text, moves.differing(old_row, NULL), NULL, OLD);
+    ELSIF TG_OP = 'INSERT' THEN
+        PERFORM moves.note_change('connectors.create', NEW.id::text, NULL, moves.differing(new_row, NULL), NEW);
+    ELSIF TG_NAME = 'connectors_audit_triggered' THEN
+        PERFORM moves.note_change('connectors.sync', NEW.id::text, NULL, NULL, NEW);
+    ELSIF new_row <> old_row AND NOT (current_setting('echomind.resealing', true) IS NOT DISTINCT FROM 'on' AND connector_resealed(OLD, NEW)) THEN
+        PERFORM moves.note_change('connectors.update', NEW.id::text, moves.differing(old_row, new_row), moves.differing(new_row, old_row), NEW);
+    END IF;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER connectors_audit AFTER INSERT OR DELETE ON connectors FOR EACH ROW EXECUTE FUNCTION connectors_audit();
+-- The columns that users write: a move writes none of them, and its rows cost nothing here.
+CREATE TRIGGER connectors_audit_changed AFTER UPDATE OF name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
+    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard ON connectors
+    FOR EACH ROW EXECUTE FUNCTION connectors_audit();
+-- Plain SQL that triggers. moves.trigger_sync says more itself.
+CREATE TRIGGER connectors_audit_triggered AFTER UPDATE OF trigger_requested_at ON connectors FOR EACH ROW
+    WHEN (NEW.trigger_requested_at IS DISTINCT FROM OLD.trigger_requested_at AND NEW.trigger_requested_at IS NOT NULL
+        AND coalesce(current_setting('echomind.moving', true), '') = '')
+    EXECUTE FUNCTION connectors_audit();
+
+-- Whose change it was, where the statement does not say.
+-- +goose StatementBegin
+CREATE FUNCTION connectors_by() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    writer text := (SELECT a.person FROM moves.actor() a);
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        NEW.created_by := coalesce(NEW.created_by, writer);
+        NEW.updated_by := coalesce(NEW.updated_by, NEW.created_by);
+    ELSIF current_setting('echomind.resealing', true) IS DISTINCT FROM 'on' THEN
+        NEW.updated_by := writer;
+    END IF;
+    RETURN NEW;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER connectors_by_added BEFORE INSERT ON connectors FOR EACH ROW
+    WHEN (NEW.created_by IS NULL OR NEW.updated_by IS NULL) EXECUTE FUNCTION connectors_by();
+CREATE TRIGGER connectors_by_changed BEFORE UPDATE OF name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
+    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard ON connectors
+    FOR EACH ROW WHEN (NEW.updated_by IS NOT DISTINCT FROM OLD.updated_by) EXECUTE FUNCTION connectors_by();
+
+-- Writes down a change of a row of another table. Its arguments are what the changes are called, the key, and what is not shown.
+-- +goose StatementBegin
+CREATE FUNCTION audit_row() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    old_row jsonb := CASE WHEN TG_OP <> 'INSERT' THEN to_jsonb(OLD) END;
+    new_row jsonb := CASE WHEN TG_OP <> 'DELETE' THEN to_jsonb(NEW) END;
+    key     text := coalesce(new_row, old_row) ->> TG_ARGV[1];
+BEGIN
+    old_row := old_row - TG_ARGV[2]::text[];
+    new_row := new_row - TG_ARGV[2]::text[];
+    IF old_row IS DISTINCT FROM new_row THEN
+        PERFORM moves.note_change(TG_ARGV[0] || CASE TG_OP WHEN 'INSERT' THEN '.create' WHEN 'UPDATE' THEN '.update' ELSE '.delete' END, key,
+            CASE WHEN old_row IS NOT NULL THEN moves.differing(old_row, new_row) END, CASE WHEN new_row IS NOT NULL THEN moves.differing(new_row, old_row) END);
+    END IF;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER api_tokens_audit AFTER INSERT OR UPDATE OR DELETE ON api_tokens
+    FOR EACH ROW EXECUTE FUNCTION audit_row('tokens', 'id', '{secret_sha256,last_used_at}');
+CREATE TRIGGER users_audit AFTER INSERT OR UPDATE OR DELETE ON users FOR EACH ROW EXECUTE FUNCTION audit_row('users', 'user_id', '{}');
+CREATE TRIGGER group_members_audit AFTER INSERT OR UPDATE OR DELETE ON group_members FOR EACH ROW EXECUTE FUNCTION audit_row('groups', 'group_id', '{}');
+CREATE TRIGGER connector_types_audit AFTER INSERT OR UPDATE OR DELETE ON connector_types FOR EACH ROW EXECUTE FUNCTION audit_row('types', 'name', '{}');
+CREATE TRIGGER owner_quotas_audit AFTER INSERT OR UPDATE OR DELETE ON owner_quotas FOR EACH ROW EXECUTE FUNCTION audit_row('quotas', 'user_id', '{}');
+
+-- +goose StatementBegin
+CREATE FUNCTION audit_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'the audit is appended to: an entry is neither edited nor removed'
+        USING ERRCODE = 'check_violation', CONSTRAINT = 'audit_appended_only',
+            HINT = 'The schema''s owner drops old entries with this trigger switched off.';
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER audit_refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON audit FOR EACH STATEMENT EXECUTE FUNCTION audit_refuse();
+
+-- What services/api may see and change. It reads and writes connectors by these views alone: it has no right to the tables below them.
+-- Each request says in echomind.request, which ends with its transaction, whom it serves; without that nothing is seen.
+CREATE SCHEMA api;
+
+-- Written so that the planner takes each in, and knows what it selects.
+-- +goose StatementBegin
+CREATE FUNCTION api.viewer() RETURNS jsonb LANGUAGE sql STABLE AS $$ SELECT nullif(current_setting('echomind.request', true), '')::jsonb $$;
+CREATE FUNCTION api.viewer_id() RETURNS integer LANGUAGE sql STABLE AS $$ SELECT (nullif(current_setting('echomind.request', true), '')::jsonb ->> 'user_id')::integer $$;
+CREATE FUNCTION api.is_superadmin() RETURNS boolean LANGUAGE sql STABLE AS $$ SELECT coalesce(nullif(current_setting('echomind.request', true), '')::jsonb ->> 'role' = 'superadmin', false) $$;
+CREATE FUNCTION api.is_admin() RETURNS boolean LANGUAGE sql STABLE AS $$ SELECT coalesce(nullif(current_setting('echomind.request', true), '')::jsonb ->> 'role' IN ('admin', 'superadmin'), false) $$;
+-- The scopes of which somebody sees every connector, and every job.
+CREATE FUNCTION api.open_scopes() RETURNS text[] LANGUAGE sql STABLE AS $$ SELECT CASE nullif(current_setting('echomind.request', true), '')::jsonb ->> 'role'
+    WHEN 'superadmin' THEN '{user,group,org}' WHEN 'admin' THEN '{org}' WHEN 'user' THEN '{org}' ELSE '{}' END::text[] $$;
+CREATE FUNCTION api.job_scopes() RETURNS text[] LANGUAGE sql STABLE AS $$ SELECT CASE nullif(current_setting('echomind.request', true), '')::jsonb ->> 'role'
+    WHEN 'superadmin' THEN '{user,group,org}' WHEN 'admin' THEN '{user,group,org}' ELSE '{}' END::text[] $$;
+-- +goose StatementEnd
+-- The groups that somebody is in; those that they lead; those that they are in as an administrator.
+-- +goose StatementBegin
+CREATE FUNCTION api.groups(key text) RETURNS text[] LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN ARRAY(SELECT jsonb_array_elements_text(api.viewer() -> key));
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+CREATE FUNCTION api.job_types() RETURNS text[] LANGUAGE sql STABLE AS $$ SELECT coalesce(array_agg(t.name), '{}') FROM public.connector_types t WHERE t.kind = 'job' $$;
+-- +goose StatementEnd
+
+CREATE VIEW api.connectors AS
+SELECT c.*, api.is_superadmin() OR (c.type <> ALL ((SELECT api.job_types())::text[])
+        AND ((c.scope = 'user' AND c.user_id = api.viewer_id()) OR (c.scope = 'group' AND c.scope_id = ANY ((SELECT api.groups('change_groups'))::text[])))) AS may_change
+FROM connectors c
+WHERE (c.scope = ANY (api.open_scopes())
+        OR (c.scope = 'user' AND c.user_id = api.viewer_id())
+        OR (c.scope = 'group' AND c.scope_id = ANY (api.groups('groups')))
+        OR (c.scope = ANY (api.job_scopes()) AND c.type = ANY ((SELECT api.job_types())::text[])))
+    AND (c.type <> ALL ((SELECT api.job_types())::text[]) OR c.scope = ANY (api.job_scopes()));
+
+-- What somebody may change, and what it may become.
+CREATE VIEW api.changeable AS SELECT * FROM api.connectors WHERE may_change WITH CASCADED CHECK OPTION;
+
+-- What somebody may add. Who leads a group changes its connectors, and adds none.
+CREATE VIEW api.creatable AS
+SELECT c.* FROM connectors c
+WHERE api.is_superadmin() OR (c.type <> ALL ((SELECT api.job_types())::text[]) AND c.user_id = api.viewer_id()
+    AND (c.scope = 'user' OR (c.scope = 'group' AND c.scope_id = ANY ((SELECT api.groups('create_groups'))::text[]))))
+WITH CASCADED CHECK OPTION;
+
+-- The runs of what somebody sees; those of deleted connectors are for who sees everything.
+CREATE VIEW api.runs AS
+SELECT r.* FROM scheduler_runs r WHERE api.is_superadmin() OR EXISTS (SELECT FROM api.connectors c WHERE c.id = r.connector_id);
+
+CREATE VIEW api.audit AS
+SELECT a.* FROM audit a
+WHERE api.is_superadmin()
+    OR ((a.scope = ANY (api.open_scopes()) OR (a.scope = 'user' AND a.owner_id = api.viewer_id())
+            OR (a.scope = 'group' AND a.scope_id = ANY (api.groups('groups')))
+            OR (a.scope = ANY (api.job_scopes()) AND a.type = ANY ((SELECT api.job_types())::text[])))
+        AND (a.type <> ALL ((SELECT api.job_types())::text[]) OR a.scope = ANY (api.job_scopes())));
+
+-- Everybody sees their own tokens.
+CREATE VIEW api.tokens AS
+SELECT t.id, t.user_id, t.name, t.role, t.scopes, t.created_at, t.created_by, t.expires_at, t.revoked_at, t.last_used_at
+FROM api_tokens t WHERE t.user_id = api.viewer_id() OR api.is_superadmin();
+
+-- A number for each role, so that the lesser of two is found.
+-- +goose StatementBegin
+CREATE FUNCTION api.rank(role text) RETURNS integer LANGUAGE sql IMMUTABLE AS $$ SELECT array_position(ARRAY['user', 'admin', 'superadmin'], role) $$;
+-- +goose StatementEnd
+
+-- Whose token it is, and what it may do: at most what its owner may. No row: there is none of this secret, or it is over.
+-- +goose StatementBegin
+CREATE FUNCTION api.authenticate(token integer, sha256 bytea, OUT token_id integer, OUT user_id integer, OUT role text, OUT scopes text[],
+    OUT groups text[], OUT leads text[]) RETURNS SETOF record
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    t      api_tokens;
+    moment timestamptz := clock_timestamp();
+BEGIN
+    SELECT * INTO t FROM api_tokens k WHERE k.id = token AND k.secret_sha256 = sha256 AND k.revoked_at IS NULL
+        AND (k.expires_at IS NULL OR k.expires_at > moment);
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    IF coalesce(t.last_used_at < moment - interval '1 hour', true) THEN
+        UPDATE api_tokens k SET last_used_at = moment WHERE k.id = (SELECT l.id FROM api_tokens l WHERE l.id = t.id FOR NO KEY UPDATE SKIP LOCKED);
+    END IF;
+    token_id := t.id;
+    user_id := t.user_id;
+    role := t.role;
+    SELECT CASE WHEN api.rank(u.role) < api.rank(t.role) THEN u.role ELSE t.role END INTO role FROM users u WHERE u.user_id = t.user_id;
+    role := coalesce(role, t.role);
+    scopes := t.scopes;
+    SELECT coalesce(array_agg(g.group_id), '{}'), coalesce(array_agg(g.group_id) FILTER (WHERE g.leads), '{}') INTO groups, leads
+        FROM (SELECT * FROM group_members m WHERE m.user_id = t.user_id ORDER BY m.group_id LIMIT 1000) g;
+    RETURN NEXT;
+END $$;
+-- +goose StatementEnd
+
+-- Makes a token, of nobody's but the viewer's own, unless that is a superadmin's, and with no right that the viewer's does not have.
+-- +goose StatementBegin
+CREATE FUNCTION api.create_token(owner integer, label text, of_role text, of_scopes text[], sha256 bytea, until timestamptz) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    made   integer;
+    viewer jsonb := api.viewer();
+    owners text := (SELECT u.role FROM users u WHERE u.user_id = owner);
+BEGIN
+    IF (owner <> api.viewer_id() AND NOT api.is_superadmin()) OR viewer IS NULL OR api.rank(of_role) > api.rank(viewer ->> 'role')
+        OR api.rank(of_role) > api.rank(owners) OR NOT to_jsonb(of_scopes) <@ (viewer -> 'scopes') THEN
+        RAISE EXCEPTION 'a token has at most the rights of its owner and of who makes it' USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'api_tokens_rights';
+    END IF;
+    IF (SELECT count(*) FROM (SELECT FROM api_tokens t WHERE t.user_id = owner AND t.revoked_at IS NULL AND coalesce(t.expires_at > clock_timestamp(), true) LIMIT 100) n) = 100 THEN
+        RAISE EXCEPTION 'user % has 100 tokens; revoke one first', owner USING ERRCODE = 'check_violation', CONSTRAINT = 'api_tokens_most';
+    END IF;
+    INSERT INTO api_tokens (user_id, name, role, scopes, secret_sha256, created_by, expires_at)
+        VALUES (owner, label, of_role, of_scopes, sha256, (SELECT a.person FROM moves.actor() a), until) RETURNING id INTO made;
+    RETURN made;
+END $$;
+-- +goose StatementEnd
+
+-- Ends a token that the viewer sees. False: it is over already. Null: the viewer sees none.
+-- +goose StatementBegin
+CREATE FUNCTION api.revoke_token(token integer) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM api.tokens t WHERE t.id = token) THEN
+        RETURN NULL;
+    END IF;
+    UPDATE api_tokens SET revoked_at = clock_timestamp() WHERE id = token AND revoked_at IS NULL;
+    RETURN FOUND;
+END $$;
+-- +goose StatementEnd
+
+-- +goose Down
+DROP SCHEMA api CASCADE;
+DROP TRIGGER owner_quotas_audit ON owner_quotas;
+DROP TRIGGER connector_types_audit ON connector_types;
+DROP TRIGGER connectors_by_changed ON connectors;
+DROP TRIGGER connectors_by_added ON connectors;
+DROP TRIGGER connectors_audit_triggered ON connectors;
+DROP TRIGGER connectors_audit_changed ON connectors;
+DROP TRIGGER connectors_audit ON connectors;
+DROP TABLE audit_key;
+DROP TABLE audit;
+DROP TABLE api_tokens;
+DROP TABLE group_members;
+DROP TABLE users;
+DROP FUNCTION audit_refuse();
+DROP FUNCTION audit_row();
+DROP FUNCTION connectors_by();
+DROP FUNCTION connectors_audit();
+DROP FUNCTION moves.differing(jsonb, jsonb);
+DROP FUNCTION moves.fingerprinted(jsonb, boolean);
+DROP FUNCTION moves.fingerprint(text);
+DROP FUNCTION moves.note_change(text, text, jsonb, jsonb, connectors);
+DROP FUNCTION moves.actor();

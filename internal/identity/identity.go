@@ -1,0 +1,125 @@
+// Package identity says who somebody is and what they may do: tokens, roles, scopes, and one table of operations. The database has the
+// same rules, as the views of schema api; a test of services/api holds the two together.
+package identity
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Role is how much of the system somebody looks after.
+type Role string
+
+// The roles, the least first.
+const (
+	User       Role = "user"
+	Admin      Role = "admin"
+	Superadmin Role = "superadmin"
+)
+
+// Roles are all of them, the least first.
+var Roles = []Role{User, Admin, Superadmin}
+
+// AtLeast says whether a role is another one or more.
+func (r Role) AtLeast(least Role) bool { return slices.Index(Roles, r) >= slices.Index(Roles, least) }
+
+// Scope is what a token may be used for, whatever its owner may do.
+type Scope string
+
+// The scopes. None contains another.
+const (
+	Read    Scope = "read"
+	Operate Scope = "operate"
+	Write   Scope = "write"
+	// Administer is what the system itself is changed with.
+	Administer Scope = "admin"
+)
+
+// Scopes are all of them.
+var Scopes = []Scope{Read, Operate, Write, Administer}
+
+// ParseRole reads a role.
+func ParseRole(text string) (Role, error) {
+	if !slices.Contains(Roles, Role(text)) {
+		return "", fmt.Errorf("role %.40q: must be user, admin or superadmin", text)
+	}
+	return Role(text), nil
+}
+
+// ParseScopes reads scopes, and puts them in order.
+func ParseScopes(texts []string) ([]Scope, error) {
+	var given []Scope
+	for _, scope := range Scopes {
+		if slices.Contains(texts, string(scope)) {
+			given = append(given, scope)
+		}
+	}
+	for _, text := range texts {
+		if !slices.Contains(Scopes, Scope(text)) {
+			return nil, fmt.Errorf("scope %.40q: must be one of read, operate, write and admin", text)
+		}
+	}
+	if len(given) == 0 {
+		return nil, fmt.Errorf("no scope: give at least one of %s", strings.Join([]string{"read", "operate", "write", "admin"}, ", "))
+	}
+	return given, nil
+}
+
+// Who is who makes a request.
+type Who struct {
+	UserID  int32
+	TokenID int32
+	Role    Role
+	Scopes  []Scope
+	// Groups are those that the user is in; Leads those of them that the user leads.
+	Groups, Leads []string
+}
+
+// Has says whether what the request was signed in with may be used for something.
+func (w Who) Has(scope Scope) bool { return slices.Contains(w.Scopes, scope) }
+
+// ChangeGroups are the groups whose connectors the user may change.
+func (w Who) ChangeGroups() []string {
+	if w.Role.AtLeast(Admin) {
+		return w.Groups
+	}
+	return w.Leads
+}
+
+// CreateGroups are the groups to which the user may add connectors.
+func (w Who) CreateGroups() []string {
+	if w.Role.AtLeast(Admin) {
+		return w.Groups
+	}
+	return nil
+}
+
+// Request is what the database is told of a request: whom it serves, and what the audit says of it.
+type Request struct {
+	Who
+	RequestID, Note string
+}
+
+// Setting is the value of echomind.request for a transaction.
+func (r Request) Setting() string {
+	given := func(all []string) []string { return append([]string{}, all...) } // never null
+	text, err := json.Marshal(struct {
+		UserID       int32    `json:"user_id"`
+		TokenID      int32    `json:"token_id,omitempty"`
+		Role         Role     `json:"role"`
+		Scopes       []Scope  `json:"scopes"`
+		Groups       []string `json:"groups"`
+		ChangeGroups []string `json:"change_groups"`
+		CreateGroups []string `json:"create_groups"`
+		RequestID    string   `json:"request_id,omitempty"`
+		Note         string   `json:"note,omitempty"`
+	}{
+		r.UserID, r.TokenID, r.Role, append([]Scope{}, r.Scopes...), given(r.Groups), given(r.ChangeGroups()), given(r.CreateGroups()), r.RequestID, r.Note,
+	})
+	if err != nil {
+		panic(err) // it has nothing that JSON has not
+	}
+	return string(text)
+}

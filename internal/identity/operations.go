@@ -1,0 +1,147 @@
+package identity
+
+import "slices"
+
+// Operation is something that is asked of the system. Its name is also that of its entries in the audit.
+type Operation string
+
+// The operations.
+const (
+	Me               Operation = "me"
+	ListConnectors   Operation = "connectors.list"
+	GetConnector     Operation = "connectors.get"
+	CreateConnector  Operation = "connectors.create"
+	UpdateConnector  Operation = "connectors.update"
+	DeleteConnector  Operation = "connectors.delete"
+	SyncConnector    Operation = "connectors.sync"
+	EnableConnector  Operation = "connectors.enable"
+	DisableConnector Operation = "connectors.disable"
+	PreviewSchedule  Operation = "connectors.preview"
+	ConnectorRuns    Operation = "connectors.runs"
+	ListRuns         Operation = "runs.list"
+	GetRun           Operation = "runs.get"
+	CancelRun        Operation = "runs.cancel"
+	ListTypes        Operation = "types.list"
+	ListTokens       Operation = "tokens.list"
+	CreateToken      Operation = "tokens.create"
+	RevokeToken      Operation = "tokens.revoke"
+	ListAudit        Operation = "audit.list"
+)
+
+// Right is what somebody must have of a connector that an operation is about.
+type Right int
+
+// The rights.
+const (
+	// Nothing: the operation is about no connector, or leaves out what is not seen.
+	Nothing Right = iota
+	ToSee
+	ToChange
+	ToCreate
+)
+
+// Rule is who may do an operation.
+type Rule struct {
+	// Scope is what the token must have.
+	Scope Scope
+	// Role is the least that the user must have.
+	Role Role
+	// Right is what the user must have of the connector.
+	Right Right
+}
+
+// rules is the one table of who may do what.
+var rules = map[Operation]Rule{
+	Me:               {Read, User, Nothing},
+	ListConnectors:   {Read, User, Nothing},
+	GetConnector:     {Read, User, ToSee},
+	CreateConnector:  {Write, User, ToCreate},
+	UpdateConnector:  {Write, User, ToChange},
+	DeleteConnector:  {Write, User, ToChange},
+	SyncConnector:    {Operate, User, ToChange},
+	EnableConnector:  {Operate, User, ToChange},
+	DisableConnector: {Operate, User, ToChange},
+	PreviewSchedule:  {Read, User, ToSee},
+	ConnectorRuns:    {Read, User, ToSee},
+	ListRuns:         {Read, User, Nothing},
+	GetRun:           {Read, User, ToSee},
+	CancelRun:        {Operate, User, ToChange},
+	ListTypes:        {Read, User, Nothing},
+	ListTokens:       {Read, User, Nothing},
+	CreateToken:      {Write, User, Nothing},
+	RevokeToken:      {Write, User, Nothing},
+	ListAudit:        {Read, User, Nothing},
+}
+
+// Operations are all of them.
+func Operations() []Operation {
+	all := make([]Operation, 0, len(rules))
+	for operation := range rules {
+		all = append(all, operation)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// RuleOf is the rule of an operation. There is one for each.
+func RuleOf(operation Operation) Rule {
+	rule, known := rules[operation]
+	if !known {
+		panic("identity: no rule for " + string(operation)) // a defect of this program
+	}
+	return rule
+}
+
+// Ownership is whose something is.
+type Ownership struct {
+	UserID  int32
+	Scope   string
+	GroupID string
+	// System: its type is a job.
+	System bool
+}
+
+// Sees says whether somebody may know that a connector is there.
+func (w Who) Sees(of Ownership) bool {
+	switch {
+	case w.Role == Superadmin:
+		return true
+	case of.System:
+		return w.Role.AtLeast(Admin)
+	case of.Scope == "user":
+		return of.UserID == w.UserID
+	case of.Scope == "group":
+		return slices.Contains(w.Groups, of.GroupID)
+	}
+	return of.Scope == "org"
+}
+
+// Changes says whether somebody may change, trigger, switch off or delete a connector.
+func (w Who) Changes(of Ownership) bool {
+	switch {
+	case w.Role == Superadmin:
+		return true
+	case of.System:
+		return false
+	case of.Scope == "user":
+		return of.UserID == w.UserID
+	case of.Scope == "group":
+		return slices.Contains(w.ChangeGroups(), of.GroupID)
+	}
+	return false
+}
+
+// Creates says whether somebody may add a connector.
+func (w Who) Creates(of Ownership) bool {
+	switch {
+	case w.Role == Superadmin:
+		return true
+	case of.System || of.UserID != w.UserID:
+		return false
+	case of.Scope == "user":
+		return true
+	case of.Scope == "group":
+		return slices.Contains(w.CreateGroups(), of.GroupID)
+	}
+	return false
+}
