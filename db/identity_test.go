@@ -226,7 +226,7 @@ func TestASecretIsAFingerprintInTheAudit(t *testing.T) {
 	for _, config := range []string{
 		`{"password": "hunter2secret"}`, `{"apiKey": "hunter2secret"}`, `{"auth": {"user": "hunter2secret"}}`, `{"tokens": ["hunter2secret"]}`,
 		`{"url": "https://me:hunter2secret@example.org/a"}`, `{"url": "https://hunter2secret@example.org"}`, `{"url": "https://example.org/?token=hunter2secret"}`,
-		`{"url": "https://example.org/#access_token=hunter2secret"}`, `{"dsn": "host=db password=hunter2secret"}`, `{"x": "enc:v1:hunter2secret"}`,
+		`{"url": "https://example.org/#access_token=hunter2secret"}`, `{"dsn": "host=db password=hunter2secret"}`, `{"dsn": "password='a hunter2secret' user=x"}`, `{"x": "enc:v1:hunter2secret"}`,
 		`{"deep": [{"client_secret": {"a": ["hunter2secret"]}}]}`,
 	} {
 		id = one[int32](b, `INSERT INTO connectors (name, type, user_id, config) VALUES ('x', 'web', 1, $1) RETURNING id`, config)

@@ -161,7 +161,7 @@ BEGIN
     IF part <> '' THEN
         plain := left(plain, -length(part)) || moves.fingerprint(part);
     END IF;
-    RETURN to_jsonb(regexp_replace(plain, '([A-Za-z_-]*(token|secret|password|passwd|pwd|passphrase|apikey|key|sig)[A-Za-z_-]*[[:space:]]*[=:][[:space:]]*)[^[:space:];&,]+',
+    RETURN to_jsonb(regexp_replace(plain, '([A-Za-z_-]*(token|secret|password|passwd|pwd|passphrase|apikey|key|sig)[A-Za-z_-]*[[:space:]]*[=:][[:space:]]*)(''[^'']*''|"[^"]*"|[^[:space:];&,]+)',
         '\1secret', 'gi'));
 END $$;
 -- +goose StatementEnd
@@ -386,6 +386,14 @@ BEGIN
         VALUES (owner, label, of_role, of_scopes, sha256, (SELECT a.person FROM moves.actor() a), until) RETURNING id INTO made;
     RETURN made;
 END $$;
+-- +goose StatementEnd
+
+-- When the run ended that is so many before a moment, so that a look at the ledger is bounded; null: there are not so many. It reads an index alone.
+-- +goose StatementBegin
+CREATE FUNCTION api.runs_back(before timestamptz, back integer) RETURNS timestamptz
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT r.completed_at FROM runs r WHERE r.completed_at <= before ORDER BY r.completed_at DESC OFFSET least(back, 100000) LIMIT 1
+$$;
 -- +goose StatementEnd
 
 -- Ends a token that the viewer sees. False: it is over already. Null: the viewer sees none.

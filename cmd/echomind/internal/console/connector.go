@@ -12,6 +12,7 @@ import (
 
 	"github.com/echomind/sync/cmd/echomind/internal/clock"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/internal/masks"
 )
 
 func connectors(f *finder) *cobra.Command {
@@ -72,10 +73,10 @@ type connector struct {
 func view(c dbgen.Connector) connector {
 	return connector{
 		ID: c.ID, Name: c.Name, Type: c.Type, UserID: c.UserID, Scope: c.Scope, ScopeID: c.ScopeID,
-		Config: redacted(c.Config), RefreshFreqMinutes: c.RefreshFreqMinutes, ScheduleCron: c.ScheduleCron,
+		Config: masks.Object(c.Config), RefreshFreqMinutes: c.RefreshFreqMinutes, ScheduleCron: c.ScheduleCron,
 		TimeZone: c.TimeZone, DSTGap: c.DstGap, DSTOverlap: c.DstOverlap, SpreadPercent: c.SpreadPercent, DeadlineMinutes: c.DeadlineMinutes,
 		Overlap: c.Overlap, OncePer: c.OncePer, CatchUp: c.CatchUp, CatchUpMost: c.CatchUpMost, CatchUpMinutes: c.CatchUpMinutes, MaxRetries: c.MaxRetries, DeletionGuard: c.DeletionGuard, Status: c.Status, StatusMessage: c.StatusMessage,
-		FailureCount: c.FailureCount, DocsAnalyzed: c.DocsAnalyzed, State: redacted(c.State),
+		FailureCount: c.FailureCount, DocsAnalyzed: c.DocsAnalyzed, State: masks.Object(c.State),
 		LastSyncAt: utc(c.LastSyncAt), NextSyncAt: utc(c.NextSyncAt), DueReason: c.DueReason, PutOffSince: utc(c.PutOffSince),
 		TriggerRequestedAt: utc(c.TriggerRequestedAt), DeletionsAllowedAt: utc(c.DeletionsAllowedAt), NextParameters: parametersOf(c.NextParameters), RunID: c.RunID, ConfigVersion: c.ConfigVersion,
 		CreatedAt: c.CreatedAt.UTC(), CreatedBy: c.CreatedBy, UpdatedAt: c.UpdatedAt.UTC(), UpdatedBy: c.UpdatedBy,
@@ -123,7 +124,7 @@ func details(w io.Writer, c dbgen.Connector, counted documentCounts, waiting wai
 		{"type", c.Type},
 		{"user", strconv.Itoa(int(c.UserID))},
 		{"scope", scope(c)},
-		{"config", string(redacted(c.Config))},
+		{"config", string(masks.Object(c.Config))},
 		{"refresh", refresh(c)},
 		{"status", c.Status},
 		{"message", orDash(waiting.message(c, now))},

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/internal/masks"
 	"github.com/echomind/sync/internal/secret"
 )
 
@@ -44,7 +45,7 @@ func (s *consent) run(c *cobra.Command, types []string, have having) error {
 
 // with is a configuration with the credentials of a consent in place of those that it has.
 func (given credentials) with(config []byte, token string) ([]byte, error) {
-	value, err := decode(config)
+	value, err := masks.Decode(config)
 	object, is := value.(map[string]any)
 	if err != nil || !is {
 		return nil, fmt.Errorf("--config: must be a JSON object")
@@ -58,7 +59,7 @@ func (given credentials) with(config []byte, token string) ([]byte, error) {
 		}
 	}
 	object["refresh_token"] = token
-	return encoded(object)
+	return masks.Encode(object)
 }
 
 // mustSeal says before anybody consents that there is no key to keep the consent with.

@@ -23,6 +23,7 @@ import (
 	"github.com/echomind/sync/cmd/echomind/internal/deadletter"
 	"github.com/echomind/sync/contract/proto/gen/internalpb"
 	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/masks"
 )
 
 const (
@@ -141,7 +142,7 @@ func messageJSON(m proto.Message) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write the message: %w", err)
 	}
-	value, err := decode(written)
+	value, err := masks.Decode(written)
 	if err != nil {
 		return nil, fmt.Errorf("read the message: %w", err)
 	}
@@ -155,17 +156,17 @@ func messageJSON(m proto.Message) (json.RawMessage, error) {
 		part["memo"] = memoValue(request.GetPart().GetMemo())
 	}
 	version, given := part["version_token"]
-	maskValue(value, true)
+	masks.Value(value, true)
 	if given { // it tells versions apart, and opens nothing
 		part["version_token"] = version
 	}
-	return encoded(value)
+	return masks.Encode(value)
 }
 
 // memoValue is a memo as JSON, so that its secrets are masked too; one that is no JSON is text.
 func memoValue(memo []byte) any {
 	if json.Valid(memo) {
-		if value, err := decode(memo); err == nil {
+		if value, err := masks.Decode(memo); err == nil {
 			return value
 		}
 	}
@@ -216,7 +217,7 @@ func (d letterDetails) print(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "\n%s; it begins with\n%s\n", printable(*d.Problem), *d.Head)
 		return err
 	}
-	value, err := decode(d.Message)
+	value, err := masks.Decode(d.Message)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/echomind/sync/cmd/echomind/internal/clock"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/internal/masks"
 )
 
 const maxDocuments = 10000
@@ -72,7 +73,7 @@ is tried again at the next sync or, where the reason lies in its content, when t
 			views := make([]document, len(found))
 			for i, d := range found {
 				views[i] = document{
-					SourceID: maskURL(d.SourceID), Title: d.Title, URL: maskURL(d.Url), MediaType: d.MediaType, Status: d.Status, Error: d.Error,
+					SourceID: masks.URL(d.SourceID), Title: d.Title, URL: masks.URL(d.Url), MediaType: d.MediaType, Status: d.Status, Error: d.Error,
 					Chunks: d.ChunkCount, UpdatedAt: d.UpdatedAt.UTC(),
 				}
 			}

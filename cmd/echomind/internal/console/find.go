@@ -25,7 +25,7 @@ import (
 
 const (
 	queryTimeout = 10 * time.Second
-	// application is what the console calls itself to Postgres; services begin with echomind-.
+	// application is what the console calls itself to Postgres, before a slash and who types: the audit takes it from there. Services begin with echomind-.
 	application = "echomind"
 	maxConns    = 2
 )
@@ -127,7 +127,7 @@ func (f *finder) withPool(ctx context.Context, work func(*pgxpool.Pool) error) e
 }
 
 func (w whereabouts) withPool(ctx context.Context, work func(*pgxpool.Pool) error) error {
-	pool, err := postgres.Open(ctx, w.databaseURL, application, maxConns, postgres.As(w.databaseRole))
+	pool, err := postgres.Open(ctx, w.databaseURL, application+"/"+*person(), maxConns, postgres.As(w.databaseRole))
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/internal/cron"
+	"github.com/echomind/sync/internal/masks"
 	"github.com/echomind/sync/services/chunker"
 	sources "github.com/echomind/sync/services/connector"
 )
@@ -137,8 +138,8 @@ func checkObject(flag, text string) error {
 	if !utf8.ValidString(text) || strings.Contains(text, `\u0000`) {
 		return usagef("%s: must be UTF-8 text without NUL characters, which PostgreSQL cannot store", flag)
 	}
-	if path := masked(object, "config"); path != "" {
-		return usagef("%s: %s is %s, which stands for a secret in our output; write the secret itself", flag, path, mask)
+	if path := masks.Masked(object, "config"); path != "" {
+		return usagef("%s: %s is %s, which stands for a secret in our output; write the secret itself", flag, path, masks.Mask)
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/echomind/sync/cmd/echomind/internal/clock"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/cmd/echomind/internal/failures"
+	"github.com/echomind/sync/internal/masks"
 	"github.com/echomind/sync/sdk/lifecycle"
 )
 
@@ -235,7 +236,7 @@ func parametersOf(stored []byte) json.RawMessage {
 	if stored == nil {
 		return nil
 	}
-	return withoutSecrets(stored, false)
+	return masks.WithoutSecrets(stored, false)
 }
 
 // durations splits a run into due until picked up, until fetched, and until its verdict.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/echomind/sync/cmd/echomind/internal/clock"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/internal/masks"
 	"github.com/echomind/sync/sdk/lifecycle"
 )
 
@@ -170,7 +171,7 @@ func detailsOfRun(
 		d.LeftOut = nil
 	}
 	for _, one := range failed {
-		d.LeftOut = append(d.LeftOut, leftOut{SourceID: maskURL(one.SourceID), Error: one.Error})
+		d.LeftOut = append(d.LeftOut, leftOut{SourceID: masks.URL(one.SourceID), Error: one.Error})
 	}
 	return d, r, seen, problem, ctx.Err()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/line"
+	"github.com/echomind/sync/internal/masks"
 	"github.com/echomind/sync/services/semantic"
 )
 
@@ -51,7 +52,7 @@ are named, and of the organisation's.`,
 				return err
 			}
 			for i := range hits {
-				hits[i].SourceID, hits[i].URL = maskURL(hits[i].SourceID), maskURL(hits[i].URL)
+				hits[i].SourceID, hits[i].URL = masks.URL(hits[i].SourceID), masks.URL(hits[i].URL)
 			}
 			return out.show(c.OutOrStdout(), append([]semantic.Hit{}, hits...), func(w io.Writer) error { return printHits(w, hits) })
 		})

@@ -16,6 +16,7 @@ import (
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/masks"
 )
 
 const readyTimeout = 5 * time.Second
@@ -137,10 +138,10 @@ func look(ctx context.Context, where whereabouts, notRunning error) standing {
 func shown(w whereabouts) urls {
 	u := urls{Postgres: w.databaseURL, NATS: w.natsURL}
 	if !w.databaseFound {
-		u.Postgres = maskServer(w.databaseURL)
+		u.Postgres = masks.Server(w.databaseURL)
 	}
 	if !w.natsFound && w.natsURL != "" {
-		u.NATS = maskServer(w.natsURL)
+		u.NATS = masks.Server(w.natsURL)
 	}
 	if w.httpAddr != "" {
 		u.HTTP = "http://" + dialable(w.httpAddr)

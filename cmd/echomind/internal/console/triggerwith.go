@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/internal/masks"
 )
 
 // maxParameters is how many bytes the parameters of a run may have.
@@ -75,7 +76,7 @@ func (p *runParameters) check(ctx context.Context, pool *pgxpool.Pool, id int32)
 
 // checkSecrets refuses what looks like a secret: the ledger keeps parameters as they are.
 func (p *runParameters) checkSecrets(id int32) error {
-	value, err := decode([]byte(p.text))
+	value, err := masks.Decode([]byte(p.text))
 	if err != nil {
 		return err
 	}
@@ -86,7 +87,7 @@ func (p *runParameters) checkSecrets(id int32) error {
 	return nil
 }
 
-// secretIn is the path of the first value, in order, that our output would mask, or whose key names a secret.
+// secretIn is the path of the first value, in order, that our output would masks.Mask, or whose key names a secret.
 func secretIn(value any) (path string, is bool) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -95,7 +96,7 @@ func secretIn(value any) (path string, is bool) {
 			case bool, json.Number, nil: // such as max_tokens
 				continue
 			}
-			if isSecret(key) {
+			if masks.IsSecret(key) {
 				return key, true
 			}
 			if inner, is := secretIn(v[key]); is {
@@ -109,7 +110,7 @@ func secretIn(value any) (path string, is bool) {
 			}
 		}
 	case string:
-		return "", maskValue(v, true) != any(v)
+		return "", masks.Value(v, true) != any(v)
 	}
 	return "", false
 }

@@ -1,4 +1,5 @@
-package console
+// Package masks hides what people and programs are not to be shown of configurations: secrets, by their names or their places.
+package masks
 
 import (
 	"bytes"
@@ -10,8 +11,8 @@ import (
 	"github.com/echomind/sync/internal/secret"
 )
 
-// mask stands in output where a secret is.
-const mask = "REDACTED"
+// Mask stands in output where a secret is.
+const Mask = "REDACTED"
 
 var secretParts = []string{"token", "secret", "password", "passwd", "passphrase", "credential", "apikey", "authorization",
 	"cookie", "service_account", "serviceaccount"}
@@ -22,8 +23,8 @@ var secretWords = []string{"key", "keys", "sig", "signature", "pwd", "pass", "au
 // queryWords are secrets in a query only: elsewhere they are words like others.
 var queryWords = []string{"code", "session", "sid", "ticket"}
 
-// isSecret says whether a key names something that is not to be shown.
-func isSecret(key string) bool {
+// IsSecret says whether a key names something that is not to be shown.
+func IsSecret(key string) bool {
 	lower := strings.ToLower(key)
 	for _, part := range secretParts {
 		if strings.Contains(lower, part) {
@@ -45,24 +46,25 @@ func words(key string) []string {
 	return strings.FieldsFunc(strings.ToLower(spaced.String()), func(r rune) bool { return r < 'a' || r > 'z' })
 }
 
-// redacted is a JSON object with its secrets masked: the values of keys that look secret, and passwords and
+// Object is a JSON object with its secrets masked: the values of keys that look secret, and passwords and
 // tokens in URLs.
-func redacted(object []byte) json.RawMessage { return withoutSecrets(object, true) }
+func Object(object []byte) json.RawMessage { return WithoutSecrets(object, true) }
 
-// withoutSecrets is redacted; without numbers those are shown whatever their key: they count tokens, in what a job is given and what comes of it.
-func withoutSecrets(object []byte, numbers bool) json.RawMessage {
-	value, err := decode(object)
+// WithoutSecrets is Object; without numbers those are shown whatever their key: they count tokens, in what a job is given and what comes of it.
+func WithoutSecrets(object []byte, numbers bool) json.RawMessage {
+	value, err := Decode(object)
 	if err != nil {
 		return json.RawMessage(`{}`)
 	}
-	out, err := encoded(maskValue(value, numbers))
+	out, err := Encode(Value(value, numbers))
 	if err != nil {
 		return json.RawMessage(`{}`)
 	}
 	return out
 }
 
-func encoded(value any) (json.RawMessage, error) {
+// Encode writes a JSON value as it is shown: without the escapes of HTML.
+func Encode(value any) (json.RawMessage, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
@@ -70,7 +72,8 @@ func encoded(value any) (json.RawMessage, error) {
 	return bytes.TrimSpace(out.Bytes()), err
 }
 
-func decode(object []byte) (any, error) {
+// Decode reads a JSON value, its numbers as they are written.
+func Decode(object []byte) (any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(object))
 	decoder.UseNumber()
 	var value any
@@ -78,33 +81,34 @@ func decode(object []byte) (any, error) {
 	return value, err
 }
 
-func maskValue(value any, numbers bool) any {
+// Value masks what is in a value; WithoutSecrets says what numbers means.
+func Value(value any, numbers bool) any {
 	switch v := value.(type) {
 	case map[string]any:
 		for key, inner := range v {
 			_, isFlag := inner.(bool)
 			_, isNumber := inner.(json.Number)
-			if isSecret(key) && inner != nil && !isFlag && (numbers || !isNumber) {
-				v[key] = mask
+			if IsSecret(key) && inner != nil && !isFlag && (numbers || !isNumber) {
+				v[key] = Mask
 			} else {
-				v[key] = maskValue(inner, numbers)
+				v[key] = Value(inner, numbers)
 			}
 		}
 	case []any:
 		for i, inner := range v {
-			v[i] = maskValue(inner, numbers)
+			v[i] = Value(inner, numbers)
 		}
 	case string:
 		if secret.IsEnvelope(v) {
-			return mask
+			return Mask
 		}
-		return maskURL(v)
+		return URL(v)
 	}
 	return value
 }
 
-// maskURL hides what a URL says about who may enter, and what a connection string does; any other text stays as it is.
-func maskURL(text string) string {
+// URL hides what a URL says about who may enter, and what a connection string does; any other text stays as it is.
+func URL(text string) string {
 	text = secret.Pairs(text)
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme == "" {
@@ -113,17 +117,17 @@ func maskURL(text string) string {
 	changed := false
 	switch password, has := u.User.Password(); {
 	case u.User != nil && slices.Contains(tokenUsers, u.Scheme) && (!has || password == "" || password == "x-oauth-basic"):
-		u.User, changed = url.User(mask), true // https://token@host
+		u.User, changed = url.User(Mask), true // https://token@host
 	case has:
-		u.User, changed = url.UserPassword(u.User.Username(), mask), true
+		u.User, changed = url.UserPassword(u.User.Username(), Mask), true
 	}
 	if u.Fragment != "" { // where sign-ins leave their tokens
 		u.Fragment, u.RawFragment, changed = "", "", true
 	}
 	query := u.Query()
 	for key := range query {
-		if isSecret(key) || slices.ContainsFunc(words(key), func(word string) bool { return slices.Contains(queryWords, word) }) {
-			query.Set(key, mask)
+		if IsSecret(key) || slices.ContainsFunc(words(key), func(word string) bool { return slices.Contains(queryWords, word) }) {
+			query.Set(key, Mask)
 			changed = true
 		}
 	}
@@ -137,38 +141,38 @@ func maskURL(text string) string {
 // tokenUsers are the schemes in whose URLs the user may be a token.
 var tokenUsers = []string{"http", "https", "nats", "tls", "ws", "wss"}
 
-// masked returns the path of a value that is a mask: a configuration that was copied from our own output.
-func masked(value any, path string) string {
+// Masked returns the path of a value that is a mask: a configuration that was copied from our own output.
+func Masked(value any, path string) string {
 	switch v := value.(type) {
 	case map[string]any:
 		for key, inner := range v {
-			if found := masked(inner, path+"."+key); found != "" {
+			if found := Masked(inner, path+"."+key); found != "" {
 				return found
 			}
 		}
 	case []any:
 		for _, inner := range v {
-			if found := masked(inner, path+"[]"); found != "" {
+			if found := Masked(inner, path+"[]"); found != "" {
 				return found
 			}
 		}
 	case string:
-		if v == mask || strings.Contains(v, ":"+mask+"@") || strings.Contains(v, "//"+mask+"@") || strings.Contains(v, "="+mask) {
+		if v == Mask || strings.Contains(v, ":"+Mask+"@") || strings.Contains(v, "//"+Mask+"@") || strings.Contains(v, "="+Mask) {
 			return path
 		}
 	}
 	return ""
 }
 
-// maskServer hides the password of a server's URL, or of each in a list. What is no URL is hidden altogether.
-func maskServer(text string) string {
+// Server hides the password of a server's URL, or of each in a list. What is no URL is hidden altogether.
+func Server(text string) string {
 	var out []string
 	for _, part := range strings.Split(text, ",") {
 		u, err := url.Parse(strings.TrimSpace(part))
 		if err != nil || u.Scheme == "" || u.Host == "" {
-			return mask
+			return Mask
 		}
-		out = append(out, maskURL(u.String()))
+		out = append(out, URL(u.String()))
 	}
 	return strings.Join(out, ",")
 }

@@ -1,4 +1,4 @@
-package console
+package masks
 
 import (
 	"testing"
@@ -27,6 +27,6 @@ func TestWhatIsASecretByItsNameOrItsPlaceIsMasked(t *testing.T) {
 		`{"f":"https://host.example/x?jwt=REDACTED&page=2"}`:     `{"f":"https://host.example/x?page=2&jwt=y"}`,
 		`{"author":"ann","passage":"x","keyboard":"y","oath":1}`: `{"author":"ann","passage":"x","keyboard":"y","oath":1}`,
 	} {
-		require.JSONEq(t, shown, string(redacted([]byte(config))), config)
+		require.JSONEq(t, shown, string(Object([]byte(config))), config)
 	}
 }

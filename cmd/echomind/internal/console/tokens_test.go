@@ -1,0 +1,62 @@
+package console_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/internal/identity"
+)
+
+func TestATokenIsShownOnceAndKeptAsAHash(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t).as(consoleRole)
+	made := u.object("tokens", "create", "--user", "7", "--role", "user", "--scopes", "operate,read", "--expires", "90d")
+	require.Equal(t, []any{"read", "operate"}, made["scopes"])
+	id, secret, err := identity.ParseToken(made["token"].(string))
+	require.NoError(t, err)
+	require.EqualValues(t, 1, id)
+	require.Equal(t, "true", u.row(`SELECT (secret_sha256 = $1 AND expires_at - created_at BETWEEN '89 days' AND '91 days')::text FROM api_tokens`, secret.Hash()))
+	require.Equal(t, "7 user", u.row(`SELECT concat_ws(' ', user_id, role) FROM api.authenticate(1, $1)`, secret.Hash()))
+	require.NotContains(t, u.succeed("tokens", "list"), string(secret))
+	require.NotContains(t, u.row(`SELECT string_agg(a::text, ' ') FROM audit a`), string(secret))
+	require.Regexp(t, `^ems_2_\w+\n$`, u.succeed("tokens", "create", "--user", "8"))
+	require.Len(t, u.array("tokens", "list", "--user", "7"), 1)
+
+	require.Equal(t, true, u.object("tokens", "revoke", "1")["revoked"])
+	require.Equal(t, "token 1 is revoked already\n", u.succeed("tokens", "revoke", "1"))
+	require.Equal(t, "0", u.row(`SELECT count(*)::text FROM api.authenticate(1, $1)`, secret.Hash()))
+	require.Contains(t, u.run("tokens", "revoke", "9").stderr, "there is no token 9")
+	require.Equal(t, "console tokens.create,console tokens.create,console tokens.update",
+		u.row(`SELECT string_agg(source || ' ' || action, ',' ORDER BY id) FROM audit`))
+}
+
+func TestATokenIsRefusedThatIsMoreThanItsUser(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t).as(consoleRole)
+	require.Equal(t, "admin", u.array("users", "set", "7", "--role", "admin", "--member", "eng", "--lead", "docs")[0]["role"])
+	out := u.run("tokens", "create", "--user", "7", "--role", "superadmin")
+	require.Equal(t, 1, out.code)
+	require.Contains(t, out.stderr, "`echomind users set 7 --role superadmin`")
+	u.succeed("tokens", "create", "--user", "7", "--role", "admin")
+	u.succeed("users", "set", "7", "--leave", "eng", "--role", "user")
+	require.Equal(t, []any{"docs"}, u.array("users", "list")[0]["groups"])
+	require.Equal(t, "user docs", u.row(`SELECT concat_ws(' ', a.role, array_to_string(a.groups, ',')) FROM api_tokens t, api.authenticate(t.id, t.secret_sha256) a`))
+	for _, args := range [][]string{
+		{"--user", "0"}, {"--user", "1", "--role", "root"}, {"--user", "1", "--scopes", "all"}, {"--user", "1", "--scopes", ""}, {"--user", "1", "--expires", "soon"}, {},
+	} {
+		require.Equal(t, 2, u.run(append([]string{"tokens", "create"}, args...)...).code, args)
+	}
+	require.Equal(t, 2, u.run("users", "set", "7").code)
+	require.Equal(t, 2, u.run("users", "set", "7", "--member", "a b").code)
+}
+
+func TestTheAuditNamesThePersonAtTheCommandLine(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t).as(consoleRole)
+	u.add()
+	u.succeed("connectors", "update", "1", "--name", "papers")
+	u.succeed("connectors", "disable", "1")
+	require.Equal(t, "connectors.create,connectors.update,connectors.disable", u.row(`SELECT string_agg(action, ',' ORDER BY id) FROM audit WHERE source = 'console'`))
+	require.Equal(t, "true", u.row(`SELECT bool_and(a.person = c.created_by AND a.login = session_user)::text FROM audit a, connectors c`))
+}

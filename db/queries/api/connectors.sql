@@ -1,0 +1,60 @@
+-- name: ListConnectors :many
+SELECT * FROM api.connectors
+WHERE id > @after
+    AND (sqlc.narg('type')::text IS NULL OR type = sqlc.narg('type'))
+    AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
+    AND (sqlc.narg('user_id')::integer IS NULL OR user_id = sqlc.narg('user_id'))
+    AND (sqlc.narg('scope')::text IS NULL OR scope = sqlc.narg('scope'))
+    AND (sqlc.narg('scope_id')::text IS NULL OR scope_id = sqlc.narg('scope_id'))
+ORDER BY id
+LIMIT @page::integer;
+
+-- name: GetConnector :one
+SELECT * FROM api.connectors WHERE id = @id;
+
+-- name: SeesConnector :one
+SELECT EXISTS (SELECT FROM api.connectors WHERE id = @id);
+
+-- name: LockConnector :one
+-- No row: there is none, or it is not for who asks to change.
+SELECT * FROM api.changeable WHERE id = @id FOR UPDATE;
+
+-- name: ReserveID :one
+SELECT nextval('connectors_id_seq')::integer AS id;
+
+-- name: AddConnector :one
+INSERT INTO api.creatable (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
+    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries,
+    deletion_guard, created_by, updated_by)
+VALUES (@id, @name, @type, @user_id, @scope, @scope_id, @config, @refresh_freq_minutes, @schedule_cron, @time_zone, @dst_gap, @dst_overlap,
+    @spread_percent, @deadline_minutes, @overlap, @once_per, @catch_up, @catch_up_most, @catch_up_minutes, @max_retries, @deletion_guard, @by, @by)
+RETURNING id;
+
+-- name: UpdateConnector :one
+UPDATE api.changeable
+SET name = @name, type = @type, config = @config, scope = @scope, scope_id = @scope_id, user_id = @user_id,
+    refresh_freq_minutes = @refresh_freq_minutes, schedule_cron = @schedule_cron, time_zone = @time_zone,
+    dst_gap = @dst_gap, dst_overlap = @dst_overlap, spread_percent = @spread_percent, deadline_minutes = @deadline_minutes,
+    overlap = @overlap, once_per = @once_per, catch_up = @catch_up, catch_up_most = @catch_up_most, catch_up_minutes = @catch_up_minutes,
+    max_retries = @max_retries, deletion_guard = @deletion_guard, updated_by = @by
+WHERE id = @id
+RETURNING id;
+
+-- name: DeleteConnector :execrows
+DELETE FROM api.changeable WHERE id = @id;
+
+-- name: Sync :one
+SELECT t.at::timestamptz AS at FROM moves.trigger_sync(@id::integer, @allow_deletions::boolean, sqlc.narg('parameters')::jsonb) t(at) WHERE t.at IS NOT NULL;
+
+-- name: Enable :one
+SELECT moves.enable(@id::integer)::boolean;
+
+-- name: Disable :one
+SELECT moves.disable(@id::integer, @message::text)::boolean;
+
+-- name: IntervalSlot :one
+-- The next slot of an interval that counts from a moment.
+SELECT moves.interval_slot(@id::integer, @base::timestamptz, @minutes::integer, @spread::integer)::timestamptz AS slot;
+
+-- name: Now :one
+SELECT clock_timestamp()::timestamptz AS now;

@@ -1,0 +1,33 @@
+-- name: Authenticate :one
+SELECT a.token_id::integer AS token_id, a.user_id::integer AS user_id, a.role::text AS role, a.scopes::text[] AS scopes, a.groups::text[] AS groups, a.leads::text[] AS leads
+FROM api.authenticate(@id::integer, @sha256::bytea) a;
+
+-- name: Serve :exec
+-- Whom this transaction serves: what it sees, and what the audit says of it.
+SELECT set_config('echomind.request', @request::text, true);
+
+-- name: ListTokens :many
+SELECT * FROM api.tokens
+WHERE id > @after AND (sqlc.narg('user_id')::integer IS NULL OR user_id = sqlc.narg('user_id'))
+ORDER BY id LIMIT @page::integer;
+
+-- name: GetToken :one
+SELECT * FROM api.tokens WHERE id = @id;
+
+-- name: CreateToken :one
+SELECT api.create_token(@user_id::integer, @name::text, @role::text, @scopes::text[], @sha256::bytea, sqlc.narg('expires_at')::timestamptz)::integer AS id;
+
+-- name: RevokeToken :one
+-- Null: there is none that somebody sees.
+SELECT r.revoked FROM (SELECT api.revoke_token(@id::integer) AS revoked) r WHERE r.revoked IS NOT NULL;
+
+-- name: ListAudit :many
+SELECT * FROM api.audit
+WHERE id < @before AND (sqlc.narg('connector_id')::integer IS NULL OR connector_id = sqlc.narg('connector_id'))
+ORDER BY id DESC LIMIT @page::integer;
+
+-- name: ListTypes :many
+SELECT * FROM connector_types ORDER BY name LIMIT @page::integer;
+
+-- name: TypeOf :one
+SELECT * FROM connector_types WHERE name = @name;

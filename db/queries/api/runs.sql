@@ -1,0 +1,35 @@
+-- name: RunsOf :many
+-- A page of a connector's runs, the latest begun first. It follows the connector's index.
+SELECT * FROM api.runs
+WHERE connector_id = @connector_id AND started_at <= @before::timestamptz AND (started_at, id) < (@before::timestamptz, @before_id::uuid)
+    AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
+ORDER BY started_at DESC, id DESC
+LIMIT @page::integer;
+
+-- name: OpenRuns :many
+-- A page of what is in flight, the latest claimed first.
+SELECT * FROM api.runs
+WHERE status = 'running' AND started_at <= @before::timestamptz AND (started_at, id) < (@before::timestamptz, @before_id::uuid)
+    AND (sqlc.narg('type')::text IS NULL OR type = sqlc.narg('type'))
+ORDER BY started_at DESC, id DESC
+LIMIT @page::integer;
+
+-- name: EndedRuns :many
+-- A page of what has ended in a time, which RunsBack bounds, the latest first.
+SELECT * FROM api.runs
+WHERE status <> 'running' AND completed_at >= @since::timestamptz
+    AND completed_at <= @before::timestamptz AND (completed_at, id) < (@before::timestamptz, @before_id::uuid)
+    AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
+    AND (sqlc.narg('type')::text IS NULL OR type = sqlc.narg('type'))
+ORDER BY completed_at DESC, id DESC
+LIMIT @page::integer;
+
+-- name: RunsBack :one
+-- When the run ended that is so many before a moment; no row where there are not so many.
+SELECT api.runs_back(@before::timestamptz, @back::integer)::timestamptz AS completed_at;
+
+-- name: GetRun :one
+SELECT * FROM api.runs WHERE id = @id;
+
+-- name: Cancel :one
+SELECT moves.cancel(@id::uuid, @message::text)::boolean;

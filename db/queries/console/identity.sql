@@ -1,0 +1,38 @@
+-- name: CreateToken :one
+-- A user whose role is written down has none that is more; no row then.
+INSERT INTO api_tokens (user_id, name, role, scopes, secret_sha256, created_by, expires_at)
+SELECT @user_id, @name, @role, @scopes::text[], @secret_sha256, @created_by, sqlc.narg('expires_at')
+RETURNING id, created_at;
+
+-- name: RoleOf :one
+SELECT role FROM users WHERE user_id = @user_id;
+
+-- name: ListTokens :many
+SELECT id, user_id, name, role, scopes, created_at, created_by, expires_at, revoked_at, last_used_at FROM api_tokens
+WHERE id > @after AND (sqlc.narg('user_id')::integer IS NULL OR user_id = sqlc.narg('user_id'))
+ORDER BY id LIMIT @page::integer;
+
+-- name: RevokeToken :execrows
+UPDATE api_tokens SET revoked_at = clock_timestamp() WHERE id = @id AND revoked_at IS NULL;
+
+-- name: HasToken :one
+SELECT EXISTS (SELECT FROM api_tokens WHERE id = @id);
+
+-- name: SetUser :exec
+INSERT INTO users AS u (user_id, role) VALUES (@user_id, @role) ON CONFLICT (user_id) DO UPDATE SET role = EXCLUDED.role WHERE u.role <> EXCLUDED.role;
+
+-- name: SetMember :exec
+INSERT INTO group_members AS m (user_id, group_id, leads) VALUES (@user_id, @group_id, @leads)
+ON CONFLICT (user_id, group_id) DO UPDATE SET leads = EXCLUDED.leads WHERE m.leads <> EXCLUDED.leads;
+
+-- name: LeaveGroup :exec
+DELETE FROM group_members WHERE user_id = @user_id AND group_id = @group_id;
+
+-- name: ListUsers :many
+-- Those of whom something is written down.
+SELECT k.user_id::integer AS user_id, u.role,
+    ARRAY(SELECT m.group_id FROM group_members m WHERE m.user_id = k.user_id ORDER BY m.group_id LIMIT 1000)::text[] AS groups,
+    ARRAY(SELECT m.group_id FROM group_members m WHERE m.user_id = k.user_id AND m.leads ORDER BY m.group_id LIMIT 1000)::text[] AS leads
+FROM (SELECT user_id FROM users UNION SELECT user_id FROM group_members) k LEFT JOIN users u ON u.user_id = k.user_id
+WHERE k.user_id > @after::integer AND (sqlc.narg('user_id')::integer IS NULL OR k.user_id = sqlc.narg('user_id'))
+ORDER BY k.user_id LIMIT @page::integer;
