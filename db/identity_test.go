@@ -266,7 +266,7 @@ func TestNobodyEditsTheAudit(t *testing.T) {
 
 func TestATokenHasAtMostTheRightsOfItsOwner(t *testing.T) {
 	b := newBase(t)
-	token := one[int32](b, `INSERT INTO api_tokens (user_id, role, scopes, secret_sha256, created_by) VALUES (7, 'admin', '{read,write}', sha256('s'), 'x') RETURNING id`)
+	token := one[int32](b, `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by) VALUES (7, 'admin', '{read,write}', sha256('s'), 'x') RETURNING id`)
 	is := func(want string) {
 		t.Helper()
 		if got := one[string](b, `SELECT coalesce((SELECT concat_ws(' ', a.role, a.groups, a.leads) FROM api.authenticate($1, sha256('s')) a), 'nobody')`, token); got != want {
@@ -282,8 +282,8 @@ func TestATokenHasAtMostTheRightsOfItsOwner(t *testing.T) {
 	if one[int](b, `SELECT count(*) FROM api.authenticate($1, sha256('t'))`, token) != 0 {
 		t.Error("another secret is taken")
 	}
-	b.exec(`UPDATE api_tokens SET expires_at = clock_timestamp()`)
+	b.exec(`UPDATE access_tokens SET expires_at = clock_timestamp()`)
 	is("nobody")
-	b.exec(`UPDATE api_tokens SET expires_at = NULL, revoked_at = clock_timestamp()`)
+	b.exec(`UPDATE access_tokens SET expires_at = NULL, revoked_at = clock_timestamp()`)
 	is("nobody")
 }

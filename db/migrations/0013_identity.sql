@@ -21,28 +21,28 @@ CREATE TABLE group_members (
 );
 
 -- Tokens of programs. Only a hash of the secret is kept.
-CREATE TABLE api_tokens (
+CREATE TABLE access_tokens (
     id           integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     user_id      integer NOT NULL
-        CONSTRAINT api_tokens_user_id_positive CHECK (user_id > 0),
+        CONSTRAINT access_tokens_user_id_positive CHECK (user_id > 0),
     name         text NOT NULL DEFAULT ''
-        CONSTRAINT api_tokens_name_length CHECK (length(name) <= 200),
+        CONSTRAINT access_tokens_name_length CHECK (length(name) <= 200),
     role         text NOT NULL
-        CONSTRAINT api_tokens_role_known CHECK (role IN ('user', 'admin', 'superadmin')),
+        CONSTRAINT access_tokens_role_known CHECK (role IN ('user', 'admin', 'superadmin')),
     scopes       text[] NOT NULL
-        CONSTRAINT api_tokens_scopes_known CHECK (scopes <@ ARRAY['read', 'operate', 'write', 'admin'] AND cardinality(scopes) BETWEEN 1 AND 4),
+        CONSTRAINT access_tokens_scopes_known CHECK (scopes <@ ARRAY['read', 'operate', 'write', 'admin'] AND cardinality(scopes) BETWEEN 1 AND 4),
     secret_sha256 bytea NOT NULL
-        CONSTRAINT api_tokens_secret_length CHECK (octet_length(secret_sha256) = 32),
+        CONSTRAINT access_tokens_secret_length CHECK (octet_length(secret_sha256) = 32),
     created_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
     created_by   text NOT NULL,
     expires_at   timestamptz
-        CONSTRAINT api_tokens_expires_range CHECK (expires_at BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00'),
+        CONSTRAINT access_tokens_expires_range CHECK (expires_at BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00'),
     revoked_at   timestamptz,
     -- Written at most once an hour.
     last_used_at timestamptz
 );
 -- Tokens: those of a user.
-CREATE INDEX api_tokens_user ON api_tokens (user_id, id);
+CREATE INDEX access_tokens_user ON access_tokens (user_id, id);
 
 -- What people have changed. It is appended to, by the functions and triggers below, in the transaction of the change.
 CREATE TABLE audit (
@@ -251,7 +251,7 @@ BEGIN
     RETURN NULL;
 END $$;
 -- +goose StatementEnd
-CREATE TRIGGER api_tokens_audit AFTER INSERT OR UPDATE OR DELETE ON api_tokens
+CREATE TRIGGER access_tokens_audit AFTER INSERT OR UPDATE OR DELETE ON access_tokens
     FOR EACH ROW EXECUTE FUNCTION audit_row('tokens', 'id', '{secret_sha256,last_used_at}');
 CREATE TRIGGER users_audit AFTER INSERT OR UPDATE OR DELETE ON users FOR EACH ROW EXECUTE FUNCTION audit_row('users', 'user_id', '{}');
 CREATE TRIGGER group_members_audit AFTER INSERT OR UPDATE OR DELETE ON group_members FOR EACH ROW EXECUTE FUNCTION audit_row('groups', 'group_id', '{}');
@@ -296,7 +296,12 @@ CREATE FUNCTION api.job_types() RETURNS text[] LANGUAGE sql STABLE AS $$ SELECT 
 -- +goose StatementEnd
 
 CREATE VIEW api.connectors AS
-SELECT c.*, api.is_superadmin() OR (c.type <> ALL ((SELECT api.job_types())::text[])
+SELECT c.id, c.name, c.type, c.user_id, c.scope, c.scope_id, c.config, c.refresh_freq_minutes, c.schedule_cron, c.time_zone, c.dst_gap, c.dst_overlap,
+    c.spread_percent, c.deadline_minutes, c.overlap, c.once_per, c.catch_up, c.catch_up_most, c.catch_up_minutes, c.max_retries, c.deletion_guard,
+    c.trigger_requested_at, c.created_at, c.created_by, c.updated_at, c.updated_by, c.status, c.status_message, c.config_version, c.last_sync_at,
+    c.next_sync_at, c.due_reason, c.planned_through, c.needs_plan, c.claimed_at, c.claimed_for, c.synced_for, c.deletions_allowed_at, c.next_parameters,
+    c.run_id, c.failure_count, c.put_off_since,
+    api.is_superadmin() OR (c.type <> ALL ((SELECT api.job_types())::text[])
         AND ((c.scope = 'user' AND c.user_id = api.viewer_id()) OR (c.scope = 'group' AND c.scope_id = ANY ((SELECT api.groups('change_groups'))::text[])))) AS may_change
 FROM connectors c
 WHERE (c.scope = ANY (api.open_scopes())
@@ -310,14 +315,21 @@ CREATE VIEW api.changeable AS SELECT * FROM api.connectors WHERE may_change WITH
 
 -- What somebody may add. Who leads a group changes its connectors, and adds none.
 CREATE VIEW api.creatable AS
-SELECT c.* FROM connectors c
+SELECT c.id, c.name, c.type, c.user_id, c.scope, c.scope_id, c.config, c.refresh_freq_minutes, c.schedule_cron, c.time_zone, c.dst_gap, c.dst_overlap,
+    c.spread_percent, c.deadline_minutes, c.overlap, c.once_per, c.catch_up, c.catch_up_most, c.catch_up_minutes, c.max_retries, c.deletion_guard,
+    c.created_by, c.updated_by
+FROM connectors c
 WHERE api.is_superadmin() OR (c.type <> ALL ((SELECT api.job_types())::text[]) AND c.user_id = api.viewer_id()
     AND (c.scope = 'user' OR (c.scope = 'group' AND c.scope_id = ANY ((SELECT api.groups('create_groups'))::text[]))))
 WITH CASCADED CHECK OPTION;
 
--- The runs of what somebody sees; those of deleted connectors are for who sees everything.
+-- The runs of what somebody sees; those of deleted connectors are for who sees everything. Not the try: who knows it speaks for its run.
 CREATE VIEW api.runs AS
-SELECT r.* FROM scheduler_runs r WHERE api.is_superadmin() OR EXISTS (SELECT FROM api.connectors c WHERE c.id = r.connector_id);
+SELECT r.id, r.connector_id, r.type, r.trigger, r.slot, r.slot_last, r.missed_count, r.due_at, r.started_at, r.dispatched_at, r.dispatches,
+    r.trigger_requested_at, r.deletions_allowed_at, r.parameters, r.picked_up_at, r.fetched_at, r.completed_at, r.status, r.reason, r.error_message,
+    r.total, r.stored, r.documents_processed, r.documents_failed, r.documents_deleted, r.documents_unchanged, r.chunks_stored, r.listing_whole,
+    r.config_version, r.waits_until, r.wait_message, r.resources, r.progress_done, r.progress_total, r.progress_text, r.warnings, r.result
+FROM scheduler_runs r WHERE api.is_superadmin() OR EXISTS (SELECT FROM api.connectors c WHERE c.id = r.connector_id);
 
 CREATE VIEW api.audit AS
 SELECT a.* FROM audit a
@@ -330,7 +342,7 @@ WHERE api.is_superadmin()
 -- Everybody sees their own tokens.
 CREATE VIEW api.tokens AS
 SELECT t.id, t.user_id, t.name, t.role, t.scopes, t.created_at, t.created_by, t.expires_at, t.revoked_at, t.last_used_at
-FROM api_tokens t WHERE t.user_id = api.viewer_id() OR api.is_superadmin();
+FROM access_tokens t WHERE t.user_id = api.viewer_id() OR api.is_superadmin();
 
 -- A number for each role, so that the lesser of two is found.
 -- +goose StatementBegin
@@ -343,16 +355,16 @@ CREATE FUNCTION api.authenticate(token integer, sha256 bytea, OUT token_id integ
     OUT groups text[], OUT leads text[]) RETURNS SETOF record
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
-    t      api_tokens;
+    t      access_tokens;
     moment timestamptz := clock_timestamp();
 BEGIN
-    SELECT * INTO t FROM api_tokens k WHERE k.id = token AND k.secret_sha256 = sha256 AND k.revoked_at IS NULL
+    SELECT * INTO t FROM access_tokens k WHERE k.id = token AND k.secret_sha256 = sha256 AND k.revoked_at IS NULL
         AND (k.expires_at IS NULL OR k.expires_at > moment);
     IF NOT FOUND THEN
         RETURN;
     END IF;
     IF coalesce(t.last_used_at < moment - interval '1 hour', true) THEN
-        UPDATE api_tokens k SET last_used_at = moment WHERE k.id = (SELECT l.id FROM api_tokens l WHERE l.id = t.id FOR NO KEY UPDATE SKIP LOCKED);
+        UPDATE access_tokens k SET last_used_at = moment WHERE k.id = (SELECT l.id FROM access_tokens l WHERE l.id = t.id FOR NO KEY UPDATE SKIP LOCKED);
     END IF;
     token_id := t.id;
     user_id := t.user_id;
@@ -377,12 +389,12 @@ DECLARE
 BEGIN
     IF (owner <> api.viewer_id() AND NOT api.is_superadmin()) OR viewer IS NULL OR api.rank(of_role) > api.rank(viewer ->> 'role')
         OR api.rank(of_role) > api.rank(owners) OR NOT to_jsonb(of_scopes) <@ (viewer -> 'scopes') THEN
-        RAISE EXCEPTION 'a token has at most the rights of its owner and of who makes it' USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'api_tokens_rights';
+        RAISE EXCEPTION 'a token has at most the rights of its owner and of who makes it' USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'access_tokens_rights';
     END IF;
-    IF (SELECT count(*) FROM (SELECT FROM api_tokens t WHERE t.user_id = owner AND t.revoked_at IS NULL AND coalesce(t.expires_at > clock_timestamp(), true) LIMIT 100) n) = 100 THEN
-        RAISE EXCEPTION 'user % has 100 tokens; revoke one first', owner USING ERRCODE = 'check_violation', CONSTRAINT = 'api_tokens_most';
+    IF (SELECT count(*) FROM (SELECT FROM access_tokens t WHERE t.user_id = owner AND t.revoked_at IS NULL AND coalesce(t.expires_at > clock_timestamp(), true) LIMIT 100) n) = 100 THEN
+        RAISE EXCEPTION 'user % has 100 tokens; revoke one first', owner USING ERRCODE = 'check_violation', CONSTRAINT = 'access_tokens_most';
     END IF;
-    INSERT INTO api_tokens (user_id, name, role, scopes, secret_sha256, created_by, expires_at)
+    INSERT INTO access_tokens (user_id, name, role, scopes, secret_sha256, created_by, expires_at)
         VALUES (owner, label, of_role, of_scopes, sha256, (SELECT a.person FROM moves.actor() a), until) RETURNING id INTO made;
     RETURN made;
 END $$;
@@ -392,7 +404,7 @@ END $$;
 -- +goose StatementBegin
 CREATE FUNCTION api.runs_back(before timestamptz, back integer) RETURNS timestamptz
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
-    SELECT r.completed_at FROM runs r WHERE r.completed_at <= before ORDER BY r.completed_at DESC OFFSET least(back, 100000) LIMIT 1
+    SELECT r.completed_at FROM runs r WHERE r.completed_at < before ORDER BY r.completed_at DESC OFFSET least(back, 100000) LIMIT 1
 $$;
 -- +goose StatementEnd
 
@@ -404,7 +416,7 @@ BEGIN
     IF NOT EXISTS (SELECT FROM api.tokens t WHERE t.id = token) THEN
         RETURN NULL;
     END IF;
-    UPDATE api_tokens SET revoked_at = clock_timestamp() WHERE id = token AND revoked_at IS NULL;
+    UPDATE access_tokens SET revoked_at = clock_timestamp() WHERE id = token AND revoked_at IS NULL;
     RETURN FOUND;
 END $$;
 -- +goose StatementEnd
@@ -420,7 +432,7 @@ DROP TRIGGER connectors_audit_changed ON connectors;
 DROP TRIGGER connectors_audit ON connectors;
 DROP TABLE audit_key;
 DROP TABLE audit;
-DROP TABLE api_tokens;
+DROP TABLE access_tokens;
 DROP TABLE group_members;
 DROP TABLE users;
 DROP FUNCTION audit_refuse();

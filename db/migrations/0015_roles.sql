@@ -112,8 +112,8 @@ GRANT UPDATE (envelope) ON connector_secrets TO echomind_console;
 
 -- Who may use services/api, and what was done: read by everybody who administers, written by the console and by functions of schema api.
 GRANT SELECT ON users, group_members, audit TO echomind_console;
-GRANT SELECT (id, user_id, name, role, scopes, created_at, created_by, expires_at, revoked_at, last_used_at) ON api_tokens TO echomind_console;
-GRANT INSERT (user_id, name, role, scopes, secret_sha256, created_by, expires_at), UPDATE (revoked_at) ON api_tokens TO echomind_console;
+GRANT SELECT (id, user_id, name, role, scopes, created_at, created_by, expires_at, revoked_at, last_used_at) ON access_tokens TO echomind_console;
+GRANT INSERT (user_id, name, role, scopes, secret_sha256, created_by, expires_at), UPDATE (revoked_at) ON access_tokens TO echomind_console;
 GRANT INSERT (user_id, role), UPDATE (role), DELETE ON users TO echomind_console;
 GRANT INSERT (user_id, group_id, leads), UPDATE (leads), DELETE ON group_members TO echomind_console;
 

@@ -26,7 +26,7 @@ LIMIT @page::integer;
 
 -- name: RunsBack :one
 -- When the run ended that is so many before a moment; no row where there are not so many.
-SELECT api.runs_back(@before::timestamptz, @back::integer)::timestamptz AS completed_at;
+SELECT b.ended_at::timestamptz AS ended_at FROM (SELECT api.runs_back(@before::timestamptz, @back::integer) AS ended_at) b WHERE b.ended_at IS NOT NULL;
 
 -- name: GetRun :one
 SELECT * FROM api.runs WHERE id = @id;

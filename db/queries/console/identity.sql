@@ -1,6 +1,6 @@
 -- name: CreateToken :one
 -- A user whose role is written down has none that is more; no row then.
-INSERT INTO api_tokens (user_id, name, role, scopes, secret_sha256, created_by, expires_at)
+INSERT INTO access_tokens (user_id, name, role, scopes, secret_sha256, created_by, expires_at)
 SELECT @user_id, @name, @role, @scopes::text[], @secret_sha256, @created_by, sqlc.narg('expires_at')
 RETURNING id, created_at;
 
@@ -8,15 +8,15 @@ RETURNING id, created_at;
 SELECT role FROM users WHERE user_id = @user_id;
 
 -- name: ListTokens :many
-SELECT id, user_id, name, role, scopes, created_at, created_by, expires_at, revoked_at, last_used_at FROM api_tokens
+SELECT id, user_id, name, role, scopes, created_at, created_by, expires_at, revoked_at, last_used_at FROM access_tokens
 WHERE id > @after AND (sqlc.narg('user_id')::integer IS NULL OR user_id = sqlc.narg('user_id'))
 ORDER BY id LIMIT @page::integer;
 
 -- name: RevokeToken :execrows
-UPDATE api_tokens SET revoked_at = clock_timestamp() WHERE id = @id AND revoked_at IS NULL;
+UPDATE access_tokens SET revoked_at = clock_timestamp() WHERE id = @id AND revoked_at IS NULL;
 
 -- name: HasToken :one
-SELECT EXISTS (SELECT FROM api_tokens WHERE id = @id);
+SELECT EXISTS (SELECT FROM access_tokens WHERE id = @id);
 
 -- name: SetUser :exec
 INSERT INTO users AS u (user_id, role) VALUES (@user_id, @role) ON CONFLICT (user_id) DO UPDATE SET role = EXCLUDED.role WHERE u.role <> EXCLUDED.role;

@@ -16,7 +16,7 @@ func TestATokenIsShownOnceAndKeptAsAHash(t *testing.T) {
 	id, secret, err := identity.ParseToken(made["token"].(string))
 	require.NoError(t, err)
 	require.EqualValues(t, 1, id)
-	require.Equal(t, "true", u.row(`SELECT (secret_sha256 = $1 AND expires_at - created_at BETWEEN '89 days' AND '91 days')::text FROM api_tokens`, secret.Hash()))
+	require.Equal(t, "true", u.row(`SELECT (secret_sha256 = $1 AND expires_at - created_at BETWEEN '89 days' AND '91 days')::text FROM access_tokens`, secret.Hash()))
 	require.Equal(t, "7 user", u.row(`SELECT concat_ws(' ', user_id, role) FROM api.authenticate(1, $1)`, secret.Hash()))
 	require.NotContains(t, u.succeed("tokens", "list"), string(secret))
 	require.NotContains(t, u.row(`SELECT string_agg(a::text, ' ') FROM audit a`), string(secret))
@@ -41,7 +41,7 @@ func TestATokenIsRefusedThatIsMoreThanItsUser(t *testing.T) {
 	u.succeed("tokens", "create", "--user", "7", "--role", "admin")
 	u.succeed("users", "set", "7", "--leave", "eng", "--role", "user")
 	require.Equal(t, []any{"docs"}, u.array("users", "list")[0]["groups"])
-	require.Equal(t, "user docs", u.row(`SELECT concat_ws(' ', a.role, array_to_string(a.groups, ',')) FROM api_tokens t, api.authenticate(t.id, t.secret_sha256) a`))
+	require.Equal(t, "user docs", u.row(`SELECT concat_ws(' ', a.role, array_to_string(a.groups, ',')) FROM access_tokens t, api.authenticate(t.id, t.secret_sha256) a`))
 	for _, args := range [][]string{
 		{"--user", "0"}, {"--user", "1", "--role", "root"}, {"--user", "1", "--scopes", "all"}, {"--user", "1", "--scopes", ""}, {"--user", "1", "--expires", "soon"}, {},
 	} {

@@ -11,7 +11,7 @@ import (
 )
 
 const createToken = `-- name: CreateToken :one
-INSERT INTO api_tokens (user_id, name, role, scopes, secret_sha256, created_by, expires_at)
+INSERT INTO access_tokens (user_id, name, role, scopes, secret_sha256, created_by, expires_at)
 SELECT $1, $2, $3, $4::text[], $5, $6, $7
 RETURNING id, created_at
 `
@@ -48,7 +48,7 @@ func (q *Queries) CreateToken(ctx context.Context, arg CreateTokenParams) (Creat
 }
 
 const hasToken = `-- name: HasToken :one
-SELECT EXISTS (SELECT FROM api_tokens WHERE id = $1)
+SELECT EXISTS (SELECT FROM access_tokens WHERE id = $1)
 `
 
 func (q *Queries) HasToken(ctx context.Context, id int32) (bool, error) {
@@ -73,7 +73,7 @@ func (q *Queries) LeaveGroup(ctx context.Context, arg LeaveGroupParams) error {
 }
 
 const listTokens = `-- name: ListTokens :many
-SELECT id, user_id, name, role, scopes, created_at, created_by, expires_at, revoked_at, last_used_at FROM api_tokens
+SELECT id, user_id, name, role, scopes, created_at, created_by, expires_at, revoked_at, last_used_at FROM access_tokens
 WHERE id > $1 AND ($2::integer IS NULL OR user_id = $2)
 ORDER BY id LIMIT $3::integer
 `
@@ -177,7 +177,7 @@ func (q *Queries) ListUsers(ctx context.Context, arg ListUsersParams) ([]ListUse
 }
 
 const revokeToken = `-- name: RevokeToken :execrows
-UPDATE api_tokens SET revoked_at = clock_timestamp() WHERE id = $1 AND revoked_at IS NULL
+UPDATE access_tokens SET revoked_at = clock_timestamp() WHERE id = $1 AND revoked_at IS NULL
 `
 
 func (q *Queries) RevokeToken(ctx context.Context, id int32) (int64, error) {

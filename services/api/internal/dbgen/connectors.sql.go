@@ -114,7 +114,7 @@ func (q *Queries) Enable(ctx context.Context, id int32) (bool, error) {
 }
 
 const getConnector = `-- name: GetConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, docs_analyzed, put_off_since, at_fault, may_change FROM api.connectors WHERE id = $1
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, may_change FROM api.connectors WHERE id = $1
 `
 
 func (q *Queries) GetConnector(ctx context.Context, id int32) (ApiConnector, error) {
@@ -150,16 +150,9 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (ApiConnector, err
 		&i.Status,
 		&i.StatusMessage,
 		&i.ConfigVersion,
-		&i.AddedVersion,
-		&i.SyncedVersion,
-		&i.ListedVersion,
-		&i.State,
-		&i.Listing,
 		&i.LastSyncAt,
 		&i.NextSyncAt,
 		&i.DueReason,
-		&i.SlotAt,
-		&i.SlotsThrough,
 		&i.PlannedThrough,
 		&i.NeedsPlan,
 		&i.ClaimedAt,
@@ -169,9 +162,7 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (ApiConnector, err
 		&i.NextParameters,
 		&i.RunID,
 		&i.FailureCount,
-		&i.DocsAnalyzed,
 		&i.PutOffSince,
-		&i.AtFault,
 		&i.MayChange,
 	)
 	return i, err
@@ -202,7 +193,7 @@ func (q *Queries) IntervalSlot(ctx context.Context, arg IntervalSlotParams) (tim
 }
 
 const listConnectors = `-- name: ListConnectors :many
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, docs_analyzed, put_off_since, at_fault, may_change FROM api.connectors
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, may_change FROM api.connectors
 WHERE id > $1
     AND ($2::text IS NULL OR type = $2)
     AND ($3::text IS NULL OR status = $3)
@@ -270,16 +261,9 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 			&i.Status,
 			&i.StatusMessage,
 			&i.ConfigVersion,
-			&i.AddedVersion,
-			&i.SyncedVersion,
-			&i.ListedVersion,
-			&i.State,
-			&i.Listing,
 			&i.LastSyncAt,
 			&i.NextSyncAt,
 			&i.DueReason,
-			&i.SlotAt,
-			&i.SlotsThrough,
 			&i.PlannedThrough,
 			&i.NeedsPlan,
 			&i.ClaimedAt,
@@ -289,9 +273,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 			&i.NextParameters,
 			&i.RunID,
 			&i.FailureCount,
-			&i.DocsAnalyzed,
 			&i.PutOffSince,
-			&i.AtFault,
 			&i.MayChange,
 		); err != nil {
 			return nil, err
@@ -305,7 +287,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 }
 
 const lockConnector = `-- name: LockConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, docs_analyzed, put_off_since, at_fault, may_change FROM api.changeable WHERE id = $1 FOR UPDATE
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, may_change FROM api.changeable WHERE id = $1 FOR UPDATE
 `
 
 // No row: there is none, or it is not for who asks to change.
@@ -342,16 +324,9 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (ApiChangeable, e
 		&i.Status,
 		&i.StatusMessage,
 		&i.ConfigVersion,
-		&i.AddedVersion,
-		&i.SyncedVersion,
-		&i.ListedVersion,
-		&i.State,
-		&i.Listing,
 		&i.LastSyncAt,
 		&i.NextSyncAt,
 		&i.DueReason,
-		&i.SlotAt,
-		&i.SlotsThrough,
 		&i.PlannedThrough,
 		&i.NeedsPlan,
 		&i.ClaimedAt,
@@ -361,9 +336,7 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (ApiChangeable, e
 		&i.NextParameters,
 		&i.RunID,
 		&i.FailureCount,
-		&i.DocsAnalyzed,
 		&i.PutOffSince,
-		&i.AtFault,
 		&i.MayChange,
 	)
 	return i, err

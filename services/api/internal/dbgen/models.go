@@ -61,16 +61,9 @@ type ApiChangeable struct {
 	Status             string
 	StatusMessage      *string
 	ConfigVersion      int64
-	AddedVersion       int64
-	SyncedVersion      *int64
-	ListedVersion      *int64
-	State              []byte
-	Listing            []byte
 	LastSyncAt         *time.Time
 	NextSyncAt         *time.Time
 	DueReason          *string
-	SlotAt             *time.Time
-	SlotsThrough       *time.Time
 	PlannedThrough     *time.Time
 	NeedsPlan          bool
 	ClaimedAt          *time.Time
@@ -80,9 +73,7 @@ type ApiChangeable struct {
 	NextParameters     []byte
 	RunID              *uuid.UUID
 	FailureCount       int32
-	DocsAnalyzed       int64
 	PutOffSince        *time.Time
-	AtFault            *bool
 	MayChange          *bool
 }
 
@@ -116,16 +107,9 @@ type ApiConnector struct {
 	Status             string
 	StatusMessage      *string
 	ConfigVersion      int64
-	AddedVersion       int64
-	SyncedVersion      *int64
-	ListedVersion      *int64
-	State              []byte
-	Listing            []byte
 	LastSyncAt         *time.Time
 	NextSyncAt         *time.Time
 	DueReason          *string
-	SlotAt             *time.Time
-	SlotsThrough       *time.Time
 	PlannedThrough     *time.Time
 	NeedsPlan          bool
 	ClaimedAt          *time.Time
@@ -135,16 +119,13 @@ type ApiConnector struct {
 	NextParameters     []byte
 	RunID              *uuid.UUID
 	FailureCount       int32
-	DocsAnalyzed       int64
 	PutOffSince        *time.Time
-	AtFault            *bool
 	MayChange          bool
 }
 
 type ApiRun struct {
 	ID                 uuid.UUID
 	ConnectorID        int32
-	JobName            string
 	Type               string
 	Trigger            string
 	Slot               *time.Time
@@ -158,25 +139,19 @@ type ApiRun struct {
 	DeletionsAllowedAt *time.Time
 	Parameters         []byte
 	PickedUpAt         *time.Time
-	TryID              *uuid.UUID
-	WorkerID           *uuid.UUID
 	FetchedAt          *time.Time
-	DrainSeq           *int64
 	CompletedAt        *time.Time
 	Status             string
 	Reason             *string
 	ErrorMessage       *string
 	Total              *int64
 	Stored             int64
-	CheckpointNo       int64
-	Notes              int64
 	DocumentsProcessed int64
 	DocumentsFailed    int64
 	DocumentsDeleted   int64
 	DocumentsUnchanged int64
 	ChunksStored       int64
 	ListingWhole       *bool
-	NewState           []byte
 	ConfigVersion      int64
 	WaitsUntil         *time.Time
 	WaitMessage        *string
@@ -199,20 +174,6 @@ type ApiToken struct {
 	ExpiresAt  *time.Time
 	RevokedAt  *time.Time
 	LastUsedAt *time.Time
-}
-
-type ApiToken struct {
-	ID           int32
-	UserID       int32
-	Name         string
-	Role         string
-	Scopes       []string
-	SecretSha256 []byte
-	CreatedAt    time.Time
-	CreatedBy    string
-	ExpiresAt    *time.Time
-	RevokedAt    *time.Time
-	LastUsedAt   *time.Time
 }
 
 type ConnectorType struct {

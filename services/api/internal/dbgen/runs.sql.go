@@ -29,7 +29,7 @@ func (q *Queries) Cancel(ctx context.Context, arg CancelParams) (bool, error) {
 }
 
 const endedRuns = `-- name: EndedRuns :many
-SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM api.runs
+SELECT id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, fetched_at, completed_at, status, reason, error_message, total, stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM api.runs
 WHERE status <> 'running' AND completed_at >= $1::timestamptz
     AND completed_at <= $2::timestamptz AND (completed_at, id) < ($2::timestamptz, $3::uuid)
     AND ($4::text IS NULL OR status = $4)
@@ -67,7 +67,6 @@ func (q *Queries) EndedRuns(ctx context.Context, arg EndedRunsParams) ([]ApiRun,
 		if err := rows.Scan(
 			&i.ID,
 			&i.ConnectorID,
-			&i.JobName,
 			&i.Type,
 			&i.Trigger,
 			&i.Slot,
@@ -81,25 +80,19 @@ func (q *Queries) EndedRuns(ctx context.Context, arg EndedRunsParams) ([]ApiRun,
 			&i.DeletionsAllowedAt,
 			&i.Parameters,
 			&i.PickedUpAt,
-			&i.TryID,
-			&i.WorkerID,
 			&i.FetchedAt,
-			&i.DrainSeq,
 			&i.CompletedAt,
 			&i.Status,
 			&i.Reason,
 			&i.ErrorMessage,
 			&i.Total,
 			&i.Stored,
-			&i.CheckpointNo,
-			&i.Notes,
 			&i.DocumentsProcessed,
 			&i.DocumentsFailed,
 			&i.DocumentsDeleted,
 			&i.DocumentsUnchanged,
 			&i.ChunksStored,
 			&i.ListingWhole,
-			&i.NewState,
 			&i.ConfigVersion,
 			&i.WaitsUntil,
 			&i.WaitMessage,
@@ -121,7 +114,7 @@ func (q *Queries) EndedRuns(ctx context.Context, arg EndedRunsParams) ([]ApiRun,
 }
 
 const getRun = `-- name: GetRun :one
-SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM api.runs WHERE id = $1
+SELECT id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, fetched_at, completed_at, status, reason, error_message, total, stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM api.runs WHERE id = $1
 `
 
 func (q *Queries) GetRun(ctx context.Context, id uuid.UUID) (ApiRun, error) {
@@ -130,7 +123,6 @@ func (q *Queries) GetRun(ctx context.Context, id uuid.UUID) (ApiRun, error) {
 	err := row.Scan(
 		&i.ID,
 		&i.ConnectorID,
-		&i.JobName,
 		&i.Type,
 		&i.Trigger,
 		&i.Slot,
@@ -144,25 +136,19 @@ func (q *Queries) GetRun(ctx context.Context, id uuid.UUID) (ApiRun, error) {
 		&i.DeletionsAllowedAt,
 		&i.Parameters,
 		&i.PickedUpAt,
-		&i.TryID,
-		&i.WorkerID,
 		&i.FetchedAt,
-		&i.DrainSeq,
 		&i.CompletedAt,
 		&i.Status,
 		&i.Reason,
 		&i.ErrorMessage,
 		&i.Total,
 		&i.Stored,
-		&i.CheckpointNo,
-		&i.Notes,
 		&i.DocumentsProcessed,
 		&i.DocumentsFailed,
 		&i.DocumentsDeleted,
 		&i.DocumentsUnchanged,
 		&i.ChunksStored,
 		&i.ListingWhole,
-		&i.NewState,
 		&i.ConfigVersion,
 		&i.WaitsUntil,
 		&i.WaitMessage,
@@ -177,7 +163,7 @@ func (q *Queries) GetRun(ctx context.Context, id uuid.UUID) (ApiRun, error) {
 }
 
 const openRuns = `-- name: OpenRuns :many
-SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM api.runs
+SELECT id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, fetched_at, completed_at, status, reason, error_message, total, stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM api.runs
 WHERE status = 'running' AND started_at <= $1::timestamptz AND (started_at, id) < ($1::timestamptz, $2::uuid)
     AND ($3::text IS NULL OR type = $3)
 ORDER BY started_at DESC, id DESC
@@ -209,7 +195,6 @@ func (q *Queries) OpenRuns(ctx context.Context, arg OpenRunsParams) ([]ApiRun, e
 		if err := rows.Scan(
 			&i.ID,
 			&i.ConnectorID,
-			&i.JobName,
 			&i.Type,
 			&i.Trigger,
 			&i.Slot,
@@ -223,25 +208,19 @@ func (q *Queries) OpenRuns(ctx context.Context, arg OpenRunsParams) ([]ApiRun, e
 			&i.DeletionsAllowedAt,
 			&i.Parameters,
 			&i.PickedUpAt,
-			&i.TryID,
-			&i.WorkerID,
 			&i.FetchedAt,
-			&i.DrainSeq,
 			&i.CompletedAt,
 			&i.Status,
 			&i.Reason,
 			&i.ErrorMessage,
 			&i.Total,
 			&i.Stored,
-			&i.CheckpointNo,
-			&i.Notes,
 			&i.DocumentsProcessed,
 			&i.DocumentsFailed,
 			&i.DocumentsDeleted,
 			&i.DocumentsUnchanged,
 			&i.ChunksStored,
 			&i.ListingWhole,
-			&i.NewState,
 			&i.ConfigVersion,
 			&i.WaitsUntil,
 			&i.WaitMessage,
@@ -263,7 +242,7 @@ func (q *Queries) OpenRuns(ctx context.Context, arg OpenRunsParams) ([]ApiRun, e
 }
 
 const runsBack = `-- name: RunsBack :one
-SELECT api.runs_back($1::timestamptz, $2::integer)::timestamptz AS completed_at
+SELECT b.ended_at::timestamptz AS ended_at FROM (SELECT api.runs_back($1::timestamptz, $2::integer) AS ended_at) b WHERE b.ended_at IS NOT NULL
 `
 
 type RunsBackParams struct {
@@ -274,13 +253,13 @@ type RunsBackParams struct {
 // When the run ended that is so many before a moment; no row where there are not so many.
 func (q *Queries) RunsBack(ctx context.Context, arg RunsBackParams) (time.Time, error) {
 	row := q.db.QueryRow(ctx, runsBack, arg.Before, arg.Back)
-	var completed_at time.Time
-	err := row.Scan(&completed_at)
-	return completed_at, err
+	var ended_at time.Time
+	err := row.Scan(&ended_at)
+	return ended_at, err
 }
 
 const runsOf = `-- name: RunsOf :many
-SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM api.runs
+SELECT id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, fetched_at, completed_at, status, reason, error_message, total, stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM api.runs
 WHERE connector_id = $1 AND started_at <= $2::timestamptz AND (started_at, id) < ($2::timestamptz, $3::uuid)
     AND ($4::text IS NULL OR status = $4)
 ORDER BY started_at DESC, id DESC
@@ -314,7 +293,6 @@ func (q *Queries) RunsOf(ctx context.Context, arg RunsOfParams) ([]ApiRun, error
 		if err := rows.Scan(
 			&i.ID,
 			&i.ConnectorID,
-			&i.JobName,
 			&i.Type,
 			&i.Trigger,
 			&i.Slot,
@@ -328,25 +306,19 @@ func (q *Queries) RunsOf(ctx context.Context, arg RunsOfParams) ([]ApiRun, error
 			&i.DeletionsAllowedAt,
 			&i.Parameters,
 			&i.PickedUpAt,
-			&i.TryID,
-			&i.WorkerID,
 			&i.FetchedAt,
-			&i.DrainSeq,
 			&i.CompletedAt,
 			&i.Status,
 			&i.Reason,
 			&i.ErrorMessage,
 			&i.Total,
 			&i.Stored,
-			&i.CheckpointNo,
-			&i.Notes,
 			&i.DocumentsProcessed,
 			&i.DocumentsFailed,
 			&i.DocumentsDeleted,
 			&i.DocumentsUnchanged,
 			&i.ChunksStored,
 			&i.ListingWhole,
-			&i.NewState,
 			&i.ConfigVersion,
 			&i.WaitsUntil,
 			&i.WaitMessage,

@@ -1,0 +1,195 @@
+// Package api is the management plane: REST for users, and for the programs around the system. Everything it reads and writes of
+// connectors and runs goes through the views of schema api, which show and change what whom it serves may see and change; everything
+// that moves goes through the moves. It publishes nothing.
+//
+//	request → id, body's bound, deadline → token → rate → scope and role → one transaction that says whom it serves → answer
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/echomind/sync/db"
+	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/secret"
+	"github.com/echomind/sync/services/api/internal/dbgen"
+	"github.com/echomind/sync/services/api/internal/problem"
+)
+
+const (
+	// queryTimeout bounds a request's transaction.
+	queryTimeout = 6 * time.Second
+	// statementTimeout bounds each of its statements, lockTimeout each wait for a row.
+	statementTimeout = 5 * time.Second
+	lockTimeout      = 2 * time.Second
+	// maxBody is a configuration of 64 KiB with every character escaped, and the rest.
+	maxBody = 512 << 10
+	base    = "/api/v1"
+)
+
+// API is the service.
+type API struct {
+	config  Config
+	pool    *pgxpool.Pool
+	ring    *secret.Ring
+	limiter *limiter
+	metrics *metrics
+	log     *slog.Logger
+	huma    huma.API
+	mux     *http.ServeMux
+}
+
+// Run serves until ctx ends; it returns nil on a clean stop. Postgres may be away, at the start too: then it answers 503.
+func Run(ctx context.Context, cfg Config, process connect.Process) error {
+	return RunAnd(ctx, cfg, process, nil)
+}
+
+// RunAnd is Run; started, if not nil, is told the address that is listened on.
+func RunAnd(ctx context.Context, cfg Config, process connect.Process, started func(string)) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	pool, err := postgres.Open(ctx, cfg.DatabaseURL, "echomind-api", cfg.DatabaseMaxConns, postgres.As(cfg.DatabaseRole))
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	process.Ready.Add("api.postgres", func(ctx context.Context) error { return db.Check(ctx, pool) })
+	a, err := New(cfg, pool, process)
+	if err != nil {
+		return err
+	}
+	return a.serve(ctx, started)
+}
+
+// New makes the service on an open pool, whose login is a member of echomind_api.
+func New(cfg Config, pool *pgxpool.Pool, process connect.Process) (*API, error) {
+	ring, err := secret.Load(cfg.SecretsKeyFile, cfg.SecretsKey)
+	if err != nil {
+		return nil, err
+	}
+	a := &API{
+		config: cfg, pool: pool, ring: ring, limiter: newLimiter(cfg.Rate, cfg.Burst), metrics: newMetrics(process.Metrics),
+		log: process.Log.With("service", "api"), mux: http.NewServeMux(),
+	}
+	ourWords()
+	a.huma = humago.New(a.mux, document())
+	a.huma.UseMiddleware(a.signIn)
+	a.routes()
+	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { a.refuse(w, r, problem.NotFound("operation "+r.Method+" at this path")) })
+	return a, nil
+}
+
+func document() huma.Config {
+	cfg := huma.DefaultConfig("EchoMind Sync", "1")
+	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath = base+"/openapi", "", ""
+	cfg.CreateHooks = nil
+	cfg.RejectUnknownQueryParameters = true
+	cfg.Info.Description = "Sources of knowledge that are kept in sync, their runs, and who did what. Lists come in pages: send next_page_token as page_token. " +
+		"What you may not see is not found. Every change may carry a note for the audit, in the header Audit-Note."
+	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"token": {Type: "http", Scheme: "bearer", Description: "A token that `echomind tokens create` or POST /api/v1/tokens has made."},
+	}
+	return cfg
+}
+
+// ourWords has huma answer in our words. They are the same for every API of the process.
+var ourWords = sync.OnceFunc(func() {
+	huma.NewError = problem.FromHuma
+	huma.NewErrorWithContext = func(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
+		p := *problem.Of(problem.FromHuma(status, message, errs...))
+		p.RequestID = requestOf(ctx.Context()).RequestID
+		return &p
+	}
+})
+
+// OpenAPI is the document of the API: what make generate writes down.
+func OpenAPI() ([]byte, error) {
+	a := &API{mux: http.NewServeMux()}
+	ourWords()
+	a.huma = humago.New(a.mux, document())
+	a.routes()
+	return a.huma.OpenAPI().MarshalJSON()
+}
+
+func (a *API) routes() {
+	a.identityRoutes()
+	a.connectorRoutes()
+	a.runRoutes()
+}
+
+const operationKey = "operation"
+
+// register adds an operation: its rule is looked at before its handler is called, and every error becomes an answer.
+func register[I, O any](a *API, operation identity.Operation, method, path, summary string, status int, handle func(context.Context, *I) (*O, error)) {
+	rule := identity.RuleOf(operation)
+	errs := []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable}
+	if rule.Right != identity.Nothing {
+		errs = append(errs, http.StatusNotFound)
+	}
+	if method == http.MethodPatch || method == http.MethodDelete {
+		errs = append(errs, http.StatusPreconditionFailed, http.StatusPreconditionRequired)
+	}
+	if method != http.MethodGet {
+		errs = append(errs, http.StatusConflict, http.StatusBadRequest, http.StatusRequestEntityTooLarge)
+	}
+	huma.Register(a.huma, huma.Operation{
+		OperationID: string(operation), Method: method, Path: base + path, Summary: summary, DefaultStatus: status, MaxBodyBytes: maxBody, Errors: errs,
+		Description: "Scope: " + string(rule.Scope) + ".", Security: []map[string][]string{{"token": {}}}, Metadata: map[string]any{operationKey: operation},
+	}, func(ctx context.Context, in *I) (*O, error) {
+		out, err := handle(ctx, in)
+		if err != nil {
+			return nil, a.failed(ctx, err)
+		}
+		return out, nil
+	})
+}
+
+// failed is the answer to an error. What people cannot mend is logged.
+func (a *API) failed(ctx context.Context, err error) error {
+	p := *problem.Of(err)
+	p.RequestID = requestOf(ctx).RequestID
+	switch {
+	case p.Status == http.StatusInternalServerError:
+		a.log.Error("a request failed by a defect", "request", p.RequestID, "err", errors.Unwrap(&p))
+	case p.Status == http.StatusServiceUnavailable:
+		a.log.Warn("a request is not answered: Postgres does not answer", "request", p.RequestID, "err", errors.Unwrap(&p))
+	}
+	return &p
+}
+
+type contextKey int
+
+const requestKey contextKey = iota
+
+// requestOf is whom a request serves.
+func requestOf(ctx context.Context) identity.Request {
+	request, _ := ctx.Value(requestKey).(identity.Request)
+	return request
+}
+
+// in does the work of a request in one transaction that says whom it serves.
+func (a *API) in(ctx context.Context, work func(ctx context.Context, q *dbgen.Queries) error) error {
+	bounds := postgres.Bounds{Lock: lockTimeout, Statement: statementTimeout, Idle: statementTimeout}
+	return deadline.Do(ctx, "api.request", queryTimeout, func(ctx context.Context) error {
+		return postgres.TxBounded(ctx, a.pool, bounds, func(tx pgx.Tx) error {
+			q := dbgen.New(tx)
+			if err := q.Serve(ctx, requestOf(ctx).Setting()); err != nil {
+				return err
+			}
+			return work(ctx, q)
+		})
+	})
+}

@@ -1,0 +1,57 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/secret"
+)
+
+// Config is the configuration of the service.
+type Config struct {
+	config.Common
+	config.Secrets
+	// Refresh is how often a new connector is synced for which nobody chose.
+	Refresh config.Refresh
+	// Addr is where the API is served. Health and metrics have an address of their own, HTTP_ADDR.
+	Addr string `env:"API_ADDR" envDefault:":8080"`
+	// Rate is how many requests a second a token may make in the long run.
+	Rate float64 `env:"API_RATE" envDefault:"50"`
+	// Burst is how many at once after a rest.
+	Burst float64 `env:"API_BURST" envDefault:"100"`
+	// RequestSeconds is how long a request may take, in seconds.
+	RequestSeconds int `env:"API_REQUEST_SECONDS" envDefault:"10"`
+	// MaxConnections bounds the connections that are open at once; more are closed.
+	MaxConnections int `env:"API_MAX_CONNECTIONS" envDefault:"2000"`
+}
+
+// Shared is what all services are told.
+func (c Config) Shared() config.Common { return c.Common }
+
+func (c Config) requestTimeout() time.Duration { return time.Duration(c.RequestSeconds) * time.Second }
+
+// Validate returns every problem at once.
+func (c Config) Validate() error {
+	_, keys := secret.Load(c.SecretsKeyFile, c.SecretsKey)
+	problems := []error{
+		c.Common.Validate(), c.Refresh.Validate(), keys,
+		config.AtLeast("API_REQUEST_SECONDS", c.RequestSeconds, 1), config.AtLeast("API_MAX_CONNECTIONS", c.MaxConnections, 1),
+	}
+	if !(c.Rate >= 0.1 && c.Rate <= 100_000) {
+		problems = append(problems, fmt.Errorf("API_RATE=%g: must be 0.1 to 100000", c.Rate))
+	}
+	if !(c.Burst >= 1 && c.Burst <= 100_000) {
+		problems = append(problems, fmt.Errorf("API_BURST=%g: must be 1 to 100000", c.Burst))
+	}
+	_, port, err := net.SplitHostPort(c.Addr)
+	if err != nil {
+		problems = append(problems, fmt.Errorf("API_ADDR=%q: must be an address such as 127.0.0.1:8080: %w", c.Addr, err))
+	}
+	if _, other, err := net.SplitHostPort(c.HTTPAddr); err == nil && port == other && port != "0" {
+		problems = append(problems, fmt.Errorf("API_ADDR=%q and HTTP_ADDR=%q have one port: set HTTP_ADDR to another, such as 127.0.0.1:8081", c.Addr, c.HTTPAddr))
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,323 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/services/api/internal/dbgen"
+	"github.com/echomind/sync/services/api/internal/problem"
+)
+
+func (a *API) connectorRoutes() {
+	register(a, identity.ListConnectors, http.MethodGet, "/connectors", "List the connectors that you see, by number", http.StatusOK, a.listConnectors)
+	register(a, identity.CreateConnector, http.MethodPost, "/connectors", "Add a connector", http.StatusCreated, a.createConnector)
+	register(a, identity.GetConnector, http.MethodGet, "/connectors/{id}", "Show a connector", http.StatusOK, a.getConnector)
+	register(a, identity.UpdateConnector, http.MethodPatch, "/connectors/{id}", "Change what is given of a connector", http.StatusOK, a.updateConnector)
+	register(a, identity.DeleteConnector, http.MethodDelete, "/connectors/{id}", "Delete a connector and its documents", http.StatusNoContent, a.deleteConnector)
+	register(a, identity.SyncConnector, http.MethodPost, "/connectors/{id}/sync", "Sync a connector now", http.StatusAccepted, a.syncConnector)
+	register(a, identity.EnableConnector, http.MethodPost, "/connectors/{id}/enable", "Switch a connector on; its failures are forgotten", http.StatusOK, a.enableConnector)
+	register(a, identity.DisableConnector, http.MethodPost, "/connectors/{id}/disable", "Switch a connector off; a sync in flight is ended", http.StatusOK, a.disableConnector)
+}
+
+// ByID names one connector.
+type ByID struct {
+	ID int32 `path:"id" minimum:"1"`
+}
+
+// ConnectorFilter is what may be asked of a list of connectors.
+type ConnectorFilter struct {
+	Type    string `query:"type" maxLength:"63"`
+	Status  string `query:"status" enum:"PENDING,SYNCING,ACTIVE,ERROR,DISABLED"`
+	UserID  int32  `query:"user_id" minimum:"1" doc:"Whose."`
+	Scope   string `query:"scope" enum:"user,group,org"`
+	ScopeID string `query:"scope_id" maxLength:"128"`
+}
+
+// ConnectorList is how connectors are asked for.
+type ConnectorList struct {
+	ConnectorFilter
+	Paging
+}
+
+// ConnectorPage is one page of connectors.
+type ConnectorPage struct {
+	Body struct {
+		Connectors    []Connector `json:"connectors"`
+		NextPageToken *string     `json:"next_page_token" doc:"Null where there are no more."`
+	}
+}
+
+// OneConnector is one connector with its version.
+type OneConnector struct {
+	ETag string `header:"ETag" doc:"The version of what users write of it: If-Match of a change."`
+	Body Connector
+}
+
+func given[T comparable](value T) *T {
+	var none T
+	if value == none {
+		return nil
+	}
+	return &value
+}
+
+func (a *API) listConnectors(ctx context.Context, in *ConnectorList) (*ConnectorPage, error) {
+	p := dbgen.ListConnectorsParams{
+		Type: given(in.Type), Status: given(in.Status), UserID: given(in.UserID), Scope: given(in.Scope), ScopeID: given(in.ScopeID), Page: in.PageSize + 1,
+	}
+	if err := place(in.PageToken, in.ConnectorFilter, &p.After); err != nil {
+		return nil, err
+	}
+	out := &ConnectorPage{}
+	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		found, err := q.ListConnectors(ctx, p)
+		if err != nil {
+			return err
+		}
+		found, more := cut(found, in.PageSize)
+		out.Body.Connectors = make([]Connector, len(found))
+		for i, c := range found {
+			out.Body.Connectors[i] = viewConnector(c)
+		}
+		if more {
+			out.Body.NextPageToken = pageToken(in.ConnectorFilter, found[len(found)-1].ID)
+		}
+		return nil
+	})
+	return out, err
+}
+
+func seen(ctx context.Context, q *dbgen.Queries, id int32) (*OneConnector, error) {
+	found, err := q.GetConnector(ctx, id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, problem.NotFound(fmt.Sprintf("connector %d", id))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &OneConnector{ETag: etag(found.ID, found.UpdatedAt), Body: viewConnector(found)}, nil
+}
+
+func (a *API) getConnector(ctx context.Context, in *ByID) (out *OneConnector, err error) {
+	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		out, err = seen(ctx, q, in.ID)
+		return err
+	})
+	return out, err
+}
+
+// CreateConnector is what to add.
+type CreateConnector struct {
+	Body NewConnector
+}
+
+func (a *API) createConnector(ctx context.Context, in *CreateConnector) (out *OneConnector, err error) {
+	by := "user " + fmt.Sprint(requestOf(ctx).UserID)
+	p := dbgen.AddConnectorParams{
+		Name: in.Body.Name, Type: in.Body.Type, UserID: requestOf(ctx).UserID, Scope: "user", Config: []byte("{}"), TimeZone: "UTC", SpreadPercent: 10,
+		Overlap: "skip", CatchUp: "latest", CatchUpMost: 10, MaxRetries: 5, DeletionGuard: true, By: &by,
+	}
+	in.Body.apply(&p, requestOf(ctx).Who)
+	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		if err := mayCreate(ctx, q, p); err != nil {
+			return err
+		}
+		if p.ID, err = q.ReserveID(ctx); err != nil { // envelopes, and what H of a schedule stands for, are of a number
+			return err
+		}
+		if err := in.Body.check(p); err != nil {
+			return err
+		}
+		if !in.Body.RefreshFreqMinutes.Given && !in.Body.ScheduleCron.Given {
+			if p.RefreshFreqMinutes, err = a.defaultRefresh(ctx, q, p.Type); err != nil {
+				return err
+			}
+		}
+		sealed := p // the transaction may be repeated
+		if err := a.seal(&sealed); err != nil {
+			return err
+		}
+		if _, err := q.AddConnector(ctx, sealed); err != nil {
+			return err
+		}
+		out, err = seen(ctx, q, p.ID)
+		return err
+	})
+	return out, err
+}
+
+// locked locks a connector that its viewer may change; of one that the viewer may only see it says so.
+func locked(ctx context.Context, q *dbgen.Queries, id int32) (dbgen.ApiChangeable, error) {
+	found, err := q.LockConnector(ctx, id)
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return found, err
+	}
+	sees, err := q.SeesConnector(ctx, id)
+	switch {
+	case err != nil:
+		return found, err
+	case !sees:
+		return found, problem.NotFound(fmt.Sprintf("connector %d", id))
+	}
+	return found, problem.Forbidden(fmt.Sprintf("You see connector %d, and may not change it.", id), "Ask its owner, who leads its group, or an administrator.")
+}
+
+// Versioned is a change of a version.
+type Versioned struct {
+	ByID
+	IfMatch string `header:"If-Match" maxLength:"100" doc:"The ETag of what is changed, or *."`
+}
+
+func (v Versioned) check(of dbgen.ApiChangeable) error {
+	switch {
+	case v.IfMatch == "":
+		return problem.PreconditionRequired()
+	case v.IfMatch != "*" && v.IfMatch != etag(of.ID, of.UpdatedAt):
+		return problem.PreconditionFailed()
+	}
+	return nil
+}
+
+// UpdateConnector is what to change.
+type UpdateConnector struct {
+	Versioned
+	Body ConnectorPatch
+}
+
+func (a *API) updateConnector(ctx context.Context, in *UpdateConnector) (out *OneConnector, err error) {
+	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		old, err := locked(ctx, q, in.ID)
+		if err != nil {
+			return err
+		}
+		if err := in.Versioned.check(old); err != nil {
+			return err
+		}
+		p := dbgen.AddConnectorParams{
+			ID: old.ID, Name: old.Name, Type: old.Type, UserID: old.UserID, Scope: old.Scope, ScopeID: old.ScopeID, Config: old.Config,
+			RefreshFreqMinutes: old.RefreshFreqMinutes, ScheduleCron: old.ScheduleCron, TimeZone: old.TimeZone, DstGap: old.DstGap, DstOverlap: old.DstOverlap,
+			SpreadPercent: old.SpreadPercent, DeadlineMinutes: old.DeadlineMinutes, Overlap: old.Overlap, OncePer: old.OncePer, CatchUp: old.CatchUp,
+			CatchUpMost: old.CatchUpMost, CatchUpMinutes: old.CatchUpMinutes, MaxRetries: old.MaxRetries, DeletionGuard: old.DeletionGuard,
+		}
+		in.Body.Name.set(&p.Name, "")
+		in.Body.Type.set(&p.Type, "")
+		in.Body.apply(&p, requestOf(ctx).Who)
+		if err := in.Body.check(p); err != nil {
+			return err
+		}
+		if p.Type != old.Type || p.UserID != old.UserID || p.Scope != old.Scope || (p.ScopeID == nil) != (old.ScopeID == nil) || p.ScopeID != nil && *p.ScopeID != *old.ScopeID {
+			if err := mayCreate(ctx, q, p); err != nil {
+				return err
+			}
+		}
+		if err := a.seal(&p); err != nil {
+			return err
+		}
+		by := fmt.Sprintf("user %d", requestOf(ctx).UserID)
+		_, err = q.UpdateConnector(ctx, dbgen.UpdateConnectorParams{
+			ID: p.ID, Name: p.Name, Type: p.Type, UserID: p.UserID, Scope: p.Scope, ScopeID: p.ScopeID, Config: p.Config, RefreshFreqMinutes: p.RefreshFreqMinutes,
+			ScheduleCron: p.ScheduleCron, TimeZone: p.TimeZone, DstGap: p.DstGap, DstOverlap: p.DstOverlap, SpreadPercent: p.SpreadPercent,
+			DeadlineMinutes: p.DeadlineMinutes, Overlap: p.Overlap, OncePer: p.OncePer, CatchUp: p.CatchUp, CatchUpMost: p.CatchUpMost,
+			CatchUpMinutes: p.CatchUpMinutes, MaxRetries: p.MaxRetries, DeletionGuard: p.DeletionGuard, By: &by,
+		})
+		if err != nil {
+			return err
+		}
+		out, err = seen(ctx, q, in.ID)
+		return err
+	})
+	return out, err
+}
+
+// Nothing is the answer without a body.
+type Nothing struct{}
+
+func (a *API) deleteConnector(ctx context.Context, in *Versioned) (*Nothing, error) {
+	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		old, err := locked(ctx, q, in.ID)
+		if err != nil {
+			return err
+		}
+		if err := in.check(old); err != nil {
+			return err
+		}
+		_, err = q.DeleteConnector(ctx, in.ID)
+		return err
+	})
+	return &Nothing{}, err
+}
+
+// SyncConnector asks for a sync.
+type SyncConnector struct {
+	ByID
+	Body *struct {
+		AllowDeletions bool   `json:"allow_deletions,omitempty" doc:"The sync may delete many documents at once."`
+		Parameters     Object `json:"parameters,omitempty" doc:"What one run of a job has over the configuration: a JSON merge patch."`
+	}
+}
+
+// Asked is what was asked for.
+type Asked struct {
+	Body struct {
+		ConnectorID        int32     `json:"connector_id"`
+		TriggerRequestedAt time.Time `json:"trigger_requested_at"`
+	}
+}
+
+func (a *API) syncConnector(ctx context.Context, in *SyncConnector) (*Asked, error) {
+	p, out := dbgen.SyncParams{ID: in.ID}, &Asked{}
+	if in.Body != nil {
+		p.AllowDeletions = in.Body.AllowDeletions
+		if in.Body.Parameters != nil && string(in.Body.Parameters) != "null" {
+			if !json.Valid(in.Body.Parameters) {
+				return nil, problem.Invalid("body.parameters", "must be an object")
+			}
+			p.Parameters = in.Body.Parameters
+		}
+	}
+	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		if _, err := locked(ctx, q, in.ID); err != nil {
+			return err
+		}
+		at, err := q.Sync(ctx, p)
+		out.Body.ConnectorID, out.Body.TriggerRequestedAt = in.ID, at.UTC()
+		return err
+	})
+	return out, err
+}
+
+func (a *API) enableConnector(ctx context.Context, in *ByID) (*OneConnector, error) {
+	return a.switched(ctx, in.ID, func(ctx context.Context, q *dbgen.Queries) error {
+		_, err := q.Enable(ctx, in.ID)
+		return err
+	})
+}
+
+func (a *API) disableConnector(ctx context.Context, in *ByID) (*OneConnector, error) {
+	return a.switched(ctx, in.ID, func(ctx context.Context, q *dbgen.Queries) error {
+		_, err := q.Disable(ctx, dbgen.DisableParams{ID: in.ID, Message: fmt.Sprintf("disabled by user %d", requestOf(ctx).UserID)})
+		return err
+	})
+}
+
+// switched moves a connector. That it stands so already is no error.
+func (a *API) switched(ctx context.Context, id int32, move func(context.Context, *dbgen.Queries) error) (out *OneConnector, err error) {
+	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		if _, err := locked(ctx, q, id); err != nil {
+			return err
+		}
+		if err := move(ctx, q); err != nil {
+			return err
+		}
+		out, err = seen(ctx, q, id)
+		return err
+	})
+	return out, err
+}

@@ -1,0 +1,137 @@
+package api_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/internal/identity"
+)
+
+func TestAConnectorIsAddedChangedAndDeletedByItsOwner(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	me := w.as(7, identity.User)
+	added := me.do("POST", "/connectors", map[string]any{"name": "docs", "type": "web", "config": map[string]any{"url": "https://example.org"}}, "Audit-Note", "for the team")
+	require.Equal(t, http.StatusCreated, added.status, added.text)
+	require.EqualValues(t, 60, added.body["refresh_freq_minutes"], "the default of the type")
+	require.Equal(t, "user 7", added.body["created_by"])
+	require.NotEmpty(t, added.header.Get("ETag"))
+	path := fmt.Sprintf("/connectors/%v", added.body["id"])
+
+	seen := me.do("GET", path, nil)
+	require.Equal(t, added.header.Get("ETag"), seen.header.Get("ETag"))
+	me.refused(428, "precondition-required", me.do("PATCH", path, map[string]any{"name": "papers"}))
+	me.refused(412, "precondition-failed", me.do("PATCH", path, map[string]any{"name": "papers"}, "If-Match", `"1-1"`))
+	changed := me.do("PATCH", path, map[string]any{"name": "papers", "schedule_cron": "0 3 * * *", "time_zone": "Europe/Berlin"}, "If-Match", seen.header.Get("ETag"))
+	require.Equal(t, http.StatusOK, changed.status, changed.text)
+	require.Equal(t, []any{"papers", "0 3 * * *", nil}, []any{changed.body["name"], changed.body["schedule_cron"], changed.body["refresh_freq_minutes"]})
+	require.NotEqual(t, seen.header.Get("ETag"), changed.header.Get("ETag"))
+	me.refused(412, "precondition-failed", me.do("DELETE", path, nil, "If-Match", seen.header.Get("ETag")))
+
+	off := me.do("POST", path+"/disable", nil)
+	require.Equal(t, []any{"DISABLED", "disabled by user 7"}, []any{off.body["status"], off.body["status_message"]})
+	me.refused(409, "conflict", me.do("POST", path+"/sync", nil))
+	require.Equal(t, "ACTIVE", me.do("POST", path+"/enable", nil).body["status"])
+	asked := me.do("POST", path+"/sync", map[string]any{"allow_deletions": true})
+	require.Equal(t, http.StatusAccepted, asked.status, asked.text)
+	require.NotEmpty(t, asked.body["trigger_requested_at"])
+	require.NotNil(t, me.get(path)["deletions_allowed_at"])
+
+	audit := me.get("/audit?connector_id=" + fmt.Sprint(added.body["id"]))["entries"].([]any)
+	var actions []string
+	for _, e := range audit {
+		e := e.(map[string]any)
+		actions = append(actions, e["action"].(string))
+		require.Equal(t, []any{"api", "user 7", 7.0}, []any{e["source"], e["person"], e["user_id"]})
+	}
+	require.Equal(t, []string{"connectors.sync", "connectors.enable", "connectors.disable", "connectors.update", "connectors.create"}, actions)
+	first := audit[len(audit)-1].(map[string]any)
+	require.Equal(t, []any{"for the team", added.header.Get("X-Request-Id")}, []any{first["note"], first["request_id"]})
+
+	require.Equal(t, http.StatusNoContent, me.do("DELETE", path, nil, "If-Match", me.do("GET", path, nil).header.Get("ETag")).status)
+	me.refused(404, "not-found", me.do("GET", path, nil))
+}
+
+func TestSecretsAreSealedAndNeverShown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	me := w.as(7, identity.User)
+	const hidden = "topsecretvalue"
+	r := me.do("POST", "/connectors", map[string]any{"name": "d", "type": "google_drive", "refresh_freq_minutes": nil, "config": map[string]any{
+		"source": "my_drive", "client_id": "app", "refresh_token": hidden, "note": "https://u:" + hidden + "@example.org",
+	}})
+	require.Equal(t, http.StatusCreated, r.status, r.text)
+	id := fmt.Sprint(r.body["id"])
+	require.NotContains(t, r.text+fmt.Sprint(me.get("/connectors"), me.get("/connectors/"+id), me.get("/audit?connector_id="+id)), hidden)
+	require.Equal(t, "enc:v1", one[string](w, `SELECT left(config ->> 'refresh_token', 6) FROM connectors`))
+	require.NotContains(t, one[string](w, `SELECT string_agg(a::text, '') FROM audit a`), hidden)
+	shown := me.do("GET", "/connectors/"+id, nil)
+	back := me.do("PATCH", "/connectors/"+id, map[string]any{"config": shown.body["config"]}, "If-Match", "*")
+	me.refused(422, "invalid", back)
+	require.Contains(t, back.text, "write the secret itself")
+	for _, config := range []string{`{"x": "\u0000"}`, `[]`, `"x"`} {
+		r := me.do("PATCH", "/connectors/"+id, `{"config":`+config+`}`, "If-Match", "*")
+		me.refused(422, "invalid", r)
+		require.NotContains(t, r.text, hidden)
+	}
+}
+
+func TestAListComesInPagesThatAreBoundToItsFilter(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.exec(`INSERT INTO connectors (name, type, user_id) SELECT 'c' || n, CASE n % 2 WHEN 0 THEN 'web' ELSE 'file' END, 1 + n % 3 FROM generate_series(1, 40) n`)
+	me := w.as(2, identity.User)
+	var names []string
+	path := "/connectors?type=web&page_size=3"
+	for {
+		page := me.get(path)
+		for _, c := range page["connectors"].([]any) {
+			names = append(names, c.(map[string]any)["name"].(string))
+		}
+		next, more := page["next_page_token"].(string)
+		if !more {
+			break
+		}
+		me.refused(422, "invalid", me.do("GET", "/connectors?page_size=3&page_token="+next, nil))
+		path = "/connectors?type=web&page_size=3&page_token=" + next
+	}
+	require.Equal(t, one[[]string](w, `SELECT array_agg(name ORDER BY id) FROM connectors WHERE user_id = 2 AND type = 'web'`), names)
+	for _, wrong := range []string{"page_size=0", "page_size=501", "status=FINE", "user_id=0", "page_token=x", "unknown=1"} {
+		require.Equal(t, 422, me.do("GET", "/connectors?"+wrong, nil).status, wrong)
+	}
+	require.Len(t, w.as(9, identity.Superadmin).get("/connectors?user_id=3")["connectors"], 13)
+}
+
+func TestWhatIsWrongWithAConnectorIsSaidByItsField(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	me := w.as(7, identity.User)
+	w.exec(`INSERT INTO connector_types (name, kind) VALUES ('word_count', 'job')`)
+	for field, body := range map[string]string{
+		"body.name":                 `{"name":"","type":"web"}`,
+		"body.type":                 `{"name":"x","type":"nothing"}`,
+		"body.scope":                `{"name":"x","type":"web","scope":"all"}`,
+		"body.schedule_cron":        `{"name":"x","type":"web","schedule_cron":"every day"}`,
+		"body.time_zone":            `{"name":"x","type":"web","schedule_cron":"0 3 * * *","time_zone":"Mars"}`,
+		"body.refresh_freq_minutes": `{"name":"x","type":"web","refresh_freq_minutes":-1}`,
+		"body.max_retries":          `{"name":"x","type":"web","max_retries":1001}`,
+		"body.overlap":              `{"name":"x","type":"web","overlap":"both"}`,
+		"body.config":               `{"name":"x","type":"web","config":{"a":"` + strings.Repeat("x", 70_000) + `"}}`,
+		"body":                      `{"name":"x","type":"web","nonsense":1}`,
+	} {
+		r := me.do("POST", "/connectors", body)
+		me.refused(422, "invalid", r)
+		require.Contains(t, r.text, `"field":"`+field, r.text)
+	}
+	me.refused(403, "forbidden", me.do("POST", "/connectors", `{"name":"x","type":"web","user_id":8}`))
+	me.refused(403, "forbidden", me.do("POST", "/connectors", `{"name":"x","type":"web","scope":"org"}`))
+	me.refused(403, "forbidden", me.do("POST", "/connectors", `{"name":"x","type":"web","scope":"group","scope_id":"g"}`))
+	me.refused(403, "forbidden", me.do("POST", "/connectors", `{"name":"x","type":"word_count"}`))
+	require.Equal(t, 413, me.do("POST", "/connectors", `{"name":"`+strings.Repeat("x", 1<<20)+`"}`).status)
+	require.Equal(t, 400, me.do("POST", "/connectors", `{"name":`).status)
+	require.Equal(t, 0, one[int](w, `SELECT count(*) FROM connectors`))
+}

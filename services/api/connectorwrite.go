@@ -1,0 +1,168 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/echomind/sync/internal/cron"
+	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/internal/masks"
+	"github.com/echomind/sync/internal/secret"
+	"github.com/echomind/sync/services/api/internal/dbgen"
+	"github.com/echomind/sync/services/api/internal/problem"
+)
+
+// Settings are what a user says of a connector beside its name and type.
+type Settings struct {
+	UserID             Field[int32]  `json:"user_id,omitempty" minimum:"1" doc:"Whose it is; you, where you do not say. Only a superadmin gives another."`
+	Scope              Field[string] `json:"scope,omitempty" enum:"user,group,org" doc:"Who may find its documents; user, where you do not say."`
+	ScopeID            Field[string] `json:"scope_id,omitempty" maxLength:"128" doc:"The group, for the scope group."`
+	Config             Field[Object] `json:"config,omitempty" doc:"What the type needs to know. It replaces the whole configuration; secrets are sealed before they are stored."`
+	RefreshFreqMinutes Field[int32]  `json:"refresh_freq_minutes,omitempty" minimum:"0" maximum:"5256000" doc:"Sync again so long after each sync; 0 = once, null = only when triggered, or by schedule_cron."`
+	ScheduleCron       Field[string] `json:"schedule_cron,omitempty" maxLength:"200" doc:"Sync at these times: five fields as in crontab."`
+	TimeZone           Field[string] `json:"time_zone,omitempty" maxLength:"64" doc:"The zone that schedule_cron is meant in."`
+	DSTGap             Field[string] `json:"dst_gap,omitempty" enum:"after,skip,before"`
+	DSTOverlap         Field[string] `json:"dst_overlap,omitempty" enum:"first,second,both"`
+	SpreadPercent      Field[int32]  `json:"spread_percent,omitempty" minimum:"0" maximum:"100"`
+	DeadlineMinutes    Field[int32]  `json:"deadline_minutes,omitempty" minimum:"1" maximum:"525600"`
+	Overlap            Field[string] `json:"overlap,omitempty" enum:"skip,queue"`
+	OncePer            Field[string] `json:"once_per,omitempty" enum:"day,week,month"`
+	CatchUp            Field[string] `json:"catch_up,omitempty" enum:"none,latest,all"`
+	CatchUpMost        Field[int32]  `json:"catch_up_most,omitempty" minimum:"1" maximum:"1000"`
+	CatchUpMinutes     Field[int32]  `json:"catch_up_minutes,omitempty" minimum:"1" maximum:"525600"`
+	MaxRetries         Field[int32]  `json:"max_retries,omitempty" minimum:"1" maximum:"1000"`
+	DeletionGuard      Field[bool]   `json:"deletion_guard,omitempty"`
+}
+
+// NewConnector is a connector that is to be added.
+type NewConnector struct {
+	Name string `json:"name" minLength:"1" maxLength:"200"`
+	Type string `json:"type" minLength:"1" maxLength:"63" doc:"One of /api/v1/types."`
+	Settings
+}
+
+// ConnectorPatch is what is to change; what is left out stays.
+type ConnectorPatch struct {
+	Name Field[string] `json:"name,omitempty" minLength:"1" maxLength:"200"`
+	Type Field[string] `json:"type,omitempty" minLength:"1" maxLength:"63"`
+	Settings
+}
+
+// apply changes what is given in p.
+func (s Settings) apply(p *dbgen.AddConnectorParams, who identity.Who) {
+	s.UserID.set(&p.UserID, who.UserID)
+	s.Scope.set(&p.Scope, "user")
+	s.ScopeID.put(&p.ScopeID)
+	if s.Config.Given {
+		p.Config = []byte("{}")
+		if s.Config.Value != nil {
+			p.Config = *s.Config.Value
+		}
+	}
+	s.RefreshFreqMinutes.put(&p.RefreshFreqMinutes)
+	s.ScheduleCron.put(&p.ScheduleCron)
+	switch { // who gives one of them takes the other away
+	case s.ScheduleCron.Given && s.ScheduleCron.Value != nil && !s.RefreshFreqMinutes.Given:
+		p.RefreshFreqMinutes = nil
+	case s.RefreshFreqMinutes.Given && s.RefreshFreqMinutes.Value != nil && !s.ScheduleCron.Given:
+		p.ScheduleCron = nil
+	}
+	s.TimeZone.set(&p.TimeZone, "UTC")
+	s.DSTGap.put(&p.DstGap)
+	s.DSTOverlap.put(&p.DstOverlap)
+	s.SpreadPercent.set(&p.SpreadPercent, 10)
+	s.DeadlineMinutes.put(&p.DeadlineMinutes)
+	s.Overlap.set(&p.Overlap, "skip")
+	s.OncePer.put(&p.OncePer)
+	s.CatchUp.set(&p.CatchUp, "latest")
+	s.CatchUpMost.set(&p.CatchUpMost, 10)
+	s.CatchUpMinutes.put(&p.CatchUpMinutes)
+	s.MaxRetries.set(&p.MaxRetries, 5)
+	s.DeletionGuard.set(&p.DeletionGuard, true)
+}
+
+// check refuses what can never be right.
+func (s Settings) check(p dbgen.AddConnectorParams) error {
+	if strings.ContainsRune(p.Name, 0) || !utf8.ValidString(p.Name) {
+		return problem.Invalid("body.name", "must be text without NUL characters")
+	}
+	if s.Config.Given {
+		var object map[string]any
+		if json.Unmarshal(p.Config, &object) != nil || object == nil || strings.Contains(string(p.Config), `\u0000`) || !utf8.Valid(p.Config) {
+			return problem.Invalid("body.config", "must be an object, and its texts without NUL characters")
+		}
+		if at := masks.Masked(object, "body.config"); at != "" {
+			return problem.Invalid(at, "is "+masks.Mask+", which stands for a secret in our answers; write the secret itself")
+		}
+	}
+	if s.TimeZone.Given {
+		if _, err := time.LoadLocation(p.TimeZone); err != nil || p.TimeZone == "Local" || p.TimeZone == "" {
+			return problem.Invalid("body.time_zone", "must be an IANA name such as Europe/Berlin")
+		}
+	}
+	if s.ScheduleCron.Given && p.ScheduleCron != nil {
+		schedule, err := cron.Parse(cron.Spec{Expression: *p.ScheduleCron, Zone: "UTC", ID: p.ID})
+		if err != nil {
+			return problem.Invalid("body.schedule_cron", err.Error())
+		}
+		if schedule.Next(time.Now()).IsZero() {
+			return problem.Invalid("body.schedule_cron", "never comes due; name a day that exists")
+		}
+	}
+	return nil
+}
+
+// seal replaces the secrets in a configuration by envelopes, before anybody else sees it.
+func (a *API) seal(p *dbgen.AddConnectorParams) error {
+	fields := secret.FieldsOfType(p.Type)
+	if len(fields) == 0 {
+		return nil
+	}
+	sealed, err := a.ring.SealConfig(p.ID, fields, p.Config)
+	if err != nil {
+		return problem.Invalid("body.config", secret.Error(err).Error())
+	}
+	p.Config = sealed
+	return nil
+}
+
+// mayCreate refuses a connector that its viewer may not add, or make of another.
+func mayCreate(ctx context.Context, q *dbgen.Queries, p dbgen.AddConnectorParams) error {
+	t, err := q.TypeOf(ctx, p.Type)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return problem.Invalid("body.type", "must be a type that /api/v1/types lists")
+	}
+	if err != nil {
+		return err
+	}
+	of := identity.Ownership{UserID: p.UserID, Scope: p.Scope, System: t.Kind == "job"}
+	if p.ScopeID != nil {
+		of.GroupID = *p.ScopeID
+	}
+	if !requestOf(ctx).Creates(of) {
+		return problem.Forbidden("You may not add this connector: a user adds their own, of scope user; an administrator those of their groups; a superadmin the others, and jobs.",
+			"Leave user_id and scope away, or ask somebody who may.")
+	}
+	return nil
+}
+
+// defaultRefresh is the interval of a connector for which nobody chose.
+func (a *API) defaultRefresh(ctx context.Context, q *dbgen.Queries, name string) (*int32, error) {
+	t, err := q.TypeOf(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if t.DefaultRefreshMinutes != nil {
+		return t.DefaultRefreshMinutes, nil
+	}
+	if minutes, known := a.config.Refresh.Of(name); known {
+		return &minutes, nil
+	}
+	return nil, problem.Invalid("body.refresh_freq_minutes", "is needed, or schedule_cron: the type has no default")
+}

@@ -1,0 +1,266 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/services/api/internal/dbgen"
+	"github.com/echomind/sync/services/api/internal/problem"
+)
+
+const maxTypes = 1000
+
+func (a *API) identityRoutes() {
+	register(a, identity.Me, http.MethodGet, "/me", "Show who you are", http.StatusOK, a.me)
+	register(a, identity.ListTypes, http.MethodGet, "/types", "List the types of connectors", http.StatusOK, a.listTypes)
+	register(a, identity.ListTokens, http.MethodGet, "/tokens", "List your tokens", http.StatusOK, a.listTokens)
+	register(a, identity.CreateToken, http.MethodPost, "/tokens", "Make a token; it is shown this once", http.StatusCreated, a.createToken)
+	register(a, identity.RevokeToken, http.MethodPost, "/tokens/{id}/revoke", "End a token", http.StatusOK, a.revokeToken)
+	register(a, identity.ListAudit, http.MethodGet, "/audit", "List what people have changed, the latest first", http.StatusOK, a.listAudit)
+}
+
+// Who is who makes the request.
+type Who struct {
+	Body struct {
+		UserID  int32    `json:"user_id"`
+		TokenID int32    `json:"token_id"`
+		Role    string   `json:"role" enum:"user,admin,superadmin"`
+		Scopes  []string `json:"scopes"`
+		Groups  []string `json:"groups"`
+		Leads   []string `json:"leads" doc:"Those of the groups that you lead."`
+	}
+}
+
+func (a *API) me(ctx context.Context, _ *Nothing) (*Who, error) {
+	who, out := requestOf(ctx), &Who{}
+	out.Body.UserID, out.Body.TokenID, out.Body.Role = who.UserID, who.TokenID, string(who.Role)
+	for _, scope := range who.Scopes {
+		out.Body.Scopes = append(out.Body.Scopes, string(scope))
+	}
+	out.Body.Groups, out.Body.Leads = append([]string{}, who.Groups...), append([]string{}, who.Leads...)
+	return out, nil
+}
+
+// TypeList are the types.
+type TypeList struct {
+	Body struct {
+		Types []Type `json:"types"`
+	}
+}
+
+// Type is a type of connectors; null = the scheduler's default.
+type Type struct {
+	Name                  string `json:"name"`
+	Kind                  string `json:"kind" enum:"source,job" doc:"The runs of a source store documents, those of a job have a result."`
+	DefaultRefreshMinutes *int32 `json:"default_refresh_minutes"`
+	MaxConcurrentSyncs    *int32 `json:"max_concurrent_syncs"`
+}
+
+func (a *API) listTypes(ctx context.Context, _ *Nothing) (*TypeList, error) {
+	out := &TypeList{}
+	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		found, err := q.ListTypes(ctx, maxTypes)
+		out.Body.Types = make([]Type, len(found))
+		for i, t := range found {
+			out.Body.Types[i] = Type{Name: t.Name, Kind: t.Kind, DefaultRefreshMinutes: t.DefaultRefreshMinutes, MaxConcurrentSyncs: t.MaxConcurrentSyncs}
+		}
+		return err
+	})
+	return out, err
+}
+
+// Token is what is shown of a token.
+type Token struct {
+	ID         int32      `json:"id"`
+	Token      string     `json:"token,omitempty" doc:"The token itself, where it was just made."`
+	UserID     int32      `json:"user_id"`
+	Name       string     `json:"name"`
+	Role       string     `json:"role" enum:"user,admin,superadmin"`
+	Scopes     []string   `json:"scopes"`
+	CreatedAt  time.Time  `json:"created_at"`
+	CreatedBy  string     `json:"created_by"`
+	ExpiresAt  *time.Time `json:"expires_at"`
+	RevokedAt  *time.Time `json:"revoked_at"`
+	LastUsedAt *time.Time `json:"last_used_at" doc:"True to the hour."`
+}
+
+func viewToken(t dbgen.ApiToken) Token {
+	return Token{
+		ID: t.ID, UserID: t.UserID, Name: t.Name, Role: t.Role, Scopes: t.Scopes, CreatedAt: t.CreatedAt.UTC(), CreatedBy: t.CreatedBy,
+		ExpiresAt: utc(t.ExpiresAt), RevokedAt: utc(t.RevokedAt), LastUsedAt: utc(t.LastUsedAt),
+	}
+}
+
+// TokenFilter is what may be asked of a list of tokens.
+type TokenFilter struct {
+	UserID int32 `query:"user_id" minimum:"1" doc:"Whose; a superadmin sees everybody's."`
+}
+
+// TokenList is how tokens are asked for.
+type TokenList struct {
+	TokenFilter
+	Paging
+}
+
+// TokenPage is one page of tokens.
+type TokenPage struct {
+	Body struct {
+		Tokens        []Token `json:"tokens"`
+		NextPageToken *string `json:"next_page_token"`
+	}
+}
+
+func (a *API) listTokens(ctx context.Context, in *TokenList) (*TokenPage, error) {
+	p := dbgen.ListTokensParams{UserID: given(in.UserID), Page: in.PageSize + 1}
+	if err := place(in.PageToken, in.TokenFilter, &p.After); err != nil {
+		return nil, err
+	}
+	out := &TokenPage{}
+	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		found, err := q.ListTokens(ctx, p)
+		if err != nil {
+			return err
+		}
+		found, more := cut(found, in.PageSize)
+		out.Body.Tokens = make([]Token, len(found))
+		for i, t := range found {
+			out.Body.Tokens[i] = viewToken(t)
+		}
+		if more {
+			out.Body.NextPageToken = pageToken(in.TokenFilter, found[len(found)-1].ID)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// NewToken is a token that is to be made.
+type NewToken struct {
+	Body struct {
+		UserID    int32      `json:"user_id,omitempty" minimum:"1" doc:"Whose; yours, where you do not say. Only a superadmin names another."`
+		Name      string     `json:"name,omitempty" maxLength:"200" doc:"What it is for."`
+		Role      string     `json:"role,omitempty" enum:"user,admin,superadmin" default:"user"`
+		Scopes    []string   `json:"scopes" minItems:"1" maxItems:"4" doc:"read, operate, write, admin: of those that this token has."`
+		ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	}
+}
+
+// OneToken is one token.
+type OneToken struct {
+	Body Token
+}
+
+func (a *API) createToken(ctx context.Context, in *NewToken) (*OneToken, error) {
+	scopes, err := identity.ParseScopes(in.Body.Scopes)
+	if err != nil {
+		return nil, problem.Invalid("body.scopes", err.Error())
+	}
+	secret, out := identity.NewSecret(), &OneToken{}
+	p := dbgen.CreateTokenParams{UserID: in.Body.UserID, Name: in.Body.Name, Role: in.Body.Role, Sha256: secret.Hash(), ExpiresAt: in.Body.ExpiresAt}
+	if p.UserID == 0 {
+		p.UserID = requestOf(ctx).UserID
+	}
+	for _, scope := range scopes {
+		p.Scopes = append(p.Scopes, string(scope))
+	}
+	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		id, err := q.CreateToken(ctx, p)
+		if err != nil {
+			return err
+		}
+		made, err := q.GetToken(ctx, id)
+		out.Body = viewToken(made)
+		out.Body.Token = identity.Token(id, secret)
+		return err
+	})
+	return out, err
+}
+
+func (a *API) revokeToken(ctx context.Context, in *ByID) (*OneToken, error) {
+	out := &OneToken{}
+	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		if _, err := q.RevokeToken(ctx, in.ID); errors.Is(err, pgx.ErrNoRows) {
+			return problem.NotFound(fmt.Sprintf("token %d", in.ID))
+		} else if err != nil {
+			return err
+		}
+		revoked, err := q.GetToken(ctx, in.ID)
+		out.Body = viewToken(revoked)
+		return err
+	})
+	return out, err
+}
+
+// Entry is what somebody did.
+type Entry struct {
+	ID          int64     `json:"id"`
+	At          time.Time `json:"at"`
+	Source      string    `json:"source" enum:"api,console,sql" doc:"By which way."`
+	Login       string    `json:"login" doc:"Who was logged in to Postgres."`
+	Person      string    `json:"person"`
+	UserID      *int32    `json:"user_id"`
+	TokenID     *int32    `json:"token_id"`
+	RequestID   *string   `json:"request_id"`
+	Note        *string   `json:"note"`
+	Action      string    `json:"action"`
+	ObjectID    string    `json:"object_id"`
+	ConnectorID *int32    `json:"connector_id"`
+	Before      Object    `json:"before" doc:"Of a change what has changed. Secrets are fingerprints."`
+	After       Object    `json:"after"`
+}
+
+// AuditFilter is what may be asked of the audit.
+type AuditFilter struct {
+	ConnectorID int32 `query:"connector_id" minimum:"1" doc:"About which connector. Only a superadmin leaves it away."`
+}
+
+// AuditList is how the audit is asked for.
+type AuditList struct {
+	AuditFilter
+	Paging
+}
+
+// AuditPage is one page of the audit.
+type AuditPage struct {
+	Body struct {
+		Entries       []Entry `json:"entries"`
+		NextPageToken *string `json:"next_page_token"`
+	}
+}
+
+func (a *API) listAudit(ctx context.Context, in *AuditList) (*AuditPage, error) {
+	if in.ConnectorID == 0 && !requestOf(ctx).Role.AtLeast(identity.Superadmin) {
+		return nil, problem.Forbidden("The whole audit is for superadmins.", "Ask for that of a connector that you see, with connector_id.")
+	}
+	p := dbgen.ListAuditParams{Before: 1 << 62, ConnectorID: given(in.ConnectorID), Page: in.PageSize + 1}
+	if err := place(in.PageToken, in.AuditFilter, &p.Before); err != nil {
+		return nil, err
+	}
+	out := &AuditPage{}
+	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		found, err := q.ListAudit(ctx, p)
+		if err != nil {
+			return err
+		}
+		found, more := cut(found, in.PageSize)
+		out.Body.Entries = make([]Entry, len(found))
+		for i, e := range found {
+			out.Body.Entries[i] = Entry{
+				ID: e.ID, At: e.At.UTC(), Source: e.Source, Login: e.Login, Person: e.Person, UserID: e.UserID, TokenID: e.TokenID, RequestID: e.RequestID,
+				Note: e.Note, Action: e.Action, ObjectID: e.ObjectID, ConnectorID: e.ConnectorID, Before: Object(json.RawMessage(e.Before)), After: Object(json.RawMessage(e.After)),
+			}
+		}
+		if more {
+			out.Body.NextPageToken = pageToken(in.AuditFilter, found[len(found)-1].ID)
+		}
+		return nil
+	})
+	return out, err
+}

@@ -1,0 +1,225 @@
+// Package problem is what the API answers where it does not do what it was asked: RFC 9457, with a type that stays, the field that is
+// wrong, and what to do. It is the one place that turns errors into answers.
+package problem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/echomind/sync/internal/postgres"
+)
+
+const prefix = "urn:echomind:problem:"
+
+// Problem is the body of such an answer.
+type Problem struct {
+	Type   string `json:"type" doc:"What is wrong, for programs. It does not change."`
+	Title  string `json:"title" doc:"The same for people."`
+	Status int    `json:"status"`
+	Detail string `json:"detail,omitempty" doc:"What is wrong with this request."`
+	// Fix is what to do.
+	Fix       string  `json:"fix,omitempty" doc:"What to do."`
+	RequestID string  `json:"request_id,omitempty" doc:"Names the request in the audit and in logs."`
+	Errors    []Field `json:"errors,omitempty" doc:"What is wrong with each field."`
+
+	retryAfter int
+	cause      error
+}
+
+// Field is what is wrong with one field. It does not repeat the value, which may be a secret.
+type Field struct {
+	Field  string `json:"field"`
+	Detail string `json:"detail"`
+}
+
+// Error is part of error.
+func (p *Problem) Error() string { return p.Type + ": " + p.Detail }
+
+// Unwrap is what has caused it, for the log.
+func (p *Problem) Unwrap() error { return p.cause }
+
+// GetStatus is part of huma.StatusError.
+func (p *Problem) GetStatus() int { return p.Status }
+
+// ContentType is part of huma.ContentTypeFilter.
+func (p *Problem) ContentType(string) string { return "application/problem+json" }
+
+// GetHeaders is part of huma.HeadersError.
+func (p *Problem) GetHeaders() http.Header {
+	headers := http.Header{}
+	if p.retryAfter > 0 {
+		headers.Set("Retry-After", strconv.Itoa(p.retryAfter))
+	}
+	if p.Status == http.StatusUnauthorized {
+		headers.Set("WWW-Authenticate", `Bearer realm="echomind"`)
+	}
+	return headers
+}
+
+func kind(name, title string, status int, detail, fix string) *Problem {
+	return &Problem{Type: prefix + name, Title: title, Status: status, Detail: detail, Fix: fix}
+}
+
+// Unauthenticated is of a request that nobody has signed.
+func Unauthenticated(detail string) *Problem {
+	return kind("unauthenticated", "Not signed in", 401, detail, "Send Authorization: Bearer and a token, which `echomind tokens create` makes.")
+}
+
+// Forbidden is of what somebody sees and may not do.
+func Forbidden(detail, fix string) *Problem {
+	return kind("forbidden", "Not allowed", 403, detail, fix)
+}
+
+// NotFound is of what is not there, or not for somebody to see: the answer does not tell which.
+func NotFound(what string) *Problem {
+	return kind("not-found", "Not found", 404, "There is no "+what+" that you may see.", "")
+}
+
+// Invalid is of a value that is wrong.
+func Invalid(field, detail string) *Problem {
+	p := kind("invalid", "Not valid", 422, "A value is not valid.", "Correct the fields that errors names.")
+	p.Errors = []Field{{field, detail}}
+	return p
+}
+
+// Conflict is of what cannot be done as things stand.
+func Conflict(detail, fix string) *Problem { return kind("conflict", "Not possible now", 409, detail, fix) }
+
+// PreconditionRequired is of a change that does not say of which version.
+func PreconditionRequired() *Problem {
+	return kind("precondition-required", "If-Match is missing", 428, "A change says which version it changes.", "Send If-Match with the ETag of your last GET.")
+}
+
+// PreconditionFailed is of a change of another version.
+func PreconditionFailed() *Problem {
+	return kind("precondition-failed", "Changed meanwhile", 412, "Somebody has changed it since you have read it.", "GET it again, and send its ETag as If-Match.")
+}
+
+// TooMany is of a token that asks too often.
+func TooMany(retryAfter int) *Problem {
+	p := kind("too-many-requests", "Too many requests", 429, "This token asks more often than it may.", "Wait as long as Retry-After says.")
+	p.retryAfter = retryAfter
+	return p
+}
+
+// Unavailable is of a database that does not answer.
+func Unavailable(cause error) *Problem {
+	p := kind("unavailable", "Not available now", 503, "The database does not answer. Nothing was changed, unless it was changed just before.", "Try again after Retry-After.")
+	p.retryAfter, p.cause = 2, cause
+	return p
+}
+
+// Internal is of a defect of ours.
+func Internal(cause error) *Problem {
+	p := kind("internal", "Internal error", 500, "Something is wrong with the service.", "Tell the operator the request_id: the log says more.")
+	p.cause = cause
+	return p
+}
+
+// fields are what the constraints of connectors say, by the field that each is about.
+var fields = map[string]Field{
+	"connectors_name_form":          {"body.name", "must have 1 to 200 characters"},
+	"connectors_type_known":         {"body.type", "must be a type that /api/v1/types lists"},
+	"connectors_user_id_positive":   {"body.user_id", "must be 1 or more"},
+	"connectors_scope_known":        {"body.scope", "must be user, group or org"},
+	"connectors_scope_id_form":      {"body.scope_id", "must have 1 to 128 letters, digits, _ or -"},
+	"connectors_group_has_scope_id": {"body.scope_id", "is needed for the scope group"},
+	"connectors_config_object":      {"body.config", "must be an object"},
+	"connectors_config_size":        {"body.config", "must have at most 64 KiB"},
+	"connectors_config_depth":       {"body.config", "must be nested at most 30 levels deep"},
+	"connectors_refresh_range":      {"body.refresh_freq_minutes", "must be 0 to 5256000"},
+	"connectors_one_schedule":       {"body.schedule_cron", "give refresh_freq_minutes or schedule_cron, and null for the other"},
+	"connectors_cron_length":        {"body.schedule_cron", "must have 1 to 200 characters"},
+	"connectors_time_zone_length":   {"body.time_zone", "must have 1 to 64 characters"},
+	"connectors_dst_gap_known":      {"body.dst_gap", "must be after, skip or before, or null"},
+	"connectors_dst_overlap_known":  {"body.dst_overlap", "must be first, second or both, or null"},
+	"connectors_max_retries_range":  {"body.max_retries", "must be 1 to 1000"},
+	"connectors_policies":           {"body", "a policy of slots is out of its range"},
+	"connectors_most":               {"body.user_id", "has as many connectors as the quota allows"},
+	"access_tokens_expires_range":      {"body.expires_at", "must be a time before the year 9999"},
+	"access_tokens_name_length":        {"body.name", "must have at most 200 characters"},
+	"access_tokens_user_id_positive":   {"body.user_id", "must be 1 or more"},
+}
+
+// Of turns an error into an answer.
+func Of(err error) *Problem {
+	var p *Problem
+	var pg *pgconn.PgError
+	switch {
+	case errors.As(err, &p):
+		return p
+	case errors.Is(err, pgx.ErrNoRows):
+		return NotFound("such thing")
+	case postgres.Locked(err):
+		p := Conflict("Somebody else holds the row, and nothing was changed.", "Try again.")
+		p.retryAfter, p.cause = 1, err
+		return p
+	case postgres.Unavailable(err), errors.Is(err, postgres.ErrPooler), errors.Is(err, context.Canceled):
+		return Unavailable(err)
+	case !errors.As(err, &pg):
+		return Internal(err)
+	case pg.Code == "44000": // the check option of a view: what it would become is not for who asks
+		return Forbidden("You may not make it that.", "Ask somebody who may, or leave user_id, scope, scope_id and type as they are.")
+	case pg.ConstraintName == "access_tokens_rights":
+		return Forbidden("A token has at most the rights of its owner and of who makes it.", "Ask for a role and scopes that both have.")
+	case pg.ConstraintName == "connectors_trigger_disabled":
+		return Conflict("The connector is disabled.", "Enable it first.")
+	}
+	if field, known := fields[pg.ConstraintName]; known {
+		return Invalid(field.Field, field.Detail)
+	}
+	if postgres.Refused(err) {
+		p := Invalid("body", "PostgreSQL refuses a value")
+		if pg.ConstraintName != "" {
+			p.Errors[0].Detail = "is refused by " + pg.ConstraintName
+			if pg.Detail == "" && !strings.HasPrefix(pg.Message, "new row") { // a trigger's own words
+				p.Errors[0].Detail = pg.Message
+			}
+		} else if pg.Code == "22023" { // a move's own words
+			p.Errors[0].Detail = pg.Message
+		}
+		p.cause = err
+		return p
+	}
+	return Internal(err)
+}
+
+// FromHuma is what huma says of a request that is not as the document has it.
+func FromHuma(status int, message string, errs ...error) huma.StatusError {
+	if len(errs) == 1 {
+		var p *Problem
+		if errors.As(errs[0], &p) {
+			return p
+		}
+	}
+	p := kind("invalid", http.StatusText(status), status, message, "The document at /api/v1/openapi.json says what is expected.")
+	switch {
+	case status == http.StatusRequestEntityTooLarge:
+		p.Type = prefix + "too-large"
+	case status == http.StatusUnsupportedMediaType:
+		p.Type, p.Fix = prefix+"media-type", "Send application/json."
+	case status == http.StatusNotAcceptable:
+		p.Type = prefix + "not-acceptable"
+	case status >= http.StatusInternalServerError:
+		return Internal(fmt.Errorf("%s: %w", message, errors.Join(errs...)))
+	}
+	for _, err := range errs {
+		var detailed huma.ErrorDetailer
+		if errors.As(err, &detailed) {
+			d := detailed.ErrorDetail()
+			p.Errors = append(p.Errors, Field{Field: d.Location, Detail: d.Message})
+		} else if err != nil {
+			p.Errors = append(p.Errors, Field{Field: "body", Detail: "cannot be read"})
+			p.cause = err
+		}
+	}
+	return p
+}

@@ -1,0 +1,30 @@
+package api
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/echomind/sync/internal/telemetry"
+)
+
+type metrics struct {
+	requests *prometheus.HistogramVec
+}
+
+func newMetrics(registry prometheus.Registerer) *metrics {
+	return &metrics{requests: telemetry.Register(registry, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "echomind_api_request_seconds", Help: "How long requests took, by method and status.",
+		Buckets: []float64{.005, .01, .025, .05, .1, .15, .25, .5, 1, 2.5, 5, 10},
+	}, []string{"method", "status"}))}
+}
+
+func (m *metrics) answered(method string, status int, took time.Duration) {
+	switch method {
+	case "GET", "POST", "PATCH", "DELETE":
+	default:
+		method = "other" // a client may call its method as it likes
+	}
+	m.requests.WithLabelValues(method, strconv.Itoa(status)).Observe(took.Seconds())
+}

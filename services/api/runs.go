@@ -1,0 +1,270 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/internal/masks"
+	"github.com/echomind/sync/services/api/internal/dbgen"
+	"github.com/echomind/sync/services/api/internal/problem"
+)
+
+// lookback is how many ended runs one page is looked for in. Who sees few connectors may get pages that are not full.
+const lookback = 5000
+
+func (a *API) runRoutes() {
+	register(a, identity.ConnectorRuns, http.MethodGet, "/connectors/{id}/runs", "List the runs of a connector, the latest first", http.StatusOK, a.connectorRuns)
+	register(a, identity.ListRuns, http.MethodGet, "/runs", "List the runs of all connectors that you see: open ones, then ended ones, the latest first", http.StatusOK, a.listRuns)
+	register(a, identity.GetRun, http.MethodGet, "/runs/{run}", "Show a run", http.StatusOK, a.getRun)
+	register(a, identity.CancelRun, http.MethodPost, "/runs/{run}/cancel", "End an open run", http.StatusOK, a.cancelRun)
+}
+
+// SyncRun is what is shown of one time that a connector was due.
+type SyncRun struct {
+	ID                 uuid.UUID  `json:"id"`
+	ConnectorID        int32      `json:"connector_id"`
+	Type               string     `json:"type"`
+	Trigger            string     `json:"trigger" doc:"Why it was due."`
+	Status             string     `json:"status" enum:"running,completed,skipped,failed,superseded,missed" doc:"running, or the verdict."`
+	Reason             *string    `json:"reason"`
+	ErrorMessage       *string    `json:"error_message"`
+	Slot               *time.Time `json:"slot"`
+	SlotLast           *time.Time `json:"slot_last"`
+	MissedCount        *int32     `json:"missed_count"`
+	DueAt              time.Time  `json:"due_at"`
+	StartedAt          time.Time  `json:"started_at"`
+	PickedUpAt         *time.Time `json:"picked_up_at"`
+	FetchedAt          *time.Time `json:"fetched_at"`
+	CompletedAt        *time.Time `json:"completed_at"`
+	Dispatches         int32      `json:"dispatches"`
+	TriggerRequestedAt *time.Time `json:"trigger_requested_at"`
+	DeletionsAllowedAt *time.Time `json:"deletions_allowed_at"`
+	WaitsUntil         *time.Time `json:"waits_until"`
+	WaitMessage        *string    `json:"wait_message"`
+	Parameters         Object     `json:"parameters"`
+	Result             Object     `json:"result"`
+	Warnings           []string   `json:"warnings"`
+	ProgressDone       *int64     `json:"progress_done"`
+	ProgressTotal      *int64     `json:"progress_total"`
+	ProgressText       *string    `json:"progress_text"`
+	Total              *int64     `json:"total" doc:"How many messages it has sent; null while that is not known."`
+	Stored             int64      `json:"stored"`
+	DocumentsProcessed int64      `json:"documents_processed"`
+	DocumentsFailed    int64      `json:"documents_failed"`
+	DocumentsDeleted   int64      `json:"documents_deleted"`
+	DocumentsUnchanged int64      `json:"documents_unchanged"`
+	ChunksStored       int64      `json:"chunks_stored"`
+	ListingWhole       *bool      `json:"listing_whole"`
+	ConfigVersion      int64      `json:"config_version"`
+}
+
+func viewRun(r dbgen.ApiRun) SyncRun {
+	warnings := make([]string, len(r.Warnings))
+	for i, text := range r.Warnings {
+		warnings[i] = masks.URL(text)
+	}
+	return SyncRun{
+		ID: r.ID, ConnectorID: r.ConnectorID, Type: r.Type, Trigger: r.Trigger, Status: r.Status, Reason: r.Reason, ErrorMessage: r.ErrorMessage,
+		Slot: utc(r.Slot), SlotLast: utc(r.SlotLast), MissedCount: r.MissedCount, DueAt: r.DueAt.UTC(), StartedAt: r.StartedAt.UTC(), PickedUpAt: utc(r.PickedUpAt),
+		FetchedAt: utc(r.FetchedAt), CompletedAt: utc(r.CompletedAt), Dispatches: r.Dispatches, TriggerRequestedAt: utc(r.TriggerRequestedAt),
+		DeletionsAllowedAt: utc(r.DeletionsAllowedAt), WaitsUntil: utc(r.WaitsUntil), WaitMessage: r.WaitMessage, Parameters: shownParameters(r.Parameters),
+		Result: shownParameters(r.Result), Warnings: warnings, ProgressDone: r.ProgressDone, ProgressTotal: r.ProgressTotal, ProgressText: r.ProgressText,
+		Total: r.Total, Stored: r.Stored, DocumentsProcessed: r.DocumentsProcessed, DocumentsFailed: r.DocumentsFailed, DocumentsDeleted: r.DocumentsDeleted,
+		DocumentsUnchanged: r.DocumentsUnchanged, ChunksStored: r.ChunksStored, ListingWhole: r.ListingWhole, ConfigVersion: r.ConfigVersion,
+	}
+}
+
+// RunPage is one page of runs.
+type RunPage struct {
+	Body struct {
+		Runs          []SyncRun `json:"runs"`
+		NextPageToken *string   `json:"next_page_token" doc:"Null where there are no more. A page may have fewer runs than asked for, and a next one."`
+	}
+}
+
+// RunFilter is what may be asked of a list of runs.
+type RunFilter struct {
+	Status string `query:"status" enum:"running,completed,skipped,failed,superseded,missed"`
+	Type   string `query:"type" maxLength:"63"`
+}
+
+// runPlace is behind which run a page begins: open ones come first.
+type runPlace struct {
+	Ended bool      `json:"e"`
+	At    time.Time `json:"t"`
+	ID    uuid.UUID `json:"i"`
+}
+
+// beginning is later than every run.
+var beginning = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// ConnectorRuns is how the runs of a connector are asked for.
+type ConnectorRuns struct {
+	ByID
+	Status string `query:"status" enum:"running,completed,skipped,failed,superseded,missed"`
+	Paging
+}
+
+func (a *API) connectorRuns(ctx context.Context, in *ConnectorRuns) (*RunPage, error) {
+	filter := []any{in.ID, in.Status}
+	at := runPlace{At: beginning}
+	if err := place(in.PageToken, filter, &at); err != nil {
+		return nil, err
+	}
+	out := &RunPage{}
+	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		if sees, err := q.SeesConnector(ctx, in.ID); err != nil || !sees {
+			return errors.Join(err, problem.NotFound(fmt.Sprintf("connector %d", in.ID)))
+		}
+		found, err := q.RunsOf(ctx, dbgen.RunsOfParams{ConnectorID: in.ID, Before: at.At, BeforeID: at.ID, Status: given(in.Status), Page: in.PageSize + 1})
+		if err != nil {
+			return err
+		}
+		found, more := cut(found, in.PageSize)
+		out.add(found)
+		if more {
+			last := found[len(found)-1]
+			out.Body.NextPageToken = pageToken(filter, runPlace{At: last.StartedAt, ID: last.ID})
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (p *RunPage) add(found []dbgen.ApiRun) {
+	p.Body.Runs = make([]SyncRun, len(found))
+	for i, r := range found {
+		p.Body.Runs[i] = viewRun(r)
+	}
+}
+
+// RunList is how runs are asked for.
+type RunList struct {
+	RunFilter
+	Paging
+}
+
+func (a *API) listRuns(ctx context.Context, in *RunList) (*RunPage, error) {
+	at := runPlace{At: beginning}
+	if err := place(in.PageToken, in.RunFilter, &at); err != nil {
+		return nil, err
+	}
+	out := &RunPage{}
+	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		found, next, err := pageOfRuns(ctx, q, in, at)
+		out.add(found)
+		out.Body.NextPageToken = nil
+		if next != nil {
+			out.Body.NextPageToken = pageToken(in.RunFilter, *next)
+		}
+		return err
+	})
+	return out, err
+}
+
+// pageOfRuns finds runs behind a place, and where to go on: it looks at a bounded part of the ledger.
+func pageOfRuns(ctx context.Context, q *dbgen.Queries, in *RunList, at runPlace) (found []dbgen.ApiRun, next *runPlace, err error) {
+	most := in.PageSize + 1
+	if !at.Ended && (in.Status == "" || in.Status == "running") {
+		found, err = q.OpenRuns(ctx, dbgen.OpenRunsParams{Before: at.At, BeforeID: at.ID, Type: given(in.Type), Page: most})
+		if err != nil {
+			return nil, nil, err
+		}
+		if found, more := cut(found, in.PageSize); more {
+			last := found[len(found)-1]
+			return found, &runPlace{At: last.StartedAt, ID: last.ID}, nil
+		}
+	}
+	if in.Status == "running" {
+		return found, nil, nil
+	}
+	if !at.Ended {
+		at = runPlace{Ended: true, At: beginning}
+	}
+	since, err := q.RunsBack(ctx, dbgen.RunsBackParams{Before: at.At, Back: lookback})
+	further := err == nil
+	if errors.Is(err, pgx.ErrNoRows) {
+		since, err = time.Time{}, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	ended, err := q.EndedRuns(ctx, dbgen.EndedRunsParams{
+		Since: since, Before: at.At, BeforeID: at.ID, Status: given(in.Status), Type: given(in.Type), Page: most - int32(len(found)),
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	all, more := cut(append(found, ended...), in.PageSize)
+	switch {
+	case more:
+		last := all[len(all)-1]
+		if last.CompletedAt == nil { // the page is full of open ones
+			return all, &runPlace{At: last.StartedAt, ID: last.ID}, nil
+		}
+		return all, &runPlace{Ended: true, At: *last.CompletedAt, ID: last.ID}, nil
+	case further: // everything down to the floor was looked at
+		return all, &runPlace{Ended: true, At: since}, nil
+	}
+	return all, nil, nil
+}
+
+// ByRun names one run.
+type ByRun struct {
+	Run uuid.UUID `path:"run"`
+}
+
+// OneRun is one run.
+type OneRun struct {
+	Body SyncRun
+}
+
+func runOf(ctx context.Context, q *dbgen.Queries, id uuid.UUID) (dbgen.ApiRun, error) {
+	found, err := q.GetRun(ctx, id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return found, problem.NotFound("run " + id.String())
+	}
+	return found, err
+}
+
+func (a *API) getRun(ctx context.Context, in *ByRun) (*OneRun, error) {
+	out := &OneRun{}
+	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		found, err := runOf(ctx, q, in.Run)
+		out.Body = viewRun(found)
+		return err
+	})
+	return out, err
+}
+
+func (a *API) cancelRun(ctx context.Context, in *ByRun) (*OneRun, error) {
+	out := &OneRun{}
+	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		found, err := runOf(ctx, q, in.Run)
+		if err != nil {
+			return err
+		}
+		if _, err := locked(ctx, q, found.ConnectorID); err != nil {
+			return err
+		}
+		if _, err := q.Cancel(ctx, dbgen.CancelParams{ID: in.Run, Message: fmt.Sprintf("cancelled by user %d", requestOf(ctx).UserID)}); err != nil {
+			return err
+		}
+		if found, err = runOf(ctx, q, in.Run); err != nil {
+			return err
+		}
+		if found.Reason == nil || *found.Reason != "cancelled" {
+			return problem.Conflict("The run has ended before: "+found.Status+".", "Cancel an open run.")
+		}
+		out.Body = viewRun(found)
+		return nil
+	})
+	return out, err
+}

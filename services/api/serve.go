@@ -1,0 +1,202 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/echomind/sync/internal/caught"
+	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/services/api/internal/dbgen"
+	"github.com/echomind/sync/services/api/internal/problem"
+)
+
+const (
+	headerRequestID = "X-Request-Id"
+	headerNote      = "Audit-Note"
+	maxNote         = 2000
+	stopTimeout     = 5 * time.Second
+)
+
+// Handler is the whole API.
+func (a *API) Handler() http.Handler { return a.outermost(a.mux) }
+
+var requestIDForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// outermost gives a request its id and its deadline, and answers in our words whatever happens below.
+func (a *API) outermost(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		id := r.Header.Get(headerRequestID)
+		if !requestIDForm.MatchString(id) {
+			id = uuid.NewString()
+		}
+		ctx, cancel := context.WithTimeoutCause(r.Context(), a.config.requestTimeout(), &deadline.Error{Name: "api.answer", After: a.config.requestTimeout()})
+		defer cancel()
+		r = r.WithContext(context.WithValue(ctx, requestKey, identity.Request{RequestID: id}))
+		header := w.Header()
+		header.Set(headerRequestID, id)
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("Cache-Control", "no-store")
+		answer := &answer{ResponseWriter: w}
+		if err := caught.Do(func() error { next.ServeHTTP(answer, r); return nil }); err != nil {
+			a.log.Error("a request made the service panic", "request", id, "err", err)
+			if answer.status == 0 {
+				a.refuse(answer, r, problem.Internal(err))
+			}
+		}
+		a.metrics.answered(r.Method, answer.status, time.Since(began))
+	})
+}
+
+// answer remembers what was answered.
+type answer struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader is part of http.ResponseWriter.
+func (w *answer) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write is part of http.ResponseWriter.
+func (w *answer) Write(body []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(body)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *answer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// refuse answers with a problem, outside of any operation.
+func (a *API) refuse(w http.ResponseWriter, r *http.Request, p *problem.Problem) {
+	p.RequestID = requestOf(r.Context()).RequestID
+	w.Header().Set("Content-Type", p.ContentType(""))
+	for name, values := range p.GetHeaders() {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p)
+}
+
+// signIn finds out whom an operation is to serve, and whether its rule allows that.
+func (a *API) signIn(ctx huma.Context, next func(huma.Context)) {
+	request, err := a.signedIn(ctx)
+	if err != nil {
+		p := a.failed(ctx.Context(), err).(*problem.Problem)
+		for name, values := range p.GetHeaders() {
+			for _, value := range values {
+				ctx.SetHeader(name, value)
+			}
+		}
+		_ = huma.WriteErr(a.huma, ctx, p.Status, p.Detail, p)
+		return
+	}
+	next(huma.WithValue(ctx, requestKey, request))
+}
+
+func (a *API) signedIn(ctx huma.Context) (identity.Request, error) {
+	request := requestOf(ctx.Context())
+	bearer, token, _ := strings.Cut(ctx.Header("Authorization"), " ")
+	if !strings.EqualFold(bearer, "Bearer") || token == "" {
+		return request, problem.Unauthenticated("The request has no token.")
+	}
+	id, secret, err := identity.ParseToken(strings.TrimSpace(token))
+	if err != nil {
+		return request, problem.Unauthenticated("The token is mistyped, cut, or none of this system's.")
+	}
+	hash := secret.Hash()
+	if wait := a.limiter.take(string(hash), time.Now()); wait > 0 {
+		return request, problem.TooMany(int(wait/time.Second) + 1)
+	}
+	found, err := deadline.Get(ctx.Context(), "api.sign_in", queryTimeout, func(ctx context.Context) (dbgen.AuthenticateRow, error) {
+		return dbgen.New(a.pool).Authenticate(ctx, dbgen.AuthenticateParams{ID: id, Sha256: hash})
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return request, problem.Unauthenticated("The token is unknown, has ended, or was revoked.")
+	}
+	if err != nil {
+		return request, err
+	}
+	request.Who = identity.Who{UserID: found.UserID, TokenID: found.TokenID, Role: identity.Role(found.Role), Groups: found.Groups, Leads: found.Leads}
+	for _, scope := range found.Scopes {
+		request.Scopes = append(request.Scopes, identity.Scope(scope))
+	}
+	if request.Note = ctx.Header(headerNote); len([]rune(request.Note)) > maxNote || strings.ContainsRune(request.Note, 0) {
+		return request, problem.Invalid("header."+headerNote, fmt.Sprintf("must have at most %d characters", maxNote))
+	}
+	return request, allowed(request.Who, ctx.Operation())
+}
+
+func allowed(who identity.Who, operation *huma.Operation) error {
+	rule := identity.RuleOf(operation.Metadata[operationKey].(identity.Operation))
+	switch {
+	case !who.Has(rule.Scope):
+		return problem.Forbidden(fmt.Sprintf("The token does not have the scope %s.", rule.Scope), "Use a token that has it.")
+	case !who.Role.AtLeast(rule.Role):
+		return problem.Forbidden(fmt.Sprintf("This is for those with the role %s.", rule.Role), "Ask somebody who has it.")
+	}
+	return nil
+}
+
+// serve listens until ctx ends.
+func (a *API) serve(ctx context.Context, started func(string)) error {
+	listener, err := Listen(ctx, a.config.Addr)
+	if err != nil {
+		return err
+	}
+	if started != nil {
+		started(listener.Addr().String())
+	}
+	server := &http.Server{
+		Handler: a.Handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second, WriteTimeout: a.config.requestTimeout() + 15*time.Second,
+		IdleTimeout: time.Minute, MaxHeaderBytes: 32 << 10,
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(bounded(listener, a.config.MaxConnections)) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve the API: %w", err)
+	case <-ctx.Done():
+	}
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	err = server.Shutdown(stop)
+	if ended := <-served; !errors.Is(ended, http.ErrServerClosed) {
+		err = errors.Join(err, ended)
+	}
+	if err != nil {
+		return errors.Join(err, server.Close())
+	}
+	return nil
+}
+
+// Listen opens API_ADDR, and says what to do where that is not possible.
+func Listen(ctx context.Context, addr string) (net.Listener, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("listen on API_ADDR %q: another program listens there; stop it, or set API_ADDR to a free address: %w", addr, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listen on API_ADDR %q: %w", addr, err)
+	}
+	return listener, nil
+}
