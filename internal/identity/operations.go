@@ -16,7 +16,6 @@ const (
 	SyncConnector    Operation = "connectors.sync"
 	EnableConnector  Operation = "connectors.enable"
 	DisableConnector Operation = "connectors.disable"
-	PreviewSchedule  Operation = "connectors.preview"
 	ConnectorRuns    Operation = "connectors.runs"
 	ListRuns         Operation = "runs.list"
 	GetRun           Operation = "runs.get"
@@ -61,7 +60,6 @@ var rules = map[Operation]Rule{
 	SyncConnector:    {Operate, User, ToChange},
 	EnableConnector:  {Operate, User, ToChange},
 	DisableConnector: {Operate, User, ToChange},
-	PreviewSchedule:  {Read, User, ToSee},
 	ConnectorRuns:    {Read, User, ToSee},
 	ListRuns:         {Read, User, Nothing},
 	GetRun:           {Read, User, ToSee},

@@ -85,4 +85,6 @@ func utc(t *time.Time) *time.Time {
 }
 
 // etag names the version of what users write of a connector.
-func etag(id int32, updatedAt time.Time) string { return fmt.Sprintf(`"%d-%d"`, id, updatedAt.UnixMicro()) }
+func etag(id int32, updatedAt time.Time) string {
+	return fmt.Sprintf(`"%d-%d"`, id, updatedAt.UnixMicro())
+}

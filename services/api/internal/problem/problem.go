@@ -91,7 +91,9 @@ func Invalid(field, detail string) *Problem {
 }
 
 // Conflict is of what cannot be done as things stand.
-func Conflict(detail, fix string) *Problem { return kind("conflict", "Not possible now", 409, detail, fix) }
+func Conflict(detail, fix string) *Problem {
+	return kind("conflict", "Not possible now", 409, detail, fix)
+}
 
 // PreconditionRequired is of a change that does not say of which version.
 func PreconditionRequired() *Problem {
@@ -126,27 +128,27 @@ func Internal(cause error) *Problem {
 
 // fields are what the constraints of connectors say, by the field that each is about.
 var fields = map[string]Field{
-	"connectors_name_form":          {"body.name", "must have 1 to 200 characters"},
-	"connectors_type_known":         {"body.type", "must be a type that /api/v1/types lists"},
-	"connectors_user_id_positive":   {"body.user_id", "must be 1 or more"},
-	"connectors_scope_known":        {"body.scope", "must be user, group or org"},
-	"connectors_scope_id_form":      {"body.scope_id", "must have 1 to 128 letters, digits, _ or -"},
-	"connectors_group_has_scope_id": {"body.scope_id", "is needed for the scope group"},
-	"connectors_config_object":      {"body.config", "must be an object"},
-	"connectors_config_size":        {"body.config", "must have at most 64 KiB"},
-	"connectors_config_depth":       {"body.config", "must be nested at most 30 levels deep"},
-	"connectors_refresh_range":      {"body.refresh_freq_minutes", "must be 0 to 5256000"},
-	"connectors_one_schedule":       {"body.schedule_cron", "give refresh_freq_minutes or schedule_cron, and null for the other"},
-	"connectors_cron_length":        {"body.schedule_cron", "must have 1 to 200 characters"},
-	"connectors_time_zone_length":   {"body.time_zone", "must have 1 to 64 characters"},
-	"connectors_dst_gap_known":      {"body.dst_gap", "must be after, skip or before, or null"},
-	"connectors_dst_overlap_known":  {"body.dst_overlap", "must be first, second or both, or null"},
-	"connectors_max_retries_range":  {"body.max_retries", "must be 1 to 1000"},
-	"connectors_policies":           {"body", "a policy of slots is out of its range"},
-	"connectors_most":               {"body.user_id", "has as many connectors as the quota allows"},
-	"access_tokens_expires_range":      {"body.expires_at", "must be a time before the year 9999"},
-	"access_tokens_name_length":        {"body.name", "must have at most 200 characters"},
-	"access_tokens_user_id_positive":   {"body.user_id", "must be 1 or more"},
+	"connectors_name_form":           {"body.name", "must have 1 to 200 characters"},
+	"connectors_type_known":          {"body.type", "must be a type that /api/v1/types lists"},
+	"connectors_user_id_positive":    {"body.user_id", "must be 1 or more"},
+	"connectors_scope_known":         {"body.scope", "must be user, group or org"},
+	"connectors_scope_id_form":       {"body.scope_id", "must have 1 to 128 letters, digits, _ or -"},
+	"connectors_group_has_scope_id":  {"body.scope_id", "is needed for the scope group"},
+	"connectors_config_object":       {"body.config", "must be an object"},
+	"connectors_config_size":         {"body.config", "must have at most 64 KiB"},
+	"connectors_config_depth":        {"body.config", "must be nested at most 30 levels deep"},
+	"connectors_refresh_range":       {"body.refresh_freq_minutes", "must be 0 to 5256000"},
+	"connectors_one_schedule":        {"body.schedule_cron", "give refresh_freq_minutes or schedule_cron, and null for the other"},
+	"connectors_cron_length":         {"body.schedule_cron", "must have 1 to 200 characters"},
+	"connectors_time_zone_length":    {"body.time_zone", "must have 1 to 64 characters"},
+	"connectors_dst_gap_known":       {"body.dst_gap", "must be after, skip or before, or null"},
+	"connectors_dst_overlap_known":   {"body.dst_overlap", "must be first, second or both, or null"},
+	"connectors_max_retries_range":   {"body.max_retries", "must be 1 to 1000"},
+	"connectors_policies":            {"body", "a policy of slots is out of its range"},
+	"connectors_most":                {"body.user_id", "has as many connectors as the quota allows"},
+	"access_tokens_expires_range":    {"body.expires_at", "must be a time before the year 9999"},
+	"access_tokens_name_length":      {"body.name", "must have at most 200 characters"},
+	"access_tokens_user_id_positive": {"body.user_id", "must be 1 or more"},
 }
 
 // Of turns an error into an answer.

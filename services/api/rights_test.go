@@ -1,0 +1,192 @@
+package api_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/testonly/movestest"
+)
+
+// standing is somebody, as user 7.
+type standing struct {
+	role           identity.Role
+	member, leader bool
+}
+
+// something is a connector with an open run.
+type something struct {
+	identity.Ownership
+	id  int32
+	run uuid.UUID
+}
+
+// The one table of who may do what, on real connectors: every operation, role, standing and ownership.
+func TestEveryOperationIsForWhomTheTableSays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.exec(`INSERT INTO connector_types (name, kind) VALUES ('word_count', 'job')`)
+	tried := map[identity.Operation]int{}
+	for _, role := range identity.Roles {
+		for _, s := range []standing{{role, false, false}, {role, true, false}, {role, true, true}} {
+			me := w.as(7, role)
+			who := identity.Who{UserID: 7, Role: role}
+			w.exec(`DELETE FROM group_members`)
+			if s.member {
+				w.exec(`INSERT INTO group_members VALUES (7, 'g', $1)`, s.leader)
+				who.Groups = []string{"g"}
+			}
+			if s.leader {
+				who.Leads = []string{"g"}
+			}
+			for _, of := range []identity.Ownership{
+				{UserID: 7, Scope: "user"}, {UserID: 8, Scope: "user"}, {UserID: 8, Scope: "group", GroupID: "g"}, {UserID: 7, Scope: "group", GroupID: "h"},
+				{UserID: 8, Scope: "org"}, {UserID: 7, Scope: "user", System: true}, {UserID: 8, Scope: "org", System: true},
+			} {
+				for _, operation := range identity.Operations() {
+					c := w.something(of)
+					got := me.try(operation, c)
+					if got == 0 {
+						continue
+					}
+					tried[operation]++
+					require.Equal(t, expected(who, operation, of), got, "%s by %+v of %+v", operation, s, of)
+					if operation != identity.CreateConnector && operation != identity.DeleteConnector {
+						shown := fmt.Sprint(me.get("/connectors?page_size=500")["connectors"], me.get("/runs?page_size=500")["runs"])
+						require.Equal(t, who.Sees(of), strings.Contains(shown, fmt.Sprintf(" id:%d ", c.id)) || strings.Contains(shown, fmt.Sprintf("connector_id:%d ", c.id)),
+							"%+v lists %+v after %s", s, of, operation)
+					}
+					w.exec(`DELETE FROM connectors`)
+				}
+			}
+		}
+	}
+	for _, operation := range identity.Operations() {
+		if identity.RuleOf(operation).Right != identity.Nothing {
+			require.NotZero(t, tried[operation], operation)
+		}
+	}
+}
+
+// something makes a connector that waits for a worker.
+func (w *world) something(of identity.Ownership) something {
+	w.Helper()
+	kind := map[bool]string{true: "word_count", false: "web"}[of.System]
+	id := one[int32](w, `INSERT INTO connectors (name, type, user_id, scope, scope_id) VALUES ('x', $1, $2, $3, nullif($4, '')) RETURNING id`,
+		kind, of.UserID, of.Scope, of.GroupID)
+	w.exec(`SELECT moves.trigger_sync($1)`, id)
+	return something{of, id, movestest.Claim(w, w.conn, id)}
+}
+
+// try asks for an operation, and returns the status; 0 of what is about no connector.
+func (c caller) try(operation identity.Operation, on something) int {
+	c.Helper()
+	path := fmt.Sprintf("/connectors/%d", on.id)
+	switch operation {
+	case identity.GetConnector:
+		return c.do("GET", path, nil).status
+	case identity.ConnectorRuns:
+		return c.do("GET", path+"/runs", nil).status
+	case identity.UpdateConnector:
+		return c.do("PATCH", path, map[string]any{"name": "y"}, "If-Match", "*").status
+	case identity.DeleteConnector:
+		return c.do("DELETE", path, nil, "If-Match", "*").status
+	case identity.SyncConnector:
+		return c.do("POST", path+"/sync", nil).status
+	case identity.EnableConnector:
+		return c.do("POST", path+"/enable", nil).status
+	case identity.DisableConnector:
+		return c.do("POST", path+"/disable", nil).status
+	case identity.GetRun:
+		return c.do("GET", "/runs/"+on.run.String(), nil).status
+	case identity.CancelRun:
+		return c.do("POST", "/runs/"+on.run.String()+"/cancel", nil).status
+	case identity.CreateConnector:
+		body := map[string]any{"name": "new", "type": map[bool]string{true: "word_count", false: "web"}[on.System], "user_id": on.UserID, "scope": on.Scope, "refresh_freq_minutes": nil}
+		if on.GroupID != "" {
+			body["scope_id"] = on.GroupID
+		}
+		return c.do("POST", "/connectors", body).status
+	}
+	return 0
+}
+
+// expected is what the table of rules, and of ownership, says.
+func expected(who identity.Who, operation identity.Operation, of identity.Ownership) int {
+	done := map[identity.Operation]int{identity.CreateConnector: 201, identity.DeleteConnector: 204, identity.SyncConnector: 202}[operation]
+	if done == 0 {
+		done = http.StatusOK
+	}
+	switch right := identity.RuleOf(operation).Right; {
+	case right == identity.ToCreate && !who.Creates(of):
+		return http.StatusForbidden
+	case right != identity.ToCreate && !who.Sees(of):
+		return http.StatusNotFound
+	case right == identity.ToChange && !who.Changes(of):
+		return http.StatusForbidden
+	}
+	return done
+}
+
+func TestATokenIsForItsScopesAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.something(identity.Ownership{UserID: 7, Scope: "user"})
+	for _, scope := range identity.Scopes {
+		me := w.as(7, identity.User, scope)
+		for _, operation := range []identity.Operation{identity.GetConnector, identity.ConnectorRuns, identity.GetRun, identity.UpdateConnector, identity.SyncConnector} {
+			got := me.try(operation, c)
+			if identity.RuleOf(operation).Scope == scope {
+				require.Less(t, got, 300, "%s with %s", operation, scope)
+			} else {
+				require.Equal(t, http.StatusForbidden, got, "%s with %s", operation, scope)
+			}
+		}
+	}
+}
+
+func TestNobodySignsInWithoutATokenThatCounts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	me := w.as(7, identity.User)
+	require.EqualValues(t, 7, me.get("/me")["user_id"])
+	for _, token := range []string{"", "x", me.token[:len(me.token)-1] + "0", identity.Token(1, identity.NewSecret()), identity.Token(99, identity.NewSecret())} {
+		r := caller{w, token}.do("GET", "/me", nil)
+		me.refused(401, "unauthenticated", r)
+		require.Contains(t, r.header.Get("WWW-Authenticate"), "Bearer")
+	}
+	me.refused(401, "unauthenticated", caller{w, ""}.do("GET", "/me", nil, "Authorization", "Basic "+me.token))
+	w.exec(`UPDATE access_tokens SET revoked_at = clock_timestamp()`)
+	me.refused(401, "unauthenticated", me.do("GET", "/me", nil))
+	me.refused(404, "not-found", me.do("GET", "/nothing", nil))
+}
+
+func TestATokenMakesNoneThatMayMore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	me := w.as(7, identity.Admin, identity.Read, identity.Write)
+	made := me.do("POST", "/tokens", map[string]any{"scopes": []string{"read"}, "role": "user", "name": "mine"})
+	require.Equal(t, 201, made.status, made.text)
+	mine := caller{w, made.body["token"].(string)}
+	require.Equal(t, "user", mine.get("/me")["role"])
+	for _, body := range []map[string]any{
+		{"scopes": []string{"operate"}}, {"scopes": []string{"read"}, "role": "superadmin"}, {"scopes": []string{"read"}, "user_id": 8},
+	} {
+		me.refused(403, "forbidden", me.do("POST", "/tokens", body))
+	}
+	w.exec(`INSERT INTO users VALUES (7, 'user')`) // demoted since
+	require.Equal(t, "user", me.get("/me")["role"])
+	require.NotContains(t, fmt.Sprint(me.get("/tokens")), "ems_")
+	other := w.as(8, identity.User)
+	path := fmt.Sprintf("/tokens/%v/revoke", made.body["id"])
+	me.refused(404, "not-found", other.do("POST", path, nil))
+	require.NotNil(t, me.do("POST", path, nil).body["revoked_at"])
+	me.refused(401, "unauthenticated", mine.do("GET", "/me", nil))
+	me.refused(403, "forbidden", me.do("GET", "/audit", nil))
+	require.NotEmpty(t, w.as(1, identity.Superadmin).get("/audit")["entries"])
+}

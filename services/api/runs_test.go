@@ -1,0 +1,84 @@
+package api_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/testonly/movestest"
+)
+
+// disabled makes runs that have ended.
+func (w *world) ended(connector int32, n int) {
+	w.Helper()
+	for range n {
+		w.exec(`SELECT moves.trigger_sync($1)`, connector)
+		w.exec(`SELECT moves.cancel($1)`, movestest.Claim(w, w.conn, connector))
+	}
+}
+
+func TestRunsComeInPagesOpenOnesFirst(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	me := w.as(7, identity.User)
+	var ids []int32
+	for n := range 3 {
+		c := w.something(identity.Ownership{UserID: 7, Scope: "user"})
+		w.exec(`SELECT moves.cancel($1)`, c.run)
+		w.ended(c.id, 2+n)
+		ids = append(ids, c.id)
+	}
+	other := w.something(identity.Ownership{UserID: 8, Scope: "user"})
+	w.ended(ids[0], 1)
+	w.exec(`SELECT moves.trigger_sync($1)`, ids[2])
+	open := movestest.Claim(w, w.conn, ids[2])
+
+	all := func(path string) (runs []string) {
+		for token := ""; ; {
+			page := me.get(path + token)
+			for _, r := range page["runs"].([]any) {
+				runs = append(runs, r.(map[string]any)["id"].(string))
+			}
+			next, more := page["next_page_token"].(string)
+			if !more {
+				return runs
+			}
+			token = "&page_token=" + next
+		}
+	}
+	want := one[[]string](w, `SELECT array_agg(id::text ORDER BY completed_at IS NOT NULL, completed_at DESC, id DESC) FROM scheduler_runs WHERE connector_id <> $1`, other.id)
+	require.Len(t, want, 14)
+	require.Equal(t, open.String(), want[0])
+	for _, size := range []int{1, 4, 500} {
+		require.Equal(t, want, all(fmt.Sprintf("/runs?page_size=%d", size)), size)
+	}
+	require.Equal(t, want[1:], all("/runs?page_size=3&status=superseded"))
+	require.Equal(t, want[:1], all("/runs?page_size=3&status=running&type=web"))
+	require.Empty(t, all("/runs?page_size=3&type=file"))
+	require.Equal(t, one[[]string](w, `SELECT array_agg(id::text ORDER BY started_at DESC, id DESC) FROM scheduler_runs WHERE connector_id = $1`, ids[2]),
+		all(fmt.Sprintf("/connectors/%d/runs?page_size=2", ids[2])))
+	me.refused(404, "not-found", me.do("GET", fmt.Sprintf("/connectors/%d/runs", other.id), nil))
+	me.refused(404, "not-found", me.do("GET", "/runs/"+other.run.String(), nil))
+}
+
+func TestARunIsCancelledOnceAndTheAuditSaysByWhom(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	me := w.as(7, identity.User)
+	c := w.something(identity.Ownership{UserID: 7, Scope: "user"})
+	path := "/runs/" + c.run.String()
+	require.Equal(t, "running", me.get(path)["status"])
+	for range 2 {
+		r := me.do("POST", path+"/cancel", nil)
+		require.Equal(t, []any{"superseded", "cancelled", "cancelled by user 7"}, []any{r.body["status"], r.body["reason"], r.body["error_message"]}, r.text)
+	}
+	require.Equal(t, "user 7", one[string](w, `SELECT string_agg(person, ',') FROM audit WHERE action = 'runs.cancel' AND object_id = $1`, c.run.String()))
+	w.exec(`SELECT moves.trigger_sync($1)`, c.id)
+	run := movestest.Claim(w, w.conn, c.id)
+	w.exec(`SELECT moves.disable($1)`, c.id)
+	me.refused(409, "conflict", me.do("POST", "/runs/"+run.String()+"/cancel", nil))
+	// Who knows the try of a run speaks for it.
+	require.NotContains(t, fmt.Sprint(me.get("/runs")), "try_id")
+}
