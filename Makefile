@@ -3,9 +3,9 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-SERVICES := $(addprefix ./services/,scheduler/cmd/scheduler chunker/cmd/chunker connector/cmd/connector semantic/cmd/semantic)
+SERVICES := $(addprefix ./services/,scheduler/cmd/scheduler chunker/cmd/chunker connector/cmd/connector semantic/cmd/semantic api/cmd/api)
 PROGRAMS := ./cmd/echomind $(SERVICES)
-MODULES  := . cmd/echomind services/chunker services/connector services/scheduler services/semantic testonly/bench testonly/chaos testonly/model
+MODULES  := . cmd/echomind services/api services/chunker services/connector services/scheduler services/semantic testonly/bench testonly/chaos testonly/model
 TOOLS    := $(CURDIR)/bin/tools
 BUF      := $(TOOLS)/buf
 SQLC     := $(TOOLS)/sqlc
@@ -17,7 +17,7 @@ CHAOS    := bin/chaos
 ELECTION := tools/kube/election
 # The chart's generator and tests: Kubernetes' types, for the same reason.
 CHART    := tools/helm/chart
-GENERATED := contract/proto/gen contract/proto/echomind docs/configuration.md docs/metrics.md helm/echomind/files/dashboards $(addprefix helm/echomind/,values.schema.json README.md files/secret-variables.yaml) ':(glob)**/dbgen/*'
+GENERATED := contract/proto/gen contract/proto/echomind docs/configuration.md docs/metrics.md services/api/openapi.json helm/echomind/files/dashboards $(addprefix helm/echomind/,values.schema.json README.md files/secret-variables.yaml) ':(glob)**/dbgen/*'
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -162,6 +162,8 @@ generate: $(BUF) $(SQLC) $(TOOLS)/protoc-gen-go ## regenerate what is generated
 	go run ./internal/pgserver/cmd/withpostgres -env SQLC_DATABASE_URL -- $(SQLC) generate
 	go run ./internal/config/cmd/configdoc > docs/configuration.md.new
 	mv docs/configuration.md.new docs/configuration.md
+	go run ./services/api/cmd/openapi > services/api/openapi.json.new
+	mv services/api/openapi.json.new services/api/openapi.json
 	go test -count=1 -run TestTheListOfMetricsIsCurrent ./cmd/echomind/internal/metrics -update
 	go run ./internal/observability/cmd/dashboards helm/echomind/files/dashboards
 	cd $(CHART) && GOWORK=off go run ./generate $(CURDIR)

@@ -130,6 +130,20 @@ var nonsense = map[string]struct{ before, sql string }{
 		VALUES ('a b', 1, gen_random_uuid(), 1, '1 s', now(), now(), gen_random_uuid())`},
 	"lock_waiters_once": {"", `INSERT INTO lock_waiters (key, run_id, connector_id, since, expires_at)
 		SELECT 'a', '00000000-0000-0000-0000-000000000001', 1, now(), now() FROM generate_series(1, 2)`},
+	"users_user_id_positive":         {"", `INSERT INTO users (user_id) VALUES (0)`},
+	"users_role_known":               {"", `INSERT INTO users VALUES (1, 'root')`},
+	"group_members_user_id_positive": {"", `INSERT INTO group_members VALUES (0, 'g')`},
+	"group_members_group_id_form":    {"", `INSERT INTO group_members VALUES (1, 'a b')`},
+	"access_tokens_user_id_positive": {"", `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by) VALUES (0, 'user', '{read}', sha256(''), 'x')`},
+	"access_tokens_name_length":      {"", `INSERT INTO access_tokens (name, user_id, role, scopes, secret_sha256, created_by) VALUES (repeat('x', 201), 1, 'user', '{read}', sha256(''), 'x')`},
+	"access_tokens_role_known":       {"", `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by) VALUES (1, 'root', '{read}', sha256(''), 'x')`},
+	"access_tokens_scopes_known":     {"", `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by) VALUES (1, 'user', '{}', sha256(''), 'x')`},
+	"access_tokens_secret_length":    {"", `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by) VALUES (1, 'user', '{read}', 'secret', 'x')`},
+	"access_tokens_expires_range":    {"", `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by, expires_at) VALUES (1, 'user', '{read}', sha256(''), 'x', 'infinity')`},
+	"audit_source_known":             {"", `INSERT INTO audit (source, login, person, action, object_id) VALUES ('rumour', 'x', 'x', 'x', '1')`},
+	"audit_note_length":              {"", `INSERT INTO audit (source, login, person, action, object_id, note) VALUES ('sql', 'x', 'x', 'x', '1', repeat('x', 2001))`},
+	"audit_request_id_length":        {"", `INSERT INTO audit (source, login, person, action, object_id, request_id) VALUES ('sql', 'x', 'x', 'x', '1', repeat('x', 201))`},
+	"audit_key_single":               {"", `UPDATE audit_key SET single = false`},
 	"provider_quotas_account_length": {"", `INSERT INTO provider_quotas (account, tokens, refilled_at) VALUES ('', 0, now())`},
 }
 

@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/echomind/sync v0.0.0
+	github.com/echomind/sync/services/api v0.0.0
 	github.com/echomind/sync/services/chunker v0.0.0
 	github.com/echomind/sync/services/connector v0.0.0
 	github.com/echomind/sync/services/scheduler v0.0.0
@@ -15,7 +16,7 @@ require (
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/client_model v0.6.3
 	github.com/spf13/cobra v1.10.2
-	github.com/spf13/pflag v1.0.9
+	github.com/spf13/pflag v1.0.10
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/proto/otlp v1.11.1
 	golang.org/x/sync v0.24.0
@@ -31,6 +32,7 @@ require (
 	github.com/caarlos0/env/v11 v11.4.2 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/danielgtaylor/huma/v2 v2.37.2 // indirect
 	github.com/gabriel-vasile/mimetype v1.4.16 // indirect
 	github.com/go-co-op/gocron/v2 v2.21.2 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
@@ -90,6 +92,7 @@ require (
 
 replace (
 	github.com/echomind/sync => ../..
+	github.com/echomind/sync/services/api => ../../services/api
 	github.com/echomind/sync/services/chunker => ../../services/chunker
 	github.com/echomind/sync/services/connector => ../../services/connector
 	github.com/echomind/sync/services/scheduler => ../../services/scheduler

@@ -2,12 +2,17 @@ package config
 
 import "log/slog"
 
+// DefaultAPIAddr is where `echomind run` serves the API where nobody says where.
+const DefaultAPIAddr = "127.0.0.1:8080"
+
 // Stack is what `echomind run` is told beside what its services are.
 type Stack struct {
 	Lookup
 	// HTTPAddr is where /healthz, /readyz and /metrics of all services are served; port 0 = any free one, empty =
 	// nowhere.
 	HTTPAddr string `env:"HTTP_ADDR" envDefault:"127.0.0.1:0" envEmpty:"keep"`
+	// APIAddr is where the API is served; empty = nowhere. Where another program listens at the default, any free port is taken.
+	APIAddr string `env:"API_ADDR" envDefault:"127.0.0.1:8080" envEmpty:"keep"`
 	// LogFormat is json or text.
 	LogFormat string `env:"LOG_FORMAT" envDefault:"text"`
 	// LogLevel is debug, info, warn or error.

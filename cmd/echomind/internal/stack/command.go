@@ -42,8 +42,8 @@ File connectors read nothing but what --file-roots names; the data folder, key f
 			if len(fileRoots) > 0 {
 				cfg.Chunker.FileRoots = fileRoots
 			}
-			cfg.Started = func(info devstack.Info, servers *devstack.Stack) {
-				announceStart(cmd.OutOrStdout(), cfg, info, servers)
+			cfg.Started = func(info devstack.Info, servers *devstack.Stack, apiAddr, tokenFile string) {
+				announceStart(cmd.OutOrStdout(), cfg, info, servers, signIn(apiAddr, tokenFile))
 			}
 			return Run(cmd.Context(), cfg)
 		},
@@ -73,7 +73,7 @@ func checkFolders(all []string) error {
 	return nil
 }
 
-func announceStart(out io.Writer, cfg Config, info devstack.Info, servers *devstack.Stack) {
+func announceStart(out io.Writer, cfg Config, info devstack.Info, servers *devstack.Stack, management string) {
 	postgres, nats := "yours, from DATABASE_URL", "yours, from NATS_URL"
 	if cfg.Devstack.DatabaseURL == "" {
 		postgres = shown(info.DatabaseURL) + "\n             (embedded; data in " + servers.PostgresDir() + "; the password stands in stack.json)"
@@ -108,6 +108,7 @@ func announceStart(out io.Writer, cfg Config, info devstack.Info, servers *devst
   postgres   %s
   nats       %s
   http       %s  (/healthz /readyz /metrics)
+  api        %s
   services   %s, chunker (web, file), connector (google_drive, onedrive, teams), semantic
   may read   %s
 
@@ -115,7 +116,19 @@ Next, in a second terminal:
   %s
 
 Ctrl-C stops it.
-`, folder, postgres, nats, served, scheduler, read, next)
+`, folder, postgres, nats, served, management, scheduler, read, next)
+}
+
+// signIn says where the API is, and how to sign in. The token itself is not printed: terminals are recorded.
+func signIn(apiAddr, tokenFile string) string {
+	switch {
+	case apiAddr == "":
+		return "nowhere"
+	case tokenFile == "":
+		return "http://" + apiAddr + "/api/v1  (sign in with a token: echomind tokens create --help)"
+	}
+	return fmt.Sprintf("http://%[1]s/api/v1\n             (a local administrator's token is in %[2]s:\n"+
+		"             curl -H \"Authorization: Bearer $(cat '%[2]s')\" http://%[1]s/api/v1/me)", apiAddr, tokenFile)
 }
 
 // shown is a server's URL without its password: terminals are recorded, and what a service prints goes to a journal.

@@ -18,6 +18,7 @@ import (
 	"github.com/echomind/sync/internal/devstack"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/internal/telemetry"
+	"github.com/echomind/sync/services/api"
 	"github.com/echomind/sync/services/chunker"
 	"github.com/echomind/sync/services/connector"
 	"github.com/echomind/sync/services/scheduler"
@@ -36,13 +37,15 @@ type Config struct {
 	Chunker   chunker.Config
 	Connector connector.Config
 	Semantic  semantic.Config
+	// API is served where its Addr says; empty = nowhere.
+	API api.Config
 	// Registry is where the command line finds the stack from any folder; empty = it is not told.
 	Registry string
 	// HTTPAddr is where health and metrics of all services are served; empty = nowhere.
 	HTTPAddr string
 	Log      *slog.Logger
-	// Started, if not nil, is told once everything is up.
-	Started func(devstack.Info, *devstack.Stack)
+	// Started, if not nil, is told once everything is up; where the API is, and the file with a token for it, are empty where there is none.
+	Started func(info devstack.Info, servers *devstack.Stack, apiAddr, tokenFile string)
 }
 
 // Tasks are what child processes of the services do: confine.Serve takes them, first in main.
@@ -57,7 +60,7 @@ func LoadConfig(logs io.Writer) (Config, error) {
 	var cfg Config
 	var own config.Stack
 	err := errors.Join(
-		config.LoadAll(&own, &cfg.Scheduler, &cfg.Chunker, &cfg.Connector, &cfg.Semantic),
+		config.LoadAll(&own, &cfg.Scheduler, &cfg.Chunker, &cfg.Connector, &cfg.Semantic, &cfg.API),
 		config.OneOf("LOG_FORMAT", own.LogFormat, "json", "text"),
 	)
 	if err != nil {
@@ -65,6 +68,7 @@ func LoadConfig(logs io.Writer) (Config, error) {
 	}
 	cfg.Devstack = devstack.Config{DataDir: own.DataDir, DatabaseURL: own.DatabaseURL, NATSURL: own.NATSURL}
 	cfg.HTTPAddr, cfg.Registry = own.HTTPAddr, devstack.Registry()
+	cfg.API.Addr, cfg.API.HTTPAddr = own.APIAddr, "" // health and metrics of all services are served once
 	cfg.Log = telemetry.Logger(logs, own.LogFormat, own.LogLevel)
 	cfg.Chunker.ShutdownGraceSeconds = own.ShutdownGraceSeconds
 	cfg.Connector.ShutdownGraceSeconds = own.ShutdownGraceSeconds
@@ -74,7 +78,7 @@ func LoadConfig(logs io.Writer) (Config, error) {
 // Run starts everything, works until ctx ends, and stops in order: services, NATS, Postgres. It returns nil on a
 // clean stop.
 func Run(ctx context.Context, cfg Config) error {
-	if err := telemetry.CheckFree(ctx, cfg.HTTPAddr); err != nil {
+	if err := errors.Join(telemetry.CheckFree(ctx, cfg.HTTPAddr), freeAPI(ctx, &cfg)); err != nil {
 		return err
 	}
 	servers, err := devstack.Start(ctx, cfg.Devstack)
@@ -112,6 +116,7 @@ func work(ctx context.Context, cfg Config, servers *devstack.Stack) error {
 	for shared, role := range map[*config.Common]string{
 		&cfg.Scheduler.Common: "echomind_scheduler", &cfg.Chunker.Common: "echomind_worker",
 		&cfg.Connector.Common: "echomind_worker", &cfg.Semantic.Common: "echomind_semantic",
+		&cfg.API.Common: "echomind_api",
 	} {
 		shared.DatabaseURL, shared.NATSURL = info.DatabaseURL, info.NATSURL
 		if cfg.Devstack.DatabaseURL == "" { // ours: its login may be anybody
@@ -119,6 +124,11 @@ func work(ctx context.Context, cfg Config, servers *devstack.Stack) error {
 		}
 	}
 	if err := ownKey(&cfg); err != nil {
+		return err
+	}
+	cfg.API.Secrets = cfg.Connector.Secrets
+	tokenFile, err := ownToken(ctx, cfg, info)
+	if err != nil {
 		return err
 	}
 	cfg.Chunker.Private = private(cfg, servers)
@@ -148,7 +158,15 @@ func work(ctx context.Context, cfg Config, servers *devstack.Stack) error {
 	group.Go(func() error { return named("chunker", chunker.Run(ctx, cfg.Chunker, process)) })
 	group.Go(func() error { return named("connector", connector.Run(ctx, cfg.Connector, process)) })
 	group.Go(func() error { return named("semantic", semantic.Run(ctx, cfg.Semantic, process)) })
-	group.Go(func() error { return announce(ctx, cfg, servers, process.Ready) })
+	served := make(chan string, 1)
+	if cfg.API.Addr != "" {
+		group.Go(func() error {
+			return named("api", api.RunAnd(ctx, cfg.API, process, func(addr string) { served <- addr }))
+		})
+	} else {
+		served <- ""
+	}
+	group.Go(func() error { return announce(ctx, cfg, servers, process.Ready, served, tokenFile) })
 	return group.Wait()
 }
 
@@ -179,15 +197,24 @@ func private(cfg Config, servers *devstack.Stack) []string {
 }
 
 // announce tells once that every service is ready.
-func announce(ctx context.Context, cfg Config, servers *devstack.Stack, ready *telemetry.Readiness) error {
+func announce(ctx context.Context, cfg Config, servers *devstack.Stack, ready *telemetry.Readiness, served <-chan string, tokenFile string) error {
+	var apiAddr string
+	select {
+	case apiAddr = <-served:
+	case <-ctx.Done():
+		return nil
+	}
 	expected := 13 // the start and the two servers of each service, and the scheduler's LISTEN
+	if apiAddr != "" {
+		expected++ // its Postgres
+	}
 	if !cfg.Scheduler.Enabled {
 		expected--
 	}
 	for {
 		if asked, problems := ready.Ask(ctx); asked >= expected && len(problems) == 0 {
 			if cfg.Started != nil {
-				cfg.Started(servers.Info(), servers)
+				cfg.Started(servers.Info(), servers, apiAddr, tokenFile)
 			}
 			return nil
 		}
