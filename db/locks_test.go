@@ -336,7 +336,12 @@ func TestWhatNoLockMayBeIsRefused(t *testing.T) {
 			t.Errorf("provider %q: %v", provider, err)
 		}
 	}
-	for _, passed := range []string{`{}`, `["` + strings.Repeat("a", 5000) + `"]`} {
+	for lock, epoch := range map[string]int64{"a b": 1, strings.Repeat("a", 129): 1, gpu: -1} {
+		if _, err := b.conn.Exec(t.Context(), `SELECT moves.note_provider($1, $2, 'p', $3, $4, '[]')`, try.Run, try.ID, lock, epoch); sqlState(err) != "22023" {
+			t.Errorf("lock %.10q, epoch %d: %v", lock, epoch, err)
+		}
+	}
+	for _, passed := range []string{`{}`, `["` + strings.Repeat("a", 5000) + `"]`, `["x"]`, `[{"provider": "p"}]`, `[{"provider": "p", "why": {}}]`, `[{"provider": 1, "why": "x"}]`} {
 		if _, err := b.conn.Exec(t.Context(), `SELECT moves.note_provider($1, $2, 'p', NULL, NULL, $3)`, try.Run, try.ID, passed); sqlState(err) != "22023" {
 			t.Errorf("passed over %.10s: %v", passed, err)
 		}

@@ -17,13 +17,14 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Gives a try a lock, where nobody holds it and nobody has waited longer: the epoch, and when it ends without a renewal. Else who has it. waits: the run
+-- Gives a try a lock, where nobody holds it and nobody has waited longer: the epoch, and when it ends without a renewal. Else who has it, and to who does not wait
+-- for how long the connector has been put off. waits: the run
 -- keeps its place while it asks again, every 2 seconds or so; after 10 it has lost it. One that the run has already is renewed, so that it may
 -- be asked again after an answer that was lost. No row: the run is not the try's, or its worker is done.
 -- +goose StatementBegin
 CREATE FUNCTION moves.acquire_lock(run uuid, try uuid, lock_key text, lock_ttl interval, waits boolean DEFAULT false)
     RETURNS TABLE (epoch bigint, expires_at timestamptz, holder_run uuid, holder_connector integer, remaining interval, ahead integer,
-        ask_again interval)
+        ask_again interval, put_off interval)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
 DECLARE
     r       open_runs;
@@ -39,7 +40,7 @@ BEGIN
     -- Who waits, and has a place that is good for a while, only looks.
     IF waits AND EXISTS (SELECT FROM lock_waiters w JOIN resource_locks l ON l.key = lock_key WHERE w.run_id = run AND w.key || '' = lock_key
             AND w.expires_at > (SELECT clock_timestamp()) + interval '5 seconds' AND l.run_id <> run AND l.expires_at > (SELECT clock_timestamp())) THEN
-        RETURN QUERY SELECT NULL::bigint, NULL::timestamptz, b.* FROM moves.locked_by(run, lock_key) b;
+        RETURN QUERY SELECT NULL::bigint, NULL::timestamptz, b.*, NULL::interval FROM moves.locked_by(run, lock_key) b;
         RETURN;
     END IF;
     SELECT o.* INTO r FROM open_runs o WHERE o.id = run AND o.try_id = try AND o.drain_seq IS NULL FOR NO KEY UPDATE;
@@ -65,6 +66,8 @@ BEGIN
         SELECT g.epoch, g.expires_at INTO epoch, expires_at FROM moves.give_lock(r, lock_key, lock_ttl) g;
     ELSIF waits THEN
         PERFORM moves.wait_for_lock(r, lock_key);
+    ELSE
+        SELECT clock_timestamp() - c.put_off_since INTO put_off FROM connectors c WHERE c.id = r.connector_id;
     END IF;
     RETURN NEXT;
 END $$;
@@ -202,8 +205,11 @@ END $$;
 CREATE FUNCTION moves.note_provider(run uuid, try uuid, provider text, lock_key text, lock_epoch bigint, passed_over jsonb) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
 BEGIN
-    IF provider !~ '^[^[:cntrl:]]{1,64}$' OR jsonb_typeof(passed_over) IS DISTINCT FROM 'array' OR octet_length(passed_over::text) > 4096 THEN
-        RAISE EXCEPTION 'note_provider: provider has up to 64 characters, passed_over is an array of up to 4096 bytes'
+    IF provider !~ '^[^[:cntrl:]]{1,64}$' OR lock_key !~ '^[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,127}$' OR lock_epoch < 0
+            OR jsonb_typeof(passed_over) IS DISTINCT FROM 'array' OR octet_length(passed_over::text) > 4096
+            OR passed_over @? '$[*] ? (@.provider.type() != "string" || @.why.type() != "string" || !exists(@.provider) || !exists(@.why))' THEN
+        RAISE EXCEPTION 'note_provider: provider has up to 64 characters, lock_key is one of acquire_lock''s, lock_epoch is not negative, '
+            'passed_over is an array of up to 4096 bytes of {"provider": text, "why": text}'
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     UPDATE open_runs o SET resources = moves.noted(o.resources, jsonb_build_object('at', clock_timestamp(), 'provider', provider,

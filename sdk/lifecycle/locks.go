@@ -32,6 +32,8 @@ type LockAnswer struct {
 	Ahead int
 	// AskAgain is when who waits is to ask again.
 	AskAgain time.Duration
+	// PutOff is for how long the connector of who asks, and does not wait, has been put off.
+	PutOff time.Duration
 }
 
 // AcquireLock asks for a lock, for ttl (one second to one hour). waits: the run keeps its place among those who wait, as long as it asks again. It also
@@ -49,7 +51,7 @@ func (l *Lifecycle) AcquireLock(ctx context.Context, try Try, key string, ttl ti
 	r := found[0]
 	return LockAnswer{
 		Epoch: or(r.Epoch), ExpiresAt: or(r.ExpiresAt), HolderRun: or(r.HolderRun), HolderConnector: or(r.HolderConnector), Ahead: int(or(r.Ahead)),
-		Remaining: time.Duration(or(r.RemainingSeconds) * float64(time.Second)), AskAgain: time.Duration(or(r.AskAgainSeconds) * float64(time.Second)),
+		Remaining: seconds(r.RemainingSeconds), AskAgain: seconds(r.AskAgainSeconds), PutOff: seconds(r.PutOffSeconds),
 	}, nil
 }
 
@@ -147,3 +149,5 @@ func or[T any](value *T) (is T) {
 	}
 	return is
 }
+
+func seconds(of *float64) time.Duration { return time.Duration(or(of) * float64(time.Second)) }

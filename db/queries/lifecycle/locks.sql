@@ -1,7 +1,7 @@
 -- name: AcquireLock :many
 -- No row: the run is not the try's. epoch null: it is not given.
 SELECT a.epoch, a.expires_at, a.holder_run, a.holder_connector, extract(epoch FROM a.remaining)::float8 AS remaining_seconds, a.ahead,
-    extract(epoch FROM a.ask_again)::float8 AS ask_again_seconds
+    extract(epoch FROM a.ask_again)::float8 AS ask_again_seconds, extract(epoch FROM a.put_off)::float8 AS put_off_seconds
 FROM moves.acquire_lock(@run_id::uuid, @try_id::uuid, @lock_key::text, @ttl::interval, @waits::boolean) a;
 
 -- name: RenewLock :one

@@ -14,7 +14,7 @@ import (
 
 const acquireLock = `-- name: AcquireLock :many
 SELECT a.epoch, a.expires_at, a.holder_run, a.holder_connector, extract(epoch FROM a.remaining)::float8 AS remaining_seconds, a.ahead,
-    extract(epoch FROM a.ask_again)::float8 AS ask_again_seconds
+    extract(epoch FROM a.ask_again)::float8 AS ask_again_seconds, extract(epoch FROM a.put_off)::float8 AS put_off_seconds
 FROM moves.acquire_lock($1::uuid, $2::uuid, $3::text, $4::interval, $5::boolean) a
 `
 
@@ -34,6 +34,7 @@ type AcquireLockRow struct {
 	RemainingSeconds *float64
 	Ahead            *int32
 	AskAgainSeconds  *float64
+	PutOffSeconds    *float64
 }
 
 // No row: the run is not the try's. epoch null: it is not given.
@@ -60,6 +61,7 @@ func (q *Queries) AcquireLock(ctx context.Context, arg AcquireLockParams) ([]Acq
 			&i.RemainingSeconds,
 			&i.Ahead,
 			&i.AskAgainSeconds,
+			&i.PutOffSeconds,
 		); err != nil {
 			return nil, err
 		}
