@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
 )
 
@@ -96,19 +97,39 @@ func (s *Sync) askAllowed(ctx context.Context) (err error) {
 	return err
 }
 
-// lookAtAll has a source look at all items that failed before, that a search may find, and that this sync was not given.
+// lookAtAll has a source look at all items that failed before, that a search may find, and that this sync was not given. Of more than maxRetried
+// it looks at as many, chosen at random, and estimates from them how many of the others are away.
 func (s *Sync) lookAtAll(ctx context.Context, src Looker) error {
 	if err := s.askAllowed(ctx); err != nil {
 		return err
 	}
-	var ids []string
+	var away, unread []string
 	for id, of := range s.All() {
 		e, _ := s.entry(id)
-		if of.Found && (of.Failed == IsAway || isRetriable(of.Failed)) && !e.shown && !e.fresh && len(ids) < maxRetried {
-			ids = append(ids, id)
+		switch {
+		case !of.Found || e.shown || e.fresh:
+		case of.Failed == IsAway:
+			away = append(away, id)
+		case isRetriable(of.Failed):
+			unread = append(unread, id)
 		}
 	}
-	return s.lookAt(ctx, src, ids)
+	rand.Shuffle(len(unread), func(i, j int) { unread[i], unread[j] = unread[j], unread[i] })
+	looked := min(len(unread), max(maxRetried-len(away), maxRetried/2))
+	away = away[:min(len(away), maxRetried-looked)]
+	if err := s.lookAt(ctx, src, slices.Concat(away, unread[:looked])); err != nil {
+		return err
+	}
+	gone := 0
+	for _, id := range unread[:looked] {
+		if of, is := s.Stored(id); !is || of.Failed == IsAway || s.Lost(id) {
+			gone++
+		}
+	}
+	if s.likelyAway = 0; looked > 0 {
+		s.likelyAway = (gone*(len(unread)-looked) + looked - 1) / looked
+	}
+	return nil
 }
 
 // isRetriable tells whether an item that failed so is tried again though nothing says that it has changed.

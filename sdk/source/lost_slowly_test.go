@@ -94,6 +94,43 @@ func TestWhatFailedOtherwiseIsNotLostBitByBit(t *testing.T) {
 	}
 }
 
+// They are more than one sync looks at.
+func TestVeryManyThatFailedAreNotLostBitByBit(t *testing.T) {
+	const n = 70_000
+	for _, c := range []struct {
+		name   string
+		hidden int // of all that failed, which is 31 %
+		left   int
+	}{
+		{"a place that is away", n, n},
+		{"a few that are gone", 300, n - 300},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, store := stockedWith(t, n)
+			for i := range n * 31 / 100 {
+				p.set(fmt.Sprintf("t%05d", i), func(t *thing) {
+					t.text, t.version = "edited", p.next()
+					t.damaged, t.content = "broken", true
+				})
+			}
+			quiet(t, store, p)
+			for i := range c.hidden {
+				p.hidden[fmt.Sprintf("t%05d", i)] = true
+			}
+			for range 8 {
+				_, err := sync1(t.Context(), store, p, source.Options{Reading: "v2"})
+				if !errors.Is(err, source.ErrDeletionsRefused) {
+					require.NoError(t, err)
+				}
+			}
+			require.GreaterOrEqual(t, len(store.IDs()), c.left*99/100)
+			if c.hidden < n {
+				require.Less(t, len(store.IDs()), n)
+			}
+		})
+	}
+}
+
 // losing loses a itself, and does not find b when it is looked for.
 type losing struct {
 	a, b []string
