@@ -131,6 +131,29 @@ func TestVeryManyThatFailedAreNotLostBitByBit(t *testing.T) {
 	}
 }
 
+// Nothing of them has been missing.
+func TestOneLostItemHasNotAllThatFailedLookedAt(t *testing.T) {
+	const n = 4000
+	p, store := stockedWith(t, n)
+	failing := map[string]bool{}
+	for i := range n * 4 / 10 {
+		id := fmt.Sprintf("t%05d", i)
+		failing[id] = true
+		p.set(id, func(t *thing) { t.text, t.version = "edited", p.next() })
+	}
+	store.Refuses = func(d worker.Document) bool { return failing[d.SourceID] }
+	quiet(t, store, p)
+	for k := range 6 {
+		id := fmt.Sprintf("t%05d", n-1-k)
+		p.set(id, func(t *thing) { t.version = p.next() })
+		p.hidden[id] = true
+		before := len(p.looks)
+		quiet(t, store, p)
+		require.LessOrEqual(t, len(p.looks)-before, 2*source.DefaultAgain+10)
+	}
+	require.Less(t, len(store.IDs()), n)
+}
+
 // losing loses a itself, and does not find b when it is looked for.
 type losing struct {
 	a, b []string

@@ -120,13 +120,14 @@ func (r *Run) metricsOfLock(err error) {
 func (r *Run) acquire(ctx context.Context, key string, ttl, wait time.Duration) (*Lock, error) {
 	began := time.Now()
 	defer r.clock.wait(began)()
+	ask := r.locks.asks.Add(1)
 	for {
-		answer, sent, err := r.askForLock(ctx, key, ttl, wait > 0)
+		answer, sent, err := r.askForLock(ctx, key, ttl, wait > 0, ask)
 		if err == nil && answer.Epoch != 0 {
 			r.locks.metrics.lockWaits.Observe(time.Since(began).Seconds())
 			lock, err := r.locks.hold(ctx, r.outbox.handling, key, ttl, answer, sent)
 			if err != nil {
-				_ = r.locks.free(key, answer.Epoch)
+				_ = r.locks.free(func(ctx context.Context) error { return r.lifecycle.FreeLock(ctx, r.try, key, answer.Epoch) })
 			}
 			return lock, err
 		}
@@ -142,19 +143,19 @@ func (r *Run) acquire(ctx context.Context, key string, ttl, wait time.Duration) 
 			err = &LockedError{Key: key, Run: answer.HolderRun, Connector: answer.HolderConnector, Remaining: answer.Remaining, Ahead: answer.Ahead, PutOff: answer.PutOff}
 		}
 		if wait > 0 || !errors.Is(err, ErrLocked) { // it has a place, or the lock, for all that is known
-			_ = r.locks.free(key, 0)
+			_ = r.locks.free(func(ctx context.Context) error { return r.lifecycle.FreeAsked(ctx, r.try, key, ask) })
 		}
 		return nil, err
 	}
 }
 
-func (r *Run) askForLock(ctx context.Context, key string, ttl time.Duration, waits bool) (answer lifecycle.LockAnswer, sent time.Time, err error) {
+func (r *Run) askForLock(ctx context.Context, key string, ttl time.Duration, waits bool, ask int64) (answer lifecycle.LockAnswer, sent time.Time, err error) {
 	err = r.Patiently(ctx, "worker.acquire_lock", func(ctx context.Context) (err error) {
 		if err := r.outbox.gate.wait(ctx); err != nil { // it would be lost at once
 			return err
 		}
 		sent = time.Now()
-		answer, err = r.lifecycle.AcquireLock(ctx, r.try, key, ttl, waits)
+		answer, err = r.lifecycle.AcquireLock(ctx, r.try, key, ttl, waits, ask)
 		return err
 	})
 	if err != nil {

@@ -85,8 +85,11 @@ func (o *outbox) number(ctx context.Context, n int, weight int64) (int64, error)
 		if err := o.awaitCredit(ctx, more); err != nil {
 			err = fmt.Errorf("wait until more of the sync is stored: %w", err)
 			o.mu.Lock()
+			defer o.mu.Unlock()
+			if o.sealed { // the run completes without it
+				return 0, errReturned
+			}
 			o.unnumbered = cmp.Or(o.unnumbered, err)
-			o.mu.Unlock()
 			return 0, err
 		}
 	}

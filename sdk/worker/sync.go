@@ -45,7 +45,10 @@ func (w *Worker) sync(
 	err, returned := w.call(ctx, handling, run)
 	w.metrics.fetching.Observe(time.Since(began).Seconds())
 	run.outbox.seal()
-	run.locks.close()
+	if again := run.locks.close(); again != nil {
+		defer w.freeing.Go(func() { again(ctx) }) // once the end of the run is written
+	}
+	err = run.locks.blame(err)
 	endFetch(fetching, run, err)
 	if !returned {
 		cause := context.Cause(handling)
