@@ -15,7 +15,7 @@ type metrics struct {
 
 func newMetrics(registry prometheus.Registerer) *metrics {
 	return &metrics{requests: telemetry.Register(registry, prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "echomind_api_request_seconds", Help: "How long requests took, by method and status.",
+		Name: "api_request_seconds", Help: "How long requests took, by method and status.",
 		Buckets: []float64{.005, .01, .025, .05, .1, .15, .25, .5, 1, 2.5, 5, 10},
 	}, []string{"method", "status"}))}
 }
