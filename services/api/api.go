@@ -160,13 +160,13 @@ func register[I, O any](a *API, operation identity.Operation, method, path, summ
 }
 
 // failed is the answer to an error. What people cannot mend is logged.
-func (a *API) failed(ctx context.Context, err error) error {
+func (a *API) failed(ctx context.Context, err error) *problem.Problem {
 	p := *problem.Of(err)
 	p.RequestID = requestOf(ctx).RequestID
-	switch {
-	case p.Status == http.StatusInternalServerError:
+	switch p.Status {
+	case http.StatusInternalServerError:
 		a.log.Error("a request failed by a defect", "request", p.RequestID, "err", errors.Unwrap(&p))
-	case p.Status == http.StatusServiceUnavailable:
+	case http.StatusServiceUnavailable:
 		a.log.Warn("a request is not answered: Postgres does not answer", "request", p.RequestID, "err", errors.Unwrap(&p))
 	}
 	return &p

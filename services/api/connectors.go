@@ -197,7 +197,7 @@ func (a *API) updateConnector(ctx context.Context, in *UpdateConnector) (out *On
 		if err != nil {
 			return err
 		}
-		if err := in.Versioned.check(old); err != nil {
+		if err := in.check(old); err != nil {
 			return err
 		}
 		p := dbgen.AddConnectorParams{

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -73,7 +72,7 @@ func shownParameters(stored []byte) Object {
 	if stored == nil {
 		return nil
 	}
-	return Object(json.RawMessage(masks.WithoutSecrets(stored, false)))
+	return Object(masks.WithoutSecrets(stored, false))
 }
 
 func utc(t *time.Time) *time.Time {

@@ -101,7 +101,7 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, p *problem.Problem)
 func (a *API) signIn(ctx huma.Context, next func(huma.Context)) {
 	request, err := a.signedIn(ctx)
 	if err != nil {
-		p := a.failed(ctx.Context(), err).(*problem.Problem)
+		p := a.failed(ctx.Context(), err)
 		for name, values := range p.GetHeaders() {
 			for _, value := range values {
 				ctx.SetHeader(name, value)
