@@ -98,7 +98,7 @@ func TestEverybodyLogsInAsAMemberOfOneGroupAndMayChangeNoSchema(t *testing.T) {
 	var who string
 	require.NoError(t, c.owner().QueryRow(t.Context(), `SELECT string_agg(rolname, ' ' ORDER BY rolname) FROM pg_roles
 		WHERE rolname LIKE 'echomind\_%' AND NOT rolcanlogin`).Scan(&who))
-	require.Equal(t, "echomind_console echomind_reader echomind_scheduler echomind_semantic echomind_subscriber echomind_worker", who)
+	require.Equal(t, "echomind_api echomind_console echomind_reader echomind_scheduler echomind_semantic echomind_subscriber echomind_worker", who)
 }
 
 func TestLoginsMadeAgainHaveTheirNewPasswordsAndKeepTheirGroupsRights(t *testing.T) {

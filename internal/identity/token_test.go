@@ -15,7 +15,7 @@ func TestATokenIsTakenApartAsItWasMade(t *testing.T) {
 			t.Errorf("%d: %d, %v", id, gotID, err)
 		}
 	}
-	if NewSecret() == NewSecret() {
+	if first, second := NewSecret(), NewSecret(); first == second {
 		t.Error("two secrets are equal")
 	}
 }

@@ -21,7 +21,7 @@ SET client_min_messages = warning;
 -- A login of this name may read every table. Its rights must go before migrations grant the group what it needs.
 SELECT 'DROP OWNED BY echomind_reader' FROM pg_roles WHERE rolname = 'echomind_reader' AND rolcanlogin \gexec
 SELECT format('CREATE ROLE %I', name) FROM unnest(ARRAY['echomind_scheduler', 'echomind_worker', 'echomind_semantic',
-    'echomind_console', 'echomind_subscriber', 'echomind_reader']) name
+    'echomind_console', 'echomind_subscriber', 'echomind_reader', 'echomind_api']) name
 WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = name) \gexec
 ALTER ROLE echomind_reader NOLOGIN PASSWORD NULL;
 -- For the scheduler's metrics: how long others' transactions have been open.
