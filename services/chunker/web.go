@@ -70,13 +70,13 @@ func (w *web) options(connector int32, owner string, log *slog.Logger) crawl.Opt
 }
 
 func (w *web) extract(reader extract.Reader) crawl.Extract {
-	return func(ctx context.Context, body []byte, contentType, url string) (crawl.Page, error) {
+	return func(ctx context.Context, body []byte, contentType, url string) (worker.Document, error) {
 		text, err := reader.Extract(ctx, body, extract.Hint{MediaType: contentType, URL: url})
 		if err != nil {
-			return crawl.Page{}, err
+			return worker.Document{}, err
 		}
-		return crawl.Page{
-			Title: text.Title, MediaType: text.MediaType, ContentHash: text.ContentHash(),
+		return worker.Document{
+			Title: text.Title, MediaType: text.MediaType, ContentHash: text.Hash,
 			Chunks: chunk.Split(text.Sections, w.chunks),
 		}, nil
 	}

@@ -56,8 +56,8 @@ func TestTheCrawlsOfTwoUsersAreThoseOfTwoOwners(t *testing.T) {
 	require.NoError(t, err)
 	defer w.close()
 
-	text := func(context.Context, []byte, string, string) (crawl.Page, error) {
-		return crawl.Page{Title: "text"}, nil
+	text := func(context.Context, []byte, string, string) (worker.Document, error) {
+		return worker.Document{Title: "text"}, nil
 	}
 	waiting := make(chan struct{}, 1)
 	held, end := context.WithCancel(t.Context())

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"regexp"
 
-	"github.com/echomind/sync/contract/wire"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/provider"
@@ -54,9 +53,9 @@ const googleScope = "https://www.googleapis.com/auth/drive.readonly"
 // openAccount opens a run's secrets, and makes the clients that use them. No other place decrypts them.
 func (s *service) openAccount(ctx context.Context, run *worker.Run, a accessRequest) (*account, error) {
 	request := run.Request()
-	raw, err := wire.JSON(request.Config)
-	if err != nil {
-		return nil, worker.Permanent(err)
+	var raw json.RawMessage
+	if err := run.Config(&raw); err != nil {
+		return nil, err
 	}
 	secrets, err := s.ring.OpenConfig(request.ConnectorId, SecretFields(a.connectorType), raw)
 	if err != nil {

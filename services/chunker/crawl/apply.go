@@ -196,16 +196,10 @@ func (c *crawler) waitForCanonical(named, id string) bool {
 
 // store stores a page that gave content.
 func (c *crawler) store(ctx context.Context, v visit, level int) error {
-	doc := worker.Document{
-		SourceID: v.id, URL: v.id,
-		Title:        clip(v.page.Title, maxTitleBytes),
-		MediaType:    clip(v.page.MediaType, maxTitleBytes),
-		ContentHash:  v.page.ContentHash,
-		VersionToken: v.token,
-		Links:        v.outline.links,
-		Memo:         failureMemo{}.memo(),
-		Chunks:       v.page.Chunks,
-	}
+	doc := v.doc
+	doc.SourceID, doc.URL, doc.VersionToken = v.id, v.id, v.token
+	doc.Title, doc.MediaType = clip(doc.Title, maxTitleBytes), clip(doc.MediaType, maxTitleBytes)
+	doc.Links, doc.Memo = v.outline.links, failureMemo{}.memo()
 	if v.namesAnother() { // the canonical page may have a document at the next crawl; a 304 would not name it
 		doc.VersionToken = noValidators
 	}

@@ -52,7 +52,9 @@ func (s *index) crawl(t *testing.T, pages int, site written) *crawler {
 	depth := MaxMaxDepth
 	opt, release, err := Options{
 		Runner: InProcess{}, Transport: site,
-		Extract: func(_ context.Context, body []byte, _, _ string) (Page, error) { return Page{Title: string(body)}, nil },
+		Extract: func(_ context.Context, body []byte, _, _ string) (worker.Document, error) {
+			return worker.Document{Title: string(body)}, nil
+		},
 	}.withDefaults()
 	require.NoError(t, err)
 	defer release()

@@ -250,19 +250,19 @@ func (c *clock) Wait(ctx context.Context, d time.Duration) error {
 }
 
 // extractMain stands for the real extraction: the text of <main>, and the title.
-func extractMain(_ context.Context, body []byte, contentType, url string) (crawl.Page, error) {
+func extractMain(_ context.Context, body []byte, contentType, url string) (worker.Document, error) {
 	media, _, _ := strings.Cut(contentType, ";")
 	switch media {
 	case "text/html", "application/xhtml+xml":
 		doc, err := goquery.NewDocumentFromReader(strings.NewReader(string(body)))
 		if err != nil {
-			return crawl.Page{}, err
+			return worker.Document{}, err
 		}
-		return crawl.Page{Title: doc.Find("title").Text(), MediaType: media, Chunks: []chunk.Chunk{{Text: doc.Find("main").Text()}}}, nil
+		return worker.Document{Title: doc.Find("title").Text(), MediaType: media, Chunks: []chunk.Chunk{{Text: doc.Find("main").Text()}}}, nil
 	case "text/plain", "text/markdown", "text/csv", "application/json":
-		return crawl.Page{Title: url, MediaType: media, Chunks: []chunk.Chunk{{Text: string(body)}}}, nil
+		return worker.Document{Title: url, MediaType: media, Chunks: []chunk.Chunk{{Text: string(body)}}}, nil
 	}
-	return crawl.Page{}, fmt.Errorf("unsupported content %s", media)
+	return worker.Document{}, fmt.Errorf("unsupported content %s", media)
 }
 
 func loopbackTransport(t *testing.T) *http.Transport {
@@ -338,10 +338,10 @@ func transportTo(t *testing.T, allow string, ip [4]byte) *http.Transport {
 }
 
 // failEmpty is extractMain that has no use for a page without text.
-func failEmpty(ctx context.Context, body []byte, contentType, url string) (crawl.Page, error) {
+func failEmpty(ctx context.Context, body []byte, contentType, url string) (worker.Document, error) {
 	page, err := extractMain(ctx, body, contentType, url)
 	if err == nil && strings.TrimSpace(page.Chunks[0].Text) == "" {
-		return crawl.Page{}, errors.New("no main content")
+		return worker.Document{}, errors.New("no main content")
 	}
 	return page, err
 }
@@ -351,10 +351,10 @@ func deepHTML() string { return strings.Repeat("<div>", 100_000) }
 // recordTypes notes each page's content type and body as extraction gets them.
 func recordTypes(got map[string]string) crawl.Extract {
 	var mu sync.Mutex
-	return func(_ context.Context, body []byte, contentType, url string) (crawl.Page, error) {
+	return func(_ context.Context, body []byte, contentType, url string) (worker.Document, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		got[url] = contentType + " " + string(body)
-		return crawl.Page{}, nil
+		return worker.Document{}, nil
 	}
 }

@@ -53,9 +53,9 @@ func (h *held) add(n int64) {
 	h.most = max(h.most, h.now)
 }
 
-func (h *held) extract(_ context.Context, body []byte, _, url string) (crawl.Page, error) {
+func (h *held) extract(_ context.Context, body []byte, _, url string) (worker.Document, error) {
 	h.add(int64(len(body)))
-	return crawl.Page{Title: url, ContentHash: url, Chunks: []chunk.Chunk{{Text: strings.Repeat("x", len(body))}}}, nil
+	return worker.Document{Title: url, ContentHash: url, Chunks: []chunk.Chunk{{Text: strings.Repeat("x", len(body))}}}, nil
 }
 
 func (h *held) Put(ctx context.Context, d worker.Document) error {
@@ -82,7 +82,7 @@ func TestCrawlsTogetherHoldNoMoreThanThereIsRoomFor(t *testing.T) {
 		wg.Go(func() {
 			opt := crawl.Options{
 				Runner: crawl.InProcess{}, Transport: loopbackTransport(t), Room: shared.ForOwner(fmt.Sprint(i)), MaxBodyBytes: 1 << 20,
-				Extract: func(ctx context.Context, body []byte, contentType, url string) (crawl.Page, error) {
+				Extract: func(ctx context.Context, body []byte, contentType, url string) (worker.Document, error) {
 					all.add(int64(len(body)))
 					return own.extract(ctx, body, contentType, url)
 				},
@@ -154,8 +154,8 @@ func TestSmallPagesThatMakeMuchDoNotKeepAnEarlierOneWaiting(t *testing.T) {
 	var most int64
 	result, err := crawl.Crawl(t.Context(), crawl.Config{URL: site.URL + "/"}, crawl.Options{
 		Runner: crawl.InProcess{}, Transport: loopbackTransport(t), Room: shared.ForOwner("a"),
-		Extract: func(_ context.Context, _ []byte, _, url string) (crawl.Page, error) {
-			return crawl.Page{ContentHash: url, Chunks: []chunk.Chunk{{Text: strings.Repeat("x", 300_000)}}}, nil
+		Extract: func(_ context.Context, _ []byte, _, url string) (worker.Document, error) {
+			return worker.Document{ContentHash: url, Chunks: []chunk.Chunk{{Text: strings.Repeat("x", 300_000)}}}, nil
 		},
 	}, looking{own.store, func() { most = max(most, shared.Taken()) }})
 	require.NoError(t, err)

@@ -3,7 +3,6 @@ package crawl
 import (
 	"context"
 
-	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 )
 
@@ -26,21 +25,12 @@ type Sink interface {
 	DeletionsAllowed(ctx context.Context) (bool, error)
 }
 
-// Extract turns a body into what is to be stored of it. Text of any kind comes as UTF-8, with
-// "charset=utf-8" in contentType, whatever the page says of itself; anything else comes as it was sent.
-// contentType may be empty or wrong. An error's text becomes the document's reason. It is called from
-// several goroutines at once.
-type Extract func(ctx context.Context, body []byte, contentType, url string) (Page, error)
-
-// Page is the content of one page.
-type Page struct {
-	Title     string
-	MediaType string
-	// ContentHash is a hash, in hex, of what would be stored: title and main content, not the raw body, so
-	// that a clock or a nonce in the page is no change. If empty, it is computed from title and chunks.
-	ContentHash string
-	Chunks      []chunk.Chunk
-}
+// Extract turns a body into Title, MediaType, ContentHash and Chunks of its document; the crawl sets the other fields. Text of any
+// kind comes as UTF-8, with "charset=utf-8" in contentType, whatever the page declares; anything else comes as it was sent.
+// contentType may be empty or wrong. The hash is of title and main content, not of the raw body, so that a clock or a nonce in the
+// page is no change; if it is empty, the crawl computes it from title and chunks. An error's text becomes the document's reason.
+// Extract is called from several goroutines at once.
+type Extract func(ctx context.Context, body []byte, contentType, url string) (worker.Document, error)
 
 // Result says what a crawl did. After an error it covers what was done before.
 type Result struct {

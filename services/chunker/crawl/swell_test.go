@@ -15,6 +15,7 @@ import (
 	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/sdk/chunk"
+	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/crawl"
 	"github.com/echomind/sync/services/internal/extract"
 )
@@ -51,9 +52,9 @@ func TestPagesThatUnpackAsTextTakeNoMoreMemoryThanTheRoomCounts(t *testing.T) {
 	var most int64
 	result, err := crawl.Crawl(t.Context(), crawl.Config{URL: s.URL + "/"}, crawl.Options{
 		Runner: share, Transport: loopbackTransport(t), Room: shared.ForOwner("owner"),
-		Extract: func(ctx context.Context, body []byte, contentType, url string) (crawl.Page, error) {
+		Extract: func(ctx context.Context, body []byte, contentType, url string) (worker.Document, error) {
 			text, err := reader.Extract(ctx, body, extract.Hint{MediaType: contentType, URL: url})
-			return crawl.Page{MediaType: text.MediaType, ContentHash: text.ContentHash(), Chunks: chunk.Split(text.Sections, chunk.Options{})}, err
+			return worker.Document{MediaType: text.MediaType, ContentHash: text.Hash, Chunks: chunk.Split(text.Sections, chunk.Options{})}, err
 		},
 	}, looking{newStore(), func() { most = max(most, heap()-before) }})
 	require.NoError(t, err)

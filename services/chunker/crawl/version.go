@@ -66,14 +66,14 @@ func printable(s string) bool {
 }
 
 // hashOf hashes what would be stored of a page. One JSON value a line keeps the parts apart.
-func hashOf(p Page) string {
-	if p.ContentHash != "" {
-		return p.ContentHash
+func hashOf(doc worker.Document) string {
+	if doc.ContentHash != "" {
+		return doc.ContentHash
 	}
 	h := sha256.New()
 	enc := json.NewEncoder(h)
-	_ = enc.Encode(p.Title)
-	for _, c := range p.Chunks {
+	_ = enc.Encode(doc.Title)
+	for _, c := range doc.Chunks {
 		_ = enc.Encode(c.HeadingPath)
 		_ = enc.Encode(c.Text)
 	}

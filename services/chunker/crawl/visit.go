@@ -11,6 +11,7 @@ import (
 	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/chunk"
+	"github.com/echomind/sync/sdk/worker"
 )
 
 // visit is what one page turned out to be. It is made without touching the crawl's state, so that several
@@ -28,7 +29,7 @@ type visit struct {
 	// leaf says that a fresh body came, of a kind that has no links.
 	leaf  bool
 	token string
-	page  Page
+	doc   worker.Document // of Extract
 	// duplicate says that the page was known to be settled before it was asked for.
 	duplicate bool
 }
@@ -118,22 +119,22 @@ func (c *crawler) examine(ctx context.Context, e entry, got *answer, in *visitRo
 	if v.outline.noindex {
 		return v, nil
 	}
-	page, err := c.extract(ctx, text, v.id)
+	doc, err := c.extract(ctx, text, v.id)
 	if ctx.Err() != nil {
 		return visit{}, stopped(ctx, err)
 	}
 	if err != nil {
 		v.fail = &failure{kind: unreadable, url: v.id, err: err}
 	}
-	page.ContentHash = hashOf(page)
-	v.page = page
-	in.resize(chunk.Bytes(page.Chunks))
+	doc.ContentHash = hashOf(doc)
+	v.doc = doc
+	in.resize(chunk.Bytes(doc.Chunks))
 	return v, nil
 }
 
 // extract turns a panic into the page's own failure: it was this page that brought it about, and must not
 // take the other crawls of the process with it.
-func (c *crawler) extract(ctx context.Context, text content, id string) (page Page, err error) {
+func (c *crawler) extract(ctx context.Context, text content, id string) (doc worker.Document, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.opt.Logger.Error("extracting a page panicked; the page is stored with this error, report it with its URL",

@@ -41,7 +41,7 @@ func (f *folder) read(ctx context.Context, one *file) (source.Content, error) {
 	defer r.Close()
 	now := f.item(one)
 	now.Version = token(r.Size(), r.ModTime())
-	read := source.Content{Now: &now}
+	read := source.Content{Now: &now} // also beside an error
 	switch {
 	case r.Size() > f.cfg.maxFileBytes():
 		return read, unreadable(f.tooLarge(r.Size()))
@@ -60,8 +60,8 @@ func (f *folder) read(ctx context.Context, one *file) (source.Content, error) {
 	if err != nil {
 		return read, unreadable(err)
 	}
-	read.Title, read.MediaType, read.Sections, read.Hash = text.Title, text.MediaType, text.Sections, text.ContentHash()
-	return read, nil
+	text.Now = &now
+	return text, nil
 }
 
 // unreadable says why a file was not read. One that vanished between listing and reading is as if it had never been listed.
