@@ -6,14 +6,14 @@ import (
 	"github.com/echomind/sync/internal/telemetry"
 )
 
-// Metrics are those of all pools of a process.
+// Metrics are the metrics of all pools of a process.
 type Metrics struct {
 	alive  prometheus.Gauge
 	failed *prometheus.CounterVec
 	slow   prometheus.Counter
 }
 
-// NewMetrics registers them.
+// NewMetrics registers the metrics.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		alive: telemetry.Register(registry, prometheus.NewGauge(prometheus.GaugeOpts{

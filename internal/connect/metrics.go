@@ -8,7 +8,7 @@ import (
 	"github.com/echomind/sync/internal/version"
 )
 
-// connections are the metrics of one service's connections, read when they are asked for.
+// connections are the metrics of one service's connections, collected at each scrape.
 type connections struct {
 	pool *pgxpool.Pool
 	nats *nats.Conn

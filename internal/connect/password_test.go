@@ -28,7 +28,7 @@ func (d *door) Check(client server.ClientAuthentication) bool {
 	return false
 }
 
-// The driver's own limit is two refusals: a password that is set on the server later would find nobody who tries it.
+// The driver's own limit is two refusals: after that nobody would try a password that is set on the server later.
 func TestARefusedPasswordIsToldAndTriedAgainUntilTheServerTakesIt(t *testing.T) {
 	t.Parallel()
 	d := &door{password: "new-secret"}

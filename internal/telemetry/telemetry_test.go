@@ -17,7 +17,7 @@ import (
 
 func fine(context.Context) error { return nil }
 
-// readyz asks a served /readyz.
+// readyz requests a served /readyz.
 func readyz(t *testing.T, ready *telemetry.Readiness) (status int, problems map[string]string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -34,14 +34,14 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	}
 }
 
-// folder counts what a sync of a folder did.
+// folder counts the files of a sync.
 func (m *metrics) folder(r files.Result) {
 	m.files.WithLabelValues("read").Add(float64(r.Put))
 	m.files.WithLabelValues("unchanged").Add(float64(r.Unchanged + r.Touched))
 	m.files.WithLabelValues("error").Add(float64(r.Failed))
 }
 
-// counted is a transport that counts what comes of its requests.
+// counted is a transport that counts the outcomes of its requests.
 type counted struct {
 	http.RoundTripper
 	metrics *metrics

@@ -10,7 +10,7 @@ import (
 
 const host1 = "site.example"
 
-// standing is a guest of an owner, at a time that passes only while somebody waits.
+// newUser is an owner's use of a host, with a clock that advances only in waits.
 func standing(hosts *Hosts, owner string, now *time.Time, waits *[]time.Duration) *hostUser {
 	return newHostUser(Options{
 		Hosts: hosts, Owner: owner, Concurrency: 1,

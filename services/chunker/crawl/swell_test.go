@@ -20,7 +20,7 @@ import (
 	"github.com/echomind/sync/services/internal/extract"
 )
 
-// heap is what is in use.
+// heap is the memory in use.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -28,7 +28,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Each of these pages, of 390 KB, had made 59 MB of text in the service.
+// Each of these pages, of 390 KB, once became 59 MB of text in the service.
 func TestPagesThatUnpackAsTextTakeNoMoreMemoryThanTheRoomCounts(t *testing.T) {
 	const pages = 8
 	pool, err := confine.New(t.Context(), 2, confine.Limits{MemoryMB: 256}, slog.New(slog.DiscardHandler), confine.NewMetrics(prometheus.NewRegistry()))

@@ -16,7 +16,7 @@ import (
 	"github.com/echomind/sync/services/internal/extract"
 )
 
-// weighing compares what is read with what has room.
+// weighing compares the size of content with its reserved room.
 type weighing struct {
 	extract.InProcess
 	t    *testing.T
