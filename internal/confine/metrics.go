@@ -20,10 +20,10 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "reader_children", Help: "Child processes that read content.",
 		})),
 		failed: telemetry.Register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "reader_failures_total", Help: "Documents that cost their child: memory, cpu, late (no answer in time), broken, spent (slow, and its sync had too many of these), or killed from outside.",
+			Name: "reader_failures_total", Help: "Documents that ended the child that read them: memory, cpu, late (no answer in time), broken, spent (slow, and its sync had too many of these), or killed by another process.",
 		}, []string{"reason"})),
 		slow: telemetry.Register(registry, prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "reader_slow_total", Help: "Documents that needed more than their first slice of computing.",
+			Name: "reader_slow_total", Help: "Documents that needed more than their first slice of computing time.",
 		})),
 	}
 	for _, cause := range []Cause{Memory, CPU, Late, Broken, Spent, Killed} {

@@ -22,14 +22,14 @@ type metrics struct {
 func newMetrics(registry prometheus.Registerer) *metrics {
 	return &metrics{
 		requests: telemetry.Register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "chunker_requests_total", Help: "Requests to web sites, by the class of their answer; refused = an address that may not be reached.",
+			Name: "chunker_requests_total", Help: "Requests to web sites, by the class of the response; refused = the address is not allowed.",
 		}, []string{"outcome"})),
 		duration: telemetry.Register(registry, prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "chunker_request_duration_seconds", Help: "Time from a request to the head of its answer.",
+			Name: "chunker_request_duration_seconds", Help: "Time from a request to the head of its response.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 3, 9),
 		})),
 		files: telemetry.Register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "chunker_files_total", Help: "Files that syncs of folders came to: read, unchanged, or not readable.",
+			Name: "chunker_files_total", Help: "Files that syncs of folders listed: read, unchanged, or not readable.",
 		}, []string{"outcome"})),
 	}
 }

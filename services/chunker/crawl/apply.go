@@ -161,7 +161,7 @@ func (c *crawler) record(ctx context.Context, v visit, level int) error {
 // text, v is read again for itself.
 func (c *crawler) isReplaced(v visit) bool {
 	named := v.outline.canonical
-	if !v.namesAnother() || named == v.entry.url { // that redirects to it
+	if !v.namesAnother() || named == v.entry.url { // the canonical page redirects to it
 		return false
 	}
 	if c.hasText(named, v.id) {
@@ -243,8 +243,8 @@ func (c *crawler) follow(links []string, level int) {
 	}
 }
 
-// allowed tells whether a URL may be asked for: it is in the scope, and robots.txt does not forbid it.
-// Stored links may be older than both.
+// allowed tells whether a URL may be requested: the scope covers it, and robots.txt does not forbid it. Stored links may be
+// older than both.
 func (c *crawler) allowed(link string) bool {
 	u, err := url.Parse(link)
 	if err != nil {
