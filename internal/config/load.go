@@ -41,7 +41,7 @@ func Load(cfg any) error {
 			continue
 		}
 		if variable := variableOf(reflect.TypeOf(cfg).Elem(), parse, ""); variable != "" {
-			problems[i] = fmt.Errorf("%s=%q: must be %s", variable, os.Getenv(variable), form(parse.Type))
+			problems[i] = fmt.Errorf("%s=%q: must be %s", variable, os.Getenv(variable), formOf(parse.Type))
 		}
 	}
 	return errors.Join(problems...)
@@ -100,8 +100,8 @@ func variableOf(t reflect.Type, parse env.ParseError, prefix string) string {
 	return ""
 }
 
-// form describes how a value of a type is written.
-func form(t reflect.Type) string {
+// formOf describes how a value of a type is written.
+func formOf(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[time.Duration]():
 		return "a duration such as 6h or 90s"

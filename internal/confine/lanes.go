@@ -74,7 +74,7 @@ func (l *lanes) enter(ctx context.Context, name string, in lane, press func()) (
 	select {
 	case <-t.granted:
 	case <-ctx.Done():
-		if !l.giveUp(t) {
+		if !l.withdraw(t) {
 			l.leave(t)
 		}
 		return nil, ctx.Err()
@@ -110,8 +110,8 @@ func (l *lanes) leastUsed() time.Duration {
 	return least
 }
 
-// giveUp takes a ticket out of the queue. It returns false where its place was granted meanwhile.
-func (l *lanes) giveUp(t *ticket) bool {
+// withdraw takes a ticket out of the queue. It returns false where its place was granted meanwhile.
+func (l *lanes) withdraw(t *ticket) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	queue := t.owner.waiting[t.lane]
@@ -170,7 +170,7 @@ func (l *lanes) grant() {
 // its longest-running request. A request in the slow lane keeps its place: the lane has only one, and the request has begun
 // again already.
 func (l *lanes) hurry() {
-	if l.patience == 0 || l.taken < l.places || !l.somebodyHasNone() {
+	if l.patience == 0 || l.taken < l.places || !l.ownerWaitsWithoutPlace() {
 		return
 	}
 	var longest *ticket
@@ -205,7 +205,7 @@ func (l *lanes) hurryLater() {
 	l.hurry()
 }
 
-func (l *lanes) somebodyHasNone() bool {
+func (l *lanes) ownerWaitsWithoutPlace() bool {
 	for _, o := range l.owners {
 		if o.taken == 0 && len(o.waiting[fast])+len(o.waiting[heavy]) > 0 {
 			return true

@@ -43,7 +43,7 @@ func New(ctx context.Context, children int, limits Limits, log *slog.Logger, met
 		limits: limits.withDefaults(), children: max(children, 1), lanes: newLanes(max(children, 1)),
 		log: log, metrics: metrics, used: time.Now(),
 	}
-	p.lanes.patience = p.limits.Slice / long
+	p.lanes.patience = p.limits.Slice / longPart
 	p.reaper = time.AfterFunc(idleTime, p.reap)
 	first, err := start(ctx, p.limits)
 	if err != nil {
@@ -52,7 +52,7 @@ func New(ctx context.Context, children int, limits Limits, log *slog.Logger, met
 	}
 	p.metrics.alive.Inc()
 	p.log.Info("content is read in child processes", "children", p.children, "memory_mb", p.limits.MemoryMB, "held_by", first.holds)
-	p.keep(first)
+	p.putBack(first)
 	return p, nil
 }
 
@@ -80,7 +80,7 @@ func (p *Pool) do(ctx context.Context, owner string, in lane, r request) (took t
 	}
 	defer leave()
 	began := time.Now()
-	err = p.have(within, r)
+	err = p.askChild(within, r)
 	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(within), errPressed) {
 		err = &Failure{pressed, "another owner waits"}
 	}
@@ -90,9 +90,9 @@ func (p *Pool) do(ctx context.Context, owner string, in lane, r request) (took t
 // errPressed ends a request so that another owner gets its place.
 var errPressed = errors.New("another owner waits for the place")
 
-// have sends a request to a child, and to another one where the child was killed from outside. A child whose answer is
+// askChild sends a request to a child, and to another one where the child was killed from outside. A child whose answer is
 // malformed is ended: hostile content may have taken it over.
-func (p *Pool) have(ctx context.Context, r request) error {
+func (p *Pool) askChild(ctx context.Context, r request) error {
 	for try := 1; ; try++ {
 		c, err := p.take(ctx)
 		if err != nil {
@@ -103,7 +103,7 @@ func (p *Pool) have(ctx context.Context, r request) error {
 		})
 		if err == nil {
 			if err = r.read(answer); err == nil {
-				p.keep(c)
+				p.putBack(c)
 				return nil
 			}
 			err = fmt.Errorf("%w: %w", errAnswer, err)
@@ -158,8 +158,8 @@ func (p *Pool) pop() *child {
 	}
 }
 
-// keep puts a child back among the idle ones.
-func (p *Pool) keep(c *child) {
+// putBack puts a child back among the idle ones.
+func (p *Pool) putBack(c *child) {
 	if c.retire {
 		p.end(c)
 		return

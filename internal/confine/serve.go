@@ -52,7 +52,7 @@ func serve(limit string, tasks []Task) error {
 	debug.SetGCPercent(gcPercent)
 	debug.SetMemoryLimit(int64(w.base) + memory/4*3)
 	debug.SetMaxStack(int(memory / 4))
-	holds, err := giveUp(memory)
+	holds, err := dropRights(memory)
 	if err != nil {
 		return err
 	}

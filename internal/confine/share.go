@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// owing is how long a share stays in the slow lane after a request that failed, and in the heavy lane after a request that
+	// laneFactor is how long a share stays in the slow lane after a request that failed, and in the heavy lane after a request that
 	// took long, in multiples of that request's time.
-	owing = 10
-	// long is the part of a slice above which a request counts as long.
-	long = 20
+	laneFactor = 10
+	// longPart is the part of a slice above which a request counts as long.
+	longPart = 20
 )
 
 // Share is one sync's part of a pool.
@@ -48,18 +48,18 @@ func (s *Share) Do(ctx context.Context, task string, most int64, read func(answe
 		took, err := s.pool.do(ctx, s.owner, in, r)
 		var failure *Failure
 		if !errors.As(err, &failure) {
-			s.took(took)
+			s.noteTime(took)
 			return err
 		}
 		switch failure.Cause {
 		case pressed:
 			s.pool.metrics.slow.Inc()
-			if in, cpu = slow, s.pool.limits.CPU; !s.waste(took) {
+			if in, cpu = slow, s.pool.limits.CPU; !s.noteWaste(took) {
 				cpu = s.pool.limits.Slice
 			}
 			continue
 		case CPU:
-			more := s.waste(cpu)
+			more := s.noteWaste(cpu)
 			if whole := s.pool.limits.CPU; cpu < whole {
 				s.pool.metrics.slow.Inc()
 				if more {
@@ -70,7 +70,7 @@ func (s *Share) Do(ctx context.Context, task string, most int64, read func(answe
 					cpu, s.pool.limits.Slow)}
 			}
 		default:
-			s.waste(took)
+			s.noteWaste(took)
 		}
 		s.pool.metrics.failed.WithLabelValues(string(failure.Cause)).Inc()
 		return failure
@@ -93,14 +93,14 @@ func (s *Share) terms() (lane, time.Duration) {
 	return fast, s.pool.limits.Slice
 }
 
-// took notes how long a request had a child.
-func (s *Share) took(how time.Duration) {
-	if how < s.pool.limits.Slice/long {
+// noteTime notes how long a request had a child.
+func (s *Share) noteTime(how time.Duration) {
+	if how < s.pool.limits.Slice/longPart {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.heavyUntil = later(s.heavyUntil, time.Now().Add(owing*how))
+	s.heavyUntil = later(s.heavyUntil, time.Now().Add(laneFactor*how))
 }
 
 func later(a, b time.Time) time.Time {
@@ -110,11 +110,11 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// waste notes computing time without an answer, and tells whether some is left.
-func (s *Share) waste(much time.Duration) (left bool) {
+// noteWaste notes computing time without an answer, and tells whether some is left.
+func (s *Share) noteWaste(much time.Duration) (left bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wasted += much
-	s.slowUntil = later(s.slowUntil, time.Now().Add(owing*much))
+	s.slowUntil = later(s.slowUntil, time.Now().Add(laneFactor*much))
 	return s.wasted < s.pool.limits.Slow
 }

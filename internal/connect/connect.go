@@ -152,11 +152,11 @@ func (s *Servers) wait(ctx context.Context) error {
 
 // warn says once where the streams are less durable than they look.
 func (s *Servers) warn(ctx context.Context) {
-	standing, err := streams.Inspect(ctx, s.Stream)
+	states, err := streams.Inspect(ctx, s.Stream)
 	if err != nil {
 		s.log.Warn("the streams' durability is not known", "err", err)
 	}
-	for name, stream := range standing {
+	for name, stream := range states {
 		for _, weakness := range stream.Warnings {
 			s.log.Warn("a stream is less durable than it looks", "stream", name, "because", weakness)
 		}

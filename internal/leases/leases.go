@@ -38,13 +38,13 @@ type Watch struct {
 	patience time.Duration
 
 	mu     sync.Mutex
-	seen   map[uuid.UUID]sight
+	seen   map[uuid.UUID]heartbeat
 	from   time.Time     // no worker is lost before
 	looked time.Time     // the last look
 	pace   time.Duration // the time between the last two looks
 }
 
-type sight struct {
+type heartbeat struct {
 	beats int64
 	since time.Time // by this process's monotonic clock
 }
@@ -58,7 +58,7 @@ type Silent struct {
 
 // NewWatch makes a watch. patience is how long a worker must have been silent: a lease.
 func NewWatch(pool *pgxpool.Pool, patience time.Duration) *Watch {
-	return &Watch{queries: dbgen.New(pool), patience: patience, seen: map[uuid.UUID]sight{}}
+	return &Watch{queries: dbgen.New(pool), patience: patience, seen: map[uuid.UUID]heartbeat{}}
 }
 
 // Forget starts the watch anew, after a time in which this process, or the workers, may not have reached Postgres. No worker is
@@ -115,7 +115,7 @@ func (w *Watch) Look(ctx context.Context) ([]byte, error) {
 		w.pace = pace
 	}
 	w.looked = now
-	silent, seen := []Silent{}, make(map[uuid.UUID]sight, len(w.seen))
+	silent, seen := []Silent{}, make(map[uuid.UUID]heartbeat, len(w.seen))
 	after := uuid.Nil
 	for full := true; full; {
 		asked := time.Now()
@@ -130,7 +130,7 @@ func (w *Watch) Look(ctx context.Context) ([]byte, error) {
 		for _, r := range rows {
 			s, known := w.seen[r.ID]
 			if !known || s.beats != r.Beats {
-				s = sight{beats: r.Beats, since: answered}
+				s = heartbeat{beats: r.Beats, since: answered}
 			}
 			seen[r.ID] = s
 			if r.Expired && asked.Sub(s.since) >= w.patience-w.patience/slack || r.Expired && w.patience == 0 {

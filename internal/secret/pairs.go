@@ -45,7 +45,7 @@ func (w *walk) pairs() string {
 		}
 		switch {
 		case end <= start, severalWithout(name, w.text[start]),
-			colon && bare && !isQuoted(text, at[2], at[5]) && w.prose(text[:at[2]], name, start, end):
+			colon && bare && !isQuoted(text, at[2], at[5]) && w.isProse(text[:at[2]], name, start, end):
 			out.WriteString(text[:at[7]])
 			pos = start
 			continue
@@ -110,7 +110,7 @@ func (w *walk) bareEnd(start int) int {
 		for v.end < len(w.text) && strings.IndexByte(blanks, w.text[v.end]) < 0 {
 			if w.text[v.end] == '\\' && v.end+1 < len(w.text) { // an escape of connection strings
 				v.end++
-			} else if strings.IndexByte("&;,", w.text[v.end]) >= 0 && w.another(v.end+1) {
+			} else if strings.IndexByte("&;,", w.text[v.end]) >= 0 && w.endsValue(v.end+1) {
 				break
 			}
 			v.end++
@@ -121,8 +121,8 @@ func (w *walk) bareEnd(start int) int {
 	return max(start, w.value.core)
 }
 
-// another tells whether the text after a separator is not part of a value: a blank, the end, or the next pair.
-func (w *walk) another(at int) bool {
+// endsValue tells whether the text after a separator is not part of a value: a blank, the end, or the next pair.
+func (w *walk) endsValue(at int) bool {
 	end := at
 	for end < len(w.text) && (isWord(w.text[end]) && w.text[end] < 0x80 || strings.IndexByte("_.$ -", w.text[end]) >= 0) {
 		end++
@@ -224,18 +224,18 @@ func isField(before string) bool {
 	return strings.Trim(line, " \t-") == "" || strings.IndexByte("{[(,;:\"'`\r\n", before[len(before)-1]) >= 0
 }
 
-// prose tells whether the text after a colon is a sentence of ours or of a library's ("get a token: it is refused") and no
+// isProse tells whether the text after a colon is a sentence of ours or of a library's ("get a token: it is refused") and no
 // value.
-func (w *walk) prose(before, name string, start, end int) bool {
+func (w *walk) isProse(before, name string, start, end int) bool {
 	value := w.text[start:end]
-	if w.goesOn(end) && word.MatchString(value) || len(value) < shortest && strings.Trim(value, "0123456789") == "" {
+	if w.hasMore(end) && word.MatchString(value) || len(value) < shortest && strings.Trim(value, "0123456789") == "" {
 		return true
 	}
 	return !isField(before) && (!strong.MatchString(name) || strings.HasPrefix(w.text[end:], ": "))
 }
 
-// goesOn tells whether the line has more text.
-func (w *walk) goesOn(at int) bool {
+// hasMore tells whether the line has more text.
+func (w *walk) hasMore(at int) bool {
 	if w.value.begin <= at && at <= w.value.end {
 		at = w.value.end
 	}

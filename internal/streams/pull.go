@@ -98,7 +98,7 @@ func feed(ctx context.Context, consumer jetstream.Consumer, n int, take func(jet
 	defer cancel()
 	batch, err := consumer.Fetch(n, jetstream.FetchContext(waiting), jetstream.FetchHeartbeat(pullHeartbeat))
 	if err != nil {
-		return 0, pulled(err)
+		return 0, ignoreTimeout(err)
 	}
 	for msg := range batch.Messages() {
 		if ctx.Err() != nil {
@@ -108,7 +108,7 @@ func feed(ctx context.Context, consumer jetstream.Consumer, n int, take func(jet
 		take(msg)
 		taken++
 	}
-	return taken, pulled(batch.Error())
+	return taken, ignoreTimeout(batch.Error())
 }
 
 // pull returns no messages and no error when none came in time, and a *deadline.Error when the server stopped answering: while
@@ -118,7 +118,7 @@ func pull(ctx context.Context, consumer jetstream.Consumer, batch int) ([]jetstr
 	defer cancel()
 	first, err := consumer.Next(jetstream.FetchContext(waiting), jetstream.FetchHeartbeat(pullHeartbeat))
 	if err != nil {
-		return nil, pulled(err)
+		return nil, ignoreTimeout(err)
 	}
 	messages := []jetstream.Msg{first}
 	if batch == 1 {
@@ -135,8 +135,8 @@ func pull(ctx context.Context, consumer jetstream.Consumer, batch int) ([]jetstr
 	return messages, nil
 }
 
-// pulled turns an error that only means that nothing came in time into nil.
-func pulled(err error) error {
+// ignoreTimeout turns an error that only means that nothing came in time into nil.
+func ignoreTimeout(err error) error {
 	switch {
 	case errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 		return nil

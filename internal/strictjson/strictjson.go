@@ -39,7 +39,7 @@ func Check[C interface{ Validate() error }](object []byte) error {
 	var wrong *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &wrong):
-		return errors.Join(append(problems, fmt.Errorf("%s: it is a JSON %s; write %s", wrong.Field, wrong.Value, written(wrong.Type)))...)
+		return errors.Join(append(problems, fmt.Errorf("%s: it is a JSON %s; write %s", wrong.Field, wrong.Value, formOf(wrong.Type)))...)
 	case err != nil:
 		return errors.Join(append(problems, err)...)
 	}
@@ -73,8 +73,8 @@ func fieldsOf(t reflect.Type) (fields []field) {
 	return fields
 }
 
-// written is the form of a type's values in JSON.
-func written(t reflect.Type) string {
+// formOf is the form of a type's values in JSON.
+func formOf(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
 		return "a text in quotes"

@@ -27,10 +27,10 @@ import (
 const (
 	sendPause  = 250 * time.Millisecond
 	sendPauses = 2 * time.Second // the longest
-	// complainEvery is the interval of log lines about lost spans.
-	complainEvery = time.Minute
-	// maxComplaint is how many bytes of a problem are logged: it may contain a collector's response.
-	maxComplaint = 300
+	// reportEvery is the interval of log lines about lost spans.
+	reportEvery = time.Minute
+	// maxReportBytes is how many bytes of a problem are logged: it may contain a collector's response.
+	maxReportBytes = 300
 )
 
 // exporter passes spans to OpenTelemetry's own exporter, and reports lost spans. The SDK would print each lost batch.
@@ -41,8 +41,8 @@ type exporter struct {
 	ended  context.Context // its cause says why nothing more is sent
 	giveUp context.CancelFunc
 	// Only one batch is sent at a time.
-	lost       int // spans since the last report
-	complained time.Time
+	lost     int // spans since the last report
+	reported time.Time
 }
 
 func newExporter(to config.OTLP, log *slog.Logger) (*exporter, error) {
@@ -146,7 +146,7 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	defer cancel()
 	defer context.AfterFunc(e.ended, cancel)()
 	if err := e.sends.ExportSpans(ctx, spans); err != nil {
-		e.complain(len(spans), err)
+		e.report(len(spans), err)
 	}
 	return nil
 }
@@ -158,13 +158,13 @@ func (e *exporter) Shutdown(ctx context.Context) error {
 	return e.sends.Shutdown(ctx)
 }
 
-func (e *exporter) complain(lost int, err error) {
+func (e *exporter) report(lost int, err error) {
 	e.lost += lost
-	if time.Since(e.complained) < complainEvery {
+	if time.Since(e.reported) < reportEvery {
 		return
 	}
-	e.log.Warn("spans are lost, and nothing else; look after the collector at OTEL_EXPORTER_OTLP_ENDPOINT", "spans", e.lost, "err", line.Clip(err.Error(), maxComplaint))
-	e.lost, e.complained = 0, time.Now()
+	e.log.Warn("spans are lost, and nothing else; look after the collector at OTEL_EXPORTER_OTLP_ENDPOINT", "spans", e.lost, "err", line.Clip(err.Error(), maxReportBytes))
+	e.lost, e.reported = 0, time.Now()
 }
 
 // terse reduces a refusal to its status: the exporter would print the whole response, which may repeat the headers that were

@@ -166,11 +166,11 @@ func (c *crawler) read(ctx context.Context, level int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	var window []chan outcome
-	var stays []*visitRoom // of the window
+	var rooms []*visitRoom // of the window
 	var last *visitRoom
 	defer func() {
 		wg.Wait()
-		for _, in := range stays {
+		for _, in := range rooms {
 			in.release()
 		}
 	}()
@@ -189,7 +189,7 @@ func (c *crawler) read(ctx context.Context, level int) error {
 			c.reading[e.url] = true
 			done := make(chan outcome, 1)
 			in := newVisitRoom(last)
-			last, window, stays = in, append(window, done), append(stays, in)
+			last, window, rooms = in, append(window, done), append(rooms, in)
 			if c.docs.has(e.url) {
 				in.decide()
 				done <- outcome{visit: visit{entry: e, id: e.url, duplicate: true}}
@@ -210,14 +210,14 @@ func (c *crawler) read(ctx context.Context, level int) error {
 		if o.err != nil {
 			return o.err
 		}
-		stays[0].countDeferred(c.opt.Room)
+		rooms[0].countDeferred(c.opt.Room)
 		delete(c.reading, o.visit.entry.url)
 		c.frontier.giveBack(o.visit.entry)
 		if err := c.applyVisit(ctx, o.visit, level); err != nil {
 			return err
 		}
-		stays[0].release()
-		window, stays = window[1:], stays[1:]
+		rooms[0].release()
+		window, rooms = window[1:], rooms[1:]
 	}
 }
 
@@ -231,7 +231,7 @@ func (c *crawler) checkSilence(ctx context.Context, f *failure) error {
 	if c.silent++; c.silent < c.opt.MaxSilence {
 		return nil
 	}
-	if err := c.fetch.answers(ctx, c.start); err != nil {
+	if err := c.fetch.checkAnswers(ctx, c.start); err != nil {
 		if ctx.Err() != nil {
 			return stopped(ctx, err)
 		}

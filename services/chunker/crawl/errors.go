@@ -19,8 +19,8 @@ const (
 	refused
 	// unreadable: the page has content that cannot be read.
 	unreadable
-	// outside: the page leads out of the scope of this crawl.
-	outside
+	// outOfScope: the page leads out of the scope of this crawl.
+	outOfScope
 	// disallowed: robots.txt forbids the page.
 	disallowed
 )

@@ -53,7 +53,7 @@ func (c *crawler) fail(ctx context.Context, v visit, level int) error {
 	case gone:
 		c.noteGone(v.id)
 		return nil
-	case outside, disallowed:
+	case outOfScope, disallowed:
 		c.result.Skipped++
 		return nil
 	}

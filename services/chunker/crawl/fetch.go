@@ -19,11 +19,11 @@ import (
 
 // fetcher requests pages within the limits of their hosts. It is safe for concurrent use.
 type fetcher struct {
-	opt    Options
-	client *http.Client
-	guest  *hostUser
-	known  map[string]worker.Known
-	robots *robotsFiles
+	opt      Options
+	client   *http.Client
+	hostUser *hostUser
+	known    map[string]worker.Known
+	robots   *robotsFiles
 	// forgotten are the URLs whose documents the crawl has deleted: they are requested without a condition.
 	forgotten sync.Map
 }
@@ -46,13 +46,13 @@ func newFetcher(opt Options, known map[string]worker.Known) *fetcher {
 		Transport:     opt.Transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	guest := newHostUser(opt)
-	robots := &robotsFiles{opt: opt, client: client, guest: guest, files: map[string]*robotsFile{}}
-	return &fetcher{opt: opt, client: client, guest: guest, known: known, robots: robots}
+	user := newHostUser(opt)
+	robots := &robotsFiles{opt: opt, client: client, hostUser: user, files: map[string]*robotsFile{}}
+	return &fetcher{opt: opt, client: client, hostUser: user, known: known, robots: robots}
 }
 
 // close releases the fetcher's use of shared limits.
-func (f *fetcher) close() { f.guest.leave() }
+func (f *fetcher) close() { f.hostUser.leave() }
 
 // forget makes the next request of a URL unconditional.
 func (f *fetcher) forget(url string) { f.forgotten.Store(hashed(url), nil) }
@@ -84,11 +84,11 @@ func (f *fetcher) page(ctx context.Context, u *url.URL, may follow, in *visitRoo
 		}
 		to, err := canonical(u, res.location, false)
 		if err != nil {
-			return nil, &failure{kind: outside, url: u.String(), err: fmt.Errorf("follow the redirect of %s to %q: %w", withoutSecrets(u), redact(res.location), err)}
+			return nil, &failure{kind: outOfScope, url: u.String(), err: fmt.Errorf("follow the redirect of %s to %q: %w", withoutSecrets(u), redact(res.location), err)}
 		}
 		via = append(via, u)
 		if to, err = may(u, to); err != nil {
-			return nil, &failure{kind: outside, url: u.String(), err: err}
+			return nil, &failure{kind: outOfScope, url: u.String(), err: err}
 		}
 		if asked[to.String()] {
 			return nil, &failure{kind: refused, url: via[0].String(), err: fmt.Errorf("follow the redirects of %s: they lead back to %s", withoutSecrets(via[0]), withoutSecrets(to))}
@@ -118,12 +118,12 @@ func (f *fetcher) fetchWithRetries(ctx context.Context, u *url.URL, in *visitRoo
 		if try == f.opt.MaxRetries || later > f.opt.MaxRetryAfter {
 			return nil, err
 		}
-		f.guest.hold(u.Host, max(later, time.Second<<try))
+		f.hostUser.pause(u.Host, max(later, time.Second<<try))
 	}
 }
 
-// answers requests u like any page, and does not read the body: its error says why u gives no page.
-func (f *fetcher) answers(ctx context.Context, u *url.URL) error {
+// checkAnswers requests u like any page, and does not read the body: its error says why u gives no page.
+func (f *fetcher) checkAnswers(ctx context.Context, u *url.URL) error {
 	_, err := f.fetchWithRetries(ctx, u, nil)
 	return err
 }
@@ -131,7 +131,7 @@ func (f *fetcher) answers(ctx context.Context, u *url.URL) error {
 // ask sends one request. later is set where the server says that the same request may work after a while. Without a visitRoom
 // the body is not read.
 func (f *fetcher) ask(ctx context.Context, u *url.URL, in *visitRoom) (r *reply, later time.Duration, err error) {
-	release, err := f.guest.acquire(ctx, u.Host, max(f.opt.MinDelay, f.robots.delay(u)))
+	release, err := f.hostUser.acquire(ctx, u.Host, max(f.opt.MinDelay, f.robots.delay(u)))
 	if err != nil {
 		return nil, 0, err
 	}

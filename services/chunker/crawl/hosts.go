@@ -18,9 +18,9 @@ type host struct {
 	users int
 	// next is the earliest start of the next request.
 	next time.Time
-	// held is the earliest next request of an owner who was told to come back later. It does not hold other owners: one URL of
+	// pausedUntil is the earliest next request of an owner who was told to come back later. It does not stop other owners: one URL of
 	// a host can say so to its author's crawls for ever.
-	held map[string]time.Time
+	pausedUntil map[string]time.Time
 }
 
 // NewHosts returns limits that no crawl has used yet.
@@ -33,7 +33,7 @@ func (h *Hosts) join(name string, concurrency int) (leave func()) {
 	defer h.mu.Unlock()
 	st := h.hosts[name]
 	if st == nil {
-		st = &host{slots: make(chan struct{}, concurrency), held: map[string]time.Time{}}
+		st = &host{slots: make(chan struct{}, concurrency), pausedUntil: map[string]time.Time{}}
 		h.hosts[name] = st
 	}
 	st.users++
@@ -91,8 +91,8 @@ func (g *hostUser) acquire(ctx context.Context, name string, delay time.Duration
 			return nil, context.Cause(ctx)
 		}
 		now := g.opt.Now()
-		start, held := g.start(st, now, delay)
-		if held {
+		start, paused := g.start(st, now, delay)
+		if paused {
 			release() // others may have the slot
 			continue
 		}
@@ -106,11 +106,11 @@ func (g *hostUser) acquire(ctx context.Context, name string, delay time.Duration
 	}
 }
 
-// start returns when the next request may start. held says that the owner was told to come back later meanwhile.
-func (g *hostUser) start(st *host, now time.Time, delay time.Duration) (start time.Time, held bool) {
+// start returns when the next request may start. paused says that the owner was told to come back later meanwhile.
+func (g *hostUser) start(st *host, now time.Time, delay time.Duration) (start time.Time, paused bool) {
 	g.opt.Hosts.mu.Lock()
 	defer g.opt.Hosts.mu.Unlock()
-	if st.held[g.opt.Owner].After(now) {
+	if st.pausedUntil[g.opt.Owner].After(now) {
 		return time.Time{}, true
 	}
 	start = now
@@ -125,7 +125,7 @@ func (g *hostUser) start(st *host, now time.Time, delay time.Duration) (start ti
 func (g *hostUser) await(ctx context.Context, st *host) error {
 	for {
 		g.opt.Hosts.mu.Lock()
-		until := st.held[g.opt.Owner]
+		until := st.pausedUntil[g.opt.Owner]
 		g.opt.Hosts.mu.Unlock()
 		left := until.Sub(g.opt.Now())
 		if left <= 0 {
@@ -137,17 +137,17 @@ func (g *hostUser) await(ctx context.Context, st *host) error {
 	}
 }
 
-// hold lets no request of this owner to the host start within d from now.
-func (g *hostUser) hold(name string, d time.Duration) {
+// pause lets no request of this owner to the host start within d from now.
+func (g *hostUser) pause(name string, d time.Duration) {
 	st, now := g.join(name), g.opt.Now()
 	g.opt.Hosts.mu.Lock()
 	defer g.opt.Hosts.mu.Unlock()
-	for owner, until := range st.held {
+	for owner, until := range st.pausedUntil {
 		if !until.After(now) {
-			delete(st.held, owner)
+			delete(st.pausedUntil, owner)
 		}
 	}
-	if until := now.Add(d); st.held[g.opt.Owner].Before(until) {
-		st.held[g.opt.Owner] = until
+	if until := now.Add(d); st.pausedUntil[g.opt.Owner].Before(until) {
+		st.pausedUntil[g.opt.Owner] = until
 	}
 }

@@ -181,8 +181,8 @@ func (d *drawn) isOriginal(st *store, n int) bool {
 	return stored && p.redirect < 0 && (p.canonical < 0 || p.canonical == n)
 }
 
-// standsSomewhere tells whether there is text for a page: its own, or that of its canonical page, or of that page's.
-func (d *drawn) standsSomewhere(st *store, n int) bool {
+// hasTextSomewhere tells whether there is text for a page: its own, or that of its canonical page, or of that page's.
+func (d *drawn) hasTextSomewhere(st *store, n int) bool {
 	for range d.pages {
 		if len(st.docs[d.url(n)].Chunks) > 0 {
 			return true
@@ -230,7 +230,7 @@ func TestWhateverFailsForAWhileAnIndexIsWhatItsSiteIs(t *testing.T) {
 			require.Equal(t, d.originals(fresh), d.originals(st), "seed %d: %+v", seed, d.pages)
 			for n := range d.pages {
 				want, stored := fresh.docs[d.url(n)]
-				require.True(t, !stored || d.standsSomewhere(st, n), "seed %d: %d of %+v", seed, n, d.pages)
+				require.True(t, !stored || d.hasTextSomewhere(st, n), "seed %d: %d of %+v", seed, n, d.pages)
 				if got, is := st.docs[d.url(n)]; stored && is {
 					require.Empty(t, got.Err)
 					require.Equal(t, want.Chunks, got.Chunks, "seed %d: %d of %+v", seed, n, d.pages)

@@ -13,11 +13,11 @@ import (
 
 // robotsFiles keeps the robots.txt of each origin of a crawl, read once.
 type robotsFiles struct {
-	opt    Options
-	client *http.Client
-	guest  *hostUser
-	mu     sync.Mutex
-	files  map[string]*robotsFile
+	opt      Options
+	client   *http.Client
+	hostUser *hostUser
+	mu       sync.Mutex
+	files    map[string]*robotsFile
 }
 
 type robotsFile struct {
@@ -91,12 +91,12 @@ func (r *robotsFiles) fetchWithRetries(ctx context.Context, at *url.URL) (*robot
 		if err == nil || later == 0 || try == r.opt.MaxRetries || later > r.opt.MaxRetryAfter {
 			return rules, next, err
 		}
-		r.guest.hold(at.Host, max(later, time.Second<<try))
+		r.hostUser.pause(at.Host, max(later, time.Second<<try))
 	}
 }
 
 func (r *robotsFiles) ask(ctx context.Context, at *url.URL) (rules *robots, next *url.URL, later time.Duration, err error) {
-	release, err := r.guest.acquire(ctx, at.Host, r.opt.MinDelay)
+	release, err := r.hostUser.acquire(ctx, at.Host, r.opt.MinDelay)
 	if err != nil {
 		return nil, nil, 0, err
 	}

@@ -30,7 +30,7 @@ func (c *crawler) sweep(ctx context.Context) error {
 		held, lost = c.hold(lost, c.cfg.maxPages()-len(c.docs), maxURLBytes-c.ids, c.result.Bound)
 	}
 	lost = append(lost, c.stillGone()...)
-	if err := c.guarded(ctx, lost); err != nil {
+	if err := c.guardDeletions(ctx, lost); err != nil {
 		return err
 	}
 	if err := c.deleteAll(ctx, lost); err != nil {
@@ -50,9 +50,9 @@ func (c *crawler) stillGone() []string {
 	return slices.DeleteFunc(c.gone, c.docs.has)
 }
 
-// guarded fails a crawl that would delete suspiciously many of the documents that are stored under this configuration and that
+// guardDeletions fails a crawl that would delete suspiciously many of the documents that are stored under this configuration and that
 // a search may find: a site that answers "we are back soon", or nothing but 404, has not lost its pages.
-func (c *crawler) guarded(ctx context.Context, lost []string) error {
+func (c *crawler) guardDeletions(ctx context.Context, lost []string) error {
 	found := func(k worker.Known) int {
 		elsewhere := k.VersionToken+k.ContentHash == "" && k.Memo == nil
 		if elsewhere || failureMemoOf(k).Nothing {

@@ -40,7 +40,7 @@ func (v visit) namesAnother() bool { return v.outline.canonical != "" && v.outli
 // visit reads a page within the scope. Its error is ctx's. A page that makes its reader panic fails alone.
 func (c *crawler) visit(ctx context.Context, e entry, in *visitRoom) (v visit, err error) {
 	broken := caught.Do(func() error {
-		v, err = c.look(ctx, e, in)
+		v, err = c.readPage(ctx, e, in)
 		return nil
 	})
 	if broken != nil {
@@ -50,7 +50,7 @@ func (c *crawler) visit(ctx context.Context, e entry, in *visitRoom) (v visit, e
 	return v, err
 }
 
-func (c *crawler) look(ctx context.Context, e entry, in *visitRoom) (visit, error) {
+func (c *crawler) readPage(ctx context.Context, e entry, in *visitRoom) (visit, error) {
 	defer in.decide()
 	u, err := url.Parse(e.url)
 	if err != nil {

@@ -26,13 +26,13 @@ func openFolder(folder string, roots *Roots, first bool) (*os.Root, *rootblob.Pr
 	private := roots.private
 	private.Look() // key files are made and deleted meanwhile
 	opened, err := roots.open(folder, folder, private)
-	if errors.Is(err, errOutside) {
+	if errors.Is(err, errNoRoot) {
 		// A link on the way may lead into a root.
 		if resolved, broken := filepath.EvalSymlinks(folder); broken == nil {
 			opened, err = roots.open(folder, resolved, private)
 		}
 	}
-	if errors.Is(err, errOutside) {
+	if errors.Is(err, errNoRoot) {
 		// The error says neither whether the folder exists nor which roots there are: both may be another user's.
 		err = permanentf("url: the folder %q is not in an allowed root; add its root to %s", folder, rootsHint)
 	}
@@ -46,11 +46,11 @@ func openFolder(folder string, roots *Roots, first bool) (*os.Root, *rootblob.Pr
 var errAbsent = errors.New("does not exist")
 
 // errNoRoot says that a folder is in no root.
-var errOutside = errors.New("outside")
+var errNoRoot = errors.New("in no root")
 
 // open opens a folder by its path.
 func (r *Roots) open(folder, path string, private *rootblob.Private) (*os.Root, error) {
-	unusable := errOutside
+	unusable := errNoRoot
 	for _, root := range r.all {
 		rel, is := root.in(path)
 		if root.err != nil && (is || errors.Is(root.err, worker.ErrPermanent)) {

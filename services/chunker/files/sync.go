@@ -143,7 +143,7 @@ func (f *folder) List(ctx context.Context, s *source.Sync) (any, error) {
 	if err := s.Wait(); err != nil {
 		return nil, err
 	}
-	if err := f.stillThere(root); err != nil {
+	if err := f.checkStillThere(root); err != nil {
 		return nil, err
 	}
 	if len(f.unread) > 0 {
@@ -161,7 +161,7 @@ func (f *folder) list(ctx context.Context, s *source.Sync) error {
 			l.Skip = func(dir string) bool { return f.globs.skipsDir(ctx, dir) }
 			l.Takes = func(file string) bool {
 				takes, err := f.globs.takes(ctx, file)
-				return takes || err != nil // listed returns the error
+				return takes || err != nil // addEntry returns the error
 			}
 			l.Most, l.MostBytes = f.cfg.maxFiles()+foldersInOne, maxNamesBytes
 		}
@@ -183,7 +183,7 @@ func (f *folder) list(ctx context.Context, s *source.Sync) error {
 			return fmt.Errorf("list folder %q: %w", f.name, reasonOf(err))
 		}
 		for _, object := range page {
-			if err := f.listed(ctx, s, object); err != nil {
+			if err := f.addEntry(ctx, s, object); err != nil {
 				return err
 			}
 		}
@@ -192,10 +192,10 @@ func (f *folder) list(ctx context.Context, s *source.Sync) error {
 	return nil
 }
 
-func (f *folder) listed(ctx context.Context, s *source.Sync, object *blob.ListObject) error {
+func (f *folder) addEntry(ctx context.Context, s *source.Sync, object *blob.ListObject) error {
 	one := newFile(object)
 	if one.isDir {
-		f.couldNotRead(one.key)
+		f.noteUnread(one.key)
 	} else if takes, err := f.globs.takes(ctx, one.path); err != nil || !takes {
 		return err
 	}
@@ -209,8 +209,8 @@ func (f *folder) listed(ctx context.Context, s *source.Sync, object *blob.ListOb
 	return s.Item(ctx, f.item(&one))
 }
 
-// couldNotRead keeps the documents under a folder. Source ids of long paths are cut.
-func (f *folder) couldNotRead(key string) {
+// noteUnread notes a folder that could not be read, and so keeps the documents under a folder. Source ids of long paths are cut.
+func (f *folder) noteUnread(key string) {
 	if len(f.unread) == maxUnread {
 		f.unread = []string{""} // the prefix of all ids
 	}
@@ -224,9 +224,9 @@ func (f *folder) tooMany() error {
 		f.cfg.maxFiles(), MaxMaxFiles)
 }
 
-// stillThere guards deletions: a folder that was removed, replaced or unmounted while it was listed ends its
+// checkStillThere guards deletions: a folder that was removed, replaced or unmounted while it was listed ends its
 // listing early, without an error.
-func (f *folder) stillThere(root *os.Root) error {
+func (f *folder) checkStillThere(root *os.Root) error {
 	opened, err := root.Stat(".")
 	if err != nil {
 		return fmt.Errorf("check folder %q after listing: %w", f.name, reasonOf(err))

@@ -42,7 +42,7 @@ var ErrReadOnly = errors.New("folder is read-only here")
 func Open(root *os.Root, private *Private) *blob.Bucket {
 	b := &bucket{root: root, private: private, holdsPrivate: true}
 	if info, err := root.Stat("."); err == nil {
-		b.holdsPrivate = private.below(info)
+		b.holdsPrivate = private.hasBelow(info)
 	}
 	return blob.NewBucket(b)
 }

@@ -30,11 +30,11 @@ type inodes struct {
 	seen map[inode]*sighting
 	// folders are the walked folders, by path.
 	folders map[string]*folder
-	// elsewhere are the folders to which links lead, linked the files.
-	elsewhere []string
-	linked    map[inode]bool
-	// over says that there are more inodes than can be remembered: from then on any second name may lead to one of them.
-	over bool
+	// linkedFolders are the folders to which links lead, linked the files.
+	linkedFolders []string
+	linked        map[inode]bool
+	// overflow says that there are more inodes than can be remembered: from then on any second name may lead to one of them.
+	overflow bool
 	// round counts walks.
 	round int
 }
@@ -74,15 +74,15 @@ func (n *inodes) has(at inode, info fs.FileInfo) bool {
 }
 
 func (n *inodes) walk(tops []string) {
-	if n.over {
+	if n.overflow {
 		return
 	}
 	n.round++
-	n.elsewhere, n.linked = nil, map[inode]bool{}
+	n.linkedFolders, n.linked = nil, map[inode]bool{}
 	for _, top := range tops {
 		n.enter(top, tops)
 	}
-	if n.over {
+	if n.overflow {
 		return // folders that were not reached are not gone
 	}
 	for path, f := range n.folders {
@@ -126,7 +126,7 @@ func (n *inodes) enter(path string, tops []string) {
 		n.folders[path] = f
 	}
 	f.round = n.round
-	if n.over {
+	if n.overflow {
 		return
 	}
 	for _, sub := range f.folders {
@@ -159,18 +159,18 @@ func (n *inodes) read(path string, info fs.FileInfo) *folder {
 }
 
 func (n *inodes) note(f *folder, info fs.FileInfo) {
-	if at, s := n.sight(info); s != nil {
+	if at, s := n.remember(info); s != nil {
 		s.names++
 		f.inodes = append(f.inodes, at)
 	}
 }
 
-// sight returns the sighting of an existing file or folder; nil where no more can be remembered.
-func (n *inodes) sight(info fs.FileInfo) (inode, *sighting) {
+// remember returns the sighting of an existing file or folder; nil where no more can be remembered.
+func (n *inodes) remember(info fs.FileInfo) (inode, *sighting) {
 	at, _ := inodeOf(info)
 	s := n.seen[at]
 	if s == nil {
-		if n.over = n.over || n.full(); n.over {
+		if n.overflow = n.overflow || n.full(); n.overflow {
 			return at, nil
 		}
 		s = &sighting{}
@@ -205,12 +205,12 @@ func (n *inodes) follow(link string, tops []string) {
 				return
 			}
 		}
-		n.elsewhere = append(n.elsewhere, target)
+		n.linkedFolders = append(n.linkedFolders, target)
 		n.enter(target, tops)
 		return
 	}
 	if info.Mode().IsRegular() {
-		at, _ := n.sight(info)
+		at, _ := n.remember(info)
 		n.linked[at] = true
 	}
 }

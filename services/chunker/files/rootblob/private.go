@@ -20,14 +20,14 @@ var ErrPrivate = errors.New("not read: it may hold this program's own secrets (i
 type Private struct {
 	paths []string // absolute
 
-	mu     sync.Mutex
-	now    map[string]own // the entry at each path
-	before []fs.FileInfo  // earlier entries of these paths
-	looked time.Time
-	within *inodes // entries of private folders; nil until it is needed
+	mu      sync.Mutex
+	now     map[string]privateEntry // the entry at each path
+	earlier []fs.FileInfo           // earlier entries of these paths
+	looked  time.Time
+	within  *inodes // entries of private folders; nil until it is needed
 }
 
-type own struct {
+type privateEntry struct {
 	path string // the path with links resolved
 	info fs.FileInfo
 	gone bool // another file may have got its number
@@ -39,13 +39,13 @@ var system = map[string][]string{"linux": {"/proc", "/sys"}}[runtime.GOOS]
 const (
 	// relook is how long a look is valid while names are listed. Each open has a look of its own.
 	relook = time.Second
-	// maxBefore bounds the remembered old keys.
-	maxBefore = 1000
+	// maxEarlier bounds the remembered old keys.
+	maxEarlier = 1000
 )
 
 // LookPrivate looks at folders and files. It looks again while it is used: key files are made and deleted.
 func LookPrivate(paths ...string) *Private {
-	p := &Private{now: map[string]own{}}
+	p := &Private{now: map[string]privateEntry{}}
 	for _, path := range append(append([]string(nil), system...), paths...) {
 		if absolute, err := filepath.Abs(path); err == nil {
 			p.paths = append(p.paths, absolute)
@@ -76,17 +76,17 @@ func (p *Private) look() {
 		case err != nil:
 			continue
 		case is && os.SameFile(was.info, info):
-			p.now[path] = own{path: was.path, info: info}
+			p.now[path] = privateEntry{path: was.path, info: info}
 			continue
 		}
-		if is && len(p.before) < maxBefore {
-			p.before = append(p.before, was.info)
+		if is && len(p.earlier) < maxEarlier {
+			p.earlier = append(p.earlier, was.info)
 		}
 		resolved, err := filepath.EvalSymlinks(path)
 		if err != nil {
 			resolved = path
 		}
-		p.now[path] = own{path: resolved, info: info}
+		p.now[path] = privateEntry{path: resolved, info: info}
 	}
 }
 
@@ -96,7 +96,7 @@ func (p *Private) has(info fs.FileInfo) bool {
 			return true
 		}
 	}
-	for _, old := range p.before {
+	for _, old := range p.earlier {
 		if os.SameFile(old, info) && (info.IsDir() || unchanged(old, info)) {
 			return true
 		}
@@ -127,17 +127,17 @@ func (p *Private) refuses(name string, info fs.FileInfo, again bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	again = again || time.Since(p.looked) >= relook
-	if again || p.named(name) {
+	if again || p.hasPrivateName(name) {
 		p.look()
 	}
-	if p.has(info) || p.lies(info, again) {
+	if p.has(info) || p.isWithin(info, again) {
 		return ErrPrivate
 	}
 	return nil
 }
 
-// named tells whether a private file has, or may get, this name.
-func (p *Private) named(name string) bool {
+// hasPrivateName tells whether a private file has, or may get, this name.
+func (p *Private) hasPrivateName(name string) bool {
 	for path, o := range p.now {
 		if strings.EqualFold(filepath.Base(path), name) || strings.EqualFold(filepath.Base(o.path), name) {
 			return true
@@ -151,15 +151,15 @@ func (p *Private) named(name string) bool {
 	return false
 }
 
-// lies tells whether an entry lies in a private folder, under any name. A second name may be newer than the last walk; only the
+// isWithin tells whether an entry lies in a private folder, under any name. A second name may be newer than the last walk; only the
 // file's owner can make it, or anybody where the system does not protect hard links.
-func (p *Private) lies(info fs.FileInfo, again bool) bool {
+func (p *Private) isWithin(info fs.FileInfo, again bool) bool {
 	at, links := inodeOf(info)
 	second := info.Mode().IsRegular() && links > 1
 	if p.within == nil || second && again {
 		p.walk()
 	}
-	if second && p.within.over {
+	if second && p.within.overflow {
 		return true
 	}
 	if !p.within.has(at, info) {
@@ -204,8 +204,8 @@ func (p *Private) Holds(folder string) bool {
 	}
 }
 
-// below tells whether a private entry lies, or may come to lie, below a folder.
-func (p *Private) below(folder fs.FileInfo) bool {
+// hasBelow tells whether a private entry lies, or may come to lie, below a folder.
+func (p *Private) hasBelow(folder fs.FileInfo) bool {
 	if p == nil {
 		return false
 	}
@@ -216,7 +216,7 @@ func (p *Private) below(folder fs.FileInfo) bool {
 		paths = append(paths, o.path)
 	}
 	if p.within != nil {
-		paths = append(paths, p.within.elsewhere...)
+		paths = append(paths, p.within.linkedFolders...)
 	}
 	for _, path := range paths {
 		for at := filepath.Dir(path); ; at = filepath.Dir(at) {

@@ -13,7 +13,7 @@ import (
 // attributes cannot bind a child's life to ours on these systems: the child checks for its parent itself.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
-// yieldCPU does nothing here, because these systems have one priority for a whole process: giveUp lowers it.
+// yieldCPU does nothing here, because these systems have one priority for a whole process: dropRights lowers it.
 func yieldCPU() {}
 
 // closeOnExec closes, in children, the files that a shell or a supervisor left open here: Go never passes on its own.
@@ -32,9 +32,9 @@ func closeOnExec() {
 // ourselves is this program's file.
 func ourselves() (string, error) { return os.Executable() }
 
-// giveUp gives up all rights that a child does not need, and names the limits that are in force. These kernels do not enforce
+// dropRights gives up all rights that a child does not need, and names the limits that are in force. These kernels do not enforce
 // RLIMIT_DATA or RLIMIT_AS: only the watch bounds memory.
-func giveUp(int64) (holds string, err error) {
+func dropRights(int64) (holds string, err error) {
 	// The runtime opens its poller at the first timer; after the limits are set it could not.
 	time.Sleep(time.Nanosecond)
 	if nice, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0); err == nil { // below the service's priority

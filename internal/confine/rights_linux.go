@@ -41,8 +41,8 @@ func yieldCPU() {
 // ourselves is this program's file, even if another file has replaced it since.
 func ourselves() (string, error) { return "/proc/self/exe", nil }
 
-// giveUp gives up all rights that a child does not need, and names the limits that are in force.
-func giveUp(memory int64) (holds string, err error) {
+// dropRights gives up all rights that a child does not need, and names the limits that are in force.
+func dropRights(memory int64) (holds string, err error) {
 	// Where the machine runs out of memory, the kernel kills a child first. Some containers do not allow this setting.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
 	data := mappedData()
