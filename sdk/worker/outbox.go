@@ -146,7 +146,7 @@ func (o *outbox) send(
 	sent := 0
 	defer func() { // also after a panic that the handler recovers from
 		if sent < n {
-			o.breaks(cmp.Or(err, errUnsent))
+			o.markBroken(cmp.Or(err, errUnsent))
 			o.sending.Add(sent - n)
 		}
 	}()
@@ -159,7 +159,7 @@ func (o *outbox) send(
 	return nil
 }
 
-func (o *outbox) breaks(err error) {
+func (o *outbox) markBroken(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.broken == nil {
@@ -188,7 +188,7 @@ func (o *outbox) trySend(m *internalpb.DocumentProcessRequest) error {
 		defer o.bytes.Release(size)
 		seq, err := o.publish(m.Number, msg)
 		if err != nil {
-			o.breaks(err)
+			o.markBroken(err)
 			return
 		}
 		o.metrics.published.Inc()
@@ -218,8 +218,8 @@ func (o *outbox) isSent() bool {
 	return o.broken == nil
 }
 
-// lastPlace is the stream's sequence of the last acknowledged message.
-func (o *outbox) lastPlace() uint64 {
+// lastSequence is the stream's sequence of the last acknowledged message.
+func (o *outbox) lastSequence() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.seq
@@ -232,9 +232,9 @@ func (o *outbox) publish(no int64, msg *nats.Msg) (uint64, error) {
 	defer span.End()
 	var waiting wait
 	defer waiting.end()
-	told := false
+	reported := false
 	defer func() {
-		if told {
+		if reported {
 			o.stall.ends()
 		}
 	}()
@@ -258,8 +258,8 @@ func (o *outbox) publish(no int64, msg *nats.Msg) (uint64, error) {
 		}
 		o.metrics.publishRetries.Inc()
 		waiting.begin(o.clock, sent)
-		if !told && time.Since(began) > stallTold {
-			told = true
+		if !reported && time.Since(began) > stallTold {
+			reported = true
 			o.stall.begins(began, err)
 		}
 	}

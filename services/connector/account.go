@@ -23,6 +23,7 @@ type accessRequest struct {
 	endpoint               string
 	rate                   provider.Rate
 	clientID, clientSecret string
+	identity               identity
 	// target is what the configuration names at Microsoft.
 	target target
 }
@@ -36,11 +37,9 @@ type account struct {
 	close   func()
 }
 
-// identity is the part of a configuration that is not secret.
+// identity are the fields of a configuration's credentials that are not secret.
 type identity struct {
-	ClientID string `json:"client_id"`
-	TenantID string `json:"tenant_id"`
-	Subject  string `json:"subject"`
+	ClientID, TenantID, Subject string
 	// own says that the configuration names no application, so that the service uses its own.
 	own bool
 }
@@ -61,10 +60,7 @@ func (s *service) openAccount(ctx context.Context, run *worker.Run, a accessRequ
 	if err != nil {
 		return nil, refusedSecret(err)
 	}
-	var open identity
-	if err := json.Unmarshal(raw, &open); err != nil && len(raw) > 0 {
-		return nil, worker.Permanent(errors.New("config: client_id, tenant_id and subject must be texts"))
-	}
+	open := a.identity
 	clientSecret := secrets["client_secret"]
 	open.own = open.ClientID == ""
 	if open.own {

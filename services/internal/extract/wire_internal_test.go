@@ -45,14 +45,14 @@ var errTooLong = errors.New("too long")
 func TestAnAnswerThatExtractDoesNotGiveIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	content := []byte("ten bytes.")
-	section := func(path []string, text string) Text {
+	section := func(path []string, text string) source.Content {
 		return source.Content{MediaType: mediaText, Sections: []chunk.Section{{HeadingPath: path, Text: text}}}
 	}
 	many := source.Content{MediaType: mediaText}
 	for range len(content) + 1 {
 		many.Sections = append(many.Sections, chunk.Section{Text: "x"})
 	}
-	text := func(t Text) string { return string(encodeText(t)) }
+	text := func(t source.Content) string { return string(encodeText(t)) }
 	fine := text(section([]string{"A"}, "A"))
 	for name, answer := range map[string]string{
 		"more sections than bytes": text(many), "a section without text": text(section(nil, "")),
