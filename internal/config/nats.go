@@ -25,7 +25,7 @@ type NATSAccess struct {
 	NATSCAFile string `env:"NATS_CA_FILE"`
 	// NATSCertFile is this program's own certificate, in PEM, where NATS asks for one.
 	NATSCertFile string `env:"NATS_CERT_FILE"`
-	// NATSKeyFile is the key of NATSCertFile, in PEM.
+	// NATSKeyFile is a file with the key of that certificate, in PEM.
 	NATSKeyFile string `env:"NATS_KEY_FILE"`
 	// NATSInboxPrefix begins the subjects on which replies arrive; a user may be restricted to a prefix of its own, so that
 	// nobody reads another's replies. If empty: _INBOX_ and the user's name, or _INBOX where no user is named.

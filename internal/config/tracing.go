@@ -43,7 +43,7 @@ type OTLP struct {
 	CAFile string `env:"CERTIFICATE"`
 	// CertFile is a file with this program's own certificate, in PEM, where the collector asks for one.
 	CertFile string `env:"CLIENT_CERTIFICATE"`
-	// KeyFile is the key of CertFile, in PEM.
+	// KeyFile is a file with the key of that certificate, in PEM.
 	KeyFile string `env:"CLIENT_KEY"`
 }
 
