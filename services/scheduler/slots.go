@@ -54,12 +54,16 @@ func slotOf(r dbgen.LockDueRow) (s slot, instead *plan) {
 	return slot{}, instead
 }
 
-// beforehand answers the slots of the sync before, of which a claim without a slot would take the moments away. One that is not over goes on.
+// beforehand answers the slots of the sync before, of which a claim without a slot would take the moments away; of one that is not over,
+// those that have come by now.
 func beforehand(r dbgen.LockDueRow) slot {
-	if r.ScheduleCron == nil || r.PlannedThrough == nil || r.OverAt == nil {
+	if r.ScheduleCron == nil || r.PlannedThrough == nil || r.ClaimedAt == nil || r.DueReason != "manual" && r.DueReason != "changed" {
 		return slot{}
 	}
 	columns := columnsOfDue(r)
+	if r.OverAt == nil {
+		columns.OverAt, columns.ClaimedFor = &r.Now, nil
+	}
 	schedule, err := columns.Schedule()
 	if err != nil {
 		return slot{} // its next plan says so
