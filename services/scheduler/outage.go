@@ -49,8 +49,10 @@ func later(r dbgen.LockDueRow, s slot, back time.Time, window time.Duration) tim
 		!r.NextSyncAt.Before(back.Add(-afterAnOutage)) {
 		return time.Time{}
 	}
-	if !s.next.IsZero() {
-		window = min(window, s.next.Sub(back))
+	if s.next != nil {
+		if next := s.next(); !next.IsZero() {
+			window = min(window, next.Sub(back))
+		}
 	}
 	at := back.Add(time.Duration(slots.Share(r.ID) * float64(window)))
 	oldest := columnsOfDue(r).Policies().Oldest()

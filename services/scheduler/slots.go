@@ -13,8 +13,8 @@ type slot struct {
 	Passed []slots.Answer `json:"passed,omitempty"`
 	// Through is up to where slots of a cron schedule are answered.
 	Through *time.Time `json:"through,omitempty"`
-	// next is when the slot behind these comes, as far as that is known.
-	next time.Time
+	// next works out when the slot behind these comes; null where that is not known.
+	next func() time.Time
 }
 
 // slotOf says what becomes of the slots of a connector that is due. Where none of them runs, instead is when it is due next: where its sync
@@ -37,9 +37,9 @@ func slotOf(r dbgen.LockDueRow) (s slot, instead *plan) {
 		s = slot{At: &claim.Run, Passed: claim.Passed}
 		switch {
 		case r.ScheduleCron != nil:
-			s.Through, s.next = &claim.Through, schedule.Next(r.Now)
+			s.Through, s.next = &claim.Through, func() time.Time { return schedule.Next(r.Now) }
 		case r.RefreshFreqMinutes != nil:
-			s.next = r.Now.Add(time.Duration(*r.RefreshFreqMinutes) * time.Minute)
+			s.next = func() time.Time { return r.Now.Add(time.Duration(*r.RefreshFreqMinutes) * time.Minute) }
 		}
 		return s, nil
 	}
