@@ -148,7 +148,7 @@ func TestEachSlotHasOneAnswerWhateverThePolicies(t *testing.T) {
 					if claim.Run.IsZero() {
 						t.Fatal("nothing runs")
 					}
-					all := append(claim.Passed, Answer{First: claim.Run, Last: claim.Run, Count: 1})
+					all := slices.Concat(claim.Passed, []Answer{{First: claim.Run, Last: claim.Run, Count: 1}})
 					slices.SortFunc(all, func(a, b Answer) int { return a.First.Compare(b.First) })
 					for _, a := range all {
 						follows(a)
