@@ -75,7 +75,7 @@ func (s simulated) simulate(id int32, until time.Time, takes time.Duration) {
 		s.at(now.Add(takes))
 		s.completes(id)
 	}
-	// What is known of slots whose period is not over is written down when the connector is switched off.
+	// What is known of slots whose period is not over is written down when the connector is switched off; what waits then is none of it.
 	if one[time.Time](s.stage, `SELECT clock_timestamp()`).Before(until) {
 		s.at(until)
 	}
@@ -86,7 +86,8 @@ func (s simulated) simulate(id int32, until time.Time, takes time.Duration) {
 func (s simulated) entries(id int32) (all []slots.Entry) {
 	s.Helper()
 	rows, err := s.servers.Pool.Query(s.Context(), `SELECT CASE status WHEN 'completed' THEN 'runs' ELSE status END, coalesce(reason, ''), slot,
-		coalesce(slot_last, slot), coalesce(missed_count, 1) FROM runs WHERE connector_id = $1 AND slot IS NOT NULL ORDER BY slot`, id)
+		coalesce(slot_last, slot), coalesce(missed_count, 1) FROM runs WHERE connector_id = $1 AND slot IS NOT NULL
+			AND reason IS DISTINCT FROM 'disabled before it could be claimed' ORDER BY slot`, id)
 	s.do(err)
 	defer rows.Close()
 	for rows.Next() {
