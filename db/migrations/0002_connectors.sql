@@ -107,9 +107,13 @@ CREATE TABLE connectors (
     planned_through      timestamptz
         CONSTRAINT connectors_planned_range CHECK (planned_through BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00'),
     needs_plan           boolean NOT NULL DEFAULT false,
-    -- When it was claimed last, but for tries that followed that claim; and what that claim answers: its slot, or the moment.
+    -- When its last sync was claimed first, and when it was over: null while it is not, its tries, waits and rescues included.
     claimed_at           timestamptz,
+    over_at              timestamptz,
+    -- What that sync is for, its slot or the moment of the claim; null where it was over without having completed.
     claimed_for          timestamptz,
+    -- Whether it is wanted whatever its schedule says: somebody has asked for it, or the configuration has changed.
+    wanted               boolean NOT NULL DEFAULT false,
     -- The latest claimed_for of the syncs that were completed or skipped.
     synced_for           timestamptz,
     -- When the user allowed the next run to delete many documents at once. The pick-up hands it to the run.

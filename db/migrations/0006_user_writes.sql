@@ -22,7 +22,9 @@ BEGIN
     NEW.put_off_since := NULL;
     NEW.slots_through := NULL;
     NEW.claimed_at := NULL;
+    NEW.over_at := NULL;
     NEW.claimed_for := NULL;
+    NEW.wanted := false;
     NEW.synced_for := NULL;
     -- Slots of a cron schedule count from now, whenever it is planned.
     NEW.planned_through := CASE WHEN NEW.schedule_cron IS NOT NULL AND NEW.status = 'ACTIVE' THEN clock_timestamp() END;
@@ -48,11 +50,11 @@ CREATE FUNCTION connectors_refuse_moves(old connectors, new connectors) RETURNS 
     LANGUAGE plpgsql AS $$
 BEGIN
     IF (new.status, new.status_message, new.config_version, new.added_version, new.synced_version, new.listed_version, new.state, new.listing, new.last_sync_at, new.next_sync_at,
-            new.due_reason, new.slot_at, new.slots_through, new.planned_through, new.needs_plan, new.claimed_at, new.claimed_for, new.synced_for, new.run_id,
+            new.due_reason, new.slot_at, new.slots_through, new.planned_through, new.needs_plan, new.claimed_at, new.over_at, new.claimed_for, new.wanted, new.synced_for, new.run_id,
             new.failure_count, new.docs_analyzed, new.deletions_allowed_at, new.next_parameters, new.put_off_since)
         IS DISTINCT FROM
        (old.status, old.status_message, old.config_version, old.added_version, old.synced_version, old.listed_version, old.state, old.listing, old.last_sync_at, old.next_sync_at,
-            old.due_reason, old.slot_at, old.slots_through, old.planned_through, old.needs_plan, old.claimed_at, old.claimed_for, old.synced_for, old.run_id,
+            old.due_reason, old.slot_at, old.slots_through, old.planned_through, old.needs_plan, old.claimed_at, old.over_at, old.claimed_for, old.wanted, old.synced_for, old.run_id,
             old.failure_count, old.docs_analyzed, old.deletions_allowed_at, old.next_parameters, old.put_off_since) THEN
         RAISE EXCEPTION 'connector %: status, plan, run, state and counts are not written but moved', old.id
             USING ERRCODE = 'check_violation', CONSTRAINT = 'connectors_moved_only',
@@ -237,6 +239,10 @@ BEGIN
         PERFORM moves.end_runs(ARRAY[was_run], 'superseded', 'disabled');
     END IF;
     c := moves.miss_slots(c, 'disabled before it could be claimed');
+    IF c.over_at IS NULL THEN
+        c.over_at := clock_timestamp();
+        c.claimed_for := NULL;
+    END IF;
     c.status := 'DISABLED';
     c.status_message := left(message, 2000);
     c.put_off_since := NULL;
@@ -300,6 +306,8 @@ BEGIN
     c.status := 'ACTIVE';
     c.run_id := NULL;
     c.put_off_since := NULL;
+    c.over_at := c.claimed_at;   -- slots that came since wait
+    c.claimed_for := NULL;
     IF c.trigger_requested_at IS NOT NULL THEN
         c.next_sync_at := moment;
         c.due_reason := 'manual';
