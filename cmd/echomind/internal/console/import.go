@@ -37,10 +37,10 @@ exit with 1, and keep no other from being imported. docs/import.md has it all.`,
 
 // importFlags are what all imports are told.
 type importFlags struct {
-	apply, storeSecrets            bool
-	user                           int32
+	apply, storeSecrets             bool
+	user                            int32
 	connectorType, origin, zone, of string
-	out                            *output
+	out                             *output
 }
 
 func (i *importFlags) add(c *cobra.Command) {

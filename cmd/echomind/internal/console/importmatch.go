@@ -11,14 +11,14 @@ import (
 // importPage is how many connectors that were imported are read at once.
 const importPage = 1000
 
-// standing is a connector that was imported before, with what it was known by.
-type standing struct {
+// importedBefore is a connector that was imported before, with what it was known by.
+type importedBefore struct {
 	dbgen.ImportedConnectorsRow
 	taken bool
 }
 
 // standings reads what was imported from this origin.
-func (im *importer) standings(ctx context.Context) (all []*standing, err error) {
+func (im *importer) standings(ctx context.Context) (all []*importedBefore, err error) {
 	p := dbgen.ImportedConnectorsParams{Source: im.of, Origin: im.origin, Page: importPage}
 	for {
 		found, err := ask(ctx, im.pool, "imported", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.ImportedConnectorsRow, error) {
@@ -28,7 +28,7 @@ func (im *importer) standings(ctx context.Context) (all []*standing, err error) 
 			return nil, fmt.Errorf("read what was imported before: %w", err)
 		}
 		for _, one := range found {
-			all = append(all, &standing{ImportedConnectorsRow: one})
+			all = append(all, &importedBefore{ImportedConnectorsRow: one})
 			p.AfterKey, p.AfterVariant = one.Key, one.Variant
 		}
 		if len(found) < importPage {
@@ -45,12 +45,12 @@ type identity struct{ key, variant string }
 
 // match finds for each row the connector that it became: first by key and variant; then, of rows with a variant, by the key alone, in order;
 // then by the variant alone, where one row and one connector are left with it: its key was edited.
-func match(rows []imports.Row, all []*standing) map[int]*standing {
-	matched := map[int]*standing{}
-	take := func(i int, s *standing) {
+func match(rows []imports.Row, all []*importedBefore) map[int]*importedBefore {
+	matched := map[int]*importedBefore{}
+	take := func(i int, s *importedBefore) {
 		matched[i], s.taken = s, true
 	}
-	exact := map[identity]*standing{}
+	exact := map[identity]*importedBefore{}
 	for _, s := range all {
 		exact[identity{s.Key, s.Variant}] = s
 	}
@@ -59,7 +59,7 @@ func match(rows []imports.Row, all []*standing) map[int]*standing {
 			take(i, s)
 		}
 	}
-	byKey, byVariant := map[string][]*standing{}, map[string][]*standing{}
+	byKey, byVariant := map[string][]*importedBefore{}, map[string][]*importedBefore{}
 	for _, s := range all {
 		if !s.taken && s.Variant != "" {
 			byKey[s.Key] = append(byKey[s.Key], s)

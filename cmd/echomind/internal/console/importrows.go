@@ -122,8 +122,8 @@ func (im *importer) checkConfig(ctx context.Context, row *imports.Row) {
 			return
 		}
 	}
-	if found := secretIn(row.Config, sealed); found != "" && !im.storeSecrets {
-		row.Refuse("%s looks like a secret, and is not sealed in a connector of type %s: have the worker know it, or take it as it is with --store-secrets", found, row.Type)
+	if found, is := unsealed(row.Config, sealed); is && !im.storeSecrets {
+		row.Refuse("%s looks like a secret, and is not sealed in a connector of type %s: have the worker know it, or take it as it is with --store-secrets", clip(found, 80), row.Type)
 		return
 	}
 	stored, err := ask(ctx, im.pool, "config", func(ctx context.Context, q *dbgen.Queries) (dbgen.SameConfigRow, error) {
@@ -139,7 +139,7 @@ func (im *importer) checkConfig(ctx context.Context, row *imports.Row) {
 }
 
 // elsewhere says where else rows were imported that are new here: it may be the same file under another name.
-func (im *importer) elsewhere(ctx context.Context, rows []imports.Row, matched map[int]*standing) (hint string, err error) {
+func (im *importer) elsewhere(ctx context.Context, rows []imports.Row, matched map[int]*importedBefore) (hint string, err error) {
 	var keys []string
 	for i, row := range rows {
 		if row.Refused == "" && matched[i] == nil {
@@ -162,7 +162,7 @@ func (im *importer) elsewhere(ctx context.Context, rows []imports.Row, matched m
 }
 
 // row decides about one, writes it where that is to be done, and reports it. An error is one after which nothing can go on.
-func (im *importer) row(ctx context.Context, report *importReport, row imports.Row, known *standing) error {
+func (im *importer) row(ctx context.Context, report *importReport, row imports.Row, known *importedBefore) error {
 	r := reported(row)
 	if known != nil {
 		r.ID = &known.ConnectorID
@@ -187,4 +187,17 @@ func (im *importer) row(ctx context.Context, report *importReport, row imports.R
 		return nil
 	}
 	return err
+}
+
+// unsealed is where in a configuration something stands that looks like a secret, but for fields that are sealed.
+func unsealed(config []byte, sealed []string) (path string, is bool) {
+	value, err := decode(config)
+	object, isObject := value.(map[string]any)
+	if err != nil || !isObject {
+		return "", false
+	}
+	for _, field := range sealed {
+		delete(object, field)
+	}
+	return secretIn(object)
 }

@@ -30,7 +30,7 @@ type became struct {
 }
 
 // write adds the connector of a row, or changes what is other than the row has it. Without --apply it only says what it would do.
-func (im *importer) write(ctx context.Context, row imports.Row, known *standing) (done became, err error) {
+func (im *importer) write(ctx context.Context, row imports.Row, known *importedBefore) (done became, err error) {
 	if !im.apply {
 		if known == nil {
 			return became{action: rowCreated}, nil

@@ -65,7 +65,9 @@ func (r *Row) Refuse(format string, args ...any) {
 }
 
 // Note adds what its user should know.
-func (r *Row) Note(format string, args ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, args...)) }
+func (r *Row) Note(format string, args ...any) {
+	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
+}
 
 // SetCron refuses an expression that the scheduler would refuse. What H stands for is not known before the connector is there.
 func (r *Row) SetCron(expression, zone string) {
@@ -153,7 +155,9 @@ func depth(config []byte) (deepest int) {
 }
 
 // Bounded reads up to most bytes of another reader, and then fails with ErrTooLarge.
-func Bounded(from io.Reader, most int64) io.Reader { return &bounded{from: from, left: most, most: most} }
+func Bounded(from io.Reader, most int64) io.Reader {
+	return &bounded{from: from, left: most, most: most}
+}
 
 type bounded struct {
 	from       io.Reader

@@ -66,6 +66,9 @@ func within(value json.RawMessage, into any) error {
 	if len(value) > imports.MaxValue {
 		return fmt.Errorf("it has more than %d bytes", imports.MaxValue)
 	}
+	if halfPair(value) {
+		return errors.New("it has half a surrogate pair, which is no character")
+	}
 	decoder := json.NewDecoder(bytes.NewReader(value))
 	decoder.UseNumber()
 	if err := decoder.Decode(into); err != nil {
@@ -75,6 +78,29 @@ func within(value json.RawMessage, into any) error {
 		return errors.New("something follows the JSON value")
 	}
 	return nil
+}
+
+// halfPair says whether an escape such as \ud800 stands alone. Our decoder would put another character in its place.
+func halfPair(value []byte) bool {
+	var high rune
+	for i := 0; i < len(value); i++ {
+		escaped := rune(-1)
+		if value[i] == '\\' && i+1 < len(value) {
+			if i++; value[i] == 'u' && i+4 < len(value) {
+				n, _ := strconv.ParseUint(string(value[i+1:i+5]), 16, 16)
+				escaped, i = rune(n), i+4
+			}
+		}
+		switch isHigh, isLow := escaped>>10 == 0xd800>>10, escaped>>10 == 0xdc00>>10; {
+		case (high != 0) != isLow:
+			return true
+		case isHigh:
+			high = escaped
+		default:
+			high = 0
+		}
+	}
+	return high != 0
 }
 
 // configure keeps the task with its arguments as they are.
