@@ -66,7 +66,7 @@ func match(rows []imports.Row, all []*importedBefore) map[int]*importedBefore {
 		}
 	}
 	for i := range rows {
-		if left := byKey[rows[i].Key]; matched[i] == nil && rows[i].Variant != "" && len(left) > 0 {
+		if left := byKey[rows[i].Key]; matched[i] == nil && mayBeEdited(rows[i]) && len(left) > 0 {
 			take(i, left[0])
 			byKey[rows[i].Key] = left[1:]
 		}
@@ -78,7 +78,7 @@ func match(rows []imports.Row, all []*importedBefore) map[int]*importedBefore {
 	}
 	edited := map[string][]int{}
 	for i := range rows {
-		if matched[i] == nil && rows[i].Variant != "" {
+		if matched[i] == nil && mayBeEdited(rows[i]) {
 			edited[rows[i].Variant] = append(edited[rows[i].Variant], i)
 		}
 	}
@@ -89,3 +89,6 @@ func match(rows []imports.Row, all []*importedBefore) map[int]*importedBefore {
 	}
 	return matched
 }
+
+// mayBeEdited says whether a row may be one that was known by another key or variant.
+func mayBeEdited(row imports.Row) bool { return row.Variant != "" && row.Refused == "" }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -27,6 +28,8 @@ type became struct {
 	action  string
 	id      *int32
 	changes []string
+	// renamed says that nothing else has changed: its plan stays.
+	renamed bool
 }
 
 // write adds the connector of a row, or changes what is other than the row has it. Without --apply it only says what it would do.
@@ -51,7 +54,7 @@ func (im *importer) write(ctx context.Context, row imports.Row, known *importedB
 			if err := q.LockImport(ctx, dbgen.LockImportParams{Source: im.of, Origin: im.origin}); err != nil {
 				return err
 			}
-			id := int32(0)
+			var id int32
 			if known != nil {
 				id = known.ConnectorID
 			} else if id, err = q.ImportedAs(ctx, dbgen.ImportedAsParams{Source: im.of, Origin: im.origin, Key: row.Key, Variant: row.Variant}); errors.Is(err, pgx.ErrNoRows) {
@@ -101,7 +104,7 @@ func (im *importer) create(ctx context.Context, q *dbgen.Queries, row imports.Ro
 		_, err = q.SwitchOff(ctx, dbgen.SwitchOffParams{ID: added.ID, Message: offThere})
 		return done, err
 	}
-	return done, im.waits(ctx, q, row, added.ID)
+	return done, im.waits(ctx, q, added.ID, row.LastRun)
 }
 
 func (im *importer) note(ctx context.Context, q *dbgen.Queries, row imports.Row, id int32) error {
@@ -109,11 +112,11 @@ func (im *importer) note(ctx context.Context, q *dbgen.Queries, row imports.Row,
 }
 
 // waits has a job run first at its next time; a source is synced at once, because nothing of it is stored.
-func (im *importer) waits(ctx context.Context, q *dbgen.Queries, row imports.Row, id int32) error {
+func (im *importer) waits(ctx context.Context, q *dbgen.Queries, id int32, since *time.Time) error {
 	if im.of == fromEchoMind {
 		return nil
 	}
-	_, err := q.WaitForSlot(ctx, dbgen.WaitForSlotParams{ID: id, Since: row.LastRun})
+	_, err := q.WaitForSlot(ctx, dbgen.WaitForSlotParams{ID: id, Since: since})
 	return err
 }
 
@@ -147,8 +150,8 @@ func (im *importer) change(ctx context.Context, q *dbgen.Queries, row imports.Ro
 	case isOffThere(old) && !row.Disabled:
 		_, err = q.SwitchOn(ctx, id)
 	}
-	if err == nil && old.RunID == nil { // else its run was for a slot, and is done again
-		err = im.waits(ctx, q, row, id)
+	if err == nil && old.RunID == nil && !done.renamed { // else its run was for a slot, and is done again
+		err = im.waits(ctx, q, id, nil)
 	}
 	return done, err
 }
@@ -178,6 +181,7 @@ func (im *importer) compared(ctx context.Context, q *dbgen.Queries, row imports.
 		}
 	}
 	changed("name", old.Name, p.Name)
+	named := len(done.changes)
 	changed("type", old.Type, p.Type)
 	changed("user", fmt.Sprint(old.UserID), fmt.Sprint(p.UserID))
 	changed("scope", old.Scope+" "+orDash(old.ScopeID), p.Scope+" "+orDash(p.ScopeID))
@@ -192,7 +196,7 @@ func (im *importer) compared(ctx context.Context, q *dbgen.Queries, row imports.
 	case isOffThere(old) && !row.Disabled:
 		done.changes = append(done.changes, "switched on")
 	}
-	if len(done.changes) == 0 {
+	if done.renamed = len(done.changes) == named; done.renamed && named == 0 {
 		done.action = rowUnchanged
 	}
 	return p, done, nil

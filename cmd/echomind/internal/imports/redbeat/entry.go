@@ -207,7 +207,7 @@ func interval(row *imports.Row, seconds float64, relative bool, zone string) {
 		row.Minutes = &minutes
 		return
 	}
-	every := ""
+	var every string
 	switch {
 	case minutes < 60 && 60%minutes == 0:
 		every = "*/" + strconv.Itoa(int(minutes)) + " * * * *"

@@ -102,7 +102,7 @@ func TestEveryWrittenFieldMeansTheSameValues(t *testing.T) {
 		for seed := range uint64(60) {
 			allowed := uint64(0)
 			for v := s.min; v <= s.max; v++ {
-				if (seed*2654435761+uint64(v)*40503*(seed%7+1))>>4%uint64(seed%5+2) == 0 {
+				if (seed*2654435761+uint64(v)*40503*(seed%7+1))>>4%(seed%5+2) == 0 {
 					allowed |= 1 << v
 				}
 			}
