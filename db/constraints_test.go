@@ -133,8 +133,8 @@ var nonsense = map[string]struct{ before, sql string }{
 	"search_index_single":             {`INSERT INTO search_index (name) VALUES ('a')`, `INSERT INTO search_index (single, name) VALUES (false, 'b')`},
 	"search_index_review_from_length": {"", `INSERT INTO search_index (name, review_from) VALUES ('a', '')`},
 	"search_index_name_length":        {"", `INSERT INTO search_index (name) VALUES ('')`},
-	"resource_locks_key_form": {"", `INSERT INTO resource_locks (key, epoch, run_id, connector_id, ttl, acquired_at, expires_at, try_id)
-		VALUES ('a b', 1, gen_random_uuid(), 1, '1 s', now(), now(), gen_random_uuid())`},
+	"resource_locks_key_form": {"", `INSERT INTO resource_locks (key, epoch, run_id, connector_id, ttl, acquired_at, expires_at, try_id, ask)
+		VALUES ('a b', 1, gen_random_uuid(), 1, '1 s', now(), now(), gen_random_uuid(), 0)`},
 	"lock_waiters_once": {"", `INSERT INTO lock_waiters (key, run_id, connector_id, since, expires_at)
 		SELECT 'a', '00000000-0000-0000-0000-000000000001', 1, now(), now() FROM generate_series(1, 2)`},
 	"provider_quotas_account_length": {"", `INSERT INTO provider_quotas (account, tokens, refilled_at) VALUES ('', 0, now())`},
