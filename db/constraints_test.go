@@ -14,6 +14,7 @@ const (
 		VALUES ('00000000-0000-0000-0000-000000000001', 1, 1, 'web', 'new', now(), now(), 1, now())`
 	endedRun = `INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, config_version, completed_at, status)
 		VALUES (gen_random_uuid(), 1, 'web', 'new', now(), now(), 1, now(), 'completed')`
+	imported = `INSERT INTO imported_connectors (connector_id, source, origin, key, variant) VALUES (1, `
 	// asMover writes what only moves write, as the functions of schema moves do.
 	asMover = connector + `; SET LOCAL echomind.moving = 'on'`
 )
@@ -30,6 +31,12 @@ var nonsense = map[string]struct{ before, sql string }{
 	"owner_quotas_documents_range":  {"", `INSERT INTO owner_quotas (user_id, max_documents) VALUES (1, -1)`},
 	"owner_quotas_bytes_range":      {"", `INSERT INTO owner_quotas (user_id, max_bytes) VALUES (1, -1)`},
 	"owner_quotas_share_of_one":     {"", `UPDATE owner_quotas SET max_concurrent_syncs = 3 WHERE user_id = 0`},
+
+	"imported_connectors_source_known":   {"", imported + `'at', 'here', 'a', '')`},
+	"imported_connectors_origin_length":  {"", imported + `'crontab', '', 'a', '')`},
+	"imported_connectors_key_length":     {"", imported + `'crontab', 'here', '', '')`},
+	"imported_connectors_variant_length": {"", imported + `'crontab', 'here', 'a', repeat('x', 601))`},
+	"imported_connectors_known_once":     {imported + `'crontab', 'here', 'a', '')`, strings.Replace(imported, "(1,", "(2,", 1) + `'crontab', 'here', 'a', '')`},
 
 	"waiting_types_name_fkey": {"", `INSERT INTO waiting_types VALUES ('ftp', true)`},
 

@@ -215,7 +215,25 @@ CREATE TABLE deleted_connectors (
     PRIMARY KEY (id, config_version)
 );
 
+-- Which connectors were imported, and from where: the next import of the same finds them by it, see docs/import.md. Deleting a connector
+-- removes its row (connectors_user_delete); no foreign key, which every move would look at.
+CREATE TABLE imported_connectors (
+    connector_id integer PRIMARY KEY,
+    source       text NOT NULL
+        CONSTRAINT imported_connectors_source_known CHECK (source IN ('crontab', 'rdbeat', 'echomind')),
+    -- Whose: a machine's, a Redis's, a database's, as the user calls it.
+    origin       text NOT NULL
+        CONSTRAINT imported_connectors_origin_length CHECK (length(origin) BETWEEN 1 AND 200),
+    -- What it is known by there; a variant tells those of one key apart.
+    key          text NOT NULL
+        CONSTRAINT imported_connectors_key_length CHECK (length(key) BETWEEN 1 AND 300),
+    variant      text NOT NULL
+        CONSTRAINT imported_connectors_variant_length CHECK (length(variant) <= 600),
+    CONSTRAINT imported_connectors_known_once UNIQUE (source, origin, key, variant)
+);
+
 -- +goose Down
+DROP TABLE imported_connectors;
 DROP TABLE deleted_connectors;
 DROP TABLE connectors;
 DROP FUNCTION connectors_refuse_policy();

@@ -216,6 +216,7 @@ BEGIN
         PERFORM moves.wake(OLD, true);
     END IF;
     INSERT INTO deleted_connectors (id, config_version) VALUES (OLD.id, OLD.config_version) ON CONFLICT DO NOTHING;
+    DELETE FROM imported_connectors WHERE connector_id = OLD.id;
     RETURN OLD;
 END $$;
 -- +goose StatementEnd
@@ -325,6 +326,37 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- A connector that is due only because it is new, or because its configuration has changed, waits for its next slot instead: an imported
+-- job has its times, and is not done because it has moved. An interval counts from `since`, when it ran last elsewhere. False where it
+-- is due for another reason, in flight or not at rest, has no slots, or does not exist.
+-- +goose StatementBegin
+CREATE FUNCTION moves.wait_for_slot(connector integer, since timestamptz DEFAULT NULL) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+DECLARE
+    c      connectors;
+    moment timestamptz;
+BEGIN
+    SELECT * INTO c FROM connectors WHERE id = connector AND status = 'ACTIVE' FOR UPDATE;
+    IF NOT FOUND OR c.trigger_requested_at IS NOT NULL OR (c.schedule_cron IS NULL AND coalesce(c.refresh_freq_minutes, 0) = 0)
+        OR NOT (c.due_reason IN ('new', 'changed') OR (c.needs_plan AND c.due_reason IS NULL)) THEN
+        RETURN false;
+    END IF;
+    moment := clock_timestamp();
+    c.due_reason := 'schedule';
+    IF c.schedule_cron IS NOT NULL THEN
+        c.next_sync_at := NULL;
+        c.slot_at := NULL;
+        c.needs_plan := true;
+    ELSE
+        c.next_sync_at := greatest(moment, moves.interval_slot(c.id, least(moment, coalesce(since, c.last_sync_at)), c.refresh_freq_minutes, c.spread_percent));
+        c.slot_at := c.next_sync_at;
+    END IF;
+    PERFORM moves.put(ARRAY[c]);
+    PERFORM moves.wake(c, false);
+    RETURN true;
+END $$;
+-- +goose StatementEnd
+
 -- Writes down that the next run of a connector may delete many documents at once.
 -- +goose StatementBegin
 CREATE FUNCTION moves.allow_deletions(connector integer, moment timestamptz) RETURNS void
@@ -397,6 +429,7 @@ END $$;
 DROP FUNCTION moves.trigger_sync(integer, boolean, jsonb);
 DROP FUNCTION moves.keep_parameters(integer, jsonb);
 DROP FUNCTION moves.allow_deletions(integer, timestamptz);
+DROP FUNCTION moves.wait_for_slot(integer, timestamptz);
 DROP FUNCTION moves.cancel(uuid, text);
 DROP FUNCTION moves.enable(integer);
 DROP FUNCTION moves.disable(integer, text);

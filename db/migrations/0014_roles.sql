@@ -90,7 +90,7 @@ GRANT UPDATE (place), DELETE ON deleted_connectors TO echomind_semantic;
 
 -- People, by the command line: what users write, and their moves.
 GRANT EXECUTE ON FUNCTION moves.enable(integer), moves.disable(integer, text), moves.cancel(uuid, text), moves.trigger_sync(integer, boolean, jsonb), moves.release_lock(text, bigint, text),
-    moves.interval_slot(integer, timestamptz, integer, integer) TO echomind_console;
+    moves.interval_slot(integer, timestamptz, integer, integer), moves.wait_for_slot(integer, timestamptz) TO echomind_console;
 GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, connector_evidence, workers, deleted_connectors,
     documents, chunks, connector_secrets, search_index, search_index_changes, provider_quotas, resource_locks, lock_waiters TO echomind_console;
 GRANT INSERT (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent,
@@ -101,6 +101,7 @@ GRANT UPDATE (name, type, user_id, scope, scope_id, config, refresh_freq_minutes
     deletion_guard, trigger_requested_at, updated_by, updated_at) ON connectors TO echomind_console;
 GRANT DELETE ON connectors TO echomind_console;
 GRANT USAGE ON SEQUENCE connectors_id_seq TO echomind_console;
+GRANT SELECT, INSERT, UPDATE ON imported_connectors TO echomind_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON owner_quotas TO echomind_console;
 GRANT SELECT ON owner_counts, document_counts TO echomind_console;
 GRANT INSERT (name, kind, default_refresh_minutes, max_concurrent_syncs), UPDATE (default_refresh_minutes, max_concurrent_syncs)
