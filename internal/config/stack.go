@@ -5,11 +5,11 @@ import "log/slog"
 // DefaultAPIAddr is where `echomind run` serves the API where nobody says where.
 const DefaultAPIAddr = "127.0.0.1:8080"
 
-// Stack is what `echomind run` is told beside what its services are.
+// Stack is the configuration of `echomind run`, beside that of its services.
 type Stack struct {
 	Lookup
-	// HTTPAddr is where /healthz, /readyz and /metrics of all services are served; port 0 = any free one, empty =
-	// nowhere.
+	// HTTPAddr is the address of /healthz, /readyz and /metrics of all services; port 0 = any free port, empty = they are not
+	// served.
 	HTTPAddr string `env:"HTTP_ADDR" envDefault:"127.0.0.1:0" envEmpty:"keep"`
 	// APIAddr is where the API is served; empty = nowhere. Where another program listens at the default, any free port is taken.
 	APIAddr string `env:"API_ADDR" envDefault:"127.0.0.1:8080" envEmpty:"keep"`
