@@ -20,10 +20,10 @@ const (
 	ofGemini = `c.next_parameters = '{"provider": "gemini"}'`
 )
 
-// ofJobs makes what is of the type web a job.
+// ofJobs makes what is of the types web and file a job.
 func (b *base) ofJobs() {
 	b.Helper()
-	b.exec(`UPDATE connector_types SET kind = 'job' WHERE name = 'web'`)
+	b.exec(`UPDATE connector_types SET kind = 'job' WHERE name IN ('web', 'file')`)
 }
 
 // Of every move out of PENDING or SYNCING it is said here what becomes of the parameters.

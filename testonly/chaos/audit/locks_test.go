@@ -53,7 +53,7 @@ func TestALockThatIsFreedWhileItsWorkerDoesNotKnowItIsFound(t *testing.T) {
 func TestAnEpochThatIsGivenTwiceIsFound(t *testing.T) {
 	l, _, other := locked(t)
 	l.do(`DELETE FROM resource_locks`)
-	l.do(`INSERT INTO resource_locks SELECT l.key, l.epoch, r.id, r.connector_id, '1 minute', clock_timestamp(), clock_timestamp() + interval '1 minute', r.try_id
+	l.do(`INSERT INTO resource_locks SELECT l.key, l.epoch, r.id, r.connector_id, '1 minute', clock_timestamp(), clock_timestamp() + interval '1 minute', r.try_id, NULL, 0
 		FROM open_runs r, (SELECT key, epoch FROM chaos.lock_events LIMIT 1) l WHERE r.connector_id = $1`, other)
 	l.finds(oneHolder, "after run ")
 }
