@@ -16,7 +16,7 @@ FROM connector_types t
 CROSS JOIN (SELECT clock_timestamp() AS now) clock
 CROSS JOIN LATERAL (
     SELECT count(*), coalesce(extract(epoch FROM clock.now - min(next_sync_at)), 0)::float8 AS age FROM connectors
-    WHERE type = t.name AND next_sync_at IS NOT NULL AND next_sync_at <= (SELECT clock_timestamp())) due
+    WHERE type = t.name AND next_sync_at IS NOT NULL AND NOT asks_condition AND next_sync_at <= (SELECT clock_timestamp())) due
 CROSS JOIN LATERAL (
     SELECT coalesce(extract(epoch FROM clock.now - min(dispatched_at)), 0)::float8 AS age FROM open_runs
     WHERE type = t.name AND picked_up_at IS NULL) pending
