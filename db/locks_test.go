@@ -82,6 +82,18 @@ func TestALockIsGivenToOneRunAtATimeAndItsEpochGrows(t *testing.T) {
 	}
 }
 
+// Who had no answer to a question gives back what it may have been given, and Postgres may be told of that late.
+func TestALateEndOfAQuestionFreesNothingThatALaterOneWasGiven(t *testing.T) {
+	b := newBase(t)
+	_, try := b.at()
+	const ask, end = `SELECT epoch > 0 FROM moves.acquire_lock($1, $2, $3, '1 minute', false, $4)`, `SELECT moves.free_locks($1, $2, $3, NULL, $4)`
+	b.moves("true", ask, try.Run, try.ID, gpu, 2)
+	b.moves("false", end, try.Run, try.ID, gpu, 1)
+	b.moves("true", ask, try.Run, try.ID, gpu, 3) // it has it already
+	b.moves("false", end, try.Run, try.ID, gpu, 2)
+	b.moves("true", end, try.Run, try.ID, gpu, 3)
+}
+
 // A standby, or a backup, has not got the last of them.
 func TestEpochsGrowThoughTheSequenceHasForgottenThem(t *testing.T) {
 	b := newBase(t)
@@ -336,7 +348,12 @@ func TestWhatNoLockMayBeIsRefused(t *testing.T) {
 			t.Errorf("provider %q: %v", provider, err)
 		}
 	}
-	for _, passed := range []string{`{}`, `["` + strings.Repeat("a", 5000) + `"]`} {
+	for lock, epoch := range map[string]int64{"a b": 1, strings.Repeat("a", 129): 1, gpu: -1} {
+		if _, err := b.conn.Exec(t.Context(), `SELECT moves.note_provider($1, $2, 'p', $3, $4, '[]')`, try.Run, try.ID, lock, epoch); sqlState(err) != "22023" {
+			t.Errorf("lock %.10q, epoch %d: %v", lock, epoch, err)
+		}
+	}
+	for _, passed := range []string{`{}`, `["` + strings.Repeat("a", 5000) + `"]`, `["x"]`, `[{"provider": "p"}]`, `[{"provider": "p", "why": {}}]`, `[{"provider": 1, "why": "x"}]`} {
 		if _, err := b.conn.Exec(t.Context(), `SELECT moves.note_provider($1, $2, 'p', NULL, NULL, $3)`, try.Run, try.ID, passed); sqlState(err) != "22023" {
 			t.Errorf("passed over %.10s: %v", passed, err)
 		}
@@ -464,7 +481,7 @@ func TestLocksReadAFewDozenBuffersWhoeverHoldsAndWaits(t *testing.T) {
 	_, try := b.at()
 	b.waitFor(try, gpu)
 	b.exec(`ANALYZE`)
-	b.exec(`INSERT INTO resource_locks SELECT 'key:' || n, nextval('lock_epochs'), gen_random_uuid(), n, '1 hour', now(), now() + interval '1 hour', gen_random_uuid() FROM generate_series(1, 20000) n`)
+	b.exec(`INSERT INTO resource_locks SELECT 'key:' || n, nextval('lock_epochs'), gen_random_uuid(), n, '1 hour', now(), now() + interval '1 hour', gen_random_uuid(), NULL, 0 FROM generate_series(1, 20000) n`)
 	b.exec(`INSERT INTO lock_waiters (key, run_id, connector_id, since, expires_at)
 		SELECT CASE n % 2 WHEN 0 THEN 'key:' || n ELSE $1 END, gen_random_uuid(), n, now(), now() + interval '1 hour' FROM generate_series(1, 2000) n`, gpu)
 	w := b.watched()

@@ -126,6 +126,17 @@ func TestParametersAreAMergePatch(t *testing.T) {
 	b.moves("true", `SELECT config_merged('{"a": 1}', NULL) = '{"a": 1}'`)
 }
 
+// A job stores nothing, and removes nothing of what a source has stored.
+func TestASourceDoesNotBecomeAJobNorAJobASource(t *testing.T) {
+	b := newBase(t)
+	b.exec(`INSERT INTO connector_types (name, kind) VALUES ('census', 'job'), ('count', 'job')`)
+	source := b.synced()
+	b.refused("connectors_kind_stays", `UPDATE connectors SET type = 'census' WHERE id = $1`, source)
+	job := one[int32](b, `INSERT INTO connectors (name, type, user_id) VALUES ('j', 'census', 1) RETURNING id`)
+	b.refused("connectors_kind_stays", `UPDATE connectors SET type = 'web' WHERE id = $1`, job)
+	b.exec(`UPDATE connectors SET type = 'count' WHERE id = $1`, job)
+}
+
 func TestASourceRefusesParameters(t *testing.T) {
 	b := newBase(t)
 	id := b.synced()

@@ -139,7 +139,9 @@ CREATE TABLE resource_locks (
     -- Whose it is: it gives it back also once its run is over.
     try_id       uuid NOT NULL,
     -- Who has taken it from the run: it is renewed no more.
-    released_by  text
+    released_by  text,
+    -- The last of the run's questions that it was given to.
+    ask          bigint NOT NULL
 ) WITH (fillfactor = 60);
 -- free_locks, acquire_lock: what a run holds.
 CREATE INDEX resource_locks_run ON resource_locks (run_id);

@@ -96,6 +96,11 @@ BEGIN
     END IF;
     PERFORM connectors_refuse_moves(OLD, NEW);
     NEW.updated_at := moment;
+    IF NEW.type <> OLD.type AND (SELECT count(DISTINCT t.kind) FROM connector_types t WHERE t.name IN (NEW.type, OLD.type)) > 1 THEN
+        RAISE EXCEPTION 'connector %: its type cannot become %, which is of another kind than %', OLD.id, NEW.type, OLD.type
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'connectors_kind_stays',
+                HINT = 'What a source has stored would never be removed by a job. Delete the connector and add another.';
+    END IF;
     IF NEW.condition IS DISTINCT FROM OLD.condition THEN
         PERFORM moves.end_unmet(ARRAY[OLD.id]);
     END IF;

@@ -17,13 +17,15 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Gives a try a lock, where nobody holds it and nobody has waited longer: the epoch, and when it ends without a renewal. Else who has it. waits: the run
+-- Gives a try a lock, where nobody holds it and nobody has waited longer: the epoch, and when it ends without a renewal. Else who has it, and to who does not wait
+-- for how long the connector has been put off. waits: the run
 -- keeps its place while it asks again, every 2 seconds or so; after 10 it has lost it. One that the run has already is renewed, so that it may
--- be asked again after an answer that was lost. No row: the run is not the try's, or its worker is done.
+-- be asked again after an answer that was lost. ask numbers the try's questions, for free_locks. No row: the run is not the try's, or its worker is done.
 -- +goose StatementBegin
-CREATE FUNCTION moves.acquire_lock(run uuid, try uuid, lock_key text, lock_ttl interval, waits boolean DEFAULT false)
+CREATE FUNCTION moves.acquire_lock(run uuid, try uuid, lock_key text, lock_ttl interval, waits boolean DEFAULT false,
+        ask bigint DEFAULT 0)
     RETURNS TABLE (epoch bigint, expires_at timestamptz, holder_run uuid, holder_connector integer, remaining interval, ahead integer,
-        ask_again interval)
+        ask_again interval, put_off interval)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
 DECLARE
     r       open_runs;
@@ -39,7 +41,7 @@ BEGIN
     -- Who waits, and has a place that is good for a while, only looks.
     IF waits AND EXISTS (SELECT FROM lock_waiters w JOIN resource_locks l ON l.key = lock_key WHERE w.run_id = run AND w.key || '' = lock_key
             AND w.expires_at > (SELECT clock_timestamp()) + interval '5 seconds' AND l.run_id <> run AND l.expires_at > (SELECT clock_timestamp())) THEN
-        RETURN QUERY SELECT NULL::bigint, NULL::timestamptz, b.* FROM moves.locked_by(run, lock_key) b;
+        RETURN QUERY SELECT NULL::bigint, NULL::timestamptz, b.*, NULL::interval FROM moves.locked_by(run, lock_key) b;
         RETURN;
     END IF;
     SELECT o.* INTO r FROM open_runs o WHERE o.id = run AND o.try_id = try AND o.drain_seq IS NULL FOR NO KEY UPDATE;
@@ -62,9 +64,11 @@ BEGIN
         UPDATE open_runs o SET has_locks = true WHERE o.id = run AND NOT o.has_locks;
     END IF;
     IF is_free THEN
-        SELECT g.epoch, g.expires_at INTO epoch, expires_at FROM moves.give_lock(r, lock_key, lock_ttl) g;
+        SELECT g.epoch, g.expires_at INTO epoch, expires_at FROM moves.give_lock(r, lock_key, lock_ttl, ask) g;
     ELSIF waits THEN
         PERFORM moves.wait_for_lock(r, lock_key);
+    ELSE
+        SELECT clock_timestamp() - c.put_off_since INTO put_off FROM connectors c WHERE c.id = r.connector_id;
     END IF;
     RETURN NEXT;
 END $$;
@@ -73,13 +77,13 @@ END $$;
 -- Gives a run a lock that is free, or its own; the run's row and the key's turn are held. It waits for the lock no longer. An epoch is not below
 -- Postgres's clock in microseconds, so that a standby or a backup, which may not know of the last ones, does not give them again.
 -- +goose StatementBegin
-CREATE FUNCTION moves.give_lock(r open_runs, lock_key text, lock_ttl interval, OUT epoch bigint, OUT expires_at timestamptz)
+CREATE FUNCTION moves.give_lock(r open_runs, lock_key text, lock_ttl interval, lock_ask bigint, OUT epoch bigint, OUT expires_at timestamptz)
     LANGUAGE plpgsql AS $$
 DECLARE
     micros bigint := extract(epoch FROM clock_timestamp()) * 1000000;
     next   bigint;
 BEGIN
-    UPDATE resource_locks l SET ttl = lock_ttl, expires_at = clock_timestamp() + lock_ttl
+    UPDATE resource_locks l SET ttl = lock_ttl, expires_at = clock_timestamp() + lock_ttl, ask = greatest(l.ask, lock_ask)
     WHERE l.key = lock_key AND l.run_id = r.id AND l.released_by IS NULL
     RETURNING l.epoch, l.expires_at INTO epoch, expires_at;
     IF epoch IS NULL AND (SELECT count(*) FROM resource_locks l WHERE l.run_id = r.id) >= 16 THEN
@@ -89,11 +93,11 @@ BEGIN
         IF next < micros THEN
             next := setval('lock_epochs', micros);
         END IF;
-        INSERT INTO resource_locks AS l (key, epoch, run_id, connector_id, ttl, acquired_at, expires_at, try_id)
-        VALUES (lock_key, next, r.id, r.connector_id, lock_ttl, clock_timestamp(), clock_timestamp() + lock_ttl, r.try_id)
+        INSERT INTO resource_locks AS l (key, epoch, run_id, connector_id, ttl, acquired_at, expires_at, try_id, ask)
+        VALUES (lock_key, next, r.id, r.connector_id, lock_ttl, clock_timestamp(), clock_timestamp() + lock_ttl, r.try_id, lock_ask)
         ON CONFLICT (key) DO UPDATE SET epoch = EXCLUDED.epoch, run_id = EXCLUDED.run_id, connector_id = EXCLUDED.connector_id,
             ttl = EXCLUDED.ttl, acquired_at = EXCLUDED.acquired_at, expires_at = EXCLUDED.expires_at,
-            try_id = EXCLUDED.try_id, released_by = NULL
+            try_id = EXCLUDED.try_id, released_by = NULL, ask = EXCLUDED.ask
         RETURNING l.epoch, l.expires_at INTO epoch, expires_at;
     END IF;
     DELETE FROM lock_waiters w WHERE w.run_id = r.id AND w.key || '' = lock_key;
@@ -144,10 +148,12 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Gives back a lock that a try holds or waits for; without a key all of its run. lock_epoch: only that one, and no later one of the key. Answers whether it held any.
+-- Gives back a lock that a try holds or waits for; without a key all of its run. lock_epoch: only that one, and no later one of the key. lock_ask: only what was given to
+-- that question of the try's or one before it, by who does not know the epoch because the question was not answered. Answers whether it held any.
 -- Also what a run holds that was ended from outside: its worker says that it works no more. It waits for nobody, as a renewal.
 -- +goose StatementBegin
-CREATE FUNCTION moves.free_locks(run uuid, try uuid, lock_key text DEFAULT NULL, lock_epoch bigint DEFAULT NULL) RETURNS boolean
+CREATE FUNCTION moves.free_locks(run uuid, try uuid, lock_key text DEFAULT NULL, lock_epoch bigint DEFAULT NULL,
+        lock_ask bigint DEFAULT NULL) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '1s' AS $$
 BEGIN
     IF lock_epoch IS NULL AND EXISTS (SELECT FROM open_runs o WHERE o.id = run AND o.try_id = try AND o.has_locks) THEN
@@ -155,9 +161,9 @@ BEGIN
             WHERE e.run_id = run AND (lock_key IS NULL OR e.key || '' = lock_key) FOR UPDATE SKIP LOCKED);
     END IF;
     PERFORM FROM resource_locks l WHERE l.run_id = run AND l.try_id = try AND (lock_key IS NULL OR l.key || '' = lock_key)
-        AND (lock_epoch IS NULL OR l.epoch = lock_epoch) FOR UPDATE NOWAIT;
+        AND (lock_epoch IS NULL OR l.epoch = lock_epoch) AND (lock_ask IS NULL OR l.ask <= lock_ask) FOR UPDATE NOWAIT;
     DELETE FROM resource_locks l WHERE l.run_id = run AND l.try_id = try AND (lock_key IS NULL OR l.key || '' = lock_key)
-        AND (lock_epoch IS NULL OR l.epoch = lock_epoch);
+        AND (lock_epoch IS NULL OR l.epoch = lock_epoch) AND (lock_ask IS NULL OR l.ask <= lock_ask);
     RETURN FOUND;
 END $$;
 -- +goose StatementEnd
@@ -202,8 +208,11 @@ END $$;
 CREATE FUNCTION moves.note_provider(run uuid, try uuid, provider text, lock_key text, lock_epoch bigint, passed_over jsonb) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
 BEGIN
-    IF provider !~ '^[^[:cntrl:]]{1,64}$' OR jsonb_typeof(passed_over) IS DISTINCT FROM 'array' OR octet_length(passed_over::text) > 4096 THEN
-        RAISE EXCEPTION 'note_provider: provider has up to 64 characters, passed_over is an array of up to 4096 bytes'
+    IF provider !~ '^[^[:cntrl:]]{1,64}$' OR lock_key !~ '^[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,127}$' OR lock_epoch < 0
+            OR jsonb_typeof(passed_over) IS DISTINCT FROM 'array' OR octet_length(passed_over::text) > 4096
+            OR passed_over @? '$[*] ? (@.provider.type() != "string" || @.why.type() != "string" || !exists(@.provider) || !exists(@.why))' THEN
+        RAISE EXCEPTION 'note_provider: provider has up to 64 characters, lock_key is one of acquire_lock''s, lock_epoch is not negative, '
+            'passed_over is an array of up to 4096 bytes of {"provider": text, "why": text}'
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     UPDATE open_runs o SET resources = moves.noted(o.resources, jsonb_build_object('at', clock_timestamp(), 'provider', provider,
@@ -227,9 +236,9 @@ DROP FUNCTION moves.noted(jsonb, jsonb);
 DROP FUNCTION moves.note_provider(uuid, uuid, text, text, bigint, jsonb);
 DROP FUNCTION moves.release_lock(text, bigint, text);
 DROP FUNCTION moves.let_go(uuid[], boolean);
-DROP FUNCTION moves.free_locks(uuid, uuid, text, bigint);
+DROP FUNCTION moves.free_locks(uuid, uuid, text, bigint, bigint);
 DROP FUNCTION moves.renew_lock(uuid, uuid, text, bigint);
 DROP FUNCTION moves.wait_for_lock(open_runs, text);
-DROP FUNCTION moves.give_lock(open_runs, text, interval);
-DROP FUNCTION moves.acquire_lock(uuid, uuid, text, interval, boolean);
+DROP FUNCTION moves.give_lock(open_runs, text, interval, bigint);
+DROP FUNCTION moves.acquire_lock(uuid, uuid, text, interval, boolean, bigint);
 DROP FUNCTION moves.locked_by(uuid, text);

@@ -87,7 +87,7 @@ GRANT EXECUTE ON FUNCTION moves.pick_up(integer, uuid, uuid, uuid, interval),
     moves.postpone(uuid, uuid, interval, text), moves.waits(uuid, uuid, interval, text),
     moves.known(uuid, uuid, text, integer, uuid[], integer[], bigint[]), moves.links(uuid, uuid, text),
     moves.deletions_allowed(uuid, uuid), moves.stored_up_to(uuid[]),
-    moves.acquire_lock(uuid, uuid, text, interval, boolean), moves.renew_lock(uuid, uuid, text, bigint), moves.free_locks(uuid, uuid, text, bigint),
+    moves.acquire_lock(uuid, uuid, text, interval, boolean, bigint), moves.renew_lock(uuid, uuid, text, bigint), moves.free_locks(uuid, uuid, text, bigint, bigint),
     moves.note_provider(uuid, uuid, text, text, bigint, jsonb),
     moves.report(uuid, uuid, bigint, bigint, text, text[]), moves.end_job(uuid, uuid, jsonb, text)
     TO echomind_worker, echomind_subscriber;

@@ -32,13 +32,15 @@ type LockAnswer struct {
 	Ahead int
 	// AskAgain is when who waits is to ask again.
 	AskAgain time.Duration
+	// PutOff is for how long the connector of who asks, and does not wait, has been put off.
+	PutOff time.Duration
 }
 
 // AcquireLock asks for a lock, for ttl (one second to one hour). waits: the run keeps its place among those who wait, as long as it asks again. It also
-// succeeds, with the same epoch, where the run has it already.
-func (l *Lifecycle) AcquireLock(ctx context.Context, try Try, key string, ttl time.Duration, waits bool) (a LockAnswer, err error) {
+// succeeds, with the same epoch, where the run has it already. ask numbers the try's questions, from 1: see FreeAsked.
+func (l *Lifecycle) AcquireLock(ctx context.Context, try Try, key string, ttl time.Duration, waits bool, ask int64) (a LockAnswer, err error) {
 	found, err := deadline.Get(ctx, "lifecycle.acquire_lock", callTimeout, func(ctx context.Context) ([]dbgen.AcquireLockRow, error) {
-		return l.q.AcquireLock(ctx, dbgen.AcquireLockParams{RunID: try.Run, TryID: try.ID, LockKey: key, Ttl: ttl, Waits: waits})
+		return l.q.AcquireLock(ctx, dbgen.AcquireLockParams{RunID: try.Run, TryID: try.ID, LockKey: key, Ttl: ttl, Waits: waits, Ask: ask})
 	})
 	if err != nil {
 		return a, translated("lifecycle.acquire_lock", err)
@@ -49,7 +51,7 @@ func (l *Lifecycle) AcquireLock(ctx context.Context, try Try, key string, ttl ti
 	r := found[0]
 	return LockAnswer{
 		Epoch: or(r.Epoch), ExpiresAt: or(r.ExpiresAt), HolderRun: or(r.HolderRun), HolderConnector: or(r.HolderConnector), Ahead: int(or(r.Ahead)),
-		Remaining: time.Duration(or(r.RemainingSeconds) * float64(time.Second)), AskAgain: time.Duration(or(r.AskAgainSeconds) * float64(time.Second)),
+		Remaining: seconds(r.RemainingSeconds), AskAgain: seconds(r.AskAgainSeconds), PutOff: seconds(r.PutOffSeconds),
 	}, nil
 }
 
@@ -67,13 +69,15 @@ func (l *Lifecycle) RenewLock(ctx context.Context, try Try, key string, epoch in
 	return *r.ExpiresAt, nil
 }
 
-// FreeLock gives a lock back that the run has in this epoch. With epoch 0 it gives it back in any, and leaves the row of those who wait for it.
+// FreeLock gives a lock back that the run has in this epoch.
 func (l *Lifecycle) FreeLock(ctx context.Context, try Try, key string, epoch int64) error {
-	p := dbgen.FreeLocksParams{RunID: try.Run, TryID: try.ID, LockKey: &key}
-	if epoch != 0 {
-		p.LockEpoch = &epoch
-	}
-	return l.freeLocks(ctx, p)
+	return l.freeLocks(ctx, dbgen.FreeLocksParams{RunID: try.Run, TryID: try.ID, LockKey: &key, LockEpoch: &epoch})
+}
+
+// FreeAsked gives back what a question for a lock that was not answered may have been given, and leaves the row of those who wait for it. Carried
+// out late, it frees nothing that a later question was given.
+func (l *Lifecycle) FreeAsked(ctx context.Context, try Try, key string, ask int64) error {
+	return l.freeLocks(ctx, dbgen.FreeLocksParams{RunID: try.Run, TryID: try.ID, LockKey: &key, LockAsk: &ask})
 }
 
 // FreeLocks gives back all locks of a run, and its places among those who wait for others.
@@ -147,3 +151,5 @@ func or[T any](value *T) (is T) {
 	}
 	return is
 }
+
+func seconds(of *float64) time.Duration { return time.Duration(or(of) * float64(time.Second)) }

@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
 )
 
@@ -96,19 +97,51 @@ func (s *Sync) askAllowed(ctx context.Context) (err error) {
 	return err
 }
 
-// lookAtAll has a source look at all items that failed before, that a search may find, and that this sync was not given.
+// lookAtAll has a source look at items that failed before, that a search may find, and that this sync was not given: at those that are away, and
+// at a sample of the others. Where some of the sample are not there, it looks at all, and where they are more than maxRetried it estimates from
+// those that it has looked at how many of the rest are not there.
 func (s *Sync) lookAtAll(ctx context.Context, src Looker) error {
 	if err := s.askAllowed(ctx); err != nil {
 		return err
 	}
-	var ids []string
+	var away, unread []string
 	for id, of := range s.All() {
 		e, _ := s.entry(id)
-		if of.Found && (of.Failed == IsAway || isRetriable(of.Failed)) && !e.shown && !e.fresh && len(ids) < maxRetried {
-			ids = append(ids, id)
+		switch {
+		case !of.Found || e.shown || e.fresh:
+		case of.Failed == IsAway:
+			away = append(away, id)
+		case isRetriable(of.Failed):
+			unread = append(unread, id)
 		}
 	}
-	return s.lookAt(ctx, src, ids)
+	rand.Shuffle(len(unread), func(i, j int) { unread[i], unread[j] = unread[j], unread[i] })
+	sample := min(len(unread), s.opts.Again)
+	if err := s.lookAt(ctx, src, slices.Concat(away[:min(len(away), maxRetried)], unread[:sample])); err != nil {
+		return err
+	}
+	looked, gone := sample, s.gone(unread[:sample])
+	if gone > 0 {
+		looked = min(len(unread), maxRetried)
+		if err := s.lookAt(ctx, src, unread[sample:looked]); err != nil {
+			return err
+		}
+		gone = s.gone(unread[:looked])
+	}
+	if s.likelyAway = 0; gone > 0 {
+		s.likelyAway = (gone*(len(unread)-looked) + looked - 1) / looked
+	}
+	return nil
+}
+
+// gone counts the items that are not there.
+func (s *Sync) gone(ids []string) (n int) {
+	for _, id := range ids {
+		if of, is := s.Stored(id); !is || of.Failed == IsAway || s.Lost(id) {
+			n++
+		}
+	}
+	return n
 }
 
 // isRetriable tells whether an item that failed so is tried again though nothing says that it has changed.

@@ -114,7 +114,7 @@ func (s *Sync) failAway(ctx context.Context, c candidate) error {
 }
 
 // removeLost removes the lost items. A place that is away may show itself a few items at a time. So where the items that failed before
-// would make it suspiciously many, look first looks for all of those; nil looks for nothing.
+// would make it suspiciously many, look first looks for those; nil looks for nothing.
 func (s *Sync) removeLost(ctx context.Context, cursor any, look func(context.Context) error) error {
 	if len(s.lost) == 0 {
 		return nil
@@ -127,7 +127,7 @@ func (s *Sync) removeLost(ctx context.Context, cursor any, look func(context.Con
 		of = s.losses()
 	}
 	if of.lost > 0 {
-		if err := checkDeletions(ctx, s.store, s.opts.Connector, s.removed+of.lost+of.away, s.findable, of.left == 0); err != nil {
+		if err := checkDeletions(ctx, s.store, s.opts.Connector, s.removed+of.lost+of.away+s.likelyAway, s.findable, of.left == 0); err != nil {
 			return err
 		}
 	}

@@ -94,6 +94,66 @@ func TestWhatFailedOtherwiseIsNotLostBitByBit(t *testing.T) {
 	}
 }
 
+// They are more than one sync looks at.
+func TestVeryManyThatFailedAreNotLostBitByBit(t *testing.T) {
+	const n = 70_000
+	for _, c := range []struct {
+		name   string
+		hidden int // of all that failed, which is 31 %
+		left   int
+	}{
+		{"a place that is away", n, n},
+		{"a few that are gone", 300, n - 300},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, store := stockedWith(t, n)
+			for i := range n * 31 / 100 {
+				p.set(fmt.Sprintf("t%05d", i), func(t *thing) {
+					t.text, t.version = "edited", p.next()
+					t.damaged, t.content = "broken", true
+				})
+			}
+			quiet(t, store, p)
+			for i := range c.hidden {
+				p.hidden[fmt.Sprintf("t%05d", i)] = true
+			}
+			for range 8 {
+				_, err := sync1(t.Context(), store, p, source.Options{Reading: "v2"})
+				if !errors.Is(err, source.ErrDeletionsRefused) {
+					require.NoError(t, err)
+				}
+			}
+			require.GreaterOrEqual(t, len(store.IDs()), c.left*99/100)
+			if c.hidden < n {
+				require.Less(t, len(store.IDs()), n)
+			}
+		})
+	}
+}
+
+// Nothing of them has been missing.
+func TestOneLostItemHasNotAllThatFailedLookedAt(t *testing.T) {
+	const n = 4000
+	p, store := stockedWith(t, n)
+	failing := map[string]bool{}
+	for i := range n * 4 / 10 {
+		id := fmt.Sprintf("t%05d", i)
+		failing[id] = true
+		p.set(id, func(t *thing) { t.text, t.version = "edited", p.next() })
+	}
+	store.Refuses = func(d worker.Document) bool { return failing[d.SourceID] }
+	quiet(t, store, p)
+	for k := range 6 {
+		id := fmt.Sprintf("t%05d", n-1-k)
+		p.set(id, func(t *thing) { t.version = p.next() })
+		p.hidden[id] = true
+		before := len(p.looks)
+		quiet(t, store, p)
+		require.LessOrEqual(t, len(p.looks)-before, 2*source.DefaultAgain+10)
+	}
+	require.Less(t, len(store.IDs()), n)
+}
+
 // losing loses a itself, and does not find b when it is looked for.
 type losing struct {
 	a, b []string

@@ -47,6 +47,8 @@ type Sync struct {
 	lost      map[string]Item          // see MarkLost
 	allowed   bool                     // the owner allows many deletions
 	removed   int                      // how many findable items this sync has removed without a change that names them
+	// likelyAway is how many of the findable items that lookAtAll has not looked at are likely not there.
+	likelyAway int
 
 	listed, put, touched, unchanged, deleted, failed atomic.Int64
 	badIDs                                           atomic.Int64 // items whose ids cannot be stored

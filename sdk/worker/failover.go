@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/secret"
@@ -15,13 +17,14 @@ import (
 
 // Provider is one of several that can do the same. The kit knows nothing else of it.
 type Provider struct {
-	// Name is for people: up to 64 characters.
+	// Name is for people: 1 to 64 characters, no control characters.
 	Name string
 	// Lock is the key of the lock that is needed to use it, as of Acquire; empty: it needs none.
 	Lock string
 	// TTL is that lock's, as of Acquire; 0 = a minute.
 	TTL time.Duration
-	// Probe asks whether it can be used now, within ten seconds, under its lock. An error says why not; one of Postponed says for how long. nil: it can.
+	// Probe asks whether it can be used now, within ten seconds, under its lock. An error says why not; one of Postponed says for how long. nil: it can. One that answers
+	// after its context has ended has not answered.
 	Probe func(ctx context.Context) error
 }
 
@@ -47,8 +50,8 @@ func (r *Run) holder() *Run { return r }
 // ErrNoProvider is among what a NoProviderError wraps.
 var ErrNoProvider = errors.New("no provider can be used now")
 
-// NoProviderError says of each provider why it cannot be used. Where they all are locked, or have asked to wait, a handler that returns it is put
-// off until the first of them may be free, as with Postponed.
+// NoProviderError says of each provider why it cannot be used. Where one of them is locked, or has asked to wait, a handler that returns it is put
+// off until the first of those may be free, as with Postponed.
 type NoProviderError struct {
 	Passed []lifecycle.PassedOver
 	wait   error
@@ -75,7 +78,15 @@ const (
 	probeTimeout = 10 * time.Second
 	usualTTL     = time.Minute
 	maxProviders = 16
+	// maxProviderName is in characters.
+	maxProviderName = 64
 )
+
+// isName says what moves.note_provider takes.
+func isName(s string) bool {
+	n := utf8.RuneCountInString(s)
+	return n >= 1 && n <= maxProviderName && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
+}
 
 // Failover takes the first provider whose lock is free and whose probe answers, in the order that they are given in, 16 at most. It waits for none. The ledger
 // says which one the run used, and why not each before it (`echomind runs show`). The lock is held until it is freed, as of Acquire. It returns a
@@ -85,9 +96,13 @@ func Failover(ctx context.Context, of Holder, providers ...Provider) (*Chosen, e
 	if len(providers) == 0 || len(providers) > maxProviders {
 		return nil, fmt.Errorf("%d providers: must be 1 to %d", len(providers), maxProviders)
 	}
+	for _, p := range providers {
+		if !isName(p.Name) {
+			return nil, fmt.Errorf("provider %q: its Name must be 1 to %d characters, and no control characters", clip(p.Name, maxReasonBytes), maxProviderName)
+		}
+	}
 	none := &NoProviderError{}
 	var soonest *postponedError
-	allWait := true
 	for _, p := range providers {
 		chosen, passed, err := run.take(ctx, p)
 		if err != nil {
@@ -102,13 +117,12 @@ func Failover(ctx context.Context, of Holder, providers ...Provider) (*Chosen, e
 		}
 		none.Passed = append(none.Passed, lifecycle.PassedOver{Provider: p.Name, Why: clip(secret.Text(why), maxReasonBytes)})
 		wait := asPostponed(passed)
-		allWait = allWait && wait != nil
 		if wait != nil && (soonest == nil || wait.until.Before(soonest.until)) {
 			soonest = wait
 		}
 	}
 	run.locks.metrics.providers.WithLabelValues("none").Inc()
-	if allWait {
+	if soonest != nil {
 		none.wait = soonest
 	}
 	if err := run.notesProvider(ctx, lifecycle.Provider{Before: none.Passed}); err != nil {
@@ -134,7 +148,10 @@ func (r *Run) take(ctx context.Context, p Provider) (chosen *Chosen, passed, err
 	if p.Probe == nil {
 		return chosen, nil, nil
 	}
-	if passed = deadline.Do(under, "worker.probe", probeTimeout, p.Probe); passed == nil {
+	passed = deadline.Do(under, "worker.probe", probeTimeout, func(ctx context.Context) error {
+		return cmp.Or(p.Probe(ctx), context.Cause(ctx))
+	})
+	if passed == nil {
 		return chosen, nil, nil
 	}
 	chosen.Free()

@@ -91,7 +91,20 @@ func TestARunWhoseProvidersAllWaitIsPutOffUntilTheFirstOfThemMayBeFree(t *testin
 	held.free()
 }
 
-func TestARunIsNotPutOffWhereAProviderIsBroken(t *testing.T) {
+func TestARunFailsWhereNoProviderIsWorthAWait(t *testing.T) {
+	f := newFixture(t)
+	c := f.inside(func(ctx context.Context, run *worker.Run) error {
+		_, err := worker.Failover(ctx, run, worker.Provider{Name: "ollama", Probe: func(context.Context) error { return errors.New("no answer") }},
+			worker.Provider{Name: "openai", Lock: "openai:us", Probe: throttles})
+		if !errors.Is(err, worker.ErrNoProvider) || f.locks() != "0 held, 0 wait" {
+			return errors.New("not that")
+		}
+		return err
+	})
+	f.is(c, `status = 'ERROR' AND failure_count = 1 AND error_message = 'no provider can be used now: ollama: no answer; openai: 429'`)
+}
+
+func TestARunIsPutOffWhereOneProviderIsLockedWhateverIsWrongWithTheOthers(t *testing.T) {
 	f := newFixture(t)
 	held := f.holds(gpu, 4*time.Minute)
 	c := f.triggered()
@@ -105,8 +118,26 @@ func TestARunIsNotPutOffWhereAProviderIsBroken(t *testing.T) {
 	})
 	f.settled(c)
 	require.NoError(t, r.stop())
-	f.is(c, `status = 'ERROR' AND failure_count = 1 AND error_message LIKE 'no provider can be used now: ollama: locked by run % of connector %; openai: 429'`)
+	f.is(c, `status = 'ACTIVE' AND due_reason = 'wait' AND failure_count = 0 AND status_message LIKE 'connector % has lock ollama:global'`)
+	require.Contains(t, f.resources(c), "429")
 	held.free()
+}
+
+func TestAProviderIsNotUsedWhoseLockIsLostWhileItIsAsked(t *testing.T) {
+	f := newFixture(t)
+	c := f.inside(func(ctx context.Context, run *worker.Run) error {
+		chosen, err := worker.Failover(ctx, run, worker.Provider{Name: "ollama", Lock: gpu, TTL: time.Second, Probe: func(ctx context.Context) error {
+			f.exec(`SELECT moves.release_lock($1, NULL, 'ann')`, gpu)
+			<-ctx.Done()
+			return nil
+		}}, worker.Provider{Name: "cpu"})
+		if err == nil && chosen.Name != "cpu" {
+			err = errors.New(chosen.Name)
+		}
+		return err
+	})
+	f.is(c, `status = 'ACTIVE' AND verdict = 'skipped'`)
+	require.Contains(t, f.resources(c), "it was released by ann")
 }
 
 func TestWhatFailoverIsGivenIsBounded(t *testing.T) {
@@ -120,6 +151,11 @@ func TestWhatFailoverIsGivenIsBounded(t *testing.T) {
 		}
 		if _, err := worker.Failover(ctx, run, worker.Provider{Name: "a", Lock: "b c"}, worker.Provider{Name: "b"}); err == nil {
 			return errors.New("of a bad key")
+		}
+		for _, name := range []string{"", strings.Repeat("n", 65), "a\nb", "a\xff"} {
+			if _, err := worker.Failover(ctx, run, worker.Provider{Name: name}); err == nil || !strings.Contains(err.Error(), "its Name must be") {
+				return fmt.Errorf("of the name %q: %w", name, err)
+			}
 		}
 		long := func(context.Context) error { return errors.New(strings.Repeat("\"\x01ä\x00", 500)) }
 		var all []worker.Provider

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -66,7 +67,7 @@ func NewJob[D any](connectorType string, job Job[D], cfg Config, on Servers, pro
 			return err
 		}
 		if r.result, err = resultOf(result); err != nil { // the work is done, and would not be done better
-			r.Warn("the result is left out: " + err.Error())
+			r.warnLast("the result is left out: " + err.Error())
 			run.log.Warn("the result of a job is left out", "err", err)
 		}
 		return nil
@@ -92,7 +93,12 @@ func (j Job[D]) do(ctx context.Context, run *JobRun) (result any, err error) {
 }
 
 // resultOf is a result as the ledger has it.
-func resultOf(result any) (json.RawMessage, error) {
+func resultOf(result any) (_ json.RawMessage, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &panicError{value: p, stack: debug.Stack()}
+		}
+	}()
 	if encoded, err := json.Marshal(result); err == nil && bytes.Equal(encoded, []byte("null")) {
 		return nil, nil
 	}
@@ -168,6 +174,15 @@ func (r *JobRun) Warn(text string) {
 	}
 }
 
+// warnLast is Warn for what is kept in any case: it takes the place of the last warning that is kept.
+func (r *JobRun) warnLast(text string) {
+	r.mu.Lock()
+	r.warnings = min(r.warnings, maxWarnings-1)
+	r.said.Warnings = slices.Clip(r.said.Warnings[:min(len(r.said.Warnings), maxWarnings-1)])
+	r.mu.Unlock()
+	r.Warn(text)
+}
+
 // reports writes down what the job says, as often as its worker beats. The returned function ends that, and writes down the rest.
 func (r *JobRun) reports(ctx context.Context, every time.Duration) (end func()) {
 	reporting, stop := context.WithCancel(ctx)
@@ -180,30 +195,31 @@ func (r *JobRun) reports(ctx context.Context, every time.Duration) (end func()) 
 			case <-reporting.Done():
 				return
 			case <-ticker.C:
-				r.report(reporting)
+				_ = r.report(reporting)
 			}
 		}
 	})
 	return func() {
 		stop()
 		done.Wait()
-		r.report(context.WithoutCancel(ctx))
+		_ = r.report(context.WithoutCancel(ctx))
 	}
 }
 
-func (r *JobRun) report(ctx context.Context) {
+// report writes down what is not written down yet.
+func (r *JobRun) report(ctx context.Context) error {
 	r.mu.Lock()
 	said, unsaid := r.said, r.unsaid
 	r.unsaid = false
 	r.mu.Unlock()
 	if !unsaid {
-		return
+		return nil
 	}
 	err := deadline.Do(ctx, "worker.report", reportTimeout, func(ctx context.Context) error {
 		return r.run.lifecycle.Report(ctx, r.run.try, said)
 	})
 	if err == nil || errors.Is(err, lifecycle.ErrFenced) {
-		return
+		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -211,6 +227,7 @@ func (r *JobRun) report(ctx context.Context) {
 	if ctx.Err() == nil {
 		r.run.log.Info("the progress of a job is not written down", "err", err)
 	}
+	return err
 }
 
 // endJob ends the run of a job whose work is done, or that had nothing to do. There is no other way to end it: while Postgres is away it
@@ -222,6 +239,9 @@ func (w *Worker) endJob(ctx context.Context, run *Run, end error) (outcome, erro
 	}
 	failpoint.At("worker.ending_job")
 	err := w.persistAtStop(ctx, func(ctx context.Context) error {
+		if err := run.job.report(ctx); postgres.Unavailable(err) || errors.Is(err, lifecycle.ErrHeld) {
+			return err
+		}
 		return w.lifecycle.EndJob(ctx, run.try, run.job.result, reason)
 	})
 	switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -74,6 +75,11 @@ func TestAJobThatIsNotDueIsSkippedWithTheReasonAndNoFailure(t *testing.T) {
 	f.is(c, `status = 'ACTIVE' AND failure_count = 0 AND next_sync_at > clock_timestamp()`)
 }
 
+// brittle is a result that cannot be encoded.
+type brittle struct{}
+
+func (brittle) MarshalJSON() ([]byte, error) { panic("no result") }
+
 // Each of these ends a job: Check, Prepare and Work may.
 func TestAJobEndsAsItsErrorsSay(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -91,6 +97,7 @@ func TestAJobEndsAsItsErrorsSay(t *testing.T) {
 		"unwritable":  {map[string]any{"a": func() {}}, nil, `completed | {"it began","the result is left out: encode the result: json: unsupported type: func()"} | 1 | begun`},
 		"a NUL":       {map[string]string{"a": "b\x00"}, nil, `completed | {"it began","the result is left out: result holds a NUL character, which Postgres cannot store"} | 1 | begun`},
 		"no NUL":      {map[string]string{"a": `C:\u0000tmp`}, nil, `completed | {"a": "C:\\u0000tmp"} | {"it began"} | 1 | begun`},
+		"panics":      {brittle{}, nil, `completed | {"it began","the result is left out: the handler panicked: no result"} | 1 | begun`},
 		"its own raw": {json.RawMessage(`{"n": 7}`), nil, `completed | {"n": 7} | {"it began"} | 1 | begun`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,6 +112,35 @@ func TestAJobEndsAsItsErrorsSay(t *testing.T) {
 			require.Equal(t, c.ledger, f.ledger(run))
 		})
 	}
+}
+
+func TestAJobThatWarnsMuchSaysThatItsResultIsLeftOut(t *testing.T) {
+	f := newFixture(t)
+	c := f.triggered()
+	jobs(f, worker.Job[struct{}]{Work: func(_ context.Context, run *worker.JobRun, _ struct{}) (any, error) {
+		for i := range 200 {
+			run.Warn(fmt.Sprint("odd ", i))
+		}
+		return brittle{}, nil
+	}})
+	f.settled(c)
+	require.Equal(t, "100 odd 98 the result is left out: the handler panicked: no result",
+		f.one(`SELECT concat_ws(' ', cardinality(warnings), warnings[99], warnings[100]) FROM runs WHERE id = $1`, c.session))
+}
+
+func TestWhatAJobSaysLastIsKeptThoughPostgresAnswersLate(t *testing.T) {
+	f := newFixture(t)
+	c := f.triggered()
+	held := make(chan func(), 1)
+	jobs(f, worker.Job[struct{}]{Work: func(_ context.Context, run *worker.JobRun, _ struct{}) (any, error) {
+		held <- f.holdRun(c)
+		run.Warn("three of ten were not merged")
+		return map[string]int{"n": 10}, nil
+	}})
+	f.says("the progress of a job is not written down")
+	await(t, "the run's row", held)()
+	f.settled(c)
+	require.Equal(t, `completed | {"n": 10} | {"three of ten were not merged"}`, f.ledger(c))
 }
 
 func TestTheProgressOfAJobIsSeenWhileItWorks(t *testing.T) {

@@ -16,8 +16,9 @@ import (
 // ErrLocked is among what a LockedError wraps.
 var ErrLocked = errors.New("somebody else has the lock")
 
-// LockedError says who has a lock that a run was not given. A handler that returns it is put off, for as long as the lock is held without a renewal, ten
-// seconds at least and five minutes at most, as with Postponed: it is no failure of its source.
+// LockedError says who has a lock that a run was not given. A handler that returns it is put off, as with Postponed: it is no failure of its source. It is
+// put off for as long as the lock is held without a renewal, but for a quarter of what its connector has been put off for already, and
+// ten seconds, at least, and five minutes at most.
 type LockedError struct {
 	Key string
 	// Run has it, and is one of Connector; 0 where nobody has it and others wait for it.
@@ -27,6 +28,8 @@ type LockedError struct {
 	Remaining time.Duration
 	// Ahead is how many runs wait for it before this one; 8 stands for more.
 	Ahead int
+	// PutOff is for how long the connector of the run that asked has been put off; 0 where the run waited.
+	PutOff time.Duration
 }
 
 // Error says what is locked, by whom and for how long.
@@ -48,7 +51,7 @@ func (e *LockedError) Unwrap() []error {
 	if e.Connector != 0 {
 		who = fmt.Errorf("connector %d has lock %s", e.Connector, e.Key)
 	}
-	return []error{ErrLocked, Postponed(min(max(e.Remaining, leastPutOff), mostPutOff), who)}
+	return []error{ErrLocked, Postponed(min(max(e.Remaining, e.PutOff/4, leastPutOff), mostPutOff), who)}
 }
 
 const (
@@ -117,13 +120,14 @@ func (r *Run) metricsOfLock(err error) {
 func (r *Run) acquire(ctx context.Context, key string, ttl, wait time.Duration) (*Lock, error) {
 	began := time.Now()
 	defer r.clock.wait(began)()
+	ask := r.locks.asks.Add(1)
 	for {
-		answer, sent, err := r.askForLock(ctx, key, ttl, wait > 0)
+		answer, sent, err := r.askForLock(ctx, key, ttl, wait > 0, ask)
 		if err == nil && answer.Epoch != 0 {
 			r.locks.metrics.lockWaits.Observe(time.Since(began).Seconds())
 			lock, err := r.locks.hold(ctx, r.outbox.handling, key, ttl, answer, sent)
 			if err != nil {
-				_ = r.locks.free(key, answer.Epoch)
+				_ = r.locks.free(func(ctx context.Context) error { return r.lifecycle.FreeLock(ctx, r.try, key, answer.Epoch) })
 			}
 			return lock, err
 		}
@@ -136,22 +140,22 @@ func (r *Run) acquire(ctx context.Context, key string, ttl, wait time.Duration) 
 			}
 		}
 		if err == nil {
-			err = &LockedError{Key: key, Run: answer.HolderRun, Connector: answer.HolderConnector, Remaining: answer.Remaining, Ahead: answer.Ahead}
+			err = &LockedError{Key: key, Run: answer.HolderRun, Connector: answer.HolderConnector, Remaining: answer.Remaining, Ahead: answer.Ahead, PutOff: answer.PutOff}
 		}
 		if wait > 0 || !errors.Is(err, ErrLocked) { // it has a place, or the lock, for all that is known
-			_ = r.locks.free(key, 0)
+			_ = r.locks.free(func(ctx context.Context) error { return r.lifecycle.FreeAsked(ctx, r.try, key, ask) })
 		}
 		return nil, err
 	}
 }
 
-func (r *Run) askForLock(ctx context.Context, key string, ttl time.Duration, waits bool) (answer lifecycle.LockAnswer, sent time.Time, err error) {
+func (r *Run) askForLock(ctx context.Context, key string, ttl time.Duration, waits bool, ask int64) (answer lifecycle.LockAnswer, sent time.Time, err error) {
 	err = r.Patiently(ctx, "worker.acquire_lock", func(ctx context.Context) (err error) {
 		if err := r.outbox.gate.wait(ctx); err != nil { // it would be lost at once
 			return err
 		}
 		sent = time.Now()
-		answer, err = r.lifecycle.AcquireLock(ctx, r.try, key, ttl, waits)
+		answer, err = r.lifecycle.AcquireLock(ctx, r.try, key, ttl, waits, ask)
 		return err
 	})
 	if err != nil {

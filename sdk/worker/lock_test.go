@@ -173,20 +173,94 @@ func TestALockThatAPersonReleasesEndsWhatIsDoneUnderIt(t *testing.T) {
 }
 
 func TestARunWhoseLockIsLostIsPutOffAndItIsNoFailure(t *testing.T) {
+	for name, work := range map[string]func(ctx context.Context, run *worker.Run) error{
+		"puts": func(ctx context.Context, run *worker.Run) error {
+			return fmt.Errorf("use the card: %w", run.Put(ctx, note(1)))
+		},
+		"says it ended":    func(ctx context.Context, _ *worker.Run) error { return ctx.Err() },
+		"says another one": func(context.Context, *worker.Run) error { return errors.New("code = Canceled") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			c := f.triggered()
+			f.exec(`UPDATE connectors SET max_retries = 1 WHERE id = $1`, c.id)
+			f.work(func(ctx context.Context, run *worker.Run) error {
+				lock, err := run.Acquire(ctx, gpu, time.Second)
+				if err != nil {
+					return err
+				}
+				f.exec(`SELECT moves.release_lock($1, $2, 'ann')`, gpu, lock.Epoch())
+				<-lock.Context().Done()
+				return work(lock.Context(), run)
+			})
+			f.settled(c)
+			f.is(c, `status = 'ACTIVE' AND due_reason = 'wait' AND failure_count = 0 AND reason = 'postponed' AND error_message LIKE '%released by ann%'`)
+		})
+	}
+}
+
+func TestARunThatHasItsLostLockAgainFailsAsItsErrorSays(t *testing.T) {
 	f := newFixture(t)
-	c := f.triggered()
-	f.exec(`UPDATE connectors SET max_retries = 1 WHERE id = $1`, c.id)
-	f.work(func(ctx context.Context, run *worker.Run) error {
+	c := f.inside(func(ctx context.Context, run *worker.Run) error {
 		lock, err := run.Acquire(ctx, gpu, time.Second)
 		if err != nil {
 			return err
 		}
 		f.exec(`SELECT moves.release_lock($1, $2, 'ann')`, gpu, lock.Epoch())
 		<-lock.Context().Done()
-		return fmt.Errorf("use the card: %w", run.Put(lock.Context(), note(1)))
+		if _, err := run.Acquire(ctx, gpu, time.Minute); err != nil {
+			return err
+		}
+		return errors.New("the card is broken")
 	})
+	f.is(c, `status = 'ERROR' AND failure_count = 1 AND error_message = 'the card is broken'`)
+}
+
+func TestALivingWorkerGivesBackTheLockOfARunThatFailsWhilePostgresIsAway(t *testing.T) {
+	f := newFixture(t)
+	postgres, _, behind := f.behind()
+	c := f.triggered()
+	locks, fail := make(chan *worker.Lock, 1), make(chan struct{})
+	behind.work(func(ctx context.Context, run *worker.Run) error {
+		lock, err := run.Acquire(ctx, gpu, time.Hour)
+		if err != nil {
+			return err
+		}
+		locks <- lock
+		<-fail
+		return errors.New("the card is broken")
+	})
+	await(t, "the lock", locks)
+	postgres.Silence(ways["both ways"]...)
+	close(fail)
+	behind.says("what the run holds of locks is not given back yet")
+	postgres.Heal()
 	f.settled(c)
-	f.is(c, `status = 'ACTIVE' AND due_reason = 'wait' AND failure_count = 0 AND reason = 'postponed' AND error_message LIKE '%released by ann%'`)
+	f.is(c, `status = 'ERROR' AND error_message = 'the card is broken'`)
+	f.locked("0 held, 0 wait")
+}
+
+// Its context ends then.
+func TestAPutUnderALockThatWaitsForCreditWhenTheHandlerReturnsBreaksNoRun(t *testing.T) {
+	f := newFixture(t)
+	c := f.triggered()
+	put := make(chan error, 1)
+	f.workWith(func(cfg *worker.Config) { cfg.Credit = 1 }, func(ctx context.Context, run *worker.Run) error {
+		lock, err := run.Acquire(ctx, gpu, time.Minute)
+		if err != nil {
+			return err
+		}
+		if err := run.Put(lock.Context(), note(1)); err != nil {
+			return err
+		}
+		go func() { put <- run.Put(lock.Context(), note(2)) }()
+		f.waitsAt(run, 1)
+		return nil
+	})
+	require.Error(t, await(t, "the put", put))
+	f.settled(c)
+	f.is(c, `status = 'SYNCING' AND drain_seq IS NOT NULL AND failure_count = 0`)
+	f.whole(c, 1)
 }
 
 func TestALockOfWhichNoRenewalIsAnsweredEndsWhatIsDoneUnderIt(t *testing.T) {

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/echomind/sync/internal/deadline"
@@ -84,9 +87,13 @@ type locks struct {
 	ctx       context.Context //nolint:containedctx // the run's, as long as the handler has not returned
 	stop      context.CancelCauseFunc
 
+	asks atomic.Int64 // how many questions for locks there were
+
 	mu      sync.Mutex
 	claimed map[string]*Lock // nil while it is asked for
+	lost    map[string]error // why each lock was lost that the run has not been given again
 	used    bool
+	longest time.Duration // the ttl after which nothing is held
 	keepers sync.WaitGroup
 }
 
@@ -94,7 +101,7 @@ func newLocks(
 	running context.Context, try lifecycle.Try, on *lifecycle.Lifecycle, g *gate, m *metrics, log *slog.Logger,
 ) *locks {
 	ctx, stop := context.WithCancelCause(running)
-	return &locks{try: try, lifecycle: on, gate: g, metrics: m, log: log, ctx: ctx, stop: stop, claimed: map[string]*Lock{}}
+	return &locks{try: try, lifecycle: on, gate: g, metrics: m, log: log, ctx: ctx, stop: stop, claimed: map[string]*Lock{}, lost: map[string]error{}}
 }
 
 // claim keeps others of the run from asking for a key. It waits for one that was held before, and is being given back.
@@ -147,6 +154,8 @@ func (s *locks) hold(
 	l := &Lock{of: s, key: key, ttl: ttl, epoch: given.Epoch, expires: given.ExpiresAt, done: make(chan struct{})}
 	l.ctx, l.end = context.WithCancelCause(ctx)
 	s.claimed[key] = l
+	delete(s.lost, key)
+	s.longest = max(s.longest, ttl)
 	s.metrics.locksHeld.Inc()
 	s.keepers.Go(func() { l.keep(handling, sent) })
 	return l, nil
@@ -190,6 +199,9 @@ func (l *Lock) keep(handling context.Context, sent time.Time) {
 // ended gives the lock back: nobody has it before its time is over, or its holder says that nothing is done under it any more.
 func (l *Lock) ended() {
 	if cause := context.Cause(l.ctx); errors.Is(cause, lifecycle.ErrLockLost) {
+		l.of.mu.Lock()
+		l.of.lost[l.key] = cause
+		l.of.mu.Unlock()
 		l.of.metrics.locksLost.Inc()
 		l.of.log.Warn("a lock is lost; what is done under it is ended", "lock", l.key, "epoch", l.epoch, "err", cause)
 	}
@@ -197,7 +209,7 @@ func (l *Lock) ended() {
 		if l.of.ctx.Err() != nil {
 			return // close gives back all of them
 		}
-		if l.of.free(l.key, l.epoch) == nil {
+		if l.of.free(func(ctx context.Context) error { return l.of.lifecycle.FreeLock(ctx, l.of.try, l.key, l.epoch) }) == nil {
 			break
 		}
 	}
@@ -208,20 +220,18 @@ func (l *Lock) ended() {
 	}
 }
 
-// free gives back one lock, and with epoch 0 the run's place in the row, also where what asked for it has ended.
-func (s *locks) free(key string, epoch int64) error {
-	err := deadline.Do(context.WithoutCancel(s.ctx), "worker.free_lock", freeTimeout, func(ctx context.Context) error {
-		return s.lifecycle.FreeLock(ctx, s.try, key, epoch)
-	})
+// free asks Postgres once to give something back, also where what asked for it has ended.
+func (s *locks) free(how func(context.Context) error) error {
+	err := deadline.Do(context.WithoutCancel(s.ctx), "worker.free_locks", freeTimeout, how)
 	if err != nil {
-		s.log.Info("a lock is not given back yet", "lock", key, "err", err)
+		s.log.Info("what the run holds of locks is not given back yet", "err", err)
 	}
 	return err
 }
 
-// close gives back all that the run holds, because its handler has returned, and takes no more. What Postgres does not answer is freed when the
-// run ends by its own word, its documents are queued, or its time is over.
-func (s *locks) close() {
+// close gives back all that the run holds, because its handler has returned, and takes no more. again goes on with what Postgres has not answered:
+// it is freed when the run ends by its own word, its documents are queued, or again has an answer.
+func (s *locks) close() (again func(ctx context.Context)) {
 	s.mu.Lock()
 	used := s.used
 	s.stop(errReturned)
@@ -232,13 +242,33 @@ func (s *locks) close() {
 	}
 	s.mu.Unlock()
 	if !used {
-		return
+		return nil
 	}
 	s.keepers.Wait()
-	err := deadline.Do(context.WithoutCancel(s.ctx), "worker.free_locks", freeTimeout, func(ctx context.Context) error {
-		return s.lifecycle.FreeLocks(ctx, s.try)
-	})
-	if err != nil {
-		s.log.Info("the run's locks are not given back before it ends", "err", err)
+	all := func(ctx context.Context) error { return s.lifecycle.FreeLocks(ctx, s.try) }
+	if s.free(all) == nil {
+		return nil
 	}
+	return func(ctx context.Context) {
+		began := time.Now()
+		for range pauses.Tries(ctx) {
+			if s.free(all) == nil || time.Since(began) > s.longest {
+				return
+			}
+		}
+	}
+}
+
+// blame is the error of a handler, and where a lock was lost that it has not been given again, what became of that: what is done under a lost lock ends with an error
+// that may not say why. It is closed.
+func (s *locks) blame(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if inOrder(err) || errors.Is(err, ErrPermanent) || asPostponed(err) != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.lost)) {
+		return fmt.Errorf("%w: %w", s.lost[key], err)
+	}
+	return err
 }

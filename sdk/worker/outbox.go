@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -47,6 +48,8 @@ type outbox struct {
 	bytes         *semaphore.Weighted
 	most          int64
 	sending       sync.WaitGroup // one for each number that was taken, until it is acknowledged or the run is broken
+	toPublish     atomic.Int64   // how many numbered messages have come to be published
+	taken         atomic.Int64   // how many of them wait for no place any more
 
 	mu     sync.Mutex
 	last   int64
@@ -82,8 +85,11 @@ func (o *outbox) number(ctx context.Context, n int, weight int64) (int64, error)
 		if err := o.awaitCredit(ctx, more); err != nil {
 			err = fmt.Errorf("wait until more of the sync is stored: %w", err)
 			o.mu.Lock()
+			defer o.mu.Unlock()
+			if o.sealed { // the run completes without it
+				return 0, errReturned
+			}
 			o.unnumbered = cmp.Or(o.unnumbered, err)
-			o.mu.Unlock()
 			return 0, err
 		}
 	}
@@ -172,6 +178,8 @@ func (o *outbox) trySend(m *internalpb.DocumentProcessRequest) error {
 		return err
 	}
 	size := min(int64(len(msg.Data)), o.most)
+	o.toPublish.Add(1)
+	defer o.taken.Add(1)
 	if err := o.places.Acquire(o.ctx, 1); err != nil {
 		return fmt.Errorf("wait for a place to publish: %w", err)
 	}

@@ -72,6 +72,26 @@ func TestACutCountsNoNumberThatIsStillToBePublished(t *testing.T) {
 	require.Equal(t, putters, f.isCut(p.c))
 }
 
+// NATS may be away when a run's time is over.
+func TestAHandlerThatIsPuttingWhatHasItsNumberIsNotLeftBehind(t *testing.T) {
+	f := newFixture(t)
+	c := f.triggered()
+	runs, places := make(chan *worker.Run, 1), make(chan func(), 1)
+	f.workWith(func(cfg *worker.Config) { cfg.MaxInFlight = 1 }, func(ctx context.Context, run *worker.Run) error {
+		places <- run.HoldPlaces(1)
+		runs <- run
+		for i := 0; ; i++ {
+			if err := run.Put(ctx, note(i)); err != nil {
+				return err
+			}
+		}
+	}, maxRun(200*time.Millisecond), func(w *worker.Worker) { w.SetStuckAfter(2 * time.Second) })
+	await(t, "the handler", runs)
+	f.says("its handler waits until the stream has taken what it is putting")
+	await(t, "its places", places)()
+	require.Equal(t, 1, f.isCut(c))
+}
+
 func TestARunCompletesWithWhatItsGoroutinesWerePuttingWhenTheHandlerReturned(t *testing.T) {
 	f := newFixture(t)
 	p := f.puts(inTheEnd)

@@ -45,7 +45,10 @@ func (w *Worker) sync(
 	err, returned := w.call(ctx, handling, run)
 	w.metrics.fetching.Observe(time.Since(began).Seconds())
 	run.outbox.seal()
-	run.locks.close()
+	if again := run.locks.close(); again != nil {
+		defer w.freeing.Go(func() { again(ctx) }) // once the end of the run is written
+	}
+	err = run.locks.blame(err)
 	endFetch(fetching, run, err)
 	if !returned {
 		cause := context.Cause(handling)
@@ -113,7 +116,7 @@ func (w *Worker) endAtStop(ctx, running context.Context, end context.CancelCause
 func stopWatch(stop func() bool) func() { return func() { stop() } }
 
 // call runs the handler and turns a panic into an error. A handler that ignores the end of its context is left behind
-// after a while: then it has not returned, and the error says so.
+// after a while: then it has not returned, and the error says so. One that waits for the stream to take what has its number ignores nothing.
 func (w *Worker) call(ctx, running context.Context, run *Run) (err error, returned bool) {
 	ended := make(chan error, 1)
 	go func() {
@@ -140,15 +143,23 @@ func (w *Worker) call(ctx, running context.Context, run *Run) (err error, return
 		return err, true
 	case <-running.Done():
 	}
-	patience := w.stuckAfter
-	if ctx.Err() != nil {
-		patience = min(patience, stuckAtStop)
-	}
-	select {
-	case err := <-ended:
-		return err, true
-	case <-time.After(patience):
-		return w.strand(ended, context.Cause(running), run.log), false
+	for told := false; ; told = true {
+		taken := run.outbox.taken.Load()
+		patience := w.stuckAfter
+		if ctx.Err() != nil {
+			patience = min(patience, stuckAtStop)
+		}
+		select {
+		case err := <-ended:
+			return err, true
+		case <-time.After(patience):
+		}
+		if taken == run.outbox.toPublish.Load() { // it has waited for nothing all the while
+			return w.strand(ended, context.Cause(running), run.log), false
+		}
+		if !told {
+			run.log.Info("the sync is over, and its handler waits until the stream has taken what it is putting", "cause", context.Cause(running))
+		}
 	}
 }
 

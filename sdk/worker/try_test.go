@@ -77,10 +77,19 @@ func TestOfTwoTriesUnderOneRunTheFirstEndsAndWritesNothing(t *testing.T) {
 
 // hold locks a connector's row until the returned function is called.
 func (f *fixture) hold(c trip) (letGo func()) {
+	return f.holdBy(`SELECT FROM connectors WHERE id = $1 FOR UPDATE`, c.id)
+}
+
+// holdRun locks the row of its open run.
+func (f *fixture) holdRun(c trip) (letGo func()) {
+	return f.holdBy(`SELECT FROM open_runs WHERE id = $1 FOR UPDATE`, c.session)
+}
+
+func (f *fixture) holdBy(sql string, args ...any) (letGo func()) {
 	f.t.Helper()
 	lock, err := f.pool.Begin(ctx)
 	require.NoError(f.t, err)
-	_, err = lock.Exec(ctx, `SELECT FROM connectors WHERE id = $1 FOR UPDATE`, c.id)
+	_, err = lock.Exec(ctx, sql, args...)
 	require.NoError(f.t, err)
 	return func() { require.NoError(f.t, lock.Rollback(ctx)) }
 }

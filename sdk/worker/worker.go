@@ -31,6 +31,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -69,7 +70,8 @@ type Worker struct {
 	maxRun        time.Duration
 	stuckAfter    time.Duration
 	queryTimeout  time.Duration
-	stuck         atomic.Int32 // handlers that were left behind
+	stuck         atomic.Int32   // handlers that were left behind
+	freeing       sync.WaitGroup // locks of runs that are over, which Postgres does not free at once
 	servers       servers
 	lifecycle     *lifecycle.Lifecycle
 	locks         *lifecycle.Lifecycle // for renewals
@@ -111,7 +113,9 @@ func (w *Worker) Run(ctx context.Context) error {
 		return err
 	}
 	defer stop()
-	if err := w.fill(ctx); err != nil {
+	err = w.fill(ctx)
+	w.freeing.Wait()
+	if err != nil {
 		return err
 	}
 	return w.whileSlotsAreFree(ctx)

@@ -84,7 +84,7 @@ func (f *connectorFlags) check(c *cobra.Command) error {
 	if !slices.Contains(dstOverlaps, f.dstOverlap) {
 		return usagef("--dst-overlap %q: must be first, second, both or default", clip(f.dstOverlap, 40))
 	}
-	if err := f.policies.check(); err != nil {
+	if err := f.policies.check(c); err != nil {
 		return err
 	}
 	if given("config") {

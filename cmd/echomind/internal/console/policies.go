@@ -41,7 +41,7 @@ func (f *policyFlags) add(c *cobra.Command) {
 	flags.Var(&f.catchUpWindow, "catch-up-window", "times that are older are not caught up; none = however old")
 }
 
-func (f *policyFlags) check() error {
+func (f *policyFlags) check(c *cobra.Command) error {
 	for _, of := range []struct {
 		flag, value string
 		known       []string
@@ -54,6 +54,9 @@ func (f *policyFlags) check() error {
 	if f.catchUpMost < 1 || f.catchUpMost > 1000 {
 		return usagef("--catch-up-most %d: must be 1 to 1000", f.catchUpMost)
 	}
+	if c.Flags().Changed("spread") && c.Flags().Changed("cron") {
+		return usagef("--spread: is about --refresh; --cron spreads with H, such as \"H 3 * * *\"")
+	}
 	return nil
 }
 
@@ -63,9 +66,6 @@ func (f *policyFlags) checkNew(c *cobra.Command) error {
 		if c.Flags().Changed(of) && !c.Flags().Changed("cron") {
 			return usagef("--%s: needs --cron, which it is about", of)
 		}
-	}
-	if c.Flags().Changed("spread") && c.Flags().Changed("cron") {
-		return usagef("--spread: is about --refresh; --cron spreads with H, such as \"H 3 * * *\"")
 	}
 	return nil
 }

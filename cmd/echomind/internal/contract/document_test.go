@@ -130,10 +130,13 @@ func TestEachErrorOfPlainSQLIsWhatTheDocumentSays(t *testing.T) {
 	off := ask[int32](d, `INSERT INTO connectors (name, type, user_id, status) VALUES ('off', 'shelf', 1, 'DISABLED') RETURNING id`)
 	_, err := d.pool.Exec(ctx, `INSERT INTO owner_quotas (user_id, max_connectors) VALUES (77, 1)`)
 	require.NoError(t, err)
+	_, err = d.pool.Exec(ctx, `INSERT INTO connector_types (name, kind) VALUES ('census', 'job')`)
+	require.NoError(t, err)
 	const insert = `INSERT INTO connectors (name, user_id, type, status, refresh_freq_minutes, schedule_cron, scope) VALUES ('x', 1, `
 	for constraint, sql := range map[string]string{
 		"connectors_moved_only":         fmt.Sprintf(`UPDATE connectors SET status = 'PENDING' WHERE id = %d`, id),
 		"connectors_id_stays":           fmt.Sprintf(`UPDATE connectors SET id = 99 WHERE id = %d`, id),
+		"connectors_kind_stays":         fmt.Sprintf(`UPDATE connectors SET type = 'census' WHERE id = %d`, id),
 		"connectors_trigger_disabled":   fmt.Sprintf(`SELECT moves.trigger_sync(%d)`, off),
 		"connectors_status_move":        insert + `'shelf', 'SYNCING', 1, NULL, 'user')`,
 		"connectors_per_owner":          `INSERT INTO connectors (name, type, user_id) VALUES ('x', 'shelf', 77), ('y', 'shelf', 77)`,

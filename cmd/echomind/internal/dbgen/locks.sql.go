@@ -64,7 +64,7 @@ func (q *Queries) ListLocks(ctx context.Context, page int32) ([]ListLocksRow, er
 }
 
 const lockOf = `-- name: LockOf :many
-SELECT l.key, l.epoch, l.run_id, l.connector_id, l.ttl, l.acquired_at, l.expires_at, l.try_id, l.released_by, c.name AS connector_name FROM resource_locks l LEFT JOIN connectors c ON c.id = l.connector_id WHERE l.key = $1
+SELECT l.key, l.epoch, l.run_id, l.connector_id, l.ttl, l.acquired_at, l.expires_at, l.try_id, l.released_by, l.ask, c.name AS connector_name FROM resource_locks l LEFT JOIN connectors c ON c.id = l.connector_id WHERE l.key = $1
 `
 
 type LockOfRow struct {
@@ -77,6 +77,7 @@ type LockOfRow struct {
 	ExpiresAt     time.Time
 	TryID         uuid.UUID
 	ReleasedBy    *string
+	Ask           int64
 	ConnectorName *string
 }
 
@@ -100,6 +101,7 @@ func (q *Queries) LockOf(ctx context.Context, key string) ([]LockOfRow, error) {
 			&i.ExpiresAt,
 			&i.TryID,
 			&i.ReleasedBy,
+			&i.Ask,
 			&i.ConnectorName,
 		); err != nil {
 			return nil, err

@@ -14,8 +14,9 @@ import (
 
 const acquireLock = `-- name: AcquireLock :many
 SELECT a.epoch, a.expires_at, a.holder_run, a.holder_connector, extract(epoch FROM a.remaining)::float8 AS remaining_seconds, a.ahead,
-    extract(epoch FROM a.ask_again)::float8 AS ask_again_seconds
-FROM moves.acquire_lock($1::uuid, $2::uuid, $3::text, $4::interval, $5::boolean) a
+    extract(epoch FROM a.ask_again)::float8 AS ask_again_seconds, extract(epoch FROM a.put_off)::float8 AS put_off_seconds
+FROM moves.acquire_lock($1::uuid, $2::uuid, $3::text, $4::interval, $5::boolean,
+    $6::bigint) a
 `
 
 type AcquireLockParams struct {
@@ -24,6 +25,7 @@ type AcquireLockParams struct {
 	LockKey string
 	Ttl     time.Duration
 	Waits   bool
+	Ask     int64
 }
 
 type AcquireLockRow struct {
@@ -34,6 +36,7 @@ type AcquireLockRow struct {
 	RemainingSeconds *float64
 	Ahead            *int32
 	AskAgainSeconds  *float64
+	PutOffSeconds    *float64
 }
 
 // No row: the run is not the try's. epoch null: it is not given.
@@ -44,6 +47,7 @@ func (q *Queries) AcquireLock(ctx context.Context, arg AcquireLockParams) ([]Acq
 		arg.LockKey,
 		arg.Ttl,
 		arg.Waits,
+		arg.Ask,
 	)
 	if err != nil {
 		return nil, err
@@ -60,6 +64,7 @@ func (q *Queries) AcquireLock(ctx context.Context, arg AcquireLockParams) ([]Acq
 			&i.RemainingSeconds,
 			&i.Ahead,
 			&i.AskAgainSeconds,
+			&i.PutOffSeconds,
 		); err != nil {
 			return nil, err
 		}
@@ -72,7 +77,8 @@ func (q *Queries) AcquireLock(ctx context.Context, arg AcquireLockParams) ([]Acq
 }
 
 const freeLocks = `-- name: FreeLocks :one
-SELECT moves.free_locks($1::uuid, $2::uuid, $3::text, $4::bigint)::boolean
+SELECT moves.free_locks($1::uuid, $2::uuid, $3::text, $4::bigint,
+    $5::bigint)::boolean
 `
 
 type FreeLocksParams struct {
@@ -80,6 +86,7 @@ type FreeLocksParams struct {
 	TryID     uuid.UUID
 	LockKey   *string
 	LockEpoch *int64
+	LockAsk   *int64
 }
 
 func (q *Queries) FreeLocks(ctx context.Context, arg FreeLocksParams) (bool, error) {
@@ -88,6 +95,7 @@ func (q *Queries) FreeLocks(ctx context.Context, arg FreeLocksParams) (bool, err
 		arg.TryID,
 		arg.LockKey,
 		arg.LockEpoch,
+		arg.LockAsk,
 	)
 	var column_1 bool
 	err := row.Scan(&column_1)
