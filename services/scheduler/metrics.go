@@ -51,7 +51,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		publishErrors: m.counter("scheduler_publish_errors_total", "Batches of which some message was not acknowledged."),
 		republished:   m.counters("scheduler_republished_total", "Messages that were lost and published again.", "type"),
 		rescued:       m.counters("scheduler_rescued_total", "Connectors that were claimed again after a lost worker.", "type"),
-		conditions:    m.counters("scheduler_conditions_total", "Jobs of which a condition was asked, by what it said: met, not met, failed.", "condition", "answer"),
+		conditions:    m.counters("scheduler_conditions_total", "Jobs of which a condition was asked, by what it said: met, not met, failed.", "condition", "outcome"),
 		conditionTime: telemetry.Register(registry, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "scheduler_condition_duration_seconds", Help: "Time in which a condition was asked about a batch of jobs.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
