@@ -60,18 +60,6 @@ REVOKE ALL ON FUNCTION connectors_refuse_condition() FROM PUBLIC;
 GRANT SELECT ON conditions TO echomind_scheduler, echomind_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON conditions TO echomind_administrator;
 
--- How much a condition may write to temporary files, which only a superuser may let the scheduler bound.
--- +goose StatementBegin
-DO $$
-BEGIN
-    IF NOT has_parameter_privilege('echomind_scheduler', 'temp_file_limit', 'SET') THEN
-        GRANT SET ON PARAMETER temp_file_limit TO echomind_scheduler;
-    END IF;
-EXCEPTION WHEN insufficient_privilege OR unique_violation OR internal_error THEN
-    NULL;   -- the last two: another database of the cluster does the same now
-END $$;
--- +goose StatementEnd
-
 -- The scheduler sets PENDING.
 GRANT EXECUTE ON FUNCTION moves.lock_due(text, integer, integer, timestamptz, integer[], integer, bigint), moves.claim(jsonb, timestamptz),
     moves.lock_unplanned(integer, integer[]), moves.plan(jsonb), moves.lock_asking(integer[], timestamptz), moves.note_met(integer[]), moves.fail_conditions(jsonb), moves.lock_passed(integer, bigint[]), moves.miss_passed(jsonb),
