@@ -3,6 +3,7 @@
 package caught
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"runtime"
@@ -20,14 +21,23 @@ func (p *Panic) Error() string {
 	return fmt.Sprintf("reading it panicked at %s: %v; report this with what is read", p.At, p.Value)
 }
 
-// Do returns the error of f, or a *Panic.
-func Do(f func() error) (err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = &Panic{value, culprit()}
-		}
+// ErrGoexit says that what was called has ended its goroutine.
+var ErrGoexit = errors.New("reading it ended its goroutine (runtime.Goexit); report this with what is read")
+
+// Do calls f in a goroutine of its own and returns its error, a *Panic, or ErrGoexit.
+func Do(f func() error) error {
+	ended := make(chan error, 1)
+	go func() {
+		err := ErrGoexit
+		defer func() {
+			if value := recover(); value != nil {
+				err = &Panic{value, culprit()}
+			}
+			ended <- err
+		}()
+		err = f()
 	}()
-	return f()
+	return <-ended
 }
 
 // culprit is the first caller that is not the runtime's, below the panic.

@@ -2,12 +2,22 @@ package caught_test
 
 import (
 	"errors"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/internal/caught"
 )
+
+func TestAGoroutineThatEndsItselfIsAnError(t *testing.T) {
+	t.Parallel()
+	require.ErrorIs(t, caught.Do(func() error {
+		runtime.Goexit()
+		return nil
+	}), caught.ErrGoexit)
+	require.NoError(t, caught.Do(func() error { return nil }))
+}
 
 func TestAPanicIsAnErrorThatSaysWhere(t *testing.T) {
 	t.Parallel()

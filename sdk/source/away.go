@@ -1,7 +1,9 @@
 package source
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -34,7 +36,7 @@ func (s *Sync) markAway(ctx context.Context, c candidate) (lost bool, err error)
 	}
 	now := awaySince(IsAway, s.state.Place.Round)
 	if kind := e.awayKind(); kind != None {
-		lost = e.ContentHash != awaySince(kind, s.state.Place.Round) || s.allowed && !e.fresh
+		lost = e.ContentHash != awaySince(kind, s.state.Place.Round) || s.allowed && s.state.Place.Refused && !e.fresh
 		s.markShown(c.ID)
 		s.markUnchanged(c.ID, !lost)
 		if lost {
@@ -128,6 +130,9 @@ func (s *Sync) removeLost(ctx context.Context, cursor any, look func(context.Con
 	}
 	if of.lost > 0 {
 		if err := checkDeletions(ctx, s.store, s.opts.Connector, s.removed+of.lost+of.away+s.likelyAway, s.findable, of.left == 0); err != nil {
+			if errors.Is(err, ErrDeletionsRefused) {
+				err = cmp.Or(s.remembersRefusal(ctx), err)
+			}
 			return err
 		}
 	}

@@ -75,6 +75,7 @@ func TestFewThatAreNotThereTwiceGo(t *testing.T) {
 	require.Len(t, store.IDs(), 85)
 }
 
+// dying looks, and ends its sync then.
 type dying struct{ *place }
 
 func (d dying) Look(ctx context.Context, s *source.Sync, ids []string) error {

@@ -61,6 +61,25 @@ func TestAnOwnerAllowsItOnce(t *testing.T) {
 	}
 }
 
+// No change names what is not there for some minutes.
+func TestTwoTriesOfOneSyncLoseNothingThoughItsOwnerAllowsDeletions(t *testing.T) {
+	p, store := stockedWith(t, 300)
+	for i := range 90 {
+		p.set(fmt.Sprintf("t%05d", i), func(t *thing) { t.text, t.version, t.damaged = "edited", p.next(), "quota" })
+	}
+	quiet(t, store, p)
+	store.Allows = true
+	for i := range 90 {
+		p.hidden[fmt.Sprintf("t%05d", i)] = true
+	}
+	_, err := sync1(t.Context(), store, dying{p}, source.Options{})
+	require.Error(t, err)
+	quiet(t, store, p)
+	require.Equal(t, 300, texts(store))
+	quiet(t, store, p) // a sync has completed in between
+	require.Less(t, texts(store), 300)
+}
+
 // Their earlier texts are found. A new reader, or room, has them tried again while the place is away.
 func TestWhatFailedOtherwiseIsNotLostBitByBit(t *testing.T) {
 	for _, why := range []string{"no room", "content"} {

@@ -72,6 +72,8 @@ type placeState struct {
 	At json.RawMessage `json:"at,omitempty"`
 	// Round counts the completed syncs that left an item that was not there: see Sync.MarkAway.
 	Round int `json:"round,omitempty"`
+	// Refused says that no sync has completed since one was refused its deletions: what it did not find is lost as soon as the owner allows it.
+	Refused bool `json:"refused,omitempty"`
 }
 
 // entry is what is stored of an item, and what this sync has done with it.
@@ -168,6 +170,7 @@ func (s *Sync) run(ctx context.Context, src Source) error {
 	if s.hasAway() {
 		at.Place.Round++
 	}
+	at.Place.Refused = false
 	return s.store.SetState(at)
 }
 
@@ -215,6 +218,15 @@ func (s *Sync) SetPlace(v any) (err error) {
 // or set a checkpoint. A missing place may then be a mistake in the configuration; later it is away.
 func (s *Sync) First() bool {
 	return len(s.state.Cursor) == 0 && !s.hadPlace && s.known == 0
+}
+
+// remembersRefusal stores, with the latest checkpoint, that deletions were refused.
+func (s *Sync) remembersRefusal(ctx context.Context) error {
+	if s.state.Place.Refused {
+		return nil
+	}
+	s.state.Place.Refused = true
+	return s.Checkpoint(ctx, s.state.Cursor)
 }
 
 // Checkpoint waits until everything that was given is sent. Should this run die, the next run continues from cursor: a value that

@@ -159,8 +159,13 @@ func (f *fixture) pulls() {
 
 // stop asks for a clean stop and returns what Run returned.
 func (r *running) stop() error {
+	r.cancel()
+	return r.end()
+}
+
+// end waits for the end of Run, and returns what it returned.
+func (r *running) end() error {
 	r.once.Do(func() {
-		r.cancel()
 		select {
 		case r.err = <-r.ended:
 		case <-time.After(soon):

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/sdk/lifecycle"
 )
 
@@ -237,8 +238,31 @@ func (w *Worker) begin(ctx context.Context) (stop func(), err error) {
 	}
 	select {
 	case <-w.heart.first:
+		if err := w.checkKind(ctx); err != nil && ctx.Err() == nil {
+			stop()
+			return nil, err
+		}
 		return stop, nil
 	case <-ctx.Done():
 		return stop, nil // nothing is pulled any more
 	}
+}
+
+// checkKind refuses to work for a type of the other kind: a job stores no documents, and a source has no result.
+func (w *Worker) checkKind(ctx context.Context) error {
+	for range pauses.Tries(ctx) {
+		kind, err := deadline.Get(ctx, "worker.kind", w.queryTimeout, func(ctx context.Context) (string, error) { return w.queries.Kind(ctx, w.connectorType) })
+		switch {
+		case postgres.Unavailable(err):
+			continue
+		case err != nil:
+			return fmt.Errorf("read the kind of type %s: %w", w.connectorType, err)
+		case kind == "job" && !w.isJob:
+			return fmt.Errorf("%w: %s is a type of jobs: call worker.ServeJob, or worker.NewJob", ErrKind, w.connectorType)
+		case kind == "source" && w.isJob:
+			return fmt.Errorf("%w: %s is no type of jobs: register another with `echomind types add NAME --kind job`, or call worker.Serve, or worker.New", ErrKind, w.connectorType)
+		}
+		return nil
+	}
+	return context.Cause(ctx)
 }

@@ -58,7 +58,7 @@ func NewJob[D any](connectorType string, job Job[D], cfg Config, on Servers, pro
 	if job.Work == nil {
 		return nil, fmt.Errorf("the job %s has no Work", connectorType)
 	}
-	return New(connectorType, func(ctx context.Context, run *Run) error {
+	w, err := New(connectorType, func(ctx context.Context, run *Run) error {
 		r := &JobRun{run: run}
 		defer r.reports(ctx, cfg.lease()/3)()
 		run.job = r
@@ -72,6 +72,10 @@ func NewJob[D any](connectorType string, job Job[D], cfg Config, on Servers, pro
 		}
 		return nil
 	}, cfg, on, process)
+	if err == nil {
+		w.isJob = true
+	}
+	return w, err
 }
 
 func (j Job[D]) do(ctx context.Context, run *JobRun) (result any, err error) {

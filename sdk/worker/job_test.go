@@ -19,6 +19,10 @@ import (
 func jobs[D any](f *fixture, job worker.Job[D], tune ...func(*worker.Worker)) *running {
 	f.t.Helper()
 	f.exec(`UPDATE connector_types SET kind = 'job' WHERE name = 'file'`)
+	return jobsOf(f, job, tune...)
+}
+
+func jobsOf[D any](f *fixture, job worker.Job[D], tune ...func(*worker.Worker)) *running {
 	return f.running(f.newWorkerBy(func(cfg *worker.Config) { cfg.LeaseSeconds = 3 },
 		func(cfg worker.Config, on worker.Servers, process worker.Process) (*worker.Worker, error) {
 			return worker.NewJob("file", job, cfg, on, process)
@@ -73,6 +77,14 @@ func TestAJobThatIsNotDueIsSkippedWithTheReasonAndNoFailure(t *testing.T) {
 	f.settled(c)
 	require.Equal(t, `skipped | 51 of 1000 terms have changed`, f.ledger(c))
 	f.is(c, `status = 'ACTIVE' AND failure_count = 0 AND next_sync_at > clock_timestamp()`)
+}
+
+func TestAWorkerOfTheOtherKindIsRefusedAtItsStart(t *testing.T) {
+	f := newFixture(t)
+	nothing := worker.Job[struct{}]{Work: func(context.Context, *worker.JobRun, struct{}) (any, error) { return nil, nil }}
+	require.ErrorIs(t, jobsOf(f, nothing).end(), worker.ErrKind)
+	f.exec(`UPDATE connector_types SET kind = 'job' WHERE name = 'file'`)
+	require.ErrorIs(t, f.work(func(context.Context, *worker.Run) error { return nil }).end(), worker.ErrKind)
 }
 
 // brittle is a result that cannot be encoded.
@@ -172,6 +184,7 @@ func TestAJobOfATypeThatStoresDocumentsFailsAndSaysSo(t *testing.T) {
 	f := newFixture(t)
 	c := f.pending()
 	r := jobs(f, worker.Job[struct{}]{Work: func(context.Context, *worker.JobRun, struct{}) (any, error) { return nil, nil }})
+	f.pulls()
 	f.exec(`UPDATE connector_types SET kind = 'source' WHERE name = 'file'`)
 	f.publish(c)
 	f.settled(c)

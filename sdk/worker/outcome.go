@@ -157,7 +157,7 @@ func inOrder(err error) bool {
 func skipReason(err error) string {
 	var skipped *skippedError
 	if errors.As(err, &skipped) {
-		return skipped.reason
+		return secret.Text(skipped.reason)
 	}
 	return "nothing had changed"
 }

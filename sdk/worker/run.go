@@ -49,13 +49,15 @@ type Run struct {
 	notes     atomic.Int64 // messages that carry no document
 	job       *JobRun      // nil for one that stores documents
 
+	waits      sync.Mutex // held while it is decided, and written, that the run waits or does so no more
+	waitsUntil time.Time  // of what is written
+
 	mu             sync.Mutex
 	newState       *structpb.Struct
 	lastCheckpoint checkpoint
 	partial        bool
 	remark         string
 	inListing      *listing // nil until it is asked for; see carried
-	waitsUntil     time.Time
 }
 
 // Request is the message that asked for this sync.
@@ -135,18 +137,15 @@ func (r *Run) Waits(ctx context.Context, wait time.Duration, message string) (ov
 
 // waitsNoMore takes back what is written down, unless the run waits still, or is being stopped while it waited.
 func (r *Run) waitsNoMore(ctx context.Context) {
+	r.waits.Lock()
+	defer r.waits.Unlock()
 	if ctx.Err() != nil || r.outbox.handling.Err() != nil || r.clock.isAsked() {
 		return
 	}
-	r.mu.Lock()
-	early := time.Until(r.waitsUntil) >= time.Second
-	if early {
-		r.waitsUntil = time.Time{}
-	}
-	r.mu.Unlock()
-	if !early {
+	if time.Until(r.waitsUntil) < time.Second {
 		return
 	}
+	r.waitsUntil = time.Time{}
 	err := deadline.Do(ctx, "worker.waits", waitsTimeout, func(ctx context.Context) error { return r.lifecycle.Waits(ctx, r.try, 0, "") })
 	if err != nil && ctx.Err() == nil {
 		r.log.Info("it is not written down that the sync waits for its source no more", "err", err)
@@ -155,15 +154,12 @@ func (r *Run) waitsNoMore(ctx context.Context) {
 
 func (r *Run) saysThatItWaits(ctx context.Context, wait time.Duration, message string) {
 	until := time.Now().Add(wait)
-	r.mu.Lock()
-	known := wait < longWait || until.Before(r.waitsUntil.Add(longWait/2))
-	if !known {
-		r.waitsUntil = until
-	}
-	r.mu.Unlock()
-	if known {
+	r.waits.Lock()
+	defer r.waits.Unlock()
+	if wait < longWait || until.Before(r.waitsUntil.Add(longWait/2)) {
 		return
 	}
+	r.waitsUntil = until
 	err := deadline.Do(ctx, "worker.waits", waitsTimeout, func(ctx context.Context) error {
 		return r.lifecycle.Waits(ctx, r.try, time.Until(until), message)
 	})

@@ -70,6 +70,7 @@ type Worker struct {
 	maxRun        time.Duration
 	stuckAfter    time.Duration
 	queryTimeout  time.Duration
+	isJob         bool           // made by NewJob
 	stuck         atomic.Int32   // handlers that were left behind
 	freeing       sync.WaitGroup // locks of runs that are over, which Postgres does not free at once
 	servers       servers
@@ -82,6 +83,9 @@ type Worker struct {
 	stall         *stall
 	log           *slog.Logger
 }
+
+// ErrKind says that a type is one of jobs and its worker serves a source, or the other way round.
+var ErrKind = errors.New("the type is of the other kind")
 
 // New makes a worker for a type. It returns an error for a malformed type name or a bad configuration. Serve is the shorter way: it opens
 // and closes the connections, and serves health and metrics.
