@@ -14,6 +14,7 @@ const (
 		VALUES ('00000000-0000-0000-0000-000000000001', 1, 1, 'web', 'new', now(), now(), 1, now())`
 	endedRun = `INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, config_version, completed_at, status)
 		VALUES (gen_random_uuid(), 1, 'web', 'new', now(), now(), 1, now(), 'completed')`
+	imported = `INSERT INTO imported_connectors (connector_id, source, origin, key, variant) VALUES (1, `
 	// asMover writes what only moves write, as the functions of schema moves do.
 	asMover = connector + `; SET LOCAL echomind.moving = 'on'`
 )
@@ -30,6 +31,12 @@ var nonsense = map[string]struct{ before, sql string }{
 	"owner_quotas_documents_range":  {"", `INSERT INTO owner_quotas (user_id, max_documents) VALUES (1, -1)`},
 	"owner_quotas_bytes_range":      {"", `INSERT INTO owner_quotas (user_id, max_bytes) VALUES (1, -1)`},
 	"owner_quotas_share_of_one":     {"", `UPDATE owner_quotas SET max_concurrent_syncs = 3 WHERE user_id = 0`},
+
+	"imported_connectors_source_known":   {"", imported + `'at', 'here', 'a', '')`},
+	"imported_connectors_origin_length":  {"", imported + `'crontab', '', 'a', '')`},
+	"imported_connectors_key_length":     {"", imported + `'crontab', 'here', '', '')`},
+	"imported_connectors_variant_length": {"", imported + `'crontab', 'here', 'a', repeat('x', 601))`},
+	"imported_connectors_known_once":     {imported + `'crontab', 'here', 'a', '')`, strings.Replace(imported, "(1,", "(2,", 1) + `'crontab', 'here', 'a', '')`},
 
 	"waiting_types_name_fkey": {"", `INSERT INTO waiting_types VALUES ('ftp', true)`},
 
@@ -127,13 +134,13 @@ var nonsense = map[string]struct{ before, sql string }{
 	"connector_secrets_envelope_size": {"", `INSERT INTO connector_secrets (connector_id, name, envelope)
 		VALUES (1, 'a', 'enc:v1:k:' || repeat('A', 65536))`},
 	"connector_types_kind_known": {"", `INSERT INTO connector_types (name, kind) VALUES ('odd', 'odd')`},
-	"passed_slots_range": {"", `INSERT INTO passed_slots (connector_id, type, config_version, added_version, schedule_cron, time_zone, after, through, reason)
-		VALUES (1, 'web', 1, 1, '* * * * *', 'UTC', now(), 'infinity', 'a')`},
+	"passed_slots_range": {"", `INSERT INTO passed_slots (connector_id, type, config_version, schedule_cron, time_zone, after, through, reason)
+		VALUES (1, 'web', 1, '* * * * *', 'UTC', now(), 'infinity', 'a')`},
 	"search_index_single":             {`INSERT INTO search_index (name) VALUES ('a')`, `INSERT INTO search_index (single, name) VALUES (false, 'b')`},
 	"search_index_review_from_length": {"", `INSERT INTO search_index (name, review_from) VALUES ('a', '')`},
 	"search_index_name_length":        {"", `INSERT INTO search_index (name) VALUES ('')`},
-	"resource_locks_key_form": {"", `INSERT INTO resource_locks (key, epoch, run_id, connector_id, ttl, acquired_at, expires_at, try_id)
-		VALUES ('a b', 1, gen_random_uuid(), 1, '1 s', now(), now(), gen_random_uuid())`},
+	"resource_locks_key_form": {"", `INSERT INTO resource_locks (key, epoch, run_id, connector_id, ttl, acquired_at, expires_at, try_id, ask)
+		VALUES ('a b', 1, gen_random_uuid(), 1, '1 s', now(), now(), gen_random_uuid(), 1)`},
 	"lock_waiters_once": {"", `INSERT INTO lock_waiters (key, run_id, connector_id, since, expires_at)
 		SELECT 'a', '00000000-0000-0000-0000-000000000001', 1, now(), now() FROM generate_series(1, 2)`},
 	"provider_quotas_account_length": {"", `INSERT INTO provider_quotas (account, tokens, refilled_at) VALUES ('', 0, now())`},

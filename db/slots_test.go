@@ -94,9 +94,11 @@ var slotSteps = map[string]func(*slotted){
 	"both": func(s *slotted) {
 		s.exec(`UPDATE connectors SET refresh_freq_minutes = 1 + refresh_freq_minutes % 90, user_id = 1 + user_id % 3 WHERE id = $1`, s.id)
 	},
-	"disable": func(s *slotted) { s.exec(`SELECT moves.disable($1)`, s.id) },
-	"enable":  func(s *slotted) { s.exec(`SELECT moves.enable($1)`, s.id) },
-	"sync":    (*slotted).sync, "sync 2": (*slotted).sync, "sync 3": (*slotted).sync, "sync 4": (*slotted).sync,
+	"wait for slot":   func(s *slotted) { s.exec(`SELECT moves.wait_for_slot($1)`, s.id) },
+	"wait for slot 2": func(s *slotted) { s.exec(`SELECT moves.wait_for_slot($1, now() - interval '1 year')`, s.id) },
+	"disable":         func(s *slotted) { s.exec(`SELECT moves.disable($1)`, s.id) },
+	"enable":          func(s *slotted) { s.exec(`SELECT moves.enable($1)`, s.id) },
+	"sync":            (*slotted).sync, "sync 2": (*slotted).sync, "sync 3": (*slotted).sync, "sync 4": (*slotted).sync,
 	"enable 2": func(s *slotted) { s.exec(`SELECT moves.enable($1)`, s.id) },
 }
 
@@ -159,5 +161,61 @@ func TestASlotThatPassedIsMissedWhenItsScheduleGoes(t *testing.T) {
 			AND slot = slot_last`, s.id)); got != reason {
 			t.Errorf("%s after the slot: %s", change, got)
 		}
+	}
+}
+
+func TestWhatIsNewOrChangedMayWaitForItsNextSlot(t *testing.T) {
+	b := newBase(t)
+	nightly := func() int32 {
+		return one[int32](b, `INSERT INTO connectors (name, type, user_id, schedule_cron) VALUES ('n', 'web', 1, '0 3 * * *') RETURNING id`)
+	}
+	const wait = `SELECT moves.wait_for_slot($1)`
+	id := nightly()
+	b.moves("true", wait, id)
+	b.holds(id, `c.needs_plan AND c.due_reason = 'schedule' AND c.next_sync_at IS NULL`) // which the scheduler plans at its next slot
+	b.moves("false", wait, id)
+
+	id = b.connector()
+	b.moves("true", `SELECT moves.wait_for_slot($1, now() - interval '20 min')`, id)
+	b.holds(id, `c.due_reason = 'schedule' AND c.slot_at = c.next_sync_at AND c.next_sync_at BETWEEN now() + interval '33 min' AND now() + interval '40 min'`)
+	id = b.connector()
+	b.moves("true", `SELECT moves.wait_for_slot($1, now() - interval '9 days')`, id)
+	b.holds(id, `c.due_reason = 'schedule' AND c.next_sync_at <= clock_timestamp()`)
+	id = b.connector()
+	b.moves("true", `SELECT moves.wait_for_slot($1, now() + interval '9 days')`, id) // a clock that goes ahead
+	b.holds(id, `c.next_sync_at <= clock_timestamp() + interval '1 hour'`)
+
+	id = b.connector()
+	b.complete(id)
+	b.exec(`UPDATE connectors SET config = '{"a": 1}' WHERE id = $1`, id)
+	b.holds(id, `c.due_reason = 'changed' AND c.next_sync_at <= clock_timestamp()`)
+	b.moves("true", wait, id)
+	b.holds(id, `c.due_reason = 'schedule' AND c.next_sync_at = moves.interval_slot(c.id, c.last_sync_at, 60, 10)`)
+
+	for _, from := range []string{"PENDING", "SYNCING", "ERROR", "DISABLED"} {
+		id = b.in(from)
+		before := b.everything(id)
+		b.moves("false", wait, id)
+		if after := b.everything(id); after != before {
+			t.Errorf("from %s: it has changed\n%s\nto\n%s", from, before, after)
+		}
+	}
+	id = nightly()
+	b.exec(`SELECT moves.trigger_sync($1)`, id)
+	b.moves("false", wait, id)
+	b.holds(id, `c.due_reason = 'manual'`)
+	once := one[int32](b, `INSERT INTO connectors (name, type, user_id, refresh_freq_minutes) VALUES ('once', 'web', 1, 0) RETURNING id`)
+	b.moves("false", wait, once)
+	b.holds(once, `c.due_reason = 'new'`)
+	b.moves("false", wait, 0)
+}
+
+func TestADeletedConnectorIsImportedNoMore(t *testing.T) {
+	b := newBase(t)
+	id := b.connector()
+	b.exec(`INSERT INTO imported_connectors (connector_id, source, origin, key, variant) VALUES ($1, 'rdbeat', 'here', 'a', '')`, id)
+	b.exec(`DELETE FROM connectors WHERE id = $1`, id)
+	if n := one[int](b, `SELECT count(*) FROM imported_connectors`); n != 0 {
+		t.Errorf("%d rows are left", n)
 	}
 }

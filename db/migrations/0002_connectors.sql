@@ -110,9 +110,13 @@ CREATE TABLE connectors (
     planned_through      timestamptz
         CONSTRAINT connectors_planned_range CHECK (planned_through BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00'),
     needs_plan           boolean NOT NULL DEFAULT false,
-    -- When it was claimed last, but for tries that followed that claim; and what that claim answers: its slot, or the moment.
+    -- When its last sync was claimed first, and when it was over: null while it is not, its tries, waits and rescues included.
     claimed_at           timestamptz,
+    over_at              timestamptz,
+    -- What that sync is for, its slot or the moment of the claim; null where it was over without having completed.
     claimed_for          timestamptz,
+    -- Whether it is wanted whatever its schedule says: somebody has asked for it, or the configuration has changed.
+    wanted               boolean NOT NULL DEFAULT false,
     -- The latest claimed_for of the syncs that were completed or skipped.
     synced_for           timestamptz,
     -- When the user allowed the next run to delete many documents at once. The pick-up hands it to the run.
@@ -243,7 +247,25 @@ CREATE TABLE deleted_connectors (
     PRIMARY KEY (id, config_version)
 );
 
+-- Which connectors were imported, and from where: the next import of the same finds them by it, see docs/import.md. Deleting a connector
+-- removes its row (connectors_user_delete); no foreign key, which every move would look at.
+CREATE TABLE imported_connectors (
+    connector_id integer PRIMARY KEY,
+    source       text NOT NULL
+        CONSTRAINT imported_connectors_source_known CHECK (source IN ('crontab', 'rdbeat', 'echomind')),
+    -- Whose: a machine's, a Redis's, a database's, as the user calls it.
+    origin       text NOT NULL
+        CONSTRAINT imported_connectors_origin_length CHECK (length(origin) BETWEEN 1 AND 200),
+    -- What it is known by there; a variant tells those of one key apart.
+    key          text NOT NULL
+        CONSTRAINT imported_connectors_key_length CHECK (length(key) BETWEEN 1 AND 300),
+    variant      text NOT NULL
+        CONSTRAINT imported_connectors_variant_length CHECK (length(variant) <= 600),
+    CONSTRAINT imported_connectors_known_once UNIQUE (source, origin, key, variant)
+);
+
 -- +goose Down
+DROP TABLE imported_connectors;
 DROP TABLE deleted_connectors;
 DROP TABLE connectors;
 DROP FUNCTION connectors_refuse_condition();

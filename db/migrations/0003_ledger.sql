@@ -222,15 +222,15 @@ CREATE TABLE passed_slots (
     connector_id   integer NOT NULL,
     type           text NOT NULL,
     config_version bigint NOT NULL,
-    -- As of the connector: the ledger's rows before it are of a deleted one of the same id.
-    added_version  bigint NOT NULL,
     schedule_cron  text NOT NULL,
     time_zone      text NOT NULL,
     dst_gap        text,
     dst_overlap    text,
     after          timestamptz NOT NULL,
     through        timestamptz NOT NULL,
-    verdict        text NOT NULL DEFAULT 'missed',
+    -- Slots of a period in which a sync has completed are skipped: moments of such periods. The others are missed, for this reason.
+    once_per       text,
+    completed      timestamptz[] NOT NULL DEFAULT '{}',
     reason         text NOT NULL,
     CONSTRAINT passed_slots_range CHECK (after BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00'
         AND through BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00')
@@ -290,7 +290,7 @@ SELECT clock_timestamp() AS seen_at,
     c.id, c.name, c.type, c.user_id, c.status, c.status_message, c.failure_count, c.max_retries, c.refresh_freq_minutes, c.schedule_cron,
     c.time_zone, c.dst_gap, c.dst_overlap, c.spread_percent, c.deadline_minutes, c.overlap, c.once_per, c.catch_up, c.catch_up_most, c.catch_up_minutes,
     c.condition, c.asks_condition, c.condition_met_at, u.last_at AS unmet_at, u.count AS unmet_count,
-    c.claimed_at, c.synced_for, c.needs_plan, c.planned_through, c.next_sync_at, c.due_reason, c.trigger_requested_at, c.last_sync_at, c.docs_analyzed, c.put_off_since,
+    c.claimed_at, c.synced_for, c.needs_plan, c.planned_through, c.next_sync_at, c.due_reason, c.slot_at, c.trigger_requested_at, c.last_sync_at, c.docs_analyzed, c.put_off_since,
     r.id AS run_id, r.trigger, r.due_at, r.started_at, r.dispatched_at, r.dispatches, r.picked_up_at, r.try_id, r.worker_id,
     w.expires_at AS lease_expires_at, r.fetched_at, r.drain_seq, r.total, r.stored, r.whole, r.cut,
     r.waits_until, r.wait_message, r.progress_done, r.progress_total, r.progress_text,

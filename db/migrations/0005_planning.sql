@@ -73,7 +73,8 @@ END $$;
 -- +goose StatementEnd
 
 -- The failure policy: ERROR with the next try after min(2^n, 60) minutes and jitter, none after a permanent failure,
--- DISABLED after max_retries failures in a row. A permission to delete many documents, and parameters, end with the tries of their request.
+-- DISABLED after max_retries failures in a row. Of a sync that nothing but a schedule of once_per wants, the next slot is the next try. A
+-- permission to delete many documents, and parameters, end with the tries of their request.
 -- +goose StatementBegin
 CREATE FUNCTION moves.failed(c connectors, permanent boolean) RETURNS connectors
     LANGUAGE plpgsql AS $$
@@ -91,23 +92,20 @@ BEGIN
         c.status_message := left(format('disabled after %s failures in a row: %s',
             c.failure_count, coalesce(c.status_message, 'no message')), 2000);
         c.trigger_requested_at := NULL;
-        c.deletions_allowed_at := NULL;
-        c.next_parameters := NULL;
     ELSIF c.trigger_requested_at IS NOT NULL THEN
         c.next_sync_at := clock_timestamp();
         c.due_reason := 'manual';
-    ELSIF NOT permanent AND c.once_per IS NOT NULL AND c.schedule_cron IS NOT NULL THEN
-        -- Its next slot is the next try.
-        IF c.overlap = 'skip' THEN   -- up to here those that came since the claim are skipped; those before it wait as they did
-            c.slots_through := greatest(c.slots_through, clock_timestamp());
-        END IF;
+    ELSIF NOT permanent AND c.once_per IS NOT NULL AND c.schedule_cron IS NOT NULL AND NOT c.wanted THEN
         c.needs_plan := true;
         c.due_reason := 'schedule';   -- at its next slot, also where it never synced
     ELSIF NOT permanent THEN
         c.next_sync_at := clock_timestamp()
             + make_interval(secs => 60 * least(power(2, least(c.failure_count, 10)), 60) * (0.8 + 0.4 * random()));
         c.due_reason := 'retry';
-    ELSE
+    END IF;
+    IF c.due_reason IS NULL OR c.due_reason = 'schedule' THEN   -- no try follows: the sync is over
+        c.over_at := clock_timestamp();
+        c.claimed_for := NULL;
         c.deletions_allowed_at := NULL;
         c.next_parameters := NULL;
     END IF;
@@ -126,7 +124,8 @@ BEGIN
         last_sync_at = c.last_sync_at, synced_version = c.synced_version,
         listed_version = c.listed_version, next_sync_at = c.next_sync_at,
         due_reason = c.due_reason, slot_at = c.slot_at, slots_through = c.slots_through,
-        planned_through = c.planned_through, needs_plan = c.needs_plan, synced_for = c.synced_for, run_id = c.run_id,
+        planned_through = c.planned_through, needs_plan = c.needs_plan, over_at = c.over_at, claimed_for = c.claimed_for,
+        synced_for = c.synced_for, run_id = c.run_id,
         failure_count = c.failure_count, docs_analyzed = c.docs_analyzed, trigger_requested_at = c.trigger_requested_at,
         deletions_allowed_at = c.deletions_allowed_at, next_parameters = c.next_parameters, put_off_since = c.put_off_since, condition_met_at = c.condition_met_at
     -- The rows are locked, so that they stay where they are. Whatever the planner believes of the table, it reads each by its key.
@@ -216,7 +215,7 @@ END $$;
 -- Writes the verdict of slots that have passed and will not be claimed any more: of an interval's one slot at once; those of a
 -- cron schedule are left to the scheduler, which counts them. Returns the connector that answers for them.
 -- +goose StatementBegin
-CREATE FUNCTION moves.miss_slots(c connectors, why text, verdict text DEFAULT 'missed') RETURNS connectors
+CREATE FUNCTION moves.miss_slots(c connectors, why text) RETURNS connectors
     LANGUAGE plpgsql AS $$
 DECLARE
     moment timestamptz := clock_timestamp();
@@ -226,12 +225,13 @@ BEGIN
     END IF;
     IF c.schedule_cron IS NOT NULL THEN
         IF c.planned_through < moment THEN
-            INSERT INTO passed_slots (connector_id, type, config_version, added_version, schedule_cron, time_zone, dst_gap, dst_overlap,
-                after, through, verdict, reason)
-            VALUES (c.id, c.type, c.config_version, c.added_version, c.schedule_cron, c.time_zone, c.dst_gap, c.dst_overlap, c.planned_through, moment, verdict, why);
+            INSERT INTO passed_slots (connector_id, type, config_version, schedule_cron, time_zone, dst_gap, dst_overlap,
+                after, through, once_per, completed, reason)
+            VALUES (c.id, c.type, c.config_version, c.schedule_cron, c.time_zone, c.dst_gap, c.dst_overlap, c.planned_through, moment,
+                c.once_per, array_remove(ARRAY[c.synced_for, CASE WHEN c.over_at IS NOT NULL THEN c.claimed_for END], NULL), why);
         END IF;
+        c.slots_through := greatest(c.slots_through, c.planned_through, moment);
         c.planned_through := NULL;
-        c.slots_through := greatest(c.slots_through, moment);
     ELSIF c.run_id IS NULL AND c.slot_at <= moment
         AND (c.slot_at > coalesce(c.slots_through, '-infinity') OR moves.is_unanswered(c.id, c.added_version, c.slot_at)) THEN
         INSERT INTO runs (id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at,
@@ -268,7 +268,7 @@ END $$;
 
 -- +goose Down
 DROP FUNCTION moves.wake(connectors, boolean);
-DROP FUNCTION moves.miss_slots(connectors, text, text);
+DROP FUNCTION moves.miss_slots(connectors, text);
 DROP FUNCTION moves.end_unmet(integer[]);
 DROP FUNCTION moves.is_unanswered(integer, bigint, timestamptz);
 DROP FUNCTION moves.unspent(connectors);

@@ -23,7 +23,9 @@ BEGIN
     NEW.condition_met_at := NULL;
     NEW.slots_through := NULL;
     NEW.claimed_at := NULL;
+    NEW.over_at := NULL;
     NEW.claimed_for := NULL;
+    NEW.wanted := false;
     NEW.synced_for := NULL;
     -- Slots of a cron schedule count from now, whenever it is planned.
     NEW.planned_through := CASE WHEN NEW.schedule_cron IS NOT NULL AND NEW.status = 'ACTIVE' THEN clock_timestamp() END;
@@ -49,11 +51,11 @@ CREATE FUNCTION connectors_refuse_moves(old connectors, new connectors) RETURNS 
     LANGUAGE plpgsql AS $$
 BEGIN
     IF (new.status, new.status_message, new.config_version, new.added_version, new.synced_version, new.listed_version, new.state, new.listing, new.last_sync_at, new.next_sync_at,
-            new.due_reason, new.slot_at, new.slots_through, new.planned_through, new.needs_plan, new.claimed_at, new.claimed_for, new.synced_for, new.run_id,
+            new.due_reason, new.slot_at, new.slots_through, new.planned_through, new.needs_plan, new.claimed_at, new.over_at, new.claimed_for, new.wanted, new.synced_for, new.run_id,
             new.failure_count, new.docs_analyzed, new.deletions_allowed_at, new.next_parameters, new.put_off_since, new.condition_met_at)
         IS DISTINCT FROM
        (old.status, old.status_message, old.config_version, old.added_version, old.synced_version, old.listed_version, old.state, old.listing, old.last_sync_at, old.next_sync_at,
-            old.due_reason, old.slot_at, old.slots_through, old.planned_through, old.needs_plan, old.claimed_at, old.claimed_for, old.synced_for, old.run_id,
+            old.due_reason, old.slot_at, old.slots_through, old.planned_through, old.needs_plan, old.claimed_at, old.over_at, old.claimed_for, old.wanted, old.synced_for, old.run_id,
             old.failure_count, old.docs_analyzed, old.deletions_allowed_at, old.next_parameters, old.put_off_since, old.condition_met_at) THEN
         RAISE EXCEPTION 'connector %: status, plan, run, state and counts are not written but moved', old.id
             USING ERRCODE = 'check_violation', CONSTRAINT = 'connectors_moved_only',
@@ -222,6 +224,7 @@ BEGIN
         PERFORM moves.wake(OLD, true);
     END IF;
     INSERT INTO deleted_connectors (id, config_version) VALUES (OLD.id, OLD.config_version) ON CONFLICT DO NOTHING;
+    DELETE FROM imported_connectors WHERE connector_id = OLD.id;
     RETURN OLD;
 END $$;
 -- +goose StatementEnd
@@ -245,6 +248,10 @@ BEGIN
         PERFORM moves.end_runs(ARRAY[was_run], 'superseded', 'disabled');
     END IF;
     c := moves.miss_slots(c, 'disabled before it could be claimed');
+    IF c.over_at IS NULL THEN
+        c.over_at := clock_timestamp();
+        c.claimed_for := NULL;
+    END IF;
     c.status := 'DISABLED';
     c.status_message := left(message, 2000);
     c.put_off_since := NULL;
@@ -309,6 +316,8 @@ BEGIN
     c.status := 'ACTIVE';
     c.run_id := NULL;
     c.put_off_since := NULL;
+    c.over_at := c.claimed_at;   -- slots that came since wait
+    c.claimed_for := NULL;
     IF c.trigger_requested_at IS NOT NULL THEN
         c.next_sync_at := moment;
         c.due_reason := 'manual';
@@ -322,6 +331,37 @@ BEGIN
     END IF;
     PERFORM moves.put(ARRAY[c]);
     PERFORM moves.wake(c, true);
+    RETURN true;
+END $$;
+-- +goose StatementEnd
+
+-- A connector that is due only because it is new, or because its configuration has changed, waits for its next slot instead: an imported
+-- job has its times, and is not done because it has moved. An interval counts from `since`, when it ran last elsewhere. False where it
+-- is due for another reason, in flight or not at rest, has no slots, or does not exist.
+-- +goose StatementBegin
+CREATE FUNCTION moves.wait_for_slot(connector integer, since timestamptz DEFAULT NULL) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+DECLARE
+    c      connectors;
+    moment timestamptz;
+BEGIN
+    SELECT * INTO c FROM connectors WHERE id = connector AND status = 'ACTIVE' FOR UPDATE;
+    IF NOT FOUND OR c.trigger_requested_at IS NOT NULL OR (c.schedule_cron IS NULL AND coalesce(c.refresh_freq_minutes, 0) = 0)
+        OR NOT (c.due_reason IN ('new', 'changed') OR (c.needs_plan AND c.due_reason IS NULL)) THEN
+        RETURN false;
+    END IF;
+    moment := clock_timestamp();
+    c.due_reason := 'schedule';
+    IF c.schedule_cron IS NOT NULL THEN
+        c.next_sync_at := NULL;
+        c.slot_at := NULL;
+        c.needs_plan := true;
+    ELSE
+        c.next_sync_at := greatest(moment, moves.interval_slot(c.id, least(moment, coalesce(since, c.last_sync_at)), c.refresh_freq_minutes, c.spread_percent));
+        c.slot_at := c.next_sync_at;
+    END IF;
+    PERFORM moves.put(ARRAY[c]);
+    PERFORM moves.wake(c, false);
     RETURN true;
 END $$;
 -- +goose StatementEnd
@@ -398,6 +438,7 @@ END $$;
 DROP FUNCTION moves.trigger_sync(integer, boolean, jsonb);
 DROP FUNCTION moves.keep_parameters(integer, jsonb);
 DROP FUNCTION moves.allow_deletions(integer, timestamptz);
+DROP FUNCTION moves.wait_for_slot(integer, timestamptz);
 DROP FUNCTION moves.cancel(uuid, text);
 DROP FUNCTION moves.enable(integer);
 DROP FUNCTION moves.disable(integer, text);

@@ -89,7 +89,8 @@ CREATE FUNCTION moves.message_bytes(config jsonb, state jsonb, listing jsonb) RE
 $$;
 -- +goose StatementEnd
 
--- Writes the verdict of slots that no run answers, of connectors that the transaction has locked: those that have none yet.
+-- Writes the verdict of slots that no run answers, of connectors that the transaction has locked. Those of a cron schedule are behind
+-- planned_through, and have none; an interval's slot may have one where the clock has stepped back.
 -- answers: [{id, passed: [{verdict, reason, first, last, count}]}].
 -- +goose StatementBegin
 CREATE FUNCTION moves.answer_slots(answers jsonb) RETURNS void LANGUAGE plpgsql AS $$
@@ -101,15 +102,16 @@ BEGIN
         p.verdict, p.reason, c.config_version
     FROM jsonb_to_recordset(answers) a(id integer, passed jsonb),
         jsonb_to_recordset(a.passed) p(verdict text, reason text, first timestamptz, last timestamptz, count integer),
-        LATERAL (SELECT l.id, l.type, l.config_version, l.added_version, l.slots_through FROM connectors l WHERE l.id = a.id OFFSET 0) c
-    WHERE p.count > 0 AND (p.first > coalesce(c.slots_through, '-infinity') OR moves.is_unanswered(c.id, c.added_version, p.first));
+        LATERAL (SELECT l.id, l.type, l.config_version, l.added_version, l.schedule_cron, l.slots_through FROM connectors l WHERE l.id = a.id OFFSET 0) c
+    WHERE p.count > 0 AND (c.schedule_cron IS NOT NULL OR p.first > coalesce(c.slots_through, '-infinity')
+        OR moves.is_unanswered(c.id, c.added_version, p.first));
 END $$;
 -- +goose StatementEnd
 
 -- ACTIVE, ERROR -> PENDING for connectors that the transaction has locked: opens their runs, and writes the slots that have
 -- passed before them. A slot that has its verdict already is claimed without one, and a run that stands open all
 -- the same is closed, so that no row ever stops the batch. claims: [{id, run_id, slot, passed, through}], passed: see answer_slots;
--- through: up to where slots are answered, of a claim without one.
+-- through: up to where slots of a cron schedule are answered.
 -- Each row is read by its key alone, see put: a plan that knew they are due would read all that is due off an index.
 -- +goose StatementBegin
 CREATE FUNCTION moves.claim(claims jsonb, moment timestamptz) RETURNS integer
@@ -144,12 +146,15 @@ BEGIN
     UPDATE connectors c
     SET status = 'PENDING', run_id = k.run_id, next_sync_at = NULL, due_reason = NULL, slot_at = NULL, needs_plan = false, next_parameters = NULL, condition_met_at = NULL,
         status_message = CASE WHEN c.due_reason = 'wait' THEN NULL ELSE c.status_message END,
-        slots_through = CASE WHEN c.due_reason = 'schedule' THEN greatest(c.slots_through, k.slot) ELSE c.slots_through END,
-        planned_through = CASE WHEN c.due_reason = 'schedule' AND c.schedule_cron IS NOT NULL
-            THEN coalesce(k.slot, c.planned_through) ELSE coalesce(k.through, c.planned_through) END,
-        claimed_at = CASE WHEN c.due_reason IN ('schedule', 'new', 'manual', 'changed') THEN moment ELSE coalesce(c.claimed_at, moment) END,
-        claimed_for = CASE WHEN c.due_reason IN ('schedule', 'new', 'manual', 'changed') THEN coalesce(k.slot, moment)
-            ELSE coalesce(c.claimed_for, moment) END
+        slots_through = CASE WHEN c.due_reason = 'schedule' THEN greatest(c.slots_through, k.slot, k.through)
+            ELSE greatest(c.slots_through, k.through) END,
+        planned_through = coalesce(k.through, CASE WHEN c.due_reason = 'schedule' AND c.schedule_cron IS NOT NULL THEN k.slot END, c.planned_through),
+        -- One that was not over goes on.
+        claimed_at = CASE WHEN c.over_at IS NULL THEN coalesce(c.claimed_at, moment) ELSE moment END, over_at = NULL,
+        claimed_for = CASE WHEN c.over_at IS NOT NULL OR c.due_reason IN ('schedule', 'new', 'manual', 'changed') THEN coalesce(k.slot, moment)
+            ELSE coalesce(c.claimed_for, moment) END,
+        wanted = (c.wanted AND c.over_at IS NULL) OR c.due_reason IN ('manual', 'changed') OR c.trigger_requested_at IS NOT NULL
+            OR (c.last_sync_at IS NOT NULL AND c.synced_version IS DISTINCT FROM c.config_version)
     FROM unnest(ids, run_ids, slots, through) k(id, run_id, slot, through),
         LATERAL (SELECT l.ctid, l.next_sync_at FROM connectors l WHERE l.id = k.id OFFSET 0) at
     WHERE c.ctid = at.ctid AND c.status IN ('ACTIVE', 'ERROR') AND at.next_sync_at IS NOT NULL;
@@ -221,8 +226,7 @@ BEGIN
         status_message = coalesce(p.problem, CASE WHEN c.status = 'ACTIVE' OR p.unmet IS NOT NULL THEN NULL ELSE c.status_message END)
     FROM jsonb_to_recordset(plans) p(id integer, next_sync_at timestamptz, due_reason text, slot_at timestamptz,
             planned_through timestamptz, problem text, passed jsonb, unmet text, unmet_slot timestamptz)
-        LEFT JOIN LATERAL (SELECT max(s.last) AS through FROM jsonb_to_recordset(p.passed) s(last timestamptz)
-            WHERE s.last <= moment) a ON true
+        LEFT JOIN LATERAL (SELECT max(s.last) AS through FROM jsonb_to_recordset(p.passed) s(last timestamptz)) a ON true
         LEFT JOIN LATERAL (SELECT moves.interval_slot(l.id, moment, l.refresh_freq_minutes, l.spread_percent) AS slot, 'schedule' AS reason
             FROM connectors l WHERE l.id = p.id AND l.schedule_cron IS NULL AND l.refresh_freq_minutes > 0 OFFSET 0) n ON true
     WHERE c.id = p.id AND (c.needs_plan OR c.due_reason = 'schedule' OR (c.condition IS NOT NULL AND c.next_sync_at IS NOT NULL));
@@ -299,7 +303,7 @@ CREATE FUNCTION moves.lock_passed(batch integer, refused bigint[] DEFAULT NULL) 
 $$;
 -- +goose StatementEnd
 
--- Writes their verdict. passed: [{id, missed_first, missed_last, missed_count}]; without a count there was no slot.
+-- Writes their verdict. passed: [{id, passed}], passed: see answer_slots; none where there was no slot.
 -- +goose StatementBegin
 CREATE FUNCTION moves.miss_passed(passed jsonb) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
@@ -308,11 +312,12 @@ DECLARE
 BEGIN
     INSERT INTO runs (id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, completed_at, status,
         reason, config_version)
-    SELECT gen_random_uuid(), s.connector_id, s.type, 'schedule', k.missed_first, k.missed_last, k.missed_count, k.missed_first,
-        clock_timestamp(), clock_timestamp(), s.verdict, s.reason, s.config_version
-    FROM jsonb_to_recordset(passed) k(id bigint, missed_first timestamptz, missed_last timestamptz, missed_count integer)
-    JOIN passed_slots s ON s.id = k.id
-    WHERE k.missed_count > 0 AND moves.is_unanswered(s.connector_id, s.added_version, k.missed_first);
+    SELECT gen_random_uuid(), s.connector_id, s.type, 'schedule', p.first, p.last, p.count, p.first,
+        clock_timestamp(), clock_timestamp(), p.verdict, p.reason, s.config_version
+    FROM jsonb_to_recordset(passed) k(id bigint, passed jsonb)
+    JOIN passed_slots s ON s.id = k.id,
+        jsonb_to_recordset(k.passed) p(verdict text, reason text, first timestamptz, last timestamptz, count integer)
+    WHERE p.count > 0;
     DELETE FROM passed_slots s USING jsonb_to_recordset(passed) k(id bigint) WHERE s.id = k.id;
     GET DIAGNOSTICS answered = ROW_COUNT;
     RETURN answered;

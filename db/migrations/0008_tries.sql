@@ -90,7 +90,7 @@ BEGIN
             SELECT CASE WHEN c.next_parameters IS NULL THEN c.trigger_requested_at END, c.deletions_allowed_at, c.failure_count > 0 OR c.max_retries = 1 FROM connectors c WHERE c.id = r.connector_id)
     WHERE r.id = ANY(runs) AND r.try_id IS NULL;   -- not picked_up_at: its index is of everything that waits
     UPDATE connectors SET status = 'SYNCING', trigger_requested_at = CASE WHEN next_parameters IS NOT NULL THEN trigger_requested_at END,
-        deletions_allowed_at = NULL
+        wanted = wanted OR (trigger_requested_at IS NOT NULL AND next_parameters IS NULL), deletions_allowed_at = NULL
     WHERE id = ANY(ids);
 END $$;
 -- +goose StatementEnd

@@ -107,7 +107,7 @@ BEGIN
         UPDATE connectors k SET status = 'ACTIVE', status_message = NULL, run_id = NULL, failure_count = 0, put_off_since = NULL, last_sync_at = moment,
             synced_version = k.config_version, docs_analyzed = coalesce(s.unchanged, 0),
             state = coalesce(s.state, k.state), listing = CASE WHEN s.state IS NULL THEN k.listing END,
-            synced_for = greatest(k.synced_for, k.claimed_for), needs_plan = k.trigger_requested_at IS NULL AND k.schedule_cron IS NOT NULL,
+            over_at = moment, synced_for = greatest(k.synced_for, k.claimed_for), needs_plan = k.trigger_requested_at IS NULL AND k.schedule_cron IS NOT NULL,
             next_sync_at = CASE WHEN k.trigger_requested_at IS NOT NULL THEN moment ELSE s.slot END,
             due_reason = CASE WHEN k.trigger_requested_at IS NOT NULL THEN 'manual' WHEN s.slot IS NOT NULL THEN 'schedule' END,
             slot_at = CASE WHEN k.trigger_requested_at IS NULL THEN s.slot END
@@ -139,6 +139,7 @@ BEGIN
     c.put_off_since := NULL;
     c.last_sync_at := clock_timestamp();
     c.synced_version := c.config_version;
+    c.over_at := c.last_sync_at;
     c.synced_for := greatest(c.synced_for, c.claimed_for);   -- a period that has completed stays so, whatever is caught up
     RETURN moves.planned(c, c.last_sync_at);
 END $$;

@@ -1,5 +1,5 @@
-// Package caught turns a panic into an error. Nobody catches that of a goroutine but itself: it ends the process, and with it
-// everybody's syncs. Goroutines that touch what strangers wrote do so within Do.
+// Package caught turns a panic into an error. A panic that its own goroutine does not recover from ends the process, and all
+// syncs in it. Goroutines that handle content from outside do so within Do.
 package caught
 
 import (
@@ -13,7 +13,7 @@ import (
 // Panic is a panic that was caught.
 type Panic struct {
 	Value any
-	// At is the file and line that panicked.
+	// At is the file and line of the panic.
 	At string
 }
 
@@ -40,7 +40,7 @@ func Do(f func() error) error {
 	return <-ended
 }
 
-// culprit is the first caller that is not the runtime's, below the panic.
+// culprit is the first caller below the panic that is not in the runtime.
 func culprit() string {
 	var callers [32]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(0, callers[:])])

@@ -10,27 +10,26 @@ import (
 	"time"
 )
 
-// Common is what every service is told.
+// Common is the configuration of every service.
 type Common struct {
-	// DatabaseURL is where Postgres is.
+	// DatabaseURL is the URL of Postgres.
 	DatabaseURL string `env:"DATABASE_URL"`
 	// DatabaseDirectURL reaches Postgres without a transaction pooler, for LISTEN and the leader's lock;
 	// DATABASE_URL if empty.
 	DatabaseDirectURL string `env:"DATABASE_DIRECT_URL"`
-	// DatabaseRole is the role that every connection of the service's pool takes with SET ROLE once it has logged in; the
-	// login must be a member of it. If empty: the login's own rights. It is refused behind a pooler.
+	// DatabaseRole is the role that every connection of the service's pool takes with SET ROLE after its login; the login must
+	// be a member of it. If empty: the login's own rights. It is refused behind a pooler.
 	DatabaseRole string `env:"DATABASE_ROLE"`
 	// DatabaseMaxConns bounds the service's pool.
 	DatabaseMaxConns int32 `env:"DATABASE_MAX_CONNS" envDefault:"10"`
-	// NATSURL is where NATS is; several servers of one cluster are separated by commas.
+	// NATSURL is the URL of NATS; several servers of one cluster are separated by commas.
 	NATSURL string `env:"NATS_URL" envDefault:"nats://127.0.0.1:4222"`
 	NATSAccess
-	// HTTPAddr is where /healthz, /readyz and /metrics are served, to whoever asks; empty = nowhere. The images set
-	// :8080, since a container's loopback is its own.
+	// HTTPAddr is the address of /healthz, /readyz and /metrics, which ask for no password; empty = they are not served. The
+	// images set :8080, since a container's loopback is its own.
 	HTTPAddr string `env:"HTTP_ADDR" envDefault:"127.0.0.1:8080" envEmpty:"keep"`
-	// ShutdownGraceSeconds is how long a clean stop may take, in seconds. Work in flight goes on for all of it but the
-	// last 5 s (or half, if that is less), in which it is handed back. Closing takes up to 8 s more where a server has
-	// fallen silent.
+	// ShutdownGraceSeconds is how long a clean stop may take, in seconds. Work in flight goes on until 5 s before its end (or
+	// half, if that is less), and is then handed back. Closing takes up to 8 s more where a server does not answer.
 	ShutdownGraceSeconds int `env:"SHUTDOWN_GRACE_SECONDS" envDefault:"25"`
 	// LogFormat is json or text.
 	LogFormat string `env:"LOG_FORMAT" envDefault:"json"`
@@ -44,7 +43,7 @@ func (c Common) ShutdownGrace() time.Duration {
 	return time.Duration(c.ShutdownGraceSeconds) * time.Second
 }
 
-// DirectURL is where LISTEN and the leader's lock connect to.
+// DirectURL is the URL for LISTEN and for the leader's lock.
 func (c Common) DirectURL() string {
 	if c.DatabaseDirectURL != "" {
 		return c.DatabaseDirectURL
@@ -73,23 +72,23 @@ func (c Common) checkDirect() error {
 	return checkURL("DATABASE_DIRECT_URL", c.DatabaseDirectURL, "postgres", "postgresql")
 }
 
-// DefaultDataDir is where `echomind run` keeps its data where nobody says where.
+// DefaultDataDir is the data folder of `echomind run` where none is named.
 const DefaultDataDir = "./data"
 
-// Lookup is Load for one variable of the command line's own.
+// Lookup is Load for one variable of the command line.
 type Lookup struct {
-	// DataDir is where `echomind run` keeps its data.
+	// DataDir is the folder in which `echomind run` keeps its data.
 	DataDir string `env:"ECHOMIND_DATA_DIR" envDefault:"./data"`
-	// DatabaseURL is where Postgres is, instead of the embedded one.
+	// DatabaseURL is the URL of a Postgres that is used instead of the embedded one.
 	DatabaseURL string `env:"DATABASE_URL"`
-	// DatabaseRole is the role that every connection to DATABASE_URL takes, but that of `echomind migrate`.
+	// DatabaseRole is the role that every connection to DATABASE_URL takes, except those of `echomind migrate`.
 	DatabaseRole string `env:"DATABASE_ROLE"`
-	// NATSURL is where NATS is, instead of the embedded one.
+	// NATSURL is the URL of a NATS that is used instead of the embedded one.
 	NATSURL string `env:"NATS_URL"`
 	NATSAccess
 }
 
-// AtLeast names a setting that is too small, its value and the fix.
+// AtLeast is the error for a setting that is too small. It names the value and the fix.
 func AtLeast(name string, value, least int) error {
 	if value < least {
 		return fmt.Errorf("%s=%d: must be at least %d", name, value, least)
@@ -97,7 +96,7 @@ func AtLeast(name string, value, least int) error {
 	return nil
 }
 
-// OneOf names a setting that is none of the allowed words.
+// OneOf is the error for a setting that is none of the allowed words.
 func OneOf(name, value string, allowed ...string) error {
 	for _, a := range allowed {
 		if value == a {

@@ -11,8 +11,8 @@ import (
 	"github.com/caarlos0/env/v11"
 )
 
-// Read takes a configuration from the environment and checks it. What cannot be read is not checked besides: the check
-// would complain of a value that nobody has set.
+// Read reads a configuration from the environment and checks it. A configuration that cannot be read is not checked: the check
+// would report values that nobody has set.
 func Read[C interface{ Validate() error }]() (cfg C, err error) {
 	if err := Load(&cfg); err != nil {
 		return cfg, err
@@ -20,9 +20,9 @@ func Read[C interface{ Validate() error }]() (cfg C, err error) {
 	return cfg, cfg.Validate()
 }
 
-// Load fills cfg, a pointer to a struct with env tags, from the environment. It names every variable that it cannot
-// read, its value and the fix. A variable that is set but empty means its default, as if it were not set: deployments
-// pass on variables that nobody filled in. The tag `envEmpty:"keep"` marks a field for which empty is a choice.
+// Load fills cfg, a pointer to a struct with env tags, from the environment. Its error names every variable that cannot be
+// read, its value and the fix. A variable that is set but empty means its default: deployments pass on variables that nobody
+// filled in. The tag `envEmpty:"keep"` marks a field that may be set to empty.
 func Load(cfg any) error {
 	err := env.Parse(cfg)
 	if err == nil {
@@ -41,13 +41,13 @@ func Load(cfg any) error {
 			continue
 		}
 		if variable := variableOf(reflect.TypeOf(cfg).Elem(), parse, ""); variable != "" {
-			problems[i] = fmt.Errorf("%s=%q: must be %s", variable, os.Getenv(variable), form(parse.Type))
+			problems[i] = fmt.Errorf("%s=%q: must be %s", variable, os.Getenv(variable), formOf(parse.Type))
 		}
 	}
 	return errors.Join(problems...)
 }
 
-// LoadAll is Load for several configurations that share variables: a problem is told once.
+// LoadAll is Load for several configurations that share variables: a problem is reported once.
 func LoadAll(configurations ...any) error {
 	var problems []error
 	told := map[string]bool{}
@@ -68,8 +68,7 @@ func LoadAll(configurations ...any) error {
 	return errors.Join(problems...)
 }
 
-// keepEmpty empties the fields for which empty is a choice, where their variable is set and empty: the library has given
-// them their default.
+// keepEmpty empties the fields that may be set to empty, where their variable is: the library has given them their default.
 func keepEmpty(cfg reflect.Value, prefix string) {
 	for field, value := range cfg.Fields() {
 		variable := field.Tag.Get("env")
@@ -84,7 +83,7 @@ func keepEmpty(cfg reflect.Value, prefix string) {
 	}
 }
 
-// variableOf finds the variable of the field that could not be read: the library tells only what it is called in Go.
+// variableOf finds the variable of a field that could not be read: the library names only the Go field.
 func variableOf(t reflect.Type, parse env.ParseError, prefix string) string {
 	for i := range t.NumField() {
 		field := t.Field(i)
@@ -101,8 +100,8 @@ func variableOf(t reflect.Type, parse env.ParseError, prefix string) string {
 	return ""
 }
 
-// form says what is written for a type.
-func form(t reflect.Type) string {
+// formOf describes how a value of a type is written.
+func formOf(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[time.Duration]():
 		return "a duration such as 6h or 90s"

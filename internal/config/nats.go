@@ -9,33 +9,33 @@ import (
 	"strings"
 )
 
-// NATSAccess is how this program proves to NATS who it is, and how it knows NATS. At most one of user, creds file and
-// NKey file is set; a user and password may also stand in NATS_URL.
+// NATSAccess is how this program authenticates to NATS, and how it checks NATS's certificate. At most one of user, creds file
+// and NKey file is set; a user and password may also stand in NATS_URL.
 type NATSAccess struct {
-	// NATSUser is the user, where NATS_URL names none.
+	// NATSUser is the user; NATS_URL may name it instead.
 	NATSUser string `env:"NATS_USER"`
 	// NATSPassword is that user's password.
 	NATSPassword string `env:"NATS_PASSWORD"`
-	// NATSCredsFile is a file with a JWT and its seed, as nsc makes it; instead of a user.
+	// NATSCredsFile is a file with a JWT and its seed, as nsc writes it; instead of a user.
 	NATSCredsFile string `env:"NATS_CREDS_FILE"`
 	// NATSNKeyFile is a file with the seed of an NKey; instead of a user.
 	NATSNKeyFile string `env:"NATS_NKEY_FILE"`
-	// NATSCAFile is a file with the certificates, in PEM, that NATS's own is checked against; the system's if empty. It
-	// demands TLS.
+	// NATSCAFile is a file with the certificates, in PEM, of the authorities that sign NATS's certificate; the system's if
+	// empty. Setting it demands TLS.
 	NATSCAFile string `env:"NATS_CA_FILE"`
 	// NATSCertFile is this program's own certificate, in PEM, where NATS asks for one.
 	NATSCertFile string `env:"NATS_CERT_FILE"`
-	// NATSKeyFile is that certificate's key, in PEM.
+	// NATSKeyFile is a file with the key of that certificate, in PEM.
 	NATSKeyFile string `env:"NATS_KEY_FILE"`
-	// NATSInboxPrefix begins the subjects on which answers arrive; a user may be restricted to one of its own, so that
-	// nobody reads another's answers. If empty: _INBOX_ and the user's name, or _INBOX where no user is named.
+	// NATSInboxPrefix begins the subjects on which replies arrive; a user may be restricted to a prefix of its own, so that
+	// nobody reads another's replies. If empty: _INBOX_ and the user's name, or _INBOX where no user is named.
 	NATSInboxPrefix string `env:"NATS_INBOX_PREFIX"`
 }
 
-// plain are the users' names that may stand in a subject.
+// plain matches users' names that may stand in a subject.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// Inbox is how the subjects begin on which answers arrive at who connects to a URL.
+// Inbox is the prefix of the subjects on which replies arrive for a connection to url.
 func (a NATSAccess) Inbox(natsURL string) string {
 	if a.NATSInboxPrefix != "" {
 		return a.NATSInboxPrefix
@@ -51,7 +51,7 @@ func (a NATSAccess) Inbox(natsURL string) string {
 	return "_INBOX_" + user
 }
 
-// Validate returns every problem at once. It reads no file but asks whether it is there.
+// Validate returns every problem at once. It reads no file, but checks that each exists.
 func (a NATSAccess) Validate() error {
 	var problems []error
 	var ways []string
@@ -91,8 +91,8 @@ func (a NATSAccess) Validate() error {
 	return errors.Join(problems...)
 }
 
-// Streams is what `echomind streams apply` is told.
+// Streams is the configuration of `echomind streams apply`.
 type Streams struct {
-	// Replicas is on how many servers of a cluster each stream is kept: 1, 3 or 5; 0 = as it is, and 1 for a new one.
+	// Replicas is the number of servers of a cluster that keep each stream: 1, 3 or 5; 0 = unchanged, and 1 for a new stream.
 	Replicas int `env:"NATS_REPLICAS" envDefault:"0"`
 }

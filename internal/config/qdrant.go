@@ -8,14 +8,15 @@ import (
 	"strings"
 )
 
-// Qdrant is where semantic keeps an index of the vectors, for a faster search; Postgres has them all.
+// Qdrant is the server in which semantic keeps a search index of the vectors, for faster searches; Postgres keeps all vectors
+// as well.
 type Qdrant struct {
-	// URL is where Qdrant's gRPC API is, such as http://127.0.0.1:6334, or https:// for TLS, of version 1.16 or later; without a
-	// port it is 6334. If empty, vectors are compared one by one in Postgres.
+	// URL is the URL of Qdrant's gRPC API, such as http://127.0.0.1:6334, or https:// for TLS; version 1.16 or later. The
+	// default port is 6334. If empty, a search compares vectors one by one in Postgres.
 	URL string `env:"QDRANT_URL"`
-	// APIKey is Qdrant's service.api_key, where it has one.
+	// APIKey is Qdrant's service.api_key, if it has one.
 	APIKey string `env:"QDRANT_API_KEY"`
-	// Collection begins the names of the alias and the collections. A copy of a database needs another one.
+	// Collection is the beginning of the names of the alias and the collections. A copy of a database needs another name.
 	Collection string `env:"QDRANT_COLLECTION" envDefault:"echomind"`
 }
 

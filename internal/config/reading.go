@@ -7,25 +7,25 @@ import (
 
 // Reading is how content is read: in child processes, which may die of it.
 type Reading struct {
-	// ReadChildren is how many child processes read content at most; 0 = as many as WORKER_SLOTS. They are started when
-	// they are needed, and users who need them at once have as many as each other.
+	// ReadChildren is the largest number of child processes that read content; 0 = as many as WORKER_SLOTS. They are started
+	// when they are needed; users who need them at the same time get as many as each other.
 	ReadChildren int `env:"READ_CHILDREN" envDefault:"0"`
 	// ReadMemoryMB is the memory that one document may take while it is read, in MB of 2^20 bytes. A document that needs
 	// more fails, and nothing else does. The container needs room for all children at once, about 20 MB more for each.
 	ReadMemoryMB int `env:"READ_MEMORY_MB" envDefault:"256"`
-	// ReadContentMB is the memory for documents that the service itself has in hand, from their download until they are
-	// sent, in MB of 2^20 bytes. Others wait meanwhile. A user's syncs have half of it at most. Documents of up to 64 KiB
-	// do not wait; what is made of them counts.
+	// ReadContentMB is the memory for documents that the service holds, from their download until they are sent, in MB of 2^20
+	// bytes. Other documents wait meanwhile. The syncs of one user get at most half of it. Documents of up to 64 KiB do not
+	// wait; their text and chunks count.
 	ReadContentMB int `env:"READ_CONTENT_MB" envDefault:"128"`
 }
 
-// Bounds of Reading. Below the lower one an ordinary page has no room.
+// Bounds of Reading. Below the lower bound an ordinary page has no room.
 const (
 	minReadMemoryMB = 64
 	maxReadMemoryMB = 1023
 	// minReadContentMB has room for a page of 8 MiB for each of two users.
 	minReadContentMB = 96
-	// bareChildMB is what a child has before it reads anything.
+	// bareChildMB is the memory of a child that has read nothing yet.
 	bareChildMB     = 20
 	maxReadChildren = 1024
 )
@@ -43,7 +43,7 @@ func (r Reading) Validate() error {
 	return err
 }
 
-// Children is how many there are at most, for a service of so many slots.
+// Children is the largest number of children of a service with so many slots.
 func (r Reading) Children(slots int) int {
 	if r.ReadChildren > 0 {
 		return r.ReadChildren
@@ -51,10 +51,10 @@ func (r Reading) Children(slots int) int {
 	return slots
 }
 
-// Content is how many bytes of memory documents may take here.
+// Content is how many bytes of memory the documents of a service may take.
 func (r Reading) Content() int64 { return int64(r.ReadContentMB) << 20 }
 
-// ForChildren is how many bytes all children may take, for a service of so many slots.
+// ForChildren is how many bytes all children of a service with so many slots may take.
 func (r Reading) ForChildren(slots int) int64 {
 	return int64(r.Children(slots)) * int64(r.ReadMemoryMB+bareChildMB) << 20
 }

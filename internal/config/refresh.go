@@ -2,8 +2,8 @@ package config
 
 import "errors"
 
-// Refresh is how often a new connector is synced for which nobody chose, in minutes; 0 = once. A row of
-// connector_types may set another for its type.
+// Refresh is the default interval of new connectors, in minutes; 0 = once. A row of connector_types may set another for its
+// type.
 type Refresh struct {
 	// Web is for type web.
 	Web int32 `env:"SCHEDULER_DEFAULT_REFRESH_WEB" envDefault:"10080"`
@@ -25,7 +25,7 @@ func (r Refresh) Validate() error {
 	)
 }
 
-// Of is the default of a type; false for a type that another team added.
+// Of returns the default of a type; false for a type that another team added.
 func (r Refresh) Of(connectorType string) (minutes int32, known bool) {
 	switch connectorType {
 	case "web":

@@ -2,11 +2,11 @@ package config
 
 import "log/slog"
 
-// Stack is what `echomind run` is told beside what its services are.
+// Stack is the configuration of `echomind run`, beside that of its services.
 type Stack struct {
 	Lookup
-	// HTTPAddr is where /healthz, /readyz and /metrics of all services are served; port 0 = any free one, empty =
-	// nowhere.
+	// HTTPAddr is the address of /healthz, /readyz and /metrics of all services; port 0 = any free port, empty = they are not
+	// served.
 	HTTPAddr string `env:"HTTP_ADDR" envDefault:"127.0.0.1:0" envEmpty:"keep"`
 	// LogFormat is json or text.
 	LogFormat string `env:"LOG_FORMAT" envDefault:"text"`

@@ -13,40 +13,41 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Tracing says where the spans of runs are sent. The names are OpenTelemetry's.
+// Tracing says where the spans of runs are sent. The variables have OpenTelemetry's names.
 type Tracing struct {
 	// TracesExporter is otlp or none. With none there are no traces, whatever else is set.
 	TracesExporter string `env:"OTEL_TRACES_EXPORTER" envDefault:"otlp"`
 	// TracesRatio is the share of runs that are traced, from 0 to 1; the same in every service.
 	TracesRatio float64 `env:"OTEL_TRACES_SAMPLER_ARG" envDefault:"1"`
-	// ServiceName is what the spans call this service; its own name if empty.
+	// ServiceName is the service's name in spans; its own name if empty.
 	ServiceName string `env:"OTEL_SERVICE_NAME"`
 
 	OTLP   OTLP `envPrefix:"OTEL_EXPORTER_OTLP_"`
 	Traces OTLP `envPrefix:"OTEL_EXPORTER_OTLP_TRACES_"`
 }
 
-// OTLP says how spans are sent. OpenTelemetry has each setting twice, for all signals and for traces alone.
+// OTLP says how spans are sent. OpenTelemetry has each variable twice: for all signals, and for traces alone.
 type OTLP struct {
 	// Protocol is http/protobuf, http/json or grpc; http/protobuf if empty.
 	Protocol string `env:"PROTOCOL"`
-	// Endpoint is the collector's URL, such as http://127.0.0.1:4318; https demands TLS. If it is empty: no traces.
+	// Endpoint is the collector's URL, such as http://127.0.0.1:4318; https demands TLS. If empty, there are no traces.
 	Endpoint string `env:"ENDPOINT"`
-	// Headers is what is sent along, as name=value pairs separated by commas, values percent-encoded. It is a secret.
+	// Headers are sent with each request, as name=value pairs separated by commas, values percent-encoded. They are a secret.
 	Headers string `env:"HEADERS"`
 	// Compression is gzip or none; none if empty.
 	Compression string `env:"COMPRESSION"`
-	// Timeout is how long the sending of a batch of spans may take, with all repeats, in milliseconds; 5000 if empty.
+	// Timeout is how long sending a batch of spans may take, with all retries, in milliseconds; 5000 if empty.
 	Timeout int `env:"TIMEOUT"`
-	// CAFile is a file with the certificates, in PEM, that the collector's own is checked against; the system's if empty.
+	// CAFile is a file with the certificates, in PEM, of the authorities that sign the collector's certificate; the system's if
+	// empty.
 	CAFile string `env:"CERTIFICATE"`
 	// CertFile is a file with this program's own certificate, in PEM, where the collector asks for one.
 	CertFile string `env:"CLIENT_CERTIFICATE"`
-	// KeyFile is a file with that certificate's key, in PEM.
+	// KeyFile is a file with the key of that certificate, in PEM.
 	KeyFile string `env:"CLIENT_KEY"`
 }
 
-// The protocols there are, and the only compression.
+// The protocols, and the only compression.
 const (
 	OverHTTP = "http/protobuf"
 	AsJSON   = "http/json"
@@ -59,8 +60,8 @@ const (
 	maxTimeout  = int(time.Minute / time.Millisecond)
 )
 
-// Sender is how the spans are sent: what is set for traces goes first, and what is not set has its default. The endpoint
-// is the whole URL; it is empty where there are no traces.
+// Sender returns how the spans are sent: a setting for traces precedes the one for all signals, and each has its default. The
+// endpoint is the whole URL; it is empty where there are no traces.
 func (t Tracing) Sender() OTLP {
 	s := OTLP{
 		Protocol:    cmp.Or(t.Traces.Protocol, t.OTLP.Protocol, OverHTTP),
@@ -84,7 +85,7 @@ func (t Tracing) Sender() OTLP {
 	return s
 }
 
-// Pairs are Headers, taken apart. Its error names no value.
+// Pairs returns the Headers as a map. Its error names no value.
 func (o OTLP) Pairs() (map[string]string, error) {
 	pairs := map[string]string{}
 	for i, pair := range strings.Split(o.Headers, ",") {
@@ -118,7 +119,7 @@ func (t Tracing) Validate() error {
 			"OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE=%q, OTEL_EXPORTER_OTLP_CLIENT_KEY=%q: a certificate needs its key; set both or none",
 			s.CertFile, s.KeyFile))
 	}
-	if !(t.TracesRatio >= 0 && t.TracesRatio <= 1) { // NaN too
+	if !(t.TracesRatio >= 0 && t.TracesRatio <= 1) { // also NaN
 		problems = append(problems, fmt.Errorf("OTEL_TRACES_SAMPLER_ARG=%g: must be from 0 to 1", t.TracesRatio))
 	}
 	return errors.Join(problems...)

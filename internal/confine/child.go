@@ -15,10 +15,10 @@ import (
 	"github.com/echomind/sync/internal/deadline"
 )
 
-// startTimeout bounds a child's start, on a machine that is very busy.
+// startTimeout bounds the start of a child on a very busy machine.
 const startTimeout = 20 * time.Second
 
-// errAnswer is an answer that says that the task panicked, or that cannot be one.
+// errAnswer says that the task panicked, or that its answer is malformed.
 var errAnswer = errors.New("the parser broke")
 
 // child is a process that answers requests.
@@ -28,7 +28,7 @@ type child struct {
 	out  *os.File
 	read *bufio.Reader
 	said *lastWords
-	// holds is what it says holds it.
+	// holds names the limits that the child says are in force.
 	holds string
 	// done is closed when the process has ended and is reaped.
 	done   chan struct{}
@@ -36,7 +36,7 @@ type child struct {
 	limits Limits
 }
 
-// start returns once the child has given up what it does not need.
+// start returns once the child has given up the rights that it does not need.
 func start(ctx context.Context, limits Limits) (*child, error) {
 	c, err := spawn(limits)
 	if err != nil {
@@ -60,8 +60,8 @@ func start(ctx context.Context, limits Limits) (*child, error) {
 	return c, nil
 }
 
-// spawn starts the process. A goroutine that keeps its thread waits for its end: the kernel takes the end of the forking
-// thread for the parent's death, and Go ends idle threads.
+// spawn starts the process, in a goroutine that keeps its thread until the process has ended: the kernel takes the end of the
+// forking thread for the parent's death, and Go ends idle threads.
 func spawn(limits Limits) (*child, error) {
 	program, err := ourselves()
 	if err != nil {
@@ -80,16 +80,16 @@ func spawn(limits Limits) (*child, error) {
 	c := &child{
 		in: in, out: out, read: bufio.NewReaderSize(out, bufferBytes), said: &lastWords{}, done: make(chan struct{}), limits: limits,
 	}
-	// Its life is its own: requests come and go with their contexts.
+	// The child's context is its own: it outlives the contexts of its requests.
 	c.cmd = exec.CommandContext(context.Background(), program)
 	c.cmd.Args = []string{childName, strconv.FormatInt(limits.memory(), 10)}
-	c.cmd.Env = []string{} // nil would hand on ours
+	c.cmd.Env = []string{} // nil would pass on our environment
 	c.cmd.Dir = "/"
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = childIn, childOut, c.said
 	c.cmd.SysProcAttr = attributes()
 	started := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with its child, since yieldCPU has changed it
+		runtime.LockOSThread() // never unlocked: the thread ends with its child, since yieldCPU has changed its priority
 		defer close(c.done)
 		yieldCPU()
 		err := c.cmd.Start()

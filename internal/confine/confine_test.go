@@ -25,10 +25,10 @@ import (
 	"github.com/echomind/sync/internal/deadline"
 )
 
-// kept holds what tasks allocate.
+// kept keeps what tasks allocate from being collected.
 var kept [][]byte
 
-// tasks do what hostile content has parsers do.
+// tasks do what parsers do with hostile content.
 var tasks = []Task{
 	{"echo", bytes.Clone},
 	{"pid", func([]byte) []byte { return strconv.AppendInt(nil, int64(os.Getpid()), 10) }},
@@ -85,7 +85,7 @@ func deeper(n int) byte {
 	return frame[(n+1)%4096]
 }
 
-// look is what a child can reach.
+// look says what a child can reach.
 func look(file string) string {
 	var said []string
 	try := func(what string, err error) { said = append(said, fmt.Sprintf("%s: %v", what, err == nil)) }
@@ -127,7 +127,7 @@ func newPool(t testing.TB, children int, limits Limits) fixture {
 	return f
 }
 
-// ask takes any answer.
+// ask accepts any answer.
 func (s *Share) ask(ctx context.Context, task string, parts ...[]byte) (answer string, err error) {
 	err = s.Do(ctx, task, maxFrameBytes, func(said string) error { answer = said; return nil }, parts...)
 	return answer, err
@@ -203,7 +203,7 @@ func TestARequestThatCostsItsChildFailsAloneAndSaysWhy(t *testing.T) {
 	}
 }
 
-// Most of it, that is: the runtime itself needs some.
+// The Go runtime needs a part of it.
 func TestARequestMayUseTheMemoryThatItHas(t *testing.T) {
 	t.Parallel()
 	f := newPool(t, 1, Limits{MemoryMB: 128})
@@ -221,7 +221,7 @@ func TestAChildReachesNothing(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	answer, err := f.Share("somebody").ask(t.Context(), "look", []byte(file))
 	require.NoError(t, err)
-	if runtime.GOOS != "linux" { // there Landlock alone holds what needs no descriptor
+	if runtime.GOOS != "linux" { // there Landlock alone limits what needs no descriptor
 		require.NoError(t, os.WriteFile(file, nil, 0o600))
 		answer = strings.Replace(answer, "remove: true", "remove: false", 1)
 	}

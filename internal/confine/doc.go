@@ -5,11 +5,11 @@
 //	   ◀─────────────────── pipe ─────────────────────│   Task.Run   │  so much memory, so much time
 //	         answer: bytes                            └──────────────┘
 //
-// A child is this program again, started under another name: main calls Serve before anything else. It answers one
-// request at a time and lives for many. One that dies, swells or lingers costs its own request, which fails with a
-// *Failure that says why; another child takes its place.
+// A child is this program again, started under another name: main calls Serve before anything else. It answers one request at a
+// time, and many in its life. A child that dies, takes too much memory or too much time costs its own request, which fails with
+// a *Failure that names the cause; another child takes its place.
 //
-// What holds a child, and where:
+// What limits a child, and where:
 //
 //	memory    RLIMIT_DATA on Linux: the kernel refuses what goes beyond, and the Go runtime ends the process. It counts what
 //	          is mapped for writing; RLIMIT_AS would count the 1.2 GB of addresses that every Go program reserves. Not in

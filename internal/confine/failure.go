@@ -18,24 +18,24 @@ type Cause string
 
 // Causes; they are the label of a metric.
 const (
-	// Memory: the request needs more memory than there is.
+	// Memory: the request needs more memory than it may use.
 	Memory Cause = "memory"
-	// CPU: it needs more computing than it may.
+	// CPU: the request needs more computing time than it may use.
 	CPU Cause = "cpu"
 	// Late: there was no answer in time; the machine may be at fault.
 	Late Cause = "late"
-	// Broken: the task panicked, or the child died of something else.
+	// Broken: the task panicked, or the child died of another cause.
 	Broken Cause = "broken"
-	// Spent: it needs more than a slice of computing, and its sync has used up what it has for such requests.
+	// Spent: the request needs more than a slice of computing time, and its sync has used up its time for such requests.
 	Spent Cause = "spent"
-	// Killed: somebody killed the child, and the next one.
+	// Killed: the child was killed by another process, and so was the next one.
 	Killed Cause = "killed"
-	// pressed: another owner waits for its place. It begins again, so that nobody sees this.
+	// pressed: another owner waits for the child's place. The request begins again, so nobody sees this cause.
 	pressed Cause = "pressed"
 )
 
-// Failure is a request that a child could not answer. Its text is fit to be shown to people as the reason why a
-// document is missing.
+// Failure is the error of a request that no child could answer. Its text is shown to people as the reason why a document is
+// missing.
 type Failure struct {
 	Cause Cause
 	text  string
@@ -49,7 +49,7 @@ func OfRequest(err error) bool {
 	return errors.As(err, &f) && f.Cause != Late && f.Cause != Killed && f.Cause != Spent
 }
 
-// judge says why a child that has ended did not answer. A kill from outside says nothing of the request.
+// judge says why a child that has ended did not answer. A kill by another process says nothing about the request.
 func (c *child) judge(memoryMB int, cpu time.Duration, asked error) *Failure {
 	var late *deadline.Error
 	switch {
@@ -80,8 +80,7 @@ func wasKilled(state *os.ProcessState) bool {
 	return ok && status.Signaled() && (status.Signal() == syscall.SIGKILL || status.Signal() == syscall.SIGTERM)
 }
 
-// outOfMemory reads the last words of the Go runtime, which are its only ones: it ends with the same code whatever
-// it dies of.
+// outOfMemory looks for the Go runtime's message: its exit code is the same for every cause of death.
 func outOfMemory(said string) bool {
 	for _, words := range []string{"out of memory", "cannot allocate memory", "stack overflow", "failed to create new OS thread", "pthread_create failed"} {
 		if strings.Contains(said, words) {
@@ -91,7 +90,7 @@ func outOfMemory(said string) bool {
 	return false
 }
 
-// lastWords keeps the beginning of what a child writes to its standard error: the Go runtime's reason stands there.
+// lastWords keeps the beginning of a child's standard error: the Go runtime's message is there.
 type lastWords struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -114,16 +113,16 @@ func (l *lastWords) String() string {
 
 // Limits are what one request may take.
 type Limits struct {
-	// MemoryMB is memory beyond that of the bare process, in units of 2^20 bytes.
+	// MemoryMB is memory beyond that of a bare child, in units of 2^20 bytes.
 	MemoryMB int
-	// CPU is computing time, of all threads. 0 = 30 s.
+	// CPU is computing time of all threads. 0 = 30 s.
 	CPU time.Duration
-	// Slice is how much of it a request gets before it has to begin again in the slow lane. Ordinary documents need
-	// milliseconds. 0 = 2 s.
+	// Slice is the computing time after which a request begins again in the slow lane. Ordinary documents need milliseconds. 0
+	// = 2 s.
 	Slice time.Duration
-	// Slow is how much the requests of one share may waste; afterwards it gets slices only. 0 = 5 minutes.
+	// Slow is how much computing time the requests of one share may waste; afterwards they get slices only. 0 = 5 minutes.
 	Slow time.Duration
-	// Wall is time, however busy the machine is. 0 = 2 minutes.
+	// Wall is elapsed time, however busy the machine is. 0 = 2 minutes.
 	Wall time.Duration
 }
 

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// A request is its length, the computing that it may take in milliseconds, the length of the task's name, that name, and
-// the body; an answer is its length, flags, and the body. Lengths and milliseconds are 32 bits, most significant first;
-// a length counts what follows it.
+// A request is its length, its computing time in milliseconds, the length of the task's name, the name, and the body; an answer
+// is its length, flags, and the body. Lengths and milliseconds have 32 bits, most significant first; a length counts the bytes
+// after it.
 const (
 	lengthBytes = 4
-	// headBytes is what stands before a task's name.
+	// headBytes is the size of a request before its task's name.
 	headBytes = lengthBytes + 4 + 1
-	// bufferBytes is what a pipe of Linux holds.
+	// bufferBytes is the size of a pipe's buffer on Linux.
 	bufferBytes = 64 << 10
-	// maxNameBytes is what one byte can say.
+	// maxNameBytes is the largest length that one byte holds.
 	maxNameBytes = 255
 )
 
@@ -30,14 +30,14 @@ const (
 	flagBroken
 )
 
-// request is what a child is asked. Its parts are sent as they are: a copy of all that waits would be as large as the
-// content itself.
+// request is what a child is asked to do. Its parts are sent one by one: copies for all waiting requests would be as large as
+// the content itself.
 type request struct {
 	task  string
 	parts [][]byte
 	cpu   time.Duration
-	most  int64                     // bytes of its answer
-	read  func(answer string) error // whether it is right
+	most  int64                     // the largest size of its answer, in bytes
+	read  func(answer string) error // checks the answer
 }
 
 func (r request) size() int {
@@ -62,7 +62,7 @@ func (r request) write(to io.Writer) error {
 	first = append(first, byte(len(r.task)))
 	first = append(first, r.task...)
 	for _, p := range r.parts {
-		// What is small goes in one write with what stands before it.
+		// A small body is sent in one write with its head.
 		n := min(len(p), cap(first)-len(first))
 		first = append(first, p[:n]...)
 		if n == len(p) {
@@ -80,10 +80,10 @@ func (r request) write(to io.Writer) error {
 	return err
 }
 
-// maxFrameBytes bounds what is sent either way.
+// maxFrameBytes bounds requests and answers.
 const maxFrameBytes = 1 << 30
 
-// readRequest uses buffer where it is large enough.
+// readRequest reads into buffer where it is large enough.
 func readRequest(in *bufio.Reader, buffer []byte) (task string, body []byte, cpu time.Duration, err error) {
 	var head [headBytes]byte
 	if _, err := io.ReadFull(in, head[:]); err != nil {
@@ -119,7 +119,7 @@ func writeAnswer(out io.Writer, flags byte, body []byte) error {
 	return err
 }
 
-// readAnswer refuses one of more than limit bytes.
+// readAnswer refuses an answer of more than limit bytes.
 func readAnswer(in *bufio.Reader, limit int64) (flags byte, body string, err error) {
 	var head [lengthBytes + 1]byte
 	if _, err := io.ReadFull(in, head[:]); err != nil {

@@ -6,41 +6,41 @@ import (
 	"time"
 )
 
-// lane is how long a request may turn out to take.
+// lane groups requests by how long they may take.
 type lane int
 
 const (
-	// fast is for requests of which nothing is known; they get a short slice of computing.
+	// fast is for requests about which nothing is known; they get a short slice of computing time.
 	fast lane = iota
-	// heavy is the same for shares whose requests take long though they end within their slice. While there are
-	// several owners it leaves one place to others.
+	// heavy is the same for shares whose requests take long though they end within their slice. While there are several owners
+	// it leaves one place to the other lanes.
 	heavy
-	// slow is for requests that did not end within it. One child at most works in it.
+	// slow is for requests that did not end within their slice. At most one child works in it.
 	slow
 	laneCount
 )
 
-// lanes hand out the places of a pool. Owners share them: a place that falls free goes to the owner who waits and
-// has the fewest of them, and among these to the one who has used them least. No place stays free while somebody may take it.
+// lanes grant the places of a pool. Owners share them: a free place goes to the waiting owner with the fewest places, and among
+// these to the owner that has used them least. No place stays free while a request may take it.
 type lanes struct {
 	places int
 	now    func() time.Time
 
 	mu       sync.Mutex
-	idle     *sync.Cond // nobody has a place
+	idle     *sync.Cond // signals that no place is taken
 	taken    int
-	busy     [laneCount]int // of these, by lane
-	wasSlow  bool           // the last place went to the slow lane
+	busy     [laneCount]int // taken places, by lane
+	wasSlow  bool           // whether the last place was granted to the slow lane
 	owners   map[string]*owner
 	arrivals int
-	// patience is how long the quick requests of an owner who has several places may have them while somebody waits who has none;
-	// 0 = to their end.
+	// patience is how long the fast requests of an owner with several places may keep them while an owner without a place
+	// waits; 0 = until they end.
 	patience time.Duration
-	running  map[*ticket]bool // those that have a place; true: they were asked to give it back
-	later    *time.Timer      // looks again who has had a place for so long
+	running  map[*ticket]bool // requests that have a place; true: they were asked to give it back
+	later    *time.Timer      // calls hurry when the next request has had its place for patience
 }
 
-// owner is somebody who waits for places or has some.
+// owner is an owner of requests that wait for a place or have one.
 type owner struct {
 	name    string
 	waiting [laneCount][]*ticket
@@ -48,7 +48,7 @@ type owner struct {
 	used    time.Duration
 }
 
-// ticket is a request that waits.
+// ticket is a request's place in the queue.
 type ticket struct {
 	owner   *owner
 	lane    lane
@@ -65,7 +65,7 @@ func newLanes(places int) *lanes {
 	return l
 }
 
-// enter waits for a place until ctx ends; leave gives it back, and press asks for that before its time.
+// enter waits for a place until ctx ends; leave gives it back. press is called where the place should be given back early.
 func (l *lanes) enter(ctx context.Context, name string, in lane, press func()) (leave func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (l *lanes) enter(ctx context.Context, name string, in lane, press func()) (
 	select {
 	case <-t.granted:
 	case <-ctx.Done():
-		if !l.giveUp(t) {
+		if !l.withdraw(t) {
 			l.leave(t)
 		}
 		return nil, ctx.Err()
@@ -98,8 +98,8 @@ func (l *lanes) queue(name string, in lane, press func()) *ticket {
 	return t
 }
 
-// leastUsed is where a newcomer begins: it neither waits for what others have used before, nor has the place for
-// itself until it has used as much.
+// leastUsed is where a new owner's use begins: the owner need not wait for what others have used before, nor gets every place
+// until it has used as much.
 func (l *lanes) leastUsed() time.Duration {
 	least, first := time.Duration(0), true
 	for _, o := range l.owners {
@@ -110,8 +110,8 @@ func (l *lanes) leastUsed() time.Duration {
 	return least
 }
 
-// giveUp is false where the place came meanwhile.
-func (l *lanes) giveUp(t *ticket) bool {
+// withdraw takes a ticket out of the queue. It returns false where its place was granted meanwhile.
+func (l *lanes) withdraw(t *ticket) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	queue := t.owner.waiting[t.lane]
@@ -119,7 +119,7 @@ func (l *lanes) giveUp(t *ticket) bool {
 		if w == t {
 			t.owner.waiting[t.lane] = append(queue[:i:i], queue[i+1:]...)
 			l.forget(t.owner)
-			l.grant() // others may have what was kept for this owner
+			l.grant() // others may have the place that was reserved for this owner
 			return true
 		}
 	}
@@ -148,7 +148,7 @@ func (l *lanes) forget(o *owner) {
 	}
 }
 
-// grant hands out what is free.
+// grant grants the free places.
 func (l *lanes) grant() {
 	for l.taken < l.places {
 		t := l.next()
@@ -166,16 +166,17 @@ func (l *lanes) grant() {
 	}
 }
 
-// hurry asks for a place back while somebody waits who has none: of the owner with the most, if it has several, what has run longest.
-// What runs in the slow lane stays: it takes one place only, and has begun anew already.
+// hurry asks for a place back while an owner without a place waits: from the owner with the most places, if it has several, and
+// its longest-running request. A request in the slow lane keeps its place: the lane has only one, and the request has begun
+// again already.
 func (l *lanes) hurry() {
-	if l.patience == 0 || l.taken < l.places || !l.somebodyHasNone() {
+	if l.patience == 0 || l.taken < l.places || !l.ownerWaitsWithoutPlace() {
 		return
 	}
 	var longest *ticket
 	for t, asked := range l.running {
 		if asked {
-			return // its place comes
+			return // a place is on its way
 		}
 		if t.lane == slow || t.owner.taken < 2 {
 			continue
@@ -204,7 +205,7 @@ func (l *lanes) hurryLater() {
 	l.hurry()
 }
 
-func (l *lanes) somebodyHasNone() bool {
+func (l *lanes) ownerWaitsWithoutPlace() bool {
 	for _, o := range l.owners {
 		if o.taken == 0 && len(o.waiting[fast])+len(o.waiting[heavy]) > 0 {
 			return true
@@ -213,8 +214,8 @@ func (l *lanes) somebodyHasNone() bool {
 	return false
 }
 
-// next is who gets the place that is free. The slow lane goes first, since it takes one place only; where there is
-// no other, the lanes take turns.
+// next is the ticket that gets a free place. The slow lane goes first, since it takes one place only; in a pool of one place
+// the lanes take turns.
 func (l *lanes) next() *ticket {
 	quick := l.first(fast)
 	if l.places == 1 || len(l.owners) == 1 || l.busy[heavy]+l.busy[slow] < l.places-1 {
@@ -254,7 +255,7 @@ func (t *ticket) before(u *ticket) bool {
 	return t.arrival < u.arrival
 }
 
-// wait returns once nobody has a place.
+// wait returns once no place is taken.
 func (l *lanes) wait() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

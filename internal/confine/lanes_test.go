@@ -8,13 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// queueing is a pool's lanes on a clock that stands still, and who got places in which order.
+// queueing has a pool's lanes on a clock that stands still, and the owners that got places, in order.
 type queueing struct {
 	*lanes
 	t       *testing.T
 	clock   time.Time
 	tickets []*ticket
-	// pressed are the owners of what was asked to give its place back.
+	// pressed are the owners of requests that were asked to give their place back.
 	pressed []string
 }
 
@@ -30,7 +30,7 @@ func (q *queueing) asks(owner string, in lane, times int) {
 	}
 }
 
-// working are the owners of the places that are taken, in the order in which they asked.
+// working are the owners of the taken places, in the order in which they asked.
 func (q *queueing) working() (owners []string) {
 	for _, t := range q.tickets {
 		if t.has() {
@@ -49,7 +49,7 @@ func (t *ticket) has() bool {
 	}
 }
 
-// ends gives the first place of an owner back, after so long.
+// ends gives the first place of an owner back, after some time.
 func (q *queueing) ends(owner string, after time.Duration) {
 	for i, t := range q.tickets {
 		if t.owner.name == owner && t.has() {

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// parentName is the first argument of a test binary that is to be a parent.
+// parentName is the first argument of a test binary that runs as a parent.
 const parentName = "echomind-test-parent"
 
 // beParent turns a test binary into the parent of two children, one of which works, and prints their pids.
@@ -42,10 +42,10 @@ func beParent() {
 	select {}
 }
 
-// The parent has a file that it was started with, as a shell leaves some open.
+// The parent is started with an open file, as a shell leaves some open.
 func TestChildrenHaveNoFileOfTheirParents(t *testing.T) {
 	t.Parallel()
-	left, err := os.Open(os.DevNull) // the runtime's own are of the kernel's: a poller, and the container's share of processors
+	left, err := os.Open(os.DevNull) // the runtime opens others: a poller, and the container's CPU limit
 	require.NoError(t, err)
 	defer left.Close()
 	for _, pid := range newParent(t, left, left) {
@@ -58,7 +58,7 @@ func TestChildrenHaveNoFileOfTheirParents(t *testing.T) {
 	}
 }
 
-// newParent starts a parent with these files, and returns its children.
+// newParent starts a parent with these open files, and returns its children.
 func newParent(t *testing.T, files ...*os.File) (children []int) {
 	program, err := os.Executable()
 	require.NoError(t, err)
@@ -98,7 +98,7 @@ func TestChildrenEndWithAParentThatIsKilled(t *testing.T) {
 	}
 }
 
-// isGone is true of a process that has ended, whether or not somebody has asked how.
+// isGone tells whether a process has ended, also where its parent has not asked for its exit code.
 func isGone(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return true

@@ -12,10 +12,10 @@ import (
 	"github.com/echomind/sync/internal/repeat"
 )
 
-// idleTime is how long a child that nobody needs lives on.
+// idleTime is how long an idle child lives.
 const idleTime = time.Minute
 
-// pauses stand between tries to start a child.
+// pauses are between attempts to start a child.
 var pauses = repeat.Pauses{First: 100 * time.Millisecond, Last: 5 * time.Second}
 
 // Pool is a bounded number of children. It is safe for concurrent use.
@@ -33,8 +33,8 @@ type Pool struct {
 	closed bool
 }
 
-// New makes a pool of at most so many children, and starts the first one, so that what keeps children from working
-// shows at once. Serve must have been called.
+// New makes a pool of at most so many children, and starts the first, so that a problem with children shows at once. Serve must
+// have been called.
 func New(ctx context.Context, children int, limits Limits, log *slog.Logger, metrics *Metrics) (*Pool, error) {
 	if !served.Load() {
 		return nil, errors.New("confine.Serve was not called: it must stand first in main, and in TestMain of a test")
@@ -43,7 +43,7 @@ func New(ctx context.Context, children int, limits Limits, log *slog.Logger, met
 		limits: limits.withDefaults(), children: max(children, 1), lanes: newLanes(max(children, 1)),
 		log: log, metrics: metrics, used: time.Now(),
 	}
-	p.lanes.patience = p.limits.Slice / long
+	p.lanes.patience = p.limits.Slice / longPart
 	p.reaper = time.AfterFunc(idleTime, p.reap)
 	first, err := start(ctx, p.limits)
 	if err != nil {
@@ -52,11 +52,11 @@ func New(ctx context.Context, children int, limits Limits, log *slog.Logger, met
 	}
 	p.metrics.alive.Inc()
 	p.log.Info("content is read in child processes", "children", p.children, "memory_mb", p.limits.MemoryMB, "held_by", first.holds)
-	p.keep(first)
+	p.putBack(first)
 	return p, nil
 }
 
-// Close ends all children, once nobody uses them any more.
+// Close ends all children once they are idle.
 func (p *Pool) Close() {
 	p.lanes.wait()
 	p.mu.Lock()
@@ -70,7 +70,7 @@ func (p *Pool) Close() {
 	}
 }
 
-// do has a child answer a request, and says how long it had one. Its error is ctx's, or a *Failure.
+// do has a child answer a request, and returns for how long the request had a child. Its error is ctx's, or a *Failure.
 func (p *Pool) do(ctx context.Context, owner string, in lane, r request) (took time.Duration, err error) {
 	within, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -80,19 +80,19 @@ func (p *Pool) do(ctx context.Context, owner string, in lane, r request) (took t
 	}
 	defer leave()
 	began := time.Now()
-	err = p.have(within, r)
+	err = p.askChild(within, r)
 	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(within), errPressed) {
 		err = &Failure{pressed, "another owner waits"}
 	}
 	return time.Since(began), err
 }
 
-// errPressed ends a request whose place another owner waits for.
+// errPressed ends a request so that another owner gets its place.
 var errPressed = errors.New("another owner waits for the place")
 
-// have asks a child, and another one where somebody killed it. A child whose answer is not right is ended: something has
-// taken it over, and would answer others.
-func (p *Pool) have(ctx context.Context, r request) error {
+// askChild sends a request to a child, and to another one where the child was killed from outside. A child whose answer is
+// malformed is ended: hostile content may have taken it over.
+func (p *Pool) askChild(ctx context.Context, r request) error {
 	for try := 1; ; try++ {
 		c, err := p.take(ctx)
 		if err != nil {
@@ -103,7 +103,7 @@ func (p *Pool) have(ctx context.Context, r request) error {
 		})
 		if err == nil {
 			if err = r.read(answer); err == nil {
-				p.keep(c)
+				p.putBack(c)
 				return nil
 			}
 			err = fmt.Errorf("%w: %w", errAnswer, err)
@@ -121,8 +121,7 @@ func (p *Pool) have(ctx context.Context, r request) error {
 	}
 }
 
-// take returns a child that waits, or a new one. Where none can be started it tries again: that is no fault of what
-// is to be read.
+// take returns an idle child, or a new one. Where none can be started it tries again: the request is not at fault.
 func (p *Pool) take(ctx context.Context) (*child, error) {
 	for try := range pauses.Tries(ctx) {
 		if c := p.pop(); c != nil {
@@ -141,7 +140,7 @@ func (p *Pool) take(ctx context.Context) (*child, error) {
 	return nil, ctx.Err()
 }
 
-// pop is the last used child that waits and lives.
+// pop returns the idle child that was used last and is alive.
 func (p *Pool) pop() *child {
 	for {
 		p.mu.Lock()
@@ -159,8 +158,8 @@ func (p *Pool) pop() *child {
 	}
 }
 
-// keep takes a child back.
-func (p *Pool) keep(c *child) {
+// putBack puts a child back among the idle ones.
+func (p *Pool) putBack(c *child) {
 	if c.retire {
 		p.end(c)
 		return
@@ -176,7 +175,7 @@ func (p *Pool) end(c *child) {
 	p.metrics.alive.Dec()
 }
 
-// reap ends the children that wait when none was used for a while.
+// reap ends idle children when none was used for a while.
 func (p *Pool) reap() {
 	p.mu.Lock()
 	var idle []*child

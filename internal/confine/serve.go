@@ -12,23 +12,23 @@ import (
 	"sync/atomic"
 )
 
-// childName is the first argument of a program that is to be a child, and what ps shows.
+// childName is the first argument of a child, and the name that ps shows.
 const childName = "echomind-reader"
 
-// Task is something that a child can do.
+// Task is a function that a child can run.
 type Task struct {
-	// Name is what Do asks for.
+	// Name is the name by which Do finds the task.
 	Name string
-	// Run answers a request. Neither may be kept. A panic fails the request.
+	// Run answers a request. It must keep no reference to either. A panic fails the request.
 	Run func(request []byte) []byte
 }
 
-// served says that this program can turn into a child. One that cannot would start itself in full, again and again.
+// served says that this program called Serve. Otherwise its child would be the whole program, which starts children again.
 var served atomic.Bool
 
-// Serve turns this process into a child if it was started as one, and does not return then. It stands first in main,
-// and in TestMain, of every program that makes a Pool. No process that this program starts later, child or not, gets the
-// files that it was started with itself.
+// Serve turns this process into a child if it was started as one, and then does not return. It is the first call in main, and
+// in TestMain, of every program that makes a Pool. Processes that this program starts later do not inherit the files that it
+// was started with.
 func Serve(tasks ...Task) {
 	served.Store(true)
 	if len(os.Args) != 2 || os.Args[0] != childName {
@@ -52,7 +52,7 @@ func serve(limit string, tasks []Task) error {
 	debug.SetGCPercent(gcPercent)
 	debug.SetMemoryLimit(int64(w.base) + memory/4*3)
 	debug.SetMaxStack(int(memory / 4))
-	holds, err := giveUp(memory)
+	holds, err := dropRights(memory)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func serve(limit string, tasks []Task) error {
 	for {
 		task, body, cpu, err := readRequest(in, request)
 		if errors.Is(err, io.EOF) {
-			return nil // the parent lets us go, or is gone
+			return nil // the parent ends us, or is gone
 		}
 		if err != nil {
 			return err
@@ -83,10 +83,10 @@ func serve(limit string, tasks []Task) error {
 	}
 }
 
-// maxThreads leaves one to the collector of garbage; documents are read side by side in other children.
+// maxThreads leaves one thread to the garbage collector; other children read other documents at the same time.
 const maxThreads = 2
 
-// gcPercent spends memory, which is bounded anyway, to save time.
+// gcPercent trades memory, which is bounded, for time.
 const gcPercent = 400
 
 // run answers a request.

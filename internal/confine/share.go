@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// owing is how much longer than a request took a share stays in the slow lane after one that failed, and in the heavy
-	// one after one that took long.
-	owing = 10
-	// long is the part of a slice after which a request took long.
-	long = 20
+	// laneFactor is how long a share stays in the slow lane after a request that failed, and in the heavy lane after a request that
+	// took long, in multiples of that request's time.
+	laneFactor = 10
+	// longPart is the part of a slice above which a request counts as long.
+	longPart = 20
 )
 
 // Share is one sync's part of a pool.
@@ -22,22 +22,21 @@ type Share struct {
 	owner string
 
 	mu sync.Mutex
-	// slowUntil and heavyUntil are until when all its requests go to these lanes.
+	// slowUntil and heavyUntil are the times until which all its requests go to these lanes.
 	slowUntil, heavyUntil time.Time
-	// wasted is the computing that brought no answer.
+	// wasted is the computing time of requests without an answer.
 	wasted time.Duration
 }
 
-// Share makes a part for one sync. Owners get as many children as each other while they wait for them, however many
-// syncs they have.
+// Share makes a share for one sync. Owners that wait for children get as many as each other, however many syncs they have.
 func (p *Pool) Share(owner string) *Share { return &Share{pool: p, owner: owner} }
 
-// MemoryMB is what a request may take.
+// MemoryMB is the memory that a request may use.
 func (s *Share) MemoryMB() int { return s.pool.limits.MemoryMB }
 
-// Do has a child run a task on the request, which is the parts one after the other; they must not change until it
-// returns. The answer, of at most so many bytes, goes to read. What takes a child over may answer as it likes: read believes
-// nothing, and an error of its ends the child. Do's error is ctx's, or a *Failure where the child died or was ended.
+// Do has a child run a task on the request, which is its parts joined; they must not change until Do returns. The answer, of at
+// most most bytes, is given to read. A child that hostile content has taken over may answer anything: read must check all of
+// it, and its error ends the child. Do's error is ctx's, or a *Failure where the child died or was ended.
 func (s *Share) Do(ctx context.Context, task string, most int64, read func(answer string) error, parts ...[]byte) error {
 	r := request{task: task, parts: parts, most: most, read: read}
 	if err := r.check(); err != nil {
@@ -49,18 +48,18 @@ func (s *Share) Do(ctx context.Context, task string, most int64, read func(answe
 		took, err := s.pool.do(ctx, s.owner, in, r)
 		var failure *Failure
 		if !errors.As(err, &failure) {
-			s.took(took)
+			s.noteTime(took)
 			return err
 		}
 		switch failure.Cause {
 		case pressed:
 			s.pool.metrics.slow.Inc()
-			if in, cpu = slow, s.pool.limits.CPU; !s.waste(took) {
+			if in, cpu = slow, s.pool.limits.CPU; !s.noteWaste(took) {
 				cpu = s.pool.limits.Slice
 			}
 			continue
 		case CPU:
-			more := s.waste(cpu)
+			more := s.noteWaste(cpu)
 			if whole := s.pool.limits.CPU; cpu < whole {
 				s.pool.metrics.slow.Inc()
 				if more {
@@ -71,14 +70,14 @@ func (s *Share) Do(ctx context.Context, task string, most int64, read func(answe
 					cpu, s.pool.limits.Slow)}
 			}
 		default:
-			s.waste(took)
+			s.noteWaste(took)
 		}
 		s.pool.metrics.failed.WithLabelValues(string(failure.Cause)).Inc()
 		return failure
 	}
 }
 
-// terms are the lane and the computing of a new request.
+// terms are the lane and the computing time of a new request.
 func (s *Share) terms() (lane, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,14 +93,14 @@ func (s *Share) terms() (lane, time.Duration) {
 	return fast, s.pool.limits.Slice
 }
 
-// took notes how long a request had a child.
-func (s *Share) took(how time.Duration) {
-	if how < s.pool.limits.Slice/long {
+// noteTime notes how long a request had a child.
+func (s *Share) noteTime(how time.Duration) {
+	if how < s.pool.limits.Slice/longPart {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.heavyUntil = later(s.heavyUntil, time.Now().Add(owing*how))
+	s.heavyUntil = later(s.heavyUntil, time.Now().Add(laneFactor*how))
 }
 
 func later(a, b time.Time) time.Time {
@@ -111,11 +110,11 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// waste notes computing that brought no answer, and tells whether some is left.
-func (s *Share) waste(much time.Duration) (left bool) {
+// noteWaste notes computing time without an answer, and tells whether some is left.
+func (s *Share) noteWaste(much time.Duration) (left bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wasted += much
-	s.slowUntil = later(s.slowUntil, time.Now().Add(owing*much))
+	s.slowUntil = later(s.slowUntil, time.Now().Add(laneFactor*much))
 	return s.wasted < s.pool.limits.Slow
 }

@@ -16,14 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// known is how many owners wait for a place or have one.
+// known counts the owners that wait for a place or have one.
 func (l *lanes) known() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.owners)
 }
 
-// waiting is how many requests wait for a place.
+// waiting counts the requests that wait for a place.
 func (l *lanes) waiting() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,7 +74,7 @@ func TestEveryPartOfARequestArrives(t *testing.T) {
 	}
 }
 
-// Ten owners have everything that is there but for what is fair, and all of it is hostile.
+// Ten hostile owners use everything except other owners' fair share.
 func TestSmallDocumentsGoOnWhateverHostileSyncsDo(t *testing.T) {
 	t.Parallel()
 	const hostile, each = 10, 8
@@ -117,7 +117,7 @@ func TestASyncThatHasWastedItsBudgetGetsSlicesOnly(t *testing.T) {
 	share := f.Share("somebody")
 	for _, says := range []string{
 		"could not be read: needs more than 200ms of computing", // 300 ms so far
-		"could not be read: needs more than 200ms of computing", // in debt, so without a slice of its own: 500 ms
+		"could not be read: needs more than 200ms of computing", // in debt, so without a slice: 500 ms
 		"could not be read: needs more than 100ms of computing, and this sync has used up the 500ms that it has for such documents",
 	} {
 		_, err := share.ask(t.Context(), "spin")
@@ -130,7 +130,7 @@ func TestASyncThatHasWastedItsBudgetGetsSlicesOnly(t *testing.T) {
 	require.Equal(t, "small", answer, "what is small is read all the same")
 }
 
-// tail calls when something has come.
+// tail calls a function when bytes arrive.
 type tail struct {
 	io.Reader
 	then func()
@@ -148,7 +148,7 @@ func TestAChildThatIsBeingKilledAnswersNobodyElse(t *testing.T) {
 	require.NoError(t, err)
 	defer c.end()
 	ctx, cancel := context.WithCancel(t.Context())
-	c.read = bufio.NewReader(tail{c.out, cancel}) // the context ends just as the answer comes
+	c.read = bufio.NewReader(tail{c.out, cancel}) // the context ends just as the answer arrives
 	answer, err := c.ask(ctx, request{most: maxFrameBytes, task: "echo", parts: [][]byte{[]byte("answer")}, cpu: time.Minute})
 	require.NoError(t, err)
 	require.Equal(t, "answer", answer)

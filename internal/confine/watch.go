@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What a child that ends itself says by its exit code. The Go runtime's own is 2.
+// The exit codes by which a child says why it ended itself. The Go runtime's own is 2.
 const (
 	exitMemory = 86
 	exitCPU    = 87
@@ -16,17 +16,17 @@ const (
 
 const (
 	watchEvery = 20 * time.Millisecond
-	// retireShare: a child that has used this share of its memory for one request ends after it, so that the next one
-	// finds all of it: the kernel counts what is mapped, also where Go has freed it.
+	// retireShare is the share of its memory above which a child ends after the request, so that the next request has all of
+	// it: the kernel counts mapped memory, also where Go has freed it.
 	retireShare = 4
 )
 
-// watch ends this process when a request takes too much. It sleeps while there is none.
+// watch ends this process when a request takes too much memory or computing time. It sleeps while there is no request.
 type watch struct {
 	timer   *time.Timer
 	samples []metrics.Sample
 	parent  int
-	// memory is how much a request may use beyond base, what the bare process has.
+	// memory is how much a request may use beyond base, the memory of a bare child.
 	memory, base uint64
 	cpu, began   time.Duration
 }
@@ -47,7 +47,7 @@ func (w *watch) begin(cpu time.Duration) {
 	w.timer.Reset(watchEvery)
 }
 
-// end tells whether the process has grown so much that it should end.
+// end tells whether the process has grown so much that it must end.
 func (w *watch) end() (grown bool) {
 	w.timer.Stop()
 	return w.used() > w.base+w.memory/retireShare
@@ -65,13 +65,13 @@ func (w *watch) look() {
 	w.timer.Reset(watchEvery)
 }
 
-// used is the memory that Go holds of the system.
+// used is the memory that Go holds from the system.
 func (w *watch) used() uint64 {
 	metrics.Read(w.samples)
 	return w.samples[0].Value.Uint64() - w.samples[1].Value.Uint64()
 }
 
-// cpuTime is what all threads have used.
+// cpuTime is the computing time of all threads.
 func cpuTime() time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {

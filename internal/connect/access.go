@@ -11,8 +11,8 @@ import (
 	"github.com/echomind/sync/internal/config"
 )
 
-// Access is what a connection to NATS needs beside its URL: who this program is, and whom it trusts. Every file is read
-// here, so that a wrong one is told at the start, by its setting; no error holds what is in it.
+// Access returns the options of a connection to NATS beside its URL: the program's identity, and the certificates that it
+// trusts. Every file is read here, so that a wrong one is reported at the start, by its setting; no error quotes a file.
 func Access(a config.NATSAccess) ([]nats.Option, error) {
 	if err := a.Validate(); err != nil {
 		return nil, err
@@ -23,7 +23,7 @@ func Access(a config.NATSAccess) ([]nats.Option, error) {
 	}
 	if a.NATSCredsFile != "" {
 		creds := nats.UserCredentials(a.NATSCredsFile)
-		// The driver reads the file at each connection, and so notices a new one; this only asks whether it can be read.
+		// The driver reads the file at each connection, and so notices a new one; this only checks that it can be read.
 		var o nats.Options
 		if err := creds(&o); err != nil {
 			return nil, fmt.Errorf("NATS_CREDS_FILE=%q: %w", a.NATSCredsFile, err)

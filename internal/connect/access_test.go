@@ -53,7 +53,7 @@ func write(t *testing.T, name string, data []byte) string {
 	return file
 }
 
-// authority makes certificates.
+// authority signs certificates.
 type authority struct {
 	t    *testing.T
 	cert *x509.Certificate
@@ -87,7 +87,7 @@ func (a *authority) sign(template *x509.Certificate) (*x509.Certificate, *ecdsa.
 	return cert, key
 }
 
-// pair is a certificate and its key as files.
+// pair is a certificate and its key, as files.
 func (a *authority) pair(usage x509.ExtKeyUsage) (certFile, keyFile string) {
 	a.t.Helper()
 	cert, key := a.sign(&x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{usage}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}})

@@ -1,5 +1,5 @@
-// Package connect opens what a service needs to work (Postgres, NATS), waits until both are there and the
-// schema is right, and closes them in order.
+// Package connect opens a service's connections (Postgres, NATS), waits until both servers and the schema are there, and closes
+// them in order.
 package connect
 
 import (
@@ -28,7 +28,7 @@ import (
 const (
 	askTimeout = 5 * time.Second
 	retryEvery = time.Second
-	// poolTimeout is a little more than the pool needs to give up on a server that has fallen silent.
+	// poolTimeout is a little longer than the pool takes to give up on a server that does not answer.
 	poolTimeout = 5 * time.Second
 )
 
@@ -38,7 +38,7 @@ type Process struct {
 	Metrics  prometheus.Registerer
 	Gatherer prometheus.Gatherer
 	Ready    *telemetry.Readiness
-	// Embedded says that NATS runs in this process: that one server keeps its streams alone is no news.
+	// Embedded says that NATS runs in this process: no warning is given that only one server keeps its streams.
 	Embedded bool
 }
 
@@ -52,10 +52,10 @@ func NewProcess(log *slog.Logger) Process {
 // Logger is the process's log.
 func (p Process) Logger() *slog.Logger { return p.Log }
 
-// Registerer takes metrics.
+// Registerer registers metrics.
 func (p Process) Registerer() prometheus.Registerer { return p.Metrics }
 
-// Note shows beside what is ready what somebody has to say of itself.
+// Note adds a named remark to what readiness reports.
 func (p Process) Note(name string, say func() string) { p.Ready.Note(name, say) }
 
 // Servers are a service's connections.
@@ -68,7 +68,7 @@ type Servers struct {
 	line   *line
 	waits  atomic.Pointer[error]
 	log    *slog.Logger
-	// refused is why NATS does not do what it is asked.
+	// refused keeps why NATS refuses a request.
 	refused *refusals
 
 	embedded  bool
@@ -78,15 +78,14 @@ type Servers struct {
 // Postgres is the pool.
 func (s *Servers) Postgres() *pgxpool.Pool { return s.Pool }
 
-// JetStream is NATS's, in our words.
+// JetStream is NATS's API, with errors in our words.
 func (s *Servers) JetStream() jetstream.JetStream { return s.Stream }
 
 // Tracing is nil where tracing is off.
 func (s *Servers) Tracing() *tracing.Tracer { return s.Tracer }
 
-// Open connects a service and waits, as long as ctx allows, for Postgres, the schema's tables and NATS. It
-// returns db.ErrSchema where the schema is one that this program does not work on, and postgres.ErrPooler where Postgres is
-// behind a pooler that cannot be used so.
+// Open connects a service and waits, as long as ctx allows, for Postgres, the schema's tables and NATS. It returns db.ErrSchema
+// where the schema is one that this program does not work on, and postgres.ErrPooler where a pooler is in the way.
 func Open(ctx context.Context, cfg config.Common, service string, p Process) (*Servers, error) {
 	log := p.Log.With("service", service)
 	pool, err := postgres.Open(ctx, cfg.DatabaseURL, "echomind-"+service, cfg.DatabaseMaxConns, postgres.As(cfg.DatabaseRole))
@@ -104,7 +103,7 @@ func Open(ctx context.Context, cfg config.Common, service string, p Process) (*S
 	s.started(errors.New("connect.schema: not asked yet"))
 	measured := newConnections(service, pool, conn)
 	s.unmeasure = func() {}
-	if p.Metrics.Register(measured) == nil { // else a service of this name is measured already
+	if p.Metrics.Register(measured) == nil { // else the connections of a service of this name are measured already
 		s.unmeasure = func() { p.Metrics.Unregister(measured) }
 	}
 	p.Ready.Add(service+".postgres", func(ctx context.Context) error { return db.Check(ctx, pool) })
@@ -124,7 +123,7 @@ func Open(ctx context.Context, cfg config.Common, service string, p Process) (*S
 	return s, nil
 }
 
-// checkNATS asks for the streams once the service works: a broker that has lost its volume is connected, too.
+// checkNATS asks for the streams while the service works: a broker that has lost its volume is connected, too.
 func (s *Servers) checkNATS(ctx context.Context) error {
 	if !s.NATS.IsConnected() {
 		return fmt.Errorf("NATS is %s%s", s.NATS.Status(), s.refused.hint())
@@ -135,10 +134,10 @@ func (s *Servers) checkNATS(ctx context.Context) error {
 	return streams.Present(ctx, s.Stream)
 }
 
-// started keeps what the service waits for before it works; nil = it works.
+// started keeps why the service does not work yet; nil = it works.
 func (s *Servers) started(waits error) { s.waits.Store(&waits) }
 
-// wait asks until both servers have what the service needs. "Connected" is not enough: a NATS without JetStream is.
+// wait asks until both servers have what the service needs. A connection is not enough: a NATS without JetStream accepts it.
 func (s *Servers) wait(ctx context.Context) error {
 	err := s.ask(ctx, "connect.schema", func(ctx context.Context) error { return db.Check(ctx, s.Pool) })
 	if err == nil {
@@ -153,18 +152,18 @@ func (s *Servers) wait(ctx context.Context) error {
 
 // warn says once where the streams are less durable than they look.
 func (s *Servers) warn(ctx context.Context) {
-	standing, err := streams.Inspect(ctx, s.Stream)
+	states, err := streams.Inspect(ctx, s.Stream)
 	if err != nil {
 		s.log.Warn("the streams' durability is not known", "err", err)
 	}
-	for name, stream := range standing {
+	for name, stream := range states {
 		for _, weakness := range stream.Warnings {
 			s.log.Warn("a stream is less durable than it looks", "stream", name, "because", weakness)
 		}
 	}
 }
 
-// ask repeats a call until it succeeds, or says what no waiting mends.
+// ask repeats a call until it succeeds, or fails with an error that waiting does not cure.
 func (s *Servers) ask(ctx context.Context, name string, call func(context.Context) error) error {
 	logged := ""
 	for {
@@ -185,11 +184,11 @@ func (s *Servers) ask(ctx context.Context, name string, call func(context.Contex
 	}
 }
 
-// Close gets the last acknowledgements and spans out and closes both connections, in bounded time, whatever state the
-// servers are in; one failing close never skips the next.
+// Close sends the last acknowledgements and spans and closes both connections, in bounded time, whatever state the servers are
+// in; one failing close never skips the next.
 func (s *Servers) Close() error {
 	s.unmeasure()
 	traced := make(chan error, 1)
-	go func() { traced <- s.Tracer.Close() }() // beside the others, so that a stop takes no longer
+	go func() { traced <- s.Tracer.Close() }() // at the same time as the others, so that a stop takes no longer
 	return errors.Join(s.closeNATS(), closeWithin("connect.close_pool", poolTimeout, s.Pool.Close), <-traced)
 }

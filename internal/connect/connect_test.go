@@ -29,13 +29,13 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
 
-// soon bounds what should take milliseconds.
+// soon bounds calls that take milliseconds.
 const soon = 20 * time.Second
 
-// both ways.
+// both are the two directions of a connection.
 var both = []faultproxy.Direction{faultproxy.ToServer, faultproxy.ToClient}
 
-// way is a proxy before a server, and the URL through it.
+// way is a proxy in front of a server, with the URL through it.
 func way(t *testing.T, server string) (*faultproxy.Proxy, string) {
 	t.Helper()
 	u, err := url.Parse(server)
@@ -78,7 +78,7 @@ func open(t *testing.T, cfg config.Common) *opening {
 	return o
 }
 
-// says waits until readiness names one of some problems under a name.
+// says waits until readiness reports one of some problems under a name.
 func (o *opening) says(name string, oneOf ...string) {
 	o.t.Helper()
 	testkit.Eventually(o.t, soon, func() error {
@@ -92,7 +92,7 @@ func (o *opening) says(name string, oneOf ...string) {
 	})
 }
 
-// isReady waits until the connections are open and readiness has nothing to say.
+// isReady waits until the connections are open and readiness reports nothing.
 func (o *opening) isReady() *connect.Servers {
 	o.t.Helper()
 	select {
@@ -123,7 +123,7 @@ func (o *opening) ends() error {
 	}
 }
 
-// closes fails the test where closing takes as long as a stop may.
+// closes fails the test where closing takes longer than a stop may.
 func closes(t *testing.T, s *connect.Servers) {
 	t.Helper()
 	closed := make(chan error, 1)
@@ -162,7 +162,7 @@ func TestASilentServerAtTheStartIsAWaitThatNamesItsDeadlineAndEndsWithAStop(t *t
 		"Postgres": {func(t *testing.T) (*faultproxy.Proxy, config.Common) {
 			proxy, through := way(t, postgres)
 			return proxy, common(through, nats)
-		}, []string{"connect.schema: no answer within 5s", "connect.schema: ask for the schema version: failed to connect"}}, // whose deadline is first
+		}, []string{"connect.schema: no answer within 5s", "connect.schema: ask for the schema version: failed to connect"}}, // either deadline may end first
 		"NATS": {func(t *testing.T) (*faultproxy.Proxy, config.Common) {
 			proxy, through := way(t, nats)
 			return proxy, common(postgres, through)
@@ -238,7 +238,7 @@ func (o *opening) isReadyAgain() {
 	o.isReady()
 }
 
-// More is published than all buffers on the way take, so that writing itself is not answered.
+// More is published than all buffers between hold, so that the write itself blocks.
 func TestPublishingIntoASilenceEndsAndTheConnectionComesBack(t *testing.T) {
 	t.Parallel()
 	proxy, through := way(t, testkit.NATS(t).URL())

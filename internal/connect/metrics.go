@@ -8,7 +8,7 @@ import (
 	"github.com/echomind/sync/internal/version"
 )
 
-// connections are the metrics of one service's connections, read when they are asked for.
+// connections are the metrics of one service's connections, collected at each scrape.
 type connections struct {
 	pool *pgxpool.Pool
 	nats *nats.Conn
@@ -22,11 +22,11 @@ func newConnections(service string, pool *pgxpool.Pool, conn *nats.Conn) *connec
 	}
 	return &connections{
 		pool: pool, nats: conn,
-		build:      describe("echomind_build_info", "1, labelled with what was built.", "version"),
-		held:       describe("postgres_pool_connections", "Connections of the service's pool, by what they do.", "state"),
+		build:      describe("echomind_build_info", "1, labelled with the version of the build.", "version"),
+		held:       describe("postgres_pool_connections", "Connections of the service's pool, by state.", "state"),
 		most:       describe("postgres_pool_max_connections", "Connections that the pool may have."),
-		waits:      describe("postgres_pool_waits_total", "Times a connection had to be waited for."),
-		waited:     describe("postgres_pool_wait_seconds_total", "Time that connections were waited for."),
+		waits:      describe("postgres_pool_waits_total", "Times that a request for a connection had to wait."),
+		waited:     describe("postgres_pool_wait_seconds_total", "Time that requests for a connection waited."),
 		connected:  describe("nats_connected", "1 while the service is connected to NATS."),
 		reconnects: describe("nats_reconnects_total", "Times that the connection to NATS was made again."),
 	}

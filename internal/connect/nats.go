@@ -19,13 +19,13 @@ import (
 const (
 	// natsConnectTimeout bounds each attempt to connect, from dialling to the server's answer.
 	natsConnectTimeout = 2 * time.Second
-	// natsPing is how often the server is asked for a sign of life; after two that are not answered the connection is
-	// given up, 6 s after the server fell silent.
+	// natsPing is the interval of pings; after two without an answer the connection is given up, 6 s after the server stopped
+	// answering.
 	natsPing = 2 * time.Second
-	// natsWriteTimeout bounds a write to a server that reads nothing any more. While it lasts every use of the
-	// connection waits, so that a publish may take so much longer than its own deadline. The driver's default is a minute.
+	// natsWriteTimeout bounds a write to a server that does not read any more. While it lasts every use of the connection
+	// waits, so that a publish may take so much longer than its own deadline. The driver's default is a minute.
 	natsWriteTimeout = 3 * time.Second
-	// drainTimeout bounds what is done to get the last acknowledgements out.
+	// drainTimeout bounds the sending of the last acknowledgements.
 	drainTimeout = 2 * time.Second
 	// publishTimeout forgets an asynchronous publish whose acknowledgement was lost; else it would count as pending
 	// for ever.
@@ -39,13 +39,13 @@ func openNATS(cfg config.Common, service string, way *line, refused *refusals, l
 	}
 	conn, err := nats.Connect(cfg.NATSURL, append(access,
 		nats.Name("echomind-"+service), nats.CustomInboxPrefix(refused.inbox),
-		// A user that is refused may be mended on either side: the driver would give up at the second refusal.
+		// A refused user may be corrected on either side: the driver would give up at the second refusal.
 		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(500*time.Millisecond), nats.ReconnectJitter(200*time.Millisecond, 500*time.Millisecond),
 		nats.Timeout(natsConnectTimeout), nats.SetCustomDialer(way),
 		nats.PingInterval(natsPing), nats.MaxPingsOutstanding(2),
 		nats.FlusherTimeout(natsWriteTimeout), nats.ReconnectOnFlusherError(),
-		// Nothing is buffered while NATS is away: a publish fails at once and is repeated by who knows its worth.
+		// Nothing is buffered while NATS is away: a publish fails at once, and its caller repeats it.
 		nats.ReconnectBufSize(-1),
 		nats.DrainTimeout(drainTimeout),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
@@ -64,11 +64,11 @@ func openNATS(cfg config.Common, service string, way *line, refused *refusals, l
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			if errors.Is(err, nats.ErrPermissionViolation) && refused.permissionRefused(err) {
-				return // who asked says more
+				return // the request's own error says more
 			}
 			level := slog.LevelDebug
 			if errors.Is(err, nats.ErrPermissionViolation) || errors.Is(err, nats.ErrAuthorization) {
-				level = slog.LevelWarn // somebody must mend the user or its rights
+				level = slog.LevelWarn // a person must correct the user or its rights
 			}
 			log.Log(context.Background(), level, "NATS reports", "err", err)
 		}),
@@ -79,8 +79,8 @@ func openNATS(cfg config.Common, service string, way *line, refused *refusals, l
 	return conn, nil
 }
 
-// closeNATS lets the last acknowledgements out and closes the connection. Where the server has fallen silent the driver
-// would wait for it in several places, one after the other: then the socket is cut.
+// closeNATS sends the last acknowledgements and closes the connection. Where the server does not answer, the driver would wait
+// for it in several places, one after the other: then the socket is cut.
 func (s *Servers) closeNATS() error {
 	var drained error
 	err := closeWithin("connect.close_nats", drainTimeout+time.Second, func() {
@@ -98,12 +98,12 @@ func (s *Servers) closeNATS() error {
 		return nil
 	}
 	if errors.Is(drained, nats.ErrConnectionClosed) || errors.Is(drained, nats.ErrConnectionReconnecting) {
-		return nil // nothing was left to get out
+		return nil // nothing was left to send
 	}
 	return drained
 }
 
-// closeWithin waits for what cannot be told to hurry.
+// closeWithin bounds a close that has no timeout of its own.
 func closeWithin(name string, after time.Duration, work func()) error {
 	done := make(chan struct{})
 	go func() { defer close(done); work() }()
@@ -115,7 +115,7 @@ func closeWithin(name string, after time.Duration, work func()) error {
 	}
 }
 
-// line dials for a NATS connection, and can cut what it has dialled.
+// line dials for a NATS connection, and can cut the sockets that it has dialled.
 type line struct {
 	mu    sync.Mutex
 	conn  net.Conn
@@ -147,11 +147,11 @@ func (l *line) cut() {
 	}
 }
 
-// ErrAway says that NATS cannot be asked now. It is a wait.
+// ErrAway says that NATS cannot be reached now. It is a wait.
 var ErrAway = errors.New("NATS is away")
 
-// away translates what misleads people. Of a connection that is being made again, and that is told to keep nothing for
-// later, the driver says that a buffer is full; of a server without JetStream, that nobody responds.
+// away translates the driver's misleading errors. While a connection without a buffer is being made again, the driver says that
+// a buffer is full; of a server without JetStream, that nobody responds.
 func away(err error) error {
 	switch {
 	case errors.Is(err, nats.ErrReconnectBufExceeded):
@@ -162,7 +162,7 @@ func away(err error) error {
 	return err
 }
 
-// stream is JetStream in our words.
+// stream is JetStream with errors in our words.
 type stream struct {
 	jetstream.JetStream
 	refused *refusals

@@ -15,8 +15,8 @@ import (
 // onceTimeout bounds how long a person waits for NATS.
 const onceTimeout = 3 * time.Second
 
-// Once connects a person's command: one attempt, and none again. Its errors never carry the URL, which may hold a
-// password. The caller closes the connection.
+// Once connects a person's command: it tries once. Its errors never contain the URL, which may hold a password. The caller
+// closes the connection.
 func Once(servers string, access config.NATSAccess) (*nats.Conn, jetstream.JetStream, error) {
 	options, err := Access(access)
 	if err != nil {
@@ -40,7 +40,7 @@ func Once(servers string, access config.NATSAccess) (*nats.Conn, jetstream.JetSt
 	return conn, stream{js, refused}, nil
 }
 
-// unreadable keeps the URL, which may hold a password, out of an error.
+// unreadable is a parse error without the URL, which may hold a password.
 func unreadable(doing string, err error) error {
 	var parse *url.Error
 	if errors.As(err, &parse) {

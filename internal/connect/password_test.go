@@ -13,14 +13,14 @@ import (
 	"github.com/echomind/sync/testonly/testkit"
 )
 
-// door lets a password in, once it is open, and counts who was refused.
-type door struct {
+// gatekeeper accepts a password once it is open, and counts the refused attempts.
+type gatekeeper struct {
 	password string
 	isOpen   atomic.Bool
 	refused  atomic.Int32
 }
 
-func (d *door) Check(client server.ClientAuthentication) bool {
+func (d *gatekeeper) Check(client server.ClientAuthentication) bool {
 	if d.isOpen.Load() && client.GetOpts().Password == d.password {
 		return true
 	}
@@ -28,10 +28,10 @@ func (d *door) Check(client server.ClientAuthentication) bool {
 	return false
 }
 
-// The driver's own limit is two refusals: a password that is set on the server later would find nobody who tries it.
+// The driver's own limit is two refusals: after that nobody would try a password that is set on the server later.
 func TestARefusedPasswordIsToldAndTriedAgainUntilTheServerTakesIt(t *testing.T) {
 	t.Parallel()
-	d := &door{password: "new-secret"}
+	d := &gatekeeper{password: "new-secret"}
 	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(), CustomClientAuthentication: d,
 	})

@@ -17,19 +17,19 @@ import (
 // api begins the subjects of JetStream's requests.
 const api = "$JS.API."
 
-// refusals tell those who ask or publish that they may not. The server drops what its user may not send and says so on
-// the connection, not to the request, which would wait for its whole deadline.
+// refusals end requests and publishes that NATS does not permit. The server drops a forbidden message and reports it on the
+// connection, not to the request, which would wait for its whole deadline.
 type refusals struct {
-	// inbox begins the subjects on which answers arrive.
+	// inbox is the prefix of the subjects on which replies arrive.
 	inbox string
 
 	mu           sync.Mutex
 	asking       map[string]map[*context.CancelCauseFunc]struct{} // by subject
-	inboxError   error                                            // why no answer can arrive on this connection; nil = they do
-	connectError error                                            // why the last attempt to connect failed; nil = it did not
+	inboxError   error                                            // why no reply can arrive on this connection; nil = replies arrive
+	connectError error                                            // why the last attempt to connect failed; nil = it succeeded
 }
 
-// quoted finds the subject in the server's words: nothing else carries it.
+// quoted finds the subject in the text of the server's error: no field holds it.
 var quoted = regexp.MustCompile(`"([^"]+)"`)
 
 // permissionRefused ends the requests that a permission error is about, and says whether there are any.
@@ -56,15 +56,15 @@ func (r *refusals) permissionRefused(violation error) bool {
 	return len(r.asking[found[1]]) > 0
 }
 
-// connected is called for each new connection: its user may have other rights.
+// connected is called for each new connection: its user may have other rights than before.
 func (r *refusals) connected() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.inboxError, r.connectError = nil, nil
 }
 
-// connectFailed keeps why an attempt to connect failed, and says whether that is news for a person: a server that is not there
-// was told of before.
+// connectFailed keeps why an attempt to connect failed, and says whether a person should be told: an absent server was reported
+// before.
 func (r *refusals) connectFailed(err error) (news bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,7 +74,7 @@ func (r *refusals) connectFailed(err error) (news bool) {
 	return news
 }
 
-// hint is why the last attempt to connect failed, in words that name the settings; "" = nobody knows.
+// hint is why the last attempt to connect failed, in words that name the settings; "" = unknown.
 func (r *refusals) hint() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,7 +91,7 @@ func (r *refusals) register(subject string, cancel context.CancelCauseFunc) (for
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.inboxError != nil {
-		cancel(r.inboxError) // the server said so once, and would not say it again
+		cancel(r.inboxError) // the server reports it once, and not again
 	}
 	if r.asking[subject] == nil {
 		if r.asking == nil {
@@ -109,7 +109,7 @@ func (r *refusals) register(subject string, cancel context.CancelCauseFunc) (for
 	}
 }
 
-// request sends something to a subject and waits for the answer. It returns streams.ErrNotAllowed where the server refuses it.
+// request sends a request to a subject and waits for the reply. It returns streams.ErrNotAllowed where the server refuses it.
 func request[T any](ctx context.Context, r *refusals, subject string, call func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -16,7 +16,7 @@ import (
 	"github.com/echomind/sync/internal/streams"
 )
 
-// restricted runs a server with one user, who may do what permissions say.
+// restricted runs a server with one user, who has these permissions.
 func restricted(t *testing.T, permissions *server.Permissions) (url string) {
 	t.Helper()
 	s, err := server.NewServer(&server.Options{
@@ -75,7 +75,7 @@ func TestARefusedPublishAndARefusedRequestFailAtOnceWithTheirSubject(t *testing.
 	}
 }
 
-// Without it every request would only be known to have no answer.
+// Without it the request's error would only be that no reply came.
 func TestAUserWhoMayNotHearItsAnswersIsToldSoForEveryRequest(t *testing.T) {
 	t.Parallel()
 	url := restricted(t, &server.Permissions{

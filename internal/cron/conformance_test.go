@@ -10,7 +10,8 @@ import (
 
 const conformance = "../../docs/conformance/cron.tsv"
 
-// Of every row: all slots after from and not after until, found by walking, by asking at moments between them, and by counting.
+// For every row: all slots after from and not after until, found by stepping through them, by asking at moments between them,
+// and by counting.
 func TestEverySlotOfTheConformanceFile(t *testing.T) {
 	t.Parallel()
 	file, err := os.Open(conformance)

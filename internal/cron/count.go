@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Count is how many slots there are after a moment and not after until. It costs some nanoseconds a day, so that a schedule
-// which nobody claimed for decades is counted in a few milliseconds: between two changes of the clocks the slots of a day are
-// multiplied, not walked.
+// Count is the number of slots after a moment and not after until. It costs some nanoseconds a day, so that the slots of
+// decades are counted in a few milliseconds: between two changes of the clocks the slots of a day are multiplied, not stepped
+// through.
 func (s Schedule) Count(after, until time.Time) (n int) {
 	for at := after; after.Before(until); {
 		part := s.stretch(at)
@@ -20,7 +20,7 @@ func (s Schedule) Count(after, until time.Time) (n int) {
 	return n
 }
 
-// count is how many times the wall shows after a time and not after another, where the clocks do not change.
+// count is the number of slots between two times of the wall clock, where the clocks do not change.
 func (f *fields) count(after, until time.Time) int {
 	if !after.Before(until) {
 		return 0
@@ -40,7 +40,7 @@ func (f *fields) perDay() int {
 	return bits.OnesCount64(f.hour&(1<<24-1)) * bits.OnesCount64(f.minute&(1<<60-1))
 }
 
-// upTo is how many slots a day has up to a time of it.
+// upTo is the number of slots of a day up to a time of it.
 func (f *fields) upTo(t time.Time) int {
 	if !f.isOn(t) {
 		return 0

@@ -1,6 +1,6 @@
-// Package cron tells when a cron schedule comes due in a time zone. An expression speaks of the clock on the wall; where that
-// clock is put forward or back, the schedule's policies say what becomes of the times that are left out or shown twice.
-// docs/conformance/cron.tsv holds schedules with the slots that they must have, in this implementation and in any other.
+// Package cron computes when a cron schedule comes due in a time zone. An expression names times of the wall clock; where the
+// clocks are put forward or back, the schedule's policies decide about times that do not occur or occur twice.
+// docs/conformance/cron.tsv lists schedules with their slots, for this implementation and any other.
 package cron
 
 import (
@@ -15,20 +15,20 @@ import (
 // ErrSchedule says that a schedule cannot be understood.
 var ErrSchedule = errors.New("bad schedule")
 
-// How many characters an expression and a time zone may have: as many as their columns take.
+// The largest numbers of characters of an expression and a time zone: those of their columns.
 const (
 	maxLength = 200
 	maxZone   = 64
 )
 
-// Gap is what becomes of slots that the clocks leave out when they are put forward.
+// Gap is the policy for slots that do not occur because the clocks are put forward.
 type Gap string
 
-// Overlap is what becomes of slots that the clocks show twice when they are put back.
+// Overlap is the policy for slots that occur twice because the clocks are put back.
 type Overlap string
 
-// The policies. The empty one leaves it to the schedule: one of fixed times runs at the first moment after a gap and the first
-// time in an overlap; one that is periodic follows elapsed time: it skips what was never shown, and runs both times.
+// The policies. With the empty one the schedule decides: fixed times run at the first moment after a gap and at the first time
+// in an overlap; periodic ones follow elapsed time: they skip the gap, and run both times.
 const (
 	GapAfter  Gap = "after"  // at the first moment after the gap
 	GapSkip   Gap = "skip"   // not at all
@@ -46,13 +46,13 @@ type Spec struct {
 	Expression string
 	// Zone is an IANA time zone.
 	Zone string
-	// ID is the connector's: what H is spread by.
+	// ID is the connector's: H is spread by it.
 	ID      int32
 	Gap     Gap
 	Overlap Overlap
 }
 
-// Columns is the Spec that a connector's columns hold.
+// Columns is the Spec in a connector's columns.
 func Columns(expression, zone string, id int32, gap, overlap *string) Spec {
 	s := Spec{Expression: expression, Zone: zone, ID: id}
 	if gap != nil {
@@ -106,7 +106,7 @@ func zone(name string) (*time.Location, error) {
 	return nil, fmt.Errorf("%w: time_zone %q: write an IANA name such as Europe/Berlin", ErrSchedule, name)
 }
 
-// setPolicies puts in the policies that were left to the schedule, and refuses those that are none.
+// setPolicies replaces empty policies by the schedule's own, and refuses unknown ones.
 func (s *Schedule) setPolicies() error {
 	switch s.gap {
 	case "":
@@ -131,7 +131,7 @@ func (s *Schedule) setPolicies() error {
 	return nil
 }
 
-// Next is the first slot after a moment; zero when there is none within searched years.
+// Next is the first slot after a moment; zero when there is none within the searched years.
 func (s Schedule) Next(after time.Time) time.Time {
 	horizon := after.AddDate(searched, 0, 0)
 	for at := after; at.Before(horizon); {
@@ -147,8 +147,8 @@ func (s Schedule) Next(after time.Time) time.Time {
 	return time.Time{}
 }
 
-// Last is the last slot after a moment and not after until; zero when there is none. It looks at few of the slots
-// between them, so that a schedule which nobody claimed for months is claimed as fast as any.
+// Last is the last slot after a moment and not after until; zero when there is none. It looks at few of the slots between them,
+// so that a schedule that was not claimed for months is claimed as fast as any.
 func (s Schedule) Last(after, until time.Time) time.Time {
 	last, none := s.Next(after), until // there is no slot in (none, until]
 	if !within(last, until) {

@@ -153,7 +153,7 @@ func TestSlotsOfAYearAreTheSameFromItsBeginningAndAskedAtAnyMoment(t *testing.T)
 	rapid.Check(t, func(t *rapid.T) {
 		schedule, begin := schedules.Draw(t, "schedule"), moments.Draw(t, "begin")
 		if schedule.Count(begin, begin.AddDate(1, 0, 0)) > 20_000 {
-			return // a year of minutes is as good as a month
+			return // a year of minutes tests as much as a month
 		}
 		var walked []time.Time
 		for slot := schedule.Next(begin); within(slot, begin.AddDate(1, 0, 0)); slot = schedule.Next(slot) {
@@ -178,7 +178,7 @@ func TestSlotsOfAYearAreTheSameFromItsBeginningAndAskedAtAnyMoment(t *testing.T)
 	})
 }
 
-// A second, slower evaluator: it looks at every minute of real time, and knows the changes of the clocks only by what the wall shows.
+// A second, slower evaluator: it looks at every minute of real time, and knows a change of the clocks only by the wall clock.
 func TestSlotsAreThoseThatEveryMinuteOfRealTimeSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		schedule := schedules.Draw(t, "schedule")
@@ -319,7 +319,7 @@ func TestDecadesOfAMinutelyScheduleAreCountedInMilliseconds(t *testing.T) {
 			began := time.Now()
 			count, last := schedule.Count(after, until), schedule.Last(after, until)
 			best = min(best, time.Since(began))
-			// Of what the clocks repeat and leave out the former counts once, the latter once.
+			// A repeated time counts once, and so does one that is left out.
 			if all := int(until.Sub(after) / time.Minute); count > all || count < all-24*60*60 || until.Sub(last) != 30*time.Second {
 				t.Fatalf("%s: %d slots of %d, the last at %s", zone, count, all, last)
 			}

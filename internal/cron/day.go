@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// days are those of an expression that depend on the month: L, W and #. They mean what they mean to Quartz
-// (the documentation of org.quartz.CronExpression, at quartz-scheduler.org), with the numbers of crontab(5): 0 and 7 are Sunday, as in Spring's CronExpression. Lists of them are taken, too, which
-// Quartz refuses; and of days that a month does not have (31W, L-29) there is none in it.
+// days are those of an expression that depend on the month: L, W and #. Their meaning is Quartz's (the documentation of
+// org.quartz.CronExpression, at quartz-scheduler.org), with the numbers of crontab(5): 0 and 7 are Sunday, as in Spring's
+// CronExpression. Lists of them are accepted, too, which Quartz refuses; a month without such a day (31W, L-29) has no slot.
 type days struct {
 	last        uint32   // L, L-3: bit n is the n-th day before the month's last
-	lastWeekday uint32   // LW, L-3W: the weekday nearest to it
+	lastWeekday uint32   // LW, L-3W: the weekday nearest to such a day
 	nearest     uint32   // 15W: bit n is the weekday nearest to day n
 	nth         [7]uint8 // 5#3, 5L: bit n is the n-th of its kind in the month; bit 0 the last
 }
@@ -66,7 +66,7 @@ func daysIn(day time.Time) int {
 	return time.Date(day.Year(), day.Month()+1, 0, 0, 0, 0, 0, time.UTC).Day()
 }
 
-// readDayOfMonth reads L, L-3, LW, L-3W and 15W; known is false where it is something else.
+// readDayOfMonth reads L, L-3, LW, L-3W and 15W; known is false for anything else.
 func (d *days) readDayOfMonth(f field, written string) (known bool, err error) {
 	upper := strings.ToUpper(written)
 	near, isNear := strings.CutSuffix(upper, "W")
@@ -95,8 +95,8 @@ func (d *days) readDayOfMonth(f field, written string) (known bool, err error) {
 	return true, nil
 }
 
-// readDayOfWeek reads 5L and 5#3, friL and fri#3; known is false where it is something else. To Quartz L alone is Saturday,
-// the last day of its week.
+// readDayOfWeek reads 5L and 5#3, friL and fri#3; known is false for anything else. In Quartz L alone is Saturday, the last day
+// of its week.
 func (d *days) readDayOfWeek(f field, written string) (known bool, err error) {
 	name, which, isNth := strings.Cut(written, "#")
 	n := 0

@@ -38,7 +38,7 @@ func TestADecisionSaysWhatBecameOfTheSlotsOfAChange(t *testing.T) {
 	}
 }
 
-// Where no decision is named the slots are those of every policy.
+// Where no decision is named, every policy gives the same slots.
 func TestPoliciesMatterOnlyWhereADecisionIsNamed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spec := Spec{Expression: expressions.Draw(t, "expression"), Zone: zones.Draw(t, "zone"), ID: 7}

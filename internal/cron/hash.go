@@ -10,9 +10,9 @@ import (
 )
 
 // readHash reads H, H/15, H(0-29) and H(0-29)/10, as Jenkins does (help-spec.jelly of hudson.triggers.TimerTrigger, the help of
-// "Build periodically", and hudson.scheduler.BaseParser): H is one value of the field, H/15 each fifteenth from one of the first fifteen on, the parentheses bound both. Days of the month are of 1 to 28 then,
-// which every month has. Where Jenkins takes the name of the job we take the id of the connector. To Jenkins H/1 is H, which
-// nobody would think: it is refused.
+// "Build periodically", and hudson.scheduler.BaseParser): H is one value of the field, H/15 each fifteenth value, beginning
+// with one of the first fifteen; the parentheses bound both. Days of the month are 1 to 28 then, which every month has. Where
+// Jenkins hashes the job's name we hash the connector's id. In Jenkins H/1 means H, which nobody would expect: it is refused.
 func (f field) readHash(written string, id int32) (allowed uint64, err error) {
 	values, every, stepped := strings.Cut(written[1:], "/")
 	low, high := f.min, min(f.max, f.hashed)
@@ -40,8 +40,8 @@ func (f field) readHash(written string, id int32) (allowed uint64, err error) {
 	return allowed, nil
 }
 
-// spread is a number from 0 to below n: the first eight bytes of SHA-256("<id> <field>"), big end first, modulo n. Another
-// implementation, and one in SQL, must come to the same.
+// spread is a number from 0 to below n: the first eight bytes of SHA-256("<id> <field>"), big-endian, modulo n. Every other
+// implementation, and the one in SQL, must give the same number.
 func (f field) spread(id int32, n int) int {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", id, f.name))
 	_, rest := bits.Div64(0, binary.BigEndian.Uint64(sum[:8]), uint64(n)) //nolint:gosec // n is positive

@@ -8,32 +8,32 @@ import (
 	"time"
 )
 
-// star is the bit by which a field says nothing of the day: it is * or ?, without a step.
+// star is the bit of a field that restricts no day: it is * or ?, without a step.
 const star = 1 << 63
 
-// searched is for how many years a slot is looked for: 30 February has none, and a 29 February that is a Monday comes after 40
-// years where a century without a leap day lies between.
+// searched is the number of years in which a slot is looked for: 30 February has none, and a 29 February that is a Monday may
+// come after 40 years, across a century without a leap day.
 const searched = 41
 
-// maxAlternatives is how many a field's list may have: one for each minute.
+// maxAlternatives bounds a field's list: one for each minute.
 const maxAlternatives = 60
 
 // fields are what an expression allows, a bit for each value, and the days that depend on the month.
 type fields struct {
 	minute, hour, dom, month, dow uint64
 	days                          days
-	// periodic says that it runs every so many minutes rather than at times that somebody chose: its minute has * or a step, or it
-	// runs in every hour. cron(8) of Vixie's line makes the same difference: it mends changes of the clocks for "jobs that run at a
-	// specific time and jobs that run with a granularity greater than one hour" (man.openbsd.org/cron).
+	// periodic says that the schedule runs every so many minutes rather than at chosen times: its minute has * or a step, or it
+	// runs in every hour. cron(8) of Vixie's line distinguishes the same: it corrects changes of the clocks for "jobs that run
+	// at a specific time and jobs that run with a granularity greater than one hour" (man.openbsd.org/cron).
 	periodic bool
 }
 
-// field is one of an expression's five.
+// field is one of the five fields of an expression.
 type field struct {
 	name     string
 	min, max int
 	hashed   int    // the largest value that H takes
-	words    string // three letters each, of the values from min on
+	words    string // three letters each, for the values from min on
 	of       func(*fields) *uint64
 }
 
@@ -74,7 +74,7 @@ func read(expression string, id int32) (all fields, err error) {
 	return all, nil
 }
 
-// readField reads a list of values, ranges, steps, and what depends on the id or on the month.
+// readField reads a list of values and ranges with steps, and of H, L, W and #.
 func (f *fields) readField(i int, written string, id int32) error {
 	parts := strings.Split(written, ",")
 	if len(parts) > maxAlternatives {
@@ -152,14 +152,14 @@ func (f field) readRange(written string) (allowed uint64, err error) {
 	if step > 1 {
 		says = 0
 	}
-	high = max(low, high) // 7/2 as a day of week
+	high = max(low, high) // 7/2 as a day of the week
 	for v := low; v <= high; v += min(step, f.max+1) {
 		allowed |= 1 << v
 	}
 	return allowed | says, nil
 }
 
-// largest is the last value of *: Sunday comes once in a week.
+// largest is the last value of *: Sunday counts once.
 func (f field) largest() int {
 	if f.max == 7 {
 		return 6
@@ -167,7 +167,7 @@ func (f field) largest() int {
 	return f.max
 }
 
-// span reads the ends of a range. Where it ends on a Sunday that is the week's seventh day.
+// span reads the ends of a range. A Sunday at its end is the seventh day of the week.
 func (f field) span(first, last string) (low, high int, err error) {
 	if low, err = f.value(first); err != nil {
 		return 0, 0, err
@@ -203,7 +203,7 @@ func (f field) names() string {
 	return fmt.Sprintf(" and no name such as %s", f.words[:3])
 }
 
-// isOn says whether a day has slots. As in crontab(5), where both kinds of day are restricted one is enough.
+// isOn says whether a day has slots. As in crontab(5), where both kinds of day are restricted, one of them is enough.
 func (f *fields) isOn(day time.Time) bool {
 	if f.month>>uint(day.Month())&1 == 0 {
 		return false
@@ -216,7 +216,7 @@ func (f *fields) isOn(day time.Time) bool {
 	return ofMonth || ofWeek
 }
 
-// next is the first time on the wall after another and not after until; zero where there is none.
+// next is the first wall time of the schedule after a time and not after until; zero where there is none.
 func (f *fields) next(after, until time.Time) time.Time {
 	for at := after.Truncate(time.Minute).Add(time.Minute); !at.After(until); {
 		if f.month>>uint(at.Month())&1 == 0 {
@@ -236,7 +236,7 @@ func (f *fields) next(after, until time.Time) time.Time {
 	return time.Time{}
 }
 
-// any says whether there is a time on the wall from one on and before another.
+// any says whether the schedule has a wall time from one time on and before another.
 func (f *fields) any(from, until time.Time) bool {
 	return !f.next(from.Add(-1), until.Add(-1)).IsZero()
 }

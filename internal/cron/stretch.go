@@ -2,20 +2,20 @@ package cron
 
 import "time"
 
-// stretch is a time in which a zone's clocks do not change, with what the schedule's policies make of the changes at its ends.
-// What the wall shows is kept as if it were UTC, where no hour is missing.
+// stretch is a time in which a zone's clocks do not change, with the schedule's policies for the changes at its ends. Wall
+// times are kept as if they were UTC, where no hour is missing.
 type stretch struct {
 	wall       *fields
 	begin, end time.Time // zero: since ever, for ever
 	offset     time.Duration
-	// from and until bound the wall times that are slots of this stretch; until is none of them. Zero: no bound.
+	// from and until bound the wall times of its slots; until is excluded. Zero: no bound.
 	from, until time.Time
-	// gapBefore says that a slot of the gap before it runs at its beginning; gapBehind that one of the gap behind it runs in its
-	// last minute.
+	// gapBefore says that a slot of the gap before it runs at its beginning; gapBehind, that a slot of the gap behind it runs
+	// in its last minute.
 	gapBefore, gapBehind bool
 }
 
-// stretch is the one that a moment lies in.
+// stretch returns the stretch of a moment.
 func (s *Schedule) stretch(at time.Time) stretch {
 	at = at.In(s.location)
 	p := stretch{wall: &s.wall, offset: offset(at)}
@@ -43,8 +43,8 @@ func (s *Schedule) stretch(at time.Time) stretch {
 	return p
 }
 
-// bounds are the ends of a moment's stretch. Behind the changes that a zone's file lists, package time cuts a stretch at the end
-// of each year, in leap years a day early: the last day then lies outside its own bounds. Such cuts change no offset.
+// bounds are the ends of a moment's stretch. After the changes that a zone's file lists, package time ends a stretch at the end
+// of each year, and in leap years a day early: the last day is then out of its own bounds. Such ends change no offset.
 func bounds(at time.Time) (begin, end time.Time) {
 	begin, end = at.ZoneBounds()
 	for !end.IsZero() && !end.After(at) {
@@ -58,7 +58,7 @@ func offset(at time.Time) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// wall is what the clock on the wall shows at a moment, as if it were UTC.
+// wall is the wall clock at a moment, as if it were UTC.
 func wall(at time.Time, offset time.Duration) time.Time { return at.UTC().Add(offset) }
 
 func (p *stretch) wallAt(at time.Time) time.Time { return wall(at, p.offset) }
@@ -78,7 +78,7 @@ func (p *stretch) next(after, horizon time.Time) (slot time.Time) {
 	return slot
 }
 
-// count is how many slots the stretch has after a moment and not after another.
+// count is the number of slots of the stretch after a moment and not after another.
 func (p *stretch) count(after, until time.Time) int {
 	low, high := p.bounds(after, until)
 	n := p.wall.count(low, high)
@@ -92,7 +92,7 @@ func (p *stretch) count(after, until time.Time) int {
 	return n
 }
 
-// bounds are the wall times of the stretch after a moment and not after another: those after low, and not after high.
+// bounds are the wall times of the stretch after one moment and not after another: after low, and not after high.
 func (p *stretch) bounds(after, until time.Time) (low, high time.Time) {
 	low, high = p.wallAt(after), p.wallAt(until)
 	if first := p.from.Add(-1); !p.from.IsZero() && first.After(low) {
@@ -104,13 +104,13 @@ func (p *stretch) bounds(after, until time.Time) (low, high time.Time) {
 	return low, high
 }
 
-// isSlot says whether a moment of the stretch is a slot whatever becomes of gaps.
+// isSlot says whether a moment of the stretch is a slot under every policy.
 func (p *stretch) isSlot(at time.Time) bool {
 	low, high := p.bounds(at.Add(-1), at)
 	return p.wall.any(low.Add(1), high.Add(1))
 }
 
-// lastMinute is the last moment at which the wall shows a new minute.
+// lastMinute is the last moment at which the wall clock begins a minute.
 func (p *stretch) lastMinute() time.Time {
 	return p.wallAt(p.end).Add(-1).Truncate(time.Minute).Add(-p.offset)
 }

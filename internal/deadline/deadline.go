@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Error says which call had no answer in time. It is a context.DeadlineExceeded to errors.Is.
+// Error says which call had no answer in time. errors.Is takes it for context.DeadlineExceeded.
 type Error struct {
-	// Name is the call's, such as "scheduler.claim".
+	// Name is the name of the call, such as "scheduler.claim".
 	Name string
-	// After is how long it was waited for.
+	// After is the deadline.
 	After time.Duration
 }
 
@@ -20,8 +20,8 @@ func (e *Error) Error() string { return fmt.Sprintf("%s: no answer within %s", e
 
 func (e *Error) Unwrap() error { return context.DeadlineExceeded }
 
-// Do runs call under a deadline. Where the deadline passes, its *Error is what Do returns. Where one passes that has no
-// name, such as a driver's own for connecting, the error gets the call's.
+// Do runs call under a deadline, and returns an *Error where it passes. A deadline without a name, such as a driver's own for
+// connecting, gets the call's name.
 func Do(ctx context.Context, name string, after time.Duration, call func(context.Context) error) error {
 	late := &Error{Name: name, After: after}
 	ctx, cancel := context.WithTimeoutCause(ctx, after, late)

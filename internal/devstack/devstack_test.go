@@ -22,7 +22,7 @@ import (
 
 const testTimeout = 90 * time.Second
 
-// ownerArgument makes the test binary the owner of a stack, for a test to kill.
+// ownerArgument makes the test binary the owner of a stack, which a test kills.
 const ownerArgument = "-own-a-stack-in="
 
 func TestMain(m *testing.M) {
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// folder does not exist yet; the server's user can reach it.
+// folder returns a folder that does not exist yet and that the server's user can reach.
 func folder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "echomind-devstack-")
@@ -163,7 +163,7 @@ func TestTheEndOfAServerIsNoticed(t *testing.T) {
 func TestAStackThatCannotStartLeavesTheFolderFree(t *testing.T) {
 	dir := folder(t)
 	require.NoError(t, os.MkdirAll(dir, 0o711))
-	// NATS comes second: Postgres must be stopped again.
+	// NATS starts second: Postgres must be stopped again.
 	blocker := filepath.Join(dir, "nats")
 	require.NoError(t, os.WriteFile(blocker, nil, 0o600))
 	_, err := devstack.Start(timeout(t), devstack.Config{DataDir: dir})

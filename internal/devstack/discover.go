@@ -11,25 +11,25 @@ import (
 	"github.com/echomind/sync/internal/devstack/datadir"
 )
 
-// ErrNotRunning means that no stack works on the data folder, or none that is ready. The error says what to do.
+// ErrNotRunning means that no stack runs on the data folder, or that it is not ready. The error says what to do.
 var ErrNotRunning = errors.New("not running")
 
 // Info is what the command line needs to find a running stack.
 type Info struct {
 	// PID is the process that runs the stack.
 	PID int `json:"pid"`
-	// DatabaseURL and NATSURL are how to connect, with passwords.
+	// DatabaseURL and NATSURL are the servers' URLs, with passwords.
 	DatabaseURL string `json:"database_url"`
 	NATSURL     string `json:"nats_url"`
-	// HTTPAddr is where health and metrics are served; empty = nowhere, or not yet.
+	// HTTPAddr is the address of health and metrics; empty = they are not served, or not yet.
 	HTTPAddr string `json:"http_addr"`
-	// Reach is what its sources may read, as their service says it; null where no services run.
+	// Reach is what its file and web sources may read, as their service reports it; null where no services run.
 	Reach     json.RawMessage `json:"reach,omitempty"`
 	StartedAt time.Time       `json:"started_at"`
 }
 
-// Discover finds the stack that runs on a data folder. It returns ErrNotRunning where none does, also where one was
-// killed and left its word behind.
+// Discover finds the stack that runs on a data folder. It returns ErrNotRunning where none does, also where a killed stack left
+// its state file.
 func Discover(dataDir string) (Info, error) {
 	dir, err := filepath.Abs(dataDir)
 	if err != nil {

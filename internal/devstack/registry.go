@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// Registry is where the stacks of this user leave word of their data folders, so that they are found from any other folder;
-// empty where the user has no place for that.
+// Registry is the folder in which the stacks of this user register their data folders, so that they are found from any other
+// folder; empty where the user has no such folder.
 func Registry() string {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -20,7 +20,7 @@ func Registry() string {
 	return filepath.Join(cache, "echomind", "stacks")
 }
 
-// Register leaves word in a registry that this stack runs. The returned function takes it back.
+// Register registers this stack. The returned function removes it again.
 func (s *Stack) Register(registry string) (forget func() error, err error) {
 	if err := os.MkdirAll(registry, 0o700); err != nil {
 		return nil, fmt.Errorf("leave word of the data folder: %w", err)
@@ -38,7 +38,7 @@ func (s *Stack) Register(registry string) (forget func() error, err error) {
 	}, nil
 }
 
-// Registered are the data folders of the stacks that a registry has word of and that run. What a killed one left is removed.
+// Registered returns the data folders of running stacks. Entries of killed stacks are removed.
 func Registered(registry string) ([]string, error) {
 	files, err := os.ReadDir(registry)
 	if errors.Is(err, os.ErrNotExist) {
@@ -52,7 +52,7 @@ func Registered(registry string) ([]string, error) {
 		path := filepath.Join(registry, file.Name())
 		dir, err := os.ReadFile(path)
 		if err != nil {
-			continue // taken back meanwhile
+			continue // removed meanwhile
 		}
 		if _, err := Discover(string(dir)); errors.Is(err, ErrNotRunning) {
 			_ = os.Remove(path)

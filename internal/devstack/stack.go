@@ -1,5 +1,5 @@
-// Package devstack starts the servers that `echomind run` brings along (Postgres, NATS), keeps a second process off
-// the data folder, and leaves word for the command line where everything is.
+// Package devstack starts the servers of `echomind run` (Postgres, NATS), keeps a second process off the data folder, and
+// writes the servers' addresses into a state file for the command line.
 //
 //	<DataDir>/lock         held while the stack runs
 //	<DataDir>/stack.json   where everything is (0600); removed by a clean stop
@@ -23,41 +23,41 @@ import (
 	"github.com/echomind/sync/internal/pgserver"
 )
 
-// ErrAlreadyRunning means that another process works on the data folder. The error names both.
+// ErrAlreadyRunning means that another process uses the data folder. The error names both.
 var ErrAlreadyRunning = errors.New("already running")
 
-// Config is what to start.
+// Config is the configuration of a stack.
 type Config struct {
-	// DataDir holds everything; it is created. Required.
+	// DataDir is the folder of all data; it is created. Required.
 	DataDir string
-	// DatabaseURL and NATSURL, where set, are used instead of an embedded server.
+	// DatabaseURL and NATSURL, where set, name servers that are used instead of embedded ones.
 	DatabaseURL, NATSURL string
-	// Log is told what happens to the servers; default: nobody.
+	// Log gets the servers' events; default: none.
 	Log *slog.Logger
 }
 
-// Stack is the running servers.
+// Stack has the running servers.
 type Stack struct {
 	dir      string
 	claim    *datadir.Claim
-	postgres *pgserver.Server   // nil: somebody else's
-	nats     *natsserver.Server // nil: somebody else's
+	postgres *pgserver.Server   // nil: not embedded
+	nats     *natsserver.Server // nil: not embedded
 
 	mu   sync.Mutex // guards info
 	info Info
 
-	// ended is closed when a server ended by itself; failure, why, may be read then.
+	// ended is closed when a server ended by itself; then failure, the reason, may be read.
 	ended   chan struct{}
 	failure error
-	// stopping ends the watcher, whose end closes watched.
+	// stopping ends the watcher, which then closes watched.
 	stopping chan struct{}
 	watched  chan struct{}
 	stop     sync.Once
 	stopped  error
 }
 
-// Start claims the data folder and starts what is not configured elsewhere; ctx bounds the start only. It returns
-// ErrAlreadyRunning, or what pgserver.Start and natsserver.Start return; nothing is left running then.
+// Start claims the data folder and starts the servers that are not configured elsewhere; ctx bounds the start only. Its error
+// is ErrAlreadyRunning, or that of pgserver.Start or natsserver.Start; nothing is left running then.
 func Start(ctx context.Context, cfg Config) (*Stack, error) {
 	dir, err := filepath.Abs(cfg.DataDir)
 	if err != nil {
@@ -117,14 +117,14 @@ func (s *Stack) start(ctx context.Context, cfg Config) (err error) {
 	return s.info.write(s.dir)
 }
 
-// Info is where everything is.
+// Info returns the addresses of all servers.
 func (s *Stack) Info() Info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.info
 }
 
-// SetHTTPAddr leaves word where health and metrics are served.
+// SetHTTPAddr writes down the address of health and metrics.
 func (s *Stack) SetHTTPAddr(addr string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +132,7 @@ func (s *Stack) SetHTTPAddr(addr string) error {
 	return s.info.write(s.dir)
 }
 
-// SetReach leaves word of what sources may read.
+// SetReach writes down what sources may read.
 func (s *Stack) SetReach(reach any) error {
 	raw, err := json.Marshal(reach)
 	if err != nil {
@@ -144,7 +144,7 @@ func (s *Stack) SetReach(reach any) error {
 	return s.info.write(s.dir)
 }
 
-// PostgresDir is where the embedded cluster really is; empty where Postgres is somebody else's.
+// PostgresDir is the folder of the embedded cluster; empty where Postgres is not embedded.
 func (s *Stack) PostgresDir() string {
 	if s.postgres == nil {
 		return ""

@@ -40,8 +40,8 @@ func (s *Stack) watch() {
 	close(s.ended)
 }
 
-// Stop takes the word about the stack back, stops NATS, then Postgres, and gives the data folder free last; one
-// failing step never skips the next. ctx bounds the gentle part: see pgserver.Server.Stop. It may be called again.
+// Stop removes the state file, stops NATS, then Postgres, and releases the data folder last; one failing step never skips the
+// next. ctx bounds the gentle part: see pgserver.Server.Stop. It may be called again.
 func (s *Stack) Stop(ctx context.Context) error {
 	s.stop.Do(func() {
 		close(s.stopping)

@@ -3,9 +3,9 @@
 // Package failpoint names the lines on which a process must be able to die without breaking a promise. In a normal build
 // every call is empty and compiled away; built with the tag chaos, the fault harness can kill or freeze the process there.
 //
-// The harness arms a point by a file of its name in the folder that ECHOMIND_FAILPOINTS names. The first process that
-// comes by takes the file away, so that one arming hits one process, and does what the file says: "kill", or "stop"
-// (SIGSTOP), each with an optional delay as in "kill 20ms". A file that says "error" stays: calls fail while it is there.
+// The harness arms a point by a file of its name in the folder that ECHOMIND_FAILPOINTS names. The first process that reaches
+// the point removes the file, so that one arming hits one process, and does what the file says: "kill", or "stop" (SIGSTOP),
+// each with an optional delay as in "kill 20ms". A file that says "error" stays: calls fail while it exists.
 package failpoint
 
 import (
@@ -23,7 +23,7 @@ var errArmed = errors.New("refused by the fault harness")
 
 var dir = os.Getenv("ECHOMIND_FAILPOINTS")
 
-// At is a line on which the process may die.
+// At marks a line on which the process may die.
 func At(name string) {
 	if dir == "" {
 		return
@@ -48,7 +48,7 @@ func At(name string) {
 	}
 }
 
-// Err is a call to the outside that the harness can make fail: it returns nil unless told otherwise.
+// Err returns nil, unless the harness has armed it: then the call to another process that it stands for fails.
 func Err(name string) error {
 	if dir == "" {
 		return nil
@@ -59,7 +59,7 @@ func Err(name string) error {
 	return fmt.Errorf("%s: %w", name, errArmed)
 }
 
-// Poison is a line that input can kill the process on, in the harness only.
+// Poison marks a line on which certain input kills the process, in the harness only.
 func Poison(text string) {
 	if strings.Contains(text, PoisonText) {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)

@@ -4,11 +4,11 @@
 // every call is empty and compiled away; built with the tag chaos, the fault harness can kill or freeze the process there.
 package failpoint
 
-// At is a line on which the process may die.
+// At marks a line on which the process may die.
 func At(string) {}
 
-// Err is a call to the outside that the harness can make fail: it returns nil unless told otherwise.
+// Err returns nil, unless the harness has armed it: then the call to another process that it stands for fails.
 func Err(string) error { return nil }
 
-// Poison is a line that input can kill the process on, in the harness only.
+// Poison marks a line on which certain input kills the process, in the harness only.
 func Poison(string) {}

@@ -1,9 +1,9 @@
 // Package guard keeps outgoing connections out of the private network.
 //
-// A user's connector names a URL, and a name under that user's control may resolve to anything: a
-// loopback service, a cloud's metadata endpoint, a database next door. The guard therefore looks at the
-// address a socket is about to connect to, after name resolution and for every single connection. A name
-// that changes its answer between check and use, a redirect, a literal in octal: all end at the same check.
+// A user's connector names a URL, and a name under that user's control may resolve to anything: a loopback service, a cloud's
+// metadata endpoint, a database in the private network. The guard therefore checks the address that a socket is about to
+// connect to, after name resolution and for every single connection. A name that changes its answer between check and use, a
+// redirect, a literal in octal: all meet the same check.
 package guard
 
 import (
@@ -12,7 +12,7 @@ import (
 	"net/netip"
 )
 
-// ErrBlocked is what every refused connection matches with errors.Is. Trying again does not help.
+// ErrBlocked is matched by every refused connection. Trying again does not help.
 var ErrBlocked = errors.New("address refused")
 
 // BlockedError says which address was refused and why. It matches ErrBlocked.
@@ -21,7 +21,7 @@ type BlockedError struct {
 	Addr netip.Addr
 	// Reason names the range the address is in, e.g. "loopback".
 	Reason string
-	// Setting lists the exceptions.
+	// Setting is the name of the setting that lists exceptions.
 	Setting string
 }
 
@@ -41,8 +41,8 @@ type Guard struct {
 	allow   []netip.Prefix
 }
 
-// New returns a guard that allows public addresses and those that allow contains. setting is the name of the setting
-// that lists those; error texts point to it.
+// New returns a guard that allows public addresses and those in allow. setting is the name of the setting that lists allow;
+// error texts name it.
 func New(setting string, allow []netip.Prefix) *Guard {
 	g := &Guard{setting: setting}
 	for _, p := range allow {
@@ -53,8 +53,8 @@ func New(setting string, allow []netip.Prefix) *Guard {
 
 // Check returns nil if addr may be connected to, else a *BlockedError.
 //
-// Addresses that carry an IPv4 address inside (IPv4-mapped, RFC 4291; NAT64, RFC 6052; 6to4, RFC 3056)
-// are judged by that one, because that is where the packets end.
+// Addresses that contain an IPv4 address (IPv4-mapped, RFC 4291; NAT64, RFC 6052; 6to4, RFC 3056) are judged by the IPv4
+// address, because the packets end there.
 func (g *Guard) Check(addr netip.Addr) error {
 	addr = addr.WithZone("").Unmap()
 	target := addr
@@ -73,7 +73,7 @@ func (g *Guard) Check(addr netip.Addr) error {
 	return &BlockedError{Addr: addr, Reason: reason, Setting: g.setting}
 }
 
-// Prefixes reads ranges out of a setting, and returns every problem at once.
+// Prefixes parses the ranges in a setting, and returns every problem at once.
 func Prefixes(setting string, ranges []string) ([]netip.Prefix, error) {
 	var prefixes []netip.Prefix
 	var problems []error

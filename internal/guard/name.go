@@ -8,12 +8,12 @@ import (
 	"net/netip"
 )
 
-// NameError says that a name leads to no address that may be connected to. It does not say whether the name exists:
-// whoever writes connectors could otherwise ask for the names of the private network, one by one.
+// NameError says that a name leads to no allowed address. It does not say whether the name exists: the author of a connector
+// could otherwise ask for the names of the private network, one by one.
 type NameError struct {
 	Name    string
 	Setting string
-	// Blocked says that there was an address. It is for counting, not for people.
+	// Blocked says that the name has an address, which is not allowed. It is for a metric, and not shown to people.
 	Blocked bool
 }
 
@@ -25,7 +25,8 @@ func (e *NameError) Error() string {
 
 type dial = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// named is a dialer that keeps to itself what it learns of private names. An address that was given as such is no secret.
+// named is a dialer whose errors do not reveal what private names resolve to. An address that was given in place of a name is
+// no secret.
 func (g *Guard) named(d *net.Dialer) dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := d.DialContext(ctx, network, address)
@@ -43,7 +44,7 @@ func (g *Guard) named(d *net.Dialer) dial {
 		case lookup != nil && ctx.Err() != nil:
 			return nil, fmt.Errorf("look up %q: %w", host, ctx.Err())
 		case lookup != nil:
-			// The resolver's words hold its address and this service's own.
+			// The resolver's error text holds its own address and this service's.
 			return nil, fmt.Errorf("%q cannot be looked up now; it is tried again", host)
 		}
 		return nil, err

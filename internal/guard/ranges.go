@@ -2,7 +2,7 @@ package guard
 
 import "net/netip"
 
-// named is a range that is not the public internet, and what people call it.
+// named is a range that is not the public internet, and its name for people.
 type named struct {
 	prefix netip.Prefix
 	reason string
@@ -25,7 +25,7 @@ var ranges = []named{
 	{netip.MustParsePrefix("203.0.113.0/24"), "documentation, RFC 5737"},
 	{netip.MustParsePrefix("224.0.0.0/4"), "multicast"},
 	{netip.MustParsePrefix("240.0.0.0/4"), "reserved, RFC 1112"},
-	// A public address that only a virtual machine's own host answers.
+	// A public address that only the host of a virtual machine answers.
 	{netip.MustParsePrefix("168.63.129.16/32"), "Azure's metadata service"},
 
 	{netip.MustParsePrefix("::/128"), "unspecified"},

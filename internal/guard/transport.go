@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// MaxHeaderBytes bounds a response's header. It takes up to fifteen times as much memory once it is read, which no room counts.
+// MaxHeaderBytes bounds a response's header. Decoded it takes up to fifteen times as much memory, which no Room counts.
 const MaxHeaderBytes = 64 << 10
 
 // TransportConfig tunes the connections that Transport makes. Zero fields take their defaults.

@@ -1,9 +1,9 @@
-// Package leases tells which worker processes are lost. The evidence is a lease that has run out by Postgres's clock, and
-// heartbeats that have not been seen to advance for a whole lease of the watcher's own time: a clock of Postgres that steps
-// forward makes leases look old, and makes nobody silent.
+// Package leases finds worker processes that are lost. The evidence is a lease that has expired by Postgres's clock, and a
+// heartbeat count that has not advanced for a whole lease of the watcher's own time: a clock of Postgres that jumps forward
+// makes leases look expired, but changes no heartbeat.
 //
-// The heartbeats of every worker are remembered, not only of those whose lease has run out. So the watcher's time runs from
-// the last heartbeat on, beside the lease and not behind it, and a lost worker is known one look after its lease at the latest.
+// The heartbeats of all workers are remembered, not only of those whose lease has expired. So the watcher's time runs from the
+// last heartbeat on, in parallel with the lease, and a lost worker is found at most one look after its lease.
 package leases
 
 import (
@@ -26,43 +26,43 @@ const (
 	queryTimeout = 5 * time.Second
 	// page bounds how many worker processes one query reads.
 	page = 1000
-	// slack is the part of the patience by which looks may come early. Without it a worker whose last look came a millisecond
-	// early would be lost a whole look later.
+	// slack is the part of the patience by which a look may come early. Otherwise a worker whose look came a millisecond early
+	// would be found one look later.
 	slack = 20
 )
 
-// Watch remembers the heartbeats of the worker processes: tens of thousands are no burden.
+// Watch remembers the heartbeats of the worker processes; tens of thousands take little memory.
 type Watch struct {
 	queries *dbgen.Queries
-	// patience is how long a worker must have been silent, seen from here.
+	// patience is how long a worker must have been silent by this process's clock.
 	patience time.Duration
 
 	mu     sync.Mutex
-	seen   map[uuid.UUID]sight
-	from   time.Time     // nobody is lost before
+	seen   map[uuid.UUID]heartbeat
+	from   time.Time     // no worker is lost before
 	looked time.Time     // the last look
 	pace   time.Duration // the time between the last two looks
 }
 
-type sight struct {
+type heartbeat struct {
 	beats int64
 	since time.Time // by this process's monotonic clock
 }
 
-// Silent is one worker process that is lost, as the moves that take its runs want it: they look once more whether its
-// heartbeats stand where they stood.
+// Silent is a lost worker process, as the moves that take its runs expect it: they check once more that its heartbeats have not
+// advanced.
 type Silent struct {
 	ID    uuid.UUID `json:"id"`
 	Beats int64     `json:"beats"`
 }
 
-// NewWatch makes a watch. patience is for how long a worker must not have been heard of: a lease.
+// NewWatch makes a watch. patience is how long a worker must have been silent: a lease.
 func NewWatch(pool *pgxpool.Pool, patience time.Duration) *Watch {
-	return &Watch{queries: dbgen.New(pool), patience: patience, seen: map[uuid.UUID]sight{}}
+	return &Watch{queries: dbgen.New(pool), patience: patience, seen: map[uuid.UUID]heartbeat{}}
 }
 
-// Forget begins all over: after a time in which this process, or the workers, may not have reached Postgres. Nobody is lost
-// before the patience has passed.
+// Forget starts the watch anew, after a time in which this process, or the workers, may not have reached Postgres. No worker is
+// lost before the patience has passed.
 func (w *Watch) Forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -74,9 +74,9 @@ func (w *Watch) forget() {
 	w.from = time.Now().Add(w.patience)
 }
 
-// Unheard is for a call that had no answer in time since `from`: what passed of it counts as nobody's silence, because Postgres
-// may have been as silent to the workers. Unlike Forget it keeps the silence of before, so that a move which is slow each time
-// keeps nobody unrescued for ever. It says whether err is of that kind; any other is for Forget, or no loss of sight at all.
+// Unheard excuses the time since from, in which a call had no answer: Postgres may have been as silent to the workers. Unlike
+// Forget it keeps the silence before, so that a move that is slow each time does not prevent rescues for ever. It returns false
+// for any other error: that calls for Forget, or for nothing.
 func (w *Watch) Unheard(from time.Time, err error) bool {
 	var connecting *pgconn.ConnectError
 	var pg *pgconn.PgError
@@ -94,15 +94,15 @@ func (w *Watch) Unheard(from time.Time, err error) bool {
 	return true
 }
 
-// Held says whether the patience after Forget has not passed yet. Until then nobody's runs are to be taken, those of
-// subscribers without a lease neither.
+// Held says whether the patience after Forget has not passed yet. Until then no run may be taken from its worker, nor from a
+// subscriber without a lease.
 func (w *Watch) Held() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return time.Now().Before(w.from)
 }
 
-// Look returns the workers that are lost and hold runs, as JSON; "[]" where none is. An error forgets what was seen.
+// Look returns the workers that are lost and hold runs, as JSON; "[]" where there are none. An error starts the watch anew.
 func (w *Watch) Look(ctx context.Context) ([]byte, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,12 +110,12 @@ func (w *Watch) Look(ctx context.Context) ([]byte, error) {
 	if !w.looked.IsZero() {
 		pace := now.Sub(w.looked)
 		if pace > 2*max(w.patience, w.pace) {
-			w.forget() // this process stood still, and perhaps the workers beside it
+			w.forget() // this process was suspended, and perhaps the workers too
 		}
 		w.pace = pace
 	}
 	w.looked = now
-	silent, seen := []Silent{}, make(map[uuid.UUID]sight, len(w.seen))
+	silent, seen := []Silent{}, make(map[uuid.UUID]heartbeat, len(w.seen))
 	after := uuid.Nil
 	for full := true; full; {
 		asked := time.Now()
@@ -130,7 +130,7 @@ func (w *Watch) Look(ctx context.Context) ([]byte, error) {
 		for _, r := range rows {
 			s, known := w.seen[r.ID]
 			if !known || s.beats != r.Beats {
-				s = sight{beats: r.Beats, since: answered}
+				s = heartbeat{beats: r.Beats, since: answered}
 			}
 			seen[r.ID] = s
 			if r.Expired && asked.Sub(s.since) >= w.patience-w.patience/slack || r.Expired && w.patience == 0 {

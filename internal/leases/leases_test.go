@@ -58,7 +58,7 @@ func look(t *testing.T, w *Watch) (lost []uuid.UUID) {
 	return lost
 }
 
-// past makes everything that a watch has seen so much older.
+// past makes everything that a watch has seen older by some time.
 func (w *Watch) past(by time.Duration) {
 	for id, s := range w.seen {
 		s.since = s.since.Add(-by)

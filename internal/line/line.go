@@ -1,4 +1,4 @@
-// Package line puts what others have written on one line.
+// Package line puts text from outside on one line.
 package line
 
 import (
@@ -6,12 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// One is s with every run of white space as one space, and none at its ends. What is no UTF-8 becomes U+FFFD.
+// One returns s with each run of white space as one space, and none at its ends. Invalid UTF-8 becomes U+FFFD.
 func One(s string) string {
 	return strings.Join(strings.Fields(strings.ToValidUTF8(s, string(utf8.RuneError))), " ")
 }
 
-// Clip is One, cut at a character to at most so many bytes, with "…" where something was cut off.
+// Clip is One, cut between characters to at most so many bytes, with "…" where something was cut.
 func Clip(s string, most int) string {
 	s = One(s)
 	if len(s) <= most {

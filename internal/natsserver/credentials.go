@@ -6,8 +6,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// credentials admit one user. The server's own option would warn at each start of a password that is not hashed; ours
-// is random, and lies in a 0600 file for the clients' sake anyway.
+// credentials admit one user. The server's own option would warn at each start that the password is not hashed; ours is random,
+// and must lie in a 0600 file for the clients anyway.
 type credentials struct{ user, password string }
 
 func (c credentials) Check(client server.ClientAuthentication) bool {

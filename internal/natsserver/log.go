@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// serverLog hands the server's warnings and errors on, and its last words to who starts it: the server goes on
-// after a fatal message, since ending the process is left to its logger.
+// serverLog passes on the server's warnings and errors, and its last fatal message to the caller of Start: the server leaves it
+// to its logger to end the process.
 type serverLog struct {
 	log   *slog.Logger
 	fatal chan string

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// Restart stops the server where it runs and starts it again on the same port, with the streams it had or, wiped,
-// without any, as after the loss of its volume.
+// Restart stops the server and starts it again on the same port, with its streams or, wiped, without any, as after the loss of
+// its volume.
 func (s *Server) Restart(wiped bool) error {
 	return s.restart(func(store string) error {
 		if !wiped {
@@ -18,8 +18,8 @@ func (s *Server) Restart(wiped bool) error {
 	})
 }
 
-// RestartAsKilled restarts the server twice, and calls acknowledge between. The second time it finds on its disk what a server may
-// find that was killed: what the stream's consumers have acknowledged, and the messages as they were before.
+// RestartAsKilled restarts the server twice, and calls acknowledge between. After the second start the disk is as a killed
+// server may leave it: with the acknowledgements of the stream's consumers, and the messages of before.
 func (s *Server) RestartAsKilled(stream string, acknowledge func() error) error {
 	kept, err := os.MkdirTemp(s.cfg.Dir, "killed")
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *Server) RestartAsKilled(stream string, acknowledge func() error) error 
 	})
 }
 
-// restart changes what lies in the store while the server is stopped.
+// restart changes the store while the server is stopped.
 func (s *Server) restart(change func(store string) error) error {
 	if err := s.Stop(context.Background()); err != nil {
 		return err

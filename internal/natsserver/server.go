@@ -34,28 +34,28 @@ const (
 )
 
 var (
-	// ErrInUse means that another process runs a server on the same folder. The error says which.
+	// ErrInUse means that another process runs a server on the same folder. The error names it.
 	ErrInUse = errors.New("the NATS folder is in use")
-	// ErrRefused means that the server ended while it started; the error carries its last words.
+	// ErrRefused means that the server ended while it started; the error has its last message.
 	ErrRefused = errors.New("nats-server did not start")
 )
 
-// Config is how a server is run.
+// Config is the configuration of a server.
 type Config struct {
 	// Dir is the server's folder: its streams, password and port. It is created. Required.
 	Dir string
-	// Port is the TCP port on 127.0.0.1; 0 = the one of the last start where that is free, else any.
+	// Port is the TCP port on 127.0.0.1; 0 = the port of the last start where it is free, else any.
 	Port int
-	// User and Password are what clients must say; default: "echomind", and a password made once and kept in Dir.
+	// User and Password are the clients' credentials; default: "echomind", and a password made once and kept in Dir.
 	User, Password string
-	// MaxStore bounds what the streams may hold, in bytes; default: the server's own, three quarters of the free disk.
+	// MaxStore bounds the size of all streams, in bytes; default: the server's own, three quarters of the free disk.
 	MaxStore int64
 	// MaxPayload bounds one message, in bytes; default 1 MiB.
 	MaxPayload int32
-	// Volatile never syncs to disk; for tests alone. Default: every two minutes, which is JetStream's own. Either way
-	// a message is acknowledged before it is synced.
+	// Volatile never syncs to disk; for tests only. Default: every two minutes, which is JetStream's own. In both cases a
+	// message is acknowledged before it is synced.
 	Volatile bool
-	// Log is told the server's warnings and errors; default: nobody.
+	// Log gets the server's warnings and errors; default: none.
 	Log *slog.Logger
 }
 
@@ -68,11 +68,11 @@ type Server struct {
 	control sync.Mutex
 	claim   *datadir.Claim
 
-	// current guards what follows.
+	// current guards the fields below it.
 	current sync.Mutex
 	server  *server.Server
 	done    chan struct{}
-	// url lasts: a stopped server has the one it will have again.
+	// url is kept while the server is stopped: it will have the same again.
 	url string
 }
 
@@ -117,7 +117,7 @@ func (s *Server) start(port int) (err error) {
 	return nil
 }
 
-// launch tries again where another process took the port in between.
+// launch tries again where another process took the port meanwhile.
 func (s *Server) launch(port int) error {
 	for attempt := 1; ; attempt++ {
 		chosen := port
@@ -141,7 +141,7 @@ func (s *Server) launchOn(port int) error {
 		JetStream:                  true, StoreDir: filepath.Join(s.cfg.Dir, "store"),
 		JetStreamMaxStore: s.cfg.MaxStore, JetStreamMaxMemory: maxMemory,
 		MaxPayload: s.cfg.MaxPayload,
-		// Signals, and the process's exit, are our program's business.
+		// Our program handles signals and the process's exit.
 		NoSigs: true, DisableJetStreamBanner: true,
 	}
 	if s.cfg.Volatile {
@@ -194,14 +194,14 @@ func (s *Server) running(running *server.Server, done chan struct{}, port int) {
 	s.url = u.String()
 }
 
-// Stop shuts the server down and returns when it is gone, at most 20 s; what its streams hold stays on disk. It may
-// be called again.
+// Stop shuts the server down and returns when it has ended, after 20 s at most; its streams stay on disk. It may be called
+// again.
 func (s *Server) Stop(ctx context.Context) error {
 	s.control.Lock()
 	defer s.control.Unlock()
 	err := s.halt(ctx)
 	if err != nil {
-		// It may still write: the folder stays claimed.
+		// The server may still write: the folder stays claimed.
 		return err
 	}
 	err = s.claim.Release()
@@ -227,14 +227,14 @@ func (s *Server) halt(ctx context.Context) error {
 	}
 }
 
-// URL is how to connect, with the password.
+// URL is the server's URL, with the password.
 func (s *Server) URL() string {
 	s.current.Lock()
 	defer s.current.Unlock()
 	return s.url
 }
 
-// Done is closed when the server has ended, by Stop or by itself. After a Restart there is a new one.
+// Done is closed when the server has ended, by Stop or by itself. Restart makes a new channel.
 func (s *Server) Done() <-chan struct{} {
 	s.current.Lock()
 	defer s.current.Unlock()

@@ -13,11 +13,11 @@ import (
 
 const stateFile = "server.json"
 
-// state is what the server's folder remembers, in a 0600 file.
+// state is what the server's folder stores, in a 0600 file.
 type state struct {
-	// Password is the one made at the first start, or the configured one of the last.
+	// Password is the password made at the first start, or the configured one of the last start.
 	Password string `json:"password"`
-	// Port is the one of the last start.
+	// Port is the port of the last start.
 	Port int `json:"port,omitempty"`
 }
 

@@ -1,6 +1,6 @@
 package observability
 
-// connector is drawn from the ledger: metrics carry no connector's id, of which there may be a million.
+// connector is drawn from the ledger: metrics have no connector ids, because there may be a million.
 func connector() Dashboard {
 	return Dashboard{
 		UID: "echomind-connector", Title: "EchoMind: one connector", postgres: true,

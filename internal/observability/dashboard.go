@@ -24,7 +24,7 @@ type row struct {
 	panels []panel
 }
 
-// Query is what a panel asks: PromQL of a Prometheus panel, SQL of a Postgres one.
+// Query is the query of a panel: PromQL of a Prometheus panel, SQL of a Postgres one.
 type Query struct {
 	Text   string
 	legend string
@@ -34,22 +34,22 @@ type panel struct {
 	kind, title, description, unit string
 	queries                        []Query
 	options                        object
-	// limits are where the colour turns yellow and red.
+	// limits are the values at which the colour turns yellow and red.
 	limits []float64
 }
 
 const (
-	width     = 24 // of Grafana's grid
+	width     = 24 // columns of Grafana's grid
 	height    = 8
 	short     = 4 // height of a row of single values
 	prom      = "prometheus"
 	postgresq = "grafana-postgresql-datasource"
 )
 
-// Dashboards are all there are.
+// Dashboards returns all dashboards.
 func Dashboards() []Dashboard { return []Dashboard{healthy(), connector(), servers()} }
 
-// Queries are what its panels and variables ask.
+// Queries returns the queries of its panels and variables.
 func (d Dashboard) Queries() (all []Query) {
 	for _, v := range d.variables {
 		all = append(all, Query{Text: v["query"].(string)})
@@ -62,10 +62,10 @@ func (d Dashboard) Queries() (all []Query) {
 	return all
 }
 
-// NeedsPostgres says that its queries are SQL.
+// NeedsPostgres says whether its queries are SQL.
 func (d Dashboard) NeedsPostgres() bool { return d.postgres }
 
-// JSON is the dashboard as Grafana reads it.
+// JSON returns the dashboard as Grafana imports it.
 func (d Dashboard) JSON() ([]byte, error) {
 	text, err := json.MarshalIndent(object{
 		"uid": d.UID, "title": d.Title, "description": d.Description, "tags": []string{"echomind"},
@@ -84,7 +84,7 @@ func (d Dashboard) JSON() ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// source lets people choose the data source, so that no uid of somebody's Grafana is written down here.
+// source lets people choose the data source, so that no data source's uid is written into the dashboard.
 func (d Dashboard) source() object {
 	return object{"type": "datasource", "name": "source", "label": "Data source", "query": d.plugin(), "current": object{}, "hide": 0}
 }
@@ -169,7 +169,7 @@ func table(title, description, query string) panel {
 
 func ask(text, legend string) Query { return Query{Text: text, legend: legend} }
 
-// limit draws where an alert is near, in yellow, and where it fires, in red.
+// limit draws two lines: in yellow where an alert is near, in red where it fires.
 func (p panel) limit(at ...float64) panel {
 	p.limits = at
 	return p

@@ -38,7 +38,7 @@ func TestTheDashboardFilesAreCurrent(t *testing.T) {
 	}
 }
 
-// What Grafana expects of a page, as far as that can be seen without Grafana.
+// Grafana's requirements of a dashboard, as far as they can be checked without Grafana.
 func TestADashboardIsWhatGrafanaReads(t *testing.T) {
 	uids := map[string]bool{}
 	for _, d := range observability.Dashboards() {
@@ -136,7 +136,8 @@ func TestTheLedgersQueriesAnswerOnARealDatabase(t *testing.T) {
 	require.Equal(t, 8, asked)
 }
 
-// grant becomes the role that the page of runbooks has made for Grafana. Roles are everybody's, so nothing is committed.
+// grant becomes the role that the page of runbooks creates for Grafana. Roles belong to the whole cluster, so nothing is
+// committed.
 func grant(t *testing.T, conn *pgx.Conn) {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join(runbooks, "README.md"))
@@ -154,7 +155,7 @@ func grant(t *testing.T, conn *pgx.Conn) {
 	require.NoError(t, err)
 }
 
-// People copy these while something burns.
+// People copy these queries in an incident.
 func TestTheRunbooksQueriesAnswerOnARealDatabase(t *testing.T) {
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, testkit.Database(t, db.Up))

@@ -1,5 +1,5 @@
-// Package observability makes the dashboards and reads the alert rules that the chart and docker-compose ship, so that
-// tests can hold both against what the services really measure.
+// Package observability builds the dashboards and reads the alert rules that the chart and docker-compose ship, so that tests
+// can compare both with the metrics of the services.
 //
 //	dashboard.go   what a Grafana dashboard is made of
 //	healthy.go     is it healthy

@@ -61,7 +61,7 @@ func healthy() Dashboard {
 				graph("Embedder and Qdrant", "What they refused, per minute.", "none",
 					ask(`sum(rate(semantic_embed_errors_total[5m])) * 60`, "embedder"),
 					ask(`sum(rate(semantic_index_errors_total[5m])) * 60`, "qdrant")),
-				graph("Search index", "Documents that wait to be brought to Qdrant, where it is used.", "none",
+				graph("Search index", "Changed documents that are not yet written to Qdrant, where it is used.", "none",
 					ask(`max(semantic_index_queue)`, "documents")),
 			}},
 			{"Failover and repair", []panel{

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Named is what an expression names: metrics, and labels in selectors, `by` and `on`.
+// Named has the names in an expression: metrics, and labels in selectors, `by` and `on`.
 type Named struct {
-	// Metrics maps each to the labels that its selectors match.
+	// Metrics maps each metric to the labels that its selectors match.
 	Metrics map[string][]string
 	// Grouped are labels of `by`, `on`, `without` and `ignoring`: some metric of the expression must have them.
 	Grouped []string
@@ -23,8 +23,8 @@ var (
 	words    = []string{"and", "or", "unless", "by", "on", "without", "ignoring", "bool", "inf", "nan"}
 )
 
-// Names reads an expression. Prometheus's own parser would bring in more modules than all services together; what this
-// takes for a metric that is none fails a test, and promtool reads the same rules.
+// Names reads an expression. Prometheus's own parser has more dependencies than all services together. A word that Names
+// mistakes for a metric fails a test, and promtool reads the same rules.
 func Names(expr string) Named {
 	named := Named{Metrics: map[string][]string{}}
 	rest := ranges.ReplaceAllString(quoted.ReplaceAllString(expr, `""`), " ")

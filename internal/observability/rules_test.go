@@ -71,7 +71,7 @@ func TestTheIndexOfRunbooksIsTheRules(t *testing.T) {
 	require.Equal(t, want, have)
 }
 
-// promtool runs these tests; this one sees that no alert goes without.
+// promtool runs the rules' tests; this test checks that every alert has one.
 func TestEveryAlertIsTestedBothSilentAndFiring(t *testing.T) {
 	text, err := os.ReadFile("../../testonly/chaos/alerts/testdata/alerts_test.yaml")
 	require.NoError(t, err)

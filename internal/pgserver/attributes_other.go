@@ -4,7 +4,7 @@ package pgserver
 
 import "syscall"
 
-// attributes cannot tie the server's life to ours here; the next start stops a server that was left behind.
+// attributes cannot bind the server's life to ours on these systems; the next start stops a leftover server.
 func (id identity) attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: id.credential(), Setpgid: true}
 }

@@ -13,22 +13,22 @@ import (
 // superuser owns the cluster and its databases.
 const superuser = "echomind"
 
-// Config is how a server is run.
+// Config is the configuration of a server.
 type Config struct {
 	// Dir is the server's folder: its cluster, password, port and log. It is created. Required.
 	Dir string
-	// Volatile never waits for the disk; for tests alone. A crash of the machine may destroy the cluster; a crash of
-	// the server loses nothing. Default: Postgres's own settings, under which what is committed survives both.
+	// Volatile never waits for the disk; for tests only. A crash of the machine may destroy the cluster; a crash of the server
+	// loses nothing. Default: Postgres's own settings, under which a commit survives both.
 	Volatile bool
-	// Port is the TCP port on 127.0.0.1; 0 = the one of the last start where that is free, else any.
+	// Port is the TCP port on 127.0.0.1; 0 = the port of the last start where it is free, else any.
 	Port int
 	// MaxConnections bounds the clients; default 100.
 	MaxConnections int
 	// Database is created where it is missing, and named by URL; default "echomind".
 	Database string
-	// BinDir is where initdb and postgres are; default: what Find finds.
+	// BinDir is the folder of initdb and postgres; default: the folder that Find returns.
 	BinDir string
-	// Log is told what happens to the server; default: nobody. The server's own log is the file postgres.log in Dir.
+	// Log gets the server's events; default: none. The server's own log is the file postgres.log in Dir.
 	Log *slog.Logger
 }
 
@@ -51,17 +51,17 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// arguments are the server's, for one start.
+// arguments are the server's command line.
 func (c Config) arguments(cluster string, port int) []string {
 	settings := [][2]string{
 		{"listen_addresses", loopback.Host},
 		{"port", strconv.Itoa(port)},
-		// A socket in /tmp could be reached, and its name be taken, by every user of the machine.
+		// Every user of the machine could reach a socket in /tmp, or take its name.
 		{"unix_socket_directories", ""},
 		{"password_encryption", "scram-sha-256"},
 		{"max_connections", strconv.Itoa(c.MaxConnections)},
 		{"shared_buffers", "128MB"},
-		// Compiling the short queries of a queue costs more than running them.
+		// JIT compilation costs more than running the short queries of a queue.
 		{"jit", "off"},
 		{"timezone", "UTC"},
 		{"log_timezone", "UTC"},
@@ -71,8 +71,8 @@ func (c Config) arguments(cluster string, port int) []string {
 	}
 	if c.Volatile {
 		settings = append(settings,
-			// synchronous_commit stays on: without fsync it costs next to nothing, and a test that kills the server must
-			// find what was committed.
+			// synchronous_commit stays on: without fsync it costs next to nothing, and after a test has killed the server every
+			// commit must be there.
 			[2]string{"fsync", "off"}, [2]string{"full_page_writes", "off"},
 			[2]string{"wal_level", "minimal"}, [2]string{"max_wal_senders", "0"},
 		)

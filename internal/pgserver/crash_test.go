@@ -27,7 +27,7 @@ func TestAKilledOwnerLeavesNoServerBehindAndLosesNothing(t *testing.T) {
 	require.NoError(t, owner.Process.Kill())
 	require.Error(t, owner.Wait())
 
-	// At once: the dying server is waited for, or stopped.
+	// The next start follows at once: it waits for the dying server, or stops it.
 	second := start(t, dir)
 	require.Equal(t, first.URL(), second.URL())
 	require.Equal(t, "here", ask(t, second.URL(), `SELECT word FROM kept`))
@@ -36,8 +36,7 @@ func TestAKilledOwnerLeavesNoServerBehindAndLosesNothing(t *testing.T) {
 	requireGone(t, second.PID())
 }
 
-// startDetached runs a server of the cluster that nobody owns, as a parent leaves one where the kernel does not end
-// it.
+// startDetached runs a server without an owner, like one whose parent has died where the kernel does not end it.
 func startDetached(t *testing.T, server *pgserver.Server) *exec.Cmd {
 	t.Helper()
 	bin, err := pgserver.Find()
@@ -74,7 +73,7 @@ func TestAServerLeftBehindIsStopped(t *testing.T) {
 	require.NoError(t, first.Stop(timeout(t)))
 	orphan := startDetached(t, first)
 
-	// It is not waited for here, so that it stays a zombie, as orphans do where nobody reaps them.
+	// Its exit code is not read here, so that it stays a zombie, as orphans do where no init process reaps them.
 	second := start(t, dir)
 	require.Equal(t, "on", ask(t, second.URL(), `SELECT 'on'`))
 	require.False(t, running(orphan.Process.Pid))
@@ -110,7 +109,7 @@ func TestAStalePIDFileIsNoObstacleAndItsNumberIsNotKilled(t *testing.T) {
 	bystander := exec.Command("sleep", "1000")
 	bystander.SysProcAttr = &syscall.SysProcAttr{}
 	if os.Geteuid() == 0 {
-		// Postgres takes a process of its own user for a rival.
+		// Postgres takes a process of its own user for a rival server.
 		owner := ownerOf(t, first.Dir())
 		bystander.SysProcAttr.Credential = &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}
 	}

@@ -21,7 +21,7 @@ const MinVersion = 15
 
 const versionTimeout = 5 * time.Second
 
-// ErrNoBinaries means that this machine has no Postgres server that could be started.
+// ErrNoBinaries means that this machine has no Postgres server to start.
 var ErrNoBinaries = errors.New("no PostgreSQL server found")
 
 const howToInstall = `PostgreSQL %d or newer is needed (its programs initdb and postgres). Install it:
@@ -30,7 +30,7 @@ const howToInstall = `PostgreSQL %d or newer is needed (its programs initdb and 
   macOS:           brew install postgresql@17
 or set DATABASE_URL to a server that is running already`
 
-// folders are where packages put server binaries without adding them to PATH.
+// folders are the folders of server binaries that packages do not add to PATH.
 var folders = []string{
 	"/usr/lib/postgresql/*/bin", // Debian, Ubuntu
 	"/usr/pgsql-*/bin",          // Fedora, RHEL: the PostgreSQL project's own packages
@@ -43,8 +43,8 @@ var folders = []string{
 	"/Applications/Postgres.app/Contents/Versions/*/bin",
 }
 
-// Find is the folder of a Postgres server's binaries, version MinVersion or newer: the one on PATH, else the newest
-// in the usual folders. It returns ErrNoBinaries, with what to install, where there is none.
+// Find returns the folder of a Postgres server's binaries, version MinVersion or newer: the one on PATH, else the newest in the
+// usual folders. It returns ErrNoBinaries, with what to install, where there is none.
 func Find() (binDir string, err error) {
 	var candidates []string
 	if onPath, err := exec.LookPath("postgres"); err == nil {
@@ -56,7 +56,7 @@ func Find() (binDir string, err error) {
 	return choose(append(candidates, list(folders)...))
 }
 
-// list is the folders that match patterns, those of one pattern with the newest version first.
+// list returns the folders that match patterns; of one pattern the newest version comes first.
 func list(patterns []string) []string {
 	var found []string
 	for _, pattern := range patterns {
@@ -72,7 +72,7 @@ func list(patterns []string) []string {
 
 var digits = regexp.MustCompile(`\d+`)
 
-// numbers are those of a path: folders of one pattern differ in their versions only.
+// numbers are the numbers in a path: folders of one pattern differ in their versions only.
 func numbers(path string) []int {
 	var all []int
 	for _, word := range digits.FindAllString(path, -1) {

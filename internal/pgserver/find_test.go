@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// install puts programs into a folder that answer as a version's do.
+// install puts programs into a folder that answer as those of a version.
 func install(t *testing.T, dir, version string, programs ...string) string {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(dir, 0o755))

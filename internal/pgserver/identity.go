@@ -17,7 +17,7 @@ import (
 
 const probeTimeout = 10 * time.Second
 
-// ErrNoUser means that root has no unprivileged user to run the server as.
+// ErrNoUser means that root found no unprivileged user to run the server as.
 var ErrNoUser = errors.New("no unprivileged user to run PostgreSQL as: it refuses to run as root, and this machine has neither a " +
 	"user postgres nor nobody")
 
@@ -25,11 +25,11 @@ var ErrNoUser = errors.New("no unprivileged user to run PostgreSQL as: it refuse
 type identity struct {
 	name     string
 	uid, gid int
-	// switched says that this is another user than ours, which only root can do.
+	// switched says that it is another user than ours; only root can switch.
 	switched bool
 }
 
-// identify is ours, unless we are root: then the owner of the cluster, else postgres, else nobody.
+// identify returns our own user, unless we are root: then the owner of the cluster, else postgres, else nobody.
 func identify(cluster string) (identity, error) {
 	if os.Geteuid() != 0 {
 		return identity{name: "the current user", uid: os.Geteuid(), gid: os.Getegid()}, nil
@@ -53,7 +53,7 @@ func identify(cluster string) (identity, error) {
 	return identity{}, ErrNoUser
 }
 
-// own gives path to the identity.
+// own changes the owner of path to the identity.
 func (id identity) own(path string) error {
 	if !id.switched {
 		return nil
@@ -64,8 +64,8 @@ func (id identity) own(path string) error {
 	return nil
 }
 
-// command is a program of binDir, run as the identity in folder dir, in a process group of its own so that Ctrl-C in
-// a terminal does not reach it, and with nothing of our environment.
+// command is a program of binDir, run as the identity in folder dir, in a process group of its own, so that Ctrl-C in a
+// terminal does not reach it, and without our environment.
 func (id identity) command(ctx context.Context, binDir, dir, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(binDir, program), args...)
 	cmd.Dir = dir
@@ -81,8 +81,8 @@ func (id identity) credential() *syscall.Credential {
 	return &syscall.Credential{Uid: uint32(id.uid), Gid: uint32(id.gid)}
 }
 
-// reaches tries whether the identity can own a folder in dir and start a program there: a folder above may be closed
-// to it, as /root is.
+// reaches tests whether the identity can own a folder in dir and start a program there: a folder above may be closed to it, as
+// /root is.
 func (id identity) reaches(ctx context.Context, binDir, dir string) (err error) {
 	if !id.switched {
 		return nil

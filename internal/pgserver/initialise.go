@@ -15,21 +15,21 @@ import (
 
 const initTimeout = 2 * time.Minute
 
-// halfDone is the prefix of the folder in which a cluster is made. One that a crash left is removed by the next start.
+// halfDone is the prefix of the folder in which a cluster is made. The next start removes what a crash left.
 const halfDone = ".init-"
 
-// initialise makes the cluster beside its place and moves it there whole, so that a crash at any moment leaves either
-// no cluster or a good one.
+// initialise makes the cluster in another folder and renames that, so that a crash at any moment leaves either no cluster or a
+// complete one.
 func (s *Server) initialise(ctx context.Context) (err error) {
 	home := filepath.Dir(s.cluster)
 	if err := sweepHalfDone(home); err != nil {
 		return err
 	}
 	if _, err := os.Stat(s.cluster); err == nil {
-		// Whole, but its maker died before it could say so.
+		// The cluster is complete, but its maker died before it could write that down.
 		return s.initialised()
 	}
-	// The password must be known before the cluster exists.
+	// The password must be stored before the cluster exists.
 	if err := s.state.write(s.cfg.Dir); err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func sweepHalfDone(home string) error {
 	return nil
 }
 
-// removeWhileWritten tries again for a while: the children of an initdb that was killed write for some moments more.
+// removeWhileWritten tries again for a while: the children of a killed initdb write for some moments more.
 func removeWhileWritten(dir string) (err error) {
 	for pause := 10 * time.Millisecond; pause < 3*time.Second; pause *= 2 {
 		if err = os.RemoveAll(dir); err == nil {

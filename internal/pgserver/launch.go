@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// readyTimeout includes the replay of the log after a crash.
+	// readyTimeout includes the replay of the write-ahead log after a crash.
 	readyTimeout    = 90 * time.Second
 	readyPoll       = 20 * time.Millisecond
 	databaseTimeout = 30 * time.Second
@@ -24,9 +24,8 @@ const (
 
 var errExited = errors.New("postgres ended while it started")
 
-// launch starts the server and waits until it answers. It is tried again where another process took the port in
-// between, and after a crash: backends of the crashed server may need a moment to notice, and a new one refuses to
-// start beside them.
+// launch starts the server and waits until it answers. It tries again where another process took the port meanwhile, and after
+// a crash: backends of the crashed server may need a moment to notice it, and a new server refuses to start beside them.
 func (s *Server) launch(ctx context.Context, port int) error {
 	for attempt := 1; ; attempt++ {
 		chosen := port

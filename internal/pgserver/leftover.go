@@ -14,16 +14,16 @@ import (
 
 const leftoverPoll = 10 * time.Millisecond
 
-// stopLeftover ends a server that a killed parent left on the cluster, and removes its pid file; found says whether
-// there was one. The file may be stale and its number belong to another process by now, which is left alone. The file
-// must go in any case: Postgres refuses to start while its number is anybody's, even a zombie's.
+// stopLeftover ends a server whose parent was killed, and removes its pid file; found says whether there was one. The file may
+// be stale and its number belong to another process now, which is left alone. The file must go in any case: Postgres refuses to
+// start while any process has that number, even a zombie.
 func stopLeftover(ctx context.Context, log *slog.Logger, cluster string) (found bool, err error) {
 	path := filepath.Join(cluster, "postmaster.pid")
 	pid, found, err := readPID(path)
 	if err != nil || !found {
 		return found, err
 	}
-	// The handle is taken before the evidence, so that both speak of the same process.
+	// The handle is taken before the evidence, so that both are about the same process.
 	handle, err := os.FindProcess(pid)
 	if err != nil {
 		return found, fmt.Errorf("look for process %d: %w", pid, err)
@@ -57,7 +57,7 @@ func waitGone(ctx context.Context, pid int) bool {
 	return true
 }
 
-// readPID is the number in a postmaster.pid; found says whether there is such a file.
+// readPID returns the number in a postmaster.pid; found says whether there is such a file.
 func readPID(path string) (pid int, found bool, err error) {
 	content, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -69,7 +69,7 @@ func readPID(path string) (pid int, found bool, err error) {
 	first, _, _ := strings.Cut(string(content), "\n")
 	pid, err = strconv.Atoi(strings.TrimSpace(first))
 	if err != nil {
-		// Half written by a server that died over it: nobody's.
+		// The server died while it wrote the file.
 		return 0, true, nil
 	}
 	// A single-user server writes its number negated.

@@ -13,12 +13,12 @@ const (
 	logName = "postgres.log"
 	// logLimit is the size in bytes above which a start puts the log aside; one old log is kept.
 	logLimit = 16 << 20
-	// A tail of the log goes into errors: at most this many bytes and lines.
+	// Errors have the end of the log: at most this many bytes and lines.
 	tailBytes = 8 << 10
 	tailLines = 20
 )
 
-// openLog opens the server's log. The server writes to the file itself, so that its last words outlive us.
+// openLog opens the server's log. The server writes to the file itself, so that its last messages survive this process.
 func openLog(dir string) (*os.File, error) {
 	path := filepath.Join(dir, logName)
 	if info, err := os.Stat(path); err == nil && info.Size() > logLimit {
@@ -33,7 +33,7 @@ func openLog(dir string) (*os.File, error) {
 	return file, nil
 }
 
-// tail is the end of what the server wrote since offset.
+// tail returns the end of what the server wrote after offset.
 func tail(dir string, offset int64) string {
 	path := filepath.Join(dir, logName)
 	content, err := readEnd(path, offset)

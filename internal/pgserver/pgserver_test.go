@@ -23,7 +23,7 @@ import (
 
 const testTimeout = 90 * time.Second
 
-// ownerArgument makes the test binary the owner of a server, for a test to kill.
+// ownerArgument makes the test binary the owner of a server, which a test kills.
 const ownerArgument = "-own-a-server-in="
 
 func TestMain(m *testing.M) {
@@ -58,7 +58,7 @@ func startOwner(t *testing.T, dir string) (owner *exec.Cmd, server int) {
 	return owner, server
 }
 
-// folder is one that the server's user can reach, which those of t.TempDir are not.
+// folder returns a folder that the server's user can reach; those of t.TempDir are closed to it.
 func folder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "echomind-pgserver-")
@@ -108,7 +108,7 @@ func ask(t *testing.T, url, query string) (answer string) {
 	return answer
 }
 
-// running says whether a process works; a zombie does not.
+// running says whether a process runs; a zombie does not.
 func running(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -13,15 +13,14 @@ import (
 	"github.com/echomind/sync/internal/devstack/datadir"
 )
 
-// elsewhereRoot is where root keeps the clusters of folders that the server's user cannot reach: durable, unlike
-// /tmp.
+// elsewhereRoot is the folder for root's clusters where the server's user cannot reach the server folder. Unlike /tmp it is
+// durable.
 const elsewhereRoot = "/var/lib/echomind"
 
-// ErrClusterGone means that the folder had a cluster that is not where it was: starting an empty one in its place
-// would hide the loss.
+// ErrClusterGone means that the folder's cluster is missing: starting an empty one in its place would hide the loss.
 var ErrClusterGone = errors.New("the cluster is gone")
 
-// elsewhere is the cluster's folder for the server folder dir, always the same.
+// elsewhere returns the cluster's folder for the server folder dir: always the same.
 func elsewhere(dir string) string {
 	sum := sha256.Sum256([]byte(dir))
 	return filepath.Join(elsewhereRoot, hex.EncodeToString(sum[:])[:16], "postgres")
@@ -45,7 +44,7 @@ func (s *Server) place(ctx context.Context) (err error) {
 			return fmt.Errorf("reach the cluster %s as %s (are the folders above it open to that user, chmod o+x?): %w",
 				here, s.id.name, err)
 		case !errors.Is(err, os.ErrPermission):
-			// A probe that was cut short, or a machine out of processes, says nothing of the folder.
+			// An interrupted probe, or a machine out of processes, says nothing about the folder.
 			return fmt.Errorf("try whether %s reaches %s: %w", s.id.name, s.cfg.Dir, err)
 		default:
 			s.cluster = elsewhere(s.cfg.Dir)
@@ -73,12 +72,12 @@ func (s *Server) placeElsewhere(ctx context.Context) (err error) {
 		return fmt.Errorf("use %s, since %s cannot reach %s: %w", home, s.id.name, s.cfg.Dir, err)
 	}
 	s.state.Elsewhere = s.cluster
-	// A copy of the data folder names the same cluster: whoever comes second is refused.
+	// A copy of the data folder names the same cluster: the second to start is refused.
 	return s.claim(home)
 }
 
-// reconcile makes the cluster's folder agree with what is known of it: a leftover server is stopped, a cluster whose
-// password is lost (its data folder was deleted) is put aside.
+// reconcile makes the cluster's folder agree with the state: a leftover server is stopped, and a cluster whose password is lost
+// (its data folder was deleted) is moved aside.
 func (s *Server) reconcile(ctx context.Context, known bool) error {
 	_, err := os.Stat(s.cluster)
 	missing := errors.Is(err, os.ErrNotExist)

@@ -11,7 +11,7 @@ import (
 	"github.com/echomind/sync/internal/pgserver"
 )
 
-// closedFolder is one that only our user can reach, as /root is.
+// closedFolder returns a folder that only our user can reach, as /root is.
 func closedFolder(t *testing.T) string {
 	t.Helper()
 	closed, err := os.MkdirTemp("", "echomind-closed-")

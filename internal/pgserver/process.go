@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// process is a child of ours.
+// process is a child process.
 type process struct {
 	handle *os.Process
-	// done is closed when it has ended; err, how it did, may be read then.
+	// done is closed when it has ended; then err, how it ended, may be read.
 	done chan struct{}
 	err  error
 }
 
-// spawn starts cmd. A goroutine that keeps its thread waits for its end: the kernel takes the end of the forking
+// spawn starts cmd, in a goroutine that keeps its thread until the process has ended: the kernel takes the end of the forking
 // thread for the parent's death, and Go ends idle threads.
 func spawn(cmd *exec.Cmd) (*process, error) {
 	p := &process{done: make(chan struct{})}
@@ -42,8 +42,8 @@ func spawn(cmd *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// A server is ended in steps, each harder than the one before. An immediate shutdown loses nothing that was
-// committed: the next start replays the log. (Its five seconds for the backends are Postgres's own.)
+// A server is ended in steps, each harder than the one before. An immediate shutdown loses no commit: the next start replays
+// the log. (Its five seconds for the backends are Postgres's own.)
 var steps = []struct {
 	name   string
 	signal syscall.Signal
@@ -54,8 +54,8 @@ var steps = []struct {
 	{"kill", syscall.SIGKILL, 5 * time.Second},
 }
 
-// end stops a server by its handle, whoever's child it is; gone reports its end within the context. The end of ctx
-// cuts the first step short, never the others: nothing is left behind. The error names the last step's deadline.
+// end stops a server by its handle, also where another process is its parent; gone reports its end within the context. The end
+// of ctx cuts the first step short, never the others: no server is left behind. The error names the last step's deadline.
 func end(ctx context.Context, log *slog.Logger, handle *os.Process, gone func(context.Context) bool) error {
 	for i, step := range steps {
 		base := context.WithoutCancel(ctx)
@@ -63,7 +63,7 @@ func end(ctx context.Context, log *slog.Logger, handle *os.Process, gone func(co
 			base = ctx
 		}
 		wait, cancel := context.WithTimeout(base, step.wait)
-		// A frozen process takes no signal but SIGKILL until it goes on.
+		// A frozen process takes no signal but SIGKILL until it is resumed.
 		_ = handle.Signal(step.signal)
 		_ = handle.Signal(syscall.SIGCONT)
 		ended := gone(wait)
@@ -78,7 +78,7 @@ func end(ctx context.Context, log *slog.Logger, handle *os.Process, gone func(co
 	return fmt.Errorf("pgserver.stop: process %d did not end within %s of its kill", handle.Pid, last.wait)
 }
 
-// ended waits for the end of our child.
+// ended waits for the end of our child process.
 func (p *process) ended(ctx context.Context) bool {
 	select {
 	case <-p.done:

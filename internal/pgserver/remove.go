@@ -11,8 +11,8 @@ import (
 	"github.com/echomind/sync/internal/devstack/datadir"
 )
 
-// Remove deletes a server's folder and its cluster, wherever that is, with all data. A server that was left behind is
-// stopped first; it returns ErrInUse where one runs under its owner.
+// Remove deletes a server's folder and its cluster, wherever that is, with all data. A leftover server is stopped first; it
+// returns ErrInUse where a server runs under its owner.
 func Remove(ctx context.Context, dir string) error {
 	dir, err := filepath.EvalSymlinks(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -39,7 +39,7 @@ func Remove(ctx context.Context, dir string) error {
 		if err := os.RemoveAll(filepath.Dir(st.Elsewhere)); err != nil {
 			return fmt.Errorf("remove the cluster: %w", err)
 		}
-		// Goes where this was the last cluster in it; other data folders keep it.
+		// The folder is removed with its last cluster; other data folders use it, too.
 		_ = os.Remove(elsewhereRoot)
 	}
 	if err := os.RemoveAll(dir); err != nil {

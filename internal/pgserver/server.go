@@ -1,12 +1,12 @@
-// Package pgserver runs a private Postgres cluster as a child process: made on the first start, reached over
-// 127.0.0.1 with a password of its own, stopped with its owner, and found whole again after any crash.
+// Package pgserver runs a private Postgres cluster as a child process: created at the first start, reached over 127.0.0.1 with
+// a password of its own, stopped with its owner, and complete again after any crash.
 //
 //	<Dir>/cluster.json   the password, the last port, where the cluster is (0600)
 //	<Dir>/cluster/       the cluster; owned by an unprivileged user where we are root
 //	<Dir>/postgres.log   what the server says
 //	<Dir>/lock           held while the server runs
 //
-// What may happen, and what follows:
+// What may happen, and the consequence:
 //
 //	we are killed                      Linux stops the server (SIGQUIT); elsewhere the next start does
 //	a crash in the middle of initdb    the half-made cluster is removed by the next start
@@ -33,7 +33,7 @@ import (
 // killTimeout exceeds the five seconds that Postgres gives its backends.
 const killTimeout = 10 * time.Second
 
-// ErrInUse means that another process runs a server on the same folder. The error says which.
+// ErrInUse means that another process runs a server on the same folder. The error names it.
 var ErrInUse = errors.New("the Postgres folder is in use")
 
 // Server is a running Postgres server.
@@ -49,16 +49,16 @@ type Server struct {
 	control sync.Mutex
 	claims  []*datadir.Claim
 
-	// current guards what follows.
+	// current guards the fields below it.
 	current   sync.Mutex
 	process   *process
 	logOffset int64
 	stopped   bool
 }
 
-// Start runs a server on cfg.Dir and returns when it accepts connections; ctx bounds the start only. A server that
-// was left behind on the folder is stopped first. It returns ErrNoBinaries, ErrNoUser, ErrInUse or ErrClusterGone, a
-// *deadline.Error, or else an error with the end of the server's log.
+// Start runs a server on cfg.Dir and returns when it accepts connections; ctx bounds the start only. A leftover server on the
+// folder is stopped first. It returns ErrNoBinaries, ErrNoUser, ErrInUse or ErrClusterGone, a *deadline.Error, or else an error
+// with the end of the server's log.
 func Start(ctx context.Context, cfg Config) (s *Server, err error) {
 	cfg, err = cfg.withDefaults()
 	if err != nil {
@@ -67,7 +67,7 @@ func Start(ctx context.Context, cfg Config) (s *Server, err error) {
 	if err := datadir.Make(cfg.Dir); err != nil {
 		return nil, err
 	}
-	// One folder has one name, however it is spelled: the name decides where the cluster is.
+	// The name decides where the cluster is, so each folder must have one name only.
 	if cfg.Dir, err = filepath.EvalSymlinks(cfg.Dir); err != nil {
 		return nil, fmt.Errorf("resolve the server's folder: %w", err)
 	}
@@ -99,7 +99,7 @@ func (s *Server) start(ctx context.Context) error {
 	return s.launch(ctx, s.cfg.Port)
 }
 
-// Restart stops the server where it runs and starts it again on the same port, so that clients find it back.
+// Restart stops the server and starts it again on the same port, so that clients reconnect.
 func (s *Server) Restart(ctx context.Context) error {
 	if err := s.Stop(ctx); err != nil {
 		return err
@@ -122,8 +122,8 @@ func (s *Server) Restart(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends the server: a fast shutdown as long as ctx allows, at most 15 s, then an immediate one, then a kill. It
-// does not return before the server is gone, within 28 s in all, and may be called again.
+// Stop ends the server: by a fast shutdown as long as ctx allows, at most 15 s, then an immediate one, then a kill. It returns
+// once the server has ended, within 28 s in all, and may be called again.
 func (s *Server) Stop(ctx context.Context) error {
 	s.control.Lock()
 	defer s.control.Unlock()
@@ -135,7 +135,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	return errors.Join(err, s.release())
 }
 
-// Kill ends the server as a crash would: nothing is written down, and Err says so. Clients are cut off at once.
+// Kill ends the server as a crash would: the state file does not record it, and Err reports it. Clients are cut off at once.
 func (s *Server) Kill() error {
 	s.control.Lock()
 	defer s.control.Unlock()
@@ -153,10 +153,10 @@ func (s *Server) Kill() error {
 	return nil
 }
 
-// URL is how to connect, with the password.
+// URL is the server's URL, with the password.
 func (s *Server) URL() string { return s.DatabaseURL(s.cfg.Database) }
 
-// DatabaseURL connects to another database of the cluster.
+// DatabaseURL is the URL of another database of the cluster.
 func (s *Server) DatabaseURL(database string) string {
 	u := url.URL{
 		Scheme: "postgres", User: url.UserPassword(superuser, s.state.Password),
@@ -165,17 +165,17 @@ func (s *Server) DatabaseURL(database string) string {
 	return u.String()
 }
 
-// Dir is where the cluster really is, which is not below Config.Dir where the server's user cannot reach that.
+// Dir is the folder of the cluster, which is not below Config.Dir where the server's user cannot reach that.
 func (s *Server) Dir() string { return s.cluster }
 
-// PID is the server's process.
+// PID is the process id of the server.
 func (s *Server) PID() int {
 	s.current.Lock()
 	defer s.current.Unlock()
 	return s.process.handle.Pid
 }
 
-// Done is closed when the server has ended, by Stop or by itself. After a Restart there is a new one.
+// Done is closed when the server has ended, by Stop or by itself. Restart makes a new channel.
 func (s *Server) Done() <-chan struct{} {
 	s.current.Lock()
 	defer s.current.Unlock()

@@ -11,23 +11,23 @@ import (
 	"github.com/echomind/sync/internal/devstack/datadir"
 )
 
-// StateFile is the file by which a folder is known to be a server's.
+// StateFile is the name of the file that marks a server's folder.
 const StateFile = "cluster.json"
 
-// state is what the server's folder remembers about its cluster, in a 0600 file.
+// state is what the server's folder stores about its cluster, in a 0600 file.
 type state struct {
-	// Password is the one of the cluster's only user.
+	// Password is the password of the cluster's only user.
 	Password string `json:"password"`
-	// Port is the one of the last start.
+	// Port is the port of the last start.
 	Port int `json:"port,omitempty"`
-	// Elsewhere is the cluster's folder where the server's user cannot reach Dir; empty: it is in Dir. Only a folder
-	// elsewhere is named, so that Dir may be moved.
+	// Elsewhere is the cluster's folder where the server's user cannot reach Dir; empty: it is in Dir. Only a folder outside
+	// Dir is named, so that Dir may be moved.
 	Elsewhere string `json:"elsewhere,omitempty"`
-	// Initialised says that the cluster was whole once: a missing one is a loss, not a first start.
+	// Initialised says that the cluster was complete once: a missing cluster is a loss, and not a first start.
 	Initialised bool `json:"initialised"`
 }
 
-// readState returns a new state, with a new password, where dir has none; known says whether it had.
+// readState returns a new state, with a new password, where dir has none; known says whether dir had one.
 func readState(dir string) (st state, known bool, err error) {
 	raw, err := os.ReadFile(filepath.Join(dir, StateFile))
 	if errors.Is(err, os.ErrNotExist) {

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// pingTimeout bounds the question whether a connection that has lain idle still lives. Without it a pool of dead
-	// connections costs one call's whole deadline each.
+	// pingTimeout bounds the check whether an idle connection still works. Without it each dead connection of a pool would cost
+	// a call its whole deadline.
 	pingTimeout = 2 * time.Second
-	// partingTimeout bounds each step of closing a connection whose query was given up: asking the server to cancel the
-	// query, and saying goodbye. The driver takes 15 s for both, in which the connection keeps its place in the pool, and
-	// the pool cannot be closed.
+	// partingTimeout bounds each step of closing a connection whose query was abandoned: the request to cancel the query, and
+	// the goodbye. The driver takes 15 s for both; meanwhile the connection keeps its place in the pool, and the pool cannot be
+	// closed.
 	partingTimeout = time.Second
 )
 
-// keepAlive has the kernel find a dead server on a connection that lies idle, within 11 s.
+// keepAlive has the kernel detect a dead server on an idle connection within 11 s.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}
 
 // bound gives a connection a line of its own.
@@ -30,8 +30,7 @@ func bound(_ context.Context, cfg *pgx.ConnConfig) error {
 	return nil
 }
 
-// line opens the socket of one connection, and later, where a query is given up, that of the request to
-// cancel it.
+// line opens the socket of one connection, and later, where a query is abandoned, the socket of the request to cancel it.
 type line struct{ isConnected atomic.Bool }
 
 func (l *line) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -55,8 +54,8 @@ func (l *line) connected(_ context.Context, _ *pgconn.Config, conn net.Conn) (ne
 	return conn, nil
 }
 
-// socket shortens the deadlines that the driver sets: the end of a call's context, which is now, and the closing of a
-// connection, which it would wait 15 s for.
+// socket shortens the deadlines that the driver sets: the end of a call's context means now, and the close of a connection does
+// not wait 15 s.
 type socket struct{ net.Conn }
 
 func (s socket) SetDeadline(t time.Time) error {

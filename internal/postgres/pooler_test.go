@@ -14,8 +14,8 @@ import (
 	"github.com/echomind/sync/testonly/testkit"
 )
 
-// pooler passes connections on as a pooler does that does not look after prepared statements: the process that it names
-// at the login is a number of its own, larger than any of a process.
+// pooler passes connections on like a pooler without support for prepared statements: the process id that it names at the login
+// is its own number, larger than any process id.
 func pooler(t *testing.T, server string) string {
 	t.Helper()
 	u, err := url.Parse(server)
@@ -49,10 +49,10 @@ func pooler(t *testing.T, server string) string {
 	return u.String()
 }
 
-// renumber passes the login's messages on, up to the one that names the process, which it changes.
+// renumber passes the login's messages on, up to the one with the process id, which it changes.
 func renumber(client io.Writer, server io.Reader) error {
 	for {
-		head := make([]byte, 5) // a letter, and how long the rest is
+		head := make([]byte, 5) // a letter, and the length of the rest
 		if _, err := io.ReadFull(server, head); err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-// Package postgres opens pools, runs transactions, and is the one place that tells what a driver error means.
+// Package postgres opens pools, runs transactions, and is the only place that interprets driver errors.
 package postgres
 
 import (
@@ -17,7 +17,7 @@ import (
 // connectTimeout bounds each attempt to open a connection.
 const connectTimeout = 5 * time.Second
 
-// Open makes a pool for a service. It does not connect yet: Postgres away at the start is a wait like any other.
+// Open makes a pool for a service. It does not connect yet: where Postgres is away at the start, that is a wait like any other.
 func Open(ctx context.Context, url, application string, maxConns int32, how ...Option) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -37,7 +37,7 @@ func Open(ctx context.Context, url, application string, maxConns int32, how ...O
 	return pool, nil
 }
 
-// Connect opens one connection that is no pool's, for what belongs to a session.
+// Connect opens one connection outside any pool, for state that belongs to a session.
 func Connect(ctx context.Context, url, application string, how ...Option) (*pgx.Conn, error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -58,9 +58,9 @@ func Connect(ctx context.Context, url, application string, how ...Option) (*pgx.
 	return conn, nil
 }
 
-// Unavailable says whether err means that Postgres could not be asked: it is away, starting, stopping, out of
-// connections or did not answer in time. Such an error is a wait, never a failure of a connector. A lock that somebody
-// else holds is none: see Locked.
+// Unavailable says whether err means that Postgres did not answer the question: it is away, starting, stopping, out of
+// connections or too slow. Such an error is a wait, never a failure of a connector. A lock of another transaction is none: see
+// Locked.
 func Unavailable(err error) bool {
 	if err == nil {
 		return false
@@ -85,22 +85,22 @@ func Unavailable(err error) bool {
 		pgconn.SafeToRetry(err) || pgconn.Timeout(err) || connectionLost(err)
 }
 
-// Locked says whether err means that somebody else held a lock for longer than was to be waited for it (lock_timeout,
-// NOWAIT). Postgres answers, and nothing was changed: the transaction may be repeated, but whether to wait is up to what
-// it would have done.
+// Locked says whether err means that another transaction held a lock for longer than the statement was to wait for it
+// (lock_timeout, NOWAIT). Postgres answers, and nothing was changed: the transaction may be repeated, but its caller decides
+// whether to wait.
 func Locked(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.Code == "55P03"
 }
 
-// Refused says whether Postgres refused what was written, and nothing else is wrong: a value, a constraint, a function's own
-// refusal. It is the fault of a row, and not of those that are written with it.
+// Refused says whether Postgres refused a write, and nothing else is wrong: a value, a constraint, a function's own refusal.
+// One row is at fault, and not the rows that are written with it.
 func Refused(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && (strings.HasPrefix(pg.Code, "22") || strings.HasPrefix(pg.Code, "23") || pg.Code == "P0001")
 }
 
-// Constraint is the name of the constraint that refused a write, or "".
+// Constraint returns the name of the constraint that refused a write, or "".
 func Constraint(err error) string {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
 
-// accounts is a schema with two rows that transactions fight for.
+// accounts is a schema with two rows that transactions contend for.
 func accounts(ctx context.Context, url string) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -80,7 +80,7 @@ func TestADeadlockIsRepeated(t *testing.T) {
 		do(t, <-ended)
 		sum += <-tries
 	}
-	if sum < 3 { // more, where the repeat gets its first row before the one that waits for it
+	if sum < 3 { // more, where the repeat gets its first row before the transaction that waits for it
 		t.Errorf("%d tries, want at least 3: one of the two transactions twice", sum)
 	}
 	var n int

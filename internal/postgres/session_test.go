@@ -30,8 +30,8 @@ func TestTheServerFindsAClientThatIsGone(t *testing.T) {
 	isSet(t, conn, want)
 }
 
-// login makes a role that may read accounts, and a login that is its member but has none of its rights until it takes
-// the role. It returns the login's URL.
+// login makes a role that may read accounts, and a login that is its member but has none of its rights until it takes the role.
+// It returns the login's URL.
 func login(t *testing.T, u string) (role, asLogin string) {
 	t.Helper()
 	admin, err := pgx.Connect(t.Context(), u)
@@ -101,7 +101,7 @@ func TestARoleThatCannotBeTakenIsNamedAndIsNoWait(t *testing.T) {
 	}
 }
 
-// A server that accepts the login and then says nothing would hold a place in the pool for ever.
+// A server that accepts the login and then never answers would hold a place in the pool for ever.
 func TestASessionThatIsNotSetUpInTimeIsGivenUp(t *testing.T) {
 	t.Parallel()
 	template, proxy := through(t)

@@ -18,7 +18,7 @@ import (
 // both ways.
 var both = []faultproxy.Direction{faultproxy.ToServer, faultproxy.ToClient}
 
-// through is a pool that reaches its database through a proxy.
+// through returns a pool that reaches its database through a proxy.
 func through(t *testing.T) (*pgxpool.Pool, *faultproxy.Proxy) {
 	t.Helper()
 	direct := testkit.Database(t, accounts)
@@ -31,7 +31,7 @@ func through(t *testing.T) (*pgxpool.Pool, *faultproxy.Proxy) {
 	return open(t, u.String()), proxy
 }
 
-// ask asks with a deadline of its own.
+// ask runs a query with its own deadline.
 func ask(pool *pgxpool.Pool, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
@@ -39,8 +39,8 @@ func ask(pool *pgxpool.Pool, within time.Duration) error {
 	return err
 }
 
-// closes fails the test where a pool does not close in time. Times are compared only with what the driver would take
-// (15 s, and a minute for a ping).
+// closes fails the test where a pool does not close in time. Times are compared only with the driver's own timeouts (15 s, and
+// a minute for a ping).
 func closes(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	closed := make(chan struct{})
@@ -109,7 +109,7 @@ func TestAConnectionWhosePingIsNotAnsweredGivesItsPlaceBack(t *testing.T) {
 	if err := ask(pool, 50*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a silent server: %v", err)
 	}
-	closes(t, pool) // without a deadline of its own the ping would hold it for a minute
+	closes(t, pool) // without its own deadline the ping would hold it for a minute
 }
 
 func TestAllPlacesOfAPoolComeFreeSoonAfterTheirQueriesAreGivenUp(t *testing.T) {
@@ -155,7 +155,7 @@ func fill(t *testing.T, pool *pgxpool.Pool) {
 	}
 }
 
-// idleForAPing waits until the pool's connections have lain idle for so long that they are asked before their next use.
+// idleForAPing waits until the pool's connections have been idle for so long that they are pinged before their next use.
 func idleForAPing(t *testing.T) {
 	t.Helper()
 	began := time.Now()

@@ -12,35 +12,35 @@ import (
 )
 
 const (
-	// lockBound is longer than Postgres takes to find a deadlock (deadlock_timeout, 1 s): a shorter one would end the
-	// wait as Locked before the deadlock is found, and nothing would be repeated.
+	// lockBound is longer than Postgres takes to detect a deadlock (deadlock_timeout, 1 s): a shorter bound would end the wait
+	// as Locked before the deadlock is detected, and nothing would be repeated.
 	lockBound = 3 * time.Second
-	// statementBound is as long as the longest deadline of a service's own. It ends what a client has left behind that
-	// can no longer cancel it.
+	// statementBound is the longest deadline of a service. It ends a statement whose client is gone and can no longer cancel
+	// it.
 	statementBound = 30 * time.Second
-	// idleBound is how long the locks of a client live that has vanished, or stands still, in the middle of a transaction.
+	// idleBound is how long locks are held for a client that has vanished, or is suspended, in the middle of a transaction.
 	idleBound = 15 * time.Second
 )
 
 // maxAttempts bounds how often a transaction is repeated after a deadlock.
 const maxAttempts = 5
 
-// Bounds are what the server bounds a transaction by, so that it ends even where its client is gone. Each is rounded up
-// to a millisecond; 0 = as Tx has it. None can be switched off.
+// Bounds are the server's bounds of a transaction, so that it ends even where its client is gone. Each is rounded up to a
+// millisecond; 0 = the bound of Tx. None can be switched off.
 type Bounds struct {
 	// Lock is how long one statement may wait for each lock; then it fails with an error that is Locked. Tx: 3 s.
 	Lock time.Duration
 	// Statement is how long one statement may take; then it fails with an error that is Unavailable. Tx: 30 s.
 	Statement time.Duration
-	// Idle is how long the client may say nothing; then the server ends the session and frees its locks. Tx: 15 s.
+	// Idle is how long the client may send nothing; then the server ends the session and frees its locks. Tx: 15 s.
 	Idle time.Duration
-	// ByIndex forbids plans that read all of a table or of a key before they take the first rows, which statistics of a quiet
-	// time may make look cheap. For statements that take a few rows behind a place.
+	// ByIndex forbids plans that read a whole table or key before they return the first rows: statistics of a quiet time may
+	// make them look cheap. It is for statements that read a few rows after a given key.
 	ByIndex bool
 }
 
-// begin begins a transaction and bounds it, in one round trip. It has no arguments, so the driver sends it as one
-// message: a pooler hands all of it to the server that the transaction gets.
+// begin begins a transaction and sets its bounds, in one round trip. It has no arguments, so the driver sends it as one
+// message, and a pooler sends all of it to the server that the transaction gets.
 func (b Bounds) begin(mode string) pgx.TxOptions {
 	if b.ByIndex {
 		mode += "; set local enable_seqscan = off; set local enable_bitmapscan = off"
@@ -63,9 +63,9 @@ type Beginner interface {
 	BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error)
 }
 
-// Tx runs work in one READ COMMITTED transaction and commits it, unless work returns an error. After a deadlock
-// (40P01) or a serialisation failure the whole transaction is repeated, a bounded number of times. The server bounds
-// its waits for locks, its statements and its idle time: see Bounds.
+// Tx runs work in one READ COMMITTED transaction and commits it, unless work returns an error. After a deadlock (40P01) or a
+// serialisation failure the whole transaction is repeated, a bounded number of times. The server bounds its waits for locks,
+// its statements and its idle time: see Bounds.
 func Tx(ctx context.Context, db Beginner, work func(pgx.Tx) error) error {
 	return TxBounded(ctx, db, Bounds{}, work)
 }

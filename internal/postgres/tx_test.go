@@ -17,7 +17,7 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// isSet compares settings with what a session or transaction has.
+// isSet compares the settings of a session or transaction with the expected ones.
 func isSet(t *testing.T, q querier, want map[string]string) {
 	t.Helper()
 	for name, value := range want {
@@ -44,7 +44,7 @@ func TestEveryTransactionIsBounded(t *testing.T) {
 	do(t, TxBounded(t.Context(), pool, Bounds{Statement: 10 * time.Minute}, check(map[string]string{
 		"lock_timeout": "3s", "statement_timeout": "10min", "idle_in_transaction_session_timeout": "15s",
 	})))
-	// Postgres takes 0 for "for ever": what is shorter than its unit must not become that.
+	// Postgres takes 0 for "no limit": a bound below its unit must not become 0.
 	do(t, TxBounded(t.Context(), pool, Bounds{Lock: time.Microsecond, Idle: time.Minute + 500*time.Microsecond}, check(map[string]string{
 		"lock_timeout": "1ms", "idle_in_transaction_session_timeout": "60001ms",
 	})))
@@ -54,7 +54,7 @@ func TestEveryTransactionIsBounded(t *testing.T) {
 	do(t, err)
 	defer func() { do(t, conn.Close(t.Context())) }()
 	do(t, Tx(t.Context(), conn, check(map[string]string{"lock_timeout": "3s"})))
-	isSet(t, conn, map[string]string{"lock_timeout": "5s", "statement_timeout": "0"}) // again
+	isSet(t, conn, map[string]string{"lock_timeout": "5s", "statement_timeout": "0"}) // the session's own again
 }
 
 func TestATransactionSetsBoundsOfItsOwnThatWin(t *testing.T) {

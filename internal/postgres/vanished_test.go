@@ -12,7 +12,7 @@ import (
 	"github.com/echomind/sync/testonly/testkit"
 )
 
-// locks waits until a process of the server holds an advisory lock, or none.
+// locks waits until a process of the server holds an advisory lock, or until none does.
 func locks(t *testing.T, pool *pgxpool.Pool, pid uint32, want bool) {
 	t.Helper()
 	testkit.Eventually(t, 10*time.Second, func() error {
@@ -25,12 +25,12 @@ func locks(t *testing.T, pool *pgxpool.Pool, pid uint32, want bool) {
 	})
 }
 
-// No close, no reset: the server hears nothing more, as after a power cut. Keepalives do not find it either, because the
+// No close, no reset: the server gets no more packets, as after a power cut. Keepalives do not detect it either, because the
 // proxy's end of the connection answers them.
 func TestAClientThatVanishesInATransactionLosesItsLocks(t *testing.T) {
 	t.Parallel()
 	vanishing, proxy := through(t)
-	lasting := open(t, testkit.Database(t, accounts)) // of the same server
+	lasting := open(t, testkit.Database(t, accounts)) // on the same server
 	ctx, cancel := context.WithCancel(t.Context())
 	err := TxBounded(ctx, vanishing, Bounds{Idle: 300 * time.Millisecond}, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `UPDATE accounts SET n = 5; SELECT pg_advisory_xact_lock(7)`)
@@ -52,8 +52,8 @@ func TestAClientThatVanishesInATransactionLosesItsLocks(t *testing.T) {
 	}
 }
 
-// A client that is gone while its statement runs is not idle: the statement's own bound ends the transaction. Its session
-// then stands idle for as long as the session's own bound allows, without locks.
+// A client that is gone while its statement runs is not idle: the statement's own bound ends the transaction. Its session is
+// then idle for as long as the session's own bound allows, without locks.
 func TestAStatementOfAClientThatVanishedEnds(t *testing.T) {
 	t.Parallel()
 	vanishing, proxy := through(t)
@@ -79,7 +79,7 @@ func TestAStatementOfAClientThatVanishedEnds(t *testing.T) {
 	}
 }
 
-// The process stands still instead of being gone: what it does next is refused, as a wait.
+// The process is suspended instead of being gone: its next statement is refused, as a wait.
 func TestAClientThatStandsStillInATransactionLosesItsLocksAndIsTold(t *testing.T) {
 	t.Parallel()
 	pool := open(t, testkit.Database(t, accounts))

@@ -9,10 +9,10 @@ import (
 	"github.com/echomind/sync/internal/version"
 )
 
-// exitUsage is the exit code of a command line that can never be right.
+// exitUsage is the exit code of a wrong command line.
 const exitUsage = 2
 
-// answer says what a service is asked on its command line; done means that it is not to be run.
+// answer handles a service's command line; done means that the service must not run.
 func answer(args []string, out, problems io.Writer) (code int, done bool) {
 	if len(args) == 0 {
 		return 0, false

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// healthTimeout is longer than /readyz takes to ask everything.
+	// healthTimeout is longer than all checks of /readyz.
 	healthTimeout = 4 * time.Second
 	maxAnswer     = 64 << 10
 )
 
-// health asks a running program of this machine, for probes in images that hold nothing but the program. It returns 0
-// when the program is ready (or, with --live, alive), else 1 and says why.
+// health checks a running program of this machine, for probes in images that contain nothing but the program. It returns 0 when
+// the program is ready (or, with --live, alive), else 1 with a message.
 func health(args []string, problems io.Writer) int {
 	path := "/readyz"
 	switch {

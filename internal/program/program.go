@@ -17,7 +17,7 @@ import (
 	"github.com/echomind/sync/internal/telemetry"
 )
 
-// Service is a configuration that knows what all services share.
+// Service is a configuration with the part that all services share.
 type Service interface {
 	Validate() error
 	Shared() config.Common

@@ -10,7 +10,7 @@ import (
 )
 
 func TestTheHashIsTheServices(t *testing.T) {
-	for content, want := range map[string]string{ // base64 of content and of its hash, as other clients have them
+	for content, want := range map[string]string{ // base64 of content and of its hash, as other clients compute it
 		"":     "AAAAAAAAAAAAAAAAAAAAAAAAAAA=",
 		"Sg==": "SgAAAAAAAAAAAAAAAQAAAAAAAAA=",
 		"tbQ=": "taAFAAAAAAAAAAAAAgAAAAAAAAA=",

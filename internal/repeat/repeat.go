@@ -1,4 +1,4 @@
-// Package repeat is how something is tried again: pauses that double, and what an answer says about the next try.
+// Package repeat has what retries need: pauses that double, and the wait that a response asks for.
 package repeat
 
 import (
@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Pauses are those between tries: the first, doubled each time, up to the last.
+// Pauses are the pauses between tries: the first, doubled each time, up to the last.
 type Pauses struct{ First, Last time.Duration }
 
-// After is the pause after so many tries that failed, from 1.
+// After is the pause after so many failed tries, from 1.
 func (p Pauses) After(tries int) time.Duration {
 	pause := min(p.First, p.Last)
 	for range tries - 1 {
@@ -26,14 +26,14 @@ func (p Pauses) After(tries int) time.Duration {
 	return pause
 }
 
-// Scattered is After, shortened by up to a half by chance, so that those that failed together do not come back together.
+// Scattered is After, shortened at random by up to a half, so that callers that failed together do not all try again together.
 func (p Pauses) Scattered(tries int) time.Duration {
 	pause := p.After(tries)
 	return pause - time.Duration(rand.Int64N(int64(pause/2)+1))
 }
 
-// Tries counts tries from 1 and pauses between them; the loop's body leaves when one was good. It ends when ctx has ended: in a
-// pause at once, and before the second try of a context that had ended before the first.
+// Tries counts tries from 1 and pauses between them; the loop's body leaves after a success. It ends when ctx ends: during a
+// pause at once, and before the second try where ctx had ended before the first.
 func (p Pauses) Tries(ctx context.Context) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for try := 1; yield(try); try++ {
@@ -44,7 +44,7 @@ func (p Pauses) Tries(ctx context.Context) iter.Seq[int] {
 	}
 }
 
-// Sleep waits, and returns early with the reason why ctx has ended.
+// Sleep waits, and returns early with ctx's cause when ctx ends.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

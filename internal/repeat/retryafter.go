@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// longestRetryAfter bounds what is believed: a date far off would otherwise lock an account for ever.
+// longestRetryAfter bounds the wait: a date far in the future would otherwise lock an account for ever.
 const longestRetryAfter = 24 * time.Hour
 
-// RetryAfter reads how long an answer asks to wait: seconds, which Microsoft writes with a fraction at times
-// ("Microsoft Graph throttling guidance"), or a date. A date is compared with the answer's own Date where it has one:
-// our clock may differ. 0 means that the answer does not say.
+// RetryAfter reads how long a response asks to wait: seconds, which Microsoft writes with a fraction at times ("Microsoft Graph
+// throttling guidance"), or a date. A date is compared with the response's own Date where it has one: our clock may differ. 0
+// means that the response does not say.
 func RetryAfter(header http.Header, now time.Time) time.Duration {
 	value := strings.TrimSpace(header.Get("Retry-After"))
 	if value == "" {
@@ -20,7 +20,7 @@ func RetryAfter(header http.Header, now time.Time) time.Duration {
 	}
 	if seconds, err := strconv.ParseFloat(value, 64); err == nil {
 		switch {
-		case !(seconds > 0): // NaN too
+		case !(seconds > 0): // also NaN
 			return 0
 		case seconds > longestRetryAfter.Seconds():
 			return longestRetryAfter

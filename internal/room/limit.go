@@ -12,21 +12,20 @@ import (
 )
 
 const (
-	// share is how much of what is left Go aims at: the kernel counts some memory beside Go's.
+	// share is the part of the remaining memory that Go aims at: the kernel counts memory that is not Go's.
 	share = 0.9
-	// least is what a service with children needs at least. Below it the collector would do nothing but collect.
+	// least is the smallest heap for a service with children. With less the garbage collector would run all the time.
 	least = 128 << 20
 )
 
-// reserved is what the services of this process keep for their children.
+// reserved is the memory for the children of all services of this process.
 var reserved struct {
 	sync.Mutex
 	bytes int64
 }
 
-// LimitHeap has the collector of garbage work harder when this process comes near to what its container leaves it, once
-// all children have taken so many bytes. It says so where that is too little. Where GOMEMLIMIT is set, that decides.
-// Services that run in one process each call it.
+// LimitHeap makes the garbage collector work harder when this process comes near to its container's limit, less the memory of
+// all children. It warns where too little is left. GOMEMLIMIT takes precedence. Services that run in one process each call it.
 func LimitHeap(children int64, log *slog.Logger) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
@@ -47,7 +46,7 @@ func LimitHeap(children int64, log *slog.Logger) {
 	debug.SetMemoryLimit(left)
 }
 
-// containerLimit is how many bytes the control groups of this process may have; 0 = no limit is known.
+// containerLimit is the memory limit of this process's control groups, in bytes; 0 = no limit is known.
 func containerLimit(root fs.FS) (least int64) {
 	groups, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -64,7 +63,7 @@ func containerLimit(root fs.FS) (least int64) {
 		} else if fields[1] != "" {
 			continue
 		}
-		// In a container its own group often stands at the top, whatever the path says.
+		// In a container the process's own group is often mounted at the top, whatever the path says.
 		for at := path.Clean("/" + fields[2]); ; at = path.Dir(at) {
 			if n := bytesIn(root, path.Join(folder, at, file)); n > 0 && (least == 0 || n < least) {
 				least = n
@@ -77,7 +76,7 @@ func containerLimit(root fs.FS) (least int64) {
 	return least
 }
 
-// unlimited is what version 1 says of a group without a limit, or more.
+// unlimited is the smallest value by which version 1 says that a group has no limit.
 const unlimited = 1 << 60
 
 func bytesIn(root fs.FS, file string) int64 {

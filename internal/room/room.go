@@ -1,8 +1,8 @@
-// Package room bounds the memory that a process takes for content: what is being fetched, read and sent.
+// Package room bounds the memory of a process for content that it fetches, reads and sends.
 //
-// Each document reserves what it may take before it is fetched, waits until there is room, and releases the room when it is sent. A
-// document that holds room never waits for more, so that no document waits for itself: a larger document counts as what it really
-// takes (Resize), and later documents wait.
+// Each document reserves the memory that it may take before it is fetched, waits until there is room, and releases the room
+// when it is sent. A document that holds room never waits for more, so that no document waits for itself: a document that turns
+// out larger counts with its real size (Resize), and later documents wait.
 package room
 
 import (
@@ -13,8 +13,8 @@ import (
 const (
 	// Free is the size of content that needs no reservation: most documents are smaller, and a process works on a few tens at once.
 	Free = 64 << 10
-	// each is how many bytes a process takes for one byte of content at worst: the content as it came and in UTF-8, its text, which
-	// is extract.TextPerByte times the content at most, and buffers that grow.
+	// each is how many bytes a process takes at worst for one byte of content: the content as it came and in UTF-8, its text,
+	// which is extract.TextPerByte times the content at most, and buffers that grow.
 	each = 6
 )
 
@@ -31,10 +31,10 @@ type Room struct {
 // New makes a Room of so many bytes.
 func New(size int64) *Room { return &Room{size: size, owners: map[string]int64{}} }
 
-// most is how much one owner may have, so that other owners find the other half free.
+// most is how much one owner may reserve, so that the other half is free for other owners.
 func (r *Room) most() int64 { return r.size / 2 }
 
-// Reservation is the room of one document. It is nil without a Room.
+// Reservation is the room of one document. It is nil where there is no Room.
 type Reservation struct {
 	room    *Room
 	owner   string
@@ -57,7 +57,7 @@ func Cost(content int64) int64 { return each * content }
 // Needed tells whether content of so many bytes needs a reservation.
 func Needed(content int64) bool { return content > Free }
 
-// Empty is a reservation of nothing so far.
+// Empty returns a reservation of nothing yet.
 func (o OwnerRoom) Empty() *Reservation {
 	if o.room == nil {
 		return nil
@@ -101,7 +101,7 @@ func (o OwnerRoom) Take(ctx context.Context, content int64, wait func()) (*Reser
 		}
 	}
 	r.mu.Unlock()
-	p.Release() // it may have been granted meanwhile, or have blocked the reservations behind it
+	p.Release() // it may have been granted meanwhile, or have blocked later ones
 	return nil, ctx.Err()
 }
 
@@ -113,8 +113,8 @@ func (o OwnerRoom) Reserve(ctx context.Context, content int64) (interface {
 	return o.Take(ctx, content, nil)
 }
 
-// grant grants waiting reservations, those of the owner with the least first. A reservation that does not fit blocks the later
-// ones, so that small content does not keep large content out for ever; an owner who has his whole share blocks nobody.
+// grant grants waiting reservations, those of the owner with the least room first. A reservation that does not fit blocks later
+// ones, so that small content does not keep large content out for ever; an owner whose whole share is taken blocks nobody.
 func (r *Room) grant() {
 	for {
 		var next *Reservation
@@ -156,10 +156,10 @@ func (p *Reservation) Resize(bytes int64) {
 	r.grant()
 }
 
-// Release gives everything back. It may be called more than once.
+// Release releases the whole reservation. It may be called more than once.
 func (p *Reservation) Release() { p.Resize(0) }
 
-// Taken is how many bytes are taken.
+// Taken is how many bytes are reserved.
 func (r *Room) Taken() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

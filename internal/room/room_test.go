@@ -11,7 +11,7 @@ import (
 
 const mb = 1 << 20
 
-// asks takes room in the background; the channel gives what came of it.
+// asks reserves room in the background; the channel gets the error.
 func asks(ctx context.Context, r *Room, owner string, content int64) <-chan *Reservation {
 	got := make(chan *Reservation, 1)
 	go func() {

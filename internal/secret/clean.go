@@ -8,31 +8,32 @@ import (
 	"unicode/utf8"
 )
 
-// Mask stands where a secret was.
+// Mask replaces a secret.
 const Mask = "REDACTED"
 
 const (
-	// shortest is how long a secret must be to be looked for in texts: a shorter one is in every other word.
+	// shortest is the length below which a secret is not looked for in texts: it would be in every other word.
 	shortest = 6
-	// MaxText is how much of a text is shown at most.
+	// MaxText is the largest part of a text that is shown.
 	MaxText = 64 << 10
-	// maxLearned is how many secrets a cleaner keeps of those that it learns: a run has one access token at a time, and a
-	// text may hold the one before.
+	// maxLearned is how many learned secrets a cleaner keeps: a run has one access token at a time, and a text may hold the one
+	// before.
 	maxLearned = 8
-	// more stands where a text goes on.
+	// more replaces the part of a text that is cut.
 	more = "…"
-	// beyond is how much of a text is looked at behind what is shown of it: a password is known by the "@" behind it.
+	// beyond is how many bytes after the shown part are looked at: a password is recognised by the "@" after it.
 	beyond = 1 << 10
 )
 
-// Cleaner takes secrets out of texts. A nil one knows none, and still takes out what may be one. It is safe for concurrent
-// use.
+// Cleaner removes secrets from texts. A nil Cleaner knows no secret, and still removes what may be one. It is safe for
+// concurrent use.
 type Cleaner struct {
 	mu             sync.RWMutex
 	known, learned []known
 }
 
-// NewCleaner knows these secrets, as they are and as they are written in URLs, in JSON, in HTML and in Go's quotes.
+// NewCleaner makes a cleaner that knows these secrets, as they are and as they are written in URLs, in JSON, in HTML and in
+// Go's quotes.
 func NewCleaner(secrets ...string) *Cleaner {
 	c := &Cleaner{}
 	for _, s := range secrets {
@@ -43,8 +44,7 @@ func NewCleaner(secrets ...string) *Cleaner {
 	return c
 }
 
-// Learn has a cleaner know a secret that came later, such as an access token. It keeps the last ones. A nil cleaner
-// learns nothing.
+// Learn adds a secret that came later, such as an access token. The cleaner keeps the last ones. A nil cleaner learns nothing.
 func (c *Cleaner) Learn(secret string) {
 	if c == nil || len(secret) < shortest {
 		return
@@ -55,19 +55,20 @@ func (c *Cleaner) Learn(secret string) {
 	if slices.ContainsFunc(c.known, is) || slices.ContainsFunc(c.learned, is) {
 		return
 	}
-	// A new list: a reader may hold the old one.
+	// A new list: a reader may use the old one.
 	c.learned = append(slices.Clone(c.learned[max(0, len(c.learned)-maxLearned+1):]), newKnown(secret))
 }
 
-// Text is a text without the secrets, without the queries and users of URLs, without what follows Bearer, without private
-// keys, and without the values of pairs such as password=…. It is at most MaxText of it, and a little.
+// Text returns a text without the secrets, without the queries and users of URLs, without the rest of a line after Bearer,
+// without private keys, and without the values of pairs such as password=…. It has MaxText bytes at most, and a mark where it
+// was cut.
 func (c *Cleaner) Text(text string) string {
 	text, cut := begin(text, MaxText)
 	return c.mask(text, cut)
 }
 
-// Short is Text of the first bytes of a text, of which at most most are shown. It looks at a few more, whatever the text's
-// length is.
+// Short is Text for the beginning of a text: it shows at most most bytes, and looks at a few more, whatever the text's length
+// is.
 func (c *Cleaner) Short(text string, most int) string {
 	text, cut := begin(text, most+beyond)
 	text = c.mask(text, cut)
@@ -88,14 +89,14 @@ func (c *Cleaner) mask(text string, cut bool) string {
 	if !cut {
 		return guessed(text)
 	}
-	// What is cut off may be the "@" that tells a password from a port, or a closing quote.
+	// The cut may remove the "@" that distinguishes a password from a port, or a closing quote.
 	return strings.TrimSuffix(guessed(text+"@"), "@") + more
 }
 
-// guessed is a text without what may be a secret.
+// guessed returns a text without anything that may be a secret.
 func guessed(text string) string { return Pairs(wholes(URL(plainLetters(text)))) }
 
-// begin is the beginning of a text, of whole characters, and without one whose spelling is cut (%2, \u00).
+// begin returns the beginning of a text, in whole characters, and without an escape that is cut (%2, \u00).
 func begin(text string, most int) (begun string, cut bool) {
 	if len(text) <= most {
 		return text, false
@@ -111,8 +112,8 @@ func begin(text string, most int) (begun string, cut bool) {
 	return text[:most], true
 }
 
-// Text is Cleaner.Text of a cleaner that knows no secret. What a program of ours logs, and what it tells people about
-// their connectors, has passed through it.
+// Text is Cleaner.Text of a cleaner that knows no secret. All that our programs log, and tell people about their connectors,
+// has passed through it.
 func Text(text string) string { return (*Cleaner)(nil).Text(text) }
 
 // Short is Cleaner.Short of a cleaner that knows no secret.
@@ -121,7 +122,7 @@ func Short(text string, most int) string { return (*Cleaner)(nil).Short(text, mo
 // Error is Cleaner.Error of a cleaner that knows no secret.
 func Error(err error) error { return (*Cleaner)(nil).Error(err) }
 
-// Error is an error whose text is clean. What it is to errors.Is and errors.As stays.
+// Error returns an error whose text is clean. errors.Is and errors.As see the original error.
 func (c *Cleaner) Error(err error) error {
 	if err == nil {
 		return nil

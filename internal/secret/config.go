@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// SealConfig seals the secret fields of a connector's configuration, a JSON object. A secret is a text, or an object (a
-// service account's key), which is sealed as its JSON. What is sealed already must be the connector's own, for this
-// very field, and stays as it is. A configuration without secrets needs no key.
+// SealConfig seals the secret fields of a connector's configuration, a JSON object. A secret is a text, or an object (a service
+// account's key), which is sealed as its JSON. A sealed field must have been sealed for this connector and this field, and is
+// left unchanged. A configuration without secrets needs no key.
 func (r *Ring) SealConfig(connector int32, fields []string, config []byte) ([]byte, error) {
 	object, err := decode(config)
 	if err != nil {
@@ -44,8 +44,8 @@ func (r *Ring) SealConfig(connector int32, fields []string, config []byte) ([]by
 	return encode(object)
 }
 
-// OpenConfig returns the secret fields of a configuration, by name; absent ones are left out. A secret that is not
-// sealed is an error, so that nobody gets used to it.
+// OpenConfig returns the secret fields of a configuration, by name; absent fields are left out. A secret that is not sealed is
+// an error, so that people always seal.
 func (r *Ring) OpenConfig(connector int32, fields []string, config []byte) (map[string]string, error) {
 	object, err := decode(config)
 	if err != nil {
@@ -68,7 +68,7 @@ func (r *Ring) OpenConfig(connector int32, fields []string, config []byte) (map[
 	return secrets, nil
 }
 
-// Sealed counts the envelopes of a configuration, and how many of them are not of the current key any more.
+// Sealed counts the envelopes of a configuration, and those that are sealed with an older key than the current one.
 func (r *Ring) Sealed(config []byte) (all, old int, err error) {
 	object, err := decode(config)
 	if err != nil {
@@ -83,8 +83,8 @@ func (r *Ring) Sealed(config []byte) (all, old int, err error) {
 	return all, old, err
 }
 
-// ResealConfig seals every envelope of a configuration with the current key, and says how many it changed. Nothing else
-// of the configuration is another value than before.
+// ResealConfig seals every envelope of a configuration with the current key, and returns how many it changed. All other values
+// stay as they are.
 func (r *Ring) ResealConfig(connector int32, config []byte) (resealed []byte, count int, err error) {
 	object, err := decode(config)
 	if err != nil {
@@ -104,7 +104,7 @@ func (r *Ring) ResealConfig(connector int32, config []byte) (resealed []byte, co
 	return resealed, count, err
 }
 
-// eachEnvelope replaces every envelope below a value. Envelopes are of fields; a list has none.
+// eachEnvelope replaces every envelope below a value. Envelopes are values of fields, and never elements of a list.
 func eachEnvelope(object map[string]any, path string, replace func(field, envelope string) (string, error)) error {
 	var problems []error
 	for name, value := range object {
@@ -125,7 +125,7 @@ func eachEnvelope(object map[string]any, path string, replace func(field, envelo
 	return errors.Join(problems...)
 }
 
-// find returns the object that a field is in, nil where there is none, and the field's name there.
+// find returns the object that contains a field, nil where there is none, and the field's name in it.
 func find(object map[string]any, field string) (at map[string]any, name string) {
 	outer, inner, nested := strings.Cut(field, ".")
 	if !nested {
@@ -161,7 +161,7 @@ func decode(config []byte) (map[string]any, error) {
 	decoder.UseNumber()
 	object := map[string]any{}
 	if err := decoder.Decode(&object); err != nil && !errors.Is(err, io.EOF) {
-		return nil, errors.New("the configuration is not a JSON object") // its text may hold the secret
+		return nil, errors.New("the configuration is not a JSON object") // json's error may quote the secret
 	}
 	return object, nil
 }

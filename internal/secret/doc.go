@@ -14,7 +14,7 @@
 //	walk.go      how these read a text once
 //
 // An envelope is text: "enc:v1:", the id of its key, ":", and the nonce and the AES-256-GCM ciphertext in base64. The
-// connector's number and the field's name are authenticated with it: an envelope that was copied into another
-// connector, or another field, does not open. Whoever can write connectors therefore cannot make a worker hand one
-// connector's secret to another's account.
+// connector's number and the field's name are authenticated with it: an envelope that was copied into another connector, or
+// another field, does not open. So the author of a connector cannot make a worker send another connector's secret to an account
+// of the author's.
 package secret

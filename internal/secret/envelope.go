@@ -12,17 +12,17 @@ import (
 
 const prefix = "enc:v1:"
 
-// form is what the database asks of an envelope as well.
+// form is the form that the database requires of an envelope, too.
 var form = regexp.MustCompile(`^enc:v1:[A-Za-z0-9_-]{1,32}:[A-Za-z0-9_-]+$`)
 
 // ErrForged says that an envelope does not open: it was sealed for another field or another connector, or was altered.
 var ErrForged = errors.New("the envelope does not open: it is another field's or another connector's, or was altered")
 
-// ErrPlain says that a secret stands in the open where an envelope belongs.
+// ErrPlain says that a secret is in plain text where an envelope belongs.
 var ErrPlain = errors.New("is not sealed: write it with `echomind connectors update`, which seals it")
 
-// MaxBytes is how long a secret may be. Key files of service accounts have 2.4 KB, the longest tokens of the providers that
-// we know about as much; what is longer is no secret, and would be looked for in every text all the same.
+// MaxBytes is the longest secret. Key files of service accounts have 2.4 KB, and the longest tokens of known providers about as
+// much; longer text is no secret, and would be searched for in every text.
 const MaxBytes = 16 << 10
 
 // ErrTooLong says that a secret is longer than MaxBytes.
@@ -35,10 +35,10 @@ func checkLength(field string, length int) error {
 	return fmt.Errorf("%s: %w: %d bytes, and at most %d are taken; give the token or the key file alone", field, ErrTooLong, length, MaxBytes)
 }
 
-// IsEnvelope says whether a text is an envelope, of whatever key.
+// IsEnvelope says whether a text is an envelope, sealed with any key.
 func IsEnvelope(text string) bool { return form.MatchString(text) }
 
-// KeyOf is the id of the key that an envelope was sealed with, "" of any other text.
+// KeyOf returns the id of the key that an envelope was sealed with, "" for any other text.
 func KeyOf(envelope string) string {
 	if !IsEnvelope(envelope) {
 		return ""
@@ -47,12 +47,12 @@ func KeyOf(envelope string) string {
 	return id
 }
 
-// bound is what an envelope is bound to.
+// bound is the data that is authenticated with an envelope.
 func bound(connector int32, field string) []byte {
 	return []byte("echomind connector " + strconv.Itoa(int(connector)) + " " + field)
 }
 
-// Seal puts a text into an envelope for one field of one connector. Its errors name the field.
+// Seal encrypts a text into an envelope for one field of one connector. Its errors name the field.
 func (r *Ring) Seal(connector int32, field, text string) (string, error) {
 	if r == nil {
 		return "", fmt.Errorf("%s: %w", field, ErrNoKey)
@@ -69,7 +69,7 @@ func (r *Ring) Seal(connector int32, field, text string) (string, error) {
 	return prefix + r.current + ":" + base64.RawURLEncoding.EncodeToString(sealed), nil
 }
 
-// Open returns what an envelope holds. Its errors are ErrNoKey, ErrUnknownKey, ErrForged, ErrPlain and ErrTooLong; they
+// Open returns the content of an envelope. Its errors are ErrNoKey, ErrUnknownKey, ErrForged, ErrPlain and ErrTooLong; they
 // name the field, never the content.
 func (r *Ring) Open(connector int32, field, envelope string) (string, error) {
 	if !IsEnvelope(envelope) {
@@ -98,7 +98,8 @@ func (r *Ring) Open(connector int32, field, envelope string) (string, error) {
 	return string(text), nil
 }
 
-// Reseal seals what an envelope holds with the current key. It returns the envelope as it is where that is its key.
+// Reseal seals the content of an envelope with the current key. An envelope that is sealed with it already is returned
+// unchanged.
 func (r *Ring) Reseal(connector int32, field, envelope string) (string, error) {
 	text, err := r.Open(connector, field, envelope)
 	if err != nil || KeyOf(envelope) == r.current {

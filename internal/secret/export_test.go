@@ -1,9 +1,9 @@
 package secret
 
-// Beyond is how much of a text Short looks at behind what it shows.
+// Beyond is how many bytes after the shown part Short looks at.
 const Beyond = beyond
 
-// Looked is how many bytes the masks of a text look at, those of the regular expressions apart, which read a text once.
+// Looked is how many bytes of a text the masks look at, without the regular expressions, which read a text once.
 func Looked(text string) int {
 	users, pairs := newWalk(text), newWalk(text)
 	users.urls(true)

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Fields are the names, in JSON, of the fields of a configuration that are tagged `secret:"true"`, those of embedded
-// structs included; of a field within a field the names are joined by dots. config is a struct or a pointer to one.
+// Fields are the JSON names of the fields of a configuration that are tagged `secret:"true"`, also in embedded structs; the
+// name of a field within a field has dots between. config is a struct or a pointer to one.
 func Fields(config any) []string {
 	return fieldsOf(reflect.TypeOf(config), "")
 }

@@ -19,20 +19,20 @@ import (
 // ErrNoKey says that no key was given.
 var ErrNoKey = errors.New("no key for secrets: set SECRETS_KEY_FILE, or SECRETS_KEY, to what `echomind secrets key` prints")
 
-// ErrUnknownKey says that an envelope was sealed with a key that is not among ours.
+// ErrUnknownKey says that an envelope was sealed with a key that the Ring does not have.
 var ErrUnknownKey = errors.New("sealed with a key that is not among SECRETS_KEY_FILE or SECRETS_KEY")
 
 const keyBytes = 32
 
 var keyID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
 
-// Ring is a set of keys. The first seals; all open. A nil Ring has none.
+// Ring is a set of keys. The first seals; each opens. A nil Ring has no key.
 type Ring struct {
 	current string
 	keys    map[string]cipher.AEAD
 }
 
-// Current is the id of the key that seals, "" without any.
+// Current is the id of the key that seals, "" where there is no key.
 func (r *Ring) Current() string {
 	if r == nil {
 		return ""
@@ -40,7 +40,7 @@ func (r *Ring) Current() string {
 	return r.current
 }
 
-// NewKey makes a key, as it is written into a key file.
+// NewKey makes a key, in the form of a key file.
 func NewKey() (string, error) {
 	key := make([]byte, keyBytes)
 	if _, err := rand.Read(key); err != nil {
@@ -49,14 +49,14 @@ func NewKey() (string, error) {
 	return idOf(key) + ":" + base64.StdEncoding.EncodeToString(key), nil
 }
 
-// idOf names a key that nobody named. It tells nothing of a key of 32 random bytes.
+// idOf computes an id for a key without one. It reveals nothing about a key of 32 random bytes.
 func idOf(key []byte) string {
 	sum := sha256.Sum256(append([]byte("echomind key id\x00"), key...))
 	return hex.EncodeToString(sum[:4])
 }
 
-// Parse reads keys, separated by commas, spaces or lines: `id:base64`, or the base64 of 32 bytes alone. Lines that begin
-// with # are comments. The first key is the current one. No error repeats what it read.
+// Parse reads keys, separated by commas, spaces or lines: `id:base64`, or the base64 of 32 bytes alone. Lines that begin with #
+// are comments. The first key is the current one. No error quotes its input.
 func Parse(text string) (*Ring, error) {
 	ring := &Ring{keys: map[string]cipher.AEAD{}}
 	n := 0
@@ -109,8 +109,8 @@ func (r *Ring) add(word string) error {
 	return nil
 }
 
-// Load reads the keys from a file, or from text where no file is named. Without either the Ring is nil and so is the
-// error: whoever needs a key gets ErrNoKey then.
+// Load reads the keys from a file, or from text where no file is named. Without either, the Ring and the error are nil: a
+// caller that needs a key gets ErrNoKey then.
 func Load(file, text string) (*Ring, error) {
 	if file == "" {
 		if strings.TrimSpace(text) == "" {
@@ -132,16 +132,16 @@ func Load(file, text string) (*Ring, error) {
 	return ring, nil
 }
 
-// FileIn is where a data folder has its key file.
+// FileIn is the path of the key file in a data folder.
 func FileIn(dataDir string) string { return filepath.Join(dataDir, "secrets.key") }
 
-// MakeFile writes a new key into a file that only its owner may read, unless there is one already.
+// MakeFile writes a new key into a file that only its owner may read, unless the file exists.
 func MakeFile(file string) error {
 	key, err := NewKey()
 	if err != nil {
 		return err
 	}
-	// Written aside and linked, so that nobody ever reads half a key and of two makers one wins.
+	// The key is written to another file and linked, so that nobody reads half a key, and of two makers one wins.
 	aside, err := os.CreateTemp(filepath.Dir(file), ".key-*")
 	if err != nil {
 		return fmt.Errorf("make the key file: %w", err)

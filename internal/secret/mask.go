@@ -7,23 +7,23 @@ import (
 	"strings"
 )
 
-// What is masked is decided for texts that nobody has parsed: errors of libraries, answers of servers, what people typed
-// into the wrong field. A mask that takes too much costs a word of a message; one that takes too little, a password.
+// Masks are for texts of any form: errors of libraries, responses of servers, input in the wrong field. A mask that removes too
+// much costs a word of a message; one that removes too little, a password.
 
 const (
 	blanks = " \t\n\r\f\v"
-	// closers may stand behind a URL or a value in a text, and belong to the text.
+	// closers may follow a URL or a value in a text, and belong to the text.
 	closers = "\"'<>()[]{},.;:!`\\"
 )
 
-// URL is a URL, or a text with URLs in it, without what they say after "?" and "#" and about who may enter. Every URL
-// that is shown to anybody passes through here. A query goes up to white space: apostrophes and the like are legal in it.
+// URL returns a URL, or a text with URLs in it, without users, queries and fragments. Every URL that is shown to people passes
+// through here. A query extends to white space: apostrophes and the like are legal in it.
 func URL(text string) string { return urls(text, true) }
 
-// Users is a text whose URLs do not say who may enter.
+// Users returns a text whose URLs have no users.
 func Users(text string) string { return urls(text, false) }
 
-// OfURL is URL of one that is parsed, which needs no guess where it ends.
+// OfURL is URL for a parsed one, whose end is known.
 func OfURL(u *url.URL) string {
 	shown := *u
 	shown.User, shown.RawQuery, shown.ForceQuery, shown.Fragment, shown.RawFragment = nil, "", false, "", ""
@@ -37,7 +37,7 @@ func OfURL(u *url.URL) string {
 	return text
 }
 
-// loose is a query whose URL has no scheme, or is torn by a blank.
+// loose matches a query whose URL has no scheme, or is torn by a blank.
 var loose = regexp.MustCompile(`[?#][A-Za-z0-9_.$%~\[\]-]+=[^ \t\n\r\f\v]+`)
 
 func urls(text string, queries bool) string {
@@ -86,7 +86,7 @@ func (w *walk) urls(queries bool) string {
 	return out.String()
 }
 
-// schemeBefore is where the scheme begins that ends at a place.
+// schemeBefore is the beginning of the scheme that ends at a place.
 func (w *walk) schemeBefore(from, end int) int {
 	begin := end
 	for begin > from && isSchemeByte(w.text[begin-1]) {
@@ -105,7 +105,7 @@ func isSchemeByte(c byte) bool {
 	return isLetter(c) || c >= '0' && c <= '9' || c == '+' || c == '-' || c == '.'
 }
 
-// endOfURL is where white space begins, or another URL of a list. In a query another URL is part of it.
+// endOfURL is the next white space, or the next URL of a list. Within a query another URL is part of it.
 func (w *walk) endOfURL(start int) int {
 	end := w.blank.next(w, start)
 	next := strings.Index(w.text[start:end], "://")
@@ -122,7 +122,7 @@ func (w *walk) endOfURL(start int) int {
 	return end
 }
 
-// lastAt is where the last @ of a line is; from is within the line.
+// lastAt is the place of the last @ of a line; from is within the line.
 func (w *walk) lastAt(from int) int {
 	end := w.line.next(w, from)
 	if end != w.lineEnd {
@@ -132,8 +132,8 @@ func (w *walk) lastAt(from int) int {
 	return w.lineLast
 }
 
-// unportable says that what stands before the path is no host with a port: a password with a character that a URL does
-// not take as it is.
+// unportable says that the part before the path is no host with a port: it is a password with a character that a URL must
+// escape.
 func unportable(rest string) bool {
 	authority := rest
 	if at := strings.IndexAny(rest, `/?#\`); at >= 0 {
@@ -144,10 +144,10 @@ func unportable(rest string) bool {
 	return colon >= 0 && !strings.HasPrefix(authority, "[") && strings.Trim(authority[colon+1:], "0123456789") != ""
 }
 
-// servers are the schemes of those whose URLs have a password, and no path with an @.
+// servers are the schemes whose URLs have a password, and no @ in the path.
 var servers = []string{"postgres", "postgresql", "nats", "tls", "ws", "wss"}
 
-// maskOne masks what follows "://".
+// maskOne masks the part after "://".
 func maskOne(scheme, rest string, queries bool) string {
 	masked := ""
 	cut := func(at int) { masked, rest = Mask+"@", rest[at+1:] }
@@ -162,7 +162,7 @@ func maskOne(scheme, rest string, queries bool) string {
 	if at := strings.IndexAny(rest, "?#"); at >= 0 {
 		path = at
 	}
-	// A password may hold what ends an authority.
+	// A password may contain characters that end an authority.
 	last, broken := strings.LastIndex(rest[:path], "@"), unportable(rest)
 	switch {
 	case last >= 0 && (broken || slices.Contains(servers, scheme) || digitsThenPath(rest)):
@@ -176,16 +176,16 @@ func maskOne(scheme, rest string, queries bool) string {
 	return masked + rest
 }
 
-// digitsThenPath says that a password of digits with a slash may stand where a port would.
+// digitsThenPath says that a password of digits with a slash may be in the place of a port.
 func digitsThenPath(rest string) bool {
 	host, after, found := strings.Cut(rest, ":")
 	return found && !strings.ContainsAny(host, "/.[") && host != "localhost" && after != ""
 }
 
-// schemeless are users of a URL that begins with its host.
+// schemeless matches users of a URL that begins with its host.
 var schemeless = regexp.MustCompile(`(^|[\s"'(=])//[^\s/?#@]*:[^\s/?#]*@`)
 
-// users are those of a URL that lacks a slash or two, or the scheme, or is encoded as a whole: bob:password@host.
+// users matches users of a URL that lacks a slash or two, or its scheme, or is encoded as a whole: bob:password@host.
 var users = regexp.MustCompile(`(?i)([^\s/\\?#@:"'<>(){}\[\],;=%]+)(:|%(?:25)*3A)([^\s/\\"'<>]+)(@|%(?:25)*40)`)
 
 func mistyped(text string) string {
@@ -205,8 +205,8 @@ func mistyped(text string) string {
 	return out.String()
 }
 
-// isAddress tells whether what stands before an @ is of a mail address: in mailto:bob@host, and in tenant/user:bob@host, as
-// operators list whom a service may ask for.
+// isAddress tells whether the part before an @ belongs to a mail address: in mailto:bob@host, and in tenant/user:bob@host, as
+// operators list allowed users.
 func isAddress(before, name, local string) bool {
 	if strings.Contains(local, ":") {
 		return false

@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// nameOf is the name of a secret, or of several of them.
+// nameOf matches the name of a secret, or of several secrets.
 const nameOf = `(?:[a-z0-9]+[_.-])*(?:` +
 	`(?:[a-z0-9]*(?:password|passwd|passphrase|passwort|kennwort|secret|signature|token|assertion|jwt)|` +
 	`[a-z0-9]*(?:api|access|account|secret|private|shared|encryption|subscription)[_ -]?key|(?:j|php)?sess(?:ion)?id)s?|` +
 	`[a-z0-9]*credentials?|(?:temp|o)?auth|(?:pg)?pass|pwd|pw|sig|sas|cookie|authorization)`
 
-// invisible is what may stand beside a separator: blanks, those that do not break a line, and those without width.
+// invisible matches characters that may be beside a separator: blanks that do not break a line, and characters without width.
 const invisible = `[ \t\x00\x{a0}\x{ad}\x{200b}-\x{200d}\x{feff}]*`
 
-// names are those of secrets, with what stands between them and their values: in a query, a connection string, the
-// environment, JSON (in a string of JSON too), YAML, Go, HTML.
+// names match names of secrets, with the text between them and their values: in a query, a connection string, the environment,
+// JSON (also in a JSON string), YAML, Go, HTML.
 var names = regexp.MustCompile(`(?i)(?:^|[^a-z0-9_])(` + nameOf + `)(\\*["']?|%22)` + invisible +
 	`(:=\s*|=+>?\s*|->\s*|＝|%(?:25)*3[AD]|&#0*(?:58|61);|&equals;|&colon;|[:：]` + invisible + `(?:!!?\w* +|&\w+ +)?)`)
 
-// Pairs is a text without the values of pairs such as password=… and "password": "…".
+// Pairs returns a text without the values of pairs such as password=… and "password": "…".
 func Pairs(text string) string { return newWalk(text).pairs() }
 
 func (w *walk) pairs() string {
@@ -45,7 +45,7 @@ func (w *walk) pairs() string {
 		}
 		switch {
 		case end <= start, severalWithout(name, w.text[start]),
-			colon && bare && !isQuoted(text, at[2], at[5]) && w.prose(text[:at[2]], name, start, end):
+			colon && bare && !isQuoted(text, at[2], at[5]) && w.isProse(text[:at[2]], name, start, end):
 			out.WriteString(text[:at[7]])
 			pos = start
 			continue
@@ -61,20 +61,20 @@ func (w *walk) pairs() string {
 	}
 }
 
-// severalWithout says that a name is that of several, and no list follows: max_tokens=4.
+// severalWithout says that a name means several secrets, and no list follows: max_tokens=4.
 func severalWithout(name string, next byte) bool {
 	lower := strings.ToLower(name)
 	return next != '[' && next != '{' && strings.HasSuffix(lower, "s") && !strings.HasSuffix(lower, "credentials") &&
 		!strings.HasSuffix(lower, "pass") && !strings.HasSuffix(lower, "sas")
 }
 
-// isQuoted tells whether a name stands in quotes: one may also be the end of a URL that does.
+// isQuoted tells whether a name is in quotes: a quote may also be the end of a quoted URL.
 func isQuoted(text string, begin, end int) bool {
 	return begin > 0 && strings.IndexByte(`"'`, text[begin-1]) >= 0 && text[end-1] == text[begin-1]
 }
 
-// valueIn is where a value begins and ends; it ends where it begins where there is none, or a list of objects, whose own
-// pairs are looked at.
+// valueIn is the beginning and end of a value; both are the same where there is none, or where it is a list of objects, whose
+// own pairs are looked at.
 func (w *walk) valueIn(start int) (begin, end int) {
 	rest := w.text[start:]
 	slashes := len(rest) - len(strings.TrimLeft(rest, `\`))
@@ -84,7 +84,7 @@ func (w *walk) valueIn(start int) (begin, end int) {
 		begin = start + slashes + 1
 		end = begin + quotedEnd(w.text[begin:], rest[:slashes+1])
 		w.looked += end - begin
-		if slashes == 0 && end+1 < len(w.text) && isWord(w.text[end+1]) { // as a shell joins what stands together
+		if slashes == 0 && end+1 < len(w.text) && isWord(w.text[end+1]) { // a shell joins adjacent words
 			return start, w.bareEnd(end + 1)
 		}
 		return begin, end
@@ -103,14 +103,14 @@ func (w *walk) valueIn(start int) (begin, end int) {
 
 func isWord(b byte) bool { return isLetter(b) || b >= '0' && b <= '9' || b >= 0x80 }
 
-// bareEnd is where a value without quotes ends.
+// bareEnd is the end of a value without quotes.
 func (w *walk) bareEnd(start int) int {
 	if v := &w.value; start < v.begin || start > v.end || v.end == 0 {
 		v.begin, v.end = start, start
 		for v.end < len(w.text) && strings.IndexByte(blanks, w.text[v.end]) < 0 {
-			if w.text[v.end] == '\\' && v.end+1 < len(w.text) { // as connection strings escape
+			if w.text[v.end] == '\\' && v.end+1 < len(w.text) { // an escape of connection strings
 				v.end++
-			} else if strings.IndexByte("&;,", w.text[v.end]) >= 0 && w.another(v.end+1) {
+			} else if strings.IndexByte("&;,", w.text[v.end]) >= 0 && w.endsValue(v.end+1) {
 				break
 			}
 			v.end++
@@ -121,8 +121,8 @@ func (w *walk) bareEnd(start int) int {
 	return max(start, w.value.core)
 }
 
-// another tells whether what follows a separator is no part of a value: a blank, the end, or the next pair.
-func (w *walk) another(at int) bool {
+// endsValue tells whether the text after a separator is not part of a value: a blank, the end, or the next pair.
+func (w *walk) endsValue(at int) bool {
 	end := at
 	for end < len(w.text) && (isWord(w.text[end]) && w.text[end] < 0x80 || strings.IndexByte("_.$ -", w.text[end]) >= 0) {
 		end++
@@ -131,8 +131,8 @@ func (w *walk) another(at int) bool {
 	return at == len(w.text) || strings.IndexByte(blanks, w.text[at]) >= 0 || end > at && end < len(w.text) && w.text[end] == '='
 }
 
-// quotedEnd is where a quoted value ends: at its quote, with as many backslashes as the first has. One that is escaped or
-// doubled is part of it, and one that is missing is at the end.
+// quotedEnd is the end of a quoted value: its quote, with as many backslashes as the first has. An escaped or doubled quote is
+// part of the value; where the closing quote is missing, the value ends with the text.
 func quotedEnd(rest, quote string) int {
 	mark, escaped := quote[len(quote)-1], len(quote)-1
 	for i := 0; i < len(rest); i++ {
@@ -157,7 +157,7 @@ func quotedEnd(rest, quote string) int {
 	return len(rest)
 }
 
-// bracketEnd is where a list or an object ends: before its bracket, or where the text does.
+// bracketEnd is the end of a list or an object: before its bracket, or the end of the text.
 func bracketEnd(rest string) int {
 	depth, quote := 0, byte(0)
 	for i := 0; i < len(rest); i++ {
@@ -181,8 +181,7 @@ func bracketEnd(rest string) int {
 	return len(rest)
 }
 
-// below is what stands in the lines below a name of YAML: a text after | or >, a value, a list. Fields have their own
-// names.
+// below is the value of a YAML name in the lines below it: a text after | or >, a value, a list. Fields have their own names.
 func (w *walk) below(start int) (begin, end int) {
 	first := w.line.next(w, start)
 	head := strings.TrimSpace(w.text[start:first])
@@ -210,7 +209,7 @@ func (w *walk) below(start int) (begin, end int) {
 	return begin, end
 }
 
-// field is a line of YAML with a name of its own.
+// field matches a line of YAML with its own name.
 var field = regexp.MustCompile(`^[\s-]*["']?[\w. -]{1,80}["']?:(?:\s|$)`)
 
 var (
@@ -218,25 +217,25 @@ var (
 	strong = regexp.MustCompile(`(?i)(?:password|passwd|passphrase|pwd|[_-]secret|[_-]key)$`)
 )
 
-// isField tells whether what follows a text stands where a field does.
+// isField tells whether the rest of a text is where a field can be.
 func isField(before string) bool {
 	line := before[strings.LastIndexByte(before, '\n')+1:]
 	before = strings.TrimRight(before, " \t")
 	return strings.Trim(line, " \t-") == "" || strings.IndexByte("{[(,;:\"'`\r\n", before[len(before)-1]) >= 0
 }
 
-// prose tells whether what follows a colon is a sentence of ours or of a library's ("get a token: it is refused") and no
+// isProse tells whether the text after a colon is a sentence of ours or of a library's ("get a token: it is refused") and no
 // value.
-func (w *walk) prose(before, name string, start, end int) bool {
+func (w *walk) isProse(before, name string, start, end int) bool {
 	value := w.text[start:end]
-	if w.goesOn(end) && word.MatchString(value) || len(value) < shortest && strings.Trim(value, "0123456789") == "" {
+	if w.hasMore(end) && word.MatchString(value) || len(value) < shortest && strings.Trim(value, "0123456789") == "" {
 		return true
 	}
 	return !isField(before) && (!strong.MatchString(name) || strings.HasPrefix(w.text[end:], ": "))
 }
 
-// goesOn tells whether more follows in the same line.
-func (w *walk) goesOn(at int) bool {
+// hasMore tells whether the line has more text.
+func (w *walk) hasMore(at int) bool {
 	if w.value.begin <= at && at <= w.value.end {
 		at = w.value.end
 	}

@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// longestSpelling is how many bytes one character takes at most: &#x10FFFF; and some %25.
+// longestSpelling is how many bytes one character takes at most: &#x10FFFF; with some %25.
 const longestSpelling = 12
 
-// known is a secret to be looked for: as it is, and in the one spelling that all others are brought to.
+// known is a secret to search for: as it is, and in the one spelling into which all others are converted.
 type known struct{ raw, plain string }
 
 func newKnown(secret string) known {
@@ -22,11 +22,11 @@ func newKnown(secret string) known {
 	return k
 }
 
-// spelling is a text in the spelling in which secrets are compared: %2F, \u002f and &#47; are a slash, backslashes are
+// spelling is a text in the spelling in which secrets are compared: %2F, \u002f and &#47; become a slash, backslashes are
 // dropped, a blank and a plus are the same, and so are a line's end and the n of \n. It takes as much memory as the text.
 type spelling struct {
 	text []byte
-	// at is where each byte of it was in the text, and behind these where the last one ended.
+	// at is the place of each of its bytes in the text, and at the end the place after the last one.
 	at []int32
 }
 
@@ -81,7 +81,7 @@ func folded(b byte) byte {
 	return b
 }
 
-// percent reads %2F, %252F and so on; size is 0 where it is none.
+// percent reads %2F, %252F and so on; size is 0 for anything else.
 func percent(text string) (b byte, size int) {
 	at := 1
 	for strings.HasPrefix(text[at:], "25") {
@@ -101,7 +101,7 @@ func hexByte(text string) (b byte, is bool) {
 	return byte(n), is //nolint:gosec // two digits
 }
 
-// hexNumber reads so many digits. strconv's errors would take memory for each text that is none.
+// hexNumber reads so many digits. strconv would allocate an error for each text that is no number.
 func hexNumber(text string, digits int) (n rune, is bool) {
 	if len(text) < digits {
 		return 0, false
@@ -119,7 +119,7 @@ func hexNumber(text string, digits int) (n rune, is bool) {
 	return n, true
 }
 
-// escaped reads u002f, whose backslash was before it, and both halves of what takes two.
+// escaped reads u002f, whose backslash came before, and both halves of a surrogate pair.
 func escaped(text string, to []byte) (char []byte, size int) {
 	unit := func(text string) (rune, bool) {
 		if text == "" || text[0] != 'u' {
@@ -146,7 +146,7 @@ func escaped(text string, to []byte) (char []byte, size int) {
 	return utf8.AppendRune(to, r), size
 }
 
-// entities are characters that have a name in HTML.
+// entities are the characters with names in HTML.
 var entities = map[string]byte{"quot;": '"', "lt;": '<', "gt;": '>', "apos;": '\'', "amp;": '&'}
 
 // entity reads &quot;, &#47;, &#x2f;, &amp;quot; and so on.
@@ -176,7 +176,7 @@ func entity(text string, to []byte) (char []byte, size int) {
 	return nil, 0
 }
 
-// without is a text without these secrets. Of a text that is cut, what may be the beginning of one is taken from its end.
+// without returns a text without these secrets. Where a text is cut, the beginning of a secret is removed from its end.
 func without(text string, cut bool, secrets ...[]known) string {
 	var found [][2]int
 	var p spelling
@@ -194,7 +194,7 @@ func without(text string, cut bool, secrets ...[]known) string {
 			for _, at := range occurrences(spelled, k.plain, cut) {
 				last := at[1]
 				for last < len(p.text) && p.at[last] == p.at[last-1] {
-					last++ // a character of more bytes
+					last++ // a character of several bytes
 				}
 				found = append(found, [2]int{int(p.at[at[0]]), int(p.at[last])})
 			}
@@ -235,7 +235,7 @@ func occurrences(text, secret string, cut bool) (found [][2]int) {
 	return found
 }
 
-// overlap is how much of a text's end is the beginning of a secret.
+// overlap is the length of a text's end that is the beginning of a secret.
 func overlap(text, secret string) int {
 	text = text[max(0, len(text)-len(secret)+1):]
 	borders := make([]int32, len(secret)) // the longest proper border of each prefix

@@ -7,21 +7,21 @@ import (
 )
 
 var (
-	// ats are an @, however a person or a program wrote it.
+	// ats match an @, however a person or a program wrote it.
 	ats = regexp.MustCompile(`(?i)@|＠|%(?:25)*40`)
-	// paths end in an @ that belongs to a path: nothing before it can be a user with a password.
+	// paths match text up to an @ that belongs to a path: nothing before it can be a user with a password.
 	paths  = regexp.MustCompile(`^(?:([A-Za-z][A-Za-z0-9+.-]*)://)?[^/\\\s:@%]*(?::[0-9]+)?/[^\\\s:@]*$`)
 	scheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
-	// ports are what a parser takes for one, and cannot read: the password of a URL that goes on with its path.
+	// ports match what a parser takes for a port that it cannot read: the password of a URL that goes on with its path.
 	ports = regexp.MustCompile(`^((?:[A-Za-z][A-Za-z0-9+.-]*:)?[/\\]*[^/\\\s:@?#\[\]]+:)([^/\\?#]*[^/\\?#0-9][^/\\?#]*)`)
 )
 
-// Typed is what somebody typed where a URL belongs, at most so many bytes of it. It need not be a URL, and nobody knows
-// how it was meant: what stands before the last @ is masked, and so are a query and a fragment.
+// Typed is a person's input in the place of a URL, at most so many bytes of it. It need not be a URL, and its meaning is
+// unknown: the part before the last @ is masked, and so are a query and a fragment.
 func Typed(raw string, most int) string {
 	text, cut := begin(raw, most+beyond)
 	if cut {
-		text += "@" // which may be behind the cut
+		text += "@" // it may be after the cut
 	}
 	if found := ats.FindAllStringIndex(text, -1); len(found) > 0 {
 		last := found[len(found)-1]

@@ -2,15 +2,14 @@ package secret
 
 import "strings"
 
-// walk goes through a text once, from its beginning to its end. What it has to look for further on it remembers: whoever
-// looks again from a little later would otherwise read everything again, and a text of 64 KiB that is written for it would
-// take seconds.
+// walk goes through a text once, from its beginning to its end. It remembers what it has found further on: otherwise each
+// search would read the rest again, and a hostile text of 64 KiB would take seconds.
 type walk struct {
 	text string
-	// looked is how many bytes were looked at. Tests hold it against the text's length.
+	// looked is how many bytes were looked at. Tests compare it with the text's length.
 	looked             int
 	blank, query, line ahead
-	// lineLast is where the last @ is of the line that ends at lineEnd.
+	// lineLast is the place of the last @ of the line that ends at lineEnd.
 	lineEnd, lineLast int
 	value             struct{ begin, end, core int }
 }
@@ -19,14 +18,14 @@ func newWalk(text string) *walk {
 	return &walk{text: text, blank: ahead{of: blanks}, query: ahead{of: "?#"}, line: ahead{of: "\n"}, lineEnd: -1}
 }
 
-// ahead is where the next of some bytes is.
+// ahead is the place of the next of some bytes.
 type ahead struct {
 	of       string
 	from, at int
 	known    bool
 }
 
-// next is where the first of them is behind a place, or the text's end.
+// next is the place of the first of some bytes after a place, or the text's end.
 func (a *ahead) next(w *walk, from int) int {
 	if a.known && a.from <= from && from <= a.at {
 		return a.at

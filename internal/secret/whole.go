@@ -5,30 +5,30 @@ import (
 	"strings"
 )
 
-// headers are those whose whole line is secret.
+// headers match headers whose whole line is secret.
 var headers = regexp.MustCompile(`(?i)\b((?:proxy-)?authorization|(?:set-)?cookie)(\\*["']?: *\\*["']?)((?:bearer|basic|token|digest|negotiate) +)?([^\r\n]+)`)
 
-// bearer is what a header says whose name is not there.
+// bearer matches the value of a header whose name is missing.
 var bearer = regexp.MustCompile(`(?i)\b(bearer[\s:="'\\]+|basic[ :]+)[A-Za-z0-9._~+/=-]{6,}`)
 
-// tokens are known by how they begin: JSON Web Tokens, and those of some that mark theirs so that they can be found.
+// tokens are known by their beginning: JSON Web Tokens, and tokens of issuers that mark theirs so that they can be found.
 var tokens = regexp.MustCompile(`\b(?:eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_.-]+|(?:gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|ya29\.)[A-Za-z0-9_.-]{10,})`)
 
-// keys are private keys, in a query too.
+// keys match private keys, also in a query.
 var keys = regexp.MustCompile(`(?is)-{3,}BEGIN(?:[ +a-z0-9]|%20)*PRIVATE(?:[ +]|%20)KEY(?:(?:[ +]|%20)BLOCK)?-{3,}.*?` +
 	`(?:-{3,}END(?:[ +a-z0-9]|%20)*PRIVATE(?:[ +]|%20)KEY(?:(?:[ +]|%20)BLOCK)?-{3,}|$)`)
 
-// elements are those of XML whose names are secrets'; attributes have name="password" value="…", and so has JSON.
+// elements match XML elements with names of secrets; attributes match name="password" value="…", also in JSON.
 var (
 	elements   = regexp.MustCompile(`(?i)(<(?:[a-z0-9]+:)?` + nameOf + `(?:\s[^<>]*)?>(?:<!\[CDATA\[)?)\s*([^<\s][^<]*)`)
 	attributes = regexp.MustCompile(`(?i)((?:name|key|id)\\*["']?\s*[:=]\s*\\*["']` + nameOf +
 		`\\*["'][\s,]*\\*["']?value\\*["']?\s*[:=]\s*\\*["'])([^"<>]+)`)
 )
 
-// flags are those of a command line, with a value of their own.
+// flags match flags of a command line with a value.
 var flags = regexp.MustCompile(`(?i)((?:^|[\s"'(\[,=])--?` + nameOf + `)(["']?,?\s+)("[^"]*"?|'[^']*'?|[^\s"'-][^\s"']*)`)
 
-// wholes is a text without what is secret up to the end of its line, or longer.
+// wholes returns a text without secrets that extend to the end of their line, or further.
 func wholes(text string) string {
 	if strings.Contains(text, "---") {
 		text = keys.ReplaceAllString(text, Mask)
@@ -58,10 +58,10 @@ func wholes(text string) string {
 	})
 }
 
-// encoded are letters that need not be.
+// encoded matches letters that are encoded without need.
 var encoded = regexp.MustCompile(`(?i)(?:\\+u00|%(?:25)*)(?:4[1-9a-f]|5[0-9a]|6[1-9a-f]|7[0-9a])`)
 
-// plainLetters is a text whose letters stand for themselves, so that names are found.
+// plainLetters returns a text with these letters decoded, so that names are found.
 func plainLetters(text string) string {
 	if !strings.ContainsAny(text, `%\`) {
 		return text

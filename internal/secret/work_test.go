@@ -10,7 +10,7 @@ import (
 	"github.com/echomind/sync/internal/secret"
 )
 
-// bombs are texts that were made to be read again and again.
+// bombs are texts that were made so that a naive search reads them again and again.
 var bombs = []string{
 	"/token:", "/pwd:", "/sig=", "a://", "//a:", "a://b:c ", "a://b:c@", "://?", "a://?", "x token: y ", "bearer bearer:", "cookie: ", `\`, `token="'`,
 	"?a=b", `token=\"\`, `token:"`, "a_", "-----BEGIN PRIVATE KEY-----", "-----BEGIN ", "token:;", "/token:&a ", "token:\n ", "secret:\n- a\n", "token=[", "token={", "token:[{",
@@ -48,7 +48,7 @@ func TestASecretThatACutGoesThroughIsNotShown(t *testing.T) {
 		known, "S3CRET%2Fknown%2Bby%20all", `S3CRET\u002fknown\u002bby\u0020all`, "S3CRET&#47;known&#43;by&#32;all",
 	} {
 		for left := strings.Index(hidden, "S3CRET") + 3; left < len(hidden); left++ {
-			// The query is masked, so that what stands where the text is cut is shown.
+			// The query is masked, so that the end of the text is shown.
 			before := "https://h/?" + strings.Repeat("q", 200+secret.Beyond-left-len("https://h/? ")) + " "
 			clean := c.Short(before+hidden+strings.Repeat(" y", 40), 200)
 			require.True(t, strings.HasPrefix(clean, "https://h/?REDACTED ") && strings.HasSuffix(clean, "…"), clean)
@@ -57,7 +57,7 @@ func TestASecretThatACutGoesThroughIsNotShown(t *testing.T) {
 	}
 }
 
-// allocated is how many bytes something takes, kept or not.
+// allocated is how many bytes a function allocates, kept or not.
 func allocated(do func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -8,19 +8,20 @@ import (
 
 // Columns are what a connector's row says of its schedule and its policies.
 type Columns struct {
-	ID                  int32
-	Cron                *string
-	Zone                string
-	DSTGap, DSTOverlap  *string
-	Deadline            *int32 // minutes
-	Overlap             string
-	OncePer             *string
-	CatchUp             string
-	Most                int32
-	Window              *int32 // minutes
-	Through             *time.Time
-	ClaimedAt, SyncedAt *time.Time
-	SyncedFor           *time.Time
+	ID                 int32
+	Cron               *string
+	Zone               string
+	DSTGap, DSTOverlap *string
+	Deadline           *int32 // minutes
+	Overlap            string
+	OncePer            *string
+	CatchUp            string
+	Most               int32
+	Window             *int32 // minutes
+	Through            *time.Time
+	ClaimedAt, OverAt  *time.Time
+	ClaimedFor         *time.Time // what the last sync was for, null where it was over without having completed
+	SyncedFor          *time.Time
 }
 
 // Policies are those of the columns.
@@ -43,7 +44,14 @@ func (c Columns) Schedule() (Schedule, error) {
 
 // State is where the columns stand.
 func (c Columns) State() State {
-	return State{Through: moment(c.Through), ClaimedAt: moment(c.ClaimedAt), SyncedAt: moment(c.SyncedAt), SyncedFor: moment(c.SyncedFor)}
+	s := State{Through: moment(c.Through), ClaimedAt: moment(c.ClaimedAt), OverAt: moment(c.OverAt)}
+	if c.SyncedFor != nil {
+		s.Completed = append(s.Completed, *c.SyncedFor)
+	}
+	if c.OverAt != nil && c.ClaimedFor != nil {
+		s.Completed = append(s.Completed, *c.ClaimedFor)
+	}
+	return s
 }
 
 func minutes(n *int32) time.Duration {

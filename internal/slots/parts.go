@@ -11,24 +11,24 @@ type part struct {
 	waits bool
 	// queued says that they came while a sync was under way, so that one of them runs.
 	queued bool
+	// open says that a sync has completed in their period, and that it is not over.
+	open bool
 }
 
-// parts are the slots behind what is answered, up to now; where a sync has completed in the period of now, up to the end of the period.
-// However many slots there are, few moments divide them, between which all are alike.
-func (s Schedule) parts(state State, now time.Time) (all []part, end time.Time) {
-	end = now
-	begin, until := s.policies.OncePer.around(state.SyncedFor, s.location)
-	if !now.Before(begin) && now.Before(until) {
-		end = until.Add(-1)
-	}
+// parts are the slots behind what is answered, up to now. However many slots there are, few moments divide them, between which all are
+// alike.
+func (s Schedule) parts(state State, now time.Time) (all []part) {
 	cuts := []time.Time{
-		end, now, begin.Add(-1), until.Add(-1), state.ClaimedAt, state.SyncedAt, now.Add(-s.policies.Deadline - 1),
-		now.Add(-s.policies.Window - 1), now.Add(-onTime - 1),
+		now, state.ClaimedAt, state.OverAt, now.Add(-s.policies.Deadline - 1), now.Add(-s.policies.Window - 1), now.Add(-onTime - 1),
+	}
+	for _, in := range state.Completed {
+		begin, until := s.policies.OncePer.around(in, s.location)
+		cuts = append(cuts, begin.Add(-1), until.Add(-1))
 	}
 	slices.SortFunc(cuts, time.Time.Compare)
 	from := state.Through
 	for _, cut := range cuts {
-		if !cut.After(from) || cut.After(end) {
+		if !cut.After(from) || cut.After(now) {
 			continue
 		}
 		if n := s.times.Count(from, cut); n > 0 {
@@ -42,18 +42,18 @@ func (s Schedule) parts(state State, now time.Time) (all []part, end time.Time) 
 		}
 		from = cut
 	}
-	return all, end
+	return all
 }
 
 // part says what becomes of a slot.
 func (s Schedule) part(state State, now, slot time.Time) part {
 	p := s.policies
-	begin, until := p.OncePer.around(state.SyncedFor, s.location)
-	inFlight := !state.ClaimedAt.IsZero() && slot.After(state.ClaimedAt) && !slot.After(state.SyncedAt)
+	begin, until := s.completed(state, slot)
+	inFlight := !state.ClaimedAt.IsZero() && slot.After(state.ClaimedAt) && !slot.After(state.OverAt)
 	older := func(age time.Duration) bool { return slot.Before(now.Add(-age)) }
 	switch {
-	case !slot.Before(begin) && slot.Before(until):
-		return part{Answer: Answer{Verdict: Skipped, Reason: AlreadyCompleted + p.OncePer.name(begin, s.location)}}
+	case !until.IsZero():
+		return part{Answer: Answer{Verdict: Skipped, Reason: AlreadyCompleted + p.OncePer.name(begin, s.location)}, open: now.Before(until)}
 	case inFlight && p.Overlap == OverlapSkip:
 		return part{Answer: Answer{Verdict: Skipped, Reason: NotOver}}
 	case p.Deadline > 0 && older(p.Deadline):
@@ -66,6 +66,16 @@ func (s Schedule) part(state State, now, slot time.Time) part {
 	return part{Answer: Answer{Verdict: Missed, Reason: Passed}, waits: true}
 }
 
+// completed is the period of a moment, where a sync has completed in it; else both are zero.
+func (s Schedule) completed(state State, at time.Time) (begin, until time.Time) {
+	for _, in := range state.Completed {
+		if begin, until = s.policies.OncePer.around(in, s.location); !at.Before(begin) && at.Before(until) {
+			return begin, until
+		}
+	}
+	return time.Time{}, time.Time{}
+}
+
 func (p part) alike(q part) bool {
-	return p.waits == q.waits && p.queued == q.queued && p.Verdict == q.Verdict && p.Reason == q.Reason
+	return p.waits == q.waits && p.queued == q.queued && p.open == q.open && p.Verdict == q.Verdict && p.Reason == q.Reason
 }

@@ -17,41 +17,79 @@ type Entry struct {
 // Preview decides about the slots from a moment until another as the scheduler would that is there all the time: each slot is claimed
 // when it comes, and each sync completes after so long. It ends after most entries.
 func (s Schedule) Preview(state State, from, until time.Time, takes time.Duration, most int) (all []Entry) {
-	answered := func(passed []Answer) {
-		for _, a := range passed {
-			all = append(all, Entry(a))
-		}
-	}
-	for now := from; len(all) < most; {
+	now := from
+	for len(all) < most {
 		plan := s.Plan(state, now)
-		answered(plan.Passed)
+		all = answered(all, plan.Passed)
 		state.Through = plan.Through
 		if plan.Next.IsZero() || plan.Next.After(until) {
+			all = answered(all, s.left(state, latest(now, until)))
 			break
 		}
-		if plan.Next.After(now) {
-			now = plan.Next
-		}
+		now = latest(now, plan.Next)
 		claim := s.Claim(plan.Next, state, now)
-		answered(claim.Passed)
 		if claim.Run.IsZero() {
-			state.Through = plan.Next.Add(-1)
 			continue
 		}
-		all = append(all, Entry{Verdict: Runs, First: claim.Run, Last: claim.Run, Count: 1})
-		state = State{Through: claim.Run, ClaimedAt: now, SyncedAt: now.Add(takes), SyncedFor: claim.Run}
-		now = state.SyncedAt
+		before := 0
+		for before < len(claim.Passed) && claim.Passed[before].First.Before(claim.Run) {
+			before++
+		}
+		all = append(answered(all, claim.Passed[:before]), Entry{Verdict: Runs, First: claim.Run, Last: claim.Run, Count: 1})
+		all = answered(all, claim.Passed[before:])
+		state.Through, state.ClaimedAt, state.OverAt = claim.Through, now, now.Add(takes)
+		if len(state.Completed) == 0 || state.Completed[0].Before(claim.Run) {
+			state.Completed = []time.Time{claim.Run}
+		} else {
+			state.Completed = []time.Time{state.Completed[0], claim.Run}
+		}
+		now = state.OverAt
 	}
 	return all[:min(len(all), most)]
 }
 
-// PreviewInterval is Preview of an interval, whose next slot counts from the end of the sync before.
-func PreviewInterval(next time.Time, until time.Time, takes time.Duration, most int, after func(time.Time) (time.Time, error)) (all []Entry, err error) {
-	for !next.After(until) && len(all) < most {
-		all = append(all, Entry{Verdict: Runs, First: next, Last: next, Count: 1})
-		if next, err = after(next.Add(takes)); err != nil {
+// left are the slots up to a moment whose verdict is known, and written when their period is over.
+func (s Schedule) left(state State, until time.Time) (all []Answer) {
+	for _, part := range s.parts(state, until) {
+		if part.waits {
+			break
+		}
+		all = append(all, part.Answer)
+	}
+	return all
+}
+
+// PreviewInterval is Preview of an interval: of a slot that is claimed at a moment, or when it comes, and of those behind it, each of which
+// counts from the end of the sync before.
+func PreviewInterval(
+	p Policies, slot, from, until time.Time, takes time.Duration, most int, after func(time.Time) (time.Time, error),
+) (all []Entry, err error) {
+	for now := from; !slot.After(until) && len(all) < most; {
+		now = latest(now, slot)
+		schedule := Interval(slot, p)
+		if schedule.Claim(slot, State{}, now).Run.IsZero() {
+			all = answered(all, schedule.Plan(State{}, now).Passed)
+		} else {
+			all = append(all, Entry{Verdict: Runs, First: slot, Last: slot, Count: 1})
+			now = now.Add(takes)
+		}
+		if slot, err = after(now); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
+}
+
+func answered(all []Entry, passed []Answer) []Entry {
+	for _, a := range passed {
+		all = append(all, Entry(a))
+	}
+	return all
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

@@ -91,11 +91,10 @@ func Interval(slot time.Time, p Policies) Schedule {
 type State struct {
 	// Through is up to where each slot has its verdict or its run.
 	Through time.Time
-	// ClaimedAt is when its last sync was claimed first; SyncedAt when the last sync ended that completed or was skipped; zero where
-	// there was none.
-	ClaimedAt, SyncedAt time.Time
-	// SyncedFor is the slot that sync was for, or when it was claimed, where it was for none.
-	SyncedFor time.Time
+	// ClaimedAt is when its last sync was claimed first, zero where there was none; OverAt when it was over, zero while it is not.
+	ClaimedAt, OverAt time.Time
+	// Completed are moments in whose periods a sync has completed.
+	Completed []time.Time
 }
 
 // Answer is the verdict of slots that no run answers.
@@ -109,7 +108,8 @@ type Answer struct {
 
 // Plan is when a connector at rest is due next.
 type Plan struct {
-	// Passed are slots that get their verdict now. They may be ahead: those of a period in which a sync has completed.
+	// Passed are slots that get their verdict now. Those of a period in which a sync has completed wait for theirs until it is over: one
+	// line has them all, and none that a change takes away.
 	Passed []Answer
 	// Through is up to where slots are answered then.
 	Through time.Time
@@ -120,50 +120,86 @@ type Plan struct {
 // Plan looks for the next slot of a connector at rest.
 func (s Schedule) Plan(state State, now time.Time) Plan {
 	p := Plan{Through: state.Through}
-	all, end := s.parts(state, now)
-	for _, part := range all {
+	for _, part := range s.parts(state, now) {
 		if part.waits {
 			p.Next = part.First
 			return p
 		}
+		if part.open {
+			break
+		}
 		p.Passed, p.Through = add(p.Passed, part.Answer), part.Last
 	}
-	if end.Before(p.Through) {
-		end = p.Through
+	end := latest(now, p.Through)
+	if _, until := s.completed(state, now); until.After(end) {
+		end = until.Add(-1)
 	}
 	p.Next = s.times.Next(end)
 	return p
 }
 
+// Next is the first slot behind a moment; zero where there is none.
+func (s Schedule) Next(after time.Time) time.Time { return s.times.Next(after) }
+
+// GivenUp is what becomes of the slots up to now that a connector's user takes away: those of a period in which a sync has completed are
+// skipped all the same, the others are missed, for a reason.
+func (s Schedule) GivenUp(state State, now time.Time, reason string) (all []Answer) {
+	s.policies = Policies{OncePer: s.policies.OncePer}
+	for _, part := range s.parts(State{Through: state.Through, Completed: state.Completed}, now) {
+		if part.waits {
+			part.Reason = reason
+		}
+		all = add(all, part.Answer)
+	}
+	return all
+}
+
 // Claim is what is done with the slots that have come of a connector that is due.
 type Claim struct {
+	// Passed are slots that get their verdict now, before the one that runs and behind it.
 	Passed []Answer
 	// Run is the slot that runs; zero where none does, and Plan says what then.
 	Run time.Time
+	// Through is up to where slots are answered then.
+	Through time.Time
 }
 
-// Claim decides about a slot that is due, and those behind it that have come as well.
-func (s Schedule) Claim(slot time.Time, state State, now time.Time) Claim {
-	state.Through = slot.Add(-1)
-	all, _ := s.parts(state, now)
-	c := Claim{Run: s.choose(all)}
+// Claim decides about a slot that is due, and all others that have come and are not answered.
+func (s Schedule) Claim(slot time.Time, state State, now time.Time) (c Claim) {
+	if state.Through.IsZero() || !state.Through.Before(slot) {
+		state.Through = slot.Add(-1)
+	}
+	all := s.parts(state, now)
+	c.Run = s.choose(all)
 	if c.Run.IsZero() {
 		if len(all) == 0 { // the time zone's rules have changed since it was planned
-			c.Run = slot
+			c.Run, c.Through = slot, slot
 		}
 		return c
 	}
+	c.Through = c.Run
+	var behind []Answer
 	for _, part := range all {
-		answer := part.Answer
-		if !part.First.Before(c.Run) {
-			break
+		if part.First.After(c.Run) {
+			if part.waits || part.open {
+				break
+			}
+			behind, c.Through = add(behind, part.Answer), part.Last
+			continue
 		}
+		answer := part.Answer
 		if !part.Last.Before(c.Run) {
 			answer.Last = s.times.Last(part.First.Add(-1), c.Run.Add(-1))
-			answer.Count = s.times.Count(part.First.Add(-1), answer.Last)
+			answer.Count = s.times.Count(part.First.Add(-1), c.Run.Add(-1))
 		}
-		c.Passed = add(c.Passed, answer)
+		if answer.Count > 0 {
+			c.Passed = add(c.Passed, answer)
+		}
+		if part.Last.After(c.Run) {
+			break
+		}
 	}
+	c.Passed = append(c.Passed, behind...)
 	return c
 }
 

@@ -69,7 +69,7 @@ func TestAPeriodBeginsAtMidnightOfItsZoneAlsoWhereTheClocksChangeThen(t *testing
 func TestTheFirstRuleThatFitsDecides(t *testing.T) {
 	s := schedule(t, "0 * * * *", "UTC", Policies{OncePer: Day, Deadline: 2 * time.Hour, Window: time.Hour, CatchUp: CatchUpAll, Most: 5})
 	claim := s.Claim(at("2026-02-05 20:00"), State{
-		ClaimedAt: at("2026-02-05 22:30"), SyncedAt: at("2026-02-06 01:30"), SyncedFor: at("2026-02-05 22:00"),
+		ClaimedAt: at("2026-02-05 22:30"), OverAt: at("2026-02-06 01:30"), Completed: []time.Time{at("2026-02-05 22:00")},
 	}, at("2026-02-06 06:10"))
 	want := []Answer{
 		answer(Skipped, AlreadyCompleted+"2026-02-05", "2026-02-05 20:00", "2026-02-05 23:00", 4),
@@ -124,7 +124,7 @@ func TestEachSlotHasOneAnswerWhateverThePolicies(t *testing.T) {
 					s := schedule(t, "*/20 * * * *", "Europe/Berlin", Policies{
 						Overlap: overlap, CatchUp: catchUp, OncePer: per, Deadline: deadline, Most: 4, Window: 30 * time.Hour,
 					})
-					state := State{Through: at("2026-03-26 10:00"), ClaimedAt: at("2026-03-27 01:10"), SyncedAt: at("2026-03-28 22:10"), SyncedFor: at("2026-03-27 01:00")}
+					state := State{Through: at("2026-03-26 10:00"), ClaimedAt: at("2026-03-27 01:10"), OverAt: at("2026-03-28 22:10"), Completed: []time.Time{at("2026-03-27 01:00")}}
 					now := at("2026-03-29 20:05")
 					through := state.Through
 					follows := func(a Answer) {
@@ -143,16 +143,69 @@ func TestEachSlotHasOneAnswerWhateverThePolicies(t *testing.T) {
 					if plan.Next.After(now) {
 						continue
 					}
+					state.Through = plan.Through
 					claim := s.Claim(plan.Next, state, now)
-					for _, a := range claim.Passed {
+					if claim.Run.IsZero() {
+						t.Fatal("nothing runs")
+					}
+					all := slices.Concat(claim.Passed, []Answer{{First: claim.Run, Last: claim.Run, Count: 1}})
+					slices.SortFunc(all, func(a, b Answer) int { return a.First.Compare(b.First) })
+					for _, a := range all {
 						follows(a)
 					}
-					if claim.Run.IsZero() || !claim.Run.Equal(s.times.Next(through)) {
-						t.Fatalf("%s runs, want the next behind %s", claim.Run, through)
+					if !claim.Through.Equal(through) {
+						t.Fatalf("answered up to %s, and it says %s", through, claim.Through)
 					}
 				}
 			}
 		}
+	}
+}
+
+func TestSlotsThatCameWhileASyncWasUnderWayAreSkippedBehindOneThatWaitedBeforeIt(t *testing.T) {
+	s := schedule(t, "0 * * * *", "UTC", Policies{})
+	// Somebody has asked for a sync while 09:00 waited.
+	c := s.Claim(at("2026-02-05 09:00"), State{
+		Through: at("2026-02-05 07:00"), ClaimedAt: at("2026-02-05 09:10"), OverAt: at("2026-02-05 11:30"),
+	}, at("2026-02-05 11:30"))
+	want := []Answer{
+		answer(Missed, Passed, "2026-02-05 08:00", "2026-02-05 08:00", 1), answer(Skipped, NotOver, "2026-02-05 10:00", "2026-02-05 11:00", 2),
+	}
+	if !c.Run.Equal(at("2026-02-05 09:00")) || !c.Through.Equal(at("2026-02-05 11:00")) || !reflect.DeepEqual(utc(c.Passed), want) {
+		t.Errorf("%s runs, answered up to %s, and\n%v", c.Run, c.Through, utc(c.Passed))
+	}
+}
+
+func TestSlotsOfACompletedPeriodWaitForTheirLineUntilItIsOver(t *testing.T) {
+	s := schedule(t, "0 * * * *", "UTC", Policies{OncePer: Day})
+	state := State{Through: at("2026-02-05 06:00"), ClaimedAt: at("2026-02-05 06:00"), OverAt: at("2026-02-05 09:30"), Completed: []time.Time{at("2026-02-05 06:00")}}
+	if p := s.Plan(state, at("2026-02-05 09:30")); len(p.Passed) != 0 || !p.Through.Equal(state.Through) || !p.Next.Equal(at("2026-02-06 00:00")) {
+		t.Errorf("%+v", p)
+	}
+	all := answer(Skipped, AlreadyCompleted+"2026-02-05", "2026-02-05 07:00", "2026-02-05 23:00", 17)
+	if c := s.Claim(at("2026-02-06 00:00"), state, at("2026-02-06 00:00")); !reflect.DeepEqual(utc(c.Passed), []Answer{all}) {
+		t.Errorf("%+v", c)
+	}
+	// Its user takes them away in the middle.
+	some := answer(Skipped, AlreadyCompleted+"2026-02-05", "2026-02-05 07:00", "2026-02-05 12:00", 6)
+	if got := s.GivenUp(state, at("2026-02-05 12:30"), "switched off"); !reflect.DeepEqual(utc(got), []Answer{some}) {
+		t.Errorf("%+v", got)
+	}
+	rest := []Answer{all, answer(Missed, "switched off", "2026-02-06 00:00", "2026-02-06 02:00", 3)}
+	if got := s.GivenUp(state, at("2026-02-06 02:30"), "switched off"); !reflect.DeepEqual(utc(got), rest) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestTwoPeriodsMayHaveCompleted(t *testing.T) {
+	s := schedule(t, "0 6,18 * * *", "UTC", Policies{OncePer: Day, CatchUp: CatchUpAll, Most: 10})
+	// Somebody has asked for a sync on the 5th, and then the first slot of the 3rd was caught up.
+	p := s.Plan(State{
+		Through: at("2026-02-03 06:00"), ClaimedAt: at("2026-02-05 10:00"), OverAt: at("2026-02-05 10:10"),
+		Completed: []time.Time{at("2026-02-05 09:00"), at("2026-02-03 06:00")},
+	}, at("2026-02-05 10:10"))
+	if !p.Next.Equal(at("2026-02-04 06:00")) || !reflect.DeepEqual(utc(p.Passed), []Answer{answer(Skipped, AlreadyCompleted+"2026-02-03", "2026-02-03 18:00", "2026-02-03 18:00", 1)}) {
+		t.Errorf("%+v", p)
 	}
 }
 
@@ -192,7 +245,7 @@ func BenchmarkClaim(b *testing.B) {
 			b.Fatal(err)
 		}
 		s := Cron(parsed, Policies{Overlap: OverlapSkip, CatchUp: CatchUpAll, Most: 10, OncePer: Day, Deadline: 12 * time.Hour, Window: time.Hour})
-		state := State{ClaimedAt: at("2026-02-04 03:00"), SyncedAt: at("2026-02-04 03:10"), SyncedFor: at("2026-02-04 03:00")}
+		state := State{ClaimedAt: at("2026-02-04 03:00"), OverAt: at("2026-02-04 03:10"), Completed: []time.Time{at("2026-02-04 03:00")}}
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				if c := s.Claim(at(of.since), state, at("2026-02-05 03:00")); c.Run.IsZero() {

@@ -11,17 +11,17 @@ import (
 	"github.com/echomind/sync/internal/deadline"
 )
 
-// leastForTriggers is what must be left for the triggers, whose stream has no bound of its own: some 16,000 of them.
+// leastForTriggers is what must be left for the triggers, whose stream has no bound: room for some 16,000.
 const leastForTriggers = 64 << 20
 
-// AccountWarnings are where the account holds less than the streams may grow to. A full account refuses, and what is
-// refused waits; it is only earlier than the streams' own bounds promise.
+// AccountWarnings says where the account's limits are below the sum of the streams' bounds. A full account refuses messages,
+// and their publishers wait; it only happens earlier than the streams' bounds promise.
 func AccountWarnings(ctx context.Context, js jetstream.JetStream) (found []string, err error) {
 	info, err := deadline.Get(ctx, "streams.account", queryTimeout, js.AccountInfo)
 	if err != nil {
 		return nil, fmt.Errorf("ask for the account's limits: %w", err)
 	}
-	tiers := info.Tiers // limits by number of replicas, where the account has such
+	tiers := info.Tiers // limits by number of replicas, where the account has any
 	if len(tiers) == 0 {
 		tiers = map[string]jetstream.Tier{"": info.Tier}
 	}

@@ -10,11 +10,11 @@ import (
 	"github.com/echomind/sync/internal/deadline"
 )
 
-// RemoveAcknowledged removes from a work queue what its consumers have acknowledged, and returns the subjects of which it removed
-// something. A server removes a message when it is acknowledged. One that is killed may have written down the acknowledgement and
-// not the removal: the message comes back with it, is delivered to nobody, and stays (nats-server 2.15.2, streams of one replica). So
-// does what waits when a consumer's filter is widened to it behind its place. A consumer with a max_deliver, which is against the
-// contract, has nothing removed for it. A stream that does not exist holds nothing.
+// RemoveAcknowledged removes acknowledged messages from a work queue, and returns the subjects of which it removed some. A
+// server removes a message when it is acknowledged. A killed server may have written the acknowledgement and not the removal:
+// then the message is there again, is delivered to nobody, and stays (nats-server 2.15.2, streams of one replica). The same
+// happens to a message that waits while a consumer's filter is widened to it, if the consumer has passed its place. Nothing is
+// removed for a consumer with a max_deliver, which is against the contract. A missing stream has no messages.
 func RemoveAcknowledged(ctx context.Context, js jetstream.JetStream, name string) ([]string, error) {
 	removed, err := deadline.Get(ctx, "streams.acknowledged", queryTimeout, func(ctx context.Context) ([]string, error) {
 		stream, err := js.Stream(ctx, name)
@@ -30,7 +30,7 @@ func RemoveAcknowledged(ctx context.Context, js jetstream.JetStream, name string
 		if err != nil || len(floors) == 0 {
 			return nil, err
 		}
-		info, err := stream.Info(ctx) // behind the floors, which never pass it
+		info, err := stream.Info(ctx) // read after the floors, which never pass it
 		if err != nil {
 			return nil, err
 		}
@@ -57,12 +57,12 @@ func RemoveAcknowledged(ctx context.Context, js jetstream.JetStream, name string
 	return removed, nil
 }
 
-// floorsFrom are the sequences up to which everything of a subject is acknowledged, of those that reach a sequence.
+// floorsFrom are the sequences up to which all messages of a subject are acknowledged, for subjects that reach a sequence.
 func floorsFrom(ctx context.Context, stream jetstream.Stream, first uint64) (map[string]uint64, error) {
 	floors := map[string]uint64{}
 	list := stream.ListConsumers(ctx)
 	for info := range list.Info() {
-		// The floor of one that gives up passes what nobody has acknowledged.
+		// The floor of a consumer that gives up passes messages that nobody has acknowledged.
 		if info.AckFloor.Stream < first || info.Config.MaxDeliver > 0 {
 			continue
 		}

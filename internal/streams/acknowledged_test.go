@@ -13,7 +13,7 @@ import (
 	"github.com/echomind/sync/testonly/testkit"
 )
 
-// take pulls n messages of a consumer.
+// take pulls n messages from a consumer.
 func (b *broker) take(consumer jetstream.Consumer, n int) []jetstream.Msg {
 	b.Helper()
 	var all []jetstream.Msg
@@ -66,14 +66,14 @@ func TestWhatAKilledServerBringsBackThoughItIsAcknowledgedIsRemoved(t *testing.T
 	b.do(err)
 	wiki, err := topology.SyncConsumer("wiki") // 1, 4
 	b.do(err)
-	web.AckWait = time.Second // what is at work when the server ends comes again after it
+	web.AckWait = time.Second // messages in work when the server ends come again after it
 	ofWeb, err := EnsureConsumer(t.Context(), b, topology.SyncStream, web)
 	b.do(err)
 	_, err = EnsureConsumer(t.Context(), b, topology.SyncStream, wiki)
 	b.do(err)
 	b.do(b.server.RestartAsKilled(topology.SyncStream, func() error {
 		taken := b.take(ofWeb, 5)
-		for _, i := range []int{0, 1, 3} { // 2, 3, 6: the one between is at work
+		for _, i := range []int{0, 1, 3} { // 2, 3, 6: the message between is in work
 			if err := taken[i].DoubleAck(t.Context()); err != nil {
 				return err
 			}
@@ -113,7 +113,7 @@ func TestAStreamThatIsMissingHoldsNothingThatIsAcknowledged(t *testing.T) {
 	}
 }
 
-// A server lets a message go that it has delivered max_deliver times: it stays in the stream, and the floor passes it.
+// A server gives up a message after max_deliver deliveries: it stays in the stream, and the floor passes it.
 func TestWhatAConsumerGivesUpIsNotTakenForAcknowledged(t *testing.T) {
 	b := newBroker(t).ensured()
 	publish := func() {

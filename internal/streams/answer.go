@@ -8,12 +8,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// maxAnswerBytes is more than an acknowledgement of the server's has.
+// maxAnswerBytes is larger than any acknowledgement of the server.
 const maxAnswerBytes = 8 << 10
 
-// ServersAnswer tells whether a message is an answer of JetStream's own. The server publishes its answers wherever a
-// request asked for them, and asks nobody's permission: a user who names a subject of ours as the reply puts them into
-// our streams. They say nothing to us, are not worth a dead letter, and are counted.
+// ServersAnswer tells whether a message is a reply of JetStream's own. The server publishes its replies to the subject that a
+// request names, without checking permissions: a user who names one of our subjects puts replies into our streams. They mean
+// nothing to us, are not worth a dead letter, and are counted.
 func ServersAnswer(msg jetstream.Msg) bool {
 	data := msg.Data()
 	if len(msg.Headers()) > 0 || len(data) > maxAnswerBytes || !bytes.HasPrefix(data, []byte("{")) {

@@ -12,17 +12,17 @@ import (
 	"github.com/echomind/sync/internal/deadline"
 )
 
-// Size is how large the streams may grow and how often they are kept. A zero field leaves what stands, or takes the
-// default for a stream that is made.
+// Size is how large the streams may grow and on how many servers they are kept. A zero field leaves a stream unchanged, or
+// means the default for a new stream.
 type Size struct {
 	// MaxDocumentBytes and MaxDeadLetterBytes bound the two large streams, in bytes of each replica.
 	MaxDocumentBytes, MaxDeadLetterBytes int64
-	// Replicas is on how many servers of a cluster each stream is kept: 1, 3 or 5.
+	// Replicas is the number of servers of a cluster that keep each stream: 1, 3 or 5.
 	Replicas int
 }
 
-// Apply makes the streams what they are declared to be, as a user who may. It is safe to repeat, and from several places
-// at once. It returns ErrMisconfigured where a setting would lose work that cannot be changed in place: retention and
+// Apply changes the streams to their declarations, with a user who may do that. It is safe to repeat, and to run twice at the
+// same time. It returns ErrMisconfigured for a setting that would lose work and cannot be changed in place: retention and
 // storage. Settings that the declaration does not name stay as their operator set them.
 func Apply(ctx context.Context, js jetstream.JetStream, size Size) error {
 	for _, want := range topology.Streams(size.MaxDocumentBytes, size.MaxDeadLetterBytes) {
@@ -45,7 +45,7 @@ func apply(ctx context.Context, js jetstream.JetStream, want jetstream.StreamCon
 		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			return err
 		}
-		info, err = inspectStream(ctx, js, want.Name) // another made it at the same time
+		info, err = inspectStream(ctx, js, want.Name) // another process made it at the same time
 	}
 	if err != nil {
 		return err
@@ -99,13 +99,13 @@ func inspectStream(ctx context.Context, js jetstream.JetStream, name string) (*j
 	})
 }
 
-// State is a stream as it is, and what is weaker about it than it looks.
+// State is the state of a stream, with warnings about its durability.
 type State struct {
 	Info     *jetstream.StreamInfo
 	Warnings []string
 }
 
-// Inspect looks at every stream. A stream that is missing has no Info and one warning.
+// Inspect inspects every stream. A missing stream has no Info and one warning.
 func Inspect(ctx context.Context, js jetstream.JetStream) (map[string]State, error) {
 	all := map[string]State{}
 	for _, want := range topology.Streams(topology.DefaultMaxDocumentBytes, topology.DefaultMaxDeadLetterBytes) {
@@ -122,9 +122,9 @@ func Inspect(ctx context.Context, js jetstream.JetStream) (map[string]State, err
 	return all, nil
 }
 
-// weaknesses are where a stream's durability is less than it looks. None of them breaks a promise: what the broker loses
-// is published again, or fetched again. How often the server syncs its files to disk (sync_interval) is not told to
-// clients; docs/nats.md says what to set.
+// weaknesses are settings that make a stream less durable than it looks. None of them breaks a promise: what the broker loses
+// is published or fetched again. Clients cannot see how often the server syncs its files to disk (sync_interval); docs/nats.md
+// says what to set.
 func weaknesses(info *jetstream.StreamInfo, want jetstream.StreamConfig) (found []string) {
 	say := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	have := info.Config

@@ -20,13 +20,13 @@ import (
 const (
 	// maxReasonBytes bounds the reason on a dead letter.
 	maxReasonBytes = 1000
-	// storedOverhead is more than the server keeps of a message besides what is sent, in bytes.
+	// storedOverhead is more than the bytes that the server stores beside a message.
 	storedOverhead = 256
-	// headerRoom is kept free for a dead letter's own headers where the original fills a whole payload.
+	// headerRoom is reserved for a dead letter's own headers where the original has the size of a whole payload.
 	headerRoom = 4096
 )
 
-// ErrDeadLettersFull says that the stream of dead letters takes nothing more, not even a letter without its message.
+// ErrDeadLettersFull says that the stream of dead letters has no room, not even for a letter without its message.
 var ErrDeadLettersFull = errors.New("the stream of dead letters is full; look at it with `echomind dlq list` and make room with " +
 	"`echomind dlq drop`")
 
@@ -36,18 +36,17 @@ var ours = map[string]bool{
 	topology.HeaderDeliveries: true, topology.HeaderFirstAt: true,
 }
 
-// DeadLetter publishes a message to dlq.<its subject> with headers that say why it was given up, how often it was
-// begun and delivered, and since when and where it was, and waits for the acknowledgement. The caller acknowledges
-// the original afterwards. One that leaves no room for the headers is cut, and loses its own: else it would hold up
-// its consumer for ever. Where the stream is full the message itself is left out, and where even that finds no room
-// DeadLetter returns ErrDeadLettersFull: the caller goes on, because people who do not read dead letters must not stop
-// everybody's syncs.
+// DeadLetter publishes a message to dlq.<its subject> with headers that say why it was given up, how often it was begun and
+// delivered, and since when and where it was, and waits for the acknowledgement. The caller then acknowledges the original. A
+// message that leaves no room for the headers is cut and loses its own headers: otherwise it would hold up its consumer for
+// ever. Where the stream is full the letter is sent without the message, and where even that finds no room DeadLetter returns
+// ErrDeadLettersFull: the caller goes on, because unread dead letters must not stop everybody's syncs.
 func DeadLetter(ctx context.Context, js jetstream.JetStream, msg jetstream.Msg, why error, tries int) error {
 	letter := nats.NewMsg("dlq." + msg.Subject())
 	letter.Data = msg.Data()
 	for key, values := range msg.Headers() {
-		// The server's own headers were for the first publish; here they could have this one refused or swallowed. Baggage may
-		// hold what others keep secret.
+		// The server's own headers were for the first publish; here they could have the letter refused or dropped. Baggage may
+		// hold secrets of others.
 		if name := strings.ToLower(key); name != "baggage" && !strings.HasPrefix(name, "nats-") {
 			letter.Header[key] = values
 		}
@@ -94,7 +93,7 @@ func cut(letter *nats.Msg, most int) {
 	letter.Data = letter.Data[:min(len(letter.Data), most)]
 }
 
-// noRoom says whether the stream's own limits leave no room for a letter. The server's refusal tells that in words only.
+// noRoom says whether the stream's own limits leave no room for a letter. The server's error says so only in its text.
 func noRoom(ctx context.Context, js jetstream.JetStream, letter *nats.Msg) bool {
 	stream, err := deadline.Get(ctx, "streams.dead_letter_room", queryTimeout,
 		func(ctx context.Context) (jetstream.Stream, error) { return js.Stream(ctx, topology.DeadLetterStream) })

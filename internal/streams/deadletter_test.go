@@ -91,7 +91,7 @@ func TestTheServersOwnHeadersAreNotRepeated(t *testing.T) {
 		msg.Header.Set(nats.ExpectedStreamHdr, topology.DocumentStream)
 		msg.Header.Set(nats.ExpectedLastSeqHdr, string('0'+rune(i)))
 		received := b.received(msg)
-		received.Headers().Set(nats.MsgIdHdr, "same") // as a publisher may have set it, a duplicate window ago
+		received.Headers().Set(nats.MsgIdHdr, "same") // a publisher may have set it
 		b.do(DeadLetter(t.Context(), b, received, errors.New("poison"), 1))
 		b.do(received.DoubleAck(t.Context()))
 		if got := b.letter(i + 1).Header.Get(topology.HeaderReason); got != "poison" {

@@ -1,2 +1,3 @@
-// Package streams makes a NATS server agree with what contract/topology declares, pulls from its consumers, and writes dead letters.
+// Package streams makes NATS's streams and consumers as contract/topology declares them, pulls messages, and writes dead
+// letters.
 package streams

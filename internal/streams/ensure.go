@@ -13,18 +13,18 @@ import (
 	"github.com/echomind/sync/internal/deadline"
 )
 
-// queryTimeout bounds each question to the server.
+// queryTimeout bounds each request to the server.
 const queryTimeout = 5 * time.Second
 
-// ErrNotAllowed says that this program's user may not do what is needed of NATS. It is a wait: somebody may do it for it,
-// or grant it.
+// ErrNotAllowed says that this program's user lacks a permission in NATS. It is a wait: another user may do the work, or an
+// operator grants the permission.
 var ErrNotAllowed = errors.New("this program's NATS user may not")
 
 // ErrMisconfigured says that a stream exists with a setting that would lose work.
 var ErrMisconfigured = errors.New("stream is misconfigured")
 
-// EnsureStreams creates the streams that are missing. One that exists is left as its operator set it, unless a
-// setting would lose work: that is ErrMisconfigured, which names it.
+// EnsureStreams creates the missing streams. An existing stream is left as its operator set it, unless a setting would lose
+// work: then the error is ErrMisconfigured and names the setting.
 func EnsureStreams(ctx context.Context, js jetstream.JetStream) error {
 	for _, want := range topology.Streams(topology.DefaultMaxDocumentBytes, topology.DefaultMaxDeadLetterBytes) {
 		if err := ensureStream(ctx, js, want); err != nil {
@@ -82,8 +82,7 @@ func check(have, want jetstream.StreamConfig) error {
 	return nil
 }
 
-// EnsureConsumer creates the stream and the durable consumer where they are missing and returns the
-// consumer.
+// EnsureConsumer creates the stream and the durable consumer where they are missing, and returns the consumer.
 func EnsureConsumer(
 	ctx context.Context, js jetstream.JetStream, stream string, want jetstream.ConsumerConfig,
 ) (jetstream.Consumer, error) {

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
 
-// broker is a nats-server of one test's own.
+// broker is a nats-server for one test.
 type broker struct {
 	*testing.T
 	jetstream.JetStream

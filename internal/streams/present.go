@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Present returns nil where every stream exists and answers; else it says which does not, and what to do. It changes
+// Present returns nil where every stream exists and answers; otherwise the error names the stream and what to do. It changes
 // nothing.
 func Present(ctx context.Context, js jetstream.JetStream) error {
 	for _, want := range topology.Streams(0, 0) {

@@ -22,9 +22,9 @@ const (
 // pulls are the pauses between tries while nothing can be pulled.
 var pulls = repeat.Pauses{First: 500 * time.Millisecond, Last: 2 * time.Second}
 
-// Pull hands messages to handle until ctx ends, then returns nil, or until handle returns an error, then that. It asks
-// for a message only when handle has returned: one, with up to batch-1 more that are there already. Stream and consumer
-// are made again whenever they are gone.
+// Pull passes messages to handle until ctx ends, and then returns nil, or until handle returns an error, and then returns that.
+// It asks for messages only after handle has returned: for one, and up to batch-1 more that are in the stream already. Missing
+// streams and consumers are made again.
 func Pull(
 	ctx context.Context, js jetstream.JetStream, stream string, declared jetstream.ConsumerConfig, batch int,
 	log *slog.Logger, handle func([]jetstream.Msg) error,
@@ -39,9 +39,9 @@ func Pull(
 	return end
 }
 
-// Feed hands messages to take, one by one, until ctx ends, then returns. It asks for as many as there is room for: room waits until
-// there is any, is told how much of what it gave before is unused, and returns how much there is with it; 0 = ctx has ended. take
-// is not waited for, so that it returns at once. Stream and consumer are made again whenever they are gone.
+// Feed passes messages to take, one by one, until ctx ends. It asks for as many as there is room for: room gets the unused part
+// of what it gave before, waits until there is room, and returns how much there is; 0 = ctx has ended. take must return at
+// once. Missing streams and consumers are made again.
 func Feed(
 	ctx context.Context, js jetstream.JetStream, stream string, declared jetstream.ConsumerConfig, log *slog.Logger,
 	room func(unused int) int, take func(jetstream.Msg),
@@ -57,13 +57,14 @@ func Feed(
 	}, func() bool { return false })
 }
 
-// keepPulling asks a consumer until ctx ends, or done says so. After an error it pauses, unless something came all the same.
+// keepPulling pulls from a consumer until ctx ends, or until done returns true. After an error it pauses, unless messages came
+// all the same.
 func keepPulling(
 	ctx context.Context, js jetstream.JetStream, stream string, declared jetstream.ConsumerConfig, log *slog.Logger,
 	ask func(jetstream.Consumer) (came bool, err error), done func() bool,
 ) {
 	var consumer jetstream.Consumer
-	var told string // the problem that was last told of, and when: it may last for hours
+	var told string // the last reported problem, and when it was reported: it may last for hours
 	var toldAt time.Time
 	for failures := 0; ctx.Err() == nil && !done(); {
 		var came bool
@@ -90,14 +91,14 @@ func keepPulling(
 	}
 }
 
-// feed asks for up to n messages in one request, and returns how many were taken when all have come, or none has come any more for a
-// while, or ctx has ended: what comes then is handed back. Its error is pull's.
+// feed asks for up to n messages in one request, and returns how many were taken once all of them have come, or none has come
+// for a while, or ctx has ended: messages that come after that are handed back. Its error is pull's.
 func feed(ctx context.Context, consumer jetstream.Consumer, n int, take func(jetstream.Msg)) (taken int, err error) {
 	waiting, cancel := context.WithTimeout(ctx, pullWait)
 	defer cancel()
 	batch, err := consumer.Fetch(n, jetstream.FetchContext(waiting), jetstream.FetchHeartbeat(pullHeartbeat))
 	if err != nil {
-		return 0, pulled(err)
+		return 0, ignoreTimeout(err)
 	}
 	for msg := range batch.Messages() {
 		if ctx.Err() != nil {
@@ -107,23 +108,23 @@ func feed(ctx context.Context, consumer jetstream.Consumer, n int, take func(jet
 		take(msg)
 		taken++
 	}
-	return taken, pulled(batch.Error())
+	return taken, ignoreTimeout(batch.Error())
 }
 
-// pull returns no messages and no error when nothing came in time, and a *deadline.Error when the server fell silent:
-// while it waits with nothing to give it says so every pullHeartbeat.
+// pull returns no messages and no error when none came in time, and a *deadline.Error when the server stopped answering: while
+// it waits without messages it sends a heartbeat every pullHeartbeat.
 func pull(ctx context.Context, consumer jetstream.Consumer, batch int) ([]jetstream.Msg, error) {
 	waiting, cancel := context.WithTimeout(ctx, pullWait)
 	defer cancel()
 	first, err := consumer.Next(jetstream.FetchContext(waiting), jetstream.FetchHeartbeat(pullHeartbeat))
 	if err != nil {
-		return nil, pulled(err)
+		return nil, ignoreTimeout(err)
 	}
 	messages := []jetstream.Msg{first}
 	if batch == 1 {
 		return messages, nil
 	}
-	// The driver waits a second for each of them, and no longer.
+	// The driver waits a second for each message, and no longer.
 	more, err := consumer.FetchNoWait(batch - 1)
 	if err != nil {
 		return messages, nil
@@ -134,8 +135,8 @@ func pull(ctx context.Context, consumer jetstream.Consumer, batch int) ([]jetstr
 	return messages, nil
 }
 
-// pulled is nil where nothing came in time.
-func pulled(err error) error {
+// ignoreTimeout turns an error that only means that nothing came in time into nil.
+func ignoreTimeout(err error) error {
 	switch {
 	case errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 		return nil

@@ -1,4 +1,4 @@
-// Package strictjson says what is wrong with a configuration that somebody wrote by hand.
+// Package strictjson finds the problems of a configuration that a person wrote.
 package strictjson
 
 import (
@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// Check decodes a JSON object into a C and returns every problem with its field, its value and the fix: fields that C
-// does not have, a value of another kind, and what C's Validate says. Fields tagged `secret:"true"` may have any value:
-// they may be sealed already.
+// Check decodes a JSON object into a C and returns every problem with its field, its value and the fix: fields that C does not
+// have, values of another kind, and the errors of C's Validate. Fields tagged `secret:"true"` may have any value: they may be
+// sealed already.
 func Check[C interface{ Validate() error }](object []byte) error {
 	var given map[string]json.RawMessage
 	if err := json.Unmarshal(object, &given); err != nil {
@@ -23,7 +23,7 @@ func Check[C interface{ Validate() error }](object []byte) error {
 	known := fieldsOf(reflect.TypeFor[C]())
 	var problems []error
 	for name := range given {
-		i := slices.IndexFunc(known, func(k field) bool { return strings.EqualFold(k.name, name) }) // as encoding/json has it
+		i := slices.IndexFunc(known, func(k field) bool { return strings.EqualFold(k.name, name) }) // encoding/json compares names so
 		if i < 0 {
 			problems = append(problems, fmt.Errorf("%s: there is no such field; there are %s", name, list(known)))
 		} else if known[i].secret {
@@ -39,7 +39,7 @@ func Check[C interface{ Validate() error }](object []byte) error {
 	var wrong *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &wrong):
-		return errors.Join(append(problems, fmt.Errorf("%s: it is a JSON %s; write %s", wrong.Field, wrong.Value, written(wrong.Type)))...)
+		return errors.Join(append(problems, fmt.Errorf("%s: it is a JSON %s; write %s", wrong.Field, wrong.Value, formOf(wrong.Type)))...)
 	case err != nil:
 		return errors.Join(append(problems, err)...)
 	}
@@ -59,7 +59,7 @@ func list(fields []field) string {
 	return strings.Join(names, ", ")
 }
 
-// fieldsOf are a struct's fields, and those of the structs that it embeds.
+// fieldsOf returns a struct's fields, and those of the structs that it embeds.
 func fieldsOf(t reflect.Type) (fields []field) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -73,8 +73,8 @@ func fieldsOf(t reflect.Type) (fields []field) {
 	return fields
 }
 
-// written is how a value of a type is written in JSON.
-func written(t reflect.Type) string {
+// formOf is the form of a type's values in JSON.
+func formOf(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
 		return "a text in quotes"

@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// Event says what a line tells of a run's life. It is logged under the key "event"; the text form marks the line, so that
-// a person sees at a glance what happens. A line that only reports has none.
+// Event marks a log line about a run's life. It is logged under the key "event"; the text form marks the line, so that people
+// notice it. A line that only reports has none.
 type Event string
 
 // The life of a run: triggered by the scheduler, started by a worker, ended by one of the last three.

@@ -26,7 +26,7 @@ import (
 // checkTimeout bounds one readiness check.
 const checkTimeout = 2 * time.Second
 
-// Check returns nil while its part is ready, else why it is not.
+// Check returns nil while a part of the process is ready, and otherwise the reason.
 type Check func(context.Context) error
 
 // Readiness collects the checks of the services that share a process. It is safe for concurrent use.
@@ -46,7 +46,7 @@ func (r *Readiness) Add(name string, check Check) {
 	r.checks[name] = check
 }
 
-// Note registers what is worth knowing but makes nothing unready, such as who leads.
+// Note registers a remark that makes nothing unready, such as who leads.
 func (r *Readiness) Note(name string, say func() string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,7 +56,7 @@ func (r *Readiness) Note(name string, say func() string) {
 	r.notes[name] = say
 }
 
-// Notes are what is noted now.
+// Notes returns the current remarks.
 func (r *Readiness) Notes() map[string]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,7 +67,7 @@ func (r *Readiness) Notes() map[string]string {
 	return said
 }
 
-// Ask runs every check and returns how many there are and what is not ready.
+// Ask runs every check and returns how many there are, and the problems.
 func (r *Readiness) Ask(ctx context.Context) (asked int, problems map[string]string) {
 	r.mu.Lock()
 	checks := make(map[string]Check, len(r.checks))
@@ -91,7 +91,7 @@ func (r *Readiness) Ask(ctx context.Context) (asked int, problems map[string]str
 			answers <- a
 		}()
 	}
-	// A check that does not heed its context is not waited for.
+	// A check that ignores its context is not waited for.
 	for range checks {
 		select {
 		case a := <-answers:
@@ -103,8 +103,8 @@ func (r *Readiness) Ask(ctx context.Context) (asked int, problems map[string]str
 	return len(checks), problems
 }
 
-// Serve answers /healthz, /readyz and /metrics on addr until ctx ends. An empty addr serves nothing. started,
-// if not nil, is told the address that is listened on.
+// Serve serves /healthz, /readyz and /metrics on addr until ctx ends. With an empty addr it serves nothing. started, if not
+// nil, gets the address that it listens on.
 func Serve(ctx context.Context, addr string, metrics prometheus.Gatherer, ready *Readiness, started func(string)) error {
 	if addr == "" {
 		<-ctx.Done()
@@ -141,7 +141,7 @@ func Serve(ctx context.Context, addr string, metrics prometheus.Gatherer, ready 
 	return nil
 }
 
-// CheckFree says whether Serve could listen: before anything is started that would have to be stopped again.
+// CheckFree says whether Serve could listen. It is called before anything is started that would have to be stopped again.
 func CheckFree(ctx context.Context, addr string) error {
 	if addr == "" {
 		return nil
@@ -222,13 +222,13 @@ func clean(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// OfRun is a logger for a run: every line that tells of one carries all three.
+// OfRun is a logger for a run: each of its lines carries connector, session and type.
 func OfRun(log *slog.Logger, connectorID int32, session, connectorType string) *slog.Logger {
 	return log.With("connector", connectorID, "session", session, "type", connectorType)
 }
 
-// Logger writes JSON or text at a level; the text form marks events. What it writes has been cleaned of what URLs and
-// connection strings carry: an error of a library names its URL whole.
+// Logger writes JSON or text at a level; the text form marks events. Its lines are cleaned of the secrets in URLs and
+// connection strings: errors of libraries quote whole URLs.
 func Logger(w io.Writer, format string, level slog.Level) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: clean}
 	if format == "text" {

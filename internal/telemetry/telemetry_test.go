@@ -17,7 +17,7 @@ import (
 
 func fine(context.Context) error { return nil }
 
-// readyz asks a served /readyz.
+// readyz requests a served /readyz.
 func readyz(t *testing.T, ready *telemetry.Readiness) (status int, problems map[string]string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -54,11 +54,11 @@ func TestACheckThatIsNotAnsweredIsNamedAndHoldsNobodyUp(t *testing.T) {
 		ready.Add("fine", fine)
 		ready.Add("bad", func(context.Context) error { return errors.New("broken") })
 		ready.Add("slow", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
-		ready.Add("deaf", func(context.Context) error { <-free; return nil })
+		ready.Add("silent", func(context.Context) error { <-free; return nil })
 		asked, problems := ready.Ask(t.Context())
 		require.Equal(t, 4, asked)
 		require.Equal(t, "broken", problems["bad"])
-		require.Equal(t, "deaf: no answer within 2s", problems["deaf"])
+		require.Equal(t, "silent: no answer within 2s", problems["silent"])
 		require.Contains(t, problems, "slow")
 		require.NotContains(t, problems, "fine")
 	})

@@ -1,7 +1,6 @@
 package tracing
 
-// Attribute is what a span says beside its name and its times. There are no others than these: a number, or a word of a
-// closed list.
+// Attribute is an attribute of a span. Each is a number, or a word of a closed list; there are no others.
 type Attribute struct {
 	key    string
 	number int64
@@ -17,28 +16,28 @@ func Type(name string) Attribute { return Attribute{key: "echomind.type", word: 
 // DueReason is why the connector was due.
 func DueReason(word string) Attribute { return Attribute{key: "echomind.due_reason", word: word} }
 
-// Outcome is what became of a span's part of the run.
+// Outcome is the outcome of a span's part of the run.
 func Outcome(word string) Attribute { return Attribute{key: "echomind.outcome", word: word} }
 
-// Verdict is what came of the run.
+// Verdict is the verdict of the run.
 func Verdict(word string) Attribute { return Attribute{key: "echomind.verdict", word: word} }
 
-// Number is a message's within its run; 0 is sync completed.
+// Number is a message's number within its run; 0 is sync completed.
 func Number(no int64) Attribute { return Attribute{key: "echomind.number", number: no} }
 
-// Messages is how many there were.
+// Messages is the number of messages.
 func Messages(n int64) Attribute { return Attribute{key: "echomind.messages", number: n} }
 
-// Texts is how many were embedded.
+// Texts is the number of embedded texts.
 func Texts(n int) Attribute { return Attribute{key: "echomind.texts", number: int64(n)} }
 
-// Chunks is how many were stored.
+// Chunks is the number of stored chunks.
 func Chunks(n int) Attribute { return Attribute{key: "echomind.chunks", number: int64(n)} }
 
-// Delivery is which delivery of its message this is, from 1.
+// Delivery counts the deliveries of a message, from 1.
 func Delivery(n uint64) Attribute { return Attribute{key: "echomind.delivery", number: int64(n)} }
 
-// Tries is how often something was begun.
+// Tries counts how often something was begun.
 func Tries(n int) Attribute { return Attribute{key: "echomind.tries", number: int64(n)} }
 
 // Keys lists the attributes' names.

@@ -26,23 +26,23 @@ import (
 
 const (
 	sendPause  = 250 * time.Millisecond
-	sendPauses = 2 * time.Second // the longest of them
-	// complainEvery is how often spans that were lost are spoken of.
-	complainEvery = time.Minute
-	// maxComplaint is how many bytes of a problem are logged: it may hold what a collector has answered.
-	maxComplaint = 300
+	sendPauses = 2 * time.Second // the longest
+	// reportEvery is the interval of log lines about lost spans.
+	reportEvery = time.Minute
+	// maxReportBytes is how many bytes of a problem are logged: it may contain a collector's response.
+	maxReportBytes = 300
 )
 
-// exporter hands spans to OpenTelemetry's own exporter, and says what is lost. The SDK would print each batch that is.
+// exporter passes spans to OpenTelemetry's own exporter, and reports lost spans. The SDK would print each lost batch.
 type exporter struct {
 	sends  sdktrace.SpanExporter
 	close  func()
 	log    *slog.Logger
-	ended  context.Context // why nothing more is sent
+	ended  context.Context // its cause says why nothing more is sent
 	giveUp context.CancelFunc
 	// Only one batch is sent at a time.
-	lost       int // spans since the last complaint
-	complained time.Time
+	lost     int // spans since the last report
+	reported time.Time
 }
 
 func newExporter(to config.OTLP, log *slog.Logger) (*exporter, error) {
@@ -56,7 +56,7 @@ func newExporter(to config.OTLP, log *slog.Logger) (*exporter, error) {
 	}
 	e := &exporter{log: log, close: func() {}}
 	timeout := time.Duration(to.Timeout) * time.Millisecond
-	// Every option is given: what is not would be read from the environment, where nothing has checked it.
+	// Every option is given: the library would read the others from the environment, unchecked.
 	var client otlptrace.Client
 	if to.Protocol == config.OverGRPC {
 		client = overGRPC(to, headers, secured, timeout)
@@ -89,7 +89,7 @@ func overHTTP(to config.OTLP, headers map[string]string, web http.RoundTripper, 
 		}),
 		otlptracehttp.WithHTTPClient(&http.Client{
 			Transport: terse{web},
-			// The headers may hold a secret, which is for this collector.
+			// The headers may hold a secret, which is meant for this collector only.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}),
 	)
@@ -117,7 +117,7 @@ func overGRPC(to config.OTLP, headers map[string]string, secured *tls.Config, ti
 	return otlptracegrpc.NewClient(options...)
 }
 
-// tlsOf reads the certificates that are named; where none is, the collector's is checked against the system's.
+// tlsOf reads the certificates; where no authority is named, the collector's certificate is checked against the system's.
 func tlsOf(to config.OTLP) (*tls.Config, error) {
 	secured := &tls.Config{MinVersion: tls.VersionTLS12}
 	if to.CAFile != "" {
@@ -140,13 +140,13 @@ func tlsOf(to config.OTLP) (*tls.Config, error) {
 	return secured, nil
 }
 
-// ExportSpans is part of sdktrace.SpanExporter. It returns no error: the SDK would print it, each time.
+// ExportSpans is part of sdktrace.SpanExporter. It returns no error: the SDK would print each.
 func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(e.ended, cancel)()
 	if err := e.sends.ExportSpans(ctx, spans); err != nil {
-		e.complain(len(spans), err)
+		e.report(len(spans), err)
 	}
 	return nil
 }
@@ -158,17 +158,17 @@ func (e *exporter) Shutdown(ctx context.Context) error {
 	return e.sends.Shutdown(ctx)
 }
 
-func (e *exporter) complain(lost int, err error) {
+func (e *exporter) report(lost int, err error) {
 	e.lost += lost
-	if time.Since(e.complained) < complainEvery {
+	if time.Since(e.reported) < reportEvery {
 		return
 	}
-	e.log.Warn("spans are lost, and nothing else; look after the collector at OTEL_EXPORTER_OTLP_ENDPOINT", "spans", e.lost, "err", line.Clip(err.Error(), maxComplaint))
-	e.lost, e.complained = 0, time.Now()
+	e.log.Warn("spans are lost, and nothing else; look after the collector at OTEL_EXPORTER_OTLP_ENDPOINT", "spans", e.lost, "err", line.Clip(err.Error(), maxReportBytes))
+	e.lost, e.reported = 0, time.Now()
 }
 
-// terse leaves of a refusal only its status: the exporter would print the whole answer, which may repeat the headers that
-// were sent. And it lets the exporter repeat a request that no collector has answered.
+// terse reduces a refusal to its status: the exporter would print the whole response, which may repeat the headers that were
+// sent. It also lets the exporter repeat a request that no collector has answered.
 type terse struct{ web http.RoundTripper }
 
 // RoundTrip is part of http.RoundTripper.
@@ -185,11 +185,11 @@ func (t terse) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// unanswered is temporary in the words of net/url, which the exporter asks.
+// unanswered is a temporary error in the sense of net/url, as the exporter checks it.
 type unanswered struct{ error }
 
 // Temporary says that the request may succeed later.
 func (unanswered) Temporary() bool { return true }
 
-// Unwrap is why there was no answer.
+// Unwrap returns why there was no response.
 func (u unanswered) Unwrap() error { return u.error }

@@ -13,8 +13,7 @@ import (
 
 const header = "Traceparent"
 
-// Receive takes the span that a message comes from. Tracestate and baggage, in which others may have put anything, are
-// left behind.
+// Receive reads the span of a message's sender. Tracestate and baggage, in which others may have put anything, are dropped.
 func Receive(ctx context.Context, headers nats.Header) context.Context {
 	for name, values := range headers {
 		if len(values) == 0 || !strings.EqualFold(name, header) { // NATS's headers have no canonical case
@@ -29,7 +28,7 @@ func Receive(ctx context.Context, headers nats.Header) context.Context {
 	return ctx
 }
 
-// Send tells a message's receiver which span it comes from; where tracing is off, the one that was received.
+// Send tells a message's receiver the span of its sender; where tracing is off, the span that was received.
 func Send(ctx context.Context, headers nats.Header) {
 	from := trace.SpanContextFromContext(ctx)
 	if from.IsValid() {

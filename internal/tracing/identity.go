@@ -13,7 +13,7 @@ import (
 
 type sessionKey struct{}
 
-// identities gives a run's first span the IDs that follow from its session, and every other span a random one.
+// identities derives the IDs of a run's first span from its session; every other span gets a random ID.
 type identities struct{}
 
 // NewIDs is part of sdktrace.IDGenerator.
@@ -28,12 +28,12 @@ func (identities) NewSpanID(context.Context, trace.TraceID) (id trace.SpanID) {
 	return id
 }
 
-// firstSpan is never zero: a UUID's variant bits stand in it.
+// firstSpan is never zero: it contains a UUID's variant bits.
 func firstSpan(session uuid.UUID) trace.SpanID { return trace.SpanID(session[8:]) }
 
-// share decides which runs are traced: those whose session's last 56 bits, which are random in a UUID, are below it.
-// OpenTelemetry's own sampler takes the last 64 bits, of which a UUID sets two: with it a ratio up to 0.5 traces nothing,
-// and one from 0.75 on everything.
+// share decides which runs are traced: those for which the last 56 bits of the session, which are random in a UUID, are below
+// it. OpenTelemetry's own sampler uses the last 64 bits, two of which are fixed in a UUID: with it a ratio up to 0.5 traces
+// nothing, and a ratio from 0.75 on traces everything.
 type share uint64
 
 const randomBits = 56
@@ -55,7 +55,7 @@ func (s share) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResu
 // Description is part of sdktrace.Sampler.
 func (s share) Description() string { return fmt.Sprintf("Sessions{%g}", float64(s)/(1<<randomBits)) }
 
-// first is the first span of a session's trace, as whoever was not told of it knows it.
+// first is the first span of a session's trace, as every process can compute it.
 func (t *Tracer) first(session uuid.UUID) trace.SpanContext {
 	identity := trace.SpanContextConfig{TraceID: trace.TraceID(session), SpanID: firstSpan(session), Remote: true}
 	if t.share.takes(identity.TraceID) {

@@ -11,10 +11,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Name is what a span is called.
+// Name is the name of a span.
 type Name string
 
-// The spans there are.
+// The spans.
 const (
 	Dispatch   Name = "dispatch"    // a trigger, from its claim to its acknowledgement by the stream
 	Rescue     Name = "rescue"      // the end of a run whose worker was lost
@@ -31,7 +31,7 @@ const (
 	DeadLetter Name = "dead letter" // a message was given up
 )
 
-// Names lists them all, with their kinds.
+// Names lists all spans, with their kinds.
 var Names = map[Name]trace.SpanKind{
 	Dispatch: trace.SpanKindProducer, Rescue: trace.SpanKindInternal, Lost: trace.SpanKindInternal,
 	Sync: trace.SpanKindConsumer, PickUp: trace.SpanKindClient, Fetch: trace.SpanKindInternal, Publish: trace.SpanKindProducer,
@@ -39,10 +39,10 @@ var Names = map[Name]trace.SpanKind{
 	Checkpoint: trace.SpanKindClient, Complete: trace.SpanKindClient, DeadLetter: trace.SpanKindProducer,
 }
 
-// Span is one that is being recorded, or not: then its methods, as those of the zero Span, do nothing.
+// Span is a span. One that is not recorded, such as the zero Span, has methods that do nothing.
 type Span struct{ span trace.Span }
 
-// Begin begins the trace of a session with a span that began at a time, such as the claim's.
+// Begin begins the trace of a session with a span that began at a given time, such as the claim's.
 func (t *Tracer) Begin(ctx context.Context, session uuid.UUID, name Name, began time.Time, attributes ...Attribute) (context.Context, Span) {
 	if t == nil {
 		return ctx, Span{}
@@ -51,8 +51,8 @@ func (t *Tracer) Begin(ctx context.Context, session uuid.UUID, name Name, began 
 	return t.start(ctx, session, name, attributes, trace.WithNewRoot(), trace.WithTimestamp(began))
 }
 
-// Start begins a span of a session's trace, below the one that ctx carries. Where it carries none, or one of another
-// trace, it is below the trace's first, and linked to that other one.
+// Start begins a span of a session's trace, as a child of ctx's span. Where ctx has none, or one of another trace, it is a
+// child of the trace's first span, and linked to that other one.
 func (t *Tracer) Start(ctx context.Context, session uuid.UUID, name Name, attributes ...Attribute) (context.Context, Span) {
 	if t == nil || session == uuid.Nil {
 		return ctx, Span{}
@@ -68,7 +68,7 @@ func (t *Tracer) Start(ctx context.Context, session uuid.UUID, name Name, attrib
 	return t.start(ctx, session, name, attributes)
 }
 
-// Within is Start below a span of this process that is being recorded, and nothing elsewhere.
+// Within is Start for a child of a span of this process that is being recorded, and does nothing elsewhere.
 func (t *Tracer) Within(ctx context.Context, name Name, attributes ...Attribute) (context.Context, Span) {
 	above := trace.SpanFromContext(ctx)
 	if t == nil || !above.IsRecording() {
@@ -89,7 +89,7 @@ func (t *Tracer) start(
 	return ctx, s
 }
 
-// Of is the span that ctx carries.
+// Of returns ctx's span.
 func Of(ctx context.Context) Span { return Span{trace.SpanFromContext(ctx)} }
 
 // After links a span to the trace of an earlier session.
@@ -113,7 +113,7 @@ func (s Span) Set(attributes ...Attribute) {
 	}
 }
 
-// Fail says that what the span is about has failed, with a word for why: an error's text may hold what a user has written.
+// Fail marks a span as failed, with a word that says why: an error's text may contain what a user has written.
 func (s Span) Fail(why string) {
 	if s.span != nil {
 		s.span.SetStatus(codes.Error, why)
@@ -127,9 +127,9 @@ func (s Span) End() {
 	}
 }
 
-// Recorded says whether a run's message of this number has spans of its own: those whose number has, in binary, only zeros
-// after its first four digits. These are the first 15, then ever fewer, 89 of the first 10,000 and 143 of the first
-// million, so that a large run's trace can still be read. Number 0, sync completed, is one of them.
+// Recorded says whether a run's message of this number has spans of its own: its number has, in binary, only zeros after its
+// first four digits. These are the first 15, then ever fewer, 89 of the first 10,000 and 143 of the first million, so that a
+// large run's trace stays readable. Number 0, sync completed, has spans too.
 func Recorded(no int64) bool {
 	return bits.Len64(uint64(no))-bits.TrailingZeros64(uint64(no)) <= 4
 }

@@ -1,8 +1,8 @@
-// Package tracing records what a run goes through, from its claim to its verdict, as spans of one OpenTelemetry trace.
+// Package tracing records a run, from its claim to its verdict, as spans of one OpenTelemetry trace.
 //
-// The trace is the run's own: its ID is the session, and the ID of its first span is the session's second half. So every
-// service knows them without being told, spans of a run hold together where a message came without headers, and who has a
-// session has the trace. Headers only say which span a message comes from.
+// The trace's ID is the run's session, and the ID of its first span is the session's second half. So every service can compute
+// them, the spans of a run belong together where a message came without headers, and a session is enough to find its trace.
+// Headers only tell which span sent a message.
 //
 //	dispatch                scheduler   the first span; a repeat of a lost message is a child of it
 //	└── sync                worker      from the trigger's arrival to what became of the sync
@@ -34,16 +34,16 @@ import (
 )
 
 const (
-	// queued is how many spans wait to be sent at most; those that find no place are dropped, and nothing waits for one.
+	// queued is how many spans wait to be sent at most; further spans are dropped, and nothing waits for one.
 	queued = 4096
 	batch  = 512
-	// sendEvery is how long a span waits for others to be sent with.
+	// sendEvery is how long a span waits to be sent together with others.
 	sendEvery = 2 * time.Second
-	// flushTimeout bounds the sending of what is left at a stop.
+	// flushTimeout bounds the sending of the remaining spans at a stop.
 	flushTimeout = 2 * time.Second
 )
 
-// Tracer records the spans of one service. A nil one records nothing: tracing is off.
+// Tracer records the spans of one service. A nil Tracer records nothing: tracing is off.
 type Tracer struct {
 	provider *sdktrace.TracerProvider
 	spans    trace.Tracer
@@ -51,8 +51,8 @@ type Tracer struct {
 	share    share
 }
 
-// Open makes a service's tracer; nil where no collector is configured. It waits for nobody: a collector that is away loses
-// spans, and changes nothing else.
+// Open makes a service's tracer; nil where no collector is configured. It does not wait for the collector: while that is away
+// spans are lost, and nothing else changes.
 func Open(cfg config.Tracing, service string, log *slog.Logger) (*Tracer, error) {
 	to := cfg.Sender()
 	if to.Endpoint == "" {
@@ -63,7 +63,7 @@ func Open(cfg config.Tracing, service string, log *slog.Logger) (*Tracer, error)
 		return nil, err
 	}
 	t := &Tracer{exporter: sends, share: shareOf(cfg.TracesRatio)}
-	// Every option is given: the SDK would read the environment for the others.
+	// Every option is given: the SDK would read the others from the environment.
 	t.provider = sdktrace.NewTracerProvider(
 		sdktrace.WithSampler(sdktrace.ParentBased(t.share)),
 		sdktrace.WithIDGenerator(identities{}),
@@ -80,7 +80,7 @@ func Open(cfg config.Tracing, service string, log *slog.Logger) (*Tracer, error)
 	return t, nil
 }
 
-// Close sends what is left, and gives up on it after flushTimeout.
+// Close sends the remaining spans, for flushTimeout at most.
 func (t *Tracer) Close() error {
 	if t == nil {
 		return nil

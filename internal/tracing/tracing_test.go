@@ -48,7 +48,7 @@ func TestTheTraceOfARunIsNamedByItsSession(t *testing.T) {
 
 	_, dispatch := scheduler.Begin(ctx, session, tracing.Dispatch, began, tracing.Connector(7), tracing.Type("file"))
 	dispatch.End()
-	_, complete := semantic.Start(ctx, session, tracing.Complete, tracing.Verdict("completed")) // it was told nothing
+	_, complete := semantic.Start(ctx, session, tracing.Complete, tracing.Verdict("completed")) // without headers
 	complete.End()
 	require.NoError(t, scheduler.Close())
 	require.NoError(t, semantic.Close())
@@ -110,7 +110,7 @@ func TestNothingTravelsButTraceparent(t *testing.T) {
 
 func TestARatioTracesThatShareOfTheSessionsAndTheSameInEveryService(t *testing.T) {
 	t.Parallel()
-	const sessions = 4000 // fewer than the queue takes
+	const sessions = 4000 // fewer than the queue holds
 	for _, ratio := range []float64{0, 0.1, 0.25, 0.5, 1} {
 		collector := tracingtest.New(t)
 		cfg := collector.Config()
@@ -211,7 +211,7 @@ func TestHeadersAreForTheCollectorAlone(t *testing.T) {
 
 // Not parallel: the goroutines of other tests would count.
 func TestACollectorThatIsAwayHoldsUpNothingAndIsSpokenOfOnce(t *testing.T) {
-	silent, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0") // it takes connections and says nothing
+	silent, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0") // it accepts connections and never answers
 	require.NoError(t, err)
 	defer func() { require.NoError(t, silent.Close()) }()
 	closed, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
@@ -225,14 +225,14 @@ func TestACollectorThatIsAwayHoldsUpNothingAndIsSpokenOfOnce(t *testing.T) {
 			tracer, err := tracing.Open(cfg, "worker", slog.New(slog.NewTextHandler(said, nil)))
 			require.NoError(t, err)
 			began := time.Now()
-			for range 20_000 { // many more than the queue takes
+			for range 20_000 { // many more than the queue holds
 				_, span := tracer.Start(ctx, uuid.New(), tracing.Sync)
 				span.End()
 			}
-			require.Less(t, time.Since(began), 30*time.Second, name) // were each batch waited for: 195 s
+			require.Less(t, time.Since(began), 30*time.Second, name) // with a wait for each batch: 195 s
 			began = time.Now()
 			require.NoError(t, tracer.Close())
-			require.Less(t, time.Since(began), 20*time.Second, name) // were each batch that waits: 40 s
+			require.Less(t, time.Since(began), 20*time.Second, name) // with a wait for each queued batch: 40 s
 			require.Equal(t, 1, strings.Count(said.String(), "spans are lost"), said)
 			require.NoError(t, goleak.Find(before), "%s, %s", name, protocol)
 		}

@@ -1,9 +1,9 @@
-// Package version says what was built.
+// Package version describes the build.
 package version
 
 import "runtime/debug"
 
-// Set by the linker where the build does not see the repository, as in an image:
+// Set by the linker where the build cannot read the repository, as in an image:
 //
 //	-ldflags "-X github.com/echomind/sync/internal/version.release=v1.2.3 -X …version.commit=0123abc"
 var release, commit string

@@ -7,7 +7,7 @@ import "unsafe"
 type Chunk struct {
 	// Text is valid UTF-8 without NUL bytes.
 	Text string
-	// HeadingPath names the headings the piece stands under, outermost first.
+	// HeadingPath are the headings above the piece, outermost first.
 	HeadingPath []string
 	// Start and End are the byte offsets of the piece in the document's extracted text.
 	Start, End int64

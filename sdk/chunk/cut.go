@@ -2,14 +2,13 @@ package chunk
 
 import "unicode/utf8"
 
-// A cut must leave the chunk this full, and this much of it new, to be preferred over a finer one.
+// A coarse cut is preferred to a finer one where it leaves the chunk this full, and this much of the chunk new.
 const (
 	fillPercent = 40
 	newPercent  = 20
 )
 
-// findCut returns where the chunk that begins at from ends, somewhere after done (the end of the chunk
-// before it).
+// findCut returns the end of the chunk that begins at from. It is after done, the end of the chunk before it.
 func findCut(text string, from, done int, lim limits) int {
 	var (
 		weight, fresh                   int
@@ -71,8 +70,8 @@ func findCut(text string, from, done int, lim limits) int {
 	return runeStart(text, i, done)
 }
 
-// runeStart moves i back to the start of the UTF-8 sequence it stands in, but never to after or before it.
-// Bytes that belong to no sequence may be parted anywhere.
+// runeStart moves i back to the start of its UTF-8 sequence, but never to after or before it. Bytes outside any sequence may be
+// separated anywhere.
 func runeStart(text string, i, after int) int {
 	for j := i; j > after && j > i-utf8.UTFMax; j-- {
 		if utf8.RuneStart(text[j]) {
@@ -85,8 +84,8 @@ func runeStart(text string, i, after int) int {
 	return i
 }
 
-// overlapStart returns where the chunk after the one from..cut begins: the start of the first sentence
-// within the overlap before cut, else of the first line, else of the first word, else cut itself.
+// overlapStart returns the start of the chunk after the chunk from..cut: the start of the first sentence within the overlap
+// before cut, else of the first line, else of the first word, else cut itself.
 func overlapStart(text string, from, cut int, lim limits) int {
 	if cut == len(text) || lim.overlap == 0 {
 		return cut

@@ -2,7 +2,7 @@ package chunk
 
 import "strings"
 
-// merge joins the first sections that belong together, and says how many they are (at least one).
+// merge joins the first sections into a group, and returns how many they are (at least one).
 func merge(sections []Section, lim limits) (Section, int) {
 	first := sections[0]
 	if len(sections) == 1 || weighUpTo(first.Text, lim.small) > lim.small {
@@ -11,7 +11,7 @@ func merge(sections []Section, lim limits) (Section, int) {
 	path, weight, n := first.HeadingPath, weigh(first.Text), 1
 	end := first.Start + int64(len(first.Text))
 	last := namedFrom(first, len(first.HeadingPath), nil)
-	need := last // how many headings of its path the group must keep, because its text does not name them
+	need := last // how many headings of its path the group must keep, because its text does not contain them
 	for ; n < len(sections); n++ {
 		next := sections[n]
 		if next.Start != end {
@@ -39,16 +39,16 @@ func merge(sections []Section, lim limits) (Section, int) {
 	return Section{HeadingPath: path, Text: b.String(), Start: first.Start}, n
 }
 
-// namedFrom says from which place on the text of a group names all headings of the section that joins it. before is the path of
-// the section before it, of which the group names the headings from place on.
+// namedFrom returns the place in the path from which the text of a group contains all headings of the section that joins it.
+// before is the path of the section before it, of which the group's text contains the headings from place on.
 func namedFrom(s Section, place int, before []string) int {
 	depth := len(s.HeadingPath)
-	inherited := common(before, s.HeadingPath) // of these the group may have named some already
+	inherited := common(before, s.HeadingPath) // the group's text may contain some of these
 	if startsWithHeading(s) {
 		depth--
 	}
 	if inherited < depth {
-		return depth // an unnamed heading lies between
+		return depth // a heading between is not in the text
 	}
 	return min(place, depth)
 }
@@ -70,7 +70,7 @@ func startsWithHeading(s Section) bool {
 	return strings.HasPrefix(strings.TrimLeft(s.Text, whitespace), heading)
 }
 
-// weighUpTo stops weighing soon after limit, so that looking at a large section costs nothing.
+// weighUpTo stops soon after limit, so that a large section costs little.
 func weighUpTo(s string, limit int) int {
 	// Every byte weighs at least one.
 	if len(s) > limit {

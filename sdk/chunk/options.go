@@ -7,15 +7,15 @@ import (
 
 // Bounds and defaults of Options.
 const (
-	// DefaultMaxTokens keeps a chunk well inside the 512 tokens that small embedding models read.
+	// DefaultMaxTokens is well below the 512 tokens that small embedding models read.
 	DefaultMaxTokens = 400
-	// MinMaxTokens leaves room for some words besides the overlap.
+	// MinMaxTokens leaves room for some words beside the overlap.
 	MinMaxTokens = 16
-	// MaxMaxTokens is what the largest common embedding models read.
+	// MaxMaxTokens is the number of tokens that the largest common embedding models read.
 	MaxMaxTokens = 8192
 	// DefaultOverlapPercent repeats about one or two sentences.
 	DefaultOverlapPercent = 15
-	// MaxOverlapPercent keeps every chunk at least half new.
+	// MaxOverlapPercent makes at least half of every chunk new.
 	MaxOverlapPercent = 50
 	// NoOverlap as Options.OverlapPercent turns the overlap off.
 	NoOverlap = -1
@@ -25,8 +25,8 @@ const (
 type Options struct {
 	// MaxTokens is the size limit of one chunk in estimated tokens (see Tokens). 0 means DefaultMaxTokens.
 	MaxTokens int
-	// OverlapPercent is how much of MaxTokens a chunk repeats from the end of the one before it, at most.
-	// 0 means DefaultOverlapPercent; NoOverlap (-1) means none.
+	// OverlapPercent is the largest part of MaxTokens that a chunk repeats from the end of the chunk before it. 0 means
+	// DefaultOverlapPercent; NoOverlap (-1) means none.
 	OverlapPercent int
 }
 
@@ -44,15 +44,15 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// limits are Options in the unit that Split counts in.
+// limits are Options in weights, the unit of Split.
 type limits struct {
 	max     int // weight of one chunk
-	overlap int // weight of what is repeated
+	overlap int // weight of the repeated part
 	small   int // weight up to which sections are merged
 }
 
-// limits takes defaults for zero values and the nearest bound for values out of range, so that Split
-// terminates within its limit whatever it is given.
+// limits replaces zero values by defaults and values out of range by the nearest bound, so that Split ends, and keeps its
+// limit, with any options.
 func (o Options) limits() limits {
 	tokens := o.MaxTokens
 	if tokens == 0 {

@@ -15,7 +15,7 @@ type failer interface {
 	Fatalf(format string, args ...any)
 }
 
-// checkSplit holds what Split promises of any input.
+// checkSplit checks the promises of Split for any input.
 func checkSplit(t failer, sections []chunk.Section, opts chunk.Options) {
 	text := source(sections)
 	limit := opts.MaxTokens
@@ -54,7 +54,7 @@ func checkSplit(t failer, sections []chunk.Section, opts chunk.Options) {
 	}
 }
 
-// checkHeadings holds that a chunk names every heading that its text stands under: in its path, or in the text.
+// checkHeadings checks that a chunk names every heading above its text: in its path, or in the text.
 func checkHeadings(t failer, sections []chunk.Section, c chunk.Chunk) {
 	for _, s := range sections {
 		from, to := max(c.Start, s.Start), min(c.End, s.Start+int64(len(s.Text)))

@@ -8,7 +8,7 @@ import (
 
 // Section is a stretch of extracted text under one heading.
 type Section struct {
-	// HeadingPath names the headings the text stands under, outermost first.
+	// HeadingPath are the headings above the text, outermost first.
 	HeadingPath []string
 	// Text is the text of the section. It usually begins with its own heading, and ends with the blank
 	// line before the next section.
@@ -25,13 +25,13 @@ type Section struct {
 // a sentence, else of a line or word. White space at the edges of a chunk is dropped, and so are sections
 // without anything else.
 //
-// Adjacent sections are merged when both are small (a quarter of the limit), they fit in one chunk
-// together, they touch (one starts where the other ends), and no heading is lost by it: the merged chunk
-// has the heading path they share, and each heading below that begins the text of a section in it.
+// Adjacent sections are merged when both are small (a quarter of the limit), they fit in one chunk together, they touch (one
+// starts where the other ends), and no heading is lost by it: the merged chunk has the heading path that they share, and each
+// heading below that path begins the text of a section in it.
 //
-// The text of a chunk is the extracted text from Start to End. Where that is not valid UTF-8 or holds NUL
-// bytes, each bad stretch is replaced by a space, while Start and End keep referring to the original.
-// Options out of range are taken to the nearest bound; see Options.Validate.
+// The text of a chunk is the extracted text from Start to End. Each stretch in it that is invalid UTF-8 or NUL bytes is
+// replaced by a space, while Start and End keep referring to the original. Options out of range are replaced by the nearest
+// bound; see Options.Validate.
 func Split(sections []Section, opts Options) []Chunk {
 	lim := opts.limits()
 	total := 0
@@ -65,7 +65,7 @@ func appendSection(chunks []Chunk, s Section, lim limits) []Chunk {
 	return chunks
 }
 
-// whitespace is what Split trims: ASCII only, so that it is independent of where a sequence was cut.
+// whitespace is the white space that Split trims: ASCII only, so that it does not depend on where a sequence was cut.
 const whitespace = " \t\n\r\v\f"
 
 func appendChunk(chunks []Chunk, text string, from, to int, base int64, path []string) []Chunk {
@@ -79,7 +79,7 @@ func appendChunk(chunks []Chunk, text string, from, to int, base int64, path []s
 	})
 }
 
-// cleanText never makes the text heavier: a space weighs no more than any byte that it stands for.
+// cleanText never increases the weight of a text: a space weighs no more than any byte that it replaces.
 func cleanText(s string) string {
 	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
 		return s

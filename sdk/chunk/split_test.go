@@ -10,7 +10,7 @@ import (
 	"github.com/echomind/sync/sdk/chunk"
 )
 
-// sectionsOf lays texts out as an extraction does: each starts where the one before it ends.
+// sectionsOf sets offsets as an extraction does: each section starts where the one before it ends.
 func sectionsOf(parts ...chunk.Section) []chunk.Section {
 	var at int64
 	for i := range parts {

@@ -36,11 +36,7 @@ func TestTheReasonsAreThoseThatTheMovesWrite(t *testing.T) {
 			args := arguments(m[2])
 			switch {
 			case m[1] == "miss_slots" && strings.HasPrefix(args[1], "'"):
-				verdict := lifecycle.Missed
-				if len(args) == 3 {
-					verdict = lifecycle.Verdict(strings.Trim(args[2], "'"))
-				}
-				written[lifecycle.Reason(strings.Trim(args[1], "'"))] = verdict
+				written[lifecycle.Reason(strings.Trim(args[1], "'"))] = lifecycle.Missed
 			case m[1] == "end_runs" && strings.HasPrefix(args[1], "'"):
 				for _, reason := range texts(args[2]) {
 					written[lifecycle.Reason(reason)] = lifecycle.Verdict(strings.Trim(args[1], "'"))

@@ -127,7 +127,7 @@ type JobRun struct {
 	warnings int  // how many there were
 }
 
-// Request is the message that asked for this run.
+// Request is the message that asked for this run, without its Config, as of Run.Request.
 func (r *JobRun) Request() *internalpb.ConnectorSyncRequest { return r.run.Request() }
 
 // Config decodes the connector's configuration, with the parameters of the run over it, into v, as Run.Config does.

@@ -25,15 +25,15 @@ import (
 
 const publishTimeout = 5 * time.Second
 
-// pauses are those between tries while a server of ours is away.
+// pauses are the pauses between tries while one of our own servers is away.
 var pauses = repeat.Pauses{First: 100 * time.Millisecond, Last: 2 * time.Second}
 
-// outbox numbers a run's messages and publishes many of them at once. A broker that is away, or a stream that
-// is full, is waited for: only the end of its context ends a publish.
+// outbox numbers a run's messages and publishes many of them at once. While the broker is away, or the stream is full, a
+// publish waits: only the end of its context ends it.
 type outbox struct {
 	ctx context.Context
-	// handling is the handler's context: where it ends alone, because the run took too long, no number is taken any more, and what
-	// has one is sent all the same.
+	// handling is the handler's context. Where it ends alone, because the run took too long, no number is taken any more, and
+	// messages that have a number are sent all the same.
 	handling      context.Context
 	try           lifecycle.Try
 	connectorType string
@@ -47,16 +47,17 @@ type outbox struct {
 	places        *semaphore.Weighted
 	bytes         *semaphore.Weighted
 	most          int64
-	sending       sync.WaitGroup // one for each number that was taken, until it is acknowledged or the run is broken
-	toPublish     atomic.Int64   // how many numbered messages have come to be published
-	taken         atomic.Int64   // how many of them wait for no place any more
+	sending       sync.WaitGroup // the taken numbers whose messages are neither acknowledged nor given up
+	toPublish     atomic.Int64   // how many numbered messages trySend was called for
+	taken         atomic.Int64   // how many of them no longer wait for a place
 
 	mu     sync.Mutex
 	last   int64
-	seq    uint64 // the place in the stream of the last message that was acknowledged
+	seq    uint64 // the stream's sequence of the last acknowledged message
 	sealed bool
-	broken error // a number that was taken and never sent: the run can no longer complete
-	// unnumbered is why a message has no number: the run cannot complete, no other message gets one, and what has one is sent all the same.
+	broken error // why a taken number was never sent: the run cannot complete
+	// unnumbered is why a message got no number: the run cannot complete, no other message gets one, and messages with a number
+	// are sent all the same.
 	unnumbered error
 }
 
@@ -74,8 +75,9 @@ func newOutbox(
 	}
 }
 
-// number takes the next n numbers and returns the first, once the run has credit for them. It returns errReturned once the outbox is
-// sealed, and why the run has ended where it has. A run whose message cannot be numbered because ctx ends cannot complete.
+// number takes the next n numbers and returns the first, once the run has credit for them. Its error is errReturned once the
+// outbox is sealed, and the cause where the run has ended. Where ctx ends before the message is numbered, the run cannot
+// complete.
 func (o *outbox) number(ctx context.Context, n int, weight int64) (int64, error) {
 	for {
 		first, more, err := o.take(ctx, n, weight)
@@ -95,17 +97,17 @@ func (o *outbox) number(ctx context.Context, n int, weight int64) (int64, error)
 	}
 }
 
-// take is number where there is credit; else more is closed when it is worth another try. flush waits for what is taken here, so
-// nothing is added to sending once it waits.
+// take is number where there is credit; otherwise more is closed when another try is worthwhile. flush waits for the numbers
+// that are taken here, so none is added to sending after that.
 func (o *outbox) take(ctx context.Context, n int, weight int64) (first int64, more <-chan struct{}, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch cause := context.Cause(o.handling); {
-	case cause != nil && !errors.Is(cause, context.Canceled): // that is a run which ended in order
+	case cause != nil && !errors.Is(cause, context.Canceled): // a canceled run ended in order
 		return 0, nil, cause
 	case o.sealed:
 		return 0, nil, errReturned
-	case o.unnumbered != nil: // a checkpoint behind what is missing would pass
+	case o.unnumbered != nil: // a checkpoint after the missing message would pass
 		return 0, nil, o.unnumbered
 	case ctx.Err() != nil:
 		o.unnumbered = cmp.Or(o.unnumbered, context.Cause(ctx))
@@ -121,8 +123,8 @@ func (o *outbox) take(ctx context.Context, n int, weight int64) (first int64, mo
 	return first, nil, nil
 }
 
-// seal ends the numbering: what a goroutine of the handler's sends after the handler has returned would come after
-// the total is told.
+// seal ends the numbering: messages that a goroutine of the handler sends after the handler has returned would come after the
+// total is sent.
 func (o *outbox) seal() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -137,8 +139,9 @@ func (o *outbox) total() int64 {
 	return o.last
 }
 
-// send takes n numbers and publishes the n messages that are made for them; first is the first one's, and weight what they weigh together. It waits for credit
-// and for places, not for acknowledgements. Where a number is taken and not sent, the run cannot complete, whatever its handler makes of it.
+// send takes n numbers and publishes the n messages that messages makes for them, from the first number on; weight is their
+// weight together. It waits for credit and for places, not for acknowledgements. Where a number is taken and not sent, the run
+// cannot complete, whatever its handler returns.
 func (o *outbox) send(
 	ctx context.Context, n int, weight int64, messages func(first int64) []*internalpb.DocumentProcessRequest,
 ) (err error) {
@@ -147,9 +150,9 @@ func (o *outbox) send(
 		return err
 	}
 	sent := 0
-	defer func() { // also after a panic, which the handler may recover from
+	defer func() { // also after a panic that the handler recovers from
 		if sent < n {
-			o.breaks(cmp.Or(err, errUnsent))
+			o.markBroken(cmp.Or(err, errUnsent))
 			o.sending.Add(sent - n)
 		}
 	}()
@@ -162,7 +165,7 @@ func (o *outbox) send(
 	return nil
 }
 
-func (o *outbox) breaks(err error) {
+func (o *outbox) markBroken(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.broken == nil {
@@ -170,8 +173,8 @@ func (o *outbox) breaks(err error) {
 	}
 }
 
-// trySend publishes a numbered message. Where it returns no error, it takes the message out of sending in the end. Nothing but the end of the
-// outbox's context stops it: without a message that has its number, what comes after would never be told apart from what was lost.
+// trySend publishes a numbered message. Where it returns no error, the message leaves sending in the end. Only the end of the
+// outbox's context stops it: if a number were left out, semantic could not distinguish it from a lost message.
 func (o *outbox) trySend(m *internalpb.DocumentProcessRequest) error {
 	msg, err := o.encode(m)
 	if err != nil {
@@ -193,7 +196,7 @@ func (o *outbox) trySend(m *internalpb.DocumentProcessRequest) error {
 		defer o.bytes.Release(size)
 		seq, err := o.publish(m.Number, msg)
 		if err != nil {
-			o.breaks(err)
+			o.markBroken(err)
 			return
 		}
 		o.metrics.published.Inc()
@@ -204,7 +207,8 @@ func (o *outbox) trySend(m *internalpb.DocumentProcessRequest) error {
 	return nil
 }
 
-// flush waits until every number that was taken is acknowledged, or never will be. The outbox is sealed. It returns why the outbox's context ended where it ended before.
+// flush waits until every taken number is acknowledged, or never will be. The outbox is sealed. Its error is the cause where
+// the outbox's context has ended.
 func (o *outbox) flush() error {
 	o.sending.Wait()
 	if cause := context.Cause(o.ctx); cause != nil {
@@ -215,30 +219,30 @@ func (o *outbox) flush() error {
 	return cmp.Or(o.broken, o.unnumbered)
 }
 
-// isSent says whether every number that was taken is acknowledged. It is flushed.
+// isSent says whether every taken number is acknowledged. It is called after flush.
 func (o *outbox) isSent() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.broken == nil
 }
 
-// lastPlace is the place in the stream of the last message that was acknowledged.
-func (o *outbox) lastPlace() uint64 {
+// lastSequence is the stream's sequence of the last acknowledged message.
+func (o *outbox) lastSequence() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.seq
 }
 
-// publish repeats until the stream has acknowledged, and returns the message's place in it. A message that was
-// stored though its acknowledgement was lost is stored twice: its number makes that harmless.
+// publish repeats until the stream has acknowledged a message, and returns the message's sequence. A message whose
+// acknowledgement was lost is stored twice: its number makes that harmless.
 func (o *outbox) publish(no int64, msg *nats.Msg) (uint64, error) {
 	began, span := time.Now(), o.trace(no, msg)
 	defer span.End()
 	var waiting wait
 	defer waiting.end()
-	told := false
+	reported := false
 	defer func() {
-		if told {
+		if reported {
 			o.stall.ends()
 		}
 	}()
@@ -262,8 +266,8 @@ func (o *outbox) publish(no int64, msg *nats.Msg) (uint64, error) {
 		}
 		o.metrics.publishRetries.Inc()
 		waiting.begin(o.clock, sent)
-		if !told && time.Since(began) > stallTold {
-			told = true
+		if !reported && time.Since(began) > stallTold {
+			reported = true
 			o.stall.begins(began, err)
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/echomind/sync/contract/proto/gen/internalpb"
@@ -36,7 +35,6 @@ const (
 // where one of our own servers is away; after an error of theirs the run is over.
 type Run struct {
 	request   *trigger
-	whole     sync.Once // the request has its Config
 	try       lifecycle.Try
 	clock     *workClock
 	log       *slog.Logger
@@ -60,15 +58,9 @@ type Run struct {
 	inListing      *listing // nil until it is asked for; see carried
 }
 
-// Request is the message that asked for this sync.
-func (r *Run) Request() *internalpb.ConnectorSyncRequest {
-	r.whole.Do(func() {
-		if config := (&structpb.Struct{}); r.request.encoded != nil && proto.Unmarshal(r.request.encoded, config) == nil {
-			r.request.Config = config // it was read before: it is one
-		}
-	})
-	return &r.request.ConnectorSyncRequest
-}
+// Request is the message that asked for this sync, without its Config: that is decoded by Run.Config, also into a json.RawMessage
+// or a map.
+func (r *Run) Request() *internalpb.ConnectorSyncRequest { return &r.request.ConnectorSyncRequest }
 
 // Try is this pick-up of the run. A handler that writes to Postgres itself names both of its parts in every write, so that
 // nothing is changed once the run is somebody else's.

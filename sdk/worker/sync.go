@@ -284,7 +284,7 @@ func (w *Worker) cut(ctx context.Context, run *Run, err error) {
 	span := tracing.Of(ctx)
 	span.Set(tracing.Outcome(string(lifecycle.TooLong)))
 	span.Fail(string(lifecycle.TookTooLong))
-	sent, seq := run.outbox.total(), run.outbox.lastPlace()
+	sent, seq := run.outbox.total(), run.outbox.lastSequence()
 	run.log.Warn("the sync took too long; it fails when what it has sent is stored", "sent", sent, "err", err)
 	notWritten(w.persistAtStop(ctx, func(ctx context.Context) error {
 		return w.lifecycle.Cut(ctx, run.try, sent, seq, message(err, errTooLong))
@@ -296,7 +296,7 @@ func (w *Worker) cut(ctx context.Context, run *Run, err error) {
 func (w *Worker) postponeWhenStored(ctx context.Context, run *Run, err error) {
 	w.metrics.syncs.WithLabelValues("postponed").Inc()
 	tracing.Of(ctx).Set(tracing.Outcome("postponed"))
-	sent, seq, wait := run.outbox.total(), run.outbox.lastPlace(), asPostponed(err)
+	sent, seq, wait := run.outbox.total(), run.outbox.lastSequence(), asPostponed(err)
 	run.log.Info("the source asked to wait; the next sync is due then, once what this one has sent is stored",
 		"wait", time.Until(wait.until).Round(time.Second), "sent", sent, "err", err)
 	notWritten(w.persistAtStop(ctx, func(ctx context.Context) error {

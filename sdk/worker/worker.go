@@ -255,18 +255,19 @@ func (w *Worker) pickUp(
 // configField is the number of ConnectorSyncRequest.config.
 const configField = 6
 
-// trigger is what a message asks for, without a Config: as messages it takes up to a hundred times what it takes encoded, or as JSON.
+// trigger is a decoded message. Its Config is missing, and config has it as JSON: as protobuf messages it would take up to a hundred
+// times the memory.
 type trigger struct {
 	internalpb.ConnectorSyncRequest
-	encoded, config []byte
+	config []byte
 }
 
 // decode checks a trigger: everything on the wire is bad input until then.
 func decode(data []byte, connectorType string) (*trigger, uuid.UUID, error) {
 	request := &trigger{}
-	var err error
-	if request.encoded, err = wire.UnmarshalApart(data, &request.ConnectorSyncRequest, configField); err == nil {
-		request.config, err = wire.DecodeStruct(request.encoded)
+	encoded, err := wire.UnmarshalApart(data, &request.ConnectorSyncRequest, configField)
+	if err == nil {
+		request.config, err = wire.DecodeStruct(encoded)
 	}
 	if err != nil {
 		return nil, uuid.Nil, fmt.Errorf("decode ConnectorSyncRequest: %w", err)

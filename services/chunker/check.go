@@ -16,9 +16,8 @@ import (
 	"github.com/echomind/sync/services/chunker/files"
 )
 
-// CheckConfig says before anything runs what a sync would say of a connector's configuration, as far as that can be
-// told without the source: every problem with its field, its value and the fix. nil also for a type that is not the
-// chunker's.
+// CheckConfig returns, before anything runs, the problems that a sync would find in a connector's configuration without asking
+// the source: every problem with its field, its value and the fix. It returns nil for the type of another service, too.
 func CheckConfig(connectorType string, config []byte) error {
 	switch connectorType {
 	case "web":
@@ -36,16 +35,16 @@ type Reach struct {
 	Private    []string `json:"private"`
 }
 
-// Reach is what a chunker of this configuration may read.
+// Reach returns what a chunker with this configuration may read.
 func (c Config) Reach() Reach {
 	return Reach{FileRoots: c.FileRoots, AllowCIDRs: c.AllowCIDRs, Private: c.private()}
 }
 
-// resolveTimeout bounds the look-up of a host's addresses.
+// resolveTimeout bounds the resolution of a host name.
 const resolveTimeout = 2 * time.Second
 
-// CheckReach says whether a chunker with that reach would refuse the folder or the site of a configuration that CheckConfig
-// accepts. nil also for a type that is not the chunker's, and where it cannot be told.
+// CheckReach says whether a chunker with this reach would refuse the folder or the site of a configuration that CheckConfig
+// accepts. It returns nil for the type of another service, and where the answer is unknown.
 func CheckReach(ctx context.Context, connectorType string, config []byte, reach Reach) error {
 	switch connectorType {
 	case "web":
@@ -66,7 +65,7 @@ func CheckReach(ctx context.Context, connectorType string, config []byte, reach 
 	return nil
 }
 
-// checkSite refuses a site when none of its addresses may be connected to. A crawl looks again at each connection.
+// checkSite refuses a site when none of its addresses is allowed. A crawl checks again at each connection.
 func checkSite(ctx context.Context, address string, reach Reach) error {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -80,7 +79,7 @@ func checkSite(ctx context.Context, address string, reach Reach) error {
 		return net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
 	})
 	if err != nil || len(found) == 0 {
-		return ctx.Err() // it may be known where the chunker runs, or tomorrow
+		return ctx.Err() // the name may be known where the chunker runs, or tomorrow
 	}
 	check := guard.New(allowHint, allowed)
 	var refused error

@@ -1,5 +1,5 @@
-// Package chunker subscribes to the direct sources, connector.sync.web and connector.sync.file: it fetches, extracts
-// text, cuts it into chunks, and publishes them as documents through the worker kit.
+// Package chunker subscribes to the direct sources, connector.sync.web and connector.sync.file: it fetches content, extracts
+// text, cuts it into chunks, and sends them as documents through the worker kit.
 package chunker
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/echomind/sync/services/internal/extract"
 )
 
-// Tasks are what the program's child processes do: confine.Serve takes them, first in main.
+// Tasks are the tasks of the program's child processes: main passes them to confine.Serve first.
 var Tasks = []confine.Task{extract.Task, crawl.Task}
 
 // Run connects and works until ctx ends; it returns nil on a clean stop.

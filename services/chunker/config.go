@@ -13,28 +13,28 @@ import (
 	"github.com/echomind/sync/sdk/worker"
 )
 
-// Config is what the chunker is told.
+// Config is the configuration of the chunker.
 type Config struct {
 	config.Common
 	config.Reading
-	// Worker tunes both subscriptions; each has WORKER_SLOTS of its own.
+	// Worker tunes both subscriptions; each has WORKER_SLOTS slots.
 	Worker worker.Config
-	// FileRoots are the folders, absolute paths separated by commas, in which file connectors may read. None =
-	// file connectors are refused.
+	// FileRoots are the folders, absolute paths separated by commas, in which file connectors may read. If empty, file
+	// connectors are refused.
 	FileRoots []string `env:"CHUNKER_FILE_ROOTS"`
-	// Private are folders and files that no connector reads, wherever they are, beside those that this configuration
-	// names: `echomind run`'s data folder and keys.
+	// Private are further folders and files that no connector reads, wherever they are, such as the data folder and keys of
+	// `echomind run`. Files that this configuration names are private anyway.
 	Private []string
-	// AllowCIDRs are the loopback, private or link-local ranges, separated by commas, that web connectors may
-	// reach all the same.
+	// AllowCIDRs are loopback, private or link-local ranges, separated by commas, that web connectors may reach. Public
+	// addresses are always allowed.
 	AllowCIDRs []string `env:"CHUNKER_ALLOW_CIDRS"`
 	// MaxTokens is the size of a chunk, in estimated tokens.
 	MaxTokens int `env:"CHUNKER_MAX_TOKENS" envDefault:"400"`
-	// OverlapPercent is how much of a chunk repeats the end of the one before it, in percent; -1 = nothing.
+	// OverlapPercent is the part of a chunk that repeats the end of the chunk before it, in percent; -1 = none.
 	OverlapPercent int `env:"CHUNKER_OVERLAP_PERCENT" envDefault:"15"`
 }
 
-// Shared is what all services are told.
+// Shared is the configuration that all services have.
 func (c Config) Shared() config.Common { return c.Common }
 
 // Validate returns every problem at once.
@@ -53,7 +53,7 @@ func (c Config) chunks() chunk.Options {
 	return chunk.Options{MaxTokens: c.MaxTokens, OverlapPercent: c.OverlapPercent}
 }
 
-// private are the files that hold this service's own secrets.
+// private are the files with this service's own secrets.
 func (c Config) private() []string {
 	own := append([]string(nil), c.Private...)
 	for _, file := range []string{c.NATSCredsFile, c.NATSNKeyFile, c.NATSCertFile, c.NATSKeyFile} {
@@ -75,7 +75,7 @@ func (c Config) private() []string {
 
 const (
 	allowSetting = "CHUNKER_ALLOW_CIDRS"
-	// allowHint is the same for people who run the whole stack on their machine.
+	// allowHint names the setting for people who run the whole stack on their machine.
 	allowHint = allowSetting + " (--allow-cidrs of `echomind run`)"
 )
 

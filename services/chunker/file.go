@@ -15,7 +15,7 @@ import (
 	"github.com/echomind/sync/services/internal/extract"
 )
 
-// file reads folders.
+// file is the source of folders.
 type file struct {
 	options files.Options
 	pool    *confine.Pool
@@ -33,7 +33,7 @@ func newFile(cfg Config, pool *confine.Pool, content *room.Room, m *metrics, log
 
 func (f *file) close() error { return f.options.Roots.Close() }
 
-// ownerOf is by whom children are shared: a user's syncs together get no more than another's one.
+// ownerOf is the key by which children are shared: all syncs of one user get no more than one sync of another.
 func ownerOf(run *worker.Run) string { return strconv.Itoa(int(run.Request().UserId)) }
 
 // sync is the handler of connector.sync.file.
@@ -56,7 +56,7 @@ func (f *file) sync(ctx context.Context, run *worker.Run) error {
 	return err
 }
 
-// remarkOf is what its user should know of a folder that was read: that no file of it is taken. Empty for nothing.
+// remarkOf is a remark for the user of a folder in which no file is taken; otherwise empty.
 func remarkOf(cfg files.Config, result files.Result) string {
 	switch {
 	case result.Listed > 0 || !result.Whole:

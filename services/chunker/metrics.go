@@ -22,26 +22,26 @@ type metrics struct {
 func newMetrics(registry prometheus.Registerer) *metrics {
 	return &metrics{
 		requests: telemetry.Register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "chunker_requests_total", Help: "Requests to web sites, by the class of their answer; refused = an address that may not be reached.",
+			Name: "chunker_requests_total", Help: "Requests to web sites, by the class of the response; refused = the address is not allowed.",
 		}, []string{"outcome"})),
 		duration: telemetry.Register(registry, prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "chunker_request_duration_seconds", Help: "Time from a request to the head of its answer.",
+			Name: "chunker_request_duration_seconds", Help: "Time from a request to the head of its response.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 3, 9),
 		})),
 		files: telemetry.Register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "chunker_files_total", Help: "Files that syncs of folders came to: read, unchanged, or not readable.",
+			Name: "chunker_files_total", Help: "Files that syncs of folders listed: read, unchanged, or not readable.",
 		}, []string{"outcome"})),
 	}
 }
 
-// folder counts what a sync of a folder did.
+// folder counts the files of a sync.
 func (m *metrics) folder(r files.Result) {
 	m.files.WithLabelValues("read").Add(float64(r.Put))
 	m.files.WithLabelValues("unchanged").Add(float64(r.Unchanged + r.Touched))
 	m.files.WithLabelValues("error").Add(float64(r.Failed))
 }
 
-// counted is a transport that counts what comes of its requests.
+// counted is a transport that counts the outcomes of its requests.
 type counted struct {
 	http.RoundTripper
 	metrics *metrics

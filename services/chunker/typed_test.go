@@ -26,7 +26,7 @@ func TestAPasswordInAURLThatIsTypedWrongIsNotRepeated(t *testing.T) {
 			"file url":                       files.Config{URL: raw}.Validate(), "file include": files.Config{URL: "file:///x", Include: []string{"{" + raw}}.Validate(),
 		} {
 			if field == "file include" && strings.Contains(raw, "?"+s) {
-				continue // in a pattern it stands for any character
+				continue // in a pattern it matches any character
 			}
 			if err != nil {
 				require.NotContains(t, secret.Text(err.Error()), s, "%s %q", field, raw)
@@ -34,7 +34,7 @@ func TestAPasswordInAURLThatIsTypedWrongIsNotRepeated(t *testing.T) {
 			}
 		}
 	}
-	// Without "@" it is a port to the parser, which repeats what it cannot read.
+	// Without "@" the parser takes it for a port, and its error quotes it.
 	err := crawl.Config{URL: "https://user:" + s}.Validate()
 	require.ErrorContains(t, err, `url "https://user:REDACTED": not an http or https URL (invalid port)`)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/echomind/sync/services/internal/extract"
 )
 
-// web crawls sites. Its transport and the limits per host are shared by all its syncs.
+// web is the source of sites. All its syncs share its transport and its limits per host.
 type web struct {
 	transport *http.Transport
 	metrics   *metrics
@@ -60,7 +60,7 @@ func (w *web) sync(ctx context.Context, run *worker.Run) error {
 	return err
 }
 
-// options are those of a crawl of an owner's.
+// options returns the options of one owner's crawl.
 func (w *web) options(connector int32, owner string, log *slog.Logger) crawl.Options {
 	share := w.pool.Share(owner)
 	return crawl.Options{
@@ -70,13 +70,13 @@ func (w *web) options(connector int32, owner string, log *slog.Logger) crawl.Opt
 }
 
 func (w *web) extract(reader extract.Reader) crawl.Extract {
-	return func(ctx context.Context, body []byte, contentType, url string) (crawl.Page, error) {
+	return func(ctx context.Context, body []byte, contentType, url string) (worker.Document, error) {
 		text, err := reader.Extract(ctx, body, extract.Hint{MediaType: contentType, URL: url})
 		if err != nil {
-			return crawl.Page{}, err
+			return worker.Document{}, err
 		}
-		return crawl.Page{
-			Title: text.Title, MediaType: text.MediaType, ContentHash: text.ContentHash(),
+		return worker.Document{
+			Title: text.Title, MediaType: text.MediaType, ContentHash: text.Hash,
 			Chunks: chunk.Split(text.Sections, w.chunks),
 		}, nil
 	}

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// nowhere is a Sink that has nothing and keeps nothing.
+// nowhere is a Sink that stores nothing.
 type nowhere struct{}
 
 func (nowhere) Known(context.Context) (map[string]worker.Known, error) { return nil, nil }
@@ -34,7 +34,7 @@ func (nowhere) Delete(context.Context, string) error                   { return 
 func (nowhere) Unchanged(int)                                          {}
 func (nowhere) DeletionsAllowed(context.Context) (bool, error)         { return false, nil }
 
-// The crawls of a process share what they know of a host, but "come back later" is for who was told so.
+// The crawls of a process share the state of a host, but "come back later" holds only the owner who was told so.
 func TestTheCrawlsOfTwoUsersAreThoseOfTwoOwners(t *testing.T) {
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/limited" {
@@ -56,8 +56,8 @@ func TestTheCrawlsOfTwoUsersAreThoseOfTwoOwners(t *testing.T) {
 	require.NoError(t, err)
 	defer w.close()
 
-	text := func(context.Context, []byte, string, string) (crawl.Page, error) {
-		return crawl.Page{Title: "text"}, nil
+	text := func(context.Context, []byte, string, string) (worker.Document, error) {
+		return worker.Document{Title: "text"}, nil
 	}
 	waiting := make(chan struct{}, 1)
 	held, end := context.WithCancel(t.Context())

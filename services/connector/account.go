@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"regexp"
 
-	"github.com/echomind/sync/contract/wire"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/provider"
@@ -24,6 +23,7 @@ type accessRequest struct {
 	endpoint               string
 	rate                   provider.Rate
 	clientID, clientSecret string
+	identity               identity
 	// target is what the configuration names at Microsoft.
 	target target
 }
@@ -37,11 +37,9 @@ type account struct {
 	close   func()
 }
 
-// identity is the part of a configuration that is not secret.
+// identity are the fields of a configuration's credentials that are not secret.
 type identity struct {
-	ClientID string `json:"client_id"`
-	TenantID string `json:"tenant_id"`
-	Subject  string `json:"subject"`
+	ClientID, TenantID, Subject string
 	// own says that the configuration names no application, so that the service uses its own.
 	own bool
 }
@@ -54,18 +52,15 @@ const googleScope = "https://www.googleapis.com/auth/drive.readonly"
 // openAccount opens a run's secrets, and makes the clients that use them. No other place decrypts them.
 func (s *service) openAccount(ctx context.Context, run *worker.Run, a accessRequest) (*account, error) {
 	request := run.Request()
-	raw, err := wire.JSON(request.Config)
-	if err != nil {
-		return nil, worker.Permanent(err)
+	var raw json.RawMessage
+	if err := run.Config(&raw); err != nil {
+		return nil, err
 	}
 	secrets, err := s.ring.OpenConfig(request.ConnectorId, SecretFields(a.connectorType), raw)
 	if err != nil {
 		return nil, refusedSecret(err)
 	}
-	var open identity
-	if err := json.Unmarshal(raw, &open); err != nil && len(raw) > 0 {
-		return nil, worker.Permanent(errors.New("config: client_id, tenant_id and subject must be texts"))
-	}
+	open := a.identity
 	clientSecret := secrets["client_secret"]
 	open.own = open.ClientID == ""
 	if open.own {

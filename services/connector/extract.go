@@ -23,10 +23,8 @@ func ownerOf(run *worker.Run) string { return strconv.Itoa(int(run.Request().Use
 // Extract turns content into text.
 func (t textReader) Extract(ctx context.Context, content []byte, name, mediaType string) (source.Content, error) {
 	read, err := t.reader.Extract(ctx, content, extract.Hint{MediaType: mediaType, Name: name})
-	if err != nil {
-		return source.Content{}, err
-	}
-	return source.Content{MediaType: read.MediaType, Sections: read.Sections, Hash: read.ContentHash()}, nil
+	read.Title = "" // people know a file by its name
+	return read, err
 }
 
 // OfContent tells whether an error of Extract says something of the content, and nothing of the machine.

@@ -18,6 +18,7 @@ func (s *service) googleDrive(ctx context.Context, run *worker.Run) error {
 	account, err := s.openAccount(ctx, run, accessRequest{
 		connectorType: typeGoogleDrive, dialect: provider.Google, endpoint: s.config.GoogleDriveURL, rate: s.config.google(),
 		clientID: s.config.GoogleClientID, clientSecret: s.config.GoogleClientSecret,
+		identity: identity{ClientID: cfg.ClientID, TenantID: cfg.TenantID, Subject: cfg.Subject},
 	})
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/connector/graph"
 	"github.com/echomind/sync/services/connector/onedrive"
 	"github.com/echomind/sync/services/connector/provider"
 )
@@ -17,7 +18,7 @@ func (s *service) oneDrive(ctx context.Context, run *worker.Run) error {
 	if err := cfg.Validate(); err != nil {
 		return worker.Permanent(err)
 	}
-	account, err := s.openAccount(ctx, run, s.microsoft(typeOneDrive, s.config.oneDrive(), driveOf(cfg)))
+	account, err := s.openAccount(ctx, run, s.microsoft(typeOneDrive, s.config.oneDrive(), cfg.Credentials, driveOf(cfg)))
 	if err != nil {
 		return err
 	}
@@ -34,11 +35,11 @@ func (s *service) oneDrive(ctx context.Context, run *worker.Run) error {
 }
 
 // microsoft is the accessRequest for Microsoft Graph.
-func (s *service) microsoft(connectorType string, rate provider.Rate, t target) accessRequest {
+func (s *service) microsoft(connectorType string, rate provider.Rate, account graph.Credentials, t target) accessRequest {
 	return accessRequest{
 		connectorType: connectorType, dialect: provider.Microsoft, endpoint: s.config.MicrosoftGraphURL, rate: rate,
 		clientID: s.config.MicrosoftClientID, clientSecret: s.config.MicrosoftClientSecret,
-		target: t,
+		identity: identity{ClientID: account.ClientID, TenantID: account.TenantID}, target: t,
 	}
 }
 

@@ -16,7 +16,7 @@ func (s *service) teams(ctx context.Context, run *worker.Run) error {
 	if err := cfg.Validate(); err != nil {
 		return worker.Permanent(err)
 	}
-	account, err := s.openAccount(ctx, run, s.microsoft(typeTeams, s.config.teams(), target{"team_id", "group", cfg.Team}))
+	account, err := s.openAccount(ctx, run, s.microsoft(typeTeams, s.config.teams(), cfg.Credentials, target{"team_id", "group", cfg.Team}))
 	if err != nil {
 		return err
 	}

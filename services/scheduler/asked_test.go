@@ -158,9 +158,11 @@ func TestASyncThatIsClaimedInTheNextPeriodLeavesThePeriodBeforeAnswered(t *testi
 	s.look()
 	s.at(utc("2026-02-03 00:10"))
 	s.completes(id)
-	s.isLedger(id, "completed 02 20:00", "skipped: already completed for 2026-02-02 02 20:30-02 23:30 x7",
-		"skipped: already completed for 2026-02-03 03 20:00-03 23:30 x8")
 	s.isNext(id, "2026-02-04 20:00")
+	s.at(utc("2026-02-04 20:00"))
+	s.look()
+	s.isLedger(id, "completed 02 20:00", "skipped: already completed for 2026-02-02 02 20:30-02 23:30 x7",
+		"skipped: already completed for 2026-02-03 03 20:00-03 23:30 x8", "running 04 20:00")
 }
 
 func TestAPeriodThatHasCompletedStaysSoWhateverIsCaughtUp(t *testing.T) {

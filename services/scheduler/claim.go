@@ -123,7 +123,7 @@ func (s *Scheduler) claim(
 			if noPlace {
 				continue
 			}
-			if at := later(r, slot.At, s.outage.since(r.Now), s.config.CatchUpWindow); !at.IsZero() {
+			if at := later(r, slot, s.outage.since(r.Now), s.config.CatchUpWindow); !at.IsZero() {
 				instead = append(instead, &plan{ID: r.ID, NextSyncAt: &at, DueReason: r.DueReason, SlotAt: r.SlotAt})
 				continue
 			}

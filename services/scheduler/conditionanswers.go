@@ -121,7 +121,7 @@ func (s *Scheduler) setAnswers(
 // decide says what becomes of one connector. The policies of its slots come first: what none of them lets run needs no condition.
 func (s *Scheduler) decide(all *answered, name string, r dbgen.LockDueRow, a reply) {
 	slot, instead := slotOf(r)
-	switch at := later(r, slot.At, s.outage.since(r.Now), s.config.CatchUpWindow); {
+	switch at := later(r, slot, s.outage.since(r.Now), s.config.CatchUpWindow); {
 	case instead != nil:
 		all.plans = append(all.plans, instead)
 	case !at.IsZero():
@@ -150,8 +150,8 @@ func unmet(r dbgen.LockDueRow, over slot, reason string) *plan {
 	}
 	state := columns.State()
 	switch {
-	case over.At != nil:
-		state.Through = *over.At
+	case over.Through != nil && over.At != nil:
+		state.Through = *over.Through
 	case state.Through.IsZero():
 		state.Through = r.Now
 	}

@@ -24,7 +24,7 @@ type Config struct {
 	// connectors of the type, 1 to 100. A row of owner_quotas may give an owner another number.
 	OwnerSharePercent int `env:"SCHEDULER_OWNER_SHARE_PERCENT" envDefault:"50"`
 	// CatchUpWindow is over how much time the work is spread that an outage has left, as in 30m: connectors whose slot came more than a minute before a
-	// scheduler looked again are claimed one after another in this time, each at a place of its own, and not all at once; 0 = at once.
+	// scheduler looked again are claimed one after another in this time, each at a place of its own before its next slot, and not all at once; 0 = at once.
 	CatchUpWindow time.Duration `env:"SCHEDULER_CATCH_UP_WINDOW" envDefault:"0"`
 	// ClaimBatch is how many connectors one transaction claims at most; fewer where their configurations and states have more than
 	// 2 MiB together.

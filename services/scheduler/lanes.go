@@ -59,6 +59,14 @@ func newLanes(s *Scheduler) *lanes {
 func (l *lanes) look(ctx context.Context, only []string) error {
 	s := l.scheduler
 	s.metrics.ticks.Inc()
+	if s.config.CatchUpWindow > 0 && !s.outage.known() {
+		now, err := deadline.Get(ctx, "scheduler.now", queryTimeout, s.queries.Now)
+		if err != nil {
+			s.metrics.tickErrors.Inc()
+			return fmt.Errorf("ask for the time: %w", err)
+		}
+		s.outage.since(now)
+	}
 	types, err := deadline.Get(ctx, "scheduler.due_types", queryTimeout,
 		func(ctx context.Context) ([]dbgen.DueTypesRow, error) {
 			return s.queries.DueTypes(ctx, dbgen.DueTypesParams{Only: only})

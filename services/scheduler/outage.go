@@ -24,7 +24,14 @@ func (o *outage) forget() {
 	o.back = time.Time{}
 }
 
-// since is when the first look was that has found something.
+// known says whether it looks since some time.
+func (o *outage) known() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return !o.back.IsZero()
+}
+
+// since is when the first look was.
 func (o *outage) since(now time.Time) time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -35,15 +42,21 @@ func (o *outage) since(now time.Time) time.Time {
 }
 
 // later is when a connector is claimed whose slots an outage has left behind, of which one would run now; zero = now. Each has its place in
-// the window, by its id. What would be too late or too old then, has been put off before, or is wanted all the same, is claimed now.
-func later(r dbgen.LockDueRow, runs *time.Time, back time.Time, window time.Duration) time.Time {
-	if window == 0 || runs == nil || r.SlotAt == nil || r.DueReason != "schedule" || r.Wanted != "" || !r.NextSyncAt.Equal(*r.SlotAt) ||
+// the window, by its id, and before its own next slot. What would be too late or too old then, has been put off before, or is wanted all
+// the same, is claimed now.
+func later(r dbgen.LockDueRow, s slot, back time.Time, window time.Duration) time.Time {
+	if window == 0 || s.At == nil || r.SlotAt == nil || r.DueReason != "schedule" || r.Wanted != "" || !r.NextSyncAt.Equal(*r.SlotAt) ||
 		!r.NextSyncAt.Before(back.Add(-afterAnOutage)) {
 		return time.Time{}
 	}
+	if s.next != nil {
+		if next := s.next(); !next.IsZero() {
+			window = min(window, next.Sub(back))
+		}
+	}
 	at := back.Add(time.Duration(slots.Share(r.ID) * float64(window)))
 	oldest := columnsOfDue(r).Policies().Oldest()
-	if !at.After(r.Now) || oldest > 0 && at.After(runs.Add(oldest)) {
+	if !at.After(r.Now) || oldest > 0 && at.After(s.At.Add(oldest)) {
 		return time.Time{}
 	}
 	return at

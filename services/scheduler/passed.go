@@ -8,18 +8,16 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/echomind/sync/internal/cron"
 	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/slots"
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
 )
 
 // passed is the verdict of slots that passed before their user's change, as moves.miss_passed wants it.
 type passed struct {
-	ID          int64      `json:"id"`
-	MissedFirst *time.Time `json:"missed_first,omitempty"`
-	MissedLast  *time.Time `json:"missed_last,omitempty"`
-	MissedCount int32      `json:"missed_count,omitempty"`
-	connector   int32
+	ID        int64          `json:"id"`
+	Passed    []slots.Answer `json:"passed,omitempty"`
+	connector int32
 }
 
 // MissPassed writes the verdict of the cron slots that passed before their user changed the schedule, or switched off or
@@ -82,15 +80,11 @@ func (s *Scheduler) missPassedBatch(ctx context.Context, tx pgx.Tx, how attempt)
 // passedOf counts. A schedule that cannot be read has had no slot.
 func passedOf(r dbgen.LockPassedRow) passed {
 	p := passed{ID: r.ID, connector: r.ConnectorID}
-	schedule, err := cron.Parse(cron.Columns(r.ScheduleCron, r.TimeZone, r.ConnectorID, r.DstGap, r.DstOverlap))
-	if err != nil {
-		return p
+	columns := slots.Columns{
+		ID: r.ConnectorID, Cron: &r.ScheduleCron, Zone: r.TimeZone, DSTGap: r.DstGap, DSTOverlap: r.DstOverlap, OncePer: r.OncePer,
 	}
-	last := schedule.Last(r.After, r.Through)
-	if last.IsZero() {
-		return p
+	if schedule, err := columns.Schedule(); err == nil {
+		p.Passed = schedule.GivenUp(slots.State{Through: r.After, Completed: r.Completed}, r.Through, r.Reason)
 	}
-	first := schedule.Next(r.After)
-	p.MissedFirst, p.MissedLast, p.MissedCount = &first, &last, int32(schedule.Count(r.After, last))
 	return p
 }

@@ -11,8 +11,8 @@ import (
 // Counting what has passed takes twenty seconds here, batch after batch.
 func TestAPlanDoesNotWaitForSlotsThatPassed(t *testing.T) {
 	s := setStage(t)
-	s.exec(`INSERT INTO passed_slots (connector_id, type, config_version, added_version, schedule_cron, time_zone, after, through, reason)
-		SELECT i, 'web', 1, 1, '0 * * * *', 'UTC', now() - interval '1 day', now(), 'x' FROM generate_series(1, 4000) i`)
+	s.exec(`INSERT INTO passed_slots (connector_id, type, config_version, schedule_cron, time_zone, after, through, reason)
+		SELECT i, 'web', 1, '0 * * * *', 'UTC', now() - interval '1 day', now(), 'x' FROM generate_series(1, 4000) i`)
 	s.exec(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.005); RETURN OLD; END $$`)
 	s.exec(`CREATE TRIGGER slow BEFORE DELETE ON passed_slots FOR EACH ROW EXECUTE FUNCTION slow()`)
 	scheduler := s.scheduler()

@@ -153,17 +153,15 @@ func TestOneCompletedSyncInAPeriodIsEnough(t *testing.T) {
 	s.at(utc("2026-02-06 05:10"))
 	s.completes(id)
 	s.isNext(id, "2026-02-07 05:00")
-	s.do(s.scheduler().MissPassed(t.Context()))
-	s.isLedger(id, "failed: transient failure 05 20:30", "skipped: its last run was not over 05 21:00-05 21:00 x1", "completed 05 21:30",
-		"completed 06 05:00", "skipped: already completed for 2026-02-06 06 05:30-06 21:30 x33")
 	s.at(utc("2026-02-06 10:00"))
 	s.exec(`SELECT moves.trigger_sync($1)`, id)
 	s.look()
 	s.completes(id)
 	s.isNext(id, "2026-02-07 05:00")
-	if n := len(s.ledger(id)); n != 5 {
-		t.Errorf("a sync that somebody asks for writes the same slots again: %q", s.ledger(id))
-	}
+	s.at(utc("2026-02-07 05:00"))
+	s.look()
+	s.isLedger(id, "failed: transient failure 05 20:30", "skipped: its last run was not over 05 21:00-05 21:00 x1", "completed 05 21:30",
+		"completed 06 05:00", "skipped: already completed for 2026-02-06 06 05:30-06 21:30 x33", "running 07 05:00")
 }
 
 func TestAWeekAndAMonthEndInTheSchedulesZone(t *testing.T) {
@@ -176,10 +174,12 @@ func TestAWeekAndAMonthEndInTheSchedulesZone(t *testing.T) {
 	}
 	s.completes(week)
 	s.completes(month)
-	s.isLedger(week, "completed 31 17:00")
 	s.isNext(week, "2026-02-01 17:00")
-	s.isLedger(month, "completed 31 17:00", "skipped: already completed for 2026-02 01 17:00-27 17:00 x27")
 	s.isNext(month, "2026-02-28 17:00")
+	s.at(utc("2026-02-28 17:00"))
+	s.look()
+	s.isLedger(week, "completed 31 17:00", "missed: passed before it could be claimed 01 17:00-27 17:00 x27", "running 28 17:00")
+	s.isLedger(month, "completed 31 17:00", "skipped: already completed for 2026-02 01 17:00-27 17:00 x27", "running 28 17:00")
 }
 
 func TestWhatPassedWhileNobodyClaimedIsCaughtUpAsTheScheduleSays(t *testing.T) {
@@ -234,14 +234,14 @@ func TestARescueAnswersWhatItsLostRunDid(t *testing.T) {
 func TestWhatAnOutageHasLeftIsSpreadOverTheCatchUpWindow(t *testing.T) {
 	s := setClock(t, utc("2026-02-02 12:00"))
 	for range 100 {
-		s.synced(row{"refresh_freq_minutes": 60, "spread_percent": 0})
+		s.synced(row{"refresh_freq_minutes": 120, "spread_percent": 0})
 	}
-	cron := s.synced(row{"schedule_cron": "0 * * * *"})
-	urgent := s.synced(row{"refresh_freq_minutes": 60, "spread_percent": 0, "deadline_minutes": 301})
+	cron := s.synced(row{"schedule_cron": "0 */2 * * *"})
+	urgent := s.synced(row{"refresh_freq_minutes": 120, "spread_percent": 0, "deadline_minutes": 241})
 	scheduler := s.scheduler(func(cfg *Config) { cfg.CatchUpWindow = 100 * time.Minute })
 	back := utc("2026-02-02 18:00")
 	s.at(back)
-	due := s.synced(row{"refresh_freq_minutes": 60, "spread_percent": 0, "last_sync_at": utc("2026-02-02 17:00")}) // due just now
+	due := s.synced(row{"refresh_freq_minutes": 120, "spread_percent": 0, "last_sync_at": utc("2026-02-02 16:00")}) // due just now
 	first := len(s.claim(scheduler))
 	want(s.stage, 2, `SELECT count(*) FROM open_runs WHERE connector_id = ANY($1)`, []int32{due, urgent})
 	if first > 4 {
@@ -287,7 +287,8 @@ func TestAChangedPolicyDecidesFromThenOn(t *testing.T) {
 	s.isNext(id, "2026-02-06 11:00")
 	s.at(utc("2026-02-06 11:00"))
 	s.look()
-	s.isLedger(id, "completed 06 06:00", "skipped: already completed for 2026-02-06 06 07:00-06 23:00 x17", "running 06 11:00")
+	s.do(s.scheduler().MissPassed(t.Context()))
+	s.isLedger(id, "completed 06 06:00", "skipped: already completed for 2026-02-06 06 07:00-06 10:00 x4", "running 06 11:00")
 }
 
 func TestWhatIsDisabledInACompletedPeriodHasNoSecondVerdict(t *testing.T) {
@@ -299,7 +300,7 @@ func TestWhatIsDisabledInACompletedPeriodHasNoSecondVerdict(t *testing.T) {
 	s.at(utc("2026-02-06 12:30"))
 	s.exec(`SELECT moves.disable($1)`, id)
 	s.do(s.scheduler().MissPassed(t.Context()))
-	s.isLedger(id, "completed 06 06:00", "skipped: already completed for 2026-02-06 06 07:00-06 23:00 x17")
+	s.isLedger(id, "completed 06 06:00", "skipped: already completed for 2026-02-06 06 07:00-06 12:00 x6")
 	s.at(utc("2026-02-07 12:30"))
 	s.exec(`SELECT moves.enable($1)`, id)
 	s.plan()

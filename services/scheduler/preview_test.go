@@ -47,8 +47,8 @@ func (s simulated) previewed(id int32, from, until time.Time, takes time.Duratio
 	s.Helper()
 	c := slots.Columns{ID: id}
 	s.do(s.servers.Pool.QueryRow(s.Context(), `SELECT schedule_cron, time_zone, deadline_minutes, overlap, once_per, catch_up, catch_up_most,
-			catch_up_minutes, claimed_at, last_sync_at, synced_for FROM connectors WHERE id = $1`, id).Scan(&c.Cron, &c.Zone, &c.Deadline,
-		&c.Overlap, &c.OncePer, &c.CatchUp, &c.Most, &c.Window, &c.ClaimedAt, &c.SyncedAt, &c.SyncedFor))
+			catch_up_minutes, claimed_at, over_at, claimed_for, synced_for FROM connectors WHERE id = $1`, id).Scan(&c.Cron, &c.Zone, &c.Deadline,
+		&c.Overlap, &c.OncePer, &c.CatchUp, &c.Most, &c.Window, &c.ClaimedAt, &c.OverAt, &c.ClaimedFor, &c.SyncedFor))
 	c.Through = &from
 	schedule, err := c.Schedule()
 	s.do(err)
@@ -62,7 +62,7 @@ func (s simulated) simulate(id int32, until time.Time, takes time.Duration) {
 	for {
 		next := one[*time.Time](s.stage, `SELECT next_sync_at FROM connectors WHERE id = $1`, id)
 		if next == nil || next.After(until) {
-			return
+			break
 		}
 		now := one[time.Time](s.stage, `SELECT clock_timestamp()`)
 		if next.After(now) {
@@ -75,12 +75,19 @@ func (s simulated) simulate(id int32, until time.Time, takes time.Duration) {
 		s.at(now.Add(takes))
 		s.completes(id)
 	}
+	// What is known of slots whose period is not over is written down when the connector is switched off; what waits then is none of it.
+	if one[time.Time](s.stage, `SELECT clock_timestamp()`).Before(until) {
+		s.at(until)
+	}
+	s.exec(`SELECT moves.disable($1)`, id)
+	s.do(scheduler.MissPassed(s.Context()))
 }
 
 func (s simulated) entries(id int32) (all []slots.Entry) {
 	s.Helper()
 	rows, err := s.servers.Pool.Query(s.Context(), `SELECT CASE status WHEN 'completed' THEN 'runs' ELSE status END, coalesce(reason, ''), slot,
-		coalesce(slot_last, slot), coalesce(missed_count, 1) FROM runs WHERE connector_id = $1 AND slot IS NOT NULL ORDER BY slot`, id)
+		coalesce(slot_last, slot), coalesce(missed_count, 1) FROM runs WHERE connector_id = $1 AND slot IS NOT NULL
+			AND reason IS DISTINCT FROM 'disabled before it could be claimed' ORDER BY slot`, id)
 	s.do(err)
 	defer rows.Close()
 	for rows.Next() {

@@ -37,8 +37,8 @@ func (s *stage) logged(b *behind, times int, text string) {
 // passed are slots that passed before their user's change: two of each of n connectors.
 func (s *stage) passed(n int) {
 	s.Helper()
-	s.exec(`INSERT INTO passed_slots (connector_id, type, config_version, added_version, schedule_cron, time_zone, after, through, reason)
-		SELECT i, 'web', 1, 1, '0 * * * *', 'UTC', '2026-01-03 00:30+00', '2026-01-03 02:30+00', 'x' FROM generate_series(1, $1::int) i`, n)
+	s.exec(`INSERT INTO passed_slots (connector_id, type, config_version, schedule_cron, time_zone, after, through, reason)
+		SELECT i, 'web', 1, '0 * * * *', 'UTC', '2026-01-03 00:30+00', '2026-01-03 02:30+00', 'x' FROM generate_series(1, $1::int) i`, n)
 }
 
 func TestPassedSlotsWhoseVerdictIsRefusedWaitAndStopNoOther(t *testing.T) {

@@ -11,8 +11,10 @@ import (
 type slot struct {
 	At     *time.Time     `json:"slot,omitempty"`
 	Passed []slots.Answer `json:"passed,omitempty"`
-	// Through is up to where slots are answered; of a claim without a slot.
+	// Through is up to where slots of a cron schedule are answered.
 	Through *time.Time `json:"through,omitempty"`
+	// next works out when the slot behind these comes; null where that is not known.
+	next func() time.Time
 }
 
 // slotOf says what becomes of the slots of a connector that is due. Where none of them runs, instead is when it is due next: where its sync
@@ -27,16 +29,21 @@ func slotOf(r dbgen.LockDueRow) (s slot, instead *plan) {
 	if r.ScheduleCron != nil {
 		var err error
 		if schedule, err = columns.Schedule(); err != nil {
-			return slot{At: &planned}, nil // it was planned under an earlier time zone database; the slot stands as planned
+			return slot{At: &planned, Through: &planned}, nil // it was planned under an earlier time zone database; the slot stands as planned
 		}
 	}
-	state := columns.State()
-	claim := schedule.Claim(planned, state, r.Now)
+	claim := schedule.Claim(planned, columns.State(), r.Now)
 	if !claim.Run.IsZero() {
-		return slot{At: &claim.Run, Passed: claim.Passed}, nil
+		s = slot{At: &claim.Run, Passed: claim.Passed}
+		switch {
+		case r.ScheduleCron != nil:
+			s.Through, s.next = &claim.Through, func() time.Time { return schedule.Next(r.Now) }
+		case r.RefreshFreqMinutes != nil:
+			s.next = func() time.Time { return r.Now.Add(time.Duration(*r.RefreshFreqMinutes) * time.Minute) }
+		}
+		return s, nil
 	}
-	state.Through = planned.Add(-1)
-	next := schedule.Plan(state, r.Now)
+	next := schedule.Plan(columns.State(), r.Now)
 	instead = &plan{ID: r.ID, Passed: next.Passed} // moves.plan knows when an interval's next slot is
 	if r.ScheduleCron != nil {
 		instead = planOn(r.ID, *r.ScheduleCron, next)
@@ -47,12 +54,16 @@ func slotOf(r dbgen.LockDueRow) (s slot, instead *plan) {
 	return slot{}, instead
 }
 
-// beforehand answers the slots of the sync before, of which a claim without a slot would take the moments away.
+// beforehand answers the slots of the sync before, of which a claim without a slot would take the moments away; of one that is not over,
+// those that have come by now.
 func beforehand(r dbgen.LockDueRow) slot {
 	if r.ScheduleCron == nil || r.PlannedThrough == nil || r.ClaimedAt == nil || r.DueReason != "manual" && r.DueReason != "changed" {
 		return slot{}
 	}
 	columns := columnsOfDue(r)
+	if r.OverAt == nil {
+		columns.OverAt, columns.ClaimedFor = &r.Now, nil
+	}
 	schedule, err := columns.Schedule()
 	if err != nil {
 		return slot{} // its next plan says so
@@ -68,7 +79,7 @@ func columnsOfDue(r dbgen.LockDueRow) slots.Columns {
 	return slots.Columns{
 		ID: r.ID, Cron: r.ScheduleCron, Zone: r.TimeZone, DSTGap: r.DstGap, DSTOverlap: r.DstOverlap, Deadline: r.DeadlineMinutes,
 		Overlap: r.Overlap, OncePer: r.OncePer, CatchUp: r.CatchUp, Most: r.CatchUpMost, Window: r.CatchUpMinutes,
-		Through: r.PlannedThrough, ClaimedAt: r.ClaimedAt, SyncedAt: ended(r.Status, r.LastSyncAt, r.SlotsThrough), SyncedFor: r.SyncedFor,
+		Through: r.PlannedThrough, ClaimedAt: r.ClaimedAt, OverAt: r.OverAt, ClaimedFor: r.ClaimedFor, SyncedFor: r.SyncedFor,
 	}
 }
 
@@ -76,16 +87,8 @@ func columnsOfUnplanned(r dbgen.LockUnplannedRow) slots.Columns {
 	return slots.Columns{
 		ID: r.ID, Cron: r.ScheduleCron, Zone: r.TimeZone, DSTGap: r.DstGap, DSTOverlap: r.DstOverlap, Deadline: r.DeadlineMinutes,
 		Overlap: r.Overlap, OncePer: r.OncePer, CatchUp: r.CatchUp, Most: r.CatchUpMost, Window: r.CatchUpMinutes,
-		Through: r.PlannedThrough, ClaimedAt: r.ClaimedAt, SyncedAt: ended(r.Status, r.LastSyncAt, r.SlotsThrough), SyncedFor: r.SyncedFor,
+		Through: r.PlannedThrough, ClaimedAt: r.ClaimedAt, OverAt: r.OverAt, ClaimedFor: r.ClaimedFor, SyncedFor: r.SyncedFor,
 	}
-}
-
-// ended is when the last sync was over: of one that failed, up to where moves.failed has its slots answered.
-func ended(status string, synced, through *time.Time) *time.Time {
-	if status == "ERROR" && through != nil && (synced == nil || through.After(*synced)) {
-		return through
-	}
-	return synced
 }
 
 // known says whether a moment is one that connectors may have: a schedule that goes beyond has no next slot.

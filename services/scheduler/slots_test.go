@@ -29,6 +29,17 @@ func TestANewCronConnectorIsDueNow(t *testing.T) {
 	want(s, "new", `SELECT trigger FROM scheduler_runs WHERE connector_id = $1 AND slot IS NULL`, id)
 }
 
+func TestANewCronConnectorThatIsToWaitIsPlannedOnItsNextSlot(t *testing.T) {
+	s := setStage(t)
+	id := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": nightly})
+	want(s, true, `SELECT moves.wait_for_slot($1)`, id)
+	s.plan()
+	want(s, true, `SELECT due_reason = 'schedule' AND slot_at = next_sync_at AND next_sync_at > clock_timestamp() AND NOT needs_plan
+		FROM connectors WHERE id = $1`, id)
+	s.do(s.scheduler().Tick(t.Context()))
+	want(s, 0, `SELECT count(*)::integer FROM scheduler_runs WHERE connector_id = $1`, id)
+}
+
 func TestACronConnectorIsPlannedOnItsNextSlot(t *testing.T) {
 	s := setStage(t)
 	id := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": nightly, "time_zone": "Europe/Berlin",

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 )
 
@@ -25,12 +26,10 @@ type Key struct {
 // Piece is one chunk to keep.
 type Piece struct {
 	Key
-	No          int32
-	Text        string
-	HeadingPath []string
-	Start, End  int64
-	Embedder    string
-	Vector      []float32
+	*internalpb.Chunk // as it came
+	No                int32
+	Embedder          string
+	Vector            []float32
 }
 
 // Reader is who searches: a user, with the groups they belong to.

@@ -108,7 +108,7 @@ func (x *Index) queueDocuments(ctx context.Context, q *dbgen.Queries, to *qdrant
 	if err != nil {
 		return err
 	}
-	x.log.Info("documents are brought to the search index anew", "collection", to.Name, "documents", documents)
+	x.log.Info("documents are written to the search index again", "collection", to.Name, "documents", documents)
 	return q.ForgetSearchIndexChanges(ctx, change.Ids)
 }
 

@@ -57,9 +57,7 @@ func (t *storeTx) plan(items []*item, rows map[string]dbgen.LockDocumentsRow, wh
 func (c *change) addChunks(t *storeTx, it *item, key Key) {
 	for i, chunk := range it.chunks() {
 		c.pieces = append(c.pieces, Piece{
-			Key: key, No: it.part.FirstChunk + int32(i),
-			Text: chunk.Text, HeadingPath: chunk.HeadingPath, Start: chunk.Start, End: chunk.End,
-			Embedder: t.embedder, Vector: it.vectors[i],
+			Key: key, Chunk: chunk, No: it.part.FirstChunk + int32(i), Embedder: t.embedder, Vector: it.vectors[i],
 		})
 	}
 }

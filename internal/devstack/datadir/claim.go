@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// claimPatience outlasts a Holder that looks at the same moment, which holds the lock for microseconds.
+	// claimPatience is longer than a call of Holder at the same moment, which holds the lock for microseconds.
 	claimPatience = 300 * time.Millisecond
 	claimRetry    = 5 * time.Millisecond
 )
 
 // HeldError says that another process (or another part of this one) holds the claim.
 type HeldError struct {
-	// Path is the lock file's.
+	// Path is the path of the lock file.
 	Path string
-	// PID is the holder's; 0 = it has not said.
+	// PID is the holder's process; 0 = it has not written it.
 	PID int
 }
 
@@ -54,7 +54,7 @@ func Take(path string) (*Claim, error) {
 	return &Claim{file: file}, nil
 }
 
-// Release gives the claim up. The file stays: removing it would let two processes lock two files of one name.
+// Release releases the claim. The file stays: removing it would let two processes lock two files of one name.
 func (c *Claim) Release() error {
 	if c == nil {
 		return nil
@@ -65,7 +65,7 @@ func (c *Claim) Release() error {
 	return nil
 }
 
-// Holder is the pid of the process that holds the claim at path, and whether anybody holds it.
+// Holder returns the pid of the process that holds the claim at path, and whether any process holds it.
 func Holder(path string) (pid int, held bool, err error) {
 	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 )
 
-// ErrNotFolder means that the path of a data folder is taken by something else.
+// ErrNotFolder means that the path of a data folder exists and is no folder.
 var ErrNotFolder = errors.New("not a folder")
 
-// Make creates dir, where it is missing, for this user only. Started by root it may be passed through (0711), since
-// an unprivileged server keeps its files below it; secrets are 0600 files. A folder that exists is left as it is.
+// Make creates dir, where it is missing, for this user only. For root others may pass through it (0711), since an unprivileged
+// server keeps its files below it; secrets are 0600 files. A folder that exists is left as it is.
 func Make(dir string) error {
 	if info, err := os.Stat(dir); err == nil {
 		if !info.IsDir() {
@@ -28,7 +28,7 @@ func Make(dir string) error {
 	if err := os.MkdirAll(dir, mode); err != nil {
 		return fmt.Errorf("make the folder: %w", err)
 	}
-	// The umask may have taken bits away that the unprivileged server needs.
+	// The umask may remove rights that the unprivileged server needs.
 	if err := os.Chmod(dir, mode); err != nil {
 		return fmt.Errorf("open the folder to its server: %w", err)
 	}
@@ -60,7 +60,7 @@ func Replace(path string, content []byte) (err error) {
 	return SyncFolder(filepath.Dir(path))
 }
 
-// SyncFolder makes renames and creations in dir outlive a crash of the machine.
+// SyncFolder makes renames and creations in dir survive a crash of the machine.
 func SyncFolder(dir string) error {
 	folder, err := os.Open(dir)
 	if err != nil {

@@ -11,25 +11,25 @@ import (
 	"sync"
 )
 
-// Host is where the embedded servers listen.
+// Host is the address on which the embedded servers listen.
 const Host = "127.0.0.1"
 
-// Chosen ports lie below the range from which outgoing connections take theirs (from 32768 on Linux, 49152 on
-// macOS). Inside it a client that calls again and again while its server restarts may be given the server's own port
-// and connect to itself, which keeps the server from coming back.
+// Chosen ports lie below the range of outgoing connections (from 32768 on Linux, 49152 on macOS). Inside that range a client
+// that reconnects while its server restarts may be given the server's own port and connect to itself, which keeps the server
+// from coming back.
 const (
 	lowest   = 20000
 	highest  = 32000
 	attempts = 100
 )
 
-// given are the ports that this process has chosen before: one that is free may be meant for a server that starts later.
+// given are the ports that this process has chosen before: a free port may be meant for a server that starts later.
 var given sync.Map
 
-// ErrNoPort means that no port was found free.
+// ErrNoPort means that no free port was found.
 var ErrNoPort = errors.New("no free port on " + Host)
 
-// Port is preferred where that is free, else another free one. preferred 0 = any.
+// Port returns preferred where it is free, else another free port. preferred 0 = any.
 func Port(preferred int) (int, error) {
 	if preferred > 0 && Free(preferred) {
 		return preferred, nil

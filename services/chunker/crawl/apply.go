@@ -161,7 +161,7 @@ func (c *crawler) record(ctx context.Context, v visit, level int) error {
 // text, v is read again for itself.
 func (c *crawler) isReplaced(v visit) bool {
 	named := v.outline.canonical
-	if !v.namesAnother() || named == v.entry.url { // that redirects to it
+	if !v.namesAnother() || named == v.entry.url { // the canonical page redirects to it
 		return false
 	}
 	if c.hasText(named, v.id) {
@@ -196,16 +196,10 @@ func (c *crawler) waitForCanonical(named, id string) bool {
 
 // store stores a page that gave content.
 func (c *crawler) store(ctx context.Context, v visit, level int) error {
-	doc := worker.Document{
-		SourceID: v.id, URL: v.id,
-		Title:        clip(v.page.Title, maxTitleBytes),
-		MediaType:    clip(v.page.MediaType, maxTitleBytes),
-		ContentHash:  v.page.ContentHash,
-		VersionToken: v.token,
-		Links:        v.outline.links,
-		Memo:         failureMemo{}.memo(),
-		Chunks:       v.page.Chunks,
-	}
+	doc := v.doc
+	doc.SourceID, doc.URL, doc.VersionToken = v.id, v.id, v.token
+	doc.Title, doc.MediaType = clip(doc.Title, maxTitleBytes), clip(doc.MediaType, maxTitleBytes)
+	doc.Links, doc.Memo = v.outline.links, failureMemo{}.memo()
 	if v.namesAnother() { // the canonical page may have a document at the next crawl; a 304 would not name it
 		doc.VersionToken = noValidators
 	}
@@ -249,8 +243,8 @@ func (c *crawler) follow(links []string, level int) {
 	}
 }
 
-// allowed tells whether a URL may be asked for: it is in the scope, and robots.txt does not forbid it.
-// Stored links may be older than both.
+// allowed tells whether a URL may be requested: the scope covers it, and robots.txt does not forbid it. Stored links may be
+// older than both.
 func (c *crawler) allowed(link string) bool {
 	u, err := url.Parse(link)
 	if err != nil {

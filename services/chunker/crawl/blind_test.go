@@ -75,7 +75,8 @@ func TestACrawlThatDoesNotCompleteSpendsNoGraceOfANewPage(t *testing.T) {
 	}
 }
 
-// refused is what a store without room for a document, or that has given it up, leaves of it: its links may be those of an earlier text.
+// refused is the stored state of a document that the store had no room for, or gave up: its links may be those of an earlier
+// text.
 func (st *store) refused(id string) {
 	st.docs[id] = worker.Document{SourceID: id, Err: "no room for it", Links: st.docs[id].Links}
 }
@@ -88,7 +89,7 @@ func TestWhatIsBehindAPageThatTheStoreRefusedIsKeptUntilItIsReadOrFailsForLong(t
 		s.page("/hub", "hub", "/a", "/b")
 		crawlOK(t, s, st)
 		hub := s.URL + "/hub"
-		st.docs[hub] = worker.Document{SourceID: hub, Err: "no room for it", Links: []string{s.URL + "/a"}} // /b would be too much
+		st.docs[hub] = worker.Document{SourceID: hub, Err: "no room for it", Links: []string{s.URL + "/a"}} // with /b it would be too much
 
 		s.status("/hub", status)
 		for range crawl.MaxHeldCrawls {
@@ -126,7 +127,7 @@ func TestARefusedPageThatIsReadHoldsNothingBack(t *testing.T) {
 	require.Zero(t, res.Held)
 }
 
-// withoutRoom is a store at a full quota: of pages below /p it keeps their links alone.
+// withoutRoom is a store at a full quota: of pages below /p it stores only the links.
 type withoutRoom struct{ *store }
 
 func (s withoutRoom) Put(ctx context.Context, d worker.Document) error {
@@ -137,7 +138,7 @@ func (s withoutRoom) Put(ctx context.Context, d worker.Document) error {
 	return nil
 }
 
-// At a full quota, which deletions alone may relieve.
+// The quota is full, and only deletions can relieve it.
 func TestPagesThatFailInTurnsDoNotHoldDeletionsBackForEver(t *testing.T) {
 	s := newSite(t).page("/", "home", "/p0", "/p1", "/p2", "/old").page("/old", "old")
 	pages := func() {
@@ -164,13 +165,13 @@ func TestPagesThatFailInTurnsDoNotHoldDeletionsBackForEver(t *testing.T) {
 	require.NotContains(t, st.docs, s.URL+"/old")
 }
 
-// What an owner has taken out of the configuration is to go, whatever fails.
+// Pages that an owner has taken out of the configuration are deleted, whatever fails.
 func TestWhatIsOutOfScopeOrWasLookedAtIsNotHeld(t *testing.T) {
 	s := newSite(t).page("/docs/", "home", "/docs/a", "/docs/b", "/docs/to", "/private").page("/docs/a", "A").page("/docs/b", "B", "/docs/c").
 		page("/docs/c", "C").page("/docs/to", "to").page("/private", "secret")
 	st := newStore()
 	crawlOK(t, s, st, func(c *crawl.Config, _ *crawl.Options) { c.URL = s.URL + "/docs/" })
-	for id, d := range st.docs { // as the next configuration is told of them
+	for id, d := range st.docs { // as the next configuration finds them
 		d.ContentHash, d.VersionToken, d.Links = "", "", nil
 		st.docs[id] = d
 	}
@@ -180,7 +181,8 @@ func TestWhatIsOutOfScopeOrWasLookedAtIsNotHeld(t *testing.T) {
 	require.Equal(t, 1, res.Held)
 }
 
-// Not parallel, like the next: they lower a bound of all crawls. What is held is told the next crawl, which may hold it again beside its own.
+// Not parallel, like the next test: they lower a bound of all crawls. The next crawl is told the held documents, and may hold
+// as many of its own.
 func TestAsManyDocumentsAreHeldAsThereIsMemoryForTheirURLs(t *testing.T) {
 	s := newSite(t).page("/", "home", "/new").page("/new", "new")
 	st := newStore()
@@ -225,7 +227,7 @@ func TestFailuresThatThereIsNoMemoryToKeepAreStoredAtOnce(t *testing.T) {
 	require.Less(t, last, 70, "others after")
 }
 
-// A link whose address is new at each crawl, and fails: a token in it, a session, a day.
+// A link whose address is new at each crawl, and fails: it contains a token, a session, a day.
 func TestPagesThatAreNewAtEachCrawlAndFailDoNotHoldDeletionsBackForEver(t *testing.T) {
 	s := newSite(t).page("/", "home", "/old", "/a").page("/old", "withdrawn", "/behind").page("/behind", "more").page("/a", "A")
 	s.status("/export", 500)
@@ -243,7 +245,7 @@ func TestPagesThatAreNewAtEachCrawlAndFailDoNotHoldDeletionsBackForEver(t *testi
 	}
 }
 
-// What redirects has no document, so that each of its failures is new.
+// A redirecting URL has no document, so that each of its failures is new.
 func TestRedirectsThatFailInTurnsDoNotHoldDeletionsBackForEver(t *testing.T) {
 	s, hrefs := newSite(t).page("/a", "A").page("/old", "withdrawn"), []string{"/0", "/1", "/2"}
 	redirects := func() {
@@ -281,7 +283,7 @@ func TestACrawlThatHoldsNothingBackEndsTheRowOfThoseThatDid(t *testing.T) {
 	require.Empty(t, st.deleted)
 }
 
-// A truncated crawl keeps the mark of a page that it did not come to, though it holds back nothing for it.
+// A truncated crawl keeps the mark of a page that it did not reach, though it holds no deletion back for it.
 func TestATruncatedCrawlEndsTheRowOfThoseThatHeldDeletionsBack(t *testing.T) {
 	hrefs := []string{"/hub"}
 	s, st := newSite(t), newStore()

@@ -17,19 +17,19 @@ const maxSourceIDBytes = 2048
 
 var errNotWeb = errors.New("not an http or https URL")
 
-// canonical resolves ref against base (nil: ref is absolute) and spells it in the one way that stands for
-// the page: scheme and host in lower case, host names in ASCII, no default port, no fragment, dot segments
-// removed, percent-encoding normalised (RFC 3986, 6.2.2).
+// canonical resolves ref against base (nil: ref is absolute) and returns the one spelling of the page's URL: scheme and host in
+// lower case, host names in ASCII, no default port, no fragment, dot segments removed, percent-encoding normalised (RFC 3986,
+// 6.2.2).
 //
-// The query keeps its order, because a server may give the order a meaning; only parameters that track the
-// visitor and select no content are dropped. Variants that a site considers equal are joined by its
-// rel=canonical. URLs with user info are refused: they would send somebody's password along.
+// The query keeps its order, because the order may mean something to the server; only parameters that track the visitor and
+// select no content are dropped. Variants that a site considers equal are joined by its rel=canonical. URLs with user info are
+// refused: they would send a password.
 func canonical(base *url.URL, ref string, ignoreQuery bool) (*url.URL, error) {
 	ref = strings.Trim(ref, " \t\n\r\f")
 	ref = strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(ref)
 	u, err := url.Parse(ref)
 	if err != nil {
-		// What the parser quotes may be a password that it takes for a port.
+		// The parser's error may quote a password that it takes for a port.
 		why, _, _ := strings.Cut(unwrapURLError(err).Error(), `"`)
 		return nil, fmt.Errorf("%w (%s)", errNotWeb, strings.TrimSpace(why))
 	}
@@ -84,8 +84,8 @@ func canonicalHost(u *url.URL, scheme string) (string, error) {
 	return net.JoinHostPort(name, port), nil
 }
 
-// canonicalPath normalises an escaped path. It keeps empty segments and a slash at the end: to a server
-// they may be different pages.
+// canonicalPath normalises an escaped path. It keeps empty segments and a slash at the end: a server may have different pages
+// for them.
 func canonicalPath(escaped string) string {
 	p := normalizeEscapes(escaped, "/:@!$&'()*+,;=")
 	if !strings.HasPrefix(p, "/") {
@@ -138,8 +138,8 @@ func canonicalQuery(raw string) string {
 	return strings.Join(kept, "&")
 }
 
-// normalizeEscapes writes each byte in its one form: letters, digits and -._~ plain, those of allowed
-// as they came, everything else percent-encoded with upper-case digits.
+// normalizeEscapes writes each byte in its one form: letters, digits and -._~ plain, allowed bytes unchanged, all others
+// percent-encoded with upper-case digits.
 func normalizeEscapes(s, allowed string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder

@@ -147,7 +147,7 @@ func TestALongLocationCostsAMessageNoMoreThanAShortOne(t *testing.T) {
 			return after.TotalAlloc - before.TotalAlloc
 		}
 		short := allocated(4 << 10)
-		// Sixty times as long; others allocate beside it.
+		// Sixty times as long; other tests allocate at the same time.
 		require.LessOrEqual(t, allocated(250<<10), 8*short+512<<10, "%q", unit)
 	}
 }

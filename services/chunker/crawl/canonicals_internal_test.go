@@ -14,7 +14,7 @@ import (
 	"github.com/echomind/sync/sdk/worker"
 )
 
-// written is a site by its paths, each the HTML of a page.
+// written is a site: the HTML of each page, by its path.
 type written func(path string) (html string)
 
 func (s written) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -28,7 +28,7 @@ func (s written) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// index is a Sink that keeps source ids alone.
+// index is a Sink that keeps only source ids.
 type index struct {
 	known        map[string]worker.Known
 	put, deleted []string
@@ -52,7 +52,9 @@ func (s *index) crawl(t *testing.T, pages int, site written) *crawler {
 	depth := MaxMaxDepth
 	opt, release, err := Options{
 		Runner: InProcess{}, Transport: site,
-		Extract: func(_ context.Context, body []byte, _, _ string) (Page, error) { return Page{Title: string(body)}, nil },
+		Extract: func(_ context.Context, body []byte, _, _ string) (worker.Document, error) {
+			return worker.Document{Title: string(body)}, nil
+		},
 	}.withDefaults()
 	require.NoError(t, err)
 	defer release()
@@ -67,7 +69,7 @@ const (
 	collections = 30 // of 40 products each: each product is in four
 )
 
-// shop names a page of its own as canonical wherever it shows a product.
+// shop names one of its own pages as canonical wherever it shows a product.
 func shop(path string) string {
 	var b strings.Builder
 	_, product, is := strings.Cut(path, "/products/")
@@ -109,8 +111,8 @@ func (s *index) others() (n int) {
 	return n
 }
 
-// Not parallel, like all that follow: they lower a bound of all crawls. Its links alone take 240 KB, and each took 80 bytes more
-// and kept them.
+// Not parallel, like all tests below: they lower a bound of all crawls. The links of this site take 240 KB; each once took 80
+// bytes more, and was kept.
 func TestAShopIsStoredUnderItsCanonicalAddresses(t *testing.T) {
 	defer SetMaxURLBytes(256 << 10)()
 	s := stocked()
@@ -138,7 +140,7 @@ func TestAShopThatIsTooLargeIsNeitherStoredTwiceNorDeleted(t *testing.T) {
 	}
 }
 
-// Of a site that was read to its end there is nothing but hashes left.
+// After a complete crawl only hashes of the site are left.
 func TestACrawlGivesBackAllMemoryButForHashes(t *testing.T) {
 	for name, site := range map[string]written{
 		"shop": shop,
@@ -178,7 +180,7 @@ func TestACrawlGivesBackAllMemoryButForHashes(t *testing.T) {
 	}
 }
 
-// Each page names another that nobody has seen, for ever.
+// Each page names another page that no link has shown, for ever.
 func TestPagesThatWaitForTheirCanonicalOnesTakeBoundedMemory(t *testing.T) {
 	const most = 64 << 10
 	defer SetMaxURLBytes(most)()
@@ -216,7 +218,8 @@ func TestACanonicalPageIsReadInThePlaceOfThePageThatNamesIt(t *testing.T) {
 	require.Contains(t, s.put, "https://site.example/named")
 }
 
-// What a crawl did not come to is kept, as far as max_pages has room. What it looked at and found to be nothing is not.
+// Documents that a crawl did not reach are kept, as far as max_pages has room. Documents that it read and found to have no
+// content are not.
 func TestACrawlThatEndsForLackOfRequestsDeletesNothingThatItDidNotLookAt(t *testing.T) {
 	known := map[string]worker.Known{}
 	for _, path := range []string{"unseen/1", "unseen/2", "3", "secret"} {

@@ -41,7 +41,7 @@ func TestAPageStandsForItselfWhereItsCanonicalOneFails(t *testing.T) {
 	}
 }
 
-// A 304 would not say what it names.
+// A 304 would not repeat the canonical link.
 func TestAPageThatStoodForItselfIsReadWholeUntilItsCanonicalOneStandsForIt(t *testing.T) {
 	s, st := newSite(t).page("/", "home", "/x").status("/y", 403), newStore()
 	s.on("/x", validated("<main>text of x</main><link rel=canonical href=/y>"))
@@ -54,7 +54,7 @@ func TestAPageThatStoodForItselfIsReadWholeUntilItsCanonicalOneStandsForIt(t *te
 	require.Equal(t, []string{"/", "/y"}, st.ids(s))
 }
 
-// What was stored of it is found all the while.
+// The stored document can be found all the while.
 func TestACanonicalPageThatIsStoredStandsForOthersWhenItFails(t *testing.T) {
 	s, st := newSite(t).page("/", "home", "/x").copyOf("/x", "text of x", "/y").page("/y", "text of y"), newStore()
 	crawlOK(t, s, st)
@@ -66,7 +66,7 @@ func TestACanonicalPageThatIsStoredStandsForOthersWhenItFails(t *testing.T) {
 
 func TestAPageThatIsStoredIsNotDeletedForACanonicalOneThatFails(t *testing.T) {
 	for _, status := range []int{503, 403} {
-		for _, named := range []string{"/y", "/new"} { // /new names it in turn
+		for _, named := range []string{"/y", "/new"} { // /new names /y in turn
 			s, st := newSite(t).page("/", "home", "/x", "/y").page("/x", "text of x").page("/y", "text of y"), newStore()
 			crawlOK(t, s, st)
 			s.page("/", "home", "/x").copyOf("/x", "text of x", named).copyOf("/new", "text of y", "/y").status("/y", status)
@@ -94,7 +94,7 @@ func TestACanonicalAddressThatRedirectsStandsForThosePagesThatNameIt(t *testing.
 	}
 }
 
-// An answer that does not last: a redirect to the page meets a 404, before or after the page itself answers.
+// A response that does not last: a redirect to the page meets a 404, before or after the page itself answers.
 func TestAPageThatWasDeletedOnTheWayIsStoredAgainWhenItAnswers(t *testing.T) {
 	others := []string{"/1", "/2", "/3", "/4", "/5", "/6", "/7", "/8", "/9"}
 	for name, order := range map[string][]string{
@@ -131,7 +131,7 @@ func TestAPageThatWasDeletedOnTheWayIsStoredAgainWhenItAnswers(t *testing.T) {
 	}
 }
 
-// What a page names is gone, or redirects back to it: it stands for itself, and for those that name it.
+// The canonical page is gone, or redirects back: the page stands for itself, and for pages that name it.
 func TestAPageThatStandsForItselfStandsForItsCopies(t *testing.T) {
 	for name, named := range map[string]func(s *site){
 		"gone":           func(s *site) { s.status("/named", 410) },

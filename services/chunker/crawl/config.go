@@ -17,26 +17,24 @@ const (
 	MaxMaxPages     = 50_000
 )
 
-// Config is what a user says about a web connector: its `config`. Unknown fields are refused by whoever
-// decodes it.
+// Config is the configuration of a web connector, as its user writes it. Its decoder refuses unknown fields.
 type Config struct {
-	// URL is where the crawl starts: http or https, without user name and password. The crawl stays on its
-	// scheme, host and port; a redirect of the start page within the same site moves it there.
+	// URL is the start page of the crawl: http or https, without user name and password. The crawl stays on its scheme, host
+	// and port; a redirect of the start page within the same site changes them.
 	URL string `json:"url"`
-	// MaxDepth is how many links a page may be away from the start page; 0 reads the start page alone.
-	// Default: 3. At most 20.
+	// MaxDepth is how many links a page may be away from the start page; 0 reads only the start page. Default: 3. At most 20.
 	MaxDepth *int `json:"max_depth,omitempty"`
-	// MaxPages is how many documents the crawl may yield, 1 to 50,000. Default: 500.
+	// MaxPages bounds the documents of the crawl, 1 to 50,000. Default: 500.
 	MaxPages *int `json:"max_pages,omitempty"`
 	// PathPrefix keeps the crawl below a path, by whole segments: "/docs" contains /docs and /docs/x, not
 	// /docs2. The start URL must be below it. Default: the whole host.
 	PathPrefix string `json:"path_prefix,omitempty"`
-	// IgnoreQuery treats URLs that differ only after the "?" as one page and asks for it without a query:
-	// for calendars, sort orders and filters. Default: false.
+	// IgnoreQuery takes URLs that differ only after the "?" for one page and requests it without a query: for calendars, sort
+	// orders and filters. Default: false.
 	IgnoreQuery bool `json:"ignore_query,omitempty"`
 }
 
-// Validate returns all problems at once, each naming the field, its value and what to do.
+// Validate returns all problems at once, each with the field, its value and the fix.
 func (c Config) Validate() error {
 	var problems []error
 	report := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
@@ -87,12 +85,11 @@ func deref(p *int, otherwise int) int {
 	return *p
 }
 
-// redact keeps out of messages and logs what somebody put into a URL, or what a site answered as one, that says who may
-// enter.
+// redact removes credentials from a text for messages and logs: from a user's URL, or from a text that a site sent as one.
 func redact(raw string) string { return clip(secret.Typed(raw, maxShown), maxShown) }
 
-// maxShown is how many bytes of such a text are shown. Masks look at a few more of it, whatever its length.
+// maxShown is how many bytes of such a text are shown. Masks look at a few more, whatever its length.
 const maxShown = 200
 
-// withoutSecrets is a URL in messages and logs.
+// withoutSecrets returns a URL for messages and logs.
 func withoutSecrets(u *url.URL) string { return secret.OfURL(u) }

@@ -19,7 +19,7 @@ type Runner interface {
 	Do(ctx context.Context, task string, most int64, read func(answer string) error, parts ...[]byte) error
 }
 
-// InProcess runs Task in this process, which a page may take with it. It is for tests.
+// InProcess runs Task in this process, which a page may crash. It is for tests.
 type InProcess struct{}
 
 // Do runs Task, whatever its name is.
@@ -31,7 +31,7 @@ func (InProcess) Do(_ context.Context, _ string, _ int64, read func(answer strin
 // the page; the answer is JSON.
 var Task = confine.Task{Name: "outline", Run: answerOutline}
 
-// question is what a child needs beside the page.
+// question is what a child needs to know beside the page.
 type question struct {
 	At, Token, Origin, Prefix string
 	Aliases                   []string
@@ -97,7 +97,7 @@ func (c *crawler) checkAnswer(raw string) (childAnswer, error) {
 	return answer, nil
 }
 
-// covers tells whether a child may name a link.
+// covers tells whether a link of a child's answer is in the scope.
 func (c *crawler) covers(link string) bool {
 	u, err := url.Parse(link)
 	if err != nil {
@@ -107,7 +107,7 @@ func (c *crawler) covers(link string) bool {
 	return ok && utf8.ValidString(link)
 }
 
-// answerOutline is what a child does.
+// answerOutline is the function of Task.
 func answerOutline(request []byte) []byte {
 	answer, err := outlineFor(request)
 	if err != nil {
@@ -115,7 +115,7 @@ func answerOutline(request []byte) []byte {
 	}
 	raw, err := json.Marshal(answer)
 	if err != nil {
-		return nil // there is nothing in it that JSON lacks
+		return nil // it has only values that JSON can encode
 	}
 	return raw
 }

@@ -26,7 +26,7 @@ type crawler struct {
 	// textless are documents that failed; old are documents that failed and were stored before; redirecting are URLs that redirect
 	// to the other documents, or name them as canonical. A URL that names an old one is old, too.
 	textless, old, redirecting urls
-	// ids are the bytes of their source ids, which the next crawl is told.
+	// ids counts the bytes of their source ids, which the next crawl reads.
 	ids int
 	// undecided are URLs that redirect to pages that failed: nothing is known about documents of their own.
 	undecided urls
@@ -43,24 +43,24 @@ type crawler struct {
 	reading map[string]bool
 	// applied counts pages, silent counts pages in a row without an answer.
 	applied, silent int
-	// hasUnread says that a page failed whose links are not known: pages behind it cannot be told from pages that are gone.
+	// hasUnread says that a page failed whose links are not known: pages behind it cannot be distinguished from deleted ones.
 	hasUnread bool
 	// unread are those pages. They are stored at the end, so that an interrupted crawl counts for nothing.
 	unread []unread
-	// heldBefore counts the crawls in a row before this one that kept what may be behind such pages.
+	// heldBefore counts the crawls in a row before this one that kept pages behind such pages.
 	heldBefore int
 
 	result Result
 }
 
-// Crawl reads the site that cfg describes and tells sink what it found. It returns when everything is done
-// and no goroutine is left.
+// Crawl reads the site that cfg describes and stores its documents in sink. It returns when everything is done and no goroutine
+// is left.
 //
-// An error is a worker.ErrPermanent where it stays until somebody changes the connector, the site or the service's settings: at the first
-// crawl the start page is gone (404, 410), refuses (401, 403), is forbidden by robots.txt, leads to another site, or is an address
-// that the guard blocks (guard.ErrBlocked). A site that was crawled before is away then. An error of sink is returned as it
-// is; where ctx ended, the error wraps its cause. Documents that no link leads to any more are deleted only
-// when the error is nil.
+// An error is a worker.ErrPermanent where only a change of the connector, the site or the service's settings helps: at the
+// first crawl the start page is gone (404, 410), refuses (401, 403), is forbidden by robots.txt, leads to another site, or is
+// an address that the guard blocks (guard.ErrBlocked). A site that was crawled before is then away. An error of sink is
+// returned as it is; where ctx ended, the error wraps its cause. Documents that no link leads to any more are deleted only when
+// the error is nil.
 func Crawl(ctx context.Context, cfg Config, opt Options, sink Sink) (Result, error) {
 	if err := cfg.Validate(); err != nil {
 		return Result{}, worker.Permanent(fmt.Errorf("read the connector's config: %w", err))
@@ -105,7 +105,7 @@ func (c *crawler) run(ctx context.Context) error {
 	return c.sweep(ctx)
 }
 
-// begin reads the start page, which decides where the crawl takes place.
+// begin reads the start page, which decides the scope of the crawl.
 func (c *crawler) begin(ctx context.Context) error {
 	start, err := c.cfg.start()
 	if err != nil {
@@ -149,7 +149,7 @@ func (c *crawler) noStart(v visit) error {
 	return err
 }
 
-// withinSite follows a redirect of the start page.
+// withinSite checks that a redirect of the start page stays within the site.
 func (c *crawler) withinSite(from, to *url.URL) (*url.URL, error) {
 	if !sameSite(from, to) {
 		return nil, fmt.Errorf("%s redirects to another site, %s: set url to where the site is now", withoutSecrets(from), withoutSecrets(to))
@@ -166,11 +166,11 @@ func (c *crawler) read(ctx context.Context, level int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	var window []chan outcome
-	var stays []*visitRoom // of the window
+	var rooms []*visitRoom // of the window
 	var last *visitRoom
 	defer func() {
 		wg.Wait()
-		for _, in := range stays {
+		for _, in := range rooms {
 			in.release()
 		}
 	}()
@@ -189,7 +189,7 @@ func (c *crawler) read(ctx context.Context, level int) error {
 			c.reading[e.url] = true
 			done := make(chan outcome, 1)
 			in := newVisitRoom(last)
-			last, window, stays = in, append(window, done), append(stays, in)
+			last, window, rooms = in, append(window, done), append(rooms, in)
 			if c.docs.has(e.url) {
 				in.decide()
 				done <- outcome{visit: visit{entry: e, id: e.url, duplicate: true}}
@@ -210,14 +210,14 @@ func (c *crawler) read(ctx context.Context, level int) error {
 		if o.err != nil {
 			return o.err
 		}
-		stays[0].countDeferred(c.opt.Room)
+		rooms[0].countDeferred(c.opt.Room)
 		delete(c.reading, o.visit.entry.url)
 		c.frontier.giveBack(o.visit.entry)
 		if err := c.applyVisit(ctx, o.visit, level); err != nil {
 			return err
 		}
-		stays[0].release()
-		window, stays = window[1:], stays[1:]
+		rooms[0].release()
+		window, rooms = window[1:], rooms[1:]
 	}
 }
 
@@ -231,7 +231,7 @@ func (c *crawler) checkSilence(ctx context.Context, f *failure) error {
 	if c.silent++; c.silent < c.opt.MaxSilence {
 		return nil
 	}
-	if err := c.fetch.answers(ctx, c.start); err != nil {
+	if err := c.fetch.checkAnswers(ctx, c.start); err != nil {
 		if ctx.Err() != nil {
 			return stopped(ctx, err)
 		}

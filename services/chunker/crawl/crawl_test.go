@@ -276,7 +276,7 @@ func TestAPanicInExtractionFailsThePage(t *testing.T) {
 	s := newSite(t).page("/", "home", "/a").page("/a", "poison")
 	st := newStore()
 	crawlOK(t, s, st, func(_ *crawl.Config, o *crawl.Options) {
-		o.Extract = func(ctx context.Context, body []byte, contentType, url string) (crawl.Page, error) {
+		o.Extract = func(ctx context.Context, body []byte, contentType, url string) (worker.Document, error) {
 			if strings.Contains(string(body), "poison") {
 				panic("index out of range")
 			}

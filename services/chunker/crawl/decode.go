@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/html/charset"
 )
 
-// content is a body as it is handed on.
+// content is a decoded body.
 type content struct {
 	body []byte
 	// contentType has charset=utf-8 where body was decoded as text.
@@ -20,7 +20,7 @@ type content struct {
 	html        bool
 }
 
-// decode turns text of any charset into UTF-8, of at most most bytes, and leaves everything else alone.
+// decode converts text of any charset to UTF-8, of most bytes at most, and leaves all other content unchanged.
 func decode(body []byte, contentType string, most int64) (content, error) {
 	media, params, err := mime.ParseMediaType(contentType)
 	if err != nil {
@@ -58,8 +58,8 @@ func textual(media string) bool {
 	return false
 }
 
-// toUTF8 believes, in this order: a byte order mark, the header, the page's own meta element, valid UTF-8,
-// windows-1252 (the order of the HTML standard). A claim of UTF-8 that the bytes refute is not believed.
+// toUTF8 takes the charset, in this order, from: a byte order mark, the header, the page's own meta element, valid UTF-8,
+// windows-1252 (the order of the HTML standard). A declaration of UTF-8 that the bytes contradict is ignored.
 func toUTF8(body []byte, label string, most int64) ([]byte, error) {
 	hint := "text/html"
 	if label != "" {
@@ -94,7 +94,7 @@ func toUTF8(body []byte, label string, most int64) ([]byte, error) {
 
 const replacement = "\uFFFD"
 
-// invalid counts the stretches of body that are no UTF-8.
+// invalid counts the stretches of invalid UTF-8 in body.
 func invalid(body []byte) (stretches int) {
 	inside := false
 	for len(body) > 0 {
@@ -110,11 +110,11 @@ func invalid(body []byte) (stretches int) {
 
 func tooLong(most int64) error { return fmt.Errorf("body is longer than %d bytes in UTF-8", most) }
 
-// sniffBytes is how much of a body http.DetectContentType looks at.
+// sniffBytes is how many bytes http.DetectContentType reads.
 const sniffBytes = 512
 
-// checkHasText returns an error for a body that can be told from its beginning to hold no text at all, so that
-// videos and pictures are not downloaded. Both the header and the bytes have to say so.
+// checkHasText returns an error for a body whose header and first bytes both say that it has no text, so that videos and
+// pictures are not downloaded.
 func checkHasText(contentType string, beginning []byte) error {
 	declared, _, _ := strings.Cut(strings.ToLower(contentType), ";")
 	declared = strings.TrimSpace(declared)

@@ -8,8 +8,8 @@
 // Pages are fetched concurrently but applied strictly in frontier order, and only applying adds to the
 // frontier. So what max_pages keeps depends on the site alone, never on which answer came first.
 //
-// What is known of a page already (Sink.Known, Sink.Links) makes the crawl incremental: a page that has
-// not changed costs a conditional request, and its stored links stand in for the body that was not sent.
+// The stored documents (Sink.Known, Sink.Links) make the crawl incremental: a page that has not changed costs a conditional
+// request, and its stored links replace those of the body that was not sent.
 //
 // What happens to a document:
 //
@@ -26,21 +26,21 @@
 //	nothing, and it has failed ever since     Deleted: there is nothing stored of it
 //	it was new
 //
-// The links of a page that failed are not known where it is new and gave no answer: what may be behind it is kept by one crawl. Nor are
-// they where the store had no room for the page or gave it up, for its links may be too many to be written then, and where the
-// configuration has changed since: what may be behind such pages is kept until they are read. Where these pages are read, nothing need
-// be kept. After maxHeldCrawls in a row that kept something for any such page, new or not, the next one keeps nothing: a site may have
-// pages that are new at each crawl, and fail. What it deletes by mistake is stored again by the next crawl that comes to it. The
-// failures themselves say how many crawls in a row it were. They are stored when the crawl has ended, so that one that dies on the way
+// The links of a failed page are not known in three cases. The page is new and gave no answer: pages behind it are kept for one
+// crawl. Or the store had no room for the page or gave it up, perhaps because its links are too many. Or the configuration has
+// changed since. In the last two cases pages behind it are kept until the page is read, and need not be kept any more. After
+// maxHeldCrawls in a row that kept pages behind any such page, new or not, the next crawl keeps none: a site may have pages
+// that are new at each crawl, and fail. A page that is deleted by mistake is stored again by the next crawl that reaches it.
+// The memos of failed pages count these crawls in a row. They are stored when the crawl has ended, so that an interrupted crawl
 // counts for nothing; it may begin the row again.
 //
-// A crawl that would delete suspiciously many deletes none, and fails (source.GuardDeletions).
+// A crawl that would delete suspiciously many documents deletes none, and fails (source.GuardDeletions).
 //
-// Pages without an answer fail alone as long as the start page answers, which is asked again for each MaxSilence of them in a row.
-// Where it does not, the site is down, and the crawl ends without deleting anything more.
+// Pages without an answer fail alone as long as the start page answers, which is requested again after each MaxSilence of them
+// in a row. Where the start page does not answer, the site is down, and the crawl ends without further deletions.
 //
-// A page that names another of the crawl as canonical gives no document of its own: that one, or what it redirects to or names in turn, is
-// read in its place, at once. It stands for itself where there is no text in that place: the other is gone, not to be indexed, outside, or
-// fails. (An earlier text of one that fails stands for pages that are not stored, for one crawl.) Of pages that name each other in a circle
-// one stands for itself, and for the others.
+// A page that names another page of the crawl as canonical has no document of its own: its canonical page, or the page to which
+// that redirects or which it names in turn, is read in its place, at once. The page stands for itself where its canonical page
+// has no text: that is gone, noindex, outside the scope, or fails. (The earlier text of a failing canonical page replaces pages
+// that are not stored, for one crawl.) Of pages that name each other in a circle one stands for itself, and for the others.
 package crawl

@@ -7,20 +7,20 @@ import (
 	"github.com/echomind/sync/internal/guard"
 )
 
-// kind is what a page that gave no content means for its document.
+// kind is what a page without content means for its document.
 type kind int
 
 const (
-	// gone: the page says that it is no more.
+	// gone: the page says that it is gone.
 	gone kind = iota + 1
 	// unanswered: the page may work later.
 	unanswered
-	// refused: the page answered, but with nothing that could be a document.
+	// refused: the page answered, but not with a document.
 	refused
-	// unreadable: the page's content came, and cannot be used.
+	// unreadable: the page has content that cannot be read.
 	unreadable
-	// outside: the page leads out of what this crawl covers.
-	outside
+	// outOfScope: the page leads out of the scope of this crawl.
+	outOfScope
 	// disallowed: robots.txt forbids the page.
 	disallowed
 )
@@ -28,7 +28,7 @@ const (
 // failure is why a page gave no content.
 type failure struct {
 	kind kind
-	// url is where it went wrong: after redirects, not always the URL that was asked for.
+	// url is the URL that failed: after redirects, not always the requested URL.
 	url string
 	// down says that the site as a whole may have stopped answering.
 	down bool
@@ -38,12 +38,12 @@ type failure struct {
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// permanent tells whether the first crawl of a site, whose start page failed like this, is worth trying again.
+// permanent tells whether another try of the first crawl of a site is useless, because of this failure of its start page.
 func (f *failure) permanent() bool {
 	return f.kind != unanswered || errors.Is(f.err, guard.ErrBlocked)
 }
 
-// kindOf sorts an answer without content by its status code (RFC 9110).
+// kindOf classifies a response without content by its status code (RFC 9110).
 func kindOf(status int) kind {
 	switch {
 	case status == http.StatusNotFound, status == http.StatusGone:

@@ -1,11 +1,11 @@
 package crawl
 
-// SetMaxURLBytes returns how to undo it.
+// SetMaxURLBytes returns a function that undoes it.
 func SetMaxURLBytes(n int) (undo func()) {
 	before := maxURLBytes
 	maxURLBytes = n
 	return func() { maxURLBytes = before }
 }
 
-// MaxHeldCrawls is how many crawls in a row hold deletions back.
+// MaxHeldCrawls is how many crawls in a row may hold deletions back.
 const MaxHeldCrawls = maxHeldCrawls

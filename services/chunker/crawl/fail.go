@@ -10,28 +10,27 @@ import (
 	"github.com/echomind/sync/sdk/worker"
 )
 
-// maxHeldCrawls is how many crawls in a row keep what may be behind pages that fail and whose links are not known: neither one that
-// fails for ever nor others at each crawl must keep for ever what nothing links to.
+// maxHeldCrawls is how many crawls in a row may keep pages behind failed pages whose links are not known: neither a page that
+// fails for ever nor other pages at each crawl may keep unlinked documents for ever.
 const maxHeldCrawls = 3
 
-// unreadBytes is what a failure that is kept takes beside its URL and reason.
+// unreadBytes is the memory of an unread failure beside its URL and reason.
 const unreadBytes = 64
 
 // failureMemo is the memo of a document that failed.
 type failureMemo struct {
-	// Nothing says of a page that failed that nothing is stored of it, neither text nor links; Unread of another that its links are not
-	// known.
+	// Nothing says that nothing is stored of the failed page, neither text nor links; Unread, that its links are not known.
 	Nothing bool `json:"nothing,omitempty"`
 	Unread  bool `json:"unread,omitempty"`
-	// Crawls is how many crawls in a row have kept what may be behind such pages; 0 where the last one kept nothing.
+	// Crawls counts the crawls in a row that have kept pages behind such pages; 0 where the last one kept none.
 	Crawls int `json:"crawls,omitempty"`
 }
 
-// memo is never nil: by it a document that the store had no room for is told from one of another configuration.
+// memo is never nil: it distinguishes a document that the store had no room for from a document of another configuration.
 func (r failureMemo) memo() json.RawMessage {
 	data, err := json.Marshal(r)
 	if err != nil {
-		panic(err) // it has nothing that cannot be encoded
+		panic(err) // it has only fields that can be encoded
 	}
 	return data
 }
@@ -47,14 +46,14 @@ func failureMemoOf(k worker.Known) (r failureMemo) {
 // unread is a page that failed and whose links are not known.
 type unread struct{ id, reason string }
 
-// fail notes why a page has no content. The links that its document has stay, so that one page that cannot
-// be read does not make everything behind it look gone.
+// fail notes why a page has no content. The links of its stored document stay, so that the failure of one page does not make
+// all pages behind it look gone.
 func (c *crawler) fail(ctx context.Context, v visit, level int) error {
 	switch v.fail.kind {
 	case gone:
 		c.noteGone(v.id)
 		return nil
-	case outside, disallowed:
+	case outOfScope, disallowed:
 		c.result.Skipped++
 		return nil
 	}
@@ -64,7 +63,7 @@ func (c *crawler) fail(ctx context.Context, v visit, level int) error {
 		c.frontier.remember(c.undecided, v.entry.url)
 	}
 	c.frontier.remember(c.textless, v.id)
-	if c.storedBefore(v.id).VersionToken != "" { // what is stored of it is found until it is read again
+	if c.storedBefore(v.id).VersionToken != "" { // its stored text can be found until the page is read again
 		c.frontier.remember(c.old, v.id)
 	}
 	links := v.outline.links
@@ -89,9 +88,9 @@ func (c *crawler) fail(ctx context.Context, v visit, level int) error {
 	return c.storeFailure(ctx, v.id, reason, links, failureMemo{Nothing: c.isNothing(v.id) && len(links) == 0})
 }
 
-// isUnread tells whether a page that failed has links that are not known, behind which may be what the crawl does not find. Those of a
-// new page are not. Those of a document without token and hash may be of another text: the store had no room for it or has given it up,
-// or the configuration has changed.
+// isUnread tells whether a failed page has links that are not known, behind which may be pages that the crawl does not find.
+// The links of a new page are not known. Those of a document without token and hash may be of another text: the store had no
+// room for it or has given it up, or the configuration has changed.
 func (c *crawler) isUnread(v visit) bool {
 	before, known := c.known[v.id]
 	switch {
@@ -103,14 +102,14 @@ func (c *crawler) isUnread(v visit) bool {
 	return before.VersionToken == "" && (before.ContentHash == "" || failureMemoOf(before).Unread)
 }
 
-// isNothing tells whether nothing is stored of a page but that it failed.
+// isNothing tells whether only the failure of a page is stored.
 func (c *crawler) isNothing(id string) bool {
 	before, known := c.known[id]
 	return !known || c.deleted.has(id) || before.ContentHash != "" && failureMemoOf(before).Nothing
 }
 
-// storeUnread stores a failure, and that so many crawls in a row have kept what may be behind such pages. The next crawl takes that of a
-// new page for any other.
+// storeUnread stores a failure, with the number of crawls in a row that have kept pages behind such pages. The next crawl
+// treats the failure of a new page as that of any other.
 func (c *crawler) storeUnread(ctx context.Context, u unread, crawls int) error {
 	links, err := c.storedLinks(ctx, u.id)
 	if err != nil {
@@ -120,7 +119,7 @@ func (c *crawler) storeUnread(ctx context.Context, u unread, crawls int) error {
 	return c.storeFailure(ctx, u.id, u.reason, links, failureMemo{Nothing: nothing, Unread: !nothing, Crawls: crawls})
 }
 
-// storeUnreads ends a crawl whose deletions are done: what it kept has been kept by one more. Where it kept nothing the row ends.
+// storeUnreads ends a crawl after its deletions: it counts as one more that kept pages. Where it kept none the row ends.
 func (c *crawler) storeUnreads(ctx context.Context, kept bool) error {
 	crawls := 0
 	if kept {
@@ -141,14 +140,14 @@ func (c *crawler) storeFailure(ctx context.Context, id, reason string, links []s
 	memo := r.memo()
 	hash := hashOfFailure(memo, reason, links)
 	if before := c.storedBefore(id); before.VersionToken == "" && before.ContentHash == hash {
-		c.unchanged() // stored already, with this very reason
+		c.unchanged() // stored already, with the same reason
 		return nil
 	}
 	c.result.Failed++
 	return c.sink.Put(ctx, worker.Document{SourceID: id, URL: id, Links: links, Memo: memo, Err: reason, ContentHash: hash})
 }
 
-// storedLinks are those of a document that was stored before the crawl and is not deleted.
+// storedLinks are the links of a document that was stored before the crawl and is not deleted.
 func (c *crawler) storedLinks(ctx context.Context, id string) ([]string, error) {
 	if _, known := c.known[id]; !known || c.deleted.has(id) {
 		return nil, nil
@@ -166,7 +165,7 @@ func (c *crawler) noteGone(id string) {
 	c.gone = append(c.gone, id)
 }
 
-// hashOfFailure tells a failure that is stored already from a new one.
+// hashOfFailure distinguishes a stored failure from a new one.
 func hashOfFailure(memo json.RawMessage, reason string, links []string) string {
 	h := sha256.New()
 	enc := json.NewEncoder(h)
@@ -176,7 +175,8 @@ func hashOfFailure(memo json.RawMessage, reason string, links []string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// heldBefore is that of all: the last crawl has marked all the pages that it failed to read, and those that it did not come to.
+// heldBefore is the count of all memos: the last crawl has marked all pages that it failed to read, and those that it did not
+// reach.
 func heldBefore(known map[string]worker.Known) (most int) {
 	for _, k := range known {
 		most = max(most, failureMemoOf(k).Crawls)

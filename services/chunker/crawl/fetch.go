@@ -17,18 +17,18 @@ import (
 	"github.com/echomind/sync/sdk/worker"
 )
 
-// fetcher asks for pages politely. It is safe for concurrent use.
+// fetcher requests pages within the limits of their hosts. It is safe for concurrent use.
 type fetcher struct {
-	opt    Options
-	client *http.Client
-	guest  *hostUser
-	known  map[string]worker.Known
-	robots *robotsFiles
-	// forgotten are the URLs whose documents the crawl has deleted: what is known of them asks for nothing that is stored.
+	opt      Options
+	client   *http.Client
+	hostUser *hostUser
+	known    map[string]worker.Known
+	robots   *robotsFiles
+	// forgotten are the URLs whose documents the crawl has deleted: they are requested without a condition.
 	forgotten sync.Map
 }
 
-// answer is a page's content, or the word that it has not changed.
+// answer is a page's content, or "not modified".
 type answer struct {
 	url *url.URL
 	// via are the URLs that redirected here.
@@ -46,18 +46,18 @@ func newFetcher(opt Options, known map[string]worker.Known) *fetcher {
 		Transport:     opt.Transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	guest := newHostUser(opt)
-	robots := &robotsFiles{opt: opt, client: client, guest: guest, files: map[string]*robotsFile{}}
-	return &fetcher{opt: opt, client: client, guest: guest, known: known, robots: robots}
+	user := newHostUser(opt)
+	robots := &robotsFiles{opt: opt, client: client, hostUser: user, files: map[string]*robotsFile{}}
+	return &fetcher{opt: opt, client: client, hostUser: user, known: known, robots: robots}
 }
 
-// close gives up what the fetcher holds of shared limits.
-func (f *fetcher) close() { f.guest.leave() }
+// close releases the fetcher's use of shared limits.
+func (f *fetcher) close() { f.hostUser.leave() }
 
-// forget has a URL asked for as if nothing was known of it.
+// forget makes the next request of a URL unconditional.
 func (f *fetcher) forget(url string) { f.forgotten.Store(hashed(url), nil) }
 
-// knownOf is what is stored of a URL's document.
+// knownOf is the stored state of a URL's document.
 func (f *fetcher) knownOf(url string) worker.Known {
 	if _, is := f.forgotten.Load(hashed(url)); is {
 		return worker.Known{}
@@ -65,8 +65,8 @@ func (f *fetcher) knownOf(url string) worker.Known {
 	return f.known[url]
 }
 
-// page asks for u and follows its redirects; each hop passes may and robots.txt before it is asked for.
-// Where no content comes the error is a *failure, unless ctx ended.
+// page requests u and follows its redirects; each URL must pass may and robots.txt before it is requested. Where there is no
+// content the error is a *failure, unless ctx ended.
 func (f *fetcher) page(ctx context.Context, u *url.URL, may follow, in *visitRoom) (*answer, error) {
 	var via []*url.URL
 	asked := map[string]bool{}
@@ -84,11 +84,11 @@ func (f *fetcher) page(ctx context.Context, u *url.URL, may follow, in *visitRoo
 		}
 		to, err := canonical(u, res.location, false)
 		if err != nil {
-			return nil, &failure{kind: outside, url: u.String(), err: fmt.Errorf("follow the redirect of %s to %q: %w", withoutSecrets(u), redact(res.location), err)}
+			return nil, &failure{kind: outOfScope, url: u.String(), err: fmt.Errorf("follow the redirect of %s to %q: %w", withoutSecrets(u), redact(res.location), err)}
 		}
 		via = append(via, u)
 		if to, err = may(u, to); err != nil {
-			return nil, &failure{kind: outside, url: u.String(), err: err}
+			return nil, &failure{kind: outOfScope, url: u.String(), err: err}
 		}
 		if asked[to.String()] {
 			return nil, &failure{kind: refused, url: via[0].String(), err: fmt.Errorf("follow the redirects of %s: they lead back to %s", withoutSecrets(via[0]), withoutSecrets(to))}
@@ -100,7 +100,7 @@ func (f *fetcher) page(ctx context.Context, u *url.URL, may follow, in *visitRoo
 	}
 }
 
-// reply is one answer of the server: content, "not modified", or where to look instead.
+// reply is one response of the server: content, "not modified", or a redirect.
 type reply struct {
 	header      http.Header
 	notModified bool
@@ -108,7 +108,7 @@ type reply struct {
 	body        []byte
 }
 
-// fetchWithRetries asks for u, and again where the server asks to come back later (RFC 9110, 10.2.3; RFC 6585, 4).
+// fetchWithRetries requests u, and again where the server asks to come back later (RFC 9110, 10.2.3; RFC 6585, 4).
 func (f *fetcher) fetchWithRetries(ctx context.Context, u *url.URL, in *visitRoom) (*reply, error) {
 	for try := 0; ; try++ {
 		res, later, err := f.ask(ctx, u, in)
@@ -118,20 +118,20 @@ func (f *fetcher) fetchWithRetries(ctx context.Context, u *url.URL, in *visitRoo
 		if try == f.opt.MaxRetries || later > f.opt.MaxRetryAfter {
 			return nil, err
 		}
-		f.guest.hold(u.Host, max(later, time.Second<<try))
+		f.hostUser.pause(u.Host, max(later, time.Second<<try))
 	}
 }
 
-// answers asks for u as for any page, and reads nothing of what comes: its error says why u gives no page.
-func (f *fetcher) answers(ctx context.Context, u *url.URL) error {
+// checkAnswers requests u like any page, and does not read the body: its error says why u gives no page.
+func (f *fetcher) checkAnswers(ctx context.Context, u *url.URL) error {
 	_, err := f.fetchWithRetries(ctx, u, nil)
 	return err
 }
 
-// ask sends one request. later is set where the server says that the same request may work after a while. Without a stay nobody wants
-// the body.
+// ask sends one request. later is set where the server says that the same request may work after a while. Without a visitRoom
+// the body is not read.
 func (f *fetcher) ask(ctx context.Context, u *url.URL, in *visitRoom) (r *reply, later time.Duration, err error) {
-	release, err := f.guest.acquire(ctx, u.Host, max(f.opt.MinDelay, f.robots.delay(u)))
+	release, err := f.hostUser.acquire(ctx, u.Host, max(f.opt.MinDelay, f.robots.delay(u)))
 	if err != nil {
 		return nil, 0, err
 	}
@@ -159,7 +159,8 @@ func (f *fetcher) ask(ctx context.Context, u *url.URL, in *visitRoom) (r *reply,
 		return f.read(ctx, u, res, conditional, nil)
 	}
 	return f.read(ctx, u, res, conditional, func(body int64) error {
-		// Waiting for room is no fault of the host's, which may have other requests meanwhile: an earlier page may be among them.
+		// The host is not at fault while a body waits for room, and may get other requests meanwhile: an earlier page may be
+		// among them.
 		waited := false
 		err := in.reserve(ctx, f.opt.Room, body, func() { waited = true; timer.Stop(); release() })
 		if waited {
@@ -200,7 +201,7 @@ func (f *fetcher) read(
 	return nil, retryAfter(res.Header, f.opt.Now()), fail
 }
 
-// body calls take before it reads more than what is free.
+// body calls take before it reads more than the free size.
 func (f *fetcher) body(ctx context.Context, u *url.URL, res *http.Response, take func(body int64) error) ([]byte, error) {
 	unusable := func(err error) error { return &failure{kind: unreadable, url: u.String(), err: err} }
 	if encoding := res.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
@@ -260,7 +261,7 @@ func noAnswer(ctx context.Context, u *url.URL, err error) error {
 	return &failure{kind: unanswered, url: u.String(), down: true, err: fmt.Errorf("GET %s: %w", withoutSecrets(u), withoutPorts(unwrapURLError(err)))}
 }
 
-// withoutPorts leaves out of a network's error our own address, which is another each time: the same failure is stored once.
+// withoutPorts removes our own address, whose port differs each time, from a network's error: the same failure is stored once.
 func withoutPorts(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Source != nil {
@@ -277,7 +278,7 @@ func isRedirect(status int) bool {
 	return false
 }
 
-// retryAfter is what an answer asks to wait, and at least a second.
+// retryAfter is the wait that a response asks for, and at least a second.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	return max(repeat.RetryAfter(h, now), time.Second)
 }

@@ -5,48 +5,48 @@ import "hash/maphash"
 // frontier is the order in which pages are read: breadth first, and within a level in the order in which
 // the pages before named them. It decides what max_pages keeps, so only applied pages may add to it.
 //
-// A spider trap makes endless URLs; therefore the frontier takes a bounded number of them, and of bytes, whatever comes. What
-// has been read gives its bytes back; what is remembered of it is a hash.
+// A spider trap makes endless URLs; therefore the frontier takes a bounded number of them, and of bytes. A page that has been
+// read gives its bytes back; only the hash of its URL is kept.
 type frontier struct {
 	levels [][]entry
-	// begun is how many pages of the level that is read have been taken.
+	// begun is how many pages of the current level have been taken.
 	begun int
-	// ahead are pages that come before the rest of that level: canonical ones that take the place of pages just read, and pages
-	// whose canonical one came to nothing.
+	// ahead are pages that are read before the rest of that level: canonical pages of pages that were just read, and pages
+	// whose canonical page gave no text.
 	ahead []entry
 	seen  urls
-	// room is how many URLs may still be looked at, slots how many may still be added.
+	// room is how many more URLs may be considered, slots how many may be added.
 	room, slots int
-	// left is how many bytes of memory the crawl may still take for URLs.
+	// left is how many more bytes of memory the crawl may take for URLs.
 	left int
-	// full says that a URL was left out, noMemory that one was for its bytes.
+	// full says that a URL was left out, noMemory that one was left out for its bytes.
 	full, noMemory bool
 }
 
 // entry is a page to read.
 type entry struct {
 	url string
-	// own says that the page is to be taken for itself whatever it names as canonical.
+	// own says that the page stands for itself, whatever it names as canonical.
 	own bool
 }
 
-// maxURLBytes bounds the memory that one crawl takes for URLs. No room of a process counts it: a crawl that held room for
-// as long as it lasts would wait for itself. Tests lower it.
+// maxURLBytes bounds the memory of one crawl for URLs. No Room counts it: a crawl that held room until its end would wait for
+// itself. Tests lower it.
 var maxURLBytes = 32 << 20
 
 const (
-	// seenBytes is what a URL takes in a set, entryBytes what a page to read takes beside its URL, waitBytes what one does that
-	// waits for the page that it names as canonical.
+	// seenBytes is the memory of a URL in a set, entryBytes that of a page to read beside its URL, waitBytes that of a page
+	// that waits for its canonical page.
 	seenBytes  = 40
 	entryBytes = 24
 	waitBytes  = 144
-	// reserve is the part of the memory that links may not take: a page finds room for its canonical one whatever else is to
-	// be read.
+	// reserve is the part of the memory that links may not take: there is always memory for the canonical page of a page that
+	// was read.
 	reserve = 32
 )
 
-// urls is a set of URLs by their hashes: a URL may have 2 KB. Two that share one, which no site can choose, are taken for
-// the same, once in tens of millions of the largest crawls.
+// urls is a set of URLs by their hashes, because a URL may have 2 KB. Two URLs with the same hash, which no site can choose,
+// count as one; in the largest crawls that happens once in tens of millions.
 type urls map[uint64]struct{}
 
 var seed = maphash.MakeSeed()
@@ -60,8 +60,8 @@ func (u urls) has(url string) bool {
 	return ok
 }
 
-// fetchesPerPage is how many requests a crawl may make for each document that it may yield. The surplus is
-// for redirects, duplicates, and pages that are gone or not to be indexed.
+// fetchesPerPage is how many requests a crawl may make for each document that it may store. The surplus is for redirects,
+// duplicates, and pages that are gone or noindex.
 const fetchesPerPage = 4
 
 func maxFetches(maxPages int) int { return fetchesPerPage*maxPages + 100 }
@@ -79,7 +79,7 @@ func newFrontier(maxDepth, maxPages int) *frontier {
 // mark notes a URL as seen without reading it.
 func (f *frontier) mark(url string) { f.seen.add(url) }
 
-// remember adds a URL to a set of those that were read, whose memory counts.
+// remember adds a URL to a set of read URLs, whose memory counts.
 func (f *frontier) remember(set urls, url string) {
 	if !set.has(url) {
 		set.add(url)
@@ -111,7 +111,7 @@ func (f *frontier) offer(url string, level int, allowed func(string) bool) {
 	}
 }
 
-// next takes the page that is to be read next out of a level. Its URL's bytes are given back when it has been read.
+// next takes the next page of a level. Its URL's bytes are given back when it has been read.
 func (f *frontier) next(level int) (e entry, ok bool) {
 	if len(f.ahead) > 0 {
 		e, f.ahead[0] = f.ahead[0], entry{}

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// queued is how many pages, and bytes of their URLs, are to be read.
+// queued counts the pages to read, and the bytes of their URLs.
 func (f *frontier) queued() (pages, bytes int) {
 	for _, level := range f.levels {
 		for _, e := range level {

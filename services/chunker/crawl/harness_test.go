@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// site is a web server on loopback whose pages a test sets, and that remembers what it was asked.
+// site is a web server on loopback whose pages a test sets, and that records its requests.
 type site struct {
 	*httptest.Server
 	t     *testing.T
@@ -102,7 +102,7 @@ func (s *site) status(path string, code int) *site {
 	return s.on(path, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) })
 }
 
-// onceThen has a path that is set answer as it does once, and then in another way.
+// onceThen makes a path answer once as it does now, and then in another way.
 func (s *site) onceThen(path string, then http.HandlerFunc) *site {
 	s.mu.Lock()
 	first := s.pages[path]
@@ -123,7 +123,7 @@ func (s *site) remove(path string) {
 	delete(s.pages, path)
 }
 
-// requests returns how often path was asked for since the last forget.
+// requests returns how often path was requested since the last forget.
 func (s *site) requests(path string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +156,7 @@ func anchors(hrefs ...string) string {
 	return b.String()
 }
 
-// store is a Sink that behaves like the real one over several crawls, and records the calls of the last.
+// store is a Sink that behaves like the real one over several crawls, and records the calls of the last crawl.
 type store struct {
 	docs      map[string]worker.Document
 	put       []string
@@ -250,19 +250,19 @@ func (c *clock) Wait(ctx context.Context, d time.Duration) error {
 }
 
 // extractMain stands for the real extraction: the text of <main>, and the title.
-func extractMain(_ context.Context, body []byte, contentType, url string) (crawl.Page, error) {
+func extractMain(_ context.Context, body []byte, contentType, url string) (worker.Document, error) {
 	media, _, _ := strings.Cut(contentType, ";")
 	switch media {
 	case "text/html", "application/xhtml+xml":
 		doc, err := goquery.NewDocumentFromReader(strings.NewReader(string(body)))
 		if err != nil {
-			return crawl.Page{}, err
+			return worker.Document{}, err
 		}
-		return crawl.Page{Title: doc.Find("title").Text(), MediaType: media, Chunks: []chunk.Chunk{{Text: doc.Find("main").Text()}}}, nil
+		return worker.Document{Title: doc.Find("title").Text(), MediaType: media, Chunks: []chunk.Chunk{{Text: doc.Find("main").Text()}}}, nil
 	case "text/plain", "text/markdown", "text/csv", "application/json":
-		return crawl.Page{Title: url, MediaType: media, Chunks: []chunk.Chunk{{Text: string(body)}}}, nil
+		return worker.Document{Title: url, MediaType: media, Chunks: []chunk.Chunk{{Text: string(body)}}}, nil
 	}
-	return crawl.Page{}, fmt.Errorf("unsupported content %s", media)
+	return worker.Document{}, fmt.Errorf("unsupported content %s", media)
 }
 
 func loopbackTransport(t *testing.T) *http.Transport {
@@ -280,7 +280,7 @@ func options(t *testing.T) crawl.Options {
 
 func ptr(n int) *int { return &n }
 
-// crawlOK crawls the whole site and expects success. Calls recorded before are forgotten.
+// crawlOK crawls the whole site and expects success. Earlier recorded calls are forgotten.
 func crawlOK(t *testing.T, s *site, st *store, change ...func(*crawl.Config, *crawl.Options)) crawl.Result {
 	t.Helper()
 	res, err := crawlSite(t, s, st, change...)
@@ -337,24 +337,24 @@ func transportTo(t *testing.T, allow string, ip [4]byte) *http.Transport {
 	return tr
 }
 
-// failEmpty is extractMain that has no use for a page without text.
-func failEmpty(ctx context.Context, body []byte, contentType, url string) (crawl.Page, error) {
+// failEmpty is extractMain that fails for a page without text.
+func failEmpty(ctx context.Context, body []byte, contentType, url string) (worker.Document, error) {
 	page, err := extractMain(ctx, body, contentType, url)
 	if err == nil && strings.TrimSpace(page.Chunks[0].Text) == "" {
-		return crawl.Page{}, errors.New("no main content")
+		return worker.Document{}, errors.New("no main content")
 	}
 	return page, err
 }
 
 func deepHTML() string { return strings.Repeat("<div>", 100_000) }
 
-// recordTypes notes each page's content type and body as extraction gets them.
+// recordTypes records the content type and body that extraction gets for each page.
 func recordTypes(got map[string]string) crawl.Extract {
 	var mu sync.Mutex
-	return func(_ context.Context, body []byte, contentType, url string) (crawl.Page, error) {
+	return func(_ context.Context, body []byte, contentType, url string) (worker.Document, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		got[url] = contentType + " " + string(body)
-		return crawl.Page{}, nil
+		return worker.Document{}, nil
 	}
 }

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// Hosts keeps the crawls of one process polite to each host: so many requests at once, so much time
-// between them, an owner's silence after "come back later". Crawls that share a Hosts share its limits.
-// It is safe for concurrent use.
+// Hosts limits the requests of all crawls of one process to each host: how many at the same time, how much time between them,
+// and an owner's pause after "come back later". Crawls that share a Hosts share its limits. It is safe for concurrent use.
 type Hosts struct {
 	mu    sync.Mutex
 	hosts map[string]*host
@@ -19,22 +18,22 @@ type host struct {
 	users int
 	// next is the earliest start of the next request.
 	next time.Time
-	// held is the same of an owner who was told to come back later. It holds nobody else: one address of a host can say so
-	// to its author's crawls for ever.
-	held map[string]time.Time
+	// pausedUntil is the earliest next request of an owner who was told to come back later. It does not stop other owners: one URL of
+	// a host can say so to its author's crawls for ever.
+	pausedUntil map[string]time.Time
 }
 
 // NewHosts returns limits that no crawl has used yet.
 func NewHosts() *Hosts { return &Hosts{hosts: map[string]*host{}} }
 
-// join keeps a host's state alive until leave is called. The first crawl that joins sets how many
-// requests the host gets at once.
+// join keeps a host's state alive until leave is called. The first crawl that joins sets how many requests the host gets at the
+// same time.
 func (h *Hosts) join(name string, concurrency int) (leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	st := h.hosts[name]
 	if st == nil {
-		st = &host{slots: make(chan struct{}, concurrency), held: map[string]time.Time{}}
+		st = &host{slots: make(chan struct{}, concurrency), pausedUntil: map[string]time.Time{}}
 		h.hosts[name] = st
 	}
 	st.users++
@@ -77,7 +76,7 @@ func (g *hostUser) join(name string) *host {
 	return h.hosts[name]
 }
 
-// acquire waits until the host may be asked again, for a slot of it, and for delay since the start of the request before. The
+// acquire waits for a slot of the host, until its pause is over and delay has passed since the start of the request before. The
 // slot is kept until release is called. Its errors are ctx's.
 func (g *hostUser) acquire(ctx context.Context, name string, delay time.Duration) (release func(), err error) {
 	st := g.join(name)
@@ -92,9 +91,9 @@ func (g *hostUser) acquire(ctx context.Context, name string, delay time.Duration
 			return nil, context.Cause(ctx)
 		}
 		now := g.opt.Now()
-		start, held := g.start(st, now, delay)
-		if held {
-			release() // others are not held
+		start, paused := g.start(st, now, delay)
+		if paused {
+			release() // others may have the slot
 			continue
 		}
 		if start.After(now) {
@@ -107,11 +106,11 @@ func (g *hostUser) acquire(ctx context.Context, name string, delay time.Duration
 	}
 }
 
-// start is when the next request may start. held says that the owner was told to come back later meanwhile.
-func (g *hostUser) start(st *host, now time.Time, delay time.Duration) (start time.Time, held bool) {
+// start returns when the next request may start. paused says that the owner was told to come back later meanwhile.
+func (g *hostUser) start(st *host, now time.Time, delay time.Duration) (start time.Time, paused bool) {
 	g.opt.Hosts.mu.Lock()
 	defer g.opt.Hosts.mu.Unlock()
-	if st.held[g.opt.Owner].After(now) {
+	if st.pausedUntil[g.opt.Owner].After(now) {
 		return time.Time{}, true
 	}
 	start = now
@@ -122,11 +121,11 @@ func (g *hostUser) start(st *host, now time.Time, delay time.Duration) (start ti
 	return start, false
 }
 
-// await waits, without a slot, while the owner is to come back later.
+// await waits, without a slot, until the owner's pause is over.
 func (g *hostUser) await(ctx context.Context, st *host) error {
 	for {
 		g.opt.Hosts.mu.Lock()
-		until := st.held[g.opt.Owner]
+		until := st.pausedUntil[g.opt.Owner]
 		g.opt.Hosts.mu.Unlock()
 		left := until.Sub(g.opt.Now())
 		if left <= 0 {
@@ -138,17 +137,17 @@ func (g *hostUser) await(ctx context.Context, st *host) error {
 	}
 }
 
-// hold lets no request of this owner's to the host start within d from now.
-func (g *hostUser) hold(name string, d time.Duration) {
+// pause lets no request of this owner to the host start within d from now.
+func (g *hostUser) pause(name string, d time.Duration) {
 	st, now := g.join(name), g.opt.Now()
 	g.opt.Hosts.mu.Lock()
 	defer g.opt.Hosts.mu.Unlock()
-	for owner, until := range st.held {
+	for owner, until := range st.pausedUntil {
 		if !until.After(now) {
-			delete(st.held, owner)
+			delete(st.pausedUntil, owner)
 		}
 	}
-	if until := now.Add(d); st.held[g.opt.Owner].Before(until) {
-		st.held[g.opt.Owner] = until
+	if until := now.Add(d); st.pausedUntil[g.opt.Owner].Before(until) {
+		st.pausedUntil[g.opt.Owner] = until
 	}
 }

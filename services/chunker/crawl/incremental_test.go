@@ -158,7 +158,7 @@ func TestAPageThatFailsForTheSameReasonAgainIsUnchanged(t *testing.T) {
 	st := newStore()
 	crawlOK(t, s, st)
 	require.Contains(t, paths(s, st.put), "/broken")
-	crawlOK(t, s, st) // it is new no more
+	crawlOK(t, s, st) // it is not new any more
 	res := crawlOK(t, s, st)
 	require.Empty(t, st.put)
 	require.Equal(t, 2, res.Unchanged)
@@ -254,7 +254,7 @@ func TestASiteThatStopsAnsweringEndsTheCrawlForNow(t *testing.T) {
 		require.NotErrorIs(t, err, worker.ErrPermanent, name)
 		require.ErrorContains(t, err, "5 pages in a row gave no answer")
 		require.Empty(t, st.deleted)
-		require.Equal(t, map[string]int{"503": 5, "500": 2, "no answer": 2}[name], s.requests("/"), name) // 503: asked again as any page
+		require.Equal(t, map[string]int{"503": 5, "500": 2, "no answer": 2}[name], s.requests("/"), name) // 503: requested again, as any page
 	}
 }
 
@@ -286,7 +286,7 @@ func TestAStartPageThatAsksToComeBackLaterIsNoSiteThatIsDown(t *testing.T) {
 	}
 }
 
-// What a connection that breaks off says of itself names its ports.
+// The error of a broken connection names its ports.
 func TestAConnectionThatBreaksOffFailsItsPageOnce(t *testing.T) {
 	s := newSite(t).page("/", "home", "/a").on("/a", func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := w.(http.Hijacker).Hijack()
@@ -322,7 +322,7 @@ func TestNoETagMakesATokenThatIsTooLong(t *testing.T) {
 	}
 }
 
-// Each fails alone, and what the site has withdrawn goes.
+// Each page fails alone, and pages that the site has withdrawn are deleted.
 func TestLinksThatAreDeadDoNotMakeASiteLookDown(t *testing.T) {
 	for name, dead := range map[string]http.HandlerFunc{
 		"503":       func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },

@@ -18,11 +18,11 @@ import (
 	"github.com/echomind/sync/services/chunker/crawl"
 )
 
-// drawn is a random site. Its pages are numbers, of which 0 is the start page.
+// drawn is a random site. Its pages are numbers; 0 is the start page.
 type drawn struct {
 	random *rand.Rand
 	pages  []drawnPage
-	// failing are the pages that fail for now, by their status.
+	// failing are the pages that fail for now, with their status.
 	failing map[int]int
 	edition int
 }
@@ -58,7 +58,7 @@ func (d *drawn) redraw(n int) {
 	case n == 0:
 	case kind == 0:
 		p.status = 404
-	case kind == 1 && n+1 < len(d.pages): // never back: that fails for ever
+	case kind == 1 && n+1 < len(d.pages): // never back: such a redirect fails for ever
 		p.redirect = n + 1 + d.random.IntN(len(d.pages)-n-1)
 	case kind == 2:
 		p.noindex = true
@@ -114,7 +114,7 @@ func (d *drawn) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// fail has some pages fail whose documents are known. Of one that names another as canonical no link leads there.
+// fail makes some pages fail whose documents are known. No link leads to a page that names another as canonical.
 func (d *drawn) fail(st *store) {
 	d.failing = map[int]int{}
 	for n := 1; n < len(d.pages); n++ {
@@ -129,7 +129,7 @@ type full struct {
 	*store
 	random  *rand.Rand
 	refuses bool
-	// left counts the calls until it dies; negative: it does not.
+	// left counts the calls until the store dies; negative: it does not die.
 	left int
 }
 
@@ -140,14 +140,14 @@ func (s *full) Put(ctx context.Context, d worker.Document) error {
 		return errDied
 	}
 	before := s.docs[d.SourceID]
-	if d.Err != "" { // its text stays
+	if d.Err != "" { // its text is kept
 		d.Chunks = before.Chunks
 	}
 	if err := s.store.Put(ctx, d); err != nil || d.Err != "" || !s.refuses || s.random.IntN(3) > 0 {
 		return err
 	}
 	refused := worker.Document{SourceID: d.SourceID, Err: "no room for it", Links: d.Links, Chunks: before.Chunks}
-	if s.random.IntN(2) == 0 { // there are too many, or it was given up
+	if s.random.IntN(2) == 0 { // the quota is full, or the document was given up
 		refused.Links = before.Links
 	}
 	s.docs[d.SourceID] = refused
@@ -163,8 +163,8 @@ func (d *drawn) crawl(t *testing.T, sink crawl.Sink) (crawl.Result, error) {
 	return res, err
 }
 
-// originals are the documents of pages that name no other as canonical. Which of several copies that name each other are stored depends
-// on the order in which they are read.
+// originals are the documents of pages that name no other page as canonical. Where several copies name each other, the order in
+// which they are read decides which are stored.
 func (d *drawn) originals(st *store) []string {
 	ids := []string{}
 	for n := range d.pages {
@@ -181,8 +181,8 @@ func (d *drawn) isOriginal(st *store, n int) bool {
 	return stored && p.redirect < 0 && (p.canonical < 0 || p.canonical == n)
 }
 
-// standsSomewhere tells whether there is text in the place of a page: its own, or that of one that it names, or that one.
-func (d *drawn) standsSomewhere(st *store, n int) bool {
+// hasTextSomewhere tells whether there is text for a page: its own, or that of its canonical page, or of that page's.
+func (d *drawn) hasTextSomewhere(st *store, n int) bool {
 	for range d.pages {
 		if len(st.docs[d.url(n)].Chunks) > 0 {
 			return true
@@ -194,11 +194,11 @@ func (d *drawn) standsSomewhere(st *store, n int) bool {
 	return false
 }
 
-// drawnSites is a sample of some thousands that were tried when it was written.
+// drawnSites is a sample of some thousands that were tried when the test was written.
 const drawnSites = 200
 
-// A store that refuses what it likes, crawls that die, pages that fail: while they do, nothing that was there before is deleted. Once
-// all answer, the index is what a crawl finds that begins with an empty one.
+// The store refuses documents at random, crawls die, pages fail: meanwhile no earlier document is deleted. Once all pages
+// answer, the index is the same as after a crawl that begins with an empty index.
 func TestWhateverFailsForAWhileAnIndexIsWhatItsSiteIs(t *testing.T) {
 	for seed := range uint64(drawnSites) {
 		d, st := draw(seed), newStore()
@@ -230,7 +230,7 @@ func TestWhateverFailsForAWhileAnIndexIsWhatItsSiteIs(t *testing.T) {
 			require.Equal(t, d.originals(fresh), d.originals(st), "seed %d: %+v", seed, d.pages)
 			for n := range d.pages {
 				want, stored := fresh.docs[d.url(n)]
-				require.True(t, !stored || d.standsSomewhere(st, n), "seed %d: %d of %+v", seed, n, d.pages)
+				require.True(t, !stored || d.hasTextSomewhere(st, n), "seed %d: %d of %+v", seed, n, d.pages)
 				if got, is := st.docs[d.url(n)]; stored && is {
 					require.Empty(t, got.Err)
 					require.Equal(t, want.Chunks, got.Chunks, "seed %d: %d of %+v", seed, n, d.pages)
@@ -241,7 +241,7 @@ func TestWhateverFailsForAWhileAnIndexIsWhatItsSiteIs(t *testing.T) {
 	}
 }
 
-// reachable are the pages to which something leads.
+// reachable are the pages to which links lead.
 func (d *drawn) reachable() map[int]bool {
 	seen, next := map[int]bool{}, []int{0}
 	for len(next) > 0 {
@@ -256,7 +256,7 @@ func (d *drawn) reachable() map[int]bool {
 	return seen
 }
 
-// Any page but those whose links have changed, and at each crawl one that is new.
+// Any page fails but those whose links have changed, and at each crawl a new page.
 func TestWhateverFailsForEverWhatNothingLinksToIsDeleted(t *testing.T) {
 	for seed := range uint64(drawnSites) {
 		d, st := draw(seed), newStore()
@@ -289,7 +289,7 @@ func TestWhateverFailsForEverWhatNothingLinksToIsDeleted(t *testing.T) {
 	}
 }
 
-// A page that another stands for, through whatever it names or redirects to, has no document beside it.
+// A page that another page replaces, by canonical links or redirects, has no document of its own.
 func TestWhereAllAnswerNoCopyIsStoredBesideThePageThatStandsForIt(t *testing.T) {
 	for seed := range uint64(drawnSites) {
 		d, st := draw(seed), newStore()

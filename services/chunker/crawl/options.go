@@ -13,20 +13,20 @@ import (
 
 // Options tune the service's crawls; users do not see them. Zero fields take their defaults.
 type Options struct {
-	// Extract turns bodies into documents. Required.
+	// Extract extracts documents from bodies. Required.
 	Extract Extract
-	// Runner reads pages' links. Required.
+	// Runner runs Task, which reads pages' links. Required.
 	Runner Runner
-	// Transport makes the requests. It must neither follow redirects nor use a proxy. Default: one of the
-	// guard's that reaches public addresses only, closed after the crawl.
+	// Transport makes the requests. It must neither follow redirects nor use a proxy. Default: a guarded transport that reaches
+	// public addresses only, closed after the crawl.
 	Transport http.RoundTripper
 	// Hosts shares the limits per host among the crawls of a process. Default: limits for this crawl alone.
 	Hosts *Hosts
-	// Connector is the connector's id, for what people are told to do.
+	// Connector is the connector's id, for messages that name a command.
 	Connector int32
-	// Owner is whose crawl this is: "come back later" holds the crawls of one owner alone. Default: nobody's.
+	// Owner is the crawl's owner: "come back later" holds the crawls of one owner only. Default: no owner.
 	Owner string
-	// Room is memory for bodies, from their reading until their documents are sent. Default: without end.
+	// Room is memory for bodies, from their reading until their documents are sent. Default: no bound.
 	Room room.OwnerRoom
 	// Logger gets what operators may want to know. Default: none.
 	Logger *slog.Logger
@@ -34,36 +34,35 @@ type Options struct {
 	// Default: "EchoMindSync/1.0 (+https://github.com/echomind/sync)".
 	UserAgent string
 
-	// Concurrency is how many requests one host gets at once. Default: 4.
+	// Concurrency is how many requests one host gets at the same time. Default: 4.
 	Concurrency int
-	// MinDelay is the least time between the starts of two requests to one host. Default: 0.
+	// MinDelay is the shortest time between the starts of two requests to one host. Default: 0.
 	MinDelay time.Duration
-	// MaxDelay caps what robots.txt may ask for with Crawl-delay. Default: 10 s.
+	// MaxDelay bounds the Crawl-delay of robots.txt. Default: 10 s.
 	MaxDelay time.Duration
 
 	// RequestTimeout bounds one request from connect to the last byte of the body. Default: 20 s.
 	RequestTimeout time.Duration
-	// MaxBodyBytes bounds one body after decompression. A longer one fails its document. Default: 8 MiB.
+	// MaxBodyBytes bounds one body after decompression. The document of a longer body fails. Default: 8 MiB.
 	MaxBodyBytes int64
 	// MaxRedirects bounds the redirects of one page. Default: 5.
 	MaxRedirects int
-	// MaxRetries bounds how often a request that was answered 429 or 503 is sent again. Default: 3.
+	// MaxRetries bounds the retries of a request after a 429 or 503. Default: 3.
 	MaxRetries int
-	// MaxRetryAfter is the longest Retry-After that is waited for; for a longer one the page fails instead
-	// of being asked too early. Default: 30 s.
+	// MaxRetryAfter is the longest Retry-After that a crawl waits for; after a longer one the page fails instead of being
+	// requested too early. Default: 30 s.
 	MaxRetryAfter time.Duration
-	// MaxSilence is how many pages in a row may fail without an answer (or with 429 or 503) before the start
-	// page is asked for once more. If that fails, too, the site counts as down and the crawl ends;
-	// else the count begins again. Default: 20.
+	// MaxSilence is how many pages in a row may fail without an answer (or with 429 or 503) before the start page is requested
+	// again. If that fails, too, the site counts as down and the crawl ends; otherwise the count begins again. Default: 20.
 	MaxSilence int
 
 	// RobotsTimeout bounds each request for robots.txt. Default: 10 s.
 	RobotsTimeout time.Duration
-	// MaxRobotsBytes is how much of a robots.txt is read; the rest is ignored. Default: 512 KiB (RFC 9309
-	// asks for at least 500 KiB).
+	// MaxRobotsBytes is how much of a robots.txt is read; the rest is ignored. Default: 512 KiB (RFC 9309 demands at least 500
+	// KiB).
 	MaxRobotsBytes int64
 
-	// Now tells the time, for Retry-After and delays. Default: time.Now.
+	// Now is the clock for Retry-After and delays. Default: time.Now.
 	Now func() time.Time
 	// Wait blocks for d, or until ctx is done, and then returns ctx's error. Default: a timer.
 	Wait func(ctx context.Context, d time.Duration) error

@@ -11,28 +11,28 @@ import (
 	"golang.org/x/net/html"
 )
 
-// Bounds on what is kept of one page.
+// Bounds of one page's outline.
 const (
 	maxLinks = 1000
-	// maxLinkBytes counts linkOverhead for each link, which is what it takes in a message beside its text.
+	// maxLinkBytes counts linkOverhead for each link: its bytes in a message beside its text.
 	maxLinkBytes  = 128 << 10
 	linkOverhead  = 8
 	maxTitleBytes = 1024
 	maxErrBytes   = 1000
 )
 
-// outline is what a crawl needs of a page beside its content.
+// outline is what a crawl needs from a page beside its content.
 type outline struct {
 	// links are canonical URLs within the scope, in document order, each once.
 	links []string
-	// canonical is the URL that the page names as its own, if that is another one within the scope.
+	// canonical is the URL that the page names as canonical, if it is another URL within the scope.
 	canonical string
 	noindex   bool
 	nofollow  bool
 }
 
-// readOutline reads an HTML page that was found at its canonical URL. It reads tags as a stream: a tree takes tens of
-// times the page. The base comes first, because it counts for what stands before it as well.
+// readOutline reads an HTML page that was found at its canonical URL. It reads tags as a stream: a tree takes tens of times the
+// page's memory. The base is read first, because it applies to earlier links as well.
 func readOutline(body []byte, at *url.URL, sc *scope, token string) outline {
 	var out outline
 	base := (*url.URL)(nil)
@@ -65,7 +65,7 @@ func readOutline(body []byte, at *url.URL, sc *scope, token string) outline {
 	return out
 }
 
-// pageLinks collects what a visitor could go on to, frames and refreshes included.
+// pageLinks collects the links that a visitor could follow, frames and refreshes included.
 func pageLinks(body []byte, base, at *url.URL, sc *scope) []string {
 	var links []string
 	seen := map[string]bool{at.String(): true}
@@ -90,19 +90,19 @@ func pageLinks(body []byte, base, at *url.URL, sc *scope) []string {
 	return links
 }
 
-// tag is a start tag that may say something of a page's place.
+// tag is a start tag that may contain a link or a directive.
 type tag struct {
 	name       string
 	attributes map[string]string
 }
 
-// readAttributes are the attributes that are looked at, by element.
+// readAttributes are the attributes that are read, by element.
 var readAttributes = map[string][]string{
 	"a": {"href", "rel"}, "area": {"href", "rel"}, "link": {"href", "rel"}, "base": {"href"},
 	"iframe": {"src"}, "frame": {"src"}, "meta": {"name", "content", "http-equiv"},
 }
 
-// tags are the start tags of a page that may say something of its place, in order.
+// tags returns the start tags of a page that may contain a link or a directive, in order.
 func tags(body []byte) iter.Seq[tag] {
 	return func(yield func(tag) bool) {
 		z := html.NewTokenizer(bytes.NewReader(body))
@@ -141,7 +141,7 @@ func (t tag) has(key string) bool {
 	return ok
 }
 
-// reference returns where an element leads, or "" if it should not be followed.
+// reference returns the link of an element, or "" if it must not be followed.
 func (t tag) reference() string {
 	rel := t.attr("rel")
 	switch t.name {
@@ -196,10 +196,10 @@ func (o *outline) addDirectives(directives string) {
 	}
 }
 
-// valued are directives with a colon of their own, which do not name a crawler.
+// valued are directives with a colon in them, which do not name a crawler.
 var valued = map[string]bool{"unavailable_after": true, "max-snippet": true, "max-image-preview": true, "max-video-preview": true}
 
-// addHeaderDirectives adds the directives of X-Robots-Tag, which may be for one crawler only: "name: noindex".
+// addHeaderDirectives adds the directives of X-Robots-Tag, which may address one crawler only: "name: noindex".
 func (o *outline) addHeaderDirectives(h http.Header, token string) {
 	for _, value := range h.Values("X-Robots-Tag") {
 		name, rest, ok := strings.Cut(value, ":")

@@ -35,7 +35,7 @@ func TestAPageOfNothingButTagsTakesLittleMemory(t *testing.T) {
 		out := readOutline([]byte(page), at, sc, "bot")
 		runtime.ReadMemStats(&after)
 		require.Empty(t, out.links)
-		// Signed: the collector may have given some back meanwhile.
+		// Signed: the garbage collector may have freed some memory meanwhile.
 		require.Less(t, int64(after.HeapSys)-int64(before.HeapSys), int64(64<<20), name)
 	}
 }
@@ -83,7 +83,7 @@ func TestALinkThatIsNotUTF8IsNotCovered(t *testing.T) {
 	require.False(t, c.covers("http://site.example/?q=\xff"))
 }
 
-// asked is a Runner that keeps how many bytes an answer may have.
+// asked is a Runner that keeps the bound of an answer.
 type asked struct{ most *int64 }
 
 func (a asked) Do(_ context.Context, _ string, most int64, read func(string) error, _ ...[]byte) error {
@@ -116,7 +116,7 @@ func (s saying) Do(_ context.Context, _ string, _ int64, read func(string) error
 	return read(string(s))
 }
 
-// FuzzOutline: what a child says of a page is what this process says, and never leads out of the scope.
+// FuzzOutline: the answer of a child equals the answer of this process, and never leads out of the scope.
 func FuzzOutline(f *testing.F) {
 	for _, seed := range []string{
 		"", "<a href=x>", "<base href=//other.example><a href=x>", "<p><b a0 a1 a2></p><p>x<p>x", "<br><br>", "<a href='http://[::1]:80/%zz'>",

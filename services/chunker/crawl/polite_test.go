@@ -155,7 +155,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 			s := newSite(t).page("/", "home", "/a").on("/a", func(w http.ResponseWriter, r *http.Request) {
 				if int(tries.Add(1)) <= c.times {
 					w.Header()["Retry-After"] = []string{c.retryAfter}
-					w.Header().Set("Date", newClock().Now().Format(http.TimeFormat)) // by the site's own clock
+					w.Header().Set("Date", newClock().Now().Format(http.TimeFormat)) // the site's own clock
 					w.WriteHeader(c.code)
 					return
 				}
@@ -171,7 +171,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	}
 }
 
-// One address of a host that many crawl may say "come back later" to whoever asks for it, for ever.
+// One URL of a host that many owners crawl may say "come back later" to every request, for ever.
 func TestComeBackLaterHoldsTheCrawlsOfOneOwnerAlone(t *testing.T) {
 	limited := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "30")

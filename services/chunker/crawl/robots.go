@@ -7,42 +7,42 @@ import (
 	"time"
 )
 
-// robots is what one robots.txt asks of this crawler (RFC 9309). The zero value allows everything.
+// robots are the rules of one robots.txt for this crawler (RFC 9309). The zero value allows everything.
 //
-// It is written here because github.com/temoto/robotstxt departs from the RFC where it hurts: one bad line
-// discards the whole file, Disallow wins a tie, and percent-encoding is compared as written.
+// github.com/temoto/robotstxt is not used, because it departs from the RFC: one bad line discards the whole file, Disallow wins
+// a tie, and percent-encoding is compared as written.
 //
-// A rule without a wildcard is looked up by the path's beginnings, so that half a megabyte of them costs what one costs.
-// Those with wildcards are tried one by one, and are bounded.
+// A rule without a wildcard is looked up by the prefixes of the path, so that half a megabyte of rules costs as much as one.
+// Rules with wildcards are tried one by one, and are bounded.
 type robots struct {
-	// begins and ends hold the rules without wildcards: those that the path begins with, and those that it is ("…$").
-	// The value says whether they allow.
+	// begins and ends are the rules without wildcards: prefixes of paths, and whole paths ("…$"). The value says whether they
+	// allow.
 	begins, ends map[string]bool
 	wild         []robotsRule
-	// tooMany says that there are more with wildcards than can be tried for every link: nothing is allowed then.
+	// tooMany says that there are more rules with wildcards than can be tried for every link: nothing is allowed then.
 	tooMany bool
 	// delay is the Crawl-delay, an extension that many sites use. 0: none.
 	delay time.Duration
 }
 
 const (
-	// maxWildRules is several times what large sites have.
+	// maxWildRules is several times the number that large sites have.
 	maxWildRules = 1000
-	// maxWildWork bounds the bytes of a path that rules with wildcards look at together, 1000 rules at 131 bytes each: a path
-	// beyond it is not allowed. It takes 0.4 ms. Rules that begin otherwise than the path do not look.
+	// maxWildWork bounds the bytes of a path that all rules with wildcards look at: 1000 rules look at 131 bytes each. A longer
+	// path is not allowed. It takes 0.4 ms. Rules with another beginning than the path's do not count.
 	maxWildWork = 128 << 10
 )
 
 type robotsRule struct {
 	allow bool
-	// parts are what stands between the wildcards; anchored means that the pattern ended with "$".
+	// parts are the texts between the wildcards; anchored means that the pattern ended with "$".
 	parts    []string
 	anchored bool
 	length   int
 }
 
-// parseRobots reads the groups that address token (a product token like "EchoMindSync", compared without
-// regard to case), or those of "*" if none does. Lines that it cannot read are skipped.
+// parseRobots reads the groups that address token (a product token like "EchoMindSync", in any case), or those of "*" if no
+// group does. Lines that it cannot read are skipped.
 func parseRobots(body []byte, token string) *robots {
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	var mine, everyone robots
@@ -118,7 +118,7 @@ func (r *robots) add(key, value string) {
 	}
 	for part := range strings.SplitSeq(value, "*") {
 		if part == "" && len(rule.parts) > 0 {
-			continue // "**" is "*"
+			continue // "**" means "*"
 		}
 		rule.parts = append(rule.parts, normalizeEscapes(part, robotsPlain))
 	}
@@ -135,7 +135,7 @@ func (r *robots) add(key, value string) {
 	r.keep(rule)
 }
 
-// keep puts a rule where it is looked for. Of two that say the same of one path the one that allows stands.
+// keep stores a rule for lookups. Of an allowing and a forbidding rule for the same path the allowing one is kept.
 func (r *robots) keep(rule robotsRule) {
 	switch at := &r.begins; {
 	case len(rule.parts) == 1:
@@ -153,11 +153,11 @@ func (r *robots) keep(rule robotsRule) {
 	}
 }
 
-// robotsPlain are the bytes that stay as they are in a rule and in the path it is compared with.
+// robotsPlain are the bytes that are not escaped in a rule, nor in the path that is compared with it.
 const robotsPlain = "/:@!$&'()*+,;=?"
 
-// allows tells whether a path with its query may be fetched: the longest matching rule decides, and of
-// equally long ones the one that allows (RFC 9309, 2.2.2).
+// allows tells whether a path with its query may be fetched: the longest matching rule decides, and of equally long ones the
+// rule that allows (RFC 9309, 2.2.2).
 func (r *robots) allows(pathAndQuery string) bool {
 	if pathAndQuery == "/robots.txt" {
 		return true
@@ -192,8 +192,8 @@ func (r *robots) allows(pathAndQuery string) bool {
 	return allowed
 }
 
-// matches takes the leftmost place for each part, so it is linear in the path for each part and gives up
-// as soon as the path is used up.
+// matches takes the leftmost place for each part, so it is linear in the path for each part and gives up at the end of the
+// path.
 func (r *robotsRule) matches(p string) bool {
 	rest, ok := strings.CutPrefix(p, r.parts[0])
 	if !ok {

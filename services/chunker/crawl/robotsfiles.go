@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// robotsFiles keeps the robots.txt of each origin that a crawl touches, read once.
+// robotsFiles keeps the robots.txt of each origin of a crawl, read once.
 type robotsFiles struct {
-	opt    Options
-	client *http.Client
-	guest  *hostUser
-	mu     sync.Mutex
-	files  map[string]*robotsFile
+	opt      Options
+	client   *http.Client
+	hostUser *hostUser
+	mu       sync.Mutex
+	files    map[string]*robotsFile
 }
 
 type robotsFile struct {
@@ -48,7 +48,7 @@ func (r *robotsFiles) check(ctx context.Context, u *url.URL) error {
 	return nil
 }
 
-// allows tells the same of an origin whose file has been read.
+// allows is check for an origin whose file has been read.
 func (r *robotsFiles) allows(u *url.URL) bool {
 	r.mu.Lock()
 	file := r.files[originOf(u)]
@@ -56,7 +56,7 @@ func (r *robotsFiles) allows(u *url.URL) bool {
 	return file != nil && file.rules != nil && file.rules.allows(u.RequestURI())
 }
 
-// delay is what the origin's robots.txt asks to be left between requests, within bounds.
+// delay is the Crawl-delay of the origin's robots.txt, within bounds.
 func (r *robotsFiles) delay(u *url.URL) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,9 +66,8 @@ func (r *robotsFiles) delay(u *url.URL) time.Duration {
 	return 0
 }
 
-// fetch reads the robots.txt of u's origin (RFC 9309, 2.3.1): an answer 4xx or too many redirects allow
-// everything; 5xx and no answer forbid everything, which here is a failure of the crawl for now. So does 429,
-// which says nothing about a robots.txt.
+// fetch reads the robots.txt of u's origin (RFC 9309, 2.3.1): a 4xx or too many redirects allow everything; 5xx and no answer
+// forbid everything, which fails the crawl for now. So does 429, which says nothing about a robots.txt.
 func (r *robotsFiles) fetch(ctx context.Context, u *url.URL) (*robots, error) {
 	at := &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/robots.txt"}
 	seen := map[string]bool{}
@@ -92,12 +91,12 @@ func (r *robotsFiles) fetchWithRetries(ctx context.Context, at *url.URL) (*robot
 		if err == nil || later == 0 || try == r.opt.MaxRetries || later > r.opt.MaxRetryAfter {
 			return rules, next, err
 		}
-		r.guest.hold(at.Host, max(later, time.Second<<try))
+		r.hostUser.pause(at.Host, max(later, time.Second<<try))
 	}
 }
 
 func (r *robotsFiles) ask(ctx context.Context, at *url.URL) (rules *robots, next *url.URL, later time.Duration, err error) {
-	release, err := r.guest.acquire(ctx, at.Host, r.opt.MinDelay)
+	release, err := r.hostUser.acquire(ctx, at.Host, r.opt.MinDelay)
 	if err != nil {
 		return nil, nil, 0, err
 	}
@@ -137,7 +136,7 @@ func (r *robotsFiles) ask(ctx context.Context, at *url.URL) (rules *robots, next
 		return nil, nil, 0, noAnswer(ctx, at, err)
 	}
 	if int64(len(body)) == r.opt.MaxRobotsBytes {
-		// The last rule may be cut in half, and then means something else.
+		// The last rule may be cut, and then means something else.
 		body = body[:bytes.LastIndexByte(body, '\n')+1]
 	}
 	return parseRobots(body, productToken(r.opt.UserAgent)), nil, 0, nil

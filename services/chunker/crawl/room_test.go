@@ -18,7 +18,7 @@ import (
 	"github.com/echomind/sync/services/chunker/crawl"
 )
 
-// large serves pages whose size nobody knows before they are unpacked, below a page that leads to all of them.
+// large serves pages whose size is unknown until they are decompressed, and a page with links to all of them.
 func large(t *testing.T, pages int, contentType, body string) *site {
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
@@ -53,9 +53,9 @@ func (h *held) add(n int64) {
 	h.most = max(h.most, h.now)
 }
 
-func (h *held) extract(_ context.Context, body []byte, _, url string) (crawl.Page, error) {
+func (h *held) extract(_ context.Context, body []byte, _, url string) (worker.Document, error) {
 	h.add(int64(len(body)))
-	return crawl.Page{Title: url, ContentHash: url, Chunks: []chunk.Chunk{{Text: strings.Repeat("x", len(body))}}}, nil
+	return worker.Document{Title: url, ContentHash: url, Chunks: []chunk.Chunk{{Text: strings.Repeat("x", len(body))}}}, nil
 }
 
 func (h *held) Put(ctx context.Context, d worker.Document) error {
@@ -73,7 +73,7 @@ func size(d worker.Document) (n int64) {
 func TestCrawlsTogetherHoldNoMoreThanThereIsRoomFor(t *testing.T) {
 	t.Parallel()
 	const pages, crawls, body = 12, 4, 256 << 10
-	shared := room.New(room.Cost(2 << 20)) // eight bodies, if their sizes were known
+	shared := room.New(room.Cost(2 << 20)) // room for eight bodies, if their sizes were known
 	all := &held{store: newStore()}
 	var wg sync.WaitGroup
 	for i := range crawls {
@@ -82,7 +82,7 @@ func TestCrawlsTogetherHoldNoMoreThanThereIsRoomFor(t *testing.T) {
 		wg.Go(func() {
 			opt := crawl.Options{
 				Runner: crawl.InProcess{}, Transport: loopbackTransport(t), Room: shared.ForOwner(fmt.Sprint(i)), MaxBodyBytes: 1 << 20,
-				Extract: func(ctx context.Context, body []byte, contentType, url string) (crawl.Page, error) {
+				Extract: func(ctx context.Context, body []byte, contentType, url string) (worker.Document, error) {
 					all.add(int64(len(body)))
 					return own.extract(ctx, body, contentType, url)
 				},
@@ -97,7 +97,7 @@ func TestCrawlsTogetherHoldNoMoreThanThereIsRoomFor(t *testing.T) {
 	require.Zero(t, shared.Taken(), "everything is given back")
 }
 
-// counting tells all of what one crawl puts.
+// counting counts all documents of one crawl.
 type counting struct {
 	*held
 	all *held
@@ -108,7 +108,7 @@ func (c counting) Put(ctx context.Context, d worker.Document) error {
 	return c.held.Put(ctx, d)
 }
 
-// A later page that took the room first would keep it until the earlier one is settled, which waits for it.
+// A later page that took the room first would keep it until the earlier page is applied, which waits for that room.
 func TestPagesThatComeOutOfOrderDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	const pages = 30
@@ -116,7 +116,7 @@ func TestPagesThatComeOutOfOrderDoNotWaitForEachOther(t *testing.T) {
 	var mu sync.Mutex
 	late := map[string]chan struct{}{}
 	for i := 0; i+4 < pages; i += 5 {
-		// A page comes when a later one has been asked for.
+		// A page is sent once a later one has been requested.
 		later, ready := fmt.Sprintf("/large/%d", i+1), make(chan struct{})
 		late[later] = ready
 		first, second := site.pages[fmt.Sprintf("/large/%d", i)], site.pages[later]
@@ -131,7 +131,7 @@ func TestPagesThatComeOutOfOrderDoNotWaitForEachOther(t *testing.T) {
 			}
 		})
 	}
-	shared := room.New(1 << 20) // half of it is less than one page is said to take
+	shared := room.New(1 << 20) // half of it is less than one page reserves
 	own := &held{store: newStore()}
 	result, err := crawl.Crawl(t.Context(), crawl.Config{URL: site.URL + "/"}, crawl.Options{
 		Runner: crawl.InProcess{}, Transport: loopbackTransport(t), Room: shared.ForOwner("a"), Extract: own.extract,
@@ -142,7 +142,7 @@ func TestPagesThatComeOutOfOrderDoNotWaitForEachOther(t *testing.T) {
 	require.Zero(t, shared.Taken())
 }
 
-// What stands behind a page that waits for room waits for that page, and must not have what it waits for.
+// A page behind a page that waits for room waits for that page, and must not hold the room.
 func TestSmallPagesThatMakeMuchDoNotKeepAnEarlierOneWaiting(t *testing.T) {
 	t.Parallel()
 	site := large(t, 6, "text/plain; charset=utf-8", strings.Repeat("word ", 100_000))
@@ -154,8 +154,8 @@ func TestSmallPagesThatMakeMuchDoNotKeepAnEarlierOneWaiting(t *testing.T) {
 	var most int64
 	result, err := crawl.Crawl(t.Context(), crawl.Config{URL: site.URL + "/"}, crawl.Options{
 		Runner: crawl.InProcess{}, Transport: loopbackTransport(t), Room: shared.ForOwner("a"),
-		Extract: func(_ context.Context, _ []byte, _, url string) (crawl.Page, error) {
-			return crawl.Page{ContentHash: url, Chunks: []chunk.Chunk{{Text: strings.Repeat("x", 300_000)}}}, nil
+		Extract: func(_ context.Context, _ []byte, _, url string) (worker.Document, error) {
+			return worker.Document{ContentHash: url, Chunks: []chunk.Chunk{{Text: strings.Repeat("x", 300_000)}}}, nil
 		},
 	}, looking{own.store, func() { most = max(most, shared.Taken()) }})
 	require.NoError(t, err)
@@ -164,7 +164,7 @@ func TestSmallPagesThatMakeMuchDoNotKeepAnEarlierOneWaiting(t *testing.T) {
 	require.Zero(t, shared.Taken())
 }
 
-// looking looks at each document that is put.
+// looking inspects each document that is put.
 type looking struct {
 	*store
 	look func()
@@ -189,7 +189,7 @@ func TestAPageThatGrowsInUTF8IsBoundedAsUTF8(t *testing.T) {
 	}
 }
 
-// panicking has the reading of some pages panic.
+// panicking makes the reading of some pages panic.
 type panicking struct{ http.RoundTripper }
 
 func (p panicking) RoundTrip(r *http.Request) (*http.Response, error) {

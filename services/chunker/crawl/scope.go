@@ -11,14 +11,13 @@ import (
 // scope is the part of the web that a crawl covers: one origin, and in it one path prefix.
 type scope struct {
 	origin *url.URL
-	// aliases are origins that are the same site by the site's own word: the ones its start page
-	// redirected from, and plain http beside https.
+	// aliases are origins that are the same site, as its start page's redirects show, and plain http beside https.
 	aliases     map[string]bool
 	prefix      string
 	ignoreQuery bool
 }
 
-// newScope covers the origin that the start page was found on; via are the URLs that led there.
+// newScope makes the scope for the origin of the start page; via are the URLs that redirected to it.
 func newScope(start *url.URL, via []*url.URL, cfg Config) *scope {
 	s := &scope{origin: start, aliases: map[string]bool{}, ignoreQuery: cfg.IgnoreQuery}
 	if cfg.PathPrefix != "" {
@@ -33,7 +32,7 @@ func newScope(start *url.URL, via []*url.URL, cfg Config) *scope {
 	return s
 }
 
-// resolve returns the canonical URL that ref stands for on a page at base, and whether it is covered.
+// resolve returns the canonical URL of ref on a page at base, and whether the scope covers it.
 func (s *scope) resolve(base *url.URL, ref string) (*url.URL, bool) {
 	u, err := canonical(base, ref, s.ignoreQuery)
 	if err != nil {
@@ -42,7 +41,7 @@ func (s *scope) resolve(base *url.URL, ref string) (*url.URL, bool) {
 	return s.admit(u)
 }
 
-// admit moves a canonical URL of an alias to the scope's origin, and tells whether it is covered.
+// admit moves a canonical URL of an alias to the scope's origin, and tells whether the scope covers it.
 func (s *scope) admit(u *url.URL) (*url.URL, bool) {
 	if originOf(u) != originOf(s.origin) {
 		if !s.aliases[originOf(u)] {
@@ -57,9 +56,9 @@ func (s *scope) admit(u *url.URL) (*url.URL, bool) {
 
 func originOf(u *url.URL) string { return u.Scheme + "://" + u.Host }
 
-// sameSite tells whether the start page may redirect from one origin to another: the same registrable
-// domain on default ports (www and back, http to https), or the same host and port, or the same host where
-// http becomes https. Never from https down to http: that would let anybody on the way choose the site.
+// sameSite tells whether the start page may redirect from one origin to another: the same registrable domain on default ports
+// (www and back, http to https), or the same host and port, or the same host where http becomes https. It never allows https to
+// http: anybody between could then choose the site.
 func sameSite(from, to *url.URL) bool {
 	if from.Scheme == "https" && to.Scheme == "http" {
 		return false

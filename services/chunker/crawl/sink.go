@@ -3,12 +3,11 @@ package crawl
 import (
 	"context"
 
-	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 )
 
-// Sink is where a crawl's findings go, and what it knows from earlier crawls. A crawl calls it from one
-// goroutine at a time. Its errors abort the crawl and are returned as they are.
+// Sink stores the documents of a crawl, and has those of earlier crawls. A crawl calls it from one goroutine at a time. Its
+// errors end the crawl and are returned as they are.
 type Sink interface {
 	// Known returns what is stored of each document, by source id (a canonical URL).
 	Known(ctx context.Context) (map[string]worker.Known, error)
@@ -26,21 +25,12 @@ type Sink interface {
 	DeletionsAllowed(ctx context.Context) (bool, error)
 }
 
-// Extract turns a body into what is to be stored of it. Text of any kind comes as UTF-8, with
-// "charset=utf-8" in contentType, whatever the page says of itself; anything else comes as it was sent.
-// contentType may be empty or wrong. An error's text becomes the document's reason. It is called from
-// several goroutines at once.
-type Extract func(ctx context.Context, body []byte, contentType, url string) (Page, error)
-
-// Page is the content of one page.
-type Page struct {
-	Title     string
-	MediaType string
-	// ContentHash is a hash, in hex, of what would be stored: title and main content, not the raw body, so
-	// that a clock or a nonce in the page is no change. If empty, it is computed from title and chunks.
-	ContentHash string
-	Chunks      []chunk.Chunk
-}
+// Extract turns a body into Title, MediaType, ContentHash and Chunks of its document; the crawl sets the other fields. Text of any
+// kind comes as UTF-8, with "charset=utf-8" in contentType, whatever the page declares; anything else comes as it was sent.
+// contentType may be empty or wrong. The hash is of title and main content, not of the raw body, so that a clock or a nonce in the
+// page is no change; if it is empty, the crawl computes it from title and chunks. An error's text becomes the document's reason.
+// Extract is called from several goroutines at once.
+type Extract func(ctx context.Context, body []byte, contentType, url string) (worker.Document, error)
 
 // Result says what a crawl did. After an error it covers what was done before.
 type Result struct {
@@ -48,14 +38,14 @@ type Result struct {
 	Start string
 	// Stored, Touched, Unchanged, Failed and Deleted count documents. Failed ones were stored with a reason.
 	Stored, Touched, Unchanged, Failed, Deleted int
-	// Skipped counts pages that gave no document of their own: duplicates of another page, noindex,
-	// forbidden by robots.txt, redirected out of the site.
+	// Skipped counts pages without a document of their own: duplicates of another page, noindex, forbidden by robots.txt,
+	// redirected out of the site.
 	Skipped int
-	// Truncated says that the site has more pages than max_pages (or the bounds derived from it, or that of the memory for
-	// URLs) let in. Bound says which of them, and what a person can do about it.
+	// Truncated says that the site has more pages than max_pages (or the bounds derived from it, or the bound of the memory for
+	// URLs) lets in. Bound names the bound, and what a person can do about it.
 	Truncated bool
 	Bound     string
-	// Held is the number of documents that no link led to and that were kept all the same: a page failed whose links are not known
-	// and may lead to them, or the crawl was truncated before it came to them.
+	// Held counts the documents that no link led to and that were kept: a page that failed and whose links are not known may
+	// lead to them, or the crawl was truncated before it reached them.
 	Held int
 }

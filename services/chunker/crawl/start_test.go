@@ -194,7 +194,7 @@ func TestAStartPageThatMovesOutOfThePrefixIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, `not below path_prefix "/docs/"`)
 }
 
-// moved answers for any host: with a redirect for from, with the site's pages for everything else.
+// moved answers for any host: with a redirect for from, with the site's pages for all other hosts.
 type moved struct {
 	from, to string
 	site     *site

@@ -10,7 +10,7 @@ import (
 	"github.com/echomind/sync/sdk/worker"
 )
 
-// sweep deletes the documents that this crawl did not come across.
+// sweep deletes the documents that this crawl did not find.
 func (c *crawler) sweep(ctx context.Context) error {
 	var lost, nothing []string
 	for _, id := range slices.Sorted(maps.Keys(c.known)) {
@@ -30,7 +30,7 @@ func (c *crawler) sweep(ctx context.Context) error {
 		held, lost = c.hold(lost, c.cfg.maxPages()-len(c.docs), maxURLBytes-c.ids, c.result.Bound)
 	}
 	lost = append(lost, c.stillGone()...)
-	if err := c.guarded(ctx, lost); err != nil {
+	if err := c.guardDeletions(ctx, lost); err != nil {
 		return err
 	}
 	if err := c.deleteAll(ctx, lost); err != nil {
@@ -42,17 +42,17 @@ func (c *crawler) sweep(ctx context.Context) error {
 	if err := c.endRow(ctx, held); err != nil {
 		return err
 	}
-	return c.deleteAll(ctx, nothing) // they may be all that says how many crawls in a row have kept deletions back
+	return c.deleteAll(ctx, nothing) // their memos may be the only record of how many crawls in a row have held deletions back
 }
 
-// stillGone are those whose pages said that they are gone, and that were not found later under another URL.
+// stillGone are the documents whose pages said that they are gone, and that were not found later under another URL.
 func (c *crawler) stillGone() []string {
 	return slices.DeleteFunc(c.gone, c.docs.has)
 }
 
-// guarded fails a crawl that would delete suspiciously many of the documents that are found and stored under this configuration: a site that answers
-// "we are back soon", or nothing but 404, has not lost its pages.
-func (c *crawler) guarded(ctx context.Context, lost []string) error {
+// guardDeletions fails a crawl that would delete suspiciously many of the documents that are stored under this configuration and that
+// a search may find: a site that answers "we are back soon", or nothing but 404, has not lost its pages.
+func (c *crawler) guardDeletions(ctx context.Context, lost []string) error {
 	found := func(k worker.Known) int {
 		elsewhere := k.VersionToken+k.ContentHash == "" && k.Memo == nil
 		if elsewhere || failureMemoOf(k).Nothing {
@@ -83,8 +83,8 @@ func (c *crawler) deleteAll(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// endRow marks pages that failed, and that a truncated crawl did not come to, as kept by no crawl in a row: this one has kept nothing
-// for them.
+// endRow resets the count of pages that failed, and that a truncated crawl did not reach: this crawl has held nothing back for
+// them.
 func (c *crawler) endRow(ctx context.Context, held []string) error {
 	for _, id := range held {
 		if c.hasUnread || failureMemoOf(c.known[id]).Crawls == 0 {
@@ -100,10 +100,10 @@ func (c *crawler) endRow(ctx context.Context, held []string) error {
 	return nil
 }
 
-// hold parts those of lost that the crawl may only not have come to, at most so many and of so many bytes, from the others.
-// A truncated crawl has room for what max_pages and the memory of the next crawl leave; where max_pages was the bound there is none, so
-// that the index is what it lets in. A blind one has as much again for them as for what it found: it keeps all that one crawl before
-// it left.
+// hold separates the lost documents that the crawl may only not have reached, within a number and bytes, from the others. A
+// truncated crawl may hold as many as max_pages and the memory of the next crawl leave; where max_pages was the bound it holds
+// none, so that the index is what max_pages lets in. A crawl with unread pages may hold as many again as it found: all that one
+// earlier crawl left.
 func (c *crawler) hold(lost []string, most, mostBytes int, because string) (held, others []string) {
 	bytes := 0
 	for _, id := range lost {
@@ -122,17 +122,17 @@ func (c *crawler) hold(lost []string, most, mostBytes int, because string) (held
 	return held, others
 }
 
-// truncated notes that the site has more than the crawl may read. What is noted first stays.
+// truncated notes that the site has more pages than the crawl may read. The first bound that is noted is kept.
 func (c *crawler) truncated(bound string) {
 	if !c.result.Truncated {
 		c.result.Truncated, c.result.Bound = true, bound+smaller
 	}
 }
 
-// smaller is what to do about a crawl that is too large.
+// smaller is the advice about a crawl that is too large.
 const smaller = "crawl less of the site (path_prefix, ignore_query, max_depth), or give its parts connectors of their own, each with a path_prefix"
 
-// limit is the bound that lets the crawl visit no page more, whatever those under way turn out to be; "" where it may.
+// limit is the bound that allows the crawl no further page, whatever the current visits give; "" where it may go on.
 func (c *crawler) limit(underWay int) string {
 	most := c.cfg.maxPages()
 	switch {
@@ -146,7 +146,7 @@ func (c *crawler) limit(underWay int) string {
 	return ""
 }
 
-// leftOut notes what the frontier had to leave out.
+// leftOut notes pages that the frontier had to leave out.
 func (c *crawler) leftOut() {
 	switch {
 	case c.frontier.noMemory:

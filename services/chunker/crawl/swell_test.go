@@ -15,11 +15,12 @@ import (
 	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/sdk/chunk"
+	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/crawl"
 	"github.com/echomind/sync/services/internal/extract"
 )
 
-// heap is what is in use.
+// heap is the memory in use.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -27,7 +28,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Each of these pages, of 390 KB, had made 59 MB of text in the service.
+// Each of these pages, of 390 KB, once became 59 MB of text in the service.
 func TestPagesThatUnpackAsTextTakeNoMoreMemoryThanTheRoomCounts(t *testing.T) {
 	const pages = 8
 	pool, err := confine.New(t.Context(), 2, confine.Limits{MemoryMB: 256}, slog.New(slog.DiscardHandler), confine.NewMetrics(prometheus.NewRegistry()))
@@ -51,9 +52,9 @@ func TestPagesThatUnpackAsTextTakeNoMoreMemoryThanTheRoomCounts(t *testing.T) {
 	var most int64
 	result, err := crawl.Crawl(t.Context(), crawl.Config{URL: s.URL + "/"}, crawl.Options{
 		Runner: share, Transport: loopbackTransport(t), Room: shared.ForOwner("owner"),
-		Extract: func(ctx context.Context, body []byte, contentType, url string) (crawl.Page, error) {
+		Extract: func(ctx context.Context, body []byte, contentType, url string) (worker.Document, error) {
 			text, err := reader.Extract(ctx, body, extract.Hint{MediaType: contentType, URL: url})
-			return crawl.Page{MediaType: text.MediaType, ContentHash: text.ContentHash(), Chunks: chunk.Split(text.Sections, chunk.Options{})}, err
+			return worker.Document{MediaType: text.MediaType, ContentHash: text.Hash, Chunks: chunk.Split(text.Sections, chunk.Options{})}, err
 		},
 	}, looking{newStore(), func() { most = max(most, heap()-before) }})
 	require.NoError(t, err)

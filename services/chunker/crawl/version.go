@@ -10,8 +10,8 @@ import (
 	"github.com/echomind/sync/sdk/worker"
 )
 
-// version is what a version token says, as compact JSON: the validators of a page's last answer (RFC 9110,
-// 8.8). A page without any has the token noValidators, because an empty token means "not stored".
+// version is the content of a version token, as compact JSON: the validators of a page's last response (RFC 9110, 8.8). A page
+// without any has the token noValidators, because an empty token means "not stored".
 type version struct {
 	ETag     string `json:"etag,omitempty"`
 	Modified string `json:"modified,omitempty"`
@@ -19,11 +19,11 @@ type version struct {
 
 const noValidators = "{}"
 
-// maxValidatorBytes bounds an ETag that is kept; with a longer one the page is compared by content. JSON may write a byte as six, and a
-// token has at most worker.MaxTokenBytes.
+// maxValidatorBytes bounds an ETag that is kept; with a longer one the page is compared by content. A byte may take six in
+// JSON, and a token has at most worker.MaxTokenBytes.
 const maxValidatorBytes = 256
 
-// tokenOf makes a version token from an answer's header.
+// tokenOf makes a version token from a response's header.
 func tokenOf(h http.Header) string {
 	var v version
 	if etag := h.Get("ETag"); len(etag) <= maxValidatorBytes && printable(etag) {
@@ -41,7 +41,7 @@ func tokenOf(h http.Header) string {
 	return string(token)
 }
 
-// askConditionally makes a request one for changes since the known version, and tells whether it is one.
+// askConditionally makes a request conditional on a change since the known version, and tells whether it could.
 func askConditionally(h http.Header, known worker.Known) bool {
 	var v version
 	if known.VersionToken == "" || known.ContentHash == "" || json.Unmarshal([]byte(known.VersionToken), &v) != nil {
@@ -65,22 +65,22 @@ func printable(s string) bool {
 	return true
 }
 
-// hashOf hashes what would be stored of a page. One JSON value a line keeps the parts apart.
-func hashOf(p Page) string {
-	if p.ContentHash != "" {
-		return p.ContentHash
+// hashOf hashes what is stored of a page. One JSON value a line keeps the parts apart.
+func hashOf(doc worker.Document) string {
+	if doc.ContentHash != "" {
+		return doc.ContentHash
 	}
 	h := sha256.New()
 	enc := json.NewEncoder(h)
-	_ = enc.Encode(p.Title)
-	for _, c := range p.Chunks {
+	_ = enc.Encode(doc.Title)
+	for _, c := range doc.Chunks {
 		_ = enc.Encode(c.HeadingPath)
 		_ = enc.Encode(c.Text)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// sameLinks compares links as sets: a page that only shuffles them has not changed.
+// sameLinks compares links as sets: a page that only reorders them has not changed.
 func sameLinks(a, b []string) bool {
 	if len(a) != len(b) {
 		return false

@@ -11,35 +11,36 @@ import (
 	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/chunk"
+	"github.com/echomind/sync/sdk/worker"
 )
 
-// visit is what one page turned out to be. It is made without touching the crawl's state, so that several
-// can be made at once.
+// visit is the result of reading one page. Reading changes nothing in the crawl's state, so that several pages are read at the
+// same time.
 type visit struct {
 	entry entry
-	// id is the source id: the canonical URL that gave the answer, after redirects.
+	// id is the source id: the canonical URL of the response, after redirects.
 	id string
-	// fail is why there is no content. outline may be there nevertheless.
+	// fail is why there is no content. There may be an outline nevertheless.
 	fail        *failure
 	notModified bool
 	// outlined says that outline was read from a fresh body.
 	outlined bool
 	outline  outline
-	// leaf says that a fresh body came, of a kind that has no links.
+	// leaf says that the page has a fresh body of a kind without links.
 	leaf  bool
 	token string
-	page  Page
-	// duplicate says that the page was known to be settled before it was asked for.
+	doc   worker.Document // of Extract
+	// duplicate says that the page was known to be applied before it was requested.
 	duplicate bool
 }
 
 // namesAnother tells whether a page names another URL than its own as canonical.
 func (v visit) namesAnother() bool { return v.outline.canonical != "" && v.outline.canonical != v.id }
 
-// visit reads a page within the scope. Its error is ctx's. A page that has something panic fails alone.
+// visit reads a page within the scope. Its error is ctx's. A page that makes its reader panic fails alone.
 func (c *crawler) visit(ctx context.Context, e entry, in *visitRoom) (v visit, err error) {
 	broken := caught.Do(func() error {
-		v, err = c.look(ctx, e, in)
+		v, err = c.readPage(ctx, e, in)
 		return nil
 	})
 	if broken != nil {
@@ -49,7 +50,7 @@ func (c *crawler) visit(ctx context.Context, e entry, in *visitRoom) (v visit, e
 	return v, err
 }
 
-func (c *crawler) look(ctx context.Context, e entry, in *visitRoom) (visit, error) {
+func (c *crawler) readPage(ctx context.Context, e entry, in *visitRoom) (visit, error) {
 	defer in.decide()
 	u, err := url.Parse(e.url)
 	if err != nil {
@@ -63,7 +64,7 @@ func (c *crawler) look(ctx context.Context, e entry, in *visitRoom) (visit, erro
 	return c.examine(ctx, e, got, in)
 }
 
-// within follows a redirect to where the crawl is allowed to go.
+// within checks that a redirect stays where the crawl may go.
 func (c *crawler) within(from, to *url.URL) (*url.URL, error) {
 	to, ok := c.scope.admit(to)
 	if !ok {
@@ -80,7 +81,7 @@ func failed(ctx context.Context, e entry, err error) (visit, error) {
 	return visit{entry: e, id: f.url, fail: f}, nil
 }
 
-// examine reads what came: where it leads, whether it may be kept, and what is in it.
+// examine reads a response: its links, whether it may be indexed, and its content.
 func (c *crawler) examine(ctx context.Context, e entry, got *answer, in *visitRoom) (visit, error) {
 	v := visit{entry: e, id: c.identity(got.url), notModified: got.notModified, token: tokenOf(got.header)}
 	var header outline
@@ -118,22 +119,21 @@ func (c *crawler) examine(ctx context.Context, e entry, got *answer, in *visitRo
 	if v.outline.noindex {
 		return v, nil
 	}
-	page, err := c.extract(ctx, text, v.id)
+	doc, err := c.extract(ctx, text, v.id)
 	if ctx.Err() != nil {
 		return visit{}, stopped(ctx, err)
 	}
 	if err != nil {
 		v.fail = &failure{kind: unreadable, url: v.id, err: err}
 	}
-	page.ContentHash = hashOf(page)
-	v.page = page
-	in.resize(chunk.Bytes(page.Chunks))
+	doc.ContentHash = hashOf(doc)
+	v.doc = doc
+	in.resize(chunk.Bytes(doc.Chunks))
 	return v, nil
 }
 
-// extract turns a panic into the page's own failure: it was this page that brought it about, and must not
-// take the other crawls of the process with it.
-func (c *crawler) extract(ctx context.Context, text content, id string) (page Page, err error) {
+// extract turns a panic into the page's own failure: it must not end the other crawls of the process.
+func (c *crawler) extract(ctx context.Context, text content, id string) (doc worker.Document, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.opt.Logger.Error("extracting a page panicked; the page is stored with this error, report it with its URL",
@@ -154,7 +154,7 @@ func (c *crawler) identity(u *url.URL) string {
 	return u.String()
 }
 
-// stopped returns why the crawl's context ended, or err if it did not.
+// stopped returns why the crawl's context ended, or err if it did not end.
 func stopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("crawl stopped: %w", context.Cause(ctx))

@@ -8,7 +8,8 @@ import (
 	"github.com/echomind/sync/internal/room"
 )
 
-// A small page that has come says nothing of the one before it, which may yet wait for the room that a later one would take.
+// A small page that has arrived does not imply that the page before it has room; that page may wait for the room that a later
+// one would take.
 func TestAPageTakesRoomOnceEveryOneBeforeItHasDecided(t *testing.T) {
 	t.Parallel()
 	shared := room.New(room.Cost(1 << 20))

@@ -82,7 +82,7 @@ func BenchmarkSync(b *testing.B) {
 		confined := confined(b)
 		var here, there []float64
 		for b.Loop() {
-			for range 5 { // in turns, so that whatever else the machine does burdens both alike
+			for range 5 { // in turns, so that other work on the machine burdens both alike
 				here = append(here, sync(b, extract.InProcess{}, nil).Seconds())
 				there = append(there, sync(b, confined, nil).Seconds())
 			}
@@ -95,7 +95,7 @@ func BenchmarkSync(b *testing.B) {
 	})
 }
 
-// confined reads as services do.
+// confined reads files in child processes, as services do.
 func confined(t testing.TB) extract.Reader {
 	pool, err := confine.New(t.Context(), 4, confine.Limits{MemoryMB: 256}, slog.New(slog.DiscardHandler),
 		confine.NewMetrics(prometheus.NewRegistry()))

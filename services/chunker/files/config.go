@@ -1,8 +1,7 @@
 // Package files is the file source: a folder whose files are kept in sync.
 //
-// A sync lists the folder, compares the version token of each file (its size and time of change) with what
-// is stored, and reads only the files whose token is another. A file that cannot be read fails as a
-// document and the sync goes on.
+// A sync lists the folder, compares the version token of each file (its size and time of change) with the stored one, and reads
+// only files whose token differs. A file that cannot be read fails as a document and the sync goes on.
 package files
 
 import (
@@ -36,15 +35,14 @@ type Config struct {
 	// Include are doublestar patterns of the files to take, relative to the folder, e.g. "docs/**/*.md".
 	// Empty takes every file.
 	Include []string `json:"include,omitempty"`
-	// Exclude are patterns of the files and folders to leave out; it wins over Include.
+	// Exclude are patterns of the files and folders to leave out; it takes precedence over Include.
 	Exclude []string `json:"exclude,omitempty"`
-	// Hidden also takes files and folders whose name begins with a dot.
+	// Hidden also takes files and folders whose names begin with a dot.
 	Hidden bool `json:"hidden,omitempty"`
-	// MaxFileBytes is the size up to which a file is read; larger ones fail as documents. 0 means
-	// DefaultMaxFileBytes.
+	// MaxFileBytes is the size up to which a file is read; larger files fail as documents. 0 means DefaultMaxFileBytes.
 	MaxFileBytes int64 `json:"max_file_bytes,omitempty"`
-	// MaxFiles bounds the files taken; a folder with more fails the sync. 0 means DefaultMaxFiles. The names of one folder, and of
-	// those that it is in, have 32 MB as well: a million of 25 bytes, or 450,000 of 64.
+	// MaxFiles bounds the files; a folder with more fails the sync. 0 means DefaultMaxFiles. The names in one folder, and in
+	// the folders above it, may take 32 MB together: a million names of 25 bytes, or 450,000 of 64.
 	MaxFiles int `json:"max_files,omitempty"`
 }
 
@@ -101,10 +99,10 @@ func validatePatterns(field string, patterns []string) error {
 	return errors.Join(errs...)
 }
 
-// maxShown is how many bytes of a URL or a pattern a message repeats.
+// maxShown is how many bytes of a URL or a pattern a message quotes.
 const maxShown = 200
 
-// parseURL returns the folder that raw names. Percent-encoding is decoded once (RFC 8089, RFC 3986).
+// parseURL returns the folder of a URL. Percent-encoding is decoded once (RFC 8089, RFC 3986).
 func parseURL(raw string) (string, error) {
 	const form = "write file:///absolute/folder"
 	u, err := url.Parse(raw)

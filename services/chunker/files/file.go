@@ -17,13 +17,13 @@ import (
 	"github.com/echomind/sync/services/chunker/files/rootblob"
 )
 
-// MaxSourceIDBytes bounds source ids. A longer path is cut, and a hash of the whole put at its end.
+// MaxSourceIDBytes bounds source ids. A longer path is cut, and a hash of the whole path put at its end.
 const MaxSourceIDBytes = 2048
 
-// wholeIDBytes is how much of a path a source id has at least, where it is as long.
+// wholeIDBytes is the length up to which a source id is the beginning of its path.
 const wholeIDBytes = MaxSourceIDBytes - 1 - 2*sha256.Size - (utf8.UTFMax - 1)
 
-// file is one listed entry that is to be looked at.
+// file is one listed entry: a file, or a folder that could not be read.
 type file struct {
 	id    string // the source id
 	key   string // the key in the bucket
@@ -60,7 +60,7 @@ func newFile(object *blob.ListObject) file {
 	return f
 }
 
-// token is what a file's version is called.
+// token is the version token of a file.
 func token(size int64, modified time.Time) string {
 	return fmt.Sprintf("%d-%d", size, modified.UnixNano())
 }
@@ -78,7 +78,7 @@ func sourceID(key string) string {
 	return key[:cut] + hash
 }
 
-// fileURL is the link to a file; none where it would be longer than what is stored, since a part of it leads elsewhere.
+// fileURL is the URL of a file; empty where it would be longer than the stored bound, since a part of a URL leads elsewhere.
 func fileURL(folder, path string) string {
 	u := url.URL{Scheme: "file", Path: strings.TrimSuffix(folder, "/") + "/" + path}
 	link := u.String()

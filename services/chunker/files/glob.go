@@ -2,17 +2,17 @@ package files
 
 import "strings"
 
-// maxAlternatives bounds what the braces of one pattern stand for, and maxAllAlternatives those of all patterns of a
-// list. The library tries every combination: 60 times {,} are 2^60.
+// maxAlternatives bounds the combinations of one pattern's braces, and maxAllAlternatives those of all patterns of a list. The
+// library tries every combination: 60 times {,} are 2^60.
 const (
 	maxAlternatives    = 100
 	maxAllAlternatives = 2000
 )
 
-// expand writes a pattern out as patterns without braces, which together match the same. It answers false beyond maxAlternatives.
+// expand returns patterns without braces that together match the same as pattern. It returns false beyond maxAlternatives.
 func expand(pattern string) ([]string, bool) {
 	var out []string
-	braced := []string{pattern} // still to be looked at
+	braced := []string{pattern} // patterns that may have braces
 	for len(braced) > 0 {
 		p := braced[len(braced)-1]
 		braced = braced[:len(braced)-1]
@@ -81,7 +81,7 @@ func comma(p string, i, end int) int {
 	}
 }
 
-// next is where one of chars stands first from i on, outside of character classes and not escaped, or -1.
+// next is the first place of one of chars from i on, not within character classes and not escaped, or -1.
 func next(p string, i int, chars string) int {
 	for ; i < len(p); i++ {
 		switch {

@@ -173,7 +173,7 @@ func TestAFolderTooDeepKeepsItsDocuments(t *testing.T) {
 	require.Contains(t, s.Docs(), deep+"x.txt")
 }
 
-// within makes folders in a folder whose path is as long as paths may be, less than one name.
+// within makes nested folders whose path has the greatest length, less one name.
 func within(t *testing.T, dir string, folders int) (key string) {
 	t.Helper()
 	root, err := os.OpenRoot(dir)
@@ -211,7 +211,7 @@ func TestWhatHasTooLongAPathIsRefusedAndKeepsItsDocuments(t *testing.T) {
 	require.Equal(t, files.Result{Result: source.Result{Listed: 3, Unchanged: 4}}, run(t, dir, s))
 }
 
-// Each byte of a name in EUC-KR is three in a key.
+// Each byte of a name in EUC-KR takes three in a key.
 func TestAPathIsBoundedAsItIsAndNotAsItIsWritten(t *testing.T) {
 	dir := t.TempDir()
 	root, err := os.OpenRoot(dir)
@@ -365,7 +365,7 @@ func (v *vanishing) Known(ctx context.Context) (map[string]worker.Known, error) 
 	return v.store.Known(ctx)
 }
 
-// ranUnprivileged runs the test again as nobody if it runs as root, whom modes do not bind.
+// ranUnprivileged runs the test again as nobody if it runs as root, for whom modes mean nothing.
 func ranUnprivileged(t *testing.T) bool {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// globs say which files of a folder are the source's, in one listing: they count its steps.
+// globs decide which files of a folder belong to the source, in one listing: they count its steps.
 type globs struct {
 	include, exclude []pattern
-	// folders are the exclude patterns that end in "/**", without that, where they match the folder itself only so.
+	// folders are the exclude patterns that end in "/**", without that ending, where only "/**" matches the folder itself.
 	folders []pattern
 	hidden  bool
 	pace    *pace
@@ -25,7 +25,7 @@ func (c Config) globs() (globs, error) {
 	return g, nil
 }
 
-// compileAll writes the braces of globs out.
+// compileAll compiles globs, with their braces expanded.
 func compileAll(written []string) (all, folders []pattern) {
 	for _, p := range written {
 		expanded, _ := expand(p)
@@ -40,8 +40,8 @@ func compileAll(written []string) (all, folders []pattern) {
 	return all, folders
 }
 
-// takes tells whether the file at name (relative, slash-separated, not escaped) is one of the source's. Its error is
-// ctx's: patterns may be many and names long.
+// takes tells whether the file at name (relative, slash-separated, not escaped) belongs to the source. Its error is ctx's:
+// there may be many patterns and long names.
 func (g globs) takes(ctx context.Context, name string) (taken bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -60,8 +60,8 @@ func (g globs) takes(ctx context.Context, name string) (taken bool, err error) {
 	return !excluded && err == nil, err
 }
 
-// skipsDir tells whether nothing under the folder at name can be taken. Include never rules a folder out:
-// what its patterns could match below is not worth finding out. Once ctx has ended it answers true.
+// skipsDir tells whether no file under the folder at name is taken. Include never excludes a folder: it is not worth computing
+// what its patterns could match below. Once ctx has ended it returns true.
 func (g globs) skipsDir(ctx context.Context, name string) bool {
 	if ctx.Err() != nil || !g.hidden && strings.HasPrefix(path.Base(name), ".") {
 		return true

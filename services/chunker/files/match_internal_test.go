@@ -39,7 +39,7 @@ func TestMatchingEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// Tried in every combination it would not end.
+// With every combination tried it would not end.
 func TestTheWorstGlobThatIsAllowedIsMatched(t *testing.T) {
 	t.Parallel()
 	worst := "**/" + strings.Repeat("{a,b}", 6) + strings.Repeat("*a", 400) + "b"
@@ -50,7 +50,7 @@ func TestTheWorstGlobThatIsAllowedIsMatched(t *testing.T) {
 	require.False(t, took)
 }
 
-// The library's braces are the specification, but where they stand beside stars: "a*{,/**}" does not match "a" there.
+// The library's braces are the specification, except beside stars: "a*{,/**}" does not match "a" there.
 func TestExpandedGlobsMatchAllThatTheLibraryMatches(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -124,7 +124,7 @@ func TestGlobsThatPeopleWriteNeverRest(t *testing.T) {
 	extensions := "{" + strings.Join(numbered(100, "x%02d"), ",") + "}"
 	for name, c := range map[string]struct {
 		Config
-		steps int // for a name, at most
+		steps int // the most for a name
 	}{
 		"100 extensions":               {Config{Include: []string{"**/*." + extensions}}, 101},
 		"20 folders of 100 extensions": {Config{Exclude: numbered(20, "**/team%02d/**/*."+extensions)}, 2001},
@@ -136,7 +136,7 @@ func TestGlobsThatPeopleWriteNeverRest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g, rests := counted(t, c.Config)
-			g.pace.left = 1 // as after everything that was allowed
+			g.pace.left = 1 // all allowed steps are taken
 			for range 300 {
 				_, err := g.takes(t.Context(), ordinary)
 				require.NoError(t, err)
@@ -151,7 +151,7 @@ func TestGlobsThatPeopleWriteNeverRest(t *testing.T) {
 	}
 }
 
-// A character of a name takes 50 steps of each.
+// A character of a name takes 50 steps of each pattern.
 func TestGlobsThatTakeMoreThanANameBringsRestForEachShare(t *testing.T) {
 	t.Parallel()
 	g, rests := counted(t, Config{Exclude: numbered(60, "**/*"+strings.Repeat("a", 50)+"[b%d]*")})
@@ -176,7 +176,7 @@ func TestAFolderIsLeftOutIfAllInItIs(t *testing.T) {
 		return strings.TrimPrefix(strings.Join(all, ""), "/") + "/**"
 	}).Filter(func(glob string) bool {
 		_, err := Config{URL: "file:///a", Exclude: []string{glob}}.globs()
-		return err == nil // none that is absolute
+		return err == nil // no absolute path
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		glob := globs.Draw(t, "glob")

@@ -13,7 +13,7 @@ import (
 	"github.com/echomind/sync/services/internal/extract"
 )
 
-// mounted mounts something a second time, which the system's administrator alone may do.
+// mounted mounts a folder a second time, which only root may do.
 func mounted(t *testing.T, from, to string) (may bool) {
 	t.Helper()
 	err := syscall.Mount(from, to, "", syscall.MS_BIND, "")
@@ -32,7 +32,7 @@ func TestWhatIsMountedOfTheDataFolderIsNeverRead(t *testing.T) {
 	})
 	for to, from := range map[string]string{"docs/folder": "data/nats/jetstream", "docs/file.md": "data/secrets.key", "root": "data/nats"} {
 		if !mounted(t, filepath.Join(dir, from), filepath.Join(dir, to)) {
-			return // nobody here may mount anything
+			return // this system does not allow it
 		}
 	}
 	roots := files.OpenRoots([]string{filepath.Join(dir, "docs"), filepath.Join(dir, "root")}, filepath.Join(dir, "data"))

@@ -16,24 +16,24 @@ func permanentf(format string, args ...any) error {
 	return worker.Permanent(fmt.Errorf(format, args...))
 }
 
-// openFolder opens folder if it is, or is in, one of roots once links are resolved. It is opened from that root as it was
-// opened when the service started, so that nothing that is put in its way leads out of it. One that never was there is the
-// configuration's fault; one that was, and is not, is away.
+// openFolder opens folder if it is, or is in, one of roots after links are resolved. It opens it through the root's handle from
+// the service's start, so that no replaced folder on the way leads out of the root. A folder that never existed is the
+// configuration's fault; a folder that has vanished is away.
 func openFolder(folder string, roots *Roots, first bool) (*os.Root, *rootblob.Private, error) {
 	if roots == nil || len(roots.all) == 0 {
 		return nil, nil, permanentf("url: the folder %q is not allowed, since no folders are; list allowed roots in %s", folder, rootsHint)
 	}
 	private := roots.private
-	private.Look() // key files come and go
+	private.Look() // key files are made and deleted meanwhile
 	opened, err := roots.open(folder, folder, private)
-	if errors.Is(err, errOutside) {
-		// Links on the way may lead into a root all the same.
+	if errors.Is(err, errNoRoot) {
+		// A link on the way may lead into a root.
 		if resolved, broken := filepath.EvalSymlinks(folder); broken == nil {
 			opened, err = roots.open(folder, resolved, private)
 		}
 	}
-	if errors.Is(err, errOutside) {
-		// It says neither whether the folder exists nor which roots there are: both may be somebody else's.
+	if errors.Is(err, errNoRoot) {
+		// The error says neither whether the folder exists nor which roots there are: both may be another user's.
 		err = permanentf("url: the folder %q is not in an allowed root; add its root to %s", folder, rootsHint)
 	}
 	if errors.Is(err, errAbsent) && !first {
@@ -45,12 +45,12 @@ func openFolder(folder string, roots *Roots, first bool) (*os.Root, *rootblob.Pr
 // errAbsent says that a folder does not exist.
 var errAbsent = errors.New("does not exist")
 
-// errOutside says that a folder is in no root.
-var errOutside = errors.New("outside")
+// errNoRoot says that a folder is in no root.
+var errNoRoot = errors.New("in no root")
 
-// open opens a folder, by a path to it.
+// open opens a folder by its path.
 func (r *Roots) open(folder, path string, private *rootblob.Private) (*os.Root, error) {
-	unusable := errOutside
+	unusable := errNoRoot
 	for _, root := range r.all {
 		rel, is := root.in(path)
 		if root.err != nil && (is || errors.Is(root.err, worker.ErrPermanent)) {
@@ -79,7 +79,7 @@ func ownFolder(folder string) error {
 	return permanentf("url: the folder %q is this program's own, and is never read; name another", folder)
 }
 
-// folderError is what is wrong with a folder in a root.
+// folderError is the error for a folder in a root.
 func folderError(folder string, err error) error {
 	switch {
 	case err == nil:
@@ -99,8 +99,8 @@ func within(path, root string) bool {
 	return err == nil && (rel == "." || filepath.IsLocal(rel))
 }
 
-// reasonOf strips the operation and path that the system's errors carry: reasons are shown beside the
-// document, and compared between syncs.
+// reasonOf removes the operation and path from a system's error: reasons are shown beside the document, and compared between
+// syncs.
 func reasonOf(err error) error {
 	if errors.Is(err, rootblob.ErrPrivate) {
 		return rootblob.ErrPrivate

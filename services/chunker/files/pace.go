@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Matching is paced by its steps, and not by the clock: what else a machine does makes no listing rest. Each name brings more
-// steps than the patterns that people write take for it. A listing that needs more has about a fifth of a processor.
+// Matching is paced by its steps, and not by the clock, so that other work on the machine does not make a listing rest. Each
+// name allows more steps than patterns that people write take for it. A listing that needs more gets about a fifth of a
+// processor.
 const (
 	stepsOfName = 30_000
 	stepsOfRest = 2_000_000 // 10 to 20 ms of a processor
@@ -21,10 +22,10 @@ type pace struct {
 
 func newPace() *pace { return &pace{left: stepsOfRest, rest: rest} }
 
-// name begins another name. The steps that one leaves are the next ones', up to those that a rest brings.
+// name begins another name. Unused steps of a name are kept for the next ones, up to those of one rest.
 func (p *pace) name() { p.left = min(p.left+stepsOfName, stepsOfRest) }
 
-// take counts steps, and rests once there are none left. Its error is ctx's.
+// take counts steps, and rests when none are left. Its error is ctx's.
 func (p *pace) take(ctx context.Context, steps int) error {
 	p.left -= steps
 	if p.left > 0 {

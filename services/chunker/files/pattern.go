@@ -9,16 +9,17 @@ import (
 // pattern is a glob without braces. The library's Match is its specification; this one counts its steps.
 type pattern struct {
 	glob string
-	// end and part are plain text: a name that the glob matches ends with end and holds part. Most names are told by them.
+	// end and part are plain text: a name that the glob matches ends with end and contains part. Most names are decided by
+	// them.
 	end, part string
 }
 
-// maxPartBytes is what processors look for in one step.
+// maxPartBytes is how many bytes processors search for in one step.
 const maxPartBytes = 16
 
 func compile(glob string) pattern {
 	p := pattern{glob: glob}
-	// An escaped character stands for itself, and U+FFFD for any invalid byte.
+	// An escaped character means itself, and U+FFFD any invalid byte.
 	if strings.ContainsAny(glob, "\\\uFFFD") {
 		return p
 	}
@@ -41,7 +42,7 @@ func compile(glob string) pattern {
 	return p
 }
 
-// matches counts what it does with pace. Its error is ctx's.
+// matches counts its steps with pace. Its error is ctx's.
 func (p pattern) matches(ctx context.Context, pace *pace, name string) (bool, error) {
 	steps := 1
 	possible := strings.HasSuffix(name, p.end)
@@ -55,8 +56,9 @@ func (p pattern) matches(ctx context.Context, pace *pace, name string) (bool, er
 	return p.walk(ctx, pace, name)
 }
 
-// walk goes through glob and name. Where they differ, it goes back to the last star and has it match one character more; where
-// that cannot be, to the last two stars, which match one folder more. So a step is repeated once for each character and folder.
+// walk compares glob and name. Where they differ, it goes back to the last star and lets it match one character more; where
+// that is impossible, to the last two stars, which match one folder more. So a step is repeated once for each character and
+// folder.
 func (p pattern) walk(ctx context.Context, pace *pace, name string) (bool, error) {
 	g, n := 0, 0
 	star, stars := back{glob: -1}, back{glob: -1}
@@ -66,7 +68,7 @@ func (p pattern) walk(ctx context.Context, pace *pace, name string) (bool, error
 		}
 		if g < len(p.glob) && p.glob[g] == '*' {
 			switch next, folders := p.afterStars(g); {
-			case folders && p.glob[next-1] == '*': // nothing follows
+			case folders && p.glob[next-1] == '*': // the glob ends here
 				return true, nil
 			case folders:
 				g, stars, star.glob = next, back{next, n}, -1
@@ -104,10 +106,10 @@ func (p pattern) walk(ctx context.Context, pace *pace, name string) (bool, error
 	return false, nil
 }
 
-// back is where a star was met.
+// back is the place of a star.
 type back struct{ glob, name int }
 
-// afterStars is what follows the star at g, or the two. Two match folders where they stand alone between slashes.
+// afterStars is the place after the star, or two stars, at g. Two stars match folders where they are alone between slashes.
 func (p pattern) afterStars(g int) (next int, folders bool) {
 	if !strings.HasPrefix(p.glob[g:], "**") {
 		return g + 1, false
@@ -125,7 +127,8 @@ func (p pattern) afterStars(g int) (next int, folders bool) {
 	return next, false
 }
 
-// character is how far the glob was read for one character, and how long the first one of name is; 0 if it does not match.
+// character matches one character of name: it returns how far the glob was read, and the character's length; 0 if it does not
+// match.
 func (p pattern) character(g int, name string) (next, length int) {
 	if g == len(p.glob) {
 		return g, 0
@@ -151,7 +154,7 @@ func (p pattern) character(g int, name string) (next, length int) {
 	return len(p.glob) - len(rest), length
 }
 
-// inClass tells whether a class, without its brackets, holds r.
+// inClass tells whether a class, without its brackets, contains r.
 func inClass(class string, r rune) bool {
 	negated := strings.HasPrefix(class, "!") || strings.HasPrefix(class, "^")
 	if negated {
@@ -175,7 +178,7 @@ func inClass(class string, r rune) bool {
 	return negated
 }
 
-// first is the first character of a glob, which may be escaped, and what follows.
+// first returns the first character of a glob, which may be escaped, and the rest.
 func first(glob string) (r rune, rest string) {
 	if len(glob) > 1 && glob[0] == '\\' {
 		glob = glob[1:]

@@ -19,7 +19,7 @@ import (
 
 const ownSecret = "a1b2c3d4:the-key-of-all-secrets"
 
-// home is a folder that holds documents, and besides them all that this program must never read.
+// home is a folder with documents, beside everything that this program must never read.
 func home(t *testing.T) (dir string, roots *files.Roots) {
 	t.Helper()
 	dir = folder(t, map[string]string{
@@ -150,7 +150,7 @@ func TestAKeyThatIsReplacedOrMadeWhileASyncRunsIsNeverRead(t *testing.T) {
 	require.Empty(t, s.Docs()["a.md"].Err)
 }
 
-// An author who may write into the folder puts a link to the data folder in the place of a folder that was just listed.
+// An author who may write into the folder replaces a folder that was just listed by a link to the data folder.
 func TestAFolderThatBecomesALinkToTheProgramsOwnIsNotFollowed(t *testing.T) {
 	dir := folder(t, map[string]string{"a-first.md": "fine", "sub/secrets.key": "harmless", "data/secrets.key": ownSecret})
 	roots := files.OpenRoots([]string{dir}, filepath.Join(dir, "data"))
@@ -221,7 +221,7 @@ func TestTheErrorTellsNeitherWhichRootsThereAreNorWhatIsOutside(t *testing.T) {
 	require.Equal(t, said(filepath.Join(base, "open/gone.")), said(filepath.Join(base, "open/there")), "by a link in the root neither")
 }
 
-// A key that somebody linked to, and that the operator then replaced, is a key still.
+// A key with a second name, which the operator then replaced, is still a key.
 func TestASecondNameOfWhatWasReplacedIsNeverRead(t *testing.T) {
 	dir := folder(t, map[string]string{"a.md": "fine", "data/secrets.key": ownSecret, "keys/nats.creds": ownSecret})
 	roots := files.OpenRoots([]string{dir}, filepath.Join(dir, "data"), filepath.Join(dir, "keys/nats.creds"))
@@ -271,12 +271,12 @@ func TestWhatALinkInTheDataFolderLeadsToIsPrivateAsWell(t *testing.T) {
 	require.NotContains(t, s.Docs(), "pg/base.md")
 }
 
-// A file system gives the number of a file that is gone to the next one.
+// A file system gives the inode number of a deleted file to the next file.
 func TestAFileThatHasTheNumberOfAnOldKeyIsReadLikeAnyOther(t *testing.T) {
 	dir := folder(t, map[string]string{"docs/a.md": "fine", "data/secrets.key": ownSecret, "key": ownSecret})
 	roots := files.OpenRoots([]string{filepath.Join(dir, "docs")}, filepath.Join(dir, "data"), filepath.Join(dir, "key"))
 	t.Cleanup(func() { require.NoError(t, roots.Close()) })
-	// The same inode, with a content and a time of its own, is what such a file is.
+	// The same inode, with another content and time, is such a file.
 	require.NoError(t, os.Rename(filepath.Join(dir, "data/secrets.key"), filepath.Join(dir, "docs/b.md")))
 	require.NoError(t, os.Rename(filepath.Join(dir, "key"), filepath.Join(dir, "docs/c.md")))
 	for _, name := range []string{"docs/b.md", "docs/c.md"} {

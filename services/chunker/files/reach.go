@@ -6,8 +6,8 @@ import (
 	"github.com/echomind/sync/sdk/worker"
 )
 
-// CheckReach says whether a sync would refuse the folder of a configuration. What only the service itself can tell, such as
-// whether it may enter the folder, is not asked.
+// CheckReach says whether a sync would refuse the folder of a configuration. It does not check what only the service can, such
+// as whether it may enter the folder.
 func CheckReach(cfg Config, roots *Roots) error {
 	folder, err := parseURL(cfg.URL)
 	if err != nil {

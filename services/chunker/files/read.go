@@ -16,7 +16,7 @@ import (
 	"github.com/echomind/sync/services/internal/extract"
 )
 
-// item is a listed file as the engine knows it. Its title is the file's name, unless the content has one.
+// item is the source.Item of a listed file. Its title is the file's name, unless the content has a title.
 func (f *folder) item(one *file) source.Item {
 	it := source.Item{
 		ID: one.id, Title: path.Base(rootblob.Escape(one.path)), URL: fileURL(f.name, one.path), Version: one.token, Bytes: one.size,
@@ -31,8 +31,8 @@ func (f *folder) item(one *file) source.Item {
 	return it
 }
 
-// read reads and extracts a file. Its version is that of the file as it was opened, so that a change during or after the reading shows at
-// the next sync.
+// read reads and extracts a file. Its version is that of the opened file, so that the next sync sees a change during or after
+// the reading.
 func (f *folder) read(ctx context.Context, one *file) (source.Content, error) {
 	r, err := f.bucket.NewReader(ctx, one.key, nil)
 	if err != nil {
@@ -41,11 +41,11 @@ func (f *folder) read(ctx context.Context, one *file) (source.Content, error) {
 	defer r.Close()
 	now := f.item(one)
 	now.Version = token(r.Size(), r.ModTime())
-	read := source.Content{Now: &now}
+	read := source.Content{Now: &now} // also beside an error
 	switch {
 	case r.Size() > f.cfg.maxFileBytes():
 		return read, unreadable(f.tooLarge(r.Size()))
-	case r.Size() > one.size: // room is for what is read
+	case r.Size() > one.size: // room is reserved before reading
 		one.size = r.Size()
 		return read, &source.Grown{Bytes: one.size}
 	}
@@ -60,11 +60,11 @@ func (f *folder) read(ctx context.Context, one *file) (source.Content, error) {
 	if err != nil {
 		return read, unreadable(err)
 	}
-	read.Title, read.MediaType, read.Sections, read.Hash = text.Title, text.MediaType, text.Sections, text.ContentHash()
-	return read, nil
+	text.Now = &now
+	return text, nil
 }
 
-// unreadable says why a file was not read. One that vanished between listing and reading is as if it had never been listed.
+// unreadable says why a file was not read. A file that vanished between listing and reading counts as never listed.
 func unreadable(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return source.ErrGone
@@ -72,12 +72,12 @@ func unreadable(err error) error {
 	return &source.Unreadable{Reason: err.Error(), Content: extract.OfContent(err)}
 }
 
-// contentOf reads as much as the file had when it was opened, however much it grows.
+// contentOf reads at most the size that the file had when it was opened, however much it grows.
 func contentOf(r *blob.Reader) ([]byte, error) {
 	content := make([]byte, r.Size())
 	n, err := io.ReadFull(r, content)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = nil // it was cut meanwhile
+		err = nil // the file was truncated meanwhile
 	}
 	return content[:n], err
 }
@@ -86,11 +86,11 @@ func (f *folder) tooLarge(size int64) error {
 	return fmt.Errorf("file too large: %d bytes, at most %d are read (max_file_bytes)", size, f.cfg.maxFileBytes())
 }
 
-// tick is longer than the kernel's clock for times of change may stand still.
+// tick is longer than the steps of the kernel's clock for times of change.
 const tick = 20 * time.Millisecond
 
-// waitOut waits out the tick in which a file was changed: a second change of the same size in the same tick
-// would otherwise leave the same token, and never be seen.
+// waitOut waits until the tick of a file's change is over: a second change of the same size in the same tick would otherwise
+// have the same token, and never be seen.
 func (f *folder) waitOut(ctx context.Context, modified time.Time) error {
 	age := f.opts.Now().Sub(modified)
 	if age < 0 || age >= tick {

@@ -10,12 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/internal/room"
+	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/files"
 	"github.com/echomind/sync/services/internal/extract"
 )
 
-// weighing compares what is read with what has room.
+// weighing compares the size of content with its reserved room.
 type weighing struct {
 	extract.InProcess
 	t    *testing.T
@@ -23,7 +24,7 @@ type weighing struct {
 	most int
 }
 
-func (w *weighing) Extract(ctx context.Context, content []byte, hint extract.Hint) (extract.Text, error) {
+func (w *weighing) Extract(ctx context.Context, content []byte, hint extract.Hint) (source.Content, error) {
 	if room.Needed(int64(len(content))) {
 		require.GreaterOrEqual(w.t, w.room.Taken(), room.Cost(int64(len(content))))
 	}
@@ -54,7 +55,7 @@ func TestAFileThatHasGrownSinceItWasListedHasRoomForWhatIsRead(t *testing.T) {
 // panicking panics at some files.
 type panicking struct{ extract.InProcess }
 
-func (p panicking) Extract(ctx context.Context, content []byte, hint extract.Hint) (extract.Text, error) {
+func (p panicking) Extract(ctx context.Context, content []byte, hint extract.Hint) (source.Content, error) {
 	if strings.Contains(string(content), "odd") {
 		panic("an odd file")
 	}

@@ -9,17 +9,17 @@ import (
 	"github.com/echomind/sync/services/chunker/files/rootblob"
 )
 
-// rootsSetting lists the roots; errors point to it.
+// rootsSetting is the setting that lists the roots; errors name it.
 const rootsSetting = "CHUNKER_FILE_ROOTS"
 
-// rootsHint is the same for people who run the whole stack on their machine.
+// rootsHint names it for people who run the whole stack on their machine.
 const rootsHint = rootsSetting + " (--file-roots of `echomind run`)"
 
-// Roots are the folders in which sources may lie. They are opened once: whoever may rename one, and puts a link in its
-// place, does not lead a later sync to wherever the link points.
+// Roots are the folders in which sources may lie. They are opened once: a person who may rename one, and puts a link in its
+// place, cannot lead a later sync to the link's target.
 type Roots struct {
 	all []root
-	// private is one for all syncs: it remembers what it has seen.
+	// private is shared by all syncs: it remembers what it has seen.
 	private *rootblob.Private
 }
 
@@ -29,8 +29,8 @@ type root struct {
 	err            error
 }
 
-// OpenRoots opens folders, absolute paths. private are folders and files that are never read, wherever they are; this
-// program's data folder and key files.
+// OpenRoots opens folders, absolute paths. private are folders and files that are never read, wherever they are: this program's
+// data folder and key files.
 func OpenRoots(names []string, private ...string) *Roots {
 	r := &Roots{private: rootblob.LookPrivate(private...)}
 	for _, name := range names {
@@ -75,7 +75,7 @@ func (r *Roots) Close() error {
 	return errors.Join(problems...)
 }
 
-// in returns a path relative to the root, by the root's own name or by what that led to when it was opened.
+// in returns a path relative to the root, by the root's own name or by its target when it was opened.
 func (r root) in(path string) (rel string, is bool) {
 	for _, base := range []string{r.name, r.resolved} {
 		if base != "" && within(path, base) {
@@ -86,8 +86,8 @@ func (r root) in(path string) (rel string, is bool) {
 	return "", false
 }
 
-// exists says whether a root's name still leads to the folder that was opened. A folder that was mounted anew, or put in
-// its place, is read after the service was started again.
+// exists says whether a root's name still leads to the opened folder. A folder that was mounted again, or has replaced it, is
+// read after the service has restarted.
 func (r root) exists() error {
 	opened, err := r.folder.Stat(".")
 	if err != nil {

@@ -27,18 +27,18 @@ const DefaultInFlightBytes = MaxMaxFileBytes
 type Options struct {
 	// Reader reads the files. Required.
 	Reader extract.Reader
-	// Roots are the folders in which sources may lie; nil means that nothing is allowed.
+	// Roots are the folders in which sources may lie; nil allows none.
 	Roots *Roots
 	// Workers is how many files are read at the same time; 0 means GOMAXPROCS.
 	Workers int
 	// InFlightBytes bounds the content of the files read at the same time; a larger file is read alone.
 	// 0 means DefaultInFlightBytes (32 MiB).
 	InFlightBytes int64
-	// Room is memory for files, from their reading until their documents are sent. Its zero value has no end.
+	// Room is memory for files, from their reading until their documents are sent. Its zero value has no bound.
 	Room room.OwnerRoom
 	// Chunk is the size of chunks.
 	Chunk chunk.Options
-	// Connector is the connector's id, for what people are told to do.
+	// Connector is the connector's id, for messages that name a command.
 	Connector int32
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
@@ -52,18 +52,18 @@ type Result struct {
 	Whole bool
 }
 
-// Sync brings store up to date with the folder that cfg names.
+// Sync updates store to the folder that cfg names.
 //
-// A file is read where its size or time of change is not what is stored. Documents whose files are not listed any more are deleted once
-// the listing has ended without error; where these are suspiciously many, as behind a mount point that suddenly lists nothing,
-// none is (source.GuardDeletions).
+// A file is read where its size or time of change differs from the stored one. Documents whose files are not listed any more
+// are deleted once the listing has ended without error; where these are suspiciously many, as behind a mount point that
+// suddenly lists nothing, none is deleted (source.GuardDeletions).
 //
-// What cannot be read fails as a document (Document.Err). The next sync tries it again. If the reason lay in the content
-// (its type, its size), the file is not even read again until it, or this program's reading of it, changes.
+// A file that cannot be read fails as a document (Document.Err). The next sync tries it again. If the reason is in the content
+// (its type, its size), the file is not read again until it, or Reader.Version, changes.
 //
-// Errors of the folder itself that only a change of configuration or folder can cure are worker.ErrPermanent: it never existed, is no folder,
-// is outside opts.Roots, or holds more than cfg.MaxFiles files. Others (a folder that was there and is not, one that cannot be listed) are
-// worth a retry. Errors of store and ctx.Err() are returned as they are.
+// Errors of the folder itself that only a change of configuration or folder can cure are worker.ErrPermanent: it never existed,
+// is no folder, is not in opts.Roots, or holds more than cfg.MaxFiles files. Other errors (a folder that has vanished, or that
+// cannot be listed) are worth a retry. Errors of store and ctx.Err() are returned as they are.
 func Sync(ctx context.Context, cfg Config, opts Options, store source.Store) (Result, error) {
 	globs, err := cfg.globs()
 	if err != nil {
@@ -98,24 +98,24 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// pageSize bounds what is held of a listing, beside the names of the folders that are open: 4 MB of the longest paths, whose keys
-// may have 12 KB.
+// pageSize bounds the entries of a listing in memory, beside the names of the open folders: 4 MB of the longest paths, whose
+// keys may have 12 KB.
 const pageSize = 250
 
-// maxNamesBytes is the memory that a listing has for names: in one folder a million of 25 bytes, or 450,000 of 64. Tests lower
+// maxNamesBytes is the memory of a listing for names: in one folder a million names of 25 bytes, or 450,000 of 64. Tests lower
 // it.
 var maxNamesBytes = 32 << 20
 
-// maxUnread is how many folders that cannot be read are told apart. Where there are more, nothing is deleted.
+// maxUnread is how many unreadable folders are remembered by name. Where there are more, nothing is deleted.
 const maxUnread = 1000
 
-// maxIDBytes bounds the source ids of one folder, which the next sync is told all at once. Tests lower it.
+// maxIDBytes bounds the source ids of one source, which the next sync reads all at once. Tests lower it.
 var maxIDBytes = 256 << 20
 
-// foldersInOne is how many folders one folder may hold, beside its files. Tests lower it.
+// foldersInOne is how many folders one folder may have, beside its files. Tests lower it.
 var foldersInOne = 50_000
 
-// folder is the source.
+// folder is the source.Source.
 type folder struct {
 	cfg    Config
 	globs  globs
@@ -143,7 +143,7 @@ func (f *folder) List(ctx context.Context, s *source.Sync) (any, error) {
 	if err := s.Wait(); err != nil {
 		return nil, err
 	}
-	if err := f.stillThere(root); err != nil {
+	if err := f.checkStillThere(root); err != nil {
 		return nil, err
 	}
 	if len(f.unread) > 0 {
@@ -161,7 +161,7 @@ func (f *folder) list(ctx context.Context, s *source.Sync) error {
 			l.Skip = func(dir string) bool { return f.globs.skipsDir(ctx, dir) }
 			l.Takes = func(file string) bool {
 				takes, err := f.globs.takes(ctx, file)
-				return takes || err != nil // listed says it again
+				return takes || err != nil // addEntry returns the error
 			}
 			l.Most, l.MostBytes = f.cfg.maxFiles()+foldersInOne, maxNamesBytes
 		}
@@ -183,7 +183,7 @@ func (f *folder) list(ctx context.Context, s *source.Sync) error {
 			return fmt.Errorf("list folder %q: %w", f.name, reasonOf(err))
 		}
 		for _, object := range page {
-			if err := f.listed(ctx, s, object); err != nil {
+			if err := f.addEntry(ctx, s, object); err != nil {
 				return err
 			}
 		}
@@ -192,10 +192,10 @@ func (f *folder) list(ctx context.Context, s *source.Sync) error {
 	return nil
 }
 
-func (f *folder) listed(ctx context.Context, s *source.Sync, object *blob.ListObject) error {
+func (f *folder) addEntry(ctx context.Context, s *source.Sync, object *blob.ListObject) error {
 	one := newFile(object)
 	if one.isDir {
-		f.couldNotRead(one.key)
+		f.noteUnread(one.key)
 	} else if takes, err := f.globs.takes(ctx, one.path); err != nil || !takes {
 		return err
 	}
@@ -209,10 +209,10 @@ func (f *folder) listed(ctx context.Context, s *source.Sync, object *blob.ListOb
 	return s.Item(ctx, f.item(&one))
 }
 
-// couldNotRead keeps the documents under a folder. The ids of those with long paths have been cut.
-func (f *folder) couldNotRead(key string) {
+// noteUnread notes a folder that could not be read, and so keeps the documents under a folder. Source ids of long paths are cut.
+func (f *folder) noteUnread(key string) {
 	if len(f.unread) == maxUnread {
-		f.unread = []string{""} // all ids begin so
+		f.unread = []string{""} // the prefix of all ids
 	}
 	if len(f.unread) != 1 || f.unread[0] != "" {
 		f.unread = append(f.unread, key[:min(len(key), wholeIDBytes)])
@@ -224,9 +224,9 @@ func (f *folder) tooMany() error {
 		f.cfg.maxFiles(), MaxMaxFiles)
 }
 
-// stillThere guards deletions: a folder that was removed, replaced or unmounted while it was listed ends its
+// checkStillThere guards deletions: a folder that was removed, replaced or unmounted while it was listed ends its
 // listing early, without an error.
-func (f *folder) stillThere(root *os.Root) error {
+func (f *folder) checkStillThere(root *os.Root) error {
 	opened, err := root.Stat(".")
 	if err != nil {
 		return fmt.Errorf("check folder %q after listing: %w", f.name, reasonOf(err))

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// store is a connector of one sync after the other, and what the last of them has sent.
+// store is a connector over several syncs, and the documents that the last of them sent.
 type store struct {
 	*workertest.Store
 	mu                    sync.Mutex
@@ -69,7 +69,7 @@ func (s *store) note(in *[]string, id string) {
 	*in = append(*in, id)
 }
 
-// folder writes files into a new folder, changed an hour ago.
+// folder writes files into a new folder, with times of change an hour ago.
 func folder(t testing.TB, content map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -245,7 +245,7 @@ func TestTooManyFilesFailTheSync(t *testing.T) {
 	require.Empty(t, s.deleted, "the listing did not end")
 }
 
-// The names of one folder are all in memory.
+// The names of one folder are in memory together.
 func TestAFolderOfManyNamesFailsTheSyncBeforeAllAreRead(t *testing.T) {
 	dir := folder(t, map[string]string{"deep/a": "1"})
 	defer files.SetFoldersInOne(100)()

@@ -28,10 +28,8 @@ type text struct{}
 
 func (text) Extract(ctx context.Context, content []byte, name, mediaType string) (source.Content, error) {
 	read, err := extract.Extract(ctx, content, extract.Hint{MediaType: mediaType, Name: name})
-	if err != nil {
-		return source.Content{}, err
-	}
-	return source.Content{MediaType: read.MediaType, Sections: read.Sections, Hash: read.ContentHash()}, nil
+	read.Title = ""
+	return read, err
 }
 
 func (text) OfContent(err error) bool { return extract.OfContent(err) }

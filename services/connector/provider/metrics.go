@@ -18,10 +18,10 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	return &Metrics{
 		requests: telemetry.Register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "connector_provider_requests_total", Help: "Requests to providers, by what came of them.",
+			Name: "connector_provider_requests_total", Help: "Requests to providers, by outcome.",
 		}, []string{"provider", "outcome"})),
 		waits: telemetry.Register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "connector_provider_throttled_seconds_total", Help: "Time that requests waited because a provider said so.",
+			Name: "connector_provider_throttled_seconds_total", Help: "Time that requests waited because a provider asked for it.",
 		}, []string{"provider"})),
 	}
 }

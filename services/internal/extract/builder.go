@@ -8,6 +8,7 @@ import (
 
 	"github.com/echomind/sync/internal/line"
 	"github.com/echomind/sync/sdk/chunk"
+	"github.com/echomind/sync/sdk/source"
 )
 
 const (
@@ -106,9 +107,9 @@ func (b *builder) endSection() {
 	}
 }
 
-func (b *builder) text(mediaType string) Text {
+func (b *builder) text(mediaType string) source.Content {
 	b.endSection()
-	return Text{Title: cutString(line.One(clean(b.title)), MaxTitleBytes), MediaType: mediaType, Sections: b.sections}
+	return source.Content{Title: cutString(line.One(clean(b.title)), MaxTitleBytes), MediaType: mediaType, Sections: b.sections}
 }
 
 // clean makes s valid UTF-8 with line feeds only, and without NUL bytes, other control characters, byte

@@ -13,9 +13,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"strings"
 
-	"github.com/echomind/sync/sdk/chunk"
+	"github.com/echomind/sync/sdk/source"
 )
 
 // Version changes whenever a document that could not be read before may be readable now, or reads
@@ -77,30 +76,9 @@ type Hint struct {
 	URL string
 }
 
-// Text is what can be read in a document.
-type Text struct {
-	// Title is empty when the content has none.
-	Title string
-	// MediaType is one of text/html, text/markdown, text/plain, text/csv, application/json and
-	// application/jsonl.
-	MediaType string
-	// Sections are in reading order; each starts where the one before it ends, and begins with its own
-	// heading, if it has one.
-	Sections []chunk.Section
-}
-
-// Content returns the extracted text.
-func (t Text) Content() string {
-	var b strings.Builder
-	for _, s := range t.Sections {
-		b.WriteString(s.Text)
-	}
-	return b.String()
-}
-
-// ContentHash returns the SHA-256, in hex, of what is stored of t: title, text and heading paths. It tells
-// a changed document from one that was merely touched or whose markup alone changed.
-func (t Text) ContentHash() string {
+// hashOf returns the SHA-256, in hex, of title, text and heading paths. It distinguishes a changed document from a document that
+// was only touched, or whose markup alone changed.
+func hashOf(t source.Content) string {
 	h := sha256.New()
 	var buf [binary.MaxVarintLen64]byte
 	number := func(n int) { h.Write(buf[:binary.PutUvarint(buf[:], uint64(n))]) }
@@ -119,27 +97,41 @@ func (t Text) ContentHash() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Extract reads content. Content that is empty or white space only has no sections and is not an error: an
+// Extract reads content. Its Title is empty when the content has none. Its MediaType is one of text/html, text/markdown,
+// text/plain, text/csv, application/json and application/jsonl. Each of its Sections starts where the one before it ends, and
+// begins with its own heading, if it has one. Content that is empty or white space only has no sections and is not an error: an
 // empty file is a document without text.
 //
 // It returns an *Unsupported for content it does not read, ErrTooLarge beyond the bounds of this package,
 // ErrBroken where a parser panics, and ctx.Err() once ctx is done. It keeps no reference to content.
-func Extract(ctx context.Context, content []byte, hint Hint) (text Text, err error) {
+func Extract(ctx context.Context, content []byte, hint Hint) (source.Content, error) {
+	return withHash(extract(ctx, content, hint))
+}
+
+func withHash(text source.Content, err error) (source.Content, error) {
+	if err == nil {
+		text.Hash = hashOf(text)
+	}
+	return text, err
+}
+
+// extract is Extract without the hash.
+func extract(ctx context.Context, content []byte, hint Hint) (text source.Content, err error) {
 	// One hostile document must not end the process that reads all the others.
 	defer func() {
 		if p := recover(); p != nil {
-			text, err = Text{}, fmt.Errorf("%w: the parser stopped at %v", ErrBroken, p)
+			text, err = source.Content{}, fmt.Errorf("%w: the parser stopped at %v", ErrBroken, p)
 		}
 	}()
 	if err := ctx.Err(); err != nil {
-		return Text{}, err
+		return source.Content{}, err
 	}
 	if err := checkSize(content); err != nil {
-		return Text{}, err
+		return source.Content{}, err
 	}
 	content, err = decode(content, hint)
 	if err != nil {
-		return Text{}, err
+		return source.Content{}, err
 	}
 	content = bytes.TrimSpace(content)
 	mediaType := typeOf(content, hint)
@@ -156,14 +148,14 @@ func Extract(ctx context.Context, content []byte, hint Hint) (text Text, err err
 	case mediaText:
 		out.block(string(content))
 	default:
-		return Text{}, &Unsupported{MediaType: mediaType}
+		return source.Content{}, &Unsupported{MediaType: mediaType}
 	}
 	out.endSection()
 	if err == nil {
 		err = out.err
 	}
 	if err != nil {
-		return Text{}, err
+		return source.Content{}, err
 	}
 	return out.text(mediaType), nil
 }

@@ -12,10 +12,11 @@ import (
 	"golang.org/x/text/encoding/unicode"
 	"golang.org/x/text/encoding/unicode/utf32"
 
+	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/services/internal/extract"
 )
 
-func read(t *testing.T, content string, hint extract.Hint) extract.Text {
+func read(t *testing.T, content string, hint extract.Hint) source.Content {
 	t.Helper()
 	got, err := extract.Extract(t.Context(), []byte(content), hint)
 	require.NoError(t, err)
@@ -24,7 +25,7 @@ func read(t *testing.T, content string, hint extract.Hint) extract.Text {
 }
 
 // checkText holds what is promised of every result.
-func checkText(t testing.TB, got extract.Text) {
+func checkText(t testing.TB, got source.Content) {
 	t.Helper()
 	var at int64
 	for _, s := range got.Sections {
@@ -34,11 +35,11 @@ func checkText(t testing.TB, got extract.Text) {
 		require.NotEmpty(t, strings.TrimSpace(s.Text))
 		at += int64(len(s.Text))
 	}
-	require.Len(t, got.Content(), int(at))
+	require.Len(t, textOf(got), int(at))
 	require.LessOrEqual(t, len(got.Title), extract.MaxTitleBytes)
 }
 
-func paths(got extract.Text) [][]string {
+func paths(got source.Content) [][]string {
 	var out [][]string
 	for _, s := range got.Sections {
 		out = append(out, s.HeadingPath)
@@ -125,31 +126,31 @@ func TestCharsetsAreRead(t *testing.T) {
 		"windows-1252": encoded(charmap.Windows1252.NewEncoder().String(want)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, want+"\n\n", read(t, content, extract.Hint{}).Content())
+			require.Equal(t, want+"\n\n", textOf(read(t, content, extract.Hint{})))
 		})
 	}
 	t.Run("declared by the source", func(t *testing.T) {
 		content := encoded(charmap.KOI8R.NewEncoder().String("Привет мир"))
-		require.Equal(t, "Привет мир\n\n", read(t, content, extract.Hint{MediaType: "text/plain; charset=koi8-r"}).Content())
+		require.Equal(t, "Привет мир\n\n", textOf(read(t, content, extract.Hint{MediaType: "text/plain; charset=koi8-r"})))
 	})
 	t.Run("declared by the page", func(t *testing.T) {
 		content := encoded(japanese.ShiftJIS.NewEncoder().String(`<html><head><meta charset="shift_jis"></head><body>日本語</body></html>`))
-		require.Equal(t, "日本語\n\n", read(t, content, extract.Hint{}).Content())
+		require.Equal(t, "日本語\n\n", textOf(read(t, content, extract.Hint{})))
 	})
 	t.Run("escapes that are valid UTF-8", func(t *testing.T) {
 		content := encoded(japanese.ISO2022JP.NewEncoder().String("日本語です"))
-		require.Equal(t, "日本語です\n\n", read(t, content, extract.Hint{MediaType: "text/plain; charset=iso-2022-jp"}).Content())
+		require.Equal(t, "日本語です\n\n", textOf(read(t, content, extract.Hint{MediaType: "text/plain; charset=iso-2022-jp"})))
 	})
 }
 
 func TestControlCharactersAreCleaned(t *testing.T) {
 	got := read(t, "a\x00b\x07c\r\nd\re\tf\u0085g\u200bh"+strings.Repeat(" text", 100), extract.Hint{})
-	require.True(t, strings.HasPrefix(got.Content(), "abc\nd\ne\tf\ng\u200bh text"), "%q", got.Content())
+	require.True(t, strings.HasPrefix(textOf(got), "abc\nd\ne\tf\ng\u200bh text"), "%q", textOf(got))
 }
 
 func TestInvalidUTF8IsReplaced(t *testing.T) {
 	got := read(t, "{\"a\": \"x\xffy\"}", extract.Hint{MediaType: "application/json; charset=utf-8"})
-	require.Equal(t, "a: x\ufffdy\n\n", got.Content())
+	require.Equal(t, "a: x\ufffdy\n\n", textOf(got))
 }
 
 func TestTooMuchContentIsRefused(t *testing.T) {
@@ -165,7 +166,7 @@ func TestAnEndedContextEndsExtraction(t *testing.T) {
 }
 
 func TestContentHashTellsTextTitleAndHeadingsApart(t *testing.T) {
-	hash := func(content string) string { return read(t, content, extract.Hint{Name: "a.md"}).ContentHash() }
+	hash := func(content string) string { return read(t, content, extract.Hint{Name: "a.md"}).Hash }
 	base := hash("# A\n\ntext\n")
 	require.Equal(t, base, hash("# A\r\n\r\n\r\ntext"), "markup alone does not count")
 	for _, other := range []string{"# B\n\ntext\n", "# A\n\ntexts\n", "## A\n\ntext\n\n### C\n", "---\ntitle: T\n---\n# A\n\ntext\n"} {
@@ -185,4 +186,13 @@ func FuzzExtract(f *testing.F) {
 			checkText(t, got)
 		}
 	})
+}
+
+// textOf joins the texts of the sections.
+func textOf(c source.Content) string {
+	var b strings.Builder
+	for _, s := range c.Sections {
+		b.WriteString(s.Text)
+	}
+	return b.String()
 }

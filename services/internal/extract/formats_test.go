@@ -21,7 +21,7 @@ func TestMarkdownKeepsHeadingsCodeListsAndTables(t *testing.T) {
 	require.Equal(t, "The Guide", got.Title)
 	require.Equal(t, [][]string{nil, {"Top"}, {"Top", "Install"}, {"Top", "Setext"}, {"Top", "Setext", "Deep"}}, paths(got))
 	require.Equal(t, "Intro with a link & code *.\n\nTop\n\nInstall\n\n1. one\n2. two\n  - nested\n\nmake  all\n\n  make run\n\n"+
-		"Setext\n\na | b\n1 | 2\n\nquoted text\n\nhtml text\n\nDeep\n\n- [x] done\n\n", got.Content())
+		"Setext\n\na | b\n1 | 2\n\nquoted text\n\nhtml text\n\nDeep\n\n- [x] done\n\n", textOf(got))
 }
 
 func TestFirstTopHeadingIsTheTitle(t *testing.T) {
@@ -66,7 +66,7 @@ func TestPagesAreReadWithoutMenusAndHiddenParts(t *testing.T) {
 			require.Equal(t, "The & Page", got.Title)
 			require.Equal(t, [][]string{{"The Page"}, {"The Page", "Steps"}}, paths(got))
 			require.Equal(t, "The Page\n\n"+strings.TrimSpace(words)+"\n\nSteps\n\n1. First\n2. Second\n  - inner\n\n"+
-				"line  one\n  line two\n\nName | Age\nAda | 36\n\n", got.Content())
+				"line  one\n  line two\n\nName | Age\nAda | 36\n\n", textOf(got))
 		})
 	}
 }
@@ -75,12 +75,12 @@ func TestMainContentLeavesOutListsOfLinks(t *testing.T) {
 	links := strings.Repeat(`<li><a href="/x">A linked page of the site</a></li>`, 30)
 	body := strings.Repeat("<p>A long paragraph, with commas, that is the content of the page and worth reading twice.</p>", 40)
 	got := read(t, `<html><body><div class="sidebar menu"><ul>`+links+`</ul></div><div class="content"><h2>Head</h2>`+body+`</div></body></html>`, extract.Hint{})
-	require.NotContains(t, got.Content(), "A linked page")
-	require.Contains(t, got.Content(), "worth reading twice")
+	require.NotContains(t, textOf(got), "A linked page")
+	require.Contains(t, textOf(got), "worth reading twice")
 }
 
 func TestAPageOfNothingButHeaderIsStillRead(t *testing.T) {
-	require.Equal(t, "Only this\n\n", read(t, "<html><body><header>Only this</header></body></html>", extract.Hint{}).Content())
+	require.Equal(t, "Only this\n\n", textOf(read(t, "<html><body><header>Only this</header></body></html>", extract.Hint{})))
 }
 
 func TestCSVRepeatsItsHeaderWithEachGroupOfRows(t *testing.T) {
@@ -95,13 +95,13 @@ func TestCSVRepeatsItsHeaderWithEachGroupOfRows(t *testing.T) {
 	for _, c := range chunk.Split(got.Sections, chunk.Options{}) {
 		require.True(t, strings.HasPrefix(c.Text, "id | name | note\n"), "%q", c.Text)
 	}
-	require.Contains(t, got.Content(), "\n499 | Doe, \"J\" 499 | two lines")
+	require.Contains(t, textOf(got), "\n499 | Doe, \"J\" 499 | two lines")
 }
 
 func TestCSVDelimiterIsSniffed(t *testing.T) {
 	for _, d := range []string{",", ";", "\t", "|"} {
 		content := strings.ReplaceAll("a#b#c\n1#2#3\n4#5#6\n", "#", d)
-		require.Equal(t, "a | b | c\n1 | 2 | 3\n4 | 5 | 6\n\n", read(t, content, extract.Hint{Name: "x.csv"}).Content(), "%q", d)
+		require.Equal(t, "a | b | c\n1 | 2 | 3\n4 | 5 | 6\n\n", textOf(read(t, content, extract.Hint{Name: "x.csv"})), "%q", d)
 	}
 }
 
@@ -113,10 +113,10 @@ func TestTooManyCSVRowsAreRefused(t *testing.T) {
 func TestJSONIsFlattened(t *testing.T) {
 	got := read(t, `{"title":"Doc","server":{"ports":[80,443],"tls":true,"n":12345678901234567890},"none":null,"empty":{}}`, extract.Hint{})
 	require.Equal(t, "Doc", got.Title)
-	require.Equal(t, "title: Doc\nserver.ports[0]: 80\nserver.ports[1]: 443\nserver.tls: true\nserver.n: 12345678901234567890\n\nnone: null\n\n", got.Content())
+	require.Equal(t, "title: Doc\nserver.ports[0]: 80\nserver.ports[1]: 443\nserver.tls: true\nserver.n: 12345678901234567890\n\nnone: null\n\n", textOf(got))
 	got = read(t, "{\"a\":1,\"b\":{\"c\":\"x\"}}\n{\"a\":2}\n", extract.Hint{})
-	require.Equal(t, "a: 1\nb.c: x\n\na: 2\n\n", got.Content())
-	require.Equal(t, "[0].a: 1\n\n[1].a: 2\n\n", read(t, `[{"a":1},{"a":2}]`, extract.Hint{}).Content())
+	require.Equal(t, "a: 1\nb.c: x\n\na: 2\n\n", textOf(got))
+	require.Equal(t, "[0].a: 1\n\n[1].a: 2\n\n", textOf(read(t, `[{"a":1},{"a":2}]`, extract.Hint{})))
 }
 
 func TestDeepJSONIsRefused(t *testing.T) {

@@ -7,12 +7,13 @@ import (
 	"strconv"
 
 	"github.com/echomind/sync/internal/confine"
+	"github.com/echomind/sync/sdk/source"
 )
 
 // Reader reads documents somewhere.
 type Reader interface {
 	// Extract is as the function of this name. An error that is not ctx's says why the document cannot be read.
-	Extract(ctx context.Context, content []byte, hint Hint) (Text, error)
+	Extract(ctx context.Context, content []byte, hint Hint) (source.Content, error)
 	// Version changes whenever a document that could not be read before may be readable now. Letters and digits.
 	Version() string
 }
@@ -22,7 +23,7 @@ type Reader interface {
 type InProcess struct{}
 
 // Extract is the function of this name.
-func (InProcess) Extract(ctx context.Context, content []byte, hint Hint) (Text, error) {
+func (InProcess) Extract(ctx context.Context, content []byte, hint Hint) (source.Content, error) {
 	return Extract(ctx, content, hint)
 }
 
@@ -45,14 +46,14 @@ type Confined struct{ in Runner }
 func In(r Runner) Confined { return Confined{r} }
 
 // Extract is as the function of this name. Its error may also be a *confine.Failure.
-func (c Confined) Extract(ctx context.Context, content []byte, hint Hint) (Text, error) {
+func (c Confined) Extract(ctx context.Context, content []byte, hint Hint) (source.Content, error) {
 	if err := ctx.Err(); err != nil {
-		return Text{}, err
+		return source.Content{}, err
 	}
 	if err := checkSize(content); err != nil {
-		return Text{}, err
+		return source.Content{}, err
 	}
-	var text Text
+	var text source.Content
 	var reason error // why there is none
 	most := boundsOf(len(content))
 	err := c.in.Do(ctx, Task.Name, most.answer(), func(answer string) error {
@@ -62,9 +63,9 @@ func (c Confined) Extract(ctx context.Context, content []byte, hint Hint) (Text,
 		return nil
 	}, appendHint(nil, hint), content)
 	if err != nil {
-		return Text{}, err
+		return source.Content{}, err
 	}
-	return text, reason
+	return withHash(text, reason)
 }
 
 // Version changes with the memory that a document may take as well.

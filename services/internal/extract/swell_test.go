@@ -58,7 +58,7 @@ func TestPathsThatAreRepeatedWithoutEndAreLeftOutAndEveryValueStays(t *testing.T
 	b.WriteString(`{"name":"last"}]}`)
 	text, err := extract.Extract(t.Context(), []byte(b.String()), extract.Hint{})
 	require.NoError(t, err)
-	content := text.Content()
+	content := textOf(text)
 	require.True(t, strings.HasPrefix(content, strings.Repeat("k", longKey)))
 	for i := range 1000 {
 		require.Contains(t, content, fmt.Sprintf("v%d\n", i))
@@ -72,6 +72,6 @@ func TestTheAnswerOfAChildIsBoundedByItsContent(t *testing.T) {
 	for name, content := range swelling(390 << 10) {
 		text, err := reader.Extract(t.Context(), []byte(content), extract.Hint{Name: name})
 		require.NoError(t, err, name)
-		require.LessOrEqual(t, len(text.Content()), extract.TextPerByte*len(content)+extract.TextBeside, name)
+		require.LessOrEqual(t, len(textOf(text)), extract.TextPerByte*len(content)+extract.TextBeside, name)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/echomind/sync/sdk/chunk"
+	"github.com/echomind/sync/sdk/source"
 )
 
 // What goes to a child is the hint's three strings, then the content. What comes back is an outcome and, for text, its
@@ -64,7 +65,7 @@ func answer(request []byte) []byte {
 	if err != nil {
 		return encodeError(err)
 	}
-	text, err := Extract(context.Background(), content, hint)
+	text, err := extract(context.Background(), content, hint)
 	if err != nil {
 		return encodeError(err)
 	}
@@ -106,7 +107,7 @@ func encodeError(err error) []byte {
 	return appendString([]byte{byte(kind)}, reason(err.Error()))
 }
 
-func encodeText(t Text) []byte {
+func encodeText(t source.Content) []byte {
 	b := appendString(appendString([]byte{byte(outcomeText)}, t.Title), t.MediaType)
 	b = binary.AppendUvarint(b, uint64(len(t.Sections)))
 	size := 0
@@ -176,25 +177,25 @@ func (r *answerReader) string(most int) string {
 
 // decodeAnswer believes nothing: the child has read hostile content. errAnswer says that the answer is none that Extract
 // gives; every other error is what the child says of the content.
-func decodeAnswer(said string, most bounds) (Text, error) {
+func decodeAnswer(said string, most bounds) (source.Content, error) {
 	if said == "" {
-		return Text{}, errAnswer
+		return source.Content{}, errAnswer
 	}
 	kind, r := outcome(said[0]), answerReader{rest: said[1:]}
 	if kind != outcomeText {
 		reason := r.string(maxReasonBytes)
 		switch {
 		case r.bad || r.rest != "" || kind > outcomeOther:
-			return Text{}, errAnswer
+			return source.Content{}, errAnswer
 		case kind == outcomeUnsupported:
-			return Text{}, &Unsupported{MediaType: reason}
+			return source.Content{}, &Unsupported{MediaType: reason}
 		}
-		return Text{}, &told{kind: outcomes[kind], text: reason}
+		return source.Content{}, &told{kind: outcomes[kind], text: reason}
 	}
-	t := Text{Title: r.string(MaxTitleBytes), MediaType: r.string(maxReasonBytes)}
+	t := source.Content{Title: r.string(MaxTitleBytes), MediaType: r.string(maxReasonBytes)}
 	n := r.number(most.sections)
 	if r.bad || !mediaTypes[t.MediaType] {
-		return Text{}, errAnswer
+		return source.Content{}, errAnswer
 	}
 	if n > 0 {
 		t.Sections = make([]chunk.Section, 0, n)
@@ -204,7 +205,7 @@ func decodeAnswer(said string, most bounds) (Text, error) {
 	for range n {
 		same, more := r.number(len(path)), r.number(headingLevels)
 		if r.bad || same+more > headingLevels {
-			return Text{}, errAnswer
+			return source.Content{}, errAnswer
 		}
 		path = path[:same:same]
 		for range more {
@@ -212,13 +213,13 @@ func decodeAnswer(said string, most bounds) (Text, error) {
 		}
 		text := r.string(left)
 		if r.bad || text == "" {
-			return Text{}, errAnswer
+			return source.Content{}, errAnswer
 		}
 		t.Sections = append(t.Sections, chunk.Section{HeadingPath: path, Text: text, Start: at})
 		left, at = left-len(text), at+int64(len(text))
 	}
 	if r.rest != "" {
-		return Text{}, errAnswer
+		return source.Content{}, errAnswer
 	}
 	return t, nil
 }

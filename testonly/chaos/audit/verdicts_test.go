@@ -266,8 +266,8 @@ func TestSlotsThatPassedBeforeAnIDWasAddedAgainAreTheFirstConnectors(t *testing.
 	f := l.audit("every cron slot once")
 	require.NotEmpty(t, f.Violations, "nobody has counted them yet")
 	l.do(`WITH p AS (SELECT id, date_trunc('minute', after) + interval '1 minute' AS first, date_trunc('minute', through) AS last FROM passed_slots)
-		SELECT moves.miss_passed(jsonb_agg(jsonb_build_object('id', id, 'missed_first', first, 'missed_last', last,
-			'missed_count', (extract(epoch FROM last - first) / 60)::integer + 1))) FROM p WHERE last >= first`)
+		SELECT moves.miss_passed(jsonb_agg(jsonb_build_object('id', id, 'passed', jsonb_build_array(jsonb_build_object('verdict', 'missed', 'reason', 'x',
+			'first', first, 'last', last, 'count', (extract(epoch FROM last - first) / 60)::integer + 1))))) FROM p WHERE last >= first`)
 	f = l.audit("every cron slot once")
 	require.Empty(t, f.Violations)
 	require.GreaterOrEqual(t, f.Checked, 9)

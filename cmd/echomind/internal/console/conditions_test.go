@@ -47,7 +47,7 @@ func TestAConditionIsWrittenByAnAdministratorTriedAndUsed(t *testing.T) {
 	require.Contains(t, person.succeed("conditions", "show", "enough"), "1,2")
 
 	u.exec(`INSERT INTO unmet_slots (connector_id, type, config_version, reason, first_slot, last_slot, count, first_at, last_at)
-		SELECT id, type, config_version, 'condition `+"`enough`"+` not met', now() - interval '2 hours', now(), 3, now(), now() FROM connectors WHERE name = 'vocabulary'`)
+		SELECT id, type, config_version, 'condition ` + "`enough`" + ` not met', now() - interval '2 hours', now(), 3, now(), now() FROM connectors WHERE name = 'vocabulary'`)
 	require.Regexp(t, "skipped since: 3 slots, .* … .*: condition `enough` not met", person.succeed("runs", "vocabulary"))
 	require.Contains(t, admin.run("conditions", "remove", "enough").stderr, "condition enough is in use")
 	admin.succeed("conditions", "update", "enough", "--query", "SELECT false", "--users", "all", "--timeout", "500ms")

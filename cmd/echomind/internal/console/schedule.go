@@ -39,7 +39,7 @@ func preview(f *finder) *cobra.Command {
 the code that the scheduler plans and claims by. It assumes that a scheduler is there all the time, and that each sync completes
 after --takes.
 
---next begins where the connector stands; --last goes through a time that is over, as if nothing had been done before it.
+--next begins where the connector stands: at a sync that is under way, or at a try that it waits for; --last goes through a time that is over, as if nothing had been done before it.
 --set shows beside it what another schedule would do: cron, time_zone, refresh (as of --refresh), dst_gap, dst_overlap, spread,
 deadline, overlap, once_per, catch_up, catch_up_most, catch_up_window, with the values of the flags of echomind connectors update.`,
 		Example: `  echomind schedule preview 3
@@ -88,6 +88,8 @@ type previewed struct {
 	Schedule string         `json:"schedule"`
 	TimeZone string         `json:"time_zone"`
 	Slots    []previewEntry `json:"slots"`
+	// Note says why none is due, where the connector's schedule is not the reason.
+	Note string `json:"note,omitempty"`
 	// Cut says that there are more slots than are shown.
 	Cut bool `json:"cut"`
 	// Condition is what is asked at each slot that runs here; whether it is met then, nobody knows now. Null where nothing is asked.
@@ -198,8 +200,8 @@ func (p *slotPreview) of(ctx context.Context, c dbgen.Connector, afresh bool) (p
 	if err != nil {
 		return shown, fmt.Errorf("%w: time_zone %q: write an IANA name such as Europe/Berlin", cron.ErrSchedule, c.TimeZone)
 	}
-	entries, err := p.entries(ctx, c, afresh)
-	if err != nil {
+	var entries []slots.Entry
+	if entries, shown.Note, err = p.entries(ctx, c, afresh); err != nil {
 		return shown, err
 	}
 	shown.Cut = len(entries) == mostEntries
@@ -208,65 +210,6 @@ func (p *slotPreview) of(ctx context.Context, c dbgen.Connector, afresh bool) (p
 		shown.Slots = append(shown.Slots, previewEntry{e, e.First.In(zone).Format(time.RFC3339), e.Last.In(zone).Format(time.RFC3339)})
 	}
 	return shown, nil
-}
-
-func (p *slotPreview) entries(ctx context.Context, c dbgen.Connector, afresh bool) ([]slots.Entry, error) {
-	if c.ScheduleCron != nil {
-		columns := slots.Columns{
-			ID: c.ID, Cron: c.ScheduleCron, Zone: c.TimeZone, DSTGap: c.DstGap, DSTOverlap: c.DstOverlap, Deadline: c.DeadlineMinutes,
-			Overlap: c.Overlap, OncePer: c.OncePer, CatchUp: c.CatchUp, Most: c.CatchUpMost, Window: c.CatchUpMinutes,
-			Through: c.PlannedThrough, ClaimedAt: c.ClaimedAt, SyncedAt: c.LastSyncAt, SyncedFor: c.SyncedFor,
-		}
-		s, err := columns.Schedule()
-		if err != nil {
-			return nil, err
-		}
-		state := columns.State()
-		if p.past {
-			return s.Preview(slots.State{Through: p.from}, p.from, p.until, p.takes, mostEntries), nil
-		}
-		if afresh || state.Through.IsZero() {
-			state.Through = p.from
-		}
-		var begun []slots.Entry
-		if c.RunID != nil || c.LastSyncAt == nil { // a sync is under way, or the first is due at once
-			claimed, answers := p.from, p.from
-			if c.RunID == nil {
-				begun = append(begun, slots.Entry{Verdict: slots.Runs, Reason: "new", First: p.from, Last: p.from, Count: 1})
-			} else if c.ClaimedAt != nil && c.ClaimedFor != nil {
-				claimed, answers = *c.ClaimedAt, *c.ClaimedFor
-			}
-			state.ClaimedAt, state.SyncedFor, state.SyncedAt = claimed, answers, p.from.Add(p.takes)
-			return append(begun, s.Preview(state, state.SyncedAt, p.until, p.takes, mostEntries)...), nil
-		}
-		return s.Preview(state, p.from, p.until, p.takes, mostEntries), nil
-	}
-	if c.RefreshFreqMinutes == nil || *c.RefreshFreqMinutes == 0 {
-		return nil, nil
-	}
-	after := func(base time.Time) (time.Time, error) {
-		return ask(ctx, p.pool, "slot", func(ctx context.Context, q *dbgen.Queries) (time.Time, error) {
-			return q.IntervalSlot(ctx, dbgen.IntervalSlotParams{ID: c.ID, Base: base, Minutes: *c.RefreshFreqMinutes, Spread: c.SpreadPercent})
-		})
-	}
-	base := p.from
-	if !p.past && c.LastSyncAt != nil {
-		base = *c.LastSyncAt
-	}
-	first := p.from
-	if p.past || c.LastSyncAt != nil {
-		var err error
-		if first, err = after(base); err != nil {
-			return nil, err
-		}
-	}
-	if !afresh && !p.past && c.NextSyncAt != nil {
-		first = *c.NextSyncAt
-	}
-	if first.Before(p.from) {
-		first = p.from
-	}
-	return slots.PreviewInterval(first, p.until, p.takes, mostEntries, after)
 }
 
 func printPreview(w io.Writer, a previewAnswer, until time.Time) error {
@@ -286,7 +229,11 @@ func printPreview(w io.Writer, a previewAnswer, until time.Time) error {
 			rows[j] = previewRow(e)
 		}
 		if len(rows) == 0 {
-			if _, err := fmt.Fprintln(w, "no slot comes until "+until.UTC().Format(time.RFC3339)); err != nil {
+			says := shown.Note
+			if says == "" {
+				says = "no slot comes until " + until.UTC().Format(time.RFC3339)
+			}
+			if _, err := fmt.Fprintln(w, says); err != nil {
 				return err
 			}
 			continue

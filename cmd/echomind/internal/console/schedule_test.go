@@ -24,7 +24,8 @@ type foreseenSlots struct {
 		Count           int
 		LocalFirst      time.Time `json:"local_first"`
 	}
-	Cut bool
+	Note string
+	Cut  bool
 }
 
 func (u terminal) foreseen(args ...string) (p foreseen) {
@@ -96,6 +97,82 @@ func TestAPreviewOfAnIntervalHasTheSlotsThatTheDatabasePlans(t *testing.T) {
 	u.succeed("connectors", "update", "1", "--refresh", "manual")
 	require.Empty(t, u.foreseen().Now.Slots)
 	require.Contains(t, u.succeed("schedule", "preview", "1"), "no slot comes until ")
+}
+
+// stands gives connector 1 columns that only moves write: where it would be at some moment.
+func (u terminal) stands(set string) {
+	u.t.Helper()
+	movestest.Force(u.t, u.pool(), `UPDATE connectors SET synced_version = config_version, needs_plan = false, due_reason = 'schedule', `+set)
+}
+
+func TestAPreviewOfWhatIsNotDueSaysWhy(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t)
+	u.add("--config", `{"url":"file:///a"}`, "--cron", "0 * * * *")
+	u.stands(`last_sync_at = clock_timestamp(), next_sync_at = clock_timestamp(), slot_at = clock_timestamp()`)
+	pool := u.pool()
+	try := movestest.Syncing(t, pool, 1)
+	_, err := pool.Exec(t.Context(), `SELECT moves.fail($1, $2, 'permanent', 'no')`, try.Run, try.ID)
+	require.NoError(t, err)
+	p := u.foreseen("--set", "cron=* * * * *")
+	require.Empty(t, p.Now.Slots)
+	require.Empty(t, p.Set.Slots)
+	require.Contains(t, p.Now.Note, "it has failed for good")
+	u.succeed("connectors", "disable", "1")
+	require.Contains(t, u.succeed("schedule", "preview", "1"), "it is disabled: no slot is due until it is enabled")
+	u.succeed("connectors", "update", "1", "--refresh", "1h")
+	p = u.foreseen()
+	require.Empty(t, p.Now.Slots)
+	require.Contains(t, p.Now.Note, "it is disabled")
+	require.NotEmpty(t, u.foreseen("--last", "1d").Now.Slots, "what it would have done is another question")
+}
+
+func TestAPreviewOfWhatIsPutOffBeginsWithItsNextTry(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t)
+	u.add("--config", `{"url":"file:///a"}`, "--cron", "* * * * *")
+	u.stands(`last_sync_at = clock_timestamp() - interval '1 hour', next_sync_at = clock_timestamp(), slot_at = date_trunc('minute', clock_timestamp()),
+		planned_through = date_trunc('minute', clock_timestamp())`)
+	pool := u.pool()
+	try := movestest.Syncing(t, pool, 1)
+	_, err := pool.Exec(t.Context(), `SELECT moves.postpone($1, $2, '20 hours', 'quota')`, try.Run, try.ID)
+	require.NoError(t, err)
+	p := u.foreseen("--next", "1h")
+	require.Empty(t, p.Now.Slots)
+	require.Regexp(t, `its next sync is due at 20.* \(wait\)`, p.Now.Note)
+	p = u.foreseen("--next", "21h", "--takes", "5m")
+	require.Equal(t, []any{"runs", "wait"}, []any{p.Now.Slots[0].Verdict, p.Now.Slots[0].Reason})
+	require.Equal(t, []any{"skipped", "its last run was not over"}, []any{p.Now.Slots[1].Verdict, p.Now.Slots[1].Reason})
+	require.InDelta(t, 20*60+5, p.Now.Slots[1].Count, 2)
+	require.Equal(t, "runs", p.Now.Slots[2].Verdict)
+	// An outage has left its slot, which is put off for half an hour.
+	u.stands(`last_sync_at = clock_timestamp() - interval '3 hours', over_at = clock_timestamp() - interval '3 hours', claimed_at = clock_timestamp() - interval '3 hours',
+		planned_through = clock_timestamp() - interval '2 hours', slot_at = clock_timestamp() - interval '2 hours', next_sync_at = clock_timestamp() + interval '30 minutes'`)
+	p = u.foreseen("--next", "1h", "--takes", "5m")
+	require.Equal(t, []any{"missed", "passed before it could be claimed"}, []any{p.Now.Slots[0].Verdict, p.Now.Slots[0].Reason})
+	require.InDelta(t, 2*60+29, p.Now.Slots[0].Count, 2)
+	require.WithinDuration(t, time.Now().Add(30*time.Minute), p.Now.Slots[1].First, 2*time.Minute)
+}
+
+func TestAPreviewOfAnIntervalHasItsPoliciesAndTheSyncThatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t)
+	u.add("--config", `{"url":"file:///a"}`, "--refresh", "60m", "--spread", "0", "--deadline", "30m")
+	const late = `last_sync_at = clock_timestamp() - interval '265 minutes', next_sync_at = clock_timestamp() - interval '205 minutes',
+		slot_at = clock_timestamp() - interval '205 minutes'`
+	u.stands(late)
+	p := u.foreseen("--next", "5h", "--takes", "10m")
+	require.Equal(t, []any{"missed", "too late"}, []any{p.Now.Slots[0].Verdict, p.Now.Slots[0].Reason})
+	require.Equal(t, "runs", p.Now.Slots[1].Verdict)
+	require.WithinDuration(t, time.Now().Add(time.Hour), p.Now.Slots[1].First, time.Minute)
+	require.Equal(t, 70*time.Minute, p.Now.Slots[2].First.Sub(p.Now.Slots[1].First))
+	u.succeed("connectors", "update", "1", "--deadline", "none", "--catch-up", "none")
+	u.stands(late)
+	require.Equal(t, "not caught up", u.foreseen().Now.Slots[0].Reason)
+	movestest.Syncing(t, u.pool(), 1)
+	p = u.foreseen("--next", "5h", "--takes", "10m")
+	require.Equal(t, "runs", p.Now.Slots[0].Verdict)
+	require.WithinDuration(t, time.Now().Add(70*time.Minute), p.Now.Slots[0].First, time.Minute)
 }
 
 func TestAPreviewRefusesWhatCannotBe(t *testing.T) {

@@ -93,13 +93,7 @@ func change(
 			if err != nil {
 				return err
 			}
-			p = dbgen.AddConnectorParams{
-				Name: old.Name, Type: old.Type, UserID: old.UserID, Scope: old.Scope, ScopeID: old.ScopeID, Config: old.Config,
-				RefreshFreqMinutes: old.RefreshFreqMinutes, ScheduleCron: old.ScheduleCron, TimeZone: old.TimeZone,
-				DstGap: old.DstGap, DstOverlap: old.DstOverlap, SpreadPercent: old.SpreadPercent, DeadlineMinutes: old.DeadlineMinutes,
-				Overlap: old.Overlap, OncePer: old.OncePer, CatchUp: old.CatchUp, CatchUpMost: old.CatchUpMost, CatchUpMinutes: old.CatchUpMinutes,
-				Condition: old.Condition, MaxRetries: old.MaxRetries,
-			}
+			p = standingParams(old)
 			if err := apply(&p); err != nil {
 				return err
 			}
@@ -117,4 +111,15 @@ func change(
 		return updated, noConnector(id)
 	}
 	return updated, refused(ctx, pool, "update the connector", p, err)
+}
+
+// standingParams are those that a connector has.
+func standingParams(old dbgen.Connector) dbgen.AddConnectorParams {
+	return dbgen.AddConnectorParams{
+		Name: old.Name, Type: old.Type, UserID: old.UserID, Scope: old.Scope, ScopeID: old.ScopeID, Config: old.Config,
+		RefreshFreqMinutes: old.RefreshFreqMinutes, ScheduleCron: old.ScheduleCron, TimeZone: old.TimeZone,
+		DstGap: old.DstGap, DstOverlap: old.DstOverlap, SpreadPercent: old.SpreadPercent, DeadlineMinutes: old.DeadlineMinutes,
+		Overlap: old.Overlap, OncePer: old.OncePer, CatchUp: old.CatchUp, CatchUpMost: old.CatchUpMost, CatchUpMinutes: old.CatchUpMinutes,
+		Condition: old.Condition, MaxRetries: old.MaxRetries,
+	}
 }

@@ -65,7 +65,9 @@ type Connector struct {
 	PlannedThrough     *time.Time
 	NeedsPlan          bool
 	ClaimedAt          *time.Time
+	OverAt             *time.Time
 	ClaimedFor         *time.Time
+	Wanted             bool
 	SyncedFor          *time.Time
 	DeletionsAllowedAt *time.Time
 	NextParameters     []byte
@@ -111,6 +113,7 @@ type ConnectorEvidence struct {
 	PlannedThrough     *time.Time
 	NextSyncAt         *time.Time
 	DueReason          *string
+	SlotAt             *time.Time
 	TriggerRequestedAt *time.Time
 	LastSyncAt         *time.Time
 	DocsAnalyzed       int64

@@ -292,6 +292,11 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 		{"it waits for its slot, which keeps a place of its own and has a deadline", func(w *world) {
 			w.connector(", refresh_freq_minutes, deadline_minutes, last_sync_at", ", 60, 90, clock_timestamp()")
 		}, evidence.WaitsForSlot, false, []string{"spread: its slots keep a place of their own, up to 10% of the interval earlier", "deadline 1h30m: unless it is claimed by "}},
+		{"its slot is put off", func(w *world) {
+			w.connector(", refresh_freq_minutes, deadline_minutes, last_sync_at", ", 60, 90, clock_timestamp()")
+			movestest.Force(w.t, w.pool, `UPDATE connectors SET slot_at = date_trunc('hour', clock_timestamp()), next_sync_at = date_trunc('hour', clock_timestamp()) + interval '77 minutes'
+				WHERE id = $1`, w.id)
+		}, evidence.WaitsForSlot, false, []string{"put off: its slot was ", ":30:00 its slot is missed"}},
 		{"its period is completed", func(w *world) {
 			w.connector(", schedule_cron, once_per, overlap, catch_up, catch_up_minutes, last_sync_at", ", '0 * * * *', 'day', 'queue', 'all', 120, clock_timestamp()")
 			movestest.Force(w.t, w.pool, `UPDATE connectors SET needs_plan = false, due_reason = 'schedule', slot_at = clock_timestamp() + interval '1 day',

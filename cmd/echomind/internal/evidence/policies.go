@@ -18,6 +18,9 @@ func (x *explanation) policies() {
 			x.fact("it was not met for the last %s, at last %s", plural(int64(*c.UnmetCount), "slot"), clock.At(*c.UnmetAt, x.Now))
 		}
 	}
+	if planned && c.SlotAt != nil && c.SlotAt.Before(*c.NextSyncAt) {
+		x.fact("put off: its slot was %s, and what an outage has left is spread over some time", clock.At(*c.SlotAt, x.Now))
+	}
 	if planned && !isCron && c.RefreshFreqMinutes != nil && c.SpreadPercent > 0 {
 		x.fact("spread: its slots keep a place of their own, up to %d%% of the interval earlier", c.SpreadPercent)
 	}
@@ -35,8 +38,8 @@ func (x *explanation) policies() {
 	}
 	if c.DeadlineMinutes != nil {
 		deadline := time.Duration(*c.DeadlineMinutes) * time.Minute
-		if planned {
-			x.fact("deadline %s: unless it is claimed by %s its slot is missed", clock.Span(deadline), clock.At(c.NextSyncAt.Add(deadline), x.Now))
+		if planned && c.SlotAt != nil {
+			x.fact("deadline %s: unless it is claimed by %s its slot is missed", clock.Span(deadline), clock.At(c.SlotAt.Add(deadline), x.Now))
 		} else {
 			x.fact("deadline %s: a slot that is not claimed by then is missed", clock.Span(deadline))
 		}

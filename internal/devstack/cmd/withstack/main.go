@@ -1,5 +1,5 @@
-// Withstack runs a command beside the stack that `echomind run` has started, and passes it where Postgres and NATS are, in DATABASE_URL and
-// NATS_URL:
+// Withstack runs a command beside the stack that `echomind run` has started, and passes it the URLs of Postgres and NATS in
+// DATABASE_URL and NATS_URL:
 //
 //	withstack -data-dir .echomind -- command args...
 package main
@@ -38,7 +38,7 @@ func run(dir string, command []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it ends in order, as it would alone
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it stops in order, as on Ctrl-C
 	cmd.Env = append(os.Environ(), "DATABASE_URL="+stack.DatabaseURL, "NATS_URL="+stack.NATSURL, "HTTP_ADDR=127.0.0.1:0")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err = cmd.Run()

@@ -1,4 +1,4 @@
-// The chunker as a program of its own, configured by the environment.
+// The chunker as a separate program, configured by the environment.
 package main
 
 import (

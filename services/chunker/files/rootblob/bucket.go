@@ -1,8 +1,7 @@
-// Package rootblob is a read-only gocloud.dev/blob driver for a folder that must not be left.
+// Package rootblob is a read-only gocloud.dev/blob driver for the inside of a folder.
 //
-// It stands on os.Root: no key and no symbolic link leads out of the folder, whatever is renamed while it
-// is read. gocloud's own fileblob follows links out of its folder, hides some names, and reads attribute
-// files beside each file.
+// It uses os.Root: no key and no symbolic link leads out of the folder, whatever is renamed while it is read. gocloud's own
+// fileblob follows links out of its folder, hides some names, and reads attribute files beside each file.
 //
 // Keys are slash-separated paths relative to the folder, escaped as Escape says. Links to regular files
 // inside the folder are followed; every other entry that is not a regular file (links that lead out or to
@@ -26,60 +25,59 @@ import (
 // ErrNotRegular says that an entry is neither a regular file nor a link to one.
 var ErrNotRegular = errors.New("not a regular file")
 
-// ErrTooMany says that one folder holds more than is listed. It ends the listing.
+// ErrTooMany says that one folder holds more entries than Listing.Most. It ends the listing.
 var ErrTooMany = errors.New("too many names")
 
-// ErrNames says that the names of the folders that are open at once take more memory than a listing has. It ends the listing.
+// ErrNames says that the names of the open folders take more memory than Listing.MostBytes. It ends the listing.
 var ErrNames = errors.New("too many names, or too long ones")
 
-// ErrTooLong says that the path of an entry is longer than any that is listed. What is under it is unknown.
+// ErrTooLong says that the path of an entry is longer than maxPathBytes. What is below it is unknown.
 var ErrTooLong = fmt.Errorf("its path in the source's folder is longer than %d bytes; shorten the names of the folders that it is in", maxPathBytes)
 
-// ErrReadOnly is what every write returns.
+// ErrReadOnly is the error of every write.
 var ErrReadOnly = errors.New("folder is read-only here")
 
-// Open returns a bucket of the files under root, but for private ones, which are listed with their reason and refused
-// when opened. Closing the bucket closes root.
+// Open returns a bucket of the files under root, except private ones, which are listed with their reason and refused when
+// opened. Closing the bucket closes root.
 func Open(root *os.Root, private *Private) *blob.Bucket {
 	b := &bucket{root: root, private: private, holdsPrivate: true}
 	if info, err := root.Stat("."); err == nil {
-		b.holdsPrivate = private.below(info)
+		b.holdsPrivate = private.hasBelow(info)
 	}
 	return blob.NewBucket(b)
 }
 
-// Listing is what blob.ListOptions.BeforeList can set, through its asFunc with a **Listing.
+// Listing has the options that blob.ListOptions.BeforeList can set, through its asFunc with a **Listing.
 type Listing struct {
-	// Skip leaves out a folder and all in it. It is given the folder's path, not escaped, without a slash
-	// at the end.
+	// Skip leaves out a folder with everything in it. Its argument is the folder's path, not escaped, without a slash at the
+	// end.
 	Skip func(dir string) bool
-	// Takes is given the path of everything else, not escaped; what it does not take is left out. nil takes all.
+	// Takes decides about the path of each other entry, not escaped; entries that it does not take are left out. nil takes all.
 	Takes func(file string) bool
-	// Most bounds what is taken of one folder, folders in it among them; 0 = no bound.
+	// Most bounds the listed entries of one folder, folders among them; 0 = no bound.
 	Most int
-	// MostBytes bounds the memory of the names of all folders that are open at once; 0 = no bound.
+	// MostBytes bounds the memory for the names of all open folders; 0 = no bound.
 	MostBytes int
 }
 
-// Entry is what blob.ListObject.As yields, into a *Entry.
+// Entry is the value of blob.ListObject.As, with a *Entry.
 type Entry struct {
-	// Path is the path that the key escapes, slash-separated.
+	// Path is the entry's path before escaping, slash-separated.
 	Path string
 	// Mode is the entry's own type, without following links.
 	Mode fs.FileMode
-	// Err says why a folder could not be read; what is under it is unknown then, and its key ends in a
-	// slash.
+	// Err says why a folder could not be read; what is below it is then unknown, and its key ends in a slash.
 	Err error
 }
 
 type bucket struct {
 	root    *os.Root
 	private *Private
-	// holdsPrivate says that something private lies below root, so that every way has to be looked at.
+	// holdsPrivate says that a private entry lies below root, so that every folder on a path must be checked.
 	holdsPrivate bool
 
 	mu sync.Mutex
-	// parked is the walk that the last page ended in, so that the next one goes on without searching.
+	// parked is the walk at the end of the last page, so that the next page goes on without searching.
 	parked *walk
 }
 
@@ -119,7 +117,7 @@ func (b *bucket) As(i any) bool {
 	return ok
 }
 
-// ErrorAs is never needed: driver errors stay in the chain.
+// ErrorAs is never needed: driver errors stay in the error chain.
 func (b *bucket) ErrorAs(error, any) bool { return false }
 
 func (b *bucket) Attributes(ctx context.Context, key string) (*driver.Attributes, error) {

@@ -9,9 +9,8 @@ import (
 
 const hexDigits = "0123456789ABCDEF"
 
-// Escape makes a path valid UTF-8 without control characters: a byte that is not part of valid UTF-8, a
-// control character, and a percent sign that two hex digits follow become %XX. Unescape reverses it, and
-// different paths stay different.
+// Escape makes a path valid UTF-8 without control characters: a byte that is not part of valid UTF-8, a control character, and
+// a percent sign before two hex digits become %XX. Unescape reverses it, and different paths stay different.
 func Escape(path string) string {
 	if !needsEscape(path) {
 		return path
@@ -46,7 +45,7 @@ func mustEscape(path string, i int) bool {
 		path[i] == '%' && i+2 < len(path) && unhex(path[i+1]) >= 0 && unhex(path[i+2]) >= 0
 }
 
-// Unescape reverses Escape. It refuses keys that are no path inside a folder.
+// Unescape reverses Escape. It refuses keys that are not paths inside a folder.
 func Unescape(key string) (string, error) {
 	path := key
 	if strings.IndexByte(key, '%') >= 0 {

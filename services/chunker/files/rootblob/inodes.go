@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// maxInodes bounds what is remembered of private folders. A data folder of Postgres and NATS has some thousands.
+// maxInodes bounds the remembered inodes of private folders. A data folder of Postgres and NATS has some thousands.
 const maxInodes = 200_000
 
-// tick is longer than the kernel's clock for times of change may stand still.
+// tick is longer than the steps of the kernel's clock for times of change.
 const tick = 20 * time.Millisecond
 
 type inode struct{ device, number uint64 }
@@ -24,24 +24,24 @@ func inodeOf(info fs.FileInfo) (at inode, links uint64) {
 	return inode{}, 1
 }
 
-// inodes are the files and folders in private folders, and those that links in them lead to. A folder is read again only
-// when it has changed, so that walking costs one look at each folder.
+// inodes are the files and folders in private folders, and the targets of links in them. A folder is read again only when it
+// has changed, so that a walk costs one stat of each folder.
 type inodes struct {
 	seen map[inode]*sighting
-	// folders are those that were walked, by path.
+	// folders are the walked folders, by path.
 	folders map[string]*folder
-	// elsewhere are the folders that links lead to, linked the files.
-	elsewhere []string
-	linked    map[inode]bool
-	// over says that there are more than are remembered: any second name may lead to one of them, from now on.
-	over bool
+	// linkedFolders are the folders to which links lead, linked the files.
+	linkedFolders []string
+	linked        map[inode]bool
+	// overflow says that there are more inodes than can be remembered: from then on any second name may lead to one of them.
+	overflow bool
 	// round counts walks.
 	round int
 }
 
-// sighting is what is remembered of a file or folder.
+// sighting is the remembered state of a file or folder.
 type sighting struct {
-	// names is by how many it is found now. At 0 it is gone, and another file may get its number.
+	// names is how many names lead to it now. At 0 it is deleted, and another file may get its number.
 	names          int
 	size, modified int64
 	mode           fs.FileMode
@@ -60,30 +60,30 @@ type folder struct {
 	read           time.Time
 	inodes         []inode // of its files, and its own
 	folders, links []string
-	round          int // the walk that came by last
+	round          int // the last walk that found it
 }
 
 func newInodes() *inodes {
 	return &inodes{seen: map[inode]*sighting{}, folders: map[string]*folder{}}
 }
 
-// has tells whether something is, or was, in a private folder.
+// has tells whether a file is, or was, in a private folder.
 func (n *inodes) has(at inode, info fs.FileInfo) bool {
 	s := n.seen[at]
 	return s != nil && (s.names > 0 || n.linked[at] || s.is(info))
 }
 
 func (n *inodes) walk(tops []string) {
-	if n.over {
+	if n.overflow {
 		return
 	}
 	n.round++
-	n.elsewhere, n.linked = nil, map[inode]bool{}
+	n.linkedFolders, n.linked = nil, map[inode]bool{}
 	for _, top := range tops {
 		n.enter(top, tops)
 	}
-	if n.over {
-		return // what was not reached is not gone
+	if n.overflow {
+		return // folders that were not reached are not gone
 	}
 	for path, f := range n.folders {
 		if f.round != n.round {
@@ -93,7 +93,7 @@ func (n *inodes) walk(tops []string) {
 	}
 }
 
-// full tells whether no more can be remembered. What is gone is forgotten for what is there.
+// full tells whether no more inodes can be remembered. Deleted files are forgotten first.
 func (n *inodes) full() bool {
 	if len(n.seen) < maxInodes {
 		return false
@@ -106,8 +106,8 @@ func (n *inodes) full() bool {
 	return len(n.seen) >= maxInodes
 }
 
-// enter walks a folder and what is below it. What vanishes is its owner's business; what may not be looked at may not be linked to
-// and read either.
+// enter walks a folder and all folders below it. A folder that vanishes is skipped, and so is a folder that may not be read: no
+// link to it can be read either.
 func (n *inodes) enter(path string, tops []string) {
 	f := n.folders[path]
 	if f != nil && f.round == n.round {
@@ -126,7 +126,7 @@ func (n *inodes) enter(path string, tops []string) {
 		n.folders[path] = f
 	}
 	f.round = n.round
-	if n.over {
+	if n.overflow {
 		return
 	}
 	for _, sub := range f.folders {
@@ -141,7 +141,7 @@ func (n *inodes) enter(path string, tops []string) {
 func (n *inodes) read(path string, info fs.FileInfo) *folder {
 	f := &folder{info: info, read: time.Now()}
 	n.note(f, info)
-	entries, _ := os.ReadDir(path) // what was read before an error counts
+	entries, _ := os.ReadDir(path) // entries that were read before an error count
 	for _, e := range entries {
 		at := filepath.Join(path, e.Name())
 		switch kind := e.Type(); {
@@ -159,18 +159,18 @@ func (n *inodes) read(path string, info fs.FileInfo) *folder {
 }
 
 func (n *inodes) note(f *folder, info fs.FileInfo) {
-	if at, s := n.sight(info); s != nil {
+	if at, s := n.remember(info); s != nil {
 		s.names++
 		f.inodes = append(f.inodes, at)
 	}
 }
 
-// sight is what is remembered of a file or folder that is there; nil where no more can be.
-func (n *inodes) sight(info fs.FileInfo) (inode, *sighting) {
+// remember returns the sighting of an existing file or folder; nil where no more can be remembered.
+func (n *inodes) remember(info fs.FileInfo) (inode, *sighting) {
 	at, _ := inodeOf(info)
 	s := n.seen[at]
 	if s == nil {
-		if n.over = n.over || n.full(); n.over {
+		if n.overflow = n.overflow || n.full(); n.overflow {
 			return at, nil
 		}
 		s = &sighting{}
@@ -180,7 +180,7 @@ func (n *inodes) sight(info fs.FileInfo) (inode, *sighting) {
 	return at, s
 }
 
-// leave says that a folder is gone, or read anew.
+// leave takes a deleted folder, or one that is read again, out of the counts.
 func (n *inodes) leave(f *folder) {
 	for _, at := range f.inodes {
 		if s := n.seen[at]; s != nil {
@@ -189,7 +189,7 @@ func (n *inodes) leave(f *folder) {
 	}
 }
 
-// follow takes what a link in a private folder leads to for private as well, but not a folder in which the private one lies.
+// follow makes the target of a link in a private folder private as well, but not a folder in which the private one lies.
 func (n *inodes) follow(link string, tops []string) {
 	target, err := filepath.EvalSymlinks(link)
 	if err != nil {
@@ -205,12 +205,12 @@ func (n *inodes) follow(link string, tops []string) {
 				return
 			}
 		}
-		n.elsewhere = append(n.elsewhere, target)
+		n.linkedFolders = append(n.linkedFolders, target)
 		n.enter(target, tops)
 		return
 	}
 	if info.Mode().IsRegular() {
-		at, _ := n.sight(info)
+		at, _ := n.remember(info)
 		n.linked[at] = true
 	}
 }

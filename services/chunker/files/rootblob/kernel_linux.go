@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// kernels are the file systems in which the kernel tells of itself and of processes: their environment, their command
-// lines. They may be mounted anywhere ("statfs(2)").
+// kernels are the file systems in which the kernel shows itself and processes: their environment, their command lines. They may
+// be mounted anywhere ("statfs(2)").
 var kernels = map[uint32]bool{
 	0x9fa0:     true, // proc
 	0x62656572: true, // sysfs
@@ -20,7 +20,7 @@ var kernels = map[uint32]bool{
 	0xde5e81e4: true, // efivarfs
 }
 
-// ofKernel tells whether an open file or folder is the kernel's.
+// ofKernel tells whether an open file or folder is in such a file system.
 func ofKernel(file *os.File) bool {
 	raw, err := file.SyscallConn()
 	if err != nil {

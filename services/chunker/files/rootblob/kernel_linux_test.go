@@ -10,7 +10,7 @@ import (
 	"github.com/echomind/sync/services/chunker/files/rootblob"
 )
 
-// Without anything that is known to be private: what is the kernel's is told by its file system, wherever it is mounted.
+// Without any private path: the kernel's files are recognised by their file system, wherever it is mounted.
 func TestAFileSystemOfTheKernelsIsNotReadWhereverItIsMounted(t *testing.T) {
 	for dir, name := range map[string]string{"/proc/self": "status", "/sys/kernel": "mm/transparent_hugepage/enabled"} {
 		b := open(t, dir)

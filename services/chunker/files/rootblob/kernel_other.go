@@ -4,5 +4,5 @@ package rootblob
 
 import "os"
 
-// ofKernel is not known here.
+// ofKernel is unknown on these systems.
 func ofKernel(*os.File) bool { return false }

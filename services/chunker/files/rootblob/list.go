@@ -57,7 +57,7 @@ func (b *bucket) ListPaged(ctx context.Context, opts *driver.ListOptions) (*driv
 	return page, nil
 }
 
-// resume takes the parked walk if it is the one that token and opts go on with, else begins one after token.
+// resume takes the parked walk if token and opts continue it, else begins a walk after token.
 func (b *bucket) resume(ctx context.Context, token string, opts *driver.ListOptions, listing *Listing) (*walk, error) {
 	b.mu.Lock()
 	parked := b.parked

@@ -13,14 +13,14 @@ import (
 const maxLinks = 40
 
 var (
-	errEscapes = errors.New("path escapes from parent") // as os.Root has it
+	errEscapes = errors.New("path escapes from parent") // the text of os.Root's error
 	errChanged = errors.New("it was replaced while it was opened; it is read by the next sync")
 )
 
 // Escapes tells whether an error says that a path leads out of its root.
 func Escapes(err error) bool { return errors.Is(err, errEscapes) }
 
-// place is where an entry really is: in folder, under name, which is no link.
+// place is the real place of an entry: in folder, under name, which is no link.
 type place struct {
 	folder *os.Root
 	name   string
@@ -47,8 +47,8 @@ func Descend(root *os.Root, name string, private *Private) (*os.Root, error) {
 	return enter(at.folder, at.name, at.info)
 }
 
-// locate goes to an entry folder by folder and looks at each that it has opened: whatever is renamed meanwhile, and
-// wherever links lead, none of them is private, or outside of root.
+// locate goes to an entry folder by folder and checks each open folder: whatever is renamed meanwhile, and wherever links lead,
+// none of them is private, or out of root.
 func locate(root *os.Root, name string, private *Private) (_ *place, err error) {
 	at := &place{folder: root, name: "."}
 	defer func() {
@@ -121,7 +121,7 @@ func (p *place) up(root *os.Root) {
 	}
 }
 
-// enter opens a folder that was looked at, and no other that has taken its name since.
+// enter opens a checked folder, and no other that has taken its name since.
 func enter(in *os.Root, name string, looked fs.FileInfo) (*os.Root, error) {
 	sub, err := in.OpenRoot(name)
 	if err != nil {
@@ -141,7 +141,7 @@ func enter(in *os.Root, name string, looked fs.FileInfo) (*os.Root, error) {
 	return sub, nil
 }
 
-// isKernels tells whether a folder is in a file system of the kernel's.
+// isKernels tells whether a folder is in one of the kernel's file systems.
 func isKernels(folder *os.Root) bool {
 	opened, err := folder.Open(".")
 	if err != nil {
@@ -153,9 +153,8 @@ func isKernels(folder *os.Root) bool {
 
 const readOnly = os.O_RDONLY | syscall.O_NONBLOCK | syscall.O_NOCTTY
 
-// open opens a file without waiting: a pipe without a writer would block for ever. A name that is no link, in a folder
-// that has nothing private below it, needs no second look at the folders on its way: no link in the way of it can lead to
-// anything private.
+// open opens a file without blocking: a pipe without a writer would block for ever. A name that is no link, in a folder without
+// private entries below it, needs no second check of the folders on its path: no link there can lead to a private entry.
 func (b *bucket) open(name string) (*os.File, error) {
 	info, err := b.root.Lstat(name)
 	if err != nil {
@@ -175,7 +174,7 @@ func (b *bucket) open(name string) (*os.File, error) {
 	return openSame(b.root, name, info)
 }
 
-// openSame opens a file that was looked at, and no other that has taken its name since.
+// openSame opens a checked file, and no other that has taken its name since.
 func openSame(in *os.Root, name string, looked fs.FileInfo) (*os.File, error) {
 	file, err := in.OpenFile(name, readOnly, 0)
 	if err != nil {

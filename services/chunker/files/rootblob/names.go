@@ -7,26 +7,26 @@ import (
 	"slices"
 )
 
-// names are those of one folder, packed: a million short ones take some 30 MB.
+// names are the names of one folder, packed: a million short names take some 30 MB.
 type names struct {
 	blocks [][]byte
-	// at says where each stands: its block, and its first byte there in the last 16 bits.
+	// at is the place of each name: its block, and in the last 16 bits its first byte there.
 	at []uint32
 }
 
 const (
 	leastBlock = 512
 	mostBlock  = 1 << 16
-	// escapes marks, beside its kind, an item whose name is not what stands in its key.
+	// escapes marks, beside its kind, an item whose name differs from its key.
 	escapes = 0x80
 )
 
-// kinds are the types that an entry may have; an item has the place of its own.
+// kinds are the types of an entry; an item has the index of its type.
 var kinds = []fs.FileMode{
 	0, fs.ModeDir, fs.ModeSymlink, fs.ModeNamedPipe, fs.ModeSocket, fs.ModeDevice, fs.ModeDevice | fs.ModeCharDevice, fs.ModeIrregular,
 }
 
-// add packs an item: its kind, its name, and what stands in its key if that is another, each with a NUL at its end.
+// add packs an item: its kind, its name, and the escaped name if that differs, each with a NUL at its end.
 func (n *names) add(it item) {
 	kind := slices.Index(kinds, it.mode.Type())
 	if kind < 0 {
@@ -64,7 +64,7 @@ func (n *names) bytes() int {
 	return sum
 }
 
-// next takes the first item away.
+// next removes and returns the first item.
 func (n *names) next() (it item, ok bool) {
 	if len(n.at) == 0 {
 		return item{}, false
@@ -78,7 +78,7 @@ func (n *names) next() (it item, ok bool) {
 	return it, true
 }
 
-// parts are what add has packed; key is the name where that is what stands in the key.
+// parts unpacks what add has packed; key is the name where that needs no escaping.
 func (n *names) parts(at uint32) (kind byte, name, key []byte) {
 	packed := n.blocks[at>>16][at&(mostBlock-1):]
 	kind, packed = packed[0], packed[1:]
@@ -91,7 +91,7 @@ func (n *names) parts(at uint32) (kind byte, name, key []byte) {
 	return kind, name, packed[:bytes.IndexByte(packed, 0)]
 }
 
-// sort sorts the items as their keys, in which a slash follows the name of a folder.
+// sort sorts the items by their keys, in which a slash follows the name of a folder.
 func (n *names) sort() {
 	slices.SortFunc(n.at, func(a, b uint32) int {
 		kindA, _, keyA := n.parts(a)
@@ -104,7 +104,7 @@ func (n *names) sort() {
 	})
 }
 
-// after is the byte at i of a key, or less than any after its end.
+// after is the byte at i of a key; after its end, less than any byte.
 func after(kind byte, key []byte, i int) int {
 	switch {
 	case i < len(key):

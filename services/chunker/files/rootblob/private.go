@@ -11,41 +11,41 @@ import (
 	"time"
 )
 
-// ErrPrivate says that an entry is never read, whoever asks for it.
+// ErrPrivate says that no connector may ever read an entry.
 var ErrPrivate = errors.New("not read: it may hold this program's own secrets (its data folder, its key files, .env)")
 
-// Private is what is never read: this program's own folders and files, known by what they are and not by their names, so
-// that no link, second name, mount or other spelling leads to them; and files that are called .env. What it has seen it
-// remembers: an old key is a key. It is safe for concurrent use.
+// Private are the files and folders that are never read: this program's own, recognised by inode and not by name, so that no
+// link, second name, mount or other spelling leads to them; and files called .env. Private remembers what it has seen: an old
+// key is still a key. It is safe for concurrent use.
 type Private struct {
 	paths []string // absolute
 
-	mu     sync.Mutex
-	now    map[string]own // what is at each path
-	before []fs.FileInfo  // what has been at one
-	looked time.Time
-	within *inodes // of what is in private folders; nil until it is needed
+	mu      sync.Mutex
+	now     map[string]privateEntry // the entry at each path
+	earlier []fs.FileInfo           // earlier entries of these paths
+	looked  time.Time
+	within  *inodes // entries of private folders; nil until it is needed
 }
 
-type own struct {
-	path string // where it is, links resolved
+type privateEntry struct {
+	path string // the path with links resolved
 	info fs.FileInfo
 	gone bool // another file may have got its number
 }
 
-// system are folders of the kernel's. Below /proc stands the environment of every process, with its passwords.
+// system are folders of the kernel's. /proc shows the environment of every process, with its passwords.
 var system = map[string][]string{"linux": {"/proc", "/sys"}}[runtime.GOOS]
 
 const (
-	// relook is how long a look is good for while names are listed. Nothing is opened without a look of its own.
+	// relook is how long a look is valid while names are listed. Each open has a look of its own.
 	relook = time.Second
-	// maxBefore bounds the old keys that are remembered.
-	maxBefore = 1000
+	// maxEarlier bounds the remembered old keys.
+	maxEarlier = 1000
 )
 
-// LookPrivate looks at folders and files. It looks again while it is used: key files come and go.
+// LookPrivate looks at folders and files. It looks again while it is used: key files are made and deleted.
 func LookPrivate(paths ...string) *Private {
-	p := &Private{now: map[string]own{}}
+	p := &Private{now: map[string]privateEntry{}}
 	for _, path := range append(append([]string(nil), system...), paths...) {
 		if absolute, err := filepath.Abs(path); err == nil {
 			p.paths = append(p.paths, absolute)
@@ -55,7 +55,7 @@ func LookPrivate(paths ...string) *Private {
 	return p
 }
 
-// Look looks at all that is private, so that it is known when something else has taken its place.
+// Look looks at all private paths, so that it knows when another file has replaced one.
 func (p *Private) Look() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,17 +76,17 @@ func (p *Private) look() {
 		case err != nil:
 			continue
 		case is && os.SameFile(was.info, info):
-			p.now[path] = own{path: was.path, info: info}
+			p.now[path] = privateEntry{path: was.path, info: info}
 			continue
 		}
-		if is && len(p.before) < maxBefore {
-			p.before = append(p.before, was.info)
+		if is && len(p.earlier) < maxEarlier {
+			p.earlier = append(p.earlier, was.info)
 		}
 		resolved, err := filepath.EvalSymlinks(path)
 		if err != nil {
 			resolved = path
 		}
-		p.now[path] = own{path: resolved, info: info}
+		p.now[path] = privateEntry{path: resolved, info: info}
 	}
 }
 
@@ -96,7 +96,7 @@ func (p *Private) has(info fs.FileInfo) bool {
 			return true
 		}
 	}
-	for _, old := range p.before {
+	for _, old := range p.earlier {
 		if os.SameFile(old, info) && (info.IsDir() || unchanged(old, info)) {
 			return true
 		}
@@ -104,7 +104,7 @@ func (p *Private) has(info fs.FileInfo) bool {
 	return false
 }
 
-// unchanged tells a file that was seen from a new one that has got its number.
+// unchanged distinguishes a known file from a new file with the same inode number.
 func unchanged(seen, info fs.FileInfo) bool {
 	return seen.Size() == info.Size() && seen.ModTime().Equal(info.ModTime())
 }
@@ -112,7 +112,7 @@ func unchanged(seen, info fs.FileInfo) bool {
 // Refuses returns ErrPrivate for an entry that is never read. name is its last element.
 func (p *Private) Refuses(name string, info fs.FileInfo) error { return p.refuses(name, info, false) }
 
-// RefusesNow is Refuses for an entry that is opened next: it looks again, after the entry was looked at.
+// RefusesNow is Refuses for an entry that is opened next: it looks again, after the entry was checked.
 func (p *Private) RefusesNow(name string, info fs.FileInfo) error { return p.refuses(name, info, true) }
 
 func (p *Private) refuses(name string, info fs.FileInfo, again bool) error {
@@ -127,17 +127,17 @@ func (p *Private) refuses(name string, info fs.FileInfo, again bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	again = again || time.Since(p.looked) >= relook
-	if again || p.named(name) {
+	if again || p.hasPrivateName(name) {
 		p.look()
 	}
-	if p.has(info) || p.lies(info, again) {
+	if p.has(info) || p.isWithin(info, again) {
 		return ErrPrivate
 	}
 	return nil
 }
 
-// named tells whether something private has, or may get, this name.
-func (p *Private) named(name string) bool {
+// hasPrivateName tells whether a private file has, or may get, this name.
+func (p *Private) hasPrivateName(name string) bool {
 	for path, o := range p.now {
 		if strings.EqualFold(filepath.Base(path), name) || strings.EqualFold(filepath.Base(o.path), name) {
 			return true
@@ -151,25 +151,25 @@ func (p *Private) named(name string) bool {
 	return false
 }
 
-// lies tells whether something lies in a private folder, by whatever name it was found. A second name may be newer than the last
-// walk; it can be made by the file's owner alone, or where the system does not protect hard links.
-func (p *Private) lies(info fs.FileInfo, again bool) bool {
+// isWithin tells whether an entry lies in a private folder, under any name. A second name may be newer than the last walk; only the
+// file's owner can make it, or anybody where the system does not protect hard links.
+func (p *Private) isWithin(info fs.FileInfo, again bool) bool {
 	at, links := inodeOf(info)
 	second := info.Mode().IsRegular() && links > 1
 	if p.within == nil || second && again {
 		p.walk()
 	}
-	if second && p.within.over {
+	if second && p.within.overflow {
 		return true
 	}
 	if !p.within.has(at, info) {
 		return false
 	}
-	p.walk() // a new file may have got the number of one that has just gone
+	p.walk() // a new file may have the number of a file that was just deleted
 	return p.within.has(at, info)
 }
 
-// walk goes through the private folders.
+// walk walks the private folders.
 func (p *Private) walk() {
 	if p.within == nil {
 		p.within = newInodes()
@@ -204,8 +204,8 @@ func (p *Private) Holds(folder string) bool {
 	}
 }
 
-// below tells whether something private lies, or may come to lie, below a folder.
-func (p *Private) below(folder fs.FileInfo) bool {
+// hasBelow tells whether a private entry lies, or may come to lie, below a folder.
+func (p *Private) hasBelow(folder fs.FileInfo) bool {
 	if p == nil {
 		return false
 	}
@@ -216,7 +216,7 @@ func (p *Private) below(folder fs.FileInfo) bool {
 		paths = append(paths, o.path)
 	}
 	if p.within != nil {
-		paths = append(paths, p.within.elsewhere...)
+		paths = append(paths, p.within.linkedFolders...)
 	}
 	for _, path := range paths {
 		for at := filepath.Dir(path); ; at = filepath.Dir(at) {

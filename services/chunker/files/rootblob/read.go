@@ -10,7 +10,7 @@ import (
 	"gocloud.dev/blob/driver"
 )
 
-// contentType is what a folder knows of its files' types: nothing.
+// contentType is the type of every file: a folder knows none.
 const contentType = "application/octet-stream"
 
 type reader struct {
@@ -19,7 +19,7 @@ type reader struct {
 	info fs.FileInfo
 }
 
-// NewRangeReader opens a file and looks at what it opened, not at what the name stood for before.
+// NewRangeReader opens a file and checks the open file, not what the name meant before.
 func (b *bucket) NewRangeReader(ctx context.Context, key string, offset, length int64, opts *driver.ReaderOptions) (driver.Reader, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (r *reader) Attributes() *driver.ReaderAttributes {
 	return &driver.ReaderAttributes{ContentType: contentType, ModTime: r.info.ModTime(), Size: r.info.Size()}
 }
 
-// As yields the open file into a **os.File.
+// As sets a **os.File to the open file.
 func (r *reader) As(i any) bool {
 	p, ok := i.(**os.File)
 	if ok {
@@ -83,7 +83,7 @@ func (r *reader) As(i any) bool {
 	return ok
 }
 
-// Kind names what an entry is, for people.
+// Kind names the type of an entry, for people.
 func Kind(mode fs.FileMode) string {
 	switch {
 	case mode.IsRegular():

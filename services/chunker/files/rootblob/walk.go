@@ -13,20 +13,21 @@ import (
 )
 
 const (
-	// maxDepth bounds the folders that are open at once.
+	// maxDepth bounds the folders that are open at the same time.
 	maxDepth = 200
 	// maxPathBytes bounds paths: no program opens a longer one by its name. A key may be three times as long.
 	maxPathBytes = 4096
 )
 
-// item is one name in a folder. It does not hold its key, which may be twenty times as long.
+// item is one name in a folder. It does not contain its key, which may be twenty times as long.
 type item struct {
 	name    string
 	escaped string
 	mode    fs.FileMode
 }
 
-// key is that of an item in the folder of this key; a folder's own ends in a slash, so that names sort as the keys under them.
+// key is the key of an item in the folder with this key; a folder's key ends in a slash, so that names sort like the keys under
+// them.
 func (i item) key(folder string) string {
 	if i.mode.IsDir() {
 		return folder + i.escaped + "/"
@@ -37,20 +38,20 @@ func (i item) key(folder string) string {
 // level is one open folder.
 type level struct {
 	root  *os.Root
-	path  string // with a slash at its end, but for the first
+	path  string // with a slash at its end, except the first
 	key   string
 	names names
-	bytes int // of all the names that it had
+	bytes int // of all its names
 }
 
-// walk goes through a tree depth first, which with those names is the order of keys.
+// walk walks a tree depth first, which with these names is the order of keys.
 type walk struct {
 	bucket            *bucket
 	prefix, delimiter string
 	after             string
 	listing           *Listing
 	levels            []level
-	bytes             int // of all the names in levels
+	bytes             int // of all names in levels
 	token             string
 	rolled            string // the last key that the delimiter cut
 }
@@ -77,7 +78,7 @@ func (w *walk) close() {
 	w.levels = nil
 }
 
-// enter reads the names of a folder and takes over root.
+// enter reads the names of a folder and takes ownership of root.
 func (w *walk) enter(ctx context.Context, root *os.Root, path, key string) error {
 	names, err := w.read(ctx, root, path, key)
 	if err != nil {
@@ -90,10 +91,10 @@ func (w *walk) enter(ctx context.Context, root *os.Root, path, key string) error
 	return nil
 }
 
-// namesAtOnce is how many names of a folder are read between two looks at the context.
+// namesAtOnce is how many names of a folder are read between two checks of the context.
 const namesAtOnce = 1000
 
-// read holds no more of a folder than what may be listed of it.
+// read keeps only entries of a folder that may be listed.
 func (w *walk) read(ctx context.Context, root *os.Root, path, key string) (all names, err error) {
 	dir, err := root.Open(".")
 	if err != nil {
@@ -190,9 +191,8 @@ func (w *walk) visit(ctx context.Context, in *level, it item) (*driver.ListObjec
 	return object(key, info, entry), nil
 }
 
-// link describes what a link to a regular file leads to; every other link says why it is
-// not followed. It is resolved from the tree's root: one that leads out of its own folder may still stay
-// inside the tree.
+// link describes the target of a link to a regular file; for every other link it says why it is not followed. The link is
+// resolved from the tree's root: a link that leads out of its own folder may still stay inside the tree.
 func (w *walk) link(key string, entry Entry) *driver.ListObject {
 	at, err := locate(w.bucket.root, entry.Path, w.bucket.private)
 	if err != nil {
@@ -232,7 +232,7 @@ func (w *walk) descend(ctx context.Context, in *os.Root, it item, path, key stri
 	return failed(key, Entry{Path: path, Mode: it.mode, Err: err}), nil
 }
 
-// private looks at a folder that is open, so that none is taken for another.
+// private checks an open folder, so that it cannot be another one.
 func (w *walk) private(sub *os.Root, name string) bool {
 	info, err := sub.Stat(".")
 	return err == nil && w.bucket.private.Refuses(name, info) != nil || isKernels(sub)
@@ -250,7 +250,7 @@ func (w *walk) cut(key string) (string, bool) {
 	return key[:len(w.prefix)+i+len(w.delimiter)], true
 }
 
-// roll yields each "directory" of the delimiter once.
+// roll returns each "directory" of the delimiter once.
 func (w *walk) roll(key string) *driver.ListObject {
 	if key == w.rolled {
 		return nil

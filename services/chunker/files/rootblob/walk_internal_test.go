@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A name of control characters is three times as long in a key.
+// A name of control characters takes three times as many bytes in a key.
 func TestTheNamesOfADeepFolderAreHeldWithoutTheirPaths(t *testing.T) {
 	const depth, count = 5, 300
 	dir := t.TempDir()

@@ -12,7 +12,8 @@ import (
 
 const lockPassed = `-- name: LockPassed :many
 SELECT s.id::bigint AS id, s.connector_id::integer AS connector_id, s.schedule_cron::text AS schedule_cron,
-    s.time_zone::text AS time_zone, s.dst_gap, s.dst_overlap, s.after::timestamptz AS after, s.through::timestamptz AS through
+    s.time_zone::text AS time_zone, s.dst_gap, s.dst_overlap, s.after::timestamptz AS after, s.through::timestamptz AS through,
+    s.once_per, s.completed::timestamptz[] AS completed, s.reason::text AS reason
 FROM moves.lock_passed($1::integer, $2::bigint[]) s
 `
 
@@ -30,6 +31,9 @@ type LockPassedRow struct {
 	DstOverlap   *string
 	After        time.Time
 	Through      time.Time
+	OncePer      *string
+	Completed    []time.Time
+	Reason       string
 }
 
 func (q *Queries) LockPassed(ctx context.Context, arg LockPassedParams) ([]LockPassedRow, error) {
@@ -50,6 +54,9 @@ func (q *Queries) LockPassed(ctx context.Context, arg LockPassedParams) ([]LockP
 			&i.DstOverlap,
 			&i.After,
 			&i.Through,
+			&i.OncePer,
+			&i.Completed,
+			&i.Reason,
 		); err != nil {
 			return nil, err
 		}
@@ -64,8 +71,7 @@ func (q *Queries) LockPassed(ctx context.Context, arg LockPassedParams) ([]LockP
 const lockUnplanned = `-- name: LockUnplanned :many
 SELECT c.id::integer AS id, c.schedule_cron, c.time_zone::text AS time_zone, c.dst_gap, c.dst_overlap, c.last_sync_at, c.due_reason, c.planned_through,
     c.deadline_minutes, c.overlap::text AS overlap, c.once_per, c.catch_up::text AS catch_up, c.catch_up_most::integer AS catch_up_most,
-    c.catch_up_minutes, c.claimed_at, c.synced_for,
-    c.status::text AS status, c.slots_through,
+    c.catch_up_minutes, c.claimed_at, c.over_at, c.claimed_for, c.synced_for,
     (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now
 FROM moves.lock_unplanned($2::integer, $3::integer[]) c
 `
@@ -92,9 +98,9 @@ type LockUnplannedRow struct {
 	CatchUpMost     int32
 	CatchUpMinutes  *int32
 	ClaimedAt       *time.Time
+	OverAt          *time.Time
+	ClaimedFor      *time.Time
 	SyncedFor       *time.Time
-	Status          string
-	SlotsThrough    *time.Time
 	Now             time.Time
 }
 
@@ -123,9 +129,9 @@ func (q *Queries) LockUnplanned(ctx context.Context, arg LockUnplannedParams) ([
 			&i.CatchUpMost,
 			&i.CatchUpMinutes,
 			&i.ClaimedAt,
+			&i.OverAt,
+			&i.ClaimedFor,
 			&i.SyncedFor,
-			&i.Status,
-			&i.SlotsThrough,
 			&i.Now,
 		); err != nil {
 			return nil, err

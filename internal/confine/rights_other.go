@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// attributes cannot tie a child's life to ours here: it looks for its parent itself.
+// attributes cannot bind a child's life to ours on these systems: the child checks for its parent itself.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
-// yieldCPU is for giveUp here: the thread cannot be told from its process.
+// yieldCPU does nothing here, because these systems have one priority for a whole process: dropRights lowers it.
 func yieldCPU() {}
 
-// closeOnExec keeps the files that a shell or a supervisor left open here from children: Go's own are never handed on.
+// closeOnExec closes, in children, the files that a shell or a supervisor left open here: Go never passes on its own.
 func closeOnExec() {
 	entries, err := os.ReadDir("/dev/fd")
 	if err != nil {
@@ -32,12 +32,12 @@ func closeOnExec() {
 // ourselves is this program's file.
 func ourselves() (string, error) { return os.Executable() }
 
-// giveUp gives up all that a child does not need, and says what holds it. The kernels here do not hold a program to
-// RLIMIT_DATA or RLIMIT_AS: memory is the watch's alone.
-func giveUp(int64) (holds string, err error) {
-	// The runtime opens its poller at the first timer; afterwards it could not.
+// dropRights gives up all rights that a child does not need, and names the limits that are in force. These kernels do not enforce
+// RLIMIT_DATA or RLIMIT_AS: only the watch bounds memory.
+func dropRights(int64) (holds string, err error) {
+	// The runtime opens its poller at the first timer; after the limits are set it could not.
 	time.Sleep(time.Nanosecond)
-	if nice, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0); err == nil { // give way to the service and to others
+	if nice, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0); err == nil { // below the service's priority
 		_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, min(nice+10, 19))
 	}
 	for _, resource := range []int{syscall.RLIMIT_CORE, syscall.RLIMIT_FSIZE, syscall.RLIMIT_NOFILE} {

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// maxBareData is more than a bare Go program maps for writing (45 MB; 82 MB with cgo). One that maps more reserves
-	// memory that it does not use, as the race detector does (310 MB), and RLIMIT_DATA would count all of it.
+	// maxBareData is more than a bare Go program maps for writing (45 MB; 82 MB with cgo). A program that maps more reserves
+	// memory that it does not use, as with the race detector (310 MB), and RLIMIT_DATA would count all of it.
 	maxBareData = 256 << 20
-	// threadsData is what the stacks of threads take that the runtime starts later, 8 MB each with cgo.
+	// threadsData is for the stacks of threads that the runtime starts later, 8 MB each with cgo.
 	threadsData = 64 << 20
 )
 
-// attributes: the kernel kills a child when the thread that forked it ends; see spawn. A session of its own keeps
-// Ctrl-C from ending children before their parent has stopped.
+// attributes have the kernel kill a child when the thread that forked it ends; see spawn. A session of its own keeps Ctrl-C
+// from ending a child before its parent has stopped.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 }
@@ -30,22 +30,23 @@ func attributes() *syscall.SysProcAttr {
 // lessUrgent is added to the niceness of children.
 const lessUrgent = 10
 
-// yieldCPU makes this thread, and what is forked by it, give way to the service and to others. Linux counts threads apart.
+// yieldCPU lowers the priority of this thread and of the processes that it forks, below the service's. Linux has a priority for
+// each thread.
 func yieldCPU() {
 	if raw, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0); err == nil { // raw is 20 less the niceness
 		_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, min(20-raw+lessUrgent, 19))
 	}
 }
 
-// ourselves is this program's file, also where another was put in its place since.
+// ourselves is this program's file, even if another file has replaced it since.
 func ourselves() (string, error) { return "/proc/self/exe", nil }
 
-// giveUp gives up all that a child does not need, and says what holds it.
-func giveUp(memory int64) (holds string, err error) {
-	// Where the machine runs out of memory a child goes first. Some containers do not let it say so.
+// dropRights gives up all rights that a child does not need, and names the limits that are in force.
+func dropRights(memory int64) (holds string, err error) {
+	// Where the machine runs out of memory, the kernel kills a child first. Some containers do not allow this setting.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
 	data := mappedData()
-	// The runtime opens its poller at the first timer; afterwards it could not.
+	// The runtime opens its poller at the first timer; after the limits are set it could not.
 	time.Sleep(time.Nanosecond)
 	var said []string
 	if version, err := abi.LandlockGetABIVersion(); err == nil {
@@ -79,11 +80,11 @@ func giveUp(memory int64) (holds string, err error) {
 	return strings.Join(append(said, "watch"), ", "), nil
 }
 
-// closeOnExec keeps the files that a shell or a supervisor left open here from children: Go's own are never handed on.
+// closeOnExec closes, in children, the files that a shell or a supervisor left open here: Go never passes on its own.
 func closeOnExec() {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		return // there is no /proc, and no child either
+		return // without /proc no child starts either
 	}
 	for _, e := range entries {
 		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
@@ -92,7 +93,7 @@ func closeOnExec() {
 	}
 }
 
-// mappedData is what RLIMIT_DATA counts; 0 = not known.
+// mappedData is the memory that RLIMIT_DATA counts; 0 = unknown.
 func mappedData() int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
